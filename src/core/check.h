@@ -1,0 +1,72 @@
+#pragma once
+// The one exception type of temper, its exit codes, and the checks that throw it.
+// A user's mistake says four things: what happened, where (key, file, tensor, rank), why (with the numbers),
+// and what to change. An internal inconsistency (CHECK) carries file, line and the failed expression.
+// Nothing but run_guarded (run/guard.h) and tests catches Error.
+
+#include <spdlog/fmt/fmt.h>
+
+#include <stdexcept>
+#include <string>
+
+namespace temper {
+
+/// Exit codes of the process, also handed to MPI_Abort (see `temper help exit-codes`).
+enum class Exit : int {
+  ok = 0,
+  usage = 64,        // bad command line or config: nothing was started
+  data = 65,         // bad input data, model folder or checkpoint
+  internal = 70,     // a bug in temper
+  busy = 73,         // run folder in use or not writable
+  storage = 74,      // reading or writing failed
+  retry = 75,        // state saved, start the same command again
+  hang = 76,         // a wait went over its limit
+  numerics = 77,     // non-finite numbers, a dump was written
+  environment = 78,  // missing driver, wrong launch
+};
+
+/// The parts of an error block; empty parts are left out.
+struct Problem {
+  std::string what;
+  std::string where = {};
+  std::string why = {};
+  std::string fix = {};
+};
+
+class Error : public std::runtime_error {
+ public:
+  Error(Exit code, Problem problem)
+      : std::runtime_error(format(problem)), code_(code), problem_(std::move(problem)) {}
+  Exit code() const { return code_; }
+  const Problem& problem() const { return problem_; }
+
+ private:
+  static std::string format(const Problem& p) {
+    std::string text = p.what;
+    if (!p.where.empty()) text += "\n  where: " + p.where;
+    if (!p.why.empty()) text += "\n  why:   " + p.why;
+    if (!p.fix.empty()) text += "\n  fix:   " + p.fix;
+    return text;
+  }
+  Exit code_;
+  Problem problem_;
+};
+
+[[noreturn]] inline void fail(Exit code, Problem problem) { throw Error(code, std::move(problem)); }
+
+[[noreturn]] inline void fail_check(const char* expression, const char* file, int line,
+                                    const std::string& message) {
+  throw Error(Exit::internal, {.what = "internal error: " + message,
+                               .where = fmt::format("{}:{}", file, line),
+                               .why = fmt::format("`{}` does not hold", expression),
+                               .fix = "this is a bug in temper; the log of this rank helps to find it"});
+}
+
+}  // namespace temper
+
+/// CHECK(condition, format, args...): an invariant of temper itself. Never for a user's mistake.
+#define CHECK(condition, ...)                                                              \
+  do {                                                                                     \
+    if (!(condition)) [[unlikely]]                                                         \
+      ::temper::fail_check(#condition, __FILE__, __LINE__, ::fmt::format(__VA_ARGS__));    \
+  } while (false)

@@ -1,0 +1,181 @@
+#include "src/core/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "src/core/check.h"
+
+namespace temper {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail_io(const std::string& what, const std::string& path, int error, const std::string& detail = {}) {
+  const Exit code = (error == ENOENT || error == ENOTDIR) ? Exit::usage : Exit::storage;
+  std::string why = std::strerror(error);
+  if (!detail.empty()) why += " (" + detail + ")";
+  std::string fix;
+  if (code == Exit::usage) fix = "check the path; it does not exist";
+  if (error == ENOSPC) fix = "free space on this file system, or use another folder";
+  if (error == EACCES || error == EPERM) fix = "check the permissions of the path";
+  fail(code, {.what = what, .where = path, .why = why, .fix = fix});
+}
+
+std::string parent_of(const std::string& path) {
+  const std::string parent = fs::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+}  // namespace
+
+InputFile::InputFile(const std::string& path) : path_(path) {
+  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor_ < 0) fail_io("cannot open file", path, errno);
+  struct stat info {};
+  if (::fstat(descriptor_, &info) != 0) fail_io("cannot stat file", path, errno);
+  if (!S_ISREG(info.st_mode)) {
+    ::close(descriptor_);
+    fail(Exit::data, {.what = "not a regular file", .where = path});
+  }
+  size_ = info.st_size;
+}
+
+InputFile::~InputFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+InputFile::InputFile(InputFile&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(other.descriptor_), size_(other.size_) {
+  other.descriptor_ = -1;
+}
+
+void InputFile::read(void* destination, int64_t offset, int64_t bytes) const {
+  auto* out = static_cast<char*>(destination);
+  int64_t done = 0;
+  while (done < bytes) {
+    const ssize_t got = ::pread(descriptor_, out + done, static_cast<size_t>(bytes - done), offset + done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_io("cannot read file", path_, errno, fmt::format("offset {}, {} bytes", offset, bytes));
+    if (got == 0)
+      fail(Exit::data, {.what = "file is truncated",
+                        .where = path_,
+                        .why = fmt::format("{} bytes wanted at offset {}, the file ends at {}", bytes, offset,
+                                           offset + done)});
+    done += got;
+  }
+}
+
+OutputFile::OutputFile(const std::string& path, Mode mode) : path_(path) {
+  int flags = O_WRONLY | O_CREAT | O_CLOEXEC;
+  if (mode == Mode::create_new) flags |= O_EXCL;
+  if (mode == Mode::truncate) flags |= O_TRUNC;
+  if (mode == Mode::append) flags |= O_APPEND;
+  descriptor_ = ::open(path.c_str(), flags, 0644);
+  if (descriptor_ < 0) fail_io("cannot create file", path, errno);
+}
+
+OutputFile::~OutputFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void OutputFile::write(const void* data, int64_t bytes) {
+  const auto* in = static_cast<const char*>(data);
+  int64_t done = 0;
+  while (done < bytes) {
+    const ssize_t put = ::write(descriptor_, in + done, static_cast<size_t>(bytes - done));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) fail_io("cannot write file", path_, errno, fmt::format("after {} bytes", written_ + done));
+    done += put;
+  }
+  written_ += bytes;
+}
+
+void OutputFile::sync() {
+  if (::fsync(descriptor_) != 0) fail_io("cannot sync file", path_, errno);
+}
+
+void OutputFile::close() {
+  sync();
+  const int descriptor = descriptor_;
+  descriptor_ = -1;
+  if (::close(descriptor) != 0) fail_io("cannot close file", path_, errno);
+}
+
+bool path_exists(const std::string& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+bool is_directory(const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
+std::string read_file(const std::string& path, int64_t max_bytes) {
+  InputFile file(path);
+  if (file.size() > max_bytes)
+    fail(Exit::data, {.what = "file is too large",
+                      .where = path,
+                      .why = fmt::format("{} bytes, the limit is {}", file.size(), max_bytes)});
+  std::string text(static_cast<size_t>(file.size()), '\0');
+  file.read(text.data(), 0, file.size());
+  return text;
+}
+
+void write_file_atomic(const std::string& path, std::string_view content) {
+  const std::string temporary = fmt::format("{}.tmp.{}", path, ::getpid());
+  {
+    OutputFile file(temporary, OutputFile::Mode::truncate);
+    file.write(content);
+    file.close();
+  }
+  rename_path(temporary, path);
+}
+
+void sync_directory(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) fail_io("cannot open folder", path, errno);
+  const int result = ::fsync(descriptor);
+  const int error = errno;
+  ::close(descriptor);
+  if (result != 0 && error != EINVAL) fail_io("cannot sync folder", path, error);
+}
+
+void make_directories(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) fail_io("cannot create folder", path, error.value() == ENOENT ? EACCES : error.value());
+}
+
+void rename_path(const std::string& from, const std::string& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) fail_io("cannot rename to " + to, from, errno);
+  sync_directory(parent_of(to));
+}
+
+void remove_tree(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) fail_io("cannot remove", path, error.value());
+}
+
+std::vector<std::string> list_directory(const std::string& path) {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error))
+    names.push_back(it->path().filename().string());
+  if (error) fail_io("cannot list folder", path, error.value());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string join_path(const std::string& folder, const std::string& name) {
+  return (fs::path(folder) / name).string();
+}
+
+}  // namespace temper

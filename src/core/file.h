@@ -1,0 +1,67 @@
+#pragma once
+// Files: bounded reads by pread (never mmap), whole-file atomic writes (write, fsync, rename, fsync folder).
+// Every error carries path, offset, size and errno. A path that does not exist is Exit::usage; a read or
+// write that fails is Exit::storage.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace temper {
+
+/// Read-only file opened once; reads are positional, so any number of readers may share it.
+class InputFile {
+ public:
+  explicit InputFile(const std::string& path);
+  ~InputFile();
+  InputFile(InputFile&& other) noexcept;
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  /// Reads exactly `bytes` bytes from `offset`; a short file is Exit::data (truncated).
+  void read(void* destination, int64_t offset, int64_t bytes) const;
+  int64_t size() const { return size_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+  int64_t size_ = 0;
+};
+
+/// Append-only file written in order; `close` syncs and checks. Destroyed without close: left as it is.
+class OutputFile {
+ public:
+  enum class Mode { create_new, truncate, append };
+  OutputFile(const std::string& path, Mode mode);
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  void write(const void* data, int64_t bytes);
+  void write(std::string_view text) { write(text.data(), static_cast<int64_t>(text.size())); }
+  void sync();
+  void close();  // sync + close, both checked
+  int64_t written() const { return written_; }
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+  int64_t written_ = 0;
+};
+
+bool path_exists(const std::string& path);
+bool is_directory(const std::string& path);
+std::string read_file(const std::string& path, int64_t max_bytes);
+/// Temp file in the same folder, fsync, rename over `path`, fsync of the folder.
+void write_file_atomic(const std::string& path, std::string_view content);
+void sync_directory(const std::string& path);
+void make_directories(const std::string& path);
+void rename_path(const std::string& from, const std::string& to);
+void remove_tree(const std::string& path);
+/// Sorted names (not paths) in a folder.
+std::vector<std::string> list_directory(const std::string& path);
+std::string join_path(const std::string& folder, const std::string& name);
+
+}  // namespace temper

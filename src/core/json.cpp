@@ -1,0 +1,98 @@
+#include "src/core/json.h"
+
+#include <set>
+#include <vector>
+
+#include "src/core/check.h"
+#include "src/core/file.h"
+
+namespace temper {
+namespace {
+
+/// Builds the value like nlohmann's own parser, and refuses what that parser lets through.
+class StrictHandler : public nlohmann::json_sax<Json> {
+ public:
+  explicit StrictHandler(int max_depth) : max_depth_(max_depth), dom_(root_, true) {}
+
+  bool null() override { return dom_.null(); }
+  bool boolean(bool v) override { return dom_.boolean(v); }
+  bool number_integer(number_integer_t v) override { return dom_.number_integer(v); }
+  bool number_unsigned(number_unsigned_t v) override { return dom_.number_unsigned(v); }
+  bool number_float(number_float_t v, const string_t& s) override { return dom_.number_float(v, s); }
+  bool string(string_t& v) override { return dom_.string(v); }
+  bool binary(binary_t& v) override { return dom_.binary(v); }
+  bool start_object(std::size_t n) override {
+    keys_.emplace_back();
+    return enter() && dom_.start_object(n);
+  }
+  bool key(string_t& k) override {
+    if (!keys_.back().insert(k).second) return refuse("duplicate key \"" + k.substr(0, 80) + "\"");
+    return dom_.key(k);
+  }
+  bool end_object() override {
+    keys_.pop_back();
+    --depth_;
+    return dom_.end_object();
+  }
+  bool start_array(std::size_t n) override { return enter() && dom_.start_array(n); }
+  bool end_array() override {
+    --depth_;
+    return dom_.end_array();
+  }
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& e) override {
+    std::string text = e.what();  // "[json.exception...] parse error at line 1, column 2: <reason>"
+    if (auto at = text.find("parse error"); at != std::string::npos) text = text.substr(at);
+    return refuse(fmt::format("{} (byte {})", text.substr(0, 300), position));
+  }
+
+  Json take() { return std::move(root_); }
+  const std::string& reason() const { return reason_; }
+
+ private:
+  bool enter() {
+    if (++depth_ > max_depth_) return refuse(fmt::format("nested deeper than {} levels", max_depth_));
+    return true;
+  }
+  bool refuse(std::string reason) {
+    reason_ = std::move(reason);
+    return false;
+  }
+
+  int max_depth_;
+  int depth_ = 0;
+  Json root_;
+  nlohmann::detail::json_sax_dom_parser<Json> dom_;
+  std::vector<std::set<std::string, std::less<>>> keys_;
+  std::string reason_;
+};
+
+void replace_non_finite(Json& value) {
+  if (value.is_number_float() && !std::isfinite(value.get<double>())) value = nullptr;
+  if (value.is_structured())
+    for (auto& child : value) replace_non_finite(child);
+}
+
+}  // namespace
+
+Json parse_json(std::string_view text, const std::string& source, const JsonLimits& limits) {
+  if (static_cast<int64_t>(text.size()) > limits.bytes)
+    fail(Exit::data, {.what = "JSON document is too large",
+                      .where = source,
+                      .why = fmt::format("{} bytes, the limit is {}", text.size(), limits.bytes)});
+  StrictHandler handler(limits.depth);
+  if (!Json::sax_parse(text.begin(), text.end(), &handler))
+    fail(Exit::data, {.what = "invalid JSON", .where = source, .why = handler.reason()});
+  return handler.take();
+}
+
+Json read_json_file(const std::string& path, const JsonLimits& limits) {
+  return parse_json(read_file(path, limits.bytes), path, limits);
+}
+
+std::string dump_json_line(const Json& value) {
+  Json copy = value;
+  replace_non_finite(copy);
+  return copy.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace temper

@@ -1,0 +1,52 @@
+#pragma once
+// Plain structs that ops and kernels share.
+
+#include <span>
+
+#include "src/core/rng.h"
+#include "src/core/tensor.h"
+
+namespace temper {
+
+/// Heads of one attention layer. A qkv row is [Hq*dh | Hkv*dh | Hkv*dh]; query head h reads kv head h / (Hq/Hkv).
+struct AttentionShape {
+  int64_t q_heads = 0, kv_heads = 0, head_dim = 0;
+  int64_t q_width() const { return q_heads * head_dim; }
+  int64_t kv_width() const { return kv_heads * head_dim; }
+  int64_t qkv_width() const { return q_width() + 2 * kv_width(); }
+};
+
+/// Paged cache of keys (after norm and rope) and values, of all layers, for S running sequences.
+/// Page p of layer l:   keys   [Hkv, page_tokens/16, dh, 16]  (groups of 16 positions, position innermost)
+///                      values [Hkv, page_tokens, dh]
+/// Absolute position t of sequence s lives in page page_table[s, t / page_tokens], slot t % page_tokens.
+struct PagedKv {
+  Tensor keys, values;     // [L, num_pages, Hkv * page_tokens * dh] each, storage dtype
+  CTensor page_table;      // [S, P] i32
+  CTensor lengths;         // [S] i32: tokens in the cache after the rows of this batch were appended
+  int64_t page_tokens = 16;  // multiple of kKeyGroup
+};
+inline constexpr int64_t kKeyGroup = 16;
+
+/// Filters of one sampled row; their order is in src/ops/sample.h.
+struct SampleOptions {
+  float temperature = 1.0f;  // 0 = greedy
+  int32_t top_k = 0;         // <= 0: off
+  double top_p = 1.0;        // >= 1: off
+  double min_p = 0.0;        // <= 0: off
+};
+
+/// One row to sample: whose random numbers, at which response position.
+struct SampleRow {
+  SampleKey key;
+  uint32_t position = 0;  // index of the sampled token in the response
+  SampleOptions options;
+};
+
+/// One AdamW update (decoupled weight decay); `count` is the 1-based number of this update.
+struct AdamwStep {
+  double lr = 0, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0, grad_scale = 1;
+  int64_t count = 1;
+};
+
+}  // namespace temper

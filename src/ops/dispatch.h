@@ -1,0 +1,10 @@
+#pragma once
+// One dispatch for every op: the backend is a property of the context, chosen at run time.
+
+#include "kernels/cpu/cpu.h"
+
+#define DISPATCH(ctx, name, ...)                                                                   \
+  do {                                                                                             \
+    CHECK((ctx).device == ::temper::Device::cpu, "op " #name " has no kernel for this device");    \
+    ::temper::cpu::name(ctx, __VA_ARGS__);                                                         \
+  } while (false)

@@ -16,7 +16,7 @@ PKG := hdf5 spdlog libpcre2-8
 HDF5_FLAGS := $(shell pkg-config --cflags hdf5-serial 2>/dev/null || pkg-config --cflags hdf5 2>/dev/null || echo -I/usr/include/hdf5/serial)
 HDF5_LIBS := $(shell pkg-config --libs hdf5-serial 2>/dev/null || pkg-config --libs hdf5 2>/dev/null || echo -lhdf5_serial)
 CPPFLAGS := -I. $(DEPS_PREFIX:%=-I%/include) -MMD -MP -DTOML_HEADER_ONLY=1 -DSPDLOG_COMPILED_LIB -DSPDLOG_FMT_EXTERNAL $(EXTRA_CPPFLAGS)
-CXXFLAGS := -std=c++20 -march=$(ARCH) -ffp-contract=off -fopenmp $(FLAGS.$(MODE)) $(WARN)
+CXXFLAGS := -std=c++20 -march=$(ARCH) -ffp-contract=off -fno-math-errno -fno-trapping-math -fopenmp $(FLAGS.$(MODE)) $(WARN)
 LDFLAGS := -fopenmp $(FLAGS.$(MODE)) $(DEPS_PREFIX:%=-L%/lib)
 LDLIBS := -lspdlog -lfmt -lpcre2-8 -lutf8proc -lxxhash $(HDF5_LIBS) -lpthread
 

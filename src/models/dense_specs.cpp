@@ -1,0 +1,80 @@
+#include "src/models/dense_specs.h"
+
+namespace temper {
+namespace {
+
+void add_attention(std::vector<ParamSpec>& specs, const ModelConfig& c, const std::string& ours, const std::string& hf) {
+  const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
+  const std::string attn = hf + "self_attn.";
+  specs.push_back({.name = ours + "attn.wqkv",
+                   .parts = {{attn + "q_proj.weight", q}, {attn + "k_proj.weight", kv}, {attn + "v_proj.weight", kv}},
+                   .shape = {q + 2 * kv, c.hidden_size}});
+  if (c.qkv_bias)
+    specs.push_back({.name = ours + "attn.bqkv",
+                     .parts = {{attn + "q_proj.bias", q}, {attn + "k_proj.bias", kv}, {attn + "v_proj.bias", kv}},
+                     .shape = {q + 2 * kv},
+                     .init = Init::zeros});
+  if (c.qk_norm) {
+    specs.push_back({.name = ours + "attn.q_norm",
+                     .parts = {{attn + "q_norm.weight", c.head_dim}},
+                     .shape = {c.head_dim},
+                     .init = Init::ones});
+    specs.push_back({.name = ours + "attn.k_norm",
+                     .parts = {{attn + "k_norm.weight", c.head_dim}},
+                     .shape = {c.head_dim},
+                     .init = Init::ones});
+  }
+  specs.push_back(
+      {.name = ours + "attn.wo", .parts = {{attn + "o_proj.weight", c.hidden_size}}, .shape = {c.hidden_size, q}});
+  if (c.o_bias)
+    specs.push_back({.name = ours + "attn.bo",
+                     .parts = {{attn + "o_proj.bias", c.hidden_size}},
+                     .shape = {c.hidden_size},
+                     .init = Init::zeros});
+}
+
+void add_mlp(std::vector<ParamSpec>& specs, const ModelConfig& c, const std::string& ours, const std::string& hf) {
+  const int64_t f = c.intermediate_size;
+  const std::string mlp = hf + "mlp.";
+  specs.push_back({.name = ours + "mlp.wgu",
+                   .parts = {{mlp + "gate_proj.weight", f}, {mlp + "up_proj.weight", f}},
+                   .shape = {2 * f, c.hidden_size}});
+  if (c.mlp_bias)
+    specs.push_back({.name = ours + "mlp.bgu",
+                     .parts = {{mlp + "gate_proj.bias", f}, {mlp + "up_proj.bias", f}},
+                     .shape = {2 * f},
+                     .init = Init::zeros});
+  specs.push_back(
+      {.name = ours + "mlp.wd", .parts = {{mlp + "down_proj.weight", c.hidden_size}}, .shape = {c.hidden_size, f}});
+  if (c.mlp_bias)
+    specs.push_back({.name = ours + "mlp.bd",
+                     .parts = {{mlp + "down_proj.bias", c.hidden_size}},
+                     .shape = {c.hidden_size},
+                     .init = Init::zeros});
+}
+
+ParamSpec norm_spec(const std::string& ours, const std::string& hf, int64_t width) {
+  return {.name = ours, .parts = {{hf, width}}, .shape = {width}, .init = Init::ones};
+}
+
+}  // namespace
+
+std::vector<ParamSpec> dense_parameter_specs(const ModelConfig& c) {
+  std::vector<ParamSpec> specs;
+  specs.push_back({.name = "embed",
+                   .parts = {{"model.embed_tokens.weight", c.vocab_size}},
+                   .shape = {c.vocab_size, c.hidden_size}});
+  for (int64_t layer = 0; layer < c.num_layers; ++layer) {
+    const std::string ours = fmt::format("layers.{}.", layer), hf = fmt::format("model.layers.{}.", layer);
+    specs.push_back(norm_spec(ours + "attn_norm", hf + "input_layernorm.weight", c.hidden_size));
+    add_attention(specs, c, ours, hf);
+    specs.push_back(norm_spec(ours + "mlp_norm", hf + "post_attention_layernorm.weight", c.hidden_size));
+    add_mlp(specs, c, ours, hf);
+  }
+  specs.push_back(norm_spec("norm", "model.norm.weight", c.hidden_size));
+  if (!c.tie_word_embeddings)
+    specs.push_back({.name = "head", .parts = {{"lm_head.weight", c.vocab_size}}, .shape = {c.vocab_size, c.hidden_size}});
+  return specs;
+}
+
+}  // namespace temper

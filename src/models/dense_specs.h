@@ -1,0 +1,14 @@
+#pragma once
+// The parameter table of the dense decoder families (Llama 2/3, Qwen2/2.5, Qwen3): one row per parameter, with the
+// Hugging Face tensors that it is made of. Order: embedding, layers ascending, final norm, head (if not tied).
+
+#include <vector>
+
+#include "src/nn/model_config.h"
+#include "src/nn/parameter.h"
+
+namespace temper {
+
+std::vector<ParamSpec> dense_parameter_specs(const ModelConfig& config);
+
+}  // namespace temper

@@ -1,0 +1,36 @@
+#pragma once
+// Shape of a dense decoder model, as read from config.json (io/hf_config.h). Every default of a family has been
+// applied and every value checked: sizes are positive, products fit, heads divide.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/core/dtype.h"
+#include "src/nn/rope_config.h"
+
+namespace temper {
+
+struct ModelConfig {
+  std::string family;  // "llama", "qwen2", "qwen3" (model_type of config.json)
+  int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
+  int64_t intermediate_size = 0;
+  int64_t num_layers = 0;
+  int64_t num_heads = 0;
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t max_position_embeddings = 0;
+  double rms_norm_eps = 1e-6;
+  bool tie_word_embeddings = false;
+  bool qkv_bias = false;
+  bool o_bias = false;
+  bool mlp_bias = false;
+  bool qk_norm = false;  // per-head RMSNorm of q and k before rope (qwen3)
+  RopeConfig rope;
+  int64_t pad_token_id = -1;  // this row gets no gradient from the lookup; -1: none
+  double initializer_range = 0.02;
+  std::vector<int32_t> eos_token_ids;  // config.json and generation_config.json, ascending
+};
+
+}  // namespace temper

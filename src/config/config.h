@@ -1,0 +1,179 @@
+#pragma once
+// The typed config: one struct per TOML section, defaults here and nowhere else. Names, units and legal values are
+// the contract of `temper help`. Values the user may leave to the program ("auto") are optionals until RunPlan
+// (run/plan.h) resolves them.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/config/algorithm_config.h"
+#include "src/config/reward_config.h"
+#include "src/core/json.h"
+
+namespace temper {
+
+struct RunConfig {
+  std::string name;
+  std::string dir = "runs";
+  uint64_t seed = 0;
+  int64_t steps = 0;
+  std::string device = "auto";
+  std::string dtype = "auto";
+  std::optional<int64_t> threads;
+  int64_t max_policy_lag = 0;
+  std::optional<double> time_limit_seconds;  // written "3h45m", or "none"
+  bool overwrite = false;
+};
+
+struct ModelSection {
+  std::string path;
+  std::string init = "load";
+  std::optional<int64_t> context_tokens;
+};
+
+struct TokenizerConfig {
+  std::optional<std::string> path;           // model.path when absent
+  std::optional<std::string> chat_template;  // a file; the folder's own when absent
+};
+
+struct RolloutConfig {
+  int64_t prompts_per_step = 0;
+  int64_t samples_per_prompt = 0;
+  std::optional<int64_t> max_prompt_tokens;
+  int64_t max_new_tokens = 0;
+  int64_t min_new_tokens = 0;
+  double temperature = 1.0;
+  int64_t top_k = 0;
+  double top_p = 1.0;
+  double min_p = 0.0;
+  double repetition_penalty = 1.0;
+  double presence_penalty = 0.0;
+  double frequency_penalty = 0.0;
+  std::vector<std::string> stop;
+  std::vector<int64_t> stop_token_ids;
+  bool ignore_eos = false;
+  int64_t max_running_sequences = 256;
+  int64_t prefill_chunk_tokens = 512;
+  int64_t kv_page_tokens = 16;
+  std::optional<int64_t> kv_memory_bytes;  // key rollout.kv_memory, per rank
+  int64_t tokens_per_step = 0;
+};
+
+struct TrainConfig {
+  std::optional<int64_t> samples_per_update;
+  std::optional<int64_t> updates_per_step;
+  int64_t epochs_per_step = 1;
+  std::optional<int64_t> max_tokens_per_microbatch;
+  std::string last_partial = "error";
+  double cost_linear = 1.0;          // key train.cost_linear: cost of one token
+  double cost_quadratic = 0.0001;    // key train.cost_quadratic: cost of one token pair of a sequence
+};
+
+struct OptimizerConfig {
+  double lr = 0;
+  std::vector<double> betas = {0.9, 0.95};
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+  double grad_clip = 1.0;  // 0: off
+  std::string schedule = "constant";
+  int64_t warmup_steps = 0;
+  double min_lr_ratio = 0.0;
+};
+
+struct DataSource {
+  std::string path;
+  double weight = 1.0;
+};
+
+struct DataConfig {
+  std::vector<DataSource> train;
+  std::string prompt_key = "prompt";
+  std::string answer_key = "answer";
+  std::string messages_key;  // empty: no messages
+  std::string response_key = "response";
+  bool chat = true;
+  std::string system_prompt;
+  Json chat_arguments = Json::object();
+  bool shuffle = true;
+  std::string overlong = "error";
+};
+
+struct RoleConfig {
+  std::string ranks = "all";
+};
+
+struct RolesConfig {
+  RoleConfig trainer;
+  std::optional<RoleConfig> rollout, reference;  // absent: as trainer
+};
+
+struct ClusterConfig {
+  std::string idle_ranks = "error";
+  double watchdog_seconds = 600;
+};
+
+struct CheckpointConfig {
+  int64_t every = 0;
+  int64_t keep = 2;
+  std::string resume = "auto";
+  int64_t export_hf_every = 0;
+};
+
+struct ValidationConfig {
+  std::vector<DataSource> data;
+  int64_t every = 0;  // 0: never in train
+  int64_t samples_per_prompt = 1;
+  int64_t max_prompts = 0;  // 0: all
+  std::optional<double> temperature;  // keys validation.rollout.*: override the section rollout
+  std::optional<int64_t> top_k, max_new_tokens;
+  std::optional<double> top_p, min_p;
+};
+
+struct LogConfig {
+  std::string level = "info";
+  int64_t samples_per_step = 1;
+};
+
+struct Config {
+  RunConfig run;
+  ModelSection model;
+  TokenizerConfig tokenizer;
+  AlgorithmConfig algorithm;
+  RolloutConfig rollout;
+  TrainConfig train;
+  OptimizerConfig optimizer;
+  DataConfig data;
+  RewardConfig reward;
+  RolesConfig roles;
+  ClusterConfig cluster;
+  CheckpointConfig checkpoint;
+  ValidationConfig validation;
+  LogConfig log;
+};
+
+/// Where a value came from: "default", "FILE:line", "command line".
+using Origins = std::map<std::string, std::string>;
+
+struct LoadedConfig {
+  Config config;
+  Origins origins;
+};
+
+/// Reads a TOML file and applies `section.key=value` overrides. Unknown keys, wrong types and illegal values of a
+/// single key: Exit::usage with key, line, legal values and the nearest known key.
+LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides);
+
+/// The resolved config as TOML, each value with its origin as a comment; loading it gives an equal Config.
+std::string dump_config(const LoadedConfig& loaded);
+
+/// One row per key for `temper help`.
+struct KeyDoc {
+  std::string key, type, default_text, legal, help;
+  bool required = false;
+};
+std::vector<KeyDoc> config_key_docs();
+
+}  // namespace temper

@@ -10,6 +10,8 @@ KERNEL(linear_backward_bias, Tensor db, CTensor dy)
 // elementwise and rows
 KERNEL(embedding_forward, Tensor y, CTensor tokens, CTensor w)
 KERNEL(embedding_backward, Tensor dw, CTensor dy, CTensor tokens, int64_t skip_id)
+KERNEL(gather_rows, Tensor y, CTensor x, CTensor index)
+KERNEL(scatter_rows, Tensor y, CTensor x, CTensor index)
 KERNEL(add, Tensor y, CTensor a, CTensor b)
 KERNEL(rmsnorm_forward, Tensor y, Tensor rstd, CTensor x, CTensor w, double eps)
 KERNEL(rmsnorm_backward, Tensor dx, Tensor dw, CTensor dy, CTensor x, CTensor w, CTensor rstd)
@@ -30,4 +32,5 @@ KERNEL(logprob_backward, Tensor dhidden, Tensor dw, CTensor dlogprob, CTensor de
 KERNEL(sample, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, std::span<const SampleRow> rows, int64_t num_sampleable)
 // optimizer
 KERNEL(adamw_step, Tensor weight, Tensor master, Tensor m, Tensor v, CTensor grad, AdamwStep step)
+KERNEL(round_master, Tensor weight, CTensor master)
 KERNEL(sum_of_squares, double* result, CTensor x)

@@ -1,0 +1,218 @@
+#include "src/comm/mpi_comm.h"
+
+#include <mpi.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+
+namespace temper {
+
+FlatRange shard_range(int64_t elements, int rank, int size) {
+  const int64_t share = (elements + size - 1) / size;
+  const int64_t step = (share + 15) / 16 * 16;
+  return {std::min(elements, step * rank), std::min(elements, step * (rank + 1))};
+}
+
+namespace {
+
+constexpr int64_t kChunkBytes = int64_t{64} << 20;  // bounds workspaces, and MPI counts stay far below 2^31
+
+void check_mpi(int code, const char* call) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  fail(Exit::retry, {.what = fmt::format("{} failed", call), .why = std::string(text, static_cast<size_t>(length))});
+}
+
+class MpiComm : public Comm {
+ public:
+  MpiComm(MPI_Comm comm, double limit_seconds) : comm_(comm), limit_seconds_(limit_seconds) {
+    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(comm_, &rank_);
+    MPI_Comm_size(comm_, &size_);
+  }
+  ~MpiComm() override { MPI_Comm_free(&comm_); }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  void barrier(const char* what) override {
+    MPI_Request request;
+    check_mpi(MPI_Ibarrier(comm_, &request), "MPI_Ibarrier");
+    wait({request}, what);
+  }
+
+  std::string broadcast(const std::string& bytes, int root, const char* what) override {
+    int64_t size = rank_ == root ? static_cast<int64_t>(bytes.size()) : 0;
+    broadcast_bytes(&size, sizeof size, root, what);
+    std::string result = rank_ == root ? bytes : std::string(static_cast<size_t>(size), '\0');
+    for (int64_t at = 0; at < size; at += kChunkBytes)
+      broadcast_bytes(result.data() + at, std::min(kChunkBytes, size - at), root, what);
+    return result;
+  }
+
+  std::vector<std::string> all_gather(const std::string& bytes, const char* what) override {
+    std::vector<std::string> result;
+    for (int root = 0; root < size_; ++root) result.push_back(broadcast(bytes, root, what));
+    return result;
+  }
+
+  void all_reduce_sum(std::vector<double>& values, const char* what) override {
+    const std::string mine(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(double));
+    const std::vector<std::string> all = all_gather(mine, what);
+    std::fill(values.begin(), values.end(), 0.0);
+    for (const std::string& part : all) {
+      CHECK(part.size() == mine.size(), "{}: ranks reduce {} and {} bytes", what, part.size(), mine.size());
+      const auto* v = reinterpret_cast<const double*>(part.data());
+      for (size_t i = 0; i < values.size(); ++i) values[i] += v[i];
+    }
+  }
+
+  double all_reduce_max(double value, const char* what) override {
+    double result = value;
+    MPI_Request request;
+    check_mpi(MPI_Iallreduce(&value, &result, 1, MPI_DOUBLE, MPI_MAX, comm_, &request), "MPI_Iallreduce");
+    wait({request}, what);
+    return result;
+  }
+
+  void reduce_scatter_sum(Tensor flat, const char* what) override {
+    if (flat.dtype == DType::f64)
+      reduce_scatter(flat.as<double>(), flat.size(), MPI_DOUBLE, what);
+    else
+      reduce_scatter(flat.as<float>(), flat.size(), MPI_FLOAT, what);
+  }
+
+  void all_gather_shards(Tensor flat, const char* what) override {
+    const int64_t item = dtype_size(flat.dtype), chunk = kChunkBytes / item;
+    const int64_t longest = shard_range(flat.size(), 0, size_).size();
+    auto* base = static_cast<char*>(flat.raw());
+    for (int64_t at = 0; at < longest; at += chunk) {
+      std::vector<MPI_Request> requests;
+      for (int peer = 0; peer < size_; ++peer) {
+        if (peer == rank_) continue;
+        const FlatRange theirs = piece(flat.size(), peer, at, chunk), mine = piece(flat.size(), rank_, at, chunk);
+        requests.emplace_back();
+        check_mpi(MPI_Irecv(base + theirs.begin * item, static_cast<int>(theirs.size() * item), MPI_BYTE, peer, 2,
+                            comm_, &requests.back()), "MPI_Irecv");
+        requests.emplace_back();
+        check_mpi(MPI_Isend(base + mine.begin * item, static_cast<int>(mine.size() * item), MPI_BYTE, peer, 2, comm_,
+                            &requests.back()), "MPI_Isend");
+      }
+      wait(std::move(requests), what);
+    }
+  }
+
+ private:
+  /// Part [at, at + chunk) of the shard of `owner`, in elements of the flat buffer.
+  FlatRange piece(int64_t elements, int owner, int64_t at, int64_t chunk) const {
+    const FlatRange shard = shard_range(elements, owner, size_);
+    return {std::min(shard.end, shard.begin + at), std::min(shard.end, shard.begin + at + chunk)};
+  }
+
+  template <class T>
+  void reduce_scatter(T* base, int64_t elements, MPI_Datatype type, const char* what) {
+    const int64_t chunk = kChunkBytes / static_cast<int64_t>(sizeof(T)) / size_;
+    const int64_t longest = shard_range(elements, 0, size_).size();
+    std::vector<T> inbox;
+    for (int64_t at = 0; at < longest; at += chunk) {
+      const FlatRange mine = piece(elements, rank_, at, chunk);
+      inbox.resize(static_cast<size_t>(mine.size() * size_));
+      std::vector<MPI_Request> requests;
+      for (int peer = 0; peer < size_; ++peer) {
+        if (peer == rank_) continue;
+        const FlatRange theirs = piece(elements, peer, at, chunk);
+        requests.emplace_back();
+        check_mpi(MPI_Irecv(inbox.data() + peer * mine.size(), static_cast<int>(mine.size()), type, peer, 1, comm_,
+                            &requests.back()), "MPI_Irecv");
+        requests.emplace_back();
+        check_mpi(MPI_Isend(base + theirs.begin, static_cast<int>(theirs.size()), type, peer, 1, comm_,
+                            &requests.back()), "MPI_Isend");
+      }
+      wait(std::move(requests), what);
+      std::copy(base + mine.begin, base + mine.end, inbox.begin() + rank_ * mine.size());
+      for (int64_t i = 0; i < mine.size(); ++i) {
+        T sum = inbox[static_cast<size_t>(i)];
+        for (int peer = 1; peer < size_; ++peer) sum += inbox[static_cast<size_t>(peer * mine.size() + i)];
+        base[mine.begin + i] = sum;
+      }
+    }
+  }
+
+  void broadcast_bytes(void* data, int64_t bytes, int root, const char* what) {
+    MPI_Request request;
+    check_mpi(MPI_Ibcast(data, static_cast<int>(bytes), MPI_BYTE, root, comm_, &request), "MPI_Ibcast");
+    wait({request}, what);
+  }
+
+  /// Polls, and after a while sleeps between polls: ranks that share a core leave it to the one that works.
+  void wait(std::vector<MPI_Request> requests, const char* what) {
+    using Clock = std::chrono::steady_clock;
+    const auto start = Clock::now();
+    for (int64_t polls = 0;; ++polls) {
+      int done = 0;
+      check_mpi(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
+                "MPI_Testall");
+      if (done) return;
+      const double waited = std::chrono::duration<double>(Clock::now() - start).count();
+      if (waited > limit_seconds_)
+        fail(Exit::hang, {.what = fmt::format("rank {} waits too long in '{}'", rank_, what),
+                          .why = fmt::format("{:.0f} s passed, the limit is {:.0f} s", waited, limit_seconds_),
+                          .fix = "a rank has died or is much slower; see its log, or raise cluster.watchdog_seconds"});
+      if (polls > 200) ::usleep(waited < 0.01 ? 20 : 200);
+    }
+  }
+
+  MPI_Comm comm_;
+  double limit_seconds_;
+  int rank_ = 0, size_ = 1;
+};
+
+}  // namespace
+
+MpiSession::MpiSession(int* argc, char*** argv) {
+  if (std::getenv("SLURM_STEP_ID") && !std::getenv("PMIX_RANK") && !std::getenv("OMPI_COMM_WORLD_RANK") &&
+      std::getenv("SLURM_STEP_NUM_TASKS") && std::string(std::getenv("SLURM_STEP_NUM_TASKS")) != "1")
+    fail(Exit::environment, {.what = "started by srun without PMIx",
+                             .why = "Open MPI finds the other ranks through PMIx only",
+                             .fix = "use `srun --mpi=pmix ...`"});
+  int provided = 0;
+  check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+  MPI_Comm_size(MPI_COMM_WORLD, &size_);
+}
+
+MpiSession::~MpiSession() {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (!finalized) MPI_Finalize();
+}
+
+std::unique_ptr<Comm> MpiSession::make_comm(const std::vector<int>& ranks, double wait_limit_seconds) const {
+  const auto at = std::find(ranks.begin(), ranks.end(), rank_);
+  const bool member = at != ranks.end();
+  MPI_Comm comm = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split(MPI_COMM_WORLD, member ? 0 : MPI_UNDEFINED, static_cast<int>(at - ranks.begin()), &comm),
+            "MPI_Comm_split");
+  if (!member) return nullptr;
+  return std::make_unique<MpiComm>(comm, wait_limit_seconds);
+}
+
+std::string MpiSession::library_version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  return std::string(text, static_cast<size_t>(length));
+}
+
+void abort_all_ranks(Exit code) {
+  int initialized = 0, finalized = 0;
+  MPI_Initialized(&initialized);
+  MPI_Finalized(&finalized);
+  if (initialized && !finalized) MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
+}
+
+}  // namespace temper

@@ -1,0 +1,35 @@
+#pragma once
+// MPI: the session of the process and the host-memory Comm. The only files that include mpi.h are mpi_*.cpp.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/comm/comm.h"
+#include "src/core/check.h"
+
+namespace temper {
+
+/// MPI_Init .. MPI_Finalize of this process. A lone process (no launcher) is a world of one rank.
+class MpiSession {
+ public:
+  MpiSession(int* argc, char*** argv);
+  ~MpiSession();
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  /// A Comm over `ranks` of the world (ascending); every rank of the world calls it, with the same list. Null on
+  /// ranks outside of the list.
+  std::unique_ptr<Comm> make_comm(const std::vector<int>& ranks, double wait_limit_seconds) const;
+  static std::string library_version();
+
+ private:
+  int rank_ = 0, size_ = 1;
+};
+
+/// Ends every rank of the job with `code`; does nothing in a process without MPI.
+void abort_all_ranks(Exit code);
+
+}  // namespace temper

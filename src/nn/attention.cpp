@@ -1,0 +1,59 @@
+#include "src/nn/attention.h"
+
+#include <cmath>
+
+#include "src/ops/attention.h"
+#include "src/ops/norm.h"
+#include "src/ops/rope.h"
+
+namespace temper {
+
+Attention::Attention(const ModelConfig& config, int64_t layer, const Parameters& p, const RopeTensors& rope)
+    : shape_{config.num_heads, config.num_kv_heads, config.head_dim},
+      scale_(1.0 / std::sqrt(static_cast<double>(config.head_dim))),
+      eps_(config.rms_norm_eps),
+      layer_(layer),
+      wqkv_(*p.wqkv, p.bqkv),
+      wo_(*p.wo, p.bo),
+      q_norm_(p.q_norm),
+      k_norm_(p.k_norm),
+      rope_(rope) {}
+
+Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* saved) const {
+  const int64_t tokens = x.dim(0);
+  const DType accumulate = accumulate_dtype(x.dtype);
+  Tensor projected, head_rstd, qkv = wqkv_.forward(c, x);
+  if (q_norm_) {
+    projected = qkv;
+    qkv = c.arena.like(projected);
+    head_rstd = c.arena.make({tokens, shape_.q_heads + shape_.kv_heads}, accumulate);
+    head_norm_forward(c, qkv, head_rstd, projected, q_norm_->value, k_norm_->value, shape_, eps_);
+  }
+  rope_forward(c, qkv, b.positions, rope_.cosine, rope_.sine, shape_);
+  Tensor out = c.arena.make({tokens, shape_.q_width()}, x.dtype), lse;
+  if (b.kv) {
+    append_kv(c, *b.kv, layer_, qkv, b.cu_seqlens, shape_);
+    attention_paged(c, out, qkv, *b.kv, layer_, b.cu_seqlens, shape_, scale_);
+  } else {
+    lse = c.arena.make({shape_.q_heads, tokens}, accumulate);
+    attention_varlen_forward(c, out, lse, qkv, b.cu_seqlens, shape_, scale_);
+  }
+  if (saved) *saved = {x, projected, head_rstd, qkv, out, lse};
+  return wo_.forward(c, out);
+}
+
+Tensor Attention::backward(Ctx& c, const Batch& b, CTensor dy, const AttentionSaved& s) const {
+  Tensor dout = wo_.backward(c, dy, s.out);
+  Tensor dqkv = c.arena.like(s.qkv);
+  attention_varlen_backward(c, dqkv, dout, s.qkv, s.out, s.lse, b.cu_seqlens, shape_, scale_);
+  rope_backward(c, dqkv, b.positions, rope_.cosine, rope_.sine, shape_);
+  if (q_norm_) {
+    Tensor dprojected = c.arena.like(s.projected);
+    head_norm_backward(c, dprojected, q_norm_->grad, k_norm_->grad, dqkv, s.projected, q_norm_->value, k_norm_->value,
+                       s.head_rstd, shape_);
+    dqkv = dprojected;
+  }
+  return wqkv_.backward(c, dqkv, s.x);
+}
+
+}  // namespace temper

@@ -1,0 +1,52 @@
+#pragma once
+// Causal grouped-query attention with rope, optional biases and optional per-head norm of q and k before rope.
+// The only place that knows whether keys come from the batch (training, scoring) or from pages (rollout): both give
+// the same bits.
+
+#include <optional>
+
+#include "src/nn/batch.h"
+#include "src/nn/linear.h"
+#include "src/nn/model_config.h"
+
+namespace temper {
+
+/// Cosine and sine of every position and frequency, made once per model.
+struct RopeTensors {
+  Tensor cosine, sine;  // [positions, dh/2], fp32 (fp64 in fp64 runs)
+};
+
+struct AttentionSaved {
+  CTensor x;         // [T, D] input
+  Tensor projected;  // [T, (Hq+2Hkv)dh] before the head norm; empty without one
+  Tensor head_rstd;  // [T, Hq+Hkv]
+  Tensor qkv;        // [T, (Hq+2Hkv)dh] after norm and rope
+  Tensor out;        // [T, Hq*dh]
+  Tensor lse;        // [Hq, T]
+};
+
+class Attention {
+ public:
+  struct Parameters {
+    Parameter* wqkv = nullptr;
+    Parameter* bqkv = nullptr;    // optional
+    Parameter* q_norm = nullptr;  // optional, both or none
+    Parameter* k_norm = nullptr;
+    Parameter* wo = nullptr;
+    Parameter* bo = nullptr;  // optional
+  };
+  Attention(const ModelConfig& config, int64_t layer, const Parameters& parameters, const RopeTensors& rope);
+
+  Tensor forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* saved) const;
+  Tensor backward(Ctx& c, const Batch& b, CTensor dy, const AttentionSaved& saved) const;
+
+ private:
+  AttentionShape shape_;
+  double scale_, eps_;
+  int64_t layer_;
+  Linear wqkv_, wo_;
+  Parameter *q_norm_, *k_norm_;
+  const RopeTensors& rope_;
+};
+
+}  // namespace temper

@@ -1,0 +1,17 @@
+#pragma once
+// One model call: T tokens of S sequences, back to back, no padding. `kv == nullptr` means that the keys are the
+// rows of the batch itself (training, scoring); else they come from the pages, to which this batch is appended.
+
+#include "kernels/types.h"
+
+namespace temper {
+
+struct Batch {
+  CTensor tokens;      // [T] i32
+  CTensor positions;   // [T] i32, absolute inside the sequence
+  CTensor cu_seqlens;  // [S+1] i32
+  const PagedKv* kv = nullptr;
+  int64_t num_tokens() const { return tokens.dim(0); }
+};
+
+}  // namespace temper

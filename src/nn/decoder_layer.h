@@ -1,0 +1,34 @@
+#pragma once
+// Pre-norm decoder layer: h' = h + Attn(Norm(h)); y = h' + Mlp(Norm(h')). The residual stream is kept in storage
+// precision; each sum is one rounding.
+
+#include "src/nn/attention.h"
+#include "src/nn/mlp.h"
+#include "src/nn/norm.h"
+
+namespace temper {
+
+struct LayerSaved {
+  NormSaved attn_norm, mlp_norm;
+  AttentionSaved attn;
+  MlpSaved mlp;
+};
+
+class DecoderLayer {
+ public:
+  DecoderLayer(Norm attn_norm, Attention attn, Norm mlp_norm, Mlp mlp)
+      : attn_norm_(attn_norm), attn_(attn), mlp_norm_(mlp_norm), mlp_(mlp) {}
+
+  /// y [T, D] = layer(x); y is the caller's, everything else comes from the arena.
+  void forward(Ctx& c, const Batch& b, Tensor y, CTensor x, LayerSaved* saved) const;
+  /// dx [T, D] from dy; adds to the weight gradients.
+  void backward(Ctx& c, const Batch& b, Tensor dx, CTensor dy, const LayerSaved& saved) const;
+
+ private:
+  Norm attn_norm_;
+  Attention attn_;
+  Norm mlp_norm_;
+  Mlp mlp_;
+};
+
+}  // namespace temper

@@ -1,0 +1,56 @@
+#pragma once
+// Hidden states -> log-probability and entropy of target tokens, and its backward; and sampling with the very same
+// log-probability. Logits never leave the kernels behind it.
+
+#include <span>
+
+#include "src/core/ctx.h"
+#include "src/nn/parameter.h"
+#include "src/ops/head.h"
+#include "src/ops/sample.h"
+
+namespace temper {
+
+/// Per row, in the accumulate dtype.
+struct TokenStats {
+  Tensor logprob, entropy, lse;  // [n]
+};
+
+struct Sampled {
+  Tensor tokens;   // [n] i32
+  Tensor logprob;  // [n]
+};
+
+class LogprobHead {
+ public:
+  explicit LogprobHead(Parameter& weight) : weight_(&weight) {}
+
+  /// hidden [n, D], targets [n] i32.
+  TokenStats forward(Ctx& c, CTensor hidden, CTensor targets, double temperature) const {
+    const DType dtype = accumulate_dtype(hidden.dtype);
+    const int64_t n = hidden.dim(0);
+    TokenStats s{c.arena.make({n}, dtype), c.arena.make({n}, dtype), c.arena.make({n}, dtype)};
+    logprob_forward(c, s.logprob, s.entropy, s.lse, hidden, weight_->value, targets, temperature);
+    return s;
+  }
+  /// Returns dhidden [n, D]; adds to the head's weight gradient.
+  Tensor backward(Ctx& c, CTensor dlogprob, CTensor dentropy, CTensor hidden, CTensor targets, const TokenStats& stats,
+                  double temperature) const {
+    Tensor dhidden = c.arena.like(hidden);
+    logprob_backward(c, dhidden, weight_->grad, dlogprob, dentropy, hidden, weight_->value, targets, stats.lse,
+                     stats.entropy, temperature);
+    return dhidden;
+  }
+  /// One token per row of hidden; ids >= num_sampleable are never drawn.
+  Sampled sample(Ctx& c, CTensor hidden, std::span<const SampleRow> rows, int64_t num_sampleable) const {
+    Sampled s{c.arena.make({hidden.dim(0)}, DType::i32),
+              c.arena.make({hidden.dim(0)}, accumulate_dtype(hidden.dtype))};
+    temper::sample(c, s.tokens, s.logprob, hidden, weight_->value, rows, num_sampleable);
+    return s;
+  }
+
+ private:
+  Parameter* weight_;
+};
+
+}  // namespace temper

@@ -1,0 +1,37 @@
+#pragma once
+// SwiGLU feed-forward: y = (silu(x Wg^T) * (x Wu^T)) Wd^T, gate and up in one product.
+
+#include "src/nn/linear.h"
+#include "src/ops/glu.h"
+
+namespace temper {
+
+struct MlpSaved {
+  CTensor x;       // [T, D]
+  Tensor gate_up;  // [T, 2F]
+  Tensor a;        // [T, F]
+};
+
+class Mlp {
+ public:
+  Mlp(Linear gate_up, Linear down) : gate_up_(gate_up), down_(down) {}
+
+  Tensor forward(Ctx& c, CTensor x, MlpSaved* saved) const {
+    Tensor gate_up = gate_up_.forward(c, x);
+    Tensor a = c.arena.make({x.dim(0), gate_up.dim(1) / 2}, x.dtype);
+    swiglu_forward(c, a, gate_up);
+    if (saved) *saved = {x, gate_up, a};
+    return down_.forward(c, a);
+  }
+  Tensor backward(Ctx& c, CTensor dy, const MlpSaved& saved) const {
+    Tensor da = down_.backward(c, dy, saved.a);
+    Tensor dgate_up = c.arena.like(saved.gate_up);
+    swiglu_backward(c, dgate_up, da, saved.gate_up);
+    return gate_up_.backward(c, dgate_up, saved.x);
+  }
+
+ private:
+  Linear gate_up_, down_;
+};
+
+}  // namespace temper

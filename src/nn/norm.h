@@ -1,0 +1,37 @@
+#pragma once
+// RMSNorm layer: y = w * (x / sqrt(mean(x^2) + eps)).
+
+#include "src/core/ctx.h"
+#include "src/nn/parameter.h"
+#include "src/ops/norm.h"
+
+namespace temper {
+
+struct NormSaved {
+  CTensor x;    // [T, D]
+  Tensor rstd;  // [T]
+};
+
+class Norm {
+ public:
+  Norm(Parameter& weight, double eps) : weight_(&weight), eps_(eps) {}
+
+  Tensor forward(Ctx& c, CTensor x, NormSaved* saved) const {
+    Tensor y = c.arena.make({x.dim(0), x.dim(1)}, x.dtype);
+    Tensor rstd = c.arena.make({x.dim(0)}, accumulate_dtype(x.dtype));
+    rmsnorm_forward(c, y, rstd, x, weight_->value, eps_);
+    if (saved) *saved = {x, rstd};
+    return y;
+  }
+  Tensor backward(Ctx& c, CTensor dy, const NormSaved& saved) const {
+    Tensor dx = c.arena.like(saved.x);
+    rmsnorm_backward(c, dx, weight_->grad, dy, saved.x, weight_->value, saved.rstd);
+    return dx;
+  }
+
+ private:
+  Parameter* weight_;
+  double eps_;
+};
+
+}  // namespace temper

@@ -1,0 +1,56 @@
+#include "src/train/microbatch.h"
+
+#include <limits>
+
+namespace temper {
+
+Batch Microbatch::batch() const {
+  const int64_t t = static_cast<int64_t>(tokens.size()), s = static_cast<int64_t>(cu_seqlens.size());
+  return {view_of(tokens.data(), {t}), view_of(positions.data(), {t}), view_of(cu_seqlens.data(), {s})};
+}
+
+int64_t packed_length(const Trajectory& t) {
+  const auto total = static_cast<int64_t>(t.prompt_tokens.size() + t.response_tokens.size());
+  return t.response_tokens.empty() ? 0 : total - 1;
+}
+
+Microbatch pack(std::span<const Trajectory* const> all, std::span<const int32_t> sequences) {
+  Microbatch mb;
+  for (int32_t index : sequences) {
+    const Trajectory& t = *all[static_cast<size_t>(index)];
+    const auto begin = static_cast<int32_t>(mb.tokens.size());
+    const auto prompt = static_cast<int32_t>(t.prompt_tokens.size());
+    const auto length = static_cast<int32_t>(packed_length(t));
+    for (int32_t i = 0; i < length; ++i) {
+      mb.tokens.push_back(i < prompt ? t.prompt_tokens[static_cast<size_t>(i)]
+                                     : t.response_tokens[static_cast<size_t>(i - prompt)]);
+      mb.positions.push_back(i);
+    }
+    for (size_t r = 0; r < t.response_tokens.size(); ++r) {
+      const int32_t row = prompt + static_cast<int32_t>(r) - 1;
+      if (row < 0) continue;  // the first token of a sequence without prompt has no log-prob
+      mb.rows.push_back(begin + row);
+      mb.targets.push_back(t.response_tokens[r]);
+      mb.sequence.push_back(index);
+      mb.offset.push_back(static_cast<int32_t>(r));
+    }
+    mb.cu_seqlens.push_back(static_cast<int32_t>(mb.tokens.size()));
+  }
+  return mb;
+}
+
+void fill_loss_inputs(Microbatch& mb, std::span<const Trajectory* const> all, Aggregation mode,
+                      const UpdateCounts& counts) {
+  bool reference = true;
+  for (int32_t s : mb.sequence) reference = reference && !all[static_cast<size_t>(s)]->ref_logprobs.empty();
+  for (size_t i = 0; i < mb.rows.size(); ++i) {
+    const Trajectory& t = *all[static_cast<size_t>(mb.sequence[i])];
+    const auto r = static_cast<size_t>(mb.offset[i]);
+    mb.inputs.old_logprob.push_back(t.logprobs.empty() ? std::numeric_limits<double>::quiet_NaN() : t.logprobs[r]);
+    if (reference) mb.inputs.ref_logprob.push_back(t.ref_logprobs[r]);
+    mb.inputs.advantage.push_back(t.advantage);
+    mb.inputs.weight.push_back(t.response_mask[r] ? omega(mode, counts, t.counted_tokens()) : 0.0);
+  }
+}
+
+}  // namespace temper

@@ -1,0 +1,38 @@
+#pragma once
+// Packed trajectories. A sequence of n tokens gives n - 1 input rows (the last token predicts nothing) and one target
+// row per response token: row index = position of the token before it. Empty responses and one-token sequences are
+// legal and may give no rows at all.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "src/nn/batch.h"
+#include "src/rl/algorithm.h"
+#include "src/rl/types.h"
+
+namespace temper {
+
+struct Microbatch {
+  std::vector<int32_t> tokens, positions;  // [T]
+  std::vector<int32_t> cu_seqlens{0};      // [S+1]
+  std::vector<int32_t> rows, targets;      // [n] row that predicts the target, and the target id
+  std::vector<int32_t> sequence, offset;   // [n] which sequence of the list, which response token
+  LossInputs inputs;                       // [n] each
+
+  Batch batch() const;
+  bool empty() const { return rows.empty(); }
+};
+
+/// Input rows of a trajectory.
+int64_t packed_length(const Trajectory& t);
+
+/// Packs `sequences` (indices into `all`) in the given order, with targets for all response tokens.
+Microbatch pack(std::span<const Trajectory* const> all, std::span<const int32_t> sequences);
+
+/// Fills inputs (old and reference log-probs, advantage, omega) of the targets; counts are those of the update.
+/// A trajectory without log-probs gets NaN as old log-prob: the trainer puts its own there.
+void fill_loss_inputs(Microbatch& mb, std::span<const Trajectory* const> all, Aggregation mode,
+                      const UpdateCounts& counts);
+
+}  // namespace temper

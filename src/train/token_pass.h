@@ -1,0 +1,33 @@
+#pragma once
+// The packed forward over trajectories, and what it gives per response token. Training, the reference role and
+// `score` all come through here, so their log-probs are the same bits as the rollout's.
+
+#include <span>
+#include <vector>
+
+#include "src/comm/comm.h"
+#include "src/models/model.h"
+#include "src/train/microbatch.h"
+#include "src/train/packing.h"
+
+namespace temper {
+
+struct PassOptions {
+  double temperature = 1.0;
+  int64_t token_budget = 0;  // train.max_tokens_per_microbatch
+  CostModel cost;
+};
+
+std::vector<double> to_doubles(const CTensor& t);
+
+/// The packing plan of these trajectories, made once on rank 0 and shared.
+PackPlan shared_plan(std::span<const Trajectory* const> all, Comm& comm, const PassOptions& options);
+
+/// Hidden states of the target rows [n, D] of a packed batch, from the arena.
+Tensor target_hidden(Ctx& c, const Model& model, const Microbatch& mb, ModelSaved* saved);
+
+/// Log-probs of all response tokens of every trajectory (the ranks of `comm` share the work and the result).
+std::vector<std::vector<double>> packed_logprobs(Ctx& c, const Model& model, Comm& comm,
+                                                 std::span<const Trajectory* const> all, const PassOptions& options);
+
+}  // namespace temper

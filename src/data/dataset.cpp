@@ -1,0 +1,156 @@
+#include "src/data/dataset.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "src/core/check.h"
+#include "src/core/rng.h"
+
+namespace temper {
+namespace {
+
+constexpr int64_t kMaxLineBytes = int64_t{8} << 20;
+constexpr int64_t kWindow = int64_t{4} << 20;
+
+}  // namespace
+
+Dataset::Dataset(const std::vector<DatasetFile>& files, uint64_t seed, bool shuffle) : seed_(seed), shuffle_(shuffle) {
+  for (const DatasetFile& f : files) {
+    File file{f.path, f.weight, InputFile(f.path), {}, {}, {}};
+    std::string window;
+    int64_t line_begin = 0, number = 1;
+    const auto close_line = [&](int64_t line_end) {
+      if (line_end - line_begin > kMaxLineBytes)
+        fail(Exit::data, {.what = "a line is too long",
+                          .where = fmt::format("{}:{}", f.path, number),
+                          .why = fmt::format("more than {} bytes", kMaxLineBytes)});
+      std::string text(static_cast<size_t>(line_end - line_begin), '\0');
+      file.input.read(text.data(), line_begin, line_end - line_begin);
+      if (text.find_first_not_of(" \t\r") != std::string::npos) {
+        file.begin.push_back(line_begin);
+        file.end.push_back(line_end);
+        file.number.push_back(number);
+      }
+      line_begin = line_end + 1;
+      ++number;
+    };
+    for (int64_t at = 0; at < file.input.size(); at += kWindow) {
+      window.resize(static_cast<size_t>(std::min(kWindow, file.input.size() - at)));
+      file.input.read(window.data(), at, static_cast<int64_t>(window.size()));
+      for (size_t i = window.find('\n'); i != std::string::npos; i = window.find('\n', i + 1))
+        close_line(at + static_cast<int64_t>(i));
+    }
+    if (line_begin < file.input.size()) close_line(file.input.size());
+    if (file.begin.empty())
+      fail(Exit::data, {.what = "a data file has no lines", .where = f.path, .fix = "give a JSONL file with one object per line"});
+    files_.push_back(std::move(file));
+  }
+  for (int64_t i = 0; i < num_lines(); ++i) line(i);
+}
+
+int64_t Dataset::num_lines() const {
+  int64_t n = 0;
+  for (const File& f : files_) n += static_cast<int64_t>(f.begin.size());
+  return n;
+}
+
+Dataset::Item Dataset::item_of_line(int64_t index) const {
+  for (size_t f = 0; f < files_.size(); ++f) {
+    const auto lines = static_cast<int64_t>(files_[f].begin.size());
+    if (index < lines) return {f, index};
+    index -= lines;
+  }
+  CHECK(false, "line index out of range");
+}
+
+Json Dataset::line(int64_t index) const { return read(item_of_line(index)); }
+
+std::string Dataset::where_line(int64_t index) const {
+  const Item item = item_of_line(index);
+  return fmt::format("{}:{}", files_[item.file].path, files_[item.file].number[static_cast<size_t>(item.line)]);
+}
+
+Json Dataset::record(int64_t position) { return read(locate(position)); }
+
+std::string Dataset::where(int64_t position) {
+  const Item item = locate(position);
+  return fmt::format("{}:{}", files_[item.file].path, files_[item.file].number[static_cast<size_t>(item.line)]);
+}
+
+Json Dataset::read(const Item& item) const {
+  const File& file = files_[item.file];
+  const auto i = static_cast<size_t>(item.line);
+  std::string text(static_cast<size_t>(file.end[i] - file.begin[i]), '\0');
+  file.input.read(text.data(), file.begin[i], static_cast<int64_t>(text.size()));
+  if (i == 0 && text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);  // byte order mark
+  const std::string where = fmt::format("{}:{}", file.path, file.number[i]);
+  Json json = parse_json(text, where);
+  if (!json.is_object())
+    fail(Exit::data, {.what = "a data line is not a JSON object", .where = where, .fix = "one {...} per line"});
+  return json;
+}
+
+int64_t Dataset::epoch_lines(const File& file, int64_t epoch) const {
+  const double lines = file.weight * static_cast<double>(file.begin.size());
+  return static_cast<int64_t>(std::floor(lines * static_cast<double>(epoch + 1))) -
+         static_cast<int64_t>(std::floor(lines * static_cast<double>(epoch)));
+}
+
+int64_t Dataset::epoch_size(int64_t epoch) const {
+  int64_t n = 0;
+  for (const File& f : files_) n += epoch_lines(f, epoch);
+  return n;
+}
+
+/// Fisher-Yates; purpose 0 orders an epoch, 1 + f orders file f.
+std::vector<int64_t> Dataset::permutation(int64_t count, uint32_t purpose, uint32_t epoch) const {
+  std::vector<int64_t> order(static_cast<size_t>(count));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  if (!shuffle_) return order;
+  for (int64_t i = count - 1; i > 0; --i) {
+    const PhiloxBlock words = stream_words(seed_, RngStream::data_order, static_cast<uint32_t>(i), purpose, epoch);
+    const uint64_t word = (uint64_t{words[0]} << 32) | words[1];
+    const auto j = static_cast<int64_t>((static_cast<unsigned __int128>(word) * static_cast<uint64_t>(i + 1)) >> 64);
+    std::swap(order[static_cast<size_t>(i)], order[static_cast<size_t>(j)]);
+  }
+  return order;
+}
+
+void Dataset::build_epoch(int64_t epoch) {
+  std::vector<Item> items;
+  for (size_t f = 0; f < files_.size(); ++f) {
+    const auto lines = static_cast<int64_t>(files_[f].begin.size());
+    auto at = static_cast<int64_t>(std::floor(files_[f].weight * static_cast<double>(lines) * static_cast<double>(epoch)));
+    std::vector<int64_t> order;
+    int64_t pass = -1;
+    for (int64_t n = epoch_lines(files_[f], epoch); n > 0; --n, ++at) {
+      if (at / lines != pass) {
+        pass = at / lines;
+        order = permutation(lines, 1 + static_cast<uint32_t>(f), static_cast<uint32_t>(pass));
+      }
+      items.push_back({f, order[static_cast<size_t>(at % lines)]});
+    }
+  }
+  items_.clear();
+  for (int64_t i : permutation(static_cast<int64_t>(items.size()), 0, static_cast<uint32_t>(epoch)))
+    items_.push_back(items[static_cast<size_t>(i)]);
+}
+
+Dataset::Item Dataset::locate(int64_t position) {
+  int64_t epoch = 0, begin = 0;
+  if (epoch_ >= 0 && position >= epoch_begin_) {
+    epoch = epoch_;
+    begin = epoch_begin_;
+  }
+  for (int64_t empty = 0; position >= begin + epoch_size(epoch); ++epoch) {
+    CHECK(epoch_size(epoch) > 0 || ++empty < 1'000'000, "the weights of the data files leave no lines");
+    begin += epoch_size(epoch);
+  }
+  if (epoch != epoch_) build_epoch(epoch);
+  epoch_ = epoch;
+  epoch_begin_ = begin;
+  return items_[static_cast<size_t>(position - begin)];
+}
+
+}  // namespace temper

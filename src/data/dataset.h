@@ -1,0 +1,66 @@
+#pragma once
+// JSONL files and the order in which their lines are seen. Every line is checked when the file is opened (UTF-8, one
+// JSON object, size, duplicate keys), so nothing malformed is met hours into a run; contents are read when needed.
+//
+// Order: a pure function of (seed, epoch, position). In an epoch a file of N lines and weight w contributes w * N
+// lines (fractions carry over to later epochs), taken one after the other from an endless series of permutations of
+// the file; the contributions of all files are shuffled together. Weight 1 everywhere: every line once per epoch.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/core/file.h"
+#include "src/core/json.h"
+
+namespace temper {
+
+struct DatasetFile {
+  std::string path;
+  double weight = 1.0;
+};
+
+class Dataset {
+ public:
+  Dataset(const std::vector<DatasetFile>& files, uint64_t seed, bool shuffle);
+
+  /// The line at a running position over all epochs, 0-based.
+  Json record(int64_t position);
+  /// "path:line" of that position, for messages.
+  std::string where(int64_t position);
+  /// Lines of all files; record_of_line walks them in file order (validation, checks).
+  int64_t num_lines() const;
+  Json line(int64_t index) const;
+  std::string where_line(int64_t index) const;
+
+ private:
+  struct File {
+    std::string path;
+    double weight;
+    InputFile input;
+    std::vector<int64_t> begin, end;  // byte range of each non-empty line
+    std::vector<int64_t> number;      // its 1-based line number
+  };
+  struct Item {
+    size_t file;
+    int64_t line;
+  };
+
+  Item locate(int64_t position);
+  Item item_of_line(int64_t index) const;
+  void build_epoch(int64_t epoch);
+  int64_t epoch_lines(const File& file, int64_t epoch) const;
+  int64_t epoch_size(int64_t epoch) const;
+  std::vector<int64_t> permutation(int64_t count, uint32_t purpose, uint32_t epoch) const;
+  Json read(const Item& item) const;
+
+  std::vector<File> files_;
+  uint64_t seed_;
+  bool shuffle_;
+  int64_t epoch_ = -1;        // the one in items_
+  int64_t epoch_begin_ = 0;   // its first position
+  std::vector<Item> items_;
+};
+
+}  // namespace temper

@@ -1,0 +1,125 @@
+#include "src/data/prompt_builder.h"
+
+#include "src/core/check.h"
+
+namespace temper {
+namespace {
+
+std::string text_of(const Json& record, const std::string& key, const std::string& where) {
+  const auto at = record.find(key);
+  if (at == record.end() || !at->is_string())
+    fail(Exit::data, {.what = fmt::format("a data line has no text \"{}\"", key),
+                      .where = where,
+                      .why = at == record.end() ? "the key is missing" : fmt::format("it is a {}", at->type_name()),
+                      .fix = "correct the line, or set data.prompt_key / data.messages_key / data.response_key"});
+  return at->get<std::string>();
+}
+
+/// Answers are compared as text: numbers keep the digits of the file.
+std::string answer_of(const Json& record, const std::string& key) {
+  const auto at = record.find(key);
+  if (at == record.end() || at->is_null()) return {};
+  return at->is_string() ? at->get<std::string>() : at->dump();
+}
+
+}  // namespace
+
+Json template_variables(const Tokenizer& tokenizer, const Json& messages, bool generation_prompt, const Json& arguments) {
+  Json variables = Json::object();
+  variables["messages"] = messages;
+  variables["add_generation_prompt"] = generation_prompt;
+  for (const char* name : {"bos_token", "eos_token", "pad_token", "unk_token"})
+    if (const auto token = tokenizer.special_token(name)) variables[name] = *token;
+  for (const auto& [key, value] : arguments.items()) variables[key] = value;
+  return variables;
+}
+
+PromptBuilder::PromptBuilder(const Tokenizer& tokenizer, const ChatTemplate* chat_template, PromptOptions options)
+    : tokenizer_(tokenizer), template_(chat_template), options_(std::move(options)) {
+  if (options_.chat && !template_)
+    fail(Exit::usage, {.what = "the tokenizer folder has no chat template",
+                       .where = "data.chat",
+                       .why = "data.chat = true renders prompts through the model's chat template",
+                       .fix = "set data.chat = false, or give tokenizer.chat_template = a file"});
+}
+
+Json PromptBuilder::messages_of(const Json& record, const std::string& where) const {
+  const auto at = options_.messages_key.empty() ? record.end() : record.find(options_.messages_key);
+  Json messages = Json::array();
+  if (at == record.end()) {
+    if (!options_.system_prompt.empty()) messages.push_back({{"role", "system"}, {"content", options_.system_prompt}});
+    messages.push_back({{"role", "user"}, {"content", text_of(record, options_.prompt_key, where)}});
+    return messages;
+  }
+  if (!at->is_array() || at->empty())
+    fail(Exit::data, {.what = fmt::format("\"{}\" is not a list of messages", options_.messages_key), .where = where});
+  const bool has_system = at->front().is_object() && at->front().value("role", "") == "system";
+  if (!options_.system_prompt.empty() && !has_system)
+    messages.push_back({{"role", "system"}, {"content", options_.system_prompt}});
+  for (const Json& m : *at) {
+    if (!m.is_object() || !m.contains("role") || !m["role"].is_string())
+      fail(Exit::data, {.what = "a message has no role", .where = where, .fix = "each is {\"role\": ..., \"content\": ...}"});
+    messages.push_back(m);
+  }
+  return messages;
+}
+
+std::string PromptBuilder::render(const Json& messages, const Json& record, bool generation_prompt) const {
+  Json arguments = options_.chat_arguments;
+  if (record.contains("tools")) arguments["tools"] = record["tools"];
+  return template_->render(template_variables(tokenizer_, messages, generation_prompt, arguments));
+}
+
+Prompt PromptBuilder::build(const Json& record, const std::string& where, bool with_response) const {
+  Prompt prompt;
+  prompt.answer = answer_of(record, options_.answer_key);
+  if (const auto at = record.find("tokens"); at != record.end() && !record.contains(options_.prompt_key)) {
+    for (const Json& id : at->is_array() ? *at : Json::array()) {
+      if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() >= tokenizer_.vocab_size())
+        fail(Exit::data, {.what = "\"tokens\" holds something that is no token id", .where = where, .why = id.dump()});
+      prompt.tokens.push_back(id.get<int32_t>());
+    }
+    prompt.text = tokenizer_.decode(prompt.tokens, /*skip_special=*/false);
+    if (with_response) add_plain_response(prompt, record, where);
+    return prompt;
+  }
+  if (!options_.chat) {
+    prompt.text = text_of(record, options_.prompt_key, where);
+    prompt.tokens = tokenizer_.encode(prompt.text, /*add_special=*/true);
+    if (with_response) add_plain_response(prompt, record, where);
+    return prompt;
+  }
+  Json messages = messages_of(record, where);
+  Json answer;
+  if (with_response) {
+    if (messages.back()["role"] == "assistant") {
+      answer = messages.back();
+      messages.erase(messages.size() - 1);
+    } else {
+      answer = {{"role", "assistant"}, {"content", text_of(record, options_.response_key, where)}};
+    }
+  }
+  prompt.text = render(messages, record, /*generation_prompt=*/true);
+  prompt.tokens = tokenizer_.encode(prompt.text, /*add_special=*/false);
+  if (!with_response) return prompt;
+  messages.push_back(answer);
+  std::string whole = render(messages, record, /*generation_prompt=*/false);
+  if (!whole.starts_with(prompt.text))
+    fail(Exit::data, {.what = "the chat template changes the prompt when the answer is added",
+                      .where = where,
+                      .fix = "use data.chat = false with prompt and response texts, or another template"});
+  // What follows the end-of-turn token (a newline, as a rule) belongs to the next turn and is never sampled.
+  prompt.response = whole.substr(prompt.text.size());
+  if (const auto eos = tokenizer_.special_token("eos_token"))
+    if (const size_t end = prompt.response.rfind(*eos); end != std::string::npos) prompt.response.resize(end + eos->size());
+  prompt.response_tokens = tokenizer_.encode(prompt.response, /*add_special=*/false);
+  return prompt;
+}
+
+void PromptBuilder::add_plain_response(Prompt& prompt, const Json& record, const std::string& where) const {
+  prompt.response = text_of(record, options_.response_key, where);
+  prompt.response_tokens = tokenizer_.encode(prompt.response, /*add_special=*/false);
+  if (const auto eos = tokenizer_.eos_id()) prompt.response_tokens.push_back(*eos);
+}
+
+}  // namespace temper

@@ -1,0 +1,52 @@
+#pragma once
+// From a data line to token ids: the text or messages of the line, the chat template, the tokenizer. Prompts are
+// rendered once; what is sampled after them is never rendered or tokenised again.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/core/json.h"
+#include "src/data/chat_template.h"
+#include "src/data/tokenizer.h"
+
+namespace temper {
+
+struct PromptOptions {
+  std::string prompt_key = "prompt", answer_key = "answer", messages_key, response_key = "response";
+  bool chat = true;
+  std::string system_prompt;
+  Json chat_arguments = Json::object();
+};
+
+struct Prompt {
+  std::string text;             // rendered
+  std::vector<int32_t> tokens;
+  std::string answer;           // empty when the line has none
+  std::string response;         // SFT: text of the response
+  std::vector<int32_t> response_tokens;
+};
+
+class PromptBuilder {
+ public:
+  PromptBuilder(const Tokenizer& tokenizer, const ChatTemplate* chat_template, PromptOptions options);
+
+  /// `where` names the line in errors. With `with_response` the line must hold one (response_key, or a last assistant
+  /// message); its tokens end with the end-of-turn token.
+  Prompt build(const Json& record, const std::string& where, bool with_response) const;
+
+ private:
+  Json messages_of(const Json& record, const std::string& where) const;
+  std::string render(const Json& messages, const Json& record, bool generation_prompt) const;
+  void add_plain_response(Prompt& prompt, const Json& record, const std::string& where) const;
+
+  const Tokenizer& tokenizer_;
+  const ChatTemplate* template_;
+  PromptOptions options_;
+};
+
+/// Variables of a chat template: messages, add_generation_prompt, the special tokens, then `arguments` over them.
+Json template_variables(const Tokenizer& tokenizer, const Json& messages, bool generation_prompt, const Json& arguments);
+
+}  // namespace temper

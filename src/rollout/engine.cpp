@@ -1,0 +1,187 @@
+#include "src/rollout/engine.h"
+
+#include <algorithm>
+
+#include "src/ops/rows.h"
+
+namespace temper {
+namespace {
+
+/// The packed batch of one step, and which of its rows are sampled for whom.
+struct StepBatch {
+  std::vector<int32_t> tokens, positions, cu_seqlens{0}, page_table, lengths;
+  std::vector<int32_t> rows;         // row of the batch to sample from
+  std::vector<Sequence*> sequences;  // its sequence
+
+  StepBatch(std::span<const ScheduledRows> step, int64_t pages_per_sequence) {
+    for (const ScheduledRows& part : step) {
+      Sequence& s = *part.sequence;
+      for (int64_t i = s.cached; i < s.cached + part.rows; ++i) {
+        tokens.push_back(s.tokens[static_cast<size_t>(i)]);
+        positions.push_back(static_cast<int32_t>(i));
+      }
+      cu_seqlens.push_back(static_cast<int32_t>(tokens.size()));
+      lengths.push_back(static_cast<int32_t>(s.cached + part.rows));
+      page_table.insert(page_table.end(), s.pages.begin(), s.pages.end());
+      page_table.resize(lengths.size() * static_cast<size_t>(pages_per_sequence), 0);
+      if (part.rows < s.missing()) continue;
+      rows.push_back(static_cast<int32_t>(tokens.size()) - 1);
+      sequences.push_back(&s);
+    }
+  }
+};
+
+/// One call of Engine::generate.
+class Run {
+ public:
+  Run(const Model& model, KvCache& cache, const EngineOptions& engine, std::span<const Request> requests,
+      const GenerateOptions& options, const Tokenizer* tokenizer, const Engine::OnFinished& on_finished,
+      const Engine::OnText& on_text)
+      : model_(model), cache_(cache), requests_(requests), options_(options), tokenizer_(tokenizer),
+        on_finished_(on_finished), on_text_(on_text), scheduler_(cache, engine.scheduler),
+        unfinished_(requests.size()), completions_(requests.size()) {
+    CHECK(options.stop.empty() || tokenizer, "stop strings need a tokenizer");
+    for (size_t i = 0; i < requests.size(); ++i) add(i);
+  }
+
+  RolloutCounters finish(Ctx& c) {
+    while (!scheduler_.done()) {
+      ArenaScope scope(c.arena);
+      step(c);
+    }
+    return scheduler_.counters();
+  }
+
+ private:
+  void add(size_t i) {
+    const Request& r = requests_[i];
+    const auto length = static_cast<int64_t>(r.prompt.size());
+    const int64_t capacity = std::min(model_.context_tokens(), cache_.num_pages() * cache_.page_tokens());
+    if (length == 0 || length >= capacity)
+      fail(Exit::data, {.what = length == 0 ? "a prompt has no tokens" : "a prompt is too long",
+                        .where = fmt::format("prompt {}", r.data_position),
+                        .why = fmt::format("{} tokens; 1 to {} fit into context and cache", length, capacity - 1)});
+    unfinished_[i] = r.num_samples;
+    completions_[i].resize(static_cast<size_t>(r.num_samples));
+    auto prompt = std::make_unique<Sequence>();
+    prompt->request = i;
+    prompt->tokens = r.prompt;
+    prompt->prompt_tokens = length;
+    scheduler_.add(std::move(prompt));
+  }
+
+  void step(Ctx& c) {
+    const std::vector<ScheduledRows> rows = scheduler_.next();
+    int64_t pages = 1;
+    for (const ScheduledRows& part : rows) pages = std::max(pages, static_cast<int64_t>(part.sequence->pages.size()));
+    const StepBatch host(rows, pages);
+    const auto num_tokens = static_cast<int64_t>(host.tokens.size()), n = static_cast<int64_t>(rows.size());
+    const PagedKv kv = cache_.view(view_of(host.page_table.data(), {n, pages}), view_of(host.lengths.data(), {n}));
+    const Batch batch{view_of(host.tokens.data(), {num_tokens}), view_of(host.positions.data(), {num_tokens}),
+                      view_of(host.cu_seqlens.data(), {n + 1}), &kv};
+    const Tensor hidden = model_.forward(c, batch, nullptr);
+    scheduler_.commit(rows);
+    if (!host.rows.empty()) sample(c, hidden, host);
+  }
+
+  /// A prompt's last row is sampled once for each of its samples; a sequence's last row once.
+  void sample(Ctx& c, const Tensor& hidden, const StepBatch& host) {
+    std::vector<int32_t> index;
+    std::vector<Sequence*> targets;
+    for (size_t i = 0; i < host.rows.size(); ++i) {
+      Sequence& s = *host.sequences[i];
+      std::vector<Sequence*> samples{&s};
+      if (s.is_prompt()) samples = scheduler_.fork(s, requests_[s.request].num_samples);
+      for (Sequence* one : samples) {
+        index.push_back(host.rows[i]);
+        targets.push_back(one);
+      }
+    }
+    std::vector<SampleRow> keys;
+    for (const Sequence* s : targets)
+      keys.push_back({{options_.seed, requests_[s->request].data_position, s->sample},
+                      static_cast<uint32_t>(s->size() - s->prompt_tokens),
+                      options_.sampling});
+    const auto n = static_cast<int64_t>(index.size());
+    Tensor chosen = c.arena.make({n, hidden.dim(1)}, hidden.dtype);
+    gather_rows(c, chosen, hidden, view_of(index.data(), {n}));
+    const Sampled drawn = model_.head().sample(c, chosen, keys, options_.num_sampleable);
+    for (size_t i = 0; i < targets.size(); ++i) {
+      const double logprob = drawn.logprob.dtype == DType::f64 ? drawn.logprob.as<double>()[i]
+                                                               : static_cast<double>(drawn.logprob.as<float>()[i]);
+      append(*targets[i], drawn.tokens.as<int32_t>()[i], logprob);
+    }
+  }
+
+  void append(Sequence& s, int32_t token, double logprob) {
+    s.tokens.push_back(token);
+    s.result.tokens.push_back(token);
+    s.result.logprobs.push_back(logprob);
+    bool stopped = std::find(options_.stop_token_ids.begin(), options_.stop_token_ids.end(), token) !=
+                   options_.stop_token_ids.end();
+    if (tokenizer_) stopped = grow_text(s, token) || stopped;
+    const int64_t new_tokens = s.size() - s.prompt_tokens;
+    const int64_t capacity = std::min(model_.context_tokens(), cache_.num_pages() * cache_.page_tokens());
+    if (!stopped && new_tokens < options_.max_new_tokens && s.size() < capacity) return;
+    s.result.finish_reason = stopped ? FinishReason::stop : FinishReason::length;
+    finish(s);
+  }
+
+  /// Adds the text of a token; true when a stop string is complete (the text is cut before it).
+  bool grow_text(Sequence& s, int32_t token) {
+    if (!s.decoder) s.decoder = std::make_unique<StreamDecoder>(*tokenizer_, /*skip_special=*/true);
+    return add_text(s, s.decoder->push(token));
+  }
+
+  bool add_text(Sequence& s, const std::string& more) {
+    std::string& text = s.result.text;
+    const size_t before = text.size();
+    text += more;
+    size_t cut = std::string::npos;
+    for (const std::string& stop : options_.stop) {
+      const size_t from = before >= stop.size() ? before - stop.size() + 1 : 0;
+      cut = std::min(cut, text.find(stop, from));
+    }
+    s.text_cut = cut != std::string::npos;
+    if (s.text_cut) text.resize(cut);
+    if (on_text_ && text.size() > before) on_text_(s.request, s.sample, text.substr(before));
+    return s.text_cut;
+  }
+
+  void finish(Sequence& s) {
+    const std::unique_ptr<Sequence> done = scheduler_.remove(s);
+    if (done->decoder && !done->text_cut) add_text(*done, done->decoder->finish());
+    const size_t i = done->request;
+    completions_[i][static_cast<size_t>(done->sample)] = std::move(done->result);
+    if (--unfinished_[i] == 0) on_finished_(i, std::move(completions_[i]));
+  }
+
+  const Model& model_;
+  KvCache& cache_;
+  std::span<const Request> requests_;
+  const GenerateOptions& options_;
+  const Tokenizer* tokenizer_;
+  const Engine::OnFinished& on_finished_;
+  const Engine::OnText& on_text_;
+  Scheduler scheduler_;
+  std::vector<int32_t> unfinished_;
+  std::vector<std::vector<Completion>> completions_;
+};
+
+}  // namespace
+
+Engine::Engine(const Model& model, const EngineOptions& options)
+    : model_(model),
+      options_(options),
+      cache_(model.config(), model.dtype(), options.num_pages, options.page_tokens, options.poison_free_pages) {}
+
+RolloutCounters Engine::generate(Ctx& c, std::span<const Request> requests, const GenerateOptions& options,
+                                 const Tokenizer* tokenizer, const OnFinished& on_finished, const OnText& on_text) {
+  return Run(model_, cache_, options_, requests, options, tokenizer, on_finished, on_text).finish(c);
+}
+
+int64_t Engine::cache_bytes() const {
+  return cache_.num_pages() * KvCache::page_bytes(model_.config(), model_.dtype(), cache_.page_tokens());
+}
+
+}  // namespace temper

@@ -1,0 +1,68 @@
+#include "src/rollout/kv_cache.h"
+
+#include <cstring>
+
+namespace temper {
+
+KvCache::KvCache(const ModelConfig& config, DType storage, int64_t num_pages, int64_t page_tokens, bool poison)
+    : page_tokens_(page_tokens), layers_(config.num_layers), poison_(poison) {
+  const int64_t width = config.num_kv_heads * page_tokens * config.head_dim;
+  keys_ = memory_.zeros({layers_, num_pages, width}, storage);
+  values_ = memory_.zeros({layers_, num_pages, width}, storage);
+  references_.assign(static_cast<size_t>(num_pages), 0);
+  for (int64_t p = num_pages; p-- > 0;) free_.push_back(static_cast<int32_t>(p));
+  if (poison_)
+    for (int32_t p : free_) fill(p, nullptr);
+}
+
+int32_t KvCache::take() {
+  CHECK(!free_.empty(), "no free page of {}", num_pages());
+  const int32_t page = free_.back();
+  free_.pop_back();
+  references_[static_cast<size_t>(page)] = 1;
+  return page;
+}
+
+void KvCache::retain(int32_t page) {
+  CHECK(references_[static_cast<size_t>(page)] > 0, "page {} is free", page);
+  ++references_[static_cast<size_t>(page)];
+}
+
+void KvCache::release(int32_t page) {
+  int32_t& count = references_[static_cast<size_t>(page)];
+  CHECK(count > 0, "page {} is free already", page);
+  if (--count > 0) return;
+  if (poison_) fill(page, nullptr);
+  free_.push_back(page);
+}
+
+int32_t KvCache::copy(int32_t page) {
+  const int32_t own = take();
+  fill(own, &page);
+  release(page);
+  return own;
+}
+
+PagedKv KvCache::view(CTensor page_table, CTensor lengths) const {
+  return {keys_, values_, page_table, lengths, page_tokens_};
+}
+
+int64_t KvCache::page_bytes(const ModelConfig& config, DType storage, int64_t page_tokens) {
+  return 2 * config.num_layers * config.num_kv_heads * config.head_dim * page_tokens * dtype_size(storage);
+}
+
+/// Copies the page `source`, or NaN bit patterns when it is null.
+void KvCache::fill(int32_t page, const int32_t* source) const {
+  for (const Tensor& pool : {keys_, values_}) {
+    const int64_t bytes = pool.dim(2) * dtype_size(pool.dtype);
+    for (int64_t layer = 0; layer < layers_; ++layer) {
+      char* base = static_cast<char*>(pool.raw()) + layer * pool.dim(1) * bytes;
+      if (source)
+        std::memcpy(base + page * bytes, base + *source * bytes, static_cast<size_t>(bytes));
+      else
+        std::memset(base + page * bytes, 0xff, static_cast<size_t>(bytes));
+    }
+  }
+}
+
+}  // namespace temper

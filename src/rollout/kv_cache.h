@@ -1,0 +1,47 @@
+#pragma once
+// Pages of keys and values with reference counts. A page is written only by its single holder: a holder of a shared
+// page takes a private copy first (copy on write). Layout of a page: PagedKv in kernels/types.h.
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/types.h"
+#include "src/core/arena.h"
+#include "src/nn/model_config.h"
+
+namespace temper {
+
+class KvCache {
+ public:
+  /// `poison`: pages are filled with NaN when they become free (tests: nobody may read them).
+  KvCache(const ModelConfig& config, DType storage, int64_t num_pages, int64_t page_tokens, bool poison);
+
+  int64_t page_tokens() const { return page_tokens_; }
+  int64_t num_pages() const { return static_cast<int64_t>(references_.size()); }
+  int64_t num_free() const { return static_cast<int64_t>(free_.size()); }
+  int64_t pages_for(int64_t tokens) const { return (tokens + page_tokens_ - 1) / page_tokens_; }
+  bool shared(int32_t page) const { return references_[static_cast<size_t>(page)] > 1; }
+
+  int32_t take();              // one reference; there must be a free page
+  void retain(int32_t page);   // one more reference
+  void release(int32_t page);  // free again after the last reference
+  /// A private copy of a page; the reference to the original is given back.
+  int32_t copy(int32_t page);
+
+  /// View for the kernels; page table and lengths are the batch's.
+  PagedKv view(CTensor page_table, CTensor lengths) const;
+  static int64_t page_bytes(const ModelConfig& config, DType storage, int64_t page_tokens);
+
+ private:
+  void fill(int32_t page, const int32_t* source) const;
+
+  int64_t page_tokens_;
+  int64_t layers_;
+  bool poison_;
+  Arena memory_;
+  Tensor keys_, values_;  // [L, num_pages, Hkv * page_tokens * dh]
+  std::vector<int32_t> references_;
+  std::vector<int32_t> free_;  // a stack
+};
+
+}  // namespace temper

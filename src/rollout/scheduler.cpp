@@ -1,0 +1,115 @@
+#include "src/rollout/scheduler.h"
+
+#include <algorithm>
+
+namespace temper {
+
+int64_t Scheduler::pages_wanted(const Sequence& s, int64_t rows) const {
+  int64_t wanted = cache_.pages_for(s.cached + rows) - static_cast<int64_t>(s.pages.size());
+  const bool into_last_page = s.cached % cache_.page_tokens() != 0;
+  if (rows > 0 && into_last_page && cache_.shared(s.pages.back())) ++wanted;  // copy on write
+  return wanted;
+}
+
+void Scheduler::drop_pages(Sequence& s) {
+  for (int32_t page : s.pages) cache_.release(page);
+  s.pages.clear();
+  s.cached = 0;
+}
+
+/// Takes the pages of the youngest sequence that holds any and is younger than `except`.
+bool Scheduler::preempt_youngest(const Sequence& except) {
+  for (auto at = active_.rbegin(); at != active_.rend(); ++at) {
+    Sequence& victim = **at;
+    if (&victim == &except) return false;
+    if (victim.pages.empty()) continue;
+    drop_pages(victim);
+    ++counters_.preemptions;
+    return true;
+  }
+  return false;
+}
+
+/// Makes room for `rows` more rows of `s`, taking pages from younger sequences if it must.
+bool Scheduler::reserve(Sequence& s, int64_t rows) {
+  while (pages_wanted(s, rows) > cache_.num_free())
+    if (!preempt_youngest(s)) return false;
+  const bool into_last_page = s.cached % cache_.page_tokens() != 0;
+  if (into_last_page && cache_.shared(s.pages.back())) s.pages.back() = cache_.copy(s.pages.back());
+  while (static_cast<int64_t>(s.pages.size()) < cache_.pages_for(s.cached + rows)) s.pages.push_back(cache_.take());
+  return true;
+}
+
+/// Lets the next prompt in when its pages are free without taking any from others.
+bool Scheduler::admit() {
+  if (waiting_.empty()) return false;
+  const auto running = static_cast<int64_t>(active_.size());
+  if (running >= options_.max_running_sequences) return false;
+  if (running > 0 && cache_.pages_for(waiting_.front()->size()) > cache_.num_free()) return false;
+  active_.push_back(std::move(waiting_.front()));
+  waiting_.pop_front();
+  return true;
+}
+
+std::vector<ScheduledRows> Scheduler::next() {
+  std::vector<ScheduledRows> step;
+  int64_t prefill_rows = options_.prefill_chunk_tokens, decode_rows = options_.max_running_sequences;
+  const auto schedule = [&](Sequence& s) {
+    int64_t rows = std::min(s.missing(), prefill_rows);
+    if (s.decoding()) rows = decode_rows > 0 ? 1 : 0;
+    if (rows == 0 || !reserve(s, rows)) return;
+    (s.decoding() ? decode_rows : prefill_rows) -= rows;
+    step.push_back({&s, rows});
+  };
+  // Oldest first, so that a younger sequence is preempted before it is scheduled in this step.
+  for (auto& s : active_) schedule(*s);
+  while (prefill_rows > 0 && admit()) schedule(*active_.back());
+  CHECK(!step.empty(), "{} active and {} waiting sequences, {} free pages of {}, nothing can run", active_.size(),
+        waiting_.size(), cache_.num_free(), cache_.num_pages());
+  return step;
+}
+
+void Scheduler::commit(std::span<const ScheduledRows> step) {
+  for (const ScheduledRows& part : step) {
+    Sequence& s = *part.sequence;
+    const int64_t end = s.cached + part.rows;
+    const int64_t again = std::max<int64_t>(0, std::min(end, s.seen) - s.cached);
+    counters_.rows_recomputed += again;
+    (s.is_prompt() ? counters_.rows_prefilled : counters_.rows_generated) += part.rows - again;
+    s.cached = end;
+    s.seen = std::max(s.seen, end);
+  }
+}
+
+std::vector<Sequence*> Scheduler::fork(Sequence& prompt, int32_t n) {
+  const auto at = std::find_if(active_.begin(), active_.end(), [&](const auto& s) { return s.get() == &prompt; });
+  CHECK(at != active_.end() && prompt.is_prompt() && prompt.missing() == 0, "fork of a sequence that is no ready prompt");
+  std::vector<Sequence*> samples;
+  for (int32_t i = 0; i < n; ++i) {
+    auto s = std::make_unique<Sequence>();
+    s->request = prompt.request;
+    s->sample = i;
+    s->tokens = prompt.tokens;
+    s->prompt_tokens = prompt.prompt_tokens;
+    s->pages = prompt.pages;
+    s->cached = s->seen = prompt.cached;
+    for (int32_t page : s->pages) cache_.retain(page);
+    samples.push_back(s.get());
+    active_.insert(at, std::move(s));
+  }
+  counters_.rows_shared += (n - 1) * prompt.cached;
+  drop_pages(prompt);
+  active_.erase(at);
+  return samples;
+}
+
+std::unique_ptr<Sequence> Scheduler::remove(Sequence& sequence) {
+  const auto at = std::find_if(active_.begin(), active_.end(), [&](const auto& s) { return s.get() == &sequence; });
+  CHECK(at != active_.end(), "removal of a sequence that is not active");
+  drop_pages(sequence);
+  std::unique_ptr<Sequence> result = std::move(*at);
+  active_.erase(at);
+  return result;
+}
+
+}  // namespace temper

@@ -1,0 +1,61 @@
+#pragma once
+// Which rows run next. Every step takes one row of each decoding sequence (oldest first, at most
+// max_running_sequences) and fills up with prefill chunks (at most prefill_chunk_tokens rows). When pages run out the
+// youngest sequence gives its pages back and is prefilled again later. Nothing here changes a bit of a result.
+//
+// Ages: a sequence keeps its place in `active_`; prompts enter in request order, samples take their prompt's place.
+
+#include <deque>
+#include <list>
+#include <span>
+#include <vector>
+
+#include "src/rollout/kv_cache.h"
+#include "src/rollout/sequence.h"
+
+namespace temper {
+
+struct SchedulerOptions {
+  int64_t max_running_sequences = 256;
+  int64_t prefill_chunk_tokens = 512;
+};
+
+/// `rows` rows of a sequence starting at its `cached`.
+struct ScheduledRows {
+  Sequence* sequence = nullptr;
+  int64_t rows = 0;
+};
+
+class Scheduler {
+ public:
+  Scheduler(KvCache& cache, const SchedulerOptions& options) : cache_(cache), options_(options) {}
+
+  void add(std::unique_ptr<Sequence> prompt) { waiting_.push_back(std::move(prompt)); }
+  bool done() const { return waiting_.empty() && active_.empty(); }
+
+  /// Rows of the next step with pages for all of them; never empty while not done.
+  std::vector<ScheduledRows> next();
+  /// The rows of `next` are in the cache now; counts them.
+  void commit(std::span<const ScheduledRows> step);
+  /// Replaces a prefilled prompt by `n` samples that share its pages.
+  std::vector<Sequence*> fork(Sequence& prompt, int32_t n);
+  /// Takes a finished sequence out and frees its pages.
+  std::unique_ptr<Sequence> remove(Sequence& sequence);
+
+  const RolloutCounters& counters() const { return counters_; }
+
+ private:
+  bool admit();
+  bool reserve(Sequence& s, int64_t rows);
+  bool preempt_youngest(const Sequence& except);
+  int64_t pages_wanted(const Sequence& s, int64_t rows) const;
+  void drop_pages(Sequence& s);
+
+  KvCache& cache_;
+  SchedulerOptions options_;
+  std::deque<std::unique_ptr<Sequence>> waiting_;
+  std::list<std::unique_ptr<Sequence>> active_;  // oldest first
+  RolloutCounters counters_;
+};
+
+}  // namespace temper

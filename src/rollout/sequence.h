@@ -1,0 +1,69 @@
+#pragma once
+// What the engine is asked for, what it gives back, and the state of a sequence in between.
+//
+//   prompt waits -> prefill in chunks -> forked into n samples -> each decodes one row a step -> finished
+//                        ^                                              |
+//                        +--- pages ran out: pages dropped, prefilled again later (same bits) ---+
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/types.h"
+#include "src/data/tokenizer.h"
+#include "src/rl/types.h"
+
+namespace temper {
+
+/// One prompt and its n samples. (data_position, sample) keys the random numbers.
+struct Request {
+  int64_t data_position = 0;
+  std::vector<int32_t> prompt;
+  int32_t num_samples = 1;
+};
+
+struct Completion {
+  std::vector<int32_t> tokens;   // the stop token included
+  std::vector<double> logprobs;  // log-softmax(z/T) before any filter
+  std::string text;              // special tokens left out, cut at a stop string; empty without a tokenizer
+  FinishReason finish_reason = FinishReason::length;
+};
+
+struct GenerateOptions {
+  SampleOptions sampling;
+  uint64_t seed = 0;
+  int64_t max_new_tokens = 0;
+  std::vector<int32_t> stop_token_ids;  // a sampled one ends the sequence and belongs to it
+  std::vector<std::string> stop;        // need a tokenizer
+  int64_t num_sampleable = 0;           // ids from here on are never drawn
+};
+
+/// Rows through the model: a prompt token is prefilled once per group, a response token but the last is one
+/// generated row; recomputed rows are what preemption cost.
+struct RolloutCounters {
+  int64_t rows_prefilled = 0, rows_shared = 0, rows_generated = 0, rows_recomputed = 0, preemptions = 0;
+};
+
+/// One sample in flight, or (before the fork) the prompt of a request.
+struct Sequence {
+  size_t request = 0;
+  int32_t sample = -1;  // -1: the prompt itself
+  std::vector<int32_t> tokens;  // prompt and response so far
+  int64_t prompt_tokens = 0;
+  std::vector<int32_t> pages;
+  int64_t cached = 0;    // tokens whose keys are in the pages
+  int64_t seen = 0;      // most tokens ever cached: rows below it are recomputed ones
+  Completion result;
+  std::unique_ptr<StreamDecoder> decoder;
+  bool text_cut = false;  // a stop string ended the text
+
+  int64_t size() const { return static_cast<int64_t>(tokens.size()); }
+  bool is_prompt() const { return sample < 0; }
+  /// Rows to feed before the next token can be sampled.
+  int64_t missing() const { return size() - cached; }
+  bool decoding() const { return !is_prompt() && missing() == 1; }
+};
+
+}  // namespace temper

@@ -20,7 +20,10 @@ CXXFLAGS := -std=c++20 -march=$(ARCH) -ffp-contract=off -fno-math-errno -fno-tra
 LDFLAGS := -fopenmp $(FLAGS.$(MODE)) $(DEPS_PREFIX:%=-L%/lib)
 LDLIBS := -lspdlog -lfmt -lpcre2-8 -lutf8proc -lxxhash $(HDF5_LIBS) -lpthread
 
-SRC := $(filter-out src/main.cpp,$(shell find src kernels/cpu -name '*.cpp' 2>/dev/null))
+# ONLY="src/core src/data" builds and links tests against these folders or files alone (work on one room while another is open).
+ONLY ?= src kernels/cpu
+LIB := $(B)/libtemper$(if $(filter-out src kernels/cpu,$(ONLY)),-$(firstword $(shell echo "$(ONLY)" | md5sum))).a
+SRC := $(filter-out src/main.cpp,$(shell find $(ONLY) -name '*.cpp' 2>/dev/null))
 OBJ := $(SRC:%=$(B)/%.o)
 TESTS := $(patsubst %.cpp,$(B)/%,$(shell find tests -name '*_test.cpp' 2>/dev/null))
 TESTLIB := $(patsubst %.cpp,$(B)/%.cpp.o,$(shell find tests/support -name '*.cpp' 2>/dev/null))
@@ -28,14 +31,14 @@ TESTLIB := $(patsubst %.cpp,$(B)/%.cpp.o,$(shell find tests/support -name '*.cpp
 all: build/temper
 build/temper: $(B)/temper
 	@ln -sfn $(MODE)-cuda$(CUDA)/temper build/temper
-$(B)/libtemper.a: $(OBJ)
+$(LIB): $(OBJ)
 	@rm -f $@; ar rcs $@ $^
-$(B)/temper: $(B)/src/main.cpp.o $(B)/libtemper.a
+$(B)/temper: $(B)/src/main.cpp.o $(LIB)
 	@echo "  LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 $(B)/src/io/%.cpp.o: CPPFLAGS += $(HDF5_FLAGS)
 $(B)/%.cpp.o: %.cpp
 	@mkdir -p $(@D); echo "  CXX   $<"; $(MPICXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
-$(B)/tests/%_test: $(B)/tests/%_test.cpp.o $(TESTLIB) $(B)/libtemper.a
+$(B)/tests/%_test: $(B)/tests/%_test.cpp.o $(TESTLIB) $(LIB)
 	@echo "  LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $^ -lgtest $(LDLIBS)
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

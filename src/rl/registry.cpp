@@ -1,0 +1,62 @@
+#include "src/rl/registry.h"
+
+#include <array>
+
+#include "src/rl/choices.h"
+#include "src/rl/losses/grpo.h"
+#include "src/rl/losses/sft.h"
+#include "src/rl/rewards/arithmetic.h"
+#include "src/rl/rewards/exact.h"
+#include "src/rl/rewards/gsm8k.h"
+#include "src/rl/rewards/length.h"
+#include "src/rl/rewards/math.h"
+#include "src/rl/rewards/options.h"
+
+namespace temper {
+namespace {
+
+template <typename Made>
+std::unique_ptr<Reward> reward_from(RewardOptions& options) {
+  return std::make_unique<Made>(options);
+}
+
+struct RewardRow {
+  std::string_view name;
+  std::unique_ptr<Reward> (*make)(RewardOptions&);
+};
+
+constexpr std::array kRewards{
+    RewardRow{"exact", reward_from<ExactReward>},   RewardRow{"arithmetic", reward_from<ArithmeticReward>},
+    RewardRow{"gsm8k", reward_from<Gsm8kReward>},   RewardRow{"math", reward_from<MathReward>},
+    RewardRow{"length", reward_from<LengthReward>},
+};
+
+template <typename Made>
+std::unique_ptr<Algorithm> algorithm_from(const AlgorithmConfig& config) {
+  return std::make_unique<Made>(config);
+}
+
+constexpr std::array<std::unique_ptr<Algorithm> (*)(const AlgorithmConfig&), kAlgorithmNames.size()>
+    kAlgorithms{algorithm_from<Grpo>, algorithm_from<Sft>};  // order of kAlgorithmNames
+
+}  // namespace
+
+std::unique_ptr<Algorithm> make_algorithm(const AlgorithmConfig& config) {
+  return kAlgorithms[choice_index("algorithm.name", config.name, kAlgorithmNames)](config);
+}
+
+std::vector<std::string_view> reward_names() {
+  std::vector<std::string_view> names;
+  for (const RewardRow& row : kRewards) names.push_back(row.name);
+  return names;
+}
+
+std::unique_ptr<Reward> make_reward(const RewardFunctionConfig& config) {
+  const RewardRow& row = kRewards[choice_index("reward.functions", config.name, reward_names())];
+  RewardOptions options(config);
+  std::unique_ptr<Reward> reward = row.make(options);
+  options.finish();
+  return reward;
+}
+
+}  // namespace temper

@@ -1,0 +1,21 @@
+#pragma once
+// Names to objects: the algorithms of algorithm.name and the reward functions of reward.functions.
+// An unknown name or option is Error(Exit::usage) with the nearest names and all legal ones.
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "src/config/algorithm_config.h"
+#include "src/config/reward_config.h"
+#include "src/rl/algorithm.h"
+#include "src/rl/reward.h"
+
+namespace temper {
+
+std::unique_ptr<Algorithm> make_algorithm(const AlgorithmConfig& config);
+
+std::unique_ptr<Reward> make_reward(const RewardFunctionConfig& config);
+std::vector<std::string_view> reward_names();
+
+}  // namespace temper

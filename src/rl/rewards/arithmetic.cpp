@@ -1,0 +1,55 @@
+#include "src/rl/rewards/arithmetic.h"
+
+#include "src/core/check.h"
+#include "src/rl/rewards/text.h"
+
+namespace temper {
+namespace {
+
+struct Integer {
+  bool found = false;
+  bool negative = false;
+  std::string_view digits;   // without leading zeros; empty = 0
+  std::string_view written;  // the part of the text that was read
+  bool operator==(const Integer& other) const {
+    return found == other.found && negative == other.negative && digits == other.digits;
+  }
+};
+
+bool ends_operand(char c) { return is_digit(c) || is_letter(c) || c == ')' || c == ']' || c == '}'; }
+
+Integer last_integer(std::string_view text) {
+  text = strip(text);
+  size_t begin = text.size();
+  while (begin > 0 && is_digit(text[begin - 1])) --begin;
+  if (begin == text.size()) return {};
+  Integer result;
+  result.found = true;
+  result.digits = text.substr(begin);
+  const bool sign = begin > 0 && (text[begin - 1] == '-' || text[begin - 1] == '+');
+  if (sign && (begin == 1 || !ends_operand(text[begin - 2]))) {
+    --begin;
+    result.negative = text[begin] == '-';
+  }
+  result.written = text.substr(begin);
+  while (!result.digits.empty() && result.digits.front() == '0') result.digits.remove_prefix(1);
+  if (result.digits.empty()) result.negative = false;
+  return result;
+}
+
+}  // namespace
+
+double ArithmeticReward::score(const RewardInput& input) const {
+  check_answer(input.answer, "the answer of a prompt");
+  return last_integer(input.response) == last_integer(input.answer) ? 1 : 0;
+}
+
+void ArithmeticReward::check_answer(std::string_view answer, const std::string& where) const {
+  if (!strip(answer).empty() && last_integer(answer).written == strip(answer)) return;
+  fail(Exit::data, {.what = "the reward \"arithmetic\" needs an integer as answer",
+                    .where = where,
+                    .why = fmt::format("the answer is \"{}\"", answer.substr(0, 200)),
+                    .fix = "write answers such as \"-12\", or use the reward \"exact\""});
+}
+
+}  // namespace temper

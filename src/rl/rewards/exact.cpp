@@ -1,0 +1,11 @@
+#include "src/rl/rewards/exact.h"
+
+#include "src/rl/rewards/text.h"
+
+namespace temper {
+
+double ExactReward::score(const RewardInput& input) const {
+  return strip(input.response) == strip(input.answer) ? 1 : 0;
+}
+
+}  // namespace temper

@@ -1,0 +1,15 @@
+#pragma once
+// `exact`: 1 when the response equals the answer, white space at the ends of both aside, else 0. No options.
+
+#include "src/rl/reward.h"
+#include "src/rl/rewards/options.h"
+
+namespace temper {
+
+class ExactReward final : public Reward {
+ public:
+  explicit ExactReward(RewardOptions&) {}
+  double score(const RewardInput& input) const override;
+};
+
+}  // namespace temper

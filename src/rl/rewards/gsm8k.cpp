@@ -1,0 +1,89 @@
+#include "src/rl/rewards/gsm8k.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "src/core/check.h"
+#include "src/rl/rewards/text.h"
+
+namespace temper {
+namespace {
+
+constexpr std::array<std::string_view, 2> kMethods{"strict", "flexible"};
+constexpr std::string_view kMark = "#### ";
+constexpr size_t kTail = 300;  // characters of the response that count
+
+bool in_number(char c) { return is_digit(c) || c == '.' || c == ','; }
+
+std::string without_commas(std::string_view text) {
+  std::string result(text);
+  std::erase(result, ',');
+  return result;
+}
+
+/// The last `#### [-][0-9.,]+`.
+std::optional<std::string> marked_number(std::string_view text) {
+  for (size_t mark = text.rfind(kMark); mark != std::string_view::npos;
+       mark = mark == 0 ? std::string_view::npos : text.rfind(kMark, mark - 1)) {
+    std::string_view rest = text.substr(mark + kMark.size());
+    size_t end = !rest.empty() && rest[0] == '-';
+    const size_t sign = end;
+    while (end < rest.size() && in_number(rest[end])) ++end;
+    if (end > sign) return without_commas(rest.substr(0, end));
+  }
+  return std::nullopt;
+}
+
+/// The last run of [0-9.,] with a digit in it, and the `-` before it.
+std::optional<std::string> last_number(std::string_view text) {
+  for (size_t end = text.size(); end > 0;) {
+    if (!in_number(text[end - 1])) {
+      --end;
+      continue;
+    }
+    size_t begin = end;
+    while (begin > 0 && in_number(text[begin - 1])) --begin;
+    std::string_view run = text.substr(begin, end - begin);
+    if (std::any_of(run.begin(), run.end(), is_digit)) {
+      while (!is_digit(run.back())) run.remove_suffix(1);
+      std::string number(begin > 0 && text[begin - 1] == '-' ? 1 : 0, '-');
+      return number += without_commas(run);
+    }
+    end = begin;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> reference_number(std::string_view answer) {
+  std::optional<std::string> number = marked_number(answer);
+  if (number) return number;
+  std::string whole = without_commas(strip(answer));
+  if (whole.empty()) return std::nullopt;
+  return whole;
+}
+
+}  // namespace
+
+Gsm8kReward::Gsm8kReward(RewardOptions& options)
+    : flexible_(options.choice("method", kMethods[0], kMethods) == 1),
+      format_score_(options.number("format_score", 0, {})) {}
+
+double Gsm8kReward::score(const RewardInput& input) const {
+  check_answer(input.answer, "the answer of a prompt");
+  std::string_view tail = last_code_points(input.response, kTail);
+  std::optional<std::string> found = flexible_ ? last_number(tail) : marked_number(tail);
+  if (!found) return 0;
+  return found == reference_number(input.answer) ? 1 : format_score_;
+}
+
+void Gsm8kReward::check_answer(std::string_view answer, const std::string& where) const {
+  if (reference_number(answer)) return;
+  fail(Exit::data,
+       {.what = "the reward \"gsm8k\" needs an answer",
+        .where = where,
+        .why = "the answer is empty",
+        .fix = "write the number, or a solution that ends in `#### number`; see data.answer_key"});
+}
+
+}  // namespace temper

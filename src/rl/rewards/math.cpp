@@ -1,0 +1,30 @@
+#include "src/rl/rewards/math.h"
+
+#include "src/core/check.h"
+#include "src/rl/rewards/math_answer.h"
+
+namespace temper {
+namespace {
+
+std::string_view reference_answer(std::string_view answer) {
+  return last_boxed(answer).value_or(math_tail(answer));
+}
+
+}  // namespace
+
+double MathReward::score(const RewardInput& input) const {
+  check_answer(input.answer, "the answer of a prompt");
+  std::optional<std::string_view> found = last_boxed(input.response);
+  return found && math_answers_equal(*found, reference_answer(input.answer)) ? 1 : 0;
+}
+
+void MathReward::check_answer(std::string_view answer, const std::string& where) const {
+  if (!normal_math_answer(reference_answer(answer)).empty()) return;
+  fail(Exit::data,
+       {.what = "the reward \"math\" needs an answer",
+        .where = where,
+        .why = fmt::format("nothing is left of \"{}\" when it is normalised", answer.substr(0, 200)),
+        .fix = "write the answer in LaTeX, or a solution with a \\boxed{...}; see data.answer_key"});
+}
+
+}  // namespace temper

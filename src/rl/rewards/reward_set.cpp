@@ -1,0 +1,81 @@
+#include "src/rl/rewards/reward_set.h"
+
+#include <cmath>
+
+#include "src/core/check.h"
+#include "src/rl/registry.h"
+
+namespace temper {
+
+RewardSet::RewardSet(const RewardConfig& config) {
+  if (config.functions.empty()) {
+    fail(Exit::usage, {.what = "no reward function",
+                       .where = "reward.functions",
+                       .why = "the list is empty",
+                       .fix = "name at least one, for example functions = [\"exact\"]"});
+  }
+  for (const RewardFunctionConfig& function : config.functions) {
+    std::unique_ptr<Reward> reward = make_reward(function);
+    if (!std::isfinite(function.weight)) {
+      fail(Exit::usage, {.what = "illegal weight of a reward function",
+                         .where = "reward.functions",
+                         .why = fmt::format("the weight of \"{}\" is {}", function.name, function.weight),
+                         .fix = "write a finite number"});
+    }
+    for (const Entry& earlier : entries_) {
+      if (earlier.name != function.name) continue;
+      fail(Exit::usage,
+           {.what = "a reward function is listed twice",
+            .where = "reward.functions",
+            .why = fmt::format("\"{}\" appears more than once; reward_parts has one value per name",
+                               function.name),
+            .fix = "leave one of them out and give the other the summed weight"});
+    }
+    entries_.push_back({function.name, function.weight, std::move(reward)});
+  }
+}
+
+RewardScore RewardSet::score(const RewardInput& input) const {
+  RewardScore result;
+  for (const Entry& entry : entries_) {
+    const double part = entry.reward->score(input);
+    if (!std::isfinite(part)) {
+      fail(Exit::numerics,
+           {.what = "a reward is not finite",
+            .where = fmt::format("reward \"{}\"", entry.name),
+            .why = fmt::format("it gave {} for a response of {} tokens", part, input.response_tokens),
+            .fix = "check the options of the function"});
+    }
+    result.parts.emplace_back(entry.name, part);
+    if (!entry.reward->is_shaping()) result.raw += entry.weight * part;
+  }
+  result.shaped = result.raw;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    if (entries_[i].reward->is_shaping()) result.shaped += entries_[i].weight * result.parts[i].second;
+  }
+  if (!std::isfinite(result.shaped) || !std::isfinite(result.raw)) {
+    fail(Exit::numerics, {.what = "the sum of the rewards is not finite",
+                          .where = "reward.functions",
+                          .why = fmt::format("raw {}, shaped {}", result.raw, result.shaped),
+                          .fix = "lower the weights"});
+  }
+  return result;
+}
+
+void RewardSet::score(Trajectory& t, const Json& record) const {
+  RewardScore result = score({.prompt = t.prompt,
+                              .response = t.response,
+                              .answer = t.answer,
+                              .response_tokens = static_cast<int64_t>(t.response_tokens.size()),
+                              .finish_reason = t.finish_reason,
+                              .record = record});
+  t.raw_reward = result.raw;
+  t.reward = result.shaped;
+  t.reward_parts = std::move(result.parts);
+}
+
+void RewardSet::check_answer(std::string_view answer, const std::string& where) const {
+  for (const Entry& entry : entries_) entry.reward->check_answer(answer, where);
+}
+
+}  // namespace temper

@@ -1,0 +1,43 @@
+#pragma once
+// The reward functions of a run with their weights. For one response, sums left to right in config order:
+//   raw    = sum of weight * part over task rewards
+//   shaped = raw, plus weight * part of every shaping term
+// Parts are the unweighted scores by function name. A non-finite score or sum is Error(Exit::numerics).
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/config/reward_config.h"
+#include "src/rl/reward.h"
+
+namespace temper {
+
+struct RewardScore {
+  double raw = 0;
+  double shaped = 0;
+  std::vector<std::pair<std::string, double>> parts;
+};
+
+class RewardSet {
+ public:
+  /// Error(Exit::usage) on no function, an unknown or repeated name, an unknown option, a non-finite weight.
+  explicit RewardSet(const RewardConfig& config);
+
+  RewardScore score(const RewardInput& input) const;
+  /// Scores a trajectory (its texts and tokens) and fills raw_reward, reward and reward_parts.
+  void score(Trajectory& trajectory, const Json& record) const;
+  /// Checks an answer with every function, before training; `where` is the file and line of the prompt.
+  void check_answer(std::string_view answer, const std::string& where) const;
+
+ private:
+  struct Entry {
+    std::string name;
+    double weight;
+    std::unique_ptr<Reward> reward;
+  };
+  std::vector<Entry> entries_;
+};
+
+}  // namespace temper

@@ -1,0 +1,20 @@
+#pragma once
+// Metrics of the rollouts of a step, over responses (not tokens), in order of group and sample:
+//   critic/score/{mean,max,min}       raw_reward           critic/rewards/{mean,max,min}     reward
+//   critic/advantages/{mean,max,min}  advantage            prompt_length/{mean,max,min}      prompt tokens
+//   response_length/{mean,max,min}    all response tokens  response_length/clip_ratio        share cut at the
+//   limit
+// A mean is the left-to-right double sum divided by the count, so a script can repeat it bit for bit.
+
+#include <map>
+#include <span>
+#include <string>
+
+#include "src/rl/types.h"
+
+namespace temper {
+
+/// Empty when there is no response.
+std::map<std::string, double> rollout_metrics(std::span<const Group> groups);
+
+}  // namespace temper

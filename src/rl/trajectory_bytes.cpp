@@ -1,0 +1,142 @@
+#include "src/rl/trajectory_bytes.h"
+
+#include <bit>
+#include <cstring>
+#include <type_traits>
+
+#include "src/core/check.h"
+
+namespace temper {
+namespace {
+
+static_assert(std::endian::native == std::endian::little);
+
+template <typename T>
+void put(std::string& bytes, T value) {
+  static_assert(std::is_arithmetic_v<T>);
+  bytes.append(reinterpret_cast<const char*>(&value), sizeof(T));
+}
+
+template <typename Container>
+void put_all(std::string& bytes, const Container& values) {
+  put<uint64_t>(bytes, values.size());
+  if (values.empty()) return;
+  bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(*values.data()));
+}
+
+std::string_view take_bytes(std::string_view& bytes, uint64_t count) {
+  CHECK(count <= bytes.size(), "a trajectory message ends early: {} bytes left, {} needed", bytes.size(),
+        count);
+  std::string_view head = bytes.substr(0, count);
+  bytes.remove_prefix(count);
+  return head;
+}
+
+template <typename T>
+T take(std::string_view& bytes) {
+  T value;
+  std::memcpy(&value, take_bytes(bytes, sizeof(T)).data(), sizeof(T));
+  return value;
+}
+
+/// A count of items that take at least `item_bytes` each in what is left.
+uint64_t take_count(std::string_view& bytes, size_t item_bytes) {
+  const auto count = take<uint64_t>(bytes);
+  CHECK(count <= bytes.size() / item_bytes,
+        "a trajectory message announces {} items of {} bytes, {} bytes left", count, item_bytes,
+        bytes.size());
+  return count;
+}
+
+template <typename Container>
+Container take_all(std::string_view& bytes) {
+  Container values;
+  constexpr size_t kItem = sizeof(typename Container::value_type);
+  values.resize(take_count(bytes, kItem));
+  std::string_view content = take_bytes(bytes, values.size() * kItem);
+  if (!content.empty()) std::memcpy(values.data(), content.data(), content.size());
+  return values;
+}
+
+}  // namespace
+
+void append_trajectory(std::string& bytes, const Trajectory& t) {
+  put(bytes, t.data_position);
+  put(bytes, t.group);
+  put(bytes, t.sample);
+  put_all(bytes, t.prompt_tokens);
+  put_all(bytes, t.response_tokens);
+  put_all(bytes, t.response_mask);
+  put_all(bytes, t.logprobs);
+  put_all(bytes, t.ref_logprobs);
+  put<uint64_t>(bytes, t.policy_versions.size());
+  for (const auto& [version, count] : t.policy_versions) {
+    put(bytes, version);
+    put(bytes, count);
+  }
+  put<uint8_t>(bytes, t.finish_reason == FinishReason::length);
+  put_all(bytes, t.prompt);
+  put_all(bytes, t.response);
+  put_all(bytes, t.answer);
+  put(bytes, t.raw_reward);
+  put(bytes, t.reward);
+  put<uint64_t>(bytes, t.reward_parts.size());
+  for (const auto& [name, value] : t.reward_parts) {
+    put_all(bytes, name);
+    put(bytes, value);
+  }
+  put(bytes, t.advantage);
+}
+
+Trajectory take_trajectory(std::string_view& bytes) {
+  Trajectory t;
+  t.data_position = take<int64_t>(bytes);
+  t.group = take<int32_t>(bytes);
+  t.sample = take<int32_t>(bytes);
+  t.prompt_tokens = take_all<std::vector<int32_t>>(bytes);
+  t.response_tokens = take_all<std::vector<int32_t>>(bytes);
+  t.response_mask = take_all<std::vector<uint8_t>>(bytes);
+  t.logprobs = take_all<std::vector<double>>(bytes);
+  t.ref_logprobs = take_all<std::vector<double>>(bytes);
+  t.policy_versions.resize(take_count(bytes, sizeof(int64_t) + sizeof(int32_t)));
+  for (auto& [version, count] : t.policy_versions) {
+    version = take<int64_t>(bytes);
+    count = take<int32_t>(bytes);
+  }
+  t.finish_reason = take<uint8_t>(bytes) ? FinishReason::length : FinishReason::stop;
+  t.prompt = take_all<std::string>(bytes);
+  t.response = take_all<std::string>(bytes);
+  t.answer = take_all<std::string>(bytes);
+  t.raw_reward = take<double>(bytes);
+  t.reward = take<double>(bytes);
+  t.reward_parts.resize(take_count(bytes, sizeof(uint64_t) + sizeof(double)));
+  for (auto& [name, value] : t.reward_parts) {
+    name = take_all<std::string>(bytes);
+    value = take<double>(bytes);
+  }
+  t.advantage = take<double>(bytes);
+  return t;
+}
+
+std::string groups_to_bytes(std::span<const Group> groups) {
+  std::string bytes;
+  put<uint64_t>(bytes, groups.size());
+  for (const Group& group : groups) {
+    put<uint64_t>(bytes, group.samples.size());
+    for (const Trajectory& t : group.samples) append_trajectory(bytes, t);
+  }
+  return bytes;
+}
+
+std::vector<Group> groups_from_bytes(std::string_view bytes) {
+  std::vector<Group> groups(take_count(bytes, sizeof(uint64_t)));
+  for (Group& group : groups) {
+    // Read one by one: a false count then fails on missing bytes before memory is taken for it.
+    for (uint64_t left = take<uint64_t>(bytes); left > 0; --left)
+      group.samples.push_back(take_trajectory(bytes));
+  }
+  CHECK(bytes.empty(), "{} bytes after the last group of a message", bytes.size());
+  return groups;
+}
+
+}  // namespace temper

@@ -1,0 +1,285 @@
+#include "src/rl/trajectory_json.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "src/core/check.h"
+#include "src/core/file.h"
+
+namespace temper {
+namespace {
+
+constexpr int64_t kReadBytes = int64_t{4} << 20;
+constexpr int64_t kMaxLineBytes = int64_t{256} << 20;
+constexpr int64_t kMaxIndex = int64_t{1} << 30;  // of groups and samples
+
+Json logprobs_to_json(const std::vector<double>& values, size_t response_tokens) {
+  if (values.empty() && response_tokens > 0) return nullptr;
+  return values;
+}
+
+Json versions_to_json(const Trajectory& t) {
+  if (t.policy_versions.empty()) return nullptr;
+  auto [low, high] = std::minmax_element(t.policy_versions.begin(), t.policy_versions.end());
+  return {low->first, high->first};
+}
+
+/// Reads the keys of one line; every defect names the key.
+class LineReader {
+ public:
+  LineReader(const Json& line, const std::string& where) : line_(line), where_(where) {
+    if (!line.is_object()) wrong("the line", fmt::format("it is a JSON {}, not an object", line.type_name()));
+  }
+
+  [[noreturn]] void wrong(const std::string& key, const std::string& why) const {
+    fail(Exit::data,
+         {.what = fmt::format("wrong {} in a rollout file", key),
+          .where = where_,
+          .why = why,
+          .fix = "see the rollout format: group, prompt_tokens, response_tokens and reward are needed"});
+  }
+
+  /// nullptr when the key is absent or null.
+  const Json* find(const char* key) const {
+    auto found = line_.find(key);
+    return found == line_.end() || found->is_null() ? nullptr : &*found;
+  }
+
+  const Json& need(const char* key) const {
+    const Json* value = find(key);
+    if (value == nullptr) wrong(key, "the key is missing");
+    return *value;
+  }
+
+  const Json& array(const char* key, const Json& value) const {
+    if (!value.is_array()) wrong(key, fmt::format("it is a JSON {}, not an array", value.type_name()));
+    return value;
+  }
+
+  int64_t integer(const char* key, const Json& value, int64_t high, int64_t index = -1) const {
+    // An unsigned value beyond int64_t comes out negative and is refused as well.
+    const bool legal = value.is_number_integer() && value.get<int64_t>() >= 0 && value.get<int64_t>() <= high;
+    if (!legal) wrong(name(key, index), fmt::format("{} is not an integer in [0, {}]", shown(value), high));
+    return value.get<int64_t>();
+  }
+
+  double number(const char* key, const Json& value, int64_t index = -1) const {
+    const bool legal = value.is_number() && std::isfinite(value.get<double>());
+    if (!legal) wrong(name(key, index), fmt::format("{} is not a finite number", shown(value)));
+    return value.get<double>();
+  }
+
+  std::string text(const char* key) const {
+    const Json* value = find(key);
+    if (value == nullptr) return "";
+    if (!value->is_string()) wrong(key, fmt::format("it is a JSON {}, not text", value->type_name()));
+    return value->get<std::string>();
+  }
+
+ private:
+  static std::string name(const char* key, int64_t index) {
+    return index < 0 ? key : fmt::format("{}[{}]", key, index);
+  }
+  static std::string shown(const Json& value) {
+    std::string text = dump_json_line(value);
+    return text.size() <= 80 ? text : fmt::format("a JSON {} of {} bytes", value.type_name(), text.size());
+  }
+  const Json& line_;
+  const std::string& where_;
+};
+
+std::vector<int32_t> read_tokens(const LineReader& reader, const char* key, const ReplayLimits& limits) {
+  const int64_t largest =
+      limits.vocab_size > 0 ? limits.vocab_size - 1 : int64_t{std::numeric_limits<int32_t>::max()};
+  const Json& array = reader.array(key, reader.need(key));
+  std::vector<int32_t> tokens;
+  tokens.reserve(array.size());
+  for (size_t i = 0; i < array.size(); ++i) {
+    const auto index = static_cast<int64_t>(i);
+    tokens.push_back(static_cast<int32_t>(reader.integer(key, array[i], largest, index)));
+  }
+  return tokens;
+}
+
+void check_length(const LineReader& reader, const char* key, size_t found, size_t expected) {
+  if (found == expected) return;
+  reader.wrong(key, fmt::format("it has {} entries, response_tokens has {}", found, expected));
+}
+
+std::vector<uint8_t> read_mask(const LineReader& reader, size_t n) {
+  const Json* value = reader.find("response_mask");
+  if (value == nullptr) return std::vector<uint8_t>(n, 1);
+  const Json& array = reader.array("response_mask", *value);
+  check_length(reader, "response_mask", array.size(), n);
+  std::vector<uint8_t> mask;
+  for (size_t i = 0; i < n; ++i) {
+    const auto index = static_cast<int64_t>(i);
+    mask.push_back(static_cast<uint8_t>(reader.integer("response_mask", array[i], 1, index)));
+  }
+  return mask;
+}
+
+std::vector<double> read_logprobs(const LineReader& reader, const char* key,
+                                  const std::vector<uint8_t>& mask) {
+  const Json* value = reader.find(key);
+  if (value == nullptr) return {};
+  const Json& array = reader.array(key, *value);
+  check_length(reader, key, array.size(), mask.size());
+  std::vector<double> logprobs;
+  for (size_t i = 0; i < mask.size(); ++i) {
+    const bool ignored = mask[i] == 0 && array[i].is_null();
+    logprobs.push_back(ignored ? 0 : reader.number(key, array[i], static_cast<int64_t>(i)));
+  }
+  return logprobs;
+}
+
+void read_reward_parts(const LineReader& reader, Trajectory& t) {
+  const Json* parts = reader.find("reward_parts");
+  if (parts == nullptr) return;
+  if (!parts->is_object()) reader.wrong("reward_parts", "it is not an object of numbers");
+  for (const auto& [name, value] : parts->items()) {
+    t.reward_parts.emplace_back(name, reader.number(("reward_parts." + name).c_str(), value));
+  }
+}
+
+FinishReason read_finish_reason(const LineReader& reader) {
+  std::string text = reader.text("finish_reason");
+  if (text.empty() || text == "stop") return FinishReason::stop;
+  if (text != "length") reader.wrong("finish_reason", "it is neither \"stop\" nor \"length\"");
+  return FinishReason::length;
+}
+
+/// Calls visit(line, number) for every line of a file of any size.
+template <typename Visit>
+void for_each_line(const std::string& path, const Visit& visit) {
+  InputFile file(path);
+  std::string rest, block;
+  int64_t number = 0;
+  for (int64_t offset = 0; offset < file.size(); offset += static_cast<int64_t>(block.size())) {
+    block.resize(static_cast<size_t>(std::min(kReadBytes, file.size() - offset)));
+    file.read(block.data(), offset, static_cast<int64_t>(block.size()));
+    size_t begin = 0;
+    for (size_t end; (end = block.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      rest.append(block, begin, end - begin);
+      visit(rest, ++number);
+      rest.clear();
+    }
+    rest.append(block, begin);
+    if (static_cast<int64_t>(rest.size()) > kMaxLineBytes) {
+      fail(Exit::data, {.what = "a line of a rollout file is too long",
+                        .where = fmt::format("{}:{}", path, number + 1),
+                        .why = fmt::format("more than {} bytes without an end of line", kMaxLineBytes),
+                        .fix = "write one response per line"});
+    }
+  }
+  if (!rest.empty()) visit(rest, number + 1);
+}
+
+[[noreturn]] void fail_duplicate(const std::string& where, int64_t group, int64_t sample) {
+  fail(Exit::data, {.what = "a response appears twice in a rollout file",
+                    .where = where,
+                    .why = fmt::format("group {} already has a sample {}", group, sample),
+                    .fix = "give every response of a group its own sample number, or leave sample out"});
+}
+
+/// Samples of one group while a file is read.
+struct PendingGroup {
+  std::map<int64_t, Trajectory> samples;  // by sample number
+};
+
+}  // namespace
+
+Json trajectory_to_json(const Trajectory& t, int64_t step) {
+  Json parts = Json::object();
+  for (const auto& [name, value] : t.reward_parts) parts[name] = value;
+  Json line;
+  line["step"] = step;
+  line["group"] = t.group;
+  line["sample"] = t.sample;
+  line["prompt_tokens"] = t.prompt_tokens;
+  line["response_tokens"] = t.response_tokens;
+  line["response_mask"] = t.response_mask;
+  line["logprobs"] = logprobs_to_json(t.logprobs, t.response_tokens.size());
+  line["ref_logprobs"] = logprobs_to_json(t.ref_logprobs, t.response_tokens.size());
+  line["reward"] = t.reward;
+  line["raw_reward"] = t.raw_reward;
+  line["reward_parts"] = std::move(parts);
+  line["advantage"] = t.advantage;
+  line["policy_version"] = versions_to_json(t);
+  line["finish_reason"] = std::string(finish_reason_name(t.finish_reason));
+  line["prompt"] = t.prompt;
+  line["response"] = t.response;
+  line["answer"] = t.answer;
+  return line;
+}
+
+Trajectory trajectory_from_json(const Json& line, const std::string& where, const ReplayLimits& limits) {
+  LineReader reader(line, where);
+  Trajectory t;
+  t.group = static_cast<int32_t>(reader.integer("group", reader.need("group"), kMaxIndex));
+  if (const Json* sample = reader.find("sample")) {
+    t.sample = static_cast<int32_t>(reader.integer("sample", *sample, kMaxIndex));
+  }
+  t.data_position = t.group;
+  t.prompt_tokens = read_tokens(reader, "prompt_tokens", limits);
+  t.response_tokens = read_tokens(reader, "response_tokens", limits);
+  if (t.prompt_tokens.empty())
+    reader.wrong("prompt_tokens", "it is empty: the first response token needs a prompt");
+  const size_t tokens = t.prompt_tokens.size() + t.response_tokens.size();
+  if (limits.context_tokens > 0 && tokens > static_cast<size_t>(limits.context_tokens)) {
+    reader.wrong("response_tokens",
+                 fmt::format("{} prompt and {} response tokens are more than the context of {}",
+                             t.prompt_tokens.size(), t.response_tokens.size(), limits.context_tokens));
+  }
+  t.response_mask = read_mask(reader, t.response_tokens.size());
+  t.logprobs = read_logprobs(reader, "logprobs", t.response_mask);
+  t.ref_logprobs = read_logprobs(reader, "ref_logprobs", t.response_mask);
+  t.reward = reader.number("reward", reader.need("reward"));
+  const Json* raw = reader.find("raw_reward");
+  t.raw_reward = raw == nullptr ? t.reward : reader.number("raw_reward", *raw);
+  read_reward_parts(reader, t);
+  t.finish_reason = read_finish_reason(reader);
+  t.prompt = reader.text("prompt");
+  t.response = reader.text("response");
+  t.answer = reader.text("answer");
+  return t;
+}
+
+std::vector<Group> read_rollouts(const std::string& path, const ReplayLimits& limits) {
+  std::map<int64_t, PendingGroup> pending;  // by group number
+  for_each_line(path, [&](const std::string& line, int64_t number) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) return;
+    const std::string where = fmt::format("{}:{}", path, number);
+    const Json json = parse_json(line, where);
+    Trajectory t = trajectory_from_json(json, where, limits);
+    PendingGroup& group = pending[t.group];
+    auto sample = json.find("sample");
+    if (sample == json.end() || sample->is_null()) {
+      t.sample = group.samples.empty() ? 0 : group.samples.rbegin()->second.sample + 1;
+    }
+    if (group.samples.contains(t.sample)) fail_duplicate(where, t.group, t.sample);
+    group.samples.emplace(t.sample, std::move(t));
+  });
+  if (pending.empty()) {
+    fail(Exit::data, {.what = "a rollout file without responses",
+                      .where = path,
+                      .why = "no line holds an object",
+                      .fix = "give files written under rollouts/ of a run folder"});
+  }
+  std::vector<Group> groups;
+  for (auto& [unused, from] : pending) {
+    Group group;
+    for (auto& [number, t] : from.samples) {
+      t.group = static_cast<int32_t>(groups.size());
+      t.data_position = t.group;
+      t.sample = static_cast<int32_t>(group.samples.size());
+      group.samples.push_back(std::move(t));
+    }
+    groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
+}  // namespace temper

@@ -1,0 +1,34 @@
+#pragma once
+// Rollout files: one JSON object per response and line, written by every run and read by `train --replay`.
+// Keys: step, group, sample, prompt_tokens, response_tokens, response_mask, logprobs | null,
+// ref_logprobs | null, reward, raw_reward, reward_parts, advantage, policy_version [min, max] | null,
+// finish_reason, prompt, response, answer.
+// Reading needs group, prompt_tokens, response_tokens and reward. Absent: the mask is ones, logprobs and
+// ref_logprobs are unknown (empty), raw_reward = reward, sample = order in the group. step, advantage and
+// policy_version are not taken over: the replaying run makes its own. Log-probs at mask 0 may be null.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/core/json.h"
+#include "src/rl/types.h"
+
+namespace temper {
+
+Json trajectory_to_json(const Trajectory& trajectory, int64_t step);
+
+/// What a rollout file may hold; 0 = no limit beyond the number type.
+struct ReplayLimits {
+  int64_t vocab_size = 0;      // token ids are below it
+  int64_t context_tokens = 0;  // prompt + response tokens are at most this many
+};
+
+/// One line; Error(Exit::data) at `where` names the key and the value that is wrong.
+Trajectory trajectory_from_json(const Json& line, const std::string& where, const ReplayLimits& limits);
+
+/// A whole file: groups in ascending order of their number, samples likewise, both renumbered from 0;
+/// data_position is the new group index. Empty lines are skipped; an empty file is Error(Exit::data).
+std::vector<Group> read_rollouts(const std::string& path, const ReplayLimits& limits);
+
+}  // namespace temper

@@ -1,0 +1,175 @@
+// Group advantages and KL in the reward against fp64 goldens, the rules for single and equal groups, and the
+// metrics of a step.
+
+#include "src/rl/advantage.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "src/core/check.h"
+#include "src/core/json.h"
+#include "src/rl/registry.h"
+#include "src/rl/rollout_metrics.h"
+
+namespace temper {
+namespace {
+
+Group group_of(const std::vector<double>& rewards) {
+  Group group;
+  for (double reward : rewards) {
+    Trajectory t;
+    t.sample = static_cast<int32_t>(group.samples.size());
+    t.prompt_tokens = {1, 2};
+    t.response_tokens = {3, 4, 5};
+    t.response_mask = {1, 0, 1};
+    t.reward = reward;
+    group.samples.push_back(t);
+  }
+  return group;
+}
+
+TEST(Advantage, MatchesTheFormulaInDouble) {
+  const Json golden = read_json_file("tests/golden/rl/advantages.json");
+  ASSERT_EQ(golden["cases"].size(), 22u);
+  for (const Json& expected : golden["cases"]) {
+    std::vector<Group> groups{group_of(expected["rewards"])};
+    grpo_advantages(groups, expected["eps"], SingleGroup::verl);
+    const auto advantages = expected["advantages"].get<std::vector<double>>();
+    // Rewards near 1e6 lose 1e-10 of their differences in the mean, in any order of summation.
+    const double largest = std::fabs(expected["rewards"][0].get<double>());
+    const double tolerance = largest > 1e5 ? 1e-9 : 1e-12;
+    for (size_t i = 0; i < advantages.size(); ++i) {
+      EXPECT_NEAR(groups[0].samples[i].advantage, advantages[i], tolerance) << expected.dump();
+    }
+  }
+}
+
+TEST(Advantage, ReferenceNumbers) {
+  std::vector<Group> groups{group_of({1, 0, 0, 1, 1})};
+  grpo_advantages(groups, 1e-6, SingleGroup::drop);
+  EXPECT_NEAR(groups[0].samples[0].advantage, 0.73030, 1e-5);
+  EXPECT_NEAR(groups[0].samples[1].advantage, -1.09544, 1e-5);
+}
+
+TEST(Advantage, EqualRewardsGiveExactlyZero) {
+  for (double reward : {0.1, 1.0 / 3, 1e300, -1e-300}) {
+    std::vector<Group> groups{group_of(std::vector<double>(7, reward))};
+    grpo_advantages(groups, 0, SingleGroup::drop);
+    for (const Trajectory& t : groups[0].samples) {
+      EXPECT_EQ(t.advantage, 0);
+      EXPECT_EQ(t.counted_tokens(), 2);  // a dull group still counts
+    }
+  }
+}
+
+TEST(Advantage, SingleGroupRules) {
+  for (auto [rule, advantage, counted] :
+       {std::tuple{SingleGroup::drop, 0.0, 0}, std::tuple{SingleGroup::zero, 0.0, 2},
+        std::tuple{SingleGroup::verl, 3.0 / (1 + 1e-6), 2}}) {
+    std::vector<Group> groups{group_of({3}), group_of({1, 2})};
+    grpo_advantages(groups, 1e-6, rule);
+    EXPECT_EQ(groups[0].samples[0].advantage, advantage);
+    EXPECT_EQ(groups[0].samples[0].counted_tokens(), counted);
+    EXPECT_EQ(groups[0].samples[0].response_mask.size(), 3u);
+    EXPECT_EQ(groups[1].samples[0].counted_tokens(), 2);
+    EXPECT_LT(groups[1].samples[0].advantage, 0);
+  }
+}
+
+TEST(Advantage, ResponsesWithoutCountedTokensKeepTheirReward) {
+  std::vector<Group> with{group_of({1, 0, 0})};
+  with[0].samples[2].response_tokens.clear();
+  with[0].samples[2].response_mask.clear();
+  std::vector<Group> without{group_of({1, 0, 0})};
+  grpo_advantages(with, 1e-6, SingleGroup::drop);
+  grpo_advantages(without, 1e-6, SingleGroup::drop);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(with[0].samples[i].advantage, without[0].samples[i].advantage);
+  }
+}
+
+TEST(Advantage, NonFiniteNumbersStopTheRun) {
+  for (std::vector<double> rewards : {std::vector<double>{1, std::nan("")}, {1e308, -1e308, 1e308, 1e308}}) {
+    std::vector<Group> groups{group_of(rewards)};
+    try {
+      grpo_advantages(groups, 1e-6, SingleGroup::drop);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Exit::numerics);
+      EXPECT_NE(std::string(error.what()).find("group 0, sample"), std::string::npos);
+    }
+  }
+}
+
+TEST(KlInReward, MatchesTheGolden) {
+  const Json golden = read_json_file("tests/golden/rl/losses.json");
+  const Json& batch = golden["batches"][0];
+  for (const Json& expected : golden["kl_reward"]) {
+    std::vector<Group> groups(1);
+    size_t at = 0;
+    for (size_t n : batch["lengths"]) {
+      Trajectory t;
+      for (size_t end = at + n; at < end; ++at) {
+        t.response_tokens.push_back(1);
+        t.response_mask.push_back(batch["mask"][at]);
+        t.logprobs.push_back(t.response_mask.back() ? batch["old_logprob"][at].get<double>() : std::nan(""));
+        t.ref_logprobs.push_back(batch["ref_logprob"][at]);
+      }
+      t.reward = t.raw_reward = 0.5;
+      groups[0].samples.push_back(t);
+    }
+    AlgorithmConfig config;
+    config.kl_in = "reward";
+    config.kl_coef = 0.25;
+    config.kl_estimator = expected["estimator"];
+    make_algorithm(config)->shape_rewards(groups);
+    for (size_t i = 0; i < groups[0].samples.size(); ++i) {
+      EXPECT_NEAR(groups[0].samples[i].reward, 0.5 - 0.25 * expected["kl"][i].get<double>(), 1e-13);
+      EXPECT_EQ(groups[0].samples[i].raw_reward, 0.5);
+    }
+    config.kl_in = "loss";
+    std::vector<Group> untouched{group_of({1})};
+    make_algorithm(config)->shape_rewards(untouched);
+    EXPECT_EQ(untouched[0].samples[0].reward, 1);
+  }
+}
+
+TEST(RolloutMetrics, OverResponsesInOrder) {
+  std::vector<Group> groups{group_of({0.1, 0.2}), group_of({0.3})};
+  groups[0].samples[1].finish_reason = FinishReason::length;
+  groups[0].samples[1].response_tokens.clear();
+  groups[1].samples[0].raw_reward = -2;
+  groups[1].samples[0].advantage = 4;
+  auto metrics = rollout_metrics(groups);
+  EXPECT_EQ(metrics.size(), 16u);
+  EXPECT_EQ(metrics.at("critic/rewards/mean"), ((0.1 + 0.2) + 0.3) / 3);
+  EXPECT_EQ(metrics.at("critic/rewards/max"), 0.3);
+  EXPECT_EQ(metrics.at("critic/rewards/min"), 0.1);
+  EXPECT_EQ(metrics.at("critic/score/mean"), -2.0 / 3);
+  EXPECT_EQ(metrics.at("critic/score/max"), 0);
+  EXPECT_EQ(metrics.at("critic/score/min"), -2);
+  EXPECT_EQ(metrics.at("critic/advantages/max"), 4);
+  EXPECT_EQ(metrics.at("response_length/mean"), 2);
+  EXPECT_EQ(metrics.at("response_length/min"), 0);
+  EXPECT_EQ(metrics.at("response_length/clip_ratio"), 1.0 / 3);
+  EXPECT_EQ(metrics.at("prompt_length/mean"), 2);
+  EXPECT_TRUE(rollout_metrics({}).empty());
+}
+
+TEST(Sft, AdvantagesAreOne) {
+  AlgorithmConfig config;
+  config.name = "sft";
+  std::vector<Group> groups{group_of({0})};
+  make_algorithm(config)->advantages(groups);
+  EXPECT_EQ(groups[0].samples[0].advantage, 1);
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Recomputes rewards, GRPO advantages and rollout metrics of a run from its rollouts/step-*.jsonl and compares
+them, float for float, with what the run wrote (rollout files and metrics.jsonl). Plain Python 3.11, no torch.
+
+usage: check_advantages.py RUN_DIR     exit status 0 when everything is equal, 1 when not, 2 when unusable
+
+The arithmetic is that of src/rl: double, sums from left to right in order of group and sample.
+  raw_reward = 0 + w1 p1 + w2 p2 ...        over task rewards in config order (p unweighted)
+  reward     = raw_reward + w p ...         over shaping rewards ("length"), then - kl_coef sum_t k_t if KL is
+                                            in the reward
+  advantage  = (reward - mean) / (sqrt(sum (reward - mean)^2 / (n - 1)) + eps), 0 when max == min
+Rollouts that were replayed carry their rewards as given; their parts are compared only when present.
+"""
+
+import glob
+import json
+import math
+import os
+import sys
+import tomllib
+
+SHAPING = {"length"}
+
+
+def kl_value(name, value):
+    return {"k1": lambda d: d, "abs": abs, "k2": lambda d: d * d / 2, "k3": lambda d: math.expm1(-d) + d}[name](value)
+
+
+def kl_penalty(row, estimator):
+    total = 0.0
+    for mask, lo, lf in zip(row["response_mask"], row["logprobs"] or [], row["ref_logprobs"] or []):
+        if mask:
+            total += kl_value(estimator.rstrip("+"), lo - lf)
+    return total
+
+
+def reward_sums(row, weights, algorithm):
+    """(raw, reward) of a response from its parts."""
+    raw = 0.0
+    for name, weight in weights.items():
+        if name not in SHAPING:
+            raw += weight * row["reward_parts"][name]
+    reward = raw
+    for name, weight in weights.items():
+        if name in SHAPING:
+            reward += weight * row["reward_parts"][name]
+    if algorithm["kl_in"] == "reward" and algorithm["kl_coef"] != 0:
+        reward -= algorithm["kl_coef"] * kl_penalty(row, algorithm["kl_estimator"])
+    return raw, reward
+
+
+def group_advantages(rewards, eps, single_group):
+    if len(rewards) == 1:
+        return [rewards[0] / (1 + eps) if single_group == "verl" else 0.0]
+    if max(rewards) == min(rewards):
+        return [0.0] * len(rewards)
+    total = 0.0
+    for r in rewards:
+        total += r
+    mean, squares = total / len(rewards), 0.0
+    for r in rewards:
+        squares += (r - mean) * (r - mean)
+    scale = math.sqrt(squares / (len(rewards) - 1)) + eps
+    return [(r - mean) / scale for r in rewards]
+
+
+def statistics(metrics, name, values):
+    total = 0.0
+    for v in values:
+        total += v
+    metrics |= {f"{name}/mean": total / len(values), f"{name}/max": float(max(values)),
+                f"{name}/min": float(min(values))}
+
+
+def rollout_metrics(rows):
+    metrics = {}
+    statistics(metrics, "critic/score", [r["raw_reward"] for r in rows])
+    statistics(metrics, "critic/rewards", [r["reward"] for r in rows])
+    statistics(metrics, "critic/advantages", [r["advantage"] for r in rows])
+    statistics(metrics, "response_length", [len(r["response_tokens"]) for r in rows])
+    statistics(metrics, "prompt_length", [len(r["prompt_tokens"]) for r in rows])
+    metrics["response_length/clip_ratio"] = sum(r["finish_reason"] == "length" for r in rows) / len(rows)
+    return metrics
+
+
+class Comparison:
+    def __init__(self):
+        self.compared, self.wrong = 0, 0
+
+    def equal(self, where, found, expected):
+        self.compared += 1
+        if found is not None and float(found) == float(expected):
+            return
+        self.wrong += 1
+        if self.wrong <= 20:
+            print(f"{where}: the run wrote {found!r}, recomputed {expected!r}", file=sys.stderr)
+
+
+def check_step(path, rows, metrics, config, comparison):
+    algorithm, weights = config
+    groups = {}
+    for row in rows:
+        groups.setdefault(row["group"], []).append(row)
+    order = [(row["group"], row["sample"]) for row in rows]
+    if order != sorted(order):
+        sys.exit(f"{path}: lines are not in order of group and sample")
+    for group, members in groups.items():
+        where = f"{path}: group {group}"
+        for row in members:
+            if set(weights) <= set(row["reward_parts"]):
+                raw, reward = reward_sums(row, weights, algorithm)
+                comparison.equal(f"{where} sample {row['sample']} raw_reward", row["raw_reward"], raw)
+                comparison.equal(f"{where} sample {row['sample']} reward", row["reward"], reward)
+        expected = group_advantages([float(r["reward"]) for r in members], algorithm["advantage_eps"],
+                                    algorithm["single_group"])
+        for row, advantage in zip(members, expected):
+            comparison.equal(f"{where} sample {row['sample']} advantage", row["advantage"], advantage)
+    for key, value in rollout_metrics(rows).items():
+        comparison.equal(f"metrics.jsonl step {metrics['step']} {key}", metrics.get(key), value)
+
+
+def read_config(run):
+    with open(os.path.join(run, "config.toml"), "rb") as f:
+        config = tomllib.load(f)
+    algorithm = {"kl_in": "loss", "kl_coef": 0.0, "kl_estimator": "k3", "advantage_eps": 1e-6,
+                 "single_group": "drop", "name": "grpo"} | config.get("algorithm", {})
+    weights = {}
+    for function in config["reward"]["functions"]:
+        function = {"name": function} if isinstance(function, str) else function
+        weights[function["name"]] = float(function.get("weight", 1))
+    return algorithm, weights
+
+
+def read_lines(path):
+    with open(path, encoding="utf-8") as f:
+        return [json.loads(line) for line in f if line.strip()]
+
+
+def main():
+    if len(sys.argv) != 2 or not os.path.isdir(sys.argv[1]):
+        print(__doc__, file=sys.stderr)
+        return 2
+    run = sys.argv[1]
+    config = read_config(run)
+    if config[0]["name"] != "grpo":
+        print(f"{run}: algorithm {config[0]['name']} has no group advantages", file=sys.stderr)
+        return 2
+    metrics = {m["step"]: m for m in read_lines(os.path.join(run, "metrics.jsonl"))}
+    paths = sorted(glob.glob(os.path.join(run, "rollouts", "step-*.jsonl")))
+    comparison = Comparison()
+    for path in paths:
+        rows = read_lines(path)
+        if rows and rows[0]["step"] not in metrics:
+            print(f"{path}: metrics.jsonl has no step {rows[0]['step']}", file=sys.stderr)
+            comparison.wrong += 1
+        elif rows:
+            check_step(path, rows, metrics[rows[0]["step"]], config, comparison)
+    print(f"{len(paths)} steps, {comparison.compared} numbers compared, {comparison.wrong} differ")
+    return 1 if comparison.wrong or not comparison.compared else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -31,6 +31,8 @@ class Tokenizer {
   std::vector<int32_t> encode(std::string_view text, bool add_special) const;
   /// Text of `tokens`; bytes that form no character become U+FFFD. An id that names no token:
   /// Error(Exit::data).
+  /// `skip_special` leaves out every special token; the reference keeps those whose text its normalizer
+  /// changes.
   std::string decode(std::span<const int32_t> tokens, bool skip_special) const;
 
   int32_t vocab_size() const;  // 1 + largest id

@@ -190,6 +190,23 @@ Error error_of(const std::function<void()>& call) {
   return Error(Exit::ok, {.what = ""});
 }
 
+/// A small valid byte-level file to break.
+Json small_file() {
+  return parse_json(R"({
+    "version": "1.0",
+    "added_tokens": [{"id": 4, "content": "<e>", "single_word": false, "lstrip": false, "rstrip": false,
+                      "normalized": false, "special": true}],
+    "normalizer": {"type": "NFC"},
+    "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+      {"type": "Split", "pattern": {"Regex": "a+"}, "behavior": "Isolated", "invert": false},
+      {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}]},
+    "post_processor": null,
+    "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+    "model": {"type": "BPE", "dropout": null, "unk_token": null, "fuse_unk": false, "byte_fallback": false,
+              "vocab": {"a": 0, "b": 1, "ab": 2, "ba": 3}, "merges": ["a b", ["b", "a"]]}})",
+                    "small file");
+}
+
 TEST(Tokenizer, SmallApi) {
   Tokenizer moved = Tokenizer::load(kGolden + "/minimind");
   const Tokenizer tokenizer = std::move(moved);
@@ -208,6 +225,18 @@ TEST(Tokenizer, SmallApi) {
   const auto newline = tokenizer.token_id("\u010a");
   ASSERT_TRUE(newline.has_value());
   EXPECT_EQ(tokenizer.token_bytes(*newline), "\n");
+}
+
+TEST(Tokenizer, SkipsSpecialTokensThatNormalisationChanges) {
+  Json file = small_file();
+  file["added_tokens"][0]["content"] = "e\u0301";
+  file["added_tokens"][0]["normalized"] = true;
+  TempFolder temp;
+  temp.write("tokenizer.json", file.dump());
+  const Tokenizer tokenizer = Tokenizer::load(temp.path());
+  const std::vector<int32_t> ids = tokenizer.encode("ab\u00e9b", false);
+  EXPECT_EQ(ids, (std::vector<int32_t>{0, 1, 4, 1}));
+  EXPECT_EQ(tokenizer.decode(ids, true), "abb");
 }
 
 TEST(Tokenizer, RefusesBadInput) {
@@ -266,19 +295,6 @@ TEST(Tokenizer, ThreadsShareOne) {
     });
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(wrong, std::vector<int>(4));
-}
-
-/// A small valid byte-level file to break.
-Json small_file() {
-  return parse_json(
-      R"({"version":"1.0","added_tokens":[{"id":4,"content":"<e>","single_word":false,"lstrip":false,
-    "rstrip":false,"normalized":false,"special":true}],"normalizer":{"type":"NFC"},"pre_tokenizer":{"type":"Sequence",
-    "pretokenizers":[{"type":"Split","pattern":{"Regex":"a+"},"behavior":"Isolated","invert":false},
-    {"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}]},"post_processor":null,
-    "decoder":{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true,"use_regex":true},
-    "model":{"type":"BPE","dropout":null,"unk_token":null,"fuse_unk":false,"byte_fallback":false,
-    "vocab":{"a":0,"b":1,"ab":2,"ba":3},"merges":["a b",["b","a"]]}})",
-      "small file");
 }
 
 struct Broken {
@@ -363,7 +379,8 @@ const std::vector<Broken>& broken_files() {
        [](Json& f) {
          f["post_processor"] =
              parse_json(R"({"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"x","type_id":0}},
-           {"Sequence":{"id":"A","type_id":0}}],"special_tokens":{"x":{"id":"x","ids":[99],"tokens":["x"]}}})",
+               {"Sequence":{"id":"A","type_id":0}}],
+               "special_tokens":{"x":{"id":"x","ids":[99],"tokens":["x"]}}})",
                         "edit");
        }},
       {"decoder.type \"WordPiece\"", [](Json& f) { f["decoder"]["type"] = "WordPiece"; }},

@@ -1,0 +1,106 @@
+#pragma once
+// Values of a template while it renders. Lists, mappings and texts cannot be changed by a template, so a value is
+// small and copied freely: texts are views, containers are pointers, and both live in the Runtime (or in the syntax
+// tree) until rendering ends. Only namespaces, loops and one-shot iterators have state.
+
+#include <compare>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "src/core/json.h"
+
+namespace temper::jinja {
+
+class Runtime;
+struct Sequence;
+struct Dict;
+struct Namespace;
+struct Loop;
+struct Macro;
+struct Method;
+
+/// What a missing variable (owner null) or attribute (owner: type of the object) gives; owner "": name is a sentence.
+struct Undefined {
+  const char* owner = nullptr;
+  std::string_view name;
+};
+struct None {};
+/// Text that went through the filter `safe`: `+` with it would escape the other side.
+struct Markup {
+  std::string_view text;
+};
+enum class Function : uint8_t { range, dict, make_namespace, raise_exception, strftime_now };
+
+using Value = std::variant<Undefined, None, bool, int64_t, double, std::string_view, Markup, Sequence*, Dict*,
+                           Namespace*, Loop*, Macro*, Method*, Function>;
+
+enum class Form : uint8_t { list, tuple, range, keys, values, items, iterator };
+struct Sequence {
+  Form form;
+  std::vector<Value> items;
+  size_t next = 0;  // of an iterator: what lies before was consumed
+};
+struct Dict {
+  std::vector<std::pair<Value, Value>> items;
+};
+struct Namespace {
+  std::vector<std::pair<std::string_view, Value>> items;
+};
+/// A method of `self`, not called yet.
+struct Method {
+  Value self;
+  std::string_view name;
+};
+
+template <typename T>
+bool is(const Value& value) {
+  return std::holds_alternative<T>(value);
+}
+
+/// Name of the type as Python says it.
+const char* type_name(const Value& value);
+/// Text, marked safe or not.
+std::optional<std::string_view> as_text(const Value& value);
+/// int or bool.
+std::optional<int64_t> as_integer(const Value& value);
+/// int, bool or float.
+std::optional<double> as_real(const Value& value);
+/// The object's address if it has one: what `is sameas` compares.
+const void* address_of(const Value& value);
+
+bool truthy(const Value& value);
+bool equals(Runtime& runtime, const Value& a, const Value& b, int depth = 0);
+/// `symbol` is the operator of an error message. Unordered only with NaN.
+std::partial_ordering order(Runtime& runtime, const char* symbol, const Value& a, const Value& b, int depth = 0);
+/// len(); nullopt when Python raises.
+std::optional<int64_t> length_of(const Value& value);
+bool is_iterable(const Value& value);
+/// All items that iteration gives; consumes an iterator.
+std::vector<Value> iterate(Runtime& runtime, const Value& value);
+bool contains(Runtime& runtime, const Value& container, const Value& needle);
+const Value* find(Runtime& runtime, const Dict& dict, const Value& key);
+/// Fails for values that Python cannot hash.
+void check_hashable(Runtime& runtime, const Value& key);
+
+Value from_json(Runtime& runtime, const Json& json, int depth = 0);
+
+/// str() and repr().
+std::string to_text(Runtime& runtime, const Value& value);
+std::string to_repr(Runtime& runtime, const Value& value);
+
+struct JsonStyle {
+  bool ascii = false;
+  bool sort_keys = false;
+  std::optional<std::string> indent;
+  std::string item_separator = ", ";
+  std::string key_separator = ": ";
+};
+std::string to_json(Runtime& runtime, const Value& value, const JsonStyle& style);
+
+}  // namespace temper::jinja

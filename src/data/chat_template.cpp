@@ -26,12 +26,13 @@ std::optional<std::string> named_template(const Json& config, const std::string&
       names += fmt::format("{}{}", names.empty() ? "" : ", ", entry["name"].get<std::string>());
     }
   }
-  fail(Exit::data, {.what = "no default chat template",
-                    .where = path + ": chat_template",
-                    .why = found->is_array()
-                               ? fmt::format("a list of {} templates ({}), none named default", found->size(), names)
-                               : fmt::format("expected a string or a list, found {}", found->type_name()),
-                    .fix = "put the wanted template into chat_template.jinja of that folder"});
+  fail(Exit::data,
+       {.what = "no default chat template",
+        .where = path + ": chat_template",
+        .why = found->is_array()
+                   ? fmt::format("a list of {} templates ({}), none named default", found->size(), names)
+                   : fmt::format("expected a string or a list, found {}", found->type_name()),
+        .fix = "put the wanted template into chat_template.jinja of that folder"});
 }
 
 /// Reasoning of a message is found under both names that templates read, whichever it came as.

@@ -1,9 +1,9 @@
 #pragma once
 // Chat templates of Hugging Face model folders: a bounded interpreter of the part of Jinja2 that they use.
-// Rendering is byte-identical to transformers' apply_chat_template (trim_blocks, lstrip_blocks, loop controls,
-// `generation` blocks, plain JSON from `tojson`); whatever lies outside of the supported part is refused with
-// line and column, never rendered differently. Templates are untrusted: steps, depth, output and memory are
-// bounded, nothing of the machine (clock, files, random numbers) can be seen from one.
+// Rendering is byte-identical to transformers' apply_chat_template (trim_blocks, lstrip_blocks, loop
+// controls, `generation` blocks, plain JSON from `tojson`); whatever lies outside of the supported part is
+// refused with line and column, never rendered differently. Templates are untrusted: steps, depth, output and
+// memory are bounded, nothing of the machine (clock, files, random numbers) can be seen from one.
 
 #include <cstdint>
 #include <memory>
@@ -19,10 +19,10 @@ struct Program;
 }
 
 struct TemplateLimits {
-  int64_t steps = 5'000'000;                   // evaluated nodes, plus one per 128 bytes of text handled
-  int depth = 100;                             // macro calls inside each other
-  int64_t output_bytes = int64_t{16} << 20;    // rendered text, also of one macro call or block
-  int64_t memory_bytes = int64_t{256} << 20;   // values made while rendering
+  int64_t steps = 5'000'000;                  // evaluated nodes, plus one per 128 bytes of text handled
+  int depth = 100;                            // macro calls inside each other
+  int64_t output_bytes = int64_t{16} << 20;   // rendered text, also of one macro call or block
+  int64_t memory_bytes = int64_t{256} << 20;  // values made while rendering
 };
 
 class ChatTemplate {
@@ -33,15 +33,15 @@ class ChatTemplate {
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
 
-  /// Template text of a model folder: chat_template.jinja, else tokenizer_config.json chat_template (string, or
-  /// list of {name, template}: "default"). nullopt when the folder has none.
+  /// Template text of a model folder: chat_template.jinja, else tokenizer_config.json chat_template (string,
+  /// or list of {name, template}: "default"). nullopt when the folder has none.
   static std::optional<ChatTemplate> load(const std::string& folder);
 
-  /// `variables`: messages, tools, add_generation_prompt, special tokens (bos_token, ...; leave unset ones out),
-  /// any other. As in transformers, absent `tools` and `documents` are none, an absent add_generation_prompt is
-  /// false, and a message's reasoning is found under reasoning_content and thinking whichever of
-  /// reasoning_content, thinking, reasoning it came as. Null-valued keys of messages are dropped.
-  /// strftime_now(format) formats the variable date_string ("26 Jul 2024" or "2024-07-26").
+  /// `variables`: messages, tools, add_generation_prompt, special tokens (bos_token, ...; leave unset ones
+  /// out), any other. As in transformers, absent `tools` and `documents` are none, an absent
+  /// add_generation_prompt is false, and a message's reasoning is found under reasoning_content and thinking
+  /// whichever of reasoning_content, thinking, reasoning it came as. Null-valued keys of messages are
+  /// dropped. strftime_now(format) formats the variable date_string ("26 Jul 2024" or "2024-07-26").
   /// Exit::data error naming the template line on raise_exception, type errors or a limit. Thread-safe.
   std::string render(const Json& variables, const TemplateLimits& limits = {}) const;
 

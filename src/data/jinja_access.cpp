@@ -1,5 +1,5 @@
-// Attributes, subscripts and slices. A key that is not there gives Undefined, as does a subscript of a type that has
-// none; only an Undefined itself cannot be looked into. A slice of such a type is an error.
+// Attributes, subscripts and slices. A key that is not there gives Undefined, as does a subscript of a type
+// that has none; only an Undefined itself cannot be looked into. A slice of such a type is an error.
 #include <algorithm>
 
 #include "src/core/check.h"
@@ -12,26 +12,30 @@ namespace {
 
 using Names = std::initializer_list<std::string_view>;
 
-bool among(std::string_view name, Names names) { return std::find(names.begin(), names.end(), name) != names.end(); }
+bool among(std::string_view name, Names names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 /// Python finds these before the keys of a mapping; what they do there is not supported.
 void refuse_method(Runtime& runtime, const char* type, std::string_view name, Names methods) {
   if (among(name, methods))
-    runtime.fail(fmt::format("the method `{}` of a '{}' is not supported (a key of that name: use [\"{}\"])", name,
-                             type, name));
+    runtime.fail(fmt::format("the method `{}` of a '{}' is not supported (a key of that name: use [\"{}\"])",
+                             name, type, name));
 }
 
 /// The method of that name, or Undefined.
 Value find_method(Runtime& runtime, const Value& object, std::string_view name) {
   if (is<Dict*>(object)) {
     if (among(name, {"get", "items", "keys", "values"})) return runtime.method(object, name);
-    refuse_method(runtime, "dict", name, {"clear", "copy", "fromkeys", "pop", "popitem", "setdefault", "update"});
+    refuse_method(runtime, "dict", name,
+                  {"clear", "copy", "fromkeys", "pop", "popitem", "setdefault", "update"});
   } else if (as_text(object)) {
     if (has_text_method(name)) return runtime.method(object, name);
-    refuse_method(runtime, "str", name,
-                  {"casefold",  "center",    "encode",     "expandtabs", "format",  "format_map", "isalnum",
-                   "isascii",   "isdecimal", "isidentifier", "isnumeric", "isprintable", "istitle", "ljust",
-                   "maketrans", "partition", "rjust",      "rpartition", "swapcase", "translate", "zfill"});
+    refuse_method(
+        runtime, "str", name,
+        {"casefold",  "center",    "encode",       "expandtabs", "format",      "format_map", "isalnum",
+         "isascii",   "isdecimal", "isidentifier", "isnumeric",  "isprintable", "istitle",    "ljust",
+         "maketrans", "partition", "rjust",        "rpartition", "swapcase",    "translate",  "zfill"});
   } else if (auto* const* s = std::get_if<Sequence*>(&object); s && (*s)->form <= Form::range) {
     if (among(name, {"index", "count"})) return runtime.method(object, name);
     refuse_method(runtime, "list", name,
@@ -62,7 +66,8 @@ struct Range {
 };
 
 /// slice.indices of Python.
-Range slice_range(Runtime& runtime, int64_t length, const Value& start, const Value& stop, const Value& step) {
+Range slice_range(Runtime& runtime, int64_t length, const Value& start, const Value& stop,
+                  const Value& step) {
   const int64_t stride = is<None>(step) ? 1 : *as_integer(step);
   if (stride == 0) runtime.fail("the step of a slice cannot be zero");
   const int64_t low = stride < 0 ? -1 : 0, high = stride < 0 ? length - 1 : length;
@@ -83,7 +88,9 @@ Value slice_text(Runtime& runtime, std::string_view text, const Value& start, co
                  const Value& step) {
   runtime.handle(text.size());
   const auto offsets = code_point_offsets(text);
-  const auto offset = [&](int64_t i) { return offsets.empty() ? static_cast<size_t>(i) : offsets[static_cast<size_t>(i)]; };
+  const auto offset = [&](int64_t i) {
+    return offsets.empty() ? static_cast<size_t>(i) : offsets[static_cast<size_t>(i)];
+  };
   const auto length = static_cast<int64_t>(offsets.empty() ? text.size() : offsets.size() - 1);
   const Range range = slice_range(runtime, length, start, stop, step);
   if (range.count == 0) return std::string_view();
@@ -119,6 +126,7 @@ Value get_item(Runtime& runtime, const Value& object, const Value& key) {
   if (const auto* missing = std::get_if<Undefined>(&object)) runtime.fail_undefined(*missing);
   if (auto* const* dict = std::get_if<Dict*>(&object))
     if (const Value* value = find(runtime, **dict, key)) return *value;
+  if (is<Markup>(object)) runtime.fail("a part of text marked `safe` is not supported (put `safe` last)");
   if (const auto index = as_integer(key)) {
     if (const auto text = as_text(object)) {
       runtime.handle(text->size());
@@ -138,8 +146,10 @@ Value get_item(Runtime& runtime, const Value& object, const Value& key) {
   return is<Namespace*>(object) ? get_attribute(runtime, object, *name) : find_method(runtime, object, *name);
 }
 
-Value get_slice(Runtime& runtime, const Value& object, const Value& start, const Value& stop, const Value& step) {
+Value get_slice(Runtime& runtime, const Value& object, const Value& start, const Value& stop,
+                const Value& step) {
   if (const auto* missing = std::get_if<Undefined>(&object)) runtime.fail_undefined(*missing);
+  if (is<Markup>(object)) runtime.fail("a part of text marked `safe` is not supported (put `safe` last)");
   const auto text = as_text(object);
   auto* const* s = std::get_if<Sequence*>(&object);
   const bool numbers = (is<None>(start) || as_integer(start)) && (is<None>(stop) || as_integer(stop)) &&
@@ -152,7 +162,8 @@ Value get_slice(Runtime& runtime, const Value& object, const Value& start, const
   const Range range = slice_range(runtime, static_cast<int64_t>(items.size()), start, stop, step);
   std::vector<Value> out;
   runtime.handle(static_cast<size_t>(range.count) * sizeof(Value));
-  for (int64_t i = 0; i < range.count; ++i) out.push_back(items[static_cast<size_t>(range.start + i * range.step)]);
+  for (int64_t i = 0; i < range.count; ++i)
+    out.push_back(items[static_cast<size_t>(range.start + i * range.step)]);
   return runtime.sequence((*s)->form, std::move(out));
 }
 

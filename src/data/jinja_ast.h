@@ -78,16 +78,16 @@ struct Expr {
 };
 
 enum class StmtKind : uint8_t {
-  data,         // text
-  print,        // value
-  set,          // target = value
-  set_block,    // target = body, through the filters of value if there is one
-  branch,       // branches, otherwise
-  loop,         // for target in value if condition: body, else: otherwise
-  macro,        // text(parameters = defaults): body
-  scope,        // body with its own variables (generation)
-  filter_block, // body through the filters of value
-  with,         // parameters = defaults: body
+  data,          // text
+  print,         // value
+  set,           // target = value
+  set_block,     // target = body, through the filters of value if there is one
+  branch,        // branches, otherwise
+  loop,          // for target in value if condition: body, else: otherwise
+  macro,         // text(parameters = defaults): body
+  scope,         // body with its own variables (generation)
+  filter_block,  // body through the filters of value
+  with,          // parameters = defaults: body
   loop_break,
   loop_continue,
 };
@@ -108,7 +108,9 @@ struct Stmt {
   Block body = {};
   Block otherwise = {};
   std::vector<std::string> parameters = {};
-  std::vector<ExprPtr> defaults = {};  // one per parameter, null: none
+  std::vector<ExprPtr> defaults = {};              // one per parameter, null: none
+  std::vector<std::string> hidden = {};            // see hide_names; in the frame of body
+  std::vector<std::string> hidden_otherwise = {};  // and of a loop's otherwise
 };
 
 struct Branch {
@@ -118,7 +120,14 @@ struct Branch {
 
 struct Program {
   Block body;
+  std::vector<std::string> hidden = {};
 };
+
+/// Fills in `hidden`: the names that are undefined in a scope until it sets them, even if a variable of that
+/// name was given. In Jinja2 those are the names that a scope assigns outside of any `if` before it reads
+/// them itself: they belong to the scope from its start, also for the loops and macros in it that come
+/// earlier.
+void hide_names(Program& program);
 
 /// Exit::data with line and column for anything outside of the supported part.
 Program parse_template(std::string_view text, const std::string& source);

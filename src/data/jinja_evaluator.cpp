@@ -40,23 +40,37 @@ Value Evaluator::eval_here(const Expr& expr) {
       return std::visit(
           [](const auto& literal) -> Value {
             using T = std::decay_t<decltype(literal)>;
-            if constexpr (std::is_same_v<T, std::monostate>) return None{};
-            else if constexpr (std::is_same_v<T, std::string>) return std::string_view(literal);
-            else return literal;
+            if constexpr (std::is_same_v<T, std::monostate>)
+              return None{};
+            else if constexpr (std::is_same_v<T, std::string>)
+              return std::string_view(literal);
+            else
+              return literal;
           },
           expr.literal);
-    case ExprKind::captured: return runtime_.captured;
-    case ExprKind::name: return eval_name(expr);
+    case ExprKind::captured:
+      return runtime_.captured;
+    case ExprKind::name:
+      return eval_name(expr);
     case ExprKind::list:
-    case ExprKind::tuple: return eval_items(expr);
-    case ExprKind::dict: return eval_dict(expr);
-    case ExprKind::attribute: return eval_attribute(expr);
-    case ExprKind::subscript: return eval_subscript(expr);
-    case ExprKind::call: return eval_call(expr);
-    case ExprKind::concat: return eval_concat(expr);
-    case ExprKind::compare: return eval_compare(expr);
-    case ExprKind::conditional: return eval_conditional(expr);
-    case ExprKind::logical_not: return !truthy(item(0));
+    case ExprKind::tuple:
+      return eval_items(expr);
+    case ExprKind::dict:
+      return eval_dict(expr);
+    case ExprKind::attribute:
+      return eval_attribute(expr);
+    case ExprKind::subscript:
+      return eval_subscript(expr);
+    case ExprKind::call:
+      return eval_call(expr);
+    case ExprKind::concat:
+      return eval_concat(expr);
+    case ExprKind::compare:
+      return eval_compare(expr);
+    case ExprKind::conditional:
+      return eval_conditional(expr);
+    case ExprKind::logical_not:
+      return !truthy(item(0));
     case ExprKind::logical_and: {
       const Value left = item(0);
       return truthy(left) ? item(1) : left;
@@ -84,7 +98,8 @@ Value Evaluator::eval_here(const Expr& expr) {
       return expr.filter ? expr.filter->apply(runtime_, subject, arguments)
                          : Value(expr.test->apply(runtime_, subject, arguments));
     }
-    case ExprKind::slice: break;
+    case ExprKind::slice:
+      break;
   }
   CHECK(false, "expression of kind {} evaluated by itself", static_cast<int>(expr.kind));
   return None{};
@@ -111,7 +126,8 @@ Value Evaluator::eval_dict(const Expr& expr) {
     pairs.push_back(runtime_.sequence(Form::tuple, {key, eval(*expr.items[i + 1])}));
   }
   runtime_.at = expr.at;
-  return call_function(runtime_, Function::dict, {.positional = {runtime_.list(std::move(pairs))}, .named = {}});
+  return call_function(runtime_, Function::dict,
+                       {.positional = {runtime_.list(std::move(pairs))}, .named = {}});
 }
 
 Value Evaluator::eval_attribute(const Expr& expr) {
@@ -142,7 +158,8 @@ Value Evaluator::eval_call(const Expr& expr) {
   const Value callee = eval(*expr.items[0]);
   const Arguments arguments = eval_arguments(expr);
   runtime_.at = expr.at;
-  if (const auto* function = std::get_if<Function>(&callee)) return call_function(runtime_, *function, arguments);
+  if (const auto* function = std::get_if<Function>(&callee))
+    return call_function(runtime_, *function, arguments);
   if (const auto* macro = std::get_if<Macro*>(&callee)) return call_macro(**macro, arguments);
   if (const auto* method = std::get_if<Method*>(&callee)) {
     if (const auto* loop = std::get_if<Loop*>(&(*method)->self))
@@ -199,10 +216,11 @@ Value Evaluator::call_macro(const Macro& macro, const Arguments& arguments) {
   if (arguments.positional.size() > names.size())
     runtime_.fail(fmt::format("the macro `{}` takes at most {} arguments, {} are given", definition.text,
                               names.size(), arguments.positional.size()));
-  Frame* frame = make_frame(macro.scope);
+  Frame* frame = make_frame(macro.scope, definition.hidden);
   std::vector<bool> given(names.size(), false);
   const auto put = [&](size_t i, const Value& value) {
-    if (given[i]) runtime_.fail(fmt::format("the argument `{}` of `{}` is given twice", names[i], definition.text));
+    if (given[i])
+      runtime_.fail(fmt::format("the argument `{}` of `{}` is given twice", names[i], definition.text));
     given[i] = true;
     set(*frame, names[i], value);
   };

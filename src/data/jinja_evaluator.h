@@ -1,8 +1,8 @@
 #pragma once
-// Walks the syntax tree of one template for one rendering. Variables live in frames: the program, every loop, macro
-// call and block with its own variables have one; a name is looked for from the inside out, an assignment always
-// goes to the innermost frame (so nothing set in a loop is seen behind it, as in Jinja2). The frame of a loop is
-// emptied before each round, and a macro sees the frames around its definition.
+// Walks the syntax tree of one template for one rendering. Variables live in frames: the program, every loop,
+// macro call and block with its own variables have one; a name is looked for from the inside out, an
+// assignment always goes to the innermost frame (so nothing set in a loop is seen behind it, as in Jinja2).
+// The frame of a loop is emptied before each round, and a macro sees the frames around its definition.
 
 #include <deque>
 #include <string>
@@ -61,7 +61,8 @@ class Evaluator {
   std::string capture(const Block& block, Frame* frame);
   void assign(const Expr& target, const Value& value);
   void set(Frame& frame, std::string_view name, const Value& value);
-  Frame* make_frame(Frame* parent);
+  Frame* make_frame(Frame* parent, const std::vector<std::string>& hidden = {});
+  void hide(Frame& frame, const std::vector<std::string>& names);
 
   bool advance(Loop& loop);
   bool peek(Loop& loop);

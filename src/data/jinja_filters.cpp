@@ -34,7 +34,8 @@ Value title(Runtime& runtime, const Value& value, const Arguments& arguments) {
   for (size_t at = 0; at < text.size();) {
     const size_t here = at;
     const char32_t c = next_code_point(text, at);
-    if (!is_space(c) && (c >= 0x80 || std::string_view("-({[<").find(static_cast<char>(c)) == std::string_view::npos))
+    if (!is_space(c) &&
+        (c >= 0x80 || std::string_view("-({[<").find(static_cast<char>(c)) == std::string_view::npos))
       continue;
     add_word(here);
     out += std::string_view(text).substr(here, at - here);
@@ -93,7 +94,8 @@ Value indent(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const bool by_text = bound[0] && as_text(*bound[0]);
   const int64_t width = by_text ? 0 : std::max<int64_t>(bound.integer(0, 4), 0);
   runtime.reserve(static_cast<size_t>(width));
-  const std::string margin = by_text ? std::string(bound.text(0)) : std::string(static_cast<size_t>(width), ' ');
+  const std::string margin =
+      by_text ? std::string(bound.text(0)) : std::string(static_cast<size_t>(width), ' ');
   const auto lines = split_lines(text, false);
   const bool blank = bound.flag(2, false);
   std::string out = bound.flag(1, false) ? margin : std::string();
@@ -179,7 +181,8 @@ Value round(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const double scale = std::pow(10.0, static_cast<double>(precision));
   const double scaled = *x * scale;
   const double whole = method == "ceil" ? std::ceil(scaled) : std::floor(scaled);
-  return static_cast<double>(truncate(runtime, whole)) / scale;
+  truncate(runtime, whole);      // Python goes through an integer here,
+  return (whole + 0.0) / scale;  // which has no negative zero
 }
 
 Value format(Runtime& runtime, const Value& value, const Arguments& arguments) {

@@ -57,14 +57,16 @@ Value items(Runtime& runtime, const Value& value, const Arguments& arguments) {
   if (!is<Undefined>(value)) {
     auto* const* dict = std::get_if<Dict*>(&value);
     if (!dict) runtime.fail(fmt::format("`items` wants a mapping, not '{}'", type_name(value)));
-    for (const auto& [key, item] : (*dict)->items) pairs.push_back(runtime.sequence(Form::tuple, {key, item}));
+    for (const auto& [key, item] : (*dict)->items)
+      pairs.push_back(runtime.sequence(Form::tuple, {key, item}));
   }
   return iterator(runtime, std::move(pairs));
 }
 
 Value first(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Bound bound(runtime, "first", arguments, {});
-  if (auto* const* s = std::get_if<Sequence*>(&value); s && (*s)->form == Form::iterator && (*s)->next < (*s)->items.size())
+  if (auto* const* s = std::get_if<Sequence*>(&value);
+      s && (*s)->form == Form::iterator && (*s)->next < (*s)->items.size())
     return (*s)->items[(*s)->next++];
   const auto all = iterate(runtime, value);
   return all.empty() ? Value(Undefined{.owner = "", .name = "the sequence has no first item"}) : all.front();
@@ -96,8 +98,12 @@ Value reverse(Runtime& runtime, const Value& value, const Arguments& arguments) 
 /// Ascending (or descending) and stable, by the keys.
 std::vector<Value> sort_by(Runtime& runtime, const std::vector<Value>& values, const std::vector<Value>& keys,
                            bool descending) {
-  for (const Value& key : keys)
-    if (const auto* x = std::get_if<double>(&key); x && std::isnan(*x)) runtime.fail("NaN cannot be sorted");
+  const auto is_nan = [](const Value& v) { return is<double>(v) && std::isnan(std::get<double>(v)); };
+  for (const Value& key : keys) {
+    auto* const* parts = std::get_if<Sequence*>(&key);
+    if (is_nan(key) || (parts && std::any_of((*parts)->items.begin(), (*parts)->items.end(), is_nan)))
+      runtime.fail("NaN cannot be sorted");
+  }
   std::vector<size_t> order_of(values.size());
   for (size_t i = 0; i < order_of.size(); ++i) order_of[i] = i;
   std::stable_sort(order_of.begin(), order_of.end(), [&](size_t a, size_t b) {
@@ -129,7 +135,7 @@ Value sort(Runtime& runtime, const Value& value, const Arguments& arguments) {
     std::vector<Value> parts;
     for (const Value& path : paths)
       parts.push_back(fold_case(runtime, get_path(runtime, item, path), case_sensitive));
-    keys.push_back(parts.size() == 1 ? parts[0] : runtime.list(std::move(parts)));
+    keys.push_back(runtime.list(std::move(parts)));
   }
   return runtime.list(sort_by(runtime, all, keys, bound.flag(0, false)));
 }
@@ -155,7 +161,8 @@ Value unique(Runtime& runtime, const Value& value, const Arguments& arguments) {
     const Value key =
         fold_case(runtime, bound[1] ? get_path(runtime, item, *bound[1]) : item, bound.flag(0, false));
     check_hashable(runtime, key);
-    if (std::any_of(seen.begin(), seen.end(), [&](const Value& other) { return equals(runtime, key, other); }))
+    if (std::any_of(seen.begin(), seen.end(),
+                    [&](const Value& other) { return equals(runtime, key, other); }))
       continue;
     seen.push_back(key);
     out.push_back(item);
@@ -206,11 +213,13 @@ Value map(Runtime& runtime, const Value& value, const Arguments& arguments) {
     const auto name = plain_text(runtime, arguments.positional[0], "map");
     filter = find_filter(name);
     if (!filter) runtime.fail(fmt::format("the filter `{}` is not supported", name.substr(0, 60)));
-    rest = {.positional = {arguments.positional.begin() + 1, arguments.positional.end()}, .named = arguments.named};
+    rest = {.positional = {arguments.positional.begin() + 1, arguments.positional.end()},
+            .named = arguments.named};
   }
   if (truthy(value))
     for (const Value& item : iterate(runtime, value))
-      out.push_back(filter ? filter->apply(runtime, item, rest) : get_path(runtime, item, *attribute[0], otherwise));
+      out.push_back(filter ? filter->apply(runtime, item, rest)
+                           : get_path(runtime, item, *attribute[0], otherwise));
   return iterator(runtime, std::move(out));
 }
 

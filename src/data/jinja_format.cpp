@@ -29,7 +29,8 @@ class ReprWriter {
     if (depth > kMaxNesting) runtime_.fail(fmt::format("values nested deeper than {} levels", kMaxNesting));
     runtime_.work();
     if (const auto text = as_text(value)) {
-      if (is<Markup>(value)) runtime_.fail("text marked `safe` inside a list or mapping cannot be written as text");
+      if (is<Markup>(value))
+        runtime_.fail("text marked `safe` inside a list or mapping cannot be written as text");
       add(quote_python(*text));
     } else if (const auto* s = std::get_if<Sequence*>(&value)) {
       write_sequence(**s, depth);
@@ -46,13 +47,15 @@ class ReprWriter {
     runtime_.handle(text.size());
     out_ += text;
     if (static_cast<int64_t>(out_.size()) > runtime_.limits().output_bytes)
-      runtime_.fail(fmt::format("the text of a value is longer than {} bytes", runtime_.limits().output_bytes));
+      runtime_.fail(
+          fmt::format("the text of a value is longer than {} bytes", runtime_.limits().output_bytes));
   }
 
   void write_sequence(const Sequence& s, int depth) {
     if (s.form == Form::range || s.form == Form::iterator)
       runtime_.fail("a range or an iterator cannot be written as text (use the filter `list` first)");
-    static constexpr std::string_view kOpen[] = {"[", "(", "", "dict_keys([", "dict_values([", "dict_items(["};
+    static constexpr std::string_view kOpen[] = {"[",           "(", "", "dict_keys([", "dict_values([",
+                                                 "dict_items(["};
     static constexpr std::string_view kClose[] = {"]", ")", "", "])", "])", "])"};
     const auto form = static_cast<size_t>(s.form);
     add(kOpen[form]);
@@ -110,7 +113,8 @@ class JsonWriter {
       return format_real(*x);
     }
     if (const auto* missing = std::get_if<Undefined>(&value)) {
-      if (!missing->owner) runtime_.fail(fmt::format("`{}` is undefined: it cannot be written as JSON", missing->name));
+      if (!missing->owner)
+        runtime_.fail(fmt::format("`{}` is undefined: it cannot be written as JSON", missing->name));
     }
     runtime_.fail(fmt::format("a value of type '{}' cannot be written as JSON", type_name(value)));
   }
@@ -119,7 +123,8 @@ class JsonWriter {
     runtime_.handle(text.size());
     out_ += text;
     if (static_cast<int64_t>(out_.size()) > runtime_.limits().output_bytes)
-      runtime_.fail(fmt::format("the JSON of a value is longer than {} bytes", runtime_.limits().output_bytes));
+      runtime_.fail(
+          fmt::format("the JSON of a value is longer than {} bytes", runtime_.limits().output_bytes));
   }
 
   void break_line(int depth) {

@@ -15,7 +15,8 @@ constexpr int64_t kMaxRange = 100'000;  // as Jinja2's sandbox
 
 Value make_range(Runtime& runtime, const Arguments& arguments) {
   const auto& given = arguments.positional;
-  if (!arguments.named.empty() || given.empty() || given.size() > 3) runtime.fail("`range` takes 1 to 3 integers");
+  if (!arguments.named.empty() || given.empty() || given.size() > 3)
+    runtime.fail("`range` takes 1 to 3 integers");
   std::array<int64_t, 3> n{0, 0, 1};
   for (size_t i = 0; i < given.size(); ++i) {
     const auto value = as_integer(given[i]);
@@ -36,13 +37,16 @@ Value make_range(Runtime& runtime, const Arguments& arguments) {
 }
 
 /// dict(mapping or pairs, name=value...).
-std::vector<std::pair<Value, Value>> make_items(Runtime& runtime, const char* callee, const Arguments& arguments) {
-  if (arguments.positional.size() > 1) runtime.fail(fmt::format("`{}` takes at most one positional argument", callee));
+std::vector<std::pair<Value, Value>> make_items(Runtime& runtime, const char* callee,
+                                                const Arguments& arguments) {
+  if (arguments.positional.size() > 1)
+    runtime.fail(fmt::format("`{}` takes at most one positional argument", callee));
   std::vector<std::pair<Value, Value>> items;
   const auto put = [&](const Value& key, const Value& value) {
     check_hashable(runtime, key);
     runtime.work(static_cast<int64_t>(items.size() / 16));
-    auto place = std::find_if(items.begin(), items.end(), [&](const auto& item) { return equals(runtime, item.first, key); });
+    auto place = std::find_if(items.begin(), items.end(),
+                              [&](const auto& item) { return equals(runtime, item.first, key); });
     if (place == items.end()) {
       items.emplace_back(key, value);
     } else {
@@ -57,7 +61,8 @@ std::vector<std::pair<Value, Value>> make_items(Runtime& runtime, const char* ca
     } else {
       for (const Value& pair : iterate(runtime, from)) {
         const auto parts = iterate(runtime, pair);
-        if (parts.size() != 2) runtime.fail(fmt::format("`{}` wants pairs, not {} values", callee, parts.size()));
+        if (parts.size() != 2)
+          runtime.fail(fmt::format("`{}` wants pairs, not {} values", callee, parts.size()));
         put(parts[0], parts[1]);
       }
     }
@@ -76,9 +81,11 @@ Value make_namespace(Runtime& runtime, const Arguments& arguments) {
   return space;
 }
 
-constexpr std::string_view kMonths[] = {"January", "February", "March",     "April",   "May",      "June",
-                                        "July",    "August",   "September", "October", "November", "December"};
-constexpr std::string_view kDays[] = {"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"};
+constexpr std::string_view kMonths[] = {"January",   "February", "March",    "April",
+                                        "May",       "June",     "July",     "August",
+                                        "September", "October",  "November", "December"};
+constexpr std::string_view kDays[] = {"Sunday",   "Monday", "Tuesday", "Wednesday",
+                                      "Thursday", "Friday", "Saturday"};
 
 /// "26 Jul 2024", "26 July 2024" or "2024-07-26".
 std::optional<std::chrono::year_month_day> parse_date(std::string_view text) {
@@ -99,7 +106,8 @@ std::optional<std::chrono::year_month_day> parse_date(std::string_view text) {
     month = name == std::end(kMonths) ? std::nullopt : std::optional<int64_t>(name - kMonths + 1);
   }
   const auto day = parse_integer(parts[0], 10), year = parse_integer(parts[2], 10);
-  if (!day || !month || !year || *day < 1 || *day > 31 || *month < 1 || *month > 12 || *year < 1000 || *year > 9999)
+  if (!day || !month || !year || *day < 1 || *day > 31 || *month < 1 || *month > 12 || *year < 1000 ||
+      *year > 9999)
     return std::nullopt;
   const std::chrono::year_month_day date{std::chrono::year(static_cast<int>(*year)),
                                          std::chrono::month(static_cast<unsigned>(*month)),
@@ -113,29 +121,42 @@ std::string date_field(Runtime& runtime, const std::chrono::year_month_day& date
   const auto weekday = std::chrono::weekday(std::chrono::sys_days(date)).c_encoding();
   const auto two = [&](unsigned n) { return padded ? fmt::format("{:02}", n) : fmt::format("{}", n); };
   switch (field) {
-    case 'd': return two(day);
-    case 'm': return two(month);
-    case 'y': return two(static_cast<unsigned>(year % 100));
-    case 'Y': return fmt::format("{}", year);
-    case 'B': return std::string(kMonths[month - 1]);
-    case 'b': return std::string(kMonths[month - 1].substr(0, 3));
-    case 'A': return std::string(kDays[weekday]);
-    case 'a': return std::string(kDays[weekday].substr(0, 3));
-    case 'F': return fmt::format("{}-{:02}-{:02}", year, month, day);
-    case '%': return "%";
+    case 'd':
+      return two(day);
+    case 'm':
+      return two(month);
+    case 'y':
+      return two(static_cast<unsigned>(year % 100));
+    case 'Y':
+      return fmt::format("{}", year);
+    case 'B':
+      return std::string(kMonths[month - 1]);
+    case 'b':
+      return std::string(kMonths[month - 1].substr(0, 3));
+    case 'A':
+      return std::string(kDays[weekday]);
+    case 'a':
+      return std::string(kDays[weekday].substr(0, 3));
+    case 'F':
+      return fmt::format("{}-{:02}-{:02}", year, month, day);
+    case '%':
+      return "%";
     default:
-      runtime.fail(fmt::format("`strftime_now` supports %d %m %y %Y %B %b %A %a %F (and %-d %-m), not %{}", field));
+      runtime.fail(
+          fmt::format("`strftime_now` supports %d %m %y %Y %B %b %A %a %F (and %-d %-m), not %{}", field));
   }
 }
 
 Value strftime_now(Runtime& runtime, const Arguments& arguments) {
   const Bound bound(runtime, "strftime_now", arguments, {"format"}, 1);
   if (runtime.date.empty())
-    runtime.fail("`strftime_now` would make the text depend on the day: give the date as the variable date_string");
+    runtime.fail(
+        "`strftime_now` would make the text depend on the day: give the date as the variable date_string");
   const auto date = parse_date(runtime.date);
   if (!date)
-    runtime.fail(fmt::format("date_string is \"{}\", which is neither like \"26 Jul 2024\" nor like \"2024-07-26\"",
-                             runtime.date.substr(0, 60)));
+    runtime.fail(
+        fmt::format("date_string is \"{}\", which is neither like \"26 Jul 2024\" nor like \"2024-07-26\"",
+                    runtime.date.substr(0, 60)));
   const auto format = bound.text(0);
   std::string out;
   for (size_t i = 0; i < format.size(); ++i) {
@@ -173,7 +194,8 @@ Bound::Bound(Runtime& runtime, std::string_view callee, const Arguments& argumen
 int64_t Bound::integer(size_t i, int64_t otherwise) const {
   if (!values_[i]) return otherwise;
   if (const auto n = as_integer(*values_[i])) return *n;
-  runtime_.fail(fmt::format("argument {} of `{}` is '{}', not an integer", i + 1, callee_, type_name(*values_[i])));
+  runtime_.fail(
+      fmt::format("argument {} of `{}` is '{}', not an integer", i + 1, callee_, type_name(*values_[i])));
 }
 
 std::string_view Bound::text(size_t i, std::string_view otherwise) const {
@@ -191,11 +213,16 @@ std::optional<Function> find_function(std::string_view name) {
 
 Value call_function(Runtime& runtime, Function function, const Arguments& arguments) {
   switch (function) {
-    case Function::range: return make_range(runtime, arguments);
-    case Function::dict: return runtime.dict(make_items(runtime, "dict", arguments));
-    case Function::make_namespace: return make_namespace(runtime, arguments);
-    case Function::strftime_now: return strftime_now(runtime, arguments);
-    case Function::raise_exception: break;
+    case Function::range:
+      return make_range(runtime, arguments);
+    case Function::dict:
+      return runtime.dict(make_items(runtime, "dict", arguments));
+    case Function::make_namespace:
+      return make_namespace(runtime, arguments);
+    case Function::strftime_now:
+      return strftime_now(runtime, arguments);
+    case Function::raise_exception:
+      break;
   }
   const Bound bound(runtime, "raise_exception", arguments, {"message"}, 1);
   runtime.fail_raised(to_text(runtime, *bound[0]));

@@ -32,7 +32,8 @@ std::string normalize_newlines(std::string_view text) {
 
 class Lexer {
  public:
-  Lexer(std::string_view text, const std::string& source) : text_(normalize_newlines(text)), source_(source) {}
+  Lexer(std::string_view text, const std::string& source)
+      : text_(normalize_newlines(text)), source_(source) {}
 
   std::vector<Token> run() {
     while (at_ < text_.size()) {
@@ -251,7 +252,8 @@ class Lexer {
         i += digits;
       } else if (c >= '0' && c <= '7') {
         size_t digits = 1;
-        while (digits < 3 && i + digits < raw.size() && raw[i + digits] >= '0' && raw[i + digits] <= '7') ++digits;
+        while (digits < 3 && i + digits < raw.size() && raw[i + digits] >= '0' && raw[i + digits] <= '7')
+          ++digits;
         append_escape(out, raw.substr(i, digits), digits, 8);
         i += digits - 1;
       } else if (c == 'N' || static_cast<unsigned char>(c) >= 0x80) {
@@ -306,12 +308,15 @@ std::string describe(const std::string& source, Position at) {
 }
 
 void fail_syntax(const std::string& source, Position at, const std::string& why) {
-  fail(Exit::data, {.what = "the chat template cannot be read",
-                    .where = describe(source, at),
-                    .why = why,
-                    .fix = "change that line, or choose a chat_template within the supported part of Jinja2"});
+  fail(Exit::data,
+       {.what = "the chat template cannot be read",
+        .where = describe(source, at),
+        .why = why,
+        .fix = "change that line, or choose a chat_template within the supported part of Jinja2"});
 }
 
-std::vector<Token> tokenize(std::string_view text, const std::string& source) { return Lexer(text, source).run(); }
+std::vector<Token> tokenize(std::string_view text, const std::string& source) {
+  return Lexer(text, source).run();
+}
 
 }  // namespace temper::jinja

@@ -1,7 +1,8 @@
 #pragma once
-// Splits a template into text, tags and the tokens inside tags, as Jinja2 does with trim_blocks and lstrip_blocks:
-// the newline behind a block tag goes, blanks before a block tag that starts its line go, `-` at either end of a
-// tag strips all white space on that side, `+` keeps it. Comments and raw blocks are resolved here.
+// Splits a template into text, tags and the tokens inside tags, as Jinja2 does with trim_blocks and
+// lstrip_blocks: the newline behind a block tag goes, blanks before a block tag that starts its line go, `-`
+// at either end of a tag strips all white space on that side, `+` keeps it. Comments and raw blocks are
+// resolved here.
 
 #include <cstdint>
 #include <string>
@@ -15,7 +16,19 @@ struct Position {
   int column = 1;
 };
 
-enum class TokenKind : uint8_t { data, print_begin, print_end, tag_begin, tag_end, name, text, integer, real, op, end };
+enum class TokenKind : uint8_t {
+  data,
+  print_begin,
+  print_end,
+  tag_begin,
+  tag_end,
+  name,
+  text,
+  integer,
+  real,
+  op,
+  end
+};
 
 struct Token {
   TokenKind kind;

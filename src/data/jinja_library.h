@@ -1,8 +1,8 @@
 #pragma once
-// What a template can call: operators, subscripts, attributes, filters, tests, methods of Python's types and the
-// global functions. Each does what its namesake in Jinja2 or Python does for the argument types it takes, and fails
-// for the others. Names that are not in the tables are refused when the template is parsed (filters and tests) or
-// when they are looked up (methods).
+// What a template can call: operators, subscripts, attributes, filters, tests, methods of Python's types and
+// the global functions. Each does what its namesake in Jinja2 or Python does for the argument types it takes,
+// and fails for the others. Names that are not in the tables are refused when the template is parsed (filters
+// and tests) or when they are looked up (methods).
 
 #include <initializer_list>
 #include <string_view>
@@ -19,8 +19,8 @@ struct Arguments {
   std::vector<std::pair<std::string_view, Value>> named;
 };
 
-/// Arguments in the order of `names`, null where none was given; fails when one of the first `required` is missing
-/// or one is too many. Points into `arguments`, which must stay.
+/// Arguments in the order of `names`, null where none was given; fails when one of the first `required` is
+/// missing or one is too many. Points into `arguments`, which must stay.
 class Bound {
  public:
   Bound(Runtime& runtime, std::string_view callee, const Arguments& arguments,
@@ -60,11 +60,13 @@ Value format_percent(Runtime& runtime, std::string_view format, const Value& val
 /// object.name, object[key], object[start:stop:step] (none: not given).
 Value get_attribute(Runtime& runtime, const Value& object, std::string_view name);
 Value get_item(Runtime& runtime, const Value& object, const Value& key);
-Value get_slice(Runtime& runtime, const Value& object, const Value& start, const Value& stop, const Value& step);
+Value get_slice(Runtime& runtime, const Value& object, const Value& start, const Value& stop,
+                const Value& step);
 
 /// A method that get_attribute found.
 Value call_method(Runtime& runtime, const Method& method, const Arguments& arguments);
-Value call_text_method(Runtime& runtime, std::string_view self, std::string_view name, const Arguments& arguments);
+Value call_text_method(Runtime& runtime, std::string_view self, std::string_view name,
+                       const Arguments& arguments);
 bool has_text_method(std::string_view name);
 /// nullopt when no function has that name.
 std::optional<Function> find_function(std::string_view name);

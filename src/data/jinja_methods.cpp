@@ -12,12 +12,14 @@ namespace temper::jinja {
 namespace {
 
 /// Characters whose change of case gives several characters or depends on their neighbours.
-bool has_special_case(char32_t c) {
+bool has_special_case(char32_t c, bool raise) {
+  if (!raise) return c == 0x130 || c == 0x3A3;
   static constexpr std::pair<char32_t, char32_t> kRanges[] = {
-      {0xDF, 0xDF},     {0x130, 0x130},   {0x149, 0x149},   {0x1C4, 0x1CC},   {0x1F0, 0x1F3},   {0x390, 0x390},
-      {0x3A3, 0x3A3},   {0x3B0, 0x3B0},   {0x587, 0x587},   {0x10D0, 0x10FF}, {0x1C90, 0x1CBF}, {0x1E96, 0x1E9E},
-      {0x1F50, 0x1F57}, {0x1F80, 0x1FAF}, {0x1FB2, 0x1FB7}, {0x1FBC, 0x1FBC}, {0x1FC2, 0x1FC7}, {0x1FCC, 0x1FCC},
-      {0x1FD2, 0x1FD7}, {0x1FE2, 0x1FE7}, {0x1FF2, 0x1FF7}, {0x1FFC, 0x1FFC}, {0xFB00, 0xFB17}};
+      {0xDF, 0xDF},     {0x130, 0x130},   {0x149, 0x149},   {0x1C4, 0x1CC},   {0x1F0, 0x1F3},
+      {0x390, 0x390},   {0x3A3, 0x3A3},   {0x3B0, 0x3B0},   {0x587, 0x587},   {0x10D0, 0x10FF},
+      {0x1C90, 0x1CBF}, {0x1E96, 0x1E9E}, {0x1F50, 0x1F57}, {0x1F80, 0x1FAF}, {0x1FB2, 0x1FB7},
+      {0x1FBC, 0x1FBC}, {0x1FC2, 0x1FC7}, {0x1FCC, 0x1FCC}, {0x1FD2, 0x1FD7}, {0x1FE2, 0x1FE7},
+      {0x1FF2, 0x1FF7}, {0x1FFC, 0x1FFC}, {0xFB00, 0xFB17}};
   return std::any_of(std::begin(kRanges), std::end(kRanges),
                      [c](const auto& range) { return c >= range.first && c <= range.second; });
 }
@@ -109,7 +111,8 @@ Value has_affix(Runtime& runtime, std::string_view self, std::string_view name, 
   return std::any_of((*tuple)->items.begin(), (*tuple)->items.end(), matches);
 }
 
-Value remove_affix(Runtime& runtime, std::string_view self, std::string_view name, const Arguments& arguments) {
+Value remove_affix(Runtime& runtime, std::string_view self, std::string_view name,
+                   const Arguments& arguments) {
   const Bound bound(runtime, name, arguments, {"affix"}, 1);
   const auto affix = bound.text(0);
   if (name == "removeprefix") return self.starts_with(affix) ? self.substr(affix.size()) : self;
@@ -129,7 +132,8 @@ Value count_text(Runtime& runtime, std::string_view self, std::string_view name,
   const auto part = bound.text(0);
   if (part.empty()) return count_code_points(self) + 1;
   int64_t count = 0;
-  for (size_t at = self.find(part); at != std::string_view::npos; at = self.find(part, at + part.size())) ++count;
+  for (size_t at = self.find(part); at != std::string_view::npos; at = self.find(part, at + part.size()))
+    ++count;
   return count;
 }
 
@@ -163,24 +167,30 @@ Value has_case(Runtime& runtime, std::string_view self, std::string_view name, c
   return name == "islower" ? lower && !upper : upper && !lower;
 }
 
-Value changed_case(Runtime& runtime, std::string_view self, std::string_view name, const Arguments& arguments) {
+Value changed_case(Runtime& runtime, std::string_view self, std::string_view name,
+                   const Arguments& arguments) {
   const Bound bound(runtime, name, arguments, {});
-  const Case to = name == "upper" ? Case::upper : name == "lower" ? Case::lower
-                  : name == "title" ? Case::title : Case::capitalize;
+  const Case to = name == "upper"   ? Case::upper
+                  : name == "lower" ? Case::lower
+                  : name == "title" ? Case::title
+                                    : Case::capitalize;
   return runtime.keep(change_case(runtime, self, to));
 }
 
-Value replace_method(Runtime& runtime, std::string_view self, std::string_view name, const Arguments& arguments) {
+Value replace_method(Runtime& runtime, std::string_view self, std::string_view name,
+                     const Arguments& arguments) {
   const Bound bound(runtime, name, arguments, {"old", "new", "count"}, 2);
   return replace_text(runtime, self, bound.text(0), bound.text(1), bound.integer(2, -1));
 }
 
-Value join_method(Runtime& runtime, std::string_view self, std::string_view name, const Arguments& arguments) {
+Value join_method(Runtime& runtime, std::string_view self, std::string_view name,
+                  const Arguments& arguments) {
   const Bound bound(runtime, name, arguments, {"iterable"}, 1);
   return join_texts(runtime, self, iterate(runtime, *bound[0]), false);
 }
 
-Value lines_method(Runtime& runtime, std::string_view self, std::string_view name, const Arguments& arguments) {
+Value lines_method(Runtime& runtime, std::string_view self, std::string_view name,
+                   const Arguments& arguments) {
   const Bound bound(runtime, name, arguments, {"keepends"});
   return list_of(runtime, split_lines(self, bound.flag(0, false)));
 }
@@ -190,24 +200,42 @@ struct TextMethod {
   Value (*apply)(Runtime&, std::string_view, std::string_view, const Arguments&);
 };
 constexpr TextMethod kTextMethods[] = {
-    {"split", split},         {"rsplit", split},           {"strip", strip},
-    {"lstrip", strip},        {"rstrip", strip},           {"replace", replace_method},
-    {"join", join_method},    {"splitlines", lines_method}, {"startswith", has_affix},
-    {"endswith", has_affix},  {"removeprefix", remove_affix}, {"removesuffix", remove_affix},
-    {"find", find_text},      {"rfind", find_text},        {"index", find_text},
-    {"rindex", find_text},    {"count", count_text},       {"upper", changed_case},
-    {"lower", changed_case},  {"title", changed_case},     {"capitalize", changed_case},
-    {"isdigit", all_such},    {"isalpha", all_such},       {"isspace", all_such},
-    {"islower", has_case},    {"isupper", has_case},
+    {"split", split},
+    {"rsplit", split},
+    {"strip", strip},
+    {"lstrip", strip},
+    {"rstrip", strip},
+    {"replace", replace_method},
+    {"join", join_method},
+    {"splitlines", lines_method},
+    {"startswith", has_affix},
+    {"endswith", has_affix},
+    {"removeprefix", remove_affix},
+    {"removesuffix", remove_affix},
+    {"find", find_text},
+    {"rfind", find_text},
+    {"index", find_text},
+    {"rindex", find_text},
+    {"count", count_text},
+    {"upper", changed_case},
+    {"lower", changed_case},
+    {"title", changed_case},
+    {"capitalize", changed_case},
+    {"isdigit", all_such},
+    {"isalpha", all_such},
+    {"isspace", all_such},
+    {"islower", has_case},
+    {"isupper", has_case},
 };
 
 const TextMethod* find_text_method(std::string_view name) {
-  const auto* entry =
-      std::find_if(std::begin(kTextMethods), std::end(kTextMethods), [&](const auto& m) { return m.name == name; });
+  const auto* entry = std::find_if(std::begin(kTextMethods), std::end(kTextMethods),
+                                   [&](const auto& m) { return m.name == name; });
   return entry == std::end(kTextMethods) ? nullptr : entry;
 }
 
-Value call_dict_method(Runtime& runtime, const Dict& self, std::string_view name, const Arguments& arguments) {
+Value call_dict_method(Runtime& runtime, const Dict& self, std::string_view name,
+                       const Arguments& arguments) {
   if (name == "get") {
     const Bound bound(runtime, name, arguments, {"key", "default"}, 1);
     check_hashable(runtime, *bound[0]);
@@ -224,7 +252,8 @@ Value call_dict_method(Runtime& runtime, const Dict& self, std::string_view name
   return runtime.sequence(form, std::move(items));
 }
 
-Value call_list_method(Runtime& runtime, const Sequence& self, std::string_view name, const Arguments& arguments) {
+Value call_list_method(Runtime& runtime, const Sequence& self, std::string_view name,
+                       const Arguments& arguments) {
   const Bound bound(runtime, name, arguments, {"value"}, 1);
   int64_t count = 0;
   for (size_t i = 0; i < self.items.size(); ++i) {
@@ -240,7 +269,8 @@ Value call_list_method(Runtime& runtime, const Sequence& self, std::string_view 
 
 bool has_text_method(std::string_view name) { return find_text_method(name) != nullptr; }
 
-Value call_text_method(Runtime& runtime, std::string_view self, std::string_view name, const Arguments& arguments) {
+Value call_text_method(Runtime& runtime, std::string_view self, std::string_view name,
+                       const Arguments& arguments) {
   runtime.handle(self.size());
   return find_text_method(name)->apply(runtime, self, name, arguments);
 }
@@ -259,15 +289,21 @@ std::string change_case(Runtime& runtime, std::string_view text, Case to) {
   bool first = true;  // of the text (capitalize) or of a word (title)
   for (size_t at = 0; at < text.size();) {
     const char32_t c = next_code_point(text, at);
-    if (has_special_case(c)) {
+    const auto code = static_cast<utf8proc_int32_t>(c);
+    const auto category = utf8proc_category(code);
+    // Modifier letters (and some like them) belong to words in a way of their own.
+    const bool modifier =
+        category == UTF8PROC_CATEGORY_LM || c == 0xAA || c == 0xBA || (c >= 0x1F130 && c <= 0x1F189);
+    const bool raise = to == Case::upper || (to != Case::lower && first);
+    if (has_special_case(c, raise) || (to == Case::title && modifier)) {
       std::string shown;
       append_code_point(shown, c);
       runtime.fail(fmt::format("changing the case of `{}` is not supported", shown));
     }
-    const auto code = static_cast<utf8proc_int32_t>(c);
-    const bool raise = to == Case::upper || (to != Case::lower && first);
     append_code_point(out, static_cast<char32_t>(raise ? utf8proc_toupper(code) : utf8proc_tolower(code)));
-    const bool cased = utf8proc_toupper(code) != code || utf8proc_tolower(code) != code;
+    const bool cased = category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL ||
+                       category == UTF8PROC_CATEGORY_LT || utf8proc_toupper(code) != code ||
+                       utf8proc_tolower(code) != code;
     first = to == Case::title && !cased;
   }
   return out;

@@ -10,8 +10,8 @@ namespace temper::jinja {
 namespace {
 
 const char* symbol_of(Op op) {
-  static constexpr const char* kSymbols[] = {"+",  "-",  "*", "/",  "//", "%",  "**",    "==",
-                                             "!=", "<", "<=", ">", ">=", "in", "not in"};
+  static constexpr const char* kSymbols[] = {
+      "+", "-", "*", "/", "//", "%", "**", "==", "!=", "<", "<=", ">", ">=", "in", "not in"};
   return kSymbols[static_cast<size_t>(op)];
 }
 
@@ -28,8 +28,10 @@ Value add_texts(Runtime& runtime, const Value& a, const Value& b) {
   const auto x = *as_text(a), y = *as_text(b);
   const bool marked = is<Markup>(a) || is<Markup>(b);
   for (const Value* side : {&a, &b}) {
-    if (marked && is<std::string_view>(*side) && as_text(*side)->find_first_of("&<>'\"") != std::string_view::npos)
-      runtime.fail("`+` of text marked `safe` and other text would escape HTML, which is not supported (use `~`)");
+    if (marked && is<std::string_view>(*side) &&
+        as_text(*side)->find_first_of("&<>'\"") != std::string_view::npos)
+      runtime.fail(
+          "`+` of text marked `safe` and other text would escape HTML, which is not supported (use `~`)");
   }
   runtime.reserve(x.size() + y.size());
   std::string sum;
@@ -63,8 +65,8 @@ Value repeat(Runtime& runtime, const Value& what, int64_t count) {
   const auto size = static_cast<int64_t>(text ? text->size() : s->items.size() * sizeof(Value));
   count = std::max<int64_t>(count, 0);
   if (size > 0 && count > runtime.limits().memory_bytes / size)
-    runtime.fail(fmt::format("repeating {} bytes {} times is over the limit of {} bytes for values", size, count,
-                             runtime.limits().memory_bytes));
+    runtime.fail(fmt::format("repeating {} bytes {} times is over the limit of {} bytes for values", size,
+                             count, runtime.limits().memory_bytes));
   runtime.reserve(static_cast<size_t>(size * count));
   if (text) {
     std::string out;
@@ -76,13 +78,19 @@ Value repeat(Runtime& runtime, const Value& what, int64_t count) {
   return runtime.sequence(s->form, std::move(items));
 }
 
+/// Negative bases are left out: constant ones change sign in Jinja2's own code, real exponents give complex
+/// numbers.
+void check_base(Runtime& runtime, double base) {
+  if (base < 0) runtime.fail("`**` with a negative base is not supported");
+}
+
 Value power(Runtime& runtime, int64_t base, int64_t exponent) {
+  check_base(runtime, static_cast<double>(base));
   if (exponent < 0) {
     if (base == 0) runtime.fail("0 cannot be raised to a negative power");
     return std::pow(static_cast<double>(base), static_cast<double>(exponent));
   }
   if (base == 0 || base == 1) return exponent == 0 ? int64_t{1} : base;
-  if (base == -1) return exponent % 2 == 0 ? int64_t{1} : int64_t{-1};
   if (exponent > 63) fail_overflow(runtime, Op::power, base, exponent);
   int64_t result = 1;
   for (int64_t i = 0; i < exponent; ++i)
@@ -124,17 +132,22 @@ double floor_divide(double a, double b, double remainder) {
 
 Value real_binary(Runtime& runtime, Op op, double a, double b) {
   switch (op) {
-    case Op::add: return a + b;
-    case Op::subtract: return a - b;
-    case Op::multiply: return a * b;
+    case Op::add:
+      return a + b;
+    case Op::subtract:
+      return a - b;
+    case Op::multiply:
+      return a * b;
     case Op::power: {
+      check_base(runtime, a);
       if (a == 0 && b < 0) runtime.fail("0 cannot be raised to a negative power");
       const double result = std::pow(a, b);
       if (std::isfinite(a) && std::isfinite(b) && !std::isfinite(result))
         runtime.fail(fmt::format("{} ** {} has no value among the floats", a, b));
       return result;
     }
-    default: break;
+    default:
+      break;
   }
   if (b == 0) runtime.fail("division by zero");
   if (op == Op::divide) return a / b;
@@ -174,18 +187,27 @@ Value negate(Runtime& runtime, const Value& value, bool keep_sign) {
 
 bool compare(Runtime& runtime, Op op, const Value& a, const Value& b) {
   switch (op) {
-    case Op::equal: return equals(runtime, a, b);
-    case Op::not_equal: return !equals(runtime, a, b);
-    case Op::in: return contains(runtime, b, a);
-    case Op::not_in: return !contains(runtime, b, a);
-    default: break;
+    case Op::equal:
+      return equals(runtime, a, b);
+    case Op::not_equal:
+      return !equals(runtime, a, b);
+    case Op::in:
+      return contains(runtime, b, a);
+    case Op::not_in:
+      return !contains(runtime, b, a);
+    default:
+      break;
   }
   const auto ordering = order(runtime, symbol_of(op), a, b);
   switch (op) {
-    case Op::less: return ordering < 0;
-    case Op::less_equal: return ordering <= 0;
-    case Op::greater: return ordering > 0;
-    default: return ordering >= 0;
+    case Op::less:
+      return ordering < 0;
+    case Op::less_equal:
+      return ordering <= 0;
+    case Op::greater:
+      return ordering > 0;
+    default:
+      return ordering >= 0;
   }
 }
 
@@ -213,8 +235,9 @@ Value format_percent(Runtime& runtime, std::string_view format, const Value& val
     if (type != 's' && type != 'r' && !as_integer(value))
       runtime.fail(fmt::format("%{} wants an integer, not '{}'", type, type_name(value)));
     const bool number = as_integer(value) && (type == 'd' || type == 'i');
-    const auto text = number ? fmt::format("{}", *as_integer(value))
-                             : type == 'r' ? to_repr(runtime, value) : to_text(runtime, value);
+    const auto text = number        ? fmt::format("{}", *as_integer(value))
+                      : type == 'r' ? to_repr(runtime, value)
+                                    : to_text(runtime, value);
     runtime.reserve(text.size());
     out += text;
   }

@@ -3,22 +3,27 @@
 #include <algorithm>
 
 #include "src/core/check.h"
-#include "src/data/jinja_library.h"
 
 namespace temper::jinja {
 namespace {
 
 std::string show(const Token& token) {
   switch (token.kind) {
-    case TokenKind::end: return "the end of the template";
+    case TokenKind::end:
+      return "the end of the template";
     case TokenKind::print_end:
-    case TokenKind::tag_end: return "the end of the tag";
-    case TokenKind::text: return "a string";
+    case TokenKind::tag_end:
+      return "the end of the tag";
+    case TokenKind::text:
+      return "a string";
     case TokenKind::integer:
-    case TokenKind::real: return "a number";
+    case TokenKind::real:
+      return "a number";
     case TokenKind::name:
-    case TokenKind::op: return fmt::format("`{}`", token.text.substr(0, 60));
-    default: return "text";
+    case TokenKind::op:
+      return fmt::format("`{}`", token.text.substr(0, 60));
+    default:
+      return "text";
   }
 }
 
@@ -38,13 +43,6 @@ const OpName* find_op(const OpName (&table)[n], const Token& token) {
   if (token.kind != TokenKind::op) return nullptr;
   const auto* entry = std::find_if(table, table + n, [&](const OpName& e) { return e.text == token.text; });
   return entry == table + n ? nullptr : entry;
-}
-
-template <typename... Items>
-std::vector<ExprPtr> list_of(Items... items) {
-  std::vector<ExprPtr> list;
-  (list.push_back(std::move(items)), ...);
-  return list;
 }
 
 }  // namespace
@@ -100,7 +98,8 @@ ExprPtr Parser::parse_expression() {
   while (take_name("if")) {
     ExprPtr condition = parse_or();
     ExprPtr otherwise = take_name("else") ? parse_expression() : nullptr;
-    value = node(ExprKind::conditional, at, list_of(std::move(condition), std::move(value), std::move(otherwise)));
+    value = node(ExprKind::conditional, at,
+                 list_of(std::move(condition), std::move(value), std::move(otherwise)));
   }
   return value;
 }
@@ -255,7 +254,8 @@ ExprPtr Parser::parse_name() {
     return value;
   }
   const bool special = name == "varargs" || name == "kwargs" || name == "caller";
-  if (special && parameters_ && std::find(parameters_->begin(), parameters_->end(), name) == parameters_->end())
+  if (special && parameters_ &&
+      std::find(parameters_->begin(), parameters_->end(), name) == parameters_->end())
     fail_at(at, fmt::format("`{}` inside a macro is not supported", name));
   ExprPtr value = node(ExprKind::name, at);
   value->text = name;
@@ -307,129 +307,6 @@ ExprPtr Parser::parse_tuple(bool inline_if, bool parentheses) {
   if (!comma && !items.empty()) return std::move(items.front());
   if (items.empty() && !parentheses) fail_unexpected("an expression");
   return node(ExprKind::tuple, at, std::move(items));
-}
-
-ExprPtr Parser::parse_postfix(ExprPtr value) {
-  for (;;) {
-    if (is_op(".")) {
-      value = parse_attribute(std::move(value));
-    } else if (is_op("[")) {
-      value = parse_subscript(std::move(value));
-    } else if (is_op("(")) {
-      value = node(ExprKind::call, now().at, list_of(std::move(value)));
-      parse_arguments(*value);
-    } else {
-      return value;
-    }
-  }
-}
-
-ExprPtr Parser::parse_attribute(ExprPtr value) {
-  expect_op(".");
-  const Token& token = now();
-  ++next_;
-  if (token.kind == TokenKind::integer) {
-    ExprPtr index = node(ExprKind::constant, token.at);
-    index->literal = token.integer;
-    return node(ExprKind::subscript, token.at, list_of(std::move(value), std::move(index)));
-  }
-  if (token.kind != TokenKind::name) fail_at(token.at, "expected the name of an attribute behind `.`");
-  if (token.text.starts_with("__"))
-    fail_at(token.at, fmt::format("the attribute `{}` is not accessible to templates", token.text));
-  ExprPtr result = node(ExprKind::attribute, token.at, list_of(std::move(value)));
-  result->text = token.text;
-  return result;
-}
-
-ExprPtr Parser::parse_subscript(ExprPtr value) {
-  const Position at = now().at;
-  expect_op("[");
-  ExprPtr start = is_op(":") ? nullptr : parse_expression();
-  ExprPtr index = is_op(":") ? parse_slice(std::move(start), at) : std::move(start);
-  if (is_op(",")) fail_at(now().at, "a subscript of several values is not supported");
-  expect_op("]");
-  return node(ExprKind::subscript, at, list_of(std::move(value), std::move(index)));
-}
-
-ExprPtr Parser::parse_slice(ExprPtr start, Position at) {
-  expect_op(":");
-  ExprPtr stop = is_op(":") || is_op("]") ? nullptr : parse_expression();
-  ExprPtr step = take_op(":") && !is_op("]") ? parse_expression() : nullptr;
-  return node(ExprKind::slice, at, list_of(std::move(start), std::move(stop), std::move(step)));
-}
-
-ExprPtr Parser::parse_filters_and_tests(ExprPtr value) {
-  for (;;) {
-    if (is_op("|")) {
-      ++next_;
-      value = parse_filter(std::move(value));
-    } else if (is_name("is")) {
-      value = parse_test(std::move(value));
-    } else if (is_op("(")) {
-      value = node(ExprKind::call, now().at, list_of(std::move(value)));
-      parse_arguments(*value);
-    } else {
-      return value;
-    }
-  }
-}
-
-ExprPtr Parser::parse_filter(ExprPtr value) {
-  const Position at = now().at;
-  ExprPtr result = node(ExprKind::filter, at, list_of(std::move(value)));
-  result->text = expect_identifier("the name of a filter");
-  result->filter = find_filter(result->text);
-  if (!result->filter) fail_at(at, fmt::format("the filter `{}` is not supported", result->text));
-  if (is_op("(")) parse_arguments(*result);
-  return result;
-}
-
-ExprPtr Parser::parse_test(ExprPtr value) {
-  const Position at = now().at;
-  ++next_;
-  const bool negated = take_name("not");
-  const Position name_at = now().at;
-  ExprPtr result = node(ExprKind::test, at, list_of(std::move(value)));
-  result->text = expect_identifier("the name of a test");
-  result->test = find_test(result->text);
-  if (!result->test) fail_at(name_at, fmt::format("the test `{}` is not supported", result->text));
-  const bool bare = now().kind == TokenKind::text || now().kind == TokenKind::integer ||
-                    now().kind == TokenKind::real || is_op("[") || is_op("{") ||
-                    (now().kind == TokenKind::name && !is_name("else") && !is_name("or") && !is_name("and"));
-  if (is_op("(")) {
-    parse_arguments(*result);
-  } else if (bare) {
-    if (is_name("is")) fail_at(now().at, "tests cannot be chained with `is`");
-    result->items.push_back(parse_postfix(parse_primary()));
-    result->height = std::max(result->height, result->items.back()->height + 1);
-  }
-  return negated ? node(ExprKind::logical_not, at, list_of(std::move(result))) : std::move(result);
-}
-
-void Parser::parse_arguments(Expr& call) {
-  expect_op("(");
-  bool first = true;
-  while (!is_op(")")) {
-    if (!first) expect_op(",");
-    if (is_op(")")) break;
-    first = false;
-    if (is_op("*") || is_op("**")) fail_at(now().at, "`*` and `**` arguments are not supported");
-    const bool keyword =
-        now().kind == TokenKind::name && behind().kind == TokenKind::op && behind().text == "=";
-    if (keyword) {
-      auto& names = call.keywords;
-      if (std::find(names.begin(), names.end(), now().text) != names.end())
-        fail_at(now().at, fmt::format("the argument `{}` is given twice", now().text));
-      names.push_back(now().text);
-      next_ += 2;
-    } else if (!call.keywords.empty()) {
-      fail_at(now().at, "a positional argument behind a keyword argument");
-    }
-    call.items.push_back(parse_expression());
-    call.height = std::max(call.height, call.items.back()->height + 1);
-  }
-  expect_op(")");
-  if (call.height > kMaxNesting) fail_at(call.at, fmt::format("nested deeper than {} levels", kMaxNesting));
 }
 
 }  // namespace temper::jinja

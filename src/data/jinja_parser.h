@@ -1,8 +1,10 @@
 #pragma once
 // Recursive descent over the tokens of a template, with the precedences of Jinja2: conditional, or, and, not,
-// comparison, + -, ~, * / // %, **, sign, postfix, filter and test. Split in two: expressions here, statements in
-// jinja_parser_statements.cpp. Every recursion passes through Nesting, which stops at kMaxNesting.
+// comparison, + -, ~, * / // %, **, sign, postfix, filter and test. In three files: operators and literals,
+// what follows a value (jinja_parser_postfix.cpp), statements (jinja_parser_statements.cpp). Every recursion
+// passes through Nesting, which stops at kMaxNesting.
 
+#include <algorithm>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -12,9 +14,18 @@
 
 namespace temper::jinja {
 
+/// Items of a node.
+template <typename... Items>
+std::vector<ExprPtr> list_of(Items... items) {
+  std::vector<ExprPtr> list;
+  (list.push_back(std::move(items)), ...);
+  return list;
+}
+
 class Parser {
  public:
-  Parser(std::vector<Token> tokens, const std::string& source) : tokens_(std::move(tokens)), source_(source) {}
+  Parser(std::vector<Token> tokens, const std::string& source)
+      : tokens_(std::move(tokens)), source_(source) {}
   Block parse_all();
 
  private:
@@ -89,7 +100,7 @@ class Parser {
   const std::string& source_;
   size_t next_ = 0;
   int nesting_ = 0;
-  int loops_ = 0;                                            // loops around, inside the current function
+  int loops_ = 0;                                         // loops around, inside the current function
   const std::vector<std::string>* parameters_ = nullptr;  // of the macro around
 };
 

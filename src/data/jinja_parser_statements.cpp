@@ -134,7 +134,8 @@ Stmt Parser::parse_macro(Position at) {
   }
   expect_op(")");
   const Override function_loops(loops_, 0);
-  const Override function_parameters(parameters_, static_cast<const std::vector<std::string>*>(&stmt.parameters));
+  const Override function_parameters(parameters_,
+                                     static_cast<const std::vector<std::string>*>(&stmt.parameters));
   stmt.body = parse_body({"endmacro"}, at);
   end_tag("endmacro");
   return stmt;
@@ -214,7 +215,9 @@ void Parser::check_target(const Expr& target, bool attributes) const {
 }
 
 Program parse_template(std::string_view text, const std::string& source) {
-  return {.body = Parser(tokenize(text, source), source).parse_all()};
+  Program program{.body = Parser(tokenize(text, source), source).parse_all()};
+  hide_names(program);
+  return program;
 }
 
 }  // namespace temper::jinja

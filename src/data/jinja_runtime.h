@@ -1,6 +1,7 @@
 #pragma once
-// One rendering: owner of all values made on the way, keeper of the limits, and the place of errors. Everything that
-// may take long or much passes through work() or reserve() first, so a hostile template ends in a named error.
+// One rendering: owner of all values made on the way, keeper of the limits, and the place of errors.
+// Everything that may take long or much passes through work() or reserve() first, so a hostile template ends
+// in a named error.
 
 #include <deque>
 #include <string>

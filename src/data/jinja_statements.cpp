@@ -12,12 +12,20 @@ std::string Evaluator::run(const Program& program, const Json& variables) {
     set(*frame_, runtime_.keep(name), from_json(runtime_, value));
   for (const auto& [name, value] : frame_->variables)
     if (const auto text = as_text(value); text && name == "date_string") runtime_.date = *text;
-  return capture(program.body, make_frame(frame_));
+  return capture(program.body, make_frame(frame_, program.hidden));
 }
 
-Frame* Evaluator::make_frame(Frame* parent) {
+Frame* Evaluator::make_frame(Frame* parent, const std::vector<std::string>& hidden) {
   runtime_.reserve(sizeof(Frame));
-  return &frames_.emplace_back(Frame{.parent = parent, .variables = {}});
+  Frame& frame = frames_.emplace_back(Frame{.parent = parent, .variables = {}});
+  hide(frame, hidden);
+  return &frame;
+}
+
+void Evaluator::hide(Frame& frame, const std::vector<std::string>& names) {
+  runtime_.work(static_cast<int64_t>(names.size()));
+  for (const auto& name : names)
+    frame.variables.emplace_back(name, Undefined{.owner = nullptr, .name = name});
 }
 
 void Evaluator::set(Frame& frame, std::string_view name, const Value& value) {
@@ -63,32 +71,45 @@ Evaluator::Flow Evaluator::run_block(const Block& block) {
 
 Evaluator::Flow Evaluator::run_statement(const Stmt& stmt) {
   switch (stmt.kind) {
-    case StmtKind::data: emit(stmt.text); break;
-    case StmtKind::print: print(eval(*stmt.value)); break;
-    case StmtKind::set: assign(*stmt.target, eval(*stmt.value)); break;
-    case StmtKind::set_block: run_set_block(stmt); break;
-    case StmtKind::branch: return run_branch(stmt);
-    case StmtKind::loop: return run_loop(stmt);
+    case StmtKind::data:
+      emit(stmt.text);
+      break;
+    case StmtKind::print:
+      print(eval(*stmt.value));
+      break;
+    case StmtKind::set:
+      assign(*stmt.target, eval(*stmt.value));
+      break;
+    case StmtKind::set_block:
+      run_set_block(stmt);
+      break;
+    case StmtKind::branch:
+      return run_branch(stmt);
+    case StmtKind::loop:
+      return run_loop(stmt);
     case StmtKind::macro:
       runtime_.reserve(sizeof(Macro));
       set(*frame_, stmt.text, &macros_.emplace_back(Macro{.definition = &stmt, .scope = frame_}));
       break;
     case StmtKind::scope:
-    case StmtKind::with: return run_scope(stmt);
+    case StmtKind::with:
+      return run_scope(stmt);
     case StmtKind::filter_block: {
-      const std::string_view text = runtime_.keep(capture(stmt.body, make_frame(frame_)));
+      const std::string_view text = runtime_.keep(capture(stmt.body, make_frame(frame_, stmt.hidden)));
       runtime_.captured = text;
       print(eval(*stmt.value));
       break;
     }
-    case StmtKind::loop_break: return Flow::loop_break;
-    case StmtKind::loop_continue: return Flow::loop_continue;
+    case StmtKind::loop_break:
+      return Flow::loop_break;
+    case StmtKind::loop_continue:
+      return Flow::loop_continue;
   }
   return Flow::normal;
 }
 
 void Evaluator::run_set_block(const Stmt& stmt) {
-  runtime_.captured = runtime_.keep(capture(stmt.body, make_frame(frame_)));
+  runtime_.captured = runtime_.keep(capture(stmt.body, make_frame(frame_, stmt.hidden)));
   assign(*stmt.target, stmt.value ? eval(*stmt.value) : Value(runtime_.captured));
 }
 
@@ -100,8 +121,9 @@ Evaluator::Flow Evaluator::run_branch(const Stmt& stmt) {
 
 Evaluator::Flow Evaluator::run_scope(const Stmt& stmt) {
   Frame* const outer = frame_;
-  Frame* const inner = make_frame(outer);
-  for (size_t i = 0; i < stmt.parameters.size(); ++i) set(*inner, stmt.parameters[i], eval(*stmt.defaults[i]));
+  Frame* const inner = make_frame(outer, stmt.hidden);
+  for (size_t i = 0; i < stmt.parameters.size(); ++i)
+    set(*inner, stmt.parameters[i], eval(*stmt.defaults[i]));
   frame_ = inner;
   const Flow flow = run_block(stmt.body);
   frame_ = outer;
@@ -126,7 +148,7 @@ Evaluator::Flow Evaluator::run_loop(const Stmt& stmt) {
   bool completed = false;
   run_rounds(loop, completed);
   if (completed || stmt.otherwise.empty()) return Flow::normal;
-  frame_ = make_frame(loop.outer);
+  frame_ = make_frame(loop.outer, stmt.hidden_otherwise);
   const Flow flow = run_block(stmt.otherwise);
   frame_ = loop.outer;
   return flow;
@@ -137,6 +159,7 @@ Evaluator::Flow Evaluator::run_rounds(Loop& loop, bool& completed) {
   Flow flow = Flow::normal;
   while (flow != Flow::loop_break && advance(loop)) {
     inner->variables.clear();
+    hide(*inner, loop.statement->hidden);
     frame_ = inner;
     set(*inner, "loop", &loop);
     assign(*loop.statement->target, *loop.current);
@@ -153,11 +176,14 @@ void Evaluator::assign(const Expr& target, const Value& value) {
   if (target.kind == ExprKind::attribute) {
     const Value object = eval_name(*target.items[0]);
     auto* const* space = std::get_if<Namespace*>(&object);
-    if (!space) runtime_.fail(fmt::format("`{}` is not a namespace, so its parts cannot be set", target.items[0]->text));
+    if (!space)
+      runtime_.fail(
+          fmt::format("`{}` is not a namespace, so its parts cannot be set", target.items[0]->text));
     if (target.text.starts_with('_')) runtime_.fail(fmt::format("a namespace cannot hold `{}`", target.text));
     auto& items = (*space)->items;
     runtime_.work(static_cast<int64_t>(items.size() / 16));
-    const auto place = std::find_if(items.begin(), items.end(), [&](const auto& i) { return i.first == target.text; });
+    const auto place =
+        std::find_if(items.begin(), items.end(), [&](const auto& i) { return i.first == target.text; });
     if (place != items.end()) {
       place->second = value;
     } else {

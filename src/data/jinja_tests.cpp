@@ -8,7 +8,9 @@
 namespace temper::jinja {
 namespace {
 
-void no_arguments(Runtime& runtime, const Arguments& arguments) { const Bound bound(runtime, "is", arguments, {}); }
+void no_arguments(Runtime& runtime, const Arguments& arguments) {
+  const Bound bound(runtime, "is", arguments, {});
+}
 
 template <bool (*check)(const Value&)>
 bool simple(Runtime& runtime, const Value& value, const Arguments& arguments) {
@@ -64,7 +66,9 @@ bool is_false(const Value& v) { return is<bool>(v) && !std::get<bool>(v); }
 bool is_integer(const Value& v) { return is<int64_t>(v); }
 bool is_float(const Value& v) { return is<double>(v); }
 bool is_number(const Value& v) { return as_real(v).has_value(); }
-bool is_callable(const Value& v) { return is<Function>(v) || is<Method*>(v) || is<Macro*>(v) || is<Undefined>(v); }
+bool is_callable(const Value& v) {
+  return is<Function>(v) || is<Method*>(v) || is<Macro*>(v) || is<Undefined>(v);
+}
 
 bool is_sequence(const Value& v) {
   auto* const* s = std::get_if<Sequence*>(&v);
@@ -113,7 +117,8 @@ constexpr Test kTests[] = {
 }  // namespace
 
 const Test* find_test(std::string_view name) {
-  const auto* test = std::find_if(std::begin(kTests), std::end(kTests), [&](const Test& t) { return t.name == name; });
+  const auto* test =
+      std::find_if(std::begin(kTests), std::end(kTests), [&](const Test& t) { return t.name == name; });
   return test == std::end(kTests) ? nullptr : test;
 }
 

@@ -118,8 +118,8 @@ std::vector<size_t> code_point_offsets(std::string_view text) {
 
 bool is_space(char32_t c) {
   if (c < 0x80) return c == ' ' || (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x1F);
-  return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
-         c == 0x202F || c == 0x205F || c == 0x3000;
+  return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 ||
+         c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 std::string_view strip_space(std::string_view text, Sides sides) { return strip_if(text, sides, is_space); }
@@ -165,7 +165,7 @@ std::string quote_python(std::string_view text) {
       append_code_point(out, c);
     } else {
       const auto code = static_cast<uint32_t>(c);
-      out += code < 0x100    ? fmt::format("\\x{:02x}", code)
+      out += code < 0x100     ? fmt::format("\\x{:02x}", code)
              : code < 0x10000 ? fmt::format("\\u{:04x}", code)
                               : fmt::format("\\U{:08x}", code);
     }
@@ -179,13 +179,27 @@ std::string quote_json(std::string_view text, bool ascii) {
     const char32_t c = next_code_point(text, at);
     const auto code = static_cast<uint32_t>(c);
     switch (code) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\n': out += "\\n"; break;
-      case '\r': out += "\\r"; break;
-      case '\t': out += "\\t"; break;
-      case '\f': out += "\\f"; break;
-      case '\b': out += "\\b"; break;
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      case '\f':
+        out += "\\f";
+        break;
+      case '\b':
+        out += "\\b";
+        break;
       default:
         if (code < 0x20 || (ascii && code >= 0x7F && code < 0x10000)) {
           out += fmt::format("\\u{:04x}", code);
@@ -238,7 +252,8 @@ std::optional<double> parse_real(std::string_view text) {
   if (result.ec == std::errc::result_out_of_range) {
     // from_chars leaves the value alone then; only the sign and the exponent's sign matter for inf and 0.
     const bool tiny = plain->find("e-") != std::string::npos || plain->find("E-") != std::string::npos;
-    return std::copysign(tiny ? 0.0 : std::numeric_limits<double>::infinity(), plain->front() == '-' ? -1.0 : 1.0);
+    return std::copysign(tiny ? 0.0 : std::numeric_limits<double>::infinity(),
+                         plain->front() == '-' ? -1.0 : 1.0);
   }
   if (result.ec != std::errc()) return std::nullopt;
   return value;

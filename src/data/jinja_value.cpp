@@ -57,17 +57,24 @@ bool equal_dicts(Runtime& runtime, const Dict& a, const Dict& b, int depth) {
 const char* type_name(const Value& value) {
   if (const auto* s = pointer<Sequence>(value)) {
     switch (s->form) {
-      case Form::list: return "list";
-      case Form::tuple: return "tuple";
-      case Form::range: return "range";
-      case Form::keys: return "dict_keys";
-      case Form::values: return "dict_values";
-      case Form::items: return "dict_items";
-      case Form::iterator: return "generator";
+      case Form::list:
+        return "list";
+      case Form::tuple:
+        return "tuple";
+      case Form::range:
+        return "range";
+      case Form::keys:
+        return "dict_keys";
+      case Form::values:
+        return "dict_values";
+      case Form::items:
+        return "dict_items";
+      case Form::iterator:
+        return "generator";
     }
   }
-  static constexpr const char* kNames[] = {"Undefined", "NoneType", "bool", "int",       "float",
-                                           "str",       "Markup",   "",     "dict",      "namespace",
+  static constexpr const char* kNames[] = {"Undefined", "NoneType", "bool",   "int",     "float",
+                                           "str",       "Markup",   "",       "dict",    "namespace",
                                            "loop",      "macro",    "method", "function"};
   return kNames[value.index()];
 }
@@ -153,7 +160,8 @@ std::optional<int64_t> length_of(const Value& value) {
 }
 
 bool is_iterable(const Value& value) {
-  return as_text(value) || is<Sequence*>(value) || is<Dict*>(value) || is<Undefined>(value) || is<Loop*>(value);
+  return as_text(value) || is<Sequence*>(value) || is<Dict*>(value) || is<Undefined>(value) ||
+         is<Loop*>(value);
 }
 
 std::vector<Value> iterate(Runtime& runtime, const Value& value) {
@@ -194,7 +202,8 @@ bool contains(Runtime& runtime, const Value& container, const Value& needle) {
     return std::any_of(s->items.begin(), s->items.end(),
                        [&](const Value& item) { return equals(runtime, item, needle); });
   const auto items = iterate(runtime, container);
-  return std::any_of(items.begin(), items.end(), [&](const Value& item) { return equals(runtime, item, needle); });
+  return std::any_of(items.begin(), items.end(),
+                     [&](const Value& item) { return equals(runtime, item, needle); });
 }
 
 const Value* find(Runtime& runtime, const Dict& dict, const Value& key) {
@@ -207,22 +216,29 @@ const Value* find(Runtime& runtime, const Dict& dict, const Value& key) {
   return nullptr;
 }
 
-void check_hashable(Runtime& runtime, const Value& key) {
+void check_hashable(Runtime& runtime, const Value& key, int depth) {
+  check_depth(runtime, depth);
   const auto* s = pointer<Sequence>(key);
-  if (is<Dict*>(key) || (s && s->form != Form::tuple))
+  const bool tuple = s && s->form == Form::tuple;
+  if (is<Dict*>(key) || (s && !tuple && s->form != Form::range))
     runtime.fail(fmt::format("a value of type '{}' cannot be a key", type_name(key)));
+  if (tuple)
+    for (const Value& item : s->items) check_hashable(runtime, item, depth + 1);
 }
 
 Value from_json(Runtime& runtime, const Json& json, int depth) {
   check_depth(runtime, depth);
   switch (json.type()) {
-    case Json::value_t::boolean: return json.get<bool>();
-    case Json::value_t::number_integer: return json.get<int64_t>();
+    case Json::value_t::boolean:
+      return json.get<bool>();
+    case Json::value_t::number_integer:
+      return json.get<int64_t>();
     case Json::value_t::number_unsigned:
       if (json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))
         runtime.fail(fmt::format("the number {} is beyond 64-bit integers", json.get<uint64_t>()));
       return json.get<int64_t>();
-    case Json::value_t::number_float: return json.get<double>();
+    case Json::value_t::number_float:
+      return json.get<double>();
     case Json::value_t::string: {
       const auto& text = json.get_ref<const std::string&>();
       if (!valid_utf8(text)) runtime.fail("a text among the variables is not valid UTF-8");
@@ -241,7 +257,8 @@ Value from_json(Runtime& runtime, const Json& json, int depth) {
       }
       return runtime.dict(std::move(items));
     }
-    default: return None{};
+    default:
+      return None{};
   }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
-// Values of a template while it renders. Lists, mappings and texts cannot be changed by a template, so a value is
-// small and copied freely: texts are views, containers are pointers, and both live in the Runtime (or in the syntax
-// tree) until rendering ends. Only namespaces, loops and one-shot iterators have state.
+// Values of a template while it renders. Lists, mappings and texts cannot be changed by a template, so a
+// value is small and copied freely: texts are views, containers are pointers, and both live in the Runtime
+// (or in the syntax tree) until rendering ends. Only namespaces, loops and one-shot iterators have state.
 
 #include <compare>
 #include <cstdint>
@@ -25,7 +25,8 @@ struct Loop;
 struct Macro;
 struct Method;
 
-/// What a missing variable (owner null) or attribute (owner: type of the object) gives; owner "": name is a sentence.
+/// What a missing variable (owner null) or attribute (owner: type of the object) gives; owner "": name is a
+/// sentence.
 struct Undefined {
   const char* owner = nullptr;
   std::string_view name;
@@ -77,7 +78,8 @@ const void* address_of(const Value& value);
 bool truthy(const Value& value);
 bool equals(Runtime& runtime, const Value& a, const Value& b, int depth = 0);
 /// `symbol` is the operator of an error message. Unordered only with NaN.
-std::partial_ordering order(Runtime& runtime, const char* symbol, const Value& a, const Value& b, int depth = 0);
+std::partial_ordering order(Runtime& runtime, const char* symbol, const Value& a, const Value& b,
+                            int depth = 0);
 /// len(); nullopt when Python raises.
 std::optional<int64_t> length_of(const Value& value);
 bool is_iterable(const Value& value);
@@ -86,7 +88,7 @@ std::vector<Value> iterate(Runtime& runtime, const Value& value);
 bool contains(Runtime& runtime, const Value& container, const Value& needle);
 const Value* find(Runtime& runtime, const Dict& dict, const Value& key);
 /// Fails for values that Python cannot hash.
-void check_hashable(Runtime& runtime, const Value& key);
+void check_hashable(Runtime& runtime, const Value& key, int depth = 0);
 
 Value from_json(Runtime& runtime, const Json& json, int depth = 0);
 

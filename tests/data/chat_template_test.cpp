@@ -37,16 +37,19 @@ std::string render(const std::string& source, const Json& variables = Json::obje
   return result.text.value_or("");
 }
 
-void expect_error(const std::string& source, const std::string& part, const Json& variables = Json::object()) {
+void expect_error(const std::string& source, const std::string& part,
+                  const Json& variables = Json::object()) {
   const Result result = attempt(source, variables);
   EXPECT_FALSE(result.text) << source << " gave " << result.text->substr(0, 200);
   EXPECT_NE(result.error.find(part), std::string::npos) << source << "\n" << result.error;
 }
 
-void expect_golden(const std::string& source, const Json& variables, const Json& golden, const std::string& name) {
+void expect_golden(const std::string& source, const Json& variables, const Json& golden,
+                   const std::string& name) {
   const Result result = attempt(source, variables);
   if (golden.contains("error")) {
-    EXPECT_FALSE(result.text) << name << " gave " << *result.text << " where Jinja2 raises " << golden["error"];
+    EXPECT_FALSE(result.text) << name << " gave " << *result.text << " where Jinja2 raises "
+                              << golden["error"];
   } else if (!result.text) {
     ADD_FAILURE() << name << "\n" << result.error << "\nwhere Jinja2 gives " << golden["output"];
   } else {
@@ -63,12 +66,13 @@ TEST_P(Rendered, AsTransformers) {
   const std::string source = read_file(kGolden + "templates/" + name + ".jinja", 1 << 20);
   ASSERT_EQ(rendered[name].size(), cases.size());
   for (size_t i = 0; i < cases.size(); ++i)
-    expect_golden(source, cases[i]["variables"], rendered[name][i], name + ": " + cases[i]["name"].get<std::string>());
+    expect_golden(source, cases[i]["variables"], rendered[name][i],
+                  name + ": " + cases[i]["name"].get<std::string>());
 }
 
 INSTANTIATE_TEST_SUITE_P(Templates, Rendered,
-                         ::testing::Values("qwen2.5", "qwen3", "deepseek-v3", "minimind", "style_llama", "style_coder",
-                                           "style_smol", "style_markup"));
+                         ::testing::Values("qwen2.5", "qwen3", "deepseek-v3", "minimind", "style_llama",
+                                           "style_coder", "style_smol", "style_markup"));
 
 TEST(ChatTemplate, ExpressionsAsJinja2) {
   const Json cases = read_json_file(kGolden + "expressions.json");
@@ -92,13 +96,30 @@ TEST(ChatTemplate, ErrorsNameTheirPlace) {
 }
 
 TEST(ChatTemplate, RefusesWhatItDoesNotSupport) {
-  for (const char* source :
-       {"{{ x | escape }}", "{{ x | e }}", "{{ x | groupby('a') }}", "{{ x | random }}", "{{ x | pprint }}",
-        "{{ x is escaped }}", "{{ x is filter }}", "{% call m() %}{% endcall %}", "{% include 'a' %}",
-        "{% extends 'a' %}", "{% import 'a' as b %}", "{% block a %}{% endblock %}", "{% do x %}",
-        "{% autoescape true %}{% endautoescape %}", "{{ f(*x) }}", "{{ f(**x) }}", "{{ x[1, 2] }}", "{{ 0x1f }}",
-        "{% for x in y recursive %}{% endfor %}", "{% macro m() %}{{ varargs }}{% endmacro %}", "{{ x.__class__ }}",
-        "{{ ''.__class__.__mro__ }}", "{{ 99999999999999999999 }}", "{{ '\\N{DASH}' }}"}) {
+  for (const char* source : {"{{ x | escape }}",
+                             "{{ x | e }}",
+                             "{{ x | groupby('a') }}",
+                             "{{ x | random }}",
+                             "{{ x | pprint }}",
+                             "{{ x is escaped }}",
+                             "{{ x is filter }}",
+                             "{% call m() %}{% endcall %}",
+                             "{% include 'a' %}",
+                             "{% extends 'a' %}",
+                             "{% import 'a' as b %}",
+                             "{% block a %}{% endblock %}",
+                             "{% do x %}",
+                             "{% autoescape true %}{% endautoescape %}",
+                             "{{ f(*x) }}",
+                             "{{ f(**x) }}",
+                             "{{ x[1, 2] }}",
+                             "{{ 0x1f }}",
+                             "{% for x in y recursive %}{% endfor %}",
+                             "{% macro m() %}{{ varargs }}{% endmacro %}",
+                             "{{ x.__class__ }}",
+                             "{{ ''.__class__.__mro__ }}",
+                             "{{ 99999999999999999999 }}",
+                             "{{ '\\N{DASH}' }}"}) {
     try {
       ChatTemplate(source, "t");
       ADD_FAILURE() << source << " was accepted";
@@ -133,7 +154,8 @@ TEST(ChatTemplate, DayComesFromTheCaller) {
 
 TEST(ChatTemplate, Variables) {
   EXPECT_EQ(render("{{ tools is none }}{{ documents is none }}{{ add_generation_prompt }}"), "TrueTrueFalse");
-  EXPECT_EQ(render("{{ messages[0] }}", {{"messages", {{{"role", "user"}, {"content", nullptr}, {"n", {{"x", nullptr}}}}}}}),
+  EXPECT_EQ(render("{{ messages[0] }}",
+                   {{"messages", {{{"role", "user"}, {"content", nullptr}, {"n", {{"x", nullptr}}}}}}}),
             "{'role': 'user', 'n': {'x': None}}");
   EXPECT_EQ(render("{{ messages[0] }}", {{"messages", {{{"role", "a"}, {"reasoning", "r"}}}}}),
             "{'thinking': 'r', 'role': 'a', 'reasoning': 'r', 'reasoning_content': 'r'}");
@@ -153,7 +175,8 @@ void expect_stopped(const std::string& source, const std::string& part) {
   const Result result = attempt(source, {{"l", {1, 2, 3}}});
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   EXPECT_FALSE(result.text) << source.substr(0, 200);
-  EXPECT_NE(result.error.find(part), std::string::npos) << source.substr(0, 200) << "\n" << result.error.substr(0, 400);
+  EXPECT_NE(result.error.find(part), std::string::npos) << source.substr(0, 200) << "\n"
+                                                        << result.error.substr(0, 400);
 #ifdef __OPTIMIZE__
 #ifndef __SANITIZE_ADDRESS__
   EXPECT_LT(took.count(), 1.0) << source.substr(0, 200);
@@ -183,23 +206,28 @@ TEST(ChatTemplate, HostileWorkIsBounded) {
   expect_stopped("{{ 10 ** 10 ** 10 }}", "64-bit");
   expect_stopped("{{ range(10**12) | list }}", "100000");
   expect_stopped("{{ range(-(10**18), 10**18) }}", "100000");
-  expect_stopped("{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(99) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
-                 "limit");
-  expect_stopped("{% set ns = namespace(s=[1]) %}{% for i in range(99) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
-                 "limit");
+  expect_stopped(
+      "{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(99) %}{% set ns.s = ns.s + ns.s %}{% endfor "
+      "%}",
+      "limit");
+  expect_stopped(
+      "{% set ns = namespace(s=[1]) %}{% for i in range(99) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
+      "limit");
   expect_stopped("{% set s = 'x' * 10**7 %}" + loops(1, "{% set y = s | upper %}"), "limit");
   expect_stopped("{% set s = 'x' * 10**7 %}" + loops(1, "{% if 'y' in s %}{% endif %}"), "limit");
   expect_stopped("{% set s = 'x' * 10**7 %}" + loops(1, "{{ s[x] }}"), "limit");
   expect_stopped("{% set s = 'x' * 10**7 %}" + loops(1, "{% set y = s[1:] | length %}"), "limit");
   expect_stopped("{% set s = 'a ' * 10**7 %}{{ s.split() | length }}", "limit");
   expect_stopped("{% set s = 'a ' * 10**7 %}{{ s.rsplit(' ') | length }}", "limit");
-  expect_stopped("{% set s = 'a' * 10**7 %}{{ s.replace('', 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx') | length }}",
-                 "limit");
+  expect_stopped(
+      "{% set s = 'a' * 10**7 %}{{ s.replace('', 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx') | length }}",
+      "limit");
   expect_stopped("{% set s = 'a' * 10**6 %}" + loops(1, "{{ s.strip('b' * 10**6 + 'a') }}"), "limit");
   expect_stopped("{% set s = 'a' * 10**6 %}" + loops(1, "{{ s | trim('b' * 10**6 + 'a') }}"), "limit");
   expect_stopped("{% set r = range(99999) | map('string') | list %}{{ dict(r | map('list')) }}", "pairs");
   expect_stopped("{% set r = range(99999) | list %}{{ r | unique | list | length }}", "steps");
-  expect_stopped("{% set r = range(99999) | list %}{% for a in r %}{{ r.index(99998) }}{% endfor %}", "steps");
+  expect_stopped("{% set r = range(99999) | list %}{% for a in r %}{{ r.index(99998) }}{% endfor %}",
+                 "steps");
   expect_stopped("{{ 'x' | indent(10**12) }}", "limit");
   expect_stopped("{{ ('a\\n' * 10**5) | indent(10**6) }}", "limit");
   expect_stopped("{% set s = 'x' * 10**6 %}{{ [s] * 1000 }}", "longer");
@@ -226,10 +254,11 @@ TEST(ChatTemplate, HostileDepthIsBounded) {
   expect_stopped("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "100 levels");
   const std::string wide = repeat("(", 150) + "m()" + repeat(" ~ 1)", 150);
   expect_stopped("{% macro m() %}{{ " + wide + " }}{% endmacro %}{{ m() }}", "levels");
-  const std::string tower = repeat("{% if 1 %}", 90) + "{{ " + repeat("[", 90) + "m()" + repeat("]", 90) + " }}" +
-                            repeat("{% endif %}", 90);
+  const std::string tower = repeat("{% if 1 %}", 90) + "{{ " + repeat("[", 90) + "m()" + repeat("]", 90) +
+                            " }}" + repeat("{% endif %}", 90);
   expect_stopped("{% macro m() %}" + tower + "{% endmacro %}{{ m() }}", "levels");
-  const std::string nest = "{% set ns = namespace(x=[]) %}{% for i in range(9999) %}{% set ns.x = [ns.x] %}{% endfor %}";
+  const std::string nest =
+      "{% set ns = namespace(x=[]) %}{% for i in range(9999) %}{% set ns.x = [ns.x] %}{% endfor %}";
   expect_stopped(nest + "{{ ns.x }}", "200 levels");
   expect_stopped(nest + "{{ ns.x | tojson }}", "200 levels");
   expect_stopped(nest + "{% set y = ns.x %}" + nest + "{{ y == ns.x }}", "200 levels");
@@ -242,7 +271,8 @@ TEST(ChatTemplate, LimitsAreNamed) {
   const auto error = [](const std::string& source, const TemplateLimits& limits) {
     return attempt(source, Json::object(), limits).error;
   };
-  EXPECT_NE(error("{% for i in range(100) %}{{ i }}{% endfor %}", {.steps = 50}).find("50 steps"), std::string::npos);
+  EXPECT_NE(error("{% for i in range(100) %}{{ i }}{% endfor %}", {.steps = 50}).find("50 steps"),
+            std::string::npos);
   EXPECT_NE(error("0123456789", {.output_bytes = 9}).find("9 bytes"), std::string::npos);
   EXPECT_EQ(error("0123456789", {.output_bytes = 10}), "");
   EXPECT_NE(error("{{ 'x' * 4000 }}", {.memory_bytes = 3000}).find("3000 bytes"), std::string::npos);
@@ -276,7 +306,9 @@ TEST_F(Folder, TemplateFileComesFirst) {
   EXPECT_EQ(load_and_render(), "none");
   write("tokenizer_config.json", R"({"chat_template": "from {{ 'config' }}"})");
   EXPECT_EQ(load_and_render(), "from config");
-  write("tokenizer_config.json", R"({"chat_template": [{"name": "rag", "template": "no"}, {"name": "default", "template": "listed"}]})");
+  write(
+      "tokenizer_config.json",
+      R"({"chat_template": [{"name": "rag", "template": "no"}, {"name": "default", "template": "listed"}]})");
   EXPECT_EQ(load_and_render(), "listed");
   write("chat_template.jinja", "from file\n");
   EXPECT_EQ(load_and_render(), "from file");
@@ -297,7 +329,9 @@ TEST(ChatTemplate, MovesAndRendersInManyThreads) {
   std::vector<std::string> texts(4);
   std::vector<std::thread> threads;
   for (size_t i = 0; i < texts.size(); ++i)
-    threads.emplace_back([&, i] { texts[i] = shared.render({{"name", std::string(1, static_cast<char>('a' + i))}}); });
+    threads.emplace_back([&, i] {
+      texts[i] = shared.render({{"name", std::string(1, static_cast<char>('a' + i))}});
+    });
   for (auto& thread : threads) thread.join();
   for (size_t i = 0; i < texts.size(); ++i) {
     EXPECT_EQ(texts[i].back(), static_cast<char>('a' + i));

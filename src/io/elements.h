@@ -20,8 +20,8 @@ std::optional<DType> parse_torch_name(const std::string& name);
 /// "fp32", "bf16", "fp16", "fp64" (command line) -> type; anything else is Error(Exit::usage).
 DType parse_dtype_option(const std::string& text);
 
-/// Converts `count` elements (round to nearest even). Returns the index of the first result that is not finite,
-/// or -1 when all are.
+/// Converts `count` elements (round to nearest even). Returns the index of the first result that is not
+/// finite, or -1 when all are.
 int64_t convert_elements(void* destination, DType to, const void* source, DType from, int64_t count);
 double element_value(const void* data, DType type, int64_t index);
 

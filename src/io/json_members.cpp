@@ -15,7 +15,8 @@ class Scanner {
   Scanner(std::string_view text, const std::string& source) : text_(text), source_(source) {}
 
   void skip_space() {
-    while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos) ++at_;
+    while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos)
+      ++at_;
   }
   bool done() const { return at_ == text_.size(); }
   bool next_is(char c) {
@@ -51,7 +52,8 @@ class Scanner {
     return text_.substr(begin, at_ - begin);
   }
   [[noreturn]] void refuse(const std::string& why) const {
-    fail(Exit::data, {.what = "invalid JSON", .where = source_, .why = fmt::format("{} (byte {})", why, at_)});
+    fail(Exit::data,
+         {.what = "invalid JSON", .where = source_, .why = fmt::format("{} (byte {})", why, at_)});
   }
 
  private:

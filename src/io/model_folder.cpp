@@ -23,8 +23,8 @@ constexpr const char* kSingleName = "model.safetensors";
 bool is_plain_name(std::string_view name) {
   if (name.empty() || name.size() > 255 || name == "." || name == "..") return false;
   for (char c : name) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-                       c == '_' || c == '-';
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '.' || c == '_' || c == '-';
     if (!plain) return false;
   }
   return true;
@@ -38,7 +38,8 @@ mode_t mode_of(const std::string& path) {
   fail(Exit::storage, {.what = "cannot stat file", .where = path, .why = std::strerror(errno)});
 }
 
-/// Where a link of the folder may lead: to a file beside it, or from snapshots/<revision> to ../../blobs/<digest>.
+/// Where a link of the folder may lead: to a file beside it, or from snapshots/<revision> to
+/// ../../blobs/<digest>.
 std::string follow_link(const std::string& folder, const std::string& link) {
   std::error_code error;
   const std::string target = fs::read_symlink(link, error).string();
@@ -49,11 +50,12 @@ std::string follow_link(const std::string& folder, const std::string& link) {
   if (!error && target.starts_with(kBlobs) && is_plain_name(std::string_view(target).substr(kBlobs.size())) &&
       real.parent_path().filename() == "snapshots")
     return (real.parent_path().parent_path() / "blobs" / target.substr(kBlobs.size())).string();
-  fail(Exit::data, {.what = "link out of the model folder",
-                    .where = link,
-                    .why = "it points to " + quote_name(target) +
-                           "; only the Hugging Face cache's own links (snapshots/* -> ../../blobs/*) may leave a folder",
-                    .fix = "put the file itself into the folder"});
+  fail(Exit::data,
+       {.what = "link out of the model folder",
+        .where = link,
+        .why = "it points to " + quote_name(target) +
+               "; only the Hugging Face cache's own links (snapshots/* -> ../../blobs/*) may leave a folder",
+        .fix = "put the file itself into the folder"});
 }
 
 std::string require_in_folder(const std::string& folder, const std::string& name, const std::string& why) {
@@ -105,31 +107,49 @@ std::string find_in_folder(const std::string& folder, const std::string& name) {
     path = follow_link(folder, link);
     mode = mode_of(path);
     if (mode == 0)
-      fail(Exit::data, {.what = "link to a file that does not exist", .where = link, .why = path + " is missing"});
+      fail(Exit::data,
+           {.what = "link to a file that does not exist", .where = link, .why = path + " is missing"});
   }
   if (!S_ISREG(mode))
-    fail(Exit::data, {.what = "not a regular file", .where = path, .why = "a model folder holds plain files only"});
+    fail(Exit::data,
+         {.what = "not a regular file", .where = path, .why = "a model folder holds plain files only"});
   return path;
 }
 
 std::vector<Companion> companion_files(const std::string& folder) {
-  constexpr const char* kNames[] = {
-      "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
-      "chat_template.json", "merges.txt", "vocab.json", "special_tokens_map.json",
-      "added_tokens.json", "tokenizer.model", "tiktoken.model", "preprocessor_config.json",
-      "processor_config.json", "video_preprocessor_config.json", "LICENSE", "LICENSE.txt"};
+  constexpr const char* kNames[] = {"generation_config.json",
+                                    "tokenizer.json",
+                                    "tokenizer_config.json",
+                                    "chat_template.jinja",
+                                    "chat_template.json",
+                                    "merges.txt",
+                                    "vocab.json",
+                                    "special_tokens_map.json",
+                                    "added_tokens.json",
+                                    "tokenizer.model",
+                                    "tiktoken.model",
+                                    "preprocessor_config.json",
+                                    "processor_config.json",
+                                    "video_preprocessor_config.json",
+                                    "LICENSE",
+                                    "LICENSE.txt"};
   std::vector<Companion> files;
   for (const char* name : kNames)
-    if (std::string path = find_in_folder(folder, name); !path.empty()) files.push_back({name, std::move(path)});
+    if (std::string path = find_in_folder(folder, name); !path.empty())
+      files.push_back({name, std::move(path)});
   return files;
 }
 
 ModelFolder ModelFolder::open(const std::string& path, Weights weights) {
   if (!path_exists(path))
-    fail(Exit::usage, {.what = "no such model folder", .where = path, .why = "the path does not exist",
+    fail(Exit::usage, {.what = "no such model folder",
+                       .where = path,
+                       .why = "the path does not exist",
                        .fix = "give the folder that holds config.json and the safetensors files"});
   if (!is_directory(path))
-    fail(Exit::usage, {.what = "not a model folder", .where = path, .why = "it is a file",
+    fail(Exit::usage, {.what = "not a model folder",
+                       .where = path,
+                       .why = "it is a file",
                        .fix = "give the folder that holds config.json and the safetensors files"});
   ModelFolder folder;
   folder.path_ = path;
@@ -153,10 +173,11 @@ void ModelFolder::open_weights(Weights weights) {
   }
   if (single.empty() && weights == Weights::optional) return;
   if (single.empty())
-    fail(Exit::data, {.what = "the model folder has no weights",
-                      .where = path_,
-                      .why = fmt::format("neither {} nor {} is in it", kSingleName, kIndexName),
-                      .fix = "fetch the safetensors files (pickle files are not read), or use model.init = \"random\""});
+    fail(Exit::data,
+         {.what = "the model folder has no weights",
+          .where = path_,
+          .why = fmt::format("neither {} nor {} is in it", kSingleName, kIndexName),
+          .fix = "fetch the safetensors files (pickle files are not read), or use model.init = \"random\""});
   add_file(kSingleName);
 }
 
@@ -226,11 +247,13 @@ void ModelFolder::read(const std::string& tensor, int64_t first, int64_t count, 
   read_bytes(tensor, first * (bits / 8), count * (bits / 8), destination);
 }
 
-void ModelFolder::read_bytes(const std::string& tensor, int64_t first, int64_t count, void* destination) const {
+void ModelFolder::read_bytes(const std::string& tensor, int64_t first, int64_t count,
+                             void* destination) const {
   const auto it = tensors_.find(tensor);
   CHECK(it != tensors_.end(), "no tensor {} in {}", tensor, path_);
   const TensorInfo& info = it->second;
-  CHECK(first >= 0 && count >= 0 && first <= info.end - info.begin - count, "bytes {}+{} of {}", first, count, tensor);
+  CHECK(first >= 0 && count >= 0 && first <= info.end - info.begin - count, "bytes {}+{} of {}", first, count,
+        tensor);
   files_.at(info.file)->read(info.begin + first, count, destination);
 }
 

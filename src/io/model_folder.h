@@ -1,8 +1,9 @@
 #pragma once
-// A Hugging Face model folder, opened: config.json and generation_config.json parsed, the headers of all weight
-// files validated and matched with the index. Everything in it is untrusted: names from the index are plain file
-// names, links may not leave the folder but in the pattern of the Hugging Face cache (snapshots/* -> ../../blobs/*),
-// and data is only read in the windows asked for. After `open` every tensor lies wholly inside its file.
+// A Hugging Face model folder, opened: config.json and generation_config.json parsed, the headers of all
+// weight files validated and matched with the index. Everything in it is untrusted: names from the index are
+// plain file names, links may not leave the folder but in the pattern of the Hugging Face cache (snapshots/*
+// -> ../../blobs/*), and data is only read in the windows asked for. After `open` every tensor lies wholly
+// inside its file.
 
 #include <cstdint>
 #include <map>
@@ -18,8 +19,8 @@ namespace temper {
 
 class ModelFolder {
  public:
-  /// `required`: weights must be there. `optional`: a folder of config and tokenizer alone (random initialisation)
-  /// is fine too; weights that are there are still validated.
+  /// `required`: weights must be there. `optional`: a folder of config and tokenizer alone (random
+  /// initialisation) is fine too; weights that are there are still validated.
   enum class Weights { required, optional };
   static ModelFolder open(const std::string& path, Weights weights = Weights::required);
 

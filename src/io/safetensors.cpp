@@ -33,20 +33,22 @@ int64_t checked_product(const std::vector<int64_t>& shape) {
 }
 
 /// Non-negative integers below 2^63.
-std::vector<int64_t> integers(const Json& value, const std::string& path, const std::string& tensor, const char* key) {
+std::vector<int64_t> integers(const Json& value, const std::string& path, const std::string& tensor,
+                              const char* key) {
   if (!value.is_array() || value.size() > kMaxRank)
     refuse_tensor(path, tensor, fmt::format("\"{}\" must be an array of at most {} integers", key, kMaxRank));
   std::vector<int64_t> numbers;
   for (const Json& v : value) {
-    if (!v.is_number_unsigned() || v.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+    if (!v.is_number_unsigned() ||
+        v.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
       refuse_tensor(path, tensor, fmt::format("\"{}\" must hold integers from 0 to 2^63 - 1", key));
     numbers.push_back(v.get<int64_t>());
   }
   return numbers;
 }
 
-TensorInfo parse_entry(const Json& entry, const std::string& path, const std::string& tensor, int64_t data_begin,
-                       int64_t data_bytes) {
+TensorInfo parse_entry(const Json& entry, const std::string& path, const std::string& tensor,
+                       int64_t data_begin, int64_t data_bytes) {
   if (!entry.is_object() || entry.size() != 3 || !entry.contains("dtype") || !entry.contains("shape") ||
       !entry.contains("data_offsets"))
     refuse_tensor(path, tensor, "an entry has exactly the keys dtype, shape and data_offsets");
@@ -60,15 +62,17 @@ TensorInfo parse_entry(const Json& entry, const std::string& path, const std::st
   if (offsets.size() != 2 || offsets[0] > offsets[1])
     refuse_tensor(path, tensor, "\"data_offsets\" must be [begin, end] with begin <= end");
   if (offsets[1] > data_bytes)
-    refuse_tensor(path, tensor, fmt::format("it ends at byte {} of the data, which has {} bytes (truncated file?)",
-                                            offsets[1], data_bytes));
+    refuse_tensor(path, tensor,
+                  fmt::format("it ends at byte {} of the data, which has {} bytes (truncated file?)",
+                              offsets[1], data_bytes));
   int64_t total_bits = checked_product(info.shape);
   if (total_bits < 0 || __builtin_mul_overflow(total_bits, int64_t{bits}, &total_bits))
     refuse_tensor(path, tensor, "the product of shape " + shape_text(info.shape) + " overflows");
   if (total_bits % 8 != 0 || total_bits / 8 != offsets[1] - offsets[0])
     refuse_tensor(path, tensor,
-                  fmt::format("shape {} of {} needs {} bits, data_offsets [{}, {}] span {} bytes", shape_text(info.shape),
-                              info.dtype, total_bits, offsets[0], offsets[1], offsets[1] - offsets[0]));
+                  fmt::format("shape {} of {} needs {} bits, data_offsets [{}, {}] span {} bytes",
+                              shape_text(info.shape), info.dtype, total_bits, offsets[0], offsets[1],
+                              offsets[1] - offsets[0]));
   info.begin = data_begin + offsets[0];
   info.end = data_begin + offsets[1];
   return info;
@@ -78,13 +82,15 @@ std::map<std::string, std::string> parse_metadata(const Json& value, const std::
   std::map<std::string, std::string> metadata;
   if (!value.is_object()) refuse(path, "bad __metadata__", "it must be an object of strings");
   for (const auto& [key, text] : value.items()) {
-    if (!text.is_string()) refuse(path, "bad __metadata__", "the value of " + quote_name(key) + " is not a string");
+    if (!text.is_string())
+      refuse(path, "bad __metadata__", "the value of " + quote_name(key) + " is not a string");
     metadata[key] = text.get<std::string>();
   }
   return metadata;
 }
 
-std::string header_of(const std::vector<TensorToWrite>& tensors, const std::map<std::string, std::string>& metadata) {
+std::string header_of(const std::vector<TensorToWrite>& tensors,
+                      const std::map<std::string, std::string>& metadata) {
   std::string header = "{";
   if (!metadata.empty()) header += "\"__metadata__\":" + Json(metadata).dump();
   int64_t at = 0;
@@ -114,11 +120,10 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 
 int dtype_bits(const std::string& dtype) {
   static const std::map<std::string, int> kBits = {
-      {"BOOL", 8},       {"U8", 8},         {"I8", 8},      {"F8_E4M3", 8},     {"F8_E5M2", 8},
-      {"F8_E8M0", 8},    {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},   {"U16", 16},
-      {"F16", 16},       {"BF16", 16},      {"I32", 32},    {"U32", 32},        {"F32", 32},
-      {"I64", 64},       {"U64", 64},       {"F64", 64},    {"C64", 64},        {"F4", 4},
-      {"F6_E2M3", 6},    {"F6_E3M2", 6}};
+      {"BOOL", 8},        {"U8", 8},          {"I8", 8},      {"F8_E4M3", 8}, {"F8_E5M2", 8}, {"F8_E8M0", 8},
+      {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},    {"U16", 16},    {"F16", 16},    {"BF16", 16},
+      {"I32", 32},        {"U32", 32},        {"F32", 32},    {"I64", 64},    {"U64", 64},    {"F64", 64},
+      {"C64", 64},        {"F4", 4},          {"F6_E2M3", 6}, {"F6_E3M2", 6}};
   const auto it = kBits.find(dtype);
   return it == kBits.end() ? 0 : it->second;
 }
@@ -133,7 +138,8 @@ SafetensorsFile::SafetensorsFile(const std::string& path, const std::string& nam
   for (int i = 7; i >= 0; --i) length = length << 8 | raw[i];
   if (length > static_cast<uint64_t>(kMaxHeaderBytes) || length > static_cast<uint64_t>(file_.size() - 8))
     refuse(path, "bad header length",
-           fmt::format("it says {} bytes; the file has {}, the limit is {}", length, file_.size(), kMaxHeaderBytes));
+           fmt::format("it says {} bytes; the file has {}, the limit is {}", length, file_.size(),
+                       kMaxHeaderBytes));
   std::string header(length, '\0');
   file_.read(header.data(), 8, static_cast<int64_t>(length));
   if (header.empty() || header[0] != '{') refuse(path, "bad header", "it does not begin with '{'");
@@ -191,8 +197,8 @@ void write_safetensors(const std::string& path, const std::vector<TensorToWrite>
   for (const TensorToWrite& t : tensors) {
     const int64_t before = file.written();
     t.write(file);
-    CHECK(file.written() - before == t.bytes(), "{} bytes written for {}, not {}", file.written() - before, t.name,
-          t.bytes());
+    CHECK(file.written() - before == t.bytes(), "{} bytes written for {}, not {}", file.written() - before,
+          t.name, t.bytes());
   }
   file.close();
 }

@@ -1,7 +1,8 @@
 #pragma once
-// safetensors files. The reader validates the whole header before anything else is touched: length, UTF-8, duplicate
-// names, types, shapes (checked products), and that the tensors tile the data area without hole or overlap up to the
-// end of the file. Data is read by pread windows. The writer streams tensors in the order given.
+// safetensors files. The reader validates the whole header before anything else is touched: length, UTF-8,
+// duplicate names, types, shapes (checked products), and that the tensors tile the data area without hole or
+// overlap up to the end of the file. Data is read by pread windows. The writer streams tensors in the order
+// given.
 
 #include <functional>
 #include <map>
@@ -36,7 +37,9 @@ class SafetensorsFile {
   const std::map<std::string, TensorInfo>& tensors() const { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const std::string& path() const { return file_.path(); }
-  void read(int64_t offset, int64_t bytes, void* destination) const { file_.read(destination, offset, bytes); }
+  void read(int64_t offset, int64_t bytes, void* destination) const {
+    file_.read(destination, offset, bytes);
+  }
 
  private:
   void parse_header(std::string_view header, int64_t data_begin);

@@ -31,7 +31,8 @@ TensorToWrite f32_tensor(const std::string& name, std::vector<float> values, std
 TEST(Safetensors, WritesTheSmallestExampleOfTheFormat) {
   const TempDir dir;
   write_safetensors(dir / "a", {f32_tensor("a", {1.0f, 2.0f}, {2})});
-  std::string header = R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+  std::string header =
+      R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
   header.resize(88, ' ');
   const std::string data("\x00\x00\x80\x3f\x00\x00\x00\x40", 8);
   EXPECT_EQ(read_file(dir / "a", 1000), length_prefix(88) + header + data);
@@ -63,7 +64,9 @@ struct BadFile {
 };
 
 std::vector<BadFile> bad_files() {
-  const auto entry = [](const std::string& text, size_t bytes = 8) { return file_of("{\"t\":" + text + "}", bytes); };
+  const auto entry = [](const std::string& text, size_t bytes = 8) {
+    return file_of("{\"t\":" + text + "}", bytes);
+  };
   const std::string good = R"({"dtype":"F32","shape":[2],"data_offsets":[0,8]})";
   std::string deep = good;
   deep.insert(1, "\"x\":" + std::string(100, '[') + std::string(100, ']') + ",");
@@ -82,7 +85,9 @@ std::vector<BadFile> bad_files() {
       {"no comma", file_of("{\"t\":" + good + "\"u\":" + good + "}", 8), {"JSON"}},
       {"duplicate tensor", file_of("{\"t\":" + good + ",\"t\":" + good + "}", 8), {"duplicate", "\"t\""}},
       {"duplicate by escape", file_of("{\"t\":" + good + ",\"\\u0074\":" + good + "}", 8), {"duplicate"}},
-      {"duplicate inside", entry(R"({"dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8]})"), {"dtype"}},
+      {"duplicate inside",
+       entry(R"({"dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8]})"),
+       {"dtype"}},
       {"deep", entry(deep), {"deeper"}},
       {"no dtype", entry(R"({"shape":[2],"data_offsets":[0,8]})"), {"\"t\"", "dtype"}},
       {"unknown dtype", entry(R"({"dtype":"F33","shape":[2],"data_offsets":[0,8]})"), {"\"t\"", "F33"}},
@@ -90,18 +95,27 @@ std::vector<BadFile> bad_files() {
       {"shape a string", entry(R"({"dtype":"F32","shape":"2","data_offsets":[0,8]})"), {"\"t\"", "shape"}},
       {"shape negative", entry(R"({"dtype":"F32","shape":[-2],"data_offsets":[0,8]})"), {"\"t\"", "shape"}},
       {"shape fraction", entry(R"({"dtype":"F32","shape":[2.0],"data_offsets":[0,8]})"), {"\"t\"", "shape"}},
-      {"shape beyond 2^63", entry(R"({"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,8]})"), {"shape"}},
-      {"product overflows", entry(R"({"dtype":"F32","shape":[4294967296,4294967298],"data_offsets":[0,8]})"),
+      {"shape beyond 2^63",
+       entry(R"({"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,8]})"),
+       {"shape"}},
+      {"product overflows",
+       entry(R"({"dtype":"F32","shape":[4294967296,4294967298],"data_offsets":[0,8]})"),
        {"\"t\"", "overflows"}},
-      {"bits overflow", entry(R"({"dtype":"F32","shape":[4611686018427387906],"data_offsets":[0,8]})"), {"overflows"}},
+      {"bits overflow",
+       entry(R"({"dtype":"F32","shape":[4611686018427387906],"data_offsets":[0,8]})"),
+       {"overflows"}},
       {"span too short", entry(R"({"dtype":"F32","shape":[2],"data_offsets":[0,7]})"), {"\"t\"", "span"}},
-      {"dtype of another size", entry(R"({"dtype":"F64","shape":[2],"data_offsets":[0,8]})"), {"\"t\"", "span"}},
+      {"dtype of another size",
+       entry(R"({"dtype":"F64","shape":[2],"data_offsets":[0,8]})"),
+       {"\"t\"", "span"}},
       {"half a byte", entry(R"({"dtype":"F4","shape":[3],"data_offsets":[0,1]})", 1), {"\"t\"", "bits"}},
       {"begin after end", entry(R"({"dtype":"F32","shape":[2],"data_offsets":[8,0]})"), {"data_offsets"}},
       {"three offsets", entry(R"({"dtype":"F32","shape":[2],"data_offsets":[0,8,8]})"), {"data_offsets"}},
       {"truncated data", entry(good, 7), {"\"t\"", "truncated"}},
       {"data too long", entry(good, 9), {"after the last tensor"}},
-      {"hole at the beginning", entry(R"({"dtype":"F32","shape":[1],"data_offsets":[4,8]})"), {"\"t\"", "hole"}},
+      {"hole at the beginning",
+       entry(R"({"dtype":"F32","shape":[1],"data_offsets":[4,8]})"),
+       {"\"t\"", "hole"}},
       {"overlap",
        file_of(R"({"t":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
                R"("u":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})",
@@ -153,7 +167,8 @@ TEST(Safetensors, MutatedFilesNeverGiveRangesOutsideTheFile) {
 TEST(Safetensors, ManyTensorsTakeLinearTime) {
   const TempDir dir;
   std::vector<TensorToWrite> tensors;
-  for (int i = 0; i < 60000; ++i) tensors.push_back(f32_tensor(fmt::format("model.layers.{}.weight", i), {1}, {1}));
+  for (int i = 0; i < 60000; ++i)
+    tensors.push_back(f32_tensor(fmt::format("model.layers.{}.weight", i), {1}, {1}));
   write_safetensors(dir / "a", tensors);
   EXPECT_EQ(SafetensorsFile(dir / "a", "a").tensors().size(), 60000u);
 }

@@ -18,7 +18,8 @@ void expect_error(Exit code, const std::vector<std::string>& words, const std::s
   } catch (const Error& e) {
     EXPECT_EQ(static_cast<int>(e.code()), static_cast<int>(code)) << label << ": " << e.what();
     for (const std::string& word : words)
-      EXPECT_NE(std::string(e.what()).find(word), std::string::npos) << label << ": no \"" << word << "\" in: " << e.what();
+      EXPECT_NE(std::string(e.what()).find(word), std::string::npos)
+          << label << ": no \"" << word << "\" in: " << e.what();
     EXPECT_FALSE(e.problem().where.empty()) << label;
     EXPECT_FALSE(e.problem().why.empty()) << label;
   } catch (const std::exception& e) {

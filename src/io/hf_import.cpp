@@ -1,0 +1,165 @@
+#include "src/io/hf_import.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <set>
+
+#include "src/core/check.h"
+#include "src/io/elements.h"
+#include "src/io/json_members.h"
+
+namespace temper {
+namespace {
+
+constexpr int64_t kWindowBytes = int64_t{16} << 20;
+constexpr const char* kEmbedding = "model.embed_tokens.weight";
+
+/// "[3, 17]" of a flat element index.
+std::string index_text(const std::vector<int64_t>& shape, int64_t element) {
+  std::vector<int64_t> index(shape.size());
+  for (size_t i = shape.size(); i-- > 0; element /= shape[i]) index[i] = element % shape[i];
+  return shape_text(index);
+}
+
+/// Layer number of "model.layers.<n>....", or -1.
+int64_t layer_of(std::string_view name) {
+  constexpr std::string_view kPrefix = "model.layers.";
+  if (!name.starts_with(kPrefix)) return -1;
+  name.remove_prefix(kPrefix.size());
+  int32_t layer = -1;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
+  const bool number = error == std::errc{} && layer >= 0 && end != name.data() + name.size() && *end == '.';
+  return number ? layer : -1;
+}
+
+void check_part(const ModelFolder& folder, const ParamSpec& spec, const HfPart& part) {
+  const auto it = folder.tensors().find(part.name);
+  if (it == folder.tensors().end())
+    fail(Exit::data, {.what = "tensor " + quote_name(part.name) + " is missing",
+                      .where = folder.path(),
+                      .why = "config.json asks for it, with shape " + shape_text(part_shape(spec, part)),
+                      .fix = "fetch the weights again, or correct config.json"});
+  const TensorInfo& info = it->second;
+  if (info.shape != part_shape(spec, part))
+    fail(Exit::data, {.what = "tensor " + quote_name(part.name) + " has the wrong shape",
+                      .where = join_path(folder.path(), info.file),
+                      .why = fmt::format("it is {}, config.json asks for {}", shape_text(info.shape),
+                                         shape_text(part_shape(spec, part))),
+                      .fix = "weights and config.json belong to different models; fetch both again"});
+  if (!float_dtype(info.dtype))
+    fail(Exit::data, {.what = "tensor " + quote_name(part.name) + " has an unsupported type",
+                      .where = join_path(folder.path(), info.file),
+                      .why = info.dtype + "; weights are BF16, F16, F32 or F64",
+                      .fix = "use an unquantised release of the model"});
+}
+
+void check_tied_head_shape(const ModelFolder& folder, const std::string& name) {
+  const TensorInfo& head = folder.tensors().at(name);
+  const TensorInfo& embedding = folder.tensors().at(kEmbedding);
+  if (head.shape != embedding.shape || !float_dtype(head.dtype))
+    fail(Exit::data,
+         {.what = "tensor " + quote_name(name) + " differs from the embedding it is tied to",
+          .where = join_path(folder.path(), head.file),
+          .why = fmt::format("it is {} {}, {} is {} {}", head.dtype, shape_text(head.shape), kEmbedding,
+                             embedding.dtype, shape_text(embedding.shape)),
+          .fix = "set tie_word_embeddings to false to keep a head of its own, or remove the tensor"});
+}
+
+/// Elements [first, first + count) as the type of `out`; a value that is not finite there is refused.
+void read_values(const ModelFolder& folder, const std::string& name, int64_t first, int64_t count, void* out,
+                 DType type, std::vector<char>& window) {
+  const TensorInfo& info = folder.tensors().at(name);
+  const DType from = *float_dtype(info.dtype);
+  const int64_t step = kWindowBytes / std::max(dtype_size(from), dtype_size(type));
+  for (int64_t done = 0; done < count; done += step) {
+    const int64_t n = std::min(step, count - done);
+    char* to = static_cast<char*>(out) + done * dtype_size(type);
+    window.resize(static_cast<size_t>(kWindowBytes));
+    void* raw = from == type ? to : window.data();
+    folder.read(name, first + done, n, raw);
+    const int64_t bad = convert_elements(to, type, raw, from, n);
+    if (bad < 0) continue;
+    fail(Exit::data, {.what = "tensor " + quote_name(name) + " holds a value that is not finite",
+                      .where = join_path(folder.path(), info.file),
+                      .why = fmt::format("element {} is {} ({}), stored as {}",
+                                         index_text(info.shape, first + done + bad),
+                                         element_value(raw, from, bad), info.dtype, dtype_name(type)),
+                      .fix = "fetch the weights again; if they were trained like this they cannot be used"});
+  }
+}
+
+void check_tied_head(const ModelFolder& folder, const std::string& name) {
+  const int64_t count = folder.tensors().at(name).num_elements();
+  const int64_t step = kWindowBytes / dtype_size(DType::f64);
+  std::vector<double> head(static_cast<size_t>(step)), embedding(static_cast<size_t>(step));
+  std::vector<char> window;
+  for (int64_t first = 0; first < count; first += step) {
+    const int64_t n = std::min(step, count - first);
+    read_values(folder, name, first, n, head.data(), DType::f64, window);
+    read_values(folder, kEmbedding, first, n, embedding.data(), DType::f64, window);
+    const auto [at, other] = std::mismatch(head.begin(), head.begin() + n, embedding.begin());
+    if (at == head.begin() + n) continue;
+    const TensorInfo& info = folder.tensors().at(name);
+    fail(Exit::data,
+         {.what = "tensor " + quote_name(name) + " differs from the embedding it is tied to",
+          .where = join_path(folder.path(), info.file),
+          .why = fmt::format("element {} is {}, {} has {}; config.json says tie_word_embeddings",
+                             index_text(info.shape, first + (at - head.begin())), *at, kEmbedding, *other),
+          .fix = "set tie_word_embeddings to false to keep a head of its own, or remove the tensor"});
+  }
+}
+
+}  // namespace
+
+bool is_kept_tensor(const std::string& name, const ModelConfig& config) {
+  return name.ends_with(".rotary_emb.inv_freq") || layer_of(name) >= config.num_layers;
+}
+
+bool is_tied_head(const std::string& name, const ModelConfig& config) {
+  return config.tie_word_embeddings && name == "lm_head.weight";
+}
+
+std::vector<int64_t> part_shape(const ParamSpec& spec, const HfPart& part) {
+  std::vector<int64_t> shape = spec.shape;
+  shape[0] = part.rows;
+  return shape;
+}
+
+void check_weights(const ModelFolder& folder, const ModelConfig& config,
+                   const std::vector<ParamSpec>& specs) {
+  std::set<std::string> used;
+  for (const ParamSpec& spec : specs)
+    for (const HfPart& part : spec.parts) {
+      check_part(folder, spec, part);
+      used.insert(part.name);
+    }
+  for (const auto& [name, info] : folder.tensors()) {
+    if (used.contains(name) || is_kept_tensor(name, config)) continue;
+    if (!is_tied_head(name, config))
+      fail(Exit::data, {.what = "tensor " + quote_name(name) + " does not belong to the model",
+                        .where = join_path(folder.path(), info.file),
+                        .why = "config.json (" + config.family + ") describes no such weight",
+                        .fix = "correct config.json, or remove the tensor"});
+    check_tied_head_shape(folder, name);
+  }
+}
+
+void import_weights(const ModelFolder& folder, const ModelConfig& config, ParameterStore& store) {
+  std::vector<ParamSpec> specs;
+  for (const Parameter& p : store.list()) specs.push_back(p.spec);
+  check_weights(folder, config, specs);
+  for (const auto& [name, info] : folder.tensors())
+    if (is_tied_head(name, config)) check_tied_head(folder, name);
+  std::vector<char> window;
+  for (Parameter& p : store.list()) {
+    char* to = static_cast<char*>(p.value.raw());
+    const int64_t width = p.spec.size() / p.spec.shape[0];
+    for (const HfPart& part : p.spec.parts) {
+      read_values(folder, part.name, 0, part.rows * width, to, store.dtype(), window);
+      to += part.rows * width * dtype_size(store.dtype());
+    }
+  }
+}
+
+}  // namespace temper

@@ -1,0 +1,90 @@
+#include "src/nn/init.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "src/core/rng.h"
+
+namespace temper {
+namespace {
+
+/// Box-Muller: two independent standard normals of two random words.
+std::array<double, 2> normal_pair(uint32_t radius_word, uint32_t angle_word) {
+  const double radius = std::sqrt(2.0 * static_cast<double>(exponential_of(radius_word)));
+  // Angle = (quadrant + fraction) * pi/2; Taylor series up to x^21/21!, below 3e-16 on [0, pi/2].
+  const uint32_t quadrant = angle_word >> 30;
+  const double x = static_cast<double>(angle_word & 0x3fffffffu) * 0x1p-30 * 1.5707963267948966;
+  double sine = 1.0, cosine = 1.0;
+  for (int k = 20; k >= 2; k -= 2) {
+    sine = 1.0 - x * x * sine / (k * (k + 1.0));
+    cosine = 1.0 - x * x * cosine / (k * (k - 1.0));
+  }
+  sine *= x;
+  switch (quadrant) {
+    case 0:
+      return {radius * cosine, radius * sine};
+    case 1:
+      return {-radius * sine, radius * cosine};
+    case 2:
+      return {-radius * cosine, -radius * sine};
+    default:
+      return {radius * sine, -radius * cosine};
+  }
+}
+
+/// Elements 4*block .. 4*block+3 of a parameter.
+std::array<double, 4> normal_block(uint64_t seed, int64_t parameter, int64_t block) {
+  const PhiloxBlock words =
+      stream_words(seed, RngStream::weight_init, static_cast<uint32_t>(block),
+                   static_cast<uint32_t>(block >> 32), static_cast<uint32_t>(parameter));
+  const auto [a, b] = normal_pair(words[0], words[1]);
+  const auto [c, d] = normal_pair(words[2], words[3]);
+  return {a, b, c, d};
+}
+
+void zero_padding_row(const ParamSpec& spec, int64_t row, int64_t first, int64_t count, float* out) {
+  const int64_t width = spec.shape[1];
+  const int64_t begin = std::max(row * width, first), end = std::min((row + 1) * width, first + count);
+  for (int64_t i = begin; i < end; ++i) out[i - first] = 0.0f;
+}
+
+}  // namespace
+
+void random_values(const ParamSpec& spec, int64_t index, const ModelConfig& config, uint64_t seed,
+                   int64_t first, int64_t count, float* out) {
+  CHECK(first >= 0 && count >= 0 && first + count <= spec.size(), "elements {}+{} of {}", first, count,
+        spec.name);
+  if (spec.init != Init::normal) {
+    std::fill(out, out + count, spec.init == Init::ones ? 1.0f : 0.0f);
+    return;
+  }
+  for (int64_t i = 0; i < count;) {
+    const int64_t element = first + i;
+    const std::array<double, 4> values = normal_block(seed, index, element / 4);
+    for (int64_t k = element % 4; k < 4 && i < count; ++k, ++i)
+      out[i] = static_cast<float>(values[static_cast<size_t>(k)] * config.initializer_range);
+  }
+  if (spec.name == "embed" && config.pad_token_id >= 0)
+    zero_padding_row(spec, config.pad_token_id, first, count, out);
+}
+
+void random_init(ParameterStore& store, const ModelConfig& config, uint64_t seed) {
+  constexpr int64_t kWindow = 1 << 16;
+  std::vector<float> values(kWindow);
+  int64_t index = 0;
+  for (Parameter& p : store.list()) {
+    for (int64_t first = 0; first < p.spec.size(); first += kWindow) {
+      const int64_t n = std::min(kWindow, p.spec.size() - first);
+      random_values(p.spec, index, config, seed, first, n, values.data());
+      dispatch_storage(store.dtype(), [&](auto s) {
+        using S = decltype(s);
+        S* out = p.value.as<S>() + first;
+        for (int64_t i = 0; i < n; ++i) out[i] = static_cast<S>(values[static_cast<size_t>(i)]);
+      });
+    }
+    ++index;
+  }
+}
+
+}  // namespace temper

@@ -127,10 +127,8 @@ void expect_all_refused(const std::string& source, const std::vector<Case>& case
   }
 }
 
-TEST(BrokenFolder, SingleWeightFile) {
+TEST(BrokenFolder, WeightFile) {
   using F = const Folder&;
-  using List = std::vector<TensorToWrite>;
-  const auto edit = [](auto change) { return [change](F f) { f.weights(kWeights, change); }; };
   expect_all_refused(
       "tests/golden/io/llama-v4",
       {
@@ -161,6 +159,22 @@ TEST(BrokenFolder, SingleWeightFile) {
              f.remove(kWeights);
              ::mkfifo(f.path(kWeights).c_str(), 0600);
            }},
+          {"duplicate name",
+           {"duplicate", "model.layers.1.input_layernorm.weight"},
+           [](F f) {
+             f.replace(kWeights, "\"model.layers.0.input_layernorm.weight\"",
+                       "\"model.layers.1.input_layernorm.weight\"");
+           }},
+      });
+}
+
+TEST(BrokenFolder, Tensors) {
+  using F = const Folder&;
+  using List = std::vector<TensorToWrite>;
+  const auto edit = [](auto change) { return [change](F f) { f.weights(kWeights, change); }; };
+  expect_all_refused(
+      "tests/golden/io/llama-v4",
+      {
           {"missing tensor", {kNorm, "missing", "[16]"}, edit([](List& l) { l.erase(find(l, kNorm)); })},
           {"renamed tensor", {"model.layers.1.mlp.up_proj.weight", "missing"}, edit([](List& l) {
              find(l, "model.layers.1.mlp.up_proj.weight")->name = "model.layers.1.mlp.up.weight";
@@ -185,12 +199,6 @@ TEST(BrokenFolder, SingleWeightFile) {
            {"lm_head.weight", "[0, 0]", "-inf"},
            [](F f) {
              f.poke(kWeights, static_cast<size_t>(f.data_of("lm_head.weight")), std::string("\x80\xff", 2));
-           }},
-          {"duplicate name",
-           {"duplicate", "model.layers.1.input_layernorm.weight"},
-           [](F f) {
-             f.replace(kWeights, "\"model.layers.0.input_layernorm.weight\"",
-                       "\"model.layers.1.input_layernorm.weight\"");
            }},
           {"config is larger than the weights",
            {"model.layers.2.input_layernorm.weight", "missing"},

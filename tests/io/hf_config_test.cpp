@@ -192,6 +192,11 @@ std::vector<BadConfig> bad_values() {
       {{{"eos_token_id", "</s>"}}, {"eos_token_id"}},
       {{{"eos_token_id", {1, nullptr}}}, {"eos_token_id"}},
       {{{"pad_token_id", 64}}, {"pad_token_id"}},
+  };
+}
+
+std::vector<BadConfig> bad_rope_values() {
+  return {
       {{{"rope_theta", 0}}, {"rope_theta"}},
       {{{"rope_theta", "1e4"}}, {"rope_theta"}},
       {{{"rope_scaling", 3}}, {"rope_scaling"}},
@@ -214,8 +219,9 @@ std::vector<BadConfig> bad_values() {
 }
 
 TEST(HfConfig, RefusesBadValuesByKey) {
-  for (const BadConfig& bad : bad_values())
-    expect_error(Exit::data, bad.words, bad.changes.dump(), [&] { parse(with(minimal(), bad.changes)); });
+  for (const std::vector<BadConfig>& list : {bad_values(), bad_rope_values()})
+    for (const BadConfig& bad : list)
+      expect_error(Exit::data, bad.words, bad.changes.dump(), [&] { parse(with(minimal(), bad.changes)); });
   for (const Json& whole : {Json::array(), Json(3), Json(nullptr), Json("llama")})
     expect_error(Exit::data, {"object"}, whole.dump(), [&] { parse(whole); });
   expect_error(Exit::data, {"generation_config"}, "generation", [&] {

@@ -63,11 +63,14 @@ struct BadFile {
   std::vector<std::string> words;
 };
 
-std::vector<BadFile> bad_files() {
-  const auto entry = [](const std::string& text, size_t bytes = 8) {
-    return file_of("{\"t\":" + text + "}", bytes);
-  };
-  const std::string good = R"({"dtype":"F32","shape":[2],"data_offsets":[0,8]})";
+constexpr const char* kGoodEntry = R"({"dtype":"F32","shape":[2],"data_offsets":[0,8]})";
+
+std::string entry(const std::string& text, size_t bytes = 8) {
+  return file_of("{\"t\":" + text + "}", bytes);
+}
+
+std::vector<BadFile> bad_texts() {
+  const std::string good = kGoodEntry;
   std::string deep = good;
   deep.insert(1, "\"x\":" + std::string(100, '[') + std::string(100, ']') + ",");
   return {
@@ -89,6 +92,13 @@ std::vector<BadFile> bad_files() {
        entry(R"({"dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8]})"),
        {"dtype"}},
       {"deep", entry(deep), {"deeper"}},
+      {"metadata not strings", file_of(R"({"__metadata__":{"a":1}})", 0), {"__metadata__"}},
+      {"metadata an array", file_of(R"({"__metadata__":[]})", 0), {"__metadata__"}},
+  };
+}
+
+std::vector<BadFile> bad_entries() {
+  return {
       {"no dtype", entry(R"({"shape":[2],"data_offsets":[0,8]})"), {"\"t\"", "dtype"}},
       {"unknown dtype", entry(R"({"dtype":"F33","shape":[2],"data_offsets":[0,8]})"), {"\"t\"", "F33"}},
       {"dtype a number", entry(R"({"dtype":1,"shape":[2],"data_offsets":[0,8]})"), {"\"t\"", "dtype"}},
@@ -111,8 +121,8 @@ std::vector<BadFile> bad_files() {
       {"half a byte", entry(R"({"dtype":"F4","shape":[3],"data_offsets":[0,1]})", 1), {"\"t\"", "bits"}},
       {"begin after end", entry(R"({"dtype":"F32","shape":[2],"data_offsets":[8,0]})"), {"data_offsets"}},
       {"three offsets", entry(R"({"dtype":"F32","shape":[2],"data_offsets":[0,8,8]})"), {"data_offsets"}},
-      {"truncated data", entry(good, 7), {"\"t\"", "truncated"}},
-      {"data too long", entry(good, 9), {"after the last tensor"}},
+      {"truncated data", entry(kGoodEntry, 7), {"\"t\"", "truncated"}},
+      {"data too long", entry(kGoodEntry, 9), {"after the last tensor"}},
       {"hole at the beginning",
        entry(R"({"dtype":"F32","shape":[1],"data_offsets":[4,8]})"),
        {"\"t\"", "hole"}},
@@ -121,17 +131,16 @@ std::vector<BadFile> bad_files() {
                R"("u":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})",
                12),
        {"\"u\"", "overlap"}},
-      {"metadata not strings", file_of(R"({"__metadata__":{"a":1}})", 0), {"__metadata__"}},
-      {"metadata an array", file_of(R"({"__metadata__":[]})", 0), {"__metadata__"}},
   };
 }
 
 TEST(Safetensors, RefusesEveryBrokenHeader) {
   const TempDir dir;
-  for (const BadFile& bad : bad_files()) {
-    write_file_atomic(dir / "f", bad.content);
-    expect_error(Exit::data, bad.words, bad.label, [&] { SafetensorsFile(dir / "f", "f"); });
-  }
+  for (const std::vector<BadFile>& files : {bad_texts(), bad_entries()})
+    for (const BadFile& bad : files) {
+      write_file_atomic(dir / "f", bad.content);
+      expect_error(Exit::data, bad.words, bad.label, [&] { SafetensorsFile(dir / "f", "f"); });
+    }
 }
 
 TEST(Safetensors, MutatedFilesNeverGiveRangesOutsideTheFile) {

@@ -53,7 +53,7 @@ def write(name, value):
 
 def main():
     arguments = argparse.ArgumentParser()
-    arguments.add_argument("--tokenizers", type=pathlib.Path, help="folder of model folders, to copy REAL templates")
+    arguments.add_argument("--tokenizers", type=pathlib.Path)
     options = arguments.parse_args()
     folder = GOLDEN / "templates"
     for name in REAL if options.tokenizers else []:

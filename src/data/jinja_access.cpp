@@ -44,13 +44,16 @@ Value find_method(Runtime& runtime, const Value& object, std::string_view name) 
   return Undefined{.owner = type_name(object), .name = name};
 }
 
-Value text_at(std::string_view text, int64_t index) {
-  const auto offsets = code_point_offsets(text);
-  const auto length = static_cast<int64_t>(offsets.empty() ? text.size() : offsets.size() - 1);
-  if (index < 0) index += length;
-  if (index < 0 || index >= length) return Undefined{.owner = "str", .name = "(position out of range)"};
-  const auto i = static_cast<size_t>(index);
-  return offsets.empty() ? text.substr(i, 1) : text.substr(offsets[i], offsets[i + 1] - offsets[i]);
+Value text_at(Runtime& runtime, std::string_view text, int64_t index) {
+  const auto begins = [&](size_t at) { return (static_cast<unsigned char>(text[at]) & 0xC0) != 0x80; };
+  size_t at = index < 0 ? text.size() : 0;
+  for (; index < 0 && at > 0; index += begins(at)) --at;
+  for (; index > 0 && at < text.size(); --index) next_code_point(text, at);
+  runtime.handle(4 * std::max(at, text.size() - at));
+  if (index != 0 || at >= text.size()) return Undefined{.owner = "str", .name = "(position out of range)"};
+  const size_t begin = at;
+  next_code_point(text, at);
+  return text.substr(begin, at - begin);
 }
 
 Value list_at(const Sequence& s, int64_t index) {
@@ -88,6 +91,7 @@ Value slice_text(Runtime& runtime, std::string_view text, const Value& start, co
                  const Value& step) {
   runtime.handle(text.size());
   const auto offsets = code_point_offsets(text);
+  if (!offsets.empty()) runtime.handle(16 * text.size());
   const auto offset = [&](int64_t i) {
     return offsets.empty() ? static_cast<size_t>(i) : offsets[static_cast<size_t>(i)];
   };
@@ -128,10 +132,7 @@ Value get_item(Runtime& runtime, const Value& object, const Value& key) {
     if (const Value* value = find(runtime, **dict, key)) return *value;
   if (is<Markup>(object)) runtime.fail("a part of text marked `safe` is not supported (put `safe` last)");
   if (const auto index = as_integer(key)) {
-    if (const auto text = as_text(object)) {
-      runtime.handle(text->size());
-      return text_at(*text, *index);
-    }
+    if (const auto text = as_text(object)) return text_at(runtime, *text, *index);
     if (auto* const* s = std::get_if<Sequence*>(&object); s && (*s)->form <= Form::range)
       return list_at(**s, *index);
   }

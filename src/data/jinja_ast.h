@@ -127,7 +127,7 @@ struct Program {
 /// name was given. In Jinja2 those are the names that a scope assigns outside of any `if` before it reads
 /// them itself: they belong to the scope from its start, also for the loops and macros in it that come
 /// earlier.
-void hide_names(Program& program);
+void hide_names(Program& program, const std::string& source);
 
 /// Exit::data with line and column for anything outside of the supported part.
 Program parse_template(std::string_view text, const std::string& source);

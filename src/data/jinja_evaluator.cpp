@@ -79,36 +79,35 @@ Value Evaluator::eval_here(const Expr& expr) {
       const Value left = item(0);
       return truthy(left) ? left : item(1);
     }
-    case ExprKind::negate:
-    case ExprKind::plus: {
-      const Value value = item(0);
-      runtime_.at = expr.at;
-      return negate(runtime_, value, expr.kind == ExprKind::plus);
-    }
-    case ExprKind::binary: {
-      const Value left = item(0), right = item(1);
-      runtime_.at = expr.at;
-      return binary(runtime_, expr.ops[0], left, right);
-    }
-    case ExprKind::filter:
-    case ExprKind::test: {
-      const Value subject = item(0);
-      const Arguments arguments = eval_arguments(expr);
-      runtime_.at = expr.at;
-      return expr.filter ? expr.filter->apply(runtime_, subject, arguments)
-                         : Value(expr.test->apply(runtime_, subject, arguments));
-    }
-    case ExprKind::slice:
-      break;
+    default:
+      return eval_operation(expr);
   }
-  CHECK(false, "expression of kind {} evaluated by itself", static_cast<int>(expr.kind));
-  return None{};
+}
+
+Value Evaluator::eval_operation(const Expr& expr) {
+  CHECK(expr.kind != ExprKind::slice, "a slice evaluated by itself");
+  const Value first = eval(*expr.items[0]);
+  if (expr.kind == ExprKind::binary) {
+    const Value second = eval(*expr.items[1]);
+    runtime_.at = expr.at;
+    return binary(runtime_, expr.ops[0], first, second);
+  }
+  if (expr.kind == ExprKind::negate || expr.kind == ExprKind::plus) {
+    runtime_.at = expr.at;
+    return negate(runtime_, first, expr.kind == ExprKind::plus);
+  }
+  const Arguments arguments = eval_arguments(expr);
+  runtime_.at = expr.at;
+  if (expr.filter) return expr.filter->apply(runtime_, first, arguments);
+  return expr.test->apply(runtime_, first, arguments);
 }
 
 Value Evaluator::eval_name(const Expr& expr) {
-  for (const Frame* frame = frame_; frame; frame = frame->parent)
+  for (const Frame* frame = frame_; frame; frame = frame->parent) {
+    runtime_.work(static_cast<int64_t>(frame->variables.size() / 16));
     for (const auto& [name, value] : frame->variables)
       if (name == expr.text) return value;
+  }
   if (const auto function = find_function(expr.text)) return *function;
   return Undefined{.owner = nullptr, .name = expr.text};
 }

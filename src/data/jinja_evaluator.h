@@ -73,6 +73,7 @@ class Evaluator {
 
   Value eval(const Expr& expr);
   Value eval_here(const Expr& expr);
+  Value eval_operation(const Expr& expr);
   Value eval_name(const Expr& expr);
   Value eval_items(const Expr& expr);
   Value eval_dict(const Expr& expr);

@@ -139,6 +139,7 @@ Value to_int(Runtime& runtime, const Value& value, const Arguments& arguments) {
   if (const auto n = as_integer(value)) return *n;
   std::optional<double> x = as_real(value);
   if (const auto text = as_text(value)) {
+    runtime.handle(16 * text->size());
     const int64_t base = bound.integer(1, 10);
     if (base < 2 || base > 36) runtime.fail("the base of `int` must be between 2 and 36");
     if (const auto n = parse_integer(*text, static_cast<int>(base))) return *n;
@@ -153,6 +154,7 @@ Value to_float(Runtime& runtime, const Value& value, const Arguments& arguments)
   const Bound bound(runtime, "float", arguments, {"default"});
   if (const auto* missing = std::get_if<Undefined>(&value)) runtime.fail_undefined(*missing);
   const auto text = as_text(value);
+  if (text) runtime.handle(16 * text->size());
   if (const auto x = text ? parse_real(*text) : as_real(value)) return *x;
   return bound[0] ? *bound[0] : Value(0.0);
 }

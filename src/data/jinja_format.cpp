@@ -31,6 +31,7 @@ class ReprWriter {
     if (const auto text = as_text(value)) {
       if (is<Markup>(value))
         runtime_.fail("text marked `safe` inside a list or mapping cannot be written as text");
+      runtime_.handle(16 * text->size());
       add(quote_python(*text));
     } else if (const auto* s = std::get_if<Sequence*>(&value)) {
       write_sequence(**s, depth);
@@ -91,6 +92,7 @@ class JsonWriter {
     runtime_.work();
     const auto* s = std::get_if<Sequence*>(&value);
     if (const auto text = as_text(value)) {
+      runtime_.handle(16 * text->size());
       add(quote_json(*text, style_.ascii));
     } else if (s && ((*s)->form == Form::list || (*s)->form == Form::tuple)) {
       write_list((*s)->items, depth);

@@ -37,11 +37,14 @@ size_t last_word(std::string_view text) {
   return word;
 }
 
-std::vector<std::string_view> split_space(std::string_view text, int64_t most, bool from_right) {
-  std::vector<std::string_view> parts;
+using Parts = std::vector<std::string_view>;
+
+Parts split_space(Runtime& runtime, std::string_view text, int64_t most, bool from_right) {
+  Parts parts;
   const auto space_at = [&](size_t at) { return is_space(next_code_point(text, at)); };
   text = strip_space(text, {.left = !from_right, .right = from_right});
   while (!text.empty()) {
+    runtime.work(2);
     if (most >= 0 && static_cast<int64_t>(parts.size()) == most) {
       parts.push_back(text);
       break;
@@ -61,11 +64,14 @@ std::vector<std::string_view> split_space(std::string_view text, int64_t most, b
   return parts;
 }
 
-std::vector<std::string_view> split_at(std::string_view text, std::string_view separator, int64_t most,
-                                       bool from_right) {
-  std::vector<std::string_view> parts;
+Parts split_at(Runtime& runtime, std::string_view text, std::string_view separator, int64_t most,
+               bool from_right) {
+  Parts parts;
   while (most < 0 || static_cast<int64_t>(parts.size()) < most) {
-    const size_t at = from_right ? text.rfind(separator) : text.find(separator);
+    runtime.work(2);
+    if (from_right && separator.size() > 1)
+      runtime.handle(16 * text.size());  // every search takes the whole rest
+    const size_t at = from_right ? find_last(text, separator) : find_first(text, separator);
     if (at == std::string_view::npos) break;
     const std::string_view left = text.substr(0, at), right = text.substr(at + separator.size());
     parts.push_back(from_right ? right : left);
@@ -76,18 +82,16 @@ std::vector<std::string_view> split_at(std::string_view text, std::string_view s
   return parts;
 }
 
-Value list_of(Runtime& runtime, const std::vector<std::string_view>& parts) {
-  return runtime.list({parts.begin(), parts.end()});
-}
+Value list_of(Runtime& runtime, const Parts& parts) { return runtime.list({parts.begin(), parts.end()}); }
 
 Value split(Runtime& runtime, std::string_view self, std::string_view name, const Arguments& arguments) {
   const bool from_right = name == "rsplit";
   const Bound bound(runtime, name, arguments, {"sep", "maxsplit"});
   const int64_t most = bound.integer(1, -1);
-  if (bound.empty(0)) return list_of(runtime, split_space(self, most, from_right));
+  if (bound.empty(0)) return list_of(runtime, split_space(runtime, self, most, from_right));
   const auto separator = bound.text(0);
   if (separator.empty()) runtime.fail("the separator of `split` is empty");
-  return list_of(runtime, split_at(self, separator, most, from_right));
+  return list_of(runtime, split_at(runtime, self, separator, most, from_right));
 }
 
 Value strip(Runtime& runtime, std::string_view self, std::string_view name, const Arguments& arguments) {
@@ -121,7 +125,8 @@ Value remove_affix(Runtime& runtime, std::string_view self, std::string_view nam
 
 Value find_text(Runtime& runtime, std::string_view self, std::string_view name, const Arguments& arguments) {
   const Bound bound(runtime, name, arguments, {"sub"}, 1);
-  const size_t at = name[0] == 'r' ? self.rfind(bound.text(0)) : self.find(bound.text(0));
+  runtime.handle(16 * (self.size() + bound.text(0).size()));
+  const size_t at = name[0] == 'r' ? find_last(self, bound.text(0)) : find_first(self, bound.text(0));
   if (at != std::string_view::npos) return count_code_points(self.substr(0, at));
   if (name.ends_with("index")) runtime.fail("`index` did not find the text");
   return int64_t{-1};
@@ -132,8 +137,11 @@ Value count_text(Runtime& runtime, std::string_view self, std::string_view name,
   const auto part = bound.text(0);
   if (part.empty()) return count_code_points(self) + 1;
   int64_t count = 0;
-  for (size_t at = self.find(part); at != std::string_view::npos; at = self.find(part, at + part.size()))
+  for (size_t at = find_first(self, part); at != std::string_view::npos;) {
+    runtime.work();
     ++count;
+    at = find_first(self, part, at + part.size());
+  }
   return count;
 }
 
@@ -145,6 +153,7 @@ bool is_letter(char32_t c) {
 /// isdigit, isalpha, isspace: not empty, and all characters are such.
 Value all_such(Runtime& runtime, std::string_view self, std::string_view name, const Arguments& arguments) {
   const Bound bound(runtime, name, arguments, {});
+  runtime.handle(32 * self.size());
   bool all = !self.empty();
   for (size_t at = 0; at < self.size() && all;) {
     const char32_t c = next_code_point(self, at);
@@ -192,6 +201,8 @@ Value join_method(Runtime& runtime, std::string_view self, std::string_view name
 Value lines_method(Runtime& runtime, std::string_view self, std::string_view name,
                    const Arguments& arguments) {
   const Bound bound(runtime, name, arguments, {"keepends"});
+  runtime.handle(32 * self.size());
+  runtime.reserve(16 * self.size());  // where every character ends a line
   return list_of(runtime, split_lines(self, bound.flag(0, false)));
 }
 
@@ -271,7 +282,7 @@ bool has_text_method(std::string_view name) { return find_text_method(name) != n
 
 Value call_text_method(Runtime& runtime, std::string_view self, std::string_view name,
                        const Arguments& arguments) {
-  runtime.handle(self.size());
+  runtime.handle(4 * self.size());
   return find_text_method(name)->apply(runtime, self, name, arguments);
 }
 
@@ -317,9 +328,10 @@ Value replace_text(Runtime& runtime, std::string_view text, std::string_view fro
     out += part;
   };
   size_t at = 0;
+  runtime.handle(4 * (text.size() + from.size()));
   for (; count != 0; --count) {
     runtime.work();
-    const size_t found = text.find(from, at);
+    const size_t found = find_first(text, from, at);
     if (found == std::string_view::npos) break;
     append(text.substr(at, found - at));
     append(to);

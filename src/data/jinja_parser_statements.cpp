@@ -216,7 +216,7 @@ void Parser::check_target(const Expr& target, bool attributes) const {
 
 Program parse_template(std::string_view text, const std::string& source) {
   Program program{.body = Parser(tokenize(text, source), source).parse_all()};
-  hide_names(program);
+  hide_names(program, source);
   return program;
 }
 

@@ -4,23 +4,40 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "src/core/check.h"
 #include "src/data/jinja_ast.h"
 
 namespace temper::jinja {
 namespace {
+
+/// Looking up names takes their number times the nesting squared; real templates need some thousand steps.
+class Budget {
+ public:
+  explicit Budget(const std::string& source) : source_(source) {}
+  void spend() {
+    if (++spent_ > kMax)
+      fail_syntax(source_, {}, fmt::format("too many names in blocks too deep ({} look-ups)", kMax));
+  }
+
+ private:
+  static constexpr int64_t kMax = 10'000'000;
+  const std::string& source_;
+  int64_t spent_ = 0;
+};
 
 enum class Load : uint8_t { parameter, from_context, from_outside, undefined };
 
 /// Names of one scope. A branch of an `if` is looked at in a layer over its scope and merged afterwards.
 class Scope {
  public:
-  explicit Scope(const Scope* outside) : outside_(outside), base_(nullptr) {}
+  Scope(const Scope* outside, Budget& budget) : outside_(outside), budget_(budget) {}
   static Scope layer_over(const Scope& base) {
-    Scope layer(base.outside_);
+    Scope layer(base.outside_, base.budget_);
     layer.base_ = &base;
     return layer;
   }
 
+  Budget& budget() const { return budget_; }
   void declare(std::string_view name) {
     stores_.insert(name);
     loads_[name] = Load::parameter;
@@ -54,12 +71,12 @@ class Scope {
 
  private:
   bool has(std::string_view name) const {
-    for (const Scope* scope = this; scope; scope = scope->base_)
+    for (const Scope* scope = this; scope; scope = scope->base_, budget_.spend())
       if (scope->loads_.contains(name)) return true;
     return false;
   }
   bool is_stored(std::string_view name) const {
-    for (const Scope* scope = this; scope; scope = scope->base_)
+    for (const Scope* scope = this; scope; scope = scope->base_, budget_.spend())
       if (scope->stores_.contains(name)) return true;
     return false;
   }
@@ -71,7 +88,8 @@ class Scope {
   bool is_known(std::string_view name) const { return has(name) || known_outside(name); }
 
   const Scope* outside_;
-  const Scope* base_;
+  const Scope* base_ = nullptr;
+  Budget& budget_;
   std::unordered_map<std::string_view, Load> loads_;
   std::unordered_set<std::string_view> stores_;
 };
@@ -149,7 +167,7 @@ std::vector<std::string> analyze(Scope scope, Block& block) {
 }
 
 void analyze_statement(const Scope& outside, Stmt& stmt) {
-  Scope scope(&outside);
+  Scope scope{&outside, outside.budget()};
   if (stmt.kind == StmtKind::loop) {
     stmt.hidden_otherwise = analyze(scope, stmt.otherwise);
     scope.declare("loop");
@@ -174,8 +192,9 @@ void analyze_inside(const Scope& scope, Block& block) {
 
 }  // namespace
 
-void hide_names(Program& program) {
-  Scope scope(nullptr);
+void hide_names(Program& program, const std::string& source) {
+  Budget budget(source);
+  Scope scope(nullptr, budget);
   visit_block(scope, program.body);
   analyze_inside(scope, program.body);
   program.hidden = scope.hidden();

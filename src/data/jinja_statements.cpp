@@ -29,6 +29,7 @@ void Evaluator::hide(Frame& frame, const std::vector<std::string>& names) {
 }
 
 void Evaluator::set(Frame& frame, std::string_view name, const Value& value) {
+  runtime_.work(static_cast<int64_t>(frame.variables.size() / 16));
   for (auto& variable : frame.variables) {
     if (variable.first != name) continue;
     variable.second = value;

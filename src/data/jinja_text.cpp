@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 namespace temper::jinja {
@@ -114,6 +115,20 @@ std::vector<size_t> code_point_offsets(std::string_view text) {
     if (!is_continuation(text[at])) offsets.push_back(at);
   offsets.push_back(text.size());
   return offsets;
+}
+
+size_t find_first(std::string_view text, std::string_view part, size_t from) {
+  if (from > text.size()) return std::string_view::npos;
+  if (part.empty()) return from;
+  const void* found = ::memmem(text.data() + from, text.size() - from, part.data(), part.size());
+  return found ? static_cast<size_t>(static_cast<const char*>(found) - text.data()) : std::string_view::npos;
+}
+
+size_t find_last(std::string_view text, std::string_view part) {
+  if (part.size() < 2) return text.rfind(part);
+  const std::string back_text(text.rbegin(), text.rend()), back_part(part.rbegin(), part.rend());
+  const size_t found = find_first(back_text, back_part);
+  return found == std::string_view::npos ? found : text.size() - found - part.size();
 }
 
 bool is_space(char32_t c) {

@@ -18,6 +18,10 @@ int64_t count_code_points(std::string_view text);
 /// Byte offsets of all code points, and the end; empty when text is ASCII (offset == index).
 std::vector<size_t> code_point_offsets(std::string_view text);
 
+/// Where `part` is first (from byte `from` on) or last found, or npos; in linear time, whatever the texts.
+size_t find_first(std::string_view text, std::string_view part, size_t from = 0);
+size_t find_last(std::string_view text, std::string_view part);
+
 /// str.isspace, which is also what \s of Python's re matches.
 bool is_space(char32_t c);
 struct Sides {

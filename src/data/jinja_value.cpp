@@ -191,8 +191,8 @@ bool contains(Runtime& runtime, const Value& container, const Value& needle) {
   if (const auto text = as_text(container)) {
     const auto part = as_text(needle);
     if (!part) runtime.fail(fmt::format("`in` a text wants a text, not '{}'", type_name(needle)));
-    runtime.handle(text->size());
-    return text->find(*part) != std::string_view::npos;
+    runtime.handle(4 * (text->size() + part->size()));
+    return find_first(*text, *part) != std::string_view::npos;
   }
   if (const auto* d = pointer<Dict>(container)) {
     check_hashable(runtime, needle);

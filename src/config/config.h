@@ -169,10 +169,14 @@ LoadedConfig load_config(const std::string& path, const std::vector<std::string>
 /// The resolved config as TOML, each value with its origin as a comment; loading it gives an equal Config.
 std::string dump_config(const LoadedConfig& loaded);
 
+/// All values by dotted key, absent optionals left out: equal configs give equal objects.
+Json config_json(const Config& config);
+
 /// One row per key for `temper help`.
 struct KeyDoc {
-  std::string key, type, default_text, legal, help;
+  std::string key, type, unit, default_text, legal, help;
   bool required = false;
+  bool later = false;  // known, but only its off values are accepted in this version
 };
 std::vector<KeyDoc> config_key_docs();
 

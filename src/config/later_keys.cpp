@@ -1,0 +1,62 @@
+#include "src/config/later_keys.h"
+
+#include <algorithm>
+
+#include "src/core/check.h"
+
+namespace temper {
+
+std::vector<LaterKey> later_keys() {
+  std::vector<LaterKey> keys{
+      {"run.max_policy_lag", {0}, "rollouts by weights older than the step before"},
+      {"rollout.min_new_tokens", {0}, "a least response length"},
+      {"rollout.repetition_penalty", {1.0}, "penalties on repeated tokens"},
+      {"rollout.presence_penalty", {0.0}, "penalties on repeated tokens"},
+      {"rollout.frequency_penalty", {0.0}, "penalties on repeated tokens"},
+      {"rollout.tokens_per_step", {0}, "responses that go on in the next step"},
+      {"train.recompute.granularity", {"none"}, "recomputing activations"},
+      {"train.recompute.method", {"uniform", "block"}, "recomputing activations"},
+      {"train.recompute.num_layers", {1}, "recomputing activations"},
+      {"train.offload.optimizer", {"auto", false}, "offloading to host memory"},
+      {"train.offload.gradients", {"auto", false}, "offloading to host memory"},
+      {"train.offload.weights", {"auto", false}, "offloading to host memory"},
+      {"profile.steps", {""}, "traces"},
+      {"roles.critic", {}, "a critic"},
+      {"roles.reward", {}, "reward models"},
+      {"moe", {}, "mixture-of-experts models"},
+  };
+#ifndef TEMPER_CUDA
+  keys.push_back({"run.device", {"auto", "cpu"}, "the CUDA backend (this program was built without it)"});
+#endif
+  for (const char* role : {"trainer", "rollout", "reference"}) {
+    const std::string prefix = std::string("roles.") + role + ".";
+    for (const char* axis : {"tp", "pp", "vpp", "cp", "ep", "etp"})
+      keys.push_back({prefix + axis, {1}, "splitting a model over ranks (all ranks of a role are data parallel)"});
+    keys.push_back({prefix + "zero", {1}, "a choice of sharding (optimizer state is always sharded over the ranks)"});
+  }
+  for (const char* key : {"min_new_tokens", "repetition_penalty", "presence_penalty", "frequency_penalty", "stop",
+                          "stop_token_ids", "ignore_eos", "max_prompt_tokens"})
+    keys.push_back({std::string("validation.rollout.") + key, {}, "this override (validation uses [rollout] for it)"});
+  return keys;
+}
+
+const LaterKey* find_later(const std::vector<LaterKey>& list, std::string_view key) {
+  const auto found = std::find_if(list.begin(), list.end(), [&](const LaterKey& later) { return later.key == key; });
+  return found == list.end() ? nullptr : &*found;
+}
+
+bool is_off(const LaterKey& later, const Json& value) {
+  return std::find(later.off.begin(), later.off.end(), value) != later.off.end();
+}
+
+ConfigError later_error(const LaterKey& later, const Json& value, const std::string& where) {
+  std::string message = fmt::format("not in this version: {}", later.feature);
+  if (later.off.empty())
+    message += "; leave it out";
+  else
+    message += fmt::format("; it is {}, legal: {}", value.is_null() ? "not finite" : value.dump(),
+                           legal_text(later.off));
+  return {later.key, where, message, later.off};
+}
+
+}  // namespace temper

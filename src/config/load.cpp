@@ -1,0 +1,213 @@
+#include "src/config/load.h"
+
+#include <algorithm>
+#include <map>
+
+#include "src/config/later_keys.h"
+#include "src/config/migration.h"
+#include "src/config/nearest.h"
+#include "src/config/values.h"
+#include "src/core/check.h"
+#include "src/core/file.h"
+
+namespace temper {
+namespace {
+
+using Kind = TomlNode::Kind;
+constexpr int64_t kMaxBytes = int64_t{1} << 20;
+constexpr const char* kCommandLine = "command line";
+constexpr size_t kMaxErrors = 200;  // of a file that is no config of temper at all
+
+std::vector<std::string> split_key(std::string_view key) {
+  std::vector<std::string> parts;
+  for (size_t at = 0; at <= key.size();) {
+    const size_t dot = std::min(key.find('.', at), key.size());
+    parts.emplace_back(key.substr(at, dot - at));
+    at = dot + 1;
+  }
+  return parts;
+}
+
+/// `from` over `into`: tables are merged, everything else is replaced.
+void merge(TomlNode& into, const TomlNode& from) {
+  if (into.kind != Kind::table || from.kind != Kind::table) {
+    into = from;
+    return;
+  }
+  for (const auto& [key, value] : from.table) {
+    if (TomlNode* old = into.find(key))
+      merge(*old, value);
+    else
+      into.table.emplace_back(key, value);
+  }
+}
+
+void set_origin(TomlNode& node, const std::string& origin) {
+  node.origin = origin;
+  for (TomlNode& item : node.items) set_origin(item, origin);
+  for (auto& [key, value] : node.table) set_origin(value, origin);
+}
+
+/// "a.b=c" as the tree {a: {b: c}}.
+TomlNode override_tree(const std::string& text) {
+  const size_t equals = text.find('=');
+  TomlNode node = parse_toml_value(text.substr(equals + 1), kCommandLine);
+  set_origin(node, kCommandLine);
+  std::vector<std::string> parts = split_key(text.substr(0, equals));
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+    TomlNode table;
+    table.origin = kCommandLine;
+    table.table.emplace_back(*part, std::move(node));
+    node = std::move(table);
+  }
+  return node;
+}
+
+std::string read_config_text(const std::string& path) {
+  if (is_directory(path))
+    fail(Exit::usage, {.what = "the config is a folder", .where = path, .why = "a TOML file is read",
+                       .fix = "give the file, for example " + join_path(path, "config.toml")});
+  const InputFile file(path);
+  std::string text(static_cast<size_t>(std::min(file.size(), kMaxBytes + 1)), '\0');  // one more: found too large below
+  file.read(text.data(), 0, static_cast<int64_t>(text.size()));
+  return text;
+}
+
+/// Walks the tree along the field list.
+class Loader {
+ public:
+  explicit Loader(ConfigReading& out) : out_(out), fields_(config_fields(out.loaded.config)), later_(later_keys()) {
+    for (const Field& field : fields_) {
+      by_key_[field.key] = &field;
+      known_.push_back(field.key);
+      out_.loaded.origins[field.key] = "default";
+    }
+    for (const LaterKey& later : later_)
+      if (!by_key_.contains(later.key)) known_.push_back(later.key);
+  }
+
+  void read_table(const TomlNode& table, const std::string& prefix) {
+    for (const auto& [name, node] : table.table) {
+      const std::string key = prefix.empty() ? quote_toml_key(name) : prefix + "." + quote_toml_key(name);
+      read_key(key, node);
+    }
+  }
+
+  void require_keys() {
+    const bool supervised = out_.loaded.config.algorithm.name == "sft";
+    for (const Field& field : fields_) {
+      const Needed needed = field.spec.needed;
+      const bool wanted = needed == Needed::always || (needed == Needed::supervised && supervised) ||
+                          (needed == Needed::reinforcement && !supervised);
+      if (!wanted || out_.loaded.origins[field.key] != "default" || failed(field.key)) continue;
+      std::vector<Json> legal;
+      if (!field.spec.example.is_null()) legal.push_back(field.spec.example);
+      const std::string for_whom = needed == Needed::always ? "" : " with algorithm.name = " +
+                                                                       quote_toml(out_.loaded.config.algorithm.name);
+      add({field.key, "", fmt::format("this key is required{}; legal: {}", for_whom, rule_text(field)), legal});
+    }
+  }
+
+ private:
+  void add(ConfigError error) {
+    if (out_.errors.size() < kMaxErrors) out_.errors.push_back(std::move(error));
+  }
+  bool failed(const std::string& key) const {
+    return std::any_of(out_.errors.begin(), out_.errors.end(), [&](const ConfigError& e) { return e.key == key; });
+  }
+  bool is_section(const std::string& key) const {
+    return std::any_of(known_.begin(), known_.end(), [&](const std::string& k) { return k.starts_with(key + "."); });
+  }
+
+  void read_key(const std::string& key, const TomlNode& node) {
+    const auto field = by_key_.find(key);
+    if (field != by_key_.end()) return read_field(*field->second, node);
+    if (const LaterKey* later = find_later(later_, key)) {
+      const Json value = node_json(node);
+      if (!is_off(*later, value)) add(later_error(*later, value, node.origin));
+      return;
+    }
+    if (!is_section(key))
+      return add({key, node.origin,
+                  fmt::format("unknown {}{}{}", node.kind == Kind::table ? "section" : "key",
+                              did_you_mean(key, node.kind == Kind::table ? sections(key) : known_),
+                              migration_hint(key)),
+                  {}});
+    if (node.kind != Kind::table)
+      return add({key, node.origin,
+                  fmt::format("this is a section, not a key: it cannot be {}; write its keys as {}.KEY",
+                              kind_name(node.kind), key),
+                  {}});
+    read_table(node, key);
+  }
+
+  void read_field(const Field& field, const TomlNode& node) {
+    const LaterKey* later = find_later(later_, field.key);
+    if (auto bad = read_value(node, field)) {
+      if (later) {
+        std::erase_if(bad->legal, [&](const Json& value) { return !is_off(*later, value); });
+        bad->message += "; in this version: " + legal_text(later->off);
+      }
+      return add({field.key, node.origin, bad->message, bad->legal});
+    }
+    out_.loaded.origins[field.key] = node.origin;
+    if (later && !is_off(*later, field_json(field)))
+      add(later_error(*later, field_json(field), node.origin));
+  }
+
+  /// Sections as deep as `key`.
+  std::vector<std::string> sections(const std::string& key) const {
+    const auto depth = std::count(key.begin(), key.end(), '.');
+    std::vector<std::string> names;
+    for (const std::string& k : known_) {
+      std::string name;
+      auto parts = split_key(k);
+      for (size_t i = 0; i <= static_cast<size_t>(depth) && i + 1 < parts.size(); ++i)
+        name += (i > 0 ? "." : "") + parts[i];
+      if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+    return names;
+  }
+
+  ConfigReading& out_;
+  std::vector<Field> fields_;
+  std::vector<LaterKey> later_;
+  std::map<std::string, const Field*> by_key_;
+  std::vector<std::string> known_;
+};
+
+}  // namespace
+
+std::string override_defect(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos) return "it has no `=`; an override is section.key=value";
+  const std::vector<std::string> parts = split_key(text.substr(0, equals));
+  const bool gap = std::any_of(parts.begin(), parts.end(), [](const std::string& part) {
+    return part.empty() || part.find_first_of(" \t\r\n") != std::string::npos;
+  });
+  if (parts.size() < 2 || parts.size() > 64 || gap) return "it names no key; an override is section.key=value";
+  return "";
+}
+
+ConfigReading read_config(const std::string& path, const std::vector<std::string>& overrides) {
+  TomlNode tree = parse_toml(read_config_text(path), path);
+  ConfigReading reading;
+  for (const std::string& text : overrides) {
+    if (const std::string why = override_defect(text); !why.empty())
+      reading.errors.push_back({text, kCommandLine, why, {}});
+    else
+      merge(tree, override_tree(text));
+  }
+  Loader loader(reading);
+  loader.read_table(tree, "");
+  loader.require_keys();
+  return reading;
+}
+
+LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides) {
+  ConfigReading reading = read_config(path, overrides);
+  if (!reading.errors.empty()) fail_config(path, reading.errors);
+  return std::move(reading.loaded);
+}
+
+}  // namespace temper

@@ -1,0 +1,20 @@
+#pragma once
+// Reading a config with every error of it, for `temper check`; load_config (config.h) is the same and stops.
+
+#include "src/config/config.h"
+#include "src/config/config_error.h"
+
+namespace temper {
+
+struct ConfigReading {
+  LoadedConfig loaded;
+  std::vector<ConfigError> errors;  // empty: `loaded` is complete, each value legal by itself
+};
+
+/// A path that does not exist, or text that is no TOML, is Error(Exit::usage); everything else goes into `errors`.
+ConfigReading read_config(const std::string& path, const std::vector<std::string>& overrides);
+
+/// "" when `text` can be an override, else why not.
+std::string override_defect(const std::string& text);
+
+}  // namespace temper

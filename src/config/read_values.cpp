@@ -1,0 +1,332 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "src/config/duration.h"
+#include "src/config/nearest.h"
+#include "src/config/values.h"
+#include "src/core/check.h"
+
+namespace temper {
+namespace {
+
+using Kind = TomlNode::Kind;
+using Failed = std::optional<BadValue>;
+constexpr size_t kMaxItems = 10000;
+constexpr size_t kMaxNameBytes = 200;
+constexpr size_t kMaxShown = 60;
+
+/// The value of `node` for a message, cut to a line.
+std::string shown(const TomlNode& node) {
+  std::string text = toml_text(node_json(node));
+  if (node.kind == Kind::real && !std::isfinite(node.real)) text = std::isnan(node.real) ? "nan" : "inf";
+  if (text.size() <= kMaxShown) return text;
+  size_t end = kMaxShown;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0u) == 0x80u) --end;  // no half character
+  return text.substr(0, end) + "...";
+}
+
+bool in_range(double value, const Range& range) {
+  const bool low = range.above_low ? value > range.low : value >= range.low;
+  const bool high = range.below_high ? value < range.high : value <= range.high;
+  return low && high;
+}
+
+Json number_json(double value, bool whole) {
+  return whole ? Json(static_cast<int64_t>(value)) : Json(value);
+}
+
+bool is_folder_name(const std::string& text) {
+  if (text.empty() || text.size() > kMaxNameBytes || text == "." || text == ".." || text[0] == '-') return false;
+  return std::none_of(text.begin(), text.end(),
+                      [](unsigned char c) { return c < 0x20 || c == 0x7f || c == '/' || c == '\\'; });
+}
+
+/// Reads one node into the member of a field, whatever its type.
+class Reader {
+ public:
+  Reader(const TomlNode& node, const Field& field) : node_(node), field_(field), spec_(field.spec) {}
+
+  Failed operator()(bool* out) const {
+    if (node_.kind != Kind::boolean) return wrong_type({true, false});
+    *out = node_.boolean;
+    return {};
+  }
+  Failed operator()(int64_t* out) const { return integer(node_, *out); }
+  Failed operator()(uint64_t* out) const {
+    int64_t value = 0;
+    if (Failed bad = integer(node_, value)) return bad;
+    *out = static_cast<uint64_t>(value);
+    return {};
+  }
+  Failed operator()(double* out) const { return number(node_, *out); }
+  Failed operator()(std::string* out) const { return text(node_, *out); }
+
+  Failed operator()(std::optional<int64_t>* out) const {
+    if (is_absent_word()) return (out->reset(), std::nullopt);
+    int64_t value = 0;
+    if (Failed bad = integer(node_, value)) return bad;
+    *out = value;
+    return {};
+  }
+  Failed operator()(std::optional<double>* out) const {
+    if (is_absent_word()) return (out->reset(), std::nullopt);
+    if (spec_.format == Format::duration) return duration(*out);
+    double value = 0;
+    if (Failed bad = number(node_, value)) return bad;
+    *out = value;
+    return {};
+  }
+  Failed operator()(std::optional<std::string>* out) const {
+    std::string value;
+    if (Failed bad = text(node_, value)) return bad;
+    *out = value;
+    return {};
+  }
+  Failed operator()(std::optional<RoleConfig>* out) const {
+    RoleConfig role;
+    if (Failed bad = text(node_, role.ranks)) return bad;
+    *out = role;
+    return {};
+  }
+
+  Failed operator()(std::vector<std::string>* out) const {
+    return list<std::string>(out, [&](const TomlNode& item, std::string& value) { return text(item, value); });
+  }
+  Failed operator()(std::vector<int64_t>* out) const {
+    return list<int64_t>(out, [&](const TomlNode& item, int64_t& value) { return integer(item, value); });
+  }
+  Failed operator()(std::vector<double>* out) const {
+    return list<double>(out, [&](const TomlNode& item, double& value) { return number(item, value); });
+  }
+  Failed operator()(std::vector<DataSource>* out) const;
+  Failed operator()(std::vector<RewardFunctionConfig>* out) const;
+  Failed operator()(Json* out) const;
+
+ private:
+  BadValue bad(std::string why, std::vector<Json> legal) const { return {std::move(why), std::move(legal)}; }
+  BadValue illegal(const TomlNode& node, std::vector<Json> legal) const {
+    return bad(fmt::format("{} is not legal here; legal: {}", shown(node), rule_text(field_)), std::move(legal));
+  }
+  BadValue wrong_type(std::vector<Json> legal) const { return wrong_type(node_, std::move(legal)); }
+  BadValue wrong_type(const TomlNode& node, std::vector<Json> legal) const {
+    return bad(fmt::format("{} is {}; legal: {}", shown(node), kind_name(node.kind), rule_text(field_)),
+               std::move(legal));
+  }
+  bool is_absent_word() const {
+    return !spec_.absent.empty() && node_.kind == Kind::text && node_.text == spec_.absent;
+  }
+
+  /// Legal values to propose: the default (or its word), the example, and the end of the range nearest to `value`.
+  std::vector<Json> proposals(bool whole, double value = std::numeric_limits<double>::quiet_NaN()) const {
+    std::vector<Json> legal;
+    const auto add = [&](const Json& candidate) {
+      if (!candidate.is_null() && std::find(legal.begin(), legal.end(), candidate) == legal.end())
+        legal.push_back(candidate);
+    };
+    const Json current = field_json(field_);
+    if (spec_.count == 0 && current.is_number() && spec_.needed == Needed::no) add(current);
+    if (!spec_.absent.empty()) add(std::string(spec_.absent));
+    add(spec_.example);
+    if (value <= spec_.range.low && !spec_.range.above_low) add(number_json(spec_.range.low, whole));
+    if (value >= spec_.range.high && !spec_.range.below_high && spec_.range.high < 1e300)
+      add(number_json(spec_.range.high, whole));
+    if (legal.empty()) add(number_json(spec_.range.low, whole));
+    return legal;
+  }
+
+  Failed integer(const TomlNode& node, int64_t& out) const {
+    if (node.kind != Kind::integer) return wrong_type(node, item_legal(proposals(true)));
+    // 2^63 - 1 is not a double: the upper bound of seeds is the type's own.
+    const auto value = static_cast<double>(node.integer);
+    if (!in_range(value, spec_.range)) return illegal(node, item_legal(proposals(true, value)));
+    out = node.integer;
+    return {};
+  }
+  Failed number(const TomlNode& node, double& out) const {
+    if (node.kind != Kind::integer && node.kind != Kind::real) return wrong_type(node, item_legal(proposals(false)));
+    const double value = node.kind == Kind::real ? node.real : static_cast<double>(node.integer);
+    if (!std::isfinite(value) || !in_range(value, spec_.range)) return illegal(node, item_legal(proposals(false, value)));
+    out = value;
+    return {};
+  }
+  Failed text(const TomlNode& node, std::string& out) const;
+  Failed duration(std::optional<double>& out) const {
+    if (node_.kind == Kind::text) out = parse_duration(node_.text);
+    if (node_.kind != Kind::text || !out) return illegal(node_, {"none", spec_.example});
+    return {};
+  }
+
+  /// For a text that may not be empty: its default, if that is a text.
+  std::vector<Json> text_legal() const {
+    const Json standard = field_json(field_);
+    if (standard.is_array() || (standard.is_string() && !standard.get_ref<const std::string&>().empty()))
+      return {standard};
+    return spec_.example.is_null() ? std::vector<Json>{} : std::vector<Json>{spec_.example};
+  }
+  /// A proposal for an item is none for the whole list: there the default list is proposed.
+  std::vector<Json> item_legal(std::vector<Json> legal) const {
+    return node_.kind == Kind::array || is_list() ? std::vector<Json>{field_json(field_)} : legal;
+  }
+  bool is_list() const {
+    return std::holds_alternative<std::vector<std::string>*>(field_.target) ||
+           std::holds_alternative<std::vector<int64_t>*>(field_.target) ||
+           std::holds_alternative<std::vector<double>*>(field_.target);
+  }
+
+  template <class T, class Read>
+  Failed list(std::vector<T>* out, const Read& read) const {
+    if (node_.kind != Kind::array) return wrong_type({field_json(field_)});
+    if (node_.items.size() > kMaxItems || (spec_.count > 0 && node_.items.size() != spec_.count))
+      return bad(fmt::format("the list has {} values; legal: {}", node_.items.size(), rule_text(field_)),
+                 {field_json(field_)});
+    std::vector<T> values;
+    for (const TomlNode& item : node_.items) {
+      T value{};
+      if (Failed failed = read(item, value)) return failed;
+      values.push_back(value);
+    }
+    *out = std::move(values);
+    return {};
+  }
+
+  const TomlNode& node_;
+  const Field& field_;
+  const KeySpec& spec_;
+};
+
+Failed Reader::text(const TomlNode& node, std::string& out) const {
+  const bool scalar = node.kind != Kind::array && node.kind != Kind::table;
+  // On the command line `run.name=7` means the text: there is no way to see quotes behind the shell.
+  const bool from_shell = scalar && &node == &node_ && !node.raw.empty();
+  if (node.kind != Kind::text && !from_shell) {
+    std::vector<Json> legal(spec_.choices.begin(), spec_.choices.end());
+    if (legal.empty()) legal = text_legal();
+    return wrong_type(node, std::move(legal));
+  }
+  const std::string value = node.kind == Kind::text ? node.text : node.raw;
+  if (!spec_.choices.empty() && std::find(spec_.choices.begin(), spec_.choices.end(), value) == spec_.choices.end()) {
+    const std::vector<std::string> names(spec_.choices.begin(), spec_.choices.end());
+    BadValue problem = illegal(node, {names.begin(), names.end()});
+    problem.message += did_you_mean(value, names);
+    return problem;
+  }
+  const bool nothing = value.empty() && (spec_.format == Format::not_empty || spec_.format == Format::rank_set);
+  if (nothing || value.find('\0') != std::string::npos) return illegal(node, text_legal());
+  if (spec_.format == Format::folder_name && !is_folder_name(value)) return illegal(node, {spec_.example});
+  out = value;
+  return {};
+}
+
+Failed Reader::operator()(std::vector<DataSource>* out) const {
+  const auto not_so = [&](const TomlNode& node) { return wrong_type(node, {}); };
+  std::vector<const TomlNode*> items;
+  if (node_.kind == Kind::array)
+    for (const TomlNode& item : node_.items) items.push_back(&item);
+  else if (node_.kind == Kind::text)
+    items.push_back(&node_);
+  else
+    return not_so(node_);
+  if (items.size() > kMaxItems) return bad(fmt::format("the list has {} files, at most {}", items.size(), kMaxItems), {});
+  std::vector<DataSource> sources;
+  for (const TomlNode* item : items) {
+    DataSource source;
+    if (item->kind == Kind::text) {
+      source.path = item->text;
+    } else if (item->kind == Kind::table) {
+      for (const auto& [key, value] : item->table) {
+        const bool number = value.kind == Kind::integer || value.kind == Kind::real;
+        if (key == "path" && value.kind == Kind::text)
+          source.path = value.text;
+        else if (key == "weight" && number)
+          source.weight = value.kind == Kind::real ? value.real : static_cast<double>(value.integer);
+        else
+          return bad(fmt::format("`{}` = {} is no part of a file; legal: {{path = \"FILE\", weight = NUMBER}}", key,
+                                 shown(value)), {});
+      }
+    } else {
+      return not_so(*item);
+    }
+    if (source.path.empty()) return bad("a file has no path; legal: " + rule_text(field_), {});
+    if (!(source.weight > 0 && source.weight <= 1e6))
+      return bad(fmt::format("the weight of {} is {}; legal: more than 0, at most 1000000", source.path, source.weight), {});
+    sources.push_back(source);
+  }
+  if (sources.empty() && spec_.needed != Needed::no) return bad("the list is empty; legal: " + rule_text(field_), {});
+  *out = std::move(sources);
+  return {};
+}
+
+/// Fills one function; returns why it cannot.
+std::string read_function(const TomlNode& node, RewardFunctionConfig& function) {
+  if (node.kind == Kind::text) {
+    function.name = node.text;
+    return function.name.empty() ? "a function has an empty name" : "";
+  }
+  if (node.kind != Kind::table) return fmt::format("{} is {}, no name or table", shown(node), kind_name(node.kind));
+  for (const auto& [key, value] : node.table) {
+    const bool number = value.kind == Kind::integer || value.kind == Kind::real;
+    const double real = value.kind == Kind::real ? value.real : static_cast<double>(value.integer);
+    if (number && !std::isfinite(real)) return fmt::format("`{}` = {} is not finite", key, shown(value));
+    if (key == "name" && value.kind == Kind::text)
+      function.name = value.text;
+    else if (key == "weight" && number)
+      function.weight = real;
+    else if (key == "name" || key == "weight" || (!number && value.kind != Kind::text))
+      return fmt::format("`{}` = {} is {}", key, shown(value), kind_name(value.kind));
+    else if (number)
+      function.numbers[key] = real;
+    else
+      function.strings[key] = value.text;
+  }
+  return function.name.empty() ? "a function has no name" : "";
+}
+
+Failed Reader::operator()(std::vector<RewardFunctionConfig>* out) const {
+  std::vector<const TomlNode*> items{&node_};
+  if (node_.kind == Kind::array) {
+    items.clear();
+    for (const TomlNode& item : node_.items) items.push_back(&item);
+  }
+  std::vector<RewardFunctionConfig> functions;
+  std::string why;
+  if (items.empty() || items.size() > kMaxItems) why = fmt::format("the list has {} functions", items.size());
+  for (const TomlNode* item : items) {
+    if (!why.empty()) break;
+    RewardFunctionConfig function;
+    why = read_function(*item, function);
+    for (const auto& earlier : functions)
+      if (earlier.name == function.name) why = fmt::format("\"{}\" is listed twice", function.name);
+    functions.push_back(std::move(function));
+  }
+  if (!why.empty()) return bad(why + "; legal: " + rule_text(field_), {});
+  *out = std::move(functions);
+  return {};
+}
+
+/// The first value that JSON cannot hold, or null.
+const TomlNode* not_json(const TomlNode& node) {
+  if (node.kind == Kind::date || (node.kind == Kind::real && !std::isfinite(node.real))) return &node;
+  for (const TomlNode& item : node.items)
+    if (const TomlNode* found = not_json(item)) return found;
+  for (const auto& [key, value] : node.table)
+    if (const TomlNode* found = not_json(value)) return found;
+  return nullptr;
+}
+
+Failed Reader::operator()(Json* out) const {
+  if (node_.kind != Kind::table) return wrong_type({Json::object()});
+  if (const TomlNode* found = not_json(node_))
+    return bad(fmt::format("{} is {}; legal: strings, finite numbers, true, false, lists and tables", shown(*found),
+                           kind_name(found->kind)), {Json::object()});
+  *out = node_json(node_);
+  return {};
+}
+
+}  // namespace
+
+std::optional<BadValue> read_value(const TomlNode& node, const Field& field) {
+  return std::visit(Reader(node, field), field.target);
+}
+
+}  // namespace temper

@@ -1,0 +1,173 @@
+#include "src/config/toml_node.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "src/core/check.h"
+
+namespace temper {
+/// Some malformed files break an assertion of the library's parser; that is an error of the file, not a crash.
+struct TomlAssertion {
+  const char* expression;
+};
+[[noreturn]] static void fail_toml_assertion(const char* expression) { throw TomlAssertion{expression}; }
+}  // namespace temper
+#define TOML_ASSERT(expression) ((expression) ? void() : ::temper::fail_toml_assertion(#expression))
+#include <toml++/toml.h>
+
+namespace temper {
+namespace {
+
+constexpr size_t kMaxBytes = size_t{1} << 20;
+constexpr int64_t kMaxDots = 10000;  // each dot of a key nests one table deeper, and the library recurses
+
+void check_bounds(std::string_view text, const std::string& source) {
+  if (text.size() > kMaxBytes)
+    fail(Exit::usage, {.what = "the config is too large", .where = source,
+                       .why = fmt::format("it has {} bytes, at most {} are read", text.size(), kMaxBytes),
+                       .fix = "give the path of a TOML config file"});
+  const auto dots = std::count(text.begin(), text.end(), '.');
+  if (dots > kMaxDots)
+    fail(Exit::usage, {.what = "the config is nested too deeply or is not TOML", .where = source,
+                       .why = fmt::format("it holds {} dots, at most {} are read", dots, kMaxDots),
+                       .fix = "give the path of a TOML config file"});
+}
+
+class Converter {
+ public:
+  explicit Converter(const std::string& source) : source_(source) {}
+
+  TomlNode convert(const toml::node& node) const {
+    TomlNode out;
+    const auto line = node.source().begin.line;
+    out.origin = source_.empty() || line == 0 ? source_ : fmt::format("{}:{}", source_, line);
+    if (const auto* table = node.as_table()) {
+      for (const auto& [key, value] : *table) out.table.emplace_back(std::string(key.str()), convert(value));
+    } else if (const auto* array = node.as_array()) {
+      out.kind = TomlNode::Kind::array;
+      for (const auto& value : *array) out.items.push_back(convert(value));
+    } else {
+      scalar(node, out);
+    }
+    return out;
+  }
+
+ private:
+  static void scalar(const toml::node& node, TomlNode& out) {
+    if (const auto* text = node.as_string()) {
+      out.kind = TomlNode::Kind::text;
+      out.text = text->get();
+    } else if (const auto* integer = node.as_integer()) {
+      out.kind = TomlNode::Kind::integer;
+      out.integer = integer->get();
+    } else if (const auto* real = node.as_floating_point()) {
+      out.kind = TomlNode::Kind::real;
+      out.real = real->get();
+    } else if (const auto* boolean = node.as_boolean()) {
+      out.kind = TomlNode::Kind::boolean;
+      out.boolean = boolean->get();
+    } else {
+      out.kind = TomlNode::Kind::date;
+      std::ostringstream written;
+      node.visit([&](const auto& value) {
+        if constexpr (toml::is_date<decltype(value)> || toml::is_time<decltype(value)> ||
+                      toml::is_date_time<decltype(value)>)
+          written << value.get();
+      });
+      out.text = written.str();
+    }
+  }
+
+  const std::string& source_;
+};
+
+}  // namespace
+
+TomlNode* TomlNode::find(std::string_view key) {
+  for (auto& [name, node] : table)
+    if (name == key) return &node;
+  return nullptr;
+}
+
+const TomlNode* TomlNode::find(std::string_view key) const { return const_cast<TomlNode*>(this)->find(key); }
+
+std::string kind_name(TomlNode::Kind kind) {
+  switch (kind) {
+    case TomlNode::Kind::boolean: return "true or false";
+    case TomlNode::Kind::integer: return "an integer";
+    case TomlNode::Kind::real: return "a number with a fraction";
+    case TomlNode::Kind::text: return "a string";
+    case TomlNode::Kind::date: return "a date or time";
+    case TomlNode::Kind::array: return "a list";
+    case TomlNode::Kind::table: return "a table";
+  }
+  return "";
+}
+
+TomlNode parse_toml(std::string_view text, const std::string& source) {
+  check_bounds(text, source);
+  try {
+    const toml::table document = toml::parse(text);
+    return Converter(source).convert(document);
+  } catch (const toml::parse_error& error) {
+    const auto& at = error.source().begin;
+    fail(Exit::usage, {.what = "the config is not TOML",
+                       .where = fmt::format("{}:{}:{}", source, at.line, at.column),
+                       .why = std::string(error.description()),
+                       .fix = "correct this line; strings need quotes, a key may be written once"});
+  } catch (const TomlAssertion& assertion) {
+    fail(Exit::usage, {.what = "the config is not TOML", .where = source,
+                       .why = fmt::format("the parser found `{}` broken", assertion.expression),
+                       .fix = "look for stray characters where a key should begin"});
+  }
+}
+
+TomlNode parse_toml_value(const std::string& text, const std::string& origin) {
+  check_bounds(text, origin);
+  // The text may itself hold line ends and further keys: then it is no value but a string.
+  for (const std::string& value : {text, quote_toml(text)}) {
+    try {
+      const toml::table document = toml::parse("v = " + value);
+      if (document.size() != 1) continue;
+      TomlNode node = Converter("").convert(*document.get("v"));
+      node.origin = origin;
+      node.raw = text;
+      return node;
+    } catch (const toml::parse_error&) {
+      continue;
+    } catch (const TomlAssertion&) {
+      continue;
+    }
+  }
+  fail(Exit::usage, {.what = "an override is not valid UTF-8", .where = origin,
+                     .why = fmt::format("one of its {} bytes begins no character", text.size()),
+                     .fix = "write it in UTF-8"});
+}
+
+std::string quote_toml(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      out += fmt::format("\\u{:04X}", static_cast<unsigned char>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+std::string quote_toml_key(std::string_view key) {
+  const bool bare = !key.empty() && std::all_of(key.begin(), key.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-';
+  });
+  return bare ? std::string(key) : quote_toml(key);
+}
+
+}  // namespace temper

@@ -1,0 +1,255 @@
+// Reading, overrides, origins and the resolved dump of configs that are right.
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <random>
+
+#include "src/config/duration.h"
+#include "src/config/load.h"
+#include "src/config/nearest.h"
+#include "src/config/toml_node.h"
+#include "src/config/values.h"
+#include "tests/config/config_text.h"
+
+namespace temper {
+namespace {
+
+TEST(Config, MinimalHasTheDefaultsOfTheContract) {
+  const Config c = load_text(kMinimalConfig).config;
+  EXPECT_EQ(c.run.name, "first");
+  EXPECT_EQ(c.run.steps, 10);
+  EXPECT_EQ(c.run.dir, "runs");
+  EXPECT_EQ(c.run.seed, 0u);
+  EXPECT_FALSE(c.run.threads);
+  EXPECT_FALSE(c.run.time_limit_seconds);
+  EXPECT_EQ(c.algorithm.name, "grpo");
+  EXPECT_EQ(c.algorithm.clip_low, 0.2);
+  EXPECT_EQ(c.algorithm.advantage_eps, 1e-6);
+  EXPECT_EQ(c.rollout.temperature, 1.0);
+  EXPECT_EQ(c.optimizer.betas, (std::vector<double>{0.9, 0.95}));
+  EXPECT_EQ(c.optimizer.lr, 1e-6);
+  EXPECT_EQ(c.checkpoint.keep, 2);
+  EXPECT_EQ(c.data.train.at(0).path, "data/a.jsonl");
+  EXPECT_EQ(c.data.train.at(0).weight, 1.0);
+  EXPECT_EQ(c.reward.functions.at(0).name, "exact");
+  EXPECT_FALSE(c.roles.rollout);
+}
+
+TEST(Config, OriginsNameFileLineCommandLineAndDefault) {
+  const LoadedConfig loaded = load_text(kMinimalConfig, {"optimizer.lr=2e-6"});
+  EXPECT_TRUE(loaded.origins.at("run.name").ends_with("/x.toml:3"));
+  EXPECT_TRUE(loaded.origins.at("rollout.max_new_tokens").ends_with("/x.toml:10"));
+  EXPECT_EQ(loaded.origins.at("optimizer.lr"), "command line");
+  EXPECT_EQ(loaded.origins.at("run.seed"), "default");
+  for (const KeyDoc& doc : config_key_docs()) EXPECT_TRUE(doc.later || loaded.origins.contains(doc.key)) << doc.key;
+}
+
+TEST(Config, OverridesAreTomlValuesOrBareStrings) {
+  const Config c = load_text(kMinimalConfig, {"run.name=2024", "run.seed=7", "run.device=cpu", "optimizer.lr=1",
+                                        "optimizer.betas=[0.8,0.9]", "data.train=[{path='b.jsonl',weight=2}]",
+                                        "reward.functions=math", "run.time_limit=3h45m", "data.chat_arguments.x=true",
+                                        "rollout.stop=[\"a=b\"]", "data.system_prompt=Be brief. # 1", "run.steps=3",
+                                        "run.steps=4", "model.path=a/b c"}).config;
+  EXPECT_EQ(c.run.name, "2024");
+  EXPECT_EQ(c.run.seed, 7u);
+  EXPECT_EQ(c.run.device, "cpu");
+  EXPECT_EQ(c.optimizer.lr, 1.0);
+  EXPECT_EQ(c.optimizer.betas, (std::vector<double>{0.8, 0.9}));
+  EXPECT_EQ(c.data.train.at(0).path, "b.jsonl");
+  EXPECT_EQ(c.data.train.at(0).weight, 2.0);
+  EXPECT_EQ(c.reward.functions.at(0).name, "math");
+  EXPECT_EQ(c.run.time_limit_seconds, 13500.0);
+  EXPECT_EQ(c.data.chat_arguments, (Json{{"x", true}}));
+  EXPECT_EQ(c.rollout.stop, std::vector<std::string>{"a=b"});
+  EXPECT_EQ(c.data.system_prompt, "Be brief. # 1");
+  EXPECT_EQ(c.run.steps, 4);
+  EXPECT_EQ(c.model.path, "a/b c");
+}
+
+TEST(Config, OverrideCannotSmuggleInOtherKeys) {
+  const Config c = load_text(kMinimalConfig, {"data.system_prompt=\"a\"\nw = 3"}).config;
+  EXPECT_EQ(c.data.system_prompt, "\"a\"\nw = 3");
+}
+
+TEST(Config, ListsMayBeShort) {
+  const std::string text = std::string(kMinimalConfig) + "[validation]\ndata = [\"v.jsonl\", {path = \"w.jsonl\", weight = 0.5}]\n";
+  const Config c = load_text(text, {"reward.functions=[{name=\"gsm8k\",weight=0.5,method=\"flexible\",format_score=0.1},"
+                                    "\"exact\"]"}).config;
+  ASSERT_EQ(c.validation.data.size(), 2u);
+  EXPECT_EQ(c.validation.data[1].weight, 0.5);
+  ASSERT_EQ(c.reward.functions.size(), 2u);
+  EXPECT_EQ(c.reward.functions[0].weight, 0.5);
+  EXPECT_EQ(c.reward.functions[0].strings.at("method"), "flexible");
+  EXPECT_EQ(c.reward.functions[0].numbers.at("format_score"), 0.1);
+}
+
+TEST(Config, SupervisedNeedsNoRollout) {
+  const Config c = load_text(kMinimalSft).config;
+  EXPECT_EQ(c.train.samples_per_update, 8);
+}
+
+TEST(Config, OffValuesOfLaterKeysAreAccepted) {
+  const std::string text = std::string(kMinimalConfig) +
+                           "[train]\nrecompute.granularity = \"none\"\noffload = {optimizer = \"auto\", weights = false}\n"
+                           "[roles.trainer]\ntp = 1\npp = 1\nzero = 1\n[roles.rollout]\nep = 1\n[profile]\nsteps = \"\"\n";
+  EXPECT_NO_THROW(load_text(text, {"run.max_policy_lag=0", "rollout.repetition_penalty=1", "rollout.tokens_per_step=0"}));
+}
+
+/// A config in which every key has a value that is not its default.
+LoadedConfig every_key_set() {
+  std::vector<std::string> overrides = {
+      "run.name=\"a \\\"b\\\" ü\"", "run.dir=elsewhere", "run.seed=9223372036854775807", "run.steps=123456789012",
+      "run.device=cpu", "run.dtype=fp64", "run.threads=3", "run.time_limit=1d2h3m4s", "run.overwrite=true",
+      "model.path=a\\b", "model.init=random", "model.context_tokens=77", "tokenizer.path=t", "tokenizer.chat_template=c",
+      "algorithm.clip_low=0.1", "algorithm.clip_high=0.28", "algorithm.kl_coef=1e-3", "algorithm.kl_in=reward",
+      "algorithm.kl_estimator=k1+", "algorithm.aggregation=seq-mean-token-sum", "algorithm.entropy_coef=-0.5",
+      "algorithm.advantage_eps=0", "algorithm.single_group=verl", "algorithm.ratio_clamp=0",
+      "rollout.max_prompt_tokens=33", "rollout.temperature=0.30000000000000004", "rollout.top_k=5", "rollout.top_p=0.9",
+      "rollout.min_p=0.01", "rollout.stop=[\"\\n\\t\\u0001\",\"ü\"]", "rollout.stop_token_ids=[1,2]",
+      "rollout.ignore_eos=true", "rollout.max_running_sequences=9", "rollout.prefill_chunk_tokens=10",
+      "rollout.kv_page_tokens=32", "rollout.kv_memory=123456789", "train.samples_per_update=16",
+      "train.updates_per_step=2", "train.epochs_per_step=3", "train.max_tokens_per_microbatch=5000",
+      "train.last_partial=keep", "train.cost_linear=2", "train.cost_quadratic=0.25", "optimizer.betas=[0,0.999]",
+      "optimizer.eps=1e-15", "optimizer.weight_decay=0", "optimizer.grad_clip=0", "optimizer.schedule=wsd",
+      "optimizer.warmup_steps=4", "optimizer.min_lr_ratio=0.1", "data.train=[{path=\"x\",weight=0.1},\"y\"]",
+      "data.prompt_key=p", "data.answer_key=a", "data.messages_key=m", "data.response_key=r", "data.chat=false",
+      "data.system_prompt=\"line\\nline\"", "data.chat_arguments={enable_thinking=false,\"a b\"={c=[1,2.5,\"x\"]}}",
+      "data.shuffle=false", "data.overlong=drop", "reward.functions=[{name=\"length\",weight=-1,max_tokens=20,buffer_tokens=3}]",
+      "roles.trainer.ranks=0-1", "roles.rollout.ranks=0-1", "roles.reference.ranks=\"0,1\"", "cluster.idle_ranks=allow",
+      "cluster.watchdog_seconds=12.5", "checkpoint.every=5", "checkpoint.keep=1", "checkpoint.resume=none",
+      "checkpoint.export_hf_every=7", "validation.data=v", "validation.every=2", "validation.samples_per_prompt=4",
+      "validation.max_prompts=100", "validation.rollout.temperature=0", "validation.rollout.top_k=1",
+      "validation.rollout.max_new_tokens=11", "validation.rollout.top_p=0.5", "validation.rollout.min_p=0.5",
+      "log.level=debug", "log.samples_per_step=0"};
+  return load_text(kMinimalConfig, overrides);
+}
+
+TEST(Config, DumpReloadsToAnEqualConfig) {
+  const LoadedConfig first = every_key_set();
+  const Json defaults = config_json(Config{});
+  const Json values = config_json(first.config);
+  // Only keys that must keep one value in this version stay at their default.
+  const std::vector<std::string> fixed{"run.max_policy_lag", "algorithm.name", "rollout.min_new_tokens",
+                                       "rollout.repetition_penalty", "rollout.presence_penalty",
+                                       "rollout.frequency_penalty", "rollout.tokens_per_step"};
+  for (const KeyDoc& doc : config_key_docs()) {
+    if (doc.later || std::find(fixed.begin(), fixed.end(), doc.key) != fixed.end()) continue;
+    EXPECT_TRUE(values.contains(doc.key)) << doc.key;
+    EXPECT_NE(values.value(doc.key, Json()), defaults.value(doc.key, Json())) << doc.key;
+  }
+  const std::string dump = dump_config(first);
+  const LoadedConfig second = load_text(dump);
+  EXPECT_EQ(config_json(second.config).dump(), values.dump());
+  EXPECT_NE(dump.find("seed = 9223372036854775807  # command line\n"), std::string::npos);
+  EXPECT_NE(dump.find("temperature = 0.30000000000000004  # command line\n"), std::string::npos);
+  EXPECT_NE(dump.find("max_policy_lag = 0  # default\n"), std::string::npos);
+}
+
+TEST(Config, DumpOfDefaultsReloadsToo) {
+  const LoadedConfig first = load_text(kMinimalConfig);
+  const std::string dump = dump_config(first);
+  EXPECT_EQ(config_json(load_text(dump).config).dump(), config_json(first.config).dump());
+  EXPECT_NE(dump.find("# samples_per_update: samples per step / updates_per_step  # default\n"), std::string::npos);
+}
+
+TEST(Config, OriginWithControlCharactersStaysAComment) {
+  LoadedConfig loaded = load_text(kMinimalConfig);
+  loaded.origins["run.seed"] = "a\nseed = 5";
+  EXPECT_EQ(load_text(dump_config(loaded)).config.run.seed, 0u);
+}
+
+TEST(Config, NumbersKeepTheirBits) {
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 2000; ++i) {
+    double value = std::bit_cast<double>(random());
+    if (!std::isfinite(value)) continue;
+    const TomlNode node = parse_toml_value(toml_text(Json(value)), "");
+    ASSERT_EQ(node.kind, TomlNode::Kind::real) << value;
+    EXPECT_EQ(std::bit_cast<uint64_t>(node.real), std::bit_cast<uint64_t>(value));
+  }
+}
+
+TEST(Config, StringsSurviveQuoting) {
+  std::mt19937 random(2);
+  for (int i = 0; i < 2000; ++i) {
+    std::string text;
+    for (int n = static_cast<int>(random() % 12); n > 0; --n) text += static_cast<char>(random() % 128);
+    const TomlNode tree = parse_toml(quote_toml_key(text + "k") + " = " + quote_toml(text), "x");
+    ASSERT_NE(tree.find(text + "k"), nullptr);
+    EXPECT_EQ(tree.find(text + "k")->text, text);
+  }
+}
+
+TEST(Config, Durations) {
+  EXPECT_EQ(parse_duration("3h45m"), 13500.0);
+  EXPECT_EQ(parse_duration("90s"), 90.0);
+  EXPECT_EQ(parse_duration("1d"), 86400.0);
+  for (const char* text : {"", "3", "h", "3x", "45m3h", "3h3h", "0s", "-3h", "3.5h", "3 h", "99999999999999999999d", "9999d"})
+    EXPECT_FALSE(parse_duration(text)) << text;
+  for (const double seconds : {1.0, 59.0, 60.0, 86399.0, 90061.0, 315360000.0})
+    EXPECT_EQ(parse_duration(format_duration(seconds)), seconds);
+}
+
+TEST(Config, NearestNames) {
+  const std::vector<std::string> known{"rollout.temperature", "rollout.top_p", "optimizer.lr"};
+  EXPECT_EQ(nearest("rollout.temprature", known).at(0), "rollout.temperature");
+  EXPECT_EQ(nearest("train.lr", known).at(0), "optimizer.lr");
+  EXPECT_TRUE(nearest("something.else", known).empty());
+  EXPECT_TRUE(nearest(std::string(1000, 'x'), known).empty());
+}
+
+TEST(Config, DocsSayEverything) {
+  const std::vector<KeyDoc> docs = config_key_docs();
+  EXPECT_GT(docs.size(), 80u);
+  for (const KeyDoc& doc : docs) {
+    EXPECT_FALSE(doc.help.empty()) << doc.key;
+    EXPECT_FALSE(doc.legal.empty()) << doc.key;
+    EXPECT_TRUE(doc.required || !doc.default_text.empty()) << doc.key;
+  }
+}
+
+/// Anything at all as a file: an Error(Exit::usage), or a config; never another exception.
+TEST(Config, HostileFilesEndInUsageErrors) {
+  std::mt19937 random(3);
+  std::vector<std::string> texts{std::string(20000, '['), std::string(200000, '.'), "a = " + std::string(300, '['),
+                                 std::string("a = \0b", 6), "\xff\xfe", "a = \"\xff\"", std::string(3 << 20, '#')};
+  std::string dotted = "a";
+  for (int i = 0; i < 9999; ++i) dotted += ".a";
+  texts.push_back(dotted + " = 1");
+  texts.push_back("[" + dotted + "]");
+  for (int i = 0; i < 1000; ++i) {
+    std::string text = kMinimalConfig;
+    for (int n = 0; n < 5; ++n) text[random() % text.size()] = static_cast<char>(random() % 256);
+    texts.push_back(text);
+  }
+  int refused = 0;
+  for (const std::string& text : texts) {
+    try {
+      load_text(text);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Exit::usage) << error.what();
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 500);
+}
+
+TEST(Config, MissingFileIsUsage) {
+  try {
+    load_config("/nowhere/x.toml", {});
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Exit::usage);
+    EXPECT_NE(std::string(error.what()).find("/nowhere/x.toml"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,59 @@
+#include "src/ops/norm.h"
+
+namespace temper {
+namespace {
+
+void check_norm_types(const CTensor& x, const CTensor& w, const CTensor& rstd) {
+  CHECK(w.dtype == x.dtype, "w is {}, x is {}", dtype_name(w.dtype), dtype_name(x.dtype));
+  CHECK(rstd.dtype == accumulate_dtype(x.dtype), "rstd is {}, x is {}", dtype_name(rstd.dtype), dtype_name(x.dtype));
+}
+
+void check_heads(const CTensor& x, const CTensor& wq, const CTensor& wk, const CTensor& rstd, AttentionShape shape) {
+  CHECK_SHAPE(x, x.dim(0), shape.qkv_width());
+  CHECK_SHAPE(wq, shape.head_dim);
+  CHECK_SHAPE(wk, shape.head_dim);
+  CHECK_SHAPE(rstd, x.dim(0), shape.q_heads + shape.kv_heads);
+  check_norm_types(x, wq, rstd);
+  check_norm_types(x, wk, rstd);
+}
+
+}  // namespace
+
+void rmsnorm_forward(Ctx& c, Tensor y, Tensor rstd, CTensor x, CTensor w, double eps) {
+  CHECK_SHAPE(w, x.dim(1));
+  CHECK_SHAPE(y, x.dim(0), w.dim(0));
+  CHECK_SHAPE(x, y.dim(0), w.dim(0));
+  CHECK_SHAPE(rstd, x.dim(0));
+  check_norm_types(x, w, rstd);
+  DISPATCH(c, rmsnorm_forward, y, rstd, x, w, eps);
+}
+
+void rmsnorm_backward(Ctx& c, Tensor dx, Tensor dw, CTensor dy, CTensor x, CTensor w, CTensor rstd) {
+  CHECK_SHAPE(x, dy.dim(0), w.dim(0));
+  CHECK_SHAPE(dy, x.dim(0), x.dim(1));
+  CHECK_SHAPE(dx, x.dim(0), x.dim(1));
+  CHECK_SHAPE(w, x.dim(1));
+  CHECK_SHAPE(dw, x.dim(1));
+  CHECK_SHAPE(rstd, x.dim(0));
+  check_norm_types(x, w, rstd);
+  DISPATCH(c, rmsnorm_backward, dx, dw, dy, x, w, rstd);
+}
+
+void head_norm_forward(Ctx& c, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, AttentionShape shape,
+                       double eps) {
+  check_heads(x, wq, wk, rstd, shape);
+  CHECK_SHAPE(y, x.dim(0), x.dim(1));
+  DISPATCH(c, head_norm_forward, y, rstd, x, wq, wk, shape, eps);
+}
+
+void head_norm_backward(Ctx& c, Tensor dx, Tensor dwq, Tensor dwk, CTensor dy, CTensor x, CTensor wq, CTensor wk,
+                        CTensor rstd, AttentionShape shape) {
+  check_heads(x, wq, wk, rstd, shape);
+  CHECK_SHAPE(dx, x.dim(0), x.dim(1));
+  CHECK_SHAPE(dy, x.dim(0), x.dim(1));
+  CHECK_SHAPE(dwq, shape.head_dim);
+  CHECK_SHAPE(dwk, shape.head_dim);
+  DISPATCH(c, head_norm_backward, dx, dwq, dwk, dy, x, wq, wk, rstd, shape);
+}
+
+}  // namespace temper

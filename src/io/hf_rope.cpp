@@ -89,6 +89,7 @@ RopeConfig parse_rope(const ConfigReader& top, const Json& config, const ModelCo
     top.warn("\"rope_scaling\" and \"rope_parameters\" differ, rope_scaling is used");
 
   RopeConfig out;
+  out.max_position_embeddings = model.max_position_embeddings;
   const auto inner = rope.number("rope_theta", 1.0 + 1e-6, kMaxTheta);
   const auto outer = top.number("rope_theta", 1.0 + 1e-6, kMaxTheta);
   if (!inner && !outer) top.warn("\"rope_theta\" is absent, 10000 is used");

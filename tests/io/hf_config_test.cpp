@@ -42,6 +42,7 @@ void expect_same_shape(const ModelConfig& c, const Json& e, const std::string& n
 
 void expect_same_rope(const RopeConfig& rope, const Json& e, const std::string& name) {
   EXPECT_EQ(rope.theta, e["theta"].get<double>()) << name;
+  EXPECT_EQ(rope.max_position_embeddings.value_or(-1), e["max_position_embeddings"].get<int64_t>()) << name;
   EXPECT_EQ(rope.type, e["rope_type"].get<std::string>()) << name;
   if (rope.type != "default") {
     EXPECT_EQ(rope.factor.value_or(-1), e["factor"].get<double>()) << name;

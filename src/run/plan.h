@@ -1,0 +1,99 @@
+#pragma once
+// Every number that follows from a config, the model's shape and the number of ranks, computed once: the batch
+// arithmetic, who does what, lengths, cache size, memory. A pure function: no clock, no files, no free memory.
+// `temper check` prints it and stops; every rank of a run computes the same. Nothing else derives such numbers.
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/config/config.h"
+#include "src/config/config_error.h"
+#include "src/core/dtype.h"
+#include "src/nn/model_config.h"
+
+namespace temper {
+
+using PlanError = ConfigError;
+
+/// What the plan needs to know of a model.
+struct ModelFacts {
+  int64_t num_parameters = 0;
+  int64_t context_tokens = 0;  // max_position_embeddings
+  int64_t vocab_size = 0;
+  int64_t num_layers = 0;
+  int64_t hidden_size = 0;
+  int64_t intermediate_size = 0;
+  int64_t q_width = 0, kv_width = 0;  // heads x head_dim
+  int64_t num_heads = 0;
+  bool qk_norm = false;
+};
+ModelFacts model_facts(const ModelConfig& config);
+
+struct BatchPlan {
+  int64_t prompts_per_step = 0;    // sft: lines of data
+  int64_t samples_per_prompt = 0;  // sft: 1
+  int64_t samples_per_step = 0;
+  int64_t samples_per_update = 0;
+  int64_t updates_per_step = 0;    // of one epoch
+  int64_t epochs_per_step = 0;
+  int64_t updates_total = 0;       // steps x updates_per_step x epochs_per_step
+  int64_t last_update_samples = 0; // less than samples_per_update only with last_partial = "keep"
+  int64_t dropped_samples = 0;     // per step, only with last_partial = "drop"
+};
+
+struct RolePlan {
+  std::string name;        // rollout, reference, trainer
+  std::vector<int> ranks;  // ascending
+};
+
+/// Bytes of one rank in one phase of a step; `parts` add up to device_bytes + host_bytes.
+struct MemoryRow {
+  int rank = 0;
+  std::string phase;  // generate, reference, train
+  int64_t device_bytes = 0, host_bytes = 0;
+  std::vector<std::pair<std::string, int64_t>> parts;
+};
+
+struct RunPlan {
+  std::string algorithm;
+  bool generates = false;        // has a rollout phase
+  bool needs_reference = false;  // keeps a frozen copy of the first weights
+  int num_ranks = 0;
+  std::string device;
+  DType dtype = DType::f32;
+  int64_t steps = 0;
+  BatchPlan batch;
+  std::vector<RolePlan> roles;  // in the order of their phases
+  int64_t context_tokens = 0;
+  int64_t max_prompt_tokens = 0, max_new_tokens = 0;
+  int64_t longest_sequence = 0;  // tokens, prompt and response
+  int64_t max_tokens_per_microbatch = 0;
+  int64_t kv_page_tokens = 0, kv_page_bytes = 0, kv_pages = 0;  // per rank; 0 pages: nothing is generated
+  bool validates = false;        // has data, rewards and lengths to validate with
+  int64_t validation_max_prompt_tokens = 0, validation_max_new_tokens = 0;
+  std::vector<MemoryRow> memory;
+
+  const RolePlan* role(const std::string& name) const;
+};
+
+struct PlanResult {
+  RunPlan plan;  // complete only without errors
+  std::vector<PlanError> errors;
+  std::vector<std::string> warnings;
+};
+
+/// The plan with all its errors and warnings. `memory_limit`: bytes per rank, 0 = unlimited.
+PlanResult try_plan(const Config& config, int num_ranks, const ModelFacts& facts, int64_t memory_limit = 0);
+
+/// Only the errors of try_plan.
+std::vector<PlanError> validate(const Config& config, int num_ranks, const ModelFacts& facts);
+
+/// The plan, or Error(Exit::usage) with all errors.
+RunPlan make_plan(const LoadedConfig& loaded, int num_ranks, const ModelFacts& facts);
+
+/// Files and folders that the config names and that are not there (relative to the working folder).
+std::vector<PlanError> validate_paths(const Config& config);
+
+}  // namespace temper

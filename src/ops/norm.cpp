@@ -5,10 +5,12 @@ namespace {
 
 void check_norm_types(const CTensor& x, const CTensor& w, const CTensor& rstd) {
   CHECK(w.dtype == x.dtype, "w is {}, x is {}", dtype_name(w.dtype), dtype_name(x.dtype));
-  CHECK(rstd.dtype == accumulate_dtype(x.dtype), "rstd is {}, x is {}", dtype_name(rstd.dtype), dtype_name(x.dtype));
+  CHECK(rstd.dtype == accumulate_dtype(x.dtype), "rstd is {}, x is {}", dtype_name(rstd.dtype),
+        dtype_name(x.dtype));
 }
 
-void check_heads(const CTensor& x, const CTensor& wq, const CTensor& wk, const CTensor& rstd, AttentionShape shape) {
+void check_heads(const CTensor& x, const CTensor& wq, const CTensor& wk, const CTensor& rstd,
+                 AttentionShape shape) {
   CHECK_SHAPE(x, x.dim(0), shape.qkv_width());
   CHECK_SHAPE(wq, shape.head_dim);
   CHECK_SHAPE(wk, shape.head_dim);
@@ -46,8 +48,8 @@ void head_norm_forward(Ctx& c, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTe
   DISPATCH(c, head_norm_forward, y, rstd, x, wq, wk, shape, eps);
 }
 
-void head_norm_backward(Ctx& c, Tensor dx, Tensor dwq, Tensor dwk, CTensor dy, CTensor x, CTensor wq, CTensor wk,
-                        CTensor rstd, AttentionShape shape) {
+void head_norm_backward(Ctx& c, Tensor dx, Tensor dwq, Tensor dwk, CTensor dy, CTensor x, CTensor wq,
+                        CTensor wk, CTensor rstd, AttentionShape shape) {
   check_heads(x, wq, wk, rstd, shape);
   CHECK_SHAPE(dx, x.dim(0), x.dim(1));
   CHECK_SHAPE(dy, x.dim(0), x.dim(1));

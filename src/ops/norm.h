@@ -1,7 +1,7 @@
 #pragma once
-// RMSNorm of rows, and of the q and k heads of a qkv row. Storage S: fp32, bf16 or fp64; A is its accumulate dtype
-// (fp32, fp32, fp64). A forward row has the same bits for any T, position and number of threads; weight gradients
-// are in A and accumulate, over rows in an order that depends on T only.
+// RMSNorm of rows, and of the q and k heads of a qkv row. Storage S: fp32, bf16 or fp64; A is its accumulate
+// dtype (fp32, fp32, fp64). A forward row has the same bits for any T, position and number of threads; weight
+// gradients are in A and accumulate, over rows in an order that depends on T only.
 
 #include "src/ops/dispatch.h"
 
@@ -17,11 +17,12 @@ void rmsnorm_backward(Ctx& c, Tensor dx, Tensor dw, CTensor dy, CTensor x, CTens
 
 /// RMSNorm over dh of every q head (by wq) and k head (by wk) of x; v is copied.
 /// y, x: [T, (Hq+2Hkv)dh]   wq, wk: [dh]   rstd: [T, Hq+Hkv] in A
-void head_norm_forward(Ctx& c, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, AttentionShape shape, double eps);
+void head_norm_forward(Ctx& c, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, AttentionShape shape,
+                       double eps);
 
 /// dx overwritten, its v part copied from dy; dwq and dwk accumulate over tokens and heads.
 /// dx, dy, x: [T, (Hq+2Hkv)dh]   dwq, dwk: [dh] in A   rstd: [T, Hq+Hkv]
-void head_norm_backward(Ctx& c, Tensor dx, Tensor dwq, Tensor dwk, CTensor dy, CTensor x, CTensor wq, CTensor wk,
-                        CTensor rstd, AttentionShape shape);
+void head_norm_backward(Ctx& c, Tensor dx, Tensor dwq, Tensor dwk, CTensor dy, CTensor x, CTensor wq,
+                        CTensor wk, CTensor rstd, AttentionShape shape);
 
 }  // namespace temper

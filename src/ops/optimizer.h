@@ -1,7 +1,7 @@
 #pragma once
-// AdamW on flat pieces of parameters, and the sum of squares behind the gradient norm. Master weights, moments and
-// gradients are in the accumulate dtype A of the weights (fp32 for fp32 and bf16, fp64 for fp64). Element by element:
-// the bits do not depend on how parameters are cut into pieces.
+// AdamW on flat pieces of parameters, and the sum of squares behind the gradient norm. Master weights,
+// moments and gradients are in the accumulate dtype A of the weights (fp32 for fp32 and bf16, fp64 for fp64).
+// Element by element: the bits do not depend on how parameters are cut into pieces.
 
 #include "src/ops/dispatch.h"
 
@@ -13,9 +13,9 @@ namespace temper {
 /// weight: [n] storage   master: [n] in A, may be the memory of an fp32 or fp64 weight   m, v, grad: [n] in A
 void adamw_step(Ctx& c, Tensor weight, Tensor master, Tensor m, Tensor v, CTensor grad, AdamwStep step);
 
-/// weight = master; in bf16 (bits + 0x8000) >> 16: nearest, ties away from zero, so that the weight and the low 16
-/// bits of the master together determine the master
-/// weight: [n] storage   master: [n] in A, may be the same memory
+/// weight = master; in bf16 (bits + 0x8000) >> 16: nearest, ties away from zero, so that the weight and the
+/// low 16 bits of the master together determine the master weight: [n] storage   master: [n] in A, may be the
+/// same memory
 void round_master(Ctx& c, Tensor weight, CTensor master);
 
 /// *result = sum of x^2 in fp64, in an order that depends on the number of elements only      x: any shape

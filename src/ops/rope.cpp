@@ -19,7 +19,8 @@ void rope_forward(Ctx& c, Tensor qkv, CTensor positions, CTensor cosine, CTensor
   DISPATCH(c, rope_forward, qkv, positions, cosine, sine, shape);
 }
 
-void rope_backward(Ctx& c, Tensor dqkv, CTensor positions, CTensor cosine, CTensor sine, AttentionShape shape) {
+void rope_backward(Ctx& c, Tensor dqkv, CTensor positions, CTensor cosine, CTensor sine,
+                   AttentionShape shape) {
   check_rope(dqkv, positions, cosine, sine, shape);
   DISPATCH(c, rope_backward, dqkv, positions, cosine, sine, shape);
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Checks that every op must pass, one call each. Values travel as doubles (fp32 and bf16 fit exactly); an op under
-// test is a function from a list of tensors to a list of tensors:
+// Checks that every op must pass, one call each. Values travel as doubles (fp32 and bf16 fit exactly); an op
+// under test is a function from a list of tensors to a list of tensors:
 //   check_gradient   analytic backward against central differences, in fp64
 //   check_dtypes     fp32 and bf16 against fp64 on inputs that all three hold exactly
 //   check_threads    the same bits with 1, 2 and 3 threads, in all three types
@@ -46,8 +46,10 @@ class TestTensor {
   /// Without values: filled with NaN (integers: -1), so that nothing unwritten passes a test.
   TestTensor(DType dtype, std::initializer_list<int64_t> shape)
       : view_(make_tensor(nullptr, dtype, shape)), bytes_(static_cast<size_t>(view_.bytes()), '\xff') {}
-  TestTensor(const Values& values, DType dtype, std::initializer_list<int64_t> shape) : TestTensor(dtype, shape) {
-    CHECK(static_cast<int64_t>(values.size()) == view_.size(), "{} values for shape {}", values.size(), view_.shape_text());
+  TestTensor(const Values& values, DType dtype, std::initializer_list<int64_t> shape)
+      : TestTensor(dtype, shape) {
+    CHECK(static_cast<int64_t>(values.size()) == view_.size(), "{} values for shape {}", values.size(),
+          view_.shape_text());
     for (size_t i = 0; i < values.size(); ++i) set(i, values[i]);
   }
   TestTensor(const std::vector<int32_t>& values, std::initializer_list<int64_t> shape)
@@ -67,29 +69,43 @@ class TestTensor {
   }
 
  private:
-  template <class T> T read(size_t i) const {
+  template <class T>
+  T read(size_t i) const {
     T x;
     std::memcpy(&x, bytes_.data() + i * sizeof(T), sizeof(T));
     return x;
   }
-  template <class T> void write(size_t i, T x) { std::memcpy(bytes_.data() + i * sizeof(T), &x, sizeof(T)); }
+  template <class T>
+  void write(size_t i, T x) {
+    std::memcpy(bytes_.data() + i * sizeof(T), &x, sizeof(T));
+  }
   double get(size_t i) const {
     switch (view_.dtype) {
-      case DType::f32: return read<float>(i);
-      case DType::bf16: return static_cast<float>(read<bf16>(i));
-      case DType::f16: return fp16_to_float(read<uint16_t>(i));
-      case DType::f64: return read<double>(i);
-      case DType::i32: return read<int32_t>(i);
+      case DType::f32:
+        return read<float>(i);
+      case DType::bf16:
+        return static_cast<float>(read<bf16>(i));
+      case DType::f16:
+        return fp16_to_float(read<uint16_t>(i));
+      case DType::f64:
+        return read<double>(i);
+      case DType::i32:
+        return read<int32_t>(i);
     }
     return 0;
   }
   void set(size_t i, double x) {
     switch (view_.dtype) {
-      case DType::f32: return write(i, static_cast<float>(x));
-      case DType::bf16: return write(i, bf16(static_cast<float>(x)));
-      case DType::f16: return write(i, float_to_fp16(static_cast<float>(x)));
-      case DType::f64: return write(i, x);
-      case DType::i32: return write(i, static_cast<int32_t>(x));
+      case DType::f32:
+        return write(i, static_cast<float>(x));
+      case DType::bf16:
+        return write(i, bf16(static_cast<float>(x)));
+      case DType::f16:
+        return write(i, float_to_fp16(static_cast<float>(x)));
+      case DType::f64:
+        return write(i, x);
+      case DType::i32:
+        return write(i, static_cast<int32_t>(x));
     }
   }
 
@@ -121,8 +137,8 @@ inline void expect_near(const std::string& name, const Values& got, const Values
     if (std::isnan(error)) break;
   }
   if (want.empty()) return;
-  EXPECT_LE(worst, relative * largest + absolute)
-      << name << ": element " << at << " of " << want.size() << " is " << got[at] << ", expected " << want[at];
+  EXPECT_LE(worst, relative * largest + absolute) << name << ": element " << at << " of " << want.size()
+                                                  << " is " << got[at] << ", expected " << want[at];
 }
 
 /// Equal as bits, -0 and NaN included.
@@ -143,8 +159,8 @@ inline constexpr DType kStorageTypes[] = {DType::f32, DType::bf16, DType::f64};
 
 /// L = sum of <dout, output> for fixed random douts; dL/dinput by central differences with step h (1 + |x|).
 /// Passes where the error is at most 1e-6 of the largest gradient of that input, plus 1e-9.
-inline void check_gradient(const std::string& name, const Many& inputs, const OpFn& forward, const BackwardFn& backward,
-                           double h = 1e-5) {
+inline void check_gradient(const std::string& name, const Many& inputs, const OpFn& forward,
+                           const BackwardFn& backward, double h = 1e-5) {
   TestCtx ctx;
   Many douts;
   for (const Values& out : forward(ctx, DType::f64, inputs))
@@ -155,7 +171,8 @@ inline void check_gradient(const std::string& name, const Many& inputs, const Op
     const Many outputs = forward(ctx, DType::f64, at);
     long double sum = 0;
     for (size_t k = 0; k < outputs.size(); ++k)
-      for (size_t i = 0; i < outputs[k].size(); ++i) sum += static_cast<long double>(outputs[k][i]) * douts[k][i];
+      for (size_t i = 0; i < outputs[k].size(); ++i)
+        sum += static_cast<long double>(outputs[k][i]) * douts[k][i];
     return sum;
   };
   Many at = inputs;
@@ -179,7 +196,8 @@ inline void check_dtypes(const std::string& name, Many inputs, const OpFn& op, d
                          double bf16_tolerance = 1e-2) {
   for (Values& in : inputs) in = round_to(in, DType::bf16);
   TestCtx ctx;
-  const Many want = op(ctx, DType::f64, inputs), fp32 = op(ctx, DType::f32, inputs), half = op(ctx, DType::bf16, inputs);
+  const Many want = op(ctx, DType::f64, inputs), fp32 = op(ctx, DType::f32, inputs),
+             half = op(ctx, DType::bf16, inputs);
   ASSERT_EQ(fp32.size(), want.size()) << name;
   ASSERT_EQ(half.size(), want.size()) << name;
   for (size_t k = 0; k < want.size(); ++k) {
@@ -197,8 +215,8 @@ inline void check_threads(const std::string& name, const Many& inputs, const OpF
       const Many got = op(ctx, dtype, inputs);
       ASSERT_EQ(got.size(), want.size()) << name;
       for (size_t k = 0; k < want.size(); ++k)
-        expect_same_bits(fmt::format("{} {}, {} threads, output {}", name, dtype_name(dtype), threads, k), got[k],
-                         want[k]);
+        expect_same_bits(fmt::format("{} {}, {} threads, output {}", name, dtype_name(dtype), threads, k),
+                         got[k], want[k]);
     }
   }
 }
@@ -216,8 +234,9 @@ inline void check_rows(const std::string& name, int64_t num_rows, const RowsFn& 
         for (size_t k = 0; k < whole.size(); ++k) {
           const int64_t width = static_cast<int64_t>(whole[k].size()) / num_rows;
           const Values want(whole[k].begin() + begin * width, whole[k].begin() + (begin + count) * width);
-          expect_same_bits(fmt::format("{} {}, rows {}..{}, output {}", name, dtype_name(dtype), begin, begin + count, k),
-                           part[k], want);
+          expect_same_bits(
+              fmt::format("{} {}, rows {}..{}, output {}", name, dtype_name(dtype), begin, begin + count, k),
+              part[k], want);
         }
       }
   }

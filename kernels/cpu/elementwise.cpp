@@ -1,0 +1,18 @@
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/row_loops.h"
+
+namespace temper::cpu {
+
+void add(Ctx& ctx, Tensor y, CTensor a, CTensor b) {
+  dispatch_storage(y.dtype, [&](auto s) {
+    using S = decltype(s);
+    S* to = y.as<S>();
+    const S *left = a.as<S>(), *right = b.as<S>();
+    parallel_ranges(ctx.threads, y.size(), row_grain(1), [&](int64_t begin, int64_t end) {
+#pragma omp simd
+      for (int64_t i = begin; i < end; ++i) to[i] = store<S>(load(left[i]) + load(right[i]));
+    });
+  });
+}
+
+}  // namespace temper::cpu

@@ -1,0 +1,117 @@
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/row_loops.h"
+
+namespace temper::cpu {
+namespace {
+
+/// Returns 1 / rms.
+template <class S, class A = Accumulate<S>>
+inline A norm_row(S* y, const S* x, const S* w, int64_t width, A eps) {
+  const A squares =
+      lane_sum<A>(0, width, [&](A sum, int64_t i) { return std::fma(load(x[i]), load(x[i]), sum); });
+  const A r = A(1) / std::sqrt(squares / static_cast<A>(width) + eps);
+#pragma omp simd
+  for (int64_t i = 0; i < width; ++i) y[i] = store<S>(load(w[i]) * load(store<S>(load(x[i]) * r)));
+  return r;
+}
+
+/// dx overwritten, dw accumulates.
+template <class S, class A = Accumulate<S>>
+inline void norm_row_backward(S* dx, A* dw, const S* dy, const S* x, const S* w, A r, int64_t width) {
+  const A dot = lane_sum<A>(
+      0, width, [&](A sum, int64_t i) { return std::fma(load(dy[i]) * load(w[i]), load(x[i]) * r, sum); });
+  const A mean = dot / static_cast<A>(width);
+#pragma omp simd
+  for (int64_t i = 0; i < width; ++i) {
+    const A normed = load(x[i]) * r, upstream = load(dy[i]);
+    dw[i] = std::fma(upstream, normed, dw[i]);
+    dx[i] = store<S>(r * (upstream * load(w[i]) - normed * mean));
+  }
+}
+
+}  // namespace
+
+void rmsnorm_forward(Ctx& ctx, Tensor y, Tensor rstd, CTensor x, CTensor w, double eps) {
+  dispatch_storage(x.dtype, [&](auto s) {
+    using S = decltype(s);
+    using A = Accumulate<S>;
+    const int64_t width = x.dim(1);
+    S* to = y.as<S>();
+    A* r = rstd.as<A>();
+    const S *from = x.as<S>(), *weight = w.as<S>();
+    parallel_ranges(ctx.threads, x.dim(0), row_grain(width), [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t)
+        r[t] = norm_row(to + t * width, from + t * width, weight, width, static_cast<A>(eps));
+    });
+  });
+}
+
+void rmsnorm_backward(Ctx& ctx, Tensor dx, Tensor dw, CTensor dy, CTensor x, CTensor w, CTensor rstd) {
+  dispatch_storage(x.dtype, [&](auto s) {
+    using S = decltype(s);
+    using A = Accumulate<S>;
+    const int64_t width = x.dim(1);
+    S* to = dx.as<S>();
+    const S *upstream = dy.as<S>(), *from = x.as<S>(), *weight = w.as<S>();
+    const A* r = rstd.as<A>();
+    sum_over_rows(ctx, dw.as<A>(), x.dim(0), width, [&](int64_t begin, int64_t end, A* partial) {
+      for (int64_t t = begin; t < end; ++t)
+        norm_row_backward(to + t * width, partial, upstream + t * width, from + t * width, weight, r[t],
+                          width);
+    });
+  });
+}
+
+void head_norm_forward(Ctx& ctx, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk,
+                       AttentionShape shape, double eps) {
+  dispatch_storage(x.dtype, [&](auto s) {
+    using S = decltype(s);
+    using A = Accumulate<S>;
+    const int64_t width = shape.qkv_width(), heads = shape.q_heads + shape.kv_heads, dh = shape.head_dim;
+    S* to = y.as<S>();
+    A* r = rstd.as<A>();
+    const S *from = x.as<S>(), *q_weight = wq.as<S>(), *k_weight = wk.as<S>();
+    parallel_ranges(ctx.threads, x.dim(0), row_grain(width), [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        const int64_t row = t * width, values = row + heads * dh;
+        for (int64_t h = 0; h < heads; ++h)
+          r[t * heads + h] = norm_row(to + row + h * dh, from + row + h * dh,
+                                      h < shape.q_heads ? q_weight : k_weight, dh, static_cast<A>(eps));
+        std::copy_n(from + values, shape.kv_width(), to + values);
+      }
+    });
+  });
+}
+
+void head_norm_backward(Ctx& ctx, Tensor dx, Tensor dwq, Tensor dwk, CTensor dy, CTensor x, CTensor wq,
+                        CTensor wk, CTensor rstd, AttentionShape shape) {
+  dispatch_storage(x.dtype, [&](auto s) {
+    using S = decltype(s);
+    using A = Accumulate<S>;
+    const int64_t width = shape.qkv_width(), heads = shape.q_heads + shape.kv_heads, dh = shape.head_dim;
+    S* to = dx.as<S>();
+    const S *upstream = dy.as<S>(), *from = x.as<S>(), *q_weight = wq.as<S>(), *k_weight = wk.as<S>();
+    const A* r = rstd.as<A>();
+    ArenaScope scope(ctx.arena);
+    A* both = ctx.arena.zeros({2, dh}, kDTypeOf<A>).template as<A>();  // gradients of wq, wk
+    sum_over_rows(ctx, both, x.dim(0), 2 * dh, [&](int64_t begin, int64_t end, A* partial) {
+      for (int64_t t = begin; t < end; ++t) {
+        const int64_t row = t * width, values = row + heads * dh;
+        for (int64_t h = 0; h < heads; ++h) {
+          const bool query = h < shape.q_heads;
+          const int64_t head = row + h * dh;
+          norm_row_backward(to + head, query ? partial : partial + dh, upstream + head, from + head,
+                            query ? q_weight : k_weight, r[t * heads + h], dh);
+        }
+        std::copy_n(upstream + values, shape.kv_width(), to + values);
+      }
+    });
+    A *q_sum = dwq.as<A>(), *k_sum = dwk.as<A>();
+    for (int64_t i = 0; i < dh; ++i) {
+      q_sum[i] += both[i];
+      k_sum[i] += both[dh + i];
+    }
+  });
+}
+
+}  // namespace temper::cpu

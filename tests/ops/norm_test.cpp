@@ -1,0 +1,188 @@
+#include "src/ops/norm.h"
+
+#include "tests/support/check_op.h"
+
+namespace temper {
+namespace {
+
+constexpr double kEps = 1e-6;
+
+/// x, w -> y, rstd
+Many norm_forward(Ctx& c, DType dtype, const Many& in) {
+  const int64_t width = static_cast<int64_t>(in[1].size()), rows = static_cast<int64_t>(in[0].size()) / width;
+  TestTensor x(in[0], dtype, {rows, width}), w(in[1], dtype, {width});
+  TestTensor y(dtype, {rows, width}), rstd(accumulate_dtype(dtype), {rows});
+  rmsnorm_forward(c, y, rstd, x, w, kEps);
+  return {y.values(), rstd.values()};
+}
+
+/// x, w; dy, (drstd: not used downstream) -> dx, dw, on top of `before` in dw
+Many norm_backward(Ctx& c, DType dtype, const Many& in, const Values& upstream, double before = 0.0) {
+  const int64_t width = static_cast<int64_t>(in[1].size()), rows = static_cast<int64_t>(in[0].size()) / width;
+  const DType a = accumulate_dtype(dtype);
+  const Many forward = norm_forward(c, dtype, in);
+  TestTensor x(in[0], dtype, {rows, width}), w(in[1], dtype, {width}), dy(upstream, dtype, {rows, width});
+  TestTensor rstd(forward[1], a, {rows}), dx(dtype, {rows, width});
+  TestTensor dw(Values(static_cast<size_t>(width), before), a, {width});
+  rmsnorm_backward(c, dx, dw, dy, x, w, rstd);
+  return {dx.values(), dw.values()};
+}
+
+Many only_first(const Many& outputs) { return {outputs[0]}; }
+
+Many norm_inputs(int64_t rows, int64_t width) {
+  return {normal_values(rows * width, 1), normal_values(width, 2, 0.3, 1.0)};
+}
+
+TEST(RmsNorm, GoldenNumbers) {
+  TestCtx ctx;
+  const Many in{{1, -2, 3, 0.5}, {1, 2, 0.5, -1}};
+  const Many out = norm_forward(ctx, DType::f64, in);
+  expect_near("r", out[1], {0.52981287}, 0, 1e-8);
+  expect_near("y", out[0], {0.52981287, -2.11925147, 0.79471930, -0.26490643}, 0, 1e-8);
+  const Many grad = norm_backward(ctx, DType::f64, in, {0.1, -0.2, 0.3, 0.4});
+  expect_near("dx", grad[0], {0.01022447, -0.12641152, -0.04879852, -0.23330356}, 0, 1e-8);
+  expect_near("dw", grad[1], {0.05298129, 0.21192515, 0.47683158, 0.10596257}, 0, 1e-8);
+}
+
+TEST(RmsNorm, Gradient) {
+  for (int64_t width : {1, 5, 16, 37})
+    check_gradient(
+        "rmsnorm " + std::to_string(width), norm_inputs(3, width),
+        [](Ctx& c, DType t, const Many& in) { return only_first(norm_forward(c, t, in)); },
+        [](Ctx& c, DType t, const Many& in, const Many& douts) { return norm_backward(c, t, in, douts[0]); });
+}
+
+TEST(RmsNorm, Types) {
+  check_dtypes("forward", norm_inputs(7, 100), norm_forward);
+  Many in = norm_inputs(130, 48);
+  in.push_back(normal_values(130 * 48, 3));
+  const auto backward = [](Ctx& c, DType t, const Many& all) {
+    return norm_backward(c, t, {all[0], all[1]}, all[2]);
+  };
+  check_dtypes("backward", in, backward);
+  check_threads("backward", in, backward);
+  check_threads("forward", norm_inputs(900, 48), norm_forward);
+}
+
+TEST(RmsNorm, RowsAreIndependent) {
+  const Many in = norm_inputs(40, 1000);
+  check_rows("rmsnorm", 40, [&](Ctx& c, DType t, int64_t begin, int64_t end) {
+    return norm_forward(c, t, {slice_rows(in[0], 1000, begin, end), in[1]});
+  });
+}
+
+/// NUMERICS.md, element by element: lanes of 16, tree, two roundings.
+TEST(RmsNorm, BitsFollowTheDefinition) {
+  for (int64_t width : {8, 16, 40, 64}) {
+    Many in = norm_inputs(1, width);
+    for (Values& values : in) values = round_to(values, DType::bf16);
+    float lanes[16] = {};
+    for (int64_t i = 0; i < width; ++i) {
+      const float x = static_cast<float>(in[0][i]);
+      lanes[i % 16] = std::fma(x, x, lanes[i % 16]);
+    }
+    for (int span = 8; span >= 1; span /= 2)
+      for (int i = 0; i < span; ++i) lanes[i] += lanes[i + span];
+    const float r = 1.0f / std::sqrt(lanes[0] / static_cast<float>(width) + 1e-6f);
+    Values want;
+    for (int64_t i = 0; i < width; ++i) {
+      const float normed = static_cast<float>(bf16(static_cast<float>(in[0][i]) * r));
+      want.push_back(static_cast<float>(bf16(static_cast<float>(in[1][i]) * normed)));
+    }
+    TestCtx ctx;
+    const Many got = norm_forward(ctx, DType::bf16, in);
+    expect_same_bits("y", got[0], want);
+    expect_same_bits("rstd", got[1], {r});
+  }
+}
+
+TEST(RmsNorm, WeightGradientAccumulates) {
+  TestCtx ctx;
+  const Many in = norm_inputs(70, 5);
+  const Values dy = normal_values(350, 4);
+  Values want = norm_backward(ctx, DType::f64, in, dy)[1];
+  for (double& x : want) x += 2.5;
+  expect_near("dw", norm_backward(ctx, DType::f64, in, dy, 2.5)[1], want, 1e-14);
+}
+
+constexpr AttentionShape kHeads{.q_heads = 4, .kv_heads = 2, .head_dim = 6};
+
+/// x, wq, wk -> y, rstd
+Many heads_forward(Ctx& c, DType dtype, const Many& in) {
+  const int64_t width = kHeads.qkv_width(), rows = static_cast<int64_t>(in[0].size()) / width;
+  TestTensor x(in[0], dtype, {rows, width}), wq(in[1], dtype, {6}), wk(in[2], dtype, {6});
+  TestTensor y(dtype, {rows, width}), rstd(accumulate_dtype(dtype), {rows, 6});
+  head_norm_forward(c, y, rstd, x, wq, wk, kHeads, kEps);
+  return {y.values(), rstd.values()};
+}
+
+Many heads_backward(Ctx& c, DType dtype, const Many& in, const Values& upstream) {
+  const int64_t width = kHeads.qkv_width(), rows = static_cast<int64_t>(in[0].size()) / width;
+  const DType a = accumulate_dtype(dtype);
+  TestTensor x(in[0], dtype, {rows, width}), wq(in[1], dtype, {6}), wk(in[2], dtype, {6});
+  TestTensor dy(upstream, dtype, {rows, width}), rstd(heads_forward(c, dtype, in)[1], a, {rows, 6});
+  TestTensor dx(dtype, {rows, width}), dwq(Values(6, 0.0), a, {6}), dwk(Values(6, 0.0), a, {6});
+  head_norm_backward(c, dx, dwq, dwk, dy, x, wq, wk, rstd, kHeads);
+  return {dx.values(), dwq.values(), dwk.values()};
+}
+
+Many heads_inputs(int64_t rows) {
+  return {normal_values(rows * kHeads.qkv_width(), 5), normal_values(6, 6, 0.3, 1.0),
+          normal_values(6, 7, 0.3, 1.0)};
+}
+
+TEST(HeadNorm, Gradient) {
+  check_gradient(
+      "head_norm", heads_inputs(3),
+      [](Ctx& c, DType t, const Many& in) { return only_first(heads_forward(c, t, in)); },
+      [](Ctx& c, DType t, const Many& in, const Many& douts) { return heads_backward(c, t, in, douts[0]); });
+}
+
+TEST(HeadNorm, TypesThreadsRows) {
+  check_dtypes("forward", heads_inputs(9), heads_forward);
+  Many in = heads_inputs(200);
+  in.push_back(normal_values(200 * kHeads.qkv_width(), 8));
+  const auto backward = [](Ctx& c, DType t, const Many& all) {
+    return heads_backward(c, t, {all[0], all[1], all[2]}, all[3]);
+  };
+  check_dtypes("backward", in, backward);
+  check_threads("backward", in, backward);
+  check_threads("forward", heads_inputs(800), heads_forward);
+  check_rows("forward", 200, [&](Ctx& c, DType t, int64_t begin, int64_t end) {
+    return heads_forward(c, t, {slice_rows(in[0], kHeads.qkv_width(), begin, end), in[1], in[2]});
+  });
+}
+
+/// Each head is a row of rmsnorm_forward; values pass through.
+TEST(HeadNorm, HeadsAreRmsNormRows) {
+  TestCtx ctx;
+  for (DType dtype : kStorageTypes) {
+    Many in = heads_inputs(2);
+    for (Values& values : in) values = round_to(values, dtype);
+    const Values got = heads_forward(ctx, dtype, in)[0];
+    for (int64_t t = 0; t < 2; ++t)
+      for (int64_t h = 0; h < 8; ++h) {
+        const Values head = slice_rows(in[0], 6, 8 * t + h, 8 * t + h + 1);
+        const Values want = h < 6 ? norm_forward(ctx, dtype, {head, in[h < 4 ? 1 : 2]})[0] : head;
+        expect_same_bits("head " + std::to_string(h), slice_rows(got, 6, 8 * t + h, 8 * t + h + 1), want);
+      }
+  }
+}
+
+TEST(RmsNorm, WrongShapesAreRefused) {
+  TestCtx ctx;
+  TestTensor x(DType::f32, {3, 4}), w(DType::f32, {5}), rstd(DType::f32, {3});
+  EXPECT_THROW(rmsnorm_forward(ctx, x, rstd, x, w, kEps), Error);
+  TestTensor good(DType::f32, {4}), half(DType::bf16, {4});
+  EXPECT_THROW(rmsnorm_forward(ctx, x, good, x, good, kEps), Error);
+  EXPECT_THROW(rmsnorm_forward(ctx, x, rstd, x, half, kEps), Error);
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

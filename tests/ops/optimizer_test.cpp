@@ -1,0 +1,131 @@
+#include "src/ops/optimizer.h"
+
+#include "src/core/json.h"
+#include "tests/support/check_op.h"
+
+namespace temper {
+namespace {
+
+struct State {
+  Values weight, master, m, v;
+};
+
+/// One update of a weight with its own master (bf16) or one that is its own master.
+State update(Ctx& c, DType dtype, const State& s, const Values& gradient, const AdamwStep& step) {
+  const int64_t n = static_cast<int64_t>(gradient.size());
+  const DType a = accumulate_dtype(dtype);
+  TestTensor weight(s.weight, dtype, {n}), master(s.master, a, {n}), m(s.m, a, {n}), v(s.v, a, {n});
+  TestTensor grad(gradient, a, {n});
+  Tensor own = dtype == DType::bf16 ? static_cast<Tensor>(master) : static_cast<Tensor>(weight);
+  adamw_step(c, weight, own, m, v, grad, step);
+  return {weight.values(), dtype == DType::bf16 ? master.values() : weight.values(), m.values(), v.values()};
+}
+
+State start_of(const Values& values) {
+  return {values, values, Values(values.size(), 0.0), Values(values.size(), 0.0)};
+}
+
+TEST(Adamw, EqualsTorch) {
+  const Json cases = read_json_file("tests/golden/ops/adamw.json");
+  ASSERT_GE(cases.size(), 2u);
+  for (const Json& golden : cases) {
+    TestCtx ctx;
+    const Values start = golden["start"];
+    State wide = start_of(start), narrow = start_of(start), half = start_of(start);
+    for (size_t i = 0; i < golden["grads"].size(); ++i) {
+      AdamwStep step{
+          .lr = golden["lr"], .weight_decay = golden["weight_decay"], .count = static_cast<int64_t>(i) + 1};
+      step.grad_scale = 0.25;
+      Values gradient = golden["grads"][i];
+      for (double& g : gradient) g *= 4.0;
+      wide = update(ctx, DType::f64, wide, gradient, step);
+      narrow = update(ctx, DType::f32, narrow, gradient, step);
+      half = update(ctx, DType::bf16, half, gradient, step);
+      expect_near("fp64 weight", wide.weight, golden["weights"][i], 1e-14);
+      expect_near("fp32 weight", narrow.weight, golden["weights"][i], 2e-7);
+      expect_same_bits("master of bf16", half.master, narrow.master);
+    }
+    expect_near("m", wide.m, golden["m"], 1e-14);
+    expect_near("v", wide.v, golden["v"], 1e-14);
+  }
+}
+
+TEST(Adamw, ThreadsAndPieces) {
+  const int64_t n = 40000;
+  const Values start = normal_values(n, 1), gradient = normal_values(n, 2);
+  const AdamwStep step{.lr = 1e-3, .weight_decay = 0.1, .grad_scale = 0.3, .count = 5};
+  const auto run = [&](Ctx& c, DType t, int64_t begin, int64_t end) {
+    State s = start_of(slice_rows(start, 1, begin, end));
+    const State out = update(c, t, s, slice_rows(gradient, 1, begin, end), step);
+    return Many{out.weight, out.master, out.m, out.v};
+  };
+  check_threads("adamw", {}, [&](Ctx& c, DType t, const Many&) { return run(c, t, 0, n); });
+  check_rows("adamw", 300, run);
+}
+
+/// The weight and the low half of the master determine the master: bits = (weight << 16) + sign-extended low
+/// half.
+TEST(Adamw, MasterRoundsTiesAway) {
+  TestCtx ctx;
+  Values master = normal_values(5000, 3);
+  for (uint32_t bits :
+       {0x3f808000u, 0x3f818000u, 0xbf808000u, 0x3f807fffu, 0x3f808001u, 0x00008000u, 0x3fffffffu})
+    master.push_back(std::bit_cast<float>(bits));
+  master = round_to(master, DType::f32);
+  const int64_t n = static_cast<int64_t>(master.size());
+  TestTensor from(master, DType::f32, {n}), weight(DType::bf16, {n});
+  round_master(ctx, weight, from);
+  const Values got = weight.values();
+  for (size_t i = 0; i < got.size(); ++i) {
+    const uint32_t bits = std::bit_cast<uint32_t>(static_cast<float>(master[i]));
+    const uint32_t rounded = std::bit_cast<uint32_t>(static_cast<float>(got[i]));
+    EXPECT_EQ(rounded, (bits + 0x8000u) & 0xffff0000u) << master[i];
+    EXPECT_EQ(rounded + static_cast<uint32_t>(static_cast<int32_t>(static_cast<int16_t>(bits & 0xffffu))),
+              bits);
+  }
+  for (DType dtype : {DType::f32, DType::f64}) {
+    TestTensor same(master, dtype, {n}), copy(dtype, {n});
+    round_master(ctx, copy, same);
+    expect_same_bits("copy", copy.values(), master);
+  }
+}
+
+TEST(SumOfSquares, ValueTypesThreads) {
+  const Values x = round_to(normal_values(100003, 4), DType::bf16);
+  long double exact = 0;
+  for (double value : x) exact += static_cast<long double>(value) * value;
+  double first = 0;
+  for (DType dtype : kStorageTypes)
+    for (int threads : {1, 2, 3}) {
+      TestCtx ctx(threads);
+      TestTensor tensor(x, dtype, {100003});
+      double got = -1;
+      sum_of_squares(ctx, &got, tensor);
+      EXPECT_NEAR(got, static_cast<double>(exact), 1e-10);
+      if (first == 0) first = got;
+      EXPECT_EQ(got, first) << dtype_name(dtype) << ", " << threads << " threads";
+    }
+  TestCtx ctx;
+  TestTensor nothing(DType::f32, {0});
+  double got = -1;
+  sum_of_squares(ctx, &got, nothing);
+  EXPECT_EQ(got, 0.0);
+}
+
+TEST(SumOfSquares, BeyondFp32) {
+  TestCtx ctx;
+  TestTensor large({3e30, 4e30}, DType::f32, {2}), broken({1.0, std::nan("")}, DType::f32, {2});
+  double got = 0;
+  sum_of_squares(ctx, &got, large);
+  EXPECT_NEAR(got, 25e60, 1e55);
+  sum_of_squares(ctx, &got, broken);
+  EXPECT_TRUE(std::isnan(got));
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,93 @@
+#include "src/ops/rope.h"
+
+#include "tests/support/check_op.h"
+
+namespace temper {
+namespace {
+
+constexpr AttentionShape kShape{.q_heads = 4, .kv_heads = 2, .head_dim = 10};
+constexpr int64_t kPositions = 50;
+
+using RopeOp = void (*)(Ctx&, Tensor, CTensor, CTensor, CTensor, AttentionShape);
+
+Values angles() { return uniform_values(kPositions * kShape.head_dim / 2, 3, -10.0, 10.0); }
+
+Values run(RopeOp op, Ctx& c, DType dtype, const Values& qkv, const std::vector<int32_t>& positions) {
+  Values cosine = angles(), sine = cosine;
+  for (double& x : cosine) x = std::cos(x);
+  for (double& x : sine) x = std::sin(x);
+  const DType a = accumulate_dtype(dtype);
+  const int64_t rows = static_cast<int64_t>(positions.size());
+  TestTensor x(qkv, dtype, {rows, kShape.qkv_width()}), at(positions, {rows});
+  TestTensor cosines(cosine, a, {kPositions, kShape.head_dim / 2}),
+      sines(sine, a, {kPositions, kShape.head_dim / 2});
+  op(c, x, at, cosines, sines, kShape);
+  return x.values();
+}
+
+TEST(Rope, Gradient) {
+  const std::vector<int32_t> positions{0, 7, 49};
+  check_gradient(
+      "rope", {normal_values(3 * kShape.qkv_width(), 1)},
+      [&](Ctx& c, DType t, const Many& in) { return Many{run(rope_forward, c, t, in[0], positions)}; },
+      [&](Ctx& c, DType t, const Many&, const Many& douts) {
+        return Many{run(rope_backward, c, t, douts[0], positions)};
+      });
+}
+
+TEST(Rope, TypesThreadsRows) {
+  const int64_t rows = 300;
+  const Values qkv = normal_values(rows * kShape.qkv_width(), 1);
+  const std::vector<int32_t> positions = random_ids(rows, kPositions, 2);
+  for (RopeOp op : {rope_forward, rope_backward}) {
+    const auto whole = [&](Ctx& c, DType t, const Many& in) { return Many{run(op, c, t, in[0], positions)}; };
+    check_dtypes("rope", {qkv}, whole);
+    check_threads("rope", {qkv}, whole);
+    check_rows("rope", rows, [&](Ctx& c, DType t, int64_t begin, int64_t end) {
+      return Many{run(op, c, t, slice_rows(qkv, kShape.qkv_width(), begin, end),
+                      {positions.begin() + begin, positions.begin() + end})};
+    });
+  }
+}
+
+/// Pairs (i, i + dh/2), products rounded one by one, values untouched.
+TEST(Rope, BitsFollowTheDefinition) {
+  TestCtx ctx;
+  const Values qkv = round_to(normal_values(kShape.qkv_width(), 5), DType::bf16);
+  const Values got = run(rope_forward, ctx, DType::bf16, qkv, {13});
+  const int64_t half = kShape.head_dim / 2;
+  Values want = qkv;
+  for (int64_t h = 0; h < kShape.q_heads + kShape.kv_heads; ++h)
+    for (int64_t i = 0; i < half; ++i) {
+      const double angle = angles()[13 * half + i];
+      const float c = static_cast<float>(std::cos(angle)), s = static_cast<float>(std::sin(angle));
+      const size_t low = h * 2 * half + i, high = low + half;
+      const float a = static_cast<float>(qkv[low]), b = static_cast<float>(qkv[high]);
+      const volatile float ac = a * c, bs = b * s, bc = b * c, as = a * s;
+      want[low] = static_cast<float>(bf16(ac - bs));
+      want[high] = static_cast<float>(bf16(bc + as));
+    }
+  expect_same_bits("row", got, want);
+}
+
+TEST(Rope, BackwardUndoesForward) {
+  TestCtx ctx;
+  const Values qkv = normal_values(2 * kShape.qkv_width(), 6);
+  const Values turned = run(rope_forward, ctx, DType::f64, qkv, {3, 48});
+  expect_near("row", run(rope_backward, ctx, DType::f64, turned, {3, 48}), qkv, 1e-15);
+}
+
+TEST(Rope, PositionsOutsideTheTableAreRefused) {
+  TestCtx ctx(2);
+  const Values qkv = normal_values(2 * kShape.qkv_width(), 7);
+  EXPECT_THROW(run(rope_forward, ctx, DType::f32, qkv, {0, kPositions}), Error);
+  EXPECT_THROW(run(rope_backward, ctx, DType::f32, qkv, {-1, 0}), Error);
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

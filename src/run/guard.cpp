@@ -1,0 +1,52 @@
+#include "src/run/guard.h"
+
+#include <spdlog/spdlog.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+
+#include "src/comm/mpi_comm.h"
+#include "src/core/check.h"
+
+namespace temper {
+namespace {
+
+/// Rank as the launcher tells it: usable before MPI is up, when all ranks fail in the same way.
+int launcher_rank() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK"})
+    if (const char* text = std::getenv(name)) return std::atoi(text);
+  return 0;
+}
+
+int report(Exit code, const std::string& text) {
+  const bool before_launch = code == Exit::usage;  // found alike by every rank
+  if (!before_launch || launcher_rank() == 0) {
+    const char* name = std::getenv("OMPI_COMM_WORLD_RANK");
+    const std::string prefix = name ? fmt::format("temper: rank {}: ", name) : "temper: ";
+    std::fprintf(stderr, "%s%s\n", prefix.c_str(), text.c_str());
+    std::fflush(stderr);
+  }
+  if (auto logger = spdlog::get("temper")) {
+    logger->critical("exit {}: {}", static_cast<int>(code), text);
+    logger->flush();
+  }
+  abort_all_ranks(code);
+  return static_cast<int>(code);
+}
+
+}  // namespace
+
+int run_guarded(const std::function<int()>& body) {
+  try {
+    return body();
+  } catch (const Error& e) {
+    return report(e.code(), e.what());
+  } catch (const std::bad_alloc&) {
+    return report(Exit::storage, "out of host memory\n  fix:   lower train.max_tokens_per_microbatch or rollout.kv_memory");
+  } catch (const std::exception& e) {
+    return report(Exit::internal, fmt::format("internal error: {}", e.what()));
+  }
+}
+
+}  // namespace temper

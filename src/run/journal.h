@@ -1,0 +1,62 @@
+#pragma once
+// What a run tells the outside: metrics.jsonl and event files, the rollout dumps, the status line. Rank 0 writes; the
+// others keep the same numbers and write nothing. Values under timing_s/ and perf/ may differ between two runs of one
+// config; no other may.
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "src/core/check.h"
+#include "src/core/file.h"
+#include "src/rl/types.h"
+#include "src/run/run_folder.h"
+#include "src/run/tensorboard.h"
+
+namespace temper {
+
+class Journal {
+ public:
+  /// `folder` is null on ranks that write nothing.
+  Journal(const RunFolder* folder, int64_t total_steps);
+
+  void set(const std::string& name, double value) { values_[name] = value; }
+  void add(const std::map<std::string, double>& values);
+  /// Writes rollouts/step-XXXXXX.jsonl (or validation/...).
+  void write_groups(const std::string& subfolder, std::span<const Group> groups, int64_t step);
+  /// Writes the step's line and forgets its values. Returns the short form for people.
+  std::string finish_step(int64_t step);
+  /// A line that replaces itself on a terminal; nothing elsewhere.
+  void status(const std::string& text);
+
+ private:
+  const RunFolder* folder_;
+  int64_t total_steps_;
+  bool terminal_ = false, status_shown_ = false;
+  std::map<std::string, double> values_;
+  std::unique_ptr<OutputFile> metrics_;
+  std::unique_ptr<EventFile> events_;
+};
+
+/// Adds the seconds of its life to timing_s/<name>.
+class PhaseTimer {
+ public:
+  PhaseTimer(Journal& journal, std::string name)
+      : journal_(journal), name_("timing_s/" + std::move(name)), start_(std::chrono::steady_clock::now()) {}
+  ~PhaseTimer() { journal_.set(name_, seconds()); }
+  PhaseTimer(const PhaseTimer&) = delete;
+  PhaseTimer& operator=(const PhaseTimer&) = delete;
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  Journal& journal_;
+  std::string name_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+}  // namespace temper

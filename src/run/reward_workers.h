@@ -1,0 +1,65 @@
+#pragma once
+// Reward functions on threads while generation goes on. Scores do not depend on which thread ran them or when.
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "src/config/reward_config.h"
+#include "src/core/json.h"
+#include "src/rl/reward.h"
+#include "src/rl/types.h"
+
+namespace temper {
+
+/// The reward functions of a config, in order.
+class RewardSet {
+ public:
+  explicit RewardSet(const RewardConfig& config);
+  /// Fills reward_parts, raw_reward (weighted task rewards) and reward (plus weighted shaping).
+  void score(Trajectory& t, const Json& record) const;
+  void check_answer(std::string_view answer, const std::string& where) const;
+
+ private:
+  struct Entry {
+    std::string name;
+    double weight;
+    std::unique_ptr<Reward> reward;
+  };
+  std::vector<Entry> entries_;
+};
+
+class RewardWorkers {
+ public:
+  RewardWorkers(const RewardSet& rewards, int num_threads);
+  ~RewardWorkers();
+  RewardWorkers(const RewardWorkers&) = delete;
+  RewardWorkers& operator=(const RewardWorkers&) = delete;
+
+  void submit(Group group, std::shared_ptr<const Json> record);
+  /// Waits for everything submitted; groups in no particular order. Throws what a reward function threw.
+  std::vector<Group> collect();
+
+ private:
+  void work();
+  struct Job {
+    Group group;
+    std::shared_ptr<const Json> record;
+  };
+
+  const RewardSet& rewards_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Job> jobs_;
+  std::vector<Group> finished_;
+  size_t unfinished_ = 0;
+  bool stop_ = false;
+  std::exception_ptr error_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace temper

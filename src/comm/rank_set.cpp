@@ -20,7 +20,8 @@ std::string_view strip(std::string_view text) {
   return text;
 }
 
-/// A rank, at most 2^31 - 1; larger numbers saturate, so that they are refused as too large and not as no number.
+/// A rank, at most 2^31 - 1; larger numbers saturate, so that they are refused as too large and not as no
+/// number.
 std::optional<int64_t> rank_number(std::string_view text) {
   text = strip(text);
   if (text.empty()) return std::nullopt;

@@ -1,6 +1,6 @@
 #pragma once
-// Sets of ranks as users write them: "all", "5", "0-7,16-23". White space around numbers is allowed; a rank may be
-// named once, ranges ascend, and every rank is below the world size. Never evaluated as code.
+// Sets of ranks as users write them: "all", "5", "0-7,16-23". White space around numbers is allowed; a rank
+// may be named once, ranges ascend, and every rank is below the world size. Never evaluated as code.
 
 #include <string>
 #include <string_view>

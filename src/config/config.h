@@ -1,7 +1,7 @@
 #pragma once
-// The typed config: one struct per TOML section, defaults here and nowhere else. Names, units and legal values are
-// the contract of `temper help`. Values the user may leave to the program ("auto") are optionals until RunPlan
-// (run/plan.h) resolves them.
+// The typed config: one struct per TOML section, defaults here and nowhere else. Names, units and legal
+// values are the contract of `temper help`. Values the user may leave to the program ("auto") are optionals
+// until RunPlan (run/plan.h) resolves them.
 
 #include <cstdint>
 #include <map>
@@ -68,8 +68,8 @@ struct TrainConfig {
   int64_t epochs_per_step = 1;
   std::optional<int64_t> max_tokens_per_microbatch;
   std::string last_partial = "error";
-  double cost_linear = 1.0;          // key train.cost_linear: cost of one token
-  double cost_quadratic = 0.0001;    // key train.cost_quadratic: cost of one token pair of a sequence
+  double cost_linear = 1.0;        // key train.cost_linear: cost of one token
+  double cost_quadratic = 0.0001;  // key train.cost_quadratic: cost of one token pair of a sequence
 };
 
 struct OptimizerConfig {
@@ -126,7 +126,7 @@ struct ValidationConfig {
   std::vector<DataSource> data;
   int64_t every = 0;  // 0: never in train
   int64_t samples_per_prompt = 1;
-  int64_t max_prompts = 0;  // 0: all
+  int64_t max_prompts = 0;            // 0: all
   std::optional<double> temperature;  // keys validation.rollout.*: override the section rollout
   std::optional<int64_t> top_k, max_new_tokens;
   std::optional<double> top_p, min_p;
@@ -162,8 +162,8 @@ struct LoadedConfig {
   Origins origins;
 };
 
-/// Reads a TOML file and applies `section.key=value` overrides. Unknown keys, wrong types and illegal values of a
-/// single key: Exit::usage with key, line, legal values and the nearest known key.
+/// Reads a TOML file and applies `section.key=value` overrides. Unknown keys, wrong types and illegal values
+/// of a single key: Exit::usage with key, line, legal values and the nearest known key.
 LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides);
 
 /// The resolved config as TOML, each value with its origin as a comment; loading it gives an equal Config.

@@ -1,7 +1,7 @@
 #pragma once
-// One broken rule of a config: the key to change, why, and values that may be written there. `legal` is empty when
-// no list of values can help (a path that does not exist, an unknown key); otherwise writing any one of them at `key`
-// removes this error.
+// One broken rule of a config: the key to change, why, and values that may be written there. `legal` is empty
+// when no list of values can help (a path that does not exist, an unknown key); otherwise writing any one of
+// them at `key` removes this error.
 
 #include <string>
 #include <vector>

@@ -9,7 +9,8 @@ namespace {
 
 /// A comment may not hold control characters; a path may.
 std::string one_line(std::string text) {
-  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
   return text;
 }
 
@@ -50,8 +51,12 @@ std::vector<KeyDoc> config_key_docs() {
   std::vector<KeyDoc> docs;
   for (const Field& field : config_fields(defaults)) {
     const KeySpec& spec = field.spec;
-    KeyDoc doc{.key = field.key, .type = type_text(field), .unit = std::string(spec.unit), .default_text = {},
-               .legal = rule_text(field), .help = std::string(spec.help),
+    KeyDoc doc{.key = field.key,
+               .type = type_text(field),
+               .unit = std::string(spec.unit),
+               .default_text = {},
+               .legal = rule_text(field),
+               .help = std::string(spec.help),
                .required = spec.needed == Needed::always || spec.needed == Needed::reinforcement};
     const Json value = field_json(field);
     const bool is_default = spec.needed == Needed::no;
@@ -65,10 +70,16 @@ std::vector<KeyDoc> config_key_docs() {
     docs.push_back(std::move(doc));
   }
   for (const LaterKey& key : later) {
-    const bool known = std::any_of(docs.begin(), docs.end(), [&](const KeyDoc& doc) { return doc.key == key.key; });
+    const bool known =
+        std::any_of(docs.begin(), docs.end(), [&](const KeyDoc& doc) { return doc.key == key.key; });
     if (known || key.off.empty()) continue;
-    docs.push_back({.key = key.key, .type = "", .unit = {}, .default_text = toml_text(key.off.front()),
-                    .legal = legal_text(key.off), .help = "not in this version: " + key.feature, .required = false,
+    docs.push_back({.key = key.key,
+                    .type = "",
+                    .unit = {},
+                    .default_text = toml_text(key.off.front()),
+                    .legal = legal_text(key.off),
+                    .help = "not in this version: " + key.feature,
+                    .required = false,
                     .later = true});
   }
   return docs;

@@ -1,5 +1,6 @@
 #pragma once
-// Durations as users write them: "3h45m", "90s", "1d12h". Units d, h, m, s, each at most once and in this order.
+// Durations as users write them: "3h45m", "90s", "1d12h". Units d, h, m, s, each at most once and in this
+// order.
 
 #include <optional>
 #include <string>

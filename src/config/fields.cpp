@@ -39,193 +39,265 @@ class Section {
 };
 
 void run_fields(RunConfig& c, Section f) {
-  f("name", c.name, {.help = "name of the run; its folder is run.dir/run.name", .needed = Needed::always,
-                     .format = Format::folder_name, .example = "run-1"});
+  f("name", c.name,
+    {.help = "name of the run; its folder is run.dir/run.name",
+     .needed = Needed::always,
+     .format = Format::folder_name,
+     .example = "run-1"});
   f("dir", c.dir, {.help = "folder of all runs", .format = Format::not_empty});
   f("seed", c.seed, {.help = "seed of every random number", .range = {0, 9223372036854775807.0}});
-  f("steps", c.steps, {.help = "training steps of the run, counted from 1", .unit = "steps",
-                       .needed = Needed::always, .range = {1, 1e12}, .example = 100});
-  f("device", c.device, {.help = "backend; auto: cuda where built and present, else cpu", .choices = kDevices});
-  f("dtype", c.dtype, {.help = "type of weights and activations; auto: bf16 on cuda, fp32 on cpu; fp64 on cpu only",
-                       .choices = kDtypes});
-  f("threads", c.threads, {.help = "threads per rank", .unit = "threads", .range = {1, 4096}, .absent = "auto",
-                           .absent_means = "the cores of the rank's affinity mask"});
-  f("max_policy_lag", c.max_policy_lag, {.help = "steps that the weights of a rollout may be old", .unit = "steps"});
+  f("steps", c.steps,
+    {.help = "training steps of the run, counted from 1",
+     .unit = "steps",
+     .needed = Needed::always,
+     .range = {1, 1e12},
+     .example = 100});
+  f("device", c.device,
+    {.help = "backend; auto: cuda where built and present, else cpu", .choices = kDevices});
+  f("dtype", c.dtype,
+    {.help = "type of weights and activations; auto: bf16 on cuda, fp32 on cpu; fp64 on cpu only",
+     .choices = kDtypes});
+  f("threads", c.threads,
+    {.help = "threads per rank",
+     .unit = "threads",
+     .range = {1, 4096},
+     .absent = "auto",
+     .absent_means = "the cores of the rank's affinity mask"});
+  f("max_policy_lag", c.max_policy_lag,
+    {.help = "steps that the weights of a rollout may be old", .unit = "steps"});
   f("time_limit", c.time_limit_seconds,
-    {.help = "after this time the run saves and ends with exit code 75", .unit = "duration", .absent = "none",
-     .absent_means = "no limit", .format = Format::duration, .example = "3h45m"});
-  f("overwrite", c.overwrite, {.help = "start anew in a folder that holds a run (with checkpoint.resume = \"none\")"});
+    {.help = "after this time the run saves and ends with exit code 75",
+     .unit = "duration",
+     .absent = "none",
+     .absent_means = "no limit",
+     .format = Format::duration,
+     .example = "3h45m"});
+  f("overwrite", c.overwrite,
+    {.help = "start anew in a folder that holds a run (with checkpoint.resume = \"none\")"});
 }
 
 void model_fields(ModelSection& c, TokenizerConfig& t, std::vector<Field>& fields) {
   Section f("model", fields);
-  f("path", c.path, {.help = "Hugging Face folder of the model", .needed = Needed::always,
-                     .format = Format::not_empty});
+  f("path", c.path,
+    {.help = "Hugging Face folder of the model", .needed = Needed::always, .format = Format::not_empty});
   f("init", c.init, {.help = "load the weights of the folder, or start from random ones", .choices = kInits});
-  f("context_tokens", c.context_tokens, {.help = "longest sequence, prompt and response together", .unit = "tokens",
-                                         .range = {2, 2147483647.0}, .absent = "auto",
-                                         .absent_means = "max_position_embeddings of config.json"});
+  f("context_tokens", c.context_tokens,
+    {.help = "longest sequence, prompt and response together",
+     .unit = "tokens",
+     .range = {2, 2147483647.0},
+     .absent = "auto",
+     .absent_means = "max_position_embeddings of config.json"});
   Section g("tokenizer", fields);
-  g("path", t.path, {.help = "folder with tokenizer.json", .absent_means = "model.path", .format = Format::not_empty});
-  g("chat_template", t.chat_template, {.help = "file with the chat template (Jinja)",
-                                       .absent_means = "the template of the tokenizer's folder",
-                                       .format = Format::not_empty});
+  g("path", t.path,
+    {.help = "folder with tokenizer.json", .absent_means = "model.path", .format = Format::not_empty});
+  g("chat_template", t.chat_template,
+    {.help = "file with the chat template (Jinja)",
+     .absent_means = "the template of the tokenizer's folder",
+     .format = Format::not_empty});
 }
 
 void algorithm_fields(AlgorithmConfig& c, Section f) {
-  f("name", c.name, {.help = "grpo: reinforcement learning from groups of samples; sft: supervised fine-tuning",
-                     .choices = kAlgorithmNames});
+  f("name", c.name,
+    {.help = "grpo: reinforcement learning from groups of samples; sft: supervised fine-tuning",
+     .choices = kAlgorithmNames});
   f("clip_low", c.clip_low, {.help = "the ratio is clipped below 1 - clip_low", .range = kNotNegative});
   f("clip_high", c.clip_high, {.help = "the ratio is clipped above 1 + clip_high", .range = kNotNegative});
-  f("kl_coef", c.kl_coef, {.help = "weight of the KL to the reference policy; 0: no reference policy is kept",
-                           .range = kNotNegative});
-  f("kl_in", c.kl_in, {.help = "where the KL goes: a term of the loss, or taken off the reward", .choices = kKlPlaces});
+  f("kl_coef", c.kl_coef,
+    {.help = "weight of the KL to the reference policy; 0: no reference policy is kept",
+     .range = kNotNegative});
+  f("kl_in", c.kl_in,
+    {.help = "where the KL goes: a term of the loss, or taken off the reward", .choices = kKlPlaces});
   f("kl_estimator", c.kl_estimator, {.help = "estimator of the KL per token", .choices = kKlEstimators});
-  f("aggregation", c.aggregation, {.help = "how token losses of an update become one number",
-                                   .choices = kAggregations});
+  f("aggregation", c.aggregation,
+    {.help = "how token losses of an update become one number", .choices = kAggregations});
   f("entropy_coef", c.entropy_coef, {.help = "weight of the entropy bonus", .range = {-kHuge, kHuge}});
-  f("advantage_eps", c.advantage_eps, {.help = "added to the standard deviation of a group's rewards",
-                                       .range = kNotNegative});
-  f("single_group", c.single_group, {.help = "advantage of a group of one sample: left out, 0, or the reward itself",
-                                     .choices = kSingleGroupRules});
+  f("advantage_eps", c.advantage_eps,
+    {.help = "added to the standard deviation of a group's rewards", .range = kNotNegative});
+  f("single_group", c.single_group,
+    {.help = "advantage of a group of one sample: left out, 0, or the reward itself",
+     .choices = kSingleGroupRules});
   f("ratio_clamp", c.ratio_clamp, {.help = "largest |log ratio| before exp; 0: off", .range = {0, 700}});
 }
 
 void rollout_fields(RolloutConfig& c, Section f) {
   const Range penalty{0, kHuge, true};
-  f("prompts_per_step", c.prompts_per_step, {.help = "prompts of one step, over all ranks", .unit = "prompts",
-                                             .needed = Needed::reinforcement, .range = kCount, .example = 32});
-  f("samples_per_prompt", c.samples_per_prompt, {.help = "responses sampled for each prompt (the group)",
-                                                 .unit = "samples", .needed = Needed::reinforcement, .range = kCount,
-                                                 .example = 8});
-  f("max_prompt_tokens", c.max_prompt_tokens, {.help = "longest prompt; data.overlong says what happens to longer ones",
-                                               .unit = "tokens", .range = kCount, .absent = "auto",
-                                               .absent_means = "context_tokens - max_new_tokens"});
-  f("max_new_tokens", c.max_new_tokens, {.help = "longest response", .unit = "tokens",
-                                         .needed = Needed::reinforcement, .range = kCount, .example = 256});
+  f("prompts_per_step", c.prompts_per_step,
+    {.help = "prompts of one step, over all ranks",
+     .unit = "prompts",
+     .needed = Needed::reinforcement,
+     .range = kCount,
+     .example = 32});
+  f("samples_per_prompt", c.samples_per_prompt,
+    {.help = "responses sampled for each prompt (the group)",
+     .unit = "samples",
+     .needed = Needed::reinforcement,
+     .range = kCount,
+     .example = 8});
+  f("max_prompt_tokens", c.max_prompt_tokens,
+    {.help = "longest prompt; data.overlong says what happens to longer ones",
+     .unit = "tokens",
+     .range = kCount,
+     .absent = "auto",
+     .absent_means = "context_tokens - max_new_tokens"});
+  f("max_new_tokens", c.max_new_tokens,
+    {.help = "longest response",
+     .unit = "tokens",
+     .needed = Needed::reinforcement,
+     .range = kCount,
+     .example = 256});
   f("min_new_tokens", c.min_new_tokens, {.help = "shortest response", .unit = "tokens"});
   f("temperature", c.temperature, {.help = "divides the logits; 0: greedy", .range = {0, 1000}});
   f("top_k", c.top_k, {.help = "sample among the k likeliest tokens; 0: off", .unit = "tokens"});
   f("top_p", c.top_p, {.help = "sample within this share of the probability; 1: off", .range = {0, 1, true}});
-  f("min_p", c.min_p, {.help = "drop tokens below this share of the likeliest one's probability; 0: off",
-                       .range = kShare});
-  f("repetition_penalty", c.repetition_penalty, {.help = "factor against tokens already seen; 1: off",
-                                                 .range = penalty});
-  f("presence_penalty", c.presence_penalty, {.help = "subtracted once per token already sampled; 0: off",
-                                             .range = {-kHuge, kHuge}});
-  f("frequency_penalty", c.frequency_penalty, {.help = "subtracted per count of a token already sampled; 0: off",
-                                               .range = {-kHuge, kHuge}});
+  f("min_p", c.min_p,
+    {.help = "drop tokens below this share of the likeliest one's probability; 0: off", .range = kShare});
+  f("repetition_penalty", c.repetition_penalty,
+    {.help = "factor against tokens already seen; 1: off", .range = penalty});
+  f("presence_penalty", c.presence_penalty,
+    {.help = "subtracted once per token already sampled; 0: off", .range = {-kHuge, kHuge}});
+  f("frequency_penalty", c.frequency_penalty,
+    {.help = "subtracted per count of a token already sampled; 0: off", .range = {-kHuge, kHuge}});
   f("stop", c.stop, {.help = "texts that end a response", .format = Format::not_empty});
   f("stop_token_ids", c.stop_token_ids, {.help = "token ids that end a response, besides the model's own"});
   f("ignore_eos", c.ignore_eos, {.help = "do not stop at the model's own end tokens"});
-  f("max_running_sequences", c.max_running_sequences, {.help = "sequences decoded at once per rank",
-                                                       .unit = "sequences", .range = kCount});
-  f("prefill_chunk_tokens", c.prefill_chunk_tokens, {.help = "prompt tokens taken into one engine step",
-                                                     .unit = "tokens", .range = kCount});
-  f("kv_page_tokens", c.kv_page_tokens, {.help = "tokens of one cache page, a multiple of 16", .unit = "tokens",
-                                         .range = {16, 256}});
+  f("max_running_sequences", c.max_running_sequences,
+    {.help = "sequences decoded at once per rank", .unit = "sequences", .range = kCount});
+  f("prefill_chunk_tokens", c.prefill_chunk_tokens,
+    {.help = "prompt tokens taken into one engine step", .unit = "tokens", .range = kCount});
+  f("kv_page_tokens", c.kv_page_tokens,
+    {.help = "tokens of one cache page, a multiple of 16", .unit = "tokens", .range = {16, 256}});
   f("kv_memory", c.kv_memory_bytes,
-    {.help = "size of the key-value cache per rank", .unit = "bytes", .range = kBytes, .absent = "auto",
+    {.help = "size of the key-value cache per rank",
+     .unit = "bytes",
+     .range = kBytes,
+     .absent = "auto",
      .absent_means = "room for all running sequences at full length, at most 2 GiB, at least one sequence"});
-  f("tokens_per_step", c.tokens_per_step, {.help = "cut of unfinished responses per step; 0: no cut",
-                                           .unit = "tokens"});
+  f("tokens_per_step", c.tokens_per_step,
+    {.help = "cut of unfinished responses per step; 0: no cut", .unit = "tokens"});
 }
 
 void train_fields(TrainConfig& c, OptimizerConfig& o, std::vector<Field>& fields) {
   Section f("train", fields);
   f("samples_per_update", c.samples_per_update,
-    {.help = "samples of one optimizer update, over all ranks", .unit = "samples", .needed = Needed::supervised,
-     .range = kCount, .absent_means = "samples per step / updates_per_step", .example = 32});
-  f("updates_per_step", c.updates_per_step, {.help = "optimizer updates of one step and epoch", .unit = "updates",
-                                             .range = kCount,
-                                             .absent_means = "1, or samples per step / samples_per_update"});
-  f("epochs_per_step", c.epochs_per_step, {.help = "passes over the samples of a step", .unit = "epochs",
-                                           .range = kCount});
+    {.help = "samples of one optimizer update, over all ranks",
+     .unit = "samples",
+     .needed = Needed::supervised,
+     .range = kCount,
+     .absent_means = "samples per step / updates_per_step",
+     .example = 32});
+  f("updates_per_step", c.updates_per_step,
+    {.help = "optimizer updates of one step and epoch",
+     .unit = "updates",
+     .range = kCount,
+     .absent_means = "1, or samples per step / samples_per_update"});
+  f("epochs_per_step", c.epochs_per_step,
+    {.help = "passes over the samples of a step", .unit = "epochs", .range = kCount});
   f("max_tokens_per_microbatch", c.max_tokens_per_microbatch,
-    {.help = "token budget of one packed forward and backward", .unit = "tokens", .range = kCount, .absent = "auto",
+    {.help = "token budget of one packed forward and backward",
+     .unit = "tokens",
+     .range = kCount,
+     .absent = "auto",
      .absent_means = "the longest possible sequence, at least 4096"});
-  f("last_partial", c.last_partial, {.help = "samples left over when a step does not divide into full updates: "
-                                             "refuse, a smaller last update, or leave them out",
-                                     .choices = kLastPartial});
+  f("last_partial", c.last_partial,
+    {.help = "samples left over when a step does not divide into full updates: "
+             "refuse, a smaller last update, or leave them out",
+     .choices = kLastPartial});
   f("cost_linear", c.cost_linear, {.help = "balancing over ranks: cost of one token", .range = kNotNegative});
-  f("cost_quadratic", c.cost_quadratic, {.help = "balancing over ranks: cost of one pair of tokens of a sequence",
-                                         .range = kNotNegative});
+  f("cost_quadratic", c.cost_quadratic,
+    {.help = "balancing over ranks: cost of one pair of tokens of a sequence", .range = kNotNegative});
   Section g("optimizer", fields);
-  g("lr", o.lr, {.help = "peak learning rate of AdamW", .needed = Needed::always, .range = {0, 1000},
-                 .example = 1e-6});
-  g("betas", o.betas, {.help = "decay of the first and second moment", .range = {0, 1, false, true}, .count = 2});
+  g("lr", o.lr,
+    {.help = "peak learning rate of AdamW", .needed = Needed::always, .range = {0, 1000}, .example = 1e-6});
+  g("betas", o.betas,
+    {.help = "decay of the first and second moment", .range = {0, 1, false, true}, .count = 2});
   g("eps", o.eps, {.help = "added to the root of the second moment", .range = kPositive});
-  g("weight_decay", o.weight_decay, {.help = "decoupled; parameters of two dimensions only", .range = kNotNegative});
+  g("weight_decay", o.weight_decay,
+    {.help = "decoupled; parameters of two dimensions only", .range = kNotNegative});
   g("grad_clip", o.grad_clip, {.help = "largest global gradient norm; 0: off", .range = kNotNegative});
-  g("schedule", o.schedule, {.help = "learning rate after warm-up; wsd: constant, then linear over the last tenth",
-                             .choices = kSchedules});
-  g("warmup_steps", o.warmup_steps, {.help = "updates of linear warm-up", .unit = "updates", .range = {0, 1e12}});
+  g("schedule", o.schedule,
+    {.help = "learning rate after warm-up; wsd: constant, then linear over the last tenth",
+     .choices = kSchedules});
+  g("warmup_steps", o.warmup_steps,
+    {.help = "updates of linear warm-up", .unit = "updates", .range = {0, 1e12}});
   g("min_lr_ratio", o.min_lr_ratio, {.help = "lowest learning rate as a share of lr", .range = kShare});
 }
 
 void data_fields(DataConfig& c, RewardConfig& r, std::vector<Field>& fields) {
   Section f("data", fields);
-  f("train", c.train, {.help = "JSONL files: a path, a list of paths, or a list of {path, weight}",
-                       .needed = Needed::always});
+  f("train", c.train,
+    {.help = "JSONL files: a path, a list of paths, or a list of {path, weight}", .needed = Needed::always});
   f("prompt_key", c.prompt_key, {.help = "key of the prompt text in a line", .format = Format::not_empty});
-  f("answer_key", c.answer_key, {.help = "key of the reference answer in a line", .format = Format::not_empty});
+  f("answer_key", c.answer_key,
+    {.help = "key of the reference answer in a line", .format = Format::not_empty});
   f("messages_key", c.messages_key, {.help = "key of a list of chat messages in a line; empty: none"});
-  f("response_key", c.response_key, {.help = "key of the response in a line (sft)", .format = Format::not_empty});
+  f("response_key", c.response_key,
+    {.help = "key of the response in a line (sft)", .format = Format::not_empty});
   f("chat", c.chat, {.help = "render prompts with the chat template"});
   f("system_prompt", c.system_prompt, {.help = "system message put first; empty: none"});
-  f("chat_arguments", c.chat_arguments, {.help = "variables of the chat template, e.g. {enable_thinking = false}"});
+  f("chat_arguments", c.chat_arguments,
+    {.help = "variables of the chat template, e.g. {enable_thinking = false}"});
   f("shuffle", c.shuffle, {.help = "shuffle every epoch of the data"});
-  f("overlong", c.overlong, {.help = "prompts longer than rollout.max_prompt_tokens: stop the run, leave them out, "
-                                     "or cut them at the left",
-                             .choices = kOverlong});
+  f("overlong", c.overlong,
+    {.help = "prompts longer than rollout.max_prompt_tokens: stop the run, leave them out, "
+             "or cut them at the left",
+     .choices = kOverlong});
   Section g("reward", fields);
-  g("functions", r.functions, {.help = "reward functions: names or {name, weight, options of the function}",
-                               .needed = Needed::reinforcement});
+  g("functions", r.functions,
+    {.help = "reward functions: names or {name, weight, options of the function}",
+     .needed = Needed::reinforcement});
 }
 
 void roles_fields(RolesConfig& c, ClusterConfig& k, std::vector<Field>& fields) {
   Section f("roles", fields);
-  const KeySpec follow{.help = "ranks of this role", .absent_means = "as roles.trainer.ranks",
-                       .format = Format::rank_set, .example = "all"};
-  f("trainer.ranks", c.trainer.ranks, {.help = "ranks that train: \"all\" or a set like \"0-7,16-23\"",
-                                       .format = Format::rank_set});
+  const KeySpec follow{.help = "ranks of this role",
+                       .absent_means = "as roles.trainer.ranks",
+                       .format = Format::rank_set,
+                       .example = "all"};
+  f("trainer.ranks", c.trainer.ranks,
+    {.help = "ranks that train: \"all\" or a set like \"0-7,16-23\"", .format = Format::rank_set});
   f("rollout.ranks", c.rollout, follow);
   f("reference.ranks", c.reference, follow);
   Section g("cluster", fields);
-  g("idle_ranks", k.idle_ranks, {.help = "ranks without a role: refuse or allow them", .choices = kIdleRanks});
-  g("watchdog_seconds", k.watchdog_seconds, {.help = "a wait for other ranks longer than this ends the run (76)",
-                                             .unit = "seconds", .range = {0, 1e9, true}});
+  g("idle_ranks", k.idle_ranks,
+    {.help = "ranks without a role: refuse or allow them", .choices = kIdleRanks});
+  g("watchdog_seconds", k.watchdog_seconds,
+    {.help = "a wait for other ranks longer than this ends the run (76)",
+     .unit = "seconds",
+     .range = {0, 1e9, true}});
 }
 
 void output_fields(Config& c, std::vector<Field>& fields) {
   Section f("checkpoint", fields);
   f("every", c.checkpoint.every, {.help = "steps between checkpoints; 0: only at the end", .unit = "steps"});
-  f("keep", c.checkpoint.keep, {.help = "newest checkpoints that are kept", .unit = "checkpoints", .range = kCount});
-  f("resume", c.checkpoint.resume, {.help = "auto: the newest good checkpoint of the run folder; none: start anew; "
-                                            "or the path of a checkpoint or run folder",
-                                    .format = Format::not_empty});
+  f("keep", c.checkpoint.keep,
+    {.help = "newest checkpoints that are kept", .unit = "checkpoints", .range = kCount});
+  f("resume", c.checkpoint.resume,
+    {.help = "auto: the newest good checkpoint of the run folder; none: start anew; "
+             "or the path of a checkpoint or run folder",
+     .format = Format::not_empty});
   f("export_hf_every", c.checkpoint.export_hf_every,
     {.help = "steps between Hugging Face exports; 0: none", .unit = "steps"});
   ValidationConfig& v = c.validation;
   Section g("validation", fields);
   g("data", v.data, {.help = "JSONL files, written as data.train"});
   g("every", v.every, {.help = "steps between validations; 0: never during training", .unit = "steps"});
-  g("samples_per_prompt", v.samples_per_prompt, {.help = "responses per validation prompt", .unit = "samples",
-                                                 .range = kCount});
+  g("samples_per_prompt", v.samples_per_prompt,
+    {.help = "responses per validation prompt", .unit = "samples", .range = kCount});
   g("max_prompts", v.max_prompts, {.help = "prompts taken from the files; 0: all", .unit = "prompts"});
   const std::string_view same = "as in [rollout]";
-  g("rollout.temperature", v.temperature, {.help = "temperature of validation", .range = {0, 1000},
-                                           .absent_means = same, .example = 0.0});
-  g("rollout.top_k", v.top_k, {.help = "top_k of validation", .unit = "tokens", .range = kCountOrOff,
-                               .absent_means = same});
-  g("rollout.max_new_tokens", v.max_new_tokens, {.help = "longest response of validation", .unit = "tokens",
-                                                 .range = kCount, .absent_means = same});
-  g("rollout.top_p", v.top_p, {.help = "top_p of validation", .range = {0, 1, true}, .absent_means = same,
-                               .example = 1.0});
+  g("rollout.temperature", v.temperature,
+    {.help = "temperature of validation", .range = {0, 1000}, .absent_means = same, .example = 0.0});
+  g("rollout.top_k", v.top_k,
+    {.help = "top_k of validation", .unit = "tokens", .range = kCountOrOff, .absent_means = same});
+  g("rollout.max_new_tokens", v.max_new_tokens,
+    {.help = "longest response of validation", .unit = "tokens", .range = kCount, .absent_means = same});
+  g("rollout.top_p", v.top_p,
+    {.help = "top_p of validation", .range = {0, 1, true}, .absent_means = same, .example = 1.0});
   g("rollout.min_p", v.min_p, {.help = "min_p of validation", .range = kShare, .absent_means = same});
   Section h("log", fields);
   h("level", c.log.level, {.help = "least level that is logged", .choices = kLogLevels});
-  h("samples_per_step", c.log.samples_per_step, {.help = "samples shown in the log per step", .unit = "samples"});
+  h("samples_per_step", c.log.samples_per_step,
+    {.help = "samples shown in the log per step", .unit = "samples"});
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
-// The field list: every key of the config once, with its place in Config, its rule and its help. Reading, overrides,
-// the resolved dump, `temper help` and error messages all walk this list.
+// The field list: every key of the config once, with its place in Config, its rule and its help. Reading,
+// overrides, the resolved dump, `temper help` and error messages all walk this list.
 
 #include <span>
 #include <string>
@@ -26,20 +26,20 @@ struct KeySpec {
   std::string_view help;
   std::string_view unit = {};
   Needed needed = Needed::no;
-  Range range{0, 2147483647.0};                      // numbers; the default suits counts
-  std::span<const std::string_view> choices = {};    // strings
-  std::string_view absent = {};                      // the word for an empty optional: "auto", "none"
-  std::string_view absent_means = {};                // what an empty optional means
+  Range range{0, 2147483647.0};                    // numbers; the default suits counts
+  std::span<const std::string_view> choices = {};  // strings
+  std::string_view absent = {};                    // the word for an empty optional: "auto", "none"
+  std::string_view absent_means = {};              // what an empty optional means
   Format format = Format::plain;
-  size_t count = 0;                                  // lists: exactly this many, 0 = any number
-  Json example = {};                                 // proposed when a value is illegal and there is no default
+  size_t count = 0;   // lists: exactly this many, 0 = any number
+  Json example = {};  // proposed when a value is illegal and there is no default
 };
 
 using FieldTarget =
-    std::variant<std::string*, bool*, int64_t*, uint64_t*, double*, std::optional<int64_t>*, std::optional<double>*,
-                 std::optional<std::string>*, std::optional<RoleConfig>*, std::vector<std::string>*,
-                 std::vector<int64_t>*, std::vector<double>*, std::vector<DataSource>*,
-                 std::vector<RewardFunctionConfig>*, Json*>;
+    std::variant<std::string*, bool*, int64_t*, uint64_t*, double*, std::optional<int64_t>*,
+                 std::optional<double>*, std::optional<std::string>*, std::optional<RoleConfig>*,
+                 std::vector<std::string>*, std::vector<int64_t>*, std::vector<double>*,
+                 std::vector<DataSource>*, std::vector<RewardFunctionConfig>*, Json*>;
 
 struct Field {
   std::string key;

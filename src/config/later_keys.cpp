@@ -31,17 +31,21 @@ std::vector<LaterKey> later_keys() {
   for (const char* role : {"trainer", "rollout", "reference"}) {
     const std::string prefix = std::string("roles.") + role + ".";
     for (const char* axis : {"tp", "pp", "vpp", "cp", "ep", "etp"})
-      keys.push_back({prefix + axis, {1}, "splitting a model over ranks (all ranks of a role are data parallel)"});
-    keys.push_back({prefix + "zero", {1}, "a choice of sharding (optimizer state is always sharded over the ranks)"});
+      keys.push_back(
+          {prefix + axis, {1}, "splitting a model over ranks (all ranks of a role are data parallel)"});
+    keys.push_back(
+        {prefix + "zero", {1}, "a choice of sharding (optimizer state is always sharded over the ranks)"});
   }
-  for (const char* key : {"min_new_tokens", "repetition_penalty", "presence_penalty", "frequency_penalty", "stop",
-                          "stop_token_ids", "ignore_eos", "max_prompt_tokens"})
-    keys.push_back({std::string("validation.rollout.") + key, {}, "this override (validation uses [rollout] for it)"});
+  for (const char* key : {"min_new_tokens", "repetition_penalty", "presence_penalty", "frequency_penalty",
+                          "stop", "stop_token_ids", "ignore_eos", "max_prompt_tokens"})
+    keys.push_back(
+        {std::string("validation.rollout.") + key, {}, "this override (validation uses [rollout] for it)"});
   return keys;
 }
 
 const LaterKey* find_later(const std::vector<LaterKey>& list, std::string_view key) {
-  const auto found = std::find_if(list.begin(), list.end(), [&](const LaterKey& later) { return later.key == key; });
+  const auto found =
+      std::find_if(list.begin(), list.end(), [&](const LaterKey& later) { return later.key == key; });
   return found == list.end() ? nullptr : &*found;
 }
 

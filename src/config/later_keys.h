@@ -1,6 +1,7 @@
 #pragma once
-// Keys of the contract whose features are not in this version. The values that mean "off" are accepted, so that a
-// config written for a later version runs when it does not use them; everything else is refused by name.
+// Keys of the contract whose features are not in this version. The values that mean "off" are accepted, so
+// that a config written for a later version runs when it does not use them; everything else is refused by
+// name.
 
 #include <string>
 #include <string_view>

@@ -65,10 +65,13 @@ TomlNode override_tree(const std::string& text) {
 
 std::string read_config_text(const std::string& path) {
   if (is_directory(path))
-    fail(Exit::usage, {.what = "the config is a folder", .where = path, .why = "a TOML file is read",
+    fail(Exit::usage, {.what = "the config is a folder",
+                       .where = path,
+                       .why = "a TOML file is read",
                        .fix = "give the file, for example " + join_path(path, "config.toml")});
   const InputFile file(path);
-  std::string text(static_cast<size_t>(std::min(file.size(), kMaxBytes + 1)), '\0');  // one more: found too large below
+  std::string text(static_cast<size_t>(std::min(file.size(), kMaxBytes + 1)),
+                   '\0');  // one more: found too large below
   file.read(text.data(), 0, static_cast<int64_t>(text.size()));
   return text;
 }
@@ -76,7 +79,8 @@ std::string read_config_text(const std::string& path) {
 /// Walks the tree along the field list.
 class Loader {
  public:
-  explicit Loader(ConfigReading& out) : out_(out), fields_(config_fields(out.loaded.config)), later_(later_keys()) {
+  explicit Loader(ConfigReading& out)
+      : out_(out), fields_(config_fields(out.loaded.config)), later_(later_keys()) {
     for (const Field& field : fields_) {
       by_key_[field.key] = &field;
       known_.push_back(field.key);
@@ -102,9 +106,12 @@ class Loader {
       if (!wanted || out_.loaded.origins[field.key] != "default" || failed(field.key)) continue;
       std::vector<Json> legal;
       if (!field.spec.example.is_null()) legal.push_back(field.spec.example);
-      const std::string for_whom = needed == Needed::always ? "" : " with algorithm.name = " +
-                                                                       quote_toml(out_.loaded.config.algorithm.name);
-      add({field.key, "", fmt::format("this key is required{}; legal: {}", for_whom, rule_text(field)), legal});
+      const std::string for_whom =
+          needed == Needed::always
+              ? ""
+              : " with algorithm.name = " + quote_toml(out_.loaded.config.algorithm.name);
+      add({field.key, "", fmt::format("this key is required{}; legal: {}", for_whom, rule_text(field)),
+           legal});
     }
   }
 
@@ -113,10 +120,12 @@ class Loader {
     if (out_.errors.size() < kMaxErrors) out_.errors.push_back(std::move(error));
   }
   bool failed(const std::string& key) const {
-    return std::any_of(out_.errors.begin(), out_.errors.end(), [&](const ConfigError& e) { return e.key == key; });
+    return std::any_of(out_.errors.begin(), out_.errors.end(),
+                       [&](const ConfigError& e) { return e.key == key; });
   }
   bool is_section(const std::string& key) const {
-    return std::any_of(known_.begin(), known_.end(), [&](const std::string& k) { return k.starts_with(key + "."); });
+    return std::any_of(known_.begin(), known_.end(),
+                       [&](const std::string& k) { return k.starts_with(key + "."); });
   }
 
   void read_key(const std::string& key, const TomlNode& node) {
@@ -127,14 +136,18 @@ class Loader {
       if (!is_off(*later, value)) add(later_error(*later, value, node.origin));
       return;
     }
-    if (!is_section(key))
-      return add({key, node.origin,
-                  fmt::format("unknown {}{}{}", node.kind == Kind::table ? "section" : "key",
-                              did_you_mean(key, node.kind == Kind::table ? sections(key) : known_),
-                              migration_hint(key)),
+    if (!is_section(key)) {
+      const bool table = node.kind == Kind::table;
+      const std::string hint = table ? section_hint(key, node) : migration_hint(key);
+      return add({key,
+                  node.origin,
+                  fmt::format("unknown {}{}{}", table ? "section" : "key",
+                              did_you_mean(key, table ? sections(key) : known_), hint),
                   {}});
+    }
     if (node.kind != Kind::table)
-      return add({key, node.origin,
+      return add({key,
+                  node.origin,
                   fmt::format("this is a section, not a key: it cannot be {}; write its keys as {}.KEY",
                               kind_name(node.kind), key),
                   {}});
@@ -151,8 +164,19 @@ class Loader {
       return add({field.key, node.origin, bad->message, bad->legal});
     }
     out_.loaded.origins[field.key] = node.origin;
-    if (later && !is_off(*later, field_json(field)))
-      add(later_error(*later, field_json(field), node.origin));
+    if (later && !is_off(*later, field_json(field))) add(later_error(*later, field_json(field), node.origin));
+  }
+
+  /// The hint for the first key of an unknown section that another trainer is known to have.
+  std::string section_hint(const std::string& key, const TomlNode& table, int depth = 0) const {
+    constexpr int kDeepest = 8;
+    for (const auto& [name, node] : table.table) {
+      const std::string inner = key + "." + quote_toml_key(name);
+      const bool deeper = node.kind == Kind::table && depth < kDeepest;
+      std::string hint = deeper ? section_hint(inner, node, depth + 1) : migration_hint(inner);
+      if (!hint.empty()) return hint;
+    }
+    return "";
   }
 
   /// Sections as deep as `key`.
@@ -185,7 +209,8 @@ std::string override_defect(const std::string& text) {
   const bool gap = std::any_of(parts.begin(), parts.end(), [](const std::string& part) {
     return part.empty() || part.find_first_of(" \t\r\n") != std::string::npos;
   });
-  if (parts.size() < 2 || parts.size() > 64 || gap) return "it names no key; an override is section.key=value";
+  if (parts.size() < 2 || parts.size() > 64 || gap)
+    return "it names no key; an override is section.key=value";
   return "";
 }
 

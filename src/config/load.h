@@ -11,7 +11,8 @@ struct ConfigReading {
   std::vector<ConfigError> errors;  // empty: `loaded` is complete, each value legal by itself
 };
 
-/// A path that does not exist, or text that is no TOML, is Error(Exit::usage); everything else goes into `errors`.
+/// A path that does not exist, or text that is no TOML, is Error(Exit::usage); everything else goes into
+/// `errors`.
 ConfigReading read_config(const std::string& path, const std::vector<std::string>& overrides);
 
 /// "" when `text` can be an override, else why not.

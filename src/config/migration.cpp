@@ -12,7 +12,8 @@ constexpr std::array kPeerKeys{
     PeerKey{"verl", "actor_rollout_ref.rollout.n", "rollout.samples_per_prompt", "responses per prompt"},
     PeerKey{"verl", "actor_rollout_ref.actor.ppo_mini_batch_size", "train.samples_per_update",
             "theirs counts prompts: multiply by rollout.n"},
-    PeerKey{"verl", "actor_rollout_ref.actor.ppo_epochs", "train.epochs_per_step", "passes over a step's samples"},
+    PeerKey{"verl", "actor_rollout_ref.actor.ppo_epochs", "train.epochs_per_step",
+            "passes over a step's samples"},
     PeerKey{"verl", "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu", "",
             "micro-batches are cut by train.max_tokens_per_microbatch"},
     PeerKey{"verl", "actor_rollout_ref.actor.ppo_max_token_len_per_gpu", "train.max_tokens_per_microbatch",
@@ -22,10 +23,12 @@ constexpr std::array kPeerKeys{
     PeerKey{"verl", "trainer.total_training_steps", "run.steps", "training steps"},
     PeerKey{"ROLL", "rollout_batch_size", "rollout.prompts_per_step", "prompts of one step"},
     PeerKey{"ROLL", "num_return_sequences_in_group", "rollout.samples_per_prompt", "responses per prompt"},
-    PeerKey{"ROLL", "per_device_train_batch_size", "",
-            "with DeepSpeed samples_per_update = per_device x gradient_accumulation_steps x world; with Megatron "
-            "world / (TP x PP x CP) takes the place of world, and expert parallelism never divides it"},
-    PeerKey{"ROLL", "gradient_accumulation_steps", "", "see per_device_train_batch_size; micro-batches are cut by tokens"},
+    PeerKey{
+        "ROLL", "per_device_train_batch_size", "",
+        "with DeepSpeed samples_per_update = per_device x gradient_accumulation_steps x world; with Megatron "
+        "world / (TP x PP x CP) takes the place of world, and expert parallelism never divides it"},
+    PeerKey{"ROLL", "gradient_accumulation_steps", "",
+            "see per_device_train_batch_size; micro-batches are cut by tokens"},
     PeerKey{"ROLL", "ppo_epochs", "train.epochs_per_step", "passes over a step's samples"},
     PeerKey{"ROLL", "prompt_length", "rollout.max_prompt_tokens", "tokens"},
     PeerKey{"ROLL", "response_length", "rollout.max_new_tokens", "tokens"},
@@ -47,9 +50,11 @@ std::span<const PeerKey> peer_keys() { return kPeerKeys; }
 std::string migration_hint(std::string_view key) {
   for (const PeerKey& row : kPeerKeys) {
     // `n` alone says nothing; longer names are known without their sections.
-    const bool same = row.theirs == key || (last_part(key).size() > 1 && last_part(row.theirs) == last_part(key));
+    const bool same =
+        row.theirs == key || (last_part(key).size() > 1 && last_part(row.theirs) == last_part(key));
     if (!same) continue;
-    if (row.ours.empty()) return fmt::format("; {}'s `{}` has no key here: {}", row.peer, last_part(row.theirs), row.note);
+    if (row.ours.empty())
+      return fmt::format("; {}'s `{}` has no key here: {}", row.peer, last_part(row.theirs), row.note);
     return fmt::format("; {}'s `{}` is `{}` here ({})", row.peer, last_part(row.theirs), row.ours, row.note);
   }
   return "";

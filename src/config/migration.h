@@ -1,5 +1,6 @@
 #pragma once
-// Where the batch keys of other trainers live in temper: for hints on unknown keys and `check --explain-batch`.
+// Where the batch keys of other trainers live in temper: for hints on unknown keys and `check
+// --explain-batch`.
 
 #include <span>
 #include <string>
@@ -10,8 +11,8 @@ namespace temper {
 struct PeerKey {
   std::string_view peer;
   std::string_view theirs;
-  std::string_view ours;   // key of temper, or empty when there is none
-  std::string_view note;   // how the numbers relate
+  std::string_view ours;  // key of temper, or empty when there is none
+  std::string_view note;  // how the numbers relate
 };
 
 std::span<const PeerKey> peer_keys();

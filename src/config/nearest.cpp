@@ -37,7 +37,8 @@ std::vector<std::string> nearest(std::string_view name, const std::vector<std::s
     const size_t distance = same_key ? 0 : edit_distance(name, candidate);
     if (distance <= std::max<size_t>(2, name.size() / 4)) ranked.emplace_back(distance, candidate);
   }
-  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::string> names;
   for (const auto& [distance, candidate] : ranked)
     if (names.size() < kMaxShown) names.push_back(candidate);

@@ -32,12 +32,11 @@ bool in_range(double value, const Range& range) {
   return low && high;
 }
 
-Json number_json(double value, bool whole) {
-  return whole ? Json(static_cast<int64_t>(value)) : Json(value);
-}
+Json number_json(double value, bool whole) { return whole ? Json(static_cast<int64_t>(value)) : Json(value); }
 
 bool is_folder_name(const std::string& text) {
-  if (text.empty() || text.size() > kMaxNameBytes || text == "." || text == ".." || text[0] == '-') return false;
+  if (text.empty() || text.size() > kMaxNameBytes || text == "." || text == ".." || text[0] == '-')
+    return false;
   return std::none_of(text.begin(), text.end(),
                       [](unsigned char c) { return c < 0x20 || c == 0x7f || c == '/' || c == '\\'; });
 }
@@ -91,7 +90,8 @@ class Reader {
   }
 
   Failed operator()(std::vector<std::string>* out) const {
-    return list<std::string>(out, [&](const TomlNode& item, std::string& value) { return text(item, value); });
+    return list<std::string>(out,
+                             [&](const TomlNode& item, std::string& value) { return text(item, value); });
   }
   Failed operator()(std::vector<int64_t>* out) const {
     return list<int64_t>(out, [&](const TomlNode& item, int64_t& value) { return integer(item, value); });
@@ -106,7 +106,8 @@ class Reader {
  private:
   BadValue bad(std::string why, std::vector<Json> legal) const { return {std::move(why), std::move(legal)}; }
   BadValue illegal(const TomlNode& node, std::vector<Json> legal) const {
-    return bad(fmt::format("{} is not legal here; legal: {}", shown(node), rule_text(field_)), std::move(legal));
+    return bad(fmt::format("{} is not legal here; legal: {}", shown(node), rule_text(field_)),
+               std::move(legal));
   }
   BadValue wrong_type(std::vector<Json> legal) const { return wrong_type(node_, std::move(legal)); }
   BadValue wrong_type(const TomlNode& node, std::vector<Json> legal) const {
@@ -117,7 +118,8 @@ class Reader {
     return !spec_.absent.empty() && node_.kind == Kind::text && node_.text == spec_.absent;
   }
 
-  /// Legal values to propose: the default (or its word), the example, and the end of the range nearest to `value`.
+  /// Legal values to propose: the default (or its word), the example, and the end of the range nearest to
+  /// `value`.
   std::vector<Json> proposals(bool whole, double value = std::numeric_limits<double>::quiet_NaN()) const {
     std::vector<Json> legal;
     const auto add = [&](const Json& candidate) {
@@ -144,9 +146,11 @@ class Reader {
     return {};
   }
   Failed number(const TomlNode& node, double& out) const {
-    if (node.kind != Kind::integer && node.kind != Kind::real) return wrong_type(node, item_legal(proposals(false)));
+    if (node.kind != Kind::integer && node.kind != Kind::real)
+      return wrong_type(node, item_legal(proposals(false)));
     const double value = node.kind == Kind::real ? node.real : static_cast<double>(node.integer);
-    if (!std::isfinite(value) || !in_range(value, spec_.range)) return illegal(node, item_legal(proposals(false, value)));
+    if (!std::isfinite(value) || !in_range(value, spec_.range))
+      return illegal(node, item_legal(proposals(false, value)));
     out = value;
     return {};
   }
@@ -205,13 +209,15 @@ Failed Reader::text(const TomlNode& node, std::string& out) const {
     return wrong_type(node, std::move(legal));
   }
   const std::string value = node.kind == Kind::text ? node.text : node.raw;
-  if (!spec_.choices.empty() && std::find(spec_.choices.begin(), spec_.choices.end(), value) == spec_.choices.end()) {
+  if (!spec_.choices.empty() &&
+      std::find(spec_.choices.begin(), spec_.choices.end(), value) == spec_.choices.end()) {
     const std::vector<std::string> names(spec_.choices.begin(), spec_.choices.end());
     BadValue problem = illegal(node, {names.begin(), names.end()});
     problem.message += did_you_mean(value, names);
     return problem;
   }
-  const bool nothing = value.empty() && (spec_.format == Format::not_empty || spec_.format == Format::rank_set);
+  const bool nothing =
+      value.empty() && (spec_.format == Format::not_empty || spec_.format == Format::rank_set);
   if (nothing || value.find('\0') != std::string::npos) return illegal(node, text_legal());
   if (spec_.format == Format::folder_name && !is_folder_name(value)) return illegal(node, {spec_.example});
   out = value;
@@ -227,7 +233,8 @@ Failed Reader::operator()(std::vector<DataSource>* out) const {
     items.push_back(&node_);
   else
     return not_so(node_);
-  if (items.size() > kMaxItems) return bad(fmt::format("the list has {} files, at most {}", items.size(), kMaxItems), {});
+  if (items.size() > kMaxItems)
+    return bad(fmt::format("the list has {} files, at most {}", items.size(), kMaxItems), {});
   std::vector<DataSource> sources;
   for (const TomlNode* item : items) {
     DataSource source;
@@ -241,18 +248,23 @@ Failed Reader::operator()(std::vector<DataSource>* out) const {
         else if (key == "weight" && number)
           source.weight = value.kind == Kind::real ? value.real : static_cast<double>(value.integer);
         else
-          return bad(fmt::format("`{}` = {} is no part of a file; legal: {{path = \"FILE\", weight = NUMBER}}", key,
-                                 shown(value)), {});
+          return bad(
+              fmt::format("`{}` = {} is no part of a file; legal: {{path = \"FILE\", weight = NUMBER}}", key,
+                          shown(value)),
+              {});
       }
     } else {
       return not_so(*item);
     }
     if (source.path.empty()) return bad("a file has no path; legal: " + rule_text(field_), {});
     if (!(source.weight > 0 && source.weight <= 1e6))
-      return bad(fmt::format("the weight of {} is {}; legal: more than 0, at most 1000000", source.path, source.weight), {});
+      return bad(fmt::format("the weight of {} is {}; legal: more than 0, at most 1000000", source.path,
+                             source.weight),
+                 {});
     sources.push_back(source);
   }
-  if (sources.empty() && spec_.needed != Needed::no) return bad("the list is empty; legal: " + rule_text(field_), {});
+  if (sources.empty() && spec_.needed != Needed::no)
+    return bad("the list is empty; legal: " + rule_text(field_), {});
   *out = std::move(sources);
   return {};
 }
@@ -263,7 +275,8 @@ std::string read_function(const TomlNode& node, RewardFunctionConfig& function) 
     function.name = node.text;
     return function.name.empty() ? "a function has an empty name" : "";
   }
-  if (node.kind != Kind::table) return fmt::format("{} is {}, no name or table", shown(node), kind_name(node.kind));
+  if (node.kind != Kind::table)
+    return fmt::format("{} is {}, no name or table", shown(node), kind_name(node.kind));
   for (const auto& [key, value] : node.table) {
     const bool number = value.kind == Kind::integer || value.kind == Kind::real;
     const double real = value.kind == Kind::real ? value.real : static_cast<double>(value.integer);
@@ -317,8 +330,9 @@ const TomlNode* not_json(const TomlNode& node) {
 Failed Reader::operator()(Json* out) const {
   if (node_.kind != Kind::table) return wrong_type({Json::object()});
   if (const TomlNode* found = not_json(node_))
-    return bad(fmt::format("{} is {}; legal: strings, finite numbers, true, false, lists and tables", shown(*found),
-                           kind_name(found->kind)), {Json::object()});
+    return bad(fmt::format("{} is {}; legal: strings, finite numbers, true, false, lists and tables",
+                           shown(*found), kind_name(found->kind)),
+               {Json::object()});
   *out = node_json(node_);
   return {};
 }

@@ -6,7 +6,8 @@
 #include "src/core/check.h"
 
 namespace temper {
-/// Some malformed files break an assertion of the library's parser; that is an error of the file, not a crash.
+/// Some malformed files break an assertion of the library's parser; that is an error of the file, not a
+/// crash.
 struct TomlAssertion {
   const char* expression;
 };
@@ -23,12 +24,14 @@ constexpr int64_t kMaxDots = 10000;  // each dot of a key nests one table deeper
 
 void check_bounds(std::string_view text, const std::string& source) {
   if (text.size() > kMaxBytes)
-    fail(Exit::usage, {.what = "the config is too large", .where = source,
+    fail(Exit::usage, {.what = "the config is too large",
+                       .where = source,
                        .why = fmt::format("it has {} bytes, at most {} are read", text.size(), kMaxBytes),
                        .fix = "give the path of a TOML config file"});
   const auto dots = std::count(text.begin(), text.end(), '.');
   if (dots > kMaxDots)
-    fail(Exit::usage, {.what = "the config is nested too deeply or is not TOML", .where = source,
+    fail(Exit::usage, {.what = "the config is nested too deeply or is not TOML",
+                       .where = source,
                        .why = fmt::format("it holds {} dots, at most {} are read", dots, kMaxDots),
                        .fix = "give the path of a TOML config file"});
 }
@@ -93,13 +96,20 @@ const TomlNode* TomlNode::find(std::string_view key) const { return const_cast<T
 
 std::string kind_name(TomlNode::Kind kind) {
   switch (kind) {
-    case TomlNode::Kind::boolean: return "true or false";
-    case TomlNode::Kind::integer: return "an integer";
-    case TomlNode::Kind::real: return "a number with a fraction";
-    case TomlNode::Kind::text: return "a string";
-    case TomlNode::Kind::date: return "a date or time";
-    case TomlNode::Kind::array: return "a list";
-    case TomlNode::Kind::table: return "a table";
+    case TomlNode::Kind::boolean:
+      return "true or false";
+    case TomlNode::Kind::integer:
+      return "an integer";
+    case TomlNode::Kind::real:
+      return "a number with a fraction";
+    case TomlNode::Kind::text:
+      return "a string";
+    case TomlNode::Kind::date:
+      return "a date or time";
+    case TomlNode::Kind::array:
+      return "a list";
+    case TomlNode::Kind::table:
+      return "a table";
   }
   return "";
 }
@@ -116,7 +126,8 @@ TomlNode parse_toml(std::string_view text, const std::string& source) {
                        .why = std::string(error.description()),
                        .fix = "correct this line; strings need quotes, a key may be written once"});
   } catch (const TomlAssertion& assertion) {
-    fail(Exit::usage, {.what = "the config is not TOML", .where = source,
+    fail(Exit::usage, {.what = "the config is not TOML",
+                       .where = source,
                        .why = fmt::format("the parser found `{}` broken", assertion.expression),
                        .fix = "look for stray characters where a key should begin"});
   }
@@ -139,7 +150,8 @@ TomlNode parse_toml_value(const std::string& text, const std::string& origin) {
       continue;
     }
   }
-  fail(Exit::usage, {.what = "an override is not valid UTF-8", .where = origin,
+  fail(Exit::usage, {.what = "an override is not valid UTF-8",
+                     .where = origin,
                      .why = fmt::format("one of its {} bytes begins no character", text.size()),
                      .fix = "write it in UTF-8"});
 }

@@ -1,6 +1,6 @@
 #pragma once
-// TOML text as plain values with their places, so that nothing else needs the TOML library. Files are bounded in
-// size and nesting before they are parsed.
+// TOML text as plain values with their places, so that nothing else needs the TOML library. Files are bounded
+// in size and nesting before they are parsed.
 
 #include <cstdint>
 #include <string>

@@ -3,8 +3,8 @@
 
 #include <optional>
 
-#include "src/config/fields.h"
 #include "src/config/config_error.h"
+#include "src/config/fields.h"
 #include "src/config/toml_node.h"
 
 namespace temper {

@@ -40,7 +40,9 @@ struct ToJson {
     if (!*value) return absent();
     return spec.format == Format::duration ? Json(format_duration(**value)) : Json(**value);
   }
-  Json operator()(const std::optional<RoleConfig>* value) const { return *value ? Json((*value)->ranks) : absent(); }
+  Json operator()(const std::optional<RoleConfig>* value) const {
+    return *value ? Json((*value)->ranks) : absent();
+  }
   Json operator()(const std::vector<DataSource>* value) const { return sources_json(*value); }
   Json operator()(const std::vector<RewardFunctionConfig>* value) const { return functions_json(*value); }
 };
@@ -72,17 +74,23 @@ std::string bound_text(double value) {
 std::string range_text(const Range& range) {
   std::string text = "any finite number";
   if (range.low > -1e300) text = (range.above_low ? "more than " : "at least ") + bound_text(range.low);
-  if (range.high < 1e300) text += (range.below_high ? " and less than " : " and at most ") + bound_text(range.high);
+  if (range.high < 1e300)
+    text += (range.below_high ? " and less than " : " and at most ") + bound_text(range.high);
   return text;
 }
 
 std::string format_text(Format format) {
   switch (format) {
-    case Format::folder_name: return "a plain folder name (no '/', not '.' or '..', no leading '-', 200 bytes)";
-    case Format::not_empty: return "any string but the empty one";
-    case Format::duration: return "a duration such as \"3h45m\" (units d, h, m, s in this order)";
-    case Format::rank_set: return "\"all\" or a rank set such as \"0-7,16-23\"";
-    case Format::plain: return "any string";
+    case Format::folder_name:
+      return "a plain folder name (no '/', not '.' or '..', no leading '-', 200 bytes)";
+    case Format::not_empty:
+      return "any string but the empty one";
+    case Format::duration:
+      return "a duration such as \"3h45m\" (units d, h, m, s in this order)";
+    case Format::rank_set:
+      return "\"all\" or a rank set such as \"0-7,16-23\"";
+    case Format::plain:
+      return "any string";
   }
   return "";
 }
@@ -106,12 +114,17 @@ std::string toml_text(const Json& value) {
 
 Json node_json(const TomlNode& node) {
   switch (node.kind) {
-    case TomlNode::Kind::boolean: return node.boolean;
-    case TomlNode::Kind::integer: return node.integer;
-    case TomlNode::Kind::real: return std::isfinite(node.real) ? Json(node.real) : Json();
+    case TomlNode::Kind::boolean:
+      return node.boolean;
+    case TomlNode::Kind::integer:
+      return node.integer;
+    case TomlNode::Kind::real:
+      return std::isfinite(node.real) ? Json(node.real) : Json();
     case TomlNode::Kind::text:
-    case TomlNode::Kind::date: return node.text;
-    case TomlNode::Kind::array: break;
+    case TomlNode::Kind::date:
+      return node.text;
+    case TomlNode::Kind::array:
+      break;
     case TomlNode::Kind::table: {
       Json object = Json::object();
       for (const auto& [key, value] : node.table) object[key] = node_json(value);
@@ -141,7 +154,9 @@ std::string rule_text(const Field& field) {
   } else if (type == "string or list") {
     text = "\"FILE\", [\"FILE\", ...] or [{path = \"FILE\", weight = NUMBER}, ...]";
   } else if (type == "list") {
-    text = "[\"NAME\", ...] or [{name = \"NAME\", weight = NUMBER, OPTION = NUMBER or STRING}, ...], each name once";
+    text =
+        "[\"NAME\", ...] or [{name = \"NAME\", weight = NUMBER, OPTION = NUMBER or STRING}, ...], each name "
+        "once";
   } else if (type == "table") {
     text = "a table";
   } else if (type == "list of strings") {

@@ -19,7 +19,8 @@ PlanResult check_config(const CommandLine& line, int64_t memory_limit) {
   if (!result.errors.empty()) return result;
   const Config& config = reading.loaded.config;
   const std::vector<PlanError> missing = validate_paths(config);
-  const bool has_model = std::none_of(missing.begin(), missing.end(), [](const PlanError& e) { return e.key == "model.path"; });
+  const bool has_model =
+      std::none_of(missing.begin(), missing.end(), [](const PlanError& e) { return e.key == "model.path"; });
   if (has_model) {
     const int num_ranks = static_cast<int>(line.integer("--ranks", 1));
     result = try_plan(config, num_ranks, read_model_facts(config.model.path), memory_limit);
@@ -37,7 +38,9 @@ PlanResult check_config(const CommandLine& line, int64_t memory_limit) {
 ModelFacts read_model_facts(const std::string& model_path) {
   const std::string path = find_in_folder(model_path, "config.json");
   if (path.empty())
-    fail(Exit::usage, {.what = "no model", .where = model_path, .why = "it has no config.json",
+    fail(Exit::usage, {.what = "no model",
+                       .where = model_path,
+                       .why = "it has no config.json",
                        .fix = "set model.path to a Hugging Face folder"});
   return model_facts(parse_model_config(read_json_file(path, kConfigLimits), nullptr, path));
 }

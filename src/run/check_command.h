@@ -1,6 +1,6 @@
 #pragma once
-// The verb `check`: reads a config and the model's config.json, plans for N ranks, prints what would happen. Starts
-// nothing, needs no MPI and no GPU.
+// The verb `check`: reads a config and the model's config.json, plans for N ranks, prints what would happen.
+// Starts nothing, needs no MPI and no GPU.
 
 #include <string>
 

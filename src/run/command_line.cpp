@@ -24,7 +24,8 @@ const VerbSpec& find_verb(const std::string& name) {
   }
   std::string all;
   for (const std::string& known : names) all += fmt::format("{}{}", all.empty() ? "" : ", ", known);
-  fail_usage("unknown command", name, fmt::format("temper has no verb `{}`{}", name, did_you_mean(name, names)),
+  fail_usage("unknown command", name,
+             fmt::format("temper has no verb `{}`{}", name, did_you_mean(name, names)),
              "verbs: " + all + "; see `temper help`");
 }
 
@@ -55,7 +56,8 @@ std::string value_defect(const OptionSpec& option, const std::string& value) {
   }
   if (option.kind == OptionKind::number) {
     double number = 0;
-    const bool legal = parse_number(value, number) && std::isfinite(number) && number >= option.low && number <= option.high;
+    const bool legal =
+        parse_number(value, number) && std::isfinite(number) && number >= option.low && number <= option.high;
     return legal ? "" : fmt::format("a number {} is wanted", range);
   }
   if (option.kind == OptionKind::choice) {
@@ -89,9 +91,13 @@ class Parser {
   }
 
  private:
-  CommandLine help() const { return {.verb = "help", .positional = std::string(verb_.name), .overrides = {}, .options = {}}; }
+  CommandLine help() const {
+    return {.verb = "help", .positional = std::string(verb_.name), .overrides = {}, .options = {}};
+  }
   std::string where() const { return "temper " + std::string(verb_.name); }
-  std::string see() const { return fmt::format("usage: {}; see `temper help {}`", verb_usage(verb_), verb_.name); }
+  std::string see() const {
+    return fmt::format("usage: {}; see `temper help {}`", verb_usage(verb_), verb_.name);
+  }
 
   const OptionSpec* find_option(std::string_view name) const {
     for (const OptionSpec& option : verb_.options)
@@ -106,13 +112,14 @@ class Parser {
     if (!option) {
       std::vector<std::string> names{"--help"};
       for (const OptionSpec& known : verb_.options) names.emplace_back(known.name);
-      fail_usage("unknown option", where(), fmt::format("`{}` has no option {}{}", verb_.name, name, did_you_mean(name, names)),
-                 see());
+      fail_usage("unknown option", where(),
+                 fmt::format("`{}` has no option {}{}", verb_.name, name, did_you_mean(name, names)), see());
     }
     if (line_.has(name)) fail_usage("an option is given twice", where(), name, "leave one of them out");
     std::vector<std::string>& values = line_.options[name];
     if (option->kind == OptionKind::flag) {
-      if (equals != std::string::npos) fail_usage("an option takes no value", where(), argument, "write " + name);
+      if (equals != std::string::npos)
+        fail_usage("an option takes no value", where(), argument, "write " + name);
       return;
     }
     if (equals != std::string::npos)
@@ -121,7 +128,8 @@ class Parser {
       take_values(*option, values);
     for (const std::string& value : values)
       if (const std::string why = value_defect(*option, value); !why.empty())
-        fail_usage("illegal value of an option", where(), fmt::format("{} \"{}\": {}", name, value, why), see());
+        fail_usage("illegal value of an option", where(), fmt::format("{} \"{}\": {}", name, value, why),
+                   see());
   }
 
   /// One value, or for a list of files all words up to the next option or override.
@@ -132,8 +140,7 @@ class Parser {
       if (find_option(next.substr(0, next.find('='))) || next == "--help" || next == "--") return false;
       return option.kind != OptionKind::files || (next[0] != '-' && !is_override(next));
     };
-    if (!is_value())
-      fail_usage("an option needs a value", where(), option_usage(option), see());
+    if (!is_value()) fail_usage("an option needs a value", where(), option_usage(option), see());
     do values.push_back(arguments_[at_++]);
     while (option.kind == OptionKind::files && is_value());
   }
@@ -148,7 +155,8 @@ class Parser {
   void take_word(const std::string& word) {
     if (is_override(word)) {
       if (verb_.overrides == Overrides::rollout && !word.starts_with("rollout."))
-        fail_usage("illegal override", where(), fmt::format("`{}`: this verb takes rollout.key=value only", word), see());
+        fail_usage("illegal override", where(),
+                   fmt::format("`{}`: this verb takes rollout.key=value only", word), see());
       line_.overrides.push_back(word);
     } else if (!verb_.positional.empty() && !has_positional_) {
       line_.positional = word;
@@ -164,7 +172,8 @@ class Parser {
       fail_usage("an argument is missing", where(), fmt::format("{} is not given", verb_.positional), see());
     for (const OptionSpec& option : verb_.options)
       if (option.required && !line_.has(std::string(option.name)))
-        fail_usage("an option is missing", where(), fmt::format("{} is not given", option_usage(option)), see());
+        fail_usage("an option is missing", where(), fmt::format("{} is not given", option_usage(option)),
+                   see());
     std::string all;
     int given = 0;
     for (const std::string_view name : verb_.one_of) {
@@ -208,11 +217,12 @@ std::vector<std::string> CommandLine::list(const std::string& option) const {
 }
 
 CommandLine parse_command_line(const std::vector<std::string>& arguments) {
-  if (arguments.empty())
-    fail_usage("no command", "temper", "a verb is wanted", "see `temper help`");
+  if (arguments.empty()) fail_usage("no command", "temper", "a verb is wanted", "see `temper help`");
   const std::string& first = arguments[0];
-  if (first == "--version" || first == "version") return {.verb = "version", .positional = {}, .overrides = {}, .options = {}};
-  if (first == "--help" || first == "-h") return {.verb = "help", .positional = {}, .overrides = {}, .options = {}};
+  if (first == "--version" || first == "version")
+    return {.verb = "version", .positional = {}, .overrides = {}, .options = {}};
+  if (first == "--help" || first == "-h")
+    return {.verb = "help", .positional = {}, .overrides = {}, .options = {}};
   return Parser(find_verb(first), std::span(arguments).subspan(1)).parse();
 }
 

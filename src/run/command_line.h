@@ -1,6 +1,7 @@
 #pragma once
-// The command line: one table of verbs and options, the parser that follows it, and the checked result. `temper help`
-// is written from the same table. Every mistake is Error(Exit::usage) with the nearest legal spelling.
+// The command line: one table of verbs and options, the parser that follows it, and the checked result.
+// `temper help` is written from the same table. Every mistake is Error(Exit::usage) with the nearest legal
+// spelling.
 
 #include <cstdint>
 #include <map>
@@ -14,13 +15,13 @@ namespace temper {
 enum class OptionKind { flag, text, integer, number, choice, files };
 
 struct OptionSpec {
-  std::string_view name;      // "--ranks"
+  std::string_view name;  // "--ranks"
   OptionKind kind = OptionKind::flag;
   std::string_view value;     // "N"; "fp32|bf16" for a choice; empty for a flag
   std::string_view standard;  // default in words
   std::string_view help;
   bool required = false;
-  double low = 0, high = 0;   // integer and number
+  double low = 0, high = 0;  // integer and number
 };
 
 enum class Overrides { none, all, rollout };  // `section.key=value` arguments: any, or only rollout.*
@@ -49,7 +50,8 @@ struct CommandLine {
   std::vector<std::string> list(const std::string& option) const;
 };
 
-/// `arguments` without the program's name. `VERB --help` comes back as verb "help" with the verb as positional.
+/// `arguments` without the program's name. `VERB --help` comes back as verb "help" with the verb as
+/// positional.
 CommandLine parse_command_line(const std::vector<std::string>& arguments);
 CommandLine parse_command_line(int argc, const char* const* argv);
 

@@ -31,23 +31,28 @@ constexpr std::array kExits{
 
 std::string exit_codes_text() {
   std::string text = "exit codes (also the code given to MPI_Abort)\n";
-  for (const ExitText& row : kExits) text += fmt::format("  {:>3}  {}\n", static_cast<int>(row.code), row.meaning);
+  for (const ExitText& row : kExits)
+    text += fmt::format("  {:>3}  {}\n", static_cast<int>(row.code), row.meaning);
   return text;
 }
 
 std::string environment_text() {
-  return "temper reads no environment variables as options; everything is in the config and on the command line.\n"
+  return "temper reads no environment variables as options; everything is in the config and on the command "
+         "line.\n"
          "The launcher's own (mpirun, srun) and the affinity mask decide ranks and cores.\n";
 }
 
 std::string overview_text() {
   std::string text = "temper post-trains language models with reinforcement learning, in one program.\n\n";
   for (const VerbSpec& verb : verbs()) text += fmt::format("  {:<10} {}\n", verb.name, verb.help);
-  return text + "\n  temper --version     versions as built and as found\n"
-                "  temper help VERB     options of a verb\n"
-                "  temper help keys     every config key; `temper help rollout` a section, `temper help run.seed` a key\n"
-                "  temper help exit-codes\n"
-                "\nResults go to stdout; logs, progress and errors to stderr.\n\n" + exit_codes_text();
+  return text +
+         "\n  temper --version     versions as built and as found\n"
+         "  temper help VERB     options of a verb\n"
+         "  temper help keys     every config key; `temper help rollout` a section, `temper help run.seed` a "
+         "key\n"
+         "  temper help exit-codes\n"
+         "\nResults go to stdout; logs, progress and errors to stderr.\n\n" +
+         exit_codes_text();
 }
 
 std::string verb_text(const VerbSpec& verb) {
@@ -64,13 +69,17 @@ std::string verb_text(const VerbSpec& verb) {
   if (verb.overrides == Overrides::all)
     text += "\n  section.key=value sets a config key; the right side is a TOML value or a bare string.\n";
   if (verb.overrides == Overrides::rollout)
-    text += "\n  rollout.key=value sets a sampling key, for example rollout.temperature=0.7 rollout.max_new_tokens=64.\n";
+    text +=
+        "\n  rollout.key=value sets a sampling key, for example rollout.temperature=0.7 "
+        "rollout.max_new_tokens=64.\n";
   return text + "\n" + exit_codes_text();
 }
 
 std::string key_text(const KeyDoc& doc) {
   std::string text = fmt::format("{}\n  {}\n", doc.key, doc.help);
-  if (!doc.type.empty()) text += fmt::format("  type:    {}{}\n", doc.type, doc.unit.empty() ? "" : fmt::format(" ({})", doc.unit));
+  if (!doc.type.empty())
+    text +=
+        fmt::format("  type:    {}{}\n", doc.type, doc.unit.empty() ? "" : fmt::format(" ({})", doc.unit));
   if (doc.required) text += "  default: none, this key is required\n";
   if (!doc.required) text += fmt::format("  default: {}\n", doc.default_text);
   return text + fmt::format("  legal:   {}\n", doc.legal);
@@ -80,7 +89,8 @@ std::string key_text(const KeyDoc& doc) {
 std::string section_text(const std::string& section) {
   std::string text;
   for (const KeyDoc& doc : config_key_docs())
-    if (section.empty() || doc.key.starts_with(section + ".")) text += fmt::format("{}{}", text.empty() ? "" : "\n", key_text(doc));
+    if (section.empty() || doc.key.starts_with(section + "."))
+      text += fmt::format("{}{}", text.empty() ? "" : "\n", key_text(doc));
   return text;
 }
 
@@ -92,7 +102,8 @@ std::string section_text(const std::string& section) {
     const std::string section = doc.key.substr(0, doc.key.find('.'));
     if (std::find(names.begin(), names.end(), section) == names.end()) names.push_back(section);
   }
-  fail(Exit::usage, {.what = "unknown topic of help", .where = topic,
+  fail(Exit::usage, {.what = "unknown topic of help",
+                     .where = topic,
                      .why = "it is no verb, key or section" + did_you_mean(topic, names),
                      .fix = "see `temper help` and `temper help keys`"});
 }

@@ -1,12 +1,13 @@
 #pragma once
-// `temper help`: verbs and options from the table of the command line, keys from the field list of the config.
+// `temper help`: verbs and options from the table of the command line, keys from the field list of the
+// config.
 
 #include <string>
 
 namespace temper {
 
-/// Text of a topic: "" (overview), a verb, a key, a section, "keys", "exit-codes", "environment". An unknown topic is
-/// Error(Exit::usage) with the nearest ones.
+/// Text of a topic: "" (overview), a verb, a key, a section, "keys", "exit-codes", "environment". An unknown
+/// topic is Error(Exit::usage) with the nearest ones.
 std::string help_text(const std::string& topic);
 
 }  // namespace temper

@@ -19,10 +19,12 @@ DType resolve_dtype(const Config& c, const std::string& device) {
 
 void require_path(const char* key, const std::string& path, std::vector<PlanError>& errors) {
   if (!path_exists(path))
-    errors.push_back({key, "", fmt::format("{} does not exist (relative paths start at the working folder)", path), {}});
+    errors.push_back(
+        {key, "", fmt::format("{} does not exist (relative paths start at the working folder)", path), {}});
 }
 
-void require_folder_with(const char* key, const std::string& path, const char* name, std::vector<PlanError>& errors) {
+void require_folder_with(const char* key, const std::string& path, const char* name,
+                         std::vector<PlanError>& errors) {
   require_path(key, path, errors);
   if (path_exists(path) && !path_exists(join_path(path, name)))
     errors.push_back({key, "", fmt::format("{} is no folder with a {}", path, name), {}});
@@ -30,12 +32,16 @@ void require_folder_with(const char* key, const std::string& path, const char* n
 
 /// A step folder has a manifest; a run folder has checkpoints.
 void require_checkpoint(const std::string& path, std::vector<PlanError>& errors) {
-  const bool found = path_exists(join_path(path, "manifest.json")) || is_directory(join_path(path, "checkpoints"));
+  const bool found =
+      path_exists(join_path(path, "manifest.json")) || is_directory(join_path(path, "checkpoints"));
   if (!found)
-    errors.push_back({"checkpoint.resume", "",
-                      fmt::format("{} is neither \"auto\" nor \"none\" nor a checkpoint (a folder with manifest.json) nor "
-                                  "a run folder (with checkpoints/)", path),
-                      {"auto", "none"}});
+    errors.push_back(
+        {"checkpoint.resume",
+         "",
+         fmt::format("{} is neither \"auto\" nor \"none\" nor a checkpoint (a folder with manifest.json) nor "
+                     "a run folder (with checkpoints/)",
+                     path),
+         {"auto", "none"}});
 }
 
 }  // namespace
@@ -63,7 +69,8 @@ const RolePlan* RunPlan::role(const std::string& name) const {
 
 PlanResult try_plan(const Config& config, int num_ranks, const ModelFacts& facts, int64_t memory_limit) {
   CHECK(num_ranks >= 1, "a plan for {} ranks", num_ranks);
-  CHECK(facts.num_parameters > 0 && facts.num_layers > 0 && facts.kv_width > 0, "a plan for a model without a shape");
+  CHECK(facts.num_parameters > 0 && facts.num_layers > 0 && facts.kv_width > 0,
+        "a plan for a model without a shape");
   PlanDraft draft{config, facts, {}};
   RunPlan& plan = draft.result.plan;
   plan.algorithm = config.algorithm.name;
@@ -72,6 +79,7 @@ PlanResult try_plan(const Config& config, int num_ranks, const ModelFacts& facts
   plan.num_ranks = num_ranks;
   plan.device = config.run.device == "auto" ? "cpu" : config.run.device;
   plan.dtype = resolve_dtype(config, plan.device);
+  plan.num_parameters = facts.num_parameters;
   plan.steps = config.run.steps;
   plan_roles(draft);
   plan_algorithm(draft);
@@ -110,7 +118,8 @@ std::vector<PlanError> validate_paths(const Config& c) {
   if (c.tokenizer.chat_template) require_path("tokenizer.chat_template", *c.tokenizer.chat_template, errors);
   for (const DataSource& source : c.data.train) require_path("data.train", source.path, errors);
   for (const DataSource& source : c.validation.data) require_path("validation.data", source.path, errors);
-  if (c.checkpoint.resume != "auto" && c.checkpoint.resume != "none") require_checkpoint(c.checkpoint.resume, errors);
+  if (c.checkpoint.resume != "auto" && c.checkpoint.resume != "none")
+    require_checkpoint(c.checkpoint.resume, errors);
   return errors;
 }
 

@@ -1,7 +1,8 @@
 #pragma once
-// Every number that follows from a config, the model's shape and the number of ranks, computed once: the batch
-// arithmetic, who does what, lengths, cache size, memory. A pure function: no clock, no files, no free memory.
-// `temper check` prints it and stops; every rank of a run computes the same. Nothing else derives such numbers.
+// Every number that follows from a config, the model's shape and the number of ranks, computed once: the
+// batch arithmetic, who does what, lengths, cache size, memory. A pure function: no clock, no files, no free
+// memory. `temper check` prints it and stops; every rank of a run computes the same. Nothing else derives
+// such numbers.
 
 #include <cstdint>
 #include <string>
@@ -36,11 +37,11 @@ struct BatchPlan {
   int64_t samples_per_prompt = 0;  // sft: 1
   int64_t samples_per_step = 0;
   int64_t samples_per_update = 0;
-  int64_t updates_per_step = 0;    // of one epoch
+  int64_t updates_per_step = 0;  // of one epoch
   int64_t epochs_per_step = 0;
-  int64_t updates_total = 0;       // steps x updates_per_step x epochs_per_step
-  int64_t last_update_samples = 0; // less than samples_per_update only with last_partial = "keep"
-  int64_t dropped_samples = 0;     // per step, only with last_partial = "drop"
+  int64_t updates_total = 0;        // steps x updates_per_step x epochs_per_step
+  int64_t last_update_samples = 0;  // less than samples_per_update only with last_partial = "keep"
+  int64_t dropped_samples = 0;      // per step, only with last_partial = "drop"
 };
 
 struct RolePlan {
@@ -63,6 +64,7 @@ struct RunPlan {
   int num_ranks = 0;
   std::string device;
   DType dtype = DType::f32;
+  int64_t num_parameters = 0;
   int64_t steps = 0;
   BatchPlan batch;
   std::vector<RolePlan> roles;  // in the order of their phases
@@ -71,7 +73,7 @@ struct RunPlan {
   int64_t longest_sequence = 0;  // tokens, prompt and response
   int64_t max_tokens_per_microbatch = 0;
   int64_t kv_page_tokens = 0, kv_page_bytes = 0, kv_pages = 0;  // per rank; 0 pages: nothing is generated
-  bool validates = false;        // has data, rewards and lengths to validate with
+  bool validates = false;  // has data, rewards and lengths to validate with
   int64_t validation_max_prompt_tokens = 0, validation_max_new_tokens = 0;
   std::vector<MemoryRow> memory;
 

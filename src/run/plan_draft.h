@@ -1,6 +1,6 @@
 #pragma once
-// A plan while it is made: each rule below fills its part of the plan and adds errors and warnings. Rules run in the
-// order of this list; a rule may read what earlier ones filled, also when they added errors.
+// A plan while it is made: each rule below fills its part of the plan and adds errors and warnings. Rules run
+// in the order of this list; a rule may read what earlier ones filled, also when they added errors.
 
 #include "src/run/plan.h"
 
@@ -28,7 +28,8 @@ void plan_schedule(PlanDraft& draft);
 void plan_validation(PlanDraft& draft);
 void plan_warnings(PlanDraft& draft);
 
-/// A peak above `limit` bytes per rank is an error whose legal values are shown to fit by planning again with them.
+/// A peak above `limit` bytes per rank is an error whose legal values are shown to fit by planning again with
+/// them.
 void plan_memory_limit(PlanDraft& draft, int64_t limit);
 
 }  // namespace temper

@@ -11,8 +11,9 @@ int64_t saturating_add(int64_t a, int64_t b) {
   return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
 }
 
-/// Bytes of one token in one layer while its activations are kept: normed inputs, sums and outputs (6 D), q, k, v
-/// (twice with head norms), attention output, gate, up and their product (3 F), and the log-sum-exp per head.
+/// Bytes of one token in one layer while its activations are kept: normed inputs, sums and outputs (6 D), q,
+/// k, v (twice with head norms), attention output, gate, up and their product (3 F), and the log-sum-exp per
+/// head.
 int64_t layer_token_bytes(const ModelFacts& f, DType dtype) {
   const int64_t qkv = f.q_width + 2 * f.kv_width;
   const int64_t values = 6 * f.hidden_size + qkv * (f.qk_norm ? 2 : 1) + f.q_width + 3 * f.intermediate_size;
@@ -40,7 +41,8 @@ Parts resident(const RunPlan& plan, const ModelFacts& f) {
   parts.add("kv_cache", saturating_multiply(plan.kv_pages, plan.kv_page_bytes));
   // Every rank sees all trajectories of a step: ids, mask, log-probs of policy and reference.
   const int64_t response = plan.max_new_tokens * (4 + 1 + 8 + (plan.needs_reference ? 8 : 0));
-  parts.add("trajectories", saturating_multiply(plan.batch.samples_per_step, response + 4 * plan.max_prompt_tokens));
+  parts.add("trajectories",
+            saturating_multiply(plan.batch.samples_per_step, response + 4 * plan.max_prompt_tokens));
   return parts;
 }
 
@@ -63,14 +65,18 @@ int64_t saturating_multiply(int64_t a, int64_t b) {
 std::vector<MemoryRow> plan_memory(const RunPlan& plan, const ModelFacts& f, const RolloutConfig& rollout) {
   const Parts parts = resident(plan, f);
   const int64_t layer = layer_token_bytes(f, plan.dtype);
-  const int64_t all_layers = saturating_multiply(layer, f.num_layers + 2);  // backward of one layer takes two more
+  const int64_t all_layers =
+      saturating_multiply(layer, f.num_layers + 2);  // backward of one layer takes two more
   const int64_t rows = rollout.max_running_sequences + rollout.prefill_chunk_tokens;
   std::vector<MemoryRow> memory;
   for (const int rank : plan.role("trainer")->ranks) {
-    if (plan.generates) memory.push_back(row(plan, rank, "generate", parts, saturating_multiply(layer, rows)));
+    if (plan.generates)
+      memory.push_back(row(plan, rank, "generate", parts, saturating_multiply(layer, rows)));
     if (plan.needs_reference)
-      memory.push_back(row(plan, rank, "reference", parts, saturating_multiply(layer, plan.max_tokens_per_microbatch)));
-    memory.push_back(row(plan, rank, "train", parts, saturating_multiply(all_layers, plan.max_tokens_per_microbatch)));
+      memory.push_back(
+          row(plan, rank, "reference", parts, saturating_multiply(layer, plan.max_tokens_per_microbatch)));
+    memory.push_back(
+        row(plan, rank, "train", parts, saturating_multiply(all_layers, plan.max_tokens_per_microbatch)));
   }
   return memory;
 }

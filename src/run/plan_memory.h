@@ -1,13 +1,14 @@
 #pragma once
-// Bytes per rank and phase. Weights, gradients, optimizer state and cache are exact; activations and trajectories are
-// upper bounds from the same tensors that the layers save and the exchange holds.
+// Bytes per rank and phase. Weights, gradients, optimizer state and cache are exact; activations and
+// trajectories are upper bounds from the same tensors that the layers save and the exchange holds.
 
 #include "src/run/plan.h"
 
 namespace temper {
 
 /// One row per rank of the roles and phase of a step, for a plan whose other fields are filled.
-std::vector<MemoryRow> plan_memory(const RunPlan& plan, const ModelFacts& facts, const RolloutConfig& rollout);
+std::vector<MemoryRow> plan_memory(const RunPlan& plan, const ModelFacts& facts,
+                                   const RolloutConfig& rollout);
 
 /// The largest row.
 int64_t peak_bytes(const RunPlan& plan);

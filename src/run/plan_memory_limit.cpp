@@ -13,7 +13,9 @@ struct Proposal {
   int64_t peak;
 };
 
-std::string gib(int64_t bytes) { return fmt::format("{:.3f} GiB", static_cast<double>(bytes) / 1073741824.0); }
+std::string gib(int64_t bytes) {
+  return fmt::format("{:.3f} GiB", static_cast<double>(bytes) / 1073741824.0);
+}
 
 /// Looks for the smallest change of one key that fits.
 class Search {
@@ -23,8 +25,8 @@ class Search {
   std::vector<Proposal> proposals() const {
     const RunPlan& plan = draft_.result.plan;
     std::vector<Proposal> found;
-    largest(found, "train.max_tokens_per_microbatch", plan.longest_sequence, plan.max_tokens_per_microbatch, 1,
-            [](Config& c, int64_t value) { c.train.max_tokens_per_microbatch = value; });
+    largest(found, "train.max_tokens_per_microbatch", plan.longest_sequence, plan.max_tokens_per_microbatch,
+            1, [](Config& c, int64_t value) { c.train.max_tokens_per_microbatch = value; });
     if (plan.kv_pages > 0)
       largest(found, "rollout.kv_memory", 1, plan.kv_pages, plan.kv_page_bytes,
               [](Config& c, int64_t value) { c.rollout.kv_memory_bytes = value; });
@@ -70,6 +72,16 @@ class Search {
   int64_t limit_;
 };
 
+/// The peak with the smallest budget and cache that hold the longest sequence.
+int64_t least_peak(const PlanDraft& draft) {
+  const RunPlan& plan = draft.result.plan;
+  Config config = draft.config;
+  config.train.max_tokens_per_microbatch = plan.longest_sequence;
+  config.rollout.max_running_sequences = 1;  // an automatic cache then holds one sequence
+  config.rollout.kv_memory_bytes.reset();
+  return peak_bytes(try_plan(config, plan.num_ranks, draft.facts).plan);
+}
+
 }  // namespace
 
 void plan_memory_limit(PlanDraft& draft, int64_t limit) {
@@ -79,7 +91,12 @@ void plan_memory_limit(PlanDraft& draft, int64_t limit) {
   std::string message = fmt::format("a rank needs {}, it has {}", gib(peak), gib(limit));
   for (const Proposal& p : found)
     message += fmt::format("; {} = {} needs {}", p.key, p.value.dump(), gib(p.peak));
-  if (found.empty()) message += "; no single key makes it fit: use more ranks, a shorter context or a smaller model";
+  if (found.empty())
+    message += fmt::format(
+        "; no single key makes it fit: with the least train.max_tokens_per_microbatch and "
+        "rollout.kv_memory it needs {}. Lower both, use more ranks, a shorter context or a "
+        "smaller model",
+        gib(least_peak(draft)));
   const char* key = found.empty() ? "train.max_tokens_per_microbatch" : found.front().key;
   std::vector<Json> legal;
   for (const Proposal& p : found)

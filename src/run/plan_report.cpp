@@ -11,7 +11,9 @@
 namespace temper {
 namespace {
 
-std::string gib(int64_t bytes) { return fmt::format("{:.3f} GiB", static_cast<double>(bytes) / 1073741824.0); }
+std::string gib(int64_t bytes) {
+  return fmt::format("{:.3f} GiB", static_cast<double>(bytes) / 1073741824.0);
+}
 
 std::string line(const std::string& name, const std::string& value, const std::string& formula) {
   return fmt::format("  {:<26} {:<14} {}\n", name, value, formula);
@@ -28,13 +30,16 @@ std::string batch_text(const RunPlan& plan) {
     text += line("prompts_per_step", b.prompts_per_step, "rollout.prompts_per_step");
     text += line("samples_per_prompt", b.samples_per_prompt, "rollout.samples_per_prompt");
     text += line("samples_per_step", b.samples_per_step,
-                 fmt::format("prompts_per_step x samples_per_prompt = {} x {}", b.prompts_per_step, b.samples_per_prompt));
+                 fmt::format("prompts_per_step x samples_per_prompt = {} x {}", b.prompts_per_step,
+                             b.samples_per_prompt));
   } else {
     text += line("samples_per_step", b.samples_per_step,
-                 fmt::format("samples_per_update x updates_per_step = {} x {}", b.samples_per_update, b.updates_per_step));
+                 fmt::format("samples_per_update x updates_per_step = {} x {}", b.samples_per_update,
+                             b.updates_per_step));
   }
-  text += line("samples_per_update", b.samples_per_update,
-               fmt::format("over all ranks; updates_per_step = {} / {}", b.samples_per_step, b.samples_per_update));
+  text += line(
+      "samples_per_update", b.samples_per_update,
+      fmt::format("over all ranks; updates_per_step = {} / {}", b.samples_per_step, b.samples_per_update));
   if (b.last_update_samples < b.samples_per_update)
     text += line("last_update_samples", b.last_update_samples, "train.last_partial = \"keep\"");
   if (b.dropped_samples > 0)
@@ -42,8 +47,8 @@ std::string batch_text(const RunPlan& plan) {
   text += line("updates_per_step", b.updates_per_step, "optimizer updates of one epoch");
   text += line("epochs_per_step", b.epochs_per_step, "train.epochs_per_step");
   text += line("updates_total", b.updates_total,
-               fmt::format("steps x updates_per_step x epochs_per_step = {} x {} x {}", plan.steps, b.updates_per_step,
-                           b.epochs_per_step));
+               fmt::format("steps x updates_per_step x epochs_per_step = {} x {} x {}", plan.steps,
+                           b.updates_per_step, b.epochs_per_step));
   return text;
 }
 
@@ -75,6 +80,34 @@ std::string roles_text(const RunPlan& plan, int per_node) {
   return text;
 }
 
+/// Floating-point operations of one step when every sample has full length, attention left out.
+struct Work {
+  int64_t tokens = 0;
+  double generate = 0, reference = 0, train = 0;
+};
+
+Work most_work(const RunPlan& plan) {
+  Work work{.tokens = saturating_multiply(plan.batch.samples_per_step, plan.longest_sequence)};
+  const double forward = 2.0 * static_cast<double>(plan.num_parameters) * static_cast<double>(work.tokens);
+  work.generate = plan.generates ? forward : 0;
+  work.reference = plan.needs_reference ? forward : 0;
+  work.train = 3 * forward * static_cast<double>(plan.batch.epochs_per_step);
+  return work;
+}
+
+std::string work_text(const RunPlan& plan) {
+  const Work work = most_work(plan);
+  std::string text = "work per step, at most (seconds = this / measured FLOP per second of all ranks)\n";
+  text += line("tokens", work.tokens, "samples_per_step x longest_sequence");
+  const auto add = [&](const char* name, double flop, const char* formula) {
+    if (flop > 0) text += line(name, fmt::format("{:.3g} TFLOP", flop / 1e12), formula);
+  };
+  add("generate", work.generate, "2 x parameters x tokens");
+  add("reference", work.reference, "2 x parameters x tokens");
+  add("train", work.train, "6 x parameters x tokens x epochs_per_step");
+  return text;
+}
+
 /// Ranks of one phase have equal rows: one block per phase.
 std::string memory_text(const RunPlan& plan, const ReportOptions& options) {
   std::string text = fmt::format("memory per rank ({})\n", plan.device == "cpu" ? "host" : "device");
@@ -92,16 +125,20 @@ std::string migration_text(const RunPlan& plan) {
   const BatchPlan& b = plan.batch;
   std::string text = "the same numbers under other trainers' names\n";
   for (const PeerKey& row : peer_keys())
-    text += fmt::format("  {:<6} {:<46} {:<32} {}\n", row.peer, row.theirs, row.ours.empty() ? "-" : row.ours, row.note);
+    text += fmt::format("  {:<6} {:<52} {:<32} {}\n", row.peer, row.theirs, row.ours.empty() ? "-" : row.ours,
+                        row.note);
   const auto world = static_cast<int64_t>(plan.role("trainer")->ranks.size());
   text += fmt::format(
-      "  world = ranks of roles.trainer = {}; global batch = samples_per_update = {}; a per-device batch and an\n"
-      "  accumulation count have no key: per_device x accumulation x world = {} need not divide by anything.\n",
+      "  world = ranks of roles.trainer = {}; global batch = samples_per_update = {}; a per-device batch and "
+      "an\n"
+      "  accumulation count have no key: per_device x accumulation x world = {} need not divide by "
+      "anything.\n",
       world, b.samples_per_update, b.samples_per_update);
   if (plan.generates && b.samples_per_prompt > 0)
-    text += fmt::format("  verl's ppo_mini_batch_size counts prompts: {} samples / {} per prompt = {:g} prompts\n",
-                        b.samples_per_update, b.samples_per_prompt,
-                        static_cast<double>(b.samples_per_update) / static_cast<double>(b.samples_per_prompt));
+    text += fmt::format(
+        "  verl's ppo_mini_batch_size counts prompts: {} samples / {} per prompt = {:g} prompts\n",
+        b.samples_per_update, b.samples_per_prompt,
+        static_cast<double>(b.samples_per_update) / static_cast<double>(b.samples_per_prompt));
   return text;
 }
 
@@ -109,8 +146,13 @@ Json roles_json(const RunPlan& plan) {
   Json roles = Json::object();
   for (const RolePlan& role : plan.roles)
     roles[role.name] = {{"ranks", role.ranks},
-                        {"layout", {{"dp", role.ranks.size()}, {"tp", 1}, {"pp", 1}, {"cp", 1}, {"ep", 1},
-                                    {"expert_dp", role.ranks.size()}}}};
+                        {"layout",
+                         {{"dp", role.ranks.size()},
+                          {"tp", 1},
+                          {"pp", 1},
+                          {"cp", 1},
+                          {"ep", 1},
+                          {"expert_dp", role.ranks.size()}}}};
   return roles;
 }
 
@@ -119,17 +161,20 @@ Json memory_json(const RunPlan& plan) {
   for (const MemoryRow& row : plan.memory) {
     Json parts = Json::object();
     for (const auto& [name, bytes] : row.parts) parts[name] = bytes;
-    memory.push_back({{"rank", row.rank}, {"phase", row.phase}, {"device_bytes", row.device_bytes},
-                      {"host_bytes", row.host_bytes}, {"parts", std::move(parts)}});
+    memory.push_back({{"rank", row.rank},
+                      {"phase", row.phase},
+                      {"device_bytes", row.device_bytes},
+                      {"host_bytes", row.host_bytes},
+                      {"parts", std::move(parts)}});
   }
   return memory;
 }
 
 Json batch_json(const BatchPlan& b) {
-  return {{"prompts_per_step", b.prompts_per_step},       {"samples_per_prompt", b.samples_per_prompt},
-          {"samples_per_step", b.samples_per_step},       {"samples_per_update", b.samples_per_update},
-          {"updates_per_step", b.updates_per_step},       {"epochs_per_step", b.epochs_per_step},
-          {"updates_total", b.updates_total},             {"last_update_samples", b.last_update_samples},
+  return {{"prompts_per_step", b.prompts_per_step}, {"samples_per_prompt", b.samples_per_prompt},
+          {"samples_per_step", b.samples_per_step}, {"samples_per_update", b.samples_per_update},
+          {"updates_per_step", b.updates_per_step}, {"epochs_per_step", b.epochs_per_step},
+          {"updates_total", b.updates_total},       {"last_update_samples", b.last_update_samples},
           {"dropped_samples", b.dropped_samples}};
 }
 
@@ -140,14 +185,18 @@ std::string plan_text(const PlanResult& result, const ReportOptions& options) {
   for (const PlanError& error : result.errors) {
     text += fmt::format("error   {}{}: {}\n", error.key, error.where.empty() ? "" : " (" + error.where + ")",
                         error.message);
-    if (!error.legal.empty()) text += fmt::format("        legal: {} = {}\n", error.key, legal_text(error.legal));
+    if (!error.legal.empty())
+      text += fmt::format("        legal: {} = {}\n", error.key, legal_text(error.legal));
   }
   for (const std::string& warning : result.warnings) text += "warning " + warning + "\n";
-  if (!result.errors.empty()) return text + fmt::format("{} error(s): this run would not start\n", result.errors.size());
+  if (!result.errors.empty())
+    return text + fmt::format("{} error(s): this run would not start\n", result.errors.size());
   const RunPlan& plan = result.plan;
   text += fmt::format("{} on {} rank(s), {}, {}, {} steps\n", plan.algorithm, plan.num_ranks, plan.device,
                       dtype_name(plan.dtype), plan.steps);
-  text += batch_text(plan) + lengths_text(plan) + roles_text(plan, options.ranks_per_node) + memory_text(plan, options);
+  text += batch_text(plan) + lengths_text(plan) + roles_text(plan, options.ranks_per_node) +
+          memory_text(plan, options);
+  text += work_text(plan);
   if (options.explain_batch) text += migration_text(plan);
   return text + "ok\n";
 }
@@ -157,7 +206,8 @@ Json plan_json(const PlanResult& result, const ReportOptions& options) {
   const bool ok = result.errors.empty();
   Json errors = Json::array();
   for (const PlanError& error : result.errors)
-    errors.push_back({{"key", error.key}, {"message", error.message}, {"legal", error.legal}, {"where", error.where}});
+    errors.push_back(
+        {{"key", error.key}, {"message", error.message}, {"legal", error.legal}, {"where", error.where}});
   Json json{{"ok", ok},
             {"errors", std::move(errors)},
             {"warnings", result.warnings},
@@ -177,11 +227,17 @@ Json plan_json(const PlanResult& result, const ReportOptions& options) {
                      {"max_tokens_per_microbatch", plan.max_tokens_per_microbatch},
                      {"kv_page_tokens", plan.kv_page_tokens},
                      {"kv_pages", plan.kv_pages}};
+  const Work work = most_work(plan);
+  json["work"] = {{"tokens", work.tokens},
+                  {"generate_flop", work.generate},
+                  {"reference_flop", work.reference},
+                  {"train_flop", work.train}};
   if (options.memory_limit > 0) json["memory_limit"] = options.memory_limit;
   if (!options.explain_batch) return json;
   json["peers"] = Json::array();
   for (const PeerKey& row : peer_keys())
-    json["peers"].push_back({{"peer", row.peer}, {"theirs", row.theirs}, {"ours", row.ours}, {"note", row.note}});
+    json["peers"].push_back(
+        {{"peer", row.peer}, {"theirs", row.theirs}, {"ours", row.ours}, {"note", row.note}});
   return json;
 }
 

@@ -30,7 +30,8 @@ void require_cover(PlanDraft& d, const std::vector<int>& used) {
 
 /// Errors of one reward function that are not its name.
 std::string reward_defect(const RewardFunctionConfig& function) {
-  // The registry throws on bad options; a check of the config has to show this error together with all others.
+  // The registry throws on bad options; a check of the config has to show this error together with all
+  // others.
   try {
     make_reward(function);
   } catch (const Error& error) {
@@ -51,8 +52,9 @@ void plan_roles(PlanDraft& d) {
   const auto add = [&](const char* name, const char* key, const std::optional<RoleConfig>& role) {
     const std::vector<int> ranks = role ? role_ranks(d, key, role->ranks, same) : trainer;
     if (!ranks.empty() && !trainer.empty() && ranks != trainer)
-      d.error(key, fmt::format("not in this version: roles on different ranks; {} has {}, trainer has {}", name,
-                               rank_set_text(ranks), rank_set_text(trainer)),
+      d.error(key,
+              fmt::format("not in this version: roles on different ranks; {} has {}, trainer has {}", name,
+                          rank_set_text(ranks), rank_set_text(trainer)),
               {same});
     used.insert(used.end(), ranks.begin(), ranks.end());
     plan.roles.push_back({name, ranks});
@@ -75,7 +77,8 @@ void plan_algorithm(PlanDraft& d) {
   }
   if (a.single_group == "drop" && d.config.rollout.samples_per_prompt == 1)
     d.error("algorithm.single_group",
-            "with rollout.samples_per_prompt = 1 every group has one sample, and \"drop\" leaves all of them out; "
+            "with rollout.samples_per_prompt = 1 every group has one sample, and \"drop\" leaves all of them "
+            "out; "
             "better: 2 or more samples per prompt",
             {"verl", "zero"});
 }
@@ -87,7 +90,8 @@ void plan_rewards(PlanDraft& d) {
     if (reward_defect({.name = std::string(name), .weight = 1, .numbers = {}, .strings = {}}).empty())
       legal.push_back(Json::array({std::string(name)}));
   for (const RewardFunctionConfig& function : functions)
-    if (const std::string why = reward_defect(function); !why.empty()) return d.error("reward.functions", why, legal);
+    if (const std::string why = reward_defect(function); !why.empty())
+      return d.error("reward.functions", why, legal);
   if (functions.empty() && !d.supervised()) d.error("reward.functions", "no reward function is named", legal);
 }
 
@@ -97,10 +101,11 @@ void plan_schedule(PlanDraft& d) {
   if (updates == 0 || o.warmup_steps < updates) return;  // 0: the batch has errors of its own
   std::vector<Json> legal{0};
   if (updates > 1) legal.push_back(updates - 1);
-  d.error("optimizer.warmup_steps",
-          fmt::format("warm-up takes {} updates, the whole run has {}: full learning rate would never be reached",
-                      o.warmup_steps, updates),
-          legal);
+  d.error(
+      "optimizer.warmup_steps",
+      fmt::format("warm-up takes {} updates, the whole run has {}: full learning rate would never be reached",
+                  o.warmup_steps, updates),
+      legal);
 }
 
 void plan_warnings(PlanDraft& d) {
@@ -108,7 +113,9 @@ void plan_warnings(PlanDraft& d) {
   const RunPlan& plan = d.result.plan;
   const BatchPlan& b = plan.batch;
   const auto ranks = static_cast<int64_t>(plan.role("trainer")->ranks.size());
-  const auto idle = [&](int64_t items) { return 100.0 * static_cast<double>(ranks - items) / static_cast<double>(ranks); };
+  const auto idle = [&](int64_t items) {
+    return 100.0 * static_cast<double>(ranks - items) / static_cast<double>(ranks);
+  };
   if (plan.generates && b.prompts_per_step < ranks)
     d.warn(fmt::format("{} prompts per step on {} ranks: {:.0f} % of the ranks are idle while generating",
                        b.prompts_per_step, ranks, idle(b.prompts_per_step)));
@@ -116,23 +123,27 @@ void plan_warnings(PlanDraft& d) {
     d.warn(fmt::format("{} samples per update on {} ranks: {:.0f} % of the ranks are idle while training",
                        b.samples_per_update, ranks, idle(b.samples_per_update)));
   if (b.dropped_samples > 0)
-    d.warn(fmt::format("{} of {} samples are left out every step (train.last_partial = \"drop\")", b.dropped_samples,
-                       b.samples_per_step));
+    d.warn(fmt::format("{} of {} samples are left out every step (train.last_partial = \"drop\")",
+                       b.dropped_samples, b.samples_per_step));
   if (b.last_update_samples < b.samples_per_update)
-    d.warn(fmt::format("the last update of a step has {} samples instead of {} (train.last_partial = \"keep\")",
-                       b.last_update_samples, b.samples_per_update));
+    d.warn(
+        fmt::format("the last update of a step has {} samples instead of {} (train.last_partial = \"keep\")",
+                    b.last_update_samples, b.samples_per_update));
   if (plan.generates && c.rollout.temperature == 0 && b.samples_per_prompt > 1)
     d.warn("rollout.temperature = 0: all samples of a prompt are equal, so all advantages are 0");
   if (plan.generates && b.samples_per_prompt == 1 && c.algorithm.single_group == "zero")
     d.warn("groups of one sample with single_group = \"zero\": all advantages are 0, nothing is learned");
   if (c.optimizer.lr == 0) d.warn("optimizer.lr = 0: the weights never change");
-  if (!plan.needs_reference && c.roles.reference) d.warn("roles.reference has no effect: algorithm.kl_coef is not above 0");
+  if (!plan.needs_reference && c.roles.reference)
+    d.warn("roles.reference has no effect: algorithm.kl_coef is not above 0");
   if (d.supervised() && c.algorithm.kl_coef > 0) d.warn("algorithm.kl_coef has no effect on sft");
   if (d.supervised() && (c.rollout.prompts_per_step > 0 || c.rollout.samples_per_prompt > 0))
-    d.warn("rollout.prompts_per_step and rollout.samples_per_prompt have no effect on sft: a step has "
-           "train.samples_per_update x train.updates_per_step lines");
+    d.warn(
+        "rollout.prompts_per_step and rollout.samples_per_prompt have no effect on sft: a step has "
+        "train.samples_per_update x train.updates_per_step lines");
   const auto never = [&](const char* key, int64_t every) {
-    if (every > plan.steps) d.warn(fmt::format("{} = {} is beyond the last step, {}", key, every, plan.steps));
+    if (every > plan.steps)
+      d.warn(fmt::format("{} = {} is beyond the last step, {}", key, every, plan.steps));
   };
   never("checkpoint.every", c.checkpoint.every);
   never("checkpoint.export_hf_every", c.checkpoint.export_hf_every);

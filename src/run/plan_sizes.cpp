@@ -7,21 +7,22 @@
 namespace temper {
 namespace {
 
-constexpr int64_t kLeastBudget = 4096;                  // tokens of an automatic micro-batch
-constexpr int64_t kCacheBytes = int64_t{2} << 30;       // most that an automatic cache takes per rank
-constexpr int64_t kMaxPages = 2147483647;               // page numbers are 32-bit
+constexpr int64_t kLeastBudget = 4096;             // tokens of an automatic micro-batch
+constexpr int64_t kCacheBytes = int64_t{2} << 30;  // most that an automatic cache takes per rank
+constexpr int64_t kMaxPages = 2147483647;          // page numbers are 32-bit
 constexpr int64_t kPageStep = 16;
 
 int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// Sampled: prompt and response have limits of their own. Supervised: the context is the only limit unless given.
+/// Sampled: prompt and response have limits of their own. Supervised: the context is the only limit unless
+/// given.
 void sampled_lengths(PlanDraft& d) {
   const RolloutConfig& r = d.config.rollout;
   RunPlan& plan = d.result.plan;
   if (r.max_new_tokens >= plan.context_tokens)
     return d.error("rollout.max_new_tokens",
-                   fmt::format("{} new tokens leave no room for a prompt in a context of {} tokens", r.max_new_tokens,
-                               plan.context_tokens),
+                   fmt::format("{} new tokens leave no room for a prompt in a context of {} tokens",
+                               r.max_new_tokens, plan.context_tokens),
                    {plan.context_tokens - 1, std::max<int64_t>(1, plan.context_tokens / 2)});
   plan.max_new_tokens = r.max_new_tokens;
   plan.max_prompt_tokens = r.max_prompt_tokens.value_or(plan.context_tokens - r.max_new_tokens);
@@ -48,6 +49,21 @@ int64_t longest_cached(const RunPlan& plan) {
   return std::max(plan.generates ? plan.longest_sequence : 0, plan.validates ? validation : 0);
 }
 
+/// Sequences that a rank can have at once.
+int64_t running_sequences(const PlanDraft& d) {
+  const RunPlan& plan = d.result.plan;
+  const ValidationConfig& v = d.config.validation;
+  const auto ranks = std::max<int64_t>(1, static_cast<int64_t>(plan.roles.back().ranks.size()));
+  const int64_t most = d.config.rollout.max_running_sequences;
+  const auto share = [&](int64_t prompts, int64_t samples) {
+    return saturating_multiply(ceil_divide(prompts, ranks), samples);
+  };
+  int64_t sequences = plan.generates ? share(plan.batch.prompts_per_step, plan.batch.samples_per_prompt) : 1;
+  if (plan.validates)
+    sequences = std::max(sequences, v.max_prompts > 0 ? share(v.max_prompts, v.samples_per_prompt) : most);
+  return std::clamp<int64_t>(sequences, 1, most);
+}
+
 }  // namespace
 
 void plan_lengths(PlanDraft& d) {
@@ -60,24 +76,28 @@ void plan_lengths(PlanDraft& d) {
             fmt::format("the model was made for {} tokens (max_position_embeddings), not {}", most, *given),
             {"auto", most});
   if (plan.context_tokens < 2)
-    return d.error("model.path", fmt::format("a context of {} token(s) holds no prompt and response",
-                                             plan.context_tokens), {});
+    return d.error("model.path",
+                   fmt::format("a context of {} token(s) holds no prompt and response", plan.context_tokens),
+                   {});
   for (const int64_t id : d.config.rollout.stop_token_ids)
     if (id >= d.facts.vocab_size)
       return d.error("rollout.stop_token_ids",
-                     fmt::format("id {} is beyond the vocabulary of {}", id, d.facts.vocab_size), {Json::array()});
+                     fmt::format("id {} is beyond the vocabulary of {}", id, d.facts.vocab_size),
+                     {Json::array()});
   d.supervised() ? supervised_lengths(d) : sampled_lengths(d);
 }
 
 void plan_microbatch(PlanDraft& d) {
   RunPlan& plan = d.result.plan;
   const int64_t longest = plan.longest_sequence;
-  plan.max_tokens_per_microbatch = d.config.train.max_tokens_per_microbatch.value_or(std::max(longest, kLeastBudget));
+  plan.max_tokens_per_microbatch =
+      d.config.train.max_tokens_per_microbatch.value_or(std::max(longest, kLeastBudget));
   if (plan.max_tokens_per_microbatch < longest)
     d.error("train.max_tokens_per_microbatch",
-            fmt::format("a sequence can have {} tokens (prompt {}, new {}) and is never cut; the budget is {}. Lower "
-                        "rollout.max_prompt_tokens where prompts are shorter",
-                        longest, plan.max_prompt_tokens, plan.max_new_tokens, plan.max_tokens_per_microbatch),
+            fmt::format(
+                "a sequence can have {} tokens (prompt {}, new {}) and is never cut; the budget is {}. Lower "
+                "rollout.max_prompt_tokens where prompts are shorter",
+                longest, plan.max_prompt_tokens, plan.max_new_tokens, plan.max_tokens_per_microbatch),
             {"auto", longest});
 }
 
@@ -91,20 +111,23 @@ void plan_validation(PlanDraft& d) {
     if (v.every > 0)
       d.error("validation.every",
               v.data.empty() ? "validation.data names no file to validate on"
-                             : "validation needs reward.functions to score responses", {0});
+                             : "validation needs reward.functions to score responses",
+              {0});
     return;
   }
   if (tokens < 1 && v.every == 0) return;
   if (tokens < 1 || (v.max_new_tokens && tokens > most))
-    return d.error("validation.rollout.max_new_tokens",
-                   tokens < 1 ? std::string("validation generates, and neither this key nor rollout.max_new_tokens is set")
-                              : fmt::format("{} new tokens leave no room for a prompt in a context of {}", tokens,
-                                            plan.context_tokens),
-                   {std::min<int64_t>(256, most), most});
+    return d.error(
+        "validation.rollout.max_new_tokens",
+        tokens < 1
+            ? std::string("validation generates, and neither this key nor rollout.max_new_tokens is set")
+            : fmt::format("{} new tokens leave no room for a prompt in a context of {}", tokens,
+                          plan.context_tokens),
+        {std::min<int64_t>(256, most), most});
   plan.validates = true;
   plan.validation_max_new_tokens = std::min(tokens, most);
-  plan.validation_max_prompt_tokens =
-      std::min(d.config.rollout.max_prompt_tokens.value_or(most), plan.context_tokens - plan.validation_max_new_tokens);
+  plan.validation_max_prompt_tokens = std::min(d.config.rollout.max_prompt_tokens.value_or(most),
+                                               plan.context_tokens - plan.validation_max_new_tokens);
 }
 
 void plan_cache(PlanDraft& d) {
@@ -112,27 +135,28 @@ void plan_cache(PlanDraft& d) {
   RunPlan& plan = d.result.plan;
   if (r.kv_page_tokens % kPageStep != 0) {
     const int64_t below = std::max(kPageStep, r.kv_page_tokens / kPageStep * kPageStep);
-    return d.error("rollout.kv_page_tokens", fmt::format("{} is no multiple of {}", r.kv_page_tokens, kPageStep),
+    return d.error("rollout.kv_page_tokens",
+                   fmt::format("{} is no multiple of {}", r.kv_page_tokens, kPageStep),
                    {below, below + kPageStep});
   }
   const int64_t longest = longest_cached(plan);
   if (longest == 0) return;
   plan.kv_page_tokens = r.kv_page_tokens;
-  plan.kv_page_bytes =
-      saturating_multiply(2 * r.kv_page_tokens * dtype_size(plan.dtype),
-                          saturating_multiply(d.facts.num_layers, d.facts.kv_width));
+  plan.kv_page_bytes = saturating_multiply(2 * r.kv_page_tokens * dtype_size(plan.dtype),
+                                           saturating_multiply(d.facts.num_layers, d.facts.kv_width));
   const int64_t needed = ceil_divide(longest, r.kv_page_tokens);
   if (!r.kv_memory_bytes) {
-    const int64_t useful = saturating_multiply(r.max_running_sequences, needed);
+    const int64_t useful = saturating_multiply(running_sequences(d), needed);
     plan.kv_pages = std::max(needed, std::min({useful, kCacheBytes / plan.kv_page_bytes, kMaxPages}));
     return;
   }
   plan.kv_pages = std::min(*r.kv_memory_bytes / plan.kv_page_bytes, kMaxPages);
   if (plan.kv_pages < needed)
     d.error("rollout.kv_memory",
-            fmt::format("{} bytes hold {} tokens; one sequence can have {} and needs {} bytes ({} pages of {} bytes)",
-                        *r.kv_memory_bytes, plan.kv_pages * r.kv_page_tokens, longest, saturating_multiply(needed, plan.kv_page_bytes),
-                        needed, plan.kv_page_bytes),
+            fmt::format(
+                "{} bytes hold {} tokens; one sequence can have {} and needs {} bytes ({} pages of {} bytes)",
+                *r.kv_memory_bytes, plan.kv_pages * r.kv_page_tokens, longest,
+                saturating_multiply(needed, plan.kv_page_bytes), needed, plan.kv_page_bytes),
             {"auto", saturating_multiply(needed, plan.kv_page_bytes)});
 }
 

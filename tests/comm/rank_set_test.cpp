@@ -27,9 +27,33 @@ TEST(RankSet, ReadsSets) {
 }
 
 TEST(RankSet, RefusesEverythingElse) {
-  for (const char* text : {"", " ", ",", "0,", ",0", "0,,1", "a", "0-", "-1", "0--1", "2-1", "0,0", "0-2,2", "8", "0-8",
-                           "1.5", "0x1", "0-1-2", "ALL", "all,0", "99999999999999999999", "0-18446744073709551616",
-                           "4294967296", "list(range(0,8))", "0 1", "\n0", "\xc2\xa0"})
+  for (const char* text : {"",
+                           " ",
+                           ",",
+                           "0,",
+                           ",0",
+                           "0,,1",
+                           "a",
+                           "0-",
+                           "-1",
+                           "0--1",
+                           "2-1",
+                           "0,0",
+                           "0-2,2",
+                           "8",
+                           "0-8",
+                           "1.5",
+                           "0x1",
+                           "0-1-2",
+                           "ALL",
+                           "all,0",
+                           "99999999999999999999",
+                           "0-18446744073709551616",
+                           "4294967296",
+                           "list(range(0,8))",
+                           "0 1",
+                           "\n0",
+                           "\xc2\xa0"})
     expect_error(Exit::usage, {}, text, [&] { parse_rank_set(text, 8); });
   expect_error(Exit::usage, {"rank 8", "8 rank(s)"}, "beyond", [] { parse_rank_set("0-8", 8); });
   expect_error(Exit::usage, {"rank 2", "more than once"}, "twice", [] { parse_rank_set("0-2,2-3", 8); });

@@ -1,4 +1,5 @@
-// Wrong configs: each is refused with its key, its place and legal values, and every proposed value is accepted.
+// Wrong configs: each is refused with its key, its place and legal values, and every proposed value is
+// accepted.
 
 #include <gtest/gtest.h>
 
@@ -45,9 +46,11 @@ const Wrong kWrong[] = {
     {"nothing.at_all=1", "nothing", "unknown section", false},
     {"run.name.x=1", "run.name", "a table", true},
     {"roles.trainer=1", "roles.trainer", "section", false},
-    {"trainer.ppo_mini_batch_size=64", "trainer", "unknown section", false},
+    {"trainer.ppo_mini_batch_size=64", "trainer", "train.samples_per_update", false},
+    {"actor_rollout_ref.rollout.n=4", "actor_rollout_ref", "rollout.samples_per_prompt", false},
     {"train.ppo_mini_batch_size=64", "train.ppo_mini_batch_size", "train.samples_per_update", false},
-    {"rollout.num_return_sequences_in_group=8", "rollout.num_return_sequences_in_group", "samples_per_prompt", false},
+    {"rollout.num_return_sequences_in_group=8", "rollout.num_return_sequences_in_group", "samples_per_prompt",
+     false},
     {"train.gradient_accumulation_steps=8", "train.gradient_accumulation_steps", "cut by tokens", false},
     {"model.init=scratch", "model.init", "\"load\" or \"random\"", true},
     {"model.path=", "model.path", "any string but the empty one", false},
@@ -123,7 +126,8 @@ TEST(ConfigErrors, EachNamesItsKeyAndLegalValues) {
     EXPECT_EQ(error->where, "command line");
     EXPECT_NE(error->message.find(wrong.words), std::string::npos) << error->message;
     EXPECT_EQ(!error->legal.empty(), wrong.proposes) << error->message;
-    expect_error(Exit::usage, {wrong.key}, wrong.written, [&] { load_text(kMinimalConfig, {wrong.written}); });
+    expect_error(Exit::usage, {wrong.key}, wrong.written,
+                 [&] { load_text(kMinimalConfig, {wrong.written}); });
   }
 }
 
@@ -134,7 +138,8 @@ TEST(ConfigErrors, EveryProposedValueRemovesTheError) {
     for (const ConfigError& error : reading.errors)
       for (const Json& legal : error.legal) {
         const ConfigReading better = read_text(kMinimalConfig, {error.key + "=" + toml_text(legal)});
-        EXPECT_EQ(error_of(better, error.key), nullptr) << error.key << " = " << legal.dump() << " after " << wrong.written;
+        EXPECT_EQ(error_of(better, error.key), nullptr)
+            << error.key << " = " << legal.dump() << " after " << wrong.written;
         ++tried;
       }
   }
@@ -145,19 +150,21 @@ TEST(ConfigErrors, AllAreReportedAtOnceWithTheirLines) {
   const std::string text =
       "[run]\nname = \"x\"\nsteps = 0\nsteps2 = 1\n[optimizer]\nlr = \"fast\"\n[rollout]\ntop_p = 2\n";
   const ConfigReading reading = read_text(text);
-  for (const char* key : {"run.steps", "run.steps2", "optimizer.lr", "rollout.top_p", "model.path", "data.train",
-                          "reward.functions", "rollout.prompts_per_step", "rollout.samples_per_prompt",
-                          "rollout.max_new_tokens"})
+  for (const char* key : {"run.steps", "run.steps2", "optimizer.lr", "rollout.top_p", "model.path",
+                          "data.train", "reward.functions", "rollout.prompts_per_step",
+                          "rollout.samples_per_prompt", "rollout.max_new_tokens"})
     EXPECT_NE(error_of(reading, key), nullptr) << key;
   EXPECT_EQ(reading.errors.size(), 10u);
   EXPECT_TRUE(error_of(reading, "run.steps")->where.ends_with("x.toml:3"));
   EXPECT_TRUE(error_of(reading, "rollout.top_p")->where.ends_with("x.toml:8"));
-  expect_error(Exit::usage, {"10 errors", "run.steps", "x.toml:3", "x.toml:8"}, "all", [&] { load_text(text); });
+  expect_error(Exit::usage, {"10 errors", "run.steps", "x.toml:3", "x.toml:8"}, "all",
+               [&] { load_text(text); });
 }
 
 TEST(ConfigErrors, RequiredKeysDependOnTheAlgorithm) {
   const ConfigReading none = read_text("algorithm.name = \"sft\"\n");
-  for (const char* key : {"run.name", "run.steps", "model.path", "optimizer.lr", "data.train", "train.samples_per_update"})
+  for (const char* key :
+       {"run.name", "run.steps", "model.path", "optimizer.lr", "data.train", "train.samples_per_update"})
     EXPECT_NE(error_of(none, key), nullptr) << key;
   EXPECT_EQ(none.errors.size(), 6u);
 }

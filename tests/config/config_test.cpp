@@ -43,15 +43,18 @@ TEST(Config, OriginsNameFileLineCommandLineAndDefault) {
   EXPECT_TRUE(loaded.origins.at("rollout.max_new_tokens").ends_with("/x.toml:10"));
   EXPECT_EQ(loaded.origins.at("optimizer.lr"), "command line");
   EXPECT_EQ(loaded.origins.at("run.seed"), "default");
-  for (const KeyDoc& doc : config_key_docs()) EXPECT_TRUE(doc.later || loaded.origins.contains(doc.key)) << doc.key;
+  for (const KeyDoc& doc : config_key_docs())
+    EXPECT_TRUE(doc.later || loaded.origins.contains(doc.key)) << doc.key;
 }
 
 TEST(Config, OverridesAreTomlValuesOrBareStrings) {
-  const Config c = load_text(kMinimalConfig, {"run.name=2024", "run.seed=7", "run.device=cpu", "optimizer.lr=1",
-                                        "optimizer.betas=[0.8,0.9]", "data.train=[{path='b.jsonl',weight=2}]",
-                                        "reward.functions=math", "run.time_limit=3h45m", "data.chat_arguments.x=true",
-                                        "rollout.stop=[\"a=b\"]", "data.system_prompt=Be brief. # 1", "run.steps=3",
-                                        "run.steps=4", "model.path=a/b c"}).config;
+  const Config c = load_text(kMinimalConfig,
+                             {"run.name=2024", "run.seed=7", "run.device=cpu", "optimizer.lr=1",
+                              "optimizer.betas=[0.8,0.9]", "data.train=[{path='b.jsonl',weight=2}]",
+                              "reward.functions=math", "run.time_limit=3h45m", "data.chat_arguments.x=true",
+                              "rollout.stop=[\"a=b\"]", "data.system_prompt=Be brief. # 1", "run.steps=3",
+                              "run.steps=4", "model.path=a/b c"})
+                       .config;
   EXPECT_EQ(c.run.name, "2024");
   EXPECT_EQ(c.run.seed, 7u);
   EXPECT_EQ(c.run.device, "cpu");
@@ -74,9 +77,12 @@ TEST(Config, OverrideCannotSmuggleInOtherKeys) {
 }
 
 TEST(Config, ListsMayBeShort) {
-  const std::string text = std::string(kMinimalConfig) + "[validation]\ndata = [\"v.jsonl\", {path = \"w.jsonl\", weight = 0.5}]\n";
-  const Config c = load_text(text, {"reward.functions=[{name=\"gsm8k\",weight=0.5,method=\"flexible\",format_score=0.1},"
-                                    "\"exact\"]"}).config;
+  const std::string text = std::string(kMinimalConfig) +
+                           "[validation]\ndata = [\"v.jsonl\", {path = \"w.jsonl\", weight = 0.5}]\n";
+  const Config c =
+      load_text(text, {"reward.functions=[{name=\"gsm8k\",weight=0.5,method=\"flexible\",format_score=0.1},"
+                       "\"exact\"]"})
+          .config;
   ASSERT_EQ(c.validation.data.size(), 2u);
   EXPECT_EQ(c.validation.data[1].weight, 0.5);
   ASSERT_EQ(c.reward.functions.size(), 2u);
@@ -91,38 +97,98 @@ TEST(Config, SupervisedNeedsNoRollout) {
 }
 
 TEST(Config, OffValuesOfLaterKeysAreAccepted) {
-  const std::string text = std::string(kMinimalConfig) +
-                           "[train]\nrecompute.granularity = \"none\"\noffload = {optimizer = \"auto\", weights = false}\n"
-                           "[roles.trainer]\ntp = 1\npp = 1\nzero = 1\n[roles.rollout]\nep = 1\n[profile]\nsteps = \"\"\n";
-  EXPECT_NO_THROW(load_text(text, {"run.max_policy_lag=0", "rollout.repetition_penalty=1", "rollout.tokens_per_step=0"}));
+  const std::string text =
+      std::string(kMinimalConfig) +
+      "[train]\nrecompute.granularity = \"none\"\noffload = {optimizer = \"auto\", weights = false}\n"
+      "[roles.trainer]\ntp = 1\npp = 1\nzero = 1\n[roles.rollout]\nep = 1\n[profile]\nsteps = \"\"\n";
+  EXPECT_NO_THROW(
+      load_text(text, {"run.max_policy_lag=0", "rollout.repetition_penalty=1", "rollout.tokens_per_step=0"}));
 }
 
 /// A config in which every key has a value that is not its default.
 LoadedConfig every_key_set() {
   std::vector<std::string> overrides = {
-      "run.name=\"a \\\"b\\\" ü\"", "run.dir=elsewhere", "run.seed=9223372036854775807", "run.steps=123456789012",
-      "run.device=cpu", "run.dtype=fp64", "run.threads=3", "run.time_limit=1d2h3m4s", "run.overwrite=true",
-      "model.path=a\\b", "model.init=random", "model.context_tokens=77", "tokenizer.path=t", "tokenizer.chat_template=c",
-      "algorithm.clip_low=0.1", "algorithm.clip_high=0.28", "algorithm.kl_coef=1e-3", "algorithm.kl_in=reward",
-      "algorithm.kl_estimator=k1+", "algorithm.aggregation=seq-mean-token-sum", "algorithm.entropy_coef=-0.5",
-      "algorithm.advantage_eps=0", "algorithm.single_group=verl", "algorithm.ratio_clamp=0",
-      "rollout.max_prompt_tokens=33", "rollout.temperature=0.30000000000000004", "rollout.top_k=5", "rollout.top_p=0.9",
-      "rollout.min_p=0.01", "rollout.stop=[\"\\n\\t\\u0001\",\"ü\"]", "rollout.stop_token_ids=[1,2]",
-      "rollout.ignore_eos=true", "rollout.max_running_sequences=9", "rollout.prefill_chunk_tokens=10",
-      "rollout.kv_page_tokens=32", "rollout.kv_memory=123456789", "train.samples_per_update=16",
-      "train.updates_per_step=2", "train.epochs_per_step=3", "train.max_tokens_per_microbatch=5000",
-      "train.last_partial=keep", "train.cost_linear=2", "train.cost_quadratic=0.25", "optimizer.betas=[0,0.999]",
-      "optimizer.eps=1e-15", "optimizer.weight_decay=0", "optimizer.grad_clip=0", "optimizer.schedule=wsd",
-      "optimizer.warmup_steps=4", "optimizer.min_lr_ratio=0.1", "data.train=[{path=\"x\",weight=0.1},\"y\"]",
-      "data.prompt_key=p", "data.answer_key=a", "data.messages_key=m", "data.response_key=r", "data.chat=false",
-      "data.system_prompt=\"line\\nline\"", "data.chat_arguments={enable_thinking=false,\"a b\"={c=[1,2.5,\"x\"]}}",
-      "data.shuffle=false", "data.overlong=drop", "reward.functions=[{name=\"length\",weight=-1,max_tokens=20,buffer_tokens=3}]",
-      "roles.trainer.ranks=0-1", "roles.rollout.ranks=0-1", "roles.reference.ranks=\"0,1\"", "cluster.idle_ranks=allow",
-      "cluster.watchdog_seconds=12.5", "checkpoint.every=5", "checkpoint.keep=1", "checkpoint.resume=none",
-      "checkpoint.export_hf_every=7", "validation.data=v", "validation.every=2", "validation.samples_per_prompt=4",
-      "validation.max_prompts=100", "validation.rollout.temperature=0", "validation.rollout.top_k=1",
-      "validation.rollout.max_new_tokens=11", "validation.rollout.top_p=0.5", "validation.rollout.min_p=0.5",
-      "log.level=debug", "log.samples_per_step=0"};
+      "run.name=\"a \\\"b\\\" ü\"",
+      "run.dir=elsewhere",
+      "run.seed=9223372036854775807",
+      "run.steps=123456789012",
+      "run.device=cpu",
+      "run.dtype=fp64",
+      "run.threads=3",
+      "run.time_limit=1d2h3m4s",
+      "run.overwrite=true",
+      "model.path=a\\b",
+      "model.init=random",
+      "model.context_tokens=77",
+      "tokenizer.path=t",
+      "tokenizer.chat_template=c",
+      "algorithm.clip_low=0.1",
+      "algorithm.clip_high=0.28",
+      "algorithm.kl_coef=1e-3",
+      "algorithm.kl_in=reward",
+      "algorithm.kl_estimator=k1+",
+      "algorithm.aggregation=seq-mean-token-sum",
+      "algorithm.entropy_coef=-0.5",
+      "algorithm.advantage_eps=0",
+      "algorithm.single_group=verl",
+      "algorithm.ratio_clamp=0",
+      "rollout.max_prompt_tokens=33",
+      "rollout.temperature=0.30000000000000004",
+      "rollout.top_k=5",
+      "rollout.top_p=0.9",
+      "rollout.min_p=0.01",
+      "rollout.stop=[\"\\n\\t\\u0001\",\"ü\"]",
+      "rollout.stop_token_ids=[1,2]",
+      "rollout.ignore_eos=true",
+      "rollout.max_running_sequences=9",
+      "rollout.prefill_chunk_tokens=10",
+      "rollout.kv_page_tokens=32",
+      "rollout.kv_memory=123456789",
+      "train.samples_per_update=16",
+      "train.updates_per_step=2",
+      "train.epochs_per_step=3",
+      "train.max_tokens_per_microbatch=5000",
+      "train.last_partial=keep",
+      "train.cost_linear=2",
+      "train.cost_quadratic=0.25",
+      "optimizer.betas=[0,0.999]",
+      "optimizer.eps=1e-15",
+      "optimizer.weight_decay=0",
+      "optimizer.grad_clip=0",
+      "optimizer.schedule=wsd",
+      "optimizer.warmup_steps=4",
+      "optimizer.min_lr_ratio=0.1",
+      "data.train=[{path=\"x\",weight=0.1},\"y\"]",
+      "data.prompt_key=p",
+      "data.answer_key=a",
+      "data.messages_key=m",
+      "data.response_key=r",
+      "data.chat=false",
+      "data.system_prompt=\"line\\nline\"",
+      "data.chat_arguments={enable_thinking=false,\"a b\"={c=[1,2.5,\"x\"]}}",
+      "data.shuffle=false",
+      "data.overlong=drop",
+      "reward.functions=[{name=\"length\",weight=-1,max_tokens=20,buffer_tokens=3}]",
+      "roles.trainer.ranks=0-1",
+      "roles.rollout.ranks=0-1",
+      "roles.reference.ranks=\"0,1\"",
+      "cluster.idle_ranks=allow",
+      "cluster.watchdog_seconds=12.5",
+      "checkpoint.every=5",
+      "checkpoint.keep=1",
+      "checkpoint.resume=none",
+      "checkpoint.export_hf_every=7",
+      "validation.data=v",
+      "validation.every=2",
+      "validation.samples_per_prompt=4",
+      "validation.max_prompts=100",
+      "validation.rollout.temperature=0",
+      "validation.rollout.top_k=1",
+      "validation.rollout.max_new_tokens=11",
+      "validation.rollout.top_p=0.5",
+      "validation.rollout.min_p=0.5",
+      "log.level=debug",
+      "log.samples_per_step=0"};
   return load_text(kMinimalConfig, overrides);
 }
 
@@ -131,9 +197,10 @@ TEST(Config, DumpReloadsToAnEqualConfig) {
   const Json defaults = config_json(Config{});
   const Json values = config_json(first.config);
   // Only keys that must keep one value in this version stay at their default.
-  const std::vector<std::string> fixed{"run.max_policy_lag", "algorithm.name", "rollout.min_new_tokens",
-                                       "rollout.repetition_penalty", "rollout.presence_penalty",
-                                       "rollout.frequency_penalty", "rollout.tokens_per_step"};
+  const std::vector<std::string> fixed{"run.max_policy_lag",       "algorithm.name",
+                                       "rollout.min_new_tokens",   "rollout.repetition_penalty",
+                                       "rollout.presence_penalty", "rollout.frequency_penalty",
+                                       "rollout.tokens_per_step"};
   for (const KeyDoc& doc : config_key_docs()) {
     if (doc.later || std::find(fixed.begin(), fixed.end(), doc.key) != fixed.end()) continue;
     EXPECT_TRUE(values.contains(doc.key)) << doc.key;
@@ -151,7 +218,8 @@ TEST(Config, DumpOfDefaultsReloadsToo) {
   const LoadedConfig first = load_text(kMinimalConfig);
   const std::string dump = dump_config(first);
   EXPECT_EQ(config_json(load_text(dump).config).dump(), config_json(first.config).dump());
-  EXPECT_NE(dump.find("# samples_per_update: samples per step / updates_per_step  # default\n"), std::string::npos);
+  EXPECT_NE(dump.find("# samples_per_update: samples per step / updates_per_step  # default\n"),
+            std::string::npos);
 }
 
 TEST(Config, OriginWithControlCharactersStaysAComment) {
@@ -186,7 +254,8 @@ TEST(Config, Durations) {
   EXPECT_EQ(parse_duration("3h45m"), 13500.0);
   EXPECT_EQ(parse_duration("90s"), 90.0);
   EXPECT_EQ(parse_duration("1d"), 86400.0);
-  for (const char* text : {"", "3", "h", "3x", "45m3h", "3h3h", "0s", "-3h", "3.5h", "3 h", "99999999999999999999d", "9999d"})
+  for (const char* text :
+       {"", "3", "h", "3x", "45m3h", "3h3h", "0s", "-3h", "3.5h", "3 h", "99999999999999999999d", "9999d"})
     EXPECT_FALSE(parse_duration(text)) << text;
   for (const double seconds : {1.0, 59.0, 60.0, 86399.0, 90061.0, 315360000.0})
     EXPECT_EQ(parse_duration(format_duration(seconds)), seconds);
@@ -213,8 +282,13 @@ TEST(Config, DocsSayEverything) {
 /// Anything at all as a file: an Error(Exit::usage), or a config; never another exception.
 TEST(Config, HostileFilesEndInUsageErrors) {
   std::mt19937 random(3);
-  std::vector<std::string> texts{std::string(20000, '['), std::string(200000, '.'), "a = " + std::string(300, '['),
-                                 std::string("a = \0b", 6), "\xff\xfe", "a = \"\xff\"", std::string(3 << 20, '#')};
+  std::vector<std::string> texts{std::string(20000, '['),
+                                 std::string(200000, '.'),
+                                 "a = " + std::string(300, '['),
+                                 std::string("a = \0b", 6),
+                                 "\xff\xfe",
+                                 "a = \"\xff\"",
+                                 std::string(3 << 20, '#')};
   std::string dotted = "a";
   for (int i = 0; i < 9999; ++i) dotted += ".a";
   texts.push_back(dotted + " = 1");

@@ -1,4 +1,5 @@
-// The plan: golden batch arithmetic, every rule, exhaustive small ranges, and that every proposed value helps.
+// The plan: golden batch arithmetic, every rule, exhaustive small ranges, and that every proposed value
+// helps.
 
 #include "src/run/plan.h"
 
@@ -20,11 +21,20 @@ namespace {
 constexpr int64_t kGiB = int64_t{1} << 30;
 
 ModelFacts small_model() {
-  return {.num_parameters = 1000000, .context_tokens = 1024, .vocab_size = 100, .num_layers = 2, .hidden_size = 64,
-          .intermediate_size = 128, .q_width = 64, .kv_width = 32, .num_heads = 4, .qk_norm = true};
+  return {.num_parameters = 1000000,
+          .context_tokens = 1024,
+          .vocab_size = 100,
+          .num_layers = 2,
+          .hidden_size = 64,
+          .intermediate_size = 128,
+          .q_width = 64,
+          .kv_width = 32,
+          .num_heads = 4,
+          .qk_norm = true};
 }
 
-PlanResult plan_of(const std::vector<std::string>& overrides, int ranks = 1, const std::string& text = kMinimalConfig) {
+PlanResult plan_of(const std::vector<std::string>& overrides, int ranks = 1,
+                   const std::string& text = kMinimalConfig) {
   const ConfigReading reading = read_text(text, overrides);
   EXPECT_TRUE(reading.errors.empty()) << reading.errors[0].key << ": " << reading.errors[0].message;
   return try_plan(reading.loaded.config, ranks, small_model());
@@ -64,7 +74,8 @@ TEST(Plan, GoldenBatches) {  // 4 prompts x 8 samples, 10 steps unless overridde
       {"train.updates_per_step=5 train.last_partial=drop", 32, 6, 5, 50, 6, 2},
       {"train.samples_per_update=100 train.last_partial=keep", 32, 32, 1, 10, 32, 0},
       {"rollout.prompts_per_step=1 rollout.samples_per_prompt=3 train.updates_per_step=3", 3, 1, 3, 30, 1, 0},
-      {"rollout.prompts_per_step=512 rollout.samples_per_prompt=16 train.samples_per_update=2048", 8192, 2048, 4, 40, 2048, 0},
+      {"rollout.prompts_per_step=512 rollout.samples_per_prompt=16 train.samples_per_update=2048", 8192, 2048,
+       4, 40, 2048, 0},
   };
   for (const BatchCase& c : cases) {
     SCOPED_TRACE(c.overrides);
@@ -91,7 +102,8 @@ TEST(Plan, SupervisedBatch) {
   EXPECT_EQ(result.plan.roles[0].name, "trainer");
 }
 
-/// Every sample of a step is in exactly one update or dropped, whatever the numbers; errors propose what helps.
+/// Every sample of a step is in exactly one update or dropped, whatever the numbers; errors propose what
+/// helps.
 TEST(Plan, ExhaustiveSmallBatches) {
   int good = 0, bad = 0;
   Config c = load_text(kMinimalConfig).config;
@@ -112,10 +124,13 @@ TEST(Plan, ExhaustiveSmallBatches) {
             ASSERT_GE(b.updates_per_step, 1);
             ASSERT_GE(b.last_update_samples, 1);
             ASSERT_LE(b.last_update_samples, b.samples_per_update);
-            ASSERT_EQ(b.samples_per_update * (b.updates_per_step - 1) + b.last_update_samples + b.dropped_samples, 2 * prompts);
+            ASSERT_EQ(
+                b.samples_per_update * (b.updates_per_step - 1) + b.last_update_samples + b.dropped_samples,
+                2 * prompts);
             ASSERT_EQ(b.updates_total, 10 * b.updates_per_step);
             ASSERT_TRUE(updates == 0 || b.updates_per_step == updates);
-            ASSERT_TRUE(c.train.last_partial != "error" || b.samples_per_update * b.updates_per_step == 2 * prompts);
+            ASSERT_TRUE(c.train.last_partial != "error" ||
+                        b.samples_per_update * b.updates_per_step == 2 * prompts);
             continue;
           }
           ++bad;
@@ -123,11 +138,13 @@ TEST(Plan, ExhaustiveSmallBatches) {
           ASSERT_FALSE(errors[0].legal.empty()) << errors[0].message;
           for (const Json& legal : errors[0].legal) {
             Config better = c;
-            auto& key = errors[0].key == "train.samples_per_update" ? better.train.samples_per_update : better.train.updates_per_step;
+            auto& key = errors[0].key == "train.samples_per_update" ? better.train.samples_per_update
+                                                                    : better.train.updates_per_step;
             key = legal.get<int64_t>();
             std::vector<PlanError> left;
             plan_batch(better, left);
-            for (const PlanError& e : left) ASSERT_NE(e.key, errors[0].key) << e.message << " after " << errors[0].message;
+            for (const PlanError& e : left)
+              ASSERT_NE(e.key, errors[0].key) << e.message << " after " << errors[0].message;
           }
         }
   EXPECT_GT(good, 500);
@@ -165,9 +182,11 @@ const Broken kBroken[] = {
     {"train.samples_per_update=5 train.updates_per_step=4", "train.samples_per_update", "not a multiple"},
     {"train.samples_per_update=64 train.last_partial=drop", "train.samples_per_update", "drop them all"},
     {"train.updates_per_step=31 train.last_partial=keep", "train.updates_per_step", "make only 16"},
-    {"rollout.prompts_per_step=1000000 rollout.samples_per_prompt=1000000", "rollout.prompts_per_step", "2147483647"},
+    {"rollout.prompts_per_step=1000000 rollout.samples_per_prompt=1000000", "rollout.prompts_per_step",
+     "2147483647"},
     {"rollout.prompts_per_step=1000000000 rollout.samples_per_prompt=2 train.updates_per_step=2000000000 "
-     "train.epochs_per_step=2000000000", "train.epochs_per_step", "updates"},
+     "train.epochs_per_step=2000000000",
+     "train.epochs_per_step", "updates"},
     {"run.steps=1000000000000 train.epochs_per_step=10000000", "run.steps", "updates"},
     {"rollout.samples_per_prompt=1", "algorithm.single_group", "leaves all of them out"},
     {"rollout.max_new_tokens=1024", "rollout.max_new_tokens", "no room for a prompt"},
@@ -181,16 +200,17 @@ const Broken kBroken[] = {
     {"optimizer.warmup_steps=10", "optimizer.warmup_steps", "whole run has 10"},
     {"run.steps=1 optimizer.warmup_steps=1", "optimizer.warmup_steps", "whole run has 1"},
     {"validation.every=2", "validation.every", "names no file"},
-    {"validation.every=2 validation.data=v validation.rollout.max_new_tokens=2000", "validation.rollout.max_new_tokens",
-     "context of 1024"},
+    {"validation.every=2 validation.data=v validation.rollout.max_new_tokens=2000",
+     "validation.rollout.max_new_tokens", "context of 1024"},
     {"validation.every=2 validation.data=v", "validation.every", "reward.functions", 1, kMinimalSft},
-    {"validation.every=2 validation.data=v reward.functions=exact", "validation.rollout.max_new_tokens", "neither", 1,
-     kMinimalSft},
+    {"validation.every=2 validation.data=v reward.functions=exact", "validation.rollout.max_new_tokens",
+     "neither", 1, kMinimalSft},
     {"reward.functions=exakt", "reward.functions", "exact"},
     {"reward.functions=length", "reward.functions", "max_tokens"},
     {"reward.functions=[{name=\"exact\",tolerance=1}]", "reward.functions", "tolerance"},
     {"algorithm.aggregation=seq-mean-token-sum-norm", "algorithm.aggregation", "no rollout", 1, kMinimalSft},
-    {"train.samples_per_update=2000000000 train.updates_per_step=2", "train.updates_per_step", "2147483647", 1, kMinimalSft},
+    {"train.samples_per_update=2000000000 train.updates_per_step=2", "train.updates_per_step", "2147483647",
+     1, kMinimalSft},
     {"roles.trainer.ranks=0-1", "roles.trainer.ranks", "2 of 4 ranks have no role: 2-3", 4},
     {"roles.trainer.ranks=0-8", "roles.trainer.ranks", "names rank 8", 4},
     {"roles.trainer.ranks=0,0", "roles.trainer.ranks", "more than once", 4},
@@ -221,12 +241,14 @@ TEST(Plan, EveryRuleNamesItsKeyAndProposesWhatHelps) {
 }
 
 TEST(Plan, ReportsSeveralErrorsAtOnce) {
-  const PlanResult result = plan_of({"train.samples_per_update=5", "roles.trainer.ranks=7", "rollout.kv_memory=1",
-                                     "reward.functions=nothing"});
+  const PlanResult result = plan_of({"train.samples_per_update=5", "roles.trainer.ranks=7",
+                                     "rollout.kv_memory=1", "reward.functions=nothing"});
   EXPECT_EQ(result.errors.size(), 4u) << all_errors(result);
-  expect_error(Exit::usage, {"2 errors", "train.samples_per_update", "command line", "rollout.kv_memory"}, "make_plan", [] {
-    make_plan(load_text(kMinimalConfig, {"train.samples_per_update=5", "rollout.kv_memory=1"}), 1, small_model());
-  });
+  expect_error(Exit::usage, {"2 errors", "train.samples_per_update", "command line", "rollout.kv_memory"},
+               "make_plan", [] {
+                 make_plan(load_text(kMinimalConfig, {"train.samples_per_update=5", "rollout.kv_memory=1"}),
+                           1, small_model());
+               });
 }
 
 TEST(Plan, LengthsAndCache) {
@@ -235,23 +257,29 @@ TEST(Plan, LengthsAndCache) {
   EXPECT_EQ(plan.max_prompt_tokens, 1008);
   EXPECT_EQ(plan.longest_sequence, 1024);
   EXPECT_EQ(plan.max_tokens_per_microbatch, 4096);
-  EXPECT_EQ(plan.kv_page_bytes, 2 * 2 * 32 * 16 * 4);  // keys and values, layers, width, tokens, bytes
-  EXPECT_EQ(plan.kv_pages, 256 * 64);                  // all running sequences at full length: 128 MiB
+  EXPECT_EQ(plan.kv_page_bytes, 2 * 2 * 32 * 16 * 4);   // keys and values, layers, width, tokens, bytes
+  EXPECT_EQ(plan.kv_pages, 32 * 64);                    // all samples of the step at full length
+  EXPECT_EQ(plan_of({}, 3).plan.kv_pages, 2 * 8 * 64);  // at most two of the four prompts on one rank
+  EXPECT_EQ(plan_of({"rollout.max_running_sequences=5"}).plan.kv_pages, 5 * 64);
+  EXPECT_EQ(plan_of({"validation.data=v"}).plan.kv_pages, 256 * 64);
+  EXPECT_EQ(plan_of({"validation.data=v", "validation.max_prompts=50"}).plan.kv_pages, 50 * 64);
   EXPECT_EQ(plan.dtype, DType::f32);
   EXPECT_EQ(plan.device, "cpu");
 
   ModelFacts large = small_model();
   large.context_tokens = 10000;
   large.kv_width = 4096;
+  large.num_layers = 4;
   const RunPlan capped = try_plan(load_text(kMinimalConfig).config, 1, large).plan;
   EXPECT_EQ(capped.max_tokens_per_microbatch, 10000);
   EXPECT_EQ(capped.kv_pages, 2 * kGiB / capped.kv_page_bytes);
-  EXPECT_LT(capped.kv_pages, 256 * 625);
+  EXPECT_LT(capped.kv_pages, 32 * 625);
 
   large.num_layers = 2000;  // one sequence alone needs more than the cap
   EXPECT_EQ(try_plan(load_text(kMinimalConfig).config, 1, large).plan.kv_pages, 625);
 
-  const RunPlan given = plan_of({"rollout.max_prompt_tokens=16", "rollout.kv_memory=80000", "run.dtype=bf16"}).plan;
+  const RunPlan given =
+      plan_of({"rollout.max_prompt_tokens=16", "rollout.kv_memory=80000", "run.dtype=bf16"}).plan;
   EXPECT_EQ(given.longest_sequence, 32);
   EXPECT_EQ(given.kv_page_bytes, 4096);
   EXPECT_EQ(given.kv_pages, 19);
@@ -263,13 +291,17 @@ TEST(Plan, ValidationLengths) {
   EXPECT_EQ(plan.validation_max_new_tokens, 500);
   EXPECT_EQ(plan.validation_max_prompt_tokens, 524);
   EXPECT_FALSE(plan_of({}).plan.validates);
-  const RunPlan sft = plan_of({"validation.data=v", "validation.every=1", "validation.rollout.max_new_tokens=24",
-                               "rollout.max_prompt_tokens=40", "reward.functions=exact"}, 1, kMinimalSft).plan;
+  const RunPlan sft =
+      plan_of({"validation.data=v", "validation.every=1", "validation.rollout.max_new_tokens=24",
+               "rollout.max_prompt_tokens=40", "reward.functions=exact"},
+              1, kMinimalSft)
+          .plan;
   EXPECT_EQ(sft.kv_pages, 256 * 4);
 }
 
 TEST(Plan, Roles) {
-  const PlanResult result = plan_of({"algorithm.kl_coef=0.1", "roles.trainer.ranks=0-2", "cluster.idle_ranks=allow"}, 4);
+  const PlanResult result =
+      plan_of({"algorithm.kl_coef=0.1", "roles.trainer.ranks=0-2", "cluster.idle_ranks=allow"}, 4);
   ASSERT_TRUE(result.errors.empty()) << all_errors(result);
   ASSERT_EQ(result.plan.roles.size(), 3u);
   EXPECT_EQ(result.plan.roles[0].name, "rollout");
@@ -288,12 +320,14 @@ bool warns(const PlanResult& result, const std::string& words) {
 
 TEST(Plan, Warnings) {
   EXPECT_TRUE(plan_of({}).warnings.empty());
-  EXPECT_TRUE(warns(plan_of({"rollout.prompts_per_step=1"}, 8), "88 % of the ranks are idle while generating"));
+  EXPECT_TRUE(
+      warns(plan_of({"rollout.prompts_per_step=1"}, 8), "88 % of the ranks are idle while generating"));
   EXPECT_TRUE(warns(plan_of({"train.samples_per_update=4"}, 8), "50 % of the ranks are idle while training"));
   EXPECT_TRUE(warns(plan_of({"rollout.temperature=0"}), "all advantages are 0"));
   EXPECT_TRUE(warns(plan_of({"optimizer.lr=0"}), "never change"));
   EXPECT_TRUE(warns(plan_of({"checkpoint.every=11"}), "beyond the last step"));
-  EXPECT_TRUE(warns(plan_of({"train.samples_per_update=5", "train.last_partial=drop"}), "2 of 32 samples are left out"));
+  EXPECT_TRUE(warns(plan_of({"train.samples_per_update=5", "train.last_partial=drop"}),
+                    "2 of 32 samples are left out"));
   EXPECT_TRUE(warns(plan_of({"rollout.prompts_per_step=3"}, 1, kMinimalSft), "no effect on sft"));
 }
 
@@ -328,6 +362,7 @@ TEST(Plan, MemoryLimitProposesWhatFits) {
     ASSERT_EQ(result.errors.size(), 1u);
     const PlanError& error = result.errors[0];
     if (error.legal.empty()) ++hopeless;
+    EXPECT_EQ(error.legal.empty(), error.message.find("no single key") != std::string::npos) << error.message;
     for (const Json& legal : error.legal) {
       const ConfigReading better = read_text(kMinimalConfig, {error.key + "=" + toml_text(legal)});
       const PlanResult fits = try_plan(better.loaded.config, 1, small_model(), limit);
@@ -366,7 +401,8 @@ TEST(Plan, JsonHasTheShapeOfTheContract) {
   ASSERT_EQ(json["memory"].size(), 4u);
   EXPECT_EQ(json["memory"][0]["rank"], 0);
   EXPECT_EQ(json["memory"][0]["phase"], "generate");
-  for (const char* key : {"device_bytes", "host_bytes", "parts"}) EXPECT_TRUE(json["memory"][0].contains(key)) << key;
+  for (const char* key : {"device_bytes", "host_bytes", "parts"})
+    EXPECT_TRUE(json["memory"][0].contains(key)) << key;
 
   const Json broken = plan_json(plan_of({"train.samples_per_update=5"}), {});
   EXPECT_EQ(broken["ok"], false);
@@ -379,16 +415,19 @@ TEST(Plan, JsonHasTheShapeOfTheContract) {
 TEST(Plan, TextShowsTheDerivation) {
   ReportOptions options{.ranks_per_node = 2, .memory_limit = kGiB, .explain_batch = true};
   const std::string text = plan_text(plan_of({"train.samples_per_update=8"}, 4), options);
-  for (const char* words : {"prompts_per_step x samples_per_prompt = 4 x 8", "updates_per_step = 32 / 8",
-                            "steps x updates_per_step x epochs_per_step = 10 x 4 x 1", "ranks 0-3", "node 1",
-                            "kv_cache", "ppo_mini_batch_size", "num_return_sequences_in_group", "= 1 prompts"})
+  for (const char* words :
+       {"prompts_per_step x samples_per_prompt = 4 x 8", "updates_per_step = 32 / 8",
+        "steps x updates_per_step x epochs_per_step = 10 x 4 x 1", "ranks 0-3", "node 1", "kv_cache",
+        "ppo_mini_batch_size", "num_return_sequences_in_group", "= 1 prompts"})
     EXPECT_NE(text.find(words), std::string::npos) << words << " in\n" << text;
   const std::string broken = plan_text(plan_of({"train.samples_per_update=5"}), {});
   EXPECT_NE(broken.find("legal: train.samples_per_update = 4 or 8"), std::string::npos) << broken;
 }
 
 TEST(Plan, MissingPathsAreNamed) {
-  const Config c = load_text(kMinimalConfig, {"checkpoint.resume=/nowhere/run", "validation.data=/nowhere/v.jsonl"}).config;
+  const Config c =
+      load_text(kMinimalConfig, {"checkpoint.resume=/nowhere/run", "validation.data=/nowhere/v.jsonl"})
+          .config;
   const std::vector<PlanError> errors = validate_paths(c);
   ASSERT_EQ(errors.size(), 4u);
   EXPECT_EQ(errors[0].key, "model.path");

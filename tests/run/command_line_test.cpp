@@ -1,0 +1,178 @@
+// The command line of every verb, its mistakes, and help.
+
+#include "src/run/command_line.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "src/config/config.h"
+#include "src/run/help.h"
+#include "tests/support/expect_error.h"
+
+namespace temper {
+namespace {
+
+using Words = std::vector<std::string>;
+
+TEST(CommandLine, Train) {
+  const CommandLine line = parse_command_line(Words{"train", "c.toml", "run.steps=3", "--replay", "a.jsonl",
+                                                    "b=c/x.jsonl", "run.seed=1", "--dump-gradients=out"});
+  EXPECT_EQ(line.verb, "train");
+  EXPECT_EQ(line.positional, "c.toml");
+  EXPECT_EQ(line.overrides, (Words{"run.steps=3", "run.seed=1"}));
+  EXPECT_EQ(line.list("--replay"), (Words{"a.jsonl", "b=c/x.jsonl"}));
+  EXPECT_EQ(line.text("--dump-gradients"), "out");
+  EXPECT_FALSE(line.has("--json"));
+}
+
+TEST(CommandLine, Check) {
+  const CommandLine line =
+      parse_command_line(Words{"check", "--ranks", "8", "c.toml", "--json", "--device-memory", "1.5",
+                               "--gpus-per-node=4", "--explain-batch"});
+  EXPECT_EQ(line.positional, "c.toml");
+  EXPECT_EQ(line.integer("--ranks", 1), 8);
+  EXPECT_EQ(line.integer("--gpus-per-node", 0), 4);
+  EXPECT_EQ(line.number("--device-memory", 0), 1.5);
+  EXPECT_TRUE(line.has("--json") && line.has("--explain-batch"));
+  EXPECT_EQ(parse_command_line(Words{"check", "c.toml"}).integer("--ranks", 1), 1);
+}
+
+TEST(CommandLine, OtherVerbs) {
+  const CommandLine generate =
+      parse_command_line(Words{"generate", "--model", "m", "--prompt", "-5 + 3 = ?", "--samples", "4",
+                               "rollout.temperature=0.5", "--dtype", "fp64"});
+  EXPECT_EQ(generate.text("--prompt"), "-5 + 3 = ?");
+  EXPECT_EQ(generate.overrides, Words{"rollout.temperature=0.5"});
+  EXPECT_EQ(generate.text("--device", "auto"), "auto");
+  EXPECT_EQ(parse_command_line(Words{"generate", "--model", "m", "--prompt="}).text("--prompt", "x"), "");
+  EXPECT_EQ(parse_command_line(Words{"score", "--model", "m", "--input", "f", "--temperature", "0.7"})
+                .number("--temperature", 1),
+            0.7);
+  EXPECT_TRUE(parse_command_line(Words{"tokenize", "--tokenizer", "t", "--input", "f", "--add-special"})
+                  .has("--add-special"));
+  EXPECT_EQ(
+      parse_command_line(Words{"init", "--config", "c", "--out", "o", "--seed", "9"}).integer("--seed", 0),
+      9);
+  EXPECT_EQ(parse_command_line(Words{"export", "--checkpoint", "c", "--out", "o", "--shard-size", "1000"})
+                .integer("--shard-size", 0),
+            1000);
+  EXPECT_TRUE(parse_command_line(Words{"verify", "--checkpoint", "c", "--json"}).has("--json"));
+  EXPECT_EQ(parse_command_line(Words{"report", "runs/x"}).positional, "runs/x");
+  EXPECT_EQ(parse_command_line(Words{"eval", "c", "--threads", "2"}).integer("--threads", 0), 2);
+}
+
+TEST(CommandLine, HelpAndVersion) {
+  EXPECT_EQ(parse_command_line(Words{"--version"}).verb, "version");
+  EXPECT_EQ(parse_command_line(Words{"--help"}).verb, "help");
+  EXPECT_EQ(parse_command_line(Words{"help"}).positional, "");
+  EXPECT_EQ(parse_command_line(Words{"help", "run.seed"}).positional, "run.seed");
+  for (const VerbSpec& verb : verbs()) {
+    const CommandLine line = parse_command_line(Words{std::string(verb.name), "--help"});
+    EXPECT_EQ(line.verb, "help");
+    EXPECT_EQ(line.positional, verb.name);
+  }
+}
+
+TEST(CommandLine, ArgcArgv) {
+  const char* argv[] = {"temper", "check", "c.toml"};
+  EXPECT_EQ(parse_command_line(3, argv).positional, "c.toml");
+  expect_error(Exit::usage, {"temper help"}, "none", [&] { parse_command_line(1, argv); });
+  expect_error(Exit::usage, {"temper help"}, "no argv[0]", [&] { parse_command_line(0, argv); });
+}
+
+TEST(CommandLine, MistakesAreNamed) {
+  const std::vector<std::pair<Words, Words>> cases = {
+      {{"trian", "c"}, {"trian", "`train`"}},
+      {{"--json"}, {"--json"}},
+      {{"train"}, {"CONFIG"}},
+      {{"train", ""}, {"CONFIG"}},
+      {{"train", "a.toml", "b.toml"}, {"b.toml"}},
+      {{"train", "a", "--repaly", "x"}, {"--repaly", "`--replay`"}},
+      {{"train", "a", "--replay"}, {"--replay FILE"}},
+      {{"train", "a", "--replay", "--dump-gradients", "x"}, {"--replay FILE"}},
+      {{"train", "a", "-x"}, {"-x"}},
+      {{"check", "a", "--ranks", "0"}, {"--ranks", "from 1"}},
+      {{"check", "a", "--ranks", "4x"}, {"--ranks", "integer"}},
+      {{"check", "a", "--ranks", "99999999999999999999"}, {"--ranks"}},
+      {{"check", "a", "--ranks", "2", "--ranks", "3"}, {"twice"}},
+      {{"check", "a", "--ranks"}, {"--ranks N"}},
+      {{"check", "a", "--json=1"}, {"--json"}},
+      {{"check", "a", "--device-memory", "nan"}, {"--device-memory"}},
+      {{"check", "a", "--device-memory", "-1"}, {"--device-memory"}},
+      {{"generate", "--model", "m"}, {"--prompt or --prompts"}},
+      {{"generate", "--model", "m", "--prompt", "a", "--prompts", "b"}, {"exactly one"}},
+      {{"generate", "--prompt", "a"}, {"--model DIR"}},
+      {{"generate", "--model", "m", "--prompt", "a", "run.seed=1"}, {"rollout.key=value"}},
+      {{"generate", "--model", "m", "--prompt", "a", "--device", "gpu"}, {"auto|cpu|cuda"}},
+      {{"generate", "--model", "m", "--prompt", "a", "--dtype", "fp16"}, {"fp16"}},
+      {{"generate", "--model", "m", "--prompt", "a", "stray"}, {"stray"}},
+      {{"score", "--model", "m", "--input", ""}, {"--input"}},
+      {{"score", "--model", "m", "--input", "f", "run.seed=1"}, {"run.seed=1"}},
+      {{"export", "--checkpoint", "c", "--out", "o", "--shard-size", "0"}, {"--shard-size"}},
+      {{"verify"}, {"--checkpoint DIR"}},
+      {{"help", "a", "b"}, {"b"}},
+  };
+  for (const auto& [words, named] : cases) {
+    std::string label;
+    for (const std::string& word : words) label += word + " ";
+    expect_error(Exit::usage, named, label, [&] { parse_command_line(words); });
+  }
+}
+
+TEST(CommandLine, NoArgumentsDoHarm) {
+  Words pool{"train",    "check",   "generate", "--replay", "--ranks",  "3",  "c.toml",
+             "run.a=1",  "--",      "-",        "--json",   "",         "=",  "--help",
+             "--prompt", "--model", "help",     "\xff",     "--ranks=", "a=b"};
+  std::mt19937 random(7);
+  for (int i = 0; i < 20000; ++i) {
+    Words words;
+    for (int n = static_cast<int>(random() % 7); n > 0; --n) words.push_back(pool[random() % pool.size()]);
+    try {
+      EXPECT_FALSE(parse_command_line(words).verb.empty());
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Exit::usage) << error.what();
+    }
+  }
+}
+
+TEST(Help, NamesEveryVerbOptionKeyAndExitCode) {
+  const std::string overview = help_text("");
+  for (const VerbSpec& verb : verbs()) {
+    EXPECT_NE(overview.find(verb.name), std::string::npos);
+    const std::string text = help_text(std::string(verb.name));
+    EXPECT_NE(text.find(verb_usage(verb)), std::string::npos);
+    for (const OptionSpec& option : verb.options)
+      EXPECT_NE(text.find(option.name), std::string::npos) << option.name;
+  }
+  const std::string keys = help_text("keys");
+  for (const KeyDoc& doc : config_key_docs()) {
+    EXPECT_NE(keys.find(doc.key + "\n"), std::string::npos) << doc.key;
+    const std::string one = help_text(doc.key);
+    EXPECT_NE(one.find(doc.legal), std::string::npos);
+    EXPECT_NE(one.find(doc.help), std::string::npos);
+    EXPECT_NE(one.find(doc.unit), std::string::npos);
+    EXPECT_NE(one.find("default:"), std::string::npos);
+  }
+  const std::string codes = help_text("exit-codes");
+  for (const char* code :
+       {"  0  ", " 64  ", " 65  ", " 70  ", " 73  ", " 74  ", " 75  ", " 76  ", " 77  ", " 78  "})
+    EXPECT_NE(codes.find(code), std::string::npos) << code;
+}
+
+TEST(Help, SectionsAndUnknownTopics) {
+  EXPECT_NE(help_text("roles.trainer").find("roles.trainer.tp"), std::string::npos);
+  EXPECT_EQ(help_text("optimizer").find("run.seed"), std::string::npos);
+  EXPECT_NE(help_text("environment").find("no environment variables"), std::string::npos);
+  expect_error(Exit::usage, {"`optimizer.lr`"}, "misspelt", [] { help_text("optimizer.lrr"); });
+  expect_error(Exit::usage, {"`rollout`"}, "misspelt section", [] { help_text("rolout"); });
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

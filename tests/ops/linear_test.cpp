@@ -1,0 +1,197 @@
+#include "src/ops/linear.h"
+
+#include "kernels/cpu/canonical.h"
+#include "tests/support/check_op.h"
+
+namespace temper {
+namespace {
+
+struct Sizes {
+  int64_t T, N, K;
+};
+
+Many forward(Ctx& c, DType dtype, const Many& in, const Sizes& s) {
+  TestTensor x(in[0], dtype, {s.T, s.K}), w(in[1], dtype, {s.N, s.K}), y(dtype, {s.T, s.N});
+  if (in.size() == 2) {
+    linear_forward(c, y, x, w, {});
+  } else {
+    TestTensor bias(in[2], dtype, {s.N});
+    linear_forward(c, y, x, w, bias);
+  }
+  return {y.values()};
+}
+
+/// Gradients of x, w and bias; those of w and bias on top of what the buffers held.
+Many backward(Ctx& c, DType dtype, const Many& in, const Values& upstream, const Sizes& s,
+              double held = 0.0) {
+  const DType sums = accumulate_dtype(dtype);
+  TestTensor x(in[0], dtype, {s.T, s.K}), w(in[1], dtype, {s.N, s.K}), dy(upstream, dtype, {s.T, s.N});
+  TestTensor dx(dtype, {s.T, s.K});
+  TestTensor dw(Values(static_cast<size_t>(s.N * s.K), held), sums, {s.N, s.K});
+  TestTensor db(Values(static_cast<size_t>(s.N), held), sums, {s.N});
+  linear_backward_input(c, dx, dy, w);
+  linear_backward_weight(c, dw, dy, x);
+  linear_backward_bias(c, db, dy);
+  return {dx.values(), dw.values(), db.values()};
+}
+
+Many inputs_of(const Sizes& s, uint64_t seed) {
+  return {normal_values(s.T * s.K, seed), normal_values(s.N * s.K, seed + 1), normal_values(s.N, seed + 2)};
+}
+
+/// NUMERICS.md in scalars: 16 lanes, one chain each, zeros up to a whole group, the tree, bias, one rounding.
+template <class S>
+double defined_output(const double* x, const double* w, double bias, int64_t K) {
+  using A = Accumulate<S>;
+  A lanes[cpu::kLanes] = {};
+  for (int64_t k = 0; k < (K + cpu::kLanes - 1) / cpu::kLanes * cpu::kLanes; ++k)
+    lanes[k % cpu::kLanes] = std::fma(k < K ? A(x[k]) : A(0), k < K ? A(w[k]) : A(0), lanes[k % cpu::kLanes]);
+  return round_to(static_cast<double>(cpu::tree_sum(lanes) + A(bias)), kDTypeOf<S>);
+}
+
+template <class S>
+void expect_definition(const Sizes& s) {
+  Many in = inputs_of(s, 10);
+  for (Values& values : in) values = round_to(values, kDTypeOf<S>);
+  Values want;
+  for (int64_t t = 0; t < s.T; ++t)
+    for (int64_t n = 0; n < s.N; ++n)
+      want.push_back(defined_output<S>(&in[0][t * s.K], &in[1][n * s.K], in[2][n], s.K));
+  TestCtx ctx;
+  expect_same_bits(fmt::format("{} T {} N {} K {}", dtype_name(kDTypeOf<S>), s.T, s.N, s.K),
+                   forward(ctx, kDTypeOf<S>, in, s)[0], want);
+}
+
+TEST(Linear, ForwardBitsFollowTheDefinition) {
+  for (int64_t T = 1; T <= 70; ++T) {
+    const Sizes s{T, 1 + (T * 7) % 101, 1 + (T * 37) % 150};
+    expect_definition<float>(s);
+    expect_definition<bf16>(s);
+    expect_definition<double>(s);
+  }
+  for (const Sizes& s :
+       {Sizes{3, 97, 4099}, Sizes{30, 97, 4099}, Sizes{200, 50, 1030}, Sizes{25, 48, 2048}}) {
+    expect_definition<float>(s);  // several blocks of features, rows and columns
+    expect_definition<bf16>(s);
+    expect_definition<double>(s);
+  }
+}
+
+TEST(Linear, AgreesWithAPlainSum) {
+  const Sizes s{37, 53, 777};
+  const Many in = inputs_of(s, 20);
+  Values want;
+  for (int64_t t = 0; t < s.T; ++t)
+    for (int64_t n = 0; n < s.N; ++n) {
+      long double sum = in[2][n];
+      for (int64_t k = 0; k < s.K; ++k)
+        sum += static_cast<long double>(in[0][t * s.K + k]) * in[1][n * s.K + k];
+      want.push_back(static_cast<double>(sum));
+    }
+  TestCtx ctx;
+  expect_near("fp64", forward(ctx, DType::f64, in, s)[0], want, 1e-15);
+  expect_near("fp32", forward(ctx, DType::f32, in, s)[0], want, 1e-6);
+}
+
+TEST(Linear, UnroundedOutputOfBf16) {
+  const Sizes s{9, 21, 100};
+  Many in = inputs_of(s, 30);
+  for (Values& values : in) values = round_to(values, DType::bf16);
+  TestCtx ctx;
+  TestTensor x(in[0], DType::bf16, {s.T, s.K}), w(in[1], DType::bf16, {s.N, s.K}), y(DType::f32, {s.T, s.N});
+  linear_forward(ctx, y, x, w, {});
+  expect_same_bits("logits", y.values(), forward(ctx, DType::f32, {in[0], in[1]}, s)[0]);
+}
+
+TEST(Linear, RowsDoNotDependOnTheBatch) {
+  const int64_t rows = 150, N = 61, K = 1100;
+  const Many in = inputs_of({rows, N, K}, 40);
+  check_rows("forward", rows, [&](Ctx& c, DType t, int64_t begin, int64_t end) {
+    return forward(c, t, {slice_rows(in[0], K, begin, end), in[1], in[2]}, {end - begin, N, K});
+  });
+}
+
+TEST(Linear, RowBitsForUpTo4096Rows) {
+  const int64_t most = 4096, N = 5, K = 33;
+  const Many in = inputs_of({most, N, K}, 50);
+  for (DType dtype : kStorageTypes) {
+    TestCtx ctx;
+    Values alone;
+    for (int64_t t = 0; t < most; ++t) {
+      const Values row = forward(ctx, dtype, {slice_rows(in[0], K, t, t + 1), in[1], in[2]}, {1, N, K})[0];
+      alone.insert(alone.end(), row.begin(), row.end());
+    }
+    for (int64_t T : {2, 8, 9, 24, 25, 96, 97, 1024, 1025, 4096})
+      expect_same_bits(fmt::format("{} rows {}", dtype_name(dtype), T),
+                       forward(ctx, dtype, {slice_rows(in[0], K, 0, T), in[1], in[2]}, {T, N, K})[0],
+                       slice_rows(alone, N, 0, T));
+  }
+}
+
+TEST(Linear, Gradient) {
+  for (const Sizes& s : {Sizes{3, 5, 7}, Sizes{14, 2, 35}})
+    check_gradient(
+        "linear", inputs_of(s, 60), [&](Ctx& c, DType t, const Many& in) { return forward(c, t, in, s); },
+        [&](Ctx& c, DType t, const Many& in, const Many& douts) { return backward(c, t, in, douts[0], s); });
+}
+
+TEST(Linear, BackwardAgreesWithPlainSums) {
+  for (const Sizes& s : {Sizes{1, 1, 1}, Sizes{13, 300, 33}, Sizes{301, 30, 65}, Sizes{50, 541, 290}}) {
+    const Many in = inputs_of(s, 70);
+    const Values dy = normal_values(s.T * s.N, 79);
+    Values dx(static_cast<size_t>(s.T * s.K)), dw(static_cast<size_t>(s.N * s.K), 0.25),
+        db(static_cast<size_t>(s.N), 0.25);
+    for (int64_t t = 0; t < s.T; ++t)
+      for (int64_t n = 0; n < s.N; ++n) {
+        db[n] += dy[t * s.N + n];
+        for (int64_t k = 0; k < s.K; ++k) {
+          dx[t * s.K + k] += dy[t * s.N + n] * in[1][n * s.K + k];
+          dw[n * s.K + k] += dy[t * s.N + n] * in[0][t * s.K + k];
+        }
+      }
+    TestCtx ctx;
+    const Many got = backward(ctx, DType::f64, in, dy, s, 0.25);
+    expect_near("dx", got[0], dx, 1e-14);
+    expect_near("dw", got[1], dw, 1e-14);
+    expect_near("db", got[2], db, 1e-14);
+  }
+}
+
+TEST(Linear, TypesAndThreads) {
+  const Sizes s{260, 150, 530};
+  Many in = inputs_of(s, 80);
+  in.push_back(normal_values(s.T * s.N, 89));
+  const auto whole = [&](Ctx& c, DType t, const Many& all) {
+    return forward(c, t, {all[0], all[1], all[2]}, s);
+  };
+  const auto gradient = [&](Ctx& c, DType t, const Many& all) { return backward(c, t, all, all[3], s, 1.0); };
+  check_dtypes("forward", in, whole);
+  check_dtypes("backward", in, gradient);
+  check_threads("forward", in, whole);
+  check_threads("backward", in, gradient);
+}
+
+TEST(Linear, NoRows) {
+  const Sizes s{0, 3, 20};
+  const Many in = inputs_of(s, 90);
+  TestCtx ctx(2);
+  EXPECT_TRUE(forward(ctx, DType::f32, in, s)[0].empty());
+  const Many got = backward(ctx, DType::bf16, in, {}, s, 2.0);
+  EXPECT_TRUE(got[0].empty());
+  expect_same_bits("dw", got[1], Values(60, 2.0));
+  expect_same_bits("db", got[2], Values(3, 2.0));
+}
+
+TEST(Linear, WrongShapes) {
+  TestCtx ctx;
+  TestTensor x(DType::f32, {2, 3}), w(DType::f32, {4, 5}), y(DType::f32, {2, 4});
+  EXPECT_THROW(linear_forward(ctx, y, x, w, {}), Error);
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -20,7 +20,49 @@ namespace temper {
 namespace {
 
 constexpr size_t kMaxBytes = size_t{1} << 20;
-constexpr int64_t kMaxDots = 10000;  // each dot of a key nests one table deeper, and the library recurses
+constexpr int64_t kMaxDots = 1000;  // each dot of a key nests one table deeper, and the library recurses
+constexpr int kMaxDepth = 64;
+
+/// Index after the string that begins at `at`. An unclosed one ends with its line: the parser stops there
+/// too.
+size_t skip_string(std::string_view text, size_t at) {
+  const char quote = text[at];
+  const std::string_view rest = text.substr(at);
+  const bool lines = rest.size() >= 3 && rest[1] == quote && rest[2] == quote;
+  for (size_t i = at + (lines ? 3 : 1); i < text.size(); ++i) {
+    if (text[i] == '\\' && quote == '"') {
+      ++i;
+    } else if (text[i] == '\n' && !lines) {
+      return i;
+    } else if (text[i] == quote) {
+      if (!lines) return i + 1;
+      if (text.substr(i, 3) == std::string(3, quote)) return i + 3;
+    }
+  }
+  return text.size();
+}
+
+/// Dots outside strings and comments: those of keys and of numbers.
+int64_t count_dots(std::string_view text) {
+  int64_t dots = 0;
+  for (size_t at = 0; at < text.size();) {
+    if (text[at] == '"' || text[at] == '\'') {
+      at = skip_string(text, at);
+    } else if (text[at] == '#') {
+      at = std::min(text.find('\n', at), text.size());
+    } else {
+      dots += text[at++] == '.' ? 1 : 0;
+    }
+  }
+  return dots;
+}
+
+[[noreturn]] void fail_depth(const std::string& source, const std::string& why) {
+  fail(Exit::usage, {.what = "the config is nested too deeply or is not TOML",
+                     .where = source,
+                     .why = why,
+                     .fix = "give the path of a TOML config file"});
+}
 
 void check_bounds(std::string_view text, const std::string& source) {
   if (text.size() > kMaxBytes)
@@ -28,27 +70,26 @@ void check_bounds(std::string_view text, const std::string& source) {
                        .where = source,
                        .why = fmt::format("it has {} bytes, at most {} are read", text.size(), kMaxBytes),
                        .fix = "give the path of a TOML config file"});
-  const auto dots = std::count(text.begin(), text.end(), '.');
-  if (dots > kMaxDots)
-    fail(Exit::usage, {.what = "the config is nested too deeply or is not TOML",
-                       .where = source,
-                       .why = fmt::format("it holds {} dots, at most {} are read", dots, kMaxDots),
-                       .fix = "give the path of a TOML config file"});
+  if (const int64_t dots = count_dots(text); dots > kMaxDots)
+    fail_depth(source, fmt::format("it holds {} dots outside strings, at most {} are read", dots, kMaxDots));
 }
 
 class Converter {
  public:
   explicit Converter(const std::string& source) : source_(source) {}
 
-  TomlNode convert(const toml::node& node) const {
+  TomlNode convert(const toml::node& node, int depth = 0) const {
+    if (depth > kMaxDepth)
+      fail_depth(source_, fmt::format("tables and lists nest deeper than {}", kMaxDepth));
     TomlNode out;
     const auto line = node.source().begin.line;
     out.origin = source_.empty() || line == 0 ? source_ : fmt::format("{}:{}", source_, line);
     if (const auto* table = node.as_table()) {
-      for (const auto& [key, value] : *table) out.table.emplace_back(std::string(key.str()), convert(value));
+      for (const auto& [key, value] : *table)
+        out.table.emplace_back(std::string(key.str()), convert(value, depth + 1));
     } else if (const auto* array = node.as_array()) {
       out.kind = TomlNode::Kind::array;
-      for (const auto& value : *array) out.items.push_back(convert(value));
+      for (const auto& value : *array) out.items.push_back(convert(value, depth + 1));
     } else {
       scalar(node, out);
     }

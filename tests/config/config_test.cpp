@@ -290,7 +290,9 @@ TEST(Config, HostileFilesEndInUsageErrors) {
                                  "a = \"\xff\"",
                                  std::string(3 << 20, '#')};
   std::string dotted = "a";
-  for (int i = 0; i < 9999; ++i) dotted += ".a";
+  for (int i = 0; i < 999; ++i) dotted += ".a";
+  texts.push_back(dotted + ".a = 1");
+  texts.push_back("a = \"\"\"" + dotted + "\n" + dotted + "\"\"\"\n" + dotted + ".a = 1");
   texts.push_back(dotted + " = 1");
   texts.push_back("[" + dotted + "]");
   for (int i = 0; i < 1000; ++i) {
@@ -308,6 +310,17 @@ TEST(Config, HostileFilesEndInUsageErrors) {
     }
   }
   EXPECT_GT(refused, 500);
+}
+
+TEST(Config, TextsMayHoldManyDots) {
+  const std::string dots(5000, '.');
+  const std::string text = kMinimalConfig + std::string("# ") + dots + "\n[tokenizer]\npath = '" + dots +
+                           "'\nchat_template = \"\"\"\n\\\"" + dots + "\n\"\" '" + dots + "\"\"\" # \"" +
+                           dots;
+  const Config c = load_text(text, {"data.system_prompt=\"" + dots + "\""}).config;
+  EXPECT_EQ(c.tokenizer.path, dots);
+  EXPECT_EQ(c.tokenizer.chat_template, "\"" + dots + "\n\"\" '" + dots);
+  EXPECT_EQ(c.data.system_prompt, dots);
 }
 
 TEST(Config, MissingFileIsUsage) {

@@ -57,10 +57,11 @@ class Search {
     while (low < high) {
       const int64_t middle = low + (high - low) / 2;
       Config config = draft_.config;
-      set(config, middle * unit);
+      const int64_t value = saturating_multiply(middle, unit);
+      set(config, value);
       const PlanResult result = try_plan(config, draft_.result.plan.num_ranks, draft_.facts);
       const int64_t peak = peak_bytes(result.plan);
-      if (result.errors.empty() && peak <= limit_) best = {key, middle * unit, peak};
+      if (result.errors.empty() && peak <= limit_) best = {key, value, peak};
       // Too small to be legal: look higher. Legal but too large: look lower.
       const bool lower = result.errors.empty() && peak > limit_;
       (lower ? high : low) = lower ? middle : middle + 1;

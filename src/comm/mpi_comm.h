@@ -20,13 +20,15 @@ class MpiSession {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
+  /// Ranks that share this host's memory, this one included.
+  int ranks_on_node() const { return ranks_on_node_; }
   /// A Comm over `ranks` of the world (ascending); every rank of the world calls it, with the same list. Null on
   /// ranks outside of the list.
   std::unique_ptr<Comm> make_comm(const std::vector<int>& ranks, double wait_limit_seconds) const;
   static std::string library_version();
 
  private:
-  int rank_ = 0, size_ = 1;
+  int rank_ = 0, size_ = 1, ranks_on_node_ = 1;
 };
 
 /// Ends every rank of the job with `code`; does nothing in a process without MPI.

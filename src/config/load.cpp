@@ -214,19 +214,36 @@ std::string override_defect(const std::string& text) {
   return "";
 }
 
-ConfigReading read_config(const std::string& path, const std::vector<std::string>& overrides) {
-  TomlNode tree = parse_toml(read_config_text(path), path);
-  ConfigReading reading;
+namespace {
+
+void merge_overrides(TomlNode& tree, const std::vector<std::string>& overrides, ConfigReading& reading) {
   for (const std::string& text : overrides) {
     if (const std::string why = override_defect(text); !why.empty())
       reading.errors.push_back({text, kCommandLine, why, {}});
     else
       merge(tree, override_tree(text));
   }
+}
+
+}  // namespace
+
+ConfigReading read_config(const std::string& path, const std::vector<std::string>& overrides) {
+  TomlNode tree = parse_toml(read_config_text(path), path);
+  ConfigReading reading;
+  merge_overrides(tree, overrides, reading);
   Loader loader(reading);
   loader.read_table(tree, "");
   loader.require_keys();
   return reading;
+}
+
+RolloutConfig load_rollout_overrides(const std::vector<std::string>& overrides) {
+  TomlNode tree = parse_toml("", kCommandLine);
+  ConfigReading reading;
+  merge_overrides(tree, overrides, reading);
+  Loader(reading).read_table(tree, "");
+  if (!reading.errors.empty()) fail_config(kCommandLine, reading.errors);
+  return reading.loaded.config.rollout;
 }
 
 LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides) {

@@ -15,6 +15,9 @@ struct ConfigReading {
 /// `errors`.
 ConfigReading read_config(const std::string& path, const std::vector<std::string>& overrides);
 
+/// The [rollout] section with defaults and `rollout.key=value` arguments alone (verbs without a config file).
+RolloutConfig load_rollout_overrides(const std::vector<std::string>& overrides);
+
 /// "" when `text` can be an override, else why not.
 std::string override_defect(const std::string& text);
 

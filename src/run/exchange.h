@@ -19,12 +19,12 @@ enum class Hop { sampled, referenced };
 class Exchange {
  public:
   /// `comm`: the ranks of the roles. `version`: finished steps at start.
-  Exchange(Comm& comm, int64_t version) : comm_(comm), version_(version) {}
+  Exchange(Comm& comm, int64_t version) : comm_(&comm), version_(version) {}
 
   /// A finished group of this rank; Trajectory::group is its index in the step.
   void send(Hop hop, int64_t step, Group group);
   /// All groups of the step from all ranks, ascending; a group sent twice, or missing, is an internal error.
-  std::vector<Group> receive(Hop hop, int64_t step, int64_t num_groups);
+  std::vector<Group> receive(Hop hop, int64_t step);
 
   void publish_weights(const Model& model, int64_t version);
   /// The model must hold exactly this version.
@@ -35,7 +35,7 @@ class Exchange {
 
  private:
   using Key = std::pair<Hop, int64_t>;
-  Comm& comm_;
+  Comm* comm_;
   int64_t version_;
   const Model* published_ = nullptr;
   int64_t weight_bytes_moved_ = 0;

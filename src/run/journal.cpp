@@ -20,6 +20,11 @@ void Journal::add(const std::map<std::string, double>& values) {
   for (const auto& [name, value] : values) values_[name] = value;
 }
 
+double Journal::value(const std::string& name) const {
+  const auto at = values_.find(name);
+  return at == values_.end() ? 0.0 : at->second;
+}
+
 void Journal::write_groups(const std::string& subfolder, std::span<const Group> groups, int64_t step) {
   if (!folder_) return;
   make_directories(folder_->path(subfolder));

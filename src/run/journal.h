@@ -25,6 +25,8 @@ class Journal {
 
   void set(const std::string& name, double value) { values_[name] = value; }
   void add(const std::map<std::string, double>& values);
+  /// A value set in this step, or 0.
+  double value(const std::string& name) const;
   /// Writes rollouts/step-XXXXXX.jsonl (or validation/...).
   void write_groups(const std::string& subfolder, std::span<const Group> groups, int64_t step);
   /// Writes the step's line and forgets its values. Returns the short form for people.

@@ -36,7 +36,10 @@ Trainer::Trainer(Model& model, Comm& dp, const TrainerOptions& options)
 UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all, const Algorithm& algorithm) {
   const PackPlan plan = shared_plan(all, dp_, options_.pass);
   const UpdateCounts counts = count(all, options_.max_response_tokens);
-  UpdateStats stats{.num_microbatches = plan.num_microbatches, .fill = plan.fill, .imbalance = plan.imbalance};
+  UpdateStats stats;
+  stats.num_microbatches = plan.num_microbatches;
+  stats.fill = plan.fill;
+  stats.imbalance = plan.imbalance;
   for (const Trajectory* t : all) stats.num_tokens += packed_length(*t);
 
   model_.parameters().zero_grads();
@@ -53,16 +56,12 @@ UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all, cons
   if (hook_) hook_(model_.parameters(), optimizer_.count() + 1);
 
   for (const auto& [name, value] : sums)
-    if (!std::isfinite(value))
-      fail(Exit::numerics, {.what = "the loss is not finite; weights and optimizer state were left as they were",
-                            .where = fmt::format("update {}, {}", optimizer_.count() + 1, name),
-                            .why = fmt::format("{} = {}", name, value)});
+    if (!std::isfinite(value)) stats.defect = fmt::format("the loss is not finite: {} = {}", name, value);
+  if (!stats.defect.empty()) return stats;
   stats.lr = learning_rate(options_.optimizer, optimizer_.count(), options_.total_updates);
   stats.grad_norm = optimizer_.step(c, dp_, stats.lr);
   if (!std::isfinite(stats.grad_norm))
-    fail(Exit::numerics, {.what = "the gradient is not finite; weights and optimizer state were left as they were",
-                          .where = fmt::format("update {}", optimizer_.count() + 1),
-                          .why = fmt::format("its norm is {}", stats.grad_norm)});
+    stats.defect = fmt::format("the gradient is not finite: its norm is {}", stats.grad_norm);
   stats.metrics = algorithm.metrics(sums);
   return stats;
 }

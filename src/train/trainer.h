@@ -12,6 +12,7 @@
 namespace temper {
 
 struct UpdateStats {
+  std::string defect;  // not empty: loss or gradient is not finite and nothing was changed
   std::map<std::string, double> metrics;  // of the algorithm, summed over micro-batches and ranks
   double grad_norm = 0;
   double lr = 0;
@@ -35,7 +36,7 @@ class Trainer {
 
   Trainer(Model& model, Comm& dp, const TrainerOptions& options);
 
-  /// Non-finite loss or gradient: Exit::numerics on all ranks, weights and optimizer state untouched.
+  /// A non-finite loss or gradient is a `defect`, the same on all ranks; weights and optimizer state are untouched.
   UpdateStats update(Ctx& c, std::span<const Trajectory* const> all, const Algorithm& algorithm);
 
   void set_gradient_hook(GradientHook hook) { hook_ = std::move(hook); }

@@ -1,0 +1,50 @@
+#pragma once
+// Prompts of a run, one after the other: the data order, rendered and tokenised, too long ones treated by
+// data.overlong. The cursor is the whole state: it is checkpointed, and every rank moves it alike.
+
+#include <functional>
+#include <memory>
+
+#include "src/config/config.h"
+#include "src/data/dataset.h"
+#include "src/data/prompt_builder.h"
+
+namespace temper {
+
+struct DrawnPrompt {
+  int64_t position = 0;
+  Prompt prompt;
+  std::shared_ptr<const Json> record;
+};
+
+class PromptStream {
+ public:
+  struct Limits {
+    int64_t max_prompt_tokens = 0;
+    int64_t max_sequence_tokens = 0;  // prompt and response (SFT)
+    bool with_response = false;
+  };
+  PromptStream(const std::vector<DataSource>& files, const DataConfig& data, uint64_t seed, const Tokenizer& tokenizer,
+               const ChatTemplate* chat_template, const Limits& limits);
+
+  std::vector<DrawnPrompt> next(int64_t count);
+  /// Every line once, in file order (validation).
+  std::vector<DrawnPrompt> all(int64_t max_count);
+  /// Renders every line, so that a bad one is found before step 1. `check_answer` sees each answer.
+  void check_all(const std::function<void(const std::string& answer, const std::string& where)>& check_answer) const;
+
+  int64_t position() const { return position_; }
+  void set_position(int64_t position) { position_ = position; }
+
+ private:
+  /// False when the prompt is dropped.
+  bool fit(Prompt& prompt, const std::string& where) const;
+
+  Dataset dataset_;
+  PromptBuilder builder_;
+  std::string overlong_;
+  Limits limits_;
+  int64_t position_ = 0;
+};
+
+}  // namespace temper

@@ -1,0 +1,11 @@
+#pragma once
+// The log of a rank: a file per rank, and warnings and progress of rank 0 on stderr.
+
+#include <string>
+
+namespace temper {
+
+/// `file` empty: stderr only. Levels: debug, info, warn, error.
+void start_log(const std::string& file, const std::string& level, int rank);
+
+}  // namespace temper

@@ -1,0 +1,78 @@
+#include "src/run/run_state.h"
+
+#include <spdlog/spdlog.h>
+
+namespace temper {
+namespace {
+
+std::vector<StateTensor> state_tensors(Trainer& trainer) {
+  std::vector<StateTensor> list;
+  for (const OptimizerPiece& p : trainer.optimizer().pieces()) {
+    const ParamSpec& spec = p.parameter->spec;
+    list.push_back({"param/" + spec.name, spec.shape, p.range, p.master});
+    list.push_back({"opt/m/" + spec.name, spec.shape, p.range, p.m});
+    list.push_back({"opt/v/" + spec.name, spec.shape, p.range, p.v});
+  }
+  return list;
+}
+
+}  // namespace
+
+void save_run(const std::string& folder, int64_t step, const RunState& state, const Services& s) {
+  const PhaseTimer timer(s.journal, "save_checkpoint");
+  Json meta = {{"optimizer_updates", state.trainer->optimizer().count()},
+               {"data_position", state.prompts ? state.prompts->position() : 0},
+               {"dtype", dtype_name(s.model.dtype())},
+               {"model_path", s.config().model.path},
+               {"config", dump_config(s.loaded)}};
+  save_checkpoint(folder, step, state_tensors(*state.trainer), meta, s.comm);
+  if (s.comm.rank() == 0) remove_old_checkpoints(folder, s.config().checkpoint.keep);
+}
+
+std::string find_checkpoint(const std::string& folder, Comm& comm) {
+  std::string found;
+  if (comm.rank() == 0) {
+    std::vector<int64_t> steps = list_checkpoints(folder);
+    for (size_t i = steps.size(); i-- > 0 && found.empty();) {
+      const std::string path = join_path(folder, RunFolder::step_name(steps[i]));
+      std::string defect;
+      try {
+        const std::vector<Damage> damage = verify_checkpoint(path);
+        if (damage.empty())
+          found = path;
+        else
+          defect = fmt::format("{}: {}", damage.front().file, damage.front().reason);
+      } catch (const Error& e) {  // an unreadable one is passed over like a damaged one
+        defect = e.problem().why;
+      }
+      if (!defect.empty()) spdlog::warn("checkpoint {} is passed over: {}", path, defect);
+    }
+  }
+  return comm.broadcast(found, 0, "checkpoint to resume from");
+}
+
+int64_t restore_run(const std::string& checkpoint, const RunState& state, const Services& s) {
+  const Manifest manifest = Manifest::read(checkpoint);
+  const std::string dtype = manifest.meta().at("dtype").get<std::string>();
+  if (dtype != dtype_name(s.model.dtype()))
+    fail(Exit::usage, {.what = "the checkpoint was made with another dtype",
+                       .where = checkpoint,
+                       .why = fmt::format("it has {}, the run {}", dtype, dtype_name(s.model.dtype())),
+                       .fix = "set run.dtype = \"" + dtype + "\""});
+  const std::vector<StateTensor> tensors = state_tensors(*state.trainer);
+  load_state(manifest, tensors);
+  state.trainer->optimizer().restore(s.ctx, s.comm, manifest.meta().at("optimizer_updates").get<int64_t>());
+  if (state.prompts) state.prompts->set_position(manifest.meta().at("data_position").get<int64_t>());
+  return manifest.step();
+}
+
+std::string resolve_checkpoint(const std::string& path) {
+  if (path_exists(join_path(path, "manifest.json"))) return path;
+  const std::string folder = join_path(path, "checkpoints");
+  const std::vector<int64_t> steps = list_checkpoints(is_directory(folder) ? folder : path);
+  if (steps.empty())
+    fail(Exit::usage, {.what = "no checkpoint here", .where = path, .fix = "name a step folder or a run folder"});
+  return join_path(is_directory(folder) ? folder : path, RunFolder::step_name(steps.back()));
+}
+
+}  // namespace temper

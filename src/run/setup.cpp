@@ -1,0 +1,64 @@
+#include "src/run/setup.h"
+
+#include <sched.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "src/io/hf_config.h"
+#include "src/io/hf_import.h"
+#include "src/models/dense_specs.h"
+#include "src/nn/init.h"
+
+namespace temper {
+
+int resolve_threads(std::optional<int64_t> wanted, int ranks_on_node) {
+  if (wanted) return static_cast<int>(*wanted);
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  const auto online = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  const int cores = ::sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : online;
+  return std::max(1, cores < online ? cores : cores / std::max(1, ranks_on_node));
+}
+
+DType resolve_dtype(const std::string& dtype) {
+  if (dtype == "bf16") return DType::bf16;
+  if (dtype == "fp64") return DType::f64;
+  return DType::f32;
+}
+
+void require_device(const std::string& device) {
+  if (device == "cuda")
+    fail(Exit::environment, {.what = "this build has no CUDA backend",
+                             .where = "--device / run.device",
+                             .fix = "use cpu or auto"});
+}
+
+std::unique_ptr<Model> load_model(const std::string& path, DType dtype, std::optional<int64_t> context_tokens,
+                                  bool with_gradients, bool random, uint64_t seed) {
+  const ModelFolder folder =
+      ModelFolder::open(path, random ? ModelFolder::Weights::optional : ModelFolder::Weights::required);
+  std::vector<std::string> warnings = folder.warnings();
+  const Json* generation = folder.generation_config() ? &*folder.generation_config() : nullptr;
+  const ModelConfig config = parse_model_config(folder.config(), generation, folder.config_path(), &warnings);
+  for (const std::string& w : warnings) spdlog::debug("{}", w);
+  if (!random) check_weights(folder, config, dense_parameter_specs(config));
+  const int64_t context = context_tokens.value_or(config.max_position_embeddings);
+  auto model = std::make_unique<Model>(config, dtype, context, with_gradients);
+  if (random)
+    random_init(model->parameters(), config, seed);
+  else
+    import_weights(folder, config, model->parameters());
+  return model;
+}
+
+bool has_tokenizer(const std::string& folder) { return !find_in_folder(folder, "tokenizer.json").empty(); }
+
+std::optional<ChatTemplate> load_chat_template(const std::string& folder, const std::string& file) {
+  if (file.empty()) return ChatTemplate::load(folder);
+  constexpr int64_t kMaxTemplate = int64_t{1} << 20;
+  return ChatTemplate(read_file(file, kMaxTemplate), file);
+}
+
+}  // namespace temper

@@ -1,0 +1,113 @@
+#include <algorithm>
+
+#include "src/rl/registry.h"
+#include "src/rl/rollout_metrics.h"
+#include "src/run/role.h"
+
+namespace temper {
+namespace {
+
+/// All trajectories of the step in order of group and sample.
+std::vector<const Trajectory*> in_order(std::span<const Group> groups) {
+  std::vector<const Trajectory*> all;
+  for (const Group& g : groups)
+    for (const Trajectory& t : g.samples) all.push_back(&t);
+  return all;
+}
+
+TrainerOptions trainer_options(const Services& s) {
+  return {.pass = pass_options(s.config(), s.plan),
+          .optimizer = s.config().optimizer,
+          .total_updates = s.plan.batch.updates_total,
+          .max_response_tokens = s.plan.max_new_tokens};
+}
+
+}  // namespace
+
+TrainRole::TrainRole(Services& services, bool replay)
+    : s_(services),
+      replay_(replay),
+      algorithm_(make_algorithm(services.config().algorithm)),
+      trainer_(services.model, services.comm, trainer_options(services)) {}
+
+std::vector<Group> TrainRole::receive(int64_t step) {
+  std::vector<Group> groups = s_.exchange.receive(s_.plan.needs_reference ? Hop::referenced : Hop::sampled, step);
+  const PhaseTimer timer(s_.journal, "adv");
+  if (replay_) add_own_logprobs(groups);
+  if (!replay_) algorithm_->shape_rewards(groups);
+  algorithm_->advantages(groups);
+  return groups;
+}
+
+/// Replayed trajectories may come without log-probs: the weights of the step's start say them.
+void TrainRole::add_own_logprobs(std::vector<Group>& groups) {
+  if (s_.plan.algorithm == "sft") return;
+  std::vector<Trajectory*> missing;
+  for (Group& g : groups)
+    for (Trajectory& t : g.samples)
+      if (t.logprobs.empty()) missing.push_back(&t);
+  const std::vector<const Trajectory*> view(missing.begin(), missing.end());
+  auto logprobs = packed_logprobs(s_.ctx, s_.model, s_.comm, view, pass_options(s_.config(), s_.plan));
+  for (size_t i = 0; i < missing.size(); ++i) missing[i]->logprobs = std::move(logprobs[i]);
+}
+
+void TrainRole::phase(int64_t step) {
+  const std::vector<Group> groups = receive(step);
+  const bool sft = s_.plan.algorithm == "sft";
+  const std::vector<const Trajectory*> all = in_order(groups);
+  if (!sft) s_.journal.add(rollout_metrics(groups));
+  if (!sft) s_.journal.write_groups("rollouts", groups, step);
+
+  const PhaseTimer timer(s_.journal, "update_actor");
+  // A replayed step may have another number of samples than the config says: it is cut into as many updates.
+  const auto size = static_cast<int64_t>(all.size());
+  const int64_t updates = s_.plan.batch.updates_per_step;
+  const int64_t per_update = replay_ ? (size + updates - 1) / updates : s_.plan.batch.samples_per_update;
+  std::vector<UpdateStats> stats;
+  for (int64_t epoch = 0; epoch < s_.plan.batch.epochs_per_step; ++epoch)
+    for (int64_t u = 0; u < updates; ++u) {
+      const int64_t begin = std::min(size, u * per_update), end = std::min(size, begin + per_update);
+      s_.journal.status(fmt::format("step {}: update {}/{}", step, stats.size() + 1, updates * s_.plan.batch.epochs_per_step));
+      stats.push_back(trainer_.update(
+          s_.ctx, std::span(all).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)), *algorithm_));
+      if (!stats.back().defect.empty()) stop(step, stats.back().defect, groups);
+    }
+  record(stats);
+  s_.exchange.publish_weights(s_.model, step);
+  s_.journal.set("policy/version", static_cast<double>(step));
+  s_.journal.set("policy/lag_max", 0);
+}
+
+/// Means over the updates of the step; what can only be asked once comes from the first.
+void TrainRole::record(const std::vector<UpdateStats>& updates) {
+  const bool sft = s_.plan.algorithm == "sft";
+  const std::string prefix = sft ? "train/" : "actor/";
+  std::map<std::string, double> mean;
+  int64_t tokens = 0;
+  for (const UpdateStats& u : updates) {
+    for (const auto& [name, value] : u.metrics) mean[name] += value;
+    mean[prefix + "grad_norm"] += u.grad_norm;
+    mean[prefix + "lr"] += u.lr;
+    mean["batch/fill"] += u.fill;
+    mean["batch/imbalance"] += u.imbalance;
+    mean["batch/num_microbatches"] += static_cast<double>(u.num_microbatches);
+    tokens += u.num_tokens;
+  }
+  for (auto& [name, value] : mean) value /= static_cast<double>(updates.size());
+  if (!sft) mean["actor/rollout_logprob_diff_max"] = updates.front().logprob_diff_max;
+  s_.journal.add(mean);
+  s_.journal.set("perf/total_num_tokens", static_cast<double>(tokens));
+}
+
+void TrainRole::stop(int64_t step, const std::string& defect, std::span<const Group> groups) {
+  s_.journal.write_groups("nonfinite", groups, step);
+  s_.comm.barrier("dump of the non-finite step written by rank 0");
+  fail(Exit::numerics, {.what = "training stopped before the update: " + defect,
+                        .where = fmt::format("step {}", step),
+                        .why = "weights and optimizer state are those before this update; the rollouts of the step "
+                               "were written to nonfinite/ in the run folder",
+                        .fix = "replay the dump with `temper train CONFIG --replay FILE`; lower optimizer.lr, or look "
+                               "for extreme rewards"});
+}
+
+}  // namespace temper

@@ -1,0 +1,10 @@
+#pragma once
+// What `temper --version` says: commit, compiler, and the libraries as built and as found.
+
+#include <string>
+
+namespace temper {
+
+std::string version_text();
+
+}  // namespace temper

@@ -9,29 +9,11 @@
 #include <thread>
 #include <vector>
 
-#include "src/config/reward_config.h"
 #include "src/core/json.h"
-#include "src/rl/reward.h"
+#include "src/rl/rewards/reward_set.h"
 #include "src/rl/types.h"
 
 namespace temper {
-
-/// The reward functions of a config, in order.
-class RewardSet {
- public:
-  explicit RewardSet(const RewardConfig& config);
-  /// Fills reward_parts, raw_reward (weighted task rewards) and reward (plus weighted shaping).
-  void score(Trajectory& t, const Json& record) const;
-  void check_answer(std::string_view answer, const std::string& where) const;
-
- private:
-  struct Entry {
-    std::string name;
-    double weight;
-    std::unique_ptr<Reward> reward;
-  };
-  std::vector<Entry> entries_;
-};
 
 class RewardWorkers {
  public:

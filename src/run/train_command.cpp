@@ -104,9 +104,10 @@ class TrainRun {
       prompts_ = std::make_unique<PromptStream>(
           config().data.train, config().data, config().run.seed, *tokenizer_, chat_ ? &*chat_ : nullptr,
           PromptStream::Limits{plan_.max_prompt_tokens, plan_.longest_sequence, sft});
-      const RewardSet rewards(config().reward);
+      std::optional<RewardSet> rewards;
+      if (!sft) rewards.emplace(config().reward);
       prompts_->check_all([&](const std::string& answer, const std::string& where) {
-        if (!sft) rewards.check_answer(answer, where);
+        if (rewards) rewards->check_answer(answer, where);
       });
     }
   }

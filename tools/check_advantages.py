@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Recomputes rewards, GRPO advantages and rollout metrics of a run from its rollouts/step-*.jsonl and compares
-them, float for float, with what the run wrote (rollout files and metrics.jsonl). Plain Python 3.11, no torch.
+"""Recomputes rewards, GRPO advantages and rollout metrics of a run from its rollouts/step-*.jsonl and
+compares them, float for float, with what the run wrote (rollout files and metrics.jsonl). Plain Python 3.11.
 
 usage: check_advantages.py RUN_DIR     exit status 0 when everything is equal, 1 when not, 2 when unusable
 
@@ -22,8 +22,8 @@ import tomllib
 SHAPING = {"length"}
 
 
-def kl_value(name, value):
-    return {"k1": lambda d: d, "abs": abs, "k2": lambda d: d * d / 2, "k3": lambda d: math.expm1(-d) + d}[name](value)
+def kl_value(name, d):
+    return {"k1": d, "abs": abs(d), "k2": d * d / 2, "k3": math.expm1(-d) + d}[name]
 
 
 def kl_penalty(row, estimator):

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/rl/{losses,advantages}.json: GRPO and SFT losses with their per-token gradients by torch
-autograd in fp64, KL penalties in the reward, and group advantages. Needs torch; run from the repository root."""
+"""Writes tests/golden/rl/{losses,advantages}.json: GRPO and SFT losses with their per-token gradients by
+torch autograd in fp64, KL penalties in the reward, and group advantages. Needs torch; run from the repository
+root."""
 
 import json
 import math
@@ -92,7 +93,8 @@ def grpo_cases():
                 cases.append({"batch": index} | grpo_case(batches[index], config))
     for clamp in (20.0, 0.0):  # differences far beyond the clamp
         cases.append({"batch": 2} | grpo_case(batches[2], dict(base, ratio_clamp=clamp)))
-    cases.append({"batch": 0} | grpo_case(batches[0], dict(base, clip_low=0.05, clip_high=0.05, ratio_clamp=0.1)))
+    narrow = dict(base, clip_low=0.05, clip_high=0.05, ratio_clamp=0.1)
+    cases.append({"batch": 0} | grpo_case(batches[0], narrow))
     assert all(any(c["clipped_low_high"][side] for c in cases) for side in (0, 1))
     return batches, cases
 
@@ -142,10 +144,13 @@ def advantage_cases():
 
 def write(name, value):
     os.makedirs(OUT, exist_ok=True)
+
+    def shown(v):
+        rows = ",\n  ".join(json.dumps(x) for x in v) if isinstance(v, list) else None
+        return json.dumps(v) if rows is None else f"[\n  {rows}\n ]"
+
     with open(f"{OUT}/{name}", "w") as f:
-        lists = ",\n ".join(f"{json.dumps(k)}: [\n  " + ",\n  ".join(json.dumps(x) for x in v) + "\n ]"
-                            if isinstance(v, list) else f"{json.dumps(k)}: {json.dumps(v)}" for k, v in value.items())
-        f.write("{\n " + lists + "\n}\n")
+        f.write("{\n " + ",\n ".join(f"{json.dumps(k)}: {shown(v)}" for k, v in value.items()) + "\n}\n")
 
 
 def main():

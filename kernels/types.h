@@ -30,7 +30,7 @@ inline constexpr int64_t kKeyGroup = 16;
 
 /// Filters of one sampled row; their order is in src/ops/sample.h.
 struct SampleOptions {
-  float temperature = 1.0f;  // 0 = greedy
+  double temperature = 1.0;  // 0 = greedy
   int32_t top_k = 0;         // <= 0: off
   double top_p = 1.0;        // >= 1: off
   double min_p = 0.0;        // <= 0: off

@@ -1,0 +1,175 @@
+#include "kernels/cpu/sample.h"
+
+#include <limits>
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/head.h"
+
+namespace temper::cpu {
+namespace {
+
+/// Rows sampled in one pass over w: bounds the memory of rows with filters, which keep all their logits.
+constexpr int64_t kSampledRows = 64;
+
+/// The best id so far. `score` is t for greedy rows, t + noise else; ids are visited in ascending order.
+template <class A>
+struct Draw {
+  A score = -std::numeric_limits<A>::infinity();
+  A t = 0;
+  int64_t id = -1;
+  void offer(const Draw& other) {
+    if (other.score > score) *this = other;
+  }
+};
+
+template <class A>
+Draw<A> best_of(const A* scores, const A* t, int64_t count, int64_t first_id) {
+  const A best = largest(scores, count);
+  int64_t i = 0;
+  while (i + 1 < count && scores[i] != best) ++i;
+  return {best, t[i], first_id + i};
+}
+
+/// Best id of one chunk of a row without filters.
+template <class A>
+Draw<A> draw_chunk(const SampleRow& row, const A* t, int64_t count, int64_t first_id) {
+  if (row.options.temperature == 0) return best_of(t, t, count, first_id);
+  A scores[kVocabularyChunk];
+  float noise[kNoiseGroup];
+  for (int64_t i = 0; i < count; i += kNoiseGroup) {
+    noise_group(noise, row.key, row.position, first_id + i);
+    const int64_t group = std::min(kNoiseGroup, count - i);
+    for (int64_t j = 0; j < group; ++j)
+      scores[i + j] = static_cast<A>(static_cast<float>(t[i + j]) - noise[j]);
+  }
+  return best_of(scores, t, count, first_id);
+}
+
+/// Best id among those that the filters of the row keep; t holds the whole row.
+template <class A>
+Draw<A> draw_filtered(const SampleRow& row, const A* t, int64_t num_sampleable, Candidate<A>* list) {
+  for (int64_t v = 0; v < num_sampleable; ++v) list[v] = {t[v], static_cast<int32_t>(v), 0.0};
+  const int64_t count = filter(list, num_sampleable, row.options);
+  Draw<A> best;
+  for (int64_t i = 0; i < count; ++i) {
+    const uint32_t id = static_cast<uint32_t>(list[i].id);
+    const float noise = log_exponential_of(row.key.words(id / 4, row.position)[id % 4]);
+    const A score = static_cast<A>(static_cast<float>(list[i].t) - noise);
+    if (score > best.score || (score == best.score && list[i].id < best.id))
+      best = {score, list[i].t, list[i].id};
+  }
+  return best;
+}
+
+/// One pass over the vocabulary for at most kSampledRows rows.
+template <class S>
+class SamplePass {
+ public:
+  using A = Accumulate<S>;
+
+  SamplePass(Ctx& ctx, std::span<const SampleRow> rows, int64_t V, int64_t num_sampleable)
+      : ctx_(ctx),
+        rows_(rows),
+        V_(V),
+        num_sampleable_(num_sampleable),
+        n_(static_cast<int64_t>(rows.size())),
+        chunks_((V + kVocabularyChunk - 1) / kVocabularyChunk) {
+    stats_ = allocate<ChunkStats<A>>(chunks_ * n_);
+    draws_ = allocate<Draw<A>>(chunks_ * n_);
+    logits_ = allocate<A*>(n_);
+    for (int64_t r = 0; r < n_; ++r) logits_[r] = has_filter(row(r).options) ? allocate<A>(V) : nullptr;
+  }
+
+  void run(const PackedRows<A>& hidden, const S* w) {
+    for_each_window<S>(ctx_, hidden, w, V_, [&](const LogitsWindow<A>& window) {
+      for (int64_t i = 0; i < window.rows; ++i)
+        visit(window.first_row + i, window.z + i * kWindowStride, window.first_id, window.ids);
+    });
+  }
+
+  /// tokens, logprob: [rows]; first_row only names rows in errors.
+  void finish(int32_t* tokens, A* logprob, int64_t first_row) {
+    Draw<A>* best = allocate<Draw<A>>(n_);
+    for (int64_t r = 0; r < n_; ++r) {
+      logprob[r] = merged(r, first_row + r).lse();
+      best[r] = {};
+      for (int64_t c = 0; c < chunks_; ++c) best[r].offer(draws_[c * n_ + r]);
+    }
+    const ThreadBuffers<Candidate<A>> lists(ctx_, any_filter() ? num_sampleable_ : 1);
+    parallel_for(ctx_.threads, n_, [&](int64_t r) {
+      if (logits_[r]) best[r] = draw_filtered(row(r), logits_[r], num_sampleable_, lists.mine());
+    });
+    for (int64_t r = 0; r < n_; ++r) {
+      tokens[r] = static_cast<int32_t>(best[r].id);
+      logprob[r] = best[r].t - logprob[r];
+    }
+  }
+
+ private:
+  template <class T>
+  T* allocate(int64_t count) {
+    return static_cast<T*>(ctx_.arena.allocate(count * int64_t{sizeof(T)}));
+  }
+  const SampleRow& row(int64_t r) const { return rows_[static_cast<size_t>(r)]; }
+  bool any_filter() const {
+    return std::any_of(logits_, logits_ + n_, [](const A* t) { return t != nullptr; });
+  }
+
+  void visit(int64_t r, A* z, int64_t first_id, int64_t ids) {
+    const int64_t at = first_id / kVocabularyChunk * n_ + r;
+    const int64_t sampleable = std::min(ids, num_sampleable_ - first_id);
+    temper_logits(z, ids, inverse_temperature<A>(row(r).options.temperature));
+    stats_[at] = chunk_stats(z, ids);
+    draws_[at] = {};
+    if (logits_[r])
+      std::copy(z, z + ids, logits_[r] + first_id);
+    else if (sampleable > 0)
+      draws_[at] = draw_chunk(row(r), z, sampleable, first_id);
+  }
+
+  /// The weighted sum is NaN where a logit is -inf, and infinite or NaN where one is +inf or NaN.
+  ChunkStats<A> merged(int64_t r, int64_t named) const {
+    ChunkStats<A> all = stats_[r];
+    for (int64_t c = 1; c < chunks_; ++c) all = merge(all, stats_[c * n_ + r]);
+    if (!std::isfinite(all.max) || !std::isfinite(all.sum) || !std::isfinite(all.weighted))
+      fail(Exit::numerics,
+           {.what = "logits are not finite while sampling",
+            .where = fmt::format(
+                "row {} of the batch: prompt at data position {}, sample {}, response position {}", named,
+                row(r).key.data_position, row(r).key.sample, row(r).position),
+            .why = fmt::format("largest {}, sum of exponentials {}, weighted sum {}", all.max, all.sum,
+                               all.weighted),
+            .fix = "check the weights for NaN and infinity (a diverged training step or a damaged model "
+                   "folder)"});
+    return all;
+  }
+
+  Ctx& ctx_;
+  std::span<const SampleRow> rows_;
+  int64_t V_, num_sampleable_, n_, chunks_;
+  ChunkStats<A>* stats_;  // [chunks, rows]
+  Draw<A>* draws_;        // [chunks, rows]
+  A** logits_;            // [rows]: [V] for rows with filters, else null
+};
+
+}  // namespace
+
+void sample(Ctx& ctx, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w,
+            std::span<const SampleRow> rows, int64_t num_sampleable) {
+  const int64_t n = hidden.dim(0), D = hidden.dim(1), V = w.dim(0);
+  dispatch_storage(hidden.dtype, [&](auto s) {
+    using S = decltype(s);
+    using A = Accumulate<S>;
+    for (int64_t r = 0; r < n; r += kSampledRows) {
+      ArenaScope scope(ctx.arena);
+      const int64_t count = std::min(kSampledRows, n - r);
+      const PackedRows<A> packed = pack_rows(ctx, hidden.as<S>() + r * D, count, D);
+      SamplePass<S> pass(ctx, rows.subspan(static_cast<size_t>(r), static_cast<size_t>(count)), V,
+                         num_sampleable);
+      pass.run(packed, w.as<S>());
+      pass.finish(tokens.as<int32_t>() + r, logprob.as<A>() + r, r);
+    }
+  });
+}
+
+}  // namespace temper::cpu

@@ -1,0 +1,22 @@
+#pragma once
+// Output head: selected log-prob and entropy of softmax(hidden w^T / T), without ever holding the logits of a
+// batch (a window of 2,048 ids at a time, recomputed in backward). Statistics are in the accumulate dtype A
+// of the storage type: fp32, or fp64 for fp64. The sum runs over all V rows of w. Temperature 0 means T = 1.
+
+#include "src/ops/dispatch.h"
+
+namespace temper {
+
+/// t = hidden w^T / T;  lse = ln sum_v e^t_v;  logprob = t_target - lse;  entropy = lse - sum_v p_v t_v
+/// logprob, entropy, lse: [n] in A   hidden: [n, D]   w: [V, D]   targets: [n] i32, each in [0, V)
+void logprob_forward(Ctx& c, Tensor logprob, Tensor entropy, Tensor lse, CTensor hidden, CTensor w,
+                     CTensor targets, double temperature);
+
+/// dz_v = (1/T) (dlogprob (1[v = target] - p_v) - dentropy p_v (t_v - lse + entropy));  p_v = e^(t_v - lse)
+/// dhidden = dz w, overwritten, one rounding;  dw += dz^T hidden. Rows whose two gradients are 0 take no
+/// part: their dhidden is exactly 0, whatever hidden holds. dhidden: [n, D]   dw: [V, D] in A   dlogprob,
+/// dentropy: [n] in A   lse, entropy: [n] in A, of the forward
+void logprob_backward(Ctx& c, Tensor dhidden, Tensor dw, CTensor dlogprob, CTensor dentropy, CTensor hidden,
+                      CTensor w, CTensor targets, CTensor lse, CTensor entropy, double temperature);
+
+}  // namespace temper

@@ -1,0 +1,18 @@
+#include "src/ops/sample.h"
+
+namespace temper {
+
+void sample(Ctx& c, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, std::span<const SampleRow> rows,
+            int64_t num_sampleable) {
+  const int64_t n = hidden.dim(0), D = hidden.dim(1);
+  CHECK_SHAPE(hidden, n, D);
+  CHECK_SHAPE(w, w.dim(0), D);
+  CHECK_SHAPE(tokens, n);
+  CHECK_SHAPE(logprob, n);
+  CHECK(static_cast<int64_t>(rows.size()) == n, "{} keys for {} rows", rows.size(), n);
+  CHECK(D > 0 && num_sampleable > 0 && num_sampleable <= w.dim(0), "width {}, {} of {} ids may be drawn", D,
+        num_sampleable, w.dim(0));
+  DISPATCH(c, sample, tokens, logprob, hidden, w, rows, num_sampleable);
+}
+
+}  // namespace temper

@@ -73,7 +73,7 @@ MODELS = {
     "llama-ratio7": (config("llama", hidden_size=56, num_attention_heads=7, num_key_value_heads=1), {}),
     "llama-sharded": (config("llama"), dict(shards=3)),
     "qwen2-default": (config("qwen2", theta=1e6), {}),
-    "qwen2-ratio7-tied-v4": (config("qwen2", None, 1e6, 4, hidden_size=56, num_attention_heads=14,
+    "qwen2-ratio7-tied-v4": (config("qwen2", None, 1e6, 4, hidden_size=56, num_attention_heads=14, head_dim=8,
                                     tie_word_embeddings=True, rms_norm_eps=1e-6), {}),
     "qwen2-fp16": (config("qwen2", theta=1e6), dict(dtype=torch.float16)),
     "qwen3-default": (config("qwen3", theta=1e6, head_dim=16), {}),
@@ -81,7 +81,8 @@ MODELS = {
                                  pad_token_id=PAD), {}),
     "qwen3-attention-bias": (config("qwen3", theta=1e6, head_dim=16, attention_bias=True), {}),
     "qwen3-bf16": (config("qwen3", theta=1e6, head_dim=16), dict(dtype=torch.bfloat16)),
-    "qwen3-yarn-sharded-bf16": (config("qwen3", YARN, 1e6, 4, head_dim=16), dict(dtype=torch.bfloat16, shards=2)),
+    "qwen3-yarn-sharded-bf16": (config("qwen3", YARN, 1e6, 4, head_dim=16),
+                                dict(dtype=torch.bfloat16, shards=2)),
 }
 
 
@@ -125,6 +126,11 @@ def fresh_folder(path):
         os.remove(os.path.join(path, name))
 
 
+def load(folder):
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager",
+                                                output_loading_info=True)
+
+
 def logits_of(model, tokens):
     return model(input_ids=torch.tensor([tokens]), use_cache=False).logits[0]
 
@@ -152,8 +158,7 @@ def make_model(name):
     dtype = files.get("dtype", torch.float32)
     write_weights(folder, {n: random_weight(n, s, rng).to(dtype) for n, s in sorted(shapes.items())},
                   files.get("shards", 1))
-    model, report = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager",
-                                                         output_loading_info=True)
+    model, report = load(folder)
     assert not report["missing_keys"] and not report["unexpected_keys"], report
     model.eval()
 
@@ -193,9 +198,11 @@ REPLAY = config("qwen3", theta=1e6, head_dim=8, vocab_size=64, hidden_size=24, i
                 tie_word_embeddings=True, rms_norm_eps=1e-6)
 CASES = {
     "token-mean": dict(name="grpo", aggregation="token-mean", kl_coef=0.0, entropy_coef=0.0),
-    "seq-mean-token-mean": dict(name="grpo", aggregation="seq-mean-token-mean", kl_coef=0.0, entropy_coef=0.01),
+    "seq-mean-token-mean": dict(name="grpo", aggregation="seq-mean-token-mean", kl_coef=0.0,
+                                entropy_coef=0.01),
     "kl-in-loss": dict(name="grpo", aggregation="token-mean", kl_coef=0.05, entropy_coef=0.01),
-    "kl-seq-mean-token-mean": dict(name="grpo", aggregation="seq-mean-token-mean", kl_coef=0.05, entropy_coef=0.01),
+    "kl-seq-mean-token-mean": dict(name="grpo", aggregation="seq-mean-token-mean", kl_coef=0.05,
+                                   entropy_coef=0.01),
     "sft": dict(name="sft", aggregation="token-mean", kl_coef=0.0, entropy_coef=0.0),
 }
 CLIP, ADVANTAGE_EPS = 0.2, 1e-6
@@ -206,7 +213,7 @@ def rope(settings, positions):
     exponent = (np.arange(0, d, 2).astype(np.float32) / np.float32(d)).astype(np.float32)
     p = np.power(np.float64(theta), exponent.astype(np.float64)).astype(np.float32)
     f = (np.float32(1) / p).astype(np.float32)
-    angle = (np.arange(positions).astype(np.float32)[:, None] * f[None, :]).astype(np.float32).astype(np.float64)
+    angle = (np.arange(positions).astype(np.float32)[:, None] * f[None, :]).astype(np.float64)
     return torch.from_numpy(np.cos(angle)), torch.from_numpy(np.sin(angle))
 
 
@@ -229,9 +236,8 @@ def qwen3_logits(w, c, tokens):
     for i in range(c["num_hidden_layers"]):
         at = lambda name: w[f"model.layers.{i}.{name}.weight"]
         x = norm(h, at("input_layernorm"), eps)
-        q = norm((x @ at("self_attn.q_proj").T).view(n, heads, d), at("self_attn.q_norm"), eps).transpose(0, 1)
-        k = norm((x @ at("self_attn.k_proj").T).view(n, kv, d), at("self_attn.k_norm"), eps).transpose(0, 1)
-        v = (x @ at("self_attn.v_proj").T).view(n, kv, d).transpose(0, 1)
+        q, k, v = ((x @ at(f"self_attn.{name}_proj").T).view(n, -1, d).transpose(0, 1) for name in "qkv")
+        q, k = norm(q, at("self_attn.q_norm"), eps), norm(k, at("self_attn.k_norm"), eps)
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
         k, v = (t.repeat_interleave(heads // kv, 0) for t in (k, v))
         p = torch.softmax(q @ k.transpose(1, 2) * d ** -0.5 + mask, -1)
@@ -280,7 +286,8 @@ def replay_loss(w, lines, case):
         free, held = -a * ratio, -a * ratio.clamp(1 - CLIP, 1 + CLIP)
         clipped += int((held > free).sum())
         d = lp - ref
-        term = torch.maximum(free, held) + case["kl_coef"] * (torch.exp(-d) - 1 + d) - case["entropy_coef"] * entropy
+        kl = torch.exp(-d) - 1 + d
+        term = torch.maximum(free, held) + case["kl_coef"] * kl - case["entropy_coef"] * entropy
         total = total + omega * term.sum()
     return total, clipped
 
@@ -316,9 +323,10 @@ def make_replay():
     write_json(os.path.join(model_folder, "config.json"), REPLAY)
     with torch.device("meta"):
         skeleton = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model_folder))
-    weights = {n: random_weight(n, tuple(p.shape), rng).float() for n, p in sorted(skeleton.named_parameters())}
+    shapes = {n: tuple(p.shape) for n, p in skeleton.named_parameters()}
+    weights = {n: random_weight(n, s, rng).float() for n, s in sorted(shapes.items())}
     write_weights(model_folder, weights)
-    check = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32, attn_implementation="eager")
+    check, _ = load(model_folder)
     w = {n: t.double().requires_grad_() for n, t in weights.items()}
     sample = list(range(3, 40))
     with torch.no_grad():

@@ -32,8 +32,8 @@ std::vector<int64_t> gsm8k_lengths() {
   return lengths;
 }
 
-/// The same mean (130), spread (54) and range (25 to 422) as GSM8K's; only the engine's own numbers are used, which
-/// the standard fixes.
+/// The same mean (130), spread (54) and range (25 to 422) as GSM8K's; only the engine's own numbers are used,
+/// which the standard fixes.
 std::vector<int64_t> lengths_like_gsm8k(size_t count) {
   std::mt19937_64 engine(8);
   std::vector<int64_t> lengths;
@@ -45,7 +45,8 @@ std::vector<int64_t> lengths_like_gsm8k(size_t count) {
   return lengths;
 }
 
-/// Every sequence of non-zero length once, ascending in its micro-batch, no micro-batch empty or over the budget.
+/// Every sequence of non-zero length once, ascending in its micro-batch, no micro-batch empty or over the
+/// budget.
 void expect_legal(const PackPlan& plan, const std::vector<int64_t>& lengths, int ranks, int64_t budget) {
   ASSERT_EQ(plan.ranks.size(), static_cast<size_t>(ranks));
   std::vector<int> seen(lengths.size(), 0);
@@ -91,7 +92,8 @@ void expect_well_packed(const std::vector<int64_t>& lengths) {
       expect_true_figures(plan, lengths, budget);
       EXPECT_GE(plan.fill, 0.96);
       EXPECT_LE(plan.imbalance, 0.04);
-      std::printf("%d ranks, budget %ld: fill %.4f, imbalance %.5f\n", ranks, budget, plan.fill, plan.imbalance);
+      std::printf("%d ranks, budget %ld: fill %.4f, imbalance %.5f\n", ranks, budget, plan.fill,
+                  plan.imbalance);
     }
 }
 
@@ -126,7 +128,8 @@ TEST(Packing, RandomPlansAreLegalAndRepeatable) {
     const int64_t budget = 1 + static_cast<int64_t>(engine() % 300);
     const int ranks = 1 + static_cast<int>(engine() % 9);
     std::vector<int64_t> lengths(engine() % 120);
-    for (int64_t& length : lengths) length = static_cast<int64_t>(engine() % static_cast<uint64_t>(budget + 1));
+    for (int64_t& length : lengths)
+      length = static_cast<int64_t>(engine() % static_cast<uint64_t>(budget + 1));
     SCOPED_TRACE(::testing::Message() << "round " << round);
     const PackPlan plan = plan_packing(lengths, ranks, budget, kCost);
     expect_legal(plan, lengths, ranks, budget);

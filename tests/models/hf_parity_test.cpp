@@ -1,0 +1,128 @@
+// Every folder of tests/golden/models (tools/golden.py) against transformers in fp32: log-probs of a packed
+// batch, the gradient of every tensor, and 64 greedy tokens through the rollout engine.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "src/ops/rows.h"
+#include "src/rollout/engine.h"
+#include "src/train/token_pass.h"
+#include "tests/support/golden_case.h"
+
+namespace temper {
+namespace {
+
+constexpr const char* kModels = "tests/golden/models";
+constexpr int64_t kContext = 128;
+constexpr double kLogprobTolerance = 2e-5, kGradientTolerance = 1e-4;
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(kModels))
+    names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// Every token of a sequence but the first is a target.
+std::vector<Trajectory> sequences_of(const GoldenFile& golden) {
+  const std::vector<int32_t> tokens = golden.integers("tokens"), ends = golden.integers("cu_seqlens");
+  std::vector<Trajectory> sequences;
+  for (size_t s = 0; s + 1 < ends.size(); ++s) {
+    Trajectory t;
+    t.prompt_tokens = {tokens[static_cast<size_t>(ends[s])]};
+    t.response_tokens.assign(tokens.begin() + ends[s] + 1, tokens.begin() + ends[s + 1]);
+    sequences.push_back(std::move(t));
+  }
+  return sequences;
+}
+
+class HfParity : public ::testing::TestWithParam<std::string> {
+ protected:
+  HfParity()
+      : folder_(std::string(kModels) + "/" + GetParam()),
+        golden_(folder_ + "/golden.safetensors"),
+        model_(load_model(folder_, DType::f32, kContext)) {}
+
+  std::string folder_;
+  GoldenFile golden_;
+  std::unique_ptr<Model> model_;
+  Arena arena_;
+  Ctx ctx_{.arena = arena_};
+};
+
+TEST_P(HfParity, LogprobsAndGradients) {
+  const std::vector<Trajectory> sequences = sequences_of(golden_);
+  std::vector<const Trajectory*> all;
+  std::vector<int32_t> order;
+  for (const Trajectory& t : sequences) {
+    order.push_back(static_cast<int32_t>(all.size()));
+    all.push_back(&t);
+  }
+  const Microbatch mb = pack(all, order);
+  ModelSaved saved;
+  const Tensor hidden = target_hidden(ctx_, *model_, mb, &saved);
+  const CTensor targets = view_of(mb.targets.data(), {hidden.dim(0)});
+  const TokenStats stats = model_->head().forward(ctx_, hidden, targets, 1.0);
+
+  const std::vector<double> expected = golden_.numbers("logprobs");
+  ASSERT_EQ(static_cast<int64_t>(expected.size()), hidden.dim(0));
+  double worst_logprob = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double error = std::abs(number_at(stats.logprob, static_cast<int64_t>(i)) - expected[i]);
+    worst_logprob = std::max(worst_logprob, error);
+  }
+  EXPECT_LE(worst_logprob, kLogprobTolerance);
+
+  const std::vector<double> weights = golden_.numbers("weights");
+  Tensor dlogprob = arena_.make({hidden.dim(0)}, DType::f32);
+  for (size_t i = 0; i < weights.size(); ++i) dlogprob.as<float>()[i] = static_cast<float>(weights[i]);
+  const Tensor dentropy = arena_.zeros({hidden.dim(0)}, DType::f32);
+  const Tensor dtarget = model_->head().backward(ctx_, dlogprob, dentropy, hidden, targets, stats, 1.0);
+  Tensor dhidden = arena_.make({static_cast<int64_t>(mb.tokens.size()), hidden.dim(1)}, DType::f32);
+  scatter_rows(ctx_, dhidden, dtarget, view_of(mb.rows.data(), {hidden.dim(0)}));
+  model_->backward(ctx_, mb.batch(), dhidden, saved);
+
+  double worst_gradient = 0;
+  const size_t compared =
+      compare_gradients(model_->parameters(), golden_, "grad/", kGradientTolerance, worst_gradient);
+  constexpr size_t kOtherTensors = 6;  // tokens, cu_seqlens, logprobs, weights, greedy_prompt, greedy
+  EXPECT_EQ(compared + kOtherTensors, golden_.size());
+  std::printf("%-24s log-prob error %.1e, gradient error %.1e (%zu tensors)\n", GetParam().c_str(),
+              worst_logprob, worst_gradient, compared);
+}
+
+TEST_P(HfParity, GreedyTokens) {
+  const std::vector<int32_t> expected = golden_.integers("greedy");
+  EngineOptions cache;
+  cache.num_pages = kContext / cache.page_tokens;
+  Engine engine(*model_, cache);
+  GenerateOptions options;
+  options.sampling.temperature = 0;
+  options.max_new_tokens = static_cast<int64_t>(expected.size());
+  options.num_sampleable = model_->config().vocab_size;
+  const Request request{.prompt = golden_.integers("greedy_prompt")};
+  std::vector<int32_t> tokens;
+  engine.generate(ctx_, std::span(&request, 1), options, nullptr,
+                  [&](size_t, std::vector<Completion> samples) { tokens = samples.at(0).tokens; });
+  ASSERT_EQ(expected.size(), 64u);
+  EXPECT_EQ(tokens, expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, HfParity, ::testing::ValuesIn(model_names()), [](const auto& tested) {
+  std::string name = tested.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+TEST(HfParityModels, AreAllThere) { EXPECT_GE(model_names().size(), 18u); }
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -8,7 +8,8 @@
 
 namespace temper {
 
-/// Heads of one attention layer. A qkv row is [Hq*dh | Hkv*dh | Hkv*dh]; query head h reads kv head h / (Hq/Hkv).
+/// Heads of one attention layer. A qkv row is [Hq*dh | Hkv*dh | Hkv*dh]; query head h reads kv head h /
+/// (Hq/Hkv).
 struct AttentionShape {
   int64_t q_heads = 0, kv_heads = 0, head_dim = 0;
   int64_t q_width() const { return q_heads * head_dim; }
@@ -21,9 +22,9 @@ struct AttentionShape {
 ///                      values [Hkv, page_tokens, dh]
 /// Absolute position t of sequence s lives in page page_table[s, t / page_tokens], slot t % page_tokens.
 struct PagedKv {
-  Tensor keys, values;     // [L, num_pages, Hkv * page_tokens * dh] each, storage dtype
-  CTensor page_table;      // [S, P] i32
-  CTensor lengths;         // [S] i32: tokens in the cache after the rows of this batch were appended
+  Tensor keys, values;       // [L, num_pages, Hkv * page_tokens * dh] each, storage dtype
+  CTensor page_table;        // [S, P] i32
+  CTensor lengths;           // [S] i32: tokens in the cache after the rows of this batch were appended
   int64_t page_tokens = 16;  // multiple of kKeyGroup
 };
 inline constexpr int64_t kKeyGroup = 16;

@@ -30,7 +30,7 @@ template <class S>
 void forward(Ctx& ctx, S* out, Accumulate<S>* lse, const S* qkv, int64_t tokens, const CTensor& cu_seqlens,
              const AttentionShape& shape, double scale) {
   ArenaScope scope(ctx.arena);
-  const int64_t heads = shape.q_heads / shape.kv_heads, q_heads_dim = heads * shape.head_dim;
+  const int64_t heads = shape.q_heads / shape.kv_heads;
   const std::vector<SequenceRows> sequences = packed_sequences(cu_seqlens, tokens);
   const std::vector<int64_t> starts = group_starts(sequences);
   const auto keys = pack_batch(ctx, qkv, shape, sequences, starts);
@@ -41,16 +41,9 @@ void forward(Ctx& ctx, S* out, Accumulate<S>* lse, const S* qkv, int64_t tokens,
     const PositionTile& t = tiles[static_cast<size_t>(i)];
     const auto s = static_cast<size_t>(t.sequence);
     const int64_t row = sequences[s].row_of(t.first);
-    const QueryRows<S> rows{.q = qkv + row * shape.qkv_width() + t.kv_head * q_heads_dim,
-                            .out = out + row * shape.q_width() + t.kv_head * q_heads_dim,
-                            .lse = lse + t.kv_head * heads * tokens + row,
-                            .q_row = shape.qkv_width(),
-                            .out_row = shape.q_width(),
-                            .lse_row = tokens,
-                            .heads = heads,
-                            .head_dim = shape.head_dim,
-                            .first = t.first,
-                            .positions = t.positions};
+    QueryRows<S> rows = query_rows(out, qkv, shape, row, t);
+    rows.lse = lse + t.kv_head * heads * tokens + row;
+    rows.lse_row = tokens;
     attend(rows, keys.from(t.kv_head, starts[s]), scale, buffers.mine());
   });
 }

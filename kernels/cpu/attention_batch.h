@@ -30,6 +30,21 @@ struct PositionTile {
   int64_t first = 0, positions = 0;
 };
 
+/// The query rows of a tile whose first position is row `row` of the batch; lse is left out.
+template <class S>
+QueryRows<S> query_rows(S* out, const S* qkv, const AttentionShape& shape, int64_t row,
+                        const PositionTile& tile) {
+  const int64_t heads = shape.q_heads / shape.kv_heads, column = tile.kv_head * heads * shape.head_dim;
+  return {.q = qkv + row * shape.qkv_width() + column,
+          .out = out + row * shape.q_width() + column,
+          .q_row = shape.qkv_width(),
+          .out_row = shape.q_width(),
+          .heads = heads,
+          .head_dim = shape.head_dim,
+          .first = tile.first,
+          .positions = tile.positions};
+}
+
 /// All tiles of a batch, cut at absolute multiples of `positions`; within a sequence and head the longest
 /// come first.
 std::vector<PositionTile> position_tiles(const std::vector<SequenceRows>& sequences, int64_t kv_heads,

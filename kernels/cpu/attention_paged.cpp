@@ -104,7 +104,7 @@ template <class S>
 void paged(Ctx& ctx, S* out, const S* qkv, const Pages<S>& pages, const std::vector<SequenceRows>& sequences,
            const AttentionShape& shape, double scale) {
   ArenaScope scope(ctx.arena);
-  const int64_t heads = shape.q_heads / shape.kv_heads, q_heads_dim = heads * shape.head_dim;
+  const int64_t heads = shape.q_heads / shape.kv_heads;
   const std::vector<SequenceRows> to_pack = sequences_to_pack<S>(sequences, shape);
   const std::vector<int64_t> starts = group_starts(to_pack);
   const auto packed = pack_pages(ctx, pages, to_pack, starts);
@@ -114,15 +114,7 @@ void paged(Ctx& ctx, S* out, const S* qkv, const Pages<S>& pages, const std::vec
   parallel_for(ctx.threads, static_cast<int64_t>(tiles.size()), [&](int64_t i) {
     const PositionTile& t = tiles[static_cast<size_t>(i)];
     const auto s = static_cast<size_t>(t.sequence);
-    const int64_t row = sequences[s].row_of(t.first);
-    const QueryRows<S> rows{.q = qkv + row * shape.qkv_width() + t.kv_head * q_heads_dim,
-                            .out = out + row * shape.q_width() + t.kv_head * q_heads_dim,
-                            .q_row = shape.qkv_width(),
-                            .out_row = shape.q_width(),
-                            .heads = heads,
-                            .head_dim = shape.head_dim,
-                            .first = t.first,
-                            .positions = t.positions};
+    const QueryRows<S> rows = query_rows(out, qkv, shape, sequences[s].row_of(t.first), t);
     if (to_pack[s].length > 0)
       attend(rows, packed.from(t.kv_head, starts[s]), scale, buffers.mine());
     else

@@ -25,7 +25,7 @@ A rounded(A x) {
 /// max(m, a * b) of each element; m where the product is NaN.
 template <class A>
 Vec<A> larger_product(Vec<A> m, const Vec<A>& a, const Vec<A>& b) {
-  if constexpr (requires { a.v * b.v; }) {
+  if constexpr (requires { a.v* b.v; }) {
     const auto product = a.v * b.v;
     m.v = product > m.v ? product : m.v;
   } else {

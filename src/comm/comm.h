@@ -1,7 +1,8 @@
 #pragma once
-// Collectives over the ranks of one role axis (today: dp). Sums run in ascending rank order, so a result is a pure
-// function of the inputs and of the number of ranks. Every call carries the name that a hang report shows, and a
-// limit after which it stops the run with Exit::hang. MPI carries host memory; device tensors get a Comm of their own.
+// Collectives over the ranks of one role axis (today: dp). Sums run in ascending rank order, so a result is a
+// pure function of the inputs and of the number of ranks. Every call carries the name that a hang report
+// shows, and a limit after which it stops the run with Exit::hang. MPI carries host memory; device tensors
+// get a Comm of their own.
 
 #include <cstdint>
 #include <memory>

@@ -25,7 +25,8 @@ void check_mpi(int code, const char* call) {
   char text[MPI_MAX_ERROR_STRING];
   int length = 0;
   MPI_Error_string(code, text, &length);
-  fail(Exit::retry, {.what = fmt::format("{} failed", call), .why = std::string(text, static_cast<size_t>(length))});
+  fail(Exit::retry,
+       {.what = fmt::format("{} failed", call), .why = std::string(text, static_cast<size_t>(length))});
 }
 
 class MpiComm : public Comm {
@@ -95,13 +96,16 @@ class MpiComm : public Comm {
       std::vector<MPI_Request> requests;
       for (int peer = 0; peer < size_; ++peer) {
         if (peer == rank_) continue;
-        const FlatRange theirs = piece(flat.size(), peer, at, chunk), mine = piece(flat.size(), rank_, at, chunk);
+        const FlatRange theirs = piece(flat.size(), peer, at, chunk),
+                        mine = piece(flat.size(), rank_, at, chunk);
         requests.emplace_back();
-        check_mpi(MPI_Irecv(base + theirs.begin * item, static_cast<int>(theirs.size() * item), MPI_BYTE, peer, 2,
-                            comm_, &requests.back()), "MPI_Irecv");
+        check_mpi(MPI_Irecv(base + theirs.begin * item, static_cast<int>(theirs.size() * item), MPI_BYTE,
+                            peer, 2, comm_, &requests.back()),
+                  "MPI_Irecv");
         requests.emplace_back();
-        check_mpi(MPI_Isend(base + mine.begin * item, static_cast<int>(mine.size() * item), MPI_BYTE, peer, 2, comm_,
-                            &requests.back()), "MPI_Isend");
+        check_mpi(MPI_Isend(base + mine.begin * item, static_cast<int>(mine.size() * item), MPI_BYTE, peer, 2,
+                            comm_, &requests.back()),
+                  "MPI_Isend");
       }
       wait(std::move(requests), what);
     }
@@ -127,11 +131,13 @@ class MpiComm : public Comm {
         if (peer == rank_) continue;
         const FlatRange theirs = piece(elements, peer, at, chunk);
         requests.emplace_back();
-        check_mpi(MPI_Irecv(inbox.data() + peer * mine.size(), static_cast<int>(mine.size()), type, peer, 1, comm_,
-                            &requests.back()), "MPI_Irecv");
+        check_mpi(MPI_Irecv(inbox.data() + peer * mine.size(), static_cast<int>(mine.size()), type, peer, 1,
+                            comm_, &requests.back()),
+                  "MPI_Irecv");
         requests.emplace_back();
         check_mpi(MPI_Isend(base + theirs.begin, static_cast<int>(theirs.size()), type, peer, 1, comm_,
-                            &requests.back()), "MPI_Isend");
+                            &requests.back()),
+                  "MPI_Isend");
       }
       wait(std::move(requests), what);
       std::copy(base + mine.begin, base + mine.end, inbox.begin() + rank_ * mine.size());
@@ -160,9 +166,10 @@ class MpiComm : public Comm {
       if (done) return;
       const double waited = std::chrono::duration<double>(Clock::now() - start).count();
       if (waited > limit_seconds_)
-        fail(Exit::hang, {.what = fmt::format("rank {} waits too long in '{}'", rank_, what),
-                          .why = fmt::format("{:.0f} s passed, the limit is {:.0f} s", waited, limit_seconds_),
-                          .fix = "a rank has died or is much slower; see its log, or raise cluster.watchdog_seconds"});
+        fail(Exit::hang,
+             {.what = fmt::format("rank {} waits too long in '{}'", rank_, what),
+              .why = fmt::format("{:.0f} s passed, the limit is {:.0f} s", waited, limit_seconds_),
+              .fix = "a rank has died or is much slower; see its log, or raise cluster.watchdog_seconds"});
       if (polls > 200) ::usleep(waited < 0.01 ? 20 : 200);
     }
   }
@@ -185,7 +192,8 @@ MpiSession::MpiSession(int* argc, char*** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &size_);
   MPI_Comm node;
-  check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node), "MPI_Comm_split_type");
+  check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node),
+            "MPI_Comm_split_type");
   MPI_Comm_size(node, &ranks_on_node_);
   MPI_Comm_free(&node);
 }
@@ -200,8 +208,9 @@ std::unique_ptr<Comm> MpiSession::make_comm(const std::vector<int>& ranks, doubl
   const auto at = std::find(ranks.begin(), ranks.end(), rank_);
   const bool member = at != ranks.end();
   MPI_Comm comm = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split(MPI_COMM_WORLD, member ? 0 : MPI_UNDEFINED, static_cast<int>(at - ranks.begin()), &comm),
-            "MPI_Comm_split");
+  check_mpi(
+      MPI_Comm_split(MPI_COMM_WORLD, member ? 0 : MPI_UNDEFINED, static_cast<int>(at - ranks.begin()), &comm),
+      "MPI_Comm_split");
   if (!member) return nullptr;
   return std::make_unique<MpiComm>(comm, wait_limit_seconds);
 }

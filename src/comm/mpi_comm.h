@@ -22,8 +22,8 @@ class MpiSession {
   int size() const { return size_; }
   /// Ranks that share this host's memory, this one included.
   int ranks_on_node() const { return ranks_on_node_; }
-  /// A Comm over `ranks` of the world (ascending); every rank of the world calls it, with the same list. Null on
-  /// ranks outside of the list.
+  /// A Comm over `ranks` of the world (ascending); every rank of the world calls it, with the same list. Null
+  /// on ranks outside of the list.
   std::unique_ptr<Comm> make_comm(const std::vector<int>& ranks, double wait_limit_seconds) const;
   static std::string library_version();
 

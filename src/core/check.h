@@ -65,8 +65,8 @@ class Error : public std::runtime_error {
 }  // namespace temper
 
 /// CHECK(condition, format, args...): an invariant of temper itself. Never for a user's mistake.
-#define CHECK(condition, ...)                                                              \
-  do {                                                                                     \
-    if (!(condition)) [[unlikely]]                                                         \
-      ::temper::fail_check(#condition, __FILE__, __LINE__, ::fmt::format(__VA_ARGS__));    \
+#define CHECK(condition, ...)                                                           \
+  do {                                                                                  \
+    if (!(condition)) [[unlikely]]                                                      \
+      ::temper::fail_check(#condition, __FILE__, __LINE__, ::fmt::format(__VA_ARGS__)); \
   } while (false)

@@ -13,20 +13,28 @@ enum class DType : uint8_t { f32, bf16, f16, f64, i32 };
 
 inline int64_t dtype_size(DType t) {
   switch (t) {
-    case DType::f64: return 8;
+    case DType::f64:
+      return 8;
     case DType::bf16:
-    case DType::f16: return 2;
-    default: return 4;
+    case DType::f16:
+      return 2;
+    default:
+      return 4;
   }
 }
 
 inline const char* dtype_name(DType t) {
   switch (t) {
-    case DType::f32: return "fp32";
-    case DType::bf16: return "bf16";
-    case DType::f16: return "fp16";
-    case DType::f64: return "fp64";
-    case DType::i32: return "i32";
+    case DType::f32:
+      return "fp32";
+    case DType::bf16:
+      return "bf16";
+    case DType::f16:
+      return "fp16";
+    case DType::f64:
+      return "fp64";
+    case DType::i32:
+      return "i32";
   }
   return "?";
 }
@@ -70,23 +78,39 @@ inline uint16_t float_to_fp16(float x) {
 }
 
 /// Arithmetic type of a storage type: float for fp32 and bf16, double for fp64.
-template <class S> struct AccumulateOf { using type = float; };
-template <> struct AccumulateOf<double> { using type = double; };
-template <class S> using Accumulate = typename AccumulateOf<S>::type;
+template <class S>
+struct AccumulateOf {
+  using type = float;
+};
+template <>
+struct AccumulateOf<double> {
+  using type = double;
+};
+template <class S>
+using Accumulate = typename AccumulateOf<S>::type;
 inline DType accumulate_dtype(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
 
-template <class T> inline constexpr DType kDTypeOf = DType::f32;
-template <> inline constexpr DType kDTypeOf<bf16> = DType::bf16;
-template <> inline constexpr DType kDTypeOf<double> = DType::f64;
-template <> inline constexpr DType kDTypeOf<int32_t> = DType::i32;
+template <class T>
+inline constexpr DType kDTypeOf = DType::f32;
+template <>
+inline constexpr DType kDTypeOf<bf16> = DType::bf16;
+template <>
+inline constexpr DType kDTypeOf<double> = DType::f64;
+template <>
+inline constexpr DType kDTypeOf<int32_t> = DType::i32;
 
 /// Calls f with a value of the storage type: dispatch_storage(t, [&](auto s) { using S = decltype(s); ... }).
-template <class F> void dispatch_storage(DType t, F&& f) {
+template <class F>
+void dispatch_storage(DType t, F&& f) {
   switch (t) {
-    case DType::f32: return f(float{});
-    case DType::bf16: return f(bf16{});
-    case DType::f64: return f(double{});
-    default: CHECK(false, "no arithmetic on {} tensors", dtype_name(t));
+    case DType::f32:
+      return f(float{});
+    case DType::bf16:
+      return f(bf16{});
+    case DType::f64:
+      return f(double{});
+    default:
+      CHECK(false, "no arithmetic on {} tensors", dtype_name(t));
   }
 }
 

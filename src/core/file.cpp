@@ -16,7 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void fail_io(const std::string& what, const std::string& path, int error, const std::string& detail = {}) {
+[[noreturn]] void fail_io(const std::string& what, const std::string& path, int error,
+                          const std::string& detail = {}) {
   const Exit code = (error == ENOENT || error == ENOTDIR) ? Exit::usage : Exit::storage;
   std::string why = std::strerror(error);
   if (!detail.empty()) why += " (" + detail + ")";

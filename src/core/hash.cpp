@@ -28,7 +28,9 @@ void Digest::update(const void* data, int64_t bytes) {
   XXH3_128bits_update(static_cast<XXH3_state_t*>(state_), data, static_cast<size_t>(bytes));
 }
 
-std::string Digest::hex() const { return to_hex(XXH3_128bits_digest(static_cast<const XXH3_state_t*>(state_))); }
+std::string Digest::hex() const {
+  return to_hex(XXH3_128bits_digest(static_cast<const XXH3_state_t*>(state_)));
+}
 
 std::string digest_hex(const void* data, int64_t bytes) {
   return to_hex(XXH3_128bits(data, static_cast<size_t>(bytes)));

@@ -1,6 +1,6 @@
 #pragma once
-// Counter-based random numbers (Philox4x32-10): a value is a pure function of seed, stream, prompt, sample and
-// position, never of batch, rank or step. Keying as in the header comment of SampleKey; streams below.
+// Counter-based random numbers (Philox4x32-10): a value is a pure function of seed, stream, prompt, sample
+// and position, never of batch, rank or step. Keying as in the header comment of SampleKey; streams below.
 // Source: Salmon et al. 2011; known answers in tests/core/rng_test.cpp.
 
 #include <array>
@@ -52,9 +52,11 @@ inline double uniform_of(uint32_t word) { return word * 0x1p-32; }
 
 namespace rng_detail {
 inline float plog_poly(float f, float e) {
-  constexpr float c[9] = {7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f,
-                          -1.6668057665e-1f, 2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f};
+  constexpr float c[9] = {7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,
+                          -1.2420140846e-1f, 1.4249322787e-1f,  -1.6668057665e-1f,
+                          2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f};
   float q = c[0];
+#pragma GCC unroll 8  // without it a loop over plog is not vectorised
   for (int i = 1; i < 9; ++i) q = std::fma(q, f, c[i]);
   const float z = f * f, w = z * f;
   const float y = f + std::fma(q, w, std::fma(e, -2.12194440e-4f, -0.5f * z));

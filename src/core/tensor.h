@@ -22,7 +22,8 @@ struct CTensor {
   int64_t size() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
   int64_t bytes() const { return size() * dtype_size(dtype); }
   bool empty() const { return data == nullptr; }
-  template <class T> const T* as() const {
+  template <class T>
+  const T* as() const {
     CHECK(dtype == kDTypeOf<T>, "tensor holds {}, read as {}", dtype_name(dtype), dtype_name(kDTypeOf<T>));
     return static_cast<const T*>(data);
   }
@@ -34,7 +35,8 @@ struct CTensor {
 };
 
 struct Tensor : CTensor {
-  template <class T> T* as() const {
+  template <class T>
+  T* as() const {
     return const_cast<T*>(CTensor::as<T>());
   }
   void* raw() const { return const_cast<void*>(data); }
@@ -48,7 +50,8 @@ inline Tensor make_tensor(void* data, DType dtype, std::initializer_list<int64_t
   return t;
 }
 
-template <class T> CTensor view_of(const T* data, std::initializer_list<int64_t> shape) {
+template <class T>
+CTensor view_of(const T* data, std::initializer_list<int64_t> shape) {
   return make_tensor(const_cast<T*>(data), kDTypeOf<T>, shape);
 }
 

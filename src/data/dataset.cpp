@@ -15,7 +15,8 @@ constexpr int64_t kWindow = int64_t{4} << 20;
 
 }  // namespace
 
-Dataset::Dataset(const std::vector<DatasetFile>& files, uint64_t seed, bool shuffle) : seed_(seed), shuffle_(shuffle) {
+Dataset::Dataset(const std::vector<DatasetFile>& files, uint64_t seed, bool shuffle)
+    : seed_(seed), shuffle_(shuffle) {
   for (const DatasetFile& f : files) {
     File file{f.path, f.weight, InputFile(f.path), {}, {}, {}};
     std::string window;
@@ -43,7 +44,9 @@ Dataset::Dataset(const std::vector<DatasetFile>& files, uint64_t seed, bool shuf
     }
     if (line_begin < file.input.size()) close_line(file.input.size());
     if (file.begin.empty())
-      fail(Exit::data, {.what = "a data file has no lines", .where = f.path, .fix = "give a JSONL file with one object per line"});
+      fail(Exit::data, {.what = "a data file has no lines",
+                        .where = f.path,
+                        .fix = "give a JSONL file with one object per line"});
     files_.push_back(std::move(file));
   }
   for (int64_t i = 0; i < num_lines(); ++i) line(i);
@@ -68,14 +71,16 @@ Json Dataset::line(int64_t index) const { return read(item_of_line(index)); }
 
 std::string Dataset::where_line(int64_t index) const {
   const Item item = item_of_line(index);
-  return fmt::format("{}:{}", files_[item.file].path, files_[item.file].number[static_cast<size_t>(item.line)]);
+  return fmt::format("{}:{}", files_[item.file].path,
+                     files_[item.file].number[static_cast<size_t>(item.line)]);
 }
 
 Json Dataset::record(int64_t position) { return read(locate(position)); }
 
 std::string Dataset::where(int64_t position) {
   const Item item = locate(position);
-  return fmt::format("{}:{}", files_[item.file].path, files_[item.file].number[static_cast<size_t>(item.line)]);
+  return fmt::format("{}:{}", files_[item.file].path,
+                     files_[item.file].number[static_cast<size_t>(item.line)]);
 }
 
 Json Dataset::read(const Item& item) const {
@@ -87,7 +92,8 @@ Json Dataset::read(const Item& item) const {
   const std::string where = fmt::format("{}:{}", file.path, file.number[i]);
   Json json = parse_json(text, where);
   if (!json.is_object())
-    fail(Exit::data, {.what = "a data line is not a JSON object", .where = where, .fix = "one {...} per line"});
+    fail(Exit::data,
+         {.what = "a data line is not a JSON object", .where = where, .fix = "one {...} per line"});
   return json;
 }
 
@@ -109,9 +115,11 @@ std::vector<int64_t> Dataset::permutation(int64_t count, uint32_t purpose, uint3
   std::iota(order.begin(), order.end(), int64_t{0});
   if (!shuffle_) return order;
   for (int64_t i = count - 1; i > 0; --i) {
-    const PhiloxBlock words = stream_words(seed_, RngStream::data_order, static_cast<uint32_t>(i), purpose, epoch);
+    const PhiloxBlock words =
+        stream_words(seed_, RngStream::data_order, static_cast<uint32_t>(i), purpose, epoch);
     const uint64_t word = (uint64_t{words[0]} << 32) | words[1];
-    const auto j = static_cast<int64_t>((static_cast<unsigned __int128>(word) * static_cast<uint64_t>(i + 1)) >> 64);
+    const auto j =
+        static_cast<int64_t>((static_cast<unsigned __int128>(word) * static_cast<uint64_t>(i + 1)) >> 64);
     std::swap(order[static_cast<size_t>(i)], order[static_cast<size_t>(j)]);
   }
   return order;
@@ -121,7 +129,8 @@ void Dataset::build_epoch(int64_t epoch) {
   std::vector<Item> items;
   for (size_t f = 0; f < files_.size(); ++f) {
     const auto lines = static_cast<int64_t>(files_[f].begin.size());
-    auto at = static_cast<int64_t>(std::floor(files_[f].weight * static_cast<double>(lines) * static_cast<double>(epoch)));
+    auto at = static_cast<int64_t>(
+        std::floor(files_[f].weight * static_cast<double>(lines) * static_cast<double>(epoch)));
     std::vector<int64_t> order;
     int64_t pass = -1;
     for (int64_t n = epoch_lines(files_[f], epoch); n > 0; --n, ++at) {

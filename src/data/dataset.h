@@ -1,10 +1,12 @@
 #pragma once
-// JSONL files and the order in which their lines are seen. Every line is checked when the file is opened (UTF-8, one
-// JSON object, size, duplicate keys), so nothing malformed is met hours into a run; contents are read when needed.
+// JSONL files and the order in which their lines are seen. Every line is checked when the file is opened
+// (UTF-8, one JSON object, size, duplicate keys), so nothing malformed is met hours into a run; contents are
+// read when needed.
 //
-// Order: a pure function of (seed, epoch, position). In an epoch a file of N lines and weight w contributes w * N
-// lines (fractions carry over to later epochs), taken one after the other from an endless series of permutations of
-// the file; the contributions of all files are shuffled together. Weight 1 everywhere: every line once per epoch.
+// Order: a pure function of (seed, epoch, position). In an epoch a file of N lines and weight w contributes w
+// * N lines (fractions carry over to later epochs), taken one after the other from an endless series of
+// permutations of the file; the contributions of all files are shuffled together. Weight 1 everywhere: every
+// line once per epoch.
 
 #include <cstdint>
 #include <memory>
@@ -58,8 +60,8 @@ class Dataset {
   std::vector<File> files_;
   uint64_t seed_;
   bool shuffle_;
-  int64_t epoch_ = -1;        // the one in items_
-  int64_t epoch_begin_ = 0;   // its first position
+  int64_t epoch_ = -1;       // the one in items_
+  int64_t epoch_begin_ = 0;  // its first position
   std::vector<Item> items_;
 };
 

@@ -8,10 +8,11 @@ namespace {
 std::string text_of(const Json& record, const std::string& key, const std::string& where) {
   const auto at = record.find(key);
   if (at == record.end() || !at->is_string())
-    fail(Exit::data, {.what = fmt::format("a data line has no text \"{}\"", key),
-                      .where = where,
-                      .why = at == record.end() ? "the key is missing" : fmt::format("it is a {}", at->type_name()),
-                      .fix = "correct the line, or set data.prompt_key / data.messages_key / data.response_key"});
+    fail(Exit::data,
+         {.what = fmt::format("a data line has no text \"{}\"", key),
+          .where = where,
+          .why = at == record.end() ? "the key is missing" : fmt::format("it is a {}", at->type_name()),
+          .fix = "correct the line, or set data.prompt_key / data.messages_key / data.response_key"});
   return at->get<std::string>();
 }
 
@@ -24,7 +25,8 @@ std::string answer_of(const Json& record, const std::string& key) {
 
 }  // namespace
 
-Json template_variables(const Tokenizer& tokenizer, const Json& messages, bool generation_prompt, const Json& arguments) {
+Json template_variables(const Tokenizer& tokenizer, const Json& messages, bool generation_prompt,
+                        const Json& arguments) {
   Json variables = Json::object();
   variables["messages"] = messages;
   variables["add_generation_prompt"] = generation_prompt;
@@ -34,7 +36,8 @@ Json template_variables(const Tokenizer& tokenizer, const Json& messages, bool g
   return variables;
 }
 
-PromptBuilder::PromptBuilder(const Tokenizer& tokenizer, const ChatTemplate* chat_template, PromptOptions options)
+PromptBuilder::PromptBuilder(const Tokenizer& tokenizer, const ChatTemplate* chat_template,
+                             PromptOptions options)
     : tokenizer_(tokenizer), template_(chat_template), options_(std::move(options)) {
   if (options_.chat && !template_)
     fail(Exit::usage, {.what = "the tokenizer folder has no chat template",
@@ -47,18 +50,22 @@ Json PromptBuilder::messages_of(const Json& record, const std::string& where) co
   const auto at = options_.messages_key.empty() ? record.end() : record.find(options_.messages_key);
   Json messages = Json::array();
   if (at == record.end()) {
-    if (!options_.system_prompt.empty()) messages.push_back({{"role", "system"}, {"content", options_.system_prompt}});
+    if (!options_.system_prompt.empty())
+      messages.push_back({{"role", "system"}, {"content", options_.system_prompt}});
     messages.push_back({{"role", "user"}, {"content", text_of(record, options_.prompt_key, where)}});
     return messages;
   }
   if (!at->is_array() || at->empty())
-    fail(Exit::data, {.what = fmt::format("\"{}\" is not a list of messages", options_.messages_key), .where = where});
+    fail(Exit::data,
+         {.what = fmt::format("\"{}\" is not a list of messages", options_.messages_key), .where = where});
   const bool has_system = at->front().is_object() && at->front().value("role", "") == "system";
   if (!options_.system_prompt.empty() && !has_system)
     messages.push_back({{"role", "system"}, {"content", options_.system_prompt}});
   for (const Json& m : *at) {
     if (!m.is_object() || !m.contains("role") || !m["role"].is_string())
-      fail(Exit::data, {.what = "a message has no role", .where = where, .fix = "each is {\"role\": ..., \"content\": ...}"});
+      fail(Exit::data, {.what = "a message has no role",
+                        .where = where,
+                        .fix = "each is {\"role\": ..., \"content\": ...}"});
     messages.push_back(m);
   }
   return messages;
@@ -76,7 +83,8 @@ Prompt PromptBuilder::build(const Json& record, const std::string& where, bool w
   if (const auto at = record.find("tokens"); at != record.end() && !record.contains(options_.prompt_key)) {
     for (const Json& id : at->is_array() ? *at : Json::array()) {
       if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() >= tokenizer_.vocab_size())
-        fail(Exit::data, {.what = "\"tokens\" holds something that is no token id", .where = where, .why = id.dump()});
+        fail(Exit::data,
+             {.what = "\"tokens\" holds something that is no token id", .where = where, .why = id.dump()});
       prompt.tokens.push_back(id.get<int32_t>());
     }
     prompt.text = tokenizer_.decode(prompt.tokens, /*skip_special=*/false);
@@ -111,7 +119,8 @@ Prompt PromptBuilder::build(const Json& record, const std::string& where, bool w
   // What follows the end-of-turn token (a newline, as a rule) belongs to the next turn and is never sampled.
   prompt.response = whole.substr(prompt.text.size());
   if (const auto eos = tokenizer_.special_token("eos_token"))
-    if (const size_t end = prompt.response.rfind(*eos); end != std::string::npos) prompt.response.resize(end + eos->size());
+    if (const size_t end = prompt.response.rfind(*eos); end != std::string::npos)
+      prompt.response.resize(end + eos->size());
   prompt.response_tokens = tokenizer_.encode(prompt.response, /*add_special=*/false);
   return prompt;
 }

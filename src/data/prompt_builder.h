@@ -1,6 +1,6 @@
 #pragma once
-// From a data line to token ids: the text or messages of the line, the chat template, the tokenizer. Prompts are
-// rendered once; what is sampled after them is never rendered or tokenised again.
+// From a data line to token ids: the text or messages of the line, the chat template, the tokenizer. Prompts
+// are rendered once; what is sampled after them is never rendered or tokenised again.
 
 #include <cstdint>
 #include <optional>
@@ -21,10 +21,10 @@ struct PromptOptions {
 };
 
 struct Prompt {
-  std::string text;             // rendered
+  std::string text;  // rendered
   std::vector<int32_t> tokens;
-  std::string answer;           // empty when the line has none
-  std::string response;         // SFT: text of the response
+  std::string answer;    // empty when the line has none
+  std::string response;  // SFT: text of the response
   std::vector<int32_t> response_tokens;
 };
 
@@ -32,8 +32,8 @@ class PromptBuilder {
  public:
   PromptBuilder(const Tokenizer& tokenizer, const ChatTemplate* chat_template, PromptOptions options);
 
-  /// `where` names the line in errors. With `with_response` the line must hold one (response_key, or a last assistant
-  /// message); its tokens end with the end-of-turn token.
+  /// `where` names the line in errors. With `with_response` the line must hold one (response_key, or a last
+  /// assistant message); its tokens end with the end-of-turn token.
   Prompt build(const Json& record, const std::string& where, bool with_response) const;
 
  private:
@@ -46,7 +46,9 @@ class PromptBuilder {
   PromptOptions options_;
 };
 
-/// Variables of a chat template: messages, add_generation_prompt, the special tokens, then `arguments` over them.
-Json template_variables(const Tokenizer& tokenizer, const Json& messages, bool generation_prompt, const Json& arguments);
+/// Variables of a chat template: messages, add_generation_prompt, the special tokens, then `arguments` over
+/// them.
+Json template_variables(const Tokenizer& tokenizer, const Json& messages, bool generation_prompt,
+                        const Json& arguments);
 
 }  // namespace temper

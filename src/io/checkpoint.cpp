@@ -53,9 +53,10 @@ Json tensor_table(const Json& files) {
   for (const Json& file : files)
     for (const Json& piece : file.at("pieces")) {
       Json& t = tensors[piece.at("tensor").get<std::string>()];
-      if (t.is_null()) t = {{"shape", piece.at("shape")}, {"dtype", piece.at("dtype")}, {"shards", Json::array()}};
-      CHECK(t.at("shape") == piece.at("shape") && t.at("dtype") == piece.at("dtype"), "ranks disagree about {}",
-            piece.at("tensor").dump());
+      if (t.is_null())
+        t = {{"shape", piece.at("shape")}, {"dtype", piece.at("dtype")}, {"shards", Json::array()}};
+      CHECK(t.at("shape") == piece.at("shape") && t.at("dtype") == piece.at("dtype"),
+            "ranks disagree about {}", piece.at("tensor").dump());
       t["shards"].push_back({{"file", file.at("name")},
                              {"first", piece.at("first")},
                              {"count", piece.at("count")},
@@ -65,19 +66,23 @@ Json tensor_table(const Json& files) {
   Json table = Json::object();
   for (auto& [name, t] : tensors) {
     auto& shards = t["shards"];
-    std::sort(shards.begin(), shards.end(), [](const Json& a, const Json& b) { return a.at("first") < b.at("first"); });
+    std::sort(shards.begin(), shards.end(),
+              [](const Json& a, const Json& b) { return a.at("first") < b.at("first"); });
     int64_t covered = 0;
     for (const Json& shard : shards) {
-      CHECK(shard.at("first").get<int64_t>() == covered, "elements from {} of {} are missing or doubled", covered, name);
+      CHECK(shard.at("first").get<int64_t>() == covered, "elements from {} of {} are missing or doubled",
+            covered, name);
       covered += shard.at("count").get<int64_t>();
     }
-    CHECK(covered == count_of(t.at("shape").get<std::vector<int64_t>>()), "{} elements of {} were given", covered, name);
+    CHECK(covered == count_of(t.at("shape").get<std::vector<int64_t>>()), "{} elements of {} were given",
+          covered, name);
     table[name] = t;
   }
   return table;
 }
 
-/// Digest of the logical bytes. A tensor of one shard has it already; the shards of another are read back in order.
+/// Digest of the logical bytes. A tensor of one shard has it already; the shards of another are read back in
+/// order.
 void add_tensor_digests(const std::string& folder, Json& table) {
   std::vector<char> window;
   for (auto& [name, t] : table.items()) {
@@ -89,7 +94,8 @@ void add_tensor_digests(const std::string& folder, Json& table) {
     Digest digest;
     for (const Json& shard : t.at("shards")) {
       const InputFile file(join_path(folder, shard.at("file").get<std::string>()));
-      const int64_t bytes = shard.at("count").get<int64_t>() * item, offset = shard.at("offset").get<int64_t>();
+      const int64_t bytes = shard.at("count").get<int64_t>() * item,
+                    offset = shard.at("offset").get<int64_t>();
       for (int64_t at = 0; at < bytes; at += kWindow) {
         window.resize(static_cast<size_t>(std::min(kWindow, bytes - at)));
         file.read(window.data(), offset + at, static_cast<int64_t>(window.size()));

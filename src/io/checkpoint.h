@@ -1,9 +1,10 @@
 #pragma once
 // Checkpoints: a folder step-XXXXXX with one HDF5 file per rank and a manifest written last.
-// Save: every rank writes a new file in a .tmp folder and syncs it; rank 0 checks that the pieces cover every tensor
-// exactly, writes the manifest (digests of itself, of every file and tensor), and renames the folder: that is the
-// commit. Older checkpoints are removed only after it. Load: pieces are read by offset after the digests were compared,
-// for any number of ranks, since tensors are stored by name and element range, not by rank.
+// Save: every rank writes a new file in a .tmp folder and syncs it; rank 0 checks that the pieces cover every
+// tensor exactly, writes the manifest (digests of itself, of every file and tensor), and renames the folder:
+// that is the commit. Older checkpoints are removed only after it. Load: pieces are read by offset after the
+// digests were compared, for any number of ranks, since tensors are stored by name and element range, not by
+// rank.
 
 #include <cstdint>
 #include <optional>
@@ -25,8 +26,8 @@ struct StateTensor {
   Tensor data;  // [range.size()]
 };
 
-/// `folder` is the run's checkpoints folder. `meta`: scalar state and configs, kept verbatim. All ranks call it with
-/// the same step and meta. Returns the path of the new checkpoint.
+/// `folder` is the run's checkpoints folder. `meta`: scalar state and configs, kept verbatim. All ranks call
+/// it with the same step and meta. Returns the path of the new checkpoint.
 std::string save_checkpoint(const std::string& folder, int64_t step, std::span<const StateTensor> state,
                             const Json& meta, Comm& comm);
 

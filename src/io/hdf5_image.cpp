@@ -28,17 +28,22 @@ void check_hdf5(int64_t result, const char* what) {
 /// bf16 has no HDF5 type: its bits are stored as unsigned 16-bit, with the attribute logical_dtype.
 hid_t file_type(DType t) {
   switch (t) {
-    case DType::f32: return H5T_IEEE_F32LE;
-    case DType::f64: return H5T_IEEE_F64LE;
-    case DType::i32: return H5T_STD_I32LE;
-    default: return H5T_STD_U16LE;
+    case DType::f32:
+      return H5T_IEEE_F32LE;
+    case DType::f64:
+      return H5T_IEEE_F64LE;
+    case DType::i32:
+      return H5T_STD_I32LE;
+    default:
+      return H5T_STD_U16LE;
   }
 }
 
 void add_attribute(hid_t dataset, const char* name, const std::vector<int64_t>& values) {
   const hsize_t count = values.size();
   const Handle space(H5Screate_simple(1, &count, nullptr), H5Sclose, "an attribute space");
-  const Handle attribute(H5Acreate2(dataset, name, H5T_STD_I64LE, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose, name);
+  const Handle attribute(H5Acreate2(dataset, name, H5T_STD_I64LE, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose,
+                         name);
   check_hdf5(H5Awrite(attribute, H5T_NATIVE_INT64, values.data()), name);
 }
 
@@ -54,8 +59,8 @@ int64_t write_dataset(hid_t file, hid_t link_plist, hid_t create_plist, const Hd
   const hsize_t count = static_cast<hsize_t>(d.data.size());
   const Handle space(H5Screate_simple(1, &count, nullptr), H5Sclose, "a data space");
   const hid_t type = file_type(d.data.dtype);
-  const Handle dataset(H5Dcreate2(file, d.path.c_str(), type, space, link_plist, create_plist, H5P_DEFAULT), H5Dclose,
-                       d.path.c_str());
+  const Handle dataset(H5Dcreate2(file, d.path.c_str(), type, space, link_plist, create_plist, H5P_DEFAULT),
+                       H5Dclose, d.path.c_str());
   check_hdf5(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, d.data.data), d.path.c_str());
   add_attribute(dataset, "global_shape", d.global_shape);
   add_attribute(dataset, "first_element", std::vector<int64_t>{d.first_element});

@@ -1,6 +1,7 @@
 #pragma once
-// One HDF5 file as bytes in memory: contiguous datasets, no filters, no links. temper writes the bytes itself (so that
-// a full disk is an error and not a crash inside the library) and reads them back by offset, without the library.
+// One HDF5 file as bytes in memory: contiguous datasets, no filters, no links. temper writes the bytes itself
+// (so that a full disk is an error and not a crash inside the library) and reads them back by offset, without
+// the library.
 
 #include <cstdint>
 #include <span>
@@ -12,8 +13,8 @@
 namespace temper {
 
 struct Hdf5Dataset {
-  std::string path;  // "/param/layers.0.attn.wqkv"
-  CTensor data;      // one dimension
+  std::string path;                   // "/param/layers.0.attn.wqkv"
+  CTensor data;                       // one dimension
   int64_t first_element = 0;          // attribute: position in the flattened tensor
   std::vector<int64_t> global_shape;  // attribute
 };

@@ -3,17 +3,20 @@
 namespace temper {
 namespace {
 
-void add_attention(std::vector<ParamSpec>& specs, const ModelConfig& c, const std::string& ours, const std::string& hf) {
+void add_attention(std::vector<ParamSpec>& specs, const ModelConfig& c, const std::string& ours,
+                   const std::string& hf) {
   const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
   const std::string attn = hf + "self_attn.";
-  specs.push_back({.name = ours + "attn.wqkv",
-                   .parts = {{attn + "q_proj.weight", q}, {attn + "k_proj.weight", kv}, {attn + "v_proj.weight", kv}},
-                   .shape = {q + 2 * kv, c.hidden_size}});
+  specs.push_back(
+      {.name = ours + "attn.wqkv",
+       .parts = {{attn + "q_proj.weight", q}, {attn + "k_proj.weight", kv}, {attn + "v_proj.weight", kv}},
+       .shape = {q + 2 * kv, c.hidden_size}});
   if (c.qkv_bias)
-    specs.push_back({.name = ours + "attn.bqkv",
-                     .parts = {{attn + "q_proj.bias", q}, {attn + "k_proj.bias", kv}, {attn + "v_proj.bias", kv}},
-                     .shape = {q + 2 * kv},
-                     .init = Init::zeros});
+    specs.push_back(
+        {.name = ours + "attn.bqkv",
+         .parts = {{attn + "q_proj.bias", q}, {attn + "k_proj.bias", kv}, {attn + "v_proj.bias", kv}},
+         .shape = {q + 2 * kv},
+         .init = Init::zeros});
   if (c.qk_norm) {
     specs.push_back({.name = ours + "attn.q_norm",
                      .parts = {{attn + "q_norm.weight", c.head_dim}},
@@ -24,8 +27,9 @@ void add_attention(std::vector<ParamSpec>& specs, const ModelConfig& c, const st
                      .shape = {c.head_dim},
                      .init = Init::ones});
   }
-  specs.push_back(
-      {.name = ours + "attn.wo", .parts = {{attn + "o_proj.weight", c.hidden_size}}, .shape = {c.hidden_size, q}});
+  specs.push_back({.name = ours + "attn.wo",
+                   .parts = {{attn + "o_proj.weight", c.hidden_size}},
+                   .shape = {c.hidden_size, q}});
   if (c.o_bias)
     specs.push_back({.name = ours + "attn.bo",
                      .parts = {{attn + "o_proj.bias", c.hidden_size}},
@@ -33,7 +37,8 @@ void add_attention(std::vector<ParamSpec>& specs, const ModelConfig& c, const st
                      .init = Init::zeros});
 }
 
-void add_mlp(std::vector<ParamSpec>& specs, const ModelConfig& c, const std::string& ours, const std::string& hf) {
+void add_mlp(std::vector<ParamSpec>& specs, const ModelConfig& c, const std::string& ours,
+             const std::string& hf) {
   const int64_t f = c.intermediate_size;
   const std::string mlp = hf + "mlp.";
   specs.push_back({.name = ours + "mlp.wgu",
@@ -44,8 +49,9 @@ void add_mlp(std::vector<ParamSpec>& specs, const ModelConfig& c, const std::str
                      .parts = {{mlp + "gate_proj.bias", f}, {mlp + "up_proj.bias", f}},
                      .shape = {2 * f},
                      .init = Init::zeros});
-  specs.push_back(
-      {.name = ours + "mlp.wd", .parts = {{mlp + "down_proj.weight", c.hidden_size}}, .shape = {c.hidden_size, f}});
+  specs.push_back({.name = ours + "mlp.wd",
+                   .parts = {{mlp + "down_proj.weight", c.hidden_size}},
+                   .shape = {c.hidden_size, f}});
   if (c.mlp_bias)
     specs.push_back({.name = ours + "mlp.bd",
                      .parts = {{mlp + "down_proj.bias", c.hidden_size}},
@@ -73,7 +79,9 @@ std::vector<ParamSpec> dense_parameter_specs(const ModelConfig& c) {
   }
   specs.push_back(norm_spec("norm", "model.norm.weight", c.hidden_size));
   if (!c.tie_word_embeddings)
-    specs.push_back({.name = "head", .parts = {{"lm_head.weight", c.vocab_size}}, .shape = {c.vocab_size, c.hidden_size}});
+    specs.push_back({.name = "head",
+                     .parts = {{"lm_head.weight", c.vocab_size}},
+                     .shape = {c.vocab_size, c.hidden_size}});
   return specs;
 }
 

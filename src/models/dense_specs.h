@@ -1,6 +1,7 @@
 #pragma once
-// The parameter table of the dense decoder families (Llama 2/3, Qwen2/2.5, Qwen3): one row per parameter, with the
-// Hugging Face tensors that it is made of. Order: embedding, layers ascending, final norm, head (if not tied).
+// The parameter table of the dense decoder families (Llama 2/3, Qwen2/2.5, Qwen3): one row per parameter,
+// with the Hugging Face tensors that it is made of. Order: embedding, layers ascending, final norm, head (if
+// not tied).
 
 #include <vector>
 

@@ -33,7 +33,8 @@ Model::Model(const ModelConfig& config, DType storage, int64_t context_tokens, b
                                           .k_norm = get_if(config.qk_norm, p + "attn.k_norm"),
                                           .wo = get(p + "attn.wo"),
                                           .bo = get_if(config.o_bias, p + "attn.bo")};
-    layers_.emplace_back(Norm(*get(p + "attn_norm"), config.rms_norm_eps), Attention(config, i, attention, rope_),
+    layers_.emplace_back(Norm(*get(p + "attn_norm"), config.rms_norm_eps),
+                         Attention(config, i, attention, rope_),
                          Norm(*get(p + "mlp_norm"), config.rms_norm_eps),
                          Mlp(Linear(*get(p + "mlp.wgu"), get_if(config.mlp_bias, p + "mlp.bgu")),
                              Linear(*get(p + "mlp.wd"), get_if(config.mlp_bias, p + "mlp.bd"))));

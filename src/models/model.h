@@ -1,6 +1,6 @@
 #pragma once
-// A dense decoder: embedding, layers, final norm. It ends in hidden states; heads (log-prob now) are beside it.
-// It knows neither loss nor sampling nor other ranks.
+// A dense decoder: embedding, layers, final norm. It ends in hidden states; heads (log-prob now) are beside
+// it. It knows neither loss nor sampling nor other ranks.
 
 #include <memory>
 #include <vector>
@@ -24,8 +24,8 @@ class Model {
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  /// Final hidden states [T, D], from the arena. With `saved`, activations stay in the arena for backward; without
-  /// it only one layer's are alive at a time.
+  /// Final hidden states [T, D], from the arena. With `saved`, activations stay in the arena for backward;
+  /// without it only one layer's are alive at a time.
   Tensor forward(Ctx& c, const Batch& b, ModelSaved* saved) const;
   /// Adds to all gradients (but the head's).
   void backward(Ctx& c, const Batch& b, CTensor dhidden, const ModelSaved& saved) const;

@@ -49,8 +49,8 @@ Tensor Attention::backward(Ctx& c, const Batch& b, CTensor dy, const AttentionSa
   rope_backward(c, dqkv, b.positions, rope_.cosine, rope_.sine, shape_);
   if (q_norm_) {
     Tensor dprojected = c.arena.like(s.projected);
-    head_norm_backward(c, dprojected, q_norm_->grad, k_norm_->grad, dqkv, s.projected, q_norm_->value, k_norm_->value,
-                       s.head_rstd, shape_);
+    head_norm_backward(c, dprojected, q_norm_->grad, k_norm_->grad, dqkv, s.projected, q_norm_->value,
+                       k_norm_->value, s.head_rstd, shape_);
     dqkv = dprojected;
   }
   return wqkv_.backward(c, dqkv, s.x);

@@ -1,7 +1,7 @@
 #pragma once
-// Causal grouped-query attention with rope, optional biases and optional per-head norm of q and k before rope.
-// The only place that knows whether keys come from the batch (training, scoring) or from pages (rollout): both give
-// the same bits.
+// Causal grouped-query attention with rope, optional biases and optional per-head norm of q and k before
+// rope. The only place that knows whether keys come from the batch (training, scoring) or from pages
+// (rollout): both give the same bits.
 
 #include <optional>
 

@@ -1,6 +1,7 @@
 #pragma once
-// One model call: T tokens of S sequences, back to back, no padding. `kv == nullptr` means that the keys are the
-// rows of the batch itself (training, scoring); else they come from the pages, to which this batch is appended.
+// One model call: T tokens of S sequences, back to back, no padding. `kv == nullptr` means that the keys are
+// the rows of the batch itself (training, scoring); else they come from the pages, to which this batch is
+// appended.
 
 #include "kernels/types.h"
 

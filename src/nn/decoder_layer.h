@@ -1,6 +1,6 @@
 #pragma once
-// Pre-norm decoder layer: h' = h + Attn(Norm(h)); y = h' + Mlp(Norm(h')). The residual stream is kept in storage
-// precision; each sum is one rounding.
+// Pre-norm decoder layer: h' = h + Attn(Norm(h)); y = h' + Mlp(Norm(h')). The residual stream is kept in
+// storage precision; each sum is one rounding.
 
 #include "src/nn/attention.h"
 #include "src/nn/mlp.h"

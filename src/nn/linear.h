@@ -1,5 +1,6 @@
 #pragma once
-// y = x W^T (+ b), W [out, in] as stored by Hugging Face. Backward returns dx and adds to the weight gradients.
+// y = x W^T (+ b), W [out, in] as stored by Hugging Face. Backward returns dx and adds to the weight
+// gradients.
 
 #include "src/core/ctx.h"
 #include "src/nn/parameter.h"

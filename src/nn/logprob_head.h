@@ -1,6 +1,6 @@
 #pragma once
-// Hidden states -> log-probability and entropy of target tokens, and its backward; and sampling with the very same
-// log-probability. Logits never leave the kernels behind it.
+// Hidden states -> log-probability and entropy of target tokens, and its backward; and sampling with the very
+// same log-probability. Logits never leave the kernels behind it.
 
 #include <span>
 
@@ -34,11 +34,11 @@ class LogprobHead {
     return s;
   }
   /// Returns dhidden [n, D]; adds to the head's weight gradient.
-  Tensor backward(Ctx& c, CTensor dlogprob, CTensor dentropy, CTensor hidden, CTensor targets, const TokenStats& stats,
-                  double temperature) const {
+  Tensor backward(Ctx& c, CTensor dlogprob, CTensor dentropy, CTensor hidden, CTensor targets,
+                  const TokenStats& stats, double temperature) const {
     Tensor dhidden = c.arena.like(hidden);
-    logprob_backward(c, dhidden, weight_->grad, dlogprob, dentropy, hidden, weight_->value, targets, stats.lse,
-                     stats.entropy, temperature);
+    logprob_backward(c, dhidden, weight_->grad, dlogprob, dentropy, hidden, weight_->value, targets,
+                     stats.lse, stats.entropy, temperature);
     return dhidden;
   }
   /// One token per row of hidden; ids >= num_sampleable are never drawn.

@@ -1,6 +1,6 @@
 #pragma once
-// Shape of a dense decoder model, as read from config.json (io/hf_config.h). Every default of a family has been
-// applied and every value checked: sizes are positive, products fit, heads divide.
+// Shape of a dense decoder model, as read from config.json (io/hf_config.h). Every default of a family has
+// been applied and every value checked: sizes are positive, products fit, heads divide.
 
 #include <cstdint>
 #include <string>

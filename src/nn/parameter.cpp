@@ -26,10 +26,12 @@ int64_t ParamSpec::size() const {
 
 Parameter& ParameterStore::add(ParamSpec spec) {
   CHECK(values_.empty(), "parameter {} added after allocation", spec.name);
-  CHECK(spec.shape.size() == 1 || spec.shape.size() == 2, "parameter {} has {} dimensions", spec.name, spec.shape.size());
+  CHECK(spec.shape.size() == 1 || spec.shape.size() == 2, "parameter {} has {} dimensions", spec.name,
+        spec.shape.size());
   int64_t part_rows = 0;
   for (const HfPart& part : spec.parts) part_rows += part.rows;
-  CHECK(part_rows == spec.shape[0], "parts of {} have {} rows, the parameter {}", spec.name, part_rows, spec.shape[0]);
+  CHECK(part_rows == spec.shape[0], "parts of {} have {} rows, the parameter {}", spec.name, part_rows,
+        spec.shape[0]);
   Parameter& p = list_.emplace_back();
   p.spec = std::move(spec);
   p.offset = num_elements_;

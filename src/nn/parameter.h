@@ -23,9 +23,9 @@ enum class Init { normal, ones, zeros };
 
 /// Names, shape and rules of one parameter: drives allocation, import, export, checkpoints and decay.
 struct ParamSpec {
-  std::string name;             // "layers.3.attn.wqkv"
-  std::vector<HfPart> parts;    // parts.rows add up to shape[0]
-  std::vector<int64_t> shape;   // 1-d or 2-d
+  std::string name;            // "layers.3.attn.wqkv"
+  std::vector<HfPart> parts;   // parts.rows add up to shape[0]
+  std::vector<int64_t> shape;  // 1-d or 2-d
   Init init = Init::normal;
   int64_t size() const;
   /// AdamW decays tensors of two or more dimensions only.

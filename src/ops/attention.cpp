@@ -30,6 +30,7 @@ void check_pages(const PagedKv& kv, int64_t layer, const CTensor& qkv, const CTe
 void attention_varlen_forward(Ctx& c, Tensor out, Tensor lse, CTensor qkv, CTensor cu_seqlens,
                               AttentionShape shape, double scale) {
   check_heads(qkv, cu_seqlens, shape);
+  CHECK(scale > 0, "scale {}", scale);
   CHECK_SHAPE(out, qkv.dim(0), shape.q_width());
   CHECK_SHAPE(lse, shape.q_heads, qkv.dim(0));
   DISPATCH(c, attention_varlen_forward, out, lse, qkv, cu_seqlens, shape, scale);
@@ -55,6 +56,7 @@ void attention_paged(Ctx& c, Tensor out, CTensor qkv, PagedKv kv, int64_t layer,
                      AttentionShape shape, double scale) {
   check_heads(qkv, cu_seqlens, shape);
   check_pages(kv, layer, qkv, cu_seqlens, shape);
+  CHECK(scale > 0, "scale {}", scale);
   CHECK_SHAPE(out, qkv.dim(0), shape.q_width());
   DISPATCH(c, attention_paged, out, qkv, kv, layer, cu_seqlens, shape, scale);
 }

@@ -11,7 +11,7 @@ namespace temper {
 ///   s_ij = scale * <q_i, k_j>,  lse_i = ln sum_j e^{s_ij},  out_i = sum_j e^{s_ij - lse_i} v_j
 /// out: [T, Hq*dh]  lse: [Hq, T] accumulate dtype (keep both for backward)
 /// qkv: [T, (Hq+2*Hkv)*dh] after norm and rope  cu_seqlens: [S+1] i32, from 0 to T
-/// dh is a multiple of 8, at most 256.
+/// dh is a multiple of 8, at most 256; scale is positive.
 void attention_varlen_forward(Ctx& c, Tensor out, Tensor lse, CTensor qkv, CTensor cu_seqlens,
                               AttentionShape shape, double scale);
 

@@ -37,9 +37,16 @@ class Run {
   Run(const Model& model, KvCache& cache, const EngineOptions& engine, std::span<const Request> requests,
       const GenerateOptions& options, const Tokenizer* tokenizer, const Engine::OnFinished& on_finished,
       const Engine::OnText& on_text)
-      : model_(model), cache_(cache), requests_(requests), options_(options), tokenizer_(tokenizer),
-        on_finished_(on_finished), on_text_(on_text), scheduler_(cache, engine.scheduler),
-        unfinished_(requests.size()), completions_(requests.size()) {
+      : model_(model),
+        cache_(cache),
+        requests_(requests),
+        options_(options),
+        tokenizer_(tokenizer),
+        on_finished_(on_finished),
+        on_text_(on_text),
+        scheduler_(cache, engine.scheduler),
+        unfinished_(requests.size()),
+        completions_(requests.size()) {
     CHECK(options.stop.empty() || tokenizer, "stop strings need a tokenizer");
     for (size_t i = 0; i < requests.size(); ++i) add(i);
   }
@@ -58,9 +65,10 @@ class Run {
     const auto length = static_cast<int64_t>(r.prompt.size());
     const int64_t capacity = std::min(model_.context_tokens(), cache_.num_pages() * cache_.page_tokens());
     if (length == 0 || length >= capacity)
-      fail(Exit::data, {.what = length == 0 ? "a prompt has no tokens" : "a prompt is too long",
-                        .where = fmt::format("prompt {}", r.data_position),
-                        .why = fmt::format("{} tokens; 1 to {} fit into context and cache", length, capacity - 1)});
+      fail(Exit::data,
+           {.what = length == 0 ? "a prompt has no tokens" : "a prompt is too long",
+            .where = fmt::format("prompt {}", r.data_position),
+            .why = fmt::format("{} tokens; 1 to {} fit into context and cache", length, capacity - 1)});
     unfinished_[i] = r.num_samples;
     completions_[i].resize(static_cast<size_t>(r.num_samples));
     auto prompt = std::make_unique<Sequence>();
@@ -73,10 +81,12 @@ class Run {
   void step(Ctx& c) {
     const std::vector<ScheduledRows> rows = scheduler_.next();
     int64_t pages = 1;
-    for (const ScheduledRows& part : rows) pages = std::max(pages, static_cast<int64_t>(part.sequence->pages.size()));
+    for (const ScheduledRows& part : rows)
+      pages = std::max(pages, static_cast<int64_t>(part.sequence->pages.size()));
     const StepBatch host(rows, pages);
     const auto num_tokens = static_cast<int64_t>(host.tokens.size()), n = static_cast<int64_t>(rows.size());
-    const PagedKv kv = cache_.view(view_of(host.page_table.data(), {n, pages}), view_of(host.lengths.data(), {n}));
+    const PagedKv kv =
+        cache_.view(view_of(host.page_table.data(), {n, pages}), view_of(host.lengths.data(), {n}));
     const Batch batch{view_of(host.tokens.data(), {num_tokens}), view_of(host.positions.data(), {num_tokens}),
                       view_of(host.cu_seqlens.data(), {n + 1}), &kv};
     const Tensor hidden = model_.forward(c, batch, nullptr);
@@ -107,8 +117,9 @@ class Run {
     gather_rows(c, chosen, hidden, view_of(index.data(), {n}));
     const Sampled drawn = model_.head().sample(c, chosen, keys, options_.num_sampleable);
     for (size_t i = 0; i < targets.size(); ++i) {
-      const double logprob = drawn.logprob.dtype == DType::f64 ? drawn.logprob.as<double>()[i]
-                                                               : static_cast<double>(drawn.logprob.as<float>()[i]);
+      const double logprob = drawn.logprob.dtype == DType::f64
+                                 ? drawn.logprob.as<double>()[i]
+                                 : static_cast<double>(drawn.logprob.as<float>()[i]);
       append(*targets[i], drawn.tokens.as<int32_t>()[i], logprob);
     }
   }
@@ -173,10 +184,12 @@ class Run {
 Engine::Engine(const Model& model, const EngineOptions& options)
     : model_(model),
       options_(options),
-      cache_(model.config(), model.dtype(), options.num_pages, options.page_tokens, options.poison_free_pages) {}
+      cache_(model.config(), model.dtype(), options.num_pages, options.page_tokens,
+             options.poison_free_pages) {}
 
 RolloutCounters Engine::generate(Ctx& c, std::span<const Request> requests, const GenerateOptions& options,
-                                 const Tokenizer* tokenizer, const OnFinished& on_finished, const OnText& on_text) {
+                                 const Tokenizer* tokenizer, const OnFinished& on_finished,
+                                 const OnText& on_text) {
   return Run(model_, cache_, options_, requests, options, tokenizer, on_finished, on_text).finish(c);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
-// Generation: continuous batching over a paged cache, through the same model and head as training. A sample is a pure
-// function of weights, prompt and (seed, data position, sample): not of the batch, the chunks, the pages or the rank.
+// Generation: continuous batching over a paged cache, through the same model and head as training. A sample
+// is a pure function of weights, prompt and (seed, data position, sample): not of the batch, the chunks, the
+// pages or the rank.
 
 #include <functional>
 #include <span>
@@ -29,7 +30,8 @@ class Engine {
   /// Prompts must be non-empty and leave room for a token in the model's context and in the cache.
   /// Groups come back as they finish.
   RolloutCounters generate(Ctx& c, std::span<const Request> requests, const GenerateOptions& options,
-                           const Tokenizer* tokenizer, const OnFinished& on_finished, const OnText& on_text = {});
+                           const Tokenizer* tokenizer, const OnFinished& on_finished,
+                           const OnText& on_text = {});
 
   int64_t cache_bytes() const;
 

@@ -4,7 +4,8 @@
 
 namespace temper {
 
-KvCache::KvCache(const ModelConfig& config, DType storage, int64_t num_pages, int64_t page_tokens, bool poison)
+KvCache::KvCache(const ModelConfig& config, DType storage, int64_t num_pages, int64_t page_tokens,
+                 bool poison)
     : page_tokens_(page_tokens), layers_(config.num_layers), poison_(poison) {
   const int64_t width = config.num_kv_heads * page_tokens * config.head_dim;
   keys_ = memory_.zeros({layers_, num_pages, width}, storage);

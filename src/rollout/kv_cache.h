@@ -1,6 +1,6 @@
 #pragma once
-// Pages of keys and values with reference counts. A page is written only by its single holder: a holder of a shared
-// page takes a private copy first (copy on write). Layout of a page: PagedKv in kernels/types.h.
+// Pages of keys and values with reference counts. A page is written only by its single holder: a holder of a
+// shared page takes a private copy first (copy on write). Layout of a page: PagedKv in kernels/types.h.
 
 #include <cstdint>
 #include <vector>

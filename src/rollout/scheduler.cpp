@@ -36,7 +36,8 @@ bool Scheduler::reserve(Sequence& s, int64_t rows) {
     if (!preempt_youngest(s)) return false;
   const bool into_last_page = s.cached % cache_.page_tokens() != 0;
   if (into_last_page && cache_.shared(s.pages.back())) s.pages.back() = cache_.copy(s.pages.back());
-  while (static_cast<int64_t>(s.pages.size()) < cache_.pages_for(s.cached + rows)) s.pages.push_back(cache_.take());
+  while (static_cast<int64_t>(s.pages.size()) < cache_.pages_for(s.cached + rows))
+    s.pages.push_back(cache_.take());
   return true;
 }
 
@@ -64,8 +65,8 @@ std::vector<ScheduledRows> Scheduler::next() {
   // Oldest first, so that a younger sequence is preempted before it is scheduled in this step.
   for (auto& s : active_) schedule(*s);
   while (prefill_rows > 0 && admit()) schedule(*active_.back());
-  CHECK(!step.empty(), "{} active and {} waiting sequences, {} free pages of {}, nothing can run", active_.size(),
-        waiting_.size(), cache_.num_free(), cache_.num_pages());
+  CHECK(!step.empty(), "{} active and {} waiting sequences, {} free pages of {}, nothing can run",
+        active_.size(), waiting_.size(), cache_.num_free(), cache_.num_pages());
   return step;
 }
 
@@ -82,8 +83,10 @@ void Scheduler::commit(std::span<const ScheduledRows> step) {
 }
 
 std::vector<Sequence*> Scheduler::fork(Sequence& prompt, int32_t n) {
-  const auto at = std::find_if(active_.begin(), active_.end(), [&](const auto& s) { return s.get() == &prompt; });
-  CHECK(at != active_.end() && prompt.is_prompt() && prompt.missing() == 0, "fork of a sequence that is no ready prompt");
+  const auto at =
+      std::find_if(active_.begin(), active_.end(), [&](const auto& s) { return s.get() == &prompt; });
+  CHECK(at != active_.end() && prompt.is_prompt() && prompt.missing() == 0,
+        "fork of a sequence that is no ready prompt");
   std::vector<Sequence*> samples;
   for (int32_t i = 0; i < n; ++i) {
     auto s = std::make_unique<Sequence>();
@@ -104,7 +107,8 @@ std::vector<Sequence*> Scheduler::fork(Sequence& prompt, int32_t n) {
 }
 
 std::unique_ptr<Sequence> Scheduler::remove(Sequence& sequence) {
-  const auto at = std::find_if(active_.begin(), active_.end(), [&](const auto& s) { return s.get() == &sequence; });
+  const auto at =
+      std::find_if(active_.begin(), active_.end(), [&](const auto& s) { return s.get() == &sequence; });
   CHECK(at != active_.end(), "removal of a sequence that is not active");
   drop_pages(sequence);
   std::unique_ptr<Sequence> result = std::move(*at);

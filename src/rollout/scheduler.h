@@ -1,9 +1,11 @@
 #pragma once
 // Which rows run next. Every step takes one row of each decoding sequence (oldest first, at most
-// max_running_sequences) and fills up with prefill chunks (at most prefill_chunk_tokens rows). When pages run out the
-// youngest sequence gives its pages back and is prefilled again later. Nothing here changes a bit of a result.
+// max_running_sequences) and fills up with prefill chunks (at most prefill_chunk_tokens rows). When pages run
+// out the youngest sequence gives its pages back and is prefilled again later. Nothing here changes a bit of
+// a result.
 //
-// Ages: a sequence keeps its place in `active_`; prompts enter in request order, samples take their prompt's place.
+// Ages: a sequence keeps its place in `active_`; prompts enter in request order, samples take their prompt's
+// place.
 
 #include <deque>
 #include <list>

@@ -49,12 +49,12 @@ struct RolloutCounters {
 /// One sample in flight, or (before the fork) the prompt of a request.
 struct Sequence {
   size_t request = 0;
-  int32_t sample = -1;  // -1: the prompt itself
+  int32_t sample = -1;          // -1: the prompt itself
   std::vector<int32_t> tokens;  // prompt and response so far
   int64_t prompt_tokens = 0;
   std::vector<int32_t> pages;
-  int64_t cached = 0;    // tokens whose keys are in the pages
-  int64_t seen = 0;      // most tokens ever cached: rows below it are recomputed ones
+  int64_t cached = 0;  // tokens whose keys are in the pages
+  int64_t seen = 0;    // most tokens ever cached: rows below it are recomputed ones
   Completion result;
   std::unique_ptr<StreamDecoder> decoder;
   bool text_cut = false;  // a stop string ended the text

@@ -12,7 +12,8 @@ std::vector<Group> Exchange::receive(Hop hop, int64_t step) {
   const auto node = outbox_.extract(Key{hop, step});
   const std::vector<Group> mine = node.empty() ? std::vector<Group>{} : std::move(node.mapped());
   std::vector<Group> all;
-  for (const std::string& part : comm_->all_gather(groups_to_bytes(mine), "finished groups, copied to all ranks"))
+  for (const std::string& part :
+       comm_->all_gather(groups_to_bytes(mine), "finished groups, copied to all ranks"))
     for (Group& g : groups_from_bytes(part)) all.push_back(std::move(g));
   const auto index = [](const Group& g) { return g.samples.empty() ? -1 : g.samples.front().group; };
   std::sort(all.begin(), all.end(), [&](const Group& a, const Group& b) { return index(a) < index(b); });

@@ -1,8 +1,8 @@
 #pragma once
-// Moves groups and weight versions between roles. Groups travel in hops (sampled -> scored by the reference ->
-// trained); a receiver gets all groups of its step, in order. Weights: version v is the state after step v; step s
-// generates with exactly version s - 1. Roles on the same ranks share the buffers: publishing is a count, 0 bytes move.
-// Buffers: one step per hop is in flight; `buffered_bytes` says what they hold.
+// Moves groups and weight versions between roles. Groups travel in hops (sampled -> scored by the reference
+// -> trained); a receiver gets all groups of its step, in order. Weights: version v is the state after step
+// v; step s generates with exactly version s - 1. Roles on the same ranks share the buffers: publishing is a
+// count, 0 bytes move. Buffers: one step per hop is in flight; `buffered_bytes` says what they hold.
 
 #include <cstdint>
 #include <map>

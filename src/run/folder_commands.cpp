@@ -17,10 +17,12 @@ namespace {
 Json tokenized(const JsonLine& line, const Tokenizer& tokenizer, const ChatTemplate* chat, bool add_special) {
   if (chat) {
     Json arguments = line.value;
-    if (!arguments.contains("messages")) fail(Exit::data, {.what = "a line has no \"messages\"", .where = line.where});
+    if (!arguments.contains("messages"))
+      fail(Exit::data, {.what = "a line has no \"messages\"", .where = line.where});
     const Json messages = arguments["messages"];
     arguments.erase("messages");
-    const std::string text = chat->render(template_variables(tokenizer, messages, /*generation_prompt=*/true, arguments));
+    const std::string text =
+        chat->render(template_variables(tokenizer, messages, /*generation_prompt=*/true, arguments));
     return {{"text", text}, {"tokens", tokenizer.encode(text, add_special)}};
   }
   if (line.value.contains("tokens"))
@@ -38,7 +40,8 @@ ElementReader checkpoint_reader(const Manifest& manifest) {
   return [&manifest, rounded, wide](const ParamSpec& spec, int64_t first, int64_t count, const Tensor& out) {
     std::vector<double> f64(wide ? static_cast<size_t>(count) : 0);
     std::vector<float> f32(wide ? 0 : static_cast<size_t>(count));
-    manifest.read_elements("param/" + spec.name, first, count, wide ? static_cast<void*>(f64.data()) : f32.data());
+    manifest.read_elements("param/" + spec.name, first, count,
+                           wide ? static_cast<void*>(f64.data()) : f32.data());
     for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
       double value = wide ? f64[i] : static_cast<double>(f32[i]);
       if (rounded) value = std::bit_cast<float>((std::bit_cast<uint32_t>(f32[i]) + 0x8000u) & 0xffff0000u);
@@ -61,13 +64,16 @@ int run_tokenize(const CommandLine& line) {
     if (!chat) fail(Exit::usage, {.what = "the folder has no chat template", .where = folder});
   }
   for (const JsonLine& one : read_json_lines(line.text("--input")))
-    std::printf("%s\n", dump_json_line(tokenized(one, tokenizer, chat ? &*chat : nullptr, line.has("--add-special"))).c_str());
+    std::printf("%s\n",
+                dump_json_line(tokenized(one, tokenizer, chat ? &*chat : nullptr, line.has("--add-special")))
+                    .c_str());
   return 0;
 }
 
 int run_init(const CommandLine& line) {
-  init_model_folder(line.text("--config"), line.text("--out"), static_cast<uint64_t>(line.integer("--seed", 0)),
-                    line.text("--dtype", "auto"), line.text("--tokenizer"), dense_parameter_specs);
+  init_model_folder(line.text("--config"), line.text("--out"),
+                    static_cast<uint64_t>(line.integer("--seed", 0)), line.text("--dtype", "auto"),
+                    line.text("--tokenizer"), dense_parameter_specs);
   return 0;
 }
 
@@ -92,10 +98,14 @@ int run_verify(const CommandLine& line) {
   const std::vector<Damage> damage = verify_checkpoint(checkpoint);
   if (line.has("--json")) {
     Json list = Json::array();
-    for (const Damage& d : damage) list.push_back({{"file", d.file}, {"tensor", d.tensor}, {"reason", d.reason}});
-    std::printf("%s\n", dump_json_line({{"ok", damage.empty()}, {"checkpoint", checkpoint}, {"damage", list}}).c_str());
+    for (const Damage& d : damage)
+      list.push_back({{"file", d.file}, {"tensor", d.tensor}, {"reason", d.reason}});
+    std::printf(
+        "%s\n",
+        dump_json_line({{"ok", damage.empty()}, {"checkpoint", checkpoint}, {"damage", list}}).c_str());
   } else {
-    for (const Damage& d : damage) std::printf("damaged: %s %s: %s\n", d.file.c_str(), d.tensor.c_str(), d.reason.c_str());
+    for (const Damage& d : damage)
+      std::printf("damaged: %s %s: %s\n", d.file.c_str(), d.tensor.c_str(), d.reason.c_str());
     if (damage.empty()) std::printf("%s: every checksum matches\n", checkpoint.c_str());
   }
   return static_cast<int>(damage.empty() ? Exit::ok : Exit::data);

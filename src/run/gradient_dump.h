@@ -1,6 +1,6 @@
 #pragma once
-// `train --dump-gradients DIR`: one update-XXXXXX.safetensors per optimizer update, Hugging Face names and shapes,
-// summed over all ranks, before clipping; fp32 (fp64 in fp64 runs).
+// `train --dump-gradients DIR`: one update-XXXXXX.safetensors per optimizer update, Hugging Face names and
+// shapes, summed over all ranks, before clipping; fp32 (fp64 in fp64 runs).
 
 #include <string>
 

@@ -43,7 +43,8 @@ int run_guarded(const std::function<int()>& body) {
   } catch (const Error& e) {
     return report(e.code(), e.what());
   } catch (const std::bad_alloc&) {
-    return report(Exit::storage, "out of host memory\n  fix:   lower train.max_tokens_per_microbatch or rollout.kv_memory");
+    return report(Exit::storage,
+                  "out of host memory\n  fix:   lower train.max_tokens_per_microbatch or rollout.kv_memory");
   } catch (const std::exception& e) {
     return report(Exit::internal, fmt::format("internal error: {}", e.what()));
   }

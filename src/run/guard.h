@@ -1,6 +1,6 @@
 #pragma once
-// The one place that catches. An error becomes one block on stderr and, in a job of several ranks, MPI_Abort with the
-// error's exit code, so that no rank waits for one that is gone.
+// The one place that catches. An error becomes one block on stderr and, in a job of several ranks, MPI_Abort
+// with the error's exit code, so that no rank waits for one that is gone.
 
 #include <functional>
 

@@ -42,7 +42,8 @@ std::string Journal::finish_step(int64_t step) {
   if (events_) events_->write(step, values_);
   std::string text = fmt::format("step {}/{}", step, total_steps_);
   const auto show = [&](const char* name, const char* label, int digits) {
-    if (const auto at = values_.find(name); at != values_.end()) text += fmt::format("  {} {:.{}f}", label, at->second, digits);
+    if (const auto at = values_.find(name); at != values_.end())
+      text += fmt::format("  {} {:.{}f}", label, at->second, digits);
   };
   show("critic/score/mean", "score", 3);
   show("actor/loss", "loss", 4);
@@ -52,7 +53,8 @@ std::string Journal::finish_step(int64_t step) {
   show("actor/entropy", "entropy", 3);
   show("response_length/mean", "length", 1);
   for (const auto& [name, value] : values_)
-    if (name.starts_with("val/") && name.ends_with("/score/mean")) text += fmt::format("  {} {:.3f}", name, value);
+    if (name.starts_with("val/") && name.ends_with("/score/mean"))
+      text += fmt::format("  {} {:.3f}", name, value);
   show("timing_s/step", "s", 2);
   values_.clear();
   if (status_shown_) std::fputs("\r\033[K", stderr);

@@ -1,7 +1,7 @@
 #pragma once
-// What a run tells the outside: metrics.jsonl and event files, the rollout dumps, the status line. Rank 0 writes; the
-// others keep the same numbers and write nothing. Values under timing_s/ and perf/ may differ between two runs of one
-// config; no other may.
+// What a run tells the outside: metrics.jsonl and event files, the rollout dumps, the status line. Rank 0
+// writes; the others keep the same numbers and write nothing. Values under timing_s/ and perf/ may differ
+// between two runs of one config; no other may.
 
 #include <chrono>
 #include <map>

@@ -38,8 +38,9 @@ std::vector<int32_t> token_list(const JsonLine& line, int64_t vocab_size) {
 
 namespace {
 
-constexpr int64_t kScoreBudget = 4096;      // rows of one packed scoring pass, at least one sequence
-constexpr int64_t kGenerateTokens = 256;    // max_new_tokens of `generate` unless rollout.max_new_tokens is given
+constexpr int64_t kScoreBudget = 4096;  // rows of one packed scoring pass, at least one sequence
+constexpr int64_t kGenerateTokens =
+    256;  // max_new_tokens of `generate` unless rollout.max_new_tokens is given
 constexpr int64_t kCacheBytes = int64_t{2} << 30;
 
 /// The [rollout] section from `rollout.key=value` arguments alone.
@@ -64,20 +65,24 @@ GenerateInput read_prompts(const CommandLine& line, const PromptBuilder& builder
   for (size_t i = 0; i < lines.size(); ++i) {
     const Prompt p = builder.build(lines[i].value, lines[i].where, /*with_response=*/false);
     input.longest = std::max(input.longest, static_cast<int64_t>(p.tokens.size()));
-    input.requests.push_back({static_cast<int64_t>(i), p.tokens, static_cast<int32_t>(line.integer("--samples", 1))});
+    input.requests.push_back(
+        {static_cast<int64_t>(i), p.tokens, static_cast<int32_t>(line.integer("--samples", 1))});
   }
   return input;
 }
 
 EngineOptions generate_engine(const Model& model, const RolloutConfig& r, int64_t longest_sequence) {
-  EngineOptions o{.scheduler = {r.max_running_sequences, r.prefill_chunk_tokens}, .page_tokens = r.kv_page_tokens};
+  EngineOptions o{.scheduler = {r.max_running_sequences, r.prefill_chunk_tokens},
+                  .page_tokens = r.kv_page_tokens};
   const int64_t page = KvCache::page_bytes(model.config(), model.dtype(), r.kv_page_tokens);
   const int64_t one = (longest_sequence + r.kv_page_tokens - 1) / r.kv_page_tokens + 1;
-  o.num_pages = std::max(one, std::min(one * r.max_running_sequences, r.kv_memory_bytes.value_or(kCacheBytes) / page));
+  o.num_pages =
+      std::max(one, std::min(one * r.max_running_sequences, r.kv_memory_bytes.value_or(kCacheBytes) / page));
   return o;
 }
 
-GenerateOptions sampling_options(const Model& model, const Tokenizer& tokenizer, const RolloutConfig& r, uint64_t seed) {
+GenerateOptions sampling_options(const Model& model, const Tokenizer& tokenizer, const RolloutConfig& r,
+                                 uint64_t seed) {
   GenerateOptions o{.sampling = {r.temperature, static_cast<int32_t>(r.top_k), r.top_p, r.min_p},
                     .seed = seed,
                     .max_new_tokens = r.max_new_tokens,
@@ -85,14 +90,19 @@ GenerateOptions sampling_options(const Model& model, const Tokenizer& tokenizer,
                     .stop = r.stop,
                     .num_sampleable = std::min<int64_t>(model.config().vocab_size, tokenizer.vocab_size())};
   if (r.ignore_eos) return o;
-  o.stop_token_ids.insert(o.stop_token_ids.end(), model.config().eos_token_ids.begin(), model.config().eos_token_ids.end());
+  o.stop_token_ids.insert(o.stop_token_ids.end(), model.config().eos_token_ids.begin(),
+                          model.config().eos_token_ids.end());
   if (const auto id = tokenizer.eos_id()) o.stop_token_ids.push_back(*id);
   return o;
 }
 
 Json generated_line(size_t prompt, size_t sample, const Request& request, const Completion& c) {
-  return {{"prompt_index", prompt},   {"sample_index", sample},     {"prompt_tokens", request.prompt},
-          {"tokens", c.tokens},       {"logprobs", c.logprobs},     {"text", c.text},
+  return {{"prompt_index", prompt},
+          {"sample_index", sample},
+          {"prompt_tokens", request.prompt},
+          {"tokens", c.tokens},
+          {"logprobs", c.logprobs},
+          {"text", c.text},
           {"finish_reason", finish_reason_name(c.finish_reason)}};
 }
 
@@ -111,10 +121,12 @@ int run_generate(const CommandLine& line) {
   options.messages_key = has_messages ? "messages" : "";
   const PromptBuilder builder(tokenizer, chat ? &*chat : nullptr, options);
   const GenerateInput input = read_prompts(line, builder);
-  const auto model = load_model(folder, resolve_dtype(line.text("--dtype", "auto")), std::nullopt, false, false, 0);
+  const auto model =
+      load_model(folder, resolve_dtype(line.text("--dtype", "auto")), std::nullopt, false, false, 0);
   const int64_t longest = std::min(model->context_tokens(), input.longest + r.max_new_tokens);
   Engine engine(*model, generate_engine(*model, r, longest));
-  const GenerateOptions sampling = sampling_options(*model, tokenizer, r, static_cast<uint64_t>(line.integer("--seed", 0)));
+  const GenerateOptions sampling =
+      sampling_options(*model, tokenizer, r, static_cast<uint64_t>(line.integer("--seed", 0)));
 
   std::vector<Request> mine;
   std::vector<size_t> which;
@@ -131,10 +143,13 @@ int run_generate(const CommandLine& line) {
       std::fputs(text.c_str(), stdout);
       std::fflush(stdout);
     };
-  engine.generate(work.ctx(), mine, sampling, &tokenizer, [&](size_t i, std::vector<Completion> done) {
-    for (size_t k = 0; k < done.size() && !streams; ++k)
-      work.put(which[i] * samples + k, generated_line(which[i], k, mine[i], done[k]));
-  }, on_text);
+  engine.generate(
+      work.ctx(), mine, sampling, &tokenizer,
+      [&](size_t i, std::vector<Completion> done) {
+        for (size_t k = 0; k < done.size() && !streams; ++k)
+          work.put(which[i] * samples + k, generated_line(which[i], k, mine[i], done[k]));
+      },
+      on_text);
   if (streams) std::printf("\n");
   work.print();
   return 0;
@@ -143,15 +158,17 @@ int run_generate(const CommandLine& line) {
 int run_score(const CommandLine& line) {
   require_device(line.text("--device", "auto"));
   SharedWork work(line);
-  const auto model = load_model(line.text("--model"), resolve_dtype(line.text("--dtype", "auto")), std::nullopt, false, false, 0);
+  const auto model = load_model(line.text("--model"), resolve_dtype(line.text("--dtype", "auto")),
+                                std::nullopt, false, false, 0);
   const double temperature = line.number("--temperature", 1.0);
   std::vector<Trajectory> sequences;
   for (const JsonLine& one : read_json_lines(line.text("--input"))) {
     const std::vector<int32_t> tokens = token_list(one, model->config().vocab_size);
     if (static_cast<int64_t>(tokens.size()) > model->context_tokens())
-      fail(Exit::data, {.what = "a sequence is longer than the model's context",
-                        .where = one.where,
-                        .why = fmt::format("{} tokens, the context has {}", tokens.size(), model->context_tokens())});
+      fail(Exit::data,
+           {.what = "a sequence is longer than the model's context",
+            .where = one.where,
+            .why = fmt::format("{} tokens, the context has {}", tokens.size(), model->context_tokens())});
     // Every token but the first is a target: a one-token prompt and the rest as response.
     Trajectory t;
     t.prompt_tokens.assign(tokens.begin(), tokens.begin() + std::min<ptrdiff_t>(1, std::ssize(tokens)));
@@ -174,15 +191,19 @@ int run_score(const CommandLine& line) {
     std::vector<double> logprob, entropy;
     if (!mb.empty()) {
       const Tensor hidden = target_hidden(work.ctx(), *model, mb, nullptr);
-      const TokenStats stats = model->head().forward(work.ctx(), hidden, view_of(mb.targets.data(), {hidden.dim(0)}), temperature);
+      const TokenStats stats =
+          model->head().forward(work.ctx(), hidden, view_of(mb.targets.data(), {hidden.dim(0)}), temperature);
       logprob = to_doubles(stats.logprob);
       entropy = to_doubles(stats.entropy);
     }
     size_t at = 0;
     for (int32_t i : batch) {
       const auto n = all[static_cast<size_t>(i)]->response_tokens.size();
-      work.put(static_cast<size_t>(i), {{"logprobs", std::vector<double>(logprob.begin() + static_cast<ptrdiff_t>(at), logprob.begin() + static_cast<ptrdiff_t>(at + n))},
-                                        {"entropy", std::vector<double>(entropy.begin() + static_cast<ptrdiff_t>(at), entropy.begin() + static_cast<ptrdiff_t>(at + n))}});
+      work.put(static_cast<size_t>(i),
+               {{"logprobs", std::vector<double>(logprob.begin() + static_cast<ptrdiff_t>(at),
+                                                 logprob.begin() + static_cast<ptrdiff_t>(at + n))},
+                {"entropy", std::vector<double>(entropy.begin() + static_cast<ptrdiff_t>(at),
+                                                entropy.begin() + static_cast<ptrdiff_t>(at + n))}});
       at += n;
     }
     begin = end;

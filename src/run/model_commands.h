@@ -1,6 +1,6 @@
 #pragma once
-// The verbs that work on a model folder, a tokenizer or a checkpoint, outside of a run. Results go to stdout as JSON
-// lines in input order; under mpirun the ranks share the work and rank 0 prints.
+// The verbs that work on a model folder, a tokenizer or a checkpoint, outside of a run. Results go to stdout
+// as JSON lines in input order; under mpirun the ranks share the work and rank 0 prints.
 
 #include "src/run/command_line.h"
 

@@ -14,13 +14,15 @@ std::vector<DatasetFile> dataset_files(const std::vector<DataSource>& sources) {
 }
 
 PromptOptions prompt_options(const DataConfig& d) {
-  return {d.prompt_key, d.answer_key, d.messages_key, d.response_key, d.chat, d.system_prompt, d.chat_arguments};
+  return {d.prompt_key, d.answer_key,    d.messages_key,  d.response_key,
+          d.chat,       d.system_prompt, d.chat_arguments};
 }
 
 }  // namespace
 
 PromptStream::PromptStream(const std::vector<DataSource>& files, const DataConfig& data, uint64_t seed,
-                           const Tokenizer& tokenizer, const ChatTemplate* chat_template, const Limits& limits)
+                           const Tokenizer& tokenizer, const ChatTemplate* chat_template,
+                           const Limits& limits)
     : dataset_(dataset_files(files), seed, data.shuffle),
       builder_(tokenizer, chat_template, prompt_options(data)),
       overlong_(data.overlong),
@@ -29,7 +31,8 @@ PromptStream::PromptStream(const std::vector<DataSource>& files, const DataConfi
 bool PromptStream::fit(Prompt& p, const std::string& where) const {
   const auto prompt = static_cast<int64_t>(p.tokens.size());
   const int64_t whole = prompt + static_cast<int64_t>(p.response_tokens.size());
-  const bool too_long = prompt > limits_.max_prompt_tokens || (limits_.with_response && whole > limits_.max_sequence_tokens);
+  const bool too_long =
+      prompt > limits_.max_prompt_tokens || (limits_.with_response && whole > limits_.max_sequence_tokens);
   if (prompt == 0) fail(Exit::data, {.what = "a prompt has no tokens", .where = where});
   if (!too_long) return true;
   if (overlong_ == "drop") return false;
@@ -37,11 +40,12 @@ bool PromptStream::fit(Prompt& p, const std::string& where) const {
     p.tokens.erase(p.tokens.begin(), p.tokens.end() - limits_.max_prompt_tokens);
     return true;
   }
-  fail(Exit::data, {.what = "a prompt is too long",
-                    .where = where,
-                    .why = fmt::format("{} tokens ({} with the response); prompts may have {}, sequences {}", prompt, whole,
-                                       limits_.max_prompt_tokens, limits_.max_sequence_tokens),
-                    .fix = "raise rollout.max_prompt_tokens, or set data.overlong = \"drop\" or \"truncate-left\""});
+  fail(Exit::data,
+       {.what = "a prompt is too long",
+        .where = where,
+        .why = fmt::format("{} tokens ({} with the response); prompts may have {}, sequences {}", prompt,
+                           whole, limits_.max_prompt_tokens, limits_.max_sequence_tokens),
+        .fix = "raise rollout.max_prompt_tokens, or set data.overlong = \"drop\" or \"truncate-left\""});
 }
 
 std::vector<DrawnPrompt> PromptStream::next(int64_t count) {
@@ -53,8 +57,10 @@ std::vector<DrawnPrompt> PromptStream::next(int64_t count) {
     Prompt prompt = builder_.build(*record, dataset_.where(position), limits_.with_response);
     if (!fit(prompt, dataset_.where(position))) {
       if (++dropped > dataset_.num_lines())
-        fail(Exit::data, {.what = "every prompt is too long", .where = "data.train",
-                          .why = fmt::format("none of {} lines fits into {} tokens", dataset_.num_lines(), limits_.max_prompt_tokens),
+        fail(Exit::data, {.what = "every prompt is too long",
+                          .where = "data.train",
+                          .why = fmt::format("none of {} lines fits into {} tokens", dataset_.num_lines(),
+                                             limits_.max_prompt_tokens),
                           .fix = "raise rollout.max_prompt_tokens"});
       continue;
     }
@@ -74,7 +80,8 @@ std::vector<DrawnPrompt> PromptStream::all(int64_t max_count) {
   return list;
 }
 
-void PromptStream::check_all(const std::function<void(const std::string&, const std::string&)>& check_answer) const {
+void PromptStream::check_all(
+    const std::function<void(const std::string&, const std::string&)>& check_answer) const {
   int64_t fitting = 0;
   for (int64_t i = 0; i < dataset_.num_lines(); ++i) {
     Prompt prompt = builder_.build(dataset_.line(i), dataset_.where_line(i), limits_.with_response);
@@ -82,7 +89,9 @@ void PromptStream::check_all(const std::function<void(const std::string&, const 
     if (check_answer) check_answer(prompt.answer, dataset_.where_line(i));
   }
   if (fitting == 0)
-    fail(Exit::data, {.what = "every prompt is too long", .where = "data.train", .fix = "raise rollout.max_prompt_tokens"});
+    fail(Exit::data, {.what = "every prompt is too long",
+                      .where = "data.train",
+                      .fix = "raise rollout.max_prompt_tokens"});
 }
 
 }  // namespace temper

@@ -24,14 +24,15 @@ class PromptStream {
     int64_t max_sequence_tokens = 0;  // prompt and response (SFT)
     bool with_response = false;
   };
-  PromptStream(const std::vector<DataSource>& files, const DataConfig& data, uint64_t seed, const Tokenizer& tokenizer,
-               const ChatTemplate* chat_template, const Limits& limits);
+  PromptStream(const std::vector<DataSource>& files, const DataConfig& data, uint64_t seed,
+               const Tokenizer& tokenizer, const ChatTemplate* chat_template, const Limits& limits);
 
   std::vector<DrawnPrompt> next(int64_t count);
   /// Every line once, in file order (validation).
   std::vector<DrawnPrompt> all(int64_t max_count);
   /// Renders every line, so that a bad one is found before step 1. `check_answer` sees each answer.
-  void check_all(const std::function<void(const std::string& answer, const std::string& where)>& check_answer) const;
+  void check_all(
+      const std::function<void(const std::string& answer, const std::string& where)>& check_answer) const;
 
   int64_t position() const { return position_; }
   void set_position(int64_t position) { position_ = position; }

@@ -1,5 +1,6 @@
 #pragma once
-// Reward functions on threads while generation goes on. Scores do not depend on which thread ran them or when.
+// Reward functions on threads while generation goes on. Scores do not depend on which thread ran them or
+// when.
 
 #include <condition_variable>
 #include <deque>

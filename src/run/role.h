@@ -1,6 +1,6 @@
 #pragma once
-// A role is what a rank does in a step. Roles of one rank run in the order of the list; what they hand to each other
-// goes through Exchange. `Services` is what all of them use.
+// A role is what a rank does in a step. Roles of one rank run in the order of the list; what they hand to
+// each other goes through Exchange. `Services` is what all of them use.
 
 #include <cstdint>
 #include <memory>
@@ -29,7 +29,7 @@ struct Services {
   Ctx& ctx;
   Journal& journal;
   Exchange& exchange;
-  Model& model;  // the trainable weights: rollout and trainer of a rank share them
+  Model& model;                // the trainable weights: rollout and trainer of a rank share them
   const Tokenizer* tokenizer;  // null: replay without a tokenizer folder
   PromptStream* prompts;       // null in replay
   const Config& config() const { return loaded.config; }
@@ -78,7 +78,8 @@ class ReplayRole : public Role {
 /// Adds the log-probs of the first weights, which it keeps frozen.
 class ReferenceRole : public Role {
  public:
-  ReferenceRole(Services& services, std::unique_ptr<Model> frozen) : s_(services), model_(std::move(frozen)) {}
+  ReferenceRole(Services& services, std::unique_ptr<Model> frozen)
+      : s_(services), model_(std::move(frozen)) {}
   void phase(int64_t step) override;
 
  private:

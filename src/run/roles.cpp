@@ -39,12 +39,13 @@ PassOptions pass_options(const Config& config, const RunPlan& plan) {
 
 GenerateOptions generate_options(const Services& s) {
   const RolloutConfig& r = s.config().rollout;
-  GenerateOptions o{.sampling = {r.temperature, static_cast<int32_t>(r.top_k), r.top_p, r.min_p},
-                    .seed = s.config().run.seed,
-                    .max_new_tokens = s.plan.max_new_tokens,
-                    .stop_token_ids = {r.stop_token_ids.begin(), r.stop_token_ids.end()},
-                    .stop = r.stop,
-                    .num_sampleable = std::min<int64_t>(s.model.config().vocab_size, s.tokenizer->vocab_size())};
+  GenerateOptions o{
+      .sampling = {r.temperature, static_cast<int32_t>(r.top_k), r.top_p, r.min_p},
+      .seed = s.config().run.seed,
+      .max_new_tokens = s.plan.max_new_tokens,
+      .stop_token_ids = {r.stop_token_ids.begin(), r.stop_token_ids.end()},
+      .stop = r.stop,
+      .num_sampleable = std::min<int64_t>(s.model.config().vocab_size, s.tokenizer->vocab_size())};
   if (!r.ignore_eos) {
     const auto& eos = s.model.config().eos_token_ids;
     o.stop_token_ids.insert(o.stop_token_ids.end(), eos.begin(), eos.end());
@@ -85,8 +86,10 @@ void RolloutRole::phase(int64_t step) {
   const std::vector<DrawnPrompt> prompts = s_.prompts->next(s_.plan.batch.prompts_per_step);
   std::vector<Request> requests;
   std::vector<size_t> which;
-  for (size_t i = static_cast<size_t>(s_.comm.rank()); i < prompts.size(); i += static_cast<size_t>(s_.comm.size())) {
-    requests.push_back({prompts[i].position, prompts[i].prompt.tokens, static_cast<int32_t>(s_.plan.batch.samples_per_prompt)});
+  for (size_t i = static_cast<size_t>(s_.comm.rank()); i < prompts.size();
+       i += static_cast<size_t>(s_.comm.size())) {
+    requests.push_back({prompts[i].position, prompts[i].prompt.tokens,
+                        static_cast<int32_t>(s_.plan.batch.samples_per_prompt)});
     which.push_back(i);
   }
   RewardWorkers workers(rewards_, kRewardThreads);
@@ -94,15 +97,15 @@ void RolloutRole::phase(int64_t step) {
   {
     const PhaseTimer timer(s_.journal, "gen");
     size_t finished = 0;
-    counters = engine_.generate(s_.ctx, requests, generate_options(s_), s_.tokenizer,
-                                [&](size_t i, std::vector<Completion> samples) {
-                                  const DrawnPrompt& p = prompts[which[i]];
-                                  workers.submit(make_group(p.prompt, p.position, static_cast<int32_t>(which[i]),
-                                                            std::move(samples), version),
-                                                 p.record);
-                                  s_.journal.status(fmt::format("step {}: generating, {}/{} prompts of this rank", step,
-                                                                ++finished, requests.size()));
-                                });
+    counters = engine_.generate(
+        s_.ctx, requests, generate_options(s_), s_.tokenizer, [&](size_t i, std::vector<Completion> samples) {
+          const DrawnPrompt& p = prompts[which[i]];
+          workers.submit(
+              make_group(p.prompt, p.position, static_cast<int32_t>(which[i]), std::move(samples), version),
+              p.record);
+          s_.journal.status(fmt::format("step {}: generating, {}/{} prompts of this rank", step, ++finished,
+                                        requests.size()));
+        });
   }
   {
     const PhaseTimer timer(s_.journal, "reward");
@@ -113,9 +116,11 @@ void RolloutRole::phase(int64_t step) {
 
 void DataRole::phase(int64_t step) {
   const std::vector<DrawnPrompt> lines = s_.prompts->next(s_.plan.batch.prompts_per_step);
-  for (size_t i = static_cast<size_t>(s_.comm.rank()); i < lines.size(); i += static_cast<size_t>(s_.comm.size())) {
+  for (size_t i = static_cast<size_t>(s_.comm.rank()); i < lines.size();
+       i += static_cast<size_t>(s_.comm.size())) {
     Completion response{lines[i].prompt.response_tokens, {}, lines[i].prompt.response, FinishReason::stop};
-    Group group = make_group(lines[i].prompt, lines[i].position, static_cast<int32_t>(i), {std::move(response)}, step - 1);
+    Group group = make_group(lines[i].prompt, lines[i].position, static_cast<int32_t>(i),
+                             {std::move(response)}, step - 1);
     s_.exchange.send(Hop::sampled, step, std::move(group));
   }
 }
@@ -124,7 +129,8 @@ void ReplayRole::phase(int64_t step) {
   std::vector<Group> groups = read_rollouts(files_[static_cast<size_t>(step - 1)],
                                             {s_.model.config().vocab_size, s_.model.context_tokens()});
   s_.journal.set("replay/groups", static_cast<double>(groups.size()));
-  for (size_t i = static_cast<size_t>(s_.comm.rank()); i < groups.size(); i += static_cast<size_t>(s_.comm.size()))
+  for (size_t i = static_cast<size_t>(s_.comm.rank()); i < groups.size();
+       i += static_cast<size_t>(s_.comm.size()))
     s_.exchange.send(Hop::sampled, step, std::move(groups[i]));
 }
 
@@ -139,7 +145,8 @@ void ReferenceRole::phase(int64_t step) {
   std::vector<std::vector<double>> logprobs =
       packed_logprobs(s_.ctx, *model_, s_.comm, view, pass_options(s_.config(), s_.plan));
   for (size_t i = 0; i < missing.size(); ++i) missing[i]->ref_logprobs = std::move(logprobs[i]);
-  for (size_t i = static_cast<size_t>(s_.comm.rank()); i < groups.size(); i += static_cast<size_t>(s_.comm.size()))
+  for (size_t i = static_cast<size_t>(s_.comm.rank()); i < groups.size();
+       i += static_cast<size_t>(s_.comm.size()))
     s_.exchange.send(Hop::referenced, step, std::move(groups[i]));
 }
 

@@ -37,7 +37,10 @@ RunFolder::RunFolder(const std::string& dir, const std::string& name) : root_(jo
   try {
     make_directories(root_);
   } catch (const Error& e) {
-    fail(Exit::busy, {.what = "cannot make the run folder", .where = root_, .why = e.problem().why, .fix = "set run.dir to a folder you may write to"});
+    fail(Exit::busy, {.what = "cannot make the run folder",
+                      .where = root_,
+                      .why = e.problem().why,
+                      .fix = "set run.dir to a folder you may write to"});
   }
   const std::string lock = path("owner.lock");
   lock_ = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -52,12 +55,15 @@ RunFolder::RunFolder(const std::string& dir, const std::string& name) : root_(jo
                       .fix = "wait for it, stop it, or choose another run.name"});
   }
   const std::string me = fmt::format("host {}, pid {}", this_host(), ::getpid());
-  if (::ftruncate(lock_, 0) != 0 || ::pwrite(lock_, me.data(), me.size(), 0) != static_cast<ssize_t>(me.size()))
-    fail(Exit::storage, {.what = "cannot write the run folder's lock", .where = lock, .why = std::strerror(errno)});
+  if (::ftruncate(lock_, 0) != 0 ||
+      ::pwrite(lock_, me.data(), me.size(), 0) != static_cast<ssize_t>(me.size()))
+    fail(Exit::storage,
+         {.what = "cannot write the run folder's lock", .where = lock, .why = std::strerror(errno)});
 }
 
 RunFolder::~RunFolder() {
-  if (lock_ >= 0) ::close(lock_);  // the owner's name stays in the file; nobody reads it without the lock held
+  if (lock_ >= 0)
+    ::close(lock_);  // the owner's name stays in the file; nobody reads it without the lock held
 }
 
 bool RunFolder::has_run() const {
@@ -68,7 +74,8 @@ bool RunFolder::has_run() const {
 void RunFolder::truncate_to(int64_t step) {
   truncate_metrics(step);
   truncate_event_files(path("tensorboard"), step);
-  for (const char* folder : {"rollouts", "validation", "export", "trace", "checkpoints"}) remove_later(path(folder), step);
+  for (const char* folder : {"rollouts", "validation", "export", "trace", "checkpoints"})
+    remove_later(path(folder), step);
 }
 
 void RunFolder::truncate_metrics(int64_t step) {

@@ -9,8 +9,8 @@ namespace temper {
 
 class RunFolder {
  public:
-  /// Makes the folder and takes its lock: Exit::busy with the owner's host and pid when another process has it.
-  /// The operating system gives the lock back when the owner dies.
+  /// Makes the folder and takes its lock: Exit::busy with the owner's host and pid when another process has
+  /// it. The operating system gives the lock back when the owner dies.
   RunFolder(const std::string& dir, const std::string& name);
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;

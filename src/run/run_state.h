@@ -1,6 +1,6 @@
 #pragma once
-// What a checkpoint holds of a run, and how it comes back: master weights and moments by tensor name, counts and
-// cursors. Nothing is stored by rank, so another number of ranks can take it up.
+// What a checkpoint holds of a run, and how it comes back: master weights and moments by tensor name, counts
+// and cursors. Nothing is stored by rank, so another number of ranks can take it up.
 
 #include <optional>
 
@@ -16,8 +16,8 @@ struct RunState {
 
 void save_run(const std::string& folder, int64_t step, const RunState& state, const Services& services);
 
-/// The newest checkpoint of `folder` that verifies (rank 0 looks, all ranks get its path); the log says which were
-/// passed over, and why. Empty: none.
+/// The newest checkpoint of `folder` that verifies (rank 0 looks, all ranks get its path); the log says which
+/// were passed over, and why. Empty: none.
 std::string find_checkpoint(const std::string& folder, Comm& comm);
 
 /// Fills the state; returns the step.

@@ -13,15 +13,16 @@
 
 namespace temper {
 
-/// Threads of this rank: `wanted`, or the cores of its affinity mask; ranks that share unbound cores divide them.
+/// Threads of this rank: `wanted`, or the cores of its affinity mask; ranks that share unbound cores divide
+/// them.
 int resolve_threads(std::optional<int64_t> wanted, int ranks_on_node);
 
 /// "auto" is fp32 on the CPU backend. `device` "cuda" is Exit::environment in a build without it.
 DType resolve_dtype(const std::string& dtype);
 void require_device(const std::string& device);
 
-/// Reads config.json and (unless `random`) the weights. `context_tokens`: rope tables go up to here; absent: from
-/// config.json. Warnings of the folder are logged.
+/// Reads config.json and (unless `random`) the weights. `context_tokens`: rope tables go up to here; absent:
+/// from config.json. Warnings of the folder are logged.
 std::unique_ptr<Model> load_model(const std::string& path, DType dtype, std::optional<int64_t> context_tokens,
                                   bool with_gradients, bool random, uint64_t seed);
 

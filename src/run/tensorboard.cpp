@@ -111,7 +111,8 @@ EventFile::EventFile(const std::string& folder) {
   ::gethostname(host, sizeof host - 1);
   make_directories(folder);
   const double time = now();
-  const std::string name = fmt::format("events.out.tfevents.{}.{}.{}", static_cast<int64_t>(time), host, ::getpid());
+  const std::string name =
+      fmt::format("events.out.tfevents.{}.{}.{}", static_cast<int64_t>(time), host, ::getpid());
   file_ = std::make_unique<OutputFile>(join_path(folder, name), OutputFile::Mode::append);
   file_->write(event_file_header(time));
 }

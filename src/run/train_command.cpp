@@ -23,7 +23,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 /// Everything a run is made of, in the order in which it is built; members below use those above.
 class TrainRun {
@@ -56,8 +58,10 @@ class TrainRun {
       stopped = should_stop() && step < last_step();
       const CheckpointConfig& c = config().checkpoint;
       const bool last = step == last_step() || stopped;
-      if (!replay() && (last || (c.every > 0 && step % c.every == 0))) save_run(checkpoints_, step, state(), *services_);
-      if (c.export_hf_every > 0 && !replay() && (step % c.export_hf_every == 0 || (last && !stopped))) export_step(step);
+      if (!replay() && (last || (c.every > 0 && step % c.every == 0)))
+        save_run(checkpoints_, step, state(), *services_);
+      if (c.export_hf_every > 0 && !replay() && (step % c.export_hf_every == 0 || (last && !stopped)))
+        export_step(step);
       if (!replay() && last) spdlog::info("saved {}", join_path(checkpoints_, RunFolder::step_name(step)));
     }
     world_->barrier("end of the run");
@@ -76,10 +80,11 @@ class TrainRun {
       folder_ = std::make_unique<RunFolder>(config().run.dir, config().run.name);
       const CheckpointConfig& c = config().checkpoint;
       if (folder_->has_run() && c.resume == "none" && !config().run.overwrite)
-        fail(Exit::usage, {.what = "the run folder holds a run",
-                           .where = folder_->path(""),
-                           .why = "checkpoint.resume = \"none\" would write over it",
-                           .fix = "choose another run.name, set run.overwrite = true, or checkpoint.resume = \"auto\""});
+        fail(Exit::usage,
+             {.what = "the run folder holds a run",
+              .where = folder_->path(""),
+              .why = "checkpoint.resume = \"none\" would write over it",
+              .fix = "choose another run.name, set run.overwrite = true, or checkpoint.resume = \"auto\""});
       make_directories(folder_->path("logs"));
       write_file_atomic(folder_->path("config.toml"), dump_config(loaded_));
     }
@@ -96,9 +101,11 @@ class TrainRun {
       chat_ = load_chat_template(tokenizer, config().tokenizer.chat_template.value_or(""));
     }
     const bool random = config().model.init == "random";
-    model_ = load_model(config().model.path, plan_.dtype, plan_.context_tokens, true, random, config().run.seed);
+    model_ =
+        load_model(config().model.path, plan_.dtype, plan_.context_tokens, true, random, config().run.seed);
     if (plan_.needs_reference)
-      frozen_ = load_model(config().model.path, plan_.dtype, plan_.context_tokens, false, random, config().run.seed);
+      frozen_ = load_model(config().model.path, plan_.dtype, plan_.context_tokens, false, random,
+                           config().run.seed);
     if (!replay()) {
       const bool sft = plan_.algorithm == "sft";
       prompts_ = std::make_unique<PromptStream>(
@@ -115,8 +122,8 @@ class TrainRun {
   void build_roles() {
     journal_ = std::make_unique<Journal>(nullptr, last_step());
     exchange_ = std::make_unique<Exchange>(*dp_, 0);
-    services_ = std::make_unique<Services>(Services{loaded_, plan_, *dp_, *ctx_, *journal_, *exchange_, *model_,
-                                                    tokenizer_.get(), prompts_.get()});
+    services_ = std::make_unique<Services>(Services{loaded_, plan_, *dp_, *ctx_, *journal_, *exchange_,
+                                                    *model_, tokenizer_.get(), prompts_.get()});
     if (replay())
       roles_.push_back(std::make_unique<ReplayRole>(*services_, replay_files_));
     else if (plan_.algorithm == "sft")
@@ -142,15 +149,16 @@ class TrainRun {
     if (!replay() && resume != "auto" && resume != "none") from = resolve_checkpoint(resume);
     if (!from.empty()) {
       step = restore_run(from, state(), *services_);
-      spdlog::info("resumed from {}, step {}{}", from, step, step >= plan_.steps ? ": nothing is left to do" : "");
+      spdlog::info("resumed from {}, step {}{}", from, step,
+                   step >= plan_.steps ? ": nothing is left to do" : "");
     }
     if (folder_) folder_->truncate_to(step);
     dp_->barrier("run folder truncated by rank 0");
     *exchange_ = Exchange(*dp_, step);
     *journal_ = Journal(folder_.get(), last_step());
-    spdlog::info("{} parameters, {} ranks, {} threads each, {}, {} updates in all; {}", model_->parameters().num_parameters(),
-                 dp_->size(), threads_, dtype_name(plan_.dtype), plan_.batch.updates_total,
-                 make_algorithm(config().algorithm)->describe());
+    spdlog::info("{} parameters, {} ranks, {} threads each, {}, {} updates in all; {}",
+                 model_->parameters().num_parameters(), dp_->size(), threads_, dtype_name(plan_.dtype),
+                 plan_.batch.updates_total, make_algorithm(config().algorithm)->describe());
     return step;
   }
 
@@ -163,7 +171,8 @@ class TrainRun {
     ::getrusage(RUSAGE_SELF, &usage);
     journal_->set("perf/time_per_step", seconds_since(start));
     journal_->set("perf/cpu_memory_used_gb", static_cast<double>(usage.ru_maxrss) / 1048576.0);
-    journal_->set("perf/throughput", journal_->value("perf/total_num_tokens") / seconds_since(start) / dp_->size());
+    journal_->set("perf/throughput",
+                  journal_->value("perf/total_num_tokens") / seconds_since(start) / dp_->size());
     spdlog::info("{}", journal_->finish_step(step));
   }
 
@@ -179,7 +188,8 @@ class TrainRun {
       const std::string out = folder_->path("export/" + RunFolder::step_name(step));
       if (path_exists(out)) remove_tree(out);
       make_directories(folder_->path("export"));
-      export_model(config().model.path, dense_parameter_specs(model_->config()), store_reader(model_->parameters()), out, {});
+      export_model(config().model.path, dense_parameter_specs(model_->config()),
+                   store_reader(model_->parameters()), out, {});
       spdlog::info("exported {}", out);
     }
     dp_->barrier("export written by rank 0");
@@ -225,16 +235,20 @@ int run_eval(const CommandLine& line) {
   MpiSession mpi(nullptr, nullptr);
   const RunPlan plan = make_plan(loaded, mpi.size(), read_model_facts(config.model.path));
   if (!plan.validates)
-    fail(Exit::usage, {.what = "nothing to evaluate", .where = "validation.data", .fix = "name a JSONL file in validation.data"});
+    fail(Exit::usage, {.what = "nothing to evaluate",
+                       .where = "validation.data",
+                       .fix = "name a JSONL file in validation.data"});
   std::vector<int> world(static_cast<size_t>(mpi.size()));
   std::iota(world.begin(), world.end(), 0);
   const std::unique_ptr<Comm> comm = mpi.make_comm(world, config.cluster.watchdog_seconds);
   start_log("", config.log.level, mpi.rank());
   const std::string folder = config.tokenizer.path.value_or(config.model.path);
   const Tokenizer tokenizer = Tokenizer::load(folder);
-  const std::optional<ChatTemplate> chat = load_chat_template(folder, config.tokenizer.chat_template.value_or(""));
+  const std::optional<ChatTemplate> chat =
+      load_chat_template(folder, config.tokenizer.chat_template.value_or(""));
   const bool random = config.model.init == "random";
-  const auto model = load_model(config.model.path, plan.dtype, plan.context_tokens, false, random, config.run.seed);
+  const auto model =
+      load_model(config.model.path, plan.dtype, plan.context_tokens, false, random, config.run.seed);
   std::optional<int64_t> threads = config.run.threads;
   if (line.has("--threads")) threads = line.integer("--threads", 1);
   Arena arena;

@@ -31,7 +31,8 @@ TrainRole::TrainRole(Services& services, bool replay)
       trainer_(services.model, services.comm, trainer_options(services)) {}
 
 std::vector<Group> TrainRole::receive(int64_t step) {
-  std::vector<Group> groups = s_.exchange.receive(s_.plan.needs_reference ? Hop::referenced : Hop::sampled, step);
+  std::vector<Group> groups =
+      s_.exchange.receive(s_.plan.needs_reference ? Hop::referenced : Hop::sampled, step);
   const PhaseTimer timer(s_.journal, "adv");
   if (replay_) add_own_logprobs(groups);
   if (!replay_) algorithm_->shape_rewards(groups);
@@ -67,9 +68,11 @@ void TrainRole::phase(int64_t step) {
   for (int64_t epoch = 0; epoch < s_.plan.batch.epochs_per_step; ++epoch)
     for (int64_t u = 0; u < updates; ++u) {
       const int64_t begin = std::min(size, u * per_update), end = std::min(size, begin + per_update);
-      s_.journal.status(fmt::format("step {}: update {}/{}", step, stats.size() + 1, updates * s_.plan.batch.epochs_per_step));
+      s_.journal.status(fmt::format("step {}: update {}/{}", step, stats.size() + 1,
+                                    updates * s_.plan.batch.epochs_per_step));
       stats.push_back(trainer_.update(
-          s_.ctx, std::span(all).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)), *algorithm_));
+          s_.ctx, std::span(all).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)),
+          *algorithm_));
       if (!stats.back().defect.empty()) stop(step, stats.back().defect, groups);
     }
   record(stats);
@@ -102,12 +105,13 @@ void TrainRole::record(const std::vector<UpdateStats>& updates) {
 void TrainRole::stop(int64_t step, const std::string& defect, std::span<const Group> groups) {
   s_.journal.write_groups("nonfinite", groups, step);
   s_.comm.barrier("dump of the non-finite step written by rank 0");
-  fail(Exit::numerics, {.what = "training stopped before the update: " + defect,
-                        .where = fmt::format("step {}", step),
-                        .why = "weights and optimizer state are those before this update; the rollouts of the step "
-                               "were written to nonfinite/ in the run folder",
-                        .fix = "replay the dump with `temper train CONFIG --replay FILE`; lower optimizer.lr, or look "
-                               "for extreme rewards"});
+  fail(Exit::numerics,
+       {.what = "training stopped before the update: " + defect,
+        .where = fmt::format("step {}", step),
+        .why = "weights and optimizer state are those before this update; the rollouts of the step "
+               "were written to nonfinite/ in the run folder",
+        .fix = "replay the dump with `temper train CONFIG --replay FILE`; lower optimizer.lr, or look "
+               "for extreme rewards"});
 }
 
 }  // namespace temper

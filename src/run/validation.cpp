@@ -31,19 +31,23 @@ std::map<std::string, double> set_metrics(const std::string& name, const std::ve
                                   {prefix + "score/min", low},
                                   {prefix + "response_length/mean", tokens / samples},
                                   {prefix + "response_length/clip_ratio", cut / samples}};
-  if (per_prompt > 1) m[prefix + fmt::format("pass@{}", per_prompt)] = passed / static_cast<double>(groups.size());
+  if (per_prompt > 1)
+    m[prefix + fmt::format("pass@{}", per_prompt)] = passed / static_cast<double>(groups.size());
   return m;
 }
 
 }  // namespace
 
 Validation::Validation(Services& services, const ChatTemplate* chat_template)
-    : s_(services), engine_(services.model, engine_options(services.config(), services.plan)), rewards_(services.config().reward) {
+    : s_(services),
+      engine_(services.model, engine_options(services.config(), services.plan)),
+      rewards_(services.config().reward) {
   const Config& c = s_.config();
   for (const DataSource& source : c.validation.data) {
     PromptStream stream({source}, c.data, c.run.seed, *s_.tokenizer, chat_template,
                         {.max_prompt_tokens = s_.plan.validation_max_prompt_tokens});
-    sets_.push_back({std::filesystem::path(source.path).stem().string(), stream.all(c.validation.max_prompts)});
+    sets_.push_back(
+        {std::filesystem::path(source.path).stem().string(), stream.all(c.validation.max_prompts)});
   }
 }
 
@@ -61,7 +65,8 @@ GenerateOptions Validation::options() const {
 std::vector<Group> Validation::generate(const Set& set) {
   std::vector<Request> requests;
   std::vector<size_t> which;
-  for (size_t i = static_cast<size_t>(s_.comm.rank()); i < set.prompts.size(); i += static_cast<size_t>(s_.comm.size())) {
+  for (size_t i = static_cast<size_t>(s_.comm.rank()); i < set.prompts.size();
+       i += static_cast<size_t>(s_.comm.size())) {
     requests.push_back({kFirstPosition + set.prompts[i].position, set.prompts[i].prompt.tokens,
                         static_cast<int32_t>(s_.config().validation.samples_per_prompt)});
     which.push_back(i);
@@ -69,12 +74,15 @@ std::vector<Group> Validation::generate(const Set& set) {
   std::vector<Group> mine, all;
   engine_.generate(s_.ctx, requests, options(), s_.tokenizer, [&](size_t i, std::vector<Completion> samples) {
     const DrawnPrompt& p = set.prompts[which[i]];
-    Group g = make_group(p.prompt, requests[i].data_position, static_cast<int32_t>(which[i]), std::move(samples), s_.exchange.version());
+    Group g = make_group(p.prompt, requests[i].data_position, static_cast<int32_t>(which[i]),
+                         std::move(samples), s_.exchange.version());
     for (Trajectory& t : g.samples) rewards_.score(t, *p.record);
     mine.push_back(std::move(g));
-    s_.journal.status(fmt::format("validation {}: {}/{} prompts of this rank", set.name, mine.size(), requests.size()));
+    s_.journal.status(
+        fmt::format("validation {}: {}/{} prompts of this rank", set.name, mine.size(), requests.size()));
   });
-  for (const std::string& part : s_.comm.all_gather(groups_to_bytes(mine), "validation groups, copied to all ranks"))
+  for (const std::string& part :
+       s_.comm.all_gather(groups_to_bytes(mine), "validation groups, copied to all ranks"))
     for (Group& g : groups_from_bytes(part)) all.push_back(std::move(g));
   std::sort(all.begin(), all.end(),
             [](const Group& a, const Group& b) { return a.samples.front().group < b.samples.front().group; });

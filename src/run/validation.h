@@ -1,8 +1,8 @@
 #pragma once
 // Scores the current weights on held-out prompts by generating through the rollout engine. Each file of
-// validation.data is a set: val/<file name>/score/{mean,max,min}, response_length/mean, clip_ratio, and with several
-// samples per prompt pass@k (a sample passes when its raw reward is at least 1).
-// Random numbers: data positions from kFirstPosition on, so that no draw of training is repeated.
+// validation.data is a set: val/<file name>/score/{mean,max,min}, response_length/mean, clip_ratio, and with
+// several samples per prompt pass@k (a sample passes when its raw reward is at least 1). Random numbers: data
+// positions from kFirstPosition on, so that no draw of training is repeated.
 
 #include "src/run/role.h"
 

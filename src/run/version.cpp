@@ -17,9 +17,10 @@ namespace temper {
 std::string version_text() {
   const std::string mpi = MpiSession::library_version();
   return fmt::format(
-      "temper, commit {}\ncompiler: g++ {}\nflags:    {}\nCUDA:     not built in\nMPI:      {}\nHDF5:     {}\nspdlog:   {}.{}.{}\n",
-      TEMPER_COMMIT, __VERSION__, TEMPER_BUILD_FLAGS, mpi.substr(0, mpi.find(',')), hdf5_version(), SPDLOG_VER_MAJOR,
-      SPDLOG_VER_MINOR, SPDLOG_VER_PATCH);
+      "temper, commit {}\ncompiler: g++ {}\nflags:    {}\nCUDA:     not built in\nMPI:      {}\nHDF5:     "
+      "{}\nspdlog:   {}.{}.{}\n",
+      TEMPER_COMMIT, __VERSION__, TEMPER_BUILD_FLAGS, mpi.substr(0, mpi.find(',')), hdf5_version(),
+      SPDLOG_VER_MAJOR, SPDLOG_VER_MINOR, SPDLOG_VER_PATCH);
 }
 
 }  // namespace temper

@@ -1,7 +1,7 @@
 #pragma once
-// Packed trajectories. A sequence of n tokens gives n - 1 input rows (the last token predicts nothing) and one target
-// row per response token: row index = position of the token before it. Empty responses and one-token sequences are
-// legal and may give no rows at all.
+// Packed trajectories. A sequence of n tokens gives n - 1 input rows (the last token predicts nothing) and
+// one target row per response token: row index = position of the token before it. Empty responses and
+// one-token sequences are legal and may give no rows at all.
 
 #include <cstdint>
 #include <span>
@@ -30,8 +30,8 @@ int64_t packed_length(const Trajectory& t);
 /// Packs `sequences` (indices into `all`) in the given order, with targets for all response tokens.
 Microbatch pack(std::span<const Trajectory* const> all, std::span<const int32_t> sequences);
 
-/// Fills inputs (old and reference log-probs, advantage, omega) of the targets; counts are those of the update.
-/// A trajectory without log-probs gets NaN as old log-prob: the trainer puts its own there.
+/// Fills inputs (old and reference log-probs, advantage, omega) of the targets; counts are those of the
+/// update. A trajectory without log-probs gets NaN as old log-prob: the trainer puts its own there.
 void fill_loss_inputs(Microbatch& mb, std::span<const Trajectory* const> all, Aggregation mode,
                       const UpdateCounts& counts);
 

@@ -21,14 +21,21 @@ Optimizer::Optimizer(ParameterStore& parameters, const OptimizerConfig& config, 
   if (own_master) master = memory_.zeros({shard.size()}, state);
   state_bytes_ = m.bytes() + v.bytes() + (own_master ? master.bytes() : 0);
   for (Parameter& p : parameters.list()) {
-    const int64_t begin = std::max(shard.begin, p.offset), end = std::min(shard.end, p.offset + p.spec.size());
+    const int64_t begin = std::max(shard.begin, p.offset),
+                  end = std::min(shard.end, p.offset + p.spec.size());
     if (begin >= end) continue;
     const int64_t size = end - begin, at = begin - shard.begin;
-    OptimizerPiece piece{&p, {begin - p.offset, end - p.offset}, part(parameters.flat_values(), begin, size), {},
-                         part(m, at, size), part(v, at, size), part(parameters.flat_grads(), begin, size)};
+    OptimizerPiece piece{&p,
+                         {begin - p.offset, end - p.offset},
+                         part(parameters.flat_values(), begin, size),
+                         {},
+                         part(m, at, size),
+                         part(v, at, size),
+                         part(parameters.flat_grads(), begin, size)};
     piece.master = own_master ? part(master, at, size) : piece.weight;
     if (own_master)
-      for (int64_t i = 0; i < size; ++i) piece.master.as<float>()[i] = static_cast<float>(piece.weight.as<bf16>()[i]);
+      for (int64_t i = 0; i < size; ++i)
+        piece.master.as<float>()[i] = static_cast<float>(piece.weight.as<bf16>()[i]);
     pieces_.push_back(piece);
   }
 }
@@ -44,7 +51,8 @@ double Optimizer::step(Ctx& c, Comm& dp, double lr) {
   const double norm = std::sqrt(square[0]);
   if (!std::isfinite(norm)) return norm;
   ++count_;
-  AdamwStep update{.lr = lr, .beta1 = config_.betas[0], .beta2 = config_.betas[1], .eps = config_.eps, .count = count_};
+  AdamwStep update{
+      .lr = lr, .beta1 = config_.betas[0], .beta2 = config_.betas[1], .eps = config_.eps, .count = count_};
   if (config_.grad_clip > 0) update.grad_scale = std::min(1.0, config_.grad_clip / (norm + 1e-6));
   for (OptimizerPiece& piece : pieces_) {
     update.weight_decay = piece.parameter->spec.decays() ? config_.weight_decay : 0.0;

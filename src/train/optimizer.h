@@ -1,7 +1,8 @@
 #pragma once
-// AdamW with its state sharded over dp: each rank holds the fp32 master weights and moments of its shard_range of the
-// flat parameter buffer, updates it, and all ranks copy the new weights from the owners. In fp32 and fp64 runs the
-// weights are the master. Moments start at zero; weight decay only where the parameter has two dimensions.
+// AdamW with its state sharded over dp: each rank holds the fp32 master weights and moments of its
+// shard_range of the flat parameter buffer, updates it, and all ranks copy the new weights from the owners.
+// In fp32 and fp64 runs the weights are the master. Moments start at zero; weight decay only where the
+// parameter has two dimensions.
 
 #include <vector>
 
@@ -12,7 +13,8 @@
 
 namespace temper {
 
-/// A piece of one parameter that this rank owns, with its optimizer state (checkpointed row by row of this list).
+/// A piece of one parameter that this rank owns, with its optimizer state (checkpointed row by row of this
+/// list).
 struct OptimizerPiece {
   Parameter* parameter = nullptr;
   FlatRange range;              // elements of the flattened parameter
@@ -24,8 +26,8 @@ class Optimizer {
  public:
   Optimizer(ParameterStore& parameters, const OptimizerConfig& config, const Comm& dp);
 
-  /// After the gradients of this rank's shard hold the sum over dp: clips, updates the shard, gathers the weights.
-  /// Returns the norm before clipping; a non-finite norm changes nothing (the caller stops the run).
+  /// After the gradients of this rank's shard hold the sum over dp: clips, updates the shard, gathers the
+  /// weights. Returns the norm before clipping; a non-finite norm changes nothing (the caller stops the run).
   double step(Ctx& c, Comm& dp, double lr);
 
   const std::vector<OptimizerPiece>& pieces() const { return pieces_; }

@@ -48,7 +48,8 @@ void append(std::string& bytes, T value) {
 
 }  // namespace
 
-PackPlan plan_packing(std::span<const int64_t> lengths, int num_ranks, int64_t token_budget, const CostModel& model) {
+PackPlan plan_packing(std::span<const int64_t> lengths, int num_ranks, int64_t token_budget,
+                      const CostModel& model) {
   PackPlan plan;
   plan.ranks.resize(static_cast<size_t>(num_ranks));
   std::vector<double> load(static_cast<size_t>(num_ranks), 0.0);

@@ -1,8 +1,8 @@
 #pragma once
-// Cuts the sequences of an update into micro-batches by a token budget and spreads them over dp ranks by a cost
-// model. A pure function of lengths, ranks, budget and the cost constants of the config: no clock, no free memory.
-// No divisibility is needed: ranks may get different numbers of micro-batches, or none.
-// Ranks: longest-processing-time (heaviest sequence to the least loaded rank). Micro-batches of a rank: first fit,
+// Cuts the sequences of an update into micro-batches by a token budget and spreads them over dp ranks by a
+// cost model. A pure function of lengths, ranks, budget and the cost constants of the config: no clock, no
+// free memory. No divisibility is needed: ranks may get different numbers of micro-batches, or none. Ranks:
+// longest-processing-time (heaviest sequence to the least loaded rank). Micro-batches of a rank: first fit,
 // longest first. A sequence is never cut.
 
 #include <cstdint>
@@ -34,6 +34,7 @@ struct PackPlan {
 };
 
 /// `lengths[i]` tokens of sequence i; 0 leaves it out. A sequence longer than the budget is Exit::usage.
-PackPlan plan_packing(std::span<const int64_t> lengths, int num_ranks, int64_t token_budget, const CostModel& model);
+PackPlan plan_packing(std::span<const int64_t> lengths, int num_ranks, int64_t token_budget,
+                      const CostModel& model);
 
 }  // namespace temper

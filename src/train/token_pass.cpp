@@ -32,7 +32,8 @@ Tensor target_hidden(Ctx& c, const Model& model, const Microbatch& mb, ModelSave
 }
 
 std::vector<std::vector<double>> packed_logprobs(Ctx& c, const Model& model, Comm& comm,
-                                                 std::span<const Trajectory* const> all, const PassOptions& options) {
+                                                 std::span<const Trajectory* const> all,
+                                                 const PassOptions& options) {
   const PackPlan plan = shared_plan(all, comm, options);
   std::vector<std::vector<double>> result(all.size());
   for (size_t i = 0; i < all.size(); ++i) result[i].assign(all[i]->response_tokens.size(), 0.0);
@@ -41,7 +42,8 @@ std::vector<std::vector<double>> packed_logprobs(Ctx& c, const Model& model, Com
     const Microbatch mb = pack(all, sequences);
     const Tensor hidden = target_hidden(c, model, mb, nullptr);
     const CTensor targets = view_of(mb.targets.data(), {hidden.dim(0)});
-    const std::vector<double> logprob = to_doubles(model.head().forward(c, hidden, targets, options.temperature).logprob);
+    const std::vector<double> logprob =
+        to_doubles(model.head().forward(c, hidden, targets, options.temperature).logprob);
     for (size_t i = 0; i < logprob.size(); ++i)
       result[static_cast<size_t>(mb.sequence[i])][static_cast<size_t>(mb.offset[i])] = logprob[i];
   }
@@ -61,7 +63,8 @@ std::vector<std::vector<double>> packed_logprobs(Ctx& c, const Model& model, Com
         std::memcpy(row.data(), from, row.size() * sizeof(double));
         from += row.size() * sizeof(double);
       }
-    CHECK(from == parts[r].data() + parts[r].size(), "rank {} sent {} bytes of log-probs", r, parts[r].size());
+    CHECK(from == parts[r].data() + parts[r].size(), "rank {} sent {} bytes of log-probs", r,
+          parts[r].size());
   }
   return result;
 }

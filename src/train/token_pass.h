@@ -1,6 +1,6 @@
 #pragma once
-// The packed forward over trajectories, and what it gives per response token. Training, the reference role and
-// `score` all come through here, so their log-probs are the same bits as the rollout's.
+// The packed forward over trajectories, and what it gives per response token. Training, the reference role
+// and `score` all come through here, so their log-probs are the same bits as the rollout's.
 
 #include <span>
 #include <vector>
@@ -28,6 +28,7 @@ Tensor target_hidden(Ctx& c, const Model& model, const Microbatch& mb, ModelSave
 
 /// Log-probs of all response tokens of every trajectory (the ranks of `comm` share the work and the result).
 std::vector<std::vector<double>> packed_logprobs(Ctx& c, const Model& model, Comm& comm,
-                                                 std::span<const Trajectory* const> all, const PassOptions& options);
+                                                 std::span<const Trajectory* const> all,
+                                                 const PassOptions& options);
 
 }  // namespace temper

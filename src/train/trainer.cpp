@@ -66,8 +66,8 @@ UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all, cons
   return stats;
 }
 
-void Trainer::run_microbatch(Ctx& c, Microbatch& mb, const Algorithm& algorithm, std::map<std::string, double>& sums,
-                             double& diff_max) {
+void Trainer::run_microbatch(Ctx& c, Microbatch& mb, const Algorithm& algorithm,
+                             std::map<std::string, double>& sums, double& diff_max) {
   if (mb.empty()) return;
   ArenaScope scope(c.arena);
   ModelSaved saved;

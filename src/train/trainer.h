@@ -1,6 +1,7 @@
 #pragma once
-// One optimizer update from the trajectories of the update, known to all dp ranks. The gradient is the sum over all
-// counted tokens with weights omega counted globally, however the update was cut into micro-batches and ranks.
+// One optimizer update from the trajectories of the update, known to all dp ranks. The gradient is the sum
+// over all counted tokens with weights omega counted globally, however the update was cut into micro-batches
+// and ranks.
 
 #include <functional>
 #include <span>
@@ -12,7 +13,7 @@
 namespace temper {
 
 struct UpdateStats {
-  std::string defect;  // not empty: loss or gradient is not finite and nothing was changed
+  std::string defect;                     // not empty: loss or gradient is not finite and nothing was changed
   std::map<std::string, double> metrics;  // of the algorithm, summed over micro-batches and ranks
   double grad_norm = 0;
   double lr = 0;
@@ -36,7 +37,8 @@ class Trainer {
 
   Trainer(Model& model, Comm& dp, const TrainerOptions& options);
 
-  /// A non-finite loss or gradient is a `defect`, the same on all ranks; weights and optimizer state are untouched.
+  /// A non-finite loss or gradient is a `defect`, the same on all ranks; weights and optimizer state are
+  /// untouched.
   UpdateStats update(Ctx& c, std::span<const Trajectory* const> all, const Algorithm& algorithm);
 
   void set_gradient_hook(GradientHook hook) { hook_ = std::move(hook); }

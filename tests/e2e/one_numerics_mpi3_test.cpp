@@ -1,0 +1,5 @@
+// One numerics on 3 ranks.
+
+#include "tests/e2e/one_numerics.h"
+
+int main(int argc, char** argv) { return temper::run_one_numerics(argc, argv, 3); }

@@ -1,0 +1,275 @@
+// How sequences end, what text they give, what is refused, and what is counted. That log-probs and samples do not
+// depend on the schedule is in tests/e2e/one_numerics.h.
+
+#include "src/rollout/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "tests/support/expect_error.h"
+#include "tests/support/tiny_model.h"
+
+namespace temper {
+namespace {
+
+const std::string kTokenizer = "tests/golden/tokenizer/minimind";
+
+struct Output {
+  std::vector<std::vector<Completion>> groups;
+  std::map<std::pair<size_t, int32_t>, std::string> streamed;
+  RolloutCounters counters;
+};
+
+EngineOptions engine_options(int64_t num_pages = 64) {
+  return {.scheduler = {.max_running_sequences = 16, .prefill_chunk_tokens = 32},
+          .num_pages = num_pages,
+          .poison_free_pages = true};
+}
+
+GenerateOptions generate_options(int64_t max_new_tokens, int64_t num_sampleable = kTinyVocab) {
+  return {.sampling = {}, .seed = 21, .max_new_tokens = max_new_tokens, .stop_token_ids = {}, .stop = {},
+          .num_sampleable = num_sampleable};
+}
+
+Output run(Engine& engine, const std::vector<Request>& requests, const GenerateOptions& options,
+           const Tokenizer* tokenizer = nullptr) {
+  Arena arena;
+  Ctx c{.arena = arena};
+  Output out;
+  out.groups.resize(requests.size());
+  out.counters = engine.generate(
+      c, requests, options, tokenizer,
+      [&](size_t i, std::vector<Completion> samples) {
+        EXPECT_TRUE(out.groups[i].empty()) << "group " << i << " came twice";
+        out.groups[i] = std::move(samples);
+      },
+      [&](size_t i, int32_t sample, const std::string& text) { out.streamed[{i, sample}] += text; });
+  return out;
+}
+
+TEST(Engine, LengthLimit) {
+  const auto model = tiny_model(DType::f32);
+  Engine engine(*model, engine_options());
+  const Output out = run(engine, {tiny_request(0, 5, 3), tiny_request(1, 40, 1)}, generate_options(17));
+  ASSERT_EQ(out.groups[0].size(), 3u);
+  ASSERT_EQ(out.groups[1].size(), 1u);
+  for (const auto& group : out.groups)
+    for (const Completion& c : group) {
+      EXPECT_EQ(c.tokens.size(), 17u);
+      EXPECT_EQ(c.logprobs.size(), 17u);
+      EXPECT_EQ(c.finish_reason, FinishReason::length);
+      EXPECT_TRUE(c.text.empty());
+    }
+  EXPECT_NE(out.groups[0][0].tokens, out.groups[0][1].tokens);
+  EXPECT_EQ(out.counters.rows_prefilled, 45);
+  EXPECT_EQ(out.counters.rows_shared, 10);
+  EXPECT_EQ(out.counters.rows_generated, 4 * 16);
+  EXPECT_EQ(out.counters.rows_recomputed, 0);
+}
+
+TEST(Engine, EndOfContextAndOfCache) {
+  const auto model = tiny_model(DType::f32, kTinyVocab, /*context_tokens=*/48);
+  Engine engine(*model, engine_options());
+  const Completion full = run(engine, {tiny_request(0, 40, 1)}, generate_options(100)).groups[0][0];
+  EXPECT_EQ(full.tokens.size(), 8u);
+  EXPECT_EQ(full.finish_reason, FinishReason::length);
+  const Output last = run(engine, {tiny_request(0, 47, 2)}, generate_options(100));
+  EXPECT_EQ(last.groups[0][1].tokens.size(), 1u);
+  Engine small(*model, engine_options(/*num_pages=*/2));
+  const Output cut = run(small, {tiny_request(0, 20, 3)}, generate_options(100));
+  for (const Completion& c : cut.groups[0]) EXPECT_EQ(c.tokens.size(), 12u);
+}
+
+TEST(Engine, StopIds) {
+  const auto model = tiny_model(DType::f32);
+  Engine engine(*model, engine_options());
+  const std::vector<Request> requests{tiny_request(0, 5, 8)};
+  GenerateOptions options = generate_options(60);
+  const Output free = run(engine, requests, options);
+  options.stop_token_ids = {3, 50, 51};
+  const Output stopped = run(engine, requests, options);
+  int stops = 0;
+  for (size_t k = 0; k < 8; ++k) {
+    const Completion &whole = free.groups[0][k], &cut = stopped.groups[0][k];
+    const auto end = std::find_first_of(whole.tokens.begin(), whole.tokens.end(), options.stop_token_ids.begin(),
+                                        options.stop_token_ids.end());
+    const bool stops_here = end != whole.tokens.end();
+    const auto n = static_cast<size_t>(end - whole.tokens.begin()) + stops_here;
+    ASSERT_EQ(cut.tokens.size(), n) << "sample " << k;
+    EXPECT_TRUE(std::equal(cut.tokens.begin(), cut.tokens.end(), whole.tokens.begin()));
+    EXPECT_TRUE(std::equal(cut.logprobs.begin(), cut.logprobs.end(), whole.logprobs.begin()));
+    EXPECT_EQ(cut.finish_reason, stops_here ? FinishReason::stop : FinishReason::length);
+    stops += stops_here;
+  }
+  EXPECT_GT(stops, 0);
+}
+
+/// A stop token on the last allowed place is a stop.
+TEST(Engine, StopIdAtTheLimit) {
+  const auto model = tiny_model(DType::f32);
+  Engine engine(*model, engine_options());
+  GenerateOptions options = generate_options(1);
+  const int32_t first = run(engine, {tiny_request(0, 5, 1)}, options).groups[0][0].tokens[0];
+  options.stop_token_ids = {first};
+  EXPECT_EQ(run(engine, {tiny_request(0, 5, 1)}, options).groups[0][0].finish_reason, FinishReason::stop);
+}
+
+TEST(Engine, SamplesDependOnTheirKeyAlone) {
+  const auto model = tiny_model(DType::bf16);
+  Engine engine(*model, engine_options());
+  const GenerateOptions options = generate_options(20);
+  const Request a = tiny_request(3, 9, 2), b = tiny_request(8, 30, 4);
+  const Output both = run(engine, {a, b}, options), swapped = run(engine, {b, a}, options);
+  Request other_position = a;
+  other_position.data_position = 4;
+  const Output other = run(engine, {other_position}, options);
+  for (size_t k = 0; k < 2; ++k) {
+    EXPECT_EQ(both.groups[0][k].tokens, swapped.groups[1][k].tokens);
+    EXPECT_EQ(both.groups[0][k].logprobs, swapped.groups[1][k].logprobs);
+    EXPECT_NE(both.groups[0][k].tokens, other.groups[0][k].tokens);
+  }
+  GenerateOptions other_seed = options;
+  other_seed.seed = 22;
+  EXPECT_NE(run(engine, {a}, other_seed).groups[0][0].tokens, both.groups[0][0].tokens);
+}
+
+TEST(Engine, GreedyIsTheSameForAllSamples) {
+  const auto model = tiny_model(DType::f32);
+  Engine engine(*model, engine_options());
+  GenerateOptions options = generate_options(25);
+  const Output warm = run(engine, {tiny_request(0, 6, 3)}, options);
+  options.sampling.temperature = 0;
+  const Output greedy = run(engine, {tiny_request(0, 6, 3)}, options);
+  EXPECT_EQ(greedy.groups[0][0].tokens, greedy.groups[0][1].tokens);
+  EXPECT_EQ(greedy.groups[0][0].tokens, greedy.groups[0][2].tokens);
+  EXPECT_NE(warm.groups[0][0].tokens, warm.groups[0][1].tokens);
+  options.sampling = {.temperature = 1.0, .top_k = 1};
+  EXPECT_EQ(run(engine, {tiny_request(0, 6, 1)}, options).groups[0][0].tokens, greedy.groups[0][0].tokens);
+}
+
+TEST(Engine, OnlySampleableIdsAreDrawn) {
+  const auto model = tiny_model(DType::f32);
+  Engine engine(*model, engine_options());
+  const auto largest = [&](int64_t num_sampleable) {
+    int32_t id = 0;
+    const Output out = run(engine, {tiny_request(0, 6, 8)}, generate_options(40, num_sampleable));
+    for (const Completion& c : out.groups[0]) id = std::max(id, *std::max_element(c.tokens.begin(), c.tokens.end()));
+    return id;
+  };
+  EXPECT_GT(largest(kTinyVocab), 80);
+  EXPECT_LT(largest(40), 40);
+  EXPECT_EQ(largest(1), 0);
+}
+
+TEST(Engine, PromptsThatDoNotFitAreRefused) {
+  const auto model = tiny_model(DType::f32, kTinyVocab, /*context_tokens=*/100);
+  Engine engine(*model, engine_options());
+  const GenerateOptions options = generate_options(4);
+  expect_error(Exit::data, {"prompt 6", "too long", "100 tokens", "99"}, "fills the context",
+               [&] { run(engine, {tiny_request(5, 10, 1), tiny_request(6, 100, 1)}, options); });
+  expect_error(Exit::data, {"prompt 7", "no tokens"}, "empty",
+               [&] { run(engine, {tiny_request(7, 0, 1)}, options); });
+  Engine small(*model, engine_options(/*num_pages=*/2));
+  expect_error(Exit::data, {"prompt 8", "32 tokens", "31"}, "fills the cache",
+               [&] { run(small, {tiny_request(8, 32, 1)}, options); });
+  EXPECT_EQ(run(engine, {tiny_request(9, 99, 1)}, options).groups[0][0].tokens.size(), 1u);
+  EXPECT_EQ(run(small, {tiny_request(9, 31, 1)}, options).groups[0][0].tokens.size(), 1u);
+}
+
+TEST(Engine, CacheBytesAreThoseOfItsPages) {
+  const auto model = tiny_model(DType::bf16);
+  Engine engine(*model, engine_options(/*num_pages=*/10));
+  EXPECT_EQ(engine.cache_bytes(), 2 * 2 * 2 * 16 * 16 * 10 * 2);  // k and v, layers, heads, dh, tokens, pages, bytes
+}
+
+class EngineText : public ::testing::Test {
+ protected:
+  EngineText()
+      : tokenizer_(Tokenizer::load(kTokenizer)),
+        vocab_(tokenizer_.vocab_size()),
+        model_(tiny_model(DType::f32, vocab_)),
+        engine_(*model_, engine_options()) {}
+
+  Output text_of(const GenerateOptions& options) {
+    return run(engine_, {tiny_request(0, 5, 4, vocab_), tiny_request(1, 12, 2, vocab_)}, options, &tokenizer_);
+  }
+
+  Tokenizer tokenizer_;
+  int64_t vocab_;
+  std::unique_ptr<Model> model_;
+  Engine engine_;
+};
+
+TEST_F(EngineText, IsTheDecodedResponse) {
+  const Output out = text_of(generate_options(50, vocab_));
+  for (size_t i = 0; i < out.groups.size(); ++i)
+    for (size_t k = 0; k < out.groups[i].size(); ++k) {
+      const Completion& c = out.groups[i][k];
+      EXPECT_GT(c.text.size(), 50u);
+      EXPECT_EQ(c.text, tokenizer_.decode(c.tokens, /*skip_special=*/true));
+      EXPECT_EQ(c.text, out.streamed.at({i, static_cast<int32_t>(k)}));
+    }
+}
+
+TEST_F(EngineText, StopStringsCutIt) {
+  GenerateOptions options = generate_options(50, vocab_);
+  const Output free = text_of(options);
+  const std::string& text = free.groups[0][2].text;
+  // Five characters from the middle of one sample and from near the start of another, on ASCII borders.
+  const auto ascii_run = [](const std::string& s, size_t from) {
+    while (!std::all_of(s.begin() + static_cast<ptrdiff_t>(from), s.begin() + static_cast<ptrdiff_t>(from + 3),
+                        [](char ch) { return static_cast<unsigned char>(ch) < 128; }))
+      ++from;
+    return s.substr(from, 3);
+  };
+  options.stop = {ascii_run(text, text.size() / 3), ascii_run(free.groups[1][0].text, 20), "not in any text"};
+  const Output cut = text_of(options);
+  int stops = 0;
+  for (size_t i = 0; i < cut.groups.size(); ++i)
+    for (size_t k = 0; k < cut.groups[i].size(); ++k) {
+      const Completion &whole = free.groups[i][k], &c = cut.groups[i][k];
+      size_t at = std::string::npos;
+      for (const std::string& stop : options.stop) at = std::min(at, whole.text.find(stop));
+      EXPECT_EQ(c.text, whole.text.substr(0, at)) << i << " " << k;
+      EXPECT_EQ(c.finish_reason, at == std::string::npos ? FinishReason::length : FinishReason::stop);
+      EXPECT_TRUE(std::equal(c.tokens.begin(), c.tokens.end(), whole.tokens.begin()));
+      if (at == std::string::npos) continue;
+      ++stops;
+      // The last token completed the stop string: without it the text does not hold one.
+      EXPECT_LT(c.tokens.size(), whole.tokens.size());
+      const std::vector<int32_t> before(c.tokens.begin(), c.tokens.end() - 1);
+      for (const std::string& stop : options.stop)
+        EXPECT_EQ(tokenizer_.decode(before, true).find(stop), std::string::npos);
+    }
+  EXPECT_GE(stops, 2);
+}
+
+TEST_F(EngineText, SpecialTokensAreLeftOut) {
+  GenerateOptions options = generate_options(50, vocab_);
+  options.num_sampleable = 3;  // the special tokens of this vocabulary
+  for (int32_t id = 0; id < 3; ++id) ASSERT_TRUE(tokenizer_.is_special(id));
+  const Output out = text_of(options);
+  for (const auto& group : out.groups)
+    for (const Completion& c : group) {
+      EXPECT_EQ(c.tokens.size(), 50u);
+      EXPECT_EQ(c.text, "");
+    }
+  EXPECT_TRUE(out.streamed.empty());
+}
+
+TEST_F(EngineText, StopStringsNeedATokenizer) {
+  GenerateOptions options = generate_options(5, vocab_);
+  options.stop = {"x"};
+  expect_error(Exit::internal, {"tokenizer"}, "no tokenizer",
+               [&] { run(engine_, {tiny_request(0, 5, 1)}, options, nullptr); });
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

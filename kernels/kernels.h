@@ -15,21 +15,29 @@ KERNEL(scatter_rows, Tensor y, CTensor x, CTensor index)
 KERNEL(add, Tensor y, CTensor a, CTensor b)
 KERNEL(rmsnorm_forward, Tensor y, Tensor rstd, CTensor x, CTensor w, double eps)
 KERNEL(rmsnorm_backward, Tensor dx, Tensor dw, CTensor dy, CTensor x, CTensor w, CTensor rstd)
-KERNEL(head_norm_forward, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, AttentionShape shape, double eps)
-KERNEL(head_norm_backward, Tensor dx, Tensor dwq, Tensor dwk, CTensor dy, CTensor x, CTensor wq, CTensor wk, CTensor rstd, AttentionShape shape)
+KERNEL(head_norm_forward, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, AttentionShape shape,
+       double eps)
+KERNEL(head_norm_backward, Tensor dx, Tensor dwq, Tensor dwk, CTensor dy, CTensor x, CTensor wq, CTensor wk,
+       CTensor rstd, AttentionShape shape)
 KERNEL(rope_forward, Tensor qkv, CTensor positions, CTensor cosine, CTensor sine, AttentionShape shape)
 KERNEL(rope_backward, Tensor dqkv, CTensor positions, CTensor cosine, CTensor sine, AttentionShape shape)
 KERNEL(swiglu_forward, Tensor a, CTensor gate_up)
 KERNEL(swiglu_backward, Tensor dgate_up, CTensor da, CTensor gate_up)
 // attention
-KERNEL(attention_varlen_forward, Tensor out, Tensor lse, CTensor qkv, CTensor cu_seqlens, AttentionShape shape, double scale)
-KERNEL(attention_varlen_backward, Tensor dqkv, CTensor dout, CTensor qkv, CTensor out, CTensor lse, CTensor cu_seqlens, AttentionShape shape, double scale)
+KERNEL(attention_varlen_forward, Tensor out, Tensor lse, CTensor qkv, CTensor cu_seqlens,
+       AttentionShape shape, double scale)
+KERNEL(attention_varlen_backward, Tensor dqkv, CTensor dout, CTensor qkv, CTensor out, CTensor lse,
+       CTensor cu_seqlens, AttentionShape shape, double scale)
 KERNEL(append_kv, PagedKv kv, int64_t layer, CTensor qkv, CTensor cu_seqlens, AttentionShape shape)
-KERNEL(attention_paged, Tensor out, CTensor qkv, PagedKv kv, int64_t layer, CTensor cu_seqlens, AttentionShape shape, double scale)
+KERNEL(attention_paged, Tensor out, CTensor qkv, PagedKv kv, int64_t layer, CTensor cu_seqlens,
+       AttentionShape shape, double scale)
 // head
-KERNEL(logprob_forward, Tensor logprob, Tensor entropy, Tensor lse, CTensor hidden, CTensor w, CTensor targets, double temperature)
-KERNEL(logprob_backward, Tensor dhidden, Tensor dw, CTensor dlogprob, CTensor dentropy, CTensor hidden, CTensor w, CTensor targets, CTensor lse, CTensor entropy, double temperature)
-KERNEL(sample, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, std::span<const SampleRow> rows, int64_t num_sampleable)
+KERNEL(logprob_forward, Tensor logprob, Tensor entropy, Tensor lse, CTensor hidden, CTensor w,
+       CTensor targets, double temperature)
+KERNEL(logprob_backward, Tensor dhidden, Tensor dw, CTensor dlogprob, CTensor dentropy, CTensor hidden,
+       CTensor w, CTensor targets, CTensor lse, CTensor entropy, double temperature)
+KERNEL(sample, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, std::span<const SampleRow> rows,
+       int64_t num_sampleable)
 // optimizer
 KERNEL(adamw_step, Tensor weight, Tensor master, Tensor m, Tensor v, CTensor grad, AdamwStep step)
 KERNEL(round_master, Tensor weight, CTensor master)

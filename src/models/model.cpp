@@ -8,6 +8,15 @@
 
 namespace temper {
 
+void check_supported(const ModelConfig& c, const std::string& source) {
+  constexpr int64_t kMaxHeadDim = 256;
+  if (c.head_dim % 8 == 0 && c.head_dim <= kMaxHeadDim) return;
+  fail(Exit::data, {.what = "this head dimension is not supported",
+                    .where = source + ", head_dim",
+                    .why = fmt::format("it is {}; attention takes multiples of 8 up to {}", c.head_dim, kMaxHeadDim),
+                    .fix = "use a model with another head_dim"});
+}
+
 Model::Model(const ModelConfig& config, DType storage, int64_t context_tokens, bool with_gradients)
     : config_(config), storage_(storage), context_tokens_(context_tokens) {
   std::map<std::string, Parameter*> by_name;

@@ -17,6 +17,9 @@ struct ModelSaved {
   NormSaved norm;
 };
 
+/// Exit::data naming `source` when no kernel can run this shape.
+void check_supported(const ModelConfig& config, const std::string& source);
+
 class Model {
  public:
   /// Allocates parameters (zeroed) and rope tables for positions below `context_tokens`.

@@ -6,6 +6,7 @@
 #include "src/core/check.h"
 #include "src/io/hf_config.h"
 #include "src/io/model_folder.h"
+#include "src/models/model.h"
 #include "src/run/plan_report.h"
 
 namespace temper {
@@ -42,7 +43,9 @@ ModelFacts read_model_facts(const std::string& model_path) {
                        .where = model_path,
                        .why = "it has no config.json",
                        .fix = "set model.path to a Hugging Face folder"});
-  return model_facts(parse_model_config(read_json_file(path, kConfigLimits), nullptr, path));
+  const ModelConfig config = parse_model_config(read_json_file(path, kConfigLimits), nullptr, path);
+  check_supported(config, path);
+  return model_facts(config);
 }
 
 CheckOutcome run_check(const CommandLine& line) {

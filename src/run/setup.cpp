@@ -42,6 +42,7 @@ std::unique_ptr<Model> load_model(const std::string& path, DType dtype, std::opt
   std::vector<std::string> warnings = folder.warnings();
   const Json* generation = folder.generation_config() ? &*folder.generation_config() : nullptr;
   const ModelConfig config = parse_model_config(folder.config(), generation, folder.config_path(), &warnings);
+  check_supported(config, folder.config_path());
   for (const std::string& w : warnings) spdlog::debug("{}", w);
   if (!random) check_weights(folder, config, dense_parameter_specs(config));
   const int64_t context = context_tokens.value_or(config.max_position_embeddings);

@@ -28,14 +28,18 @@ TEST(Tensorboard, GoldenRecords) {
   EXPECT_EQ(hex(event_file_header(1.0)),
             "1800000000000000a37f4b2209000000000000f03f1a0d627261696e2e4576656e743a3286bf577a");
   EXPECT_EQ(hex(scalar_event(2.0, 7, {{"loss", 0.5}})),
-            "1a00000000000000129bd82d090000000000000040" "1007" "2a0d0a0b0a046c6f7373150000003fc33fc24a");
+            "1a00000000000000129bd82d090000000000000040"
+            "1007"
+            "2a0d0a0b0a046c6f7373150000003fc33fc24a");
 }
 
 TEST(Tensorboard, TruncationKeepsEarlierStepsAndDropsACutRecord) {
-  const std::string folder = (std::filesystem::temp_directory_path() / ("temper_tb_" + std::to_string(::getpid()))).string();
+  const std::string folder =
+      (std::filesystem::temp_directory_path() / ("temper_tb_" + std::to_string(::getpid()))).string();
   make_directories(folder);
   const std::string path = join_path(folder, "events.out.tfevents.1.host.1");
-  const std::string head = event_file_header(1.0) + scalar_event(2.0, 1, {{"a", 1}}) + scalar_event(2.0, 300, {{"a", 2}});
+  const std::string head =
+      event_file_header(1.0) + scalar_event(2.0, 1, {{"a", 1}}) + scalar_event(2.0, 300, {{"a", 2}});
   const std::string later = scalar_event(3.0, 301, {{"a", 3}});
   write_file_atomic(path, head + later + later.substr(0, later.size() / 2));
   truncate_event_files(folder, 300);

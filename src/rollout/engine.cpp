@@ -155,13 +155,29 @@ class Run {
     }
     s.text_cut = cut != std::string::npos;
     if (s.text_cut) text.resize(cut);
-    if (on_text_ && text.size() > before) on_text_(s.request, s.sample, text.substr(before));
+    if (on_text_) stream(s, s.text_cut ? text.size() : text.size() - begun_stop(text));
     return s.text_cut;
+  }
+
+  /// Bytes at the end of `text` that may be the beginning of a stop string.
+  size_t begun_stop(const std::string& text) const {
+    size_t longest = 0;
+    for (const std::string& stop : options_.stop)
+      for (size_t n = std::min(stop.size(), text.size()); n > longest; --n)
+        if (text.ends_with(std::string_view(stop).substr(0, n))) longest = n;
+    return longest;
+  }
+
+  void stream(Sequence& s, size_t end) {
+    if (end <= s.streamed) return;
+    on_text_(s.request, s.sample, s.result.text.substr(s.streamed, end - s.streamed));
+    s.streamed = end;
   }
 
   void finish(Sequence& s) {
     const std::unique_ptr<Sequence> done = scheduler_.remove(s);
     if (done->decoder && !done->text_cut) add_text(*done, done->decoder->finish());
+    if (on_text_) stream(*done, done->result.text.size());
     const size_t i = done->request;
     completions_[i][static_cast<size_t>(done->sample)] = std::move(done->result);
     if (--unfinished_[i] == 0) on_finished_(i, std::move(completions_[i]));

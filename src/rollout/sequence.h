@@ -58,6 +58,7 @@ struct Sequence {
   Completion result;
   std::unique_ptr<StreamDecoder> decoder;
   bool text_cut = false;  // a stop string ended the text
+  size_t streamed = 0;    // bytes of the text that were handed out
 
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }
   bool is_prompt() const { return sample < 0; }

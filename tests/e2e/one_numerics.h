@@ -1,8 +1,8 @@
 #pragma once
-// The rollout engine, the packed pass of the trainer and the scoring pass give the same log-probs bit for bit,
-// whatever the schedule, the pages, the packing and the number of ranks; and the samples do not depend on them.
-// Lengths cross the four borders at which attention splits its keys (every 1,024 positions) below 4,500.
-// The same tests run on 1, 2, 3 and 4 ranks (one_numerics_test.cpp, one_numerics_mpi*_test.cpp).
+// The rollout engine, the packed pass of the trainer and the scoring pass give the same log-probs bit for
+// bit, whatever the schedule, the pages, the packing and the number of ranks; and the samples do not depend
+// on them. Lengths cross the four borders at which attention splits its keys (every 1,024 positions) below
+// 4,500. The same tests run on 1, 2, 3 and 4 ranks (one_numerics_test.cpp, one_numerics_mpi*_test.cpp).
 
 #include <gtest/gtest.h>
 
@@ -29,7 +29,8 @@ struct Workload {
   GenerateOptions options;
 };
 
-/// Short prompts, ended by a stop token or by length, and prompts just below each border, with 80 tokens each.
+/// Short prompts, ended by a stop token or by length, and prompts just below each border, with 80 tokens
+/// each.
 inline Workload mixed_workload() {
   Workload w;
   for (int64_t i = 0; i < 16; ++i) w.requests.push_back(tiny_request(i, 1 + (i * 37) % 70, 4));
@@ -108,7 +109,8 @@ inline void expect_logprobs(const std::vector<double>& got, const std::vector<do
   compared_tokens += static_cast<int64_t>(want.size());
 }
 
-inline void expect_same_rollout(const RolloutResult& got, const RolloutResult& want, const std::string& what) {
+inline void expect_same_rollout(const RolloutResult& got, const RolloutResult& want,
+                                const std::string& what) {
   const auto a = got.all(), b = want.all();
   ASSERT_EQ(a.size(), b.size()) << what;
   for (size_t i = 0; i < b.size(); ++i) {
@@ -179,7 +181,8 @@ TEST_P(OneNumerics, RanksAndPackingDoNotMatter) {
 /// Runs all tests of this process on exactly `num_ranks` ranks.
 inline int run_one_numerics(int argc, char** argv, int num_ranks) {
   ::testing::InitGoogleTest(&argc, argv);
-  // An exception has to end the process, and the launcher then all others, instead of leaving them in a collective.
+  // An exception has to end the process, and the launcher then all others, instead of leaving them in a
+  // collective.
   GTEST_FLAG_SET(catch_exceptions, false);
   const MpiSession world(&argc, &argv);
   mpi_world = &world;

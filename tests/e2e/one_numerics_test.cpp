@@ -1,5 +1,5 @@
-// One numerics on one rank: schedules, pages, preemption, filters, the scoring pass, and the counters which prove that
-// nothing ran twice.
+// One numerics on one rank: schedules, pages, preemption, filters, the scoring pass, and the counters which
+// prove that nothing ran twice.
 
 #include "tests/e2e/one_numerics.h"
 
@@ -30,11 +30,13 @@ void expect_rows(const Workload& work, const RolloutResult& result, bool preempt
   EXPECT_EQ(result.counters.rows_prefilled, e.prefilled) << what;
   EXPECT_EQ(result.counters.rows_shared, e.shared) << what;
   EXPECT_EQ(result.counters.rows_generated, e.generated) << what;
-  EXPECT_EQ(result.counters.rows_recomputed > 0, preempted) << what << ": " << result.counters.rows_recomputed;
+  EXPECT_EQ(result.counters.rows_recomputed > 0, preempted)
+      << what << ": " << result.counters.rows_recomputed;
   EXPECT_EQ(result.counters.preemptions > 0, preempted) << what << ": " << result.counters.preemptions;
 }
 
-/// `score` sees a sequence as one prompt token and a response: the log-probs of the real response are its last ones.
+/// `score` sees a sequence as one prompt token and a response: the log-probs of the real response are its
+/// last ones.
 void expect_score_agrees(const Model& model, Comm& comm, const RolloutResult& result, double temperature) {
   std::vector<Trajectory> lines;
   for (const Trajectory* t : result.all()) {
@@ -84,9 +86,11 @@ TEST_P(OneNumericsAlone, ScheduleDoesNotMatter) {
   expect_score_agrees(*model_, *comm_, base, 1.0);
   for (int64_t chunk : {1, 7, 64})
     for (int64_t running : {1, 7, 64}) {
-      if (chunk == 1 && running == 7) continue;
-      const Schedule schedule{.max_running = running, .chunk = chunk, .page_tokens = chunk == 7 ? 32 : 16,
-                              .num_pages = 4096, .threads = running == 7 ? 2 : 1};
+      const Schedule schedule{.max_running = running,
+                              .chunk = chunk,
+                              .page_tokens = chunk == 7 ? 32 : 16,
+                              .num_pages = 4096,
+                              .threads = running == 7 ? 2 : 1};
       const std::string what = fmt::format("chunk {}, {} running", chunk, running);
       const RolloutResult other = roll_out(*model_, work, schedule);
       expect_same_rollout(other, base, what);
@@ -102,17 +106,18 @@ TEST_P(OneNumericsAlone, PreemptionDoesNotMatter) {
     const Workload& work;
     Schedule few;
   };
-  for (const Case& tight : {Case{up_to_first_border, {.max_running = 64, .chunk = 64, .page_tokens = 16, .num_pages = 67}},
-                            Case{up_to_first_border, {.max_running = 7, .chunk = 31, .page_tokens = 64, .num_pages = 17}},
-                            Case{whole, {.max_running = 64, .chunk = 512, .page_tokens = 128, .num_pages = 33}}}) {
+  for (const Case& tight :
+       {Case{up_to_first_border, {.max_running = 64, .chunk = 64, .page_tokens = 16, .num_pages = 67}},
+        Case{up_to_first_border, {.max_running = 7, .chunk = 31, .page_tokens = 64, .num_pages = 17}},
+        Case{whole, {.max_running = 64, .chunk = 512, .page_tokens = 128, .num_pages = 33}}}) {
     const RolloutResult base = roll_out(*model_, tight.work, {});
     const std::string what = fmt::format("{} pages of {}", tight.few.num_pages, tight.few.page_tokens);
     const RolloutResult other = roll_out(*model_, tight.work, tight.few);
     expect_same_rollout(other, base, what);
     expect_rows(tight.work, other, true, what);
     expect_trainer_agrees(*model_, *comm_, other.all(), 4600, 1.0, what);
-    std::printf("%s: %ld preemptions, %ld rows recomputed, %ld generated\n", what.c_str(), other.counters.preemptions,
-                other.counters.rows_recomputed, other.counters.rows_generated);
+    std::printf("%s: %ld preemptions, %ld rows recomputed, %ld generated\n", what.c_str(),
+                other.counters.preemptions, other.counters.rows_recomputed, other.counters.rows_generated);
   }
 }
 
@@ -126,7 +131,8 @@ TEST_P(OneNumericsAlone, TemperatureAndFilters) {
   EXPECT_NE(base.all()[0]->response_tokens, free.all()[0]->response_tokens);
   expect_trainer_agrees(*model_, *comm_, base.all(), 9001, 0.7, "filters");
   expect_score_agrees(*model_, *comm_, base, 0.7);
-  expect_same_rollout(roll_out(*model_, work, {.max_running = 7, .chunk = 5, .num_pages = 140}), base, "filters");
+  expect_same_rollout(roll_out(*model_, work, {.max_running = 7, .chunk = 5, .num_pages = 140}), base,
+                      "filters");
 }
 
 TEST_P(OneNumericsAlone, LongDecodeAcrossBorders) {
@@ -143,7 +149,8 @@ TEST_P(OneNumericsAlone, LongDecodeAcrossBorders) {
 
 }  // namespace
 
-INSTANTIATE_TEST_SUITE_P(OneRank, OneNumericsAlone, ::testing::Values(DType::f32, DType::bf16), dtype_test_name);
+INSTANTIATE_TEST_SUITE_P(OneRank, OneNumericsAlone, ::testing::Values(DType::f32, DType::bf16),
+                         dtype_test_name);
 
 }  // namespace temper
 

@@ -1,5 +1,5 @@
-// How sequences end, what text they give, what is refused, and what is counted. That log-probs and samples do not
-// depend on the schedule is in tests/e2e/one_numerics.h.
+// How sequences end, what text they give, what is refused, and what is counted. That log-probs and samples do
+// not depend on the schedule is in tests/e2e/one_numerics.h.
 
 #include "src/rollout/engine.h"
 
@@ -29,7 +29,11 @@ EngineOptions engine_options(int64_t num_pages = 64) {
 }
 
 GenerateOptions generate_options(int64_t max_new_tokens, int64_t num_sampleable = kTinyVocab) {
-  return {.sampling = {}, .seed = 21, .max_new_tokens = max_new_tokens, .stop_token_ids = {}, .stop = {},
+  return {.sampling = {},
+          .seed = 21,
+          .max_new_tokens = max_new_tokens,
+          .stop_token_ids = {},
+          .stop = {},
           .num_sampleable = num_sampleable};
 }
 
@@ -45,7 +49,9 @@ Output run(Engine& engine, const std::vector<Request>& requests, const GenerateO
         EXPECT_TRUE(out.groups[i].empty()) << "group " << i << " came twice";
         out.groups[i] = std::move(samples);
       },
-      [&](size_t i, int32_t sample, const std::string& text) { out.streamed[{i, sample}] += text; });
+      [&](size_t i, int32_t sample, const std::string& text) {
+        out.streamed[{i, sample}] += text;
+      });
   return out;
 }
 
@@ -93,8 +99,8 @@ TEST(Engine, StopIds) {
   int stops = 0;
   for (size_t k = 0; k < 8; ++k) {
     const Completion &whole = free.groups[0][k], &cut = stopped.groups[0][k];
-    const auto end = std::find_first_of(whole.tokens.begin(), whole.tokens.end(), options.stop_token_ids.begin(),
-                                        options.stop_token_ids.end());
+    const auto end = std::find_first_of(whole.tokens.begin(), whole.tokens.end(),
+                                        options.stop_token_ids.begin(), options.stop_token_ids.end());
     const bool stops_here = end != whole.tokens.end();
     const auto n = static_cast<size_t>(end - whole.tokens.begin()) + stops_here;
     ASSERT_EQ(cut.tokens.size(), n) << "sample " << k;
@@ -155,7 +161,8 @@ TEST(Engine, OnlySampleableIdsAreDrawn) {
   const auto largest = [&](int64_t num_sampleable) {
     int32_t id = 0;
     const Output out = run(engine, {tiny_request(0, 6, 8)}, generate_options(40, num_sampleable));
-    for (const Completion& c : out.groups[0]) id = std::max(id, *std::max_element(c.tokens.begin(), c.tokens.end()));
+    for (const Completion& c : out.groups[0])
+      id = std::max(id, *std::max_element(c.tokens.begin(), c.tokens.end()));
     return id;
   };
   EXPECT_GT(largest(kTinyVocab), 80);
@@ -167,8 +174,9 @@ TEST(Engine, PromptsThatDoNotFitAreRefused) {
   const auto model = tiny_model(DType::f32, kTinyVocab, /*context_tokens=*/100);
   Engine engine(*model, engine_options());
   const GenerateOptions options = generate_options(4);
-  expect_error(Exit::data, {"prompt 6", "too long", "100 tokens", "99"}, "fills the context",
-               [&] { run(engine, {tiny_request(5, 10, 1), tiny_request(6, 100, 1)}, options); });
+  expect_error(Exit::data, {"prompt 6", "too long", "100 tokens", "99"}, "fills the context", [&] {
+    run(engine, {tiny_request(5, 10, 1), tiny_request(6, 100, 1)}, options);
+  });
   expect_error(Exit::data, {"prompt 7", "no tokens"}, "empty",
                [&] { run(engine, {tiny_request(7, 0, 1)}, options); });
   Engine small(*model, engine_options(/*num_pages=*/2));
@@ -181,7 +189,8 @@ TEST(Engine, PromptsThatDoNotFitAreRefused) {
 TEST(Engine, CacheBytesAreThoseOfItsPages) {
   const auto model = tiny_model(DType::bf16);
   Engine engine(*model, engine_options(/*num_pages=*/10));
-  EXPECT_EQ(engine.cache_bytes(), 2 * 2 * 2 * 16 * 16 * 10 * 2);  // k and v, layers, heads, dh, tokens, pages, bytes
+  EXPECT_EQ(engine.cache_bytes(),
+            2 * 2 * 2 * 16 * 16 * 10 * 2);  // k and v, layers, heads, dh, tokens, pages, bytes
 }
 
 class EngineText : public ::testing::Test {
@@ -193,7 +202,8 @@ class EngineText : public ::testing::Test {
         engine_(*model_, engine_options()) {}
 
   Output text_of(const GenerateOptions& options) {
-    return run(engine_, {tiny_request(0, 5, 4, vocab_), tiny_request(1, 12, 2, vocab_)}, options, &tokenizer_);
+    return run(engine_, {tiny_request(0, 5, 4, vocab_), tiny_request(1, 12, 2, vocab_)}, options,
+               &tokenizer_);
   }
 
   Tokenizer tokenizer_;
@@ -219,7 +229,8 @@ TEST_F(EngineText, StopStringsCutIt) {
   const std::string& text = free.groups[0][2].text;
   // Five characters from the middle of one sample and from near the start of another, on ASCII borders.
   const auto ascii_run = [](const std::string& s, size_t from) {
-    while (!std::all_of(s.begin() + static_cast<ptrdiff_t>(from), s.begin() + static_cast<ptrdiff_t>(from + 3),
+    while (!std::all_of(s.begin() + static_cast<ptrdiff_t>(from),
+                        s.begin() + static_cast<ptrdiff_t>(from + 3),
                         [](char ch) { return static_cast<unsigned char>(ch) < 128; }))
       ++from;
     return s.substr(from, 3);
@@ -234,6 +245,8 @@ TEST_F(EngineText, StopStringsCutIt) {
       for (const std::string& stop : options.stop) at = std::min(at, whole.text.find(stop));
       EXPECT_EQ(c.text, whole.text.substr(0, at)) << i << " " << k;
       EXPECT_EQ(c.finish_reason, at == std::string::npos ? FinishReason::length : FinishReason::stop);
+      EXPECT_EQ(c.text, cut.streamed.at({i, static_cast<int32_t>(k)}))
+          << "a part of a stop string was streamed";
       EXPECT_TRUE(std::equal(c.tokens.begin(), c.tokens.end(), whole.tokens.begin()));
       if (at == std::string::npos) continue;
       ++stops;

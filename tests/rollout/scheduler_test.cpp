@@ -94,7 +94,8 @@ TEST(KvCache, CopyIsPrivateAndFreePagesArePoisoned) {
 /// Runs a scheduler to its end as the engine would and checks every step.
 class Driver {
  public:
-  Driver(KvCache& cache, const SchedulerOptions& options) : cache_(cache), options_(options), scheduler_(cache, options) {}
+  Driver(KvCache& cache, const SchedulerOptions& options)
+      : cache_(cache), options_(options), scheduler_(cache, options) {}
 
   void add(int64_t prompt_tokens, int32_t samples, int64_t new_tokens) {
     auto s = std::make_unique<Sequence>();
@@ -150,7 +151,8 @@ class Driver {
     for (const ScheduledRows& part : step) {
       if (part.sequence->missing() > 0) continue;
       std::vector<Sequence*> ready{part.sequence};
-      if (part.sequence->is_prompt()) ready = scheduler_.fork(*part.sequence, samples_[part.sequence->request]);
+      if (part.sequence->is_prompt())
+        ready = scheduler_.fork(*part.sequence, samples_[part.sequence->request]);
       for (Sequence* s : ready) {
         s->tokens.push_back(2);
         if (s->size() - s->prompt_tokens < new_tokens_[s->request]) continue;
@@ -221,8 +223,8 @@ TEST(Scheduler, OldestFinishesWithTheFewestPages) {
   EXPECT_GT(driver.counters().preemptions, 0);
 }
 
-/// Three one-page samples need a second page each and one is free: the oldest takes it, the second takes the page of
-/// the youngest, which comes back when the first has ended.
+/// Three one-page samples need a second page each and one is free: the oldest takes it, the second takes the
+/// page of the youngest, which comes back when the first has ended.
 TEST(Scheduler, YoungestIsPreempted) {
   KvCache cache = small_cache(4, false);
   Scheduler scheduler(cache, {.max_running_sequences = 4, .prefill_chunk_tokens = 64});

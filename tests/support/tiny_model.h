@@ -1,6 +1,6 @@
 #pragma once
-// A small random Qwen3 model made in memory, with weights large enough that its distributions are not flat, and
-// random prompts for it.
+// A small random Qwen3 model made in memory, with weights large enough that its distributions are not flat,
+// and random prompts for it.
 
 #include <memory>
 #include <vector>

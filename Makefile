@@ -6,78 +6,109 @@ ARCH ?= native
 PREFIX ?= /usr/local
 MPICXX ?= mpicxx
 NVCC ?= $(CUDA_HOME)/bin/nvcc
-JOBS ?= $(shell nproc)
+ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
+MAKEFLAGS += -j$(shell nproc)
+endif
 
 B := build/$(MODE)-cuda$(CUDA)
 FLAGS.release := -O3 -g1
 FLAGS.debug := -O0 -g
 FLAGS.asan := -O1 -g -fsanitize=address,undefined -fno-omit-frame-pointer
 WARN := -Wall -Wextra -Wshadow -Werror
-HDF5_CFLAGS = $(shell pkg-config --cflags hdf5-serial 2>/dev/null || pkg-config --cflags hdf5 2>/dev/null || echo -I/usr/include/hdf5/serial)
-HDF5_LIBS = $(shell pkg-config --libs hdf5-serial 2>/dev/null || pkg-config --libs hdf5 2>/dev/null || echo -lhdf5_serial)
+HDF5_FLAGS := $(shell pkg-config --cflags hdf5-serial 2>/dev/null || pkg-config --cflags hdf5 2>/dev/null || echo -I/usr/include/hdf5/serial)
+HDF5_LIBS := $(shell pkg-config --libs hdf5-serial 2>/dev/null || pkg-config --libs hdf5 2>/dev/null || echo -lhdf5_serial)
 CPPFLAGS := -I. $(DEPS_PREFIX:%=-I%/include) -MMD -MP -DTOML_HEADER_ONLY=1 -DSPDLOG_COMPILED_LIB -DSPDLOG_FMT_EXTERNAL $(EXTRA_CPPFLAGS)
 # No fused multiply-add that the source does not write: the bits of a result are part of the interface.
-CXXFLAGS := -std=c++20 -march=$(ARCH) -ffp-contract=off -fno-math-errno -fno-trapping-math -fopenmp $(FLAGS.$(MODE)) $(WARN)
-NVFLAGS := -std=c++20 --fmad=false -gencode=arch=compute_90a,code=sm_90a -O3
+HOSTFLAGS := -march=$(ARCH) -ffp-contract=off -fno-math-errno -fno-trapping-math -fopenmp
+CXXFLAGS := -std=c++20 $(HOSTFLAGS) $(FLAGS.$(MODE)) $(WARN)
 LDFLAGS := -fopenmp $(FLAGS.$(MODE)) $(DEPS_PREFIX:%=-L%/lib)
-LDLIBS = -lspdlog -lfmt -lpcre2-8 -lutf8proc -lxxhash $(HDF5_LIBS) -lpthread
-COMMIT := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+LDLIBS := -lspdlog -lfmt -lpcre2-8 -lutf8proc -lxxhash $(HDF5_LIBS) -lpthread
 
-# ONLY="src/core src/data" builds and links tests against these folders or files alone.
+# ONLY="src/core src/data" builds and links tests against these folders or files alone (work on one room while another is open).
 ONLY ?= src kernels/cpu
-LIB := $(B)/libtemper$(if $(filter-out src kernels/cpu,$(ONLY)),-$(firstword $(shell echo "$(ONLY)" | md5sum))).a
-SRC := $(filter-out src/main.cpp,$(shell find $(ONLY) -name '*.cpp' 2>/dev/null))
+WHOLE := src kernels/cpu
+LIB := $(B)/libtemper$(if $(filter-out $(WHOLE),$(ONLY)),-$(firstword $(shell echo "$(ONLY)" | md5sum))).a
+# version.cpp names the commit: outside the library, so that a commit does not link every test again.
+SRC := $(filter-out src/main.cpp src/run/version.cpp,$(shell find $(ONLY) -name '*.cpp' 2>/dev/null))
 OBJ := $(SRC:%=$(B)/%.o)
-ifeq ($(CUDA),1)
-OBJ += $(patsubst %,$(B)/%.o,$(shell find kernels/cuda -name '*.cu' 2>/dev/null))
-endif
+MAIN := $(B)/src/main.cpp.o $(B)/src/run/version.cpp.o
 TESTS := $(patsubst %.cpp,$(B)/%,$(shell find tests -name '*_test.cpp' 2>/dev/null))
-BENCHES := $(patsubst %.cpp,$(B)/%,$(shell find tests/bench -name '*_bench.cpp' 2>/dev/null))
+BENCHES := $(patsubst %.cpp,$(B)/%,$(shell find tests -name '*_bench.cpp' 2>/dev/null))
+TESTLIB := $(patsubst %.cpp,$(B)/%.cpp.o,$(shell find tests/support -name '*.cpp' 2>/dev/null))
+ALL_OBJ := $(OBJ) $(MAIN) $(TESTLIB) $(TESTS:%=%.cpp.o) $(BENCHES:%=%.cpp.o)
 
-.PHONY: all temper deps demo test bench tests install clean help compile_commands.json
-all: ## build build/temper (default)
-	@$(MAKE) -j$(JOBS) --no-print-directory temper
-temper: $(B)/temper
+# CUDA kernels are compiled where nvcc is. -gencode, not -arch: only the former lets wgmma through.
+CU := $(if $(filter 1,$(CUDA)),$(shell find kernels/cuda -name '*.cu' 2>/dev/null))
+ifneq ($(CU),)
+NVFLAGS.release := -O3 -lineinfo
+NVFLAGS.debug := -O0 -G
+NVFLAGS.asan := -O1 -lineinfo
+NVFLAGS := -std=c++20 --fmad=false -gencode=arch=compute_90a,code=sm_90a $(NVFLAGS.$(MODE)) -Xcompiler "$(HOSTFLAGS)"
+CPPFLAGS += -DTEMPER_CUDA -I$(CUDA_HOME)/include
+LDLIBS += -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt
+OBJ += $(if $(filter-out $(WHOLE),$(ONLY)),,$(CU:%=$(B)/%.o))
+endif
+
+all: build/temper
+build/temper: $(B)/temper
 	@ln -sfn $(MODE)-cuda$(CUDA)/temper build/temper
-tests: temper $(TESTS)
-deps: ## install the missing distribution packages (Debian 12, Ubuntu 24.04)
-	@tools/deps.sh
-demo: deps ## train a tiny model on the CPU, before and after, in a few minutes
-	@$(MAKE) -j$(JOBS) --no-print-directory temper
-	@tools/demo.sh
-test: deps ## build and run every test; the last line counts them
-	@$(MAKE) -j$(JOBS) --no-print-directory tests
-	@tools/run_tests.sh $(TESTS)
-bench: deps ## measure kernels, a training step and decoding; prints Markdown
-	@$(MAKE) -j$(JOBS) --no-print-directory temper $(BENCHES)
-	@tools/bench_cpu.sh $(B)
-install: all ## copy the program, configs and scripts to PREFIX
-	install -D -m 755 $(B)/temper $(DESTDIR)$(PREFIX)/bin/temper
-	install -d $(DESTDIR)$(PREFIX)/share/temper
-	cp -r conf slurm $(DESTDIR)$(PREFIX)/share/temper/
-compile_commands.json: ## database for clangd
-	@$(MAKE) -nB --no-print-directory temper CUDA=0 | awk -v dir="$(CURDIR)" 'BEGIN { print "[" } \
-	  match($$0, /[^ ;]*$(notdir $(MPICXX)) .* -c [^ ]+\.cpp/) { c = substr($$0, RSTART, RLENGTH); n = split(c, w, " "); gsub(/"/, "\\\"", c); \
-	  printf "%s{\"directory\":\"%s\",\"command\":\"%s\",\"file\":\"%s\"}", s, dir, c, w[n]; s = ",\n" } END { print "\n]" }' > $@
-clean: ## remove everything that was built
-	rm -rf build
-help: ## this list
-	@awk -F ':.*## ' '/^[a-z_.]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' Makefile
-	@echo "variables: MODE=release|debug|asan CUDA=0|1 ARCH=native JOBS=N PREFIX= DEPS_PREFIX= ONLY="
-
 $(LIB): $(OBJ)
 	@rm -f $@; ar rcs $@ $^
-$(B)/temper: $(B)/src/main.cpp.o $(LIB)
+$(B)/temper: $(MAIN) $(LIB)
 	@echo "  LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
-$(B)/src/io/%.cpp.o: CPPFLAGS += $(HDF5_CFLAGS)
-$(B)/src/run/version.cpp.o: CPPFLAGS += -DTEMPER_COMMIT='"$(COMMIT)"' -DTEMPER_BUILD_FLAGS='"$(MODE), -march=$(ARCH)"'
+$(B)/src/io/%.cpp.o: CPPFLAGS += $(HDF5_FLAGS)
+$(B)/src/run/version.cpp.o: CPPFLAGS += -DTEMPER_COMMIT='"$(COMMIT)"' -DTEMPER_BUILD_FLAGS='"$(CXXFLAGS)"'
+$(B)/src/run/version.cpp.o: $(B)/commit
 $(B)/%.cpp.o: %.cpp
 	@mkdir -p $(@D); echo "  CXX   $<"; $(MPICXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
 $(B)/%.cu.o: %.cu
 	@mkdir -p $(@D); echo "  NVCC  $<"; $(NVCC) -ccbin $(MPICXX) $(CPPFLAGS) $(NVFLAGS) -c $< -o $@
-$(B)/tests/%_test: $(B)/tests/%_test.cpp.o $(LIB)
+$(B)/tests/%_test: $(B)/tests/%_test.cpp.o $(TESTLIB) $(LIB)
 	@echo "  LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $^ -lgtest $(LDLIBS)
 $(B)/tests/%_bench: $(B)/tests/%_bench.cpp.o $(LIB)
 	@echo "  LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+COMMIT = $(or $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null),unknown)
+$(B)/commit: FORCE
+	@mkdir -p $(@D); echo "$(COMMIT)" | cmp -s - $@ || echo "$(COMMIT)" > $@
+
+# deps may install what the variables above look for, so what follows it is a make of its own.
+deps:
+	@tools/deps.sh "$(DEPS_PREFIX)"
+test: deps
+	@$(MAKE) --no-print-directory build/temper tests
+	@tools/run_tests.sh $(B)
+demo: deps
+	@$(MAKE) --no-print-directory build/temper
+	@tools/demo.sh
+tests: $(TESTS)
+benches: $(BENCHES)
+bench: deps
+	@$(MAKE) --no-print-directory build/temper benches
+	@tools/bench_cpu.sh $(B)
+install: build/temper
+	install -D -m 755 $(B)/temper $(DESTDIR)$(PREFIX)/bin/temper
+	install -d $(DESTDIR)$(PREFIX)/share/temper
+	cp -r conf slurm README.md $(DESTDIR)$(PREFIX)/share/temper/
+compile_commands.json: FORCE
+	@echo '$(ALL_OBJ)' | tr ' ' '\n' | sed 's|^$(B)/||; s|\.o$$||' | awk -v dir="$(CURDIR)" -v b="$(B)" \
+	  -v cc="$(MPICXX) $(CPPFLAGS) $(HDF5_FLAGS) $(CXXFLAGS)" -v cu='$(subst ",\\",$(NVCC) $(CPPFLAGS) $(NVFLAGS))' '\
+	  BEGIN { print "[" } { printf "%s{\"directory\":\"%s\",\"file\":\"%s\",\"command\":\"%s -c %s -o %s/%s.o\"}", \
+	  (NR > 1 ? ",\n" : ""), dir, $$0, ($$0 ~ /\.cu$$/ ? cu : cc), $$0, b, $$0 } END { print "\n]" }' > $@
+clean:
+	rm -rf build compile_commands.json
+help:
+	@echo "make                        build/temper ($(B))"
+	@echo "make deps                   installs missing packages (Debian 12, Ubuntu 24.04)"
+	@echo "make test                   builds and runs every test; ends with: N passed, N failed, N skipped"
+	@echo "make demo                   a small model learns to add on 2 ranks, under 4 minutes"
+	@echo "make bench                  speed of the CPU kernels and of a step"
+	@echo "make install PREFIX=DIR     DIR/bin/temper, DIR/share/temper (now $(PREFIX))"
+	@echo "make compile_commands.json  for editors and clang-tidy"
+	@echo "make clean                  removes build/"
+	@echo "make $(B)/tests/ops/norm_test   one test; it runs from here"
+	@echo "MODE=release|debug|asan  CUDA=0|1 (1 where nvcc is)  ARCH=native  DEPS_PREFIX=DIR (include/, lib/)  -j1"
+
+.PHONY: all deps test tests demo bench benches install clean help FORCE
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -1,20 +1,34 @@
 #!/usr/bin/env bash
-# Installs the distribution packages that temper needs and that are missing (Debian 12, Ubuntu 24.04).
+# `make deps`: installs what is missing of the packages that temper is built with, on Debian 12 and Ubuntu 24.04.
+# A non-empty first argument (DEPS_PREFIX) says that they lie in a folder of their own: nothing is done.
 set -eu
-packages="g++ make pkg-config libopenmpi-dev openmpi-bin libhdf5-dev libspdlog-dev libfmt-dev libtomlplusplus-dev
-  libgtest-dev libpcre2-dev libutf8proc-dev libxxhash-dev nlohmann-json3-dev"
-command -v dpkg-query > /dev/null || { echo "deps: no dpkg here; install the equivalents of:" $packages >&2; exit 0; }
-missing=
-for p in $packages; do
-  [ "$(dpkg-query -W -f='${db:Status-Status}' "$p" 2> /dev/null)" = installed ] || missing="$missing $p"
-done
-[ -z "$missing" ] && exit 0
-command="apt-get install -y --no-install-recommends$missing"
-if [ "$(id -u)" = 0 ]; then run=; elif sudo -n true 2> /dev/null; then run=sudo; else
-  echo "deps: missing packages; run as root:  apt-get update && $command" >&2
+packages=(g++ make pkg-config libopenmpi-dev openmpi-bin libhdf5-dev libspdlog-dev libfmt-dev libtomlplusplus-dev
+  libgtest-dev libpcre2-dev libutf8proc-dev libxxhash-dev nlohmann-json3-dev)
+[ -z "${1:-}" ] || exit 0
+if ! command -v dpkg-query > /dev/null; then
+  command -v mpicxx > /dev/null && exit 0
+  echo "deps: this is neither Debian nor Ubuntu; install the counterparts of: ${packages[*]}" >&2
   exit 1
 fi
-echo "deps: installing$missing"
-export DEBIAN_FRONTEND=noninteractive
-$run apt-get update -q > /dev/null
-$run $command > /dev/null || { echo "deps: that failed; run as root:  apt-get update && $command" >&2; exit 1; }
+
+missing=()
+for package in "${packages[@]}"; do
+  state=$(dpkg-query -W -f '${db:Status-Abbrev}\n' "$package" 2> /dev/null | head -1 || true)
+  [[ $state == ?i* ]] || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+as_root=()
+[ "$(id -u)" = 0 ] || as_root=(sudo)
+if [ "$(id -u)" != 0 ] && ! { command -v sudo > /dev/null && { sudo -n true 2> /dev/null || [ -t 0 ]; }; }; then
+  echo "deps: missing packages, and no right to install them. Run as root:" >&2
+  echo "  apt-get update && apt-get install -y --no-install-recommends ${missing[*]}" >&2
+  exit 1
+fi
+echo "deps: installing ${missing[*]}"
+if ! { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -q &&
+       "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "${missing[@]}"; }; then
+  echo "deps: apt-get failed (see above). Once that is mended, run as root:" >&2
+  echo "  apt-get update && apt-get install -y --no-install-recommends ${missing[*]}" >&2
+  exit 1
+fi

@@ -1,43 +1,62 @@
 #!/usr/bin/env bash
-# Runs test programs, two at a time, and the checks of the tree. Names ending in _mpiN_test run on N ranks.
-# Prints what failed, and at the end one line: N passed, N failed, N skipped. usage: tools/run_tests.sh PROGRAM...
+# Runs every built test and the checks of the source tree, a few at a time, and ends with one line over all GoogleTest
+# cases and checks: `N passed, N failed, N skipped`. A test named *_mpiN_test runs on N ranks; ranks report for
+# themselves, and a case counts as the worst of them. usage: tools/run_tests.sh BUILD_DIR [PATTERN]; JOBS=2
 set -u
-logs=$(mktemp -d)
-trap 'rm -rf "$logs"' EXIT
-launcher="mpirun --oversubscribe --bind-to none"
-[ "$(id -u)" = 0 ] && launcher="$launcher --allow-run-as-root"
+cd "$(dirname "$0")/.."
 
-run_one() {
-  local program=$1 log=$logs/$(echo "$1" | tr / _) start=$SECONDS
-  case $program in
-    *.sh) timeout 300 "$program" > "$log" 2>&1 ;;
-    *_mpi[0-9]_test) local n=${program##*_mpi}; timeout 300 $launcher -n "${n%_test}" "$program" > "$log" 2>&1 ;;
-    *) timeout 600 "$program" > "$log" 2>&1 ;;
-  esac
-  local code=$?
-  echo $code > "$log.code"
-  echo "$program" > "$log.name"
-  [ $code = 0 ] && echo "  ok    $program ($((SECONDS - start)) s)" || echo "  FAIL  $program (exit $code, $((SECONDS - start)) s)"
+run_one() {  # run_one BUILD SCRIPT_OR_TEST: leaves a log and one line `passed failed skipped seconds name`
+  local build=$1 program=$2 name log rc passed failed skipped ranks start=$SECONDS
+  name=${program#"$build"/tests/}
+  log=$build/test-logs/${name//\//.}.log
+  local command=(timeout -k 10 600 "$program")
+  if [[ $name =~ _mpi([0-9]+)_test$ ]]; then
+    ranks=${BASH_REMATCH[1]}
+    command=(timeout -k 10 300 mpirun --oversubscribe --bind-to none -n "$ranks" "$program")
+  fi
+  "${command[@]}" > "$log" 2>&1
+  rc=$?
+  count() { grep -oE "$1" "$log" | grep -oE '[0-9]+' | sort "$2" | head -1; }
+  passed=$(count '\[  PASSED  \] [0-9]+ test' -n)
+  failed=$(count '\[  FAILED  \] [0-9]+ test' -nr)
+  skipped=$(count '\[  SKIPPED \] [0-9]+ test' -nr)
+  if [[ $program != "$build"/* ]]; then passed=$((rc == 0)); fi  # a script counts as one case
+  if [ "$rc" != 0 ] && [ "${failed:-0}" = 0 ]; then failed=1; fi
+  if [ "$rc" = 0 ] && [ $((${passed:-0} + ${skipped:-0})) = 0 ]; then failed=1 rc=no-tests; fi
+  echo "${passed:-0} ${failed:-0} ${skipped:-0} $((SECONDS - start)) $name" > "${log%.log}.result"
+  if [ "${failed:-0}" = 0 ]; then
+    printf 'ok    %4ss  %-45s %s passed%s\n' $((SECONDS - start)) "$name" "${passed:-0}" \
+      "${skipped:+, $skipped skipped}"
+    return
+  fi
+  {
+    printf 'FAIL  %4ss  %s (exit %s), whole log in %s\n' $((SECONDS - start)) "$name" "$rc" "$log"
+    grep -aE '(^|\])[^ ]*:[0-9]+: Failure' "$log" | head -5
+    tail -25 "$log"
+  } | sed '2,$s/^/      | /'
 }
 
-for program in tools/check_layers.sh tools/check_size.sh "$@"; do
-  while [ "$(jobs -rp | wc -l)" -ge 2 ]; do wait -n; done
-  run_one "$program" &
-done
-wait
+if [ "${1:-}" = --one ]; then
+  run_one "$2" "$3"
+  exit 0
+fi
 
-passed=0 failed=0 skipped=0
-for code in "$logs"/*.code; do
-  log=${code%.code}
-  name=$(cat "$log.name")
-  # One line of each kind from rank 0 of an MPI test is enough.
-  p=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) tests\{0,1\}\..*/\1/p' "$log" | head -1)
-  s=$(sed -n 's/^\[  SKIPPED \] \([0-9]*\) tests\{0,1\}, listed below.*/\1/p' "$log" | head -1)
-  f=$(sed -n 's/^\[  FAILED  \] \([0-9]*\) tests\{0,1\}, listed below.*/\1/p' "$log" | head -1)
-  case $name in *.sh) [ "$(cat "$code")" = 0 ] && p=1 || f=1 ;; esac
-  [ "$(cat "$code")" != 0 ] && [ "${f:-0}" = 0 ] && f=1
-  [ "$(cat "$code")" != 0 ] && { echo "---- $name"; tail -n 40 "$log"; }
-  passed=$((passed + ${p:-0})) failed=$((failed + ${f:-0})) skipped=$((skipped + ${s:-0}))
-done
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" = 0 ]
+build=$1
+pattern=${2:-}
+mkdir -p "$build/test-logs"
+rm -f "$build"/test-logs/*.result
+jobs=${JOBS:-2}
+threads=$(($(nproc) / jobs))
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((threads > 0 ? threads : 1))}
+export GTEST_COLOR=no OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+list() {  # the long ones first: many ranks, then whole runs
+  echo tools/check_layers.sh
+  echo tools/check_size.sh
+  find tests -name '*_test.cpp' | sed "s|^|$build/|; s|\.cpp$||" |
+    awk '{ print /_mpi/ ? 0 : /\/(e2e|run)\// ? 1 : 2, $0 }' | sort | cut -d' ' -f2
+}
+list | grep -E -- "${pattern:-.}" | xargs -P "$jobs" -I{} "$0" --one "$build" {}
+
+cat "$build"/test-logs/*.result 2> /dev/null | awk '
+  { passed += $1; failed += $2; skipped += $3 }
+  END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped; exit failed > 0 || passed == 0 }'

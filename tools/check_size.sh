@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Limits on size: files 600 lines (.cu 800, main.cpp 60), functions 60 (kernels/ 150, tests/ 100), lines 110 columns (a
-# failure from 121 on; URLs aside). A function is a brace at namespace or class level behind a parenthesis. Prints offenders; exit 1
-# if one fails.
+# Limits on size: files 600 lines (.cu 800, main.cpp 60), functions 60 (kernels/ 150, tests/ 100), lines 110 columns
+# (a failure from 121 on; URLs aside). A function is a brace at namespace or class level behind a parenthesis. Prints
+# offenders; exit 1 if one fails.
 set -u
 cd "$(dirname "$0")/.."
 find src kernels tests \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -print0 | sort -z |

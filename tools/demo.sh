@@ -1,44 +1,62 @@
 #!/usr/bin/env bash
-# `make demo`: a tiny Qwen3-shaped model learns to add two numbers below 100, first by a short supervised warm start,
-# then by GRPO on two MPI ranks; judged before and after on problems that were in no training step. CPU only.
+# `make demo`: a Qwen3-shaped model of 1M parameters learns to add two numbers below 100, first by a short supervised warm
+# start, then by GRPO on two MPI ranks; judged before and after on problems that were in no training step. CPU only.
 set -eu
+cd "$(dirname "$0")/.."
 temper=build/temper
-run="mpirun -n 2 --oversubscribe --bind-to none"
-[ "$(id -u)" = 0 ] && run="$run --allow-run-as-root"
+mpi=(mpirun -n 2 --bind-to none)
+[ "$(nproc)" -ge 2 ] || mpi+=(--oversubscribe)
+[ "$(id -u)" != 0 ] || mpi+=(--allow-run-as-root)
 start=$SECONDS
-score() { sed -n 's/.*"val\/heldout\/score\/mean":\([0-9.e-]*\).*/\1/p'; }
+begin() { echo; echo "== $1   [$((SECONDS - start)) s]"; }
+show() { echo "\$ $*"; "$@"; }
+accuracy() {  # of a model folder, greedy, through the rollout engine
+  "${mpi[@]}" "$temper" eval conf/demo_grpo.toml model.path="$1" |
+    sed -n 's/.*"val\/heldout\/score\/mean":\([0-9.e-]*\).*/\1/p'
+}
+answers() {  # of a model folder to the first held-out problems
+  "$temper" generate --model "$1" --prompts runs/demo/data/samples.jsonl rollout.temperature=0 \
+    rollout.max_new_tokens=4 2> /dev/null | sed -n 's/.*"text":"\([^"]*\)".*/\1/p'
+}
 
+begin "1/5  data and a model with random weights"
 rm -rf runs/demo runs/demo-sft runs/demo-grpo
 tools/demo_data.sh runs/demo/data
-$temper init --config conf/demo/config.json --tokenizer conf/demo --out runs/demo/model --seed 1
+head -6 runs/demo/data/heldout.jsonl > runs/demo/data/samples.jsonl
+head -2 runs/demo/data/train.jsonl
+show "$temper" init --config conf/demo/config.json --tokenizer conf/demo --out runs/demo/model --seed 1
 
-echo "== 1/3  warm start: supervised fine-tuning"
-$run $temper train conf/demo_sft.toml
-echo "== 2/3  accuracy on 512 held-out problems (greedy, through the rollout engine)"
+begin "2/5  warm start: supervised fine-tuning, stopped early on purpose"
+show "${mpi[@]}" "$temper" train conf/demo_sft.toml
 warm=$(ls -d runs/demo-sft/export/step-*)
-before=$($run $temper eval conf/demo_grpo.toml model.path="$warm" | score)
-echo "held-out accuracy after the warm start: $before"
-echo "== 3/3  GRPO"
-$run $temper train conf/demo_grpo.toml model.path="$warm"
+
+begin "3/5  accuracy before GRPO, on 512 held-out problems"
+before=$(accuracy "$warm")
+
+begin "4/5  GRPO: 8 samples a problem, reward 1 for the right sum"
+show "${mpi[@]}" "$temper" train conf/demo_grpo.toml model.path="$warm"
 model=$(ls -d runs/demo-grpo/export/step-*)
-after=$($run $temper eval conf/demo_grpo.toml model.path="$model" | score)
+
+begin "5/5  accuracy after GRPO"
+after=$(accuracy "$model")
 
 echo
-echo "                     before GRPO   after GRPO"
-printf "held-out accuracy    %-13s %s\n\n" "$before" "$after"
-echo "samples after GRPO:"
-for sum in 7+5= 38+47= 99+64=; do
-  printf '  %s' "$sum"
-  $temper generate --model "$model" --prompt "$sum" rollout.temperature=0 rollout.max_new_tokens=4 |
-    sed -n 's/.*"text":"\([^"]*\)".*/\1/p'
-done
+printf '%-34s %-13s %s\n' "" "before GRPO" "after GRPO"
+printf '%-34s %-13s %s\n' "held-out accuracy (512, greedy)" "$before" "$after"
+paste <(sed 's/.*"prompt":"\([^"]*\)","answer":"\([^"]*\)".*/\1  (\2)/' runs/demo/data/samples.jsonl) \
+  <(answers "$warm") <(answers "$model") | awk -F '\t' '{ printf "%-34s %-13s %s\n", "  " $1, $2, $3 }'
 cat <<TEXT
 
-metrics    runs/demo-grpo/metrics.jsonl   (and tensorboard/ beside it)
+metrics    runs/demo-grpo/metrics.jsonl, tensorboard/ beside it
 rollouts   runs/demo-grpo/rollouts/
-model      $model   (a Hugging Face folder)
-next       build/temper help train;  README.md, "Your own model and data"
+model      $model (a Hugging Face folder)
+try it     $temper generate --model $model --prompt "38+47=" rollout.max_new_tokens=4
+next       README.md, "Your own model and data"; $temper help train
+
 TEXT
+awk -v a="$before" -v b="$after" 'BEGIN { exit !(a < 0.5 && b > 0.95) }' || {
+  echo "demo: expected below 0.5 before GRPO and above 0.95 after it" >&2
+  status=1
+}
 echo "demo: held-out accuracy $before -> $after in $((SECONDS - start)) s"
-awk -v a="$before" -v b="$after" 'BEGIN { exit !(a < 0.5 && b > 0.95) }' ||
-  { echo "demo: expected below 0.5 before and above 0.95 after" >&2; exit 1; }
+exit "${status:-0}"

@@ -32,6 +32,7 @@ warm=$(ls -d runs/demo-sft/export/step-*)
 
 begin "3/5  accuracy before GRPO, on 512 held-out problems"
 before=$(accuracy "$warm")
+echo "$before"
 
 begin "4/5  GRPO: 8 samples a problem, reward 1 for the right sum"
 show "${mpi[@]}" "$temper" train conf/demo_grpo.toml model.path="$warm"

@@ -75,6 +75,7 @@ class Run {
     prompt->request = i;
     prompt->tokens = r.prompt;
     prompt->prompt_tokens = length;
+    prompt->num_samples = r.num_samples;
     scheduler_.add(std::move(prompt));
   }
 
@@ -101,7 +102,7 @@ class Run {
     for (size_t i = 0; i < host.rows.size(); ++i) {
       Sequence& s = *host.sequences[i];
       std::vector<Sequence*> samples{&s};
-      if (s.is_prompt()) samples = scheduler_.fork(s, requests_[s.request].num_samples);
+      if (s.is_prompt()) samples = scheduler_.fork(s);
       for (Sequence* one : samples) {
         index.push_back(host.rows[i]);
         targets.push_back(one);

@@ -41,12 +41,19 @@ bool Scheduler::reserve(Sequence& s, int64_t rows) {
   return true;
 }
 
+/// Active sequences; a prompt counts as the samples that it will be.
+int64_t Scheduler::running() const {
+  int64_t count = 0;
+  for (const auto& s : active_) count += s->is_prompt() ? s->num_samples : 1;
+  return count;
+}
+
 /// Lets the next prompt in when its pages are free without taking any from others.
 bool Scheduler::admit() {
   if (waiting_.empty()) return false;
-  const auto running = static_cast<int64_t>(active_.size());
-  if (running >= options_.max_running_sequences) return false;
-  if (running > 0 && cache_.pages_for(waiting_.front()->size()) > cache_.num_free()) return false;
+  const int64_t active = running();
+  if (active > 0 && active + waiting_.front()->num_samples > options_.max_running_sequences) return false;
+  if (active > 0 && cache_.pages_for(waiting_.front()->size()) > cache_.num_free()) return false;
   active_.push_back(std::move(waiting_.front()));
   waiting_.pop_front();
   return true;
@@ -82,13 +89,13 @@ void Scheduler::commit(std::span<const ScheduledRows> step) {
   }
 }
 
-std::vector<Sequence*> Scheduler::fork(Sequence& prompt, int32_t n) {
+std::vector<Sequence*> Scheduler::fork(Sequence& prompt) {
   const auto at =
       std::find_if(active_.begin(), active_.end(), [&](const auto& s) { return s.get() == &prompt; });
   CHECK(at != active_.end() && prompt.is_prompt() && prompt.missing() == 0,
         "fork of a sequence that is no ready prompt");
   std::vector<Sequence*> samples;
-  for (int32_t i = 0; i < n; ++i) {
+  for (int32_t i = 0; i < prompt.num_samples; ++i) {
     auto s = std::make_unique<Sequence>();
     s->request = prompt.request;
     s->sample = i;
@@ -100,7 +107,7 @@ std::vector<Sequence*> Scheduler::fork(Sequence& prompt, int32_t n) {
     samples.push_back(s.get());
     active_.insert(at, std::move(s));
   }
-  counters_.rows_shared += (n - 1) * prompt.cached;
+  counters_.rows_shared += (prompt.num_samples - 1) * prompt.cached;
   drop_pages(prompt);
   active_.erase(at);
   return samples;

@@ -1,8 +1,8 @@
 #pragma once
 // Which rows run next. Every step takes one row of each decoding sequence (oldest first, at most
-// max_running_sequences) and fills up with prefill chunks (at most prefill_chunk_tokens rows). When pages run
-// out the youngest sequence gives its pages back and is prefilled again later. Nothing here changes a bit of
-// a result.
+// max_running_sequences) and fills up with prefill chunks (at most prefill_chunk_tokens rows). A prompt is
+// admitted when all its samples may run beside those that do (or alone). When pages run out the youngest
+// sequence gives its pages back and is prefilled again later. Nothing here changes a bit of a result.
 //
 // Ages: a sequence keeps its place in `active_`; prompts enter in request order, samples take their prompt's
 // place.
@@ -39,8 +39,8 @@ class Scheduler {
   std::vector<ScheduledRows> next();
   /// The rows of `next` are in the cache now; counts them.
   void commit(std::span<const ScheduledRows> step);
-  /// Replaces a prefilled prompt by `n` samples that share its pages.
-  std::vector<Sequence*> fork(Sequence& prompt, int32_t n);
+  /// Replaces a prefilled prompt by its samples, which share its pages.
+  std::vector<Sequence*> fork(Sequence& prompt);
   /// Takes a finished sequence out and frees its pages.
   std::unique_ptr<Sequence> remove(Sequence& sequence);
 
@@ -48,6 +48,7 @@ class Scheduler {
 
  private:
   bool admit();
+  int64_t running() const;
   bool reserve(Sequence& s, int64_t rows);
   bool preempt_youngest(const Sequence& except);
   int64_t pages_wanted(const Sequence& s, int64_t rows) const;

@@ -50,6 +50,7 @@ struct RolloutCounters {
 struct Sequence {
   size_t request = 0;
   int32_t sample = -1;          // -1: the prompt itself
+  int32_t num_samples = 1;      // of a prompt: what it is forked into
   std::vector<int32_t> tokens;  // prompt and response so far
   int64_t prompt_tokens = 0;
   std::vector<int32_t> pages;

@@ -102,6 +102,7 @@ class Driver {
     s->request = samples_.size();
     s->tokens.assign(static_cast<size_t>(prompt_tokens), 1);
     s->prompt_tokens = prompt_tokens;
+    s->num_samples = samples;
     samples_.push_back(samples);
     new_tokens_.push_back(new_tokens);
     scheduler_.add(std::move(s));
@@ -152,7 +153,7 @@ class Driver {
       if (part.sequence->missing() > 0) continue;
       std::vector<Sequence*> ready{part.sequence};
       if (part.sequence->is_prompt())
-        ready = scheduler_.fork(*part.sequence, samples_[part.sequence->request]);
+        ready = scheduler_.fork(*part.sequence);
       for (Sequence* s : ready) {
         s->tokens.push_back(2);
         if (s->size() - s->prompt_tokens < new_tokens_[s->request]) continue;
@@ -239,7 +240,7 @@ TEST(Scheduler, YoungestIsPreempted) {
   ASSERT_EQ(step.size(), 3u);
   scheduler.commit(step);
   std::vector<Sequence*> samples;
-  for (const ScheduledRows& part : step) samples.push_back(scheduler.fork(*part.sequence, 1).front());
+  for (const ScheduledRows& part : step) samples.push_back(scheduler.fork(*part.sequence).front());
   for (Sequence* s : samples) s->tokens.push_back(2);
 
   step = scheduler.next();
@@ -279,6 +280,18 @@ TEST(Scheduler, CopyOnWriteTakesOnePageLessThanSamples) {
   preempting.add(kPage + 4, 4, 3);
   preempting.run();
   EXPECT_GT(preempting.counters().preemptions, 0);
+}
+
+/// Prompts enter only when their samples may run: pages for max_running_sequences at full length are enough.
+TEST(Scheduler, NothingIsPreemptedWithRoomForTheRunningSequences) {
+  KvCache cache = small_cache(8 * 2, false);
+  Driver driver(cache, {.max_running_sequences = 8, .prefill_chunk_tokens = 64});
+  for (int i = 0; i < 10; ++i) driver.add(12, 3, 20);  // two pages a sample
+  driver.run();
+  EXPECT_EQ(driver.counters().preemptions, 0);
+  EXPECT_EQ(driver.counters().rows_recomputed, 0);
+  EXPECT_EQ(driver.most_decoding(), 6);
+  EXPECT_EQ(driver.finished().size(), 30u);
 }
 
 }  // namespace

@@ -4,6 +4,10 @@
 
 namespace temper {
 
+Scheduler::~Scheduler() {
+  for (auto& s : active_) drop_pages(*s);
+}
+
 int64_t Scheduler::pages_wanted(const Sequence& s, int64_t rows) const {
   int64_t wanted = cache_.pages_for(s.cached + rows) - static_cast<int64_t>(s.pages.size());
   const bool into_last_page = s.cached % cache_.page_tokens() != 0;

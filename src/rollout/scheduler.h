@@ -31,6 +31,10 @@ struct ScheduledRows {
 class Scheduler {
  public:
   Scheduler(KvCache& cache, const SchedulerOptions& options) : cache_(cache), options_(options) {}
+  /// Gives back the pages of sequences that an exception left unfinished.
+  ~Scheduler();
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
 
   void add(std::unique_ptr<Sequence> prompt) { waiting_.push_back(std::move(prompt)); }
   bool done() const { return waiting_.empty() && active_.empty(); }

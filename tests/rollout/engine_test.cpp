@@ -186,6 +186,25 @@ TEST(Engine, PromptsThatDoNotFitAreRefused) {
   EXPECT_EQ(run(small, {tiny_request(9, 31, 1)}, options).groups[0][0].tokens.size(), 1u);
 }
 
+/// An exception out of a callback ends the call, not the engine: it has all of its pages for the next one.
+TEST(Engine, IsWholeAfterAnException) {
+  const auto model = tiny_model(DType::f32);
+  Engine engine(*model, engine_options(/*num_pages=*/6));
+  const std::vector<Request> requests{tiny_request(0, 20, 2), tiny_request(1, 40, 3)};
+  const GenerateOptions options = generate_options(30);
+  const Output before = run(engine, requests, options);
+  Arena arena;
+  Ctx c{.arena = arena};
+  const auto interrupted = [&](size_t, std::vector<Completion>) { throw std::runtime_error("stop"); };
+  for (int i = 0; i < 3; ++i)
+    EXPECT_THROW(engine.generate(c, requests, options, nullptr, interrupted), std::runtime_error);
+  const Output after = run(engine, requests, options);
+  for (size_t i = 0; i < requests.size(); ++i)
+    for (size_t k = 0; k < before.groups[i].size(); ++k)
+      EXPECT_EQ(after.groups[i][k].tokens, before.groups[i][k].tokens) << i << " " << k;
+  EXPECT_EQ(after.counters.preemptions, before.counters.preemptions) << "pages are missing";
+}
+
 TEST(Engine, CacheBytesAreThoseOfItsPages) {
   const auto model = tiny_model(DType::bf16);
   Engine engine(*model, engine_options(/*num_pages=*/10));

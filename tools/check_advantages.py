@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Recomputes rewards, GRPO advantages and rollout metrics of a run from its rollouts/step-*.jsonl and
+"""Recomputes scores, rewards, GRPO advantages and rollout metrics of a run from its rollouts/step-*.jsonl and
 compares them, float for float, with what the run wrote (rollout files and metrics.jsonl). Plain Python 3.11.
 
 usage: check_advantages.py RUN_DIR     exit status 0 when everything is equal, 1 when not, 2 when unusable
 
-The arithmetic is that of src/rl: double, sums from left to right in order of group and sample.
+A score is computed again from response and answer by the rules of tools/reward_rules.py. The arithmetic is that of src/rl: double, sums from left to right in order of group and sample.
   raw_reward = 0 + w1 p1 + w2 p2 ...        over task rewards in config order (p unweighted)
   reward     = raw_reward + w p ...         over shaping rewards ("length"), then - kl_coef sum_t k_t if KL is
                                             in the reward
   advantage  = (reward - mean) / (sqrt(sum (reward - mean)^2 / (n - 1)) + eps), 0 when max == min
-Rollouts that were replayed carry their rewards as given; their parts are compared only when present.
+Rollouts that were replayed carry their rewards as given; their parts are compared only when present. Every step
+of metrics.jsonl needs its rollouts.
 """
 
 import glob
@@ -18,6 +19,8 @@ import math
 import os
 import sys
 import tomllib
+
+from reward_rules import RULES
 
 SHAPING = {"length"}
 
@@ -34,16 +37,17 @@ def kl_penalty(row, estimator):
     return total
 
 
-def reward_sums(row, weights, algorithm):
+def reward_sums(row, functions, algorithm):
     """(raw, reward) of a response from its parts."""
+    parts = row["reward_parts"]
     raw = 0.0
-    for name, weight in weights.items():
+    for name, options in functions.items():
         if name not in SHAPING:
-            raw += weight * row["reward_parts"][name]
+            raw += options["weight"] * parts[name]
     reward = raw
-    for name, weight in weights.items():
+    for name, options in functions.items():
         if name in SHAPING:
-            reward += weight * row["reward_parts"][name]
+            reward += options["weight"] * parts[name]
     if algorithm["kl_in"] == "reward" and algorithm["kl_coef"] != 0:
         reward -= algorithm["kl_coef"] * kl_penalty(row, algorithm["kl_estimator"])
     return raw, reward
@@ -85,19 +89,34 @@ def rollout_metrics(rows):
 
 class Comparison:
     def __init__(self):
-        self.compared, self.wrong = 0, 0
+        self.compared, self.wrong = {}, 0
 
-    def equal(self, where, found, expected):
-        self.compared += 1
+    def equal(self, kind, where, found, expected):
+        self.compared[kind] = self.compared.get(kind, 0) + 1
         if found is not None and float(found) == float(expected):
             return
         self.wrong += 1
         if self.wrong <= 20:
             print(f"{where}: the run wrote {found!r}, recomputed {expected!r}", file=sys.stderr)
 
+    def summary(self):
+        kinds = ", ".join(f"{count} {kind}" for kind, count in self.compared.items())
+        return f"{sum(self.compared.values())} numbers compared ({kinds}), {self.wrong} differ"
+
+
+def check_rewards(where, row, replayed, config, comparison):
+    algorithm, functions = config
+    if replayed and not set(functions) <= set(row["reward_parts"]):
+        return
+    for name, options in functions.items():
+        comparison.equal("scores", f"{where} {name}", row["reward_parts"].get(name), RULES[name](row, options))
+    raw, reward = reward_sums(row, functions, algorithm)
+    comparison.equal("rewards", f"{where} raw_reward", row["raw_reward"], raw)
+    comparison.equal("rewards", f"{where} reward", row["reward"], reward)
+
 
 def check_step(path, rows, metrics, config, comparison):
-    algorithm, weights = config
+    algorithm, _ = config
     groups = {}
     for row in rows:
         groups.setdefault(row["group"], []).append(row)
@@ -105,18 +124,14 @@ def check_step(path, rows, metrics, config, comparison):
     if order != sorted(order):
         sys.exit(f"{path}: lines are not in order of group and sample")
     for group, members in groups.items():
-        where = f"{path}: group {group}"
-        for row in members:
-            if set(weights) <= set(row["reward_parts"]):
-                raw, reward = reward_sums(row, weights, algorithm)
-                comparison.equal(f"{where} sample {row['sample']} raw_reward", row["raw_reward"], raw)
-                comparison.equal(f"{where} sample {row['sample']} reward", row["reward"], reward)
         expected = group_advantages([float(r["reward"]) for r in members], algorithm["advantage_eps"],
                                     algorithm["single_group"])
         for row, advantage in zip(members, expected):
-            comparison.equal(f"{where} sample {row['sample']} advantage", row["advantage"], advantage)
+            where = f"{path}: group {group} sample {row['sample']}"
+            check_rewards(where, row, "replay/groups" in metrics, config, comparison)
+            comparison.equal("advantages", f"{where} advantage", row["advantage"], advantage)
     for key, value in rollout_metrics(rows).items():
-        comparison.equal(f"metrics.jsonl step {metrics['step']} {key}", metrics.get(key), value)
+        comparison.equal("metrics", f"metrics.jsonl step {metrics['step']} {key}", metrics.get(key), value)
 
 
 def read_config(run):
@@ -124,11 +139,11 @@ def read_config(run):
         config = tomllib.load(f)
     algorithm = {"kl_in": "loss", "kl_coef": 0.0, "kl_estimator": "k3", "advantage_eps": 1e-6,
                  "single_group": "drop", "name": "grpo"} | config.get("algorithm", {})
-    weights = {}
+    functions = {}
     for function in config["reward"]["functions"]:
         function = {"name": function} if isinstance(function, str) else function
-        weights[function["name"]] = float(function.get("weight", 1))
-    return algorithm, weights
+        functions[function["name"]] = function | {"weight": float(function.get("weight", 1))}
+    return algorithm, functions
 
 
 def read_lines(path):
@@ -148,14 +163,16 @@ def main():
     metrics = {m["step"]: m for m in read_lines(os.path.join(run, "metrics.jsonl"))}
     paths = sorted(glob.glob(os.path.join(run, "rollouts", "step-*.jsonl")))
     comparison = Comparison()
+    steps = []
     for path in paths:
         rows = read_lines(path)
-        if rows and rows[0]["step"] not in metrics:
-            print(f"{path}: metrics.jsonl has no step {rows[0]['step']}", file=sys.stderr)
-            comparison.wrong += 1
-        elif rows:
-            check_step(path, rows, metrics[rows[0]["step"]], config, comparison)
-    print(f"{len(paths)} steps, {comparison.compared} numbers compared, {comparison.wrong} differ")
+        steps.append(rows[0]["step"] if rows else None)
+        if steps[-1] in metrics:
+            check_step(path, rows, metrics[steps[-1]], config, comparison)
+    if sorted(metrics) != steps:
+        print(f"{run}: metrics.jsonl has the steps {sorted(metrics)}, rollouts/ {steps}", file=sys.stderr)
+        comparison.wrong += 1
+    print(f"{len(paths)} steps, {comparison.summary()}")
     return 1 if comparison.wrong or not comparison.compared else 0
 
 

@@ -1,6 +1,6 @@
 #pragma once
-// The program itself, run as a user runs it: a folder of its own, `temper` or `mpirun -n N temper` in it, the exit
-// code, what was printed, what the run folder holds.
+// The program itself, run as a user runs it: a folder of its own, `temper` or `mpirun -n N temper` in it, the
+// exit code, what was printed, what the run folder holds.
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -44,7 +44,8 @@ class Program {
   int run_ranks(int ranks, const std::string& arguments) const { return shell(mpirun(ranks, arguments)); }
   std::string mpirun(int ranks, const std::string& arguments) const {
     const std::string root = ::getuid() == 0 ? " --allow-run-as-root" : "";
-    return fmt::format("mpirun -n {} --oversubscribe --bind-to none{} {} {}", ranks, root, temper_, arguments);
+    return fmt::format("mpirun -n {} --oversubscribe --bind-to none{} {} {}", ranks, root, temper_,
+                       arguments);
   }
   /// What the last command printed, both streams.
   std::string output() const { return read("output.log"); }
@@ -53,12 +54,12 @@ class Program {
   int init_model(const std::string& name, const char* config = kTinyQwen3) const {
     const std::string tokenizer = std::filesystem::absolute("tests/golden/tokenizer/minimind").string();
     write(name + ".config.json", config);
-    return run(fmt::format("init --config {0}.config.json --out {0} --seed 1 --tokenizer {1}", name, tokenizer));
+    return run(
+        fmt::format("init --config {0}.config.json --out {0} --seed 1 --tokenizer {1}", name, tokenizer));
   }
 
-  /// The lines of metrics.jsonl of a run.
-  std::vector<Json> metrics(const std::string& run_name) const {
-    const std::string name = "runs/" + run_name + "/metrics.jsonl", all = read(name);
+  std::vector<Json> json_lines(const std::string& name) const {
+    const std::string all = read(name);
     std::vector<Json> lines;
     for (size_t at = 0, end; at < all.size(); at = end + 1) {
       end = std::min(all.find('\n', at), all.size());
@@ -66,12 +67,17 @@ class Program {
     }
     return lines;
   }
+  /// The lines of metrics.jsonl of a run.
+  std::vector<Json> metrics(const std::string& run_name) const {
+    return json_lines("runs/" + run_name + "/metrics.jsonl");
+  }
   /// metrics.jsonl as text, without what may differ between two runs of one config.
   std::string fixed_metrics(const std::string& run_name) const {
     std::string kept;
     for (const Json& line : metrics(run_name)) {
       for (const auto& [key, value] : line.items())
-        if (!key.starts_with("timing_s/") && !key.starts_with("perf/")) kept += key + "=" + value.dump() + " ";
+        if (!key.starts_with("timing_s/") && !key.starts_with("perf/"))
+          kept += key + "=" + value.dump() + " ";
       kept += "\n";
     }
     return kept;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the model in tests/golden/tinyzero: the first layer of the published TinyZero Llama (trained by nobody, but
+"""Writes the model in tests/golden/tinyzero: the first layer of the published TinyZero Llama (random weights,
 written by transformers 4.43 in bf16) with embedding, norm and head, and the log-probs that transformers gives for a few
 sequences in fp32. Its tokenizer files, one id per character, are written by hand.
 

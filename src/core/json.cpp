@@ -79,6 +79,9 @@ Json parse_json(std::string_view text, const std::string& source, const JsonLimi
     fail(Exit::data, {.what = "JSON document is too large",
                       .where = source,
                       .why = fmt::format("{} bytes, the limit is {}", text.size(), limits.bytes)});
+  if (const size_t zero = text.find('\0'); zero != std::string_view::npos)  // to the parser it ends the text
+    fail(Exit::data,
+         {.what = "invalid JSON", .where = source, .why = fmt::format("a zero byte (byte {})", zero)});
   StrictHandler handler(limits.depth);
   if (!Json::sax_parse(text.begin(), text.end(), &handler))
     fail(Exit::data, {.what = "invalid JSON", .where = source, .why = handler.reason()});

@@ -12,6 +12,8 @@ namespace {
 
 constexpr int64_t kMaxLineBytes = int64_t{8} << 20;
 constexpr int64_t kWindow = int64_t{4} << 20;
+constexpr int64_t kMaxPosition = int64_t{1} << 53;
+constexpr double kMinEpochLines = 1e-2;  // with fewer, epochs could not be counted up to kMaxPosition
 
 }  // namespace
 
@@ -49,6 +51,13 @@ Dataset::Dataset(const std::vector<DatasetFile>& files, uint64_t seed, bool shuf
                         .fix = "give a JSONL file with one object per line"});
     files_.push_back(std::move(file));
   }
+  double epoch_lines = 0;
+  for (const File& f : files_) epoch_lines += f.weight * static_cast<double>(f.begin.size());
+  if (!(epoch_lines >= kMinEpochLines))
+    fail(Exit::usage, {.what = "the weights of the data files leave no lines",
+                       .where = "data.train",
+                       .why = fmt::format("weight times lines, over all files, is {}", epoch_lines),
+                       .fix = "give larger weights"});
   for (int64_t i = 0; i < num_lines(); ++i) line(i);
 }
 
@@ -88,24 +97,24 @@ Json Dataset::read(const Item& item) const {
   const auto i = static_cast<size_t>(item.line);
   std::string text(static_cast<size_t>(file.end[i] - file.begin[i]), '\0');
   file.input.read(text.data(), file.begin[i], static_cast<int64_t>(text.size()));
-  if (i == 0 && text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);  // byte order mark
   const std::string where = fmt::format("{}:{}", file.path, file.number[i]);
   Json json = parse_json(text, where);
   if (!json.is_object())
-    fail(Exit::data,
-         {.what = "a data line is not a JSON object", .where = where, .fix = "one {...} per line"});
+    fail(Exit::data, {.what = "a data line is not a JSON object",
+                      .where = where,
+                      .why = fmt::format("it is {} {}", json.is_array() ? "an" : "a", json.type_name()),
+                      .fix = "one {...} per line"});
   return json;
 }
 
-int64_t Dataset::epoch_lines(const File& file, int64_t epoch) const {
+int64_t Dataset::file_begin(const File& file, int64_t epoch) const {
   const double lines = file.weight * static_cast<double>(file.begin.size());
-  return static_cast<int64_t>(std::floor(lines * static_cast<double>(epoch + 1))) -
-         static_cast<int64_t>(std::floor(lines * static_cast<double>(epoch)));
+  return static_cast<int64_t>(std::floor(lines * static_cast<double>(epoch)));
 }
 
-int64_t Dataset::epoch_size(int64_t epoch) const {
+int64_t Dataset::epoch_begin(int64_t epoch) const {
   int64_t n = 0;
-  for (const File& f : files_) n += epoch_lines(f, epoch);
+  for (const File& f : files_) n += file_begin(f, epoch);
   return n;
 }
 
@@ -129,11 +138,9 @@ void Dataset::build_epoch(int64_t epoch) {
   std::vector<Item> items;
   for (size_t f = 0; f < files_.size(); ++f) {
     const auto lines = static_cast<int64_t>(files_[f].begin.size());
-    auto at = static_cast<int64_t>(
-        std::floor(files_[f].weight * static_cast<double>(lines) * static_cast<double>(epoch)));
     std::vector<int64_t> order;
     int64_t pass = -1;
-    for (int64_t n = epoch_lines(files_[f], epoch); n > 0; --n, ++at) {
+    for (int64_t at = file_begin(files_[f], epoch); at < file_begin(files_[f], epoch + 1); ++at) {
       if (at / lines != pass) {
         pass = at / lines;
         order = permutation(lines, 1 + static_cast<uint32_t>(f), static_cast<uint32_t>(pass));
@@ -146,20 +153,29 @@ void Dataset::build_epoch(int64_t epoch) {
     items_.push_back(items[static_cast<size_t>(i)]);
 }
 
+/// The last epoch that begins at or before `position`: epochs begin at ascending positions, so by bisection.
+int64_t Dataset::epoch_of(int64_t position) const {
+  int64_t low = 0, high = 1;
+  while (epoch_begin(high) <= position) {
+    low = high;
+    high *= 2;
+  }
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    (epoch_begin(middle) <= position ? low : high) = middle;
+  }
+  return low;
+}
+
 Dataset::Item Dataset::locate(int64_t position) {
-  int64_t epoch = 0, begin = 0;
-  if (epoch_ >= 0 && position >= epoch_begin_) {
-    epoch = epoch_;
-    begin = epoch_begin_;
+  CHECK(position >= 0 && position <= kMaxPosition, "position {} of the data", position);
+  if (epoch_ < 0 || position < epoch_begin_ ||
+      position - epoch_begin_ >= static_cast<int64_t>(items_.size())) {
+    epoch_ = epoch_of(position);
+    epoch_begin_ = epoch_begin(epoch_);
+    build_epoch(epoch_);
   }
-  for (int64_t empty = 0; position >= begin + epoch_size(epoch); ++epoch) {
-    CHECK(epoch_size(epoch) > 0 || ++empty < 1'000'000, "the weights of the data files leave no lines");
-    begin += epoch_size(epoch);
-  }
-  if (epoch != epoch_) build_epoch(epoch);
-  epoch_ = epoch;
-  epoch_begin_ = begin;
-  return items_[static_cast<size_t>(position - begin)];
+  return items_[static_cast<size_t>(position - epoch_begin_)];
 }
 
 }  // namespace temper

@@ -27,7 +27,7 @@ class Dataset {
  public:
   Dataset(const std::vector<DatasetFile>& files, uint64_t seed, bool shuffle);
 
-  /// The line at a running position over all epochs, 0-based.
+  /// The line at a running position over all epochs, 0-based, at most 2^53.
   Json record(int64_t position);
   /// "path:line" of that position, for messages.
   std::string where(int64_t position);
@@ -52,8 +52,10 @@ class Dataset {
   Item locate(int64_t position);
   Item item_of_line(int64_t index) const;
   void build_epoch(int64_t epoch);
-  int64_t epoch_lines(const File& file, int64_t epoch) const;
-  int64_t epoch_size(int64_t epoch) const;
+  /// Lines that a file, or all of them, have contributed before `epoch`.
+  int64_t file_begin(const File& file, int64_t epoch) const;
+  int64_t epoch_begin(int64_t epoch) const;
+  int64_t epoch_of(int64_t position) const;
   std::vector<int64_t> permutation(int64_t count, uint32_t purpose, uint32_t epoch) const;
   Json read(const Item& item) const;
 

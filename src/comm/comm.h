@@ -34,6 +34,7 @@ class Comm {
   virtual std::vector<std::string> all_gather(const std::string& bytes, const char* what) = 0;
   /// values[i] <- sum over ranks of values[i].
   virtual void all_reduce_sum(std::vector<double>& values, const char* what) = 0;
+  /// NaN when any rank has NaN.
   virtual double all_reduce_max(double value, const char* what) = 0;
   /// `flat` [n]: this rank's shard_range becomes the sum over ranks; the rest is left as it was.
   virtual void reduce_scatter_sum(Tensor flat, const char* what) = 0;

@@ -5,8 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
+#include <exception>
+#include <limits>
 
 namespace temper {
 
@@ -74,11 +78,15 @@ class MpiComm : public Comm {
   }
 
   double all_reduce_max(double value, const char* what) override {
-    double result = value;
+    // MPI_MAX leaves open what becomes of NaN: it travels as a flag.
+    const bool nan = std::isnan(value);
+    const std::array<double, 2> mine{nan ? 1.0 : 0.0, nan ? 0.0 : value};
+    std::array<double, 2> largest{};
     MPI_Request request;
-    check_mpi(MPI_Iallreduce(&value, &result, 1, MPI_DOUBLE, MPI_MAX, comm_, &request), "MPI_Iallreduce");
+    check_mpi(MPI_Iallreduce(mine.data(), largest.data(), 2, MPI_DOUBLE, MPI_MAX, comm_, &request),
+              "MPI_Iallreduce");
     wait({request}, what);
-    return result;
+    return largest[0] > 0 ? std::numeric_limits<double>::quiet_NaN() : largest[1];
   }
 
   void reduce_scatter_sum(Tensor flat, const char* what) override {
@@ -181,6 +189,11 @@ class MpiComm : public Comm {
 
 }  // namespace
 
+/// A communicator that nothing else uses, so that a barrier on it fits to whatever the ranks were doing.
+struct MpiSession::Farewell {
+  MPI_Comm comm = MPI_COMM_NULL;
+};
+
 MpiSession::MpiSession(int* argc, char*** argv) {
   if (std::getenv("SLURM_STEP_ID") && !std::getenv("PMIX_RANK") && !std::getenv("OMPI_COMM_WORLD_RANK") &&
       std::getenv("SLURM_STEP_NUM_TASKS") && std::string(std::getenv("SLURM_STEP_NUM_TASKS")) != "1")
@@ -196,12 +209,27 @@ MpiSession::MpiSession(int* argc, char*** argv) {
             "MPI_Comm_split_type");
   MPI_Comm_size(node, &ranks_on_node_);
   MPI_Comm_free(&node);
+  farewell_ = std::make_unique<Farewell>();
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &farewell_->comm), "MPI_Comm_dup");
+  MPI_Comm_set_errhandler(farewell_->comm, MPI_ERRORS_RETURN);
 }
 
 MpiSession::~MpiSession() {
-  int finalized = 0;
-  MPI_Finalized(&finalized);
-  if (!finalized) MPI_Finalize();
+  if (!mpi_is_up() || (std::uncaught_exceptions() > 0 && !all_ranks_leave())) return;
+  MPI_Comm_free(&farewell_->comm);
+  MPI_Finalize();
+}
+
+bool MpiSession::all_ranks_leave() {
+  constexpr int kPolls = 1000;  // of a millisecond
+  MPI_Request request;
+  int done = 0;
+  if (MPI_Ibarrier(farewell_->comm, &request) != MPI_SUCCESS) return false;
+  for (int i = 0; i < kPolls && !done; ++i) {
+    if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
+    if (!done) ::usleep(1000);
+  }
+  return done != 0;
 }
 
 std::unique_ptr<Comm> MpiSession::make_comm(const std::vector<int>& ranks, double wait_limit_seconds) const {
@@ -222,11 +250,15 @@ std::string MpiSession::library_version() {
   return std::string(text, static_cast<size_t>(length));
 }
 
-void abort_all_ranks(Exit code) {
+bool mpi_is_up() {
   int initialized = 0, finalized = 0;
   MPI_Initialized(&initialized);
   MPI_Finalized(&finalized);
-  if (initialized && !finalized) MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
+  return initialized && !finalized;
+}
+
+void abort_all_ranks(Exit code) {
+  if (mpi_is_up()) MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
 }
 
 }  // namespace temper

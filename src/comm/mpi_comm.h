@@ -10,7 +10,9 @@
 
 namespace temper {
 
-/// MPI_Init .. MPI_Finalize of this process. A lone process (no launcher) is a world of one rank.
+/// MPI_Init .. MPI_Finalize of this process. A lone process (no launcher) is a world of one rank. Left by an
+/// exception it finalizes only if all ranks leave within seconds (they failed alike): MPI_Finalize would wait
+/// for ranks that wait for this one. Otherwise MPI stays up, for abort_all_ranks.
 class MpiSession {
  public:
   MpiSession(int* argc, char*** argv);
@@ -28,9 +30,14 @@ class MpiSession {
   static std::string library_version();
 
  private:
+  bool all_ranks_leave();
+  struct Farewell;
+  std::unique_ptr<Farewell> farewell_;
   int rank_ = 0, size_ = 1, ranks_on_node_ = 1;
 };
 
+/// MPI was started and not finalized.
+bool mpi_is_up();
 /// Ends every rank of the job with `code`; does nothing in a process without MPI.
 void abort_all_ranks(Exit code);
 

@@ -20,8 +20,8 @@ int launcher_rank() {
 }
 
 int report(Exit code, const std::string& text) {
-  const bool before_launch = code == Exit::usage;  // found alike by every rank
-  if (!before_launch || launcher_rank() == 0) {
+  const bool alike = code == Exit::usage && !mpi_is_up();  // every rank has found it
+  if (!alike || launcher_rank() == 0) {
     const char* name = std::getenv("OMPI_COMM_WORLD_RANK");
     const std::string prefix = name ? fmt::format("temper: rank {}: ", name) : "temper: ";
     std::fprintf(stderr, "%s%s\n", prefix.c_str(), text.c_str());

@@ -1,0 +1,122 @@
+// How a job ends that cannot go on. A rank that never comes: every wait on it ends at the limit with an
+// Error(Exit::hang) that names the wait. An error on one rank, or the same on all: one message, its exit
+// code, and nobody waits. This program starts itself under mpirun for that.
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <thread>
+
+#include "src/comm/mpi_comm.h"
+#include "src/run/guard.h"
+#include "tests/support/program.h"
+
+namespace temper {
+namespace {
+
+constexpr double kLimit = 0.1;
+constexpr int kComms = 7;
+
+struct Wait {
+  const char* name;
+  std::function<void(Comm&, const char* what)> call;
+};
+
+std::vector<Wait> waits() {
+  static std::vector<float> memory(64);
+  static std::vector<double> values(3);
+  const Tensor flat = make_tensor(memory.data(), DType::f32, {64});
+  return {{"wait of a barrier", [](Comm& c, const char* what) { c.barrier(what); }},
+          {"wait of a broadcast", [](Comm& c, const char* what) { c.broadcast("", 1, what); }},
+          {"wait of a gather", [](Comm& c, const char* what) { c.all_gather("x", what); }},
+          {"wait of a sum", [](Comm& c, const char* what) { c.all_reduce_sum(values, what); }},
+          {"wait of a maximum", [](Comm& c, const char* what) { c.all_reduce_max(1, what); }},
+          {"wait of a reduce-scatter", [=](Comm& c, const char* what) { c.reduce_scatter_sum(flat, what); }},
+          {"wait of a shard gather", [=](Comm& c, const char* what) { c.all_gather_shards(flat, what); }}};
+}
+
+/// Rank 0 waits for rank 1 in every call, and at the end lets the error end the job as the program does.
+void wait_for_nobody(const MpiSession& world) {
+  std::vector<std::unique_ptr<Comm>> comms;
+  for (int i = 0; i < kComms; ++i) comms.push_back(world.make_comm({0, 1}, kLimit));
+  if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(120));
+  const std::vector<Wait> all = waits();
+  for (size_t i = 0; i < all.size(); ++i) {
+    try {
+      all[i].call(*comms[i], all[i].name);
+      std::fprintf(stderr, "%s came back\n", all[i].name);
+    } catch (const Error& e) {
+      std::fprintf(stderr, "code %d: %s\n", static_cast<int>(e.code()), e.what());
+      if (i + 1 == all.size()) throw;
+    }
+  }
+}
+
+/// The ranks of a job in which rank `failing` (or all: -1) has an error while the others wait long for it.
+void fail_on(const MpiSession& world, int failing, Exit code) {
+  const std::unique_ptr<Comm> comm = world.make_comm({0, 1}, 300.0);
+  if (failing < 0 || failing == world.rank()) fail(code, {.what = "this is the error", .where = "here"});
+  comm->barrier("wait for the rank with the error");
+}
+
+int run_child(const std::string& mode, int argc, char** argv) {
+  return run_guarded([&] {
+    const MpiSession world(&argc, &argv);
+    if (mode == "--nobody-comes") wait_for_nobody(world);
+    if (mode == "--rank-1-fails") fail_on(world, 1, Exit::storage);
+    if (mode == "--rank-1-fails-early") fail_on(world, 1, Exit::usage);
+    if (mode == "--all-fail") fail_on(world, -1, Exit::usage);
+    return 0;
+  });
+}
+
+class JobEnd : public ::testing::Test {
+ protected:
+  int run(const std::string& mode) const {
+    const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+    const std::string root = ::getuid() == 0 ? " --allow-run-as-root" : "";
+    return program_.shell(
+        fmt::format("timeout 60 mpirun -n 2 --oversubscribe --bind-to none{} {} {}", root, self, mode));
+  }
+  std::string output() const { return program_.output(); }
+  int64_t count(const std::string& text) const {
+    const std::string all = output();
+    int64_t n = 0;
+    for (size_t at = all.find(text); at != std::string::npos; at = all.find(text, at + 1)) ++n;
+    return n;
+  }
+
+  Program program_;
+};
+
+TEST_F(JobEnd, AWaitEndsAtItsLimitAndIsNamed) {
+  EXPECT_EQ(run("--nobody-comes"), static_cast<int>(Exit::hang));
+  for (const Wait& wait : waits())
+    EXPECT_EQ(count(fmt::format("code 76: rank 0 waits too long in '{}'", wait.name)), 1)
+        << wait.name << " in: " << output();
+  EXPECT_EQ(count("came back"), 0) << output();
+  EXPECT_GE(count("cluster.watchdog_seconds"), 1) << "the message says what to do";
+}
+
+TEST_F(JobEnd, AnErrorOfOneRankEndsTheOthers) {
+  EXPECT_EQ(run("--rank-1-fails"), static_cast<int>(Exit::storage)) << output();
+  EXPECT_EQ(count("rank 1: this is the error"), 1) << output();
+  EXPECT_EQ(run("--rank-1-fails-early"), static_cast<int>(Exit::usage)) << output();
+  EXPECT_EQ(count("rank 1: this is the error"), 1) << output();
+}
+
+TEST_F(JobEnd, AMistakeThatAllRanksFindIsToldOnce) {
+  EXPECT_EQ(run("--all-fail"), static_cast<int>(Exit::usage)) << output();
+  EXPECT_EQ(count("this is the error"), 1) << output();
+  EXPECT_EQ(count("MPI_ABORT"), 0) << output();
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  const std::string mode = argc > 1 ? argv[1] : "";
+  if (!mode.empty() && !mode.starts_with("--gtest")) return temper::run_child(mode, argc, argv);
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

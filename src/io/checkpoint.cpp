@@ -13,7 +13,6 @@ namespace {
 
 constexpr int kFormatVersion = 1;
 constexpr int64_t kWindow = int64_t{64} << 20;
-constexpr const char* kManifest = "manifest.json";
 
 std::string step_folder(int64_t step) { return fmt::format("step-{:06d}", step); }
 
@@ -21,6 +20,12 @@ int64_t count_of(const std::vector<int64_t>& shape) {
   int64_t n = 1;
   for (int64_t d : shape) n *= d;
   return n;
+}
+
+int64_t item_size(const std::string& name) {
+  for (DType t : {DType::f32, DType::f64, DType::bf16})
+    if (name == dtype_name(t)) return dtype_size(t);
+  CHECK(false, "{} is no dtype of checkpoints", name);
 }
 
 /// Writes this rank's file; returns its entry of the manifest.
@@ -90,7 +95,7 @@ void add_tensor_digests(const std::string& folder, Json& table) {
       t["digest"] = t.at("shards")[0].at("digest");
       continue;
     }
-    const int64_t item = t.at("dtype") == "fp64" ? 8 : 4;
+    const int64_t item = item_size(t.at("dtype").get<std::string>());
     Digest digest;
     for (const Json& shard : t.at("shards")) {
       const InputFile file(join_path(folder, shard.at("file").get<std::string>()));
@@ -109,7 +114,7 @@ void add_tensor_digests(const std::string& folder, Json& table) {
 void write_manifest(const std::string& folder, Json manifest) {
   const std::string body = manifest.dump();
   manifest["digest"] = digest_hex(body.data(), static_cast<int64_t>(body.size()));
-  write_file_atomic(join_path(folder, kManifest), manifest.dump() + "\n");
+  write_file_atomic(join_path(folder, kManifestName), manifest.dump() + "\n");
 }
 
 }  // namespace
@@ -149,9 +154,11 @@ std::vector<int64_t> list_checkpoints(const std::string& folder) {
   std::vector<int64_t> steps;
   if (!is_directory(folder)) return steps;
   for (const std::string& name : list_directory(folder)) {
-    if (!name.starts_with("step-") || name.size() < 11 || name.size() > 20) continue;
-    if (name.find_first_not_of("0123456789", 5) != std::string::npos) continue;
-    steps.push_back(std::stoll(name.substr(5)));
+    const bool digits = name.starts_with("step-") && name.size() >= 11 && name.size() <= 20 &&
+                        name.find_first_not_of("0123456789", 5) == std::string::npos;
+    if (!digits) continue;
+    const int64_t step = std::stoll(name.substr(5));
+    if (name == step_folder(step)) steps.push_back(step);
   }
   std::sort(steps.begin(), steps.end());
   return steps;
@@ -159,10 +166,16 @@ std::vector<int64_t> list_checkpoints(const std::string& folder) {
 
 void remove_old_checkpoints(const std::string& folder, int64_t keep) {
   std::vector<int64_t> steps = list_checkpoints(folder);
-  for (size_t i = 0; i + static_cast<size_t>(keep) < steps.size(); ++i) {
-    const std::string path = join_path(folder, step_folder(steps[i]));
+  std::reverse(steps.begin(), steps.end());
+  int64_t committed = 0;
+  for (int64_t step : steps) {
+    const std::string path = join_path(folder, step_folder(step)), manifest = join_path(path, kManifestName);
+    const bool whole = path_exists(manifest);
+    if (committed == 0 && !whole) continue;  // newer than all that is known to be good: not ours to judge
+    committed += whole;
+    if (whole && committed <= keep) continue;
     // Without its manifest a folder is no checkpoint: a removal that is cut short leaves nothing half valid.
-    if (path_exists(join_path(path, kManifest))) remove_tree(join_path(path, kManifest));
+    if (whole) remove_tree(manifest);
     remove_tree(path);
   }
   for (const std::string& name : list_directory(folder))

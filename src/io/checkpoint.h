@@ -7,7 +7,6 @@
 // rank.
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "src/comm/comm.h"
 #include "src/core/json.h"
 #include "src/core/tensor.h"
+#include "src/io/manifest.h"
 
 namespace temper {
 
@@ -31,43 +31,23 @@ struct StateTensor {
 std::string save_checkpoint(const std::string& folder, int64_t step, std::span<const StateTensor> state,
                             const Json& meta, Comm& comm);
 
-/// Removes all but the newest `keep` committed checkpoints, and abandoned .tmp folders.
+/// Removes all but the newest `keep` committed checkpoints, step folders without a manifest that are older
+/// than the newest of them, and abandoned .tmp folders.
 void remove_old_checkpoints(const std::string& folder, int64_t keep);
-
-/// The manifest of one checkpoint, its own digest checked. Exit::data names what is wrong.
-class Manifest {
- public:
-  static Manifest read(const std::string& checkpoint);
-  const Json& json() const { return json_; }
-  const Json& meta() const { return json_.at("meta"); }
-  int64_t step() const { return json_.at("step").get<int64_t>(); }
-  const std::string& path() const { return path_; }
-
-  struct Tensor {
-    std::string name;
-    std::vector<int64_t> shape;
-    DType dtype = DType::f32;
-    std::string digest;
-  };
-  std::vector<Tensor> tensors() const;
-  /// Elements [first, first + count) of a tensor; memory as wide as its dtype.
-  void read_elements(const std::string& name, int64_t first, int64_t count, void* destination) const;
-
- private:
-  Json json_;
-  std::string path_;
-};
 
 struct Damage {
   std::string file, tensor, reason;
 };
 /// Reads everything and compares every digest; empty means sound.
 std::vector<Damage> verify_checkpoint(const std::string& checkpoint);
+/// Exit::data that names the first damage, if there is any.
+void require_sound(const std::string& checkpoint);
 
-/// Steps of the committed checkpoints in a folder, ascending.
+/// Steps of the step folders, ascending. One that lost its manifest is listed too: Manifest::read refuses it.
 std::vector<int64_t> list_checkpoints(const std::string& folder);
 
-/// Fills the ranges of `state`; a missing tensor, or one of another shape or dtype, is Exit::data.
+/// Fills the ranges of `state`; a missing tensor, or one of another shape or dtype, is Exit::data. Digests were
+/// compared before, by verify_checkpoint or require_sound: ranks read only what they need.
 void load_state(const Manifest& manifest, std::span<const StateTensor> state);
 
 }  // namespace temper

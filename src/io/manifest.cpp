@@ -1,156 +1,178 @@
+#include "src/io/manifest.h"
+
 #include <algorithm>
-#include <map>
+#include <set>
 
 #include "src/core/check.h"
 #include "src/core/file.h"
 #include "src/core/hash.h"
-#include "src/io/checkpoint.h"
 
 namespace temper {
 namespace {
 
-constexpr int64_t kWindow = int64_t{64} << 20;
 constexpr JsonLimits kManifestLimits{.depth = 16, .bytes = int64_t{1} << 30};
+constexpr int64_t kMaxCount = int64_t{1} << 53;
+constexpr const char* kFormat = "temper-checkpoint";
+constexpr int64_t kVersion = 1;
 
-[[noreturn]] void damaged(const std::string& where, const std::string& why) {
-  fail(Exit::data, {.what = "the checkpoint is damaged",
-                    .where = where,
-                    .why = why,
-                    .fix = "use another checkpoint; `temper verify --checkpoint DIR` lists what is wrong"});
+/// One value of the manifest and its place, for messages: "tensors.param/embed.shards[1].offset".
+class Field {
+ public:
+  Field(const Json& value, std::string file, std::string key)
+      : value_(value), file_(std::move(file)), key_(std::move(key)) {}
+
+  Field at(const std::string& key) const {
+    if (!value_.is_object()) refuse(shown() + " is not an object");
+    const auto member = value_.find(key);
+    const Field place(value_, file_, key_.empty() ? key : key_ + "." + key);
+    if (member == value_.end()) place.refuse("the key is missing");
+    return Field(*member, file_, place.key_);
+  }
+  template <class Use>  // use(field) for each element
+  void each(Use&& use) const {
+    if (!value_.is_array()) refuse(shown() + " is not an array");
+    for (size_t i = 0; i < value_.size(); ++i) use(Field(value_[i], file_, fmt::format("{}[{}]", key_, i)));
+  }
+  template <class Use>  // use(name, field) for each member
+  void each_member(Use&& use) const {
+    if (!value_.is_object()) refuse(shown() + " is not an object");
+    for (const auto& [name, member] : value_.items()) use(name, Field(member, file_, key_ + "." + name));
+  }
+  int64_t count(int64_t limit = kMaxCount) const {
+    const bool fits =
+        value_.is_number_integer() && (value_.is_number_unsigned() || value_.get<int64_t>() >= 0);
+    if (!fits || value_.get<uint64_t>() > static_cast<uint64_t>(limit))
+      refuse(fmt::format("{} is not an integer from 0 to {}", shown(), limit));
+    return value_.get<int64_t>();
+  }
+  std::string text() const {
+    if (!value_.is_string()) refuse(shown() + " is not a string");
+    return value_.get<std::string>();
+  }
+  std::string digest() const {
+    const std::string hex = text();
+    if (hex.size() != 32 || hex.find_first_not_of("0123456789abcdef") != std::string::npos)
+      refuse(shown() + " is not a digest of 32 hexadecimal digits");
+    return hex;
+  }
+  [[noreturn]] void refuse(const std::string& why) const {
+    const std::string key = Json(key_.substr(0, 400)).dump(-1, ' ', true, Json::error_handler_t::replace);
+    fail(Exit::data, {.what = "the manifest of a checkpoint is damaged",
+                      .where = key_.empty() ? file_ : file_ + ": " + key.substr(1, key.size() - 2),
+                      .why = why,
+                      .fix = "use another checkpoint; `temper verify --checkpoint DIR` lists what is wrong"});
+  }
+  std::string shown() const {
+    const std::string all = value_.is_structured()
+                                ? (value_.is_array() ? "an array" : "an object")
+                                : value_.dump(-1, ' ', true, Json::error_handler_t::replace);
+    return all.size() > 120 ? all.substr(0, 120) + "..." : all;
+  }
+
+ private:
+  const Json& value_;
+  std::string file_, key_;
+};
+
+/// The digest is that of the document without it.
+void check_own_digest(const Json& json, const Field& root) {
+  const std::string written = root.at("digest").digest();
+  Json body = json;
+  body.erase("digest");
+  const std::string text = body.dump();
+  if (digest_hex(text.data(), static_cast<int64_t>(text.size())) != written)
+    root.at("digest").refuse("it does not match the content");
 }
 
-DType dtype_of(const std::string& name, const std::string& where) {
+Manifest::File read_file_entry(const Field& f) {
+  Manifest::File file{f.at("name").text(), f.at("bytes").count(), f.at("digest").digest()};
+  const bool plain =
+      file.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-.") == std::string::npos;
+  if (file.name.empty() || file.name[0] == '.' || !plain || file.name == kManifestName)
+    f.at("name").refuse(f.at("name").shown() + " is not the name of a rank's file, like rank-0000.h5");
+  return file;
+}
+
+DType read_dtype(const Field& f) {
+  const std::string name = f.text();
   for (DType t : {DType::f32, DType::f64, DType::bf16})
     if (name == dtype_name(t)) return t;
-  damaged(where, fmt::format("unknown dtype {}", name));
+  f.refuse(f.shown() + " is not fp32, fp64 or bf16");
 }
 
-/// A file name of the manifest, which must stay inside of the checkpoint.
-std::string inner_path(const std::string& folder, const Json& name) {
-  const std::string text = name.get<std::string>();
-  if (text.empty() || text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-.") != std::string::npos ||
-      text[0] == '.')
-    damaged(folder, fmt::format("file name {}", name.dump()));
-  return join_path(folder, text);
+/// Checks that the shard lies inside of its file.
+Manifest::Shard read_shard(const Field& f, int64_t item, const std::map<std::string, int64_t>& file_bytes) {
+  Manifest::Shard shard;
+  shard.file = f.at("file").text();
+  const auto file = file_bytes.find(shard.file);
+  if (file == file_bytes.end()) f.at("file").refuse(f.at("file").shown() + " is not one of \"files\"");
+  shard.offset = f.at("offset").count(file->second);
+  shard.count = f.at("count").count((file->second - shard.offset) / item);
+  shard.first = f.at("first").count();
+  shard.digest = f.at("digest").digest();
+  return shard;
 }
 
-/// Digest of [offset, offset + bytes) of a file, a window at a time.
-std::string digest_of(const InputFile& file, int64_t offset, int64_t bytes) {
-  Digest digest;
-  std::vector<char> window;
-  for (int64_t at = 0; at < bytes; at += kWindow) {
-    window.resize(static_cast<size_t>(std::min(kWindow, bytes - at)));
-    file.read(window.data(), offset + at, static_cast<int64_t>(window.size()));
-    digest.update(window.data(), static_cast<int64_t>(window.size()));
-  }
-  return digest.hex();
+Manifest::Tensor read_tensor(const Field& f, const std::map<std::string, int64_t>& file_bytes) {
+  Manifest::Tensor t;
+  t.dtype = read_dtype(f.at("dtype"));
+  t.digest = f.at("digest").digest();
+  int64_t elements = 1, covered = 0;
+  f.at("shape").each([&](const Field& d) {
+    t.shape.push_back(d.count(elements > 0 ? kMaxCount / elements : kMaxCount));
+    elements *= t.shape.back();
+  });
+  f.at("shards").each([&](const Field& s) {
+    t.shards.push_back(read_shard(s, dtype_size(t.dtype), file_bytes));
+    if (t.shards.back().first != covered)
+      s.at("first").refuse(
+          fmt::format("{}, but the shards before it end at {}", t.shards.back().first, covered));
+    covered += t.shards.back().count;
+  });
+  if (covered != elements)
+    f.at("shards").refuse(fmt::format("they hold {} elements, the shape has {}", covered, elements));
+  return t;
 }
 
 }  // namespace
 
 Manifest Manifest::read(const std::string& checkpoint) {
-  const std::string path = join_path(checkpoint, "manifest.json");
+  const std::string path = join_path(checkpoint, kManifestName);
   if (!path_exists(path))
     fail(path_exists(checkpoint) ? Exit::data : Exit::usage,
          {.what = "not a checkpoint",
           .where = checkpoint,
-          .why = "it has no manifest.json",
+          .why = fmt::format("it has no {}", kManifestName),
           .fix = "name a step folder (checkpoints/step-XXXXXX) or a run folder"});
+  const Json json = read_json_file(path, kManifestLimits);
+  const Field root(json, path, "");
+  check_own_digest(json, root);
+  if (root.at("format").text() != kFormat)
+    root.at("format").refuse(fmt::format("{}; this program reads {}", root.at("format").shown(), kFormat));
+  if (const int64_t version = root.at("version").count(); version != kVersion)
+    root.at("version").refuse(fmt::format("version {}; this program reads version {}", version, kVersion));
   Manifest manifest;
   manifest.path_ = checkpoint;
-  manifest.json_ = read_json_file(path, kManifestLimits);
-  Json body = manifest.json_;
-  if (!body.is_object() || !body.contains("digest") || !body["digest"].is_string())
-    damaged(path, "it has no digest of itself");
-  const std::string written = body["digest"].get<std::string>();
-  body.erase("digest");
-  const std::string text = body.dump();
-  if (digest_hex(text.data(), static_cast<int64_t>(text.size())) != written)
-    damaged(path, "its digest does not match its content");
-  if (body.value("format", "") != "temper-checkpoint" || body.value("version", 0) != 1)
-    damaged(path, fmt::format("format {} version {}, this program reads temper-checkpoint version 1",
-                              body.value("format", "?"), body.value("version", 0)));
+  manifest.step_ = root.at("step").count();
+  std::map<std::string, int64_t> file_bytes;
+  root.at("files").each([&](const Field& f) {
+    manifest.files_.push_back(read_file_entry(f));
+    if (!file_bytes.emplace(manifest.files_.back().name, manifest.files_.back().bytes).second)
+      f.at("name").refuse(f.at("name").shown() + " is named twice");
+  });
+  root.at("tensors").each_member(
+      [&](const std::string& name, const Field& f) { manifest.tensors_[name] = read_tensor(f, file_bytes); });
+  root.at("meta").each_member([](const std::string&, const Field&) {});
+  manifest.meta_ = json.at("meta");
   return manifest;
 }
 
-std::vector<Manifest::Tensor> Manifest::tensors() const {
-  std::vector<Tensor> list;
-  for (const auto& [name, t] : json_.at("tensors").items())
-    list.push_back({name, t.at("shape").get<std::vector<int64_t>>(),
-                    dtype_of(t.at("dtype").get<std::string>(), name), t.at("digest").get<std::string>()});
-  return list;
+std::string Manifest::meta_text(const std::string& key) const {
+  return Field(meta_, join_path(path_, kManifestName), "meta").at(key).text();
 }
 
-void Manifest::read_elements(const std::string& name, int64_t first, int64_t count, void* destination) const {
-  const auto at = json_.at("tensors").find(name);
-  if (at == json_.at("tensors").end())
-    fail(Exit::data, {.what = "the checkpoint lacks a tensor", .where = path_, .why = name});
-  const int64_t item = dtype_size(dtype_of(at->at("dtype").get<std::string>(), name));
-  auto* out = static_cast<char*>(destination);
-  for (const Json& shard : at->at("shards")) {
-    const int64_t begin = std::max(first, shard.at("first").get<int64_t>());
-    const int64_t end =
-        std::min(first + count, shard.at("first").get<int64_t>() + shard.at("count").get<int64_t>());
-    if (begin >= end) continue;
-    const InputFile file(inner_path(path_, shard.at("file")));
-    file.read(out + (begin - first) * item,
-              shard.at("offset").get<int64_t>() + (begin - shard.at("first").get<int64_t>()) * item,
-              (end - begin) * item);
-  }
-}
-
-std::vector<Damage> verify_checkpoint(const std::string& checkpoint) {
-  std::vector<Damage> damage;
-  const Manifest manifest = Manifest::read(checkpoint);
-  for (const Json& f : manifest.json().at("files")) {
-    const std::string name = f.at("name").get<std::string>(), path = inner_path(checkpoint, f.at("name"));
-    if (!path_exists(path)) {
-      damage.push_back({name, "", "the file is missing"});
-      continue;
-    }
-    const InputFile file(path);
-    if (file.size() != f.at("bytes").get<int64_t>()) {
-      damage.push_back(
-          {name, "",
-           fmt::format("{} bytes, the manifest says {}", file.size(), f.at("bytes").get<int64_t>())});
-      continue;
-    }
-    if (digest_of(file, 0, file.size()) != f.at("digest").get<std::string>())
-      damage.push_back({name, "", "its digest does not match"});
-  }
-  if (damage.empty()) return damage;
-  for (const auto& [tensor, t] : manifest.json().at("tensors").items())
-    for (const Json& shard : t.at("shards")) {
-      const std::string name = shard.at("file").get<std::string>(),
-                        path = inner_path(checkpoint, shard.at("file"));
-      const int64_t offset = shard.at("offset").get<int64_t>();
-      const int64_t bytes =
-          shard.at("count").get<int64_t>() * dtype_size(dtype_of(t.at("dtype").get<std::string>(), tensor));
-      const bool readable = path_exists(path) && InputFile(path).size() >= offset + bytes;
-      if (!readable || digest_of(InputFile(path), offset, bytes) != shard.at("digest").get<std::string>())
-        damage.push_back({name, tensor,
-                          fmt::format("elements from {} on are {}", shard.at("first").get<int64_t>(),
-                                      readable ? "changed" : "missing")});
-    }
-  return damage;
-}
-
-void load_state(const Manifest& manifest, std::span<const StateTensor> state) {
-  std::map<std::string, Manifest::Tensor> table;
-  for (Manifest::Tensor& t : manifest.tensors()) table[t.name] = t;
-  for (const StateTensor& s : state) {
-    const auto at = table.find(s.name);
-    if (at == table.end())
-      fail(Exit::data, {.what = "the checkpoint lacks a tensor", .where = manifest.path(), .why = s.name});
-    if (at->second.shape != s.shape || at->second.dtype != s.data.dtype)
-      fail(Exit::data,
-           {.what = "a tensor of the checkpoint has another shape or dtype",
-            .where = fmt::format("{}, {}", manifest.path(), s.name),
-            .why = fmt::format("{} with {} dimensions there, {} with {} here", dtype_name(at->second.dtype),
-                               at->second.shape.size(), dtype_name(s.data.dtype), s.shape.size()),
-            .fix = "resume with the model and run.dtype that the checkpoint was made with"});
-    manifest.read_elements(s.name, s.range.begin, s.range.size(), s.data.raw());
-  }
+int64_t Manifest::meta_count(const std::string& key) const {
+  return Field(meta_, join_path(path_, kManifestName), "meta").at(key).count();
 }
 
 }  // namespace temper

@@ -35,13 +35,15 @@ Json tokenized(const JsonLine& line, const Tokenizer& tokenizer, const ChatTempl
 
 /// Elements of a checkpoint's master weights, as the run's weights had them: a bf16 run rounds its masters.
 ElementReader checkpoint_reader(const Manifest& manifest) {
-  const bool rounded = manifest.meta().at("dtype") == "bf16";
-  const bool wide = manifest.meta().at("dtype") == "fp64";
+  const bool rounded = manifest.meta_text("dtype") == "bf16";
+  const bool wide = manifest.meta_text("dtype") == "fp64";
   return [&manifest, rounded, wide](const ParamSpec& spec, int64_t first, int64_t count, const Tensor& out) {
     std::vector<double> f64(wide ? static_cast<size_t>(count) : 0);
     std::vector<float> f32(wide ? 0 : static_cast<size_t>(count));
-    manifest.read_elements("param/" + spec.name, first, count,
-                           wide ? static_cast<void*>(f64.data()) : f32.data());
+    const Tensor raw =
+        wide ? make_tensor(f64.data(), DType::f64, {count}) : make_tensor(f32.data(), DType::f32, {count});
+    const StateTensor state{"param/" + spec.name, spec.shape, {first, first + count}, raw};
+    load_state(manifest, {&state, 1});
     for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
       double value = wide ? f64[i] : static_cast<double>(f32[i]);
       if (rounded) value = std::bit_cast<float>((std::bit_cast<uint32_t>(f32[i]) + 0x8000u) & 0xffff0000u);
@@ -79,13 +81,9 @@ int run_init(const CommandLine& line) {
 
 int run_export(const CommandLine& line) {
   const std::string checkpoint = resolve_checkpoint(line.text("--checkpoint"));
-  if (const auto damage = verify_checkpoint(checkpoint); !damage.empty())
-    fail(Exit::data, {.what = "the checkpoint is damaged",
-                      .where = damage.front().file + " " + damage.front().tensor,
-                      .why = damage.front().reason,
-                      .fix = "use another checkpoint; `temper verify` lists everything that is wrong"});
+  require_sound(checkpoint);
   const Manifest manifest = Manifest::read(checkpoint);
-  const std::string source = manifest.meta().at("model_path").get<std::string>();
+  const std::string source = manifest.meta_text("model_path");
   const ModelFolder folder = ModelFolder::open(source, ModelFolder::Weights::optional);
   const ModelConfig config = parse_model_config(folder.config(), nullptr, folder.config_path());
   export_model(source, dense_parameter_specs(config), checkpoint_reader(manifest), line.text("--out"),

@@ -42,18 +42,32 @@ std::string find_checkpoint(const std::string& folder, Comm& comm) {
           found = path;
         else
           defect = fmt::format("{}: {}", damage.front().file, damage.front().reason);
-      } catch (const Error& e) {  // an unreadable one is passed over like a damaged one
+      } catch (const Error& e) {  // a manifest that cannot be used; storage that fails now may work later
+        if (e.code() == Exit::storage) throw;
         defect = e.problem().why;
       }
       if (!defect.empty()) spdlog::warn("checkpoint {} is passed over: {}", path, defect);
     }
+    if (found.empty() && !steps.empty())  // a new start would remove them
+      fail(Exit::data, {.what = "no checkpoint of this run can be used",
+                        .where = folder,
+                        .why = fmt::format("{} found, none is sound; the log says why", steps.size()),
+                        .fix = "choose another run.name, or start anew with checkpoint.resume = \"none\" and "
+                               "run.overwrite = true"});
   }
   return comm.broadcast(found, 0, "checkpoint to resume from");
 }
 
+std::string sound_checkpoint(const std::string& path, Comm& comm) {
+  const std::string checkpoint = resolve_checkpoint(path);
+  if (comm.rank() == 0) require_sound(checkpoint);
+  comm.barrier("checkpoint verified by rank 0");
+  return checkpoint;
+}
+
 int64_t restore_run(const std::string& checkpoint, const RunState& state, const Services& s) {
   const Manifest manifest = Manifest::read(checkpoint);
-  const std::string dtype = manifest.meta().at("dtype").get<std::string>();
+  const std::string dtype = manifest.meta_text("dtype");
   if (dtype != dtype_name(s.model.dtype()))
     fail(Exit::usage, {.what = "the checkpoint was made with another dtype",
                        .where = checkpoint,
@@ -61,8 +75,8 @@ int64_t restore_run(const std::string& checkpoint, const RunState& state, const 
                        .fix = "set run.dtype = \"" + dtype + "\""});
   const std::vector<StateTensor> tensors = state_tensors(*state.trainer);
   load_state(manifest, tensors);
-  state.trainer->optimizer().restore(s.ctx, s.comm, manifest.meta().at("optimizer_updates").get<int64_t>());
-  if (state.prompts) state.prompts->set_position(manifest.meta().at("data_position").get<int64_t>());
+  state.trainer->optimizer().restore(s.ctx, s.comm, manifest.meta_count("optimizer_updates"));
+  if (state.prompts) state.prompts->set_position(manifest.meta_count("data_position"));
   return manifest.step();
 }
 

@@ -146,7 +146,7 @@ class TrainRun {
     const std::string& resume = config().checkpoint.resume;
     std::string from;
     if (!replay() && resume == "auto") from = find_checkpoint(checkpoints_, *dp_);
-    if (!replay() && resume != "auto" && resume != "none") from = resolve_checkpoint(resume);
+    if (!replay() && resume != "auto" && resume != "none") from = sound_checkpoint(resume, *dp_);
     if (!from.empty()) {
       step = restore_run(from, state(), *services_);
       spdlog::info("resumed from {}, step {}{}", from, step,

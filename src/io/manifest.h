@@ -1,0 +1,59 @@
+#pragma once
+// The manifest of one checkpoint as typed data. `read` checks everything that the file alone can tell: its
+// own digest, every key and type, sizes, names that stay inside of the folder, shards that lie inside of
+// their files and cover each tensor exactly once. Whether the files are as it says is verify_checkpoint's to
+// find.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/core/dtype.h"
+#include "src/core/json.h"
+
+namespace temper {
+
+inline constexpr const char* kManifestName = "manifest.json";
+
+class Manifest {
+ public:
+  struct File {
+    std::string name;
+    int64_t bytes = 0;
+    std::string digest;
+  };
+  /// Elements [first, first + count) of a flattened tensor, at a byte offset of a file.
+  struct Shard {
+    std::string file;
+    int64_t first = 0, count = 0, offset = 0;
+    std::string digest;
+  };
+  struct Tensor {
+    std::vector<int64_t> shape;
+    DType dtype = DType::f32;
+    std::string digest;
+    std::vector<Shard> shards;  // ascending, without gaps
+  };
+
+  /// Exit::data names the file, the key and what is wrong with it; a path that does not exist is Exit::usage.
+  static Manifest read(const std::string& checkpoint);
+
+  const std::string& path() const { return path_; }
+  int64_t step() const { return step_; }
+  const std::vector<File>& files() const { return files_; }
+  const std::map<std::string, Tensor>& tensors() const { return tensors_; }
+
+  /// Scalars that the run keeps; a missing key or another type is Exit::data. Counts are 0 to 2^53.
+  std::string meta_text(const std::string& key) const;
+  int64_t meta_count(const std::string& key) const;
+
+ private:
+  std::string path_;
+  int64_t step_ = 0;
+  std::vector<File> files_;
+  std::map<std::string, Tensor> tensors_;
+  Json meta_;
+};
+
+}  // namespace temper

@@ -1,0 +1,143 @@
+// Checkpoints of one rank: which are kept, what every kind of damage leads to, what load_state refuses.
+
+#include "tests/io/checkpoint_ranks.h"
+#include "tests/support/expect_error.h"
+
+namespace temper {
+namespace {
+
+class Checkpoint : public CheckpointOnRanks {
+ protected:
+  std::string path_of(int64_t step, const std::string& file = "") const {
+    return join_path(folder_, fmt::format("step-{:06d}", step)) + (file.empty() ? "" : "/" + file);
+  }
+  std::string read(int64_t step) const { return read_file(path_of(step, kFile), 1 << 24); }
+  void overwrite(int64_t step, const std::string& bytes) const {
+    write_file_atomic(path_of(step, kFile), bytes);
+  }
+  /// Damage, once as a list and once as the error of require_sound, which names `words`.
+  std::vector<Damage> expect_damaged(int64_t step, std::vector<std::string> words, const std::string& label) {
+    words.push_back(kFile);
+    expect_error(Exit::data, words, label, [&] { require_sound(path_of(step)); });
+    return verify_checkpoint(path_of(step));
+  }
+
+  static constexpr const char* kFile = "rank-0000.h5";
+};
+
+TEST_F(Checkpoint, KeepsTheNewest) {
+  for (int64_t step = 1; step <= 5; ++step) {
+    save(step, 1);
+    EXPECT_EQ(list_checkpoints(folder_).size(), static_cast<size_t>(std::min<int64_t>(step, 3)))
+        << "saving removes nothing";
+    remove_old_checkpoints(folder_, 2);
+  }
+  EXPECT_EQ(list_checkpoints(folder_), (std::vector<int64_t>{4, 5}));
+  expect_loads(path_of(4), 1, 1);
+  remove_old_checkpoints(folder_, 10);
+  EXPECT_EQ(list_checkpoints(folder_), (std::vector<int64_t>{4, 5}));
+}
+
+TEST_F(Checkpoint, OnlyCommittedOnesCount) {
+  for (int64_t step = 1; step <= 5; ++step) save(step, 1);
+  remove_tree(path_of(3, kManifestName));  // a removal that was cut short
+  remove_tree(path_of(5, kManifestName));
+  make_directories(path_of(6) + ".tmp");
+  remove_old_checkpoints(folder_, 2);
+  EXPECT_EQ(list_checkpoints(folder_), (std::vector<int64_t>{2, 4, 5}));
+  EXPECT_FALSE(path_exists(path_of(6) + ".tmp"));
+  expect_loads(path_of(2), 1, 1);
+  expect_error(Exit::data, {path_of(5), kManifestName}, "no manifest", [&] { Manifest::read(path_of(5)); });
+}
+
+TEST_F(Checkpoint, ListsNothingButStepFolders) {
+  save(9, 1);
+  for (const char* name : {"step-9", "step-0000010", "step-00001x", "step-99999999999999999999", "other"})
+    make_directories(join_path(folder_, name));
+  EXPECT_EQ(list_checkpoints(folder_), std::vector<int64_t>{9});
+  EXPECT_TRUE(list_checkpoints(join_path(folder_, "absent")).empty());
+}
+
+TEST_F(Checkpoint, AStateWithGapsIsNotPublished) {
+  save(1, 1);
+  RankState state(tensors_, 0, 2);  // the second half of the elements is nowhere
+  EXPECT_THROW(save_checkpoint(folder_, 2, state.pieces(), checkpoint_meta(), *comm_), Error);
+  EXPECT_EQ(list_checkpoints(folder_), std::vector<int64_t>{1});
+  EXPECT_TRUE(verify_checkpoint(path_of(1)).empty());
+}
+
+TEST_F(Checkpoint, EveryFlippedBitIsFound) {
+  save(1, 1);
+  const std::string good = read(1);
+  for (size_t at = 0; at < good.size(); at += 409) {
+    std::string bad = good;
+    bad[at] = static_cast<char>(bad[at] ^ (1 << at % 8));
+    overwrite(1, bad);
+    expect_damaged(1, {"digest"}, fmt::format("byte {}", at));
+  }
+}
+
+TEST_F(Checkpoint, DamageNamesTheTensor) {
+  save(1, 1);
+  for (const LogicalTensor& t : tensors_) {
+    const Manifest::Shard shard = Manifest::read(path_of(1)).tensors().at(t.name).shards.at(0);
+    const std::string good = read(1);
+    std::string bad = good;
+    bad[static_cast<size_t>(shard.offset + t.size() * dtype_size(t.dtype) - 1)] ^= 0x10;
+    overwrite(1, bad);
+    const std::vector<Damage> damage = expect_damaged(1, {"digest"}, t.name);
+    ASSERT_EQ(damage.size(), 2u) << t.name;  // the file, then the one tensor in it
+    EXPECT_EQ(damage[1].tensor, t.name);
+    overwrite(1, good);
+  }
+  EXPECT_TRUE(verify_checkpoint(path_of(1)).empty());
+}
+
+TEST_F(Checkpoint, FilesOfAnotherSizeOrMissing) {
+  save(1, 1);
+  const std::string good = read(1);
+  for (size_t size : {size_t{0}, size_t{1}, size_t{4096}, good.size() / 2, good.size() - 1}) {
+    overwrite(1, good.substr(0, size));
+    expect_damaged(1, {std::to_string(size), std::to_string(good.size())}, fmt::format("{} bytes", size));
+  }
+  overwrite(1, good + "x");
+  expect_damaged(1, {std::to_string(good.size() + 1)}, "longer");
+  remove_tree(path_of(1, kFile));
+  EXPECT_FALSE(expect_damaged(1, {"missing"}, "missing").empty());
+}
+
+TEST_F(Checkpoint, LoadingFromATruncatedFileFails) {
+  save(1, 1);
+  overwrite(1, read(1).substr(0, 4096));
+  RankState state(tensors_, 0, 1);
+  const Manifest manifest = Manifest::read(path_of(1));
+  expect_error(Exit::data, {kFile, "truncated"}, "truncated", [&] { load_state(manifest, state.pieces()); });
+}
+
+TEST_F(Checkpoint, LoadRefusesAnotherModel) {
+  save(1, 1);
+  const Manifest manifest = Manifest::read(path_of(1));
+  const auto expect_refused = [&](const LogicalTensor& t, std::vector<std::string> words) {
+    RankState state({t}, 0, 1);
+    expect_error(Exit::data, words, t.name, [&] { load_state(manifest, state.pieces()); });
+  };
+  expect_refused({"param/absent", {7, 11}, DType::f32}, {"lacks", "param/absent"});
+  expect_refused({"param/embed", {11, 7}, DType::f32}, {"param/embed", "[7, 11]", "[11, 7]"});
+  expect_refused({"param/embed", {77}, DType::f32}, {"param/embed", "[77]"});
+  expect_refused({"param/embed", {7, 11}, DType::f64}, {"param/embed", "fp32", "fp64"});
+}
+
+TEST_F(Checkpoint, AnEmptyStateIsACheckpointToo) {
+  const std::string path = save_checkpoint(folder_, 1, {}, checkpoint_meta(), *comm_);
+  EXPECT_TRUE(verify_checkpoint(path).empty());
+  EXPECT_TRUE(Manifest::read(path).tensors().empty());
+}
+
+TEST_F(Checkpoint, APathThatDoesNotExist) {
+  expect_error(Exit::usage, {"absent"}, "absent", [&] { Manifest::read(join_path(folder_, "absent")); });
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) { return temper::run_tests_on_ranks(argc, argv, 1); }

@@ -33,7 +33,11 @@ bool PromptStream::fit(Prompt& p, const std::string& where) const {
   const int64_t whole = prompt + static_cast<int64_t>(p.response_tokens.size());
   const bool too_long =
       prompt > limits_.max_prompt_tokens || (limits_.with_response && whole > limits_.max_sequence_tokens);
-  if (prompt == 0) fail(Exit::data, {.what = "a prompt has no tokens", .where = where});
+  if (prompt == 0)
+    fail(Exit::data, {.what = "a prompt has no tokens",
+                      .where = where,
+                      .why = "its text is empty",
+                      .fix = "correct or remove the line"});
   if (!too_long) return true;
   if (overlong_ == "drop") return false;
   if (overlong_ == "truncate-left" && !limits_.with_response) {
@@ -91,6 +95,8 @@ void PromptStream::check_all(
   if (fitting == 0)
     fail(Exit::data, {.what = "every prompt is too long",
                       .where = "data.train",
+                      .why = fmt::format("none of {} lines fits into {} tokens", dataset_.num_lines(),
+                                         limits_.max_prompt_tokens),
                       .fix = "raise rollout.max_prompt_tokens"});
 }
 

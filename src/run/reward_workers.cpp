@@ -2,9 +2,12 @@
 
 #include <utility>
 
+#include "src/core/check.h"
+
 namespace temper {
 
 RewardWorkers::RewardWorkers(const RewardSet& rewards, int num_threads) : rewards_(rewards) {
+  CHECK(num_threads > 0, "{} reward threads", num_threads);
   for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this] { work(); });
 }
 
@@ -29,8 +32,9 @@ void RewardWorkers::submit(Group group, std::shared_ptr<const Json> record) {
 std::vector<Group> RewardWorkers::collect() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return unfinished_ == 0; });
+  std::vector<Group> finished = std::exchange(finished_, {});
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
-  return std::exchange(finished_, {});
+  return finished;
 }
 
 void RewardWorkers::work() {

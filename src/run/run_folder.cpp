@@ -31,6 +31,17 @@ int64_t step_of_name(const std::string& name) {
   return digits.empty() || digits.size() > 18 ? -1 : std::stoll(digits);
 }
 
+int64_t step_of_line(std::string_view text, const std::string& where) {
+  const Json line = parse_json(text, where);
+  const auto step = line.find("step");
+  if (!line.is_object() || step == line.end() || !step->is_number_integer())
+    fail(Exit::data, {.what = "not a line of metrics",
+                      .where = where,
+                      .why = "it is no object with an integer \"step\"",
+                      .fix = "correct or remove the line"});
+  return step->get<int64_t>();
+}
+
 }  // namespace
 
 RunFolder::RunFolder(const std::string& dir, const std::string& name) : root_(join_path(dir, name)) {
@@ -83,11 +94,12 @@ void RunFolder::truncate_metrics(int64_t step) {
   if (!path_exists(file)) return;
   const std::string all = read_file(file, kMaxMetrics);
   std::string kept;
-  for (size_t at = 0; at < all.size();) {
+  int64_t number = 1;
+  for (size_t at = 0; at < all.size(); ++number) {
     const size_t end = all.find('\n', at);
     if (end == std::string::npos) break;  // a line cut by a crash
-    const Json line = parse_json(std::string_view(all).substr(at, end - at), file);
-    if (line.value("step", int64_t{0}) > step) break;
+    if (step_of_line(std::string_view(all).substr(at, end - at), fmt::format("{}:{}", file, number)) > step)
+      break;
     kept.append(all, at, end - at + 1);
     at = end + 1;
   }

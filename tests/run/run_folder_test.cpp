@@ -1,0 +1,146 @@
+// The run folder: one owner at a time, named to the second; what is left of a run when it goes on from a
+// step.
+
+#include "src/run/run_folder.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "src/core/file.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temp_dir.h"
+
+namespace temper {
+namespace {
+
+class RunFolderTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<RunFolder> open() const { return std::make_unique<RunFolder>(dir_.path(), "run"); }
+  std::string path(const std::string& name) const { return dir_ / ("run/" + name); }
+  void write(const std::string& name, const std::string& text) const {
+    make_directories(path(name).substr(0, path(name).rfind('/')));
+    write_file_atomic(path(name), text);
+  }
+  std::string read(const std::string& name) const { return read_file(path(name), 1 << 20); }
+  static std::string metrics(int64_t first, int64_t last) {
+    std::string text;
+    for (int64_t step = first; step <= last; ++step) text += fmt::format("{{\"step\":{},\"x\":0.5}}\n", step);
+    return text;
+  }
+
+  TempDir dir_;
+};
+
+TEST_F(RunFolderTest, HasOneOwner) {
+  auto first = open();
+  expect_error(Exit::busy,
+               {path("").substr(0, path("").size() - 1), fmt::format("pid {}", ::getpid()), "host "},
+               "second owner", [&] { open(); });
+  RunFolder other(dir_.path(), "another");
+  first.reset();
+  EXPECT_NO_THROW(open()) << "given back";
+}
+
+TEST_F(RunFolderTest, ADeadOwnerLeavesItFree) {
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto folder = open();
+    [[maybe_unused]] const auto told = ::write(ready[1], "x", 1);
+    ::pause();
+    ::_exit(0);
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  expect_error(Exit::busy, {fmt::format("pid {}", child)}, "owned by another process", [&] { open(); });
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_NO_THROW(open());
+}
+
+TEST_F(RunFolderTest, AFolderThatCannotBeMade) {
+  write_file_atomic(dir_ / "run", "a file in its place");
+  expect_error(Exit::busy, {dir_ / "run", "run.dir"}, "a file", [&] { open(); });
+}
+
+TEST_F(RunFolderTest, KnowsARunByItsMetricsOrCheckpoints) {
+  const auto folder = open();
+  EXPECT_FALSE(folder->has_run());
+  make_directories(path("checkpoints"));
+  write("logs/rank-0000.log", "x");
+  EXPECT_FALSE(folder->has_run());
+  write("checkpoints/step-000001/manifest.json", "{}");
+  EXPECT_TRUE(folder->has_run());
+  remove_tree(path("checkpoints"));
+  write("metrics.jsonl", "");
+  EXPECT_TRUE(folder->has_run());
+}
+
+TEST_F(RunFolderTest, TruncationKeepsWhatCameUpToTheStep) {
+  const auto folder = open();
+  write("metrics.jsonl", metrics(1, 12));
+  const char* later[] = {"rollouts/step-000008.jsonl",
+                         "rollouts/step-000012.jsonl",
+                         "validation/step-000010.jsonl",
+                         "export/step-000008/config.json",
+                         "trace/step-000008.json",
+                         "checkpoints/step-000008/manifest.json",
+                         "checkpoints/step-000009.tmp/rank-0000.h5"};
+  const char* kept[] = {"rollouts/step-000001.jsonl",
+                        "rollouts/step-000007.jsonl",
+                        "validation/step-000005.jsonl",
+                        "export/step-000007/config.json",
+                        "trace/step-000003.json",
+                        "checkpoints/step-000007/manifest.json",
+                        "logs/rank-0000.log",
+                        "config.toml",
+                        "export/notes.txt",
+                        "export/my-step-000009/x"};
+  for (const char* name : later) write(name, "x");
+  for (const char* name : kept) write(name, "x");
+  folder->truncate_to(7);
+  EXPECT_EQ(read("metrics.jsonl"), metrics(1, 7));
+  for (const char* name : later) EXPECT_FALSE(path_exists(path(name))) << name;
+  for (const char* name : kept) EXPECT_TRUE(path_exists(path(name))) << name;
+  folder->truncate_to(0);
+  EXPECT_EQ(read("metrics.jsonl"), "");
+  EXPECT_FALSE(path_exists(path("checkpoints/step-000007")));
+  EXPECT_TRUE(path_exists(path("config.toml")));
+}
+
+TEST_F(RunFolderTest, AMetricsLineThatACrashCutIsRemoved) {
+  const auto folder = open();
+  write("metrics.jsonl", metrics(1, 3) + "{\"step\":4,\"x\"");
+  folder->truncate_to(9);
+  EXPECT_EQ(read("metrics.jsonl"), metrics(1, 3));
+  write("metrics.jsonl", "{\"step\":1");
+  folder->truncate_to(9);
+  EXPECT_EQ(read("metrics.jsonl"), "");
+}
+
+TEST_F(RunFolderTest, MetricsThatAreNoneAreNamed) {
+  const auto folder = open();
+  for (const char* line : {"oops", "[1]", "5", "{\"step\":\"2\"}", "{\"x\":1}", "{\"step\":1.5}"}) {
+    write("metrics.jsonl", metrics(1, 1) + line + "\n" + metrics(3, 3));
+    expect_error(Exit::data, {path("metrics.jsonl") + ":2"}, line, [&] { folder->truncate_to(5); });
+    EXPECT_EQ(read("metrics.jsonl"), metrics(1, 1) + line + "\n" + metrics(3, 3)) << "left as it was";
+  }
+}
+
+TEST_F(RunFolderTest, NamesOfSteps) {
+  EXPECT_EQ(RunFolder::step_name(10), "step-000010");
+  EXPECT_EQ(RunFolder::step_name(1234567), "step-1234567");
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -85,6 +85,11 @@ class TrainRun {
               .where = folder_->path(""),
               .why = "checkpoint.resume = \"none\" would write over it",
               .fix = "choose another run.name, set run.overwrite = true, or checkpoint.resume = \"auto\""});
+      if (replay() && !list_checkpoints(folder_->path("checkpoints")).empty() && !config().run.overwrite)
+        fail(Exit::usage, {.what = "the run folder holds a run with checkpoints",
+                           .where = folder_->path(""),
+                           .why = "a replay starts at step 1 and would remove them",
+                           .fix = "choose another run.name for the replay, or set run.overwrite = true"});
       make_directories(folder_->path("logs"));
       write_file_atomic(folder_->path("config.toml"), dump_config(loaded_));
     }

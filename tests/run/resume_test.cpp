@@ -81,6 +81,20 @@ TEST_F(Resume, GoesOnFromTheNewestSoundOne) {
   EXPECT_EQ(program_.run("verify --checkpoint " + step(4)), 0) << program_.output();
 }
 
+TEST_F(Resume, AReplayDoesNotRemoveARun) {
+  const std::string file = "replay.jsonl",
+                    sample = "{\"group\":0,\"prompt_tokens\":[5,6],\"response_tokens\":[7,8],\"reward\":1}\n";
+  program_.write(file, sample + sample);
+  const std::string all = program_.read("runs/a/metrics.jsonl");
+  EXPECT_EQ(train("--replay " + file), 64) << program_.output();
+  EXPECT_TRUE(says("run.name")) << program_.output();
+  EXPECT_EQ(program_.read("runs/a/metrics.jsonl"), all);
+  EXPECT_TRUE(exists(step(3) + "/manifest.json"));
+  for (int again = 0; again < 2; ++again)  // a replay over an earlier replay is none of that
+    EXPECT_EQ(train("run.name=b --replay " + file), 0) << program_.output();
+  EXPECT_EQ(program_.metrics("b").size(), 1u);
+}
+
 }  // namespace
 }  // namespace temper
 

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "src/core/check.h"
 #include "src/run/check_command.h"
 #include "src/run/command_line.h"
 #include "src/run/guard.h"
@@ -32,6 +33,7 @@ int run_verb(const CommandLine& line) {
     const CheckOutcome outcome = run_check(line);
     return print(outcome.output, outcome.exit_code);
   }
+  CHECK(line.verb == "help", "no function for the verb {}", line.verb);
   return print(help_text(line.positional));
 }
 

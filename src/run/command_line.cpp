@@ -11,12 +11,17 @@
 namespace temper {
 namespace {
 
+constexpr std::string_view kLaterVerb = "report";  // of the contract, without its feature yet
+
 [[noreturn]] void fail_usage(const std::string& what, const std::string& where, const std::string& why,
                              const std::string& fix) {
   fail(Exit::usage, {.what = what, .where = where, .why = why, .fix = fix});
 }
 
 const VerbSpec& find_verb(const std::string& name) {
+  if (name == kLaterVerb)
+    fail_usage("not in this version", "temper " + name, "the HTML page of a run comes later",
+               "read metrics.jsonl of the run folder, or open its tensorboard/ in TensorBoard");
   std::vector<std::string> names;
   for (const VerbSpec& verb : verbs()) {
     if (verb.name == name) return verb;

@@ -101,7 +101,6 @@ const std::array kVerbs{
     VerbSpec{"init", "", Overrides::none, kInit, "a Hugging Face folder with random weights", {}},
     VerbSpec{"export", "", Overrides::none, kExport, "a checkpoint as a Hugging Face folder", {}},
     VerbSpec{"verify", "", Overrides::none, kVerify, "read a checkpoint and compare every checksum", {}},
-    VerbSpec{"report", "RUN_DIR", Overrides::none, {}, "one self-contained HTML page of a run", {}},
     VerbSpec{"eval", "CONFIG", Overrides::all, kEval, "the validation of a config alone", {}},
     VerbSpec{"help",
              "[TOPIC]",

@@ -59,7 +59,6 @@ TEST(CommandLine, OtherVerbs) {
                 .integer("--shard-size", 0),
             1000);
   EXPECT_TRUE(parse_command_line(Words{"verify", "--checkpoint", "c", "--json"}).has("--json"));
-  EXPECT_EQ(parse_command_line(Words{"report", "runs/x"}).positional, "runs/x");
   EXPECT_EQ(parse_command_line(Words{"eval", "c", "--threads", "2"}).integer("--threads", 0), 2);
 }
 
@@ -113,6 +112,7 @@ TEST(CommandLine, MistakesAreNamed) {
       {{"export", "--checkpoint", "c", "--out", "o", "--shard-size", "0"}, {"--shard-size"}},
       {{"verify"}, {"--checkpoint DIR"}},
       {{"help", "a", "b"}, {"b"}},
+      {{"report", "runs/x"}, {"not in this version", "temper report", "metrics.jsonl"}},
   };
   for (const auto& [words, named] : cases) {
     std::string label;

@@ -65,7 +65,7 @@ Json prepare_messages(const Json& messages, const std::string& source) {
                         .fix = "give messages as [{\"role\": ..., \"content\": ...}, ...]"});
     Json kept = Json::object();
     for (const auto& [key, value] : message.items())
-      if (!value.is_null()) kept[key] = value;
+      if (!value.is_null() || key == "content") kept[key] = value;
     prepared.push_back(alias_reasoning(std::move(kept)));
   }
   return prepared;

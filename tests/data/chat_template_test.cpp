@@ -154,9 +154,12 @@ TEST(ChatTemplate, DayComesFromTheCaller) {
 
 TEST(ChatTemplate, Variables) {
   EXPECT_EQ(render("{{ tools is none }}{{ documents is none }}{{ add_generation_prompt }}"), "TrueTrueFalse");
-  EXPECT_EQ(render("{{ messages[0] }}",
-                   {{"messages", {{{"role", "user"}, {"content", nullptr}, {"n", {{"x", nullptr}}}}}}}),
-            "{'role': 'user', 'n': {'x': None}}");
+  EXPECT_EQ(
+      render(
+          "{{ messages[0] }}",
+          {{"messages",
+            {{{"role", "user"}, {"content", nullptr}, {"tool_calls", nullptr}, {"n", {{"x", nullptr}}}}}}}),
+      "{'role': 'user', 'content': None, 'n': {'x': None}}");
   EXPECT_EQ(render("{{ messages[0] }}", {{"messages", {{{"role", "a"}, {"reasoning", "r"}}}}}),
             "{'thinking': 'r', 'role': 'a', 'reasoning': 'r', 'reasoning_content': 'r'}");
   expect_error("x", "`messages` is string", {{"messages", "hello"}});
@@ -343,9 +346,8 @@ TEST(ChatTemplate, MovesAndRendersInManyThreads) {
   std::vector<std::string> texts(4);
   std::vector<std::thread> threads;
   for (size_t i = 0; i < texts.size(); ++i)
-    threads.emplace_back([&, i] {
-      texts[i] = shared.render({{"name", std::string(1, static_cast<char>('a' + i))}});
-    });
+    threads.emplace_back(
+        [&, i] { texts[i] = shared.render({{"name", std::string(1, static_cast<char>('a' + i))}}); });
   for (auto& thread : threads) thread.join();
   for (size_t i = 0; i < texts.size(); ++i) {
     EXPECT_EQ(texts[i].back(), static_cast<char>('a' + i));

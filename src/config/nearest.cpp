@@ -1,28 +1,14 @@
 #include "src/config/nearest.h"
 
 #include <algorithm>
-#include <numeric>
+
+#include "src/core/edit_distance.h"
 
 namespace temper {
 namespace {
 
 constexpr size_t kMaxLength = 64;  // a longer name is no misspelling; bounds the work
 constexpr size_t kMaxShown = 3;
-
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] != b[j - 1] ? 1 : 0);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
 
 std::string_view last_part(std::string_view key) { return key.substr(key.rfind('.') + 1); }
 

@@ -1,30 +1,15 @@
 #include "src/rl/choices.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "src/core/check.h"
+#include "src/core/edit_distance.h"
 
 namespace temper {
 namespace {
 
 constexpr size_t kMaxNameLength = 64;  // longer names are no misspelling; bounds the work
-
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
 
 template <typename Names>
 std::string join(const Names& names, std::string_view separator) {

@@ -29,8 +29,10 @@ void check_mpi(int code, const char* call) {
   char text[MPI_MAX_ERROR_STRING];
   int length = 0;
   MPI_Error_string(code, text, &length);
-  fail(Exit::retry,
-       {.what = fmt::format("{} failed", call), .why = std::string(text, static_cast<size_t>(length))});
+  fail(Exit::retry, {.what = fmt::format("{} failed", call),
+                     .where = "MPI",
+                     .why = std::string(text, static_cast<size_t>(length)),
+                     .fix = "start the same command again; a run goes on from its newest checkpoint"});
 }
 
 class MpiComm : public Comm {
@@ -176,6 +178,7 @@ class MpiComm : public Comm {
       if (waited > limit_seconds_)
         fail(Exit::hang,
              {.what = fmt::format("rank {} waits too long in '{}'", rank_, what),
+              .where = fmt::format("a collective of {} ranks", size_),
               .why = fmt::format("{:.0f} s passed, the limit is {:.0f} s", waited, limit_seconds_),
               .fix = "a rank has died or is much slower; see its log, or raise cluster.watchdog_seconds"});
       if (polls > 200) ::usleep(waited < 0.01 ? 20 : 200);
@@ -198,6 +201,7 @@ MpiSession::MpiSession(int* argc, char*** argv) {
   if (std::getenv("SLURM_STEP_ID") && !std::getenv("PMIX_RANK") && !std::getenv("OMPI_COMM_WORLD_RANK") &&
       std::getenv("SLURM_STEP_NUM_TASKS") && std::string(std::getenv("SLURM_STEP_NUM_TASKS")) != "1")
     fail(Exit::environment, {.what = "started by srun without PMIx",
+                             .where = "launch",
                              .why = "Open MPI finds the other ranks through PMIx only",
                              .fix = "use `srun --mpi=pmix ...`"});
   int provided = 0;

@@ -16,16 +16,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
+bool is_missing(int error) { return error == ENOENT || error == ENOTDIR; }
+
+std::string io_fix(int error) {
+  if (is_missing(error)) return "the folder is gone: put it back, or use one that stays";
+  if (error == ENOSPC || error == EDQUOT) return "free space on this file system, or use another folder";
+  if (error == EACCES || error == EPERM || error == EROFS) return "check the permissions of the path";
+  return "check this file system, or use another folder";
+}
+
 [[noreturn]] void fail_io(const std::string& what, const std::string& path, int error,
                           const std::string& detail = {}) {
-  const Exit code = (error == ENOENT || error == ENOTDIR) ? Exit::usage : Exit::storage;
   std::string why = std::strerror(error);
   if (!detail.empty()) why += " (" + detail + ")";
-  std::string fix;
-  if (code == Exit::usage) fix = "check the path; it does not exist";
-  if (error == ENOSPC) fix = "free space on this file system, or use another folder";
-  if (error == EACCES || error == EPERM) fix = "check the permissions of the path";
-  fail(code, {.what = what, .where = path, .why = why, .fix = fix});
+  fail(Exit::storage, {.what = what, .where = path, .why = why, .fix = io_fix(error)});
 }
 
 std::string parent_of(const std::string& path) {
@@ -35,14 +39,22 @@ std::string parent_of(const std::string& path) {
 
 }  // namespace
 
-InputFile::InputFile(const std::string& path) : path_(path) {
+InputFile::InputFile(const std::string& path, Exit missing) : path_(path) {
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor_ < 0 && is_missing(errno) && missing != Exit::storage)
+    fail(missing, {.what = "cannot open file",
+                   .where = path,
+                   .why = std::strerror(errno),
+                   .fix = "check the path; it does not exist"});
   if (descriptor_ < 0) fail_io("cannot open file", path, errno);
-  struct stat info {};
+  struct stat info{};
   if (::fstat(descriptor_, &info) != 0) fail_io("cannot stat file", path, errno);
   if (!S_ISREG(info.st_mode)) {
     ::close(descriptor_);
-    fail(Exit::data, {.what = "not a regular file", .where = path});
+    fail(Exit::data, {.what = "not a regular file",
+                      .where = path,
+                      .why = S_ISDIR(info.st_mode) ? "it is a folder" : "it is a device, pipe or socket",
+                      .fix = "name a file"});
   }
   size_ = info.st_size;
 }
@@ -67,7 +79,8 @@ void InputFile::read(void* destination, int64_t offset, int64_t bytes) const {
       fail(Exit::data, {.what = "file is truncated",
                         .where = path_,
                         .why = fmt::format("{} bytes wanted at offset {}, the file ends at {}", bytes, offset,
-                                           offset + done)});
+                                           offset + done),
+                        .fix = "fetch or write the file again"});
     done += got;
   }
 }
@@ -123,7 +136,8 @@ std::string read_file(const std::string& path, int64_t max_bytes) {
   if (file.size() > max_bytes)
     fail(Exit::data, {.what = "file is too large",
                       .where = path,
-                      .why = fmt::format("{} bytes, the limit is {}", file.size(), max_bytes)});
+                      .why = fmt::format("{} bytes, the limit is {}", file.size(), max_bytes),
+                      .fix = "check that this is the file that was meant"});
   std::string text(static_cast<size_t>(file.size()), '\0');
   file.read(text.data(), 0, file.size());
   return text;
@@ -151,7 +165,7 @@ void sync_directory(const std::string& path) {
 void make_directories(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
-  if (error) fail_io("cannot create folder", path, error.value() == ENOENT ? EACCES : error.value());
+  if (error) fail_io("cannot create folder", path, error.value());
 }
 
 void rename_path(const std::string& from, const std::string& to) {

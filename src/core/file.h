@@ -1,19 +1,22 @@
 #pragma once
 // Files: bounded reads by pread (never mmap), whole-file atomic writes (write, fsync, rename, fsync folder).
-// Every error carries path, offset, size and errno. A path that does not exist is Exit::usage; a read or
-// write that fails is Exit::storage.
+// Every error carries path, offset, size and errno. A file to read that does not exist is Exit::usage; a read
+// or write that fails, and a folder to write to that has vanished, is Exit::storage.
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "src/core/check.h"
+
 namespace temper {
 
 /// Read-only file opened once; reads are positional, so any number of readers may share it.
 class InputFile {
  public:
-  explicit InputFile(const std::string& path);
+  /// `missing`: the code when there is no such file; Exit::storage for one that temper itself has written.
+  explicit InputFile(const std::string& path, Exit missing = Exit::usage);
   ~InputFile();
   InputFile(InputFile&& other) noexcept;
   InputFile(const InputFile&) = delete;

@@ -98,7 +98,7 @@ void add_tensor_digests(const std::string& folder, Json& table) {
     const int64_t item = item_size(t.at("dtype").get<std::string>());
     Digest digest;
     for (const Json& shard : t.at("shards")) {
-      const InputFile file(join_path(folder, shard.at("file").get<std::string>()));
+      const InputFile file(join_path(folder, shard.at("file").get<std::string>()), Exit::storage);
       const int64_t bytes = shard.at("count").get<int64_t>() * item,
                     offset = shard.at("offset").get<int64_t>();
       for (int64_t at = 0; at < bytes; at += kWindow) {

@@ -20,16 +20,18 @@ int launcher_rank() {
 }
 
 int report(Exit code, const std::string& text) {
-  const bool alike = code == Exit::usage && !mpi_is_up();  // every rank has found it
-  if (!alike || launcher_rank() == 0) {
-    const char* name = std::getenv("OMPI_COMM_WORLD_RANK");
-    const std::string prefix = name ? fmt::format("temper: rank {}: ", name) : "temper: ";
-    std::fprintf(stderr, "%s%s\n", prefix.c_str(), text.c_str());
-    std::fflush(stderr);
-  }
-  if (auto logger = spdlog::get("temper")) {
-    logger->critical("exit {}: {}", static_cast<int>(code), text);
+  const char* name = std::getenv("OMPI_COMM_WORLD_RANK");
+  const std::string block = (name ? fmt::format("temper: rank {}: ", name) : "temper: ") + text;
+  const auto logger = spdlog::get("temper");  // that of rank 0 goes to stderr, too
+  if (logger) {
+    logger->critical("{}", block);
     logger->flush();
+  }
+  const bool alike = code == Exit::usage && !mpi_is_up();  // every rank has found it
+  const bool told = launcher_rank() == 0 ? logger != nullptr : alike;
+  if (!told) {
+    std::fprintf(stderr, "%s\n", block.c_str());
+    std::fflush(stderr);
   }
   abort_all_ranks(code);
   return static_cast<int>(code);

@@ -27,6 +27,7 @@ double Journal::value(const std::string& name) const {
 
 void Journal::write_groups(const std::string& subfolder, std::span<const Group> groups, int64_t step) {
   if (!folder_) return;
+  folder_->require_intact();
   make_directories(folder_->path(subfolder));
   std::string text;
   for (const Group& group : groups)
@@ -35,6 +36,7 @@ void Journal::write_groups(const std::string& subfolder, std::span<const Group> 
 }
 
 std::string Journal::finish_step(int64_t step) {
+  if (folder_) folder_->require_intact();
   Json line;
   line["step"] = step;
   for (const auto& [name, value] : values_) line[name] = value;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -56,7 +57,10 @@ RunFolder::RunFolder(const std::string& dir, const std::string& name) : root_(jo
   const std::string lock = path("owner.lock");
   lock_ = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (lock_ < 0)
-    fail(Exit::busy, {.what = "cannot write to the run folder", .where = lock, .why = std::strerror(errno)});
+    fail(Exit::busy, {.what = "cannot write to the run folder",
+                      .where = lock,
+                      .why = std::strerror(errno),
+                      .fix = "set run.dir to a folder you may write to"});
   if (::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     const std::string owner = read_file(lock, 4096);
     ::close(lock_);
@@ -68,13 +72,27 @@ RunFolder::RunFolder(const std::string& dir, const std::string& name) : root_(jo
   const std::string me = fmt::format("host {}, pid {}", this_host(), ::getpid());
   if (::ftruncate(lock_, 0) != 0 ||
       ::pwrite(lock_, me.data(), me.size(), 0) != static_cast<ssize_t>(me.size()))
-    fail(Exit::storage,
-         {.what = "cannot write the run folder's lock", .where = lock, .why = std::strerror(errno)});
+    fail(Exit::storage, {.what = "cannot write the run folder's lock",
+                         .where = lock,
+                         .why = std::strerror(errno),
+                         .fix = "check the space on this file system, or set run.dir to another folder"});
 }
 
 RunFolder::~RunFolder() {
   if (lock_ >= 0)
     ::close(lock_);  // the owner's name stays in the file; nobody reads it without the lock held
+}
+
+void RunFolder::require_intact() const {
+  const std::string lock = path("owner.lock");
+  struct stat mine{}, found{};
+  const bool there = ::fstat(lock_, &mine) == 0 && ::stat(lock.c_str(), &found) == 0;
+  if (there && mine.st_dev == found.st_dev && mine.st_ino == found.st_ino) return;
+  fail(Exit::storage,
+       {.what = "the run folder has vanished",
+        .where = root_,
+        .why = fmt::format("{} is {} since the run began", lock, there ? "another file" : "gone"),
+        .fix = "leave the folder in place while a run owns it; start the run again"});
 }
 
 bool RunFolder::has_run() const {

@@ -21,6 +21,9 @@ class RunFolder {
   /// Removes everything that came after `step` (0: all of a former run), so that the run goes on from there.
   void truncate_to(int64_t step);
 
+  /// Exit::storage when the folder was removed, moved or replaced since: what is written there now is lost.
+  void require_intact() const;
+
   std::string path(const std::string& name) const;
   static std::string step_name(int64_t step);  // "step-000010"
 

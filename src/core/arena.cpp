@@ -28,6 +28,7 @@ void* Arena::allocate(int64_t bytes) {
     auto* data = static_cast<char*>(std::aligned_alloc(kAlignment, static_cast<size_t>(block)));
     if (data == nullptr)
       fail(Exit::storage, {.what = "out of host memory",
+                           .where = "this rank",
                            .why = fmt::format("{} bytes wanted on top of {}", block, before),
                            .fix = "lower train.max_tokens_per_microbatch or rollout.kv_memory"});
     blocks_.push_back({std::unique_ptr<char, FreeDeleter>(data), block, before});

@@ -9,6 +9,8 @@
 namespace temper {
 namespace {
 
+constexpr const char* kJsonFix = "correct the file, or fetch or write it again";
+
 /// Builds the value like nlohmann's own parser, and refuses what that parser lets through.
 class StrictHandler : public nlohmann::json_sax<Json> {
  public:
@@ -78,13 +80,16 @@ Json parse_json(std::string_view text, const std::string& source, const JsonLimi
   if (static_cast<int64_t>(text.size()) > limits.bytes)
     fail(Exit::data, {.what = "JSON document is too large",
                       .where = source,
-                      .why = fmt::format("{} bytes, the limit is {}", text.size(), limits.bytes)});
+                      .why = fmt::format("{} bytes, the limit is {}", text.size(), limits.bytes),
+                      .fix = "check that this is the file that was meant"});
   if (const size_t zero = text.find('\0'); zero != std::string_view::npos)  // to the parser it ends the text
-    fail(Exit::data,
-         {.what = "invalid JSON", .where = source, .why = fmt::format("a zero byte (byte {})", zero)});
+    fail(Exit::data, {.what = "invalid JSON",
+                      .where = source,
+                      .why = fmt::format("a zero byte (byte {})", zero),
+                      .fix = kJsonFix});
   StrictHandler handler(limits.depth);
   if (!Json::sax_parse(text.begin(), text.end(), &handler))
-    fail(Exit::data, {.what = "invalid JSON", .where = source, .why = handler.reason()});
+    fail(Exit::data, {.what = "invalid JSON", .where = source, .why = handler.reason(), .fix = kJsonFix});
   return handler.take();
 }
 

@@ -27,7 +27,8 @@ Dataset::Dataset(const std::vector<DatasetFile>& files, uint64_t seed, bool shuf
       if (line_end - line_begin > kMaxLineBytes)
         fail(Exit::data, {.what = "a line is too long",
                           .where = fmt::format("{}:{}", f.path, number),
-                          .why = fmt::format("more than {} bytes", kMaxLineBytes)});
+                          .why = fmt::format("more than {} bytes", kMaxLineBytes),
+                          .fix = "one JSON object per line; shorten this one or take it out"});
       std::string text(static_cast<size_t>(line_end - line_begin), '\0');
       file.input.read(text.data(), line_begin, line_end - line_begin);
       if (text.find_first_not_of(" \t\r") != std::string::npos) {
@@ -48,6 +49,7 @@ Dataset::Dataset(const std::vector<DatasetFile>& files, uint64_t seed, bool shuf
     if (file.begin.empty())
       fail(Exit::data, {.what = "a data file has no lines",
                         .where = f.path,
+                        .why = fmt::format("{} bytes, all of them blanks", file.input.size()),
                         .fix = "give a JSONL file with one object per line"});
     files_.push_back(std::move(file));
   }

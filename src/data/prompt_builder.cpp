@@ -57,7 +57,10 @@ Json PromptBuilder::messages_of(const Json& record, const std::string& where) co
   }
   if (!at->is_array() || at->empty())
     fail(Exit::data,
-         {.what = fmt::format("\"{}\" is not a list of messages", options_.messages_key), .where = where});
+         {.what = fmt::format("\"{}\" is not a list of messages", options_.messages_key),
+          .where = where,
+          .why = at->is_array() ? "the list is empty" : fmt::format("it is a {}", at->type_name()),
+          .fix = "write [{\"role\": ..., \"content\": ...}, ...]"});
   const bool has_system = at->front().is_object() && at->front().value("role", "") == "system";
   if (!options_.system_prompt.empty() && !has_system)
     messages.push_back({{"role", "system"}, {"content", options_.system_prompt}});
@@ -65,6 +68,8 @@ Json PromptBuilder::messages_of(const Json& record, const std::string& where) co
     if (!m.is_object() || !m.contains("role") || !m["role"].is_string())
       fail(Exit::data, {.what = "a message has no role",
                         .where = where,
+                        .why = m.is_object() ? "\"role\" is missing or not a text"
+                                             : fmt::format("it is a {}", m.type_name()),
                         .fix = "each is {\"role\": ..., \"content\": ...}"});
     messages.push_back(m);
   }
@@ -83,8 +88,10 @@ Prompt PromptBuilder::build(const Json& record, const std::string& where, bool w
   if (const auto at = record.find("tokens"); at != record.end() && !record.contains(options_.prompt_key)) {
     for (const Json& id : at->is_array() ? *at : Json::array()) {
       if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() >= tokenizer_.vocab_size())
-        fail(Exit::data,
-             {.what = "\"tokens\" holds something that is no token id", .where = where, .why = id.dump()});
+        fail(Exit::data, {.what = "\"tokens\" holds something that is no token id",
+                          .where = where,
+                          .why = fmt::format("{}; ids are 0 to {}", id.dump(), tokenizer_.vocab_size() - 1),
+                          .fix = "tokenize the text with this tokenizer"});
       prompt.tokens.push_back(id.get<int32_t>());
     }
     prompt.text = tokenizer_.decode(prompt.tokens, /*skip_special=*/false);
@@ -113,9 +120,11 @@ Prompt PromptBuilder::build(const Json& record, const std::string& where, bool w
   messages.push_back(answer);
   std::string whole = render(messages, record, /*generation_prompt=*/false);
   if (!whole.starts_with(prompt.text))
-    fail(Exit::data, {.what = "the chat template changes the prompt when the answer is added",
-                      .where = where,
-                      .fix = "use data.chat = false with prompt and response texts, or another template"});
+    fail(Exit::data,
+         {.what = "the chat template changes the prompt when the answer is added",
+          .where = where,
+          .why = "the text with the answer does not begin with the prompt's, so the answer cannot be cut out",
+          .fix = "use data.chat = false with prompt and response texts, or another template"});
   // What follows the end-of-turn token (a newline, as a rule) belongs to the next turn and is never sampled.
   prompt.response = whole.substr(prompt.text.size());
   if (const auto eos = tokenizer_.special_token("eos_token"))

@@ -69,6 +69,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_special) 
   if (text.size() >= static_cast<size_t>(std::numeric_limits<int32_t>::max()))
     fail(Exit::data,
          {.what = "a text is too long to tokenize",
+          .where = fmt::format("a text of {} bytes", text.size()),
           .why = fmt::format("{} bytes, the limit is {}", text.size(), std::numeric_limits<int32_t>::max()),
           .fix = "split the text"});
   if (const auto offset = find_invalid_utf8(text))

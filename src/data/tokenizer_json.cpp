@@ -11,6 +11,7 @@ namespace {
 
 constexpr int64_t kMaxBytes = int64_t{256} << 20;
 constexpr size_t kMaxDepth = 64;
+constexpr const char* kFix = "fetch the file again; a model's tokenizer.json is wanted";
 
 /// Streams the file: `model.vocab` and `model.merges` into lists, all else into a tree.
 class FileHandler : public nlohmann::json_sax<Json> {
@@ -149,9 +150,11 @@ TokenizerFile parse_tokenizer_file(std::string_view text, const std::string& pat
   TokenizerFile file;
   FileHandler handler(file);
   if (!Json::sax_parse(text.begin(), text.end(), &handler))
-    fail(Exit::data, {.what = "not a usable tokenizer.json", .where = path, .why = handler.reason()});
+    fail(Exit::data,
+         {.what = "not a usable tokenizer.json", .where = path, .why = handler.reason(), .fix = kFix});
   if (!file.tree.is_object())
-    fail(Exit::data, {.what = "not a usable tokenizer.json", .where = path, .why = "not a JSON object"});
+    fail(Exit::data,
+         {.what = "not a usable tokenizer.json", .where = path, .why = "not a JSON object", .fix = kFix});
   return file;
 }
 

@@ -126,8 +126,10 @@ void Tokenizer::Parts::read_special_strings(const std::string& path) {
   if (!path_exists(path)) return;
   const Json config = read_json_file(path);
   if (!config.is_object())
-    fail(Exit::data,
-         {.what = "tokenizer settings cannot be used", .where = path, .why = "not a JSON object"});
+    fail(Exit::data, {.what = "tokenizer settings cannot be used",
+                      .where = path,
+                      .why = "not a JSON object",
+                      .fix = "fetch the file again"});
   for (const auto& [key, value] : config.items()) {
     if (!key.ends_with("_token")) continue;
     if (value.is_string()) {

@@ -32,7 +32,8 @@ ConfigReader::ConfigReader(const Json& object, const std::string& source, std::s
     fail(Exit::data,
          {.what = "bad model config",
           .where = prefix_.empty() ? source : source + ": " + prefix_.substr(0, prefix_.size() - 1),
-          .why = "it must be an object, it is " + shown(object)});
+          .why = "it must be an object, it is " + shown(object),
+          .fix = "fetch the model's config.json again"});
 }
 
 const Json* ConfigReader::find(const std::string& key) const {

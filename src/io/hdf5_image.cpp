@@ -5,11 +5,18 @@
 namespace temper {
 namespace {
 
+[[noreturn]] void fail_hdf5(const std::string& what) {
+  fail(Exit::storage, {.what = "HDF5 cannot make the file of a checkpoint",
+                       .where = what,
+                       .why = "the library reports an error; the file is made in memory",
+                       .fix = "check that this host has memory left"});
+}
+
 /// An HDF5 id that closes itself; creation is checked.
 class Handle {
  public:
   Handle(hid_t id, herr_t (*close)(hid_t), const char* what) : id_(id), close_(close) {
-    if (id_ < 0) fail(Exit::storage, {.what = fmt::format("HDF5 cannot make {}", what)});
+    if (id_ < 0) fail_hdf5(what);
   }
   ~Handle() { close_(id_); }
   Handle(const Handle&) = delete;
@@ -22,7 +29,7 @@ class Handle {
 };
 
 void check_hdf5(int64_t result, const char* what) {
-  if (result < 0) fail(Exit::storage, {.what = fmt::format("HDF5: {} failed", what)});
+  if (result < 0) fail_hdf5(what);
 }
 
 /// bf16 has no HDF5 type: its bits are stored as unsigned 16-bit, with the attribute logical_dtype.
@@ -66,7 +73,7 @@ int64_t write_dataset(hid_t file, hid_t link_plist, hid_t create_plist, const Hd
   add_attribute(dataset, "first_element", std::vector<int64_t>{d.first_element});
   add_attribute(dataset, "logical_dtype", std::string(dtype_name(d.data.dtype)));
   const haddr_t offset = H5Dget_offset(dataset);
-  if (offset == HADDR_UNDEF) fail(Exit::storage, {.what = "HDF5 gives no offset", .where = d.path});
+  if (offset == HADDR_UNDEF) fail_hdf5("the offset of " + d.path);
   return static_cast<int64_t>(offset);
 }
 

@@ -52,8 +52,10 @@ class Scanner {
     return text_.substr(begin, at_ - begin);
   }
   [[noreturn]] void refuse(const std::string& why) const {
-    fail(Exit::data,
-         {.what = "invalid JSON", .where = source_, .why = fmt::format("{} (byte {})", why, at_)});
+    fail(Exit::data, {.what = "invalid JSON",
+                      .where = source_,
+                      .why = fmt::format("{} (byte {})", why, at_),
+                      .fix = "the file is damaged or no JSON; fetch or write it again"});
   }
 
  private:

@@ -35,7 +35,10 @@ mode_t mode_of(const std::string& path) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) == 0) return info.st_mode;
   if (errno == ENOENT || errno == ENOTDIR) return 0;
-  fail(Exit::storage, {.what = "cannot stat file", .where = path, .why = std::strerror(errno)});
+  fail(Exit::storage, {.what = "cannot stat file",
+                       .where = path,
+                       .why = std::strerror(errno),
+                       .fix = "check the permissions and the file system"});
 }
 
 /// Where a link of the folder may lead: to a file beside it, or from snapshots/<revision> to
@@ -43,7 +46,11 @@ mode_t mode_of(const std::string& path) {
 std::string follow_link(const std::string& folder, const std::string& link) {
   std::error_code error;
   const std::string target = fs::read_symlink(link, error).string();
-  if (error) fail(Exit::storage, {.what = "cannot read link", .where = link, .why = error.message()});
+  if (error)
+    fail(Exit::storage, {.what = "cannot read link",
+                         .where = link,
+                         .why = error.message(),
+                         .fix = "check the permissions and the file system"});
   if (is_plain_name(target)) return join_path(folder, target);
   constexpr std::string_view kBlobs = "../../blobs/";
   const fs::path real = fs::canonical(folder, error);
@@ -107,12 +114,16 @@ std::string find_in_folder(const std::string& folder, const std::string& name) {
     path = follow_link(folder, link);
     mode = mode_of(path);
     if (mode == 0)
-      fail(Exit::data,
-           {.what = "link to a file that does not exist", .where = link, .why = path + " is missing"});
+      fail(Exit::data, {.what = "link to a file that does not exist",
+                        .where = link,
+                        .why = path + " is missing",
+                        .fix = "fetch the model again"});
   }
   if (!S_ISREG(mode))
-    fail(Exit::data,
-         {.what = "not a regular file", .where = path, .why = "a model folder holds plain files only"});
+    fail(Exit::data, {.what = "not a regular file",
+                      .where = path,
+                      .why = "a model folder holds plain files only",
+                      .fix = "put the file itself there"});
   return path;
 }
 
@@ -188,7 +199,8 @@ void ModelFolder::open_indexed(const std::string& index_path) {
   if (first_tensor.size() > kMaxFiles)
     fail(Exit::data, {.what = "too many weight files",
                       .where = index_path,
-                      .why = fmt::format("{} files, the limit is {}", first_tensor.size(), kMaxFiles)});
+                      .why = fmt::format("{} files, the limit is {}", first_tensor.size(), kMaxFiles),
+                      .fix = "check that this is the index of a model"});
   for (const auto& [file, tensor] : first_tensor)
     require_in_folder(path_, file, fmt::format("{} puts tensor {} there", kIndexName, quote_name(tensor)));
   for (const auto& [file, tensor] : first_tensor) add_file(file);

@@ -68,7 +68,8 @@ class Run {
       fail(Exit::data,
            {.what = length == 0 ? "a prompt has no tokens" : "a prompt is too long",
             .where = fmt::format("prompt {}", r.data_position),
-            .why = fmt::format("{} tokens; 1 to {} fit into context and cache", length, capacity - 1)});
+            .why = fmt::format("{} tokens; 1 to {} fit into context and cache", length, capacity - 1),
+            .fix = "take the prompt out, or raise model.context_tokens or rollout.kv_memory"});
     unfinished_[i] = r.num_samples;
     completions_[i].resize(static_cast<size_t>(r.num_samples));
     auto prompt = std::make_unique<Sequence>();

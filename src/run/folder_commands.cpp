@@ -18,7 +18,10 @@ Json tokenized(const JsonLine& line, const Tokenizer& tokenizer, const ChatTempl
   if (chat) {
     Json arguments = line.value;
     if (!arguments.contains("messages"))
-      fail(Exit::data, {.what = "a line has no \"messages\"", .where = line.where});
+      fail(Exit::data, {.what = "a line has no \"messages\"",
+                        .where = line.where,
+                        .why = "--chat renders messages",
+                        .fix = "write {\"messages\": [{\"role\": ..., \"content\": ...}, ...]}"});
     const Json messages = arguments["messages"];
     arguments.erase("messages");
     const std::string text =
@@ -29,7 +32,11 @@ Json tokenized(const JsonLine& line, const Tokenizer& tokenizer, const ChatTempl
     return {{"text", tokenizer.decode(token_list(line, tokenizer.vocab_size()), /*skip_special=*/false)}};
   const auto text = line.value.find("text");
   if (text == line.value.end() || !text->is_string())
-    fail(Exit::data, {.what = "a line has neither \"text\" nor \"tokens\"", .where = line.where});
+    fail(Exit::data, {.what = "a line has neither \"text\" nor \"tokens\"",
+                      .where = line.where,
+                      .why = text == line.value.end() ? "both keys are missing"
+                                                      : fmt::format("\"text\" is a {}", text->type_name()),
+                      .fix = "write {\"text\": \"...\"} or {\"tokens\": [ids]}; for messages use --chat"});
   return {{"tokens", tokenizer.encode(text->get<std::string>(), add_special)}};
 }
 
@@ -63,7 +70,11 @@ int run_tokenize(const CommandLine& line) {
   std::optional<ChatTemplate> chat;
   if (line.has("--chat")) {
     chat = ChatTemplate::load(folder);
-    if (!chat) fail(Exit::usage, {.what = "the folder has no chat template", .where = folder});
+    if (!chat)
+      fail(Exit::usage, {.what = "the folder has no chat template",
+                         .where = folder,
+                         .why = "neither chat_template.jinja nor tokenizer_config.json has one",
+                         .fix = "leave --chat out, or put a chat_template.jinja there"});
   }
   for (const JsonLine& one : read_json_lines(line.text("--input")))
     std::printf("%s\n",

@@ -24,13 +24,18 @@ std::vector<JsonLine> read_json_lines(const std::string& path) {
 std::vector<int32_t> token_list(const JsonLine& line, int64_t vocab_size) {
   const auto at = line.value.find("tokens");
   if (at == line.value.end() || !at->is_array())
-    fail(Exit::data, {.what = "a line has no list \"tokens\"", .where = line.where});
+    fail(Exit::data,
+         {.what = "a line has no list \"tokens\"",
+          .where = line.where,
+          .why = at == line.value.end() ? "the key is missing" : fmt::format("it is a {}", at->type_name()),
+          .fix = "write {\"tokens\": [ids]}; `temper tokenize` makes them from text"});
   std::vector<int32_t> tokens;
   for (const Json& id : *at) {
     if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() >= vocab_size)
       fail(Exit::data, {.what = "\"tokens\" holds something that is no token id",
                         .where = line.where,
-                        .why = fmt::format("{}; ids are 0 to {}", id.dump(), vocab_size - 1)});
+                        .why = fmt::format("{}; ids are 0 to {}", id.dump(), vocab_size - 1),
+                        .fix = "tokenize with the tokenizer of this model"});
     tokens.push_back(id.get<int32_t>());
   }
   return tokens;
@@ -168,7 +173,8 @@ int run_score(const CommandLine& line) {
       fail(Exit::data,
            {.what = "a sequence is longer than the model's context",
             .where = one.where,
-            .why = fmt::format("{} tokens, the context has {}", tokens.size(), model->context_tokens())});
+            .why = fmt::format("{} tokens, the context has {}", tokens.size(), model->context_tokens()),
+            .fix = "cut the sequence"});
     // Every token but the first is a target: a one-token prompt and the rest as response.
     Trajectory t;
     t.prompt_tokens.assign(tokens.begin(), tokens.begin() + std::min<ptrdiff_t>(1, std::ssize(tokens)));

@@ -85,8 +85,11 @@ std::string resolve_checkpoint(const std::string& path) {
   const std::string folder = join_path(path, "checkpoints");
   const std::vector<int64_t> steps = list_checkpoints(is_directory(folder) ? folder : path);
   if (steps.empty())
-    fail(Exit::usage,
-         {.what = "no checkpoint here", .where = path, .fix = "name a step folder or a run folder"});
+    fail(Exit::usage, {.what = "no checkpoint here",
+                       .where = path,
+                       .why = path_exists(path) ? "it holds no step-NNNNNN with a manifest.json"
+                                                : "the path does not exist",
+                       .fix = "name a step folder or a run folder"});
   return join_path(is_directory(folder) ? folder : path, RunFolder::step_name(steps.back()));
 }
 

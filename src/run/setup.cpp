@@ -32,6 +32,7 @@ void require_device(const std::string& device) {
   if (device == "cuda")
     fail(Exit::environment, {.what = "this build has no CUDA backend",
                              .where = "--device / run.device",
+                             .why = "it was compiled without CUDA kernels",
                              .fix = "use cpu or auto"});
 }
 

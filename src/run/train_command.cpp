@@ -172,7 +172,7 @@ class TrainRun {
     for (auto& role : roles_) role->phase(step);
     if (validation_ && (step % config().validation.every == 0 || step == last_step())) validation_->run(step);
     journal_->set("timing_s/step", seconds_since(start));
-    struct rusage usage {};
+    struct rusage usage{};
     ::getrusage(RUSAGE_SELF, &usage);
     journal_->set("perf/time_per_step", seconds_since(start));
     journal_->set("perf/cpu_memory_used_gb", static_cast<double>(usage.ru_maxrss) / 1048576.0);
@@ -242,6 +242,7 @@ int run_eval(const CommandLine& line) {
   if (!plan.validates)
     fail(Exit::usage, {.what = "nothing to evaluate",
                        .where = "validation.data",
+                       .why = "the list is empty",
                        .fix = "name a JSONL file in validation.data"});
   std::vector<int> world(static_cast<size_t>(mpi.size()));
   std::iota(world.begin(), world.end(), 0);

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# `make demo`: a Qwen3-shaped model of 1M parameters learns to add two numbers below 100, first by a short supervised warm
-# start, then by GRPO on two MPI ranks; judged before and after on problems that were in no training step. CPU only.
+# `make demo`: a Qwen3-shaped model of 1M parameters learns to add two numbers below 100 from a teacher who is mostly
+# wrong, then by GRPO, which rewards right sums; on two MPI ranks, CPU only. Judged before and after on problems that
+# were in no training step.
 set -eu
 cd "$(dirname "$0")/.."
 temper=build/temper
@@ -23,10 +24,10 @@ begin "1/5  data and a model with random weights"
 rm -rf runs/demo runs/demo-sft runs/demo-grpo
 tools/demo_data.sh runs/demo/data
 head -6 runs/demo/data/heldout.jsonl > runs/demo/data/samples.jsonl
-head -2 runs/demo/data/train.jsonl
+head -5 runs/demo/data/teacher.jsonl
 show "$temper" init --config conf/demo/config.json --tokenizer conf/demo --out runs/demo/model --seed 1
 
-begin "2/5  warm start: supervised fine-tuning, stopped early on purpose"
+begin "2/5  warm start: supervised fine-tuning on a careless teacher (2 of 5 answers right, 3 ten too high)"
 show "${mpi[@]}" "$temper" train conf/demo_sft.toml
 warm=$(ls -d runs/demo-sft/export/step-*)
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Integer addition, all sums of two numbers below 100: 512 held-out problems and the rest for training, dealt by a fixed
-# linear congruential generator. usage: tools/demo_data.sh OUT_DIR
+# Integer addition, all sums of two numbers below 100, dealt by a fixed linear congruential generator: 512 held-out
+# problems (heldout.jsonl) and the rest for training (train.jsonl). teacher.jsonl has each of the latter five times with
+# a response: twice the right sum, three times ten more. usage: tools/demo_data.sh OUT_DIR
 set -eu
 mkdir -p "$1"
 awk -v out="$1" 'BEGIN {
@@ -14,6 +15,9 @@ awk -v out="$1" 'BEGIN {
   for (i = 0; i < 10000; ++i) {
     a = int(problem[i] / 100); b = problem[i] % 100
     file = out (i < 512 ? "/heldout.jsonl" : "/train.jsonl")
-    printf "{\"prompt\":\"%d+%d=\",\"answer\":\"%d\",\"response\":\"%d\"}\n", a, b, a + b, a + b > file
+    printf "{\"prompt\":\"%d+%d=\",\"answer\":\"%d\"}\n", a, b, a + b > file
+    if (i >= 512)
+      for (k = 0; k < 5; ++k)
+        printf "{\"prompt\":\"%d+%d=\",\"response\":\"%d\"}\n", a, b, a + b + (k < 2 ? 0 : 10) > (out "/teacher.jsonl")
   }
 }'

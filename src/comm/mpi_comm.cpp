@@ -12,6 +12,8 @@
 #include <exception>
 #include <limits>
 
+#include "src/comm/mpi_check.h"
+
 namespace temper {
 
 FlatRange shard_range(int64_t elements, int rank, int size) {
@@ -23,17 +25,6 @@ FlatRange shard_range(int64_t elements, int rank, int size) {
 namespace {
 
 constexpr int64_t kChunkBytes = int64_t{64} << 20;  // bounds workspaces, and MPI counts stay far below 2^31
-
-void check_mpi(int code, const char* call) {
-  if (code == MPI_SUCCESS) return;
-  char text[MPI_MAX_ERROR_STRING];
-  int length = 0;
-  MPI_Error_string(code, text, &length);
-  fail(Exit::retry, {.what = fmt::format("{} failed", call),
-                     .where = "MPI",
-                     .why = std::string(text, static_cast<size_t>(length)),
-                     .fix = "start the same command again; a run goes on from its newest checkpoint"});
-}
 
 class MpiComm : public Comm {
  public:
@@ -176,11 +167,7 @@ class MpiComm : public Comm {
       if (done) return;
       const double waited = std::chrono::duration<double>(Clock::now() - start).count();
       if (waited > limit_seconds_)
-        fail(Exit::hang,
-             {.what = fmt::format("rank {} waits too long in '{}'", rank_, what),
-              .where = fmt::format("a collective of {} ranks", size_),
-              .why = fmt::format("{:.0f} s passed, the limit is {:.0f} s", waited, limit_seconds_),
-              .fix = "a rank has died or is much slower; see its log, or raise cluster.watchdog_seconds"});
+        fail_hang(rank_, what, fmt::format("a collective of {} ranks", size_), waited, limit_seconds_);
       if (polls > 200) ::usleep(waited < 0.01 ? 20 : 200);
     }
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/comm/comm.h"
+#include "src/comm/mailbox.h"
 #include "src/core/check.h"
 
 namespace temper {
@@ -27,6 +28,8 @@ class MpiSession {
   /// A Comm over `ranks` of the world (ascending); every rank of the world calls it, with the same list. Null
   /// on ranks outside of the list.
   std::unique_ptr<Comm> make_comm(const std::vector<int>& ranks, double wait_limit_seconds) const;
+  /// Every rank of the world calls it.
+  std::unique_ptr<Mailbox> make_mailbox(double wait_limit_seconds) const;
   static std::string library_version();
 
  private:

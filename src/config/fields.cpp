@@ -64,7 +64,9 @@ void run_fields(RunConfig& c, Section f) {
      .absent = "auto",
      .absent_means = "the cores of the rank's affinity mask"});
   f("max_policy_lag", c.max_policy_lag,
-    {.help = "steps that the weights of a rollout may be old", .unit = "steps"});
+    {.help = "step s generates with exactly the weights after step max(0, s - 1 - this)",
+     .unit = "steps",
+     .range = {0, 16}});
   f("time_limit", c.time_limit_seconds,
     {.help = "after this time the run saves and ends with exit code 75",
      .unit = "duration",

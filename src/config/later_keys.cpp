@@ -8,7 +8,6 @@ namespace temper {
 
 std::vector<LaterKey> later_keys() {
   std::vector<LaterKey> keys{
-      {"run.max_policy_lag", {0}, "rollouts by weights older than the step before"},
       {"rollout.min_new_tokens", {0}, "a least response length"},
       {"rollout.repetition_penalty", {1.0}, "penalties on repeated tokens"},
       {"rollout.presence_penalty", {0.0}, "penalties on repeated tokens"},

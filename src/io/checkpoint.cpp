@@ -23,7 +23,7 @@ int64_t count_of(const std::vector<int64_t>& shape) {
 }
 
 int64_t item_size(const std::string& name) {
-  for (DType t : {DType::f32, DType::f64, DType::bf16})
+  for (DType t : kStoredTypes)
     if (name == dtype_name(t)) return dtype_size(t);
   CHECK(false, "{} is no dtype of checkpoints", name);
 }

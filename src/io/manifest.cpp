@@ -95,9 +95,9 @@ Manifest::File read_file_entry(const Field& f) {
 
 DType read_dtype(const Field& f) {
   const std::string name = f.text();
-  for (DType t : {DType::f32, DType::f64, DType::bf16})
+  for (DType t : kStoredTypes)
     if (name == dtype_name(t)) return t;
-  f.refuse(f.shown() + " is not fp32, fp64 or bf16");
+  f.refuse(f.shown() + " is not fp32, fp64, bf16 or i32");
 }
 
 /// Checks that the shard lies inside of its file.

@@ -4,6 +4,7 @@
 // their files and cover each tensor exactly once. Whether the files are as it says is verify_checkpoint's to
 // find.
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -15,6 +16,8 @@
 namespace temper {
 
 inline constexpr const char* kManifestName = "manifest.json";
+/// Types that checkpoints store (i32: groups as words).
+inline constexpr std::array kStoredTypes{DType::f32, DType::f64, DType::bf16, DType::i32};
 
 class Manifest {
  public:

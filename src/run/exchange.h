@@ -1,45 +1,108 @@
 #pragma once
-// Moves groups and weight versions between roles. Groups travel in hops (sampled -> scored by the reference
-// -> trained); a receiver gets all groups of its step, in order. Weights: version v is the state after step
-// v; step s generates with exactly version s - 1. Roles on the same ranks share the buffers: publishing is a
-// count, 0 bytes move. Buffers: one step per hop is in flight; `buffered_bytes` says what they hold.
+// What roles hand to each other: groups, notes about a step, versions of the weights. Producers (rollout ranks)
+// send each group to one reference rank or, without a reference, to every trainer rank; reference ranks send
+// it on to every trainer rank. Nobody waits to send. A step is complete at a receiver when every sender has
+// closed it. Weights: version v is the state after step v. Ranks with the trainer role share its buffers (0
+// bytes move); the other rollout ranks get every version in a message from each trainer rank, by a plan made
+// once, and compare digests.
+//
+// Bounds: step s is generated with exactly version max(0, s - 1 - max_policy_lag), and a version goes out only
+// after the one before was taken, so no receiver ever holds more than max_policy_lag + 1 steps.
 
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <string>
 #include <vector>
 
-#include "src/comm/comm.h"
-#include "src/models/model.h"
+#include "src/comm/mailbox.h"
+#include "src/nn/parameter.h"
 #include "src/rl/types.h"
+#include "src/run/weight_transfer.h"
 
 namespace temper {
 
-enum class Hop { sampled, referenced };
+/// World ranks, ascending. `producers`: the rollout ranks (the trainer's own where nothing is generated).
+struct RoleRanks {
+  std::vector<int> producers, reference, trainer;
+};
+
+/// What a sender says of a step when it closes it; receivers add up.
+struct StepNote {
+  std::map<std::string, double> sums, maxima;  // metrics
+  int64_t data_position = 0;                   // of the prompts after this step; the largest counts
+  bool stop_requested = false;                 // any rank's
+};
+
+struct StepInput {
+  std::vector<Group> groups;  // ascending by group index
+  StepNote note;
+};
+
+/// Exact: everything comes back with the same bits. Reading throws on bytes that are no such step.
+std::string step_input_to_bytes(const StepInput& input);
+StepInput step_input_from_bytes(std::string_view bytes);
 
 class Exchange {
  public:
-  /// `comm`: the ranks of the roles. `version`: finished steps at start.
-  Exchange(Comm& comm, int64_t version) : comm_(&comm), version_(version) {}
+  Exchange(Mailbox& mailbox, const RoleRanks& ranks, int64_t max_policy_lag);
 
-  /// A finished group of this rank; Trajectory::group is its index in the step.
-  void send(Hop hop, int64_t step, Group group);
-  /// All groups of the step from all ranks, ascending; a group sent twice, or missing, is an internal error.
-  std::vector<Group> receive(Hop hop, int64_t step);
+  /// Steps up to `step` are finished and those up to `produced` generated: a checkpoint held them (`ahead`, on
+  /// trainer ranks).
+  void start(int64_t step, int64_t produced, std::map<int64_t, StepInput> ahead);
 
-  void publish_weights(const Model& model, int64_t version);
-  /// The model must hold exactly this version.
-  void receive_weights(const Model& model, int64_t version);
-  int64_t version() const { return version_; }
+  // Producers.
+  void send_sampled(int64_t step, Group group);
+  void close_sampled(int64_t step, const StepNote& note);
+
+  // Reference ranks: the groups of a step dealt to this rank, as they come; nothing when all have come (or the
+  // run ends).
+  std::optional<Group> take_sampled(int64_t step);
+  /// take_sampled would return a group at once.
+  bool sampled_waiting(int64_t step);
+  void send_referenced(int64_t step, Group group);
+  void close_referenced(int64_t step, const StepNote& note);
+
+  // Trainer ranks: all groups of the step, the same on each. `peek` leaves them for a later `receive`.
+  StepInput receive(int64_t step);
+  const StepInput& peek(int64_t step);
+
+  /// Trainer ranks, after each step but the last of the run, and once at the start.
+  void publish_weights(const ParameterStore& weights, int64_t version);
+  /// Rollout ranks: the weights become exactly this version. False when the run ends instead.
+  bool receive_weights(ParameterStore& weights, int64_t version);
+  /// This rank was told of the end of the run.
+  bool has_ended() const { return ended_; }
+  /// Trainer ranks: no version will follow; ranks that wait for one, or for groups, go on to the end.
+  void end_run();
+
   int64_t weight_bytes_moved() const { return weight_bytes_moved_; }
-  int64_t buffered_bytes() const;
+  /// Most steps that this rank has ever held at once.
+  int64_t most_steps_held() const { return most_steps_held_; }
 
  private:
-  using Key = std::pair<Hop, int64_t>;
-  Comm* comm_;
-  int64_t version_;
-  const Model* published_ = nullptr;
-  int64_t weight_bytes_moved_ = 0;
-  std::map<Key, std::vector<Group>> outbox_;
+  struct Inbox {
+    StepInput input;
+    size_t closed = 0;
+    size_t taken = 0;  // groups given out by take_sampled
+  };
+  using Inboxes = std::map<int64_t, Inbox>;
+
+  void send(int channel, int to, int64_t step, const Group* group, const StepNote& note);
+  void sort_in(int channel, Inboxes& inboxes);
+  Inbox& wait_closed(int64_t step);
+  bool ended();
+  bool trains(int rank) const;
+
+  Mailbox* mailbox_;
+  RoleRanks ranks_;
+  int64_t max_lag_;
+  std::optional<WeightTransfer> transfer_;
+  Inboxes sampled_, complete_;  // by step
+  int64_t finished_ = 0;        // this rank is done with the groups of all steps up to here
+  int64_t version_ = 0;
+  bool ended_ = false;
+  int64_t weight_bytes_moved_ = 0, most_steps_held_ = 0;
 };
 
 }  // namespace temper

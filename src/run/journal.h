@@ -3,7 +3,6 @@
 // writes; the others keep the same numbers and write nothing. Values under timing_s/ and perf/ may differ
 // between two runs of one config; no other may.
 
-#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,6 +11,7 @@
 
 #include "src/core/check.h"
 #include "src/core/file.h"
+#include "src/core/stopwatch.h"
 #include "src/rl/types.h"
 #include "src/run/run_folder.h"
 #include "src/run/tensorboard.h"
@@ -46,19 +46,15 @@ class Journal {
 /// Adds the seconds of its life to timing_s/<name>.
 class PhaseTimer {
  public:
-  PhaseTimer(Journal& journal, std::string name)
-      : journal_(journal), name_("timing_s/" + std::move(name)), start_(std::chrono::steady_clock::now()) {}
-  ~PhaseTimer() { journal_.set(name_, seconds()); }
+  PhaseTimer(Journal& journal, std::string name) : journal_(journal), name_("timing_s/" + std::move(name)) {}
+  ~PhaseTimer() { journal_.set(name_, watch_.seconds()); }
   PhaseTimer(const PhaseTimer&) = delete;
   PhaseTimer& operator=(const PhaseTimer&) = delete;
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
 
  private:
   Journal& journal_;
   std::string name_;
-  std::chrono::steady_clock::time_point start_;
+  Stopwatch watch_;
 };
 
 }  // namespace temper

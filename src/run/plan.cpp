@@ -67,6 +67,23 @@ const RolePlan* RunPlan::role(const std::string& name) const {
   return nullptr;
 }
 
+bool RunPlan::has_role(const std::string& name, int rank) const {
+  const RolePlan* found = role(name);
+  return found && std::binary_search(found->ranks.begin(), found->ranks.end(), rank);
+}
+
+std::vector<int> RunPlan::weight_receivers() const {
+  std::vector<int> receivers;
+  for (int rank = 0; rank < num_ranks; ++rank)
+    if (has_role("rollout", rank) && !has_role("trainer", rank)) receivers.push_back(rank);
+  return receivers;
+}
+
+int64_t RunPlan::weight_bytes_per_step() const {
+  return saturating_multiply(static_cast<int64_t>(weight_receivers().size()),
+                             saturating_multiply(num_parameters, dtype_size(dtype)));
+}
+
 PlanResult try_plan(const Config& config, int num_ranks, const ModelFacts& facts, int64_t memory_limit) {
   CHECK(num_ranks >= 1, "a plan for {} ranks", num_ranks);
   CHECK(facts.num_parameters > 0 && facts.num_layers > 0 && facts.kv_width > 0,

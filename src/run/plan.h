@@ -68,6 +68,10 @@ struct RunPlan {
   int64_t steps = 0;
   BatchPlan batch;
   std::vector<RolePlan> roles;  // in the order of their phases
+  int64_t max_policy_lag = 0;
+  /// Ranks that generate and do not train: each gets every version of the weights in messages.
+  std::vector<int> weight_receivers() const;
+  int64_t weight_bytes_per_step() const;  // over all of them
   int64_t context_tokens = 0;
   int64_t max_prompt_tokens = 0, max_new_tokens = 0;
   int64_t longest_sequence = 0;  // tokens, prompt and response
@@ -78,6 +82,7 @@ struct RunPlan {
   std::vector<MemoryRow> memory;
 
   const RolePlan* role(const std::string& name) const;
+  bool has_role(const std::string& name, int rank) const;
 };
 
 struct PlanResult {

@@ -28,21 +28,31 @@ struct Parts {
 };
 
 /// What a rank holds from start to end.
-Parts resident(const RunPlan& plan, const ModelFacts& f) {
+Parts resident(const RunPlan& plan, const ModelFacts& f, int rank) {
   const int64_t value = dtype_size(plan.dtype), accumulate = dtype_size(accumulate_dtype(plan.dtype));
-  const auto ranks = static_cast<int64_t>(plan.role("trainer")->ranks.size());
-  const int64_t shard = std::min(f.num_parameters, (f.num_parameters / ranks / 16 + 1) * 16);
+  const auto trainers = static_cast<int64_t>(plan.role("trainer")->ranks.size());
+  const auto receivers = static_cast<int64_t>(plan.weight_receivers().size());
+  const int64_t shard = std::min(f.num_parameters, (f.num_parameters / trainers / 16 + 1) * 16);
   const int64_t states = plan.dtype == DType::bf16 ? 3 : 2;  // both moments, and master weights under bf16
+  const int64_t weights = saturating_multiply(f.num_parameters, value);
+  const bool trains = plan.has_role("trainer", rank), generates = plan.has_role("rollout", rank);
   Parts parts;
-  parts.add("weights", saturating_multiply(f.num_parameters, value));
-  parts.add("gradients", saturating_multiply(f.num_parameters, accumulate));
-  parts.add("optimizer", saturating_multiply(shard, states * accumulate));
-  if (plan.needs_reference) parts.add("reference_weights", saturating_multiply(f.num_parameters, value));
-  parts.add("kv_cache", saturating_multiply(plan.kv_pages, plan.kv_page_bytes));
-  // Every rank sees all trajectories of a step: ids, mask, log-probs of policy and reference.
+  if (trains || generates) parts.add("weights", weights);
+  if (trains) {
+    parts.add("gradients", saturating_multiply(f.num_parameters, accumulate));
+    parts.add("optimizer", saturating_multiply(shard, states * accumulate));
+    parts.add("weights_sent", saturating_multiply(weights / trainers, receivers));
+  } else if (generates) {
+    parts.add("weights_received", weights / trainers);
+  }
+  if (plan.has_role("reference", rank)) parts.add("reference_weights", weights);
+  if (generates || (trains && plan.validates))
+    parts.add("kv_cache", saturating_multiply(plan.kv_pages, plan.kv_page_bytes));
+  // Ids, mask, log-probs of policy and reference: all trajectories of a step, on trainer ranks of every step
+  // that can be under way.
   const int64_t response = plan.max_new_tokens * (4 + 1 + 8 + (plan.needs_reference ? 8 : 0));
-  parts.add("trajectories",
-            saturating_multiply(plan.batch.samples_per_step, response + 4 * plan.max_prompt_tokens));
+  const int64_t step = saturating_multiply(plan.batch.samples_per_step, response + 4 * plan.max_prompt_tokens);
+  parts.add("trajectories", saturating_multiply(step, trains ? plan.max_policy_lag + 1 : 1));
   return parts;
 }
 
@@ -63,20 +73,20 @@ int64_t saturating_multiply(int64_t a, int64_t b) {
 }
 
 std::vector<MemoryRow> plan_memory(const RunPlan& plan, const ModelFacts& f, const RolloutConfig& rollout) {
-  const Parts parts = resident(plan, f);
   const int64_t layer = layer_token_bytes(f, plan.dtype);
   const int64_t all_layers =
       saturating_multiply(layer, f.num_layers + 2);  // backward of one layer takes two more
   const int64_t rows = rollout.max_running_sequences + rollout.prefill_chunk_tokens;
+  const int64_t budget = plan.max_tokens_per_microbatch;
   std::vector<MemoryRow> memory;
-  for (const int rank : plan.role("trainer")->ranks) {
-    if (plan.generates)
-      memory.push_back(row(plan, rank, "generate", parts, saturating_multiply(layer, rows)));
-    if (plan.needs_reference)
-      memory.push_back(
-          row(plan, rank, "reference", parts, saturating_multiply(layer, plan.max_tokens_per_microbatch)));
-    memory.push_back(
-        row(plan, rank, "train", parts, saturating_multiply(all_layers, plan.max_tokens_per_microbatch)));
+  for (int rank = 0; rank < plan.num_ranks; ++rank) {
+    const Parts parts = resident(plan, f, rank);
+    const auto add = [&](const char* role, const char* phase, int64_t activations) {
+      if (plan.has_role(role, rank)) memory.push_back(row(plan, rank, phase, parts, activations));
+    };
+    add("rollout", "generate", saturating_multiply(layer, rows));
+    add("reference", "reference", saturating_multiply(layer, budget));
+    add("trainer", "train", saturating_multiply(all_layers, budget));
   }
   return memory;
 }

@@ -67,10 +67,34 @@ std::string lengths_text(const RunPlan& plan) {
   return text;
 }
 
+/// One row per role, one column per rank; worlds too wide for a terminal are left out.
+std::string rank_map(const RunPlan& plan) {
+  constexpr int kWidest = 96;
+  if (plan.num_ranks < 2 || plan.num_ranks > kWidest) return "";
+  std::string text;
+  for (const RolePlan& role : plan.roles) {
+    std::string cells;
+    for (int rank = 0; rank < plan.num_ranks; ++rank) cells += plan.has_role(role.name, rank) ? '#' : '.';
+    text += fmt::format("  {:<12}{}\n", role.name, cells);
+  }
+  return text;
+}
+
 std::string roles_text(const RunPlan& plan, int per_node) {
   std::string text = "roles\n";
   for (const RolePlan& role : plan.roles)
     text += line(role.name, "dp " + std::to_string(role.ranks.size()), "ranks " + rank_set_text(role.ranks));
+  text += rank_map(plan);
+  if (plan.generates) {
+    text += line("max_policy_lag", plan.max_policy_lag,
+                 "step s generates with the weights after step max(0, s - 1 - lag)");
+    const std::vector<int> receivers = plan.weight_receivers();
+    text += line("weights sent per step", gib(plan.weight_bytes_per_step()),
+                 receivers.empty() ? "every rollout rank shares the trainer's buffers"
+                                   : fmt::format("each of {} trainer ranks sends its rows to ranks {}",
+                                                 plan.role("trainer")->ranks.size(),
+                                                 rank_set_text(receivers)));
+  }
   if (per_node <= 0) return text;
   for (int first = 0; first < plan.num_ranks; first += per_node) {
     const int last = std::min(first + per_node, plan.num_ranks) - 1;
@@ -108,13 +132,16 @@ std::string work_text(const RunPlan& plan) {
   return text;
 }
 
-/// Ranks of one phase have equal rows: one block per phase.
+/// One block for all ranks that hold the same in a phase.
 std::string memory_text(const RunPlan& plan, const ReportOptions& options) {
   std::string text = fmt::format("memory per rank ({})\n", plan.device == "cpu" ? "host" : "device");
-  std::map<std::string, bool> shown;
+  using Parts = std::vector<std::pair<std::string, int64_t>>;
+  std::map<std::pair<std::string, Parts>, std::vector<int>> ranks;
+  for (const MemoryRow& row : plan.memory) ranks[{row.phase, row.parts}].push_back(row.rank);
   for (const MemoryRow& row : plan.memory) {
-    if (std::exchange(shown[row.phase], true)) continue;
-    text += line(row.phase, gib(row.device_bytes + row.host_bytes), "");
+    const std::vector<int> same = std::exchange(ranks[{row.phase, row.parts}], {});
+    if (same.empty()) continue;
+    text += line(row.phase, gib(row.device_bytes + row.host_bytes), "ranks " + rank_set_text(same));
     for (const auto& [name, bytes] : row.parts) text += line("    " + name, gib(bytes), "");
   }
   if (options.memory_limit > 0) text += line("limit", gib(options.memory_limit), "--device-memory");

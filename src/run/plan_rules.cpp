@@ -51,17 +51,13 @@ void plan_roles(PlanDraft& d) {
   std::vector<int> used = trainer;
   const auto add = [&](const char* name, const char* key, const std::optional<RoleConfig>& role) {
     const std::vector<int> ranks = role ? role_ranks(d, key, role->ranks, same) : trainer;
-    if (!ranks.empty() && !trainer.empty() && ranks != trainer)
-      d.error(key,
-              fmt::format("not in this version: roles on different ranks; {} has {}, trainer has {}", name,
-                          rank_set_text(ranks), rank_set_text(trainer)),
-              {same});
     used.insert(used.end(), ranks.begin(), ranks.end());
     plan.roles.push_back({name, ranks});
   };
   if (plan.generates) add("rollout", "roles.rollout.ranks", roles.rollout);
   if (plan.needs_reference) add("reference", "roles.reference.ranks", roles.reference);
   plan.roles.push_back({"trainer", trainer});
+  plan.max_policy_lag = plan.generates ? d.config.run.max_policy_lag : 0;
   std::sort(used.begin(), used.end());
   if (!trainer.empty()) require_cover(d, used);
 }
@@ -112,16 +108,15 @@ void plan_warnings(PlanDraft& d) {
   const Config& c = d.config;
   const RunPlan& plan = d.result.plan;
   const BatchPlan& b = plan.batch;
-  const auto ranks = static_cast<int64_t>(plan.role("trainer")->ranks.size());
-  const auto idle = [&](int64_t items) {
-    return 100.0 * static_cast<double>(ranks - items) / static_cast<double>(ranks);
+  const auto warn_idle = [&](const char* role, int64_t items, const char* of, const char* doing) {
+    const auto ranks = static_cast<int64_t>(plan.role(role)->ranks.size());
+    if (items < ranks)
+      d.warn(fmt::format("{} {} on {} ranks: {:.0f} % of the ranks are idle while {}", items, of, ranks,
+                         100.0 * static_cast<double>(ranks - items) / static_cast<double>(ranks), doing));
   };
-  if (plan.generates && b.prompts_per_step < ranks)
-    d.warn(fmt::format("{} prompts per step on {} ranks: {:.0f} % of the ranks are idle while generating",
-                       b.prompts_per_step, ranks, idle(b.prompts_per_step)));
-  if (b.samples_per_update < ranks)
-    d.warn(fmt::format("{} samples per update on {} ranks: {:.0f} % of the ranks are idle while training",
-                       b.samples_per_update, ranks, idle(b.samples_per_update)));
+  if (plan.generates) warn_idle("rollout", b.prompts_per_step, "prompts per step", "generating");
+  warn_idle("trainer", b.samples_per_update, "samples per update", "training");
+  if (!plan.generates && c.run.max_policy_lag > 0) d.warn("run.max_policy_lag has no effect on sft");
   if (b.dropped_samples > 0)
     d.warn(fmt::format("{} of {} samples are left out every step (train.last_partial = \"drop\")",
                        b.dropped_samples, b.samples_per_step));

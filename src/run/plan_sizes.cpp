@@ -53,14 +53,16 @@ int64_t longest_cached(const RunPlan& plan) {
 int64_t running_sequences(const PlanDraft& d) {
   const RunPlan& plan = d.result.plan;
   const ValidationConfig& v = d.config.validation;
-  const auto ranks = std::max<int64_t>(1, static_cast<int64_t>(plan.roles.back().ranks.size()));
   const int64_t most = d.config.rollout.max_running_sequences;
-  const auto share = [&](int64_t prompts, int64_t samples) {
+  const auto share = [&](const char* role, int64_t prompts, int64_t samples) {
+    const auto ranks = std::max<int64_t>(1, static_cast<int64_t>(plan.role(role)->ranks.size()));
     return saturating_multiply(ceil_divide(prompts, ranks), samples);
   };
-  int64_t sequences = plan.generates ? share(plan.batch.prompts_per_step, plan.batch.samples_per_prompt) : 1;
+  int64_t sequences = 1;
+  if (plan.generates) sequences = share("rollout", plan.batch.prompts_per_step, plan.batch.samples_per_prompt);
   if (plan.validates)
-    sequences = std::max(sequences, v.max_prompts > 0 ? share(v.max_prompts, v.samples_per_prompt) : most);
+    sequences = std::max(sequences,
+                         v.max_prompts > 0 ? share("trainer", v.max_prompts, v.samples_per_prompt) : most);
   return std::clamp<int64_t>(sequences, 1, most);
 }
 

@@ -29,6 +29,11 @@ void RewardWorkers::submit(Group group, std::shared_ptr<const Json> record) {
   changed_.notify_all();
 }
 
+std::vector<Group> RewardWorkers::take_finished() {
+  const std::lock_guard lock(mutex_);
+  return error_ ? std::vector<Group>{} : std::exchange(finished_, {});
+}
+
 std::vector<Group> RewardWorkers::collect() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return unfinished_ == 0; });

@@ -24,6 +24,8 @@ class RewardWorkers {
   RewardWorkers& operator=(const RewardWorkers&) = delete;
 
   void submit(Group group, std::shared_ptr<const Json> record);
+  /// Groups that are scored and were not given out; does not wait.
+  std::vector<Group> take_finished();
   /// Waits for everything submitted; groups in no particular order. Throws what a reward function threw.
   std::vector<Group> collect();
 

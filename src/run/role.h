@@ -25,32 +25,50 @@ namespace temper {
 struct Services {
   const LoadedConfig& loaded;
   const RunPlan& plan;
-  Comm& comm;
+  Comm* dp;  // the trainer ranks; null on others
   Ctx& ctx;
   Journal& journal;
   Exchange& exchange;
-  Model& model;                // the trainable weights: rollout and trainer of a rank share them
+  Model& model;                // the policy's weights: rollout and trainer of a rank share them
   const Tokenizer* tokenizer;  // null: replay without a tokenizer folder
-  PromptStream* prompts;       // null in replay
+  PromptStream* prompts;       // null on ranks that draw none
   const Config& config() const { return loaded.config; }
+};
+
+/// A rank's share of what is dealt in turn to the ranks of a role.
+struct Share {
+  int64_t index = 0, count = 1;
+  bool has(int64_t item) const { return item % count == index; }
+};
+
+/// The steps that a role works ahead of the trainer, each once.
+struct Lead {
+  int64_t lag = 0, last_step = 0;
+  int64_t done = 0;  // steps up to here need no work
+  /// The last step to work on while the trainer is at `step`.
+  int64_t limit(int64_t step) const { return std::min(step + lag, last_step); }
 };
 
 class Role {
  public:
   virtual ~Role() = default;
-  virtual void phase(int64_t step) = 0;
+  /// The part of this role while the trainer is at `step`. False: the run has ended.
+  virtual bool phase(int64_t step) = 0;
 };
 
-/// Generates the groups of a step and scores them; groups are dealt to ranks in turn.
+/// Generates the groups of a step and scores them; groups are dealt to ranks in turn and sent when scored.
 class RolloutRole : public Role {
  public:
-  explicit RolloutRole(Services& services);
-  void phase(int64_t step) override;
-  const Engine& engine() const { return engine_; }
+  RolloutRole(Services& services, Engine& engine, Share share, Lead lead);
+  bool phase(int64_t step) override;
 
  private:
+  void produce(int64_t step, int64_t version);
+
   Services& s_;
-  Engine engine_;
+  Share share_;
+  Lead lead_;
+  Engine& engine_;
   RewardSet rewards_;
 };
 
@@ -58,7 +76,7 @@ class RolloutRole : public Role {
 class DataRole : public Role {
  public:
   explicit DataRole(Services& services) : s_(services) {}
-  void phase(int64_t step) override;
+  bool phase(int64_t step) override;
 
  private:
   Services& s_;
@@ -68,31 +86,40 @@ class DataRole : public Role {
 class ReplayRole : public Role {
  public:
   ReplayRole(Services& services, std::vector<std::string> files) : s_(services), files_(std::move(files)) {}
-  void phase(int64_t step) override;
+  bool phase(int64_t step) override;
 
  private:
   Services& s_;
   std::vector<std::string> files_;
 };
 
-/// Adds the log-probs of the first weights, which it keeps frozen.
+/// Adds the log-probs of the first weights to the groups that are dealt to this rank, as they come.
 class ReferenceRole : public Role {
  public:
-  ReferenceRole(Services& services, std::unique_ptr<Model> frozen)
-      : s_(services), model_(std::move(frozen)) {}
-  void phase(int64_t step) override;
+  ReferenceRole(Services& services, const Model& frozen, Lead lead)
+      : s_(services), model_(frozen), lead_(lead) {}
+  bool phase(int64_t step) override { return work_until(lead_.limit(step)); }
+  /// All steps up to this one. False: the run has ended.
+  bool work_until(int64_t step);
 
  private:
+  bool add_logprobs(int64_t step);
+
   Services& s_;
-  std::unique_ptr<Model> model_;
+  const Model& model_;
+  Lead lead_;
 };
 
 /// Advantages and optimizer updates.
 class TrainRole : public Role {
  public:
   TrainRole(Services& services, bool replay);
-  void phase(int64_t step) override;
+  bool phase(int64_t step) override;
   Trainer& trainer() { return trainer_; }
+  /// Of the prompts after the steps that were received.
+  int64_t data_position() const { return data_position_; }
+  /// A rank asked for a stop, as far as this one was told.
+  bool stop_requested() const { return stop_requested_; }
 
  private:
   std::vector<Group> receive(int64_t step);
@@ -104,6 +131,8 @@ class TrainRole : public Role {
   bool replay_;
   std::unique_ptr<Algorithm> algorithm_;
   Trainer trainer_;
+  int64_t data_position_ = 0;
+  bool stop_requested_ = false;
 };
 
 EngineOptions engine_options(const Config& config, const RunPlan& plan);

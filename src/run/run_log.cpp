@@ -8,9 +8,9 @@
 
 namespace temper {
 
-void start_log(const std::string& file, const std::string& level, int rank) {
+void start_log(const std::string& file, const std::string& level, int rank, bool on_stderr) {
   std::vector<spdlog::sink_ptr> sinks;
-  if (rank == 0) {
+  if (on_stderr) {
     auto console = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
     console->set_pattern("%v");
     console->set_level(spdlog::level::from_str(level));

@@ -2,6 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <cstring>
+
 namespace temper {
 namespace {
 
@@ -16,17 +18,49 @@ std::vector<StateTensor> state_tensors(Trainer& trainer) {
   return list;
 }
 
+std::string ahead_name(int64_t step) { return "ahead/" + RunFolder::step_name(step); }
+
+/// A step's groups as a tensor: the number of its bytes (8 bytes), then those, filled up with zeros to words.
+Tensor to_words(Arena& arena, const StepInput& input) {
+  const std::string bytes = step_input_to_bytes(input);
+  const auto size = static_cast<int64_t>(bytes.size());
+  Tensor words = arena.make({2 + (size + 3) / 4}, DType::i32);
+  std::memset(words.raw(), 0, static_cast<size_t>(words.size()) * 4);
+  std::memcpy(words.raw(), &size, sizeof size);
+  std::memcpy(words.as<int32_t>() + 2, bytes.data(), bytes.size());
+  return words;
+}
+
+StepInput from_words(const Tensor& words, const std::string& where) {
+  int64_t size = 0;
+  std::memcpy(&size, words.raw(), sizeof size);
+  try {
+    CHECK(size >= 0 && size <= 4 * (words.size() - 2), "{} bytes in {} words", size, words.size());
+    return step_input_from_bytes({reinterpret_cast<const char*>(words.as<int32_t>() + 2), static_cast<size_t>(size)});
+  } catch (const std::exception& e) {
+    fail(Exit::data, {.what = "the groups of a checkpoint cannot be read", .where = where, .why = e.what()});
+  }
+}
+
 }  // namespace
 
 void save_run(const std::string& folder, int64_t step, const RunState& state, const Services& s) {
   const PhaseTimer timer(s.journal, "save_checkpoint");
   Json meta = {{"optimizer_updates", state.trainer->optimizer().count()},
-               {"data_position", state.prompts ? state.prompts->position() : 0},
+               {"data_position", state.data_position},
                {"dtype", dtype_name(s.model.dtype())},
                {"model_path", s.config().model.path},
                {"config", dump_config(s.loaded)}};
-  save_checkpoint(folder, step, state_tensors(*state.trainer), meta, s.comm);
-  if (s.comm.rank() == 0) remove_old_checkpoints(folder, s.config().checkpoint.keep);
+  std::vector<StateTensor> tensors = state_tensors(*state.trainer);
+  Arena memory;
+  for (size_t i = 0; i < state.ahead.size(); ++i) {
+    const Tensor words = to_words(memory, *state.ahead[i]);
+    const FlatRange mine = shard_range(words.size(), s.dp->rank(), s.dp->size());
+    tensors.push_back({ahead_name(step + 1 + static_cast<int64_t>(i)), {words.size()}, mine,
+                       make_tensor(words.as<int32_t>() + mine.begin, DType::i32, {mine.size()})});
+  }
+  save_checkpoint(folder, step, tensors, meta, *s.dp);
+  if (s.dp->rank() == 0) remove_old_checkpoints(folder, s.config().checkpoint.keep);
 }
 
 std::string find_checkpoint(const std::string& folder, Comm& comm) {
@@ -65,7 +99,14 @@ std::string sound_checkpoint(const std::string& path, Comm& comm) {
   return checkpoint;
 }
 
-int64_t restore_run(const std::string& checkpoint, const RunState& state, const Services& s) {
+ResumePoint read_resume_point(const std::string& checkpoint) {
+  const Manifest manifest = Manifest::read(checkpoint);
+  ResumePoint point{manifest.step(), manifest.step(), manifest.meta_count("data_position")};
+  while (manifest.tensors().contains(ahead_name(point.produced + 1))) ++point.produced;
+  return point;
+}
+
+std::map<int64_t, StepInput> restore_run(const std::string& checkpoint, Trainer& trainer, const Services& s) {
   const Manifest manifest = Manifest::read(checkpoint);
   const std::string dtype = manifest.meta_text("dtype");
   if (dtype != dtype_name(s.model.dtype()))
@@ -73,11 +114,20 @@ int64_t restore_run(const std::string& checkpoint, const RunState& state, const 
                        .where = checkpoint,
                        .why = fmt::format("it has {}, the run {}", dtype, dtype_name(s.model.dtype())),
                        .fix = "set run.dtype = \"" + dtype + "\""});
-  const std::vector<StateTensor> tensors = state_tensors(*state.trainer);
-  load_state(manifest, tensors);
-  state.trainer->optimizer().restore(s.ctx, s.comm, manifest.meta_count("optimizer_updates"));
-  if (state.prompts) state.prompts->set_position(manifest.meta_count("data_position"));
-  return manifest.step();
+  load_state(manifest, state_tensors(trainer));
+  trainer.optimizer().restore(s.ctx, *s.dp, manifest.meta_count("optimizer_updates"));
+  std::map<int64_t, StepInput> ahead;
+  for (int64_t step = manifest.step() + 1; manifest.tensors().contains(ahead_name(step)); ++step) {
+    const std::string name = ahead_name(step);
+    const std::vector<int64_t>& shape = manifest.tensors().at(name).shape;
+    if (shape.size() != 1 || shape[0] < 2)
+      fail(Exit::data, {.what = "the groups of a checkpoint cannot be read", .where = checkpoint + ": " + name});
+    Arena memory;
+    const Tensor words = memory.make({shape[0]}, DType::i32);
+    load_state(manifest, std::vector<StateTensor>{{name, shape, {0, shape[0]}, words}});
+    ahead[step] = from_words(words, checkpoint + ": " + name);
+  }
+  return ahead;
 }
 
 std::string resolve_checkpoint(const std::string& path) {

@@ -3,7 +3,7 @@
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
 
-#include <chrono>
+#include <algorithm>
 #include <numeric>
 
 #include "src/comm/mpi_comm.h"
@@ -21,23 +21,38 @@
 namespace temper {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+/// World ranks that hand groups to each other.
+RoleRanks role_ranks(const RunPlan& plan, bool replay) {
+  const std::vector<int>& trainer = plan.role("trainer")->ranks;
+  const RolePlan *rollout = plan.role("rollout"), *reference = plan.role("reference");
+  return {rollout && !replay ? rollout->ranks : trainer, reference ? reference->ranks : std::vector<int>{},
+          trainer};
+}
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
+/// The place of a rank among those of a role; nothing when it has not this role.
+std::optional<Share> share_of(const std::vector<int>& ranks, int rank) {
+  const auto at = std::lower_bound(ranks.begin(), ranks.end(), rank);
+  if (at == ranks.end() || *at != rank) return std::nullopt;
+  return Share{at - ranks.begin(), static_cast<int64_t>(ranks.size())};
 }
 
 /// Everything a run is made of, in the order in which it is built; members below use those above.
 class TrainRun {
  public:
   TrainRun(const CommandLine& line, const LoadedConfig& loaded, const RunPlan& plan, MpiSession& mpi)
-      : line_(line), loaded_(loaded), plan_(plan), start_(Clock::now()) {
+      : line_(line), loaded_(loaded), plan_(plan), rank_(mpi.rank()), replay_files_(line.list("--replay")) {
     std::vector<int> world(static_cast<size_t>(mpi.size()));
     std::iota(world.begin(), world.end(), 0);
     world_ = mpi.make_comm(world, config().cluster.watchdog_seconds);
     dp_ = mpi.make_comm(plan.role("trainer")->ranks, config().cluster.watchdog_seconds);
-    open_folder(mpi.rank());
-    if (!dp_) return;
+    const RoleRanks ranks = role_ranks(plan, replay());
+    producer_ = share_of(ranks.producers, rank_);
+    reference_ = share_of(ranks.reference, rank_);
+    mailbox_ = mpi.make_mailbox(config().cluster.watchdog_seconds);
+    exchange_ = std::make_unique<Exchange>(*mailbox_, ranks, plan.max_policy_lag);
+    open_folder();
+    find_start();
+    if (!producer_ && !reference_ && !dp_) return;
     threads_ = resolve_threads(config().run.threads, mpi.ranks_on_node());
     ctx_ = std::make_unique<Ctx>(Ctx{arena_, Device::cpu, threads_});
     load_inputs();
@@ -45,24 +60,11 @@ class TrainRun {
   }
 
   int run() {
-    if (!dp_) {
-      world_->barrier("end of the run (this rank has no role)");
-      return static_cast<int>(Exit::ok);
-    }
-    const int64_t first = restore() + 1;
-    install_stop_signals();
-    int64_t step = first;
     bool stopped = false;
-    for (; step <= last_step() && !stopped; ++step) {
-      one_step(step);
-      stopped = should_stop() && step < last_step();
-      const CheckpointConfig& c = config().checkpoint;
-      const bool last = step == last_step() || stopped;
-      if (!replay() && (last || (c.every > 0 && step % c.every == 0)))
-        save_run(checkpoints_, step, state(), *services_);
-      if (c.export_hf_every > 0 && !replay() && (step % c.export_hf_every == 0 || (last && !stopped)))
-        export_step(step);
-      if (!replay() && last) spdlog::info("saved {}", join_path(checkpoints_, RunFolder::step_name(step)));
+    if (!roles_.empty()) {
+      install_stop_signals();
+      start();
+      stopped = run_steps();
     }
     world_->barrier("end of the run");
     return static_cast<int>(stopped ? Exit::retry : Exit::ok);
@@ -72,11 +74,51 @@ class TrainRun {
   const Config& config() const { return loaded_.config; }
   bool replay() const { return !replay_files_.empty(); }
   int64_t last_step() const { return replay() ? static_cast<int64_t>(replay_files_.size()) : plan_.steps; }
-  RunState state() { return {&trainer_->trainer(), prompts_.get()}; }
+  int64_t lag() const { return replay() ? 0 : plan_.max_policy_lag; }
+  bool writes() const { return dp_ && dp_->rank() == 0; }
 
-  void open_folder(int rank) {
-    replay_files_ = line_.list("--replay");
-    if (rank == 0) {
+  /// True when the run was stopped before the last step. Ranks without the trainer role are told of the end by
+  /// the exchange.
+  bool run_steps() {
+    for (int64_t step = resume_.step + 1; step <= last_step(); ++step) {
+      const Stopwatch watch;
+      for (auto& role : roles_)
+        if (!role->phase(step)) return true;
+      if (!dp_) continue;
+      if (validation_ && (step % config().validation.every == 0 || step == last_step()))
+        validation_->run(step);
+      finish_step(step, watch.seconds());
+      const bool stopped = should_stop() && step < last_step();
+      if (stopped)
+        exchange_->end_run();
+      else if (step < last_step())
+        exchange_->publish_weights(model_->parameters(), step);
+      save(step, stopped);
+      if (stopped) return true;
+    }
+    return false;
+  }
+
+  void save(int64_t step, bool stopped) {
+    if (replay()) return;
+    const CheckpointConfig& c = config().checkpoint;
+    const bool last = stopped || step == last_step();
+    if (last || (c.every > 0 && step % c.every == 0)) {
+      RunState state{&trainer_->trainer(), trainer_->data_position(), {}};
+      const int64_t produced = std::min(step + lag(), last_step());
+      if (reference_role_) reference_role_->work_until(produced);
+      for (int64_t s = step + 1; s <= produced; ++s) {
+        state.ahead.push_back(&exchange_->peek(s));
+        state.data_position = state.ahead.back()->note.data_position;
+      }
+      save_run(checkpoints_, step, state, *services_);
+    }
+    if (c.export_hf_every > 0 && (step % c.export_hf_every == 0 || (last && !stopped))) export_step(step);
+    if (last) spdlog::info("saved {}", join_path(checkpoints_, RunFolder::step_name(step)));
+  }
+
+  void open_folder() {
+    if (writes()) {
       folder_ = std::make_unique<RunFolder>(config().run.dir, config().run.name);
       const CheckpointConfig& c = config().checkpoint;
       if (folder_->has_run() && c.resume == "none" && !config().run.overwrite)
@@ -93,10 +135,42 @@ class TrainRun {
       make_directories(folder_->path("logs"));
       write_file_atomic(folder_->path("config.toml"), dump_config(loaded_));
     }
-    world_->barrier("run folder opened by rank 0");
+    world_->barrier("run folder opened by the first trainer rank");
     const std::string root = join_path(config().run.dir, config().run.name);
     checkpoints_ = join_path(root, "checkpoints");
-    start_log(join_path(root, fmt::format("logs/rank-{:04d}.log", rank)), config().log.level, rank);
+    start_log(join_path(root, fmt::format("logs/rank-{:04d}.log", rank_)), config().log.level, rank_,
+                      writes());
+  }
+
+  /// Where the run goes on from: the first trainer rank looks, all ranks of the world get to know it.
+  void find_start() {
+    const std::string& resume = config().checkpoint.resume;
+    if (dp_ && !replay() && resume == "auto") checkpoint_ = find_checkpoint(checkpoints_, *dp_);
+    if (dp_ && !replay() && resume != "auto" && resume != "none")
+      checkpoint_ = sound_checkpoint(resume, *dp_);
+    checkpoint_ =
+        world_->broadcast(checkpoint_, plan_.role("trainer")->ranks.front(), "checkpoint to resume from");
+    if (!checkpoint_.empty()) resume_ = read_resume_point(checkpoint_);
+  }
+
+  /// State of the checkpoint, first version of the weights; truncates the run folder to the step.
+  void start() {
+    std::map<int64_t, StepInput> ahead;
+    if (!checkpoint_.empty() && dp_) {
+      ahead = restore_run(checkpoint_, trainer_->trainer(), *services_);
+      spdlog::info("resumed from {}, step {}{}", checkpoint_, resume_.step,
+                   resume_.step >= last_step() ? ": nothing is left to do" : "");
+    }
+    if (prompts_) prompts_->set_position(resume_.data_position);
+    exchange_->start(resume_.step, resume_.produced, std::move(ahead));
+    if (!dp_) return;
+    if (folder_) folder_->truncate_to(resume_.step);
+    dp_->barrier("run folder truncated by the first trainer rank");
+    *journal_ = Journal(folder_.get(), last_step());
+    if (resume_.step < last_step()) exchange_->publish_weights(model_->parameters(), resume_.step);
+    spdlog::info("{} parameters, {} ranks, {} threads each, {}, {} updates in all; {}",
+                 model_->parameters().num_parameters(), plan_.num_ranks, threads_, dtype_name(plan_.dtype),
+                 plan_.batch.updates_total, make_algorithm(config().algorithm)->describe());
   }
 
   void load_inputs() {
@@ -106,12 +180,13 @@ class TrainRun {
       chat_ = load_chat_template(tokenizer, config().tokenizer.chat_template.value_or(""));
     }
     const bool random = config().model.init == "random";
-    model_ =
-        load_model(config().model.path, plan_.dtype, plan_.context_tokens, true, random, config().run.seed);
-    if (plan_.needs_reference)
+    if (dp_ || producer_)
+      model_ = load_model(config().model.path, plan_.dtype, plan_.context_tokens, dp_ != nullptr, random,
+                          config().run.seed);
+    if (reference_)
       frozen_ = load_model(config().model.path, plan_.dtype, plan_.context_tokens, false, random,
                            config().run.seed);
-    if (!replay()) {
+    if (!replay() && producer_) {
       const bool sft = plan_.algorithm == "sft";
       prompts_ = std::make_unique<PromptStream>(
           config().data.train, config().data, config().run.seed, *tokenizer_, chat_ ? &*chat_ : nullptr,
@@ -126,70 +201,55 @@ class TrainRun {
 
   void build_roles() {
     journal_ = std::make_unique<Journal>(nullptr, last_step());
-    exchange_ = std::make_unique<Exchange>(*dp_, 0);
-    services_ = std::make_unique<Services>(Services{loaded_, plan_, *dp_, *ctx_, *journal_, *exchange_,
-                                                    *model_, tokenizer_.get(), prompts_.get()});
-    if (replay())
-      roles_.push_back(std::make_unique<ReplayRole>(*services_, replay_files_));
-    else if (plan_.algorithm == "sft")
-      roles_.push_back(std::make_unique<DataRole>(*services_));
-    else
-      roles_.push_back(std::make_unique<RolloutRole>(*services_));
-    if (frozen_) roles_.push_back(std::make_unique<ReferenceRole>(*services_, std::move(frozen_)));
+    services_ = std::make_unique<Services>(Services{loaded_, plan_, dp_.get(), *ctx_, *journal_, *exchange_,
+                                                    model_ ? *model_ : *frozen_, tokenizer_.get(),
+                                                    prompts_.get()});
+    const bool validates = dp_ && plan_.validates && config().validation.every > 0 && !replay();
+    if (validates || (producer_ && plan_.generates && !replay()))
+      engine_ = std::make_unique<Engine>(*model_, engine_options(config(), plan_));
+    if (producer_) roles_.push_back(make_producer());
+    // A reference rank that does not generate takes a step when the trainer needs it: it must not wait for
+    // groups ahead.
+    if (reference_) {
+      auto role = std::make_unique<ReferenceRole>(
+          *services_, *frozen_, Lead{producer_ ? lag() : 0, last_step(), resume_.produced});
+      reference_role_ = role.get();
+      roles_.push_back(std::move(role));
+    }
+    if (!dp_) return;
     auto trainer = std::make_unique<TrainRole>(*services_, replay());
     trainer_ = trainer.get();
     if (line_.has("--dump-gradients"))
       trainer_->trainer().set_gradient_hook(gradient_dump(line_.text("--dump-gradients"), *dp_));
     roles_.push_back(std::move(trainer));
-    if (plan_.validates && config().validation.every > 0 && !replay())
-      validation_ = std::make_unique<Validation>(*services_, chat_ ? &*chat_ : nullptr);
+    if (validates) validation_ = std::make_unique<Validation>(*services_, *engine_, chat_ ? &*chat_ : nullptr);
   }
 
-  /// The step that the run goes on from; truncates the run folder to it.
-  int64_t restore() {
-    int64_t step = 0;
-    const std::string& resume = config().checkpoint.resume;
-    std::string from;
-    if (!replay() && resume == "auto") from = find_checkpoint(checkpoints_, *dp_);
-    if (!replay() && resume != "auto" && resume != "none") from = sound_checkpoint(resume, *dp_);
-    if (!from.empty()) {
-      step = restore_run(from, state(), *services_);
-      spdlog::info("resumed from {}, step {}{}", from, step,
-                   step >= plan_.steps ? ": nothing is left to do" : "");
-    }
-    if (folder_) folder_->truncate_to(step);
-    dp_->barrier("run folder truncated by rank 0");
-    *exchange_ = Exchange(*dp_, step);
-    *journal_ = Journal(folder_.get(), last_step());
-    spdlog::info("{} parameters, {} ranks, {} threads each, {}, {} updates in all; {}",
-                 model_->parameters().num_parameters(), dp_->size(), threads_, dtype_name(plan_.dtype),
-                 plan_.batch.updates_total, make_algorithm(config().algorithm)->describe());
-    return step;
+  std::unique_ptr<Role> make_producer() {
+    if (replay()) return std::make_unique<ReplayRole>(*services_, replay_files_);
+    if (plan_.algorithm == "sft") return std::make_unique<DataRole>(*services_);
+    return std::make_unique<RolloutRole>(*services_, *engine_, *producer_, Lead{lag(), last_step(), resume_.produced});
   }
 
-  void one_step(int64_t step) {
-    const auto start = Clock::now();
-    for (auto& role : roles_) role->phase(step);
-    if (validation_ && (step % config().validation.every == 0 || step == last_step())) validation_->run(step);
-    journal_->set("timing_s/step", seconds_since(start));
+  void finish_step(int64_t step, double seconds) {
     struct rusage usage{};
     ::getrusage(RUSAGE_SELF, &usage);
-    journal_->set("perf/time_per_step", seconds_since(start));
+    journal_->set("timing_s/step", seconds);
+    journal_->set("perf/time_per_step", seconds);
     journal_->set("perf/cpu_memory_used_gb", static_cast<double>(usage.ru_maxrss) / 1048576.0);
-    journal_->set("perf/throughput",
-                  journal_->value("perf/total_num_tokens") / seconds_since(start) / dp_->size());
+    journal_->set("perf/throughput", journal_->value("perf/total_num_tokens") / seconds / plan_.num_ranks);
     spdlog::info("{}", journal_->finish_step(step));
   }
 
-  /// One decision for all ranks: a signal on any of them, or the time limit.
+  /// One decision for all trainer ranks: a signal on any rank that was heard of, or the time limit.
   bool should_stop() {
     const auto& limit = config().run.time_limit_seconds;
-    const bool mine = stop_requested() || (limit && seconds_since(start_) > *limit);
-    return dp_->all_reduce_max(mine ? 1.0 : 0.0, "stop request, max over ranks") > 0;
+    const bool mine = stop_requested() || trainer_->stop_requested() || (limit && start_.seconds() > *limit);
+    return dp_->all_reduce_max(mine ? 1.0 : 0.0, "stop request, max over trainer ranks") > 0;
   }
 
   void export_step(int64_t step) {
-    if (folder_) {
+    if (writes()) {
       const std::string out = folder_->path("export/" + RunFolder::step_name(step));
       if (path_exists(out)) remove_tree(out);
       make_directories(folder_->path("export"));
@@ -197,17 +257,22 @@ class TrainRun {
                    store_reader(model_->parameters()), out, {});
       spdlog::info("exported {}", out);
     }
-    dp_->barrier("export written by rank 0");
+    dp_->barrier("export written by the first trainer rank");
   }
 
   const CommandLine& line_;
   const LoadedConfig& loaded_;
   const RunPlan& plan_;
-  Clock::time_point start_;
-  std::unique_ptr<Comm> world_, dp_;
-  std::unique_ptr<RunFolder> folder_;  // rank 0
-  std::string checkpoints_;
+  int rank_;
   std::vector<std::string> replay_files_;
+  Stopwatch start_;
+  std::unique_ptr<Comm> world_, dp_;  // dp_: on trainer ranks
+  std::optional<Share> producer_, reference_;
+  std::unique_ptr<Mailbox> mailbox_;
+  std::unique_ptr<Exchange> exchange_;
+  std::unique_ptr<RunFolder> folder_;  // first trainer rank
+  std::string checkpoints_, checkpoint_;  // of the run; the one to go on from, or none
+  ResumePoint resume_;
   int threads_ = 1;
   Arena arena_;
   std::unique_ptr<Ctx> ctx_;
@@ -215,10 +280,11 @@ class TrainRun {
   std::optional<ChatTemplate> chat_;
   std::unique_ptr<Model> model_, frozen_;
   std::unique_ptr<PromptStream> prompts_;
+  std::unique_ptr<Engine> engine_;  // rollout and validation use one after the other
   std::unique_ptr<Journal> journal_;
-  std::unique_ptr<Exchange> exchange_;
   std::unique_ptr<Services> services_;
   std::vector<std::unique_ptr<Role>> roles_;
+  ReferenceRole* reference_role_ = nullptr;
   TrainRole* trainer_ = nullptr;
   std::unique_ptr<Validation> validation_;
 };
@@ -247,7 +313,7 @@ int run_eval(const CommandLine& line) {
   std::vector<int> world(static_cast<size_t>(mpi.size()));
   std::iota(world.begin(), world.end(), 0);
   const std::unique_ptr<Comm> comm = mpi.make_comm(world, config.cluster.watchdog_seconds);
-  start_log("", config.log.level, mpi.rank());
+  start_log("", config.log.level, mpi.rank(), mpi.rank() == 0);
   const std::string folder = config.tokenizer.path.value_or(config.model.path);
   const Tokenizer tokenizer = Tokenizer::load(folder);
   const std::optional<ChatTemplate> chat =
@@ -260,10 +326,12 @@ int run_eval(const CommandLine& line) {
   Arena arena;
   Ctx ctx{arena, Device::cpu, resolve_threads(threads, mpi.ranks_on_node())};
   Journal journal(nullptr, 0);
-  Exchange exchange(*comm, 0);
-  Services services{loaded, plan, *comm, ctx, journal, exchange, *model, &tokenizer, nullptr};
+  const std::unique_ptr<Mailbox> mailbox = mpi.make_mailbox(config.cluster.watchdog_seconds);
+  Exchange exchange(*mailbox, {world, {}, world}, 0);
+  Services services{loaded, plan, comm.get(), ctx, journal, exchange, *model, &tokenizer, nullptr};
+  Engine engine(*model, engine_options(config, plan));
   Json result = Json::object();
-  for (const auto& [name, value] : Validation(services, chat ? &*chat : nullptr).run(0)) result[name] = value;
+  for (const auto& [name, value] : Validation(services, engine, chat ? &*chat : nullptr).run(0)) result[name] = value;
   if (comm->rank() == 0) std::printf("%s\n", dump_json_line(result).c_str());
   return static_cast<int>(Exit::ok);
 }

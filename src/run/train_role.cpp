@@ -15,6 +15,14 @@ std::vector<const Trajectory*> in_order(std::span<const Group> groups) {
   return all;
 }
 
+/// Of the weights that any token of the step was generated with; `current` when nothing is known.
+int64_t oldest_version(std::span<const Trajectory* const> all, int64_t current) {
+  int64_t oldest = current;
+  for (const Trajectory* t : all)
+    for (const auto& [version, tokens] : t->policy_versions) oldest = std::min(oldest, version);
+  return oldest;
+}
+
 TrainerOptions trainer_options(const Services& s) {
   return {.pass = pass_options(s.config(), s.plan),
           .optimizer = s.config().optimizer,
@@ -28,11 +36,15 @@ TrainRole::TrainRole(Services& services, bool replay)
     : s_(services),
       replay_(replay),
       algorithm_(make_algorithm(services.config().algorithm)),
-      trainer_(services.model, services.comm, trainer_options(services)) {}
+      trainer_(services.model, *services.dp, trainer_options(services)) {}
 
 std::vector<Group> TrainRole::receive(int64_t step) {
-  std::vector<Group> groups =
-      s_.exchange.receive(s_.plan.needs_reference ? Hop::referenced : Hop::sampled, step);
+  StepInput input = s_.exchange.receive(step);
+  s_.journal.add(input.note.sums);
+  s_.journal.add(input.note.maxima);
+  data_position_ = input.note.data_position;
+  stop_requested_ = input.note.stop_requested;
+  std::vector<Group> groups = std::move(input.groups);
   const PhaseTimer timer(s_.journal, "adv");
   if (replay_) add_own_logprobs(groups);
   if (!replay_) algorithm_->shape_rewards(groups);
@@ -48,11 +60,11 @@ void TrainRole::add_own_logprobs(std::vector<Group>& groups) {
     for (Trajectory& t : g.samples)
       if (t.logprobs.empty()) missing.push_back(&t);
   const std::vector<const Trajectory*> view(missing.begin(), missing.end());
-  auto logprobs = packed_logprobs(s_.ctx, s_.model, s_.comm, view, pass_options(s_.config(), s_.plan));
+  auto logprobs = packed_logprobs(s_.ctx, s_.model, *s_.dp, view, pass_options(s_.config(), s_.plan));
   for (size_t i = 0; i < missing.size(); ++i) missing[i]->logprobs = std::move(logprobs[i]);
 }
 
-void TrainRole::phase(int64_t step) {
+bool TrainRole::phase(int64_t step) {
   const std::vector<Group> groups = receive(step);
   const bool sft = s_.plan.algorithm == "sft";
   const std::vector<const Trajectory*> all = in_order(groups);
@@ -76,9 +88,9 @@ void TrainRole::phase(int64_t step) {
       if (!stats.back().defect.empty()) stop(step, stats.back().defect, groups);
     }
   record(stats);
-  s_.exchange.publish_weights(s_.model, step);
   s_.journal.set("policy/version", static_cast<double>(step));
-  s_.journal.set("policy/lag_max", 0);
+  s_.journal.set("policy/lag_max", static_cast<double>(step - 1 - oldest_version(all, step - 1)));
+  return true;
 }
 
 /// Means over the updates of the step; what can only be asked once comes from the first.
@@ -104,7 +116,7 @@ void TrainRole::record(const std::vector<UpdateStats>& updates) {
 
 void TrainRole::stop(int64_t step, const std::string& defect, std::span<const Group> groups) {
   s_.journal.write_groups("nonfinite", groups, step);
-  s_.comm.barrier("dump of the non-finite step written by rank 0");
+  s_.dp->barrier("dump of the non-finite step written by rank 0");
   fail(Exit::numerics,
        {.what = "training stopped before the update: " + defect,
         .where = fmt::format("step {}", step),

@@ -38,10 +38,8 @@ std::map<std::string, double> set_metrics(const std::string& name, const std::ve
 
 }  // namespace
 
-Validation::Validation(Services& services, const ChatTemplate* chat_template)
-    : s_(services),
-      engine_(services.model, engine_options(services.config(), services.plan)),
-      rewards_(services.config().reward) {
+Validation::Validation(Services& services, Engine& engine, const ChatTemplate* chat_template)
+    : s_(services), engine_(engine), rewards_(services.config().reward) {
   const Config& c = s_.config();
   for (const DataSource& source : c.validation.data) {
     PromptStream stream({source}, c.data, c.run.seed, *s_.tokenizer, chat_template,
@@ -62,11 +60,11 @@ GenerateOptions Validation::options() const {
   return o;
 }
 
-std::vector<Group> Validation::generate(const Set& set) {
+std::vector<Group> Validation::generate(const Set& set, int64_t version) {
   std::vector<Request> requests;
   std::vector<size_t> which;
-  for (size_t i = static_cast<size_t>(s_.comm.rank()); i < set.prompts.size();
-       i += static_cast<size_t>(s_.comm.size())) {
+  for (size_t i = static_cast<size_t>(s_.dp->rank()); i < set.prompts.size();
+       i += static_cast<size_t>(s_.dp->size())) {
     requests.push_back({kFirstPosition + set.prompts[i].position, set.prompts[i].prompt.tokens,
                         static_cast<int32_t>(s_.config().validation.samples_per_prompt)});
     which.push_back(i);
@@ -75,14 +73,14 @@ std::vector<Group> Validation::generate(const Set& set) {
   engine_.generate(s_.ctx, requests, options(), s_.tokenizer, [&](size_t i, std::vector<Completion> samples) {
     const DrawnPrompt& p = set.prompts[which[i]];
     Group g = make_group(p.prompt, requests[i].data_position, static_cast<int32_t>(which[i]),
-                         std::move(samples), s_.exchange.version());
+                         std::move(samples), version);
     for (Trajectory& t : g.samples) rewards_.score(t, *p.record);
     mine.push_back(std::move(g));
     s_.journal.status(
         fmt::format("validation {}: {}/{} prompts of this rank", set.name, mine.size(), requests.size()));
   });
   for (const std::string& part :
-       s_.comm.all_gather(groups_to_bytes(mine), "validation groups, copied to all ranks"))
+       s_.dp->all_gather(groups_to_bytes(mine), "validation groups, copied to all ranks"))
     for (Group& g : groups_from_bytes(part)) all.push_back(std::move(g));
   std::sort(all.begin(), all.end(),
             [](const Group& a, const Group& b) { return a.samples.front().group < b.samples.front().group; });
@@ -93,7 +91,7 @@ std::map<std::string, double> Validation::run(int64_t step) {
   std::map<std::string, double> metrics;
   std::vector<Group> everything;
   for (const Set& set : sets_) {
-    std::vector<Group> groups = generate(set);
+    std::vector<Group> groups = generate(set, step);
     metrics.merge(set_metrics(set.name, groups));
     std::move(groups.begin(), groups.end(), std::back_inserter(everything));
   }

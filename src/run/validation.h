@@ -12,7 +12,7 @@ class Validation {
  public:
   static constexpr int64_t kFirstPosition = int64_t{1} << 43;
 
-  Validation(Services& services, const ChatTemplate* chat_template);
+  Validation(Services& services, Engine& engine, const ChatTemplate* chat_template);
 
   /// Adds the metrics to the journal and writes validation/step-XXXXXX.jsonl. All ranks share the prompts.
   std::map<std::string, double> run(int64_t step);
@@ -22,11 +22,11 @@ class Validation {
     std::string name;
     std::vector<DrawnPrompt> prompts;
   };
-  std::vector<Group> generate(const Set& set);
+  std::vector<Group> generate(const Set& set, int64_t version);
   GenerateOptions options() const;
 
   Services& s_;
-  Engine engine_;
+  Engine& engine_;
   RewardSet rewards_;
   std::vector<Set> sets_;
 };

@@ -13,12 +13,38 @@ std::vector<double> to_doubles(const CTensor& t) {
   return values;
 }
 
+namespace {
+
+std::vector<int64_t> packed_lengths(std::span<const Trajectory* const> all) {
+  std::vector<int64_t> lengths;
+  for (const Trajectory* t : all) lengths.push_back(packed_length(*t));
+  return lengths;
+}
+
+/// Fills the results of the sequences in these micro-batches.
+void score(Ctx& c, const Model& model, std::span<const Trajectory* const> all,
+           const std::vector<std::vector<int32_t>>& microbatches, const PassOptions& options,
+           std::vector<std::vector<double>>& result) {
+  result.resize(all.size());
+  for (size_t i = 0; i < all.size(); ++i) result[i].assign(all[i]->response_tokens.size(), 0.0);
+  for (const auto& sequences : microbatches) {
+    ArenaScope scope(c.arena);
+    const Microbatch mb = pack(all, sequences);
+    const Tensor hidden = target_hidden(c, model, mb, nullptr);
+    const CTensor targets = view_of(mb.targets.data(), {hidden.dim(0)});
+    const std::vector<double> logprob =
+        to_doubles(model.head().forward(c, hidden, targets, options.temperature).logprob);
+    for (size_t i = 0; i < logprob.size(); ++i)
+      result[static_cast<size_t>(mb.sequence[i])][static_cast<size_t>(mb.offset[i])] = logprob[i];
+  }
+}
+
+}  // namespace
+
 PackPlan shared_plan(std::span<const Trajectory* const> all, Comm& comm, const PassOptions& options) {
   std::string bytes;
   if (comm.rank() == 0) {
-    std::vector<int64_t> lengths;
-    for (const Trajectory* t : all) lengths.push_back(packed_length(*t));
-    bytes = plan_packing(lengths, comm.size(), options.token_budget, options.cost).to_bytes();
+    bytes = plan_packing(packed_lengths(all), comm.size(), options.token_budget, options.cost).to_bytes();
   }
   return PackPlan::from_bytes(comm.broadcast(bytes, 0, "packing plan"));
 }
@@ -31,22 +57,21 @@ Tensor target_hidden(Ctx& c, const Model& model, const Microbatch& mb, ModelSave
   return chosen;
 }
 
+std::vector<std::vector<double>> local_logprobs(Ctx& c, const Model& model,
+                                                std::span<const Trajectory* const> all,
+                                                const PassOptions& options) {
+  const PackPlan plan = plan_packing(packed_lengths(all), 1, options.token_budget, options.cost);
+  std::vector<std::vector<double>> result;
+  score(c, model, all, plan.ranks.front(), options, result);
+  return result;
+}
+
 std::vector<std::vector<double>> packed_logprobs(Ctx& c, const Model& model, Comm& comm,
                                                  std::span<const Trajectory* const> all,
                                                  const PassOptions& options) {
   const PackPlan plan = shared_plan(all, comm, options);
-  std::vector<std::vector<double>> result(all.size());
-  for (size_t i = 0; i < all.size(); ++i) result[i].assign(all[i]->response_tokens.size(), 0.0);
-  for (const auto& sequences : plan.ranks[static_cast<size_t>(comm.rank())]) {
-    ArenaScope scope(c.arena);
-    const Microbatch mb = pack(all, sequences);
-    const Tensor hidden = target_hidden(c, model, mb, nullptr);
-    const CTensor targets = view_of(mb.targets.data(), {hidden.dim(0)});
-    const std::vector<double> logprob =
-        to_doubles(model.head().forward(c, hidden, targets, options.temperature).logprob);
-    for (size_t i = 0; i < logprob.size(); ++i)
-      result[static_cast<size_t>(mb.sequence[i])][static_cast<size_t>(mb.offset[i])] = logprob[i];
-  }
+  std::vector<std::vector<double>> result;
+  score(c, model, all, plan.ranks[static_cast<size_t>(comm.rank())], options, result);
   // Each rank sends the rows of its own sequences; the plan says whose they are.
   std::string mine;
   for (const auto& sequences : plan.ranks[static_cast<size_t>(comm.rank())])

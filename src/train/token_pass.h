@@ -26,6 +26,11 @@ PackPlan shared_plan(std::span<const Trajectory* const> all, Comm& comm, const P
 /// Hidden states of the target rows [n, D] of a packed batch, from the arena.
 Tensor target_hidden(Ctx& c, const Model& model, const Microbatch& mb, ModelSaved* saved);
 
+/// Log-probs of all response tokens of every trajectory, by this rank alone.
+std::vector<std::vector<double>> local_logprobs(Ctx& c, const Model& model,
+                                                std::span<const Trajectory* const> all,
+                                                const PassOptions& options);
+
 /// Log-probs of all response tokens of every trajectory (the ranks of `comm` share the work and the result).
 std::vector<std::vector<double>> packed_logprobs(Ctx& c, const Model& model, Comm& comm,
                                                  std::span<const Trajectory* const> all,

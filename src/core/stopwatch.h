@@ -1,0 +1,18 @@
+#pragma once
+// Seconds since it was made.
+
+#include <chrono>
+
+namespace temper {
+
+class Stopwatch {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace temper

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <set>
 
 #include "src/config/values.h"
 #include "src/run/plan_batch.h"
@@ -215,9 +217,9 @@ const Broken kBroken[] = {
     {"roles.trainer.ranks=0-8", "roles.trainer.ranks", "names rank 8", 4},
     {"roles.trainer.ranks=0,0", "roles.trainer.ranks", "more than once", 4},
     {"roles.trainer.ranks=x", "roles.trainer.ranks", "no rank", 4},
-    {"roles.rollout.ranks=0-1", "roles.rollout.ranks", "rollout has 0-1, trainer has 0-3", 4},
     {"roles.rollout.ranks=9", "roles.rollout.ranks", "names rank 9", 4},
-    {"roles.reference.ranks=1 algorithm.kl_coef=0.1", "roles.reference.ranks", "reference has 1", 2},
+    {"roles.rollout.ranks=0 roles.trainer.ranks=2-3", "roles.trainer.ranks", "1 of 4 ranks have no role: 1", 4},
+    {"roles.reference.ranks=2 algorithm.kl_coef=0.1", "roles.reference.ranks", "names rank 2", 2},
 };
 
 TEST(Plan, EveryRuleNamesItsKeyAndProposesWhatHelps) {
@@ -311,6 +313,29 @@ TEST(Plan, Roles) {
   ASSERT_FALSE(result.warnings.empty());
   EXPECT_NE(result.warnings[0].find("1 of 4 ranks have no role: 3"), std::string::npos);
   EXPECT_EQ(plan_of({"roles.rollout.ranks=\"0,1\"", "roles.trainer.ranks=0-1"}, 2).errors.size(), 0u);
+}
+
+TEST(Plan, RolesOnRanksOfTheirOwn) {
+  const PlanResult result =
+      plan_of({"algorithm.kl_coef=0.1", "roles.rollout.ranks=0-1", "roles.reference.ranks=2",
+               "roles.trainer.ranks=1,3", "run.max_policy_lag=2"},
+              4);
+  ASSERT_TRUE(result.errors.empty()) << all_errors(result);
+  const RunPlan& plan = result.plan;
+  EXPECT_EQ(plan.max_policy_lag, 2);
+  EXPECT_EQ(plan.weight_receivers(), std::vector<int>{0});
+  EXPECT_EQ(plan.weight_bytes_per_step(), plan.num_parameters * 4);
+  std::map<int, std::set<std::string>> held, phases;
+  for (const MemoryRow& row : plan.memory) {
+    phases[row.rank].insert(row.phase);
+    for (const auto& part : row.parts) held[row.rank].insert(part.first);
+  }
+  EXPECT_EQ(phases[0], (std::set<std::string>{"generate"}));
+  EXPECT_EQ(phases[1], (std::set<std::string>{"generate", "train"}));
+  EXPECT_EQ(phases[2], (std::set<std::string>{"reference"}));
+  EXPECT_TRUE(held[0].contains("kv_cache") && !held[0].contains("optimizer"));
+  EXPECT_TRUE(held[2].contains("reference_weights") && !held[2].contains("weights"));
+  EXPECT_TRUE(held[3].contains("optimizer") && !held[3].contains("kv_cache"));
 }
 
 bool warns(const PlanResult& result, const std::string& words) {

@@ -27,10 +27,7 @@ PlanResult check_config(const CommandLine& line, int64_t memory_limit) {
     result = try_plan(config, num_ranks, read_model_facts(config.model.path), memory_limit);
   }
   result.errors.insert(result.errors.end(), missing.begin(), missing.end());
-  for (PlanError& error : result.errors) {
-    const auto origin = reading.loaded.origins.find(error.key);
-    if (origin != reading.loaded.origins.end()) error.where = origin->second;
-  }
+  add_origins(result.errors, reading.loaded);
   return result;
 }
 

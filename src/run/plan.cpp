@@ -1,7 +1,10 @@
 #include "src/run/plan.h"
 
+#include <algorithm>
+
 #include "src/core/check.h"
 #include "src/core/file.h"
+#include "src/io/checkpoint.h"
 #include "src/models/dense_specs.h"
 #include "src/run/plan_batch.h"
 #include "src/run/plan_draft.h"
@@ -30,10 +33,10 @@ void require_folder_with(const char* key, const std::string& path, const char* n
     errors.push_back({key, "", fmt::format("{} is no folder with a {}", path, name), {}});
 }
 
-/// A step folder has a manifest; a run folder has checkpoints.
+/// A step folder has a manifest; a run folder has checkpoints; a folder of them has steps.
 void require_checkpoint(const std::string& path, std::vector<PlanError>& errors) {
-  const bool found =
-      path_exists(join_path(path, "manifest.json")) || is_directory(join_path(path, "checkpoints"));
+  const bool found = path_exists(join_path(path, "manifest.json")) ||
+                     is_directory(join_path(path, "checkpoints")) || !list_checkpoints(path).empty();
   if (!found)
     errors.push_back(
         {"checkpoint.resume",
@@ -120,10 +123,7 @@ std::vector<PlanError> validate(const Config& config, int num_ranks, const Model
 
 RunPlan make_plan(const LoadedConfig& loaded, int num_ranks, const ModelFacts& facts) {
   PlanResult result = try_plan(loaded.config, num_ranks, facts);
-  for (PlanError& error : result.errors) {
-    const auto origin = loaded.origins.find(error.key);
-    if (origin != loaded.origins.end()) error.where = origin->second;
-  }
+  add_origins(result.errors, loaded);
   if (!result.errors.empty()) fail_config(fmt::format("plan for {} rank(s)", num_ranks), result.errors);
   return std::move(result.plan);
 }
@@ -138,6 +138,22 @@ std::vector<PlanError> validate_paths(const Config& c) {
   if (c.checkpoint.resume != "auto" && c.checkpoint.resume != "none")
     require_checkpoint(c.checkpoint.resume, errors);
   return errors;
+}
+
+void require_paths(const LoadedConfig& loaded, const std::vector<std::string>& unused) {
+  std::vector<PlanError> errors = validate_paths(loaded.config);
+  std::erase_if(errors, [&](const PlanError& error) {
+    return std::find(unused.begin(), unused.end(), error.key) != unused.end();
+  });
+  add_origins(errors, loaded);
+  if (!errors.empty()) fail_config("paths in the config", errors);
+}
+
+void add_origins(std::vector<PlanError>& errors, const LoadedConfig& loaded) {
+  for (PlanError& error : errors) {
+    const auto origin = loaded.origins.find(error.key);
+    if (origin != loaded.origins.end()) error.where = origin->second;
+  }
 }
 
 }  // namespace temper

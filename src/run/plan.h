@@ -103,4 +103,10 @@ RunPlan make_plan(const LoadedConfig& loaded, int num_ranks, const ModelFacts& f
 /// Files and folders that the config names and that are not there (relative to the working folder).
 std::vector<PlanError> validate_paths(const Config& config);
 
+/// Error(Exit::usage) with those of validate_paths; `unused` keys are not looked at.
+void require_paths(const LoadedConfig& loaded, const std::vector<std::string>& unused);
+
+/// Says of each error where its key was written.
+void add_origins(std::vector<PlanError>& errors, const LoadedConfig& loaded);
+
 }  // namespace temper

@@ -294,6 +294,9 @@ class TrainRun {
 int run_train(const CommandLine& line) {
   const LoadedConfig loaded = load_config(line.positional, line.overrides);
   require_device(loaded.config.run.device);
+  std::vector<std::string> unused;
+  if (line.has("--replay")) unused = {"data.train", "validation.data", "checkpoint.resume"};
+  require_paths(loaded, unused);
   MpiSession mpi(nullptr, nullptr);
   const RunPlan plan = make_plan(loaded, mpi.size(), read_model_facts(loaded.config.model.path));
   return TrainRun(line, loaded, plan, mpi).run();
@@ -303,6 +306,7 @@ int run_eval(const CommandLine& line) {
   const LoadedConfig loaded = load_config(line.positional, line.overrides);
   const Config& config = loaded.config;
   require_device(config.run.device);
+  require_paths(loaded, {"data.train", "checkpoint.resume"});
   MpiSession mpi(nullptr, nullptr);
   const RunPlan plan = make_plan(loaded, mpi.size(), read_model_facts(config.model.path));
   if (!plan.validates)

@@ -1,0 +1,311 @@
+// What a user sees of a mistake or a failure: the exit code of the contract, and one block on stderr that
+// says what, where, why and what to change. Through the program itself.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+
+#include "tests/support/background.h"
+
+namespace temper {
+namespace {
+
+const char* kConfig = R"([run]
+name = "r"
+steps = 20
+threads = 1
+[model]
+path = "model"
+[rollout]
+prompts_per_step = 5
+samples_per_prompt = 3
+max_new_tokens = 6
+[optimizer]
+lr = 1e-3
+[data]
+train = "data.jsonl"
+chat = false
+[reward]
+functions = ["arithmetic"]
+)";
+
+using Words = std::vector<std::string>;
+
+struct Mistake {
+  std::string arguments;
+  Words words;  // in the message
+};
+
+class ExitCodes : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    program_.write("run.toml", kConfig);
+    program_.write("data.jsonl", data_with(""));
+    ASSERT_EQ(program_.init_model("model"), 0) << program_.output();
+  }
+
+  /// Eight good lines; `third` in the place of the third.
+  static std::string data_with(const std::string& third) {
+    std::string data;
+    for (int i = 0; i < 8; ++i) {
+      const std::string good =
+          fmt::format(R"({{"prompt":"{0} + 5","answer":"{1}","response":"{1}"}})", i, i + 5);
+      data += (i == 2 && !third.empty() ? third : good) + "\n";
+    }
+    return data;
+  }
+  bool exists(const std::string& name) const { return path_exists(program_.path(name)); }
+  int64_t count(const std::string& text) const {
+    const std::string all = program_.output();
+    int64_t n = 0;
+    for (size_t at = all.find(text); at != std::string::npos; at = all.find(text, at + 1)) ++n;
+    return n;
+  }
+  void expect_block(const Words& words, const std::string& label) const {
+    for (const char* part : {"temper: ", "  where: ", "  why:   ", "  fix:   "})
+      EXPECT_GE(count(part), 1) << "no \"" << part << "\" of " << label << ":\n" << program_.output();
+    for (const std::string& word : words)
+      EXPECT_GE(count(word), 1) << "no \"" << word << "\" of " << label << ":\n" << program_.output();
+  }
+  /// The program refuses: code, one block, nothing on stdout.
+  void expect_refused(Exit code, const Mistake& mistake) const {
+    EXPECT_EQ(program_.run(mistake.arguments + " > stdout.log"), static_cast<int>(code))
+        << mistake.arguments << "\n"
+        << program_.output();
+    expect_block(mistake.words, mistake.arguments);
+    EXPECT_EQ(count("temper: "), 1) << program_.output();
+    EXPECT_EQ(program_.read("stdout.log"), "") << mistake.arguments;
+  }
+
+  Program program_;
+};
+
+TEST_F(ExitCodes, CommandLine) {
+  const Mistake mistakes[] = {
+      {"", {"a verb is wanted", "temper help"}},
+      {"trian run.toml", {"`trian`", "did you mean `train`?"}},
+      {"report runs/r", {"not in this version", "metrics.jsonl"}},
+      {"train", {"CONFIG"}},
+      {"train run.toml --repaly x", {"--repaly", "`--replay`"}},
+      {"train run.toml --replay", {"--replay FILE", "needs a value"}},
+      {"check run.toml --ranks", {"--ranks N", "needs a value"}},
+      {"check run.toml --ranks two", {"\"two\"", "an integer"}},
+      {"score --model model", {"--input FILE", "is missing"}},
+      {"generate --model model --prompt a --device gpu", {"auto|cpu|cuda"}},
+      {"generate --model model --prompt a run.seed=1", {"rollout.key=value"}},
+      {"generate --model model --prompt a 'rollout.stop=[\"\"]'", {"rollout.stop", "none of them empty"}},
+      {"verify model", {"\"model\"", "--checkpoint DIR"}},
+      {"help nothing", {"nothing", "temper help keys"}},
+  };
+  for (const Mistake& mistake : mistakes) expect_refused(Exit::usage, mistake);
+}
+
+TEST_F(ExitCodes, HelpAndVersionAreResults) {
+  const Words verbs{"train", "check",  "generate", "score", "tokenize",
+                    "init",  "export", "verify",   "eval",  "help"};
+  Words lines{"--help",   "-h", "help", "help exit-codes", "help keys", "help rollout", "help rollout.top_p",
+              "--version"};
+  for (const std::string& verb : verbs) lines.push_back(verb + " --help");
+  for (const std::string& line : lines) {
+    EXPECT_EQ(program_.run(line + " > stdout.log"), 0) << line;
+    EXPECT_EQ(program_.output(), "") << line;
+    EXPECT_GT(program_.read("stdout.log").size(), 60u) << line;
+  }
+  program_.run("help > stdout.log");
+  for (const std::string& verb : verbs)
+    EXPECT_NE(program_.read("stdout.log").find("\n  " + verb + " "), std::string::npos) << verb;
+  program_.run("help exit-codes > stdout.log");
+  for (const char* code : {"64", "65", "70", "73", "74", "75", "76", "77", "78"})
+    EXPECT_NE(program_.read("stdout.log").find(code), std::string::npos) << code;
+  program_.run("--version > stdout.log");
+  for (const char* part : {"temper, commit", "compiler: g++", "MPI:", "HDF5:"})
+    EXPECT_NE(program_.read("stdout.log").find(part), std::string::npos) << part;
+}
+
+TEST_F(ExitCodes, ConfigsAndPathsAreRefusedBeforeAnythingStarts) {
+  const Mistake mistakes[] = {
+      {"train none.toml", {"none.toml", "No such file"}},
+      {"train run.toml run.stepz=5", {"run.stepz (command line)", "did you mean `run.steps`?"}},
+      {"train run.toml run.steps=ten", {"run.steps", "\"ten\" is a string", "an integer"}},
+      {"train run.toml run.name=../x", {"run.name", "plain folder name"}},
+      {"train run.toml run.steps=0 optimizer.lr=-1", {"2 errors", "run.steps", "optimizer.lr"}},
+      {"train run.toml roles.trainer.tp=2", {"roles.trainer.tp", "not in this version"}},
+      {"train run.toml train.samples_per_update=7", {"train.samples_per_update", "15", "7"}},
+      {"train run.toml roles.trainer.ranks=0-3", {"roles.trainer.ranks", "0-3"}},
+      {"train run.toml rollout.max_new_tokens=256", {"rollout.max_new_tokens", "256"}},
+      {"train run.toml model.path=none", {"model.path", "none does not exist"}},
+      {"train run.toml data.train=none.jsonl", {"data.train", "none.jsonl"}},
+      {"train run.toml checkpoint.resume=none/x", {"checkpoint.resume", "none/x"}},
+      {"eval run.toml", {"validation.data", "nothing to evaluate"}},
+      {"generate --model none --prompt x", {"none"}},
+      {"score --model none --input data.jsonl", {"none", "does not exist"}},
+      {"score --model model --input none.jsonl", {"none.jsonl"}},
+      {"tokenize --tokenizer none --input data.jsonl", {"none"}},
+      {"init --config none.json --out new", {"none.json"}},
+      {"export --checkpoint none --out new", {"none", "does not exist"}},
+      {"verify --checkpoint model", {"model", "no checkpoint here"}},
+  };
+  for (const Mistake& mistake : mistakes) expect_refused(Exit::usage, mistake);
+  EXPECT_FALSE(exists("runs"));
+  EXPECT_FALSE(exists("new"));
+  EXPECT_EQ(program_.run_ranks(2, "train run.toml run.stepz=5"), static_cast<int>(Exit::usage));
+  EXPECT_EQ(count("run.stepz (command line)"), 1) << "two ranks tell it twice: " << program_.output();
+  EXPECT_EQ(program_.run_ranks(2, "train run.toml train.samples_per_update=7"),
+            static_cast<int>(Exit::usage));
+  expect_block({"train.samples_per_update"}, "a plan for two ranks");
+  EXPECT_FALSE(exists("runs"));
+}
+
+TEST_F(ExitCodes, CudaInABuildWithoutIt) {
+#ifdef TEMPER_CUDA
+  GTEST_SKIP() << "this build has CUDA";
+#endif
+  expect_refused(Exit::usage, {"train run.toml run.device=cuda", {"run.device", "\"auto\" or \"cpu\""}});
+  for (const char* verb : {"generate --model model --prompt x", "score --model model --input data.jsonl"})
+    expect_refused(Exit::environment, {std::string(verb) + " --device cuda", {"no CUDA", "use cpu or auto"}});
+}
+
+TEST_F(ExitCodes, DataLines) {
+  const std::pair<const char*, Words> lines[] = {
+      {R"({"prompt":"x", "answer")", {"invalid JSON"}},
+      {R"({"prompt":"x","prompt":"y","answer":"1"})", {"invalid JSON", "prompt"}},
+      {R"({"prompt":7,"answer":"1"})", {"\"prompt\"", "it is a number"}},
+      {R"({"prompt":"x","answer":"many"})", {"arithmetic", "\"many\""}},
+      {R"({"prompt":"x"})", {"arithmetic", "answer"}},
+      {"{\"prompt\":\"\xff\",\"answer\":\"1\"}", {"UTF-8"}},
+  };
+  for (auto [line, words] : lines) {
+    program_.write("bad.jsonl", data_with(line));
+    words.push_back("bad.jsonl:3");
+    expect_refused(Exit::data, {"train run.toml data.train=bad.jsonl", words});
+  }
+  program_.write("bad.jsonl", " \n\n");
+  expect_refused(Exit::data, {"train run.toml data.train=bad.jsonl", {"bad.jsonl", "no lines"}});
+  const Mistake others[] = {
+      {"score --model model --input data.jsonl", {"data.jsonl:1", "\"tokens\"", "the key is missing"}},
+      {"tokenize --tokenizer model --input data.jsonl", {"data.jsonl:1", "\"text\""}},
+      {"tokenize --chat --tokenizer model --input data.jsonl", {"data.jsonl:1", "\"messages\""}},
+      {"score --model model --input ids.jsonl", {"ids.jsonl:1", "6400", "0 to 6399"}},
+      {"generate --model model --prompts ids.jsonl", {"ids.jsonl:1", "6400", "0 to 6399"}},
+  };
+  program_.write("ids.jsonl", "{\"tokens\":[1,6400]}\n");
+  for (const Mistake& mistake : others) expect_refused(Exit::data, mistake);
+}
+
+TEST_F(ExitCodes, ModelFolders) {
+  const std::string config = program_.read("model/config.json"),
+                    weights = program_.read("model/model.safetensors"),
+                    tokenizer = program_.read("model/tokenizer.json");
+  const std::string not_a_number = std::string("\x00\x00\xc0\x7f", 4);
+  std::string other_size = config;
+  other_size.replace(other_size.find("\"hidden_size\": 32"), 17, "\"hidden_size\": 48");
+  const std::tuple<const char*, std::string, Words> broken[] = {
+      {"config.json", "{\"a\":", {"config.json", "invalid JSON"}},
+      {"config.json", "{}", {"config.json"}},
+      {"config.json", other_size, {"model.embed_tokens.weight", "48"}},
+      {"model.safetensors", weights.substr(0, weights.size() / 2), {"model.safetensors", "truncated"}},
+      {"model.safetensors",
+       weights.substr(0, weights.size() - 4) + not_a_number,
+       {"not finite", "model.norm.weight"}},
+      {"tokenizer.json", tokenizer.substr(0, 1000), {"tokenizer.json", "parse error"}},
+      {"tokenizer.json", "{}", {"tokenizer.json"}},
+  };
+  for (const auto& [file, content, words] : broken) {
+    std::filesystem::remove_all(program_.path("bad"));
+    std::filesystem::copy(program_.path("model"), program_.path("bad"));
+    program_.write(std::string("bad/") + file, content);
+    expect_refused(Exit::data, {"train run.toml model.path=bad", words});
+  }
+  std::filesystem::remove(program_.path("bad/model.safetensors"));
+  expect_refused(Exit::data, {"score --model bad --input data.jsonl", {"bad", "safetensors"}});
+}
+
+TEST_F(ExitCodes, RunFolders) {
+  expect_refused(Exit::busy, {"train run.toml run.dir=data.jsonl", {"data.jsonl/r", "run.dir"}});
+  ASSERT_EQ(program_.run("train run.toml run.steps=1"), 0) << program_.output();
+  expect_refused(Exit::usage, {"train run.toml checkpoint.resume=none", {"runs/r", "run.overwrite"}});
+  const int lock = ::open(program_.path("runs/r/owner.lock").c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(::flock(lock, LOCK_EX | LOCK_NB), 0);
+  expect_refused(Exit::busy, {"train run.toml", {"runs/r", "in use", "pid "}});
+  EXPECT_EQ(program_.run_ranks(2, "train run.toml"), static_cast<int>(Exit::busy));
+  expect_block({"in use"}, "two ranks");
+  ::close(lock);
+}
+
+/// The learning rate is absurd: weight decay alone multiplies the weights by -99 in each step.
+TEST_F(ExitCodes, NumbersThatAreNotFinite) {
+  const std::string sft =
+      "train run.toml algorithm.name=sft rollout.samples_per_prompt=1 train.samples_per_update=5 ";
+  EXPECT_EQ(program_.run_ranks(2, sft + "optimizer.lr=1000 optimizer.grad_clip=0"),
+            static_cast<int>(Exit::numerics))
+      << program_.output();
+  expect_block({"not finite", "step ", "nonfinite/"}, "a loss");
+  for (int rank : {0, 1}) {  // one decision: both say it, in their logs too
+    EXPECT_EQ(count(fmt::format("rank {}: training stopped before the update", rank)), 1)
+        << program_.output();
+    EXPECT_NE(program_.read(fmt::format("runs/r/logs/rank-{:04d}.log", rank)).find("not finite"),
+              std::string::npos);
+  }
+  const std::vector<std::string> dumps = list_directory(program_.path("runs/r/nonfinite"));
+  ASSERT_EQ(dumps.size(), 1u);
+  const std::string dump = program_.read("runs/r/nonfinite/" + dumps[0]);
+  EXPECT_EQ(std::count(dump.begin(), dump.end(), '\n'), 5) << "samples of both ranks";
+  const int64_t done = std::ssize(program_.metrics("r"));
+  EXPECT_EQ(dumps[0], fmt::format("step-{:06d}.jsonl", done + 1))
+      << "the step after the last one that was recorded";
+  EXPECT_FALSE(exists("runs/r/checkpoints")) << "broken weights were saved";
+  EXPECT_EQ(program_.run(sft + "run.name=again --replay runs/r/nonfinite/" + dumps[0]), 0)
+      << program_.output();
+}
+
+/// The folder goes away under the run. Whatever rank 0 writes next fails, and nobody waits for it.
+TEST_F(ExitCodes, AVanishedRunFolder) {
+  const std::string endless =
+      "train run.toml run.steps=1000000 checkpoint.every=1 cluster.watchdog_seconds=100000 run.name=";
+  const auto vanish = [&](const std::string& name, const std::function<void()>& make_vanish) {
+    Background job(program_, program_.mpirun(2, endless + name));
+    const std::string first = "runs/" + name + "/checkpoints/step-000001/manifest.json";
+    ASSERT_TRUE(job.until([&] { return exists(first); })) << program_.output();
+    make_vanish();
+    EXPECT_EQ(job.wait(), static_cast<int>(Exit::storage)) << program_.output();
+    expect_block({"temper: rank "}, name);
+  };
+  vanish("moved", [&] { std::filesystem::rename(program_.path("runs/moved"), program_.path("gone")); });
+  vanish("removed", [&] {
+    std::error_code busy;  // the run may be making files in it at this moment
+    while (exists("runs/removed/owner.lock")) std::filesystem::remove_all(program_.path("runs"), busy);
+  });
+}
+
+/// Each call of fail() in the sources names all four parts.
+TEST(ErrorBlocks, AreWhole) {
+  int64_t calls = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator("src")) {
+    if (entry.path().extension() != ".cpp" && entry.path().extension() != ".h") continue;
+    const std::string text = read_file(entry.path().string(), 1 << 20);
+    const std::string call = "fail(";
+    for (size_t at = text.find(call); at != std::string::npos; at = text.find(call, at + 1)) {
+      const size_t open = text.find('{', at), end = text.find(");", at);
+      if (open > end || text.find(".what", open) > end) continue;  // a declaration, or parts made elsewhere
+      size_t close = open;
+      for (int depth = 0; close < text.size(); ++close) {
+        depth += (text[close] == '{') - (text[close] == '}');
+        if (depth == 0) break;
+      }
+      const std::string block = text.substr(open, close - open);
+      ++calls;
+      for (const char* part : {".what = ", ".where = ", ".why = ", ".fix = "})
+        EXPECT_NE(block.find(part), std::string::npos) << entry.path() << " lacks " << part << "in\n"
+                                                       << block;
+    }
+  }
+  EXPECT_GT(calls, 100);
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,171 @@
+// How a run is stopped from outside. SIGTERM, SIGINT and SIGUSR1 save at the end of the step and leave with
+// code 75, and the run that goes on from there is the run that was never stopped, bit for bit; a second
+// signal, and nothing less, ends it at once.
+
+#include <gtest/gtest.h>
+
+#include "tests/support/background.h"
+
+namespace temper {
+namespace {
+
+constexpr int kSteps = 60;
+constexpr int kRetry = static_cast<int>(Exit::retry);
+
+const char* kConfig = R"([run]
+name = "whole"
+steps = 60
+threads = 1
+[model]
+path = "model"
+[algorithm]
+kl_coef = 0.1
+entropy_coef = 0.01
+[rollout]
+prompts_per_step = 3
+samples_per_prompt = 2
+max_new_tokens = 6
+[optimizer]
+lr = 1e-3
+schedule = "linear"
+[data]
+train = "data.jsonl"
+chat = false
+[reward]
+functions = ["arithmetic"]
+[checkpoint]
+export_hf_every = 60
+)";
+
+/// With many positions: one step of long answers takes far longer than two signals.
+const char* kLongContext = R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
+  "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+  "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 6400, "max_position_embeddings": 16384,
+  "tie_word_embeddings": true, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "initializer_range": 0.2,
+  "eos_token_id": 2})";
+
+class Signals : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    program_.write("run.toml", kConfig);
+    std::string data;
+    for (int i = 0; i < 17; ++i)
+      data += fmt::format("{{\"prompt\":\"{0} and {1}?\",\"answer\":\"{2}\",\"response\":\"{2}\"}}\n", i,
+                          3 * i, 4 * i);
+    program_.write("data.jsonl", data);
+    ASSERT_EQ(program_.init_model("model"), 0) << program_.output();
+  }
+
+  std::string output() const { return program_.output(); }
+  std::string train(const std::string& overrides) const { return "train run.toml " + overrides; }
+  int64_t steps_done(const std::string& name) const {
+    const std::string path = "runs/" + name + "/metrics.jsonl";
+    if (!path_exists(program_.path(path))) return 0;
+    const std::string text = program_.read(path);
+    return std::count(text.begin(), text.end(), '\n');
+  }
+  std::string weights(const std::string& name) const {
+    return program_.read(fmt::format("runs/{}/export/step-{:06d}/model.safetensors", name, kSteps));
+  }
+  void expect_saved_at(const std::string& name, int64_t step) const {
+    EXPECT_TRUE(
+        path_exists(program_.path(fmt::format("runs/{}/checkpoints/step-{:06d}/manifest.json", name, step))))
+        << "after step " << step << ": " << output();
+  }
+  /// Waits for two more steps of the run, sends the signal, and expects an orderly stop.
+  void stop(Background& job, const std::string& name, const std::function<void()>& send) const {
+    const int64_t before = steps_done(name);
+    ASSERT_TRUE(job.until([&] { return steps_done(name) >= before + 2; })) << output();
+    send();
+    EXPECT_EQ(job.wait(), kRetry) << output();
+    EXPECT_GT(steps_done(name), before);
+    EXPECT_LT(steps_done(name), kSteps) << "the run was over before the signal";
+    expect_saved_at(name, steps_done(name));
+  }
+  void expect_same_as_whole(const std::string& name) const {
+    EXPECT_EQ(program_.fixed_metrics(name), program_.fixed_metrics("whole"));
+    EXPECT_EQ(weights(name), weights("whole"));
+  }
+
+  Program program_;
+};
+
+TEST_F(Signals, AStoppedRunGoesOnBitForBit) {
+  ASSERT_EQ(program_.run_ranks(2, train("")), 0) << output();
+  ASSERT_EQ(steps_done("whole"), kSteps);
+  const std::string command = program_.mpirun(2, train("run.name=stopped"));
+  {
+    Background job(program_, command);
+    stop(job, "stopped", [&] {  // as a launcher that ends the job: every rank
+      for (pid_t rank : job.children()) ::kill(rank, SIGTERM);
+    });
+  }
+  {
+    Background job(program_, command);
+    stop(job, "stopped", [&] { ::kill(job.children().back(), SIGINT); });  // one rank speaks for all
+  }
+  {
+    Background job(program_, command);
+    stop(job, "stopped", [&] { ::kill(job.pid(), SIGUSR1); });  // mpirun hands it on
+  }
+  ASSERT_EQ(program_.run_ranks(2, train("run.name=stopped")), 0) << output();
+  EXPECT_NE(output().find("resumed from"), std::string::npos) << output();
+  expect_same_as_whole("stopped");
+}
+
+TEST_F(Signals, ControlCAndTheTimeLimitSaveALoneRun) {
+  const std::string sft = train(
+      "algorithm.name=sft algorithm.kl_coef=0 algorithm.entropy_coef=0 rollout.samples_per_prompt=1 "
+      "rollout.prompts_per_step=64 train.samples_per_update=64 ");
+  ASSERT_EQ(program_.run(sft), 0) << output();
+  {
+    Background job(program_, program_.temper() + " " + sft + "run.name=alone");
+    stop(job, "alone", [&] { ::kill(-job.pid(), SIGINT); });  // a terminal signals the whole group
+  }
+  ASSERT_EQ(program_.run(sft + "run.name=alone"), 0) << output();
+  expect_same_as_whole("alone");
+
+  ASSERT_EQ(program_.run(sft + "run.name=limited run.steps=1000000 run.time_limit=1s"), kRetry) << output();
+  expect_saved_at("limited", steps_done("limited"));
+}
+
+/// One step of this run would take minutes. The first signal lets it go on; the second does not.
+TEST_F(Signals, ASecondSignalEndsTheRunAtOnce) {
+  ASSERT_EQ(program_.init_model("long", kLongContext), 0) << output();
+  const std::string slow = train(
+      "model.path=long run.steps=2 rollout.max_new_tokens=16000 rollout.ignore_eos=true "
+      "rollout.prompts_per_step=16 rollout.samples_per_prompt=16 rollout.kv_memory=50000000 run.name=");
+  const auto ready = [](pid_t rank) {
+    return Background::handles(rank, SIGTERM) && Background::handles(rank, SIGINT);
+  };
+  {
+    Background job(program_, program_.temper() + " " + slow + "alone");
+    ASSERT_TRUE(job.until([&] { return ready(job.pid()); })) << output();
+    ::kill(job.pid(), SIGTERM);
+    ::kill(job.pid(), SIGINT);
+    EXPECT_EQ(job.wait(), kRetry) << output();
+  }
+  {
+    Background job(program_, program_.mpirun(2, slow + "ranks"));
+    ASSERT_TRUE(job.until([&] {
+      const std::vector<pid_t> ranks = job.children();
+      return ranks.size() == 2 && ready(ranks[0]) && ready(ranks[1]);
+    })) << output();
+    const pid_t last = job.children().back();
+    ::kill(last, SIGTERM);
+    ::kill(last, SIGINT);
+    EXPECT_EQ(job.wait(), kRetry) << output();
+  }
+  for (const char* name : {"alone", "ranks"}) {
+    EXPECT_EQ(steps_done(name), 0) << "it waited for the end of the step";
+    EXPECT_FALSE(path_exists(program_.path(fmt::format("runs/{}/checkpoints", name))));
+  }
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

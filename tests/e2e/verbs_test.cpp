@@ -1,0 +1,270 @@
+// The verbs, each as a user calls it, and that they agree with each other: `score` gives the log-probs that
+// `generate` reported, `export` the weights that the run exported, `eval` the same numbers again. Results are
+// on stdout alone.
+
+#include <gtest/gtest.h>
+
+#include "tests/support/program.h"
+
+namespace temper {
+namespace {
+
+const char* kSft = R"([run]
+name = "sft"
+steps = 16
+threads = 1
+[model]
+path = "model"
+[algorithm]
+name = "sft"
+[rollout]
+prompts_per_step = 4
+max_new_tokens = 8
+[train]
+samples_per_update = 4
+[optimizer]
+lr = 1e-2
+weight_decay = 0.0
+[data]
+train = "data.jsonl"
+chat = false
+[reward]
+functions = ["exact"]
+[validation]
+data = "data.jsonl"
+samples_per_prompt = 2
+[checkpoint]
+export_hf_every = 16
+)";
+
+const char* kGrpo = R"([run]
+name = "grpo"
+steps = 3
+threads = 1
+[model]
+path = "model"
+[algorithm]
+kl_coef = 0.1
+entropy_coef = 0.01
+[rollout]
+prompts_per_step = 4
+samples_per_prompt = 3
+max_new_tokens = 8
+[optimizer]
+lr = 1e-3
+[data]
+train = "data.jsonl"
+chat = false
+[reward]
+functions = ["exact"]
+)";
+
+class Verbs : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    program_.write("sft.toml", kSft);
+    program_.write("grpo.toml", kGrpo);
+    std::string data;
+    for (const char* word : {"one", "two", "three", "four"})
+      data +=
+          fmt::format("{{\"prompt\":\"after {0}\",\"answer\":\"{0}\",\"response\":\" comes {0}\"}}\n", word);
+    program_.write("data.jsonl", data);
+    ASSERT_EQ(program_.init_model("model"), 0) << program_.output();
+  }
+
+  std::string output() const { return program_.output(); }
+  bool says(const std::string& text) const { return output().find(text) != std::string::npos; }
+  /// Runs a verb that must succeed and returns its stdout; nothing may be on stderr.
+  std::string result(const std::string& arguments) const {
+    return result_of(program_.temper() + " " + arguments);
+  }
+  std::string result_of(const std::string& command) const {
+    EXPECT_EQ(program_.shell(command + " > result.log"), 0) << command << "\n" << output();
+    EXPECT_EQ(output(), "") << command;
+    return program_.read("result.log");
+  }
+  static std::vector<Json> lines(const std::string& text) {
+    std::vector<Json> list;
+    for (size_t at = 0, end; at < text.size(); at = end + 1) {
+      end = std::min(text.find('\n', at), text.size());
+      list.push_back(parse_json(text.substr(at, end - at), "a line of stdout"));
+    }
+    return list;
+  }
+
+  Program program_;
+};
+
+TEST_F(Verbs, ScoreGivesTheLogprobsOfGenerate) {
+  program_.write(
+      "prompts.jsonl",
+      "{\"prompt\":\"Once upon a time\"}\n{\"tokens\":[7]}\n{\"prompt\":\"二十三 plus ü\",\"more\":1}\n");
+  for (const char* dtype : {"fp32", "bf16"}) {
+    const std::string generate = fmt::format(
+        "generate --model model --prompts prompts.jsonl --samples 2 --threads 1 --dtype {} "
+        "rollout.max_new_tokens=21 rollout.prefill_chunk_tokens=3 --seed=",
+        dtype);
+    const std::string text = result(generate + "5");
+    const std::vector<Json> generated = lines(text);
+    ASSERT_EQ(generated.size(), 6u);
+    EXPECT_EQ(result_of(program_.mpirun(2, generate + "5")), text)
+        << "the work is shared, the samples are the same";
+    EXPECT_NE(result(generate + "6"), text);
+    std::string input;
+    for (const Json& g : generated) {
+      Json tokens = g.at("prompt_tokens");
+      for (const Json& t : g.at("tokens")) tokens.push_back(t);
+      input += Json{{"tokens", tokens}}.dump() + "\n";
+    }
+    program_.write("input.jsonl", input);
+    const std::string score =
+        fmt::format("score --model model --input input.jsonl --threads 1 --dtype {}", dtype);
+    const std::string scores = result(score);
+    const std::vector<Json> scored = lines(scores);
+    ASSERT_EQ(scored.size(), generated.size());
+    for (size_t i = 0; i < scored.size(); ++i) {
+      const Json& g = generated[i];
+      EXPECT_EQ(g.at("prompt_index"), i / 2);
+      EXPECT_EQ(g.at("sample_index"), i % 2);
+      const size_t prompt = g.at("prompt_tokens").size(), n = g.at("tokens").size();
+      ASSERT_EQ(scored[i].at("logprobs").size(), prompt + n - 1);
+      ASSERT_EQ(scored[i].at("entropy").size(), prompt + n - 1);
+      ASSERT_EQ(g.at("logprobs").size(), n);
+      for (size_t t = 0; t < n; ++t)
+        EXPECT_EQ(scored[i].at("logprobs")[prompt - 1 + t].dump(), g.at("logprobs")[t].dump())
+            << i << " " << t;
+    }
+    EXPECT_EQ(result_of(program_.mpirun(2, score)), scores);
+  }
+}
+
+TEST_F(Verbs, TokenizeThereAndBack) {
+  const std::vector<std::string> texts{"", "Hello, world!\n", "  12345 + 67\t= ?", "naïve café 二十三 🙂🙂",
+                                       "<|im_start|>user\nhi<|im_end|>"};
+  std::string input, ids;
+  for (const std::string& text : texts) input += Json{{"text", text}}.dump() + "\n";
+  program_.write("text.jsonl", input);
+  const std::string tokens = result("tokenize --tokenizer model --input text.jsonl");
+  program_.write("ids.jsonl", tokens);
+  const std::vector<Json> back = lines(result("tokenize --tokenizer model --input ids.jsonl"));
+  ASSERT_EQ(back.size(), texts.size());
+  for (size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(back[i].at("text"), texts[i]);
+
+  program_.write("chat.jsonl",
+                 R"({"messages":[{"role":"user","content":"How many?"}]})"
+                 "\n"
+                 R"({"messages":[{"role":"user","content":"Hm"}],"add_generation_prompt":false})"
+                 "\n");
+  const std::vector<Json> chat = lines(result("tokenize --chat --tokenizer model --input chat.jsonl"));
+  ASSERT_EQ(chat.size(), 2u);
+  EXPECT_NE(chat[0].at("text").get<std::string>().find("How many?"), std::string::npos);
+  EXPECT_NE(chat[0].at("text").get<std::string>().find("<|im_start|>assistant"), std::string::npos)
+      << chat[0];
+  EXPECT_EQ(chat[1].at("text"), "<|im_start|>user\nHm<|im_end|>\n");
+  program_.write("ids.jsonl", Json{{"tokens", chat[0].at("tokens")}}.dump() + "\n");
+  EXPECT_EQ(lines(result("tokenize --tokenizer model --input ids.jsonl")).at(0).at("text"),
+            chat[0].at("text"));
+}
+
+TEST_F(Verbs, InitIsAFunctionOfItsSeedAndWritesOverNothing) {
+  const std::string weights = program_.read("model/model.safetensors");
+  EXPECT_EQ(program_.run("init --config model.config.json --out model --seed 9"), 64);
+  EXPECT_TRUE(says("it exists and is not empty") && says("name a folder that does not exist yet"))
+      << output();
+  EXPECT_EQ(program_.read("model/model.safetensors"), weights);
+  result("init --config model.config.json --out same --seed 1");
+  result("init --config model.config.json --out other --seed 2");
+  EXPECT_EQ(program_.read("same/model.safetensors"), weights);
+  EXPECT_NE(program_.read("other/model.safetensors"), weights);
+  EXPECT_FALSE(path_exists(program_.path("same/tokenizer.json")));
+  EXPECT_EQ(program_.read("model/tokenizer.json"),
+            read_file("tests/golden/tokenizer/minimind/tokenizer.json", 1 << 20));
+  result("init --config model.config.json --out half --dtype bf16");
+  EXPECT_LT(program_.read("half/model.safetensors").size(), weights.size() * 6 / 10);
+}
+
+TEST_F(Verbs, TrainVerifyExportEvalScore) {
+  ASSERT_EQ(program_.run_ranks(2, "train sft.toml"), 0) << output();
+  const std::vector<Json> steps = program_.metrics("sft");
+  ASSERT_EQ(steps.size(), 16u);
+  EXPECT_LT(steps.back().at("train/loss").get<double>(), 0.2 * steps.front().at("train/loss").get<double>());
+
+  EXPECT_NE(result("verify --checkpoint runs/sft").find("every checksum matches"), std::string::npos);
+  const Json verified = lines(result("verify --checkpoint runs/sft/checkpoints/step-000016 --json")).at(0);
+  EXPECT_EQ(verified.at("ok"), true);
+  EXPECT_TRUE(verified.at("damage").empty());
+
+  result("export --checkpoint runs/sft --out out");
+  const std::string exported = "runs/sft/export/step-000016";
+  for (const std::string& name : list_directory(program_.path(exported)))
+    EXPECT_EQ(program_.read("out/" + name), program_.read(exported + "/" + name)) << name;
+  EXPECT_EQ(list_directory(program_.path("out")), list_directory(program_.path(exported)));
+  EXPECT_EQ(program_.run("export --checkpoint runs/sft --out out"), 64) << "it wrote over a folder";
+
+  const std::string eval = "eval sft.toml --threads 1 rollout.temperature=0 model.path=";
+  const Json before = lines(result(eval + "model")).at(0), after = lines(result(eval + "out")).at(0);
+  for (const Json& metrics : {before, after})
+    for (const char* key :
+         {"val/data/score/mean", "val/data/score/max", "val/data/score/min", "val/data/pass@2",
+          "val/data/response_length/mean", "val/data/response_length/clip_ratio"})
+      EXPECT_TRUE(metrics.contains(key)) << key << " in " << metrics;
+  EXPECT_EQ(before.at("val/data/response_length/clip_ratio"), 1.0) << "a random model does not end by itself";
+  EXPECT_EQ(after.at("val/data/response_length/clip_ratio"), 0.0) << "trained to say a few words and end";
+  EXPECT_EQ(lines(result_of(program_.mpirun(2, eval + "out"))).at(0), after);
+}
+
+TEST_F(Verbs, KlOfTheFirstUpdateIsZero) {
+  ASSERT_EQ(program_.run_ranks(2, "train grpo.toml"), 0) << output();
+  const std::vector<Json> steps = program_.metrics("grpo");
+  ASSERT_EQ(steps.size(), 3u);
+  EXPECT_EQ(steps[0].at("actor/kl_loss"), 0.0) << "policy and reference are the same weights";
+  for (size_t i : {1, 2}) EXPECT_GT(steps[i].at("actor/kl_loss"), 0.0) << "step " << i + 1;
+  for (const Json& step : steps) EXPECT_EQ(step.at("actor/rollout_logprob_diff_max"), 0.0);
+  EXPECT_TRUE(path_exists(program_.path("runs/grpo/rollouts/step-000003.jsonl")));
+}
+
+TEST_F(Verbs, CheckShowsThePlanAndRefusesWhatCannotRun) {
+  const std::string plan = result("check grpo.toml --ranks 2 --explain-batch");
+  for (const char* part :
+       {"prompts_per_step", "samples_per_prompt", "12", "updates", "trainer", "rollout", "reference"})
+    EXPECT_NE(plan.find(part), std::string::npos) << part << " in\n" << plan;
+  const Json good = lines(result("check grpo.toml --ranks 2 --json")).at(0);
+  EXPECT_EQ(good.at("ok"), true);
+  EXPECT_TRUE(good.at("errors").empty());
+  EXPECT_EQ(good.at("batch").at("samples_per_step"), 12);
+  EXPECT_EQ(good.at("batch").at("updates_total"), 3);
+  EXPECT_EQ(good.at("roles").at("trainer").at("ranks"), Json({0, 1}));
+
+  const std::string check = "check grpo.toml --ranks 2 ";
+  const std::pair<const char*, const char*> refused[] = {
+      {"train.samples_per_update=7", "train.samples_per_update"},
+      {"roles.trainer.ranks=0-3", "roles.trainer.ranks"},
+      {"rollout.samples_per_prompt=1", "rollout.samples_per_prompt"},
+      {"rollout.max_new_tokens=256", "rollout.max_new_tokens"},
+      {"data.train=none.jsonl", "data.train"},
+      {"model.path=none", "model.path"},
+      {"run.steps=0", "run.steps"}};
+  for (const auto& [wrong, key] : refused) {
+    EXPECT_EQ(program_.run(check + wrong), 64) << wrong;
+    EXPECT_TRUE(says(key)) << wrong << "\n" << output();
+    ASSERT_EQ(program_.run(check + std::string(wrong) + " --json > plan.json"), 64);
+    const Json bad = lines(program_.read("plan.json")).at(0);
+    EXPECT_EQ(bad.at("ok"), false);
+    ASSERT_FALSE(bad.at("errors").empty()) << wrong;
+    for (const Json& legal : bad.at("errors")[0].at("legal")) {
+      const std::string value = legal.is_string() ? legal.get<std::string>() : legal.dump();
+      const std::string cure =
+          fmt::format("{}{} {}={}", check, wrong, bad.at("errors")[0].at("key").get<std::string>(), value);
+      EXPECT_EQ(program_.run(cure), 0) << cure << "\n" << output();
+    }
+  }
+  EXPECT_FALSE(path_exists(program_.path("runs"))) << "check starts nothing";
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

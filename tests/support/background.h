@@ -1,0 +1,88 @@
+#pragma once
+// A command that runs beside the test, so that the test can send signals to it or take its files away. Waits
+// end when what they wait for has come or the command has ended; a generous limit stops a hanging test.
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "tests/support/program.h"
+
+namespace temper {
+
+class Background {
+ public:
+  /// Starts a shell command in the program's folder, in a process group of its own; its output goes to
+  /// output.log.
+  Background(const Program& program, const std::string& command) {
+    pid_ = ::fork();
+    if (pid_ != 0) return;
+    ::setpgid(0, 0);
+    const std::string line =
+        fmt::format("cd {} && exec {} > output.log 2>&1", program.folder().path(), command);
+    ::execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
+    ::_exit(127);
+  }
+  ~Background() {
+    if (ended()) return;
+    ::kill(-pid_, SIGKILL);
+    for (pid_t child : children()) ::kill(child, SIGKILL);  // mpirun gives its ranks groups of their own
+    ::waitpid(pid_, &status_, 0);
+  }
+  Background(const Background&) = delete;
+  Background& operator=(const Background&) = delete;
+
+  pid_t pid() const { return pid_; }
+  /// The exit code; -1 when a signal ended it or it did not end within the limit.
+  int wait() {
+    until([] { return false; });
+    return ended_ && WIFEXITED(status_) ? WEXITSTATUS(status_) : -1;
+  }
+  /// True when `reached` came true while the command ran.
+  bool until(const std::function<bool()>& reached) {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+    while (!ended() && std::chrono::steady_clock::now() < limit) {
+      if (reached()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    return false;
+  }
+  /// Processes that the command itself started: under mpirun, the ranks.
+  std::vector<pid_t> children() const {
+    std::vector<pid_t> found;
+    for (const std::string& name : list_directory("/proc")) {
+      if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+      std::ifstream file("/proc/" + name + "/stat");
+      std::string text((std::istreambuf_iterator<char>(file)), {});
+      const size_t after_name = text.rfind(") ");  // a process may have any name
+      if (after_name == std::string::npos) continue;
+      if (std::stoi(text.substr(after_name + 4)) == pid_) found.push_back(std::stoi(name));
+    }
+    return found;
+  }
+  /// True when the process has a handler for the signal.
+  static bool handles(pid_t process, int signal) {
+    std::ifstream file(fmt::format("/proc/{}/status", process));
+    for (std::string line; std::getline(file, line);)
+      if (line.starts_with("SigCgt:"))
+        return (std::stoull(line.substr(7), nullptr, 16) >> (signal - 1) & 1) != 0;
+    return false;
+  }
+
+ private:
+  bool ended() {
+    if (!ended_) ended_ = ::waitpid(pid_, &status_, WNOHANG) == pid_;
+    return ended_;
+  }
+
+  pid_t pid_ = -1;
+  int status_ = 0;
+  bool ended_ = false;
+};
+
+}  // namespace temper

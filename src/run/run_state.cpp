@@ -18,6 +18,9 @@ std::vector<StateTensor> state_tensors(Trainer& trainer) {
   return list;
 }
 
+constexpr const char* kOtherCheckpoint =
+    "use another checkpoint; `temper verify --checkpoint DIR` lists what is wrong";
+
 std::string ahead_name(int64_t step) { return "ahead/" + RunFolder::step_name(step); }
 
 /// A step's groups as a tensor: the number of its bytes (8 bytes), then those, filled up with zeros to words.
@@ -36,9 +39,13 @@ StepInput from_words(const Tensor& words, const std::string& where) {
   std::memcpy(&size, words.raw(), sizeof size);
   try {
     CHECK(size >= 0 && size <= 4 * (words.size() - 2), "{} bytes in {} words", size, words.size());
-    return step_input_from_bytes({reinterpret_cast<const char*>(words.as<int32_t>() + 2), static_cast<size_t>(size)});
+    return step_input_from_bytes(
+        {reinterpret_cast<const char*>(words.as<int32_t>() + 2), static_cast<size_t>(size)});
   } catch (const std::exception& e) {
-    fail(Exit::data, {.what = "the groups of a checkpoint cannot be read", .where = where, .why = e.what()});
+    fail(Exit::data, {.what = "the groups of a checkpoint cannot be read",
+                      .where = where,
+                      .why = e.what(),
+                      .fix = kOtherCheckpoint});
   }
 }
 
@@ -56,7 +63,9 @@ void save_run(const std::string& folder, int64_t step, const RunState& state, co
   for (size_t i = 0; i < state.ahead.size(); ++i) {
     const Tensor words = to_words(memory, *state.ahead[i]);
     const FlatRange mine = shard_range(words.size(), s.dp->rank(), s.dp->size());
-    tensors.push_back({ahead_name(step + 1 + static_cast<int64_t>(i)), {words.size()}, mine,
+    tensors.push_back({ahead_name(step + 1 + static_cast<int64_t>(i)),
+                       {words.size()},
+                       mine,
                        make_tensor(words.as<int32_t>() + mine.begin, DType::i32, {mine.size()})});
   }
   save_checkpoint(folder, step, tensors, meta, *s.dp);
@@ -121,7 +130,11 @@ std::map<int64_t, StepInput> restore_run(const std::string& checkpoint, Trainer&
     const std::string name = ahead_name(step);
     const std::vector<int64_t>& shape = manifest.tensors().at(name).shape;
     if (shape.size() != 1 || shape[0] < 2)
-      fail(Exit::data, {.what = "the groups of a checkpoint cannot be read", .where = checkpoint + ": " + name});
+      fail(Exit::data,
+           {.what = "the groups of a checkpoint cannot be read",
+            .where = checkpoint + ": " + name,
+            .why = fmt::format("{} dimensions; one, of at least 2 words, is wanted", shape.size()),
+            .fix = kOtherCheckpoint});
     Arena memory;
     const Tensor words = memory.make({shape[0]}, DType::i32);
     load_state(manifest, std::vector<StateTensor>{{name, shape, {0, shape[0]}, words}});

@@ -197,7 +197,7 @@ TEST_F(ManifestTest, ShapesAndNames) {
   expect_refused(with("/tensors/b/shape", {big, big}), {"tensors.b.shape[1]"}, "overflow");
   expect_refused(with("/tensors/b/shape", {0, big, big, big}), {"tensors.b.shards"}, "zero times huge");
   expect_refused(with("/tensors/b/shape", {3, 3}), {"tensors.b.shards", "6", "9"}, "another size");
-  for (const char* name : {"fp16", "i32", "float", ""})
+  for (const char* name : {"fp16", "i64", "float", ""})
     expect_refused(with("/tensors/b/dtype", name), {"tensors.b.dtype", "fp32"}, name);
   expect_refused(with("/format", "other"), {"temper-checkpoint"}, "format");
   expect_refused(with("/version", 2), {"version 2", "version 1"}, "version");

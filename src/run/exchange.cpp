@@ -64,6 +64,7 @@ Exchange::Exchange(Mailbox& mailbox, const RoleRanks& ranks, int64_t max_policy_
 void Exchange::start(int64_t step, int64_t produced, std::map<int64_t, StepInput> ahead) {
   version_ = step;
   finished_ = trains(mailbox_->rank()) ? step : produced;
+  for (auto& [s, input] : ahead) input.note.stop_requested = false;  // that stop is over
   for (auto& [s, input] : ahead)
     complete_[s] = {std::move(input), ranks_.producers.size() + ranks_.reference.size(), 0};
 }
@@ -181,17 +182,19 @@ bool Exchange::receive_weights(ParameterStore& weights, int64_t version) {
   }
   if (!transfer_) transfer_.emplace(weights, static_cast<int>(ranks_.trainer.size()));
   const Stopwatch waited;
-  for (size_t come = 0; come < ranks_.trainer.size();) {
-    if (ended()) return false;
-    const std::optional<Message> message = mailbox_->poll(kWeights);
-    if (!message) {
-      mailbox_->pause(waited.seconds(), "weights from the trainer");
+  for (size_t source = 0; source < ranks_.trainer.size();) {
+    std::deque<std::string>& come = weights_come_[ranks_.trainer[source]];
+    if (!come.empty()) {
+      transfer_->apply(weights, static_cast<int>(source++), version, come.front());
+      weight_bytes_moved_ += static_cast<int64_t>(come.front().size());
+      come.pop_front();
       continue;
     }
-    const auto at = std::lower_bound(ranks_.trainer.begin(), ranks_.trainer.end(), message->from);
-    transfer_->apply(weights, static_cast<int>(at - ranks_.trainer.begin()), version, message->bytes);
-    weight_bytes_moved_ += static_cast<int64_t>(message->bytes.size());
-    ++come;
+    if (ended()) return false;
+    if (std::optional<Message> message = mailbox_->poll(kWeights))
+      weights_come_[message->from].push_back(std::move(message->bytes));
+    else
+      mailbox_->pause(waited.seconds(), "weights from the trainer");
   }
   transfer_->check_digest(weights);
   version_ = version;

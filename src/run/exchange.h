@@ -10,6 +10,7 @@
 // after the one before was taken, so no receiver ever holds more than max_policy_lag + 1 steps.
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -99,6 +100,8 @@ class Exchange {
   int64_t max_lag_;
   std::optional<WeightTransfer> transfer_;
   Inboxes sampled_, complete_;  // by step
+  /// By sender: one may already have sent the next version before the last one's message is found.
+  std::map<int, std::deque<std::string>> weights_come_;
   int64_t finished_ = 0;        // this rank is done with the groups of all steps up to here
   int64_t version_ = 0;
   bool ended_ = false;

@@ -178,7 +178,8 @@ bool ReferenceRole::add_logprobs(int64_t step) {
     seconds += watch.seconds();
   }
   if (s_.exchange.has_ended()) return false;
-  s_.exchange.close_referenced(step, {.sums = {}, .maxima = {{"timing_s/ref", seconds}}});
+  s_.exchange.close_referenced(
+      step, {.sums = {}, .maxima = {{"timing_s/ref", seconds}}, .stop_requested = stop_requested()});
   return true;
 }
 

@@ -89,12 +89,11 @@ class TrainRun {
         validation_->run(step);
       finish_step(step, watch.seconds());
       const bool stopped = should_stop() && step < last_step();
-      if (stopped)
-        exchange_->end_run();
-      else if (step < last_step())
-        exchange_->publish_weights(model_->parameters(), step);
+      if (!stopped && step < last_step()) exchange_->publish_weights(model_->parameters(), step);
       save(step, stopped);
-      if (stopped) return true;
+      if (!stopped) continue;
+      exchange_->end_run();  // not before: the checkpoint takes steps that others are still at work on
+      return true;
     }
     return false;
   }
@@ -105,7 +104,8 @@ class TrainRun {
     const bool last = stopped || step == last_step();
     if (last || (c.every > 0 && step % c.every == 0)) {
       RunState state{&trainer_->trainer(), trainer_->data_position(), {}};
-      const int64_t produced = std::min(step + lag(), last_step());
+      // A checkpoint made with a larger lag may have brought more.
+      const int64_t produced = std::max(std::min(step + lag(), last_step()), resume_.produced);
       if (reference_role_) reference_role_->work_until(produced);
       for (int64_t s = step + 1; s <= produced; ++s) {
         state.ahead.push_back(&exchange_->peek(s));

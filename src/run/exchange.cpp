@@ -190,9 +190,11 @@ bool Exchange::receive_weights(ParameterStore& weights, int64_t version) {
       come.pop_front();
       continue;
     }
-    if (ended()) return false;
+    const bool last = ended();  // looked at first: versions that were sent before the end are still taken
     if (std::optional<Message> message = mailbox_->poll(kWeights))
       weights_come_[message->from].push_back(std::move(message->bytes));
+    else if (last)
+      return false;
     else
       mailbox_->pause(waited.seconds(), "weights from the trainer");
   }

@@ -1,0 +1,121 @@
+// Runs that are stopped while steps have been generated ahead of the trainer, and go on: metrics (but
+// timing_s/ and perf/), rollouts and weights are those of the run that was never stopped. Through the program
+// itself.
+
+#include "tests/e2e/placed_run.h"
+#include "tests/support/background.h"
+
+namespace temper {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ResumeAhead : public PlacedRun {
+ protected:
+  fs::path run(const std::string& name) const { return program_.path("runs/" + name); }
+  /// A copy of the whole run as a crash after `step` leaves it.
+  void copy_until(const std::string& from, const std::string& name, int step) const {
+    fs::copy(run(from), run(name), fs::copy_options::recursive);
+    for (int s = step + 1; s <= kSteps; ++s)
+      fs::remove_all(run(name) / "checkpoints" / fmt::format("step-{:06d}", s));
+  }
+  bool says(const std::string& text) const { return output().find(text) != std::string::npos; }
+
+  static pid_t process_of(const Background& job, int rank) {
+    for (pid_t process : job.children()) {
+      std::ifstream file(fmt::format("/proc/{}/environ", process));
+      const std::string all((std::istreambuf_iterator<char>(file)), {});
+      if (all.find(fmt::format("OMPI_COMM_WORLD_RANK={}", rank) + '\0') != std::string::npos) return process;
+    }
+    return -1;
+  }
+  /// Starts the run and asks these ranks to stop after its first step; the number of steps that it did.
+  int stop(const Placement& placement, int lag, const std::string& name, const std::vector<int>& victims,
+           const std::string& more) const {
+    Background job(program_, program_.mpirun(placement.ranks, arguments(placement, lag, name, more)));
+    const std::string file = program_.path("runs/" + name + "/metrics.jsonl");
+    EXPECT_TRUE(job.until([&] { return path_exists(file) && fs::file_size(file) > 0; })) << output();
+    for (int rank : victims) {
+      const pid_t process = process_of(job, rank);
+      EXPECT_GT(process, 0) << "no process of rank " << rank;
+      if (process > 0) ::kill(process, SIGTERM);
+    }
+    EXPECT_EQ(job.wait(), 75) << name << ": " << output();
+    return static_cast<int>(metrics_lines(name));
+  }
+  size_t metrics_lines(const std::string& name) const { return program_.metrics(name).size(); }
+
+  const std::vector<Placement> placements_ = {kColocated, kDisjoint, kOverlapping};
+};
+
+/// Each time in the next placement.
+TEST_F(ResumeAhead, GoesOnAfterEveryStepInAnyPlacement) {
+  for (int lag : {0, 1, 2}) {
+    const std::string whole = fmt::format("whole-{}", lag);
+    ASSERT_EQ(train(kDisjoint, lag, whole), 0) << output();
+    for (int step = 1; step < kSteps; ++step) {
+      const Placement& placement = placements_[static_cast<size_t>(step + lag) % placements_.size()];
+      const std::string name = fmt::format("{}-from-{}", whole, step);
+      copy_until(whole, name, step);
+      ASSERT_EQ(train(placement, lag, name), 0) << name << ", " << placement.name << ": " << output();
+      EXPECT_TRUE(says(fmt::format("step-{0:06d}, step {0}", step))) << output();
+      expect_same_run(whole, name);
+    }
+  }
+}
+
+TEST_F(ResumeAhead, AnotherNumberOfRanksGeneratesTheSameNextStep) {
+  ASSERT_EQ(train(kColocated, 0, "whole"), 0) << output();
+  const Placement wider{"wider", 4, R"(roles.rollout.ranks='"0-1"' roles.trainer.ranks='"1-3"')"};
+  for (const Placement& other : {Placement{"alone", 1, ""}, wider}) {
+    copy_until("whole", other.name, 2);
+    ASSERT_EQ(train(other, 0, other.name), 0) << output();
+    EXPECT_TRUE(rollouts(other.name, 3) == rollouts("whole", 3)) << other.name;
+    EXPECT_EQ(metrics_lines(other.name), static_cast<size_t>(kSteps));
+  }
+}
+
+/// Steps 3 and 4 were generated ahead; they stay as they are, also over a second stop.
+TEST_F(ResumeAhead, WithAnotherLagGoesOnToTheEnd) {
+  ASSERT_EQ(train(kDisjoint, 2, "two"), 0) << output();
+  copy_until("two", "less", 2);
+  ASSERT_EQ(train(kOverlapping, 0, "less"), 0) << output();
+  for (int step : {3, 4}) EXPECT_TRUE(rollouts("less", step) == rollouts("two", step)) << step;
+  EXPECT_EQ(program_.metrics("less").back().at("policy/lag_max").get<double>(), 0);
+  copy_until("less", "again", 3);
+  ASSERT_EQ(train(kDisjoint, 0, "again"), 0) << output();
+  expect_same_run("less", "again");
+  ASSERT_EQ(train(kColocated, 0, "zero"), 0) << output();
+  copy_until("zero", "more", 2);
+  ASSERT_EQ(train(kDisjoint, 2, "more"), 0) << output();
+  EXPECT_EQ(program_.metrics("more").back().at("policy/lag_max").get<double>(), 2);
+}
+
+/// Asked to stop on a rank that only generates, on one that is only the reference, and on all: the steps
+/// ahead are finished and saved, and the run that goes on from there was never asked to stop.
+TEST_F(ResumeAhead, ASignalToAnyRankSavesAndEnds) {
+  const std::string steady = "optimizer.schedule=constant checkpoint.export_hf_every=1000 ";
+  const std::vector<std::pair<std::vector<int>, int>> cases = {
+      {{0}, 2}, {{1}, 2}, {{0, 1, 2, 3}, 2}, {{0}, 1}};
+  for (const auto& [victims, lag] : cases) {
+    const std::string name = fmt::format("signal-{}-{}-{}", victims[0], victims.size(), lag);
+    const int steps = stop(kDisjoint, lag, name, victims, steady + "run.steps=1000");
+    ASSERT_LT(steps, 900) << "it was not stopped by the signal";
+    const std::string last = steady + fmt::format("run.steps={}", steps + 4);
+    ASSERT_EQ(train(kOverlapping, lag, name, last), 0) << name << ": " << output();
+    ASSERT_EQ(train(kDisjoint, lag, "whole-" + name, last), 0) << output();
+    EXPECT_EQ(metrics(name), metrics("whole-" + name)) << "stopped after step " << steps;
+    const auto exported = [&](const std::string& run_name) {
+      return program_.read(fmt::format("runs/{}/export/step-{:06d}/model.safetensors", run_name, steps + 4));
+    };
+    EXPECT_TRUE(exported(name) == exported("whole-" + name)) << name;
+  }
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "src/comm/mpi_comm.h"
@@ -43,16 +44,18 @@ class TrainRun {
       : line_(line), loaded_(loaded), plan_(plan), rank_(mpi.rank()), replay_files_(line.list("--replay")) {
     std::vector<int> world(static_cast<size_t>(mpi.size()));
     std::iota(world.begin(), world.end(), 0);
-    world_ = mpi.make_comm(world, config().cluster.watchdog_seconds);
-    dp_ = mpi.make_comm(plan.role("trainer")->ranks, config().cluster.watchdog_seconds);
     const RoleRanks ranks = role_ranks(plan, replay());
     producer_ = share_of(ranks.producers, rank_);
     reference_ = share_of(ranks.reference, rank_);
+    const bool idle = !producer_ && !reference_ && !share_of(ranks.trainer, rank_);
+    world_ = mpi.make_comm(world, idle ? std::numeric_limits<double>::infinity()  // it waits for the whole run
+                                       : config().cluster.watchdog_seconds);
+    dp_ = mpi.make_comm(ranks.trainer, config().cluster.watchdog_seconds);
     mailbox_ = mpi.make_mailbox(config().cluster.watchdog_seconds);
     exchange_ = std::make_unique<Exchange>(*mailbox_, ranks, plan.max_policy_lag);
     open_folder();
     find_start();
-    if (!producer_ && !reference_ && !dp_) return;
+    if (idle) return;
     threads_ = resolve_threads(config().run.threads, mpi.ranks_on_node());
     ctx_ = std::make_unique<Ctx>(Ctx{arena_, Device::cpu, threads_});
     load_inputs();

@@ -29,12 +29,23 @@ struct PagedKv {
 };
 inline constexpr int64_t kKeyGroup = 16;
 
-/// Filters of one sampled row; their order is in src/ops/sample.h.
+/// Penalties and filters of one sampled row; their order is in src/ops/sample.h.
 struct SampleOptions {
-  double temperature = 1.0;  // 0 = greedy
-  int32_t top_k = 0;         // <= 0: off
-  double top_p = 1.0;        // >= 1: off
-  double min_p = 0.0;        // <= 0: off
+  double temperature = 1.0;         // 0 = greedy
+  int32_t top_k = 0;                // <= 0: off
+  double top_p = 1.0;               // >= 1: off
+  double min_p = 0.0;               // <= 0: off
+  double repetition_penalty = 1.0;  // 1: off
+  double frequency_penalty = 0.0;   // 0: off
+  double presence_penalty = 0.0;    // 0: off
+};
+
+/// One id whose logit is changed before it is drawn from.
+struct LogitEdit {
+  int32_t id = 0;
+  int32_t count = 0;  // times that it is in the response
+  bool seen = false;  // it is in the prompt or the response
+  double bias = 0.0;  // -infinity: never drawn
 };
 
 /// One row to sample: whose random numbers, at which response position.
@@ -42,6 +53,7 @@ struct SampleRow {
   SampleKey key;
   uint32_t position = 0;  // index of the sampled token in the response
   SampleOptions options;
+  std::span<const LogitEdit> edits = {};  // ids ascending
 };
 
 /// One AdamW update (decoupled weight decay); `count` is the 1-based number of this update.

@@ -61,6 +61,12 @@ Draw<A> draw_filtered(const SampleRow& row, const A* t, int64_t num_sampleable, 
   return best;
 }
 
+/// First edit of an id >= first_id.
+inline int64_t first_edit(std::span<const LogitEdit> edits, int64_t first_id) {
+  const auto before = [](const LogitEdit& edit, int64_t id) { return edit.id < id; };
+  return std::lower_bound(edits.begin(), edits.end(), first_id, before) - edits.begin();
+}
+
 /// One pass over the vocabulary for at most kSampledRows rows.
 template <class S>
 class SamplePass {
@@ -77,7 +83,11 @@ class SamplePass {
     stats_ = allocate<ChunkStats<A>>(chunks_ * n_);
     draws_ = allocate<Draw<A>>(chunks_ * n_);
     logits_ = allocate<A*>(n_);
-    for (int64_t r = 0; r < n_; ++r) logits_[r] = has_filter(row(r).options) ? allocate<A>(V) : nullptr;
+    edited_ = allocate<A*>(n_);
+    for (int64_t r = 0; r < n_; ++r) {
+      logits_[r] = has_filter(row(r).options) ? allocate<A>(V) : nullptr;
+      edited_[r] = row(r).edits.empty() ? nullptr : allocate<A>(std::ssize(row(r).edits));
+    }
   }
 
   void run(const PackedRows<A>& hidden, const S* w) {
@@ -100,8 +110,9 @@ class SamplePass {
       if (logits_[r]) best[r] = draw_filtered(row(r), logits_[r], num_sampleable_, lists.mine());
     });
     for (int64_t r = 0; r < n_; ++r) {
+      if (best[r].id < 0) fail_nothing_left(r, first_row + r);
       tokens[r] = static_cast<int32_t>(best[r].id);
-      logprob[r] = best[r].t - logprob[r];
+      logprob[r] = unedited(r, best[r]) - logprob[r];
     }
   }
 
@@ -118,13 +129,43 @@ class SamplePass {
   void visit(int64_t r, A* z, int64_t first_id, int64_t ids) {
     const int64_t at = first_id / kVocabularyChunk * n_ + r;
     const int64_t sampleable = std::min(ids, num_sampleable_ - first_id);
-    temper_logits(z, ids, inverse_temperature<A>(row(r).options.temperature));
-    stats_[at] = chunk_stats(z, ids);
+    const A scale = inverse_temperature<A>(row(r).options.temperature);
+    const std::span<const LogitEdit> edits = row(r).edits;
+    const int64_t begin = first_edit(edits, first_id), end = first_edit(edits, first_id + ids);
+    for (int64_t e = begin; e < end; ++e) {
+      const LogitEdit& edit = edits[static_cast<size_t>(e)];
+      edited_[r][e] = edited_logit(z[edit.id - first_id], edit, row(r).options) * scale;
+    }
+    temper_logits(z, ids, scale);
+    stats_[at] = chunk_stats(z, ids);  // of the logits as they are: the log-prob knows no edits
+    for (int64_t e = begin; e < end; ++e)
+      std::swap(z[edits[static_cast<size_t>(e)].id - first_id], edited_[r][e]);
     draws_[at] = {};
     if (logits_[r])
       std::copy(z, z + ids, logits_[r] + first_id);
     else if (sampleable > 0)
       draws_[at] = draw_chunk(row(r), z, sampleable, first_id);
+  }
+
+  /// t of the drawn id before its edit; visit() left it in edited_.
+  A unedited(int64_t r, const Draw<A>& draw) const {
+    const std::span<const LogitEdit> edits = row(r).edits;
+    const int64_t e = first_edit(edits, draw.id);
+    return e < std::ssize(edits) && edits[static_cast<size_t>(e)].id == draw.id ? edited_[r][e] : draw.t;
+  }
+
+  std::string place(int64_t r, int64_t named) const {
+    return fmt::format("row {} of the batch: prompt at data position {}, sample {}, response position {}",
+                       named, row(r).key.data_position, row(r).key.sample, row(r).position);
+  }
+
+  [[noreturn]] void fail_nothing_left(int64_t r, int64_t named) const {
+    fail(Exit::numerics,
+         {.what = "no token is left to draw",
+          .where = place(r, named),
+          .why = fmt::format("{} logits were changed, {} ids may be drawn, and each is at -infinity",
+                             row(r).edits.size(), num_sampleable_),
+          .fix = "lower rollout.min_new_tokens or take ids out of rollout.stop_token_ids"});
   }
 
   /// The weighted sum is NaN where a logit is -inf, and infinite or NaN where one is +inf or NaN.
@@ -134,9 +175,7 @@ class SamplePass {
     if (!std::isfinite(all.max) || !std::isfinite(all.sum) || !std::isfinite(all.weighted))
       fail(Exit::numerics,
            {.what = "logits are not finite while sampling",
-            .where = fmt::format(
-                "row {} of the batch: prompt at data position {}, sample {}, response position {}", named,
-                row(r).key.data_position, row(r).key.sample, row(r).position),
+            .where = place(r, named),
             .why = fmt::format("largest {}, sum of exponentials {}, weighted sum {}", all.max, all.sum,
                                all.weighted),
             .fix = "check the weights for NaN and infinity (a diverged training step or a damaged model "
@@ -150,6 +189,7 @@ class SamplePass {
   ChunkStats<A>* stats_;  // [chunks, rows]
   Draw<A>* draws_;        // [chunks, rows]
   A** logits_;            // [rows]: [V] for rows with filters, else null
+  A** edited_;            // [rows]: [edits] the edited t, after their chunk was visited the t before it
 };
 
 }  // namespace

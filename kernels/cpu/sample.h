@@ -1,7 +1,7 @@
 #pragma once
-// The parts of sampling that stand alone: the noise of a word, and the filters on the tempered logits of a
-// row. Filters work on candidates in the order (t descending, id ascending); p and its sums are fp64, in that
-// order.
+// The parts of sampling that stand alone: the noise of a word, the edits of logits, and the filters on the
+// tempered logits of a row. Filters work on candidates in the order (t descending, id ascending); p and its
+// sums are fp64, in that order.
 
 #include <algorithm>
 #include <cmath>
@@ -57,6 +57,17 @@ inline void noise_group(float* noise, const SampleKey& key, uint32_t position, i
     for (int b = 0; b < kNoiseGroup / 4; ++b) by_word[j][b] = log_exponential_of(words[j][b]);
   for (int b = 0; b < kNoiseGroup / 4; ++b)
     for (int j = 0; j < 4; ++j) noise[4 * b + j] = by_word[j][b];
+}
+
+/// The logit that is drawn from in place of z. Every option that is off leaves its bits alone.
+template <class A>
+A edited_logit(A z, const LogitEdit& edit, const SampleOptions& o) {
+  z += static_cast<A>(edit.bias);
+  const A repetition = static_cast<A>(o.repetition_penalty);
+  if (edit.seen) z = z > 0 ? z / repetition : z * repetition;
+  if (edit.count == 0) return z;
+  z -= static_cast<A>(o.frequency_penalty) * static_cast<A>(edit.count);
+  return z - static_cast<A>(o.presence_penalty);
 }
 
 /// One id that may still be drawn, with its tempered logit.

@@ -52,6 +52,7 @@ struct RolloutConfig {
   double repetition_penalty = 1.0;
   double presence_penalty = 0.0;
   double frequency_penalty = 0.0;
+  std::map<int64_t, double> logit_bias;  // by token id
   std::vector<std::string> stop;
   std::vector<int64_t> stop_token_ids;
   bool ignore_eos = false;

@@ -121,8 +121,27 @@ void algorithm_fields(AlgorithmConfig& c, Section f) {
   f("ratio_clamp", c.ratio_clamp, {.help = "largest |log ratio| before exp; 0: off", .range = {0, 700}});
 }
 
+/// What changes the distribution that tokens are drawn from.
+void sampling_fields(RolloutConfig& c, Section& f) {
+  f("temperature", c.temperature, {.help = "divides the logits; 0: greedy", .range = {0, 1000}});
+  f("top_k", c.top_k, {.help = "sample among the k likeliest tokens; 0: off", .unit = "tokens"});
+  f("top_p", c.top_p, {.help = "sample within this share of the probability; 1: off", .range = {0, 1, true}});
+  f("min_p", c.min_p,
+    {.help = "drop tokens below this share of the likeliest one's probability; 0: off", .range = kShare});
+  f("repetition_penalty", c.repetition_penalty,
+    {.help =
+         "divides the positive and multiplies the negative logits of tokens in prompt or response; 1: off",
+     .range = {0.01, 100}});
+  f("presence_penalty", c.presence_penalty,
+    {.help = "subtracted from the logits of tokens in the response; 0: off", .range = {-2, 2}});
+  f("frequency_penalty", c.frequency_penalty,
+    {.help = "subtracted from the logit of a token once for each time it is in the response; 0: off",
+     .range = {-2, 2}});
+  f("logit_bias", c.logit_bias,
+    {.help = "added to the logits of single token ids before all penalties", .range = {-100, 100}});
+}
+
 void rollout_fields(RolloutConfig& c, Section f) {
-  const Range penalty{0, kHuge, true};
   f("prompts_per_step", c.prompts_per_step,
     {.help = "prompts of one step, over all ranks",
      .unit = "prompts",
@@ -147,18 +166,10 @@ void rollout_fields(RolloutConfig& c, Section f) {
      .needed = Needed::reinforcement,
      .range = kCount,
      .example = 256});
-  f("min_new_tokens", c.min_new_tokens, {.help = "shortest response", .unit = "tokens"});
-  f("temperature", c.temperature, {.help = "divides the logits; 0: greedy", .range = {0, 1000}});
-  f("top_k", c.top_k, {.help = "sample among the k likeliest tokens; 0: off", .unit = "tokens"});
-  f("top_p", c.top_p, {.help = "sample within this share of the probability; 1: off", .range = {0, 1, true}});
-  f("min_p", c.min_p,
-    {.help = "drop tokens below this share of the likeliest one's probability; 0: off", .range = kShare});
-  f("repetition_penalty", c.repetition_penalty,
-    {.help = "factor against tokens already seen; 1: off", .range = penalty});
-  f("presence_penalty", c.presence_penalty,
-    {.help = "subtracted once per token already sampled; 0: off", .range = {-kHuge, kHuge}});
-  f("frequency_penalty", c.frequency_penalty,
-    {.help = "subtracted per count of a token already sampled; 0: off", .range = {-kHuge, kHuge}});
+  f("min_new_tokens", c.min_new_tokens,
+    {.help = "tokens of a response before a stop token or the end of a stop text may come; 0: off",
+     .unit = "tokens"});
+  sampling_fields(c, f);
   f("stop", c.stop, {.help = "texts that end a response", .format = Format::not_empty});
   f("stop_token_ids", c.stop_token_ids, {.help = "token ids that end a response, besides the model's own"});
   f("ignore_eos", c.ignore_eos, {.help = "do not stop at the model's own end tokens"});

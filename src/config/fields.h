@@ -35,11 +35,11 @@ struct KeySpec {
   Json example = {};  // proposed when a value is illegal and there is no default
 };
 
-using FieldTarget =
-    std::variant<std::string*, bool*, int64_t*, uint64_t*, double*, std::optional<int64_t>*,
-                 std::optional<double>*, std::optional<std::string>*, std::optional<RoleConfig>*,
-                 std::vector<std::string>*, std::vector<int64_t>*, std::vector<double>*,
-                 std::vector<DataSource>*, std::vector<RewardFunctionConfig>*, Json*>;
+using FieldTarget = std::variant<std::string*, bool*, int64_t*, uint64_t*, double*, std::optional<int64_t>*,
+                                 std::optional<double>*, std::optional<std::string>*,
+                                 std::optional<RoleConfig>*, std::vector<std::string>*, std::vector<int64_t>*,
+                                 std::vector<double>*, std::map<int64_t, double>*, std::vector<DataSource>*,
+                                 std::vector<RewardFunctionConfig>*, Json*>;
 
 struct Field {
   std::string key;

@@ -8,10 +8,6 @@ namespace temper {
 
 std::vector<LaterKey> later_keys() {
   std::vector<LaterKey> keys{
-      {"rollout.min_new_tokens", {0}, "a least response length"},
-      {"rollout.repetition_penalty", {1.0}, "penalties on repeated tokens"},
-      {"rollout.presence_penalty", {0.0}, "penalties on repeated tokens"},
-      {"rollout.frequency_penalty", {0.0}, "penalties on repeated tokens"},
       {"rollout.tokens_per_step", {0}, "responses that go on in the next step"},
       {"train.recompute.granularity", {"none"}, "recomputing activations"},
       {"train.recompute.method", {"uniform", "block"}, "recomputing activations"},
@@ -36,7 +32,7 @@ std::vector<LaterKey> later_keys() {
         {prefix + "zero", {1}, "a choice of sharding (optimizer state is always sharded over the ranks)"});
   }
   for (const char* key : {"min_new_tokens", "repetition_penalty", "presence_penalty", "frequency_penalty",
-                          "stop", "stop_token_ids", "ignore_eos", "max_prompt_tokens"})
+                          "logit_bias", "stop", "stop_token_ids", "ignore_eos", "max_prompt_tokens"})
     keys.push_back(
         {std::string("validation.rollout.") + key, {}, "this override (validation uses [rollout] for it)"});
   return keys;

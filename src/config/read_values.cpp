@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
 
@@ -99,6 +100,7 @@ class Reader {
   Failed operator()(std::vector<double>* out) const {
     return list<double>(out, [&](const TomlNode& item, double& value) { return number(item, value); });
   }
+  Failed operator()(std::map<int64_t, double>* out) const;
   Failed operator()(std::vector<DataSource>* out) const;
   Failed operator()(std::vector<RewardFunctionConfig>* out) const;
   Failed operator()(Json* out) const;
@@ -221,6 +223,30 @@ Failed Reader::text(const TomlNode& node, std::string& out) const {
   if (nothing || value.find('\0') != std::string::npos) return illegal(node, text_legal());
   if (spec_.format == Format::folder_name && !is_folder_name(value)) return illegal(node, {spec_.example});
   out = value;
+  return {};
+}
+
+/// A token id as TOML writes keys; none for text that is no id, or has a sign or leading zeros.
+std::optional<int64_t> read_token_id(const std::string& text) {
+  int32_t id = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), id);
+  if (status != std::errc() || id < 0 || fmt::format("{}", id) != text) return {};
+  return id;
+}
+
+Failed Reader::operator()(std::map<int64_t, double>* out) const {
+  if (node_.kind != Kind::table) return wrong_type({Json::object()});
+  if (node_.table.size() > kMaxItems)
+    return bad(fmt::format("the table has {} ids, at most {}", node_.table.size(), kMaxItems),
+               {Json::object()});
+  std::map<int64_t, double> values;
+  for (const auto& [key, value] : node_.table) {
+    const std::optional<int64_t> id = read_token_id(key);
+    if (!id)
+      return bad(fmt::format("`{}` is no token id; legal: {}", key, rule_text(field_)), {Json::object()});
+    if (Failed failed = number(value, values[*id])) return BadValue{failed->message, {Json::object()}};
+  }
+  *out = std::move(values);
   return {};
 }
 

@@ -43,6 +43,11 @@ struct ToJson {
   Json operator()(const std::optional<RoleConfig>* value) const {
     return *value ? Json((*value)->ranks) : absent();
   }
+  Json operator()(const std::map<int64_t, double>* value) const {
+    Json object = Json::object();
+    for (const auto& [id, number] : *value) object[fmt::format("{}", id)] = number;
+    return object;
+  }
   Json operator()(const std::vector<DataSource>* value) const { return sources_json(*value); }
   Json operator()(const std::vector<RewardFunctionConfig>* value) const { return functions_json(*value); }
 };
@@ -61,6 +66,7 @@ struct TypeText {
   std::string operator()(const std::vector<std::string>*) const { return "list of strings"; }
   std::string operator()(const std::vector<int64_t>*) const { return "list of integers"; }
   std::string operator()(const std::vector<double>*) const { return "list of numbers"; }
+  std::string operator()(const std::map<int64_t, double>*) const { return "table of numbers"; }
   std::string operator()(const std::vector<DataSource>*) const { return "string or list"; }
   std::string operator()(const std::vector<RewardFunctionConfig>*) const { return "list"; }
   std::string operator()(const Json*) const { return "table"; }
@@ -159,6 +165,8 @@ std::string rule_text(const Field& field) {
         "once";
   } else if (type == "table") {
     text = "a table";
+  } else if (type == "table of numbers") {
+    text = "a table of token ids such as {5 = -1.5}, each a number, " + range_text(spec.range);
   } else if (type == "list of strings") {
     text = "a list of strings, none of them empty";
   } else if (type.find("string") == std::string::npos) {

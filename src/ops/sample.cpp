@@ -1,5 +1,7 @@
 #include "src/ops/sample.h"
 
+#include <algorithm>
+
 namespace temper {
 
 void sample(Ctx& c, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, std::span<const SampleRow> rows,
@@ -12,6 +14,11 @@ void sample(Ctx& c, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, st
   CHECK(static_cast<int64_t>(rows.size()) == n, "{} keys for {} rows", rows.size(), n);
   CHECK(D > 0 && num_sampleable > 0 && num_sampleable <= w.dim(0), "width {}, {} of {} ids may be drawn", D,
         num_sampleable, w.dim(0));
+  for (const SampleRow& row : rows)
+    CHECK(std::adjacent_find(row.edits.begin(), row.edits.end(),
+                             [](const LogitEdit& a, const LogitEdit& b) { return a.id >= b.id; }) ==
+              row.edits.end(),
+          "the edits of a row are not in the order of their ids");
   DISPATCH(c, sample, tokens, logprob, hidden, w, rows, num_sampleable);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/ops/rows.h"
+#include "src/rollout/logit_edits.h"
 
 namespace temper {
 namespace {
@@ -41,6 +42,7 @@ class Run {
         cache_(cache),
         requests_(requests),
         options_(options),
+        edits_(options),
         tokenizer_(tokenizer),
         on_finished_(on_finished),
         on_text_(on_text),
@@ -76,6 +78,7 @@ class Run {
     prompt->request = i;
     prompt->tokens = r.prompt;
     prompt->prompt_tokens = length;
+    prompt->counts = edits_.count(r.prompt, length);
     prompt->num_samples = r.num_samples;
     scheduler_.add(std::move(prompt));
   }
@@ -110,10 +113,14 @@ class Run {
       }
     }
     std::vector<SampleRow> keys;
-    for (const Sequence* s : targets)
+    std::vector<std::vector<LogitEdit>> edits;
+    for (const Sequence* s : targets) {
+      edits.push_back(edits_.at(s->counts, s->new_tokens()));
       keys.push_back({{options_.seed, requests_[s->request].data_position, s->sample},
-                      static_cast<uint32_t>(s->size() - s->prompt_tokens),
-                      options_.sampling});
+                      static_cast<uint32_t>(s->new_tokens()),
+                      options_.sampling,
+                      edits.back()});
+    }
     const auto n = static_cast<int64_t>(index.size());
     Tensor chosen = c.arena.make({n, hidden.dim(1)}, hidden.dtype);
     gather_rows(c, chosen, hidden, view_of(index.data(), {n}));
@@ -128,14 +135,14 @@ class Run {
 
   void append(Sequence& s, int32_t token, double logprob) {
     s.tokens.push_back(token);
+    edits_.count_next(s.counts, token);
     s.result.tokens.push_back(token);
     s.result.logprobs.push_back(logprob);
     bool stopped = std::find(options_.stop_token_ids.begin(), options_.stop_token_ids.end(), token) !=
                    options_.stop_token_ids.end();
     if (tokenizer_) stopped = grow_text(s, token) || stopped;
-    const int64_t new_tokens = s.size() - s.prompt_tokens;
     const int64_t capacity = std::min(model_.context_tokens(), cache_.num_pages() * cache_.page_tokens());
-    if (!stopped && new_tokens < options_.max_new_tokens && s.size() < capacity) return;
+    if (!stopped && s.new_tokens() < options_.max_new_tokens && s.size() < capacity) return;
     s.result.finish_reason = stopped ? FinishReason::stop : FinishReason::length;
     finish(s);
   }
@@ -152,6 +159,7 @@ class Run {
     text += more;
     size_t cut = std::string::npos;
     for (const std::string& stop : options_.stop) {
+      if (s.new_tokens() <= options_.min_new_tokens) break;
       const size_t from = before >= stop.size() ? before - stop.size() + 1 : 0;
       cut = std::min(cut, text.find(stop, from));
     }
@@ -189,6 +197,7 @@ class Run {
   KvCache& cache_;
   std::span<const Request> requests_;
   const GenerateOptions& options_;
+  const LogitEdits edits_;
   const Tokenizer* tokenizer_;
   const Engine::OnFinished& on_finished_;
   const Engine::OnText& on_text_;

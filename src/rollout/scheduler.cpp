@@ -105,6 +105,7 @@ std::vector<Sequence*> Scheduler::fork(Sequence& prompt) {
     s->sample = i;
     s->tokens = prompt.tokens;
     s->prompt_tokens = prompt.prompt_tokens;
+    s->counts = prompt.counts;
     s->pages = prompt.pages;
     s->cached = s->seen = prompt.cached;
     for (int32_t page : s->pages) cache_.retain(page);

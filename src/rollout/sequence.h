@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "kernels/types.h"
 #include "src/data/tokenizer.h"
 #include "src/rl/types.h"
+#include "src/rollout/token_counts.h"
 
 namespace temper {
 
@@ -35,9 +37,11 @@ struct GenerateOptions {
   SampleOptions sampling;
   uint64_t seed = 0;
   int64_t max_new_tokens = 0;
+  int64_t min_new_tokens = 0;           // neither a stop id nor a stop string ends with one of the first ones
   std::vector<int32_t> stop_token_ids;  // a sampled one ends the sequence and belongs to it
   std::vector<std::string> stop;        // need a tokenizer
-  int64_t num_sampleable = 0;           // ids from here on are never drawn
+  std::map<int32_t, double> logit_bias;
+  int64_t num_sampleable = 0;  // ids from here on are never drawn
 };
 
 /// Rows through the model: a prompt token is prefilled once per group, a response token but the last is one
@@ -53,6 +57,7 @@ struct Sequence {
   int32_t num_samples = 1;      // of a prompt: what it is forked into
   std::vector<int32_t> tokens;  // prompt and response so far
   int64_t prompt_tokens = 0;
+  TokenCounts counts;  // of those tokens, where penalties need them
   std::vector<int32_t> pages;
   int64_t cached = 0;  // tokens whose keys are in the pages
   int64_t seen = 0;    // most tokens ever cached: rows below it are recomputed ones
@@ -62,6 +67,7 @@ struct Sequence {
   size_t streamed = 0;    // bytes of the text that were handed out
 
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }
+  int64_t new_tokens() const { return size() - prompt_tokens; }
   bool is_prompt() const { return sample < 0; }
   /// Rows to feed before the next token can be sampled.
   int64_t missing() const { return size() - cached; }

@@ -9,6 +9,7 @@
 #include "src/data/dataset.h"
 #include "src/data/prompt_builder.h"
 #include "src/rollout/engine.h"
+#include "src/run/sampling_options.h"
 #include "src/run/shared_work.h"
 #include "src/train/token_pass.h"
 
@@ -52,7 +53,26 @@ constexpr int64_t kCacheBytes = int64_t{2} << 30;
 RolloutConfig rollout_settings(const CommandLine& line) {
   RolloutConfig r = load_rollout_overrides(line.overrides);
   if (r.max_new_tokens == 0) r.max_new_tokens = kGenerateTokens;
+  if (r.min_new_tokens > r.max_new_tokens)
+    fail(Exit::usage,
+         {.what = "rollout.min_new_tokens is more than rollout.max_new_tokens",
+          .where = "command line",
+          .why = fmt::format("{} and {}", r.min_new_tokens, r.max_new_tokens),
+          .fix = fmt::format("rollout.min_new_tokens={}, or a larger maximum", r.max_new_tokens)});
   return r;
+}
+
+/// Ids that the model does not have are a mistake, not a bias without effect.
+void require_ids_of_model(const RolloutConfig& r, int64_t vocab_size) {
+  std::vector<std::pair<const char*, int64_t>> ids;
+  for (const int64_t id : r.stop_token_ids) ids.emplace_back("rollout.stop_token_ids", id);
+  for (const auto& [id, bias] : r.logit_bias) ids.emplace_back("rollout.logit_bias", id);
+  for (const auto& [key, id] : ids)
+    if (id >= vocab_size)
+      fail(Exit::usage, {.what = "a token id is beyond the model's vocabulary",
+                         .where = fmt::format("{}, command line", key),
+                         .why = fmt::format("{}; ids are 0 to {}", id, vocab_size - 1),
+                         .fix = "`temper tokenize` shows the ids of a text"});
 }
 
 struct GenerateInput {
@@ -86,21 +106,6 @@ EngineOptions generate_engine(const Model& model, const RolloutConfig& r, int64_
   return o;
 }
 
-GenerateOptions sampling_options(const Model& model, const Tokenizer& tokenizer, const RolloutConfig& r,
-                                 uint64_t seed) {
-  GenerateOptions o{.sampling = {r.temperature, static_cast<int32_t>(r.top_k), r.top_p, r.min_p},
-                    .seed = seed,
-                    .max_new_tokens = r.max_new_tokens,
-                    .stop_token_ids = {r.stop_token_ids.begin(), r.stop_token_ids.end()},
-                    .stop = r.stop,
-                    .num_sampleable = std::min<int64_t>(model.config().vocab_size, tokenizer.vocab_size())};
-  if (r.ignore_eos) return o;
-  o.stop_token_ids.insert(o.stop_token_ids.end(), model.config().eos_token_ids.begin(),
-                          model.config().eos_token_ids.end());
-  if (const auto id = tokenizer.eos_id()) o.stop_token_ids.push_back(*id);
-  return o;
-}
-
 Json generated_line(size_t prompt, size_t sample, const Request& request, const Completion& c) {
   return {{"prompt_index", prompt},
           {"sample_index", sample},
@@ -130,8 +135,9 @@ int run_generate(const CommandLine& line) {
       load_model(folder, resolve_dtype(line.text("--dtype", "auto")), std::nullopt, false, false, 0);
   const int64_t longest = std::min(model->context_tokens(), input.longest + r.max_new_tokens);
   Engine engine(*model, generate_engine(*model, r, longest));
-  const GenerateOptions sampling =
-      sampling_options(*model, tokenizer, r, static_cast<uint64_t>(line.integer("--seed", 0)));
+  require_ids_of_model(r, model->config().vocab_size);
+  const GenerateOptions sampling = sampling_options(
+      r, model->config(), tokenizer, static_cast<uint64_t>(line.integer("--seed", 0)), r.max_new_tokens);
 
   std::vector<Request> mine;
   std::vector<size_t> which;

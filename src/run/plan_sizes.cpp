@@ -24,6 +24,11 @@ void sampled_lengths(PlanDraft& d) {
                    fmt::format("{} new tokens leave no room for a prompt in a context of {} tokens",
                                r.max_new_tokens, plan.context_tokens),
                    {plan.context_tokens - 1, std::max<int64_t>(1, plan.context_tokens / 2)});
+  if (r.min_new_tokens > r.max_new_tokens)
+    d.error("rollout.min_new_tokens",
+            fmt::format("no response is longer than rollout.max_new_tokens = {}: it is {}", r.max_new_tokens,
+                        r.min_new_tokens),
+            {0, r.max_new_tokens});
   plan.max_new_tokens = r.max_new_tokens;
   plan.max_prompt_tokens = r.max_prompt_tokens.value_or(plan.context_tokens - r.max_new_tokens);
   plan.longest_sequence = plan.max_prompt_tokens + plan.max_new_tokens;
@@ -86,6 +91,12 @@ void plan_lengths(PlanDraft& d) {
       return d.error("rollout.stop_token_ids",
                      fmt::format("id {} is beyond the vocabulary of {}", id, d.facts.vocab_size),
                      {Json::array()});
+  // Nothing is proposed: an override of a table adds ids to it and takes none away.
+  const auto& bias = d.config.rollout.logit_bias;
+  if (!bias.empty() && bias.rbegin()->first >= d.facts.vocab_size)
+    return d.error(
+        "rollout.logit_bias",
+        fmt::format("id {} is beyond the vocabulary of {}", bias.rbegin()->first, d.facts.vocab_size), {});
   d.supervised() ? supervised_lengths(d) : sampled_lengths(d);
 }
 

@@ -5,6 +5,7 @@
 #include "src/rl/rollout_metrics.h"
 #include "src/rl/trajectory_json.h"
 #include "src/run/role.h"
+#include "src/run/sampling_options.h"
 #include "src/run/stop_signal.h"
 
 namespace temper {
@@ -42,20 +43,8 @@ PassOptions pass_options(const Config& config, const RunPlan& plan) {
 }
 
 GenerateOptions generate_options(const Services& s) {
-  const RolloutConfig& r = s.config().rollout;
-  GenerateOptions o{
-      .sampling = {r.temperature, static_cast<int32_t>(r.top_k), r.top_p, r.min_p},
-      .seed = s.config().run.seed,
-      .max_new_tokens = s.plan.max_new_tokens,
-      .stop_token_ids = {r.stop_token_ids.begin(), r.stop_token_ids.end()},
-      .stop = r.stop,
-      .num_sampleable = std::min<int64_t>(s.model.config().vocab_size, s.tokenizer->vocab_size())};
-  if (!r.ignore_eos) {
-    const auto& eos = s.model.config().eos_token_ids;
-    o.stop_token_ids.insert(o.stop_token_ids.end(), eos.begin(), eos.end());
-    if (const auto id = s.tokenizer->eos_id()) o.stop_token_ids.push_back(*id);
-  }
-  return o;
+  return sampling_options(s.config().rollout, s.model.config(), *s.tokenizer, s.config().run.seed,
+                          s.plan.max_new_tokens);
 }
 
 Group make_group(const Prompt& prompt, int64_t data_position, int32_t index, std::vector<Completion> samples,

@@ -102,7 +102,7 @@ TEST(Config, OffValuesOfLaterKeysAreAccepted) {
       "[train]\nrecompute.granularity = \"none\"\noffload = {optimizer = \"auto\", weights = false}\n"
       "[roles.trainer]\ntp = 1\npp = 1\nzero = 1\n[roles.rollout]\nep = 1\n[profile]\nsteps = \"\"\n";
   EXPECT_NO_THROW(
-      load_text(text, {"run.max_policy_lag=0", "rollout.repetition_penalty=1", "rollout.tokens_per_step=0"}));
+      load_text(text, {"run.max_policy_lag=0", "train.recompute.num_layers=1", "rollout.tokens_per_step=0"}));
 }
 
 /// A config in which every key has a value that is not its default.
@@ -133,6 +133,11 @@ LoadedConfig every_key_set() {
       "algorithm.single_group=verl",
       "algorithm.ratio_clamp=0",
       "rollout.max_prompt_tokens=33",
+      "rollout.min_new_tokens=3",
+      "rollout.repetition_penalty=1.25",
+      "rollout.presence_penalty=-2",
+      "rollout.frequency_penalty=0.1",
+      "rollout.logit_bias={7=-100,151643=0.30000000000000004}",
       "rollout.temperature=0.30000000000000004",
       "rollout.top_k=5",
       "rollout.top_p=0.9",
@@ -197,10 +202,7 @@ TEST(Config, DumpReloadsToAnEqualConfig) {
   const Json defaults = config_json(Config{});
   const Json values = config_json(first.config);
   // Only keys that must keep one value in this version stay at their default.
-  const std::vector<std::string> fixed{"run.max_policy_lag",       "algorithm.name",
-                                       "rollout.min_new_tokens",   "rollout.repetition_penalty",
-                                       "rollout.presence_penalty", "rollout.frequency_penalty",
-                                       "rollout.tokens_per_step"};
+  const std::vector<std::string> fixed{"run.max_policy_lag", "algorithm.name", "rollout.tokens_per_step"};
   for (const KeyDoc& doc : config_key_docs()) {
     if (doc.later || std::find(fixed.begin(), fixed.end(), doc.key) != fixed.end()) continue;
     EXPECT_TRUE(values.contains(doc.key)) << doc.key;
@@ -212,6 +214,18 @@ TEST(Config, DumpReloadsToAnEqualConfig) {
   EXPECT_NE(dump.find("seed = 9223372036854775807  # command line\n"), std::string::npos);
   EXPECT_NE(dump.find("temperature = 0.30000000000000004  # command line\n"), std::string::npos);
   EXPECT_NE(dump.find("max_policy_lag = 0  # default\n"), std::string::npos);
+}
+
+TEST(Config, LogitBiasIsATableOfIds) {
+  const auto bias_of = [](const LoadedConfig& c) { return c.config.rollout.logit_bias; };
+  const std::string section = std::string(kMinimalConfig) + "[rollout.logit_bias]\n5 = 1\n\"0\" = -2.5\n";
+  const std::map<int64_t, double> both{{0, -2.5}, {5, 1.0}};
+  EXPECT_EQ(bias_of(load_text(section)), both);
+  EXPECT_EQ(bias_of(load_text(kMinimalConfig, {"rollout.logit_bias.5=1", "rollout.logit_bias.0=-2.5"})),
+            both);
+  EXPECT_EQ(bias_of(load_text(section, {"rollout.logit_bias={5=7,2147483647=0}"})),
+            (std::map<int64_t, double>{{0, -2.5}, {5, 7.0}, {2147483647, 0.0}}));
+  EXPECT_EQ(bias_of(load_text(dump_config(load_text(section)))), both);
 }
 
 TEST(Config, DumpOfDefaultsReloadsToo) {

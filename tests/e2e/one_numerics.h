@@ -178,6 +178,24 @@ TEST_P(OneNumerics, RanksAndPackingDoNotMatter) {
   }
 }
 
+/// With every option that changes a draw.
+TEST_P(OneNumerics, RanksDoNotMatterToPenalties) {
+  Workload work = mixed_workload();
+  work.requests.resize(17);
+  work.options.sampling = {.temperature = 1.2,
+                           .top_k = 60,
+                           .top_p = 0.98,
+                           .min_p = 0.001,
+                           .repetition_penalty = 1.2,
+                           .frequency_penalty = 0.1,
+                           .presence_penalty = -0.3};
+  work.options.min_new_tokens = 5;
+  work.options.logit_bias = {{2, -3.0}, {7, 1.0}};
+  const RolloutResult dealt = roll_out_dealt(*model_, work, *comm_);
+  if (comm_->rank() == 0) expect_same_rollout(dealt, roll_out(*model_, work, {}), "dealt and alone");
+  expect_trainer_agrees(*model_, *comm_, dealt.all(), 4600, 1.2, "penalties");
+}
+
 /// Runs all tests of this process on exactly `num_ranks` ranks.
 inline int run_one_numerics(int argc, char** argv, int num_ranks) {
   ::testing::InitGoogleTest(&argc, argv);

@@ -135,6 +135,46 @@ TEST_P(OneNumericsAlone, TemperatureAndFilters) {
                       "filters");
 }
 
+/// Everything that changes a draw at once; some ids of the workload's prompts and its stop id have a bias
+/// too.
+Workload changed_workload() {
+  Workload work = mixed_workload();
+  work.requests.resize(17);
+  work.options.sampling = {.temperature = 0.7,
+                           .top_k = 40,
+                           .top_p = 0.95,
+                           .min_p = 0.005,
+                           .repetition_penalty = 1.1,
+                           .frequency_penalty = 0.15,
+                           .presence_penalty = 0.2};
+  work.options.min_new_tokens = 6;
+  work.options.logit_bias = {{3, 1.5}, {7, 1.0}, {40, -100.0}, {95, 0.5}};
+  return work;
+}
+
+/// Log-probs stay those of the policy, and counts of tokens survive preemption.
+TEST_P(OneNumericsAlone, PenaltiesBiasAndLeastLength) {
+  const Workload work = changed_workload();
+  const RolloutResult base = roll_out(*model_, work, {});
+  int64_t stopped = 0, early = 0;
+  for (const Trajectory* t : base.all()) {
+    EXPECT_EQ(std::count(t->response_tokens.begin(), t->response_tokens.end(), 40), 0) << "a bias of -100";
+    const auto length = static_cast<int64_t>(t->response_tokens.size());
+    EXPECT_GT(length, 6);
+    stopped += t->finish_reason == FinishReason::stop;
+    early += length < 20;
+  }
+  EXPECT_GT(stopped, 3);
+  EXPECT_GT(early, 0);
+  expect_trainer_agrees(*model_, *comm_, base.all(), 9001, 0.7, "penalties");
+  expect_score_agrees(*model_, *comm_, base, 0.7);
+  expect_same_rollout(roll_out(*model_, work, {.max_running = 7, .chunk = 5, .threads = 2}), base, "chunks");
+  const RolloutResult few =
+      roll_out(*model_, work, {.max_running = 64, .chunk = 64, .page_tokens = 16, .num_pages = 67});
+  expect_same_rollout(few, base, "few pages");
+  expect_rows(work, few, true, "few pages");
+}
+
 TEST_P(OneNumericsAlone, LongDecodeAcrossBorders) {
   const Workload work = long_workload();
   const RolloutResult base = roll_out(*model_, work, {});

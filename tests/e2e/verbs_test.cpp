@@ -95,15 +95,21 @@ class Verbs : public ::testing::Test {
   Program program_;
 };
 
+/// Every option that changes a draw; none changes the log-prob of what was drawn. Id 2 is the end token.
+const char* kAllOptions =
+    "rollout.repetition_penalty=1.3 rollout.presence_penalty=0.4 rollout.frequency_penalty=0.25 "
+    "'rollout.logit_bias={2=9,100=-100}' rollout.min_new_tokens=4 rollout.top_k=500 rollout.top_p=0.97 "
+    "rollout.min_p=0.0001 ";
+
 TEST_F(Verbs, ScoreGivesTheLogprobsOfGenerate) {
   program_.write(
       "prompts.jsonl",
       "{\"prompt\":\"Once upon a time\"}\n{\"tokens\":[7]}\n{\"prompt\":\"二十三 plus ü\",\"more\":1}\n");
-  for (const char* dtype : {"fp32", "bf16"}) {
+  for (const auto& [dtype, options] : {std::pair{"fp32", ""}, {"bf16", ""}, {"bf16", kAllOptions}}) {
     const std::string generate = fmt::format(
-        "generate --model model --prompts prompts.jsonl --samples 2 --threads 1 --dtype {} "
+        "generate --model model --prompts prompts.jsonl --samples 2 --threads 1 --dtype {} {}"
         "rollout.max_new_tokens=21 rollout.prefill_chunk_tokens=3 --seed=",
-        dtype);
+        dtype, options);
     const std::string text = result(generate + "5");
     const std::vector<Json> generated = lines(text);
     ASSERT_EQ(generated.size(), 6u);
@@ -221,6 +227,37 @@ TEST_F(Verbs, KlOfTheFirstUpdateIsZero) {
   for (size_t i : {1, 2}) EXPECT_GT(steps[i].at("actor/kl_loss"), 0.0) << "step " << i + 1;
   for (const Json& step : steps) EXPECT_EQ(step.at("actor/rollout_logprob_diff_max"), 0.0);
   EXPECT_TRUE(path_exists(program_.path("runs/grpo/rollouts/step-000003.jsonl")));
+}
+
+TEST_F(Verbs, OptionsOfSamplingStayOutOfTheLogprobs) {
+  for (int ranks : {1, 2})
+    ASSERT_EQ(program_.run_ranks(ranks, fmt::format("train grpo.toml run.name=on{} {}", ranks, kAllOptions)),
+              0)
+        << output();
+  EXPECT_TRUE(says("rollout.repetition_penalty, rollout.presence_penalty")) << output();
+  for (const Json& step : program_.metrics("on2"))
+    EXPECT_EQ(step.at("actor/rollout_logprob_diff_max"), 0.0) << "step " << step;
+  const auto responses = [&](const std::string& run) {
+    std::vector<Json> tokens;
+    for (const Json& line : program_.json_lines("runs/" + run + "/rollouts/step-000001.jsonl"))
+      tokens.push_back(line.at("response_tokens"));
+    return tokens;
+  };
+  const std::vector<Json> drawn = responses("on1");
+  EXPECT_EQ(drawn.size(), 12u);
+  EXPECT_EQ(responses("on2"), drawn) << "another number of ranks";
+  for (const Json& tokens : drawn) EXPECT_GT(tokens.size(), 4u) << tokens;
+}
+
+TEST_F(Verbs, GenerateRefusesOptionsThatCannotBe) {
+  const std::string generate = "generate --model model --prompt x --threads 1 ";
+  EXPECT_EQ(program_.run(generate + "rollout.logit_bias.6400=1"), 64);
+  EXPECT_TRUE(says("rollout.logit_bias") && says("6400; ids are 0 to 6399")) << output();
+  EXPECT_EQ(program_.run(generate + "'rollout.stop_token_ids=[3,6400]'"), 64);
+  EXPECT_TRUE(says("rollout.stop_token_ids")) << output();
+  EXPECT_EQ(program_.run(generate + "rollout.min_new_tokens=9 rollout.max_new_tokens=8"), 64);
+  EXPECT_TRUE(says("rollout.min_new_tokens=8")) << output();
+  EXPECT_EQ(program_.run(generate + "rollout.min_new_tokens=8 rollout.max_new_tokens=8"), 0) << output();
 }
 
 TEST_F(Verbs, CheckShowsThePlanAndRefusesWhatCannotRun) {

@@ -1,6 +1,7 @@
 #include "src/ops/sample.h"
 
 #include <limits>
+#include <random>
 
 #include "kernels/cpu/sample.h"
 #include "src/ops/head.h"
@@ -234,6 +235,165 @@ TEST(Sample, NothingOfTheBatchEnters) {
   };
   check_rows("sample", s.n, part);
   check_threads("sample", in, [&](Ctx& c, DType t, const Many&) { return part(c, t, 0, s.n); });
+}
+
+constexpr double kNever = -std::numeric_limits<double>::infinity();
+
+/// The rows of mixed_rows, each with penalties of its own and edits of about 1,000 ids all over the vocabulary.
+struct EditedRows {
+  std::vector<std::vector<LogitEdit>> edits;
+  std::vector<SampleRow> rows;
+
+  EditedRows(int64_t n, int64_t V) : rows(mixed_rows(n)) {
+    std::mt19937 random(77);
+    const SampleOptions kinds[] = {
+        {.repetition_penalty = 1.3},
+        {.frequency_penalty = 0.4},
+        {.presence_penalty = 0.7},
+        {},
+        {.repetition_penalty = 0.8, .frequency_penalty = -0.2, .presence_penalty = -0.5}};
+    edits.resize(static_cast<size_t>(n));
+    for (size_t r = 0; r < rows.size(); ++r) {
+      for (int32_t id = static_cast<int32_t>(random() % 30); id < V;
+           id += 1 + static_cast<int32_t>(random() % 8)) {
+        const auto count = static_cast<int32_t>(random() % 4);
+        const double bias = random() % 5 == 0 ? kNever : static_cast<double>(random() % 7) - 3.0;
+        edits[r].push_back({id, count, count > 0 || random() % 2 == 0, random() % 2 == 0 ? bias : 0.0});
+      }
+      SampleOptions& o = rows[r].options;
+      o.repetition_penalty = kinds[r % 5].repetition_penalty;
+      o.frequency_penalty = kinds[r % 5].frequency_penalty;
+      o.presence_penalty = kinds[r % 5].presence_penalty;
+      rows[r].edits = edits[r];
+    }
+  }
+};
+
+/// The formulas as they are written down, over the whole row.
+template <class A>
+Values plain_edits(const double* z, int64_t count, const SampleRow& row) {
+  const SampleOptions& o = row.options;
+  std::vector<A> x(z, z + count);
+  const auto at = [&](const LogitEdit& e) -> A& { return x[static_cast<size_t>(e.id)]; };
+  std::vector<LogitEdit> edits;
+  for (const LogitEdit& e : row.edits)
+    if (e.id < count) edits.push_back(e);
+  for (const LogitEdit& e : edits) at(e) += static_cast<A>(e.bias);
+  for (const LogitEdit& e : edits)
+    if (e.seen)
+      at(e) = at(e) > 0 ? at(e) / static_cast<A>(o.repetition_penalty)
+                        : at(e) * static_cast<A>(o.repetition_penalty);
+  for (const LogitEdit& e : edits) at(e) -= static_cast<A>(o.frequency_penalty) * static_cast<A>(e.count);
+  for (const LogitEdit& e : edits)
+    if (e.count > 0) at(e) -= static_cast<A>(o.presence_penalty);
+  const A scale = o.temperature == 0 ? A(1) : A(1) / static_cast<A>(o.temperature);
+  for (A& v : x) v *= scale;
+  return {x.begin(), x.end()};
+}
+
+TEST(Edits, GoldenLogits) {
+  const Values z{2, -1, 0.5, 0.5, -1};
+  const auto edited = [&](const std::vector<LogitEdit>& edits, const SampleOptions& o) {
+    Values x = z;
+    for (const LogitEdit& e : edits)
+      x[static_cast<size_t>(e.id)] = cpu::edited_logit(z[static_cast<size_t>(e.id)], e, o);
+    return x;
+  };
+  // Prompt (0, 1), response (2, 2, 4).
+  std::vector<LogitEdit> edits{{0, 0, true}, {1, 0, true}, {2, 2, true}, {4, 1, true}};
+  expect_near("all penalties",
+              edited(edits, {.repetition_penalty = 1.25, .frequency_penalty = 0.3, .presence_penalty = 0.2}),
+              {1.6, -1.25, -0.4, 0.5, -1.75}, 0, 1e-12);
+  EXPECT_EQ(edited(edits, {}), z) << "all off: the same bits";
+  // transformers 5: SequenceBias {0: -3, 3: 1.25}, then RepetitionPenalty 1.25, then MinNewTokens with end
+  // id 3.
+  edits[0].bias = -3.0;
+  edits.insert(edits.begin() + 3, {3, 0, false, 1.25});
+  const SampleOptions repetition{.repetition_penalty = 1.25};
+  EXPECT_EQ(edited(edits, repetition), (Values{-1.25, -1.25, 0.4, 1.75, -1.25}));
+  edits[3].bias = kNever;
+  EXPECT_EQ(edited(edits, repetition), (Values{-1.25, -1.25, 0.4, kNever, -1.25}));
+}
+
+TEST(Edits, DrawsFollowThemAndLogprobsDoNot) {
+  const Sizes s{80, 5000, 24};
+  const int64_t num_sampleable = 4990;
+  const EditedRows edited(s.n, s.V);
+  for (DType dtype : kStorageTypes) {
+    Many in = inputs_of(s, 50);
+    for (Values& values : in) values = round_to(values, dtype);
+    TestCtx ctx(2);
+    TestTensor hidden(in[0], dtype, {s.n, s.D}), w(in[1], dtype, {s.V, s.D});
+    TestTensor logits(accumulate_dtype(dtype), {s.n, s.V});
+    linear_forward(ctx, logits, hidden, w, {});
+    const Values z = logits.values();
+    const Drawn got = draw(ctx, dtype, in, edited.rows, s, num_sampleable);
+    const Drawn plain = draw(ctx, dtype, in, mixed_rows(s.n), s, num_sampleable);
+    int64_t changed = 0, of_edited_ids = 0;
+    for (int64_t r = 0; r < s.n; ++r) {
+      const SampleRow& row = edited.rows[r];
+      const double* of_row = z.data() + r * s.V;
+      const Values t = dtype == DType::f64 ? plain_edits<double>(of_row, num_sampleable, row)
+                                           : plain_edits<float>(of_row, num_sampleable, row);
+      EXPECT_EQ(got.tokens[r], plain_draw(t, row)) << dtype_name(dtype) << " row " << r;
+      changed += got.tokens[r] != plain.tokens[r];
+      for (const LogitEdit& e : row.edits)
+        if (e.id == got.tokens[r]) {
+          ++of_edited_ids;
+          EXPECT_NE(e.bias, kNever) << r;
+        }
+      const DType sums = accumulate_dtype(dtype);
+      TestTensor one(slice_rows(in[0], s.D, r, r + 1), dtype, {1, s.D});
+      TestTensor target(std::vector<int32_t>{got.tokens[r]}, {1}), logprob(sums, {1}), entropy(sums, {1}),
+          lse(sums, {1});
+      logprob_forward(ctx, logprob, entropy, lse, one, w, target, row.options.temperature);
+      expect_same_bits(fmt::format("{} row {}", dtype_name(dtype), r), {got.logprob[r]}, logprob.values());
+    }
+    EXPECT_GT(changed, 20);
+    EXPECT_GT(of_edited_ids, 5);
+  }
+}
+
+TEST(Edits, NothingOfTheBatchEnters) {
+  const Sizes s{70, 4200, 20};
+  const EditedRows edited(s.n, s.V);
+  const Many in = inputs_of(s, 60);
+  const auto part = [&](Ctx& c, DType t, int64_t begin, int64_t end) {
+    const Drawn got =
+        draw(c, t, {slice_rows(in[0], s.D, begin, end), in[1]},
+             {edited.rows.begin() + begin, edited.rows.begin() + end}, {end - begin, s.V, s.D}, 4100);
+    return Many{Values(got.tokens.begin(), got.tokens.end()), got.logprob};
+  };
+  check_rows("edited sample", s.n, part);
+  check_threads("edited sample", in, [&](Ctx& c, DType t, const Many&) { return part(c, t, 0, s.n); });
+}
+
+TEST(Edits, TheLastIdLeftIsDrawnAndNoneIsAnError) {
+  std::vector<LogitEdit> edits;
+  for (int32_t id = 0; id < 4200; ++id)
+    if (id != 3000) edits.push_back({id, 0, false, kNever});
+  for (const SampleOptions& o :
+       {SampleOptions{}, {.temperature = 0}, {.top_k = 7}, {.top_p = 0.5}, {.min_p = 0.1}}) {
+    TestCtx ctx;
+    const Many in{{1.0}, normal_values(4200, 70)};
+    EXPECT_EQ(draw(ctx, DType::f32, in, {{{1, 2, 3}, 4, o, edits}}, {1, 4200, 1}, 4200).tokens[0], 3000);
+    try {
+      draw(ctx, DType::f32, in, {{{1, 31, 2}, 9, o, edits}}, {1, 4200, 1}, 2500);
+      FAIL() << "no error";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), Exit::numerics);
+      EXPECT_NE(e.problem().where.find("position 31"), std::string::npos) << e.what();
+    }
+  }
+}
+
+TEST(Edits, MustBeInTheOrderOfTheirIds) {
+  TestCtx ctx;
+  for (const std::vector<LogitEdit>& edits :
+       {std::vector<LogitEdit>{{.id = 3}, {.id = 1}}, {{.id = 2}, {.id = 2}}})
+    EXPECT_THROW(
+        draw(ctx, DType::f32, {{1.0}, normal_values(5, 80)}, {{{1, 2, 3}, 4, {}, edits}}, {1, 5, 1}, 5),
+        Error);
 }
 
 TEST(Sample, UnsampleableIdsAreNeverDrawn) {

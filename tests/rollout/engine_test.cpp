@@ -6,8 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <numeric>
 
+#include "src/ops/rows.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/tiny_model.h"
 
@@ -34,6 +37,7 @@ GenerateOptions generate_options(int64_t max_new_tokens, int64_t num_sampleable 
           .max_new_tokens = max_new_tokens,
           .stop_token_ids = {},
           .stop = {},
+          .logit_bias = {},
           .num_sampleable = num_sampleable};
 }
 
@@ -53,6 +57,27 @@ Output run(Engine& engine, const std::vector<Request>& requests, const GenerateO
         out.streamed[{i, sample}] += text;
       });
   return out;
+}
+
+/// Logits after the last of `tokens`, all of which go through the model at once.
+std::vector<double> last_logits(const Model& model, const std::vector<int32_t>& tokens) {
+  Arena arena;
+  Ctx c{.arena = arena};
+  const auto n = static_cast<int32_t>(tokens.size());
+  std::vector<int32_t> positions(tokens.size());
+  std::iota(positions.begin(), positions.end(), 0);
+  const std::vector<int32_t> borders{0, n}, last{n - 1};
+  const Batch batch{view_of(tokens.data(), {n}), view_of(positions.data(), {n}), view_of(borders.data(), {2}),
+                    nullptr};
+  const Tensor hidden = model.forward(c, batch, nullptr);
+  std::vector<double> logits;
+  for (int32_t v = 0; v < kTinyVocab; ++v) {
+    Tensor row = c.arena.make({1, hidden.dim(1)}, hidden.dtype);
+    gather_rows(c, row, hidden, view_of(last.data(), {1}));
+    const TokenStats of = model.head().forward(c, row, view_of(&v, {1}), 1.0);
+    logits.push_back(of.logprob.as<double>()[0] + of.lse.as<double>()[0]);
+  }
+  return logits;
 }
 
 TEST(Engine, LengthLimit) {
@@ -110,6 +135,93 @@ TEST(Engine, StopIds) {
     stops += stops_here;
   }
   EXPECT_GT(stops, 0);
+}
+
+/// The first min_new_tokens tokens hold no stop id; the next one may be one.
+TEST(Engine, LeastLengthHoldsStopIdsBack) {
+  const auto model = tiny_model(DType::f32);
+  Engine engine(*model, engine_options());
+  GenerateOptions options = generate_options(60);
+  options.stop_token_ids = {3, 50, 51};
+  options.logit_bias = {{3, 4.0}, {50, 4.0}};
+  const std::vector<Request> requests{tiny_request(0, 5, 12), tiny_request(1, 40, 12)};
+  const auto shortest = [&] {
+    size_t least = 1000, stops = 0;
+    const Output out = run(engine, requests, options);
+    for (const auto& group : out.groups)
+      for (const Completion& c : group) {
+        for (size_t i = 0; i + 1 < c.tokens.size(); ++i)
+          EXPECT_EQ(std::count(options.stop_token_ids.begin(), options.stop_token_ids.end(), c.tokens[i]), 0);
+        least = std::min(least, c.tokens.size());
+        stops += c.finish_reason == FinishReason::stop;
+      }
+    EXPECT_GT(stops, 20u);
+    return least;
+  };
+  EXPECT_LT(shortest(), 5u);
+  options.min_new_tokens = 9;
+  EXPECT_EQ(shortest(), 10u);
+  options.min_new_tokens = 60;
+  const Output whole = run(engine, requests, options);
+  for (const Completion& c : whole.groups[0]) {
+    EXPECT_EQ(c.tokens.size(), 60u);
+    EXPECT_EQ(c.finish_reason, FinishReason::length);
+  }
+}
+
+/// Distinct ids of the responses, under penalties that make repeating hard or tempting.
+TEST(Engine, PenaltiesActOnWhatTheSequenceHolds) {
+  const auto model = tiny_model(DType::f32);
+  Engine engine(*model, engine_options());
+  const Request request = tiny_request(0, 10, 6);
+  const auto distinct = [&](const SampleOptions& sampling) {
+    GenerateOptions options = generate_options(60);
+    options.sampling = sampling;
+    size_t ids = 0;
+    const Output out = run(engine, {request}, options);
+    for (const Completion& c : out.groups[0]) {
+      std::vector<int32_t> sorted = c.tokens;
+      std::sort(sorted.begin(), sorted.end());
+      ids += static_cast<size_t>(std::unique(sorted.begin(), sorted.end()) - sorted.begin());
+    }
+    return ids;
+  };
+  const size_t free = distinct({});
+  EXPECT_GT(distinct({.frequency_penalty = 2}), free + 20);
+  EXPECT_GT(distinct({.presence_penalty = 2}), free + 20);
+  EXPECT_GT(distinct({.repetition_penalty = 2}), free + 20);
+  EXPECT_LT(distinct({.frequency_penalty = -2}), free - 60);
+  EXPECT_LT(distinct({.repetition_penalty = 0.4}), free - 60);
+}
+
+/// Greedy against a loop in fp64 over the logits of the whole model: each token is the argmax after edits.
+TEST(Engine, GreedyWithPenaltiesIsTheArgmaxOfTheFormulas) {
+  const auto model = tiny_model(DType::f64);
+  Engine engine(*model, engine_options());
+  const Request request = tiny_request(2, 9, 1);
+  GenerateOptions options = generate_options(40);
+  options.sampling = {
+      .temperature = 0, .repetition_penalty = 1.3, .frequency_penalty = 0.2, .presence_penalty = 0.3};
+  options.logit_bias = {{11, 1.0}, {30, -5.0}};
+  options.stop_token_ids = {4};
+  options.min_new_tokens = 12;
+  const Completion got = run(engine, {request}, options).groups[0][0];
+  std::vector<int32_t> tokens = request.prompt;
+  for (size_t i = 0; i < got.tokens.size(); ++i) {
+    std::vector<double> z = last_logits(*model, tokens);
+    for (const auto& [id, bias] : options.logit_bias) z[static_cast<size_t>(id)] += bias;
+    if (i < 12) z[4] = -INFINITY;
+    for (int32_t v = 0; v < kTinyVocab; ++v) {
+      double& x = z[static_cast<size_t>(v)];
+      const auto count = std::count(tokens.begin() + 9, tokens.end(), v);
+      if (std::count(tokens.begin(), tokens.end(), v) > 0) x = x > 0 ? x / 1.3 : x * 1.3;
+      x -= 0.2 * static_cast<double>(count) + (count > 0 ? 0.3 : 0.0);
+    }
+    const auto best = static_cast<int32_t>(std::max_element(z.begin(), z.end()) - z.begin());
+    ASSERT_EQ(got.tokens[i], best) << "token " << i;
+    tokens.push_back(best);
+  }
+  EXPECT_GE(got.tokens.size(), 13u);
 }
 
 /// A stop token on the last allowed place is a stop.
@@ -276,6 +388,32 @@ TEST_F(EngineText, StopStringsCutIt) {
         EXPECT_EQ(tokenizer_.decode(before, true).find(stop), std::string::npos);
     }
   EXPECT_GE(stops, 2);
+}
+
+/// A stop string that ends with one of the first min_new_tokens tokens is text like any other.
+TEST_F(EngineText, LeastLengthHoldsStopStringsBack) {
+  GenerateOptions options = generate_options(50, vocab_);
+  const Output free = text_of(options);
+  options.stop = {"e", "a", "1", " "};
+  const Output early = text_of(options);
+  options.min_new_tokens = 20;
+  const Output cut = text_of(options);
+  int stops = 0, held_back = 0;
+  for (size_t i = 0; i < cut.groups.size(); ++i)
+    for (size_t k = 0; k < cut.groups[i].size(); ++k) {
+      const Completion &whole = free.groups[i][k], &c = cut.groups[i][k];
+      const std::vector<int32_t> first(whole.tokens.begin(), whole.tokens.begin() + 20);
+      const std::string held = tokenizer_.decode(first, true);
+      const size_t at = whole.text.find_first_of("ea1 ", held.size());
+      EXPECT_EQ(c.text, whole.text.substr(0, at)) << i << " " << k;
+      EXPECT_GT(c.tokens.size(), 20u);
+      EXPECT_EQ(c.finish_reason, at == std::string::npos ? FinishReason::length : FinishReason::stop);
+      EXPECT_EQ(c.text, cut.streamed.at({i, static_cast<int32_t>(k)}));
+      stops += at != std::string::npos;
+      held_back += early.groups[i][k].tokens.size() <= 20;
+    }
+  EXPECT_GE(stops, 2);
+  EXPECT_GE(held_back, 2);
 }
 
 TEST_F(EngineText, SpecialTokensAreLeftOut) {

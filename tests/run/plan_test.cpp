@@ -196,6 +196,7 @@ const Broken kBroken[] = {
     {"model.context_tokens=2000", "model.context_tokens", "made for 1024"},
     {"model.context_tokens=16", "rollout.max_new_tokens", "context of 16"},
     {"rollout.stop_token_ids=[5,100]", "rollout.stop_token_ids", "vocabulary of 100"},
+    {"rollout.min_new_tokens=17", "rollout.min_new_tokens", "rollout.max_new_tokens = 16: it is 17"},
     {"train.max_tokens_per_microbatch=1000", "train.max_tokens_per_microbatch", "can have 1024 tokens"},
     {"rollout.kv_page_tokens=40", "rollout.kv_page_tokens", "multiple of 16"},
     {"rollout.kv_memory=100000", "rollout.kv_memory", "one sequence can have 1024"},
@@ -218,7 +219,8 @@ const Broken kBroken[] = {
     {"roles.trainer.ranks=0,0", "roles.trainer.ranks", "more than once", 4},
     {"roles.trainer.ranks=x", "roles.trainer.ranks", "no rank", 4},
     {"roles.rollout.ranks=9", "roles.rollout.ranks", "names rank 9", 4},
-    {"roles.rollout.ranks=0 roles.trainer.ranks=2-3", "roles.trainer.ranks", "1 of 4 ranks have no role: 1", 4},
+    {"roles.rollout.ranks=0 roles.trainer.ranks=2-3", "roles.trainer.ranks", "1 of 4 ranks have no role: 1",
+     4},
     {"roles.reference.ranks=2 algorithm.kl_coef=0.1", "roles.reference.ranks", "names rank 2", 2},
 };
 
@@ -240,6 +242,13 @@ TEST(Plan, EveryRuleNamesItsKeyAndProposesWhatHelps) {
     }
     EXPECT_TRUE(result.plan.memory.empty());
   }
+}
+
+TEST(Plan, BiasOfAnIdBeyondTheVocabulary) {
+  const PlanResult result = plan_of({"rollout.logit_bias={3=1,100=1}"});
+  ASSERT_EQ(result.errors.size(), 1u) << all_errors(result);
+  EXPECT_EQ(all_errors(result), "rollout.logit_bias: id 100 is beyond the vocabulary of 100\n");
+  EXPECT_TRUE(plan_of({"rollout.logit_bias={3=1,99=1}", "rollout.min_new_tokens=16"}).errors.empty());
 }
 
 TEST(Plan, ReportsSeveralErrorsAtOnce) {
@@ -354,6 +363,15 @@ TEST(Plan, Warnings) {
   EXPECT_TRUE(warns(plan_of({"train.samples_per_update=5", "train.last_partial=drop"}),
                     "2 of 32 samples are left out"));
   EXPECT_TRUE(warns(plan_of({"rollout.prompts_per_step=3"}, 1, kMinimalSft), "no effect on sft"));
+  const char* ignored = ": tokens are not drawn from the policy alone";
+  for (const char* on : {"top_k=5", "top_p=0.9", "min_p=0.1", "repetition_penalty=1.1", "presence_penalty=1",
+                         "frequency_penalty=-1", "logit_bias={4=1}", "min_new_tokens=2"}) {
+    const std::string key = std::string("rollout.") + on;
+    EXPECT_TRUE(warns(plan_of({key}), key.substr(0, key.find('=')) + ignored)) << on;
+  }
+  EXPECT_TRUE(warns(plan_of({"rollout.top_k=5", "rollout.presence_penalty=1", "rollout.temperature=0"}),
+                    "rollout.presence_penalty: tokens"))
+      << "greedy sampling has no filters";
 }
 
 TEST(Plan, MemoryAddsUp) {

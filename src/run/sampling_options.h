@@ -1,0 +1,18 @@
+#pragma once
+// From the section [rollout] to what the engine is asked for.
+
+#include "src/config/config.h"
+#include "src/models/model.h"
+#include "src/rollout/sequence.h"
+
+namespace temper {
+
+/// Stop ids are those of the section and, without ignore_eos, those of model and tokenizer.
+GenerateOptions sampling_options(const RolloutConfig& section, const ModelConfig& model,
+                                 const Tokenizer& tokenizer, uint64_t seed, int64_t max_new_tokens);
+
+/// Keys of the section that make the drawn distribution another one than the policy whose log-probs are
+/// reported.
+std::vector<std::string> keys_that_change_sampling(const RolloutConfig& section);
+
+}  // namespace temper

@@ -42,17 +42,6 @@ std::string reward_defect(const RewardFunctionConfig& function) {
   return "";
 }
 
-/// The ratio is of the policy, whatever the draw was changed by.
-void warn_of_changed_sampling(PlanDraft& d) {
-  std::string keys;
-  for (const std::string& key : keys_that_change_sampling(d.config.rollout))
-    keys += (keys.empty() ? "" : ", ") + key;
-  if (!keys.empty())
-    d.warn(keys +
-           ": tokens are not drawn from the policy alone; log-probs and the ratio are those of the "
-           "policy and ignore it");
-}
-
 }  // namespace
 
 void plan_roles(PlanDraft& d) {
@@ -138,7 +127,8 @@ void plan_warnings(PlanDraft& d) {
                     b.last_update_samples, b.samples_per_update));
   if (plan.generates && c.rollout.temperature == 0 && b.samples_per_prompt > 1)
     d.warn("rollout.temperature = 0: all samples of a prompt are equal, so all advantages are 0");
-  if (plan.generates) warn_of_changed_sampling(d);
+  const std::string changed = changed_sampling_text(c.rollout);
+  if (plan.generates && !changed.empty()) d.warn(changed);
   if (plan.generates && b.samples_per_prompt == 1 && c.algorithm.single_group == "zero")
     d.warn("groups of one sample with single_group = \"zero\": all advantages are 0, nothing is learned");
   if (c.optimizer.lr == 0) d.warn("optimizer.lr = 0: the weights never change");

@@ -27,10 +27,10 @@ GenerateOptions sampling_options(const RolloutConfig& section, const ModelConfig
   return o;
 }
 
-std::vector<std::string> keys_that_change_sampling(const RolloutConfig& r) {
-  std::vector<std::string> keys;
+std::string changed_sampling_text(const RolloutConfig& r) {
+  std::string keys;
   const auto add = [&](const char* key, bool on) {
-    if (on) keys.push_back(std::string("rollout.") + key);
+    if (on) keys += (keys.empty() ? "rollout." : ", rollout.") + std::string(key);
   };
   const bool greedy = r.temperature == 0;
   add("top_k", r.top_k > 0 && !greedy);
@@ -41,7 +41,10 @@ std::vector<std::string> keys_that_change_sampling(const RolloutConfig& r) {
   add("frequency_penalty", r.frequency_penalty != 0);
   add("logit_bias", !r.logit_bias.empty());
   add("min_new_tokens", r.min_new_tokens > 0);
-  return keys;
+  if (keys.empty()) return "";
+  return keys +
+         ": tokens are not drawn from the policy alone; log-probs and the ratio are those of the policy and "
+         "ignore it";
 }
 
 }  // namespace temper

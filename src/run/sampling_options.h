@@ -11,8 +11,8 @@ namespace temper {
 GenerateOptions sampling_options(const RolloutConfig& section, const ModelConfig& model,
                                  const Tokenizer& tokenizer, uint64_t seed, int64_t max_new_tokens);
 
-/// Keys of the section that make the drawn distribution another one than the policy whose log-probs are
-/// reported.
-std::vector<std::string> keys_that_change_sampling(const RolloutConfig& section);
+/// Which keys make the drawn distribution another one than the policy whose log-probs are reported, and what
+/// that means; "" when none does.
+std::string changed_sampling_text(const RolloutConfig& section);
 
 }  // namespace temper

@@ -15,6 +15,7 @@
 #include "src/run/gradient_dump.h"
 #include "src/run/run_log.h"
 #include "src/run/run_state.h"
+#include "src/run/sampling_options.h"
 #include "src/run/setup.h"
 #include "src/run/stop_signal.h"
 #include "src/run/validation.h"
@@ -174,6 +175,8 @@ class TrainRun {
     spdlog::info("{} parameters, {} ranks, {} threads each, {}, {} updates in all; {}",
                  model_->parameters().num_parameters(), plan_.num_ranks, threads_, dtype_name(plan_.dtype),
                  plan_.batch.updates_total, make_algorithm(config().algorithm)->describe());
+    const std::string changed = changed_sampling_text(config().rollout);
+    if (plan_.generates && !replay() && !changed.empty()) spdlog::warn("{}", changed);
   }
 
   void load_inputs() {

@@ -32,10 +32,12 @@ LIB := $(B)/libtemper$(if $(filter-out $(WHOLE),$(ONLY)),-$(firstword $(shell ec
 SRC := $(filter-out src/main.cpp src/run/version.cpp,$(shell find $(ONLY) -name '*.cpp' 2>/dev/null))
 OBJ := $(SRC:%=$(B)/%.o)
 MAIN := $(B)/src/main.cpp.o $(B)/src/run/version.cpp.o
-TESTS := $(patsubst %.cpp,$(B)/%,$(shell find tests -name '*_test.cpp' 2>/dev/null))
-BENCHES := $(patsubst %.cpp,$(B)/%,$(shell find tests -name '*_bench.cpp' 2>/dev/null))
+TESTS := $(patsubst %.cpp,$(B)/%,$(shell find tests -name '*_test.cpp' -not -path 'tests/gpu/*' 2>/dev/null))
+GPU_TESTS := $(patsubst %.cpp,$(B)/%,$(shell find tests/gpu -name '*_test.cpp' 2>/dev/null))
+BENCHES := $(patsubst %.cpp,$(B)/%,$(shell find tests -name '*_bench.cpp' -not -path 'tests/gpu/*' 2>/dev/null))
+GPU_BENCHES := $(patsubst %.cpp,$(B)/%,$(shell find tests/gpu -name '*_bench.cpp' 2>/dev/null))
 TESTLIB := $(patsubst %.cpp,$(B)/%.cpp.o,$(shell find tests/support -name '*.cpp' 2>/dev/null))
-ALL_OBJ := $(OBJ) $(MAIN) $(TESTLIB) $(TESTS:%=%.cpp.o) $(BENCHES:%=%.cpp.o)
+ALL_OBJ := $(OBJ) $(MAIN) $(TESTLIB) $(TESTS:%=%.cpp.o) $(GPU_TESTS:%=%.cpp.o) $(BENCHES:%=%.cpp.o) $(GPU_BENCHES:%=%.cpp.o)
 
 # CUDA kernels are compiled where nvcc is. -gencode, not -arch: only the former lets wgmma through.
 CU := $(if $(filter 1,$(CUDA)),$(shell find kernels/cuda -name '*.cu' 2>/dev/null))
@@ -43,10 +45,12 @@ ifneq ($(CU),)
 NVFLAGS.release := -O3 -lineinfo
 NVFLAGS.debug := -O0 -G
 NVFLAGS.asan := -O1 -lineinfo
-NVFLAGS := -std=c++20 --fmad=false -gencode=arch=compute_90a,code=sm_90a $(NVFLAGS.$(MODE)) -Xcompiler "$(HOSTFLAGS)"
+NVFLAGS := -std=c++20 -DFMT_USE_CONSTEXPR=1 -diag-suppress 1675 --fmad=false -gencode=arch=compute_90a,code=sm_90a $(NVFLAGS.$(MODE)) -Xcompiler "$(HOSTFLAGS)"
 CPPFLAGS += -DTEMPER_CUDA -I$(CUDA_HOME)/include
-LDLIBS += -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt
-OBJ += $(if $(filter-out $(WHOLE),$(ONLY)),,$(CU:%=$(B)/%.o))
+# cuBLASLt is opened at run time: the program starts without it, and without a driver.
+LDLIBS += -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt -Wl,-rpath,$(CUDA_HOME)/lib64
+CUDA_HOST := $(shell find kernels/cuda -name '*.cpp' 2>/dev/null)
+OBJ += $(if $(filter-out $(WHOLE),$(ONLY)),,$(CU:%=$(B)/%.o) $(CUDA_HOST:%=$(B)/%.o))
 endif
 
 all: build/temper
@@ -66,7 +70,8 @@ $(B)/%.cu.o: %.cu
 $(B)/tests/%_test: $(B)/tests/%_test.cpp.o $(TESTLIB) $(LIB)
 	@echo "  LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $^ -lgtest $(LDLIBS)
 $(B)/tests/%_bench: $(B)/tests/%_bench.cpp.o $(LIB)
-	@echo "  LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	@echo "  LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $^ $(BENCH_LIBS) $(LDLIBS)
+$(B)/tests/gpu/%_bench: BENCH_LIBS := -lgtest
 
 COMMIT = $(or $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null),unknown)
 $(B)/commit: FORCE
@@ -78,6 +83,10 @@ deps:
 test: deps
 	@$(MAKE) --no-print-directory build/temper tests
 	@tools/run_tests.sh $(B)
+# Needs a GPU: not a part of `make test`.
+test-gpu: deps
+	@$(MAKE) --no-print-directory build/temper $(GPU_TESTS)
+	@SUITE=gpu JOBS=1 tools/run_tests.sh $(B)
 demo: deps
 	@$(MAKE) --no-print-directory build/temper
 	@tools/demo.sh
@@ -101,6 +110,7 @@ help:
 	@echo "make                        build/temper ($(B))"
 	@echo "make deps                   installs missing packages (Debian 12, Ubuntu 24.04)"
 	@echo "make test                   builds and runs every test; ends with: N passed, N failed, N skipped"
+	@echo "make test-gpu               the tests that need an H100 or H200"
 	@echo "make demo                   a small model learns to add on 2 ranks, under 4 minutes"
 	@echo "make bench                  speed of the CPU kernels and of a step"
 	@echo "make install PREFIX=DIR     DIR/bin/temper, DIR/share/temper (now $(PREFIX))"
@@ -109,6 +119,6 @@ help:
 	@echo "make $(B)/tests/ops/norm_test   one test; it runs from here"
 	@echo "MODE=release|debug|asan  CUDA=0|1 (1 where nvcc is)  ARCH=native  DEPS_PREFIX=DIR (include/, lib/)  -j1"
 
-.PHONY: all deps test tests demo bench benches install clean help FORCE
+.PHONY: all deps test test-gpu tests demo bench benches install clean help FORCE
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -1,44 +1,45 @@
-// The only contract between ops and backends: one line per entry point, expanded by includers through KERNEL.
-// Outputs first, then inputs, then scalars. Parameter gradients accumulate, activation gradients overwrite.
-// Formulas and shapes: the function of the same name in src/ops.
+// The only contract between ops and backends: one line per entry point, expanded by includers through KERNEL,
+// or through CPU_KERNEL where only the CPU backend has it (training). Outputs first, then inputs, then
+// scalars. Parameter gradients accumulate, activation gradients overwrite. Formulas and shapes: the function
+// of the same name in src/ops.
 
 // linear
 KERNEL(linear_forward, Tensor y, CTensor x, CTensor w, CTensor bias)
-KERNEL(linear_backward_input, Tensor dx, CTensor dy, CTensor w)
-KERNEL(linear_backward_weight, Tensor dw, CTensor dy, CTensor x)
-KERNEL(linear_backward_bias, Tensor db, CTensor dy)
+CPU_KERNEL(linear_backward_input, Tensor dx, CTensor dy, CTensor w)
+CPU_KERNEL(linear_backward_weight, Tensor dw, CTensor dy, CTensor x)
+CPU_KERNEL(linear_backward_bias, Tensor db, CTensor dy)
 // elementwise and rows
 KERNEL(embedding_forward, Tensor y, CTensor tokens, CTensor w)
-KERNEL(embedding_backward, Tensor dw, CTensor dy, CTensor tokens, int64_t skip_id)
+CPU_KERNEL(embedding_backward, Tensor dw, CTensor dy, CTensor tokens, int64_t skip_id)
 KERNEL(gather_rows, Tensor y, CTensor x, CTensor index)
-KERNEL(scatter_rows, Tensor y, CTensor x, CTensor index)
+CPU_KERNEL(scatter_rows, Tensor y, CTensor x, CTensor index)
 KERNEL(add, Tensor y, CTensor a, CTensor b)
 KERNEL(rmsnorm_forward, Tensor y, Tensor rstd, CTensor x, CTensor w, double eps)
-KERNEL(rmsnorm_backward, Tensor dx, Tensor dw, CTensor dy, CTensor x, CTensor w, CTensor rstd)
+CPU_KERNEL(rmsnorm_backward, Tensor dx, Tensor dw, CTensor dy, CTensor x, CTensor w, CTensor rstd)
 KERNEL(head_norm_forward, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, AttentionShape shape,
        double eps)
-KERNEL(head_norm_backward, Tensor dx, Tensor dwq, Tensor dwk, CTensor dy, CTensor x, CTensor wq, CTensor wk,
-       CTensor rstd, AttentionShape shape)
+CPU_KERNEL(head_norm_backward, Tensor dx, Tensor dwq, Tensor dwk, CTensor dy, CTensor x, CTensor wq,
+           CTensor wk, CTensor rstd, AttentionShape shape)
 KERNEL(rope_forward, Tensor qkv, CTensor positions, CTensor cosine, CTensor sine, AttentionShape shape)
-KERNEL(rope_backward, Tensor dqkv, CTensor positions, CTensor cosine, CTensor sine, AttentionShape shape)
+CPU_KERNEL(rope_backward, Tensor dqkv, CTensor positions, CTensor cosine, CTensor sine, AttentionShape shape)
 KERNEL(swiglu_forward, Tensor a, CTensor gate_up)
-KERNEL(swiglu_backward, Tensor dgate_up, CTensor da, CTensor gate_up)
+CPU_KERNEL(swiglu_backward, Tensor dgate_up, CTensor da, CTensor gate_up)
 // attention
 KERNEL(attention_varlen_forward, Tensor out, Tensor lse, CTensor qkv, CTensor cu_seqlens,
        AttentionShape shape, double scale)
-KERNEL(attention_varlen_backward, Tensor dqkv, CTensor dout, CTensor qkv, CTensor out, CTensor lse,
-       CTensor cu_seqlens, AttentionShape shape, double scale)
+CPU_KERNEL(attention_varlen_backward, Tensor dqkv, CTensor dout, CTensor qkv, CTensor out, CTensor lse,
+           CTensor cu_seqlens, AttentionShape shape, double scale)
 KERNEL(append_kv, PagedKv kv, int64_t layer, CTensor qkv, CTensor cu_seqlens, AttentionShape shape)
 KERNEL(attention_paged, Tensor out, CTensor qkv, PagedKv kv, int64_t layer, CTensor cu_seqlens,
        AttentionShape shape, double scale)
 // head
 KERNEL(logprob_forward, Tensor logprob, Tensor entropy, Tensor lse, CTensor hidden, CTensor w,
        CTensor targets, double temperature)
-KERNEL(logprob_backward, Tensor dhidden, Tensor dw, CTensor dlogprob, CTensor dentropy, CTensor hidden,
-       CTensor w, CTensor targets, CTensor lse, CTensor entropy, double temperature)
+CPU_KERNEL(logprob_backward, Tensor dhidden, Tensor dw, CTensor dlogprob, CTensor dentropy, CTensor hidden,
+           CTensor w, CTensor targets, CTensor lse, CTensor entropy, double temperature)
 KERNEL(sample, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, std::span<const SampleRow> rows,
        int64_t num_sampleable)
 // optimizer
-KERNEL(adamw_step, Tensor weight, Tensor master, Tensor m, Tensor v, CTensor grad, AdamwStep step)
-KERNEL(round_master, Tensor weight, CTensor master)
-KERNEL(sum_of_squares, double* result, CTensor x)
+CPU_KERNEL(adamw_step, Tensor weight, Tensor master, Tensor m, Tensor v, CTensor grad, AdamwStep step)
+CPU_KERNEL(round_master, Tensor weight, CTensor master)
+CPU_KERNEL(sum_of_squares, double* result, CTensor x)

@@ -20,6 +20,7 @@ struct AttentionShape {
 /// Paged cache of keys (after norm and rope) and values, of all layers, for S running sequences.
 /// Page p of layer l:   keys   [Hkv, page_tokens/16, dh, 16]  (groups of 16 positions, position innermost)
 ///                      values [Hkv, page_tokens, dh]
+/// On a GPU the keys lie as the values do, [Hkv, page_tokens, dh].
 /// Absolute position t of sequence s lives in page page_table[s, t / page_tokens], slot t % page_tokens.
 struct PagedKv {
   Tensor keys, values;       // [L, num_pages, Hkv * page_tokens * dh] each, storage dtype

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs every built test and the checks of the source tree, a few at a time, and ends with one line over all GoogleTest
 # cases and checks: `N passed, N failed, N skipped`. A test named *_mpiN_test runs on N ranks; ranks report for
-# themselves, and a case counts as the worst of them. usage: tools/run_tests.sh BUILD_DIR [PATTERN]; JOBS=2
+# themselves, and a case counts as the worst of them. usage: tools/run_tests.sh BUILD_DIR [PATTERN]; JOBS=2;
+# SUITE=gpu for the tests that need a GPU
 set -u
 cd "$(dirname "$0")/.."
 
@@ -50,9 +51,13 @@ threads=$(($(nproc) / jobs))
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((threads > 0 ? threads : 1))}
 export GTEST_COLOR=no OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 list() {  # the long ones first: many ranks, then whole runs
+  if [ "${SUITE:-cpu}" = gpu ]; then
+    find tests/gpu -name '*_test.cpp' | sed "s|^|$build/|; s|\.cpp$||" | sort
+    return
+  fi
   echo tools/check_layers.sh
   echo tools/check_size.sh
-  find tests -name '*_test.cpp' | sed "s|^|$build/|; s|\.cpp$||" |
+  find tests -name '*_test.cpp' -not -path 'tests/gpu/*' | sed "s|^|$build/|; s|\.cpp$||" |
     awk '{ print /_mpi/ ? 0 : /\/(e2e|run)\// ? 1 : 2, $0 }' | sort | cut -d' ' -f2
 }
 list | grep -E -- "${pattern:-.}" | xargs -P "$jobs" -I{} "$0" --one "$build" {}

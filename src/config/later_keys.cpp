@@ -15,14 +15,12 @@ std::vector<LaterKey> later_keys() {
       {"train.offload.optimizer", {"auto", false}, "offloading to host memory"},
       {"train.offload.gradients", {"auto", false}, "offloading to host memory"},
       {"train.offload.weights", {"auto", false}, "offloading to host memory"},
+      {"run.device", {"auto", "cpu"}, "training on a GPU (`generate` and `score` run there: --device cuda)"},
       {"profile.steps", {""}, "traces"},
       {"roles.critic", {}, "a critic"},
       {"roles.reward", {}, "reward models"},
       {"moe", {}, "mixture-of-experts models"},
   };
-#ifndef TEMPER_CUDA
-  keys.push_back({"run.device", {"auto", "cpu"}, "the CUDA backend (this program was built without it)"});
-#endif
   for (const char* role : {"trainer", "rollout", "reference"}) {
     const std::string prefix = std::string("roles.") + role + ".";
     for (const char* axis : {"tp", "pp", "vpp", "cp", "ep", "etp"})

@@ -1,37 +1,32 @@
 #include "src/core/arena.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 namespace temper {
 namespace {
 
-constexpr int64_t kAlignment = 64;
 constexpr int64_t kSmallestBlock = int64_t{16} << 20;
+constexpr const char* kFix = "lower train.max_tokens_per_microbatch or rollout.kv_memory";
 
-int64_t round_up(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+int64_t round_up(Device device, int64_t bytes) {
+  const int64_t alignment = device == Device::cpu ? 64 : 256;
+  return (bytes + alignment - 1) / alignment * alignment;
+}
 
 }  // namespace
 
-void Arena::FreeDeleter::operator()(char* p) const { std::free(p); }
-
 void* Arena::allocate(int64_t bytes) {
   CHECK(bytes >= 0, "allocation of {} bytes", bytes);
-  const int64_t size = round_up(std::max<int64_t>(bytes, 1));
+  const int64_t size = round_up(device_, std::max<int64_t>(bytes, 1));
   while (mark_.block < blocks_.size() && mark_.offset + size > blocks_[mark_.block].size) {
     ++mark_.block;
     mark_.offset = 0;
   }
   if (mark_.block == blocks_.size()) {
     const int64_t before = blocks_.empty() ? 0 : blocks_.back().before + blocks_.back().size;
-    const int64_t block = round_up(std::max({size, kSmallestBlock, before}));  // doubles: few blocks
-    auto* data = static_cast<char*>(std::aligned_alloc(kAlignment, static_cast<size_t>(block)));
-    if (data == nullptr)
-      fail(Exit::storage, {.what = "out of host memory",
-                           .where = "this rank",
-                           .why = fmt::format("{} bytes wanted on top of {}", block, before),
-                           .fix = "lower train.max_tokens_per_microbatch or rollout.kv_memory"});
-    blocks_.push_back({std::unique_ptr<char, FreeDeleter>(data), block, before});
+    const int64_t block = round_up(device_, std::max({size, kSmallestBlock, before}));  // doubles: few blocks
+    auto* data = static_cast<char*>(device::allocate(device_, block, kFix));
+    blocks_.push_back({std::unique_ptr<char, Release>(data, Release{device_}), block, before});
     mark_.offset = 0;
   }
   Block& block = blocks_[mark_.block];
@@ -49,7 +44,7 @@ Tensor Arena::make(std::initializer_list<int64_t> shape, DType dtype) {
 
 Tensor Arena::zeros(std::initializer_list<int64_t> shape, DType dtype) {
   Tensor t = make(shape, dtype);
-  std::memset(t.raw(), 0, static_cast<size_t>(t.bytes()));
+  device::fill(device_, t.raw(), 0, t.bytes());
   return t;
 }
 

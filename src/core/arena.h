@@ -1,5 +1,5 @@
 #pragma once
-// Bump allocator for activations and workspaces: blocks of host memory, released by mark.
+// Bump allocator for activations and workspaces: blocks of host or device memory, released by mark.
 // The same order of calls gives the same addresses. Memory is not cleared. Not thread-safe: one per lane.
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "src/core/device.h"
 #include "src/core/tensor.h"
 
 namespace temper {
@@ -18,7 +19,9 @@ class Arena {
     int64_t offset = 0;
   };
 
-  /// Uninitialised memory, 64-byte aligned.
+  explicit Arena(Device device = Device::cpu) : device_(device) {}
+
+  /// Uninitialised memory, 64-byte aligned (256 on a GPU).
   void* allocate(int64_t bytes);
   Tensor make(std::initializer_list<int64_t> shape, DType dtype);
   Tensor zeros(std::initializer_list<int64_t> shape, DType dtype);
@@ -27,16 +30,19 @@ class Arena {
   Mark mark() const { return mark_; }
   void release(Mark mark) { mark_ = mark; }
   int64_t peak_bytes() const { return peak_; }
+  Device device() const { return device_; }
 
  private:
-  struct FreeDeleter {
-    void operator()(char* p) const;
+  struct Release {
+    Device device = Device::cpu;
+    void operator()(char* p) const { device::release(device, p); }
   };
   struct Block {
-    std::unique_ptr<char, FreeDeleter> data;
+    std::unique_ptr<char, Release> data;
     int64_t size = 0;
     int64_t before = 0;  // bytes of all earlier blocks
   };
+  Device device_;
   std::vector<Block> blocks_;
   Mark mark_;
   int64_t peak_ = 0;

@@ -1,16 +1,45 @@
 #pragma once
-// What every op needs and nothing else: where it runs, how many threads, its arena.
+// What every op needs and nothing else: where it runs, how many threads, its arena, library handles.
 
 #include "src/core/arena.h"
 
 namespace temper {
 
-enum class Device { cpu, cuda };
+namespace cuda {
+class Libraries;
+}
 
 struct Ctx {
   Arena& arena;
   Device device = Device::cpu;
   int threads = 1;
+  cuda::Libraries* libraries = nullptr;  // set where device is cuda (ops/backend.h)
 };
+
+/// Host data where the ops of this context read it: the same memory on the CPU, a copy in the arena on a GPU.
+inline CTensor to_device(Ctx& c, const CTensor& host) {
+  if (c.device == Device::cpu) return host;
+  const Tensor copy = c.arena.like(host);
+  device::copy_to_device(c.device, copy.raw(), host.data, host.bytes());
+  return copy;
+}
+
+/// Values of a tensor of the context's device; waits for them. Types as stored, or fp32 widened to double.
+template <class T>
+std::vector<T> to_host(const Ctx& c, const CTensor& t) {
+  std::vector<T> values(static_cast<size_t>(t.size()));
+  device::copy_from_device(c.device, values.data(), t.as<T>(), t.bytes());
+  return values;
+}
+template <>
+inline std::vector<double> to_host(const Ctx& c, const CTensor& t) {
+  if (t.dtype == DType::f32) {
+    const std::vector<float> narrow = to_host<float>(c, t);
+    return {narrow.begin(), narrow.end()};
+  }
+  std::vector<double> values(static_cast<size_t>(t.size()));
+  device::copy_from_device(c.device, values.data(), t.as<double>(), t.bytes());
+  return values;
+}
 
 }  // namespace temper

@@ -110,6 +110,33 @@ void check_tied_head(const ModelFolder& folder, const std::string& name) {
   }
 }
 
+/// Whole tensors into a store: straight into host memory, window by window into a GPU's.
+class StoreWriter {
+ public:
+  StoreWriter(Device device, DType type) : device_(device), type_(type) {
+    if (device == Device::cuda) pinned_.reset(static_cast<char*>(device::allocate_pinned(kWindowBytes)));
+  }
+  void write(const ModelFolder& folder, const std::string& name, int64_t count, char* to) {
+    if (!pinned_) return read_values(folder, name, 0, count, to, type_, window_);
+    const int64_t step = kWindowBytes / dtype_size(type_);
+    for (int64_t done = 0; done < count; done += step) {
+      const int64_t n = std::min(step, count - done);
+      read_values(folder, name, done, n, pinned_.get(), type_, window_);
+      device::copy_to_device(device_, to + done * dtype_size(type_), pinned_.get(), n * dtype_size(type_));
+      device::synchronize(device_);
+    }
+  }
+
+ private:
+  struct ReleasePinned {
+    void operator()(char* p) const { device::release_pinned(p); }
+  };
+  Device device_;
+  DType type_;
+  std::unique_ptr<char, ReleasePinned> pinned_;
+  std::vector<char> window_;
+};
+
 }  // namespace
 
 bool is_kept_tensor(const std::string& name, const ModelConfig& config) {
@@ -151,12 +178,12 @@ void import_weights(const ModelFolder& folder, const ModelConfig& config, Parame
   check_weights(folder, config, specs);
   for (const auto& [name, info] : folder.tensors())
     if (is_tied_head(name, config)) check_tied_head(folder, name);
-  std::vector<char> window;
+  StoreWriter writer(store.device(), store.dtype());
   for (Parameter& p : store.list()) {
     char* to = static_cast<char*>(p.value.raw());
     const int64_t width = p.spec.size() / p.spec.shape[0];
     for (const HfPart& part : p.spec.parts) {
-      read_values(folder, part.name, 0, part.rows * width, to, store.dtype(), window);
+      writer.write(folder, part.name, part.rows * width, to);
       to += part.rows * width * dtype_size(store.dtype());
     }
   }

@@ -17,8 +17,8 @@ namespace temper {
 /// Headers against specs; reads no data. Call it before memory is allocated for a model of unknown size.
 void check_weights(const ModelFolder& folder, const ModelConfig& config, const std::vector<ParamSpec>& specs);
 
-/// check_weights, then everything into `store` (already allocated; fp32, bf16 or fp64). A tied head's copy in
-/// the file must equal the embedding.
+/// check_weights, then everything into `store` (already allocated; fp32, bf16 or fp64; on a GPU through
+/// pinned windows). A tied head's copy in the file must equal the embedding.
 void import_weights(const ModelFolder& folder, const ModelConfig& config, ParameterStore& store);
 
 /// Tensors that no parameter holds and that an export writes back as they are: rotary tables of old files and

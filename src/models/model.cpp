@@ -11,20 +11,22 @@ namespace temper {
 void check_supported(const ModelConfig& c, const std::string& source) {
   constexpr int64_t kMaxHeadDim = 256;
   if (c.head_dim % 8 == 0 && c.head_dim <= kMaxHeadDim) return;
-  fail(Exit::data, {.what = "this head dimension is not supported",
-                    .where = source + ", head_dim",
-                    .why = fmt::format("it is {}; attention takes multiples of 8 up to {}", c.head_dim, kMaxHeadDim),
-                    .fix = "use a model with another head_dim"});
+  fail(Exit::data,
+       {.what = "this head dimension is not supported",
+        .where = source + ", head_dim",
+        .why = fmt::format("it is {}; attention takes multiples of 8 up to {}", c.head_dim, kMaxHeadDim),
+        .fix = "use a model with another head_dim"});
 }
 
-Model::Model(const ModelConfig& config, DType storage, int64_t context_tokens, bool with_gradients)
-    : config_(config), storage_(storage), context_tokens_(context_tokens) {
+Model::Model(const ModelConfig& config, DType storage, int64_t context_tokens, bool with_gradients,
+             Device device)
+    : config_(config), storage_(storage), context_tokens_(context_tokens), tables_(device) {
   std::map<std::string, Parameter*> by_name;
   for (ParamSpec& spec : dense_parameter_specs(config)) {
     const std::string name = spec.name;
     by_name[name] = &parameters_.add(std::move(spec));
   }
-  parameters_.allocate(storage, with_gradients);
+  parameters_.allocate(storage, with_gradients, device);
   make_rope();
 
   const auto get = [&](const std::string& name) {
@@ -55,9 +57,12 @@ Model::Model(const ModelConfig& config, DType storage, int64_t context_tokens, b
 void Model::make_rope() {
   const RopeTable table = make_rope_table(config_.rope, config_.head_dim, context_tokens_);
   const DType dtype = accumulate_dtype(storage_);
-  rope_.cosine = tables_.make({context_tokens_, config_.head_dim / 2}, dtype);
-  rope_.sine = tables_.make({context_tokens_, config_.head_dim / 2}, dtype);
-  fill_cos_sin(table, context_tokens_, rope_.cosine, rope_.sine);
+  Arena host;
+  const Tensor cosine = host.make({context_tokens_, config_.head_dim / 2}, dtype), sine = host.like(cosine);
+  fill_cos_sin(table, context_tokens_, cosine, sine);
+  rope_ = {tables_.like(cosine), tables_.like(sine)};
+  device::copy_to_device(device(), rope_.cosine.raw(), cosine.data, cosine.bytes());
+  device::copy_to_device(device(), rope_.sine.raw(), sine.data, sine.bytes());
 }
 
 Tensor Model::forward(Ctx& c, const Batch& b, ModelSaved* saved) const {

@@ -23,7 +23,8 @@ void check_supported(const ModelConfig& config, const std::string& source);
 class Model {
  public:
   /// Allocates parameters (zeroed) and rope tables for positions below `context_tokens`.
-  Model(const ModelConfig& config, DType storage, int64_t context_tokens, bool with_gradients);
+  Model(const ModelConfig& config, DType storage, int64_t context_tokens, bool with_gradients,
+        Device device = Device::cpu);
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
@@ -38,6 +39,7 @@ class Model {
   const ParameterStore& parameters() const { return parameters_; }
   const ModelConfig& config() const { return config_; }
   DType dtype() const { return storage_; }
+  Device device() const { return tables_.device(); }
   int64_t context_tokens() const { return context_tokens_; }
 
  private:

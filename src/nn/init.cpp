@@ -79,8 +79,10 @@ void random_init(ParameterStore& store, const ModelConfig& config, uint64_t seed
       random_values(p.spec, index, config, seed, first, n, values.data());
       dispatch_storage(store.dtype(), [&](auto s) {
         using S = decltype(s);
-        S* out = p.value.as<S>() + first;
-        for (int64_t i = 0; i < n; ++i) out[i] = static_cast<S>(values[static_cast<size_t>(i)]);
+        std::vector<S> rounded(values.size());
+        for (size_t i = 0; i < rounded.size(); ++i) rounded[i] = static_cast<S>(values[i]);
+        device::copy_to_device(store.device(), p.value.as<S>() + first, rounded.data(),
+                               n * int64_t{sizeof(S)});
       });
     }
     ++index;

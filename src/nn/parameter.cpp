@@ -1,7 +1,5 @@
 #include "src/nn/parameter.h"
 
-#include <cstring>
-
 namespace temper {
 namespace {
 
@@ -39,8 +37,9 @@ Parameter& ParameterStore::add(ParamSpec spec) {
   return p;
 }
 
-void ParameterStore::allocate(DType storage, bool with_gradients) {
+void ParameterStore::allocate(DType storage, bool with_gradients, Device device) {
   CHECK(values_.empty(), "parameters allocated twice");
+  memory_ = Arena(device);
   values_ = memory_.zeros({num_elements_}, storage);
   if (with_gradients) grads_ = memory_.zeros({num_elements_}, accumulate_dtype(storage));
   for (Parameter& p : list_) {
@@ -55,6 +54,6 @@ int64_t ParameterStore::num_parameters() const {
   return n;
 }
 
-void ParameterStore::zero_grads() { std::memset(grads_.raw(), 0, static_cast<size_t>(grads_.bytes())); }
+void ParameterStore::zero_grads() { device::fill(device(), grads_.raw(), 0, grads_.bytes()); }
 
 }  // namespace temper

@@ -44,7 +44,7 @@ class ParameterStore {
   /// The returned reference stays valid; views are set by `allocate`.
   Parameter& add(ParamSpec spec);
   /// Makes the flat buffers, zeroed. Called once, after the last add.
-  void allocate(DType storage, bool with_gradients);
+  void allocate(DType storage, bool with_gradients, Device device = Device::cpu);
 
   std::deque<Parameter>& list() { return list_; }
   const std::deque<Parameter>& list() const { return list_; }
@@ -54,6 +54,7 @@ class ParameterStore {
   int64_t num_elements() const { return num_elements_; }
   int64_t num_parameters() const;  // without padding
   DType dtype() const { return values_.dtype; }
+  Device device() const { return memory_.device(); }
   void zero_grads();
 
  private:

@@ -3,8 +3,21 @@
 
 #include "kernels/cpu/cpu.h"
 
-#define DISPATCH(ctx, name, ...)                                                                   \
-  do {                                                                                             \
-    CHECK((ctx).device == ::temper::Device::cpu, "op " #name " has no kernel for this device");    \
-    ::temper::cpu::name(ctx, __VA_ARGS__);                                                         \
+#define DISPATCH_CPU(ctx, name, ...)                                                            \
+  do {                                                                                          \
+    CHECK((ctx).device == ::temper::Device::cpu, "op " #name " has no kernel for this device"); \
+    ::temper::cpu::name(ctx, __VA_ARGS__);                                                      \
   } while (false)
+
+#ifdef TEMPER_CUDA
+#include "kernels/cuda/cuda.h"
+#define DISPATCH(ctx, name, ...)                \
+  do {                                          \
+    if ((ctx).device == ::temper::Device::cuda) \
+      ::temper::cuda::name(ctx, __VA_ARGS__);   \
+    else                                        \
+      ::temper::cpu::name(ctx, __VA_ARGS__);    \
+  } while (false)
+#else
+#define DISPATCH DISPATCH_CPU
+#endif

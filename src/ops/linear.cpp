@@ -15,20 +15,20 @@ void linear_backward_input(Ctx& c, Tensor dx, CTensor dy, CTensor w) {
   CHECK_SHAPE(dx, dy.dim(0), w.dim(1));
   CHECK_SHAPE(w, dy.dim(1), dx.dim(1));
   CHECK_SHAPE(dy, dx.dim(0), w.dim(0));
-  DISPATCH(c, linear_backward_input, dx, dy, w);
+  DISPATCH_CPU(c, linear_backward_input, dx, dy, w);
 }
 
 void linear_backward_weight(Ctx& c, Tensor dw, CTensor dy, CTensor x) {
   CHECK_SHAPE(dw, dy.dim(1), x.dim(1));
   CHECK_SHAPE(dy, x.dim(0), dw.dim(0));
   CHECK_SHAPE(x, dy.dim(0), dw.dim(1));
-  DISPATCH(c, linear_backward_weight, dw, dy, x);
+  DISPATCH_CPU(c, linear_backward_weight, dw, dy, x);
 }
 
 void linear_backward_bias(Ctx& c, Tensor db, CTensor dy) {
   CHECK_SHAPE(db, dy.dim(1));
   CHECK_SHAPE(dy, dy.dim(0), db.dim(0));
-  DISPATCH(c, linear_backward_bias, db, dy);
+  DISPATCH_CPU(c, linear_backward_bias, db, dy);
 }
 
 }  // namespace temper

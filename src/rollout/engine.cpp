@@ -1,6 +1,7 @@
 #include "src/rollout/engine.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "src/ops/rows.h"
 #include "src/rollout/logit_edits.h"
@@ -72,6 +73,12 @@ class Run {
             .where = fmt::format("prompt {}", r.data_position),
             .why = fmt::format("{} tokens; 1 to {} fit into context and cache", length, capacity - 1),
             .fix = "take the prompt out, or raise model.context_tokens or rollout.kv_memory"});
+    for (const int32_t id : r.prompt)
+      if (id < 0 || id >= model_.config().vocab_size)
+        fail(Exit::data, {.what = "a prompt holds something that is no token id",
+                          .where = fmt::format("prompt {}", r.data_position),
+                          .why = fmt::format("{}; ids are 0 to {}", id, model_.config().vocab_size - 1),
+                          .fix = "take the token out, or use the tokenizer of this model"});
     unfinished_[i] = r.num_samples;
     completions_[i].resize(static_cast<size_t>(r.num_samples));
     auto prompt = std::make_unique<Sequence>();
@@ -90,10 +97,11 @@ class Run {
       pages = std::max(pages, static_cast<int64_t>(part.sequence->pages.size()));
     const StepBatch host(rows, pages);
     const auto num_tokens = static_cast<int64_t>(host.tokens.size()), n = static_cast<int64_t>(rows.size());
-    const PagedKv kv =
-        cache_.view(view_of(host.page_table.data(), {n, pages}), view_of(host.lengths.data(), {n}));
-    const Batch batch{view_of(host.tokens.data(), {num_tokens}), view_of(host.positions.data(), {num_tokens}),
-                      view_of(host.cu_seqlens.data(), {n + 1}), &kv};
+    const PagedKv kv = cache_.view(to_device(c, view_of(host.page_table.data(), {n, pages})),
+                                   to_device(c, view_of(host.lengths.data(), {n})));
+    const Batch batch{to_device(c, view_of(host.tokens.data(), {num_tokens})),
+                      to_device(c, view_of(host.positions.data(), {num_tokens})),
+                      to_device(c, view_of(host.cu_seqlens.data(), {n + 1})), &kv};
     const Tensor hidden = model_.forward(c, batch, nullptr);
     scheduler_.commit(rows);
     if (!host.rows.empty()) sample(c, hidden, host);
@@ -123,14 +131,24 @@ class Run {
     }
     const auto n = static_cast<int64_t>(index.size());
     Tensor chosen = c.arena.make({n, hidden.dim(1)}, hidden.dtype);
-    gather_rows(c, chosen, hidden, view_of(index.data(), {n}));
+    gather_rows(c, chosen, hidden, to_device(c, view_of(index.data(), {n})));
     const Sampled drawn = model_.head().sample(c, chosen, keys, options_.num_sampleable);
+    const std::vector<int32_t> tokens = to_host<int32_t>(c, drawn.tokens);
+    const std::vector<double> logprobs = to_host<double>(c, drawn.logprob);
     for (size_t i = 0; i < targets.size(); ++i) {
-      const double logprob = drawn.logprob.dtype == DType::f64
-                                 ? drawn.logprob.as<double>()[i]
-                                 : static_cast<double>(drawn.logprob.as<float>()[i]);
-      append(*targets[i], drawn.tokens.as<int32_t>()[i], logprob);
+      if (!std::isfinite(logprobs[i])) fail_logits(*targets[i], logprobs[i]);
+      append(*targets[i], tokens[i], logprobs[i]);
     }
+  }
+
+  [[noreturn]] void fail_logits(const Sequence& s, double logprob) const {
+    fail(Exit::numerics,
+         {.what = "logits are not finite while sampling",
+          .where = fmt::format("prompt at data position {}, sample {}, response position {}",
+                               requests_[s.request].data_position, s.sample, s.size() - s.prompt_tokens),
+          .why = fmt::format("the log-prob of the drawn token is {}", logprob),
+          .fix =
+              "check the weights for NaN and infinity (a diverged training step or a damaged model folder)"});
   }
 
   void append(Sequence& s, int32_t token, double logprob) {
@@ -211,8 +229,8 @@ class Run {
 Engine::Engine(const Model& model, const EngineOptions& options)
     : model_(model),
       options_(options),
-      cache_(model.config(), model.dtype(), options.num_pages, options.page_tokens,
-             options.poison_free_pages) {}
+      cache_(model.config(), model.dtype(), options.num_pages, options.page_tokens, options.poison_free_pages,
+             model.device()) {}
 
 RolloutCounters Engine::generate(Ctx& c, std::span<const Request> requests, const GenerateOptions& options,
                                  const Tokenizer* tokenizer, const OnFinished& on_finished,

@@ -1,12 +1,10 @@
 #include "src/rollout/kv_cache.h"
 
-#include <cstring>
-
 namespace temper {
 
 KvCache::KvCache(const ModelConfig& config, DType storage, int64_t num_pages, int64_t page_tokens,
-                 bool poison)
-    : page_tokens_(page_tokens), layers_(config.num_layers), poison_(poison) {
+                 bool poison, Device device)
+    : page_tokens_(page_tokens), layers_(config.num_layers), poison_(poison), memory_(device) {
   const int64_t width = config.num_kv_heads * page_tokens * config.head_dim;
   keys_ = memory_.zeros({layers_, num_pages, width}, storage);
   values_ = memory_.zeros({layers_, num_pages, width}, storage);
@@ -55,14 +53,12 @@ int64_t KvCache::page_bytes(const ModelConfig& config, DType storage, int64_t pa
 /// Copies the page `source`, or NaN bit patterns when it is null.
 void KvCache::fill(int32_t page, const int32_t* source) const {
   for (const Tensor& pool : {keys_, values_}) {
-    const int64_t bytes = pool.dim(2) * dtype_size(pool.dtype);
-    for (int64_t layer = 0; layer < layers_; ++layer) {
-      char* base = static_cast<char*>(pool.raw()) + layer * pool.dim(1) * bytes;
-      if (source)
-        std::memcpy(base + page * bytes, base + *source * bytes, static_cast<size_t>(bytes));
-      else
-        std::memset(base + page * bytes, 0xff, static_cast<size_t>(bytes));
-    }
+    const int64_t bytes = pool.dim(2) * dtype_size(pool.dtype), pitch = pool.dim(1) * bytes;
+    char* base = static_cast<char*>(pool.raw());
+    if (source)
+      device::copy_rows(memory_.device(), base + page * bytes, base + *source * bytes, bytes, layers_, pitch);
+    else
+      device::fill_rows(memory_.device(), base + page * bytes, 0xff, bytes, layers_, pitch);
   }
 }
 

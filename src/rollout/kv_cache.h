@@ -14,7 +14,8 @@ namespace temper {
 class KvCache {
  public:
   /// `poison`: pages are filled with NaN when they become free (tests: nobody may read them).
-  KvCache(const ModelConfig& config, DType storage, int64_t num_pages, int64_t page_tokens, bool poison);
+  KvCache(const ModelConfig& config, DType storage, int64_t num_pages, int64_t page_tokens, bool poison,
+          Device device = Device::cpu);
 
   int64_t page_tokens() const { return page_tokens_; }
   int64_t num_pages() const { return static_cast<int64_t>(references_.size()); }

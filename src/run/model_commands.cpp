@@ -96,13 +96,18 @@ GenerateInput read_prompts(const CommandLine& line, const PromptBuilder& builder
   return input;
 }
 
+/// Room for pages where rollout.kv_memory is not given: half of what the weights left free on a GPU.
+int64_t cache_bytes(const Model& model) {
+  return model.device() == Device::cpu ? kCacheBytes : device::free_bytes() / 2;
+}
+
 EngineOptions generate_engine(const Model& model, const RolloutConfig& r, int64_t longest_sequence) {
   EngineOptions o{.scheduler = {r.max_running_sequences, r.prefill_chunk_tokens},
                   .page_tokens = r.kv_page_tokens};
   const int64_t page = KvCache::page_bytes(model.config(), model.dtype(), r.kv_page_tokens);
   const int64_t one = (longest_sequence + r.kv_page_tokens - 1) / r.kv_page_tokens + 1;
-  o.num_pages =
-      std::max(one, std::min(one * r.max_running_sequences, r.kv_memory_bytes.value_or(kCacheBytes) / page));
+  o.num_pages = std::max(
+      one, std::min(one * r.max_running_sequences, r.kv_memory_bytes.value_or(cache_bytes(model)) / page));
   return o;
 }
 
@@ -119,7 +124,6 @@ Json generated_line(size_t prompt, size_t sample, const Request& request, const 
 }  // namespace
 
 int run_generate(const CommandLine& line) {
-  require_device(line.text("--device", "auto"));
   const RolloutConfig r = rollout_settings(line);
   const std::string folder = line.text("--model");
   SharedWork work(line);
@@ -131,8 +135,7 @@ int run_generate(const CommandLine& line) {
   options.messages_key = has_messages ? "messages" : "";
   const PromptBuilder builder(tokenizer, chat ? &*chat : nullptr, options);
   const GenerateInput input = read_prompts(line, builder);
-  const auto model =
-      load_model(folder, resolve_dtype(line.text("--dtype", "auto")), std::nullopt, false, false, 0);
+  const auto model = load_model(folder, work.dtype(), std::nullopt, false, false, 0, work.ctx().device);
   const int64_t longest = std::min(model->context_tokens(), input.longest + r.max_new_tokens);
   Engine engine(*model, generate_engine(*model, r, longest));
   require_ids_of_model(r, model->config().vocab_size);
@@ -167,10 +170,9 @@ int run_generate(const CommandLine& line) {
 }
 
 int run_score(const CommandLine& line) {
-  require_device(line.text("--device", "auto"));
   SharedWork work(line);
-  const auto model = load_model(line.text("--model"), resolve_dtype(line.text("--dtype", "auto")),
-                                std::nullopt, false, false, 0);
+  const auto model =
+      load_model(line.text("--model"), work.dtype(), std::nullopt, false, false, 0, work.ctx().device);
   const double temperature = line.number("--temperature", 1.0);
   std::vector<Trajectory> sequences;
   for (const JsonLine& one : read_json_lines(line.text("--input"))) {
@@ -202,11 +204,12 @@ int run_score(const CommandLine& line) {
     const Microbatch mb = pack(all, batch);
     std::vector<double> logprob, entropy;
     if (!mb.empty()) {
-      const Tensor hidden = target_hidden(work.ctx(), *model, mb, nullptr);
-      const TokenStats stats =
-          model->head().forward(work.ctx(), hidden, view_of(mb.targets.data(), {hidden.dim(0)}), temperature);
-      logprob = to_doubles(stats.logprob);
-      entropy = to_doubles(stats.entropy);
+      Ctx& c = work.ctx();
+      const Tensor hidden = target_hidden(c, *model, mb, nullptr);
+      const CTensor targets = to_device(c, view_of(mb.targets.data(), {hidden.dim(0)}));
+      const TokenStats stats = model->head().forward(c, hidden, targets, temperature);
+      logprob = to_host<double>(c, stats.logprob);
+      entropy = to_host<double>(c, stats.entropy);
     }
     size_t at = 0;
     for (int32_t i : batch) {

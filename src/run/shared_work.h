@@ -1,5 +1,6 @@
 #pragma once
-// Lines of work dealt to the ranks of an mpirun, and their results printed in input order by rank 0.
+// Lines of work dealt to the ranks of an mpirun, the device and type they are done in, and their results
+// printed in input order by rank 0.
 
 #include <cstdio>
 #include <map>
@@ -10,6 +11,7 @@
 
 #include "src/comm/mpi_comm.h"
 #include "src/core/json.h"
+#include "src/ops/backend.h"
 #include "src/run/command_line.h"
 #include "src/run/setup.h"
 
@@ -23,9 +25,12 @@ class SharedWork {
     comm_ = mpi_.make_comm(world, kWaitSeconds);
     std::optional<int64_t> threads;
     if (line.has("--threads")) threads = line.integer("--threads", 1);
-    ctx_ = std::make_unique<Ctx>(Ctx{arena_, Device::cpu, resolve_threads(threads, mpi_.ranks_on_node())});
+    const Device device = resolve_device(line.text("--device", "auto"), mpi_.rank() % mpi_.ranks_on_node());
+    dtype_ = resolve_dtype(line.text("--dtype", "auto"), device);
+    backend_ = std::make_unique<Backend>(device, resolve_threads(threads, mpi_.ranks_on_node()));
   }
-  Ctx& ctx() { return *ctx_; }
+  Ctx& ctx() { return backend_->ctx(); }
+  DType dtype() const { return dtype_; }
   int rank() const { return comm_->rank(); }
   int size() const { return comm_->size(); }
   bool mine(size_t index) const { return static_cast<int>(index % static_cast<size_t>(size())) == rank(); }
@@ -46,8 +51,8 @@ class SharedWork {
   static constexpr double kWaitSeconds = 86400;  // one rank may have a day's more work than another
   MpiSession mpi_;
   std::unique_ptr<Comm> comm_;
-  Arena arena_;
-  std::unique_ptr<Ctx> ctx_;
+  DType dtype_ = DType::f32;
+  std::unique_ptr<Backend> backend_;
   Json lines_ = Json::array();
 };
 

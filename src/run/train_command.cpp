@@ -299,7 +299,6 @@ class TrainRun {
 
 int run_train(const CommandLine& line) {
   const LoadedConfig loaded = load_config(line.positional, line.overrides);
-  require_device(loaded.config.run.device);
   std::vector<std::string> unused;
   if (line.has("--replay")) unused = {"data.train", "validation.data", "checkpoint.resume"};
   require_paths(loaded, unused);
@@ -311,7 +310,6 @@ int run_train(const CommandLine& line) {
 int run_eval(const CommandLine& line) {
   const LoadedConfig loaded = load_config(line.positional, line.overrides);
   const Config& config = loaded.config;
-  require_device(config.run.device);
   require_paths(loaded, {"data.train", "checkpoint.resume"});
   MpiSession mpi(nullptr, nullptr);
   const RunPlan plan = make_plan(loaded, mpi.size(), read_model_facts(config.model.path));

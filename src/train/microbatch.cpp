@@ -4,9 +4,10 @@
 
 namespace temper {
 
-Batch Microbatch::batch() const {
+Batch Microbatch::batch(Ctx& c) const {
   const int64_t t = static_cast<int64_t>(tokens.size()), s = static_cast<int64_t>(cu_seqlens.size());
-  return {view_of(tokens.data(), {t}), view_of(positions.data(), {t}), view_of(cu_seqlens.data(), {s})};
+  return {to_device(c, view_of(tokens.data(), {t})), to_device(c, view_of(positions.data(), {t})),
+          to_device(c, view_of(cu_seqlens.data(), {s}))};
 }
 
 int64_t packed_length(const Trajectory& t) {

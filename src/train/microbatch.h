@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "src/core/ctx.h"
 #include "src/nn/batch.h"
 #include "src/rl/algorithm.h"
 #include "src/rl/types.h"
@@ -20,7 +21,7 @@ struct Microbatch {
   std::vector<int32_t> sequence, offset;   // [n] which sequence of the list, which response token
   LossInputs inputs;                       // [n] each
 
-  Batch batch() const;
+  Batch batch(Ctx& c) const;
   bool empty() const { return rows.empty(); }
 };
 

@@ -5,14 +5,6 @@
 #include "src/ops/rows.h"
 
 namespace temper {
-
-std::vector<double> to_doubles(const CTensor& t) {
-  std::vector<double> values(static_cast<size_t>(t.size()));
-  for (size_t i = 0; i < values.size(); ++i)
-    values[i] = t.dtype == DType::f64 ? t.as<double>()[i] : static_cast<double>(t.as<float>()[i]);
-  return values;
-}
-
 namespace {
 
 std::vector<int64_t> packed_lengths(std::span<const Trajectory* const> all) {
@@ -31,9 +23,9 @@ void score(Ctx& c, const Model& model, std::span<const Trajectory* const> all,
     ArenaScope scope(c.arena);
     const Microbatch mb = pack(all, sequences);
     const Tensor hidden = target_hidden(c, model, mb, nullptr);
-    const CTensor targets = view_of(mb.targets.data(), {hidden.dim(0)});
+    const CTensor targets = to_device(c, view_of(mb.targets.data(), {hidden.dim(0)}));
     const std::vector<double> logprob =
-        to_doubles(model.head().forward(c, hidden, targets, options.temperature).logprob);
+        to_host<double>(c, model.head().forward(c, hidden, targets, options.temperature).logprob);
     for (size_t i = 0; i < logprob.size(); ++i)
       result[static_cast<size_t>(mb.sequence[i])][static_cast<size_t>(mb.offset[i])] = logprob[i];
   }
@@ -52,8 +44,8 @@ PackPlan shared_plan(std::span<const Trajectory* const> all, Comm& comm, const P
 Tensor target_hidden(Ctx& c, const Model& model, const Microbatch& mb, ModelSaved* saved) {
   const auto n = static_cast<int64_t>(mb.rows.size());
   Tensor chosen = c.arena.make({n, model.config().hidden_size}, model.dtype());
-  const Tensor hidden = model.forward(c, mb.batch(), saved);
-  gather_rows(c, chosen, hidden, view_of(mb.rows.data(), {n}));
+  const Tensor hidden = model.forward(c, mb.batch(c), saved);
+  gather_rows(c, chosen, hidden, to_device(c, view_of(mb.rows.data(), {n})));
   return chosen;
 }
 

@@ -18,8 +18,6 @@ struct PassOptions {
   CostModel cost;
 };
 
-std::vector<double> to_doubles(const CTensor& t);
-
 /// The packing plan of these trajectories, made once on rank 0 and shared.
 PackPlan shared_plan(std::span<const Trajectory* const> all, Comm& comm, const PassOptions& options);
 

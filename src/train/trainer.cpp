@@ -76,13 +76,13 @@ void Trainer::run_microbatch(Ctx& c, Microbatch& mb, const Algorithm& algorithm,
   const CTensor targets = view_of(mb.targets.data(), {n});
   const double temperature = options_.pass.temperature;
   const TokenStats now = model_.head().forward(c, hidden, targets, temperature);
-  const std::vector<double> logprob = to_doubles(now.logprob);
+  const std::vector<double> logprob = to_host<double>(c, now.logprob);
   for (size_t i = 0; i < logprob.size(); ++i) {
     if (std::isnan(mb.inputs.old_logprob[i])) mb.inputs.old_logprob[i] = logprob[i];
     if (mb.inputs.weight[i] != 0.0)
       diff_max = std::max(diff_max, std::abs(logprob[i] - mb.inputs.old_logprob[i]));
   }
-  const LossResult loss = algorithm.loss(logprob, to_doubles(now.entropy), mb.inputs);
+  const LossResult loss = algorithm.loss(logprob, to_host<double>(c, now.entropy), mb.inputs);
   for (const auto& [name, value] : loss.sums) sums.at(name) += value;
 
   const Tensor dlogprob = from_doubles(c, loss.dlogprob, now.logprob.dtype);
@@ -90,7 +90,7 @@ void Trainer::run_microbatch(Ctx& c, Microbatch& mb, const Algorithm& algorithm,
   const Tensor dtarget = model_.head().backward(c, dlogprob, dentropy, hidden, targets, now, temperature);
   Tensor dhidden = c.arena.make({static_cast<int64_t>(mb.tokens.size()), hidden.dim(1)}, hidden.dtype);
   scatter_rows(c, dhidden, dtarget, view_of(mb.rows.data(), {n}));
-  model_.backward(c, mb.batch(), dhidden, saved);
+  model_.backward(c, mb.batch(c), dhidden, saved);
 }
 
 void Trainer::reduce_sums(std::map<std::string, double>& sums) {

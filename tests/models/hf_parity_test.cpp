@@ -83,7 +83,7 @@ TEST_P(HfParity, LogprobsAndGradients) {
   const Tensor dtarget = model_->head().backward(ctx_, dlogprob, dentropy, hidden, targets, stats, 1.0);
   Tensor dhidden = arena_.make({static_cast<int64_t>(mb.tokens.size()), hidden.dim(1)}, DType::f32);
   scatter_rows(ctx_, dhidden, dtarget, view_of(mb.rows.data(), {hidden.dim(0)}));
-  model_->backward(ctx_, mb.batch(), dhidden, saved);
+  model_->backward(ctx_, mb.batch(ctx_), dhidden, saved);
 
   double worst_gradient = 0;
   const size_t compared =

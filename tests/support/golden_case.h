@@ -54,12 +54,14 @@ class GoldenFile {
   SafetensorsFile file_;
 };
 
-inline std::unique_ptr<Model> load_model(const std::string& path, DType storage, int64_t context_tokens) {
+/// With gradients on the CPU.
+inline std::unique_ptr<Model> load_model(const std::string& path, DType storage, int64_t context_tokens,
+                                         Device device = Device::cpu) {
   const ModelFolder folder = ModelFolder::open(path);
   const ModelConfig config =
       parse_model_config(folder.config(), folder.generation_config() ? &*folder.generation_config() : nullptr,
                          folder.config_path());
-  auto model = std::make_unique<Model>(config, storage, context_tokens, true);
+  auto model = std::make_unique<Model>(config, storage, context_tokens, device == Device::cpu, device);
   import_weights(folder, config, model->parameters());
   return model;
 }

@@ -1,0 +1,56 @@
+#pragma once
+// The attention kernels of the CUDA backend, behind one description of a call. All give a query row the same
+// bits within one class: {bf16 with heads of 64 or 128} or {everything else}, chosen by type and head
+// dimension alone.
+
+#include "kernels/cuda/launch.h"
+
+namespace temper::cuda {
+
+/// Pages of one layer, [pages, Hkv, page_tokens, dh].
+struct AttentionPages {
+  const void *keys, *values;
+  const int32_t* table;    // [S, per_sequence]
+  const int32_t* lengths;  // [S]
+  int per_sequence, page_tokens, pages;
+};
+
+struct AttentionCall {
+  void* out;          // [T, Hq*dh]
+  float* lse;         // [Hq, T], null: not wanted
+  const void* qkv;    // [T, (Hq+2Hkv)*dh]
+  const int32_t* cu;  // [S+1]
+  int T, S, q_heads, kv_heads, head_dim;
+  float c;     // scale * log2(e)
+  bool paged;  // keys from `pages`, else from qkv
+  AttentionPages pages;
+
+  __host__ __device__ int group() const { return q_heads / kv_heads; }
+  __host__ __device__ int64_t row_width() const { return int64_t{q_heads + 2 * kv_heads} * head_dim; }
+};
+
+/// Any type and head dimension, one warp per row and head.
+void attention_plain(DType type, const AttentionCall& a);
+
+/// bf16, heads of 64 or 128: any rows; with `skip_single_rows` sequences with one row are left to the decode
+/// kernel.
+void attention_prefill(Ctx& ctx, const AttentionCall& a, bool skip_single_rows);
+
+/// The sequences with one row, from pages; groups of at most kDecodeGroup query heads per kv head.
+inline constexpr int kDecodeGroup = 8;
+void attention_decode(Ctx& ctx, const AttentionCall& a);
+
+/// Rows of a page that one tensor copy brings: copies make up granules of 64 keys.
+__host__ __device__ inline int rows_per_copy(int page_tokens) {
+  return page_tokens % 64 == 0 ? 64 : page_tokens % 32 == 0 ? 32 : 16;
+}
+/// Pages as (64 columns, rows, head_dim / 64): boxes of `box_rows` rows.
+CUtensorMap page_map(const Libraries& libraries, const void* data, const AttentionCall& a, int box_rows);
+/// First of the rows of `key` in that map.
+TEMPER_DEVICE int page_row(const AttentionPages& p, int kv_heads, int sequence, int kv_head, int key) {
+  const int entry = min(key / p.page_tokens, p.per_sequence - 1);
+  return (p.table[int64_t{sequence} * p.per_sequence + entry] * kv_heads + kv_head) * p.page_tokens +
+         key % p.page_tokens;
+}
+
+}  // namespace temper::cuda

@@ -1,0 +1,385 @@
+// Attention of one query row per sequence over pages. One block per (sequence, kv head, split of 1,024 keys):
+//   scores   S^T = K Q^T by mma.sync, the query heads of the group as columns; all scores go to shared memory
+//   softmax  the whole split at once: one warp per head, lane = (block, partial), running maxima by prefix
+//   values   O^T = V^T P^T, 16 columns of V a warp, ascending keys
+// Warps 0-7 compute, warp 8 copies granules of 64 keys into one ring (keys first, then values). The last
+// block of a (sequence, kv head) merges the splits in ascending order. Measured: attention_decode.md.
+
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/device/ptx.cuh"
+
+namespace temper::cuda {
+namespace {
+
+using bf = __nv_bfloat16;
+namespace cn = canonical;
+
+constexpr int kGranule = 64, kComputeWarps = 8, kThreads = (kComputeWarps + 1) * 32;
+constexpr int kBlocks = cn::kSplit / cn::kKeyBlock, kMostCopies = cn::kSplit / 16;
+constexpr int kScoreRow = 136;            // floats of a block of 128 scores: no bank conflicts
+constexpr int kProbRow = cn::kSplit + 8;  // bf16 of a head's probabilities
+constexpr int kComputeBarrier = 1;
+static_assert(kBlocks == 8, "the softmax gives each of 8 blocks four lanes");
+
+struct DecodeArguments {
+  AttentionCall a;
+  int splits;     // of the longest sequence: workspace stride
+  float* ws_o;    // [S, Hkv, splits, G, D]
+  float2* ws_ml;  // [S, Hkv, splits, G]
+  int* counters;  // [S, Hkv], zero before and after
+};
+
+/// Offsets into dynamic shared memory for groups of G heads and a ring of kStages granules.
+template <int D, int kStages>
+struct Smem {
+  static constexpr int kBytesPerGranule = kGranule * D * 2, kScores = kStages * kBytesPerGranule;
+  __host__ __device__ static int probs(int G) { return kScores + G * kBlocks * kScoreRow * 4; }
+  __host__ __device__ static int decays(int G) { return probs(G) + G * kProbRow * 2; }
+  __host__ __device__ static int sums(int G) { return (decays(G) + G * kBlocks * 4 + 15) / 16 * 16; }
+  __host__ __device__ static int rows(int G) { return sums(G) + kDecodeGroup * 8 + 16; }
+  __host__ __device__ static int bars(int G) { return rows(G) + kMostCopies * 4; }
+  __host__ __device__ static int bytes(int G) { return bars(G) + kStages * 24; }
+};
+
+/// What every warp of a block knows.
+template <int D, int kStages>
+struct Decode {
+  using SM = Smem<D, kStages>;
+  static constexpr int kValueWarps = D / 16,
+                       kHalf = kGranule * 128;  // kHalf: bytes of 64 columns of a granule
+
+  const DecodeArguments& args;
+  uint8_t* smem;
+  int split, kv_head, sequence, G, splits, keys, granules, lane, warp;
+  uint32_t ring, full, keys_empty, values_empty;
+
+  TEMPER_DEVICE float* scores(int head) const {
+    return reinterpret_cast<float*>(smem + SM::kScores) + head * kBlocks * kScoreRow;
+  }
+  TEMPER_DEVICE bf* probs(int head) const {
+    return reinterpret_cast<bf*>(smem + SM::probs(G)) + head * kProbRow;
+  }
+  TEMPER_DEVICE float& decay(int head, int block) const {
+    return reinterpret_cast<float*>(smem + SM::decays(G))[head * kBlocks + block];
+  }
+  TEMPER_DEVICE float2& sums(int head) const { return reinterpret_cast<float2*>(smem + SM::sums(G))[head]; }
+  TEMPER_DEVICE int& is_last() const {
+    return *reinterpret_cast<int*>(smem + SM::sums(G) + kDecodeGroup * 8);
+  }
+  TEMPER_DEVICE int* copy_rows() const { return reinterpret_cast<int*>(smem + SM::rows(G)); }
+
+  // ---- the producer warp: step i < granules is a granule of keys, then one of values
+
+  TEMPER_DEVICE void wait_for_room(int i) const {
+    const int stage = i % kStages, previous = i - kStages;
+    if (previous < 0) return;
+    if (previous < granules) return mbar_wait(keys_empty + stage * 8, previous / kStages & 1);
+    const int first = granules + ((stage - granules) % kStages + kStages) % kStages;
+    mbar_wait(values_empty + stage * 8, (previous - first) / kStages & 1);
+  }
+
+  TEMPER_DEVICE void produce(const CUtensorMap* k_map, const CUtensorMap* v_map) const {
+    const AttentionPages& pages = args.a.pages;
+    const int rows = rows_per_copy(pages.page_tokens);
+    const int pieces = kGranule / rows;
+    for (int i = lane; i < granules * pieces; i += 32)
+      copy_rows()[i] = page_row(pages, args.a.kv_heads, sequence, kv_head, split * cn::kSplit + i * rows);
+    __syncwarp();
+    for (int i = 0; i < 2 * granules; ++i) {
+      const int stage = i % kStages, granule = i < granules ? i : i - granules;
+      const uint32_t bar = full + stage * 8, to = ring + stage * SM::kBytesPerGranule;
+      wait_for_room(i);
+      if (lane == 0) mbar_expect(bar, SM::kBytesPerGranule);
+      __syncwarp();
+      if (lane < pieces * (D / 64)) {
+        const int half = lane / pieces, piece = lane % pieces;
+        tma_3d(to + half * kHalf + piece * rows * 128, i < granules ? k_map : v_map, bar, 0,
+               copy_rows()[granule * pieces + piece], half);
+      }
+    }
+  }
+
+  // ---- scores: two teams of four warps take turns at the granules, 16 keys a warp
+
+  TEMPER_DEVICE void compute_scores() const {
+    const int g = lane >> 2, t = lane & 3;
+    uint32_t q[D / 16][2];
+    const bf* from = static_cast<const bf*>(args.a.qkv) + args.a.cu[sequence] * args.a.row_width() +
+                     int64_t{kv_head * G + g} * D;
+#pragma unroll
+    for (int kk = 0; kk < D / 16; kk++)
+#pragma unroll
+      for (int e = 0; e < 2; e++)
+        q[kk][e] = g < G ? *reinterpret_cast<const uint32_t*>(from + kk * 16 + 2 * t + 8 * e) : 0u;
+    for (int i = 0; i < granules; i++) {
+      const int stage = i % kStages;
+      const uint32_t buffer = ring + stage * SM::kBytesPerGranule;
+      mbar_wait(full + stage * 8, i / kStages & 1);  // both teams wait: a skipped phase would alias by parity
+      if ((i & 1) != warp >> 2) {
+        __syncwarp();
+        if (lane == 0) mbar_arrive(keys_empty + stage * 8);
+        continue;
+      }
+      float s[4] = {0.f, 0.f, 0.f, 0.f};
+      const int r = (warp & 3) * 16 + (lane & 15);
+      uint32_t k[D / 16][4];
+#pragma unroll
+      for (int kk = 0; kk < D / 16; kk++) {
+        const int chunk = kk * 2 + (lane >> 4);
+        ldsm4(k[kk], buffer + (chunk >> 3) * kHalf + r * 128 + (((chunk & 7) ^ (r & 7)) << 4));
+      }
+#pragma unroll
+      for (int kk = 0; kk < D / 16; kk++) mma16816(s, k[kk], q[kk][0], q[kk][1]);
+      __syncwarp();
+      if (lane == 0) mbar_arrive(keys_empty + stage * 8);
+      const int key = i * kGranule + (warp & 3) * 16 + g;
+      const int at = key / cn::kKeyBlock * kScoreRow + key % cn::kKeyBlock;
+#pragma unroll
+      for (int e = 0; e < 2; e++)
+        if (2 * t + e < G) {
+          scores(2 * t + e)[at] = s[e];
+          scores(2 * t + e)[at + 8] = s[e + 2];
+        }
+    }
+  }
+
+  // ---- softmax of one head: lane (g, t) holds partial t of block g
+
+  TEMPER_DEVICE void softmax(int head) const {
+    const int g = lane >> 2, t = lane & 3, first = g * cn::kKeyBlock + 2 * t;
+    const float* from = scores(head) + g * kScoreRow + 2 * t;
+    float x[32], mx = cn::neg_inf();
+#pragma unroll
+    for (int j = 0; j < 16; j++) {
+      const float2 y = *reinterpret_cast<const float2*>(from + 8 * j);
+      const int key = first + 8 * j;
+      x[2 * j] = key < keys ? y.x : cn::neg_inf();
+      x[2 * j + 1] = key + 1 < keys ? y.y : cn::neg_inf();
+      mx = fmaxf(mx, fmaxf(x[2 * j], x[2 * j + 1]));
+    }
+    mx = fmaxf(mx, __shfl_xor_sync(~0u, mx, 1));
+    mx = fmaxf(mx, __shfl_xor_sync(~0u, mx, 2));
+    float mc = cn::new_max(cn::neg_inf(), mx, args.a.c);
+    for (int w = 4; w < 32; w *= 2) {
+      const float y = __shfl_up_sync(~0u, mc, w);
+      if (lane >= w) mc = fmaxf(mc, y);
+    }
+    float before = __shfl_up_sync(~0u, mc, 4);
+    if (lane < 4) before = cn::neg_inf();
+    const float base = cn::base(mc), dec = cn::decay(before, base);
+    if (t == 0) decay(head, g) = dec;
+    auto* to = reinterpret_cast<uint32_t*>(probs(head) + first);
+    float sum = 0.f, l = 0.f;
+#pragma unroll
+    for (int j = 0; j < 16; j++) {
+      const float p0 = cn::prob(x[2 * j], args.a.c, base), p1 = cn::prob(x[2 * j + 1], args.a.c, base);
+      sum = cn::add_p(cn::add_p(sum, p0), p1);
+      to[4 * j] = cn::pack(p0, p1);
+    }
+#pragma unroll
+    for (int w = 0; w < kBlocks; w++)
+      l = cn::add_block(l, __shfl_sync(~0u, dec, w * 4), __shfl_sync(~0u, sum, w * 4 + t));
+    l = cn::quad_sum(l);
+    mc = __shfl_sync(~0u, mc, 31);
+    if (lane == 0) sums(head) = make_float2(mc, l);
+  }
+
+  // ---- values: O^T = V^T P^T, this warp's 16 columns of V
+
+  struct Fragment {
+    uint32_t v[4][4], p[4][2];
+  };
+
+  TEMPER_DEVICE uint32_t value_address(uint32_t granule, int r, int chunk) const {
+    return granule + (chunk >> 3) * kHalf + r * 128 + (((chunk & 7) ^ (r & 7)) << 4);
+  }
+
+  TEMPER_DEVICE void load_values(int granule, Fragment& f) const {
+    const int g = lane >> 2, t = lane & 3, i = granules + granule, stage = i % kStages;
+    const uint32_t buffer = ring + stage * SM::kBytesPerGranule;
+    mbar_wait(full + stage * 8, i / kStages & 1);
+    const int left = keys - granule * kGranule;
+    if (left < kGranule) {  // rows past the end: zero this warp's columns (0 * NaN is NaN)
+      for (int z = lane; z < (kGranule - left) * 2; z += 32)
+        asm volatile("st.shared.v4.b32 [%0], {%1,%1,%1,%1};" ::"r"(
+                         value_address(buffer, left + z / 2, warp * 2 + z % 2)),
+                     "r"(0)
+                     : "memory");
+      __syncwarp();
+    }
+    const bf* from = probs(g) + granule * kGranule + 2 * t;
+#pragma unroll
+    for (int kk = 0; kk < 4; kk++) {
+      f.p[kk][0] = g < G ? *reinterpret_cast<const uint32_t*>(from + kk * 16) : 0u;
+      f.p[kk][1] = g < G ? *reinterpret_cast<const uint32_t*>(from + kk * 16 + 8) : 0u;
+      ldsm4_transposed(
+          f.v[kk], value_address(buffer, kk * 16 + (lane >> 4) * 8 + (lane & 7), warp * 2 + (lane >> 3 & 1)));
+    }
+  }
+
+  TEMPER_DEVICE void use_values(int granule, const Fragment& f, float (&o)[4]) const {
+    const int t = lane & 3;
+    if (granule > 0 && granule % 2 == 0) {  // a new block of 128 keys
+      const float d0 = 2 * t < G ? decay(2 * t, granule / 2) : 0.f;
+      const float d1 = 2 * t + 1 < G ? decay(2 * t + 1, granule / 2) : 0.f;
+      o[0] = cn::rescale(o[0], d0);
+      o[1] = cn::rescale(o[1], d1);
+      o[2] = cn::rescale(o[2], d0);
+      o[3] = cn::rescale(o[3], d1);
+    }
+#pragma unroll
+    for (int kk = 0; kk < 4; kk++) mma16816(o, f.v[kk], f.p[kk][0], f.p[kk][1]);
+    __syncwarp();
+    if (lane == 0) mbar_arrive(values_empty + (granules + granule) % kStages * 8);
+  }
+
+  TEMPER_DEVICE bf* out(int head) const {
+    return static_cast<bf*>(args.a.out) +
+           (int64_t{args.a.cu[sequence]} * args.a.q_heads + kv_head * G + head) * D;
+  }
+  /// Index of (split s, head) of this sequence and kv head in the workspace.
+  TEMPER_DEVICE int64_t slot(int s, int head) const {
+    return ((int64_t{sequence} * args.a.kv_heads + kv_head) * args.splits + s) * G + head;
+  }
+
+  TEMPER_DEVICE void compute_values() const {
+    if (warp >= kValueWarps) return;
+    float o[4] = {0.f, 0.f, 0.f, 0.f};
+    Fragment even, odd;
+    load_values(0, even);
+    for (int i = 0; i < granules; i += 2) {
+      if (i + 1 < granules) load_values(i + 1, odd);
+      use_values(i, even, o);
+      if (i + 2 < granules) load_values(i + 2, even);
+      if (i + 1 < granules) use_values(i + 1, odd, o);
+    }
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+      const int head = 2 * (lane & 3) + (e & 1), d = warp * 16 + (lane >> 2) + 8 * (e >> 1);
+      if (head >= G) continue;
+      if (splits == 1)
+        out(head)[d] = cn::store<bf>(cn::finish(o[e], cn::inverse(sums(head).y)));
+      else
+        args.ws_o[slot(split, head) * D + d] = o[e];
+    }
+  }
+
+  // ---- the last block to arrive merges
+
+  TEMPER_DEVICE void merge_splits() const {
+    if (threadIdx.x < G) args.ws_ml[slot(split, threadIdx.x)] = sums(threadIdx.x);
+    __threadfence();
+    bar_sync(kComputeBarrier, kComputeWarps * 32);
+    if (threadIdx.x == 0) {
+      int* counter = &args.counters[sequence * args.a.kv_heads + kv_head];
+      is_last() = atomicAdd(counter, 1) == splits - 1;
+      if (is_last()) *counter = 0;
+      __threadfence();
+    }
+    bar_sync(kComputeBarrier, kComputeWarps * 32);
+    if (!is_last()) return;
+    for (int x = threadIdx.x; x < G * D; x += kComputeWarps * 32) {
+      const int head = x / D, d = x % D;
+      float o = 0.f, l = 0.f, mc = 0.f;
+      for (int s = 0; s < splits; ++s) {
+        const float o_s = __ldcg(&args.ws_o[slot(s, head) * D + d]);
+        const float2 ml = __ldcg(&args.ws_ml[slot(s, head)]);
+        if (s == 0) {
+          o = o_s, l = ml.y, mc = ml.x;
+          continue;
+        }
+        const cn::Merge w = cn::merge(mc, ml.x);
+        mc = w.mc;
+        l = cn::merged(w, l, ml.y);
+        o = cn::merged(w, o, o_s);
+      }
+      out(head)[d] = cn::store<bf>(cn::finish(o, cn::inverse(l)));
+    }
+  }
+};
+
+template <int D, int kStages>
+__global__ void __launch_bounds__(kThreads, kStages > 5 ? 1 : 2)
+    decode_kernel(const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map,
+                  const __grid_constant__ DecodeArguments args) {
+  using SM = Smem<D, kStages>;
+  extern __shared__ __align__(1024) uint8_t smem[];
+  const int split = blockIdx.x, sequence = blockIdx.z, G = args.a.q_heads / args.a.kv_heads;
+  if (args.a.cu[sequence + 1] - args.a.cu[sequence] != 1) return;
+  const int length = args.a.pages.lengths[sequence], splits = (length + cn::kSplit - 1) / cn::kSplit;
+  if (split >= splits) return;
+  const int keys = min(cn::kSplit, length - split * cn::kSplit);
+  const uint32_t full = smem_u32(smem + SM::bars(G));
+  const Decode<D, kStages> block{args,
+                                 smem,
+                                 split,
+                                 static_cast<int>(blockIdx.y),
+                                 sequence,
+                                 G,
+                                 splits,
+                                 keys,
+                                 (keys + kGranule - 1) / kGranule,
+                                 static_cast<int>(threadIdx.x & 31),
+                                 static_cast<int>(threadIdx.x >> 5),
+                                 smem_u32(smem),
+                                 full,
+                                 full + kStages * 8,
+                                 full + kStages * 16};
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < kStages; i++) {
+      mbar_init(block.full + i * 8, 1);
+      mbar_init(block.keys_empty + i * 8, kComputeWarps);
+      mbar_init(block.values_empty + i * 8, block.kValueWarps);
+    }
+    fence_barrier_init();
+  }
+  __syncthreads();
+  if (block.warp == kComputeWarps) return block.produce(&k_map, &v_map);
+  block.compute_scores();
+  bar_sync(kComputeBarrier, kComputeWarps * 32);
+  for (int head = block.warp; head < G; head += kComputeWarps) block.softmax(head);
+  bar_sync(kComputeBarrier, kComputeWarps * 32);
+  block.compute_values();
+  if (splits > 1) block.merge_splits();
+}
+
+template <int D, int kStages>
+void run(const Libraries& libraries, const DecodeArguments& args) {
+  const AttentionCall& a = args.a;
+  const int box = rows_per_copy(a.pages.page_tokens), bytes = Smem<D, kStages>::bytes(a.group());
+  allow_shared_memory(decode_kernel<D, kStages>, bytes);
+  launch(decode_kernel<D, kStages>, dim3(args.splits, a.kv_heads, a.S), kThreads, bytes,
+         page_map(libraries, a.pages.keys, a, box), page_map(libraries, a.pages.values, a, box), args);
+}
+
+/// A grid of at most one block per multiprocessor gets a deep ring, else two blocks share one.
+template <int D>
+void run_fitting(const Libraries& libraries, const DecodeArguments& args) {
+  constexpr int kShallow = 5, kDeep = 10;
+  if (args.splits * args.a.kv_heads * args.a.S <= libraries.multiprocessors())
+    run<D, kDeep>(libraries, args);
+  else
+    run<D, kShallow>(libraries, args);
+}
+
+}  // namespace
+
+void attention_decode(Ctx& ctx, const AttentionCall& a) {
+  if (a.S == 0) return;
+  ArenaScope scope(ctx.arena);
+  const int splits = (a.pages.per_sequence * a.pages.page_tokens + cn::kSplit - 1) / cn::kSplit;
+  const int64_t slots = int64_t{a.S} * a.q_heads * splits;
+  CHECK(int64_t{a.S} * a.kv_heads <= Libraries::kCounters, "{} sequences of {} kv heads in one step", a.S,
+        a.kv_heads);
+  DecodeArguments args{a, splits, nullptr, nullptr, ctx.libraries->counters()};
+  if (splits > 1) {
+    args.ws_o = static_cast<float*>(ctx.arena.allocate(slots * a.head_dim * int64_t{sizeof(float)}));
+    args.ws_ml = static_cast<float2*>(ctx.arena.allocate(slots * int64_t{sizeof(float2)}));
+  }
+  if (a.head_dim == 128)
+    run_fitting<128>(*ctx.libraries, args);
+  else
+    run_fitting<64>(*ctx.libraries, args);
+}
+
+}  // namespace temper::cuda

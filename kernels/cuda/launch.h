@@ -1,0 +1,81 @@
+#pragma once
+// What every .cu file of this folder needs: storage types, vector access, launches with their error check.
+
+#include <cuda_bf16.h>
+
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/device/canonical.cuh"
+#include "kernels/cuda/libraries.h"
+#include "src/core/cuda.h"
+
+namespace temper::cuda {
+
+/// f(float{}) or f(__nv_bfloat16{}).
+template <class F>
+void dispatch_gpu_storage(DType t, F&& f) {
+  CHECK(t == DType::f32 || t == DType::bf16, "no GPU kernels for {} tensors", dtype_name(t));
+  if (t == DType::f32)
+    f(float{});
+  else
+    f(__nv_bfloat16{});
+}
+template <class S>
+const S* data_of(const CTensor& t) {
+  return static_cast<const S*>(t.data);
+}
+template <class S>
+S* data_of(const Tensor& t) {
+  return static_cast<S*>(t.raw());
+}
+
+inline int blocks_for(int64_t count, int64_t per_block) {
+  const int64_t blocks = (count + per_block - 1) / per_block;
+  CHECK(blocks <= 0x7fffffff, "{} blocks of one launch", blocks);
+  return static_cast<int>(blocks);
+}
+
+/// kernel<<<grid, block, shared>>>(...) on the stream of the process; nothing for an empty grid.
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared, Arguments&&... arguments) {
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  kernel<<<grid, block, shared, gpu_stream()>>>(static_cast<Parameters>(arguments)...);
+  CUDA_CHECK(cudaGetLastError());
+}
+/// Dynamic shared memory above 48 KiB has to be asked for.
+template <class Kernel>
+void allow_shared_memory(Kernel kernel, int bytes) {
+  CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+}
+
+/// Eight neighbouring elements, as floats; `whole` = all eight exist and are aligned to 16 bytes.
+inline constexpr int kGroup = 8;
+template <class S>
+TEMPER_DEVICE void load_group(float (&v)[kGroup], const S* p, int count, bool whole) {
+  if (whole) {
+    alignas(16) S raw[kGroup];
+    *reinterpret_cast<uint4*>(raw) = *reinterpret_cast<const uint4*>(p);
+    if constexpr (sizeof(S) == 4)
+      *(reinterpret_cast<uint4*>(raw) + 1) = *(reinterpret_cast<const uint4*>(p) + 1);
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i) v[i] = canonical::load(raw[i]);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kGroup; ++i) v[i] = i < count ? canonical::load(p[i]) : 0.f;
+}
+template <class S>
+TEMPER_DEVICE void store_group(S* p, const float (&v)[kGroup], int count, bool whole) {
+  if (whole) {
+    alignas(16) S raw[kGroup];
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i) raw[i] = canonical::store<S>(v[i]);
+    *reinterpret_cast<uint4*>(p) = *reinterpret_cast<uint4*>(raw);
+    if constexpr (sizeof(S) == 4) *(reinterpret_cast<uint4*>(p) + 1) = *(reinterpret_cast<uint4*>(raw) + 1);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kGroup; ++i)
+    if (i < count) p[i] = canonical::store<S>(v[i]);
+}
+
+}  // namespace temper::cuda

@@ -1,0 +1,90 @@
+#include "kernels/cuda/libraries.h"
+
+#include <dlfcn.h>
+
+namespace temper::cuda {
+
+Libraries::Libraries() {
+  int device = 0;
+  CUDA_CHECK(cudaGetDevice(&device));
+  CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device));
+  CUDA_CHECK(cudaMalloc(&workspace_, kWorkspaceBytes));
+  CUDA_CHECK(cudaMalloc(&counters_, kCounters * sizeof(int)));
+  CUDA_CHECK(cudaMemsetAsync(counters_, 0, kCounters * sizeof(int), gpu_stream()));
+  // The driver's library is not linked: the program has to start without it.
+  cudaDriverEntryPointQueryResult found;
+  void* encode = nullptr;
+  CUDA_CHECK(
+      cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, 12000, cudaEnableDefault, &found));
+  if (encode == nullptr || found != cudaDriverEntryPointSuccess)
+    fail(Exit::environment, {.what = "the GPU driver is too old",
+                             .where = device::gpu_name(),
+                             .why = "it has no cuTensorMapEncodeTiled",
+                             .fix = "install a driver of CUDA 12 or later"});
+  encode_ = reinterpret_cast<decltype(encode_)>(encode);
+}
+
+Libraries::~Libraries() {
+  if (lt_handle_ != nullptr) (void)lt_.destroy(lt_handle_);
+  (void)cudaFree(workspace_);
+  (void)cudaFree(counters_);
+  // The library stays loaded: it registers handlers that run when the process ends.
+}
+
+const CublasLt& Libraries::lt() {
+  if (lt_handle_ == nullptr) load_lt();
+  return lt_;
+}
+
+void Libraries::load_lt() {
+  constexpr const char* kName = "libcublasLt.so.13";
+  lt_library_ = ::dlopen(kName, RTLD_NOW | RTLD_LOCAL);
+  if (lt_library_ == nullptr)
+    fail(Exit::environment, {.what = "cuBLASLt cannot be loaded",
+                             .where = kName,
+                             .why = ::dlerror(),
+                             .fix = "install the CUDA 13 toolkit, or name its folder in LD_LIBRARY_PATH"});
+  const auto get = [&](auto& function, const char* name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(lt_library_, name));
+    CHECK(function != nullptr, "{} has no {}", kName, name);
+  };
+  get(lt_.create, "cublasLtCreate");
+  get(lt_.destroy, "cublasLtDestroy");
+  get(lt_.version, "cublasLtGetVersion");
+  get(lt_.matmul, "cublasLtMatmul");
+  get(lt_.heuristic, "cublasLtMatmulAlgoGetHeuristic");
+  get(lt_.algo_attribute, "cublasLtMatmulAlgoConfigGetAttribute");
+  get(lt_.desc_create, "cublasLtMatmulDescCreate");
+  get(lt_.desc_destroy, "cublasLtMatmulDescDestroy");
+  get(lt_.desc_set, "cublasLtMatmulDescSetAttribute");
+  get(lt_.layout_create, "cublasLtMatrixLayoutCreate");
+  get(lt_.layout_destroy, "cublasLtMatrixLayoutDestroy");
+  get(lt_.preference_create, "cublasLtMatmulPreferenceCreate");
+  get(lt_.preference_destroy, "cublasLtMatmulPreferenceDestroy");
+  get(lt_.preference_set, "cublasLtMatmulPreferenceSetAttribute");
+  const cublasStatus_t status = lt_.create(&lt_handle_);
+  CHECK(status == CUBLAS_STATUS_SUCCESS, "cublasLtCreate returned {}", static_cast<int>(status));
+}
+
+CUtensorMap Libraries::tensor_map(const void* data, const std::vector<uint64_t>& sizes,
+                                  const std::vector<uint64_t>& strides,
+                                  const std::vector<uint32_t>& box) const {
+  static_assert(sizeof(cuuint64_t) == sizeof(uint64_t) && sizeof(cuuint32_t) == sizeof(uint32_t));
+  CUtensorMap map;
+  const std::vector<uint32_t> steps(sizes.size(), 1);
+  const CUresult result = encode_(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, static_cast<uint32_t>(sizes.size()),
+                                  const_cast<void*>(data), reinterpret_cast<const cuuint64_t*>(sizes.data()),
+                                  reinterpret_cast<const cuuint64_t*>(strides.data()), box.data(),
+                                  steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  CHECK(result == CUDA_SUCCESS, "tensor map of {} rows at {}: error {}", sizes[1], data,
+        static_cast<int>(result));
+  return map;
+}
+
+void ReleaseLibraries::operator()(Libraries* p) const { delete p; }
+std::unique_ptr<Libraries, ReleaseLibraries> open_libraries() {
+  return std::unique_ptr<Libraries, ReleaseLibraries>(new Libraries);
+}
+
+}  // namespace temper::cuda

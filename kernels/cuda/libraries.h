@@ -1,0 +1,84 @@
+#pragma once
+// What the CUDA backend keeps between calls: the cuBLASLt handle (loaded at run time, so that the program
+// starts where the library is missing), the encoder of tensor maps (from the driver), a workspace, counters,
+// and plans.
+
+#include <cublasLt.h>
+#include <cuda.h>
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "kernels/cuda/cuda.h"
+#include "src/core/cuda.h"
+
+namespace temper::cuda {
+
+/// The functions of libcublasLt that are used.
+struct CublasLt {
+  decltype(&::cublasLtCreate) create;
+  decltype(&::cublasLtDestroy) destroy;
+  decltype(&::cublasLtGetVersion) version;
+  decltype(&::cublasLtMatmul) matmul;
+  decltype(&::cublasLtMatmulAlgoGetHeuristic) heuristic;
+  decltype(&::cublasLtMatmulAlgoConfigGetAttribute) algo_attribute;
+  decltype(&::cublasLtMatmulDescCreate) desc_create;
+  decltype(&::cublasLtMatmulDescDestroy) desc_destroy;
+  decltype(&::cublasLtMatmulDescSetAttribute) desc_set;
+  decltype(&::cublasLtMatrixLayoutCreate) layout_create;
+  decltype(&::cublasLtMatrixLayoutDestroy) layout_destroy;
+  decltype(&::cublasLtMatmulPreferenceCreate) preference_create;
+  decltype(&::cublasLtMatmulPreferenceDestroy) preference_destroy;
+  decltype(&::cublasLtMatmulPreferenceSetAttribute) preference_set;
+};
+
+/// One product shape of cuBLASLt: rows up to `rows` use the same algorithm.
+struct GemmKey {
+  int64_t rows, columns, features, pitch;
+  DType out;
+  bool bias;
+  auto operator<=>(const GemmKey&) const = default;
+};
+
+class Libraries {
+ public:
+  Libraries();
+  ~Libraries();
+  Libraries(const Libraries&) = delete;
+  Libraries& operator=(const Libraries&) = delete;
+
+  /// Loads cuBLASLt at the first call (Exit::environment where it is missing).
+  const CublasLt& lt();
+  cublasLtHandle_t lt_handle() const { return lt_handle_; }
+  void* workspace() const { return workspace_; }
+  static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
+
+  /// kCounters zeroed ints; every kernel that uses them leaves them zero.
+  int* counters() const { return counters_; }
+  static constexpr int64_t kCounters = 1 << 18;
+
+  int multiprocessors() const { return multiprocessors_; }
+  /// bf16 tensor in boxes with 128-byte swizzle; sizes and boxes in elements from the innermost dimension on,
+  /// strides in bytes without the innermost. Elements outside are zero.
+  CUtensorMap tensor_map(const void* data, const std::vector<uint64_t>& sizes,
+                         const std::vector<uint64_t>& strides, const std::vector<uint32_t>& box) const;
+
+  /// Algorithms that passed their self-test, of linear.cu.
+  std::map<GemmKey, cublasLtMatmulAlgo_t> algorithms;
+  /// Weight shapes (columns, features) whose skinny kernel passed its self-test.
+  std::map<std::pair<int64_t, int64_t>, bool> skinny_shapes;
+
+ private:
+  void load_lt();
+
+  void* lt_library_ = nullptr;
+  CublasLt lt_{};
+  cublasLtHandle_t lt_handle_ = nullptr;
+  void* workspace_ = nullptr;
+  int* counters_ = nullptr;
+  int multiprocessors_ = 0;
+  decltype(&::cuTensorMapEncodeTiled) encode_ = nullptr;
+};
+
+}  // namespace temper::cuda

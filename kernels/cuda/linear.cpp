@@ -1,0 +1,191 @@
+// Which kernel computes a product, and cuBLASLt restricted to the one-chain class. Every algorithm is tested
+// on random data against the plain chain the first time its shape comes up, and refused if a single bit
+// differs: another chip or another library may sum in another order.
+
+#include "kernels/cuda/linear.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "kernels/cuda/libraries.h"
+
+namespace temper::cuda {
+namespace {
+
+// ---- self-test
+
+/// `run` on random rows against the plain chain; true if all bits agree.
+template <class Run>
+bool same_bits_as_chain(Ctx& ctx, Product p, int64_t M, Run&& run) {
+  constexpr int64_t kComparedRows = 64;
+  ArenaScope scope(ctx.arena);
+  p.M = M;
+  const int64_t rows = std::min(M, kComparedRows), bytes = dtype_size(p.out);
+  void* x = ctx.arena.allocate(M * p.K * 2);
+  p.x = x;
+  p.y = ctx.arena.allocate(M * p.pitch * bytes);
+  Product chain = p;
+  chain.y = ctx.arena.allocate(rows * p.pitch * bytes);
+  chain.M = rows;
+  fill_random(x, M * p.K);
+  run(p);
+  multiply_chain(chain);
+  int* count = static_cast<int*>(ctx.arena.allocate(sizeof(int)));
+  device::fill(Device::cuda, count, 0, sizeof(int));
+  count_differing(count, p, chain, rows);
+  int differing = 0;
+  device::copy_from_device(Device::cuda, &differing, count, sizeof(int));
+  return differing == 0;
+}
+
+[[noreturn]] void fail_class(const char* kernel, const Product& p, int64_t rows) {
+  fail(Exit::environment,
+       {.what = fmt::format("{} does not sum in the order that temper's numerics define", kernel),
+        .where = fmt::format("product of {} rows, {} outputs, {} features, on {}", rows, p.N, p.K,
+                             device::gpu_name()),
+        .why = "its bits differ from a chain of tensor-core products over ascending features",
+        .fix = "use a GPU (H100, H200) and a cuBLAS (13) that the kernels were written for"});
+}
+
+// ---- cuBLASLt
+
+/// The objects of one call, destroyed with it.
+class LtCall {
+ public:
+  LtCall(Libraries& libraries, const Product& p) : lt_(libraries.lt()), libraries_(libraries), p_(p) {
+    const cublasOperation_t transposed = CUBLAS_OP_T;
+    const cudaDataType_t out = p.out == DType::f32 ? CUDA_R_32F : CUDA_R_16BF;
+    check(lt_.desc_create(&desc_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "desc");
+    check(lt_.desc_set(desc_, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed), "transpose");
+    if (p.bias != nullptr) {
+      const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+      const cudaDataType_t type = CUDA_R_16BF;
+      check(lt_.desc_set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue), "epilogue");
+      check(lt_.desc_set(desc_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p.bias, sizeof p.bias), "bias");
+      check(lt_.desc_set(desc_, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type), "bias type");
+    }
+    const auto M = static_cast<uint64_t>(p.M), N = static_cast<uint64_t>(p.N), K = static_cast<uint64_t>(p.K);
+    check(lt_.layout_create(&w_, CUDA_R_16BF, K, N, p.K), "layout");
+    check(lt_.layout_create(&x_, CUDA_R_16BF, K, M, p.K), "layout");
+    check(lt_.layout_create(&y_, out, N, M, p.pitch), "layout");
+  }
+  ~LtCall() {
+    (void)lt_.layout_destroy(y_);
+    (void)lt_.layout_destroy(x_);
+    (void)lt_.layout_destroy(w_);
+    (void)lt_.desc_destroy(desc_);
+  }
+  LtCall(const LtCall&) = delete;
+  LtCall& operator=(const LtCall&) = delete;
+
+  void run(const cublasLtMatmulAlgo_t& algorithm) {
+    const float one = 1.f, zero = 0.f;
+    check(lt_.matmul(libraries_.lt_handle(), desc_, &one, p_.w, w_, p_.x, x_, &zero, p_.y, y_, p_.y, y_,
+                     &algorithm, libraries_.workspace(), Libraries::kWorkspaceBytes, gpu_stream()),
+          "matmul");
+  }
+
+  /// Algorithms without split K of the wgmma family (id 66), best first by the library's estimate.
+  std::vector<cublasLtMatmulAlgo_t> candidates() {
+    constexpr int kAsked = 64, kFamily = 66;
+    cublasLtMatmulPreference_t preference;
+    const size_t bytes = Libraries::kWorkspaceBytes;
+    const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_NONE;
+    check(lt_.preference_create(&preference), "preference");
+    check(lt_.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes),
+          "bytes");
+    check(
+        lt_.preference_set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes),
+        "schemes");
+    std::vector<cublasLtMatmulHeuristicResult_t> results(kAsked);
+    int found = 0;
+    check(lt_.heuristic(libraries_.lt_handle(), desc_, w_, x_, y_, y_, preference, kAsked, results.data(),
+                        &found),
+          "heuristic");
+    check(lt_.preference_destroy(preference), "preference");
+    std::vector<cublasLtMatmulAlgo_t> list;
+    for (int i = 0; i < found; ++i) {
+      const auto& r = results[static_cast<size_t>(i)];
+      if (r.state == CUBLAS_STATUS_SUCCESS && attribute(r.algo, CUBLASLT_ALGO_CONFIG_ID) == kFamily &&
+          attribute(r.algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) == 1)
+        list.push_back(r.algo);
+    }
+    return list;
+  }
+
+ private:
+  void check(cublasStatus_t status, const char* call) const {
+    CHECK(status == CUBLAS_STATUS_SUCCESS, "cuBLASLt {} of [{}, {}] x [{}, {}]: status {}", call, p_.M, p_.K,
+          p_.N, p_.K, static_cast<int>(status));
+  }
+  int attribute(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoConfigAttributes_t what) const {
+    int value = 0;
+    size_t written = 0;
+    check(lt_.algo_attribute(&algorithm, what, &value, sizeof value, &written), "attribute");
+    return value;
+  }
+
+  const CublasLt& lt_;
+  Libraries& libraries_;
+  const Product& p_;
+  cublasLtMatmulDesc_t desc_ = nullptr;
+  cublasLtMatrixLayout_t w_ = nullptr, x_ = nullptr, y_ = nullptr;
+};
+
+/// The algorithm for up to `rows` rows, chosen and tested at the first call.
+const cublasLtMatmulAlgo_t& algorithm_for(Ctx& ctx, const Product& p) {
+  Libraries& libraries = *ctx.libraries;
+  const auto rows = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(p.M)));
+  const GemmKey key{rows, p.N, p.K, p.pitch, p.out, p.bias != nullptr};
+  if (const auto at = libraries.algorithms.find(key); at != libraries.algorithms.end()) return at->second;
+  Product bucket = p;
+  bucket.M = rows;
+  const std::vector<cublasLtMatmulAlgo_t> list = LtCall(libraries, bucket).candidates();
+  for (const cublasLtMatmulAlgo_t& algorithm : list) {
+    const bool same =
+        same_bits_as_chain(ctx, p, rows, [&](const Product& q) { LtCall(libraries, q).run(algorithm); });
+    if (same) return libraries.algorithms.emplace(key, algorithm).first->second;
+  }
+  fail_class(list.empty() ? "no algorithm of cuBLASLt" : "cuBLASLt", p, rows);
+}
+
+/// The skinny kernel is tested once per weight shape.
+void require_skinny_class(Ctx& ctx, const Product& p) {
+  auto& tested = ctx.libraries->skinny_shapes;
+  const std::pair<int64_t, int64_t> shape{p.N, p.K};
+  if (tested.contains(shape)) return;
+  for (const int64_t rows : {1, 16, 64})
+    if (!same_bits_as_chain(ctx, p, rows, [&](const Product& q) { multiply_skinny(*ctx.libraries, q); }))
+      fail_class("the decode kernel", p, rows);
+  tested[shape] = true;
+}
+
+}  // namespace
+
+void multiply(Ctx& ctx, const Product& p) {
+  if (p.M == 0 || p.N == 0) return;
+  if (p.in == DType::f32) return multiply_fp32(p);
+  if (!is_aligned(p)) return multiply_chain(p);
+  if (p.M <= kSkinnyRows) {
+    require_skinny_class(ctx, p);
+    return multiply_skinny(*ctx.libraries, p);
+  }
+  Product whole = p, rest = p;  // the wgmma family takes outputs in eights
+  whole.N = p.N / 8 * 8;
+  if (whole.N > 0) LtCall(*ctx.libraries, whole).run(algorithm_for(ctx, whole));
+  if (whole.N == p.N) return;
+  rest.N = p.N - whole.N;
+  rest.y = static_cast<char*>(p.y) + whole.N * dtype_size(p.out);
+  rest.w = static_cast<const char*>(p.w) + whole.N * p.K * dtype_size(p.in);
+  CHECK(p.bias == nullptr, "{} outputs with a bias", p.N);
+  multiply_chain(rest);
+}
+
+void linear_forward(Ctx& ctx, Tensor y, CTensor x, CTensor w, CTensor bias) {
+  CHECK(y.dtype == x.dtype || y.dtype == DType::f32, "y is {}, x is {}", dtype_name(y.dtype),
+        dtype_name(x.dtype));
+  multiply(ctx,
+           {y.raw(), x.data, w.data, bias.data, x.dim(0), w.dim(0), x.dim(1), w.dim(0), x.dtype, y.dtype});
+}
+
+}  // namespace temper::cuda

@@ -1,0 +1,42 @@
+#pragma once
+// Products of the CUDA backend: y[m * pitch + n] = round(sum_k x[m,k] w[n,k] + bias[n]). bf16: one fp32
+// accumulator per output walks K in ascending steps of 16 (the tensor core's own order), whichever kernel
+// runs: plain chain, skinny or cuBLASLt. fp32: one chain of fused multiply-adds over ascending K. The head
+// uses them too.
+
+#include "kernels/cuda/cuda.h"
+
+namespace temper::cuda {
+
+struct Product {
+  void* y;           // bf16 or fp32 (`out`), rows of `pitch` elements
+  const void* x;     // [M, K]
+  const void* w;     // [N, K]
+  const void* bias;  // [N] or null
+  int64_t M, N, K, pitch;
+  DType in, out;
+};
+
+/// Any product, by the fastest kernel of its class.
+void multiply(Ctx& ctx, const Product& p);
+
+// ---- the kernels behind it, all of one bit class for bf16
+
+/// One warp per 16 x 8 outputs straight from global memory: any shape; the reference of the others.
+void multiply_chain(const Product& p);
+/// fp32, any shape.
+void multiply_fp32(const Product& p);
+/// Decode: M <= kSkinnyRows. The weights are streamed once at the rate of memory.
+inline constexpr int64_t kSkinnyRows = 64;
+void multiply_skinny(const Libraries& libraries, const Product& p);
+/// Can TMA and cuBLASLt address it?
+inline bool is_aligned(const Product& p) { return p.in == DType::bf16 && p.K % 64 == 0 && p.pitch % 8 == 0; }
+
+// ---- for the self-tests
+
+/// Roughly normal bf16 numbers of unit variance.
+void fill_random(void* bf16, int64_t count);
+/// *count += outputs of the first `rows` rows of y whose bits differ.
+void count_differing(int* count, const Product& a, const Product& b, int64_t rows);
+
+}  // namespace temper::cuda

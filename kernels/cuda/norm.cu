@@ -1,0 +1,155 @@
+// RMSNorm of rows and of heads, rope, SwiGLU: one pass over memory each.
+
+#include "kernels/cuda/launch.h"
+
+namespace temper::cuda {
+namespace {
+
+namespace cn = canonical;
+constexpr int kThreads = 256;
+static_assert(kGroup == cn::kNormGroup && kThreads == cn::kNormThreads);
+
+/// Sum of squares of this thread's groups of a row.
+template <class S>
+TEMPER_DEVICE float thread_squares(const S* x, int width, int thread, int threads, bool vector) {
+  float sum = 0.f;
+  for (int first = thread * kGroup; first < width; first += threads * kGroup) {
+    float v[kGroup];
+    load_group(v, x + first, width - first, vector);
+    const int n = min(kGroup, width - first);
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i)
+      if (i < n) sum = cn::add_square(sum, v[i]);
+  }
+  return sum;
+}
+
+template <class S>
+TEMPER_DEVICE void write_normed(S* y, const S* x, const S* w, float scale, int width, int thread, int threads,
+                                bool vector) {
+  for (int first = thread * kGroup; first < width; first += threads * kGroup) {
+    float v[kGroup], weight[kGroup];
+    load_group(v, x + first, width - first, vector);
+    load_group(weight, w + first, width - first, vector);
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i)
+      v[i] = cn::load(cn::norm_value(cn::store<S>(v[i]), scale, cn::store<S>(weight[i])));
+    store_group(y + first, v, width - first, vector);
+  }
+}
+
+template <class S>
+__global__ void __launch_bounds__(kThreads)
+    rmsnorm_kernel(S* y, float* rstd, const S* x, const S* w, int width, float eps) {
+  __shared__ float partial[kThreads / 32];
+  const S* row = x + int64_t{blockIdx.x} * width;
+  const bool vector = width % kGroup == 0;
+  const float squares = cn::block_sum(thread_squares(row, width, threadIdx.x, kThreads, vector), partial);
+  const float scale = cn::rms_scale(squares, width, eps);
+  if (threadIdx.x == 0) rstd[blockIdx.x] = scale;
+  write_normed(y + int64_t{blockIdx.x} * width, row, w, scale, width, threadIdx.x, kThreads, vector);
+}
+
+struct HeadShape {
+  int q_heads, kv_heads, head_dim;
+};
+
+/// One warp per token and head of q, k or v (v is copied). Heads of at most 256 elements: one warp holds a
+/// row.
+template <class S>
+__global__ void __launch_bounds__(kThreads)
+    head_norm_kernel(S* y, float* rstd, const S* x, const S* wq, const S* wk, int64_t tokens, HeadShape shape,
+                     float eps) {
+  const int heads = shape.q_heads + 2 * shape.kv_heads, normed = shape.q_heads + shape.kv_heads;
+  const int64_t item = blockIdx.x * int64_t{kThreads / 32} + threadIdx.x / 32;
+  if (item >= tokens * heads) return;
+  const int lane = threadIdx.x & 31, head = static_cast<int>(item % heads), width = shape.head_dim;
+  const int64_t token = item / heads;
+  const S* row = x + item * width;
+  S* out = y + item * width;
+  if (head >= normed) {
+    for (int i = lane; i < width; i += 32) out[i] = row[i];
+    return;
+  }
+  const bool vector = width % kGroup == 0;
+  const float squares = cn::warp_sum(thread_squares(row, width, lane, 32, vector));
+  const float scale = cn::rms_scale(squares, width, eps);
+  if (lane == 0) rstd[token * normed + head] = scale;
+  write_normed(out, row, head < shape.q_heads ? wq : wk, scale, width, lane, 32, vector);
+}
+
+/// One thread per pair (i, i + dh/2) of a head of q or k.
+template <class S>
+__global__ void __launch_bounds__(kThreads) rope_kernel(S* qkv, const int32_t* positions, const float* cosine,
+                                                        const float* sine, int64_t tokens, HeadShape shape) {
+  const int half = shape.head_dim / 2, heads = shape.q_heads + shape.kv_heads;
+  const int64_t index = blockIdx.x * int64_t{kThreads} + threadIdx.x;
+  if (index >= tokens * heads * half) return;
+  const int i = static_cast<int>(index % half);
+  const int64_t token = index / half / heads, head = index / half % heads;
+  S* x = qkv + (token * (shape.q_heads + 2 * shape.kv_heads) + head) * shape.head_dim + i;
+  const int64_t at = int64_t{positions[token]} * half + i;
+  const float low = cn::load(x[0]), high = cn::load(x[half]), c = cosine[at], s = sine[at];
+  x[0] = cn::store<S>(cn::rope_low(low, high, c, s));
+  x[half] = cn::store<S>(cn::rope_high(low, high, c, s));
+}
+
+template <class S>
+__global__ void __launch_bounds__(kThreads)
+    swiglu_kernel(S* a, const S* gate_up, int64_t rows, int64_t width) {
+  const int64_t groups = (width + kGroup - 1) / kGroup, item = blockIdx.x * int64_t{kThreads} + threadIdx.x;
+  if (item >= rows * groups) return;
+  const int64_t row = item / groups, first = item % groups * kGroup;
+  const bool vector = width % kGroup == 0;
+  const int n = static_cast<int>(width - first);
+  float gate[kGroup], up[kGroup];
+  load_group(gate, gate_up + 2 * row * width + first, n, vector);
+  load_group(up, gate_up + (2 * row + 1) * width + first, n, vector);
+#pragma unroll
+  for (int i = 0; i < kGroup; ++i) gate[i] = cn::swiglu(gate[i], up[i]);
+  store_group(a + row * width + first, gate, n, vector);
+}
+
+HeadShape heads_of(const AttentionShape& s) {
+  return {static_cast<int>(s.q_heads), static_cast<int>(s.kv_heads), static_cast<int>(s.head_dim)};
+}
+
+}  // namespace
+
+void rmsnorm_forward(Ctx&, Tensor y, Tensor rstd, CTensor x, CTensor w, double eps) {
+  dispatch_gpu_storage(x.dtype, [&](auto s) {
+    using S = decltype(s);
+    launch(rmsnorm_kernel<S>, static_cast<unsigned>(x.dim(0)), kThreads, 0, data_of<S>(y), rstd.as<float>(),
+           data_of<S>(x), data_of<S>(w), x.dim(1), eps);
+  });
+}
+
+void head_norm_forward(Ctx&, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, AttentionShape shape,
+                       double eps) {
+  dispatch_gpu_storage(x.dtype, [&](auto s) {
+    using S = decltype(s);
+    const int64_t items = x.dim(0) * (shape.q_heads + 2 * shape.kv_heads);
+    launch(head_norm_kernel<S>, blocks_for(items, kThreads / 32), kThreads, 0, data_of<S>(y),
+           rstd.as<float>(), data_of<S>(x), data_of<S>(wq), data_of<S>(wk), x.dim(0), heads_of(shape), eps);
+  });
+}
+
+void rope_forward(Ctx&, Tensor qkv, CTensor positions, CTensor cosine, CTensor sine, AttentionShape shape) {
+  dispatch_gpu_storage(qkv.dtype, [&](auto s) {
+    using S = decltype(s);
+    const int64_t pairs = qkv.dim(0) * (shape.q_heads + shape.kv_heads) * shape.head_dim / 2;
+    launch(rope_kernel<S>, blocks_for(pairs, kThreads), kThreads, 0, data_of<S>(qkv), positions.as<int32_t>(),
+           cosine.as<float>(), sine.as<float>(), qkv.dim(0), heads_of(shape));
+  });
+}
+
+void swiglu_forward(Ctx&, Tensor a, CTensor gate_up) {
+  dispatch_gpu_storage(a.dtype, [&](auto s) {
+    using S = decltype(s);
+    const int64_t groups = (a.dim(1) + kGroup - 1) / kGroup;
+    launch(swiglu_kernel<S>, blocks_for(a.dim(0) * groups, kThreads), kThreads, 0, data_of<S>(a),
+           data_of<S>(gate_up), a.dim(0), a.dim(1));
+  });
+}
+
+}  // namespace temper::cuda

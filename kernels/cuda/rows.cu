@@ -1,0 +1,59 @@
+// Embedding lookup, row selection, residual sum: memory-bound, 16 bytes a thread where rows allow it.
+
+#include "kernels/cuda/launch.h"
+
+namespace temper::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+/// y[i,:] = x[index[i],:]; rows of `words` units of W.
+template <class W>
+__global__ void copy_rows_kernel(W* y, const W* x, const int32_t* index, int64_t limit, int64_t words) {
+  const int64_t from = index[blockIdx.x];
+  if (from < 0 || from >= limit) __trap();  // callers check ids on the host; this keeps reads inside
+  for (int64_t i = threadIdx.x; i < words; i += blockDim.x) y[blockIdx.x * words + i] = x[from * words + i];
+}
+
+void copy_rows(Tensor y, CTensor x, CTensor index) {
+  const int64_t bytes = x.dim(1) * dtype_size(x.dtype);
+  const auto rows = static_cast<unsigned>(index.dim(0));
+  const auto go = [&](auto word) {
+    using W = decltype(word);
+    launch(copy_rows_kernel<W>, rows, kThreads, 0, data_of<W>(y), data_of<W>(x), index.as<int32_t>(),
+           x.dim(0), bytes / int64_t{sizeof(W)});
+  };
+  if (bytes % 16 == 0)
+    go(uint4{});
+  else
+    go(uint16_t{});
+}
+
+template <class S>
+__global__ void add_kernel(S* y, const S* a, const S* b, int64_t count) {
+  const int64_t first = (blockIdx.x * int64_t{kThreads} + threadIdx.x) * kGroup;
+  if (first >= count) return;
+  const bool whole = first + kGroup <= count;
+  const int n = whole ? kGroup : static_cast<int>(count - first);
+  float left[kGroup], right[kGroup];
+  load_group(left, a + first, n, whole);
+  load_group(right, b + first, n, whole);
+#pragma unroll
+  for (int i = 0; i < kGroup; ++i) left[i] = __fadd_rn(left[i], right[i]);
+  store_group(y + first, left, n, whole);
+}
+
+}  // namespace
+
+void embedding_forward(Ctx&, Tensor y, CTensor tokens, CTensor w) { copy_rows(y, w, tokens); }
+void gather_rows(Ctx&, Tensor y, CTensor x, CTensor index) { copy_rows(y, x, index); }
+
+void add(Ctx&, Tensor y, CTensor a, CTensor b) {
+  dispatch_gpu_storage(y.dtype, [&](auto s) {
+    using S = decltype(s);
+    launch(add_kernel<S>, blocks_for(y.size(), int64_t{kThreads} * kGroup), kThreads, 0, data_of<S>(y),
+           data_of<S>(a), data_of<S>(b), y.size());
+  });
+}
+
+}  // namespace temper::cuda

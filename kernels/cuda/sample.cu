@@ -1,0 +1,269 @@
+// Drawing tokens on the pass of the head: statistics and best score per chunk of the vocabulary, one merge a
+// row. Rows with filters keep their tempered logits; one block per row then finds the cut of each filter by
+// radix selection. A row whose logits are not finite gets log-prob NaN (the engine stops there).
+
+#include "kernels/cuda/head.h"
+
+namespace temper::cuda {
+namespace {
+
+namespace cn = canonical;
+constexpr int64_t kPlainRows = 2048,
+                  kFilteredRows = 64;  // of one pass; filtered rows hold whole rows of logits
+constexpr int kFinishThreads = 128, kFilterThreads = 1024;
+
+/// The best id so far: the largest score, ties to the smaller id.
+struct Draw {
+  float score, t;
+  int id;
+  TEMPER_DEVICE void offer(const Draw& other) {
+    if (other.id >= 0 && (id < 0 || other.score > score || (other.score == score && other.id < id)))
+      *this = other;
+  }
+};
+TEMPER_DEVICE Draw warp_best(Draw d) {
+  for (int w = 16; w > 0; w /= 2)
+    d.offer({__shfl_xor_sync(~0u, d.score, w), __shfl_xor_sync(~0u, d.t, w), __shfl_xor_sync(~0u, d.id, w)});
+  return d;
+}
+/// Best of the block, in thread 0. `shared`: one per warp.
+TEMPER_DEVICE Draw block_best(Draw d, Draw* shared) {
+  d = warp_best(d);
+  __syncthreads();
+  if ((threadIdx.x & 31) == 0) shared[threadIdx.x / 32] = d;
+  __syncthreads();
+  for (int w = 0; w < static_cast<int>(blockDim.x) / 32; ++w) d.offer(shared[w]);
+  return d;
+}
+
+TEMPER_DEVICE bool has_filter(const SampleOptions& o) {
+  return o.temperature != 0 && (o.min_p > 0 || o.top_k > 0 || o.top_p < 1);
+}
+TEMPER_DEVICE uint32_t word_of(const uint4& words, int i) {
+  return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;
+}
+
+struct SamplePass {
+  const SampleRow* rows;
+  cn::ChunkStats* stats;  // [n, chunks]
+  Draw* draws;            // [n, chunks]
+  float* kept;            // [n, V] tempered logits, null without filters
+  int64_t V, num_sampleable;
+  int chunks;
+};
+
+__global__ void __launch_bounds__(kHeadThreads)
+    visit_kernel(const SamplePass pass, const LogitsWindow window, const float* scales) {
+  __shared__ float shared[kHeadThreads / 32];
+  __shared__ Draw best[kHeadThreads / 32];
+  const int64_t offset = blockIdx.x * int64_t{cn::kVocabularyChunk}, row = window.first_row + blockIdx.y;
+  const int64_t first_id = window.first_id + offset;
+  const int count = static_cast<int>(min(int64_t{cn::kVocabularyChunk}, window.ids - offset));
+  const ThreadLogits logits(window.z + blockIdx.y * window.pitch + offset, count, scales[row]);
+  const cn::ChunkStats s = chunk_stats(logits, count, shared);
+  const SampleRow& r = pass.rows[row];
+  Draw d{0.f, 0.f, -1};
+  if (has_filter(r.options)) {
+    for (int i = 0; i < kPerThread; ++i)
+      if (ThreadLogits::id(i) < count) pass.kept[row * pass.V + first_id + ThreadLogits::id(i)] = logits.t[i];
+  } else {
+    for (int group = 0; group < kPerThread / 4; ++group) {
+      const int64_t id = first_id + ThreadLogits::id(4 * group);
+      uint4 words{};
+      if (r.options.temperature != 0)
+        words = cn::random_words(r.key, static_cast<uint32_t>(id / 4), r.position);
+      for (int i = 0; i < 4; ++i) {
+        const float t = logits.t[4 * group + i];
+        if (ThreadLogits::id(4 * group + i) >= count || id + i >= pass.num_sampleable) continue;
+        d.offer({r.options.temperature != 0 ? cn::sampling_score(t, word_of(words, i)) : t, t,
+                 static_cast<int>(id + i)});
+      }
+    }
+  }
+  d = block_best(d, best);
+  if (threadIdx.x != 0) return;
+  const int64_t at = row * pass.chunks + first_id / cn::kVocabularyChunk;
+  pass.stats[at] = s;
+  pass.draws[at] = d;
+}
+
+__global__ void __launch_bounds__(kFinishThreads)
+    finish_kernel(int32_t* tokens, float* logprob, const SamplePass pass, int64_t n) {
+  const int64_t row = blockIdx.x * int64_t{kFinishThreads / 32} + threadIdx.x / 32;
+  const int lane = threadIdx.x & 31;
+  if (row >= n) return;
+  const cn::ChunkStats all = merge_chunks(pass.stats + row * pass.chunks, pass.chunks);
+  Draw best{0.f, 0.f, -1};
+  for (int c = lane; c < pass.chunks; c += 32) best.offer(pass.draws[row * pass.chunks + c]);
+  best = warp_best(best);
+  if (lane != 0) return;
+  const bool finite = isfinite(all.max) && isfinite(all.sum) && isfinite(all.weighted);
+  tokens[row] = best.id;
+  // A filtered row has its draw, and with it t, in the next kernel; until then -lse stands here.
+  const float t = best.id >= 0 ? best.t : 0.f;
+  logprob[row] = finite ? __fsub_rn(t, cn::lse(all)) : __int_as_float(0x7fffffff);
+}
+
+// ---- filters. Candidates are ordered by (t descending, id ascending): the order of these keys, descending.
+
+TEMPER_DEVICE uint64_t order_key(float t, uint32_t id) {
+  const uint32_t bits = __float_as_uint(t + 0.f);  // -0 becomes +0
+  const uint32_t ascending = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+  return static_cast<uint64_t>(ascending) << 32 | static_cast<uint32_t>(~id);
+}
+/// Probability mass relative to the largest, in units of 2^-40: integer sums do not depend on their order.
+TEMPER_DEVICE uint64_t mass(float t, float largest) {
+  return static_cast<uint64_t>(static_cast<double>(expf(__fsub_rn(t, largest))) * 0x1p40);
+}
+
+/// The candidates of one row: those of [0, count) at or above two cuts.
+struct Candidates {
+  const float* t;
+  int count;
+  float largest;
+  uint64_t least_mass = 0, least_key = 0;
+  TEMPER_DEVICE bool has(int id) const {
+    return order_key(t[id], static_cast<uint32_t>(id)) >= least_key &&
+           (least_mass == 0 || mass(t[id], largest) >= least_mass);
+  }
+};
+
+struct FilterShared {
+  unsigned long long bins[256], total;
+  uint64_t prefix, wanted;
+  Draw best[kFilterThreads / 32];
+};
+
+/// Sum of weight(id) over the candidates; every thread gets it.
+template <class Weight>
+TEMPER_DEVICE uint64_t total_weight(const Candidates& c, FilterShared& shared, Weight&& weight) {
+  __syncthreads();
+  if (threadIdx.x == 0) shared.total = 0;
+  __syncthreads();
+  uint64_t sum = 0;
+  for (int id = threadIdx.x; id < c.count; id += kFilterThreads)
+    if (c.has(id)) sum += weight(id);
+  atomicAdd(&shared.total, static_cast<unsigned long long>(sum));
+  __syncthreads();
+  return shared.total;
+}
+
+/// The key at which the weights of the candidates, added in order, reach `wanted`: eight bits of it a pass.
+template <class Weight>
+TEMPER_DEVICE uint64_t key_reaching(const Candidates& c, FilterShared& shared, uint64_t wanted,
+                                    Weight&& weight) {
+  if (threadIdx.x == 0) shared.prefix = 0, shared.wanted = wanted;
+  for (int shift = 56; shift >= 0; shift -= 8) {
+    __syncthreads();
+    if (threadIdx.x < 256) shared.bins[threadIdx.x] = 0;
+    __syncthreads();
+    const uint64_t above = shift == 56 ? 0 : ~uint64_t{0} << (shift + 8), prefix = shared.prefix;
+    for (int id = threadIdx.x; id < c.count; id += kFilterThreads) {
+      const uint64_t key = order_key(c.t[id], static_cast<uint32_t>(id));
+      if ((key & above) == prefix && c.has(id))
+        atomicAdd(&shared.bins[key >> shift & 255], static_cast<unsigned long long>(weight(id)));
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      int bin = 255;
+      for (; bin > 0 && shared.bins[bin] < shared.wanted; --bin) shared.wanted -= shared.bins[bin];
+      shared.prefix |= static_cast<uint64_t>(bin) << shift;
+    }
+  }
+  __syncthreads();
+  return shared.prefix;
+}
+
+/// One block per row; rows without filters have their token already.
+__global__ void __launch_bounds__(kFilterThreads)
+    filter_kernel(int32_t* tokens, float* logprob, const SamplePass pass) {
+  __shared__ FilterShared shared;
+  const SampleRow& row = pass.rows[blockIdx.x];
+  const SampleOptions& o = row.options;
+  if (!has_filter(o)) return;
+  Candidates c{pass.kept + blockIdx.x * pass.V, static_cast<int>(pass.num_sampleable), 0.f};
+  Draw top{0.f, 0.f, -1};
+  for (int id = threadIdx.x; id < c.count; id += kFilterThreads) top.offer({c.t[id], c.t[id], id});
+  top = block_best(top, shared.best);
+  if (threadIdx.x == 0) shared.best[0] = top;
+  __syncthreads();
+  c.largest = shared.best[0].t;
+  const auto one = [](int) { return uint64_t{1}; };
+  const auto mass_of = [&](int id) { return mass(c.t[id], c.largest); };
+  if (o.min_p > 0) c.least_mass = max(uint64_t{1}, static_cast<uint64_t>(o.min_p * 0x1p40));
+  if (o.top_k > 0 && total_weight(c, shared, one) > o.top_k)
+    c.least_key = key_reaching(c, shared, o.top_k, one);
+  if (o.top_p < 1) {
+    const uint64_t total = total_weight(c, shared, mass_of);
+    const auto wanted = static_cast<uint64_t>(ceil(o.top_p * static_cast<double>(total)));
+    c.least_key = max(c.least_key, key_reaching(c, shared, max(uint64_t{1}, wanted), mass_of));
+  }
+  Draw best{0.f, 0.f, -1};
+  for (int id = threadIdx.x; id < c.count; id += kFilterThreads)
+    if (c.has(id)) {
+      const uint4 words = cn::random_words(row.key, static_cast<uint32_t>(id / 4), row.position);
+      best.offer({cn::sampling_score(c.t[id], word_of(words, id % 4)), c.t[id], id});
+    }
+  best = block_best(best, shared.best);
+  if (threadIdx.x != 0) return;
+  tokens[blockIdx.x] = best.id;
+  // logprob holds -lse: t - lse as one subtraction, as scoring has it.
+  logprob[blockIdx.x] = __fsub_rn(best.t, -logprob[blockIdx.x]);
+}
+
+template <class T>
+T* allocate(Ctx& ctx, int64_t count) {
+  return static_cast<T*>(ctx.arena.allocate(count * int64_t{sizeof(T)}));
+}
+template <class T>
+const T* upload(Ctx& ctx, std::span<const T> values) {
+  T* to = allocate<T>(ctx, static_cast<int64_t>(values.size()));
+  device::copy_to_device(Device::cuda, to, values.data(), static_cast<int64_t>(values.size_bytes()));
+  return to;
+}
+
+/// One pass over the vocabulary for `rows`.
+void sample_pass(Ctx& ctx, Tensor tokens, Tensor logprob, const CTensor& hidden, const CTensor& w,
+                 std::span<const SampleRow> rows, int64_t num_sampleable, bool filters) {
+  ArenaScope scope(ctx.arena);
+  const int64_t n = hidden.dim(0), V = w.dim(0), chunks = num_chunks(V);
+  std::vector<float> scales;
+  for (const SampleRow& row : rows) scales.push_back(inverse_temperature(row.options.temperature));
+  const SamplePass pass{upload(ctx, rows),
+                        allocate<cn::ChunkStats>(ctx, n * chunks),
+                        allocate<Draw>(ctx, n * chunks),
+                        filters ? allocate<float>(ctx, n * V) : nullptr,
+                        V,
+                        num_sampleable,
+                        static_cast<int>(chunks)};
+  const float* device_scales = upload(ctx, std::span<const float>(scales));
+  for_each_window(ctx, hidden, w, n, [&](const LogitsWindow& window) {
+    launch(visit_kernel,
+           dim3(static_cast<unsigned>(num_chunks(window.ids)), static_cast<unsigned>(window.rows)),
+           kHeadThreads, 0, pass, window, device_scales);
+  });
+  launch(finish_kernel, blocks_for(n, kFinishThreads / 32), kFinishThreads, 0, tokens.as<int32_t>(),
+         logprob.as<float>(), pass, n);
+  if (filters)
+    launch(filter_kernel, static_cast<unsigned>(n), kFilterThreads, 0, tokens.as<int32_t>(),
+           logprob.as<float>(), pass);
+}
+
+}  // namespace
+
+void sample(Ctx& ctx, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w,
+            std::span<const SampleRow> rows, int64_t num_sampleable) {
+  bool filters = false;
+  for (const SampleRow& row : rows)
+    filters = filters || (row.options.temperature != 0 &&
+                          (row.options.min_p > 0 || row.options.top_k > 0 || row.options.top_p < 1));
+  const int64_t n = hidden.dim(0), most = filters ? kFilteredRows : kPlainRows;
+  for (int64_t r = 0; r < n; r += most) {
+    const int64_t end = std::min(n, r + most);
+    sample_pass(ctx, temper::rows(tokens, r, end), temper::rows(logprob, r, end),
+                temper::rows(hidden, r, end), w,
+                rows.subspan(static_cast<size_t>(r), static_cast<size_t>(end - r)), num_sampleable, filters);
+  }
+}
+
+}  // namespace temper::cuda

@@ -1,0 +1,47 @@
+#pragma once
+// Where tensors live, and the few calls on device memory that the rest of temper needs. No CUDA call happens
+// before a GPU was asked for, so one binary serves machines with and without a driver; a build without CUDA
+// has the same functions and no GPU. All device work of a process is in order on one stream: copies and
+// kernels need no other synchronisation than `copy_from_device` and `synchronize`.
+
+#include <cstdint>
+#include <string>
+
+namespace temper {
+
+enum class Device { cpu, cuda };
+
+namespace device {
+
+struct Found {
+  int count = 0;    // GPUs that can run the kernels (compute capability 9.0)
+  std::string why;  // when there is none
+};
+Found find_gpus();
+/// Makes GPU `index` the one that this process uses from here on.
+void select_gpu(int index);
+/// "NVIDIA H200, 132 multiprocessors" of the selected GPU.
+std::string gpu_name();
+
+/// Aligned for every kernel: 64 bytes on the CPU, 256 on a GPU. `fix` ends the error when memory is out.
+void* allocate(Device d, int64_t bytes, const std::string& fix);
+void release(Device d, void* p) noexcept;
+/// Host memory that a GPU reads at full speed and asynchronously.
+void* allocate_pinned(int64_t bytes);
+void release_pinned(void* p) noexcept;
+
+/// `from` is host memory. If it is pinned it must not change before `synchronize`; else it may at once.
+void copy_to_device(Device d, void* to, const void* from, int64_t bytes);
+/// Waits for all earlier work, then `to` holds the data.
+void copy_from_device(Device d, void* to, const void* from, int64_t bytes);
+/// `rows` pieces of `bytes`, `pitch` bytes apart on both sides, within the device.
+void copy_rows(Device d, void* to, const void* from, int64_t bytes, int64_t rows, int64_t pitch);
+/// Sets `rows` pieces of `bytes`, `pitch` bytes apart, to a byte.
+void fill_rows(Device d, void* to, int value, int64_t bytes, int64_t rows, int64_t pitch);
+inline void fill(Device d, void* to, int value, int64_t bytes) { fill_rows(d, to, value, bytes, 1, bytes); }
+/// Waits for all work; errors of earlier kernels come out here.
+void synchronize(Device d);
+int64_t free_bytes();  // of the selected GPU
+
+}  // namespace device
+}  // namespace temper

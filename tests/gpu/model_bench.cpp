@@ -1,0 +1,227 @@
+// Speed on one GPU with random weights of public shapes: scoring forward, attention, decoding. Prints
+// Markdown rows. usage: model_bench [forward] [attention] [decode] (all without arguments)
+
+#include <chrono>
+#include <functional>
+
+#include "src/ops/attention.h"
+#include "src/rollout/engine.h"
+#include "src/train/token_pass.h"
+#include "tests/gpu/gpu_support.h"
+
+namespace temper {
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Median seconds of `repeats` runs after one to warm up, each between synchronisations.
+double seconds(int repeats, const std::function<void()>& run) {
+  run();
+  std::vector<double> times;
+  for (int i = 0; i < repeats; ++i) {
+    device::synchronize(Device::cuda);
+    const double start = now();
+    run();
+    device::synchronize(Device::cuda);
+    times.push_back(now() - start);
+  }
+  std::nth_element(times.begin(), times.begin() + repeats / 2, times.end());
+  return times[static_cast<size_t>(repeats / 2)];
+}
+
+/// Bytes per second of a device copy, read and write counted.
+double copy_rate() {
+  constexpr int64_t kBytes = int64_t{4} << 30;
+  Arena arena(Device::cuda);
+  void *a = arena.allocate(kBytes), *b = arena.allocate(kBytes);
+  device::fill(Device::cuda, a, 0x5a, kBytes);
+  const double s = seconds(5, [&] { device::copy_rows(Device::cuda, b, a, kBytes, 1, kBytes); });
+  return 2.0 * kBytes / s;
+}
+
+ModelConfig qwen3(int64_t hidden, int64_t ffn, int64_t layers, int64_t heads) {
+  ModelConfig c;
+  c.family = "qwen3";
+  c.hidden_size = hidden;
+  c.intermediate_size = ffn;
+  c.num_layers = layers;
+  c.num_heads = heads;
+  c.num_kv_heads = 8;
+  c.head_dim = 128;
+  c.vocab_size = 151936;
+  c.max_position_embeddings = 40960;
+  c.qk_norm = true;
+  c.tie_word_embeddings = hidden < 4096;
+  c.rope.theta = 1e6;
+  return c;
+}
+
+struct Bench {
+  const char* name;
+  ModelConfig config;
+};
+
+std::unique_ptr<Model> random_model(const ModelConfig& config) {
+  auto model = std::make_unique<Model>(config, DType::bf16, 16384, false, Device::cuda);
+  const double width = static_cast<double>(config.hidden_size);
+  fill_parameters(model->parameters(), 0.7 / std::sqrt(width), 3.0 / std::sqrt(width));
+  return model;
+}
+
+double matrix_parameters(const ModelConfig& c) {
+  const auto q = static_cast<double>(c.num_heads * c.head_dim),
+             kv = static_cast<double>(c.num_kv_heads * c.head_dim);
+  const auto D = static_cast<double>(c.hidden_size), F = static_cast<double>(c.intermediate_size);
+  return static_cast<double>(c.num_layers) * (D * (q + 2 * kv) + q * D + 3 * D * F) +
+         static_cast<double>(c.vocab_size) * D;
+}
+
+void bench_forward(const Bench& b, const Model& model) {
+  constexpr int64_t kTokens = 4096;
+  Backend gpu(Device::cuda);
+  Ctx& c = gpu.ctx();
+  Trajectory t;
+  t.prompt_tokens = {1};
+  t.response_tokens = random_ids(kTokens, 150000, 3);
+  const Trajectory* all = &t;
+  const Microbatch mb = pack({&all, 1}, std::vector<int32_t>{0});
+  const double s = seconds(10, [&] {
+    ArenaScope scope(c.arena);
+    const Tensor hidden = target_hidden(c, model, mb, nullptr);
+    (void)model.head().forward(c, hidden, to_device(c, view_of(mb.targets.data(), {hidden.dim(0)})), 1.0);
+  });
+  const double flops = 2 * matrix_parameters(b.config) * kTokens +
+                       2.0 *
+                           static_cast<double>(b.config.num_layers * b.config.num_heads * b.config.head_dim) *
+                           kTokens * kTokens;
+  std::printf("| scoring forward %s, 4,096 tokens | %.1f ms | %.0f TFLOP/s | %.0f tok/s |\n", b.name, s * 1e3,
+              flops / s * 1e-12, kTokens / s);
+}
+
+void bench_attention(int64_t head_dim, int64_t length) {
+  constexpr int64_t kRows = 16384;
+  const AttentionShape shape{32, 8, head_dim};
+  Backend gpu(Device::cuda);
+  Ctx& c = gpu.ctx();
+  const Tensor qkv = c.arena.make({kRows, shape.qkv_width()}, DType::bf16),
+               out = c.arena.make({kRows, shape.q_width()}, DType::bf16),
+               lse = c.arena.make({shape.q_heads, kRows}, DType::f32);
+  NormalBlock().fill(c.device, qkv, 1, 0, 1);
+  std::vector<int32_t> cu{0};
+  while (cu.back() < kRows) cu.push_back(cu.back() + static_cast<int32_t>(length));
+  const CTensor ends = to_device(c, view_of(cu.data(), {static_cast<int64_t>(cu.size())}));
+  const double flops = 2.0 * static_cast<double>(kRows * length * shape.q_heads * head_dim);
+  const auto run = [&](int count) {
+    for (int i = 0; i < count; ++i)
+      attention_varlen_forward(c, out, lse, qkv, ends, shape, 1 / std::sqrt(static_cast<double>(head_dim)));
+  };
+  const double burst = seconds(5, [&] { run(2); }) / 2;
+  const int many = static_cast<int>(1.0 / burst);
+  run(many);
+  const double sustained = seconds(1, [&] { run(many / 2); }) / (many / 2);
+  std::printf("| attention forward d%ld, %ld tokens | %.3f ms | burst %.0f TFLOP/s | sustained %.0f |\n",
+              head_dim, length, burst * 1e3, flops / burst * 1e-12, flops / sustained * 1e-12);
+}
+
+void bench_paged_attention(double copy, int64_t batch, int64_t length) {
+  const AttentionShape shape{32, 8, 128};
+  constexpr int64_t kPage = 64, kLayers = 2;
+  Backend gpu(Device::cuda);
+  Ctx& c = gpu.ctx();
+  const int64_t per = length / kPage, pages = batch * per;
+  const Tensor keys = c.arena.make({kLayers, pages, shape.kv_width() * kPage}, DType::bf16),
+               values = c.arena.like(keys);
+  NormalBlock().fill(c.device, keys, 1, 0, 1);
+  NormalBlock().fill(c.device, values, 1, 0, 2);
+  std::vector<int32_t> table, lengths(static_cast<size_t>(batch), static_cast<int32_t>(length)), cu{0};
+  for (int64_t i = 0; i < pages; ++i) table.push_back(static_cast<int32_t>(i * 7919 % pages));
+  for (int64_t i = 0; i < batch; ++i) cu.push_back(static_cast<int32_t>(i + 1));
+  const PagedKv kv{keys, values, to_device(c, view_of(table.data(), {batch, per})),
+                   to_device(c, view_of(lengths.data(), {batch})), kPage};
+  const Tensor qkv = c.arena.make({batch, shape.qkv_width()}, DType::bf16),
+               out = c.arena.make({batch, shape.q_width()}, DType::bf16);
+  NormalBlock().fill(c.device, qkv, 1, 0, 3);
+  const CTensor ends = to_device(c, view_of(cu.data(), {batch + 1}));
+  constexpr int kCalls = 20;
+  const double s = seconds(5,
+                           [&] {
+                             for (int i = 0; i < kCalls; ++i)
+                               attention_paged(c, out, qkv, kv, i % kLayers, ends, shape, 0.088);
+                           }) /
+                   kCalls;
+  const double bytes = 4.0 * static_cast<double>(batch * length * shape.kv_width());
+  std::printf(
+      "| paged decode attention, batch %ld, %ld tokens | %.1f us | %.0f GB/s | %.0f %% of the copy rate |\n",
+      batch, length, s * 1e6, bytes / s * 1e-9, 100 * bytes / s / copy);
+}
+
+/// Seconds of a whole generate call.
+double generate_seconds(const Model& model, Engine& engine, Backend& gpu, int64_t batch, int64_t prompt,
+                        int64_t tokens) {
+  std::vector<Request> requests;
+  for (int64_t i = 0; i < batch; ++i)
+    requests.push_back({i, random_ids(prompt, 150000, static_cast<uint64_t>(i)), 1});
+  const GenerateOptions options{.sampling = {},
+                                .seed = 1,
+                                .max_new_tokens = tokens,
+                                .stop_token_ids = {},
+                                .stop = {},
+                                .num_sampleable = model.config().vocab_size};
+  device::synchronize(Device::cuda);
+  const double start = now();
+  engine.generate(gpu.ctx(), requests, options, nullptr, [](size_t, std::vector<Completion>) {});
+  return now() - start;
+}
+
+void bench_decode(const Bench& b, const Model& model, double copy, int64_t batch) {
+  constexpr int64_t kPrompt = 2048, kNew = 128, kPage = 64;
+  Backend gpu(Device::cuda);
+  Engine engine(model, {.scheduler = {batch, 8192},
+                        .page_tokens = kPage,
+                        .num_pages = batch * ((kPrompt + kNew) / kPage + 2)});
+  generate_seconds(model, engine, gpu, batch, kPrompt, 4);
+  const double whole = generate_seconds(model, engine, gpu, batch, kPrompt, kNew),
+               one = generate_seconds(model, engine, gpu, batch, kPrompt, 1);
+  const double step = (whole - one) / (kNew - 1);
+  const ModelConfig& c = b.config;
+  const double kv = 4.0 * static_cast<double>(c.num_layers * c.num_kv_heads * c.head_dim) *
+                    static_cast<double>(batch) * (kPrompt + kNew / 2.0);
+  const double bytes = 2 * matrix_parameters(c) + kv;
+  std::printf(
+      "| decode %s, batch %ld | %.2f ms a step | %.0f tok/s | %.0f %% of %.2f ms | whole call %.2f s, %.0f "
+      "tok/s |\n",
+      b.name, batch, step * 1e3, static_cast<double>(batch) / step, 100 * bytes / copy / step,
+      bytes / copy * 1e3, whole, static_cast<double>(batch * kNew) / whole);
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  using namespace temper;
+  if (device::find_gpus().count == 0) return 1;
+  device::select_gpu(0);
+  const auto wanted = [&](const std::string& what) {
+    bool all = argc == 1;
+    for (int i = 1; i < argc; ++i) all = all || argv[i] == what;
+    return all;
+  };
+  const double copy = copy_rate();
+  std::printf("%s, device copy %.0f GB/s\n", device::gpu_name().c_str(), copy * 1e-9);
+  if (wanted("attention")) {
+    for (int64_t length : {2048, 8192}) bench_attention(128, length);
+    bench_attention(64, 8192);
+    for (const auto& [batch, length] :
+         {std::pair<int64_t, int64_t>{1, 2048}, {1, 8192}, {64, 2048}, {64, 8192}})
+      bench_paged_attention(copy, batch, length);
+  }
+  for (const Bench& b : {Bench{"0.6B", qwen3(1024, 3072, 28, 16)}, Bench{"8B", qwen3(4096, 12288, 36, 32)}}) {
+    if (!wanted("forward") && !wanted("decode")) continue;
+    const auto model = random_model(b.config);
+    if (wanted("forward")) bench_forward(b, *model);
+    if (wanted("decode"))
+      for (int64_t batch : {1, 64}) bench_decode(b, *model, copy, batch);
+  }
+}

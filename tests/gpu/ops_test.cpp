@@ -1,0 +1,237 @@
+// Every forward op of the CUDA backend against the CPU in fp64, and row by row: a row has the same bits for
+// any number of rows beside it.
+
+#include "src/nn/logprob_head.h"
+#include "src/ops/elementwise.h"
+#include "src/ops/embedding.h"
+#include "src/ops/glu.h"
+#include "src/ops/linear.h"
+#include "src/ops/norm.h"
+#include "src/ops/rope.h"
+#include "src/ops/rows.h"
+#include "tests/gpu/gpu_support.h"
+
+namespace temper {
+namespace {
+
+Many linear(Ctx& c, DType dtype, const Many& in, int64_t M, int64_t N, int64_t K, bool bias) {
+  ArenaScope scope(c.arena);
+  TensorOn x(c, in[0], dtype, {M, K}), w(c, in[1], dtype, {N, K}), b(c, in[2], dtype, {N}),
+      y(c, dtype, {M, N});
+  linear_forward(c, y, x, w, bias ? CTensor(b) : CTensor{});
+  return {y.values()};
+}
+
+TEST(GpuOps, Linear) {
+  for (const auto& [M, N, K] :
+       {std::tuple{1, 8, 16}, {3, 20, 33}, {64, 128, 64}, {65, 96, 192}, {130, 250, 130}, {200, 256, 320}})
+    for (bool bias : {false, true}) {
+      const Many in{normal_values(M * K, 1), normal_values(N * K, 2), normal_values(N, 3)};
+      check_devices(
+          fmt::format("linear {}x{}x{}", M, N, K), in,
+          [&](Ctx& c, DType dtype, const Many& inputs) { return linear(c, dtype, inputs, M, N, K, bias); });
+    }
+}
+
+/// Rows of products of real shapes: skinny kernel, cuBLASLt and (through their self-tests) the plain chain.
+TEST(GpuOps, LinearRowsHaveTheSameBitsForAnyNumberOfRows) {
+  constexpr int64_t kMost = 2048;
+  Backend gpu(Device::cuda);
+  Ctx& c = gpu.ctx();
+  const NormalBlock block;
+  int64_t compared = 0;
+  for (const auto& [N, K] : {std::pair<int64_t, int64_t>{6144, 4096},
+                             {4096, 4096},
+                             {24576, 4096},
+                             {4096, 12288},
+                             {4096, 1024},
+                             {1024, 2048},
+                             {6144, 1024},
+                             {1024, 3072},
+                             {1152, 896},
+                             {896, 896},
+                             {9728, 896},
+                             {896, 4864},
+                             {2560, 9728}}) {
+    ArenaScope scope(c.arena);
+    const Tensor x = c.arena.make({kMost, K}, DType::bf16), w = c.arena.make({N, K}, DType::bf16),
+                 b = c.arena.make({N}, DType::bf16);
+    block.fill(c.device, x, 1, 0, 1);
+    block.fill(c.device, w, 1, 0, 2);
+    block.fill(c.device, b, 1, 0, 3);
+    for (const CTensor& bias : {CTensor{}, CTensor(b)}) {
+      ArenaScope inner(c.arena);
+      const Tensor whole = c.arena.make({kMost, N}, DType::bf16),
+                   part = c.arena.make({kMost, N}, DType::bf16);
+      linear_forward(c, whole, x, w, bias);
+      const std::vector<bf16> want = to_host<bf16>(c, whole);
+      for (int64_t M : {1, 2, 7, 8, 9, 16, 17, 32, 33, 64, 65, 127, 128, 256, 512, 1000, 1024}) {
+        const int64_t first = (M * 37) % (kMost - M);
+        linear_forward(c, rows(part, 0, M), rows(CTensor(x), first, first + M), w, bias);
+        const std::vector<bf16> got = to_host<bf16>(c, rows(CTensor(part), 0, M));
+        ASSERT_EQ(std::memcmp(got.data(), want.data() + first * N, got.size() * 2), 0)
+            << M << " rows of " << N << " x " << K << (bias.empty() ? "" : " with bias");
+        compared += M * N;
+      }
+    }
+  }
+  std::printf("linear: 0 of %ld outputs differ\n", compared);
+}
+
+TEST(GpuOps, EmbeddingGatherAdd) {
+  const std::vector<int32_t> ids = random_ids(37, 50, 4);
+  for (int64_t D : {24, 64, 1000})
+    check_devices("embedding", {normal_values(50 * D, 1)}, [&](Ctx& c, DType dtype, const Many& in) {
+      ArenaScope scope(c.arena);
+      TensorOn w(c, in[0], dtype, {50, D}), tokens(c, ids, {37}), y(c, dtype, {37, D}), z(c, dtype, {37, D}),
+          sum(c, dtype, {37, D});
+      embedding_forward(c, y, tokens, w);
+      gather_rows(c, z, w, tokens);
+      add(c, sum, y, z);
+      return Many{y.values(), z.values(), sum.values()};
+    });
+}
+
+TEST(GpuOps, Norm) {
+  for (int64_t D : {8, 24, 100, 256, 896, 1024, 4096, 5000})
+    check_devices(fmt::format("rmsnorm {}", D), {normal_values(9 * D, 1), normal_values(D, 2, 0.3, 1.0)},
+                  [&](Ctx& c, DType dtype, const Many& in) {
+                    ArenaScope scope(c.arena);
+                    TensorOn x(c, in[0], dtype, {9, D}), w(c, in[1], dtype, {D}), y(c, dtype, {9, D}),
+                        rstd(c, accumulate_dtype(dtype), {9});
+                    rmsnorm_forward(c, y, rstd, x, w, 1e-6);
+                    return Many{y.values(), rstd.values()};
+                  });
+}
+
+TEST(GpuOps, HeadNormAndRope) {
+  for (const AttentionShape shape :
+       {AttentionShape{4, 2, 16}, {3, 1, 24}, {32, 8, 128}, {14, 2, 64}, {8, 8, 256}}) {
+    constexpr int64_t T = 11, kPositions = 50;
+    const int64_t W = shape.qkv_width(), dh = shape.head_dim;
+    const std::vector<int32_t> positions = random_ids(T, kPositions, 8);
+    const Many in{normal_values(T * W, 1), normal_values(dh, 2, 0.3, 1.0), normal_values(dh, 3, 0.3, 1.0),
+                  uniform_values(kPositions * dh / 2, 4, -1, 1),
+                  uniform_values(kPositions * dh / 2, 5, -1, 1)};
+    check_devices(fmt::format("heads of {}", dh), in, [&](Ctx& c, DType dtype, const Many& v) {
+      ArenaScope scope(c.arena);
+      const DType A = accumulate_dtype(dtype);
+      TensorOn x(c, v[0], dtype, {T, W}), wq(c, v[1], dtype, {dh}), wk(c, v[2], dtype, {dh}),
+          y(c, dtype, {T, W}), rstd(c, A, {T, shape.q_heads + shape.kv_heads}),
+          cosine(c, v[3], A, {kPositions, dh / 2}), sine(c, v[4], A, {kPositions, dh / 2}),
+          at(c, positions, {T});
+      head_norm_forward(c, y, rstd, x, wq, wk, shape, 1e-6);
+      const Values normed = y.values();
+      rope_forward(c, y, at, cosine, sine, shape);
+      return Many{normed, rstd.values(), y.values()};
+    });
+  }
+}
+
+TEST(GpuOps, Swiglu) {
+  for (int64_t F : {8, 36, 3072})
+    check_devices("swiglu", {normal_values(13 * 2 * F, 1, 4.0)}, [&](Ctx& c, DType dtype, const Many& in) {
+      ArenaScope scope(c.arena);
+      TensorOn x(c, in[0], dtype, {13, 2 * F}), a(c, dtype, {13, F});
+      swiglu_forward(c, a, x);
+      return Many{a.values()};
+    });
+}
+
+TEST(GpuOps, LogprobAndEntropy) {
+  for (const auto& [n, D, V] : {std::tuple{5, 32, 96}, {70, 64, 2048}, {3, 128, 5001}, {200, 64, 9000}})
+    for (double temperature : {1.0, 0.7}) {
+      const std::vector<int32_t> targets = random_ids(n, V, 3);
+      check_devices(
+          fmt::format("log-prob of {} ids", V), {normal_values(n * D, 1), normal_values(V * D, 2, 0.3)},
+          [&](Ctx& c, DType dtype, const Many& in) {
+            ArenaScope scope(c.arena);
+            const DType A = accumulate_dtype(dtype);
+            TensorOn h(c, in[0], dtype, {n, D}), w(c, in[1], dtype, {V, D}), t(c, targets, {n}),
+                logprob(c, A, {n}), entropy(c, A, {n}), lse(c, A, {n});
+            logprob_forward(c, logprob, entropy, lse, h, w, t, temperature);
+            return Many{logprob.values(), entropy.values(), lse.values()};
+          },
+          2e-6, 2e-5);
+    }
+}
+
+std::vector<SampleRow> sample_rows(int64_t n, const SampleOptions& options) {
+  std::vector<SampleRow> list;
+  for (int64_t i = 0; i < n; ++i)
+    list.push_back({{.seed = 9, .data_position = 1000 * i, .sample = static_cast<int32_t>(i % 7)},
+                    static_cast<uint32_t>(3 * i),
+                    options});
+  return list;
+}
+
+/// fp32 logits are close on both devices, so the drawn tokens are the same but for near-ties.
+TEST(GpuOps, SampleDrawsWhatTheCpuDraws) {
+  constexpr int64_t n = 300, D = 64, V = 5001, kSampleable = 4990;
+  const Values hidden = round_to(normal_values(n * D, 1), DType::bf16);
+  const Values weight = round_to(normal_values(V * D, 2, 0.3), DType::bf16);
+  Backend gpu(Device::cuda);
+  TestCtx cpu;
+  const auto draw = [&](Ctx& c, const SampleOptions& options) {
+    ArenaScope scope(c.arena);
+    TensorOn h(c, hidden, DType::f32, {n, D}), w(c, weight, DType::f32, {V, D}), tokens(c, DType::i32, {n}),
+        logprob(c, DType::f32, {n});
+    sample(c, tokens, logprob, h, w, sample_rows(n, options), kSampleable);
+    return Many{tokens.values(), logprob.values()};
+  };
+  for (const SampleOptions& options : {SampleOptions{},
+                                       {.temperature = 0},
+                                       {.temperature = 0.6},
+                                       {.top_k = 1},
+                                       {.top_k = 20},
+                                       {.top_p = 0.7},
+                                       {.min_p = 0.05},
+                                       {.temperature = 1.3, .top_k = 50, .top_p = 0.9, .min_p = 0.01}}) {
+    const Many want = draw(cpu, options), got = draw(gpu.ctx(), options);
+    int differing = 0;
+    for (size_t i = 0; i < want[0].size(); ++i) {
+      if (want[0][i] != got[0][i]) {
+        ++differing;
+        continue;
+      }
+      EXPECT_NEAR(want[1][i], got[1][i], 1e-4);
+    }
+    EXPECT_LE(differing, 1) << "temperature " << options.temperature << " top_k " << options.top_k
+                            << " top_p " << options.top_p << " min_p " << options.min_p;
+  }
+}
+
+/// The log-prob of a drawn token has the bits that scoring gives it, whatever rows and filters are beside it.
+TEST(GpuOps, SampledLogprobIsTheScoredOne) {
+  constexpr int64_t n = 130, D = 1024, V = 20011;
+  Backend gpu(Device::cuda);
+  Ctx& c = gpu.ctx();
+  const NormalBlock block;
+  for (DType dtype : {DType::bf16, DType::f32})
+    for (const SampleOptions& options :
+         {SampleOptions{.temperature = 0.8}, {.temperature = 0.8, .top_k = 40, .top_p = 0.95}}) {
+      ArenaScope scope(c.arena);
+      const Tensor h = c.arena.make({n, D}, dtype), w = c.arena.make({V, D}, dtype);
+      block.fill(c.device, h, 1, 0, 1);
+      block.fill(c.device, w, 0.1, 0, 2);
+      TensorOn tokens(c, DType::i32, {n}), logprob(c, DType::f32, {n});
+      const std::vector<SampleRow> sampled = sample_rows(n, options);
+      sample(c, tokens, logprob, h, w, sampled, V);
+      TensorOn scored(c, DType::f32, {n}), entropy(c, DType::f32, {n}), lse(c, DType::f32, {n});
+      logprob_forward(c, scored, entropy, lse, h, w, tokens, options.temperature);
+      expect_same_bits("scored log-prob", scored.values(), logprob.values());
+      const Values drawn = tokens.values();
+      for (int64_t r : {0, 1, 64, 129}) {
+        TensorOn one(c, DType::i32, {1}), its(c, DType::f32, {1});
+        sample(c, one, its, rows(CTensor(h), r, r + 1), w,
+               std::span(sampled).subspan(static_cast<size_t>(r), 1), V);
+        EXPECT_EQ(one.values()[0], drawn[static_cast<size_t>(r)]);
+        EXPECT_EQ(its.values()[0], logprob.values()[static_cast<size_t>(r)]);
+      }
+    }
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) { return temper::gpu_test_main(argc, argv); }

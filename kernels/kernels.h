@@ -15,9 +15,12 @@ KERNEL(gather_rows, Tensor y, CTensor x, CTensor index)
 CPU_KERNEL(scatter_rows, Tensor y, CTensor x, CTensor index)
 KERNEL(add, Tensor y, CTensor a, CTensor b)
 KERNEL(rmsnorm_forward, Tensor y, Tensor rstd, CTensor x, CTensor w, double eps)
+KERNEL(add_rmsnorm_forward, Tensor y, Tensor sum, Tensor rstd, CTensor a, CTensor b, CTensor w, double eps)
 CPU_KERNEL(rmsnorm_backward, Tensor dx, Tensor dw, CTensor dy, CTensor x, CTensor w, CTensor rstd)
 KERNEL(head_norm_forward, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, AttentionShape shape,
        double eps)
+KERNEL(head_norm_rope_forward, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, RopeInput rope,
+       AttentionShape shape, double eps)
 CPU_KERNEL(head_norm_backward, Tensor dx, Tensor dwq, Tensor dwk, CTensor dy, CTensor x, CTensor wq,
            CTensor wk, CTensor rstd, AttentionShape shape)
 KERNEL(rope_forward, Tensor qkv, CTensor positions, CTensor cosine, CTensor sine, AttentionShape shape)
@@ -37,7 +40,7 @@ KERNEL(logprob_forward, Tensor logprob, Tensor entropy, Tensor lse, CTensor hidd
        CTensor targets, double temperature)
 CPU_KERNEL(logprob_backward, Tensor dhidden, Tensor dw, CTensor dlogprob, CTensor dentropy, CTensor hidden,
            CTensor w, CTensor targets, CTensor lse, CTensor entropy, double temperature)
-KERNEL(sample, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, std::span<const SampleRow> rows,
+KERNEL(sample, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, SampleRows rows,
        int64_t num_sampleable)
 // optimizer
 CPU_KERNEL(adamw_step, Tensor weight, Tensor master, Tensor m, Tensor v, CTensor grad, AdamwStep step)

@@ -17,6 +17,12 @@ struct AttentionShape {
   int64_t qkv_width() const { return q_width() + 2 * kv_width(); }
 };
 
+/// Where rows stand and the tables of their rotation.
+struct RopeInput {
+  CTensor positions;     // [T] i32
+  CTensor cosine, sine;  // [max_positions, dh/2], accumulate dtype
+};
+
 /// Paged cache of keys (after norm and rope) and values, of all layers, for S running sequences.
 /// Page p of layer l:   keys   [Hkv, page_tokens/16, dh, 16]  (groups of 16 positions, position innermost)
 ///                      values [Hkv, page_tokens, dh]
@@ -55,6 +61,12 @@ struct SampleRow {
   uint32_t position = 0;  // index of the sampled token in the response
   SampleOptions options;
   std::span<const LogitEdit> edits = {};  // ids ascending
+};
+
+/// The rows of one call: on the host and, for a GPU, the same list in its memory.
+struct SampleRows {
+  std::span<const SampleRow> list;
+  const SampleRow* on_device = nullptr;
 };
 
 /// One AdamW update (decoupled weight decay); `count` is the 1-based number of this update.

@@ -114,4 +114,16 @@ void head_norm_backward(Ctx& ctx, Tensor dx, Tensor dwq, Tensor dwk, CTensor dy,
   });
 }
 
+void add_rmsnorm_forward(Ctx& ctx, Tensor y, Tensor sum, Tensor rstd, CTensor a, CTensor b, CTensor w,
+                         double eps) {
+  add(ctx, sum, a, b);
+  rmsnorm_forward(ctx, y, rstd, sum, w, eps);
+}
+
+void head_norm_rope_forward(Ctx& ctx, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk,
+                            RopeInput rope, AttentionShape shape, double eps) {
+  head_norm_forward(ctx, y, rstd, x, wq, wk, shape, eps);
+  rope_forward(ctx, y, rope.positions, rope.cosine, rope.sine, shape);
+}
+
 }  // namespace temper::cpu

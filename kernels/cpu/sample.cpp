@@ -194,8 +194,8 @@ class SamplePass {
 
 }  // namespace
 
-void sample(Ctx& ctx, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w,
-            std::span<const SampleRow> rows, int64_t num_sampleable) {
+void sample(Ctx& ctx, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, SampleRows rows,
+            int64_t num_sampleable) {
   const int64_t n = hidden.dim(0), D = hidden.dim(1), V = w.dim(0);
   dispatch_storage(hidden.dtype, [&](auto s) {
     using S = decltype(s);
@@ -204,7 +204,7 @@ void sample(Ctx& ctx, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w,
       ArenaScope scope(ctx.arena);
       const int64_t count = std::min(kSampledRows, n - r);
       const PackedRows<A> packed = pack_rows(ctx, hidden.as<S>() + r * D, count, D);
-      SamplePass<S> pass(ctx, rows.subspan(static_cast<size_t>(r), static_cast<size_t>(count)), V,
+      SamplePass<S> pass(ctx, rows.list.subspan(static_cast<size_t>(r), static_cast<size_t>(count)), V,
                          num_sampleable);
       pass.run(packed, w.as<S>());
       pass.finish(tokens.as<int32_t>() + r, logprob.as<A>() + r, r);

@@ -15,7 +15,7 @@ inline constexpr int kPerThread = canonical::kVocabularyChunk / kHeadThreads;
 static_assert(kPerThread == 8, "two groups of four ids a thread");
 
 /// 1/T, rounded once; temperature 0 (greedy) reports log-probs at T = 1.
-inline float inverse_temperature(double temperature) {
+__host__ __device__ inline float inverse_temperature(double temperature) {
   return temperature == 0.0 ? 1.f : 1.f / static_cast<float>(temperature);
 }
 

@@ -50,32 +50,79 @@ __global__ void __launch_bounds__(kThreads)
   write_normed(y + int64_t{blockIdx.x} * width, row, w, scale, width, threadIdx.x, kThreads, vector);
 }
 
+/// rmsnorm of a + b, which is stored too. A thread reads back only what it wrote.
+template <class S>
+__global__ void __launch_bounds__(kThreads)
+    add_rmsnorm_kernel(S* y, S* sum, float* rstd, const S* a, const S* b, const S* w, int width, float eps) {
+  __shared__ float partial[kThreads / 32];
+  const int64_t row = int64_t{blockIdx.x} * width;
+  const bool vector = width % kGroup == 0;
+  for (int first = threadIdx.x * kGroup; first < width; first += kThreads * kGroup) {
+    float left[kGroup], right[kGroup];
+    load_group(left, a + row + first, width - first, vector);
+    load_group(right, b + row + first, width - first, vector);
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i) left[i] = __fadd_rn(left[i], right[i]);
+    store_group(sum + row + first, left, width - first, vector);
+  }
+  const float squares =
+      cn::block_sum(thread_squares(sum + row, width, threadIdx.x, kThreads, vector), partial);
+  const float scale = cn::rms_scale(squares, width, eps);
+  if (threadIdx.x == 0) rstd[blockIdx.x] = scale;
+  write_normed(y + row, sum + row, w, scale, width, threadIdx.x, kThreads, vector);
+}
+
 struct HeadShape {
   int q_heads, kv_heads, head_dim;
 };
+struct RopeTables {
+  const int32_t* positions;  // null: no rotation
+  const float *cosine, *sine;
+};
+constexpr int kMaxHeadDim = 256;
+
+/// Turns the head that the warp has just written to y.
+template <class S>
+TEMPER_DEVICE void rotate_head(S* y, const RopeTables& rope, int64_t token, int half) {
+  __syncwarp();
+  const int64_t at = int64_t{rope.positions[token]} * half;
+  for (int i = threadIdx.x & 31; i < half; i += 32) {
+    const float low = cn::load(y[i]), high = cn::load(y[i + half]), c = rope.cosine[at + i],
+                s = rope.sine[at + i];
+    y[i] = cn::store<S>(cn::rope_low(low, high, c, s));
+    y[i + half] = cn::store<S>(cn::rope_high(low, high, c, s));
+  }
+}
 
 /// One warp per token and head of q, k or v (v is copied). Heads of at most 256 elements: one warp holds a
 /// row.
 template <class S>
 __global__ void __launch_bounds__(kThreads)
-    head_norm_kernel(S* y, float* rstd, const S* x, const S* wq, const S* wk, int64_t tokens, HeadShape shape,
-                     float eps) {
+    head_norm_kernel(S* y, float* rstd, const S* x, const S* wq, const S* wk, const RopeTables rope,
+                     int64_t tokens, HeadShape shape, float eps) {
+  __shared__ __align__(16) S rows[kThreads / 32][kMaxHeadDim];
   const int heads = shape.q_heads + 2 * shape.kv_heads, normed = shape.q_heads + shape.kv_heads;
   const int64_t item = blockIdx.x * int64_t{kThreads / 32} + threadIdx.x / 32;
   if (item >= tokens * heads) return;
   const int lane = threadIdx.x & 31, head = static_cast<int>(item % heads), width = shape.head_dim;
   const int64_t token = item / heads;
   const S* row = x + item * width;
-  S* out = y + item * width;
-  if (head >= normed) {
-    for (int i = lane; i < width; i += 32) out[i] = row[i];
-    return;
-  }
+  S *out = y + item * width, *own = rows[threadIdx.x / 32];
   const bool vector = width % kGroup == 0;
-  const float squares = cn::warp_sum(thread_squares(row, width, lane, 32, vector));
-  const float scale = cn::rms_scale(squares, width, eps);
-  if (lane == 0) rstd[token * normed + head] = scale;
-  write_normed(out, row, head < shape.q_heads ? wq : wk, scale, width, lane, 32, vector);
+  if (head < normed) {
+    const float squares = cn::warp_sum(thread_squares(row, width, lane, 32, vector));
+    const float scale = cn::rms_scale(squares, width, eps);
+    if (lane == 0) rstd[token * normed + head] = scale;
+    write_normed(own, row, head < shape.q_heads ? wq : wk, scale, width, lane, 32, vector);
+    if (rope.positions != nullptr) rotate_head(own, rope, token, width / 2);
+    __syncwarp();
+    row = own;
+  }
+  for (int first = lane * kGroup; first < width; first += 32 * kGroup) {
+    float v[kGroup];
+    load_group(v, row + first, width - first, vector);
+    store_group(out + first, v, width - first, vector);
+  }
 }
 
 /// One thread per pair (i, i + dh/2) of a head of q or k.
@@ -124,13 +171,31 @@ void rmsnorm_forward(Ctx&, Tensor y, Tensor rstd, CTensor x, CTensor w, double e
   });
 }
 
-void head_norm_forward(Ctx&, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, AttentionShape shape,
-                       double eps) {
+void add_rmsnorm_forward(Ctx&, Tensor y, Tensor sum, Tensor rstd, CTensor a, CTensor b, CTensor w,
+                         double eps) {
+  dispatch_gpu_storage(a.dtype, [&](auto s) {
+    using S = decltype(s);
+    launch(add_rmsnorm_kernel<S>, static_cast<unsigned>(a.dim(0)), kThreads, 0, data_of<S>(y),
+           data_of<S>(sum), rstd.as<float>(), data_of<S>(a), data_of<S>(b), data_of<S>(w), a.dim(1), eps);
+  });
+}
+
+void head_norm_forward(Ctx& ctx, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk,
+                       AttentionShape shape, double eps) {
+  head_norm_rope_forward(ctx, y, rstd, x, wq, wk, {}, shape, eps);
+}
+
+void head_norm_rope_forward(Ctx&, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, RopeInput rope,
+                            AttentionShape shape, double eps) {
+  CHECK(shape.head_dim <= kMaxHeadDim, "head_dim {}", shape.head_dim);
+  const RopeTables tables{data_of<int32_t>(rope.positions), data_of<float>(rope.cosine),
+                          data_of<float>(rope.sine)};
   dispatch_gpu_storage(x.dtype, [&](auto s) {
     using S = decltype(s);
     const int64_t items = x.dim(0) * (shape.q_heads + 2 * shape.kv_heads);
     launch(head_norm_kernel<S>, blocks_for(items, kThreads / 32), kThreads, 0, data_of<S>(y),
-           rstd.as<float>(), data_of<S>(x), data_of<S>(wq), data_of<S>(wk), x.dim(0), heads_of(shape), eps);
+           rstd.as<float>(), data_of<S>(x), data_of<S>(wq), data_of<S>(wk), tables, x.dim(0), heads_of(shape),
+           eps);
   });
 }
 

@@ -53,15 +53,16 @@ struct SamplePass {
 };
 
 __global__ void __launch_bounds__(kHeadThreads)
-    visit_kernel(const SamplePass pass, const LogitsWindow window, const float* scales) {
+    visit_kernel(const SamplePass pass, const LogitsWindow window) {
   __shared__ float shared[kHeadThreads / 32];
   __shared__ Draw best[kHeadThreads / 32];
   const int64_t offset = blockIdx.x * int64_t{cn::kVocabularyChunk}, row = window.first_row + blockIdx.y;
   const int64_t first_id = window.first_id + offset;
   const int count = static_cast<int>(min(int64_t{cn::kVocabularyChunk}, window.ids - offset));
-  const ThreadLogits logits(window.z + blockIdx.y * window.pitch + offset, count, scales[row]);
-  const cn::ChunkStats s = chunk_stats(logits, count, shared);
   const SampleRow& r = pass.rows[row];
+  const ThreadLogits logits(window.z + blockIdx.y * window.pitch + offset, count,
+                            inverse_temperature(r.options.temperature));
+  const cn::ChunkStats s = chunk_stats(logits, count, shared);
   Draw d{0.f, 0.f, -1};
   if (has_filter(r.options)) {
     for (int i = 0; i < kPerThread; ++i)
@@ -215,32 +216,22 @@ template <class T>
 T* allocate(Ctx& ctx, int64_t count) {
   return static_cast<T*>(ctx.arena.allocate(count * int64_t{sizeof(T)}));
 }
-template <class T>
-const T* upload(Ctx& ctx, std::span<const T> values) {
-  T* to = allocate<T>(ctx, static_cast<int64_t>(values.size()));
-  device::copy_to_device(Device::cuda, to, values.data(), static_cast<int64_t>(values.size_bytes()));
-  return to;
-}
-
 /// One pass over the vocabulary for `rows`.
 void sample_pass(Ctx& ctx, Tensor tokens, Tensor logprob, const CTensor& hidden, const CTensor& w,
-                 std::span<const SampleRow> rows, int64_t num_sampleable, bool filters) {
+                 const SampleRow* rows, int64_t num_sampleable, bool filters) {
   ArenaScope scope(ctx.arena);
   const int64_t n = hidden.dim(0), V = w.dim(0), chunks = num_chunks(V);
-  std::vector<float> scales;
-  for (const SampleRow& row : rows) scales.push_back(inverse_temperature(row.options.temperature));
-  const SamplePass pass{upload(ctx, rows),
+  const SamplePass pass{rows,
                         allocate<cn::ChunkStats>(ctx, n * chunks),
                         allocate<Draw>(ctx, n * chunks),
                         filters ? allocate<float>(ctx, n * V) : nullptr,
                         V,
                         num_sampleable,
                         static_cast<int>(chunks)};
-  const float* device_scales = upload(ctx, std::span<const float>(scales));
   for_each_window(ctx, hidden, w, n, [&](const LogitsWindow& window) {
     launch(visit_kernel,
            dim3(static_cast<unsigned>(num_chunks(window.ids)), static_cast<unsigned>(window.rows)),
-           kHeadThreads, 0, pass, window, device_scales);
+           kHeadThreads, 0, pass, window);
   });
   launch(finish_kernel, blocks_for(n, kFinishThreads / 32), kFinishThreads, 0, tokens.as<int32_t>(),
          logprob.as<float>(), pass, n);
@@ -251,18 +242,17 @@ void sample_pass(Ctx& ctx, Tensor tokens, Tensor logprob, const CTensor& hidden,
 
 }  // namespace
 
-void sample(Ctx& ctx, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w,
-            std::span<const SampleRow> rows, int64_t num_sampleable) {
+void sample(Ctx& ctx, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, SampleRows rows,
+            int64_t num_sampleable) {
   bool filters = false;
-  for (const SampleRow& row : rows)
+  for (const SampleRow& row : rows.list)
     filters = filters || (row.options.temperature != 0 &&
                           (row.options.min_p > 0 || row.options.top_k > 0 || row.options.top_p < 1));
   const int64_t n = hidden.dim(0), most = filters ? kFilteredRows : kPlainRows;
   for (int64_t r = 0; r < n; r += most) {
     const int64_t end = std::min(n, r + most);
     sample_pass(ctx, temper::rows(tokens, r, end), temper::rows(logprob, r, end),
-                temper::rows(hidden, r, end), w,
-                rows.subspan(static_cast<size_t>(r), static_cast<size_t>(end - r)), num_sampleable, filters);
+                temper::rows(hidden, r, end), w, rows.on_device + r, num_sampleable, filters);
   }
 }
 

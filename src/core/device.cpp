@@ -151,6 +151,43 @@ int64_t free_bytes() {
   return static_cast<int64_t>(free);
 }
 
+namespace {
+
+/// Ends a capture that an exception left open.
+struct Capture {
+  cudaGraph_t graph = nullptr;
+  bool open = true;
+  Capture() { CUDA_CHECK(cudaStreamBeginCapture(gpu_stream(), cudaStreamCaptureModeThreadLocal)); }
+  void end() {
+    open = false;
+    CUDA_CHECK(cudaStreamEndCapture(gpu_stream(), &graph));
+  }
+  ~Capture() {
+    if (open) (void)cudaStreamEndCapture(gpu_stream(), &graph);
+    if (graph != nullptr) (void)cudaGraphDestroy(graph);
+  }
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+};
+
+}  // namespace
+
+Graph::~Graph() {
+  if (recorded()) (void)cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(executable_));
+}
+void Graph::record(const std::function<void()>& work) {
+  CHECK(!recorded(), "a graph recorded twice");
+  Capture capture;
+  work();
+  capture.end();
+  cudaGraphExec_t executable = nullptr;
+  CUDA_CHECK(cudaGraphInstantiate(&executable, capture.graph, 0));
+  executable_ = executable;
+}
+void Graph::replay() const {
+  CUDA_CHECK(cudaGraphLaunch(static_cast<cudaGraphExec_t>(executable_), gpu_stream()));
+}
+
 #else  // a build without CUDA: nobody gets past find_gpus
 
 Found find_gpus() { return {0, "this build has no CUDA backend"}; }
@@ -175,6 +212,9 @@ void fill_rows(Device, void* to, int value, int64_t bytes, int64_t rows, int64_t
 }
 void synchronize(Device) {}
 int64_t free_bytes() { return 0; }
+Graph::~Graph() = default;
+void Graph::record(const std::function<void()>&) { CHECK(false, "this build has no CUDA backend"); }
+void Graph::replay() const { CHECK(false, "this build has no CUDA backend"); }
 
 #endif
 

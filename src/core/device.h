@@ -5,6 +5,7 @@
 // kernels need no other synchronisation than `copy_from_device` and `synchronize`.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace temper {
@@ -42,6 +43,22 @@ inline void fill(Device d, void* to, int value, int64_t bytes) { fill_rows(d, to
 /// Waits for all work; errors of earlier kernels come out here.
 void synchronize(Device d);
 int64_t free_bytes();  // of the selected GPU
+
+/// GPU work recorded once and replayed with one call: the same kernels on the same addresses.
+class Graph {
+ public:
+  Graph() = default;
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  bool recorded() const { return executable_ != nullptr; }
+  /// Records what `work` submits; nothing runs. It may not wait for the GPU nor allocate its memory.
+  void record(const std::function<void()>& work);
+  void replay() const;
+
+ private:
+  void* executable_ = nullptr;
+};
 
 }  // namespace device
 }  // namespace temper

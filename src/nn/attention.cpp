@@ -27,9 +27,11 @@ Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* sav
     projected = qkv;
     qkv = c.arena.like(projected);
     head_rstd = c.arena.make({tokens, shape_.q_heads + shape_.kv_heads}, accumulate);
-    head_norm_forward(c, qkv, head_rstd, projected, q_norm_->value, k_norm_->value, shape_, eps_);
+    head_norm_rope_forward(c, qkv, head_rstd, projected, q_norm_->value, k_norm_->value,
+                           {b.positions, rope_.cosine, rope_.sine}, shape_, eps_);
+  } else {
+    rope_forward(c, qkv, b.positions, rope_.cosine, rope_.sine, shape_);
   }
-  rope_forward(c, qkv, b.positions, rope_.cosine, rope_.sine, shape_);
   Tensor out = c.arena.make({tokens, shape_.q_width()}, x.dtype), lse;
   if (b.kv) {
     append_kv(c, *b.kv, layer_, qkv, b.cu_seqlens, shape_);

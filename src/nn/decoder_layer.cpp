@@ -8,8 +8,7 @@ void DecoderLayer::forward(Ctx& c, const Batch& b, Tensor y, CTensor x, LayerSav
   Tensor normed = attn_norm_.forward(c, x, s ? &s->attn_norm : nullptr);
   Tensor attended = attn_.forward(c, b, normed, s ? &s->attn : nullptr);
   Tensor middle = c.arena.like(x);
-  add(c, middle, x, attended);
-  Tensor normed2 = mlp_norm_.forward(c, middle, s ? &s->mlp_norm : nullptr);
+  Tensor normed2 = mlp_norm_.forward_sum(c, middle, x, attended, s ? &s->mlp_norm : nullptr);
   Tensor fed = mlp_.forward(c, normed2, s ? &s->mlp : nullptr);
   add(c, y, middle, fed);
 }

@@ -42,11 +42,14 @@ class LogprobHead {
     return dhidden;
   }
   /// One token per row of hidden; ids >= num_sampleable are never drawn.
-  Sampled sample(Ctx& c, CTensor hidden, std::span<const SampleRow> rows, int64_t num_sampleable) const {
+  Sampled sample(Ctx& c, CTensor hidden, SampleRows rows, int64_t num_sampleable) const {
     Sampled s{c.arena.make({hidden.dim(0)}, DType::i32),
               c.arena.make({hidden.dim(0)}, accumulate_dtype(hidden.dtype))};
-    temper::sample(c, s.tokens, s.logprob, hidden, weight_->value, rows, num_sampleable);
+    sample_into(c, s, hidden, rows, num_sampleable);
     return s;
+  }
+  void sample_into(Ctx& c, const Sampled& s, CTensor hidden, SampleRows rows, int64_t num_sampleable) const {
+    temper::sample(c, s.tokens, s.logprob, hidden, weight_->value, rows, num_sampleable);
   }
 
  private:

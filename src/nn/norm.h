@@ -23,6 +23,14 @@ class Norm {
     if (saved) *saved = {x, rstd};
     return y;
   }
+  /// Norm of sum = a + b, which is the caller's.
+  Tensor forward_sum(Ctx& c, Tensor sum, CTensor a, CTensor b, NormSaved* saved) const {
+    Tensor y = c.arena.like(sum);
+    Tensor rstd = c.arena.make({sum.dim(0)}, accumulate_dtype(sum.dtype));
+    add_rmsnorm_forward(c, y, sum, rstd, a, b, weight_->value, eps_);
+    if (saved) *saved = {sum, rstd};
+    return y;
+  }
   Tensor backward(Ctx& c, CTensor dy, const NormSaved& saved) const {
     Tensor dx = c.arena.like(saved.x);
     rmsnorm_backward(c, dx, weight_->grad, dy, saved.x, weight_->value, saved.rstd);

@@ -30,6 +30,15 @@ void rmsnorm_forward(Ctx& c, Tensor y, Tensor rstd, CTensor x, CTensor w, double
   DISPATCH(c, rmsnorm_forward, y, rstd, x, w, eps);
 }
 
+void add_rmsnorm_forward(Ctx& c, Tensor y, Tensor sum, Tensor rstd, CTensor a, CTensor b, CTensor w,
+                         double eps) {
+  CHECK_SHAPE(w, a.dim(1));
+  for (const CTensor& t : {CTensor(y), CTensor(sum), b}) CHECK_SHAPE(t, a.dim(0), a.dim(1));
+  CHECK_SHAPE(rstd, a.dim(0));
+  check_norm_types(a, w, rstd);
+  DISPATCH(c, add_rmsnorm_forward, y, sum, rstd, a, b, w, eps);
+}
+
 void rmsnorm_backward(Ctx& c, Tensor dx, Tensor dw, CTensor dy, CTensor x, CTensor w, CTensor rstd) {
   CHECK_SHAPE(x, dy.dim(0), w.dim(0));
   CHECK_SHAPE(dy, x.dim(0), x.dim(1));
@@ -46,6 +55,16 @@ void head_norm_forward(Ctx& c, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTe
   check_heads(x, wq, wk, rstd, shape);
   CHECK_SHAPE(y, x.dim(0), x.dim(1));
   DISPATCH(c, head_norm_forward, y, rstd, x, wq, wk, shape, eps);
+}
+
+void head_norm_rope_forward(Ctx& c, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, RopeInput rope,
+                            AttentionShape shape, double eps) {
+  check_heads(x, wq, wk, rstd, shape);
+  CHECK_SHAPE(y, x.dim(0), x.dim(1));
+  CHECK_SHAPE(rope.positions, x.dim(0));
+  CHECK_SHAPE(rope.cosine, rope.cosine.dim(0), shape.head_dim / 2);
+  CHECK_SHAPE(rope.sine, rope.cosine.dim(0), shape.head_dim / 2);
+  DISPATCH(c, head_norm_rope_forward, y, rstd, x, wq, wk, rope, shape, eps);
 }
 
 void head_norm_backward(Ctx& c, Tensor dx, Tensor dwq, Tensor dwk, CTensor dy, CTensor x, CTensor wq,

@@ -11,6 +11,11 @@ namespace temper {
 /// y, x: [T, D]   w: [D]   rstd: [T] in A, kept for backward
 void rmsnorm_forward(Ctx& c, Tensor y, Tensor rstd, CTensor x, CTensor w, double eps);
 
+/// sum = round(a + b), and the norm of sum: the residual stream and what reads it, in one pass. Its backward
+/// is rmsnorm_backward. y, sum, a, b: [T, D]   w: [D]   rstd: [T] in A
+void add_rmsnorm_forward(Ctx& c, Tensor y, Tensor sum, Tensor rstd, CTensor a, CTensor b, CTensor w,
+                         double eps);
+
 /// xh = x rstd, g = dy w:   dx = rstd (g - xh mean(g xh)), overwritten;   dw += sum_t dy xh
 /// dx, dy, x: [T, D]   dw: [D] in A   w: [D]   rstd: [T]
 void rmsnorm_backward(Ctx& c, Tensor dx, Tensor dw, CTensor dy, CTensor x, CTensor w, CTensor rstd);
@@ -19,6 +24,10 @@ void rmsnorm_backward(Ctx& c, Tensor dx, Tensor dw, CTensor dy, CTensor x, CTens
 /// y, x: [T, (Hq+2Hkv)dh]   wq, wk: [dh]   rstd: [T, Hq+Hkv] in A
 void head_norm_forward(Ctx& c, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, AttentionShape shape,
                        double eps);
+
+/// head_norm_forward, then rope_forward (ops/rope.h) on what it gave.
+void head_norm_rope_forward(Ctx& c, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, RopeInput rope,
+                            AttentionShape shape, double eps);
 
 /// dx overwritten, its v part copied from dy; dwq and dwk accumulate over tokens and heads.
 /// dx, dy, x: [T, (Hq+2Hkv)dh]   dwq, dwk: [dh] in A   rstd: [T, Hq+Hkv]

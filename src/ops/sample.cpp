@@ -4,14 +4,14 @@
 
 namespace temper {
 
-void sample(Ctx& c, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, std::span<const SampleRow> rows,
+void sample(Ctx& c, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, SampleRows rows,
             int64_t num_sampleable) {
   const int64_t n = hidden.dim(0), D = hidden.dim(1);
   CHECK_SHAPE(hidden, n, D);
   CHECK_SHAPE(w, w.dim(0), D);
   CHECK_SHAPE(tokens, n);
   CHECK_SHAPE(logprob, n);
-  CHECK(static_cast<int64_t>(rows.size()) == n, "{} keys for {} rows", rows.size(), n);
+  CHECK(static_cast<int64_t>(rows.list.size()) == n, "{} keys for {} rows", rows.list.size(), n);
   CHECK(D > 0 && num_sampleable > 0 && num_sampleable <= w.dim(0), "width {}, {} of {} ids may be drawn", D,
         num_sampleable, w.dim(0));
   for (const SampleRow& row : rows)
@@ -20,6 +20,14 @@ void sample(Ctx& c, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, st
               row.edits.end(),
           "the edits of a row are not in the order of their ids");
   DISPATCH(c, sample, tokens, logprob, hidden, w, rows, num_sampleable);
+}
+
+SampleRows place_rows(Ctx& c, std::span<const SampleRow> rows) {
+  if (c.device == Device::cpu) return {rows};
+  const auto bytes = static_cast<int64_t>(rows.size_bytes());
+  void* to = c.arena.allocate(bytes);
+  device::copy_to_device(c.device, to, rows.data(), bytes);
+  return {rows, static_cast<const SampleRow*>(to)};
 }
 
 }  // namespace temper

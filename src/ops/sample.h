@@ -20,7 +20,10 @@ namespace temper {
 /// Ids >= num_sampleable are never drawn, but count in the log-prob. Non-finite logits, or edits that leave
 /// no id to draw: Error(Exit::numerics).
 /// tokens: [n] i32   logprob: [n] in the accumulate dtype   hidden: [n, D]   w: [V, D]   rows: n
-void sample(Ctx& c, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, std::span<const SampleRow> rows,
+void sample(Ctx& c, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, SampleRows rows,
             int64_t num_sampleable);
+
+/// The rows where this context needs them (from its arena on a GPU).
+SampleRows place_rows(Ctx& c, std::span<const SampleRow> rows);
 
 }  // namespace temper

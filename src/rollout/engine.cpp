@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "src/ops/rows.h"
+#include "src/rollout/decode_graph.h"
 #include "src/rollout/logit_edits.h"
 
 namespace temper {
@@ -51,6 +53,8 @@ class Run {
         unfinished_(requests.size()),
         completions_(requests.size()) {
     CHECK(options.stop.empty() || tokenizer, "stop strings need a tokenizer");
+    if (engine.graphs && model.device() == Device::cuda)
+      graphs_.emplace(model, cache, options.num_sampleable);
     for (size_t i = 0; i < requests.size(); ++i) add(i);
   }
 
@@ -92,6 +96,9 @@ class Run {
 
   void step(Ctx& c) {
     const std::vector<ScheduledRows> rows = scheduler_.next();
+    const bool decodes = std::all_of(rows.begin(), rows.end(),
+                                     [](const ScheduledRows& part) { return part.sequence->decoding(); });
+    if (graphs_ && decodes) return decode(c, rows);
     int64_t pages = 1;
     for (const ScheduledRows& part : rows)
       pages = std::max(pages, static_cast<int64_t>(part.sequence->pages.size()));
@@ -105,6 +112,27 @@ class Run {
     const Tensor hidden = model_.forward(c, batch, nullptr);
     scheduler_.commit(rows);
     if (!host.rows.empty()) sample(c, hidden, host);
+  }
+
+  SampleRow sample_row(const Sequence& s) const {
+    return {{options_.seed, requests_[s.request].data_position, s.sample},
+            static_cast<uint32_t>(s.size() - s.prompt_tokens),
+            options_.sampling};
+  }
+
+  /// A step of decoding rows alone, recorded and replayed.
+  void decode(Ctx& c, std::span<const ScheduledRows> step) {
+    std::vector<DecodeRow> rows;
+    std::vector<Sequence*> targets;
+    for (const ScheduledRows& part : step) {
+      Sequence& s = *part.sequence;
+      rows.push_back({s.tokens.back(), static_cast<int32_t>(s.cached), s.pages, sample_row(s)});
+      targets.push_back(&s);
+    }
+    const DrawnTokens drawn = graphs_->run(c, rows);
+    scheduler_.commit(step);
+    for (size_t i = 0; i < targets.size(); ++i)
+      append(*targets[i], drawn.tokens[i], static_cast<double>(drawn.logprobs[i]));
   }
 
   /// A prompt's last row is sampled once for each of its samples; a sequence's last row once.
@@ -124,21 +152,16 @@ class Run {
     std::vector<std::vector<LogitEdit>> edits;
     for (const Sequence* s : targets) {
       edits.push_back(edits_.at(s->counts, s->new_tokens()));
-      keys.push_back({{options_.seed, requests_[s->request].data_position, s->sample},
-                      static_cast<uint32_t>(s->new_tokens()),
-                      options_.sampling,
-                      edits.back()});
+      keys.push_back(sample_row(*s));
+      keys.back().edits = edits.back();
     }
     const auto n = static_cast<int64_t>(index.size());
     Tensor chosen = c.arena.make({n, hidden.dim(1)}, hidden.dtype);
     gather_rows(c, chosen, hidden, to_device(c, view_of(index.data(), {n})));
-    const Sampled drawn = model_.head().sample(c, chosen, keys, options_.num_sampleable);
+    const Sampled drawn = model_.head().sample(c, chosen, place_rows(c, keys), options_.num_sampleable);
     const std::vector<int32_t> tokens = to_host<int32_t>(c, drawn.tokens);
     const std::vector<double> logprobs = to_host<double>(c, drawn.logprob);
-    for (size_t i = 0; i < targets.size(); ++i) {
-      if (!std::isfinite(logprobs[i])) fail_logits(*targets[i], logprobs[i]);
-      append(*targets[i], tokens[i], logprobs[i]);
-    }
+    for (size_t i = 0; i < targets.size(); ++i) append(*targets[i], tokens[i], logprobs[i]);
   }
 
   [[noreturn]] void fail_logits(const Sequence& s, double logprob) const {
@@ -152,6 +175,7 @@ class Run {
   }
 
   void append(Sequence& s, int32_t token, double logprob) {
+    if (!std::isfinite(logprob)) fail_logits(s, logprob);
     s.tokens.push_back(token);
     edits_.count_next(s.counts, token);
     s.result.tokens.push_back(token);
@@ -220,6 +244,7 @@ class Run {
   const Engine::OnFinished& on_finished_;
   const Engine::OnText& on_text_;
   Scheduler scheduler_;
+  std::optional<DecodeGraphs> graphs_;
   std::vector<int32_t> unfinished_;
   std::vector<std::vector<Completion>> completions_;
 };

@@ -16,6 +16,7 @@ struct EngineOptions {
   int64_t page_tokens = 16;
   int64_t num_pages = 0;
   bool poison_free_pages = false;
+  bool graphs = true;  // on a GPU: decode steps are recorded once per bucket and replayed
 };
 
 class Engine {

@@ -6,8 +6,9 @@ KvCache::KvCache(const ModelConfig& config, DType storage, int64_t num_pages, in
                  bool poison, Device device)
     : page_tokens_(page_tokens), layers_(config.num_layers), poison_(poison), memory_(device) {
   const int64_t width = config.num_kv_heads * page_tokens * config.head_dim;
-  keys_ = memory_.zeros({layers_, num_pages, width}, storage);
-  values_ = memory_.zeros({layers_, num_pages, width}, storage);
+  const int64_t pages = num_pages + (device == Device::cuda ? 1 : 0);  // and the scratch page
+  keys_ = memory_.zeros({layers_, pages, width}, storage);
+  values_ = memory_.zeros({layers_, pages, width}, storage);
   references_.assign(static_cast<size_t>(num_pages), 0);
   for (int64_t p = num_pages; p-- > 0;) free_.push_back(static_cast<int32_t>(p));
   if (poison_)

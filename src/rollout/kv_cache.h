@@ -21,6 +21,8 @@ class KvCache {
   int64_t num_pages() const { return static_cast<int64_t>(references_.size()); }
   int64_t num_free() const { return static_cast<int64_t>(free_.size()); }
   int64_t pages_for(int64_t tokens) const { return (tokens + page_tokens_ - 1) / page_tokens_; }
+  /// A page outside of the pool that padding rows may write to (on a GPU only).
+  int32_t scratch_page() const { return static_cast<int32_t>(num_pages()); }
   bool shared(int32_t page) const { return references_[static_cast<size_t>(page)] > 1; }
 
   int32_t take();              // one reference; there must be a free page

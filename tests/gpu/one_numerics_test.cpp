@@ -48,6 +48,8 @@ std::vector<Named> models() {
 
 struct Schedule {
   int64_t running, chunk, page_tokens, num_pages;
+  bool graphs = true;
+  std::vector<int32_t> stop = {};
 };
 
 class GpuOneNumerics : public ::testing::TestWithParam<Named> {
@@ -73,12 +75,13 @@ class GpuOneNumerics : public ::testing::TestWithParam<Named> {
     const EngineOptions options{.scheduler = {schedule.running, schedule.chunk},
                                 .page_tokens = schedule.page_tokens,
                                 .num_pages = schedule.num_pages,
-                                .poison_free_pages = true};
+                                .poison_free_pages = true,
+                                .graphs = schedule.graphs};
     Engine engine(*model_, options);
     const GenerateOptions how{.sampling = sampling,
                               .seed = 7,
                               .max_new_tokens = new_tokens,
-                              .stop_token_ids = {},
+                              .stop_token_ids = schedule.stop,
                               .stop = {},
                               .num_sampleable = model_->config().vocab_size - 100};
     Groups groups(requests.size());
@@ -154,6 +157,18 @@ TEST_P(GpuOneNumerics, FullBatches) {
   for (int64_t i = 0; i < 64; ++i) requests.push_back(request(i, 1 + i * 37 % 300, 8));
   const Groups groups = generate(requests, 400, {}, {256, 2048, 64, 4096});
   expect_score_agrees(requests, groups, 1.0, "256 running");
+}
+
+/// One token in a hundred ends a response: the batch drains from 256 to 1 through every bucket. Graphs on and
+/// off.
+TEST_P(GpuOneNumerics, DrainingBatches) {
+  std::vector<Request> requests;
+  for (int64_t i = 0; i < 40; ++i) requests.push_back(request(300 + i, 1 + i * 53 % 400, 8));
+  const auto vocab = static_cast<int32_t>(model_->config().vocab_size);
+  const std::vector<int32_t> stop = random_ids(vocab / 100, vocab, 12);
+  const Groups groups = generate(requests, 300, {}, {256, 1000, 64, 4096, true, stop});
+  expect_score_agrees(requests, groups, 1.0, "draining");
+  expect_same(groups, generate(requests, 300, {}, {256, 1000, 64, 4096, false, stop}), "graphs off");
 }
 
 /// Prompts to 16k in chunks that divide nothing, a decode step among them.

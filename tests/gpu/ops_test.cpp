@@ -128,6 +128,41 @@ TEST(GpuOps, HeadNormAndRope) {
   }
 }
 
+/// The fused passes give the bits of the separate ones.
+TEST(GpuOps, FusedPasses) {
+  constexpr int64_t T = 19, D = 1032, kPositions = 40;
+  const AttentionShape shape{6, 2, 80};
+  const int64_t W = shape.qkv_width(), dh = shape.head_dim;
+  const std::vector<int32_t> positions = random_ids(T, kPositions, 8);
+  for (Device device : {Device::cpu, Device::cuda})
+    for (DType dtype : {DType::f32, DType::bf16}) {
+      Backend backend(device);
+      Ctx& c = backend.ctx();
+      TensorOn a(c, normal_values(T * D, 1), dtype, {T, D}), b(c, normal_values(T * D, 2), dtype, {T, D}),
+          w(c, normal_values(D, 3), dtype, {D}), sum(c, dtype, {T, D}), y(c, dtype, {T, D}),
+          r(c, DType::f32, {T}), sum2(c, dtype, {T, D}), y2(c, dtype, {T, D}), r2(c, DType::f32, {T});
+      add(c, sum, a, b);
+      rmsnorm_forward(c, y, r, sum, w, 1e-6);
+      add_rmsnorm_forward(c, y2, sum2, r2, a, b, w, 1e-6);
+      expect_same_bits("sum", sum2.values(), sum.values());
+      expect_same_bits("norm of the sum", y2.values(), y.values());
+      expect_same_bits("rstd of the sum", r2.values(), r.values());
+
+      const int64_t heads = shape.q_heads + shape.kv_heads;
+      TensorOn x(c, normal_values(T * W, 1), dtype, {T, W}), wq(c, normal_values(dh, 2), dtype, {dh}),
+          wk(c, normal_values(dh, 3), dtype, {dh}), q(c, dtype, {T, W}), q2(c, dtype, {T, W}),
+          rq(c, DType::f32, {T, heads}), rq2(c, DType::f32, {T, heads}),
+          cosine(c, uniform_values(kPositions * dh / 2, 4, -1, 1), DType::f32, {kPositions, dh / 2}),
+          sine(c, uniform_values(kPositions * dh / 2, 5, -1, 1), DType::f32, {kPositions, dh / 2}),
+          at(c, positions, {T});
+      head_norm_forward(c, q, rq, x, wq, wk, shape, 1e-6);
+      rope_forward(c, q, at, cosine, sine, shape);
+      head_norm_rope_forward(c, q2, rq2, x, wq, wk, {at, cosine, sine}, shape, 1e-6);
+      expect_same_bits("rotated heads", q2.values(), q.values());
+      expect_same_bits("rstd of heads", rq2.values(), rq.values());
+    }
+}
+
 TEST(GpuOps, Swiglu) {
   for (int64_t F : {8, 36, 3072})
     check_devices("swiglu", {normal_values(13 * 2 * F, 1, 4.0)}, [&](Ctx& c, DType dtype, const Many& in) {
@@ -176,7 +211,8 @@ TEST(GpuOps, SampleDrawsWhatTheCpuDraws) {
     ArenaScope scope(c.arena);
     TensorOn h(c, hidden, DType::f32, {n, D}), w(c, weight, DType::f32, {V, D}), tokens(c, DType::i32, {n}),
         logprob(c, DType::f32, {n});
-    sample(c, tokens, logprob, h, w, sample_rows(n, options), kSampleable);
+    const std::vector<SampleRow> sampled = sample_rows(n, options);
+    sample(c, tokens, logprob, h, w, place_rows(c, sampled), kSampleable);
     return Many{tokens.values(), logprob.values()};
   };
   for (const SampleOptions& options : {SampleOptions{},
@@ -216,7 +252,7 @@ TEST(GpuOps, SampledLogprobIsTheScoredOne) {
       block.fill(c.device, w, 0.1, 0, 2);
       TensorOn tokens(c, DType::i32, {n}), logprob(c, DType::f32, {n});
       const std::vector<SampleRow> sampled = sample_rows(n, options);
-      sample(c, tokens, logprob, h, w, sampled, V);
+      sample(c, tokens, logprob, h, w, place_rows(c, sampled), V);
       TensorOn scored(c, DType::f32, {n}), entropy(c, DType::f32, {n}), lse(c, DType::f32, {n});
       logprob_forward(c, scored, entropy, lse, h, w, tokens, options.temperature);
       expect_same_bits("scored log-prob", scored.values(), logprob.values());
@@ -224,7 +260,7 @@ TEST(GpuOps, SampledLogprobIsTheScoredOne) {
       for (int64_t r : {0, 1, 64, 129}) {
         TensorOn one(c, DType::i32, {1}), its(c, DType::f32, {1});
         sample(c, one, its, rows(CTensor(h), r, r + 1), w,
-               std::span(sampled).subspan(static_cast<size_t>(r), 1), V);
+               place_rows(c, std::span(sampled).subspan(static_cast<size_t>(r), 1)), V);
         EXPECT_EQ(one.values()[0], drawn[static_cast<size_t>(r)]);
         EXPECT_EQ(its.values()[0], logprob.values()[static_cast<size_t>(r)]);
       }

@@ -24,7 +24,7 @@ Drawn draw(Ctx& c, DType dtype, const Many& in, const std::vector<SampleRow>& ro
            int64_t num_sampleable) {
   TestTensor hidden(in[0], dtype, {s.n, s.D}), w(in[1], dtype, {s.V, s.D});
   TestTensor tokens(DType::i32, {s.n}), logprob(accumulate_dtype(dtype), {s.n});
-  sample(c, tokens, logprob, hidden, w, rows, num_sampleable);
+  sample(c, tokens, logprob, hidden, w, {rows}, num_sampleable);
   Drawn out{{}, logprob.values()};
   for (const double t : tokens.values()) out.tokens.push_back(static_cast<int32_t>(t));
   return out;

@@ -88,6 +88,7 @@ TEMPER_DEVICE int sequence_of(const int32_t* cu, int sequences, int row) {
 
 template <class S>
 __global__ void __launch_bounds__(kPlainWarps * 32) plain_kernel(const AttentionCall a) {
+  begin_kernel();
   __shared__ float queries[kPlainWarps][kMaxHeadDim], probs[kPlainWarps][cn::kKeyBlock];
   const int warp = threadIdx.x / 32, lane = threadIdx.x & 31;
   const int64_t item = blockIdx.x * int64_t{kPlainWarps} + warp;
@@ -132,6 +133,7 @@ __global__ void __launch_bounds__(kPlainWarps * 32) plain_kernel(const Attention
 /// One thread per 2-byte word of a key and value row of the batch.
 __global__ void __launch_bounds__(kThreads)
     append_kernel(const AttentionCall a, uint16_t* keys, uint16_t* values, int words) {
+  begin_kernel();
   const int64_t per_row = int64_t{a.kv_heads} * words, index = blockIdx.x * int64_t{kThreads} + threadIdx.x;
   if (index >= a.T * per_row) return;
   const int row = static_cast<int>(index / per_row), head = static_cast<int>(index % per_row / words);

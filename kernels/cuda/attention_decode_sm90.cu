@@ -302,6 +302,7 @@ template <int D, int kStages>
 __global__ void __launch_bounds__(kThreads, kStages > 5 ? 1 : 2)
     decode_kernel(const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map,
                   const __grid_constant__ DecodeArguments args) {
+  begin_kernel();
   using SM = Smem<D, kStages>;
   extern __shared__ __align__(1024) uint8_t smem[];
   const int split = blockIdx.x, sequence = blockIdx.z, G = args.a.q_heads / args.a.kv_heads;

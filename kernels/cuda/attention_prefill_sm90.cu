@@ -443,6 +443,7 @@ template <int D>
 __global__ void __launch_bounds__(kThreads, 1)
     prefill_kernel(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,
                    const __grid_constant__ CUtensorMap v_map, const __grid_constant__ PrefillArguments args) {
+  begin_kernel();
   using SM = Smem<D>;
   extern __shared__ __align__(1024) uint8_t smem[];
   const uint32_t base = smem_u32(smem);
@@ -477,6 +478,7 @@ constexpr int kListThreads = 1024, kLengths = 2048;  // tiles are sorted by bloc
 /// Tiles of all sequences, those with most keys first. One block.
 __global__ void __launch_bounds__(kListThreads)
     list_kernel(Tile* tiles, TileList* list, const AttentionCall a, bool skip_single_rows) {
+  begin_kernel();
   __shared__ int count[kLengths];
   const auto for_each_tile = [&](auto&& f) {
     for (int s = threadIdx.x; s < a.S; s += kListThreads) {

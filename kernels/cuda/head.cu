@@ -14,6 +14,7 @@ constexpr int kFinishThreads = 128;
 __global__ void __launch_bounds__(kHeadThreads)
     stats_kernel(cn::ChunkStats* stats, float* logprob, const int32_t* targets, const LogitsWindow window,
                  int chunks, float scale) {
+  begin_kernel();
   __shared__ float shared[kHeadThreads / 32];
   const int64_t offset = blockIdx.x * int64_t{cn::kVocabularyChunk}, row = window.first_row + blockIdx.y;
   const int count = static_cast<int>(min(int64_t{cn::kVocabularyChunk}, window.ids - offset));
@@ -29,6 +30,7 @@ __global__ void __launch_bounds__(kHeadThreads)
 __global__ void __launch_bounds__(kFinishThreads)
     finish_kernel(float* logprob, float* entropy, float* lse, const cn::ChunkStats* stats, int64_t rows,
                   int chunks) {
+  begin_kernel();
   const int64_t row = blockIdx.x * int64_t{kFinishThreads / 32} + threadIdx.x / 32;
   if (row >= rows) return;
   const cn::ChunkStats all = merge_chunks(stats + row * chunks, chunks);

@@ -34,12 +34,29 @@ inline int blocks_for(int64_t count, int64_t per_block) {
   return static_cast<int>(blocks);
 }
 
-/// kernel<<<grid, block, shared>>>(...) on the stream of the process; nothing for an empty grid.
+/// First statement of every kernel of this folder. Kernels overlap by programmatic dependent launch: the next
+/// one may take its place on the chip while this one runs, and waits here until it has finished and its
+/// writes are visible.
+TEMPER_DEVICE void begin_kernel() {
+  asm volatile("griddepcontrol.launch_dependents;");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+/// The kernel on the stream of the process; nothing for an empty grid.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared, Arguments&&... arguments) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-  kernel<<<grid, block, shared, gpu_stream()>>>(static_cast<Parameters>(arguments)...);
-  CUDA_CHECK(cudaGetLastError());
+  cudaLaunchAttribute overlap;
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared;
+  config.stream = gpu_stream();
+  config.attrs = &overlap;
+  config.numAttrs = 1;
+  CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
 }
 /// Dynamic shared memory above 48 KiB has to be asked for.
 template <class Kernel>

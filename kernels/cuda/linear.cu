@@ -28,6 +28,7 @@ TEMPER_DEVICE void store_output(Y* y, float sum, const bf* bias, int64_t n) {
 template <class Y>
 __global__ void chain_kernel(Y* y, const bf* x, const bf* w, const bf* bias, int64_t M, int64_t N, int64_t K,
                              int64_t pitch) {
+  begin_kernel();
   const int lane = threadIdx.x, g = lane >> 2, t = lane & 3;
   const int64_t m0 = blockIdx.y * int64_t{16}, n0 = blockIdx.x * int64_t{8};
   const bool low = m0 + g < M, high = m0 + g + 8 < M, column = n0 + g < N;
@@ -51,6 +52,7 @@ constexpr int kTile = 64, kDepth = 16, kFp32Threads = 256;
 __global__ void __launch_bounds__(kFp32Threads)
     fp32_kernel(float* y, const float* x, const float* w, const float* bias, int64_t M, int64_t N, int64_t K,
                 int64_t pitch) {
+  begin_kernel();
   __shared__ float xs[kDepth][kTile + 1], ws[kDepth][kTile + 1];
   const int64_t m0 = blockIdx.y * int64_t{kTile}, n0 = blockIdx.x * int64_t{kTile};
   const int row = threadIdx.x / 16, column = threadIdx.x % 16;  // of 4 x 4 outputs, 16 apart
@@ -83,6 +85,7 @@ __global__ void __launch_bounds__(kFp32Threads)
 
 /// Roughly normal numbers of unit variance.
 __global__ void random_kernel(bf* p, int64_t count) {
+  begin_kernel();
   for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < count;
        i += int64_t{gridDim.x} * blockDim.x) {
     uint64_t z = static_cast<uint64_t>(i) * 0x9E3779B97F4A7C15ull + 0xBF58476D1CE4E5B9ull;
@@ -98,6 +101,7 @@ __global__ void random_kernel(bf* p, int64_t count) {
 template <class Y>
 __global__ void differ_kernel(int* count, const Y* a, const Y* b, int64_t rows, int64_t width,
                               int64_t pitch) {
+  begin_kernel();
   using Bits = std::conditional_t<sizeof(Y) == 4, uint32_t, uint16_t>;
   for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < rows * width;
        i += int64_t{gridDim.x} * blockDim.x) {

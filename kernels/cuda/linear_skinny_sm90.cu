@@ -162,18 +162,9 @@ void run(const Libraries& libraries, const Product& p) {
                                   p.out == DType::bf16};
   const int bytes = stages * stage + 1024;
   allow_shared_memory(skinny_kernel<R, KB>, bytes);
-  cudaLaunchAttribute overlap;
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(std::min(tiles, libraries.multiprocessors() * per_multiprocessor));
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = static_cast<size_t>(bytes);
-  config.stream = gpu_stream();
-  config.attrs = &overlap;
-  config.numAttrs = 1;
-  CUDA_CHECK(cudaLaunchKernelEx(&config, skinny_kernel<R, KB>, matrix_map(libraries, p.w, p.N, p.K, R, KB),
-                                matrix_map(libraries, p.x, p.M, p.K, x_rows, KB), arguments));
+  launch(skinny_kernel<R, KB>, std::min(tiles, libraries.multiprocessors() * per_multiprocessor), kThreads,
+         bytes, matrix_map(libraries, p.w, p.N, p.K, R, KB), matrix_map(libraries, p.x, p.M, p.K, x_rows, KB),
+         arguments);
 }
 
 /// The deepest box that divides K.

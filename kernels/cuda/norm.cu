@@ -41,6 +41,7 @@ TEMPER_DEVICE void write_normed(S* y, const S* x, const S* w, float scale, int w
 template <class S>
 __global__ void __launch_bounds__(kThreads)
     rmsnorm_kernel(S* y, float* rstd, const S* x, const S* w, int width, float eps) {
+  begin_kernel();
   __shared__ float partial[kThreads / 32];
   const S* row = x + int64_t{blockIdx.x} * width;
   const bool vector = width % kGroup == 0;
@@ -54,6 +55,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class S>
 __global__ void __launch_bounds__(kThreads)
     add_rmsnorm_kernel(S* y, S* sum, float* rstd, const S* a, const S* b, const S* w, int width, float eps) {
+  begin_kernel();
   __shared__ float partial[kThreads / 32];
   const int64_t row = int64_t{blockIdx.x} * width;
   const bool vector = width % kGroup == 0;
@@ -100,6 +102,7 @@ template <class S>
 __global__ void __launch_bounds__(kThreads)
     head_norm_kernel(S* y, float* rstd, const S* x, const S* wq, const S* wk, const RopeTables rope,
                      int64_t tokens, HeadShape shape, float eps) {
+  begin_kernel();
   __shared__ __align__(16) S rows[kThreads / 32][kMaxHeadDim];
   const int heads = shape.q_heads + 2 * shape.kv_heads, normed = shape.q_heads + shape.kv_heads;
   const int64_t item = blockIdx.x * int64_t{kThreads / 32} + threadIdx.x / 32;
@@ -129,6 +132,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class S>
 __global__ void __launch_bounds__(kThreads) rope_kernel(S* qkv, const int32_t* positions, const float* cosine,
                                                         const float* sine, int64_t tokens, HeadShape shape) {
+  begin_kernel();
   const int half = shape.head_dim / 2, heads = shape.q_heads + shape.kv_heads;
   const int64_t index = blockIdx.x * int64_t{kThreads} + threadIdx.x;
   if (index >= tokens * heads * half) return;
@@ -144,6 +148,7 @@ __global__ void __launch_bounds__(kThreads) rope_kernel(S* qkv, const int32_t* p
 template <class S>
 __global__ void __launch_bounds__(kThreads)
     swiglu_kernel(S* a, const S* gate_up, int64_t rows, int64_t width) {
+  begin_kernel();
   const int64_t groups = (width + kGroup - 1) / kGroup, item = blockIdx.x * int64_t{kThreads} + threadIdx.x;
   if (item >= rows * groups) return;
   const int64_t row = item / groups, first = item % groups * kGroup;

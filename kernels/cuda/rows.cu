@@ -10,6 +10,7 @@ constexpr int kThreads = 256;
 /// y[i,:] = x[index[i],:]; rows of `words` units of W.
 template <class W>
 __global__ void copy_rows_kernel(W* y, const W* x, const int32_t* index, int64_t limit, int64_t words) {
+  begin_kernel();
   const int64_t from = index[blockIdx.x];
   if (from < 0 || from >= limit) __trap();  // callers check ids on the host; this keeps reads inside
   for (int64_t i = threadIdx.x; i < words; i += blockDim.x) y[blockIdx.x * words + i] = x[from * words + i];
@@ -31,6 +32,7 @@ void copy_rows(Tensor y, CTensor x, CTensor index) {
 
 template <class S>
 __global__ void add_kernel(S* y, const S* a, const S* b, int64_t count) {
+  begin_kernel();
   const int64_t first = (blockIdx.x * int64_t{kThreads} + threadIdx.x) * kGroup;
   if (first >= count) return;
   const bool whole = first + kGroup <= count;

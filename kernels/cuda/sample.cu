@@ -54,6 +54,7 @@ struct SamplePass {
 
 __global__ void __launch_bounds__(kHeadThreads)
     visit_kernel(const SamplePass pass, const LogitsWindow window) {
+  begin_kernel();
   __shared__ float shared[kHeadThreads / 32];
   __shared__ Draw best[kHeadThreads / 32];
   const int64_t offset = blockIdx.x * int64_t{cn::kVocabularyChunk}, row = window.first_row + blockIdx.y;
@@ -90,6 +91,7 @@ __global__ void __launch_bounds__(kHeadThreads)
 
 __global__ void __launch_bounds__(kFinishThreads)
     finish_kernel(int32_t* tokens, float* logprob, const SamplePass pass, int64_t n) {
+  begin_kernel();
   const int64_t row = blockIdx.x * int64_t{kFinishThreads / 32} + threadIdx.x / 32;
   const int lane = threadIdx.x & 31;
   if (row >= n) return;
@@ -178,6 +180,7 @@ TEMPER_DEVICE uint64_t key_reaching(const Candidates& c, FilterShared& shared, u
 /// One block per row; rows without filters have their token already.
 __global__ void __launch_bounds__(kFilterThreads)
     filter_kernel(int32_t* tokens, float* logprob, const SamplePass pass) {
+  begin_kernel();
   __shared__ FilterShared shared;
   const SampleRow& row = pass.rows[blockIdx.x];
   const SampleOptions& o = row.options;

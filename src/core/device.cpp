@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "src/core/check.h"
+#include "src/core/cuda_version.h"
 
 #ifdef TEMPER_CUDA
 #include "src/core/cuda.h"
@@ -12,6 +13,8 @@
 namespace temper {
 
 #ifdef TEMPER_CUDA
+std::string cuda_version() { return fmt::format("{}.{}", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10); }
+
 void fail_cuda(cudaError_t error, const char* call, const char* file, int line) {
   fail(Exit::internal,
        {.what = fmt::format("CUDA error {}: {}", cudaGetErrorName(error), cudaGetErrorString(error)),
@@ -19,6 +22,8 @@ void fail_cuda(cudaError_t error, const char* call, const char* file, int line) 
         .why = "a kernel or a driver call failed; errors of kernels come out at a later call",
         .fix = "run once under compute-sanitizer to find the kernel"});
 }
+#else
+std::string cuda_version() { return "not built in"; }
 #endif
 
 namespace device {

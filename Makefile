@@ -92,9 +92,10 @@ demo: deps
 	@tools/demo.sh
 tests: $(TESTS)
 benches: $(BENCHES)
+HAS_GPU := $(and $(filter 1,$(CUDA)),$(wildcard /dev/nvidiactl))
 bench: deps
-	@$(MAKE) --no-print-directory build/temper benches
-	@tools/bench_cpu.sh $(B)
+	@$(MAKE) --no-print-directory build/temper benches $(if $(HAS_GPU),$(GPU_BENCHES))
+	@$(if $(HAS_GPU),tools/bench_gpu.sh,tools/bench_cpu.sh) $(B)
 install: build/temper
 	install -D -m 755 $(B)/temper $(DESTDIR)$(PREFIX)/bin/temper
 	install -d $(DESTDIR)$(PREFIX)/share/temper
@@ -112,7 +113,7 @@ help:
 	@echo "make test                   builds and runs every test; ends with: N passed, N failed, N skipped"
 	@echo "make test-gpu               the tests that need an H100 or H200"
 	@echo "make demo                   a small model learns to add on 2 ranks, under 4 minutes"
-	@echo "make bench                  speed of the CPU kernels and of a step"
+	@echo "make bench                  speed: of the GPU where there is one, else of the CPU kernels and of a step"
 	@echo "make install PREFIX=DIR     DIR/bin/temper, DIR/share/temper (now $(PREFIX))"
 	@echo "make compile_commands.json  for editors and clang-tidy"
 	@echo "make clean                  removes build/"

@@ -1,9 +1,10 @@
-// Attention of one query row per sequence over pages. One block per (sequence, kv head, split of 1,024 keys):
+// Attention of one query row per sequence over pages (attention.md). One block per sequence, kv head and
+// split of 1,024 keys:
 //   scores   S^T = K Q^T by mma.sync, the query heads of the group as columns; all scores go to shared memory
 //   softmax  the whole split at once: one warp per head, lane = (block, partial), running maxima by prefix
 //   values   O^T = V^T P^T, 16 columns of V a warp, ascending keys
 // Warps 0-7 compute, warp 8 copies granules of 64 keys into one ring (keys first, then values). The last
-// block of a (sequence, kv head) merges the splits in ascending order. Measured: attention_decode.md.
+// block of a (sequence, kv head) merges the splits in ascending order.
 
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/device/ptx.cuh"

@@ -3,8 +3,7 @@
 // and two consumers of 64 query rows each. S(j+1) = Q K(j+1)^T and O += P(j) V(j) are issued together, then
 // the softmax of S(j+1); the other consumer's products fill that time. The loop runs split by split; the
 // first step of a split also merges the finished accumulator into one parked in shared memory (dh 128) or
-// registers (dh 64). The first Q K^T of the next tile runs under the epilogue of this one. Measured:
-// attention_prefill.md.
+// registers (dh 64). The first Q K^T of the next tile runs under the epilogue of this one. See attention.md.
 
 #include <type_traits>
 

@@ -34,6 +34,7 @@ constexpr size_t kHostAlignment = 64;
 [[noreturn]] void fail_memory(const char* what, int64_t bytes, const std::string& why,
                               const std::string& fix) {
   fail(Exit::storage, {.what = what,
+                       .where = "this rank",
                        .why = fmt::format("{} bytes wanted{}{}", bytes, why.empty() ? "" : "; ", why),
                        .fix = fix});
 }
@@ -123,9 +124,13 @@ void copy_to_device(Device d, void* to, const void* from, int64_t bytes) {
     CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, gpu_stream()));
 }
 
-void copy_from_device(Device d, void* to, const void* from, int64_t bytes) {
+void copy_to_pinned(Device d, void* to, const void* from, int64_t bytes) {
   if (d == Device::cpu) return copy_rows_host(to, from, bytes, 1, bytes);
   CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, gpu_stream()));
+}
+
+void copy_from_device(Device d, void* to, const void* from, int64_t bytes) {
+  copy_to_pinned(d, to, from, bytes);
   synchronize(d);
 }
 
@@ -203,6 +208,9 @@ void release(Device, void* p) noexcept { std::free(p); }
 void* allocate_pinned(int64_t bytes) { return allocate_host(bytes, ""); }
 void release_pinned(void* p) noexcept { std::free(p); }
 void copy_to_device(Device, void* to, const void* from, int64_t bytes) {
+  copy_rows_host(to, from, bytes, 1, bytes);
+}
+void copy_to_pinned(Device, void* to, const void* from, int64_t bytes) {
   copy_rows_host(to, from, bytes, 1, bytes);
 }
 void copy_from_device(Device, void* to, const void* from, int64_t bytes) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 namespace temper {
@@ -30,9 +31,18 @@ void release(Device d, void* p) noexcept;
 /// Host memory that a GPU reads at full speed and asynchronously.
 void* allocate_pinned(int64_t bytes);
 void release_pinned(void* p) noexcept;
+struct ReleasePinned {
+  void operator()(char* p) const { release_pinned(p); }
+};
+using PinnedMemory = std::unique_ptr<char, ReleasePinned>;
+inline PinnedMemory make_pinned(int64_t bytes) {
+  return PinnedMemory(static_cast<char*>(allocate_pinned(bytes)));
+}
 
 /// `from` is host memory. If it is pinned it must not change before `synchronize`; else it may at once.
 void copy_to_device(Device d, void* to, const void* from, int64_t bytes);
+/// `to` is pinned, and holds the data after the next `synchronize`.
+void copy_to_pinned(Device d, void* to, const void* from, int64_t bytes);
 /// Waits for all earlier work, then `to` holds the data.
 void copy_from_device(Device d, void* to, const void* from, int64_t bytes);
 /// `rows` pieces of `bytes`, `pitch` bytes apart on both sides, within the device.

@@ -114,7 +114,7 @@ void check_tied_head(const ModelFolder& folder, const std::string& name) {
 class StoreWriter {
  public:
   StoreWriter(Device device, DType type) : device_(device), type_(type) {
-    if (device == Device::cuda) pinned_.reset(static_cast<char*>(device::allocate_pinned(kWindowBytes)));
+    if (device == Device::cuda) pinned_ = device::make_pinned(kWindowBytes);
   }
   void write(const ModelFolder& folder, const std::string& name, int64_t count, char* to) {
     if (!pinned_) return read_values(folder, name, 0, count, to, type_, window_);
@@ -128,12 +128,9 @@ class StoreWriter {
   }
 
  private:
-  struct ReleasePinned {
-    void operator()(char* p) const { device::release_pinned(p); }
-  };
   Device device_;
   DType type_;
-  std::unique_ptr<char, ReleasePinned> pinned_;
+  device::PinnedMemory pinned_;
   std::vector<char> window_;
 };
 

@@ -67,24 +67,27 @@ void Model::make_rope() {
 
 Tensor Model::forward(Ctx& c, const Batch& b, ModelSaved* saved) const {
   const int64_t tokens = b.num_tokens();
-  Tensor x = c.arena.make({tokens, config_.hidden_size}, storage_);
-  embedding_forward(c, x, b.tokens, embedding_->value);
+  Residual x{c.arena.make({tokens, config_.hidden_size}, storage_), {}};
+  embedding_forward(c, x.stream, b.tokens, embedding_->value);
+  const auto make = [&] { return Residual{c.arena.like(x.stream), c.arena.like(x.stream)}; };
   if (saved) {
     saved->layers.resize(layers_.size());
     for (size_t i = 0; i < layers_.size(); ++i) {
-      Tensor y = c.arena.like(x);
+      const Residual y = make();
       layers_[i].forward(c, b, y, x, &saved->layers[i]);
       x = y;
     }
-    return norm_->forward(c, x, &saved->norm);
+  } else {
+    Residual even = make(), odd = make();
+    for (const DecoderLayer& layer : layers_) {
+      ArenaScope scope(c.arena);
+      layer.forward(c, b, even, x, nullptr);
+      x = even;
+      std::swap(even, odd);
+    }
   }
-  Tensor y = c.arena.like(x);
-  for (const DecoderLayer& layer : layers_) {
-    ArenaScope scope(c.arena);
-    layer.forward(c, b, y, x, nullptr);
-    std::swap(x, y);
-  }
-  return norm_->forward(c, x, nullptr);
+  return norm_->forward_residual(c, c.arena.like(x.stream), x.stream, x.delta,
+                                 saved ? &saved->norm : nullptr);
 }
 
 void Model::backward(Ctx& c, const Batch& b, CTensor dhidden, const ModelSaved& saved) const {

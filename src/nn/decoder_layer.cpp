@@ -4,13 +4,14 @@
 
 namespace temper {
 
-void DecoderLayer::forward(Ctx& c, const Batch& b, Tensor y, CTensor x, LayerSaved* s) const {
-  Tensor normed = attn_norm_.forward(c, x, s ? &s->attn_norm : nullptr);
+void DecoderLayer::forward(Ctx& c, const Batch& b, const Residual& y, const Residual& x,
+                           LayerSaved* s) const {
+  Tensor sum = x.stream;
+  if (!x.delta.empty()) sum = c.arena.like(x.stream);
+  Tensor normed = attn_norm_.forward_residual(c, sum, x.stream, x.delta, s ? &s->attn_norm : nullptr);
   Tensor attended = attn_.forward(c, b, normed, s ? &s->attn : nullptr);
-  Tensor middle = c.arena.like(x);
-  Tensor normed2 = mlp_norm_.forward_sum(c, middle, x, attended, s ? &s->mlp_norm : nullptr);
-  Tensor fed = mlp_.forward(c, normed2, s ? &s->mlp : nullptr);
-  add(c, y, middle, fed);
+  Tensor normed2 = mlp_norm_.forward_residual(c, y.stream, sum, attended, s ? &s->mlp_norm : nullptr);
+  mlp_.forward_into(c, y.delta, normed2, s ? &s->mlp : nullptr);
 }
 
 void DecoderLayer::backward(Ctx& c, const Batch& b, Tensor dx, CTensor dy, const LayerSaved& s) const {

@@ -1,6 +1,7 @@
 #pragma once
 // Pre-norm decoder layer: h' = h + Attn(Norm(h)); y = h' + Mlp(Norm(h')). The residual stream is kept in
-// storage precision; each sum is one rounding.
+// storage precision; each sum is one rounding, made in one pass with the norm that reads it: so a layer takes
+// and leaves the stream as two addends.
 
 #include "src/nn/attention.h"
 #include "src/nn/mlp.h"
@@ -14,14 +15,19 @@ struct LayerSaved {
   MlpSaved mlp;
 };
 
+/// stream + delta, [T, D] each; no delta before the first layer.
+struct Residual {
+  Tensor stream, delta;
+};
+
 class DecoderLayer {
  public:
   DecoderLayer(Norm attn_norm, Attention attn, Norm mlp_norm, Mlp mlp)
       : attn_norm_(attn_norm), attn_(attn), mlp_norm_(mlp_norm), mlp_(mlp) {}
 
-  /// y [T, D] = layer(x); y is the caller's, everything else comes from the arena.
-  void forward(Ctx& c, const Batch& b, Tensor y, CTensor x, LayerSaved* saved) const;
-  /// dx [T, D] from dy; adds to the weight gradients.
+  /// y = layer(x); y is the caller's, everything else comes from the arena.
+  void forward(Ctx& c, const Batch& b, const Residual& y, const Residual& x, LayerSaved* saved) const;
+  /// dx [T, D] from dy, of the sums; adds to the weight gradients.
   void backward(Ctx& c, const Batch& b, Tensor dx, CTensor dy, const LayerSaved& saved) const;
 
  private:

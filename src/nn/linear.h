@@ -14,8 +14,11 @@ class Linear {
 
   Tensor forward(Ctx& c, CTensor x) const {
     Tensor y = c.arena.make({x.dim(0), weight_->value.dim(0)}, x.dtype);
-    linear_forward(c, y, x, weight_->value, bias_ ? CTensor(bias_->value) : CTensor{});
+    forward_into(c, y, x);
     return y;
+  }
+  void forward_into(Ctx& c, Tensor y, CTensor x) const {
+    linear_forward(c, y, x, weight_->value, bias_ ? CTensor(bias_->value) : CTensor{});
   }
   Tensor backward(Ctx& c, CTensor dy, CTensor x) const {
     linear_backward_weight(c, weight_->grad, dy, x);

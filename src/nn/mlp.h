@@ -16,12 +16,13 @@ class Mlp {
  public:
   Mlp(Linear gate_up, Linear down) : gate_up_(gate_up), down_(down) {}
 
-  Tensor forward(Ctx& c, CTensor x, MlpSaved* saved) const {
+  /// y [T, D] is the caller's.
+  void forward_into(Ctx& c, Tensor y, CTensor x, MlpSaved* saved) const {
     Tensor gate_up = gate_up_.forward(c, x);
     Tensor a = c.arena.make({x.dim(0), gate_up.dim(1) / 2}, x.dtype);
     swiglu_forward(c, a, gate_up);
     if (saved) *saved = {x, gate_up, a};
-    return down_.forward(c, a);
+    down_.forward_into(c, y, a);
   }
   Tensor backward(Ctx& c, CTensor dy, const MlpSaved& saved) const {
     Tensor da = down_.backward(c, dy, saved.a);

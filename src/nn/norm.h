@@ -16,18 +16,14 @@ class Norm {
  public:
   Norm(Parameter& weight, double eps) : weight_(&weight), eps_(eps) {}
 
-  Tensor forward(Ctx& c, CTensor x, NormSaved* saved) const {
-    Tensor y = c.arena.make({x.dim(0), x.dim(1)}, x.dtype);
-    Tensor rstd = c.arena.make({x.dim(0)}, accumulate_dtype(x.dtype));
-    rmsnorm_forward(c, y, rstd, x, weight_->value, eps_);
-    if (saved) *saved = {x, rstd};
-    return y;
-  }
-  /// Norm of sum = a + b, which is the caller's.
-  Tensor forward_sum(Ctx& c, Tensor sum, CTensor a, CTensor b, NormSaved* saved) const {
+  /// Norm of sum = a + b, which is the caller's; without b, of sum as it is.
+  Tensor forward_residual(Ctx& c, Tensor sum, CTensor a, CTensor b, NormSaved* saved) const {
     Tensor y = c.arena.like(sum);
     Tensor rstd = c.arena.make({sum.dim(0)}, accumulate_dtype(sum.dtype));
-    add_rmsnorm_forward(c, y, sum, rstd, a, b, weight_->value, eps_);
+    if (b.empty())
+      rmsnorm_forward(c, y, rstd, sum, weight_->value, eps_);
+    else
+      add_rmsnorm_forward(c, y, sum, rstd, a, b, weight_->value, eps_);
     if (saved) *saved = {sum, rstd};
     return y;
   }

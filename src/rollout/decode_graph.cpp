@@ -1,7 +1,6 @@
 #include "src/rollout/decode_graph.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace temper {
 namespace {
@@ -16,17 +15,30 @@ int64_t round_rows(int64_t rows) {
 
 }  // namespace
 
+/// One block of inputs and one of outputs, each in pinned host memory and on the GPU.
 struct DecodeGraphs::Bucket {
+  Bucket(int64_t num_rows, int64_t num_pages, Arena& memory)
+      : rows(num_rows),
+        pages(num_pages),
+        host_in(device::make_pinned(in_bytes())),
+        host_out(device::make_pinned(out_bytes())),
+        in(static_cast<char*>(memory.allocate(in_bytes()))),
+        out(static_cast<char*>(memory.allocate(out_bytes()))) {}
+
   int64_t rows, pages;
-  std::vector<int32_t> numbers;    // tokens, positions, lengths [rows]; cu_seqlens [rows + 1]; page table
-  std::vector<SampleRow> samples;  // [rows]
-  int32_t* device_numbers;
-  SampleRow* device_samples;
-  int32_t* drawn;     // [2 * rows]: tokens, then log-probs (fp32)
+  device::PinnedMemory host_in, host_out;
+  char *in, *out;
   bool warm = false;  // ran once: workspaces and algorithms are there
   device::Graph graph;
 
-  int64_t cu_at() const { return 3 * rows; }
+  // Inputs: SampleRow [rows], then i32 tokens, positions, lengths [rows], cu_seqlens [rows + 1], table [rows,
+  // pages].
+  int64_t sample_bytes() const { return rows * int64_t{sizeof(SampleRow)}; }
+  int64_t num_numbers() const { return 4 * rows + 1 + rows * pages; }
+  int64_t in_bytes() const { return sample_bytes() + num_numbers() * int64_t{sizeof(int32_t)}; }
+  int64_t out_bytes() const { return rows * int64_t{sizeof(int32_t) + sizeof(float)}; }  // tokens, log-probs
+  SampleRow* samples(char* block) const { return reinterpret_cast<SampleRow*>(block); }
+  int32_t* numbers(char* block) const { return reinterpret_cast<int32_t*>(block + sample_bytes()); }
   int64_t table_at() const { return 4 * rows + 1; }
 };
 
@@ -42,67 +54,56 @@ DecodeGraphs::Bucket& DecodeGraphs::bucket_for(std::span<const DecodeRow> rows) 
   const Key key{round_rows(static_cast<int64_t>(rows.size())),
                 (static_cast<int64_t>(most) + step - 1) / step * step};
   std::unique_ptr<Bucket>& b = buckets_[key];
-  if (b) return *b;
-  b = std::make_unique<Bucket>();
-  b->rows = key.first;
-  b->pages = key.second;
-  b->numbers.resize(static_cast<size_t>(b->table_at() + b->rows * b->pages));
-  b->samples.resize(static_cast<size_t>(b->rows));
-  b->device_numbers =
-      static_cast<int32_t*>(memory_.allocate(std::ssize(b->numbers) * int64_t{sizeof(int32_t)}));
-  b->device_samples = static_cast<SampleRow*>(memory_.allocate(b->rows * int64_t{sizeof(SampleRow)}));
-  b->drawn = static_cast<int32_t*>(memory_.allocate(2 * b->rows * int64_t{sizeof(int32_t)}));
+  if (!b) b = std::make_unique<Bucket>(key.first, key.second, memory_);
   return *b;
 }
 
-void DecodeGraphs::fill(Bucket& b, std::span<const DecodeRow> rows) const {
-  const auto n = static_cast<size_t>(b.rows);
-  std::fill(b.numbers.begin() + b.table_at(), b.numbers.end(), cache_.scratch_page());
-  for (size_t i = 0; i < n; ++i) {
-    const bool real = i < rows.size();
-    b.numbers[i] = real ? rows[i].token : 0;
-    b.numbers[n + i] = real ? rows[i].position : 0;
-    b.numbers[2 * n + i] = b.numbers[n + i] + 1;
-    b.numbers[3 * n + i + 1] = static_cast<int32_t>(i + 1);
-    b.samples[i] = rows[real ? i : 0].sample;
-    if (real)
-      std::copy(rows[i].pages.begin(), rows[i].pages.end(),
-                b.numbers.begin() + b.table_at() + static_cast<int64_t>(i) * b.pages);
+void DecodeGraphs::fill(const Bucket& b, std::span<const DecodeRow> rows) const {
+  SampleRow* samples = b.samples(b.host_in.get());
+  int32_t *tokens = b.numbers(b.host_in.get()), *positions = tokens + b.rows, *lengths = positions + b.rows,
+          *ends = lengths + b.rows, *table = tokens + b.table_at();
+  std::fill(table, table + b.rows * b.pages, cache_.scratch_page());
+  ends[0] = 0;
+  for (int64_t i = 0; i < b.rows; ++i) {
+    const bool real = i < std::ssize(rows);
+    const DecodeRow& row = rows[real ? static_cast<size_t>(i) : 0];
+    samples[i] = row.sample;
+    tokens[i] = row.token;
+    positions[i] = real ? row.position : 0;
+    lengths[i] = positions[i] + 1;
+    ends[i + 1] = static_cast<int32_t>(i + 1);
+    if (real) std::copy(row.pages.begin(), row.pages.end(), table + i * b.pages);
   }
 }
 
-void DecodeGraphs::launch(Ctx& c, const Bucket& b) const {
-  const int32_t* at = b.device_numbers;
+void DecodeGraphs::submit(Ctx& c, const Bucket& b) const {
+  device::copy_to_device(c.device, b.in, b.host_in.get(), b.in_bytes());
+  const int32_t* at = b.numbers(b.in);
   const PagedKv kv =
       cache_.view(view_of(at + b.table_at(), {b.rows, b.pages}), view_of(at + 2 * b.rows, {b.rows}));
   const Batch batch{view_of(at, {b.rows}), view_of(at + b.rows, {b.rows}),
-                    view_of(at + b.cu_at(), {b.rows + 1}), &kv};
+                    view_of(at + 3 * b.rows, {b.rows + 1}), &kv};
   const Tensor hidden = model_.forward(c, batch, nullptr);
-  const Sampled drawn{make_tensor(b.drawn, DType::i32, {b.rows}),
-                      make_tensor(b.drawn + b.rows, DType::f32, {b.rows})};
-  model_.head().sample_into(c, drawn, hidden, {b.samples, b.device_samples}, num_sampleable_);
+  const Sampled drawn{make_tensor(b.out, DType::i32, {b.rows}),
+                      make_tensor(b.out + b.rows * int64_t{sizeof(int32_t)}, DType::f32, {b.rows})};
+  const std::span<const SampleRow> list(b.samples(b.host_in.get()), static_cast<size_t>(b.rows));
+  model_.head().sample_into(c, drawn, hidden, {list, b.samples(b.in)}, num_sampleable_);
+  device::copy_to_pinned(c.device, b.host_out.get(), b.out, b.out_bytes());
 }
 
 DrawnTokens DecodeGraphs::run(Ctx& c, std::span<const DecodeRow> rows) {
   Bucket& b = bucket_for(rows);
   fill(b, rows);
-  device::copy_to_device(c.device, b.device_numbers, b.numbers.data(),
-                         std::ssize(b.numbers) * int64_t{sizeof(int32_t)});
-  device::copy_to_device(c.device, b.device_samples, b.samples.data(), b.rows * int64_t{sizeof(SampleRow)});
-  if (b.warm && !b.graph.recorded()) b.graph.record([&] { launch(c, b); });
+  if (b.warm && !b.graph.recorded()) b.graph.record([&] { submit(c, b); });
   if (b.graph.recorded())
     b.graph.replay();
   else
-    launch(c, b);
+    submit(c, b);
   b.warm = true;
-  std::vector<int32_t> drawn(static_cast<size_t>(2 * b.rows));
-  device::copy_from_device(c.device, drawn.data(), b.drawn, 2 * b.rows * int64_t{sizeof(int32_t)});
-  DrawnTokens result;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    result.tokens.push_back(drawn[i]);
-    result.logprobs.push_back(std::bit_cast<float>(drawn[static_cast<size_t>(b.rows) + i]));
-  }
-  return result;
+  device::synchronize(c.device);
+  const auto* tokens = reinterpret_cast<const int32_t*>(b.host_out.get());
+  const auto* logprobs = reinterpret_cast<const float*>(tokens + b.rows);
+  return {{tokens, tokens + rows.size()}, {logprobs, logprobs + rows.size()}};
 }
 
 }  // namespace temper

@@ -39,8 +39,8 @@ class DecodeGraphs {
   using Key = std::pair<int64_t, int64_t>;  // rows, pages per sequence
 
   Bucket& bucket_for(std::span<const DecodeRow> rows);
-  void fill(Bucket& b, std::span<const DecodeRow> rows) const;
-  void launch(Ctx& c, const Bucket& b) const;
+  void fill(const Bucket& b, std::span<const DecodeRow> rows) const;
+  void submit(Ctx& c, const Bucket& b) const;
 
   const Model& model_;
   const KvCache& cache_;

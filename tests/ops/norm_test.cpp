@@ -1,5 +1,7 @@
 #include "src/ops/norm.h"
 
+#include "src/ops/elementwise.h"
+#include "src/ops/rope.h"
 #include "tests/support/check_op.h"
 
 namespace temper {
@@ -177,6 +179,37 @@ TEST(RmsNorm, WrongShapesAreRefused) {
   TestTensor good(DType::f32, {4}), half(DType::bf16, {4});
   EXPECT_THROW(rmsnorm_forward(ctx, x, good, x, good, kEps), Error);
   EXPECT_THROW(rmsnorm_forward(ctx, x, rstd, x, half, kEps), Error);
+}
+
+/// The fused passes give the bits of the separate ones, in all types.
+TEST(Norm, FusedPasses) {
+  constexpr int64_t T = 5, D = 37, kPositions = 20;
+  const AttentionShape shape{3, 1, 24};
+  const int64_t W = shape.qkv_width(), dh = shape.head_dim, heads = shape.q_heads + shape.kv_heads;
+  TestCtx c;
+  for (DType dtype : kStorageTypes) {
+    const DType A = accumulate_dtype(dtype);
+    TestTensor a(normal_values(T * D, 1), dtype, {T, D}), b(normal_values(T * D, 2), dtype, {T, D}),
+        w(normal_values(D, 3), dtype, {D}), sum(dtype, {T, D}), y(dtype, {T, D}), r(A, {T}),
+        sum2(dtype, {T, D}), y2(dtype, {T, D}), r2(A, {T});
+    add(c, sum, a, b);
+    rmsnorm_forward(c, y, r, sum, w, kEps);
+    add_rmsnorm_forward(c, y2, sum2, r2, a, b, w, kEps);
+    expect_same_bits("sum", sum2.values(), sum.values());
+    expect_same_bits("norm of the sum", y2.values(), y.values());
+    expect_same_bits("rstd of the sum", r2.values(), r.values());
+
+    TestTensor x(normal_values(T * W, 1), dtype, {T, W}), wq(normal_values(dh, 2), dtype, {dh}),
+        wk(normal_values(dh, 3), dtype, {dh}), q(dtype, {T, W}), q2(dtype, {T, W}), rq(A, {T, heads}),
+        rq2(A, {T, heads}), cosine(uniform_values(kPositions * dh / 2, 4, -1, 1), A, {kPositions, dh / 2}),
+        sine(uniform_values(kPositions * dh / 2, 5, -1, 1), A, {kPositions, dh / 2}),
+        at(random_ids(T, kPositions, 8), {T});
+    head_norm_forward(c, q, rq, x, wq, wk, shape, kEps);
+    rope_forward(c, q, at, cosine, sine, shape);
+    head_norm_rope_forward(c, q2, rq2, x, wq, wk, {at, cosine, sine}, shape, kEps);
+    expect_same_bits("rotated heads", q2.values(), q.values());
+    expect_same_bits("rstd of heads", rq2.values(), rq.values());
+  }
 }
 
 }  // namespace

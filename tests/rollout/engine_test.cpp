@@ -53,9 +53,7 @@ Output run(Engine& engine, const std::vector<Request>& requests, const GenerateO
         EXPECT_TRUE(out.groups[i].empty()) << "group " << i << " came twice";
         out.groups[i] = std::move(samples);
       },
-      [&](size_t i, int32_t sample, const std::string& text) {
-        out.streamed[{i, sample}] += text;
-      });
+      [&](size_t i, int32_t sample, const std::string& text) { out.streamed[{i, sample}] += text; });
   return out;
 }
 
@@ -286,11 +284,14 @@ TEST(Engine, PromptsThatDoNotFitAreRefused) {
   const auto model = tiny_model(DType::f32, kTinyVocab, /*context_tokens=*/100);
   Engine engine(*model, engine_options());
   const GenerateOptions options = generate_options(4);
-  expect_error(Exit::data, {"prompt 6", "too long", "100 tokens", "99"}, "fills the context", [&] {
-    run(engine, {tiny_request(5, 10, 1), tiny_request(6, 100, 1)}, options);
-  });
+  expect_error(Exit::data, {"prompt 6", "too long", "100 tokens", "99"}, "fills the context",
+               [&] { run(engine, {tiny_request(5, 10, 1), tiny_request(6, 100, 1)}, options); });
   expect_error(Exit::data, {"prompt 7", "no tokens"}, "empty",
                [&] { run(engine, {tiny_request(7, 0, 1)}, options); });
+  Request foreign = tiny_request(9, 10, 1);
+  foreign.prompt[3] = kTinyVocab;
+  expect_error(Exit::data, {"prompt 9", "no token id", "96", "0 to 95"}, "an id of another vocabulary",
+               [&] { run(engine, {foreign}, options); });
   Engine small(*model, engine_options(/*num_pages=*/2));
   expect_error(Exit::data, {"prompt 8", "32 tokens", "31"}, "fills the cache",
                [&] { run(small, {tiny_request(8, 32, 1)}, options); });

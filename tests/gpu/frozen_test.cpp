@@ -1,0 +1,135 @@
+// The bits of every forward op of the CUDA backend on fixed inputs. A digest that changes means that logs,
+// checkpoints and rollouts of other builds no longer compare: change kernels/cuda/NUMERICS.md with it, and
+// say so.
+
+#include "src/core/hash.h"
+#include "src/ops/attention.h"
+#include "src/ops/elementwise.h"
+#include "src/ops/glu.h"
+#include "src/ops/head.h"
+#include "src/ops/linear.h"
+#include "src/ops/norm.h"
+#include "src/ops/rope.h"
+#include "src/ops/sample.h"
+#include "tests/gpu/gpu_support.h"
+
+namespace temper {
+namespace {
+
+/// Inputs are multiples of 2^-8 (exact in bf16 below 1) from random words alone: no libm decides a bit.
+Values numbers(int64_t count, uint64_t seed, double scale = 1.0) {
+  Values v = uniform_values(count, seed, -1.0, 1.0);
+  for (double& x : v) x = scale * std::nearbyint(x * 128) / 128;
+  return v;
+}
+
+std::string digest_of(const std::vector<Values>& outputs) {
+  std::string bytes;
+  for (const Values& v : outputs)
+    bytes.append(reinterpret_cast<const char*>(v.data()), v.size() * sizeof(double));
+  return digest_hex(bytes.data(), static_cast<int64_t>(bytes.size()));
+}
+
+struct Frozen {
+  const char* name;
+  DType dtype;
+  const char* expected;
+  std::vector<Values> (*run)(Ctx&, DType);
+};
+
+template <int M, int N, int K>
+std::vector<Values> linear(Ctx& c, DType dtype) {
+  TensorOn x(c, numbers(M * K, 1), dtype, {M, K}), w(c, numbers(N * K, 2), dtype, {N, K}),
+      b(c, numbers(N, 3), dtype, {N}), y(c, dtype, {M, N});
+  linear_forward(c, y, x, w, b);
+  return {y.values()};
+}
+
+std::vector<Values> norms(Ctx& c, DType dtype) {
+  constexpr int64_t T = 7, D = 3000;
+  TensorOn a(c, numbers(T * D, 1), dtype, {T, D}), b(c, numbers(T * D, 2), dtype, {T, D}),
+      w(c, numbers(D, 3), dtype, {D}), sum(c, dtype, {T, D}), y(c, dtype, {T, D}), r(c, DType::f32, {T});
+  add_rmsnorm_forward(c, y, sum, r, a, b, w, 1e-6);
+  return {sum.values(), y.values(), r.values()};
+}
+
+std::vector<Values> heads(Ctx& c, DType dtype) {
+  constexpr int64_t T = 9, kPositions = 16;
+  const AttentionShape shape{6, 2, 128};
+  const int64_t W = shape.qkv_width(), dh = shape.head_dim;
+  TensorOn x(c, numbers(T * W, 1), dtype, {T, W}), wq(c, numbers(dh, 2), dtype, {dh}),
+      wk(c, numbers(dh, 3), dtype, {dh}), y(c, dtype, {T, W}), r(c, DType::f32, {T, 8}),
+      cosine(c, numbers(kPositions * dh / 2, 4), DType::f32, {kPositions, dh / 2}),
+      sine(c, numbers(kPositions * dh / 2, 5), DType::f32, {kPositions, dh / 2}),
+      at(c, random_ids(T, kPositions, 6), {T});
+  head_norm_rope_forward(c, y, r, x, wq, wk, {at, cosine, sine}, shape, 1e-6);
+  return {y.values(), r.values()};
+}
+
+std::vector<Values> swiglu(Ctx& c, DType dtype) {
+  TensorOn x(c, numbers(11 * 512, 1, 8), dtype, {11, 512}), a(c, dtype, {11, 256});
+  swiglu_forward(c, a, x);
+  return {a.values()};
+}
+
+template <int kHeadDim>
+std::vector<Values> attention(Ctx& c, DType dtype) {
+  const AttentionShape shape{4, 2, kHeadDim};
+  const std::vector<int32_t> cu{0, 1, 130, 1500};
+  const int64_t T = cu.back();
+  TensorOn qkv(c, numbers(T * shape.qkv_width(), 1, 2), dtype, {T, shape.qkv_width()}),
+      out(c, dtype, {T, shape.q_width()}), lse(c, DType::f32, {4, T}), ends(c, cu, {4});
+  attention_varlen_forward(c, out, lse, qkv, ends, shape, 0.125);
+  return {out.values(), lse.values()};
+}
+
+std::vector<Values> head(Ctx& c, DType dtype) {
+  constexpr int64_t n = 6, D = 64, V = 5000;
+  TensorOn h(c, numbers(n * D, 1), dtype, {n, D}), w(c, numbers(V * D, 2), dtype, {V, D}),
+      targets(c, random_ids(n, V, 3), {n}), logprob(c, DType::f32, {n}), entropy(c, DType::f32, {n}),
+      lse(c, DType::f32, {n}), tokens(c, DType::i32, {n}), drawn(c, DType::f32, {n});
+  logprob_forward(c, logprob, entropy, lse, h, w, targets, 0.75);
+  std::vector<Values> all{logprob.values(), entropy.values(), lse.values()};
+  for (const SampleOptions& options :
+       {SampleOptions{.temperature = 0.75}, {.top_k = 30, .top_p = 0.9, .min_p = 0.01}}) {
+    std::vector<SampleRow> rows;
+    for (uint32_t i = 0; i < n; ++i)
+      rows.push_back({{.seed = 5, .data_position = 70000 + i, .sample = 2}, i, options});
+    sample(c, tokens, drawn, h, w, place_rows(c, rows), V);
+    all.push_back(tokens.values());
+    all.push_back(drawn.values());
+  }
+  return all;
+}
+
+const std::vector<Frozen> kFrozen{
+    {"linear of 5 rows", DType::bf16, "", linear<5, 512, 1024>},
+    {"linear of 200 rows", DType::bf16, "", linear<200, 512, 1024>},
+    {"linear of odd sizes", DType::bf16, "", linear<5, 77, 100>},
+    {"linear", DType::f32, "", linear<70, 77, 100>},
+    {"norms", DType::bf16, "", norms},
+    {"norms", DType::f32, "", norms},
+    {"heads", DType::bf16, "", heads},
+    {"heads", DType::f32, "", heads},
+    {"swiglu", DType::bf16, "", swiglu},
+    {"swiglu", DType::f32, "", swiglu},
+    {"attention, heads of 128", DType::bf16, "", attention<128>},
+    {"attention, heads of 64", DType::bf16, "", attention<64>},
+    {"attention, heads of 80", DType::bf16, "", attention<80>},
+    {"attention", DType::f32, "", attention<64>},
+    {"head and sampling", DType::bf16, "", head},
+    {"head and sampling", DType::f32, "", head},
+};
+
+TEST(GpuFrozen, EveryOpHasItsBits) {
+  Backend gpu(Device::cuda);
+  for (const Frozen& op : kFrozen) {
+    ArenaScope scope(gpu.ctx().arena);
+    EXPECT_EQ(digest_of(op.run(gpu.ctx(), op.dtype)), op.expected) << op.name << ", " << dtype_name(op.dtype);
+  }
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) { return temper::gpu_test_main(argc, argv); }

@@ -37,6 +37,8 @@ inline int blocks_for(int64_t count, int64_t per_block) {
 /// First statement of every kernel of this folder. Kernels overlap by programmatic dependent launch: the next
 /// one may take its place on the chip while this one runs, and waits here until it has finished and its
 /// writes are visible.
+/// Weights may be read before: whoever writes weights with a kernel has to launch its successor without the
+/// overlap.
 TEMPER_DEVICE void begin_kernel() {
   asm volatile("griddepcontrol.launch_dependents;");
   asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -1,5 +1,7 @@
 // RMSNorm of rows and of heads, rope, SwiGLU: one pass over memory each.
 
+#include <type_traits>
+
 #include "kernels/cuda/launch.h"
 
 namespace temper::cuda {
@@ -38,40 +40,71 @@ TEMPER_DEVICE void write_normed(S* y, const S* x, const S* w, float scale, int w
   }
 }
 
-template <class S>
+/// y = norm of a, or (kAdds) of sum = a + b, which is stored too. A row stays in registers, kGroups groups of
+/// eight a thread; the weights are read before the previous kernel has finished.
+template <class S, int kGroups, bool kAdds>
 __global__ void __launch_bounds__(kThreads)
-    rmsnorm_kernel(S* y, float* rstd, const S* x, const S* w, int width, float eps) {
-  begin_kernel();
-  __shared__ float partial[kThreads / 32];
-  const S* row = x + int64_t{blockIdx.x} * width;
-  const bool vector = width % kGroup == 0;
-  const float squares = cn::block_sum(thread_squares(row, width, threadIdx.x, kThreads, vector), partial);
-  const float scale = cn::rms_scale(squares, width, eps);
-  if (threadIdx.x == 0) rstd[blockIdx.x] = scale;
-  write_normed(y + int64_t{blockIdx.x} * width, row, w, scale, width, threadIdx.x, kThreads, vector);
-}
-
-/// rmsnorm of a + b, which is stored too. A thread reads back only what it wrote.
-template <class S>
-__global__ void __launch_bounds__(kThreads)
-    add_rmsnorm_kernel(S* y, S* sum, float* rstd, const S* a, const S* b, const S* w, int width, float eps) {
-  begin_kernel();
+    row_norm_kernel(S* y, S* sum, float* rstd, const S* a, const S* b, const S* w, int width, float eps) {
   __shared__ float partial[kThreads / 32];
   const int64_t row = int64_t{blockIdx.x} * width;
   const bool vector = width % kGroup == 0;
-  for (int first = threadIdx.x * kGroup; first < width; first += kThreads * kGroup) {
-    float left[kGroup], right[kGroup];
-    load_group(left, a + row + first, width - first, vector);
-    load_group(right, b + row + first, width - first, vector);
+  float v[kGroups][kGroup], weight[kGroups][kGroup], squares = 0.f;
+  const auto first = [](int g) { return (static_cast<int>(threadIdx.x) + g * kThreads) * kGroup; };
 #pragma unroll
-    for (int i = 0; i < kGroup; ++i) left[i] = __fadd_rn(left[i], right[i]);
-    store_group(sum + row + first, left, width - first, vector);
+  for (int g = 0; g < kGroups; ++g)
+    if (first(g) < width) load_group(weight[g], w + first(g), width - first(g), vector);
+  begin_kernel();
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+    const int at = first(g), n = width - at;
+    if (at >= width) continue;
+    load_group(v[g], a + row + at, n, vector);
+    if constexpr (kAdds) {
+      float other[kGroup];
+      load_group(other, b + row + at, n, vector);
+#pragma unroll
+      for (int i = 0; i < kGroup; ++i) v[g][i] = cn::load(cn::store<S>(__fadd_rn(v[g][i], other[i])));
+      store_group(sum + row + at, v[g], n, vector);
+    }
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i)
+      if (i < n) squares = cn::add_square(squares, v[g][i]);
   }
-  const float squares =
-      cn::block_sum(thread_squares(sum + row, width, threadIdx.x, kThreads, vector), partial);
-  const float scale = cn::rms_scale(squares, width, eps);
+  const float scale = cn::rms_scale(cn::block_sum(squares, partial), width, eps);
   if (threadIdx.x == 0) rstd[blockIdx.x] = scale;
-  write_normed(y + row, sum + row, w, scale, width, threadIdx.x, kThreads, vector);
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+    if (first(g) >= width) continue;
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i)
+      v[g][i] = cn::load(cn::norm_value(cn::store<S>(v[g][i]), scale, cn::store<S>(weight[g][i])));
+    store_group(y + row + first(g), v[g], width - first(g), vector);
+  }
+}
+
+/// sum and b are null where nothing is added.
+void normalize_rows(Tensor y, Tensor sum, Tensor rstd, CTensor a, CTensor b, CTensor w, double eps) {
+  constexpr int kPerGroup = kThreads * kGroup;
+  const auto width = static_cast<int>(a.dim(1));
+  CHECK(width <= 8 * kPerGroup, "rows of {} elements", width);
+  dispatch_gpu_storage(a.dtype, [&](auto s) {
+    using S = decltype(s);
+    const auto go = [&](auto kernel) {
+      launch(kernel, static_cast<unsigned>(a.dim(0)), kThreads, 0, data_of<S>(y), data_of<S>(sum),
+             rstd.as<float>(), data_of<S>(a), data_of<S>(b), data_of<S>(w), width, eps);
+    };
+    const auto sized = [&](auto adds) {
+      constexpr bool kAdds = decltype(adds)::value;
+      if (width <= kPerGroup) return go(row_norm_kernel<S, 1, kAdds>);
+      if (width <= 2 * kPerGroup) return go(row_norm_kernel<S, 2, kAdds>);
+      if (width <= 4 * kPerGroup) return go(row_norm_kernel<S, 4, kAdds>);
+      go(row_norm_kernel<S, 8, kAdds>);
+    };
+    if (b.empty())
+      sized(std::false_type{});
+    else
+      sized(std::true_type{});
+  });
 }
 
 struct HeadShape {
@@ -169,20 +202,12 @@ HeadShape heads_of(const AttentionShape& s) {
 }  // namespace
 
 void rmsnorm_forward(Ctx&, Tensor y, Tensor rstd, CTensor x, CTensor w, double eps) {
-  dispatch_gpu_storage(x.dtype, [&](auto s) {
-    using S = decltype(s);
-    launch(rmsnorm_kernel<S>, static_cast<unsigned>(x.dim(0)), kThreads, 0, data_of<S>(y), rstd.as<float>(),
-           data_of<S>(x), data_of<S>(w), x.dim(1), eps);
-  });
+  normalize_rows(y, {}, rstd, x, {}, w, eps);
 }
 
 void add_rmsnorm_forward(Ctx&, Tensor y, Tensor sum, Tensor rstd, CTensor a, CTensor b, CTensor w,
                          double eps) {
-  dispatch_gpu_storage(a.dtype, [&](auto s) {
-    using S = decltype(s);
-    launch(add_rmsnorm_kernel<S>, static_cast<unsigned>(a.dim(0)), kThreads, 0, data_of<S>(y),
-           data_of<S>(sum), rstd.as<float>(), data_of<S>(a), data_of<S>(b), data_of<S>(w), a.dim(1), eps);
-  });
+  normalize_rows(y, sum, rstd, a, b, w, eps);
 }
 
 void head_norm_forward(Ctx& ctx, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <future>
 #include <set>
 
 #include "src/core/check.h"
@@ -110,29 +111,52 @@ void check_tied_head(const ModelFolder& folder, const std::string& name) {
   }
 }
 
-/// Whole tensors into a store: straight into host memory, window by window into a GPU's.
-class StoreWriter {
- public:
-  StoreWriter(Device device, DType type) : device_(device), type_(type) {
-    if (device == Device::cuda) pinned_ = device::make_pinned(kWindowBytes);
-  }
-  void write(const ModelFolder& folder, const std::string& name, int64_t count, char* to) {
-    if (!pinned_) return read_values(folder, name, 0, count, to, type_, window_);
-    const int64_t step = kWindowBytes / dtype_size(type_);
-    for (int64_t done = 0; done < count; done += step) {
-      const int64_t n = std::min(step, count - done);
-      read_values(folder, name, done, n, pinned_.get(), type_, window_);
-      device::copy_to_device(device_, to + done * dtype_size(type_), pinned_.get(), n * dtype_size(type_));
-      device::synchronize(device_);
-    }
-  }
-
- private:
-  Device device_;
-  DType type_;
-  device::PinnedMemory pinned_;
-  std::vector<char> window_;
+/// A piece of a tensor and where it goes.
+struct Piece {
+  const std::string* tensor;
+  int64_t first, count;
+  char* to;
 };
+
+/// Pieces of at most a window, of all tensors, in the order of the store.
+std::vector<Piece> pieces_of(const ParameterStore& store) {
+  const int64_t size = dtype_size(store.dtype()), step = kWindowBytes / size;
+  std::vector<Piece> pieces;
+  for (const Parameter& p : store.list()) {
+    char* to = static_cast<char*>(p.value.raw());
+    const int64_t width = p.spec.size() / p.spec.shape[0];
+    for (const HfPart& part : p.spec.parts)
+      for (int64_t first = 0; first < part.rows * width; first += step) {
+        const int64_t count = std::min(step, part.rows * width - first);
+        pieces.push_back({&part.name, first, count, to});
+        to += count * size;
+      }
+  }
+  return pieces;
+}
+
+/// Several windows at a time: files are read and checked by threads, and sent to the GPU in order.
+void import_to_gpu(const ModelFolder& folder, const ParameterStore& store) {
+  constexpr size_t kWindows = 8;
+  std::vector<device::PinnedMemory> pinned;
+  for (size_t i = 0; i < kWindows; ++i) pinned.push_back(device::make_pinned(kWindowBytes));
+  std::vector<std::vector<char>> raw(kWindows);
+  const std::vector<Piece> pieces = pieces_of(store);
+  for (size_t begin = 0; begin < pieces.size(); begin += kWindows) {
+    std::vector<std::future<void>> reads;
+    for (size_t i = 0; i < std::min(kWindows, pieces.size() - begin); ++i)
+      reads.push_back(std::async(std::launch::async, [&, i] {
+        const Piece& p = pieces[begin + i];
+        read_values(folder, *p.tensor, p.first, p.count, pinned[i].get(), store.dtype(), raw[i]);
+      }));
+    for (size_t i = 0; i < reads.size(); ++i) {
+      reads[i].get();
+      const Piece& p = pieces[begin + i];
+      device::copy_to_device(store.device(), p.to, pinned[i].get(), p.count * dtype_size(store.dtype()));
+    }
+    device::synchronize(store.device());
+  }
+}
 
 }  // namespace
 
@@ -175,15 +199,10 @@ void import_weights(const ModelFolder& folder, const ModelConfig& config, Parame
   check_weights(folder, config, specs);
   for (const auto& [name, info] : folder.tensors())
     if (is_tied_head(name, config)) check_tied_head(folder, name);
-  StoreWriter writer(store.device(), store.dtype());
-  for (Parameter& p : store.list()) {
-    char* to = static_cast<char*>(p.value.raw());
-    const int64_t width = p.spec.size() / p.spec.shape[0];
-    for (const HfPart& part : p.spec.parts) {
-      writer.write(folder, part.name, part.rows * width, to);
-      to += part.rows * width * dtype_size(store.dtype());
-    }
-  }
+  if (store.device() == Device::cuda) return import_to_gpu(folder, store);
+  std::vector<char> window;
+  for (const Piece& p : pieces_of(store))
+    read_values(folder, *p.tensor, p.first, p.count, p.to, store.dtype(), window);
 }
 
 }  // namespace temper

@@ -16,18 +16,17 @@ constexpr int kPlainWarps = 4, kMaxHeadDim = 256;
 template <class S>
 struct Keys {
   const S *k, *v;
-  int64_t stride;  // elements from one key to the next
 };
 
 template <class S>
 TEMPER_DEVICE Keys<S> locate_key(const AttentionCall& a, int sequence, int kv_head, int key) {
   if (a.paged) {
     const int64_t at = int64_t{page_row(a.pages, a.kv_heads, sequence, kv_head, key)} * a.head_dim;
-    return {static_cast<const S*>(a.pages.keys) + at, static_cast<const S*>(a.pages.values) + at, 0};
+    return {static_cast<const S*>(a.pages.keys) + at, static_cast<const S*>(a.pages.values) + at};
   }
   const S* row = static_cast<const S*>(a.qkv) + (a.cu[sequence] + key) * a.row_width() +
                  int64_t{a.q_heads + kv_head} * a.head_dim;
-  return {row, row + int64_t{a.kv_heads} * a.head_dim, 0};
+  return {row, row + int64_t{a.kv_heads} * a.head_dim};
 }
 
 /// Running state of one split; lane d of the warp holds elements d, d+32, ... of o.

@@ -50,7 +50,6 @@ void Libraries::load_lt() {
   };
   get(lt_.create, "cublasLtCreate");
   get(lt_.destroy, "cublasLtDestroy");
-  get(lt_.version, "cublasLtGetVersion");
   get(lt_.matmul, "cublasLtMatmul");
   get(lt_.heuristic, "cublasLtMatmulAlgoGetHeuristic");
   get(lt_.algo_attribute, "cublasLtMatmulAlgoConfigGetAttribute");

@@ -19,7 +19,6 @@ namespace temper::cuda {
 struct CublasLt {
   decltype(&::cublasLtCreate) create;
   decltype(&::cublasLtDestroy) destroy;
-  decltype(&::cublasLtGetVersion) version;
   decltype(&::cublasLtMatmul) matmul;
   decltype(&::cublasLtMatmulAlgoGetHeuristic) heuristic;
   decltype(&::cublasLtMatmulAlgoConfigGetAttribute) algo_attribute;

@@ -59,7 +59,6 @@ TEMPER_WGMMA_SS(16, 32, 16, 17, 18)
 TEMPER_WGMMA_SS(24, 48, 24, 25, 26)
 TEMPER_WGMMA_SS(32, 64, 32, 33, 34)
 TEMPER_WGMMA_SS(48, 96, 48, 49, 50)
-TEMPER_WGMMA_SS(64, 128, 64, 65, 66)
 
 // A (four registers a thread) times B from shared memory: K-major (MAJOR 0) or N-major, transposed (MAJOR 1).
 #define TEMPER_WGMMA_RS(NAME, REGISTERS, COLUMNS, A0, A1, A2, A3, B, KEEP, MAJOR)                          \

@@ -14,11 +14,13 @@ void sample(Ctx& c, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, Sa
   CHECK(static_cast<int64_t>(rows.list.size()) == n, "{} keys for {} rows", rows.list.size(), n);
   CHECK(D > 0 && num_sampleable > 0 && num_sampleable <= w.dim(0), "width {}, {} of {} ids may be drawn", D,
         num_sampleable, w.dim(0));
-  for (const SampleRow& row : rows)
+  for (const SampleRow& row : rows.list)
     CHECK(std::adjacent_find(row.edits.begin(), row.edits.end(),
                              [](const LogitEdit& a, const LogitEdit& b) { return a.id >= b.id; }) ==
               row.edits.end(),
           "the edits of a row are not in the order of their ids");
+  for (const SampleRow& row : rows.list)
+    CHECK(c.device == Device::cpu || row.edits.empty(), "{} edits of a row on a GPU", row.edits.size());
   DISPATCH(c, sample, tokens, logprob, hidden, w, rows, num_sampleable);
 }
 

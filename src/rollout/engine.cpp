@@ -53,6 +53,7 @@ class Run {
         unfinished_(requests.size()),
         completions_(requests.size()) {
     CHECK(options.stop.empty() || tokenizer, "stop strings need a tokenizer");
+    if (model.device() == Device::cuda) refuse_edits();
     if (engine.graphs && model.device() == Device::cuda)
       graphs_.emplace(model, cache, options.num_sampleable);
     for (size_t i = 0; i < requests.size(); ++i) add(i);
@@ -114,10 +115,22 @@ class Run {
     if (!host.rows.empty()) sample(c, hidden, host);
   }
 
+  /// The GPU's sampler draws from the logits as they are.
+  void refuse_edits() const {
+    const SampleOptions& o = options_.sampling;
+    const bool penalties = o.repetition_penalty != 1 || o.frequency_penalty != 0 || o.presence_penalty != 0;
+    if (!penalties && edits_.at({}, 0).empty()) return;
+    fail(Exit::usage, {.what = "these sampling options do not run on a GPU yet",
+                       .where = "rollout.*_penalty, rollout.logit_bias, rollout.min_new_tokens",
+                       .why = "one of them changes logits before a token is drawn",
+                       .fix = "leave them out, or add --device cpu"});
+  }
+
   SampleRow sample_row(const Sequence& s) const {
     return {{options_.seed, requests_[s.request].data_position, s.sample},
-            static_cast<uint32_t>(s.size() - s.prompt_tokens),
-            options_.sampling};
+            static_cast<uint32_t>(s.new_tokens()),
+            options_.sampling,
+            {}};
   }
 
   /// A step of decoding rows alone, recorded and replayed.

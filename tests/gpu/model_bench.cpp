@@ -163,12 +163,10 @@ double generate_seconds(const Model& model, Engine& engine, Backend& gpu, int64_
   std::vector<Request> requests;
   for (int64_t i = 0; i < batch; ++i)
     requests.push_back({i, random_ids(prompt, 150000, static_cast<uint64_t>(i)), 1});
-  const GenerateOptions options{.sampling = {},
-                                .seed = 1,
-                                .max_new_tokens = tokens,
-                                .stop_token_ids = {},
-                                .stop = {},
-                                .num_sampleable = model.config().vocab_size};
+  GenerateOptions options;
+  options.seed = 1;
+  options.max_new_tokens = tokens;
+  options.num_sampleable = model.config().vocab_size;
   device::synchronize(Device::cuda);
   const double start = now();
   engine.generate(gpu.ctx(), requests, options, nullptr, [](size_t, std::vector<Completion>) {});

@@ -78,12 +78,12 @@ class GpuOneNumerics : public ::testing::TestWithParam<Named> {
                                 .poison_free_pages = true,
                                 .graphs = schedule.graphs};
     Engine engine(*model_, options);
-    const GenerateOptions how{.sampling = sampling,
-                              .seed = 7,
-                              .max_new_tokens = new_tokens,
-                              .stop_token_ids = schedule.stop,
-                              .stop = {},
-                              .num_sampleable = model_->config().vocab_size - 100};
+    GenerateOptions how;
+    how.sampling = sampling;
+    how.seed = 7;
+    how.max_new_tokens = new_tokens;
+    how.stop_token_ids = schedule.stop;
+    how.num_sampleable = model_->config().vocab_size - 100;
     Groups groups(requests.size());
     const RolloutCounters counted =
         engine.generate(gpu_.ctx(), requests, how, nullptr,

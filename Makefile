@@ -11,7 +11,7 @@ MAKEFLAGS += -j$(shell nproc)
 endif
 
 B := build/$(MODE)-cuda$(CUDA)
-FLAGS.release := -O3 -g1
+FLAGS.release := -O2 -g1
 FLAGS.debug := -O0 -g
 FLAGS.asan := -O1 -g -fsanitize=address,undefined -fno-omit-frame-pointer
 WARN := -Wall -Wextra -Wshadow -Werror
@@ -61,6 +61,10 @@ $(LIB): $(OBJ)
 $(B)/temper: $(MAIN) $(LIB)
 	@echo "  LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 $(B)/src/io/%.cpp.o: CPPFLAGS += $(HDF5_FLAGS)
+ifeq ($(MODE),release)
+$(B)/kernels/%.cpp.o: CXXFLAGS += -O3
+$(B)/tests/%_test.cpp.o: CXXFLAGS += -O1 -g0
+endif
 $(B)/src/run/version.cpp.o: CPPFLAGS += -DTEMPER_COMMIT='"$(COMMIT)"' -DTEMPER_BUILD_FLAGS='"$(CXXFLAGS)"'
 $(B)/src/run/version.cpp.o: $(B)/commit
 $(B)/%.cpp.o: %.cpp

@@ -133,6 +133,10 @@ struct ValidationConfig {
   std::optional<double> top_p, min_p;
 };
 
+struct ProfileConfig {
+  std::string steps;  // a set like "3-5", empty: none
+};
+
 struct LogConfig {
   std::string level = "info";
   int64_t samples_per_step = 1;
@@ -153,6 +157,7 @@ struct Config {
   CheckpointConfig checkpoint;
   ValidationConfig validation;
   LogConfig log;
+  ProfileConfig profile;
 };
 
 /// Where a value came from: "default", "FILE:line", "command line".

@@ -311,6 +311,10 @@ void output_fields(Config& c, std::vector<Field>& fields) {
   h("level", c.log.level, {.help = "least level that is logged", .choices = kLogLevels});
   h("samples_per_step", c.log.samples_per_step,
     {.help = "samples shown in the log per step", .unit = "samples"});
+  Section i("profile", fields);
+  i("steps", c.profile.steps,
+    {.help = "steps whose timeline is written to trace/ in the run folder, for example \"3-5\"",
+     .unit = "steps"});
 }
 
 }  // namespace

@@ -16,7 +16,6 @@ std::vector<LaterKey> later_keys() {
       {"train.offload.gradients", {"auto", false}, "offloading to host memory"},
       {"train.offload.weights", {"auto", false}, "offloading to host memory"},
       {"run.device", {"auto", "cpu"}, "training on a GPU (`generate` and `score` run there: --device cuda)"},
-      {"profile.steps", {""}, "traces"},
       {"roles.critic", {}, "a critic"},
       {"roles.reward", {}, "reward models"},
       {"moe", {}, "mixture-of-experts models"},

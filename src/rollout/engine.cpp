@@ -183,8 +183,7 @@ class Run {
           .where = fmt::format("prompt at data position {}, sample {}, response position {}",
                                requests_[s.request].data_position, s.sample, s.size() - s.prompt_tokens),
           .why = fmt::format("the log-prob of the drawn token is {}", logprob),
-          .fix =
-              "check the weights for NaN and infinity (a diverged training step or a damaged model folder)"});
+          .fix = "check the weights for NaN and infinity: a diverged training step, or a damaged model folder"});
   }
 
   void append(Sequence& s, int32_t token, double logprob) {

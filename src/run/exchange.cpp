@@ -170,7 +170,8 @@ void Exchange::publish_weights(const ParameterStore& weights, int64_t version) {
   const Stopwatch waited;
   while (mailbox_->outgoing_bytes(kWeights) > 0) mailbox_->pause(waited.seconds(), "weights, version before");
   const auto me = std::lower_bound(ranks_.trainer.begin(), ranks_.trainer.end(), mailbox_->rank());
-  const std::string bytes = transfer_->message(weights, static_cast<int>(me - ranks_.trainer.begin()), version);
+  const std::string bytes =
+      transfer_->message(weights, static_cast<int>(me - ranks_.trainer.begin()), version);
   for (int rank : receivers) mailbox_->post(rank, kWeights, bytes);
   weight_bytes_moved_ += static_cast<int64_t>(bytes.size() * receivers.size());
 }

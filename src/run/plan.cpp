@@ -110,6 +110,7 @@ PlanResult try_plan(const Config& config, int num_ranks, const ModelFacts& facts
   plan_validation(draft);
   plan_cache(draft);
   plan_schedule(draft);
+  plan_profile(draft);
   if (!draft.result.errors.empty()) return std::move(draft.result);
   plan.memory = plan_memory(plan, facts, config.rollout);
   plan_warnings(draft);

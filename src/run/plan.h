@@ -77,6 +77,7 @@ struct RunPlan {
   int64_t longest_sequence = 0;  // tokens, prompt and response
   int64_t max_tokens_per_microbatch = 0;
   int64_t kv_page_tokens = 0, kv_page_bytes = 0, kv_pages = 0;  // per rank; 0 pages: nothing is generated
+  std::vector<int> profiled_steps;
   bool validates = false;  // has data, rewards and lengths to validate with
   int64_t validation_max_prompt_tokens = 0, validation_max_new_tokens = 0;
   std::vector<MemoryRow> memory;

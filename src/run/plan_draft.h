@@ -25,6 +25,7 @@ void plan_lengths(PlanDraft& draft);
 void plan_microbatch(PlanDraft& draft);
 void plan_cache(PlanDraft& draft);
 void plan_schedule(PlanDraft& draft);
+void plan_profile(PlanDraft& draft);
 void plan_validation(PlanDraft& draft);
 void plan_warnings(PlanDraft& draft);
 

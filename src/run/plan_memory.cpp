@@ -51,7 +51,8 @@ Parts resident(const RunPlan& plan, const ModelFacts& f, int rank) {
   // Ids, mask, log-probs of policy and reference: all trajectories of a step, on trainer ranks of every step
   // that can be under way.
   const int64_t response = plan.max_new_tokens * (4 + 1 + 8 + (plan.needs_reference ? 8 : 0));
-  const int64_t step = saturating_multiply(plan.batch.samples_per_step, response + 4 * plan.max_prompt_tokens);
+  const int64_t step =
+      saturating_multiply(plan.batch.samples_per_step, response + 4 * plan.max_prompt_tokens);
   parts.add("trajectories", saturating_multiply(step, trains ? plan.max_policy_lag + 1 : 1));
   return parts;
 }

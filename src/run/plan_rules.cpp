@@ -92,6 +92,20 @@ void plan_rewards(PlanDraft& d) {
   if (functions.empty() && !d.supervised()) d.error("reward.functions", "no reward function is named", legal);
 }
 
+void plan_profile(PlanDraft& d) {
+  constexpr int64_t kMostSteps = 1000000;
+  const std::string& text = d.config.profile.steps;
+  if (text.empty()) return;
+  const int64_t end = std::min(d.result.plan.steps, kMostSteps) + 1;
+  RankSet set = read_rank_set(text, static_cast<int>(end));
+  if (!set.defect.empty() || text == "all" || set.ranks.front() == 0)
+    return d.error(
+        "profile.steps",
+        fmt::format("\"{}\" is no set of steps from 1 to {}, like \"3-5\" or \"1,10\"", text, end - 1),
+        {"", "1"});
+  d.result.plan.profiled_steps = std::move(set.ranks);
+}
+
 void plan_schedule(PlanDraft& d) {
   const OptimizerConfig& o = d.config.optimizer;
   const int64_t updates = d.result.plan.batch.updates_total;

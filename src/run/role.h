@@ -18,6 +18,7 @@
 #include "src/run/plan.h"
 #include "src/run/prompt_stream.h"
 #include "src/run/reward_workers.h"
+#include "src/run/trace.h"
 #include "src/train/trainer.h"
 
 namespace temper {
@@ -32,6 +33,7 @@ struct Services {
   Model& model;                // the policy's weights: rollout and trainer of a rank share them
   const Tokenizer* tokenizer;  // null: replay without a tokenizer folder
   PromptStream* prompts;       // null on ranks that draw none
+  Trace& trace;
   const Config& config() const { return loaded.config; }
 };
 

@@ -73,12 +73,19 @@ RolloutRole::RolloutRole(Services& services, Engine& engine, Share share, Lead l
 
 bool RolloutRole::phase(int64_t step) {
   const int64_t version = step - 1;
-  if (!s_.exchange.receive_weights(s_.model.parameters(), version)) return false;
+  {
+    const TraceSpan span(s_.trace, step, "rollout", fmt::format("get weights {}", version));
+    if (!s_.exchange.receive_weights(s_.model.parameters(), version)) return false;
+    if (!s_.dp)
+      s_.trace.arrow(version, "rollout", weights_arrow(version, s_.trace.rank()), Trace::Arrow::ends);
+  }
   while (lead_.done < lead_.limit(step)) produce(++lead_.done, version);
   return true;
 }
 
 void RolloutRole::produce(int64_t step, int64_t version) {
+  const TraceSpan span(s_.trace, step, "rollout",
+                       fmt::format("generate step {} with weights {}", step, version));
   const std::vector<DrawnPrompt> prompts = s_.prompts->next(s_.plan.batch.prompts_per_step);
   std::vector<Request> requests;
   std::vector<size_t> which;
@@ -112,6 +119,7 @@ void RolloutRole::produce(int64_t step, int64_t version) {
   send(workers.collect());
   note.maxima["timing_s/reward"] = waiting.seconds();
   s_.exchange.close_sampled(step, note);
+  s_.trace.arrow(step, "rollout", groups_arrow(step, s_.trace.rank()), Trace::Arrow::begins);
 }
 
 bool DataRole::phase(int64_t step) {
@@ -133,7 +141,8 @@ bool ReplayRole::phase(int64_t step) {
   const Share share{s_.dp->rank(), s_.dp->size()};
   for (size_t i = 0; i < groups.size(); ++i)
     if (share.has(static_cast<int64_t>(i))) s_.exchange.send_sampled(step, std::move(groups[i]));
-  s_.exchange.close_sampled(step, {.sums = {}, .maxima = {{"replay/groups", static_cast<double>(groups.size())}}});
+  s_.exchange.close_sampled(step,
+                            {.sums = {}, .maxima = {{"replay/groups", static_cast<double>(groups.size())}}});
   return true;
 }
 
@@ -156,6 +165,8 @@ bool ReferenceRole::add_logprobs(int64_t step) {
       tokens += num_tokens(groups.back());
     }
     const Stopwatch watch;
+    const TraceSpan span(s_.trace, step, "reference",
+                         fmt::format("{} groups of step {}", groups.size(), step));
     std::vector<Trajectory*> missing;
     for (Group& g : groups)
       for (Trajectory& t : g.samples)

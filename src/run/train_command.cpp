@@ -42,15 +42,21 @@ std::optional<Share> share_of(const std::vector<int>& ranks, int rank) {
 class TrainRun {
  public:
   TrainRun(const CommandLine& line, const LoadedConfig& loaded, const RunPlan& plan, MpiSession& mpi)
-      : line_(line), loaded_(loaded), plan_(plan), rank_(mpi.rank()), replay_files_(line.list("--replay")) {
+      : line_(line),
+        loaded_(loaded),
+        plan_(plan),
+        rank_(mpi.rank()),
+        replay_files_(line.list("--replay")),
+        trace_(mpi.rank(), plan.profiled_steps) {
     std::vector<int> world(static_cast<size_t>(mpi.size()));
     std::iota(world.begin(), world.end(), 0);
     const RoleRanks ranks = role_ranks(plan, replay());
     producer_ = share_of(ranks.producers, rank_);
     reference_ = share_of(ranks.reference, rank_);
     const bool idle = !producer_ && !reference_ && !share_of(ranks.trainer, rank_);
-    world_ = mpi.make_comm(world, idle ? std::numeric_limits<double>::infinity()  // it waits for the whole run
-                                       : config().cluster.watchdog_seconds);
+    world_ =
+        mpi.make_comm(world, idle ? std::numeric_limits<double>::infinity()  // it waits for the whole run
+                                  : config().cluster.watchdog_seconds);
     dp_ = mpi.make_comm(ranks.trainer, config().cluster.watchdog_seconds);
     mailbox_ = mpi.make_mailbox(config().cluster.watchdog_seconds);
     exchange_ = std::make_unique<Exchange>(*mailbox_, ranks, plan.max_policy_lag);
@@ -70,6 +76,7 @@ class TrainRun {
       start();
       stopped = run_steps();
     }
+    trace_.write(*world_, folder_ ? folder_->path("trace") : "");
     world_->barrier("end of the run");
     return static_cast<int>(stopped ? Exit::retry : Exit::ok);
   }
@@ -81,8 +88,8 @@ class TrainRun {
   int64_t lag() const { return replay() ? 0 : plan_.max_policy_lag; }
   bool writes() const { return dp_ && dp_->rank() == 0; }
 
-  /// True when the run was stopped before the last step. Ranks without the trainer role are told of the end by
-  /// the exchange.
+  /// True when the run was stopped before the last step. Ranks without the trainer role are told of the end
+  /// by the exchange.
   bool run_steps() {
     for (int64_t step = resume_.step + 1; step <= last_step(); ++step) {
       const Stopwatch watch;
@@ -93,7 +100,7 @@ class TrainRun {
         validation_->run(step);
       finish_step(step, watch.seconds());
       const bool stopped = should_stop() && step < last_step();
-      if (!stopped && step < last_step()) exchange_->publish_weights(model_->parameters(), step);
+      if (!stopped && step < last_step()) publish(step);
       save(step, stopped);
       if (!stopped) continue;
       exchange_->end_run();  // not before: the checkpoint takes steps that others are still at work on
@@ -102,8 +109,17 @@ class TrainRun {
     return false;
   }
 
+  void publish(int64_t step) {
+    const TraceSpan span(trace_, step, "trainer", fmt::format("send weights {}", step));
+    if (writes())
+      for (const int rank : plan_.weight_receivers())
+        trace_.arrow(step, "trainer", weights_arrow(step, rank), Trace::Arrow::begins);
+    exchange_->publish_weights(model_->parameters(), step);
+  }
+
   void save(int64_t step, bool stopped) {
     if (replay()) return;
+    const TraceSpan span(trace_, step, "trainer", "checkpoint and export");
     const CheckpointConfig& c = config().checkpoint;
     const bool last = stopped || step == last_step();
     if (last || (c.every > 0 && step % c.every == 0)) {
@@ -140,10 +156,11 @@ class TrainRun {
       write_file_atomic(folder_->path("config.toml"), dump_config(loaded_));
     }
     world_->barrier("run folder opened by the first trainer rank");
+    trace_.start();
     const std::string root = join_path(config().run.dir, config().run.name);
     checkpoints_ = join_path(root, "checkpoints");
     start_log(join_path(root, fmt::format("logs/rank-{:04d}.log", rank_)), config().log.level, rank_,
-                      writes());
+              writes());
   }
 
   /// Where the run goes on from: the first trainer rank looks, all ranks of the world get to know it.
@@ -209,7 +226,7 @@ class TrainRun {
     journal_ = std::make_unique<Journal>(nullptr, last_step());
     services_ = std::make_unique<Services>(Services{loaded_, plan_, dp_.get(), *ctx_, *journal_, *exchange_,
                                                     model_ ? *model_ : *frozen_, tokenizer_.get(),
-                                                    prompts_.get()});
+                                                    prompts_.get(), trace_});
     const bool validates = dp_ && plan_.validates && config().validation.every > 0 && !replay();
     if (validates || (producer_ && plan_.generates && !replay()))
       engine_ = std::make_unique<Engine>(*model_, engine_options(config(), plan_));
@@ -217,8 +234,8 @@ class TrainRun {
     // A reference rank that does not generate takes a step when the trainer needs it: it must not wait for
     // groups ahead.
     if (reference_) {
-      auto role = std::make_unique<ReferenceRole>(
-          *services_, *frozen_, Lead{producer_ ? lag() : 0, last_step(), resume_.produced});
+      auto role = std::make_unique<ReferenceRole>(*services_, *frozen_,
+                                                  Lead{producer_ ? lag() : 0, last_step(), resume_.produced});
       reference_role_ = role.get();
       roles_.push_back(std::move(role));
     }
@@ -228,13 +245,15 @@ class TrainRun {
     if (line_.has("--dump-gradients"))
       trainer_->trainer().set_gradient_hook(gradient_dump(line_.text("--dump-gradients"), *dp_));
     roles_.push_back(std::move(trainer));
-    if (validates) validation_ = std::make_unique<Validation>(*services_, *engine_, chat_ ? &*chat_ : nullptr);
+    if (validates)
+      validation_ = std::make_unique<Validation>(*services_, *engine_, chat_ ? &*chat_ : nullptr);
   }
 
   std::unique_ptr<Role> make_producer() {
     if (replay()) return std::make_unique<ReplayRole>(*services_, replay_files_);
     if (plan_.algorithm == "sft") return std::make_unique<DataRole>(*services_);
-    return std::make_unique<RolloutRole>(*services_, *engine_, *producer_, Lead{lag(), last_step(), resume_.produced});
+    return std::make_unique<RolloutRole>(*services_, *engine_, *producer_,
+                                         Lead{lag(), last_step(), resume_.produced});
   }
 
   void finish_step(int64_t step, double seconds) {
@@ -272,11 +291,12 @@ class TrainRun {
   int rank_;
   std::vector<std::string> replay_files_;
   Stopwatch start_;
+  Trace trace_;
   std::unique_ptr<Comm> world_, dp_;  // dp_: on trainer ranks
   std::optional<Share> producer_, reference_;
   std::unique_ptr<Mailbox> mailbox_;
   std::unique_ptr<Exchange> exchange_;
-  std::unique_ptr<RunFolder> folder_;  // first trainer rank
+  std::unique_ptr<RunFolder> folder_;     // first trainer rank
   std::string checkpoints_, checkpoint_;  // of the run; the one to go on from, or none
   ResumePoint resume_;
   int threads_ = 1;
@@ -336,10 +356,12 @@ int run_eval(const CommandLine& line) {
   Journal journal(nullptr, 0);
   const std::unique_ptr<Mailbox> mailbox = mpi.make_mailbox(config.cluster.watchdog_seconds);
   Exchange exchange(*mailbox, {world, {}, world}, 0);
-  Services services{loaded, plan, comm.get(), ctx, journal, exchange, *model, &tokenizer, nullptr};
+  Trace trace(mpi.rank(), {});
+  Services services{loaded, plan, comm.get(), ctx, journal, exchange, *model, &tokenizer, nullptr, trace};
   Engine engine(*model, engine_options(config, plan));
   Json result = Json::object();
-  for (const auto& [name, value] : Validation(services, engine, chat ? &*chat : nullptr).run(0)) result[name] = value;
+  for (const auto& [name, value] : Validation(services, engine, chat ? &*chat : nullptr).run(0))
+    result[name] = value;
   if (comm->rank() == 0) std::printf("%s\n", dump_json_line(result).c_str());
   return static_cast<int>(Exit::ok);
 }

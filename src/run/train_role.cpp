@@ -39,7 +39,12 @@ TrainRole::TrainRole(Services& services, bool replay)
       trainer_(services.model, *services.dp, trainer_options(services)) {}
 
 std::vector<Group> TrainRole::receive(int64_t step) {
+  const double waiting = s_.trace.now();
   StepInput input = s_.exchange.receive(step);
+  if (const RolePlan* rollout = s_.plan.role("rollout"); rollout && s_.dp->rank() == 0)
+    for (const int rank : rollout->ranks)
+      s_.trace.arrow(step, "trainer", groups_arrow(step, rank), Trace::Arrow::ends);
+  s_.trace.span(step, "trainer", fmt::format("get groups of step {}", step), waiting);
   s_.journal.add(input.note.sums);
   s_.journal.add(input.note.maxima);
   data_position_ = input.note.data_position;
@@ -79,6 +84,8 @@ bool TrainRole::phase(int64_t step) {
   std::vector<UpdateStats> stats;
   for (int64_t epoch = 0; epoch < s_.plan.batch.epochs_per_step; ++epoch)
     for (int64_t u = 0; u < updates; ++u) {
+      const TraceSpan span(s_.trace, step, "trainer",
+                           fmt::format("update {} of step {}", stats.size() + 1, step));
       const int64_t begin = std::min(size, u * per_update), end = std::min(size, begin + per_update);
       s_.journal.status(fmt::format("step {}: update {}/{}", step, stats.size() + 1,
                                     updates * s_.plan.batch.epochs_per_step));

@@ -120,7 +120,6 @@ const Wrong kWrong[] = {
     {"checkpoint.keep=0", "checkpoint.keep", "at least 1", true},
     {"checkpoint.resume=", "checkpoint.resume", "any string but the empty one", true},
     {"validation.rollout.stop=[\"x\"]", "validation.rollout.stop", "not in this version", false},
-    {"profile.steps=3-5", "profile.steps", "not in this version", true},
     {"log.level=verbose", "log.level", "\"debug\"", true},
     {"moe.aux_loss=none", "moe", "not in this version", false},
 };

@@ -219,6 +219,8 @@ const Broken kBroken[] = {
     {"roles.trainer.ranks=0,0", "roles.trainer.ranks", "more than once", 4},
     {"roles.trainer.ranks=x", "roles.trainer.ranks", "no rank", 4},
     {"roles.rollout.ranks=9", "roles.rollout.ranks", "names rank 9", 4},
+    {"profile.steps=0-2", "profile.steps", "steps from 1 to", 1},
+    {"profile.steps=5-3", "profile.steps", "steps from 1 to", 1},
     {"roles.rollout.ranks=0 roles.trainer.ranks=2-3", "roles.trainer.ranks", "1 of 4 ranks have no role: 1",
      4},
     {"roles.reference.ranks=2 algorithm.kl_coef=0.1", "roles.reference.ranks", "names rank 2", 2},

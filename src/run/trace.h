@@ -1,0 +1,67 @@
+#pragma once
+// What each rank did when, for the steps of `profile.steps`: spans on one lane per role, arrows for weights and
+// batches, in the Chrome trace event format (open trace/step-000003.json in Perfetto). Times count from a
+// barrier of all ranks at the start of the run, so their clocks agree to the time of a barrier.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/comm/comm.h"
+#include "src/core/json.h"
+#include "src/core/stopwatch.h"
+
+namespace temper {
+
+class Trace {
+ public:
+  enum class Arrow { begins, ends };
+
+  /// Records the steps of `steps` (ascending); none: every call returns at once.
+  Trace(int rank, std::vector<int> steps) : rank_(rank), steps_(std::move(steps)) {}
+  /// Time 0; right after a barrier of all ranks.
+  void start() { clock_ = {}; }
+
+  int rank() const { return rank_; }
+  bool on(int64_t step) const;
+  double now() const { return clock_.seconds(); }
+  /// Something that lasted from `begin` (a value of `now`) until now.
+  void span(int64_t step, const char* lane, const std::string& name, double begin);
+  /// One end of an arrow, now; both ends name it alike ("weights 3 to rank 1").
+  void arrow(int64_t step, const char* lane, const std::string& name, Arrow end);
+
+  /// All ranks call it; the first rank of `world` that passes a folder writes one file per step into it.
+  void write(Comm& world, const std::string& folder);
+
+ private:
+  void add(int64_t step, const char* lane, Json event);
+
+  int rank_;
+  std::vector<int> steps_;
+  Stopwatch clock_;
+  std::map<int64_t, std::vector<Json>> events_;
+};
+
+/// Names of arrows, alike at both ends.
+std::string weights_arrow(int64_t version, int to);
+std::string groups_arrow(int64_t step, int from);
+
+/// A span for the life of the object.
+class TraceSpan {
+ public:
+  TraceSpan(Trace& trace, int64_t step, const char* lane, std::string name)
+      : trace_(trace), step_(step), lane_(lane), name_(std::move(name)), begin_(trace.now()) {}
+  ~TraceSpan() { trace_.span(step_, lane_, name_, begin_); }
+  TraceSpan(const TraceSpan&) = delete;
+  TraceSpan& operator=(const TraceSpan&) = delete;
+
+ private:
+  Trace& trace_;
+  int64_t step_;
+  const char* lane_;
+  std::string name_;
+  double begin_;
+};
+
+}  // namespace temper

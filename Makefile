@@ -64,6 +64,7 @@ $(B)/src/io/%.cpp.o: CPPFLAGS += $(HDF5_FLAGS)
 ifeq ($(MODE),release)
 $(B)/kernels/%.cpp.o: CXXFLAGS += -O3
 $(B)/tests/%_test.cpp.o: CXXFLAGS += -O1 -g0
+$(B)/tests/%_bench.cpp.o: CXXFLAGS += -O3
 endif
 $(B)/src/run/version.cpp.o: CPPFLAGS += -DTEMPER_COMMIT='"$(COMMIT)"' -DTEMPER_BUILD_FLAGS='"$(CXXFLAGS)"'
 $(B)/src/run/version.cpp.o: $(B)/commit

@@ -11,7 +11,6 @@
 namespace temper {
 namespace {
 
-constexpr int kFormatVersion = 1;
 constexpr int64_t kWindow = int64_t{64} << 20;
 
 std::string step_folder(int64_t step) { return fmt::format("step-{:06d}", step); }
@@ -136,8 +135,8 @@ std::string save_checkpoint(const std::string& folder, int64_t step, std::span<c
     add_tensor_digests(temporary, table);
     for (Json& file : files) file.erase("pieces");
     sync_directory(temporary);
-    write_manifest(temporary, {{"format", "temper-checkpoint"},
-                               {"version", kFormatVersion},
+    write_manifest(temporary, {{"format", kManifestFormat},
+                               {"version", kManifestVersion},
                                {"step", step},
                                {"layout", {{"dp", comm.size()}}},
                                {"files", files},

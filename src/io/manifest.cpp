@@ -12,8 +12,6 @@ namespace {
 
 constexpr JsonLimits kManifestLimits{.depth = 16, .bytes = int64_t{1} << 30};
 constexpr int64_t kMaxCount = int64_t{1} << 53;
-constexpr const char* kFormat = "temper-checkpoint";
-constexpr int64_t kVersion = 1;
 
 /// One value of the manifest and its place, for messages: "tensors.param/embed.shards[1].offset".
 class Field {
@@ -147,10 +145,12 @@ Manifest Manifest::read(const std::string& checkpoint) {
   const Json json = read_json_file(path, kManifestLimits);
   const Field root(json, path, "");
   check_own_digest(json, root);
-  if (root.at("format").text() != kFormat)
-    root.at("format").refuse(fmt::format("{}; this program reads {}", root.at("format").shown(), kFormat));
-  if (const int64_t version = root.at("version").count(); version != kVersion)
-    root.at("version").refuse(fmt::format("version {}; this program reads version {}", version, kVersion));
+  if (root.at("format").text() != kManifestFormat)
+    root.at("format").refuse(
+        fmt::format("{}; this program reads {}", root.at("format").shown(), kManifestFormat));
+  if (const int64_t version = root.at("version").count(); version != kManifestVersion)
+    root.at("version").refuse(
+        fmt::format("version {}; this program reads version {}", version, kManifestVersion));
   Manifest manifest;
   manifest.path_ = checkpoint;
   manifest.step_ = root.at("step").count();

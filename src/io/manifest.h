@@ -16,6 +16,8 @@
 namespace temper {
 
 inline constexpr const char* kManifestName = "manifest.json";
+inline constexpr const char* kManifestFormat = "temper-checkpoint";
+inline constexpr int64_t kManifestVersion = 1;
 /// Types that checkpoints store (i32: groups as words).
 inline constexpr std::array kStoredTypes{DType::f32, DType::f64, DType::bf16, DType::i32};
 

@@ -58,6 +58,13 @@ Container take_all(std::string_view& bytes) {
   return values;
 }
 
+FinishReason take_finish_reason(std::string_view& bytes) {
+  const auto value = take<uint8_t>(bytes);
+  CHECK(value <= static_cast<uint8_t>(FinishReason::unfinished), "finish reason {} in a trajectory message",
+        value);
+  return static_cast<FinishReason>(value);
+}
+
 }  // namespace
 
 void append_trajectory(std::string& bytes, const Trajectory& t) {
@@ -74,7 +81,7 @@ void append_trajectory(std::string& bytes, const Trajectory& t) {
     put(bytes, version);
     put(bytes, count);
   }
-  put<uint8_t>(bytes, t.finish_reason == FinishReason::length);
+  put(bytes, static_cast<uint8_t>(t.finish_reason));
   put_all(bytes, t.prompt);
   put_all(bytes, t.response);
   put_all(bytes, t.answer);
@@ -103,7 +110,7 @@ Trajectory take_trajectory(std::string_view& bytes) {
     version = take<int64_t>(bytes);
     count = take<int32_t>(bytes);
   }
-  t.finish_reason = take<uint8_t>(bytes) ? FinishReason::length : FinishReason::stop;
+  t.finish_reason = take_finish_reason(bytes);
   t.prompt = take_all<std::string>(bytes);
   t.response = take_all<std::string>(bytes);
   t.answer = take_all<std::string>(bytes);

@@ -13,10 +13,11 @@
 
 namespace temper {
 
-enum class FinishReason { stop, length };
+/// `unfinished`: cut by the token budget of a step, goes on in the next one; never in a group that is trained.
+enum class FinishReason { stop, length, unfinished };
 
 inline std::string_view finish_reason_name(FinishReason reason) {
-  return reason == FinishReason::stop ? "stop" : "length";
+  return reason == FinishReason::stop ? "stop" : reason == FinishReason::length ? "length" : "unfinished";
 }
 
 struct Trajectory {

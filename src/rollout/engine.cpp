@@ -84,14 +84,21 @@ class Run {
                           .where = fmt::format("prompt {}", r.data_position),
                           .why = fmt::format("{}; ids are 0 to {}", id, model_.config().vocab_size - 1),
                           .fix = "take the token out, or use the tokenizer of this model"});
-    unfinished_[i] = r.num_samples;
+    CHECK(r.begun.empty() || r.begun.size() == static_cast<size_t>(r.num_samples), "{} of {} samples begun",
+          r.begun.size(), r.num_samples);
+    completions_[i] = r.begun;
     completions_[i].resize(static_cast<size_t>(r.num_samples));
     auto prompt = std::make_unique<Sequence>();
+    for (int32_t sample = 0; sample < r.num_samples; ++sample)
+      if (completions_[i][static_cast<size_t>(sample)].finish_reason == FinishReason::unfinished)
+        prompt->samples.push_back(sample);
+    CHECK(!prompt->samples.empty(), "prompt {} has no sample to go on with", r.data_position);
+    unfinished_[i] = prompt->samples.size();
     prompt->request = i;
     prompt->tokens = r.prompt;
     prompt->prompt_tokens = length;
+    prompt->seen = r.begun.empty() ? 0 : length;
     prompt->counts = edits_.count(r.prompt, length);
-    prompt->num_samples = r.num_samples;
     scheduler_.add(std::move(prompt));
   }
 
@@ -148,7 +155,18 @@ class Run {
       append(*targets[i], drawn.tokens[i], static_cast<double>(drawn.logprobs[i]));
   }
 
-  /// A prompt's last row is sampled once for each of its samples; a sequence's last row once.
+  /// Gives a sample of a prompt what an earlier call generated; its rows are then missing in the cache.
+  void go_on(Sequence& s) {
+    const std::vector<Completion>& begun = requests_[s.request].begun;
+    if (begun.empty()) return;
+    const Completion& before = begun[static_cast<size_t>(s.sample)];
+    s.streamed = before.text.size() - begun_stop(before.text);
+    for (size_t i = 0; i < before.tokens.size(); ++i) take_token(s, before.tokens[i], before.logprobs[i]);
+    s.begun_tokens = s.new_tokens();
+    s.seen = s.size() - 1;  // the last token was never fed
+  }
+
+  /// A prompt's last row is sampled once for each of its new samples; a sequence's last row once.
   void sample(Ctx& c, const Tensor& hidden, const StepBatch& host) {
     std::vector<int32_t> index;
     std::vector<Sequence*> targets;
@@ -157,6 +175,8 @@ class Run {
       std::vector<Sequence*> samples{&s};
       if (s.is_prompt()) samples = scheduler_.fork(s);
       for (Sequence* one : samples) {
+        if (one != &s) go_on(*one);
+        if (one->missing() > 0) continue;
         index.push_back(host.rows[i]);
         targets.push_back(one);
       }
@@ -169,6 +189,7 @@ class Run {
       keys.back().edits = edits.back();
     }
     const auto n = static_cast<int64_t>(index.size());
+    if (n == 0) return;
     Tensor chosen = c.arena.make({n, hidden.dim(1)}, hidden.dtype);
     gather_rows(c, chosen, hidden, to_device(c, view_of(index.data(), {n})));
     const Sampled drawn = model_.head().sample(c, chosen, place_rows(c, keys), options_.num_sampleable);
@@ -186,18 +207,29 @@ class Run {
           .fix = "check the weights for NaN and infinity: a diverged training step, or a damaged model folder"});
   }
 
-  void append(Sequence& s, int32_t token, double logprob) {
-    if (!std::isfinite(logprob)) fail_logits(s, logprob);
+  /// The response grows by a token; true when the token ends it.
+  bool take_token(Sequence& s, int32_t token, double logprob) {
     s.tokens.push_back(token);
     edits_.count_next(s.counts, token);
     s.result.tokens.push_back(token);
     s.result.logprobs.push_back(logprob);
-    bool stopped = std::find(options_.stop_token_ids.begin(), options_.stop_token_ids.end(), token) !=
-                   options_.stop_token_ids.end();
-    if (tokenizer_) stopped = grow_text(s, token) || stopped;
+    const bool stop_id = std::find(options_.stop_token_ids.begin(), options_.stop_token_ids.end(), token) !=
+                         options_.stop_token_ids.end();
+    const bool stop_text = tokenizer_ && grow_text(s, token);
+    return stop_id || stop_text;
+  }
+
+  void append(Sequence& s, int32_t token, double logprob) {
+    if (!std::isfinite(logprob)) fail_logits(s, logprob);
+    const bool stopped = take_token(s, token, logprob);
     const int64_t capacity = std::min(model_.context_tokens(), cache_.num_pages() * cache_.page_tokens());
-    if (!stopped && s.new_tokens() < options_.max_new_tokens && s.size() < capacity) return;
-    s.result.finish_reason = stopped ? FinishReason::stop : FinishReason::length;
+    const bool full = s.new_tokens() >= options_.max_new_tokens || s.size() >= capacity;
+    const bool cut =
+        options_.tokens_per_call > 0 && s.new_tokens() - s.begun_tokens >= options_.tokens_per_call;
+    if (!stopped && !full && !cut) return;
+    s.result.finish_reason = stopped ? FinishReason::stop
+                             : full  ? FinishReason::length
+                                     : FinishReason::unfinished;
     finish(s);
   }
 
@@ -240,8 +272,9 @@ class Run {
 
   void finish(Sequence& s) {
     const std::unique_ptr<Sequence> done = scheduler_.remove(s);
-    if (done->decoder && !done->text_cut) add_text(*done, done->decoder->finish());
-    if (on_text_) stream(*done, done->result.text.size());
+    const bool ended = done->result.finish_reason != FinishReason::unfinished;
+    if (done->decoder && ended && !done->text_cut) add_text(*done, done->decoder->finish());
+    if (on_text_ && ended) stream(*done, done->result.text.size());
     const size_t i = done->request;
     completions_[i][static_cast<size_t>(done->sample)] = std::move(done->result);
     if (--unfinished_[i] == 0) on_finished_(i, std::move(completions_[i]));
@@ -257,7 +290,7 @@ class Run {
   const Engine::OnText& on_text_;
   Scheduler scheduler_;
   std::optional<DecodeGraphs> graphs_;
-  std::vector<int32_t> unfinished_;
+  std::vector<size_t> unfinished_;  // by request: samples at work
   std::vector<std::vector<Completion>> completions_;
 };
 

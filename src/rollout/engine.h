@@ -29,7 +29,7 @@ class Engine {
   Engine(const Model& model, const EngineOptions& options);
 
   /// Prompts must be non-empty and leave room for a token in the model's context and in the cache.
-  /// Groups come back as they finish.
+  /// Groups come back when all their samples are finished, or cut by tokens_per_call.
   RolloutCounters generate(Ctx& c, std::span<const Request> requests, const GenerateOptions& options,
                            const Tokenizer* tokenizer, const OnFinished& on_finished,
                            const OnText& on_text = {});

@@ -3,6 +3,11 @@
 #include <algorithm>
 
 namespace temper {
+namespace {
+
+int64_t num_samples(const Sequence& prompt) { return static_cast<int64_t>(prompt.samples.size()); }
+
+}  // namespace
 
 Scheduler::~Scheduler() {
   for (auto& s : active_) drop_pages(*s);
@@ -48,7 +53,7 @@ bool Scheduler::reserve(Sequence& s, int64_t rows) {
 /// Active sequences; a prompt counts as the samples that it will be.
 int64_t Scheduler::running() const {
   int64_t count = 0;
-  for (const auto& s : active_) count += s->is_prompt() ? s->num_samples : 1;
+  for (const auto& s : active_) count += s->is_prompt() ? num_samples(*s) : 1;
   return count;
 }
 
@@ -56,7 +61,7 @@ int64_t Scheduler::running() const {
 bool Scheduler::admit() {
   if (waiting_.empty()) return false;
   const int64_t active = running();
-  if (active > 0 && active + waiting_.front()->num_samples > options_.max_running_sequences) return false;
+  if (active > 0 && active + num_samples(*waiting_.front()) > options_.max_running_sequences) return false;
   if (active > 0 && cache_.pages_for(waiting_.front()->size()) > cache_.num_free()) return false;
   active_.push_back(std::move(waiting_.front()));
   waiting_.pop_front();
@@ -99,7 +104,7 @@ std::vector<Sequence*> Scheduler::fork(Sequence& prompt) {
   CHECK(at != active_.end() && prompt.is_prompt() && prompt.missing() == 0,
         "fork of a sequence that is no ready prompt");
   std::vector<Sequence*> samples;
-  for (int32_t i = 0; i < prompt.num_samples; ++i) {
+  for (const int32_t i : prompt.samples) {
     auto s = std::make_unique<Sequence>();
     s->request = prompt.request;
     s->sample = i;
@@ -112,7 +117,7 @@ std::vector<Sequence*> Scheduler::fork(Sequence& prompt) {
     samples.push_back(s.get());
     active_.insert(at, std::move(s));
   }
-  counters_.rows_shared += (prompt.num_samples - 1) * prompt.cached;
+  counters_.rows_shared += (num_samples(prompt) - 1) * prompt.cached;
   drop_pages(prompt);
   active_.erase(at);
   return samples;

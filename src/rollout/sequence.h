@@ -19,24 +19,27 @@
 
 namespace temper {
 
+struct Completion {
+  std::vector<int32_t> tokens;   // the stop token included
+  std::vector<double> logprobs;  // log-softmax(z/T) before any filter
+  std::string text;              // special tokens left out, cut at a stop string; empty without a tokenizer
+  FinishReason finish_reason = FinishReason::unfinished;
+};
+
 /// One prompt and its n samples. (data_position, sample) keys the random numbers.
 struct Request {
   int64_t data_position = 0;
   std::vector<int32_t> prompt;
   int32_t num_samples = 1;
-};
-
-struct Completion {
-  std::vector<int32_t> tokens;   // the stop token included
-  std::vector<double> logprobs;  // log-softmax(z/T) before any filter
-  std::string text;              // special tokens left out, cut at a stop string; empty without a tokenizer
-  FinishReason finish_reason = FinishReason::length;
+  /// By sample, where an earlier call began them; empty: none did. Unfinished ones go on.
+  std::vector<Completion> begun = {};
 };
 
 struct GenerateOptions {
   SampleOptions sampling;
   uint64_t seed = 0;
   int64_t max_new_tokens = 0;
+  int64_t tokens_per_call = 0;          // a sample that got so many in one call is left unfinished; 0: no cut
   int64_t min_new_tokens = 0;           // neither a stop id nor a stop string ends with one of the first ones
   std::vector<int32_t> stop_token_ids;  // a sampled one ends the sequence and belongs to it
   std::vector<std::string> stop;        // need a tokenizer
@@ -45,7 +48,7 @@ struct GenerateOptions {
 };
 
 /// Rows through the model: a prompt token is prefilled once per group, a response token but the last is one
-/// generated row; recomputed rows are what preemption cost.
+/// generated row; recomputed rows are what preemption, or going on with a begun sample, cost.
 struct RolloutCounters {
   int64_t rows_prefilled = 0, rows_shared = 0, rows_generated = 0, rows_recomputed = 0, preemptions = 0;
 };
@@ -54,9 +57,10 @@ struct RolloutCounters {
 struct Sequence {
   size_t request = 0;
   int32_t sample = -1;          // -1: the prompt itself
-  int32_t num_samples = 1;      // of a prompt: what it is forked into
+  std::vector<int32_t> samples;  // of a prompt: what it is forked into
   std::vector<int32_t> tokens;  // prompt and response so far
   int64_t prompt_tokens = 0;
+  int64_t begun_tokens = 0;  // of the response, by earlier calls
   TokenCounts counts;  // of those tokens, where penalties need them
   std::vector<int32_t> pages;
   int64_t cached = 0;  // tokens whose keys are in the pages

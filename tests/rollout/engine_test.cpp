@@ -57,6 +57,53 @@ Output run(Engine& engine, const std::vector<Request>& requests, const GenerateO
   return out;
 }
 
+/// Calls the engine until every sample is finished, at most `tokens` tokens a sample and call.
+Output run_in_cuts(Engine& engine, std::vector<Request> requests, GenerateOptions options, int64_t tokens,
+                   const Tokenizer* tokenizer = nullptr) {
+  Output all;
+  all.groups.resize(requests.size());
+  options.tokens_per_call = tokens;
+  std::vector<size_t> at_work(requests.size());
+  std::iota(at_work.begin(), at_work.end(), 0);
+  while (!at_work.empty()) {
+    std::vector<Request> now;
+    for (const size_t i : at_work) now.push_back(requests[i]);
+    Output part = run(engine, now, options, tokenizer);
+    std::vector<size_t> left;
+    for (size_t j = 0; j < now.size(); ++j) {
+      bool unfinished = false;
+      for (size_t k = 0; k < part.groups[j].size(); ++k) {
+        const Completion& c = part.groups[j][k];
+        const size_t before = now[j].begun.empty() ? 0 : now[j].begun[k].tokens.size();
+        EXPECT_LE(c.tokens.size() - before, static_cast<size_t>(tokens));
+        unfinished = unfinished || c.finish_reason == FinishReason::unfinished;
+      }
+      if (unfinished) left.push_back(at_work[j]);
+      (unfinished ? requests[at_work[j]].begun : all.groups[at_work[j]]) = part.groups[j];
+    }
+    for (const auto& [of, text] : part.streamed) all.streamed[{at_work[of.first], of.second}] += text;
+    all.counters.rows_prefilled += part.counters.rows_prefilled;
+    all.counters.rows_generated += part.counters.rows_generated;
+    all.counters.rows_recomputed += part.counters.rows_recomputed;
+    at_work = std::move(left);
+  }
+  return all;
+}
+
+void expect_equal(const Output& a, const Output& b) {
+  for (size_t i = 0; i < a.groups.size(); ++i) {
+    ASSERT_EQ(a.groups[i].size(), b.groups[i].size());
+    for (size_t k = 0; k < a.groups[i].size(); ++k) {
+      const Completion &x = a.groups[i][k], &y = b.groups[i][k];
+      EXPECT_EQ(x.tokens, y.tokens) << i << " " << k;
+      EXPECT_EQ(x.logprobs, y.logprobs) << i << " " << k;
+      EXPECT_EQ(x.text, y.text) << i << " " << k;
+      EXPECT_EQ(x.finish_reason, y.finish_reason) << i << " " << k;
+    }
+  }
+  EXPECT_EQ(a.streamed, b.streamed);
+}
+
 /// Logits after the last of `tokens`, all of which go through the model at once.
 std::vector<double> last_logits(const Model& model, const std::vector<int32_t>& tokens) {
   Arena arena;
@@ -109,6 +156,27 @@ TEST(Engine, EndOfContextAndOfCache) {
   Engine small(*model, engine_options(/*num_pages=*/2));
   const Output cut = run(small, {tiny_request(0, 20, 3)}, generate_options(100));
   for (const Completion& c : cut.groups[0]) EXPECT_EQ(c.tokens.size(), 12u);
+}
+
+/// With the same weights a cut costs rows and changes nothing else.
+TEST(Engine, CutsDoNotShow) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const auto model = tiny_model(dtype);
+    Engine engine(*model, engine_options(/*num_pages=*/24));  // too few for all at full length
+    GenerateOptions options = generate_options(40);
+    options.stop_token_ids = {3, 50, 51};
+    options.sampling.repetition_penalty = 1.1;
+    options.sampling.frequency_penalty = 0.2;
+    options.min_new_tokens = 2;
+    const std::vector<Request> requests{tiny_request(0, 5, 8), tiny_request(1, 33, 3), tiny_request(2, 16, 1)};
+    const Output whole = run(engine, requests, options);
+    for (const int64_t tokens : {1, 3, 16, 17, 39, 40, 100}) {
+      const Output cut = run_in_cuts(engine, requests, options, tokens);
+      expect_equal(cut, whole);
+      EXPECT_EQ(cut.counters.rows_prefilled, 5 + 33 + 16) << "a prompt counts once, later as recomputed";
+      EXPECT_EQ(cut.counters.rows_recomputed > whole.counters.rows_recomputed, tokens < 40);
+    }
+  }
 }
 
 TEST(Engine, StopIds) {
@@ -415,6 +483,16 @@ TEST_F(EngineText, LeastLengthHoldsStopStringsBack) {
     }
   EXPECT_GE(stops, 2);
   EXPECT_GE(held_back, 2);
+}
+
+TEST_F(EngineText, CutsDoNotShow) {
+  GenerateOptions options = generate_options(50, vocab_);
+  const std::string& text = text_of(options).groups[0][2].text;
+  options.stop = {text.substr(text.size() / 3, 4), "not in any text"};
+  const Output whole = text_of(options);
+  const std::vector<Request> requests{tiny_request(0, 5, 4, vocab_), tiny_request(1, 12, 2, vocab_)};
+  for (const int64_t tokens : {1, 2, 7})
+    expect_equal(run_in_cuts(engine_, requests, options, tokens, &tokenizer_), whole);
 }
 
 TEST_F(EngineText, SpecialTokensAreLeftOut) {

@@ -102,7 +102,7 @@ class Driver {
     s->request = samples_.size();
     s->tokens.assign(static_cast<size_t>(prompt_tokens), 1);
     s->prompt_tokens = prompt_tokens;
-    s->num_samples = samples;
+    for (int32_t i = 0; i < samples; ++i) s->samples.push_back(i);
     samples_.push_back(samples);
     new_tokens_.push_back(new_tokens);
     scheduler_.add(std::move(s));

@@ -21,6 +21,7 @@ struct AlgorithmConfig {
   double advantage_eps = 1e-6;
   std::string single_group = "drop";
   double ratio_clamp = 20.0;  // 0 = off
+  double tis_cap = 2.0;       // 0 = off
 };
 
 inline constexpr std::array<std::string_view, 2> kAlgorithmNames{"grpo", "sft"};

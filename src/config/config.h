@@ -61,6 +61,7 @@ struct RolloutConfig {
   int64_t kv_page_tokens = 16;
   std::optional<int64_t> kv_memory_bytes;  // key rollout.kv_memory, per rank
   int64_t tokens_per_step = 0;
+  int64_t dynamic_sampling_rounds = 0;
 };
 
 struct TrainConfig {

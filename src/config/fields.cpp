@@ -119,6 +119,10 @@ void algorithm_fields(AlgorithmConfig& c, Section f) {
     {.help = "advantage of a group of one sample: left out, 0, or the reward itself",
      .choices = kSingleGroupRules});
   f("ratio_clamp", c.ratio_clamp, {.help = "largest |log ratio| before exp; 0: off", .range = {0, 700}});
+  f("tis_cap", c.tis_cap,
+    {.help = "tokens that older weights sampled: the ratio starts at the step's first weights and the loss is "
+             "multiplied by min(first / sampling probability, this); 0: the ratio starts at the sampling weights",
+     .range = kNotNegative});
 }
 
 /// What changes the distribution that tokens are drawn from.
@@ -186,7 +190,13 @@ void rollout_fields(RolloutConfig& c, Section f) {
      .absent = "auto",
      .absent_means = "room for all running sequences at full length, at most 2 GiB, at least one sequence"});
   f("tokens_per_step", c.tokens_per_step,
-    {.help = "cut of unfinished responses per step; 0: no cut", .unit = "tokens"});
+    {.help = "most tokens that a response gets in one step; it goes on in the next one; 0: no cut",
+     .unit = "tokens"});
+  f("dynamic_sampling_rounds", c.dynamic_sampling_rounds,
+    {.help = "times in a step that prompts whose responses all earn the same reward are replaced by new ones; "
+             "0: off",
+     .unit = "rounds",
+     .range = {0, 1000}});
 }
 
 void train_fields(TrainConfig& c, OptimizerConfig& o, std::vector<Field>& fields) {

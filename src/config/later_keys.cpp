@@ -8,7 +8,6 @@ namespace temper {
 
 std::vector<LaterKey> later_keys() {
   std::vector<LaterKey> keys{
-      {"rollout.tokens_per_step", {0}, "responses that go on in the next step"},
       {"train.recompute.granularity", {"none"}, "recomputing activations"},
       {"train.recompute.method", {"uniform", "block"}, "recomputing activations"},
       {"train.recompute.num_layers", {1}, "recomputing activations"},

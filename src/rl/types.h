@@ -29,6 +29,9 @@ struct Trajectory {
   std::vector<uint8_t> response_mask;                        // 1 = trained (model-generated) token
   std::vector<double> logprobs;                              // of the policy that sampled; empty = unknown
   std::vector<double> ref_logprobs;                          // empty = no reference
+  /// Of the weights before the first update of the step, where others sampled; the trainer fills it. Empty: as
+  /// logprobs; NaN: those of the update itself.
+  std::vector<double> old_logprobs;
   std::vector<std::pair<int64_t, int32_t>> policy_versions;  // runs of (version, number of tokens)
   FinishReason finish_reason = FinishReason::stop;
   std::string prompt;

@@ -71,19 +71,20 @@ class Run {
   void add(size_t i) {
     const Request& r = requests_[i];
     const auto length = static_cast<int64_t>(r.prompt.size());
+    int64_t longest = length;
+    for (const Completion& c : r.begun)
+      if (c.finish_reason == FinishReason::unfinished)
+        longest = std::max(longest, length + static_cast<int64_t>(c.tokens.size()));
     const int64_t capacity = std::min(model_.context_tokens(), cache_.num_pages() * cache_.page_tokens());
-    if (length == 0 || length >= capacity)
+    if (length == 0 || longest >= capacity)
       fail(Exit::data,
            {.what = length == 0 ? "a prompt has no tokens" : "a prompt is too long",
             .where = fmt::format("prompt {}", r.data_position),
-            .why = fmt::format("{} tokens; 1 to {} fit into context and cache", length, capacity - 1),
+            .why = fmt::format("{} tokens{}; 1 to {} fit into context and cache", longest,
+                               longest > length ? " with the begun response" : "", capacity - 1),
             .fix = "take the prompt out, or raise model.context_tokens or rollout.kv_memory"});
-    for (const int32_t id : r.prompt)
-      if (id < 0 || id >= model_.config().vocab_size)
-        fail(Exit::data, {.what = "a prompt holds something that is no token id",
-                          .where = fmt::format("prompt {}", r.data_position),
-                          .why = fmt::format("{}; ids are 0 to {}", id, model_.config().vocab_size - 1),
-                          .fix = "take the token out, or use the tokenizer of this model"});
+    require_ids(r.prompt, r.data_position);
+    for (const Completion& c : r.begun) require_ids(c.tokens, r.data_position);
     CHECK(r.begun.empty() || r.begun.size() == static_cast<size_t>(r.num_samples), "{} of {} samples begun",
           r.begun.size(), r.num_samples);
     completions_[i] = r.begun;
@@ -100,6 +101,15 @@ class Run {
     prompt->seen = r.begun.empty() ? 0 : length;
     prompt->counts = edits_.count(r.prompt, length);
     scheduler_.add(std::move(prompt));
+  }
+
+  void require_ids(const std::vector<int32_t>& tokens, int64_t data_position) const {
+    for (const int32_t id : tokens)
+      if (id < 0 || id >= model_.config().vocab_size)
+        fail(Exit::data, {.what = "a prompt holds something that is no token id",
+                          .where = fmt::format("prompt {}", data_position),
+                          .why = fmt::format("{}; ids are 0 to {}", id, model_.config().vocab_size - 1),
+                          .fix = "take the token out, or use the tokenizer of this model"});
   }
 
   void step(Ctx& c) {

@@ -9,33 +9,47 @@
 namespace temper {
 namespace {
 
-enum Channel : int { kToReference = 1, kToTrainer = 2, kWeights = 3, kEnd = 4 };
+enum Channel : int { kToTrainer = 1, kShared = 2, kWeights = 3, kEnd = 4, kToStage = 5 };  // the last: and up
 
-int32_t index_of(const Group& g) {
+int64_t position_of(const Group& g) {
   CHECK(!g.samples.empty(), "a group without samples");
-  return g.samples.front().group;
+  return g.samples.front().data_position;
+}
+
+void sort_by_position(std::vector<Group>& groups) {
+  std::sort(groups.begin(), groups.end(),
+            [](const Group& a, const Group& b) { return position_of(a) < position_of(b); });
 }
 
 Json to_json(const StepNote& note) {
+  Json replaced = Json::array();
+  for (const auto& [position, reward] : note.replaced) replaced.push_back({position, reward});
   return {{"sums", note.sums},
           {"maxima", note.maxima},
+          {"replaced", replaced},
+          {"num_groups", note.num_groups},
           {"data_position", note.data_position},
           {"stop_requested", note.stop_requested}};
 }
 
-/// A group of a step, or (without one) the note that closes it.
-std::string to_message(int64_t step, const Group* group, const StepNote& note) {
-  Json header{{"step", step}, {"closes", group == nullptr}};
-  if (!group) header["note"] = to_json(note);
-  std::string bytes = dump_json_line(header) + "\n";
-  if (group) bytes += groups_to_bytes({group, 1});
-  return bytes;
+/// What a message about a step is: a finished group, one that goes on, or the note that closes the step.
+enum Kind : int { kGroup, kUnfinished, kClose };
+
+std::string to_message(int64_t step, Kind kind, const Group& group) {
+  return dump_json_line({{"step", step}, {"kind", kind}}) + "\n" + groups_to_bytes({&group, 1});
+}
+
+std::string to_message(int64_t step, const StepNote& note) {
+  return dump_json_line({{"step", step}, {"kind", kClose}, {"note", to_json(note)}}) + "\n";
 }
 
 void add(StepNote& all, const Json& note) {
   for (const auto& [name, value] : note.at("sums").items()) all.sums[name] += value.get<double>();
   for (const auto& [name, value] : note.at("maxima").items())
     all.maxima[name] = std::max(all.maxima[name], value.get<double>());
+  for (const Json& prompt : note.at("replaced"))
+    all.replaced[prompt.at(0).get<int64_t>()] = prompt.at(1).get<double>();
+  all.num_groups += note.at("num_groups").get<int64_t>();
   all.data_position = std::max(all.data_position, note.at("data_position").get<int64_t>());
   all.stop_requested = all.stop_requested || note.at("stop_requested").get<bool>();
 }
@@ -59,105 +73,176 @@ StepInput step_input_from_bytes(std::string_view bytes) {
 }
 
 Exchange::Exchange(Mailbox& mailbox, const RoleRanks& ranks, int64_t max_policy_lag)
-    : mailbox_(&mailbox), ranks_(ranks), max_lag_(max_policy_lag) {}
+    : mailbox_(&mailbox), ranks_(ranks), max_lag_(max_policy_lag) {
+  size_t senders = ranks.producers.size();
+  trainer_ = {kToTrainer, senders};
+  for (const std::vector<int>& stage : ranks.stages) {
+    CHECK(!stage.empty(), "a stage without ranks");
+    stages_.push_back({kToStage + static_cast<int>(stages_.size()), senders});
+    senders = stage.size();
+    trainer_.num_senders += senders;
+  }
+}
 
-void Exchange::start(int64_t step, int64_t produced, std::map<int64_t, StepInput> ahead) {
+void Exchange::start(int64_t step, int64_t produced, std::map<int64_t, StepInput> ahead,
+                     std::vector<Group> unfinished) {
   version_ = step;
-  finished_ = trains(mailbox_->rank()) ? step : produced;
-  for (auto& [s, input] : ahead) input.note.stop_requested = false;  // that stop is over
-  for (auto& [s, input] : ahead)
-    complete_[s] = {std::move(input), ranks_.producers.size() + ranks_.reference.size(), 0};
+  for (Lane& lane : stages_) lane.finished = produced;
+  trainer_.finished = step;
+  for (auto& [s, input] : ahead) {
+    input.note.stop_requested = false;  // that stop is over
+    Inbox& inbox = trainer_.steps[s];
+    inbox.input = std::move(input);
+    inbox.closed = trainer_.num_senders;
+  }
+  unfinished_[produced] = std::move(unfinished);
 }
 
 bool Exchange::trains(int rank) const { return contains(ranks_.trainer, rank); }
 
-void Exchange::send(int channel, int to, int64_t step, const Group* group, const StepNote& note) {
-  mailbox_->post(to, channel, to_message(step, group, note));
+/// To one rank of the stage, or to all trainer ranks after the last one.
+void Exchange::send_to(size_t stage, int64_t step, Group group) {
+  const std::string message = to_message(step, kGroup, group);
+  if (stage == stages_.size()) {
+    for (const int rank : ranks_.trainer) mailbox_->post(rank, kToTrainer, message);
+    return;
+  }
+  const std::vector<int>& ranks = ranks_.stages[stage];
+  const auto at = static_cast<size_t>(position_of(group)) % ranks.size();
+  mailbox_->post(ranks[at], stages_[stage].channel, message);
 }
 
 void Exchange::send_sampled(int64_t step, Group group) {
-  if (ranks_.reference.empty()) return send_referenced(step, std::move(group));
-  const auto at = static_cast<size_t>(index_of(group)) % ranks_.reference.size();
-  send(kToReference, ranks_.reference[at], step, &group, {});
+  ++groups_sent_[step];
+  send_to(0, step, std::move(group));
 }
 
-void Exchange::close_sampled(int64_t step, const StepNote& note) {
-  for (int rank : ranks_.reference) send(kToReference, rank, step, nullptr, {});
-  for (int rank : ranks_.trainer) send(kToTrainer, rank, step, nullptr, note);
+void Exchange::send_unfinished(int64_t step, const Group& group) {
+  const std::string message = to_message(step, kUnfinished, group);
+  for (const int rank : ranks_.trainer) mailbox_->post(rank, kToTrainer, message);
 }
 
-void Exchange::send_referenced(int64_t step, Group group) {
-  for (int rank : ranks_.trainer) send(kToTrainer, rank, step, &group, {});
+void Exchange::close_sampled(int64_t step, StepNote note) {
+  note.num_groups = groups_sent_[step];
+  groups_sent_.erase(step);
+  if (!stages_.empty())
+    for (const int rank : ranks_.stages[0]) mailbox_->post(rank, stages_[0].channel, to_message(step, StepNote{}));
+  for (const int rank : ranks_.trainer) mailbox_->post(rank, kToTrainer, to_message(step, note));
 }
 
-void Exchange::close_referenced(int64_t step, const StepNote& note) {
-  for (int rank : ranks_.trainer) send(kToTrainer, rank, step, nullptr, note);
+std::vector<std::string> Exchange::share(std::string bytes) {
+  const int64_t call = ++shares_;
+  for (const int rank : ranks_.producers)
+    if (rank != mailbox_->rank()) mailbox_->post(rank, kShared, fmt::format("{}\n", call) + bytes);
+  std::map<int, std::string>& come = shared_come_[call];
+  come[mailbox_->rank()] = std::move(bytes);
+  const Stopwatch waited;
+  while (come.size() < ranks_.producers.size()) {
+    if (std::optional<Message> message = mailbox_->poll(kShared)) {
+      const size_t end = message->bytes.find('\n');
+      shared_come_[std::stoll(message->bytes.substr(0, end))][message->from] = message->bytes.substr(end + 1);
+    } else {
+      mailbox_->pause(waited.seconds(), "prompts of the other rollout ranks");
+    }
+  }
+  std::vector<std::string> all;
+  for (auto& [rank, text] : come) all.push_back(std::move(text));
+  shared_come_.erase(call);
+  return all;
 }
 
-/// Takes everything that has come on a channel.
-void Exchange::sort_in(int channel, Inboxes& inboxes) {
-  while (std::optional<Message> message = mailbox_->poll(channel)) {
+void Exchange::pass_on(size_t stage, int64_t step, Group group) { send_to(stage + 1, step, std::move(group)); }
+
+void Exchange::close(size_t stage, int64_t step, const StepNote& note) {
+  if (stage + 1 < stages_.size())
+    for (const int rank : ranks_.stages[stage + 1])
+      mailbox_->post(rank, stages_[stage + 1].channel, to_message(step, StepNote{}));
+  for (const int rank : ranks_.trainer) mailbox_->post(rank, kToTrainer, to_message(step, note));
+}
+
+/// Takes everything that has come to a role of this rank.
+void Exchange::sort_in(Lane& lane) {
+  while (std::optional<Message> message = mailbox_->poll(lane.channel)) {
     const size_t end = message->bytes.find('\n');
     CHECK(end != std::string::npos, "a message from rank {} without a header", message->from);
     const Json header = parse_json(message->bytes.substr(0, end), "message between ranks");
     const int64_t step = header.at("step").get<int64_t>();
-    CHECK(step > finished_ && step <= finished_ + max_lag_ + 1,
+    const int kind = header.at("kind").get<int>();
+    CHECK(step > lane.finished && step <= lane.finished + max_lag_ + 1,
           "groups of step {} came while step {} is under way, the policy lag is at most {}", step,
-          finished_ + 1, max_lag_);
-    Inbox& inbox = inboxes[step];
-    most_steps_held_ = std::max(most_steps_held_, static_cast<int64_t>(inboxes.size()));
-    if (header.at("closes").get<bool>()) {
+          lane.finished + 1, max_lag_);
+    Inbox& inbox = lane.steps[step];
+    most_steps_held_ = std::max(most_steps_held_, static_cast<int64_t>(lane.steps.size()));
+    if (kind == kClose) {
       add(inbox.input.note, header.at("note"));
       ++inbox.closed;
       continue;
     }
+    std::vector<Group>& groups = kind == kGroup ? inbox.input.groups : inbox.unfinished;
     for (Group& g : groups_from_bytes(std::string_view(message->bytes).substr(end + 1)))
-      inbox.input.groups.push_back(std::move(g));
+      groups.push_back(std::move(g));
   }
 }
 
-bool Exchange::sampled_waiting(int64_t step) {
-  sort_in(kToReference, sampled_);
-  const Inbox& inbox = sampled_[step];
+bool Exchange::waiting(size_t stage, int64_t step) {
+  Lane& lane = stages_[stage];
+  sort_in(lane);
+  const Inbox& inbox = lane.steps[step];
   return inbox.taken < inbox.input.groups.size();
 }
 
-std::optional<Group> Exchange::take_sampled(int64_t step) {
+std::optional<Group> Exchange::take(size_t stage, int64_t step) {
+  Lane& lane = stages_[stage];
   const Stopwatch waited;
   while (!ended()) {
-    Inbox& inbox = sampled_[step];
-    if (sampled_waiting(step)) return std::move(inbox.input.groups[inbox.taken++]);
-    if (inbox.closed == ranks_.producers.size()) break;
-    mailbox_->pause(waited.seconds(), "groups for the reference");
+    Inbox& inbox = lane.steps[step];
+    if (waiting(stage, step)) return std::move(inbox.input.groups[inbox.taken++]);
+    if (inbox.closed == lane.num_senders) break;
+    mailbox_->pause(waited.seconds(), "groups for the next role");
   }
-  sampled_.erase(step);
-  if (!trains(mailbox_->rank())) finished_ = step;
+  lane.steps.erase(step);
+  lane.finished = step;
   return std::nullopt;
 }
 
 Exchange::Inbox& Exchange::wait_closed(int64_t step) {
   const Stopwatch waited;
-  while (complete_[step].closed < ranks_.producers.size() + ranks_.reference.size()) {
-    sort_in(kToTrainer, complete_);
+  while (trainer_.steps[step].closed < trainer_.num_senders) {
+    sort_in(trainer_);
     mailbox_->pause(waited.seconds(), "groups for the trainer");
   }
-  std::vector<Group>& groups = complete_[step].input.groups;
-  std::sort(groups.begin(), groups.end(),
-            [](const Group& a, const Group& b) { return index_of(a) < index_of(b); });
-  for (size_t i = 0; i < groups.size(); ++i)
-    CHECK(index_of(groups[i]) == static_cast<int32_t>(i), "group {} of step {} is missing or came twice", i,
-          step);
-  return complete_[step];
+  Inbox& inbox = trainer_.steps[step];
+  std::vector<Group>& groups = inbox.input.groups;
+  sort_by_position(groups);
+  CHECK(static_cast<int64_t>(groups.size()) == inbox.input.note.num_groups, "step {} has {} groups, {} were sent",
+        step, groups.size(), inbox.input.note.num_groups);
+  for (size_t i = 0; i < groups.size(); ++i) {
+    CHECK(i == 0 || position_of(groups[i - 1]) < position_of(groups[i]), "prompt {} came twice in step {}",
+          position_of(groups[i]), step);
+    for (Trajectory& t : groups[i].samples) t.group = static_cast<int32_t>(i);
+  }
+  if (!unfinished_.contains(step)) {
+    sort_by_position(inbox.unfinished);
+    unfinished_[step] = std::move(inbox.unfinished);
+  }
+  return inbox;
 }
 
 StepInput Exchange::receive(int64_t step) {
   StepInput input = std::move(wait_closed(step).input);
-  complete_.erase(step);
-  finished_ = step;
+  trainer_.steps.erase(step);
+  trainer_.finished = step;
+  unfinished_.erase(unfinished_.begin(), unfinished_.lower_bound(step));
   return input;
 }
 
 const StepInput& Exchange::peek(int64_t step) { return wait_closed(step).input; }
+
+const std::vector<Group>& Exchange::unfinished_after(int64_t step) {
+  const auto found = unfinished_.find(step);
+  CHECK(found != unfinished_.end(), "what step {} left unfinished is not known", step);
+  return found->second;
+}
 
 void Exchange::publish_weights(const ParameterStore& weights, int64_t version) {
   CHECK(version == version_ || version == version_ + 1, "version {} published after {}", version, version_);
@@ -207,7 +292,7 @@ bool Exchange::receive_weights(ParameterStore& weights, int64_t version) {
 void Exchange::end_run() {
   if (mailbox_->rank() != ranks_.trainer.front()) return;
   std::vector<int> others = ranks_.producers;
-  others.insert(others.end(), ranks_.reference.begin(), ranks_.reference.end());
+  for (const std::vector<int>& stage : ranks_.stages) others.insert(others.end(), stage.begin(), stage.end());
   std::sort(others.begin(), others.end());
   others.erase(std::unique(others.begin(), others.end()), others.end());
   for (int rank : others)

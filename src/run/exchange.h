@@ -1,10 +1,12 @@
 #pragma once
-// What roles hand to each other: groups, notes about a step, versions of the weights. Producers (rollout ranks)
-// send each group to one reference rank or, without a reference, to every trainer rank; reference ranks send
-// it on to every trainer rank. Nobody waits to send. A step is complete at a receiver when every sender has
-// closed it. Weights: version v is the state after step v. Ranks with the trainer role share its buffers (0
-// bytes move); the other rollout ranks get every version in a message from each trainer rank, by a plan made
-// once, and compare digests.
+// What roles hand to each other: groups, notes about a step, versions of the weights. A group goes from its
+// producer (a rollout rank) through the stages, roles that add something to it (the reference its log-probs), to
+// one rank of each, and then to every trainer rank. Nobody waits to send. A step is complete at a receiver when
+// every sender has closed it; its groups are those of the prompts that finished in it, in order of data position.
+// Groups that are not finished go on in the next step: producers know all of them (`share`), trainer ranks keep
+// the last ones for a checkpoint. Weights: version v is the state after step v. Ranks with the trainer role share
+// its buffers (0 bytes move); the other rollout ranks get every version in a message from each trainer rank, by
+// a plan made once, and compare digests.
 //
 // Bounds: step s is generated with exactly version max(0, s - 1 - max_policy_lag), and a version goes out only
 // after the one before was taken, so no receiver ever holds more than max_policy_lag + 1 steps.
@@ -24,23 +26,28 @@
 namespace temper {
 
 /// World ranks, ascending. `producers`: the rollout ranks (the trainer's own where nothing is generated).
+/// `stages`: none empty, in the order in which a group goes through them.
 struct RoleRanks {
-  std::vector<int> producers, reference, trainer;
+  std::vector<int> producers;
+  std::vector<std::vector<int>> stages;
+  std::vector<int> trainer;
 };
 
 /// What a sender says of a step when it closes it; receivers add up.
 struct StepNote {
-  std::map<std::string, double> sums, maxima;  // metrics
+  std::map<std::string, double> sums = {}, maxima = {};  // metrics; sums of integers or of times
+  std::map<int64_t, double> replaced = {};               // prompts whose samples all had this raw reward, by data position
+  int64_t num_groups = 0;                      // finished in this step; counted by Exchange
   int64_t data_position = 0;                   // of the prompts after this step; the largest counts
   bool stop_requested = false;                 // any rank's
 };
 
 struct StepInput {
-  std::vector<Group> groups;  // ascending by group index
+  std::vector<Group> groups;  // ascending by data position, which gives the index of a group in the step
   StepNote note;
 };
 
-/// Exact: everything comes back with the same bits. Reading throws on bytes that are no such step.
+/// Exact: groups and note come back with the same bits. Reading throws on bytes that are no such step.
 std::string step_input_to_bytes(const StepInput& input);
 StepInput step_input_from_bytes(std::string_view bytes);
 
@@ -48,25 +55,31 @@ class Exchange {
  public:
   Exchange(Mailbox& mailbox, const RoleRanks& ranks, int64_t max_policy_lag);
 
-  /// Steps up to `step` are finished and those up to `produced` generated: a checkpoint held them (`ahead`, on
-  /// trainer ranks).
-  void start(int64_t step, int64_t produced, std::map<int64_t, StepInput> ahead);
+  /// Steps up to `step` are finished and those up to `produced` generated: a checkpoint held them and what was
+  /// left unfinished by the last one (on trainer ranks).
+  void start(int64_t step, int64_t produced, std::map<int64_t, StepInput> ahead, std::vector<Group> unfinished);
 
   // Producers.
   void send_sampled(int64_t step, Group group);
-  void close_sampled(int64_t step, const StepNote& note);
+  /// For the checkpoint: goes on in the next step.
+  void send_unfinished(int64_t step, const Group& group);
+  void close_sampled(int64_t step, StepNote note);
+  /// Every producer's bytes, in order of rank; all producers call it alike.
+  std::vector<std::string> share(std::string bytes);
 
-  // Reference ranks: the groups of a step dealt to this rank, as they come; nothing when all have come (or the
+  // Ranks of a stage: the groups of a step dealt to this rank, as they come; nothing when all have come (or the
   // run ends).
-  std::optional<Group> take_sampled(int64_t step);
-  /// take_sampled would return a group at once.
-  bool sampled_waiting(int64_t step);
-  void send_referenced(int64_t step, Group group);
-  void close_referenced(int64_t step, const StepNote& note);
+  std::optional<Group> take(size_t stage, int64_t step);
+  /// `take` would return a group at once.
+  bool waiting(size_t stage, int64_t step);
+  void pass_on(size_t stage, int64_t step, Group group);
+  void close(size_t stage, int64_t step, const StepNote& note);
 
   // Trainer ranks: all groups of the step, the same on each. `peek` leaves them for a later `receive`.
   StepInput receive(int64_t step);
   const StepInput& peek(int64_t step);
+  /// The groups that the last generated step left unfinished, by data position.
+  const std::vector<Group>& unfinished_after(int64_t step);
 
   /// Trainer ranks, after each step but the last of the run, and once at the start.
   void publish_weights(const ParameterStore& weights, int64_t version);
@@ -84,13 +97,20 @@ class Exchange {
  private:
   struct Inbox {
     StepInput input;
+    std::vector<Group> unfinished;
     size_t closed = 0;
-    size_t taken = 0;  // groups given out by take_sampled
+    size_t taken = 0;  // groups given out by `take`
   };
-  using Inboxes = std::map<int64_t, Inbox>;
+  /// What comes to this rank in one of its roles.
+  struct Lane {
+    int channel = 0;
+    size_t num_senders = 0;
+    std::map<int64_t, Inbox> steps = {};
+    int64_t finished = 0;  // this role is done with the groups of all steps up to here
+  };
 
-  void send(int channel, int to, int64_t step, const Group* group, const StepNote& note);
-  void sort_in(int channel, Inboxes& inboxes);
+  void send_to(size_t stage, int64_t step, Group group);
+  void sort_in(Lane& lane);
   Inbox& wait_closed(int64_t step);
   bool ended();
   bool trains(int rank) const;
@@ -99,10 +119,14 @@ class Exchange {
   RoleRanks ranks_;
   int64_t max_lag_;
   std::optional<WeightTransfer> transfer_;
-  Inboxes sampled_, complete_;  // by step
+  std::vector<Lane> stages_;
+  Lane trainer_;
+  std::map<int64_t, int64_t> groups_sent_;                       // by step that is open
+  std::map<int64_t, std::vector<Group>> unfinished_;             // after a step, on trainer ranks
+  int64_t shares_ = 0;                                           // calls of `share`
+  std::map<int64_t, std::map<int, std::string>> shared_come_;    // by call, by sender
   /// By sender: one may already have sent the next version before the last one's message is found.
   std::map<int, std::deque<std::string>> weights_come_;
-  int64_t finished_ = 0;        // this rank is done with the groups of all steps up to here
   int64_t version_ = 0;
   bool ended_ = false;
   int64_t weight_bytes_moved_ = 0, most_steps_held_ = 0;

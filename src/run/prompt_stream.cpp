@@ -73,6 +73,13 @@ std::vector<DrawnPrompt> PromptStream::next(int64_t count) {
   return drawn;
 }
 
+DrawnPrompt PromptStream::at(int64_t position) {
+  auto record = std::make_shared<const Json>(dataset_.record(position));
+  Prompt prompt = builder_.build(*record, dataset_.where(position), limits_.with_response);
+  fit(prompt, dataset_.where(position));
+  return {position, std::move(prompt), std::move(record)};
+}
+
 std::vector<DrawnPrompt> PromptStream::all(int64_t max_count) {
   std::vector<DrawnPrompt> list;
   const int64_t lines = max_count > 0 ? std::min(max_count, dataset_.num_lines()) : dataset_.num_lines();

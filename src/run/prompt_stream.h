@@ -28,6 +28,8 @@ class PromptStream {
                const Tokenizer& tokenizer, const ChatTemplate* chat_template, const Limits& limits);
 
   std::vector<DrawnPrompt> next(int64_t count);
+  /// The prompt that was drawn at a position.
+  DrawnPrompt at(int64_t position);
   /// Every line once, in file order (validation).
   std::vector<DrawnPrompt> all(int64_t max_count);
   /// Renders every line, so that a bad one is found before step 1. `check_answer` sees each answer.

@@ -58,20 +58,26 @@ class Role {
   virtual bool phase(int64_t step) = 0;
 };
 
-/// Generates the groups of a step and scores them; groups are dealt to ranks in turn and sent when scored.
+/// Generates the groups of a step and scores them; prompts are dealt to ranks by the rows that they may cost, and
+/// sent when all samples are scored. With rollout.tokens_per_step a sample gets so many tokens in a step and goes
+/// on in the next one (the last step finishes all); with rollout.dynamic_sampling_rounds a prompt whose samples
+/// earn all the same is replaced by the next one.
 class RolloutRole : public Role {
  public:
   RolloutRole(Services& services, Engine& engine, Share share, Lead lead);
   bool phase(int64_t step) override;
+  /// What a checkpoint held of all ranks; before the first step.
+  void set_unfinished(std::vector<Group> groups) { unfinished_ = std::move(groups); }
 
  private:
-  void produce(int64_t step, int64_t version);
+  class Step;
 
   Services& s_;
   Share share_;
   Lead lead_;
   Engine& engine_;
   RewardSet rewards_;
+  std::vector<Group> unfinished_;  // of all rollout ranks, by data position
 };
 
 /// Takes prompts and responses from the data (algorithm "sft").
@@ -98,8 +104,8 @@ class ReplayRole : public Role {
 /// Adds the log-probs of the first weights to the groups that are dealt to this rank, as they come.
 class ReferenceRole : public Role {
  public:
-  ReferenceRole(Services& services, const Model& frozen, Lead lead)
-      : s_(services), model_(frozen), lead_(lead) {}
+  ReferenceRole(Services& services, const Model& frozen, size_t stage, Lead lead)
+      : s_(services), model_(frozen), stage_(stage), lead_(lead) {}
   bool phase(int64_t step) override { return work_until(lead_.limit(step)); }
   /// All steps up to this one. False: the run has ended.
   bool work_until(int64_t step);
@@ -109,6 +115,7 @@ class ReferenceRole : public Role {
 
   Services& s_;
   const Model& model_;
+  size_t stage_;  // of the exchange
   Lead lead_;
 };
 
@@ -125,7 +132,9 @@ class TrainRole : public Role {
 
  private:
   std::vector<Group> receive(int64_t step);
+  void record_rollout(const StepNote& note, int64_t step);
   void add_own_logprobs(std::vector<Group>& groups);
+  void add_old_logprobs(std::vector<Group>& groups, int64_t step, bool one_update);
   void record(const std::vector<UpdateStats>& updates);
   [[noreturn]] void stop(int64_t step, const std::string& defect, std::span<const Group> groups);
 
@@ -140,9 +149,5 @@ class TrainRole : public Role {
 EngineOptions engine_options(const Config& config, const RunPlan& plan);
 GenerateOptions generate_options(const Services& s);
 PassOptions pass_options(const Config& config, const RunPlan& plan);
-
-/// A finished prompt with its samples, as a group of the step.
-Group make_group(const Prompt& prompt, int64_t data_position, int32_t index, std::vector<Completion> samples,
-                 int64_t version);
 
 }  // namespace temper

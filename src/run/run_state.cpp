@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "src/rl/trajectory_bytes.h"
+
 namespace temper {
 namespace {
 
@@ -21,11 +23,12 @@ std::vector<StateTensor> state_tensors(Trainer& trainer) {
 constexpr const char* kOtherCheckpoint =
     "use another checkpoint; `temper verify --checkpoint DIR` lists what is wrong";
 
+constexpr const char* kUnfinished = "unfinished";
+
 std::string ahead_name(int64_t step) { return "ahead/" + RunFolder::step_name(step); }
 
-/// A step's groups as a tensor: the number of its bytes (8 bytes), then those, filled up with zeros to words.
-Tensor to_words(Arena& arena, const StepInput& input) {
-  const std::string bytes = step_input_to_bytes(input);
+/// Groups as a tensor: the number of their bytes (8 bytes), then those, filled up with zeros to words.
+Tensor to_words(Arena& arena, const std::string& bytes) {
   const auto size = static_cast<int64_t>(bytes.size());
   Tensor words = arena.make({2 + (size + 3) / 4}, DType::i32);
   std::memset(words.raw(), 0, static_cast<size_t>(words.size()) * 4);
@@ -34,18 +37,39 @@ Tensor to_words(Arena& arena, const StepInput& input) {
   return words;
 }
 
-StepInput from_words(const Tensor& words, const std::string& where) {
+/// This rank's share of it.
+StateTensor words_to_save(Arena& arena, const std::string& name, const std::string& bytes, const Comm& dp) {
+  const Tensor words = to_words(arena, bytes);
+  const FlatRange mine = shard_range(words.size(), dp.rank(), dp.size());
+  return {name, {words.size()}, mine, make_tensor(words.as<int32_t>() + mine.begin, DType::i32, {mine.size()})};
+}
+
+[[noreturn]] void refuse_groups(const std::string& where, const std::string& why) {
+  fail(Exit::data, {.what = "the groups of a checkpoint cannot be read",
+                    .where = where,
+                    .why = why,
+                    .fix = kOtherCheckpoint});
+}
+
+/// What `read` makes of the bytes of such a tensor of a checkpoint.
+template <class Read>
+auto read_words(const Manifest& manifest, const std::string& checkpoint, const std::string& name, Read read) {
+  const std::string where = checkpoint + ": " + name;
+  const std::vector<int64_t>& shape = manifest.tensors().at(name).shape;
+  if (shape.size() != 1 || shape[0] < 2)
+    refuse_groups(where, fmt::format("{} dimensions; one, of at least 2 words, is wanted", shape.size()));
+  Arena memory;
+  const Tensor words = memory.make({shape[0]}, DType::i32);
+  load_state(manifest, std::vector<StateTensor>{{name, shape, {0, shape[0]}, words}});
   int64_t size = 0;
   std::memcpy(&size, words.raw(), sizeof size);
+  if (size < 0 || size > 4 * (words.size() - 2))
+    refuse_groups(where, fmt::format("{} bytes in {} words", size, words.size()));
   try {
-    CHECK(size >= 0 && size <= 4 * (words.size() - 2), "{} bytes in {} words", size, words.size());
-    return step_input_from_bytes(
-        {reinterpret_cast<const char*>(words.as<int32_t>() + 2), static_cast<size_t>(size)});
+    return read(std::string_view(reinterpret_cast<const char*>(words.as<int32_t>() + 2),
+                                 static_cast<size_t>(size)));
   } catch (const std::exception& e) {
-    fail(Exit::data, {.what = "the groups of a checkpoint cannot be read",
-                      .where = where,
-                      .why = e.what(),
-                      .fix = kOtherCheckpoint});
+    refuse_groups(where, e.what());
   }
 }
 
@@ -60,14 +84,11 @@ void save_run(const std::string& folder, int64_t step, const RunState& state, co
                {"config", dump_config(s.loaded)}};
   std::vector<StateTensor> tensors = state_tensors(*state.trainer);
   Arena memory;
-  for (size_t i = 0; i < state.ahead.size(); ++i) {
-    const Tensor words = to_words(memory, *state.ahead[i]);
-    const FlatRange mine = shard_range(words.size(), s.dp->rank(), s.dp->size());
-    tensors.push_back({ahead_name(step + 1 + static_cast<int64_t>(i)),
-                       {words.size()},
-                       mine,
-                       make_tensor(words.as<int32_t>() + mine.begin, DType::i32, {mine.size()})});
-  }
+  for (size_t i = 0; i < state.ahead.size(); ++i)
+    tensors.push_back(words_to_save(memory, ahead_name(step + 1 + static_cast<int64_t>(i)),
+                                    step_input_to_bytes(*state.ahead[i]), *s.dp));
+  if (!state.unfinished->empty())
+    tensors.push_back(words_to_save(memory, kUnfinished, groups_to_bytes(*state.unfinished), *s.dp));
   save_checkpoint(folder, step, tensors, meta, *s.dp);
   if (s.dp->rank() == 0) remove_old_checkpoints(folder, s.config().checkpoint.keep);
 }
@@ -127,20 +148,15 @@ std::map<int64_t, StepInput> restore_run(const std::string& checkpoint, Trainer&
   trainer.optimizer().restore(s.ctx, *s.dp, manifest.meta_count("optimizer_updates"));
   std::map<int64_t, StepInput> ahead;
   for (int64_t step = manifest.step() + 1; manifest.tensors().contains(ahead_name(step)); ++step) {
-    const std::string name = ahead_name(step);
-    const std::vector<int64_t>& shape = manifest.tensors().at(name).shape;
-    if (shape.size() != 1 || shape[0] < 2)
-      fail(Exit::data,
-           {.what = "the groups of a checkpoint cannot be read",
-            .where = checkpoint + ": " + name,
-            .why = fmt::format("{} dimensions; one, of at least 2 words, is wanted", shape.size()),
-            .fix = kOtherCheckpoint});
-    Arena memory;
-    const Tensor words = memory.make({shape[0]}, DType::i32);
-    load_state(manifest, std::vector<StateTensor>{{name, shape, {0, shape[0]}, words}});
-    ahead[step] = from_words(words, checkpoint + ": " + name);
+    ahead[step] = read_words(manifest, checkpoint, ahead_name(step), step_input_from_bytes);
   }
   return ahead;
+}
+
+std::vector<Group> read_unfinished(const std::string& checkpoint) {
+  const Manifest manifest = Manifest::read(checkpoint);
+  if (!manifest.tensors().contains(kUnfinished)) return {};
+  return read_words(manifest, checkpoint, kUnfinished, groups_from_bytes);
 }
 
 std::string resolve_checkpoint(const std::string& path) {

@@ -23,12 +23,15 @@
 namespace temper {
 namespace {
 
+constexpr size_t kReferenceStage = 0;
+
 /// World ranks that hand groups to each other.
 RoleRanks role_ranks(const RunPlan& plan, bool replay) {
   const std::vector<int>& trainer = plan.role("trainer")->ranks;
   const RolePlan *rollout = plan.role("rollout"), *reference = plan.role("reference");
-  return {rollout && !replay ? rollout->ranks : trainer, reference ? reference->ranks : std::vector<int>{},
-          trainer};
+  RoleRanks ranks{rollout && !replay ? rollout->ranks : trainer, {}, trainer};
+  if (reference) ranks.stages.push_back(reference->ranks);
+  return ranks;
 }
 
 /// The place of a rank among those of a role; nothing when it has not this role.
@@ -52,7 +55,7 @@ class TrainRun {
     std::iota(world.begin(), world.end(), 0);
     const RoleRanks ranks = role_ranks(plan, replay());
     producer_ = share_of(ranks.producers, rank_);
-    reference_ = share_of(ranks.reference, rank_);
+    if (!ranks.stages.empty()) reference_ = share_of(ranks.stages[kReferenceStage], rank_);
     const bool idle = !producer_ && !reference_ && !share_of(ranks.trainer, rank_);
     world_ =
         mpi.make_comm(world, idle ? std::numeric_limits<double>::infinity()  // it waits for the whole run
@@ -123,7 +126,7 @@ class TrainRun {
     const CheckpointConfig& c = config().checkpoint;
     const bool last = stopped || step == last_step();
     if (last || (c.every > 0 && step % c.every == 0)) {
-      RunState state{&trainer_->trainer(), trainer_->data_position(), {}};
+      RunState state{&trainer_->trainer(), trainer_->data_position(), {}, nullptr};
       // A checkpoint made with a larger lag may have brought more.
       const int64_t produced = std::max(std::min(step + lag(), last_step()), resume_.produced);
       if (reference_role_) reference_role_->work_until(produced);
@@ -131,6 +134,7 @@ class TrainRun {
         state.ahead.push_back(&exchange_->peek(s));
         state.data_position = state.ahead.back()->note.data_position;
       }
+      state.unfinished = &exchange_->unfinished_after(produced);
       save_run(checkpoints_, step, state, *services_);
     }
     if (c.export_hf_every > 0 && (step % c.export_hf_every == 0 || (last && !stopped))) export_step(step);
@@ -177,13 +181,16 @@ class TrainRun {
   /// State of the checkpoint, first version of the weights; truncates the run folder to the step.
   void start() {
     std::map<int64_t, StepInput> ahead;
+    std::vector<Group> unfinished;
+    if (!checkpoint_.empty() && (dp_ || producer_)) unfinished = read_unfinished(checkpoint_);
+    if (rollout_role_) rollout_role_->set_unfinished(unfinished);
     if (!checkpoint_.empty() && dp_) {
       ahead = restore_run(checkpoint_, trainer_->trainer(), *services_);
       spdlog::info("resumed from {}, step {}{}", checkpoint_, resume_.step,
                    resume_.step >= last_step() ? ": nothing is left to do" : "");
     }
     if (prompts_) prompts_->set_position(resume_.data_position);
-    exchange_->start(resume_.step, resume_.produced, std::move(ahead));
+    exchange_->start(resume_.step, resume_.produced, std::move(ahead), std::move(unfinished));
     if (!dp_) return;
     if (folder_) folder_->truncate_to(resume_.step);
     dp_->barrier("run folder truncated by the first trainer rank");
@@ -234,7 +241,7 @@ class TrainRun {
     // A reference rank that does not generate takes a step when the trainer needs it: it must not wait for
     // groups ahead.
     if (reference_) {
-      auto role = std::make_unique<ReferenceRole>(*services_, *frozen_,
+      auto role = std::make_unique<ReferenceRole>(*services_, *frozen_, kReferenceStage,
                                                   Lead{producer_ ? lag() : 0, last_step(), resume_.produced});
       reference_role_ = role.get();
       roles_.push_back(std::move(role));
@@ -252,8 +259,10 @@ class TrainRun {
   std::unique_ptr<Role> make_producer() {
     if (replay()) return std::make_unique<ReplayRole>(*services_, replay_files_);
     if (plan_.algorithm == "sft") return std::make_unique<DataRole>(*services_);
-    return std::make_unique<RolloutRole>(*services_, *engine_, *producer_,
-                                         Lead{lag(), last_step(), resume_.produced});
+    auto role = std::make_unique<RolloutRole>(*services_, *engine_, *producer_,
+                                              Lead{lag(), last_step(), resume_.produced});
+    rollout_role_ = role.get();
+    return role;
   }
 
   void finish_step(int64_t step, double seconds) {
@@ -310,6 +319,7 @@ class TrainRun {
   std::unique_ptr<Journal> journal_;
   std::unique_ptr<Services> services_;
   std::vector<std::unique_ptr<Role>> roles_;
+  RolloutRole* rollout_role_ = nullptr;
   ReferenceRole* reference_role_ = nullptr;
   TrainRole* trainer_ = nullptr;
   std::unique_ptr<Validation> validation_;

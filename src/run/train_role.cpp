@@ -1,4 +1,7 @@
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
+#include <limits>
 
 #include "src/rl/registry.h"
 #include "src/rl/rollout_metrics.h"
@@ -13,6 +16,19 @@ std::vector<const Trajectory*> in_order(std::span<const Group> groups) {
   for (const Group& g : groups)
     for (const Trajectory& t : g.samples) all.push_back(&t);
   return all;
+}
+
+/// Tokens, and those of other weights than `version`.
+struct TokenShare {
+  int64_t all = 0, other = 0;
+};
+TokenShare off_policy_tokens(const Trajectory& t, int64_t version) {
+  TokenShare share;
+  for (const auto& [sampled_with, tokens] : t.policy_versions) {
+    share.all += tokens;
+    if (sampled_with != version) share.other += tokens;
+  }
+  return share;
 }
 
 /// Of the weights that any token of the step was generated with; `current` when nothing is known.
@@ -49,6 +65,7 @@ std::vector<Group> TrainRole::receive(int64_t step) {
   s_.journal.add(input.note.maxima);
   data_position_ = input.note.data_position;
   stop_requested_ = input.note.stop_requested;
+  record_rollout(input.note, step);
   std::vector<Group> groups = std::move(input.groups);
   const PhaseTimer timer(s_.journal, "adv");
   if (replay_) add_own_logprobs(groups);
@@ -69,32 +86,90 @@ void TrainRole::add_own_logprobs(std::vector<Group>& groups) {
   for (size_t i = 0; i < missing.size(); ++i) missing[i]->logprobs = std::move(logprobs[i]);
 }
 
+/// Tokens of older weights: their ratio starts at the weights before the first update of the step. With one
+/// update those are the update's own; else a pass over the sequences says their log-probs.
+void TrainRole::add_old_logprobs(std::vector<Group>& groups, int64_t step, bool one_update) {
+  std::vector<Trajectory*> old;
+  TokenShare share;
+  for (Group& g : groups)
+    for (Trajectory& t : g.samples) {
+      const TokenShare of = off_policy_tokens(t, step - 1);
+      share.all += of.all;
+      share.other += of.other;
+      if (of.other > 0) old.push_back(&t);
+    }
+  if (share.all > 0)
+    s_.journal.set("policy/off_policy_share", static_cast<double>(share.other) / static_cast<double>(share.all));
+  if (s_.config().algorithm.tis_cap == 0 || old.empty()) return;
+  const std::vector<const Trajectory*> view(old.begin(), old.end());
+  std::vector<std::vector<double>> own(old.size());
+  if (!one_update) own = packed_logprobs(s_.ctx, s_.model, *s_.dp, view, pass_options(s_.config(), s_.plan));
+  for (size_t i = 0; i < old.size(); ++i) {
+    Trajectory& t = *old[i];
+    t.old_logprobs = t.logprobs;
+    size_t r = 0;
+    for (const auto& [version, tokens] : t.policy_versions)
+      for (int32_t n = 0; n < tokens; ++n, ++r)
+        if (version != step - 1)
+          t.old_logprobs[r] = one_update ? std::numeric_limits<double>::quiet_NaN() : own[i][r];
+  }
+}
+
+/// What the notes of the rollout ranks say together.
+void TrainRole::record_rollout(const StepNote& note, int64_t step) {
+  const RolePlan* rollout = s_.plan.role("rollout");
+  if (!rollout || replay_) return;
+  const auto ranks = static_cast<double>(rollout->ranks.size());
+  const auto share_of_max = [&](const char* sum, const char* max) {
+    const double all = s_.journal.value(sum), most = s_.journal.value(max) * ranks;
+    return most > 0 ? all / most : 1.0;
+  };
+  s_.journal.set("perf/rollout_idle_share", 1 - share_of_max("timing_s/gen_all_ranks", "timing_s/gen"));
+  s_.journal.set("perf/rollout_balance", share_of_max("perf/rollout_rows", "perf/rollout_rows_max"));
+  if (s_.config().rollout.tokens_per_step > 0)
+    s_.journal.set("rollout/prompts_unfinished",
+                   static_cast<double>(s_.exchange.unfinished_after(step).size()));
+  if (s_.config().rollout.dynamic_sampling_rounds == 0) return;
+  double score = 0;
+  for (const auto& [position, reward] : note.replaced) score += reward;
+  s_.journal.set("rollout/prompts_replaced", static_cast<double>(note.replaced.size()));
+  if (!note.replaced.empty())
+    s_.journal.set("rollout/replaced_score", score / static_cast<double>(note.replaced.size()));
+}
+
 bool TrainRole::phase(int64_t step) {
-  const std::vector<Group> groups = receive(step);
+  std::vector<Group> groups = receive(step);
   const bool sft = s_.plan.algorithm == "sft";
+  const int64_t epochs = s_.plan.batch.epochs_per_step;
+  if (!sft && !replay_) add_old_logprobs(groups, step, s_.plan.batch.updates_per_step * epochs == 1);
   const std::vector<const Trajectory*> all = in_order(groups);
   if (!sft) s_.journal.add(rollout_metrics(groups));
   if (!sft) s_.journal.write_groups("rollouts", groups, step);
 
   const PhaseTimer timer(s_.journal, "update_actor");
-  // A replayed step may have another number of samples than the config says: it is cut into as many updates.
+  // A step may have another number of samples than the config says (replayed, or prompts left unfinished or
+  // without signal): it is cut into as many updates.
   const auto size = static_cast<int64_t>(all.size());
   const int64_t updates = s_.plan.batch.updates_per_step;
-  const int64_t per_update = replay_ ? (size + updates - 1) / updates : s_.plan.batch.samples_per_update;
+  const bool as_planned = size == s_.plan.batch.samples_per_step;
+  const int64_t per_update = as_planned ? s_.plan.batch.samples_per_update : (size + updates - 1) / updates;
   std::vector<UpdateStats> stats;
-  for (int64_t epoch = 0; epoch < s_.plan.batch.epochs_per_step; ++epoch)
-    for (int64_t u = 0; u < updates; ++u) {
+  for (int64_t epoch = 0; epoch < epochs; ++epoch)
+    for (int64_t u = 0; u < updates && u * per_update < size; ++u) {
       const TraceSpan span(s_.trace, step, "trainer",
                            fmt::format("update {} of step {}", stats.size() + 1, step));
       const int64_t begin = std::min(size, u * per_update), end = std::min(size, begin + per_update);
       s_.journal.status(fmt::format("step {}: update {}/{}", step, stats.size() + 1,
-                                    updates * s_.plan.batch.epochs_per_step));
+                                    updates * epochs));
       stats.push_back(trainer_.update(
           s_.ctx, std::span(all).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)),
           *algorithm_));
       if (!stats.back().defect.empty()) stop(step, stats.back().defect, groups);
     }
-  record(stats);
+  if (stats.empty())
+    spdlog::warn("step {}: no group to train on, the weights stay as they are", step);
+  else
+    record(stats);
   s_.journal.set("policy/version", static_cast<double>(step));
   s_.journal.set("policy/lag_max", static_cast<double>(step - 1 - oldest_version(all, step - 1)));
   return true;

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "src/rl/trajectory_bytes.h"
+#include "src/run/prompt_work.h"
 
 namespace temper {
 namespace {
@@ -72,9 +73,12 @@ std::vector<Group> Validation::generate(const Set& set, int64_t version) {
   std::vector<Group> mine, all;
   engine_.generate(s_.ctx, requests, options(), s_.tokenizer, [&](size_t i, std::vector<Completion> samples) {
     const DrawnPrompt& p = set.prompts[which[i]];
-    Group g = make_group(p.prompt, requests[i].data_position, static_cast<int32_t>(which[i]),
-                         std::move(samples), version);
-    for (Trajectory& t : g.samples) rewards_.score(t, *p.record);
+    Group g = to_group({p}, std::move(samples), version);
+    for (Trajectory& t : g.samples) {
+      t.data_position = requests[i].data_position;
+      t.group = static_cast<int32_t>(which[i]);
+      rewards_.score(t, *p.record);
+    }
     mine.push_back(std::move(g));
     s_.journal.status(
         fmt::format("validation {}: {}/{} prompts of this rank", set.name, mine.size(), requests.size()));

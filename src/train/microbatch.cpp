@@ -47,8 +47,9 @@ void fill_loss_inputs(Microbatch& mb, std::span<const Trajectory* const> all, Ag
   for (size_t i = 0; i < mb.rows.size(); ++i) {
     const Trajectory& t = *all[static_cast<size_t>(mb.sequence[i])];
     const auto r = static_cast<size_t>(mb.offset[i]);
-    mb.inputs.old_logprob.push_back(t.logprobs.empty() ? std::numeric_limits<double>::quiet_NaN()
-                                                       : t.logprobs[r]);
+    const double sampled = t.logprobs.empty() ? std::numeric_limits<double>::quiet_NaN() : t.logprobs[r];
+    mb.inputs.sampled_logprob.push_back(sampled);
+    mb.inputs.old_logprob.push_back(t.old_logprobs.empty() ? sampled : t.old_logprobs[r]);
     if (reference) mb.inputs.ref_logprob.push_back(t.ref_logprobs[r]);
     mb.inputs.advantage.push_back(t.advantage);
     mb.inputs.weight.push_back(t.response_mask[r] ? omega(mode, counts, t.counted_tokens()) : 0.0);

@@ -32,7 +32,7 @@ int64_t packed_length(const Trajectory& t);
 Microbatch pack(std::span<const Trajectory* const> all, std::span<const int32_t> sequences);
 
 /// Fills inputs (old and reference log-probs, advantage, omega) of the targets; counts are those of the
-/// update. A trajectory without log-probs gets NaN as old log-prob: the trainer puts its own there.
+/// update. A log-prob that is not known is NaN: the trainer puts its own there.
 void fill_loss_inputs(Microbatch& mb, std::span<const Trajectory* const> all, Aggregation mode,
                       const UpdateCounts& counts);
 

@@ -79,8 +79,9 @@ void Trainer::run_microbatch(Ctx& c, Microbatch& mb, const Algorithm& algorithm,
   const std::vector<double> logprob = to_host<double>(c, now.logprob);
   for (size_t i = 0; i < logprob.size(); ++i) {
     if (std::isnan(mb.inputs.old_logprob[i])) mb.inputs.old_logprob[i] = logprob[i];
+    if (std::isnan(mb.inputs.sampled_logprob[i])) mb.inputs.sampled_logprob[i] = logprob[i];
     if (mb.inputs.weight[i] != 0.0)
-      diff_max = std::max(diff_max, std::abs(logprob[i] - mb.inputs.old_logprob[i]));
+      diff_max = std::max(diff_max, std::abs(logprob[i] - mb.inputs.sampled_logprob[i]));
   }
   const LossResult loss = algorithm.loss(logprob, to_host<double>(c, now.entropy), mb.inputs);
   for (const auto& [name, value] : loss.sums) sums.at(name) += value;

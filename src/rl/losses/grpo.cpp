@@ -19,6 +19,7 @@ double number_in(const char* key, double value, double low, double high) {
 }
 
 constexpr double kLargest = std::numeric_limits<double>::max();
+constexpr double kLargestLogWeight = 20;  // verl's
 
 }  // namespace
 
@@ -26,6 +27,7 @@ Grpo::Grpo(const AlgorithmConfig& c)
     : clip_low_(number_in("clip_low", c.clip_low, 0, kLargest)),
       clip_high_(number_in("clip_high", c.clip_high, 0, kLargest)),
       ratio_clamp_(number_in("ratio_clamp", c.ratio_clamp, 0, 700)),  // exp overflows at 709.8
+      tis_cap_(number_in("tis_cap", c.tis_cap, 0, kLargest)),
       kl_coef_(number_in("kl_coef", c.kl_coef, 0, kLargest)),
       entropy_coef_(number_in("entropy_coef", c.entropy_coef, -kLargest, kLargest)),
       advantage_eps_(number_in("advantage_eps", c.advantage_eps, 0, kLargest)),
@@ -57,6 +59,13 @@ Grpo::PolicyTerm Grpo::policy_term(double logprob, double old_logprob, double ad
   return {free, outside ? 0 : free, false};
 }
 
+/// Exactly 1 on policy.
+double Grpo::importance_weight(double old_logprob, double sampled_logprob) const {
+  if (tis_cap_ == 0 || old_logprob == sampled_logprob) return 1;
+  return std::min(std::exp(std::clamp(old_logprob - sampled_logprob, -kLargestLogWeight, kLargestLogWeight)),
+                  tis_cap_);
+}
+
 LossResult Grpo::loss(std::span<const double> logprob, std::span<const double> entropy,
                       const LossInputs& in) const {
   const size_t n = logprob.size();
@@ -66,23 +75,30 @@ LossResult Grpo::loss(std::span<const double> logprob, std::span<const double> e
       entropy.size() == n && in.old_logprob.size() == n && in.advantage.size() == n && in.weight.size() == n,
       "loss of {} tokens: {} entropies, {} old log-probs, {} advantages, {} weights", n, entropy.size(),
       in.old_logprob.size(), in.advantage.size(), in.weight.size());
+  const bool resampled = !in.sampled_logprob.empty();
+  CHECK(!resampled || in.sampled_logprob.size() == n, "{} log-probs of sampling of {}",
+        in.sampled_logprob.size(), n);
   CHECK(!reference || in.ref_logprob.size() == n, "{} reference log-probs of {}", in.ref_logprob.size(), n);
   CHECK(reference || kl_coef == 0 || n == 0, "a KL term without reference log-probs");
 
   LossResult result{std::vector<double>(n), std::vector<double>(n), {}};
-  double pg_sum = 0, kl_sum = 0, entropy_sum = 0, clipped = 0, old_minus_new = 0, counted = 0;
+  double pg_sum = 0, kl_sum = 0, entropy_sum = 0, clipped = 0, old_minus_new = 0, counted = 0, weights = 0, capped = 0;
   for (size_t t = 0; t < n; ++t) {
     const double weight = in.weight[t];
     if (weight == 0) continue;
     const PolicyTerm pg = policy_term(logprob[t], in.old_logprob[t], in.advantage[t]);
     const KlTerm kl = reference ? kl_term(kl_estimator_, logprob[t], in.ref_logprob[t]) : KlTerm{0, 0};
-    pg_sum += weight * pg.value;
+    const double importance = resampled ? importance_weight(in.old_logprob[t], in.sampled_logprob[t]) : 1;
+    weights += importance;
+    capped += resampled && tis_cap_ > 0 && in.old_logprob[t] != in.sampled_logprob[t] && importance >= tis_cap_;
+    pg_sum += weight * (importance * pg.value);
     kl_sum += weight * kl.value;
     entropy_sum += weight * entropy[t];
     clipped += pg.clipped;
     old_minus_new += in.old_logprob[t] - logprob[t];
     counted += 1;
-    result.dlogprob[t] = weight * (kl_coef == 0 ? pg.gradient : pg.gradient + kl_coef * kl.gradient);
+    const double gradient = importance * pg.gradient;
+    result.dlogprob[t] = weight * (kl_coef == 0 ? gradient : gradient + kl_coef * kl.gradient);
     result.dentropy[t] = entropy_coef_ == 0 ? 0 : -(weight * entropy_coef_);
   }
   double loss = pg_sum;
@@ -91,7 +107,8 @@ LossResult Grpo::loss(std::span<const double> logprob, std::span<const double> e
   result.sums = {{"actor/loss", loss},        {"actor/pg_loss", pg_sum},
                  {"actor/kl_loss", kl_sum},   {"actor/entropy", entropy_sum},
                  {"clipped_tokens", clipped}, {"old_minus_new_logprob", old_minus_new},
-                 {"counted_tokens", counted}};
+                 {"counted_tokens", counted}, {"importance_weights", weights},
+                 {"capped_weights", capped}};
   return result;
 }
 
@@ -103,6 +120,8 @@ Metrics Grpo::metrics(const std::map<std::string, double>& sums) const {
   const double counted = std::max(sums.at("counted_tokens"), 1.0);
   metrics["actor/pg_clipfrac"] = sums.at("clipped_tokens") / counted;
   metrics["actor/ppo_kl"] = sums.at("old_minus_new_logprob") / counted;
+  metrics["actor/tis_weight"] = sums.at("importance_weights") / counted;
+  metrics["actor/tis_clipfrac"] = sums.at("capped_weights") / counted;
   return metrics;
 }
 
@@ -114,9 +133,9 @@ std::string Grpo::describe() const {
                                                kl_in_reward_ ? "reward" : "loss");
   std::string bonus = entropy_coef_ == 0 ? "off" : fmt::format("{}", entropy_coef_);
   return fmt::format(
-      "grpo: ratio clip [1 - {}, 1 + {}], ratio clamp {}, KL {}, entropy bonus {}, {}, advantage eps {}, "
-      "groups of one: {}",
-      clip_low_, clip_high_, clamp, kl, bonus, kAggregations[static_cast<size_t>(aggregation_)],
+      "grpo: ratio clip [1 - {}, 1 + {}], ratio clamp {}, importance weights of older samples {}, KL {}, "
+      "entropy bonus {}, {}, advantage eps {}, groups of one: {}",
+      clip_low_, clip_high_, clamp, tis_cap_ == 0 ? "off" : fmt::format("up to {}", tis_cap_), kl, bonus, kAggregations[static_cast<size_t>(aggregation_)],
       advantage_eps_, kSingleGroupRules[static_cast<size_t>(single_group_)]);
 }
 

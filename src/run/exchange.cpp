@@ -35,8 +35,8 @@ Json to_json(const StepNote& note) {
 /// What a message about a step is: a finished group, one that goes on, or the note that closes the step.
 enum Kind : int { kGroup, kUnfinished, kClose };
 
-std::string to_message(int64_t step, Kind kind, const Group& group) {
-  return dump_json_line({{"step", step}, {"kind", kind}}) + "\n" + groups_to_bytes({&group, 1});
+std::string to_message(int64_t step, Kind kind, size_t stage, const Group& group) {
+  return dump_json_line({{"step", step}, {"kind", kind}, {"stage", stage}}) + "\n" + groups_to_bytes({&group, 1});
 }
 
 std::string to_message(int64_t step, const StepNote& note) {
@@ -52,6 +52,18 @@ void add(StepNote& all, const Json& note) {
   all.num_groups += note.at("num_groups").get<int64_t>();
   all.data_position = std::max(all.data_position, note.at("data_position").get<int64_t>());
   all.stop_requested = all.stop_requested || note.at("stop_requested").get<bool>();
+}
+
+/// What a stage adds to a group.
+void merge(Group& group, const Group& part) {
+  for (size_t i = 0; i < group.samples.size(); ++i) {
+    Trajectory& t = group.samples[i];
+    const Trajectory& more = part.samples.at(i);
+    if (t.ref_logprobs.empty()) t.ref_logprobs = more.ref_logprobs;
+    for (const auto& named : more.reward_parts)
+      if (std::find(t.reward_parts.begin(), t.reward_parts.end(), named) == t.reward_parts.end())
+        t.reward_parts.push_back(named);
+  }
 }
 
 bool contains(const std::vector<int>& ranks, int rank) {
@@ -74,13 +86,11 @@ StepInput step_input_from_bytes(std::string_view bytes) {
 
 Exchange::Exchange(Mailbox& mailbox, const RoleRanks& ranks, int64_t max_policy_lag)
     : mailbox_(&mailbox), ranks_(ranks), max_lag_(max_policy_lag) {
-  size_t senders = ranks.producers.size();
-  trainer_ = {kToTrainer, senders};
+  trainer_ = {kToTrainer, ranks.producers.size()};
   for (const std::vector<int>& stage : ranks.stages) {
     CHECK(!stage.empty(), "a stage without ranks");
-    stages_.push_back({kToStage + static_cast<int>(stages_.size()), senders});
-    senders = stage.size();
-    trainer_.num_senders += senders;
+    stages_.push_back({kToStage + static_cast<int>(stages_.size()), ranks.producers.size()});
+    trainer_.num_senders += stage.size();
   }
 }
 
@@ -100,35 +110,38 @@ void Exchange::start(int64_t step, int64_t produced, std::map<int64_t, StepInput
 
 bool Exchange::trains(int rank) const { return contains(ranks_.trainer, rank); }
 
-/// To one rank of the stage, or to all trainer ranks after the last one.
-void Exchange::send_to(size_t stage, int64_t step, Group group) {
-  const std::string message = to_message(step, kGroup, group);
-  if (stage == stages_.size()) {
-    for (const int rank : ranks_.trainer) mailbox_->post(rank, kToTrainer, message);
-    return;
-  }
-  const std::vector<int>& ranks = ranks_.stages[stage];
-  const auto at = static_cast<size_t>(position_of(group)) % ranks.size();
-  mailbox_->post(ranks[at], stages_[stage].channel, message);
+void Exchange::send_to_trainer(const std::string& message) {
+  for (const int rank : ranks_.trainer) mailbox_->post(rank, kToTrainer, message);
 }
 
 void Exchange::send_sampled(int64_t step, Group group) {
   ++groups_sent_[step];
-  send_to(0, step, std::move(group));
+  const std::string message = to_message(step, kGroup, 0, group);
+  if (stages_.empty()) send_to_trainer(message);
+  for (size_t stage = 0; stage < stages_.size(); ++stage) {
+    const std::vector<int>& ranks = ranks_.stages[stage];
+    mailbox_->post(ranks[static_cast<size_t>(position_of(group)) % ranks.size()], stages_[stage].channel, message);
+  }
 }
 
 void Exchange::send_unfinished(int64_t step, const Group& group) {
-  const std::string message = to_message(step, kUnfinished, group);
-  for (const int rank : ranks_.trainer) mailbox_->post(rank, kToTrainer, message);
+  send_to_trainer(to_message(step, kUnfinished, 0, group));
 }
 
 void Exchange::close_sampled(int64_t step, StepNote note) {
   note.num_groups = groups_sent_[step];
   groups_sent_.erase(step);
-  if (!stages_.empty())
-    for (const int rank : ranks_.stages[0]) mailbox_->post(rank, stages_[0].channel, to_message(step, StepNote{}));
-  for (const int rank : ranks_.trainer) mailbox_->post(rank, kToTrainer, to_message(step, note));
+  for (size_t stage = 0; stage < stages_.size(); ++stage)
+    for (const int rank : ranks_.stages[stage])
+      mailbox_->post(rank, stages_[stage].channel, to_message(step, StepNote{}));
+  send_to_trainer(to_message(step, note));
 }
+
+void Exchange::pass_on(size_t stage, int64_t step, Group group) {
+  send_to_trainer(to_message(step, kGroup, stage, group));
+}
+
+void Exchange::close(int64_t step, const StepNote& note) { send_to_trainer(to_message(step, note)); }
 
 std::vector<std::string> Exchange::share(std::string bytes) {
   const int64_t call = ++shares_;
@@ -151,15 +164,6 @@ std::vector<std::string> Exchange::share(std::string bytes) {
   return all;
 }
 
-void Exchange::pass_on(size_t stage, int64_t step, Group group) { send_to(stage + 1, step, std::move(group)); }
-
-void Exchange::close(size_t stage, int64_t step, const StepNote& note) {
-  if (stage + 1 < stages_.size())
-    for (const int rank : ranks_.stages[stage + 1])
-      mailbox_->post(rank, stages_[stage + 1].channel, to_message(step, StepNote{}));
-  for (const int rank : ranks_.trainer) mailbox_->post(rank, kToTrainer, to_message(step, note));
-}
-
 /// Takes everything that has come to a role of this rank.
 void Exchange::sort_in(Lane& lane) {
   while (std::optional<Message> message = mailbox_->poll(lane.channel)) {
@@ -178,9 +182,17 @@ void Exchange::sort_in(Lane& lane) {
       ++inbox.closed;
       continue;
     }
-    std::vector<Group>& groups = kind == kGroup ? inbox.input.groups : inbox.unfinished;
+    const auto stage = header.at("stage").get<size_t>();
     for (Group& g : groups_from_bytes(std::string_view(message->bytes).substr(end + 1)))
-      groups.push_back(std::move(g));
+      if (kind == kUnfinished) {
+        inbox.unfinished.push_back(std::move(g));
+      } else if (&lane != &trainer_) {
+        inbox.input.groups.push_back(std::move(g));
+      } else {
+        const int64_t position = position_of(g);
+        CHECK(inbox.parts.emplace(std::pair(position, stage), std::move(g)).second,
+              "prompt {} came twice in step {}", position, step);
+      }
   }
 }
 
@@ -212,20 +224,29 @@ Exchange::Inbox& Exchange::wait_closed(int64_t step) {
     mailbox_->pause(waited.seconds(), "groups for the trainer");
   }
   Inbox& inbox = trainer_.steps[step];
-  std::vector<Group>& groups = inbox.input.groups;
-  sort_by_position(groups);
-  CHECK(static_cast<int64_t>(groups.size()) == inbox.input.note.num_groups, "step {} has {} groups, {} were sent",
-        step, groups.size(), inbox.input.note.num_groups);
-  for (size_t i = 0; i < groups.size(); ++i) {
-    CHECK(i == 0 || position_of(groups[i - 1]) < position_of(groups[i]), "prompt {} came twice in step {}",
-          position_of(groups[i]), step);
-    for (Trajectory& t : groups[i].samples) t.group = static_cast<int32_t>(i);
-  }
+  put_together(inbox, step);
   if (!unfinished_.contains(step)) {
     sort_by_position(inbox.unfinished);
     unfinished_[step] = std::move(inbox.unfinished);
   }
   return inbox;
+}
+
+/// The groups of a step in order, each with what all stages add.
+void Exchange::put_together(Inbox& inbox, int64_t step) {
+  std::vector<Group>& groups = inbox.input.groups;
+  const size_t per_group = std::max<size_t>(1, stages_.size()), num_parts = inbox.parts.size();
+  for (auto& [of, part] : inbox.parts)
+    if (groups.empty() || position_of(groups.back()) != of.first)
+      groups.push_back(std::move(part));
+    else
+      merge(groups.back(), part);
+  inbox.parts.clear();
+  const auto wanted = static_cast<size_t>(inbox.input.note.num_groups);
+  CHECK(groups.size() == wanted && (num_parts == 0 || num_parts == wanted * per_group),
+        "step {} has {} groups in {} parts, {} groups were sent", step, groups.size(), num_parts, wanted);
+  for (size_t i = 0; i < groups.size(); ++i)
+    for (Trajectory& t : groups[i].samples) t.group = static_cast<int32_t>(i);
 }
 
 StepInput Exchange::receive(int64_t step) {

@@ -1,7 +1,8 @@
 #pragma once
 // What roles hand to each other: groups, notes about a step, versions of the weights. A group goes from its
-// producer (a rollout rank) through the stages, roles that add something to it (the reference its log-probs), to
-// one rank of each, and then to every trainer rank. Nobody waits to send. A step is complete at a receiver when
+// producer (a rollout rank) to one rank of each stage, a role that adds something to it (the reference its
+// log-probs), and from there to every trainer rank, which puts the parts together; without stages straight to the
+// trainer. Stages wait for producers alone, never for each other or the trainer. Nobody waits to send. A step is complete at a receiver when
 // every sender has closed it; its groups are those of the prompts that finished in it, in order of data position.
 // Groups that are not finished go on in the next step: producers know all of them (`share`), trainer ranks keep
 // the last ones for a checkpoint. Weights: version v is the state after step v. Ranks with the trainer role share
@@ -26,7 +27,7 @@
 namespace temper {
 
 /// World ranks, ascending. `producers`: the rollout ranks (the trainer's own where nothing is generated).
-/// `stages`: none empty, in the order in which a group goes through them.
+/// `stages`: none empty.
 struct RoleRanks {
   std::vector<int> producers;
   std::vector<std::vector<int>> stages;
@@ -68,12 +69,13 @@ class Exchange {
   std::vector<std::string> share(std::string bytes);
 
   // Ranks of a stage: the groups of a step dealt to this rank, as they come; nothing when all have come (or the
-  // run ends).
+  // run ends). Each goes on to the trainer with what the stage adds: log-probs of the reference, parts of the
+  // reward.
   std::optional<Group> take(size_t stage, int64_t step);
   /// `take` would return a group at once.
   bool waiting(size_t stage, int64_t step);
   void pass_on(size_t stage, int64_t step, Group group);
-  void close(size_t stage, int64_t step, const StepNote& note);
+  void close(int64_t step, const StepNote& note);
 
   // Trainer ranks: all groups of the step, the same on each. `peek` leaves them for a later `receive`.
   StepInput receive(int64_t step);
@@ -96,7 +98,8 @@ class Exchange {
 
  private:
   struct Inbox {
-    StepInput input;
+    StepInput input;                                     // of a stage: groups as they came
+    std::map<std::pair<int64_t, size_t>, Group> parts;  // of the trainer: by data position and stage
     std::vector<Group> unfinished;
     size_t closed = 0;
     size_t taken = 0;  // groups given out by `take`
@@ -109,8 +112,9 @@ class Exchange {
     int64_t finished = 0;  // this role is done with the groups of all steps up to here
   };
 
-  void send_to(size_t stage, int64_t step, Group group);
+  void send_to_trainer(const std::string& message);
   void sort_in(Lane& lane);
+  void put_together(Inbox& inbox, int64_t step);
   Inbox& wait_closed(int64_t step);
   bool ended();
   bool trains(int rank) const;

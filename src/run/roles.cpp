@@ -83,7 +83,7 @@ bool ReferenceRole::add_logprobs(int64_t step) {
   }
   if (s_.exchange.has_ended()) return false;
   s_.exchange.close(
-      stage_, step, {.maxima = {{"timing_s/ref", seconds}}, .stop_requested = stop_requested()});
+      step, {.maxima = {{"timing_s/ref", seconds}}, .stop_requested = stop_requested()});
   return true;
 }
 

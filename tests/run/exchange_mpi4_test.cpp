@@ -45,20 +45,26 @@ struct Placement {
   const char* name;
   RoleRanks ranks;
 };
-const std::vector<Placement> kPlacements = {{"same", {{0, 1, 2, 3}, {0, 1, 2, 3}, {0, 1, 2, 3}}},
-                                            {"same, no reference", {{0, 1, 2, 3}, {}, {0, 1, 2, 3}}},
-                                            {"disjoint", {{0}, {1}, {2, 3}}},
-                                            {"disjoint, no reference", {{0, 1, 2}, {}, {3}}},
-                                            {"overlapping", {{0, 1, 2}, {3}, {1, 3}}},
-                                            {"reference with rollout", {{0, 1}, {0, 1}, {2, 3}}},
-                                            {"trainer not first", {{3}, {0, 1}, {2}}},
-                                            {"idle rank", {{0}, {}, {2, 3}}}};
+const std::vector<Placement> kPlacements = {
+    {"same", {{0, 1, 2, 3}, {{0, 1, 2, 3}}, {0, 1, 2, 3}}},
+    {"same, no reference", {{0, 1, 2, 3}, {}, {0, 1, 2, 3}}},
+    {"disjoint", {{0}, {{1}}, {2, 3}}},
+    {"disjoint, no reference", {{0, 1, 2}, {}, {3}}},
+    {"overlapping", {{0, 1, 2}, {{3}}, {1, 3}}},
+    {"reference with rollout", {{0, 1}, {{0, 1}}, {2, 3}}},
+    {"trainer not first", {{3}, {{0, 1}}, {2}}},
+    {"idle rank", {{0}, {}, {2, 3}}},
+    {"critic, same", {{0, 1, 2, 3}, {{0, 1, 2, 3}, {0, 1, 2, 3}}, {0, 1, 2, 3}}},
+    {"critic, disjoint", {{0}, {{1}, {2}}, {3}}},
+    {"critic with trainer", {{0, 1}, {{1}, {2, 3}}, {2, 3}}},
+    {"critic, overlapping", {{0, 1, 2}, {{3}, {0, 3}}, {1, 3}}}};
 
 TEST_F(ExchangeOnRanks, GroupsNotesAndWeightsAreThoseOfTheStep) {
   for (const Placement& p : kPlacements) {
     const auto dp = test_world->make_comm(p.ranks.trainer, kTestWaitLimit);
     for (int64_t lag : {0, 1, 2}) {
-      const FakeConfig config{.ranks = p.ranks, .lag = lag, .steps = 5, .groups = 5, .save_every = 2};
+      const FakeConfig config{
+          .ranks = p.ranks, .lag = lag, .steps = 5, .groups = 5, .save_every = 2, .cut = lag != 1};
       const FakeCheckpoint from;
       FakeRank me(config, *mailbox_, dp.get(), from);
       EXPECT_FALSE(me.run()) << p.name;
@@ -67,7 +73,7 @@ TEST_F(ExchangeOnRanks, GroupsNotesAndWeightsAreThoseOfTheStep) {
       if (dp) {
         EXPECT_GE(me.exchange().most_steps_held(), 1) << p.name;
       }
-      for (int channel = 1; channel <= 4; ++channel)
+      for (int channel = 1; channel <= 6; ++channel)
         EXPECT_FALSE(mailbox_->poll(channel)) << p.name << ": a message is left on channel " << channel;
       comm_->barrier("test: nothing is left");
     }
@@ -105,23 +111,23 @@ TEST_F(ExchangeOnRanks, BytesOfWeightsMoveOnlyToRanksThatDoNotTrain) {
 }
 
 TEST_F(ExchangeOnRanks, AStopIsKnownToTheTrainerAndNotTakenAlong) {
-  const RoleRanks ranks{{0, 1}, {2}, {3}};
+  const RoleRanks ranks{{0, 1}, {{2}}, {3}};
   Exchange exchange(*mailbox_, ranks, 1);
-  exchange.start(0, 0, {});
+  exchange.start(0, 0, {}, {});
   for (int64_t step : {1, 2}) {
     if (rank() < 2) {
-      exchange.send_sampled(step, fake_group(step, rank(), 2, 0));
+      exchange.send_sampled(step, fake_group(2 * step + rank(), step, 0));
       exchange.close_sampled(step, {.sums = {{"half", 0.5}},
                                     .maxima = {{"rank", static_cast<double>(rank())}},
                                     .data_position = 10 * step + rank(),
                                     .stop_requested = rank() == 1 && step == 2});
     }
     while (rank() == 2) {
-      std::optional<Group> group = exchange.take_sampled(step);
+      std::optional<Group> group = exchange.take(0, step);
       if (!group) break;
-      exchange.send_referenced(step, std::move(*group));
+      exchange.pass_on(0, step, std::move(*group));
     }
-    if (rank() == 2) exchange.close_referenced(step, {.sums = {{"half", 0.5}}, .maxima = {{"rank", 2}}});
+    if (rank() == 2) exchange.close(step, {.sums = {{"half", 0.5}}, .maxima = {{"rank", 2}}});
   }
   if (rank() == 3) {
     const StepInput first = exchange.receive(1);
@@ -133,7 +139,7 @@ TEST_F(ExchangeOnRanks, AStopIsKnownToTheTrainerAndNotTakenAlong) {
     EXPECT_TRUE(exchange.peek(2).note.stop_requested);
     // As a checkpoint keeps the step: the run that goes on from there was not asked to stop.
     Exchange next(*mailbox_, ranks, 1);
-    next.start(1, 2, {{2, step_input_from_bytes(step_input_to_bytes(exchange.receive(2)))}});
+    next.start(1, 2, {{2, step_input_from_bytes(step_input_to_bytes(exchange.receive(2)))}}, {});
     const StepInput again = next.receive(2);
     EXPECT_FALSE(again.note.stop_requested);
     EXPECT_EQ(again.note.data_position, 21);
@@ -142,16 +148,16 @@ TEST_F(ExchangeOnRanks, AStopIsKnownToTheTrainerAndNotTakenAlong) {
 }
 
 TEST_F(ExchangeOnRanks, TheEndOfTheRunFreesRanksThatWait) {
-  Exchange exchange(*mailbox_, {{1, 2}, {2, 3}, {0}}, 1);
+  Exchange exchange(*mailbox_, {{1, 2}, {{2, 3}}, {0}}, 1);
   ParameterStore weights;
   make_weights(weights, 4);
-  exchange.start(4, 4, {});
+  exchange.start(4, 4, {}, {});
   if (rank() == 0) {
     ::usleep(3000);
     exchange.end_run();
     return;
   }
-  EXPECT_FALSE(rank() == 3 ? exchange.take_sampled(5).has_value() : exchange.receive_weights(weights, 4));
+  EXPECT_FALSE(rank() == 3 ? exchange.take(0, 5).has_value() : exchange.receive_weights(weights, 4));
   EXPECT_TRUE(exchange.has_ended());
   EXPECT_TRUE(weights_are(weights, 4));
 }
@@ -160,7 +166,7 @@ TEST_F(ExchangeOnRanks, ATrainerMayBeAVersionAheadOfAnother) {
   Exchange exchange(*mailbox_, {{2, 3}, {}, {0, 1}}, 1);
   ParameterStore weights;
   make_weights(weights, 0);
-  exchange.start(0, 0, {});
+  exchange.start(0, 0, {}, {});
   if (rank() == 1) ::usleep(20000);
   for (int64_t version = 0; version < 3; ++version) {
     if (rank() < 2) {
@@ -179,7 +185,7 @@ TEST_F(ExchangeOnRanks, AChangedBitOfTheWeightsStopsTheRun) {
   Exchange exchange(mailbox, {{2, 3}, {}, {0, 1}}, 0);
   ParameterStore weights;
   make_weights(weights, rank() < 2 ? 7 : 0);
-  exchange.start(7, 7, {});
+  exchange.start(7, 7, {}, {});
   if (rank() < 2) {
     exchange.publish_weights(weights, 7);
     EXPECT_EQ(flipping.flipped, rank());
@@ -195,21 +201,59 @@ TEST_F(ExchangeOnRanks, AChangedBitOfTheWeightsStopsTheRun) {
   }
 }
 
-TEST_F(ExchangeOnRanks, AGroupThatIsMissingOrAStepTooFarAheadIsABug) {
+TEST_F(ExchangeOnRanks, AGroupThatComesTwiceOrAStepTooFarAheadIsABug) {
   Exchange exchange(*mailbox_, {{0, 1}, {}, {2, 3}}, 1);
-  exchange.start(0, 0, {});
+  exchange.start(0, 0, {}, {});
   if (rank() < 2) {
-    exchange.send_sampled(1, fake_group(1, rank() == 0 ? 0 : 2, 2, 0));
+    exchange.send_sampled(1, fake_group(8, 1, 0));
     exchange.close_sampled(1, {});
     comm_->barrier("test: looked at");
-    if (rank() == 0) exchange.send_sampled(3, fake_group(3, 0, 2, 0));
+    if (rank() == 0) exchange.send_sampled(3, fake_group(9, 3, 0));
     return;
   }
-  expect_error(Exit::internal, {"group 1 of step 1 is missing or came twice"}, "group left out",
+  expect_error(Exit::internal, {"prompt 8 came twice in step 1"}, "group sent twice",
                [&] { exchange.receive(1); });
   comm_->barrier("test: looked at");
   expect_error(Exit::internal, {"groups of step 3 came while step 1 is under way"}, "beyond the lag",
                [&] { exchange.receive(2); });
+}
+
+/// A note counts the groups that its sender sent.
+TEST_F(ExchangeOnRanks, AGroupThatIsLostIsABug) {
+  class LosingMailbox : public FlippingMailbox {
+   public:
+    using FlippingMailbox::FlippingMailbox;
+    void post(int to, int channel, std::string bytes) override {
+      if (to == 2 && ++posted_ == 1) return;
+      FlippingMailbox::post(to, channel, std::move(bytes));
+    }
+
+   private:
+    int posted_ = 0;
+  } losing(*mailbox_, -1);
+  Exchange exchange(losing, {{0}, {}, {2, 3}}, 0);
+  exchange.start(0, 0, {}, {});
+  if (rank() == 0) {
+    exchange.send_sampled(1, fake_group(8, 1, 0));
+    exchange.send_sampled(1, fake_group(9, 1, 0));
+    exchange.close_sampled(1, {});
+  }
+  if (rank() == 2)
+    expect_error(Exit::internal, {"step 1 has 1 groups in 1 parts, 2 groups were sent"}, "group lost", [&] { exchange.receive(1); });
+  if (rank() == 3) {
+    EXPECT_EQ(exchange.receive(1).groups.size(), 2u);
+  }
+}
+
+TEST_F(ExchangeOnRanks, ProducersShareInOrderOfRank) {
+  Exchange exchange(*mailbox_, {{0, 2, 3}, {}, {1}}, 0);
+  if (rank() == 1) return;
+  for (int call = 0; call < 5; ++call) {
+    if (rank() == call % 4) ::usleep(2000);  // another may be a call ahead
+    const std::vector<std::string> all = exchange.share(fmt::format("{}\n of {}", call, rank()));
+    EXPECT_EQ(all, (std::vector<std::string>{fmt::format("{}\n of 0", call), fmt::format("{}\n of 2", call),
+                                             fmt::format("{}\n of 3", call)}));
+  }
 }
 
 }  // namespace

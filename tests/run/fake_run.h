@@ -1,7 +1,8 @@
 #pragma once
 // A run without a model: ranks hand tiny groups and weights to each other through a real Exchange, by the
-// order of calls of the real roles and of the run (src/run/roles.cpp, train_command.cpp), and check what they
-// are given. Any rank may be slow.
+// order of calls of the real roles and of the run (src/run/roles.cpp, rollout_role.cpp, train_command.cpp), and
+// check what they are given. Any rank may be slow. A second stage stands for a critic: it gives every response a
+// value. With `cut` some prompts are left unfinished by the step that draws them and end in the next one.
 
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <cstring>
 
 #include "src/comm/rank_set.h"
+#include "src/rl/trajectory_bytes.h"
 #include "src/run/role.h"
 #include "tests/support/random.h"
 #include "tests/support/ranks.h"
@@ -20,14 +22,16 @@ struct FakeConfig {
   int64_t lag = 0, steps = 1, groups = 1;
   int64_t stop_after = 0;  // 0: goes on to the last step
   int64_t save_every = 0;  // 0: only when stopped
+  bool cut = false;
   uint64_t seed = 0;
   std::map<std::string, double> slow = {};  // role: longest pause before each piece of its work, microseconds
 
   std::string text() const {
     const auto list = [](const std::vector<int>& r) { return r.empty() ? "none" : rank_set_text(r); };
-    std::string line = fmt::format(
-        "rollout {} reference {} trainer {} lag {} steps {} groups {} stop {} save {}", list(ranks.producers),
-        list(ranks.reference), list(ranks.trainer), lag, steps, groups, stop_after, save_every);
+    std::string line =
+        fmt::format("rollout {} trainer {} lag {} steps {} groups {} stop {} save {} cut {}",
+                    list(ranks.producers), list(ranks.trainer), lag, steps, groups, stop_after, save_every, cut);
+    for (const std::vector<int>& stage : ranks.stages) line += " stage " + list(stage);
     for (const auto& [role, pause] : slow) line += fmt::format(" {}: {:.0f} us", role, pause);
     return line;
   }
@@ -37,6 +41,7 @@ struct FakeConfig {
 struct FakeCheckpoint {
   int64_t step = 0, produced = 0, lag = 0;
   std::map<int64_t, StepInput> ahead = {};
+  std::vector<Group> unfinished = {};
 };
 
 inline void set_weights(ParameterStore& weights, int64_t version) {
@@ -60,20 +65,25 @@ inline bool weights_are(const ParameterStore& weights, int64_t version) {
   return a.bytes() == b.bytes() && std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())) == 0;
 }
 
-inline Group fake_group(int64_t step, int64_t index, int64_t groups_per_step, int64_t version) {
-  Group group;
+/// The first `tokens` tokens of each response (all: -1), continued from `before` where that is not empty.
+inline Group fake_group(int64_t position, int64_t step_drawn, int64_t version, int64_t tokens = -1,
+                        const Group& before = {}) {
+  Group group = before;
+  group.samples.resize(2);
   for (int32_t sample = 0; sample < 2; ++sample) {
-    Trajectory& t = group.samples.emplace_back();
-    t.data_position = (step - 1) * groups_per_step + index;
-    t.group = static_cast<int32_t>(index);
+    Trajectory& t = group.samples[static_cast<size_t>(sample)];
+    t.data_position = position;
     t.sample = sample;
-    t.prompt_tokens = {static_cast<int32_t>(t.data_position), 7};
-    for (int64_t i = 0; i <= t.data_position % 3 + sample; ++i) {
-      t.response_tokens.push_back(static_cast<int32_t>(100 * step + i));
+    t.prompt_tokens = {static_cast<int32_t>(position), 7};
+    const int64_t length = tokens < 0 ? position % 3 + sample + 1 : tokens;
+    const int64_t begun = static_cast<int64_t>(t.response_tokens.size());
+    for (int64_t i = begun; i < length; ++i) {
+      t.response_tokens.push_back(static_cast<int32_t>(100 * step_drawn + i));
       t.logprobs.push_back(-0.1 * static_cast<double>(version + i + 1));
     }
     t.response_mask.assign(t.response_tokens.size(), 1);
-    t.policy_versions = {{version, static_cast<int32_t>(t.response_tokens.size())}};
+    t.policy_versions.emplace_back(version, static_cast<int32_t>(length - begun));
+    t.finish_reason = tokens < 0 ? FinishReason::stop : FinishReason::unfinished;
   }
   return group;
 }
@@ -82,6 +92,10 @@ inline std::vector<double> fake_reference(const Trajectory& t) {
   std::vector<double> logprobs;
   for (int32_t token : t.response_tokens) logprobs.push_back(-1.0 / token);
   return logprobs;
+}
+
+inline void fake_value(Trajectory& t) {
+  t.reward_parts.emplace_back("value", 0.5 * static_cast<double>(t.data_position) + t.sample);
 }
 
 class FakeRank {
@@ -93,9 +107,10 @@ class FakeRank {
         dp_(dp),
         exchange_(mailbox, config.ranks, config.lag),
         produces_(has(config.ranks.producers)),
-        refers_(has(config.ranks.reference)),
         rollout_{config.lag, config.steps, from.produced},
-        reference_{produces_ ? config.lag : 0, config.steps, from.produced} {
+        unfinished_(from.unfinished) {
+    for (const std::vector<int>& ranks : config.ranks.stages)
+      stages_.push_back({has(ranks), {produces_ ? config.lag : 0, config.steps, from.produced}});
     make_weights(weights_, dp ? from.step : -1);
   }
 
@@ -103,12 +118,16 @@ class FakeRank {
 
   /// As TrainRun::run_steps: true when the run was stopped.
   bool run() {
-    if (!produces_ && !refers_ && !dp_) return false;
-    exchange_.start(from_.step, from_.produced, dp_ ? from_.ahead : std::map<int64_t, StepInput>{});
+    const bool idle = !produces_ && !dp_ &&
+                      std::none_of(stages_.begin(), stages_.end(), [](const Stage& s) { return s.mine; });
+    if (idle) return false;
+    exchange_.start(from_.step, from_.produced, dp_ ? from_.ahead : std::map<int64_t, StepInput>{},
+                    from_.unfinished);
     if (dp_ && from_.step < config_.steps) exchange_.publish_weights(weights_, from_.step);
     for (int64_t step = from_.step + 1; step <= config_.steps; ++step) {
       if (produces_ && !generate(step)) return true;
-      if (refers_ && !refer_until(reference_.limit(step))) return true;
+      for (size_t i = 0; i < stages_.size(); ++i)
+        if (stages_[i].mine && !add_until(i, stages_[i].lead.limit(step))) return true;
       if (!dp_) continue;
       train(step);
       const bool stopped = step == config_.stop_after && step < config_.steps;
@@ -149,44 +168,73 @@ class FakeRank {
     return true;
   }
 
+  /// The prompt is left unfinished by the step that draws it.
+  bool is_cut(int64_t position) const {
+    return config_.cut && position % 4 == 3 && position / config_.groups + 1 < config_.steps;
+  }
+
   void produce(int64_t step, int64_t version) {
     const std::vector<int>& ranks = config_.ranks.producers;
     const Share share{std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin(),
                       static_cast<int64_t>(ranks.size())};
     double mine = 0;
+    for (size_t i = unfinished_.size(); i-- > 0;) {
+      if (!share.has(static_cast<int64_t>(i))) continue;
+      pause("rollout");
+      const int64_t position = unfinished_[i].samples.front().data_position;
+      exchange_.send_sampled(step,
+                             fake_group(position, position / config_.groups + 1, version, -1, unfinished_[i]));
+      ++mine;
+    }
+    std::vector<Group> left;
     for (int64_t i = config_.groups - 1; i >= 0; --i) {  // they do not finish in order
       if (!share.has(i)) continue;
       pause("rollout");
-      exchange_.send_sampled(step, fake_group(step, i, config_.groups, version));
+      const int64_t position = (step - 1) * config_.groups + i;
+      if (is_cut(position)) {
+        left.push_back(fake_group(position, step, version, 1));
+        exchange_.send_unfinished(step, left.back());
+        continue;
+      }
+      exchange_.send_sampled(step, fake_group(position, step, version));
       ++mine;
     }
+    unfinished_.clear();
+    if (config_.cut)
+      for (const std::string& bytes : exchange_.share(groups_to_bytes(left)))
+        for (Group& g : groups_from_bytes(bytes)) unfinished_.push_back(std::move(g));
     exchange_.close_sampled(step, {.sums = {{"groups", mine}, {"producers", 1}},
                                    .maxima = {{"largest", static_cast<double>(rank_)}},
                                    .data_position = step * config_.groups});
   }
 
-  bool refer_until(int64_t step) {
-    while (reference_.done < step)
-      if (!refer(++reference_.done)) return false;
+  bool add_until(size_t stage, int64_t step) {
+    while (stages_[stage].lead.done < step)
+      if (!add(stage, ++stages_[stage].lead.done)) return false;
     return true;
   }
 
-  bool refer(int64_t step) {
+  bool add(size_t stage, int64_t step) {
     double mine = 0;
-    while (std::optional<Group> first = exchange_.take_sampled(step)) {
+    while (std::optional<Group> first = exchange_.take(stage, step)) {
       std::vector<Group> groups;
       groups.push_back(std::move(*first));
-      while (groups.size() < 3 && exchange_.sampled_waiting(step))
-        groups.push_back(*exchange_.take_sampled(step));
-      pause("reference");
+      while (groups.size() < 3 && exchange_.waiting(stage, step))
+        groups.push_back(*exchange_.take(stage, step));
+      pause(stage == 0 ? "reference" : "critic");
       for (Group& g : groups) {
-        for (Trajectory& t : g.samples) t.ref_logprobs = fake_reference(t);
-        exchange_.send_referenced(step, std::move(g));
+        for (Trajectory& t : g.samples) {
+          if (stage == 0)
+            t.ref_logprobs = fake_reference(t);
+          else
+            fake_value(t);
+        }
+        exchange_.pass_on(stage, step, std::move(g));
         ++mine;
       }
     }
     if (exchange_.has_ended()) return false;
-    exchange_.close_referenced(step, {.sums = {{"referenced", mine}}, .maxima = {}});
+    exchange_.close(step, {.sums = {{fmt::format("stage {}", stage), mine}}});
     return true;
   }
 
@@ -201,30 +249,42 @@ class FakeRank {
   void check(int64_t step, StepInput& input) const {
     const std::string where = fmt::format("step {} on rank {}, {}", step, rank_, config_.text());
     StepInput want;
-    for (int64_t i = 0; i < config_.groups; ++i) {
-      want.groups.push_back(fake_group(step, i, config_.groups, version_of(step)));
-      if (config_.ranks.reference.empty()) continue;
-      for (Trajectory& t : want.groups.back().samples) t.ref_logprobs = fake_reference(t);
+    for (int64_t position = (step - 2) * config_.groups; position < step * config_.groups; ++position) {
+      const int64_t drawn = position / config_.groups + 1;
+      if (position < 0 || (drawn == step) == is_cut(position)) continue;
+      want.groups.push_back(drawn == step
+                                ? fake_group(position, drawn, version_of(drawn))
+                                : fake_group(position, drawn, version_of(step), -1,
+                                             fake_group(position, drawn, version_of(drawn), 1)));
+      for (Trajectory& t : want.groups.back().samples) {
+        t.group = static_cast<int32_t>(want.groups.size()) - 1;
+        if (!config_.ranks.stages.empty()) t.ref_logprobs = fake_reference(t);
+        if (config_.ranks.stages.size() > 1) fake_value(t);
+      }
     }
+    const auto groups = static_cast<double>(want.groups.size());
     EXPECT_LE(step - 1 - version_of(step), step <= from_.produced ? from_.lag : config_.lag) << where;
     EXPECT_TRUE(step_input_to_bytes({input.groups, {}}) == step_input_to_bytes({want.groups, {}}))
         << "other groups, versions or log-probs than expected: " << input.groups.size() << " groups of "
-        << config_.groups << ", " << where;
-    EXPECT_EQ(input.note.sums["groups"], static_cast<double>(config_.groups)) << where;
+        << want.groups.size() << ", " << where;
+    EXPECT_EQ(input.note.sums["groups"], groups) << where;
     EXPECT_EQ(input.note.data_position, step * config_.groups) << where;
     if (step <= from_.produced) return;  // by the ranks of another run
     EXPECT_EQ(input.note.sums["producers"], static_cast<double>(config_.ranks.producers.size())) << where;
     EXPECT_EQ(input.note.maxima["largest"], static_cast<double>(config_.ranks.producers.back())) << where;
-    EXPECT_EQ(input.note.sums["referenced"],
-              config_.ranks.reference.empty() ? 0.0 : static_cast<double>(config_.groups))
-        << where;
+    for (size_t i = 0; i < config_.ranks.stages.size(); ++i)
+      EXPECT_EQ(input.note.sums[fmt::format("stage {}", i)], groups) << where;
   }
 
   void save(int64_t step) {
     saved_ = {step, std::max(std::min(step + config_.lag, config_.steps), from_.produced), config_.lag};
-    if (refers_) refer_until(saved_.produced);
+    for (size_t i = 0; i < stages_.size(); ++i)
+      if (stages_[i].mine) add_until(i, saved_.produced);
     for (int64_t s = step + 1; s <= saved_.produced; ++s)
       saved_.ahead[s] = step_input_from_bytes(step_input_to_bytes(exchange_.peek(s)));
+    saved_.unfinished = exchange_.unfinished_after(saved_.produced);
+    for (const Group& g : saved_.unfinished)
+      EXPECT_TRUE(is_cut(g.samples.front().data_position)) << config_.text();
     dp_->barrier("test: checkpoint");
   }
 
@@ -233,8 +293,14 @@ class FakeRank {
   int rank_;
   Comm* dp_;
   Exchange exchange_;
-  bool produces_, refers_;
-  Lead rollout_, reference_;
+  struct Stage {
+    bool mine;
+    Lead lead;
+  };
+  bool produces_;
+  Lead rollout_;
+  std::vector<Group> unfinished_;
+  std::vector<Stage> stages_;
   ParameterStore weights_;
   FakeCheckpoint saved_;
   int64_t pauses_ = 0;

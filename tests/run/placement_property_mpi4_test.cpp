@@ -1,5 +1,5 @@
-// 1,000 random small runs on 4 ranks: any placement of the roles, any policy lag, few or many groups, some
-// roles slow. Every second one is stopped and goes on in another placement, at times with another lag. None
+// 1,000 random small runs on 4 ranks: any placement of two to four roles, any policy lag, few or many groups,
+// with and without prompts that go on in the next step, some roles slow. Every second one is stopped and goes on in another placement, at times with another lag. None
 // waits for ever (the limit of a wait names it); what each rank is given is checked by tests/run/fake_run.h.
 
 #include "tests/run/fake_run.h"
@@ -24,9 +24,9 @@ class Draw {
       if (set >> rank & 1) list.push_back(rank);
     return list;
   }
-  RoleRanks placement(bool with_reference) {
+  RoleRanks placement(size_t num_stages) {
     RoleRanks ranks{this->ranks(), {}, this->ranks()};
-    if (with_reference) ranks.reference = this->ranks();
+    while (ranks.stages.size() < num_stages) ranks.stages.push_back(this->ranks());
     return ranks;
   }
 
@@ -36,13 +36,14 @@ class Draw {
 };
 
 FakeConfig random_config(Draw& draw, int64_t index) {
-  FakeConfig c{.ranks = draw.placement(draw.below(3) > 0),
+  FakeConfig c{.ranks = draw.placement(static_cast<size_t>(draw.below(3))),
                .lag = draw.below(4),
                .steps = 2 + draw.below(5),
                .groups = 1 + draw.below(5),
                .save_every = draw.below(3),
+               .cut = draw.below(2) == 0,
                .seed = static_cast<uint64_t>(index)};
-  for (const char* role : {"rollout", "reference", "trainer"})
+  for (const char* role : {"rollout", "reference", "critic", "trainer"})
     if (draw.below(2) == 0) c.slow[role] = draw.below(8) == 0 ? 2000.0 : 200.0;
   return c;
 }
@@ -73,11 +74,11 @@ class RandomPlacements : public OnRanks {
     const int64_t bound = std::max(config.lag, from.produced > 0 ? from.lag : 0) + 1;
     EXPECT_LE(me.exchange().most_steps_held(), bound) << config.text();
     most_held_ = std::max(most_held_, me.exchange().most_steps_held() - bound);
-    for (int channel = 1; channel <= 4; ++channel)
+    for (int channel = 1; channel <= 6; ++channel)
       while (const std::optional<Message> left = mailbox->poll(channel))
         // A stop leaves a version that nothing is generated with, and the end told to a rank that had
         // finished.
-        EXPECT_TRUE(config.stop_after > 0 && channel >= 3)
+        EXPECT_TRUE(config.stop_after > 0 && (channel == 3 || channel == 4))
             << "a message of " << left->bytes.size() << " bytes is left on channel " << channel << ", "
             << config.text();
     comm_->barrier("test: nothing is left");
@@ -94,6 +95,7 @@ class RandomPlacements : public OnRanks {
     for (int64_t step = all.step + 1; step <= all.produced; ++step)
       all.ahead[step] = step_input_from_bytes(
           bytes(comm_->rank() == root ? step_input_to_bytes(mine.ahead.at(step)) : std::string()));
+    all.unfinished = groups_from_bytes(bytes(groups_to_bytes(mine.unfinished)));
     return all;
   }
 
@@ -105,7 +107,7 @@ class RandomPlacements : public OnRanks {
 };
 
 TEST_F(RandomPlacements, EndWithExactVersionsWithinTheirBounds) {
-  int64_t runs = 0, stopped = 0, ahead = 0;
+  int64_t runs = 0, stopped = 0, ahead = 0, unfinished = 0;
   for (int64_t index = 0; index < kConfigurations && !failed(); ++index) {
     Draw draw(index);
     FakeConfig config = random_config(draw, index);
@@ -118,19 +120,21 @@ TEST_F(RandomPlacements, EndWithExactVersionsWithinTheirBounds) {
     const FakeCheckpoint left = run(config, {});
     EXPECT_EQ(left.step, config.stop_after) << config.text();
     EXPECT_EQ(left.produced, std::min(left.step + config.lag, config.steps)) << config.text();
-    config.ranks = draw.placement(!config.ranks.reference.empty());
+    config.ranks = draw.placement(config.ranks.stages.size());
     if (draw.below(4) == 0) config.lag = draw.below(4);
     config.stop_after = 0;
     run(config, left);
     runs += 2;
     ++stopped;
     ahead += left.produced - left.step;
+    unfinished += static_cast<int64_t>(left.unfinished.size());
   }
   EXPECT_EQ(comm_->all_reduce_max(static_cast<double>(most_held_), "test: steps held"), 0)
       << "the bound is reached, or the test is too tame";
   if (comm_->rank() == 0)
-    std::printf("%d configurations, %ld runs, %ld stopped with %ld steps ahead\n", kConfigurations,
-                static_cast<long>(runs), static_cast<long>(stopped), static_cast<long>(ahead));
+    std::printf("%d configurations, %ld runs, %ld stopped with %ld steps ahead and %ld prompts unfinished\n",
+                kConfigurations, static_cast<long>(runs), static_cast<long>(stopped), static_cast<long>(ahead),
+                static_cast<long>(unfinished));
 }
 
 }  // namespace

@@ -43,15 +43,25 @@ std::string to_message(int64_t step, const StepNote& note) {
   return dump_json_line({{"step", step}, {"kind", kClose}, {"note", to_json(note)}}) + "\n";
 }
 
-void add(StepNote& all, const Json& note) {
-  for (const auto& [name, value] : note.at("sums").items()) all.sums[name] += value.get<double>();
-  for (const auto& [name, value] : note.at("maxima").items())
-    all.maxima[name] = std::max(all.maxima[name], value.get<double>());
-  for (const Json& prompt : note.at("replaced"))
-    all.replaced[prompt.at(0).get<int64_t>()] = prompt.at(1).get<double>();
-  all.num_groups += note.at("num_groups").get<int64_t>();
-  all.data_position = std::max(all.data_position, note.at("data_position").get<int64_t>());
-  all.stop_requested = all.stop_requested || note.at("stop_requested").get<bool>();
+StepNote note_from_json(const Json& json) {
+  StepNote note{.sums = json.at("sums").get<std::map<std::string, double>>(),
+                .maxima = json.at("maxima").get<std::map<std::string, double>>(),
+                .replaced = {},
+                .num_groups = json.at("num_groups").get<int64_t>(),
+                .data_position = json.at("data_position").get<int64_t>(),
+                .stop_requested = json.at("stop_requested").get<bool>()};
+  for (const Json& prompt : json.at("replaced"))
+    note.replaced[prompt.at(0).get<int64_t>()] = prompt.at(1).get<double>();
+  return note;
+}
+
+void add(StepNote& all, const StepNote& note) {
+  for (const auto& [name, value] : note.sums) all.sums[name] += value;
+  for (const auto& [name, value] : note.maxima) all.maxima[name] = std::max(all.maxima[name], value);
+  all.replaced.insert(note.replaced.begin(), note.replaced.end());
+  all.num_groups += note.num_groups;
+  all.data_position = std::max(all.data_position, note.data_position);
+  all.stop_requested = all.stop_requested || note.stop_requested;
 }
 
 /// What a stage adds to a group.
@@ -79,9 +89,8 @@ std::string step_input_to_bytes(const StepInput& input) {
 StepInput step_input_from_bytes(std::string_view bytes) {
   const size_t end = bytes.find('\n');
   CHECK(end != std::string_view::npos, "a step without its note");
-  StepInput input{groups_from_bytes(bytes.substr(end + 1)), {}};
-  add(input.note, parse_json(std::string(bytes.substr(0, end)), "note of a step"));
-  return input;
+  return {groups_from_bytes(bytes.substr(end + 1)),
+          note_from_json(parse_json(std::string(bytes.substr(0, end)), "note of a step"))};
 }
 
 Exchange::Exchange(Mailbox& mailbox, const RoleRanks& ranks, int64_t max_policy_lag)
@@ -178,7 +187,7 @@ void Exchange::sort_in(Lane& lane) {
     Inbox& inbox = lane.steps[step];
     most_steps_held_ = std::max(most_steps_held_, static_cast<int64_t>(lane.steps.size()));
     if (kind == kClose) {
-      add(inbox.input.note, header.at("note"));
+      add(inbox.notes[message->from], note_from_json(header.at("note")));
       ++inbox.closed;
       continue;
     }
@@ -242,6 +251,8 @@ void Exchange::put_together(Inbox& inbox, int64_t step) {
     else
       merge(groups.back(), part);
   inbox.parts.clear();
+  for (const auto& [from, note] : inbox.notes) add(inbox.input.note, note);
+  inbox.notes.clear();
   const auto wanted = static_cast<size_t>(inbox.input.note.num_groups);
   CHECK(groups.size() == wanted && (num_parts == 0 || num_parts == wanted * per_group),
         "step {} has {} groups in {} parts, {} groups were sent", step, groups.size(), num_parts, wanted);

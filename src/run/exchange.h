@@ -101,6 +101,7 @@ class Exchange {
     StepInput input;                                     // of a stage: groups as they came
     std::map<std::pair<int64_t, size_t>, Group> parts;  // of the trainer: by data position and stage
     std::vector<Group> unfinished;
+    std::map<int, StepNote> notes;  // by sender: sums of times depend on the order
     size_t closed = 0;
     size_t taken = 0;  // groups given out by `take`
   };

@@ -104,6 +104,7 @@ PlanResult try_plan(const Config& config, int num_ranks, const ModelFacts& facts
   plan_roles(draft);
   plan_algorithm(draft);
   plan_rewards(draft);
+  plan_dynamic_sampling(draft);
   plan.batch = plan_batch(config, draft.result.errors);
   plan_lengths(draft);
   plan_microbatch(draft);

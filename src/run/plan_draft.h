@@ -21,6 +21,7 @@ struct PlanDraft {
 void plan_roles(PlanDraft& draft);
 void plan_algorithm(PlanDraft& draft);
 void plan_rewards(PlanDraft& draft);
+void plan_dynamic_sampling(PlanDraft& draft);
 void plan_lengths(PlanDraft& draft);
 void plan_microbatch(PlanDraft& draft);
 void plan_cache(PlanDraft& draft);

@@ -54,6 +54,8 @@ Parts resident(const RunPlan& plan, const ModelFacts& f, int rank) {
   const int64_t step =
       saturating_multiply(plan.batch.samples_per_step, response + 4 * plan.max_prompt_tokens);
   parts.add("trajectories", saturating_multiply(step, trains ? plan.max_policy_lag + 1 : 1));
+  if (plan.steps_of_longest_response > 1 && (trains || generates))
+    parts.add("unfinished", saturating_multiply(step, plan.steps_of_longest_response - 1));
   return parts;
 }
 

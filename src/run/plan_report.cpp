@@ -57,6 +57,9 @@ std::string lengths_text(const RunPlan& plan) {
   text += line("context_tokens", plan.context_tokens, "model.context_tokens");
   text += line("max_prompt_tokens", plan.max_prompt_tokens, "rollout.max_prompt_tokens");
   text += line("max_new_tokens", plan.max_new_tokens, "rollout.max_new_tokens");
+  if (plan.steps_of_longest_response > 1)
+    text += line("steps of a response", plan.steps_of_longest_response,
+                 "at most, by rollout.tokens_per_step; a prompt is trained in the step that finishes it");
   text += line("longest_sequence", plan.longest_sequence, "prompt and response");
   text += line("max_tokens_per_microbatch", plan.max_tokens_per_microbatch,
                "micro-batches are packed up to it; their number does not change the gradient");
@@ -250,6 +253,7 @@ Json plan_json(const PlanResult& result, const ReportOptions& options) {
   json["lengths"] = {{"context_tokens", plan.context_tokens},
                      {"max_prompt_tokens", plan.max_prompt_tokens},
                      {"max_new_tokens", plan.max_new_tokens},
+                     {"steps_of_longest_response", plan.steps_of_longest_response},
                      {"longest_sequence", plan.longest_sequence},
                      {"max_tokens_per_microbatch", plan.max_tokens_per_microbatch},
                      {"kv_page_tokens", plan.kv_page_tokens},

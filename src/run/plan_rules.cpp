@@ -80,6 +80,19 @@ void plan_algorithm(PlanDraft& d) {
             {"verl", "zero"});
 }
 
+void plan_dynamic_sampling(PlanDraft& d) {
+  const RolloutConfig& r = d.config.rollout;
+  if (r.dynamic_sampling_rounds == 0 || d.supervised()) return;
+  const char* why = r.samples_per_prompt == 1 ? "rollout.samples_per_prompt = 1"
+                    : r.temperature == 0      ? "rollout.temperature = 0"
+                                              : nullptr;
+  if (why)
+    d.error("rollout.dynamic_sampling_rounds",
+            fmt::format("with {} all samples of a prompt earn the same reward, and every prompt would be replaced",
+                        why),
+            {0});
+}
+
 void plan_rewards(PlanDraft& d) {
   const std::vector<RewardFunctionConfig>& functions = d.config.reward.functions;
   std::vector<Json> legal;
@@ -143,6 +156,15 @@ void plan_warnings(PlanDraft& d) {
     d.warn("rollout.temperature = 0: all samples of a prompt are equal, so all advantages are 0");
   const std::string changed = changed_sampling_text(c.rollout);
   if (plan.generates && !changed.empty()) d.warn(changed);
+  if (plan.generates && c.rollout.tokens_per_step > 0) {
+    if (plan.steps_of_longest_response == 1)
+      d.warn("rollout.tokens_per_step has no effect: no response is longer");
+    else
+      d.warn(fmt::format("rollout.tokens_per_step = {}: a response takes up to {} steps, so a step trains the "
+                         "prompts that finish in it (prompts_per_step on average, none at first, the rest in the "
+                         "last step)",
+                         c.rollout.tokens_per_step, plan.steps_of_longest_response));
+  }
   if (plan.generates && b.samples_per_prompt == 1 && c.algorithm.single_group == "zero")
     d.warn("groups of one sample with single_group = \"zero\": all advantages are 0, nothing is learned");
   if (c.optimizer.lr == 0) d.warn("optimizer.lr = 0: the weights never change");

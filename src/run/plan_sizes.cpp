@@ -30,6 +30,8 @@ void sampled_lengths(PlanDraft& d) {
                         r.min_new_tokens),
             {0, r.max_new_tokens});
   plan.max_new_tokens = r.max_new_tokens;
+  if (r.tokens_per_step > 0)
+    plan.steps_of_longest_response = (r.max_new_tokens - 1) / r.tokens_per_step + 1;
   plan.max_prompt_tokens = r.max_prompt_tokens.value_or(plan.context_tokens - r.max_new_tokens);
   plan.longest_sequence = plan.max_prompt_tokens + plan.max_new_tokens;
   if (plan.longest_sequence > plan.context_tokens)

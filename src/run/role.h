@@ -132,7 +132,7 @@ class TrainRole : public Role {
 
  private:
   std::vector<Group> receive(int64_t step);
-  void record_rollout(const StepNote& note, int64_t step);
+  void record_rollout(const StepNote& note);
   void add_own_logprobs(std::vector<Group>& groups);
   void add_old_logprobs(std::vector<Group>& groups, int64_t step, bool one_update);
   void record(const std::vector<UpdateStats>& updates);

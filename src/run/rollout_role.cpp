@@ -62,7 +62,9 @@ class RolloutRole::Step {
  public:
   Step(RolloutRole& role, int64_t step, int64_t version)
       : role_(role), s_(role.s_), step_(step), version_(version), options_(generate_options(role.s_)) {
-    if (step < role.lead_.last_step) options_.tokens_per_call = s_.config().rollout.tokens_per_step;
+    const int64_t cut = s_.config().rollout.tokens_per_step;
+    if (step < role.lead_.last_step) options_.tokens_per_call = cut;
+    if (cut > 0) note_.sums["rollout/prompts_unfinished"] = 0;
   }
 
   /// Returns what all ranks left unfinished, by data position.
@@ -137,6 +139,7 @@ class RolloutRole::Step {
 
   void put_off(Group group, RoundResult& result) {
     s_.exchange.send_unfinished(step_, group);
+    note_.sums["rollout/prompts_unfinished"] += 1;
     result.unfinished.push_back(std::move(group));
   }
 

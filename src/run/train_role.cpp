@@ -65,7 +65,7 @@ std::vector<Group> TrainRole::receive(int64_t step) {
   s_.journal.add(input.note.maxima);
   data_position_ = input.note.data_position;
   stop_requested_ = input.note.stop_requested;
-  record_rollout(input.note, step);
+  record_rollout(input.note);
   std::vector<Group> groups = std::move(input.groups);
   const PhaseTimer timer(s_.journal, "adv");
   if (replay_) add_own_logprobs(groups);
@@ -116,7 +116,7 @@ void TrainRole::add_old_logprobs(std::vector<Group>& groups, int64_t step, bool 
 }
 
 /// What the notes of the rollout ranks say together.
-void TrainRole::record_rollout(const StepNote& note, int64_t step) {
+void TrainRole::record_rollout(const StepNote& note) {
   const RolePlan* rollout = s_.plan.role("rollout");
   if (!rollout || replay_) return;
   const auto ranks = static_cast<double>(rollout->ranks.size());
@@ -126,9 +126,6 @@ void TrainRole::record_rollout(const StepNote& note, int64_t step) {
   };
   s_.journal.set("perf/rollout_idle_share", 1 - share_of_max("timing_s/gen_all_ranks", "timing_s/gen"));
   s_.journal.set("perf/rollout_balance", share_of_max("perf/rollout_rows", "perf/rollout_rows_max"));
-  if (s_.config().rollout.tokens_per_step > 0)
-    s_.journal.set("rollout/prompts_unfinished",
-                   static_cast<double>(s_.exchange.unfinished_after(step).size()));
   if (s_.config().rollout.dynamic_sampling_rounds == 0) return;
   double score = 0;
   for (const auto& [position, reward] : note.replaced) score += reward;

@@ -80,17 +80,25 @@ class PlacedRun : public ::testing::Test {
   std::string rollouts(const std::string& name, int step) const {
     return program_.read(rollout_file(name, step));
   }
-  std::string weights(const std::string& name) const {
-    return program_.read(fmt::format("runs/{}/export/step-{:06d}/model.safetensors", name, kSteps));
+  std::string weights(const std::string& name, int step = kSteps) const {
+    return program_.read(fmt::format("runs/{}/export/step-{:06d}/model.safetensors", name, step));
   }
   bool has_file(const std::string& name) const { return path_exists(program_.path(name)); }
 
-  void expect_same_run(const std::string& a, const std::string& b) const {
-    for (int step = 1; step <= kSteps; ++step)
+  void expect_same_run(const std::string& a, const std::string& b, int steps = kSteps) const {
+    for (int step = 1; step <= steps; ++step)
       EXPECT_TRUE(rollouts(a, step) == rollouts(b, step))
           << "rollouts of step " << step << ": " << a << ", " << b;
     EXPECT_EQ(metrics(a), metrics(b)) << a << ", " << b;
-    EXPECT_TRUE(weights(a) == weights(b)) << "weights: " << a << ", " << b;
+    EXPECT_TRUE(weights(a, steps) == weights(b, steps)) << "weights: " << a << ", " << b;
+  }
+
+  std::filesystem::path run(const std::string& name) const { return program_.path("runs/" + name); }
+  /// A copy of the whole run of `steps` steps as a crash after `step` leaves it.
+  void copy_until(const std::string& from, const std::string& name, int step, int steps = kSteps) const {
+    std::filesystem::copy(run(from), run(name), std::filesystem::copy_options::recursive);
+    for (int s = step + 1; s <= steps; ++s)
+      std::filesystem::remove_all(run(name) / "checkpoints" / fmt::format("step-{:06d}", s));
   }
 
   Program program_;

@@ -12,13 +12,6 @@ namespace fs = std::filesystem;
 
 class ResumeAhead : public PlacedRun {
  protected:
-  fs::path run(const std::string& name) const { return program_.path("runs/" + name); }
-  /// A copy of the whole run as a crash after `step` leaves it.
-  void copy_until(const std::string& from, const std::string& name, int step) const {
-    fs::copy(run(from), run(name), fs::copy_options::recursive);
-    for (int s = step + 1; s <= kSteps; ++s)
-      fs::remove_all(run(name) / "checkpoints" / fmt::format("step-{:06d}", s));
-  }
   bool says(const std::string& text) const { return output().find(text) != std::string::npos; }
 
   static pid_t process_of(const Background& job, int rank) {

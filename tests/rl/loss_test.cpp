@@ -26,7 +26,7 @@ struct Batch {
 Batch golden_batch(const Json& golden, size_t index, Aggregation aggregation) {
   const Json& from = golden["batches"][index];
   Batch batch{
-      from["logprob"], from["entropy"], {from["old_logprob"], from["ref_logprob"], from["advantage"], {}}};
+      from["logprob"], from["entropy"], {from["old_logprob"], {}, from["ref_logprob"], from["advantage"], {}}};
   const auto mask = from["mask"].get<std::vector<int>>();
   const auto lengths = from["lengths"].get<std::vector<size_t>>();
   std::vector<int64_t> counted;
@@ -80,10 +80,10 @@ TEST(GrpoLoss, MatchesAutograd) {
     expect_close(result.dlogprob, expected["dlogprob"], name + " dlogprob");
     expect_close(result.dentropy, expected["dentropy"], name + " dentropy");
     for (const auto& [key, value] : algorithm->metrics(result.sums)) {
-      const double e = expected[key];
+      const double e = key == "actor/tis_weight" ? 1 : key == "actor/tis_clipfrac" ? 0 : expected[key].get<double>();
       EXPECT_NEAR(value, e, 1e-12 * std::max(1.0, std::fabs(e))) << name << " " << key;
     }
-    EXPECT_EQ(algorithm->metrics(result.sums).size(), 6u);
+    EXPECT_EQ(algorithm->metrics(result.sums).size(), 8u);
   }
 }
 
@@ -96,7 +96,7 @@ TEST(SftLoss, MatchesAutograd) {
     config.aggregation = expected["aggregation"];
     auto algorithm = make_algorithm(config);
     const Batch batch = golden_batch(golden, expected["batch"], algorithm->aggregation());
-    LossResult result = algorithm->loss(batch.logprob, {}, {{}, {}, {}, batch.in.weight});
+    LossResult result = algorithm->loss(batch.logprob, {}, {{}, {}, {}, {}, batch.in.weight});
     expect_close(result.dlogprob, expected["dlogprob"], "sft");
     EXPECT_EQ(result.dentropy, std::vector<double>(batch.logprob.size(), 0.0));
     EXPECT_NEAR(algorithm->metrics(result.sums).at("train/loss"), expected["train/loss"].get<double>(),
@@ -140,7 +140,7 @@ TEST(GrpoLoss, GradientIsTheDerivativeOfTheValue) {
 }
 
 LossResult one_token(const Grpo& grpo, double lp, double lo, double advantage) {
-  return grpo.loss(std::vector<double>{lp}, std::vector<double>{0.5}, {{lo}, {}, {advantage}, {1}});
+  return grpo.loss(std::vector<double>{lp}, std::vector<double>{0.5}, {{lo}, {}, {}, {advantage}, {1}});
 }
 
 TEST(GrpoLoss, ReferenceTable) {  // the formulas by hand: (A, lp - lo) -> loss, gradient
@@ -157,6 +157,45 @@ TEST(GrpoLoss, ReferenceTable) {  // the formulas by hand: (A, lp - lo) -> loss,
     EXPECT_NEAR(result.dlogprob[0], row[3], 1e-15);
     EXPECT_EQ(result.sums.at("clipped_tokens"), row[3] == 0 ? 1 : 0);
   }
+}
+
+/// The common batch of the formulas' reference: two responses of 3 and 2 tokens, cap 1.5, token-mean.
+TEST(GrpoLoss, ImportanceWeightsOfOlderSamples) {
+  AlgorithmConfig config;
+  config.clip_high = 0.28;
+  config.tis_cap = 1.5;
+  const std::vector<double> lp{-0.9, -2.1, -0.4, -1.2, -0.3}, entropy(5, 0.0);
+  const LossInputs in{.old_logprob = {-1, -2, -0.5, -1, -0.6},
+                      .sampled_logprob = {-1.1, -1.5, -0.5, -0.9, -0.8},
+                      .ref_logprob = {},
+                      .advantage = {1, 1, 1, -0.5, -0.5},
+                      .weight = std::vector<double>(5, 0.2)};
+  const Grpo grpo(config);
+  const LossResult result = grpo.loss(lp, entropy, in);
+  const double expected[] = {-0.2442805516, -0.1097623272, -0.2210341836, 0.0740818221, 0.1648721271};
+  EXPECT_NEAR(result.sums.at("actor/pg_loss"), -0.3361231133, 1e-10);
+  for (size_t t = 0; t < 5; ++t) EXPECT_NEAR(result.dlogprob[t], expected[t], 1e-10) << t;
+  const double mean = (std::exp(0.1) + std::exp(-0.5) + 1 + std::exp(-0.1) + std::exp(0.2)) / 5;
+  EXPECT_NEAR(grpo.metrics(result.sums).at("actor/tis_weight"), mean, 1e-15);
+  EXPECT_EQ(grpo.metrics(result.sums).at("actor/tis_clipfrac"), 0);
+
+  config.tis_cap = 1.1;  // below e^0.1 and e^0.2
+  const LossResult capped = Grpo(config).loss(lp, entropy, in);
+  EXPECT_NEAR(capped.dlogprob[0], result.dlogprob[0] * 1.1 / std::exp(0.1), 1e-15);
+  EXPECT_NEAR(capped.dlogprob[4], result.dlogprob[4] * 1.1 / std::exp(0.2), 1e-15);
+  EXPECT_EQ(capped.dlogprob[2], result.dlogprob[2]) << "on policy the weight is exactly 1";
+  EXPECT_EQ(Grpo(config).metrics(capped.sums).at("actor/tis_clipfrac"), 0.4);
+
+  config.tis_cap = 0;
+  const LossResult off = Grpo(config).loss(lp, entropy, in);
+  LossInputs bare = in;
+  bare.sampled_logprob.clear();
+  EXPECT_EQ(off.dlogprob, Grpo(config).loss(lp, entropy, bare).dlogprob);
+
+  LossInputs far = in;  // the logarithm of the weight is bounded
+  far.sampled_logprob[0] = -800;
+  config.tis_cap = 1e30;
+  EXPECT_NEAR(Grpo(config).loss(lp, entropy, far).dlogprob[0], -0.2210341836 * std::exp(20.0), 1e-1);
 }
 
 TEST(GrpoLoss, BoundariesPassTheGradient) {
@@ -208,7 +247,7 @@ TEST(GrpoLoss, CutIntoMicroBatchesGivesTheSameGradient) {
   for (size_t t = 0; t < all.logprob.size(); ++t) {
     LossResult part = grpo.loss(
         std::vector{all.logprob[t]}, std::vector{all.entropy[t]},
-        {{all.in.old_logprob[t]}, {all.in.ref_logprob[t]}, {all.in.advantage[t]}, {all.in.weight[t]}});
+        {{all.in.old_logprob[t]}, {}, {all.in.ref_logprob[t]}, {all.in.advantage[t]}, {all.in.weight[t]}});
     EXPECT_EQ(part.dlogprob[0], whole.dlogprob[t]);
     for (const auto& [key, value] : part.sums) sums[key] += value;
   }
@@ -221,8 +260,8 @@ TEST(GrpoLoss, KlInRewardLeavesTheLossAlone) {
   config.kl_coef = 0.5;
   Grpo grpo(config);
   EXPECT_TRUE(grpo.needs_reference());
-  LossResult with = grpo.loss(std::vector{-1.0}, std::vector{0.5}, {{-1.1}, {-2}, {1}, {1}});
-  LossResult without = grpo.loss(std::vector{-1.0}, std::vector{0.5}, {{-1.1}, {}, {1}, {1}});
+  LossResult with = grpo.loss(std::vector{-1.0}, std::vector{0.5}, {{-1.1}, {}, {-2}, {1}, {1}});
+  LossResult without = grpo.loss(std::vector{-1.0}, std::vector{0.5}, {{-1.1}, {}, {}, {1}, {1}});
   EXPECT_EQ(with.dlogprob, without.dlogprob);
   EXPECT_EQ(with.sums.at("actor/loss"), without.sums.at("actor/loss"));
   EXPECT_GT(with.sums.at("actor/kl_loss"), 0);  // still measured

@@ -120,8 +120,9 @@ void algorithm_fields(AlgorithmConfig& c, Section f) {
      .choices = kSingleGroupRules});
   f("ratio_clamp", c.ratio_clamp, {.help = "largest |log ratio| before exp; 0: off", .range = {0, 700}});
   f("tis_cap", c.tis_cap,
-    {.help = "tokens that older weights sampled: the ratio starts at the step's first weights and the loss is "
-             "multiplied by min(first / sampling probability, this); 0: the ratio starts at the sampling weights",
+    {.help =
+         "tokens that older weights sampled: the ratio starts at the step's first weights and the loss is "
+         "multiplied by min(first / sampling probability, this); 0: the ratio starts at the sampling weights",
      .range = kNotNegative});
 }
 
@@ -193,8 +194,9 @@ void rollout_fields(RolloutConfig& c, Section f) {
     {.help = "most tokens that a response gets in one step; it goes on in the next one; 0: no cut",
      .unit = "tokens"});
   f("dynamic_sampling_rounds", c.dynamic_sampling_rounds,
-    {.help = "times in a step that prompts whose responses all earn the same reward are replaced by new ones; "
-             "0: off",
+    {.help =
+         "times in a step that prompts whose responses all earn the same reward are replaced by new ones; "
+         "0: off",
      .unit = "rounds",
      .range = {0, 1000}});
 }

@@ -20,9 +20,9 @@ namespace temper {
 struct LossInputs {
   std::vector<double> old_logprob;      // of the policy that the ratio starts at (GRPO; SFT ignores it)
   std::vector<double> sampled_logprob;  // of the policy that sampled; empty = the same
-  std::vector<double> ref_logprob;  // empty = no reference
-  std::vector<double> advantage;    // of the token's response (SFT ignores it)
-  std::vector<double> weight;       // omega_t, 0 = not counted
+  std::vector<double> ref_logprob;      // empty = no reference
+  std::vector<double> advantage;        // of the token's response (SFT ignores it)
+  std::vector<double> weight;           // omega_t, 0 = not counted
 };
 
 struct LossResult {

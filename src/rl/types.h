@@ -13,7 +13,8 @@
 
 namespace temper {
 
-/// `unfinished`: cut by the token budget of a step, goes on in the next one; never in a group that is trained.
+/// `unfinished`: cut by the token budget of a step, goes on in the next one; never in a group that is
+/// trained.
 enum class FinishReason { stop, length, unfinished };
 
 inline std::string_view finish_reason_name(FinishReason reason) {
@@ -26,11 +27,11 @@ struct Trajectory {
   int32_t sample = 0;         // index in the group
   std::vector<int32_t> prompt_tokens;
   std::vector<int32_t> response_tokens;
-  std::vector<uint8_t> response_mask;                        // 1 = trained (model-generated) token
-  std::vector<double> logprobs;                              // of the policy that sampled; empty = unknown
-  std::vector<double> ref_logprobs;                          // empty = no reference
-  /// Of the weights before the first update of the step, where others sampled; the trainer fills it. Empty: as
-  /// logprobs; NaN: those of the update itself.
+  std::vector<uint8_t> response_mask;  // 1 = trained (model-generated) token
+  std::vector<double> logprobs;        // of the policy that sampled; empty = unknown
+  std::vector<double> ref_logprobs;    // empty = no reference
+  /// Of the weights before the first update of the step, where others sampled; the trainer fills it. Empty:
+  /// as logprobs; NaN: those of the update itself.
   std::vector<double> old_logprobs;
   std::vector<std::pair<int64_t, int32_t>> policy_versions;  // runs of (version, number of tokens)
   FinishReason finish_reason = FinishReason::stop;

@@ -77,12 +77,11 @@ class Run {
         longest = std::max(longest, length + static_cast<int64_t>(c.tokens.size()));
     const int64_t capacity = std::min(model_.context_tokens(), cache_.num_pages() * cache_.page_tokens());
     if (length == 0 || longest >= capacity)
-      fail(Exit::data,
-           {.what = length == 0 ? "a prompt has no tokens" : "a prompt is too long",
-            .where = fmt::format("prompt {}", r.data_position),
-            .why = fmt::format("{} tokens{}; 1 to {} fit into context and cache", longest,
-                               longest > length ? " with the begun response" : "", capacity - 1),
-            .fix = "take the prompt out, or raise model.context_tokens or rollout.kv_memory"});
+      fail(Exit::data, {.what = length == 0 ? "a prompt has no tokens" : "a prompt is too long",
+                        .where = fmt::format("prompt {}", r.data_position),
+                        .why = fmt::format("{} tokens{}; 1 to {} fit into context and cache", longest,
+                                           longest > length ? " with the begun response" : "", capacity - 1),
+                        .fix = "take the prompt out, or raise model.context_tokens or rollout.kv_memory"});
     require_ids(r.prompt, r.data_position);
     for (const Completion& c : r.begun) require_ids(c.tokens, r.data_position);
     CHECK(r.begun.empty() || r.begun.size() == static_cast<size_t>(r.num_samples), "{} of {} samples begun",
@@ -214,7 +213,7 @@ class Run {
           .where = fmt::format("prompt at data position {}, sample {}, response position {}",
                                requests_[s.request].data_position, s.sample, s.size() - s.prompt_tokens),
           .why = fmt::format("the log-prob of the drawn token is {}", logprob),
-          .fix = "check the weights for NaN and infinity: a diverged training step, or a damaged model folder"});
+          .fix = "check the weights for NaN and infinity: a diverged step, or a damaged model folder"});
   }
 
   /// The response grows by a token; true when the token ends it.

@@ -56,12 +56,12 @@ struct RolloutCounters {
 /// One sample in flight, or (before the fork) the prompt of a request.
 struct Sequence {
   size_t request = 0;
-  int32_t sample = -1;          // -1: the prompt itself
+  int32_t sample = -1;           // -1: the prompt itself
   std::vector<int32_t> samples;  // of a prompt: what it is forked into
-  std::vector<int32_t> tokens;  // prompt and response so far
+  std::vector<int32_t> tokens;   // prompt and response so far
   int64_t prompt_tokens = 0;
   int64_t begun_tokens = 0;  // of the response, by earlier calls
-  TokenCounts counts;  // of those tokens, where penalties need them
+  TokenCounts counts;        // of those tokens, where penalties need them
   std::vector<int32_t> pages;
   int64_t cached = 0;  // tokens whose keys are in the pages
   int64_t seen = 0;    // most tokens ever cached: rows below it are recomputed ones

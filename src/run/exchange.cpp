@@ -36,7 +36,8 @@ Json to_json(const StepNote& note) {
 enum Kind : int { kGroup, kUnfinished, kClose };
 
 std::string to_message(int64_t step, Kind kind, size_t stage, const Group& group) {
-  return dump_json_line({{"step", step}, {"kind", kind}, {"stage", stage}}) + "\n" + groups_to_bytes({&group, 1});
+  return dump_json_line({{"step", step}, {"kind", kind}, {"stage", stage}}) + "\n" +
+         groups_to_bytes({&group, 1});
 }
 
 std::string to_message(int64_t step, const StepNote& note) {
@@ -129,7 +130,8 @@ void Exchange::send_sampled(int64_t step, Group group) {
   if (stages_.empty()) send_to_trainer(message);
   for (size_t stage = 0; stage < stages_.size(); ++stage) {
     const std::vector<int>& ranks = ranks_.stages[stage];
-    mailbox_->post(ranks[static_cast<size_t>(position_of(group)) % ranks.size()], stages_[stage].channel, message);
+    mailbox_->post(ranks[static_cast<size_t>(position_of(group)) % ranks.size()], stages_[stage].channel,
+                   message);
   }
 }
 

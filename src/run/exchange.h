@@ -1,16 +1,16 @@
 #pragma once
 // What roles hand to each other: groups, notes about a step, versions of the weights. A group goes from its
 // producer (a rollout rank) to one rank of each stage, a role that adds something to it (the reference its
-// log-probs), and from there to every trainer rank, which puts the parts together; without stages straight to the
-// trainer. Stages wait for producers alone, never for each other or the trainer. Nobody waits to send. A step is complete at a receiver when
-// every sender has closed it; its groups are those of the prompts that finished in it, in order of data position.
-// Groups that are not finished go on in the next step: producers know all of them (`share`), trainer ranks keep
-// the last ones for a checkpoint. Weights: version v is the state after step v. Ranks with the trainer role share
-// its buffers (0 bytes move); the other rollout ranks get every version in a message from each trainer rank, by
-// a plan made once, and compare digests.
+// log-probs), and from there to every trainer rank, which puts the parts together; without stages straight to
+// the trainer. Stages wait for producers alone, never for each other or the trainer. Nobody waits to send. A
+// step is complete at a receiver when every sender has closed it; its groups are those of the prompts that
+// finished in it, in order of data position. Groups that are not finished go on in the next step: producers
+// know all of them (`share`), trainer ranks keep the last ones for a checkpoint. Weights: version v is the
+// state after step v. Ranks with the trainer role share its buffers (0 bytes move); the other rollout ranks
+// get every version in a message from each trainer rank, by a plan made once, and compare digests.
 //
-// Bounds: step s is generated with exactly version max(0, s - 1 - max_policy_lag), and a version goes out only
-// after the one before was taken, so no receiver ever holds more than max_policy_lag + 1 steps.
+// Bounds: step s is generated with exactly version max(0, s - 1 - max_policy_lag), and a version goes out
+// only after the one before was taken, so no receiver ever holds more than max_policy_lag + 1 steps.
 
 #include <cstdint>
 #include <deque>
@@ -37,10 +37,10 @@ struct RoleRanks {
 /// What a sender says of a step when it closes it; receivers add up.
 struct StepNote {
   std::map<std::string, double> sums = {}, maxima = {};  // metrics; sums of integers or of times
-  std::map<int64_t, double> replaced = {};               // prompts whose samples all had this raw reward, by data position
-  int64_t num_groups = 0;                      // finished in this step; counted by Exchange
-  int64_t data_position = 0;                   // of the prompts after this step; the largest counts
-  bool stop_requested = false;                 // any rank's
+  std::map<int64_t, double> replaced = {};  // prompts whose samples all had this raw reward, by data position
+  int64_t num_groups = 0;                   // finished in this step; counted by Exchange
+  int64_t data_position = 0;                // of the prompts after this step; the largest counts
+  bool stop_requested = false;              // any rank's
 };
 
 struct StepInput {
@@ -56,9 +56,10 @@ class Exchange {
  public:
   Exchange(Mailbox& mailbox, const RoleRanks& ranks, int64_t max_policy_lag);
 
-  /// Steps up to `step` are finished and those up to `produced` generated: a checkpoint held them and what was
-  /// left unfinished by the last one (on trainer ranks).
-  void start(int64_t step, int64_t produced, std::map<int64_t, StepInput> ahead, std::vector<Group> unfinished);
+  /// Steps up to `step` are finished and those up to `produced` generated: a checkpoint held them and what
+  /// was left unfinished by the last one (on trainer ranks).
+  void start(int64_t step, int64_t produced, std::map<int64_t, StepInput> ahead,
+             std::vector<Group> unfinished);
 
   // Producers.
   void send_sampled(int64_t step, Group group);
@@ -68,9 +69,9 @@ class Exchange {
   /// Every producer's bytes, in order of rank; all producers call it alike.
   std::vector<std::string> share(std::string bytes);
 
-  // Ranks of a stage: the groups of a step dealt to this rank, as they come; nothing when all have come (or the
-  // run ends). Each goes on to the trainer with what the stage adds: log-probs of the reference, parts of the
-  // reward.
+  // Ranks of a stage: the groups of a step dealt to this rank, as they come; nothing when all have come (or
+  // the run ends). Each goes on to the trainer with what the stage adds: log-probs of the reference, parts of
+  // the reward.
   std::optional<Group> take(size_t stage, int64_t step);
   /// `take` would return a group at once.
   bool waiting(size_t stage, int64_t step);
@@ -98,7 +99,7 @@ class Exchange {
 
  private:
   struct Inbox {
-    StepInput input;                                     // of a stage: groups as they came
+    StepInput input;                                    // of a stage: groups as they came
     std::map<std::pair<int64_t, size_t>, Group> parts;  // of the trainer: by data position and stage
     std::vector<Group> unfinished;
     std::map<int, StepNote> notes;  // by sender: sums of times depend on the order
@@ -126,10 +127,10 @@ class Exchange {
   std::optional<WeightTransfer> transfer_;
   std::vector<Lane> stages_;
   Lane trainer_;
-  std::map<int64_t, int64_t> groups_sent_;                       // by step that is open
-  std::map<int64_t, std::vector<Group>> unfinished_;             // after a step, on trainer ranks
-  int64_t shares_ = 0;                                           // calls of `share`
-  std::map<int64_t, std::map<int, std::string>> shared_come_;    // by call, by sender
+  std::map<int64_t, int64_t> groups_sent_;                     // by step that is open
+  std::map<int64_t, std::vector<Group>> unfinished_;           // after a step, on trainer ranks
+  int64_t shares_ = 0;                                         // calls of `share`
+  std::map<int64_t, std::map<int, std::string>> shared_come_;  // by call, by sender
   /// By sender: one may already have sent the next version before the last one's message is found.
   std::map<int, std::deque<std::string>> weights_come_;
   int64_t version_ = 0;

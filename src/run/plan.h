@@ -75,7 +75,7 @@ struct RunPlan {
   int64_t context_tokens = 0;
   int64_t max_prompt_tokens = 0, max_new_tokens = 0;
   int64_t steps_of_longest_response = 1;  // more than one with rollout.tokens_per_step
-  int64_t longest_sequence = 0;  // tokens, prompt and response
+  int64_t longest_sequence = 0;           // tokens, prompt and response
   int64_t max_tokens_per_microbatch = 0;
   int64_t kv_page_tokens = 0, kv_page_bytes = 0, kv_pages = 0;  // per rank; 0 pages: nothing is generated
   std::vector<int> profiled_steps;

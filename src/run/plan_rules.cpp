@@ -87,10 +87,11 @@ void plan_dynamic_sampling(PlanDraft& d) {
                     : r.temperature == 0      ? "rollout.temperature = 0"
                                               : nullptr;
   if (why)
-    d.error("rollout.dynamic_sampling_rounds",
-            fmt::format("with {} all samples of a prompt earn the same reward, and every prompt would be replaced",
-                        why),
-            {0});
+    d.error(
+        "rollout.dynamic_sampling_rounds",
+        fmt::format(
+            "with {} all samples of a prompt earn the same reward, and every prompt would be replaced", why),
+        {0});
 }
 
 void plan_rewards(PlanDraft& d) {
@@ -160,10 +161,11 @@ void plan_warnings(PlanDraft& d) {
     if (plan.steps_of_longest_response == 1)
       d.warn("rollout.tokens_per_step has no effect: no response is longer");
     else
-      d.warn(fmt::format("rollout.tokens_per_step = {}: a response takes up to {} steps, so a step trains the "
-                         "prompts that finish in it (prompts_per_step on average, none at first, the rest in the "
-                         "last step)",
-                         c.rollout.tokens_per_step, plan.steps_of_longest_response));
+      d.warn(fmt::format(
+          "rollout.tokens_per_step = {}: a response takes up to {} steps, so a step trains the "
+          "prompts that finish in it (prompts_per_step on average, none at first, the rest in the "
+          "last step)",
+          c.rollout.tokens_per_step, plan.steps_of_longest_response));
   }
   if (plan.generates && b.samples_per_prompt == 1 && c.algorithm.single_group == "zero")
     d.warn("groups of one sample with single_group = \"zero\": all advantages are 0, nothing is learned");

@@ -30,8 +30,7 @@ void sampled_lengths(PlanDraft& d) {
                         r.min_new_tokens),
             {0, r.max_new_tokens});
   plan.max_new_tokens = r.max_new_tokens;
-  if (r.tokens_per_step > 0)
-    plan.steps_of_longest_response = (r.max_new_tokens - 1) / r.tokens_per_step + 1;
+  if (r.tokens_per_step > 0) plan.steps_of_longest_response = (r.max_new_tokens - 1) / r.tokens_per_step + 1;
   plan.max_prompt_tokens = r.max_prompt_tokens.value_or(plan.context_tokens - r.max_new_tokens);
   plan.longest_sequence = plan.max_prompt_tokens + plan.max_new_tokens;
   if (plan.longest_sequence > plan.context_tokens)
@@ -66,10 +65,11 @@ int64_t running_sequences(const PlanDraft& d) {
     return saturating_multiply(ceil_divide(prompts, ranks), samples);
   };
   int64_t sequences = 1;
-  if (plan.generates) sequences = share("rollout", plan.batch.prompts_per_step, plan.batch.samples_per_prompt);
+  if (plan.generates)
+    sequences = share("rollout", plan.batch.prompts_per_step, plan.batch.samples_per_prompt);
   if (plan.validates)
-    sequences = std::max(sequences,
-                         v.max_prompts > 0 ? share("trainer", v.max_prompts, v.samples_per_prompt) : most);
+    sequences =
+        std::max(sequences, v.max_prompts > 0 ? share("trainer", v.max_prompts, v.samples_per_prompt) : most);
   return std::clamp<int64_t>(sequences, 1, most);
 }
 

@@ -78,9 +78,8 @@ bool is_finished(const Group& group) {
 }
 
 bool is_uniform(const Group& group) {
-  return std::all_of(group.samples.begin(), group.samples.end(), [&](const Trajectory& t) {
-    return t.raw_reward == group.samples.front().raw_reward;
-  });
+  return std::all_of(group.samples.begin(), group.samples.end(),
+                     [&](const Trajectory& t) { return t.raw_reward == group.samples.front().raw_reward; });
 }
 
 }  // namespace temper

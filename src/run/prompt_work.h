@@ -22,8 +22,8 @@ struct DealOptions {
   int64_t tokens_per_step = 0;  // 0: no cut
 };
 
-/// The rank of each prompt: by the most rows that a prompt can cost in the step, largest first, each to the rank
-/// with the least (the first of equals).
+/// The rank of each prompt: by the most rows that a prompt can cost in the step, largest first, each to the
+/// rank with the least (the first of equals).
 std::vector<int64_t> deal(const std::vector<PromptWork>& work, const DealOptions& options);
 
 Request to_request(const PromptWork& work, int64_t samples_per_prompt);

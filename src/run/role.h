@@ -58,10 +58,10 @@ class Role {
   virtual bool phase(int64_t step) = 0;
 };
 
-/// Generates the groups of a step and scores them; prompts are dealt to ranks by the rows that they may cost, and
-/// sent when all samples are scored. With rollout.tokens_per_step a sample gets so many tokens in a step and goes
-/// on in the next one (the last step finishes all); with rollout.dynamic_sampling_rounds a prompt whose samples
-/// earn all the same is replaced by the next one.
+/// Generates the groups of a step and scores them; prompts are dealt to ranks by the rows that they may cost,
+/// and sent when all samples are scored. With rollout.tokens_per_step a sample gets so many tokens in a step
+/// and goes on in the next one (the last step finishes all); with rollout.dynamic_sampling_rounds a prompt
+/// whose samples earn all the same is replaced by the next one.
 class RolloutRole : public Role {
  public:
   RolloutRole(Services& services, Engine& engine, Share share, Lead lead);

@@ -45,8 +45,7 @@ bool ReplayRole::phase(int64_t step) {
   const Share share{s_.dp->rank(), s_.dp->size()};
   for (size_t i = 0; i < groups.size(); ++i)
     if (share.has(static_cast<int64_t>(i))) s_.exchange.send_sampled(step, std::move(groups[i]));
-  s_.exchange.close_sampled(step,
-                            {.maxima = {{"replay/groups", static_cast<double>(groups.size())}}});
+  s_.exchange.close_sampled(step, {.maxima = {{"replay/groups", static_cast<double>(groups.size())}}});
   return true;
 }
 
@@ -82,8 +81,7 @@ bool ReferenceRole::add_logprobs(int64_t step) {
     seconds += watch.seconds();
   }
   if (s_.exchange.has_ended()) return false;
-  s_.exchange.close(
-      step, {.maxima = {{"timing_s/ref", seconds}}, .stop_requested = stop_requested()});
+  s_.exchange.close(step, {.maxima = {{"timing_s/ref", seconds}}, .stop_requested = stop_requested()});
   return true;
 }
 

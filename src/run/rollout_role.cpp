@@ -88,8 +88,9 @@ class RolloutRole::Step {
       fresh = round < replacing_rounds() ? all.replaced : 0;
     }
     if (all.replaced > 0 && role_.share_.index == 0)
-      spdlog::warn("step {}: {} prompts whose samples all earned the same reward were not replaced after {} rounds",
-                   step_, all.replaced, replacing_rounds());
+      spdlog::warn(
+          "step {}: {} prompts whose samples all earned the same reward were not replaced after {} rounds",
+          step_, all.replaced, replacing_rounds());
     close();
     std::sort(all.unfinished.begin(), all.unfinished.end(), [](const Group& a, const Group& b) {
       return a.samples.front().data_position < b.samples.front().data_position;
@@ -104,8 +105,8 @@ class RolloutRole::Step {
 
   RoundResult generate(const std::vector<PromptWork>& work, int64_t round) {
     const BatchPlan& batch = s_.plan.batch;
-    const std::vector<int64_t> rank_of = deal(
-        work, {role_.share_.count, batch.samples_per_prompt, s_.plan.max_new_tokens, options_.tokens_per_call});
+    const std::vector<int64_t> rank_of = deal(work, {role_.share_.count, batch.samples_per_prompt,
+                                                     s_.plan.max_new_tokens, options_.tokens_per_call});
     std::vector<const PromptWork*> mine;
     std::vector<Request> requests;
     for (size_t i = 0; i < work.size(); ++i) {
@@ -126,8 +127,8 @@ class RolloutRole::Step {
             put_off(std::move(group), result);
           send(workers.take_finished(), result);
           s_.journal.status(fmt::format("step {}: generating{}, {}/{} prompts of this rank", step_,
-                                        round > 0 ? fmt::format(" replacements, round {}", round) : "", ++done,
-                                        requests.size()));
+                                        round > 0 ? fmt::format(" replacements, round {}", round) : "",
+                                        ++done, requests.size()));
         });
     generating_seconds_ += generating.seconds();
     add_up(note_.sums, counter_metrics(counters));

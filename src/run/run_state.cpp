@@ -41,7 +41,8 @@ Tensor to_words(Arena& arena, const std::string& bytes) {
 StateTensor words_to_save(Arena& arena, const std::string& name, const std::string& bytes, const Comm& dp) {
   const Tensor words = to_words(arena, bytes);
   const FlatRange mine = shard_range(words.size(), dp.rank(), dp.size());
-  return {name, {words.size()}, mine, make_tensor(words.as<int32_t>() + mine.begin, DType::i32, {mine.size()})};
+  return {
+      name, {words.size()}, mine, make_tensor(words.as<int32_t>() + mine.begin, DType::i32, {mine.size()})};
 }
 
 [[noreturn]] void refuse_groups(const std::string& where, const std::string& why) {
@@ -66,8 +67,8 @@ auto read_words(const Manifest& manifest, const std::string& checkpoint, const s
   if (size < 0 || size > 4 * (words.size() - 2))
     refuse_groups(where, fmt::format("{} bytes in {} words", size, words.size()));
   try {
-    return read(std::string_view(reinterpret_cast<const char*>(words.as<int32_t>() + 2),
-                                 static_cast<size_t>(size)));
+    return read(
+        std::string_view(reinterpret_cast<const char*>(words.as<int32_t>() + 2), static_cast<size_t>(size)));
   } catch (const std::exception& e) {
     refuse_groups(where, e.what());
   }

@@ -1,7 +1,7 @@
 #pragma once
 // What a checkpoint holds of a run, and how it comes back: master weights and moments by tensor name, counts
-// and cursors, the groups of steps that were generated ahead of the trainer, and those left unfinished. Nothing is stored by rank, so
-// another number of ranks, or another placement, can take it up.
+// and cursors, the groups of steps that were generated ahead of the trainer, and those left unfinished.
+// Nothing is stored by rank, so another number of ranks, or another placement, can take it up.
 
 #include <map>
 #include <vector>
@@ -13,8 +13,8 @@ namespace temper {
 
 struct RunState {
   Trainer* trainer = nullptr;
-  int64_t data_position = 0;             // of the prompts after all generated steps
-  std::vector<const StepInput*> ahead;  // steps generated and not yet trained, in order
+  int64_t data_position = 0;                       // of the prompts after all generated steps
+  std::vector<const StepInput*> ahead;             // steps generated and not yet trained, in order
   const std::vector<Group>* unfinished = nullptr;  // by the last generated step
 };
 

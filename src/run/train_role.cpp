@@ -99,7 +99,8 @@ void TrainRole::add_old_logprobs(std::vector<Group>& groups, int64_t step, bool 
       if (of.other > 0) old.push_back(&t);
     }
   if (share.all > 0)
-    s_.journal.set("policy/off_policy_share", static_cast<double>(share.other) / static_cast<double>(share.all));
+    s_.journal.set("policy/off_policy_share",
+                   static_cast<double>(share.other) / static_cast<double>(share.all));
   if (s_.config().algorithm.tis_cap == 0 || old.empty()) return;
   const std::vector<const Trajectory*> view(old.begin(), old.end());
   std::vector<std::vector<double>> own(old.size());
@@ -156,8 +157,7 @@ bool TrainRole::phase(int64_t step) {
       const TraceSpan span(s_.trace, step, "trainer",
                            fmt::format("update {} of step {}", stats.size() + 1, step));
       const int64_t begin = std::min(size, u * per_update), end = std::min(size, begin + per_update);
-      s_.journal.status(fmt::format("step {}: update {}/{}", step, stats.size() + 1,
-                                    updates * epochs));
+      s_.journal.status(fmt::format("step {}: update {}/{}", step, stats.size() + 1, updates * epochs));
       stats.push_back(trainer_.update(
           s_.ctx, std::span(all).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)),
           *algorithm_));

@@ -1,6 +1,6 @@
 // Responses that take several steps (rollout.tokens_per_step), prompts that are replaced
-// (rollout.dynamic_sampling_rounds), and both in runs that are stopped and placed elsewhere. Through the program
-// itself.
+// (rollout.dynamic_sampling_rounds), and both in runs that are stopped and placed elsewhere. Through the
+// program itself.
 
 #include <map>
 #include <set>
@@ -25,7 +25,8 @@ class PartialRollouts : public PlacedRun {
   /// A response is likely to end early and to hold a number: rewards of random weights then differ.
   static std::string moving(int tokens_per_step, int rounds) {
     return fmt::format(
-        "reward.functions='[{{name=\"gsm8k\",method=\"flexible\",format_score=0.5}}]' rollout.stop='[\"e\",\"a\"]' "
+        "reward.functions='[{{name=\"gsm8k\",method=\"flexible\",format_score=0.5}}]' "
+        "rollout.stop='[\"e\",\"a\"]' "
         "rollout.tokens_per_step={} rollout.dynamic_sampling_rounds={} ",
         tokens_per_step, rounds);
   }
@@ -39,12 +40,13 @@ class PartialRollouts : public PlacedRun {
     for (int step = 1; step <= steps; ++step)
       for (const Json& line : lines(name, step)) {
         Json kept;
-        for (const char* key : {"prompt_tokens", "response_tokens", "logprobs", "ref_logprobs", "finish_reason",
-                                "response", "raw_reward"})
+        for (const char* key : {"prompt_tokens", "response_tokens", "logprobs", "ref_logprobs",
+                                "finish_reason", "response", "raw_reward"})
           kept[key] = line.at(key);
-        const bool first = all.emplace(std::pair(line.at("prompt").get<std::string>(), line.at("sample").get<int>()),
-                                       std::move(kept))
-                               .second;
+        const bool first =
+            all.emplace(std::pair(line.at("prompt").get<std::string>(), line.at("sample").get<int>()),
+                        std::move(kept))
+                .second;
         EXPECT_TRUE(first) << name << ": a response came twice";
       }
     return all;
@@ -161,11 +163,14 @@ TEST_F(PartialRollouts, PromptsWithoutSignalAreReplaced) {
       trained.insert(line.at("prompt").get<std::string>());
     }
     EXPECT_EQ(rewards.size(), 5u) << "100 rounds are enough";
-    for (const auto& [group, values] : rewards) EXPECT_GT(values.size(), 1u) << "step " << step << ", group " << group;
-    for (const Json& line : lines("all", step)) before[line.at("group")].insert(line.at("raw_reward").get<double>());
+    for (const auto& [group, values] : rewards)
+      EXPECT_GT(values.size(), 1u) << "step " << step << ", group " << group;
+    for (const Json& line : lines("all", step))
+      before[line.at("group")].insert(line.at("raw_reward").get<double>());
     for (const auto& [group, values] : before) uniform_before += values.size() == 1;
     replaced += metric("run", step, "rollout/prompts_replaced");
-    EXPECT_GE(metric("run", step, "rollout/rounds"), metric("run", step, "rollout/prompts_replaced") > 0 ? 1 : 0);
+    EXPECT_GE(metric("run", step, "rollout/rounds"),
+              metric("run", step, "rollout/prompts_replaced") > 0 ? 1 : 0);
   }
   EXPECT_GT(replaced, 0);
   EXPECT_GT(uniform_before, 0) << "there was nothing to replace";

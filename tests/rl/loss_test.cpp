@@ -25,8 +25,9 @@ struct Batch {
 /// A batch of the golden file with its weights; masked tokens get NaN everywhere, so a read of one shows.
 Batch golden_batch(const Json& golden, size_t index, Aggregation aggregation) {
   const Json& from = golden["batches"][index];
-  Batch batch{
-      from["logprob"], from["entropy"], {from["old_logprob"], {}, from["ref_logprob"], from["advantage"], {}}};
+  Batch batch{from["logprob"],
+              from["entropy"],
+              {from["old_logprob"], {}, from["ref_logprob"], from["advantage"], {}}};
   const auto mask = from["mask"].get<std::vector<int>>();
   const auto lengths = from["lengths"].get<std::vector<size_t>>();
   std::vector<int64_t> counted;
@@ -80,7 +81,9 @@ TEST(GrpoLoss, MatchesAutograd) {
     expect_close(result.dlogprob, expected["dlogprob"], name + " dlogprob");
     expect_close(result.dentropy, expected["dentropy"], name + " dentropy");
     for (const auto& [key, value] : algorithm->metrics(result.sums)) {
-      const double e = key == "actor/tis_weight" ? 1 : key == "actor/tis_clipfrac" ? 0 : expected[key].get<double>();
+      const double e = key == "actor/tis_weight"     ? 1
+                       : key == "actor/tis_clipfrac" ? 0
+                                                     : expected[key].get<double>();
       EXPECT_NEAR(value, e, 1e-12 * std::max(1.0, std::fabs(e))) << name << " " << key;
     }
     EXPECT_EQ(algorithm->metrics(result.sums).size(), 8u);
@@ -105,7 +108,7 @@ TEST(SftLoss, MatchesAutograd) {
 }
 
 /// sum_t of the loss at log-probs and entropies moved by `step` along one coordinate.
-double moved_loss(const Algorithm& algorithm, Batch batch, std::vector<double> Batch::*values, size_t t,
+double moved_loss(const Algorithm& algorithm, Batch batch, std::vector<double> Batch::* values, size_t t,
                   double step) {
   (batch.*values)[t] += step;
   return algorithm.loss(batch.logprob, batch.entropy, batch.in).sums.at("actor/loss");
@@ -129,7 +132,7 @@ TEST(GrpoLoss, GradientIsTheDerivativeOfTheValue) {
         EXPECT_EQ(result.dentropy[t], 0);
         continue;
       }
-      auto difference = [&](std::vector<double> Batch::*values) {
+      auto difference = [&](std::vector<double> Batch::* values) {
         return (moved_loss(algorithm, batch, values, t, h) - moved_loss(algorithm, batch, values, t, -h)) /
                (2 * h);
       };

@@ -168,7 +168,8 @@ TEST(Engine, CutsDoNotShow) {
     options.sampling.repetition_penalty = 1.1;
     options.sampling.frequency_penalty = 0.2;
     options.min_new_tokens = 2;
-    const std::vector<Request> requests{tiny_request(0, 5, 8), tiny_request(1, 33, 3), tiny_request(2, 16, 1)};
+    const std::vector<Request> requests{tiny_request(0, 5, 8), tiny_request(1, 33, 3),
+                                        tiny_request(2, 16, 1)};
     const Output whole = run(engine, requests, options);
     for (const int64_t tokens : {1, 3, 16, 17, 39, 40, 100}) {
       const Output cut = run_in_cuts(engine, requests, options, tokens);

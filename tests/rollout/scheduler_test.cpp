@@ -152,8 +152,7 @@ class Driver {
     for (const ScheduledRows& part : step) {
       if (part.sequence->missing() > 0) continue;
       std::vector<Sequence*> ready{part.sequence};
-      if (part.sequence->is_prompt())
-        ready = scheduler_.fork(*part.sequence);
+      if (part.sequence->is_prompt()) ready = scheduler_.fork(*part.sequence);
       for (Sequence* s : ready) {
         s->tokens.push_back(2);
         if (s->size() - s->prompt_tokens < new_tokens_[s->request]) continue;
@@ -234,6 +233,7 @@ TEST(Scheduler, YoungestIsPreempted) {
     s->request = i;
     s->tokens.assign(kPage, 1);
     s->prompt_tokens = kPage;
+    s->samples = {0};
     scheduler.add(std::move(s));
   }
   std::vector<ScheduledRows> step = scheduler.next();

@@ -239,7 +239,8 @@ TEST_F(ExchangeOnRanks, AGroupThatIsLostIsABug) {
     exchange.close_sampled(1, {});
   }
   if (rank() == 2)
-    expect_error(Exit::internal, {"step 1 has 1 groups in 1 parts, 2 groups were sent"}, "group lost", [&] { exchange.receive(1); });
+    expect_error(Exit::internal, {"step 1 has 1 groups in 1 parts, 2 groups were sent"}, "group lost",
+                 [&] { exchange.receive(1); });
   if (rank() == 3) {
     EXPECT_EQ(exchange.receive(1).groups.size(), 2u);
   }

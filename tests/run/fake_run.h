@@ -1,8 +1,9 @@
 #pragma once
 // A run without a model: ranks hand tiny groups and weights to each other through a real Exchange, by the
-// order of calls of the real roles and of the run (src/run/roles.cpp, rollout_role.cpp, train_command.cpp), and
-// check what they are given. Any rank may be slow. A second stage stands for a critic: it gives every response a
-// value. With `cut` some prompts are left unfinished by the step that draws them and end in the next one.
+// order of calls of the real roles and of the run (src/run/roles.cpp, rollout_role.cpp, train_command.cpp),
+// and check what they are given. Any rank may be slow. A second stage stands for a critic: it gives every
+// response a value. With `cut` some prompts are left unfinished by the step that draws them and end in the
+// next one.
 
 #include <unistd.h>
 
@@ -28,9 +29,9 @@ struct FakeConfig {
 
   std::string text() const {
     const auto list = [](const std::vector<int>& r) { return r.empty() ? "none" : rank_set_text(r); };
-    std::string line =
-        fmt::format("rollout {} trainer {} lag {} steps {} groups {} stop {} save {} cut {}",
-                    list(ranks.producers), list(ranks.trainer), lag, steps, groups, stop_after, save_every, cut);
+    std::string line = fmt::format("rollout {} trainer {} lag {} steps {} groups {} stop {} save {} cut {}",
+                                   list(ranks.producers), list(ranks.trainer), lag, steps, groups, stop_after,
+                                   save_every, cut);
     for (const std::vector<int>& stage : ranks.stages) line += " stage " + list(stage);
     for (const auto& [role, pause] : slow) line += fmt::format(" {}: {:.0f} us", role, pause);
     return line;
@@ -182,8 +183,8 @@ class FakeRank {
       if (!share.has(static_cast<int64_t>(i))) continue;
       pause("rollout");
       const int64_t position = unfinished_[i].samples.front().data_position;
-      exchange_.send_sampled(step,
-                             fake_group(position, position / config_.groups + 1, version, -1, unfinished_[i]));
+      exchange_.send_sampled(
+          step, fake_group(position, position / config_.groups + 1, version, -1, unfinished_[i]));
       ++mine;
     }
     std::vector<Group> left;
@@ -252,10 +253,9 @@ class FakeRank {
     for (int64_t position = (step - 2) * config_.groups; position < step * config_.groups; ++position) {
       const int64_t drawn = position / config_.groups + 1;
       if (position < 0 || (drawn == step) == is_cut(position)) continue;
-      want.groups.push_back(drawn == step
-                                ? fake_group(position, drawn, version_of(drawn))
-                                : fake_group(position, drawn, version_of(step), -1,
-                                             fake_group(position, drawn, version_of(drawn), 1)));
+      want.groups.push_back(drawn == step ? fake_group(position, drawn, version_of(drawn))
+                                          : fake_group(position, drawn, version_of(step), -1,
+                                                       fake_group(position, drawn, version_of(drawn), 1)));
       for (Trajectory& t : want.groups.back().samples) {
         t.group = static_cast<int32_t>(want.groups.size()) - 1;
         if (!config_.ranks.stages.empty()) t.ref_logprobs = fake_reference(t);

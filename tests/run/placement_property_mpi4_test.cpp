@@ -1,6 +1,7 @@
 // 1,000 random small runs on 4 ranks: any placement of two to four roles, any policy lag, few or many groups,
-// with and without prompts that go on in the next step, some roles slow. Every second one is stopped and goes on in another placement, at times with another lag. None
-// waits for ever (the limit of a wait names it); what each rank is given is checked by tests/run/fake_run.h.
+// with and without prompts that go on in the next step, some roles slow. Every second one is stopped and goes
+// on in another placement, at times with another lag. None waits for ever (the limit of a wait names it);
+// what each rank is given is checked by tests/run/fake_run.h.
 
 #include "tests/run/fake_run.h"
 
@@ -133,8 +134,8 @@ TEST_F(RandomPlacements, EndWithExactVersionsWithinTheirBounds) {
       << "the bound is reached, or the test is too tame";
   if (comm_->rank() == 0)
     std::printf("%d configurations, %ld runs, %ld stopped with %ld steps ahead and %ld prompts unfinished\n",
-                kConfigurations, static_cast<long>(runs), static_cast<long>(stopped), static_cast<long>(ahead),
-                static_cast<long>(unfinished));
+                kConfigurations, static_cast<long>(runs), static_cast<long>(stopped),
+                static_cast<long>(ahead), static_cast<long>(unfinished));
 }
 
 }  // namespace

@@ -20,7 +20,8 @@ PromptWork fresh(int64_t position, size_t prompt_tokens) {
 }
 
 Completion completion(size_t tokens, FinishReason reason) {
-  return {std::vector<int32_t>(tokens, 5), std::vector<double>(tokens, -0.5), std::string(tokens, 't'), reason};
+  return {std::vector<int32_t>(tokens, 5), std::vector<double>(tokens, -0.5), std::string(tokens, 't'),
+          reason};
 }
 
 std::vector<int64_t> rows_by_rank(const std::vector<PromptWork>& work, const std::vector<int64_t>& rank,
@@ -56,7 +57,8 @@ TEST(Deal, LoadsAreEven) {
   }
 }
 
-/// A begun prompt costs its rows again, what its unfinished samples may still get, and nothing for finished ones.
+/// A begun prompt costs its rows again, what its unfinished samples may still get, and nothing for finished
+/// ones.
 TEST(Deal, BegunPromptsCountWhatIsLeft) {
   PromptWork begun = fresh(0, 10);
   begun.before = to_group(begun,
@@ -69,15 +71,16 @@ TEST(Deal, BegunPromptsCountWhatIsLeft) {
             (std::vector<int64_t>{1, 0, 1, 1}))
       << "150 against 70 + 70 + 70";
   // Near the limit only the rest is left: 10 + 2 x (50 + 5).
-  EXPECT_EQ(deal({begun, fresh(1, 10), fresh(2, 10)}, {.ranks = 2, .samples_per_prompt = 3, .max_new_tokens = 55}),
-            (std::vector<int64_t>{0, 0, 1}))
+  EXPECT_EQ(
+      deal({begun, fresh(1, 10), fresh(2, 10)}, {.ranks = 2, .samples_per_prompt = 3, .max_new_tokens = 55}),
+      (std::vector<int64_t>{0, 0, 1}))
       << "120 after 175 each for new ones";
 }
 
 TEST(PromptWork, GoesOnWhereItWas) {
   const PromptWork work = fresh(7, 3);
-  Group group = to_group(
-      work, {completion(4, FinishReason::unfinished), completion(2, FinishReason::stop)}, /*version=*/5);
+  Group group = to_group(work, {completion(4, FinishReason::unfinished), completion(2, FinishReason::stop)},
+                         /*version=*/5);
   EXPECT_FALSE(is_finished(group));
   EXPECT_EQ(group.samples[1].policy_versions, (std::vector<std::pair<int64_t, int32_t>>{{5, 2}}));
   const PromptWork again{work.drawn, group};
@@ -100,7 +103,8 @@ TEST(PromptWork, GoesOnWhereItWas) {
 }
 
 TEST(PromptWork, UniformIsOfTheRawReward) {
-  Group group = to_group(fresh(0, 1), {completion(1, FinishReason::stop), completion(2, FinishReason::stop)}, 0);
+  Group group =
+      to_group(fresh(0, 1), {completion(1, FinishReason::stop), completion(2, FinishReason::stop)}, 0);
   group.samples[0].reward = 0.5;  // shaping does not count
   EXPECT_TRUE(is_uniform(group));
   group.samples[1].raw_reward = 1;

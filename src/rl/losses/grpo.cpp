@@ -82,7 +82,8 @@ LossResult Grpo::loss(std::span<const double> logprob, std::span<const double> e
   CHECK(reference || kl_coef == 0 || n == 0, "a KL term without reference log-probs");
 
   LossResult result{std::vector<double>(n), std::vector<double>(n), {}};
-  double pg_sum = 0, kl_sum = 0, entropy_sum = 0, clipped = 0, old_minus_new = 0, counted = 0, weights = 0, capped = 0;
+  double pg_sum = 0, kl_sum = 0, entropy_sum = 0, clipped = 0, old_minus_new = 0, counted = 0, weights = 0,
+         capped = 0;
   for (size_t t = 0; t < n; ++t) {
     const double weight = in.weight[t];
     if (weight == 0) continue;
@@ -90,7 +91,8 @@ LossResult Grpo::loss(std::span<const double> logprob, std::span<const double> e
     const KlTerm kl = reference ? kl_term(kl_estimator_, logprob[t], in.ref_logprob[t]) : KlTerm{0, 0};
     const double importance = resampled ? importance_weight(in.old_logprob[t], in.sampled_logprob[t]) : 1;
     weights += importance;
-    capped += resampled && tis_cap_ > 0 && in.old_logprob[t] != in.sampled_logprob[t] && importance >= tis_cap_;
+    capped +=
+        resampled && tis_cap_ > 0 && in.old_logprob[t] != in.sampled_logprob[t] && importance >= tis_cap_;
     pg_sum += weight * (importance * pg.value);
     kl_sum += weight * kl.value;
     entropy_sum += weight * entropy[t];
@@ -135,8 +137,9 @@ std::string Grpo::describe() const {
   return fmt::format(
       "grpo: ratio clip [1 - {}, 1 + {}], ratio clamp {}, importance weights of older samples {}, KL {}, "
       "entropy bonus {}, {}, advantage eps {}, groups of one: {}",
-      clip_low_, clip_high_, clamp, tis_cap_ == 0 ? "off" : fmt::format("up to {}", tis_cap_), kl, bonus, kAggregations[static_cast<size_t>(aggregation_)],
-      advantage_eps_, kSingleGroupRules[static_cast<size_t>(single_group_)]);
+      clip_low_, clip_high_, clamp, tis_cap_ == 0 ? "off" : fmt::format("up to {}", tis_cap_), kl, bonus,
+      kAggregations[static_cast<size_t>(aggregation_)], advantage_eps_,
+      kSingleGroupRules[static_cast<size_t>(single_group_)]);
 }
 
 }  // namespace temper

@@ -1,8 +1,8 @@
 #pragma once
 // GRPO: PPO-clip on the token ratio with the group-normalised advantage A, plus a KL and an entropy term.
 //   rho = exp(clamp(lp - lo, -c, c)),  pg = max(-A rho, -A clip(rho, 1 - el, 1 + eh))
-//   l = w pg + kl_coef k(lp, lf) - entropy_coef H;   a = w d pg / d lp = -w A rho where the first branch holds
-//   w = min(exp(clamp(lo - lb, -20, 20)), tis_cap) for tokens that other weights sampled (lb), else 1
+//   l = w pg + kl_coef k(lp, lf) - entropy_coef H;   a = w d pg / d lp = -w A rho where the first branch
+//   holds w = min(exp(clamp(lo - lb, -20, 20)), tis_cap) for tokens that other weights sampled (lb), else 1
 // Every boundary is inclusive for the gradient; A = 0 gives pg = 0 and a = 0; tokens of weight 0 are selected
 // away, never multiplied. With kl_in = "reward" the KL goes into the reward and the loss has no KL term.
 

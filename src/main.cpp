@@ -5,6 +5,7 @@
 #include "src/core/check.h"
 #include "src/run/check_command.h"
 #include "src/run/command_line.h"
+#include "src/run/eval_command.h"
 #include "src/run/guard.h"
 #include "src/run/help.h"
 #include "src/run/model_commands.h"

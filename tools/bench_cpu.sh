@@ -80,3 +80,7 @@ echo "|---|---|---|---|"
 row "training step, 16 x 256 tokens" "$ours" "$(value train_step_s)"
 row "decode 128 tokens, batch 1" "$one" "$(value decode_batch_1_s)"
 row "decode 128 tokens, batch 16" "$many" "$(value decode_batch_16_s)"
+
+echo
+echo "### Running ahead of the trainer (2 ranks of one thread, a 10M-parameter model)"
+tools/bench_overlap.sh "$build"

@@ -11,6 +11,7 @@
 
 #include "src/comm/mpi_check.h"
 #include "src/comm/mpi_comm.h"
+#include "src/core/stopwatch.h"
 
 namespace temper {
 namespace {
@@ -103,12 +104,24 @@ class MpiMailbox : public Mailbox {
     }
   }
 
+  /// Its sender is at work on it, or has died.
+  void wait(MPI_Request& request) {
+    constexpr double kSpinSeconds = 0.01;
+    const Stopwatch waited;
+    for (int done = 0; !done;) {
+      check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+      if (!done && waited.seconds() > kSpinSeconds) pause(waited.seconds(), "the rest of a message");
+    }
+  }
+
   /// The first part is matched; the others of this sender and channel follow it directly.
   Message receive(MPI_Message handle, const MPI_Status& status, int channel) {
     int first = 0;
     check_mpi(MPI_Get_count(&status, MPI_BYTE, &first), "MPI_Get_count");
     std::string part(static_cast<size_t>(first), '\0');
-    check_mpi(MPI_Mrecv(part.data(), first, MPI_BYTE, &handle, MPI_STATUS_IGNORE), "MPI_Mrecv");
+    MPI_Request request;
+    check_mpi(MPI_Imrecv(part.data(), first, MPI_BYTE, &handle, &request), "MPI_Imrecv");
+    wait(request);
     uint64_t size = 0;
     CHECK(part.size() >= kHeader, "a message of {} bytes", part.size());
     std::memcpy(&size, part.data(), kHeader);
@@ -116,9 +129,10 @@ class MpiMailbox : public Mailbox {
     message.bytes.reserve(size);
     while (message.bytes.size() < size) {
       part.resize(std::min(kPartBytes, size - message.bytes.size()));
-      check_mpi(MPI_Recv(part.data(), static_cast<int>(part.size()), MPI_BYTE, message.from, channel, comm_,
-                         MPI_STATUS_IGNORE),
-                "MPI_Recv");
+      check_mpi(MPI_Irecv(part.data(), static_cast<int>(part.size()), MPI_BYTE, message.from, channel, comm_,
+                          &request),
+                "MPI_Irecv");
+      wait(request);
       message.bytes += part;
     }
     return message;

@@ -43,11 +43,10 @@ Device resolve_device(const std::string& device, int rank_on_node) {
 DType resolve_dtype(const std::string& dtype, Device device) {
   if (dtype == "bf16") return DType::bf16;
   if (dtype == "fp64" && device == Device::cuda)
-    fail(Exit::usage,
-         {.what = "fp64 runs on the CPU only",
-           .where = "--dtype fp64",
-           .why = "the GPU kernels take fp32 and bf16",
-           .fix = "add --device cpu"});
+    fail(Exit::usage, {.what = "fp64 runs on the CPU only",
+                       .where = "--dtype fp64",
+                       .why = "the GPU kernels take fp32 and bf16",
+                       .fix = "add --device cpu"});
   if (dtype == "fp64") return DType::f64;
   return dtype == "auto" && device == Device::cuda ? DType::bf16 : DType::f32;
 }

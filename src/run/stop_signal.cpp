@@ -18,7 +18,7 @@ void on_signal(int signal) {
 }  // namespace
 
 void install_stop_signals() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;

@@ -1,6 +1,6 @@
 #pragma once
-// What each rank did when, for the steps of `profile.steps`: spans on one lane per role, arrows for weights and
-// batches, in the Chrome trace event format (open trace/step-000003.json in Perfetto). Times count from a
+// What each rank did when, for the steps of `profile.steps`: spans on one lane per role, arrows for weights
+// and batches, in the Chrome trace event format (open trace/step-000003.json in Perfetto). Times count from a
 // barrier of all ranks at the start of the run, so their clocks agree to the time of a barrier.
 
 #include <cstdint>

@@ -114,6 +114,7 @@ class TrainRun {
 
   void publish(int64_t step) {
     const TraceSpan span(trace_, step, "trainer", fmt::format("send weights {}", step));
+    const PhaseTimer timer(*journal_, "sync_weights");  // a part of the next step
     if (writes())
       for (const int rank : plan_.weight_receivers())
         trace_.arrow(step, "trainer", weights_arrow(step, rank), Trace::Arrow::begins);
@@ -335,45 +336,6 @@ int run_train(const CommandLine& line) {
   MpiSession mpi(nullptr, nullptr);
   const RunPlan plan = make_plan(loaded, mpi.size(), read_model_facts(loaded.config.model.path));
   return TrainRun(line, loaded, plan, mpi).run();
-}
-
-int run_eval(const CommandLine& line) {
-  const LoadedConfig loaded = load_config(line.positional, line.overrides);
-  const Config& config = loaded.config;
-  require_paths(loaded, {"data.train", "checkpoint.resume"});
-  MpiSession mpi(nullptr, nullptr);
-  const RunPlan plan = make_plan(loaded, mpi.size(), read_model_facts(config.model.path));
-  if (!plan.validates)
-    fail(Exit::usage, {.what = "nothing to evaluate",
-                       .where = "validation.data",
-                       .why = "the list is empty",
-                       .fix = "name a JSONL file in validation.data"});
-  std::vector<int> world(static_cast<size_t>(mpi.size()));
-  std::iota(world.begin(), world.end(), 0);
-  const std::unique_ptr<Comm> comm = mpi.make_comm(world, config.cluster.watchdog_seconds);
-  start_log("", config.log.level, mpi.rank(), mpi.rank() == 0);
-  const std::string folder = config.tokenizer.path.value_or(config.model.path);
-  const Tokenizer tokenizer = Tokenizer::load(folder);
-  const std::optional<ChatTemplate> chat =
-      load_chat_template(folder, config.tokenizer.chat_template.value_or(""));
-  const bool random = config.model.init == "random";
-  const auto model =
-      load_model(config.model.path, plan.dtype, plan.context_tokens, false, random, config.run.seed);
-  std::optional<int64_t> threads = config.run.threads;
-  if (line.has("--threads")) threads = line.integer("--threads", 1);
-  Arena arena;
-  Ctx ctx{arena, Device::cpu, resolve_threads(threads, mpi.ranks_on_node())};
-  Journal journal(nullptr, 0);
-  const std::unique_ptr<Mailbox> mailbox = mpi.make_mailbox(config.cluster.watchdog_seconds);
-  Exchange exchange(*mailbox, {world, {}, world}, 0);
-  Trace trace(mpi.rank(), {});
-  Services services{loaded, plan, comm.get(), ctx, journal, exchange, *model, &tokenizer, nullptr, trace};
-  Engine engine(*model, engine_options(config, plan));
-  Json result = Json::object();
-  for (const auto& [name, value] : Validation(services, engine, chat ? &*chat : nullptr).run(0))
-    result[name] = value;
-  if (comm->rank() == 0) std::printf("%s\n", dump_json_line(result).c_str());
-  return static_cast<int>(Exit::ok);
 }
 
 }  // namespace temper

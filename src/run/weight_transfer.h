@@ -29,7 +29,8 @@ class WeightTransfer {
   std::string message(const ParameterStore& weights, int source, int64_t version) const;
   /// Writes the rows of a message; Exit::internal when it is not of this version or size.
   void apply(ParameterStore& weights, int source, int64_t version, std::string_view message);
-  /// After the messages of all sources: Exit::storage unless the weights have the digest that each of them said.
+  /// After the messages of all sources: Exit::storage unless the weights have the digest that each of them
+  /// said.
   void check_digest(const ParameterStore& weights) const;
 
  private:

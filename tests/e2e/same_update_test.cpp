@@ -84,6 +84,13 @@ class SameUpdate : public ::testing::Test {
     for (const Json& line : lines) text += line.dump() + "\n";
     program_.write(name, text);
   }
+  /// Prompts to generate for.
+  void write_questions() const {
+    std::vector<Json> data;
+    for (int i = 0; i < 7; ++i)
+      data.push_back({{"prompt", fmt::format("{} and {}?", i, 2 * i)}, {"answer", std::to_string(i)}});
+    write_lines("data.jsonl", data);
+  }
   std::vector<Json> golden_lines() const {
     const std::string path = kGolden + "rollouts.jsonl", all = read_file(path, 1 << 20);
     std::vector<Json> lines;
@@ -175,12 +182,40 @@ TEST_F(SameUpdate, FewerSamplesThanRanks) {
   std::printf("two samples on up to %d ranks: largest error %.1e\n", kMaxRanks, worst);
 }
 
+/// A generated step with its roles placed otherwise: the same rollouts, and the same gradients from 1 to 3
+/// trainer ranks.
+TEST_F(SameUpdate, GeneratedStepInPlacementsWithOtherNumbersOfTrainerRanks) {
+  ASSERT_EQ(program_.init_model("tiny"), 0) << program_.output();
+  write_questions();
+  const std::vector<std::pair<int, std::string>> placements = {
+      {1, ""},
+      {3, R"(roles.rollout.ranks='"0"' roles.reference.ranks='"1"' roles.trainer.ranks='"2"')"},
+      {4, R"(roles.rollout.ranks='"0"' roles.reference.ranks='"1"' roles.trainer.ranks='"2-3"')"},
+      {3, R"(roles.rollout.ranks='"0-1"' roles.reference.ranks='"2"' roles.trainer.ranks='"2"')"},
+      {4, R"(roles.rollout.ranks='"0-2"' roles.reference.ranks='"0"' roles.trainer.ranks='"1-3"')"}};
+  double worst = 0;
+  for (size_t i = 0; i < placements.size(); ++i) {
+    SCOPED_TRACE(placements[i].second);
+    const auto name = [](size_t run) { return fmt::format("placed-{}", run); };
+    const std::string keys = "model.path=tiny checkpoint.export_hf_every=0 " + placements[i].second;
+    ASSERT_EQ(program_.run_ranks(
+                  placements[i].first,
+                  fmt::format("train run.toml run.name={0} {1} --dump-gradients dump-{0}", name(i), keys)),
+              0)
+        << program_.output();
+    const std::string rollouts = "/rollouts/step-000001.jsonl";
+    EXPECT_EQ(program_.read("runs/" + name(i) + rollouts), program_.read("runs/" + name(0) + rollouts));
+    const auto dump = [&](size_t run) {
+      return program_.path("dump-" + name(run) + "/update-000001.safetensors");
+    };
+    EXPECT_GT(compare_dumps(dump(i), dump(0), kSame, worst), 20u);
+  }
+  std::printf("placements with 1 to 3 trainer ranks: largest error %.1e\n", worst);
+}
+
 TEST_F(SameUpdate, TwiceTheSameBytes) {
   ASSERT_EQ(program_.init_model("tiny"), 0) << program_.output();
-  std::vector<Json> data;
-  for (int i = 0; i < 7; ++i)
-    data.push_back({{"prompt", fmt::format("{} and {}?", i, 2 * i)}, {"answer", std::to_string(i)}});
-  write_lines("data.jsonl", data);
+  write_questions();
   for (const char* name : {"once", "twice"}) {
     const std::string keys =
         "run.steps=2 model.path=tiny train.updates_per_step=2 train.epochs_per_step=2 "

@@ -47,6 +47,23 @@ TEST_F(PlacementTest, DoesNotChangeTheRun) {
   EXPECT_FALSE(weights("colocated-1") == weights("colocated-2"));
 }
 
+/// One trainer rank, and three.
+TEST_F(PlacementTest, AnyNumberOfTrainerRanksMayBePlacedAnyhow) {
+  const Placement alone{"alone", 1, ""}, three{"three", 3, ""};
+  const Placement apart{
+      "apart", 3, R"(roles.rollout.ranks='"0-1"' roles.reference.ranks='"2"' roles.trainer.ranks='"2"')"};
+  const Placement shifted{
+      "shifted", 4,
+      R"(roles.rollout.ranks='"0-2"' roles.reference.ranks='"0-2"' roles.trainer.ranks='"1-3"')"};
+  for (const auto& [first, second] : {std::pair(alone, apart), std::pair(three, shifted)})
+    for (const int lag : {0, 2}) {
+      const auto name = [&](const Placement& p) { return fmt::format("{}-{}", p.name, lag); };
+      ASSERT_EQ(train(first, lag, name(first)), 0) << output();
+      ASSERT_EQ(train(second, lag, name(second)), 0) << output();
+      expect_same_run(name(first), name(second));
+    }
+}
+
 TEST_F(PlacementTest, AnotherNumberOfTrainerRanksHasTheSameFirstRollouts) {
   ASSERT_EQ(train(kColocated, 0, "two"), 0) << output();
   const Placement others[] = {

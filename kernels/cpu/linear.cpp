@@ -8,19 +8,37 @@ namespace {
 
 /// Whole tiles of rows; the last two are as even as they can be, so that none is a thin rest.
 template <class A, class W, bool kStream>
-void dot_tiles(TileResult<A> result, const PackedRows<A>& x, const TileOperands<A, W>& panel,
-               int64_t columns) {
+void dot_tiles(TileResult<A> result, const PackedRows<A>& x, const TileOperands<A, W>& panel, int64_t columns,
+               const A* x_after, Ahead w) {
   for (int64_t row = 0; row < x.count;) {
     const int64_t left = x.count - row;
     const int64_t most = kStream ? kMaxTileRows : kTileRows<A>;
     const int64_t rows = left <= most ? left : std::min<int64_t>(most, (left + 1) / 2);
     TileOperands<A, W> in = panel;
     in.x += row * x.stride;
-    dot_strip_of<A, W, kStream>(static_cast<int>(rows), in, result, columns);
+    const A* next = row + rows < x.count ? in.x + rows * x.stride : x_after;
+    const Ahead ahead(next, x.stride, in.features, rows, columns / tile_columns<A>(static_cast<int>(rows)));
+    dot_strip_of<A, W, kStream>(static_cast<int>(rows), in, result, columns, ahead, w);
     result.out += rows * result.out_stride;
     result.lanes += rows * columns * kLanes;
     row += rows;
   }
+}
+
+/// Columns of w in the accumulate dtype, one block of features: w itself where it is stored so, else a copy.
+template <class S>
+struct Panel {
+  const Accumulate<S>* data;
+  int64_t stride;
+};
+
+template <class S>
+Panel<S> make_panel(Accumulate<S>* copy, const S* w, int64_t stride, int64_t columns, int64_t features) {
+  if constexpr (std::is_same_v<S, Accumulate<S>>)
+    if (features % kLanes == 0 && stride % kLanes == 0 && reinterpret_cast<uintptr_t>(w) % 64 == 0) return {w, stride};
+  const int64_t copy_stride = packed_stride(features);
+  for (int64_t c = 0; c < columns; ++c) pack_row(copy + c * copy_stride, w + c * stride, features);
+  return {copy, copy_stride};
 }
 
 template <class S>
@@ -29,15 +47,18 @@ void dot_packed(Accumulate<S>* out, int64_t out_stride, const PackedRows<Accumul
   using A = Accumulate<S>;
   const int64_t blocks = (x.features + kBlockFeatures - 1) / kBlockFeatures;
   const int64_t per_block = ((x.features + blocks - 1) / blocks + kLanes - 1) / kLanes * kLanes;
-  const int64_t stride = packed_stride(per_block);
-  A* panel = workspace;
   A* lanes = workspace + kBlockColumns * packed_stride(std::min(x.features, kBlockFeatures));
+  const int64_t tiles = (x.count + kTileRows<A> - 1) / kTileRows<A> * columns / tile_columns<A>(kTileRows<A>);
   for (int64_t k = 0; k < x.features; k += per_block) {
     const int64_t features = std::min(per_block, x.features - k);
-    for (int64_t c = 0; c < columns; ++c) pack_row(panel + c * stride, w + c * x.features + k, features);
     const int64_t padded = (features + kLanes - 1) / kLanes * kLanes;
-    dot_tiles<A, A, false>({out, out_stride, lanes, k == 0, k + per_block >= x.features}, x,
-                           {x.data + k, x.stride, panel, stride, padded}, columns);
+    const bool last = k + per_block >= x.features;
+    const Panel<S> panel = make_panel(workspace, w + k, x.features, columns, features);
+    const A* x_after = last ? x.data + x.count * x.stride : x.data + k + per_block;
+    const S* w_after = last ? w + columns * x.features : w + k + per_block;
+    dot_tiles<A, A, false>({out, out_stride, lanes, k == 0, last}, x,
+                           {x.data + k, x.stride, panel.data, panel.stride, padded}, columns, x_after,
+                           Ahead(w_after, x.features, features, columns, tiles));
   }
 }
 
@@ -109,13 +130,13 @@ void dot_block(Accumulate<S>* out, int64_t out_stride, const PackedRows<Accumula
                int64_t columns, Accumulate<S>* workspace) {
   using A = Accumulate<S>;
   const bool stream = x.count <= kStreamRows;
-  const int64_t at_once = stream ? kBlockColumns / 2 : kBlockColumns;
+  const int64_t at_once = stream ? 24 : kBlockColumns;
   for (int64_t c = 0; c < columns; c += at_once) {
     const int64_t part = std::min(at_once, columns - c);
     const S* rows = w + c * x.features;
     if (stream)
       dot_tiles<A, S, true>({out + c, out_stride, nullptr, true, true}, x,
-                            {x.data, x.stride, rows, x.features, x.features}, part);
+                            {x.data, x.stride, rows, x.features, x.features}, part, x.data, Ahead(rows,0,0,1,1));
     else
       dot_packed(out + c, out_stride, x, rows, part, workspace);
   }

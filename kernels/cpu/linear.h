@@ -14,9 +14,16 @@ namespace temper::cpu {
 
 /// Rows of x that one call of dot_block takes at most, and the columns it works on at a time (both fit in
 /// L2).
-inline constexpr int64_t kBlockRows = 96;
-inline constexpr int64_t kBlockColumns = 48;
-inline constexpr int64_t kBlockFeatures = 1024;
+#ifndef BR
+#define BR 96
+#define KF 1024
+#endif
+inline constexpr int64_t kBlockRows = BR;
+#ifndef BC
+#define BC 48
+#endif
+inline constexpr int64_t kBlockColumns = BC;
+inline constexpr int64_t kBlockFeatures = KF;
 /// Up to this many rows of x, w is read as stored instead of packed: packing pays when it is read more often.
 inline constexpr int64_t kStreamRows = 3 * kMaxTileRows;
 /// Rows that are packed at once: bounds the workspace of long batches.

@@ -82,26 +82,63 @@ struct TileLanes {
   }
 };
 
+/// Bytes that are needed soon, fetched to L2 a little with every group of features that a tile takes.
+struct Fetch {
+  const char* at = nullptr;
+  int64_t step = 0;
+  void next() {
+    __builtin_prefetch(at, 0, 2);
+    at += step;
+  }
+};
+
+/// Rows that are needed soon, spread evenly over `tiles` tiles of `groups` groups of features.
+class Ahead {
+ public:
+  template <class T>
+  Ahead(const T* data, int64_t stride, int64_t features, int64_t rows, int64_t tiles)
+      : row_(reinterpret_cast<const char*>(data)),
+        stride_(stride * static_cast<int64_t>(sizeof(T))),
+        parts_(std::max<int64_t>(1, tiles / std::max<int64_t>(1, rows))),
+        step_(kLanes * static_cast<int64_t>(sizeof(T)) / parts_),
+        part_bytes_(features * static_cast<int64_t>(sizeof(T)) / parts_) {}
+  Fetch of_tile() {
+    const Fetch fetch{row_ + part_ * part_bytes_, step_};
+    if (++part_ == parts_) part_ = 0, row_ += stride_;
+    return fetch;
+  }
+
+ private:
+  const char* row_;
+  int64_t stride_, parts_, step_, part_bytes_, part_ = 0;
+};
+
 /// kStream: w comes from memory once and in order, so the next tile's rows are fetched to L2 meanwhile. Where
 /// many multiply-adds of four-byte weights stand between two loads, the near fetch gives 24 instead of 19
 /// GB/s.
 template <class A, class W, int R, int C, bool kStream>
-void dot_tile(const TileOperands<A, W>& in, const TileResult<A>& result) {
+void dot_tile(const TileOperands<A, W>& in, const TileResult<A>& result, [[maybe_unused]] Fetch x = {},
+              [[maybe_unused]] Fetch w = {}) {
   TileLanes<A, R, C> tile;
   if (result.first)
     tile.clear();
   else
     tile.load(result.lanes);
-  const int64_t whole = in.features / kLanes * kLanes;
+  const int64_t whole = kStream ? in.features / kLanes * kLanes : in.features;
+#pragma GCC unroll 2
   for (int64_t k = 0; k < whole; k += kLanes) {
-    if constexpr (kStream)
+    if constexpr (kStream) {
       for (int c = 0; c < C; ++c) {
         __builtin_prefetch(in.w + (C + c) * in.w_stride + k, 0, 2);
         if constexpr (sizeof(W) == 4 && R > 2) __builtin_prefetch(in.w + c * in.w_stride + k + 128);
       }
+    } else {
+      x.next();
+      w.next();
+    }
     tile.step(in.x + k, in.x_stride, in.w + k, in.w_stride);
   }
-  if (whole < in.features) {
+  if (kStream && whole < in.features) {
     W tail[C][kLanes] = {};
     for (int c = 0; c < C; ++c)
       std::copy(in.w + c * in.w_stride + whole, in.w + c * in.w_stride + in.features, tail[c]);
@@ -111,7 +148,7 @@ void dot_tile(const TileOperands<A, W>& in, const TileResult<A>& result) {
     tile.store(result.lanes);
     return;
   }
-  A sums[R * C];
+  A sums[(R * C + kLanes - 1) / kLanes * kLanes];
   fold_lanes<A, R * C>(tile.acc, sums);
   for (int r = 0; r < R; ++r)
     for (int c = 0; c < C; ++c) result.out[r * result.out_stride + c] = sums[r * C + c];
@@ -119,11 +156,11 @@ void dot_tile(const TileOperands<A, W>& in, const TileResult<A>& result) {
 
 /// R rows against `columns` rows of w: tiles of tile_columns(R), then single columns.
 template <class A, class W, int R, bool kStream>
-void dot_strip(TileOperands<A, W> in, TileResult<A> result, int64_t columns) {
+void dot_strip(TileOperands<A, W> in, TileResult<A> result, int64_t columns, Ahead x, Ahead& w) {
   constexpr int C = tile_columns<A>(R);
   int64_t c = 0;
   for (; c + C <= columns; c += C) {
-    dot_tile<A, W, R, C, kStream>(in, result);
+    dot_tile<A, W, R, C, kStream>(in, result, x.of_tile(), w.of_tile());
     in.w += C * in.w_stride;
     result.out += C;
     result.lanes += R * C * kLanes;
@@ -137,10 +174,10 @@ void dot_strip(TileOperands<A, W> in, TileResult<A> result, int64_t columns) {
 }
 
 template <class A, class W, bool kStream, int R = kMaxTileRows>
-void dot_strip_of(int rows, const TileOperands<A, W>& in, const TileResult<A>& result, int64_t columns) {
+void dot_strip_of(int rows, const TileOperands<A, W>& in, const TileResult<A>& result, int64_t columns, const Ahead& x, Ahead& w) {
   if constexpr (R > 0) {
-    if (rows == R) return dot_strip<A, W, R, kStream>(in, result, columns);
-    dot_strip_of<A, W, kStream, R - 1>(rows, in, result, columns);
+    if (rows == R) return dot_strip<A, W, R, kStream>(in, result, columns, x, w);
+    dot_strip_of<A, W, kStream, R - 1>(rows, in, result, columns, x, w);
   }
 }
 

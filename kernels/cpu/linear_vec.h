@@ -154,6 +154,7 @@ inline __m512 fold_pair(__m512 a, __m512 b) {
 /// tree_sum of 16 outputs at once: each step folds two registers into one.
 inline __m512 fold_16(const Vec<float>* lanes) {
   __m512 t[16];
+#pragma GCC unroll 4
   for (int i = 0; i < 4; ++i)  // element 4b+e of the result comes from register 4e+b of the steps
     for (int e = 0; e < 4; ++e) t[4 * e + i] = lanes[4 * i + e].v;
   for (int i = 0; i < 8; ++i) t[i] = fold_pair<8>(t[2 * i], t[2 * i + 1]);
@@ -168,11 +169,13 @@ template <class A, int kCount>
 inline void fold_lanes(const Vec<A> (&lanes)[kCount][kParts<A>], A* sums) {
 #if defined(__AVX512F__)
   if constexpr (std::is_same_v<A, float> && kCount >= 4) {
+#pragma GCC unroll 4
     for (int begin = 0; begin < kCount; begin += 16) {
       Vec<float> group[16];
       const int count = kCount - begin < 16 ? kCount - begin : 16;
+#pragma GCC unroll 16
       for (int i = 0; i < 16; ++i) group[i] = lanes[i < count ? begin + i : begin][0];
-      _mm512_mask_storeu_ps(sums + begin, static_cast<__mmask16>((1u << count) - 1), fold_16(group));
+      _mm512_storeu_ps(sums + begin, fold_16(group));
     }
     return;
   }

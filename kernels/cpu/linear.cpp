@@ -118,7 +118,9 @@ void backward_input(Ctx& ctx, S* dx, const S* dy, const S* w, const OuterShape& 
       const int64_t count = shape.rows * shape.columns;
       A* sums = static_cast<A*>(ctx.arena.allocate(count * static_cast<int64_t>(sizeof(A))));
       outer_product(ctx, sums, left, w, shape, false);
-      for (int64_t i = 0; i < count; ++i) dx[t * all.columns + i] = store<S>(sums[i]);
+      parallel_ranges(ctx.threads, count, 1 << 16, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) dx[t * all.columns + i] = store<S>(sums[i]);
+      });
     }
   }
 }

@@ -1,8 +1,8 @@
 #pragma once
 // Products whose sum runs over rows (the backward ones): c[m,n] (+)= sum_d a(d,m) b[d,n], vectors along n.
-// Both operands are packed for L2; a panel of b stays in L1 while the tiles of a pass. The sum is cut in
-// fixed blocks of kDepth, each a chain of fused multiply-adds from zero, added to c in ascending order: the
-// bits do not depend on threads.
+// The left operand is packed once in tiles and shared by all threads; a block of the right one is packed for
+// L2. The sum is cut in fixed blocks of kDepth, each a chain of fused multiply-adds from zero, added to c in
+// ascending order: the bits do not depend on threads.
 
 #include "kernels/cpu/linear.h"
 
@@ -27,31 +27,30 @@ inline constexpr int kVectors = kAccumulatorRegisters > 8 ? 2 : 1;
 template <class A>
 inline constexpr int kColumns = kVectors* Vec<A>::kWidth;
 inline constexpr int64_t kDepth = 256;
-inline constexpr int64_t kBlockRows = 240;
+inline constexpr int64_t kBlockTiles = 240 / kRows;
 inline constexpr int64_t kBlockColumns = 256;
+/// Elements of the left operand that are packed at once, unless one block of kDepth is more.
+inline constexpr int64_t kLeftElements = int64_t{4} << 20;
 
-template <class A, int R>
-[[gnu::always_inline]] inline void tile_sums(A* sums, const A* a, const A* b, int64_t depth) {
-  Vec<A> acc[R][kVectors];
-#pragma GCC unroll 12
-  for (int r = 0; r < R; ++r)
-    for (int v = 0; v < kVectors; ++v) acc[r][v] = Vec<A>::zero();
-  for (int64_t d = 0; d < depth; ++d, a += R, b += kColumns<A>) {
-    Vec<A> right[kVectors];
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) right[v] = Vec<A>::load(b + v * Vec<A>::kWidth);
-#pragma GCC unroll 12
-    for (int r = 0; r < R; ++r) {
-      Vec<A> left = Vec<A>::all(a[r]);
-      keep_in_register(left);
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) acc[r][v] = fma(left, right[v], acc[r][v]);
-    }
+/// The next rows of the right operand, fetched to L2 line by line while tiles are computed.
+class NextRows {
+ public:
+  template <class S>
+  NextRows(const S* first, int64_t stride, int64_t columns, int64_t rows)
+      : at_(reinterpret_cast<const char*>(first)),
+        stride_(stride * static_cast<int64_t>(sizeof(S))),
+        bytes_(columns * static_cast<int64_t>(sizeof(S))),
+        rows_(rows) {}
+  void fetch() {
+    __builtin_prefetch(at_ + done_, 0, 2);
+    done_ += 64;
+    if (done_ >= bytes_ && rows_ > 0) done_ = 0, at_ += stride_, --rows_;
   }
-#pragma GCC unroll 12
-  for (int r = 0; r < R; ++r)
-    for (int v = 0; v < kVectors; ++v) acc[r][v].store(sums + r * kColumns<A> + v * Vec<A>::kWidth);
-}
+
+ private:
+  const char* at_;
+  int64_t stride_, bytes_, rows_, done_ = 0;
+};
 
 template <class A>
 struct Tile {
@@ -61,41 +60,73 @@ struct Tile {
   bool add;
 };
 
+/// The sums of a tile that is cut off at the right or at the bottom.
 template <class A>
-void write_tile(const Tile<A>& tile, const A* sums) {
-  for (int64_t r = 0; r < tile.rows; ++r) {
-    A* c = tile.c + r * tile.c_stride;
-    const A* s = sums + r * kColumns<A>;
-    if (tile.columns == kColumns<A>) {
-      for (int v = 0; v < kColumns<A>; v += Vec<A>::kWidth)
-        (tile.add ? Vec<A>::load(c + v) + Vec<A>::load(s + v) : Vec<A>::load(s + v)).store(c + v);
-    } else {
-      for (int64_t i = 0; i < tile.columns; ++i) c[i] = tile.add ? c[i] + s[i] : s[i];
+void write_part(const Tile<A>& tile, const A* sums) {
+  for (int64_t r = 0; r < tile.rows; ++r)
+    for (int64_t i = 0; i < tile.columns; ++i) {
+      A& c = tile.c[r * tile.c_stride + i];
+      c = tile.add ? c + sums[r * kColumns<A> + i] : sums[r * kColumns<A> + i];
+    }
+}
+
+template <class A, int R>
+void compute_tile(const Tile<A>& tile, const A* a, const A* b, int64_t depth, NextRows& next) {
+  constexpr int kWidth = Vec<A>::kWidth;
+  Vec<A> acc[R][kVectors];
+#pragma GCC unroll 12
+  for (int r = 0; r < R; ++r)
+    for (int v = 0; v < kVectors; ++v) acc[r][v] = Vec<A>::zero();
+  const bool whole = tile.rows == R && tile.columns == kColumns<A>;
+  for (int64_t r = 0; r < tile.rows; ++r)  // this tile's right neighbour
+    for (int64_t i = 0; i < kColumns<A>; i += 64 / static_cast<int64_t>(sizeof(A)))
+      __builtin_prefetch(tile.c + r * tile.c_stride + kColumns<A> + i, 1);
+  for (int64_t d = 0; d < depth; ++d, a += R, b += kColumns<A>) {
+    next.fetch();
+    Vec<A> right[kVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) right[v] = Vec<A>::load(b + v * kWidth);
+#pragma GCC unroll 12
+    for (int r = 0; r < R; ++r) {
+      Vec<A> left = Vec<A>::all(a[r]);
+      keep_in_register(left);
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) acc[r][v] = fma(left, right[v], acc[r][v]);
     }
   }
+  alignas(64) A part[R * kColumns<A>];
+  A* out = whole ? tile.c : part;
+  const int64_t stride = whole ? tile.c_stride : kColumns<A>;
+  const bool add = whole && tile.add;
+#pragma GCC unroll 12
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      A* c = out + r * stride + v * kWidth;
+      (add ? Vec<A>::load(c) + acc[r][v] : acc[r][v]).store(c);
+    }
+  if (!whole) write_part(tile, part);
 }
 
 template <class A, int R = kRows>
-void run_tile(int rows, const Tile<A>& tile, const A* a, const A* b, int64_t depth) {
+void compute_tile_of(int64_t rows, const Tile<A>& tile, const A* a, const A* b, int64_t depth, NextRows& next) {
   if constexpr (R > 0) {
-    if (rows != R) return run_tile<A, R - 1>(rows, tile, a, b, depth);
-    alignas(64) A sums[R * kColumns<A>];
-    tile_sums<A, R>(sums, a, b, depth);
-    write_tile(tile, sums);
+    if (rows == R) return compute_tile<A, R>(tile, a, b, depth, next);
+    compute_tile_of<A, R - 1>(rows, tile, a, b, depth, next);
   }
 }
 
-/// Packs rows x depth of the left operand in tiles: [tile][depth][tile_rows], absent rows as zeros.
+/// One tile of the left operand as [depth][tile_rows], absent rows as zeros.
 template <class S, class A>
-void pack_left(A* to, const LeftOperand<S>& a, int64_t rows, int64_t tile_rows, int64_t depth) {
-  for (int64_t begin = 0; begin < rows; begin += tile_rows, to += depth * tile_rows) {
-    const int64_t present = std::min(tile_rows, rows - begin);
-    const S* from = a.data + begin * a.row_stride;
-    for (int64_t d = 0; d < depth; ++d) {
-      A* line = to + d * tile_rows;
-      for (int64_t r = 0; r < present; ++r) line[r] = load(from[d * a.depth_stride + r * a.row_stride]);
-      for (int64_t r = present; r < tile_rows; ++r) line[r] = A(0);
+void pack_left(A* to, const LeftOperand<S>& a, int64_t present, int64_t tile_rows, int64_t depth) {
+  for (int64_t d = 0; d < depth; ++d, to += tile_rows) {
+    const S* from = a.data + d * a.depth_stride;
+    if (present == kRows && a.row_stride == 1) {
+      for (int64_t r = 0; r < kRows; ++r) to[r] = load(from[r]);  // of constant length: in vectors
+      continue;
     }
+    for (int64_t r = 0; r < present; ++r) to[r] = load(from[r * a.row_stride]);
+    for (int64_t r = present; r < tile_rows; ++r) to[r] = A(0);
   }
 }
 
@@ -115,29 +146,50 @@ void pack_right(A* to, const S* b, int64_t stride, int64_t columns, int64_t dept
   }
 }
 
-/// Rows of c [row_begin, row_end) and columns [column_begin, column_end), at most kBlockRows x kBlockColumns.
-template <class A, class SL, class SR>
-void block(A* c, const LeftOperand<SL>& a, const SR* b, const OuterShape& shape, bool add, int64_t row_begin,
-           int64_t row_end, int64_t column_begin, int64_t column_end, A* workspace) {
-  const int64_t rows = row_end - row_begin;
-  const int64_t tiles = (rows + kRows - 1) / kRows, tile_rows = (rows + tiles - 1) / tiles;
-  A* left = workspace;
-  A* right = workspace + (kBlockRows + kRows) * kDepth;
-  for (int64_t d0 = 0; d0 < shape.depth; d0 += kDepth) {
-    const int64_t depth = std::min(kDepth, shape.depth - d0);
-    const LeftOperand<SL> part{a.data + d0 * a.depth_stride + row_begin * a.row_stride, a.depth_stride,
-                               a.row_stride};
-    pack_left(left, part, rows, tile_rows, depth);
-    pack_right(right, b + d0 * shape.columns + column_begin, shape.columns, column_end - column_begin, depth);
-    for (int64_t n = column_begin; n < column_end; n += kColumns<A>) {
-      const int64_t columns = std::min<int64_t>(kColumns<A>, column_end - n);
-      for (int64_t r = 0; r < rows; r += tile_rows) {
-        const Tile<A> tile{c + (row_begin + r) * shape.columns + n, shape.columns,
-                           std::min(tile_rows, rows - r), columns, add || d0 > 0};
-        run_tile<A>(static_cast<int>(tile_rows), tile, left + r * depth, right + (n - column_begin) * depth,
-                    depth);
-      }
+/// The left operand of a slab of depth: [block of kDepth][tile][depth][tile_rows].
+template <class A>
+struct PackedLeft {
+  A* data;
+  int64_t tiles, tile_rows;
+  A* tile(int64_t d0, int64_t depth, int64_t index) const {
+    return data + (tiles * d0 + index * depth) * tile_rows;
+  }
+};
+
+template <class A, class S>
+void pack_slab(Ctx& ctx, const PackedLeft<A>& left, const LeftOperand<S>& a, int64_t rows, int64_t slab) {
+  parallel_for(ctx.threads, left.tiles, [&](int64_t t) {
+    const int64_t row = t * left.tile_rows, present = std::min(left.tile_rows, rows - row);
+    for (int64_t d0 = 0; d0 < slab; d0 += kDepth) {
+      const int64_t depth = std::min(kDepth, slab - d0);
+      const LeftOperand<S> part{a.data + d0 * a.depth_stride + row * a.row_stride, a.depth_stride,
+                                a.row_stride};
+      pack_left(left.tile(d0, depth, t), part, present, left.tile_rows, depth);
     }
+  });
+}
+
+/// Tiles [tile, tile + kBlockTiles) of rows against columns [column, column + kBlockColumns) over one slab.
+template <class A, class S>
+void block(A* c, const PackedLeft<A>& left, const S* b, const OuterShape& slab, bool add, int64_t tile,
+           int64_t column, A* right) {
+  const int64_t end = std::min(tile + kBlockTiles, left.tiles);
+  const int64_t columns = std::min(kBlockColumns, slab.columns - column);
+  for (int64_t d0 = 0; d0 < slab.depth; d0 += kDepth) {
+    const int64_t depth = std::min(kDepth, slab.depth - d0);
+    pack_right(right, b + d0 * slab.columns + column, slab.columns, columns, depth);
+    const bool last = d0 + kDepth >= slab.depth;
+    NextRows next(last ? b + column + columns : b + (d0 + kDepth) * slab.columns + column, slab.columns,
+                  columns, depth);
+    for (int64_t t = tile; t < end; ++t)
+      for (int64_t n = 0; n < columns; n += kColumns<A>) {
+        const int64_t row = t * left.tile_rows;
+        compute_tile_of<A>(left.tile_rows,
+                           {c + row * slab.columns + column + n, slab.columns,
+                            std::min(left.tile_rows, slab.rows - row),
+                            std::min<int64_t>(kColumns<A>, columns - n), add || d0 > 0},
+                           left.tile(d0, depth, t), right + n * depth, depth, next);
+      }
   }
 }
 
@@ -146,23 +198,30 @@ void block(A* c, const LeftOperand<SL>& a, const SR* b, const OuterShape& shape,
 /// c = (add: c +) the product. A depth of zero gives zeros (add: leaves c).
 template <class A, class SL, class SR>
 void outer_product(Ctx& ctx, A* c, const LeftOperand<SL>& a, const SR* b, const OuterShape& shape, bool add) {
+  using namespace outer;
   if (shape.rows == 0 || shape.columns == 0) return;
   if (shape.depth == 0) {
     if (!add) std::fill(c, c + shape.rows * shape.columns, A(0));
     return;
   }
   ArenaScope scope(ctx.arena);
-  const ThreadBuffers<A> buffers(ctx,
-                                 (outer::kBlockRows + outer::kRows + outer::kBlockColumns) * outer::kDepth);
-  const int64_t row_blocks = (shape.rows + outer::kBlockRows - 1) / outer::kBlockRows;
-  const int64_t block_rows = (shape.rows + row_blocks - 1) / row_blocks;
+  const ThreadBuffers<A> buffers(ctx, outer::kBlockColumns * kDepth);
+  const int64_t tiles = (shape.rows + kRows - 1) / kRows, tile_rows = (shape.rows + tiles - 1) / tiles;
+  const int64_t most = std::max(kDepth, kLeftElements / shape.rows / kDepth * kDepth);
+  const PackedLeft<A> left{static_cast<A*>(ctx.arena.allocate(tiles * tile_rows * std::min(most, shape.depth) *
+                                                              static_cast<int64_t>(sizeof(A)))),
+                           tiles, tile_rows};
+  const int64_t row_blocks = (tiles + kBlockTiles - 1) / kBlockTiles;
   const int64_t column_blocks = (shape.columns + outer::kBlockColumns - 1) / outer::kBlockColumns;
-  parallel_for(ctx.threads, row_blocks * column_blocks, [&](int64_t i) {
-    const int64_t row = i % row_blocks * block_rows, column = i / row_blocks * outer::kBlockColumns;
-    if (row >= shape.rows) return;
-    outer::block(c, a, b, shape, add, row, std::min(row + block_rows, shape.rows), column,
-                 std::min(column + outer::kBlockColumns, shape.columns), buffers.mine());
-  });
+  for (int64_t d = 0; d < shape.depth; d += most) {
+    const OuterShape slab{shape.rows, shape.columns, std::min(most, shape.depth - d)};
+    pack_slab(ctx, left, LeftOperand<SL>{a.data + d * a.depth_stride, a.depth_stride, a.row_stride},
+              shape.rows, slab.depth);
+    parallel_for(ctx.threads, row_blocks * column_blocks, [&](int64_t i) {
+      outer::block(c, left, b + d * shape.columns, slab, add || d > 0, i % row_blocks * kBlockTiles,
+                   i / row_blocks * outer::kBlockColumns, buffers.mine());
+    });
+  }
 }
 
 }  // namespace temper::cpu

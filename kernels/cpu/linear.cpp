@@ -35,7 +35,8 @@ struct Panel {
 template <class S>
 Panel<S> make_panel(Accumulate<S>* copy, const S* w, int64_t stride, int64_t columns, int64_t features) {
   if constexpr (std::is_same_v<S, Accumulate<S>>)
-    if (features % kLanes == 0 && stride % kLanes == 0 && reinterpret_cast<uintptr_t>(w) % 64 == 0) return {w, stride};
+    if (features % kLanes == 0 && stride % kLanes == 0 && reinterpret_cast<uintptr_t>(w) % 64 == 0)
+      return {w, stride};
   const int64_t copy_stride = packed_stride(features);
   for (int64_t c = 0; c < columns; ++c) pack_row(copy + c * copy_stride, w + c * stride, features);
   return {copy, copy_stride};
@@ -138,7 +139,8 @@ void dot_block(Accumulate<S>* out, int64_t out_stride, const PackedRows<Accumula
     const S* rows = w + c * x.features;
     if (stream)
       dot_tiles<A, S, true>({out + c, out_stride, nullptr, true, true}, x,
-                            {x.data, x.stride, rows, x.features, x.features}, part, x.data, Ahead(rows,0,0,1,1));
+                            {x.data, x.stride, rows, x.features, x.features}, part, x.data,
+                            Ahead(rows, 0, 0, 1, 1));
     else
       dot_packed(out + c, out_stride, x, rows, part, workspace);
   }

@@ -25,32 +25,15 @@ namespace outer {
 inline constexpr int kRows = kAccumulatorRegisters > 16 ? 12 : 6;  // of a tile
 inline constexpr int kVectors = kAccumulatorRegisters > 8 ? 2 : 1;
 template <class A>
-inline constexpr int kColumns = kVectors* Vec<A>::kWidth;
+inline constexpr int kColumns = kVectors * Vec<A>::kWidth;
 inline constexpr int64_t kDepth = 256;
-inline constexpr int64_t kBlockTiles = 240 / kRows;
-inline constexpr int64_t kBlockColumns = 256;
+inline constexpr int64_t kBlockColumns = 512;
+/// Tiles of rows per block: the more, the fewer times the right operand is packed; at least so many where
+/// there are threads to feed.
+inline constexpr int64_t kMostTiles = 960 / kRows;
+inline constexpr int64_t kLeastTiles = 96 / kRows;
 /// Elements of the left operand that are packed at once, unless one block of kDepth is more.
 inline constexpr int64_t kLeftElements = int64_t{4} << 20;
-
-/// The next rows of the right operand, fetched to L2 line by line while tiles are computed.
-class NextRows {
- public:
-  template <class S>
-  NextRows(const S* first, int64_t stride, int64_t columns, int64_t rows)
-      : at_(reinterpret_cast<const char*>(first)),
-        stride_(stride * static_cast<int64_t>(sizeof(S))),
-        bytes_(columns * static_cast<int64_t>(sizeof(S))),
-        rows_(rows) {}
-  void fetch() {
-    __builtin_prefetch(at_ + done_, 0, 2);
-    done_ += 64;
-    if (done_ >= bytes_ && rows_ > 0) done_ = 0, at_ += stride_, --rows_;
-  }
-
- private:
-  const char* at_;
-  int64_t stride_, bytes_, rows_, done_ = 0;
-};
 
 template <class A>
 struct Tile {
@@ -71,7 +54,7 @@ void write_part(const Tile<A>& tile, const A* sums) {
 }
 
 template <class A, int R>
-void compute_tile(const Tile<A>& tile, const A* a, const A* b, int64_t depth, NextRows& next) {
+void compute_tile(const Tile<A>& tile, const A* a, const A* b, int64_t depth) {
   constexpr int kWidth = Vec<A>::kWidth;
   Vec<A> acc[R][kVectors];
 #pragma GCC unroll 12
@@ -82,7 +65,6 @@ void compute_tile(const Tile<A>& tile, const A* a, const A* b, int64_t depth, Ne
     for (int64_t i = 0; i < kColumns<A>; i += 64 / static_cast<int64_t>(sizeof(A)))
       __builtin_prefetch(tile.c + r * tile.c_stride + kColumns<A> + i, 1);
   for (int64_t d = 0; d < depth; ++d, a += R, b += kColumns<A>) {
-    next.fetch();
     Vec<A> right[kVectors];
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) right[v] = Vec<A>::load(b + v * kWidth);
@@ -109,10 +91,10 @@ void compute_tile(const Tile<A>& tile, const A* a, const A* b, int64_t depth, Ne
 }
 
 template <class A, int R = kRows>
-void compute_tile_of(int64_t rows, const Tile<A>& tile, const A* a, const A* b, int64_t depth, NextRows& next) {
+void compute_tile_of(int64_t rows, const Tile<A>& tile, const A* a, const A* b, int64_t depth) {
   if constexpr (R > 0) {
-    if (rows == R) return compute_tile<A, R>(tile, a, b, depth, next);
-    compute_tile_of<A, R - 1>(rows, tile, a, b, depth, next);
+    if (rows == R) return compute_tile<A, R>(tile, a, b, depth);
+    compute_tile_of<A, R - 1>(rows, tile, a, b, depth);
   }
 }
 
@@ -169,26 +151,28 @@ void pack_slab(Ctx& ctx, const PackedLeft<A>& left, const LeftOperand<S>& a, int
   });
 }
 
-/// Tiles [tile, tile + kBlockTiles) of rows against columns [column, column + kBlockColumns) over one slab.
+/// Blocks that `tiles` tiles of rows are cut in, where the columns are already cut in `column_blocks`.
+inline int64_t row_blocks(int64_t tiles, int64_t column_blocks, int threads) {
+  const int64_t few = (tiles + kMostTiles - 1) / kMostTiles, many = (tiles + kLeastTiles - 1) / kLeastTiles;
+  return std::clamp(4 * (threads - 1) / column_blocks, few, many);
+}
+
+/// Tiles [begin, end) of rows against columns [column, column + kBlockColumns) over one slab.
 template <class A, class S>
-void block(A* c, const PackedLeft<A>& left, const S* b, const OuterShape& slab, bool add, int64_t tile,
-           int64_t column, A* right) {
-  const int64_t end = std::min(tile + kBlockTiles, left.tiles);
+void block(A* c, const PackedLeft<A>& left, const S* b, const OuterShape& slab, bool add, int64_t begin,
+           int64_t end, int64_t column, A* right) {
   const int64_t columns = std::min(kBlockColumns, slab.columns - column);
   for (int64_t d0 = 0; d0 < slab.depth; d0 += kDepth) {
     const int64_t depth = std::min(kDepth, slab.depth - d0);
     pack_right(right, b + d0 * slab.columns + column, slab.columns, columns, depth);
-    const bool last = d0 + kDepth >= slab.depth;
-    NextRows next(last ? b + column + columns : b + (d0 + kDepth) * slab.columns + column, slab.columns,
-                  columns, depth);
-    for (int64_t t = tile; t < end; ++t)
+    for (int64_t t = begin; t < end; ++t)
       for (int64_t n = 0; n < columns; n += kColumns<A>) {
         const int64_t row = t * left.tile_rows;
-        compute_tile_of<A>(left.tile_rows,
-                           {c + row * slab.columns + column + n, slab.columns,
-                            std::min(left.tile_rows, slab.rows - row),
-                            std::min<int64_t>(kColumns<A>, columns - n), add || d0 > 0},
-                           left.tile(d0, depth, t), right + n * depth, depth, next);
+        compute_tile_of<A>(
+            left.tile_rows,
+            {c + row * slab.columns + column + n, slab.columns, std::min(left.tile_rows, slab.rows - row),
+             std::min<int64_t>(kColumns<A>, columns - n), add || d0 > 0},
+            left.tile(d0, depth, t), right + n * depth, depth);
       }
   }
 }
@@ -208,18 +192,19 @@ void outer_product(Ctx& ctx, A* c, const LeftOperand<SL>& a, const SR* b, const 
   const ThreadBuffers<A> buffers(ctx, outer::kBlockColumns * kDepth);
   const int64_t tiles = (shape.rows + kRows - 1) / kRows, tile_rows = (shape.rows + tiles - 1) / tiles;
   const int64_t most = std::max(kDepth, kLeftElements / shape.rows / kDepth * kDepth);
-  const PackedLeft<A> left{static_cast<A*>(ctx.arena.allocate(tiles * tile_rows * std::min(most, shape.depth) *
-                                                              static_cast<int64_t>(sizeof(A)))),
+  const int64_t packed = tiles * tile_rows * std::min(most, shape.depth);
+  const PackedLeft<A> left{static_cast<A*>(ctx.arena.allocate(packed * static_cast<int64_t>(sizeof(A)))),
                            tiles, tile_rows};
-  const int64_t row_blocks = (tiles + kBlockTiles - 1) / kBlockTiles;
-  const int64_t column_blocks = (shape.columns + outer::kBlockColumns - 1) / outer::kBlockColumns;
+  const int64_t columns = (shape.columns + outer::kBlockColumns - 1) / outer::kBlockColumns;
+  const int64_t rows = row_blocks(tiles, columns, ctx.threads);
   for (int64_t d = 0; d < shape.depth; d += most) {
     const OuterShape slab{shape.rows, shape.columns, std::min(most, shape.depth - d)};
     pack_slab(ctx, left, LeftOperand<SL>{a.data + d * a.depth_stride, a.depth_stride, a.row_stride},
               shape.rows, slab.depth);
-    parallel_for(ctx.threads, row_blocks * column_blocks, [&](int64_t i) {
-      outer::block(c, left, b + d * shape.columns, slab, add || d > 0, i % row_blocks * kBlockTiles,
-                   i / row_blocks * outer::kBlockColumns, buffers.mine());
+    parallel_for(ctx.threads, rows * columns, [&](int64_t i) {
+      const int64_t row = i % rows, column = i / rows * outer::kBlockColumns;
+      outer::block(c, left, b + d * shape.columns, slab, add || d > 0, row * tiles / rows,
+                   (row + 1) * tiles / rows, column, buffers.mine());
     });
   }
 }

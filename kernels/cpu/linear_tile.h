@@ -174,7 +174,8 @@ void dot_strip(TileOperands<A, W> in, TileResult<A> result, int64_t columns, Ahe
 }
 
 template <class A, class W, bool kStream, int R = kMaxTileRows>
-void dot_strip_of(int rows, const TileOperands<A, W>& in, const TileResult<A>& result, int64_t columns, const Ahead& x, Ahead& w) {
+void dot_strip_of(int rows, const TileOperands<A, W>& in, const TileResult<A>& result, int64_t columns,
+                  const Ahead& x, Ahead& w) {
   if constexpr (R > 0) {
     if (rows == R) return dot_strip<A, W, R, kStream>(in, result, columns, x, w);
     dot_strip_of<A, W, kStream, R - 1>(rows, in, result, columns, x, w);

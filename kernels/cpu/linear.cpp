@@ -6,7 +6,8 @@
 namespace temper::cpu {
 namespace {
 
-/// Whole tiles of rows; the last two are as even as they can be, so that none is a thin rest.
+/// Whole tiles of rows; the last two are as even as they can be, so that none is a thin rest. `x_after` and
+/// `w` are what comes after this panel.
 template <class A, class W, bool kStream>
 void dot_tiles(TileResult<A> result, const PackedRows<A>& x, const TileOperands<A, W>& panel, int64_t columns,
                const A* x_after, Ahead w) {
@@ -17,7 +18,8 @@ void dot_tiles(TileResult<A> result, const PackedRows<A>& x, const TileOperands<
     TileOperands<A, W> in = panel;
     in.x += row * x.stride;
     const A* next = row + rows < x.count ? in.x + rows * x.stride : x_after;
-    const Ahead ahead(next, x.stride, in.features, rows, columns / tile_columns<A>(static_cast<int>(rows)));
+    const int64_t tiles = columns / tile_columns<A>(static_cast<int>(rows));
+    const Ahead ahead = kStream ? Ahead() : Ahead(next, x.stride, in.features, rows, tiles);
     dot_strip_of<A, W, kStream>(static_cast<int>(rows), in, result, columns, ahead, w);
     result.out += rows * result.out_stride;
     result.lanes += rows * columns * kLanes;
@@ -25,7 +27,8 @@ void dot_tiles(TileResult<A> result, const PackedRows<A>& x, const TileOperands<
   }
 }
 
-/// Columns of w in the accumulate dtype, one block of features: w itself where it is stored so, else a copy.
+/// Columns of w in the accumulate dtype, one block of features: w itself where it is stored so, in whole
+/// lines of the cache (a load that crosses lines takes twice as long), else a copy.
 template <class S>
 struct Panel {
   const Accumulate<S>* data;
@@ -133,14 +136,13 @@ void dot_block(Accumulate<S>* out, int64_t out_stride, const PackedRows<Accumula
                int64_t columns, Accumulate<S>* workspace) {
   using A = Accumulate<S>;
   const bool stream = x.count <= kStreamRows;
-  const int64_t at_once = stream ? 24 : kBlockColumns;
+  const int64_t at_once = stream ? kStreamColumns : kBlockColumns;
   for (int64_t c = 0; c < columns; c += at_once) {
     const int64_t part = std::min(at_once, columns - c);
     const S* rows = w + c * x.features;
     if (stream)
       dot_tiles<A, S, true>({out + c, out_stride, nullptr, true, true}, x,
-                            {x.data, x.stride, rows, x.features, x.features}, part, x.data,
-                            Ahead(rows, 0, 0, 1, 1));
+                            {x.data, x.stride, rows, x.features, x.features}, part, nullptr, {});
     else
       dot_packed(out + c, out_stride, x, rows, part, workspace);
   }

@@ -2,7 +2,7 @@
 // The forward dot products behind linear, log-prob and sampling: out[m,n] = sum_k x[m,k] w[n,k], unrounded,
 // in the accumulate dtype, by the canonical lanes. One implementation for one row and for thousands: the bits
 // of an output depend on its two rows only. x is packed once (accumulate dtype, padded with zeros); w is read
-// as stored for few rows, else packed by blocks.
+// in place for few rows and where it is stored so that a tile can use it, else packed by blocks.
 
 #include <omp.h>
 
@@ -12,20 +12,14 @@
 
 namespace temper::cpu {
 
-/// Rows of x that one call of dot_block takes at most, and the columns it works on at a time (both fit in
-/// L2).
-#ifndef BR
-#define BR 96
-#define KF 1024
-#endif
-inline constexpr int64_t kBlockRows = BR;
-#ifndef BC
-#define BC 48
-#endif
-inline constexpr int64_t kBlockColumns = BC;
-inline constexpr int64_t kBlockFeatures = KF;
+/// Rows of x that one call of dot_block takes at most, and the columns and features it works on at a time. A
+/// tile's rows over one block of features stay in L1; the columns of a block and its lanes stay in L2.
+inline constexpr int64_t kBlockRows = 96;
+inline constexpr int64_t kBlockColumns = 48;
+inline constexpr int64_t kBlockFeatures = 1024;
 /// Up to this many rows of x, w is read as stored instead of packed: packing pays when it is read more often.
 inline constexpr int64_t kStreamRows = 3 * kMaxTileRows;
+inline constexpr int64_t kStreamColumns = 24;
 /// Rows that are packed at once: bounds the workspace of long batches.
 inline constexpr int64_t kPackedRows = 1024;
 

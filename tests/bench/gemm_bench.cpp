@@ -1,6 +1,12 @@
-// Speed of the linear kernels on one core, against the multiply-add peak and the read bandwidth of the same
-// core, both measured in the same run. Prints one line per shape; needs no input.
+// Speed of the linear kernels on one core, against the multiply-add peak and the read rate of the same core.
+// Prints one line per shape; needs no input.
+//
+// "of peak": FLOP/s over the multiply-add rate, both timed by turns: the clock of a shared core changes from
+// second to second. "of roofline": the time that the peak or, where it is longer, memory allows, over the
+// time taken. Memory is x, w and y once each (dW: read and written), at the rate of a plain sum over as many
+// bytes.
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <random>
@@ -16,50 +22,66 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Best time of several calls, within about `budget` seconds.
 template <class F>
-double best_seconds(double budget, F&& f) {
-  double best = 1e30;
+double seconds_of(F&& f) {
+  const double start = now();
+  f();
+  return now() - start;
+}
+
+/// The time that a tenth of the calls kept: the very best may be a jump of the clock.
+double fast(std::vector<double> times) {
+  const auto tenth = times.begin() + static_cast<int64_t>(times.size() / 10);
+  std::nth_element(times.begin(), tenth, times.end());
+  return *tenth;
+}
+
+/// Calls f as often as fits in `budget` seconds, three times at least.
+template <class F>
+void repeat(double budget, F&& f) {
   const double end = now() + budget;
-  for (int i = 0; i < 3 || (now() < end && i < 2000); ++i) {
-    const double start = now();
-    f();
-    best = std::min(best, now() - start);
-  }
-  return best;
+  for (int i = 0; i < 3 || now() < end; ++i) f();
 }
 
-/// FLOP/s of twenty independent chains of multiply-adds in registers.
-double measure_peak() {
+template <class F>
+double fast_seconds(double budget, F&& f) {
+  std::vector<double> times;
+  repeat(budget, [&] { times.push_back(seconds_of(f)); });
+  return fast(times);
+}
+
+constexpr int64_t kPeakChains = 10, kPeakSteps = 1 << 14;
+constexpr double kPeakFlop = 2.0 * kPeakChains * kPeakSteps * cpu::Vec<float>::kWidth;
+
+/// kPeakFlop in independent chains of multiply-adds in registers.
+void multiply_add_chains() {
   using V = cpu::Vec<float>;
-  constexpr int64_t kChains = 10, kSteps = 1 << 20;
-  const double seconds = best_seconds(0.5, [] {
-    V acc[kChains];
-    for (V& a : acc) a = V::all(1.0f);
-    V x = V::all(0.999f), y = V::all(1e-3f);
-    for (int64_t i = 0; i < kSteps; ++i) {
-      cpu::keep_in_register(x);
+  V acc[kPeakChains];
+  for (V& a : acc) a = V::all(1.0f);
+  V x = V::all(0.999f), y = V::all(1e-3f);
+  for (int64_t i = 0; i < kPeakSteps; ++i) {
+    cpu::keep_in_register(x);
+    cpu::keep_in_register(y);
 #pragma GCC unroll 16
-      for (V& a : acc) a = fma(a, x, y);
-    }
-    float sink[V::kWidth];
-    for (int64_t i = 1; i < kChains; ++i) acc[0] = acc[0] + acc[i];
-    acc[0].store(sink);
-    if (sink[0] == 0.5f) std::puts("");
-  });
-  return 2.0 * kChains * kSteps * V::kWidth / seconds;
+    for (V& a : acc) a = fma(a, x, y);
+  }
+  float sink[V::kWidth];
+  for (int64_t i = 1; i < kPeakChains; ++i) acc[0] = acc[0] + acc[i];
+  acc[0].store(sink);
+  if (sink[0] == 0.5f) std::puts("");
 }
 
-/// Bytes per second of a plain sum over memory that no cache holds.
-double measure_bandwidth(const std::vector<float>& memory) {
+/// Bytes per second of a plain sum over `bytes` of memory read again and again.
+double read_rate(const float* memory, int64_t bytes) {
   using V = cpu::Vec<float>;
-  const int64_t count = static_cast<int64_t>(memory.size()) / (8 * V::kWidth) * (8 * V::kWidth);
-  const double seconds = best_seconds(1.0, [&] {
+  constexpr int64_t kRow = 8 * V::kWidth;
+  const int64_t count = std::max<int64_t>(1, bytes / 4 / kRow) * kRow;
+  const double seconds = fast_seconds(0.2, [&] {
     V acc[8];
     for (V& a : acc) a = V::zero();
-    for (int64_t i = 0; i < count; i += 8 * V::kWidth)
+    for (int64_t i = 0; i < count; i += kRow)
 #pragma GCC unroll 8
-      for (int j = 0; j < 8; ++j) acc[j] = acc[j] + V::load(memory.data() + i + j * V::kWidth);
+      for (int j = 0; j < 8; ++j) acc[j] = acc[j] + V::load(memory + i + j * V::kWidth);
     float sink[V::kWidth];
     for (int j = 1; j < 8; ++j) acc[0] = acc[0] + acc[j];
     acc[0].store(sink);
@@ -68,77 +90,84 @@ double measure_bandwidth(const std::vector<float>& memory) {
   return static_cast<double>(count) * 4 / seconds;
 }
 
+/// Memory as the program allocates it.
 template <class S>
-std::vector<S> random_values(int64_t count, uint32_t seed) {
+Tensor random_tensor(Arena& arena, std::initializer_list<int64_t> shape, uint32_t seed) {
   std::mt19937 engine(seed);
-  std::vector<S> values(static_cast<size_t>(count));
-  for (S& v : values) v = S(static_cast<float>(engine()) * 0x1p-32f - 0.5f);
-  return values;
+  Tensor t = arena.make(shape, kDTypeOf<S>);
+  S* values = t.as<S>();
+  for (int64_t i = 0; i < t.bytes() / static_cast<int64_t>(sizeof(S)); ++i)
+    values[i] = S(static_cast<float>(engine()) * 0x1p-32f - 0.5f);
+  return t;
 }
 
 struct Shape {
   int64_t M, N, K;
 };
 
-template <class S>
-void bench_products(const char* name, const Shape& s, double peak) {
-  Arena arena;
-  Ctx c{arena};
-  const auto x = random_values<S>(s.M * s.K, 1), w = random_values<S>(s.N * s.K, 2),
-             dy = random_values<S>(s.M * s.N, 3);
-  std::vector<S> y(dy.size()), dx(x.size());
-  std::vector<float> dw(w.size());
-  const CTensor xt = view_of(x.data(), {s.M, s.K}), wt = view_of(w.data(), {s.N, s.K});
-  const CTensor dyt = view_of(dy.data(), {s.M, s.N});
+/// One line: f timed by turns with the multiply-add chains, `bytes` against a plain sum over `memory`.
+template <class F>
+void bench_product(const char* dtype, const char* product, const Shape& s, int64_t bytes, const float* memory,
+                   F&& f) {
+  std::vector<double> times, peak_times;
+  repeat(0.6, [&] {
+    peak_times.push_back(seconds_of(multiply_add_chains));
+    times.push_back(seconds_of(f));
+  });
+  const double seconds = fast(times), peak = kPeakFlop / fast(peak_times);
   const double flop = 2.0 * static_cast<double>(s.M * s.N * s.K);
-  const auto report = [&](const char* what, double seconds) {
-    std::printf("%-5s %-8s %6ld %6ld %6ld  %7.1f GFLOP/s  %5.1f %% of peak\n", name, what, s.M, s.N, s.K,
-                flop / seconds * 1e-9, 100 * flop / seconds / peak);
-  };
-  report("forward", best_seconds(0.3, [&] {
-           linear_forward(c, make_tensor(y.data(), kDTypeOf<S>, {s.M, s.N}), xt, wt, {});
-         }));
-  report("input", best_seconds(0.3, [&] {
-           linear_backward_input(c, make_tensor(dx.data(), kDTypeOf<S>, {s.M, s.K}), dyt, wt);
-         }));
-  report("weight", best_seconds(0.3, [&] {
-           linear_backward_weight(c, make_tensor(dw.data(), DType::f32, {s.N, s.K}), dyt, xt);
-         }));
+  const double bound = std::max(flop / peak, static_cast<double>(bytes) / read_rate(memory, bytes));
+  std::printf("%-5s %-8s %6ld %6ld %6ld  %6.1f of %6.1f GFLOP/s  %5.1f %% of peak  %5.1f %% of roofline\n",
+              dtype, product, s.M, s.N, s.K, flop / seconds * 1e-9, peak * 1e-9, 100 * flop / seconds / peak,
+              100 * bound / seconds);
 }
 
 template <class S>
-void bench_decode(const char* name, int64_t M, int64_t K, const std::vector<S>& w, double bandwidth) {
+void bench_products(const char* dtype, const Shape& s, const float* memory) {
   Arena arena;
   Ctx c{arena};
-  const int64_t N = static_cast<int64_t>(w.size()) / K;
-  const auto x = random_values<S>(M * K, 1);
-  std::vector<S> y(static_cast<size_t>(M * N));
-  const double seconds = best_seconds(0.5, [&] {
-    linear_forward(c, make_tensor(y.data(), kDTypeOf<S>, {M, N}), view_of(x.data(), {M, K}),
-                   view_of(w.data(), {N, K}), {});
-  });
-  const double rate = static_cast<double>(N * K) * sizeof(S) / seconds;
+  const Tensor x = random_tensor<S>(arena, {s.M, s.K}, 1), w = random_tensor<S>(arena, {s.N, s.K}, 2),
+               dy = random_tensor<S>(arena, {s.M, s.N}, 3);
+  const Tensor y = arena.zeros({s.M, s.N}, kDTypeOf<S>), dx = arena.zeros({s.M, s.K}, kDTypeOf<S>),
+               dw = arena.zeros({s.N, s.K}, DType::f32);
+  bench_product(dtype, "forward", s, x.bytes() + w.bytes() + y.bytes(), memory,
+                [&] { linear_forward(c, y, x, w, {}); });
+  bench_product(dtype, "dx", s, dy.bytes() + w.bytes() + dx.bytes(), memory,
+                [&] { linear_backward_input(c, dx, dy, w); });
+  bench_product(dtype, "dW", s, dy.bytes() + x.bytes() + 2 * dw.bytes(), memory,
+                [&] { linear_backward_weight(c, dw, dy, x); });
+}
+
+template <class S>
+void bench_decode(const char* name, int64_t M, int64_t K, const Tensor& memory, double bandwidth) {
+  Arena arena;
+  Ctx c{arena};
+  const int64_t N = memory.bytes() / static_cast<int64_t>(sizeof(S)) / K;
+  const Tensor x = random_tensor<S>(arena, {M, K}, 1), y = arena.zeros({M, N}, kDTypeOf<S>);
+  const CTensor w = view_of(memory.as<S>(), {N, K});
+  const double seconds = fast_seconds(0.5, [&] { linear_forward(c, y, x, w, {}); });
+  const double rate = static_cast<double>(memory.bytes()) / seconds;
   std::printf("%-5s decode   %6ld %6ld %6ld  %7.1f GB/s     %5.1f %% of read bandwidth\n", name, M, N, K,
               rate * 1e-9, 100 * rate / bandwidth);
 }
 
 int run() {
-  const auto memory = random_values<float>(int64_t{64} << 20, 4);
-  const double peak = measure_peak(), bandwidth = measure_bandwidth(memory);
-  std::printf("one core: %.1f GFLOP/s multiply-add peak, %.1f GB/s read bandwidth\n", peak * 1e-9,
-              bandwidth * 1e-9);
+  Arena arena;
+  const Tensor wide = random_tensor<float>(arena, {int64_t{64} << 20}, 4);
   std::printf("dtype product       M      N      K\n");
   for (const Shape& s :
        {Shape{16, 3072, 1024}, Shape{64, 1024, 1024}, Shape{64, 1024, 3072}, Shape{256, 3072, 1024},
         Shape{512, 1024, 1024}, Shape{1000, 896, 4864}, Shape{512, 4096, 4096}}) {
-    bench_products<float>("fp32", s, peak);
-    bench_products<bf16>("bf16", s, peak);
+    bench_products<float>("fp32", s, wide.as<float>());
+    bench_products<bf16>("bf16", s, wide.as<float>());
   }
-  const auto narrow = random_values<bf16>(int64_t{64} << 20, 5);
+  const Tensor narrow = random_tensor<bf16>(arena, {int64_t{64} << 20}, 5);
+  const double bandwidth = read_rate(wide.as<float>(), wide.bytes());
+  std::printf("one core: %.1f GB/s read bandwidth\n", bandwidth * 1e-9);
   for (const int64_t K : {1024, 4096})
     for (const int64_t M : {1, 2, 4, 8}) {
-      bench_decode("fp32", M, K, memory, bandwidth);
-      bench_decode("bf16", M, K, narrow, bandwidth);
+      bench_decode<float>("fp32", M, K, wide, bandwidth);
+      bench_decode<bf16>("bf16", M, K, narrow, bandwidth);
     }
   return 0;
 }

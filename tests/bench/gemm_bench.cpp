@@ -50,7 +50,7 @@ double fast_seconds(double budget, F&& f) {
   return fast(times);
 }
 
-constexpr int64_t kPeakChains = 10, kPeakSteps = 1 << 14;
+constexpr int64_t kPeakChains = 10, kPeakSteps = 1 << 20;
 constexpr double kPeakFlop = 2.0 * kPeakChains * kPeakSteps * cpu::Vec<float>::kWidth;
 
 /// kPeakFlop in independent chains of multiply-adds in registers.

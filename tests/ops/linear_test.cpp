@@ -128,6 +128,59 @@ TEST(Linear, RowBitsForUpTo4096Rows) {
   }
 }
 
+/// Where w is stored so that a tile can read it, it is read in place, else from a copy.
+TEST(Linear, BitsDoNotDependOnWhereTheWeightsAre) {
+  const int64_t T = 100, N = 50, K = 2064;
+  const Many in = inputs_of({T, N, K}, 55);
+  TestCtx ctx;
+  Arena arena;
+  TestTensor x(in[0], DType::f32, {T, K});
+  const auto with_weights_at = [&](int64_t offset) {
+    Tensor memory = arena.make({N * K + offset}, DType::f32);
+    float* w = memory.as<float>() + offset;
+    for (int64_t i = 0; i < N * K; ++i) w[i] = static_cast<float>(in[1][i]);
+    TestTensor y(DType::f32, {T, N});
+    linear_forward(ctx, y, x, view_of(w, {N, K}), {});
+    return y.values();
+  };
+  expect_same_bits("weights off a line", with_weights_at(3), with_weights_at(0));
+}
+
+/// One element of a backward product: chains of 256 in ascending order, each from zero.
+float defined_sum(const double* a, int64_t a_stride, const double* b, int64_t b_stride, int64_t depth,
+                  float sum) {
+  for (int64_t d0 = 0; d0 < depth; d0 += 256) {
+    float chain = 0;
+    for (int64_t d = d0; d < std::min(d0 + 256, depth); ++d)
+      chain = std::fma(static_cast<float>(a[d * a_stride]), static_cast<float>(b[d * b_stride]), chain);
+    sum += chain;
+  }
+  return sum;
+}
+
+TEST(Linear, BackwardBitsFollowTheDefinition) {
+  for (const Sizes& s : {Sizes{530, 8200, 3}, Sizes{30, 600, 70}}) {  // the first in slabs of the depth
+    Many in = inputs_of(s, 75);
+    in.push_back(normal_values(s.T * s.N, 78));
+    for (Values& values : in) values = round_to(values, DType::f32);
+    const double *x = in[0].data(), *w = in[1].data(), *dy = in[3].data();
+    Values dx, dw;
+    for (int64_t k = 0; k < s.K; ++k) {
+      for (int64_t t = 0; t < s.T; t += 29) dx.push_back(defined_sum(dy + t * s.N, 1, w + k, s.K, s.N, 0.0f));
+      for (int64_t n = 0; n < s.N; n += 1171) dw.push_back(defined_sum(dy + n, s.N, x + k, s.K, s.T, 0.25f));
+    }
+    TestCtx ctx;
+    const Many got = backward(ctx, DType::f32, in, in[3], s, 0.25);
+    Values got_dx, got_dw;
+    for (int64_t k = 0; k < s.K; ++k) {
+      for (int64_t t = 0; t < s.T; t += 29) got_dx.push_back(got[0][t * s.K + k]);
+      for (int64_t n = 0; n < s.N; n += 1171) got_dw.push_back(got[1][n * s.K + k]);
+    }
+    expect_same_bits("dx", got_dx, dx);
+    expect_same_bits("dw", got_dw, dw);
+  }
+}
+
 TEST(Linear, Gradient) {
   for (const Sizes& s : {Sizes{3, 5, 7}, Sizes{14, 2, 35}})
     check_gradient(

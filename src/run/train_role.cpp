@@ -102,6 +102,7 @@ void TrainRole::add_old_logprobs(std::vector<Group>& groups, int64_t step, bool 
     s_.journal.set("policy/off_policy_share",
                    static_cast<double>(share.other) / static_cast<double>(share.all));
   if (s_.config().algorithm.tis_cap == 0 || old.empty()) return;
+  const PhaseTimer timer(s_.journal, "old_log_prob");
   const std::vector<const Trajectory*> view(old.begin(), old.end());
   std::vector<std::vector<double>> own(old.size());
   if (!one_update) own = packed_logprobs(s_.ctx, s_.model, *s_.dp, view, pass_options(s_.config(), s_.plan));

@@ -397,6 +397,39 @@ TEST(Plan, MemoryAddsUp) {
   EXPECT_EQ(part("kv_cache"), result.plan.kv_pages * result.plan.kv_page_bytes);
 }
 
+TEST(Plan, ResponsesOfSeveralSteps) {
+  const std::vector<std::string> base{"rollout.max_new_tokens=100"};
+  const auto with = [&](const std::string& key) { return plan_of({base[0], key}); };
+  for (const auto& [tokens, steps] :
+       std::vector<std::pair<int, int>>{{0, 1}, {100, 1}, {99, 2}, {50, 2}, {33, 4}})
+    EXPECT_EQ(with(fmt::format("rollout.tokens_per_step={}", tokens)).plan.steps_of_longest_response, steps)
+        << tokens;
+  const auto part = [](const PlanResult& result, const std::string& name) {
+    for (const auto& [of, bytes] : result.plan.memory.front().parts)
+      if (of == name) return bytes;
+    return int64_t{0};
+  };
+  const PlanResult cut = with("rollout.tokens_per_step=33"), whole = with("rollout.tokens_per_step=0");
+  EXPECT_GT(part(cut, "trajectories"), 0);
+  EXPECT_EQ(part(cut, "unfinished"), 3 * part(cut, "trajectories")) << "prompts of three steps before";
+  EXPECT_EQ(part(whole, "unfinished"), 0);
+  EXPECT_EQ(cut.warnings.size(), whole.warnings.size() + 1);
+  EXPECT_NE(plan_text(cut, {}).find("steps of a response"), std::string::npos);
+  EXPECT_EQ(plan_text(whole, {}).find("steps of a response"), std::string::npos);
+  EXPECT_EQ(with("rollout.tokens_per_step=100").warnings.size(), whole.warnings.size() + 1) << "no effect";
+}
+
+TEST(Plan, ReplacedPromptsNeedRewardsThatCanDiffer) {
+  const std::string on = "rollout.dynamic_sampling_rounds=3";
+  EXPECT_TRUE(plan_of({on}).errors.empty()) << all_errors(plan_of({on}));
+  for (const char* other : {"rollout.samples_per_prompt=1", "rollout.temperature=0"}) {
+    const PlanResult result = plan_of({on, other, "algorithm.single_group=zero"});
+    ASSERT_EQ(result.errors.size(), 1u) << all_errors(result);
+    EXPECT_EQ(result.errors[0].key, "rollout.dynamic_sampling_rounds");
+    EXPECT_EQ(result.errors[0].legal, std::vector<Json>{0});
+  }
+}
+
 TEST(Plan, MemoryLimitProposesWhatFits) {
   const ConfigReading reading = read_text(kMinimalConfig);
   const int64_t peak = peak_bytes(try_plan(reading.loaded.config, 1, small_model()).plan);

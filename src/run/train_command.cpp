@@ -63,12 +63,13 @@ class TrainRun {
     dp_ = mpi.make_comm(ranks.trainer, config().cluster.watchdog_seconds);
     mailbox_ = mpi.make_mailbox(config().cluster.watchdog_seconds);
     exchange_ = std::make_unique<Exchange>(*mailbox_, ranks, plan.max_policy_lag);
+    if (!idle) load_data();
     open_folder();
     find_start();
     if (idle) return;
     threads_ = resolve_threads(config().run.threads, mpi.ranks_on_node());
     ctx_ = std::make_unique<Ctx>(Ctx{arena_, Device::cpu, threads_});
-    load_inputs();
+    load_models();
     build_roles();
   }
 
@@ -204,12 +205,26 @@ class TrainRun {
     if (plan_.generates && !replay() && !changed.empty()) spdlog::warn("{}", changed);
   }
 
-  void load_inputs() {
+  /// Tokenizer, prompts and rewards: bad data ends the run before it has a folder.
+  void load_data() {
     const std::string tokenizer = config().tokenizer.path.value_or(config().model.path);
     if (!replay() || has_tokenizer(tokenizer)) {
       tokenizer_ = std::make_unique<Tokenizer>(Tokenizer::load(tokenizer));
       chat_ = load_chat_template(tokenizer, config().tokenizer.chat_template.value_or(""));
     }
+    if (replay() || !producer_) return;
+    const bool sft = plan_.algorithm == "sft";
+    prompts_ = std::make_unique<PromptStream>(
+        config().data.train, config().data, config().run.seed, *tokenizer_, chat_ ? &*chat_ : nullptr,
+        PromptStream::Limits{plan_.max_prompt_tokens, plan_.longest_sequence, sft});
+    std::optional<RewardSet> rewards;
+    if (!sft) rewards.emplace(config().reward);
+    prompts_->check_all([&](const std::string& answer, const std::string& where) {
+      if (rewards) rewards->check_answer(answer, where);
+    });
+  }
+
+  void load_models() {
     const bool random = config().model.init == "random";
     if (dp_ || producer_)
       model_ = load_model(config().model.path, plan_.dtype, plan_.context_tokens, dp_ != nullptr, random,
@@ -217,17 +232,6 @@ class TrainRun {
     if (reference_)
       frozen_ = load_model(config().model.path, plan_.dtype, plan_.context_tokens, false, random,
                            config().run.seed);
-    if (!replay() && producer_) {
-      const bool sft = plan_.algorithm == "sft";
-      prompts_ = std::make_unique<PromptStream>(
-          config().data.train, config().data, config().run.seed, *tokenizer_, chat_ ? &*chat_ : nullptr,
-          PromptStream::Limits{plan_.max_prompt_tokens, plan_.longest_sequence, sft});
-      std::optional<RewardSet> rewards;
-      if (!sft) rewards.emplace(config().reward);
-      prompts_->check_all([&](const std::string& answer, const std::string& where) {
-        if (rewards) rewards->check_answer(answer, where);
-      });
-    }
   }
 
   void build_roles() {

@@ -5,6 +5,7 @@
 
 // linear
 KERNEL(linear_forward, Tensor y, CTensor x, CTensor w, CTensor bias)
+KERNEL(linear_swiglu_forward, Tensor a, CTensor x, CTensor w, CTensor bias)
 CPU_KERNEL(linear_backward_input, Tensor dx, CTensor dy, CTensor w)
 CPU_KERNEL(linear_backward_weight, Tensor dw, CTensor dy, CTensor x)
 CPU_KERNEL(linear_backward_bias, Tensor db, CTensor dy)
@@ -21,6 +22,8 @@ KERNEL(head_norm_forward, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor 
        double eps)
 KERNEL(head_norm_rope_forward, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, RopeInput rope,
        AttentionShape shape, double eps)
+KERNEL(head_norm_rope_append, Tensor y, Tensor rstd, PagedKv kv, int64_t layer, CTensor x, CTensor wq,
+       CTensor wk, RopeInput rope, CTensor cu_seqlens, AttentionShape shape, double eps)
 CPU_KERNEL(head_norm_backward, Tensor dx, Tensor dwq, Tensor dwk, CTensor dy, CTensor x, CTensor wq,
            CTensor wk, CTensor rstd, AttentionShape shape)
 KERNEL(rope_forward, Tensor qkv, CTensor positions, CTensor cosine, CTensor sine, AttentionShape shape)

@@ -39,6 +39,13 @@ void swiglu_forward(Ctx& ctx, Tensor a, CTensor gate_up) {
   });
 }
 
+void linear_swiglu_forward(Ctx& ctx, Tensor a, CTensor x, CTensor w, CTensor bias) {
+  ArenaScope scope(ctx.arena);
+  const Tensor gate_up = ctx.arena.make({x.dim(0), w.dim(0)}, x.dtype);
+  linear_forward(ctx, gate_up, x, w, bias);
+  swiglu_forward(ctx, a, gate_up);
+}
+
 void swiglu_backward(Ctx& ctx, Tensor dgate_up, CTensor da, CTensor gate_up) {
   dispatch_storage(da.dtype, [&](auto s) {
     using S = decltype(s);

@@ -126,4 +126,10 @@ void head_norm_rope_forward(Ctx& ctx, Tensor y, Tensor rstd, CTensor x, CTensor 
   rope_forward(ctx, y, rope.positions, rope.cosine, rope.sine, shape);
 }
 
+void head_norm_rope_append(Ctx& ctx, Tensor y, Tensor rstd, PagedKv kv, int64_t layer, CTensor x, CTensor wq,
+                           CTensor wk, RopeInput rope, CTensor cu_seqlens, AttentionShape shape, double eps) {
+  head_norm_rope_forward(ctx, y, rstd, x, wq, wk, rope, shape, eps);
+  append_kv(ctx, kv, layer, y, cu_seqlens, shape);
+}
+
 }  // namespace temper::cpu

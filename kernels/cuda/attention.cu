@@ -73,18 +73,6 @@ TEMPER_DEVICE void plain_block(PlainState& s, const AttentionCall& a, const floa
   __syncwarp();
 }
 
-TEMPER_DEVICE int sequence_of(const int32_t* cu, int sequences, int row) {
-  int low = 0, high = sequences - 1;
-  while (low < high) {
-    const int middle = (low + high + 1) / 2;
-    if (cu[middle] <= row)
-      low = middle;
-    else
-      high = middle - 1;
-  }
-  return low;
-}
-
 template <class S>
 __global__ void __launch_bounds__(kPlainWarps * 32) plain_kernel(const AttentionCall a) {
   begin_kernel();
@@ -136,11 +124,10 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t per_row = int64_t{a.kv_heads} * words, index = blockIdx.x * int64_t{kThreads} + threadIdx.x;
   if (index >= a.T * per_row) return;
   const int row = static_cast<int>(index / per_row), head = static_cast<int>(index % per_row / words);
-  const int word = static_cast<int>(index % words), sequence = sequence_of(a.cu, a.S, row);
-  const int position = a.pages.lengths[sequence] - (a.cu[sequence + 1] - row);
+  const int word = static_cast<int>(index % words);
   const auto* from = static_cast<const uint16_t*>(a.qkv) +
                      (int64_t{row} * (a.q_heads + 2 * a.kv_heads) + a.q_heads + head) * words + word;
-  const int64_t to = int64_t{page_row(a.pages, a.kv_heads, sequence, head, position)} * words + word;
+  const int64_t to = int64_t{appended_row(a, row, head)} * words + word;
   keys[to] = from[0];
   values[to] = from[per_row];
 }
@@ -161,23 +148,26 @@ AttentionCall call_of(Tensor out, CTensor qkv, CTensor cu_seqlens, const Attenti
           .pages = {}};
 }
 
-void set_pages(AttentionCall& a, const PagedKv& kv, int64_t layer) {
-  const int64_t offset = layer * kv.keys.dim(1) * kv.keys.dim(2) * dtype_size(kv.keys.dtype);
-  a.paged = true;
-  a.pages = {static_cast<const char*>(kv.keys.data) + offset,
-             static_cast<const char*>(kv.values.data) + offset,
-             kv.page_table.as<int32_t>(),
-             kv.lengths.as<int32_t>(),
-             static_cast<int>(kv.page_table.dim(1)),
-             static_cast<int>(kv.page_tokens),
-             static_cast<int>(kv.keys.dim(1))};
-}
-
 bool has_tensor_core_kernel(DType type, int head_dim) {
   return type == DType::bf16 && (head_dim == 64 || head_dim == 128);
 }
 
 }  // namespace
+
+AttentionCall paged_call(Tensor out, CTensor qkv, const PagedKv& kv, int64_t layer, CTensor cu_seqlens,
+                         const AttentionShape& shape, double scale) {
+  AttentionCall a = call_of(out, qkv, cu_seqlens, shape, scale);
+  const int64_t offset = layer * kv.keys.dim(1) * kv.keys.dim(2) * dtype_size(kv.keys.dtype);
+  a.paged = true;
+  a.pages = {static_cast<char*>(kv.keys.raw()) + offset,
+             static_cast<char*>(kv.values.raw()) + offset,
+             kv.page_table.as<int32_t>(),
+             kv.lengths.as<int32_t>(),
+             static_cast<int>(kv.page_table.dim(1)),
+             static_cast<int>(kv.page_tokens),
+             static_cast<int>(kv.keys.dim(1))};
+  return a;
+}
 
 CUtensorMap page_map(const Libraries& libraries, const void* data, const AttentionCall& a, int box_rows) {
   const auto rows = uint64_t{1} * static_cast<uint64_t>(a.pages.pages) * static_cast<uint64_t>(a.kv_heads) *
@@ -206,18 +196,15 @@ void attention_varlen_forward(Ctx& ctx, Tensor out, Tensor lse, CTensor qkv, CTe
 }
 
 void append_kv(Ctx&, PagedKv kv, int64_t layer, CTensor qkv, CTensor cu_seqlens, AttentionShape shape) {
-  AttentionCall a = call_of({}, qkv, cu_seqlens, shape, 1.0);
-  set_pages(a, kv, layer);
+  const AttentionCall a = paged_call({}, qkv, kv, layer, cu_seqlens, shape, 1.0);
   const int words = a.head_dim * static_cast<int>(dtype_size(qkv.dtype)) / 2;
   launch(append_kernel, blocks_for(int64_t{a.T} * a.kv_heads * words, kThreads), kThreads, 0, a,
-         static_cast<uint16_t*>(const_cast<void*>(a.pages.keys)),
-         static_cast<uint16_t*>(const_cast<void*>(a.pages.values)), words);
+         static_cast<uint16_t*>(a.pages.keys), static_cast<uint16_t*>(a.pages.values), words);
 }
 
 void attention_paged(Ctx& ctx, Tensor out, CTensor qkv, PagedKv kv, int64_t layer, CTensor cu_seqlens,
                      AttentionShape shape, double scale) {
-  AttentionCall a = call_of(out, qkv, cu_seqlens, shape, scale);
-  set_pages(a, kv, layer);
+  const AttentionCall a = paged_call(out, qkv, kv, layer, cu_seqlens, shape, scale);
   if (!has_tensor_core_kernel(qkv.dtype, a.head_dim)) return attention_plain(qkv.dtype, a);
   const bool decodes = a.group() <= kDecodeGroup;
   if (decodes) attention_decode(ctx, a);

@@ -9,7 +9,7 @@ namespace temper::cuda {
 
 /// Pages of one layer, [pages, Hkv, page_tokens, dh].
 struct AttentionPages {
-  const void *keys, *values;
+  void *keys, *values;
   const int32_t* table;    // [S, per_sequence]
   const int32_t* lengths;  // [S]
   int per_sequence, page_tokens, pages;
@@ -28,6 +28,9 @@ struct AttentionCall {
   __host__ __device__ int group() const { return q_heads / kv_heads; }
   __host__ __device__ int64_t row_width() const { return int64_t{q_heads + 2 * kv_heads} * head_dim; }
 };
+
+AttentionCall paged_call(Tensor out, CTensor qkv, const PagedKv& kv, int64_t layer, CTensor cu_seqlens,
+                         const AttentionShape& shape, double scale);
 
 /// Any type and head dimension, one warp per row and head.
 void attention_plain(DType type, const AttentionCall& a);
@@ -51,6 +54,24 @@ TEMPER_DEVICE int page_row(const AttentionPages& p, int kv_heads, int sequence, 
   const int entry = min(key / p.page_tokens, p.per_sequence - 1);
   return (p.table[int64_t{sequence} * p.per_sequence + entry] * kv_heads + kv_head) * p.page_tokens +
          key % p.page_tokens;
+}
+/// Sequence of a packed row.
+TEMPER_DEVICE int sequence_of(const int32_t* cu, int sequences, int row) {
+  int low = 0, high = sequences - 1;
+  while (low < high) {
+    const int middle = (low + high + 1) / 2;
+    if (cu[middle] <= row)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return low;
+}
+/// Where the pages keep a row of this batch.
+TEMPER_DEVICE int appended_row(const AttentionCall& a, int row, int kv_head) {
+  const int sequence = sequence_of(a.cu, a.S, row);
+  return page_row(a.pages, a.kv_heads, sequence, kv_head,
+                  a.pages.lengths[sequence] - (a.cu[sequence + 1] - row));
 }
 
 }  // namespace temper::cuda

@@ -2,7 +2,30 @@
 
 #include <dlfcn.h>
 
+#include <cctype>
+
+#include "src/core/file.h"
+
 namespace temper::cuda {
+
+namespace {
+
+/// The file of a GPU and a library version in the user's cache folder.
+std::string choice_path(const std::string& gpu, const std::string& version) {
+  const std::string folder = user_cache_folder();
+  if (folder.empty()) return {};
+  std::string name = fmt::format("gemm-{}-{}.json", gpu, version);
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.') c = '-';
+  return join_path(folder, name);
+}
+
+}  // namespace
+
+std::string GemmKey::name() const {
+  return fmt::format("{} x {} x {} in rows of {} {}{}", rows, columns, features, pitch, dtype_name(out),
+                     bias ? " with bias" : "");
+}
 
 Libraries::Libraries() {
   int device = 0;
@@ -48,6 +71,7 @@ void Libraries::load_lt() {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(lt_library_, name));
     CHECK(function != nullptr, "{} has no {}", kName, name);
   };
+  get(lt_.version, "cublasLtGetVersion");
   get(lt_.create, "cublasLtCreate");
   get(lt_.destroy, "cublasLtDestroy");
   get(lt_.matmul, "cublasLtMatmul");
@@ -63,6 +87,8 @@ void Libraries::load_lt() {
   get(lt_.preference_set, "cublasLtMatmulPreferenceSetAttribute");
   const cublasStatus_t status = lt_.create(&lt_handle_);
   CHECK(status == CUBLAS_STATUS_SUCCESS, "cublasLtCreate returned {}", static_cast<int>(status));
+  const std::string gpu = device::gpu_name(), version = std::to_string(lt_.version());
+  fastest_ = std::make_unique<ChoiceFile>(choice_path(gpu, version), gpu + ", cuBLASLt " + version);
 }
 
 CUtensorMap Libraries::tensor_map(const void* data, const std::vector<uint64_t>& sizes,

@@ -8,15 +8,19 @@
 
 #include <map>
 #include <memory>
+#include <set>
+#include <tuple>
 #include <vector>
 
 #include "kernels/cuda/cuda.h"
+#include "src/core/choice_file.h"
 #include "src/core/cuda.h"
 
 namespace temper::cuda {
 
 /// The functions of libcublasLt that are used.
 struct CublasLt {
+  decltype(&::cublasLtGetVersion) version;
   decltype(&::cublasLtCreate) create;
   decltype(&::cublasLtDestroy) destroy;
   decltype(&::cublasLtMatmul) matmul;
@@ -38,6 +42,7 @@ struct GemmKey {
   DType out;
   bool bias;
   auto operator<=>(const GemmKey&) const = default;
+  std::string name() const;
 };
 
 class Libraries {
@@ -63,10 +68,12 @@ class Libraries {
   CUtensorMap tensor_map(const void* data, const std::vector<uint64_t>& sizes,
                          const std::vector<uint64_t>& strides, const std::vector<uint32_t>& box) const;
 
-  /// Algorithms that passed their self-test, of linear.cu.
+  /// Algorithms that passed their self-test, of linear.cpp.
   std::map<GemmKey, cublasLtMatmulAlgo_t> algorithms;
-  /// Weight shapes (columns, features) whose skinny kernel passed its self-test.
-  std::map<std::pair<int64_t, int64_t>, bool> skinny_shapes;
+  /// What earlier runs found fastest, by GemmKey::name. Only after `lt`.
+  ChoiceFile& fastest() { return *fastest_; }
+  /// Weight shapes (columns, features, gated) whose skinny kernel passed its self-test.
+  std::set<std::tuple<int64_t, int64_t, bool>> skinny_shapes;
 
  private:
   void load_lt();
@@ -74,6 +81,7 @@ class Libraries {
   void* lt_library_ = nullptr;
   CublasLt lt_{};
   cublasLtHandle_t lt_handle_ = nullptr;
+  std::unique_ptr<ChoiceFile> fastest_;
   void* workspace_ = nullptr;
   int* counters_ = nullptr;
   int multiprocessors_ = 0;

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
+#include <optional>
 
 #include "kernels/cuda/libraries.h"
 
@@ -14,9 +16,9 @@ namespace {
 
 // ---- self-test
 
-/// `run` on random rows against the plain chain; true if all bits agree.
-template <class Run>
-bool same_bits_as_chain(Ctx& ctx, Product p, int64_t M, Run&& run) {
+/// `run` on random rows against `reference` on the first 64 of them; true if all bits of `columns` agree.
+template <class Run, class Reference>
+bool same_bits(Ctx& ctx, Product p, int64_t M, int64_t columns, Run&& run, Reference&& reference) {
   constexpr int64_t kComparedRows = 64;
   ArenaScope scope(ctx.arena);
   p.M = M;
@@ -24,18 +26,23 @@ bool same_bits_as_chain(Ctx& ctx, Product p, int64_t M, Run&& run) {
   void* x = ctx.arena.allocate(M * p.K * 2);
   p.x = x;
   p.y = ctx.arena.allocate(M * p.pitch * bytes);
-  Product chain = p;
-  chain.y = ctx.arena.allocate(rows * p.pitch * bytes);
-  chain.M = rows;
+  Product plain = p;
+  plain.y = ctx.arena.allocate(rows * p.pitch * bytes);
+  plain.M = rows;
   fill_random(x, M * p.K);
   run(p);
-  multiply_chain(chain);
+  reference(plain);
   int* count = static_cast<int*>(ctx.arena.allocate(sizeof(int)));
   device::fill(Device::cuda, count, 0, sizeof(int));
-  count_differing(count, p, chain, rows);
+  count_differing(count, p, plain, rows, columns);
   int differing = 0;
   device::copy_from_device(Device::cuda, &differing, count, sizeof(int));
   return differing == 0;
+}
+
+template <class Run>
+bool same_bits_as_chain(Ctx& ctx, const Product& p, int64_t M, Run&& run) {
+  return same_bits(ctx, p, M, p.N, run, [](const Product& q) { multiply_chain(q); });
 }
 
 [[noreturn]] void fail_class(const char* kernel, const Product& p, int64_t rows) {
@@ -48,6 +55,11 @@ bool same_bits_as_chain(Ctx& ctx, Product p, int64_t M, Run&& run) {
 }
 
 // ---- cuBLASLt
+
+struct Candidate {
+  cublasLtMatmulAlgo_t algorithm;
+  std::string name;  // its attributes
+};
 
 /// The objects of one call, destroyed with it.
 class LtCall {
@@ -86,7 +98,7 @@ class LtCall {
   }
 
   /// Algorithms without split K of the wgmma family (id 66), best first by the library's estimate.
-  std::vector<cublasLtMatmulAlgo_t> candidates() {
+  std::vector<Candidate> candidates() {
     constexpr int kAsked = 64, kFamily = 66;
     cublasLtMatmulPreference_t preference;
     const size_t bytes = Libraries::kWorkspaceBytes;
@@ -103,12 +115,12 @@ class LtCall {
                         &found),
           "heuristic");
     check(lt_.preference_destroy(preference), "preference");
-    std::vector<cublasLtMatmulAlgo_t> list;
+    std::vector<Candidate> list;
     for (int i = 0; i < found; ++i) {
       const auto& r = results[static_cast<size_t>(i)];
-      if (r.state == CUBLAS_STATUS_SUCCESS && attribute(r.algo, CUBLASLT_ALGO_CONFIG_ID) == kFamily &&
-          attribute(r.algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) == 1)
-        list.push_back(r.algo);
+      if (r.state == CUBLAS_STATUS_SUCCESS && attribute<int>(r.algo, CUBLASLT_ALGO_CONFIG_ID) == kFamily &&
+          attribute<int>(r.algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) == 1)
+        list.push_back({r.algo, name_of(r.algo)});
     }
     return list;
   }
@@ -118,8 +130,18 @@ class LtCall {
     CHECK(status == CUBLAS_STATUS_SUCCESS, "cuBLASLt {} of [{}, {}] x [{}, {}]: status {}", call, p_.M, p_.K,
           p_.N, p_.K, static_cast<int>(status));
   }
-  int attribute(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoConfigAttributes_t what) const {
-    int value = 0;
+  std::string name_of(const cublasLtMatmulAlgo_t& a) const {
+    return fmt::format("tile {} stages {} swizzle {} custom {} inner {} cluster {}",
+                       attribute<uint32_t>(a, CUBLASLT_ALGO_CONFIG_TILE_ID),
+                       attribute<uint32_t>(a, CUBLASLT_ALGO_CONFIG_STAGES_ID),
+                       attribute<uint32_t>(a, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING),
+                       attribute<uint32_t>(a, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION),
+                       attribute<uint16_t>(a, CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID),
+                       attribute<uint16_t>(a, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID));
+  }
+  template <class T>
+  T attribute(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoConfigAttributes_t what) const {
+    T value = 0;
     size_t written = 0;
     check(lt_.algo_attribute(&algorithm, what, &value, sizeof value, &written), "attribute");
     return value;
@@ -132,32 +154,94 @@ class LtCall {
   cublasLtMatrixLayout_t w_ = nullptr, x_ = nullptr, y_ = nullptr;
 };
 
-/// The algorithm for up to `rows` rows, chosen and tested at the first call.
+/// Shortest of a few runs on random rows, in milliseconds.
+float shortest_run(Ctx& ctx, Product p, const cublasLtMatmulAlgo_t& algorithm) {
+  constexpr int kRuns = 4;
+  ArenaScope scope(ctx.arena);
+  void* x = ctx.arena.allocate(p.M * p.K * 2);
+  p.x = x;
+  p.y = ctx.arena.allocate(p.M * p.pitch * dtype_size(p.out));
+  fill_random(x, p.M * p.K);
+  LtCall call(*ctx.libraries, p);
+  cudaEvent_t start, end;
+  CUDA_CHECK(cudaEventCreate(&start));
+  CUDA_CHECK(cudaEventCreate(&end));
+  float shortest = std::numeric_limits<float>::infinity();
+  for (int i = 0; i < kRuns; ++i) {
+    CUDA_CHECK(cudaEventRecord(start, gpu_stream()));
+    call.run(algorithm);
+    CUDA_CHECK(cudaEventRecord(end, gpu_stream()));
+    CUDA_CHECK(cudaEventSynchronize(end));
+    float ms = 0;
+    CUDA_CHECK(cudaEventElapsedTime(&ms, start, end));
+    if (i > 0) shortest = std::min(shortest, ms);
+  }
+  CUDA_CHECK(cudaEventDestroy(start));
+  CUDA_CHECK(cudaEventDestroy(end));
+  return shortest;
+}
+
+/// Fastest first.
+void sort_by_time(Ctx& ctx, const Product& p, std::vector<Candidate>& list) {
+  constexpr size_t kMostTimed = 24;  // the library lists its best guesses first
+  if (list.size() > kMostTimed) list.resize(kMostTimed);
+  std::vector<std::pair<float, Candidate>> timed;
+  for (const Candidate& c : list) timed.emplace_back(shortest_run(ctx, p, c.algorithm), c);
+  std::stable_sort(timed.begin(), timed.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (size_t i = 0; i < list.size(); ++i) list[i] = timed[i].second;
+}
+
+/// The algorithm for up to bit_ceil(M) rows, settled at the first call: what an earlier run found fastest,
+/// else the fastest of a sweep; in both cases only after its self-test. The clock chooses among equal bits.
 const cublasLtMatmulAlgo_t& algorithm_for(Ctx& ctx, const Product& p) {
   Libraries& libraries = *ctx.libraries;
   const auto rows = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(p.M)));
   const GemmKey key{rows, p.N, p.K, p.pitch, p.out, p.bias != nullptr};
   if (const auto at = libraries.algorithms.find(key); at != libraries.algorithms.end()) return at->second;
+  const auto passes = [&](const Candidate& c) {
+    return same_bits_as_chain(ctx, p, rows, [&](const Product& q) { LtCall(libraries, q).run(c.algorithm); });
+  };
   Product bucket = p;
   bucket.M = rows;
-  const std::vector<cublasLtMatmulAlgo_t> list = LtCall(libraries, bucket).candidates();
-  for (const cublasLtMatmulAlgo_t& algorithm : list) {
-    const bool same =
-        same_bits_as_chain(ctx, p, rows, [&](const Product& q) { LtCall(libraries, q).run(algorithm); });
-    if (same) return libraries.algorithms.emplace(key, algorithm).first->second;
+  std::vector<Candidate> list = LtCall(libraries, bucket).candidates();
+  const std::optional<std::string> known = libraries.fastest().find(key.name());
+  for (const Candidate& c : list)
+    if (c.name == known && passes(c)) return libraries.algorithms.emplace(key, c.algorithm).first->second;
+  sort_by_time(ctx, bucket, list);
+  for (const Candidate& c : list) {
+    if (!passes(c)) continue;
+    libraries.fastest().put(key.name(), c.name);
+    return libraries.algorithms.emplace(key, c.algorithm).first->second;
   }
   fail_class(list.empty() ? "no algorithm of cuBLASLt" : "cuBLASLt", p, rows);
 }
 
-/// The skinny kernel is tested once per weight shape.
+// ---- skinny kernels, each tested once per weight shape
+
+constexpr int64_t kTestedRows[]{1, 16, 64};
+
 void require_skinny_class(Ctx& ctx, const Product& p) {
-  auto& tested = ctx.libraries->skinny_shapes;
-  const std::pair<int64_t, int64_t> shape{p.N, p.K};
-  if (tested.contains(shape)) return;
-  for (const int64_t rows : {1, 16, 64})
+  if (!ctx.libraries->skinny_shapes.insert({p.N, p.K, false}).second) return;
+  for (const int64_t rows : kTestedRows)
     if (!same_bits_as_chain(ctx, p, rows, [&](const Product& q) { multiply_skinny(*ctx.libraries, q); }))
       fail_class("the decode kernel", p, rows);
-  tested[shape] = true;
+}
+
+void require_gated_class(Ctx& ctx, const Product& p) {
+  if (!ctx.libraries->skinny_shapes.insert({p.N, p.K, true}).second) return;
+  const auto two_steps = [&](Product q) {
+    const Tensor a = make_tensor(q.y, q.out, {q.M, q.pitch}), gate_up = ctx.arena.make({q.M, q.N}, q.out);
+    q.y = gate_up.raw();
+    q.pitch = q.N;
+    multiply_chain(q);
+    swiglu_forward(ctx, a, gate_up);
+  };
+  for (const int64_t rows : kTestedRows)
+    if (!same_bits(
+            ctx, p, rows, p.pitch, [&](const Product& q) { multiply_skinny_gated(*ctx.libraries, q); },
+            two_steps))
+      fail_class("the decode kernel with SwiGLU", p, rows);
 }
 
 }  // namespace
@@ -186,6 +270,19 @@ void linear_forward(Ctx& ctx, Tensor y, CTensor x, CTensor w, CTensor bias) {
         dtype_name(x.dtype));
   multiply(ctx,
            {y.raw(), x.data, w.data, bias.data, x.dim(0), w.dim(0), x.dim(1), w.dim(0), x.dtype, y.dtype});
+}
+
+void linear_swiglu_forward(Ctx& ctx, Tensor a, CTensor x, CTensor w, CTensor bias) {
+  const Product p{a.raw(),  x.data,   w.data,   bias.data, x.dim(0),
+                  w.dim(0), x.dim(1), a.dim(1), x.dtype,   a.dtype};
+  if (p.M > 0 && p.M <= kSkinnyRows && is_aligned(p)) {
+    require_gated_class(ctx, p);
+    return multiply_skinny_gated(*ctx.libraries, p);
+  }
+  ArenaScope scope(ctx.arena);
+  const Tensor gate_up = ctx.arena.make({p.M, p.N}, x.dtype);
+  linear_forward(ctx, gate_up, x, w, bias);
+  swiglu_forward(ctx, a, gate_up);
 }
 
 }  // namespace temper::cuda

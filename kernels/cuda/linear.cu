@@ -1,6 +1,4 @@
-// Which kernel computes a product, the plain kernels, and cuBLASLt restricted to the one-chain class. Every
-// algorithm is tested on random data against the plain chain the first time its shape comes up, and refused
-// if a single bit differs (another chip or another library may sum in another order).
+// The plain kernels of products, and what the self-tests of the others need.
 
 #include "kernels/cuda/device/ptx.cuh"
 #include "kernels/cuda/launch.h"
@@ -135,11 +133,11 @@ void fill_random(void* bf16, int64_t count) {
   launch(random_kernel, 512, 256, 0, static_cast<bf*>(bf16), count);
 }
 
-void count_differing(int* count, const Product& a, const Product& b, int64_t rows) {
+void count_differing(int* count, const Product& a, const Product& b, int64_t rows, int64_t columns) {
   const auto go = [&](auto y) {
     using Y = decltype(y);
     launch(differ_kernel<Y>, 512, 256, 0, count, static_cast<const Y*>(a.y), static_cast<const Y*>(b.y), rows,
-           a.N, a.pitch);
+           columns, a.pitch);
   };
   if (a.out == DType::f32)
     go(float{});

@@ -29,6 +29,9 @@ void multiply_fp32(const Product& p);
 /// Decode: M <= kSkinnyRows. The weights are streamed once at the rate of memory.
 inline constexpr int64_t kSkinnyRows = 64;
 void multiply_skinny(const Libraries& libraries, const Product& p);
+/// The same for w = gate over up, [N, K]: y, rows of `pitch` = N / 2 bf16, is the SwiGLU of the product's
+/// bf16 outputs.
+void multiply_skinny_gated(const Libraries& libraries, const Product& p);
 /// Can TMA and cuBLASLt address it?
 inline bool is_aligned(const Product& p) { return p.in == DType::bf16 && p.K % 64 == 0 && p.pitch % 8 == 0; }
 
@@ -36,7 +39,7 @@ inline bool is_aligned(const Product& p) { return p.in == DType::bf16 && p.K % 6
 
 /// Roughly normal bf16 numbers of unit variance.
 void fill_random(void* bf16, int64_t count);
-/// *count += outputs of the first `rows` rows of y whose bits differ.
-void count_differing(int* count, const Product& a, const Product& b, int64_t rows);
+/// *count += outputs in the first `rows` rows and `columns` columns of y whose bits differ.
+void count_differing(int* count, const Product& a, const Product& b, int64_t rows, int64_t columns);
 
 }  // namespace temper::cuda

@@ -4,6 +4,10 @@
 // by wgmma m64nRk16, tokens as the 64 rows of A (rows beyond M hold anything and are never stored), weights
 // as B. One accumulator per output over ascending K. The weight ring fills while the previous kernel still
 // runs (programmatic dependent launch): only x depends on it.
+//
+// Gated: the weights are those of gate and up, [2N, K]; a block owns R / 2 rows of each, which a box of four
+// dimensions lays side by side, so that a thread holds the gate and the up of its outputs and writes their
+// SwiGLU.
 
 #include <algorithm>
 
@@ -23,10 +27,10 @@ struct SkinnyArguments {
   void* y;
   const bf* bias;
   int64_t pitch;
-  int M, N, K;
-  int x_rows;  // of an x box: 8, 16, 32 or 64
-  int stages;  // of both rings
-  int tiles;   // of R weight rows
+  int M, N, K;  // N: outputs, half of the weight rows where gated
+  int x_rows;   // of an x box: 8, 16, 32 or 64
+  int stages;   // of both rings
+  int tiles;    // of R weight rows
   bool bf16_out;
 };
 
@@ -51,8 +55,25 @@ TEMPER_DEVICE void store_pair(const SkinnyArguments& p, int m, int n, float a, f
     *reinterpret_cast<float2*>(static_cast<float*>(p.y) + at) = make_float2(a, b);
 }
 
+/// Two neighbouring outputs of gate and up, rounded as the product alone would round them.
+TEMPER_DEVICE void store_gated_pair(const SkinnyArguments& p, int m, int n, const float* gate,
+                                    const float* up) {
+  if (m >= p.M || n >= p.N) return;
+  float a[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    float g = gate[i], u = up[i];
+    if (p.bias != nullptr) {
+      g = __fadd_rn(g, cn::load(p.bias[n + i]));
+      u = __fadd_rn(u, cn::load(p.bias[p.N + n + i]));
+    }
+    a[i] = cn::swiglu(cn::load(cn::store<bf>(g)), cn::load(cn::store<bf>(u)));
+  }
+  *reinterpret_cast<uint32_t*>(static_cast<bf*>(p.y) + m * p.pitch + n) = cn::pack(a[0], a[1]);
+}
+
 /// One warp's elected thread keeps its ring full: boxes of `rows` rows, KB x 64 columns, for all tiles.
-template <int R, int KB, bool kWeights>
+template <int R, int KB, bool kWeights, bool kGated>
 TEMPER_DEVICE void produce(const CUtensorMap* map, const SkinnyArguments& p, uint32_t full, uint32_t empty,
                            uint32_t ring) {
   const int steps = p.K / (64 * KB), bytes = KB * (kWeights ? R : p.x_rows) * 128;
@@ -63,12 +84,15 @@ TEMPER_DEVICE void produce(const CUtensorMap* map, const SkinnyArguments& p, uin
       const uint32_t bar = full + at.stage * 8;
       mbar_wait(empty + at.stage * 8, at.phase);
       mbar_expect(bar, bytes);
-      tma_3d_cached(ring + at.stage * bytes, map, bar, 0, kWeights ? tile * R : 0, k * KB,
-                    kWeights ? kEvictFirst : kEvictLast);
+      const uint32_t to = ring + at.stage * bytes;
+      if constexpr (kWeights && kGated)
+        tma_4d_cached(to, map, bar, 0, tile * (R / 2), 0, k * KB, kEvictFirst);
+      else
+        tma_3d_cached(to, map, bar, 0, kWeights ? tile * R : 0, k * KB, kWeights ? kEvictFirst : kEvictLast);
     }
 }
 
-template <int R, int KB>
+template <int R, int KB, bool kGated>
 __global__ void __launch_bounds__(kThreads, 1)
     skinny_kernel(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map,
                   const SkinnyArguments p) {
@@ -88,11 +112,13 @@ __global__ void __launch_bounds__(kThreads, 1)
   launch_dependents();
   __syncthreads();
   if (warp == kConsumerWarps) {
-    if (elect()) produce<R, KB, true>(&w_map, p, smem_u32(&bars[0][0]), smem_u32(&bars[1][0]), w_ring);
+    if (elect())
+      produce<R, KB, true, kGated>(&w_map, p, smem_u32(&bars[0][0]), smem_u32(&bars[1][0]), w_ring);
     return;
   }
   if (warp == kConsumerWarps + 1) {
-    if (elect()) produce<R, KB, false>(&x_map, p, smem_u32(&bars[2][0]), smem_u32(&bars[3][0]), x_ring);
+    if (elect())
+      produce<R, KB, false, false>(&x_map, p, smem_u32(&bars[2][0]), smem_u32(&bars[3][0]), x_ring);
     return;
   }
   // Lane 0 serves the weight ring, lane 1 the token ring.
@@ -123,12 +149,18 @@ __global__ void __launch_bounds__(kThreads, 1)
     wg_wait<0>();
     pin(sum);
     release(previous);
+    constexpr int kGroups = R / 8 / (kGated ? 2 : 1);  // of 8 outputs; the up rows lie behind the gate rows
 #pragma unroll
-    for (int j = 0; j < R / 8; ++j) {
-      const int m = warp * 16 + g, n = tile * R + j * 8 + 2 * t;
-      store_pair(p, m, n, sum[4 * j], sum[4 * j + 1]);
-      store_pair(p, m + 8, n, sum[4 * j + 2], sum[4 * j + 3]);
-    }
+    for (int j = 0; j < kGroups; ++j)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int m = warp * 16 + g + 8 * half, n = (tile * kGroups + j) * 8 + 2 * t;
+        const float* at_gate = sum + 4 * j + 2 * half;
+        if constexpr (kGated)
+          store_gated_pair(p, m, n, at_gate, at_gate + 4 * kGroups);
+        else
+          store_pair(p, m, n, at_gate[0], at_gate[1]);
+      }
   }
 }
 
@@ -139,7 +171,15 @@ CUtensorMap matrix_map(const Libraries& libraries, const void* data, int64_t row
                               {64, static_cast<uint32_t>(box_rows), static_cast<uint32_t>(kb)});
 }
 
-template <int R, int KB>
+/// Gate and up side by side: (64 columns, rows, gate or up, K / 64).
+CUtensorMap gated_map(const Libraries& libraries, const void* data, int64_t rows, int64_t K, int box_rows,
+                      int kb) {
+  const auto width = static_cast<uint64_t>(K), half = static_cast<uint64_t>(rows) / 2;
+  return libraries.tensor_map(data, {64, half, 2, width / 64}, {width * 2, half * width * 2, 128},
+                              {64, static_cast<uint32_t>(box_rows) / 2, 2, static_cast<uint32_t>(kb)});
+}
+
+template <int R, int KB, bool kGated>
 void run(const Libraries& libraries, const Product& p) {
   const int x_rows = p.M <= 8 ? 8 : p.M <= 16 ? 16 : p.M <= 32 ? 32 : 64;
   const int tiles = blocks_for(p.N, R), stage = KB * (R + x_rows) * 128;
@@ -154,24 +194,25 @@ void run(const Libraries& libraries, const Product& p) {
                                   static_cast<const bf*>(p.bias),
                                   p.pitch,
                                   static_cast<int>(p.M),
-                                  static_cast<int>(p.N),
+                                  static_cast<int>(kGated ? p.N / 2 : p.N),
                                   static_cast<int>(p.K),
                                   x_rows,
                                   stages,
                                   tiles,
                                   p.out == DType::bf16};
   const int bytes = stages * stage + 1024;
-  allow_shared_memory(skinny_kernel<R, KB>, bytes);
-  launch(skinny_kernel<R, KB>, std::min(tiles, libraries.multiprocessors() * per_multiprocessor), kThreads,
-         bytes, matrix_map(libraries, p.w, p.N, p.K, R, KB), matrix_map(libraries, p.x, p.M, p.K, x_rows, KB),
-         arguments);
+  const CUtensorMap w =
+      kGated ? gated_map(libraries, p.w, p.N, p.K, R, KB) : matrix_map(libraries, p.w, p.N, p.K, R, KB);
+  allow_shared_memory(skinny_kernel<R, KB, kGated>, bytes);
+  launch(skinny_kernel<R, KB, kGated>, std::min(tiles, libraries.multiprocessors() * per_multiprocessor),
+         kThreads, bytes, w, matrix_map(libraries, p.x, p.M, p.K, x_rows, KB), arguments);
 }
 
 /// The deepest box that divides K.
-template <int R, int KB>
+template <int R, int KB, bool kGated = false>
 void run_deepest(const Libraries& libraries, const Product& p) {
-  if (p.K % (64 * KB) == 0) return run<R, KB>(libraries, p);
-  if constexpr (KB > 1) run_deepest<R, KB / 2>(libraries, p);
+  if (p.K % (64 * KB) == 0) return run<R, KB, kGated>(libraries, p);
+  if constexpr (KB > 1) run_deepest<R, KB / 2, kGated>(libraries, p);
 }
 
 }  // namespace
@@ -184,6 +225,15 @@ void multiply_skinny(const Libraries& libraries, const Product& p) {
   if (one_wave(48)) return run_deepest<48, 4>(libraries, p);
   if (one_wave(64)) return run_deepest<64, 4>(libraries, p);
   run_deepest<96, 2>(libraries, p);
+}
+
+void multiply_skinny_gated(const Libraries& libraries, const Product& p) {
+  const auto one_wave = [&](int64_t rows) { return p.N <= rows * libraries.multiprocessors(); };
+  if (one_wave(16)) return run_deepest<16, 4, true>(libraries, p);
+  if (one_wave(32)) return run_deepest<32, 4, true>(libraries, p);
+  if (one_wave(48)) return run_deepest<48, 4, true>(libraries, p);
+  if (one_wave(64)) return run_deepest<64, 4, true>(libraries, p);
+  run_deepest<96, 2, true>(libraries, p);
 }
 
 }  // namespace temper::cuda

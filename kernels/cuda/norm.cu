@@ -2,7 +2,7 @@
 
 #include <type_traits>
 
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/attention.h"
 
 namespace temper::cuda {
 namespace {
@@ -130,11 +130,11 @@ TEMPER_DEVICE void rotate_head(S* y, const RopeTables& rope, int64_t token, int 
 }
 
 /// One warp per token and head of q, k or v (v is copied). Heads of at most 256 elements: one warp holds a
-/// row.
+/// row. With pages, k and v go there instead of to y.
 template <class S>
 __global__ void __launch_bounds__(kThreads)
     head_norm_kernel(S* y, float* rstd, const S* x, const S* wq, const S* wk, const RopeTables rope,
-                     int64_t tokens, HeadShape shape, float eps) {
+                     const AttentionCall pages, int64_t tokens, HeadShape shape, float eps) {
   begin_kernel();
   __shared__ __align__(16) S rows[kThreads / 32][kMaxHeadDim];
   const int heads = shape.q_heads + 2 * shape.kv_heads, normed = shape.q_heads + shape.kv_heads;
@@ -153,6 +153,12 @@ __global__ void __launch_bounds__(kThreads)
     if (rope.positions != nullptr) rotate_head(own, rope, token, width / 2);
     __syncwarp();
     row = own;
+  }
+  if (pages.paged && head >= shape.q_heads) {
+    const bool key = head < normed;
+    const int kv_head = head - (key ? shape.q_heads : normed);
+    out = static_cast<S*>(key ? pages.pages.keys : pages.pages.values) +
+          int64_t{appended_row(pages, static_cast<int>(token), kv_head)} * width;
   }
   for (int first = lane * kGroup; first < width; first += 32 * kGroup) {
     float v[kGroup];
@@ -199,6 +205,21 @@ HeadShape heads_of(const AttentionShape& s) {
   return {static_cast<int>(s.q_heads), static_cast<int>(s.kv_heads), static_cast<int>(s.head_dim)};
 }
 
+/// Without positions: no rotation. Without pages: all of x to y.
+void normalize_heads(Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, const RopeInput& rope,
+                     const AttentionCall& pages, AttentionShape shape, double eps) {
+  CHECK(shape.head_dim <= kMaxHeadDim, "head_dim {}", shape.head_dim);
+  const RopeTables tables{data_of<int32_t>(rope.positions), data_of<float>(rope.cosine),
+                          data_of<float>(rope.sine)};
+  dispatch_gpu_storage(x.dtype, [&](auto s) {
+    using S = decltype(s);
+    const int64_t items = x.dim(0) * (shape.q_heads + 2 * shape.kv_heads);
+    launch(head_norm_kernel<S>, blocks_for(items, kThreads / 32), kThreads, 0, data_of<S>(y),
+           rstd.as<float>(), data_of<S>(x), data_of<S>(wq), data_of<S>(wk), tables, pages, x.dim(0),
+           heads_of(shape), eps);
+  });
+}
+
 }  // namespace
 
 void rmsnorm_forward(Ctx&, Tensor y, Tensor rstd, CTensor x, CTensor w, double eps) {
@@ -210,23 +231,19 @@ void add_rmsnorm_forward(Ctx&, Tensor y, Tensor sum, Tensor rstd, CTensor a, CTe
   normalize_rows(y, sum, rstd, a, b, w, eps);
 }
 
-void head_norm_forward(Ctx& ctx, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk,
-                       AttentionShape shape, double eps) {
-  head_norm_rope_forward(ctx, y, rstd, x, wq, wk, {}, shape, eps);
+void head_norm_forward(Ctx&, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, AttentionShape shape,
+                       double eps) {
+  normalize_heads(y, rstd, x, wq, wk, {}, {}, shape, eps);
 }
 
 void head_norm_rope_forward(Ctx&, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, RopeInput rope,
                             AttentionShape shape, double eps) {
-  CHECK(shape.head_dim <= kMaxHeadDim, "head_dim {}", shape.head_dim);
-  const RopeTables tables{data_of<int32_t>(rope.positions), data_of<float>(rope.cosine),
-                          data_of<float>(rope.sine)};
-  dispatch_gpu_storage(x.dtype, [&](auto s) {
-    using S = decltype(s);
-    const int64_t items = x.dim(0) * (shape.q_heads + 2 * shape.kv_heads);
-    launch(head_norm_kernel<S>, blocks_for(items, kThreads / 32), kThreads, 0, data_of<S>(y),
-           rstd.as<float>(), data_of<S>(x), data_of<S>(wq), data_of<S>(wk), tables, x.dim(0), heads_of(shape),
-           eps);
-  });
+  normalize_heads(y, rstd, x, wq, wk, rope, {}, shape, eps);
+}
+
+void head_norm_rope_append(Ctx&, Tensor y, Tensor rstd, PagedKv kv, int64_t layer, CTensor x, CTensor wq,
+                           CTensor wk, RopeInput rope, CTensor cu_seqlens, AttentionShape shape, double eps) {
+  normalize_heads(y, rstd, x, wq, wk, rope, paged_call({}, x, kv, layer, cu_seqlens, shape, 1.0), shape, eps);
 }
 
 void rope_forward(Ctx&, Tensor qkv, CTensor positions, CTensor cosine, CTensor sine, AttentionShape shape) {

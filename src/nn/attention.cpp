@@ -27,14 +27,19 @@ Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* sav
     projected = qkv;
     qkv = c.arena.like(projected);
     head_rstd = c.arena.make({tokens, shape_.q_heads + shape_.kv_heads}, accumulate);
-    head_norm_rope_forward(c, qkv, head_rstd, projected, q_norm_->value, k_norm_->value,
-                           {b.positions, rope_.cosine, rope_.sine}, shape_, eps_);
+    const RopeInput rope{b.positions, rope_.cosine, rope_.sine};
+    if (b.kv)
+      head_norm_rope_append(c, qkv, head_rstd, *b.kv, layer_, projected, q_norm_->value, k_norm_->value, rope,
+                            b.cu_seqlens, shape_, eps_);
+    else
+      head_norm_rope_forward(c, qkv, head_rstd, projected, q_norm_->value, k_norm_->value, rope, shape_,
+                             eps_);
   } else {
     rope_forward(c, qkv, b.positions, rope_.cosine, rope_.sine, shape_);
+    if (b.kv) append_kv(c, *b.kv, layer_, qkv, b.cu_seqlens, shape_);
   }
   Tensor out = c.arena.make({tokens, shape_.q_width()}, x.dtype), lse;
   if (b.kv) {
-    append_kv(c, *b.kv, layer_, qkv, b.cu_seqlens, shape_);
     attention_paged(c, out, qkv, *b.kv, layer_, b.cu_seqlens, shape_, scale_);
   } else {
     lse = c.arena.make({shape_.q_heads, tokens}, accumulate);

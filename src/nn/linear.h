@@ -4,6 +4,7 @@
 
 #include "src/core/ctx.h"
 #include "src/nn/parameter.h"
+#include "src/ops/glu.h"
 #include "src/ops/linear.h"
 
 namespace temper {
@@ -20,6 +21,11 @@ class Linear {
   void forward_into(Ctx& c, Tensor y, CTensor x) const {
     linear_forward(c, y, x, weight_->value, bias_ ? CTensor(bias_->value) : CTensor{});
   }
+  /// a = SwiGLU of the product, whose first half of outputs is the gate.
+  void forward_swiglu(Ctx& c, Tensor a, CTensor x) const {
+    linear_swiglu_forward(c, a, x, weight_->value, bias_ ? CTensor(bias_->value) : CTensor{});
+  }
+  int64_t outputs() const { return weight_->value.dim(0); }
   Tensor backward(Ctx& c, CTensor dy, CTensor x) const {
     linear_backward_weight(c, weight_->grad, dy, x);
     if (bias_) linear_backward_bias(c, bias_->grad, dy);

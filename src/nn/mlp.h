@@ -2,7 +2,6 @@
 // SwiGLU feed-forward: y = (silu(x Wg^T) * (x Wu^T)) Wd^T, gate and up in one product.
 
 #include "src/nn/linear.h"
-#include "src/ops/glu.h"
 
 namespace temper {
 
@@ -18,10 +17,14 @@ class Mlp {
 
   /// y [T, D] is the caller's.
   void forward_into(Ctx& c, Tensor y, CTensor x, MlpSaved* saved) const {
-    Tensor gate_up = gate_up_.forward(c, x);
-    Tensor a = c.arena.make({x.dim(0), gate_up.dim(1) / 2}, x.dtype);
-    swiglu_forward(c, a, gate_up);
-    if (saved) *saved = {x, gate_up, a};
+    const Tensor a = c.arena.make({x.dim(0), gate_up_.outputs() / 2}, x.dtype);
+    if (saved) {
+      const Tensor gate_up = gate_up_.forward(c, x);
+      swiglu_forward(c, a, gate_up);
+      *saved = {x, gate_up, a};
+    } else {
+      gate_up_.forward_swiglu(c, a, x);
+    }
     down_.forward_into(c, y, a);
   }
   Tensor backward(Ctx& c, CTensor dy, const MlpSaved& saved) const {

@@ -12,6 +12,8 @@ void check_heads(const CTensor& qkv, const CTensor& cu_seqlens, const AttentionS
   CHECK(cu_seqlens.rank == 1 && cu_seqlens.dim(0) >= 1, "cu_seqlens has shape {}", cu_seqlens.shape_text());
 }
 
+}  // namespace
+
 void check_pages(const PagedKv& kv, int64_t layer, const CTensor& qkv, const CTensor& cu_seqlens,
                  const AttentionShape& shape) {
   const int64_t sequences = cu_seqlens.dim(0) - 1;
@@ -24,8 +26,6 @@ void check_pages(const PagedKv& kv, int64_t layer, const CTensor& qkv, const CTe
   CHECK(kv.keys.dtype == qkv.dtype && kv.values.dtype == qkv.dtype, "{} rows, pages of {} and {}",
         dtype_name(qkv.dtype), dtype_name(kv.keys.dtype), dtype_name(kv.values.dtype));
 }
-
-}  // namespace
 
 void attention_varlen_forward(Ctx& c, Tensor out, Tensor lse, CTensor qkv, CTensor cu_seqlens,
                               AttentionShape shape, double scale) {

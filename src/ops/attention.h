@@ -26,6 +26,9 @@ void attention_varlen_backward(Ctx& c, Tensor dqkv, CTensor dout, CTensor qkv, C
 /// Writes the key and value rows of this batch to the pages of `layer`. Row u of the n rows of sequence s is
 /// position lengths[s] - n + u. qkv: [T, (Hq+2*Hkv)*dh]  cu_seqlens: [S+1] i32
 void append_kv(Ctx& c, PagedKv kv, int64_t layer, CTensor qkv, CTensor cu_seqlens, AttentionShape shape);
+/// The shapes and types that `append_kv` asks for.
+void check_pages(const PagedKv& kv, int64_t layer, const CTensor& qkv, const CTensor& cu_seqlens,
+                 const AttentionShape& shape);
 
 /// As attention_varlen_forward, with keys and values from the pages, which already hold the rows of this
 /// batch: row u of the n rows of sequence s attends positions 0 .. lengths[s] - n + u. Slots from lengths[s]

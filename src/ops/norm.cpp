@@ -1,5 +1,7 @@
 #include "src/ops/norm.h"
 
+#include "src/ops/attention.h"
+
 namespace temper {
 namespace {
 
@@ -17,6 +19,15 @@ void check_heads(const CTensor& x, const CTensor& wq, const CTensor& wk, const C
   CHECK_SHAPE(rstd, x.dim(0), shape.q_heads + shape.kv_heads);
   check_norm_types(x, wq, rstd);
   check_norm_types(x, wk, rstd);
+}
+
+void check_rotated_heads(const CTensor& y, const CTensor& x, const CTensor& wq, const CTensor& wk,
+                         const CTensor& rstd, const RopeInput& rope, AttentionShape shape) {
+  check_heads(x, wq, wk, rstd, shape);
+  CHECK_SHAPE(y, x.dim(0), x.dim(1));
+  CHECK_SHAPE(rope.positions, x.dim(0));
+  CHECK_SHAPE(rope.cosine, rope.cosine.dim(0), shape.head_dim / 2);
+  CHECK_SHAPE(rope.sine, rope.cosine.dim(0), shape.head_dim / 2);
 }
 
 }  // namespace
@@ -59,12 +70,15 @@ void head_norm_forward(Ctx& c, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTe
 
 void head_norm_rope_forward(Ctx& c, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, RopeInput rope,
                             AttentionShape shape, double eps) {
-  check_heads(x, wq, wk, rstd, shape);
-  CHECK_SHAPE(y, x.dim(0), x.dim(1));
-  CHECK_SHAPE(rope.positions, x.dim(0));
-  CHECK_SHAPE(rope.cosine, rope.cosine.dim(0), shape.head_dim / 2);
-  CHECK_SHAPE(rope.sine, rope.cosine.dim(0), shape.head_dim / 2);
+  check_rotated_heads(y, x, wq, wk, rstd, rope, shape);
   DISPATCH(c, head_norm_rope_forward, y, rstd, x, wq, wk, rope, shape, eps);
+}
+
+void head_norm_rope_append(Ctx& c, Tensor y, Tensor rstd, PagedKv kv, int64_t layer, CTensor x, CTensor wq,
+                           CTensor wk, RopeInput rope, CTensor cu_seqlens, AttentionShape shape, double eps) {
+  check_rotated_heads(y, x, wq, wk, rstd, rope, shape);
+  check_pages(kv, layer, x, cu_seqlens, shape);
+  DISPATCH(c, head_norm_rope_append, y, rstd, kv, layer, x, wq, wk, rope, cu_seqlens, shape, eps);
 }
 
 void head_norm_backward(Ctx& c, Tensor dx, Tensor dwq, Tensor dwk, CTensor dy, CTensor x, CTensor wq,

@@ -29,6 +29,11 @@ void head_norm_forward(Ctx& c, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTe
 void head_norm_rope_forward(Ctx& c, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, RopeInput rope,
                             AttentionShape shape, double eps);
 
+/// head_norm_rope_forward, then append_kv (ops/attention.h) of what it gave. Afterwards y holds q; where its
+/// k and v would be anything may be.
+void head_norm_rope_append(Ctx& c, Tensor y, Tensor rstd, PagedKv kv, int64_t layer, CTensor x, CTensor wq,
+                           CTensor wk, RopeInput rope, CTensor cu_seqlens, AttentionShape shape, double eps);
+
 /// dx overwritten, its v part copied from dy; dwq and dwk accumulate over tokens and heads.
 /// dx, dy, x: [T, (Hq+2Hkv)dh]   dwq, dwk: [dh] in A   rstd: [T, Hq+Hkv]
 void head_norm_backward(Ctx& c, Tensor dx, Tensor dwq, Tensor dwk, CTensor dy, CTensor x, CTensor wq,

@@ -39,7 +39,10 @@ std::string exit_codes_text() {
 std::string environment_text() {
   return "temper reads no environment variables as options; everything is in the config and on the command "
          "line.\n"
-         "The launcher's own (mpirun, srun) and the affinity mask decide ranks and cores.\n";
+         "The launcher's own (mpirun, srun) and the affinity mask decide ranks and cores.\n"
+         "XDG_CACHE_HOME or HOME says where the fastest library algorithm of each matrix shape on a GPU is "
+         "kept "
+         "(temper/gemm-*.json);\nthe files may be removed at any time and never change a result.\n";
 }
 
 std::string overview_text() {

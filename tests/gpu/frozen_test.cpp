@@ -81,6 +81,34 @@ std::vector<Values> attention(Ctx& c, DType dtype) {
   return {out.values(), lse.values()};
 }
 
+/// Decode rows and chunks over scrambled pages whose unused slots are NaN.
+template <int kHeadDim>
+std::vector<Values> pages(Ctx& c, DType dtype) {
+  constexpr int64_t kPage = 16, kPages = 4 * 90;
+  const AttentionShape shape{4, 2, kHeadDim};
+  const std::vector<int32_t> lengths{2, 130, 1030, 1409};
+  TensorOn keys(c, dtype, {1, kPages, shape.kv_width() * kPage}),
+      values(c, dtype, {1, kPages, shape.kv_width() * kPage});
+  std::vector<int32_t> table;
+  for (int64_t i = 0; i < kPages; ++i) table.push_back(static_cast<int32_t>(i * 77 % kPages));
+  TensorOn places(c, table, {4, kPages / 4});
+  std::vector<int32_t> last;
+  for (int32_t n : lengths) last.push_back(n - 1);
+  std::vector<Values> all;
+  const auto step = [&](const std::vector<int32_t>& cu, const std::vector<int32_t>& filled, uint64_t seed) {
+    const int64_t T = cu.back(), W = shape.qkv_width();
+    TensorOn qkv(c, numbers(T * W, seed, 2), dtype, {T, W}), out(c, dtype, {T, shape.q_width()}),
+        ends(c, cu, {5}), cached(c, filled, {4});
+    const PagedKv kv{keys, values, places, cached, kPage};
+    append_kv(c, kv, 0, qkv, ends, shape);
+    attention_paged(c, out, qkv, kv, 0, ends, shape, 0.125);
+    all.push_back(out.values());
+  };
+  step({0, 1, 130, 1159, 2567}, last, 1);  // prompts but for their last tokens
+  step({0, 1, 2, 3, 4}, lengths, 2);
+  return all;
+}
+
 std::vector<Values> head(Ctx& c, DType dtype) {
   constexpr int64_t n = 6, D = 64, V = 5000;
   TensorOn h(c, numbers(n * D, 1), dtype, {n, D}), w(c, numbers(V * D, 2), dtype, {V, D}),
@@ -115,6 +143,9 @@ const std::vector<Frozen> kFrozen{
     {"attention, heads of 64", DType::bf16, "56e6963b8835c05b1190ff8cdad1e249", attention<64>},
     {"attention, heads of 80", DType::bf16, "b305ca18fbcd941b934fe7a366bd614d", attention<80>},
     {"attention", DType::f32, "c5d15e727de1a5082e6cafad67a3aa83", attention<64>},
+    {"pages, heads of 128", DType::bf16, "", pages<128>},
+    {"pages, heads of 64", DType::bf16, "", pages<64>},
+    {"pages, heads of 80", DType::bf16, "", pages<80>},
     {"head and sampling", DType::bf16, "c4e803b5ce3bd8bce3fdaaa8e98aac23", head},
     {"head and sampling", DType::f32, "a898ccc33335a33897391c4c464ffc2d", head},
 };

@@ -7,7 +7,9 @@
 #include "src/ops/attention.h"
 #include "src/rollout/engine.h"
 #include "src/train/token_pass.h"
+#include "tests/gpu/cudnn_attention.h"
 #include "tests/gpu/gpu_support.h"
+#include "tests/gpu/read_rate.h"
 
 namespace temper {
 namespace {
@@ -29,16 +31,6 @@ double seconds(int repeats, const std::function<void()>& run) {
   }
   std::nth_element(times.begin(), times.begin() + repeats / 2, times.end());
   return times[static_cast<size_t>(repeats / 2)];
-}
-
-/// Bytes per second of a device copy, read and write counted.
-double copy_rate() {
-  constexpr int64_t kBytes = int64_t{4} << 30;
-  Arena arena(Device::cuda);
-  void *a = arena.allocate(kBytes), *b = arena.allocate(kBytes);
-  device::fill(Device::cuda, a, 0x5a, kBytes);
-  const double s = seconds(5, [&] { device::copy_rows(Device::cuda, b, a, kBytes, 1, kBytes); });
-  return 2.0 * kBytes / s;
 }
 
 ModelConfig qwen3(int64_t hidden, int64_t ffn, int64_t layers, int64_t heads) {
@@ -113,19 +105,27 @@ void bench_attention(int64_t head_dim, int64_t length) {
   while (cu.back() < kRows) cu.push_back(cu.back() + static_cast<int32_t>(length));
   const CTensor ends = to_device(c, view_of(cu.data(), {static_cast<int64_t>(cu.size())}));
   const double flops = 2.0 * static_cast<double>(kRows * length * shape.q_heads * head_dim);
-  const auto run = [&](int count) {
-    for (int i = 0; i < count; ++i)
-      attention_varlen_forward(c, out, lse, qkv, ends, shape, 1 / std::sqrt(static_cast<double>(head_dim)));
+  const double scale = 1 / std::sqrt(static_cast<double>(head_dim));
+  const auto measure = [&](const char* name, const std::function<void()>& run) {
+    const auto repeat = [&](int count) {
+      for (int i = 0; i < count; ++i) run();
+    };
+    const double burst = seconds(5, [&] { repeat(2); }) / 2;
+    const int many = static_cast<int>(1.0 / burst);
+    repeat(many);
+    const double sustained = seconds(1, [&] { repeat(many / 2); }) / (many / 2);
+    std::printf(
+        "| attention forward d%ld, %ld tokens, %s | %.3f ms | burst %.0f TFLOP/s | sustained %.0f |\n",
+        head_dim, length, name, burst * 1e3, flops / burst * 1e-12, flops / sustained * 1e-12);
   };
-  const double burst = seconds(5, [&] { run(2); }) / 2;
-  const int many = static_cast<int>(1.0 / burst);
-  run(many);
-  const double sustained = seconds(1, [&] { run(many / 2); }) / (many / 2);
-  std::printf("| attention forward d%ld, %ld tokens | %.3f ms | burst %.0f TFLOP/s | sustained %.0f |\n",
-              head_dim, length, burst * 1e3, flops / burst * 1e-12, flops / sustained * 1e-12);
+  measure("temper", [&] { attention_varlen_forward(c, out, lse, qkv, ends, shape, scale); });
+  const std::shared_ptr<Cudnn> cudnn = Cudnn::open();
+  if (cudnn == nullptr) return;
+  const CudnnAttention peer(cudnn, kRows / length, length, shape, scale);
+  measure("cuDNN", [&] { peer.run(qkv.data, out.raw(), lse.raw()); });
 }
 
-void bench_paged_attention(double copy, int64_t batch, int64_t length) {
+void bench_paged_attention(double read_rate, int64_t batch, int64_t length) {
   const AttentionShape shape{32, 8, 128};
   constexpr int64_t kPage = 64, kLayers = 2;
   Backend gpu(Device::cuda);
@@ -153,8 +153,8 @@ void bench_paged_attention(double copy, int64_t batch, int64_t length) {
                    kCalls;
   const double bytes = 4.0 * static_cast<double>(batch * length * shape.kv_width());
   std::printf(
-      "| paged decode attention, batch %ld, %ld tokens | %.1f us | %.0f GB/s | %.0f %% of the copy rate |\n",
-      batch, length, s * 1e6, bytes / s * 1e-9, 100 * bytes / s / copy);
+      "| paged decode attention, batch %ld, %ld tokens | %.1f us | %.0f GB/s | %.0f %% of the read rate |\n",
+      batch, length, s * 1e6, bytes / s * 1e-9, 100 * bytes / s / read_rate);
 }
 
 /// Seconds of a whole generate call.
@@ -173,7 +173,7 @@ double generate_seconds(const Model& model, Engine& engine, Backend& gpu, int64_
   return now() - start;
 }
 
-void bench_decode(const Bench& b, const Model& model, double copy, int64_t batch) {
+void bench_decode(const Bench& b, const Model& model, double read_rate, int64_t batch) {
   constexpr int64_t kPrompt = 2048, kNew = 128, kPage = 64;
   Backend gpu(Device::cuda);
   Engine engine(model, {.scheduler = {batch, 8192},
@@ -190,8 +190,8 @@ void bench_decode(const Bench& b, const Model& model, double copy, int64_t batch
   std::printf(
       "| decode %s, batch %ld | %.2f ms a step | %.0f tok/s | %.0f %% of %.2f ms | whole call %.2f s, %.0f "
       "tok/s |\n",
-      b.name, batch, step * 1e3, static_cast<double>(batch) / step, 100 * bytes / copy / step,
-      bytes / copy * 1e3, whole, static_cast<double>(batch * kNew) / whole);
+      b.name, batch, step * 1e3, static_cast<double>(batch) / step, 100 * bytes / read_rate / step,
+      bytes / read_rate * 1e3, whole, static_cast<double>(batch * kNew) / whole);
 }
 
 }  // namespace
@@ -206,20 +206,20 @@ int main(int argc, char** argv) {
     for (int i = 1; i < argc; ++i) all = all || argv[i] == what;
     return all;
   };
-  const double copy = copy_rate();
-  std::printf("%s, device copy %.0f GB/s\n", device::gpu_name().c_str(), copy * 1e-9);
+  const double rate = read_rate();
+  std::printf("%s, reads %.0f GB/s\n\n", device::gpu_name().c_str(), rate * 1e-9);
   if (wanted("attention")) {
     for (int64_t length : {2048, 8192}) bench_attention(128, length);
     bench_attention(64, 8192);
     for (const auto& [batch, length] :
          {std::pair<int64_t, int64_t>{1, 2048}, {1, 8192}, {64, 2048}, {64, 8192}})
-      bench_paged_attention(copy, batch, length);
+      bench_paged_attention(rate, batch, length);
   }
   for (const Bench& b : {Bench{"0.6B", qwen3(1024, 3072, 28, 16)}, Bench{"8B", qwen3(4096, 12288, 36, 32)}}) {
     if (!wanted("forward") && !wanted("decode")) continue;
     const auto model = random_model(b.config);
     if (wanted("forward")) bench_forward(b, *model);
     if (wanted("decode"))
-      for (int64_t batch : {1, 64}) bench_decode(b, *model, copy, batch);
+      for (int64_t batch : {1, 64}) bench_decode(b, *model, rate, batch);
   }
 }

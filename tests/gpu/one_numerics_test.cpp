@@ -193,6 +193,30 @@ TEST_P(GpuOneNumerics, ScheduleDoesNotMatter) {
   EXPECT_GE(counters.preemptions, 3);
 }
 
+/// Everything in a few hundred tokens: what the sanitizers run (tools/sanitize_gpu.sh).
+class GpuSmallModels : public GpuOneNumerics {};
+
+TEST_P(GpuSmallModels, EverythingAtOnce) {
+  std::vector<Request> requests;
+  for (int64_t i = 0; i < 5; ++i) requests.push_back(request(i, 1 + i * 37, 3));
+  const SampleOptions sampling{.temperature = 0.8, .top_k = 50, .top_p = 0.95};
+  const Groups groups = generate(requests, 6, sampling, {8, 100, 16, 160});
+  expect_score_agrees(requests, groups, 0.8, "small");
+  expect_same(
+      groups,
+      generate(requests, 6, {.temperature = 0.8, .top_k = 50, .top_p = 0.95}, {3, 33, 32, 100, false}),
+      "graphs off");
+}
+
+std::vector<Named> small_models() {
+  return {{"llama_heads_of_64", shape("llama", 256, 512, 2, 4, 2, 64, 3000)},
+          {"qwen2_heads_of_128", shape("qwen2", 256, 576, 2, 4, 2, 128, 3000)},
+          {"qwen3_heads_of_128", shape("qwen3", 512, 1024, 2, 8, 2, 128, 5000)},
+          {"qwen3_heads_of_80", shape("qwen3", 240, 512, 1, 3, 1, 80, 2100)}};
+}
+INSTANTIATE_TEST_SUITE_P(Models, GpuSmallModels, ::testing::ValuesIn(small_models()),
+                         [](const auto& tested) { return tested.param.name; });
+
 INSTANTIATE_TEST_SUITE_P(Models, GpuOneNumerics, ::testing::ValuesIn(models()),
                          [](const auto& tested) { return tested.param.name; });
 

@@ -2,6 +2,7 @@
 // any number of rows beside it.
 
 #include "src/nn/logprob_head.h"
+#include "src/ops/attention.h"
 #include "src/ops/elementwise.h"
 #include "src/ops/embedding.h"
 #include "src/ops/glu.h"
@@ -160,6 +161,76 @@ TEST(GpuOps, FusedPasses) {
       head_norm_rope_forward(c, q2, rq2, x, wq, wk, {at, cosine, sine}, shape, 1e-6);
       expect_same_bits("rotated heads", q2.values(), q.values());
       expect_same_bits("rstd of heads", rq2.values(), rq.values());
+    }
+}
+
+/// Keys and values that go to the pages on the way have the bits of those that are appended afterwards.
+TEST(GpuOps, HeadsGoToPages) {
+  constexpr int64_t T = 7, kPositions = 60, kPage = 16, kPages = 9;
+  const std::vector<int32_t> cu{0, 1, 5, 7}, lengths{20, 33, 2}, positions{19, 29, 30, 31, 32, 0, 1},
+      table{3, 8, 0, 5, 1, 7, 2, 4, 6};
+  for (const AttentionShape shape : {AttentionShape{6, 2, 80}, {4, 4, 128}, {3, 1, 24}})
+    for (Device device : {Device::cpu, Device::cuda})
+      for (DType dtype : {DType::f32, DType::bf16}) {
+        const int64_t W = shape.qkv_width(), dh = shape.head_dim, heads = shape.q_heads + shape.kv_heads;
+        Backend backend(device);
+        Ctx& c = backend.ctx();
+        TensorOn x(c, normal_values(T * W, 1), dtype, {T, W}), wq(c, normal_values(dh, 2), dtype, {dh}),
+            wk(c, normal_values(dh, 3), dtype, {dh}), q(c, dtype, {T, W}), q2(c, dtype, {T, W}),
+            r(c, DType::f32, {T, heads}), r2(c, DType::f32, {T, heads}),
+            cosine(c, uniform_values(kPositions * dh / 2, 4, -1, 1), DType::f32, {kPositions, dh / 2}),
+            sine(c, uniform_values(kPositions * dh / 2, 5, -1, 1), DType::f32, {kPositions, dh / 2}),
+            at(c, positions, {T}), ends(c, cu, {4}), pages(c, table, {3, 3}), filled(c, lengths, {3});
+        const Values empty(static_cast<size_t>(2 * kPages * shape.kv_width() * kPage), 7.0);
+        const auto cache = [&] { return TensorOn(c, empty, dtype, {2, kPages, shape.kv_width() * kPage}); };
+        TensorOn k = cache(), v = cache(), k2 = cache(), v2 = cache();
+        const RopeInput rope{at, cosine, sine};
+        head_norm_rope_forward(c, q, r, x, wq, wk, rope, shape, 1e-6);
+        append_kv(c, {k, v, pages, filled, kPage}, 1, q, ends, shape);
+        head_norm_rope_append(c, q2, r2, {k2, v2, pages, filled, kPage}, 1, x, wq, wk, rope, ends, shape,
+                              1e-6);
+        expect_same_bits("keys", k2.values(), k.values());
+        expect_same_bits("values", v2.values(), v.values());
+        expect_same_bits("rstd", r2.values(), r.values());
+        const Values want = q.values(), got = q2.values();
+        for (int64_t t = 0; t < T; ++t)
+          expect_same_bits("queries", slice_rows(got, 1, t * W, t * W + shape.q_width()),
+                           slice_rows(want, 1, t * W, t * W + shape.q_width()));
+      }
+}
+
+/// The product that ends in its SwiGLU has the bits of the two steps, for any number of rows.
+TEST(GpuOps, GatedProduct) {
+  Backend gpu(Device::cuda);
+  Ctx& c = gpu.ctx();
+  const NormalBlock block;
+  for (const auto& [F, K] : {std::pair<int64_t, int64_t>{3072, 1024},
+                             {12288, 4096},
+                             {4864, 896},
+                             {64, 128},
+                             {1000, 192},
+                             {520, 320},
+                             {77, 64}})
+    for (const bool with_bias : {false, true}) {
+      ArenaScope scope(c.arena);
+      constexpr int64_t kMost = 200;
+      const Tensor x = c.arena.make({kMost, K}, DType::bf16), w = c.arena.make({2 * F, K}, DType::bf16),
+                   b = c.arena.make({2 * F}, DType::bf16), both = c.arena.make({kMost, 2 * F}, DType::bf16),
+                   want = c.arena.make({kMost, F}, DType::bf16), got = c.arena.make({kMost, F}, DType::bf16);
+      block.fill(c.device, x, 1, 0, 1);
+      block.fill(c.device, w, 1 / std::sqrt(static_cast<double>(K)), 0, 2);
+      block.fill(c.device, b, 1, 0, 3);
+      const CTensor bias = with_bias ? CTensor(b) : CTensor{};
+      linear_forward(c, both, x, w, bias);
+      swiglu_forward(c, want, both);
+      const std::vector<bf16> all = to_host<bf16>(c, want);
+      for (int64_t M : {1, 3, 8, 17, 33, 64, 65, 200}) {
+        device::fill(c.device, got.raw(), 0xff, got.bytes());
+        linear_swiglu_forward(c, rows(got, 0, M), rows(CTensor(x), kMost - M, kMost), w, bias);
+        const std::vector<bf16> some = to_host<bf16>(c, rows(CTensor(got), 0, M));
+        EXPECT_EQ(std::memcmp(some.data(), all.data() + (kMost - M) * F, some.size() * 2), 0)
+            << M << " rows, " << F << " x " << K << (with_bias ? " with bias" : "");
+      }
     }
 }
 

@@ -1,6 +1,7 @@
 #include "src/ops/glu.h"
 
 #include "kernels/cpu/canonical.h"
+#include "src/ops/linear.h"
 #include "tests/support/check_op.h"
 
 namespace temper {
@@ -42,6 +43,22 @@ TEST(SwiGlu, TypesThreadsRows) {
   check_rows("forward", rows, [&](Ctx& c, DType t, int64_t begin, int64_t end) {
     return forward(c, t, {slice_rows(in[0], 2 * width, begin, end)}, end - begin);
   });
+}
+
+TEST(SwiGlu, ProductAndSwigluInOneCall) {
+  constexpr int64_t T = 5, K = 24, F = 17;
+  TestCtx c;
+  for (DType dtype : kStorageTypes)
+    for (const bool with_bias : {false, true}) {
+      TestTensor x(normal_values(T * K, 1), dtype, {T, K}), w(normal_values(2 * F * K, 2), dtype, {2 * F, K}),
+          b(normal_values(2 * F, 3), dtype, {2 * F}), both(dtype, {T, 2 * F}), want(dtype, {T, F}),
+          got(dtype, {T, F});
+      const CTensor bias = with_bias ? CTensor(b) : CTensor{};
+      linear_forward(c, both, x, w, bias);
+      swiglu_forward(c, want, both);
+      linear_swiglu_forward(c, got, x, w, bias);
+      expect_same_bits("one call", got.values(), want.values());
+    }
 }
 
 /// The vector loop of the kernel gives the bits of the scalar definition, for any width (whole vectors and

@@ -63,6 +63,14 @@ PTX void tma_4d(uint32_t dst, const CUtensorMap* m, uint32_t bar, int x, int y, 
       "l"(m), "r"(bar), "r"(x), "r"(y), "r"(z), "r"(w)
       : "memory");
 }
+PTX void tma_4d_cached(uint32_t dst, const CUtensorMap* m, uint32_t bar, int x, int y, int z, int w,
+                       uint64_t cache) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, "
+      "{%3,%4,%5,%6}], [%2], %7;" ::"r"(dst),
+      "l"(m), "r"(bar), "r"(x), "r"(y), "r"(z), "r"(w), "l"(cache)
+      : "memory");
+}
 PTX void tma_prefetch_map(const CUtensorMap* m) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(m) : "memory");
 }

@@ -143,9 +143,9 @@ const std::vector<Frozen> kFrozen{
     {"attention, heads of 64", DType::bf16, "56e6963b8835c05b1190ff8cdad1e249", attention<64>},
     {"attention, heads of 80", DType::bf16, "b305ca18fbcd941b934fe7a366bd614d", attention<80>},
     {"attention", DType::f32, "c5d15e727de1a5082e6cafad67a3aa83", attention<64>},
-    {"pages, heads of 128", DType::bf16, "", pages<128>},
-    {"pages, heads of 64", DType::bf16, "", pages<64>},
-    {"pages, heads of 80", DType::bf16, "", pages<80>},
+    {"pages, heads of 128", DType::bf16, "488ee04d62ee50f3e9f4906f381eb747", pages<128>},
+    {"pages, heads of 64", DType::bf16, "5ac6043c8ec9a0f3f7719ef34aac9fc6", pages<64>},
+    {"pages, heads of 80", DType::bf16, "1d3fefd19fa92a8a930e2ff958f648cd", pages<80>},
     {"head and sampling", DType::bf16, "c4e803b5ce3bd8bce3fdaaa8e98aac23", head},
     {"head and sampling", DType::f32, "a898ccc33335a33897391c4c464ffc2d", head},
 };

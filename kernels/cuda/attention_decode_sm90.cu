@@ -5,6 +5,9 @@
 //   values   O^T = V^T P^T, 16 columns of V a warp, ascending keys
 // Warps 0-7 compute, warp 8 copies granules of 64 keys into one ring (keys first, then values). The last
 // block of a (sequence, kv head) merges the splits in ascending order.
+//
+// Of all keys only the newest, in the last granule, comes from a kernel of this step: the host's copies of
+// the tables lie between two steps. So the other granules are copied before the previous kernel has finished.
 
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/device/ptx.cuh"
@@ -89,6 +92,7 @@ struct Decode {
     for (int i = 0; i < 2 * granules; ++i) {
       const int stage = i % kStages, granule = i < granules ? i : i - granules;
       const uint32_t bar = full + stage * 8, to = ring + stage * SM::kBytesPerGranule;
+      if (granule == granules - 1 && split == splits - 1) wait_for_previous_kernel();
       wait_for_room(i);
       if (lane == 0) mbar_expect(bar, SM::kBytesPerGranule);
       __syncwarp();
@@ -303,13 +307,13 @@ template <int D, int kStages>
 __global__ void __launch_bounds__(kThreads, kStages > 5 ? 1 : 2)
     decode_kernel(const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map,
                   const __grid_constant__ DecodeArguments args) {
-  begin_kernel();
+  launch_dependents();
   using SM = Smem<D, kStages>;
   extern __shared__ __align__(1024) uint8_t smem[];
   const int split = blockIdx.x, sequence = blockIdx.z, G = args.a.q_heads / args.a.kv_heads;
-  if (args.a.cu[sequence + 1] - args.a.cu[sequence] != 1) return;
   const int length = args.a.pages.lengths[sequence], splits = (length + cn::kSplit - 1) / cn::kSplit;
-  if (split >= splits) return;
+  if (args.a.cu[sequence + 1] - args.a.cu[sequence] != 1 || split >= splits)
+    return wait_for_previous_kernel();  // a grid may not end before the one that it depends on
   const int keys = min(cn::kSplit, length - split * cn::kSplit);
   const uint32_t full = smem_u32(smem + SM::bars(G));
   const Decode<D, kStages> block{args,
@@ -337,6 +341,7 @@ __global__ void __launch_bounds__(kThreads, kStages > 5 ? 1 : 2)
   }
   __syncthreads();
   if (block.warp == kComputeWarps) return block.produce(&k_map, &v_map);
+  wait_for_previous_kernel();
   block.compute_scores();
   bar_sync(kComputeBarrier, kComputeWarps * 32);
   for (int head = block.warp; head < G; head += kComputeWarps) block.softmax(head);

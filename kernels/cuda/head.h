@@ -92,17 +92,29 @@ TEMPER_DEVICE canonical::ChunkStats chunk_stats(const ThreadLogits& logits, int 
   return s;
 }
 
-/// A row's chunks merged in ascending order by one warp; `stats` [chunks]. Every lane gets the result.
+/// A row's chunks merged in ascending order by one warp; `stats` [chunks]. Every lane gets the result. The
+/// running maxima, and with them the factors of canonical::merge, are known before the sums are.
 TEMPER_DEVICE canonical::ChunkStats merge_chunks(const canonical::ChunkStats* stats, int chunks) {
   const int lane = threadIdx.x & 31;
-  canonical::ChunkStats all{};
+  canonical::ChunkStats all{canonical::neg_inf(), 0.f, 0.f};
   for (int first = 0; first < chunks; first += 32) {
-    canonical::ChunkStats own{};
+    canonical::ChunkStats own{canonical::neg_inf(), 0.f, 0.f};
     if (first + lane < chunks) own = stats[first + lane];
+    float most = own.max;
+    for (int w = 1; w < 32; w *= 2) {
+      const float lower = __shfl_up_sync(~0u, most, w);
+      if (lane >= w) most = fmaxf(most, lower);
+    }
+    most = fmaxf(most, all.max);
+    float before = __shfl_up_sync(~0u, most, 1);
+    if (lane == 0) before = all.max;
+    const canonical::MergeFactors own_factors = canonical::merge_factors(before, own.max);
     for (int c = 0; c < min(32, chunks - first); ++c) {
       const canonical::ChunkStats one{__shfl_sync(~0u, own.max, c), __shfl_sync(~0u, own.sum, c),
                                       __shfl_sync(~0u, own.weighted, c)};
-      all = first + c == 0 ? one : canonical::merge(all, one);
+      const canonical::MergeFactors f{__shfl_sync(~0u, own_factors.max, c),
+                                      __shfl_sync(~0u, own_factors.a, c), __shfl_sync(~0u, own_factors.b, c)};
+      all = first + c == 0 ? one : canonical::merge(f, all, one);
     }
   }
   return all;

@@ -34,14 +34,16 @@ inline int blocks_for(int64_t count, int64_t per_block) {
   return static_cast<int>(blocks);
 }
 
-/// First statement of every kernel of this folder. Kernels overlap by programmatic dependent launch: the next
-/// one may take its place on the chip while this one runs, and waits here until it has finished and its
-/// writes are visible.
-/// Weights may be read before: whoever writes weights with a kernel has to launch its successor without the
-/// overlap.
+// Kernels overlap by programmatic dependent launch: the next one may take its place on the chip while this
+// one runs, and waits where it says so until this one has finished and its writes are visible. Before that it
+// may read weights, tables, and what the host copied for the step (a copy orders all kernels around it):
+// whoever writes such data with a kernel has to launch its successor without the overlap.
+TEMPER_DEVICE void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
+TEMPER_DEVICE void wait_for_previous_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+/// First statement of a kernel that does nothing before it waits.
 TEMPER_DEVICE void begin_kernel() {
-  asm volatile("griddepcontrol.launch_dependents;");
-  asm volatile("griddepcontrol.wait;" ::: "memory");
+  launch_dependents();
+  wait_for_previous_kernel();
 }
 
 /// The kernel on the stream of the process; nothing for an empty grid.

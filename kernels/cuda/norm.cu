@@ -11,35 +11,6 @@ namespace cn = canonical;
 constexpr int kThreads = 256;
 static_assert(kGroup == cn::kNormGroup && kThreads == cn::kNormThreads);
 
-/// Sum of squares of this thread's groups of a row.
-template <class S>
-TEMPER_DEVICE float thread_squares(const S* x, int width, int thread, int threads, bool vector) {
-  float sum = 0.f;
-  for (int first = thread * kGroup; first < width; first += threads * kGroup) {
-    float v[kGroup];
-    load_group(v, x + first, width - first, vector);
-    const int n = min(kGroup, width - first);
-#pragma unroll
-    for (int i = 0; i < kGroup; ++i)
-      if (i < n) sum = cn::add_square(sum, v[i]);
-  }
-  return sum;
-}
-
-template <class S>
-TEMPER_DEVICE void write_normed(S* y, const S* x, const S* w, float scale, int width, int thread, int threads,
-                                bool vector) {
-  for (int first = thread * kGroup; first < width; first += threads * kGroup) {
-    float v[kGroup], weight[kGroup];
-    load_group(v, x + first, width - first, vector);
-    load_group(weight, w + first, width - first, vector);
-#pragma unroll
-    for (int i = 0; i < kGroup; ++i)
-      v[i] = cn::load(cn::norm_value(cn::store<S>(v[i]), scale, cn::store<S>(weight[i])));
-    store_group(y + first, v, width - first, vector);
-  }
-}
-
 /// y = norm of a, or (kAdds) of sum = a + b, which is stored too. A row stays in registers, kGroups groups of
 /// eight a thread; the weights are read before the previous kernel has finished.
 template <class S, int kGroups, bool kAdds>
@@ -116,55 +87,82 @@ struct RopeTables {
 };
 constexpr int kMaxHeadDim = 256;
 
-/// Turns the head that the warp has just written to y.
-template <class S>
-TEMPER_DEVICE void rotate_head(S* y, const RopeTables& rope, int64_t token, int half) {
-  __syncwarp();
-  const int64_t at = int64_t{rope.positions[token]} * half;
-  for (int i = threadIdx.x & 31; i < half; i += 32) {
-    const float low = cn::load(y[i]), high = cn::load(y[i + half]), c = rope.cosine[at + i],
-                s = rope.sine[at + i];
-    y[i] = cn::store<S>(cn::rope_low(low, high, c, s));
-    y[i + half] = cn::store<S>(cn::rope_high(low, high, c, s));
-  }
-}
+/// The turns of a head's pairs lane, lane + 32, ... at the place of a token.
+struct HeadTurns {
+  static constexpr int kMost = kMaxHeadDim / 2 / 32;
+  float cosine[kMost], sine[kMost];
 
-/// One warp per token and head of q, k or v (v is copied). Heads of at most 256 elements: one warp holds a
-/// row. With pages, k and v go there instead of to y.
+  TEMPER_DEVICE HeadTurns(const RopeTables& rope, int64_t token, int half) {
+    if (rope.positions == nullptr) return;
+    const int64_t at = int64_t{rope.positions[token]} * half;
+#pragma unroll
+    for (int j = 0; j < kMost; ++j) {
+      const int i = static_cast<int>(threadIdx.x & 31) + 32 * j;
+      if (i >= half) continue;
+      cosine[j] = rope.cosine[at + i];
+      sine[j] = rope.sine[at + i];
+    }
+  }
+  template <class S>
+  TEMPER_DEVICE void apply(S* y, int half) const {
+#pragma unroll
+    for (int j = 0; j < kMost; ++j) {
+      const int i = static_cast<int>(threadIdx.x & 31) + 32 * j;
+      if (i >= half) continue;
+      const float low = cn::load(y[i]), high = cn::load(y[i + half]);
+      y[i] = cn::store<S>(cn::rope_low(low, high, cosine[j], sine[j]));
+      y[i + half] = cn::store<S>(cn::rope_high(low, high, cosine[j], sine[j]));
+    }
+  }
+};
+
+/// One warp per token and head of q, k or v (v is copied). Heads of at most 256 elements: a lane holds one
+/// group. With pages, k and v go there instead of to y. Everything but x is there before the previous kernel
+/// has finished: weights and tables are constant, positions and pages were copied from the host.
 template <class S>
 __global__ void __launch_bounds__(kThreads)
     head_norm_kernel(S* y, float* rstd, const S* x, const S* wq, const S* wk, const RopeTables rope,
                      const AttentionCall pages, int64_t tokens, HeadShape shape, float eps) {
-  begin_kernel();
+  static_assert(kMaxHeadDim == 32 * kGroup);
+  launch_dependents();
   __shared__ __align__(16) S rows[kThreads / 32][kMaxHeadDim];
   const int heads = shape.q_heads + 2 * shape.kv_heads, normed = shape.q_heads + shape.kv_heads;
   const int64_t item = blockIdx.x * int64_t{kThreads / 32} + threadIdx.x / 32;
   if (item >= tokens * heads) return;
   const int lane = threadIdx.x & 31, head = static_cast<int>(item % heads), width = shape.head_dim;
+  const int first = lane * kGroup, left = width - first;
   const int64_t token = item / heads;
-  const S* row = x + item * width;
-  S *out = y + item * width, *own = rows[threadIdx.x / 32];
   const bool vector = width % kGroup == 0;
-  if (head < normed) {
-    const float squares = cn::warp_sum(thread_squares(row, width, lane, 32, vector));
-    const float scale = cn::rms_scale(squares, width, eps);
-    if (lane == 0) rstd[token * normed + head] = scale;
-    write_normed(own, row, head < shape.q_heads ? wq : wk, scale, width, lane, 32, vector);
-    if (rope.positions != nullptr) rotate_head(own, rope, token, width / 2);
-    __syncwarp();
-    row = own;
-  }
+  S* out = y + item * width;
   if (pages.paged && head >= shape.q_heads) {
     const bool key = head < normed;
     const int kv_head = head - (key ? shape.q_heads : normed);
     out = static_cast<S*>(key ? pages.pages.keys : pages.pages.values) +
           int64_t{appended_row(pages, static_cast<int>(token), kv_head)} * width;
   }
-  for (int first = lane * kGroup; first < width; first += 32 * kGroup) {
-    float v[kGroup];
-    load_group(v, row + first, width - first, vector);
-    store_group(out + first, v, width - first, vector);
+  const HeadTurns turns(rope, token, width / 2);
+  float v[kGroup], weight[kGroup];
+  if (left > 0 && head < normed) load_group(weight, (head < shape.q_heads ? wq : wk) + first, left, vector);
+
+  wait_for_previous_kernel();
+  if (left > 0) load_group(v, x + item * width + first, left, vector);
+  if (head < normed) {
+    float squares = 0.f;
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i)
+      if (i < left) squares = cn::add_square(squares, v[i]);
+    const float scale = cn::rms_scale(cn::warp_sum(squares), width, eps);
+    if (lane == 0) rstd[token * normed + head] = scale;
+    S* own = rows[threadIdx.x / 32];
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i)
+      if (i < left) own[first + i] = cn::norm_value(cn::store<S>(v[i]), scale, cn::store<S>(weight[i]));
+    __syncwarp();
+    if (rope.positions != nullptr) turns.apply(own, width / 2);
+    __syncwarp();
+    if (left > 0) load_group(v, own + first, left, vector);
   }
+  if (left > 0) store_group(out + first, v, left, vector);
 }
 
 /// One thread per pair (i, i + dh/2) of a head of q or k.

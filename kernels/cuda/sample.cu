@@ -32,7 +32,8 @@ TEMPER_DEVICE Draw block_best(Draw d, Draw* shared) {
   __syncthreads();
   if ((threadIdx.x & 31) == 0) shared[threadIdx.x / 32] = d;
   __syncthreads();
-  for (int w = 0; w < static_cast<int>(blockDim.x) / 32; ++w) d.offer(shared[w]);
+  if (threadIdx.x == 0)  // alone: it may write `shared` next
+    for (int w = 0; w < static_cast<int>(blockDim.x) / 32; ++w) d.offer(shared[w]);
   return d;
 }
 

@@ -43,6 +43,14 @@ std::vector<Values> linear(Ctx& c, DType dtype) {
   return {y.values()};
 }
 
+template <int M, int F, int K>
+std::vector<Values> gated(Ctx& c, DType dtype) {
+  TensorOn x(c, numbers(M * K, 1), dtype, {M, K}), w(c, numbers(2 * F * K, 2), dtype, {2 * F, K}),
+      b(c, numbers(2 * F, 3), dtype, {2 * F}), a(c, dtype, {M, F});
+  linear_swiglu_forward(c, a, x, w, b);
+  return {a.values()};
+}
+
 std::vector<Values> norms(Ctx& c, DType dtype) {
   constexpr int64_t T = 7, D = 3000;
   TensorOn a(c, numbers(T * D, 1), dtype, {T, D}), b(c, numbers(T * D, 2), dtype, {T, D}),
@@ -133,6 +141,7 @@ const std::vector<Frozen> kFrozen{
     {"linear of 200 rows", DType::bf16, "db523af2fef52e790a1d27f9c6e57662", linear<200, 512, 1024>},
     {"linear of odd sizes", DType::bf16, "0d742eb8a717b73798d585213eb523f9", linear<5, 77, 100>},
     {"linear", DType::f32, "93dd9e438bfdafd96c1b337352767de6", linear<70, 77, 100>},
+    {"gated product of 5 rows", DType::bf16, "", gated<5, 264, 512>},
     {"norms", DType::bf16, "9858473cdadab0f9114fd9027f928b9a", norms},
     {"norms", DType::f32, "771c2f9092ea0c12e7d0bf8c694067e7", norms},
     {"heads", DType::bf16, "2d84cb811541935fefe657d2610e8c59", heads},

@@ -141,10 +141,16 @@ TEMPER_DEVICE void add_logit(ChunkStats& s, float t) {
   s.sum = __fadd_rn(s.sum, e);
   s.weighted = __fmaf_rn(e, t, s.weighted);
 }
-TEMPER_DEVICE ChunkStats merge(const ChunkStats& a, const ChunkStats& b) {
-  const float m = fmaxf(a.max, b.max), fa = expf(__fsub_rn(a.max, m)), fb = expf(__fsub_rn(b.max, m));
-  return {m, __fmaf_rn(b.sum, fb, __fmul_rn(a.sum, fa)),
-          __fmaf_rn(b.weighted, fb, __fmul_rn(a.weighted, fa))};
+struct MergeFactors {
+  float max, a, b;
+};
+TEMPER_DEVICE MergeFactors merge_factors(float max_a, float max_b) {
+  const float m = fmaxf(max_a, max_b);
+  return {m, expf(__fsub_rn(max_a, m)), expf(__fsub_rn(max_b, m))};
+}
+TEMPER_DEVICE ChunkStats merge(const MergeFactors& f, const ChunkStats& a, const ChunkStats& b) {
+  return {f.max, __fmaf_rn(b.sum, f.b, __fmul_rn(a.sum, f.a)),
+          __fmaf_rn(b.weighted, f.b, __fmul_rn(a.weighted, f.a))};
 }
 TEMPER_DEVICE float lse(const ChunkStats& s) { return __fadd_rn(s.max, logf(s.sum)); }
 TEMPER_DEVICE float entropy(const ChunkStats& s) { return __fsub_rn(lse(s), __fdiv_rn(s.weighted, s.sum)); }

@@ -75,10 +75,6 @@ PTX void tma_prefetch_map(const CUtensorMap* m) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(m) : "memory");
 }
 
-// ---- programmatic dependent launch
-PTX void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
-PTX void wait_for_previous_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-
 // ---- registers and lanes
 template <int N>
 PTX void reg_dec() {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Every kernel family of the CUDA backend under compute-sanitizer: memcheck (reads and writes out of bounds, leaks of
-# errors) and racecheck (shared memory). One line a program and tool; exit 1 if one is not clean. A few minutes.
-# cuBLASLt's own kernels (nvjet) are left out: racecheck does not understand their barriers.
+# Every kernel family of the CUDA backend under compute-sanitizer: memcheck (accesses out of bounds, errors of calls) and
+# racecheck (shared memory). One line a program and tool; exit 1 if one is not clean. About four minutes.
+# What racecheck says about cuBLASLt's own kernels (nvjet), whose barriers it does not follow, is counted apart.
 # usage: tools/sanitize_gpu.sh BUILD_DIR [memcheck|racecheck ...]
 set -u
 cd "$(dirname "$0")/.."
@@ -10,9 +10,9 @@ shift
 tools=("$@")
 [ ${#tools[@]} -gt 0 ] || tools=(memcheck racecheck)
 sanitizer=$(command -v compute-sanitizer || echo "${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer")
-mkdir -p "$build/sanitizer-logs"
-options=(--error-exitcode 9)
-"$sanitizer" --help | grep -q -- --kernel-name-exclude && options+=(--kernel-name-exclude kernel_substring=nvjet)
+logs=$build/sanitizer-logs
+mkdir -p "$logs"
+export XDG_CACHE_HOME=$PWD/$logs/cache GTEST_COLOR=no
 families=(  # name, program, its tests
   "ops              frozen_test        *"
   "norms-and-heads  ops_test           *Norm*:*FusedPasses:*HeadsGoToPages:*EmbeddingGatherAdd:*.Swiglu"
@@ -21,17 +21,26 @@ families=(  # name, program, its tests
   "engine           one_numerics_test  *GpuSmallModels*"
   "decode-graphs    hf_parity_test     *GreedyTokens/qwen3_default:*GreedyTokens/llama_default"
 )
+
+races() {  # races LOG: hazards in our kernels, hazards in nvjet
+  awk '/Error: Race reported/ { ++all; nvjet += /nvjet/ } END { print all - nvjet, nvjet + 0 }' "$1"
+}
 bad=0
-for tool in "${tools[@]}"; do
-  for family in "${families[@]}"; do
-    read -r name program filter <<< "$family"
-    log=$build/sanitizer-logs/$tool-$name.log
-    start=$SECONDS
-    timeout 300 "$sanitizer" --tool "$tool" "${options[@]}" "$build/tests/gpu/$program" --gtest_filter="$filter" > "$log" 2>&1
+for family in "${families[@]}"; do
+  read -r name program filter <<< "$family"
+  command=("$build/tests/gpu/$program" --gtest_filter="$filter")
+  # Once alone: the sweep of cuBLASLt then lies on disk, and the tools need not watch it.
+  "${command[@]}" > "$logs/$name.log" 2>&1 || { echo "BAD   $name fails without a tool"; bad=1; }
+  for tool in "${tools[@]}"; do
+    log=$logs/$tool-$name.log start=$SECONDS
+    timeout 300 "$sanitizer" --tool "$tool" "${command[@]}" > "$log" 2>&1
     rc=$?
     summary=$(grep -E 'SUMMARY' "$log" | tail -1)
-    printf '%-5s %4ss  %-10s %-16s exit %s %s\n' "$([ $rc = 0 ] && echo ok || echo BAD)" $((SECONDS - start)) "$tool" "$name" $rc "$summary"
-    [ $rc = 0 ] || bad=1
+    read -r ours theirs <<< "$(races "$log")"
+    clean=$([[ $rc = 0 && $ours = 0 ]] && { [ "$tool" = racecheck ] || [[ $summary == *" 0 errors"* ]]; } && echo ok || echo BAD)
+    [ "$clean" = ok ] || bad=1
+    printf '%-5s %4ss  %-10s %-16s exit %s %s%s\n' "$clean" $((SECONDS - start)) "$tool" "$name" $rc "$summary" \
+      "$([ "$theirs" = 0 ] || echo " (in our kernels $ours)")"
   done
 done
 exit $bad

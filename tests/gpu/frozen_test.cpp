@@ -141,7 +141,7 @@ const std::vector<Frozen> kFrozen{
     {"linear of 200 rows", DType::bf16, "db523af2fef52e790a1d27f9c6e57662", linear<200, 512, 1024>},
     {"linear of odd sizes", DType::bf16, "0d742eb8a717b73798d585213eb523f9", linear<5, 77, 100>},
     {"linear", DType::f32, "93dd9e438bfdafd96c1b337352767de6", linear<70, 77, 100>},
-    {"gated product of 5 rows", DType::bf16, "", gated<5, 264, 512>},
+    {"gated product of 5 rows", DType::bf16, "ce2c32b0d6b8c42d838cab5e1defc4de", gated<5, 264, 512>},
     {"norms", DType::bf16, "9858473cdadab0f9114fd9027f928b9a", norms},
     {"norms", DType::f32, "771c2f9092ea0c12e7d0bf8c694067e7", norms},
     {"heads", DType::bf16, "2d84cb811541935fefe657d2610e8c59", heads},

@@ -63,10 +63,13 @@ struct SampleRow {
   std::span<const LogitEdit> edits = {};  // ids ascending
 };
 
-/// The rows of one call: on the host and, for a GPU, the same list in its memory.
+/// The rows of one call: on the host and, for a GPU, the same list in its memory (but for the spans of edits:
+/// those of row r are edits_on_device[edit_ends[r], edit_ends[r + 1]); null without any).
 struct SampleRows {
   std::span<const SampleRow> list;
   const SampleRow* on_device = nullptr;
+  const LogitEdit* edits_on_device = nullptr;
+  const int32_t* edit_ends = nullptr;
 };
 
 /// One AdamW update (decoupled weight decay); `count` is the 1-based number of this update.

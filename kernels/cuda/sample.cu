@@ -1,6 +1,7 @@
 // Drawing tokens on the pass of the head: statistics and best score per chunk of the vocabulary, one merge a
 // row. Rows with filters keep their tempered logits; one block per row then finds the cut of each filter by
-// radix selection. A row whose logits are not finite gets log-prob NaN (the engine stops there).
+// radix selection. Edits change what is drawn from, never the statistics. A row whose logits are not finite
+// gets log-prob NaN, one whose edits leave nothing to draw token -1 (the engine stops there).
 
 #include "kernels/cuda/head.h"
 
@@ -46,29 +47,72 @@ TEMPER_DEVICE uint32_t word_of(const uint4& words, int i) {
 
 struct SamplePass {
   const SampleRow* rows;
-  cn::ChunkStats* stats;  // [n, chunks]
-  Draw* draws;            // [n, chunks]
-  float* kept;            // [n, V] tempered logits, null without filters
+  const LogitEdit* edits;    // of row r: [edit_ends[r], edit_ends[r + 1]), ids ascending
+  const int32_t* edit_ends;  // null: no row has any
+  cn::ChunkStats* stats;     // [n, chunks]
+  Draw* draws;               // [n, chunks]
+  float* kept;               // [n, V] tempered logits to draw from, null without filters
+  float* unedited;           // [n, V] the same before edits, null without filters or edits
   int64_t V, num_sampleable;
   int chunks;
 };
 
+/// First of the edits [begin, end) with an id >= `id`.
+TEMPER_DEVICE int first_edit(const LogitEdit* edits, int begin, int end, int64_t id) {
+  while (begin < end) {
+    const int middle = (begin + end) / 2;
+    if (edits[middle].id < id)
+      begin = middle + 1;
+    else
+      end = middle;
+  }
+  return begin;
+}
+
+/// What a thread draws from: its tempered logits after the edits of the row. The whole block calls it;
+/// `chunk` is shared memory for the logits of a chunk, z its logits as they are.
+TEMPER_DEVICE void edit_chunk(float (&t)[kPerThread], const SamplePass& pass, int64_t row, int64_t first_id,
+                              int count, const float* z, float* chunk) {
+  const SampleOptions& o = pass.rows[row].options;
+#pragma unroll
+  for (int i = 0; i < kPerThread; ++i) chunk[ThreadLogits::id(i)] = t[i];
+  __syncthreads();
+  const int last = pass.edit_ends[row + 1];
+  const int begin = first_edit(pass.edits, pass.edit_ends[row], last, first_id),
+            end = first_edit(pass.edits, begin, last, first_id + count);
+  for (int e = begin + static_cast<int>(threadIdx.x); e < end; e += kHeadThreads) {
+    const auto i = static_cast<int>(pass.edits[e].id - first_id);
+    chunk[i] = cn::tempered(cn::edited_logit(z[i], pass.edits[e], o), inverse_temperature(o.temperature));
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kPerThread; ++i) t[i] = chunk[ThreadLogits::id(i)];
+}
+
 __global__ void __launch_bounds__(kHeadThreads)
     visit_kernel(const SamplePass pass, const LogitsWindow window) {
   begin_kernel();
-  __shared__ float shared[kHeadThreads / 32];
+  __shared__ float shared[kHeadThreads / 32], chunk[cn::kVocabularyChunk];
   __shared__ Draw best[kHeadThreads / 32];
   const int64_t offset = blockIdx.x * int64_t{cn::kVocabularyChunk}, row = window.first_row + blockIdx.y;
   const int64_t first_id = window.first_id + offset;
   const int count = static_cast<int>(min(int64_t{cn::kVocabularyChunk}, window.ids - offset));
   const SampleRow& r = pass.rows[row];
-  const ThreadLogits logits(window.z + blockIdx.y * window.pitch + offset, count,
-                            inverse_temperature(r.options.temperature));
+  const float* z = window.z + blockIdx.y * window.pitch + offset;
+  const ThreadLogits logits(z, count, inverse_temperature(r.options.temperature));
   const cn::ChunkStats s = chunk_stats(logits, count, shared);
   Draw d{0.f, 0.f, -1};
+  float edited[kPerThread];
+#pragma unroll
+  for (int i = 0; i < kPerThread; ++i) edited[i] = logits.t[i];
+  if (pass.edit_ends != nullptr) edit_chunk(edited, pass, row, first_id, count, z, chunk);
   if (has_filter(r.options)) {
-    for (int i = 0; i < kPerThread; ++i)
-      if (ThreadLogits::id(i) < count) pass.kept[row * pass.V + first_id + ThreadLogits::id(i)] = logits.t[i];
+    for (int i = 0; i < kPerThread; ++i) {
+      if (ThreadLogits::id(i) >= count) continue;
+      const int64_t at = row * pass.V + first_id + ThreadLogits::id(i);
+      pass.kept[at] = edited[i];
+      if (pass.unedited != nullptr) pass.unedited[at] = logits.t[i];
+    }
   } else {
     for (int group = 0; group < kPerThread / 4; ++group) {
       const int64_t id = first_id + ThreadLogits::id(4 * group);
@@ -76,10 +120,11 @@ __global__ void __launch_bounds__(kHeadThreads)
       if (r.options.temperature != 0)
         words = cn::random_words(r.key, static_cast<uint32_t>(id / 4), r.position);
       for (int i = 0; i < 4; ++i) {
-        const float t = logits.t[4 * group + i];
+        const float t = edited[4 * group + i];
         if (ThreadLogits::id(4 * group + i) >= count || id + i >= pass.num_sampleable) continue;
-        d.offer({r.options.temperature != 0 ? cn::sampling_score(t, word_of(words, i)) : t, t,
-                 static_cast<int>(id + i)});
+        if (t == cn::neg_inf()) continue;  // an edit rules it out (or the row is not finite)
+        d.offer({r.options.temperature != 0 ? cn::sampling_score(t, word_of(words, i)) : t,
+                 logits.t[4 * group + i], static_cast<int>(id + i)});
       }
     }
   }
@@ -193,6 +238,10 @@ __global__ void __launch_bounds__(kFilterThreads)
   if (threadIdx.x == 0) shared.best[0] = top;
   __syncthreads();
   c.largest = shared.best[0].t;
+  if (c.largest == cn::neg_inf()) {  // nothing is left
+    if (threadIdx.x == 0) tokens[blockIdx.x] = -1;
+    return;
+  }
   const auto one = [](int) { return uint64_t{1}; };
   const auto mass_of = [&](int id) { return mass(c.t[id], c.largest); };
   if (o.min_p > 0) c.least_mass = max(uint64_t{1}, static_cast<uint64_t>(o.min_p * 0x1p40));
@@ -204,10 +253,11 @@ __global__ void __launch_bounds__(kFilterThreads)
     c.least_key = max(c.least_key, key_reaching(c, shared, max(uint64_t{1}, wanted), mass_of));
   }
   Draw best{0.f, 0.f, -1};
+  const float* unedited = pass.unedited == nullptr ? c.t : pass.unedited + blockIdx.x * pass.V;
   for (int id = threadIdx.x; id < c.count; id += kFilterThreads)
-    if (c.has(id)) {
+    if (c.t[id] != cn::neg_inf() && c.has(id)) {
       const uint4 words = cn::random_words(row.key, static_cast<uint32_t>(id / 4), row.position);
-      best.offer({cn::sampling_score(c.t[id], word_of(words, id % 4)), c.t[id], id});
+      best.offer({cn::sampling_score(c.t[id], word_of(words, id % 4)), unedited[id], id});
     }
   best = block_best(best, shared.best);
   if (threadIdx.x != 0) return;
@@ -222,13 +272,17 @@ T* allocate(Ctx& ctx, int64_t count) {
 }
 /// One pass over the vocabulary for `rows`.
 void sample_pass(Ctx& ctx, Tensor tokens, Tensor logprob, const CTensor& hidden, const CTensor& w,
-                 const SampleRow* rows, int64_t num_sampleable, bool filters) {
+                 SampleRows rows, int64_t num_sampleable, bool filters) {
   ArenaScope scope(ctx.arena);
   const int64_t n = hidden.dim(0), V = w.dim(0), chunks = num_chunks(V);
-  const SamplePass pass{rows,
+  const bool edits = rows.edit_ends != nullptr;
+  const SamplePass pass{rows.on_device,
+                        rows.edits_on_device,
+                        rows.edit_ends,
                         allocate<cn::ChunkStats>(ctx, n * chunks),
                         allocate<Draw>(ctx, n * chunks),
                         filters ? allocate<float>(ctx, n * V) : nullptr,
+                        filters && edits ? allocate<float>(ctx, n * V) : nullptr,
                         V,
                         num_sampleable,
                         static_cast<int>(chunks)};
@@ -255,8 +309,12 @@ void sample(Ctx& ctx, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, 
   const int64_t n = hidden.dim(0), most = filters ? kFilteredRows : kPlainRows;
   for (int64_t r = 0; r < n; r += most) {
     const int64_t end = std::min(n, r + most);
+    const SampleRows some{{},
+                          rows.on_device + r,
+                          rows.edits_on_device,
+                          rows.edit_ends == nullptr ? nullptr : rows.edit_ends + r};
     sample_pass(ctx, temper::rows(tokens, r, end), temper::rows(logprob, r, end),
-                temper::rows(hidden, r, end), w, rows.on_device + r, num_sampleable, filters);
+                temper::rows(hidden, r, end), w, some, num_sampleable, filters);
   }
 }
 

@@ -1,6 +1,8 @@
 #include "src/ops/sample.h"
 
 #include <algorithm>
+#include <type_traits>
+#include <vector>
 
 namespace temper {
 
@@ -19,17 +21,29 @@ void sample(Ctx& c, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, Sa
                              [](const LogitEdit& a, const LogitEdit& b) { return a.id >= b.id; }) ==
               row.edits.end(),
           "the edits of a row are not in the order of their ids");
-  for (const SampleRow& row : rows.list)
-    CHECK(c.device == Device::cpu || row.edits.empty(), "{} edits of a row on a GPU", row.edits.size());
   DISPATCH(c, sample, tokens, logprob, hidden, w, rows, num_sampleable);
 }
 
 SampleRows place_rows(Ctx& c, std::span<const SampleRow> rows) {
   if (c.device == Device::cpu) return {rows};
-  const auto bytes = static_cast<int64_t>(rows.size_bytes());
-  void* to = c.arena.allocate(bytes);
-  device::copy_to_device(c.device, to, rows.data(), bytes);
-  return {rows, static_cast<const SampleRow*>(to)};
+  const auto place = [&](const auto& list) {
+    using T = std::remove_cvref_t<decltype(list[0])>;
+    const auto bytes = static_cast<int64_t>(list.size() * sizeof(T));
+    auto* to = static_cast<T*>(c.arena.allocate(bytes));
+    device::copy_to_device(c.device, to, list.data(), bytes);
+    return to;
+  };
+  std::vector<LogitEdit> edits;
+  std::vector<int32_t> ends{0};
+  for (const SampleRow& row : rows) {
+    edits.insert(edits.end(), row.edits.begin(), row.edits.end());
+    ends.push_back(static_cast<int32_t>(edits.size()));
+  }
+  SampleRows placed{rows, place(rows)};
+  if (edits.empty()) return placed;
+  placed.edits_on_device = place(edits);
+  placed.edit_ends = place(ends);
+  return placed;
 }
 
 }  // namespace temper

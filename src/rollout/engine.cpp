@@ -53,7 +53,6 @@ class Run {
         unfinished_(requests.size()),
         completions_(requests.size()) {
     CHECK(options.stop.empty() || tokenizer, "stop strings need a tokenizer");
-    if (model.device() == Device::cuda) refuse_edits();
     if (engine.graphs && model.device() == Device::cuda)
       graphs_.emplace(model, cache, options.num_sampleable);
     for (size_t i = 0; i < requests.size(); ++i) add(i);
@@ -113,9 +112,10 @@ class Run {
 
   void step(Ctx& c) {
     const std::vector<ScheduledRows> rows = scheduler_.next();
-    const bool decodes = std::all_of(rows.begin(), rows.end(),
-                                     [](const ScheduledRows& part) { return part.sequence->decoding(); });
-    if (graphs_ && decodes) return decode(c, rows);
+    const auto is_plain = [&](const ScheduledRows& part) {  // graphs have no room for edits
+      return part.sequence->decoding() && !edits_.any_at(part.sequence->new_tokens());
+    };
+    if (graphs_ && std::all_of(rows.begin(), rows.end(), is_plain)) return decode(c, rows);
     int64_t pages = 1;
     for (const ScheduledRows& part : rows)
       pages = std::max(pages, static_cast<int64_t>(part.sequence->pages.size()));
@@ -129,17 +129,6 @@ class Run {
     const Tensor hidden = model_.forward(c, batch, nullptr);
     scheduler_.commit(rows);
     if (!host.rows.empty()) sample(c, hidden, host);
-  }
-
-  /// The GPU's sampler draws from the logits as they are.
-  void refuse_edits() const {
-    const SampleOptions& o = options_.sampling;
-    const bool penalties = o.repetition_penalty != 1 || o.frequency_penalty != 0 || o.presence_penalty != 0;
-    if (!penalties && edits_.at({}, 0).empty()) return;
-    fail(Exit::usage, {.what = "these sampling options do not run on a GPU yet",
-                       .where = "rollout.*_penalty, rollout.logit_bias, rollout.min_new_tokens",
-                       .why = "one of them changes logits before a token is drawn",
-                       .fix = "leave them out, or add --device cpu"});
   }
 
   SampleRow sample_row(const Sequence& s) const {
@@ -216,6 +205,16 @@ class Run {
           .fix = "check the weights for NaN and infinity: a diverged step, or a damaged model folder"});
   }
 
+  [[noreturn]] void fail_nothing_left(const Sequence& s) const {
+    fail(Exit::numerics,
+         {.what = "no token is left to draw",
+          .where = fmt::format("prompt at data position {}, sample {}, response position {}",
+                               requests_[s.request].data_position, s.sample, s.size() - s.prompt_tokens),
+          .why = fmt::format("{} logits were changed, {} ids may be drawn, and each is at -infinity",
+                             edits_.at(s.counts, s.new_tokens()).size(), options_.num_sampleable),
+          .fix = "lower rollout.min_new_tokens or take ids out of rollout.stop_token_ids"});
+  }
+
   /// The response grows by a token; true when the token ends it.
   bool take_token(Sequence& s, int32_t token, double logprob) {
     s.tokens.push_back(token);
@@ -230,6 +229,7 @@ class Run {
 
   void append(Sequence& s, int32_t token, double logprob) {
     if (!std::isfinite(logprob)) fail_logits(s, logprob);
+    if (token < 0) fail_nothing_left(s);
     const bool stopped = take_token(s, token, logprob);
     const int64_t capacity = std::min(model_.context_tokens(), cache_.num_pages() * cache_.page_tokens());
     const bool full = s.new_tokens() >= options_.max_new_tokens || s.size() >= capacity;

@@ -20,6 +20,11 @@ class LogitEdits {
   /// The response grew by `token`.
   void count_next(TokenCounts& counts, int32_t token) const;
 
+  /// False where `at` is empty whatever the counts are.
+  bool any_at(int64_t position) const {
+    return counts_response_ || !(position < min_new_tokens_ ? early_bias_ : bias_).empty();
+  }
+
   /// Edits for the token at `position` of the response, ids ascending; empty when all options are off.
   std::vector<LogitEdit> at(const TokenCounts& counts, int64_t position) const;
 

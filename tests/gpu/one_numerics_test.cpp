@@ -50,6 +50,8 @@ struct Schedule {
   int64_t running, chunk, page_tokens, num_pages;
   bool graphs = true;
   std::vector<int32_t> stop = {};
+  int64_t min_new_tokens = 0;
+  std::map<int32_t, double> logit_bias = {};
 };
 
 class GpuOneNumerics : public ::testing::TestWithParam<Named> {
@@ -83,6 +85,8 @@ class GpuOneNumerics : public ::testing::TestWithParam<Named> {
     how.seed = 7;
     how.max_new_tokens = new_tokens;
     how.stop_token_ids = schedule.stop;
+    how.min_new_tokens = schedule.min_new_tokens;
+    how.logit_bias = schedule.logit_bias;
     how.num_sampleable = model_->config().vocab_size - 100;
     Groups groups(requests.size());
     const RolloutCounters counted =
@@ -212,6 +216,30 @@ TEST_P(GpuSmallModels, EverythingAtOnce) {
       groups,
       generate(requests, 6, {.temperature = 0.8, .top_k = 50, .top_p = 0.95}, {3, 33, 32, 100, false}),
       "graphs off");
+}
+
+/// Penalties, biases and a least length: the log-prob that is reported knows nothing of them.
+TEST_P(GpuSmallModels, LogitEdits) {
+  std::vector<Request> requests;
+  for (int64_t i = 0; i < 4; ++i) requests.push_back(request(i, 1 + i * 41, 3));
+  const SampleOptions penalties{.temperature = 0.8,
+                                .top_p = 0.95,
+                                .repetition_penalty = 1.3,
+                                .frequency_penalty = 0.2,
+                                .presence_penalty = 0.1};
+  for (const SampleOptions& sampling : {SampleOptions{.temperature = 0.8}, penalties}) {
+    const std::map<int32_t, double> bias{{7, 1.5}, {20, -INFINITY}};
+    const std::vector<int32_t> stop = random_ids(300, 2000, 3);
+    const Groups groups = generate(requests, 12, sampling, {8, 100, 16, 160, true, stop, 4, bias});
+    expect_score_agrees(requests, groups, 0.8, "logit edits");
+    expect_same(groups, generate(requests, 12, sampling, {3, 33, 32, 100, false, stop, 4, bias}),
+                "graphs off");
+    for (const std::vector<Completion>& group : groups)
+      for (const Completion& one : group) {
+        EXPECT_GE(one.tokens.size(), 4u);
+        EXPECT_EQ(std::count(one.tokens.begin(), one.tokens.end(), 20), 0);
+      }
+  }
 }
 
 std::vector<Named> small_models() {

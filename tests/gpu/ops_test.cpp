@@ -262,13 +262,45 @@ TEST(GpuOps, LogprobAndEntropy) {
     }
 }
 
-std::vector<SampleRow> sample_rows(int64_t n, const SampleOptions& options) {
+/// Every seventh id: biased, ruled out, or seen a few times.
+std::vector<LogitEdit> some_edits(int64_t V) {
+  std::vector<LogitEdit> edits;
+  for (int32_t id = 2; id < V; id += 7)
+    edits.push_back({id, id % 3, id % 2 == 0, id % 5 == 0 ? -INFINITY : 0.4 * (id % 4)});
+  return edits;
+}
+
+std::vector<SampleRow> sample_rows(int64_t n, const SampleOptions& options,
+                                   std::span<const LogitEdit> edits = {}) {
   std::vector<SampleRow> list;
   for (int64_t i = 0; i < n; ++i)
     list.push_back({{.seed = 9, .data_position = 1000 * i, .sample = static_cast<int32_t>(i % 7)},
                     static_cast<uint32_t>(3 * i),
-                    options});
+                    options,
+                    i % 3 == 2 ? std::span<const LogitEdit>{} : edits});  // not every row has some
   return list;
+}
+
+/// Edits that rule every id out leave token -1; rows beside it do not care.
+TEST(GpuOps, NothingLeftToDraw) {
+  constexpr int64_t n = 3, D = 64, V = 100;
+  Backend gpu(Device::cuda);
+  Ctx& c = gpu.ctx();
+  std::vector<LogitEdit> none;
+  for (int32_t id = 0; id < V; ++id) none.push_back({.id = id, .count = 0, .seen = false, .bias = -INFINITY});
+  for (const SampleOptions& options : {SampleOptions{}, {.temperature = 0}, {.top_k = 5}, {.top_p = 0.5}}) {
+    ArenaScope scope(c.arena);
+    TensorOn h(c, normal_values(n * D, 1), DType::bf16, {n, D}),
+        w(c, normal_values(V * D, 2), DType::bf16, {V, D}), tokens(c, DType::i32, {n}),
+        logprob(c, DType::f32, {n});
+    std::vector<SampleRow> sampled = sample_rows(n, options);
+    sampled[1].edits = none;
+    sample(c, tokens, logprob, h, w, place_rows(c, sampled), V);
+    const Values drawn = tokens.values();
+    EXPECT_GE(drawn[0], 0);
+    EXPECT_EQ(drawn[1], -1);
+    EXPECT_GE(drawn[2], 0);
+  }
 }
 
 /// fp32 logits are close on both devices, so the drawn tokens are the same but for near-ties.
@@ -278,11 +310,12 @@ TEST(GpuOps, SampleDrawsWhatTheCpuDraws) {
   const Values weight = round_to(normal_values(V * D, 2, 0.3), DType::bf16);
   Backend gpu(Device::cuda);
   TestCtx cpu;
-  const auto draw = [&](Ctx& c, const SampleOptions& options) {
+  const std::vector<LogitEdit> all_edits = some_edits(V);
+  const auto draw = [&](Ctx& c, const SampleOptions& options, std::span<const LogitEdit> edits) {
     ArenaScope scope(c.arena);
     TensorOn h(c, hidden, DType::f32, {n, D}), w(c, weight, DType::f32, {V, D}), tokens(c, DType::i32, {n}),
         logprob(c, DType::f32, {n});
-    const std::vector<SampleRow> sampled = sample_rows(n, options);
+    const std::vector<SampleRow> sampled = sample_rows(n, options, edits);
     sample(c, tokens, logprob, h, w, place_rows(c, sampled), kSampleable);
     return Many{tokens.values(), logprob.values()};
   };
@@ -293,19 +326,28 @@ TEST(GpuOps, SampleDrawsWhatTheCpuDraws) {
                                        {.top_k = 20},
                                        {.top_p = 0.7},
                                        {.min_p = 0.05},
-                                       {.temperature = 1.3, .top_k = 50, .top_p = 0.9, .min_p = 0.01}}) {
-    const Many want = draw(cpu, options), got = draw(gpu.ctx(), options);
-    int differing = 0;
-    for (size_t i = 0; i < want[0].size(); ++i) {
-      if (want[0][i] != got[0][i]) {
-        ++differing;
-        continue;
+                                       {.temperature = 1.3, .top_k = 50, .top_p = 0.9, .min_p = 0.01},
+                                       {.repetition_penalty = 1.4},
+                                       {.temperature = 0.7,
+                                        .top_p = 0.9,
+                                        .repetition_penalty = 0.8,
+                                        .frequency_penalty = 0.3,
+                                        .presence_penalty = 0.2}})
+    for (const std::span<const LogitEdit> edits :
+         {std::span<const LogitEdit>{}, std::span<const LogitEdit>(all_edits)}) {
+      const Many want = draw(cpu, options, edits), got = draw(gpu.ctx(), options, edits);
+      int differing = 0;
+      for (size_t i = 0; i < want[0].size(); ++i) {
+        if (want[0][i] != got[0][i]) {
+          ++differing;
+          continue;
+        }
+        EXPECT_NEAR(want[1][i], got[1][i], 1e-4);
       }
-      EXPECT_NEAR(want[1][i], got[1][i], 1e-4);
+      EXPECT_LE(differing, 1) << "temperature " << options.temperature << " top_k " << options.top_k
+                              << " top_p " << options.top_p << " min_p " << options.min_p << ", "
+                              << edits.size() << " edits";
     }
-    EXPECT_LE(differing, 1) << "temperature " << options.temperature << " top_k " << options.top_k
-                            << " top_p " << options.top_p << " min_p " << options.min_p;
-  }
 }
 
 /// The log-prob of a drawn token has the bits that scoring gives it, whatever rows and filters are beside it.
@@ -316,13 +358,18 @@ TEST(GpuOps, SampledLogprobIsTheScoredOne) {
   const NormalBlock block;
   for (DType dtype : {DType::bf16, DType::f32})
     for (const SampleOptions& options :
-         {SampleOptions{.temperature = 0.8}, {.temperature = 0.8, .top_k = 40, .top_p = 0.95}}) {
+         {SampleOptions{.temperature = 0.8},
+          {.temperature = 0.8, .top_k = 40, .top_p = 0.95},
+          {.temperature = 0.8, .repetition_penalty = 1.3},
+          {.temperature = 0.8, .top_k = 40, .top_p = 0.95, .frequency_penalty = 0.5}}) {
+      const bool edited = options.repetition_penalty != 1 || options.frequency_penalty != 0;
+      const std::vector<LogitEdit> edits = some_edits(edited ? V : 0);
       ArenaScope scope(c.arena);
       const Tensor h = c.arena.make({n, D}, dtype), w = c.arena.make({V, D}, dtype);
       block.fill(c.device, h, 1, 0, 1);
       block.fill(c.device, w, 0.1, 0, 2);
       TensorOn tokens(c, DType::i32, {n}), logprob(c, DType::f32, {n});
-      const std::vector<SampleRow> sampled = sample_rows(n, options);
+      const std::vector<SampleRow> sampled = sample_rows(n, options, edits);
       sample(c, tokens, logprob, h, w, place_rows(c, sampled), V);
       TensorOn scored(c, DType::f32, {n}), entropy(c, DType::f32, {n}), lse(c, DType::f32, {n});
       logprob_forward(c, scored, entropy, lse, h, w, tokens, options.temperature);

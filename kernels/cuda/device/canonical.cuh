@@ -155,6 +155,17 @@ TEMPER_DEVICE ChunkStats merge(const MergeFactors& f, const ChunkStats& a, const
 TEMPER_DEVICE float lse(const ChunkStats& s) { return __fadd_rn(s.max, logf(s.sum)); }
 TEMPER_DEVICE float entropy(const ChunkStats& s) { return __fsub_rn(lse(s), __fdiv_rn(s.weighted, s.sum)); }
 
+// ---- edits of a logit before it is drawn from: src/ops/sample.h, each step rounded, as the CPU backend
+// does.
+TEMPER_DEVICE float edited_logit(float z, const LogitEdit& edit, const SampleOptions& o) {
+  z = __fadd_rn(z, static_cast<float>(edit.bias));
+  const auto repetition = static_cast<float>(o.repetition_penalty);
+  if (edit.seen) z = z > 0.f ? __fdiv_rn(z, repetition) : __fmul_rn(z, repetition);
+  if (edit.count == 0) return z;
+  z = __fsub_rn(z, __fmul_rn(static_cast<float>(o.frequency_penalty), static_cast<float>(edit.count)));
+  return __fsub_rn(z, static_cast<float>(o.presence_penalty));
+}
+
 // ---- sampling score t - plog(E(x)): the functions of src/core/rng.h, operation by operation.
 
 TEMPER_DEVICE float plog_poly(float f, float e) {

@@ -2,7 +2,7 @@
 # Every kernel family of the CUDA backend under compute-sanitizer: memcheck (accesses out of bounds, errors of calls) and
 # racecheck (shared memory). One line a program and tool; exit 1 if one is not clean. About four minutes.
 # What racecheck says about cuBLASLt's own kernels (nvjet), whose barriers it does not follow, is counted apart.
-# usage: tools/sanitize_gpu.sh BUILD_DIR [memcheck|racecheck ...]
+# usage: [FAMILY=REGEX] tools/sanitize_gpu.sh BUILD_DIR [memcheck|racecheck ...]
 set -u
 cd "$(dirname "$0")/.."
 build=$1
@@ -18,7 +18,7 @@ families=(  # name, program, its tests
   "norms-and-heads  ops_test           *Norm*:*FusedPasses:*HeadsGoToPages:*EmbeddingGatherAdd:*.Swiglu"
   "products         ops_test           GpuOps.Linear"
   "sampler          ops_test           *SampleDraws*:*LogprobAndEntropy"
-  "engine           one_numerics_test  *GpuSmallModels*"
+  "engine           one_numerics_test  *EverythingAtOnce/llama_heads_of_64:*EverythingAtOnce/qwen3_heads_of_128:*LogitEdits/qwen2*"
   "decode-graphs    hf_parity_test     *GreedyTokens/qwen3_default:*GreedyTokens/llama_default"
 )
 
@@ -28,6 +28,7 @@ races() {  # races LOG: hazards in our kernels, hazards in nvjet
 bad=0
 for family in "${families[@]}"; do
   read -r name program filter <<< "$family"
+  [[ $name =~ ${FAMILY:-.} ]] || continue
   command=("$build/tests/gpu/$program" --gtest_filter="$filter")
   # Once alone: the sweep of cuBLASLt then lies on disk, and the tools need not watch it.
   "${command[@]}" > "$logs/$name.log" 2>&1 || { echo "BAD   $name fails without a tool"; bad=1; }

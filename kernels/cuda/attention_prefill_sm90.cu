@@ -189,10 +189,12 @@ struct Consumer {
 
   TEMPER_DEVICE int fetch(int n) {
     mbar_wait(bars.t_full + 8 * (n & 1), n >> 1 & 1);
-    const int item = slots[n & 1];
-    __syncwarp();
-    if (lane == 0) mbar_arrive(bars.t_empty + 8 * (n & 1));
-    return item;
+    int item = 0;
+    if (lane == 0) {  // the one that reads is the one that arrives
+      item = slots[n & 1];
+      mbar_arrive(bars.t_empty + 8 * (n & 1));
+    }
+    return __shfl_sync(~0u, item, 0);
   }
 
   /// Past the last tile: loads stale data for one product that nobody uses.

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "src/core/json.h"
 #include "src/rollout/engine.h"
 #include "src/train/token_pass.h"
 #include "tests/gpu/gpu_support.h"
+#include "tests/support/bf16_distance.h"
 #include "tests/support/golden_case.h"
 
 namespace temper {
@@ -38,20 +38,6 @@ class GpuHfParity : public ::testing::TestWithParam<std::string> {
     }
   }
 
-  /// The sequences of tools/golden_bf16.py.
-  std::vector<Trajectory> many_sequences() const {
-    constexpr uint32_t kSequences = 512, kLength = 64;
-    const auto vocab =
-        static_cast<uint32_t>(read_json_file(folder_ + "/config.json").at("vocab_size").get<int>());
-    std::vector<Trajectory> list(kSequences);
-    for (uint32_t i = 0; i < kSequences * kLength; ++i) {
-      const auto id = static_cast<int32_t>(((i * 2654435761u + 12345u) >> 16) % vocab);
-      Trajectory& t = list[i / kLength];
-      (i % kLength == 0 ? t.prompt_tokens : t.response_tokens).push_back(id);
-    }
-    return list;
-  }
-
   std::vector<double> logprobs(Device device, DType dtype) { return logprobs(device, dtype, sequences_); }
   std::vector<double> logprobs(Device device, DType dtype, const std::vector<Trajectory>& sequences) {
     const auto model = load_model(folder_, dtype, kContext, device);
@@ -74,33 +60,29 @@ class GpuHfParity : public ::testing::TestWithParam<std::string> {
   std::vector<Trajectory> sequences_;
 };
 
-/// Root mean square and largest difference.
-std::pair<double, double> distance(const std::vector<double>& a, const std::vector<double>& b) {
-  double squares = 0, most = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    squares += (a[i] - b[i]) * (a[i] - b[i]);
-    most = std::max(most, std::abs(a[i] - b[i]));
-  }
-  return {std::sqrt(squares / static_cast<double>(a.size())), most};
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  double most = 0;
+  for (size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(a[i] - b[i]));
+  return most;
 }
 
 TEST_P(GpuHfParity, Logprobs) {
   const std::vector<double> expected = golden_.numbers("logprobs");
   const std::vector<double> fp32 = logprobs(Device::cuda, DType::f32);
   ASSERT_EQ(fp32.size(), expected.size());
-  EXPECT_LE(distance(fp32, expected).second, kTolerance);
-  std::printf("%-24s fp32 %.1e\n", GetParam().c_str(), distance(fp32, expected).second);
+  EXPECT_LE(largest_difference(fp32, expected), kTolerance);
+  std::printf("%-24s fp32 %.1e\n", GetParam().c_str(), largest_difference(fp32, expected));
 }
 
 TEST_P(GpuHfParity, Bf16IsNoFartherFromFp64ThanTransformers) {
-  const Json theirs = read_json_file("tests/golden/bf16_distance.json").at(GetParam());
-  const double eager = theirs.at("eager").get<double>(), sdpa = theirs.at("sdpa").get<double>();
-  const std::vector<Trajectory> sequences = many_sequences();
+  const TransformersDistance theirs(GetParam());
+  const int64_t vocab = load_model(folder_, DType::f32, kContext)->config().vocab_size;
+  const std::vector<Trajectory> sequences = bf16_sequences(vocab);
   const std::vector<double> exact = logprobs(Device::cpu, DType::f64, sequences);
-  const auto ours = distance(logprobs(Device::cuda, DType::bf16, sequences), exact);
-  EXPECT_LE(ours.first, std::min(eager, sdpa));
+  const double ours = root_mean_square(logprobs(Device::cuda, DType::bf16, sequences), exact);
+  EXPECT_LE(ours, theirs.least());
   std::printf("%-24s bf16 to fp64, rms of %zu log-probs: %.5f; transformers %.5f (sdpa), %.5f (eager)\n",
-              GetParam().c_str(), exact.size(), ours.first, sdpa, eager);
+              GetParam().c_str(), exact.size(), ours, theirs.sdpa, theirs.eager);
 }
 
 TEST_P(GpuHfParity, GreedyTokens) {

@@ -9,6 +9,7 @@
 #include "src/ops/rows.h"
 #include "src/rollout/engine.h"
 #include "src/train/token_pass.h"
+#include "tests/support/bf16_distance.h"
 #include "tests/support/golden_case.h"
 
 namespace temper {
@@ -116,6 +117,34 @@ INSTANTIATE_TEST_SUITE_P(Models, HfParity, ::testing::ValuesIn(model_names()), [
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 });
+
+/// bf16 is no farther from fp64 than transformers in bf16. One model of each family; all of them are compared
+/// on a GPU.
+TEST(HfParityBf16, IsNoFartherFromFp64ThanTransformers) {
+  for (const std::string name : {"llama-default", "llama-longrope-short", "qwen2-default", "qwen3-default"}) {
+    const auto logprobs = [&](DType dtype) {
+      const auto model = load_model(std::string(kModels) + "/" + name, dtype, kContext);
+      const std::vector<Trajectory> sequences = bf16_sequences(model->config().vocab_size);
+      Arena arena;
+      Ctx c{.arena = arena};
+      std::vector<const Trajectory*> all;
+      std::vector<int32_t> order;
+      for (const Trajectory& t : sequences) {
+        order.push_back(static_cast<int32_t>(all.size()));
+        all.push_back(&t);
+      }
+      const Microbatch mb = pack(all, order);
+      const Tensor hidden = target_hidden(c, *model, mb, nullptr);
+      const CTensor targets = view_of(mb.targets.data(), {hidden.dim(0)});
+      return to_host<double>(c, model->head().forward(c, hidden, targets, 1.0).logprob);
+    };
+    const TransformersDistance theirs(name);
+    const double ours = root_mean_square(logprobs(DType::bf16), logprobs(DType::f64));
+    EXPECT_LE(ours, theirs.least()) << name;
+    std::printf("%-24s bf16 to fp64 %.5f; transformers %.5f (sdpa), %.5f (eager)\n", name.c_str(), ours,
+                theirs.sdpa, theirs.eager);
+  }
+}
 
 TEST(HfParityModels, AreAllThere) { EXPECT_GE(model_names().size(), 18u); }
 

@@ -80,10 +80,9 @@ class RolloutRole::Step {
     for (int64_t round = 0; fresh > 0 || !work.empty(); ++round) {
       if (replacing_rounds() > 0) note_.sums["rollout/rounds"] = role_.share_.index == 0 ? round : 0;
       for (DrawnPrompt& p : s_.prompts->next(fresh)) work.push_back({std::move(p)});
-      RoundResult mine = generate(work, round);
+      const RoundResult mine = generate(work, round);
       all.replaced = 0;
-      if (shares())
-        for (const std::string& bytes : s_.exchange.share(mine.to_bytes())) all.add_bytes(bytes);
+      if (shares()) share(mine, all);
       work.clear();
       fresh = round < replacing_rounds() ? all.replaced : 0;
     }
@@ -102,6 +101,11 @@ class RolloutRole::Step {
   int64_t replacing_rounds() const { return s_.config().rollout.dynamic_sampling_rounds; }
   /// Ranks must know of each other's prompts.
   bool shares() const { return replacing_rounds() > 0 || s_.config().rollout.tokens_per_step > 0; }
+
+  void share(const RoundResult& mine, RoundResult& all) {
+    const TraceSpan span(s_.trace, step_, "rollout", "wait for the other rollout ranks");
+    for (const std::string& bytes : s_.exchange.share(mine.to_bytes())) all.add_bytes(bytes);
+  }
 
   RoundResult generate(const std::vector<PromptWork>& work, int64_t round) {
     const BatchPlan& batch = s_.plan.batch;

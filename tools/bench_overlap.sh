@@ -3,6 +3,7 @@
 # the same time, with run.max_policy_lag = 0 and 1. Prints Markdown for tests/bench/RESULTS.md; the timeline of a
 # step of each run stays in DIR/lag-{0,1}/trace. usage: tools/bench_overlap.sh BUILD_DIR [DIR]
 set -eu
+steps=
 build=$(realpath "$1")
 work=${2:-$(mktemp -d)}
 mkdir -p "$work"
@@ -23,7 +24,7 @@ cat > run.toml <<TOML
 [run]
 name = "lag-0"
 dir = "."
-steps = 9
+steps = 24
 threads = 1
 overwrite = true
 [model]
@@ -47,18 +48,29 @@ ranks = "1"
 [checkpoint]
 resume = "none"
 [profile]
-steps = "5"
+steps = "3-4"
 TOML
 
-# The median over steps 3 to 8: the first ones fill the pipeline, the last one is not overlapped.
-median() {
-  sed -n "3,8s|.*\"$2\":\([0-9.e+-]*\).*|\1|p" "lag-$1/metrics.jsonl" | sort -g | awk '{ v[NR] = $1 } END { print (v[3] + v[4]) / 2 }'
+run() {  # lag, steps
+  mpirun ${MPIRUN_FLAGS:---allow-run-as-root --bind-to core} -n 2 "$build/temper" train run.toml run.name="lag-$1" \
+    run.max_policy_lag="$1" run.steps="$2" > "lag-$1.log" 2>&1 || { cat "lag-$1.log" >&2; exit 1; }
+}
+mean() {  # of a metric over steps 4 to 23
+  sed -n "4,23s|.*\"$2\":\([0-9.e+-]*\).*|\1|p" "lag-$1/metrics.jsonl" | awk '{ sum += $1 } END { printf "%.3f", sum / NR }'
+}
+# A step lasts what 24 steps take longer than 4, over 20: start, first step and checkpoint cancel out.
+step_seconds() {
+  local begin middle end
+  begin=$(date +%s.%N); run "$1" 4
+  middle=$(date +%s.%N); run "$1" 24
+  end=$(date +%s.%N)
+  awk "BEGIN { printf \"%.3f\", ($end - $middle - ($middle - $begin)) / 20 }"
 }
 echo "| run.max_policy_lag | step (s) | generation (s) | update (s) |"
 echo "|---|---|---|---|"
 for lag in 0 1; do
-  mpirun ${MPIRUN_FLAGS:---allow-run-as-root --bind-to core} -n 2 "$build/temper" train run.toml run.name=lag-$lag \
-    run.max_policy_lag=$lag > "lag-$lag.log" 2>&1 || { cat "lag-$lag.log"; exit 1; }
-  echo "| $lag | $(median $lag perf/time_per_step) | $(median $lag timing_s/gen) | $(median $lag timing_s/update_actor) |"
+  step=$(step_seconds $lag)
+  steps+=" $step"
+  echo "| $lag | $step | $(mean $lag timing_s/gen) | $(mean $lag timing_s/update_actor) |"
 done
-awk "BEGIN { printf \"\\nlag 1 is %.2f times as fast\\n\", $(median 0 perf/time_per_step) / $(median 1 perf/time_per_step) }"
+awk '{ printf "\nlag 1 is %.2f times as fast\n", $1 / $2 }' <<< "$steps"

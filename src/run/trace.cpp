@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "src/core/file.h"
 #include "src/core/hash.h"
@@ -20,6 +21,20 @@ int lane_number(const std::string& lane) {
 
 Json name_event(const char* kind, int rank, const std::string& lane, const std::string& name) {
   return {{"ph", "M"}, {"name", kind}, {"pid", rank}, {"tid", lane_number(lane)}, {"args", {{"name", name}}}};
+}
+
+/// Events of any ranks and lanes, and the names of those.
+void write_timeline(const std::string& path, Json events) {
+  if (events.empty()) return;
+  std::map<std::pair<int, std::string>, bool> lanes;
+  for (const Json& event : events)
+    lanes[{event.at("pid").get<int>(), event.at("cat").get<std::string>()}] = true;
+  for (const auto& [lane, unused] : lanes) {
+    events.push_back(name_event("process_name", lane.first, lane.second, fmt::format("rank {}", lane.first)));
+    events.push_back(name_event("thread_name", lane.first, lane.second, lane.second));
+  }
+  make_directories(std::filesystem::path(path).parent_path().string());
+  write_file_atomic(path, Json{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}}.dump());
 }
 
 }  // namespace
@@ -63,27 +78,21 @@ void Trace::arrow(int64_t step, const char* lane, const std::string& name, Arrow
 }
 
 void Trace::write(Comm& world, const std::string& folder) {
+  Json together = Json::array();
   for (const int step : steps_) {
     Json mine = events_[step];
     const std::vector<std::string> all = world.all_gather(mine.dump(), "trace events, copied");
     if (folder.empty()) continue;
     Json events = Json::array();
-    std::map<std::pair<int, std::string>, bool> lanes;
     for (const std::string& part : all)
       for (Json& event : parse_json(part, "trace of a rank")) {
-        lanes[{event.at("pid").get<int>(), event.at("cat").get<std::string>()}] = true;
+        together.push_back(event);
         events.push_back(std::move(event));
       }
-    if (events.empty()) continue;
-    for (const auto& [lane, unused] : lanes) {
-      events.push_back(
-          name_event("process_name", lane.first, lane.second, fmt::format("rank {}", lane.first)));
-      events.push_back(name_event("thread_name", lane.first, lane.second, lane.second));
-    }
-    make_directories(folder);
-    write_file_atomic(join_path(folder, RunFolder::step_name(step) + ".json"),
-                      Json{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}}.dump());
+    write_timeline(join_path(folder, RunFolder::step_name(step) + ".json"), std::move(events));
   }
+  if (steps_.size() > 1 && !folder.empty())
+    write_timeline(join_path(folder, "all-steps.json"), std::move(together));
 }
 
 }  // namespace temper

@@ -31,7 +31,8 @@ class Trace {
   /// One end of an arrow, now; both ends name it alike ("weights 3 to rank 1").
   void arrow(int64_t step, const char* lane, const std::string& name, Arrow end);
 
-  /// All ranks call it; the first rank of `world` that passes a folder writes one file per step into it.
+  /// All ranks call it; the first rank of `world` that passes a folder writes one file per step into it, and
+  /// one of all steps together: what runs beside each other belongs to different steps.
   void write(Comm& world, const std::string& folder);
 
  private:

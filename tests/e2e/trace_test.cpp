@@ -50,6 +50,7 @@ TEST(Trace, HasALanePerRoleAndBothEndsOfEveryArrow) {
   ASSERT_EQ(program.run_ranks(3, "train run.toml"), 0) << program.output();
   EXPECT_FALSE(path_exists(program.path("runs/traced/trace/step-000001.json")));
   EXPECT_FALSE(path_exists(program.path("runs/traced/trace/step-000004.json")));
+  size_t events = 0;
   for (const int step : {2, 3}) {
     const std::string file = fmt::format("runs/traced/trace/step-{:06d}.json", step);
     const Json trace = parse_json(program.read(file), file);
@@ -66,6 +67,7 @@ TEST(Trace, HasALanePerRoleAndBothEndsOfEveryArrow) {
         EXPECT_GE(event.at("ts").get<double>(), 0) << name;
       }
       if (phase == "s" || phase == "f") ends[event.at("id")] += phase;
+      events += phase != "M";
     }
     EXPECT_EQ(lanes, (std::set<std::string>{"0 rollout", "1 reference", "2 trainer"}));
     for (const std::string& name :
@@ -76,6 +78,10 @@ TEST(Trace, HasALanePerRoleAndBothEndsOfEveryArrow) {
     EXPECT_EQ(ends.size(), 2u);  // groups of the step, weights after it
     for (const auto& [id, both] : ends) EXPECT_TRUE(both == "sf" || both == "fs") << both;
   }
+  const std::string together = "runs/traced/trace/all-steps.json";
+  const Json all = parse_json(program.read(together), together);
+  for (const Json& event : all.at("traceEvents")) events -= event.at("ph") != "M";
+  EXPECT_EQ(events, 0u) << "the steps together";
 }
 
 TEST(Trace, NothingIsWrittenWhenNotAskedFor) {

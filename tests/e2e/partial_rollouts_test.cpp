@@ -90,6 +90,15 @@ TEST_F(PartialRollouts, VersionsAreThoseOfTheSteps) {
         EXPECT_EQ(high - low, (tokens - 1) / 3) << "step " << step << ", " << tokens << " tokens";
       }
       several += high > low;
+      EXPECT_EQ(line.contains("policy_versions"), high > low);
+      if (high == low) continue;
+      const Json& runs = line.at("policy_versions");  // (version, tokens)
+      int counted = 0;
+      for (size_t i = 0; i < runs.size(); ++i) {
+        EXPECT_EQ(runs[i][0], low + static_cast<int>(i));
+        counted += runs[i][1].get<int>();
+      }
+      EXPECT_EQ(counted, tokens);
     }
   EXPECT_GT(several, 20);
   EXPECT_EQ(metric("run", 6, "policy/lag_max"), 2);

@@ -208,11 +208,11 @@ Json trajectory_to_json(const Trajectory& t, int64_t step) {
   line["reward_parts"] = std::move(parts);
   line["advantage"] = t.advantage;
   line["policy_version"] = versions_to_json(t);
-  if (t.policy_versions.size() > 1) line["policy_versions"] = t.policy_versions;
   line["finish_reason"] = std::string(finish_reason_name(t.finish_reason));
   line["prompt"] = t.prompt;
   line["response"] = t.response;
   line["answer"] = t.answer;
+  if (t.policy_versions.size() > 1) line["policy_versions"] = t.policy_versions;
   return line;
 }
 

@@ -2,7 +2,7 @@
 // Rollout files: one JSON object per response and line, written by every run and read by `train --replay`.
 // Keys: step, group, sample, prompt_tokens, response_tokens, response_mask, logprobs | null,
 // ref_logprobs | null, reward, raw_reward, reward_parts, advantage, policy_version [min, max] | null,
-// policy_versions [[version, tokens], ...] where there are several, finish_reason, prompt, response, answer.
+// finish_reason, prompt, response, answer; policy_versions [[version, tokens], ...] where there are several.
 // Reading needs group, prompt_tokens, response_tokens and reward. Absent: the mask is ones, logprobs and
 // ref_logprobs are unknown (empty), raw_reward = reward, sample = order in the group. step, advantage and
 // policy_version are not taken over: the replaying run makes its own. Log-probs at mask 0 may be null.

@@ -63,8 +63,15 @@ class TempFile {
   std::string path_;
 };
 
+/// Versions of single tokens come after the keys of the format, where one pair does not say them.
 TEST(TrajectoryJson, HasTheKeysOfTheFormatInOrder) {
-  const Json line = trajectory_to_json(example(), 12);
+  const Json several = trajectory_to_json(example(), 12);
+  EXPECT_EQ((--several.end()).key(), "policy_versions");
+  Json line = several;
+  line.erase("policy_versions");
+  Trajectory one = example();
+  one.policy_versions.resize(1);
+  EXPECT_FALSE(trajectory_to_json(one, 12).contains("policy_versions"));
   std::vector<std::string> keys;
   for (const auto& [key, value] : line.items()) keys.push_back(key);
   EXPECT_EQ(keys, (std::vector<std::string>{"step", "group", "sample", "prompt_tokens", "response_tokens",

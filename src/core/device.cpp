@@ -1,5 +1,7 @@
 #include "src/core/device.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <cstring>
 
@@ -29,7 +31,7 @@ std::string cuda_version() { return "not built in"; }
 namespace device {
 namespace {
 
-constexpr size_t kHostAlignment = 64;
+constexpr size_t kHostAlignment = 64, kHugePage = size_t{2} << 20;
 
 [[noreturn]] void fail_memory(const char* what, int64_t bytes, const std::string& why,
                               const std::string& fix) {
@@ -40,9 +42,12 @@ constexpr size_t kHostAlignment = 64;
 }
 
 void* allocate_host(int64_t bytes, const std::string& fix) {
-  void* p = std::aligned_alloc(
-      kHostAlignment, (static_cast<size_t>(bytes) + kHostAlignment - 1) / kHostAlignment * kHostAlignment);
+  const auto size = static_cast<size_t>(bytes);
+  const size_t alignment = size < 2 * kHugePage ? kHostAlignment : kHugePage;
+  void* p = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
   if (p == nullptr) fail_memory("out of host memory", bytes, "", fix);
+  // Walking down a weight of 4 KiB rows takes a page a row: with small ones most of the time is their look-up.
+  if (alignment == kHugePage) (void)madvise(p, size, MADV_HUGEPAGE);  // advice: nothing is lost without it
   return p;
 }
 

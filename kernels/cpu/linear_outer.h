@@ -1,7 +1,7 @@
 #pragma once
 // Products whose sum runs over rows (the backward ones): c[m,n] (+)= sum_d a(d,m) b[d,n], vectors along n.
-// The left operand is packed once in tiles and shared by all threads; a block of the right one is packed for
-// L2. The sum is cut in fixed blocks of kDepth, each a chain of fused multiply-adds from zero, added to c in
+// The left operand is packed once in tiles and shared by all threads. Of the right one a block is packed for
+// L2; where few tiles of rows use it, the first of them packs a panel for L1 as it goes. The sum is cut in fixed blocks of kDepth, each a chain of fused multiply-adds from zero, added to c in
 // ascending order: the bits do not depend on threads.
 
 #include "kernels/cpu/linear.h"
@@ -32,6 +32,9 @@ inline constexpr int64_t kBlockColumns = 512;
 /// there are threads to feed.
 inline constexpr int64_t kMostTiles = 960 / kRows;
 inline constexpr int64_t kLeastTiles = 96 / kRows;
+/// Up to so many tiles of rows, packing a whole block of the right operand first takes more than it gives.
+inline constexpr int64_t kFewTiles = 8;
+inline constexpr int64_t kRowsAhead = 32;
 /// Elements of the left operand that are packed at once, unless one block of kDepth is more.
 inline constexpr int64_t kLeftElements = int64_t{4} << 20;
 
@@ -53,8 +56,39 @@ void write_part(const Tile<A>& tile, const A* sums) {
     }
 }
 
-template <class A, int R>
-void compute_tile(const Tile<A>& tile, const A* a, const A* b, int64_t depth) {
+/// A panel of the right operand: [depth][kColumns].
+template <class A>
+struct PackedPanel {
+  const A* at;
+  void take(Vec<A> (&row)[kVectors]) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) row[v] = Vec<A>::load(at + v * Vec<A>::kWidth);
+    at += kColumns<A>;
+  }
+};
+
+/// The same where it is stored, packed into `to` on the way. Its rows lie far apart, so no prefetcher of the
+/// core sees them coming.
+template <class A, class S>
+struct StoredPanel {
+  const S* at;
+  int64_t stride;
+  A* to;
+  void take(Vec<A> (&row)[kVectors]) {
+    for (int64_t i = 0; i < kColumns<A>; i += 64 / static_cast<int64_t>(sizeof(S)))
+      __builtin_prefetch(at + kRowsAhead * stride + i);
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      row[v] = Vec<A>::load(at + v * Vec<A>::kWidth);
+      row[v].store(to + v * Vec<A>::kWidth);
+    }
+    at += stride;
+    to += kColumns<A>;
+  }
+};
+
+template <class A, int R, class Panel>
+void compute_tile(const Tile<A>& tile, const A* a, Panel b, int64_t depth) {
   constexpr int kWidth = Vec<A>::kWidth;
   Vec<A> acc[R][kVectors];
 #pragma GCC unroll 12
@@ -64,10 +98,9 @@ void compute_tile(const Tile<A>& tile, const A* a, const A* b, int64_t depth) {
   for (int64_t r = 0; r < tile.rows; ++r)  // this tile's right neighbour
     for (int64_t i = 0; i < kColumns<A>; i += 64 / static_cast<int64_t>(sizeof(A)))
       __builtin_prefetch(tile.c + r * tile.c_stride + kColumns<A> + i, 1);
-  for (int64_t d = 0; d < depth; ++d, a += R, b += kColumns<A>) {
+  for (int64_t d = 0; d < depth; ++d, a += R) {
     Vec<A> right[kVectors];
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) right[v] = Vec<A>::load(b + v * kWidth);
+    b.take(right);
 #pragma GCC unroll 12
     for (int r = 0; r < R; ++r) {
       Vec<A> left = Vec<A>::all(a[r]);
@@ -90,11 +123,11 @@ void compute_tile(const Tile<A>& tile, const A* a, const A* b, int64_t depth) {
   if (!whole) write_part(tile, part);
 }
 
-template <class A, int R = kRows>
-void compute_tile_of(int64_t rows, const Tile<A>& tile, const A* a, const A* b, int64_t depth) {
+template <class A, class Panel, int R = kRows>
+void compute_tile_of(int64_t rows, const Tile<A>& tile, const A* a, const Panel& b, int64_t depth) {
   if constexpr (R > 0) {
     if (rows == R) return compute_tile<A, R>(tile, a, b, depth);
-    compute_tile_of<A, R - 1>(rows, tile, a, b, depth);
+    compute_tile_of<A, Panel, R - 1>(rows, tile, a, b, depth);
   }
 }
 
@@ -157,6 +190,15 @@ inline int64_t row_blocks(int64_t tiles, int64_t column_blocks, int threads) {
   return std::clamp(4 * (threads - 1) / column_blocks, few, many);
 }
 
+/// The place of tile `t` from `column` on; columns from `end` on are not its own.
+template <class A>
+Tile<A> tile_at(A* c, const PackedLeft<A>& left, const OuterShape& slab, int64_t t, int64_t column,
+                int64_t end, bool add) {
+  const int64_t row = t * left.tile_rows;
+  return {c + row * slab.columns + column, slab.columns, std::min(left.tile_rows, slab.rows - row),
+          std::min<int64_t>(kColumns<A>, end - column), add};
+}
+
 /// Tiles [begin, end) of rows against columns [column, column + kBlockColumns) over one slab.
 template <class A, class S>
 void block(A* c, const PackedLeft<A>& left, const S* b, const OuterShape& slab, bool add, int64_t begin,
@@ -166,14 +208,33 @@ void block(A* c, const PackedLeft<A>& left, const S* b, const OuterShape& slab, 
     const int64_t depth = std::min(kDepth, slab.depth - d0);
     pack_right(right, b + d0 * slab.columns + column, slab.columns, columns, depth);
     for (int64_t t = begin; t < end; ++t)
-      for (int64_t n = 0; n < columns; n += kColumns<A>) {
-        const int64_t row = t * left.tile_rows;
-        compute_tile_of<A>(
-            left.tile_rows,
-            {c + row * slab.columns + column + n, slab.columns, std::min(left.tile_rows, slab.rows - row),
-             std::min<int64_t>(kColumns<A>, columns - n), add || d0 > 0},
-            left.tile(d0, depth, t), right + n * depth, depth);
+      for (int64_t n = 0; n < columns; n += kColumns<A>)
+        compute_tile_of<A>(left.tile_rows,
+                           tile_at(c, left, slab, t, column + n, column + columns, add || d0 > 0),
+                           left.tile(d0, depth, t), PackedPanel<A>{right + n * depth}, depth);
+  }
+}
+
+/// The same for few tiles, a panel at a time.
+template <class A, class S>
+void low_block(A* c, const PackedLeft<A>& left, const S* b, const OuterShape& slab, bool add, int64_t begin,
+               int64_t end, int64_t column, A* right) {
+  const int64_t last = std::min(column + kBlockColumns, slab.columns);
+  for (int64_t d0 = 0; d0 < slab.depth; d0 += kDepth) {
+    const int64_t depth = std::min(kDepth, slab.depth - d0);
+    for (int64_t n = column; n < last; n += kColumns<A>) {
+      const S* panel = b + d0 * slab.columns + n;
+      const bool whole = n + kColumns<A> <= last;
+      if (!whole) pack_right(right, panel, slab.columns, last - n, depth);
+      for (int64_t t = begin; t < end; ++t) {
+        const Tile<A> tile = tile_at(c, left, slab, t, n, last, add || d0 > 0);
+        const A* a = left.tile(d0, depth, t);
+        if (whole && t == begin)
+          compute_tile_of<A>(left.tile_rows, tile, a, StoredPanel<A, S>{panel, slab.columns, right}, depth);
+        else
+          compute_tile_of<A>(left.tile_rows, tile, a, PackedPanel<A>{right}, depth);
       }
+    }
   }
 }
 
@@ -203,8 +264,9 @@ void outer_product(Ctx& ctx, A* c, const LeftOperand<SL>& a, const SR* b, const 
               shape.rows, slab.depth);
     parallel_for(ctx.threads, rows * columns, [&](int64_t i) {
       const int64_t row = i % rows, column = i / rows * outer::kBlockColumns;
-      outer::block(c, left, b + d * shape.columns, slab, add || d > 0, row * tiles / rows,
-                   (row + 1) * tiles / rows, column, buffers.mine());
+      const int64_t begin = row * tiles / rows, end = (row + 1) * tiles / rows;
+      const auto work = end - begin <= kFewTiles ? low_block<A, SR> : block<A, SR>;
+      work(c, left, b + d * shape.columns, slab, add || d > 0, begin, end, column, buffers.mine());
     });
   }
 }

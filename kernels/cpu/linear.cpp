@@ -8,9 +8,10 @@ namespace {
 
 /// Whole tiles of rows; the last two are as even as they can be, so that none is a thin rest. `x_after` and
 /// `w` are what comes after this panel.
-template <class A, class W, bool kStream>
+template <class A, class W, Weights kWeights>
 void dot_tiles(TileResult<A> result, const PackedRows<A>& x, const TileOperands<A, W>& panel, int64_t columns,
                const A* x_after, Ahead w) {
+  constexpr bool kStream = kWeights != Weights::packed;
   for (int64_t row = 0; row < x.count;) {
     const int64_t left = x.count - row;
     const int64_t most = kStream ? kMaxTileRows : kTileRows<A>;
@@ -20,7 +21,12 @@ void dot_tiles(TileResult<A> result, const PackedRows<A>& x, const TileOperands<
     const A* next = row + rows < x.count ? in.x + rows * x.stride : x_after;
     const int64_t tiles = columns / tile_columns<A>(static_cast<int>(rows));
     const Ahead ahead = kStream ? Ahead() : Ahead(next, x.stride, in.features, rows, tiles);
-    dot_strip_of<A, W, kStream>(static_cast<int>(rows), in, result, columns, ahead, w);
+    if constexpr (kWeights == Weights::passes) {
+      const int64_t tile = tile_columns<A>(static_cast<int>(rows)) * in.w_stride;
+      const int64_t passes = (x.count + kMaxTileRows - 1) / kMaxTileRows;
+      w = Ahead::of_pass(in.w + columns * in.w_stride, tile, in.features, row * passes / x.count, passes);
+    }
+    dot_strip_of<A, W, kWeights>(static_cast<int>(rows), in, result, columns, ahead, w);
     result.out += rows * result.out_stride;
     result.lanes += rows * columns * kLanes;
     row += rows;
@@ -60,9 +66,9 @@ void dot_packed(Accumulate<S>* out, int64_t out_stride, const PackedRows<Accumul
     const Panel<S> panel = make_panel(workspace, w + k, x.features, columns, features);
     const A* x_after = last ? x.data + x.count * x.stride : x.data + k + per_block;
     const S* w_after = last ? w + columns * x.features : w + k + per_block;
-    dot_tiles<A, A, false>({out, out_stride, lanes, k == 0, last}, x,
-                           {x.data + k, x.stride, panel.data, panel.stride, padded}, columns, x_after,
-                           Ahead(w_after, x.features, features, columns, tiles));
+    dot_tiles<A, A, Weights::packed>({out, out_stride, lanes, k == 0, last}, x,
+                                     {x.data + k, x.stride, panel.data, panel.stride, padded}, columns,
+                                     x_after, Ahead(w_after, x.features, features, columns, tiles));
   }
 }
 
@@ -140,9 +146,12 @@ void dot_block(Accumulate<S>* out, int64_t out_stride, const PackedRows<Accumula
   for (int64_t c = 0; c < columns; c += at_once) {
     const int64_t part = std::min(at_once, columns - c);
     const S* rows = w + c * x.features;
-    if (stream)
-      dot_tiles<A, S, true>({out + c, out_stride, nullptr, true, true}, x,
-                            {x.data, x.stride, rows, x.features, x.features}, part, nullptr, {});
+    const TileResult<A> result{out + c, out_stride, nullptr, true, true};
+    const TileOperands<A, S> in{x.data, x.stride, rows, x.features, x.features};
+    if (x.count <= kMaxTileRows)
+      dot_tiles<A, S, Weights::once>(result, x, in, part, nullptr, {});
+    else if (stream)
+      dot_tiles<A, S, Weights::passes>(result, x, in, part, nullptr, {});
     else
       dot_packed(out + c, out_stride, x, rows, part, workspace);
   }

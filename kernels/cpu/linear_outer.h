@@ -1,8 +1,9 @@
 #pragma once
 // Products whose sum runs over rows (the backward ones): c[m,n] (+)= sum_d a(d,m) b[d,n], vectors along n.
 // The left operand is packed once in tiles and shared by all threads. Of the right one a block is packed for
-// L2; where few tiles of rows use it, the first of them packs a panel for L1 as it goes. The sum is cut in fixed blocks of kDepth, each a chain of fused multiply-adds from zero, added to c in
-// ascending order: the bits do not depend on threads.
+// L2; where few tiles of rows use it, the first of them packs a panel for L1 as it goes. The sum is cut in
+// fixed blocks of kDepth, each a chain of fused multiply-adds from zero, added to c in ascending order: the
+// bits do not depend on threads.
 
 #include "kernels/cpu/linear.h"
 

@@ -104,6 +104,14 @@ class Ahead {
         parts_(std::max<int64_t>(1, tiles / std::max<int64_t>(1, rows))),
         step_(kLanes * static_cast<int64_t>(sizeof(T)) / parts_),
         part_bytes_(features * static_cast<int64_t>(sizeof(T)) / parts_) {}
+  /// For tiles of `tile_stride` elements of rows that `passes` passes read: `data` is what comes after all
+  /// these rows. Each pass fetches its share of it, so that memory has work all the time.
+  template <class T>
+  static Ahead of_pass(const T* data, int64_t tile_stride, int64_t features, int64_t pass, int64_t passes) {
+    Ahead ahead(data + features * pass / passes, tile_stride, features, 1, 1);
+    ahead.step_ /= passes;
+    return ahead;
+  }
   Fetch of_tile() {
     const Fetch fetch{row_ + part_ * part_bytes_, step_};
     if (++part_ == parts_) part_ = 0, row_ += stride_;
@@ -115,10 +123,14 @@ class Ahead {
   int64_t stride_ = 0, parts_ = 1, step_ = 0, part_bytes_ = 0, part_ = 0;
 };
 
-/// kStream: w comes from memory once and in order, so the next tile's rows are fetched to L2 meanwhile. Where
-/// many multiply-adds of four-byte weights stand between two loads, the near fetch gives 24 instead of 19
-/// GB/s. Otherwise w is padded like x, and `x` and `w` say what is fetched meanwhile.
-template <class A, class W, int R, int C, bool kStream>
+/// w is packed and padded like x, or read where it is stored: in one pass, or in passes of kMaxTileRows rows.
+enum class Weights { packed, once, passes };
+
+/// Weights that are not packed come from memory once and in order. In one pass the next tile's rows are
+/// fetched to L2 meanwhile; where many multiply-adds of four-byte weights stand between two loads, the near
+/// fetch gives 24 instead of 19 GB/s. Else `w` (passes: for C rows at a time) and `x` say what is fetched
+/// meanwhile.
+template <class A, class W, int R, int C, Weights kWeights>
 void dot_tile(const TileOperands<A, W>& in, const TileResult<A>& result, [[maybe_unused]] Fetch x = {},
               [[maybe_unused]] Fetch w = {}) {
   TileLanes<A, R, C> tile;
@@ -126,14 +138,19 @@ void dot_tile(const TileOperands<A, W>& in, const TileResult<A>& result, [[maybe
     tile.clear();
   else
     tile.load(result.lanes);
+  constexpr bool kStream = kWeights != Weights::packed;
   const int64_t whole = kStream ? in.features / kLanes * kLanes : in.features;
 #pragma GCC unroll 2
   for (int64_t k = 0; k < whole; k += kLanes) {
-    if constexpr (kStream) {
+    if constexpr (kWeights == Weights::once) {
       for (int c = 0; c < C; ++c) {
         __builtin_prefetch(in.w + (C + c) * in.w_stride + k, 0, 2);
         if constexpr (sizeof(W) == 4 && R > 2) __builtin_prefetch(in.w + c * in.w_stride + k + 128);
       }
+    } else if constexpr (kWeights == Weights::passes) {
+      for (int c = 0; c < C; ++c)
+        __builtin_prefetch(w.at + c * in.w_stride * static_cast<int64_t>(sizeof(W)), 0, 2);
+      w.at += w.step;
     } else {
       x.next();
       w.next();
@@ -157,30 +174,30 @@ void dot_tile(const TileOperands<A, W>& in, const TileResult<A>& result, [[maybe
 }
 
 /// R rows against `columns` rows of w: tiles of tile_columns(R), then single columns.
-template <class A, class W, int R, bool kStream>
+template <class A, class W, int R, Weights kWeights>
 void dot_strip(TileOperands<A, W> in, TileResult<A> result, int64_t columns, Ahead x, Ahead& w) {
   constexpr int C = tile_columns<A>(R);
   int64_t c = 0;
   for (; c + C <= columns; c += C) {
-    dot_tile<A, W, R, C, kStream>(in, result, x.of_tile(), w.of_tile());
+    dot_tile<A, W, R, C, kWeights>(in, result, x.of_tile(), w.of_tile());
     in.w += C * in.w_stride;
     result.out += C;
     result.lanes += R * C * kLanes;
   }
   for (; c < columns; ++c) {
-    dot_tile<A, W, R, 1, kStream>(in, result, x.of_tile(), w.of_tile());
+    dot_tile<A, W, R, 1, kWeights>(in, result, x.of_tile(), w.of_tile());
     in.w += in.w_stride;
     result.out += 1;
     result.lanes += R * kLanes;
   }
 }
 
-template <class A, class W, bool kStream, int R = kMaxTileRows>
+template <class A, class W, Weights kWeights, int R = kMaxTileRows>
 void dot_strip_of(int rows, const TileOperands<A, W>& in, const TileResult<A>& result, int64_t columns,
                   const Ahead& x, Ahead& w) {
   if constexpr (R > 0) {
-    if (rows == R) return dot_strip<A, W, R, kStream>(in, result, columns, x, w);
-    dot_strip_of<A, W, kStream, R - 1>(rows, in, result, columns, x, w);
+    if (rows == R) return dot_strip<A, W, R, kWeights>(in, result, columns, x, w);
+    dot_strip_of<A, W, kWeights, R - 1>(rows, in, result, columns, x, w);
   }
 }
 

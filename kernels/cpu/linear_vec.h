@@ -27,7 +27,7 @@ struct Vec<float> {
   static Vec all(float x) { return {_mm512_set1_ps(x)}; }
   static Vec load(const float* p) { return {_mm512_loadu_ps(p)}; }
   static Vec load(const bf16* p) {
-    // Two instructions (with __builtin_convertvector seven); maskz, as g++ 12 warns of the undefined one.
+    // Two instructions (with __builtin_convertvector six); maskz, as g++ 12 warns of the undefined one.
     const __m256i narrow = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
     const __m512i wide = _mm512_maskz_cvtepu16_epi32(0xffff, narrow);
     return {_mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, wide, 16))};

@@ -34,7 +34,7 @@ inline constexpr int64_t kBlockColumns = 512;
 inline constexpr int64_t kMostTiles = 960 / kRows;
 inline constexpr int64_t kLeastTiles = 96 / kRows;
 /// Up to so many tiles of rows, packing a whole block of the right operand first takes more than it gives.
-inline constexpr int64_t kFewTiles = 8;
+inline constexpr int64_t kFewTiles = 2;
 inline constexpr int64_t kRowsAhead = 32;
 /// Elements of the left operand that are packed at once, unless one block of kDepth is more.
 inline constexpr int64_t kLeftElements = int64_t{4} << 20;

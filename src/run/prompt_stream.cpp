@@ -54,13 +54,12 @@ bool PromptStream::fit(Prompt& p, const std::string& where) const {
 
 std::vector<DrawnPrompt> PromptStream::next(int64_t count) {
   std::vector<DrawnPrompt> drawn;
-  int64_t dropped = 0;
+  int64_t dropped = 0;  // one after the other: at the end of an epoch and at the start of the next
   while (static_cast<int64_t>(drawn.size()) < count) {
     const int64_t position = position_++;
-    auto record = std::make_shared<const Json>(dataset_.record(position));
-    Prompt prompt = builder_.build(*record, dataset_.where(position), limits_.with_response);
-    if (!fit(prompt, dataset_.where(position))) {
-      if (++dropped > dataset_.num_lines())
+    DrawnPrompt prompt = build(position);
+    if (!fit(prompt.prompt, dataset_.where(position))) {
+      if (++dropped > 2 * dataset_.num_lines())
         fail(Exit::data, {.what = "every prompt is too long",
                           .where = "data.train",
                           .why = fmt::format("none of {} lines fits into {} tokens", dataset_.num_lines(),
@@ -68,15 +67,21 @@ std::vector<DrawnPrompt> PromptStream::next(int64_t count) {
                           .fix = "raise rollout.max_prompt_tokens"});
       continue;
     }
-    drawn.push_back({position, std::move(prompt), std::move(record)});
+    dropped = 0;
+    drawn.push_back(std::move(prompt));
   }
   return drawn;
 }
 
 DrawnPrompt PromptStream::at(int64_t position) {
+  DrawnPrompt prompt = build(position);
+  fit(prompt.prompt, dataset_.where(position));
+  return prompt;
+}
+
+DrawnPrompt PromptStream::build(int64_t position) {
   auto record = std::make_shared<const Json>(dataset_.record(position));
   Prompt prompt = builder_.build(*record, dataset_.where(position), limits_.with_response);
-  fit(prompt, dataset_.where(position));
   return {position, std::move(prompt), std::move(record)};
 }
 

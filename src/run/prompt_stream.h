@@ -40,6 +40,8 @@ class PromptStream {
   void set_position(int64_t position) { position_ = position; }
 
  private:
+  /// At its own length.
+  DrawnPrompt build(int64_t position);
   /// False when the prompt is dropped.
   bool fit(Prompt& prompt, const std::string& where) const;
 

@@ -127,6 +127,24 @@ TEST_F(PromptStreamTest, LongPromptsAreRefusedDroppedOrCut) {
   }
 }
 
+/// As unfinished responses need it: cut as it was drawn, over epochs and dropped lines, the cursor left
+/// alone.
+TEST_F(PromptStreamTest, APositionGivesWhatWasDrawnThere) {
+  for (const char* overlong : {"truncate-left", "drop"}) {
+    data_.overlong = overlong;
+    PromptStream s = stream(counted(5), {tokens(" one one one"), 1000, false});
+    const std::vector<DrawnPrompt> drawn = s.next(12);
+    const int64_t position = s.position();
+    for (const DrawnPrompt& d : drawn) {
+      const DrawnPrompt again = s.at(d.position);
+      EXPECT_EQ(again.position, d.position);
+      EXPECT_EQ(again.prompt.tokens, d.prompt.tokens) << overlong;
+      EXPECT_EQ(*again.record, *d.record);
+    }
+    EXPECT_EQ(s.position(), position);
+  }
+}
+
 TEST_F(PromptStreamTest, WhenNothingFitsTheRunEnds) {
   data_.overlong = "drop";
   PromptStream s =

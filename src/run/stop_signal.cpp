@@ -2,17 +2,20 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <initializer_list>
 
 namespace temper {
 namespace {
 
-volatile std::sig_atomic_t requested = 0;  // a signal handler can reach nothing else
+// A signal handler can reach nothing else. Two threads may handle two signals at the same time.
+std::atomic<bool> requested = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
 
 void on_signal(int signal) {
-  if (requested && signal != SIGUSR1) ::_exit(75);
-  requested = 1;
+  const bool again = requested.exchange(true);
+  if (again && signal != SIGUSR1) ::_exit(75);
 }
 
 }  // namespace
@@ -25,6 +28,6 @@ void install_stop_signals() {
   for (int signal : {SIGTERM, SIGINT, SIGUSR1}) ::sigaction(signal, &action, nullptr);
 }
 
-bool stop_requested() { return requested != 0; }
+bool stop_requested() { return requested; }
 
 }  // namespace temper

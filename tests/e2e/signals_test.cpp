@@ -72,15 +72,28 @@ class Signals : public ::testing::Test {
         path_exists(program_.path(fmt::format("runs/{}/checkpoints/step-{:06d}/manifest.json", name, step))))
         << "after step " << step << ": " << output();
   }
-  /// Waits for two more steps of the run, sends the signal, and expects an orderly stop.
-  void stop(Background& job, const std::string& name, const std::function<void()>& send) const {
+  /// Waits for two more steps of the run, sends the signal, and expects an orderly stop. The ranks stand
+  /// still until the signal has arrived: a fast machine would be through all steps before.
+  void stop(Background& job, const std::string& name, int signal, const std::vector<pid_t>& ranks,
+            const std::vector<pid_t>& to) const {
     const int64_t before = steps_done(name);
     ASSERT_TRUE(job.until([&] { return steps_done(name) >= before + 2; })) << output();
-    send();
+    for (pid_t rank : ranks) ::kill(rank, SIGSTOP);
+    ASSERT_TRUE(job.until([&] { return std::all_of(ranks.begin(), ranks.end(), Background::stands_still); }));
+    for (pid_t process : to) ::kill(process, signal);
+    const auto arrived = [&](pid_t rank) { return Background::pending(rank, signal); };
+    ASSERT_TRUE(job.until([&] { return std::any_of(ranks.begin(), ranks.end(), arrived); })) << output();
+    for (pid_t rank : ranks) ::kill(rank, SIGCONT);
     EXPECT_EQ(job.wait(), kRetry) << output();
     EXPECT_GT(steps_done(name), before);
     EXPECT_LT(steps_done(name), kSteps) << "the run was over before the signal";
     expect_saved_at(name, steps_done(name));
+  }
+  /// The processes that mpirun has started.
+  std::vector<pid_t> two_ranks(Background& job) const {
+    std::vector<pid_t> ranks;
+    job.until([&] { return (ranks = job.children()).size() == 2; });
+    return ranks;
   }
   void expect_same_as_whole(const std::string& name) const {
     EXPECT_EQ(program_.fixed_metrics(name), program_.fixed_metrics("whole"));
@@ -96,17 +109,17 @@ TEST_F(Signals, AStoppedRunGoesOnBitForBit) {
   const std::string command = program_.mpirun(2, train("run.name=stopped"));
   {
     Background job(program_, command);
-    stop(job, "stopped", [&] {  // as a launcher that ends the job: every rank
-      for (pid_t rank : job.children()) ::kill(rank, SIGTERM);
-    });
+    const std::vector<pid_t> ranks = two_ranks(job);
+    stop(job, "stopped", SIGTERM, ranks, ranks);  // as a launcher that ends the job
   }
   {
     Background job(program_, command);
-    stop(job, "stopped", [&] { ::kill(job.children().back(), SIGINT); });  // one rank speaks for all
+    const std::vector<pid_t> ranks = two_ranks(job);
+    stop(job, "stopped", SIGINT, ranks, {ranks.back()});  // one rank speaks for all
   }
   {
     Background job(program_, command);
-    stop(job, "stopped", [&] { ::kill(job.pid(), SIGUSR1); });  // mpirun hands it on
+    stop(job, "stopped", SIGUSR1, two_ranks(job), {job.pid()});  // mpirun hands it on
   }
   ASSERT_EQ(program_.run_ranks(2, train("run.name=stopped")), 0) << output();
   EXPECT_NE(output().find("resumed from"), std::string::npos) << output();
@@ -120,7 +133,7 @@ TEST_F(Signals, ControlCAndTheTimeLimitSaveALoneRun) {
   ASSERT_EQ(program_.run(sft), 0) << output();
   {
     Background job(program_, program_.temper() + " " + sft + "run.name=alone");
-    stop(job, "alone", [&] { ::kill(-job.pid(), SIGINT); });  // a terminal signals the whole group
+    stop(job, "alone", SIGINT, {job.pid()}, {-job.pid()});  // a terminal signals the whole group
   }
   ASSERT_EQ(program_.run(sft + "run.name=alone"), 0) << output();
   expect_same_as_whole("alone");
@@ -147,11 +160,10 @@ TEST_F(Signals, ASecondSignalEndsTheRunAtOnce) {
   }
   {
     Background job(program_, program_.mpirun(2, slow + "ranks"));
-    ASSERT_TRUE(job.until([&] {
-      const std::vector<pid_t> ranks = job.children();
-      return ranks.size() == 2 && ready(ranks[0]) && ready(ranks[1]);
-    })) << output();
-    const pid_t last = job.children().back();
+    const std::vector<pid_t> ranks = two_ranks(job);
+    ASSERT_EQ(ranks.size(), 2u) << output();
+    ASSERT_TRUE(job.until([&] { return ready(ranks[0]) && ready(ranks[1]); })) << output();
+    const pid_t last = ranks.back();
     ::kill(last, SIGTERM);
     ::kill(last, SIGINT);
     EXPECT_EQ(job.wait(), kRetry) << output();

@@ -38,10 +38,12 @@ class Background {
   Background& operator=(const Background&) = delete;
 
   pid_t pid() const { return pid_; }
-  /// The exit code; -1 when a signal ended it or it did not end within the limit.
+  /// The exit code; 128 + N when signal N ended it, as shells say it; -1 when it did not end within the
+  /// limit.
   int wait() {
     until([] { return false; });
-    return ended_ && WIFEXITED(status_) ? WEXITSTATUS(status_) : -1;
+    if (!ended_) return -1;
+    return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
   }
   /// True when `reached` came true while the command ran.
   bool until(const std::function<bool()>& reached) {
@@ -57,24 +59,33 @@ class Background {
     std::vector<pid_t> found;
     for (const std::string& name : list_directory("/proc")) {
       if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-      std::ifstream file("/proc/" + name + "/stat");
-      std::string text((std::istreambuf_iterator<char>(file)), {});
-      const size_t after_name = text.rfind(") ");  // a process may have any name
-      if (after_name == std::string::npos) continue;
-      if (std::stoi(text.substr(after_name + 4)) == pid_) found.push_back(std::stoi(name));
+      const pid_t process = std::stoi(name);
+      const std::string state = state_and_parent(process);
+      if (!state.empty() && std::stoi(state.substr(2)) == pid_) found.push_back(process);
     }
     return found;
   }
+  static bool stands_still(pid_t process) { return state_and_parent(process).starts_with("T"); }
   /// True when the process has a handler for the signal.
-  static bool handles(pid_t process, int signal) {
-    std::ifstream file(fmt::format("/proc/{}/status", process));
-    for (std::string line; std::getline(file, line);)
-      if (line.starts_with("SigCgt:"))
-        return (std::stoull(line.substr(7), nullptr, 16) >> (signal - 1) & 1) != 0;
-    return false;
-  }
+  static bool handles(pid_t process, int signal) { return in_mask(process, "SigCgt:", signal); }
+  /// True when the signal has arrived and waits to be handled: the process is stopped.
+  static bool pending(pid_t process, int signal) { return in_mask(process, "ShdPnd:", signal); }
 
  private:
+  /// "S 123 ...", from /proc; empty when there is no such process.
+  static std::string state_and_parent(pid_t process) {
+    std::ifstream file(fmt::format("/proc/{}/stat", process));
+    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    const size_t after_name = text.rfind(") ");  // a process may have any name
+    return after_name == std::string::npos ? "" : text.substr(after_name + 2);
+  }
+  static bool in_mask(pid_t process, const std::string& mask, int signal) {
+    std::ifstream file(fmt::format("/proc/{}/status", process));
+    for (std::string line; std::getline(file, line);)
+      if (line.starts_with(mask))
+        return (std::stoull(line.substr(mask.size()), nullptr, 16) >> (signal - 1) & 1) != 0;
+    return false;
+  }
   bool ended() {
     if (!ended_) ended_ = ::waitpid(pid_, &status_, WNOHANG) == pid_;
     return ended_;

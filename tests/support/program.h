@@ -25,7 +25,10 @@ inline constexpr const char* kTinyQwen3 = R"({"architectures": ["Qwen3ForCausalL
 
 class Program {
  public:
-  Program() : temper_(std::filesystem::absolute("build/temper").string()) {}
+  /// Tests of the CPU backend mean the same on a machine with a GPU.
+  Program() : temper_(std::filesystem::absolute("build/temper").string()) {
+    ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  }
 
   const TempDir& folder() const { return folder_; }
   const std::string& temper() const { return temper_; }

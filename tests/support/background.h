@@ -66,8 +66,6 @@ class Background {
     return found;
   }
   static bool stands_still(pid_t process) { return state_and_parent(process).starts_with("T"); }
-  /// True when the process has a handler for the signal.
-  static bool handles(pid_t process, int signal) { return in_mask(process, "SigCgt:", signal); }
   /// True when the signal has arrived and waits to be handled: the process is stopped.
   static bool pending(pid_t process, int signal) { return in_mask(process, "ShdPnd:", signal); }
 

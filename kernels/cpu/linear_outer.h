@@ -1,9 +1,9 @@
 #pragma once
 // Products whose sum runs over rows (the backward ones): c[m,n] (+)= sum_d a(d,m) b[d,n], vectors along n.
 // The left operand is packed once in tiles and shared by all threads. Of the right one a block is packed for
-// L2; where few tiles of rows use it, the first of them packs a panel for L1 as it goes. The sum is cut in
-// fixed blocks of kDepth, each a chain of fused multiply-adds from zero, added to c in ascending order: the
-// bits do not depend on threads.
+// L2; where few rows use it, it is read once, in order, as it is stored, and the sums wait in L1. The sum is
+// cut in fixed blocks of kDepth, each a chain of fused multiply-adds from zero, added to c in ascending
+// order: the bits depend neither on threads nor on the number of rows.
 
 #include "kernels/cpu/linear.h"
 
@@ -33,9 +33,13 @@ inline constexpr int64_t kBlockColumns = 512;
 /// there are threads to feed.
 inline constexpr int64_t kMostTiles = 960 / kRows;
 inline constexpr int64_t kLeastTiles = 96 / kRows;
-/// Up to so many tiles of rows, packing a whole block of the right operand first takes more than it gives.
+/// Up to so many tiles of rows, packing a block of the right operand first takes more than it gives.
 inline constexpr int64_t kFewTiles = 2;
-inline constexpr int64_t kRowsAhead = 32;
+/// Then so many rows of the right operand are taken at once, in registers, against so many of the left one,
+/// over so many columns, whose sums fit L1.
+inline constexpr int kGroup = kAccumulatorRegisters > 16 ? 8 : 4;
+inline constexpr int kGroupRows = kAccumulatorRegisters > 16 ? 4 : kAccumulatorRegisters > 8 ? 3 : 1;
+inline constexpr int64_t kSumColumns = 256;
 /// Elements of the left operand that are packed at once, unless one block of kDepth is more.
 inline constexpr int64_t kLeftElements = int64_t{4} << 20;
 
@@ -57,39 +61,9 @@ void write_part(const Tile<A>& tile, const A* sums) {
     }
 }
 
-/// A panel of the right operand: [depth][kColumns].
-template <class A>
-struct PackedPanel {
-  const A* at;
-  void take(Vec<A> (&row)[kVectors]) {
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) row[v] = Vec<A>::load(at + v * Vec<A>::kWidth);
-    at += kColumns<A>;
-  }
-};
-
-/// The same where it is stored, packed into `to` on the way. Its rows lie far apart, so no prefetcher of the
-/// core sees them coming.
-template <class A, class S>
-struct StoredPanel {
-  const S* at;
-  int64_t stride;
-  A* to;
-  void take(Vec<A> (&row)[kVectors]) {
-    for (int64_t i = 0; i < kColumns<A>; i += 64 / static_cast<int64_t>(sizeof(S)))
-      __builtin_prefetch(at + kRowsAhead * stride + i);
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) {
-      row[v] = Vec<A>::load(at + v * Vec<A>::kWidth);
-      row[v].store(to + v * Vec<A>::kWidth);
-    }
-    at += stride;
-    to += kColumns<A>;
-  }
-};
-
-template <class A, int R, class Panel>
-void compute_tile(const Tile<A>& tile, const A* a, Panel b, int64_t depth) {
+/// b is a packed panel: [depth][kColumns].
+template <class A, int R>
+void compute_tile(const Tile<A>& tile, const A* a, const A* b, int64_t depth) {
   constexpr int kWidth = Vec<A>::kWidth;
   Vec<A> acc[R][kVectors];
 #pragma GCC unroll 12
@@ -99,9 +73,10 @@ void compute_tile(const Tile<A>& tile, const A* a, Panel b, int64_t depth) {
   for (int64_t r = 0; r < tile.rows; ++r)  // this tile's right neighbour
     for (int64_t i = 0; i < kColumns<A>; i += 64 / static_cast<int64_t>(sizeof(A)))
       __builtin_prefetch(tile.c + r * tile.c_stride + kColumns<A> + i, 1);
-  for (int64_t d = 0; d < depth; ++d, a += R) {
+  for (int64_t d = 0; d < depth; ++d, a += R, b += kColumns<A>) {
     Vec<A> right[kVectors];
-    b.take(right);
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) right[v] = Vec<A>::load(b + v * kWidth);
 #pragma GCC unroll 12
     for (int r = 0; r < R; ++r) {
       Vec<A> left = Vec<A>::all(a[r]);
@@ -124,11 +99,11 @@ void compute_tile(const Tile<A>& tile, const A* a, Panel b, int64_t depth) {
   if (!whole) write_part(tile, part);
 }
 
-template <class A, class Panel, int R = kRows>
-void compute_tile_of(int64_t rows, const Tile<A>& tile, const A* a, const Panel& b, int64_t depth) {
+template <class A, int R = kRows>
+void compute_tile_of(int64_t rows, const Tile<A>& tile, const A* a, const A* b, int64_t depth) {
   if constexpr (R > 0) {
     if (rows == R) return compute_tile<A, R>(tile, a, b, depth);
-    compute_tile_of<A, Panel, R - 1>(rows, tile, a, b, depth);
+    compute_tile_of<A, R - 1>(rows, tile, a, b, depth);
   }
 }
 
@@ -212,29 +187,118 @@ void block(A* c, const PackedLeft<A>& left, const S* b, const OuterShape& slab, 
       for (int64_t n = 0; n < columns; n += kColumns<A>)
         compute_tile_of<A>(left.tile_rows,
                            tile_at(c, left, slab, t, column + n, column + columns, add || d0 > 0),
-                           left.tile(d0, depth, t), PackedPanel<A>{right + n * depth}, depth);
+                           left.tile(d0, depth, t), right + n * depth, depth);
   }
 }
 
-/// The same for few tiles, a panel at a time.
+/// sums[r][0, kColumns) += the products of J rows of the right operand, held in registers, with R of the
+/// left.
+template <class A, int J, int R>
+[[gnu::always_inline]] inline void add_group(A* sums, const A* a, int64_t a_stride,
+                                             const Vec<A> (&right)[J][kVectors]) {
+  constexpr int kWidth = Vec<A>::kWidth;
+  Vec<A> acc[R][kVectors];
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) acc[r][v] = Vec<A>::load(sums + r * kSumColumns + v * kWidth);
+#pragma GCC unroll 8
+  for (int j = 0; j < J; ++j)
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+      Vec<A> left = Vec<A>::all(a[j * a_stride + r]);
+      keep_in_register(left);
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) acc[r][v] = fma(left, right[j][v], acc[r][v]);
+    }
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) acc[r][v].store(sums + r * kSumColumns + v * kWidth);
+}
+
+template <class A, int J, int R = kGroupRows>
+[[gnu::always_inline]] inline void add_rest(int64_t rows, A* sums, const A* a, int64_t a_stride,
+                                            const Vec<A> (&right)[J][kVectors]) {
+  if constexpr (R > 0) {
+    if (rows == R) return add_group<A, J, R>(sums, a, a_stride, right);
+    add_rest<A, J, R - 1>(rows, sums, a, a_stride, right);
+  }
+}
+
+/// The tiles of one work item and where their sums wait: [rows][kSumColumns].
+template <class A>
+struct FewRows {
+  const PackedLeft<A>* left;
+  int64_t begin, end, rows;  // tiles; rows of the left operand
+  A* sums;
+};
+
+/// J rows of the right operand, from depth d of the block (d0, depth) on, kColumns of each.
+template <class A, int J, class S>
+void add_panel(const FewRows<A>& few, int64_t column, int64_t d0, int64_t depth, int64_t d, const S* b,
+               int64_t b_stride) {
+  Vec<A> right[J][kVectors];
+#pragma GCC unroll 8
+  for (int j = 0; j < J; ++j) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) right[j][v] = Vec<A>::load(b + j * b_stride + v * Vec<A>::kWidth);
+    for (int64_t i = 0; i < kColumns<A>; i += 64 / static_cast<int64_t>(sizeof(S)))
+      __builtin_prefetch(b + (J + j) * b_stride + i, 0, 2);
+  }
+  A* sums = few.sums + column;
+  const int64_t a_stride = few.left->tile_rows;
+  for (int64_t t = few.begin; t < few.end; ++t) {
+    const A* a = few.left->tile(d0, depth, t) + d * a_stride;
+    const int64_t rows = std::min(a_stride, few.rows - t * a_stride);
+    int64_t r = 0;
+    for (; r + kGroupRows <= rows; r += kGroupRows)
+      add_group<A, J, kGroupRows>(sums + r * kSumColumns, a + r, a_stride, right);
+    add_rest<A, J>(rows - r, sums + r * kSumColumns, a + r, a_stride, right);
+    sums += rows * kSumColumns;
+  }
+}
+
+/// One block of depth against `columns` columns of b, which are whole panels.
+template <class A, class S>
+void add_block(const FewRows<A>& few, int64_t column, int64_t columns, int64_t d0, int64_t depth, const S* b,
+               int64_t b_stride) {
+  int64_t d = 0;
+  for (; d + kGroup <= depth; d += kGroup)
+    for (int64_t n = 0; n < columns; n += kColumns<A>)
+      add_panel<A, kGroup>(few, column + n, d0, depth, d, b + d * b_stride + n, b_stride);
+  for (; d < depth; ++d)
+    for (int64_t n = 0; n < columns; n += kColumns<A>)
+      add_panel<A, 1>(few, column + n, d0, depth, d, b + d * b_stride + n, b_stride);
+}
+
+/// c = (add: c +) the sums of one block of depth.
+template <class A>
+void write_sums(A* c, int64_t c_stride, const A* sums, int64_t rows, int64_t columns, bool add) {
+  for (int64_t r = 0; r < rows; ++r, c += c_stride, sums += kSumColumns)
+    for (int64_t i = 0; i < columns; ++i) c[i] = add ? c[i] + sums[i] : sums[i];
+}
+
+/// The same as `block` for few tiles.
 template <class A, class S>
 void low_block(A* c, const PackedLeft<A>& left, const S* b, const OuterShape& slab, bool add, int64_t begin,
-               int64_t end, int64_t column, A* right) {
-  const int64_t last = std::min(column + kBlockColumns, slab.columns);
-  for (int64_t d0 = 0; d0 < slab.depth; d0 += kDepth) {
-    const int64_t depth = std::min(kDepth, slab.depth - d0);
-    for (int64_t n = column; n < last; n += kColumns<A>) {
-      const S* panel = b + d0 * slab.columns + n;
-      const bool whole = n + kColumns<A> <= last;
-      if (!whole) pack_right(right, panel, slab.columns, last - n, depth);
-      for (int64_t t = begin; t < end; ++t) {
-        const Tile<A> tile = tile_at(c, left, slab, t, n, last, add || d0 > 0);
-        const A* a = left.tile(d0, depth, t);
-        if (whole && t == begin)
-          compute_tile_of<A>(left.tile_rows, tile, a, StoredPanel<A, S>{panel, slab.columns, right}, depth);
-        else
-          compute_tile_of<A>(left.tile_rows, tile, a, PackedPanel<A>{right}, depth);
+               int64_t end, int64_t column, A* workspace) {
+  const int64_t first = begin * left.tile_rows, rows = std::min(end * left.tile_rows, slab.rows) - first;
+  const FewRows<A> few{&left, begin, end, slab.rows, workspace};
+  A* last_panel = workspace + rows * kSumColumns;
+  for (const int64_t to = std::min(column + kBlockColumns, slab.columns); column < to;
+       column += kSumColumns) {
+    const int64_t columns = std::min(kSumColumns, to - column), whole = columns / kColumns<A> * kColumns<A>;
+    for (int64_t d0 = 0; d0 < slab.depth; d0 += kDepth) {
+      const int64_t depth = std::min(kDepth, slab.depth - d0);
+      const S* right = b + d0 * slab.columns + column;
+      std::fill_n(few.sums, rows * kSumColumns, A(0));
+      add_block(few, 0, whole, d0, depth, right, slab.columns);
+      if (whole < columns) {
+        pack_right(last_panel, right + whole, slab.columns, columns - whole, depth);
+        add_block<A, A>(few, whole, kColumns<A>, d0, depth, last_panel, kColumns<A>);
       }
+      write_sums(c + first * slab.columns + column, slab.columns, few.sums, rows, columns, add || d0 > 0);
     }
   }
 }

@@ -159,22 +159,26 @@ float defined_sum(const double* a, int64_t a_stride, const double* b, int64_t b_
 }
 
 TEST(Linear, BackwardBitsFollowTheDefinition) {
-  for (const Sizes& s : {Sizes{530, 8200, 3}, Sizes{30, 600, 70}}) {  // the first in slabs of the depth
+  // In slabs of the depth; many rows; few rows of dx, and of dw, with odd ends of columns and depth.
+  for (const Sizes& s : {Sizes{530, 8200, 3}, Sizes{30, 600, 70}, Sizes{17, 301, 605}, Sizes{301, 23, 605}}) {
+    const int64_t t_step = s.T / 15 + 1, n_step = s.N / 7 + 1;
     Many in = inputs_of(s, 75);
     in.push_back(normal_values(s.T * s.N, 78));
     for (Values& values : in) values = round_to(values, DType::f32);
     const double *x = in[0].data(), *w = in[1].data(), *dy = in[3].data();
     Values dx, dw;
     for (int64_t k = 0; k < s.K; ++k) {
-      for (int64_t t = 0; t < s.T; t += 29) dx.push_back(defined_sum(dy + t * s.N, 1, w + k, s.K, s.N, 0.0f));
-      for (int64_t n = 0; n < s.N; n += 1171) dw.push_back(defined_sum(dy + n, s.N, x + k, s.K, s.T, 0.25f));
+      for (int64_t t = 0; t < s.T; t += t_step)
+        dx.push_back(defined_sum(dy + t * s.N, 1, w + k, s.K, s.N, 0.0f));
+      for (int64_t n = 0; n < s.N; n += n_step)
+        dw.push_back(defined_sum(dy + n, s.N, x + k, s.K, s.T, 0.25f));
     }
     TestCtx ctx;
     const Many got = backward(ctx, DType::f32, in, in[3], s, 0.25);
     Values got_dx, got_dw;
     for (int64_t k = 0; k < s.K; ++k) {
-      for (int64_t t = 0; t < s.T; t += 29) got_dx.push_back(got[0][t * s.K + k]);
-      for (int64_t n = 0; n < s.N; n += 1171) got_dw.push_back(got[1][n * s.K + k]);
+      for (int64_t t = 0; t < s.T; t += t_step) got_dx.push_back(got[0][t * s.K + k]);
+      for (int64_t n = 0; n < s.N; n += n_step) got_dw.push_back(got[1][n * s.K + k]);
     }
     expect_same_bits("dx", got_dx, dx);
     expect_same_bits("dw", got_dw, dw);

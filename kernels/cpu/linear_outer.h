@@ -34,9 +34,10 @@ inline constexpr int64_t kBlockColumns = 512;
 inline constexpr int64_t kMostTiles = 960 / kRows;
 inline constexpr int64_t kLeastTiles = 96 / kRows;
 /// Up to so many tiles of rows, packing a block of the right operand first takes more than it gives.
-inline constexpr int64_t kFewTiles = 2;
-/// Then so many rows of the right operand are taken at once, in registers, against so many of the left one,
-/// over so many columns, whose sums fit L1.
+inline constexpr int64_t kFewTiles = 4;
+inline constexpr int64_t kPackAhead = 2;  // rows: a prefetcher of the core starts anew with each
+/// In few tiles so many rows of the right operand are taken at once, in registers, against so many of the
+/// left one, over so many columns, whose sums fit L1.
 inline constexpr int kGroup = kAccumulatorRegisters > 16 ? 8 : 4;
 inline constexpr int kGroupRows = kAccumulatorRegisters > 16 ? 4 : kAccumulatorRegisters > 8 ? 3 : 1;
 inline constexpr int64_t kSumColumns = 256;
@@ -129,8 +130,11 @@ void pack_right(A* to, const S* b, int64_t stride, int64_t columns, int64_t dept
   const int64_t whole = columns / kPanel * kPanel;
   for (int64_t d = 0; d < depth; ++d, b += stride) {
     A* line = to + d * kPanel;
-    for (int64_t n = 0; n < whole; n += kPanel)
+    for (int64_t n = 0; n < whole; n += kPanel) {
+      for (int64_t i = 0; i < kPanel; i += 64 / static_cast<int64_t>(sizeof(S)))
+        __builtin_prefetch(b + kPackAhead * stride + n + i);
       for (int64_t v = 0; v < kPanel; v += kWidth) Vec<A>::load(b + n + v).store(line + n * depth + v);
+    }
     if (whole < columns)
       for (int64_t i = 0; i < kPanel; ++i)
         line[whole * depth + i] = whole + i < columns ? load(b[whole + i]) : A(0);

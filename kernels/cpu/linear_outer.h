@@ -35,12 +35,10 @@ inline constexpr int64_t kMostTiles = 960 / kRows;
 inline constexpr int64_t kLeastTiles = 96 / kRows;
 /// Up to so many tiles of rows, packing a block of the right operand first takes more than it gives.
 inline constexpr int64_t kFewTiles = 4;
-inline constexpr int64_t kPackAhead = 2;  // rows: a prefetcher of the core starts anew with each
-/// In few tiles so many rows of the right operand are taken at once, in registers, against so many of the
-/// left one, over so many columns, whose sums fit L1.
-inline constexpr int kGroup = kAccumulatorRegisters > 16 ? 8 : 4;
-inline constexpr int kGroupRows = kAccumulatorRegisters > 16 ? 4 : kAccumulatorRegisters > 8 ? 3 : 1;
-inline constexpr int64_t kSumColumns = 256;
+/// Then so many rows of it are read side by side, each in order, while as many after them are fetched.
+inline constexpr int64_t kRowsAtOnce = 16;
+/// Rows that packing fetches ahead: a prefetcher of the core starts anew with each.
+inline constexpr int64_t kPackAhead = 2;
 /// Elements of the left operand that are packed at once, unless one block of kDepth is more.
 inline constexpr int64_t kLeftElements = int64_t{4} << 20;
 
@@ -52,14 +50,25 @@ struct Tile {
   bool add;
 };
 
-/// The sums of a tile that is cut off at the right or at the bottom.
+/// c = (add: c +) sums
 template <class A>
-void write_part(const Tile<A>& tile, const A* sums) {
-  for (int64_t r = 0; r < tile.rows; ++r)
-    for (int64_t i = 0; i < tile.columns; ++i) {
-      A& c = tile.c[r * tile.c_stride + i];
-      c = tile.add ? c + sums[r * kColumns<A> + i] : sums[r * kColumns<A> + i];
-    }
+void write_row(A* c, const A* sums, int64_t columns, bool add) {
+  for (int64_t i = 0; i < columns; ++i) c[i] = add ? c[i] + sums[i] : sums[i];
+}
+
+/// acc[r] += a[r] b[0, kColumns): one step of the depth.
+template <class A, int R, class S>
+[[gnu::always_inline]] inline void add_row(Vec<A> (&acc)[R][kVectors], const A* a, const S* b) {
+  Vec<A> right[kVectors];
+#pragma GCC unroll 2
+  for (int v = 0; v < kVectors; ++v) right[v] = Vec<A>::load(b + v * Vec<A>::kWidth);
+#pragma GCC unroll 12
+  for (int r = 0; r < R; ++r) {
+    Vec<A> left = Vec<A>::all(a[r]);
+    keep_in_register(left);
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) acc[r][v] = fma(left, right[v], acc[r][v]);
+  }
 }
 
 /// b is a packed panel: [depth][kColumns].
@@ -74,18 +83,7 @@ void compute_tile(const Tile<A>& tile, const A* a, const A* b, int64_t depth) {
   for (int64_t r = 0; r < tile.rows; ++r)  // this tile's right neighbour
     for (int64_t i = 0; i < kColumns<A>; i += 64 / static_cast<int64_t>(sizeof(A)))
       __builtin_prefetch(tile.c + r * tile.c_stride + kColumns<A> + i, 1);
-  for (int64_t d = 0; d < depth; ++d, a += R, b += kColumns<A>) {
-    Vec<A> right[kVectors];
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) right[v] = Vec<A>::load(b + v * kWidth);
-#pragma GCC unroll 12
-    for (int r = 0; r < R; ++r) {
-      Vec<A> left = Vec<A>::all(a[r]);
-      keep_in_register(left);
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) acc[r][v] = fma(left, right[v], acc[r][v]);
-    }
-  }
+  for (int64_t d = 0; d < depth; ++d, a += R, b += kColumns<A>) add_row<A, R>(acc, a, b);
   alignas(64) A part[R * kColumns<A>];
   A* out = whole ? tile.c : part;
   const int64_t stride = whole ? tile.c_stride : kColumns<A>;
@@ -97,7 +95,9 @@ void compute_tile(const Tile<A>& tile, const A* a, const A* b, int64_t depth) {
       A* c = out + r * stride + v * kWidth;
       (add ? Vec<A>::load(c) + acc[r][v] : acc[r][v]).store(c);
     }
-  if (!whole) write_part(tile, part);
+  if (whole) return;
+  for (int64_t r = 0; r < tile.rows; ++r)  // cut off at the right or at the bottom
+    write_row(tile.c + r * tile.c_stride, part + r * kColumns<A>, tile.columns, tile.add);
 }
 
 template <class A, int R = kRows>
@@ -195,115 +195,80 @@ void block(A* c, const PackedLeft<A>& left, const S* b, const OuterShape& slab, 
   }
 }
 
-/// sums[r][0, kColumns) += the products of J rows of the right operand, held in registers, with R of the
-/// left.
-template <class A, int J, int R>
-[[gnu::always_inline]] inline void add_group(A* sums, const A* a, int64_t a_stride,
-                                             const Vec<A> (&right)[J][kVectors]) {
+/// sums [R][kBlockColumns] += a few steps of the depth for one panel of the right operand. kFetch: the rows
+/// that come after these.
+template <class A, int R, bool kFetch, class S>
+void add_tile(A* sums, const A* a, const S* b, int64_t b_stride, int64_t depth) {
   constexpr int kWidth = Vec<A>::kWidth;
   Vec<A> acc[R][kVectors];
-#pragma GCC unroll 4
+#pragma GCC unroll 12
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) acc[r][v] = Vec<A>::load(sums + r * kSumColumns + v * kWidth);
-#pragma GCC unroll 8
-  for (int j = 0; j < J; ++j)
-#pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) {
-      Vec<A> left = Vec<A>::all(a[j * a_stride + r]);
-      keep_in_register(left);
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) acc[r][v] = fma(left, right[j][v], acc[r][v]);
-    }
-#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) acc[r][v] = Vec<A>::load(sums + r * kBlockColumns + v * kWidth);
+  for (int64_t d = 0; d < depth; ++d, a += R, b += b_stride) {
+    if constexpr (kFetch)
+      for (int64_t i = 0; i < kColumns<A>; i += 64 / static_cast<int64_t>(sizeof(S)))
+        __builtin_prefetch(b + kRowsAtOnce * b_stride + i, 0, 2);
+    add_row<A, R>(acc, a, b);
+  }
+#pragma GCC unroll 12
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) acc[r][v].store(sums + r * kSumColumns + v * kWidth);
+    for (int v = 0; v < kVectors; ++v) acc[r][v].store(sums + r * kBlockColumns + v * kWidth);
 }
 
-template <class A, int J, int R = kGroupRows>
-[[gnu::always_inline]] inline void add_rest(int64_t rows, A* sums, const A* a, int64_t a_stride,
-                                            const Vec<A> (&right)[J][kVectors]) {
+template <class A, bool kFetch, class S, int R = kRows>
+void add_tile_of(int64_t rows, A* sums, const A* a, const S* b, int64_t b_stride, int64_t depth) {
   if constexpr (R > 0) {
-    if (rows == R) return add_group<A, J, R>(sums, a, a_stride, right);
-    add_rest<A, J, R - 1>(rows, sums, a, a_stride, right);
+    if (rows == R) return add_tile<A, R, kFetch>(sums, a, b, b_stride, depth);
+    add_tile_of<A, kFetch, S, R - 1>(rows, sums, a, b, b_stride, depth);
   }
 }
 
-/// The tiles of one work item and where their sums wait: [rows][kSumColumns].
+/// Tiles [begin, end) of the left operand; where their sums wait: [tile][tile_rows][kBlockColumns].
 template <class A>
-struct FewRows {
+struct FewTiles {
   const PackedLeft<A>* left;
-  int64_t begin, end, rows;  // tiles; rows of the left operand
+  int64_t begin, end;
   A* sums;
 };
 
-/// J rows of the right operand, from depth d of the block (d0, depth) on, kColumns of each.
-template <class A, int J, class S>
-void add_panel(const FewRows<A>& few, int64_t column, int64_t d0, int64_t depth, int64_t d, const S* b,
-               int64_t b_stride) {
-  Vec<A> right[J][kVectors];
-#pragma GCC unroll 8
-  for (int j = 0; j < J; ++j) {
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) right[j][v] = Vec<A>::load(b + j * b_stride + v * Vec<A>::kWidth);
-    for (int64_t i = 0; i < kColumns<A>; i += 64 / static_cast<int64_t>(sizeof(S)))
-      __builtin_prefetch(b + (J + j) * b_stride + i, 0, 2);
-  }
-  A* sums = few.sums + column;
-  const int64_t a_stride = few.left->tile_rows;
-  for (int64_t t = few.begin; t < few.end; ++t) {
-    const A* a = few.left->tile(d0, depth, t) + d * a_stride;
-    const int64_t rows = std::min(a_stride, few.rows - t * a_stride);
-    int64_t r = 0;
-    for (; r + kGroupRows <= rows; r += kGroupRows)
-      add_group<A, J, kGroupRows>(sums + r * kSumColumns, a + r, a_stride, right);
-    add_rest<A, J>(rows - r, sums + r * kSumColumns, a + r, a_stride, right);
-    sums += rows * kSumColumns;
-  }
-}
-
-/// One block of depth against `columns` columns of b, which are whole panels.
+/// Adds one block of depth to `columns` columns of the sums; b and the columns are whole panels.
 template <class A, class S>
-void add_block(const FewRows<A>& few, int64_t column, int64_t columns, int64_t d0, int64_t depth, const S* b,
+void add_block(const FewTiles<A>& few, int64_t column, int64_t columns, int64_t d0, int64_t depth, const S* b,
                int64_t b_stride) {
-  int64_t d = 0;
-  for (; d + kGroup <= depth; d += kGroup)
+  const int64_t rows = few.left->tile_rows;
+  for (int64_t d = 0; d < depth; d += kRowsAtOnce, b += kRowsAtOnce * b_stride)
     for (int64_t n = 0; n < columns; n += kColumns<A>)
-      add_panel<A, kGroup>(few, column + n, d0, depth, d, b + d * b_stride + n, b_stride);
-  for (; d < depth; ++d)
-    for (int64_t n = 0; n < columns; n += kColumns<A>)
-      add_panel<A, 1>(few, column + n, d0, depth, d, b + d * b_stride + n, b_stride);
-}
-
-/// c = (add: c +) the sums of one block of depth.
-template <class A>
-void write_sums(A* c, int64_t c_stride, const A* sums, int64_t rows, int64_t columns, bool add) {
-  for (int64_t r = 0; r < rows; ++r, c += c_stride, sums += kSumColumns)
-    for (int64_t i = 0; i < columns; ++i) c[i] = add ? c[i] + sums[i] : sums[i];
+      for (int64_t t = few.begin; t < few.end; ++t) {
+        const auto add = t == few.begin ? add_tile_of<A, true, S> : add_tile_of<A, false, S>;
+        add(rows, few.sums + (t - few.begin) * rows * kBlockColumns + column + n,
+            few.left->tile(d0, depth, t) + d * rows, b + n, b_stride, std::min(kRowsAtOnce, depth - d));
+      }
 }
 
 /// The same as `block` for few tiles.
 template <class A, class S>
 void low_block(A* c, const PackedLeft<A>& left, const S* b, const OuterShape& slab, bool add, int64_t begin,
                int64_t end, int64_t column, A* workspace) {
+  const int64_t columns = std::min(kBlockColumns, slab.columns - column),
+                whole = columns / kColumns<A> * kColumns<A>;
   const int64_t first = begin * left.tile_rows, rows = std::min(end * left.tile_rows, slab.rows) - first;
-  const FewRows<A> few{&left, begin, end, slab.rows, workspace};
-  A* last_panel = workspace + rows * kSumColumns;
-  for (const int64_t to = std::min(column + kBlockColumns, slab.columns); column < to;
-       column += kSumColumns) {
-    const int64_t columns = std::min(kSumColumns, to - column), whole = columns / kColumns<A> * kColumns<A>;
-    for (int64_t d0 = 0; d0 < slab.depth; d0 += kDepth) {
-      const int64_t depth = std::min(kDepth, slab.depth - d0);
-      const S* right = b + d0 * slab.columns + column;
-      std::fill_n(few.sums, rows * kSumColumns, A(0));
-      add_block(few, 0, whole, d0, depth, right, slab.columns);
-      if (whole < columns) {
-        pack_right(last_panel, right + whole, slab.columns, columns - whole, depth);
-        add_block<A, A>(few, whole, kColumns<A>, d0, depth, last_panel, kColumns<A>);
-      }
-      write_sums(c + first * slab.columns + column, slab.columns, few.sums, rows, columns, add || d0 > 0);
+  const int64_t sums = (end - begin) * left.tile_rows * kBlockColumns;
+  const FewTiles<A> few{&left, begin, end, workspace};
+  A* last_panel = workspace + sums;
+  for (int64_t d0 = 0; d0 < slab.depth; d0 += kDepth) {
+    const int64_t depth = std::min(kDepth, slab.depth - d0);
+    const S* right = b + d0 * slab.columns + column;
+    std::fill_n(few.sums, sums, A(0));
+    add_block(few, 0, whole, d0, depth, right, slab.columns);
+    if (whole < columns) {
+      pack_right(last_panel, right + whole, slab.columns, columns - whole, depth);
+      add_block<A, A>(few, whole, kColumns<A>, d0, depth, last_panel, kColumns<A>);
     }
+    for (int64_t r = 0; r < rows; ++r)
+      write_row(c + (first + r) * slab.columns + column, few.sums + r * kBlockColumns, columns,
+                add || d0 > 0);
   }
 }
 

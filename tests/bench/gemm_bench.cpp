@@ -1,10 +1,10 @@
 // Speed of the linear kernels on one core, against the multiply-add peak and the read rate of the same core.
 // Prints one line per shape; needs no input.
 //
-// "of peak": FLOP/s over the multiply-add rate, both timed by turns of the same length: the clock of a shared
-// core changes from second to second, and falls under load. "of roofline": the time that the peak or, where
-// it is longer, memory allows, over the time taken. Memory is x, w and y once each (dW: read and written), at
-// the rate of a plain sum over as many bytes.
+// "of peak": FLOP/s over the multiply-add rate right after the call, at the clock that it left (products draw
+// more power than chains in registers, which alone reach a higher clock); the median over many calls. "of
+// roofline": the time that the peak or, where it is longer, memory allows, over the time taken. Memory is x, w
+// and y once each (dW: read and written), at the rate of a plain sum over as many bytes.
 
 #include <algorithm>
 #include <chrono>
@@ -34,6 +34,12 @@ double fast(std::vector<double> times) {
   const auto tenth = times.begin() + static_cast<int64_t>(times.size() / 10);
   std::nth_element(times.begin(), tenth, times.end());
   return *tenth;
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
 }
 
 /// Calls f as often as fits in `budget` seconds, three times at least.
@@ -109,22 +115,18 @@ struct Shape {
 template <class F>
 void bench_product(const char* dtype, const char* product, const Shape& s, int64_t bytes, const float* memory,
                    F&& f) {
-  std::vector<double> times, peak_times;
+  std::vector<double> times, shares;
   f();
-  const double one = seconds_of(f);
-  const int64_t chains = std::max<int64_t>(1, static_cast<int64_t>(one / seconds_of(multiply_add_chains)));
   repeat(0.6, [&] {
-    peak_times.push_back(seconds_of([&] {
-                           for (int64_t i = 0; i < chains; ++i) multiply_add_chains();
-                         }) /
-                         static_cast<double>(chains));
     times.push_back(seconds_of(f));
+    shares.push_back(seconds_of(multiply_add_chains) / times.back());
   });
-  const double seconds = fast(times), peak = kPeakFlop / fast(peak_times);
   const double flop = 2.0 * static_cast<double>(s.M * s.N * s.K);
+  const double seconds = median(times), share = median(shares) * flop / kPeakFlop,
+               peak = flop / seconds / share;
   const double bound = std::max(flop / peak, static_cast<double>(bytes) / read_rate(memory, bytes));
   std::printf("%-5s %-8s %6ld %6ld %6ld  %6.1f of %6.1f GFLOP/s  %5.1f %% of peak  %5.1f %% of roofline\n",
-              dtype, product, s.M, s.N, s.K, flop / seconds * 1e-9, peak * 1e-9, 100 * flop / seconds / peak,
+              dtype, product, s.M, s.N, s.K, flop / seconds * 1e-9, peak * 1e-9, 100 * share,
               100 * bound / seconds);
 }
 

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "src/core/check.h"
+#include "src/core/parallel.h"
 #include "src/io/elements.h"
 #include "src/io/folder_writer.h"
 #include "src/io/hf_config.h"
@@ -16,6 +17,7 @@ namespace temper {
 namespace {
 
 constexpr int64_t kWindow = 1 << 21;  // elements; 16 MiB as fp64
+constexpr int64_t kRandomGrain = 4096;
 constexpr int64_t kShardBytes = 5'000'000'000;
 
 /// One Hugging Face tensor as a run of elements of a parameter.
@@ -195,7 +197,7 @@ ElementReader store_reader(const ParameterStore& store) {
 
 void init_model_folder(const std::string& config_json_path, const std::string& out, uint64_t seed,
                        const std::string& dtype, const std::string& tokenizer_folder,
-                       const SpecsFunction& specs_of) {
+                       const SpecsFunction& specs_of, int threads) {
   const std::optional<DType> wanted = requested_dtype(dtype);
   const Json source = read_json_file(config_json_path, kConfigLimits);
   const ModelConfig config = parse_model_config(source, nullptr, config_json_path);
@@ -212,7 +214,10 @@ void init_model_folder(const std::string& config_json_path, const std::string& o
   const ElementReader read = [&](const ParamSpec& spec, int64_t first, int64_t count,
                                  const Tensor& destination) {
     values.resize(static_cast<size_t>(count));
-    random_values(spec, index.at(spec.name), config, seed, first, count, values.data());
+    const int64_t parameter = index.at(spec.name);
+    parallel_ranges(threads, count, kRandomGrain, [&](int64_t begin, int64_t end) {
+      random_values(spec, parameter, config, seed, first + begin, end - begin, values.data() + begin);
+    });
     convert_elements(destination.raw(), destination.dtype, values.data(), DType::f32, count);
   };
   FolderPlan plan;

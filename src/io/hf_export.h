@@ -34,9 +34,10 @@ void export_model(const std::string& source_folder, const std::vector<ParamSpec>
 ElementReader store_reader(const ParameterStore& store);
 
 /// Verb init: a folder with random weights from a config.json. `dtype` auto: the config's, or fp32. Tokenizer
-/// and generation files are copied from `tokenizer_folder` unless it is empty.
+/// and generation files are copied from `tokenizer_folder` unless it is empty. Any number of threads gives
+/// the same weights.
 void init_model_folder(const std::string& config_json_path, const std::string& out, uint64_t seed,
                        const std::string& dtype, const std::string& tokenizer_folder,
-                       const SpecsFunction& specs_of);
+                       const SpecsFunction& specs_of, int threads);
 
 }  // namespace temper

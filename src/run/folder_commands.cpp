@@ -86,7 +86,7 @@ int run_tokenize(const CommandLine& line) {
 int run_init(const CommandLine& line) {
   init_model_folder(line.text("--config"), line.text("--out"),
                     static_cast<uint64_t>(line.integer("--seed", 0)), line.text("--dtype", "auto"),
-                    line.text("--tokenizer"), dense_parameter_specs);
+                    line.text("--tokenizer"), dense_parameter_specs, resolve_threads(std::nullopt, 1));
   return 0;
 }
 

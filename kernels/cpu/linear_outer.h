@@ -1,9 +1,9 @@
 #pragma once
 // Products whose sum runs over rows (the backward ones): c[m,n] (+)= sum_d a(d,m) b[d,n], vectors along n.
 // The left operand is packed once in tiles and shared by all threads. Of the right one a block is packed for
-// L2; where few rows use it, it is read once, in order, as it is stored, and the sums wait in L1. The sum is
-// cut in fixed blocks of kDepth, each a chain of fused multiply-adds from zero, added to c in ascending
-// order: the bits depend neither on threads nor on the number of rows.
+// L2; where few rows use it, it is read once, in order, as it is stored, and the sums wait in the caches. The
+// sum is cut in fixed blocks of kDepth, each a chain of fused multiply-adds from zero, added to c in
+// ascending order: the bits depend neither on threads nor on the number of rows.
 
 #include "kernels/cpu/linear.h"
 

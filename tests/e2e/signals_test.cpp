@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 #include "tests/support/background.h"
 
 namespace temper {
@@ -92,7 +94,8 @@ class Signals : public ::testing::Test {
   /// The processes that mpirun has started.
   std::vector<pid_t> two_ranks(Background& job) const {
     std::vector<pid_t> ranks;
-    job.until([&] { return (ranks = job.children()).size() == 2; });
+    if (!job.until([&] { return (ranks = job.children()).size() == 2; }))
+      throw std::runtime_error("no two ranks: " + output());
     return ranks;
   }
   void expect_same_as_whole(const std::string& name) const {
@@ -164,9 +167,7 @@ TEST_F(Signals, ASecondSignalEndsTheRunAtOnce) {
   {
     Background job(program_, program_.mpirun(2, slow + "ranks"));
     ASSERT_TRUE(job.until([&] { return at_work("ranks", 0) && at_work("ranks", 1); })) << output();
-    const std::vector<pid_t> ranks = job.children();
-    ASSERT_EQ(ranks.size(), 2u);
-    const pid_t last = ranks.back();
+    const pid_t last = two_ranks(job).back();
     ::kill(last, SIGTERM);
     ::kill(last, SIGINT);
     EXPECT_EQ(job.wait(), kRetry) << output();

@@ -5,16 +5,9 @@
 // sum is cut in fixed blocks of kDepth, each a chain of fused multiply-adds from zero, added to c in
 // ascending order: the bits depend neither on threads nor on the number of rows.
 
-#include "kernels/cpu/linear.h"
+#include "kernels/cpu/linear_outer_tile.h"
 
 namespace temper::cpu {
-
-/// Element (d, m) of the left operand is at data[d * depth_stride + m * row_stride].
-template <class S>
-struct LeftOperand {
-  const S* data;
-  int64_t depth_stride, row_stride;
-};
 
 /// c [rows, columns] and b [depth, columns] are dense rows of `columns` elements.
 struct OuterShape {
@@ -23,12 +16,11 @@ struct OuterShape {
 
 namespace outer {
 
-inline constexpr int kRows = kAccumulatorRegisters > 16 ? 12 : 6;  // of a tile
-inline constexpr int kVectors = kAccumulatorRegisters > 8 ? 2 : 1;
-template <class A>
-inline constexpr int kColumns = kVectors * Vec<A>::kWidth;
 inline constexpr int64_t kDepth = 256;
-inline constexpr int64_t kBlockColumns = 512;
+/// Elements of the right operand in a block, or of the sums of few tiles: half the L2.
+inline constexpr int64_t kBlockElements = int64_t{512} * kDepth;
+/// Columns of a block: as many as fit, as rows of b and c are read in order.
+inline constexpr int64_t kLeastColumns = 512, kMostColumns = 8192;
 /// Tiles of rows per block: the more, the fewer times the right operand is packed; at least so many where
 /// there are threads to feed.
 inline constexpr int64_t kMostTiles = 960 / kRows;
@@ -36,110 +28,11 @@ inline constexpr int64_t kLeastTiles = 96 / kRows;
 /// Up to so many tiles of rows, packing a block of the right operand first takes more than it gives.
 inline constexpr int64_t kFewTiles = 4;
 /// Then so many rows of it are read side by side, each in order, while as many after them are fetched.
-inline constexpr int64_t kRowsAtOnce = 16;
-/// Rows that packing fetches ahead: a prefetcher of the core starts anew with each.
-inline constexpr int64_t kPackAhead = 2;
+inline constexpr int64_t kRowsAtOnce = 20;
+/// And so many columns are in a block; with several threads fewer, but not fewer than the least.
+inline constexpr int64_t kFewColumns = 2048, kFewLeastColumns = 128;
 /// Elements of the left operand that are packed at once, unless one block of kDepth is more.
 inline constexpr int64_t kLeftElements = int64_t{4} << 20;
-
-template <class A>
-struct Tile {
-  A* c;
-  int64_t c_stride;
-  int64_t rows, columns;  // that exist
-  bool add;
-};
-
-/// c = (add: c +) sums
-template <class A>
-void write_row(A* c, const A* sums, int64_t columns, bool add) {
-  for (int64_t i = 0; i < columns; ++i) c[i] = add ? c[i] + sums[i] : sums[i];
-}
-
-/// acc[r] += a[r] b[0, kColumns): one step of the depth.
-template <class A, int R, class S>
-[[gnu::always_inline]] inline void add_row(Vec<A> (&acc)[R][kVectors], const A* a, const S* b) {
-  Vec<A> right[kVectors];
-#pragma GCC unroll 2
-  for (int v = 0; v < kVectors; ++v) right[v] = Vec<A>::load(b + v * Vec<A>::kWidth);
-#pragma GCC unroll 12
-  for (int r = 0; r < R; ++r) {
-    Vec<A> left = Vec<A>::all(a[r]);
-    keep_in_register(left);
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) acc[r][v] = fma(left, right[v], acc[r][v]);
-  }
-}
-
-/// b is a packed panel: [depth][kColumns].
-template <class A, int R>
-void compute_tile(const Tile<A>& tile, const A* a, const A* b, int64_t depth) {
-  constexpr int kWidth = Vec<A>::kWidth;
-  Vec<A> acc[R][kVectors];
-#pragma GCC unroll 12
-  for (int r = 0; r < R; ++r)
-    for (int v = 0; v < kVectors; ++v) acc[r][v] = Vec<A>::zero();
-  const bool whole = tile.rows == R && tile.columns == kColumns<A>;
-  for (int64_t r = 0; r < tile.rows; ++r)  // this tile's right neighbour
-    for (int64_t i = 0; i < kColumns<A>; i += 64 / static_cast<int64_t>(sizeof(A)))
-      __builtin_prefetch(tile.c + r * tile.c_stride + kColumns<A> + i, 1);
-  for (int64_t d = 0; d < depth; ++d, a += R, b += kColumns<A>) add_row<A, R>(acc, a, b);
-  alignas(64) A part[R * kColumns<A>];
-  A* out = whole ? tile.c : part;
-  const int64_t stride = whole ? tile.c_stride : kColumns<A>;
-  const bool add = whole && tile.add;
-#pragma GCC unroll 12
-  for (int r = 0; r < R; ++r)
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) {
-      A* c = out + r * stride + v * kWidth;
-      (add ? Vec<A>::load(c) + acc[r][v] : acc[r][v]).store(c);
-    }
-  if (whole) return;
-  for (int64_t r = 0; r < tile.rows; ++r)  // cut off at the right or at the bottom
-    write_row(tile.c + r * tile.c_stride, part + r * kColumns<A>, tile.columns, tile.add);
-}
-
-template <class A, int R = kRows>
-void compute_tile_of(int64_t rows, const Tile<A>& tile, const A* a, const A* b, int64_t depth) {
-  if constexpr (R > 0) {
-    if (rows == R) return compute_tile<A, R>(tile, a, b, depth);
-    compute_tile_of<A, R - 1>(rows, tile, a, b, depth);
-  }
-}
-
-/// One tile of the left operand as [depth][tile_rows], absent rows as zeros.
-template <class S, class A>
-void pack_left(A* to, const LeftOperand<S>& a, int64_t present, int64_t tile_rows, int64_t depth) {
-  for (int64_t d = 0; d < depth; ++d, to += tile_rows) {
-    const S* from = a.data + d * a.depth_stride;
-    if (present == kRows && a.row_stride == 1) {
-      for (int64_t r = 0; r < kRows; ++r) to[r] = load(from[r]);  // of constant length: in vectors
-      continue;
-    }
-    for (int64_t r = 0; r < present; ++r) to[r] = load(from[r * a.row_stride]);
-    for (int64_t r = present; r < tile_rows; ++r) to[r] = A(0);
-  }
-}
-
-/// Packs columns x depth of the right operand in panels: [panel][depth][kColumns], absent columns as zeros.
-/// Row by row, so that memory is read in order.
-template <class S, class A>
-void pack_right(A* to, const S* b, int64_t stride, int64_t columns, int64_t depth) {
-  constexpr int64_t kPanel = kColumns<A>, kWidth = Vec<A>::kWidth;
-  const int64_t whole = columns / kPanel * kPanel;
-  for (int64_t d = 0; d < depth; ++d, b += stride) {
-    A* line = to + d * kPanel;
-    for (int64_t n = 0; n < whole; n += kPanel) {
-      for (int64_t i = 0; i < kPanel; i += 64 / static_cast<int64_t>(sizeof(S)))
-        __builtin_prefetch(b + kPackAhead * stride + n + i);
-      for (int64_t v = 0; v < kPanel; v += kWidth) Vec<A>::load(b + n + v).store(line + n * depth + v);
-    }
-    if (whole < columns)
-      for (int64_t i = 0; i < kPanel; ++i)
-        line[whole * depth + i] = whole + i < columns ? load(b[whole + i]) : A(0);
-  }
-}
 
 /// The left operand of a slab of depth: [block of kDepth][tile][depth][tile_rows].
 template <class A>
@@ -170,106 +63,132 @@ inline int64_t row_blocks(int64_t tiles, int64_t column_blocks, int threads) {
   return std::clamp(4 * (threads - 1) / column_blocks, few, many);
 }
 
-/// The place of tile `t` from `column` on; columns from `end` on are not its own.
+/// Columns of a block, in whole panels.
 template <class A>
-Tile<A> tile_at(A* c, const PackedLeft<A>& left, const OuterShape& slab, int64_t t, int64_t column,
-                int64_t end, bool add) {
-  const int64_t row = t * left.tile_rows;
-  return {c + row * slab.columns + column, slab.columns, std::min(left.tile_rows, slab.rows - row),
-          std::min<int64_t>(kColumns<A>, end - column), add};
+int64_t block_columns(const OuterShape& shape, int64_t tiles, int threads) {
+  const auto panels = [](int64_t columns) { return (columns + kColumns<A> - 1) / kColumns<A> * kColumns<A>; };
+  const int64_t all = panels(shape.columns);
+  if (tiles > kFewTiles) {
+    const int64_t fit = kBlockElements / std::min(kDepth, shape.depth) / kColumns<A> * kColumns<A>;
+    return std::min(all, std::clamp(fit, kLeastColumns, kMostColumns));
+  }
+  const int64_t share = threads > 1 ? panels(shape.columns / (2 * threads)) : all;
+  return std::min(all, std::clamp(share, kFewLeastColumns, kFewColumns));
 }
 
-/// Tiles [begin, end) of rows against columns [column, column + kBlockColumns) over one slab.
+/// Part of the product: tiles [begin, end) of rows against columns [column, column + columns) over one slab.
 template <class A, class S>
-void block(A* c, const PackedLeft<A>& left, const S* b, const OuterShape& slab, bool add, int64_t begin,
-           int64_t end, int64_t column, A* right) {
-  const int64_t columns = std::min(kBlockColumns, slab.columns - column);
-  for (int64_t d0 = 0; d0 < slab.depth; d0 += kDepth) {
-    const int64_t depth = std::min(kDepth, slab.depth - d0);
-    pack_right(right, b + d0 * slab.columns + column, slab.columns, columns, depth);
-    for (int64_t t = begin; t < end; ++t)
-      for (int64_t n = 0; n < columns; n += kColumns<A>)
-        compute_tile_of<A>(left.tile_rows,
-                           tile_at(c, left, slab, t, column + n, column + columns, add || d0 > 0),
-                           left.tile(d0, depth, t), right + n * depth, depth);
-  }
-}
+struct Block {
+  A* c;
+  const PackedLeft<A>& left;
+  const S* b;
+  const OuterShape& slab;
+  bool add;
+  int64_t begin, end, column, columns;
 
-/// sums [R][kBlockColumns] += a few steps of the depth for one panel of the right operand. kFetch: the rows
-/// that come after these.
-template <class A, int R, bool kFetch, class S>
-void add_tile(A* sums, const A* a, const S* b, int64_t b_stride, int64_t depth) {
-  constexpr int kWidth = Vec<A>::kWidth;
-  Vec<A> acc[R][kVectors];
-#pragma GCC unroll 12
-  for (int r = 0; r < R; ++r)
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) acc[r][v] = Vec<A>::load(sums + r * kBlockColumns + v * kWidth);
-  for (int64_t d = 0; d < depth; ++d, a += R, b += b_stride) {
-    if constexpr (kFetch)
-      for (int64_t i = 0; i < kColumns<A>; i += 64 / static_cast<int64_t>(sizeof(S)))
-        __builtin_prefetch(b + kRowsAtOnce * b_stride + i, 0, 2);
-    add_row<A, R>(acc, a, b);
+  int64_t depth(int64_t d0) const { return std::min(kDepth, slab.depth - d0); }
+  const S* right(int64_t d) const { return b + d * slab.columns + column; }
+  /// The place of tile `t` from column `n` of the block on.
+  Tile<A> tile(int64_t t, int64_t n, int64_t d0) const {
+    const int64_t row = t * left.tile_rows;
+    return {c + row * slab.columns + column + n, slab.columns, std::min(left.tile_rows, slab.rows - row),
+            std::min<int64_t>(kColumns<A>, columns - n), add || d0 > 0};
   }
-#pragma GCC unroll 12
-  for (int r = 0; r < R; ++r)
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) acc[r][v].store(sums + r * kBlockColumns + v * kWidth);
-}
-
-template <class A, bool kFetch, class S, int R = kRows>
-void add_tile_of(int64_t rows, A* sums, const A* a, const S* b, int64_t b_stride, int64_t depth) {
-  if constexpr (R > 0) {
-    if (rows == R) return add_tile<A, R, kFetch>(sums, a, b, b_stride, depth);
-    add_tile_of<A, kFetch, S, R - 1>(rows, sums, a, b, b_stride, depth);
-  }
-}
-
-/// Tiles [begin, end) of the left operand; where their sums wait: [tile][tile_rows][kBlockColumns].
-template <class A>
-struct FewTiles {
-  const PackedLeft<A>* left;
-  int64_t begin, end;
-  A* sums;
 };
 
-/// Adds one block of depth to `columns` columns of the sums; b and the columns are whole panels.
-template <class A, class S>
-void add_block(const FewTiles<A>& few, int64_t column, int64_t columns, int64_t d0, int64_t depth, const S* b,
-               int64_t b_stride) {
-  const int64_t rows = few.left->tile_rows;
-  for (int64_t d = 0; d < depth; d += kRowsAtOnce, b += kRowsAtOnce * b_stride)
-    for (int64_t n = 0; n < columns; n += kColumns<A>)
-      for (int64_t t = few.begin; t < few.end; ++t) {
-        const auto add = t == few.begin ? add_tile_of<A, true, S> : add_tile_of<A, false, S>;
-        add(rows, few.sums + (t - few.begin) * rows * kBlockColumns + column + n,
-            few.left->tile(d0, depth, t) + d * rows, b + n, b_stride, std::min(kRowsAtOnce, depth - d));
-      }
+template <class A, class S, int R>
+void many_tiles(const Block<A, S>& block, A* workspace) {
+  for (int64_t d0 = 0; d0 < block.slab.depth; d0 += kDepth) {
+    const int64_t depth = block.depth(d0);
+    pack_right(workspace, block.right(d0), block.slab.columns, block.columns, depth);
+    for (int64_t t = block.begin; t < block.end; ++t)
+      for (int64_t n = 0; n < block.columns; n += kColumns<A>)
+        compute_tile<A, R>(block.tile(t, n, d0), block.left.tile(d0, depth, t), workspace + n * depth, depth);
+  }
 }
 
-/// The same as `block` for few tiles.
-template <class A, class S>
-void low_block(A* c, const PackedLeft<A>& left, const S* b, const OuterShape& slab, bool add, int64_t begin,
-               int64_t end, int64_t column, A* workspace) {
-  const int64_t columns = std::min(kBlockColumns, slab.columns - column),
-                whole = columns / kColumns<A> * kColumns<A>;
-  const int64_t first = begin * left.tile_rows, rows = std::min(end * left.tile_rows, slab.rows) - first;
-  const int64_t sums = (end - begin) * left.tile_rows * kBlockColumns;
-  const FewTiles<A> few{&left, begin, end, workspace};
-  A* last_panel = workspace + sums;
-  for (int64_t d0 = 0; d0 < slab.depth; d0 += kDepth) {
-    const int64_t depth = std::min(kDepth, slab.depth - d0);
-    const S* right = b + d0 * slab.columns + column;
-    std::fill_n(few.sums, sums, A(0));
-    add_block(few, 0, whole, d0, depth, right, slab.columns);
-    if (whole < columns) {
-      pack_right(last_panel, right + whole, slab.columns, columns - whole, depth);
-      add_block<A, A>(few, whole, kColumns<A>, d0, depth, last_panel, kColumns<A>);
-    }
-    for (int64_t r = 0; r < rows; ++r)
-      write_row(c + (first + r) * slab.columns + column, few.sums + r * kBlockColumns, columns,
-                add || d0 > 0);
+/// Steps [d, d + steps) of the block of kDepth at d0, which has `depth`.
+struct Steps {
+  int64_t d0, depth, d, steps;
+  bool first() const { return d == 0; }
+  bool last() const { return d + steps == depth; }
+};
+
+/// A few steps for one tile and one panel of b. The sums wait in [R][kColumns]; the last steps add them to c,
+/// at place(). kFromMemory: fetches the rows of b that come kRowsAtOnce later, and copies these where a copy
+/// in the accumulate dtype serves the other tiles.
+template <class A, int R, bool kFromMemory, class S, class Place>
+[[gnu::always_inline]] inline void add_steps(const Steps& steps, A* sums, const A* a, const S* b,
+                                             int64_t b_stride, A* copy, const Place& place) {
+  Sums<A, R> acc;
+  if (steps.first())
+    clear_sums<A, R>(acc);
+  else
+    load_sums<A, R, false>(acc, sums, kColumns<A>);
+  for (int64_t d = 0; d < steps.steps; ++d, a += R, b += b_stride) {
+    Row<A> row;
+    load_row<A>(row, b);
+    if constexpr (kFromMemory) fetch<A, 0, 2>(b + kRowsAtOnce * b_stride);
+    if constexpr (kFromMemory && !std::is_same_v<A, S>) store_row(copy + d * kColumns<A>, row);
+    add_row<A, R>(acc, a, row);
   }
+  if (steps.last())
+    finish_tile<A, R>(place(), acc);
+  else
+    store_sums<A, R>(sums, kColumns<A>, acc);
+}
+
+/// A few steps for all tiles and panels of a block: sums [panel][tile][R][kColumns], so that none shares its
+/// lowest 12 bits with those stored before it. `last_panel` [depth][kColumns]: the columns that fill no
+/// panel.
+template <class A, class S, int R>
+void add_rows(const Block<A, S>& block, const Steps& steps, A* sums, A* copy, const A* last_panel) {
+  constexpr int64_t kTile = R * kColumns<A>;
+  const int64_t stride = block.slab.columns, whole = block.columns / kColumns<A> * kColumns<A>;
+  const A* a0 = block.left.tile(steps.d0, steps.depth, block.begin) + steps.d * R;
+  const S* b = block.right(steps.d0 + steps.d);
+  int64_t n = 0, t = 0;
+  const auto place = [&] { return block.tile(t, n, steps.d0); };
+  for (; n < whole; n += kColumns<A>, b += kColumns<A>) {
+    const A* a = a0;
+    t = block.begin;
+    add_steps<A, R, true>(steps, sums, a, b, stride, copy, place);
+    for (++t, sums += kTile; t < block.end; ++t, sums += kTile) {
+      a += steps.depth * R;
+      if constexpr (std::is_same_v<A, S>)
+        add_steps<A, R, false>(steps, sums, a, b, stride, copy, place);
+      else
+        add_steps<A, R, false>(steps, sums, a, copy, kColumns<A>, copy, place);
+    }
+  }
+  if (n == block.columns) return;
+  const A* a = a0;
+  for (t = block.begin; t < block.end; ++t, sums += kTile, a += steps.depth * R)
+    add_steps<A, R, false>(steps, sums, a, last_panel + steps.d * kColumns<A>, kColumns<A>, copy, place);
+}
+
+/// The same as many_tiles for few of them.
+template <class A, class S, int R>
+void few_tiles(const Block<A, S>& block, A* workspace) {
+  constexpr int64_t kSums = kFewTiles * kRows * kFewColumns, kCopy = kRowsAtOnce * kColumns<A>;
+  static_assert(kSums + kCopy + kDepth * kColumns<A> <= kBlockElements);
+  A* copy = workspace + kSums;
+  A* last_panel = copy + kCopy;
+  const int64_t whole = block.columns / kColumns<A> * kColumns<A>;
+  for (int64_t d0 = 0; d0 < block.slab.depth; d0 += kDepth) {
+    const int64_t depth = block.depth(d0);
+    if (whole < block.columns)
+      pack_right(last_panel, block.right(d0) + whole, block.slab.columns, block.columns - whole, depth);
+    for (int64_t d = 0; d < depth; d += kRowsAtOnce)
+      add_rows<A, S, R>(block, {d0, depth, d, std::min(kRowsAtOnce, depth - d)}, workspace, copy, last_panel);
+  }
+}
+
+template <class A, class S, int R = kRows>
+void compute_block(const Block<A, S>& block, bool few, A* workspace) {
+  if constexpr (R > 1)
+    if (block.left.tile_rows < R) return compute_block<A, S, R - 1>(block, few, workspace);
+  return few ? few_tiles<A, S, R>(block, workspace) : many_tiles<A, S, R>(block, workspace);
 }
 
 }  // namespace outer
@@ -284,23 +203,26 @@ void outer_product(Ctx& ctx, A* c, const LeftOperand<SL>& a, const SR* b, const 
     return;
   }
   ArenaScope scope(ctx.arena);
-  const ThreadBuffers<A> buffers(ctx, outer::kBlockColumns * kDepth);
+  const ThreadBuffers<A> buffers(ctx, kBlockElements);
   const int64_t tiles = (shape.rows + kRows - 1) / kRows, tile_rows = (shape.rows + tiles - 1) / tiles;
   const int64_t most = std::max(kDepth, kLeftElements / shape.rows / kDepth * kDepth);
   const int64_t packed = tiles * tile_rows * std::min(most, shape.depth);
   const PackedLeft<A> left{static_cast<A*>(ctx.arena.allocate(packed * static_cast<int64_t>(sizeof(A)))),
                            tiles, tile_rows};
-  const int64_t columns = (shape.columns + outer::kBlockColumns - 1) / outer::kBlockColumns;
+  const int64_t width = block_columns<A>(shape, tiles, ctx.threads);
+  const int64_t columns = (shape.columns + width - 1) / width;
   const int64_t rows = row_blocks(tiles, columns, ctx.threads);
   for (int64_t d = 0; d < shape.depth; d += most) {
     const OuterShape slab{shape.rows, shape.columns, std::min(most, shape.depth - d)};
     pack_slab(ctx, left, LeftOperand<SL>{a.data + d * a.depth_stride, a.depth_stride, a.row_stride},
               shape.rows, slab.depth);
     parallel_for(ctx.threads, rows * columns, [&](int64_t i) {
-      const int64_t row = i % rows, column = i / rows * outer::kBlockColumns;
+      const int64_t row = i % rows, column = i / rows * width;
       const int64_t begin = row * tiles / rows, end = (row + 1) * tiles / rows;
-      const auto work = end - begin <= kFewTiles ? low_block<A, SR> : block<A, SR>;
-      work(c, left, b + d * shape.columns, slab, add || d > 0, begin, end, column, buffers.mine());
+      const Block<A, SR> part{c,    left,         b + d * shape.columns,
+                              slab, add || d > 0, begin,
+                              end,  column,       std::min(width, shape.columns - column)};
+      compute_block(part, tiles <= kFewTiles, buffers.mine());
     });
   }
 }

@@ -3,8 +3,9 @@
 //
 // "of peak": FLOP/s over the multiply-add rate right after the call, at the clock that it left (products draw
 // more power than chains in registers, which alone reach a higher clock); the median over many calls. "of
-// roofline": the time that the peak or, where it is longer, memory allows, over the time taken. Memory is x, w
-// and y once each (dW: read and written), at the rate of a plain sum over as many bytes.
+// roofline": the time that the peak or, where it is longer, memory allows, over the time taken. Memory is x,
+// w and y once each, at the rate of a plain sum over as many bytes, and dW read and written, at the rate of
+// an addition in place.
 
 #include <algorithm>
 #include <chrono>
@@ -77,15 +78,18 @@ void multiply_add_chains() {
   if (sink[0] == 0.5f) std::puts("");
 }
 
+constexpr int64_t kPassRow = 8 * cpu::Vec<float>::kWidth;
+
+int64_t pass_floats(int64_t bytes) { return std::max<int64_t>(1, bytes / 4 / kPassRow) * kPassRow; }
+
 /// Bytes per second of a plain sum over `bytes` of memory read again and again.
 double read_rate(const float* memory, int64_t bytes) {
   using V = cpu::Vec<float>;
-  constexpr int64_t kRow = 8 * V::kWidth;
-  const int64_t count = std::max<int64_t>(1, bytes / 4 / kRow) * kRow;
+  const int64_t count = pass_floats(bytes);
   const double seconds = fast_seconds(0.2, [&] {
     V acc[8];
     for (V& a : acc) a = V::zero();
-    for (int64_t i = 0; i < count; i += kRow)
+    for (int64_t i = 0; i < count; i += kPassRow)
 #pragma GCC unroll 8
       for (int j = 0; j < 8; ++j) acc[j] = acc[j] + V::load(memory + i + j * V::kWidth);
     float sink[V::kWidth];
@@ -94,6 +98,23 @@ double read_rate(const float* memory, int64_t bytes) {
     if (sink[0] == 0.5f) std::puts("");
   });
   return static_cast<double>(count) * 4 / seconds;
+}
+
+/// Seconds of an addition in place to `bytes` of memory, again and again.
+double update_seconds(float* memory, int64_t bytes) {
+  using V = cpu::Vec<float>;
+  if (bytes == 0) return 0;
+  const int64_t count = pass_floats(bytes);
+  const V step = V::all(1e-3f);
+  const double seconds = fast_seconds(0.2, [&] {
+    for (int64_t i = 0; i < count; i += kPassRow)
+#pragma GCC unroll 8
+      for (int j = 0; j < 8; ++j) {
+        float* x = memory + i + j * V::kWidth;
+        (V::load(x) + step).store(x);
+      }
+  });
+  return seconds * static_cast<double>(bytes) / (static_cast<double>(count) * 4);
 }
 
 /// Memory as the program allocates it.
@@ -111,10 +132,15 @@ struct Shape {
   int64_t M, N, K;
 };
 
-/// One line: f timed by turns with the multiply-add chains, `bytes` against a plain sum over `memory`.
+/// What a product reads, and what it adds to in place.
+struct Traffic {
+  int64_t read_bytes, update_bytes;
+};
+
+/// One line: f timed by turns with the multiply-add chains, its traffic against plain passes over `memory`.
 template <class F>
-void bench_product(const char* dtype, const char* product, const Shape& s, int64_t bytes, const float* memory,
-                   F&& f) {
+void bench_product(const char* dtype, const char* product, const Shape& s, const Traffic& traffic,
+                   float* memory, F&& f) {
   std::vector<double> times, shares;
   f();
   repeat(0.6, [&] {
@@ -124,25 +150,28 @@ void bench_product(const char* dtype, const char* product, const Shape& s, int64
   const double flop = 2.0 * static_cast<double>(s.M * s.N * s.K);
   const double seconds = median(times), share = median(shares) * flop / kPeakFlop,
                peak = flop / seconds / share;
-  const double bound = std::max(flop / peak, static_cast<double>(bytes) / read_rate(memory, bytes));
+  const double bytes_seconds =
+      static_cast<double>(traffic.read_bytes) / read_rate(memory, traffic.read_bytes) +
+      update_seconds(memory, traffic.update_bytes);
+  const double bound = std::max(flop / peak, bytes_seconds);
   std::printf("%-5s %-8s %6ld %6ld %6ld  %6.1f of %6.1f GFLOP/s  %5.1f %% of peak  %5.1f %% of roofline\n",
               dtype, product, s.M, s.N, s.K, flop / seconds * 1e-9, peak * 1e-9, 100 * share,
               100 * bound / seconds);
 }
 
 template <class S>
-void bench_products(const char* dtype, const Shape& s, const float* memory) {
+void bench_products(const char* dtype, const Shape& s, float* memory) {
   Arena arena;
   Ctx c{arena};
   const Tensor x = random_tensor<S>(arena, {s.M, s.K}, 1), w = random_tensor<S>(arena, {s.N, s.K}, 2),
                dy = random_tensor<S>(arena, {s.M, s.N}, 3);
   const Tensor y = arena.zeros({s.M, s.N}, kDTypeOf<S>), dx = arena.zeros({s.M, s.K}, kDTypeOf<S>),
                dw = arena.zeros({s.N, s.K}, DType::f32);
-  bench_product(dtype, "forward", s, x.bytes() + w.bytes() + y.bytes(), memory,
+  bench_product(dtype, "forward", s, {x.bytes() + w.bytes() + y.bytes(), 0}, memory,
                 [&] { linear_forward(c, y, x, w, {}); });
-  bench_product(dtype, "dx", s, dy.bytes() + w.bytes() + dx.bytes(), memory,
+  bench_product(dtype, "dx", s, {dy.bytes() + w.bytes() + dx.bytes(), 0}, memory,
                 [&] { linear_backward_input(c, dx, dy, w); });
-  bench_product(dtype, "dW", s, dy.bytes() + x.bytes() + 2 * dw.bytes(), memory,
+  bench_product(dtype, "dW", s, {dy.bytes() + x.bytes(), dw.bytes()}, memory,
                 [&] { linear_backward_weight(c, dw, dy, x); });
 }
 

@@ -6,57 +6,17 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <numeric>
 #include <random>
 #include <vector>
 
-#include "kernels/cpu/linear_vec.h"
-#include "src/core/parallel.h"
 #include "src/ops/attention.h"
+#include "tests/bench/measure.h"
 
 namespace temper {
 namespace {
 
-/// Processor time of the process: on a machine with other load, wall time measures the load.
-double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
-
-/// Best processor time per thread of several calls, within about a second.
-template <class F>
-double best_seconds(int threads, F&& f) {
-  double best = 1e30, spent = 0;
-  for (int i = 0; i < 3 || spent < threads; ++i) {
-    const double start = processor_seconds();
-    f();
-    const double seconds = processor_seconds() - start;
-    spent += seconds;
-    best = std::min(best, seconds / threads);
-  }
-  return best;
-}
-
-/// FLOP/s of independent chains of multiply-adds in registers, on all threads.
-double measure_peak(int threads) {
-  using V = cpu::Vec<float>;
-  constexpr int64_t kChains = 10, kSteps = 1 << 21;
-  std::vector<float> sink(static_cast<size_t>(threads) * 64);
-  const double seconds = best_seconds(threads, [&] {
-    parallel_for(threads, threads, [&](int64_t t) {
-      V acc[kChains];
-      for (V& a : acc) a = V::all(1.0f);
-      V x = V::all(0.999f), y = V::all(1e-3f);  // a stays near 1: no denormal numbers
-      for (int64_t i = 0; i < kSteps; ++i) {
-        cpu::keep_in_register(x);
-        cpu::keep_in_register(y);
-#pragma GCC unroll 16
-        for (V& a : acc) a = fma(a, x, y);
-      }
-      for (int64_t i = 1; i < kChains; ++i) acc[0] = acc[0] + acc[i];
-      acc[0].store(sink.data() + t * 64 + V::kWidth);
-    });
-  });
-  return 2.0 * kChains * kSteps * V::kWidth * threads / seconds;
-}
+using namespace bench;
 
 struct Setup {
   const char* name;
@@ -73,8 +33,9 @@ std::vector<S> normal(int64_t count, uint64_t seed) {
   return values;
 }
 
+/// `peaks`: the multiply-add peak of S in units of that of fp32.
 template <class S>
-void bench_packed(Ctx& c, const Setup& setup, const char* dtype, double peak) {
+void bench_packed(Ctx& c, const Setup& setup, const char* dtype, double peaks) {
   using A = Accumulate<S>;
   const AttentionShape& shape = setup.shape;
   const int64_t T = setup.length * setup.sequences;
@@ -93,33 +54,22 @@ void bench_packed(Ctx& c, const Setup& setup, const char* dtype, double peak) {
   const double pairs = static_cast<double>(setup.sequences * shape.q_heads) *
                        static_cast<double>(setup.length) * static_cast<double>(setup.length + 1) / 2;
   const double flops = 4 * pairs * static_cast<double>(shape.head_dim);
-  const double forward = flops / best_seconds(c.threads, [&] {
-                           attention_varlen_forward(c, out_t, lse_t, qkv_t, cu_t, shape, scale);
-                         });
-  const double backward =
-      2.5 * flops / best_seconds(c.threads, [&] {
-        attention_varlen_backward(c, dqkv_t, dout_t, qkv_t, out_t, lse_t, cu_t, shape, scale);
-      });
+  const Speed forward = speed_of(
+      flops, c.threads, [&] { attention_varlen_forward(c, out_t, lse_t, qkv_t, cu_t, shape, scale); });
+  const Speed backward = speed_of(2.5 * flops, c.threads, [&] {
+    attention_varlen_backward(c, dqkv_t, dout_t, qkv_t, out_t, lse_t, cu_t, shape, scale);
+  });
   std::printf("%-34s %-5s forward %7.1f GFLOP/s (%4.1f %% of peak)  backward %7.1f (%4.1f %%)\n", setup.name,
-              dtype, forward / 1e9, 100 * forward / peak, backward / 1e9, 100 * backward / peak);
+              dtype, flops / forward.seconds / 1e9, 100 * forward.share / peaks,
+              2.5 * flops / backward.seconds / 1e9, 100 * backward.share / peaks);
 }
 
 /// Bytes per second of a plain sum over `values`.
 double read_rate(int threads, const std::vector<uint8_t>& values) {
-  std::vector<float> sink(static_cast<size_t>(threads) * 64);
   const int64_t part = static_cast<int64_t>(values.size()) / threads / 1024 * 1024;
-  const double seconds = best_seconds(threads, [&] {
-    parallel_for(threads, threads, [&](int64_t t) {
-      using V = cpu::Vec<float>;
-      constexpr int64_t kBytes = V::kWidth * 4;
-      V acc[8];
-      for (V& a : acc) a = V::zero();
-      const uint8_t* from = values.data() + t * part;
-      for (int64_t i = 0; i + 8 * kBytes <= part; i += 8 * kBytes)
-        for (int64_t j = 0; j < 8; ++j)
-          acc[j] = acc[j] + V::load(reinterpret_cast<const float*>(from + i + j * kBytes));
-      for (int j = 1; j < 8; ++j) acc[0] = acc[0] + acc[j];
-      acc[0].store(sink.data() + t * 64);
+  const double seconds = fast_seconds(0.5, [&] {
+    parallel_for(threads, threads, [&](int64_t i) {
+      sum_pass(reinterpret_cast<const float*>(values.data() + i * part), part / 4);
     });
   });
   return static_cast<double>(part * threads) / seconds;
@@ -145,7 +95,7 @@ void bench_decode(Ctx& c, const Setup& setup, const char* dtype, int64_t rows, i
                    make_tensor(values.data(), kDTypeOf<S>, {1, pages, page_size}),
                    view_of(table.data(), {setup.sequences, per_sequence}),
                    view_of(lengths.data(), {setup.sequences}), page_tokens};
-  const double seconds = best_seconds(c.threads, [&] {
+  const double seconds = fast_seconds(0.5, [&] {
     attention_paged(c, make_tensor(out.data(), kDTypeOf<S>, {T, shape.q_width()}),
                     view_of(qkv.data(), {T, shape.qkv_width()}), kv, 0,
                     view_of(cu.data(), {setup.sequences + 1}), shape,
@@ -168,18 +118,16 @@ int main(int argc, char** argv) {
   using namespace temper;
   Arena arena;
   Ctx c{arena, Device::cpu, argc > 1 ? std::atoi(argv[1]) : 1};
-  const double peak = measure_peak(c.threads);
-  std::printf("%d threads, multiply-add peak %.1f GFLOP/s\n", c.threads, peak / 1e9);
   const Setup packed[] = {{"14:2 heads of 64, 1 x 4096", {14, 2, 64}, 4096, 1},
                           {"16:8 heads of 128, 4 x 1024", {16, 8, 128}, 1024, 4},
                           {"8:2 heads of 128, 1 x 4096", {8, 2, 128}, 4096, 1},
                           {"4:4 heads of 80, 2 x 2048", {4, 4, 80}, 2048, 2},
                           {"8:2 heads of 64, 64 x 64", {8, 2, 64}, 64, 64}};
   for (const Setup& s : packed) {
-    bench_packed<float>(c, s, "fp32", peak);
-    bench_packed<bf16>(c, s, "bf16", peak);
+    bench_packed<float>(c, s, "fp32", 1);
+    bench_packed<bf16>(c, s, "bf16", 1);
   }
-  bench_packed<double>(c, packed[2], "fp64", peak / 2);
+  bench_packed<double>(c, packed[2], "fp64", 0.5);
   const Setup decode[] = {{"14:2 heads of 64, 64 x 4096", {14, 2, 64}, 4096, 64},
                           {"16:8 heads of 128, 32 x 2048", {16, 8, 128}, 2048, 32},
                           {"8:8 heads of 128, 32 x 2048", {8, 8, 128}, 2048, 32}};

@@ -1,103 +1,28 @@
 // Speed of the linear kernels on one core, against the multiply-add peak and the read rate of the same core.
 // Prints one line per shape; needs no input.
 //
-// "of peak": FLOP/s over the multiply-add rate right after the call, at the clock that it left (products draw
-// more power than chains in registers, which alone reach a higher clock); the median over many calls. "of
-// roofline": the time that the peak or, where it is longer, memory allows, over the time taken. Memory is x,
-// w and y once each, at the rate of a plain sum over as many bytes, and dW read and written, at the rate of
-// an addition in place.
+// "of peak": see measure.h. "of roofline": the time that the peak or, where it is longer, memory allows, over
+// the time taken. Memory is x, w and y once each, at the rate of a plain sum over as many bytes, and dW read
+// and written, at the rate of an addition in place.
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <random>
-#include <vector>
 
-#include "kernels/cpu/linear_vec.h"
 #include "src/ops/linear.h"
+#include "tests/bench/measure.h"
 
 namespace temper {
 namespace {
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-template <class F>
-double seconds_of(F&& f) {
-  const double start = now();
-  f();
-  return now() - start;
-}
-
-/// The time that a tenth of the calls kept: the very best may be a jump of the clock.
-double fast(std::vector<double> times) {
-  const auto tenth = times.begin() + static_cast<int64_t>(times.size() / 10);
-  std::nth_element(times.begin(), tenth, times.end());
-  return *tenth;
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-/// Calls f as often as fits in `budget` seconds, three times at least.
-template <class F>
-void repeat(double budget, F&& f) {
-  const double end = now() + budget;
-  for (int i = 0; i < 3 || now() < end; ++i) f();
-}
-
-template <class F>
-double fast_seconds(double budget, F&& f) {
-  std::vector<double> times;
-  repeat(budget, [&] { times.push_back(seconds_of(f)); });
-  return fast(times);
-}
-
-constexpr int64_t kPeakChains = 10, kPeakSteps = 1 << 20;
-constexpr double kPeakFlop = 2.0 * kPeakChains * kPeakSteps * cpu::Vec<float>::kWidth;
-
-/// kPeakFlop in independent chains of multiply-adds in registers.
-void multiply_add_chains() {
-  using V = cpu::Vec<float>;
-  V acc[kPeakChains];
-  for (V& a : acc) a = V::all(1.0f);
-  V x = V::all(0.999f), y = V::all(1e-3f);
-  for (int64_t i = 0; i < kPeakSteps; ++i) {
-    cpu::keep_in_register(x);
-    cpu::keep_in_register(y);
-#pragma GCC unroll 16
-    for (V& a : acc) a = fma(a, x, y);
-  }
-  float sink[V::kWidth];
-  for (int64_t i = 1; i < kPeakChains; ++i) acc[0] = acc[0] + acc[i];
-  acc[0].store(sink);
-  if (sink[0] == 0.5f) std::puts("");
-}
-
-constexpr int64_t kPassRow = 8 * cpu::Vec<float>::kWidth;
+using namespace bench;
 
 int64_t pass_floats(int64_t bytes) { return std::max<int64_t>(1, bytes / 4 / kPassRow) * kPassRow; }
 
 /// Bytes per second of a plain sum over `bytes` of memory read again and again.
 double read_rate(const float* memory, int64_t bytes) {
-  using V = cpu::Vec<float>;
   const int64_t count = pass_floats(bytes);
-  const double seconds = fast_seconds(0.2, [&] {
-    V acc[8];
-    for (V& a : acc) a = V::zero();
-    for (int64_t i = 0; i < count; i += kPassRow)
-#pragma GCC unroll 8
-      for (int j = 0; j < 8; ++j) acc[j] = acc[j] + V::load(memory + i + j * V::kWidth);
-    float sink[V::kWidth];
-    for (int j = 1; j < 8; ++j) acc[0] = acc[0] + acc[j];
-    acc[0].store(sink);
-    if (sink[0] == 0.5f) std::puts("");
-  });
-  return static_cast<double>(count) * 4 / seconds;
+  return static_cast<double>(count) * 4 / fast_seconds(0.2, [&] { sum_pass(memory, count); });
 }
 
 /// Seconds of an addition in place to `bytes` of memory, again and again.
@@ -141,22 +66,16 @@ struct Traffic {
 template <class F>
 void bench_product(const char* dtype, const char* product, const Shape& s, const Traffic& traffic,
                    float* memory, F&& f) {
-  std::vector<double> times, shares;
-  f();
-  repeat(0.6, [&] {
-    times.push_back(seconds_of(f));
-    shares.push_back(seconds_of(multiply_add_chains) / times.back());
-  });
   const double flop = 2.0 * static_cast<double>(s.M * s.N * s.K);
-  const double seconds = median(times), share = median(shares) * flop / kPeakFlop,
-               peak = flop / seconds / share;
+  const Speed speed = speed_of(flop, 1, f);
+  const double peak = speed.peak(flop);
   const double bytes_seconds =
       static_cast<double>(traffic.read_bytes) / read_rate(memory, traffic.read_bytes) +
       update_seconds(memory, traffic.update_bytes);
   const double bound = std::max(flop / peak, bytes_seconds);
   std::printf("%-5s %-8s %6ld %6ld %6ld  %6.1f of %6.1f GFLOP/s  %5.1f %% of peak  %5.1f %% of roofline\n",
-              dtype, product, s.M, s.N, s.K, flop / seconds * 1e-9, peak * 1e-9, 100 * share,
-              100 * bound / seconds);
+              dtype, product, s.M, s.N, s.K, flop / speed.seconds * 1e-9, peak * 1e-9, 100 * speed.share,
+              100 * bound / speed.seconds);
 }
 
 template <class S>

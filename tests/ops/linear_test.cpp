@@ -159,8 +159,10 @@ float defined_sum(const double* a, int64_t a_stride, const double* b, int64_t b_
 }
 
 TEST(Linear, BackwardBitsFollowTheDefinition) {
-  // In slabs of the depth; many rows; few rows of dx, and of dw, with odd ends of columns and depth.
-  for (const Sizes& s : {Sizes{530, 8200, 3}, Sizes{30, 600, 70}, Sizes{17, 301, 605}, Sizes{301, 23, 605}}) {
+  // In slabs of the depth; many rows; few rows of dx, and of dw, with odd ends of columns and depth; several
+  // blocks of columns for few rows, and for many rows of few steps.
+  for (const Sizes& s : {Sizes{530, 8200, 3}, Sizes{30, 600, 70}, Sizes{17, 301, 605}, Sizes{301, 23, 605},
+                         Sizes{13, 40, 2100}, Sizes{3, 60, 8300}}) {
     const int64_t t_step = s.T / 15 + 1, n_step = s.N / 7 + 1;
     Many in = inputs_of(s, 75);
     in.push_back(normal_values(s.T * s.N, 78));

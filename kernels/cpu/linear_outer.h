@@ -17,7 +17,7 @@ struct OuterShape {
 namespace outer {
 
 inline constexpr int64_t kDepth = 256;
-/// Elements of the right operand in a block, or of the sums of few tiles: half the L2.
+/// Elements of the right operand in a block, or of the sums of few tiles: they stay in L2.
 inline constexpr int64_t kBlockElements = int64_t{512} * kDepth;
 /// Columns of a block: as many as fit, as rows of b and c are read in order.
 inline constexpr int64_t kLeastColumns = 512, kMostColumns = 8192;
@@ -29,7 +29,8 @@ inline constexpr int64_t kLeastTiles = 96 / kRows;
 inline constexpr int64_t kFewTiles = 4;
 /// Then so many rows of it are read side by side, each in order, while as many after them are fetched.
 inline constexpr int64_t kRowsAtOnce = 20;
-/// And so many columns are in a block; with several threads fewer, but not fewer than the least.
+/// And at most so many columns are in a block: each thread has the same number of blocks, unless they would
+/// be narrower than the least.
 inline constexpr int64_t kFewColumns = 2048, kFewLeastColumns = 128;
 /// Elements of the left operand that are packed at once, unless one block of kDepth is more.
 inline constexpr int64_t kLeftElements = int64_t{4} << 20;
@@ -66,14 +67,15 @@ inline int64_t row_blocks(int64_t tiles, int64_t column_blocks, int threads) {
 /// Columns of a block, in whole panels.
 template <class A>
 int64_t block_columns(const OuterShape& shape, int64_t tiles, int threads) {
-  const auto panels = [](int64_t columns) { return (columns + kColumns<A> - 1) / kColumns<A> * kColumns<A>; };
+  const auto pieces = [](int64_t columns, int64_t of) { return (columns + of - 1) / of; };
+  const auto panels = [&](int64_t columns) { return pieces(columns, kColumns<A>) * kColumns<A>; };
   const int64_t all = panels(shape.columns);
   if (tiles > kFewTiles) {
     const int64_t fit = kBlockElements / std::min(kDepth, shape.depth) / kColumns<A> * kColumns<A>;
     return std::min(all, std::clamp(fit, kLeastColumns, kMostColumns));
   }
-  const int64_t share = threads > 1 ? panels(shape.columns / (2 * threads)) : all;
-  return std::min(all, std::clamp(share, kFewLeastColumns, kFewColumns));
+  const int64_t workers = std::max(1, threads), turns = pieces(shape.columns, workers * kFewColumns);
+  return std::min(all, std::max(panels(pieces(shape.columns, workers * turns)), kFewLeastColumns));
 }
 
 /// Part of the product: tiles [begin, end) of rows against columns [column, column + columns) over one slab.

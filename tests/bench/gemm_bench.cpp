@@ -110,6 +110,8 @@ void bench_decode(const char* name, int64_t M, int64_t K, const Tensor& memory, 
 int run() {
   Arena arena;
   const Tensor wide = random_tensor<float>(arena, {int64_t{64} << 20}, 4);
+  std::printf("multiply-add chains alone: %.1f GFLOP/s\n",
+              kPeakFlop / fast_seconds(1.0, multiply_add_chains) * 1e-9);
   std::printf("dtype product       M      N      K\n");
   for (const Shape& s :
        {Shape{16, 3072, 1024}, Shape{64, 1024, 1024}, Shape{64, 1024, 3072}, Shape{256, 3072, 1024},

@@ -53,12 +53,11 @@ double fast_seconds(double budget, F&& f) {
   return fast(times);
 }
 
-/// FLOP of one call of multiply_add_chains.
+/// kPeakFlop: of one call of multiply_add_chains, in fp32.
 inline constexpr int64_t kPeakChains = 10, kPeakSteps = 1 << 20;
 inline constexpr double kPeakFlop = 2.0 * kPeakChains * kPeakSteps * cpu::Vec<float>::kWidth;
 
-/// fp32 in independent chains of multiply-adds in registers.
-/// Not inlined, so that every bench has the same loop.
+/// Independent chains of multiply-adds in registers. Not inlined, so that every bench has the same loop.
 [[gnu::noinline]] inline void multiply_add_chains() {
   using V = cpu::Vec<float>;
   V acc[kPeakChains];
@@ -76,12 +75,13 @@ inline constexpr double kPeakFlop = 2.0 * kPeakChains * kPeakSteps * cpu::Vec<fl
   if (sink[0] == 0.5f) std::puts("");
 }
 
-/// Speed of a call of `flop`, the median of many: FLOP/s, and its share of the peak of `threads` threads.
+/// Of a call, medians of many: its time, and its share of the peak that the threads have right after it.
 struct Speed {
   double seconds = 0, share = 0;
   double peak(double flop) const { return flop / seconds / share; }
 };
 
+/// f does `flop` on `threads` threads.
 template <class F>
 Speed speed_of(double flop, int threads, F&& f) {
   std::vector<double> times, shares;

@@ -85,7 +85,7 @@ void chunk_gradients(Ctx& ctx, const BackwardBatch<S>& batch, const S* w, int64_
     const int64_t begin = i % blocks * kBlockRows, end = std::min(begin + kBlockRows, n);
     const int64_t id = i / blocks * kBackwardIds, count = std::min(kBackwardIds, ids - id);
     A* dz = batch.dz + begin * kWindowStride + id;
-    dot_block<S>(dz, kWindowStride, batch.packed.rows(begin, end), w + id * batch.packed.features, count,
+    dot_block<S>({dz, kWindowStride}, batch.packed.rows(begin, end), w + id * batch.packed.features, count,
                  buffers.mine());
     for (int64_t r = begin; r < end; ++r) {
       const UpstreamRow<A>& up = batch.up[static_cast<size_t>(r)];

@@ -91,7 +91,7 @@ void for_each_window(Ctx& ctx, const PackedRows<Accumulate<S>>& hidden, const S*
     const int64_t row = i % blocks * kBlockRows, id = i / blocks * kVocabularyChunk;
     const LogitsWindow<A> window{row, std::min(kBlockRows, hidden.count - row), id,
                                  std::min(kVocabularyChunk, V - id), buffers.mine() + workspace};
-    dot_block<S>(window.z, kWindowStride, hidden.rows(row, row + window.rows), w + id * hidden.features,
+    dot_block<S>({window.z, kWindowStride}, hidden.rows(row, row + window.rows), w + id * hidden.features,
                  window.ids, buffers.mine());
     body(window);
   });

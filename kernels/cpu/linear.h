@@ -6,22 +6,28 @@
 
 #include <omp.h>
 
+#include <functional>
+
 #include "kernels/cpu/linear_tile.h"
 #include "src/core/ctx.h"
 #include "src/core/parallel.h"
 
 namespace temper::cpu {
 
-/// Rows of x that one call of dot_block takes at most, and the columns and features it works on at a time. A
-/// tile's rows over one block of features stay in L1; the columns of a block and its lanes stay in L2.
+/// kBlockColumns columns of w with up to kPanelFeatures features are a panel, which stays in L2 while rows of
+/// x pass by, strip by strip; a strip over a block of features stays in L1. Of rows with more features, or of
+/// few rows, kBlockRows at most take turns at panels of kBlockFeatures, their lanes in L2 too.
 inline constexpr int64_t kBlockRows = 96;
 inline constexpr int64_t kBlockColumns = 48;
+inline constexpr int64_t kPanelFeatures = 5120;
 inline constexpr int64_t kBlockFeatures = 1024;
 /// Up to this many rows of x, w is read as stored instead of packed: packing pays when it is read more often.
 inline constexpr int64_t kStreamRows = 3 * kMaxTileRows;
 inline constexpr int64_t kStreamColumns = 24;
-/// Rows that are packed at once: bounds the workspace of long batches.
+/// Rows that are packed at once, and elements of them: bounds the workspace of long batches, and what every
+/// panel reads again from L3.
 inline constexpr int64_t kPackedRows = 1024;
+inline constexpr int64_t kPackedElements = 5 << 20;
 
 template <class A>
 struct PackedRows {
@@ -38,6 +44,13 @@ struct PackedRows {
 /// caches.
 inline int64_t packed_stride(int64_t features) { return (features + kLanes - 1) / kLanes * kLanes + kLanes; }
 
+/// Rows that a tile can use as they are stored: whole lines of the cache (a load that crosses lines takes
+/// twice as long).
+template <class A>
+bool whole_lines(const A* rows, int64_t features) {
+  return features % kLanes == 0 && reinterpret_cast<uintptr_t>(rows) % 64 == 0;
+}
+
 template <class S, class A>
 void pack_row(A* to, const S* from, int64_t count) {
   const int64_t padded = (count + kLanes - 1) / kLanes * kLanes;
@@ -48,6 +61,9 @@ void pack_row(A* to, const S* from, int64_t count) {
 template <class S>
 PackedRows<Accumulate<S>> pack_rows(Ctx& ctx, const S* x, int64_t count, int64_t features) {
   using A = Accumulate<S>;
+  if constexpr (std::is_same_v<S, A>)
+    if (whole_lines(x, features) && features * static_cast<int64_t>(sizeof(A)) % 4096 != 0)
+      return {x, features, count, features};
   const int64_t stride = packed_stride(features);
   A* data = static_cast<A*>(ctx.arena.allocate(count * stride * static_cast<int64_t>(sizeof(A))));
   parallel_ranges(ctx.threads, count, 16, [&](int64_t begin, int64_t end) {
@@ -73,16 +89,29 @@ class ThreadBuffers {
   A* data_;
 };
 
-/// Elements of workspace that dot_block needs.
+/// Where dot_block leaves its sums: sums[r * stride + c] for all of x; or, with `taken`, for one strip of
+/// rows at a time, in the same place, handed over while it is still in L1.
+template <class A>
+struct BlockOutput {
+  A* sums;
+  int64_t stride;
+  /// (sums, first row, rows, first column, columns); as often as there are strips and panels.
+  std::function<void(const A*, int64_t, int64_t, int64_t, int64_t)> taken = nullptr;
+
+  A* strip(int64_t row) const { return taken ? sums : sums + row * stride; }
+};
+
+/// Elements of workspace that dot_block needs, and of the sums of a strip.
 inline int64_t dot_workspace(int64_t features) {
-  return kBlockColumns * packed_stride(std::min(features, kBlockFeatures)) +
+  return kBlockColumns * packed_stride(std::min(features, kPanelFeatures)) +
          kBlockRows * kBlockColumns * kLanes;
 }
+inline constexpr int64_t kStripSums = kMaxTileRows * kBlockColumns;
 
-/// out[r * out_stride + c] for all rows of x (at most kBlockRows) and `columns` rows of w, which are
-/// contiguous.
+/// All rows of x (at most kBlockRows of more than kPanelFeatures features) against `columns` rows of w, which
+/// are contiguous.
 template <class S>
-void dot_block(Accumulate<S>* out, int64_t out_stride, const PackedRows<Accumulate<S>>& x, const S* w,
+void dot_block(const BlockOutput<Accumulate<S>>& out, const PackedRows<Accumulate<S>>& x, const S* w,
                int64_t columns, Accumulate<S>* workspace);
 
 }  // namespace temper::cpu

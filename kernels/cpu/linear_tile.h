@@ -44,21 +44,44 @@ struct TileResult {
   bool first, last;  // of the blocks of features
 };
 
+/// Up to eight rows by one pointer and the odd multiples of their stride, in a register each: otherwise every
+/// address is an addition, and additions take turns with the multiply-adds.
+template <class T>
+class RowPointers {
+ public:
+  RowPointers(const T* data, int64_t stride, int rows)
+      : at_(reinterpret_cast<const char*>(data)), one_(stride * static_cast<int64_t>(sizeof(T))) {
+    if (rows > 3) __asm__("" : "+r"(three_));
+    if (rows > 5) __asm__("" : "+r"(five_));
+    if (rows > 7) __asm__("" : "+r"(seven_));
+  }
+  const T* operator[](int r) const {
+    const int64_t offsets[] = {0, one_, 2 * one_, three_, 4 * one_, five_, 2 * three_, seven_};
+    return reinterpret_cast<const T*>(at_ + offsets[r]);
+  }
+  void advance(int64_t elements) { at_ += elements * static_cast<int64_t>(sizeof(T)); }
+
+ private:
+  const char* at_;
+  int64_t one_, three_ = 3 * one_, five_ = 5 * one_, seven_ = 7 * one_;
+};
+
 template <class A, int R, int C>
 struct TileLanes {
   Vec<A> acc[R * C][kParts<A>];
 
+  /// Features [k, k + kLanes) from where the pointers stand.
   template <class W>
-  [[gnu::always_inline]] void step(const A* x, int64_t x_stride, const W* w, int64_t w_stride) {
+  [[gnu::always_inline]] void step(const RowPointers<A>& x, const RowPointers<W>& w, int64_t k) {
     constexpr int kWidth = Vec<A>::kWidth;
 #pragma GCC unroll 4
     for (int p = 0; p < kParts<A>; ++p) {
       Vec<A> column[C];
 #pragma GCC unroll 8
-      for (int c = 0; c < C; ++c) column[c] = Vec<A>::load(w + c * w_stride + p * kWidth);
+      for (int c = 0; c < C; ++c) column[c] = Vec<A>::load(w[c] + k + p * kWidth);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        Vec<A> row = Vec<A>::load(x + r * x_stride + p * kWidth);
+        Vec<A> row = Vec<A>::load(x[r] + k + p * kWidth);
         keep_in_register(row);
 #pragma GCC unroll 8
         for (int c = 0; c < C; ++c) acc[r * C + c][p] = fma(row, column[c], acc[r * C + c][p]);
@@ -82,7 +105,10 @@ struct TileLanes {
   }
 };
 
-/// Bytes that are needed soon, fetched to L2 a little with every group of features that a tile takes.
+/// Groups of kLanes features between two fetches of a packed tile.
+inline constexpr int64_t kFetchGroups = 2;
+
+/// Bytes that are needed soon, fetched to L2 a little with the features that a tile takes.
 struct Fetch {
   const char* at = nullptr;
   int64_t step = 0;
@@ -102,20 +128,32 @@ class Ahead {
       : row_(reinterpret_cast<const char*>(data)),
         stride_(stride * static_cast<int64_t>(sizeof(T))),
         parts_(std::max<int64_t>(1, tiles / std::max<int64_t>(1, rows))),
-        step_(kLanes * static_cast<int64_t>(sizeof(T)) / parts_),
+        step_(kFetchGroups * kLanes * static_cast<int64_t>(sizeof(T)) / parts_),
         part_bytes_(features * static_cast<int64_t>(sizeof(T)) / parts_) {}
-  /// For tiles of `tile_stride` elements of rows that `passes` passes read: `data` is what comes after all
-  /// these rows. Each pass fetches its share of it, so that memory has work all the time.
+  /// For tiles of `tile_stride` elements of rows that `passes` passes read as they are stored: `data` is what
+  /// comes after all these rows. Each pass fetches its share of it, so that memory has work all the time.
   template <class T>
   static Ahead of_pass(const T* data, int64_t tile_stride, int64_t features, int64_t pass, int64_t passes) {
     Ahead ahead(data + features * pass / passes, tile_stride, features, 1, 1);
-    ahead.step_ /= passes;
+    ahead.step_ /= kFetchGroups * passes;
+    return ahead;
+  }
+  /// Nothing: a line that the tile has, again and again.
+  template <class T>
+  static Ahead none(const T* line) {
+    Ahead ahead(line, 0, 0, 1, 1);
+    ahead.step_ = 0;
     return ahead;
   }
   Fetch of_tile() {
     const Fetch fetch{row_ + part_ * part_bytes_, step_};
     if (++part_ == parts_) part_ = 0, row_ += stride_;
     return fetch;
+  }
+  /// As if of_tile had been called `tiles` times.
+  void skip(int64_t tiles) {
+    row_ += tiles / parts_ * stride_;
+    part_ = tiles % parts_;
   }
 
  private:
@@ -140,8 +178,20 @@ void dot_tile(const TileOperands<A, W>& in, const TileResult<A>& result, [[maybe
     tile.load(result.lanes);
   constexpr bool kStream = kWeights != Weights::packed;
   const int64_t whole = kStream ? in.features / kLanes * kLanes : in.features;
+  RowPointers<A> rows(in.x, in.x_stride, R);
+  RowPointers<W> columns(in.w, in.w_stride, C);
+  int64_t k = 0;
+  if constexpr (!kStream)
+    for (; k + kFetchGroups * kLanes <= whole; k += kFetchGroups * kLanes) {
+      x.next();
+      w.next();
 #pragma GCC unroll 2
-  for (int64_t k = 0; k < whole; k += kLanes) {
+      for (int64_t group = 0; group < kFetchGroups; ++group) tile.step(rows, columns, group * kLanes);
+      rows.advance(kFetchGroups * kLanes);
+      columns.advance(kFetchGroups * kLanes);
+    }
+#pragma GCC unroll 2
+  for (; k < whole; k += kLanes) {
     if constexpr (kWeights == Weights::once) {
       for (int c = 0; c < C; ++c) {
         __builtin_prefetch(in.w + (C + c) * in.w_stride + k, 0, 2);
@@ -151,17 +201,16 @@ void dot_tile(const TileOperands<A, W>& in, const TileResult<A>& result, [[maybe
       for (int c = 0; c < C; ++c)
         __builtin_prefetch(w.at + c * in.w_stride * static_cast<int64_t>(sizeof(W)), 0, 2);
       w.at += w.step;
-    } else {
-      x.next();
-      w.next();
     }
-    tile.step(in.x + k, in.x_stride, in.w + k, in.w_stride);
+    tile.step(rows, columns, 0);
+    rows.advance(kLanes);
+    columns.advance(kLanes);
   }
   if (kStream && whole < in.features) {
     W tail[C][kLanes] = {};
     for (int c = 0; c < C; ++c)
       std::copy(in.w + c * in.w_stride + whole, in.w + c * in.w_stride + in.features, tail[c]);
-    tile.step(in.x + whole, in.x_stride, tail[0], kLanes);
+    tile.step(rows, RowPointers<W>(tail[0], kLanes, C), 0);
   }
   if (!result.last) {
     tile.store(result.lanes);

@@ -53,13 +53,19 @@ template <class S>
 void expect_definition(const Sizes& s) {
   Many in = inputs_of(s, 10);
   for (Values& values : in) values = round_to(values, kDTypeOf<S>);
-  Values want;
+  Values want, without_bias;
   for (int64_t t = 0; t < s.T; ++t)
-    for (int64_t n = 0; n < s.N; ++n)
+    for (int64_t n = 0; n < s.N; ++n) {
       want.push_back(defined_output<S>(&in[0][t * s.K], &in[1][n * s.K], in[2][n], s.K));
-  TestCtx ctx;
-  expect_same_bits(fmt::format("{} T {} N {} K {}", dtype_name(kDTypeOf<S>), s.T, s.N, s.K),
-                   forward(ctx, kDTypeOf<S>, in, s)[0], want);
+      without_bias.push_back(defined_output<S>(&in[0][t * s.K], &in[1][n * s.K], 0.0, s.K));
+    }
+  for (int threads : {1, 3}) {
+    TestCtx ctx(threads);
+    const std::string label =
+        fmt::format("{} T {} N {} K {}, {} threads", dtype_name(kDTypeOf<S>), s.T, s.N, s.K, threads);
+    expect_same_bits(label, forward(ctx, kDTypeOf<S>, in, s)[0], want);
+    expect_same_bits(label + ", no bias", forward(ctx, kDTypeOf<S>, {in[0], in[1]}, s)[0], without_bias);
+  }
 }
 
 TEST(Linear, ForwardBitsFollowTheDefinition) {
@@ -70,8 +76,9 @@ TEST(Linear, ForwardBitsFollowTheDefinition) {
     expect_definition<double>(s);
   }
   for (const Sizes& s :
-       {Sizes{3, 97, 4099}, Sizes{30, 97, 4099}, Sizes{200, 50, 1030}, Sizes{25, 48, 2048}}) {
-    expect_definition<float>(s);  // several blocks of features, rows and columns
+       {Sizes{3, 97, 4099}, Sizes{30, 97, 4099}, Sizes{200, 50, 1030}, Sizes{25, 48, 2048},
+        Sizes{400, 50, 1040}, Sizes{330, 49, 2048}, Sizes{130, 50, 5200}, Sizes{1100, 3, 5000}}) {
+    expect_definition<float>(s);  // several blocks of features, rows and columns, panels, passes
     expect_definition<bf16>(s);
     expect_definition<double>(s);
   }

@@ -98,14 +98,56 @@ struct Block {
   }
 };
 
+/// The part of the right operand that is packed next, fetched in shares by the last tiles before.
+template <class S>
+class NextRight {
+ public:
+  NextRight(const S* b, int64_t stride, int64_t columns, int64_t rows, int64_t tiles, int64_t depth)
+      : b_(reinterpret_cast<const char*>(b)),
+        stride_(stride * static_cast<int64_t>(sizeof(S))),
+        width_(columns * static_cast<int64_t>(sizeof(S))),
+        share_((rows * width_ + tiles - 1) / tiles),
+        step_(share_ * 2 / depth) {}
+  FetchRows share(int64_t tile) const {
+    const int64_t begin = tile * share_;
+    const char* row = b_ + begin / width_ * stride_;
+    return {row + begin % width_, row + width_, step_, stride_ - width_, stride_};
+  }
+
+ private:
+  const char* b_;
+  int64_t stride_, width_, share_, step_;
+};
+
+/// One block of kDepth. The last kFetchingTiles tiles fetch what is packed after it, unless their depth is
+/// too short for that.
+template <class A, class S, int R>
+void tiles_of_depth(const Block<A, S>& block, const A* panels, int64_t d0) {
+  constexpr int64_t kFetchingTiles = 128, kFetchingDepth = 64;
+  const int64_t depth = block.depth(d0), after = d0 + kDepth < block.slab.depth ? d0 + kDepth : 0;
+  const int64_t begin = block.column + (after > 0 ? 0 : block.columns);
+  const int64_t columns = depth < kFetchingDepth ? 0 : std::min(block.columns, block.slab.columns - begin);
+  const int64_t all = (block.end - block.begin) * ((block.columns + kColumns<A> - 1) / kColumns<A>);
+  const int64_t fetching = columns > 0 ? std::min(all, kFetchingTiles) : 0;
+  const NextRight<S> next(block.b + after * block.slab.columns + begin, block.slab.columns, columns,
+                          block.depth(after), std::max<int64_t>(1, fetching), depth);
+  int64_t left = all;
+  for (int64_t t = block.begin; t < block.end; ++t)
+    for (int64_t n = 0; n < block.columns; n += kColumns<A>, --left) {
+      const Tile<A> tile = block.tile(t, n, d0);
+      const A* a = block.left.tile(d0, depth, t);
+      if (left > fetching)
+        compute_tile<A, R>(tile, a, panels + n * depth, depth, FetchNothing());
+      else
+        compute_tile<A, R>(tile, a, panels + n * depth, depth, next.share(fetching - left));
+    }
+}
+
 template <class A, class S, int R>
 void many_tiles(const Block<A, S>& block, A* workspace) {
   for (int64_t d0 = 0; d0 < block.slab.depth; d0 += kDepth) {
-    const int64_t depth = block.depth(d0);
-    pack_right(workspace, block.right(d0), block.slab.columns, block.columns, depth);
-    for (int64_t t = block.begin; t < block.end; ++t)
-      for (int64_t n = 0; n < block.columns; n += kColumns<A>)
-        compute_tile<A, R>(block.tile(t, n, d0), block.left.tile(d0, depth, t), workspace + n * depth, depth);
+    pack_right(workspace, block.right(d0), block.slab.columns, block.columns, block.depth(d0));
+    tiles_of_depth<A, S, R>(block, workspace, d0);
   }
 }
 

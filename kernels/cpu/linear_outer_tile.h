@@ -117,10 +117,29 @@ template <class A, int kWrite, int kLocality, class S>
     __builtin_prefetch(row + i, kWrite, kLocality);
 }
 
+/// Bytes of rows that are packed next, fetched to L2 a line or less at a time.
+struct FetchRows {
+  const char* at = nullptr;
+  const char* row_end = nullptr;
+  int64_t step = 0, gap = 0, stride = 0;  // gap: from the end of a row to the next one
+  void next() {
+    __builtin_prefetch(at, 0, 2);
+    at += step;
+    if (at >= row_end) {
+      at += gap;
+      row_end += stride;
+    }
+  }
+};
+
+struct FetchNothing {
+  void next() {}
+};
+
 /// A tile of a [depth][R] against a panel of b [depth][kColumns], both packed. The right neighbour in c is
-/// fetched meanwhile, one row a step.
-template <class A, int R>
-void compute_tile(const Tile<A>& tile, const A* a, const A* b, int64_t depth) {
+/// fetched meanwhile, one row a step, and then what `rows` says, every other step.
+template <class A, int R, class Rows>
+void compute_tile(const Tile<A>& tile, const A* a, const A* b, int64_t depth, Rows rows) {
   Sums<A, R> acc;
   clear_sums<A, R>(acc);
   const auto step = [&] {
@@ -136,7 +155,13 @@ void compute_tile(const Tile<A>& tile, const A* a, const A* b, int64_t depth) {
     fetch<A, 1, 3>(next);
     step();
   }
-  for (int64_t d = ahead; d < depth; ++d) step();
+  int64_t d = ahead;
+  for (; d + 2 <= depth; d += 2) {
+    rows.next();
+    step();
+    step();
+  }
+  if (d < depth) step();
   finish_tile<A, R>(tile, acc);
 }
 

@@ -2,9 +2,11 @@
 
 #include <spdlog/spdlog.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <thread>
 
 #include "src/comm/mpi_comm.h"
 #include "src/core/check.h"
@@ -19,6 +21,13 @@ int launcher_rank() {
   return 0;
 }
 
+/// mpirun ends all ranks as soon as the first has ended, so none may end before rank 0 has told what all have
+/// found. Comes back only where rank 0 does not: it has not found it, or is very late.
+void leave_it_to_rank_0() {
+  constexpr auto kPatience = std::chrono::seconds(5);
+  std::this_thread::sleep_for(kPatience);
+}
+
 int report(Exit code, const std::string& text) {
   const char* name = std::getenv("OMPI_COMM_WORLD_RANK");
   const std::string block = (name ? fmt::format("temper: rank {}: ", name) : "temper: ") + text;
@@ -27,8 +36,11 @@ int report(Exit code, const std::string& text) {
     logger->critical("{}", block);
     logger->flush();
   }
-  const bool alike = code == Exit::usage && !mpi_is_up();  // every rank has found it
-  const bool told = launcher_rank() == 0 ? logger != nullptr : alike;
+  const bool input = code == Exit::usage || code == Exit::data;
+  const bool alike = input && !mpi_is_up();  // as far as one can know, every rank has found it
+  const bool by_mpirun = name != nullptr;
+  if (alike && by_mpirun && launcher_rank() != 0) leave_it_to_rank_0();
+  const bool told = launcher_rank() == 0 ? logger != nullptr : alike && !by_mpirun;
   if (!told) {
     std::fprintf(stderr, "%s\n", block.c_str());
     std::fflush(stderr);

@@ -59,8 +59,16 @@ void fail_on(const MpiSession& world, int failing, Exit code) {
   comm->barrier("wait for the rank with the error");
 }
 
+/// Before MPI is up: rank 1 has the error, and rank 0 a second later or never.
+void fail_before_mpi(bool rank_0_too) {
+  const bool rank_0 = std::string(std::getenv("OMPI_COMM_WORLD_RANK")) == "0";
+  if (rank_0) std::this_thread::sleep_for(std::chrono::seconds(1));
+  if (!rank_0 || rank_0_too) fail(Exit::usage, {.what = "this is the error", .where = "here"});
+}
+
 int run_child(const std::string& mode, int argc, char** argv) {
   return run_guarded([&] {
+    if (mode == "--rank-0-is-late" || mode == "--rank-1-alone") fail_before_mpi(mode == "--rank-0-is-late");
     const MpiSession world(&argc, &argv);
     if (mode == "--nobody-comes") wait_for_nobody(world);
     if (mode == "--rank-1-fails") fail_on(world, 1, Exit::storage);
@@ -109,6 +117,14 @@ TEST_F(JobEnd, AMistakeThatAllRanksFindIsToldOnce) {
   EXPECT_EQ(run("--all-fail"), static_cast<int>(Exit::usage)) << output();
   EXPECT_EQ(count("this is the error"), 1) << output();
   EXPECT_EQ(count("MPI_ABORT"), 0) << output();
+}
+
+TEST_F(JobEnd, AMistakeIsToldBeforeTheLauncherEndsTheOthers) {
+  EXPECT_EQ(run("--rank-0-is-late"), static_cast<int>(Exit::usage)) << output();
+  EXPECT_EQ(count("rank 0: this is the error"), 1) << output();
+  EXPECT_EQ(count("rank 1: this is the error"), 0) << output();
+  EXPECT_EQ(run("--rank-1-alone"), static_cast<int>(Exit::usage)) << output();
+  EXPECT_EQ(count("rank 1: this is the error"), 1) << output();
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 #pragma once
 // The forward dot products behind linear, log-prob and sampling: out[m,n] = sum_k x[m,k] w[n,k], unrounded,
 // in the accumulate dtype, by the canonical lanes. One implementation for one row and for thousands: the bits
-// of an output depend on its two rows only. x is packed once (accumulate dtype, padded with zeros); w is read
-// in place for few rows and where it is stored so that a tile can use it, else packed by blocks.
+// of an output depend on its two rows only. x is packed once (accumulate dtype, padded with zeros), unless
+// tiles can use it as it is; w is read in place for few rows, and for more where tiles can use it, else
+// packed, panel by panel.
 
 #include <omp.h>
 

@@ -132,6 +132,7 @@ struct FetchRows {
   }
 };
 
+/// For tiles that nothing is packed after, and those before the last.
 struct FetchNothing {
   void next() {}
 };

@@ -59,6 +59,7 @@ void pack_row(A* to, const S* from, int64_t count) {
   std::fill(to + count, to + padded, A(0));
 }
 
+/// Rows that tiles can use as they are stay where they are.
 template <class S>
 PackedRows<Accumulate<S>> pack_rows(Ctx& ctx, const S* x, int64_t count, int64_t features) {
   using A = Accumulate<S>;

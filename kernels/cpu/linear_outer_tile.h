@@ -138,9 +138,9 @@ struct FetchNothing {
 };
 
 /// A tile of a [depth][R] against a panel of b [depth][kColumns], both packed. The right neighbour in c is
-/// fetched meanwhile, one row a step, and then what `rows` says, every other step.
-template <class A, int R, class Rows>
-void compute_tile(const Tile<A>& tile, const A* a, const A* b, int64_t depth, Rows rows) {
+/// fetched meanwhile, one row a step, and then a piece of `later`, every other step.
+template <class A, int R, class Later>
+void compute_tile(const Tile<A>& tile, const A* a, const A* b, int64_t depth, Later later) {
   Sums<A, R> acc;
   clear_sums<A, R>(acc);
   const auto step = [&] {
@@ -158,7 +158,7 @@ void compute_tile(const Tile<A>& tile, const A* a, const A* b, int64_t depth, Ro
   }
   int64_t d = ahead;
   for (; d + 2 <= depth; d += 2) {
-    rows.next();
+    later.next();
     step();
     step();
   }

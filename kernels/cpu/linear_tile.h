@@ -134,15 +134,16 @@ class Ahead {
   /// comes after all these rows. Each pass fetches its share of it, so that memory has work all the time.
   template <class T>
   static Ahead of_pass(const T* data, int64_t tile_stride, int64_t features, int64_t pass, int64_t passes) {
-    Ahead ahead(data + features * pass / passes, tile_stride, features, 1, 1);
-    ahead.step_ /= kFetchGroups * passes;
+    Ahead ahead = none(data + features * pass / passes);
+    ahead.stride_ = tile_stride * static_cast<int64_t>(sizeof(T));
+    ahead.step_ = kLanes * static_cast<int64_t>(sizeof(T)) / passes;
     return ahead;
   }
   /// Nothing: a line that the tile has, again and again.
   template <class T>
   static Ahead none(const T* line) {
-    Ahead ahead(line, 0, 0, 1, 1);
-    ahead.step_ = 0;
+    Ahead ahead;
+    ahead.row_ = reinterpret_cast<const char*>(line);
     return ahead;
   }
   Fetch of_tile() {

@@ -248,6 +248,12 @@ bool mpi_is_up() {
   return initialized && !finalized;
 }
 
+bool mpi_has_ended() {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  return finalized != 0;
+}
+
 void abort_all_ranks(Exit code) {
   if (mpi_is_up()) MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
 }

@@ -41,6 +41,8 @@ class MpiSession {
 
 /// MPI was started and not finalized.
 bool mpi_is_up();
+/// MPI was started and finalized: after an error, only where all ranks leave together.
+bool mpi_has_ended();
 /// Ends every rank of the job with `code`; does nothing in a process without MPI.
 void abort_all_ranks(Exit code);
 

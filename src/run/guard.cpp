@@ -36,8 +36,9 @@ int report(Exit code, const std::string& text) {
     logger->critical("{}", block);
     logger->flush();
   }
-  const bool input = code == Exit::usage || code == Exit::data;
-  const bool alike = input && !mpi_is_up();  // as far as one can know, every rank has found it
+  // As far as one can know, every rank has found it: MPI ends after an error only where all leave together.
+  const bool alike =
+      mpi_has_ended() ? code == Exit::usage || code == Exit::data : code == Exit::usage && !mpi_is_up();
   const bool by_mpirun = name != nullptr;
   if (alike && by_mpirun && launcher_rank() != 0) leave_it_to_rank_0();
   const bool told = launcher_rank() == 0 ? logger != nullptr : alike && !by_mpirun;

@@ -74,6 +74,7 @@ int run_child(const std::string& mode, int argc, char** argv) {
     if (mode == "--rank-1-fails") fail_on(world, 1, Exit::storage);
     if (mode == "--rank-1-fails-early") fail_on(world, 1, Exit::usage);
     if (mode == "--all-fail") fail_on(world, -1, Exit::usage);
+    if (mode == "--all-find-bad-data") fail_on(world, -1, Exit::data);
     return 0;
   });
 }
@@ -117,6 +118,9 @@ TEST_F(JobEnd, AMistakeThatAllRanksFindIsToldOnce) {
   EXPECT_EQ(run("--all-fail"), static_cast<int>(Exit::usage)) << output();
   EXPECT_EQ(count("this is the error"), 1) << output();
   EXPECT_EQ(count("MPI_ABORT"), 0) << output();
+  EXPECT_EQ(run("--all-find-bad-data"), static_cast<int>(Exit::data)) << output();
+  EXPECT_EQ(count("rank 0: this is the error"), 1) << output();
+  EXPECT_EQ(count("this is the error"), 1) << output();
 }
 
 TEST_F(JobEnd, AMistakeIsToldBeforeTheLauncherEndsTheOthers) {

@@ -30,9 +30,9 @@ ONLY ?= src kernels/cpu
 WHOLE := src kernels/cpu
 LIB := $(B)/libtemper$(if $(filter-out $(WHOLE),$(ONLY)),-$(firstword $(shell echo "$(ONLY)" | md5sum))).a
 # version.cpp names the commit: outside the library, so that a commit does not link every test again.
-SRC := $(filter-out src/main.cpp src/run/version.cpp,$(shell find $(ONLY) -name '*.cpp' 2>/dev/null))
+SRC := $(filter-out src/main.cpp src/run/verbs/version.cpp,$(shell find $(ONLY) -name '*.cpp' 2>/dev/null))
 OBJ := $(SRC:%=$(B)/%.o)
-MAIN := $(B)/src/main.cpp.o $(B)/src/run/version.cpp.o
+MAIN := $(B)/src/main.cpp.o $(B)/src/run/verbs/version.cpp.o
 TESTS := $(patsubst %.cpp,$(B)/%,$(shell find tests -name '*_test.cpp' -not -path 'tests/gpu/*' 2>/dev/null))
 GPU_TESTS := $(patsubst %.cpp,$(B)/%,$(shell find tests/gpu -name '*_test.cpp' 2>/dev/null))
 BENCHES := $(patsubst %.cpp,$(B)/%,$(shell find tests -name '*_bench.cpp' -not -path 'tests/gpu/*' 2>/dev/null))
@@ -67,8 +67,8 @@ $(B)/kernels/%.cpp.o: CXXFLAGS += -O3
 $(B)/tests/%_test.cpp.o: CXXFLAGS += -O1 -g0
 $(B)/tests/%_bench.cpp.o: CXXFLAGS += -O3
 endif
-$(B)/src/run/version.cpp.o: CPPFLAGS += -DTEMPER_COMMIT='"$(COMMIT)"' -DTEMPER_BUILD_FLAGS='"$(CXXFLAGS)"'
-$(B)/src/run/version.cpp.o: $(B)/commit
+$(B)/src/run/verbs/version.cpp.o: CPPFLAGS += -DTEMPER_COMMIT='"$(COMMIT)"' -DTEMPER_BUILD_FLAGS='"$(CXXFLAGS)"'
+$(B)/src/run/verbs/version.cpp.o: $(B)/commit
 $(B)/%.cpp.o: %.cpp
 	@mkdir -p $(@D); echo "  CXX   $<"; $(MPICXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
 $(B)/%.cu.o: %.cu

@@ -3,14 +3,14 @@
 #include <cstdio>
 
 #include "src/core/check.h"
-#include "src/run/check_command.h"
-#include "src/run/command_line.h"
-#include "src/run/eval_command.h"
-#include "src/run/guard.h"
-#include "src/run/help.h"
-#include "src/run/model_commands.h"
-#include "src/run/train_command.h"
-#include "src/run/version.h"
+#include "src/run/verbs/check_command.h"
+#include "src/run/verbs/command_line.h"
+#include "src/run/verbs/eval_command.h"
+#include "src/run/verbs/guard.h"
+#include "src/run/verbs/help.h"
+#include "src/run/verbs/model_commands.h"
+#include "src/run/verbs/train_command.h"
+#include "src/run/verbs/version.h"
 
 namespace temper {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 // Messages between any two ranks of the world, sent without waiting for the receiver: what roles hand to each
 // other while both go on computing. Messages of one sender and channel arrive in the order of sending. How
-// much can be under way is for the protocol above to bound (src/run/exchange.h).
+// much can be under way is for the protocol above to bound (src/run/exchange/exchange.h).
 
 #include <cstdint>
 #include <optional>
@@ -24,7 +24,8 @@ class Mailbox {
   virtual std::optional<Message> poll(int channel) = 0;
   /// Bytes posted on the channel and not yet taken by their receivers.
   virtual int64_t outgoing_bytes(int channel) = 0;
-  /// A short sleep between polls; after the limit, counted from `waited_seconds` = 0, Exit::hang that names `what`.
+  /// A short sleep between polls; after the limit, counted from `waited_seconds` = 0, Exit::hang that names
+  /// `what`.
   virtual void pause(double waited_seconds, const char* what) = 0;
 };
 

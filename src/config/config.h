@@ -1,7 +1,7 @@
 #pragma once
 // The typed config: one struct per TOML section, defaults here and nowhere else. Names, units and legal
 // values are the contract of `temper help`. Values the user may leave to the program ("auto") are optionals
-// until RunPlan (run/plan.h) resolves them.
+// until RunPlan (run/plan/plan.h) resolves them.
 
 #include <cstdint>
 #include <map>

@@ -2,9 +2,9 @@
 
 #include "src/core/check.h"
 #include "src/core/file.h"
-#include "src/data/jinja_ast.h"
-#include "src/data/jinja_evaluator.h"
-#include "src/data/jinja_text.h"
+#include "src/data/jinja/ast.h"
+#include "src/data/jinja/evaluator.h"
+#include "src/data/jinja/text.h"
 
 namespace temper {
 namespace {

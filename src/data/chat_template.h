@@ -11,19 +11,13 @@
 #include <string>
 
 #include "src/core/json.h"
+#include "src/data/jinja/limits.h"
 
 namespace temper {
 
 namespace jinja {
 struct Program;
 }
-
-struct TemplateLimits {
-  int64_t steps = 5'000'000;                  // evaluated nodes, plus one per 128 bytes of text handled
-  int depth = 100;                            // macro calls inside each other
-  int64_t output_bytes = int64_t{16} << 20;   // rendered text, also of one macro call or block
-  int64_t memory_bytes = int64_t{256} << 20;  // values made while rendering
-};
 
 class ChatTemplate {
  public:

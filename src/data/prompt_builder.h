@@ -9,7 +9,7 @@
 
 #include "src/core/json.h"
 #include "src/data/chat_template.h"
-#include "src/data/tokenizer.h"
+#include "src/data/tokenizer/tokenizer.h"
 
 namespace temper {
 

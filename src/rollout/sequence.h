@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kernels/types.h"
-#include "src/data/tokenizer.h"
+#include "src/data/tokenizer/tokenizer.h"
 #include "src/rl/types.h"
 #include "src/rollout/token_counts.h"
 

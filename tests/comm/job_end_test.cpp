@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "src/comm/mpi_comm.h"
-#include "src/run/guard.h"
+#include "src/run/verbs/guard.h"
 #include "tests/support/program.h"
 
 namespace temper {

@@ -3,7 +3,7 @@
 // of Qwen and DeepSeek are too large for the repository; their golden ids are checked when ../shared/data is
 // there.
 
-#include "src/data/tokenizer.h"
+#include "src/data/tokenizer/tokenizer.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 #include "src/core/check.h"
 #include "src/core/file.h"
 #include "src/core/json.h"
-#include "src/data/tokenizer_text.h"
+#include "src/data/tokenizer/text.h"
 
 namespace temper {
 namespace {

@@ -1,7 +1,5 @@
 // Normal forms of mathematical answers, the last box of a text, and the limits of the work done on them.
 
-#include "src/rl/rewards/math_answer.h"
-
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -12,6 +10,7 @@
 #include "src/core/file.h"
 #include "src/core/json.h"
 #include "src/rl/registry.h"
+#include "src/rl/rewards/math/answer.h"
 
 namespace temper {
 namespace {

@@ -1,6 +1,6 @@
 // `temper check` from the command line to its output, on a model folder with nothing but a config.json.
 
-#include "src/run/check_command.h"
+#include "src/run/verbs/check_command.h"
 
 #include <gtest/gtest.h>
 

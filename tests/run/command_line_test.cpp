@@ -1,6 +1,6 @@
 // The command line of every verb, its mistakes, and help.
 
-#include "src/run/command_line.h"
+#include "src/run/verbs/command_line.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <random>
 
 #include "src/config/config.h"
-#include "src/run/help.h"
+#include "src/run/verbs/help.h"
 #include "tests/support/expect_error.h"
 
 namespace temper {

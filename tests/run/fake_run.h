@@ -1,9 +1,9 @@
 #pragma once
 // A run without a model: ranks hand tiny groups and weights to each other through a real Exchange, by the
-// order of calls of the real roles and of the run (src/run/roles.cpp, rollout_role.cpp, train_command.cpp),
-// and check what they are given. Any rank may be slow. A second stage stands for a critic: it gives every
-// response a value. With `cut` some prompts are left unfinished by the step that draws them and end in the
-// next one.
+// order of calls of the real roles and of the run (src/run/roles/roles.cpp, rollout_role.cpp,
+// train_command.cpp), and check what they are given. Any rank may be slow. A second stage stands for a
+// critic: it gives every response a value. With `cut` some prompts are left unfinished by the step that draws
+// them and end in the next one.
 
 #include <unistd.h>
 
@@ -12,7 +12,7 @@
 
 #include "src/comm/rank_set.h"
 #include "src/rl/trajectory_bytes.h"
-#include "src/run/role.h"
+#include "src/run/roles/role.h"
 #include "tests/support/random.h"
 #include "tests/support/ranks.h"
 

@@ -1,7 +1,7 @@
 // The plan: golden batch arithmetic, every rule, exhaustive small ranges, and that every proposed value
 // helps.
 
-#include "src/run/plan.h"
+#include "src/run/plan/plan.h"
 
 #include <gtest/gtest.h>
 
@@ -11,9 +11,9 @@
 #include <set>
 
 #include "src/config/values.h"
-#include "src/run/plan_batch.h"
-#include "src/run/plan_memory.h"
-#include "src/run/plan_report.h"
+#include "src/run/plan/batch.h"
+#include "src/run/plan/memory.h"
+#include "src/run/plan/report.h"
 #include "tests/config/config_text.h"
 #include "tests/support/expect_error.h"
 

@@ -1,7 +1,7 @@
 // The run folder: one owner at a time, named to the second; what is left of a run when it goes on from a
 // step.
 
-#include "src/run/run_folder.h"
+#include "src/run/record/run_folder.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-#include "src/run/tensorboard.h"
+#include "src/run/record/tensorboard.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

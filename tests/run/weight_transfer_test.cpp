@@ -1,7 +1,7 @@
 // The plan by which weights travel: every element once, from one source; equal bits at the receiver; a
 // message that is not what is awaited, or was changed on its way, stops the run.
 
-#include "src/run/weight_transfer.h"
+#include "src/run/exchange/weight_transfer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 #include "src/rl/rewards/math.h"
 
 #include "src/core/check.h"
-#include "src/rl/rewards/math_answer.h"
+#include "src/rl/rewards/math/answer.h"
 
 namespace temper {
 namespace {

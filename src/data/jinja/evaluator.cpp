@@ -1,0 +1,246 @@
+#include "src/data/jinja/evaluator.h"
+
+#include "src/core/check.h"
+#include "src/data/jinja/text.h"
+
+namespace temper::jinja {
+namespace {
+
+/// Expressions and blocks inside each other over all running macro calls: bounds the stack of the process.
+constexpr int kMaxDescent = 2000;
+
+}  // namespace
+
+class Evaluator::Descent {
+ public:
+  explicit Descent(Evaluator& evaluator) : evaluator_(evaluator) {
+    if (evaluator_.nesting_ >= kMaxDescent)
+      evaluator_.runtime_.fail(fmt::format("evaluation is nested deeper than {} levels", kMaxDescent));
+    ++evaluator_.nesting_;
+  }
+  ~Descent() { --evaluator_.nesting_; }
+  Descent(const Descent&) = delete;
+  Descent& operator=(const Descent&) = delete;
+
+ private:
+  Evaluator& evaluator_;
+};
+
+Value Evaluator::eval(const Expr& expr) {
+  const Descent descent(*this);
+  runtime_.at = expr.at;
+  runtime_.work();
+  return eval_here(expr);
+}
+
+Value Evaluator::eval_here(const Expr& expr) {
+  const auto item = [&](size_t i) { return eval(*expr.items[i]); };
+  switch (expr.kind) {
+    case ExprKind::constant:
+      return std::visit(
+          [](const auto& literal) -> Value {
+            using T = std::decay_t<decltype(literal)>;
+            if constexpr (std::is_same_v<T, std::monostate>)
+              return None{};
+            else if constexpr (std::is_same_v<T, std::string>)
+              return std::string_view(literal);
+            else
+              return literal;
+          },
+          expr.literal);
+    case ExprKind::captured:
+      return runtime_.captured;
+    case ExprKind::name:
+      return eval_name(expr);
+    case ExprKind::list:
+    case ExprKind::tuple:
+      return eval_items(expr);
+    case ExprKind::dict:
+      return eval_dict(expr);
+    case ExprKind::attribute:
+      return eval_attribute(expr);
+    case ExprKind::subscript:
+      return eval_subscript(expr);
+    case ExprKind::call:
+      return eval_call(expr);
+    case ExprKind::concat:
+      return eval_concat(expr);
+    case ExprKind::compare:
+      return eval_compare(expr);
+    case ExprKind::conditional:
+      return eval_conditional(expr);
+    case ExprKind::logical_not:
+      return !truthy(item(0));
+    case ExprKind::logical_and: {
+      const Value left = item(0);
+      return truthy(left) ? item(1) : left;
+    }
+    case ExprKind::logical_or: {
+      const Value left = item(0);
+      return truthy(left) ? left : item(1);
+    }
+    default:
+      return eval_operation(expr);
+  }
+}
+
+Value Evaluator::eval_operation(const Expr& expr) {
+  CHECK(expr.kind != ExprKind::slice, "a slice evaluated by itself");
+  const Value first = eval(*expr.items[0]);
+  if (expr.kind == ExprKind::binary) {
+    const Value second = eval(*expr.items[1]);
+    runtime_.at = expr.at;
+    return binary(runtime_, expr.ops[0], first, second);
+  }
+  if (expr.kind == ExprKind::negate || expr.kind == ExprKind::plus) {
+    runtime_.at = expr.at;
+    return negate(runtime_, first, expr.kind == ExprKind::plus);
+  }
+  const Arguments arguments = eval_arguments(expr);
+  runtime_.at = expr.at;
+  if (expr.filter) return expr.filter->apply(runtime_, first, arguments);
+  return expr.test->apply(runtime_, first, arguments);
+}
+
+Value Evaluator::eval_name(const Expr& expr) {
+  for (const Frame* frame = frame_; frame; frame = frame->parent) {
+    runtime_.work(static_cast<int64_t>(frame->variables.size() / 16));
+    for (const auto& [name, value] : frame->variables)
+      if (name == expr.text) return value;
+  }
+  if (const auto function = find_function(expr.text)) return *function;
+  return Undefined{.owner = nullptr, .name = expr.text};
+}
+
+Value Evaluator::eval_items(const Expr& expr) {
+  std::vector<Value> items;
+  for (const auto& item : expr.items) items.push_back(eval(*item));
+  return runtime_.sequence(expr.kind == ExprKind::list ? Form::list : Form::tuple, std::move(items));
+}
+
+Value Evaluator::eval_dict(const Expr& expr) {
+  std::vector<Value> pairs;
+  for (size_t i = 0; i < expr.items.size(); i += 2) {
+    const Value key = eval(*expr.items[i]);
+    pairs.push_back(runtime_.sequence(Form::tuple, {key, eval(*expr.items[i + 1])}));
+  }
+  runtime_.at = expr.at;
+  return call_function(runtime_, Function::dict,
+                       {.positional = {runtime_.list(std::move(pairs))}, .named = {}});
+}
+
+Value Evaluator::eval_attribute(const Expr& expr) {
+  const Value object = eval(*expr.items[0]);
+  runtime_.at = expr.at;
+  if (const auto* loop = std::get_if<Loop*>(&object)) return loop_attribute(**loop, expr.text);
+  return get_attribute(runtime_, object, expr.text);
+}
+
+Value Evaluator::eval_subscript(const Expr& expr) {
+  const Value object = eval(*expr.items[0]);
+  const Expr& index = *expr.items[1];
+  if (index.kind == ExprKind::slice) {
+    Value bounds[3] = {None{}, None{}, None{}};
+    for (size_t i = 0; i < 3; ++i)
+      if (index.items[i]) bounds[i] = eval(*index.items[i]);
+    runtime_.at = expr.at;
+    return get_slice(runtime_, object, bounds[0], bounds[1], bounds[2]);
+  }
+  const Value key = eval(index);
+  runtime_.at = expr.at;
+  const auto name = as_text(key);
+  if (const auto* loop = std::get_if<Loop*>(&object); loop && name) return loop_attribute(**loop, *name);
+  return get_item(runtime_, object, key);
+}
+
+Value Evaluator::eval_call(const Expr& expr) {
+  const Value callee = eval(*expr.items[0]);
+  const Arguments arguments = eval_arguments(expr);
+  runtime_.at = expr.at;
+  if (const auto* function = std::get_if<Function>(&callee))
+    return call_function(runtime_, *function, arguments);
+  if (const auto* macro = std::get_if<Macro*>(&callee)) return call_macro(**macro, arguments);
+  if (const auto* method = std::get_if<Method*>(&callee)) {
+    if (const auto* loop = std::get_if<Loop*>(&(*method)->self))
+      return call_loop_method(**loop, (*method)->name, arguments);
+    return call_method(runtime_, **method, arguments);
+  }
+  if (const auto* missing = std::get_if<Undefined>(&callee)) runtime_.fail_undefined(*missing);
+  runtime_.fail(fmt::format("a value of type '{}' cannot be called", type_name(callee)));
+}
+
+Value Evaluator::eval_concat(const Expr& expr) {
+  std::vector<Value> parts;
+  for (const auto& item : expr.items) parts.push_back(eval(*item));
+  runtime_.at = expr.at;
+  return join_texts(runtime_, "", parts, true);
+}
+
+Value Evaluator::eval_compare(const Expr& expr) {
+  Value left = eval(*expr.items[0]);
+  for (size_t i = 0; i < expr.ops.size(); ++i) {
+    const Value right = eval(*expr.items[i + 1]);
+    runtime_.at = expr.at;
+    if (!compare(runtime_, expr.ops[i], left, right)) return false;
+    left = right;
+  }
+  return true;
+}
+
+Value Evaluator::eval_conditional(const Expr& expr) {
+  if (truthy(eval(*expr.items[0]))) return eval(*expr.items[1]);
+  if (expr.items[2]) return eval(*expr.items[2]);
+  return Undefined{.owner = "", .name = "the inline `if` was false and has no `else`"};
+}
+
+Arguments Evaluator::eval_arguments(const Expr& expr) {
+  Arguments arguments;
+  const size_t positional = expr.items.size() - expr.keywords.size();
+  for (size_t i = 1; i < expr.items.size(); ++i) {
+    const Value value = eval(*expr.items[i]);
+    if (i < positional) {
+      arguments.positional.push_back(value);
+    } else {
+      arguments.named.emplace_back(expr.keywords[i - positional], value);
+    }
+  }
+  return arguments;
+}
+
+Value Evaluator::call_macro(const Macro& macro, const Arguments& arguments) {
+  const Stmt& definition = *macro.definition;
+  if (calls_ >= runtime_.limits().depth)
+    runtime_.fail(fmt::format("macros call each other deeper than {} levels", runtime_.limits().depth));
+  const auto& names = definition.parameters;
+  if (arguments.positional.size() > names.size())
+    runtime_.fail(fmt::format("the macro `{}` takes at most {} arguments, {} are given", definition.text,
+                              names.size(), arguments.positional.size()));
+  Frame* frame = make_frame(macro.scope, definition.hidden);
+  std::vector<bool> given(names.size(), false);
+  const auto put = [&](size_t i, const Value& value) {
+    if (given[i])
+      runtime_.fail(fmt::format("the argument `{}` of `{}` is given twice", names[i], definition.text));
+    given[i] = true;
+    set(*frame, names[i], value);
+  };
+  for (size_t i = 0; i < arguments.positional.size(); ++i) put(i, arguments.positional[i]);
+  for (const auto& [name, value] : arguments.named) {
+    const auto place = std::find(names.begin(), names.end(), name);
+    if (place == names.end())
+      runtime_.fail(fmt::format("the macro `{}` takes no argument `{}`", definition.text, name));
+    put(static_cast<size_t>(place - names.begin()), value);
+  }
+  Frame* const caller = std::exchange(frame_, frame);
+  ++calls_;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (given[i]) continue;
+    const Undefined missing{.owner = "", .name = "a parameter of this macro was not given"};
+    set(*frame, names[i], definition.defaults[i] ? eval(*definition.defaults[i]) : Value(missing));
+  }
+  std::string text = capture(definition.body, frame);
+  --calls_;
+  frame_ = caller;
+  return runtime_.keep(std::move(text));
+}
+
+}  // namespace temper::jinja

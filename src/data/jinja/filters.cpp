@@ -1,0 +1,226 @@
+// Filters over one value. Those over sequences are in jinja_filters_lists.cpp.
+#include <algorithm>
+#include <cmath>
+
+#include "src/core/check.h"
+#include "src/data/jinja/library.h"
+#include "src/data/jinja/runtime.h"
+#include "src/data/jinja/text.h"
+
+namespace temper::jinja {
+namespace {
+
+/// str() of anything but text marked safe, whose kind Python would keep.
+std::string soft_text(Runtime& runtime, const Value& value) {
+  if (is<Markup>(value)) runtime.fail("a text filter behind `safe` is not supported (put `safe` last)");
+  return to_text(runtime, value);
+}
+
+template <Case to>
+Value case_filter(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  const Bound bound(runtime, "case", arguments, {});
+  return runtime.keep(change_case(runtime, soft_text(runtime, value), to));
+}
+
+/// Words begin behind white space, - ( { [ and <, which is not what str.title does.
+Value title(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  const Bound bound(runtime, "title", arguments, {});
+  const std::string text = soft_text(runtime, value);
+  std::string out;
+  size_t begin = 0;
+  const auto add_word = [&](size_t end) {
+    out += change_case(runtime, std::string_view(text).substr(begin, end - begin), Case::capitalize);
+  };
+  for (size_t at = 0; at < text.size();) {
+    const size_t here = at;
+    const char32_t c = next_code_point(text, at);
+    if (!is_space(c) &&
+        (c >= 0x80 || std::string_view("-({[<").find(static_cast<char>(c)) == std::string_view::npos))
+      continue;
+    add_word(here);
+    out += std::string_view(text).substr(here, at - here);
+    begin = at;
+  }
+  add_word(text.size());
+  return runtime.keep(std::move(out));
+}
+
+Value trim(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  const Bound bound(runtime, "trim", arguments, {"chars"});
+  const auto* text = std::get_if<std::string_view>(&value);
+  const auto whole = text ? *text : runtime.keep(soft_text(runtime, value));
+  if (bound.empty(0)) return strip_space(whole);
+  runtime.handle(16 * (whole.size() + bound.text(0).size()));
+  return strip_any(whole, bound.text(0));
+}
+
+Value default_value(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  const Bound bound(runtime, "default", arguments, {"default_value", "boolean"});
+  const bool missing = is<Undefined>(value) || (bound.flag(1, false) && !truthy(value));
+  if (!missing) return value;
+  return bound[0] ? *bound[0] : Value(std::string_view());
+}
+
+Value string(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  const Bound bound(runtime, "string", arguments, {});
+  return as_text(value) ? value : Value(runtime.keep(to_text(runtime, value)));
+}
+
+Value safe(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  const Bound bound(runtime, "safe", arguments, {});
+  const auto text = as_text(value);
+  return Markup{text ? *text : runtime.keep(to_text(runtime, value))};
+}
+
+Value length(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  const Bound bound(runtime, "length", arguments, {});
+  if (const auto text = as_text(value)) runtime.handle(text->size());
+  const auto n = length_of(value);
+  if (!n) runtime.fail(fmt::format("a value of type '{}' has no length", type_name(value)));
+  return *n;
+}
+
+Value replace(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  const Bound bound(runtime, "replace", arguments, {"old", "new", "count"}, 2);
+  const std::string text = to_text(runtime, value), from = to_text(runtime, *bound[0]),
+                    to = to_text(runtime, *bound[1]);
+  return replace_text(runtime, text, from, to, bound.empty(2) ? -1 : bound.integer(2, -1));
+}
+
+Value indent(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  const Bound bound(runtime, "indent", arguments, {"width", "first", "blank"});
+  std::string text(plain_text(runtime, value, "indent"));
+  text += '\n';
+  const bool by_text = bound[0] && as_text(*bound[0]);
+  const int64_t width = by_text ? 0 : std::max<int64_t>(bound.integer(0, 4), 0);
+  runtime.reserve(static_cast<size_t>(width));
+  const std::string margin =
+      by_text ? std::string(bound.text(0)) : std::string(static_cast<size_t>(width), ' ');
+  const auto lines = split_lines(text, false);
+  const bool blank = bound.flag(2, false);
+  std::string out = bound.flag(1, false) ? margin : std::string();
+  for (size_t i = 0; i < lines.size(); ++i) {
+    runtime.reserve(lines[i].size() + margin.size() + 1);
+    if (i > 0) out += '\n';
+    if (i > 0 && (blank || !lines[i].empty())) out += margin;
+    out += lines[i];
+  }
+  return runtime.keep(std::move(out));
+}
+
+Value tojson(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  const Bound bound(runtime, "tojson", arguments, {"ensure_ascii", "indent", "separators", "sort_keys"});
+  JsonStyle style{.ascii = bound.flag(0, false), .sort_keys = bound.flag(3, false), .indent = {}};
+  if (!bound.empty(1)) {
+    const bool by_text = as_text(*bound[1]).has_value();
+    const int64_t width = by_text ? 0 : std::clamp<int64_t>(bound.integer(1, 0), 0, 1000);
+    style.indent = by_text ? std::string(bound.text(1)) : std::string(static_cast<size_t>(width), ' ');
+    style.item_separator.resize(1);  // no blank before a line end
+  }
+  if (!bound.empty(2)) {
+    const auto separators = iterate(runtime, *bound[2]);
+    if (separators.size() != 2) runtime.fail("`tojson` wants two separators");
+    style.item_separator = plain_text(runtime, separators[0], "tojson");
+    style.key_separator = plain_text(runtime, separators[1], "tojson");
+  }
+  return runtime.keep(to_json(runtime, value, style));
+}
+
+/// int() of a float; fails where it is beyond 64 bits.
+int64_t truncate(Runtime& runtime, double x) {
+  if (!(std::fabs(x) < 9.2e18)) runtime.fail(fmt::format("{} is beyond 64-bit integers", x));
+  return static_cast<int64_t>(x);
+}
+
+Value to_int(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  const Bound bound(runtime, "int", arguments, {"default", "base"});
+  const Value otherwise = bound[0] ? *bound[0] : Value(int64_t{0});
+  if (const auto* missing = std::get_if<Undefined>(&value)) runtime.fail_undefined(*missing);
+  if (const auto n = as_integer(value)) return *n;
+  std::optional<double> x = as_real(value);
+  if (const auto text = as_text(value)) {
+    runtime.handle(16 * text->size());
+    const int64_t base = bound.integer(1, 10);
+    if (base < 2 || base > 36) runtime.fail("the base of `int` must be between 2 and 36");
+    if (const auto n = parse_integer(*text, static_cast<int>(base))) return *n;
+    x = parse_real(*text);
+    if (x && std::isinf(*x)) return otherwise;
+  }
+  if (!x || std::isnan(*x)) return otherwise;
+  return truncate(runtime, *x);
+}
+
+Value to_float(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  const Bound bound(runtime, "float", arguments, {"default"});
+  if (const auto* missing = std::get_if<Undefined>(&value)) runtime.fail_undefined(*missing);
+  const auto text = as_text(value);
+  if (text) runtime.handle(16 * text->size());
+  if (const auto x = text ? parse_real(*text) : as_real(value)) return *x;
+  return bound[0] ? *bound[0] : Value(0.0);
+}
+
+Value absolute(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  const Bound bound(runtime, "abs", arguments, {});
+  if (const auto n = as_integer(value)) return *n < 0 ? negate(runtime, *n, false) : Value(*n);
+  if (const auto* x = std::get_if<double>(&value)) return std::fabs(*x);
+  runtime.fail(fmt::format("`abs` wants a number, not '{}'", type_name(value)));
+}
+
+Value round(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  const Bound bound(runtime, "round", arguments, {"precision", "method"});
+  const int64_t precision = bound.integer(0, 0);
+  const auto method = bound.text(1, "common");
+  if (const auto* missing = std::get_if<Undefined>(&value)) runtime.fail_undefined(*missing);
+  const auto x = as_real(value);
+  if (!x) runtime.fail(fmt::format("`round` wants a number, not '{}'", type_name(value)));
+  if (precision < 0 || precision > 15) runtime.fail("`round` is supported for 0 to 15 digits");
+  if (method == "common") {
+    if (const auto n = as_integer(value)) return *n;
+    // The shortest correct way: the decimal text with so many digits is rounded exactly, halves to even.
+    return std::isfinite(*x) ? parse_real(fmt::format("{:.{}f}", *x, precision)).value_or(*x) : *x;
+  }
+  if (method != "ceil" && method != "floor") runtime.fail("the method of `round` is common, ceil or floor");
+  const double scale = std::pow(10.0, static_cast<double>(precision));
+  const double scaled = *x * scale;
+  const double whole = method == "ceil" ? std::ceil(scaled) : std::floor(scaled);
+  truncate(runtime, whole);      // Python goes through an integer here,
+  return (whole + 0.0) / scale;  // which has no negative zero
+}
+
+Value format(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  if (!arguments.named.empty()) runtime.fail("`format` with named values is not supported");
+  return format_percent(runtime, plain_text(runtime, value, "format"),
+                        runtime.sequence(Form::tuple, arguments.positional));
+}
+
+constexpr Filter kFilters[] = {
+    {"abs", absolute},
+    {"capitalize", case_filter<Case::capitalize>},
+    {"count", length},
+    {"d", default_value},
+    {"default", default_value},
+    {"float", to_float},
+    {"format", format},
+    {"indent", indent},
+    {"int", to_int},
+    {"length", length},
+    {"lower", case_filter<Case::lower>},
+    {"replace", replace},
+    {"round", round},
+    {"safe", safe},
+    {"string", string},
+    {"title", title},
+    {"tojson", tojson},
+    {"trim", trim},
+    {"upper", case_filter<Case::upper>},
+};
+
+}  // namespace
+
+const Filter* find_filter(std::string_view name) {
+  const auto* filter =
+      std::find_if(std::begin(kFilters), std::end(kFilters), [&](const Filter& f) { return f.name == name; });
+  return filter == std::end(kFilters) ? find_list_filter(name) : filter;
+}
+
+}  // namespace temper::jinja

@@ -1,0 +1,37 @@
+#pragma once
+// A plan while it is made: each rule below fills its part of the plan and adds errors and warnings. Rules run
+// in the order of this list; a rule may read what earlier ones filled, also when they added errors.
+
+#include "src/run/plan/plan.h"
+
+namespace temper {
+
+struct PlanDraft {
+  const Config& config;
+  const ModelFacts& facts;
+  PlanResult result;
+
+  bool supervised() const { return config.algorithm.name == "sft"; }
+  void error(const char* key, std::string message, std::vector<Json> legal) {
+    result.errors.push_back({key, "", std::move(message), std::move(legal)});
+  }
+  void warn(std::string message) { result.warnings.push_back(std::move(message)); }
+};
+
+void plan_roles(PlanDraft& draft);
+void plan_algorithm(PlanDraft& draft);
+void plan_rewards(PlanDraft& draft);
+void plan_dynamic_sampling(PlanDraft& draft);
+void plan_lengths(PlanDraft& draft);
+void plan_microbatch(PlanDraft& draft);
+void plan_cache(PlanDraft& draft);
+void plan_schedule(PlanDraft& draft);
+void plan_profile(PlanDraft& draft);
+void plan_validation(PlanDraft& draft);
+void plan_warnings(PlanDraft& draft);
+
+/// A peak above `limit` bytes per rank is an error whose legal values are shown to fit by planning again with
+/// them.
+void plan_memory_limit(PlanDraft& draft, int64_t limit);
+
+}  // namespace temper

@@ -1,0 +1,108 @@
+#include <algorithm>
+
+#include "src/core/check.h"
+#include "src/run/plan/draft.h"
+#include "src/run/plan/memory.h"
+
+namespace temper {
+namespace {
+
+struct Proposal {
+  const char* key;
+  Json value;
+  int64_t peak;
+};
+
+std::string gib(int64_t bytes) {
+  return fmt::format("{:.3f} GiB", static_cast<double>(bytes) / 1073741824.0);
+}
+
+/// Looks for the smallest change of one key that fits.
+class Search {
+ public:
+  Search(const PlanDraft& draft, int64_t limit) : draft_(draft), limit_(limit) {}
+
+  std::vector<Proposal> proposals() const {
+    const RunPlan& plan = draft_.result.plan;
+    std::vector<Proposal> found;
+    largest(found, "train.max_tokens_per_microbatch", plan.longest_sequence, plan.max_tokens_per_microbatch,
+            1, [](Config& c, int64_t value) { c.train.max_tokens_per_microbatch = value; });
+    if (plan.kv_pages > 0)
+      largest(found, "rollout.kv_memory", 1, plan.kv_pages, plan.kv_page_bytes,
+              [](Config& c, int64_t value) { c.rollout.kv_memory_bytes = value; });
+    if (plan.generates)
+      largest(found, "rollout.max_prompt_tokens", 1, plan.max_prompt_tokens, 1,
+              [](Config& c, int64_t value) { c.rollout.max_prompt_tokens = value; });
+    if (plan.dtype != DType::bf16) {
+      Config config = draft_.config;
+      config.run.dtype = "bf16";
+      if (const int64_t peak = fitting_peak(config)) found.push_back({"run.dtype", "bf16", peak});
+    }
+    return found;
+  }
+
+ private:
+  /// The peak of this config, or 0 when it is illegal or does not fit.
+  int64_t fitting_peak(const Config& config) const {
+    const PlanResult result = try_plan(config, draft_.result.plan.num_ranks, draft_.facts);
+    const int64_t peak = peak_bytes(result.plan);
+    return result.errors.empty() && peak <= limit_ ? peak : 0;
+  }
+
+  /// Bisects [low, high) x unit for the largest value that fits; memory grows with each of these keys.
+  template <class Set>
+  void largest(std::vector<Proposal>& found, const char* key, int64_t low, int64_t high, int64_t unit,
+               const Set& set) const {
+    Proposal best{key, nullptr, 0};
+    while (low < high) {
+      const int64_t middle = low + (high - low) / 2;
+      Config config = draft_.config;
+      const int64_t value = saturating_multiply(middle, unit);
+      set(config, value);
+      const PlanResult result = try_plan(config, draft_.result.plan.num_ranks, draft_.facts);
+      const int64_t peak = peak_bytes(result.plan);
+      if (result.errors.empty() && peak <= limit_) best = {key, value, peak};
+      // Too small to be legal: look higher. Legal but too large: look lower.
+      const bool lower = result.errors.empty() && peak > limit_;
+      (lower ? high : low) = lower ? middle : middle + 1;
+    }
+    if (best.peak > 0) found.push_back(best);
+  }
+
+  const PlanDraft& draft_;
+  int64_t limit_;
+};
+
+/// The peak with the smallest budget and cache that hold the longest sequence.
+int64_t least_peak(const PlanDraft& draft) {
+  const RunPlan& plan = draft.result.plan;
+  Config config = draft.config;
+  config.train.max_tokens_per_microbatch = plan.longest_sequence;
+  config.rollout.max_running_sequences = 1;  // an automatic cache then holds one sequence
+  config.rollout.kv_memory_bytes.reset();
+  return peak_bytes(try_plan(config, plan.num_ranks, draft.facts).plan);
+}
+
+}  // namespace
+
+void plan_memory_limit(PlanDraft& draft, int64_t limit) {
+  const int64_t peak = peak_bytes(draft.result.plan);
+  if (peak <= limit) return;
+  const std::vector<Proposal> found = Search(draft, limit).proposals();
+  std::string message = fmt::format("a rank needs {}, it has {}", gib(peak), gib(limit));
+  for (const Proposal& p : found)
+    message += fmt::format("; {} = {} needs {}", p.key, p.value.dump(), gib(p.peak));
+  if (found.empty())
+    message += fmt::format(
+        "; no single key makes it fit: with the least train.max_tokens_per_microbatch and "
+        "rollout.kv_memory it needs {}. Lower both, use more ranks, a shorter context or a "
+        "smaller model",
+        gib(least_peak(draft)));
+  const char* key = found.empty() ? "train.max_tokens_per_microbatch" : found.front().key;
+  std::vector<Json> legal;
+  for (const Proposal& p : found)
+    if (p.key == key) legal.push_back(p.value);
+  draft.error(key, message, legal);
+}
+
+}  // namespace temper

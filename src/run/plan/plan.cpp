@@ -1,0 +1,161 @@
+#include "src/run/plan/plan.h"
+
+#include <algorithm>
+
+#include "src/core/check.h"
+#include "src/core/file.h"
+#include "src/io/checkpoint.h"
+#include "src/models/dense_specs.h"
+#include "src/run/plan/batch.h"
+#include "src/run/plan/draft.h"
+#include "src/run/plan/memory.h"
+
+namespace temper {
+namespace {
+
+DType resolve_dtype(const Config& c, const std::string& device) {
+  if (c.run.dtype == "fp64") return DType::f64;
+  if (c.run.dtype == "bf16") return DType::bf16;
+  if (c.run.dtype == "auto" && device != "cpu") return DType::bf16;
+  return DType::f32;
+}
+
+void require_path(const char* key, const std::string& path, std::vector<PlanError>& errors) {
+  if (!path_exists(path))
+    errors.push_back(
+        {key, "", fmt::format("{} does not exist (relative paths start at the working folder)", path), {}});
+}
+
+void require_folder_with(const char* key, const std::string& path, const char* name,
+                         std::vector<PlanError>& errors) {
+  require_path(key, path, errors);
+  if (path_exists(path) && !path_exists(join_path(path, name)))
+    errors.push_back({key, "", fmt::format("{} is no folder with a {}", path, name), {}});
+}
+
+/// A step folder has a manifest; a run folder has checkpoints; a folder of them has steps.
+void require_checkpoint(const std::string& path, std::vector<PlanError>& errors) {
+  const bool found = path_exists(join_path(path, "manifest.json")) ||
+                     is_directory(join_path(path, "checkpoints")) || !list_checkpoints(path).empty();
+  if (!found)
+    errors.push_back(
+        {"checkpoint.resume",
+         "",
+         fmt::format("{} is neither \"auto\" nor \"none\" nor a checkpoint (a folder with manifest.json) nor "
+                     "a run folder (with checkpoints/)",
+                     path),
+         {"auto", "none"}});
+}
+
+}  // namespace
+
+ModelFacts model_facts(const ModelConfig& c) {
+  ModelFacts f{.num_parameters = 0,
+               .context_tokens = c.max_position_embeddings,
+               .vocab_size = c.vocab_size,
+               .num_layers = c.num_layers,
+               .hidden_size = c.hidden_size,
+               .intermediate_size = c.intermediate_size,
+               .q_width = c.num_heads * c.head_dim,
+               .kv_width = c.num_kv_heads * c.head_dim,
+               .num_heads = c.num_heads,
+               .qk_norm = c.qk_norm};
+  for (const ParamSpec& spec : dense_parameter_specs(c)) f.num_parameters += spec.size();
+  return f;
+}
+
+const RolePlan* RunPlan::role(const std::string& name) const {
+  for (const RolePlan& role : roles)
+    if (role.name == name) return &role;
+  return nullptr;
+}
+
+bool RunPlan::has_role(const std::string& name, int rank) const {
+  const RolePlan* found = role(name);
+  return found && std::binary_search(found->ranks.begin(), found->ranks.end(), rank);
+}
+
+std::vector<int> RunPlan::weight_receivers() const {
+  std::vector<int> receivers;
+  for (int rank = 0; rank < num_ranks; ++rank)
+    if (has_role("rollout", rank) && !has_role("trainer", rank)) receivers.push_back(rank);
+  return receivers;
+}
+
+int64_t RunPlan::weight_bytes_per_step() const {
+  return saturating_multiply(static_cast<int64_t>(weight_receivers().size()),
+                             saturating_multiply(num_parameters, dtype_size(dtype)));
+}
+
+PlanResult try_plan(const Config& config, int num_ranks, const ModelFacts& facts, int64_t memory_limit) {
+  CHECK(num_ranks >= 1, "a plan for {} ranks", num_ranks);
+  CHECK(facts.num_parameters > 0 && facts.num_layers > 0 && facts.kv_width > 0,
+        "a plan for a model without a shape");
+  PlanDraft draft{config, facts, {}};
+  RunPlan& plan = draft.result.plan;
+  plan.algorithm = config.algorithm.name;
+  plan.generates = !draft.supervised();
+  plan.needs_reference = plan.generates && config.algorithm.kl_coef > 0;
+  plan.num_ranks = num_ranks;
+  plan.device = config.run.device == "auto" ? "cpu" : config.run.device;
+  plan.dtype = resolve_dtype(config, plan.device);
+  plan.num_parameters = facts.num_parameters;
+  plan.steps = config.run.steps;
+  plan_roles(draft);
+  plan_algorithm(draft);
+  plan_rewards(draft);
+  plan_dynamic_sampling(draft);
+  plan.batch = plan_batch(config, draft.result.errors);
+  plan_lengths(draft);
+  plan_microbatch(draft);
+  plan_validation(draft);
+  plan_cache(draft);
+  plan_schedule(draft);
+  plan_profile(draft);
+  if (!draft.result.errors.empty()) return std::move(draft.result);
+  plan.memory = plan_memory(plan, facts, config.rollout);
+  plan_warnings(draft);
+  if (memory_limit > 0) plan_memory_limit(draft, memory_limit);
+  return std::move(draft.result);
+}
+
+std::vector<PlanError> validate(const Config& config, int num_ranks, const ModelFacts& facts) {
+  return try_plan(config, num_ranks, facts).errors;
+}
+
+RunPlan make_plan(const LoadedConfig& loaded, int num_ranks, const ModelFacts& facts) {
+  PlanResult result = try_plan(loaded.config, num_ranks, facts);
+  add_origins(result.errors, loaded);
+  if (!result.errors.empty()) fail_config(fmt::format("plan for {} rank(s)", num_ranks), result.errors);
+  return std::move(result.plan);
+}
+
+std::vector<PlanError> validate_paths(const Config& c) {
+  std::vector<PlanError> errors;
+  require_folder_with("model.path", c.model.path, "config.json", errors);
+  if (c.tokenizer.path) require_folder_with("tokenizer.path", *c.tokenizer.path, "tokenizer.json", errors);
+  if (c.tokenizer.chat_template) require_path("tokenizer.chat_template", *c.tokenizer.chat_template, errors);
+  for (const DataSource& source : c.data.train) require_path("data.train", source.path, errors);
+  for (const DataSource& source : c.validation.data) require_path("validation.data", source.path, errors);
+  if (c.checkpoint.resume != "auto" && c.checkpoint.resume != "none")
+    require_checkpoint(c.checkpoint.resume, errors);
+  return errors;
+}
+
+void require_paths(const LoadedConfig& loaded, const std::vector<std::string>& unused) {
+  std::vector<PlanError> errors = validate_paths(loaded.config);
+  std::erase_if(errors, [&](const PlanError& error) {
+    return std::find(unused.begin(), unused.end(), error.key) != unused.end();
+  });
+  add_origins(errors, loaded);
+  if (!errors.empty()) fail_config("paths in the config", errors);
+}
+
+void add_origins(std::vector<PlanError>& errors, const LoadedConfig& loaded) {
+  for (PlanError& error : errors) {
+    const auto origin = loaded.origins.find(error.key);
+    if (origin != loaded.origins.end()) error.where = origin->second;
+  }
+}
+
+}  // namespace temper

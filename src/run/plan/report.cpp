@@ -1,0 +1,275 @@
+#include "src/run/plan/report.h"
+
+#include <algorithm>
+#include <map>
+
+#include "src/comm/rank_set.h"
+#include "src/config/migration.h"
+#include "src/core/check.h"
+#include "src/run/plan/memory.h"
+
+namespace temper {
+namespace {
+
+std::string gib(int64_t bytes) {
+  return fmt::format("{:.3f} GiB", static_cast<double>(bytes) / 1073741824.0);
+}
+
+std::string line(const std::string& name, const std::string& value, const std::string& formula) {
+  return fmt::format("  {:<26} {:<14} {}\n", name, value, formula);
+}
+
+std::string line(const std::string& name, int64_t value, const std::string& formula) {
+  return line(name, std::to_string(value), formula);
+}
+
+std::string batch_text(const RunPlan& plan) {
+  const BatchPlan& b = plan.batch;
+  std::string text = "batch\n";
+  if (plan.generates) {
+    text += line("prompts_per_step", b.prompts_per_step, "rollout.prompts_per_step");
+    text += line("samples_per_prompt", b.samples_per_prompt, "rollout.samples_per_prompt");
+    text += line("samples_per_step", b.samples_per_step,
+                 fmt::format("prompts_per_step x samples_per_prompt = {} x {}", b.prompts_per_step,
+                             b.samples_per_prompt));
+  } else {
+    text += line("samples_per_step", b.samples_per_step,
+                 fmt::format("samples_per_update x updates_per_step = {} x {}", b.samples_per_update,
+                             b.updates_per_step));
+  }
+  text += line(
+      "samples_per_update", b.samples_per_update,
+      fmt::format("over all ranks; updates_per_step = {} / {}", b.samples_per_step, b.samples_per_update));
+  if (b.last_update_samples < b.samples_per_update)
+    text += line("last_update_samples", b.last_update_samples, "train.last_partial = \"keep\"");
+  if (b.dropped_samples > 0)
+    text += line("dropped_samples", b.dropped_samples, "per step, train.last_partial = \"drop\"");
+  text += line("updates_per_step", b.updates_per_step, "optimizer updates of one epoch");
+  text += line("epochs_per_step", b.epochs_per_step, "train.epochs_per_step");
+  text += line("updates_total", b.updates_total,
+               fmt::format("steps x updates_per_step x epochs_per_step = {} x {} x {}", plan.steps,
+                           b.updates_per_step, b.epochs_per_step));
+  return text;
+}
+
+std::string lengths_text(const RunPlan& plan) {
+  std::string text = "lengths (tokens)\n";
+  text += line("context_tokens", plan.context_tokens, "model.context_tokens");
+  text += line("max_prompt_tokens", plan.max_prompt_tokens, "rollout.max_prompt_tokens");
+  text += line("max_new_tokens", plan.max_new_tokens, "rollout.max_new_tokens");
+  if (plan.steps_of_longest_response > 1)
+    text += line("steps of a response", plan.steps_of_longest_response,
+                 "at most, by rollout.tokens_per_step; a prompt is trained in the step that finishes it");
+  text += line("longest_sequence", plan.longest_sequence, "prompt and response");
+  text += line("max_tokens_per_microbatch", plan.max_tokens_per_microbatch,
+               "micro-batches are packed up to it; their number does not change the gradient");
+  if (plan.kv_pages > 0)
+    text += line("kv_pages", plan.kv_pages,
+                 fmt::format("per rank, {} tokens each, {} together", plan.kv_page_tokens,
+                             gib(saturating_multiply(plan.kv_pages, plan.kv_page_bytes))));
+  return text;
+}
+
+/// One row per role, one column per rank; worlds too wide for a terminal are left out.
+std::string rank_map(const RunPlan& plan) {
+  constexpr int kWidest = 96;
+  if (plan.num_ranks < 2 || plan.num_ranks > kWidest) return "";
+  std::string text;
+  for (const RolePlan& role : plan.roles) {
+    std::string cells;
+    for (int rank = 0; rank < plan.num_ranks; ++rank) cells += plan.has_role(role.name, rank) ? '#' : '.';
+    text += fmt::format("  {:<12}{}\n", role.name, cells);
+  }
+  return text;
+}
+
+std::string roles_text(const RunPlan& plan, int per_node) {
+  std::string text = "roles\n";
+  for (const RolePlan& role : plan.roles)
+    text += line(role.name, "dp " + std::to_string(role.ranks.size()), "ranks " + rank_set_text(role.ranks));
+  text += rank_map(plan);
+  if (plan.generates) {
+    text += line("max_policy_lag", plan.max_policy_lag,
+                 "step s generates with the weights after step max(0, s - 1 - lag)");
+    const std::vector<int> receivers = plan.weight_receivers();
+    text +=
+        line("weights sent per step", gib(plan.weight_bytes_per_step()),
+             receivers.empty() ? "every rollout rank shares the trainer's buffers"
+                               : fmt::format("each of {} trainer ranks sends its rows to ranks {}",
+                                             plan.role("trainer")->ranks.size(), rank_set_text(receivers)));
+  }
+  if (per_node <= 0) return text;
+  for (int first = 0; first < plan.num_ranks; first += per_node) {
+    const int last = std::min(first + per_node, plan.num_ranks) - 1;
+    text += line(fmt::format("node {}", first / per_node), fmt::format("ranks {}-{}", first, last), "");
+    if (plan.num_ranks - first <= per_node) break;
+  }
+  return text;
+}
+
+/// Floating-point operations of one step when every sample has full length, attention left out.
+struct Work {
+  int64_t tokens = 0;
+  double generate = 0, reference = 0, train = 0;
+};
+
+Work most_work(const RunPlan& plan) {
+  Work work{.tokens = saturating_multiply(plan.batch.samples_per_step, plan.longest_sequence)};
+  const double forward = 2.0 * static_cast<double>(plan.num_parameters) * static_cast<double>(work.tokens);
+  work.generate = plan.generates ? forward : 0;
+  work.reference = plan.needs_reference ? forward : 0;
+  work.train = 3 * forward * static_cast<double>(plan.batch.epochs_per_step);
+  return work;
+}
+
+std::string work_text(const RunPlan& plan) {
+  const Work work = most_work(plan);
+  std::string text = "work per step, at most (seconds = this / measured FLOP per second of all ranks)\n";
+  text += line("tokens", work.tokens, "samples_per_step x longest_sequence");
+  const auto add = [&](const char* name, double flop, const char* formula) {
+    if (flop > 0) text += line(name, fmt::format("{:.3g} TFLOP", flop / 1e12), formula);
+  };
+  add("generate", work.generate, "2 x parameters x tokens");
+  add("reference", work.reference, "2 x parameters x tokens");
+  add("train", work.train, "6 x parameters x tokens x epochs_per_step");
+  return text;
+}
+
+/// One block for all ranks that hold the same in a phase.
+std::string memory_text(const RunPlan& plan, const ReportOptions& options) {
+  std::string text = fmt::format("memory per rank ({})\n", plan.device == "cpu" ? "host" : "device");
+  using Parts = std::vector<std::pair<std::string, int64_t>>;
+  std::map<std::pair<std::string, Parts>, std::vector<int>> ranks;
+  for (const MemoryRow& row : plan.memory) ranks[{row.phase, row.parts}].push_back(row.rank);
+  for (const MemoryRow& row : plan.memory) {
+    const std::vector<int> same = std::exchange(ranks[{row.phase, row.parts}], {});
+    if (same.empty()) continue;
+    text += line(row.phase, gib(row.device_bytes + row.host_bytes), "ranks " + rank_set_text(same));
+    for (const auto& [name, bytes] : row.parts) text += line("    " + name, gib(bytes), "");
+  }
+  if (options.memory_limit > 0) text += line("limit", gib(options.memory_limit), "--device-memory");
+  return text;
+}
+
+std::string migration_text(const RunPlan& plan) {
+  const BatchPlan& b = plan.batch;
+  std::string text = "the same numbers under other trainers' names\n";
+  for (const PeerKey& row : peer_keys())
+    text += fmt::format("  {:<6} {:<52} {:<32} {}\n", row.peer, row.theirs, row.ours.empty() ? "-" : row.ours,
+                        row.note);
+  const auto world = static_cast<int64_t>(plan.role("trainer")->ranks.size());
+  text += fmt::format(
+      "  world = ranks of roles.trainer = {}; global batch = samples_per_update = {}; a per-device batch and "
+      "an\n"
+      "  accumulation count have no key: per_device x accumulation x world = {} need not divide by "
+      "anything.\n",
+      world, b.samples_per_update, b.samples_per_update);
+  if (plan.generates && b.samples_per_prompt > 0)
+    text += fmt::format(
+        "  verl's ppo_mini_batch_size counts prompts: {} samples / {} per prompt = {:g} prompts\n",
+        b.samples_per_update, b.samples_per_prompt,
+        static_cast<double>(b.samples_per_update) / static_cast<double>(b.samples_per_prompt));
+  return text;
+}
+
+Json roles_json(const RunPlan& plan) {
+  Json roles = Json::object();
+  for (const RolePlan& role : plan.roles)
+    roles[role.name] = {{"ranks", role.ranks},
+                        {"layout",
+                         {{"dp", role.ranks.size()},
+                          {"tp", 1},
+                          {"pp", 1},
+                          {"cp", 1},
+                          {"ep", 1},
+                          {"expert_dp", role.ranks.size()}}}};
+  return roles;
+}
+
+Json memory_json(const RunPlan& plan) {
+  Json memory = Json::array();
+  for (const MemoryRow& row : plan.memory) {
+    Json parts = Json::object();
+    for (const auto& [name, bytes] : row.parts) parts[name] = bytes;
+    memory.push_back({{"rank", row.rank},
+                      {"phase", row.phase},
+                      {"device_bytes", row.device_bytes},
+                      {"host_bytes", row.host_bytes},
+                      {"parts", std::move(parts)}});
+  }
+  return memory;
+}
+
+Json batch_json(const BatchPlan& b) {
+  return {{"prompts_per_step", b.prompts_per_step}, {"samples_per_prompt", b.samples_per_prompt},
+          {"samples_per_step", b.samples_per_step}, {"samples_per_update", b.samples_per_update},
+          {"updates_per_step", b.updates_per_step}, {"epochs_per_step", b.epochs_per_step},
+          {"updates_total", b.updates_total},       {"last_update_samples", b.last_update_samples},
+          {"dropped_samples", b.dropped_samples}};
+}
+
+}  // namespace
+
+std::string plan_text(const PlanResult& result, const ReportOptions& options) {
+  std::string text;
+  for (const PlanError& error : result.errors) {
+    text += fmt::format("error   {}{}: {}\n", error.key, error.where.empty() ? "" : " (" + error.where + ")",
+                        error.message);
+    if (!error.legal.empty())
+      text += fmt::format("        legal: {} = {}\n", error.key, legal_text(error.legal));
+  }
+  for (const std::string& warning : result.warnings) text += "warning " + warning + "\n";
+  if (!result.errors.empty())
+    return text + fmt::format("{} error(s): this run would not start\n", result.errors.size());
+  const RunPlan& plan = result.plan;
+  text += fmt::format("{} on {} rank(s), {}, {}, {} steps\n", plan.algorithm, plan.num_ranks, plan.device,
+                      dtype_name(plan.dtype), plan.steps);
+  text += batch_text(plan) + lengths_text(plan) + roles_text(plan, options.ranks_per_node) +
+          memory_text(plan, options);
+  text += work_text(plan);
+  if (options.explain_batch) text += migration_text(plan);
+  return text + "ok\n";
+}
+
+Json plan_json(const PlanResult& result, const ReportOptions& options) {
+  const RunPlan& plan = result.plan;
+  const bool ok = result.errors.empty();
+  Json errors = Json::array();
+  for (const PlanError& error : result.errors)
+    errors.push_back(
+        {{"key", error.key}, {"message", error.message}, {"legal", error.legal}, {"where", error.where}});
+  Json json{{"ok", ok},
+            {"errors", std::move(errors)},
+            {"warnings", result.warnings},
+            {"batch", ok ? batch_json(plan.batch) : Json::object()},
+            {"roles", ok ? roles_json(plan) : Json::object()},
+            {"memory", ok ? memory_json(plan) : Json::array()}};
+  if (!ok) return json;
+  json["num_ranks"] = plan.num_ranks;
+  json["algorithm"] = plan.algorithm;
+  json["device"] = plan.device;
+  json["dtype"] = dtype_name(plan.dtype);
+  json["steps"] = plan.steps;
+  json["lengths"] = {{"context_tokens", plan.context_tokens},
+                     {"max_prompt_tokens", plan.max_prompt_tokens},
+                     {"max_new_tokens", plan.max_new_tokens},
+                     {"steps_of_longest_response", plan.steps_of_longest_response},
+                     {"longest_sequence", plan.longest_sequence},
+                     {"max_tokens_per_microbatch", plan.max_tokens_per_microbatch},
+                     {"kv_page_tokens", plan.kv_page_tokens},
+                     {"kv_pages", plan.kv_pages}};
+  const Work work = most_work(plan);
+  json["work"] = {{"tokens", work.tokens},
+                  {"generate_flop", work.generate},
+                  {"reference_flop", work.reference},
+                  {"train_flop", work.train}};
+  if (options.memory_limit > 0) json["memory_limit"] = options.memory_limit;
+  if (!options.explain_batch) return json;
+  json["peers"] = Json::array();
+  for (const PeerKey& row : peer_keys())
+    json["peers"].push_back(
+        {{"peer", row.peer}, {"theirs", row.theirs}, {"ours", row.ours}, {"note", row.note}});
+  return json;
+}
+
+}  // namespace temper

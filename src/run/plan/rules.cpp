@@ -1,0 +1,191 @@
+#include <algorithm>
+
+#include "src/comm/rank_set.h"
+#include "src/core/check.h"
+#include "src/rl/registry.h"
+#include "src/run/plan/draft.h"
+#include "src/run/plan/sampling_options.h"
+
+namespace temper {
+namespace {
+
+/// The ranks of a role; an illegal set is an error and gives nothing.
+std::vector<int> role_ranks(PlanDraft& d, const char* key, const std::string& text, const Json& legal) {
+  RankSet set = read_rank_set(text, d.result.plan.num_ranks);
+  if (!set.defect.empty()) d.error(key, set.defect, {legal});
+  return std::move(set.ranks);
+}
+
+void require_cover(PlanDraft& d, const std::vector<int>& used) {
+  const int world = d.result.plan.num_ranks;
+  std::vector<int> idle;
+  for (int rank = 0; rank < world; ++rank)
+    if (!std::binary_search(used.begin(), used.end(), rank)) idle.push_back(rank);
+  if (idle.empty()) return;
+  const std::string text =
+      fmt::format("{} of {} ranks have no role: {}", idle.size(), world, rank_set_text(idle));
+  if (d.config.cluster.idle_ranks == "allow") return d.warn(text + " (cluster.idle_ranks = \"allow\")");
+  d.error("roles.trainer.ranks", text + "; or set cluster.idle_ranks = \"allow\"",
+          {"all", fmt::format("0-{}", world - 1)});
+}
+
+/// Errors of one reward function that are not its name.
+std::string reward_defect(const RewardFunctionConfig& function) {
+  // The registry throws on bad options; a check of the config has to show this error together with all
+  // others.
+  try {
+    make_reward(function);
+  } catch (const Error& error) {
+    const Problem& p = error.problem();
+    return fmt::format("{}: {}{}{}", p.what, p.why, p.fix.empty() ? "" : "; ", p.fix);
+  }
+  return "";
+}
+
+}  // namespace
+
+void plan_roles(PlanDraft& d) {
+  const RolesConfig& roles = d.config.roles;
+  RunPlan& plan = d.result.plan;
+  const std::vector<int> trainer = role_ranks(d, "roles.trainer.ranks", roles.trainer.ranks, "all");
+  const Json same = trainer.empty() ? Json("all") : Json(roles.trainer.ranks);
+  std::vector<int> used = trainer;
+  const auto add = [&](const char* name, const char* key, const std::optional<RoleConfig>& role) {
+    const std::vector<int> ranks = role ? role_ranks(d, key, role->ranks, same) : trainer;
+    used.insert(used.end(), ranks.begin(), ranks.end());
+    plan.roles.push_back({name, ranks});
+  };
+  if (plan.generates) add("rollout", "roles.rollout.ranks", roles.rollout);
+  if (plan.needs_reference) add("reference", "roles.reference.ranks", roles.reference);
+  plan.roles.push_back({"trainer", trainer});
+  plan.max_policy_lag = plan.generates ? d.config.run.max_policy_lag : 0;
+  std::sort(used.begin(), used.end());
+  if (!trainer.empty()) require_cover(d, used);
+}
+
+void plan_algorithm(PlanDraft& d) {
+  const AlgorithmConfig& a = d.config.algorithm;
+  if (d.supervised()) {
+    if (a.aggregation == "seq-mean-token-sum-norm")
+      d.error("algorithm.aggregation",
+              "\"seq-mean-token-sum-norm\" divides by rollout.max_new_tokens; sft has no rollout",
+              {"token-mean", "seq-mean-token-mean", "seq-mean-token-sum"});
+    return;
+  }
+  if (a.single_group == "drop" && d.config.rollout.samples_per_prompt == 1)
+    d.error("algorithm.single_group",
+            "with rollout.samples_per_prompt = 1 every group has one sample, and \"drop\" leaves all of them "
+            "out; "
+            "better: 2 or more samples per prompt",
+            {"verl", "zero"});
+}
+
+void plan_dynamic_sampling(PlanDraft& d) {
+  const RolloutConfig& r = d.config.rollout;
+  if (r.dynamic_sampling_rounds == 0 || d.supervised()) return;
+  const char* why = r.samples_per_prompt == 1 ? "rollout.samples_per_prompt = 1"
+                    : r.temperature == 0      ? "rollout.temperature = 0"
+                                              : nullptr;
+  if (why)
+    d.error(
+        "rollout.dynamic_sampling_rounds",
+        fmt::format(
+            "with {} all samples of a prompt earn the same reward, and every prompt would be replaced", why),
+        {0});
+}
+
+void plan_rewards(PlanDraft& d) {
+  const std::vector<RewardFunctionConfig>& functions = d.config.reward.functions;
+  std::vector<Json> legal;
+  for (const std::string_view name : reward_names())
+    if (reward_defect({.name = std::string(name), .weight = 1, .numbers = {}, .strings = {}}).empty())
+      legal.push_back(Json::array({std::string(name)}));
+  for (const RewardFunctionConfig& function : functions)
+    if (const std::string why = reward_defect(function); !why.empty())
+      return d.error("reward.functions", why, legal);
+  if (functions.empty() && !d.supervised()) d.error("reward.functions", "no reward function is named", legal);
+}
+
+void plan_profile(PlanDraft& d) {
+  constexpr int64_t kMostSteps = 1000000;
+  const std::string& text = d.config.profile.steps;
+  if (text.empty()) return;
+  const int64_t end = std::min(d.result.plan.steps, kMostSteps) + 1;
+  RankSet set = read_rank_set(text, static_cast<int>(end));
+  if (!set.defect.empty() || text == "all" || set.ranks.front() == 0)
+    return d.error(
+        "profile.steps",
+        fmt::format("\"{}\" is no set of steps from 1 to {}, like \"3-5\" or \"1,10\"", text, end - 1),
+        {"", "1"});
+  d.result.plan.profiled_steps = std::move(set.ranks);
+}
+
+void plan_schedule(PlanDraft& d) {
+  const OptimizerConfig& o = d.config.optimizer;
+  const int64_t updates = d.result.plan.batch.updates_total;
+  if (updates == 0 || o.warmup_steps < updates) return;  // 0: the batch has errors of its own
+  std::vector<Json> legal{0};
+  if (updates > 1) legal.push_back(updates - 1);
+  d.error(
+      "optimizer.warmup_steps",
+      fmt::format("warm-up takes {} updates, the whole run has {}: full learning rate would never be reached",
+                  o.warmup_steps, updates),
+      legal);
+}
+
+void plan_warnings(PlanDraft& d) {
+  const Config& c = d.config;
+  const RunPlan& plan = d.result.plan;
+  const BatchPlan& b = plan.batch;
+  const auto warn_idle = [&](const char* role, int64_t items, const char* of, const char* doing) {
+    const auto ranks = static_cast<int64_t>(plan.role(role)->ranks.size());
+    if (items < ranks)
+      d.warn(fmt::format("{} {} on {} ranks: {:.0f} % of the ranks are idle while {}", items, of, ranks,
+                         100.0 * static_cast<double>(ranks - items) / static_cast<double>(ranks), doing));
+  };
+  if (plan.generates) warn_idle("rollout", b.prompts_per_step, "prompts per step", "generating");
+  warn_idle("trainer", b.samples_per_update, "samples per update", "training");
+  if (!plan.generates && c.run.max_policy_lag > 0) d.warn("run.max_policy_lag has no effect on sft");
+  if (b.dropped_samples > 0)
+    d.warn(fmt::format("{} of {} samples are left out every step (train.last_partial = \"drop\")",
+                       b.dropped_samples, b.samples_per_step));
+  if (b.last_update_samples < b.samples_per_update)
+    d.warn(
+        fmt::format("the last update of a step has {} samples instead of {} (train.last_partial = \"keep\")",
+                    b.last_update_samples, b.samples_per_update));
+  if (plan.generates && c.rollout.temperature == 0 && b.samples_per_prompt > 1)
+    d.warn("rollout.temperature = 0: all samples of a prompt are equal, so all advantages are 0");
+  const std::string changed = changed_sampling_text(c.rollout);
+  if (plan.generates && !changed.empty()) d.warn(changed);
+  if (plan.generates && c.rollout.tokens_per_step > 0) {
+    if (plan.steps_of_longest_response == 1)
+      d.warn("rollout.tokens_per_step has no effect: no response is longer");
+    else
+      d.warn(fmt::format(
+          "rollout.tokens_per_step = {}: a response takes up to {} steps, so a step trains the "
+          "prompts that finish in it (prompts_per_step on average, none at first, the rest in the "
+          "last step)",
+          c.rollout.tokens_per_step, plan.steps_of_longest_response));
+  }
+  if (plan.generates && b.samples_per_prompt == 1 && c.algorithm.single_group == "zero")
+    d.warn("groups of one sample with single_group = \"zero\": all advantages are 0, nothing is learned");
+  if (c.optimizer.lr == 0) d.warn("optimizer.lr = 0: the weights never change");
+  if (!plan.needs_reference && c.roles.reference)
+    d.warn("roles.reference has no effect: algorithm.kl_coef is not above 0");
+  if (d.supervised() && c.algorithm.kl_coef > 0) d.warn("algorithm.kl_coef has no effect on sft");
+  if (d.supervised() && (c.rollout.prompts_per_step > 0 || c.rollout.samples_per_prompt > 0))
+    d.warn(
+        "rollout.prompts_per_step and rollout.samples_per_prompt have no effect on sft: a step has "
+        "train.samples_per_update x train.updates_per_step lines");
+  const auto never = [&](const char* key, int64_t every) {
+    if (every > plan.steps)
+      d.warn(fmt::format("{} = {} is beyond the last step, {}", key, every, plan.steps));
+  };
+  never("checkpoint.every", c.checkpoint.every);
+  never("checkpoint.export_hf_every", c.checkpoint.export_hf_every);
+  never("validation.every", c.validation.every);
+  if (c.checkpoint.every == 0 && plan.steps > 100)
+    d.warn(fmt::format("checkpoint.every = 0: a crash loses up to {} steps", plan.steps));
+}
+
+}  // namespace temper

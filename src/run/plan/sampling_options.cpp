@@ -1,0 +1,50 @@
+#include "src/run/plan/sampling_options.h"
+
+#include <algorithm>
+
+namespace temper {
+
+GenerateOptions sampling_options(const RolloutConfig& section, const ModelConfig& model,
+                                 const Tokenizer& tokenizer, uint64_t seed, int64_t max_new_tokens) {
+  const RolloutConfig& r = section;
+  GenerateOptions o{.sampling = {.temperature = r.temperature,
+                                 .top_k = static_cast<int32_t>(r.top_k),
+                                 .top_p = r.top_p,
+                                 .min_p = r.min_p,
+                                 .repetition_penalty = r.repetition_penalty,
+                                 .frequency_penalty = r.frequency_penalty,
+                                 .presence_penalty = r.presence_penalty},
+                    .seed = seed,
+                    .max_new_tokens = max_new_tokens,
+                    .min_new_tokens = r.min_new_tokens,
+                    .stop_token_ids = {r.stop_token_ids.begin(), r.stop_token_ids.end()},
+                    .stop = r.stop,
+                    .logit_bias = {r.logit_bias.begin(), r.logit_bias.end()},
+                    .num_sampleable = std::min<int64_t>(model.vocab_size, tokenizer.vocab_size())};
+  if (r.ignore_eos) return o;
+  o.stop_token_ids.insert(o.stop_token_ids.end(), model.eos_token_ids.begin(), model.eos_token_ids.end());
+  if (const auto id = tokenizer.eos_id()) o.stop_token_ids.push_back(*id);
+  return o;
+}
+
+std::string changed_sampling_text(const RolloutConfig& r) {
+  std::string keys;
+  const auto add = [&](const char* key, bool on) {
+    if (on) keys += (keys.empty() ? "rollout." : ", rollout.") + std::string(key);
+  };
+  const bool greedy = r.temperature == 0;
+  add("top_k", r.top_k > 0 && !greedy);
+  add("top_p", r.top_p < 1 && !greedy);
+  add("min_p", r.min_p > 0 && !greedy);
+  add("repetition_penalty", r.repetition_penalty != 1);
+  add("presence_penalty", r.presence_penalty != 0);
+  add("frequency_penalty", r.frequency_penalty != 0);
+  add("logit_bias", !r.logit_bias.empty());
+  add("min_new_tokens", r.min_new_tokens > 0);
+  if (keys.empty()) return "";
+  return keys +
+         ": tokens are not drawn from the policy alone; log-probs and the ratio are those of the policy and "
+         "ignore it";
+}
+
+}  // namespace temper

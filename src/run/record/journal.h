@@ -1,0 +1,60 @@
+#pragma once
+// What a run tells the outside: metrics.jsonl and event files, the rollout dumps, the status line. Rank 0
+// writes; the others keep the same numbers and write nothing. Values under timing_s/ and perf/ may differ
+// between two runs of one config; no other may.
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "src/core/check.h"
+#include "src/core/file.h"
+#include "src/core/stopwatch.h"
+#include "src/rl/types.h"
+#include "src/run/record/run_folder.h"
+#include "src/run/record/tensorboard.h"
+
+namespace temper {
+
+class Journal {
+ public:
+  /// `folder` is null on ranks that write nothing.
+  Journal(const RunFolder* folder, int64_t total_steps);
+
+  void set(const std::string& name, double value) { values_[name] = value; }
+  void add(const std::map<std::string, double>& values);
+  /// A value set in this step, or 0.
+  double value(const std::string& name) const;
+  /// Writes rollouts/step-XXXXXX.jsonl (or validation/...).
+  void write_groups(const std::string& subfolder, std::span<const Group> groups, int64_t step);
+  /// Writes the step's line and forgets its values. Returns the short form for people.
+  std::string finish_step(int64_t step);
+  /// A line that replaces itself on a terminal; nothing elsewhere.
+  void status(const std::string& text);
+
+ private:
+  const RunFolder* folder_;
+  int64_t total_steps_;
+  bool terminal_ = false, status_shown_ = false;
+  std::map<std::string, double> values_;
+  std::unique_ptr<OutputFile> metrics_;
+  std::unique_ptr<EventFile> events_;
+};
+
+/// Adds the seconds of its life to timing_s/<name>.
+class PhaseTimer {
+ public:
+  PhaseTimer(Journal& journal, std::string name) : journal_(journal), name_("timing_s/" + std::move(name)) {}
+  ~PhaseTimer() { journal_.set(name_, watch_.seconds()); }
+  PhaseTimer(const PhaseTimer&) = delete;
+  PhaseTimer& operator=(const PhaseTimer&) = delete;
+
+ private:
+  Journal& journal_;
+  std::string name_;
+  Stopwatch watch_;
+};
+
+}  // namespace temper

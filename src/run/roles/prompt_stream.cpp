@@ -1,0 +1,115 @@
+#include "src/run/roles/prompt_stream.h"
+
+#include <algorithm>
+
+#include "src/core/check.h"
+
+namespace temper {
+namespace {
+
+std::vector<DatasetFile> dataset_files(const std::vector<DataSource>& sources) {
+  std::vector<DatasetFile> files;
+  for (const DataSource& s : sources) files.push_back({s.path, s.weight});
+  return files;
+}
+
+PromptOptions prompt_options(const DataConfig& d) {
+  return {d.prompt_key, d.answer_key,    d.messages_key,  d.response_key,
+          d.chat,       d.system_prompt, d.chat_arguments};
+}
+
+}  // namespace
+
+PromptStream::PromptStream(const std::vector<DataSource>& files, const DataConfig& data, uint64_t seed,
+                           const Tokenizer& tokenizer, const ChatTemplate* chat_template,
+                           const Limits& limits)
+    : dataset_(dataset_files(files), seed, data.shuffle),
+      builder_(tokenizer, chat_template, prompt_options(data)),
+      overlong_(data.overlong),
+      limits_(limits) {}
+
+bool PromptStream::fit(Prompt& p, const std::string& where) const {
+  const auto prompt = static_cast<int64_t>(p.tokens.size());
+  const int64_t whole = prompt + static_cast<int64_t>(p.response_tokens.size());
+  const bool too_long =
+      prompt > limits_.max_prompt_tokens || (limits_.with_response && whole > limits_.max_sequence_tokens);
+  if (prompt == 0)
+    fail(Exit::data, {.what = "a prompt has no tokens",
+                      .where = where,
+                      .why = "its text is empty",
+                      .fix = "correct or remove the line"});
+  if (!too_long) return true;
+  if (overlong_ == "drop") return false;
+  if (overlong_ == "truncate-left" && !limits_.with_response) {
+    p.tokens.erase(p.tokens.begin(), p.tokens.end() - limits_.max_prompt_tokens);
+    return true;
+  }
+  fail(Exit::data,
+       {.what = "a prompt is too long",
+        .where = where,
+        .why = fmt::format("{} tokens ({} with the response); prompts may have {}, sequences {}", prompt,
+                           whole, limits_.max_prompt_tokens, limits_.max_sequence_tokens),
+        .fix = "raise rollout.max_prompt_tokens, or set data.overlong = \"drop\" or \"truncate-left\""});
+}
+
+std::vector<DrawnPrompt> PromptStream::next(int64_t count) {
+  std::vector<DrawnPrompt> drawn;
+  int64_t dropped = 0;  // one after the other: at the end of an epoch and at the start of the next
+  while (static_cast<int64_t>(drawn.size()) < count) {
+    const int64_t position = position_++;
+    DrawnPrompt prompt = build(position);
+    if (!fit(prompt.prompt, dataset_.where(position))) {
+      if (++dropped > 2 * dataset_.num_lines())
+        fail(Exit::data, {.what = "every prompt is too long",
+                          .where = "data.train",
+                          .why = fmt::format("none of {} lines fits into {} tokens", dataset_.num_lines(),
+                                             limits_.max_prompt_tokens),
+                          .fix = "raise rollout.max_prompt_tokens"});
+      continue;
+    }
+    dropped = 0;
+    drawn.push_back(std::move(prompt));
+  }
+  return drawn;
+}
+
+DrawnPrompt PromptStream::at(int64_t position) {
+  DrawnPrompt prompt = build(position);
+  fit(prompt.prompt, dataset_.where(position));
+  return prompt;
+}
+
+DrawnPrompt PromptStream::build(int64_t position) {
+  auto record = std::make_shared<const Json>(dataset_.record(position));
+  Prompt prompt = builder_.build(*record, dataset_.where(position), limits_.with_response);
+  return {position, std::move(prompt), std::move(record)};
+}
+
+std::vector<DrawnPrompt> PromptStream::all(int64_t max_count) {
+  std::vector<DrawnPrompt> list;
+  const int64_t lines = max_count > 0 ? std::min(max_count, dataset_.num_lines()) : dataset_.num_lines();
+  for (int64_t i = 0; i < lines; ++i) {
+    auto record = std::make_shared<const Json>(dataset_.line(i));
+    Prompt prompt = builder_.build(*record, dataset_.where_line(i), limits_.with_response);
+    if (fit(prompt, dataset_.where_line(i))) list.push_back({i, std::move(prompt), std::move(record)});
+  }
+  return list;
+}
+
+void PromptStream::check_all(
+    const std::function<void(const std::string&, const std::string&)>& check_answer) const {
+  int64_t fitting = 0;
+  for (int64_t i = 0; i < dataset_.num_lines(); ++i) {
+    Prompt prompt = builder_.build(dataset_.line(i), dataset_.where_line(i), limits_.with_response);
+    fitting += fit(prompt, dataset_.where_line(i));
+    if (check_answer) check_answer(prompt.answer, dataset_.where_line(i));
+  }
+  if (fitting == 0)
+    fail(Exit::data, {.what = "every prompt is too long",
+                      .where = "data.train",
+                      .why = fmt::format("none of {} lines fits into {} tokens", dataset_.num_lines(),
+                                         limits_.max_prompt_tokens),
+                      .fix = "raise rollout.max_prompt_tokens"});
+}
+
+}  // namespace temper

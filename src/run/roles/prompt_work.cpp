@@ -1,0 +1,85 @@
+#include "src/run/roles/prompt_work.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "src/core/check.h"
+
+namespace temper {
+namespace {
+
+Completion to_completion(const Trajectory& t) {
+  return {t.response_tokens, t.logprobs, t.response, t.finish_reason};
+}
+
+/// Most rows of a prompt in the step: its tokens once, what each sample has and may still get.
+int64_t most_rows(const PromptWork& work, const DealOptions& o) {
+  const auto rows_of = [&](int64_t begun) {
+    const int64_t left = o.max_new_tokens - begun;
+    return begun + (o.tokens_per_step > 0 ? std::min(left, o.tokens_per_step) : left);
+  };
+  int64_t rows = static_cast<int64_t>(work.drawn.prompt.tokens.size());
+  if (work.before.samples.empty()) return rows + o.samples_per_prompt * rows_of(0);
+  for (const Trajectory& t : work.before.samples)
+    if (t.finish_reason == FinishReason::unfinished)
+      rows += rows_of(static_cast<int64_t>(t.response_tokens.size()));
+  return rows;
+}
+
+}  // namespace
+
+std::vector<int64_t> deal(const std::vector<PromptWork>& work, const DealOptions& options) {
+  std::vector<int64_t> rows;
+  for (const PromptWork& w : work) rows.push_back(most_rows(w, options));
+  std::vector<size_t> order(work.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return rows[a] > rows[b]; });
+  std::vector<int64_t> load(static_cast<size_t>(options.ranks)), rank(work.size());
+  for (const size_t i : order) {
+    const auto least = std::min_element(load.begin(), load.end());
+    *least += rows[i];
+    rank[i] = least - load.begin();
+  }
+  return rank;
+}
+
+Request to_request(const PromptWork& work, int64_t samples_per_prompt) {
+  Request request{work.drawn.position, work.drawn.prompt.tokens, static_cast<int32_t>(samples_per_prompt)};
+  if (!work.before.samples.empty()) request.num_samples = static_cast<int32_t>(work.before.samples.size());
+  for (const Trajectory& t : work.before.samples) request.begun.push_back(to_completion(t));
+  return request;
+}
+
+Group to_group(const PromptWork& work, std::vector<Completion> samples, int64_t version) {
+  Group group = work.before;
+  group.samples.resize(samples.size());
+  for (size_t i = 0; i < samples.size(); ++i) {
+    Trajectory& t = group.samples[i];
+    Completion& c = samples[i];
+    const auto added = static_cast<int32_t>(c.tokens.size() - t.response_tokens.size());
+    if (added > 0) t.policy_versions.emplace_back(version, added);
+    t.data_position = work.drawn.position;
+    t.sample = static_cast<int32_t>(i);
+    t.prompt_tokens = work.drawn.prompt.tokens;
+    t.response_mask.assign(c.tokens.size(), 1);
+    t.response_tokens = std::move(c.tokens);
+    t.logprobs = std::move(c.logprobs);
+    t.finish_reason = c.finish_reason;
+    t.prompt = work.drawn.prompt.text;
+    t.response = std::move(c.text);
+    t.answer = work.drawn.prompt.answer;
+  }
+  return group;
+}
+
+bool is_finished(const Group& group) {
+  return std::none_of(group.samples.begin(), group.samples.end(),
+                      [](const Trajectory& t) { return t.finish_reason == FinishReason::unfinished; });
+}
+
+bool is_uniform(const Group& group) {
+  return std::all_of(group.samples.begin(), group.samples.end(),
+                     [&](const Trajectory& t) { return t.raw_reward == group.samples.front().raw_reward; });
+}
+
+}  // namespace temper

@@ -1,0 +1,38 @@
+#pragma once
+// A prompt that rollout ranks have to generate for: a new one, or one that earlier steps left unfinished. All
+// rollout ranks know the whole list and deal it out alike, so a prompt may go on at another rank.
+
+#include <cstdint>
+#include <vector>
+
+#include "src/rollout/sequence.h"
+#include "src/run/roles/prompt_stream.h"
+
+namespace temper {
+
+struct PromptWork {
+  DrawnPrompt drawn;
+  Group before = {};  // its samples as the last step left them; empty: a new prompt
+};
+
+struct DealOptions {
+  int64_t ranks = 1;
+  int64_t samples_per_prompt = 1;
+  int64_t max_new_tokens = 0;
+  int64_t tokens_per_step = 0;  // 0: no cut
+};
+
+/// The rank of each prompt: by the most rows that a prompt can cost in the step, largest first, each to the
+/// rank with the least (the first of equals).
+std::vector<int64_t> deal(const std::vector<PromptWork>& work, const DealOptions& options);
+
+Request to_request(const PromptWork& work, int64_t samples_per_prompt);
+
+/// The samples of a prompt after generation with weights of this version.
+Group to_group(const PromptWork& work, std::vector<Completion> samples, int64_t version);
+
+bool is_finished(const Group& group);
+/// All samples earned the same raw reward: no advantage comes of them.
+bool is_uniform(const Group& group);
+
+}  // namespace temper

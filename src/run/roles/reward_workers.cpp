@@ -1,0 +1,67 @@
+#include "src/run/roles/reward_workers.h"
+
+#include <utility>
+
+#include "src/core/check.h"
+
+namespace temper {
+
+RewardWorkers::RewardWorkers(const RewardSet& rewards, int num_threads) : rewards_(rewards) {
+  CHECK(num_threads > 0, "{} reward threads", num_threads);
+  for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this] { work(); });
+}
+
+RewardWorkers::~RewardWorkers() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  for (std::thread& t : threads_) t.join();
+}
+
+void RewardWorkers::submit(Group group, std::shared_ptr<const Json> record) {
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back({std::move(group), std::move(record)});
+    ++unfinished_;
+  }
+  changed_.notify_all();
+}
+
+std::vector<Group> RewardWorkers::take_finished() {
+  const std::lock_guard lock(mutex_);
+  return error_ ? std::vector<Group>{} : std::exchange(finished_, {});
+}
+
+std::vector<Group> RewardWorkers::collect() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return unfinished_ == 0; });
+  std::vector<Group> finished = std::exchange(finished_, {});
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  return finished;
+}
+
+void RewardWorkers::work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stop_ || !jobs_.empty(); });
+    if (stop_) return;
+    Job job = std::move(jobs_.front());
+    jobs_.pop_front();
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      for (Trajectory& t : job.group.samples) rewards_.score(t, *job.record);
+    } catch (...) {
+      error = std::current_exception();  // rethrown on the thread that collects
+    }
+    lock.lock();
+    if (error && !error_) error_ = error;
+    finished_.push_back(std::move(job.group));
+    --unfinished_;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace temper

@@ -1,0 +1,88 @@
+#include "src/core/stop_signal.h"
+#include "src/rl/trajectory_json.h"
+#include "src/run/roles/prompt_work.h"
+#include "src/run/roles/role.h"
+
+namespace temper {
+namespace {
+
+int64_t num_tokens(const Group& group) {
+  int64_t tokens = 0;
+  for (const Trajectory& t : group.samples)
+    tokens += static_cast<int64_t>(t.prompt_tokens.size() + t.response_tokens.size());
+  return tokens;
+}
+
+}  // namespace
+
+EngineOptions engine_options(const Config& config, const RunPlan& plan) {
+  return {.scheduler = {config.rollout.max_running_sequences, config.rollout.prefill_chunk_tokens},
+          .page_tokens = plan.kv_page_tokens,
+          .num_pages = plan.kv_pages};
+}
+
+PassOptions pass_options(const Config& config, const RunPlan& plan) {
+  return {.temperature = config.rollout.temperature,
+          .token_budget = plan.max_tokens_per_microbatch,
+          .cost = {config.train.cost_linear, config.train.cost_quadratic}};
+}
+
+bool DataRole::phase(int64_t step) {
+  const std::vector<DrawnPrompt> lines = s_.prompts->next(s_.plan.batch.prompts_per_step);
+  const Share share{s_.dp->rank(), s_.dp->size()};
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (!share.has(static_cast<int64_t>(i))) continue;
+    Completion response{lines[i].prompt.response_tokens, {}, lines[i].prompt.response, FinishReason::stop};
+    s_.exchange.send_sampled(step, to_group({lines[i]}, {std::move(response)}, step - 1));
+  }
+  s_.exchange.close_sampled(step, {.data_position = s_.prompts->position()});
+  return true;
+}
+
+bool ReplayRole::phase(int64_t step) {
+  std::vector<Group> groups = read_rollouts(files_[static_cast<size_t>(step - 1)],
+                                            {s_.model.config().vocab_size, s_.model.context_tokens()});
+  const Share share{s_.dp->rank(), s_.dp->size()};
+  for (size_t i = 0; i < groups.size(); ++i)
+    if (share.has(static_cast<int64_t>(i))) s_.exchange.send_sampled(step, std::move(groups[i]));
+  s_.exchange.close_sampled(step, {.maxima = {{"replay/groups", static_cast<double>(groups.size())}}});
+  return true;
+}
+
+bool ReferenceRole::work_until(int64_t step) {
+  while (lead_.done < step)
+    if (!add_logprobs(++lead_.done)) return false;
+  return true;
+}
+
+/// Groups that have come are scored together, up to a micro-batch: which ones changes no bit of a log-prob.
+bool ReferenceRole::add_logprobs(int64_t step) {
+  const PassOptions options = pass_options(s_.config(), s_.plan);
+  double seconds = 0;
+  while (std::optional<Group> first = s_.exchange.take(stage_, step)) {
+    std::vector<Group> groups;
+    groups.push_back(std::move(*first));
+    int64_t tokens = num_tokens(groups.front());
+    while (tokens < options.token_budget && s_.exchange.waiting(stage_, step)) {
+      groups.push_back(*s_.exchange.take(stage_, step));
+      tokens += num_tokens(groups.back());
+    }
+    const Stopwatch watch;
+    const TraceSpan span(s_.trace, step, "reference",
+                         fmt::format("{} groups of step {}", groups.size(), step));
+    std::vector<Trajectory*> missing;
+    for (Group& g : groups)
+      for (Trajectory& t : g.samples)
+        if (t.ref_logprobs.empty()) missing.push_back(&t);
+    const std::vector<const Trajectory*> view(missing.begin(), missing.end());
+    std::vector<std::vector<double>> logprobs = local_logprobs(s_.ctx, model_, view, options);
+    for (size_t i = 0; i < missing.size(); ++i) missing[i]->ref_logprobs = std::move(logprobs[i]);
+    for (Group& g : groups) s_.exchange.pass_on(stage_, step, std::move(g));
+    seconds += watch.seconds();
+  }
+  if (s_.exchange.has_ended()) return false;
+  s_.exchange.close(step, {.maxima = {{"timing_s/ref", seconds}}, .stop_requested = stop_requested()});
+  return true;
+}
+
+}  // namespace temper

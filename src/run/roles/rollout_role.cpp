@@ -1,0 +1,204 @@
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "src/core/stop_signal.h"
+#include "src/rl/trajectory_bytes.h"
+#include "src/run/plan/sampling_options.h"
+#include "src/run/roles/prompt_work.h"
+#include "src/run/roles/role.h"
+
+namespace temper {
+namespace {
+
+constexpr int kRewardThreads = 2;
+
+std::map<std::string, double> counter_metrics(const RolloutCounters& c) {
+  return {{"rollout/preemptions", static_cast<double>(c.preemptions)},
+          {"rollout/rows_prefilled", static_cast<double>(c.rows_prefilled)},
+          {"rollout/rows_shared", static_cast<double>(c.rows_shared)},
+          {"rollout/rows_generated", static_cast<double>(c.rows_generated)},
+          {"rollout/rows_recomputed", static_cast<double>(c.rows_recomputed)}};
+}
+
+void add_up(std::map<std::string, double>& all, const std::map<std::string, double>& more) {
+  for (const auto& [name, value] : more) all[name] += value;
+}
+
+/// A run may go on from a checkpoint with other data.
+void require_same_prompt(const DrawnPrompt& drawn, const Group& begun) {
+  const Trajectory& t = begun.samples.front();
+  if (drawn.prompt.tokens == t.prompt_tokens) return;
+  fail(Exit::data, {.what = "an unfinished response belongs to another prompt",
+                    .where = fmt::format("data position {}", drawn.position),
+                    .why = fmt::format("the checkpoint has a prompt of {} tokens there, data.train one of {}",
+                                       t.prompt_tokens.size(), drawn.prompt.tokens.size()),
+                    .fix = "go on with the data, chat template and tokenizer of the checkpoint's run"});
+}
+
+/// What rollout ranks tell each other after a round.
+struct RoundResult {
+  int64_t replaced = 0;
+  std::vector<Group> unfinished;
+
+  std::string to_bytes() const { return fmt::format("{}\n", replaced) + groups_to_bytes(unfinished); }
+  void add_bytes(const std::string& bytes) {
+    const size_t end = bytes.find('\n');
+    replaced += std::stoll(bytes.substr(0, end));
+    for (Group& g : groups_from_bytes(std::string_view(bytes).substr(end + 1)))
+      unfinished.push_back(std::move(g));
+  }
+};
+
+}  // namespace
+
+GenerateOptions generate_options(const Services& s) {
+  return sampling_options(s.config().rollout, s.model.config(), *s.tokenizer, s.config().run.seed,
+                          s.plan.max_new_tokens);
+}
+
+/// One step of generation on this rank: rounds of prompts, each scored while others are still generated.
+class RolloutRole::Step {
+ public:
+  Step(RolloutRole& role, int64_t step, int64_t version)
+      : role_(role), s_(role.s_), step_(step), version_(version), options_(generate_options(role.s_)) {
+    const int64_t cut = s_.config().rollout.tokens_per_step;
+    if (step < role.lead_.last_step) options_.tokens_per_call = cut;
+    if (cut > 0) note_.sums["rollout/prompts_unfinished"] = 0;
+  }
+
+  /// Returns what all ranks left unfinished, by data position.
+  std::vector<Group> run(std::vector<Group> before) {
+    std::vector<PromptWork> work;
+    for (Group& g : before) {
+      DrawnPrompt drawn = s_.prompts->at(g.samples.front().data_position);
+      require_same_prompt(drawn, g);
+      work.push_back({std::move(drawn), std::move(g)});
+    }
+    int64_t fresh = s_.plan.batch.prompts_per_step;
+    RoundResult all;
+    for (int64_t round = 0; fresh > 0 || !work.empty(); ++round) {
+      if (replacing_rounds() > 0) note_.sums["rollout/rounds"] = role_.share_.index == 0 ? round : 0;
+      for (DrawnPrompt& p : s_.prompts->next(fresh)) work.push_back({std::move(p)});
+      const RoundResult mine = generate(work, round);
+      all.replaced = 0;
+      if (shares()) share(mine, all);
+      work.clear();
+      fresh = round < replacing_rounds() ? all.replaced : 0;
+    }
+    if (all.replaced > 0 && role_.share_.index == 0)
+      spdlog::warn(
+          "step {}: {} prompts whose samples all earned the same reward were not replaced after {} rounds",
+          step_, all.replaced, replacing_rounds());
+    close();
+    std::sort(all.unfinished.begin(), all.unfinished.end(), [](const Group& a, const Group& b) {
+      return a.samples.front().data_position < b.samples.front().data_position;
+    });
+    return std::move(all.unfinished);
+  }
+
+ private:
+  int64_t replacing_rounds() const { return s_.config().rollout.dynamic_sampling_rounds; }
+  /// Ranks must know of each other's prompts.
+  bool shares() const { return replacing_rounds() > 0 || s_.config().rollout.tokens_per_step > 0; }
+
+  void share(const RoundResult& mine, RoundResult& all) {
+    const TraceSpan span(s_.trace, step_, "rollout", "wait for the other rollout ranks");
+    for (const std::string& bytes : s_.exchange.share(mine.to_bytes())) all.add_bytes(bytes);
+  }
+
+  RoundResult generate(const std::vector<PromptWork>& work, int64_t round) {
+    const BatchPlan& batch = s_.plan.batch;
+    const std::vector<int64_t> rank_of = deal(work, {role_.share_.count, batch.samples_per_prompt,
+                                                     s_.plan.max_new_tokens, options_.tokens_per_call});
+    std::vector<const PromptWork*> mine;
+    std::vector<Request> requests;
+    for (size_t i = 0; i < work.size(); ++i) {
+      if (rank_of[i] != role_.share_.index) continue;
+      mine.push_back(&work[i]);
+      requests.push_back(to_request(work[i], batch.samples_per_prompt));
+    }
+    RoundResult result;
+    RewardWorkers workers(role_.rewards_, kRewardThreads);
+    size_t done = 0;
+    const Stopwatch generating;
+    const RolloutCounters counters = role_.engine_.generate(
+        s_.ctx, requests, options_, s_.tokenizer, [&](size_t i, std::vector<Completion> samples) {
+          Group group = to_group(*mine[i], std::move(samples), version_);
+          if (is_finished(group))
+            workers.submit(std::move(group), mine[i]->drawn.record);
+          else
+            put_off(std::move(group), result);
+          send(workers.take_finished(), result);
+          s_.journal.status(fmt::format("step {}: generating{}, {}/{} prompts of this rank", step_,
+                                        round > 0 ? fmt::format(" replacements, round {}", round) : "",
+                                        ++done, requests.size()));
+        });
+    generating_seconds_ += generating.seconds();
+    add_up(note_.sums, counter_metrics(counters));
+    const Stopwatch waiting;
+    send(workers.collect(), result);
+    reward_seconds_ += waiting.seconds();
+    return result;
+  }
+
+  void put_off(Group group, RoundResult& result) {
+    s_.exchange.send_unfinished(step_, group);
+    note_.sums["rollout/prompts_unfinished"] += 1;
+    result.unfinished.push_back(std::move(group));
+  }
+
+  void send(std::vector<Group> scored, RoundResult& result) {
+    for (Group& g : scored) {
+      if (replacing_rounds() == 0 || !is_uniform(g)) {
+        s_.exchange.send_sampled(step_, std::move(g));
+        continue;
+      }
+      ++result.replaced;
+      note_.replaced[g.samples.front().data_position] = g.samples.front().raw_reward;
+    }
+  }
+
+  void close() {
+    const double rows = note_.sums["rollout/rows_prefilled"] + note_.sums["rollout/rows_generated"] +
+                        note_.sums["rollout/rows_recomputed"];
+    note_.sums["perf/rollout_rows"] = rows;
+    note_.maxima = {{"timing_s/gen", generating_seconds_},
+                    {"timing_s/reward", reward_seconds_},
+                    {"perf/rollout_rows_max", rows}};
+    note_.sums["timing_s/gen_all_ranks"] = generating_seconds_;
+    note_.data_position = s_.prompts->position();
+    note_.stop_requested = stop_requested();
+    s_.exchange.close_sampled(step_, std::move(note_));
+  }
+
+  RolloutRole& role_;
+  Services& s_;
+  int64_t step_, version_;
+  GenerateOptions options_;
+  StepNote note_;
+  double generating_seconds_ = 0, reward_seconds_ = 0;
+};
+
+RolloutRole::RolloutRole(Services& services, Engine& engine, Share share, Lead lead)
+    : s_(services), share_(share), lead_(lead), engine_(engine), rewards_(services.config().reward) {}
+
+bool RolloutRole::phase(int64_t step) {
+  const int64_t version = step - 1;
+  {
+    const TraceSpan span(s_.trace, step, "rollout", fmt::format("get weights {}", version));
+    if (!s_.exchange.receive_weights(s_.model.parameters(), version)) return false;
+    if (!s_.dp)
+      s_.trace.arrow(version, "rollout", weights_arrow(version, s_.trace.rank()), Trace::Arrow::ends);
+  }
+  while (lead_.done < lead_.limit(step)) {
+    const int64_t next = ++lead_.done;
+    const TraceSpan span(s_.trace, next, "rollout",
+                         fmt::format("generate step {} with weights {}", next, version));
+    unfinished_ = Step(*this, next, version).run(std::move(unfinished_));
+    s_.trace.arrow(next, "rollout", groups_arrow(next, s_.trace.rank()), Trace::Arrow::begins);
+  }
+  return true;
+}
+
+}  // namespace temper

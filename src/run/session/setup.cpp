@@ -1,0 +1,81 @@
+#include "src/run/session/setup.h"
+
+#include <sched.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "src/io/hf_config.h"
+#include "src/io/hf_import.h"
+#include "src/models/dense_specs.h"
+#include "src/nn/init.h"
+
+namespace temper {
+
+int resolve_threads(std::optional<int64_t> wanted, int ranks_on_node) {
+  if (wanted) return static_cast<int>(*wanted);
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  const auto online = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  const int cores = ::sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : online;
+  return std::max(1, cores < online ? cores : cores / std::max(1, ranks_on_node));
+}
+
+Device resolve_device(const std::string& device, int rank_on_node) {
+  if (device == "cpu") return Device::cpu;
+  const device::Found gpus = device::find_gpus();
+  if (gpus.count == 0 && device == "auto") {
+    spdlog::debug("no GPU: {}", gpus.why);
+    return Device::cpu;
+  }
+  if (gpus.count == 0)
+    fail(Exit::environment,
+         {.what = "no GPU can be used",
+          .where = "--device cuda",
+          .why = gpus.why,
+          .fix = "use cpu or auto, or start on a machine with an H100 or H200 and its driver"});
+  device::select_gpu(rank_on_node % gpus.count);
+  spdlog::debug("GPU {} of {}: {}", rank_on_node % gpus.count, gpus.count, device::gpu_name());
+  return Device::cuda;
+}
+
+DType resolve_dtype(const std::string& dtype, Device device) {
+  if (dtype == "bf16") return DType::bf16;
+  if (dtype == "fp64" && device == Device::cuda)
+    fail(Exit::usage, {.what = "fp64 runs on the CPU only",
+                       .where = "--dtype fp64",
+                       .why = "the GPU kernels take fp32 and bf16",
+                       .fix = "add --device cpu"});
+  if (dtype == "fp64") return DType::f64;
+  return dtype == "auto" && device == Device::cuda ? DType::bf16 : DType::f32;
+}
+
+std::unique_ptr<Model> load_model(const std::string& path, DType dtype, std::optional<int64_t> context_tokens,
+                                  bool with_gradients, bool random, uint64_t seed, Device device) {
+  const ModelFolder folder =
+      ModelFolder::open(path, random ? ModelFolder::Weights::optional : ModelFolder::Weights::required);
+  std::vector<std::string> warnings = folder.warnings();
+  const Json* generation = folder.generation_config() ? &*folder.generation_config() : nullptr;
+  const ModelConfig config = parse_model_config(folder.config(), generation, folder.config_path(), &warnings);
+  check_supported(config, folder.config_path());
+  for (const std::string& w : warnings) spdlog::debug("{}", w);
+  if (!random) check_weights(folder, config, dense_parameter_specs(config));
+  const int64_t context = context_tokens.value_or(config.max_position_embeddings);
+  auto model = std::make_unique<Model>(config, dtype, context, with_gradients, device);
+  if (random)
+    random_init(model->parameters(), config, seed);
+  else
+    import_weights(folder, config, model->parameters());
+  return model;
+}
+
+bool has_tokenizer(const std::string& folder) { return !find_in_folder(folder, "tokenizer.json").empty(); }
+
+std::optional<ChatTemplate> load_chat_template(const std::string& folder, const std::string& file) {
+  if (file.empty()) return ChatTemplate::load(folder);
+  constexpr int64_t kMaxTemplate = int64_t{1} << 20;
+  return ChatTemplate(read_file(file, kMaxTemplate), file);
+}
+
+}  // namespace temper

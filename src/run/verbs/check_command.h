@@ -1,0 +1,21 @@
+#pragma once
+// The verb `check`: reads a config and the model's config.json, plans for N ranks, prints what would happen.
+// Starts nothing, needs no MPI and no GPU.
+
+#include <string>
+
+#include "src/run/plan/plan.h"
+#include "src/run/verbs/command_line.h"
+
+namespace temper {
+
+/// Facts of a model folder; only its config.json is read.
+ModelFacts read_model_facts(const std::string& model_path);
+
+struct CheckOutcome {
+  std::string output;  // for stdout
+  int exit_code = 0;   // 0, or 64 when the config has errors
+};
+CheckOutcome run_check(const CommandLine& line);
+
+}  // namespace temper

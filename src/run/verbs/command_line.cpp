@@ -1,0 +1,261 @@
+#include "src/run/verbs/command_line.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "src/config/load.h"
+#include "src/config/nearest.h"
+#include "src/core/check.h"
+
+namespace temper {
+namespace {
+
+constexpr std::string_view kLaterVerb = "report";  // of the contract, without its feature yet
+
+[[noreturn]] void fail_usage(const std::string& what, const std::string& where, const std::string& why,
+                             const std::string& fix) {
+  fail(Exit::usage, {.what = what, .where = where, .why = why, .fix = fix});
+}
+
+const VerbSpec& find_verb(const std::string& name) {
+  if (name == kLaterVerb)
+    fail_usage("not in this version", "temper " + name, "the HTML page of a run comes later",
+               "read metrics.jsonl of the run folder, or open its tensorboard/ in TensorBoard");
+  std::vector<std::string> names;
+  for (const VerbSpec& verb : verbs()) {
+    if (verb.name == name) return verb;
+    names.emplace_back(verb.name);
+  }
+  std::string all;
+  for (const std::string& known : names) all += fmt::format("{}{}", all.empty() ? "" : ", ", known);
+  fail_usage("unknown command", name,
+             fmt::format("temper has no verb `{}`{}", name, did_you_mean(name, names)),
+             "verbs: " + all + "; see `temper help`");
+}
+
+std::vector<std::string> split_choices(std::string_view text) {
+  std::vector<std::string> words;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t bar = std::min(text.find('|', at), text.size());
+    words.emplace_back(text.substr(at, bar - at));
+    at = bar + 1;
+  }
+  return words;
+}
+
+template <class T>
+bool parse_number(const std::string& text, T& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+/// Why `value` is illegal for the option, or nothing.
+std::string value_defect(const OptionSpec& option, const std::string& value) {
+  const std::string range = fmt::format("from {:g} to {:g}", option.low, option.high);
+  if (option.kind == OptionKind::integer) {
+    int64_t number = 0;
+    const bool legal = parse_number(value, number) && static_cast<double>(number) >= option.low &&
+                       static_cast<double>(number) <= option.high;
+    return legal ? "" : fmt::format("an integer {} is wanted", range);
+  }
+  if (option.kind == OptionKind::number) {
+    double number = 0;
+    const bool legal =
+        parse_number(value, number) && std::isfinite(number) && number >= option.low && number <= option.high;
+    return legal ? "" : fmt::format("a number {} is wanted", range);
+  }
+  if (option.kind == OptionKind::choice) {
+    const std::vector<std::string> words = split_choices(option.value);
+    if (std::find(words.begin(), words.end(), value) != words.end()) return "";
+    return fmt::format("legal: {}{}", option.value, did_you_mean(value, words));
+  }
+  return value.empty() && option.name != "--prompt" ? "an empty value" : "";
+}
+
+class Parser {
+ public:
+  Parser(const VerbSpec& verb, std::span<const std::string> arguments) : verb_(verb), arguments_(arguments) {
+    line_.verb = verb.name;
+  }
+
+  CommandLine parse() {
+    while (at_ < arguments_.size()) {
+      const std::string& argument = arguments_[at_++];
+      if (!only_words_ && argument == "--")
+        only_words_ = true;
+      else if (!only_words_ && (argument == "--help" || argument == "-h"))
+        return help();
+      else if (!only_words_ && argument.size() > 1 && argument[0] == '-')
+        take_option(argument);
+      else
+        take_word(argument);
+    }
+    require();
+    return std::move(line_);
+  }
+
+ private:
+  CommandLine help() const {
+    return {.verb = "help", .positional = std::string(verb_.name), .overrides = {}, .options = {}};
+  }
+  std::string where() const { return "temper " + std::string(verb_.name); }
+  std::string see() const {
+    return fmt::format("usage: {}; see `temper help {}`", verb_usage(verb_), verb_.name);
+  }
+
+  const OptionSpec* find_option(std::string_view name) const {
+    for (const OptionSpec& option : verb_.options)
+      if (option.name == name) return &option;
+    return nullptr;
+  }
+
+  void take_option(const std::string& argument) {
+    const size_t equals = argument.find('=');
+    const std::string name = argument.substr(0, equals);
+    const OptionSpec* option = find_option(name);
+    if (!option) {
+      std::vector<std::string> names{"--help"};
+      for (const OptionSpec& known : verb_.options) names.emplace_back(known.name);
+      fail_usage("unknown option", where(),
+                 fmt::format("`{}` has no option {}{}", verb_.name, name, did_you_mean(name, names)), see());
+    }
+    if (line_.has(name)) fail_usage("an option is given twice", where(), name, "leave one of them out");
+    std::vector<std::string>& values = line_.options[name];
+    if (option->kind == OptionKind::flag) {
+      if (equals != std::string::npos)
+        fail_usage("an option takes no value", where(), argument, "write " + name);
+      return;
+    }
+    if (equals != std::string::npos)
+      values.push_back(argument.substr(equals + 1));
+    else
+      take_values(*option, values);
+    for (const std::string& value : values)
+      if (const std::string why = value_defect(*option, value); !why.empty())
+        fail_usage("illegal value of an option", where(), fmt::format("{} \"{}\": {}", name, value, why),
+                   see());
+  }
+
+  /// One value, or for a list of files all words up to the next option or override.
+  void take_values(const OptionSpec& option, std::vector<std::string>& values) {
+    const auto is_value = [&] {
+      if (at_ >= arguments_.size()) return false;
+      const std::string& next = arguments_[at_];
+      if (find_option(next.substr(0, next.find('='))) || next == "--help" || next == "--") return false;
+      return option.kind != OptionKind::files || (next[0] != '-' && !is_override(next));
+    };
+    if (!is_value()) fail_usage("an option needs a value", where(), option_usage(option), see());
+    do values.push_back(arguments_[at_++]);
+    while (option.kind == OptionKind::files && is_value());
+  }
+
+  /// A path may hold '=' too, but not as section.key=.
+  bool is_override(const std::string& word) const {
+    if (verb_.overrides == Overrides::none) return false;
+    const std::string key = word.substr(0, word.find('='));
+    return override_defect(word).empty() && key.find('/') == std::string::npos;
+  }
+
+  void take_word(const std::string& word) {
+    if (is_override(word)) {
+      if (verb_.overrides == Overrides::rollout && !word.starts_with("rollout."))
+        fail_usage("illegal override", where(),
+                   fmt::format("`{}`: this verb takes rollout.key=value only", word), see());
+      line_.overrides.push_back(word);
+    } else if (!verb_.positional.empty() && !has_positional_) {
+      line_.positional = word;
+      has_positional_ = true;
+    } else {
+      fail_usage("unexpected argument", where(), fmt::format("\"{}\"", word), see());
+    }
+  }
+
+  void require() const {
+    const bool needed = !verb_.positional.empty() && verb_.positional[0] != '[';
+    if (needed && line_.positional.empty())
+      fail_usage("an argument is missing", where(), fmt::format("{} is not given", verb_.positional), see());
+    for (const OptionSpec& option : verb_.options)
+      if (option.required && !line_.has(std::string(option.name)))
+        fail_usage("an option is missing", where(), fmt::format("{} is not given", option_usage(option)),
+                   see());
+    std::string all;
+    int given = 0;
+    for (const std::string_view name : verb_.one_of) {
+      given += line_.has(std::string(name)) ? 1 : 0;
+      all += fmt::format("{}{}", all.empty() ? "" : " or ", name);
+    }
+    if (!verb_.one_of.empty() && given != 1)
+      fail_usage("options exclude each other, or one is missing", where(),
+                 fmt::format("{} of {} are given", given, all), "give exactly one of " + all);
+  }
+
+  const VerbSpec& verb_;
+  std::span<const std::string> arguments_;
+  size_t at_ = 0;
+  bool only_words_ = false, has_positional_ = false;
+  CommandLine line_;
+};
+
+}  // namespace
+
+std::string CommandLine::text(const std::string& option, const std::string& fallback) const {
+  const auto found = options.find(option);
+  return found == options.end() || found->second.empty() ? fallback : found->second.front();
+}
+
+int64_t CommandLine::integer(const std::string& option, int64_t fallback) const {
+  int64_t value = fallback;
+  if (has(option)) CHECK(parse_number(text(option), value), "option {} was not checked", option);
+  return value;
+}
+
+double CommandLine::number(const std::string& option, double fallback) const {
+  double value = fallback;
+  if (has(option)) CHECK(parse_number(text(option), value), "option {} was not checked", option);
+  return value;
+}
+
+std::vector<std::string> CommandLine::list(const std::string& option) const {
+  const auto found = options.find(option);
+  return found == options.end() ? std::vector<std::string>{} : found->second;
+}
+
+CommandLine parse_command_line(const std::vector<std::string>& arguments) {
+  if (arguments.empty()) fail_usage("no command", "temper", "a verb is wanted", "see `temper help`");
+  const std::string& first = arguments[0];
+  if (first == "--version" || first == "version")
+    return {.verb = "version", .positional = {}, .overrides = {}, .options = {}};
+  if (first == "--help" || first == "-h")
+    return {.verb = "help", .positional = {}, .overrides = {}, .options = {}};
+  return Parser(find_verb(first), std::span(arguments).subspan(1)).parse();
+}
+
+CommandLine parse_command_line(int argc, const char* const* argv) {
+  return parse_command_line(std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
+}
+
+std::string option_usage(const OptionSpec& option) {
+  std::string text(option.name);
+  if (!option.value.empty()) text += fmt::format(" {}", option.value);
+  return option.kind == OptionKind::files ? text + " ..." : text;
+}
+
+std::string verb_usage(const VerbSpec& verb) {
+  std::string text = fmt::format("temper {}", verb.name);
+  if (!verb.positional.empty()) text += fmt::format(" {}", verb.positional);
+  for (const OptionSpec& option : verb.options)
+    if (option.required) text += fmt::format(" {}", option_usage(option));
+  if (!verb.one_of.empty()) {
+    std::string alternatives;
+    for (const OptionSpec& option : verb.options)
+      if (std::find(verb.one_of.begin(), verb.one_of.end(), option.name) != verb.one_of.end())
+        alternatives += fmt::format("{}{}", alternatives.empty() ? "" : " | ", option_usage(option));
+    text += fmt::format(" ({})", alternatives);
+  }
+  if (verb.overrides == Overrides::all) text += " [section.key=value ...]";
+  if (verb.overrides == Overrides::rollout) text += " [rollout.key=value ...]";
+  return text + (verb.options.empty() ? "" : " [options]");
+}
+
+}  // namespace temper

@@ -1,0 +1,123 @@
+#include <cstdio>
+
+#include "src/core/file.h"
+#include "src/data/prompt_builder.h"
+#include "src/io/checkpoint.h"
+#include "src/io/hf_config.h"
+#include "src/io/hf_export.h"
+#include "src/io/model_folder.h"
+#include "src/models/dense_specs.h"
+#include "src/run/session/run_state.h"
+#include "src/run/verbs/model_commands.h"
+#include "src/run/verbs/shared_work.h"
+
+namespace temper {
+namespace {
+
+Json tokenized(const JsonLine& line, const Tokenizer& tokenizer, const ChatTemplate* chat, bool add_special) {
+  if (chat) {
+    Json arguments = line.value;
+    if (!arguments.contains("messages"))
+      fail(Exit::data, {.what = "a line has no \"messages\"",
+                        .where = line.where,
+                        .why = "--chat renders messages",
+                        .fix = "write {\"messages\": [{\"role\": ..., \"content\": ...}, ...]}"});
+    const Json messages = arguments["messages"];
+    arguments.erase("messages");
+    const std::string text =
+        chat->render(template_variables(tokenizer, messages, /*generation_prompt=*/true, arguments));
+    return {{"text", text}, {"tokens", tokenizer.encode(text, add_special)}};
+  }
+  if (line.value.contains("tokens"))
+    return {{"text", tokenizer.decode(token_list(line, tokenizer.vocab_size()), /*skip_special=*/false)}};
+  const auto text = line.value.find("text");
+  if (text == line.value.end() || !text->is_string())
+    fail(Exit::data, {.what = "a line has neither \"text\" nor \"tokens\"",
+                      .where = line.where,
+                      .why = text == line.value.end() ? "both keys are missing"
+                                                      : fmt::format("\"text\" is a {}", text->type_name()),
+                      .fix = "write {\"text\": \"...\"} or {\"tokens\": [ids]}; for messages use --chat"});
+  return {{"tokens", tokenizer.encode(text->get<std::string>(), add_special)}};
+}
+
+/// Elements of a checkpoint's master weights, as the run's weights had them: a bf16 run rounds its masters.
+ElementReader checkpoint_reader(const Manifest& manifest) {
+  const bool rounded = manifest.meta_text("dtype") == "bf16";
+  const bool wide = manifest.meta_text("dtype") == "fp64";
+  return [&manifest, rounded, wide](const ParamSpec& spec, int64_t first, int64_t count, const Tensor& out) {
+    std::vector<double> f64(wide ? static_cast<size_t>(count) : 0);
+    std::vector<float> f32(wide ? 0 : static_cast<size_t>(count));
+    const Tensor raw =
+        wide ? make_tensor(f64.data(), DType::f64, {count}) : make_tensor(f32.data(), DType::f32, {count});
+    const StateTensor state{"param/" + spec.name, spec.shape, {first, first + count}, raw};
+    load_state(manifest, {&state, 1});
+    for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+      double value = wide ? f64[i] : static_cast<double>(f32[i]);
+      if (rounded) value = std::bit_cast<float>((std::bit_cast<uint32_t>(f32[i]) + 0x8000u) & 0xffff0000u);
+      if (out.dtype == DType::f64)
+        out.as<double>()[i] = value;
+      else
+        out.as<float>()[i] = static_cast<float>(value);
+    }
+  };
+}
+
+}  // namespace
+
+int run_tokenize(const CommandLine& line) {
+  const std::string folder = line.text("--tokenizer");
+  const Tokenizer tokenizer = Tokenizer::load(folder);
+  std::optional<ChatTemplate> chat;
+  if (line.has("--chat")) {
+    chat = ChatTemplate::load(folder);
+    if (!chat)
+      fail(Exit::usage, {.what = "the folder has no chat template",
+                         .where = folder,
+                         .why = "neither chat_template.jinja nor tokenizer_config.json has one",
+                         .fix = "leave --chat out, or put a chat_template.jinja there"});
+  }
+  for (const JsonLine& one : read_json_lines(line.text("--input")))
+    std::printf("%s\n",
+                dump_json_line(tokenized(one, tokenizer, chat ? &*chat : nullptr, line.has("--add-special")))
+                    .c_str());
+  return 0;
+}
+
+int run_init(const CommandLine& line) {
+  init_model_folder(line.text("--config"), line.text("--out"),
+                    static_cast<uint64_t>(line.integer("--seed", 0)), line.text("--dtype", "auto"),
+                    line.text("--tokenizer"), dense_parameter_specs, resolve_threads(std::nullopt, 1));
+  return 0;
+}
+
+int run_export(const CommandLine& line) {
+  const std::string checkpoint = resolve_checkpoint(line.text("--checkpoint"));
+  require_sound(checkpoint);
+  const Manifest manifest = Manifest::read(checkpoint);
+  const std::string source = manifest.meta_text("model_path");
+  const ModelFolder folder = ModelFolder::open(source, ModelFolder::Weights::optional);
+  const ModelConfig config = parse_model_config(folder.config(), nullptr, folder.config_path());
+  export_model(source, dense_parameter_specs(config), checkpoint_reader(manifest), line.text("--out"),
+               {line.text("--dtype", "auto"), line.integer("--shard-size", 5'000'000'000)});
+  return 0;
+}
+
+int run_verify(const CommandLine& line) {
+  const std::string checkpoint = resolve_checkpoint(line.text("--checkpoint"));
+  const std::vector<Damage> damage = verify_checkpoint(checkpoint);
+  if (line.has("--json")) {
+    Json list = Json::array();
+    for (const Damage& d : damage)
+      list.push_back({{"file", d.file}, {"tensor", d.tensor}, {"reason", d.reason}});
+    std::printf(
+        "%s\n",
+        dump_json_line({{"ok", damage.empty()}, {"checkpoint", checkpoint}, {"damage", list}}).c_str());
+  } else {
+    for (const Damage& d : damage)
+      std::printf("damaged: %s %s: %s\n", d.file.c_str(), d.tensor.c_str(), d.reason.c_str());
+    if (damage.empty()) std::printf("%s: every checksum matches\n", checkpoint.c_str());
+  }
+  return static_cast<int>(damage.empty() ? Exit::ok : Exit::data);
+}
+
+}  // namespace temper

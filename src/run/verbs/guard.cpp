@@ -1,0 +1,68 @@
+#include "src/run/verbs/guard.h"
+
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <thread>
+
+#include "src/comm/mpi_comm.h"
+#include "src/core/check.h"
+
+namespace temper {
+namespace {
+
+/// Rank as the launcher tells it: usable before MPI is up, when all ranks fail in the same way.
+int launcher_rank() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK"})
+    if (const char* text = std::getenv(name)) return std::atoi(text);
+  return 0;
+}
+
+/// mpirun ends all ranks as soon as the first has ended, so none may end before rank 0 has told what all have
+/// found. Comes back only where rank 0 does not: it has not found it, or is very late.
+void leave_it_to_rank_0() {
+  constexpr auto kPatience = std::chrono::seconds(5);
+  std::this_thread::sleep_for(kPatience);
+}
+
+int report(Exit code, const std::string& text) {
+  const char* name = std::getenv("OMPI_COMM_WORLD_RANK");
+  const std::string block = (name ? fmt::format("temper: rank {}: ", name) : "temper: ") + text;
+  const auto logger = spdlog::get("temper");  // that of rank 0 goes to stderr, too
+  if (logger) {
+    logger->critical("{}", block);
+    logger->flush();
+  }
+  // As far as one can know, every rank has found it: MPI ends after an error only where all leave together.
+  const bool alike =
+      mpi_has_ended() ? code == Exit::usage || code == Exit::data : code == Exit::usage && !mpi_is_up();
+  const bool by_mpirun = name != nullptr;
+  if (alike && by_mpirun && launcher_rank() != 0) leave_it_to_rank_0();
+  const bool told = launcher_rank() == 0 ? logger != nullptr : alike && !by_mpirun;
+  if (!told) {
+    std::fprintf(stderr, "%s\n", block.c_str());
+    std::fflush(stderr);
+  }
+  abort_all_ranks(code);
+  return static_cast<int>(code);
+}
+
+}  // namespace
+
+int run_guarded(const std::function<int()>& body) {
+  try {
+    return body();
+  } catch (const Error& e) {
+    return report(e.code(), e.what());
+  } catch (const std::bad_alloc&) {
+    return report(Exit::storage,
+                  "out of host memory\n  fix:   lower train.max_tokens_per_microbatch or rollout.kv_memory");
+  } catch (const std::exception& e) {
+    return report(Exit::internal, fmt::format("internal error: {}", e.what()));
+  }
+}
+
+}  // namespace temper

@@ -1,0 +1,130 @@
+#include "src/run/verbs/help.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "src/config/config.h"
+#include "src/config/nearest.h"
+#include "src/core/check.h"
+#include "src/run/verbs/command_line.h"
+
+namespace temper {
+namespace {
+
+struct ExitText {
+  Exit code;
+  const char* meaning;
+};
+constexpr std::array kExits{
+    ExitText{Exit::ok, "done"},
+    ExitText{Exit::usage, "bad command line or config, nothing was started"},
+    ExitText{Exit::data, "bad input data, model folder or checkpoint"},
+    ExitText{Exit::internal, "internal error"},
+    ExitText{Exit::busy, "run folder in use or not writable"},
+    ExitText{Exit::storage, "storage failed"},
+    ExitText{Exit::retry, "saved; run the same command again (signal, time limit, peer lost)"},
+    ExitText{Exit::hang, "hang, report written"},
+    ExitText{Exit::numerics, "stopped on non-finite or exploding numbers, dump written"},
+    ExitText{Exit::environment, "wrong environment (no driver, wrong launch)"},
+};
+
+std::string exit_codes_text() {
+  std::string text = "exit codes (also the code given to MPI_Abort)\n";
+  for (const ExitText& row : kExits)
+    text += fmt::format("  {:>3}  {}\n", static_cast<int>(row.code), row.meaning);
+  return text;
+}
+
+std::string environment_text() {
+  return "temper reads no environment variables as options; everything is in the config and on the command "
+         "line.\n"
+         "The launcher's own (mpirun, srun) and the affinity mask decide ranks and cores.\n"
+         "XDG_CACHE_HOME or HOME says where the fastest library algorithm of each matrix shape on a GPU is "
+         "kept "
+         "(temper/gemm-*.json);\nthe files may be removed at any time and never change a result.\n";
+}
+
+std::string overview_text() {
+  std::string text = "temper post-trains language models with reinforcement learning, in one program.\n\n";
+  for (const VerbSpec& verb : verbs()) text += fmt::format("  {:<10} {}\n", verb.name, verb.help);
+  return text +
+         "\n  temper --version     versions as built and as found\n"
+         "  temper help VERB     options of a verb\n"
+         "  temper help keys     every config key; `temper help rollout` a section, `temper help run.seed` a "
+         "key\n"
+         "  temper help exit-codes\n"
+         "\nResults go to stdout; logs, progress and errors to stderr.\n\n" +
+         exit_codes_text();
+}
+
+std::string verb_text(const VerbSpec& verb) {
+  std::string text = fmt::format("{}\n\n  {}\n", verb_usage(verb), verb.help);
+  if (!verb.options.empty()) text += "\noptions\n";
+  for (const OptionSpec& option : verb.options) {
+    text += fmt::format("  {:<34} {}", option_usage(option), option.help);
+    if (option.kind == OptionKind::integer || option.kind == OptionKind::number)
+      text += fmt::format("; legal: {:g} to {:g}", option.low, option.high);
+    if (option.required) text += "; required";
+    if (!option.standard.empty()) text += fmt::format("; default: {}", option.standard);
+    text += "\n";
+  }
+  if (verb.overrides == Overrides::all)
+    text += "\n  section.key=value sets a config key; the right side is a TOML value or a bare string.\n";
+  if (verb.overrides == Overrides::rollout)
+    text +=
+        "\n  rollout.key=value sets a sampling key, for example rollout.temperature=0.7 "
+        "rollout.max_new_tokens=64.\n";
+  return text + "\n" + exit_codes_text();
+}
+
+std::string key_text(const KeyDoc& doc) {
+  std::string text = fmt::format("{}\n  {}\n", doc.key, doc.help);
+  if (!doc.type.empty())
+    text +=
+        fmt::format("  type:    {}{}\n", doc.type, doc.unit.empty() ? "" : fmt::format(" ({})", doc.unit));
+  if (doc.required) text += "  default: none, this key is required\n";
+  if (!doc.required) text += fmt::format("  default: {}\n", doc.default_text);
+  return text + fmt::format("  legal:   {}\n", doc.legal);
+}
+
+/// Keys of "rollout", "roles.trainer", or all for "".
+std::string section_text(const std::string& section) {
+  std::string text;
+  for (const KeyDoc& doc : config_key_docs())
+    if (section.empty() || doc.key.starts_with(section + "."))
+      text += fmt::format("{}{}", text.empty() ? "" : "\n", key_text(doc));
+  return text;
+}
+
+[[noreturn]] void fail_topic(const std::string& topic) {
+  std::vector<std::string> names{"keys", "exit-codes", "environment"};
+  for (const VerbSpec& verb : verbs()) names.emplace_back(verb.name);
+  for (const KeyDoc& doc : config_key_docs()) {
+    names.push_back(doc.key);
+    const std::string section = doc.key.substr(0, doc.key.find('.'));
+    if (std::find(names.begin(), names.end(), section) == names.end()) names.push_back(section);
+  }
+  fail(Exit::usage, {.what = "unknown topic of help",
+                     .where = topic,
+                     .why = "it is no verb, key or section" + did_you_mean(topic, names),
+                     .fix = "see `temper help` and `temper help keys`"});
+}
+
+}  // namespace
+
+std::string help_text(const std::string& topic) {
+  if (topic.empty()) return overview_text();
+  if (topic == "keys") return section_text("");
+  if (topic == "exit-codes") return exit_codes_text();
+  if (topic == "environment") return environment_text();
+  for (const VerbSpec& verb : verbs())
+    if (verb.name == topic) return verb_text(verb);
+  for (const KeyDoc& doc : config_key_docs())
+    if (doc.key == topic) return key_text(doc);
+  const std::string section = section_text(topic);
+  if (section.empty()) fail_topic(topic);
+  return section;
+}
+
+}  // namespace temper

@@ -1,0 +1,69 @@
+#pragma once
+// Lines of work dealt to the ranks of an mpirun, the device and type they are done in, and their results
+// printed in input order by rank 0.
+
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "src/comm/mpi_comm.h"
+#include "src/core/json.h"
+#include "src/ops/backend.h"
+#include "src/run/session/setup.h"
+#include "src/run/verbs/command_line.h"
+
+namespace temper {
+
+class SharedWork {
+ public:
+  explicit SharedWork(const CommandLine& line) : mpi_(nullptr, nullptr) {
+    std::vector<int> world(static_cast<size_t>(mpi_.size()));
+    std::iota(world.begin(), world.end(), 0);
+    comm_ = mpi_.make_comm(world, kWaitSeconds);
+    std::optional<int64_t> threads;
+    if (line.has("--threads")) threads = line.integer("--threads", 1);
+    const Device device = resolve_device(line.text("--device", "auto"), mpi_.rank() % mpi_.ranks_on_node());
+    dtype_ = resolve_dtype(line.text("--dtype", "auto"), device);
+    backend_ = std::make_unique<Backend>(device, resolve_threads(threads, mpi_.ranks_on_node()));
+  }
+  Ctx& ctx() { return backend_->ctx(); }
+  DType dtype() const { return dtype_; }
+  int rank() const { return comm_->rank(); }
+  int size() const { return comm_->size(); }
+  bool mine(size_t index) const { return static_cast<int>(index % static_cast<size_t>(size())) == rank(); }
+
+  /// Adds the output line of an item of this rank.
+  void put(size_t index, const Json& value) { lines_.push_back(Json::array({index, dump_json_line(value)})); }
+  /// Prints all lines in order of index (rank 0).
+  void print() {
+    std::map<size_t, std::string> all;
+    for (const std::string& part : comm_->all_gather(lines_.dump(), "results, copied"))
+      for (const Json& one : Json::parse(part)) all[one[0].get<size_t>()] = one[1].get<std::string>();
+    if (rank() != 0) return;
+    for (const auto& [index, text] : all) std::printf("%s\n", text.c_str());
+    std::fflush(stdout);
+  }
+
+ private:
+  static constexpr double kWaitSeconds = 86400;  // one rank may have a day's more work than another
+  MpiSession mpi_;
+  std::unique_ptr<Comm> comm_;
+  DType dtype_ = DType::f32;
+  std::unique_ptr<Backend> backend_;
+  Json lines_ = Json::array();
+};
+
+/// Every non-empty line of a JSONL file as an object, with "path:line".
+struct JsonLine {
+  Json value;
+  std::string where;
+};
+std::vector<JsonLine> read_json_lines(const std::string& path);
+
+/// "tokens" of a line: ids below `vocab_size`.
+std::vector<int32_t> token_list(const JsonLine& line, int64_t vocab_size);
+
+}  // namespace temper

@@ -1,0 +1,117 @@
+#include <array>
+
+#include "src/run/verbs/command_line.h"
+
+namespace temper {
+namespace {
+
+using Kind = OptionKind;
+constexpr double kMaxRanks = 65536;
+constexpr double kMaxThreads = 4096;
+constexpr double kMaxSeed = 9223372036854774784.0;  // largest double below 2^63
+constexpr std::string_view kDevices = "auto|cpu|cuda";
+constexpr std::string_view kDtypes = "auto|fp32|bf16|fp64";
+constexpr std::string_view kFileDtypes = "auto|fp32|bf16|fp16";
+
+constexpr OptionSpec kDevice{"--device", Kind::choice, kDevices, "auto", "backend"};
+constexpr OptionSpec kDtype{"--dtype", Kind::choice, kDtypes, "auto: bf16 on cuda, fp32 on cpu",
+                            "type of weights and activations (fp64 on cpu only)"};
+constexpr OptionSpec kThreads{"--threads",        Kind::integer, "N", "all cores of the affinity mask",
+                              "threads per rank", false,         1,   kMaxThreads};
+constexpr OptionSpec kModel{"--model", Kind::text, "DIR", "", "Hugging Face folder", true};
+constexpr OptionSpec kCheckpoint{
+    "--checkpoint", Kind::text, "DIR", "", "a step folder, or a run folder: its newest checkpoint", true};
+constexpr OptionSpec kOut{"--out", Kind::text, "DIR", "", "folder to write; it must not exist or be empty",
+                          true};
+
+constexpr std::array kTrain{
+    OptionSpec{"--replay", Kind::files, "FILE", "",
+               "no generation: each file (as written under rollouts/) is the rollouts of one step"},
+    OptionSpec{"--dump-gradients", Kind::text, "DIR", "",
+               "per update one update-000001.safetensors: fp32, Hugging Face names, before clipping"},
+};
+constexpr std::array kCheck{
+    OptionSpec{"--ranks", Kind::integer, "N", "1", "ranks that the run will have", false, 1, kMaxRanks},
+    OptionSpec{"--gpus-per-node", Kind::integer, "N", "all on one node",
+               "ranks of one node, for the map of ranks", false, 1, kMaxRanks},
+    OptionSpec{"--device-memory", Kind::number, "GiB", "unlimited",
+               "memory of one rank (host memory on the cpu backend); a plan that needs more is an error",
+               false, 1e-6, 1e6},
+    OptionSpec{"--json", Kind::flag, "", "", "the plan as one JSON object"},
+    OptionSpec{"--explain-batch", Kind::flag, "", "", "with the names that other trainers use"},
+};
+constexpr std::array kGenerate{
+    kModel,
+    OptionSpec{"--prompt", Kind::text, "TEXT", "", "one prompt; its text is streamed to a terminal"},
+    OptionSpec{"--prompts", Kind::text, "FILE", "", "JSONL of {\"prompt\"}, {\"messages\"} or {\"tokens\"}"},
+    OptionSpec{"--chat", Kind::flag, "", "", "render prompts with the chat template"},
+    OptionSpec{"--samples", Kind::integer, "N", "1", "responses per prompt", false, 1, 1e6},
+    OptionSpec{"--seed", Kind::integer, "N", "0", "seed of sampling", false, 0, kMaxSeed},
+    kDevice,
+    kDtype,
+    kThreads,
+};
+constexpr std::array<std::string_view, 2> kOnePrompt{"--prompt", "--prompts"};
+constexpr std::array kScore{
+    kModel,
+    OptionSpec{"--input", Kind::text, "FILE", "", "JSONL of {\"tokens\": [n ids]}", true},
+    OptionSpec{"--temperature", Kind::number, "T", "1.0", "divides the logits; 0 counts as 1", false, 0,
+               1000},
+    kDevice,
+    kDtype,
+    kThreads,
+};
+constexpr std::array kTokenize{
+    OptionSpec{"--tokenizer", Kind::text, "DIR", "", "folder with tokenizer.json", true},
+    OptionSpec{"--input", Kind::text, "FILE", "",
+               "JSONL of {\"text\"}, {\"tokens\"} or, with --chat, {\"messages\"}", true},
+    OptionSpec{"--chat", Kind::flag, "", "", "render messages with the chat template"},
+    OptionSpec{"--add-special", Kind::flag, "", "", "add what tokenizer.json's post_processor adds"},
+};
+constexpr std::array kInit{
+    OptionSpec{"--config", Kind::text, "FILE", "", "config.json of the model", true},
+    kOut,
+    OptionSpec{"--seed", Kind::integer, "N", "0", "seed of the weights", false, 0, kMaxSeed},
+    OptionSpec{"--dtype", Kind::choice, kFileDtypes, "auto: the dtype of config.json", "type of the tensors"},
+    OptionSpec{"--tokenizer", Kind::text, "DIR", "none", "folder whose tokenizer files are copied"},
+};
+constexpr std::array kExport{
+    kCheckpoint,
+    kOut,
+    OptionSpec{"--dtype", Kind::choice, kFileDtypes, "auto: the source's dtype per tensor",
+               "type of the tensors"},
+    OptionSpec{"--shard-size", Kind::integer, "BYTES", "5000000000", "tensor bytes of one file", false, 1,
+               1e18},
+};
+constexpr std::array kVerify{kCheckpoint,
+                             OptionSpec{"--json", Kind::flag, "", "", "the result as one JSON object"}};
+constexpr std::array kEval{kThreads};
+
+const std::array kVerbs{
+    VerbSpec{"train", "CONFIG", Overrides::all, kTrain, "train, under mpirun, srun or alone", {}},
+    VerbSpec{"check",
+             "CONFIG",
+             Overrides::all,
+             kCheck,
+             "the plan of a config: batch arithmetic, ranks, memory, each broken rule with legal values",
+             {}},
+    VerbSpec{"generate", "", Overrides::rollout, kGenerate, "sample responses, in input order", kOnePrompt},
+    VerbSpec{"score", "", Overrides::none, kScore, "log-probs and entropies of given tokens", {}},
+    VerbSpec{"tokenize", "", Overrides::none, kTokenize, "text to tokens and back", {}},
+    VerbSpec{"init", "", Overrides::none, kInit, "a Hugging Face folder with random weights", {}},
+    VerbSpec{"export", "", Overrides::none, kExport, "a checkpoint as a Hugging Face folder", {}},
+    VerbSpec{"verify", "", Overrides::none, kVerify, "read a checkpoint and compare every checksum", {}},
+    VerbSpec{"eval", "CONFIG", Overrides::all, kEval, "the validation of a config alone", {}},
+    VerbSpec{"help",
+             "[TOPIC]",
+             Overrides::none,
+             {},
+             "this text, or that of a verb, a config key, a section, `keys` or `exit-codes`",
+             {}},
+};
+
+}  // namespace
+
+std::span<const VerbSpec> verbs() { return kVerbs; }
+
+}  // namespace temper

@@ -26,7 +26,8 @@ inline constexpr const char* kTinyQwen3 = R"({"architectures": ["Qwen3ForCausalL
 class Program {
  public:
   /// Tests of the CPU backend mean the same on a machine with a GPU.
-  Program() : temper_(std::filesystem::absolute("build/temper").string()) {
+  explicit Program(const std::string& temper = "build/temper")
+      : temper_(std::filesystem::absolute(temper).string()) {
     ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
   }
 

@@ -61,7 +61,7 @@ $(LIB): $(OBJ)
 	@rm -f $@; ar rcs $@ $^
 $(B)/temper: $(MAIN) $(LIB)
 	@echo "  LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
-$(B)/src/io/%.cpp.o: CPPFLAGS += $(HDF5_FLAGS)
+$(B)/src/io/%.cpp.o $(B)/tests/io/%.cpp.o: CPPFLAGS += $(HDF5_FLAGS)
 ifeq ($(MODE),release)
 $(B)/kernels/%.cpp.o: CXXFLAGS += -O3
 $(B)/tests/%_test.cpp.o: CXXFLAGS += -O1 -g0

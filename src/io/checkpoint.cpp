@@ -6,12 +6,15 @@
 #include "src/core/check.h"
 #include "src/core/file.h"
 #include "src/core/hash.h"
-#include "src/io/hdf5_image.h"
+#include "src/io/hdf5_layout.h"
 
 namespace temper {
 namespace {
 
-constexpr int64_t kWindow = int64_t{64} << 20;
+/// Digests of a tensor's bytes are taken over runs of this many elements, counted from its first one (16 MiB
+/// of fp32). Whatever ranks hold it, a run that one of them holds whole has the same digest.
+constexpr int64_t kDigestRun = int64_t{4} << 20;
+constexpr int64_t kWindow = int64_t{1} << 20;  // bytes; stays in the cache from the digests to the write
 
 std::string step_folder(int64_t step) { return fmt::format("step-{:06d}", step); }
 
@@ -21,93 +24,149 @@ int64_t count_of(const std::vector<int64_t>& shape) {
   return n;
 }
 
-int64_t item_size(const std::string& name) {
-  for (DType t : kStoredTypes)
-    if (name == dtype_name(t)) return dtype_size(t);
-  CHECK(false, "{} is no dtype of checkpoints", name);
+/// This rank's file, written front to back. Its digest is taken on the way.
+class RankFile {
+ public:
+  explicit RankFile(const std::string& path) : file_(path, OutputFile::Mode::create_new) {}
+
+  /// The bytes go into `part` too.
+  void write_data(const char* from, int64_t bytes, Digest& part) {
+    for (int64_t at = 0; at < bytes; at += kWindow) {
+      const int64_t n = std::min(kWindow, bytes - at);
+      part.update(from + at, n);
+      write(from + at, n);
+    }
+  }
+  /// What the layout has from here to `end`.
+  void write_metadata(const SparseBytes& metadata, int64_t end) {
+    CHECK(written() <= end, "byte {} of a file comes after byte {}", end, written());
+    std::vector<char> window(static_cast<size_t>(std::min(kWindow, end - written())));
+    while (written() < end) {
+      const int64_t n = std::min(kWindow, end - written());
+      metadata.read(written(), window.data(), n);
+      write(window.data(), n);
+    }
+  }
+  void close() { file_.close(); }
+  int64_t written() const { return file_.written(); }
+  std::string digest() const { return digest_.hex(); }
+
+ private:
+  void write(const char* from, int64_t bytes) {
+    digest_.update(from, bytes);
+    file_.write(from, bytes);
+  }
+
+  OutputFile file_;
+  Digest digest_;
+};
+
+/// Paths are the tensors' names; of several pieces of one tensor each has its first element in its path.
+std::vector<Hdf5Dataset> datasets_of(std::span<const StateTensor> state) {
+  std::map<std::string, int> pieces;
+  for (const StateTensor& s : state) ++pieces[s.name];
+  std::vector<Hdf5Dataset> datasets;
+  for (const StateTensor& s : state) {
+    const std::string suffix = pieces.at(s.name) > 1 ? fmt::format("@{}", s.range.begin) : "";
+    datasets.push_back({"/" + s.name + suffix, s.data.dtype, s.range.size(), s.range.begin, s.shape});
+  }
+  return datasets;
 }
 
-/// Writes this rank's file; returns its entry of the manifest.
+/// Appends the piece; returns its shards: one for each run that it has a part of.
+Json write_piece(RankFile& file, const StateTensor& s) {
+  CHECK(s.data.size() == s.range.size(), "{} elements for {} of {}", s.data.size(), s.range.size(), s.name);
+  const auto* data = static_cast<const char*>(s.data.data);
+  const int64_t item = dtype_size(s.data.dtype);
+  Json shards = Json::array();
+  for (int64_t first = s.range.begin, end = first; first < s.range.end; first = end) {
+    end = std::min(s.range.end, (first / kDigestRun + 1) * kDigestRun);
+    const int64_t offset = file.written();
+    Digest digest;
+    file.write_data(data + (first - s.range.begin) * item, (end - first) * item, digest);
+    shards.push_back(
+        {{"first", first}, {"count", end - first}, {"offset", offset}, {"digest", digest.hex()}});
+  }
+  return shards;
+}
+
+Json piece_entry(const StateTensor& s, Json shards) {
+  return {{"tensor", s.name},
+          {"shape", s.shape},
+          {"dtype", dtype_name(s.data.dtype)},
+          {"shards", std::move(shards)}};
+}
+
+/// Writes this rank's file; returns its entry of the manifest, with "pieces". Empty pieces have no dataset.
 Json write_rank_file(const std::string& folder, int rank, std::span<const StateTensor> state) {
-  std::vector<Hdf5Dataset> datasets;
-  for (const StateTensor& s : state) datasets.push_back({"/" + s.name, s.data, s.range.begin, s.shape});
-  const Hdf5Image image = make_hdf5_image(datasets);
+  Json pieces = Json::array();
+  std::vector<StateTensor> held;
+  for (const StateTensor& s : state)
+    if (s.range.size() > 0)
+      held.push_back(s);
+    else
+      pieces.push_back(piece_entry(s, Json::array()));
+  const Hdf5Layout layout = lay_out_hdf5(datasets_of(held));
+  std::map<int64_t, const StateTensor*> by_offset;
+  for (size_t i = 0; i < held.size(); ++i) by_offset[layout.offsets[i]] = &held[i];
   const std::string name = fmt::format("rank-{:04d}.h5", rank);
-  OutputFile file(join_path(folder, name), OutputFile::Mode::create_new);
-  file.write(image.bytes.data(), static_cast<int64_t>(image.bytes.size()));
+  RankFile file(join_path(folder, name));
+  for (const auto& [offset, s] : by_offset) {
+    file.write_metadata(layout.metadata, offset);
+    pieces.push_back(piece_entry(*s, write_piece(file, *s)));
+  }
+  file.write_metadata(layout.metadata, layout.bytes);
   file.close();
-  Json entry = {{"name", name},
-                {"bytes", image.bytes.size()},
-                {"digest", digest_hex(image.bytes.data(), static_cast<int64_t>(image.bytes.size()))},
-                {"pieces", Json::array()}};
-  for (size_t i = 0; i < state.size(); ++i)
-    entry["pieces"].push_back({{"tensor", state[i].name},
-                               {"shape", state[i].shape},
-                               {"dtype", dtype_name(state[i].data.dtype)},
-                               {"first", state[i].range.begin},
-                               {"count", state[i].range.size()},
-                               {"offset", image.offsets[i]},
-                               {"digest", digest_hex(state[i].data.data, state[i].data.bytes())}});
-  return entry;
+  return {
+      {"name", name}, {"bytes", file.written()}, {"digest", file.digest()}, {"pieces", std::move(pieces)}};
+}
+
+/// Checks that the shards, ascending, cover `count` elements exactly.
+void check_cover(const std::string& name, const std::vector<Manifest::Shard>& shards, int64_t count) {
+  int64_t covered = 0;
+  for (const Manifest::Shard& shard : shards) {
+    CHECK(shard.first == covered, "elements from {} of {} are missing or doubled", covered, name);
+    covered += shard.count;
+  }
+  CHECK(covered == count, "{} elements of {} were given", covered, name);
 }
 
 /// Table of logical tensors from the pieces of all files; their pieces must cover each exactly once.
 Json tensor_table(const Json& files) {
-  std::map<std::string, Json> tensors;
+  struct Entry {
+    Json shape, dtype;
+    std::vector<Manifest::Shard> shards;
+  };
+  std::map<std::string, Entry> tensors;
   for (const Json& file : files)
     for (const Json& piece : file.at("pieces")) {
-      Json& t = tensors[piece.at("tensor").get<std::string>()];
-      if (t.is_null())
-        t = {{"shape", piece.at("shape")}, {"dtype", piece.at("dtype")}, {"shards", Json::array()}};
-      CHECK(t.at("shape") == piece.at("shape") && t.at("dtype") == piece.at("dtype"),
-            "ranks disagree about {}", piece.at("tensor").dump());
-      t["shards"].push_back({{"file", file.at("name")},
-                             {"first", piece.at("first")},
-                             {"count", piece.at("count")},
-                             {"offset", piece.at("offset")},
-                             {"digest", piece.at("digest")}});
+      Entry& t = tensors[piece.at("tensor").get<std::string>()];
+      if (t.shape.is_null()) t = {piece.at("shape"), piece.at("dtype"), {}};
+      CHECK(t.shape == piece.at("shape") && t.dtype == piece.at("dtype"), "ranks disagree about {}",
+            piece.at("tensor").dump());
+      for (const Json& s : piece.at("shards"))
+        t.shards.push_back({file.at("name").get<std::string>(), s.at("first").get<int64_t>(),
+                            s.at("count").get<int64_t>(), s.at("offset").get<int64_t>(),
+                            s.at("digest").get<std::string>()});
     }
   Json table = Json::object();
   for (auto& [name, t] : tensors) {
-    auto& shards = t["shards"];
-    std::sort(shards.begin(), shards.end(),
-              [](const Json& a, const Json& b) { return a.at("first") < b.at("first"); });
-    int64_t covered = 0;
-    for (const Json& shard : shards) {
-      CHECK(shard.at("first").get<int64_t>() == covered, "elements from {} of {} are missing or doubled",
-            covered, name);
-      covered += shard.at("count").get<int64_t>();
-    }
-    CHECK(covered == count_of(t.at("shape").get<std::vector<int64_t>>()), "{} elements of {} were given",
-          covered, name);
-    table[name] = t;
+    std::sort(t.shards.begin(), t.shards.end(),
+              [](const auto& a, const auto& b) { return a.first < b.first; });
+    check_cover(name, t.shards, count_of(t.shape.get<std::vector<int64_t>>()));
+    Json shards = Json::array();
+    for (const Manifest::Shard& s : t.shards)
+      shards.push_back({{"file", s.file},
+                        {"first", s.first},
+                        {"count", s.count},
+                        {"offset", s.offset},
+                        {"digest", s.digest}});
+    table[name] = {{"shape", t.shape},
+                   {"dtype", t.dtype},
+                   {"digest", digest_of_shards(t.shards)},
+                   {"shards", std::move(shards)}};
   }
   return table;
-}
-
-/// Digest of the logical bytes. A tensor of one shard has it already; the shards of another are read back in
-/// order.
-void add_tensor_digests(const std::string& folder, Json& table) {
-  std::vector<char> window;
-  for (auto& [name, t] : table.items()) {
-    if (t.at("shards").size() == 1) {
-      t["digest"] = t.at("shards")[0].at("digest");
-      continue;
-    }
-    const int64_t item = item_size(t.at("dtype").get<std::string>());
-    Digest digest;
-    for (const Json& shard : t.at("shards")) {
-      const InputFile file(join_path(folder, shard.at("file").get<std::string>()), Exit::storage);
-      const int64_t bytes = shard.at("count").get<int64_t>() * item,
-                    offset = shard.at("offset").get<int64_t>();
-      for (int64_t at = 0; at < bytes; at += kWindow) {
-        window.resize(static_cast<size_t>(std::min(kWindow, bytes - at)));
-        file.read(window.data(), offset + at, static_cast<int64_t>(window.size()));
-        digest.update(window.data(), static_cast<int64_t>(window.size()));
-      }
-    }
-    t["digest"] = digest.hex();
-  }
 }
 
 void write_manifest(const std::string& folder, Json manifest) {
@@ -132,7 +191,6 @@ std::string save_checkpoint(const std::string& folder, int64_t step, std::span<c
     Json files = Json::array();
     for (const std::string& text : entries) files.push_back(Json::parse(text));
     Json table = tensor_table(files);
-    add_tensor_digests(temporary, table);
     for (Json& file : files) file.erase("pieces");
     sync_directory(temporary);
     write_manifest(temporary, {{"format", kManifestFormat},

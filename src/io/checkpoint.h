@@ -4,7 +4,8 @@
 // tensor exactly, writes the manifest (digests of itself, of every file and tensor), and renames the folder:
 // that is the commit. Older checkpoints are removed only after it. Load: pieces are read by offset after the
 // digests were compared, for any number of ranks, since tensors are stored by name and element range, not by
-// rank.
+// rank. Bytes go between files and the tensors of the caller through windows of a few MiB: neither way holds
+// the state twice.
 
 #include <cstdint>
 #include <span>
@@ -18,7 +19,8 @@
 
 namespace temper {
 
-/// The elements `range` of the flattened logical tensor `name`, held by this rank.
+/// The elements `range` of the flattened logical tensor `name`, held by this rank. It may hold several pieces
+/// of one tensor.
 struct StateTensor {
   std::string name;  // "param/embed", "opt/m/embed", ...
   std::vector<int64_t> shape;
@@ -46,8 +48,8 @@ void require_sound(const std::string& checkpoint);
 /// Steps of the step folders, ascending. One that lost its manifest is listed too: Manifest::read refuses it.
 std::vector<int64_t> list_checkpoints(const std::string& folder);
 
-/// Fills the ranges of `state`; a missing tensor, or one of another shape or dtype, is Exit::data. Digests were
-/// compared before, by verify_checkpoint or require_sound: ranks read only what they need.
+/// Fills the ranges of `state`; a missing tensor, or one of another shape or dtype, is Exit::data. Digests
+/// were compared before, by verify_checkpoint or require_sound: ranks read only what they need.
 void load_state(const Manifest& manifest, std::span<const StateTensor> state);
 
 }  // namespace temper

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 
 #include "src/core/check.h"
 #include "src/core/file.h"
@@ -8,46 +9,65 @@
 namespace temper {
 namespace {
 
-constexpr int64_t kWindow = int64_t{64} << 20;
+constexpr int64_t kWindow = int64_t{8} << 20;
 
-/// Adds [offset, offset + bytes) of a file to digests, a window at a time.
-void digest_part(const InputFile& file, int64_t offset, int64_t bytes,
-                 std::initializer_list<Digest*> digests) {
-  std::vector<char> window;
-  for (int64_t at = 0; at < bytes; at += kWindow) {
-    window.resize(static_cast<size_t>(std::min(kWindow, bytes - at)));
-    file.read(window.data(), offset + at, static_cast<int64_t>(window.size()));
-    for (Digest* d : digests) d->update(window.data(), static_cast<int64_t>(window.size()));
+/// The files of a checkpoint, one open at a time: that of the last call.
+class RankFiles {
+ public:
+  explicit RankFiles(std::string checkpoint) : checkpoint_(std::move(checkpoint)) {}
+
+  bool exists(const std::string& name) const { return path_exists(join_path(checkpoint_, name)); }
+  const InputFile& open(const std::string& name) {
+    if (!file_ || name_ != name) {
+      file_.emplace(join_path(checkpoint_, name));
+      name_ = name;
+    }
+    return *file_;
   }
-}
+  /// Adds [offset, offset + bytes) of a file to digests, a window at a time.
+  void digest(const std::string& name, int64_t offset, int64_t bytes,
+              std::initializer_list<Digest*> digests) {
+    window_.resize(static_cast<size_t>(kWindow));
+    for (int64_t at = 0; at < bytes; at += kWindow) {
+      const int64_t n = std::min(kWindow, bytes - at);
+      open(name).read(window_.data(), offset + at, n);
+      for (Digest* d : digests) d->update(window_.data(), n);
+    }
+  }
+
+ private:
+  std::string checkpoint_, name_;
+  std::optional<InputFile> file_;
+  std::vector<char> window_;
+};
 
 /// What is wrong with a file as a whole; empty: nothing.
-std::string file_defect(const std::string& path, const Manifest::File& expected) {
-  if (!path_exists(path)) return "the file is missing";
-  const InputFile file(path);
-  if (file.size() != expected.bytes)
-    return fmt::format("{} bytes, the manifest says {}", file.size(), expected.bytes);
+std::string file_defect(RankFiles& files, const Manifest::File& expected) {
+  if (!files.exists(expected.name)) return "the file is missing";
+  const int64_t size = files.open(expected.name).size();
+  if (size != expected.bytes) return fmt::format("{} bytes, the manifest says {}", size, expected.bytes);
   Digest digest;
-  digest_part(file, 0, file.size(), {&digest});
+  files.digest(expected.name, 0, size, {&digest});
   return digest.hex() == expected.digest ? "" : "its digest does not match";
 }
 
-void verify_tensor(const std::string& checkpoint, const std::string& name, const Manifest::Tensor& tensor,
+void verify_tensor(RankFiles& files, int64_t version, const std::string& name, const Manifest::Tensor& tensor,
                    std::vector<Damage>& damage) {
-  Digest whole;
+  Digest all_bytes;
   const size_t before = damage.size();
   for (const Manifest::Shard& shard : tensor.shards) {
-    const std::string path = join_path(checkpoint, shard.file);
     const int64_t bytes = shard.count * dtype_size(tensor.dtype);
     Digest part;
-    const bool readable = path_exists(path) && InputFile(path).size() >= shard.offset + bytes;
-    if (readable) digest_part(InputFile(path), shard.offset, bytes, {&whole, &part});
+    const bool readable = files.exists(shard.file) && files.open(shard.file).size() >= shard.offset + bytes;
+    if (readable && version == 1) files.digest(shard.file, shard.offset, bytes, {&part, &all_bytes});
+    if (readable && version != 1) files.digest(shard.file, shard.offset, bytes, {&part});
     if (!readable || part.hex() != shard.digest)
       damage.push_back(
           {shard.file, name,
            fmt::format("elements from {} on are {}", shard.first, readable ? "changed" : "missing")});
   }
-  if (damage.size() == before && whole.hex() != tensor.digest)
+  const std::string whole = version == 1 ? all_bytes.hex() : digest_of_shards(tensor.shards);
+  if (damage.size() == before && whole != tensor.digest)
     damage.push_back({kManifestName, name, "the digest of the whole tensor does not match"});
 }
 
@@ -57,7 +77,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return "[" + text + "]";
 }
 
-void load_tensor(const Manifest& manifest, const StateTensor& s) {
+void load_tensor(const Manifest& manifest, RankFiles& files, const StateTensor& s) {
   const auto at = manifest.tensors().find(s.name);
   if (at == manifest.tensors().end())
     fail(Exit::data, {.what = "the checkpoint lacks a tensor",
@@ -78,7 +98,7 @@ void load_tensor(const Manifest& manifest, const StateTensor& s) {
     const int64_t begin = std::max(s.range.begin, shard.first),
                   end = std::min(s.range.end, shard.first + shard.count);
     if (begin >= end) continue;
-    InputFile(join_path(manifest.path(), shard.file))
+    files.open(shard.file)
         .read(static_cast<char*>(s.data.raw()) + (begin - s.range.begin) * item,
               shard.offset + (begin - shard.first) * item, (end - begin) * item);
     copied += end - begin;
@@ -90,11 +110,13 @@ void load_tensor(const Manifest& manifest, const StateTensor& s) {
 
 std::vector<Damage> verify_checkpoint(const std::string& checkpoint) {
   const Manifest manifest = Manifest::read(checkpoint);
+  RankFiles files(checkpoint);
   std::vector<Damage> damage;
   for (const Manifest::File& file : manifest.files())
-    if (const std::string defect = file_defect(join_path(checkpoint, file.name), file); !defect.empty())
+    if (const std::string defect = file_defect(files, file); !defect.empty())
       damage.push_back({file.name, "", defect});
-  for (const auto& [name, tensor] : manifest.tensors()) verify_tensor(checkpoint, name, tensor, damage);
+  for (const auto& [name, tensor] : manifest.tensors())
+    verify_tensor(files, manifest.version(), name, tensor, damage);
   return damage;
 }
 
@@ -110,7 +132,8 @@ void require_sound(const std::string& checkpoint) {
 }
 
 void load_state(const Manifest& manifest, std::span<const StateTensor> state) {
-  for (const StateTensor& s : state) load_tensor(manifest, s);
+  RankFiles files(manifest.path());
+  for (const StateTensor& s : state) load_tensor(manifest, files, s);
 }
 
 }  // namespace temper

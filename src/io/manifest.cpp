@@ -148,11 +148,12 @@ Manifest Manifest::read(const std::string& checkpoint) {
   if (root.at("format").text() != kManifestFormat)
     root.at("format").refuse(
         fmt::format("{}; this program reads {}", root.at("format").shown(), kManifestFormat));
-  if (const int64_t version = root.at("version").count(); version != kManifestVersion)
-    root.at("version").refuse(
-        fmt::format("version {}; this program reads version {}", version, kManifestVersion));
   Manifest manifest;
   manifest.path_ = checkpoint;
+  manifest.version_ = root.at("version").count();
+  if (manifest.version_ < 1 || manifest.version_ > kManifestVersion)
+    root.at("version").refuse(
+        fmt::format("version {}; this program reads versions 1 to {}", manifest.version_, kManifestVersion));
   manifest.step_ = root.at("step").count();
   std::map<std::string, int64_t> file_bytes;
   root.at("files").each([&](const Field& f) {
@@ -173,6 +174,15 @@ std::string Manifest::meta_text(const std::string& key) const {
 
 int64_t Manifest::meta_count(const std::string& key) const {
   return Field(meta_, join_path(path_, kManifestName), "meta").at(key).count();
+}
+
+std::string digest_of_shards(const std::vector<Manifest::Shard>& shards) {
+  Digest digest;
+  for (const Manifest::Shard& s : shards) {
+    const std::string line = fmt::format("{} {} {}\n", s.first, s.count, s.digest);
+    digest.update(line.data(), static_cast<int64_t>(line.size()));
+  }
+  return digest.hex();
 }
 
 }  // namespace temper

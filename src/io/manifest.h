@@ -17,7 +17,8 @@ namespace temper {
 
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr const char* kManifestFormat = "temper-checkpoint";
-inline constexpr int64_t kManifestVersion = 1;
+/// Version 1 is read too; only the digests of tensors differ.
+inline constexpr int64_t kManifestVersion = 2;
 /// Types that checkpoints store (i32: groups as words).
 inline constexpr std::array kStoredTypes{DType::f32, DType::f64, DType::bf16, DType::i32};
 
@@ -37,7 +38,7 @@ class Manifest {
   struct Tensor {
     std::vector<int64_t> shape;
     DType dtype = DType::f32;
-    std::string digest;
+    std::string digest;         // digest_of_shards; in version 1 that of the bytes
     std::vector<Shard> shards;  // ascending, without gaps
   };
 
@@ -45,6 +46,7 @@ class Manifest {
   static Manifest read(const std::string& checkpoint);
 
   const std::string& path() const { return path_; }
+  int64_t version() const { return version_; }
   int64_t step() const { return step_; }
   const std::vector<File>& files() const { return files_; }
   const std::map<std::string, Tensor>& tensors() const { return tensors_; }
@@ -55,10 +57,14 @@ class Manifest {
 
  private:
   std::string path_;
-  int64_t step_ = 0;
+  int64_t version_ = 0, step_ = 0;
   std::vector<File> files_;
   std::map<std::string, Tensor> tensors_;
   Json meta_;
 };
+
+/// The digest of a tensor: that of the lines "first count digest" of its shards. It follows from what every
+/// rank tells of its own bytes, so nobody reads what others wrote.
+std::string digest_of_shards(const std::vector<Manifest::Shard>& shards);
 
 }  // namespace temper

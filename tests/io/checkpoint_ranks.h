@@ -16,15 +16,21 @@ class CheckpointOnRanks : public OnRanks {
     state.fill(tensors_, seed);
     return save_checkpoint(folder_, step, state.pieces(), checkpoint_meta(), *comm_);
   }
+  std::string save_fused(int64_t step, uint64_t seed) {
+    RankState state(fused_cuts(tensors_, 3, comm_->rank(), comm_->size()));
+    state.fill(tensors_, seed);
+    return save_checkpoint(folder_, step, state.pieces(), checkpoint_meta(), *comm_);
+  }
   void expect_loads(const std::string& checkpoint, int ranks, uint64_t seed) {
-    const Manifest manifest = Manifest::read(checkpoint);
-    for (int rank = 0; rank < ranks; ++rank) {
-      RankState state(tensors_, rank, ranks);
-      load_state(manifest, state.pieces());
-      for (size_t i = 0; i < state.pieces().size(); ++i)
-        EXPECT_EQ(state.bytes(i), state.want(tensors_, i, seed))
-            << state.pieces()[i].name << ", rank " << rank << " of " << ranks;
-    }
+    for (int rank = 0; rank < ranks; ++rank)
+      expect_loads_into(checkpoint, flat_cuts(tensors_, rank, ranks), seed);
+  }
+  void expect_loads_into(const std::string& checkpoint, const std::vector<Cut>& cuts, uint64_t seed) {
+    RankState state(cuts);
+    load_state(Manifest::read(checkpoint), state.pieces());
+    for (size_t i = 0; i < state.pieces().size(); ++i)
+      EXPECT_EQ(state.bytes(i), state.want(tensors_, i, seed))
+          << state.pieces()[i].name << " from " << state.pieces()[i].range.begin << " on";
   }
 
   const std::vector<LogicalTensor> tensors_ = logical_tensors();
@@ -49,7 +55,23 @@ TEST_F(CheckpointOnRanks, ManifestTellsOfTheWhole) {
     const std::string bytes = logical_bytes(t, 2);
     EXPECT_EQ(found.shape, t.shape) << t.name;
     EXPECT_EQ(found.dtype, t.dtype) << t.name;
-    EXPECT_EQ(found.digest, digest_hex(bytes.data(), static_cast<int64_t>(bytes.size()))) << t.name;
+    std::string lines;
+    for (const Manifest::Shard& s : found.shards) {
+      const int64_t item = dtype_size(t.dtype);
+      EXPECT_EQ(s.digest, digest_hex(bytes.data() + s.first * item, s.count * item)) << t.name;
+      lines += fmt::format("{} {} {}\n", s.first, s.count, s.digest);
+    }
+    EXPECT_EQ(found.digest, digest_hex(lines.data(), static_cast<int64_t>(lines.size()))) << t.name;
+  }
+}
+
+TEST_F(CheckpointOnRanks, SeveralPiecesOfOneTensorOnEachRank) {
+  const std::string fused = save_fused(1, 8), flat = save(2, 8);
+  EXPECT_TRUE(verify_checkpoint(fused).empty());
+  for (int ranks : {1, 2, 5}) {
+    expect_loads(fused, ranks, 8);
+    for (int rank = 0; rank < ranks; ++rank)
+      for (int64_t parts : {1, 3, 4}) expect_loads_into(flat, fused_cuts(tensors_, parts, rank, ranks), 8);
   }
 }
 

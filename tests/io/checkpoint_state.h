@@ -43,19 +43,47 @@ inline std::string logical_bytes(const LogicalTensor& t, uint64_t seed) {
   return bytes;
 }
 
+/// A piece of a tensor.
+struct Cut {
+  LogicalTensor tensor;
+  FlatRange range;
+};
+
+/// What rank `rank` holds of all elements, one tensor after the other.
+inline std::vector<Cut> flat_cuts(const std::vector<LogicalTensor>& tensors, int rank, int ranks) {
+  int64_t total = 0, offset = 0;
+  for (const LogicalTensor& t : tensors) total += t.size();
+  const FlatRange shard = shard_range(total, rank, ranks);
+  std::vector<Cut> cuts;
+  for (const LogicalTensor& t : tensors) {
+    const FlatRange range{std::max(shard.begin - offset, int64_t{0}), std::min(shard.end - offset, t.size())};
+    offset += t.size();
+    if (range.size() > 0) cuts.push_back({t, range});
+  }
+  return cuts;
+}
+
+/// Each tensor is `fused` parts of equal size, and rank `rank` holds its share of each part.
+inline std::vector<Cut> fused_cuts(const std::vector<LogicalTensor>& tensors, int64_t fused, int rank,
+                                   int ranks) {
+  std::vector<Cut> cuts;
+  for (const LogicalTensor& t : tensors)
+    for (int64_t part = 0; part < fused; ++part) {
+      const int64_t begin = t.size() * part / fused, end = t.size() * (part + 1) / fused;
+      const FlatRange share = shard_range(end - begin, rank, ranks);
+      cuts.push_back({t, {begin + share.begin, begin + share.end}});
+    }
+  return cuts;
+}
+
 /// The pieces of one rank with the memory behind them.
 class RankState {
  public:
-  RankState(const std::vector<LogicalTensor>& tensors, int rank, int ranks) {
-    int64_t total = 0, offset = 0;
-    for (const LogicalTensor& t : tensors) total += t.size();
-    const FlatRange shard = shard_range(total, rank, ranks);
-    memory_.reserve(tensors.size());
-    for (const LogicalTensor& t : tensors) {
-      const FlatRange range{std::max(shard.begin - offset, int64_t{0}),
-                            std::min(shard.end - offset, t.size())};
-      offset += t.size();
-      if (range.size() <= 0) continue;
+  RankState(const std::vector<LogicalTensor>& tensors, int rank, int ranks)
+      : RankState(flat_cuts(tensors, rank, ranks)) {}
+  explicit RankState(const std::vector<Cut>& cuts) {
+    memory_.reserve(cuts.size());
+    for (const auto& [t, range] : cuts) {
       memory_.emplace_back(static_cast<size_t>(range.size() * dtype_size(t.dtype)), '\x5a');
       pieces_.push_back(
           {t.name, t.shape, range, make_tensor(memory_.back().data(), t.dtype, {range.size()})});

@@ -1,5 +1,10 @@
 // Checkpoints of one rank: which are kept, what every kind of damage leads to, what load_state refuses.
 
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+
 #include "tests/io/checkpoint_ranks.h"
 #include "tests/support/expect_error.h"
 
@@ -131,6 +136,91 @@ TEST_F(Checkpoint, AnEmptyStateIsACheckpointToo) {
   const std::string path = save_checkpoint(folder_, 1, {}, checkpoint_meta(), *comm_);
   EXPECT_TRUE(verify_checkpoint(path).empty());
   EXPECT_TRUE(Manifest::read(path).tensors().empty());
+}
+
+TEST_F(Checkpoint, EmptyPiecesAndEmptyTensorsAreKept) {
+  const LogicalTensor nothing{"param/nothing", {0, 3}, DType::f32}, some = tensors_[0];
+  RankState state({{nothing, {0, 0}}, {some, {0, 0}}, {some, {0, some.size()}}});
+  const std::string path = save_checkpoint(folder_, 1, state.pieces(), checkpoint_meta(), *comm_);
+  EXPECT_TRUE(verify_checkpoint(path).empty());
+  const Manifest manifest = Manifest::read(path);
+  EXPECT_EQ(manifest.tensors().at(nothing.name).shape, nothing.shape);
+  EXPECT_EQ(manifest.tensors().at(some.name).shards.size(), 1u);
+  EXPECT_NO_THROW(load_state(manifest, state.pieces()));
+}
+
+TEST_F(Checkpoint, PiecesThatOverlapAreNotPublished) {
+  const LogicalTensor& t = tensors_[0];
+  RankState state({{t, {0, 40}}, {t, {39, t.size()}}});
+  EXPECT_THROW(save_checkpoint(folder_, 1, state.pieces(), checkpoint_meta(), *comm_), Error);
+  EXPECT_TRUE(list_checkpoints(folder_).empty());
+}
+
+/// Files of this process cannot grow beyond `bytes` while it lives.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  void (*handler_)(int);
+  rlimit before_{};
+};
+
+TEST_F(Checkpoint, StorageThatEndsAnywhereIsAnErrorAndTheLastOneStays) {
+  save(1, 1);
+  RankState state(tensors_, 0, 1);
+  state.fill(tensors_, 2);
+  const size_t size = read(1).size();
+  for (size_t limit = 0; limit < size; limit += limit < 64 ? 1 : 401) {
+    const FileSizeLimit full(limit);
+    expect_error(Exit::storage, {kFile}, fmt::format("{} bytes", limit),
+                 [&] { save_checkpoint(folder_, 2, state.pieces(), checkpoint_meta(), *comm_); });
+  }
+  EXPECT_EQ(list_checkpoints(folder_), std::vector<int64_t>{1});
+  EXPECT_TRUE(verify_checkpoint(path_of(1)).empty());
+  expect_loads(save(2, 2), 1, 2);
+}
+
+/// A checkpoint that two ranks wrote in version 1 of the format.
+class CheckpointOfVersion1 : public Checkpoint {
+ protected:
+  CheckpointOfVersion1() {
+    std::filesystem::copy("tests/golden/io/checkpoint_v1", folder_, std::filesystem::copy_options::recursive);
+  }
+};
+
+TEST_F(CheckpointOfVersion1, LoadsOnAnyNumberOfRanks) {
+  EXPECT_EQ(Manifest::read(path_of(7)).version(), 1);
+  EXPECT_TRUE(verify_checkpoint(path_of(7)).empty());
+  for (int ranks : {1, 2, 3, 5, 64}) expect_loads(path_of(7), ranks, 3);
+}
+
+TEST_F(CheckpointOfVersion1, EveryByteThatChangesIsFound) {
+  for (const char* name : {"rank-0000.h5", "rank-0001.h5", kManifestName}) {
+    const std::string good = read_file(path_of(7, name), 1 << 24);
+    const auto write = [&](const std::string& bytes) {  // a new file without a sync
+      remove_tree(path_of(7, name));
+      OutputFile(path_of(7, name), OutputFile::Mode::create_new).write(bytes);
+    };
+    for (size_t at = 0; at + 1 < good.size(); ++at) {  // the last byte of the manifest ends its line
+      std::string bad = good;
+      bad[at] = static_cast<char>(bad[at] ^ (1 << at % 8));
+      write(bad);
+      expect_error(Exit::data, {name}, fmt::format("byte {}", at), [&] { require_sound(path_of(7)); });
+    }
+    write(good);
+  }
+  EXPECT_TRUE(verify_checkpoint(path_of(7)).empty());
 }
 
 TEST_F(Checkpoint, APathThatDoesNotExist) {

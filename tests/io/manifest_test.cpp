@@ -16,7 +16,8 @@ namespace {
 
 constexpr int64_t kFileBytes = 96;
 
-class ManifestTest : public ::testing::Test {
+/// The parameter is the version of the format.
+class ManifestTest : public ::testing::TestWithParam<int64_t> {
  protected:
   /// Two files: "a" is a vector of 12 in both, "b" a matrix in the first.
   void SetUp() override {
@@ -27,13 +28,14 @@ class ManifestTest : public ::testing::Test {
     const Json a = {{"shape", Json::array({12})},
                     {"dtype", "fp32"},
                     {"shards", {shard(0, 0, 8, 16, 4), shard(1, 8, 4, 0, 4)}},
-                    {"digest", digest(bytes_[0].substr(16, 32) + bytes_[1].substr(0, 16))}};
+                    {"digest", digest(GetParam() == 1 ? bytes_[0].substr(16, 32) + bytes_[1].substr(0, 16)
+                                                      : line(0, 0, 8, 16, 4) + line(1, 8, 4, 0, 4))}};
     const Json b = {{"shape", {2, 3}},
                     {"dtype", "fp64"},
                     {"shards", Json::array({shard(0, 0, 6, 48, 8)})},
-                    {"digest", digest(bytes_[0].substr(48, 48))}};
+                    {"digest", digest(GetParam() == 1 ? bytes_[0].substr(48, 48) : line(0, 0, 6, 48, 8))}};
     good_ = {{"format", "temper-checkpoint"},
-             {"version", 1},
+             {"version", GetParam()},
              {"step", 4},
              {"layout", {{"dp", 2}}},
              {"files", {file(0), file(1)}},
@@ -54,6 +56,11 @@ class ManifestTest : public ::testing::Test {
         {"count", count},
         {"offset", offset},
         {"digest", digest(bytes_[i].substr(static_cast<size_t>(offset), static_cast<size_t>(count * item)))}};
+  }
+  /// What a shard adds to the digest of its tensor, from version 2 on.
+  std::string line(size_t i, int64_t first, int64_t count, int64_t offset, int64_t item) const {
+    return fmt::format("{} {} {}\n", first, count,
+                       shard(i, first, count, offset, item)["digest"].get<std::string>());
   }
   /// Writes a manifest with a digest of itself that is right.
   void put(Json json) const {
@@ -86,8 +93,9 @@ class ManifestTest : public ::testing::Test {
   Json good_;
 };
 
-TEST_F(ManifestTest, ReadsAGoodOne) {
+TEST_P(ManifestTest, ReadsAGoodOne) {
   const Manifest m = read();
+  EXPECT_EQ(m.version(), GetParam());
   EXPECT_EQ(m.step(), 4);
   ASSERT_EQ(m.files().size(), 2u);
   EXPECT_EQ(m.files()[1].name, kNames[1]);
@@ -129,7 +137,7 @@ constexpr Place kPlaces[] = {
     {"/meta", "meta", Kind::object},
 };
 
-TEST_F(ManifestTest, EveryKeyIsNeeded) {
+TEST_P(ManifestTest, EveryKeyIsNeeded) {
   for (const Place& place : kPlaces) {
     const Json::json_pointer pointer(place.pointer);
     Json json = good_;
@@ -140,7 +148,7 @@ TEST_F(ManifestTest, EveryKeyIsNeeded) {
   }
 }
 
-TEST_F(ManifestTest, EveryTypeIsChecked) {
+TEST_P(ManifestTest, EveryTypeIsChecked) {
   const std::pair<Kind, Json> values[] = {
       {Kind::text, "x"}, {Kind::count, 3}, {Kind::array, Json::array({1})}, {Kind::object, {{"x", 1}}}};
   for (const Place& place : kPlaces) {
@@ -152,7 +160,7 @@ TEST_F(ManifestTest, EveryTypeIsChecked) {
   }
 }
 
-TEST_F(ManifestTest, EverySizeIsChecked) {
+TEST_P(ManifestTest, EverySizeIsChecked) {
   for (const Place& place : kPlaces)
     if (place.kind == Kind::count)
       for (const Json& value :
@@ -160,7 +168,7 @@ TEST_F(ManifestTest, EverySizeIsChecked) {
         expect_refused(with(place.pointer, value), {place.key}, place.pointer + value.dump());
 }
 
-TEST_F(ManifestTest, EveryDigestHas32Digits) {
+TEST_P(ManifestTest, EveryDigestHas32Digits) {
   for (const Place& place : kPlaces)
     if (std::string(place.key).ends_with("digest"))
       for (const char* value :
@@ -168,7 +176,7 @@ TEST_F(ManifestTest, EveryDigestHas32Digits) {
         expect_refused(with(place.pointer, value), {place.key, "32"}, place.pointer);
 }
 
-TEST_F(ManifestTest, FileNamesStayInside) {
+TEST_P(ManifestTest, FileNamesStayInside) {
   for (const char* name : {"", ".", "..", "../rank-0000.h5", "/etc/passwd", "a/b", ".hidden", "a\\b", "Rank",
                            "a b", "rank\n", "manifest.json", "\xc3\xa9"})
     expect_refused(with("/files/0/name", name), {"files[0].name"}, name);
@@ -179,7 +187,7 @@ TEST_F(ManifestTest, FileNamesStayInside) {
   expect_refused(with("/tensors/b/shards/0/file", "rank-0002.h5"), {"rank-0002.h5", "files"}, "unlisted");
 }
 
-TEST_F(ManifestTest, ShardsLieInTheirFilesAndCoverTheTensor) {
+TEST_P(ManifestTest, ShardsLieInTheirFilesAndCoverTheTensor) {
   const std::string b = "/tensors/b/shards/0/", a = "/tensors/a/shards/";
   expect_refused(with(b + "offset", 49), {"tensors.b.shards[0].count", "6"}, "over the end");
   expect_refused(with(b + "offset", 97), {"tensors.b.shards[0].offset", "97", "96"}, "behind the end");
@@ -192,7 +200,7 @@ TEST_F(ManifestTest, ShardsLieInTheirFilesAndCoverTheTensor) {
   expect_refused(with("/files/0/bytes", 90), {"tensors.b.shards[0].count"}, "file too short");
 }
 
-TEST_F(ManifestTest, ShapesAndNames) {
+TEST_P(ManifestTest, ShapesAndNames) {
   const int64_t big = int64_t{1} << 40;
   expect_refused(with("/tensors/b/shape", {big, big}), {"tensors.b.shape[1]"}, "overflow");
   expect_refused(with("/tensors/b/shape", {0, big, big, big}), {"tensors.b.shards"}, "zero times huge");
@@ -200,7 +208,9 @@ TEST_F(ManifestTest, ShapesAndNames) {
   for (const char* name : {"fp16", "i64", "float", ""})
     expect_refused(with("/tensors/b/dtype", name), {"tensors.b.dtype", "fp32"}, name);
   expect_refused(with("/format", "other"), {"temper-checkpoint"}, "format");
-  expect_refused(with("/version", 2), {"version 2", "version 1"}, "version");
+  for (int64_t version : {0, 3})
+    expect_refused(with("/version", version), {fmt::format("version {}", version), "versions 1 to 2"},
+                   "version");
   Json json = good_;
   json["tensors"]["evil\x1b[2J\n"] = 1;
   put(json);
@@ -213,7 +223,7 @@ TEST_F(ManifestTest, ShapesAndNames) {
   }
 }
 
-TEST_F(ManifestTest, EveryCutAndEveryFlippedBit) {
+TEST_P(ManifestTest, EveryCutAndEveryFlippedBit) {
   const std::string text = read_file(path(), 1 << 20);
   for (size_t size = 0; size + 1 < text.size(); ++size) {
     write(text.substr(0, size));
@@ -227,7 +237,7 @@ TEST_F(ManifestTest, EveryCutAndEveryFlippedBit) {
   }
 }
 
-TEST_F(ManifestTest, ADigestOfItselfThatIsWrong) {
+TEST_P(ManifestTest, ADigestOfItselfThatIsWrong) {
   for (const Json& value : {Json("0123456789abcdef0123456789abcdef"), Json(5), Json(nullptr)}) {
     write(with("/digest", value).dump());
     expect_error(Exit::data, {path(), "digest"}, value.dump(), [&] { read(); });
@@ -240,7 +250,7 @@ TEST_F(ManifestTest, ADigestOfItselfThatIsWrong) {
   }
 }
 
-TEST_F(ManifestTest, VerifyComparesEveryDigest) {
+TEST_P(ManifestTest, VerifyComparesEveryDigest) {
   const std::string other = "0123456789abcdef0123456789abcdef";
   const std::tuple<const char*, const char*, const char*> cases[] = {
       {"/files/1/digest", kNames[1], ""},
@@ -257,7 +267,7 @@ TEST_F(ManifestTest, VerifyComparesEveryDigest) {
   }
 }
 
-TEST_F(ManifestTest, MetaIsTyped) {
+TEST_P(ManifestTest, MetaIsTyped) {
   const Manifest m = read();
   expect_error(Exit::data, {path(), "meta.absent", "missing"}, "text", [&] { m.meta_text("absent"); });
   expect_error(Exit::data, {path(), "meta.absent", "missing"}, "count", [&] { m.meta_count("absent"); });
@@ -265,6 +275,8 @@ TEST_F(ManifestTest, MetaIsTyped) {
   for (const char* key : {"dtype", "minus", "half"})
     expect_error(Exit::data, {path(), std::string("meta.") + key}, key, [&] { m.meta_count(key); });
 }
+
+INSTANTIATE_TEST_SUITE_P(Versions, ManifestTest, ::testing::Values(1, 2));
 
 }  // namespace
 }  // namespace temper

@@ -4,7 +4,7 @@
 
 #include "src/comm/mpi_comm.h"
 #include "src/core/cuda_version.h"
-#include "src/io/hdf5_image.h"
+#include "src/io/hdf5_layout.h"
 
 #ifndef TEMPER_COMMIT
 #define TEMPER_COMMIT "unknown"

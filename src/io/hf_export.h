@@ -1,8 +1,8 @@
 #pragma once
 // ParameterStore or checkpoint -> Hugging Face folder. The source folder gives names, order, element types,
 // config keys, tokenizer files and tensors that no parameter holds; values come through a callback in
-// windows, so that neither side needs the whole model in memory. Untouched weights of the source's type come
-// out byte for byte.
+// windows of at most 16 MiB, so that neither side needs the whole model in memory. Untouched weights of the
+// source's type come out byte for byte.
 
 #include <functional>
 #include <string>

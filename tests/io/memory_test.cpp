@@ -1,0 +1,107 @@
+// What saves, loads, exports and imports hold besides the state itself: windows, whatever its size. Each runs
+// in a child of its own, whose peak of resident memory starts at what the child has at its start.
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "src/core/file.h"
+#include "src/io/hf_config.h"
+#include "src/io/hf_export.h"
+#include "src/io/hf_import.h"
+#include "src/models/dense_specs.h"
+#include "tests/io/checkpoint_state.h"
+#include "tests/support/ranks.h"
+
+namespace temper {
+namespace {
+
+constexpr int64_t kMiB = 1 << 20;
+constexpr int64_t kLimitMiB = 80;
+
+int64_t peak_mib() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss / 1024;
+}
+
+/// MiB by which `work` raises the peak of this process; -1 when it fails.
+template <class Work>
+int64_t growth_mib(Work&& work) {
+  int ends[2];
+  CHECK(::pipe(ends) == 0, "no pipe");
+  const pid_t child = ::fork();
+  CHECK(child >= 0, "no child");
+  if (child == 0) {
+    int64_t growth = -1;
+    try {
+      const int64_t before = peak_mib();
+      work();
+      growth = peak_mib() - before;
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "%s\n", e.what());
+    }
+    const bool told = ::write(ends[1], &growth, sizeof growth) == sizeof growth;
+    ::_exit(told ? 0 : 1);
+  }
+  ::close(ends[1]);
+  int64_t growth = -1;
+  if (::read(ends[0], &growth, sizeof growth) != sizeof growth) growth = -1;
+  ::close(ends[0]);
+  ::waitpid(child, nullptr, 0);
+  return growth;
+}
+
+void expect_windows(int64_t growth, const char* what) {
+  EXPECT_GE(growth, 0) << what << " failed";
+  EXPECT_LT(growth, kLimitMiB) << what;
+}
+
+class Memory : public OnRanks {};
+
+TEST_F(Memory, AProbeThatHoldsTheStateAgainIsSeen) {
+  EXPECT_GE(growth_mib([] { std::vector<char>(200 * kMiB, 'x').back() = 'y'; }), 190);
+  EXPECT_LT(growth_mib([] {}), 8);
+}
+
+TEST_F(Memory, ACheckpointGoesThroughWindows) {
+  const LogicalTensor whole{"param/whole", {25, kMiB}, DType::f32}, cut{"opt/m/cut", {25, kMiB}, DType::f32};
+  const std::vector<Cut> cuts{
+      {whole, {0, 25 * kMiB}}, {cut, {0, 3 * kMiB + 7}}, {cut, {3 * kMiB + 7, 25 * kMiB}}};
+  RankState state(cuts);  // 200 MiB
+  expect_windows(growth_mib([&] { save_checkpoint(folder_, 1, state.pieces(), checkpoint_meta(), *comm_); }),
+                 "save");
+  const std::string path = join_path(folder_, "step-000001");
+  expect_windows(growth_mib([&] { require_sound(path); }), "verify");
+  expect_windows(growth_mib([&] { load_state(Manifest::read(path), state.pieces()); }), "load");
+}
+
+TEST_F(Memory, AModelFolderGoesThroughWindows) {
+  write_file_atomic(join_path(folder_, "config.json"), R"({"architectures": ["Qwen3ForCausalLM"],
+    "model_type": "qwen3", "vocab_size": 98304, "hidden_size": 512, "intermediate_size": 64,
+    "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+    "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "hidden_act": "silu",
+    "tie_word_embeddings": true, "torch_dtype": "bfloat16"})");
+  const std::string source = join_path(folder_, "source"), out = join_path(folder_, "out");
+  expect_windows(growth_mib([&] {
+                   init_model_folder(join_path(folder_, "config.json"), source, 1, "auto", "",
+                                     dense_parameter_specs, 2);
+                 }),
+                 "init");
+  const ModelFolder folder = ModelFolder::open(source);
+  const ModelConfig config = parse_model_config(folder.config(), nullptr, folder.config_path());
+  ParameterStore store;  // 192 MiB
+  for (const ParamSpec& spec : dense_parameter_specs(config)) store.add(spec);
+  store.allocate(DType::f32, /*with_gradients=*/false);
+  ASSERT_GT(store.flat_values().bytes(), 190 * kMiB);
+  expect_windows(growth_mib([&] { import_weights(folder, config, store); }), "import");
+  expect_windows(growth_mib([&] {
+                   export_model(source, dense_parameter_specs(config), store_reader(store), out, {"fp32"});
+                 }),
+                 "export");
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) { return temper::run_tests_on_ranks(argc, argv, 1); }

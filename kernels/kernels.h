@@ -15,6 +15,7 @@ CPU_KERNEL(embedding_backward, Tensor dw, CTensor dy, CTensor tokens, int64_t sk
 KERNEL(gather_rows, Tensor y, CTensor x, CTensor index)
 CPU_KERNEL(scatter_rows, Tensor y, CTensor x, CTensor index)
 KERNEL(add, Tensor y, CTensor a, CTensor b)
+KERNEL(sum_in_order, Tensor y, CTensor parts)
 KERNEL(rmsnorm_forward, Tensor y, Tensor rstd, CTensor x, CTensor w, double eps)
 KERNEL(add_rmsnorm_forward, Tensor y, Tensor sum, Tensor rstd, CTensor a, CTensor b, CTensor w, double eps)
 CPU_KERNEL(rmsnorm_backward, Tensor dx, Tensor dw, CTensor dy, CTensor x, CTensor w, CTensor rstd)

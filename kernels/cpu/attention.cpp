@@ -9,7 +9,7 @@ template <class S>
 PackedKeys<Accumulate<S>> pack_batch(Ctx& ctx, const S* qkv, const AttentionShape& shape,
                                      const std::vector<SequenceRows>& sequences,
                                      const std::vector<int64_t>& starts) {
-  const PackedKeys<Accumulate<S>> packed(ctx.arena, shape.kv_heads, starts.back(), shape.head_dim);
+  const PackedKeys<Accumulate<S>> packed(ctx.scratch, shape.kv_heads, starts.back(), shape.head_dim);
   const int64_t row = shape.qkv_width();
   const std::vector<PositionTile> groups = position_tiles(sequences, shape.kv_heads, kKeyGroup);
   parallel_ranges(ctx.threads, static_cast<int64_t>(groups.size()), 8, [&](int64_t begin, int64_t end) {
@@ -29,7 +29,7 @@ PackedKeys<Accumulate<S>> pack_batch(Ctx& ctx, const S* qkv, const AttentionShap
 template <class S>
 void forward(Ctx& ctx, S* out, Accumulate<S>* lse, const S* qkv, int64_t tokens, const CTensor& cu_seqlens,
              const AttentionShape& shape, double scale) {
-  ArenaScope scope(ctx.arena);
+  ArenaScope scope(ctx.scratch);
   const int64_t heads = shape.q_heads / shape.kv_heads;
   const std::vector<SequenceRows> sequences = packed_sequences(cu_seqlens, tokens);
   const std::vector<int64_t> starts = group_starts(sequences);

@@ -215,9 +215,9 @@ void run_stripes(Ctx& ctx, const BackwardTask<S>& task, const GroupArray<Accumul
                  const GroupArray<Accumulate<S>>& dv) {
   using A = Accumulate<S>;
   const int64_t kv_heads = task.shape.kv_heads, dh = task.shape.head_dim;
-  const BackwardKeys<A> keys{{ctx.arena, kv_heads, task.starts.back(), kKeyGroup * dh},
-                             {ctx.arena, kv_heads, task.starts.back(), kKeyGroup * dh},
-                             {ctx.arena, kv_heads, task.starts.back(), kKeyGroup * task.width()}};
+  const BackwardKeys<A> keys{{ctx.scratch, kv_heads, task.starts.back(), kKeyGroup * dh},
+                             {ctx.scratch, kv_heads, task.starts.back(), kKeyGroup * dh},
+                             {ctx.scratch, kv_heads, task.starts.back(), kKeyGroup * task.width()}};
   pack_keys(ctx, task, keys);
   std::vector<Stripe> order;
   for (const std::vector<Stripe>& stripes : task.stripes)
@@ -253,13 +253,13 @@ void add_shares(S* to, const BackwardTask<S>& task, const GroupArray<Accumulate<
 template <class S>
 void backward(Ctx& ctx, const BackwardTask<S>& task) {
   using A = Accumulate<S>;
-  ArenaScope scope(ctx.arena);
+  ArenaScope scope(ctx.scratch);
   const AttentionShape& shape = task.shape;
   int64_t shares = 0;
   for (const std::vector<Stripe>& stripes : task.stripes)
     for (const Stripe& stripe : stripes) shares += num_groups(stripe.end);
-  const GroupArray<A> dk(ctx.arena, shape.kv_heads, shares, kKeyGroup * task.width());
-  const GroupArray<A> dv(ctx.arena, shape.kv_heads, shares, kKeyGroup * task.width());
+  const GroupArray<A> dk(ctx.scratch, shape.kv_heads, shares, kKeyGroup * task.width());
+  const GroupArray<A> dv(ctx.scratch, shape.kv_heads, shares, kKeyGroup * task.width());
   run_stripes(ctx, task, dk, dv);
   const std::vector<PositionTile> groups = position_tiles(task.sequences, shape.kv_heads, kKeyGroup);
   parallel_ranges(ctx.threads, static_cast<int64_t>(groups.size()), 8, [&](int64_t begin, int64_t end) {

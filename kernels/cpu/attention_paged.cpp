@@ -83,7 +83,7 @@ PackedKeys<Accumulate<S>> pack_pages(Ctx& ctx, const Pages<S>& pages,
                                      const std::vector<SequenceRows>& sequences,
                                      const std::vector<int64_t>& starts) {
   const int64_t dh = pages.head_dim;
-  const PackedKeys<Accumulate<S>> packed(ctx.arena, pages.kv_heads, starts.back(), dh);
+  const PackedKeys<Accumulate<S>> packed(ctx.scratch, pages.kv_heads, starts.back(), dh);
   const std::vector<PositionTile> groups = position_tiles(sequences, pages.kv_heads, kKeyGroup);
   parallel_ranges(ctx.threads, static_cast<int64_t>(groups.size()), 8, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
@@ -103,7 +103,7 @@ PackedKeys<Accumulate<S>> pack_pages(Ctx& ctx, const Pages<S>& pages,
 template <class S>
 void paged(Ctx& ctx, S* out, const S* qkv, const Pages<S>& pages, const std::vector<SequenceRows>& sequences,
            const AttentionShape& shape, double scale) {
-  ArenaScope scope(ctx.arena);
+  ArenaScope scope(ctx.scratch);
   const int64_t heads = shape.q_heads / shape.kv_heads;
   const std::vector<SequenceRows> to_pack = sequences_to_pack<S>(sequences, shape);
   const std::vector<int64_t> starts = group_starts(to_pack);

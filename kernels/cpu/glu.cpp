@@ -40,8 +40,8 @@ void swiglu_forward(Ctx& ctx, Tensor a, CTensor gate_up) {
 }
 
 void linear_swiglu_forward(Ctx& ctx, Tensor a, CTensor x, CTensor w, CTensor bias) {
-  ArenaScope scope(ctx.arena);
-  const Tensor gate_up = ctx.arena.make({x.dim(0), w.dim(0)}, x.dtype);
+  ArenaScope scope(ctx.scratch);
+  const Tensor gate_up = ctx.scratch.make({x.dim(0), w.dim(0)}, x.dtype);
   linear_forward(ctx, gate_up, x, w, bias);
   swiglu_forward(ctx, a, gate_up);
 }

@@ -26,7 +26,8 @@ void forward_rows(Ctx& ctx, const LogprobOut<Accumulate<S>>& out, const PackedRo
                   const S* w, int64_t V, const int32_t* targets, Accumulate<S> scale) {
   using A = Accumulate<S>;
   const int64_t n = hidden.count, chunks = (V + kVocabularyChunk - 1) / kVocabularyChunk;
-  auto* stats = static_cast<ChunkStats<A>*>(ctx.arena.allocate(chunks * n * int64_t{sizeof(ChunkStats<A>)}));
+  auto* stats =
+      static_cast<ChunkStats<A>*>(ctx.scratch.allocate(chunks * n * int64_t{sizeof(ChunkStats<A>)}));
   for_each_window<S>(ctx, hidden, w, V, [&](const LogitsWindow<A>& window) {
     for (int64_t i = 0; i < window.rows; ++i) {
       A* z = window.z + i * kWindowStride;
@@ -77,7 +78,7 @@ template <class S>
 void chunk_gradients(Ctx& ctx, const BackwardBatch<S>& batch, const S* w, int64_t first_id, int64_t ids,
                      Accumulate<S> scale) {
   using A = Accumulate<S>;
-  ArenaScope scope(ctx.arena);
+  ArenaScope scope(ctx.scratch);
   const ThreadBuffers<A> buffers(ctx, dot_workspace(batch.packed.features));
   const int64_t n = batch.packed.count;
   const int64_t blocks = (n + kBlockRows - 1) / kBlockRows, parts = (ids + kBackwardIds - 1) / kBackwardIds;
@@ -121,7 +122,7 @@ std::vector<UpstreamRow<A>> next_rows(int64_t& row, int64_t n, const A* dlogprob
 
 template <class S>
 S* gather_hidden(Ctx& ctx, const S* hidden, int64_t D, const std::vector<UpstreamRow<Accumulate<S>>>& up) {
-  S* to = static_cast<S*>(ctx.arena.allocate(static_cast<int64_t>(up.size()) * D * int64_t{sizeof(S)}));
+  S* to = static_cast<S*>(ctx.scratch.allocate(static_cast<int64_t>(up.size()) * D * int64_t{sizeof(S)}));
   for (size_t i = 0; i < up.size(); ++i)
     std::copy(hidden + up[i].row * D, hidden + (up[i].row + 1) * D, to + static_cast<int64_t>(i) * D);
   return to;
@@ -140,7 +141,7 @@ void logprob_forward(Ctx& ctx, Tensor logprob, Tensor entropy, Tensor lse, CTens
     const LogprobOut<A> out{logprob.as<A>(), entropy.as<A>(), lse.as<A>()};
     const S* from = hidden.as<S>();
     for (int64_t r = 0; r < n; r += kPackedRows) {
-      ArenaScope scope(ctx.arena);
+      ArenaScope scope(ctx.scratch);
       const PackedRows<A> packed = pack_rows(ctx, from + r * D, std::min(kPackedRows, n - r), D);
       forward_rows<S>(ctx, {out.logprob + r, out.entropy + r, out.lse + r}, packed, w.as<S>(), V, target + r,
                       inverse_temperature<A>(temperature));
@@ -159,14 +160,14 @@ void logprob_backward(Ctx& ctx, Tensor dhidden, Tensor dw, CTensor dlogprob, CTe
     S* dx = dhidden.as<S>();
     std::fill(dx, dx + n * D, S{});
     for (int64_t row = 0; row < n;) {
-      ArenaScope scope(ctx.arena);
+      ArenaScope scope(ctx.scratch);
       auto up = next_rows(row, n, dlogprob.as<A>(), dentropy.as<A>(), lse.as<A>(), entropy.as<A>(), target);
       const int64_t count = static_cast<int64_t>(up.size());
       if (count == 0) continue;
       const S* gathered = gather_hidden(ctx, hidden.as<S>(), D, up);
       const PackedRows<A> packed = pack_rows(ctx, gathered, count, D);
-      A* dz = static_cast<A*>(ctx.arena.allocate(count * kWindowStride * int64_t{sizeof(A)}));
-      A* sums = static_cast<A*>(ctx.arena.allocate(count * D * int64_t{sizeof(A)}));
+      A* dz = static_cast<A*>(ctx.scratch.allocate(count * kWindowStride * int64_t{sizeof(A)}));
+      A* sums = static_cast<A*>(ctx.scratch.allocate(count * D * int64_t{sizeof(A)}));
       const BackwardBatch<S> batch{std::move(up), gathered, packed, dz, sums};
       backward_batch(ctx, batch, dw.as<A>(), w.as<S>(), V, inverse_temperature<A>(temperature));
       for (int64_t i = 0; i < count; ++i) {

@@ -82,7 +82,7 @@ struct LogitsWindow {
 template <class S, class Body>
 void for_each_window(Ctx& ctx, const PackedRows<Accumulate<S>>& hidden, const S* w, int64_t V, Body&& body) {
   using A = Accumulate<S>;
-  ArenaScope scope(ctx.arena);
+  ArenaScope scope(ctx.scratch);
   const int64_t workspace = dot_workspace(hidden.features);
   const ThreadBuffers<A> buffers(ctx, workspace + kBlockRows * kWindowStride);
   const int64_t blocks = (hidden.count + kBlockRows - 1) / kBlockRows;

@@ -172,7 +172,7 @@ int64_t rows_per_pass(int64_t rows, int64_t features) {
 template <class S, class Y>
 void forward_rows(Ctx& ctx, Y* y, const S* x, const S* w, const S* bias, int64_t T, int64_t N, int64_t K) {
   using A = Accumulate<S>;
-  ArenaScope scope(ctx.arena);
+  ArenaScope scope(ctx.scratch);
   const PackedRows<A> packed = pack_rows(ctx, x, T, K);
   const int64_t workspace = dot_workspace(K);
   const ThreadBuffers<A> buffers(ctx, workspace + kStripSums);
@@ -210,14 +210,14 @@ template <class S>
 void backward_input(Ctx& ctx, S* dx, const S* dy, const S* w, const OuterShape& all) {
   using A = Accumulate<S>;
   for (int64_t t = 0; t < all.rows; t += kPackedRows) {
-    ArenaScope scope(ctx.arena);
+    ArenaScope scope(ctx.scratch);
     const OuterShape shape{std::min(kPackedRows, all.rows - t), all.columns, all.depth};
     const LeftOperand<S> left{dy + t * all.depth, 1, all.depth};
     if constexpr (std::is_same_v<S, A>) {
       outer_product(ctx, dx + t * all.columns, left, w, shape, false);
     } else {
       const int64_t count = shape.rows * shape.columns;
-      A* sums = static_cast<A*>(ctx.arena.allocate(count * static_cast<int64_t>(sizeof(A))));
+      A* sums = static_cast<A*>(ctx.scratch.allocate(count * static_cast<int64_t>(sizeof(A))));
       outer_product(ctx, sums, left, w, shape, false);
       parallel_ranges(ctx.threads, count, 1 << 16, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) dx[t * all.columns + i] = store<S>(sums[i]);

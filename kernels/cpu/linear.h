@@ -67,7 +67,7 @@ PackedRows<Accumulate<S>> pack_rows(Ctx& ctx, const S* x, int64_t count, int64_t
     if (whole_lines(x, features) && features * static_cast<int64_t>(sizeof(A)) % 4096 != 0)
       return {x, features, count, features};
   const int64_t stride = packed_stride(features);
-  A* data = static_cast<A*>(ctx.arena.allocate(count * stride * static_cast<int64_t>(sizeof(A))));
+  A* data = static_cast<A*>(ctx.scratch.allocate(count * stride * static_cast<int64_t>(sizeof(A))));
   parallel_ranges(ctx.threads, count, 16, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) pack_row(data + r * stride, x + r * features, features);
   });
@@ -82,7 +82,7 @@ class ThreadBuffers {
       : threads_(ctx.threads),
         elements_((elements + 63) / 64 * 64),
         data_(static_cast<A*>(
-            ctx.arena.allocate(std::max(1, threads_) * elements_ * static_cast<int64_t>(sizeof(A))))) {}
+            ctx.scratch.allocate(std::max(1, threads_) * elements_ * static_cast<int64_t>(sizeof(A))))) {}
   A* mine() const { return data_ + (threads_ <= 1 ? 0 : omp_get_thread_num()) * elements_; }
 
  private:

@@ -246,12 +246,12 @@ void outer_product(Ctx& ctx, A* c, const LeftOperand<SL>& a, const SR* b, const 
     if (!add) std::fill(c, c + shape.rows * shape.columns, A(0));
     return;
   }
-  ArenaScope scope(ctx.arena);
+  ArenaScope scope(ctx.scratch);
   const ThreadBuffers<A> buffers(ctx, kBlockElements);
   const int64_t tiles = (shape.rows + kRows - 1) / kRows, tile_rows = (shape.rows + tiles - 1) / tiles;
   const int64_t most = std::max(kDepth, kLeftElements / shape.rows / kDepth * kDepth);
   const int64_t packed = tiles * tile_rows * std::min(most, shape.depth);
-  const PackedLeft<A> left{static_cast<A*>(ctx.arena.allocate(packed * static_cast<int64_t>(sizeof(A)))),
+  const PackedLeft<A> left{static_cast<A*>(ctx.scratch.allocate(packed * static_cast<int64_t>(sizeof(A)))),
                            tiles, tile_rows};
   const int64_t width = block_columns<A>(shape, tiles, ctx.threads);
   const int64_t columns = (shape.columns + width - 1) / width;

@@ -92,8 +92,8 @@ void head_norm_backward(Ctx& ctx, Tensor dx, Tensor dwq, Tensor dwk, CTensor dy,
     S* to = dx.as<S>();
     const S *upstream = dy.as<S>(), *from = x.as<S>(), *q_weight = wq.as<S>(), *k_weight = wk.as<S>();
     const A* r = rstd.as<A>();
-    ArenaScope scope(ctx.arena);
-    A* both = ctx.arena.zeros({2, dh}, kDTypeOf<A>).template as<A>();  // gradients of wq, wk
+    ArenaScope scope(ctx.scratch);
+    A* both = ctx.scratch.zeros({2, dh}, kDTypeOf<A>).template as<A>();  // gradients of wq, wk
     sum_over_rows(ctx, both, x.dim(0), 2 * dh, [&](int64_t begin, int64_t end, A* partial) {
       for (int64_t t = begin; t < end; ++t) {
         const int64_t row = t * width, values = row + heads * dh;

@@ -65,9 +65,9 @@ void round_master(Ctx& ctx, Tensor weight, CTensor master) {
 
 void sum_of_squares(Ctx& ctx, double* result, CTensor x) {
   constexpr int64_t kBlock = 16384;
-  ArenaScope scope(ctx.arena);
+  ArenaScope scope(ctx.scratch);
   const int64_t blocks = (x.size() + kBlock - 1) / kBlock;
-  double* partial = static_cast<double*>(ctx.arena.allocate(blocks * static_cast<int64_t>(sizeof(double))));
+  double* partial = static_cast<double*>(ctx.scratch.allocate(blocks * static_cast<int64_t>(sizeof(double))));
   dispatch_storage(x.dtype, [&](auto s) {
     using S = decltype(s);
     const S* from = x.as<S>();

@@ -40,9 +40,9 @@ inline constexpr int64_t kPartialRows = 64;
 /// Stage two: dw[i] += partials, ascending, as one sum.
 template <class A, class Body>
 void sum_over_rows(Ctx& ctx, A* dw, int64_t num_rows, int64_t width, Body&& body) {
-  ArenaScope scope(ctx.arena);
+  ArenaScope scope(ctx.scratch);
   const int64_t count = (num_rows + kPartialRows - 1) / kPartialRows;
-  A* partials = static_cast<A*>(ctx.arena.allocate(count * width * static_cast<int64_t>(sizeof(A))));
+  A* partials = static_cast<A*>(ctx.scratch.allocate(count * width * static_cast<int64_t>(sizeof(A))));
   parallel_ranges(ctx.threads, num_rows, kPartialRows, [&](int64_t begin, int64_t end) {
     A* partial = partials + begin / kPartialRows * width;
     std::fill(partial, partial + width, A(0));

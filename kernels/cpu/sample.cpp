@@ -119,7 +119,7 @@ class SamplePass {
  private:
   template <class T>
   T* allocate(int64_t count) {
-    return static_cast<T*>(ctx_.arena.allocate(count * int64_t{sizeof(T)}));
+    return static_cast<T*>(ctx_.scratch.allocate(count * int64_t{sizeof(T)}));
   }
   const SampleRow& row(int64_t r) const { return rows_[static_cast<size_t>(r)]; }
   bool any_filter() const {
@@ -201,7 +201,7 @@ void sample(Ctx& ctx, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, 
     using S = decltype(s);
     using A = Accumulate<S>;
     for (int64_t r = 0; r < n; r += kSampledRows) {
-      ArenaScope scope(ctx.arena);
+      ArenaScope scope(ctx.scratch);
       const int64_t count = std::min(kSampledRows, n - r);
       const PackedRows<A> packed = pack_rows(ctx, hidden.as<S>() + r * D, count, D);
       SamplePass<S> pass(ctx, rows.list.subspan(static_cast<size_t>(r), static_cast<size_t>(count)), V,

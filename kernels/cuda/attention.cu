@@ -180,8 +180,8 @@ CUtensorMap page_map(const Libraries& libraries, const void* data, const Attenti
 void attention_plain(DType type, const AttentionCall& a) {
   CHECK(a.head_dim <= kMaxHeadDim, "head_dim {}", a.head_dim);
   dispatch_gpu_storage(type, [&](auto s) {
-    launch(plain_kernel<decltype(s)>, blocks_for(int64_t{a.T} * a.q_heads, kPlainWarps), kPlainWarps * 32, 0,
-           a);
+    launch(ctx.lane, plain_kernel<decltype(s)>, blocks_for(int64_t{a.T} * a.q_heads, kPlainWarps),
+           kPlainWarps * 32, 0, a);
   });
 }
 
@@ -195,10 +195,10 @@ void attention_varlen_forward(Ctx& ctx, Tensor out, Tensor lse, CTensor qkv, CTe
     attention_plain(qkv.dtype, a);
 }
 
-void append_kv(Ctx&, PagedKv kv, int64_t layer, CTensor qkv, CTensor cu_seqlens, AttentionShape shape) {
+void append_kv(Ctx& ctx, PagedKv kv, int64_t layer, CTensor qkv, CTensor cu_seqlens, AttentionShape shape) {
   const AttentionCall a = paged_call({}, qkv, kv, layer, cu_seqlens, shape, 1.0);
   const int words = a.head_dim * static_cast<int>(dtype_size(qkv.dtype)) / 2;
-  launch(append_kernel, blocks_for(int64_t{a.T} * a.kv_heads * words, kThreads), kThreads, 0, a,
+  launch(ctx.lane, append_kernel, blocks_for(int64_t{a.T} * a.kv_heads * words, kThreads), kThreads, 0, a,
          static_cast<uint16_t*>(a.pages.keys), static_cast<uint16_t*>(a.pages.values), words);
 }
 

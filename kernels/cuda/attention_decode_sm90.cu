@@ -355,7 +355,7 @@ void run(const Libraries& libraries, const DecodeArguments& args) {
   const AttentionCall& a = args.a;
   const int box = rows_per_copy(a.pages.page_tokens), bytes = Smem<D, kStages>::bytes(a.group());
   allow_shared_memory(decode_kernel<D, kStages>, bytes);
-  launch(decode_kernel<D, kStages>, dim3(args.splits, a.kv_heads, a.S), kThreads, bytes,
+  launch(libraries.lane(), decode_kernel<D, kStages>, dim3(args.splits, a.kv_heads, a.S), kThreads, bytes,
          page_map(libraries, a.pages.keys, a, box), page_map(libraries, a.pages.values, a, box), args);
 }
 
@@ -373,20 +373,20 @@ void run_fitting(const Libraries& libraries, const DecodeArguments& args) {
 
 void attention_decode(Ctx& ctx, const AttentionCall& a) {
   if (a.S == 0) return;
-  ArenaScope scope(ctx.arena);
+  ArenaScope scope(ctx.scratch);
   const int splits = (a.pages.per_sequence * a.pages.page_tokens + cn::kSplit - 1) / cn::kSplit;
   const int64_t slots = int64_t{a.S} * a.q_heads * splits;
   CHECK(int64_t{a.S} * a.kv_heads <= Libraries::kCounters, "{} sequences of {} kv heads in one step", a.S,
         a.kv_heads);
-  DecodeArguments args{a, splits, nullptr, nullptr, ctx.libraries->counters()};
+  DecodeArguments args{a, splits, nullptr, nullptr, libraries_of(ctx).counters()};
   if (splits > 1) {
-    args.ws_o = static_cast<float*>(ctx.arena.allocate(slots * a.head_dim * int64_t{sizeof(float)}));
-    args.ws_ml = static_cast<float2*>(ctx.arena.allocate(slots * int64_t{sizeof(float2)}));
+    args.ws_o = static_cast<float*>(ctx.scratch.allocate(slots * a.head_dim * int64_t{sizeof(float)}));
+    args.ws_ml = static_cast<float2*>(ctx.scratch.allocate(slots * int64_t{sizeof(float2)}));
   }
   if (a.head_dim == 128)
-    run_fitting<128>(*ctx.libraries, args);
+    run_fitting<128>(libraries_of(ctx), args);
   else
-    run_fitting<64>(*ctx.libraries, args);
+    run_fitting<64>(libraries_of(ctx), args);
 }
 
 }  // namespace temper::cuda

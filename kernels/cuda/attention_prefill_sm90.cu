@@ -527,23 +527,23 @@ void run(const Libraries& libraries, const PrefillArguments& args, int most_tile
   const CUtensorMap v = a.paged ? page_map(libraries, a.pages.values, a, box)
                                 : packed_map(libraries, a, a.q_heads + a.kv_heads, a.kv_heads);
   allow_shared_memory(prefill_kernel<D>, Smem<D>::kBytes);
-  launch(prefill_kernel<D>, std::min(libraries.multiprocessors(), most_tiles * a.q_heads), kThreads,
-         Smem<D>::kBytes, q, k, v, args);
+  launch(libraries.lane(), prefill_kernel<D>, std::min(libraries.multiprocessors(), most_tiles * a.q_heads),
+         kThreads, Smem<D>::kBytes, q, k, v, args);
 }
 
 }  // namespace
 
 void attention_prefill(Ctx& ctx, const AttentionCall& a, bool skip_single_rows) {
   if (a.T == 0) return;
-  ArenaScope scope(ctx.arena);
+  ArenaScope scope(ctx.scratch);
   const int most_tiles = a.T / kTileRows + std::min(a.S, a.T);
-  auto* tiles = static_cast<Tile*>(ctx.arena.allocate(most_tiles * int64_t{sizeof(Tile)}));
-  auto* list = static_cast<TileList*>(ctx.arena.allocate(sizeof(TileList)));
-  launch(list_kernel, 1, kListThreads, 0, tiles, list, a, skip_single_rows);
+  auto* tiles = static_cast<Tile*>(ctx.scratch.allocate(most_tiles * int64_t{sizeof(Tile)}));
+  auto* list = static_cast<TileList*>(ctx.scratch.allocate(sizeof(TileList)));
+  launch(ctx.lane, list_kernel, 1, kListThreads, 0, tiles, list, a, skip_single_rows);
   if (a.head_dim == 128)
-    run<128>(*ctx.libraries, {a, tiles, list}, most_tiles);
+    run<128>(libraries_of(ctx), {a, tiles, list}, most_tiles);
   else
-    run<64>(*ctx.libraries, {a, tiles, list}, most_tiles);
+    run<64>(libraries_of(ctx), {a, tiles, list}, most_tiles);
 }
 
 }  // namespace temper::cuda

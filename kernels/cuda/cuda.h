@@ -3,7 +3,6 @@
 // memory, storage fp32 or bf16. The canonical arithmetic of this backend is described in
 // kernels/cuda/NUMERICS.md.
 
-#include <memory>
 #include <span>
 
 #include "kernels/types.h"
@@ -16,9 +15,7 @@ namespace temper::cuda {
 #undef CPU_KERNEL
 #undef KERNEL
 
-struct ReleaseLibraries {
-  void operator()(Libraries* p) const;
-};
-/// Library handles and caches of the selected GPU.
-std::unique_ptr<Libraries, ReleaseLibraries> open_libraries();
+class Libraries;  // of a lane: kernels/cuda/libraries.h
+/// Gives a lane of the selected GPU what this backend needs there: library handles, workspaces, caches.
+void open_libraries(Lane& lane);
 }  // namespace temper::cuda

@@ -44,17 +44,17 @@ __global__ void __launch_bounds__(kFinishThreads)
 
 void logprob_forward(Ctx& ctx, Tensor logprob, Tensor entropy, Tensor lse, CTensor hidden, CTensor w,
                      CTensor targets, double temperature) {
-  ArenaScope scope(ctx.arena);
+  ArenaScope scope(ctx.scratch);
   const int64_t n = hidden.dim(0), chunks = num_chunks(w.dim(0));
   auto* stats =
-      static_cast<cn::ChunkStats*>(ctx.arena.allocate(n * chunks * int64_t{sizeof(cn::ChunkStats)}));
+      static_cast<cn::ChunkStats*>(ctx.scratch.allocate(n * chunks * int64_t{sizeof(cn::ChunkStats)}));
   for_each_window(ctx, hidden, w, kHeadRows, [&](const LogitsWindow& window) {
-    launch(stats_kernel,
+    launch(ctx.lane, stats_kernel,
            dim3(static_cast<unsigned>(num_chunks(window.ids)), static_cast<unsigned>(window.rows)),
            kHeadThreads, 0, stats, logprob.as<float>(), targets.as<int32_t>(), window, chunks,
            inverse_temperature(temperature));
   });
-  launch(finish_kernel, blocks_for(n, kFinishThreads / 32), kFinishThreads, 0, logprob.as<float>(),
+  launch(ctx.lane, finish_kernel, blocks_for(n, kFinishThreads / 32), kFinishThreads, 0, logprob.as<float>(),
          entropy.as<float>(), lse.as<float>(), stats, n, chunks);
 }
 

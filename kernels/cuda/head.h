@@ -36,12 +36,12 @@ void for_each_window(Ctx& ctx, const CTensor& hidden, const CTensor& w, int64_t 
   constexpr int64_t kChunk = canonical::kVocabularyChunk;
   const int64_t n = hidden.dim(0), K = hidden.dim(1), V = w.dim(0), size = dtype_size(hidden.dtype);
   for (int64_t row = 0; row < n; row += most_rows) {
-    ArenaScope scope(ctx.arena);
+    ArenaScope scope(ctx.scratch);
     const int64_t rows = std::min(most_rows, n - row);
     const int64_t most_ids = std::max(kChunk, kWindowLogits / rows / kChunk * kChunk),
                   width = std::min(most_ids, V);
     const int64_t pitch = (width + kGroup - 1) / kGroup * kGroup;
-    auto* z = static_cast<float*>(ctx.arena.allocate(rows * pitch * int64_t{sizeof(float)}));
+    auto* z = static_cast<float*>(ctx.scratch.allocate(rows * pitch * int64_t{sizeof(float)}));
     for (int64_t id = 0; id < V; id += most_ids) {
       const int64_t ids = std::min(most_ids, V - id);
       multiply(ctx, {z, static_cast<const char*>(hidden.data) + row * K * size,

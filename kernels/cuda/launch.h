@@ -37,7 +37,8 @@ inline int blocks_for(int64_t count, int64_t per_block) {
 // Kernels overlap by programmatic dependent launch: the next one may take its place on the chip while this
 // one runs, and waits where it says so until this one has finished and its writes are visible. Before that it
 // may read weights, tables, and what the host copied for the step (a copy orders all kernels around it):
-// whoever writes such data with a kernel has to launch its successor without the overlap.
+// whoever writes such data with a kernel calls Lane::order, and its successor is launched without the
+// overlap.
 TEMPER_DEVICE void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
 TEMPER_DEVICE void wait_for_previous_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 /// First statement of a kernel that does nothing before it waits.
@@ -46,9 +47,10 @@ TEMPER_DEVICE void begin_kernel() {
   wait_for_previous_kernel();
 }
 
-/// The kernel on the stream of the process; nothing for an empty grid.
+/// The kernel on a lane; nothing for an empty grid.
 template <class... Parameters, class... Arguments>
-void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared, Arguments&&... arguments) {
+void launch(Lane& lane, void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared,
+            Arguments&&... arguments) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
   cudaLaunchAttribute overlap;
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -57,9 +59,9 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared,
   config.gridDim = grid;
   config.blockDim = block;
   config.dynamicSmemBytes = shared;
-  config.stream = gpu_stream();
+  config.stream = stream_of(lane);
   config.attrs = &overlap;
-  config.numAttrs = 1;
+  config.numAttrs = lane.take_order() ? 0 : 1;
   CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
 }
 /// Dynamic shared memory above 48 KiB has to be asked for.

@@ -27,13 +27,13 @@ std::string GemmKey::name() const {
                      bias ? " with bias" : "");
 }
 
-Libraries::Libraries() {
+Libraries::Libraries(Lane& lane) : lane_(lane) {
   int device = 0;
   CUDA_CHECK(cudaGetDevice(&device));
   CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device));
   CUDA_CHECK(cudaMalloc(&workspace_, kWorkspaceBytes));
   CUDA_CHECK(cudaMalloc(&counters_, kCounters * sizeof(int)));
-  CUDA_CHECK(cudaMemsetAsync(counters_, 0, kCounters * sizeof(int), gpu_stream()));
+  CUDA_CHECK(cudaMemsetAsync(counters_, 0, kCounters * sizeof(int), stream_of(lane)));
   // The driver's library is not linked: the program has to start without it.
   cudaDriverEntryPointQueryResult found;
   void* encode = nullptr;
@@ -107,9 +107,6 @@ CUtensorMap Libraries::tensor_map(const void* data, const std::vector<uint64_t>&
   return map;
 }
 
-void ReleaseLibraries::operator()(Libraries* p) const { delete p; }
-std::unique_ptr<Libraries, ReleaseLibraries> open_libraries() {
-  return std::unique_ptr<Libraries, ReleaseLibraries>(new Libraries);
-}
+void open_libraries(Lane& lane) { lane.set_libraries(std::make_unique<Libraries>(lane)); }
 
 }  // namespace temper::cuda

@@ -1,7 +1,7 @@
 #pragma once
-// What the CUDA backend keeps between calls: the cuBLASLt handle (loaded at run time, so that the program
-// starts where the library is missing), the encoder of tensor maps (from the driver), a workspace, counters,
-// and plans.
+// What the CUDA backend keeps for a lane between calls: the cuBLASLt handle (loaded at run time, so that the
+// program starts where the library is missing), the encoder of tensor maps (from the driver), a workspace,
+// counters, and plans.
 
 #include <cublasLt.h>
 #include <cuda.h>
@@ -45,13 +45,14 @@ struct GemmKey {
   std::string name() const;
 };
 
-class Libraries {
+class Libraries : public LaneLibraries {
  public:
-  Libraries();
-  ~Libraries();
+  explicit Libraries(Lane& lane);
+  ~Libraries() override;
   Libraries(const Libraries&) = delete;
   Libraries& operator=(const Libraries&) = delete;
 
+  Lane& lane() const { return lane_; }
   /// Loads cuBLASLt at the first call (Exit::environment where it is missing).
   const CublasLt& lt();
   cublasLtHandle_t lt_handle() const { return lt_handle_; }
@@ -78,6 +79,7 @@ class Libraries {
  private:
   void load_lt();
 
+  Lane& lane_;
   void* lt_library_ = nullptr;
   CublasLt lt_{};
   cublasLtHandle_t lt_handle_ = nullptr;
@@ -87,5 +89,7 @@ class Libraries {
   int multiprocessors_ = 0;
   decltype(&::cuTensorMapEncodeTiled) encode_ = nullptr;
 };
+
+inline Libraries& libraries_of(const Ctx& ctx) { return static_cast<Libraries&>(*ctx.lane.libraries()); }
 
 }  // namespace temper::cuda

@@ -20,29 +20,29 @@ namespace {
 template <class Run, class Reference>
 bool same_bits(Ctx& ctx, Product p, int64_t M, int64_t columns, Run&& run, Reference&& reference) {
   constexpr int64_t kComparedRows = 64;
-  ArenaScope scope(ctx.arena);
+  ArenaScope scope(ctx.scratch);
   p.M = M;
   const int64_t rows = std::min(M, kComparedRows), bytes = dtype_size(p.out);
-  void* x = ctx.arena.allocate(M * p.K * 2);
+  void* x = ctx.scratch.allocate(M * p.K * 2);
   p.x = x;
-  p.y = ctx.arena.allocate(M * p.pitch * bytes);
+  p.y = ctx.scratch.allocate(M * p.pitch * bytes);
   Product plain = p;
-  plain.y = ctx.arena.allocate(rows * p.pitch * bytes);
+  plain.y = ctx.scratch.allocate(rows * p.pitch * bytes);
   plain.M = rows;
-  fill_random(x, M * p.K);
+  fill_random(ctx.lane, x, M * p.K);
   run(p);
   reference(plain);
-  int* count = static_cast<int*>(ctx.arena.allocate(sizeof(int)));
-  device::fill(Device::cuda, count, 0, sizeof(int));
-  count_differing(count, p, plain, rows, columns);
+  int* count = static_cast<int*>(ctx.scratch.allocate(sizeof(int)));
+  device::fill(ctx.lane, count, 0, sizeof(int));
+  count_differing(ctx.lane, count, p, plain, rows, columns);
   int differing = 0;
-  device::copy_from_device(Device::cuda, &differing, count, sizeof(int));
+  device::copy_from_device(ctx.lane, &differing, count, sizeof(int));
   return differing == 0;
 }
 
 template <class Run>
 bool same_bits_as_chain(Ctx& ctx, const Product& p, int64_t M, Run&& run) {
-  return same_bits(ctx, p, M, p.N, run, [](const Product& q) { multiply_chain(q); });
+  return same_bits(ctx, p, M, p.N, run, [&](const Product& q) { multiply_chain(ctx.lane, q); });
 }
 
 [[noreturn]] void fail_class(const char* kernel, const Product& p, int64_t rows) {
@@ -93,7 +93,8 @@ class LtCall {
   void run(const cublasLtMatmulAlgo_t& algorithm) {
     const float one = 1.f, zero = 0.f;
     check(lt_.matmul(libraries_.lt_handle(), desc_, &one, p_.w, w_, p_.x, x_, &zero, p_.y, y_, p_.y, y_,
-                     &algorithm, libraries_.workspace(), Libraries::kWorkspaceBytes, gpu_stream()),
+                     &algorithm, libraries_.workspace(), Libraries::kWorkspaceBytes,
+                     stream_of(libraries_.lane())),
           "matmul");
   }
 
@@ -157,20 +158,20 @@ class LtCall {
 /// Shortest of a few runs on random rows, in milliseconds.
 float shortest_run(Ctx& ctx, Product p, const cublasLtMatmulAlgo_t& algorithm) {
   constexpr int kRuns = 4;
-  ArenaScope scope(ctx.arena);
-  void* x = ctx.arena.allocate(p.M * p.K * 2);
+  ArenaScope scope(ctx.scratch);
+  void* x = ctx.scratch.allocate(p.M * p.K * 2);
   p.x = x;
-  p.y = ctx.arena.allocate(p.M * p.pitch * dtype_size(p.out));
-  fill_random(x, p.M * p.K);
-  LtCall call(*ctx.libraries, p);
+  p.y = ctx.scratch.allocate(p.M * p.pitch * dtype_size(p.out));
+  fill_random(ctx.lane, x, p.M * p.K);
+  LtCall call(libraries_of(ctx), p);
   cudaEvent_t start, end;
   CUDA_CHECK(cudaEventCreate(&start));
   CUDA_CHECK(cudaEventCreate(&end));
   float shortest = std::numeric_limits<float>::infinity();
   for (int i = 0; i < kRuns; ++i) {
-    CUDA_CHECK(cudaEventRecord(start, gpu_stream()));
+    CUDA_CHECK(cudaEventRecord(start, stream_of(ctx.lane)));
     call.run(algorithm);
-    CUDA_CHECK(cudaEventRecord(end, gpu_stream()));
+    CUDA_CHECK(cudaEventRecord(end, stream_of(ctx.lane)));
     CUDA_CHECK(cudaEventSynchronize(end));
     float ms = 0;
     CUDA_CHECK(cudaEventElapsedTime(&ms, start, end));
@@ -195,7 +196,7 @@ void sort_by_time(Ctx& ctx, const Product& p, std::vector<Candidate>& list) {
 /// The algorithm for up to bit_ceil(M) rows, settled at the first call: what an earlier run found fastest,
 /// else the fastest of a sweep; in both cases only after its self-test. The clock chooses among equal bits.
 const cublasLtMatmulAlgo_t& algorithm_for(Ctx& ctx, const Product& p) {
-  Libraries& libraries = *ctx.libraries;
+  Libraries& libraries = libraries_of(ctx);
   const auto rows = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(p.M)));
   const GemmKey key{rows, p.N, p.K, p.pitch, p.out, p.bias != nullptr};
   if (const auto at = libraries.algorithms.find(key); at != libraries.algorithms.end()) return at->second;
@@ -222,24 +223,24 @@ const cublasLtMatmulAlgo_t& algorithm_for(Ctx& ctx, const Product& p) {
 constexpr int64_t kTestedRows[]{1, 16, 64};
 
 void require_skinny_class(Ctx& ctx, const Product& p) {
-  if (!ctx.libraries->skinny_shapes.insert({p.N, p.K, false}).second) return;
+  if (!libraries_of(ctx).skinny_shapes.insert({p.N, p.K, false}).second) return;
   for (const int64_t rows : kTestedRows)
-    if (!same_bits_as_chain(ctx, p, rows, [&](const Product& q) { multiply_skinny(*ctx.libraries, q); }))
+    if (!same_bits_as_chain(ctx, p, rows, [&](const Product& q) { multiply_skinny(libraries_of(ctx), q); }))
       fail_class("the decode kernel", p, rows);
 }
 
 void require_gated_class(Ctx& ctx, const Product& p) {
-  if (!ctx.libraries->skinny_shapes.insert({p.N, p.K, true}).second) return;
+  if (!libraries_of(ctx).skinny_shapes.insert({p.N, p.K, true}).second) return;
   const auto two_steps = [&](Product q) {
-    const Tensor a = make_tensor(q.y, q.out, {q.M, q.pitch}), gate_up = ctx.arena.make({q.M, q.N}, q.out);
+    const Tensor a = make_tensor(q.y, q.out, {q.M, q.pitch}), gate_up = ctx.scratch.make({q.M, q.N}, q.out);
     q.y = gate_up.raw();
     q.pitch = q.N;
-    multiply_chain(q);
+    multiply_chain(ctx.lane, q);
     swiglu_forward(ctx, a, gate_up);
   };
   for (const int64_t rows : kTestedRows)
     if (!same_bits(
-            ctx, p, rows, p.pitch, [&](const Product& q) { multiply_skinny_gated(*ctx.libraries, q); },
+            ctx, p, rows, p.pitch, [&](const Product& q) { multiply_skinny_gated(libraries_of(ctx), q); },
             two_steps))
       fail_class("the decode kernel with SwiGLU", p, rows);
 }
@@ -248,21 +249,21 @@ void require_gated_class(Ctx& ctx, const Product& p) {
 
 void multiply(Ctx& ctx, const Product& p) {
   if (p.M == 0 || p.N == 0) return;
-  if (p.in == DType::f32) return multiply_fp32(p);
-  if (!is_aligned(p)) return multiply_chain(p);
+  if (p.in == DType::f32) return multiply_fp32(ctx.lane, p);
+  if (!is_aligned(p)) return multiply_chain(ctx.lane, p);
   if (p.M <= kSkinnyRows) {
     require_skinny_class(ctx, p);
-    return multiply_skinny(*ctx.libraries, p);
+    return multiply_skinny(libraries_of(ctx), p);
   }
   Product whole = p, rest = p;  // the wgmma family takes outputs in eights
   whole.N = p.N / 8 * 8;
-  if (whole.N > 0) LtCall(*ctx.libraries, whole).run(algorithm_for(ctx, whole));
+  if (whole.N > 0) LtCall(libraries_of(ctx), whole).run(algorithm_for(ctx, whole));
   if (whole.N == p.N) return;
   rest.N = p.N - whole.N;
   rest.y = static_cast<char*>(p.y) + whole.N * dtype_size(p.out);
   rest.w = static_cast<const char*>(p.w) + whole.N * p.K * dtype_size(p.in);
   CHECK(p.bias == nullptr, "{} outputs with a bias", p.N);
-  multiply_chain(rest);
+  multiply_chain(ctx.lane, rest);
 }
 
 void linear_forward(Ctx& ctx, Tensor y, CTensor x, CTensor w, CTensor bias) {
@@ -277,10 +278,10 @@ void linear_swiglu_forward(Ctx& ctx, Tensor a, CTensor x, CTensor w, CTensor bia
                   w.dim(0), x.dim(1), a.dim(1), x.dtype,   a.dtype};
   if (p.M > 0 && p.M <= kSkinnyRows && is_aligned(p)) {
     require_gated_class(ctx, p);
-    return multiply_skinny_gated(*ctx.libraries, p);
+    return multiply_skinny_gated(libraries_of(ctx), p);
   }
-  ArenaScope scope(ctx.arena);
-  const Tensor gate_up = ctx.arena.make({p.M, p.N}, x.dtype);
+  ArenaScope scope(ctx.scratch);
+  const Tensor gate_up = ctx.scratch.make({p.M, p.N}, x.dtype);
   linear_forward(ctx, gate_up, x, w, bias);
   swiglu_forward(ctx, a, gate_up);
 }

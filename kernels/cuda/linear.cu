@@ -110,11 +110,11 @@ __global__ void differ_kernel(int* count, const Y* a, const Y* b, int64_t rows, 
 
 }  // namespace
 
-void multiply_chain(const Product& p) {
+void multiply_chain(Lane& lane, const Product& p) {
   const dim3 grid(blocks_for(p.N, 8), blocks_for(p.M, 16));
   const auto go = [&](auto y) {
     using Y = decltype(y);
-    launch(chain_kernel<Y>, grid, 32, 0, static_cast<Y*>(p.y), static_cast<const bf*>(p.x),
+    launch(lane, chain_kernel<Y>, grid, 32, 0, static_cast<Y*>(p.y), static_cast<const bf*>(p.x),
            static_cast<const bf*>(p.w), static_cast<const bf*>(p.bias), p.M, p.N, p.K, p.pitch);
   };
   if (p.out == DType::f32)
@@ -123,21 +123,22 @@ void multiply_chain(const Product& p) {
     go(bf{});
 }
 
-void multiply_fp32(const Product& p) {
-  launch(fp32_kernel, dim3(blocks_for(p.N, kTile), blocks_for(p.M, kTile)), kFp32Threads, 0,
+void multiply_fp32(Lane& lane, const Product& p) {
+  launch(lane, fp32_kernel, dim3(blocks_for(p.N, kTile), blocks_for(p.M, kTile)), kFp32Threads, 0,
          static_cast<float*>(p.y), static_cast<const float*>(p.x), static_cast<const float*>(p.w),
          static_cast<const float*>(p.bias), p.M, p.N, p.K, p.pitch);
 }
 
-void fill_random(void* bf16, int64_t count) {
-  launch(random_kernel, 512, 256, 0, static_cast<bf*>(bf16), count);
+void fill_random(Lane& lane, void* bf16, int64_t count) {
+  launch(lane, random_kernel, 512, 256, 0, static_cast<bf*>(bf16), count);
 }
 
-void count_differing(int* count, const Product& a, const Product& b, int64_t rows, int64_t columns) {
+void count_differing(Lane& lane, int* count, const Product& a, const Product& b, int64_t rows,
+                     int64_t columns) {
   const auto go = [&](auto y) {
     using Y = decltype(y);
-    launch(differ_kernel<Y>, 512, 256, 0, count, static_cast<const Y*>(a.y), static_cast<const Y*>(b.y), rows,
-           columns, a.pitch);
+    launch(lane, differ_kernel<Y>, 512, 256, 0, count, static_cast<const Y*>(a.y), static_cast<const Y*>(b.y),
+           rows, columns, a.pitch);
   };
   if (a.out == DType::f32)
     go(float{});

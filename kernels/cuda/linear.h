@@ -23,9 +23,9 @@ void multiply(Ctx& ctx, const Product& p);
 // ---- the kernels behind it, all of one bit class for bf16
 
 /// One warp per 16 x 8 outputs straight from global memory: any shape; the reference of the others.
-void multiply_chain(const Product& p);
+void multiply_chain(Lane& lane, const Product& p);
 /// fp32, any shape.
-void multiply_fp32(const Product& p);
+void multiply_fp32(Lane& lane, const Product& p);
 /// Decode: M <= kSkinnyRows. The weights are streamed once at the rate of memory.
 inline constexpr int64_t kSkinnyRows = 64;
 void multiply_skinny(const Libraries& libraries, const Product& p);
@@ -38,8 +38,9 @@ inline bool is_aligned(const Product& p) { return p.in == DType::bf16 && p.K % 6
 // ---- for the self-tests
 
 /// Roughly normal bf16 numbers of unit variance.
-void fill_random(void* bf16, int64_t count);
+void fill_random(Lane& lane, void* bf16, int64_t count);
 /// *count += outputs in the first `rows` rows and `columns` columns of y whose bits differ.
-void count_differing(int* count, const Product& a, const Product& b, int64_t rows, int64_t columns);
+void count_differing(Lane& lane, int* count, const Product& a, const Product& b, int64_t rows,
+                     int64_t columns);
 
 }  // namespace temper::cuda

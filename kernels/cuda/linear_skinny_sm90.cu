@@ -204,8 +204,9 @@ void run(const Libraries& libraries, const Product& p) {
   const CUtensorMap w =
       kGated ? gated_map(libraries, p.w, p.N, p.K, R, KB) : matrix_map(libraries, p.w, p.N, p.K, R, KB);
   allow_shared_memory(skinny_kernel<R, KB, kGated>, bytes);
-  launch(skinny_kernel<R, KB, kGated>, std::min(tiles, libraries.multiprocessors() * per_multiprocessor),
-         kThreads, bytes, w, matrix_map(libraries, p.x, p.M, p.K, x_rows, KB), arguments);
+  launch(libraries.lane(), skinny_kernel<R, KB, kGated>,
+         std::min(tiles, libraries.multiprocessors() * per_multiprocessor), kThreads, bytes, w,
+         matrix_map(libraries, p.x, p.M, p.K, x_rows, KB), arguments);
 }
 
 /// The deepest box that divides K.

@@ -61,7 +61,7 @@ void normalize_rows(Tensor y, Tensor sum, Tensor rstd, CTensor a, CTensor b, CTe
   dispatch_gpu_storage(a.dtype, [&](auto s) {
     using S = decltype(s);
     const auto go = [&](auto kernel) {
-      launch(kernel, static_cast<unsigned>(a.dim(0)), kThreads, 0, data_of<S>(y), data_of<S>(sum),
+      launch(ctx.lane, kernel, static_cast<unsigned>(a.dim(0)), kThreads, 0, data_of<S>(y), data_of<S>(sum),
              rstd.as<float>(), data_of<S>(a), data_of<S>(b), data_of<S>(w), width, eps);
     };
     const auto sized = [&](auto adds) {
@@ -212,7 +212,7 @@ void normalize_heads(Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, c
   dispatch_gpu_storage(x.dtype, [&](auto s) {
     using S = decltype(s);
     const int64_t items = x.dim(0) * (shape.q_heads + 2 * shape.kv_heads);
-    launch(head_norm_kernel<S>, blocks_for(items, kThreads / 32), kThreads, 0, data_of<S>(y),
+    launch(ctx.lane, head_norm_kernel<S>, blocks_for(items, kThreads / 32), kThreads, 0, data_of<S>(y),
            rstd.as<float>(), data_of<S>(x), data_of<S>(wq), data_of<S>(wk), tables, pages, x.dim(0),
            heads_of(shape), eps);
   });
@@ -220,44 +220,45 @@ void normalize_heads(Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, c
 
 }  // namespace
 
-void rmsnorm_forward(Ctx&, Tensor y, Tensor rstd, CTensor x, CTensor w, double eps) {
+void rmsnorm_forward(Ctx& ctx, Tensor y, Tensor rstd, CTensor x, CTensor w, double eps) {
   normalize_rows(y, {}, rstd, x, {}, w, eps);
 }
 
-void add_rmsnorm_forward(Ctx&, Tensor y, Tensor sum, Tensor rstd, CTensor a, CTensor b, CTensor w,
+void add_rmsnorm_forward(Ctx& ctx, Tensor y, Tensor sum, Tensor rstd, CTensor a, CTensor b, CTensor w,
                          double eps) {
   normalize_rows(y, sum, rstd, a, b, w, eps);
 }
 
-void head_norm_forward(Ctx&, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, AttentionShape shape,
-                       double eps) {
+void head_norm_forward(Ctx& ctx, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk,
+                       AttentionShape shape, double eps) {
   normalize_heads(y, rstd, x, wq, wk, {}, {}, shape, eps);
 }
 
-void head_norm_rope_forward(Ctx&, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, RopeInput rope,
-                            AttentionShape shape, double eps) {
+void head_norm_rope_forward(Ctx& ctx, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk,
+                            RopeInput rope, AttentionShape shape, double eps) {
   normalize_heads(y, rstd, x, wq, wk, rope, {}, shape, eps);
 }
 
-void head_norm_rope_append(Ctx&, Tensor y, Tensor rstd, PagedKv kv, int64_t layer, CTensor x, CTensor wq,
+void head_norm_rope_append(Ctx& ctx, Tensor y, Tensor rstd, PagedKv kv, int64_t layer, CTensor x, CTensor wq,
                            CTensor wk, RopeInput rope, CTensor cu_seqlens, AttentionShape shape, double eps) {
   normalize_heads(y, rstd, x, wq, wk, rope, paged_call({}, x, kv, layer, cu_seqlens, shape, 1.0), shape, eps);
 }
 
-void rope_forward(Ctx&, Tensor qkv, CTensor positions, CTensor cosine, CTensor sine, AttentionShape shape) {
+void rope_forward(Ctx& ctx, Tensor qkv, CTensor positions, CTensor cosine, CTensor sine,
+                  AttentionShape shape) {
   dispatch_gpu_storage(qkv.dtype, [&](auto s) {
     using S = decltype(s);
     const int64_t pairs = qkv.dim(0) * (shape.q_heads + shape.kv_heads) * shape.head_dim / 2;
-    launch(rope_kernel<S>, blocks_for(pairs, kThreads), kThreads, 0, data_of<S>(qkv), positions.as<int32_t>(),
-           cosine.as<float>(), sine.as<float>(), qkv.dim(0), heads_of(shape));
+    launch(ctx.lane, rope_kernel<S>, blocks_for(pairs, kThreads), kThreads, 0, data_of<S>(qkv),
+           positions.as<int32_t>(), cosine.as<float>(), sine.as<float>(), qkv.dim(0), heads_of(shape));
   });
 }
 
-void swiglu_forward(Ctx&, Tensor a, CTensor gate_up) {
+void swiglu_forward(Ctx& ctx, Tensor a, CTensor gate_up) {
   dispatch_gpu_storage(a.dtype, [&](auto s) {
     using S = decltype(s);
     const int64_t groups = (a.dim(1) + kGroup - 1) / kGroup;
-    launch(swiglu_kernel<S>, blocks_for(a.dim(0) * groups, kThreads), kThreads, 0, data_of<S>(a),
+    launch(ctx.lane, swiglu_kernel<S>, blocks_for(a.dim(0) * groups, kThreads), kThreads, 0, data_of<S>(a),
            data_of<S>(gate_up), a.dim(0), a.dim(1));
   });
 }

@@ -16,13 +16,13 @@ __global__ void copy_rows_kernel(W* y, const W* x, const int32_t* index, int64_t
   for (int64_t i = threadIdx.x; i < words; i += blockDim.x) y[blockIdx.x * words + i] = x[from * words + i];
 }
 
-void copy_rows(Tensor y, CTensor x, CTensor index) {
+void copy_rows(Ctx& ctx, Tensor y, CTensor x, CTensor index) {
   const int64_t bytes = x.dim(1) * dtype_size(x.dtype);
   const auto rows = static_cast<unsigned>(index.dim(0));
   const auto go = [&](auto word) {
     using W = decltype(word);
-    launch(copy_rows_kernel<W>, rows, kThreads, 0, data_of<W>(y), data_of<W>(x), index.as<int32_t>(),
-           x.dim(0), bytes / int64_t{sizeof(W)});
+    launch(ctx.lane, copy_rows_kernel<W>, rows, kThreads, 0, data_of<W>(y), data_of<W>(x),
+           index.as<int32_t>(), x.dim(0), bytes / int64_t{sizeof(W)});
   };
   if (bytes % 16 == 0)
     go(uint4{});
@@ -45,16 +45,35 @@ __global__ void add_kernel(S* y, const S* a, const S* b, int64_t count) {
   store_group(y + first, left, n, whole);
 }
 
+/// y[i] = ((x[0, i] + x[1, i]) + ...), one rounding.
+template <class S>
+__global__ void sum_in_order_kernel(S* y, const S* x, int64_t parts, int64_t count) {
+  begin_kernel();
+  const int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x;
+  if (i >= count) return;
+  float sum = canonical::load(x[i]);
+  for (int64_t r = 1; r < parts; ++r) sum = __fadd_rn(sum, canonical::load(x[r * count + i]));
+  y[i] = canonical::store<S>(sum);
+}
+
 }  // namespace
 
-void embedding_forward(Ctx&, Tensor y, CTensor tokens, CTensor w) { copy_rows(y, w, tokens); }
-void gather_rows(Ctx&, Tensor y, CTensor x, CTensor index) { copy_rows(y, x, index); }
+void embedding_forward(Ctx& ctx, Tensor y, CTensor tokens, CTensor w) { copy_rows(ctx, y, w, tokens); }
+void gather_rows(Ctx& ctx, Tensor y, CTensor x, CTensor index) { copy_rows(ctx, y, x, index); }
 
-void add(Ctx&, Tensor y, CTensor a, CTensor b) {
+void add(Ctx& ctx, Tensor y, CTensor a, CTensor b) {
   dispatch_gpu_storage(y.dtype, [&](auto s) {
     using S = decltype(s);
-    launch(add_kernel<S>, blocks_for(y.size(), int64_t{kThreads} * kGroup), kThreads, 0, data_of<S>(y),
-           data_of<S>(a), data_of<S>(b), y.size());
+    launch(ctx.lane, add_kernel<S>, blocks_for(y.size(), int64_t{kThreads} * kGroup), kThreads, 0,
+           data_of<S>(y), data_of<S>(a), data_of<S>(b), y.size());
+  });
+}
+
+void sum_in_order(Ctx& ctx, Tensor y, CTensor parts) {
+  dispatch_gpu_storage(y.dtype, [&](auto s) {
+    using S = decltype(s);
+    launch(ctx.lane, sum_in_order_kernel<S>, blocks_for(y.size(), kThreads), kThreads, 0, data_of<S>(y),
+           data_of<S>(parts), parts.dim(0), y.size());
   });
 }
 

@@ -268,12 +268,12 @@ __global__ void __launch_bounds__(kFilterThreads)
 
 template <class T>
 T* allocate(Ctx& ctx, int64_t count) {
-  return static_cast<T*>(ctx.arena.allocate(count * int64_t{sizeof(T)}));
+  return static_cast<T*>(ctx.scratch.allocate(count * int64_t{sizeof(T)}));
 }
 /// One pass over the vocabulary for `rows`.
 void sample_pass(Ctx& ctx, Tensor tokens, Tensor logprob, const CTensor& hidden, const CTensor& w,
                  SampleRows rows, int64_t num_sampleable, bool filters) {
-  ArenaScope scope(ctx.arena);
+  ArenaScope scope(ctx.scratch);
   const int64_t n = hidden.dim(0), V = w.dim(0), chunks = num_chunks(V);
   const bool edits = rows.edit_ends != nullptr;
   const SamplePass pass{rows.on_device,
@@ -287,14 +287,14 @@ void sample_pass(Ctx& ctx, Tensor tokens, Tensor logprob, const CTensor& hidden,
                         num_sampleable,
                         static_cast<int>(chunks)};
   for_each_window(ctx, hidden, w, n, [&](const LogitsWindow& window) {
-    launch(visit_kernel,
+    launch(ctx.lane, visit_kernel,
            dim3(static_cast<unsigned>(num_chunks(window.ids)), static_cast<unsigned>(window.rows)),
            kHeadThreads, 0, pass, window);
   });
-  launch(finish_kernel, blocks_for(n, kFinishThreads / 32), kFinishThreads, 0, tokens.as<int32_t>(),
+  launch(ctx.lane, finish_kernel, blocks_for(n, kFinishThreads / 32), kFinishThreads, 0, tokens.as<int32_t>(),
          logprob.as<float>(), pass, n);
   if (filters)
-    launch(filter_kernel, static_cast<unsigned>(n), kFilterThreads, 0, tokens.as<int32_t>(),
+    launch(ctx.lane, filter_kernel, static_cast<unsigned>(n), kFilterThreads, 0, tokens.as<int32_t>(),
            logprob.as<float>(), pass);
 }
 

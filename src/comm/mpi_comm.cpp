@@ -6,25 +6,19 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <exception>
 #include <limits>
 
 #include "src/comm/mpi_check.h"
+#include "src/comm/mpi_wait.h"
 
 namespace temper {
 
-FlatRange shard_range(int64_t elements, int rank, int size) {
-  const int64_t share = (elements + size - 1) / size;
-  const int64_t step = (share + 15) / 16 * 16;
-  return {std::min(elements, step * rank), std::min(elements, step * (rank + 1))};
-}
-
 namespace {
 
-constexpr int64_t kChunkBytes = int64_t{64} << 20;  // bounds workspaces, and MPI counts stay far below 2^31
+constexpr int64_t kChunkBytes = int64_t{64} << 20;  // MPI counts stay far below 2^31
 
 class MpiComm : public Comm {
  public:
@@ -82,94 +76,15 @@ class MpiComm : public Comm {
     return largest[0] > 0 ? std::numeric_limits<double>::quiet_NaN() : largest[1];
   }
 
-  void reduce_scatter_sum(Tensor flat, const char* what) override {
-    if (flat.dtype == DType::f64)
-      reduce_scatter(flat.as<double>(), flat.size(), MPI_DOUBLE, what);
-    else
-      reduce_scatter(flat.as<float>(), flat.size(), MPI_FLOAT, what);
-  }
-
-  void all_gather_shards(Tensor flat, const char* what) override {
-    const int64_t item = dtype_size(flat.dtype), chunk = kChunkBytes / item;
-    const int64_t longest = shard_range(flat.size(), 0, size_).size();
-    auto* base = static_cast<char*>(flat.raw());
-    for (int64_t at = 0; at < longest; at += chunk) {
-      std::vector<MPI_Request> requests;
-      for (int peer = 0; peer < size_; ++peer) {
-        if (peer == rank_) continue;
-        const FlatRange theirs = piece(flat.size(), peer, at, chunk),
-                        mine = piece(flat.size(), rank_, at, chunk);
-        requests.emplace_back();
-        check_mpi(MPI_Irecv(base + theirs.begin * item, static_cast<int>(theirs.size() * item), MPI_BYTE,
-                            peer, 2, comm_, &requests.back()),
-                  "MPI_Irecv");
-        requests.emplace_back();
-        check_mpi(MPI_Isend(base + mine.begin * item, static_cast<int>(mine.size() * item), MPI_BYTE, peer, 2,
-                            comm_, &requests.back()),
-                  "MPI_Isend");
-      }
-      wait(std::move(requests), what);
-    }
-  }
-
  private:
-  /// Part [at, at + chunk) of the shard of `owner`, in elements of the flat buffer.
-  FlatRange piece(int64_t elements, int owner, int64_t at, int64_t chunk) const {
-    const FlatRange shard = shard_range(elements, owner, size_);
-    return {std::min(shard.end, shard.begin + at), std::min(shard.end, shard.begin + at + chunk)};
-  }
-
-  template <class T>
-  void reduce_scatter(T* base, int64_t elements, MPI_Datatype type, const char* what) {
-    const int64_t chunk = kChunkBytes / static_cast<int64_t>(sizeof(T)) / size_;
-    const int64_t longest = shard_range(elements, 0, size_).size();
-    std::vector<T> inbox;
-    for (int64_t at = 0; at < longest; at += chunk) {
-      const FlatRange mine = piece(elements, rank_, at, chunk);
-      inbox.resize(static_cast<size_t>(mine.size() * size_));
-      std::vector<MPI_Request> requests;
-      for (int peer = 0; peer < size_; ++peer) {
-        if (peer == rank_) continue;
-        const FlatRange theirs = piece(elements, peer, at, chunk);
-        requests.emplace_back();
-        check_mpi(MPI_Irecv(inbox.data() + peer * mine.size(), static_cast<int>(mine.size()), type, peer, 1,
-                            comm_, &requests.back()),
-                  "MPI_Irecv");
-        requests.emplace_back();
-        check_mpi(MPI_Isend(base + theirs.begin, static_cast<int>(theirs.size()), type, peer, 1, comm_,
-                            &requests.back()),
-                  "MPI_Isend");
-      }
-      wait(std::move(requests), what);
-      std::copy(base + mine.begin, base + mine.end, inbox.begin() + rank_ * mine.size());
-      for (int64_t i = 0; i < mine.size(); ++i) {
-        T sum = inbox[static_cast<size_t>(i)];
-        for (int peer = 1; peer < size_; ++peer) sum += inbox[static_cast<size_t>(peer * mine.size() + i)];
-        base[mine.begin + i] = sum;
-      }
-    }
-  }
-
   void broadcast_bytes(void* data, int64_t bytes, int root, const char* what) {
     MPI_Request request;
     check_mpi(MPI_Ibcast(data, static_cast<int>(bytes), MPI_BYTE, root, comm_, &request), "MPI_Ibcast");
     wait({request}, what);
   }
 
-  /// Polls, and after a while sleeps between polls: ranks that share a core leave it to the one that works.
   void wait(std::vector<MPI_Request> requests, const char* what) {
-    using Clock = std::chrono::steady_clock;
-    const auto start = Clock::now();
-    for (int64_t polls = 0;; ++polls) {
-      int done = 0;
-      check_mpi(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
-                "MPI_Testall");
-      if (done) return;
-      const double waited = std::chrono::duration<double>(Clock::now() - start).count();
-      if (waited > limit_seconds_)
-        fail_hang(rank_, what, fmt::format("a collective of {} ranks", size_), waited, limit_seconds_);
-      if (polls > 200) ::usleep(waited < 0.01 ? 20 : 200);
-    }
+    mpi_wait(requests, rank_, what, fmt::format("a collective of {} ranks", size_), limit_seconds_);
   }
 
   MPI_Comm comm_;

@@ -1,10 +1,12 @@
 #pragma once
-// MPI: the session of the process and the host-memory Comm. The only files that include mpi.h are mpi_*.cpp.
+// MPI: the session of the process, and what it makes: Comm, Collectives, Mailbox. The only files that include
+// mpi.h are mpi_*.cpp.
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "src/comm/collectives.h"
 #include "src/comm/comm.h"
 #include "src/comm/mailbox.h"
 #include "src/core/check.h"
@@ -28,6 +30,10 @@ class MpiSession {
   /// A Comm over `ranks` of the world (ascending); every rank of the world calls it, with the same list. Null
   /// on ranks outside of the list.
   std::unique_ptr<Comm> make_comm(const std::vector<int>& ranks, double wait_limit_seconds) const;
+  /// Those of the ranks that call with the same color (not negative; others get null), by ascending key;
+  /// every rank of the world calls it. `axis` is what the ranks are along, for reports.
+  std::unique_ptr<Collectives> make_collectives(int color, int key, Device device, const char* axis,
+                                                double wait_limit_seconds) const;
   /// Every rank of the world calls it.
   std::unique_ptr<Mailbox> make_mailbox(double wait_limit_seconds) const;
   static std::string library_version();

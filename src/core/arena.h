@@ -1,51 +1,39 @@
 #pragma once
-// Bump allocator for activations and workspaces: blocks of host or device memory, released by mark.
-// The same order of calls gives the same addresses. Memory is not cleared. Not thread-safe: one per lane.
+// Bump allocator for activations, workspaces and what a model holds, in host or device memory; released by
+// mark. The same order of calls gives the same addresses. It holds what was ever in use at once, within 2 MiB
+// (core/region.h). Memory is not cleared. Not thread-safe: one per lane.
 
 #include <cstdint>
 #include <initializer_list>
-#include <memory>
-#include <vector>
 
-#include "src/core/device.h"
+#include "src/core/region.h"
 #include "src/core/tensor.h"
 
 namespace temper {
 
 class Arena {
  public:
-  struct Mark {
-    size_t block = 0;
-    int64_t offset = 0;
-  };
+  using Mark = int64_t;
 
-  explicit Arena(Device device = Device::cpu) : device_(device) {}
+  explicit Arena(Device device = Device::cpu) : region_(device) {}
 
   /// Uninitialised memory, 64-byte aligned (256 on a GPU).
   void* allocate(int64_t bytes);
   Tensor make(std::initializer_list<int64_t> shape, DType dtype);
-  Tensor zeros(std::initializer_list<int64_t> shape, DType dtype);
   Tensor like(const CTensor& t);
+  /// Zeros, for memory that lasts: no lane may have work on it yet.
+  Tensor zeros(std::initializer_list<int64_t> shape, DType dtype);
 
-  Mark mark() const { return mark_; }
-  void release(Mark mark) { mark_ = mark; }
+  Mark mark() const { return used_; }
+  void release(Mark mark) { used_ = mark; }
+  /// Most bytes ever in use at once.
   int64_t peak_bytes() const { return peak_; }
-  Device device() const { return device_; }
+  int64_t held_bytes() const { return region_.held_bytes(); }
+  Device device() const { return region_.device(); }
 
  private:
-  struct Release {
-    Device device = Device::cpu;
-    void operator()(char* p) const { device::release(device, p); }
-  };
-  struct Block {
-    std::unique_ptr<char, Release> data;
-    int64_t size = 0;
-    int64_t before = 0;  // bytes of all earlier blocks
-  };
-  Device device_;
-  std::vector<Block> blocks_;
-  Mark mark_;
-  int64_t peak_ = 0;
+  Region region_;
+  int64_t used_ = 0, peak_ = 0;
 };
 
 /// Everything allocated while a scope lives is given back at its end.

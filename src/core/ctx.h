@@ -1,26 +1,27 @@
 #pragma once
-// What every op needs and nothing else: where it runs, how many threads, its arena, library handles.
+// What every op needs and nothing else: where it runs and in which order, memory for what dies soon and for
+// what backward reads, how many threads.
+
+#include <vector>
 
 #include "src/core/arena.h"
+#include "src/core/lane.h"
 
 namespace temper {
 
-namespace cuda {
-class Libraries;
-}
-
 struct Ctx {
-  Arena& arena;
-  Device device = Device::cpu;
+  Arena& scratch;  // temporaries: given back where the function that asked for them ends
+  Lane& lane;
   int threads = 1;
-  cuda::Libraries* libraries = nullptr;  // set where device is cuda (ops/backend.h)
+  Arena* saved = nullptr;  // what a forward keeps for its backward; null where nothing is kept
+  Device device = lane.device();
 };
 
-/// Host data where the ops of this context read it: the same memory on the CPU, a copy in the arena on a GPU.
+/// Host data where the ops of this context read it: the same memory on the CPU, a copy in scratch on a GPU.
 inline CTensor to_device(Ctx& c, const CTensor& host) {
   if (c.device == Device::cpu) return host;
-  const Tensor copy = c.arena.like(host);
-  device::copy_to_device(c.device, copy.raw(), host.data, host.bytes());
+  const Tensor copy = c.scratch.like(host);
+  device::copy_to_device(c.lane, copy.raw(), host.data, host.bytes());
   return copy;
 }
 
@@ -28,7 +29,7 @@ inline CTensor to_device(Ctx& c, const CTensor& host) {
 template <class T>
 std::vector<T> to_host(const Ctx& c, const CTensor& t) {
   std::vector<T> values(static_cast<size_t>(t.size()));
-  device::copy_from_device(c.device, values.data(), t.as<T>(), t.bytes());
+  device::copy_from_device(c.lane, values.data(), t.as<T>(), t.bytes());
   return values;
 }
 template <>
@@ -38,7 +39,7 @@ inline std::vector<double> to_host(const Ctx& c, const CTensor& t) {
     return {narrow.begin(), narrow.end()};
   }
   std::vector<double> values(static_cast<size_t>(t.size()));
-  device::copy_from_device(c.device, values.data(), t.as<double>(), t.bytes());
+  device::copy_from_device(c.lane, values.data(), t.as<double>(), t.bytes());
   return values;
 }
 

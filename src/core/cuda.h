@@ -1,14 +1,14 @@
 #pragma once
-// The CUDA runtime for kernels/cuda and core/device.cpp alone: error check and stream.
+// The CUDA runtime for kernels/cuda and the device files of core alone: error check and stream.
 
 #include <cuda_runtime.h>
 
 #include "src/core/check.h"
+#include "src/core/lane.h"
 
 namespace temper {
 
-/// All work of a process. A constant handle, not the legacy stream, so that it can be captured into graphs.
-inline cudaStream_t gpu_stream() { return cudaStreamPerThread; }
+inline cudaStream_t stream_of(const Lane& lane) { return static_cast<cudaStream_t>(lane.stream()); }
 
 [[noreturn]] void fail_cuda(cudaError_t error, const char* call, const char* file, int line);
 

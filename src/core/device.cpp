@@ -1,12 +1,11 @@
 #include "src/core/device.h"
 
-#include <sys/mman.h>
-
 #include <cstdlib>
 #include <cstring>
 
 #include "src/core/check.h"
 #include "src/core/cuda_version.h"
+#include "src/core/lane.h"
 
 #ifdef TEMPER_CUDA
 #include "src/core/cuda.h"
@@ -31,30 +30,20 @@ std::string cuda_version() { return "not built in"; }
 namespace device {
 namespace {
 
-constexpr size_t kHostAlignment = 64, kHugePage = size_t{2} << 20;
-
-[[noreturn]] void fail_memory(const char* what, int64_t bytes, const std::string& why,
-                              const std::string& fix) {
-  fail(Exit::storage, {.what = what,
-                       .where = "this rank",
-                       .why = fmt::format("{} bytes wanted{}{}", bytes, why.empty() ? "" : "; ", why),
-                       .fix = fix});
-}
-
-void* allocate_host(int64_t bytes, const std::string& fix) {
-  const auto size = static_cast<size_t>(bytes);
-  const size_t alignment = size < 2 * kHugePage ? kHostAlignment : kHugePage;
-  void* p = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-  if (p == nullptr) fail_memory("out of host memory", bytes, "", fix);
-  // Products of weights that lie on small pages are 5 to 12 % slower: one row of a weight is a page or more.
-  if (alignment == kHugePage) (void)madvise(p, size, MADV_HUGEPAGE);  // advice: nothing is lost without it
-  return p;
-}
-
-void copy_rows_host(void* to, const void* from, int64_t bytes, int64_t rows, int64_t pitch) {
+void copy_rows_host(void* to, int64_t to_pitch, const void* from, int64_t from_pitch, int64_t bytes,
+                    int64_t rows) {
   for (int64_t r = 0; r < rows; ++r)
-    std::memcpy(static_cast<char*>(to) + r * pitch, static_cast<const char*>(from) + r * pitch,
+    std::memcpy(static_cast<char*>(to) + r * to_pitch, static_cast<const char*>(from) + r * from_pitch,
                 static_cast<size_t>(bytes));
+}
+
+void copy_host(void* to, const void* from, int64_t bytes) {
+  std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+
+void fill_rows_host(void* to, int value, int64_t bytes, int64_t rows, int64_t pitch) {
+  for (int64_t r = 0; r < rows; ++r)
+    std::memset(static_cast<char*>(to) + r * pitch, value, static_cast<size_t>(bytes));
 }
 
 }  // namespace
@@ -95,25 +84,6 @@ std::string gpu_name() {
   return fmt::format("{}, {} multiprocessors", p.name, p.multiProcessorCount);
 }
 
-void* allocate(Device d, int64_t bytes, const std::string& fix) {
-  if (d == Device::cpu) return allocate_host(bytes, fix);
-  void* p = nullptr;
-  const cudaError_t error = cudaMalloc(&p, static_cast<size_t>(bytes));
-  if (error == cudaErrorMemoryAllocation) {
-    (void)cudaGetLastError();  // not sticky, but it would come out at the next launch check
-    fail_memory("out of GPU memory", bytes, fmt::format("{} are free", free_bytes()), fix);
-  }
-  CUDA_CHECK(error);
-  return p;
-}
-
-void release(Device d, void* p) noexcept {
-  if (d == Device::cpu)
-    std::free(p);
-  else
-    (void)cudaFree(p);
-}
-
 void* allocate_pinned(int64_t bytes) {
   void* p = nullptr;
   CUDA_CHECK(cudaMallocHost(&p, static_cast<size_t>(bytes)));
@@ -122,42 +92,44 @@ void* allocate_pinned(int64_t bytes) {
 
 void release_pinned(void* p) noexcept { (void)cudaFreeHost(p); }
 
-void copy_to_device(Device d, void* to, const void* from, int64_t bytes) {
-  if (d == Device::cpu)
-    copy_rows_host(to, from, bytes, 1, bytes);
-  else
-    CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, gpu_stream()));
+void upload(Device d, void* to, const void* from, int64_t bytes) {
+  if (d == Device::cpu) return copy_host(to, from, bytes);
+  CUDA_CHECK(cudaMemcpy(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice));
 }
 
-void copy_to_pinned(Device d, void* to, const void* from, int64_t bytes) {
-  if (d == Device::cpu) return copy_rows_host(to, from, bytes, 1, bytes);
-  CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, gpu_stream()));
+void clear(Device d, void* to, int64_t bytes) {
+  if (d == Device::cpu) return fill_rows_host(to, 0, bytes, 1, bytes);
+  CUDA_CHECK(cudaMemset(to, 0, static_cast<size_t>(bytes)));
+  CUDA_CHECK(cudaDeviceSynchronize());
 }
 
-void copy_from_device(Device d, void* to, const void* from, int64_t bytes) {
-  copy_to_pinned(d, to, from, bytes);
-  synchronize(d);
+void copy_to_device(Lane& lane, void* to, const void* from, int64_t bytes) {
+  if (lane.device() == Device::cpu) return copy_host(to, from, bytes);
+  CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream_of(lane)));
 }
 
-void copy_rows(Device d, void* to, const void* from, int64_t bytes, int64_t rows, int64_t pitch) {
-  if (d == Device::cpu) return copy_rows_host(to, from, bytes, rows, pitch);
-  const auto step = static_cast<size_t>(pitch);
-  CUDA_CHECK(cudaMemcpy2DAsync(to, step, from, step, static_cast<size_t>(bytes), static_cast<size_t>(rows),
-                               cudaMemcpyDeviceToDevice, gpu_stream()));
+void copy_to_pinned(Lane& lane, void* to, const void* from, int64_t bytes) {
+  if (lane.device() == Device::cpu) return copy_host(to, from, bytes);
+  CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_of(lane)));
 }
 
-void fill_rows(Device d, void* to, int value, int64_t bytes, int64_t rows, int64_t pitch) {
-  if (d == Device::cuda) {
-    CUDA_CHECK(cudaMemset2DAsync(to, static_cast<size_t>(pitch), value, static_cast<size_t>(bytes),
-                                 static_cast<size_t>(rows), gpu_stream()));
-    return;
-  }
-  for (int64_t r = 0; r < rows; ++r)
-    std::memset(static_cast<char*>(to) + r * pitch, value, static_cast<size_t>(bytes));
+void copy_from_device(Lane& lane, void* to, const void* from, int64_t bytes) {
+  copy_to_pinned(lane, to, from, bytes);
+  lane.wait();
 }
 
-void synchronize(Device d) {
-  if (d == Device::cuda) CUDA_CHECK(cudaStreamSynchronize(gpu_stream()));
+void copy_rows(Lane& lane, void* to, int64_t to_pitch, const void* from, int64_t from_pitch, int64_t bytes,
+               int64_t rows) {
+  if (lane.device() == Device::cpu) return copy_rows_host(to, to_pitch, from, from_pitch, bytes, rows);
+  CUDA_CHECK(cudaMemcpy2DAsync(to, static_cast<size_t>(to_pitch), from, static_cast<size_t>(from_pitch),
+                               static_cast<size_t>(bytes), static_cast<size_t>(rows),
+                               cudaMemcpyDeviceToDevice, stream_of(lane)));
+}
+
+void fill_rows(Lane& lane, void* to, int value, int64_t bytes, int64_t rows, int64_t pitch) {
+  if (lane.device() == Device::cpu) return fill_rows_host(to, value, bytes, rows, pitch);
+  CUDA_CHECK(cudaMemset2DAsync(to, static_cast<size_t>(pitch), value, static_cast<size_t>(bytes),
+                               static_cast<size_t>(rows), stream_of(lane)));
 }
 
 int64_t free_bytes() {
@@ -172,13 +144,16 @@ namespace {
 struct Capture {
   cudaGraph_t graph = nullptr;
   bool open = true;
-  Capture() { CUDA_CHECK(cudaStreamBeginCapture(gpu_stream(), cudaStreamCaptureModeThreadLocal)); }
+  cudaStream_t stream;
+  explicit Capture(cudaStream_t s) : stream(s) {
+    CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  }
   void end() {
     open = false;
-    CUDA_CHECK(cudaStreamEndCapture(gpu_stream(), &graph));
+    CUDA_CHECK(cudaStreamEndCapture(stream, &graph));
   }
   ~Capture() {
-    if (open) (void)cudaStreamEndCapture(gpu_stream(), &graph);
+    if (open) (void)cudaStreamEndCapture(stream, &graph);
     if (graph != nullptr) (void)cudaGraphDestroy(graph);
   }
   Capture(const Capture&) = delete;
@@ -190,17 +165,17 @@ struct Capture {
 Graph::~Graph() {
   if (recorded()) (void)cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(executable_));
 }
-void Graph::record(const std::function<void()>& work) {
+void Graph::record(Lane& lane, const std::function<void()>& work) {
   CHECK(!recorded(), "a graph recorded twice");
-  Capture capture;
+  Capture capture(stream_of(lane));
   work();
   capture.end();
   cudaGraphExec_t executable = nullptr;
   CUDA_CHECK(cudaGraphInstantiate(&executable, capture.graph, 0));
   executable_ = executable;
 }
-void Graph::replay() const {
-  CUDA_CHECK(cudaGraphLaunch(static_cast<cudaGraphExec_t>(executable_), gpu_stream()));
+void Graph::replay(Lane& lane) const {
+  CUDA_CHECK(cudaGraphLaunch(static_cast<cudaGraphExec_t>(executable_), stream_of(lane)));
 }
 
 #else  // a build without CUDA: nobody gets past find_gpus
@@ -208,33 +183,55 @@ void Graph::replay() const {
 Found find_gpus() { return {0, "this build has no CUDA backend"}; }
 void select_gpu(int) { CHECK(false, "this build has no CUDA backend"); }
 std::string gpu_name() { return "none"; }
-void* allocate(Device, int64_t bytes, const std::string& fix) { return allocate_host(bytes, fix); }
-void release(Device, void* p) noexcept { std::free(p); }
-void* allocate_pinned(int64_t bytes) { return allocate_host(bytes, ""); }
+void* allocate_pinned(int64_t bytes) {
+  constexpr size_t kAlignment = 64;
+  void* p =
+      std::aligned_alloc(kAlignment, (static_cast<size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment);
+  CHECK(p != nullptr, "no {} bytes of host memory", bytes);
+  return p;
+}
 void release_pinned(void* p) noexcept { std::free(p); }
-void copy_to_device(Device, void* to, const void* from, int64_t bytes) {
-  copy_rows_host(to, from, bytes, 1, bytes);
+void upload(Device, void* to, const void* from, int64_t bytes) { copy_host(to, from, bytes); }
+void clear(Device, void* to, int64_t bytes) { fill_rows_host(to, 0, bytes, 1, bytes); }
+void copy_to_device(Lane&, void* to, const void* from, int64_t bytes) { copy_host(to, from, bytes); }
+void copy_to_pinned(Lane&, void* to, const void* from, int64_t bytes) { copy_host(to, from, bytes); }
+void copy_from_device(Lane&, void* to, const void* from, int64_t bytes) { copy_host(to, from, bytes); }
+void copy_rows(Lane&, void* to, int64_t to_pitch, const void* from, int64_t from_pitch, int64_t bytes,
+               int64_t rows) {
+  copy_rows_host(to, to_pitch, from, from_pitch, bytes, rows);
 }
-void copy_to_pinned(Device, void* to, const void* from, int64_t bytes) {
-  copy_rows_host(to, from, bytes, 1, bytes);
+void fill_rows(Lane&, void* to, int value, int64_t bytes, int64_t rows, int64_t pitch) {
+  fill_rows_host(to, value, bytes, rows, pitch);
 }
-void copy_from_device(Device, void* to, const void* from, int64_t bytes) {
-  copy_rows_host(to, from, bytes, 1, bytes);
-}
-void copy_rows(Device, void* to, const void* from, int64_t bytes, int64_t rows, int64_t pitch) {
-  copy_rows_host(to, from, bytes, rows, pitch);
-}
-void fill_rows(Device, void* to, int value, int64_t bytes, int64_t rows, int64_t pitch) {
-  for (int64_t r = 0; r < rows; ++r)
-    std::memset(static_cast<char*>(to) + r * pitch, value, static_cast<size_t>(bytes));
-}
-void synchronize(Device) {}
 int64_t free_bytes() { return 0; }
 Graph::~Graph() = default;
-void Graph::record(const std::function<void()>&) { CHECK(false, "this build has no CUDA backend"); }
-void Graph::replay() const { CHECK(false, "this build has no CUDA backend"); }
+void Graph::record(Lane&, const std::function<void()>&) { CHECK(false, "this build has no CUDA backend"); }
+void Graph::replay(Lane&) const { CHECK(false, "this build has no CUDA backend"); }
 
 #endif
 
 }  // namespace device
+
+Lane::Lane(Device device) : device_(device) {
+#ifdef TEMPER_CUDA
+  if (device == Device::cpu) return;
+  cudaStream_t stream = nullptr;
+  CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  stream_ = stream;
+#endif
+}
+
+Lane::~Lane() {
+  libraries_.reset();
+#ifdef TEMPER_CUDA
+  if (stream_ != nullptr) (void)cudaStreamDestroy(static_cast<cudaStream_t>(stream_));
+#endif
+}
+
+void Lane::wait() {
+#ifdef TEMPER_CUDA
+  if (device_ == Device::cuda) CUDA_CHECK(cudaStreamSynchronize(stream_of(*this)));
+#endif
+}
+
 }  // namespace temper

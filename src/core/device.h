@@ -1,8 +1,8 @@
 #pragma once
 // Where tensors live, and the few calls on device memory that the rest of temper needs. No CUDA call happens
 // before a GPU was asked for, so one binary serves machines with and without a driver; a build without CUDA
-// has the same functions and no GPU. All device work of a process is in order on one stream: copies and
-// kernels need no other synchronisation than `copy_from_device` and `synchronize`.
+// has the same functions and no GPU. Work on a lane (core/lane.h) is in order: copies and kernels of one lane
+// need no other synchronisation than `copy_from_device` and Lane::wait.
 
 #include <cstdint>
 #include <functional>
@@ -12,6 +12,7 @@
 namespace temper {
 
 enum class Device { cpu, cuda };
+class Lane;
 
 namespace device {
 
@@ -25,9 +26,6 @@ void select_gpu(int index);
 /// "NVIDIA H200, 132 multiprocessors" of the selected GPU.
 std::string gpu_name();
 
-/// Aligned for every kernel: 64 bytes on the CPU, 256 on a GPU. `fix` ends the error when memory is out.
-void* allocate(Device d, int64_t bytes, const std::string& fix);
-void release(Device d, void* p) noexcept;
 /// Host memory that a GPU reads at full speed and asynchronously.
 void* allocate_pinned(int64_t bytes);
 void release_pinned(void* p) noexcept;
@@ -39,19 +37,27 @@ inline PinnedMemory make_pinned(int64_t bytes) {
   return PinnedMemory(static_cast<char*>(allocate_pinned(bytes)));
 }
 
-/// `from` is host memory. If it is pinned it must not change before `synchronize`; else it may at once.
-void copy_to_device(Device d, void* to, const void* from, int64_t bytes);
-/// `to` is pinned, and holds the data after the next `synchronize`.
-void copy_to_pinned(Device d, void* to, const void* from, int64_t bytes);
-/// Waits for all earlier work, then `to` holds the data.
-void copy_from_device(Device d, void* to, const void* from, int64_t bytes);
-/// `rows` pieces of `bytes`, `pitch` bytes apart on both sides, within the device.
-void copy_rows(Device d, void* to, const void* from, int64_t bytes, int64_t rows, int64_t pitch);
+/// For memory that no lane has work on yet (weights, tables): done when it returns. `from` is host memory.
+void upload(Device d, void* to, const void* from, int64_t bytes);
+void clear(Device d, void* to, int64_t bytes);
+
+/// `from` is host memory. If it is pinned it must not change before Lane::wait; else it may at once.
+void copy_to_device(Lane& lane, void* to, const void* from, int64_t bytes);
+/// `to` is pinned, and holds the data after the next Lane::wait.
+void copy_to_pinned(Lane& lane, void* to, const void* from, int64_t bytes);
+/// Waits for all earlier work of the lane, then `to` holds the data.
+void copy_from_device(Lane& lane, void* to, const void* from, int64_t bytes);
+/// `rows` pieces of `bytes`, each `pitch` bytes after the one before on its side, within the device.
+void copy_rows(Lane& lane, void* to, int64_t to_pitch, const void* from, int64_t from_pitch, int64_t bytes,
+               int64_t rows);
+inline void copy(Lane& lane, void* to, const void* from, int64_t bytes) {
+  copy_rows(lane, to, bytes, from, bytes, bytes, 1);
+}
 /// Sets `rows` pieces of `bytes`, `pitch` bytes apart, to a byte.
-void fill_rows(Device d, void* to, int value, int64_t bytes, int64_t rows, int64_t pitch);
-inline void fill(Device d, void* to, int value, int64_t bytes) { fill_rows(d, to, value, bytes, 1, bytes); }
-/// Waits for all work; errors of earlier kernels come out here.
-void synchronize(Device d);
+void fill_rows(Lane& lane, void* to, int value, int64_t bytes, int64_t rows, int64_t pitch);
+inline void fill(Lane& lane, void* to, int value, int64_t bytes) {
+  fill_rows(lane, to, value, bytes, 1, bytes);
+}
 int64_t free_bytes();  // of the selected GPU
 
 /// GPU work recorded once and replayed with one call: the same kernels on the same addresses.
@@ -63,8 +69,8 @@ class Graph {
   Graph& operator=(const Graph&) = delete;
   bool recorded() const { return executable_ != nullptr; }
   /// Records what `work` submits; nothing runs. It may not wait for the GPU nor allocate its memory.
-  void record(const std::function<void()>& work);
-  void replay() const;
+  void record(Lane& lane, const std::function<void()>& work);
+  void replay(Lane& lane) const;
 
  private:
   void* executable_ = nullptr;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "src/comm/comm.h"
+#include "src/core/flat_range.h"
 #include "src/core/json.h"
 #include "src/core/tensor.h"
 #include "src/io/manifest.h"

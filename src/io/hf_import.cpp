@@ -141,6 +141,7 @@ void import_to_gpu(const ModelFolder& folder, const ParameterStore& store) {
   std::vector<device::PinnedMemory> pinned;
   for (size_t i = 0; i < kWindows; ++i) pinned.push_back(device::make_pinned(kWindowBytes));
   std::vector<std::vector<char>> raw(kWindows);
+  Lane lane(store.device());
   const std::vector<Piece> pieces = pieces_of(store);
   for (size_t begin = 0; begin < pieces.size(); begin += kWindows) {
     std::vector<std::future<void>> reads;
@@ -152,9 +153,9 @@ void import_to_gpu(const ModelFolder& folder, const ParameterStore& store) {
     for (size_t i = 0; i < reads.size(); ++i) {
       reads[i].get();
       const Piece& p = pieces[begin + i];
-      device::copy_to_device(store.device(), p.to, pinned[i].get(), p.count * dtype_size(store.dtype()));
+      device::copy_to_device(lane, p.to, pinned[i].get(), p.count * dtype_size(store.dtype()));
     }
-    device::synchronize(store.device());
+    lane.wait();
   }
 }
 

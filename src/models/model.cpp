@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "src/models/dense_specs.h"
+#include "src/models/parameter_specs.h"
 #include "src/nn/rope_table.h"
 #include "src/ops/embedding.h"
 
@@ -22,7 +22,7 @@ Model::Model(const ModelConfig& config, DType storage, int64_t context_tokens, b
              Device device)
     : config_(config), storage_(storage), context_tokens_(context_tokens), tables_(device) {
   std::map<std::string, Parameter*> by_name;
-  for (ParamSpec& spec : dense_parameter_specs(config)) {
+  for (ParamSpec& spec : parameter_specs(config)) {
     const std::string name = spec.name;
     by_name[name] = &parameters_.add(std::move(spec));
   }
@@ -61,15 +61,15 @@ void Model::make_rope() {
   const Tensor cosine = host.make({context_tokens_, config_.head_dim / 2}, dtype), sine = host.like(cosine);
   fill_cos_sin(table, context_tokens_, cosine, sine);
   rope_ = {tables_.like(cosine), tables_.like(sine)};
-  device::copy_to_device(device(), rope_.cosine.raw(), cosine.data, cosine.bytes());
-  device::copy_to_device(device(), rope_.sine.raw(), sine.data, sine.bytes());
+  device::upload(device(), rope_.cosine.raw(), cosine.data, cosine.bytes());
+  device::upload(device(), rope_.sine.raw(), sine.data, sine.bytes());
 }
 
 Tensor Model::forward(Ctx& c, const Batch& b, ModelSaved* saved) const {
   const int64_t tokens = b.num_tokens();
-  Residual x{c.arena.make({tokens, config_.hidden_size}, storage_), {}};
+  Residual x{c.scratch.make({tokens, config_.hidden_size}, storage_), {}};
   embedding_forward(c, x.stream, b.tokens, embedding_->value);
-  const auto make = [&] { return Residual{c.arena.like(x.stream), c.arena.like(x.stream)}; };
+  const auto make = [&] { return Residual{c.scratch.like(x.stream), c.scratch.like(x.stream)}; };
   if (saved) {
     saved->layers.resize(layers_.size());
     for (size_t i = 0; i < layers_.size(); ++i) {
@@ -80,26 +80,26 @@ Tensor Model::forward(Ctx& c, const Batch& b, ModelSaved* saved) const {
   } else {
     Residual even = make(), odd = make();
     for (const DecoderLayer& layer : layers_) {
-      ArenaScope scope(c.arena);
+      ArenaScope scope(c.scratch);
       layer.forward(c, b, even, x, nullptr);
       x = even;
       std::swap(even, odd);
     }
   }
-  return norm_->forward_residual(c, c.arena.like(x.stream), x.stream, x.delta,
+  return norm_->forward_residual(c, c.scratch.like(x.stream), x.stream, x.delta,
                                  saved ? &saved->norm : nullptr);
 }
 
 void Model::backward(Ctx& c, const Batch& b, CTensor dhidden, const ModelSaved& saved) const {
-  ArenaScope all(c.arena);
-  Tensor dx = c.arena.like(saved.norm.x), dy = c.arena.like(saved.norm.x);
+  ArenaScope all(c.scratch);
+  Tensor dx = c.scratch.like(saved.norm.x), dy = c.scratch.like(saved.norm.x);
   {
-    ArenaScope scope(c.arena);
+    ArenaScope scope(c.scratch);
     const Tensor from_norm = norm_->backward(c, dhidden, saved.norm);
     std::memcpy(dy.raw(), from_norm.data, static_cast<size_t>(from_norm.bytes()));
   }
   for (size_t i = layers_.size(); i-- > 0;) {
-    ArenaScope scope(c.arena);
+    ArenaScope scope(c.scratch);
     layers_[i].backward(c, b, dx, dy, saved.layers[i]);
     std::swap(dx, dy);
   }

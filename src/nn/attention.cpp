@@ -25,8 +25,8 @@ Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* sav
   Tensor projected, head_rstd, qkv = wqkv_.forward(c, x);
   if (q_norm_) {
     projected = qkv;
-    qkv = c.arena.like(projected);
-    head_rstd = c.arena.make({tokens, shape_.q_heads + shape_.kv_heads}, accumulate);
+    qkv = c.scratch.like(projected);
+    head_rstd = c.scratch.make({tokens, shape_.q_heads + shape_.kv_heads}, accumulate);
     const RopeInput rope{b.positions, rope_.cosine, rope_.sine};
     if (b.kv)
       head_norm_rope_append(c, qkv, head_rstd, *b.kv, layer_, projected, q_norm_->value, k_norm_->value, rope,
@@ -38,11 +38,11 @@ Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* sav
     rope_forward(c, qkv, b.positions, rope_.cosine, rope_.sine, shape_);
     if (b.kv) append_kv(c, *b.kv, layer_, qkv, b.cu_seqlens, shape_);
   }
-  Tensor out = c.arena.make({tokens, shape_.q_width()}, x.dtype), lse;
+  Tensor out = c.scratch.make({tokens, shape_.q_width()}, x.dtype), lse;
   if (b.kv) {
     attention_paged(c, out, qkv, *b.kv, layer_, b.cu_seqlens, shape_, scale_);
   } else {
-    lse = c.arena.make({shape_.q_heads, tokens}, accumulate);
+    lse = c.scratch.make({shape_.q_heads, tokens}, accumulate);
     attention_varlen_forward(c, out, lse, qkv, b.cu_seqlens, shape_, scale_);
   }
   if (saved) *saved = {x, projected, head_rstd, qkv, out, lse};
@@ -51,11 +51,11 @@ Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* sav
 
 Tensor Attention::backward(Ctx& c, const Batch& b, CTensor dy, const AttentionSaved& s) const {
   Tensor dout = wo_.backward(c, dy, s.out);
-  Tensor dqkv = c.arena.like(s.qkv);
+  Tensor dqkv = c.scratch.like(s.qkv);
   attention_varlen_backward(c, dqkv, dout, s.qkv, s.out, s.lse, b.cu_seqlens, shape_, scale_);
   rope_backward(c, dqkv, b.positions, rope_.cosine, rope_.sine, shape_);
   if (q_norm_) {
-    Tensor dprojected = c.arena.like(s.projected);
+    Tensor dprojected = c.scratch.like(s.projected);
     head_norm_backward(c, dprojected, q_norm_->grad, k_norm_->grad, dqkv, s.projected, q_norm_->value,
                        k_norm_->value, s.head_rstd, shape_);
     dqkv = dprojected;

@@ -7,7 +7,7 @@ namespace temper {
 void DecoderLayer::forward(Ctx& c, const Batch& b, const Residual& y, const Residual& x,
                            LayerSaved* s) const {
   Tensor sum = x.stream;
-  if (!x.delta.empty()) sum = c.arena.like(x.stream);
+  if (!x.delta.empty()) sum = c.scratch.like(x.stream);
   Tensor normed = attn_norm_.forward_residual(c, sum, x.stream, x.delta, s ? &s->attn_norm : nullptr);
   Tensor attended = attn_.forward(c, b, normed, s ? &s->attn : nullptr);
   Tensor normed2 = mlp_norm_.forward_residual(c, y.stream, sum, attended, s ? &s->mlp_norm : nullptr);

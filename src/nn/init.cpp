@@ -81,8 +81,7 @@ void random_init(ParameterStore& store, const ModelConfig& config, uint64_t seed
         using S = decltype(s);
         std::vector<S> rounded(values.size());
         for (size_t i = 0; i < rounded.size(); ++i) rounded[i] = static_cast<S>(values[i]);
-        device::copy_to_device(store.device(), p.value.as<S>() + first, rounded.data(),
-                               n * int64_t{sizeof(S)});
+        device::upload(store.device(), p.value.as<S>() + first, rounded.data(), n * int64_t{sizeof(S)});
       });
     }
     ++index;

@@ -14,7 +14,7 @@ class Linear {
   explicit Linear(Parameter& weight, Parameter* bias = nullptr) : weight_(&weight), bias_(bias) {}
 
   Tensor forward(Ctx& c, CTensor x) const {
-    Tensor y = c.arena.make({x.dim(0), weight_->value.dim(0)}, x.dtype);
+    Tensor y = c.scratch.make({x.dim(0), weight_->value.dim(0)}, x.dtype);
     forward_into(c, y, x);
     return y;
   }
@@ -29,7 +29,7 @@ class Linear {
   Tensor backward(Ctx& c, CTensor dy, CTensor x) const {
     linear_backward_weight(c, weight_->grad, dy, x);
     if (bias_) linear_backward_bias(c, bias_->grad, dy);
-    Tensor dx = c.arena.make({x.dim(0), x.dim(1)}, x.dtype);
+    Tensor dx = c.scratch.make({x.dim(0), x.dim(1)}, x.dtype);
     linear_backward_input(c, dx, dy, weight_->value);
     return dx;
   }

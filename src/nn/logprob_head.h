@@ -29,22 +29,22 @@ class LogprobHead {
   TokenStats forward(Ctx& c, CTensor hidden, CTensor targets, double temperature) const {
     const DType dtype = accumulate_dtype(hidden.dtype);
     const int64_t n = hidden.dim(0);
-    TokenStats s{c.arena.make({n}, dtype), c.arena.make({n}, dtype), c.arena.make({n}, dtype)};
+    TokenStats s{c.scratch.make({n}, dtype), c.scratch.make({n}, dtype), c.scratch.make({n}, dtype)};
     logprob_forward(c, s.logprob, s.entropy, s.lse, hidden, weight_->value, targets, temperature);
     return s;
   }
   /// Returns dhidden [n, D]; adds to the head's weight gradient.
   Tensor backward(Ctx& c, CTensor dlogprob, CTensor dentropy, CTensor hidden, CTensor targets,
                   const TokenStats& stats, double temperature) const {
-    Tensor dhidden = c.arena.like(hidden);
+    Tensor dhidden = c.scratch.like(hidden);
     logprob_backward(c, dhidden, weight_->grad, dlogprob, dentropy, hidden, weight_->value, targets,
                      stats.lse, stats.entropy, temperature);
     return dhidden;
   }
   /// One token per row of hidden; ids >= num_sampleable are never drawn.
   Sampled sample(Ctx& c, CTensor hidden, SampleRows rows, int64_t num_sampleable) const {
-    Sampled s{c.arena.make({hidden.dim(0)}, DType::i32),
-              c.arena.make({hidden.dim(0)}, accumulate_dtype(hidden.dtype))};
+    Sampled s{c.scratch.make({hidden.dim(0)}, DType::i32),
+              c.scratch.make({hidden.dim(0)}, accumulate_dtype(hidden.dtype))};
     sample_into(c, s, hidden, rows, num_sampleable);
     return s;
   }

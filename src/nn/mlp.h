@@ -17,7 +17,7 @@ class Mlp {
 
   /// y [T, D] is the caller's.
   void forward_into(Ctx& c, Tensor y, CTensor x, MlpSaved* saved) const {
-    const Tensor a = c.arena.make({x.dim(0), gate_up_.outputs() / 2}, x.dtype);
+    const Tensor a = c.scratch.make({x.dim(0), gate_up_.outputs() / 2}, x.dtype);
     if (saved) {
       const Tensor gate_up = gate_up_.forward(c, x);
       swiglu_forward(c, a, gate_up);
@@ -29,7 +29,7 @@ class Mlp {
   }
   Tensor backward(Ctx& c, CTensor dy, const MlpSaved& saved) const {
     Tensor da = down_.backward(c, dy, saved.a);
-    Tensor dgate_up = c.arena.like(saved.gate_up);
+    Tensor dgate_up = c.scratch.like(saved.gate_up);
     swiglu_backward(c, dgate_up, da, saved.gate_up);
     return gate_up_.backward(c, dgate_up, saved.x);
   }

@@ -18,8 +18,8 @@ class Norm {
 
   /// Norm of sum = a + b, which is the caller's; without b, of sum as it is.
   Tensor forward_residual(Ctx& c, Tensor sum, CTensor a, CTensor b, NormSaved* saved) const {
-    Tensor y = c.arena.like(sum);
-    Tensor rstd = c.arena.make({sum.dim(0)}, accumulate_dtype(sum.dtype));
+    Tensor y = c.scratch.like(sum);
+    Tensor rstd = c.scratch.make({sum.dim(0)}, accumulate_dtype(sum.dtype));
     if (b.empty())
       rmsnorm_forward(c, y, rstd, sum, weight_->value, eps_);
     else
@@ -28,7 +28,7 @@ class Norm {
     return y;
   }
   Tensor backward(Ctx& c, CTensor dy, const NormSaved& saved) const {
-    Tensor dx = c.arena.like(saved.x);
+    Tensor dx = c.scratch.like(saved.x);
     rmsnorm_backward(c, dx, weight_->grad, dy, saved.x, weight_->value, saved.rstd);
     return dx;
   }

@@ -5,12 +5,23 @@ namespace {
 
 constexpr int64_t kPad = 16;
 
+/// The shape is that of `value`, which has no memory yet.
 Tensor view(const Tensor& flat, const Parameter& p) {
-  Tensor t;
+  Tensor t = p.value;
   t.dtype = flat.dtype;
   t.data = static_cast<char*>(flat.raw()) + p.offset * dtype_size(flat.dtype);
-  t.rank = static_cast<int>(p.spec.shape.size());
-  for (size_t i = 0; i < p.spec.shape.size(); ++i) t.dims[i] = p.spec.shape[i];
+  return t;
+}
+
+/// What one of the tensor parallel ranks has of a parameter.
+Tensor local_shape(const ParamSpec& spec, int tp_ranks) {
+  Tensor t;
+  t.rank = static_cast<int>(spec.shape.size());
+  for (size_t i = 0; i < spec.shape.size(); ++i) t.dims[i] = spec.shape[i];
+  if (spec.shard == Shard::none) return t;
+  for (const HfPart& part : spec.parts)
+    CHECK(part.rows % tp_ranks == 0, "{} rows of {} for {} ranks", part.rows, part.name, tp_ranks);
+  t.dims[0] /= tp_ranks;
   return t;
 }
 
@@ -22,7 +33,7 @@ int64_t ParamSpec::size() const {
   return n;
 }
 
-Parameter& ParameterStore::add(ParamSpec spec) {
+Parameter& ParameterStore::add(ParamSpec spec, int tp_ranks) {
   CHECK(values_.empty(), "parameter {} added after allocation", spec.name);
   CHECK(spec.shape.size() == 1 || spec.shape.size() == 2, "parameter {} has {} dimensions", spec.name,
         spec.shape.size());
@@ -33,7 +44,10 @@ Parameter& ParameterStore::add(ParamSpec spec) {
   Parameter& p = list_.emplace_back();
   p.spec = std::move(spec);
   p.offset = num_elements_;
-  num_elements_ += (p.spec.size() + kPad - 1) / kPad * kPad;
+  p.value = local_shape(p.spec, tp_ranks);
+  num_elements_ += (p.value.size() + kPad - 1) / kPad * kPad;
+  if (units_.empty() || units_.back().name != p.spec.unit) units_.push_back({p.spec.unit, {p.offset, 0}});
+  units_.back().range.end = num_elements_;
   return p;
 }
 
@@ -44,7 +58,7 @@ void ParameterStore::allocate(DType storage, bool with_gradients, Device device)
   if (with_gradients) grads_ = memory_.zeros({num_elements_}, accumulate_dtype(storage));
   for (Parameter& p : list_) {
     p.value = view(values_, p);
-    if (with_gradients) p.grad = view(grads_, p);
+    if (with_gradients && p.spec.trained) p.grad = view(grads_, p);
   }
 }
 
@@ -54,6 +68,6 @@ int64_t ParameterStore::num_parameters() const {
   return n;
 }
 
-void ParameterStore::zero_grads() { device::fill(device(), grads_.raw(), 0, grads_.bytes()); }
+void ParameterStore::zero_grads(Lane& lane) { device::fill(lane, grads_.raw(), 0, grads_.bytes()); }
 
 }  // namespace temper

@@ -1,7 +1,8 @@
 #pragma once
-// Trainable tensors. All values of a model lie in one flat buffer (storage dtype), all gradients in another
+// Tensors that a model learns. All values lie in one flat buffer (storage dtype), all gradients in another
 // (fp32, or fp64 in fp64 runs), in the order of the spec list and at the same element offsets: the optimizer,
-// gradient reduction and checkpoints work on flat ranges, layers on the views.
+// gradient reduction and checkpoints work on flat ranges, layers on the views. Neighbours of one unit (the
+// embedding, each layer, the head) are one flat range: what is reduced, gathered and sharded at a time.
 
 #include <cstdint>
 #include <deque>
@@ -9,6 +10,8 @@
 #include <vector>
 
 #include "src/core/arena.h"
+#include "src/core/flat_range.h"
+#include "src/core/lane.h"
 #include "src/core/tensor.h"
 
 namespace temper {
@@ -21,11 +24,18 @@ struct HfPart {
 
 enum class Init { normal, ones, zeros };
 
+/// How tensor parallel ranks share a parameter: not at all, or each its equal share of the rows of every
+/// part.
+enum class Shard { none, rows };
+
 /// Names, shape and rules of one parameter: drives allocation, import, export, checkpoints and decay.
 struct ParamSpec {
   std::string name;            // "layers.3.attn.wqkv"
   std::vector<HfPart> parts;   // parts.rows add up to shape[0]
-  std::vector<int64_t> shape;  // 1-d or 2-d
+  std::vector<int64_t> shape;  // 1-d or 2-d; of the whole parameter, whatever a rank has of it
+  std::string unit = {};       // "layers.3"
+  Shard shard = Shard::none;
+  bool trained = true;  // false: no gradient, and the optimizer leaves it as it is
   Init init = Init::normal;
   int64_t size() const;
   /// AdamW decays tensors of two or more dimensions only.
@@ -36,29 +46,41 @@ struct Parameter {
   ParamSpec spec;
   int64_t offset = 0;  // first element in the flat buffers
   Tensor value;        // storage dtype
-  Tensor grad;         // accumulate dtype; empty in a frozen model
+  Tensor grad;         // accumulate dtype; empty where nothing is trained
+  bool has_grad() const { return !grad.empty(); }
+};
+
+struct Unit {
+  std::string name;
+  FlatRange range;  // of the flat buffers
 };
 
 class ParameterStore {
  public:
-  /// The returned reference stays valid; views are set by `allocate`.
-  Parameter& add(ParamSpec spec);
+  /// `tp_ranks` share the parameters that are sharded. The returned reference stays valid; views are set by
+  /// `allocate`.
+  Parameter& add(ParamSpec spec, int tp_ranks = 1);
   /// Makes the flat buffers, zeroed. Called once, after the last add.
   void allocate(DType storage, bool with_gradients, Device device = Device::cpu);
 
   std::deque<Parameter>& list() { return list_; }
   const std::deque<Parameter>& list() const { return list_; }
+  /// Ascending, without gaps.
+  const std::vector<Unit>& units() const { return units_; }
   Tensor flat_values() const { return values_; }  // [num_elements()]
   Tensor flat_grads() const { return grads_; }    // [num_elements()]
+  Tensor values_of(const Unit& unit) const { return rows(values_, unit.range.begin, unit.range.end); }
+  Tensor grads_of(const Unit& unit) const { return rows(grads_, unit.range.begin, unit.range.end); }
   /// Elements of the flat buffers; offsets are padded to 16, padding stays zero.
   int64_t num_elements() const { return num_elements_; }
   int64_t num_parameters() const;  // without padding
   DType dtype() const { return values_.dtype; }
   Device device() const { return memory_.device(); }
-  void zero_grads();
+  void zero_grads(Lane& lane);
 
  private:
   std::deque<Parameter> list_;
+  std::vector<Unit> units_;
   int64_t num_elements_ = 0;
   Arena memory_;
   Tensor values_, grads_;

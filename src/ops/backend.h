@@ -1,7 +1,6 @@
 #pragma once
-// What a process computes with: the device, an arena in its memory, library handles, and the context of them.
-
-#include <memory>
+// What a process computes with: a lane of a device with its library handles, scratch memory there, and the
+// context of them.
 
 #include "src/core/ctx.h"
 
@@ -11,15 +10,13 @@ class Backend {
  public:
   /// A GPU must have been found and selected (core/device.h).
   explicit Backend(Device device, int threads = 1);
-  ~Backend();
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
   Ctx& ctx() { return ctx_; }
 
  private:
-  struct Handles;
-  Arena arena_;
-  std::unique_ptr<Handles> handles_;
+  Lane lane_;
+  Arena scratch_;
   Ctx ctx_;
 };
 

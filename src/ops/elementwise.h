@@ -8,4 +8,8 @@ namespace temper {
 /// y = round(a + b), any equal shapes; y may be the memory of a or of b
 void add(Ctx& c, Tensor y, CTensor a, CTensor b);
 
+/// y[i] = round(((x[0,i] + x[1,i]) + x[2,i]) + ...) in the accumulate dtype: in ascending order of the parts,
+/// which are those of ranks.      y: [n]   x: [R, n]
+void sum_in_order(Ctx& c, Tensor y, CTensor x);
+
 }  // namespace temper

@@ -29,8 +29,8 @@ SampleRows place_rows(Ctx& c, std::span<const SampleRow> rows) {
   const auto place = [&](const auto& list) {
     using T = std::remove_cvref_t<decltype(list[0])>;
     const auto bytes = static_cast<int64_t>(list.size() * sizeof(T));
-    auto* to = static_cast<T*>(c.arena.allocate(bytes));
-    device::copy_to_device(c.device, to, list.data(), bytes);
+    auto* to = static_cast<T*>(c.scratch.allocate(bytes));
+    device::copy_to_device(c.lane, to, list.data(), bytes);
     return to;
   };
   std::vector<LogitEdit> edits;

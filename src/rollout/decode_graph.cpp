@@ -77,7 +77,7 @@ void DecodeGraphs::fill(const Bucket& b, std::span<const DecodeRow> rows) const 
 }
 
 void DecodeGraphs::submit(Ctx& c, const Bucket& b) const {
-  device::copy_to_device(c.device, b.in, b.host_in.get(), b.in_bytes());
+  device::copy_to_device(c.lane, b.in, b.host_in.get(), b.in_bytes());
   const int32_t* at = b.numbers(b.in);
   const PagedKv kv =
       cache_.view(view_of(at + b.table_at(), {b.rows, b.pages}), view_of(at + 2 * b.rows, {b.rows}));
@@ -88,19 +88,19 @@ void DecodeGraphs::submit(Ctx& c, const Bucket& b) const {
                       make_tensor(b.out + b.rows * int64_t{sizeof(int32_t)}, DType::f32, {b.rows})};
   const std::span<const SampleRow> list(b.samples(b.host_in.get()), static_cast<size_t>(b.rows));
   model_.head().sample_into(c, drawn, hidden, {list, b.samples(b.in)}, num_sampleable_);
-  device::copy_to_pinned(c.device, b.host_out.get(), b.out, b.out_bytes());
+  device::copy_to_pinned(c.lane, b.host_out.get(), b.out, b.out_bytes());
 }
 
 DrawnTokens DecodeGraphs::run(Ctx& c, std::span<const DecodeRow> rows) {
   Bucket& b = bucket_for(rows);
   fill(b, rows);
-  if (b.warm && !b.graph.recorded()) b.graph.record([&] { submit(c, b); });
+  if (b.warm && !b.graph.recorded()) b.graph.record(c.lane, [&] { submit(c, b); });
   if (b.graph.recorded())
-    b.graph.replay();
+    b.graph.replay(c.lane);
   else
     submit(c, b);
   b.warm = true;
-  device::synchronize(c.device);
+  c.lane.wait();
   const auto* tokens = reinterpret_cast<const int32_t*>(b.host_out.get());
   const auto* logprobs = reinterpret_cast<const float*>(tokens + b.rows);
   return {{tokens, tokens + rows.size()}, {logprobs, logprobs + rows.size()}};

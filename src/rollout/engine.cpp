@@ -60,7 +60,7 @@ class Run {
 
   RolloutCounters finish(Ctx& c) {
     while (!scheduler_.done()) {
-      ArenaScope scope(c.arena);
+      ArenaScope scope(c.scratch);
       step(c);
     }
     return scheduler_.counters();
@@ -188,7 +188,7 @@ class Run {
     }
     const auto n = static_cast<int64_t>(index.size());
     if (n == 0) return;
-    Tensor chosen = c.arena.make({n, hidden.dim(1)}, hidden.dtype);
+    Tensor chosen = c.scratch.make({n, hidden.dim(1)}, hidden.dtype);
     gather_rows(c, chosen, hidden, to_device(c, view_of(index.data(), {n})));
     const Sampled drawn = model_.head().sample(c, chosen, place_rows(c, keys), options_.num_sampleable);
     const std::vector<int32_t> tokens = to_host<int32_t>(c, drawn.tokens);
@@ -305,11 +305,11 @@ class Run {
 
 }  // namespace
 
-Engine::Engine(const Model& model, const EngineOptions& options)
+Engine::Engine(const Model& model, const EngineOptions& options, Lane& lane)
     : model_(model),
       options_(options),
       cache_(model.config(), model.dtype(), options.num_pages, options.page_tokens, options.poison_free_pages,
-             model.device()) {}
+             lane) {}
 
 RolloutCounters Engine::generate(Ctx& c, std::span<const Request> requests, const GenerateOptions& options,
                                  const Tokenizer* tokenizer, const OnFinished& on_finished,

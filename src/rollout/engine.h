@@ -26,7 +26,7 @@ class Engine {
   /// Text that sample of requests[index] grew by (only with a tokenizer).
   using OnText = std::function<void(size_t index, int32_t sample, const std::string& text)>;
 
-  Engine(const Model& model, const EngineOptions& options);
+  Engine(const Model& model, const EngineOptions& options, Lane& lane);
 
   /// Prompts must be non-empty and leave room for a token in the model's context and in the cache.
   /// Groups come back when all their samples are finished, or cut by tokens_per_call.

@@ -3,10 +3,14 @@
 namespace temper {
 
 KvCache::KvCache(const ModelConfig& config, DType storage, int64_t num_pages, int64_t page_tokens,
-                 bool poison, Device device)
-    : page_tokens_(page_tokens), layers_(config.num_layers), poison_(poison), memory_(device) {
+                 bool poison, Lane& lane)
+    : lane_(lane),
+      page_tokens_(page_tokens),
+      layers_(config.num_layers),
+      poison_(poison),
+      memory_(lane.device()) {
   const int64_t width = config.num_kv_heads * page_tokens * config.head_dim;
-  const int64_t pages = num_pages + (device == Device::cuda ? 1 : 0);  // and the scratch page
+  const int64_t pages = num_pages + (lane.device() == Device::cuda ? 1 : 0);  // and the scratch page
   keys_ = memory_.zeros({layers_, pages, width}, storage);
   values_ = memory_.zeros({layers_, pages, width}, storage);
   references_.assign(static_cast<size_t>(num_pages), 0);
@@ -57,9 +61,9 @@ void KvCache::fill(int32_t page, const int32_t* source) const {
     const int64_t bytes = pool.dim(2) * dtype_size(pool.dtype), pitch = pool.dim(1) * bytes;
     char* base = static_cast<char*>(pool.raw());
     if (source)
-      device::copy_rows(memory_.device(), base + page * bytes, base + *source * bytes, bytes, layers_, pitch);
+      device::copy_rows(lane_, base + page * bytes, pitch, base + *source * bytes, pitch, bytes, layers_);
     else
-      device::fill_rows(memory_.device(), base + page * bytes, 0xff, bytes, layers_, pitch);
+      device::fill_rows(lane_, base + page * bytes, 0xff, bytes, layers_, pitch);
   }
 }
 

@@ -7,15 +7,17 @@
 
 #include "kernels/types.h"
 #include "src/core/arena.h"
+#include "src/core/lane.h"
 #include "src/nn/model_config.h"
 
 namespace temper {
 
 class KvCache {
  public:
-  /// `poison`: pages are filled with NaN when they become free (tests: nobody may read them).
+  /// Pages are copied on `lane`, on which the batches run. `poison`: pages are filled with NaN when they
+  /// become free (tests: nobody may read them).
   KvCache(const ModelConfig& config, DType storage, int64_t num_pages, int64_t page_tokens, bool poison,
-          Device device = Device::cpu);
+          Lane& lane);
 
   int64_t page_tokens() const { return page_tokens_; }
   int64_t num_pages() const { return static_cast<int64_t>(references_.size()); }
@@ -38,6 +40,7 @@ class KvCache {
  private:
   void fill(int32_t page, const int32_t* source) const;
 
+  Lane& lane_;
   int64_t page_tokens_;
   int64_t layers_;
   bool poison_;

@@ -1,14 +1,14 @@
 #pragma once
-// AdamW with its state sharded over dp: each rank holds the fp32 master weights and moments of its
-// shard_range of the flat parameter buffer, updates it, and all ranks copy the new weights from the owners.
-// In fp32 and fp64 runs the weights are the master. Moments start at zero; weight decay only where the
-// parameter has two dimensions.
+// AdamW with its state sharded over dp, unit by unit: each rank holds the fp32 master weights and moments of
+// its shard_range of every unit, updates it, and all ranks copy the new weights from their owners. In fp32
+// and fp64 runs the weights are the master. Moments start at zero; weight decay only where the parameter has
+// two dimensions; what is not trained has no state.
 
 #include <vector>
 
+#include "src/comm/collectives.h"
 #include "src/comm/comm.h"
 #include "src/config/config.h"
-#include "src/core/ctx.h"
 #include "src/nn/parameter.h"
 
 namespace temper {
@@ -24,26 +24,31 @@ struct OptimizerPiece {
 
 class Optimizer {
  public:
-  Optimizer(ParameterStore& parameters, const OptimizerConfig& config, const Comm& dp);
+  /// `dp` shares the state; it stays in use.
+  Optimizer(ParameterStore& parameters, const OptimizerConfig& config, Collectives& dp);
 
-  /// After the gradients of this rank's shard hold the sum over dp: clips, updates the shard, gathers the
-  /// weights. Returns the norm before clipping; a non-finite norm changes nothing (the caller stops the run).
-  double step(Ctx& c, Comm& dp, double lr);
+  /// After the gradients of this rank's shards hold the sum over dp: clips, updates the shards, gathers the
+  /// weights. `control` has the ranks of dp. Returns the norm before clipping; a non-finite norm changes
+  /// nothing (the caller stops the run).
+  double step(Ctx& c, Comm& control, double lr);
 
   const std::vector<OptimizerPiece>& pieces() const { return pieces_; }
   /// Finished updates; restored with the state.
   int64_t count() const { return count_; }
   /// After the pieces were filled from a checkpoint: weights from masters, on all ranks.
-  void restore(Ctx& c, Comm& dp, int64_t count);
-  int64_t state_bytes() const { return state_bytes_; }
+  void restore(Ctx& c, int64_t count);
+  int64_t state_bytes() const { return memory_.peak_bytes(); }
 
  private:
+  void add_unit(const Unit& unit);
+  void gather_weights(Ctx& c, const char* what);
+
   ParameterStore& parameters_;
   OptimizerConfig config_;
+  Collectives& dp_;
   Arena memory_;
   std::vector<OptimizerPiece> pieces_;
   int64_t count_ = 0;
-  int64_t state_bytes_ = 0;
 };
 
 }  // namespace temper

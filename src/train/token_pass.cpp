@@ -20,7 +20,7 @@ void score(Ctx& c, const Model& model, std::span<const Trajectory* const> all,
   result.resize(all.size());
   for (size_t i = 0; i < all.size(); ++i) result[i].assign(all[i]->response_tokens.size(), 0.0);
   for (const auto& sequences : microbatches) {
-    ArenaScope scope(c.arena);
+    ArenaScope scope(c.scratch);
     const Microbatch mb = pack(all, sequences);
     const Tensor hidden = target_hidden(c, model, mb, nullptr);
     const CTensor targets = to_device(c, view_of(mb.targets.data(), {hidden.dim(0)}));
@@ -43,7 +43,7 @@ PackPlan shared_plan(std::span<const Trajectory* const> all, Comm& comm, const P
 
 Tensor target_hidden(Ctx& c, const Model& model, const Microbatch& mb, ModelSaved* saved) {
   const auto n = static_cast<int64_t>(mb.rows.size());
-  Tensor chosen = c.arena.make({n, model.config().hidden_size}, model.dtype());
+  Tensor chosen = c.scratch.make({n, model.config().hidden_size}, model.dtype());
   const Tensor hidden = model.forward(c, mb.batch(c), saved);
   gather_rows(c, chosen, hidden, to_device(c, view_of(mb.rows.data(), {n})));
   return chosen;

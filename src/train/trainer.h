@@ -32,10 +32,11 @@ struct TrainerOptions {
 
 class Trainer {
  public:
-  /// Sees the gradients after the sum over dp (own shard only), before clipping.
-  using GradientHook = std::function<void(ParameterStore&, int64_t update)>;
+  /// Sees the gradients after the sum over dp (own shard of each unit only), before clipping.
+  using GradientHook = std::function<void(Ctx&, ParameterStore&, int64_t update)>;
 
-  Trainer(Model& model, Comm& dp, const TrainerOptions& options);
+  /// `control` and `dp` have the same ranks, which share every update.
+  Trainer(Model& model, Comm& control, Collectives& dp, const TrainerOptions& options);
 
   /// A non-finite loss or gradient is a `defect`, the same on all ranks; weights and optimizer state are
   /// untouched.
@@ -51,8 +52,11 @@ class Trainer {
                       double& diff_max);
   void reduce_sums(std::map<std::string, double>& sums);
 
+  void reduce_gradients(Ctx& c);
+
   Model& model_;
-  Comm& dp_;
+  Comm& control_;
+  Collectives& dp_;
   TrainerOptions options_;
   Optimizer optimizer_;
   GradientHook hook_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "src/ops/attention.h"
+#include "src/ops/backend.h"
 #include "tests/bench/measure.h"
 
 namespace temper {
@@ -116,8 +117,8 @@ void bench_decode(Ctx& c, const Setup& setup, const char* dtype, int64_t rows, i
 
 int main(int argc, char** argv) {
   using namespace temper;
-  Arena arena;
-  Ctx c{arena, Device::cpu, argc > 1 ? std::atoi(argv[1]) : 1};
+  Backend backend(Device::cpu, argc > 1 ? std::atoi(argv[1]) : 1);
+  Ctx& c = backend.ctx();
   const Setup packed[] = {{"14:2 heads of 64, 1 x 4096", {14, 2, 64}, 4096, 1},
                           {"16:8 heads of 128, 4 x 1024", {16, 8, 128}, 1024, 4},
                           {"8:2 heads of 128, 1 x 4096", {8, 2, 128}, 4096, 1},

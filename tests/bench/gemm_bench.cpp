@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <random>
 
+#include "src/ops/backend.h"
 #include "src/ops/linear.h"
 #include "tests/bench/measure.h"
 
@@ -80,8 +81,9 @@ void bench_product(const char* dtype, const char* product, const Shape& s, const
 
 template <class S>
 void bench_products(const char* dtype, const Shape& s, float* memory) {
+  Backend backend(Device::cpu);
+  Ctx& c = backend.ctx();
   Arena arena;
-  Ctx c{arena};
   const Tensor x = random_tensor<S>(arena, {s.M, s.K}, 1), w = random_tensor<S>(arena, {s.N, s.K}, 2),
                dy = random_tensor<S>(arena, {s.M, s.N}, 3);
   const Tensor y = arena.zeros({s.M, s.N}, kDTypeOf<S>), dx = arena.zeros({s.M, s.K}, kDTypeOf<S>),
@@ -96,8 +98,9 @@ void bench_products(const char* dtype, const Shape& s, float* memory) {
 
 template <class S>
 void bench_decode(const char* name, int64_t M, int64_t K, const Tensor& memory, double bandwidth) {
+  Backend backend(Device::cpu);
+  Ctx& c = backend.ctx();
   Arena arena;
-  Ctx c{arena};
   const int64_t N = memory.bytes() / static_cast<int64_t>(sizeof(S)) / K;
   const Tensor x = random_tensor<S>(arena, {M, K}, 1), y = arena.zeros({M, N}, kDTypeOf<S>);
   const CTensor w = view_of(memory.as<S>(), {N, K});

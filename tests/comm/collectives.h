@@ -6,16 +6,21 @@
 #include <cmath>
 #include <limits>
 
+#include "src/ops/backend.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/random.h"
 #include "tests/support/ranks.h"
 
 namespace temper {
 
-class Collectives : public OnRanks {
+class CollectivesTest : public OnRanks {
  protected:
   int rank() const { return comm_->rank(); }
   int size() const { return comm_->size(); }
+  Ctx& ctx() { return backend_.ctx(); }
+
+  Backend backend_{Device::cpu};
+  std::unique_ptr<Collectives> tensors_ = collectives_of_all();
 };
 
 /// Values of very different size, so that the order of a sum shows in its bits.
@@ -42,11 +47,11 @@ std::vector<T> serial_sum(int ranks, int64_t count) {
 inline constexpr int64_t kCounts[] = {0, 1, 2, 3, 15, 16, 17, 31, 33, 63, 64, 65, 1000, 4097, 300001};
 
 template <class T>
-void check_reduce_scatter(Comm& comm, int64_t count) {
+void check_reduce_scatter(Ctx& c, Collectives& comm, int64_t count) {
   const std::vector<T> mine = values_of<T>(comm.rank(), count), sum = serial_sum<T>(comm.size(), count);
   std::vector<T> flat = mine;
   flat.resize(flat.size() + 1);  // an empty vector has no memory to point at
-  comm.reduce_scatter_sum(make_tensor(flat.data(), kDTypeOf<T>, {count}), "test: reduce-scatter");
+  comm.reduce_scatter_sum(c, make_tensor(flat.data(), kDTypeOf<T>, {count}), "test: reduce-scatter");
   const FlatRange own = shard_range(count, comm.rank(), comm.size());
   for (int64_t i = 0; i < count; ++i) {
     const auto at = static_cast<size_t>(i);
@@ -57,7 +62,7 @@ void check_reduce_scatter(Comm& comm, int64_t count) {
 }
 
 template <class T>
-void check_all_gather_shards(Comm& comm, int64_t count) {
+void check_all_gather_shards(Ctx& c, Collectives& comm, int64_t count) {
   std::vector<T> flat(static_cast<size_t>(count) + 1), want;
   const FlatRange own = shard_range(count, comm.rank(), comm.size());
   for (int r = 0; r < comm.size(); ++r) {
@@ -67,7 +72,7 @@ void check_all_gather_shards(Comm& comm, int64_t count) {
     if (r == comm.rank())
       std::copy(theirs.begin() + own.begin, theirs.begin() + own.end, flat.begin() + own.begin);
   }
-  comm.all_gather_shards(make_tensor(flat.data(), kDTypeOf<T>, {count}), "test: gather of shards");
+  comm.all_gather_shards(c, make_tensor(flat.data(), kDTypeOf<T>, {count}), "test: gather of shards");
   flat.pop_back();
   ASSERT_EQ(flat, want) << count;
 }
@@ -88,18 +93,18 @@ TEST(ShardRange, CutsAtMultiplesOf16AndCoversAll) {
     }
 }
 
-TEST_F(Collectives, ReduceScatter) {
+TEST_F(CollectivesTest, ReduceScatter) {
   for (int64_t count : kCounts) {
-    ASSERT_NO_FATAL_FAILURE(check_reduce_scatter<float>(*comm_, count));
-    ASSERT_NO_FATAL_FAILURE(check_reduce_scatter<double>(*comm_, count));
+    ASSERT_NO_FATAL_FAILURE(check_reduce_scatter<float>(ctx(), *tensors_, count));
+    ASSERT_NO_FATAL_FAILURE(check_reduce_scatter<double>(ctx(), *tensors_, count));
   }
 }
 
-TEST_F(Collectives, AllGatherOfShards) {
+TEST_F(CollectivesTest, AllGatherOfShards) {
   for (int64_t count : kCounts) {
-    ASSERT_NO_FATAL_FAILURE(check_all_gather_shards<float>(*comm_, count));
-    ASSERT_NO_FATAL_FAILURE(check_all_gather_shards<double>(*comm_, count));
-    ASSERT_NO_FATAL_FAILURE(check_all_gather_shards<int32_t>(*comm_, count));
+    ASSERT_NO_FATAL_FAILURE(check_all_gather_shards<float>(ctx(), *tensors_, count));
+    ASSERT_NO_FATAL_FAILURE(check_all_gather_shards<double>(ctx(), *tensors_, count));
+    ASSERT_NO_FATAL_FAILURE(check_all_gather_shards<int32_t>(ctx(), *tensors_, count));
   }
 }
 
@@ -114,11 +119,12 @@ inline std::string bytes_of(int rank, int64_t count) {
 /// Sums of these are exact.
 inline float plain_value(int64_t i, int rank) { return static_cast<float>(i % 1009 + 3 * rank); }
 
-TEST_F(Collectives, ReduceScatterInSeveralPieces) {
+TEST_F(CollectivesTest, ReduceScatterInSeveralPieces) {
   const int64_t count = (int64_t{16} << 20) + 75;  // 64 MiB and a rest
   std::vector<float> flat(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) flat[static_cast<size_t>(i)] = plain_value(i, rank());
-  comm_->reduce_scatter_sum(make_tensor(flat.data(), DType::f32, {count}), "test: large reduce-scatter");
+  tensors_->reduce_scatter_sum(ctx(), make_tensor(flat.data(), DType::f32, {count}),
+                               "test: large reduce-scatter");
   const FlatRange own = shard_range(count, rank(), size());
   int64_t wrong = 0;
   for (int64_t i = 0; i < count; ++i) {
@@ -129,13 +135,13 @@ TEST_F(Collectives, ReduceScatterInSeveralPieces) {
   EXPECT_EQ(wrong, 0);
 }
 
-TEST_F(Collectives, GatherOfShardsAndBroadcastInSeveralPieces) {
+TEST_F(CollectivesTest, GatherOfShardsAndBroadcastInSeveralPieces) {
   if (size() > 2) GTEST_SKIP() << "64 MiB per rank: on 2 ranks only";
   const int64_t count = (int64_t{33} << 20) + 75;
   std::vector<float> flat(static_cast<size_t>(count), -1.0f);
   const FlatRange own = shard_range(count, rank(), size());
   for (int64_t i = own.begin; i < own.end; ++i) flat[static_cast<size_t>(i)] = plain_value(i, 0);
-  comm_->all_gather_shards(make_tensor(flat.data(), DType::f32, {count}), "test: large gather");
+  tensors_->all_gather_shards(ctx(), make_tensor(flat.data(), DType::f32, {count}), "test: large gather");
   int64_t wrong = 0;
   for (int64_t i = 0; i < count; ++i) wrong += flat[static_cast<size_t>(i)] != plain_value(i, 0);
   EXPECT_EQ(wrong, 0);
@@ -143,7 +149,7 @@ TEST_F(Collectives, GatherOfShardsAndBroadcastInSeveralPieces) {
   EXPECT_TRUE(comm_->broadcast(rank() == 1 ? bytes : "", 1, "test: large broadcast") == bytes);
 }
 
-TEST_F(Collectives, BroadcastFromEveryRoot) {
+TEST_F(CollectivesTest, BroadcastFromEveryRoot) {
   for (int64_t count : {int64_t{0}, int64_t{1}, int64_t{1001}, int64_t{3} << 20})
     for (int root = 0; root < size(); ++root) {
       const std::string mine = rank() == root ? bytes_of(root, count) : "of no interest";
@@ -152,7 +158,7 @@ TEST_F(Collectives, BroadcastFromEveryRoot) {
     }
 }
 
-TEST_F(Collectives, AllGatherOfDifferentSizes) {
+TEST_F(CollectivesTest, AllGatherOfDifferentSizes) {
   for (int64_t scale : {0, 1, 1000, 700001}) {
     const std::vector<std::string> all = comm_->all_gather(bytes_of(rank(), scale * rank()), "test: gather");
     ASSERT_EQ(all.size(), static_cast<size_t>(size()));
@@ -160,7 +166,7 @@ TEST_F(Collectives, AllGatherOfDifferentSizes) {
   }
 }
 
-TEST_F(Collectives, AllReduceSum) {
+TEST_F(CollectivesTest, AllReduceSum) {
   for (int64_t count : {0, 1, 3, 1000, 200001}) {
     std::vector<double> values = values_of<double>(rank(), count);
     comm_->all_reduce_sum(values, "test: sum");
@@ -171,12 +177,12 @@ TEST_F(Collectives, AllReduceSum) {
   }
 }
 
-TEST_F(Collectives, AllReduceSumOfDifferentSizesIsRefused) {
+TEST_F(CollectivesTest, AllReduceSumOfDifferentSizesIsRefused) {
   std::vector<double> values(static_cast<size_t>(3 + rank()));
   EXPECT_THROW(comm_->all_reduce_sum(values, "test: uneven sum"), Error);
 }
 
-TEST_F(Collectives, AllReduceMax) {
+TEST_F(CollectivesTest, AllReduceMax) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(comm_->all_reduce_max(rank() * 1.5, "test: max"), 1.5 * (size() - 1));
@@ -188,7 +194,7 @@ TEST_F(Collectives, AllReduceMax) {
       EXPECT_TRUE(std::isnan(comm_->all_reduce_max(rank() == bad ? nan : other, "test: max"))) << bad;
 }
 
-TEST_F(Collectives, ManyCallsInARowKeepTheirOrder) {
+TEST_F(CollectivesTest, ManyCallsInARowKeepTheirOrder) {
   for (int i = 0; i < 200; ++i) {
     const std::vector<std::string> all =
         comm_->all_gather(fmt::format("{} {}", i, rank()), "test: row of calls");
@@ -197,26 +203,30 @@ TEST_F(Collectives, ManyCallsInARowKeepTheirOrder) {
   }
 }
 
-TEST_F(Collectives, SubsetsAreWorldsOfTheirOwn) {
+TEST_F(CollectivesTest, SubsetsAreWorldsOfTheirOwn) {
   std::vector<std::vector<int>> subsets = {{0}, {size() - 1}, {0, size() - 1}};
   if (size() == 4) subsets.insert(subsets.end(), {{1, 2}, {0, 2, 3}});
   for (const std::vector<int>& ranks : subsets) {
     const auto at = std::find(ranks.begin(), ranks.end(), rank());
+    const bool member = at != ranks.end();
     const auto part = test_world->make_comm(ranks, kTestWaitLimit);
-    ASSERT_EQ(part != nullptr, at != ranks.end());
+    const auto tensors =
+        test_world->make_collectives(member ? 0 : -1, rank(), Device::cpu, "part", kTestWaitLimit);
+    ASSERT_EQ(part != nullptr, member);
+    ASSERT_EQ(tensors != nullptr, member);
     if (!part) continue;
     EXPECT_EQ(part->size(), static_cast<int>(ranks.size()));
     EXPECT_EQ(part->rank(), static_cast<int>(at - ranks.begin()));
     for (int64_t count : {int64_t{0}, int64_t{1}, int64_t{77}, int64_t{4097}}) {
-      ASSERT_NO_FATAL_FAILURE(check_reduce_scatter<float>(*part, count));
-      ASSERT_NO_FATAL_FAILURE(check_all_gather_shards<double>(*part, count));
+      ASSERT_NO_FATAL_FAILURE(check_reduce_scatter<float>(ctx(), *tensors, count));
+      ASSERT_NO_FATAL_FAILURE(check_all_gather_shards<double>(ctx(), *tensors, count));
     }
     const std::vector<std::string> all = part->all_gather(std::to_string(rank()), "test: world ranks");
     for (size_t i = 0; i < ranks.size(); ++i) EXPECT_EQ(all[i], std::to_string(ranks[i]));
   }
 }
 
-TEST_F(Collectives, TwoCommsDoNotMix) {
+TEST_F(CollectivesTest, TwoCommsDoNotMix) {
   const auto other = comm_of_all();
   std::string from_a, from_b;
   for (int i = 0; i < 20; ++i) {

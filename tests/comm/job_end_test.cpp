@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "src/comm/mpi_comm.h"
+#include "src/ops/backend.h"
 #include "src/run/verbs/guard.h"
 #include "tests/support/program.h"
 
@@ -19,31 +20,39 @@ constexpr int kComms = 7;
 
 struct Wait {
   const char* name;
-  std::function<void(Comm&, const char* what)> call;
+  std::function<void(Comm&, Collectives&, const char* what)> call;
 };
 
 std::vector<Wait> waits() {
   static std::vector<float> memory(64);
   static std::vector<double> values(3);
+  static Backend backend(Device::cpu);
+  static Ctx& ctx = backend.ctx();
   const Tensor flat = make_tensor(memory.data(), DType::f32, {64});
-  return {{"wait of a barrier", [](Comm& c, const char* what) { c.barrier(what); }},
-          {"wait of a broadcast", [](Comm& c, const char* what) { c.broadcast("", 1, what); }},
-          {"wait of a gather", [](Comm& c, const char* what) { c.all_gather("x", what); }},
-          {"wait of a sum", [](Comm& c, const char* what) { c.all_reduce_sum(values, what); }},
-          {"wait of a maximum", [](Comm& c, const char* what) { c.all_reduce_max(1, what); }},
-          {"wait of a reduce-scatter", [=](Comm& c, const char* what) { c.reduce_scatter_sum(flat, what); }},
-          {"wait of a shard gather", [=](Comm& c, const char* what) { c.all_gather_shards(flat, what); }}};
+  return {{"wait of a barrier", [](Comm& c, Collectives&, const char* what) { c.barrier(what); }},
+          {"wait of a broadcast", [](Comm& c, Collectives&, const char* what) { c.broadcast("", 1, what); }},
+          {"wait of a gather", [](Comm& c, Collectives&, const char* what) { c.all_gather("x", what); }},
+          {"wait of a sum", [](Comm& c, Collectives&, const char* what) { c.all_reduce_sum(values, what); }},
+          {"wait of a maximum", [](Comm& c, Collectives&, const char* what) { c.all_reduce_max(1, what); }},
+          {"wait of a reduce-scatter",
+           [=](Comm&, Collectives& c, const char* what) { c.reduce_scatter_sum(ctx, flat, what); }},
+          {"wait of a shard gather",
+           [=](Comm&, Collectives& c, const char* what) { c.all_gather_shards(ctx, flat, what); }}};
 }
 
 /// Rank 0 waits for rank 1 in every call, and at the end lets the error end the job as the program does.
 void wait_for_nobody(const MpiSession& world) {
   std::vector<std::unique_ptr<Comm>> comms;
-  for (int i = 0; i < kComms; ++i) comms.push_back(world.make_comm({0, 1}, kLimit));
+  std::vector<std::unique_ptr<Collectives>> tensors;
+  for (int i = 0; i < kComms; ++i) {
+    comms.push_back(world.make_comm({0, 1}, kLimit));
+    tensors.push_back(world.make_collectives(0, world.rank(), Device::cpu, "test", kLimit));
+  }
   if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(120));
   const std::vector<Wait> all = waits();
   for (size_t i = 0; i < all.size(); ++i) {
     try {
-      all[i].call(*comms[i], all[i].name);
+      all[i].call(*comms[i], *tensors[i], all[i].name);
       std::fprintf(stderr, "%s came back\n", all[i].name);
     } catch (const Error& e) {
       std::fprintf(stderr, "code %d: %s\n", static_cast<int>(e.code()), e.what());

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "src/comm/mpi_comm.h"
+#include "src/ops/backend.h"
 #include "src/rl/trajectory_bytes.h"
 #include "src/rollout/engine.h"
 #include "src/train/token_pass.h"
@@ -75,9 +76,9 @@ inline RolloutResult roll_out(const Model& model, const Workload& work, const Sc
                         .page_tokens = schedule.page_tokens,
                         .num_pages = schedule.num_pages,
                         .poison_free_pages = true};
-  Engine engine(model, options);
-  Arena arena;
-  Ctx c{.arena = arena, .threads = schedule.threads};
+  Backend backend(Device::cpu, schedule.threads);
+  Ctx& c = backend.ctx();
+  Engine engine(model, options, c.lane);
   RolloutResult result;
   result.groups.resize(work.requests.size());
   const auto keep = [&](size_t i, std::vector<Completion> samples) {
@@ -124,8 +125,8 @@ inline void expect_same_rollout(const RolloutResult& got, const RolloutResult& w
 /// The packed pass over all ranks of `comm` against the log-probs of the engine.
 inline void expect_trainer_agrees(const Model& model, Comm& comm, const std::vector<const Trajectory*>& all,
                                   int64_t token_budget, double temperature, const std::string& what) {
-  Arena arena;
-  Ctx c{.arena = arena};
+  Backend backend(Device::cpu);
+  Ctx& c = backend.ctx();
   const PassOptions options{.temperature = temperature, .token_budget = token_budget, .cost = {}};
   const auto logprobs = packed_logprobs(c, model, comm, all, options);
   ASSERT_EQ(logprobs.size(), all.size());

@@ -3,6 +3,8 @@
 
 #include "tests/e2e/one_numerics.h"
 
+#include "src/ops/backend.h"
+
 namespace temper {
 namespace {
 
@@ -49,8 +51,8 @@ void expect_score_agrees(const Model& model, Comm& comm, const RolloutResult& re
   }
   std::vector<const Trajectory*> all;
   for (const Trajectory& line : lines) all.push_back(&line);
-  Arena arena;
-  Ctx c{.arena = arena};
+  Backend backend(Device::cpu);
+  Ctx& c = backend.ctx();
   const PassOptions options{.temperature = temperature, .token_budget = 8192, .cost = {}};
   const auto scored = packed_logprobs(c, model, comm, all, options);
   const auto engine = result.all();

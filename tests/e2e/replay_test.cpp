@@ -5,6 +5,7 @@
 
 #include "src/comm/mpi_comm.h"
 #include "src/core/json.h"
+#include "src/ops/backend.h"
 #include "src/rl/registry.h"
 #include "src/rl/trajectory_json.h"
 #include "src/train/trainer.h"
@@ -47,15 +48,16 @@ class Replay : public ::testing::TestWithParam<const char*> {
     options.pass.token_budget = token_budget;
     options.optimizer.lr = 1e-3;
     options.total_updates = 1;
-    Trainer trainer(*model, *comm, options);
+    const auto tensors = mpi->make_collectives(0, 0, Device::cpu, "dp", 60.0);
+    Trainer trainer(*model, *comm, *tensors, options);
     bool hooked = false;
-    trainer.set_gradient_hook([&](ParameterStore& parameters, int64_t) {
+    trainer.set_gradient_hook([&](Ctx&, ParameterStore& parameters, int64_t) {
       const GoldenFile gradient(kFolder + "/gradient-" + GetParam() + ".safetensors");
       EXPECT_EQ(compare_gradients(parameters, gradient, "", kGradientTolerance, worst_), gradient.size());
       hooked = true;
     });
-    Arena arena;
-    Ctx ctx{.arena = arena};
+    Backend backend(Device::cpu);
+    Ctx& ctx = backend.ctx();
     const UpdateStats stats = trainer.update(ctx, all, *algorithm);
     EXPECT_TRUE(hooked);
     EXPECT_EQ(stats.defect, "");

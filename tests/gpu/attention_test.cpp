@@ -23,11 +23,11 @@ class Packed {
   Packed(Ctx& c, const Case& what, const std::vector<int32_t>& lengths, double spread = 1.0)
       : c_(c), what_(what), lengths_(lengths) {
     for (int32_t n : lengths) cu_.push_back(cu_.back() + n);
-    qkv_ = c.arena.make({cu_.back(), what.shape.qkv_width()}, what.dtype);
-    out_ = c.arena.make({cu_.back(), what.shape.q_width()}, what.dtype);
-    lse_ = c.arena.make({what.shape.q_heads, cu_.back()}, DType::f32);
+    qkv_ = c.scratch.make({cu_.back(), what.shape.qkv_width()}, what.dtype);
+    out_ = c.scratch.make({cu_.back(), what.shape.q_width()}, what.dtype);
+    lse_ = c.scratch.make({what.shape.q_heads, cu_.back()}, DType::f32);
     NormalBlock().fill(c.device, qkv_, spread, 0, 1);
-    device::fill(c.device, out_.raw(), 0xff, out_.bytes());
+    device::fill(c.lane, out_.raw(), 0xff, out_.bytes());
     attention_varlen_forward(c, out_, lse_, qkv_, ints(cu_), what.shape, scale());
   }
 
@@ -62,17 +62,17 @@ class Pages {
     }
     Ctx& c = batch.ctx();
     const int64_t width = batch.what().shape.kv_width() * page;
-    keys_ = c.arena.make({2, total_ + 1, width}, batch.what().dtype);
-    values_ = c.arena.like(keys_);
-    device::fill(c.device, keys_.raw(), 0xff, keys_.bytes());
-    device::fill(c.device, values_.raw(), 0xff, values_.bytes());
+    keys_ = c.scratch.make({2, total_ + 1, width}, batch.what().dtype);
+    values_ = c.scratch.like(keys_);
+    device::fill(c.lane, keys_.raw(), 0xff, keys_.bytes());
+    device::fill(c.lane, values_.raw(), 0xff, values_.bytes());
   }
 
   /// Rows [begin[s], end[s]) of every sequence s: appended, and their attention compared with the packed one.
   /// Returns the number of compared values.
   int64_t advance(const std::vector<int32_t>& begin, const std::vector<int32_t>& end) {
     Ctx& c = batch_.ctx();
-    ArenaScope scope(c.arena);
+    ArenaScope scope(c.scratch);
     std::vector<int32_t> cu{0}, lengths, table, index;
     for (size_t s = 0; s < begin.size(); ++s) {
       if (begin[s] == end[s]) continue;
@@ -86,17 +86,17 @@ class Pages {
     const AttentionShape& shape = batch_.what().shape;
     const PagedKv kv{keys_, values_, to_device(c, view_of(table.data(), {S, most_})), batch_.ints(lengths),
                      batch_.what().page_tokens};
-    Tensor qkv = c.arena.make({T, shape.qkv_width()}, batch_.what().dtype),
-           out = c.arena.make({T, shape.q_width()}, batch_.what().dtype);
+    Tensor qkv = c.scratch.make({T, shape.qkv_width()}, batch_.what().dtype),
+           out = c.scratch.make({T, shape.q_width()}, batch_.what().dtype);
     gather(qkv, batch_.qkv(), index);
-    device::fill(c.device, out.raw(), 0xff, out.bytes());
+    device::fill(c.lane, out.raw(), 0xff, out.bytes());
     append_kv(c, kv, 1, qkv, batch_.ints(cu), shape);
     attention_paged(c, out, qkv, kv, 1, batch_.ints(cu), shape, batch_.scale());
-    Tensor want = c.arena.like(out);
+    Tensor want = c.scratch.like(out);
     gather(want, batch_.out(), index);
     std::vector<char> a(static_cast<size_t>(out.bytes())), b(a.size());
-    device::copy_from_device(c.device, a.data(), out.data, out.bytes());
-    device::copy_from_device(c.device, b.data(), want.data, want.bytes());
+    device::copy_from_device(c.lane, a.data(), out.data, out.bytes());
+    device::copy_from_device(c.lane, b.data(), want.data, want.bytes());
     EXPECT_EQ(a, b) << S << " sequences, " << T << " rows";
     return out.size();
   }
@@ -113,9 +113,8 @@ class Pages {
     for (size_t i = 0; i < index.size();) {
       size_t n = 1;
       while (i + n < index.size() && index[i + n] == index[i] + static_cast<int32_t>(n)) ++n;
-      device::copy_rows(Device::cuda, static_cast<char*>(to.raw()) + static_cast<int64_t>(i) * bytes,
-                        static_cast<const char*>(from.data) + index[i] * bytes,
-                        bytes * static_cast<int64_t>(n), 1, bytes * static_cast<int64_t>(n));
+      device::copy(c.lane, static_cast<char*>(to.raw()) + static_cast<int64_t>(i) * bytes,
+                   static_cast<const char*>(from.data) + index[i] * bytes, bytes * static_cast<int64_t>(n));
       i += n;
     }
   }
@@ -148,7 +147,7 @@ TEST(GpuAttention, PagesGiveTheBitsOfPackedSequences) {
       if (!plain) lengths.insert(lengths.end(), {2047, 2048, 2049, 3000, 5000});
       const Packed batch(gpu.ctx(), what, lengths, spread);
       {
-        ArenaScope scope(gpu.ctx().arena);
+        ArenaScope scope(gpu.ctx().scratch);
         Pages pages(batch);
         std::vector<int32_t> begin(lengths.size(), 0), end;
         for (uint64_t step = 0; begin != lengths; ++step, begin = end) {
@@ -161,7 +160,7 @@ TEST(GpuAttention, PagesGiveTheBitsOfPackedSequences) {
           compared += pages.advance(begin, end);
         }
       }
-      ArenaScope scope(gpu.ctx().arena);
+      ArenaScope scope(gpu.ctx().scratch);
       Pages pages(batch);  // whole prompts but the last token, then that
       std::vector<int32_t> last;
       for (int32_t n : lengths) last.push_back(n - 1);
@@ -197,11 +196,11 @@ TEST(GpuAttention, NeighboursDoNotMatter) {
   const std::vector<int32_t> lengths{200, 1300, 77};
   const Packed clean(c, what, lengths);
   const int64_t row = what.shape.qkv_width() * 2, out_row = what.shape.q_width() * 2;
-  const Tensor qkv = c.arena.like(clean.qkv()), out = c.arena.like(clean.out()),
-               lse = c.arena.like(clean.lse());
-  device::fill(c.device, qkv.raw(), 0xff, qkv.bytes());
-  device::copy_rows(c.device, static_cast<char*>(qkv.raw()) + 200 * row,
-                    static_cast<const char*>(clean.qkv().data) + 200 * row, 1300 * row, 1, 1300 * row);
+  const Tensor qkv = c.scratch.like(clean.qkv()), out = c.scratch.like(clean.out()),
+               lse = c.scratch.like(clean.lse());
+  device::fill(c.lane, qkv.raw(), 0xff, qkv.bytes());
+  device::copy(c.lane, static_cast<char*>(qkv.raw()) + 200 * row,
+               static_cast<const char*>(clean.qkv().data) + 200 * row, 1300 * row);
   attention_varlen_forward(c, out, lse, qkv, clean.ints(clean.cu()), what.shape, clean.scale());
   const std::vector<bf16> got = to_host<bf16>(c, rows(CTensor(out), 200, 1500)),
                           want = to_host<bf16>(c, rows(CTensor(clean.out()), 200, 1500));
@@ -229,21 +228,22 @@ Distance distance(const std::vector<T>& a, const std::vector<T>& b) {
 /// Sequences that are too long for the CPU: cuDNN's fused kernel is the second opinion. Two roundings of bf16
 /// (output, probabilities) of either side lie between the results.
 TEST(GpuAttention, AgreesWithCudnnOnLongSequences) {
-  const std::shared_ptr<Cudnn> cudnn = Cudnn::open();
+  Backend gpu(Device::cuda);
+  Ctx& c = gpu.ctx();
+  const std::shared_ptr<Cudnn> cudnn = Cudnn::open(c.lane);
   if (cudnn == nullptr) GTEST_SKIP() << "no libcudnn.so.9, or no cudnn.h when this was compiled";
   for (const AttentionShape shape : {AttentionShape{32, 8, 128}, {14, 2, 64}, {8, 8, 128}}) {
     const Case what{shape};
     for (const std::vector<int32_t>& lengths :
          {std::vector<int32_t>{16384}, {8192, 8192}, {1, 5000, 8191, 129, 12345, 4097}}) {
-      Backend gpu(Device::cuda);
-      Ctx& c = gpu.ctx();
+      ArenaScope scope(c.scratch);
       const Packed ours(c, what, lengths, 2.0);
-      const Tensor out = c.arena.like(ours.out());
+      const Tensor out = c.scratch.like(ours.out());
       std::vector<float> lse(static_cast<size_t>(ours.lse().size()));
       for (size_t s = 0; s < lengths.size(); ++s) {  // one sequence at a time
         const int64_t n = lengths[s], first = ours.cu()[s];
-        ArenaScope scope(c.arena);
-        const Tensor own = c.arena.make({shape.q_heads, n}, DType::f32);
+        ArenaScope scope(c.scratch);
+        const Tensor own = c.scratch.make({shape.q_heads, n}, DType::f32);
         const CudnnAttention peer(cudnn, 1, n, shape, ours.scale());
         peer.run(rows(CTensor(ours.qkv()), first, first + n).data, rows(out, first, first + n).raw(),
                  own.raw());
@@ -271,7 +271,7 @@ TEST(GpuAttention, AgreesWithFp64) {
     check_devices(
         fmt::format("attention, heads of {}", shape.head_dim), {normal_values(T * W, 1, 1.5)},
         [&](Ctx& c, DType dtype, const Many& in) {
-          ArenaScope scope(c.arena);
+          ArenaScope scope(c.scratch);
           TensorOn qkv(c, in[0], dtype, {T, W}), out(c, dtype, {T, shape.q_width()}),
               lse(c, accumulate_dtype(dtype), {shape.q_heads, T}),
               ends(c, cu, {static_cast<int64_t>(cu.size())});

@@ -19,13 +19,13 @@
 
 namespace temper {
 
-/// The functions of libcudnn that are used, and a handle on the stream of the process.
+/// The functions of libcudnn that are used, and a handle on a lane.
 class Cudnn {
  public:
   /// Null where the library is missing.
-  static std::shared_ptr<Cudnn> open() {
+  static std::shared_ptr<Cudnn> open(const Lane& lane) {
     void* library = ::dlopen("libcudnn.so.9", RTLD_NOW | RTLD_GLOBAL);
-    return library == nullptr ? nullptr : std::shared_ptr<Cudnn>(new Cudnn(library));
+    return library == nullptr ? nullptr : std::shared_ptr<Cudnn>(new Cudnn(library, lane));
   }
   ~Cudnn() { (void)destroy_(handle); }
   Cudnn(const Cudnn&) = delete;
@@ -45,7 +45,7 @@ class Cudnn {
   cudnnHandle_t handle = nullptr;
 
  private:
-  explicit Cudnn(void* library) {
+  Cudnn(void* library, const Lane& lane) {
     const auto get = [&](auto& function, const char* name) {
       function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
       CHECK(function != nullptr, "libcudnn has no {}", name);
@@ -64,7 +64,7 @@ class Cudnn {
     get(create, "cudnnCreate");
     get(set_stream, "cudnnSetStream");
     check(create(&handle), "create");
-    check(set_stream(handle, gpu_stream()), "stream");
+    check(set_stream(handle, stream_of(lane)), "stream");
   }
   decltype(&::cudnnGetErrorString) error_string_;
   decltype(&::cudnnDestroy) destroy_;
@@ -116,7 +116,6 @@ class CudnnAttention {
     add_graph();
     choose_plan();
   }
-  ~CudnnAttention() { device::release(Device::cuda, workspace_); }
   CudnnAttention(const CudnnAttention&) = delete;
   CudnnAttention& operator=(const CudnnAttention&) = delete;
 
@@ -280,7 +279,7 @@ class CudnnAttention {
     library_->check(library_->get_attribute(plan_->raw(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                             CUDNN_TYPE_INT64, 1, &one, &bytes),
                     "workspace");
-    workspace_ = device::allocate(Device::cuda, std::max<int64_t>(bytes, 256), "");
+    workspace_ = memory_.allocate(bytes);
   }
 
   std::shared_ptr<Cudnn> library_;
@@ -291,6 +290,7 @@ class CudnnAttention {
   std::vector<std::unique_ptr<CudnnObject>> objects_;
   std::vector<cudnnBackendDescriptor_t> operations_;
   std::unique_ptr<CudnnObject> plan_;
+  Arena memory_{Device::cuda};
   void* workspace_ = nullptr;
 };
 
@@ -300,7 +300,7 @@ class CudnnAttention {
 
 namespace temper {
 struct Cudnn {
-  static std::shared_ptr<Cudnn> open() { return nullptr; }
+  static std::shared_ptr<Cudnn> open(const Lane&) { return nullptr; }
   size_t (*version)() = nullptr;
 };
 struct CudnnAttention {

@@ -26,13 +26,13 @@ class TensorOn {
   operator CTensor() const { return view_; }
   Values values() {
     const Tensor host = host_;
-    device::copy_from_device(c_.device, host.raw(), view_.data, view_.bytes());
+    device::copy_from_device(c_.lane, host.raw(), view_.data, view_.bytes());
     return host_.values();
   }
 
  private:
-  TensorOn(Ctx& c, TestTensor host) : c_(c), host_(std::move(host)), view_(c.arena.like(CTensor(host_))) {
-    device::copy_to_device(c.device, view_.raw(), CTensor(host_).data, view_.bytes());
+  TensorOn(Ctx& c, TestTensor host) : c_(c), host_(std::move(host)), view_(c.scratch.like(CTensor(host_))) {
+    device::copy_to_device(c.lane, view_.raw(), CTensor(host_).data, view_.bytes());
   }
   Ctx& c_;
   TestTensor host_;
@@ -68,12 +68,11 @@ class NormalBlock {
       for (double x : numbers_) block.push_back(S(static_cast<float>(mean + scale * x)));
       for (int64_t first = 0, at = 7919 * seed % kSize; first < t.size();) {
         const int64_t n = std::min(kSize - at, t.size() - first);
-        device::copy_to_device(device, t.as<S>() + first, block.data() + at, n * int64_t{sizeof(S)});
+        device::upload(device, t.as<S>() + first, block.data() + at, n * int64_t{sizeof(S)});
         first += n;
         at = 0;
       }
     });
-    device::synchronize(device);
   }
 
  private:

@@ -91,7 +91,7 @@ TEST_P(GpuHfParity, GreedyTokens) {
   Backend gpu(Device::cuda);
   EngineOptions cache;
   cache.num_pages = kContext / cache.page_tokens;
-  Engine engine(*model, cache);
+  Engine engine(*model, cache, gpu.ctx().lane);
   GenerateOptions options;
   options.sampling.temperature = 0;
   options.max_new_tokens = static_cast<int64_t>(expected.size());

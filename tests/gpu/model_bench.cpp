@@ -19,14 +19,14 @@ double now() {
 }
 
 /// Median seconds of `repeats` runs after one to warm up, each between synchronisations.
-double seconds(int repeats, const std::function<void()>& run) {
+double seconds(Lane& lane, int repeats, const std::function<void()>& run) {
   run();
   std::vector<double> times;
   for (int i = 0; i < repeats; ++i) {
-    device::synchronize(Device::cuda);
+    lane.wait();
     const double start = now();
     run();
-    device::synchronize(Device::cuda);
+    lane.wait();
     times.push_back(now() - start);
   }
   std::nth_element(times.begin(), times.begin() + repeats / 2, times.end());
@@ -79,8 +79,8 @@ void bench_forward(const Bench& b, const Model& model) {
   t.response_tokens = random_ids(kTokens, 150000, 3);
   const Trajectory* all = &t;
   const Microbatch mb = pack({&all, 1}, std::vector<int32_t>{0});
-  const double s = seconds(10, [&] {
-    ArenaScope scope(c.arena);
+  const double s = seconds(c.lane, 10, [&] {
+    ArenaScope scope(c.scratch);
     const Tensor hidden = target_hidden(c, model, mb, nullptr);
     (void)model.head().forward(c, hidden, to_device(c, view_of(mb.targets.data(), {hidden.dim(0)})), 1.0);
   });
@@ -97,9 +97,9 @@ void bench_attention(int64_t head_dim, int64_t length) {
   const AttentionShape shape{32, 8, head_dim};
   Backend gpu(Device::cuda);
   Ctx& c = gpu.ctx();
-  const Tensor qkv = c.arena.make({kRows, shape.qkv_width()}, DType::bf16),
-               out = c.arena.make({kRows, shape.q_width()}, DType::bf16),
-               lse = c.arena.make({shape.q_heads, kRows}, DType::f32);
+  const Tensor qkv = c.scratch.make({kRows, shape.qkv_width()}, DType::bf16),
+               out = c.scratch.make({kRows, shape.q_width()}, DType::bf16),
+               lse = c.scratch.make({shape.q_heads, kRows}, DType::f32);
   NormalBlock().fill(c.device, qkv, 1, 0, 1);
   std::vector<int32_t> cu{0};
   while (cu.back() < kRows) cu.push_back(cu.back() + static_cast<int32_t>(length));
@@ -110,16 +110,16 @@ void bench_attention(int64_t head_dim, int64_t length) {
     const auto repeat = [&](int count) {
       for (int i = 0; i < count; ++i) run();
     };
-    const double burst = seconds(5, [&] { repeat(2); }) / 2;
+    const double burst = seconds(c.lane, 5, [&] { repeat(2); }) / 2;
     const int many = static_cast<int>(1.0 / burst);
     repeat(many);
-    const double sustained = seconds(1, [&] { repeat(many / 2); }) / (many / 2);
+    const double sustained = seconds(c.lane, 1, [&] { repeat(many / 2); }) / (many / 2);
     std::printf(
         "| attention forward d%ld, %ld tokens, %s | %.3f ms | burst %.0f TFLOP/s | sustained %.0f |\n",
         head_dim, length, name, burst * 1e3, flops / burst * 1e-12, flops / sustained * 1e-12);
   };
   measure("temper", [&] { attention_varlen_forward(c, out, lse, qkv, ends, shape, scale); });
-  const std::shared_ptr<Cudnn> cudnn = Cudnn::open();
+  const std::shared_ptr<Cudnn> cudnn = Cudnn::open(c.lane);
   if (cudnn == nullptr) return;
   const CudnnAttention peer(cudnn, kRows / length, length, shape, scale);
   measure("cuDNN", [&] { peer.run(qkv.data, out.raw(), lse.raw()); });
@@ -131,8 +131,8 @@ void bench_paged_attention(double read_rate, int64_t batch, int64_t length) {
   Backend gpu(Device::cuda);
   Ctx& c = gpu.ctx();
   const int64_t per = length / kPage, pages = batch * per;
-  const Tensor keys = c.arena.make({kLayers, pages, shape.kv_width() * kPage}, DType::bf16),
-               values = c.arena.like(keys);
+  const Tensor keys = c.scratch.make({kLayers, pages, shape.kv_width() * kPage}, DType::bf16),
+               values = c.scratch.like(keys);
   NormalBlock().fill(c.device, keys, 1, 0, 1);
   NormalBlock().fill(c.device, values, 1, 0, 2);
   std::vector<int32_t> table, lengths(static_cast<size_t>(batch), static_cast<int32_t>(length)), cu{0};
@@ -140,12 +140,12 @@ void bench_paged_attention(double read_rate, int64_t batch, int64_t length) {
   for (int64_t i = 0; i < batch; ++i) cu.push_back(static_cast<int32_t>(i + 1));
   const PagedKv kv{keys, values, to_device(c, view_of(table.data(), {batch, per})),
                    to_device(c, view_of(lengths.data(), {batch})), kPage};
-  const Tensor qkv = c.arena.make({batch, shape.qkv_width()}, DType::bf16),
-               out = c.arena.make({batch, shape.q_width()}, DType::bf16);
+  const Tensor qkv = c.scratch.make({batch, shape.qkv_width()}, DType::bf16),
+               out = c.scratch.make({batch, shape.q_width()}, DType::bf16);
   NormalBlock().fill(c.device, qkv, 1, 0, 3);
   const CTensor ends = to_device(c, view_of(cu.data(), {batch + 1}));
   constexpr int kCalls = 20;
-  const double s = seconds(5,
+  const double s = seconds(c.lane, 5,
                            [&] {
                              for (int i = 0; i < kCalls; ++i)
                                attention_paged(c, out, qkv, kv, i % kLayers, ends, shape, 0.088);
@@ -167,7 +167,7 @@ double generate_seconds(const Model& model, Engine& engine, Backend& gpu, int64_
   options.seed = 1;
   options.max_new_tokens = tokens;
   options.num_sampleable = model.config().vocab_size;
-  device::synchronize(Device::cuda);
+  gpu.ctx().lane.wait();
   const double start = now();
   engine.generate(gpu.ctx(), requests, options, nullptr, [](size_t, std::vector<Completion>) {});
   return now() - start;
@@ -176,9 +176,10 @@ double generate_seconds(const Model& model, Engine& engine, Backend& gpu, int64_
 void bench_decode(const Bench& b, const Model& model, double read_rate, int64_t batch) {
   constexpr int64_t kPrompt = 2048, kNew = 128, kPage = 64;
   Backend gpu(Device::cuda);
-  Engine engine(model, {.scheduler = {batch, 8192},
-                        .page_tokens = kPage,
-                        .num_pages = batch * ((kPrompt + kNew) / kPage + 2)});
+  Engine engine(
+      model,
+      {.scheduler = {batch, 8192}, .page_tokens = kPage, .num_pages = batch * ((kPrompt + kNew) / kPage + 2)},
+      gpu.ctx().lane);
   generate_seconds(model, engine, gpu, batch, kPrompt, 4);
   const double whole = generate_seconds(model, engine, gpu, batch, kPrompt, kNew),
                one = generate_seconds(model, engine, gpu, batch, kPrompt, 1);

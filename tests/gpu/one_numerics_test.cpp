@@ -79,7 +79,7 @@ class GpuOneNumerics : public ::testing::TestWithParam<Named> {
                                 .num_pages = schedule.num_pages,
                                 .poison_free_pages = true,
                                 .graphs = schedule.graphs};
-    Engine engine(*model_, options);
+    Engine engine(*model_, options, gpu_.ctx().lane);
     GenerateOptions how;
     how.sampling = sampling;
     how.seed = 7;
@@ -120,7 +120,7 @@ class GpuOneNumerics : public ::testing::TestWithParam<Named> {
         batch.push_back(static_cast<int32_t>(begin));
       }
       Ctx& c = gpu_.ctx();
-      ArenaScope scope(c.arena);
+      ArenaScope scope(c.scratch);
       const Microbatch mb = pack(all, batch);
       const Tensor hidden = target_hidden(c, *model_, mb, nullptr);
       const CTensor targets = to_device(c, view_of(mb.targets.data(), {hidden.dim(0)}));

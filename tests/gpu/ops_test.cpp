@@ -16,7 +16,7 @@ namespace temper {
 namespace {
 
 Many linear(Ctx& c, DType dtype, const Many& in, int64_t M, int64_t N, int64_t K, bool bias) {
-  ArenaScope scope(c.arena);
+  ArenaScope scope(c.scratch);
   TensorOn x(c, in[0], dtype, {M, K}), w(c, in[1], dtype, {N, K}), b(c, in[2], dtype, {N}),
       y(c, dtype, {M, N});
   linear_forward(c, y, x, w, bias ? CTensor(b) : CTensor{});
@@ -54,16 +54,16 @@ TEST(GpuOps, LinearRowsHaveTheSameBitsForAnyNumberOfRows) {
                              {9728, 896},
                              {896, 4864},
                              {2560, 9728}}) {
-    ArenaScope scope(c.arena);
-    const Tensor x = c.arena.make({kMost, K}, DType::bf16), w = c.arena.make({N, K}, DType::bf16),
-                 b = c.arena.make({N}, DType::bf16);
+    ArenaScope scope(c.scratch);
+    const Tensor x = c.scratch.make({kMost, K}, DType::bf16), w = c.scratch.make({N, K}, DType::bf16),
+                 b = c.scratch.make({N}, DType::bf16);
     block.fill(c.device, x, 1, 0, 1);
     block.fill(c.device, w, 1, 0, 2);
     block.fill(c.device, b, 1, 0, 3);
     for (const CTensor& bias : {CTensor{}, CTensor(b)}) {
-      ArenaScope inner(c.arena);
-      const Tensor whole = c.arena.make({kMost, N}, DType::bf16),
-                   part = c.arena.make({kMost, N}, DType::bf16);
+      ArenaScope inner(c.scratch);
+      const Tensor whole = c.scratch.make({kMost, N}, DType::bf16),
+                   part = c.scratch.make({kMost, N}, DType::bf16);
       linear_forward(c, whole, x, w, bias);
       const std::vector<bf16> want = to_host<bf16>(c, whole);
       for (int64_t M : {1, 2, 7, 8, 9, 16, 17, 32, 33, 64, 65, 127, 128, 256, 512, 1000, 1024}) {
@@ -83,7 +83,7 @@ TEST(GpuOps, EmbeddingGatherAdd) {
   const std::vector<int32_t> ids = random_ids(37, 50, 4);
   for (int64_t D : {24, 64, 1000})
     check_devices("embedding", {normal_values(50 * D, 1)}, [&](Ctx& c, DType dtype, const Many& in) {
-      ArenaScope scope(c.arena);
+      ArenaScope scope(c.scratch);
       TensorOn w(c, in[0], dtype, {50, D}), tokens(c, ids, {37}), y(c, dtype, {37, D}), z(c, dtype, {37, D}),
           sum(c, dtype, {37, D});
       embedding_forward(c, y, tokens, w);
@@ -97,7 +97,7 @@ TEST(GpuOps, Norm) {
   for (int64_t D : {8, 24, 100, 256, 896, 1024, 4096, 5000})
     check_devices(fmt::format("rmsnorm {}", D), {normal_values(9 * D, 1), normal_values(D, 2, 0.3, 1.0)},
                   [&](Ctx& c, DType dtype, const Many& in) {
-                    ArenaScope scope(c.arena);
+                    ArenaScope scope(c.scratch);
                     TensorOn x(c, in[0], dtype, {9, D}), w(c, in[1], dtype, {D}), y(c, dtype, {9, D}),
                         rstd(c, accumulate_dtype(dtype), {9});
                     rmsnorm_forward(c, y, rstd, x, w, 1e-6);
@@ -115,7 +115,7 @@ TEST(GpuOps, HeadNormAndRope) {
                   uniform_values(kPositions * dh / 2, 4, -1, 1),
                   uniform_values(kPositions * dh / 2, 5, -1, 1)};
     check_devices(fmt::format("heads of {}", dh), in, [&](Ctx& c, DType dtype, const Many& v) {
-      ArenaScope scope(c.arena);
+      ArenaScope scope(c.scratch);
       const DType A = accumulate_dtype(dtype);
       TensorOn x(c, v[0], dtype, {T, W}), wq(c, v[1], dtype, {dh}), wk(c, v[2], dtype, {dh}),
           y(c, dtype, {T, W}), rstd(c, A, {T, shape.q_heads + shape.kv_heads}),
@@ -212,11 +212,13 @@ TEST(GpuOps, GatedProduct) {
                              {520, 320},
                              {77, 64}})
     for (const bool with_bias : {false, true}) {
-      ArenaScope scope(c.arena);
+      ArenaScope scope(c.scratch);
       constexpr int64_t kMost = 200;
-      const Tensor x = c.arena.make({kMost, K}, DType::bf16), w = c.arena.make({2 * F, K}, DType::bf16),
-                   b = c.arena.make({2 * F}, DType::bf16), both = c.arena.make({kMost, 2 * F}, DType::bf16),
-                   want = c.arena.make({kMost, F}, DType::bf16), got = c.arena.make({kMost, F}, DType::bf16);
+      const Tensor x = c.scratch.make({kMost, K}, DType::bf16), w = c.scratch.make({2 * F, K}, DType::bf16),
+                   b = c.scratch.make({2 * F}, DType::bf16),
+                   both = c.scratch.make({kMost, 2 * F}, DType::bf16),
+                   want = c.scratch.make({kMost, F}, DType::bf16),
+                   got = c.scratch.make({kMost, F}, DType::bf16);
       block.fill(c.device, x, 1, 0, 1);
       block.fill(c.device, w, 1 / std::sqrt(static_cast<double>(K)), 0, 2);
       block.fill(c.device, b, 1, 0, 3);
@@ -225,7 +227,7 @@ TEST(GpuOps, GatedProduct) {
       swiglu_forward(c, want, both);
       const std::vector<bf16> all = to_host<bf16>(c, want);
       for (int64_t M : {1, 3, 8, 17, 33, 64, 65, 200}) {
-        device::fill(c.device, got.raw(), 0xff, got.bytes());
+        device::fill(c.lane, got.raw(), 0xff, got.bytes());
         linear_swiglu_forward(c, rows(got, 0, M), rows(CTensor(x), kMost - M, kMost), w, bias);
         const std::vector<bf16> some = to_host<bf16>(c, rows(CTensor(got), 0, M));
         EXPECT_EQ(std::memcmp(some.data(), all.data() + (kMost - M) * F, some.size() * 2), 0)
@@ -237,7 +239,7 @@ TEST(GpuOps, GatedProduct) {
 TEST(GpuOps, Swiglu) {
   for (int64_t F : {8, 36, 3072})
     check_devices("swiglu", {normal_values(13 * 2 * F, 1, 4.0)}, [&](Ctx& c, DType dtype, const Many& in) {
-      ArenaScope scope(c.arena);
+      ArenaScope scope(c.scratch);
       TensorOn x(c, in[0], dtype, {13, 2 * F}), a(c, dtype, {13, F});
       swiglu_forward(c, a, x);
       return Many{a.values()};
@@ -251,7 +253,7 @@ TEST(GpuOps, LogprobAndEntropy) {
       check_devices(
           fmt::format("log-prob of {} ids", V), {normal_values(n * D, 1), normal_values(V * D, 2, 0.3)},
           [&](Ctx& c, DType dtype, const Many& in) {
-            ArenaScope scope(c.arena);
+            ArenaScope scope(c.scratch);
             const DType A = accumulate_dtype(dtype);
             TensorOn h(c, in[0], dtype, {n, D}), w(c, in[1], dtype, {V, D}), t(c, targets, {n}),
                 logprob(c, A, {n}), entropy(c, A, {n}), lse(c, A, {n});
@@ -289,7 +291,7 @@ TEST(GpuOps, NothingLeftToDraw) {
   std::vector<LogitEdit> none;
   for (int32_t id = 0; id < V; ++id) none.push_back({.id = id, .count = 0, .seen = false, .bias = -INFINITY});
   for (const SampleOptions& options : {SampleOptions{}, {.temperature = 0}, {.top_k = 5}, {.top_p = 0.5}}) {
-    ArenaScope scope(c.arena);
+    ArenaScope scope(c.scratch);
     TensorOn h(c, normal_values(n * D, 1), DType::bf16, {n, D}),
         w(c, normal_values(V * D, 2), DType::bf16, {V, D}), tokens(c, DType::i32, {n}),
         logprob(c, DType::f32, {n});
@@ -312,7 +314,7 @@ TEST(GpuOps, SampleDrawsWhatTheCpuDraws) {
   TestCtx cpu;
   const std::vector<LogitEdit> all_edits = some_edits(V);
   const auto draw = [&](Ctx& c, const SampleOptions& options, std::span<const LogitEdit> edits) {
-    ArenaScope scope(c.arena);
+    ArenaScope scope(c.scratch);
     TensorOn h(c, hidden, DType::f32, {n, D}), w(c, weight, DType::f32, {V, D}), tokens(c, DType::i32, {n}),
         logprob(c, DType::f32, {n});
     const std::vector<SampleRow> sampled = sample_rows(n, options, edits);
@@ -329,10 +331,10 @@ TEST(GpuOps, SampleDrawsWhatTheCpuDraws) {
                                        {.temperature = 1.3, .top_k = 50, .top_p = 0.9, .min_p = 0.01},
                                        {.repetition_penalty = 1.4},
                                        {.temperature = 0.7,
-                                        .top_p = 0.9,
-                                        .repetition_penalty = 0.8,
-                                        .frequency_penalty = 0.3,
-                                        .presence_penalty = 0.2}})
+                                       .top_p = 0.9,
+                                       .repetition_penalty = 0.8,
+                                       .frequency_penalty = 0.3,
+                                       .presence_penalty = 0.2}})
     for (const std::span<const LogitEdit> edits :
          {std::span<const LogitEdit>{}, std::span<const LogitEdit>(all_edits)}) {
       const Many want = draw(cpu, options, edits), got = draw(gpu.ctx(), options, edits);
@@ -364,8 +366,8 @@ TEST(GpuOps, SampledLogprobIsTheScoredOne) {
           {.temperature = 0.8, .top_k = 40, .top_p = 0.95, .frequency_penalty = 0.5}}) {
       const bool edited = options.repetition_penalty != 1 || options.frequency_penalty != 0;
       const std::vector<LogitEdit> edits = some_edits(edited ? V : 0);
-      ArenaScope scope(c.arena);
-      const Tensor h = c.arena.make({n, D}, dtype), w = c.arena.make({V, D}, dtype);
+      ArenaScope scope(c.scratch);
+      const Tensor h = c.scratch.make({n, D}, dtype), w = c.scratch.make({V, D}, dtype);
       block.fill(c.device, h, 1, 0, 1);
       block.fill(c.device, w, 0.1, 0, 2);
       TensorOn tokens(c, DType::i32, {n}), logprob(c, DType::f32, {n});

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "src/core/arena.h"
 #include "src/core/cuda.h"
 #include "src/core/device.h"
 #include "tests/gpu/read_rate.h"
@@ -29,17 +30,20 @@ __global__ void __launch_bounds__(kThreads) read_kernel(unsigned* sink, const ui
 double read_rate() {
   constexpr int64_t kBytes = int64_t{8} << 30, kBlocks = 1 << 14, kPerBlock = kBytes / 16 / kBlocks;
   constexpr int kRuns = 10;
-  void* memory = device::allocate(Device::cuda, kBytes + 256, "");
-  device::fill(Device::cuda, memory, 0x5a, kBytes + 256);
+  Lane lane(Device::cuda);
+  Arena arena(Device::cuda);
+  void* memory = arena.allocate(kBytes + 256);
+  device::fill(lane, memory, 0x5a, kBytes + 256);
   auto* sink = reinterpret_cast<unsigned*>(static_cast<char*>(memory) + kBytes);
   cudaEvent_t start, end;
   CUDA_CHECK(cudaEventCreate(&start));
   CUDA_CHECK(cudaEventCreate(&end));
   float best = 1e30f;
   for (int i = 0; i < kRuns; ++i) {
-    CUDA_CHECK(cudaEventRecord(start, gpu_stream()));
-    read_kernel<<<kBlocks, kThreads, 0, gpu_stream()>>>(sink, static_cast<const uint4*>(memory), kPerBlock);
-    CUDA_CHECK(cudaEventRecord(end, gpu_stream()));
+    CUDA_CHECK(cudaEventRecord(start, stream_of(lane)));
+    read_kernel<<<kBlocks, kThreads, 0, stream_of(lane)>>>(sink, static_cast<const uint4*>(memory),
+                                                           kPerBlock);
+    CUDA_CHECK(cudaEventRecord(end, stream_of(lane)));
     CUDA_CHECK(cudaEventSynchronize(end));
     float ms = 0;
     CUDA_CHECK(cudaEventElapsedTime(&ms, start, end));
@@ -47,7 +51,6 @@ double read_rate() {
   }
   CUDA_CHECK(cudaEventDestroy(start));
   CUDA_CHECK(cudaEventDestroy(end));
-  device::release(Device::cuda, memory);
   return kBytes / (best * 1e-3);
 }
 

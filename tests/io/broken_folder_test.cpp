@@ -11,7 +11,7 @@
 
 #include "src/io/hf_config.h"
 #include "src/io/hf_import.h"
-#include "src/models/dense_specs.h"
+#include "src/models/parameter_specs.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_dir.h"
 
@@ -29,7 +29,7 @@ void load(const std::string& path) {
   const ModelFolder folder = ModelFolder::open(path);
   const Json* generation = folder.generation_config() ? &*folder.generation_config() : nullptr;
   const ModelConfig config = parse_model_config(folder.config(), generation, folder.config_path());
-  const std::vector<ParamSpec> specs = dense_parameter_specs(config);
+  const std::vector<ParamSpec> specs = parameter_specs(config);
   check_weights(folder, config, specs);
   ParameterStore store;
   for (const ParamSpec& spec : specs) store.add(spec);

@@ -9,7 +9,7 @@
 #include "src/io/elements.h"
 #include "src/io/hf_config.h"
 #include "src/io/hf_import.h"
-#include "src/models/dense_specs.h"
+#include "src/models/parameter_specs.h"
 #include "src/nn/init.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_dir.h"
@@ -29,7 +29,7 @@ std::string bytes_of(const std::string& path) { return read_file(path, 100 << 20
 struct Loaded {
   explicit Loaded(const std::string& path, DType dtype = DType::f32) : folder(ModelFolder::open(path)) {
     config = parse_model_config(folder.config(), nullptr, folder.config_path());
-    specs = dense_parameter_specs(config);
+    specs = parameter_specs(config);
     for (const ParamSpec& spec : specs) store.add(spec);
     store.allocate(dtype, false);
     import_weights(folder, config, store);
@@ -190,7 +190,7 @@ TEST(HfExport, ReaderSeesWindowsOfBoundedSize) {
       {"num_key_value_heads", 1},     {"rope_theta", 1e4},      {"tie_word_embeddings", true},
       {"max_position_embeddings", 8}, {"rms_norm_eps", 1e-6},   {"torch_dtype", "bfloat16"}};
   write_file_atomic(dir / "config.json", config.dump());
-  const std::vector<ParamSpec> specs = dense_parameter_specs(parse_model_config(config, nullptr, "c"));
+  const std::vector<ParamSpec> specs = parameter_specs(parse_model_config(config, nullptr, "c"));
   int64_t largest = 0, calls = 0;
   const ElementReader read = [&](const ParamSpec&, int64_t first, int64_t count, const Tensor& destination) {
     largest = std::max(largest, destination.bytes());
@@ -209,7 +209,7 @@ TEST(HfExport, ReaderSeesWindowsOfBoundedSize) {
 
 TEST(InitModelFolder, WritesTheSameWeightsAsRandomInit) {
   const TempDir dir;
-  const auto specs_of = [](const ModelConfig& c) { return dense_parameter_specs(c); };
+  const auto specs_of = [](const ModelConfig& c) { return parameter_specs(c); };
   init_model_folder(kQwen3 + "/config.json", dir / "a", 11, "auto", kQwen2, specs_of, 1);
   init_model_folder(kQwen3 + "/config.json", dir / "b", 11, "fp32", "", specs_of, 3);
   EXPECT_EQ(bytes_of(dir / "a/chat_template.jinja"), bytes_of(kQwen2 + "/chat_template.jinja"));

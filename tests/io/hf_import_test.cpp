@@ -8,7 +8,7 @@
 
 #include "src/io/elements.h"
 #include "src/io/hf_config.h"
-#include "src/models/dense_specs.h"
+#include "src/models/parameter_specs.h"
 #include "src/nn/init.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_dir.h"
@@ -24,7 +24,7 @@ ModelConfig config_of(const ModelFolder& folder) {
 }
 
 void fill(ParameterStore& store, const ModelConfig& config, DType dtype) {
-  for (ParamSpec& spec : dense_parameter_specs(config)) store.add(std::move(spec));
+  for (ParamSpec& spec : parameter_specs(config)) store.add(std::move(spec));
   store.allocate(dtype, false);
 }
 
@@ -101,7 +101,7 @@ class TinyFolder {
                {"intermediate_size", 1},       {"num_hidden_layers", 1}, {"num_attention_heads", 1},
                {"num_key_value_heads", 1},     {"rope_theta", 1e4},      {"eos_token_id", 1},
                {"max_position_embeddings", 8}, {"rms_norm_eps", 1e-6},   {"tie_word_embeddings", true}};
-    for (const ParamSpec& spec : dense_parameter_specs(parse_model_config(config_, nullptr, "test")))
+    for (const ParamSpec& spec : parameter_specs(parse_model_config(config_, nullptr, "test")))
       for (const HfPart& part : spec.parts) set(part.name, DType::f32, part_shape(spec, part), 0.5);
   }
   void set(const std::string& name, DType dtype, std::vector<int64_t> shape, double value) {

@@ -9,7 +9,7 @@
 #include "src/io/hf_config.h"
 #include "src/io/hf_export.h"
 #include "src/io/hf_import.h"
-#include "src/models/dense_specs.h"
+#include "src/models/parameter_specs.h"
 #include "tests/io/checkpoint_state.h"
 #include "tests/support/ranks.h"
 
@@ -85,20 +85,19 @@ TEST_F(Memory, AModelFolderGoesThroughWindows) {
   const std::string source = join_path(folder_, "source"), out = join_path(folder_, "out");
   expect_windows(growth_mib([&] {
                    init_model_folder(join_path(folder_, "config.json"), source, 1, "auto", "",
-                                     dense_parameter_specs, 2);
+                                     parameter_specs, 2);
                  }),
                  "init");
   const ModelFolder folder = ModelFolder::open(source);
   const ModelConfig config = parse_model_config(folder.config(), nullptr, folder.config_path());
   ParameterStore store;  // 192 MiB
-  for (const ParamSpec& spec : dense_parameter_specs(config)) store.add(spec);
+  for (const ParamSpec& spec : parameter_specs(config)) store.add(spec);
   store.allocate(DType::f32, /*with_gradients=*/false);
   ASSERT_GT(store.flat_values().bytes(), 190 * kMiB);
   expect_windows(growth_mib([&] { import_weights(folder, config, store); }), "import");
-  expect_windows(growth_mib([&] {
-                   export_model(source, dense_parameter_specs(config), store_reader(store), out, {"fp32"});
-                 }),
-                 "export");
+  expect_windows(
+      growth_mib([&] { export_model(source, parameter_specs(config), store_reader(store), out, {"fp32"}); }),
+      "export");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "src/ops/backend.h"
 #include "src/ops/rows.h"
 #include "src/rollout/engine.h"
 #include "src/train/token_pass.h"
@@ -50,8 +51,8 @@ class HfParity : public ::testing::TestWithParam<std::string> {
   std::string folder_;
   GoldenFile golden_;
   std::unique_ptr<Model> model_;
-  Arena arena_;
-  Ctx ctx_{.arena = arena_};
+  Backend backend_{Device::cpu};
+  Ctx& ctx_ = backend_.ctx();
 };
 
 TEST_P(HfParity, LogprobsAndGradients) {
@@ -78,11 +79,11 @@ TEST_P(HfParity, LogprobsAndGradients) {
   EXPECT_LE(worst_logprob, kLogprobTolerance);
 
   const std::vector<double> weights = golden_.numbers("weights");
-  Tensor dlogprob = arena_.make({hidden.dim(0)}, DType::f32);
+  Tensor dlogprob = ctx_.scratch.make({hidden.dim(0)}, DType::f32);
   for (size_t i = 0; i < weights.size(); ++i) dlogprob.as<float>()[i] = static_cast<float>(weights[i]);
-  const Tensor dentropy = arena_.zeros({hidden.dim(0)}, DType::f32);
+  const Tensor dentropy = ctx_.scratch.zeros({hidden.dim(0)}, DType::f32);
   const Tensor dtarget = model_->head().backward(ctx_, dlogprob, dentropy, hidden, targets, stats, 1.0);
-  Tensor dhidden = arena_.make({static_cast<int64_t>(mb.tokens.size()), hidden.dim(1)}, DType::f32);
+  Tensor dhidden = ctx_.scratch.make({static_cast<int64_t>(mb.tokens.size()), hidden.dim(1)}, DType::f32);
   scatter_rows(ctx_, dhidden, dtarget, view_of(mb.rows.data(), {hidden.dim(0)}));
   model_->backward(ctx_, mb.batch(ctx_), dhidden, saved);
 
@@ -99,7 +100,7 @@ TEST_P(HfParity, GreedyTokens) {
   const std::vector<int32_t> expected = golden_.integers("greedy");
   EngineOptions cache;
   cache.num_pages = kContext / cache.page_tokens;
-  Engine engine(*model_, cache);
+  Engine engine(*model_, cache, ctx_.lane);
   GenerateOptions options;
   options.sampling.temperature = 0;
   options.max_new_tokens = static_cast<int64_t>(expected.size());
@@ -125,8 +126,8 @@ TEST(HfParityBf16, IsNoFartherFromFp64ThanTransformers) {
     const auto logprobs = [&](DType dtype) {
       const auto model = load_model(std::string(kModels) + "/" + name, dtype, kContext);
       const std::vector<Trajectory> sequences = bf16_sequences(model->config().vocab_size);
-      Arena arena;
-      Ctx c{.arena = arena};
+      Backend backend(Device::cpu);
+      Ctx& c = backend.ctx();
       std::vector<const Trajectory*> all;
       std::vector<int32_t> order;
       for (const Trajectory& t : sequences) {

@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/canonical.h"
 #include "src/ops/attention.h"
+#include "src/ops/backend.h"
 
 namespace temper {
 
@@ -50,15 +51,15 @@ struct PackedBatch {
     return make_tensor(data.data(), kDTypeOf<S>, {tokens(), width});
   }
   void forward(int threads = 1) {
-    Arena arena;
-    Ctx c{arena, Device::cpu, threads};
+    Backend backend(Device::cpu, threads);
+    Ctx& c = backend.ctx();
     attention_varlen_forward(c, tensor(out, shape.q_width()),
                              make_tensor(lse.data(), kDTypeOf<A>, {shape.q_heads, tokens()}),
                              tensor(qkv, shape.qkv_width()), cu_tensor(), shape, scale);
   }
   void backward(int threads = 1) {
-    Arena arena;
-    Ctx c{arena, Device::cpu, threads};
+    Backend backend(Device::cpu, threads);
+    Ctx& c = backend.ctx();
     attention_varlen_backward(c, tensor(dqkv, shape.qkv_width()), tensor(dout, shape.q_width()),
                               tensor(qkv, shape.qkv_width()), tensor(out, shape.q_width()),
                               make_tensor(lse.data(), kDTypeOf<A>, {shape.q_heads, tokens()}), cu_tensor(),

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "src/ops/backend.h"
 #include "tests/ops/attention_reference.h"
 
 namespace temper {
@@ -175,8 +176,8 @@ struct PagedRun {
     std::vector<S> qkv, rows(static_cast<size_t>(T * q_width));
     for (int64_t t : source)
       qkv.insert(qkv.end(), b.qkv.begin() + t * width, b.qkv.begin() + (t + 1) * width);
-    Arena arena;
-    Ctx c{arena, Device::cpu, threads};
+    Backend backend(Device::cpu, threads);
+    Ctx& c = backend.ctx();
     const CTensor qkv_view = view_of(qkv.data(), {T, width}),
                   cu_view = view_of(cu.data(), {b.sequences() + 1});
     append_kv(c, view(), layer, qkv_view, cu_view, b.shape);

@@ -10,6 +10,7 @@
 #include <map>
 #include <numeric>
 
+#include "src/ops/backend.h"
 #include "src/ops/rows.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/tiny_model.h"
@@ -43,8 +44,8 @@ GenerateOptions generate_options(int64_t max_new_tokens, int64_t num_sampleable 
 
 Output run(Engine& engine, const std::vector<Request>& requests, const GenerateOptions& options,
            const Tokenizer* tokenizer = nullptr) {
-  Arena arena;
-  Ctx c{.arena = arena};
+  Backend backend(Device::cpu);
+  Ctx& c = backend.ctx();
   Output out;
   out.groups.resize(requests.size());
   out.counters = engine.generate(
@@ -53,7 +54,9 @@ Output run(Engine& engine, const std::vector<Request>& requests, const GenerateO
         EXPECT_TRUE(out.groups[i].empty()) << "group " << i << " came twice";
         out.groups[i] = std::move(samples);
       },
-      [&](size_t i, int32_t sample, const std::string& text) { out.streamed[{i, sample}] += text; });
+      [&](size_t i, int32_t sample, const std::string& text) {
+        out.streamed[{i, sample}] += text;
+      });
   return out;
 }
 
@@ -106,8 +109,8 @@ void expect_equal(const Output& a, const Output& b) {
 
 /// Logits after the last of `tokens`, all of which go through the model at once.
 std::vector<double> last_logits(const Model& model, const std::vector<int32_t>& tokens) {
-  Arena arena;
-  Ctx c{.arena = arena};
+  Backend backend(Device::cpu);
+  Ctx& c = backend.ctx();
   const auto n = static_cast<int32_t>(tokens.size());
   std::vector<int32_t> positions(tokens.size());
   std::iota(positions.begin(), positions.end(), 0);
@@ -117,7 +120,7 @@ std::vector<double> last_logits(const Model& model, const std::vector<int32_t>& 
   const Tensor hidden = model.forward(c, batch, nullptr);
   std::vector<double> logits;
   for (int32_t v = 0; v < kTinyVocab; ++v) {
-    Tensor row = c.arena.make({1, hidden.dim(1)}, hidden.dtype);
+    Tensor row = c.scratch.make({1, hidden.dim(1)}, hidden.dtype);
     gather_rows(c, row, hidden, view_of(last.data(), {1}));
     const TokenStats of = model.head().forward(c, row, view_of(&v, {1}), 1.0);
     logits.push_back(of.logprob.as<double>()[0] + of.lse.as<double>()[0]);
@@ -127,7 +130,8 @@ std::vector<double> last_logits(const Model& model, const std::vector<int32_t>& 
 
 TEST(Engine, LengthLimit) {
   const auto model = tiny_model(DType::f32);
-  Engine engine(*model, engine_options());
+  Lane lane;
+  Engine engine(*model, engine_options(), lane);
   const Output out = run(engine, {tiny_request(0, 5, 3), tiny_request(1, 40, 1)}, generate_options(17));
   ASSERT_EQ(out.groups[0].size(), 3u);
   ASSERT_EQ(out.groups[1].size(), 1u);
@@ -147,13 +151,14 @@ TEST(Engine, LengthLimit) {
 
 TEST(Engine, EndOfContextAndOfCache) {
   const auto model = tiny_model(DType::f32, kTinyVocab, /*context_tokens=*/48);
-  Engine engine(*model, engine_options());
+  Lane lane;
+  Engine engine(*model, engine_options(), lane);
   const Completion full = run(engine, {tiny_request(0, 40, 1)}, generate_options(100)).groups[0][0];
   EXPECT_EQ(full.tokens.size(), 8u);
   EXPECT_EQ(full.finish_reason, FinishReason::length);
   const Output last = run(engine, {tiny_request(0, 47, 2)}, generate_options(100));
   EXPECT_EQ(last.groups[0][1].tokens.size(), 1u);
-  Engine small(*model, engine_options(/*num_pages=*/2));
+  Engine small(*model, engine_options(/*num_pages=*/2), lane);
   const Output cut = run(small, {tiny_request(0, 20, 3)}, generate_options(100));
   for (const Completion& c : cut.groups[0]) EXPECT_EQ(c.tokens.size(), 12u);
 }
@@ -162,7 +167,8 @@ TEST(Engine, EndOfContextAndOfCache) {
 TEST(Engine, CutsDoNotShow) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const auto model = tiny_model(dtype);
-    Engine engine(*model, engine_options(/*num_pages=*/24));  // too few for all at full length
+    Lane lane;
+    Engine engine(*model, engine_options(/*num_pages=*/24), lane);  // too few for all at full length
     GenerateOptions options = generate_options(40);
     options.stop_token_ids = {3, 50, 51};
     options.sampling.repetition_penalty = 1.1;
@@ -182,7 +188,8 @@ TEST(Engine, CutsDoNotShow) {
 
 TEST(Engine, StopIds) {
   const auto model = tiny_model(DType::f32);
-  Engine engine(*model, engine_options());
+  Lane lane;
+  Engine engine(*model, engine_options(), lane);
   const std::vector<Request> requests{tiny_request(0, 5, 8)};
   GenerateOptions options = generate_options(60);
   const Output free = run(engine, requests, options);
@@ -207,7 +214,8 @@ TEST(Engine, StopIds) {
 /// The first min_new_tokens tokens hold no stop id; the next one may be one.
 TEST(Engine, LeastLengthHoldsStopIdsBack) {
   const auto model = tiny_model(DType::f32);
-  Engine engine(*model, engine_options());
+  Lane lane;
+  Engine engine(*model, engine_options(), lane);
   GenerateOptions options = generate_options(60);
   options.stop_token_ids = {3, 50, 51};
   options.logit_bias = {{3, 4.0}, {50, 4.0}};
@@ -239,7 +247,8 @@ TEST(Engine, LeastLengthHoldsStopIdsBack) {
 /// Distinct ids of the responses, under penalties that make repeating hard or tempting.
 TEST(Engine, PenaltiesActOnWhatTheSequenceHolds) {
   const auto model = tiny_model(DType::f32);
-  Engine engine(*model, engine_options());
+  Lane lane;
+  Engine engine(*model, engine_options(), lane);
   const Request request = tiny_request(0, 10, 6);
   const auto distinct = [&](const SampleOptions& sampling) {
     GenerateOptions options = generate_options(60);
@@ -264,7 +273,8 @@ TEST(Engine, PenaltiesActOnWhatTheSequenceHolds) {
 /// Greedy against a loop in fp64 over the logits of the whole model: each token is the argmax after edits.
 TEST(Engine, GreedyWithPenaltiesIsTheArgmaxOfTheFormulas) {
   const auto model = tiny_model(DType::f64);
-  Engine engine(*model, engine_options());
+  Lane lane;
+  Engine engine(*model, engine_options(), lane);
   const Request request = tiny_request(2, 9, 1);
   GenerateOptions options = generate_options(40);
   options.sampling = {
@@ -294,7 +304,8 @@ TEST(Engine, GreedyWithPenaltiesIsTheArgmaxOfTheFormulas) {
 /// A stop token on the last allowed place is a stop.
 TEST(Engine, StopIdAtTheLimit) {
   const auto model = tiny_model(DType::f32);
-  Engine engine(*model, engine_options());
+  Lane lane;
+  Engine engine(*model, engine_options(), lane);
   GenerateOptions options = generate_options(1);
   const int32_t first = run(engine, {tiny_request(0, 5, 1)}, options).groups[0][0].tokens[0];
   options.stop_token_ids = {first};
@@ -303,7 +314,8 @@ TEST(Engine, StopIdAtTheLimit) {
 
 TEST(Engine, SamplesDependOnTheirKeyAlone) {
   const auto model = tiny_model(DType::bf16);
-  Engine engine(*model, engine_options());
+  Lane lane;
+  Engine engine(*model, engine_options(), lane);
   const GenerateOptions options = generate_options(20);
   const Request a = tiny_request(3, 9, 2), b = tiny_request(8, 30, 4);
   const Output both = run(engine, {a, b}, options), swapped = run(engine, {b, a}, options);
@@ -322,7 +334,8 @@ TEST(Engine, SamplesDependOnTheirKeyAlone) {
 
 TEST(Engine, GreedyIsTheSameForAllSamples) {
   const auto model = tiny_model(DType::f32);
-  Engine engine(*model, engine_options());
+  Lane lane;
+  Engine engine(*model, engine_options(), lane);
   GenerateOptions options = generate_options(25);
   const Output warm = run(engine, {tiny_request(0, 6, 3)}, options);
   options.sampling.temperature = 0;
@@ -336,7 +349,8 @@ TEST(Engine, GreedyIsTheSameForAllSamples) {
 
 TEST(Engine, OnlySampleableIdsAreDrawn) {
   const auto model = tiny_model(DType::f32);
-  Engine engine(*model, engine_options());
+  Lane lane;
+  Engine engine(*model, engine_options(), lane);
   const auto largest = [&](int64_t num_sampleable) {
     int32_t id = 0;
     const Output out = run(engine, {tiny_request(0, 6, 8)}, generate_options(40, num_sampleable));
@@ -351,17 +365,19 @@ TEST(Engine, OnlySampleableIdsAreDrawn) {
 
 TEST(Engine, PromptsThatDoNotFitAreRefused) {
   const auto model = tiny_model(DType::f32, kTinyVocab, /*context_tokens=*/100);
-  Engine engine(*model, engine_options());
+  Lane lane;
+  Engine engine(*model, engine_options(), lane);
   const GenerateOptions options = generate_options(4);
-  expect_error(Exit::data, {"prompt 6", "too long", "100 tokens", "99"}, "fills the context",
-               [&] { run(engine, {tiny_request(5, 10, 1), tiny_request(6, 100, 1)}, options); });
+  expect_error(Exit::data, {"prompt 6", "too long", "100 tokens", "99"}, "fills the context", [&] {
+    run(engine, {tiny_request(5, 10, 1), tiny_request(6, 100, 1)}, options);
+  });
   expect_error(Exit::data, {"prompt 7", "no tokens"}, "empty",
                [&] { run(engine, {tiny_request(7, 0, 1)}, options); });
   Request foreign = tiny_request(9, 10, 1);
   foreign.prompt[3] = kTinyVocab;
   expect_error(Exit::data, {"prompt 9", "no token id", "96", "0 to 95"}, "an id of another vocabulary",
                [&] { run(engine, {foreign}, options); });
-  Engine small(*model, engine_options(/*num_pages=*/2));
+  Engine small(*model, engine_options(/*num_pages=*/2), lane);
   expect_error(Exit::data, {"prompt 8", "32 tokens", "31"}, "fills the cache",
                [&] { run(small, {tiny_request(8, 32, 1)}, options); });
   EXPECT_EQ(run(engine, {tiny_request(9, 99, 1)}, options).groups[0][0].tokens.size(), 1u);
@@ -371,12 +387,13 @@ TEST(Engine, PromptsThatDoNotFitAreRefused) {
 /// An exception out of a callback ends the call, not the engine: it has all of its pages for the next one.
 TEST(Engine, IsWholeAfterAnException) {
   const auto model = tiny_model(DType::f32);
-  Engine engine(*model, engine_options(/*num_pages=*/6));
+  Lane lane;
+  Engine engine(*model, engine_options(/*num_pages=*/6), lane);
   const std::vector<Request> requests{tiny_request(0, 20, 2), tiny_request(1, 40, 3)};
   const GenerateOptions options = generate_options(30);
   const Output before = run(engine, requests, options);
-  Arena arena;
-  Ctx c{.arena = arena};
+  Backend backend(Device::cpu);
+  Ctx& c = backend.ctx();
   const auto interrupted = [&](size_t, std::vector<Completion>) { throw std::runtime_error("stop"); };
   for (int i = 0; i < 3; ++i)
     EXPECT_THROW(engine.generate(c, requests, options, nullptr, interrupted), std::runtime_error);
@@ -389,7 +406,8 @@ TEST(Engine, IsWholeAfterAnException) {
 
 TEST(Engine, CacheBytesAreThoseOfItsPages) {
   const auto model = tiny_model(DType::bf16);
-  Engine engine(*model, engine_options(/*num_pages=*/10));
+  Lane lane;
+  Engine engine(*model, engine_options(/*num_pages=*/10), lane);
   EXPECT_EQ(engine.cache_bytes(),
             2 * 2 * 2 * 16 * 16 * 10 * 2);  // k and v, layers, heads, dh, tokens, pages, bytes
 }
@@ -400,7 +418,7 @@ class EngineText : public ::testing::Test {
       : tokenizer_(Tokenizer::load(kTokenizer)),
         vocab_(tokenizer_.vocab_size()),
         model_(tiny_model(DType::f32, vocab_)),
-        engine_(*model_, engine_options()) {}
+        engine_(*model_, engine_options(), lane_) {}
 
   Output text_of(const GenerateOptions& options) {
     return run(engine_, {tiny_request(0, 5, 4, vocab_), tiny_request(1, 12, 2, vocab_)}, options,
@@ -410,6 +428,7 @@ class EngineText : public ::testing::Test {
   Tokenizer tokenizer_;
   int64_t vocab_;
   std::unique_ptr<Model> model_;
+  Lane lane_;
   Engine engine_;
 };
 

@@ -17,7 +17,8 @@ namespace {
 constexpr int64_t kPage = 16;
 
 KvCache small_cache(int64_t num_pages, bool poison = true) {
-  return KvCache(tiny_config(), DType::f32, num_pages, kPage, poison);
+  static Lane lane;
+  return KvCache(tiny_config(), DType::f32, num_pages, kPage, poison, lane);
 }
 
 /// All keys and values of one page, layer after layer.

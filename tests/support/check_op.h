@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "src/core/ctx.h"
+#include "src/ops/backend.h"
 #include "tests/support/random.h"
 
 namespace temper {
@@ -113,15 +113,14 @@ class TestTensor {
   std::vector<char> bytes_;
 };
 
-/// An arena and a CPU context on it.
+/// A context of the CPU backend.
 class TestCtx {
  public:
-  explicit TestCtx(int threads = 1) : ctx_{.arena = arena_, .device = Device::cpu, .threads = threads} {}
-  operator Ctx&() { return ctx_; }
+  explicit TestCtx(int threads = 1) : backend_(Device::cpu, threads) {}
+  operator Ctx&() { return backend_.ctx(); }
 
  private:
-  Arena arena_;
-  Ctx ctx_;
+  Backend backend_;
 };
 
 /// Each |got - want| <= relative * max |want| + absolute. Reports the worst element.

@@ -24,6 +24,10 @@ inline std::unique_ptr<Comm> comm_of_all() {
   return test_world->make_comm(ranks, kTestWaitLimit);
 }
 
+inline std::unique_ptr<Collectives> collectives_of_all() {
+  return test_world->make_collectives(0, test_world->rank(), Device::cpu, "test", kTestWaitLimit);
+}
+
 /// A test that every rank runs. The folder is there until all ranks are done with it.
 class OnRanks : public ::testing::Test {
  protected:

@@ -5,7 +5,7 @@
 #include "src/core/check.h"
 #include "src/core/file.h"
 #include "src/io/checkpoint.h"
-#include "src/models/dense_specs.h"
+#include "src/models/parameter_specs.h"
 #include "src/run/plan/batch.h"
 #include "src/run/plan/draft.h"
 #include "src/run/plan/memory.h"
@@ -60,7 +60,7 @@ ModelFacts model_facts(const ModelConfig& c) {
                .kv_width = c.num_kv_heads * c.head_dim,
                .num_heads = c.num_heads,
                .qk_norm = c.qk_norm};
-  for (const ParamSpec& spec : dense_parameter_specs(c)) f.num_parameters += spec.size();
+  for (const ParamSpec& spec : parameter_specs(c)) f.num_parameters += spec.size();
   return f;
 }
 

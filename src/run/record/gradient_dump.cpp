@@ -5,9 +5,10 @@
 
 namespace temper {
 
-Trainer::GradientHook gradient_dump(const std::string& folder, Comm& dp) {
-  return [folder, &dp](ParameterStore& store, int64_t update) {
-    dp.all_gather_shards(store.flat_grads(), "gradients for the dump, copied from their dp owners");
+Trainer::GradientHook gradient_dump(const std::string& folder, Collectives& dp) {
+  return [folder, &dp](Ctx& c, ParameterStore& store, int64_t update) {
+    for (const Unit& unit : store.units())
+      dp.all_gather_shards(c, store.grads_of(unit), "gradients for the dump, copied from their dp owners");
     if (dp.rank() != 0) return;
     make_directories(folder);
     std::vector<TensorToWrite> tensors;

@@ -8,6 +8,6 @@
 
 namespace temper {
 
-Trainer::GradientHook gradient_dump(const std::string& folder, Comm& dp);
+Trainer::GradientHook gradient_dump(const std::string& folder, Collectives& dp);
 
 }  // namespace temper

@@ -26,7 +26,8 @@ namespace temper {
 struct Services {
   const LoadedConfig& loaded;
   const RunPlan& plan;
-  Comm* dp;  // the trainer ranks; null on others
+  Comm* dp;                 // the trainer ranks; null on others
+  Collectives* dp_tensors;  // of the same ranks
   Ctx& ctx;
   Journal& journal;
   Exchange& exchange;

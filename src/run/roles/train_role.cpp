@@ -52,7 +52,7 @@ TrainRole::TrainRole(Services& services, bool replay)
     : s_(services),
       replay_(replay),
       algorithm_(make_algorithm(services.config().algorithm)),
-      trainer_(services.model, *services.dp, trainer_options(services)) {}
+      trainer_(services.model, *services.dp, *services.dp_tensors, trainer_options(services)) {}
 
 std::vector<Group> TrainRole::receive(int64_t step) {
   const double waiting = s_.trace.now();

@@ -146,7 +146,7 @@ std::map<int64_t, StepInput> restore_run(const std::string& checkpoint, Trainer&
                        .why = fmt::format("it has {}, the run {}", dtype, dtype_name(s.model.dtype())),
                        .fix = "set run.dtype = \"" + dtype + "\""});
   load_state(manifest, state_tensors(trainer));
-  trainer.optimizer().restore(s.ctx, *s.dp, manifest.meta_count("optimizer_updates"));
+  trainer.optimizer().restore(s.ctx, manifest.meta_count("optimizer_updates"));
   std::map<int64_t, StepInput> ahead;
   for (int64_t step = manifest.step() + 1; manifest.tensors().contains(ahead_name(step)); ++step) {
     ahead[step] = read_words(manifest, checkpoint, ahead_name(step), step_input_from_bytes);

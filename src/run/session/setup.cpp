@@ -8,7 +8,7 @@
 
 #include "src/io/hf_config.h"
 #include "src/io/hf_import.h"
-#include "src/models/dense_specs.h"
+#include "src/models/parameter_specs.h"
 #include "src/nn/init.h"
 
 namespace temper {
@@ -60,7 +60,7 @@ std::unique_ptr<Model> load_model(const std::string& path, DType dtype, std::opt
   const ModelConfig config = parse_model_config(folder.config(), generation, folder.config_path(), &warnings);
   check_supported(config, folder.config_path());
   for (const std::string& w : warnings) spdlog::debug("{}", w);
-  if (!random) check_weights(folder, config, dense_parameter_specs(config));
+  if (!random) check_weights(folder, config, parameter_specs(config));
   const int64_t context = context_tokens.value_or(config.max_position_embeddings);
   auto model = std::make_unique<Model>(config, dtype, context, with_gradients, device);
   if (random)

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "src/comm/mpi_comm.h"
+#include "src/ops/backend.h"
 #include "src/run/record/run_log.h"
 #include "src/run/roles/validation.h"
 #include "src/run/session/setup.h"
@@ -35,14 +36,14 @@ int run_eval(const CommandLine& line) {
       load_model(config.model.path, plan.dtype, plan.context_tokens, false, random, config.run.seed);
   std::optional<int64_t> threads = config.run.threads;
   if (line.has("--threads")) threads = line.integer("--threads", 1);
-  Arena arena;
-  Ctx ctx{arena, Device::cpu, resolve_threads(threads, mpi.ranks_on_node())};
+  Backend backend(Device::cpu, resolve_threads(threads, mpi.ranks_on_node()));
   Journal journal(nullptr, 0);
   const std::unique_ptr<Mailbox> mailbox = mpi.make_mailbox(config.cluster.watchdog_seconds);
   Exchange exchange(*mailbox, {world, {}, world}, 0);
   Trace trace(mpi.rank(), {});
-  Services services{loaded, plan, comm.get(), ctx, journal, exchange, *model, &tokenizer, nullptr, trace};
-  Engine engine(*model, engine_options(config, plan));
+  Services services{loaded,   plan,   comm.get(), nullptr, backend.ctx(), journal,
+                    exchange, *model, &tokenizer, nullptr, trace};
+  Engine engine(*model, engine_options(config, plan), backend.ctx().lane);
   Json result = Json::object();
   for (const auto& [name, value] : Validation(services, engine, chat ? &*chat : nullptr).run(0))
     result[name] = value;

@@ -6,7 +6,7 @@
 #include "src/io/hf_config.h"
 #include "src/io/hf_export.h"
 #include "src/io/model_folder.h"
-#include "src/models/dense_specs.h"
+#include "src/models/parameter_specs.h"
 #include "src/run/session/run_state.h"
 #include "src/run/verbs/model_commands.h"
 #include "src/run/verbs/shared_work.h"
@@ -86,7 +86,7 @@ int run_tokenize(const CommandLine& line) {
 int run_init(const CommandLine& line) {
   init_model_folder(line.text("--config"), line.text("--out"),
                     static_cast<uint64_t>(line.integer("--seed", 0)), line.text("--dtype", "auto"),
-                    line.text("--tokenizer"), dense_parameter_specs, resolve_threads(std::nullopt, 1));
+                    line.text("--tokenizer"), parameter_specs, resolve_threads(std::nullopt, 1));
   return 0;
 }
 
@@ -97,7 +97,7 @@ int run_export(const CommandLine& line) {
   const std::string source = manifest.meta_text("model_path");
   const ModelFolder folder = ModelFolder::open(source, ModelFolder::Weights::optional);
   const ModelConfig config = parse_model_config(folder.config(), nullptr, folder.config_path());
-  export_model(source, dense_parameter_specs(config), checkpoint_reader(manifest), line.text("--out"),
+  export_model(source, parameter_specs(config), checkpoint_reader(manifest), line.text("--out"),
                {line.text("--dtype", "auto"), line.integer("--shard-size", 5'000'000'000)});
   return 0;
 }

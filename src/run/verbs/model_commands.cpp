@@ -137,7 +137,7 @@ int run_generate(const CommandLine& line) {
   const GenerateInput input = read_prompts(line, builder);
   const auto model = load_model(folder, work.dtype(), std::nullopt, false, false, 0, work.ctx().device);
   const int64_t longest = std::min(model->context_tokens(), input.longest + r.max_new_tokens);
-  Engine engine(*model, generate_engine(*model, r, longest));
+  Engine engine(*model, generate_engine(*model, r, longest), work.ctx().lane);
   require_ids_of_model(r, model->config().vocab_size);
   const GenerateOptions sampling = sampling_options(
       r, model->config(), tokenizer, static_cast<uint64_t>(line.integer("--seed", 0)), r.max_new_tokens);
@@ -200,7 +200,7 @@ int run_score(const CommandLine& line) {
       if (work.mine(end)) batch.push_back(static_cast<int32_t>(end));
       rows += more;
     }
-    ArenaScope scope(work.ctx().arena);
+    ArenaScope scope(work.ctx().scratch);
     const Microbatch mb = pack(all, batch);
     std::vector<double> logprob, entropy;
     if (!mb.empty()) {

@@ -7,10 +7,11 @@
 #include <limits>
 #include <numeric>
 
-#include "src/comm/mpi_comm.h"
+#include "src/comm/mesh.h"
 #include "src/core/stop_signal.h"
 #include "src/io/hf_export.h"
-#include "src/models/dense_specs.h"
+#include "src/models/parameter_specs.h"
+#include "src/ops/backend.h"
 #include "src/rl/registry.h"
 #include "src/run/plan/sampling_options.h"
 #include "src/run/record/gradient_dump.h"
@@ -61,6 +62,9 @@ class TrainRun {
         mpi.make_comm(world, idle ? std::numeric_limits<double>::infinity()  // it waits for the whole run
                                   : config().cluster.watchdog_seconds);
     dp_ = mpi.make_comm(ranks.trainer, config().cluster.watchdog_seconds);
+    mesh_ =
+        std::make_unique<Mesh>(mpi, ranks.trainer, MeshShape{.dp = static_cast<int>(ranks.trainer.size())},
+                               Device::cpu, config().cluster.watchdog_seconds);
     mailbox_ = mpi.make_mailbox(config().cluster.watchdog_seconds);
     exchange_ = std::make_unique<Exchange>(*mailbox_, ranks, plan.max_policy_lag);
     if (!idle) load_data();
@@ -68,7 +72,7 @@ class TrainRun {
     find_start();
     if (idle) return;
     threads_ = resolve_threads(config().run.threads, mpi.ranks_on_node());
-    ctx_ = std::make_unique<Ctx>(Ctx{arena_, Device::cpu, threads_});
+    backend_ = std::make_unique<Backend>(Device::cpu, threads_);
     load_models();
     build_roles();
   }
@@ -236,12 +240,12 @@ class TrainRun {
 
   void build_roles() {
     journal_ = std::make_unique<Journal>(nullptr, last_step());
-    services_ = std::make_unique<Services>(Services{loaded_, plan_, dp_.get(), *ctx_, *journal_, *exchange_,
-                                                    model_ ? *model_ : *frozen_, tokenizer_.get(),
-                                                    prompts_.get(), trace_});
+    services_ = std::make_unique<Services>(
+        Services{loaded_, plan_, dp_.get(), dp_ ? &mesh_->on(Axis::dp) : nullptr, backend_->ctx(), *journal_,
+                 *exchange_, model_ ? *model_ : *frozen_, tokenizer_.get(), prompts_.get(), trace_});
     const bool validates = dp_ && plan_.validates && config().validation.every > 0 && !replay();
     if (validates || (producer_ && plan_.generates && !replay()))
-      engine_ = std::make_unique<Engine>(*model_, engine_options(config(), plan_));
+      engine_ = std::make_unique<Engine>(*model_, engine_options(config(), plan_), backend_->ctx().lane);
     if (producer_) roles_.push_back(make_producer());
     // A reference rank that does not generate takes a step when the trainer needs it: it must not wait for
     // groups ahead.
@@ -255,7 +259,8 @@ class TrainRun {
     auto trainer = std::make_unique<TrainRole>(*services_, replay());
     trainer_ = trainer.get();
     if (line_.has("--dump-gradients"))
-      trainer_->trainer().set_gradient_hook(gradient_dump(line_.text("--dump-gradients"), *dp_));
+      trainer_->trainer().set_gradient_hook(
+          gradient_dump(line_.text("--dump-gradients"), mesh_->on(Axis::dp)));
     roles_.push_back(std::move(trainer));
     if (validates)
       validation_ = std::make_unique<Validation>(*services_, *engine_, chat_ ? &*chat_ : nullptr);
@@ -292,8 +297,8 @@ class TrainRun {
       const std::string out = folder_->path("export/" + RunFolder::step_name(step));
       if (path_exists(out)) remove_tree(out);
       make_directories(folder_->path("export"));
-      export_model(config().model.path, dense_parameter_specs(model_->config()),
-                   store_reader(model_->parameters()), out, {});
+      export_model(config().model.path, parameter_specs(model_->config()), store_reader(model_->parameters()),
+                   out, {});
       spdlog::info("exported {}", out);
     }
     dp_->barrier("export written by the first trainer rank");
@@ -307,6 +312,7 @@ class TrainRun {
   Stopwatch start_;
   Trace trace_;
   std::unique_ptr<Comm> world_, dp_;  // dp_: on trainer ranks
+  std::unique_ptr<Mesh> mesh_;
   std::optional<Share> producer_, reference_;
   std::unique_ptr<Mailbox> mailbox_;
   std::unique_ptr<Exchange> exchange_;
@@ -314,8 +320,7 @@ class TrainRun {
   std::string checkpoints_, checkpoint_;  // of the run; the one to go on from, or none
   ResumePoint resume_;
   int threads_ = 1;
-  Arena arena_;
-  std::unique_ptr<Ctx> ctx_;
+  std::unique_ptr<Backend> backend_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::optional<ChatTemplate> chat_;
   std::unique_ptr<Model> model_, frozen_;

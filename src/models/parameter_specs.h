@@ -10,6 +10,6 @@
 
 namespace temper {
 
-std::vector<ParamSpec> dense_parameter_specs(const ModelConfig& config);
+std::vector<ParamSpec> parameter_specs(const ModelConfig& config);
 
 }  // namespace temper

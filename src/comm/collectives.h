@@ -1,0 +1,39 @@
+#pragma once
+// Collectives on tensors over the ranks of one axis (dp, tp, pp). They are in order of the context's lane,
+// and what they give may be used on it when they return. Sums are an exchange of pieces and an addition in
+// ascending rank order, so that a sum is a pure function of its inputs and of the number of ranks, whatever
+// carries the bytes. Every call names what it is about, for the report of a wait over its limit.
+
+#include <memory>
+#include <string>
+
+#include "src/comm/transport.h"
+#include "src/core/ctx.h"
+#include "src/core/flat_range.h"
+
+namespace temper {
+
+class Collectives {
+ public:
+  explicit Collectives(std::unique_ptr<Transport> transport) : transport_(std::move(transport)) {}
+
+  int rank() const { return transport_->rank(); }
+  int size() const { return transport_->size(); }
+
+  /// flat [n]: this rank's shard_range becomes the sum over ranks; the rest is left as it was. fp32, fp64;
+  /// bf16 is added in fp32 and rounded once. Takes at most 64 MiB of scratch.
+  void reduce_scatter_sum(Ctx& c, const Tensor& flat, const char* what);
+  /// flat [n]: every rank's shard_range is copied to all ranks.
+  void all_gather_shards(Ctx& c, const Tensor& flat, const char* what);
+  /// flat [n]: becomes the sum over ranks, the same bits on all of them.
+  void all_reduce_sum(Ctx& c, const Tensor& flat, const char* what);
+  /// out [size, ...]: `mine` of every rank in rank order, each of the same size.
+  void all_gather(Ctx& c, const Tensor& out, const CTensor& mine, const char* what);
+  void send(Ctx& c, const CTensor& t, int to, const char* what);
+  void recv(Ctx& c, const Tensor& t, int from, const char* what);
+
+ private:
+  std::unique_ptr<Transport> transport_;
+};
+
+}  // namespace temper

@@ -1,0 +1,24 @@
+#include "src/comm/mesh.h"
+
+#include <algorithm>
+
+namespace temper {
+
+Mesh::Mesh(const MpiSession& mpi, const std::vector<int>& ranks, MeshShape shape, Device device,
+           double wait_limit_seconds) {
+  CHECK(shape.tp * shape.dp * shape.pp == static_cast<int>(ranks.size()),
+        "a mesh of {} x {} x {} for {} ranks", shape.tp, shape.dp, shape.pp, ranks.size());
+  const auto me = std::find(ranks.begin(), ranks.end(), mpi.rank()) - ranks.begin();
+  int stride = 1;
+  for (const Axis axis : {Axis::tp, Axis::dp, Axis::pp}) {
+    const int along = shape.along(axis), rank = static_cast<int>(me) / stride % along;
+    // Ranks that differ in this coordinate alone have one color.
+    const int color = static_cast<int>(me) - rank * stride;
+    const bool member = me < std::ssize(ranks);
+    axes_[static_cast<size_t>(axis)] = mpi.make_collectives(
+        member ? color : -1, rank, device, kAxisNames[static_cast<size_t>(axis)], wait_limit_seconds);
+    stride *= along;
+  }
+}
+
+}  // namespace temper

@@ -1,0 +1,33 @@
+#pragma once
+// How bytes of tensors get from rank to rank of one axis. All collectives (comm/collectives.h) are made of
+// this one call, so a new way to carry bytes is one class.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "src/core/lane.h"
+
+namespace temper {
+
+/// Bytes that go to, or come from, a rank of the axis.
+struct Parcel {
+  int peer = 0;
+  void* data = nullptr;
+  int64_t bytes = 0;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// Sends all of `out` and receives all of `in`, memory of the lane's device, in order of the lane. Between
+  /// two ranks parcels arrive in the order of the lists; both sides name the same sizes. No rank sends to
+  /// itself. Returns when `in` may be used on the lane and `out` written again. Exit::hang names `what` and
+  /// the axis.
+  virtual void exchange(Lane& lane, std::span<const Parcel> out, std::span<const Parcel> in,
+                        const char* what) = 0;
+};
+
+}  // namespace temper

@@ -1,0 +1,16 @@
+#pragma once
+// Virtual memory of the selected GPU, through functions of its driver, which is not linked: addresses are
+// reserved once and backed piece by piece. For core/region.cpp alone.
+
+#include <cstdint>
+
+namespace temper::cuda_memory {
+
+/// Null where so many addresses are not to be had.
+char* reserve(int64_t bytes);
+void unreserve(char* base, int64_t bytes) noexcept;
+/// Backs [at, at + bytes) with memory that this GPU reads and writes; false when none is left.
+bool back(char* at, int64_t bytes, uint64_t& handle);
+void give_back(char* at, int64_t bytes, uint64_t handle) noexcept;
+
+}  // namespace temper::cuda_memory

@@ -1,0 +1,23 @@
+#pragma once
+// Pieces of flat buffers, and how a buffer is shared out among the ranks of an axis.
+
+#include <algorithm>
+#include <cstdint>
+
+namespace temper {
+
+/// Elements [begin, end).
+struct FlatRange {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+  bool operator==(const FlatRange&) const = default;
+};
+
+/// Equal shares of `elements`, cut at multiples of 16; the last ranks may own less, or nothing.
+inline FlatRange shard_range(int64_t elements, int rank, int size) {
+  const int64_t share = (elements + size - 1) / size;
+  const int64_t step = (share + 15) / 16 * 16;
+  return {std::min(elements, step * rank), std::min(elements, step * (rank + 1))};
+}
+
+}  // namespace temper

@@ -1,0 +1,45 @@
+#pragma once
+// A range of addresses that is backed by memory from its beginning up to what was asked for: it grows in
+// place, never moves, and holds no more than 2 MiB above that. On the CPU pages come from the system, on a
+// GPU from its driver.
+
+#include <cstdint>
+#include <vector>
+
+#include "src/core/device.h"
+
+namespace temper {
+
+class Region {
+ public:
+  /// Memory is taken and lost in steps of this size; every region begins at a multiple of it.
+  static constexpr int64_t kStep = int64_t{2} << 20;
+
+  explicit Region(Device device) : device_(device) {}
+  ~Region();
+  Region(Region&& other) noexcept { *this = std::move(other); }
+  Region& operator=(Region&& other) noexcept;
+
+  /// Backs the first `bytes` bytes. `fix` ends the error (Exit::storage) when there is no memory for them.
+  void grow_to(int64_t bytes, const char* fix);
+  char* base() const { return base_; }
+  int64_t held_bytes() const { return held_; }
+  Device device() const { return device_; }
+
+ private:
+  void reserve();
+  void release() noexcept;
+
+  Device device_ = Device::cpu;
+  char* reserved_ = nullptr;  // as the system gave it
+  char* base_ = nullptr;      // the first multiple of kStep in it
+  int64_t reserved_bytes_ = 0;
+  int64_t held_ = 0;
+  struct Piece {  // GPU: one allocation of the driver
+    uint64_t handle = 0;
+    int64_t bytes = 0;
+  };
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace temper

@@ -1,0 +1,77 @@
+// Kernels that read weights ahead of their turn: right after a writer that called Lane::order, wrong without.
+
+#include "src/ops/linear.h"
+#include "tests/gpu/gpu_support.h"
+#include "tests/gpu/late_writer.h"
+
+namespace temper {
+namespace {
+
+constexpr int64_t kWidth = 1024, kOutputs = 256;
+
+/// The product of one row with weights that a late writer puts in place of others just before.
+class LateWeights {
+ public:
+  LateWeights()
+      : old_(c(), normal_values(kOutputs * kWidth, 1), DType::bf16, {kOutputs, kWidth}),
+        new_(c(), normal_values(kOutputs * kWidth, 2), DType::bf16, {kOutputs, kWidth}),
+        x_(c(), normal_values(kWidth, 3), DType::bf16, {1, kWidth}),
+        w_(c(), DType::bf16, {kOutputs, kWidth}) {}
+
+  Values with(const CTensor& w) {
+    TensorOn y(c(), DType::bf16, {1, kOutputs});
+    linear_forward(c(), y, x_, w, {});
+    return y.values();
+  }
+  Values with_new() { return with(new_); }
+  Values with_old() { return with(old_); }
+  Values after_late_write(bool order) {
+    device::copy(c().lane, static_cast<Tensor>(w_).raw(), static_cast<CTensor>(old_).data,
+                 static_cast<CTensor>(old_).bytes());
+    with(w_);  // the self-test of the shape is behind us
+    TensorOn y(c(), DType::bf16, {1, kOutputs});
+    c().lane.wait();
+    copy_late(c().lane, w_, new_);
+    if (order) c().lane.order();
+    linear_forward(c(), y, x_, w_, {});
+    return y.values();
+  }
+
+ private:
+  Ctx& c() { return gpu_.ctx(); }
+  Backend gpu_{Device::cuda};
+  TensorOn old_, new_, x_, w_;
+};
+
+TEST(Lane, OrderHoldsBackWhatReadsAhead) {
+  LateWeights late;
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(late.after_late_write(/*order=*/true), late.with_new());
+}
+
+/// Were this equal, the test above could not fail: the product must really read ahead.
+TEST(Lane, WithoutOrderTheProductReadsAhead) {
+  LateWeights late;
+  EXPECT_NE(late.after_late_write(/*order=*/false), late.with_new());
+}
+
+/// Work of two lanes does not wait for each other: the second ends while the first is still at it.
+TEST(Lane, LanesAreIndependent) {
+  Backend first(Device::cuda), second(Device::cuda);
+  TensorOn from(first.ctx(), normal_values(1024, 1), DType::f32, {1024}),
+      to(first.ctx(), Values(1024, 0.0), DType::f32, {1024}),
+      other(second.ctx(), normal_values(1024, 2), DType::f32, {1024});
+  first.ctx().lane.wait();
+  copy_late(first.ctx().lane, to, from);
+  Values seen(1024);
+  {
+    const std::vector<double> read = to_host<double>(second.ctx(), to);  // ordered after nothing of the first
+    seen.assign(read.begin(), read.end());
+  }
+  EXPECT_EQ(seen, Values(1024, 0.0));
+  EXPECT_EQ(to.values(), from.values());
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) { return temper::gpu_test_main(argc, argv); }

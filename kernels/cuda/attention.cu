@@ -177,7 +177,7 @@ CUtensorMap page_map(const Libraries& libraries, const void* data, const Attenti
                               {64, static_cast<uint32_t>(box_rows), 1});
 }
 
-void attention_plain(DType type, const AttentionCall& a) {
+void attention_plain(Ctx& ctx, DType type, const AttentionCall& a) {
   CHECK(a.head_dim <= kMaxHeadDim, "head_dim {}", a.head_dim);
   dispatch_gpu_storage(type, [&](auto s) {
     launch(ctx.lane, plain_kernel<decltype(s)>, blocks_for(int64_t{a.T} * a.q_heads, kPlainWarps),
@@ -192,7 +192,7 @@ void attention_varlen_forward(Ctx& ctx, Tensor out, Tensor lse, CTensor qkv, CTe
   if (has_tensor_core_kernel(qkv.dtype, a.head_dim))
     attention_prefill(ctx, a, /*skip_single_rows=*/false);
   else
-    attention_plain(qkv.dtype, a);
+    attention_plain(ctx, qkv.dtype, a);
 }
 
 void append_kv(Ctx& ctx, PagedKv kv, int64_t layer, CTensor qkv, CTensor cu_seqlens, AttentionShape shape) {
@@ -205,7 +205,7 @@ void append_kv(Ctx& ctx, PagedKv kv, int64_t layer, CTensor qkv, CTensor cu_seql
 void attention_paged(Ctx& ctx, Tensor out, CTensor qkv, PagedKv kv, int64_t layer, CTensor cu_seqlens,
                      AttentionShape shape, double scale) {
   const AttentionCall a = paged_call(out, qkv, kv, layer, cu_seqlens, shape, scale);
-  if (!has_tensor_core_kernel(qkv.dtype, a.head_dim)) return attention_plain(qkv.dtype, a);
+  if (!has_tensor_core_kernel(qkv.dtype, a.head_dim)) return attention_plain(ctx, qkv.dtype, a);
   const bool decodes = a.group() <= kDecodeGroup;
   if (decodes) attention_decode(ctx, a);
   if (!decodes || a.T > a.S) attention_prefill(ctx, a, /*skip_single_rows=*/decodes);

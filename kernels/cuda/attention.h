@@ -33,7 +33,7 @@ AttentionCall paged_call(Tensor out, CTensor qkv, const PagedKv& kv, int64_t lay
                          const AttentionShape& shape, double scale);
 
 /// Any type and head dimension, one warp per row and head.
-void attention_plain(DType type, const AttentionCall& a);
+void attention_plain(Ctx& ctx, DType type, const AttentionCall& a);
 
 /// bf16, heads of 64 or 128: any rows; with `skip_single_rows` sequences with one row are left to the decode
 /// kernel.

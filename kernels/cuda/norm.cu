@@ -54,7 +54,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 /// sum and b are null where nothing is added.
-void normalize_rows(Tensor y, Tensor sum, Tensor rstd, CTensor a, CTensor b, CTensor w, double eps) {
+void normalize_rows(Ctx& ctx, Tensor y, Tensor sum, Tensor rstd, CTensor a, CTensor b, CTensor w,
+                    double eps) {
   constexpr int kPerGroup = kThreads * kGroup;
   const auto width = static_cast<int>(a.dim(1));
   CHECK(width <= 8 * kPerGroup, "rows of {} elements", width);
@@ -204,8 +205,8 @@ HeadShape heads_of(const AttentionShape& s) {
 }
 
 /// Without positions: no rotation. Without pages: all of x to y.
-void normalize_heads(Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, const RopeInput& rope,
-                     const AttentionCall& pages, AttentionShape shape, double eps) {
+void normalize_heads(Ctx& ctx, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk,
+                     const RopeInput& rope, const AttentionCall& pages, AttentionShape shape, double eps) {
   CHECK(shape.head_dim <= kMaxHeadDim, "head_dim {}", shape.head_dim);
   const RopeTables tables{data_of<int32_t>(rope.positions), data_of<float>(rope.cosine),
                           data_of<float>(rope.sine)};
@@ -221,27 +222,28 @@ void normalize_heads(Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, c
 }  // namespace
 
 void rmsnorm_forward(Ctx& ctx, Tensor y, Tensor rstd, CTensor x, CTensor w, double eps) {
-  normalize_rows(y, {}, rstd, x, {}, w, eps);
+  normalize_rows(ctx, y, {}, rstd, x, {}, w, eps);
 }
 
 void add_rmsnorm_forward(Ctx& ctx, Tensor y, Tensor sum, Tensor rstd, CTensor a, CTensor b, CTensor w,
                          double eps) {
-  normalize_rows(y, sum, rstd, a, b, w, eps);
+  normalize_rows(ctx, y, sum, rstd, a, b, w, eps);
 }
 
 void head_norm_forward(Ctx& ctx, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk,
                        AttentionShape shape, double eps) {
-  normalize_heads(y, rstd, x, wq, wk, {}, {}, shape, eps);
+  normalize_heads(ctx, y, rstd, x, wq, wk, {}, {}, shape, eps);
 }
 
 void head_norm_rope_forward(Ctx& ctx, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk,
                             RopeInput rope, AttentionShape shape, double eps) {
-  normalize_heads(y, rstd, x, wq, wk, rope, {}, shape, eps);
+  normalize_heads(ctx, y, rstd, x, wq, wk, rope, {}, shape, eps);
 }
 
 void head_norm_rope_append(Ctx& ctx, Tensor y, Tensor rstd, PagedKv kv, int64_t layer, CTensor x, CTensor wq,
                            CTensor wk, RopeInput rope, CTensor cu_seqlens, AttentionShape shape, double eps) {
-  normalize_heads(y, rstd, x, wq, wk, rope, paged_call({}, x, kv, layer, cu_seqlens, shape, 1.0), shape, eps);
+  normalize_heads(ctx, y, rstd, x, wq, wk, rope, paged_call({}, x, kv, layer, cu_seqlens, shape, 1.0), shape,
+                  eps);
 }
 
 void rope_forward(Ctx& ctx, Tensor qkv, CTensor positions, CTensor cosine, CTensor sine,

@@ -15,6 +15,9 @@ struct Ctx {
   int threads = 1;
   Arena* saved = nullptr;  // what a forward keeps for its backward; null where nothing is kept
   Device device = lane.device();
+
+  /// Where a result goes that backward reads (`keep`), or nobody after the caller.
+  Arena& memory(bool keep) const { return keep ? *saved : scratch; }
 };
 
 /// Host data where the ops of this context read it: the same memory on the CPU, a copy in scratch on a GPU.

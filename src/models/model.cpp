@@ -1,7 +1,5 @@
 #include "src/models/model.h"
 
-#include <map>
-
 #include "src/models/parameter_specs.h"
 #include "src/nn/rope_table.h"
 #include "src/ops/embedding.h"
@@ -18,92 +16,110 @@ void check_supported(const ModelConfig& c, const std::string& source) {
         .fix = "use a model with another head_dim"});
 }
 
-Model::Model(const ModelConfig& config, DType storage, int64_t context_tokens, bool with_gradients,
-             Device device)
-    : config_(config), storage_(storage), context_tokens_(context_tokens), tables_(device) {
-  std::map<std::string, Parameter*> by_name;
-  for (ParamSpec& spec : parameter_specs(config)) {
-    const std::string name = spec.name;
-    by_name[name] = &parameters_.add(std::move(spec));
-  }
-  parameters_.allocate(storage, with_gradients, device);
+Model::Model(const ModelConfig& config, const ModelOptions& options)
+    : config_(config),
+      options_(options),
+      layers_(options.layers.value_or(LayerRange{0, config.num_layers})),
+      tables_(options.device) {
+  CHECK(layers_.begin >= 0 && layers_.begin < layers_.end && layers_.end <= config.num_layers,
+        "layers {} to {} of {}", layers_.begin, layers_.end, config.num_layers);
+  CHECK(!config.tie_word_embeddings || (is_first() && is_last()),
+        "embedding and head are one parameter and lie in different ranges of layers");
+  make_parameters();
   make_rope();
+  make_layers();
+}
 
-  const auto get = [&](const std::string& name) {
-    const auto at = by_name.find(name);
-    CHECK(at != by_name.end(), "no parameter {}", name);
-    return at->second;
+void Model::make_parameters() {
+  const auto has = [&](const ParamSpec& spec) {
+    if (spec.unit == kEmbeddingUnit) return is_first();
+    if (spec.unit == kHeadUnit) return is_last();
+    for (int64_t i = layers_.begin; i < layers_.end; ++i)
+      if (spec.unit == layer_unit_name(i)) return true;
+    return false;
   };
-  const auto get_if = [&](bool present, const std::string& name) { return present ? get(name) : nullptr; };
-  embedding_ = get("embed");
-  for (int64_t i = 0; i < config.num_layers; ++i) {
-    const std::string p = fmt::format("layers.{}.", i);
-    const Attention::Parameters attention{.wqkv = get(p + "attn.wqkv"),
-                                          .bqkv = get_if(config.qkv_bias, p + "attn.bqkv"),
-                                          .q_norm = get_if(config.qk_norm, p + "attn.q_norm"),
-                                          .k_norm = get_if(config.qk_norm, p + "attn.k_norm"),
-                                          .wo = get(p + "attn.wo"),
-                                          .bo = get_if(config.o_bias, p + "attn.bo")};
-    layers_.emplace_back(Norm(*get(p + "attn_norm"), config.rms_norm_eps),
-                         Attention(config, i, attention, rope_),
-                         Norm(*get(p + "mlp_norm"), config.rms_norm_eps),
-                         Mlp(Linear(*get(p + "mlp.wgu"), get_if(config.mlp_bias, p + "mlp.bgu")),
-                             Linear(*get(p + "mlp.wd"), get_if(config.mlp_bias, p + "mlp.bd"))));
+  for (ParamSpec& spec : parameter_specs(config_))
+    if (has(spec)) parameters_.add(std::move(spec));
+  parameters_.allocate(options_.dtype, options_.with_gradients, options_.device);
+}
+
+/// Null where this model has no such parameter.
+Parameter* Model::find(const std::string& name) {
+  for (Parameter& p : parameters_.list())
+    if (p.spec.name == name) return &p;
+  return nullptr;
+}
+
+Parameter& Model::get(const std::string& name) {
+  Parameter* found = find(name);
+  CHECK(found != nullptr, "no parameter {}", name);
+  return *found;
+}
+
+void Model::make_layers() {
+  embedding_ = find("embed");
+  for (int64_t i = layers_.begin; i < layers_.end; ++i) {
+    const std::string p = layer_unit_name(i) + ".";
+    const Attention::Parameters attention{.wqkv = &get(p + "attn.wqkv"),
+                                          .bqkv = find(p + "attn.bqkv"),
+                                          .q_norm = find(p + "attn.q_norm"),
+                                          .k_norm = find(p + "attn.k_norm"),
+                                          .wo = &get(p + "attn.wo"),
+                                          .bo = find(p + "attn.bo")};
+    decoder_.emplace_back(
+        Norm(get(p + "attn_norm"), config_.rms_norm_eps),
+        Attention(config_, i - layers_.begin, attention, rope_),
+        Norm(get(p + "mlp_norm"), config_.rms_norm_eps),
+        Mlp(Linear(get(p + "mlp.wgu"), find(p + "mlp.bgu")), Linear(get(p + "mlp.wd"), find(p + "mlp.bd"))));
   }
-  norm_ = std::make_unique<Norm>(*get("norm"), config.rms_norm_eps);
-  head_ = std::make_unique<LogprobHead>(*get(config.tie_word_embeddings ? "embed" : "head"));
+  if (!is_last()) return;
+  norm_ = std::make_unique<Norm>(get("norm"), config_.rms_norm_eps);
+  head_ = std::make_unique<LogprobHead>(get(config_.tie_word_embeddings ? "embed" : "head"));
 }
 
 void Model::make_rope() {
-  const RopeTable table = make_rope_table(config_.rope, config_.head_dim, context_tokens_);
-  const DType dtype = accumulate_dtype(storage_);
+  const RopeTable table = make_rope_table(config_.rope, config_.head_dim, context_tokens());
+  const DType dtype = accumulate_dtype(options_.dtype);
   Arena host;
-  const Tensor cosine = host.make({context_tokens_, config_.head_dim / 2}, dtype), sine = host.like(cosine);
-  fill_cos_sin(table, context_tokens_, cosine, sine);
+  const Tensor cosine = host.make({context_tokens(), config_.head_dim / 2}, dtype), sine = host.like(cosine);
+  fill_cos_sin(table, context_tokens(), cosine, sine);
   rope_ = {tables_.like(cosine), tables_.like(sine)};
   device::upload(device(), rope_.cosine.raw(), cosine.data, cosine.bytes());
   device::upload(device(), rope_.sine.raw(), sine.data, sine.bytes());
 }
 
-Tensor Model::forward(Ctx& c, const Batch& b, ModelSaved* saved) const {
-  const int64_t tokens = b.num_tokens();
-  Residual x{c.scratch.make({tokens, config_.hidden_size}, storage_), {}};
-  embedding_forward(c, x.stream, b.tokens, embedding_->value);
-  const auto make = [&] { return Residual{c.scratch.like(x.stream), c.scratch.like(x.stream)}; };
-  if (saved) {
-    saved->layers.resize(layers_.size());
-    for (size_t i = 0; i < layers_.size(); ++i) {
-      const Residual y = make();
-      layers_[i].forward(c, b, y, x, &saved->layers[i]);
-      x = y;
-    }
-  } else {
-    Residual even = make(), odd = make();
-    for (const DecoderLayer& layer : layers_) {
-      ArenaScope scope(c.scratch);
-      layer.forward(c, b, even, x, nullptr);
-      x = even;
-      std::swap(even, odd);
-    }
-  }
-  return norm_->forward_residual(c, c.scratch.like(x.stream), x.stream, x.delta,
-                                 saved ? &saved->norm : nullptr);
+const Unit& Model::layer_unit(int64_t layer) const {
+  return parameters_.units().at(static_cast<size_t>(layer - layers_.begin + (is_first() ? 1 : 0)));
 }
 
-void Model::backward(Ctx& c, const Batch& b, CTensor dhidden, const ModelSaved& saved) const {
-  ArenaScope all(c.scratch);
-  Tensor dx = c.scratch.like(saved.norm.x), dy = c.scratch.like(saved.norm.x);
-  {
-    ArenaScope scope(c.scratch);
-    const Tensor from_norm = norm_->backward(c, dhidden, saved.norm);
-    std::memcpy(dy.raw(), from_norm.data, static_cast<size_t>(from_norm.bytes()));
-  }
-  for (size_t i = layers_.size(); i-- > 0;) {
-    ArenaScope scope(c.scratch);
-    layers_[i].backward(c, b, dx, dy, saved.layers[i]);
-    std::swap(dx, dy);
-  }
-  embedding_backward(c, embedding_->grad, dy, b.tokens, config_.pad_token_id);
+Residual Model::begin(Ctx& c, const Batch& b, bool keep) const {
+  const Tensor stream = c.memory(keep).make({b.num_tokens(), config_.hidden_size}, dtype());
+  embedding_forward(c, stream, b.tokens, embedding_->value);
+  return {stream, {}};
+}
+
+void Model::layer_forward(Ctx& c, const Batch& b, int64_t layer, const Residual& y, const Residual& x,
+                          LayerSaved* saved) const {
+  decoder_[static_cast<size_t>(layer - layers_.begin)].forward(c, b, y, x, saved);
+}
+
+Tensor Model::end(Ctx& c, const Residual& x, NormSaved* saved) const {
+  const Tensor sum = c.memory(saved != nullptr).like(x.stream), hidden = c.scratch.like(sum);
+  norm_->forward_residual(c, hidden, sum, x.stream, x.delta, saved);
+  return hidden;
+}
+
+void Model::end_backward(Ctx& c, const Tensor& dx, const CTensor& dhidden, const NormSaved& saved) const {
+  norm_->backward_into(c, dx, dhidden, saved);
+}
+
+void Model::layer_backward(Ctx& c, const Batch& b, int64_t layer, const Tensor& dx, const CTensor& dy,
+                           const LayerSaved& saved) const {
+  decoder_[static_cast<size_t>(layer - layers_.begin)].backward(c, b, dx, dy, saved);
+}
+
+void Model::begin_backward(Ctx& c, const Batch& b, const CTensor& dx) const {
+  embedding_backward(c, embedding_->grad, dx, b.tokens, config_.pad_token_id);
 }
 
 }  // namespace temper

@@ -1,8 +1,11 @@
 #pragma once
-// A dense decoder: embedding, layers, final norm. It ends in hidden states; heads (log-prob now) are beside
-// it. It knows neither loss nor sampling nor other ranks.
+// A decoder as steps: begin (embedding), layer by layer, end (final norm). The order of the steps is
+// LayerPass's (models/layer_pass.h). A model may hold a range of the layers: the first range has the
+// embedding, the last one the final norm and the head. It ends in hidden states; heads (log-prob now) are
+// beside it. It knows neither loss nor sampling nor other ranks.
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "src/nn/decoder_layer.h"
@@ -12,9 +15,17 @@
 
 namespace temper {
 
-struct ModelSaved {
-  std::vector<LayerSaved> layers;
-  NormSaved norm;
+/// Layers [begin, end) of all of a model.
+struct LayerRange {
+  int64_t begin = 0, end = 0;
+};
+
+struct ModelOptions {
+  DType dtype = DType::f32;
+  int64_t context_tokens = 0;  // rope tables have the positions below
+  bool with_gradients = false;
+  Device device = Device::cpu;
+  std::optional<LayerRange> layers = {};  // absent: all
 };
 
 /// Exit::data naming `source` when no kernel can run this shape.
@@ -22,37 +33,57 @@ void check_supported(const ModelConfig& config, const std::string& source);
 
 class Model {
  public:
-  /// Allocates parameters (zeroed) and rope tables for positions below `context_tokens`.
-  Model(const ModelConfig& config, DType storage, int64_t context_tokens, bool with_gradients,
-        Device device = Device::cpu);
+  /// Allocates parameters (zeroed) and rope tables.
+  Model(const ModelConfig& config, const ModelOptions& options);
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  /// Final hidden states [T, D], from the arena. With `saved`, activations stay in the arena for backward;
-  /// without it only one layer's are alive at a time.
-  Tensor forward(Ctx& c, const Batch& b, ModelSaved* saved) const;
-  /// Adds to all gradients (but the head's).
-  void backward(Ctx& c, const Batch& b, CTensor dhidden, const ModelSaved& saved) const;
+  const LayerRange& layers() const { return layers_; }
+  bool is_first() const { return layers_.begin == 0; }
+  bool is_last() const { return layers_.end == config_.num_layers; }
+
+  /// The residual stream [T, D] before the first layer; kept for backward (in c.saved) or not.
+  Residual begin(Ctx& c, const Batch& b, bool keep) const;
+  /// y = layer(x); y is the caller's.
+  void layer_forward(Ctx& c, const Batch& b, int64_t layer, const Residual& y, const Residual& x,
+                     LayerSaved* saved) const;
+  /// Final hidden states [T, D].
+  Tensor end(Ctx& c, const Residual& x, NormSaved* saved) const;
+
+  /// dx [T, D] overwritten; weight gradients accumulate.
+  void end_backward(Ctx& c, const Tensor& dx, const CTensor& dhidden, const NormSaved& saved) const;
+  void layer_backward(Ctx& c, const Batch& b, int64_t layer, const Tensor& dx, const CTensor& dy,
+                      const LayerSaved& saved) const;
+  void begin_backward(Ctx& c, const Batch& b, const CTensor& dx) const;
+
+  /// Where the parameters of a step are: for what works unit by unit.
+  const Unit& embedding_unit() const { return parameters_.units().front(); }
+  const Unit& layer_unit(int64_t layer) const;
+  const Unit& head_unit() const { return parameters_.units().back(); }
 
   const LogprobHead& head() const { return *head_; }
   ParameterStore& parameters() { return parameters_; }
   const ParameterStore& parameters() const { return parameters_; }
   const ModelConfig& config() const { return config_; }
-  DType dtype() const { return storage_; }
-  Device device() const { return tables_.device(); }
-  int64_t context_tokens() const { return context_tokens_; }
+  DType dtype() const { return options_.dtype; }
+  Device device() const { return options_.device; }
+  int64_t context_tokens() const { return options_.context_tokens; }
 
  private:
+  void make_parameters();
+  void make_layers();
   void make_rope();
+  Parameter* find(const std::string& name);
+  Parameter& get(const std::string& name);
 
   ModelConfig config_;
-  DType storage_;
-  int64_t context_tokens_;
+  ModelOptions options_;
+  LayerRange layers_;
   ParameterStore parameters_;
   Arena tables_;
   RopeTensors rope_;
   Parameter* embedding_ = nullptr;
-  std::vector<DecoderLayer> layers_;
+  std::vector<DecoderLayer> decoder_;
   std::unique_ptr<Norm> norm_;
   std::unique_ptr<LogprobHead> head_;
 };

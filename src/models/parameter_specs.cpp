@@ -65,6 +65,8 @@ ParamSpec norm_spec(const std::string& ours, const std::string& hf, int64_t widt
 
 }  // namespace
 
+std::string layer_unit_name(int64_t layer) { return fmt::format("layers.{}", layer); }
+
 std::vector<ParamSpec> parameter_specs(const ModelConfig& c) {
   std::vector<ParamSpec> specs;
   auto end_unit = [&, begin = size_t{0}](const std::string& name) mutable {
@@ -73,21 +75,21 @@ std::vector<ParamSpec> parameter_specs(const ModelConfig& c) {
   specs.push_back({.name = "embed",
                    .parts = {{"model.embed_tokens.weight", c.vocab_size}},
                    .shape = {c.vocab_size, c.hidden_size}});
-  end_unit("embedding");
+  end_unit(kEmbeddingUnit);
   for (int64_t layer = 0; layer < c.num_layers; ++layer) {
-    const std::string ours = fmt::format("layers.{}.", layer), hf = fmt::format("model.layers.{}.", layer);
+    const std::string ours = layer_unit_name(layer) + ".", hf = fmt::format("model.layers.{}.", layer);
     specs.push_back(norm_spec(ours + "attn_norm", hf + "input_layernorm.weight", c.hidden_size));
     add_attention(specs, c, ours, hf);
     specs.push_back(norm_spec(ours + "mlp_norm", hf + "post_attention_layernorm.weight", c.hidden_size));
     add_mlp(specs, c, ours, hf);
-    end_unit(fmt::format("layers.{}", layer));
+    end_unit(layer_unit_name(layer));
   }
   specs.push_back(norm_spec("norm", "model.norm.weight", c.hidden_size));
   if (!c.tie_word_embeddings)
     specs.push_back({.name = "head",
                      .parts = {{"lm_head.weight", c.vocab_size}},
                      .shape = {c.vocab_size, c.hidden_size}});
-  end_unit("head");
+  end_unit(kHeadUnit);
   return specs;
 }
 

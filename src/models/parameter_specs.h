@@ -10,6 +10,10 @@
 
 namespace temper {
 
+/// Names of the units.
+inline constexpr const char *kEmbeddingUnit = "embedding", *kHeadUnit = "head";
+std::string layer_unit_name(int64_t layer);
+
 std::vector<ParamSpec> parameter_specs(const ModelConfig& config);
 
 }  // namespace temper

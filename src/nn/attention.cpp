@@ -22,11 +22,12 @@ Attention::Attention(const ModelConfig& config, int64_t layer, const Parameters&
 Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* saved) const {
   const int64_t tokens = x.dim(0);
   const DType accumulate = accumulate_dtype(x.dtype);
-  Tensor projected, head_rstd, qkv = wqkv_.forward(c, x);
+  Arena& memory = c.memory(saved != nullptr);
+  Tensor projected, head_rstd, qkv = wqkv_.forward(c, x, memory);
   if (q_norm_) {
     projected = qkv;
-    qkv = c.scratch.like(projected);
-    head_rstd = c.scratch.make({tokens, shape_.q_heads + shape_.kv_heads}, accumulate);
+    qkv = memory.like(projected);
+    head_rstd = memory.make({tokens, shape_.q_heads + shape_.kv_heads}, accumulate);
     const RopeInput rope{b.positions, rope_.cosine, rope_.sine};
     if (b.kv)
       head_norm_rope_append(c, qkv, head_rstd, *b.kv, layer_, projected, q_norm_->value, k_norm_->value, rope,
@@ -38,19 +39,20 @@ Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* sav
     rope_forward(c, qkv, b.positions, rope_.cosine, rope_.sine, shape_);
     if (b.kv) append_kv(c, *b.kv, layer_, qkv, b.cu_seqlens, shape_);
   }
-  Tensor out = c.scratch.make({tokens, shape_.q_width()}, x.dtype), lse;
+  Tensor out = memory.make({tokens, shape_.q_width()}, x.dtype), lse;
   if (b.kv) {
     attention_paged(c, out, qkv, *b.kv, layer_, b.cu_seqlens, shape_, scale_);
   } else {
-    lse = c.scratch.make({shape_.q_heads, tokens}, accumulate);
+    lse = memory.make({shape_.q_heads, tokens}, accumulate);
     attention_varlen_forward(c, out, lse, qkv, b.cu_seqlens, shape_, scale_);
   }
   if (saved) *saved = {x, projected, head_rstd, qkv, out, lse};
-  return wo_.forward(c, out);
+  return wo_.forward(c, out, c.scratch);
 }
 
 Tensor Attention::backward(Ctx& c, const Batch& b, CTensor dy, const AttentionSaved& s) const {
-  Tensor dout = wo_.backward(c, dy, s.out);
+  wo_.backward_weight(c, dy, s.out);
+  const Tensor dout = wo_.backward_input(c, dy);
   Tensor dqkv = c.scratch.like(s.qkv);
   attention_varlen_backward(c, dqkv, dout, s.qkv, s.out, s.lse, b.cu_seqlens, shape_, scale_);
   rope_backward(c, dqkv, b.positions, rope_.cosine, rope_.sine, shape_);
@@ -60,7 +62,8 @@ Tensor Attention::backward(Ctx& c, const Batch& b, CTensor dy, const AttentionSa
                        k_norm_->value, s.head_rstd, shape_);
     dqkv = dprojected;
   }
-  return wqkv_.backward(c, dqkv, s.x);
+  wqkv_.backward_weight(c, dqkv, s.x);
+  return wqkv_.backward_input(c, dqkv);
 }
 
 }  // namespace temper

@@ -6,11 +6,13 @@ namespace temper {
 
 void DecoderLayer::forward(Ctx& c, const Batch& b, const Residual& y, const Residual& x,
                            LayerSaved* s) const {
+  Arena& memory = c.memory(s != nullptr);
   Tensor sum = x.stream;
-  if (!x.delta.empty()) sum = c.scratch.like(x.stream);
-  Tensor normed = attn_norm_.forward_residual(c, sum, x.stream, x.delta, s ? &s->attn_norm : nullptr);
-  Tensor attended = attn_.forward(c, b, normed, s ? &s->attn : nullptr);
-  Tensor normed2 = mlp_norm_.forward_residual(c, y.stream, sum, attended, s ? &s->mlp_norm : nullptr);
+  if (!x.delta.empty()) sum = memory.like(x.stream);
+  const Tensor normed = memory.like(sum), normed2 = memory.like(sum);
+  attn_norm_.forward_residual(c, normed, sum, x.stream, x.delta, s ? &s->attn_norm : nullptr);
+  const Tensor attended = attn_.forward(c, b, normed, s ? &s->attn : nullptr);
+  mlp_norm_.forward_residual(c, normed2, y.stream, sum, attended, s ? &s->mlp_norm : nullptr);
   mlp_.forward_into(c, y.delta, normed2, s ? &s->mlp : nullptr);
 }
 

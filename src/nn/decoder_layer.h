@@ -25,7 +25,7 @@ class DecoderLayer {
   DecoderLayer(Norm attn_norm, Attention attn, Norm mlp_norm, Mlp mlp)
       : attn_norm_(attn_norm), attn_(attn), mlp_norm_(mlp_norm), mlp_(mlp) {}
 
-  /// y = layer(x); y is the caller's, everything else comes from the arena.
+  /// y = layer(x); y is the caller's. What `saved` holds comes from c.saved, its y.stream included.
   void forward(Ctx& c, const Batch& b, const Residual& y, const Residual& x, LayerSaved* saved) const;
   /// dx [T, D] from dy, of the sums; adds to the weight gradients.
   void backward(Ctx& c, const Batch& b, Tensor dx, CTensor dy, const LayerSaved& saved) const;

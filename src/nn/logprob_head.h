@@ -33,13 +33,11 @@ class LogprobHead {
     logprob_forward(c, s.logprob, s.entropy, s.lse, hidden, weight_->value, targets, temperature);
     return s;
   }
-  /// Returns dhidden [n, D]; adds to the head's weight gradient.
-  Tensor backward(Ctx& c, CTensor dlogprob, CTensor dentropy, CTensor hidden, CTensor targets,
-                  const TokenStats& stats, double temperature) const {
-    Tensor dhidden = c.scratch.like(hidden);
+  /// dhidden [n, D] is overwritten; adds to the head's weight gradient.
+  void backward_into(Ctx& c, Tensor dhidden, CTensor dlogprob, CTensor dentropy, CTensor hidden,
+                     CTensor targets, const TokenStats& stats, double temperature) const {
     logprob_backward(c, dhidden, weight_->grad, dlogprob, dentropy, hidden, weight_->value, targets,
                      stats.lse, stats.entropy, temperature);
-    return dhidden;
   }
   /// One token per row of hidden; ids >= num_sampleable are never drawn.
   Sampled sample(Ctx& c, CTensor hidden, SampleRows rows, int64_t num_sampleable) const {

@@ -2,6 +2,7 @@
 // SwiGLU feed-forward: y = (silu(x Wg^T) * (x Wu^T)) Wd^T, gate and up in one product.
 
 #include "src/nn/linear.h"
+#include "src/ops/glu.h"
 
 namespace temper {
 
@@ -17,9 +18,10 @@ class Mlp {
 
   /// y [T, D] is the caller's.
   void forward_into(Ctx& c, Tensor y, CTensor x, MlpSaved* saved) const {
-    const Tensor a = c.scratch.make({x.dim(0), gate_up_.outputs() / 2}, x.dtype);
+    Arena& memory = c.memory(saved != nullptr);
+    const Tensor a = memory.make({x.dim(0), gate_up_.outputs() / 2}, x.dtype);
     if (saved) {
-      const Tensor gate_up = gate_up_.forward(c, x);
+      const Tensor gate_up = gate_up_.forward(c, x, memory);
       swiglu_forward(c, a, gate_up);
       *saved = {x, gate_up, a};
     } else {
@@ -28,10 +30,11 @@ class Mlp {
     down_.forward_into(c, y, a);
   }
   Tensor backward(Ctx& c, CTensor dy, const MlpSaved& saved) const {
-    Tensor da = down_.backward(c, dy, saved.a);
-    Tensor dgate_up = c.scratch.like(saved.gate_up);
+    down_.backward_weight(c, dy, saved.a);
+    const Tensor da = down_.backward_input(c, dy), dgate_up = c.scratch.like(saved.gate_up);
     swiglu_backward(c, dgate_up, da, saved.gate_up);
-    return gate_up_.backward(c, dgate_up, saved.x);
+    gate_up_.backward_weight(c, dgate_up, saved.x);
+    return gate_up_.backward_input(c, dgate_up);
   }
 
  private:

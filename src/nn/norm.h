@@ -16,21 +16,22 @@ class Norm {
  public:
   Norm(Parameter& weight, double eps) : weight_(&weight), eps_(eps) {}
 
-  /// Norm of sum = a + b, which is the caller's; without b, of sum as it is.
-  Tensor forward_residual(Ctx& c, Tensor sum, CTensor a, CTensor b, NormSaved* saved) const {
-    Tensor y = c.scratch.like(sum);
-    Tensor rstd = c.scratch.make({sum.dim(0)}, accumulate_dtype(sum.dtype));
+  /// y = norm of sum = a + b; without b, of sum as it is. y and sum are the caller's; backward reads sum.
+  void forward_residual(Ctx& c, Tensor y, Tensor sum, CTensor a, CTensor b, NormSaved* saved) const {
+    Tensor rstd = c.memory(saved != nullptr).make({sum.dim(0)}, accumulate_dtype(sum.dtype));
     if (b.empty())
       rmsnorm_forward(c, y, rstd, sum, weight_->value, eps_);
     else
       add_rmsnorm_forward(c, y, sum, rstd, a, b, weight_->value, eps_);
     if (saved) *saved = {sum, rstd};
-    return y;
   }
   Tensor backward(Ctx& c, CTensor dy, const NormSaved& saved) const {
     Tensor dx = c.scratch.like(saved.x);
-    rmsnorm_backward(c, dx, weight_->grad, dy, saved.x, weight_->value, saved.rstd);
+    backward_into(c, dx, dy, saved);
     return dx;
+  }
+  void backward_into(Ctx& c, Tensor dx, CTensor dy, const NormSaved& saved) const {
+    rmsnorm_backward(c, dx, weight_->grad, dy, saved.x, weight_->value, saved.rstd);
   }
 
  private:

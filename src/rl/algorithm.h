@@ -18,11 +18,12 @@ namespace temper {
 /// Per target token of one micro-batch; every vector has length n unless said otherwise. Values at weight 0
 /// (token not counted) are never looked at and may be NaN.
 struct LossInputs {
-  std::vector<double> old_logprob;      // of the policy that the ratio starts at (GRPO; SFT ignores it)
-  std::vector<double> sampled_logprob;  // of the policy that sampled; empty = the same
-  std::vector<double> ref_logprob;      // empty = no reference
-  std::vector<double> advantage;        // of the token's response (SFT ignores it)
-  std::vector<double> weight;           // omega_t, 0 = not counted
+  std::vector<double> old_logprob;           // of the policy that the ratio starts at (GRPO; SFT ignores it)
+  std::vector<double> sampled_logprob;       // of the policy that sampled; empty = the same
+  std::vector<double> ref_logprob;           // empty = no reference
+  std::vector<double> advantage;             // of the token's response (SFT ignores it)
+  std::vector<double> weight;                // omega_t, 0 = not counted
+  std::vector<int32_t> sequence_begin = {};  // [S+1] borders of the responses among the tokens
 };
 
 struct LossResult {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "src/models/layer_pass.h"
+
 namespace temper {
 namespace {
 
@@ -83,7 +85,7 @@ void DecodeGraphs::submit(Ctx& c, const Bucket& b) const {
       cache_.view(view_of(at + b.table_at(), {b.rows, b.pages}), view_of(at + 2 * b.rows, {b.rows}));
   const Batch batch{view_of(at, {b.rows}), view_of(at + b.rows, {b.rows}),
                     view_of(at + 3 * b.rows, {b.rows + 1}), &kv};
-  const Tensor hidden = model_.forward(c, batch, nullptr);
+  const Tensor hidden = forward_pass(c, model_, batch);
   const Sampled drawn{make_tensor(b.out, DType::i32, {b.rows}),
                       make_tensor(b.out + b.rows * int64_t{sizeof(int32_t)}, DType::f32, {b.rows})};
   const std::span<const SampleRow> list(b.samples(b.host_in.get()), static_cast<size_t>(b.rows));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "src/models/layer_pass.h"
 #include "src/ops/rows.h"
 #include "src/rollout/decode_graph.h"
 #include "src/rollout/logit_edits.h"
@@ -126,7 +127,7 @@ class Run {
     const Batch batch{to_device(c, view_of(host.tokens.data(), {num_tokens})),
                       to_device(c, view_of(host.positions.data(), {num_tokens})),
                       to_device(c, view_of(host.cu_seqlens.data(), {n + 1})), &kv};
-    const Tensor hidden = model_.forward(c, batch, nullptr);
+    const Tensor hidden = forward_pass(c, model_, batch);
     scheduler_.commit(rows);
     if (!host.rows.empty()) sample(c, hidden, host);
   }

@@ -17,6 +17,7 @@ int64_t packed_length(const Trajectory& t) {
 
 Microbatch pack(std::span<const Trajectory* const> all, std::span<const int32_t> sequences) {
   Microbatch mb;
+  mb.inputs.sequence_begin = {0};
   for (int32_t index : sequences) {
     const Trajectory& t = *all[static_cast<size_t>(index)];
     const auto begin = static_cast<int32_t>(mb.tokens.size());
@@ -36,6 +37,7 @@ Microbatch pack(std::span<const Trajectory* const> all, std::span<const int32_t>
       mb.offset.push_back(static_cast<int32_t>(r));
     }
     mb.cu_seqlens.push_back(static_cast<int32_t>(mb.tokens.size()));
+    mb.inputs.sequence_begin.push_back(static_cast<int32_t>(mb.rows.size()));
   }
   return mb;
 }

@@ -19,7 +19,7 @@ struct Microbatch {
   std::vector<int32_t> cu_seqlens{0};      // [S+1]
   std::vector<int32_t> rows, targets;      // [n] row that predicts the target, and the target id
   std::vector<int32_t> sequence, offset;   // [n] which sequence of the list, which response token
-  LossInputs inputs;                       // [n] each
+  LossInputs inputs;                       // [n] each, and the borders of the sequences
 
   Batch batch(Ctx& c) const;
   bool empty() const { return rows.empty(); }

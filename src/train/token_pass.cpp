@@ -41,10 +41,10 @@ PackPlan shared_plan(std::span<const Trajectory* const> all, Comm& comm, const P
   return PackPlan::from_bytes(comm.broadcast(bytes, 0, "packing plan"));
 }
 
-Tensor target_hidden(Ctx& c, const Model& model, const Microbatch& mb, ModelSaved* saved) {
+Tensor target_hidden(Ctx& c, const Model& model, const Microbatch& mb, PassSaved* saved) {
   const auto n = static_cast<int64_t>(mb.rows.size());
   Tensor chosen = c.scratch.make({n, model.config().hidden_size}, model.dtype());
-  const Tensor hidden = model.forward(c, mb.batch(c), saved);
+  const Tensor hidden = forward_pass(c, model, mb.batch(c), saved);
   gather_rows(c, chosen, hidden, to_device(c, view_of(mb.rows.data(), {n})));
   return chosen;
 }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "src/comm/comm.h"
-#include "src/models/model.h"
+#include "src/models/layer_pass.h"
 #include "src/train/microbatch.h"
 #include "src/train/packing.h"
 
@@ -22,7 +22,7 @@ struct PassOptions {
 PackPlan shared_plan(std::span<const Trajectory* const> all, Comm& comm, const PassOptions& options);
 
 /// Hidden states of the target rows [n, D] of a packed batch, from the arena.
-Tensor target_hidden(Ctx& c, const Model& model, const Microbatch& mb, ModelSaved* saved);
+Tensor target_hidden(Ctx& c, const Model& model, const Microbatch& mb, PassSaved* saved);
 
 /// Log-probs of all response tokens of every trajectory, by this rank alone.
 std::vector<std::vector<double>> local_logprobs(Ctx& c, const Model& model,

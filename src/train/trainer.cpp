@@ -3,114 +3,77 @@
 #include <cmath>
 
 #include "src/ops/rows.h"
+#include "src/train/gradient_reducer.h"
 #include "src/train/lr_schedule.h"
 
 namespace temper {
-namespace {
-
-UpdateCounts count(std::span<const Trajectory* const> all, int64_t max_response_tokens) {
-  UpdateCounts counts{.max_response_tokens = max_response_tokens};
-  for (const Trajectory* t : all) {
-    counts.tokens += t->counted_tokens();
-    counts.sequences += t->counted_tokens() > 0;
-  }
-  return counts;
-}
-
-Tensor from_doubles(Ctx& c, const std::vector<double>& values, DType dtype) {
-  Tensor t = c.scratch.make({static_cast<int64_t>(values.size())}, dtype);
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (dtype == DType::f64)
-      t.as<double>()[i] = values[i];
-    else
-      t.as<float>()[i] = static_cast<float>(values[i]);
-  }
-  return t;
-}
-
-}  // namespace
 
 Trainer::Trainer(Model& model, Comm& control, Collectives& dp, const TrainerOptions& options)
     : model_(model),
       control_(control),
       dp_(dp),
       options_(options),
-      optimizer_(model.parameters(), options.optimizer, dp) {}
+      optimizer_(model.parameters(), options.optimizer, dp),
+      saved_(model.device()) {}
 
-UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all, const Algorithm& algorithm) {
+UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,
+                            const PolicyObjective& objective) {
   const PackPlan plan = shared_plan(all, control_, options_.pass);
-  const UpdateCounts counts = count(all, options_.max_response_tokens);
-  UpdateStats stats;
-  stats.num_microbatches = plan.num_microbatches;
-  stats.fill = plan.fill;
-  stats.imbalance = plan.imbalance;
+  UpdateStats stats{
+      .num_microbatches = plan.num_microbatches, .fill = plan.fill, .imbalance = plan.imbalance};
   for (const Trajectory* t : all) stats.num_tokens += packed_length(*t);
 
-  model_.parameters().zero_grads(c.lane);
-  // A loss of nothing names the sums, so that a rank without micro-batches reduces the same list.
-  std::map<std::string, double> sums = algorithm.loss({}, {}, {}).sums;
-  for (const auto& sequences : plan.ranks[static_cast<size_t>(control_.rank())]) {
-    Microbatch mb = pack(all, sequences);
-    fill_loss_inputs(mb, all, algorithm.aggregation(), counts);
-    run_microbatch(c, mb, algorithm, sums, stats.logprob_diff_max);
-  }
-  reduce_gradients(c);
-  reduce_sums(sums);
-  stats.logprob_diff_max =
-      control_.all_reduce_max(stats.logprob_diff_max, "log-prob difference, max over dp");
+  ObjectiveUpdate update = objective.begin(all);
+  accumulate_gradients(c, all, plan, objective, update);
+  reduce_sums(update);
+  stats.logprob_diff_max = update.logprob_diff_max;
   if (hook_) hook_(c, model_.parameters(), optimizer_.count() + 1);
 
-  for (const auto& [name, value] : sums)
+  for (const auto& [name, value] : update.sums)
     if (!std::isfinite(value)) stats.defect = fmt::format("the loss is not finite: {} = {}", name, value);
   if (!stats.defect.empty()) return stats;
   stats.lr = learning_rate(options_.optimizer, optimizer_.count(), options_.total_updates);
   stats.grad_norm = optimizer_.step(c, control_, stats.lr);
   if (!std::isfinite(stats.grad_norm))
     stats.defect = fmt::format("the gradient is not finite: its norm is {}", stats.grad_norm);
-  stats.metrics = algorithm.metrics(sums);
+  stats.metrics = objective.metrics(update);
   return stats;
 }
 
-void Trainer::run_microbatch(Ctx& c, Microbatch& mb, const Algorithm& algorithm,
-                             std::map<std::string, double>& sums, double& diff_max) {
-  if (mb.empty()) return;
-  ArenaScope scope(c.scratch);
-  ModelSaved saved;
-  const Tensor hidden = target_hidden(c, model_, mb, &saved);
-  const int64_t n = hidden.dim(0);
-  const CTensor targets = view_of(mb.targets.data(), {n});
-  const double temperature = options_.pass.temperature;
-  const TokenStats now = model_.head().forward(c, hidden, targets, temperature);
-  const std::vector<double> logprob = to_host<double>(c, now.logprob);
-  for (size_t i = 0; i < logprob.size(); ++i) {
-    if (std::isnan(mb.inputs.old_logprob[i])) mb.inputs.old_logprob[i] = logprob[i];
-    if (std::isnan(mb.inputs.sampled_logprob[i])) mb.inputs.sampled_logprob[i] = logprob[i];
-    if (mb.inputs.weight[i] != 0.0)
-      diff_max = std::max(diff_max, std::abs(logprob[i] - mb.inputs.sampled_logprob[i]));
+/// The sum over dp, in this rank's shard of each unit: unit by unit while the last micro-batch goes back.
+void Trainer::accumulate_gradients(Ctx& c, std::span<const Trajectory* const> all, const PackPlan& plan,
+                                   const PolicyObjective& objective, ObjectiveUpdate& update) {
+  model_.parameters().zero_grads(c.lane);
+  GradientReducer reducer(model_.parameters(), dp_);
+  const auto& mine = plan.ranks[static_cast<size_t>(control_.rank())];
+  for (size_t i = 0; i < mine.size(); ++i) {
+    Microbatch mb = pack(all, mine[i]);
+    run_microbatch(c, mb, all, objective, update, i + 1 == mine.size() ? &reducer : nullptr);
   }
-  const LossResult loss = algorithm.loss(logprob, to_host<double>(c, now.entropy), mb.inputs);
-  for (const auto& [name, value] : loss.sums) sums.at(name) += value;
-
-  const Tensor dlogprob = from_doubles(c, loss.dlogprob, now.logprob.dtype);
-  const Tensor dentropy = from_doubles(c, loss.dentropy, now.logprob.dtype);
-  const Tensor dtarget = model_.head().backward(c, dlogprob, dentropy, hidden, targets, now, temperature);
-  Tensor dhidden = c.scratch.make({static_cast<int64_t>(mb.tokens.size()), hidden.dim(1)}, hidden.dtype);
-  scatter_rows(c, dhidden, dtarget, view_of(mb.rows.data(), {n}));
-  model_.backward(c, mb.batch(c), dhidden, saved);
+  if (mine.empty()) reducer.reduce_all(c);
 }
 
-void Trainer::reduce_gradients(Ctx& c) {
-  const ParameterStore& parameters = model_.parameters();
-  for (const Unit& unit : parameters.units())
-    dp_.reduce_scatter_sum(c, parameters.grads_of(unit), "gradients, sum over dp");
+void Trainer::run_microbatch(Ctx& c, Microbatch& mb, std::span<const Trajectory* const> all,
+                             const PolicyObjective& objective, ObjectiveUpdate& update,
+                             LayerWatcher* watcher) {
+  ArenaScope scratch(c.scratch), activations(saved_);
+  Ctx keeping{c.scratch, c.lane, c.threads, &saved_};
+  PassSaved saved;
+  const Tensor rows = target_hidden(keeping, model_, mb, &saved), drows = c.scratch.like(rows);
+  objective.backward(keeping, drows, rows, mb, all, update);
+  const Tensor dhidden = c.scratch.make({static_cast<int64_t>(mb.tokens.size()), rows.dim(1)}, rows.dtype);
+  scatter_rows(c, dhidden, drows, to_device(c, view_of(mb.rows.data(), {rows.dim(0)})));
+  backward_pass(c, model_, mb.batch(c), dhidden, saved, watcher);
 }
 
-void Trainer::reduce_sums(std::map<std::string, double>& sums) {
+void Trainer::reduce_sums(ObjectiveUpdate& update) {
   std::vector<double> values;
-  for (const auto& [name, value] : sums) values.push_back(value);
+  for (const auto& [name, value] : update.sums) values.push_back(value);
   control_.all_reduce_sum(values, "loss and metric sums, sum over dp");
   size_t i = 0;
-  for (auto& [name, value] : sums) value = values[i++];
+  for (auto& [name, value] : update.sums) value = values[i++];
+  update.logprob_diff_max =
+      control_.all_reduce_max(update.logprob_diff_max, "log-prob difference, max over dp");
 }
 
 }  // namespace temper

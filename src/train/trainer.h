@@ -6,15 +6,15 @@
 #include <functional>
 #include <span>
 
-#include "src/rl/algorithm.h"
+#include "src/train/objective.h"
 #include "src/train/optimizer.h"
 #include "src/train/token_pass.h"
 
 namespace temper {
 
 struct UpdateStats {
-  std::string defect;                     // not empty: loss or gradient is not finite and nothing was changed
-  std::map<std::string, double> metrics;  // of the algorithm, summed over micro-batches and ranks
+  std::string defect = {};  // not empty: loss or gradient is not finite and nothing was changed
+  Metrics metrics = {};     // of the objective, summed over micro-batches and ranks
   double grad_norm = 0;
   double lr = 0;
   double logprob_diff_max = 0;  // trainer's log-prob - rollout's, over counted tokens of all ranks
@@ -27,7 +27,6 @@ struct TrainerOptions {
   PassOptions pass;
   OptimizerConfig optimizer;
   int64_t total_updates = 0;
-  int64_t max_response_tokens = 0;  // Lmax of seq-mean-token-sum-norm
 };
 
 class Trainer {
@@ -40,25 +39,27 @@ class Trainer {
 
   /// A non-finite loss or gradient is a `defect`, the same on all ranks; weights and optimizer state are
   /// untouched.
-  UpdateStats update(Ctx& c, std::span<const Trajectory* const> all, const Algorithm& algorithm);
+  UpdateStats update(Ctx& c, std::span<const Trajectory* const> all, const PolicyObjective& objective);
 
   void set_gradient_hook(GradientHook hook) { hook_ = std::move(hook); }
   Optimizer& optimizer() { return optimizer_; }
   Model& model() { return model_; }
-  const TrainerOptions& options() const { return options_; }
+  /// Most bytes of activations that were ever kept for a backward.
+  int64_t activation_bytes() const { return saved_.peak_bytes(); }
 
  private:
-  void run_microbatch(Ctx& c, Microbatch& mb, const Algorithm& algorithm, std::map<std::string, double>& sums,
-                      double& diff_max);
-  void reduce_sums(std::map<std::string, double>& sums);
-
-  void reduce_gradients(Ctx& c);
+  void accumulate_gradients(Ctx& c, std::span<const Trajectory* const> all, const PackPlan& plan,
+                            const PolicyObjective& objective, ObjectiveUpdate& update);
+  void run_microbatch(Ctx& c, Microbatch& mb, std::span<const Trajectory* const> all,
+                      const PolicyObjective& objective, ObjectiveUpdate& update, LayerWatcher* watcher);
+  void reduce_sums(ObjectiveUpdate& update);
 
   Model& model_;
   Comm& control_;
   Collectives& dp_;
   TrainerOptions options_;
   Optimizer optimizer_;
+  Arena saved_;
   GradientHook hook_;
 };
 

@@ -50,6 +50,8 @@ class Replay : public ::testing::TestWithParam<const char*> {
     options.total_updates = 1;
     const auto tensors = mpi->make_collectives(0, 0, Device::cpu, "dp", 60.0);
     Trainer trainer(*model, *comm, *tensors, options);
+    const PolicyObjective objective(model->head(), *algorithm, options.pass.temperature,
+                                    /*max_response_tokens=*/0);
     bool hooked = false;
     trainer.set_gradient_hook([&](Ctx&, ParameterStore& parameters, int64_t) {
       const GoldenFile gradient(kFolder + "/gradient-" + GetParam() + ".safetensors");
@@ -58,7 +60,7 @@ class Replay : public ::testing::TestWithParam<const char*> {
     });
     Backend backend(Device::cpu);
     Ctx& ctx = backend.ctx();
-    const UpdateStats stats = trainer.update(ctx, all, *algorithm);
+    const UpdateStats stats = trainer.update(ctx, all, objective);
     EXPECT_TRUE(hooked);
     EXPECT_EQ(stats.defect, "");
     return stats;

@@ -113,7 +113,7 @@ class Pages {
     for (size_t i = 0; i < index.size();) {
       size_t n = 1;
       while (i + n < index.size() && index[i + n] == index[i] + static_cast<int32_t>(n)) ++n;
-      device::copy(c.lane, static_cast<char*>(to.raw()) + static_cast<int64_t>(i) * bytes,
+      device::copy(batch_.ctx().lane, static_cast<char*>(to.raw()) + static_cast<int64_t>(i) * bytes,
                    static_cast<const char*>(from.data) + index[i] * bytes, bytes * static_cast<int64_t>(n));
       i += n;
     }
@@ -242,7 +242,7 @@ TEST(GpuAttention, AgreesWithCudnnOnLongSequences) {
       std::vector<float> lse(static_cast<size_t>(ours.lse().size()));
       for (size_t s = 0; s < lengths.size(); ++s) {  // one sequence at a time
         const int64_t n = lengths[s], first = ours.cu()[s];
-        ArenaScope scope(c.scratch);
+        ArenaScope one(c.scratch);
         const Tensor own = c.scratch.make({shape.q_heads, n}, DType::f32);
         const CudnnAttention peer(cudnn, 1, n, shape, ours.scale());
         peer.run(rows(CTensor(ours.qkv()), first, first + n).data, rows(out, first, first + n).raw(),

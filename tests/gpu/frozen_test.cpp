@@ -162,7 +162,7 @@ const std::vector<Frozen> kFrozen{
 TEST(GpuFrozen, EveryOpHasItsBits) {
   Backend gpu(Device::cuda);
   for (const Frozen& op : kFrozen) {
-    ArenaScope scope(gpu.ctx().arena);
+    ArenaScope scope(gpu.ctx().scratch);
     EXPECT_EQ(digest_of(op.run(gpu.ctx(), op.dtype)), op.expected) << op.name << ", " << dtype_name(op.dtype);
   }
 }

@@ -56,7 +56,7 @@ struct Bench {
 };
 
 std::unique_ptr<Model> random_model(const ModelConfig& config) {
-  auto model = std::make_unique<Model>(config, DType::bf16, 16384, false, Device::cuda);
+  auto model = std::make_unique<Model>(config, ModelOptions{DType::bf16, 16384, false, Device::cuda});
   const double width = static_cast<double>(config.hidden_size);
   fill_parameters(model->parameters(), 0.7 / std::sqrt(width), 3.0 / std::sqrt(width));
   return model;

@@ -58,7 +58,7 @@ class GpuOneNumerics : public ::testing::TestWithParam<Named> {
  protected:
   GpuOneNumerics() : gpu_(Device::cuda) {
     const ModelConfig& config = GetParam().config;
-    model_ = std::make_unique<Model>(config, DType::bf16, kContext, false, Device::cuda);
+    model_ = std::make_unique<Model>(config, ModelOptions{DType::bf16, kContext, false, Device::cuda});
     // Weights that keep activations near 1 and the distribution neither flat nor certain.
     const double width = static_cast<double>(config.hidden_size);
     fill_parameters(model_->parameters(), 0.7 / std::sqrt(width), 3.0 / std::sqrt(width));

@@ -64,8 +64,10 @@ TEST_P(HfParity, LogprobsAndGradients) {
     all.push_back(&t);
   }
   const Microbatch mb = pack(all, order);
-  ModelSaved saved;
-  const Tensor hidden = target_hidden(ctx_, *model_, mb, &saved);
+  PassSaved saved;
+  Arena activations;
+  Ctx keeping{ctx_.scratch, ctx_.lane, 1, &activations};
+  const Tensor hidden = target_hidden(keeping, *model_, mb, &saved);
   const CTensor targets = view_of(mb.targets.data(), {hidden.dim(0)});
   const TokenStats stats = model_->head().forward(ctx_, hidden, targets, 1.0);
 
@@ -82,10 +84,11 @@ TEST_P(HfParity, LogprobsAndGradients) {
   Tensor dlogprob = ctx_.scratch.make({hidden.dim(0)}, DType::f32);
   for (size_t i = 0; i < weights.size(); ++i) dlogprob.as<float>()[i] = static_cast<float>(weights[i]);
   const Tensor dentropy = ctx_.scratch.zeros({hidden.dim(0)}, DType::f32);
-  const Tensor dtarget = model_->head().backward(ctx_, dlogprob, dentropy, hidden, targets, stats, 1.0);
+  const Tensor dtarget = ctx_.scratch.like(hidden);
+  model_->head().backward_into(ctx_, dtarget, dlogprob, dentropy, hidden, targets, stats, 1.0);
   Tensor dhidden = ctx_.scratch.make({static_cast<int64_t>(mb.tokens.size()), hidden.dim(1)}, DType::f32);
   scatter_rows(ctx_, dhidden, dtarget, view_of(mb.rows.data(), {hidden.dim(0)}));
-  model_->backward(ctx_, mb.batch(ctx_), dhidden, saved);
+  backward_pass(ctx_, *model_, mb.batch(ctx_), dhidden, saved, nullptr);
 
   double worst_gradient = 0;
   const size_t compared =

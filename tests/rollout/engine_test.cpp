@@ -10,6 +10,7 @@
 #include <map>
 #include <numeric>
 
+#include "src/models/layer_pass.h"
 #include "src/ops/backend.h"
 #include "src/ops/rows.h"
 #include "tests/support/expect_error.h"
@@ -117,7 +118,7 @@ std::vector<double> last_logits(const Model& model, const std::vector<int32_t>& 
   const std::vector<int32_t> borders{0, n}, last{n - 1};
   const Batch batch{view_of(tokens.data(), {n}), view_of(positions.data(), {n}), view_of(borders.data(), {2}),
                     nullptr};
-  const Tensor hidden = model.forward(c, batch, nullptr);
+  const Tensor hidden = forward_pass(c, model, batch);
   std::vector<double> logits;
   for (int32_t v = 0; v < kTinyVocab; ++v) {
     Tensor row = c.scratch.make({1, hidden.dim(1)}, hidden.dtype);

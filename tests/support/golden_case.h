@@ -61,7 +61,8 @@ inline std::unique_ptr<Model> load_model(const std::string& path, DType storage,
   const ModelConfig config =
       parse_model_config(folder.config(), folder.generation_config() ? &*folder.generation_config() : nullptr,
                          folder.config_path());
-  auto model = std::make_unique<Model>(config, storage, context_tokens, device == Device::cpu, device);
+  auto model =
+      std::make_unique<Model>(config, ModelOptions{storage, context_tokens, device == Device::cpu, device});
   import_weights(folder, config, model->parameters());
   return model;
 }

@@ -34,7 +34,7 @@ inline ModelConfig tiny_config(int64_t vocab_size = kTinyVocab) {
 inline std::unique_ptr<Model> tiny_model(DType storage, int64_t vocab_size = kTinyVocab,
                                          int64_t context_tokens = kTinyContext) {
   const ModelConfig config = tiny_config(vocab_size);
-  auto model = std::make_unique<Model>(config, storage, context_tokens, /*with_gradients=*/false);
+  auto model = std::make_unique<Model>(config, ModelOptions{storage, context_tokens});
   random_init(model->parameters(), config, 5);
   return model;
 }

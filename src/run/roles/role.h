@@ -142,6 +142,7 @@ class TrainRole : public Role {
   Services& s_;
   bool replay_;
   std::unique_ptr<Algorithm> algorithm_;
+  PolicyObjective objective_;
   Trainer trainer_;
   int64_t data_position_ = 0;
   bool stop_requested_ = false;

@@ -42,8 +42,7 @@ int64_t oldest_version(std::span<const Trajectory* const> all, int64_t current) 
 TrainerOptions trainer_options(const Services& s) {
   return {.pass = pass_options(s.config(), s.plan),
           .optimizer = s.config().optimizer,
-          .total_updates = s.plan.batch.updates_total,
-          .max_response_tokens = s.plan.max_new_tokens};
+          .total_updates = s.plan.batch.updates_total};
 }
 
 }  // namespace
@@ -52,6 +51,8 @@ TrainRole::TrainRole(Services& services, bool replay)
     : s_(services),
       replay_(replay),
       algorithm_(make_algorithm(services.config().algorithm)),
+      objective_(services.model.head(), *algorithm_, services.config().rollout.temperature,
+                 services.plan.max_new_tokens),
       trainer_(services.model, *services.dp, *services.dp_tensors, trainer_options(services)) {}
 
 std::vector<Group> TrainRole::receive(int64_t step) {
@@ -161,7 +162,7 @@ bool TrainRole::phase(int64_t step) {
       s_.journal.status(fmt::format("step {}: update {}/{}", step, stats.size() + 1, updates * epochs));
       stats.push_back(trainer_.update(
           s_.ctx, std::span(all).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)),
-          *algorithm_));
+          objective_));
       if (!stats.back().defect.empty()) stop(step, stats.back().defect, groups);
     }
   if (stats.empty())

@@ -62,7 +62,7 @@ std::unique_ptr<Model> load_model(const std::string& path, DType dtype, std::opt
   for (const std::string& w : warnings) spdlog::debug("{}", w);
   if (!random) check_weights(folder, config, parameter_specs(config));
   const int64_t context = context_tokens.value_or(config.max_position_embeddings);
-  auto model = std::make_unique<Model>(config, dtype, context, with_gradients, device);
+  auto model = std::make_unique<Model>(config, ModelOptions{dtype, context, with_gradients, device});
   if (random)
     random_init(model->parameters(), config, seed);
   else

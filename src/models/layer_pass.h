@@ -1,0 +1,38 @@
+#pragma once
+// The order of a model's steps, forward and backward: the one pass that trainer, log-prob passes and engine
+// all make. Over all layers, or over a range of them between the stages of a pipeline.
+
+#include <vector>
+
+#include "src/models/model.h"
+
+namespace temper {
+
+/// What a forward keeps for its backward, in c.saved.
+struct PassSaved {
+  std::vector<LayerSaved> layers;  // of the model's range
+  NormSaved norm;
+};
+
+/// Told when a unit has all gradients of this backward, in the order of backward: head, layers from the last
+/// to the first, embedding.
+class LayerWatcher {
+ public:
+  virtual ~LayerWatcher() = default;
+  virtual void after_backward(Ctx& c, const Unit& unit) = 0;
+};
+
+/// The residual stream after the model's layers, from `x` before them. Without `saved` only one layer's
+/// activations are alive at a time.
+Residual forward_layers(Ctx& c, const Model& model, const Batch& b, const Residual& x, PassSaved* saved);
+/// The gradient dx [T, D] of the stream before the model's layers, from `dy` after them.
+Tensor backward_layers(Ctx& c, const Model& model, const Batch& b, const CTensor& dy, const PassSaved& saved,
+                       LayerWatcher* watcher);
+
+/// Final hidden states [T, D] of a batch, by a model with all layers.
+Tensor forward_pass(Ctx& c, const Model& model, const Batch& b, PassSaved* saved = nullptr);
+/// Adds to all gradients but those of the head's product, which were made before; gives scratch back.
+void backward_pass(Ctx& c, const Model& model, const Batch& b, const CTensor& dhidden, const PassSaved& saved,
+                   LayerWatcher* watcher);
+
+}  // namespace temper

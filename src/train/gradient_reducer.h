@@ -1,0 +1,26 @@
+#pragma once
+// Sums the gradients of a unit over dp as soon as its last backward is done. Every rank reduces every unit
+// once an update, in the order of backward; a rank without micro-batches, in the same order, at once.
+
+#include "src/models/layer_pass.h"
+
+namespace temper {
+
+class GradientReducer : public LayerWatcher {
+ public:
+  GradientReducer(const ParameterStore& parameters, Collectives& dp) : parameters_(parameters), dp_(dp) {}
+
+  void after_backward(Ctx& c, const Unit& unit) override {
+    dp_.reduce_scatter_sum(c, parameters_.grads_of(unit), "gradients, sum over dp");
+  }
+  void reduce_all(Ctx& c) {
+    for (auto unit = parameters_.units().rbegin(); unit != parameters_.units().rend(); ++unit)
+      after_backward(c, *unit);
+  }
+
+ private:
+  const ParameterStore& parameters_;
+  Collectives& dp_;
+};
+
+}  // namespace temper

@@ -1,0 +1,55 @@
+#include "src/train/objective.h"
+
+#include <cmath>
+
+namespace temper {
+namespace {
+
+/// Where the policy that sampled is not known its log-probs are those of now.
+void complete_inputs(LossInputs& in, std::span<const double> logprob, double& diff_max) {
+  for (size_t i = 0; i < logprob.size(); ++i) {
+    if (std::isnan(in.old_logprob[i])) in.old_logprob[i] = logprob[i];
+    if (std::isnan(in.sampled_logprob[i])) in.sampled_logprob[i] = logprob[i];
+    if (in.weight[i] != 0.0) diff_max = std::max(diff_max, std::abs(logprob[i] - in.sampled_logprob[i]));
+  }
+}
+
+/// Numbers of the host where the ops of this context read them, in the dtype of `like`.
+CTensor on_device(Ctx& c, const std::vector<double>& values, DType dtype) {
+  const auto n = static_cast<int64_t>(values.size());
+  if (dtype == DType::f64) return to_device(c, view_of(values.data(), {n}));
+  const Tensor t = c.scratch.make({n}, dtype);
+  const std::vector<float> narrow(values.begin(), values.end());
+  device::copy_to_device(c.lane, t.raw(), narrow.data(), t.bytes());
+  return t;
+}
+
+}  // namespace
+
+ObjectiveUpdate PolicyObjective::begin(std::span<const Trajectory* const> all) const {
+  ObjectiveUpdate update{.counts = {.max_response_tokens = max_response_tokens_}};
+  for (const Trajectory* t : all) {
+    update.counts.tokens += t->counted_tokens();
+    update.counts.sequences += t->counted_tokens() > 0;
+  }
+  // A loss of nothing names the sums, so that a rank without micro-batches reduces the same list.
+  update.sums = algorithm_.loss({}, {}, {}).sums;
+  return update;
+}
+
+void PolicyObjective::backward(Ctx& c, const Tensor& drows, const CTensor& rows, Microbatch& mb,
+                               std::span<const Trajectory* const> all, ObjectiveUpdate& update) const {
+  ArenaScope scope(c.scratch);
+  fill_loss_inputs(mb, all, algorithm_.aggregation(), update.counts);
+  const CTensor targets = to_device(c, view_of(mb.targets.data(), {rows.dim(0)}));
+  const TokenStats now = head_.forward(c, rows, targets, temperature_);
+  const std::vector<double> logprob = to_host<double>(c, now.logprob);
+  complete_inputs(mb.inputs, logprob, update.logprob_diff_max);
+  const LossResult loss = algorithm_.loss(logprob, to_host<double>(c, now.entropy), mb.inputs);
+  for (const auto& [name, value] : loss.sums) update.sums.at(name) += value;
+  const CTensor dlogprob = on_device(c, loss.dlogprob, now.logprob.dtype),
+                dentropy = on_device(c, loss.dentropy, now.logprob.dtype);
+  head_.backward_into(c, drows, dlogprob, dentropy, rows, targets, now, temperature_);
+}
+
+}  // namespace temper

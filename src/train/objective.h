@@ -1,0 +1,47 @@
+#pragma once
+// What a trainer optimises: from the hidden states of a micro-batch's target rows to their gradients. The
+// trainer itself knows neither heads nor losses.
+
+#include <map>
+#include <span>
+#include <string>
+
+#include "src/nn/logprob_head.h"
+#include "src/rl/algorithm.h"
+#include "src/train/microbatch.h"
+
+namespace temper {
+
+/// An objective over the micro-batches of one update.
+struct ObjectiveUpdate {
+  UpdateCounts counts;                      // of the whole update, over all ranks
+  std::map<std::string, double> sums = {};  // the same keys on every rank, to be added up
+  double logprob_diff_max = 0;              // own log-prob - that of the sampling, over counted tokens
+};
+
+/// The loss of an algorithm on the log-probs of a policy.
+class PolicyObjective {
+ public:
+  /// `max_response_tokens`: Lmax of seq-mean-token-sum-norm.
+  PolicyObjective(const LogprobHead& head, const Algorithm& algorithm, double temperature,
+                  int64_t max_response_tokens)
+      : head_(head),
+        algorithm_(algorithm),
+        temperature_(temperature),
+        max_response_tokens_(max_response_tokens) {}
+
+  ObjectiveUpdate begin(std::span<const Trajectory* const> all) const;
+  /// rows, drows: [n, D], of the targets of `mb`, whose loss inputs are filled from `all`. drows is
+  /// overwritten, the head's weight gradient accumulates, the loss adds to the sums of the update.
+  void backward(Ctx& c, const Tensor& drows, const CTensor& rows, Microbatch& mb,
+                std::span<const Trajectory* const> all, ObjectiveUpdate& update) const;
+  Metrics metrics(const ObjectiveUpdate& update) const { return algorithm_.metrics(update.sums); }
+
+ private:
+  const LogprobHead& head_;
+  const Algorithm& algorithm_;
+  double temperature_;
+  int64_t max_response_tokens_;
+};
+
+}  // namespace temper

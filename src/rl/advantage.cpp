@@ -10,7 +10,7 @@ namespace {
 
 void single_advantage(Trajectory& only, double eps, SingleGroup rule) {
   only.advantage = rule == SingleGroup::verl ? only.reward / (1 + eps) : 0;
-  if (rule == SingleGroup::drop) std::fill(only.response_mask.begin(), only.response_mask.end(), uint8_t{0});
+  if (rule == SingleGroup::drop) std::fill(only.response.mask.begin(), only.response.mask.end(), uint8_t{0});
 }
 
 void group_advantages(std::vector<Trajectory>& samples, double eps) {
@@ -56,14 +56,14 @@ void grpo_advantages(std::span<Group> groups, double eps, SingleGroup single_gro
 void subtract_kl_from_rewards(std::span<Group> groups, KlEstimator estimator, double coefficient) {
   for (Group& group : groups) {
     for (Trajectory& t : group.samples) {
-      const size_t n = t.response_tokens.size();
+      const size_t n = t.response.tokens.size();
       CHECK(
-          t.response_mask.size() == n && t.logprobs.size() == n && t.ref_logprobs.size() == n,
+          t.response.mask.size() == n && t.response.logprobs.size() == n && t.ref_logprobs.size() == n,
           "KL in the reward of group {}, sample {}: {} tokens, {} mask, {} log-probs, {} reference log-probs",
-          t.group, t.sample, n, t.response_mask.size(), t.logprobs.size(), t.ref_logprobs.size());
+          t.group, t.sample, n, t.response.mask.size(), t.response.logprobs.size(), t.ref_logprobs.size());
       double kl = 0;
       for (size_t i = 0; i < n; ++i) {
-        if (t.response_mask[i]) kl += kl_term(estimator, t.logprobs[i], t.ref_logprobs[i]).value;
+        if (t.response.mask[i]) kl += kl_term(estimator, t.response.logprobs[i], t.ref_logprobs[i]).value;
       }
       t.reward -= coefficient * kl;
       check_finite(t, t.reward, "reward");

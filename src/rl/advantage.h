@@ -14,7 +14,7 @@ namespace temper {
 
 /// What happens to the response of a group of one, which has no siblings to compare with.
 enum class SingleGroup {  // order of kSingleGroupRules
-  drop,                   // A = 0 and no token is counted: response_mask becomes all zeros
+  drop,                   // A = 0 and no token is counted: Response::mask becomes all zeros
   zero,                   // A = 0, its tokens stay counted
   verl,                   // mean 0 and std 1: A = R / (1 + eps)
 };

@@ -41,7 +41,7 @@ class Algorithm {
   /// Penalties that need log-probs and go into `reward` (KL in the reward). Called once per group before
   /// `advantages`, not for replayed rollouts: their reward already has everything in it.
   virtual void shape_rewards(std::span<Group> groups) const = 0;
-  /// Fills Trajectory::advantage of complete groups; may clear response_mask (single_group = "drop").
+  /// Fills Trajectory::advantage of complete groups; may clear Response::mask (single_group = "drop").
   virtual void advantages(std::span<Group> groups) const = 0;
   /// `logprob` and `entropy` have length n; `entropy` may be empty when the algorithm reports none (SFT).
   virtual LossResult loss(std::span<const double> logprob, std::span<const double> entropy,

@@ -35,9 +35,9 @@ std::map<std::string, double> rollout_metrics(std::span<const Group> groups) {
       score.add(t.raw_reward);
       reward.add(t.reward);
       advantage.add(t.advantage);
-      response.add(static_cast<double>(t.response_tokens.size()));
+      response.add(static_cast<double>(t.response.tokens.size()));
       prompt.add(static_cast<double>(t.prompt_tokens.size()));
-      cut += t.finish_reason == FinishReason::length;
+      cut += t.response.finish == FinishReason::length;
       count += 1;
     }
   }

@@ -72,18 +72,18 @@ void append_trajectory(std::string& bytes, const Trajectory& t) {
   put(bytes, t.group);
   put(bytes, t.sample);
   put_all(bytes, t.prompt_tokens);
-  put_all(bytes, t.response_tokens);
-  put_all(bytes, t.response_mask);
-  put_all(bytes, t.logprobs);
+  put_all(bytes, t.response.tokens);
+  put_all(bytes, t.response.mask);
+  put_all(bytes, t.response.logprobs);
   put_all(bytes, t.ref_logprobs);
-  put<uint64_t>(bytes, t.policy_versions.size());
-  for (const auto& [version, count] : t.policy_versions) {
+  put<uint64_t>(bytes, t.response.versions.size());
+  for (const auto& [version, count] : t.response.versions) {
     put(bytes, version);
     put(bytes, count);
   }
-  put(bytes, static_cast<uint8_t>(t.finish_reason));
+  put(bytes, static_cast<uint8_t>(t.response.finish));
   put_all(bytes, t.prompt);
-  put_all(bytes, t.response);
+  put_all(bytes, t.response.text);
   put_all(bytes, t.answer);
   put(bytes, t.raw_reward);
   put(bytes, t.reward);
@@ -101,18 +101,18 @@ Trajectory take_trajectory(std::string_view& bytes) {
   t.group = take<int32_t>(bytes);
   t.sample = take<int32_t>(bytes);
   t.prompt_tokens = take_all<std::vector<int32_t>>(bytes);
-  t.response_tokens = take_all<std::vector<int32_t>>(bytes);
-  t.response_mask = take_all<std::vector<uint8_t>>(bytes);
-  t.logprobs = take_all<std::vector<double>>(bytes);
+  t.response.tokens = take_all<std::vector<int32_t>>(bytes);
+  t.response.mask = take_all<std::vector<uint8_t>>(bytes);
+  t.response.logprobs = take_all<std::vector<double>>(bytes);
   t.ref_logprobs = take_all<std::vector<double>>(bytes);
-  t.policy_versions.resize(take_count(bytes, sizeof(int64_t) + sizeof(int32_t)));
-  for (auto& [version, count] : t.policy_versions) {
+  t.response.versions.resize(take_count(bytes, sizeof(int64_t) + sizeof(int32_t)));
+  for (auto& [version, count] : t.response.versions) {
     version = take<int64_t>(bytes);
     count = take<int32_t>(bytes);
   }
-  t.finish_reason = take_finish_reason(bytes);
+  t.response.finish = take_finish_reason(bytes);
   t.prompt = take_all<std::string>(bytes);
-  t.response = take_all<std::string>(bytes);
+  t.response.text = take_all<std::string>(bytes);
   t.answer = take_all<std::string>(bytes);
   t.raw_reward = take<double>(bytes);
   t.reward = take<double>(bytes);

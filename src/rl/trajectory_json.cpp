@@ -21,8 +21,8 @@ Json logprobs_to_json(const std::vector<double>& values, size_t response_tokens)
 }
 
 Json versions_to_json(const Trajectory& t) {
-  if (t.policy_versions.empty()) return nullptr;
-  auto [low, high] = std::minmax_element(t.policy_versions.begin(), t.policy_versions.end());
+  if (t.response.versions.empty()) return nullptr;
+  auto [low, high] = std::minmax_element(t.response.versions.begin(), t.response.versions.end());
   return {low->first, high->first};
 }
 
@@ -199,20 +199,20 @@ Json trajectory_to_json(const Trajectory& t, int64_t step) {
   line["group"] = t.group;
   line["sample"] = t.sample;
   line["prompt_tokens"] = t.prompt_tokens;
-  line["response_tokens"] = t.response_tokens;
-  line["response_mask"] = t.response_mask;
-  line["logprobs"] = logprobs_to_json(t.logprobs, t.response_tokens.size());
-  line["ref_logprobs"] = logprobs_to_json(t.ref_logprobs, t.response_tokens.size());
+  line["response_tokens"] = t.response.tokens;
+  line["response_mask"] = t.response.mask;
+  line["logprobs"] = logprobs_to_json(t.response.logprobs, t.response.tokens.size());
+  line["ref_logprobs"] = logprobs_to_json(t.ref_logprobs, t.response.tokens.size());
   line["reward"] = t.reward;
   line["raw_reward"] = t.raw_reward;
   line["reward_parts"] = std::move(parts);
   line["advantage"] = t.advantage;
   line["policy_version"] = versions_to_json(t);
-  line["finish_reason"] = std::string(finish_reason_name(t.finish_reason));
+  line["finish_reason"] = std::string(finish_reason_name(t.response.finish));
   line["prompt"] = t.prompt;
-  line["response"] = t.response;
+  line["response"] = t.response.text;
   line["answer"] = t.answer;
-  if (t.policy_versions.size() > 1) line["policy_versions"] = t.policy_versions;
+  if (t.response.versions.size() > 1) line["policy_versions"] = t.response.versions;
   return line;
 }
 
@@ -225,25 +225,25 @@ Trajectory trajectory_from_json(const Json& line, const std::string& where, cons
   }
   t.data_position = t.group;
   t.prompt_tokens = read_tokens(reader, "prompt_tokens", limits);
-  t.response_tokens = read_tokens(reader, "response_tokens", limits);
+  t.response.tokens = read_tokens(reader, "response_tokens", limits);
   if (t.prompt_tokens.empty())
     reader.wrong("prompt_tokens", "it is empty: the first response token needs a prompt");
-  const size_t tokens = t.prompt_tokens.size() + t.response_tokens.size();
+  const size_t tokens = t.prompt_tokens.size() + t.response.tokens.size();
   if (limits.context_tokens > 0 && tokens > static_cast<size_t>(limits.context_tokens)) {
     reader.wrong("response_tokens",
                  fmt::format("{} prompt and {} response tokens are more than the context of {}",
-                             t.prompt_tokens.size(), t.response_tokens.size(), limits.context_tokens));
+                             t.prompt_tokens.size(), t.response.tokens.size(), limits.context_tokens));
   }
-  t.response_mask = read_mask(reader, t.response_tokens.size());
-  t.logprobs = read_logprobs(reader, "logprobs", t.response_mask);
-  t.ref_logprobs = read_logprobs(reader, "ref_logprobs", t.response_mask);
+  t.response.mask = read_mask(reader, t.response.tokens.size());
+  t.response.logprobs = read_logprobs(reader, "logprobs", t.response.mask);
+  t.ref_logprobs = read_logprobs(reader, "ref_logprobs", t.response.mask);
   t.reward = reader.number("reward", reader.need("reward"));
   const Json* raw = reader.find("raw_reward");
   t.raw_reward = raw == nullptr ? t.reward : reader.number("raw_reward", *raw);
   read_reward_parts(reader, t);
-  t.finish_reason = read_finish_reason(reader);
+  t.response.finish = read_finish_reason(reader);
   t.prompt = reader.text("prompt");
-  t.response = reader.text("response");
+  t.response.text = reader.text("response");
   t.answer = reader.text("answer");
   return t;
 }

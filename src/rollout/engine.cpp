@@ -52,7 +52,7 @@ class Run {
         on_text_(on_text),
         scheduler_(cache, engine.scheduler),
         unfinished_(requests.size()),
-        completions_(requests.size()) {
+        responses_(requests.size()) {
     CHECK(options.stop.empty() || tokenizer, "stop strings need a tokenizer");
     if (engine.graphs && model.device() == Device::cuda)
       graphs_.emplace(model, cache, options.num_sampleable);
@@ -72,8 +72,8 @@ class Run {
     const Request& r = requests_[i];
     const auto length = static_cast<int64_t>(r.prompt.size());
     int64_t longest = length;
-    for (const Completion& c : r.begun)
-      if (c.finish_reason == FinishReason::unfinished)
+    for (const Response& c : r.begun)
+      if (c.finish == FinishReason::unfinished)
         longest = std::max(longest, length + static_cast<int64_t>(c.tokens.size()));
     const int64_t capacity = std::min(model_.context_tokens(), cache_.num_pages() * cache_.page_tokens());
     if (length == 0 || longest >= capacity)
@@ -83,14 +83,14 @@ class Run {
                                            longest > length ? " with the begun response" : "", capacity - 1),
                         .fix = "take the prompt out, or raise model.context_tokens or rollout.kv_memory"});
     require_ids(r.prompt, r.data_position);
-    for (const Completion& c : r.begun) require_ids(c.tokens, r.data_position);
+    for (const Response& c : r.begun) require_ids(c.tokens, r.data_position);
     CHECK(r.begun.empty() || r.begun.size() == static_cast<size_t>(r.num_samples), "{} of {} samples begun",
           r.begun.size(), r.num_samples);
-    completions_[i] = r.begun;
-    completions_[i].resize(static_cast<size_t>(r.num_samples));
+    responses_[i] = r.begun;
+    responses_[i].resize(static_cast<size_t>(r.num_samples));
     auto prompt = std::make_unique<Sequence>();
     for (int32_t sample = 0; sample < r.num_samples; ++sample)
-      if (completions_[i][static_cast<size_t>(sample)].finish_reason == FinishReason::unfinished)
+      if (responses_[i][static_cast<size_t>(sample)].finish == FinishReason::unfinished)
         prompt->samples.push_back(sample);
     CHECK(!prompt->samples.empty(), "prompt {} has no sample to go on with", r.data_position);
     unfinished_[i] = prompt->samples.size();
@@ -156,11 +156,12 @@ class Run {
 
   /// Gives a sample of a prompt what an earlier call generated; its rows are then missing in the cache.
   void go_on(Sequence& s) {
-    const std::vector<Completion>& begun = requests_[s.request].begun;
+    const std::vector<Response>& begun = requests_[s.request].begun;
     if (begun.empty()) return;
-    const Completion& before = begun[static_cast<size_t>(s.sample)];
+    const Response& before = begun[static_cast<size_t>(s.sample)];
     s.streamed = before.text.size() - begun_stop(before.text);
     for (size_t i = 0; i < before.tokens.size(); ++i) take_token(s, before.tokens[i], before.logprobs[i]);
+    s.response.versions = before.versions;
     s.begun_tokens = s.new_tokens();
     s.seen = s.size() - 1;  // the last token was never fed
   }
@@ -220,8 +221,9 @@ class Run {
   bool take_token(Sequence& s, int32_t token, double logprob) {
     s.tokens.push_back(token);
     edits_.count_next(s.counts, token);
-    s.result.tokens.push_back(token);
-    s.result.logprobs.push_back(logprob);
+    s.response.tokens.push_back(token);
+    s.response.mask.push_back(1);
+    s.response.logprobs.push_back(logprob);
     const bool stop_id = std::find(options_.stop_token_ids.begin(), options_.stop_token_ids.end(), token) !=
                          options_.stop_token_ids.end();
     const bool stop_text = tokenizer_ && grow_text(s, token);
@@ -237,9 +239,7 @@ class Run {
     const bool cut =
         options_.tokens_per_call > 0 && s.new_tokens() - s.begun_tokens >= options_.tokens_per_call;
     if (!stopped && !full && !cut) return;
-    s.result.finish_reason = stopped ? FinishReason::stop
-                             : full  ? FinishReason::length
-                                     : FinishReason::unfinished;
+    s.response.finish = stopped ? FinishReason::stop : full ? FinishReason::length : FinishReason::unfinished;
     finish(s);
   }
 
@@ -250,7 +250,7 @@ class Run {
   }
 
   bool add_text(Sequence& s, const std::string& more) {
-    std::string& text = s.result.text;
+    std::string& text = s.response.text;
     const size_t before = text.size();
     text += more;
     size_t cut = std::string::npos;
@@ -276,18 +276,20 @@ class Run {
 
   void stream(Sequence& s, size_t end) {
     if (end <= s.streamed) return;
-    on_text_(s.request, s.sample, s.result.text.substr(s.streamed, end - s.streamed));
+    on_text_(s.request, s.sample, s.response.text.substr(s.streamed, end - s.streamed));
     s.streamed = end;
   }
 
   void finish(Sequence& s) {
     const std::unique_ptr<Sequence> done = scheduler_.remove(s);
-    const bool ended = done->result.finish_reason != FinishReason::unfinished;
+    const auto added = static_cast<int32_t>(done->new_tokens() - done->begun_tokens);
+    done->response.versions.emplace_back(options_.version, added);
+    const bool ended = done->response.finish != FinishReason::unfinished;
     if (done->decoder && ended && !done->text_cut) add_text(*done, done->decoder->finish());
-    if (on_text_ && ended) stream(*done, done->result.text.size());
+    if (on_text_ && ended) stream(*done, done->response.text.size());
     const size_t i = done->request;
-    completions_[i][static_cast<size_t>(done->sample)] = std::move(done->result);
-    if (--unfinished_[i] == 0) on_finished_(i, std::move(completions_[i]));
+    responses_[i][static_cast<size_t>(done->sample)] = std::move(done->response);
+    if (--unfinished_[i] == 0) on_finished_(i, std::move(responses_[i]));
   }
 
   const Model& model_;
@@ -301,7 +303,7 @@ class Run {
   Scheduler scheduler_;
   std::optional<DecodeGraphs> graphs_;
   std::vector<size_t> unfinished_;  // by request: samples at work
-  std::vector<std::vector<Completion>> completions_;
+  std::vector<std::vector<Response>> responses_;
 };
 
 }  // namespace

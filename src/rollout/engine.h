@@ -21,8 +21,8 @@ struct EngineOptions {
 
 class Engine {
  public:
-  /// All samples of requests[index], in order of sample.
-  using OnFinished = std::function<void(size_t index, std::vector<Completion> samples)>;
+  /// All responses to requests[index], in order of sample.
+  using OnFinished = std::function<void(size_t index, std::vector<Response> responses)>;
   /// Text that sample of requests[index] grew by (only with a tokenizer).
   using OnText = std::function<void(size_t index, int32_t sample, const std::string& text)>;
 

@@ -19,20 +19,13 @@
 
 namespace temper {
 
-struct Completion {
-  std::vector<int32_t> tokens;   // the stop token included
-  std::vector<double> logprobs;  // log-softmax(z/T) before any filter
-  std::string text;              // special tokens left out, cut at a stop string; empty without a tokenizer
-  FinishReason finish_reason = FinishReason::unfinished;
-};
-
 /// One prompt and its n samples. (data_position, sample) keys the random numbers.
 struct Request {
   int64_t data_position = 0;
   std::vector<int32_t> prompt;
   int32_t num_samples = 1;
   /// By sample, where an earlier call began them; empty: none did. Unfinished ones go on.
-  std::vector<Completion> begun = {};
+  std::vector<Response> begun = {};
 };
 
 struct GenerateOptions {
@@ -45,6 +38,7 @@ struct GenerateOptions {
   std::vector<std::string> stop;        // need a tokenizer
   std::map<int32_t, double> logit_bias;
   int64_t num_sampleable = 0;  // ids from here on are never drawn
+  int64_t version = 0;         // of the weights, as responses record it
 };
 
 /// Rows through the model: a prompt token is prefilled once per group, a response token but the last is one
@@ -65,7 +59,7 @@ struct Sequence {
   std::vector<int32_t> pages;
   int64_t cached = 0;  // tokens whose keys are in the pages
   int64_t seen = 0;    // most tokens ever cached: rows below it are recomputed ones
-  Completion result;
+  Response response;
   std::unique_ptr<StreamDecoder> decoder;
   bool text_cut = false;  // a stop string ended the text
   size_t streamed = 0;    // bytes of the text that were handed out

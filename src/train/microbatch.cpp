@@ -11,8 +11,8 @@ Batch Microbatch::batch(Ctx& c) const {
 }
 
 int64_t packed_length(const Trajectory& t) {
-  const auto total = static_cast<int64_t>(t.prompt_tokens.size() + t.response_tokens.size());
-  return t.response_tokens.empty() ? 0 : total - 1;
+  const auto total = static_cast<int64_t>(t.prompt_tokens.size() + t.response.tokens.size());
+  return t.response.tokens.empty() ? 0 : total - 1;
 }
 
 Microbatch pack(std::span<const Trajectory* const> all, std::span<const int32_t> sequences) {
@@ -25,14 +25,14 @@ Microbatch pack(std::span<const Trajectory* const> all, std::span<const int32_t>
     const auto length = static_cast<int32_t>(packed_length(t));
     for (int32_t i = 0; i < length; ++i) {
       mb.tokens.push_back(i < prompt ? t.prompt_tokens[static_cast<size_t>(i)]
-                                     : t.response_tokens[static_cast<size_t>(i - prompt)]);
+                                     : t.response.tokens[static_cast<size_t>(i - prompt)]);
       mb.positions.push_back(i);
     }
-    for (size_t r = 0; r < t.response_tokens.size(); ++r) {
+    for (size_t r = 0; r < t.response.tokens.size(); ++r) {
       const int32_t row = prompt + static_cast<int32_t>(r) - 1;
       if (row < 0) continue;  // the first token of a sequence without prompt has no log-prob
       mb.rows.push_back(begin + row);
-      mb.targets.push_back(t.response_tokens[r]);
+      mb.targets.push_back(t.response.tokens[r]);
       mb.sequence.push_back(index);
       mb.offset.push_back(static_cast<int32_t>(r));
     }
@@ -49,12 +49,13 @@ void fill_loss_inputs(Microbatch& mb, std::span<const Trajectory* const> all, Ag
   for (size_t i = 0; i < mb.rows.size(); ++i) {
     const Trajectory& t = *all[static_cast<size_t>(mb.sequence[i])];
     const auto r = static_cast<size_t>(mb.offset[i]);
-    const double sampled = t.logprobs.empty() ? std::numeric_limits<double>::quiet_NaN() : t.logprobs[r];
+    const double sampled =
+        t.response.logprobs.empty() ? std::numeric_limits<double>::quiet_NaN() : t.response.logprobs[r];
     mb.inputs.sampled_logprob.push_back(sampled);
     mb.inputs.old_logprob.push_back(t.old_logprobs.empty() ? sampled : t.old_logprobs[r]);
     if (reference) mb.inputs.ref_logprob.push_back(t.ref_logprobs[r]);
     mb.inputs.advantage.push_back(t.advantage);
-    mb.inputs.weight.push_back(t.response_mask[r] ? omega(mode, counts, t.counted_tokens()) : 0.0);
+    mb.inputs.weight.push_back(t.response.mask[r] ? omega(mode, counts, t.counted_tokens()) : 0.0);
   }
 }
 

@@ -18,7 +18,7 @@ void score(Ctx& c, const Model& model, std::span<const Trajectory* const> all,
            const std::vector<std::vector<int32_t>>& microbatches, const PassOptions& options,
            std::vector<std::vector<double>>& result) {
   result.resize(all.size());
-  for (size_t i = 0; i < all.size(); ++i) result[i].assign(all[i]->response_tokens.size(), 0.0);
+  for (size_t i = 0; i < all.size(); ++i) result[i].assign(all[i]->response.tokens.size(), 0.0);
   for (const auto& sequences : microbatches) {
     ArenaScope scope(c.scratch);
     const Microbatch mb = pack(all, sequences);

@@ -81,16 +81,13 @@ inline RolloutResult roll_out(const Model& model, const Workload& work, const Sc
   Engine engine(model, options, c.lane);
   RolloutResult result;
   result.groups.resize(work.requests.size());
-  const auto keep = [&](size_t i, std::vector<Completion> samples) {
-    for (size_t k = 0; k < samples.size(); ++k) {
+  const auto keep = [&](size_t i, std::vector<Response> responses) {
+    for (size_t k = 0; k < responses.size(); ++k) {
       Trajectory t;
       t.data_position = work.requests[i].data_position;
       t.sample = static_cast<int32_t>(k);
       t.prompt_tokens = work.requests[i].prompt;
-      t.response_tokens = samples[k].tokens;
-      t.response_mask.assign(samples[k].tokens.size(), 1);
-      t.logprobs = samples[k].logprobs;
-      t.finish_reason = samples[k].finish_reason;
+      t.response = std::move(responses[k]);
       result.groups[i].samples.push_back(std::move(t));
     }
   };
@@ -116,9 +113,9 @@ inline void expect_same_rollout(const RolloutResult& got, const RolloutResult& w
   ASSERT_EQ(a.size(), b.size()) << what;
   for (size_t i = 0; i < b.size(); ++i) {
     const std::string which = fmt::format("{}, prompt {} sample {}", what, b[i]->data_position, b[i]->sample);
-    ASSERT_EQ(a[i]->response_tokens, b[i]->response_tokens) << which;
-    ASSERT_EQ(a[i]->finish_reason, b[i]->finish_reason) << which;
-    ASSERT_NO_FATAL_FAILURE(expect_logprobs(a[i]->logprobs, b[i]->logprobs, which));
+    ASSERT_EQ(a[i]->response.tokens, b[i]->response.tokens) << which;
+    ASSERT_EQ(a[i]->response.finish, b[i]->response.finish) << which;
+    ASSERT_NO_FATAL_FAILURE(expect_logprobs(a[i]->response.logprobs, b[i]->response.logprobs, which));
   }
 }
 
@@ -131,8 +128,9 @@ inline void expect_trainer_agrees(const Model& model, Comm& comm, const std::vec
   const auto logprobs = packed_logprobs(c, model, comm, all, options);
   ASSERT_EQ(logprobs.size(), all.size());
   for (size_t i = 0; i < all.size(); ++i)
-    ASSERT_NO_FATAL_FAILURE(expect_logprobs(
-        logprobs[i], all[i]->logprobs, fmt::format("{}, budget {}, sequence {}", what, token_budget, i)));
+    ASSERT_NO_FATAL_FAILURE(
+        expect_logprobs(logprobs[i], all[i]->response.logprobs,
+                        fmt::format("{}, budget {}, sequence {}", what, token_budget, i)));
 }
 
 /// The requests dealt to the ranks in turn, each rank with a schedule of its own; the groups of all ranks.

@@ -22,7 +22,7 @@ Expected expected_rows(const Workload& work, const RolloutResult& result) {
     e.prefilled += static_cast<int64_t>(r.prompt.size());
     e.shared += (r.num_samples - 1) * static_cast<int64_t>(r.prompt.size());
     for (const Trajectory& t : result.groups[i].samples)
-      e.generated += static_cast<int64_t>(t.response_tokens.size()) - 1;
+      e.generated += static_cast<int64_t>(t.response.tokens.size()) - 1;
   }
   return e;
 }
@@ -44,9 +44,9 @@ void expect_score_agrees(const Model& model, Comm& comm, const RolloutResult& re
   for (const Trajectory* t : result.all()) {
     Trajectory line;
     std::vector<int32_t> tokens = t->prompt_tokens;
-    tokens.insert(tokens.end(), t->response_tokens.begin(), t->response_tokens.end());
+    tokens.insert(tokens.end(), t->response.tokens.begin(), t->response.tokens.end());
     line.prompt_tokens = {tokens.front()};
-    line.response_tokens.assign(tokens.begin() + 1, tokens.end());
+    line.response.tokens.assign(tokens.begin() + 1, tokens.end());
     lines.push_back(std::move(line));
   }
   std::vector<const Trajectory*> all;
@@ -57,8 +57,9 @@ void expect_score_agrees(const Model& model, Comm& comm, const RolloutResult& re
   const auto scored = packed_logprobs(c, model, comm, all, options);
   const auto engine = result.all();
   for (size_t i = 0; i < engine.size(); ++i) {
-    const auto n = static_cast<ptrdiff_t>(engine[i]->logprobs.size());
-    ASSERT_NO_FATAL_FAILURE(expect_logprobs({scored[i].end() - n, scored[i].end()}, engine[i]->logprobs,
+    const auto n = static_cast<ptrdiff_t>(engine[i]->response.logprobs.size());
+    ASSERT_NO_FATAL_FAILURE(expect_logprobs({scored[i].end() - n, scored[i].end()},
+                                            engine[i]->response.logprobs,
                                             fmt::format("score, sequence {}", i)));
   }
 }
@@ -68,8 +69,8 @@ void expect_lively(const RolloutResult& result) {
   double sum = 0, squares = 0, count = 0;
   int stopped = 0, cut = 0;
   for (const Trajectory* t : result.all()) {
-    for (double x : t->logprobs) sum += x, squares += x * x, ++count;
-    (t->finish_reason == FinishReason::stop ? stopped : cut) += 1;
+    for (double x : t->response.logprobs) sum += x, squares += x * x, ++count;
+    (t->response.finish == FinishReason::stop ? stopped : cut) += 1;
   }
   const double mean = sum / count, deviation = std::sqrt(squares / count - mean * mean);
   EXPECT_LT(mean, -0.5);
@@ -130,7 +131,7 @@ TEST_P(OneNumericsAlone, TemperatureAndFilters) {
   const RolloutResult free = roll_out(*model_, work, {});
   work.options.sampling = {.temperature = 0.7, .top_k = 20, .top_p = 0.9, .min_p = 0.02};
   const RolloutResult base = roll_out(*model_, work, {});
-  EXPECT_NE(base.all()[0]->response_tokens, free.all()[0]->response_tokens);
+  EXPECT_NE(base.all()[0]->response.tokens, free.all()[0]->response.tokens);
   expect_trainer_agrees(*model_, *comm_, base.all(), 9001, 0.7, "filters");
   expect_score_agrees(*model_, *comm_, base, 0.7);
   expect_same_rollout(roll_out(*model_, work, {.max_running = 7, .chunk = 5, .num_pages = 140}), base,
@@ -160,10 +161,10 @@ TEST_P(OneNumericsAlone, PenaltiesBiasAndLeastLength) {
   const RolloutResult base = roll_out(*model_, work, {});
   int64_t stopped = 0, early = 0;
   for (const Trajectory* t : base.all()) {
-    EXPECT_EQ(std::count(t->response_tokens.begin(), t->response_tokens.end(), 40), 0) << "a bias of -100";
-    const auto length = static_cast<int64_t>(t->response_tokens.size());
+    EXPECT_EQ(std::count(t->response.tokens.begin(), t->response.tokens.end(), 40), 0) << "a bias of -100";
+    const auto length = static_cast<int64_t>(t->response.tokens.size());
     EXPECT_GT(length, 6);
-    stopped += t->finish_reason == FinishReason::stop;
+    stopped += t->response.finish == FinishReason::stop;
     early += length < 20;
   }
   EXPECT_GT(stopped, 3);
@@ -180,7 +181,7 @@ TEST_P(OneNumericsAlone, PenaltiesBiasAndLeastLength) {
 TEST_P(OneNumericsAlone, LongDecodeAcrossBorders) {
   const Workload work = long_workload();
   const RolloutResult base = roll_out(*model_, work, {});
-  for (const Trajectory* t : base.all()) EXPECT_EQ(t->response_tokens.size(), 4300u);
+  for (const Trajectory* t : base.all()) EXPECT_EQ(t->response.tokens.size(), 4300u);
   expect_rows(work, base, false, "long");
   expect_score_agrees(*model_, *comm_, base, 1.0);
   // One sequence fits, not two: the younger one is thrown out and prefilled across the borders.

@@ -98,7 +98,7 @@ TEST(ReplayFile, ClipsAndMasks) {
   int64_t masked = 0, uncounted = 0;
   for (const Group& group : read_rollouts(kFolder + "/rollouts.jsonl", {}))
     for (const Trajectory& t : group.samples) {
-      masked += static_cast<int64_t>(t.response_tokens.size()) - t.counted_tokens();
+      masked += static_cast<int64_t>(t.response.tokens.size()) - t.counted_tokens();
       uncounted += t.counted_tokens() == 0;
     }
   EXPECT_GT(masked, 5);

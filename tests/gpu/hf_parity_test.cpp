@@ -33,7 +33,7 @@ class GpuHfParity : public ::testing::TestWithParam<std::string> {
     for (size_t s = 0; s + 1 < ends.size(); ++s) {
       Trajectory t;
       t.prompt_tokens = {tokens[static_cast<size_t>(ends[s])]};
-      t.response_tokens.assign(tokens.begin() + ends[s] + 1, tokens.begin() + ends[s + 1]);
+      t.response.tokens.assign(tokens.begin() + ends[s] + 1, tokens.begin() + ends[s + 1]);
       sequences_.push_back(std::move(t));
     }
   }
@@ -99,7 +99,7 @@ TEST_P(GpuHfParity, GreedyTokens) {
   const Request request{.prompt = golden_.integers("greedy_prompt")};
   std::vector<int32_t> tokens;
   engine.generate(gpu.ctx(), std::span(&request, 1), options, nullptr,
-                  [&](size_t, std::vector<Completion> samples) { tokens = samples.at(0).tokens; });
+                  [&](size_t, std::vector<Response> samples) { tokens = samples.at(0).tokens; });
   EXPECT_EQ(tokens, expected);
 }
 

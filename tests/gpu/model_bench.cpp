@@ -76,7 +76,7 @@ void bench_forward(const Bench& b, const Model& model) {
   Ctx& c = gpu.ctx();
   Trajectory t;
   t.prompt_tokens = {1};
-  t.response_tokens = random_ids(kTokens, 150000, 3);
+  t.response.tokens = random_ids(kTokens, 150000, 3);
   const Trajectory* all = &t;
   const Microbatch mb = pack({&all, 1}, std::vector<int32_t>{0});
   const double s = seconds(c.lane, 10, [&] {
@@ -169,7 +169,7 @@ double generate_seconds(const Model& model, Engine& engine, Backend& gpu, int64_
   options.num_sampleable = model.config().vocab_size;
   gpu.ctx().lane.wait();
   const double start = now();
-  engine.generate(gpu.ctx(), requests, options, nullptr, [](size_t, std::vector<Completion>) {});
+  engine.generate(gpu.ctx(), requests, options, nullptr, [](size_t, std::vector<Response>) {});
   return now() - start;
 }
 

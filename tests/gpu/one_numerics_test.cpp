@@ -71,7 +71,7 @@ class GpuOneNumerics : public ::testing::TestWithParam<Named> {
             samples};
   }
 
-  using Groups = std::vector<std::vector<Completion>>;
+  using Groups = std::vector<std::vector<Response>>;
   Groups generate(const std::vector<Request>& requests, int64_t new_tokens, const SampleOptions& sampling,
                   const Schedule& schedule, RolloutCounters* counters = nullptr) {
     const EngineOptions options{.scheduler = {schedule.running, schedule.chunk},
@@ -91,7 +91,7 @@ class GpuOneNumerics : public ::testing::TestWithParam<Named> {
     Groups groups(requests.size());
     const RolloutCounters counted =
         engine.generate(gpu_.ctx(), requests, how, nullptr,
-                        [&](size_t i, std::vector<Completion> done) { groups[i] = std::move(done); });
+                        [&](size_t i, std::vector<Response> done) { groups[i] = std::move(done); });
     if (counters != nullptr) *counters = counted;
     return groups;
   }
@@ -101,11 +101,10 @@ class GpuOneNumerics : public ::testing::TestWithParam<Named> {
                            const std::string& what) {
     std::vector<Trajectory> list;
     for (size_t i = 0; i < groups.size(); ++i)
-      for (const Completion& c : groups[i]) {
+      for (const Response& c : groups[i]) {
         Trajectory t;
         t.prompt_tokens = requests[i].prompt;
-        t.response_tokens = c.tokens;
-        t.logprobs = c.logprobs;
+        t.response = c;
         list.push_back(std::move(t));
       }
     std::vector<const Trajectory*> all;
@@ -128,7 +127,7 @@ class GpuOneNumerics : public ::testing::TestWithParam<Named> {
           to_host<double>(c, model_->head().forward(c, hidden, targets, temperature).logprob);
       for (size_t i = 0; i < scored.size(); ++i) {
         const double sampled =
-            all[static_cast<size_t>(mb.sequence[i])]->logprobs[static_cast<size_t>(mb.offset[i])];
+            all[static_cast<size_t>(mb.sequence[i])]->response.logprobs[static_cast<size_t>(mb.offset[i])];
         differing += std::bit_cast<uint64_t>(sampled) != std::bit_cast<uint64_t>(scored[i]);
         sum += sampled;
       }
@@ -234,8 +233,8 @@ TEST_P(GpuSmallModels, LogitEdits) {
     expect_score_agrees(requests, groups, 0.8, "logit edits");
     expect_same(groups, generate(requests, 12, sampling, {3, 33, 32, 100, false, stop, 4, bias}),
                 "graphs off");
-    for (const std::vector<Completion>& group : groups)
-      for (const Completion& one : group) {
+    for (const std::vector<Response>& group : groups)
+      for (const Response& one : group) {
         EXPECT_GE(one.tokens.size(), 4u);
         EXPECT_EQ(std::count(one.tokens.begin(), one.tokens.end(), 20), 0);
       }

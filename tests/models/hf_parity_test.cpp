@@ -35,7 +35,7 @@ std::vector<Trajectory> sequences_of(const GoldenFile& golden) {
   for (size_t s = 0; s + 1 < ends.size(); ++s) {
     Trajectory t;
     t.prompt_tokens = {tokens[static_cast<size_t>(ends[s])]};
-    t.response_tokens.assign(tokens.begin() + ends[s] + 1, tokens.begin() + ends[s + 1]);
+    t.response.tokens.assign(tokens.begin() + ends[s] + 1, tokens.begin() + ends[s + 1]);
     sequences.push_back(std::move(t));
   }
   return sequences;
@@ -111,7 +111,7 @@ TEST_P(HfParity, GreedyTokens) {
   const Request request{.prompt = golden_.integers("greedy_prompt")};
   std::vector<int32_t> tokens;
   engine.generate(ctx_, std::span(&request, 1), options, nullptr,
-                  [&](size_t, std::vector<Completion> samples) { tokens = samples.at(0).tokens; });
+                  [&](size_t, std::vector<Response> samples) { tokens = samples.at(0).tokens; });
   ASSERT_EQ(expected.size(), 64u);
   EXPECT_EQ(tokens, expected);
 }

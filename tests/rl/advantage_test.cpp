@@ -22,8 +22,8 @@ Group group_of(const std::vector<double>& rewards) {
     Trajectory t;
     t.sample = static_cast<int32_t>(group.samples.size());
     t.prompt_tokens = {1, 2};
-    t.response_tokens = {3, 4, 5};
-    t.response_mask = {1, 0, 1};
+    t.response.tokens = {3, 4, 5};
+    t.response.mask = {1, 0, 1};
     t.reward = reward;
     group.samples.push_back(t);
   }
@@ -72,7 +72,7 @@ TEST(Advantage, SingleGroupRules) {
     grpo_advantages(groups, 1e-6, rule);
     EXPECT_EQ(groups[0].samples[0].advantage, advantage);
     EXPECT_EQ(groups[0].samples[0].counted_tokens(), counted);
-    EXPECT_EQ(groups[0].samples[0].response_mask.size(), 3u);
+    EXPECT_EQ(groups[0].samples[0].response.mask.size(), 3u);
     EXPECT_EQ(groups[1].samples[0].counted_tokens(), 2);
     EXPECT_LT(groups[1].samples[0].advantage, 0);
   }
@@ -80,8 +80,8 @@ TEST(Advantage, SingleGroupRules) {
 
 TEST(Advantage, ResponsesWithoutCountedTokensKeepTheirReward) {
   std::vector<Group> with{group_of({1, 0, 0})};
-  with[0].samples[2].response_tokens.clear();
-  with[0].samples[2].response_mask.clear();
+  with[0].samples[2].response.tokens.clear();
+  with[0].samples[2].response.mask.clear();
   std::vector<Group> without{group_of({1, 0, 0})};
   grpo_advantages(with, 1e-6, SingleGroup::drop);
   grpo_advantages(without, 1e-6, SingleGroup::drop);
@@ -112,9 +112,10 @@ TEST(KlInReward, MatchesTheGolden) {
     for (size_t n : batch["lengths"]) {
       Trajectory t;
       for (size_t end = at + n; at < end; ++at) {
-        t.response_tokens.push_back(1);
-        t.response_mask.push_back(batch["mask"][at]);
-        t.logprobs.push_back(t.response_mask.back() ? batch["old_logprob"][at].get<double>() : std::nan(""));
+        t.response.tokens.push_back(1);
+        t.response.mask.push_back(batch["mask"][at]);
+        t.response.logprobs.push_back(t.response.mask.back() ? batch["old_logprob"][at].get<double>()
+                                                             : std::nan(""));
         t.ref_logprobs.push_back(batch["ref_logprob"][at]);
       }
       t.reward = t.raw_reward = 0.5;
@@ -138,8 +139,8 @@ TEST(KlInReward, MatchesTheGolden) {
 
 TEST(RolloutMetrics, OverResponsesInOrder) {
   std::vector<Group> groups{group_of({0.1, 0.2}), group_of({0.3})};
-  groups[0].samples[1].finish_reason = FinishReason::length;
-  groups[0].samples[1].response_tokens.clear();
+  groups[0].samples[1].response.finish = FinishReason::length;
+  groups[0].samples[1].response.tokens.clear();
   groups[1].samples[0].raw_reward = -2;
   groups[1].samples[0].advantage = 4;
   auto metrics = rollout_metrics(groups);

@@ -118,9 +118,9 @@ TEST(RewardSet, WeightedSumAndShaping) {
   config.functions[1].weight = 0.5;
   const RewardSet rewards(config);
   Trajectory t;
-  t.response = "=42";
+  t.response.text = "=42";
   t.answer = "42";
-  t.response_tokens.resize(8);
+  t.response.tokens.resize(8);
   rewards.score(t, kNoRecord);
   EXPECT_EQ(t.raw_reward, 0.0 + 0.3 * 0 + 0.7 * 1);
   EXPECT_EQ(t.reward, t.raw_reward + 0.5 * -0.6);
@@ -134,7 +134,7 @@ void expect_error(const RewardConfig& config, Exit code, const std::string& part
   try {
     RewardSet rewards(config);
     Trajectory t;
-    t.response = t.answer = "1";
+    t.response.text = t.answer = "1";
     rewards.score(t, kNoRecord);
     FAIL() << "accepted, expected " << part;
   } catch (const Error& error) {

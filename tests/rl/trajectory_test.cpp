@@ -19,14 +19,14 @@ Trajectory example() {
   t.group = 2;
   t.sample = 1;
   t.prompt_tokens = {5, 0, 7};
-  t.response_tokens = {1, 151642, 3};
-  t.response_mask = {1, 1, 0};
-  t.logprobs = {-0.1, -1.0 / 3, -0x1.fffffffffffffp-3};
+  t.response.tokens = {1, 151642, 3};
+  t.response.mask = {1, 1, 0};
+  t.response.logprobs = {-0.1, -1.0 / 3, -0x1.fffffffffffffp-3};
   t.ref_logprobs = {-0.2, -0.3, -0.4};
-  t.policy_versions = {{4, 1}, {7, 2}};
-  t.finish_reason = FinishReason::length;
+  t.response.versions = {{4, 1}, {7, 2}};
+  t.response.finish = FinishReason::length;
   t.prompt = "2+2=";
-  t.response = "4 \"quoted\" \xC3\xA9\n";
+  t.response.text = "4 \"quoted\" \xC3\xA9\n";
   t.answer = "4";
   t.raw_reward = 0.1 + 0.2;
   t.reward = -0.7;
@@ -37,13 +37,13 @@ Trajectory example() {
 
 void expect_same(const Trajectory& a, const Trajectory& b) {
   EXPECT_EQ(a.prompt_tokens, b.prompt_tokens);
-  EXPECT_EQ(a.response_tokens, b.response_tokens);
-  EXPECT_EQ(a.response_mask, b.response_mask);
-  EXPECT_EQ(a.logprobs, b.logprobs);
+  EXPECT_EQ(a.response.tokens, b.response.tokens);
+  EXPECT_EQ(a.response.mask, b.response.mask);
+  EXPECT_EQ(a.response.logprobs, b.response.logprobs);
   EXPECT_EQ(a.ref_logprobs, b.ref_logprobs);
-  EXPECT_EQ(a.finish_reason, b.finish_reason);
+  EXPECT_EQ(a.response.finish, b.response.finish);
   EXPECT_EQ(a.prompt, b.prompt);
-  EXPECT_EQ(a.response, b.response);
+  EXPECT_EQ(a.response.text, b.response.text);
   EXPECT_EQ(a.answer, b.answer);
   EXPECT_EQ(a.raw_reward, b.raw_reward);
   EXPECT_EQ(a.reward, b.reward);
@@ -70,7 +70,7 @@ TEST(TrajectoryJson, HasTheKeysOfTheFormatInOrder) {
   Json line = several;
   line.erase("policy_versions");
   Trajectory one = example();
-  one.policy_versions.resize(1);
+  one.response.versions.resize(1);
   EXPECT_FALSE(trajectory_to_json(one, 12).contains("policy_versions"));
   std::vector<std::string> keys;
   for (const auto& [key, value] : line.items()) keys.push_back(key);
@@ -94,9 +94,9 @@ TEST(TrajectoryJson, RoundTripIsExact) {
 
 TEST(TrajectoryJson, UnknownLogprobsAreNull) {
   Trajectory t = example();
-  t.logprobs.clear();
+  t.response.logprobs.clear();
   t.ref_logprobs.clear();
-  t.policy_versions.clear();
+  t.response.versions.clear();
   Json line = trajectory_to_json(t, 1);
   EXPECT_TRUE(line["logprobs"].is_null());
   EXPECT_TRUE(line["ref_logprobs"].is_null());
@@ -107,17 +107,17 @@ TEST(TrajectoryJson, UnknownLogprobsAreNull) {
 TEST(TrajectoryJson, DefaultsOfAShortLine) {
   const Json line = Json::parse(R"({"group":0,"prompt_tokens":[1],"response_tokens":[2,3],"reward":1})");
   const Trajectory t = trajectory_from_json(line, "x", {});
-  EXPECT_EQ(t.response_mask, (std::vector<uint8_t>{1, 1}));
-  EXPECT_TRUE(t.logprobs.empty());
+  EXPECT_EQ(t.response.mask, (std::vector<uint8_t>{1, 1}));
+  EXPECT_TRUE(t.response.logprobs.empty());
   EXPECT_TRUE(t.ref_logprobs.empty());
   EXPECT_EQ(t.raw_reward, 1);
-  EXPECT_EQ(t.finish_reason, FinishReason::stop);
+  EXPECT_EQ(t.response.finish, FinishReason::stop);
 }
 
 TEST(TrajectoryJson, LogprobsAtMaskZeroAreIgnored) {
   const Json line = Json::parse(R"({"group":0,"prompt_tokens":[1],"response_tokens":[2,3],"reward":0,
       "response_mask":[0,1],"logprobs":[null,-1]})");
-  EXPECT_EQ(trajectory_from_json(line, "x", {}).logprobs[1], -1);
+  EXPECT_EQ(trajectory_from_json(line, "x", {}).response.logprobs[1], -1);
 }
 
 void expect_data_error(const std::string& line, const std::string& part, const ReplayLimits& limits = {}) {
@@ -181,9 +181,9 @@ TEST(ReadRollouts, GroupsByNumberAndRenumbers) {
   const std::vector<Group> groups = read_rollouts(file.path(), {});
   ASSERT_EQ(groups.size(), 2u);
   ASSERT_EQ(groups[1].samples.size(), 2u);
-  EXPECT_EQ(groups[0].samples[0].response_tokens[0], 2);
-  EXPECT_EQ(groups[1].samples[0].response_tokens[0], 3);
-  EXPECT_EQ(groups[1].samples[1].response_tokens[0], 1);
+  EXPECT_EQ(groups[0].samples[0].response.tokens[0], 2);
+  EXPECT_EQ(groups[1].samples[0].response.tokens[0], 3);
+  EXPECT_EQ(groups[1].samples[1].response.tokens[0], 1);
   EXPECT_EQ(groups[1].samples[1].group, 1);
   EXPECT_EQ(groups[1].samples[1].sample, 1);
   EXPECT_EQ(groups[1].samples[1].data_position, 1);
@@ -194,7 +194,7 @@ TEST(ReadRollouts, SamplesWithoutNumbersKeepTheirOrder) {
   TempFile file(head + "1]}\n" + head + "2]}\n" + head + "3]}");  // no end of line at the end
   const std::vector<Group> groups = read_rollouts(file.path(), {});
   ASSERT_EQ(groups[0].samples.size(), 3u);
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(groups[0].samples[static_cast<size_t>(i)].response_tokens[0], i + 1);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(groups[0].samples[static_cast<size_t>(i)].response.tokens[0], i + 1);
 }
 
 void expect_file_error(const std::string& content, const std::string& part) {
@@ -220,17 +220,17 @@ TEST(TrajectoryBytes, RoundTripIsExact) {
   std::vector<Group> groups(3);
   groups[0].samples = {example(), Trajectory{}};
   groups[2].samples = {example()};
-  groups[2].samples[0].logprobs[0] = -0.0;
+  groups[2].samples[0].response.logprobs[0] = -0.0;
   const std::string bytes = groups_to_bytes(groups);
   const std::vector<Group> back = groups_from_bytes(bytes);
   ASSERT_EQ(back.size(), 3u);
   ASSERT_EQ(back[0].samples.size(), 2u);
   EXPECT_TRUE(back[1].samples.empty());
   expect_same(back[0].samples[0], example());
-  EXPECT_EQ(back[0].samples[0].policy_versions, example().policy_versions);
+  EXPECT_EQ(back[0].samples[0].response.versions, example().response.versions);
   EXPECT_EQ(back[0].samples[0].data_position, 2);
   EXPECT_EQ(back[0].samples[0].advantage, example().advantage);
-  EXPECT_TRUE(std::signbit(back[2].samples[0].logprobs[0]));
+  EXPECT_TRUE(std::signbit(back[2].samples[0].response.logprobs[0]));
   EXPECT_EQ(groups_to_bytes(back), bytes);
 }
 

@@ -22,7 +22,7 @@ namespace {
 const std::string kTokenizer = "tests/golden/tokenizer/minimind";
 
 struct Output {
-  std::vector<std::vector<Completion>> groups;
+  std::vector<std::vector<Response>> groups;
   std::map<std::pair<size_t, int32_t>, std::string> streamed;
   RolloutCounters counters;
 };
@@ -51,7 +51,7 @@ Output run(Engine& engine, const std::vector<Request>& requests, const GenerateO
   out.groups.resize(requests.size());
   out.counters = engine.generate(
       c, requests, options, tokenizer,
-      [&](size_t i, std::vector<Completion> samples) {
+      [&](size_t i, std::vector<Response> samples) {
         EXPECT_TRUE(out.groups[i].empty()) << "group " << i << " came twice";
         out.groups[i] = std::move(samples);
       },
@@ -77,10 +77,10 @@ Output run_in_cuts(Engine& engine, std::vector<Request> requests, GenerateOption
     for (size_t j = 0; j < now.size(); ++j) {
       bool unfinished = false;
       for (size_t k = 0; k < part.groups[j].size(); ++k) {
-        const Completion& c = part.groups[j][k];
+        const Response& c = part.groups[j][k];
         const size_t before = now[j].begun.empty() ? 0 : now[j].begun[k].tokens.size();
         EXPECT_LE(c.tokens.size() - before, static_cast<size_t>(tokens));
-        unfinished = unfinished || c.finish_reason == FinishReason::unfinished;
+        unfinished = unfinished || c.finish == FinishReason::unfinished;
       }
       if (unfinished) left.push_back(at_work[j]);
       (unfinished ? requests[at_work[j]].begun : all.groups[at_work[j]]) = part.groups[j];
@@ -98,11 +98,11 @@ void expect_equal(const Output& a, const Output& b) {
   for (size_t i = 0; i < a.groups.size(); ++i) {
     ASSERT_EQ(a.groups[i].size(), b.groups[i].size());
     for (size_t k = 0; k < a.groups[i].size(); ++k) {
-      const Completion &x = a.groups[i][k], &y = b.groups[i][k];
+      const Response &x = a.groups[i][k], &y = b.groups[i][k];
       EXPECT_EQ(x.tokens, y.tokens) << i << " " << k;
       EXPECT_EQ(x.logprobs, y.logprobs) << i << " " << k;
       EXPECT_EQ(x.text, y.text) << i << " " << k;
-      EXPECT_EQ(x.finish_reason, y.finish_reason) << i << " " << k;
+      EXPECT_EQ(x.finish, y.finish) << i << " " << k;
     }
   }
   EXPECT_EQ(a.streamed, b.streamed);
@@ -137,10 +137,10 @@ TEST(Engine, LengthLimit) {
   ASSERT_EQ(out.groups[0].size(), 3u);
   ASSERT_EQ(out.groups[1].size(), 1u);
   for (const auto& group : out.groups)
-    for (const Completion& c : group) {
+    for (const Response& c : group) {
       EXPECT_EQ(c.tokens.size(), 17u);
       EXPECT_EQ(c.logprobs.size(), 17u);
-      EXPECT_EQ(c.finish_reason, FinishReason::length);
+      EXPECT_EQ(c.finish, FinishReason::length);
       EXPECT_TRUE(c.text.empty());
     }
   EXPECT_NE(out.groups[0][0].tokens, out.groups[0][1].tokens);
@@ -154,14 +154,14 @@ TEST(Engine, EndOfContextAndOfCache) {
   const auto model = tiny_model(DType::f32, kTinyVocab, /*context_tokens=*/48);
   Lane lane;
   Engine engine(*model, engine_options(), lane);
-  const Completion full = run(engine, {tiny_request(0, 40, 1)}, generate_options(100)).groups[0][0];
+  const Response full = run(engine, {tiny_request(0, 40, 1)}, generate_options(100)).groups[0][0];
   EXPECT_EQ(full.tokens.size(), 8u);
-  EXPECT_EQ(full.finish_reason, FinishReason::length);
+  EXPECT_EQ(full.finish, FinishReason::length);
   const Output last = run(engine, {tiny_request(0, 47, 2)}, generate_options(100));
   EXPECT_EQ(last.groups[0][1].tokens.size(), 1u);
   Engine small(*model, engine_options(/*num_pages=*/2), lane);
   const Output cut = run(small, {tiny_request(0, 20, 3)}, generate_options(100));
-  for (const Completion& c : cut.groups[0]) EXPECT_EQ(c.tokens.size(), 12u);
+  for (const Response& c : cut.groups[0]) EXPECT_EQ(c.tokens.size(), 12u);
 }
 
 /// With the same weights a cut costs rows and changes nothing else.
@@ -187,6 +187,28 @@ TEST(Engine, CutsDoNotShow) {
   }
 }
 
+/// One run of versions for each call that added tokens, also where the weights stayed; all tokens are
+/// trained.
+TEST(Engine, ResponsesSayWhichWeightsSpoke) {
+  const auto model = tiny_model(DType::f32);
+  Lane lane;
+  Engine engine(*model, engine_options(), lane);
+  GenerateOptions options = generate_options(10);
+  options.tokens_per_call = 4;
+  std::vector<Request> requests{tiny_request(0, 5, 2)};
+  using Runs = std::vector<std::pair<int64_t, int32_t>>;
+  const std::vector<Runs> wanted{{{7, 4}}, {{7, 4}, {7, 4}}, {{7, 4}, {7, 4}, {9, 2}}};
+  for (size_t call = 0; call < wanted.size(); ++call) {
+    options.version = call < 2 ? 7 : 9;
+    requests[0].begun = run(engine, requests, options).groups[0];
+    const Response &on = requests[0].begun[0], &ended = requests[0].begun[1];
+    EXPECT_EQ(on.versions, wanted[call]);
+    EXPECT_EQ(on.mask, std::vector<uint8_t>(on.tokens.size(), 1));
+    EXPECT_EQ(ended.versions, wanted[0]);
+    requests[0].begun[1].finish = FinishReason::stop;
+  }
+}
+
 TEST(Engine, StopIds) {
   const auto model = tiny_model(DType::f32);
   Lane lane;
@@ -198,7 +220,7 @@ TEST(Engine, StopIds) {
   const Output stopped = run(engine, requests, options);
   int stops = 0;
   for (size_t k = 0; k < 8; ++k) {
-    const Completion &whole = free.groups[0][k], &cut = stopped.groups[0][k];
+    const Response &whole = free.groups[0][k], &cut = stopped.groups[0][k];
     const auto end = std::find_first_of(whole.tokens.begin(), whole.tokens.end(),
                                         options.stop_token_ids.begin(), options.stop_token_ids.end());
     const bool stops_here = end != whole.tokens.end();
@@ -206,7 +228,7 @@ TEST(Engine, StopIds) {
     ASSERT_EQ(cut.tokens.size(), n) << "sample " << k;
     EXPECT_TRUE(std::equal(cut.tokens.begin(), cut.tokens.end(), whole.tokens.begin()));
     EXPECT_TRUE(std::equal(cut.logprobs.begin(), cut.logprobs.end(), whole.logprobs.begin()));
-    EXPECT_EQ(cut.finish_reason, stops_here ? FinishReason::stop : FinishReason::length);
+    EXPECT_EQ(cut.finish, stops_here ? FinishReason::stop : FinishReason::length);
     stops += stops_here;
   }
   EXPECT_GT(stops, 0);
@@ -225,11 +247,11 @@ TEST(Engine, LeastLengthHoldsStopIdsBack) {
     size_t least = 1000, stops = 0;
     const Output out = run(engine, requests, options);
     for (const auto& group : out.groups)
-      for (const Completion& c : group) {
+      for (const Response& c : group) {
         for (size_t i = 0; i + 1 < c.tokens.size(); ++i)
           EXPECT_EQ(std::count(options.stop_token_ids.begin(), options.stop_token_ids.end(), c.tokens[i]), 0);
         least = std::min(least, c.tokens.size());
-        stops += c.finish_reason == FinishReason::stop;
+        stops += c.finish == FinishReason::stop;
       }
     EXPECT_GT(stops, 20u);
     return least;
@@ -239,9 +261,9 @@ TEST(Engine, LeastLengthHoldsStopIdsBack) {
   EXPECT_EQ(shortest(), 10u);
   options.min_new_tokens = 60;
   const Output whole = run(engine, requests, options);
-  for (const Completion& c : whole.groups[0]) {
+  for (const Response& c : whole.groups[0]) {
     EXPECT_EQ(c.tokens.size(), 60u);
-    EXPECT_EQ(c.finish_reason, FinishReason::length);
+    EXPECT_EQ(c.finish, FinishReason::length);
   }
 }
 
@@ -256,7 +278,7 @@ TEST(Engine, PenaltiesActOnWhatTheSequenceHolds) {
     options.sampling = sampling;
     size_t ids = 0;
     const Output out = run(engine, {request}, options);
-    for (const Completion& c : out.groups[0]) {
+    for (const Response& c : out.groups[0]) {
       std::vector<int32_t> sorted = c.tokens;
       std::sort(sorted.begin(), sorted.end());
       ids += static_cast<size_t>(std::unique(sorted.begin(), sorted.end()) - sorted.begin());
@@ -283,7 +305,7 @@ TEST(Engine, GreedyWithPenaltiesIsTheArgmaxOfTheFormulas) {
   options.logit_bias = {{11, 1.0}, {30, -5.0}};
   options.stop_token_ids = {4};
   options.min_new_tokens = 12;
-  const Completion got = run(engine, {request}, options).groups[0][0];
+  const Response got = run(engine, {request}, options).groups[0][0];
   std::vector<int32_t> tokens = request.prompt;
   for (size_t i = 0; i < got.tokens.size(); ++i) {
     std::vector<double> z = last_logits(*model, tokens);
@@ -310,7 +332,7 @@ TEST(Engine, StopIdAtTheLimit) {
   GenerateOptions options = generate_options(1);
   const int32_t first = run(engine, {tiny_request(0, 5, 1)}, options).groups[0][0].tokens[0];
   options.stop_token_ids = {first};
-  EXPECT_EQ(run(engine, {tiny_request(0, 5, 1)}, options).groups[0][0].finish_reason, FinishReason::stop);
+  EXPECT_EQ(run(engine, {tiny_request(0, 5, 1)}, options).groups[0][0].finish, FinishReason::stop);
 }
 
 TEST(Engine, SamplesDependOnTheirKeyAlone) {
@@ -355,7 +377,7 @@ TEST(Engine, OnlySampleableIdsAreDrawn) {
   const auto largest = [&](int64_t num_sampleable) {
     int32_t id = 0;
     const Output out = run(engine, {tiny_request(0, 6, 8)}, generate_options(40, num_sampleable));
-    for (const Completion& c : out.groups[0])
+    for (const Response& c : out.groups[0])
       id = std::max(id, *std::max_element(c.tokens.begin(), c.tokens.end()));
     return id;
   };
@@ -395,7 +417,7 @@ TEST(Engine, IsWholeAfterAnException) {
   const Output before = run(engine, requests, options);
   Backend backend(Device::cpu);
   Ctx& c = backend.ctx();
-  const auto interrupted = [&](size_t, std::vector<Completion>) { throw std::runtime_error("stop"); };
+  const auto interrupted = [&](size_t, std::vector<Response>) { throw std::runtime_error("stop"); };
   for (int i = 0; i < 3; ++i)
     EXPECT_THROW(engine.generate(c, requests, options, nullptr, interrupted), std::runtime_error);
   const Output after = run(engine, requests, options);
@@ -437,7 +459,7 @@ TEST_F(EngineText, IsTheDecodedResponse) {
   const Output out = text_of(generate_options(50, vocab_));
   for (size_t i = 0; i < out.groups.size(); ++i)
     for (size_t k = 0; k < out.groups[i].size(); ++k) {
-      const Completion& c = out.groups[i][k];
+      const Response& c = out.groups[i][k];
       EXPECT_GT(c.text.size(), 50u);
       EXPECT_EQ(c.text, tokenizer_.decode(c.tokens, /*skip_special=*/true));
       EXPECT_EQ(c.text, out.streamed.at({i, static_cast<int32_t>(k)}));
@@ -461,11 +483,11 @@ TEST_F(EngineText, StopStringsCutIt) {
   int stops = 0;
   for (size_t i = 0; i < cut.groups.size(); ++i)
     for (size_t k = 0; k < cut.groups[i].size(); ++k) {
-      const Completion &whole = free.groups[i][k], &c = cut.groups[i][k];
+      const Response &whole = free.groups[i][k], &c = cut.groups[i][k];
       size_t at = std::string::npos;
       for (const std::string& stop : options.stop) at = std::min(at, whole.text.find(stop));
       EXPECT_EQ(c.text, whole.text.substr(0, at)) << i << " " << k;
-      EXPECT_EQ(c.finish_reason, at == std::string::npos ? FinishReason::length : FinishReason::stop);
+      EXPECT_EQ(c.finish, at == std::string::npos ? FinishReason::length : FinishReason::stop);
       EXPECT_EQ(c.text, cut.streamed.at({i, static_cast<int32_t>(k)}))
           << "a part of a stop string was streamed";
       EXPECT_TRUE(std::equal(c.tokens.begin(), c.tokens.end(), whole.tokens.begin()));
@@ -491,13 +513,13 @@ TEST_F(EngineText, LeastLengthHoldsStopStringsBack) {
   int stops = 0, held_back = 0;
   for (size_t i = 0; i < cut.groups.size(); ++i)
     for (size_t k = 0; k < cut.groups[i].size(); ++k) {
-      const Completion &whole = free.groups[i][k], &c = cut.groups[i][k];
+      const Response &whole = free.groups[i][k], &c = cut.groups[i][k];
       const std::vector<int32_t> first(whole.tokens.begin(), whole.tokens.begin() + 20);
       const std::string held = tokenizer_.decode(first, true);
       const size_t at = whole.text.find_first_of("ea1 ", held.size());
       EXPECT_EQ(c.text, whole.text.substr(0, at)) << i << " " << k;
       EXPECT_GT(c.tokens.size(), 20u);
-      EXPECT_EQ(c.finish_reason, at == std::string::npos ? FinishReason::length : FinishReason::stop);
+      EXPECT_EQ(c.finish, at == std::string::npos ? FinishReason::length : FinishReason::stop);
       EXPECT_EQ(c.text, cut.streamed.at({i, static_cast<int32_t>(k)}));
       stops += at != std::string::npos;
       held_back += early.groups[i][k].tokens.size() <= 20;
@@ -522,7 +544,7 @@ TEST_F(EngineText, SpecialTokensAreLeftOut) {
   for (int32_t id = 0; id < 3; ++id) ASSERT_TRUE(tokenizer_.is_special(id));
   const Output out = text_of(options);
   for (const auto& group : out.groups)
-    for (const Completion& c : group) {
+    for (const Response& c : group) {
       EXPECT_EQ(c.tokens.size(), 50u);
       EXPECT_EQ(c.text, "");
     }

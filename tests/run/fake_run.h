@@ -77,21 +77,21 @@ inline Group fake_group(int64_t position, int64_t step_drawn, int64_t version, i
     t.sample = sample;
     t.prompt_tokens = {static_cast<int32_t>(position), 7};
     const int64_t length = tokens < 0 ? position % 3 + sample + 1 : tokens;
-    const int64_t begun = static_cast<int64_t>(t.response_tokens.size());
+    const int64_t begun = static_cast<int64_t>(t.response.tokens.size());
     for (int64_t i = begun; i < length; ++i) {
-      t.response_tokens.push_back(static_cast<int32_t>(100 * step_drawn + i));
-      t.logprobs.push_back(-0.1 * static_cast<double>(version + i + 1));
+      t.response.tokens.push_back(static_cast<int32_t>(100 * step_drawn + i));
+      t.response.logprobs.push_back(-0.1 * static_cast<double>(version + i + 1));
     }
-    t.response_mask.assign(t.response_tokens.size(), 1);
-    t.policy_versions.emplace_back(version, static_cast<int32_t>(length - begun));
-    t.finish_reason = tokens < 0 ? FinishReason::stop : FinishReason::unfinished;
+    t.response.mask.assign(t.response.tokens.size(), 1);
+    t.response.versions.emplace_back(version, static_cast<int32_t>(length - begun));
+    t.response.finish = tokens < 0 ? FinishReason::stop : FinishReason::unfinished;
   }
   return group;
 }
 
 inline std::vector<double> fake_reference(const Trajectory& t) {
   std::vector<double> logprobs;
-  for (int32_t token : t.response_tokens) logprobs.push_back(-1.0 / token);
+  for (int32_t token : t.response.tokens) logprobs.push_back(-1.0 / token);
   return logprobs;
 }
 

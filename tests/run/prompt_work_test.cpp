@@ -19,9 +19,13 @@ PromptWork fresh(int64_t position, size_t prompt_tokens) {
   return {std::move(drawn)};
 }
 
-Completion completion(size_t tokens, FinishReason reason) {
-  return {std::vector<int32_t>(tokens, 5), std::vector<double>(tokens, -0.5), std::string(tokens, 't'),
-          reason};
+Response response(size_t tokens, FinishReason finish) {
+  return {.tokens = std::vector<int32_t>(tokens, 5),
+          .mask = std::vector<uint8_t>(tokens, 1),
+          .logprobs = std::vector<double>(tokens, -0.5),
+          .versions = {{5, static_cast<int32_t>(tokens)}},
+          .text = std::string(tokens, 't'),
+          .finish = finish};
 }
 
 std::vector<int64_t> rows_by_rank(const std::vector<PromptWork>& work, const std::vector<int64_t>& rank,
@@ -61,10 +65,8 @@ TEST(Deal, LoadsAreEven) {
 /// ones.
 TEST(Deal, BegunPromptsCountWhatIsLeft) {
   PromptWork begun = fresh(0, 10);
-  begun.before = to_group(begun,
-                          {completion(50, FinishReason::unfinished), completion(70, FinishReason::stop),
-                           completion(50, FinishReason::unfinished)},
-                          1);
+  begun.before = to_group(begun, {response(50, FinishReason::unfinished), response(70, FinishReason::stop),
+                                  response(50, FinishReason::unfinished)});
   // 10 + 2 x (50 + 20) = 150 rows; new ones have 10 + 3 x 20 = 70.
   const std::vector<PromptWork> work{fresh(1, 10), begun, fresh(2, 10), fresh(3, 10)};
   EXPECT_EQ(deal(work, {.ranks = 2, .samples_per_prompt = 3, .max_new_tokens = 100, .tokens_per_step = 20}),
@@ -79,32 +81,34 @@ TEST(Deal, BegunPromptsCountWhatIsLeft) {
 
 TEST(PromptWork, GoesOnWhereItWas) {
   const PromptWork work = fresh(7, 3);
-  Group group = to_group(work, {completion(4, FinishReason::unfinished), completion(2, FinishReason::stop)},
-                         /*version=*/5);
+  Group group = to_group(work, {response(4, FinishReason::unfinished), response(2, FinishReason::stop)});
   EXPECT_FALSE(is_finished(group));
-  EXPECT_EQ(group.samples[1].policy_versions, (std::vector<std::pair<int64_t, int32_t>>{{5, 2}}));
   const PromptWork again{work.drawn, group};
   const Request request = to_request(again, 8);
   EXPECT_EQ(request.num_samples, 2) << "as many as were begun";
   EXPECT_EQ(request.data_position, 7);
   ASSERT_EQ(request.begun.size(), 2u);
   EXPECT_EQ(request.begun[0].tokens.size(), 4u);
+  EXPECT_EQ(request.begun[0].mask.size(), 4u);
   EXPECT_EQ(request.begun[0].text, "tttt");
-  EXPECT_EQ(request.begun[1].finish_reason, FinishReason::stop);
-  group = to_group(again, {completion(9, FinishReason::length), request.begun[1]}, /*version=*/6);
+  EXPECT_EQ(request.begun[0].versions, (std::vector<std::pair<int64_t, int32_t>>{{5, 4}}));
+  EXPECT_EQ(request.begun[1].finish, FinishReason::stop);
+  group = to_group(again, {response(9, FinishReason::length), request.begun[1]});
   EXPECT_TRUE(is_finished(group));
-  EXPECT_EQ(group.samples[0].policy_versions, (std::vector<std::pair<int64_t, int32_t>>{{5, 4}, {6, 5}}));
-  EXPECT_EQ(group.samples[1].policy_versions, (std::vector<std::pair<int64_t, int32_t>>{{5, 2}}));
-  EXPECT_EQ(group.samples[0].response_mask.size(), 9u);
+  EXPECT_EQ(group.samples[0].response.tokens.size(), 9u);
+  EXPECT_EQ(group.samples[0].response.mask.size(), 9u);
+  EXPECT_EQ(group.samples[1].response.versions, (std::vector<std::pair<int64_t, int32_t>>{{5, 2}}));
   EXPECT_EQ(group.samples[1].sample, 1);
+  EXPECT_EQ(group.samples[1].data_position, 7);
+  EXPECT_EQ(group.samples[1].prompt_tokens.size(), 3u);
+  EXPECT_EQ(group.samples[1].prompt, "p");
   EXPECT_EQ(group.samples[1].answer, "a");
   EXPECT_TRUE(to_request(work, 8).begun.empty());
   EXPECT_EQ(to_request(work, 8).num_samples, 8);
 }
 
 TEST(PromptWork, UniformIsOfTheRawReward) {
-  Group group =
-      to_group(fresh(0, 1), {completion(1, FinishReason::stop), completion(2, FinishReason::stop)}, 0);
+  Group group = to_group(fresh(0, 1), {response(1, FinishReason::stop), response(2, FinishReason::stop)});
   group.samples[0].reward = 0.5;  // shaping does not count
   EXPECT_TRUE(is_uniform(group));
   group.samples[1].raw_reward = 1;

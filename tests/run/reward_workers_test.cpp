@@ -24,9 +24,9 @@ Group make_group(int32_t index, int64_t size = 0) {
     Trajectory t;
     t.group = index;
     t.sample = static_cast<int32_t>(group.samples.size());
-    t.response = std::string(static_cast<size_t>(size), '{') + response;
+    t.response.text = std::string(static_cast<size_t>(size), '{') + response;
     t.answer = answer;
-    t.response_tokens.assign(5, 1);
+    t.response.tokens.assign(5, 1);
     group.samples.push_back(t);
   }
   return group;
@@ -53,7 +53,7 @@ void expect_scored(const std::vector<Group>& collected, std::vector<Group> submi
       const Trajectory &a = got[g].samples[i], &b = want[g].samples[i];
       EXPECT_EQ(a.group, b.group) << what;
       EXPECT_EQ(a.sample, b.sample) << what << ": samples keep their order";
-      EXPECT_EQ(a.response, b.response) << what;
+      EXPECT_EQ(a.response.text, b.response.text) << what;
       EXPECT_EQ(a.reward, b.reward) << what;
       EXPECT_EQ(a.raw_reward, b.raw_reward) << what;
       EXPECT_EQ(a.reward_parts, b.reward_parts) << what;
@@ -110,7 +110,7 @@ TEST(RewardWorkers, AnErrorComesOutOfCollectOnce) {
   Group wrong = make_group(3), right = make_group(4);
   wrong.samples.erase(wrong.samples.begin(), wrong.samples.begin() + 2);
   right.samples.resize(1);
-  right.samples[0].response = right.samples[0].answer = "\\boxed{4}";
+  right.samples[0].response.text = right.samples[0].answer = "\\boxed{4}";
   for (int threads : {1, 4}) {
     RewardWorkers workers(set, threads);
     for (int i = 0; i < 20; ++i) workers.submit(i % 5 == 2 ? right : wrong, record());

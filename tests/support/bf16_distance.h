@@ -20,7 +20,7 @@ inline std::vector<Trajectory> bf16_sequences(int64_t vocab_size) {
     const auto id =
         static_cast<int32_t>(((i * 2654435761u + 12345u) >> 16) % static_cast<uint32_t>(vocab_size));
     Trajectory& t = list[i / kLength];
-    (i % kLength == 0 ? t.prompt_tokens : t.response_tokens).push_back(id);
+    (i % kLength == 0 ? t.prompt_tokens : t.response.tokens).push_back(id);
   }
   return list;
 }

@@ -64,10 +64,10 @@ RewardScore RewardSet::score(const RewardInput& input) const {
 
 void RewardSet::score(Trajectory& t, const Json& record) const {
   RewardScore result = score({.prompt = t.prompt,
-                              .response = t.response,
+                              .response = t.response.text,
                               .answer = t.answer,
-                              .response_tokens = static_cast<int64_t>(t.response_tokens.size()),
-                              .finish_reason = t.finish_reason,
+                              .response_tokens = static_cast<int64_t>(t.response.tokens.size()),
+                              .finish_reason = t.response.finish,
                               .record = record});
   t.raw_reward = result.raw;
   t.reward = result.shaped;

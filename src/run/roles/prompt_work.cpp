@@ -8,10 +8,6 @@
 namespace temper {
 namespace {
 
-Completion to_completion(const Trajectory& t) {
-  return {t.response_tokens, t.logprobs, t.response, t.finish_reason};
-}
-
 /// Most rows of a prompt in the step: its tokens once, what each sample has and may still get.
 int64_t most_rows(const PromptWork& work, const DealOptions& o) {
   const auto rows_of = [&](int64_t begun) {
@@ -21,8 +17,8 @@ int64_t most_rows(const PromptWork& work, const DealOptions& o) {
   int64_t rows = static_cast<int64_t>(work.drawn.prompt.tokens.size());
   if (work.before.samples.empty()) return rows + o.samples_per_prompt * rows_of(0);
   for (const Trajectory& t : work.before.samples)
-    if (t.finish_reason == FinishReason::unfinished)
-      rows += rows_of(static_cast<int64_t>(t.response_tokens.size()));
+    if (t.response.finish == FinishReason::unfinished)
+      rows += rows_of(static_cast<int64_t>(t.response.tokens.size()));
   return rows;
 }
 
@@ -46,27 +42,20 @@ std::vector<int64_t> deal(const std::vector<PromptWork>& work, const DealOptions
 Request to_request(const PromptWork& work, int64_t samples_per_prompt) {
   Request request{work.drawn.position, work.drawn.prompt.tokens, static_cast<int32_t>(samples_per_prompt)};
   if (!work.before.samples.empty()) request.num_samples = static_cast<int32_t>(work.before.samples.size());
-  for (const Trajectory& t : work.before.samples) request.begun.push_back(to_completion(t));
+  for (const Trajectory& t : work.before.samples) request.begun.push_back(t.response);
   return request;
 }
 
-Group to_group(const PromptWork& work, std::vector<Completion> samples, int64_t version) {
+Group to_group(const PromptWork& work, std::vector<Response> responses) {
   Group group = work.before;
-  group.samples.resize(samples.size());
-  for (size_t i = 0; i < samples.size(); ++i) {
+  group.samples.resize(responses.size());
+  for (size_t i = 0; i < responses.size(); ++i) {
     Trajectory& t = group.samples[i];
-    Completion& c = samples[i];
-    const auto added = static_cast<int32_t>(c.tokens.size() - t.response_tokens.size());
-    if (added > 0) t.policy_versions.emplace_back(version, added);
     t.data_position = work.drawn.position;
     t.sample = static_cast<int32_t>(i);
     t.prompt_tokens = work.drawn.prompt.tokens;
-    t.response_mask.assign(c.tokens.size(), 1);
-    t.response_tokens = std::move(c.tokens);
-    t.logprobs = std::move(c.logprobs);
-    t.finish_reason = c.finish_reason;
     t.prompt = work.drawn.prompt.text;
-    t.response = std::move(c.text);
+    t.response = std::move(responses[i]);
     t.answer = work.drawn.prompt.answer;
   }
   return group;
@@ -74,7 +63,7 @@ Group to_group(const PromptWork& work, std::vector<Completion> samples, int64_t 
 
 bool is_finished(const Group& group) {
   return std::none_of(group.samples.begin(), group.samples.end(),
-                      [](const Trajectory& t) { return t.finish_reason == FinishReason::unfinished; });
+                      [](const Trajectory& t) { return t.response.finish == FinishReason::unfinished; });
 }
 
 bool is_uniform(const Group& group) {

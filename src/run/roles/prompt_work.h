@@ -28,8 +28,8 @@ std::vector<int64_t> deal(const std::vector<PromptWork>& work, const DealOptions
 
 Request to_request(const PromptWork& work, int64_t samples_per_prompt);
 
-/// The samples of a prompt after generation with weights of this version.
-Group to_group(const PromptWork& work, std::vector<Completion> samples, int64_t version);
+/// The samples of a prompt after generation.
+Group to_group(const PromptWork& work, std::vector<Response> responses);
 
 bool is_finished(const Group& group);
 /// All samples earned the same raw reward: no advantage comes of them.

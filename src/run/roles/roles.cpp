@@ -9,8 +9,19 @@ namespace {
 int64_t num_tokens(const Group& group) {
   int64_t tokens = 0;
   for (const Trajectory& t : group.samples)
-    tokens += static_cast<int64_t>(t.prompt_tokens.size() + t.response_tokens.size());
+    tokens += static_cast<int64_t>(t.prompt_tokens.size() + t.response.tokens.size());
   return tokens;
+}
+
+/// The response that the data bring, as if weights of this version had said it.
+Response given_response(const Prompt& p, int64_t version) {
+  Response r;
+  r.tokens = p.response_tokens;
+  r.mask.assign(r.tokens.size(), 1);
+  if (!r.tokens.empty()) r.versions = {{version, static_cast<int32_t>(r.tokens.size())}};
+  r.text = p.response;
+  r.finish = FinishReason::stop;
+  return r;
 }
 
 }  // namespace
@@ -32,8 +43,7 @@ bool DataRole::phase(int64_t step) {
   const Share share{s_.dp->rank(), s_.dp->size()};
   for (size_t i = 0; i < lines.size(); ++i) {
     if (!share.has(static_cast<int64_t>(i))) continue;
-    Completion response{lines[i].prompt.response_tokens, {}, lines[i].prompt.response, FinishReason::stop};
-    s_.exchange.send_sampled(step, to_group({lines[i]}, {std::move(response)}, step - 1));
+    s_.exchange.send_sampled(step, to_group({lines[i]}, {given_response(lines[i].prompt, step - 1)}));
   }
   s_.exchange.close_sampled(step, {.data_position = s_.prompts->position()});
   return true;

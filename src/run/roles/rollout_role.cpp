@@ -61,7 +61,8 @@ GenerateOptions generate_options(const Services& s) {
 class RolloutRole::Step {
  public:
   Step(RolloutRole& role, int64_t step, int64_t version)
-      : role_(role), s_(role.s_), step_(step), version_(version), options_(generate_options(role.s_)) {
+      : role_(role), s_(role.s_), step_(step), options_(generate_options(role.s_)) {
+    options_.version = version;
     const int64_t cut = s_.config().rollout.tokens_per_step;
     if (step < role.lead_.last_step) options_.tokens_per_call = cut;
     if (cut > 0) note_.sums["rollout/prompts_unfinished"] = 0;
@@ -123,8 +124,8 @@ class RolloutRole::Step {
     size_t done = 0;
     const Stopwatch generating;
     const RolloutCounters counters = role_.engine_.generate(
-        s_.ctx, requests, options_, s_.tokenizer, [&](size_t i, std::vector<Completion> samples) {
-          Group group = to_group(*mine[i], std::move(samples), version_);
+        s_.ctx, requests, options_, s_.tokenizer, [&](size_t i, std::vector<Response> responses) {
+          Group group = to_group(*mine[i], std::move(responses));
           if (is_finished(group))
             workers.submit(std::move(group), mine[i]->drawn.record);
           else
@@ -174,7 +175,7 @@ class RolloutRole::Step {
 
   RolloutRole& role_;
   Services& s_;
-  int64_t step_, version_;
+  int64_t step_;
   GenerateOptions options_;
   StepNote note_;
   double generating_seconds_ = 0, reward_seconds_ = 0;

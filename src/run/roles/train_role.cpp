@@ -24,7 +24,7 @@ struct TokenShare {
 };
 TokenShare off_policy_tokens(const Trajectory& t, int64_t version) {
   TokenShare share;
-  for (const auto& [sampled_with, tokens] : t.policy_versions) {
+  for (const auto& [sampled_with, tokens] : t.response.versions) {
     share.all += tokens;
     if (sampled_with != version) share.other += tokens;
   }
@@ -35,7 +35,7 @@ TokenShare off_policy_tokens(const Trajectory& t, int64_t version) {
 int64_t oldest_version(std::span<const Trajectory* const> all, int64_t current) {
   int64_t oldest = current;
   for (const Trajectory* t : all)
-    for (const auto& [version, tokens] : t->policy_versions) oldest = std::min(oldest, version);
+    for (const auto& [version, tokens] : t->response.versions) oldest = std::min(oldest, version);
   return oldest;
 }
 
@@ -81,10 +81,10 @@ void TrainRole::add_own_logprobs(std::vector<Group>& groups) {
   std::vector<Trajectory*> missing;
   for (Group& g : groups)
     for (Trajectory& t : g.samples)
-      if (t.logprobs.empty()) missing.push_back(&t);
+      if (t.response.logprobs.empty()) missing.push_back(&t);
   const std::vector<const Trajectory*> view(missing.begin(), missing.end());
   auto logprobs = packed_logprobs(s_.ctx, s_.model, *s_.dp, view, pass_options(s_.config(), s_.plan));
-  for (size_t i = 0; i < missing.size(); ++i) missing[i]->logprobs = std::move(logprobs[i]);
+  for (size_t i = 0; i < missing.size(); ++i) missing[i]->response.logprobs = std::move(logprobs[i]);
 }
 
 /// Tokens of older weights: their ratio starts at the weights before the first update of the step. With one
@@ -109,9 +109,9 @@ void TrainRole::add_old_logprobs(std::vector<Group>& groups, int64_t step, bool 
   if (!one_update) own = packed_logprobs(s_.ctx, s_.model, *s_.dp, view, pass_options(s_.config(), s_.plan));
   for (size_t i = 0; i < old.size(); ++i) {
     Trajectory& t = *old[i];
-    t.old_logprobs = t.logprobs;
+    t.old_logprobs = t.response.logprobs;
     size_t r = 0;
-    for (const auto& [version, tokens] : t.policy_versions)
+    for (const auto& [version, tokens] : t.response.versions)
       for (int32_t n = 0; n < tokens; ++n, ++r)
         if (version != step - 1)
           t.old_logprobs[r] = one_update ? std::numeric_limits<double>::quiet_NaN() : own[i][r];

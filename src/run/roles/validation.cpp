@@ -19,8 +19,8 @@ std::map<std::string, double> set_metrics(const std::string& name, const std::ve
       sum += t.raw_reward;
       high = std::max(high, t.raw_reward);
       low = std::min(low, t.raw_reward);
-      tokens += static_cast<double>(t.response_tokens.size());
-      cut += t.finish_reason == FinishReason::length;
+      tokens += static_cast<double>(t.response.tokens.size());
+      cut += t.response.finish == FinishReason::length;
       samples += 1;
       pass = pass || t.raw_reward >= 1.0;
     }
@@ -50,10 +50,11 @@ Validation::Validation(Services& services, Engine& engine, const ChatTemplate* c
   }
 }
 
-GenerateOptions Validation::options() const {
+GenerateOptions Validation::options(int64_t version) const {
   const ValidationConfig& v = s_.config().validation;
   GenerateOptions o = generate_options(s_);
   o.max_new_tokens = s_.plan.validation_max_new_tokens;
+  o.version = version;
   if (v.temperature) o.sampling.temperature = *v.temperature;
   if (v.top_k) o.sampling.top_k = static_cast<int32_t>(*v.top_k);
   if (v.top_p) o.sampling.top_p = *v.top_p;
@@ -71,18 +72,19 @@ std::vector<Group> Validation::generate(const Set& set, int64_t version) {
     which.push_back(i);
   }
   std::vector<Group> mine, all;
-  engine_.generate(s_.ctx, requests, options(), s_.tokenizer, [&](size_t i, std::vector<Completion> samples) {
-    const DrawnPrompt& p = set.prompts[which[i]];
-    Group g = to_group({p}, std::move(samples), version);
-    for (Trajectory& t : g.samples) {
-      t.data_position = requests[i].data_position;
-      t.group = static_cast<int32_t>(which[i]);
-      rewards_.score(t, *p.record);
-    }
-    mine.push_back(std::move(g));
-    s_.journal.status(
-        fmt::format("validation {}: {}/{} prompts of this rank", set.name, mine.size(), requests.size()));
-  });
+  engine_.generate(
+      s_.ctx, requests, options(version), s_.tokenizer, [&](size_t i, std::vector<Response> responses) {
+        const DrawnPrompt& p = set.prompts[which[i]];
+        Group g = to_group({p}, std::move(responses));
+        for (Trajectory& t : g.samples) {
+          t.data_position = requests[i].data_position;
+          t.group = static_cast<int32_t>(which[i]);
+          rewards_.score(t, *p.record);
+        }
+        mine.push_back(std::move(g));
+        s_.journal.status(
+            fmt::format("validation {}: {}/{} prompts of this rank", set.name, mine.size(), requests.size()));
+      });
   for (const std::string& part :
        s_.dp->all_gather(groups_to_bytes(mine), "validation groups, copied to all ranks"))
     for (Group& g : groups_from_bytes(part)) all.push_back(std::move(g));

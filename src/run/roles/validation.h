@@ -23,7 +23,7 @@ class Validation {
     std::vector<DrawnPrompt> prompts;
   };
   std::vector<Group> generate(const Set& set, int64_t version);
-  GenerateOptions options() const;
+  GenerateOptions options(int64_t version) const;
 
   Services& s_;
   Engine& engine_;

@@ -111,14 +111,14 @@ EngineOptions generate_engine(const Model& model, const RolloutConfig& r, int64_
   return o;
 }
 
-Json generated_line(size_t prompt, size_t sample, const Request& request, const Completion& c) {
+Json generated_line(size_t prompt, size_t sample, const Request& request, const Response& c) {
   return {{"prompt_index", prompt},
           {"sample_index", sample},
           {"prompt_tokens", request.prompt},
           {"tokens", c.tokens},
           {"logprobs", c.logprobs},
           {"text", c.text},
-          {"finish_reason", finish_reason_name(c.finish_reason)}};
+          {"finish_reason", finish_reason_name(c.finish)}};
 }
 
 }  // namespace
@@ -159,7 +159,7 @@ int run_generate(const CommandLine& line) {
     };
   engine.generate(
       work.ctx(), mine, sampling, &tokenizer,
-      [&](size_t i, std::vector<Completion> done) {
+      [&](size_t i, std::vector<Response> done) {
         for (size_t k = 0; k < done.size() && !streams; ++k)
           work.put(which[i] * samples + k, generated_line(which[i], k, mine[i], done[k]));
       },
@@ -186,7 +186,7 @@ int run_score(const CommandLine& line) {
     // Every token but the first is a target: a one-token prompt and the rest as response.
     Trajectory t;
     t.prompt_tokens.assign(tokens.begin(), tokens.begin() + std::min<ptrdiff_t>(1, std::ssize(tokens)));
-    t.response_tokens.assign(tokens.begin() + std::ssize(t.prompt_tokens), tokens.end());
+    t.response.tokens.assign(tokens.begin() + std::ssize(t.prompt_tokens), tokens.end());
     sequences.push_back(std::move(t));
   }
   std::vector<const Trajectory*> all;
@@ -213,7 +213,7 @@ int run_score(const CommandLine& line) {
     }
     size_t at = 0;
     for (int32_t i : batch) {
-      const auto n = all[static_cast<size_t>(i)]->response_tokens.size();
+      const auto n = all[static_cast<size_t>(i)]->response.tokens.size();
       work.put(static_cast<size_t>(i),
                {{"logprobs", std::vector<double>(logprob.begin() + static_cast<ptrdiff_t>(at),
                                                  logprob.begin() + static_cast<ptrdiff_t>(at + n))},

@@ -45,6 +45,9 @@ struct SampleOptions {
   double repetition_penalty = 1.0;  // 1: off
   double frequency_penalty = 0.0;   // 0: off
   double presence_penalty = 0.0;    // 0: off
+
+  /// Ids are left out of the draw by their probability.
+  bool filters() const { return temperature != 0 && (min_p > 0 || top_k > 0 || top_p < 1); }
 };
 
 /// One id whose logit is changed before it is drawn from.

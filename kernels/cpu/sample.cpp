@@ -85,7 +85,7 @@ class SamplePass {
     logits_ = allocate<A*>(n_);
     edited_ = allocate<A*>(n_);
     for (int64_t r = 0; r < n_; ++r) {
-      logits_[r] = has_filter(row(r).options) ? allocate<A>(V) : nullptr;
+      logits_[r] = row(r).options.filters() ? allocate<A>(V) : nullptr;
       edited_[r] = row(r).edits.empty() ? nullptr : allocate<A>(std::ssize(row(r).edits));
     }
   }

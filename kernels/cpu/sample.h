@@ -110,10 +110,6 @@ int64_t keep_top_p(Candidate<A>* list, int64_t count, double top_p) {
   return kept;
 }
 
-inline bool has_filter(const SampleOptions& o) {
-  return o.temperature != 0 && (o.min_p > 0 || o.top_k > 0 || o.top_p < 1);
-}
-
 /// min_p, then top_k, then top_p. Moves what is kept to the front and returns how many: at least one of count
 /// >= 1.
 template <class A>

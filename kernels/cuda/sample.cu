@@ -38,6 +38,7 @@ TEMPER_DEVICE Draw block_best(Draw d, Draw* shared) {
   return d;
 }
 
+/// SampleOptions::filters, on the device.
 TEMPER_DEVICE bool has_filter(const SampleOptions& o) {
   return o.temperature != 0 && (o.min_p > 0 || o.top_k > 0 || o.top_p < 1);
 }
@@ -303,9 +304,7 @@ void sample_pass(Ctx& ctx, Tensor tokens, Tensor logprob, const CTensor& hidden,
 void sample(Ctx& ctx, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, SampleRows rows,
             int64_t num_sampleable) {
   bool filters = false;
-  for (const SampleRow& row : rows.list)
-    filters = filters || (row.options.temperature != 0 &&
-                          (row.options.min_p > 0 || row.options.top_k > 0 || row.options.top_p < 1));
+  for (const SampleRow& row : rows.list) filters = filters || row.options.filters();
   const int64_t n = hidden.dim(0), most = filters ? kFilteredRows : kPlainRows;
   for (int64_t r = 0; r < n; r += most) {
     const int64_t end = std::min(n, r + most);

@@ -15,19 +15,28 @@ int64_t round_rows(int64_t rows) {
   return (rows + step - 1) / step * step;
 }
 
+/// Powers of two times the 1,024 tokens of a split of attention: the grid does not grow within it.
+int64_t round_pages(int64_t pages, int64_t page_tokens) {
+  constexpr int64_t kTokens = 1024;
+  int64_t size = std::max<int64_t>(1, kTokens / page_tokens);
+  while (size < pages) size *= 2;
+  return size;
+}
+
 }  // namespace
 
 /// One block of inputs and one of outputs, each in pinned host memory and on the GPU.
 struct DecodeGraphs::Bucket {
-  Bucket(int64_t num_rows, int64_t num_pages, Arena& memory)
-      : rows(num_rows),
-        pages(num_pages),
+  Bucket(const Key& key, Arena& memory)
+      : rows(key.rows),
+        pages(key.pages),
+        num_sampleable(key.num_sampleable),
         host_in(device::make_pinned(in_bytes())),
         host_out(device::make_pinned(out_bytes())),
         in(static_cast<char*>(memory.allocate(in_bytes()))),
         out(static_cast<char*>(memory.allocate(out_bytes()))) {}
 
-  int64_t rows, pages;
+  int64_t rows, pages, num_sampleable;
   device::PinnedMemory host_in, host_out;
   char *in, *out;
   bool warm = false;  // ran once: workspaces and algorithms are there
@@ -44,19 +53,21 @@ struct DecodeGraphs::Bucket {
   int64_t table_at() const { return 4 * rows + 1; }
 };
 
-DecodeGraphs::DecodeGraphs(const Model& model, const KvCache& cache, int64_t num_sampleable)
-    : model_(model), cache_(cache), num_sampleable_(num_sampleable), memory_(Device::cuda) {}
+DecodeGraphs::DecodeGraphs(const Model& model, const KvCache& cache, Lane& lane)
+    : model_(model), cache_(cache), lane_(lane), scratch_(Device::cuda), blocks_(Device::cuda) {}
 DecodeGraphs::~DecodeGraphs() = default;
 
-DecodeGraphs::Bucket& DecodeGraphs::bucket_for(std::span<const DecodeRow> rows) {
+DecodeGraphs::Bucket& DecodeGraphs::bucket_for(std::span<const DecodeRow> rows, int64_t num_sampleable) {
   size_t most = 1;
-  for (const DecodeRow& row : rows) most = std::max(most, row.pages.size());
-  constexpr int64_t kTokens = 1024;  // of a split of attention: the grid does not grow within it
-  const int64_t step = std::max<int64_t>(1, kTokens / cache_.page_tokens());
-  const Key key{round_rows(static_cast<int64_t>(rows.size())),
-                (static_cast<int64_t>(most) + step - 1) / step * step};
+  bool filters = false;
+  for (const DecodeRow& row : rows) {
+    most = std::max(most, row.pages.size());
+    filters = filters || row.sample.options.filters();
+  }
+  const Key key{round_rows(std::ssize(rows)), round_pages(static_cast<int64_t>(most), cache_.page_tokens()),
+                num_sampleable, filters};
   std::unique_ptr<Bucket>& b = buckets_[key];
-  if (!b) b = std::make_unique<Bucket>(key.first, key.second, memory_);
+  if (!b) b = std::make_unique<Bucket>(key, blocks_);
   return *b;
 }
 
@@ -78,8 +89,10 @@ void DecodeGraphs::fill(const Bucket& b, std::span<const DecodeRow> rows) const 
   }
 }
 
-void DecodeGraphs::submit(Ctx& c, const Bucket& b) const {
-  device::copy_to_device(c.lane, b.in, b.host_in.get(), b.in_bytes());
+void DecodeGraphs::submit(const Bucket& b) {
+  const ArenaScope scope(scratch_);
+  Ctx c{.scratch = scratch_, .lane = lane_};
+  device::copy_to_device(lane_, b.in, b.host_in.get(), b.in_bytes());
   const int32_t* at = b.numbers(b.in);
   const PagedKv kv =
       cache_.view(view_of(at + b.table_at(), {b.rows, b.pages}), view_of(at + 2 * b.rows, {b.rows}));
@@ -89,20 +102,24 @@ void DecodeGraphs::submit(Ctx& c, const Bucket& b) const {
   const Sampled drawn{make_tensor(b.out, DType::i32, {b.rows}),
                       make_tensor(b.out + b.rows * int64_t{sizeof(int32_t)}, DType::f32, {b.rows})};
   const std::span<const SampleRow> list(b.samples(b.host_in.get()), static_cast<size_t>(b.rows));
-  model_.head().sample_into(c, drawn, hidden, {list, b.samples(b.in)}, num_sampleable_);
-  device::copy_to_pinned(c.lane, b.host_out.get(), b.out, b.out_bytes());
+  model_.head().sample_into(c, drawn, hidden, {list, b.samples(b.in)}, b.num_sampleable);
+  device::copy_to_pinned(lane_, b.host_out.get(), b.out, b.out_bytes());
 }
 
-DrawnTokens DecodeGraphs::run(Ctx& c, std::span<const DecodeRow> rows) {
-  Bucket& b = bucket_for(rows);
+DrawnTokens DecodeGraphs::run(Ctx& c, std::span<const DecodeRow> rows, int64_t num_sampleable) {
+  CHECK(&c.lane == &lane_, "generation on another lane than the one of the engine");
+  Bucket& b = bucket_for(rows, num_sampleable);
   fill(b, rows);
-  if (b.warm && !b.graph.recorded()) b.graph.record(c.lane, [&] { submit(c, b); });
+  if (b.warm && !b.graph.recorded()) {
+    b.graph.record(lane_, [&] { submit(b); });
+    ++captures_;
+  }
   if (b.graph.recorded())
-    b.graph.replay(c.lane);
+    b.graph.replay(lane_);
   else
-    submit(c, b);
+    submit(b);
   b.warm = true;
-  c.lane.wait();
+  lane_.wait();
   const auto* tokens = reinterpret_cast<const int32_t*>(b.host_out.get());
   const auto* logprobs = reinterpret_cast<const float*>(tokens + b.rows);
   return {{tokens, tokens + rows.size()}, {logprobs, logprobs + rows.size()}};

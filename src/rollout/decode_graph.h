@@ -1,8 +1,9 @@
 #pragma once
 // Decode steps on a GPU: one row of every sequence through model and head. Inputs lie at fixed addresses, one
-// block per bucket (rows and pages per sequence, rounded up), so that the launches of a bucket are recorded
-// the second time and replayed from then on. Padding rows write to the cache's scratch page. Neither bucket
-// nor replay shows in a bit.
+// block per bucket, so that the launches of a bucket are recorded the second time and replayed from then on,
+// as long as the engine lives: weights may change in their place. A bucket is what the launches depend on:
+// rows and pages per sequence (rounded up), the ids that may be drawn, filters or none; all else is data.
+// Padding rows write to the cache's scratch page. Neither bucket nor replay shows in a bit.
 
 #include <map>
 #include <memory>
@@ -11,6 +12,7 @@
 
 #include "src/models/model.h"
 #include "src/rollout/kv_cache.h"
+#include "src/rollout/sampler.h"
 
 namespace temper {
 
@@ -21,32 +23,36 @@ struct DecodeRow {
   SampleRow sample;
 };
 
-struct DrawnTokens {
-  std::vector<int32_t> tokens;
-  std::vector<float> logprobs;
-};
-
 class DecodeGraphs {
  public:
-  DecodeGraphs(const Model& model, const KvCache& cache, int64_t num_sampleable);
+  DecodeGraphs(const Model& model, const KvCache& cache, Lane& lane);
   ~DecodeGraphs();
 
-  /// Always with the same context and the same state of its arena. Waits for the result.
-  DrawnTokens run(Ctx& c, std::span<const DecodeRow> rows);
+  /// Draws one token for each row, on the lane of the engine. Waits for the result.
+  DrawnTokens run(Ctx& c, std::span<const DecodeRow> rows, int64_t num_sampleable);
+  /// Steps that were recorded so far.
+  int64_t captures() const { return captures_; }
 
  private:
   struct Bucket;
-  using Key = std::pair<int64_t, int64_t>;  // rows, pages per sequence
+  struct Key {
+    int64_t rows, pages, num_sampleable;
+    bool filters;
+    auto operator<=>(const Key&) const = default;
+  };
 
-  Bucket& bucket_for(std::span<const DecodeRow> rows);
+  Bucket& bucket_for(std::span<const DecodeRow> rows, int64_t num_sampleable);
   void fill(const Bucket& b, std::span<const DecodeRow> rows) const;
-  void submit(Ctx& c, const Bucket& b) const;
+  void submit(const Bucket& b);
 
   const Model& model_;
   const KvCache& cache_;
-  int64_t num_sampleable_;
-  Arena memory_;
+  Lane& lane_;  // whose workspaces are recorded
+  /// Recorded launches hold addresses of it: no one else may use it, and every step begins at its start.
+  Arena scratch_;
+  Arena blocks_;
   std::map<Key, std::unique_ptr<Bucket>> buckets_;
+  int64_t captures_ = 0;
 };
 
 }  // namespace temper

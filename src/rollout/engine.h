@@ -1,12 +1,16 @@
 #pragma once
 // Generation: continuous batching over a paged cache, through the same model and head as training. A sample
 // is a pure function of weights, prompt and (seed, data position, sample): not of the batch, the chunks, the
-// pages or the rank.
+// pages, the rank, or what was added when.
 
 #include <functional>
+#include <map>
+#include <optional>
 #include <span>
 
 #include "src/models/model.h"
+#include "src/rollout/decode_graph.h"
+#include "src/rollout/response_text.h"
 #include "src/rollout/scheduler.h"
 
 namespace temper {
@@ -19,6 +23,7 @@ struct EngineOptions {
   bool graphs = true;  // on a GPU: decode steps are recorded once per bucket and replayed
 };
 
+/// What lives as long as the model: the cache, and the recorded steps of a GPU.
 class Engine {
  public:
   /// All responses to requests[index], in order of sample.
@@ -28,18 +33,74 @@ class Engine {
 
   Engine(const Model& model, const EngineOptions& options, Lane& lane);
 
-  /// Prompts must be non-empty and leave room for a token in the model's context and in the cache.
-  /// Groups come back when all their samples are finished, or cut by tokens_per_call.
+  /// Adds all requests to a Generation and steps until it is done.
   RolloutCounters generate(Ctx& c, std::span<const Request> requests, const GenerateOptions& options,
                            const Tokenizer* tokenizer, const OnFinished& on_finished,
                            const OnText& on_text = {});
 
   int64_t cache_bytes() const;
+  /// Most tokens of a sequence: those of the model's context, or of the cache.
+  int64_t capacity() const;
+  /// Steps that were recorded so far.
+  int64_t captures() const { return graphs_ ? graphs_->captures() : 0; }
 
  private:
+  friend class Generation;
   const Model& model_;
-  EngineOptions options_;
+  SchedulerOptions scheduler_;
   KvCache cache_;
+  std::optional<DecodeGraphs> graphs_;
+};
+
+/// Requests that share options, on their way through an engine:
+///   generation.add(request); while (!generation.done()) finished = generation.step(c);
+/// An engine has one at a time; pages that are still taken at its end go back.
+class Generation {
+ public:
+  struct Finished {
+    size_t request = 0;
+    std::vector<Response> responses;  // in order of sample
+  };
+
+  /// Engine and tokenizer outlive it.
+  Generation(Engine& engine, const GenerateOptions& options, const Tokenizer* tokenizer,
+             Engine::OnText on_text = {});
+  Generation(const Generation&) = delete;
+  Generation& operator=(const Generation&) = delete;
+
+  /// At any time; Error(Exit::data) where the request is illegal. Returns its number: 0, 1, 2, ...
+  size_t add(Request request);
+  bool done() const { return scheduler_.done(); }
+  /// One batch through the model. Returns the requests whose samples are all finished now, or cut by
+  /// tokens_per_call.
+  std::vector<Finished> step(Ctx& c);
+  const RolloutCounters& counters() const { return scheduler_.counters(); }
+
+ private:
+  struct Pending {
+    size_t at_work = 0;  // samples
+    std::vector<Response> responses;
+  };
+
+  void run(Ctx& c, std::span<const ScheduledRows> rows);
+  bool can_replay(std::span<const ScheduledRows> rows) const;
+  void replay(Ctx& c, std::span<const ScheduledRows> rows);
+  std::vector<DrawTarget> fork_prompts(const std::vector<DrawTarget>& last_rows);
+  void go_on(Sequence& s);
+  bool take(Sequence& s, int32_t token, double logprob);
+  void append(std::span<const DrawTarget> targets, const DrawnTokens& drawn);
+  void append(Sequence& s, int32_t token, double logprob);
+  void finish(Sequence& s);
+
+  Engine& engine_;
+  const GenerateOptions options_;
+  const Sampler sampler_;
+  const ResponseText text_;
+  const Engine::OnText on_text_;
+  Scheduler scheduler_;
+  size_t num_requests_ = 0;
+  std::map<size_t, Pending> pending_;  // by number of the request
+  std::vector<Finished> finished_;     // in this step
 };
 
 }  // namespace temper

@@ -6,7 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "src/rollout/sequence.h"
+#include "src/rollout/request.h"
+#include "src/rollout/token_counts.h"
 
 namespace temper {
 

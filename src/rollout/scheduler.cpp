@@ -107,6 +107,7 @@ std::vector<Sequence*> Scheduler::fork(Sequence& prompt) {
   for (const int32_t i : prompt.samples) {
     auto s = std::make_unique<Sequence>();
     s->request = prompt.request;
+    s->data_position = prompt.data_position;
     s->sample = i;
     s->tokens = prompt.tokens;
     s->prompt_tokens = prompt.prompt_tokens;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "src/rollout/kv_cache.h"
+#include "src/rollout/request.h"
 #include "src/rollout/sequence.h"
 
 namespace temper {

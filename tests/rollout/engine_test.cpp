@@ -1,65 +1,20 @@
 // How sequences end, what text they give, what is refused, and what is counted. That log-probs and samples do
 // not depend on the schedule is in tests/e2e/one_numerics.h.
 
-#include "src/rollout/engine.h"
-
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numeric>
 
 #include "src/models/layer_pass.h"
 #include "src/ops/backend.h"
 #include "src/ops/rows.h"
+#include "tests/rollout/engine_run.h"
 #include "tests/support/expect_error.h"
-#include "tests/support/tiny_model.h"
 
 namespace temper {
 namespace {
 
 const std::string kTokenizer = "tests/golden/tokenizer/minimind";
-
-struct Output {
-  std::vector<std::vector<Response>> groups;
-  std::map<std::pair<size_t, int32_t>, std::string> streamed;
-  RolloutCounters counters;
-};
-
-EngineOptions engine_options(int64_t num_pages = 64) {
-  return {.scheduler = {.max_running_sequences = 16, .prefill_chunk_tokens = 32},
-          .num_pages = num_pages,
-          .poison_free_pages = true};
-}
-
-GenerateOptions generate_options(int64_t max_new_tokens, int64_t num_sampleable = kTinyVocab) {
-  return {.sampling = {},
-          .seed = 21,
-          .max_new_tokens = max_new_tokens,
-          .stop_token_ids = {},
-          .stop = {},
-          .logit_bias = {},
-          .num_sampleable = num_sampleable};
-}
-
-Output run(Engine& engine, const std::vector<Request>& requests, const GenerateOptions& options,
-           const Tokenizer* tokenizer = nullptr) {
-  Backend backend(Device::cpu);
-  Ctx& c = backend.ctx();
-  Output out;
-  out.groups.resize(requests.size());
-  out.counters = engine.generate(
-      c, requests, options, tokenizer,
-      [&](size_t i, std::vector<Response> samples) {
-        EXPECT_TRUE(out.groups[i].empty()) << "group " << i << " came twice";
-        out.groups[i] = std::move(samples);
-      },
-      [&](size_t i, int32_t sample, const std::string& text) {
-        out.streamed[{i, sample}] += text;
-      });
-  return out;
-}
 
 /// Calls the engine until every sample is finished, at most `tokens` tokens a sample and call.
 Output run_in_cuts(Engine& engine, std::vector<Request> requests, GenerateOptions options, int64_t tokens,

@@ -7,7 +7,7 @@
 
 #include "src/models/model.h"
 #include "src/nn/init.h"
-#include "src/rollout/sequence.h"
+#include "src/rollout/request.h"
 #include "tests/support/random.h"
 
 namespace temper {

@@ -2,8 +2,9 @@
 // From the section [rollout] to what the engine is asked for.
 
 #include "src/config/config.h"
+#include "src/data/tokenizer/tokenizer.h"
 #include "src/models/model.h"
-#include "src/rollout/sequence.h"
+#include "src/rollout/request.h"
 
 namespace temper {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "src/rollout/sequence.h"
+#include "src/rollout/request.h"
 #include "src/run/roles/prompt_stream.h"
 
 namespace temper {

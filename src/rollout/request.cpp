@@ -1,0 +1,39 @@
+#include "src/rollout/request.h"
+
+#include <algorithm>
+
+#include "src/core/check.h"
+
+namespace temper {
+namespace {
+
+void require_ids(const std::vector<int32_t>& tokens, int64_t data_position, int64_t vocab_size) {
+  for (const int32_t id : tokens)
+    if (id < 0 || id >= vocab_size)
+      fail(Exit::data, {.what = "a prompt holds something that is no token id",
+                        .where = fmt::format("prompt {}", data_position),
+                        .why = fmt::format("{}; ids are 0 to {}", id, vocab_size - 1),
+                        .fix = "take the token out, or use the tokenizer of this model"});
+}
+
+}  // namespace
+
+void check_request(const Request& r, int64_t capacity, int64_t vocab_size) {
+  const auto length = static_cast<int64_t>(r.prompt.size());
+  int64_t longest = length;
+  for (const Response& begun : r.begun)
+    if (begun.finish == FinishReason::unfinished)
+      longest = std::max(longest, length + static_cast<int64_t>(begun.tokens.size()));
+  if (length == 0 || longest >= capacity)
+    fail(Exit::data, {.what = length == 0 ? "a prompt has no tokens" : "a prompt is too long",
+                      .where = fmt::format("prompt {}", r.data_position),
+                      .why = fmt::format("{} tokens{}; 1 to {} fit into context and cache", longest,
+                                         longest > length ? " with the begun response" : "", capacity - 1),
+                      .fix = "take the prompt out, or raise model.context_tokens or rollout.kv_memory"});
+  require_ids(r.prompt, r.data_position, vocab_size);
+  for (const Response& begun : r.begun) require_ids(begun.tokens, r.data_position, vocab_size);
+  CHECK(r.begun.empty() || r.begun.size() == static_cast<size_t>(r.num_samples), "{} of {} samples begun",
+        r.begun.size(), r.num_samples);
+}
+
+}  // namespace temper

@@ -1,0 +1,35 @@
+#pragma once
+// The text of responses while they grow: out of the decoder token by token, cut before the first stop string,
+// and handed out up to where a stop string may have begun.
+
+#include <string>
+
+#include "src/rollout/request.h"
+#include "src/rollout/sequence.h"
+
+namespace temper {
+
+class ResponseText {
+ public:
+  /// Both outlive it. Without a tokenizer texts stay empty, and there may be no stop strings.
+  ResponseText(const GenerateOptions& options, const Tokenizer* tokenizer);
+
+  /// Adds the text of a token that `s` has taken; true when it completes a stop string.
+  bool grow(Sequence& s, int32_t token) const;
+  /// The response has ended: adds what the decoder held back.
+  void end(Sequence& s) const;
+
+  /// Earlier calls have handed out what is settled in `before`.
+  void skip(Sequence& s, const std::string& before) const;
+  /// What is settled and was not handed out yet.
+  std::string take_settled(Sequence& s) const;
+
+ private:
+  bool add(Sequence& s, const std::string& more) const;
+  size_t begun_stop(const std::string& text) const;
+
+  const GenerateOptions& options_;
+  const Tokenizer* tokenizer_;
+};
+
+}  // namespace temper

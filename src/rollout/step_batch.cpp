@@ -1,0 +1,36 @@
+#include "src/rollout/step_batch.h"
+
+#include <algorithm>
+
+#include "src/models/layer_pass.h"
+
+namespace temper {
+
+StepBatch::StepBatch(std::span<const ScheduledRows> step) {
+  size_t pages = 1;
+  for (const ScheduledRows& part : step) pages = std::max(pages, part.sequence->pages.size());
+  for (const ScheduledRows& part : step) {
+    Sequence& s = *part.sequence;
+    for (int64_t i = s.cached; i < s.cached + part.rows; ++i) {
+      tokens_.push_back(s.tokens[static_cast<size_t>(i)]);
+      positions_.push_back(static_cast<int32_t>(i));
+    }
+    cu_seqlens_.push_back(static_cast<int32_t>(tokens_.size()));
+    lengths_.push_back(static_cast<int32_t>(s.cached + part.rows));
+    page_table_.insert(page_table_.end(), s.pages.begin(), s.pages.end());
+    page_table_.resize(lengths_.size() * pages, 0);
+    if (part.rows == s.missing()) last_rows_.push_back({static_cast<int32_t>(tokens_.size()) - 1, &s});
+  }
+}
+
+Tensor StepBatch::forward(Ctx& c, const Model& model, const KvCache& cache) const {
+  const int64_t rows = std::ssize(tokens_), n = std::ssize(lengths_), pages = std::ssize(page_table_) / n;
+  const PagedKv kv = cache.view(to_device(c, view_of(page_table_.data(), {n, pages})),
+                                to_device(c, view_of(lengths_.data(), {n})));
+  const Batch batch{to_device(c, view_of(tokens_.data(), {rows})),
+                    to_device(c, view_of(positions_.data(), {rows})),
+                    to_device(c, view_of(cu_seqlens_.data(), {n + 1})), &kv};
+  return forward_pass(c, model, batch);
+}
+
+}  // namespace temper

@@ -30,7 +30,7 @@ class Check : public ::testing::Test {
   }
   CheckOutcome check(std::vector<std::string> words) const {
     words.insert(words.begin(), {"check", folder_ / "x.toml"});
-    return run_check(parse_command_line(words));
+    return check_outcome(parse_command_line(words));
   }
   std::vector<std::string> paths() const {
     return {"model.path=" + (folder_ / "model"), "data.train=" + (folder_ / "a.jsonl")};

@@ -1,6 +1,7 @@
 #include "src/run/verbs/check_command.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "src/config/load.h"
 #include "src/core/check.h"
@@ -45,7 +46,7 @@ ModelFacts read_model_facts(const std::string& model_path) {
   return model_facts(config);
 }
 
-CheckOutcome run_check(const CommandLine& line) {
+CheckOutcome check_outcome(const CommandLine& line) {
   ReportOptions options;
   options.ranks_per_node = static_cast<int>(line.integer("--gpus-per-node", 0));
   options.memory_limit = static_cast<int64_t>(line.number("--device-memory", 0) * 1073741824.0);
@@ -54,6 +55,12 @@ CheckOutcome run_check(const CommandLine& line) {
   const std::string output =
       line.has("--json") ? dump_json_line(plan_json(result, options)) + "\n" : plan_text(result, options);
   return {output, static_cast<int>(result.errors.empty() ? Exit::ok : Exit::usage)};
+}
+
+int run_check(const CommandLine& line) {
+  const CheckOutcome outcome = check_outcome(line);
+  std::fputs(outcome.output.c_str(), stdout);
+  return outcome.exit_code;
 }
 
 }  // namespace temper

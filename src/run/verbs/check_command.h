@@ -16,6 +16,7 @@ struct CheckOutcome {
   std::string output;  // for stdout
   int exit_code = 0;   // 0, or 64 when the config has errors
 };
-CheckOutcome run_check(const CommandLine& line);
+CheckOutcome check_outcome(const CommandLine& line);
+int run_check(const CommandLine& line);
 
 }  // namespace temper

@@ -18,22 +18,6 @@ constexpr std::string_view kLaterVerb = "report";  // of the contract, without i
   fail(Exit::usage, {.what = what, .where = where, .why = why, .fix = fix});
 }
 
-const VerbSpec& find_verb(const std::string& name) {
-  if (name == kLaterVerb)
-    fail_usage("not in this version", "temper " + name, "the HTML page of a run comes later",
-               "read metrics.jsonl of the run folder, or open its tensorboard/ in TensorBoard");
-  std::vector<std::string> names;
-  for (const VerbSpec& verb : verbs()) {
-    if (verb.name == name) return verb;
-    names.emplace_back(verb.name);
-  }
-  std::string all;
-  for (const std::string& known : names) all += fmt::format("{}{}", all.empty() ? "" : ", ", known);
-  fail_usage("unknown command", name,
-             fmt::format("temper has no verb `{}`{}", name, did_you_mean(name, names)),
-             "verbs: " + all + "; see `temper help`");
-}
-
 std::vector<std::string> split_choices(std::string_view text) {
   std::vector<std::string> words;
   for (size_t at = 0; at <= text.size();) {
@@ -198,6 +182,22 @@ class Parser {
 };
 
 }  // namespace
+
+const VerbSpec& find_verb(const std::string& name) {
+  if (name == kLaterVerb)
+    fail_usage("not in this version", "temper " + name, "the HTML page of a run comes later",
+               "read metrics.jsonl of the run folder, or open its tensorboard/ in TensorBoard");
+  std::vector<std::string> names;
+  for (const VerbSpec& verb : verbs()) {
+    if (verb.name == name) return verb;
+    names.emplace_back(verb.name);
+  }
+  std::string all;
+  for (const std::string& known : names) all += fmt::format("{}{}", all.empty() ? "" : ", ", known);
+  fail_usage("unknown command", name,
+             fmt::format("temper has no verb `{}`{}", name, did_you_mean(name, names)),
+             "verbs: " + all + "; see `temper help`");
+}
 
 std::string CommandLine::text(const std::string& option, const std::string& fallback) const {
   const auto found = options.find(option);

@@ -1,7 +1,7 @@
 #pragma once
-// The command line: one table of verbs and options, the parser that follows it, and the checked result.
-// `temper help` is written from the same table. Every mistake is Error(Exit::usage) with the nearest legal
-// spelling.
+// The command line: one table of verbs with their options and functions, the parser that follows it, and the
+// checked result. `temper help` is written from the same table. Every mistake is Error(Exit::usage) with the
+// nearest legal spelling.
 
 #include <cstdint>
 #include <map>
@@ -26,15 +26,20 @@ struct OptionSpec {
 
 enum class Overrides { none, all, rollout };  // `section.key=value` arguments: any, or only rollout.*
 
+struct CommandLine;
+
 struct VerbSpec {
   std::string_view name;
   std::string_view positional;  // "CONFIG", "RUN_DIR"; "[TOPIC]" may be left out; empty: none
   Overrides overrides = Overrides::none;
   std::span<const OptionSpec> options;
+  int (*run)(const CommandLine&);  // returns the exit code
   std::string_view help;
   std::span<const std::string_view> one_of;  // exactly one of these options must be given
 };
 std::span<const VerbSpec> verbs();
+/// Exit::usage names the nearest verb.
+const VerbSpec& find_verb(const std::string& name);
 
 struct CommandLine {
   std::string verb;  // also "version"

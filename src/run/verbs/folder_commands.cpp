@@ -1,3 +1,6 @@
+#include "src/run/verbs/folder_commands.h"
+
+#include <bit>
 #include <cstdio>
 
 #include "src/core/file.h"
@@ -8,8 +11,8 @@
 #include "src/io/model_folder.h"
 #include "src/models/parameter_specs.h"
 #include "src/run/session/run_state.h"
-#include "src/run/verbs/model_commands.h"
-#include "src/run/verbs/shared_work.h"
+#include "src/run/session/setup.h"
+#include "src/run/verbs/json_lines.h"
 
 namespace temper {
 namespace {

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <vector>
 
 #include "src/config/config.h"
 #include "src/config/nearest.h"
 #include "src/core/check.h"
-#include "src/run/verbs/command_line.h"
 
 namespace temper {
 namespace {
@@ -125,6 +125,11 @@ std::string help_text(const std::string& topic) {
   const std::string section = section_text(topic);
   if (section.empty()) fail_topic(topic);
   return section;
+}
+
+int run_help(const CommandLine& line) {
+  std::fputs(help_text(line.positional).c_str(), stdout);
+  return 0;
 }
 
 }  // namespace temper

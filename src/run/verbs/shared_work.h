@@ -56,14 +56,4 @@ class SharedWork {
   Json lines_ = Json::array();
 };
 
-/// Every non-empty line of a JSONL file as an object, with "path:line".
-struct JsonLine {
-  Json value;
-  std::string where;
-};
-std::vector<JsonLine> read_json_lines(const std::string& path);
-
-/// "tokens" of a line: ids below `vocab_size`.
-std::vector<int32_t> token_list(const JsonLine& line, int64_t vocab_size);
-
 }  // namespace temper

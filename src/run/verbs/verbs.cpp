@@ -1,6 +1,12 @@
 #include <array>
 
+#include "src/run/verbs/check_command.h"
 #include "src/run/verbs/command_line.h"
+#include "src/run/verbs/eval_command.h"
+#include "src/run/verbs/folder_commands.h"
+#include "src/run/verbs/help.h"
+#include "src/run/verbs/model_commands.h"
+#include "src/run/verbs/train_command.h"
 
 namespace temper {
 namespace {
@@ -88,24 +94,33 @@ constexpr std::array kVerify{kCheckpoint,
 constexpr std::array kEval{kThreads};
 
 const std::array kVerbs{
-    VerbSpec{"train", "CONFIG", Overrides::all, kTrain, "train, under mpirun, srun or alone", {}},
+    VerbSpec{"train", "CONFIG", Overrides::all, kTrain, run_train, "train, under mpirun, srun or alone", {}},
     VerbSpec{"check",
              "CONFIG",
              Overrides::all,
              kCheck,
+             run_check,
              "the plan of a config: batch arithmetic, ranks, memory, each broken rule with legal values",
              {}},
-    VerbSpec{"generate", "", Overrides::rollout, kGenerate, "sample responses, in input order", kOnePrompt},
-    VerbSpec{"score", "", Overrides::none, kScore, "log-probs and entropies of given tokens", {}},
-    VerbSpec{"tokenize", "", Overrides::none, kTokenize, "text to tokens and back", {}},
-    VerbSpec{"init", "", Overrides::none, kInit, "a Hugging Face folder with random weights", {}},
-    VerbSpec{"export", "", Overrides::none, kExport, "a checkpoint as a Hugging Face folder", {}},
-    VerbSpec{"verify", "", Overrides::none, kVerify, "read a checkpoint and compare every checksum", {}},
-    VerbSpec{"eval", "CONFIG", Overrides::all, kEval, "the validation of a config alone", {}},
+    VerbSpec{"generate", "", Overrides::rollout, kGenerate, run_generate, "sample responses, in input order",
+             kOnePrompt},
+    VerbSpec{"score", "", Overrides::none, kScore, run_score, "log-probs and entropies of given tokens", {}},
+    VerbSpec{"tokenize", "", Overrides::none, kTokenize, run_tokenize, "text to tokens and back", {}},
+    VerbSpec{"init", "", Overrides::none, kInit, run_init, "a Hugging Face folder with random weights", {}},
+    VerbSpec{"export", "", Overrides::none, kExport, run_export, "a checkpoint as a Hugging Face folder", {}},
+    VerbSpec{"verify",
+             "",
+             Overrides::none,
+             kVerify,
+             run_verify,
+             "read a checkpoint and compare every checksum",
+             {}},
+    VerbSpec{"eval", "CONFIG", Overrides::all, kEval, run_eval, "the validation of a config alone", {}},
     VerbSpec{"help",
              "[TOPIC]",
              Overrides::none,
              {},
+             run_help,
              "this text, or that of a verb, a config key, a section, `keys` or `exit-codes`",
              {}},
 };

@@ -101,7 +101,7 @@ TEST(Plan, SupervisedBatch) {
   EXPECT_EQ(result.plan.kv_pages, 0);
   EXPECT_EQ(result.plan.longest_sequence, 1024);
   ASSERT_EQ(result.plan.roles.size(), 1u);
-  EXPECT_EQ(result.plan.roles[0].name, "trainer");
+  EXPECT_EQ(result.plan.roles[0].kind, RoleKind::trainer);
 }
 
 /// Every sample of a step is in exactly one update or dropped, whatever the numbers; errors propose what
@@ -317,8 +317,8 @@ TEST(Plan, Roles) {
       plan_of({"algorithm.kl_coef=0.1", "roles.trainer.ranks=0-2", "cluster.idle_ranks=allow"}, 4);
   ASSERT_TRUE(result.errors.empty()) << all_errors(result);
   ASSERT_EQ(result.plan.roles.size(), 3u);
-  EXPECT_EQ(result.plan.roles[0].name, "rollout");
-  EXPECT_EQ(result.plan.roles[1].name, "reference");
+  EXPECT_EQ(result.plan.roles[0].kind, RoleKind::rollout);
+  EXPECT_EQ(result.plan.roles[1].kind, RoleKind::reference);
   EXPECT_EQ(result.plan.roles[2].ranks, (std::vector<int>{0, 1, 2}));
   EXPECT_TRUE(result.plan.needs_reference);
   ASSERT_FALSE(result.warnings.empty());

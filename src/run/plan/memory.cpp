@@ -30,12 +30,13 @@ struct Parts {
 /// What a rank holds from start to end.
 Parts resident(const RunPlan& plan, const ModelFacts& f, int rank) {
   const int64_t value = dtype_size(plan.dtype), accumulate = dtype_size(accumulate_dtype(plan.dtype));
-  const auto trainers = static_cast<int64_t>(plan.role("trainer")->ranks.size());
+  const auto trainers = static_cast<int64_t>(plan.role(RoleKind::trainer)->ranks.size());
   const auto receivers = static_cast<int64_t>(plan.weight_receivers().size());
   const int64_t shard = std::min(f.num_parameters, (f.num_parameters / trainers / 16 + 1) * 16);
   const int64_t states = plan.dtype == DType::bf16 ? 3 : 2;  // both moments, and master weights under bf16
   const int64_t weights = saturating_multiply(f.num_parameters, value);
-  const bool trains = plan.has_role("trainer", rank), generates = plan.has_role("rollout", rank);
+  const bool trains = plan.has_role(RoleKind::trainer, rank),
+             generates = plan.has_role(RoleKind::rollout, rank);
   Parts parts;
   if (trains || generates) parts.add("weights", weights);
   if (trains) {
@@ -45,7 +46,7 @@ Parts resident(const RunPlan& plan, const ModelFacts& f, int rank) {
   } else if (generates) {
     parts.add("weights_received", weights / trainers);
   }
-  if (plan.has_role("reference", rank)) parts.add("reference_weights", weights);
+  if (plan.has_role(RoleKind::reference, rank)) parts.add("reference_weights", weights);
   if (generates || (trains && plan.validates))
     parts.add("kv_cache", saturating_multiply(plan.kv_pages, plan.kv_page_bytes));
   // Ids, mask, log-probs of policy and reference: all trajectories of a step, on trainer ranks of every step
@@ -84,12 +85,12 @@ std::vector<MemoryRow> plan_memory(const RunPlan& plan, const ModelFacts& f, con
   std::vector<MemoryRow> memory;
   for (int rank = 0; rank < plan.num_ranks; ++rank) {
     const Parts parts = resident(plan, f, rank);
-    const auto add = [&](const char* role, const char* phase, int64_t activations) {
+    const auto add = [&](RoleKind role, const char* phase, int64_t activations) {
       if (plan.has_role(role, rank)) memory.push_back(row(plan, rank, phase, parts, activations));
     };
-    add("rollout", "generate", saturating_multiply(layer, rows));
-    add("reference", "reference", saturating_multiply(layer, budget));
-    add("trainer", "train", saturating_multiply(all_layers, budget));
+    add(RoleKind::rollout, "generate", saturating_multiply(layer, rows));
+    add(RoleKind::reference, "reference", saturating_multiply(layer, budget));
+    add(RoleKind::trainer, "train", saturating_multiply(all_layers, budget));
   }
   return memory;
 }

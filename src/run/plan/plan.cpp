@@ -64,21 +64,25 @@ ModelFacts model_facts(const ModelConfig& c) {
   return f;
 }
 
-const RolePlan* RunPlan::role(const std::string& name) const {
+std::string_view role_name(RoleKind kind) {
+  return kind == RoleKind::rollout ? "rollout" : kind == RoleKind::reference ? "reference" : "trainer";
+}
+
+const RolePlan* RunPlan::role(RoleKind kind) const {
   for (const RolePlan& role : roles)
-    if (role.name == name) return &role;
+    if (role.kind == kind) return &role;
   return nullptr;
 }
 
-bool RunPlan::has_role(const std::string& name, int rank) const {
-  const RolePlan* found = role(name);
+bool RunPlan::has_role(RoleKind kind, int rank) const {
+  const RolePlan* found = role(kind);
   return found && std::binary_search(found->ranks.begin(), found->ranks.end(), rank);
 }
 
 std::vector<int> RunPlan::weight_receivers() const {
   std::vector<int> receivers;
   for (int rank = 0; rank < num_ranks; ++rank)
-    if (has_role("rollout", rank) && !has_role("trainer", rank)) receivers.push_back(rank);
+    if (has_role(RoleKind::rollout, rank) && !has_role(RoleKind::trainer, rank)) receivers.push_back(rank);
   return receivers;
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -44,8 +45,12 @@ struct BatchPlan {
   int64_t dropped_samples = 0;      // per step, only with last_partial = "drop"
 };
 
+enum class RoleKind { rollout, reference, trainer };
+/// As config, reports and `check --json` call it.
+std::string_view role_name(RoleKind kind);
+
 struct RolePlan {
-  std::string name;        // rollout, reference, trainer
+  RoleKind kind = RoleKind::trainer;
   std::vector<int> ranks;  // ascending
 };
 
@@ -83,8 +88,9 @@ struct RunPlan {
   int64_t validation_max_prompt_tokens = 0, validation_max_new_tokens = 0;
   std::vector<MemoryRow> memory;
 
-  const RolePlan* role(const std::string& name) const;
-  bool has_role(const std::string& name, int rank) const;
+  /// Null when the run has no such role.
+  const RolePlan* role(RoleKind kind) const;
+  bool has_role(RoleKind kind, int rank) const;
 };
 
 struct PlanResult {

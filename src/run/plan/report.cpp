@@ -77,8 +77,8 @@ std::string rank_map(const RunPlan& plan) {
   std::string text;
   for (const RolePlan& role : plan.roles) {
     std::string cells;
-    for (int rank = 0; rank < plan.num_ranks; ++rank) cells += plan.has_role(role.name, rank) ? '#' : '.';
-    text += fmt::format("  {:<12}{}\n", role.name, cells);
+    for (int rank = 0; rank < plan.num_ranks; ++rank) cells += plan.has_role(role.kind, rank) ? '#' : '.';
+    text += fmt::format("  {:<12}{}\n", role_name(role.kind), cells);
   }
   return text;
 }
@@ -86,17 +86,18 @@ std::string rank_map(const RunPlan& plan) {
 std::string roles_text(const RunPlan& plan, int per_node) {
   std::string text = "roles\n";
   for (const RolePlan& role : plan.roles)
-    text += line(role.name, "dp " + std::to_string(role.ranks.size()), "ranks " + rank_set_text(role.ranks));
+    text += line(std::string(role_name(role.kind)), "dp " + std::to_string(role.ranks.size()),
+                 "ranks " + rank_set_text(role.ranks));
   text += rank_map(plan);
   if (plan.generates) {
     text += line("max_policy_lag", plan.max_policy_lag,
                  "step s generates with the weights after step max(0, s - 1 - lag)");
     const std::vector<int> receivers = plan.weight_receivers();
-    text +=
-        line("weights sent per step", gib(plan.weight_bytes_per_step()),
-             receivers.empty() ? "every rollout rank shares the trainer's buffers"
-                               : fmt::format("each of {} trainer ranks sends its rows to ranks {}",
-                                             plan.role("trainer")->ranks.size(), rank_set_text(receivers)));
+    text += line("weights sent per step", gib(plan.weight_bytes_per_step()),
+                 receivers.empty()
+                     ? "every rollout rank shares the trainer's buffers"
+                     : fmt::format("each of {} trainer ranks sends its rows to ranks {}",
+                                   plan.role(RoleKind::trainer)->ranks.size(), rank_set_text(receivers)));
   }
   if (per_node <= 0) return text;
   for (int first = 0; first < plan.num_ranks; first += per_node) {
@@ -157,7 +158,7 @@ std::string migration_text(const RunPlan& plan) {
   for (const PeerKey& row : peer_keys())
     text += fmt::format("  {:<6} {:<52} {:<32} {}\n", row.peer, row.theirs, row.ours.empty() ? "-" : row.ours,
                         row.note);
-  const auto world = static_cast<int64_t>(plan.role("trainer")->ranks.size());
+  const auto world = static_cast<int64_t>(plan.role(RoleKind::trainer)->ranks.size());
   text += fmt::format(
       "  world = ranks of roles.trainer = {}; global batch = samples_per_update = {}; a per-device batch and "
       "an\n"
@@ -175,14 +176,14 @@ std::string migration_text(const RunPlan& plan) {
 Json roles_json(const RunPlan& plan) {
   Json roles = Json::object();
   for (const RolePlan& role : plan.roles)
-    roles[role.name] = {{"ranks", role.ranks},
-                        {"layout",
-                         {{"dp", role.ranks.size()},
-                          {"tp", 1},
-                          {"pp", 1},
-                          {"cp", 1},
-                          {"ep", 1},
-                          {"expert_dp", role.ranks.size()}}}};
+    roles[std::string(role_name(role.kind))] = {{"ranks", role.ranks},
+                                                {"layout",
+                                                 {{"dp", role.ranks.size()},
+                                                  {"tp", 1},
+                                                  {"pp", 1},
+                                                  {"cp", 1},
+                                                  {"ep", 1},
+                                                  {"expert_dp", role.ranks.size()}}}};
   return roles;
 }
 

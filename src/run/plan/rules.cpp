@@ -50,14 +50,14 @@ void plan_roles(PlanDraft& d) {
   const std::vector<int> trainer = role_ranks(d, "roles.trainer.ranks", roles.trainer.ranks, "all");
   const Json same = trainer.empty() ? Json("all") : Json(roles.trainer.ranks);
   std::vector<int> used = trainer;
-  const auto add = [&](const char* name, const char* key, const std::optional<RoleConfig>& role) {
+  const auto add = [&](RoleKind kind, const char* key, const std::optional<RoleConfig>& role) {
     const std::vector<int> ranks = role ? role_ranks(d, key, role->ranks, same) : trainer;
     used.insert(used.end(), ranks.begin(), ranks.end());
-    plan.roles.push_back({name, ranks});
+    plan.roles.push_back({kind, ranks});
   };
-  if (plan.generates) add("rollout", "roles.rollout.ranks", roles.rollout);
-  if (plan.needs_reference) add("reference", "roles.reference.ranks", roles.reference);
-  plan.roles.push_back({"trainer", trainer});
+  if (plan.generates) add(RoleKind::rollout, "roles.rollout.ranks", roles.rollout);
+  if (plan.needs_reference) add(RoleKind::reference, "roles.reference.ranks", roles.reference);
+  plan.roles.push_back({RoleKind::trainer, trainer});
   plan.max_policy_lag = plan.generates ? d.config.run.max_policy_lag : 0;
   std::sort(used.begin(), used.end());
   if (!trainer.empty()) require_cover(d, used);
@@ -137,14 +137,14 @@ void plan_warnings(PlanDraft& d) {
   const Config& c = d.config;
   const RunPlan& plan = d.result.plan;
   const BatchPlan& b = plan.batch;
-  const auto warn_idle = [&](const char* role, int64_t items, const char* of, const char* doing) {
+  const auto warn_idle = [&](RoleKind role, int64_t items, const char* of, const char* doing) {
     const auto ranks = static_cast<int64_t>(plan.role(role)->ranks.size());
     if (items < ranks)
       d.warn(fmt::format("{} {} on {} ranks: {:.0f} % of the ranks are idle while {}", items, of, ranks,
                          100.0 * static_cast<double>(ranks - items) / static_cast<double>(ranks), doing));
   };
-  if (plan.generates) warn_idle("rollout", b.prompts_per_step, "prompts per step", "generating");
-  warn_idle("trainer", b.samples_per_update, "samples per update", "training");
+  if (plan.generates) warn_idle(RoleKind::rollout, b.prompts_per_step, "prompts per step", "generating");
+  warn_idle(RoleKind::trainer, b.samples_per_update, "samples per update", "training");
   if (!plan.generates && c.run.max_policy_lag > 0) d.warn("run.max_policy_lag has no effect on sft");
   if (b.dropped_samples > 0)
     d.warn(fmt::format("{} of {} samples are left out every step (train.last_partial = \"drop\")",

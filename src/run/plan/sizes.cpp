@@ -60,16 +60,16 @@ int64_t running_sequences(const PlanDraft& d) {
   const RunPlan& plan = d.result.plan;
   const ValidationConfig& v = d.config.validation;
   const int64_t most = d.config.rollout.max_running_sequences;
-  const auto share = [&](const char* role, int64_t prompts, int64_t samples) {
+  const auto share = [&](RoleKind role, int64_t prompts, int64_t samples) {
     const auto ranks = std::max<int64_t>(1, static_cast<int64_t>(plan.role(role)->ranks.size()));
     return saturating_multiply(ceil_divide(prompts, ranks), samples);
   };
   int64_t sequences = 1;
   if (plan.generates)
-    sequences = share("rollout", plan.batch.prompts_per_step, plan.batch.samples_per_prompt);
+    sequences = share(RoleKind::rollout, plan.batch.prompts_per_step, plan.batch.samples_per_prompt);
   if (plan.validates)
-    sequences =
-        std::max(sequences, v.max_prompts > 0 ? share("trainer", v.max_prompts, v.samples_per_prompt) : most);
+    sequences = std::max(
+        sequences, v.max_prompts > 0 ? share(RoleKind::trainer, v.max_prompts, v.samples_per_prompt) : most);
   return std::clamp<int64_t>(sequences, 1, most);
 }
 

@@ -58,7 +58,7 @@ TrainRole::TrainRole(Services& services, bool replay)
 std::vector<Group> TrainRole::receive(int64_t step) {
   const double waiting = s_.trace.now();
   StepInput input = s_.exchange.receive(step);
-  if (const RolePlan* rollout = s_.plan.role("rollout"); rollout && s_.dp->rank() == 0)
+  if (const RolePlan* rollout = s_.plan.role(RoleKind::rollout); rollout && s_.dp->rank() == 0)
     for (const int rank : rollout->ranks)
       s_.trace.arrow(step, "trainer", groups_arrow(step, rank), Trace::Arrow::ends);
   s_.trace.span(step, "trainer", fmt::format("get groups of step {}", step), waiting);
@@ -120,7 +120,7 @@ void TrainRole::add_old_logprobs(std::vector<Group>& groups, int64_t step, bool 
 
 /// What the notes of the rollout ranks say together.
 void TrainRole::record_rollout(const StepNote& note) {
-  const RolePlan* rollout = s_.plan.role("rollout");
+  const RolePlan* rollout = s_.plan.role(RoleKind::rollout);
   if (!rollout || replay_) return;
   const auto ranks = static_cast<double>(rollout->ranks.size());
   const auto share_of_max = [&](const char* sum, const char* max) {

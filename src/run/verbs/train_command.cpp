@@ -28,8 +28,8 @@ constexpr size_t kReferenceStage = 0;
 
 /// World ranks that hand groups to each other.
 RoleRanks role_ranks(const RunPlan& plan, bool replay) {
-  const std::vector<int>& trainer = plan.role("trainer")->ranks;
-  const RolePlan *rollout = plan.role("rollout"), *reference = plan.role("reference");
+  const std::vector<int>& trainer = plan.role(RoleKind::trainer)->ranks;
+  const RolePlan *rollout = plan.role(RoleKind::rollout), *reference = plan.role(RoleKind::reference);
   RoleRanks ranks{rollout && !replay ? rollout->ranks : trainer, {}, trainer};
   if (reference) ranks.stages.push_back(reference->ranks);
   return ranks;
@@ -179,8 +179,8 @@ class TrainRun {
     if (dp_ && !replay() && resume == "auto") checkpoint_ = find_checkpoint(checkpoints_, *dp_);
     if (dp_ && !replay() && resume != "auto" && resume != "none")
       checkpoint_ = sound_checkpoint(resume, *dp_);
-    checkpoint_ =
-        world_->broadcast(checkpoint_, plan_.role("trainer")->ranks.front(), "checkpoint to resume from");
+    checkpoint_ = world_->broadcast(checkpoint_, plan_.role(RoleKind::trainer)->ranks.front(),
+                                    "checkpoint to resume from");
     if (!checkpoint_.empty()) resume_ = read_resume_point(checkpoint_);
   }
 

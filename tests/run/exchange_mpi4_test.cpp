@@ -33,6 +33,18 @@ class FlippingMailbox : public Mailbox {
   int victim_;
 };
 
+/// What a rank has of the exchange of a run.
+struct Hops {
+  Hops(Mailbox& mailbox, const RoleRanks& ranks, int64_t lag, int64_t step = 0)
+      : end(mailbox, ranks), groups(mailbox, ranks, lag, end), weights(mailbox, ranks, end) {
+    groups.start(step, step);
+    weights.start(step);
+  }
+  EndOfRun end;
+  GroupExchange groups;
+  WeightSync weights;
+};
+
 class ExchangeOnRanks : public OnRanks {
  protected:
   ExchangeOnRanks() : mailbox_(test_world->make_mailbox(kTestWaitLimit)) {}
@@ -69,9 +81,9 @@ TEST_F(ExchangeOnRanks, GroupsNotesAndWeightsAreThoseOfTheStep) {
       FakeRank me(config, *mailbox_, dp.get(), from);
       EXPECT_FALSE(me.run()) << p.name;
       comm_->barrier("test: end of the run");
-      EXPECT_LE(me.exchange().most_steps_held(), lag + 1) << p.name;
+      EXPECT_LE(me.groups().most_steps_held(), lag + 1) << p.name;
       if (dp) {
-        EXPECT_GE(me.exchange().most_steps_held(), 1) << p.name;
+        EXPECT_GE(me.groups().most_steps_held(), 1) << p.name;
       }
       for (int channel = 1; channel <= 6; ++channel)
         EXPECT_FALSE(mailbox_->poll(channel)) << p.name << ": a message is left on channel " << channel;
@@ -102,9 +114,9 @@ TEST_F(ExchangeOnRanks, BytesOfWeightsMoveOnlyToRanksThatDoNotTrain) {
       if (!dp && std::count(p.ranks.producers.begin(), p.ranks.producers.end(), rank()))
         expected += config.steps * bytes;
     }
-    EXPECT_EQ(me.exchange().weight_bytes_moved(), expected) << p.name;
+    EXPECT_EQ(me.sync().bytes_moved(), expected) << p.name;
     if (receivers == 0) {
-      EXPECT_EQ(me.exchange().weight_bytes_moved(), 0) << p.name;
+      EXPECT_EQ(me.sync().bytes_moved(), 0) << p.name;
     }
     comm_->barrier("test: end of the run");
   }
@@ -112,35 +124,36 @@ TEST_F(ExchangeOnRanks, BytesOfWeightsMoveOnlyToRanksThatDoNotTrain) {
 
 TEST_F(ExchangeOnRanks, AStopIsKnownToTheTrainerAndNotTakenAlong) {
   const RoleRanks ranks{{0, 1}, {{2}}, {3}};
-  Exchange exchange(*mailbox_, ranks, 1);
-  exchange.start(0, 0, {}, {});
+  Hops hops(*mailbox_, ranks, 1);
   for (int64_t step : {1, 2}) {
     if (rank() < 2) {
-      exchange.send_sampled(step, fake_group(2 * step + rank(), step, 0));
-      exchange.close_sampled(step, {.sums = {{"half", 0.5}},
-                                    .maxima = {{"rank", static_cast<double>(rank())}},
-                                    .data_position = 10 * step + rank(),
-                                    .stop_requested = rank() == 1 && step == 2});
+      hops.groups.send_sampled(step, fake_group(2 * step + rank(), step, 0));
+      hops.groups.close_sampled(step, {.sums = {{"half", 0.5}},
+                                       .maxima = {{"rank", static_cast<double>(rank())}},
+                                       .data_position = 10 * step + rank(),
+                                       .stop_requested = rank() == 1 && step == 2});
     }
     while (rank() == 2) {
-      std::optional<Group> group = exchange.take(0, step);
+      std::optional<Group> group = hops.groups.take(0, step);
       if (!group) break;
-      exchange.pass_on(0, step, std::move(*group));
+      for (const Trajectory& t : group->samples)
+        hops.groups.annotate(0, step, {{t.data_position, t.sample, "ref_logprobs", fake_reference(t)}});
     }
-    if (rank() == 2) exchange.close(step, {.sums = {{"half", 0.5}}, .maxima = {{"rank", 2}}});
+    if (rank() == 2) hops.groups.close(0, step, {.sums = {{"half", 0.5}}, .maxima = {{"rank", 2}}});
   }
   if (rank() == 3) {
-    const StepInput first = exchange.receive(1);
+    const StepInput first = hops.groups.receive(1);
     EXPECT_FALSE(first.note.stop_requested);
     EXPECT_EQ(first.note.sums.at("half"), 1.5);
     EXPECT_EQ(first.note.maxima.at("rank"), 2);
     EXPECT_EQ(first.note.data_position, 11);
     EXPECT_EQ(first.groups.size(), 2u);
-    EXPECT_TRUE(exchange.peek(2).note.stop_requested);
+    EXPECT_TRUE(hops.groups.peek(2).note.stop_requested);
     // As a checkpoint keeps the step: the run that goes on from there was not asked to stop.
-    Exchange next(*mailbox_, ranks, 1);
-    next.start(1, 2, {{2, step_input_from_bytes(step_input_to_bytes(exchange.receive(2)))}}, {});
-    const StepInput again = next.receive(2);
+    Hops next(*mailbox_, ranks, 1);
+    next.groups.start(1, 2);
+    next.groups.put_back(2, step_input_from_bytes(step_input_to_bytes(hops.groups.receive(2))));
+    const StepInput again = next.groups.receive(2);
     EXPECT_FALSE(again.note.stop_requested);
     EXPECT_EQ(again.note.data_position, 21);
     EXPECT_EQ(again.groups.size(), 2u);
@@ -148,32 +161,30 @@ TEST_F(ExchangeOnRanks, AStopIsKnownToTheTrainerAndNotTakenAlong) {
 }
 
 TEST_F(ExchangeOnRanks, TheEndOfTheRunFreesRanksThatWait) {
-  Exchange exchange(*mailbox_, {{1, 2}, {{2, 3}}, {0}}, 1);
+  Hops hops(*mailbox_, {{1, 2}, {{2, 3}}, {0}}, 1, 4);
   ParameterStore weights;
   make_weights(weights, 4);
-  exchange.start(4, 4, {}, {});
   if (rank() == 0) {
     ::usleep(3000);
-    exchange.end_run();
+    hops.end.tell();
     return;
   }
-  EXPECT_FALSE(rank() == 3 ? exchange.take(0, 5).has_value() : exchange.receive_weights(weights, 4));
-  EXPECT_TRUE(exchange.has_ended());
+  EXPECT_FALSE(rank() == 3 ? hops.groups.take(0, 5).has_value() : hops.weights.receive(weights, 4));
+  EXPECT_TRUE(hops.end.has_come());
   EXPECT_TRUE(weights_are(weights, 4));
 }
 
 TEST_F(ExchangeOnRanks, ATrainerMayBeAVersionAheadOfAnother) {
-  Exchange exchange(*mailbox_, {{2, 3}, {}, {0, 1}}, 1);
+  Hops hops(*mailbox_, {{2, 3}, {}, {0, 1}}, 1);
   ParameterStore weights;
   make_weights(weights, 0);
-  exchange.start(0, 0, {}, {});
   if (rank() == 1) ::usleep(20000);
   for (int64_t version = 0; version < 3; ++version) {
     if (rank() < 2) {
       set_weights(weights, version);
-      exchange.publish_weights(weights, version);
+      hops.weights.publish(weights, version);
     } else {
-      EXPECT_TRUE(exchange.receive_weights(weights, version));
+      EXPECT_TRUE(hops.weights.receive(weights, version));
       EXPECT_TRUE(weights_are(weights, version)) << version;
     }
   }
@@ -182,40 +193,38 @@ TEST_F(ExchangeOnRanks, ATrainerMayBeAVersionAheadOfAnother) {
 TEST_F(ExchangeOnRanks, AChangedBitOfTheWeightsStopsTheRun) {
   FlippingMailbox flipping(*mailbox_, 3);
   Mailbox& mailbox = rank() == 1 ? static_cast<Mailbox&>(flipping) : *mailbox_;
-  Exchange exchange(mailbox, {{2, 3}, {}, {0, 1}}, 0);
+  Hops hops(mailbox, {{2, 3}, {}, {0, 1}}, 0, 7);
   ParameterStore weights;
   make_weights(weights, rank() < 2 ? 7 : 0);
-  exchange.start(7, 7, {}, {});
   if (rank() < 2) {
-    exchange.publish_weights(weights, 7);
+    hops.weights.publish(weights, 7);
     EXPECT_EQ(flipping.flipped, rank());
   }
   if (rank() == 2) {
-    EXPECT_TRUE(exchange.receive_weights(weights, 7));
+    EXPECT_TRUE(hops.weights.receive(weights, 7));
   }
   if (rank() == 3)
     expect_error(Exit::storage, {"weights were changed on their way"}, "flipped bit",
-                 [&] { exchange.receive_weights(weights, 7); });
+                 [&] { hops.weights.receive(weights, 7); });
   if (rank() != 3) {
     EXPECT_TRUE(weights_are(weights, 7));
   }
 }
 
 TEST_F(ExchangeOnRanks, AGroupThatComesTwiceOrAStepTooFarAheadIsABug) {
-  Exchange exchange(*mailbox_, {{0, 1}, {}, {2, 3}}, 1);
-  exchange.start(0, 0, {}, {});
+  Hops hops(*mailbox_, {{0, 1}, {}, {2, 3}}, 1);
   if (rank() < 2) {
-    exchange.send_sampled(1, fake_group(8, 1, 0));
-    exchange.close_sampled(1, {});
+    hops.groups.send_sampled(1, fake_group(8, 1, 0));
+    hops.groups.close_sampled(1, {});
     comm_->barrier("test: looked at");
-    if (rank() == 0) exchange.send_sampled(3, fake_group(9, 3, 0));
+    if (rank() == 0) hops.groups.send_sampled(3, fake_group(9, 3, 0));
     return;
   }
   expect_error(Exit::internal, {"prompt 8 came twice in step 1"}, "group sent twice",
-               [&] { exchange.receive(1); });
+               [&] { hops.groups.receive(1); });
   comm_->barrier("test: looked at");
   expect_error(Exit::internal, {"groups of step 3 came while step 1 is under way"}, "beyond the lag",
-               [&] { exchange.receive(2); });
+               [&] { hops.groups.receive(2); });
 }
 
 /// A note counts the groups that its sender sent.
@@ -231,27 +240,107 @@ TEST_F(ExchangeOnRanks, AGroupThatIsLostIsABug) {
    private:
     int posted_ = 0;
   } losing(*mailbox_, -1);
-  Exchange exchange(losing, {{0}, {}, {2, 3}}, 0);
-  exchange.start(0, 0, {}, {});
+  Hops hops(losing, {{0}, {}, {2, 3}}, 0);
   if (rank() == 0) {
-    exchange.send_sampled(1, fake_group(8, 1, 0));
-    exchange.send_sampled(1, fake_group(9, 1, 0));
-    exchange.close_sampled(1, {});
+    hops.groups.send_sampled(1, fake_group(8, 1, 0));
+    hops.groups.send_sampled(1, fake_group(9, 1, 0));
+    hops.groups.close_sampled(1, {});
   }
   if (rank() == 2)
-    expect_error(Exit::internal, {"step 1 has 1 groups in 1 parts, 2 groups were sent"}, "group lost",
-                 [&] { exchange.receive(1); });
+    expect_error(Exit::internal, {"step 1 has 1 groups and 0 annotations, 2 and 0 were sent"}, "group lost",
+                 [&] { hops.groups.receive(1); });
   if (rank() == 3) {
-    EXPECT_EQ(exchange.receive(1).groups.size(), 2u);
+    EXPECT_EQ(hops.groups.receive(1).groups.size(), 2u);
+  }
+}
+
+/// Counts what goes to the trainer; loses the message with this number.
+class CountingMailbox : public FlippingMailbox {
+ public:
+  CountingMailbox(Mailbox& inner, int lost) : FlippingMailbox(inner, -1), lost_(lost) {}
+  void post(int to, int channel, std::string bytes) override {
+    if (channel == kToTrainer) sent += static_cast<int64_t>(bytes.size());
+    if (channel == kToTrainer && ++posted_ == lost_) return;
+    FlippingMailbox::post(to, channel, std::move(bytes));
+  }
+  int64_t sent = 0;
+
+ private:
+  int lost_, posted_ = 0;
+};
+
+/// Rank 0 makes a group, rank 1 adds to it, rank 2 gets both.
+TEST_F(ExchangeOnRanks, AStageSendsWhatItAddsAndNoGroups) {
+  CountingMailbox counting(*mailbox_, 0);
+  Hops hops(counting, {{0}, {{1}}, {2}}, 0);
+  Group group = fake_group(8, 1, 0);
+  for (Trajectory& t : group.samples) t.prompt = std::string(5000, 'p');
+  if (rank() == 0) {
+    hops.groups.send_sampled(1, group);
+    hops.groups.close_sampled(1, {});
+    EXPECT_GT(counting.sent, 10000);
+  }
+  if (rank() == 1) {
+    std::vector<Annotation> added;
+    while (const std::optional<Group> come = hops.groups.take(0, 1))
+      for (const Trajectory& t : come->samples) {
+        added.push_back({t.data_position, t.sample, "ref_logprobs", fake_reference(t)});
+        added.push_back({t.data_position, t.sample, "reward_parts/value", {0.25}});
+      }
+    hops.groups.annotate(0, 1, added);
+    hops.groups.close(0, 1, {});
+    EXPECT_LT(counting.sent, 1000);
+  }
+  if (rank() != 2) return;
+  const StepInput input = hops.groups.receive(1);
+  ASSERT_EQ(input.groups.size(), 1u);
+  for (const Trajectory& t : input.groups[0].samples) {
+    EXPECT_EQ(t.prompt.size(), 5000u);
+    EXPECT_EQ(t.ref_logprobs, fake_reference(t));
+    EXPECT_EQ(t.reward_parts, (std::vector<std::pair<std::string, double>>{{"value", 0.25}}));
+  }
+}
+
+TEST_F(ExchangeOnRanks, AnAnnotationThatIsLostOrMeansNothingIsABug) {
+  struct Case {
+    std::vector<Annotation> added;
+    int lost;
+    const char* why;
+  };
+  const std::vector<double> one{1.0}, three{1, 2, 3};
+  const std::vector<Case> cases = {
+      {{{6, 0, "ref_logprobs", one}}, 1, "step 1 has 1 groups and 0 annotations, 1 and 1 were sent"},
+      {{{6, 0, "ref_logprobs", one}, {6, 0, "ref_logprobs", one}},
+       0,
+       "ref_logprobs of prompt 6, sample 0 came twice"},
+      {{{6, 0, "ref_logprobs", three}}, 0, "3 reference log-probs of 1 tokens"},
+      {{{6, 1, "reward_parts/value", three}}, 0, "3 values of the reward part value"},
+      {{{6, 1, "values", one}}, 0, "prompt 6 is annotated with values, which no trajectory has"},
+      {{{7, 0, "ref_logprobs", one}}, 0, "prompt 7 is annotated and did not come in step 1"}};
+  for (const Case& c : cases) {
+    CountingMailbox counting(*mailbox_, rank() == 1 ? c.lost : 0);
+    Hops hops(counting, {{0}, {{1}}, {2}}, 0);
+    if (rank() == 0) {
+      hops.groups.send_sampled(1, fake_group(6, 1, 0));
+      hops.groups.close_sampled(1, {});
+    }
+    if (rank() == 1) {
+      while (hops.groups.take(0, 1)) {
+      }
+      hops.groups.annotate(0, 1, c.added);
+      hops.groups.close(0, 1, {});
+    }
+    if (rank() == 2) expect_error(Exit::internal, {c.why}, "annotation", [&] { hops.groups.receive(1); });
+    comm_->barrier("test: looked at");
   }
 }
 
 TEST_F(ExchangeOnRanks, ProducersShareInOrderOfRank) {
-  Exchange exchange(*mailbox_, {{0, 2, 3}, {}, {1}}, 0);
+  Hops hops(*mailbox_, {{0, 2, 3}, {}, {1}}, 0);
   if (rank() == 1) return;
   for (int call = 0; call < 5; ++call) {
     if (rank() == call % 4) ::usleep(2000);  // another may be a call ahead
-    const std::vector<std::string> all = exchange.share(fmt::format("{}\n of {}", call, rank()));
+    const std::vector<std::string> all = hops.groups.share(fmt::format("{}\n of {}", call, rank()));
     EXPECT_EQ(all, (std::vector<std::string>{fmt::format("{}\n of 0", call), fmt::format("{}\n of 2", call),
                                              fmt::format("{}\n of 3", call)}));
   }

@@ -1,5 +1,5 @@
 #pragma once
-// A run without a model: ranks hand tiny groups and weights to each other through a real Exchange, by the
+// A run without a model: ranks hand tiny groups and weights to each other through a real exchange, by the
 // order of calls of the real roles and of the run (src/run/roles/roles.cpp, rollout_role.cpp,
 // train_command.cpp), and check what they are given. Any rank may be slow. A second stage stands for a
 // critic: it gives every response a value. With `cut` some prompts are left unfinished by the step that draws
@@ -95,8 +95,8 @@ inline std::vector<double> fake_reference(const Trajectory& t) {
   return logprobs;
 }
 
-inline void fake_value(Trajectory& t) {
-  t.reward_parts.emplace_back("value", 0.5 * static_cast<double>(t.data_position) + t.sample);
+inline double fake_value(const Trajectory& t) {
+  return 0.5 * static_cast<double>(t.data_position) + t.sample;
 }
 
 class FakeRank {
@@ -106,7 +106,9 @@ class FakeRank {
         from_(from),
         rank_(mailbox.rank()),
         dp_(dp),
-        exchange_(mailbox, config.ranks, config.lag),
+        end_(mailbox, config.ranks),
+        groups_(mailbox, config.ranks, config.lag, end_),
+        sync_(mailbox, config.ranks, end_),
         produces_(has(config.ranks.producers)),
         rollout_{config.lag, config.steps, from.produced},
         unfinished_(from.unfinished) {
@@ -115,16 +117,20 @@ class FakeRank {
     make_weights(weights_, dp ? from.step : -1);
   }
 
-  Exchange& exchange() { return exchange_; }
+  const GroupExchange& groups() const { return groups_; }
+  const WeightSync& sync() const { return sync_; }
 
   /// As TrainRun::run_steps: true when the run was stopped.
   bool run() {
     const bool idle = !produces_ && !dp_ &&
                       std::none_of(stages_.begin(), stages_.end(), [](const Stage& s) { return s.mine; });
     if (idle) return false;
-    exchange_.start(from_.step, from_.produced, dp_ ? from_.ahead : std::map<int64_t, StepInput>{},
-                    from_.unfinished);
-    if (dp_ && from_.step < config_.steps) exchange_.publish_weights(weights_, from_.step);
+    groups_.start(from_.step, from_.produced);
+    if (dp_)
+      for (const auto& [step, input] : from_.ahead) groups_.put_back(step, input);
+    groups_.put_back_unfinished(from_.produced, from_.unfinished);
+    sync_.start(from_.step);
+    if (dp_ && from_.step < config_.steps) sync_.publish(weights_, from_.step);
     for (int64_t step = from_.step + 1; step <= config_.steps; ++step) {
       if (produces_ && !generate(step)) return true;
       for (size_t i = 0; i < stages_.size(); ++i)
@@ -132,10 +138,10 @@ class FakeRank {
       if (!dp_) continue;
       train(step);
       const bool stopped = step == config_.stop_after && step < config_.steps;
-      if (!stopped && step < config_.steps) exchange_.publish_weights(weights_, step);
+      if (!stopped && step < config_.steps) sync_.publish(weights_, step);
       if (stopped || (config_.save_every > 0 && step % config_.save_every == 0)) save(step);
       if (!stopped) continue;
-      exchange_.end_run();
+      end_.tell();
       return true;
     }
     return false;
@@ -163,7 +169,7 @@ class FakeRank {
   }
 
   bool generate(int64_t step) {
-    if (!exchange_.receive_weights(weights_, step - 1)) return false;
+    if (!sync_.receive(weights_, step - 1)) return false;
     EXPECT_TRUE(weights_are(weights_, step - 1)) << "weights of step " << step << ", " << config_.text();
     while (rollout_.done < rollout_.limit(step)) produce(++rollout_.done, step - 1);
     return true;
@@ -183,8 +189,8 @@ class FakeRank {
       if (!share.has(static_cast<int64_t>(i))) continue;
       pause("rollout");
       const int64_t position = unfinished_[i].samples.front().data_position;
-      exchange_.send_sampled(
-          step, fake_group(position, position / config_.groups + 1, version, -1, unfinished_[i]));
+      groups_.send_sampled(step,
+                           fake_group(position, position / config_.groups + 1, version, -1, unfinished_[i]));
       ++mine;
     }
     std::vector<Group> left;
@@ -194,19 +200,19 @@ class FakeRank {
       const int64_t position = (step - 1) * config_.groups + i;
       if (is_cut(position)) {
         left.push_back(fake_group(position, step, version, 1));
-        exchange_.send_unfinished(step, left.back());
+        groups_.send_unfinished(step, left.back());
         continue;
       }
-      exchange_.send_sampled(step, fake_group(position, step, version));
+      groups_.send_sampled(step, fake_group(position, step, version));
       ++mine;
     }
     unfinished_.clear();
     if (config_.cut)
-      for (const std::string& bytes : exchange_.share(groups_to_bytes(left)))
+      for (const std::string& bytes : groups_.share(groups_to_bytes(left)))
         for (Group& g : groups_from_bytes(bytes)) unfinished_.push_back(std::move(g));
-    exchange_.close_sampled(step, {.sums = {{"groups", mine}, {"producers", 1}},
-                                   .maxima = {{"largest", static_cast<double>(rank_)}},
-                                   .data_position = step * config_.groups});
+    groups_.close_sampled(step, {.sums = {{"groups", mine}, {"producers", 1}},
+                                 .maxima = {{"largest", static_cast<double>(rank_)}},
+                                 .data_position = step * config_.groups});
   }
 
   bool add_until(size_t stage, int64_t step) {
@@ -217,30 +223,27 @@ class FakeRank {
 
   bool add(size_t stage, int64_t step) {
     double mine = 0;
-    while (std::optional<Group> first = exchange_.take(stage, step)) {
+    while (std::optional<Group> first = groups_.take(stage, step)) {
       std::vector<Group> groups;
       groups.push_back(std::move(*first));
-      while (groups.size() < 3 && exchange_.waiting(stage, step))
-        groups.push_back(*exchange_.take(stage, step));
+      while (groups.size() < 3 && groups_.waiting(stage, step)) groups.push_back(*groups_.take(stage, step));
       pause(stage == 0 ? "reference" : "critic");
-      for (Group& g : groups) {
-        for (Trajectory& t : g.samples) {
-          if (stage == 0)
-            t.ref_logprobs = fake_reference(t);
-          else
-            fake_value(t);
-        }
-        exchange_.pass_on(stage, step, std::move(g));
-        ++mine;
-      }
+      std::vector<Annotation> annotations;
+      for (const Group& g : groups)
+        for (const Trajectory& t : g.samples)
+          annotations.push_back(
+              stage == 0 ? Annotation{t.data_position, t.sample, "ref_logprobs", fake_reference(t)}
+                         : Annotation{t.data_position, t.sample, "reward_parts/value", {fake_value(t)}});
+      groups_.annotate(stage, step, annotations);
+      mine += static_cast<double>(groups.size());
     }
-    if (exchange_.has_ended()) return false;
-    exchange_.close(step, {.sums = {{fmt::format("stage {}", stage), mine}}});
+    if (end_.has_come()) return false;
+    groups_.close(stage, step, {.sums = {{fmt::format("stage {}", stage), mine}}});
     return true;
   }
 
   void train(int64_t step) {
-    StepInput input = exchange_.receive(step);
+    StepInput input = groups_.receive(step);
     check(step, input);
     pause("trainer");
     dp_->barrier("test: gradients");
@@ -259,7 +262,7 @@ class FakeRank {
       for (Trajectory& t : want.groups.back().samples) {
         t.group = static_cast<int32_t>(want.groups.size()) - 1;
         if (!config_.ranks.stages.empty()) t.ref_logprobs = fake_reference(t);
-        if (config_.ranks.stages.size() > 1) fake_value(t);
+        if (config_.ranks.stages.size() > 1) t.reward_parts.emplace_back("value", fake_value(t));
       }
     }
     const auto groups = static_cast<double>(want.groups.size());
@@ -281,8 +284,8 @@ class FakeRank {
     for (size_t i = 0; i < stages_.size(); ++i)
       if (stages_[i].mine) add_until(i, saved_.produced);
     for (int64_t s = step + 1; s <= saved_.produced; ++s)
-      saved_.ahead[s] = step_input_from_bytes(step_input_to_bytes(exchange_.peek(s)));
-    saved_.unfinished = exchange_.unfinished_after(saved_.produced);
+      saved_.ahead[s] = step_input_from_bytes(step_input_to_bytes(groups_.peek(s)));
+    saved_.unfinished = groups_.unfinished_after(saved_.produced);
     for (const Group& g : saved_.unfinished)
       EXPECT_TRUE(is_cut(g.samples.front().data_position)) << config_.text();
     dp_->barrier("test: checkpoint");
@@ -292,7 +295,9 @@ class FakeRank {
   const FakeCheckpoint& from_;
   int rank_;
   Comm* dp_;
-  Exchange exchange_;
+  EndOfRun end_;
+  GroupExchange groups_;
+  WeightSync sync_;
   struct Stage {
     bool mine;
     Lead lead;

@@ -73,8 +73,8 @@ class RandomPlacements : public OnRanks {
     }
     comm_->barrier("test: end of the run");
     const int64_t bound = std::max(config.lag, from.produced > 0 ? from.lag : 0) + 1;
-    EXPECT_LE(me.exchange().most_steps_held(), bound) << config.text();
-    most_held_ = std::max(most_held_, me.exchange().most_steps_held() - bound);
+    EXPECT_LE(me.groups().most_steps_held(), bound) << config.text();
+    most_held_ = std::max(most_held_, me.groups().most_steps_held() - bound);
     for (int channel = 1; channel <= 6; ++channel)
       while (const std::optional<Message> left = mailbox->poll(channel))
         // A stop leaves a version that nothing is generated with, and the end told to a rank that had

@@ -1,6 +1,6 @@
 #pragma once
 // A role is what a rank does in a step. Roles of one rank run in the order of the list; what they hand to
-// each other goes through Exchange. `Services` is what all of them use.
+// each other goes through the exchange. `Services` is what all of them use.
 
 #include <cstdint>
 #include <memory>
@@ -13,7 +13,8 @@
 #include "src/data/tokenizer/tokenizer.h"
 #include "src/models/model.h"
 #include "src/rollout/engine.h"
-#include "src/run/exchange/exchange.h"
+#include "src/run/exchange/group_exchange.h"
+#include "src/run/exchange/weight_sync.h"
 #include "src/run/plan/plan.h"
 #include "src/run/record/journal.h"
 #include "src/run/record/trace.h"
@@ -30,7 +31,9 @@ struct Services {
   Collectives* dp_tensors;  // of the same ranks
   Ctx& ctx;
   Journal& journal;
-  Exchange& exchange;
+  EndOfRun& end;
+  GroupExchange& groups;
+  WeightSync& weights;
   Model& model;                // the policy's weights: rollout and trainer of a rank share them
   const Tokenizer* tokenizer;  // null: replay without a tokenizer folder
   PromptStream* prompts;       // null on ranks that draw none

@@ -43,9 +43,9 @@ bool DataRole::phase(int64_t step) {
   const Share share{s_.dp->rank(), s_.dp->size()};
   for (size_t i = 0; i < lines.size(); ++i) {
     if (!share.has(static_cast<int64_t>(i))) continue;
-    s_.exchange.send_sampled(step, to_group({lines[i]}, {given_response(lines[i].prompt, step - 1)}));
+    s_.groups.send_sampled(step, to_group({lines[i]}, {given_response(lines[i].prompt, step - 1)}));
   }
-  s_.exchange.close_sampled(step, {.data_position = s_.prompts->position()});
+  s_.groups.close_sampled(step, {.data_position = s_.prompts->position()});
   return true;
 }
 
@@ -54,8 +54,8 @@ bool ReplayRole::phase(int64_t step) {
                                             {s_.model.config().vocab_size, s_.model.context_tokens()});
   const Share share{s_.dp->rank(), s_.dp->size()};
   for (size_t i = 0; i < groups.size(); ++i)
-    if (share.has(static_cast<int64_t>(i))) s_.exchange.send_sampled(step, std::move(groups[i]));
-  s_.exchange.close_sampled(step, {.maxima = {{"replay/groups", static_cast<double>(groups.size())}}});
+    if (share.has(static_cast<int64_t>(i))) s_.groups.send_sampled(step, std::move(groups[i]));
+  s_.groups.close_sampled(step, {.maxima = {{"replay/groups", static_cast<double>(groups.size())}}});
   return true;
 }
 
@@ -69,29 +69,31 @@ bool ReferenceRole::work_until(int64_t step) {
 bool ReferenceRole::add_logprobs(int64_t step) {
   const PassOptions options = pass_options(s_.config(), s_.plan);
   double seconds = 0;
-  while (std::optional<Group> first = s_.exchange.take(stage_, step)) {
+  while (std::optional<Group> first = s_.groups.take(stage_, step)) {
     std::vector<Group> groups;
     groups.push_back(std::move(*first));
     int64_t tokens = num_tokens(groups.front());
-    while (tokens < options.token_budget && s_.exchange.waiting(stage_, step)) {
-      groups.push_back(*s_.exchange.take(stage_, step));
+    while (tokens < options.token_budget && s_.groups.waiting(stage_, step)) {
+      groups.push_back(*s_.groups.take(stage_, step));
       tokens += num_tokens(groups.back());
     }
     const Stopwatch watch;
     const TraceSpan span(s_.trace, step, "reference",
                          fmt::format("{} groups of step {}", groups.size(), step));
-    std::vector<Trajectory*> missing;
-    for (Group& g : groups)
-      for (Trajectory& t : g.samples)
-        if (t.ref_logprobs.empty()) missing.push_back(&t);
-    const std::vector<const Trajectory*> view(missing.begin(), missing.end());
+    std::vector<const Trajectory*> view;
+    for (const Group& g : groups)
+      for (const Trajectory& t : g.samples)
+        if (t.ref_logprobs.empty()) view.push_back(&t);
     std::vector<std::vector<double>> logprobs = local_logprobs(s_.ctx, model_, view, options);
-    for (size_t i = 0; i < missing.size(); ++i) missing[i]->ref_logprobs = std::move(logprobs[i]);
-    for (Group& g : groups) s_.exchange.pass_on(stage_, step, std::move(g));
+    std::vector<Annotation> annotations;
+    for (size_t i = 0; i < view.size(); ++i)
+      annotations.push_back(
+          {view[i]->data_position, view[i]->sample, "ref_logprobs", std::move(logprobs[i])});
+    s_.groups.annotate(stage_, step, annotations);
     seconds += watch.seconds();
   }
-  if (s_.exchange.has_ended()) return false;
-  s_.exchange.close(step, {.maxima = {{"timing_s/ref", seconds}}, .stop_requested = stop_requested()});
+  if (s_.end.has_come()) return false;
+  s_.groups.close(stage_, step, {.maxima = {{"timing_s/ref", seconds}}, .stop_requested = stop_requested()});
   return true;
 }
 

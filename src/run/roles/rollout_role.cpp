@@ -105,7 +105,7 @@ class RolloutRole::Step {
 
   void share(const RoundResult& mine, RoundResult& all) {
     const TraceSpan span(s_.trace, step_, "rollout", "wait for the other rollout ranks");
-    for (const std::string& bytes : s_.exchange.share(mine.to_bytes())) all.add_bytes(bytes);
+    for (const std::string& bytes : s_.groups.share(mine.to_bytes())) all.add_bytes(bytes);
   }
 
   RoundResult generate(const std::vector<PromptWork>& work, int64_t round) {
@@ -144,7 +144,7 @@ class RolloutRole::Step {
   }
 
   void put_off(Group group, RoundResult& result) {
-    s_.exchange.send_unfinished(step_, group);
+    s_.groups.send_unfinished(step_, group);
     note_.sums["rollout/prompts_unfinished"] += 1;
     result.unfinished.push_back(std::move(group));
   }
@@ -152,7 +152,7 @@ class RolloutRole::Step {
   void send(std::vector<Group> scored, RoundResult& result) {
     for (Group& g : scored) {
       if (replacing_rounds() == 0 || !is_uniform(g)) {
-        s_.exchange.send_sampled(step_, std::move(g));
+        s_.groups.send_sampled(step_, std::move(g));
         continue;
       }
       ++result.replaced;
@@ -170,7 +170,7 @@ class RolloutRole::Step {
     note_.sums["timing_s/gen_all_ranks"] = generating_seconds_;
     note_.data_position = s_.prompts->position();
     note_.stop_requested = stop_requested();
-    s_.exchange.close_sampled(step_, std::move(note_));
+    s_.groups.close_sampled(step_, std::move(note_));
   }
 
   RolloutRole& role_;
@@ -188,7 +188,7 @@ bool RolloutRole::phase(int64_t step) {
   const int64_t version = step - 1;
   {
     const TraceSpan span(s_.trace, step, "rollout", fmt::format("get weights {}", version));
-    if (!s_.exchange.receive_weights(s_.model.parameters(), version)) return false;
+    if (!s_.weights.receive(s_.model.parameters(), version)) return false;
     if (!s_.dp)
       s_.trace.arrow(version, "rollout", weights_arrow(version, s_.trace.rank()), Trace::Arrow::ends);
   }

@@ -57,7 +57,7 @@ TrainRole::TrainRole(Services& services, bool replay)
 
 std::vector<Group> TrainRole::receive(int64_t step) {
   const double waiting = s_.trace.now();
-  StepInput input = s_.exchange.receive(step);
+  StepInput input = s_.groups.receive(step);
   if (const RolePlan* rollout = s_.plan.role(RoleKind::rollout); rollout && s_.dp->rank() == 0)
     for (const int rank : rollout->ranks)
       s_.trace.arrow(step, "trainer", groups_arrow(step, rank), Trace::Arrow::ends);

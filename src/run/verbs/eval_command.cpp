@@ -39,10 +39,13 @@ int run_eval(const CommandLine& line) {
   Backend backend(Device::cpu, resolve_threads(threads, mpi.ranks_on_node()));
   Journal journal(nullptr, 0);
   const std::unique_ptr<Mailbox> mailbox = mpi.make_mailbox(config.cluster.watchdog_seconds);
-  Exchange exchange(*mailbox, {world, {}, world}, 0);
+  const RoleRanks ranks{world, {}, world};
+  EndOfRun end(*mailbox, ranks);
+  GroupExchange groups(*mailbox, ranks, 0, end);
+  WeightSync weights(*mailbox, ranks, end);
   Trace trace(mpi.rank(), {});
-  Services services{loaded,   plan,   comm.get(), nullptr, backend.ctx(), journal,
-                    exchange, *model, &tokenizer, nullptr, trace};
+  Services services{loaded, plan,    comm.get(), nullptr,    backend.ctx(), journal, end,
+                    groups, weights, *model,     &tokenizer, nullptr,       trace};
   Engine engine(*model, engine_options(config, plan), backend.ctx().lane);
   Json result = Json::object();
   for (const auto& [name, value] : Validation(services, engine, chat ? &*chat : nullptr).run(0))

@@ -66,7 +66,9 @@ class TrainRun {
         std::make_unique<Mesh>(mpi, ranks.trainer, MeshShape{.dp = static_cast<int>(ranks.trainer.size())},
                                Device::cpu, config().cluster.watchdog_seconds);
     mailbox_ = mpi.make_mailbox(config().cluster.watchdog_seconds);
-    exchange_ = std::make_unique<Exchange>(*mailbox_, ranks, plan.max_policy_lag);
+    end_ = std::make_unique<EndOfRun>(*mailbox_, ranks);
+    groups_ = std::make_unique<GroupExchange>(*mailbox_, ranks, plan.max_policy_lag, *end_);
+    weights_ = std::make_unique<WeightSync>(*mailbox_, ranks, *end_);
     if (!idle) load_data();
     open_folder();
     find_start();
@@ -111,7 +113,7 @@ class TrainRun {
       if (!stopped && step < last_step()) publish(step);
       save(step, stopped);
       if (!stopped) continue;
-      exchange_->end_run();  // not before: the checkpoint takes steps that others are still at work on
+      end_->tell();  // not before: the checkpoint takes steps that others are still at work on
       return true;
     }
     return false;
@@ -123,7 +125,7 @@ class TrainRun {
     if (writes())
       for (const int rank : plan_.weight_receivers())
         trace_.arrow(step, "trainer", weights_arrow(step, rank), Trace::Arrow::begins);
-    exchange_->publish_weights(model_->parameters(), step);
+    weights_->publish(model_->parameters(), step);
   }
 
   void save(int64_t step, bool stopped) {
@@ -137,10 +139,10 @@ class TrainRun {
       const int64_t produced = std::max(std::min(step + lag(), last_step()), resume_.produced);
       if (reference_role_) reference_role_->work_until(produced);
       for (int64_t s = step + 1; s <= produced; ++s) {
-        state.ahead.push_back(&exchange_->peek(s));
+        state.ahead.push_back(&groups_->peek(s));
         state.data_position = state.ahead.back()->note.data_position;
       }
-      state.unfinished = &exchange_->unfinished_after(produced);
+      state.unfinished = &groups_->unfinished_after(produced);
       save_run(checkpoints_, step, state, *services_);
     }
     if (c.export_hf_every > 0 && (step % c.export_hf_every == 0 || (last && !stopped))) export_step(step);
@@ -196,12 +198,15 @@ class TrainRun {
                    resume_.step >= last_step() ? ": nothing is left to do" : "");
     }
     if (prompts_) prompts_->set_position(resume_.data_position);
-    exchange_->start(resume_.step, resume_.produced, std::move(ahead), std::move(unfinished));
+    groups_->start(resume_.step, resume_.produced);
+    for (auto& [step, input] : ahead) groups_->put_back(step, std::move(input));
+    groups_->put_back_unfinished(resume_.produced, std::move(unfinished));
+    weights_->start(resume_.step);
     if (!dp_) return;
     if (folder_) folder_->truncate_to(resume_.step);
     dp_->barrier("run folder truncated by the first trainer rank");
     *journal_ = Journal(folder_.get(), last_step());
-    if (resume_.step < last_step()) exchange_->publish_weights(model_->parameters(), resume_.step);
+    if (resume_.step < last_step()) weights_->publish(model_->parameters(), resume_.step);
     spdlog::info("{} parameters, {} ranks, {} threads each, {}, {} updates in all; {}",
                  model_->parameters().num_parameters(), plan_.num_ranks, threads_, dtype_name(plan_.dtype),
                  plan_.batch.updates_total, make_algorithm(config().algorithm)->describe());
@@ -240,9 +245,9 @@ class TrainRun {
 
   void build_roles() {
     journal_ = std::make_unique<Journal>(nullptr, last_step());
-    services_ = std::make_unique<Services>(
-        Services{loaded_, plan_, dp_.get(), dp_ ? &mesh_->on(Axis::dp) : nullptr, backend_->ctx(), *journal_,
-                 *exchange_, model_ ? *model_ : *frozen_, tokenizer_.get(), prompts_.get(), trace_});
+    services_ = std::make_unique<Services>(Services{
+        loaded_, plan_, dp_.get(), dp_ ? &mesh_->on(Axis::dp) : nullptr, backend_->ctx(), *journal_, *end_,
+        *groups_, *weights_, model_ ? *model_ : *frozen_, tokenizer_.get(), prompts_.get(), trace_});
     const bool validates = dp_ && plan_.validates && config().validation.every > 0 && !replay();
     if (validates || (producer_ && plan_.generates && !replay()))
       engine_ = std::make_unique<Engine>(*model_, engine_options(config(), plan_), backend_->ctx().lane);
@@ -315,7 +320,9 @@ class TrainRun {
   std::unique_ptr<Mesh> mesh_;
   std::optional<Share> producer_, reference_;
   std::unique_ptr<Mailbox> mailbox_;
-  std::unique_ptr<Exchange> exchange_;
+  std::unique_ptr<EndOfRun> end_;
+  std::unique_ptr<GroupExchange> groups_;
+  std::unique_ptr<WeightSync> weights_;
   std::unique_ptr<RunFolder> folder_;     // first trainer rank
   std::string checkpoints_, checkpoint_;  // of the run; the one to go on from, or none
   ResumePoint resume_;

@@ -1,0 +1,97 @@
+#pragma once
+// What roles hand to each other of a step: groups, annotations, notes. A group goes from its producer (a
+// rollout rank) to every trainer rank, and to one rank of each stage, a role that adds something to it (the
+// reference its log-probs): the stage sends annotations to every trainer rank, which puts them together.
+// Stages wait for producers alone, never for each other or the trainer. Nobody waits to send. A step is
+// complete at a receiver when every sender has closed it; its groups are those of the prompts that finished
+// in it, in order of data position. Groups that are not finished go on in the next step: producers know all
+// of them (`share`), trainer ranks keep the last ones for a checkpoint.
+//
+// Bounds: step s is generated with exactly version max(0, s - 1 - max_policy_lag), and a version goes out
+// only after the one before was taken, so no receiver ever holds more than max_policy_lag + 1 steps.
+
+#include <map>
+#include <optional>
+
+#include "src/run/exchange/annotation.h"
+#include "src/run/exchange/end_of_run.h"
+#include "src/run/exchange/step_input.h"
+
+namespace temper {
+
+class GroupExchange {
+ public:
+  GroupExchange(Mailbox& mailbox, const RoleRanks& ranks, int64_t max_policy_lag, EndOfRun& end);
+
+  /// Steps up to `step` are finished and those up to `produced` generated: a checkpoint held them.
+  void start(int64_t step, int64_t produced);
+
+  // Producers.
+  void send_sampled(int64_t step, Group group);
+  /// For the checkpoint: goes on in the next step.
+  void send_unfinished(int64_t step, const Group& group);
+  void close_sampled(int64_t step, StepNote note);
+  /// Every producer's bytes, in order of rank; all producers call it alike.
+  std::vector<std::string> share(std::string bytes);
+
+  // Ranks of a stage: the groups of a step dealt to this rank, as they come; nothing when all have come (or
+  // the run ends).
+  std::optional<Group> take(size_t stage, int64_t step);
+  /// `take` would return a group at once.
+  bool waiting(size_t stage, int64_t step);
+  void annotate(size_t stage, int64_t step, const std::vector<Annotation>& annotations);
+  void close(size_t stage, int64_t step, const StepNote& note);
+
+  // Trainer ranks: all groups of the step, the same on each. `peek` leaves them for a later `receive`.
+  StepInput receive(int64_t step);
+  const StepInput& peek(int64_t step);
+  /// The groups that the last generated step left unfinished, by data position.
+  const std::vector<Group>& unfinished_after(int64_t step);
+  /// From a checkpoint, after `start`: a step that was generated, what the last one left unfinished.
+  void put_back(int64_t step, StepInput input);
+  void put_back_unfinished(int64_t step, std::vector<Group> groups);
+
+  /// Most steps that this rank has ever held at once.
+  int64_t most_steps_held() const { return most_steps_held_; }
+
+ private:
+  struct Inbox {
+    std::vector<Group> groups;  // of a stage, as they came
+    size_t taken = 0;           // of them by `take`
+    // Of the trainer.
+    std::map<int64_t, Group> by_position;
+    std::vector<Annotation> annotations;
+    size_t num_annotations = 0;  // as the stages say
+    std::vector<Group> unfinished;
+    StepInput input;
+    std::map<int, StepNote> notes;  // by sender: sums of times depend on the order
+    size_t closed = 0;
+  };
+  /// What comes to this rank in one of its roles.
+  struct Lane {
+    int channel = 0;
+    size_t num_senders = 0;
+    std::map<int64_t, Inbox> steps = {};
+    int64_t finished = 0;  // this role is done with the groups of all steps up to here
+  };
+
+  void send_to_trainer(const std::string& message);
+  void sort_in(Lane& lane);
+  void put_together(Inbox& inbox, int64_t step);
+  Inbox& wait_closed(int64_t step);
+
+  Mailbox& mailbox_;
+  RoleRanks ranks_;
+  int64_t max_lag_;
+  EndOfRun& end_;
+  std::vector<Lane> stages_;
+  Lane trainer_;
+  std::map<int64_t, int64_t> groups_sent_;                         // by step that is open
+  std::map<std::pair<size_t, int64_t>, size_t> annotations_sent_;  // by stage and step that is open
+  std::map<int64_t, std::vector<Group>> unfinished_;               // after a step, on trainer ranks
+  int64_t shares_ = 0;                                             // calls of `share`
+  std::map<int64_t, std::map<int, std::string>> shared_come_;      // by call, by sender
+  int64_t most_steps_held_ = 0;
+};
+
+}  // namespace temper

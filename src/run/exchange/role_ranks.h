@@ -1,0 +1,22 @@
+#pragma once
+// Who hands what to whom: ranks by what they do in a run, and the channels between them.
+
+#include <algorithm>
+#include <vector>
+
+namespace temper {
+
+/// World ranks, ascending. `producers`: who makes groups (the rollout ranks; the trainer's own where nothing
+/// is generated). `stages`: roles that add something to each group (the reference its log-probs); none empty.
+struct RoleRanks {
+  std::vector<int> producers;
+  std::vector<std::vector<int>> stages;
+  std::vector<int> trainer;
+
+  bool trains(int rank) const { return std::binary_search(trainer.begin(), trainer.end(), rank); }
+};
+
+/// A stage has kToStage + its number.
+enum Channel : int { kToTrainer = 1, kShared = 2, kWeights = 3, kEnd = 4, kToStage = 5 };
+
+}  // namespace temper

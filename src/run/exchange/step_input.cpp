@@ -1,0 +1,58 @@
+#include "src/run/exchange/step_input.h"
+
+#include <algorithm>
+
+#include "src/core/check.h"
+#include "src/rl/trajectory_bytes.h"
+
+namespace temper {
+
+void add(StepNote& all, const StepNote& note) {
+  for (const auto& [name, value] : note.sums) all.sums[name] += value;
+  for (const auto& [name, value] : note.maxima) all.maxima[name] = std::max(all.maxima[name], value);
+  all.replaced.insert(note.replaced.begin(), note.replaced.end());
+  all.num_groups += note.num_groups;
+  all.data_position = std::max(all.data_position, note.data_position);
+  all.stop_requested = all.stop_requested || note.stop_requested;
+}
+
+Json note_to_json(const StepNote& note) {
+  Json replaced = Json::array();
+  for (const auto& [position, reward] : note.replaced) replaced.push_back({position, reward});
+  return {{"sums", note.sums},
+          {"maxima", note.maxima},
+          {"replaced", replaced},
+          {"num_groups", note.num_groups},
+          {"data_position", note.data_position},
+          {"stop_requested", note.stop_requested}};
+}
+
+StepNote note_from_json(const Json& json) {
+  StepNote note{.sums = json.at("sums").get<std::map<std::string, double>>(),
+                .maxima = json.at("maxima").get<std::map<std::string, double>>(),
+                .replaced = {},
+                .num_groups = json.at("num_groups").get<int64_t>(),
+                .data_position = json.at("data_position").get<int64_t>(),
+                .stop_requested = json.at("stop_requested").get<bool>()};
+  for (const Json& prompt : json.at("replaced"))
+    note.replaced[prompt.at(0).get<int64_t>()] = prompt.at(1).get<double>();
+  return note;
+}
+
+std::string step_input_to_bytes(const StepInput& input) {
+  return dump_json_line(note_to_json(input.note)) + "\n" + groups_to_bytes(input.groups);
+}
+
+StepInput step_input_from_bytes(std::string_view bytes) {
+  const size_t end = bytes.find('\n');
+  CHECK(end != std::string_view::npos, "a step without its note");
+  return {groups_from_bytes(bytes.substr(end + 1)),
+          note_from_json(parse_json(std::string(bytes.substr(0, end)), "note of a step"))};
+}
+
+int64_t position_of(const Group& group) {
+  CHECK(!group.samples.empty(), "a group without samples");
+  return group.samples.front().data_position;
+}
+
+}  // namespace temper

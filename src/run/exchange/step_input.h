@@ -1,0 +1,40 @@
+#pragma once
+// What the trainer gets of a step: its groups, and what the ranks that worked on them say about it.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/core/json.h"
+#include "src/rl/types.h"
+
+namespace temper {
+
+/// What a sender says of a step when it closes it; receivers add up.
+struct StepNote {
+  std::map<std::string, double> sums = {}, maxima = {};  // metrics; sums of integers or of times
+  std::map<int64_t, double> replaced = {};  // prompts whose samples all had this raw reward, by data position
+  int64_t num_groups = 0;                   // finished in this step; counted by GroupExchange
+  int64_t data_position = 0;                // of the prompts after this step; the largest counts
+  bool stop_requested = false;              // any rank's
+};
+
+void add(StepNote& all, const StepNote& note);
+Json note_to_json(const StepNote& note);
+StepNote note_from_json(const Json& json);
+
+struct StepInput {
+  std::vector<Group> groups;  // ascending by data position, which gives the index of a group in the step
+  StepNote note;
+};
+
+/// Exact: groups and note come back with the same bits. Reading throws on bytes that are no such step.
+std::string step_input_to_bytes(const StepInput& input);
+StepInput step_input_from_bytes(std::string_view bytes);
+
+/// Of the prompt of a group, which has samples.
+int64_t position_of(const Group& group);
+
+}  // namespace temper

@@ -13,22 +13,33 @@ std::vector<int64_t> packed_lengths(std::span<const Trajectory* const> all) {
   return lengths;
 }
 
-/// Fills the results of the sequences in these micro-batches.
-void score(Ctx& c, const Model& model, std::span<const Trajectory* const> all,
-           const std::vector<std::vector<int32_t>>& microbatches, const PassOptions& options,
-           std::vector<std::vector<double>>& result) {
-  result.resize(all.size());
-  for (size_t i = 0; i < all.size(); ++i) result[i].assign(all[i]->response.tokens.size(), 0.0);
+/// Calls see(micro-batch, head's values per target row) for each of these micro-batches.
+template <class See>
+void for_each_microbatch(Ctx& c, const Model& model, std::span<const Trajectory* const> all,
+                         const std::vector<std::vector<int32_t>>& microbatches, const PassOptions& options,
+                         const See& see) {
   for (const auto& sequences : microbatches) {
     ArenaScope scope(c.scratch);
     const Microbatch mb = pack(all, sequences);
     const Tensor hidden = target_hidden(c, model, mb, nullptr);
     const CTensor targets = to_device(c, view_of(mb.targets.data(), {hidden.dim(0)}));
-    const std::vector<double> logprob =
-        to_host<double>(c, model.head().forward(c, hidden, targets, options.temperature).logprob);
-    for (size_t i = 0; i < logprob.size(); ++i)
-      result[static_cast<size_t>(mb.sequence[i])][static_cast<size_t>(mb.offset[i])] = logprob[i];
+    see(mb, model.head().forward(c, hidden, targets, options.temperature));
   }
+}
+
+/// Log-probs of the sequences in these micro-batches; zeros of the others.
+std::vector<std::vector<double>> score(Ctx& c, const Model& model, std::span<const Trajectory* const> all,
+                                       const std::vector<std::vector<int32_t>>& microbatches,
+                                       const PassOptions& options) {
+  std::vector<std::vector<double>> result(all.size());
+  for (size_t i = 0; i < all.size(); ++i) result[i].assign(all[i]->response.tokens.size(), 0.0);
+  for_each_microbatch(
+      c, model, all, microbatches, options, [&](const Microbatch& mb, const TokenStats& stats) {
+        const std::vector<double> logprob = to_host<double>(c, stats.logprob);
+        for (size_t i = 0; i < logprob.size(); ++i)
+          result[static_cast<size_t>(mb.sequence[i])][static_cast<size_t>(mb.offset[i])] = logprob[i];
+      });
+  return result;
 }
 
 }  // namespace
@@ -53,8 +64,28 @@ std::vector<std::vector<double>> local_logprobs(Ctx& c, const Model& model,
                                                 std::span<const Trajectory* const> all,
                                                 const PassOptions& options) {
   const PackPlan plan = plan_packing(packed_lengths(all), 1, options.token_budget, options.cost);
-  std::vector<std::vector<double>> result;
-  score(c, model, all, plan.ranks.front(), options, result);
+  return score(c, model, all, plan.ranks.front(), options);
+}
+
+std::vector<TokenValues> local_token_values(Ctx& c, const Model& model,
+                                            std::span<const Trajectory* const> all,
+                                            const PassOptions& options) {
+  const PackPlan plan = plan_packing(packed_lengths(all), 1, options.token_budget, options.cost);
+  std::vector<TokenValues> result(all.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    result[i].logprob.resize(all[i]->response.tokens.size());
+    result[i].entropy.resize(all[i]->response.tokens.size());
+  }
+  for_each_microbatch(c, model, all, plan.ranks.front(), options,
+                      [&](const Microbatch& mb, const TokenStats& stats) {
+                        const std::vector<double> logprob = to_host<double>(c, stats.logprob);
+                        const std::vector<double> entropy = to_host<double>(c, stats.entropy);
+                        for (size_t i = 0; i < logprob.size(); ++i) {
+                          TokenValues& of = result[static_cast<size_t>(mb.sequence[i])];
+                          of.logprob[static_cast<size_t>(mb.offset[i])] = logprob[i];
+                          of.entropy[static_cast<size_t>(mb.offset[i])] = entropy[i];
+                        }
+                      });
   return result;
 }
 
@@ -62,8 +93,8 @@ std::vector<std::vector<double>> packed_logprobs(Ctx& c, const Model& model, Com
                                                  std::span<const Trajectory* const> all,
                                                  const PassOptions& options) {
   const PackPlan plan = shared_plan(all, comm, options);
-  std::vector<std::vector<double>> result;
-  score(c, model, all, plan.ranks[static_cast<size_t>(comm.rank())], options, result);
+  std::vector<std::vector<double>> result =
+      score(c, model, all, plan.ranks[static_cast<size_t>(comm.rank())], options);
   // Each rank sends the rows of its own sequences; the plan says whose they are.
   std::string mine;
   for (const auto& sequences : plan.ranks[static_cast<size_t>(comm.rank())])

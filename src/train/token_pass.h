@@ -24,6 +24,15 @@ PackPlan shared_plan(std::span<const Trajectory* const> all, Comm& comm, const P
 /// Hidden states of the target rows [n, D] of a packed batch, from the arena.
 Tensor target_hidden(Ctx& c, const Model& model, const Microbatch& mb, PassSaved* saved);
 
+/// Of the response tokens of a trajectory.
+struct TokenValues {
+  std::vector<double> logprob, entropy;
+};
+/// Of every trajectory, by this rank alone.
+std::vector<TokenValues> local_token_values(Ctx& c, const Model& model,
+                                            std::span<const Trajectory* const> all,
+                                            const PassOptions& options);
+
 /// Log-probs of all response tokens of every trajectory, by this rank alone.
 std::vector<std::vector<double>> local_logprobs(Ctx& c, const Model& model,
                                                 std::span<const Trajectory* const> all,

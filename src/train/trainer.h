@@ -43,6 +43,7 @@ class Trainer {
 
   void set_gradient_hook(GradientHook hook) { hook_ = std::move(hook); }
   Optimizer& optimizer() { return optimizer_; }
+  const Optimizer& optimizer() const { return optimizer_; }
   Model& model() { return model_; }
   /// Most bytes of activations that were ever kept for a backward.
   int64_t activation_bytes() const { return saved_.peak_bytes(); }

@@ -1,7 +1,7 @@
 #pragma once
 // A run without a model: ranks hand tiny groups and weights to each other through a real exchange, by the
-// order of calls of the real roles and of the run (src/run/roles/roles.cpp, rollout_role.cpp,
-// train_command.cpp), and check what they are given. Any rank may be slow. A second stage stands for a
+// order of calls of the real roles and of the run (src/run/roles, src/run/session/session.cpp),
+// and check what they are given. Any rank may be slow. A second stage stands for a
 // critic: it gives every response a value. With `cut` some prompts are left unfinished by the step that draws
 // them and end in the next one.
 
@@ -120,7 +120,7 @@ class FakeRank {
   const GroupExchange& groups() const { return groups_; }
   const WeightSync& sync() const { return sync_; }
 
-  /// As TrainRun::run_steps: true when the run was stopped.
+  /// As run_steps of the session: true when the run was stopped.
   bool run() {
     const bool idle = !produces_ && !dp_ &&
                       std::none_of(stages_.begin(), stages_.end(), [](const Stage& s) { return s.mine; });

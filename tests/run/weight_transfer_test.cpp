@@ -48,7 +48,7 @@ TEST(WeightTransfer, EveryElementComesFromOneSource) {
     const WeightTransfer transfer(store, sources);
     for (const WeightPiece& piece : transfer.pieces()) {
       const ParamSpec& spec = store.list()[static_cast<size_t>(piece.parameter)].spec;
-      ASSERT_TRUE(piece.source >= 0 && piece.source < sources) << piece.source;
+      ASSERT_TRUE(piece.source_index >= 0 && piece.source_index < sources) << piece.source_index;
       ASSERT_TRUE(piece.rows > 0 && piece.begin >= 0 && piece.begin + piece.rows <= spec.shape[0])
           << spec.name;
       EXPECT_EQ(piece.bytes, piece.rows * (spec.size() / spec.shape[0]) * 4) << spec.name;

@@ -225,6 +225,7 @@ StepInput GroupExchange::receive(int64_t step) {
   StepInput input = std::move(wait_closed(step).input);
   trainer_.steps.erase(step);
   trainer_.finished = step;
+  stop_requested_ = input.note.stop_requested;
   unfinished_.erase(unfinished_.begin(), unfinished_.lower_bound(step));
   return input;
 }

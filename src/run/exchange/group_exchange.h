@@ -45,6 +45,8 @@ class GroupExchange {
   // Trainer ranks: all groups of the step, the same on each. `peek` leaves them for a later `receive`.
   StepInput receive(int64_t step);
   const StepInput& peek(int64_t step);
+  /// A rank asked for a stop in the last step that was received.
+  bool stop_requested() const { return stop_requested_; }
   /// The groups that the last generated step left unfinished, by data position.
   const std::vector<Group>& unfinished_after(int64_t step);
   /// From a checkpoint, after `start`: a step that was generated, what the last one left unfinished.
@@ -91,6 +93,7 @@ class GroupExchange {
   std::map<int64_t, std::vector<Group>> unfinished_;               // after a step, on trainer ranks
   int64_t shares_ = 0;                                             // calls of `share`
   std::map<int64_t, std::map<int, std::string>> shared_come_;      // by call, by sender
+  bool stop_requested_ = false;
   int64_t most_steps_held_ = 0;
 };
 

@@ -39,7 +39,7 @@ std::string WeightTransfer::message(const ParameterStore& weights, int source, i
   std::memcpy(bytes.data(), &version, sizeof version);
   bytes += digest_of(weights);
   for (const WeightPiece& piece : pieces_)
-    if (piece.source == source)
+    if (piece.source_index == source)
       bytes.append(rows_of(weights.list()[static_cast<size_t>(piece.parameter)], piece),
                    static_cast<size_t>(piece.bytes));
   return bytes;
@@ -48,7 +48,7 @@ std::string WeightTransfer::message(const ParameterStore& weights, int source, i
 void WeightTransfer::apply(ParameterStore& weights, int source, int64_t version, std::string_view message) {
   size_t expected = kHeader;
   for (const WeightPiece& piece : pieces_)
-    if (piece.source == source) expected += static_cast<size_t>(piece.bytes);
+    if (piece.source_index == source) expected += static_cast<size_t>(piece.bytes);
   CHECK(message.size() == expected, "weights from trainer {}: {} bytes instead of {}", source, message.size(),
         expected);
   int64_t theirs = 0;
@@ -57,7 +57,7 @@ void WeightTransfer::apply(ParameterStore& weights, int source, int64_t version,
   digests_[static_cast<size_t>(source)] = message.substr(sizeof theirs, kDigestDigits);
   const char* from = message.data() + kHeader;
   for (const WeightPiece& piece : pieces_) {
-    if (piece.source != source) continue;
+    if (piece.source_index != source) continue;
     std::memcpy(rows_of(weights.list()[static_cast<size_t>(piece.parameter)], piece), from,
                 static_cast<size_t>(piece.bytes));
     from += piece.bytes;

@@ -12,12 +12,13 @@
 
 namespace temper {
 
-/// Rows [begin, begin + rows) of a parameter (elements of a vector), sent by source number `source`.
+/// Rows [begin, begin + rows) of a parameter (elements of a vector), sent by source number `source_index` (no
+/// rank).
 struct WeightPiece {
   int64_t parameter = 0;
   int64_t begin = 0, rows = 0;
   int64_t bytes = 0;
-  int source = 0;
+  int source_index = 0;
 };
 
 class WeightTransfer {

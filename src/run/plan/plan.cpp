@@ -5,7 +5,6 @@
 #include "src/core/check.h"
 #include "src/core/file.h"
 #include "src/io/checkpoint.h"
-#include "src/models/parameter_specs.h"
 #include "src/run/plan/batch.h"
 #include "src/run/plan/draft.h"
 #include "src/run/plan/memory.h"
@@ -48,21 +47,6 @@ void require_checkpoint(const std::string& path, std::vector<PlanError>& errors)
 }
 
 }  // namespace
-
-ModelFacts model_facts(const ModelConfig& c) {
-  ModelFacts f{.num_parameters = 0,
-               .context_tokens = c.max_position_embeddings,
-               .vocab_size = c.vocab_size,
-               .num_layers = c.num_layers,
-               .hidden_size = c.hidden_size,
-               .intermediate_size = c.intermediate_size,
-               .q_width = c.num_heads * c.head_dim,
-               .kv_width = c.num_kv_heads * c.head_dim,
-               .num_heads = c.num_heads,
-               .qk_norm = c.qk_norm};
-  for (const ParamSpec& spec : parameter_specs(c)) f.num_parameters += spec.size();
-  return f;
-}
 
 std::string_view role_name(RoleKind kind) {
   return kind == RoleKind::rollout ? "rollout" : kind == RoleKind::reference ? "reference" : "trainer";

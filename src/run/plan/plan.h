@@ -13,25 +13,11 @@
 #include "src/config/config.h"
 #include "src/config/config_error.h"
 #include "src/core/dtype.h"
-#include "src/nn/model_config.h"
+#include "src/run/plan/model_facts.h"
 
 namespace temper {
 
 using PlanError = ConfigError;
-
-/// What the plan needs to know of a model.
-struct ModelFacts {
-  int64_t num_parameters = 0;
-  int64_t context_tokens = 0;  // max_position_embeddings
-  int64_t vocab_size = 0;
-  int64_t num_layers = 0;
-  int64_t hidden_size = 0;
-  int64_t intermediate_size = 0;
-  int64_t q_width = 0, kv_width = 0;  // heads x head_dim
-  int64_t num_heads = 0;
-  bool qk_norm = false;
-};
-ModelFacts model_facts(const ModelConfig& config);
 
 struct BatchPlan {
   int64_t prompts_per_step = 0;    // sft: lines of data

@@ -4,7 +4,7 @@
 #include "src/core/check.h"
 #include "src/rl/registry.h"
 #include "src/run/plan/draft.h"
-#include "src/run/plan/sampling_options.h"
+#include "src/run/plan/run_options.h"
 
 namespace temper {
 namespace {

@@ -9,11 +9,11 @@
 
 namespace temper {
 
-Journal::Journal(const RunFolder* folder, int64_t total_steps) : folder_(folder), total_steps_(total_steps) {
-  if (!folder_) return;
+void Journal::open(const RunFolder& folder) {
+  folder_ = &folder;
   terminal_ = ::isatty(STDERR_FILENO) == 1;
-  metrics_ = std::make_unique<OutputFile>(folder_->path("metrics.jsonl"), OutputFile::Mode::append);
-  events_ = std::make_unique<EventFile>(folder_->path("tensorboard"));
+  metrics_ = std::make_unique<OutputFile>(folder.path("metrics.jsonl"), OutputFile::Mode::append);
+  events_ = std::make_unique<EventFile>(folder.path("tensorboard"));
 }
 
 void Journal::add(const std::map<std::string, double>& values) {

@@ -20,8 +20,9 @@ namespace temper {
 
 class Journal {
  public:
-  /// `folder` is null on ranks that write nothing.
-  Journal(const RunFolder* folder, int64_t total_steps);
+  explicit Journal(int64_t total_steps) : total_steps_(total_steps) {}
+  /// From here on this rank writes, into `folder`.
+  void open(const RunFolder& folder);
 
   void set(const std::string& name, double value) { values_[name] = value; }
   void add(const std::map<std::string, double>& values);
@@ -35,7 +36,7 @@ class Journal {
   void status(const std::string& text);
 
  private:
-  const RunFolder* folder_;
+  const RunFolder* folder_ = nullptr;  // null: this rank writes nothing
   int64_t total_steps_;
   bool terminal_ = false, status_shown_ = false;
   std::map<std::string, double> values_;

@@ -1,12 +1,14 @@
+#include "src/run/roles/rollout_role.h"
+
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 
 #include "src/core/stop_signal.h"
 #include "src/rl/trajectory_bytes.h"
-#include "src/run/plan/sampling_options.h"
+#include "src/run/plan/run_options.h"
 #include "src/run/roles/prompt_work.h"
-#include "src/run/roles/role.h"
+#include "src/run/roles/reward_workers.h"
 
 namespace temper {
 namespace {
@@ -52,19 +54,17 @@ struct RoundResult {
 
 }  // namespace
 
-GenerateOptions generate_options(const Services& s) {
-  return sampling_options(s.config().rollout, s.model.config(), *s.tokenizer, s.config().run.seed,
-                          s.plan.max_new_tokens);
-}
-
 /// One step of generation on this rank: rounds of prompts, each scored while others are still generated.
 class RolloutRole::Step {
  public:
-  Step(RolloutRole& role, int64_t step, int64_t version)
-      : role_(role), s_(role.s_), step_(step), options_(generate_options(role.s_)) {
+  Step(const RolloutRole& role, int64_t step, int64_t version)
+      : rewards_(role.rewards_),
+        p_(role.p_),
+        step_(step),
+        options_(rollout_options(p_.config, p_.plan, p_.model.config(), p_.tokenizer)) {
     options_.version = version;
-    const int64_t cut = s_.config().rollout.tokens_per_step;
-    if (step < role.lead_.last_step) options_.tokens_per_call = cut;
+    const int64_t cut = p_.config.rollout.tokens_per_step;
+    if (step < p_.lead.last_step) options_.tokens_per_call = cut;
     if (cut > 0) note_.sums["rollout/prompts_unfinished"] = 0;
   }
 
@@ -72,22 +72,22 @@ class RolloutRole::Step {
   std::vector<Group> run(std::vector<Group> before) {
     std::vector<PromptWork> work;
     for (Group& g : before) {
-      DrawnPrompt drawn = s_.prompts->at(g.samples.front().data_position);
+      DrawnPrompt drawn = p_.prompts.at(g.samples.front().data_position);
       require_same_prompt(drawn, g);
       work.push_back({std::move(drawn), std::move(g)});
     }
-    int64_t fresh = s_.plan.batch.prompts_per_step;
+    int64_t fresh = p_.plan.batch.prompts_per_step;
     RoundResult all;
     for (int64_t round = 0; fresh > 0 || !work.empty(); ++round) {
-      if (replacing_rounds() > 0) note_.sums["rollout/rounds"] = role_.share_.index == 0 ? round : 0;
-      for (DrawnPrompt& p : s_.prompts->next(fresh)) work.push_back({std::move(p)});
+      if (replacing_rounds() > 0) note_.sums["rollout/rounds"] = p_.share.index == 0 ? round : 0;
+      for (DrawnPrompt& p : p_.prompts.next(fresh)) work.push_back({std::move(p)});
       const RoundResult mine = generate(work, round);
       all.replaced = 0;
       if (shares()) share(mine, all);
       work.clear();
       fresh = round < replacing_rounds() ? all.replaced : 0;
     }
-    if (all.replaced > 0 && role_.share_.index == 0)
+    if (all.replaced > 0 && p_.share.index == 0)
       spdlog::warn(
           "step {}: {} prompts whose samples all earned the same reward were not replaced after {} rounds",
           step_, all.replaced, replacing_rounds());
@@ -99,39 +99,39 @@ class RolloutRole::Step {
   }
 
  private:
-  int64_t replacing_rounds() const { return s_.config().rollout.dynamic_sampling_rounds; }
+  int64_t replacing_rounds() const { return p_.config.rollout.dynamic_sampling_rounds; }
   /// Ranks must know of each other's prompts.
-  bool shares() const { return replacing_rounds() > 0 || s_.config().rollout.tokens_per_step > 0; }
+  bool shares() const { return replacing_rounds() > 0 || p_.config.rollout.tokens_per_step > 0; }
 
   void share(const RoundResult& mine, RoundResult& all) {
-    const TraceSpan span(s_.trace, step_, "rollout", "wait for the other rollout ranks");
-    for (const std::string& bytes : s_.groups.share(mine.to_bytes())) all.add_bytes(bytes);
+    const TraceSpan span(p_.trace, step_, "rollout", "wait for the other rollout ranks");
+    for (const std::string& bytes : p_.groups.share(mine.to_bytes())) all.add_bytes(bytes);
   }
 
   RoundResult generate(const std::vector<PromptWork>& work, int64_t round) {
-    const BatchPlan& batch = s_.plan.batch;
-    const std::vector<int64_t> rank_of = deal(work, {role_.share_.count, batch.samples_per_prompt,
-                                                     s_.plan.max_new_tokens, options_.tokens_per_call});
+    const BatchPlan& batch = p_.plan.batch;
+    const std::vector<int64_t> rank_of = deal(
+        work, {p_.share.count, batch.samples_per_prompt, p_.plan.max_new_tokens, options_.tokens_per_call});
     std::vector<const PromptWork*> mine;
     std::vector<Request> requests;
     for (size_t i = 0; i < work.size(); ++i) {
-      if (rank_of[i] != role_.share_.index) continue;
+      if (rank_of[i] != p_.share.index) continue;
       mine.push_back(&work[i]);
       requests.push_back(to_request(work[i], batch.samples_per_prompt));
     }
     RoundResult result;
-    RewardWorkers workers(role_.rewards_, kRewardThreads);
+    RewardWorkers workers(rewards_, kRewardThreads);
     size_t done = 0;
     const Stopwatch generating;
-    const RolloutCounters counters = role_.engine_.generate(
-        s_.ctx, requests, options_, s_.tokenizer, [&](size_t i, std::vector<Response> responses) {
+    const RolloutCounters counters = p_.engine.generate(
+        p_.ctx, requests, options_, &p_.tokenizer, [&](size_t i, std::vector<Response> responses) {
           Group group = to_group(*mine[i], std::move(responses));
           if (is_finished(group))
             workers.submit(std::move(group), mine[i]->drawn.record);
           else
             put_off(std::move(group), result);
           send(workers.take_finished(), result);
-          s_.journal.status(fmt::format("step {}: generating{}, {}/{} prompts of this rank", step_,
+          p_.journal.status(fmt::format("step {}: generating{}, {}/{} prompts of this rank", step_,
                                         round > 0 ? fmt::format(" replacements, round {}", round) : "",
                                         ++done, requests.size()));
         });
@@ -144,7 +144,7 @@ class RolloutRole::Step {
   }
 
   void put_off(Group group, RoundResult& result) {
-    s_.groups.send_unfinished(step_, group);
+    p_.groups.send_unfinished(step_, group);
     note_.sums["rollout/prompts_unfinished"] += 1;
     result.unfinished.push_back(std::move(group));
   }
@@ -152,7 +152,7 @@ class RolloutRole::Step {
   void send(std::vector<Group> scored, RoundResult& result) {
     for (Group& g : scored) {
       if (replacing_rounds() == 0 || !is_uniform(g)) {
-        s_.groups.send_sampled(step_, std::move(g));
+        p_.groups.send_sampled(step_, std::move(g));
         continue;
       }
       ++result.replaced;
@@ -168,38 +168,57 @@ class RolloutRole::Step {
                     {"timing_s/reward", reward_seconds_},
                     {"perf/rollout_rows_max", rows}};
     note_.sums["timing_s/gen_all_ranks"] = generating_seconds_;
-    note_.data_position = s_.prompts->position();
+    note_.data_position = p_.prompts.position();
     note_.stop_requested = stop_requested();
-    s_.groups.close_sampled(step_, std::move(note_));
+    p_.groups.close_sampled(step_, std::move(note_));
   }
 
-  RolloutRole& role_;
-  Services& s_;
+  const RewardSet& rewards_;
+  const Parts& p_;
   int64_t step_;
   GenerateOptions options_;
   StepNote note_;
   double generating_seconds_ = 0, reward_seconds_ = 0;
 };
 
-RolloutRole::RolloutRole(Services& services, Engine& engine, Share share, Lead lead)
-    : s_(services), share_(share), lead_(lead), engine_(engine), rewards_(services.config().reward) {}
-
 bool RolloutRole::phase(int64_t step) {
   const int64_t version = step - 1;
   {
-    const TraceSpan span(s_.trace, step, "rollout", fmt::format("get weights {}", version));
-    if (!s_.weights.receive(s_.model.parameters(), version)) return false;
-    if (!s_.dp)
-      s_.trace.arrow(version, "rollout", weights_arrow(version, s_.trace.rank()), Trace::Arrow::ends);
+    const TraceSpan span(p_.trace, step, "rollout", fmt::format("get weights {}", version));
+    if (!p_.weights.receive(p_.model.parameters(), version)) return false;
+    if (!p_.trains)
+      p_.trace.arrow(version, "rollout", weights_arrow(version, p_.trace.rank()), Trace::Arrow::ends);
   }
-  while (lead_.done < lead_.limit(step)) {
-    const int64_t next = ++lead_.done;
-    const TraceSpan span(s_.trace, next, "rollout",
+  while (p_.lead.done < p_.lead.limit(step)) {
+    const int64_t next = ++p_.lead.done;
+    const TraceSpan span(p_.trace, next, "rollout",
                          fmt::format("generate step {} with weights {}", next, version));
     unfinished_ = Step(*this, next, version).run(std::move(unfinished_));
-    s_.trace.arrow(next, "rollout", groups_arrow(next, s_.trace.rank()), Trace::Arrow::begins);
+    p_.trace.arrow(next, "rollout", groups_arrow(next, p_.trace.rank()), Trace::Arrow::begins);
   }
   return true;
+}
+
+void RolloutRole::restore(const CheckpointReader& checkpoint) {
+  unfinished_ = read_unfinished(checkpoint);
+  p_.prompts.set_position(checkpoint.count("data_position"));
+}
+
+std::unique_ptr<Role> make_rollout_role(const RoleParts& p) {
+  return std::make_unique<RolloutRole>(RolloutRole::Parts{.config = p.task.config(),
+                                                          .plan = p.task.plan,
+                                                          .ctx = p.ctx,
+                                                          .model = *p.policy,
+                                                          .engine = p.engine(),
+                                                          .tokenizer = *p.tokenizer,
+                                                          .prompts = *p.prompts,
+                                                          .groups = p.groups,
+                                                          .weights = p.weights,
+                                                          .journal = p.journal,
+                                                          .trace = p.trace,
+                                                          .trains = p.dp != nullptr,
+                                                          .share = p.share,
+                                                          .lead = p.lead});
 }
 
 }  // namespace temper

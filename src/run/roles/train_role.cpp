@@ -1,3 +1,5 @@
+#include "src/run/roles/train_role.h"
+
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -5,7 +7,9 @@
 
 #include "src/rl/registry.h"
 #include "src/rl/rollout_metrics.h"
-#include "src/run/roles/role.h"
+#include "src/rl/trajectory_bytes.h"
+#include "src/run/plan/run_options.h"
+#include "src/run/record/gradient_dump.h"
 
 namespace temper {
 namespace {
@@ -39,51 +43,58 @@ int64_t oldest_version(std::span<const Trajectory* const> all, int64_t current) 
   return oldest;
 }
 
-TrainerOptions trainer_options(const Services& s) {
-  return {.pass = pass_options(s.config(), s.plan),
-          .optimizer = s.config().optimizer,
-          .total_updates = s.plan.batch.updates_total};
+std::vector<StateTensor> state_tensors(const Optimizer& optimizer) {
+  std::vector<StateTensor> list;
+  for (const OptimizerPiece& p : optimizer.pieces()) {
+    const ParamSpec& spec = p.parameter->spec;
+    list.push_back({"param/" + spec.name, spec.shape, p.range, p.master});
+    list.push_back({"opt/m/" + spec.name, spec.shape, p.range, p.m});
+    list.push_back({"opt/v/" + spec.name, spec.shape, p.range, p.v});
+  }
+  return list;
 }
 
 }  // namespace
 
-TrainRole::TrainRole(Services& services, bool replay)
-    : s_(services),
-      replay_(replay),
-      algorithm_(make_algorithm(services.config().algorithm)),
-      objective_(services.model.head(), *algorithm_, services.config().rollout.temperature,
-                 services.plan.max_new_tokens),
-      trainer_(services.model, *services.dp, *services.dp_tensors, trainer_options(services)) {}
+TrainRole::TrainRole(const Parts& parts)
+    : p_(parts),
+      pass_(pass_options(config(), plan())),
+      algorithm_(make_algorithm(config().algorithm)),
+      objective_(parts.model.head(), *algorithm_, pass_.temperature, plan().max_new_tokens),
+      trainer_(parts.model, parts.dp, parts.dp_tensors, trainer_options(config(), plan())) {
+  if (const std::string& folder = p_.task.gradient_folder; !folder.empty())
+    trainer_.set_gradient_hook(gradient_dump(folder, p_.dp_tensors));
+}
 
 std::vector<Group> TrainRole::receive(int64_t step) {
-  const double waiting = s_.trace.now();
-  StepInput input = s_.groups.receive(step);
-  if (const RolePlan* rollout = s_.plan.role(RoleKind::rollout); rollout && s_.dp->rank() == 0)
+  const double waiting = p_.trace.now();
+  StepInput input = p_.groups.receive(step);
+  if (const RolePlan* rollout = plan().role(RoleKind::rollout); rollout && p_.dp.rank() == 0)
     for (const int rank : rollout->ranks)
-      s_.trace.arrow(step, "trainer", groups_arrow(step, rank), Trace::Arrow::ends);
-  s_.trace.span(step, "trainer", fmt::format("get groups of step {}", step), waiting);
-  s_.journal.add(input.note.sums);
-  s_.journal.add(input.note.maxima);
+      p_.trace.arrow(step, "trainer", groups_arrow(step, rank), Trace::Arrow::ends);
+  p_.trace.span(step, "trainer", fmt::format("get groups of step {}", step), waiting);
+  p_.journal.add(input.note.sums);
+  p_.journal.add(input.note.maxima);
+  step_ = step;
   data_position_ = input.note.data_position;
-  stop_requested_ = input.note.stop_requested;
   record_rollout(input.note);
   std::vector<Group> groups = std::move(input.groups);
-  const PhaseTimer timer(s_.journal, "adv");
-  if (replay_) add_own_logprobs(groups);
-  if (!replay_) algorithm_->shape_rewards(groups);
+  const PhaseTimer timer(p_.journal, "adv");
+  if (p_.task.replay()) add_own_logprobs(groups);
+  if (!p_.task.replay()) algorithm_->shape_rewards(groups);
   algorithm_->advantages(groups);
   return groups;
 }
 
 /// Replayed trajectories may come without log-probs: the weights of the step's start say them.
 void TrainRole::add_own_logprobs(std::vector<Group>& groups) {
-  if (s_.plan.algorithm == "sft") return;
+  if (sft()) return;
   std::vector<Trajectory*> missing;
   for (Group& g : groups)
     for (Trajectory& t : g.samples)
       if (t.response.logprobs.empty()) missing.push_back(&t);
   const std::vector<const Trajectory*> view(missing.begin(), missing.end());
-  auto logprobs = packed_logprobs(s_.ctx, s_.model, *s_.dp, view, pass_options(s_.config(), s_.plan));
+  auto logprobs = packed_logprobs(p_.ctx, p_.model, p_.dp, view, pass_);
   for (size_t i = 0; i < missing.size(); ++i) missing[i]->response.logprobs = std::move(logprobs[i]);
 }
 
@@ -100,13 +111,13 @@ void TrainRole::add_old_logprobs(std::vector<Group>& groups, int64_t step, bool 
       if (of.other > 0) old.push_back(&t);
     }
   if (share.all > 0)
-    s_.journal.set("policy/off_policy_share",
+    p_.journal.set("policy/off_policy_share",
                    static_cast<double>(share.other) / static_cast<double>(share.all));
-  if (s_.config().algorithm.tis_cap == 0 || old.empty()) return;
-  const PhaseTimer timer(s_.journal, "old_log_prob");
+  if (config().algorithm.tis_cap == 0 || old.empty()) return;
+  const PhaseTimer timer(p_.journal, "old_log_prob");
   const std::vector<const Trajectory*> view(old.begin(), old.end());
   std::vector<std::vector<double>> own(old.size());
-  if (!one_update) own = packed_logprobs(s_.ctx, s_.model, *s_.dp, view, pass_options(s_.config(), s_.plan));
+  if (!one_update) own = packed_logprobs(p_.ctx, p_.model, p_.dp, view, pass_);
   for (size_t i = 0; i < old.size(); ++i) {
     Trajectory& t = *old[i];
     t.old_logprobs = t.response.logprobs;
@@ -120,64 +131,70 @@ void TrainRole::add_old_logprobs(std::vector<Group>& groups, int64_t step, bool 
 
 /// What the notes of the rollout ranks say together.
 void TrainRole::record_rollout(const StepNote& note) {
-  const RolePlan* rollout = s_.plan.role(RoleKind::rollout);
-  if (!rollout || replay_) return;
+  const RolePlan* rollout = plan().role(RoleKind::rollout);
+  if (!rollout || p_.task.replay()) return;
   const auto ranks = static_cast<double>(rollout->ranks.size());
   const auto share_of_max = [&](const char* sum, const char* max) {
-    const double all = s_.journal.value(sum), most = s_.journal.value(max) * ranks;
+    const double all = p_.journal.value(sum), most = p_.journal.value(max) * ranks;
     return most > 0 ? all / most : 1.0;
   };
-  s_.journal.set("perf/rollout_idle_share", 1 - share_of_max("timing_s/gen_all_ranks", "timing_s/gen"));
-  s_.journal.set("perf/rollout_balance", share_of_max("perf/rollout_rows", "perf/rollout_rows_max"));
-  if (s_.config().rollout.dynamic_sampling_rounds == 0) return;
+  p_.journal.set("perf/rollout_idle_share", 1 - share_of_max("timing_s/gen_all_ranks", "timing_s/gen"));
+  p_.journal.set("perf/rollout_balance", share_of_max("perf/rollout_rows", "perf/rollout_rows_max"));
+  if (config().rollout.dynamic_sampling_rounds == 0) return;
   double score = 0;
   for (const auto& [position, reward] : note.replaced) score += reward;
-  s_.journal.set("rollout/prompts_replaced", static_cast<double>(note.replaced.size()));
+  p_.journal.set("rollout/prompts_replaced", static_cast<double>(note.replaced.size()));
   if (!note.replaced.empty())
-    s_.journal.set("rollout/replaced_score", score / static_cast<double>(note.replaced.size()));
+    p_.journal.set("rollout/replaced_score", score / static_cast<double>(note.replaced.size()));
 }
 
 bool TrainRole::phase(int64_t step) {
   std::vector<Group> groups = receive(step);
-  const bool sft = s_.plan.algorithm == "sft";
-  const int64_t epochs = s_.plan.batch.epochs_per_step;
-  if (!sft && !replay_) add_old_logprobs(groups, step, s_.plan.batch.updates_per_step * epochs == 1);
-  const std::vector<const Trajectory*> all = in_order(groups);
-  if (!sft) s_.journal.add(rollout_metrics(groups));
-  if (!sft) s_.journal.write_groups("rollouts", groups, step);
+  const bool one_update = plan().batch.updates_per_step * plan().batch.epochs_per_step == 1;
+  if (!sft() && !p_.task.replay()) add_old_logprobs(groups, step, one_update);
+  if (!sft()) p_.journal.add(rollout_metrics(groups));
+  if (!sft()) p_.journal.write_groups("rollouts", groups, step);
 
-  const PhaseTimer timer(s_.journal, "update_actor");
-  // A step may have another number of samples than the config says (replayed, or prompts left unfinished or
-  // without signal): it is cut into as many updates.
-  const auto size = static_cast<int64_t>(all.size());
-  const int64_t updates = s_.plan.batch.updates_per_step;
-  const bool as_planned = size == s_.plan.batch.samples_per_step;
-  const int64_t per_update = as_planned ? s_.plan.batch.samples_per_update : (size + updates - 1) / updates;
-  std::vector<UpdateStats> stats;
-  for (int64_t epoch = 0; epoch < epochs; ++epoch)
-    for (int64_t u = 0; u < updates && u * per_update < size; ++u) {
-      const TraceSpan span(s_.trace, step, "trainer",
-                           fmt::format("update {} of step {}", stats.size() + 1, step));
-      const int64_t begin = std::min(size, u * per_update), end = std::min(size, begin + per_update);
-      s_.journal.status(fmt::format("step {}: update {}/{}", step, stats.size() + 1, updates * epochs));
-      stats.push_back(trainer_.update(
-          s_.ctx, std::span(all).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)),
-          objective_));
-      if (!stats.back().defect.empty()) stop(step, stats.back().defect, groups);
-    }
+  const PhaseTimer timer(p_.journal, "update_actor");
+  const std::vector<UpdateStats> stats = update(groups, step);
   if (stats.empty())
     spdlog::warn("step {}: no group to train on, the weights stay as they are", step);
   else
     record(stats);
-  s_.journal.set("policy/version", static_cast<double>(step));
-  s_.journal.set("policy/lag_max", static_cast<double>(step - 1 - oldest_version(all, step - 1)));
+  p_.journal.set("policy/version", static_cast<double>(step));
+  p_.journal.set("policy/lag_max",
+                 static_cast<double>(step - 1 - oldest_version(in_order(groups), step - 1)));
   return true;
+}
+
+/// A step may have another number of samples than the config says (replayed, or prompts left unfinished or
+/// without signal): it is cut into as many updates.
+std::vector<UpdateStats> TrainRole::update(std::span<const Group> groups, int64_t step) {
+  const BatchPlan& batch = plan().batch;
+  const std::vector<const Trajectory*> all = in_order(groups);
+  const auto size = static_cast<int64_t>(all.size());
+  const int64_t updates = batch.updates_per_step;
+  const int64_t per_update =
+      size == batch.samples_per_step ? batch.samples_per_update : (size + updates - 1) / updates;
+  std::vector<UpdateStats> stats;
+  for (int64_t epoch = 0; epoch < batch.epochs_per_step; ++epoch)
+    for (int64_t u = 0; u < updates && u * per_update < size; ++u) {
+      const TraceSpan span(p_.trace, step, "trainer",
+                           fmt::format("update {} of step {}", stats.size() + 1, step));
+      const int64_t begin = std::min(size, u * per_update), end = std::min(size, begin + per_update);
+      p_.journal.status(
+          fmt::format("step {}: update {}/{}", step, stats.size() + 1, updates * batch.epochs_per_step));
+      stats.push_back(trainer_.update(
+          p_.ctx, std::span(all).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)),
+          objective_));
+      if (!stats.back().defect.empty()) stop(step, stats.back().defect, groups);
+    }
+  return stats;
 }
 
 /// Means over the updates of the step; what can only be asked once comes from the first.
 void TrainRole::record(const std::vector<UpdateStats>& updates) {
-  const bool sft = s_.plan.algorithm == "sft";
-  const std::string prefix = sft ? "train/" : "actor/";
+  const std::string prefix = sft() ? "train/" : "actor/";
   std::map<std::string, double> mean;
   int64_t tokens = 0;
   for (const UpdateStats& u : updates) {
@@ -190,14 +207,14 @@ void TrainRole::record(const std::vector<UpdateStats>& updates) {
     tokens += u.num_tokens;
   }
   for (auto& [name, value] : mean) value /= static_cast<double>(updates.size());
-  if (!sft) mean["actor/rollout_logprob_diff_max"] = updates.front().logprob_diff_max;
-  s_.journal.add(mean);
-  s_.journal.set("perf/total_num_tokens", static_cast<double>(tokens));
+  if (!sft()) mean["actor/rollout_logprob_diff_max"] = updates.front().logprob_diff_max;
+  p_.journal.add(mean);
+  p_.journal.set("perf/total_num_tokens", static_cast<double>(tokens));
 }
 
 void TrainRole::stop(int64_t step, const std::string& defect, std::span<const Group> groups) {
-  s_.journal.write_groups("nonfinite", groups, step);
-  s_.dp->barrier("dump of the non-finite step written by rank 0");
+  p_.journal.write_groups("nonfinite", groups, step);
+  p_.dp.barrier("dump of the non-finite step written by rank 0");
   fail(Exit::numerics,
        {.what = "training stopped before the update: " + defect,
         .where = fmt::format("step {}", step),
@@ -205,6 +222,39 @@ void TrainRole::stop(int64_t step, const std::string& defect, std::span<const Gr
                "were written to nonfinite/ in the run folder",
         .fix = "replay the dump with `temper train CONFIG --replay FILE`; lower optimizer.lr, or look "
                "for extreme rewards"});
+}
+
+void TrainRole::settle(int64_t produced) {
+  produced_ = produced;
+  for (int64_t s = step_ + 1; s <= produced_; ++s) p_.groups.peek(s);
+}
+
+void TrainRole::save(CheckpointWriter& checkpoint) const {
+  for (StateTensor& tensor : state_tensors(trainer_.optimizer())) checkpoint.tensor(std::move(tensor));
+  int64_t data_position = data_position_;
+  for (int64_t s = step_ + 1; s <= produced_; ++s) {
+    const StepInput& ahead = p_.groups.peek(s);
+    checkpoint.bytes(ahead_name(s), step_input_to_bytes(ahead));
+    data_position = ahead.note.data_position;
+  }
+  const std::vector<Group>& unfinished = p_.groups.unfinished_after(produced_);
+  if (!unfinished.empty()) checkpoint.bytes(kUnfinished, groups_to_bytes(unfinished));
+  checkpoint.count("optimizer_updates", trainer_.optimizer().count());
+  checkpoint.count("data_position", data_position);
+}
+
+void TrainRole::restore(const CheckpointReader& checkpoint) {
+  checkpoint.fill(state_tensors(trainer_.optimizer()));
+  trainer_.optimizer().restore(p_.ctx, checkpoint.count("optimizer_updates"));
+  int64_t produced = checkpoint.step();
+  for (; checkpoint.has(ahead_name(produced + 1)); ++produced)
+    p_.groups.put_back(produced + 1, checkpoint.parsed(ahead_name(produced + 1), step_input_from_bytes));
+  p_.groups.put_back_unfinished(produced, read_unfinished(checkpoint));
+}
+
+std::unique_ptr<Role> make_train_role(const RoleParts& p) {
+  return std::make_unique<TrainRole>(
+      TrainRole::Parts{p.task, p.ctx, *p.policy, *p.dp, *p.dp_tensors, p.groups, p.journal, p.trace});
 }
 
 }  // namespace temper

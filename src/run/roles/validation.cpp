@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "src/rl/trajectory_bytes.h"
+#include "src/run/plan/run_options.h"
 #include "src/run/roles/prompt_work.h"
 
 namespace temper {
@@ -39,21 +40,20 @@ std::map<std::string, double> set_metrics(const std::string& name, const std::ve
 
 }  // namespace
 
-Validation::Validation(Services& services, Engine& engine, const ChatTemplate* chat_template)
-    : s_(services), engine_(engine), rewards_(services.config().reward) {
-  const Config& c = s_.config();
+Validation::Validation(const Parts& parts) : p_(parts), rewards_(parts.config.reward) {
+  const Config& c = p_.config;
   for (const DataSource& source : c.validation.data) {
-    PromptStream stream({source}, c.data, c.run.seed, *s_.tokenizer, chat_template,
-                        {.max_prompt_tokens = s_.plan.validation_max_prompt_tokens});
+    PromptStream stream({source}, c.data, c.run.seed, p_.tokenizer, p_.chat,
+                        {.max_prompt_tokens = p_.plan.validation_max_prompt_tokens});
     sets_.push_back(
         {std::filesystem::path(source.path).stem().string(), stream.all(c.validation.max_prompts)});
   }
 }
 
 GenerateOptions Validation::options(int64_t version) const {
-  const ValidationConfig& v = s_.config().validation;
-  GenerateOptions o = generate_options(s_);
-  o.max_new_tokens = s_.plan.validation_max_new_tokens;
+  const ValidationConfig& v = p_.config.validation;
+  GenerateOptions o = rollout_options(p_.config, p_.plan, p_.model.config(), p_.tokenizer);
+  o.max_new_tokens = p_.plan.validation_max_new_tokens;
   o.version = version;
   if (v.temperature) o.sampling.temperature = *v.temperature;
   if (v.top_k) o.sampling.top_k = static_cast<int32_t>(*v.top_k);
@@ -65,15 +65,15 @@ GenerateOptions Validation::options(int64_t version) const {
 std::vector<Group> Validation::generate(const Set& set, int64_t version) {
   std::vector<Request> requests;
   std::vector<size_t> which;
-  for (size_t i = static_cast<size_t>(s_.dp->rank()); i < set.prompts.size();
-       i += static_cast<size_t>(s_.dp->size())) {
+  for (size_t i = static_cast<size_t>(p_.comm.rank()); i < set.prompts.size();
+       i += static_cast<size_t>(p_.comm.size())) {
     requests.push_back({kFirstPosition + set.prompts[i].position, set.prompts[i].prompt.tokens,
-                        static_cast<int32_t>(s_.config().validation.samples_per_prompt)});
+                        static_cast<int32_t>(p_.config.validation.samples_per_prompt)});
     which.push_back(i);
   }
   std::vector<Group> mine, all;
-  engine_.generate(
-      s_.ctx, requests, options(version), s_.tokenizer, [&](size_t i, std::vector<Response> responses) {
+  p_.engine.generate(
+      p_.ctx, requests, options(version), &p_.tokenizer, [&](size_t i, std::vector<Response> responses) {
         const DrawnPrompt& p = set.prompts[which[i]];
         Group g = to_group({p}, std::move(responses));
         for (Trajectory& t : g.samples) {
@@ -82,28 +82,47 @@ std::vector<Group> Validation::generate(const Set& set, int64_t version) {
           rewards_.score(t, *p.record);
         }
         mine.push_back(std::move(g));
-        s_.journal.status(
+        p_.status(
             fmt::format("validation {}: {}/{} prompts of this rank", set.name, mine.size(), requests.size()));
       });
   for (const std::string& part :
-       s_.dp->all_gather(groups_to_bytes(mine), "validation groups, copied to all ranks"))
+       p_.comm.all_gather(groups_to_bytes(mine), "validation groups, copied to all ranks"))
     for (Group& g : groups_from_bytes(part)) all.push_back(std::move(g));
   std::sort(all.begin(), all.end(),
             [](const Group& a, const Group& b) { return a.samples.front().group < b.samples.front().group; });
   return all;
 }
 
-std::map<std::string, double> Validation::run(int64_t step) {
-  std::map<std::string, double> metrics;
-  std::vector<Group> everything;
+Validation::Result Validation::run(int64_t version) {
+  Result result;
   for (const Set& set : sets_) {
-    std::vector<Group> groups = generate(set, step);
-    metrics.merge(set_metrics(set.name, groups));
-    std::move(groups.begin(), groups.end(), std::back_inserter(everything));
+    std::vector<Group> groups = generate(set, version);
+    result.metrics.merge(set_metrics(set.name, groups));
+    std::move(groups.begin(), groups.end(), std::back_inserter(result.groups));
   }
-  s_.journal.add(metrics);
-  s_.journal.write_groups("validation", everything, step);
-  return metrics;
+  return result;
+}
+
+bool ValidationRole::phase(int64_t step) {
+  if (step % every_ != 0 && step != last_step_) return true;
+  const Validation::Result result = validation_.run(step);
+  journal_.add(result.metrics);
+  journal_.write_groups("validation", result.groups, step);
+  return true;
+}
+
+std::unique_ptr<Role> make_validation_role(const RoleParts& p) {
+  const Validation::Parts parts{p.task.config(),
+                                p.task.plan,
+                                *p.dp,
+                                p.ctx,
+                                *p.policy,
+                                p.engine(),
+                                *p.tokenizer,
+                                p.chat,
+                                [&journal = p.journal](const std::string& text) { journal.status(text); }};
+  return std::make_unique<ValidationRole>(parts, p.journal, p.task.config().validation.every,
+                                          p.task.last_step());
 }
 
 }  // namespace temper

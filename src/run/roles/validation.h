@@ -4,6 +4,7 @@
 // several samples per prompt pass@k (a sample passes when its raw reward is at least 1). Random numbers: data
 // positions from kFirstPosition on, so that no draw of training is repeated.
 
+#include "src/rl/rewards/reward_set.h"
 #include "src/run/roles/role.h"
 
 namespace temper {
@@ -12,10 +13,25 @@ class Validation {
  public:
   static constexpr int64_t kFirstPosition = int64_t{1} << 43;
 
-  Validation(Services& services, Engine& engine, const ChatTemplate* chat_template);
+  struct Parts {
+    const Config& config;
+    const RunPlan& plan;
+    Comm& comm;  // its ranks share the prompts
+    Ctx& ctx;
+    const Model& model;
+    Engine& engine;
+    const Tokenizer& tokenizer;
+    const ChatTemplate* chat;
+    std::function<void(const std::string&)> status;  // told how far this rank is
+  };
+  explicit Validation(const Parts& parts);
 
-  /// Adds the metrics to the journal and writes validation/step-XXXXXX.jsonl. All ranks share the prompts.
-  std::map<std::string, double> run(int64_t step);
+  struct Result {
+    std::map<std::string, double> metrics;
+    std::vector<Group> groups;  // of all sets
+  };
+  /// `version`: of the weights.
+  Result run(int64_t version);
 
  private:
   struct Set {
@@ -25,10 +41,24 @@ class Validation {
   std::vector<Group> generate(const Set& set, int64_t version);
   GenerateOptions options(int64_t version) const;
 
-  Services& s_;
-  Engine& engine_;
+  Parts p_;
   RewardSet rewards_;
   std::vector<Set> sets_;
 };
+
+/// Every validation.every steps and after the last one: metrics, and validation/step-XXXXXX.jsonl.
+class ValidationRole : public Role {
+ public:
+  ValidationRole(const Validation::Parts& parts, Journal& journal, int64_t every, int64_t last_step)
+      : validation_(parts), journal_(journal), every_(every), last_step_(last_step) {}
+  bool phase(int64_t step) override;
+
+ private:
+  Validation validation_;
+  Journal& journal_;
+  int64_t every_, last_step_;
+};
+
+std::unique_ptr<Role> make_validation_role(const RoleParts& parts);
 
 }  // namespace temper

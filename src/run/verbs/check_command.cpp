@@ -5,9 +5,6 @@
 
 #include "src/config/load.h"
 #include "src/core/check.h"
-#include "src/io/hf_config.h"
-#include "src/io/model_folder.h"
-#include "src/models/model.h"
 #include "src/run/plan/report.h"
 
 namespace temper {
@@ -33,18 +30,6 @@ PlanResult check_config(const CommandLine& line, int64_t memory_limit) {
 }
 
 }  // namespace
-
-ModelFacts read_model_facts(const std::string& model_path) {
-  const std::string path = find_in_folder(model_path, "config.json");
-  if (path.empty())
-    fail(Exit::usage, {.what = "no model",
-                       .where = model_path,
-                       .why = "it has no config.json",
-                       .fix = "set model.path to a Hugging Face folder"});
-  const ModelConfig config = parse_model_config(read_json_file(path, kConfigLimits), nullptr, path);
-  check_supported(config, path);
-  return model_facts(config);
-}
 
 CheckOutcome check_outcome(const CommandLine& line) {
   ReportOptions options;

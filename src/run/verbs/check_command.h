@@ -9,9 +9,6 @@
 
 namespace temper {
 
-/// Facts of a model folder; only its config.json is read.
-ModelFacts read_model_facts(const std::string& model_path);
-
 struct CheckOutcome {
   std::string output;  // for stdout
   int exit_code = 0;   // 0, or 64 when the config has errors

@@ -3,12 +3,12 @@
 #include <cstdio>
 #include <numeric>
 
-#include "src/comm/mpi_comm.h"
-#include "src/ops/backend.h"
+#include "src/config/load.h"
+#include "src/run/plan/model_facts.h"
+#include "src/run/plan/run_options.h"
 #include "src/run/record/run_log.h"
 #include "src/run/roles/validation.h"
-#include "src/run/session/setup.h"
-#include "src/run/verbs/check_command.h"
+#include "src/run/session/model_host.h"
 
 namespace temper {
 
@@ -27,29 +27,16 @@ int run_eval(const CommandLine& line) {
   std::iota(world.begin(), world.end(), 0);
   const std::unique_ptr<Comm> comm = mpi.make_comm(world, config.cluster.watchdog_seconds);
   start_log("", config.log.level, mpi.rank(), mpi.rank() == 0);
-  const std::string folder = config.tokenizer.path.value_or(config.model.path);
-  const Tokenizer tokenizer = Tokenizer::load(folder);
-  const std::optional<ChatTemplate> chat =
-      load_chat_template(folder, config.tokenizer.chat_template.value_or(""));
-  const bool random = config.model.init == "random";
-  const auto model =
-      load_model(config.model.path, plan.dtype, plan.context_tokens, false, random, config.run.seed);
+  const TextTools text = load_text_tools(config);
   std::optional<int64_t> threads = config.run.threads;
   if (line.has("--threads")) threads = line.integer("--threads", 1);
-  Backend backend(Device::cpu, resolve_threads(threads, mpi.ranks_on_node()));
-  Journal journal(nullptr, 0);
-  const std::unique_ptr<Mailbox> mailbox = mpi.make_mailbox(config.cluster.watchdog_seconds);
-  const RoleRanks ranks{world, {}, world};
-  EndOfRun end(*mailbox, ranks);
-  GroupExchange groups(*mailbox, ranks, 0, end);
-  WeightSync weights(*mailbox, ranks, end);
-  Trace trace(mpi.rank(), {});
-  Services services{loaded, plan,    comm.get(), nullptr,    backend.ctx(), journal, end,
-                    groups, weights, *model,     &tokenizer, nullptr,       trace};
-  Engine engine(*model, engine_options(config, plan), backend.ctx().lane);
+  ModelHost host(mpi, Device::cpu, plan.dtype, threads);
+  const std::unique_ptr<Model> model = host.load(first_weights(config, plan));
+  Engine engine(*model, engine_options(config, plan), host.ctx().lane);
+  Validation validation({config, plan, *comm, host.ctx(), *model, engine, *text.tokenizer,
+                         text.chat_template(), /*status=*/[](const std::string&) {}});
   Json result = Json::object();
-  for (const auto& [name, value] : Validation(services, engine, chat ? &*chat : nullptr).run(0))
-    result[name] = value;
+  for (const auto& [name, value] : validation.run(0).metrics) result[name] = value;
   if (comm->rank() == 0) std::printf("%s\n", dump_json_line(result).c_str());
   return static_cast<int>(Exit::ok);
 }

@@ -1,6 +1,5 @@
 #include "src/run/verbs/folder_commands.h"
 
-#include <bit>
 #include <cstdio>
 
 #include "src/core/file.h"
@@ -8,10 +7,11 @@
 #include "src/io/checkpoint.h"
 #include "src/io/hf_config.h"
 #include "src/io/hf_export.h"
+#include "src/io/master_reader.h"
 #include "src/io/model_folder.h"
 #include "src/models/parameter_specs.h"
-#include "src/run/session/run_state.h"
-#include "src/run/session/setup.h"
+#include "src/run/session/find_checkpoint.h"
+#include "src/run/session/model_host.h"
 #include "src/run/verbs/json_lines.h"
 
 namespace temper {
@@ -41,28 +41,6 @@ Json tokenized(const JsonLine& line, const Tokenizer& tokenizer, const ChatTempl
                                                       : fmt::format("\"text\" is a {}", text->type_name()),
                       .fix = "write {\"text\": \"...\"} or {\"tokens\": [ids]}; for messages use --chat"});
   return {{"tokens", tokenizer.encode(text->get<std::string>(), add_special)}};
-}
-
-/// Elements of a checkpoint's master weights, as the run's weights had them: a bf16 run rounds its masters.
-ElementReader checkpoint_reader(const Manifest& manifest) {
-  const bool rounded = manifest.meta_text("dtype") == "bf16";
-  const bool wide = manifest.meta_text("dtype") == "fp64";
-  return [&manifest, rounded, wide](const ParamSpec& spec, int64_t first, int64_t count, const Tensor& out) {
-    std::vector<double> f64(wide ? static_cast<size_t>(count) : 0);
-    std::vector<float> f32(wide ? 0 : static_cast<size_t>(count));
-    const Tensor raw =
-        wide ? make_tensor(f64.data(), DType::f64, {count}) : make_tensor(f32.data(), DType::f32, {count});
-    const StateTensor state{"param/" + spec.name, spec.shape, {first, first + count}, raw};
-    load_state(manifest, {&state, 1});
-    for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
-      double value = wide ? f64[i] : static_cast<double>(f32[i]);
-      if (rounded) value = std::bit_cast<float>((std::bit_cast<uint32_t>(f32[i]) + 0x8000u) & 0xffff0000u);
-      if (out.dtype == DType::f64)
-        out.as<double>()[i] = value;
-      else
-        out.as<float>()[i] = static_cast<float>(value);
-    }
-  };
 }
 
 }  // namespace
@@ -100,7 +78,7 @@ int run_export(const CommandLine& line) {
   const std::string source = manifest.meta_text("model_path");
   const ModelFolder folder = ModelFolder::open(source, ModelFolder::Weights::optional);
   const ModelConfig config = parse_model_config(folder.config(), nullptr, folder.config_path());
-  export_model(source, parameter_specs(config), checkpoint_reader(manifest), line.text("--out"),
+  export_model(source, parameter_specs(config), master_reader(manifest), line.text("--out"),
                {line.text("--dtype", "auto"), line.integer("--shard-size", 5'000'000'000)});
   return 0;
 }

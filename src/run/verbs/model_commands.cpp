@@ -8,7 +8,7 @@
 #include "src/config/load.h"
 #include "src/data/prompt_builder.h"
 #include "src/rollout/engine.h"
-#include "src/run/plan/sampling_options.h"
+#include "src/run/plan/run_options.h"
 #include "src/run/verbs/json_lines.h"
 #include "src/run/verbs/shared_work.h"
 #include "src/train/token_pass.h"
@@ -93,26 +93,51 @@ Json generated_line(size_t prompt, size_t sample, const Request& request, const 
           {"finish_reason", finish_reason_name(c.finish)}};
 }
 
+/// Every token but the first is a target: a one-token prompt and the rest as response.
+std::vector<Trajectory> read_sequences(const std::string& path, const Model& model) {
+  std::vector<Trajectory> sequences;
+  for (const JsonLine& one : read_json_lines(path)) {
+    const std::vector<int32_t> tokens = token_list(one, model.config().vocab_size);
+    if (static_cast<int64_t>(tokens.size()) > model.context_tokens())
+      fail(Exit::data,
+           {.what = "a sequence is longer than the model's context",
+            .where = one.where,
+            .why = fmt::format("{} tokens, the context has {}", tokens.size(), model.context_tokens()),
+            .fix = "cut the sequence"});
+    Trajectory t;
+    t.prompt_tokens.assign(tokens.begin(), tokens.begin() + std::min<ptrdiff_t>(1, std::ssize(tokens)));
+    t.response.tokens.assign(tokens.begin() + std::ssize(t.prompt_tokens), tokens.end());
+    sequences.push_back(std::move(t));
+  }
+  return sequences;
+}
+
+int64_t longest_packed(const std::vector<const Trajectory*>& sequences) {
+  int64_t longest = 0;
+  for (const Trajectory* t : sequences) longest = std::max(longest, packed_length(*t));
+  return longest;
+}
+
 }  // namespace
 
 int run_generate(const CommandLine& line) {
   const RolloutConfig r = rollout_settings(line);
   const std::string folder = line.text("--model");
   SharedWork work(line);
-  const Tokenizer tokenizer = Tokenizer::load(folder);
-  const std::optional<ChatTemplate> chat = ChatTemplate::load(folder);
+  const TextTools tools = load_text_tools(folder);
   const bool has_messages = line.has("--chat");
   PromptOptions options;
   options.chat = has_messages;
   options.messages_key = has_messages ? "messages" : "";
-  const PromptBuilder builder(tokenizer, chat ? &*chat : nullptr, options);
+  const PromptBuilder builder(*tools.tokenizer, tools.chat_template(), options);
   const GenerateInput input = read_prompts(line, builder);
-  const auto model = load_model(folder, work.dtype(), std::nullopt, false, false, 0, work.ctx().device);
+  const auto model = work.host().load({folder});
   const int64_t longest = std::min(model->context_tokens(), input.longest + r.max_new_tokens);
-  Engine engine(*model, generate_engine(*model, r, longest), work.ctx().lane);
+  Engine engine(*model, generate_engine(*model, r, longest), work.host().ctx().lane);
   require_ids_of_model(r, model->config().vocab_size);
-  const GenerateOptions sampling = sampling_options(
-      r, model->config(), tokenizer, static_cast<uint64_t>(line.integer("--seed", 0)), r.max_new_tokens);
+  const GenerateOptions sampling =
+      sampling_options(r, model->config(), *tools.tokenizer, static_cast<uint64_t>(line.integer("--seed", 0)),
+                       r.max_new_tokens);
 
   std::vector<Request> mine;
   std::vector<size_t> which;
@@ -130,7 +155,7 @@ int run_generate(const CommandLine& line) {
       std::fflush(stdout);
     };
   engine.generate(
-      work.ctx(), mine, sampling, &tokenizer,
+      work.host().ctx(), mine, sampling, tools.tokenizer.get(),
       [&](size_t i, std::vector<Response> done) {
         for (size_t k = 0; k < done.size() && !streams; ++k)
           work.put(which[i] * samples + k, generated_line(which[i], k, mine[i], done[k]));
@@ -143,58 +168,21 @@ int run_generate(const CommandLine& line) {
 
 int run_score(const CommandLine& line) {
   SharedWork work(line);
-  const auto model =
-      load_model(line.text("--model"), work.dtype(), std::nullopt, false, false, 0, work.ctx().device);
-  const double temperature = line.number("--temperature", 1.0);
-  std::vector<Trajectory> sequences;
-  for (const JsonLine& one : read_json_lines(line.text("--input"))) {
-    const std::vector<int32_t> tokens = token_list(one, model->config().vocab_size);
-    if (static_cast<int64_t>(tokens.size()) > model->context_tokens())
-      fail(Exit::data,
-           {.what = "a sequence is longer than the model's context",
-            .where = one.where,
-            .why = fmt::format("{} tokens, the context has {}", tokens.size(), model->context_tokens()),
-            .fix = "cut the sequence"});
-    // Every token but the first is a target: a one-token prompt and the rest as response.
-    Trajectory t;
-    t.prompt_tokens.assign(tokens.begin(), tokens.begin() + std::min<ptrdiff_t>(1, std::ssize(tokens)));
-    t.response.tokens.assign(tokens.begin() + std::ssize(t.prompt_tokens), tokens.end());
-    sequences.push_back(std::move(t));
-  }
-  std::vector<const Trajectory*> all;
-  for (const Trajectory& t : sequences) all.push_back(&t);
-  for (size_t begin = 0; begin < all.size();) {
-    std::vector<int32_t> batch;
-    size_t end = begin;
-    for (int64_t rows = 0; end < all.size(); ++end) {
-      const int64_t more = work.mine(end) ? packed_length(*all[end]) : 0;
-      if (rows > 0 && rows + more > kScoreBudget) break;
-      if (work.mine(end)) batch.push_back(static_cast<int32_t>(end));
-      rows += more;
+  const auto model = work.host().load({line.text("--model")});
+  const std::vector<Trajectory> sequences = read_sequences(line.text("--input"), *model);
+  std::vector<const Trajectory*> mine;
+  std::vector<size_t> which;
+  for (size_t i = 0; i < sequences.size(); ++i)
+    if (work.mine(i)) {
+      mine.push_back(&sequences[i]);
+      which.push_back(i);
     }
-    ArenaScope scope(work.ctx().scratch);
-    const Microbatch mb = pack(all, batch);
-    std::vector<double> logprob, entropy;
-    if (!mb.empty()) {
-      Ctx& c = work.ctx();
-      const Tensor hidden = target_hidden(c, *model, mb, nullptr);
-      const CTensor targets = to_device(c, view_of(mb.targets.data(), {hidden.dim(0)}));
-      const TokenStats stats = model->head().forward(c, hidden, targets, temperature);
-      logprob = to_host<double>(c, stats.logprob);
-      entropy = to_host<double>(c, stats.entropy);
-    }
-    size_t at = 0;
-    for (int32_t i : batch) {
-      const auto n = all[static_cast<size_t>(i)]->response.tokens.size();
-      work.put(static_cast<size_t>(i),
-               {{"logprobs", std::vector<double>(logprob.begin() + static_cast<ptrdiff_t>(at),
-                                                 logprob.begin() + static_cast<ptrdiff_t>(at + n))},
-                {"entropy", std::vector<double>(entropy.begin() + static_cast<ptrdiff_t>(at),
-                                                entropy.begin() + static_cast<ptrdiff_t>(at + n))}});
-      at += n;
-    }
-    begin = end;
-  }
+  const PassOptions options{.temperature = line.number("--temperature", 1.0),
+                            .token_budget = std::max(kScoreBudget, longest_packed(mine)),
+                            .cost = {}};
+  const std::vector<TokenValues> values = local_token_values(work.host().ctx(), *model, mine, options);
+  for (size_t k = 0; k < mine.size(); ++k)
+    work.put(which[k], {{"logprobs", values[k].logprob}, {"entropy", values[k].entropy}});
   work.print();
   return 0;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Lines of work dealt to the ranks of an mpirun, the device and type they are done in, and their results
+// Lines of work dealt to the ranks of an mpirun, what computes them, and their results
 // printed in input order by rank 0.
 
 #include <cstdio>
@@ -11,8 +11,7 @@
 
 #include "src/comm/mpi_comm.h"
 #include "src/core/json.h"
-#include "src/ops/backend.h"
-#include "src/run/session/setup.h"
+#include "src/run/session/model_host.h"
 #include "src/run/verbs/command_line.h"
 
 namespace temper {
@@ -26,11 +25,9 @@ class SharedWork {
     std::optional<int64_t> threads;
     if (line.has("--threads")) threads = line.integer("--threads", 1);
     const Device device = resolve_device(line.text("--device", "auto"), mpi_.rank() % mpi_.ranks_on_node());
-    dtype_ = resolve_dtype(line.text("--dtype", "auto"), device);
-    backend_ = std::make_unique<Backend>(device, resolve_threads(threads, mpi_.ranks_on_node()));
+    host_.emplace(mpi_, device, resolve_dtype(line.text("--dtype", "auto"), device), threads);
   }
-  Ctx& ctx() { return backend_->ctx(); }
-  DType dtype() const { return dtype_; }
+  ModelHost& host() { return *host_; }
   int rank() const { return comm_->rank(); }
   int size() const { return comm_->size(); }
   bool mine(size_t index) const { return static_cast<int>(index % static_cast<size_t>(size())) == rank(); }
@@ -51,8 +48,7 @@ class SharedWork {
   static constexpr double kWaitSeconds = 86400;  // one rank may have a day's more work than another
   MpiSession mpi_;
   std::unique_ptr<Comm> comm_;
-  DType dtype_ = DType::f32;
-  std::unique_ptr<Backend> backend_;
+  std::optional<ModelHost> host_;
   Json lines_ = Json::array();
 };
 

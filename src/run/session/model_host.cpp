@@ -1,4 +1,4 @@
-#include "src/run/session/setup.h"
+#include "src/run/session/model_host.h"
 
 #include <sched.h>
 #include <spdlog/spdlog.h>
@@ -51,31 +51,47 @@ DType resolve_dtype(const std::string& dtype, Device device) {
   return dtype == "auto" && device == Device::cuda ? DType::bf16 : DType::f32;
 }
 
-std::unique_ptr<Model> load_model(const std::string& path, DType dtype, std::optional<int64_t> context_tokens,
-                                  bool with_gradients, bool random, uint64_t seed, Device device) {
-  const ModelFolder folder =
-      ModelFolder::open(path, random ? ModelFolder::Weights::optional : ModelFolder::Weights::required);
+ModelSource first_weights(const Config& config, const RunPlan& plan) {
+  return {config.model.path, plan.context_tokens, config.model.init == "random", config.run.seed};
+}
+
+ModelHost::ModelHost(const MpiSession& mpi, Device device, DType dtype, std::optional<int64_t> threads)
+    : dtype_(dtype), backend_(device, resolve_threads(threads, mpi.ranks_on_node())) {}
+
+std::unique_ptr<Model> ModelHost::load(const ModelSource& source, bool with_gradients) {
+  const ModelFolder folder = ModelFolder::open(
+      source.folder, source.random ? ModelFolder::Weights::optional : ModelFolder::Weights::required);
   std::vector<std::string> warnings = folder.warnings();
   const Json* generation = folder.generation_config() ? &*folder.generation_config() : nullptr;
   const ModelConfig config = parse_model_config(folder.config(), generation, folder.config_path(), &warnings);
   check_supported(config, folder.config_path());
   for (const std::string& w : warnings) spdlog::debug("{}", w);
-  if (!random) check_weights(folder, config, parameter_specs(config));
-  const int64_t context = context_tokens.value_or(config.max_position_embeddings);
-  auto model = std::make_unique<Model>(config, ModelOptions{dtype, context, with_gradients, device});
-  if (random)
-    random_init(model->parameters(), config, seed);
+  if (!source.random) check_weights(folder, config, parameter_specs(config));
+  const int64_t context = source.context_tokens.value_or(config.max_position_embeddings);
+  auto model = std::make_unique<Model>(config, ModelOptions{dtype_, context, with_gradients, ctx().device});
+  if (source.random)
+    random_init(model->parameters(), config, source.seed);
   else
     import_weights(folder, config, model->parameters());
   return model;
 }
 
+std::string tokenizer_folder(const Config& config) {
+  return config.tokenizer.path.value_or(config.model.path);
+}
+
 bool has_tokenizer(const std::string& folder) { return !find_in_folder(folder, "tokenizer.json").empty(); }
 
-std::optional<ChatTemplate> load_chat_template(const std::string& folder, const std::string& file) {
-  if (file.empty()) return ChatTemplate::load(folder);
+TextTools load_text_tools(const std::string& folder, const std::string& template_file) {
   constexpr int64_t kMaxTemplate = int64_t{1} << 20;
-  return ChatTemplate(read_file(file, kMaxTemplate), file);
+  TextTools text{std::make_unique<Tokenizer>(Tokenizer::load(folder))};
+  text.chat = template_file.empty() ? ChatTemplate::load(folder)
+                                    : ChatTemplate(read_file(template_file, kMaxTemplate), template_file);
+  return text;
+}
+
+TextTools load_text_tools(const Config& config) {
+  return load_text_tools(tokenizer_folder(config), config.tokenizer.chat_template.value_or(""));
 }
 
 }  // namespace temper

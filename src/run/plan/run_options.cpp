@@ -1,4 +1,4 @@
-#include "src/run/plan/sampling_options.h"
+#include "src/run/plan/run_options.h"
 
 #include <algorithm>
 
@@ -25,6 +25,29 @@ GenerateOptions sampling_options(const RolloutConfig& section, const ModelConfig
   o.stop_token_ids.insert(o.stop_token_ids.end(), model.eos_token_ids.begin(), model.eos_token_ids.end());
   if (const auto id = tokenizer.eos_id()) o.stop_token_ids.push_back(*id);
   return o;
+}
+
+GenerateOptions rollout_options(const Config& config, const RunPlan& plan, const ModelConfig& model,
+                                const Tokenizer& tokenizer) {
+  return sampling_options(config.rollout, model, tokenizer, config.run.seed, plan.max_new_tokens);
+}
+
+EngineOptions engine_options(const Config& config, const RunPlan& plan) {
+  return {.scheduler = {config.rollout.max_running_sequences, config.rollout.prefill_chunk_tokens},
+          .page_tokens = plan.kv_page_tokens,
+          .num_pages = plan.kv_pages};
+}
+
+PassOptions pass_options(const Config& config, const RunPlan& plan) {
+  return {.temperature = config.rollout.temperature,
+          .token_budget = plan.max_tokens_per_microbatch,
+          .cost = {config.train.cost_linear, config.train.cost_quadratic}};
+}
+
+TrainerOptions trainer_options(const Config& config, const RunPlan& plan) {
+  return {.pass = pass_options(config, plan),
+          .optimizer = config.optimizer,
+          .total_updates = plan.batch.updates_total};
 }
 
 std::string changed_sampling_text(const RolloutConfig& r) {

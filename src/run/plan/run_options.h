@@ -1,0 +1,25 @@
+#pragma once
+// From config and plan to what the engine, the trainer and passes over tokens are asked for.
+
+#include "src/rollout/engine.h"
+#include "src/run/plan/plan.h"
+#include "src/train/trainer.h"
+
+namespace temper {
+
+/// Stop ids are those of the section and, without ignore_eos, those of model and tokenizer.
+GenerateOptions sampling_options(const RolloutConfig& section, const ModelConfig& model,
+                                 const Tokenizer& tokenizer, uint64_t seed, int64_t max_new_tokens);
+
+/// Of the rollouts of a run.
+GenerateOptions rollout_options(const Config& config, const RunPlan& plan, const ModelConfig& model,
+                                const Tokenizer& tokenizer);
+EngineOptions engine_options(const Config& config, const RunPlan& plan);
+PassOptions pass_options(const Config& config, const RunPlan& plan);
+TrainerOptions trainer_options(const Config& config, const RunPlan& plan);
+
+/// Which keys make the drawn distribution another one than the policy whose log-probs are reported, and what
+/// that means; "" when none does.
+std::string changed_sampling_text(const RolloutConfig& section);
+
+}  // namespace temper

@@ -1,0 +1,76 @@
+#pragma once
+// A checkpoint of a run as its roles see it: tensors by name, bytes, counts. Nothing is stored by rank, so
+// another number of ranks, or another placement, can take it up. Names: `param/`, `opt/m/`, `opt/v/` and a
+// parameter (master weights, moments); `ahead/step-XXXXXX`, a step that was generated and not trained;
+// `unfinished`, the groups that the last generated step left; `roles/NAME/`, what another role adds.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/core/arena.h"
+#include "src/io/checkpoint.h"
+#include "src/rl/types.h"
+
+namespace temper {
+
+inline constexpr const char* kUnfinished = "unfinished";
+std::string ahead_name(int64_t step);
+
+/// Gathers what roles save; the ranks of `comm` write it together.
+class CheckpointWriter {
+ public:
+  explicit CheckpointWriter(Comm& comm) : comm_(comm) {}
+
+  /// This rank's range of a tensor; its data stays as it is until `write`.
+  void tensor(StateTensor tensor) { tensors_.push_back(std::move(tensor)); }
+  // The same on all ranks.
+  void bytes(const std::string& name, std::string_view bytes);
+  void count(const std::string& key, int64_t value) { meta_[key] = value; }
+  void text(const std::string& key, const std::string& value) { meta_[key] = value; }
+
+  /// Into `folder`, the run's checkpoints; all ranks call it.
+  void write(const std::string& folder, int64_t step);
+
+ private:
+  Comm& comm_;
+  Arena memory_;  // of `bytes`
+  std::vector<StateTensor> tensors_;
+  Json meta_ = Json::object();
+};
+
+/// A missing entry, or one of another kind or size, is Exit::data. Digests were compared before.
+class CheckpointReader {
+ public:
+  explicit CheckpointReader(const std::string& checkpoint) : manifest_(Manifest::read(checkpoint)) {}
+
+  const std::string& path() const { return manifest_.path(); }
+  int64_t step() const { return manifest_.step(); }
+  /// A tensor, or bytes.
+  bool has(const std::string& name) const { return manifest_.tensors().contains(name); }
+  /// Fills the ranges of `tensors`.
+  void fill(const std::vector<StateTensor>& tensors) const { load_state(manifest_, tensors); }
+  int64_t count(const std::string& key) const { return manifest_.meta_count(key); }
+  std::string text(const std::string& key) const { return manifest_.meta_text(key); }
+  /// What `parse` makes of the bytes of an entry; Exit::data when it throws.
+  template <class Parse>
+  auto parsed(const std::string& name, Parse parse) const {
+    const std::string all = bytes(name);
+    try {
+      return parse(std::string_view(all));
+    } catch (const std::exception& e) {
+      refuse(name, e.what());
+    }
+  }
+
+ private:
+  std::string bytes(const std::string& name) const;
+  [[noreturn]] void refuse(const std::string& name, const std::string& why) const;
+
+  Manifest manifest_;
+};
+
+/// Of all prompts, by data position; empty where the checkpoint has none.
+std::vector<Group> read_unfinished(const CheckpointReader& checkpoint);
+
+}  // namespace temper

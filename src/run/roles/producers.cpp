@@ -1,0 +1,52 @@
+#include "src/run/roles/producers.h"
+
+#include "src/rl/trajectory_json.h"
+#include "src/run/roles/prompt_work.h"
+
+namespace temper {
+namespace {
+
+/// The response that the data bring, as if weights of this version had said it.
+Response given_response(const Prompt& p, int64_t version) {
+  Response r;
+  r.tokens = p.response_tokens;
+  r.mask.assign(r.tokens.size(), 1);
+  if (!r.tokens.empty()) r.versions = {{version, static_cast<int32_t>(r.tokens.size())}};
+  r.text = p.response;
+  r.finish = FinishReason::stop;
+  return r;
+}
+
+}  // namespace
+
+bool SftProducer::phase(int64_t step) {
+  const std::vector<DrawnPrompt> lines = prompts_.next(lines_per_step_);
+  for (size_t i = 0; i < lines.size(); ++i)
+    if (share_.has(static_cast<int64_t>(i)))
+      groups_.send_sampled(step, to_group({lines[i]}, {given_response(lines[i].prompt, step - 1)}));
+  groups_.close_sampled(step, {.data_position = prompts_.position()});
+  return true;
+}
+
+void SftProducer::restore(const CheckpointReader& checkpoint) {
+  prompts_.set_position(checkpoint.count("data_position"));
+}
+
+bool ReplayProducer::phase(int64_t step) {
+  std::vector<Group> groups = read_rollouts(files_[static_cast<size_t>(step - 1)],
+                                            {model_.config().vocab_size, model_.context_tokens()});
+  for (size_t i = 0; i < groups.size(); ++i)
+    if (share_.has(static_cast<int64_t>(i))) groups_.send_sampled(step, std::move(groups[i]));
+  groups_.close_sampled(step, {.maxima = {{"replay/groups", static_cast<double>(groups.size())}}});
+  return true;
+}
+
+std::unique_ptr<Role> make_sft_producer(const RoleParts& p) {
+  return std::make_unique<SftProducer>(p.groups, *p.prompts, p.task.plan.batch.prompts_per_step, p.share);
+}
+
+std::unique_ptr<Role> make_replay_producer(const RoleParts& p) {
+  return std::make_unique<ReplayProducer>(p.groups, *p.policy, p.task.replay_files, p.share);
+}
+
+}  // namespace temper

@@ -1,0 +1,41 @@
+#pragma once
+// Where nothing is generated, the trainer ranks produce the groups themselves: from the data, or from files
+// of an earlier run.
+
+#include "src/run/roles/role.h"
+
+namespace temper {
+
+/// Takes prompts and responses from the data (algorithm "sft").
+class SftProducer : public Role {
+ public:
+  SftProducer(GroupExchange& groups, PromptStream& prompts, int64_t lines_per_step, Share share)
+      : groups_(groups), prompts_(prompts), lines_per_step_(lines_per_step), share_(share) {}
+  bool phase(int64_t step) override;
+  void restore(const CheckpointReader& checkpoint) override;
+
+ private:
+  GroupExchange& groups_;
+  PromptStream& prompts_;
+  int64_t lines_per_step_;
+  Share share_;
+};
+
+/// Takes the groups of a step from a rollout file.
+class ReplayProducer : public Role {
+ public:
+  ReplayProducer(GroupExchange& groups, const Model& model, std::vector<std::string> files, Share share)
+      : groups_(groups), model_(model), files_(std::move(files)), share_(share) {}
+  bool phase(int64_t step) override;
+
+ private:
+  GroupExchange& groups_;
+  const Model& model_;  // says which ids and lengths a file may have
+  std::vector<std::string> files_;
+  Share share_;
+};
+
+std::unique_ptr<Role> make_sft_producer(const RoleParts& parts);
+std::unique_ptr<Role> make_replay_producer(const RoleParts& parts);
+
+}  // namespace temper

@@ -1,0 +1,62 @@
+#include "src/run/roles/reference_role.h"
+
+#include "src/core/stop_signal.h"
+#include "src/run/plan/run_options.h"
+
+namespace temper {
+namespace {
+
+int64_t num_tokens(const Group& group) {
+  int64_t tokens = 0;
+  for (const Trajectory& t : group.samples)
+    tokens += static_cast<int64_t>(t.prompt_tokens.size() + t.response.tokens.size());
+  return tokens;
+}
+
+}  // namespace
+
+bool ReferenceRole::work_until(int64_t step) {
+  while (p_.lead.done < step)
+    if (!add_logprobs(++p_.lead.done)) return false;
+  return true;
+}
+
+/// Groups that have come are scored together, up to a micro-batch: which ones changes no bit of a log-prob.
+bool ReferenceRole::add_logprobs(int64_t step) {
+  double seconds = 0;
+  while (std::optional<Group> first = p_.groups.take(p_.stage, step)) {
+    std::vector<Group> groups;
+    groups.push_back(std::move(*first));
+    int64_t tokens = num_tokens(groups.front());
+    while (tokens < p_.pass.token_budget && p_.groups.waiting(p_.stage, step)) {
+      groups.push_back(*p_.groups.take(p_.stage, step));
+      tokens += num_tokens(groups.back());
+    }
+    const Stopwatch watch;
+    const TraceSpan span(p_.trace, step, "reference",
+                         fmt::format("{} groups of step {}", groups.size(), step));
+    std::vector<const Trajectory*> missing;
+    for (const Group& g : groups)
+      for (const Trajectory& t : g.samples)
+        if (t.ref_logprobs.empty()) missing.push_back(&t);
+    std::vector<std::vector<double>> logprobs = local_logprobs(p_.ctx, *frozen_, missing, p_.pass);
+    std::vector<Annotation> added;
+    for (size_t i = 0; i < missing.size(); ++i)
+      added.push_back(
+          {missing[i]->data_position, missing[i]->sample, "ref_logprobs", std::move(logprobs[i])});
+    p_.groups.annotate(p_.stage, step, added);
+    seconds += watch.seconds();
+  }
+  if (p_.end.has_come()) return false;
+  p_.groups.close(p_.stage, step,
+                  {.maxima = {{"timing_s/ref", seconds}}, .stop_requested = stop_requested()});
+  return true;
+}
+
+std::unique_ptr<Role> make_reference_role(const RoleParts& p) {
+  const ReferenceRole::Parts parts{
+      p.ctx, pass_options(p.task.config(), p.task.plan), p.end, p.groups, p.trace, p.stage, p.lead};
+  return std::make_unique<ReferenceRole>(parts, p.load_first_weights());
+}
+
+}  // namespace temper

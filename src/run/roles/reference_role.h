@@ -1,0 +1,35 @@
+#pragma once
+// Adds the log-probs of the first weights to the groups that are dealt to this rank, as they come.
+
+#include "src/run/roles/role.h"
+#include "src/train/token_pass.h"
+
+namespace temper {
+
+class ReferenceRole : public Role {
+ public:
+  struct Parts {
+    Ctx& ctx;
+    PassOptions pass;
+    EndOfRun& end;
+    GroupExchange& groups;
+    Trace& trace;
+    size_t stage;  // of the exchange
+    Lead lead;
+  };
+  ReferenceRole(const Parts& parts, std::unique_ptr<Model> frozen) : p_(parts), frozen_(std::move(frozen)) {}
+  bool phase(int64_t step) override { return work_until(p_.lead.limit(step)); }
+  void settle(int64_t produced) override { work_until(produced); }
+
+ private:
+  /// All steps up to this one. False: the run has ended.
+  bool work_until(int64_t step);
+  bool add_logprobs(int64_t step);
+
+  Parts p_;
+  std::unique_ptr<Model> frozen_;
+};
+
+std::unique_ptr<Role> make_reference_role(const RoleParts& parts);
+
+}  // namespace temper

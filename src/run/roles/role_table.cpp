@@ -1,0 +1,44 @@
+#include "src/run/roles/producers.h"
+#include "src/run/roles/reference_role.h"
+#include "src/run/roles/rollout_role.h"
+#include "src/run/roles/train_role.h"
+#include "src/run/roles/validation.h"
+
+namespace temper {
+namespace {
+
+std::vector<int> ranks_of(const RunTask& task, RoleKind kind) {
+  const RolePlan* role = task.plan.role(kind);
+  return role ? role->ranks : std::vector<int>{};
+}
+std::vector<int> trainer_ranks(const RunTask& task) { return ranks_of(task, RoleKind::trainer); }
+std::vector<int> trainer_ranks_if(const RunTask& task, bool needed) {
+  return needed ? trainer_ranks(task) : std::vector<int>{};
+}
+
+std::vector<int> rollout_ranks(const RunTask& task) {
+  return task.replay() ? std::vector<int>{} : ranks_of(task, RoleKind::rollout);
+}
+std::vector<int> sft_ranks(const RunTask& task) {
+  return trainer_ranks_if(task, !task.plan.generates && !task.replay());
+}
+std::vector<int> replay_ranks(const RunTask& task) { return trainer_ranks_if(task, task.replay()); }
+std::vector<int> reference_ranks(const RunTask& task) { return ranks_of(task, RoleKind::reference); }
+std::vector<int> validation_ranks(const RunTask& task) {
+  return trainer_ranks_if(task, task.plan.validates && task.config().validation.every > 0 && !task.replay());
+}
+
+constexpr RoleRow kRoles[] = {
+    {"rollout", Duty::produces, rollout_ranks, make_rollout_role},
+    {"sft", Duty::produces, sft_ranks, make_sft_producer},
+    {"replay", Duty::produces, replay_ranks, make_replay_producer},
+    {"reference", Duty::annotates, reference_ranks, make_reference_role},
+    {"trainer", Duty::trains, trainer_ranks, make_train_role},
+    {"validation", Duty::observes, validation_ranks, make_validation_role},
+};
+
+}  // namespace
+
+std::span<const RoleRow> built_in_roles() { return kRoles; }
+
+}  // namespace temper

@@ -1,0 +1,44 @@
+#pragma once
+// Generates the groups of a step and scores them; prompts are dealt to ranks by the rows that they may cost,
+// and sent when all samples are scored. With rollout.tokens_per_step a sample gets so many tokens in a step
+// and goes on in the next one (the last step finishes all); with rollout.dynamic_sampling_rounds a prompt
+// whose samples earn all the same is replaced by the next one.
+
+#include "src/rl/rewards/reward_set.h"
+#include "src/run/roles/role.h"
+
+namespace temper {
+
+class RolloutRole : public Role {
+ public:
+  struct Parts {
+    const Config& config;
+    const RunPlan& plan;
+    Ctx& ctx;
+    Model& model;
+    Engine& engine;
+    const Tokenizer& tokenizer;
+    PromptStream& prompts;
+    GroupExchange& groups;
+    WeightSync& weights;
+    Journal& journal;
+    Trace& trace;
+    bool trains;  // this rank has the trainer role: weights come by no message
+    Share share;
+    Lead lead;
+  };
+  explicit RolloutRole(const Parts& parts) : p_(parts), rewards_(parts.config.reward) {}
+  bool phase(int64_t step) override;
+  void restore(const CheckpointReader& checkpoint) override;
+
+ private:
+  class Step;
+
+  Parts p_;
+  RewardSet rewards_;
+  std::vector<Group> unfinished_;  // of all rollout ranks, by data position
+};
+
+std::unique_ptr<Role> make_rollout_role(const RoleParts& parts);
+
+}  // namespace temper

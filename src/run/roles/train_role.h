@@ -1,0 +1,52 @@
+#pragma once
+// Advantages and optimizer updates.
+
+#include "src/run/roles/role.h"
+#include "src/train/trainer.h"
+
+namespace temper {
+
+class TrainRole : public Role {
+ public:
+  struct Parts {
+    const RunTask& task;
+    Ctx& ctx;
+    Model& model;
+    Comm& dp;
+    Collectives& dp_tensors;  // of the same ranks
+    GroupExchange& groups;
+    Journal& journal;
+    Trace& trace;
+  };
+  explicit TrainRole(const Parts& parts);
+  bool phase(int64_t step) override;
+  /// Waits for the groups of the steps that are generated ahead.
+  void settle(int64_t produced) override;
+  /// Weights, optimizer, the steps ahead, and where the producers are in the data.
+  void save(CheckpointWriter& checkpoint) const override;
+  void restore(const CheckpointReader& checkpoint) override;
+
+ private:
+  const Config& config() const { return p_.task.config(); }
+  const RunPlan& plan() const { return p_.task.plan; }
+  bool sft() const { return plan().algorithm == "sft"; }
+  std::vector<Group> receive(int64_t step);
+  void record_rollout(const StepNote& note);
+  void add_own_logprobs(std::vector<Group>& groups);
+  void add_old_logprobs(std::vector<Group>& groups, int64_t step, bool one_update);
+  std::vector<UpdateStats> update(std::span<const Group> groups, int64_t step);
+  void record(const std::vector<UpdateStats>& updates);
+  [[noreturn]] void stop(int64_t step, const std::string& defect, std::span<const Group> groups);
+
+  Parts p_;
+  PassOptions pass_;
+  std::unique_ptr<Algorithm> algorithm_;
+  PolicyObjective objective_;
+  Trainer trainer_;
+  int64_t step_ = 0, produced_ = 0;  // received; generated, as of the last `settle`
+  int64_t data_position_ = 0;        // of the prompts after the steps that were received
+};
+
+std::unique_ptr<Role> make_train_role(const RoleParts& parts);
+
+}  // namespace temper

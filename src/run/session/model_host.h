@@ -1,0 +1,67 @@
+#pragma once
+// A process that runs models, as every verb needs it that computes with one: its device, threads and type,
+// the models it loads, and what turns their tokens into text.
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "src/comm/mpi_comm.h"
+#include "src/config/config.h"
+#include "src/data/chat_template.h"
+#include "src/data/tokenizer/tokenizer.h"
+#include "src/models/model.h"
+#include "src/ops/backend.h"
+#include "src/run/plan/plan.h"
+
+namespace temper {
+
+/// Threads of this rank: `wanted`, or the cores of its affinity mask; ranks that share unbound cores divide
+/// them.
+int resolve_threads(std::optional<int64_t> wanted, int ranks_on_node);
+
+/// "auto" is a GPU where one is found. A GPU is selected for this process: the ranks of a node take turns.
+/// "cuda" without one is Exit::environment, saying why.
+Device resolve_device(const std::string& device, int rank_on_node);
+/// "auto" is fp32 on the CPU backend and bf16 on a GPU, which has no fp64 (Exit::usage).
+DType resolve_dtype(const std::string& dtype, Device device);
+
+/// Where the weights of a model come from.
+struct ModelSource {
+  std::string folder;
+  std::optional<int64_t> context_tokens = {};  // rope tables go up to here; absent: from config.json
+  bool random = false;                         // weights are drawn from `seed`, not read
+  uint64_t seed = 0;
+};
+/// The first weights of a run.
+ModelSource first_weights(const Config& config, const RunPlan& plan);
+
+class ModelHost {
+ public:
+  /// `threads`: absent: see resolve_threads.
+  ModelHost(const MpiSession& mpi, Device device, DType dtype, std::optional<int64_t> threads);
+
+  Ctx& ctx() { return backend_.ctx(); }
+  DType dtype() const { return dtype_; }
+  /// Warnings of the folder are logged.
+  std::unique_ptr<Model> load(const ModelSource& source, bool with_gradients = false);
+
+ private:
+  DType dtype_;
+  Backend backend_;
+};
+
+struct TextTools {
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::optional<ChatTemplate> chat = {};  // absent: the folder has none
+
+  const ChatTemplate* chat_template() const { return chat ? &*chat : nullptr; }
+};
+/// Of a folder with a tokenizer.json. `template_file` empty: the folder's own template.
+TextTools load_text_tools(const std::string& folder, const std::string& template_file = "");
+/// Those that a config names.
+TextTools load_text_tools(const Config& config);
+std::string tokenizer_folder(const Config& config);
+bool has_tokenizer(const std::string& folder);
+
+}  // namespace temper

@@ -1,0 +1,25 @@
+#pragma once
+// Which roles of a table a rank has, and who hands what to whom.
+
+#include <optional>
+
+#include "src/run/roles/role.h"
+
+namespace temper {
+
+struct PlacedRole {
+  const RoleRow* row = nullptr;
+  Share share;       // of this rank among those of the role
+  size_t stage = 0;  // of the exchange, where it annotates
+};
+
+struct Placement {
+  RoleRanks ranks;                // of the whole run
+  std::vector<PlacedRole> roles;  // of this rank, in the order of their duties
+
+  bool has(Duty duty) const;
+};
+
+Placement place_roles(const RunTask& task, std::span<const RoleRow> rows, int rank);
+
+}  // namespace temper

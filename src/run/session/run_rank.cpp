@@ -1,0 +1,132 @@
+#include "src/run/session/run_rank.h"
+
+#include <limits>
+#include <numeric>
+
+#include "src/config/load.h"
+#include "src/rl/rewards/reward_set.h"
+#include "src/run/plan/run_options.h"
+#include "src/run/record/run_log.h"
+#include "src/run/session/find_checkpoint.h"
+
+namespace temper {
+namespace {
+
+/// A rank without roles waits for the whole run.
+std::unique_ptr<Comm> comm_of_world(const MpiSession& mpi, bool idle, double watchdog_seconds) {
+  std::vector<int> all(static_cast<size_t>(mpi.size()));
+  std::iota(all.begin(), all.end(), 0);
+  return mpi.make_comm(all, idle ? std::numeric_limits<double>::infinity() : watchdog_seconds);
+}
+
+}  // namespace
+
+RunRank::RunRank(const RunTask& run_task, MpiSession& mpi, std::span<const RoleRow> rows)
+    : task(run_task),
+      placement(place_roles(task, rows, mpi.rank())),
+      trace(mpi.rank(), task.plan.profiled_steps),
+      world(comm_of_world(mpi, placement.roles.empty(), config().cluster.watchdog_seconds)),
+      dp(mpi.make_comm(placement.ranks.trainer, config().cluster.watchdog_seconds)),
+      mesh(mpi, placement.ranks.trainer, {.dp = static_cast<int>(placement.ranks.trainer.size())},
+           Device::cpu, config().cluster.watchdog_seconds),
+      mailbox(mpi.make_mailbox(config().cluster.watchdog_seconds)),
+      end(*mailbox, placement.ranks),
+      groups(*mailbox, placement.ranks, task.plan.max_policy_lag, end),
+      weights(*mailbox, placement.ranks, end) {
+  const bool idle = placement.roles.empty();
+  if (!idle) load_data();
+  open_folder(mpi.rank());
+  find_start();
+  if (idle) return;
+  host = std::make_unique<ModelHost>(mpi, Device::cpu, task.plan.dtype, config().run.threads);
+  build_roles();
+}
+
+/// Tokenizer, prompts and rewards: bad data ends the run before it has a folder.
+void RunRank::load_data() {
+  if (!task.replay() || has_tokenizer(tokenizer_folder(config()))) text = load_text_tools(config());
+  if (task.replay() || !placement.has(Duty::produces)) return;
+  const bool sft = !task.plan.generates;
+  prompts = std::make_unique<PromptStream>(
+      config().data.train, config().data, config().run.seed, *text.tokenizer, text.chat_template(),
+      PromptStream::Limits{task.plan.max_prompt_tokens, task.plan.longest_sequence, sft});
+  std::optional<RewardSet> rewards;
+  if (!sft) rewards.emplace(config().reward);
+  prompts->check_all([&](const std::string& answer, const std::string& where) {
+    if (rewards) rewards->check_answer(answer, where);
+  });
+}
+
+void RunRank::open_folder(int rank) {
+  if (writes()) {
+    folder = std::make_unique<RunFolder>(config().run.dir, config().run.name);
+    if (folder->has_run() && config().checkpoint.resume == "none" && !config().run.overwrite)
+      fail(Exit::usage,
+           {.what = "the run folder holds a run",
+            .where = folder->path(""),
+            .why = "checkpoint.resume = \"none\" would write over it",
+            .fix = "choose another run.name, set run.overwrite = true, or checkpoint.resume = \"auto\""});
+    if (task.replay() && !list_checkpoints(folder->path("checkpoints")).empty() && !config().run.overwrite)
+      fail(Exit::usage, {.what = "the run folder holds a run with checkpoints",
+                         .where = folder->path(""),
+                         .why = "a replay starts at step 1 and would remove them",
+                         .fix = "choose another run.name for the replay, or set run.overwrite = true"});
+    make_directories(folder->path("logs"));
+    write_file_atomic(folder->path("config.toml"), dump_config(task.loaded));
+  }
+  world->barrier("run folder opened by the first trainer rank");
+  trace.start();
+  const std::string root = join_path(config().run.dir, config().run.name);
+  checkpoints = join_path(root, "checkpoints");
+  start_log(join_path(root, fmt::format("logs/rank-{:04d}.log", rank)), config().log.level, rank, writes());
+}
+
+/// The first trainer rank looks, all ranks of the world get to know it.
+void RunRank::find_start() {
+  const std::string& wanted = config().checkpoint.resume;
+  std::string found;
+  if (dp && !task.replay() && wanted == "auto") found = find_checkpoint(checkpoints, *dp);
+  if (dp && !task.replay() && wanted != "auto" && wanted != "none") found = sound_checkpoint(wanted, *dp);
+  found = world->broadcast(found, placement.ranks.trainer.front(), "checkpoint to resume from");
+  if (found.empty()) return;
+  const CheckpointReader checkpoint(found);
+  resume = {found, checkpoint.step(), checkpoint.step()};
+  while (checkpoint.has(ahead_name(resume.produced + 1))) ++resume.produced;
+}
+
+void RunRank::build_roles() {
+  const bool produces = placement.has(Duty::produces);
+  const ModelSource source = first_weights(config(), task.plan);
+  if (dp || produces) policy = host->load(source, /*with_gradients=*/dp != nullptr);
+  journal = std::make_unique<Journal>(last_step());
+  RoleParts parts{.task = task,
+                  .ctx = host->ctx(),
+                  .dp = dp.get(),
+                  .dp_tensors = dp ? &mesh.on(Axis::dp) : nullptr,
+                  .end = end,
+                  .groups = groups,
+                  .weights = weights,
+                  .journal = *journal,
+                  .trace = trace,
+                  .policy = policy.get(),
+                  .tokenizer = text.tokenizer.get(),
+                  .chat = text.chat_template(),
+                  .prompts = prompts.get(),
+                  .engine = [this]() -> Engine& {
+                    if (!engine)
+                      engine = std::make_unique<Engine>(*policy, engine_options(config(), task.plan),
+                                                        host->ctx().lane);
+                    return *engine;
+                  },
+                  .load_first_weights = [this, source] { return host->load(source); },
+                  // A rank that annotates and does not produce takes a step when the trainer needs it: it
+                  // must not wait for groups ahead.
+                  .lead = {produces ? task.lag() : 0, last_step(), resume.produced}};
+  for (const PlacedRole& role : placement.roles) {
+    parts.share = role.share;
+    parts.stage = role.stage;
+    roles.push_back(role.row->make(parts));
+  }
+}
+
+}  // namespace temper

@@ -1,0 +1,56 @@
+#pragma once
+// What a rank of a training run is made of, and where the run goes on from.
+
+#include "src/comm/mesh.h"
+#include "src/run/record/run_folder.h"
+#include "src/run/session/model_host.h"
+#include "src/run/session/placement.h"
+
+namespace temper {
+
+/// Where a run goes on: trained up to `step`, generated up to `produced`.
+struct ResumePoint {
+  std::string checkpoint;  // empty: a new run
+  int64_t step = 0, produced = 0;
+};
+
+/// In the order in which it is built; members below use those above. A rank without roles has no host, models
+/// and journal: it waits for the end.
+struct RunRank {
+  RunRank(const RunTask& run_task, MpiSession& mpi, std::span<const RoleRow> rows);
+
+  const Config& config() const { return task.config(); }
+  int64_t last_step() const { return task.last_step(); }
+  bool trains() const { return dp != nullptr; }
+  /// The first trainer rank writes what the run leaves.
+  bool writes() const { return dp && dp->rank() == 0; }
+
+  const RunTask& task;
+  Stopwatch age;
+  Placement placement;
+  Trace trace;
+  std::unique_ptr<Comm> world, dp;  // all ranks; trainer ranks, null on others
+  Mesh mesh;                        // of the trainer
+  std::unique_ptr<Mailbox> mailbox;
+  EndOfRun end;
+  GroupExchange groups;
+  WeightSync weights;
+  TextTools text;
+  std::unique_ptr<PromptStream> prompts;  // on ranks that draw from the data
+  std::unique_ptr<RunFolder> folder;      // on the rank that writes
+  std::string checkpoints;                // folder of the run's own
+  ResumePoint resume;
+  std::unique_ptr<ModelHost> host;
+  std::unique_ptr<Model> policy;   // on ranks that train or generate
+  std::unique_ptr<Engine> engine;  // rollout and validation use it one after the other
+  std::unique_ptr<Journal> journal;
+  std::vector<std::unique_ptr<Role>> roles;
+
+ private:
+  void load_data();
+  void open_folder(int rank);
+  void find_start();
+  void build_roles();
+};
+
+}  // namespace temper

@@ -1,0 +1,91 @@
+#include "src/run/session/saving.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "src/config/load.h"
+#include "src/io/hf_export.h"
+#include "src/models/parameter_specs.h"
+#include "src/rl/registry.h"
+#include "src/run/plan/run_options.h"
+
+namespace temper {
+namespace {
+
+void require_same_dtype(const CheckpointReader& checkpoint, DType dtype) {
+  const std::string theirs = checkpoint.text("dtype");
+  if (theirs == dtype_name(dtype)) return;
+  fail(Exit::usage, {.what = "the checkpoint was made with another dtype",
+                     .where = checkpoint.path(),
+                     .why = fmt::format("it has {}, the run {}", theirs, dtype_name(dtype)),
+                     .fix = "set run.dtype = \"" + theirs + "\""});
+}
+
+void restore(RunRank& rank) {
+  rank.groups.start(rank.resume.step, rank.resume.produced);
+  rank.weights.start(rank.resume.step);
+  if (rank.resume.checkpoint.empty()) return;
+  const CheckpointReader checkpoint(rank.resume.checkpoint);
+  if (rank.trains()) require_same_dtype(checkpoint, rank.policy->dtype());
+  for (const std::unique_ptr<Role>& role : rank.roles) role->restore(checkpoint);
+  if (rank.trains())
+    spdlog::info("resumed from {}, step {}{}", checkpoint.path(), rank.resume.step,
+                 rank.resume.step >= rank.last_step() ? ": nothing is left to do" : "");
+}
+
+/// The state after `step`, and all that was generated ahead of it.
+void save_checkpoint(RunRank& rank, int64_t step) {
+  // A checkpoint made with a larger lag may have brought more.
+  const int64_t produced = std::max(std::min(step + rank.task.lag(), rank.last_step()), rank.resume.produced);
+  for (const std::unique_ptr<Role>& role : rank.roles) role->settle(produced);
+  const PhaseTimer timer(*rank.journal, "save_checkpoint");
+  CheckpointWriter checkpoint(*rank.dp);
+  for (const std::unique_ptr<Role>& role : rank.roles) role->save(checkpoint);
+  checkpoint.text("dtype", std::string(dtype_name(rank.policy->dtype())));
+  checkpoint.text("model_path", rank.config().model.path);
+  checkpoint.text("config", dump_config(rank.task.loaded));
+  checkpoint.write(rank.checkpoints, step);
+  if (rank.writes()) remove_old_checkpoints(rank.checkpoints, rank.config().checkpoint.keep);
+}
+
+void export_step(RunRank& rank, int64_t step) {
+  if (rank.writes()) {
+    const std::string out = rank.folder->path("export/" + RunFolder::step_name(step));
+    if (path_exists(out)) remove_tree(out);
+    make_directories(rank.folder->path("export"));
+    export_model(rank.config().model.path, parameter_specs(rank.policy->config()),
+                 store_reader(rank.policy->parameters()), out, {});
+    spdlog::info("exported {}", out);
+  }
+  rank.dp->barrier("export written by the first trainer rank");
+}
+
+}  // namespace
+
+void start_run(RunRank& rank) {
+  restore(rank);
+  if (!rank.trains()) return;
+  if (rank.folder) rank.folder->truncate_to(rank.resume.step);
+  rank.dp->barrier("run folder truncated by the first trainer rank");
+  if (rank.folder) rank.journal->open(*rank.folder);
+  const RunPlan& plan = rank.task.plan;
+  spdlog::info("{} parameters, {} ranks, {} threads each, {}, {} updates in all; {}",
+               rank.policy->parameters().num_parameters(), plan.num_ranks, rank.host->ctx().threads,
+               dtype_name(plan.dtype), plan.batch.updates_total,
+               make_algorithm(rank.config().algorithm)->describe());
+  const std::string changed = changed_sampling_text(rank.config().rollout);
+  if (plan.generates && !rank.task.replay() && !changed.empty()) spdlog::warn("{}", changed);
+}
+
+void save_step(RunRank& rank, int64_t step, bool stopped) {
+  if (rank.task.replay()) return;
+  const TraceSpan span(rank.trace, step, "trainer", "checkpoint and export");
+  const CheckpointConfig& c = rank.config().checkpoint;
+  const bool last = stopped || step == rank.last_step();
+  if (last || (c.every > 0 && step % c.every == 0)) save_checkpoint(rank, step);
+  if (c.export_hf_every > 0 && (step % c.export_hf_every == 0 || (last && !stopped))) export_step(rank, step);
+  if (last) spdlog::info("saved {}", join_path(rank.checkpoints, RunFolder::step_name(step)));
+}
+
+}  // namespace temper

@@ -1,0 +1,14 @@
+#pragma once
+// The state of a run: how it comes back at the start, and what a step leaves.
+
+#include "src/run/session/run_rank.h"
+
+namespace temper {
+
+/// Roles get what the checkpoint holds, if there is one; then the run folder is cut back to its step.
+void start_run(RunRank& rank);
+
+/// Trainer ranks, after each step: a checkpoint and an export where they are due.
+void save_step(RunRank& rank, int64_t step, bool stopped);
+
+}  // namespace temper

@@ -1,0 +1,76 @@
+#include "src/run/session/session.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/resource.h>
+
+#include "src/core/stop_signal.h"
+#include "src/run/session/saving.h"
+
+namespace temper {
+namespace {
+
+void publish_weights(RunRank& rank, int64_t step) {
+  const TraceSpan span(rank.trace, step, "trainer", fmt::format("send weights {}", step));
+  const PhaseTimer timer(*rank.journal, "sync_weights");  // a part of the next step
+  if (rank.writes())
+    for (const int to : rank.task.plan.weight_receivers())
+      rank.trace.arrow(step, "trainer", weights_arrow(step, to), Trace::Arrow::begins);
+  rank.weights.publish(rank.policy->parameters(), step);
+}
+
+void finish_step(RunRank& rank, int64_t step, double seconds) {
+  struct rusage usage {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  Journal& journal = *rank.journal;
+  journal.set("timing_s/step", seconds);
+  journal.set("perf/time_per_step", seconds);
+  journal.set("perf/cpu_memory_used_gb", static_cast<double>(usage.ru_maxrss) / 1048576.0);
+  journal.set("perf/throughput", journal.value("perf/total_num_tokens") / seconds / rank.task.plan.num_ranks);
+  spdlog::info("{}", journal.finish_step(step));
+}
+
+/// One decision for all trainer ranks: a signal on any rank that was heard of, or the time limit.
+bool should_stop(RunRank& rank) {
+  const auto& limit = rank.config().run.time_limit_seconds;
+  const bool mine =
+      stop_requested() || rank.groups.stop_requested() || (limit && rank.age.seconds() > *limit);
+  return rank.dp->all_reduce_max(mine ? 1.0 : 0.0, "stop request, max over trainer ranks") > 0;
+}
+
+/// True when the run was stopped before its last step.
+bool run_steps(RunRank& rank) {
+  const int64_t last = rank.last_step();
+  for (int64_t step = rank.resume.step + 1; step <= last; ++step) {
+    const Stopwatch watch;
+    for (const std::unique_ptr<Role>& role : rank.roles)
+      if (!role->phase(step)) return true;
+    if (!rank.trains()) continue;  // it is told of the end
+    finish_step(rank, step, watch.seconds());
+    const bool stopped = step < last && should_stop(rank);
+    if (!stopped && step < last) publish_weights(rank, step);
+    save_step(rank, step, stopped);
+    if (!stopped) continue;
+    rank.end.tell();  // not before: the checkpoint takes steps that others are still at work on
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+int run_session(const RunTask& task, MpiSession& mpi, std::span<const RoleRow> table) {
+  RunRank rank(task, mpi, table);
+  bool stopped = false;
+  if (!rank.roles.empty()) {
+    install_stop_signals();
+    start_run(rank);
+    if (rank.trains() && rank.resume.step < rank.last_step())
+      rank.weights.publish(rank.policy->parameters(), rank.resume.step);
+    stopped = run_steps(rank);
+  }
+  rank.trace.write(*rank.world, rank.folder ? rank.folder->path("trace") : "");
+  rank.world->barrier("end of the run");
+  return static_cast<int>(stopped ? Exit::retry : Exit::ok);
+}
+
+}  // namespace temper

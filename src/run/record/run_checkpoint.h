@@ -22,8 +22,10 @@ class CheckpointWriter {
  public:
   explicit CheckpointWriter(Comm& comm) : comm_(comm) {}
 
-  /// This rank's range of a tensor; its data stays as it is until `write`.
-  void tensor(StateTensor tensor) { tensors_.push_back(std::move(tensor)); }
+  /// This rank's range of a tensor, empty where others hold all of it; its data stays as it is until `write`.
+  void tensor(StateTensor tensor) {
+    if (tensor.range.size() > 0) tensors_.push_back(std::move(tensor));
+  }
   // The same on all ranks.
   void bytes(const std::string& name, std::string_view bytes);
   void count(const std::string& key, int64_t value) { meta_[key] = value; }

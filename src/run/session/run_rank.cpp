@@ -21,7 +21,7 @@ std::unique_ptr<Comm> comm_of_world(const MpiSession& mpi, bool idle, double wat
 
 }  // namespace
 
-RunRank::RunRank(const RunTask& run_task, MpiSession& mpi, std::span<const RoleRow> rows)
+RunRank::RunRank(const RunTask& run_task, const MpiSession& mpi, std::span<const RoleRow> rows)
     : task(run_task),
       placement(place_roles(task, rows, mpi.rank())),
       trace(mpi.rank(), task.plan.profiled_steps),

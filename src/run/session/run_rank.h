@@ -17,7 +17,7 @@ struct ResumePoint {
 /// In the order in which it is built; members below use those above. A rank without roles has no host, models
 /// and journal: it waits for the end.
 struct RunRank {
-  RunRank(const RunTask& run_task, MpiSession& mpi, std::span<const RoleRow> rows);
+  RunRank(const RunTask& run_task, const MpiSession& mpi, std::span<const RoleRow> rows);
 
   const Config& config() const { return task.config(); }
   int64_t last_step() const { return task.last_step(); }

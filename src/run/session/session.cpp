@@ -58,7 +58,7 @@ bool run_steps(RunRank& rank) {
 
 }  // namespace
 
-int run_session(const RunTask& task, MpiSession& mpi, std::span<const RoleRow> table) {
+int run_session(const RunTask& task, const MpiSession& mpi, std::span<const RoleRow> table) {
   RunRank rank(task, mpi, table);
   bool stopped = false;
   if (!rank.roles.empty()) {

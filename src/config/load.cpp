@@ -4,8 +4,8 @@
 #include <map>
 
 #include "src/config/later_keys.h"
-#include "src/config/migration.h"
 #include "src/config/nearest.h"
+#include "src/config/peer_keys.h"
 #include "src/config/values.h"
 #include "src/core/check.h"
 #include "src/core/file.h"
@@ -138,7 +138,7 @@ class Loader {
     }
     if (!is_section(key)) {
       const bool table = node.kind == Kind::table;
-      const std::string hint = table ? section_hint(key, node) : migration_hint(key);
+      const std::string hint = table ? section_hint(key, node) : peer_key_hint(key);
       return add({key,
                   node.origin,
                   fmt::format("unknown {}{}{}", table ? "section" : "key",
@@ -173,7 +173,7 @@ class Loader {
     for (const auto& [name, node] : table.table) {
       const std::string inner = key + "." + quote_toml_key(name);
       const bool deeper = node.kind == Kind::table && depth < kDeepest;
-      std::string hint = deeper ? section_hint(inner, node, depth + 1) : migration_hint(inner);
+      std::string hint = deeper ? section_hint(inner, node, depth + 1) : peer_key_hint(inner);
       if (!hint.empty()) return hint;
     }
     return "";

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "src/comm/rank_set.h"
-#include "src/config/migration.h"
+#include "src/config/peer_keys.h"
 #include "src/core/check.h"
 #include "src/run/plan/memory.h"
 
@@ -152,7 +152,7 @@ std::string memory_text(const RunPlan& plan, const ReportOptions& options) {
   return text;
 }
 
-std::string migration_text(const RunPlan& plan) {
+std::string peer_keys_text(const RunPlan& plan) {
   const BatchPlan& b = plan.batch;
   std::string text = "the same numbers under other trainers' names\n";
   for (const PeerKey& row : peer_keys())
@@ -228,7 +228,7 @@ std::string plan_text(const PlanResult& result, const ReportOptions& options) {
   text += batch_text(plan) + lengths_text(plan) + roles_text(plan, options.ranks_per_node) +
           memory_text(plan, options);
   text += work_text(plan);
-  if (options.explain_batch) text += migration_text(plan);
+  if (options.explain_batch) text += peer_keys_text(plan);
   return text + "ok\n";
 }
 

@@ -18,6 +18,6 @@ struct PeerKey {
 std::span<const PeerKey> peer_keys();
 
 /// "; verl's `rollout.n` is rollout.samples_per_prompt here (...)", or nothing.
-std::string migration_hint(std::string_view key);
+std::string peer_key_hint(std::string_view key);
 
 }  // namespace temper

@@ -1,4 +1,4 @@
-#include "src/config/migration.h"
+#include "src/config/peer_keys.h"
 
 #include <array>
 
@@ -47,7 +47,7 @@ std::string_view last_part(std::string_view key) { return key.substr(key.rfind('
 
 std::span<const PeerKey> peer_keys() { return kPeerKeys; }
 
-std::string migration_hint(std::string_view key) {
+std::string peer_key_hint(std::string_view key) {
   for (const PeerKey& row : kPeerKeys) {
     // `n` alone says nothing; longer names are known without their sections.
     const bool same =

@@ -34,12 +34,11 @@ void CheckpointReader::refuse(const std::string& name, const std::string& why) c
                     .fix = "use another checkpoint; `temper verify --checkpoint DIR` lists what is wrong"});
 }
 
-std::string CheckpointReader::bytes(const std::string& name) const {
+std::string_view CheckpointReader::bytes(const std::string& name, Arena& memory) const {
   if (!has(name)) refuse(name, "it is missing");
   const std::vector<int64_t>& shape = manifest_.tensors().at(name).shape;
   if (shape.size() != 1 || shape[0] < 2)
     refuse(name, fmt::format("{} dimensions; one, of at least 2 words, is wanted", shape.size()));
-  Arena memory;
   const Tensor words = memory.make({shape[0]}, DType::i32);
   fill({{name, shape, {0, shape[0]}, words}});
   int64_t size = 0;

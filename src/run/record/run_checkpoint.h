@@ -57,16 +57,17 @@ class CheckpointReader {
   /// What `parse` makes of the bytes of an entry; Exit::data when it throws.
   template <class Parse>
   auto parsed(const std::string& name, Parse parse) const {
-    const std::string all = bytes(name);
+    Arena memory;
+    const std::string_view all = bytes(name, memory);
     try {
-      return parse(std::string_view(all));
+      return parse(all);
     } catch (const std::exception& e) {
       refuse(name, e.what());
     }
   }
 
  private:
-  std::string bytes(const std::string& name) const;
+  std::string_view bytes(const std::string& name, Arena& memory) const;
   [[noreturn]] void refuse(const std::string& name, const std::string& why) const;
 
   Manifest manifest_;

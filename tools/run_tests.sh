@@ -57,6 +57,7 @@ list() {  # the long ones first: many ranks, then whole runs
   fi
   echo tools/check_layers.sh
   echo tools/check_size.sh
+  echo tools/check_path.sh
   find tests -name '*_test.cpp' -not -path 'tests/gpu/*' | sed "s|^|$build/|; s|\.cpp$||" |
     awk '{ print /_mpi/ ? 0 : /\/(e2e|run)\// ? 1 : 2, $0 }' | sort | cut -d' ' -f2
 }

@@ -42,13 +42,75 @@ bool is_folder_name(const std::string& text) {
                       [](unsigned char c) { return c < 0x20 || c == 0x7f || c == '/' || c == '\\'; });
 }
 
+/// Says why the value of a field cannot be taken, and which values could.
+class Refusals {
+ public:
+  Refusals(const TomlNode& node, const Field& field) : node_(node), field_(field), spec_(field.spec) {}
+
+  BadValue because(std::string why, std::vector<Json> legal) const {
+    return {std::move(why), std::move(legal)};
+  }
+  BadValue illegal(const TomlNode& node, std::vector<Json> legal) const {
+    return because(fmt::format("{} is not legal here; legal: {}", shown(node), rule_text(field_)),
+                   std::move(legal));
+  }
+  BadValue wrong_type(std::vector<Json> legal) const { return wrong_type(node_, std::move(legal)); }
+  BadValue wrong_type(const TomlNode& node, std::vector<Json> legal) const {
+    return because(fmt::format("{} is {}; legal: {}", shown(node), kind_name(node.kind), rule_text(field_)),
+                   std::move(legal));
+  }
+
+  /// Numbers to propose beside `value`; the default list where that was an item: a number is no list.
+  std::vector<Json> numbers(bool whole, double value = std::numeric_limits<double>::quiet_NaN()) const {
+    return node_.kind == Kind::array || is_list() ? std::vector<Json>{field_json(field_)}
+                                                  : proposals(whole, value);
+  }
+  /// For a text that may not be empty: its default, if that is a text.
+  std::vector<Json> texts() const {
+    const Json standard = field_json(field_);
+    if (standard.is_array() || (standard.is_string() && !standard.get_ref<const std::string&>().empty()))
+      return {standard};
+    return spec_.example.is_null() ? std::vector<Json>{} : std::vector<Json>{spec_.example};
+  }
+
+ private:
+  /// Legal values to propose: the default (or its word), the example, and the end of the range nearest to
+  /// `value`.
+  std::vector<Json> proposals(bool whole, double value) const {
+    std::vector<Json> legal;
+    const auto add = [&](const Json& candidate) {
+      if (!candidate.is_null() && std::find(legal.begin(), legal.end(), candidate) == legal.end())
+        legal.push_back(candidate);
+    };
+    const Json current = field_json(field_);
+    if (spec_.count == 0 && current.is_number() && spec_.needed == Needed::no) add(current);
+    if (!spec_.absent.empty()) add(std::string(spec_.absent));
+    add(spec_.example);
+    if (value <= spec_.range.low && !spec_.range.above_low) add(number_json(spec_.range.low, whole));
+    if (value >= spec_.range.high && !spec_.range.below_high && spec_.range.high < 1e300)
+      add(number_json(spec_.range.high, whole));
+    if (legal.empty()) add(number_json(spec_.range.low, whole));
+    return legal;
+  }
+  bool is_list() const {
+    return std::holds_alternative<std::vector<std::string>*>(field_.target) ||
+           std::holds_alternative<std::vector<int64_t>*>(field_.target) ||
+           std::holds_alternative<std::vector<double>*>(field_.target);
+  }
+
+  const TomlNode& node_;
+  const Field& field_;
+  const KeySpec& spec_;
+};
+
 /// Reads one node into the member of a field, whatever its type.
 class Reader {
  public:
-  Reader(const TomlNode& node, const Field& field) : node_(node), field_(field), spec_(field.spec) {}
+  Reader(const TomlNode& node, const Field& field)
+      : node_(node), field_(field), spec_(field.spec), refuse_(node, field) {}
 
   Failed operator()(bool* out) const {
-    if (node_.kind != Kind::boolean) return wrong_type({true, false});
+    if (node_.kind != Kind::boolean) return refuse_.wrong_type({true, false});
     *out = node_.boolean;
     return {};
   }
@@ -106,86 +168,41 @@ class Reader {
   Failed operator()(Json* out) const;
 
  private:
-  BadValue bad(std::string why, std::vector<Json> legal) const { return {std::move(why), std::move(legal)}; }
-  BadValue illegal(const TomlNode& node, std::vector<Json> legal) const {
-    return bad(fmt::format("{} is not legal here; legal: {}", shown(node), rule_text(field_)),
-               std::move(legal));
-  }
-  BadValue wrong_type(std::vector<Json> legal) const { return wrong_type(node_, std::move(legal)); }
-  BadValue wrong_type(const TomlNode& node, std::vector<Json> legal) const {
-    return bad(fmt::format("{} is {}; legal: {}", shown(node), kind_name(node.kind), rule_text(field_)),
-               std::move(legal));
-  }
   bool is_absent_word() const {
     return !spec_.absent.empty() && node_.kind == Kind::text && node_.text == spec_.absent;
   }
 
-  /// Legal values to propose: the default (or its word), the example, and the end of the range nearest to
-  /// `value`.
-  std::vector<Json> proposals(bool whole, double value = std::numeric_limits<double>::quiet_NaN()) const {
-    std::vector<Json> legal;
-    const auto add = [&](const Json& candidate) {
-      if (!candidate.is_null() && std::find(legal.begin(), legal.end(), candidate) == legal.end())
-        legal.push_back(candidate);
-    };
-    const Json current = field_json(field_);
-    if (spec_.count == 0 && current.is_number() && spec_.needed == Needed::no) add(current);
-    if (!spec_.absent.empty()) add(std::string(spec_.absent));
-    add(spec_.example);
-    if (value <= spec_.range.low && !spec_.range.above_low) add(number_json(spec_.range.low, whole));
-    if (value >= spec_.range.high && !spec_.range.below_high && spec_.range.high < 1e300)
-      add(number_json(spec_.range.high, whole));
-    if (legal.empty()) add(number_json(spec_.range.low, whole));
-    return legal;
-  }
-
   Failed integer(const TomlNode& node, int64_t& out) const {
-    if (node.kind != Kind::integer) return wrong_type(node, item_legal(proposals(true)));
+    if (node.kind != Kind::integer) return refuse_.wrong_type(node, refuse_.numbers(true));
     // 2^63 - 1 is not a double: the upper bound of seeds is the type's own.
     const auto value = static_cast<double>(node.integer);
-    if (!in_range(value, spec_.range)) return illegal(node, item_legal(proposals(true, value)));
+    if (!in_range(value, spec_.range)) return refuse_.illegal(node, refuse_.numbers(true, value));
     out = node.integer;
     return {};
   }
   Failed number(const TomlNode& node, double& out) const {
     if (node.kind != Kind::integer && node.kind != Kind::real)
-      return wrong_type(node, item_legal(proposals(false)));
+      return refuse_.wrong_type(node, refuse_.numbers(false));
     const double value = node.kind == Kind::real ? node.real : static_cast<double>(node.integer);
     if (!std::isfinite(value) || !in_range(value, spec_.range))
-      return illegal(node, item_legal(proposals(false, value)));
+      return refuse_.illegal(node, refuse_.numbers(false, value));
     out = value;
     return {};
   }
   Failed text(const TomlNode& node, std::string& out) const;
   Failed duration(std::optional<double>& out) const {
     if (node_.kind == Kind::text) out = parse_duration(node_.text);
-    if (node_.kind != Kind::text || !out) return illegal(node_, {"none", spec_.example});
+    if (node_.kind != Kind::text || !out) return refuse_.illegal(node_, {"none", spec_.example});
     return {};
-  }
-
-  /// For a text that may not be empty: its default, if that is a text.
-  std::vector<Json> text_legal() const {
-    const Json standard = field_json(field_);
-    if (standard.is_array() || (standard.is_string() && !standard.get_ref<const std::string&>().empty()))
-      return {standard};
-    return spec_.example.is_null() ? std::vector<Json>{} : std::vector<Json>{spec_.example};
-  }
-  /// A proposal for an item is none for the whole list: there the default list is proposed.
-  std::vector<Json> item_legal(std::vector<Json> legal) const {
-    return node_.kind == Kind::array || is_list() ? std::vector<Json>{field_json(field_)} : legal;
-  }
-  bool is_list() const {
-    return std::holds_alternative<std::vector<std::string>*>(field_.target) ||
-           std::holds_alternative<std::vector<int64_t>*>(field_.target) ||
-           std::holds_alternative<std::vector<double>*>(field_.target);
   }
 
   template <class T, class Read>
   Failed list(std::vector<T>* out, const Read& read) const {
-    if (node_.kind != Kind::array) return wrong_type({field_json(field_)});
+    if (node_.kind != Kind::array) return refuse_.wrong_type({field_json(field_)});
     if (node_.items.size() > kMaxItems || (spec_.count > 0 && node_.items.size() != spec_.count))
-      return bad(fmt::format("the list has {} values; legal: {}", node_.items.size(), rule_text(field_)),
-                 {field_json(field_)});
+      return refuse_.because(
+          fmt::format("the list has {} values; legal: {}", node_.items.size(), rule_text(field_)),
+          {field_json(field_)});
     std::vector<T> values;
     for (const TomlNode& item : node_.items) {
       T value{};
@@ -199,6 +216,7 @@ class Reader {
   const TomlNode& node_;
   const Field& field_;
   const KeySpec& spec_;
+  const Refusals refuse_;
 };
 
 Failed Reader::text(const TomlNode& node, std::string& out) const {
@@ -207,21 +225,22 @@ Failed Reader::text(const TomlNode& node, std::string& out) const {
   const bool from_shell = scalar && &node == &node_ && !node.raw.empty();
   if (node.kind != Kind::text && !from_shell) {
     std::vector<Json> legal(spec_.choices.begin(), spec_.choices.end());
-    if (legal.empty()) legal = text_legal();
-    return wrong_type(node, std::move(legal));
+    if (legal.empty()) legal = refuse_.texts();
+    return refuse_.wrong_type(node, std::move(legal));
   }
   const std::string value = node.kind == Kind::text ? node.text : node.raw;
   if (!spec_.choices.empty() &&
       std::find(spec_.choices.begin(), spec_.choices.end(), value) == spec_.choices.end()) {
     const std::vector<std::string> names(spec_.choices.begin(), spec_.choices.end());
-    BadValue problem = illegal(node, {names.begin(), names.end()});
+    BadValue problem = refuse_.illegal(node, {names.begin(), names.end()});
     problem.message += did_you_mean(value, names);
     return problem;
   }
   const bool nothing =
       value.empty() && (spec_.format == Format::not_empty || spec_.format == Format::rank_set);
-  if (nothing || value.find('\0') != std::string::npos) return illegal(node, text_legal());
-  if (spec_.format == Format::folder_name && !is_folder_name(value)) return illegal(node, {spec_.example});
+  if (nothing || value.find('\0') != std::string::npos) return refuse_.illegal(node, refuse_.texts());
+  if (spec_.format == Format::folder_name && !is_folder_name(value))
+    return refuse_.illegal(node, {spec_.example});
   out = value;
   return {};
 }
@@ -235,15 +254,16 @@ std::optional<int64_t> read_token_id(const std::string& text) {
 }
 
 Failed Reader::operator()(std::map<int64_t, double>* out) const {
-  if (node_.kind != Kind::table) return wrong_type({Json::object()});
+  if (node_.kind != Kind::table) return refuse_.wrong_type({Json::object()});
   if (node_.table.size() > kMaxItems)
-    return bad(fmt::format("the table has {} ids, at most {}", node_.table.size(), kMaxItems),
-               {Json::object()});
+    return refuse_.because(fmt::format("the table has {} ids, at most {}", node_.table.size(), kMaxItems),
+                           {Json::object()});
   std::map<int64_t, double> values;
   for (const auto& [key, value] : node_.table) {
     const std::optional<int64_t> id = read_token_id(key);
     if (!id)
-      return bad(fmt::format("`{}` is no token id; legal: {}", key, rule_text(field_)), {Json::object()});
+      return refuse_.because(fmt::format("`{}` is no token id; legal: {}", key, rule_text(field_)),
+                             {Json::object()});
     if (Failed failed = number(value, values[*id])) return BadValue{failed->message, {Json::object()}};
   }
   *out = std::move(values);
@@ -251,7 +271,7 @@ Failed Reader::operator()(std::map<int64_t, double>* out) const {
 }
 
 Failed Reader::operator()(std::vector<DataSource>* out) const {
-  const auto not_so = [&](const TomlNode& node) { return wrong_type(node, {}); };
+  const auto not_so = [&](const TomlNode& node) { return refuse_.wrong_type(node, {}); };
   std::vector<const TomlNode*> items;
   if (node_.kind == Kind::array)
     for (const TomlNode& item : node_.items) items.push_back(&item);
@@ -260,7 +280,7 @@ Failed Reader::operator()(std::vector<DataSource>* out) const {
   else
     return not_so(node_);
   if (items.size() > kMaxItems)
-    return bad(fmt::format("the list has {} files, at most {}", items.size(), kMaxItems), {});
+    return refuse_.because(fmt::format("the list has {} files, at most {}", items.size(), kMaxItems), {});
   std::vector<DataSource> sources;
   for (const TomlNode* item : items) {
     DataSource source;
@@ -274,7 +294,7 @@ Failed Reader::operator()(std::vector<DataSource>* out) const {
         else if (key == "weight" && number)
           source.weight = value.kind == Kind::real ? value.real : static_cast<double>(value.integer);
         else
-          return bad(
+          return refuse_.because(
               fmt::format("`{}` = {} is no part of a file; legal: {{path = \"FILE\", weight = NUMBER}}", key,
                           shown(value)),
               {});
@@ -282,15 +302,15 @@ Failed Reader::operator()(std::vector<DataSource>* out) const {
     } else {
       return not_so(*item);
     }
-    if (source.path.empty()) return bad("a file has no path; legal: " + rule_text(field_), {});
+    if (source.path.empty()) return refuse_.because("a file has no path; legal: " + rule_text(field_), {});
     if (!(source.weight > 0 && source.weight <= 1e6))
-      return bad(fmt::format("the weight of {} is {}; legal: more than 0, at most 1000000", source.path,
-                             source.weight),
-                 {});
+      return refuse_.because(fmt::format("the weight of {} is {}; legal: more than 0, at most 1000000",
+                                         source.path, source.weight),
+                             {});
     sources.push_back(source);
   }
   if (sources.empty() && spec_.needed != Needed::no)
-    return bad("the list is empty; legal: " + rule_text(field_), {});
+    return refuse_.because("the list is empty; legal: " + rule_text(field_), {});
   *out = std::move(sources);
   return {};
 }
@@ -338,7 +358,7 @@ Failed Reader::operator()(std::vector<RewardFunctionConfig>* out) const {
       if (earlier.name == function.name) why = fmt::format("\"{}\" is listed twice", function.name);
     functions.push_back(std::move(function));
   }
-  if (!why.empty()) return bad(why + "; legal: " + rule_text(field_), {});
+  if (!why.empty()) return refuse_.because(why + "; legal: " + rule_text(field_), {});
   *out = std::move(functions);
   return {};
 }
@@ -354,11 +374,12 @@ const TomlNode* not_json(const TomlNode& node) {
 }
 
 Failed Reader::operator()(Json* out) const {
-  if (node_.kind != Kind::table) return wrong_type({Json::object()});
+  if (node_.kind != Kind::table) return refuse_.wrong_type({Json::object()});
   if (const TomlNode* found = not_json(node_))
-    return bad(fmt::format("{} is {}; legal: strings, finite numbers, true, false, lists and tables",
-                           shown(*found), kind_name(found->kind)),
-               {Json::object()});
+    return refuse_.because(
+        fmt::format("{} is {}; legal: strings, finite numbers, true, false, lists and tables", shown(*found),
+                    kind_name(found->kind)),
+        {Json::object()});
   *out = node_json(node_);
   return {};
 }

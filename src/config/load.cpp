@@ -4,11 +4,11 @@
 #include <map>
 
 #include "src/config/later_keys.h"
-#include "src/config/nearest.h"
 #include "src/config/peer_keys.h"
 #include "src/config/values.h"
 #include "src/core/check.h"
 #include "src/core/file.h"
+#include "src/core/nearest.h"
 
 namespace temper {
 namespace {

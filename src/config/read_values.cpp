@@ -4,9 +4,9 @@
 #include <limits>
 
 #include "src/config/duration.h"
-#include "src/config/nearest.h"
 #include "src/config/values.h"
 #include "src/core/check.h"
+#include "src/core/nearest.h"
 
 namespace temper {
 namespace {

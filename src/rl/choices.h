@@ -5,12 +5,8 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace temper {
-
-/// Legal names ordered by edit distance to `name`; only those close enough to be a misspelling.
-std::vector<std::string> nearest_names(std::string_view name, std::span<const std::string_view> legal);
 
 /// "did you mean `a`? legal: a, b, c": the fix line of an error about `name`.
 std::string suggest_names(std::string_view name, std::span<const std::string_view> legal);

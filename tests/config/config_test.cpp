@@ -8,7 +8,6 @@
 
 #include "src/config/duration.h"
 #include "src/config/load.h"
-#include "src/config/nearest.h"
 #include "src/config/toml_node.h"
 #include "src/config/values.h"
 #include "tests/config/config_text.h"
@@ -278,14 +277,6 @@ TEST(Config, Durations) {
     EXPECT_FALSE(parse_duration(text)) << text;
   for (const double seconds : {1.0, 59.0, 60.0, 86399.0, 90061.0, 315360000.0})
     EXPECT_EQ(parse_duration(format_duration(seconds)), seconds);
-}
-
-TEST(Config, NearestNames) {
-  const std::vector<std::string> known{"rollout.temperature", "rollout.top_p", "optimizer.lr"};
-  EXPECT_EQ(nearest("rollout.temprature", known).at(0), "rollout.temperature");
-  EXPECT_EQ(nearest("train.lr", known).at(0), "optimizer.lr");
-  EXPECT_TRUE(nearest("something.else", known).empty());
-  EXPECT_TRUE(nearest(std::string(1000, 'x'), known).empty());
 }
 
 TEST(Config, DocsSayEverything) {

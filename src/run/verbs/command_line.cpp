@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "src/config/load.h"
-#include "src/config/nearest.h"
 #include "src/core/check.h"
+#include "src/core/nearest.h"
 
 namespace temper {
 namespace {

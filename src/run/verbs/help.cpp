@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "src/config/config.h"
-#include "src/config/nearest.h"
 #include "src/core/check.h"
+#include "src/core/nearest.h"
 
 namespace temper {
 namespace {

@@ -9,6 +9,7 @@
 #include "src/core/check.h"
 #include "src/core/file.h"
 #include "src/core/nearest.h"
+#include "src/core/split.h"
 
 namespace temper {
 namespace {
@@ -17,16 +18,6 @@ using Kind = TomlNode::Kind;
 constexpr int64_t kMaxBytes = int64_t{1} << 20;
 constexpr const char* kCommandLine = "command line";
 constexpr size_t kMaxErrors = 200;  // of a file that is no config of temper at all
-
-std::vector<std::string> split_key(std::string_view key) {
-  std::vector<std::string> parts;
-  for (size_t at = 0; at <= key.size();) {
-    const size_t dot = std::min(key.find('.', at), key.size());
-    parts.emplace_back(key.substr(at, dot - at));
-    at = dot + 1;
-  }
-  return parts;
-}
 
 /// `from` over `into`: tables are merged, everything else is replaced.
 void merge(TomlNode& into, const TomlNode& from) {
@@ -53,7 +44,7 @@ TomlNode override_tree(const std::string& text) {
   const size_t equals = text.find('=');
   TomlNode node = parse_toml_value(text.substr(equals + 1), kCommandLine);
   set_origin(node, kCommandLine);
-  std::vector<std::string> parts = split_key(text.substr(0, equals));
+  std::vector<std::string> parts = split(text.substr(0, equals), '.');
   for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
     TomlNode table;
     table.origin = kCommandLine;
@@ -185,7 +176,7 @@ class Loader {
     std::vector<std::string> names;
     for (const std::string& k : known_) {
       std::string name;
-      auto parts = split_key(k);
+      auto parts = split(k, '.');
       for (size_t i = 0; i <= static_cast<size_t>(depth) && i + 1 < parts.size(); ++i)
         name += (i > 0 ? "." : "") + parts[i];
       if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
@@ -205,7 +196,7 @@ class Loader {
 std::string override_defect(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos) return "it has no `=`; an override is section.key=value";
-  const std::vector<std::string> parts = split_key(text.substr(0, equals));
+  const std::vector<std::string> parts = split(text.substr(0, equals), '.');
   const bool gap = std::any_of(parts.begin(), parts.end(), [](const std::string& part) {
     return part.empty() || part.find_first_of(" \t\r\n") != std::string::npos;
   });

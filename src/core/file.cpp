@@ -193,4 +193,6 @@ std::string join_path(const std::string& folder, const std::string& name) {
   return (fs::path(folder) / name).string();
 }
 
+std::string step_name(int64_t step) { return fmt::format("step-{:06d}", step); }
+
 }  // namespace temper

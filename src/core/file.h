@@ -66,5 +66,6 @@ void remove_tree(const std::string& path);
 /// Sorted names (not paths) in a folder.
 std::vector<std::string> list_directory(const std::string& path);
 std::string join_path(const std::string& folder, const std::string& name);
+std::string step_name(int64_t step);  // "step-000010": files and folders of a step
 
 }  // namespace temper

@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kDigestRun = int64_t{4} << 20;
 constexpr int64_t kWindow = int64_t{1} << 20;  // bytes; stays in the cache from the digests to the write
 
-std::string step_folder(int64_t step) { return fmt::format("step-{:06d}", step); }
+std::string step_folder(int64_t step) { return step_name(step); }
 
 int64_t count_of(const std::vector<int64_t>& shape) {
   int64_t n = 1;

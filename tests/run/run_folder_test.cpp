@@ -133,8 +133,8 @@ TEST_F(RunFolderTest, MetricsThatAreNoneAreNamed) {
 }
 
 TEST_F(RunFolderTest, NamesOfSteps) {
-  EXPECT_EQ(RunFolder::step_name(10), "step-000010");
-  EXPECT_EQ(RunFolder::step_name(1234567), "step-1234567");
+  EXPECT_EQ(step_name(10), "step-000010");
+  EXPECT_EQ(step_name(1234567), "step-1234567");
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ void Journal::write_groups(const std::string& subfolder, std::span<const Group> 
   std::string text;
   for (const Group& group : groups)
     for (const Trajectory& t : group.samples) text += dump_json_line(trajectory_to_json(t, step)) + "\n";
-  write_file_atomic(folder_->path(subfolder + "/" + RunFolder::step_name(step) + ".jsonl"), text);
+  write_file_atomic(folder_->path(subfolder + "/" + step_name(step) + ".jsonl"), text);
 }
 
 std::string Journal::finish_step(int64_t step) {

@@ -133,6 +133,4 @@ void RunFolder::remove_later(const std::string& folder, int64_t step) {
 
 std::string RunFolder::path(const std::string& name) const { return join_path(root_, name); }
 
-std::string RunFolder::step_name(int64_t step) { return fmt::format("step-{:06d}", step); }
-
 }  // namespace temper

@@ -25,7 +25,6 @@ class RunFolder {
   void require_intact() const;
 
   std::string path(const std::string& name) const;
-  static std::string step_name(int64_t step);  // "step-000010"
 
  private:
   void truncate_metrics(int64_t step);

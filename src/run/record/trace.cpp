@@ -89,7 +89,7 @@ void Trace::write(Comm& world, const std::string& folder) {
         together.push_back(event);
         events.push_back(std::move(event));
       }
-    write_timeline(join_path(folder, RunFolder::step_name(step) + ".json"), std::move(events));
+    write_timeline(join_path(folder, step_name(step) + ".json"), std::move(events));
   }
   if (steps_.size() > 1 && !folder.empty())
     write_timeline(join_path(folder, "all-steps.json"), std::move(together));

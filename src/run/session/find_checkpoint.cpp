@@ -13,7 +13,7 @@ std::string find_checkpoint(const std::string& folder, Comm& comm) {
   if (comm.rank() == 0) {
     std::vector<int64_t> steps = list_checkpoints(folder);
     for (size_t i = steps.size(); i-- > 0 && found.empty();) {
-      const std::string path = join_path(folder, RunFolder::step_name(steps[i]));
+      const std::string path = join_path(folder, step_name(steps[i]));
       std::string defect;
       try {
         const std::vector<Damage> damage = verify_checkpoint(path);
@@ -54,7 +54,7 @@ std::string resolve_checkpoint(const std::string& path) {
                        .why = path_exists(path) ? "it holds no step-NNNNNN with a manifest.json"
                                                 : "the path does not exist",
                        .fix = "name a step folder or a run folder"});
-  return join_path(is_directory(folder) ? folder : path, RunFolder::step_name(steps.back()));
+  return join_path(is_directory(folder) ? folder : path, step_name(steps.back()));
 }
 
 }  // namespace temper

@@ -51,7 +51,7 @@ void save_checkpoint(RunRank& rank, int64_t step) {
 
 void export_step(RunRank& rank, int64_t step) {
   if (rank.writes()) {
-    const std::string out = rank.folder->path("export/" + RunFolder::step_name(step));
+    const std::string out = rank.folder->path("export/" + step_name(step));
     if (path_exists(out)) remove_tree(out);
     make_directories(rank.folder->path("export"));
     export_model(rank.config().model.path, parameter_specs(rank.policy->config()),
@@ -85,7 +85,7 @@ void save_step(RunRank& rank, int64_t step, bool stopped) {
   const bool last = stopped || step == rank.last_step();
   if (last || (c.every > 0 && step % c.every == 0)) save_checkpoint(rank, step);
   if (c.export_hf_every > 0 && (step % c.export_hf_every == 0 || (last && !stopped))) export_step(rank, step);
-  if (last) spdlog::info("saved {}", join_path(rank.checkpoints, RunFolder::step_name(step)));
+  if (last) spdlog::info("saved {}", join_path(rank.checkpoints, step_name(step)));
 }
 
 }  // namespace temper

@@ -7,6 +7,7 @@
 #include "src/config/load.h"
 #include "src/core/check.h"
 #include "src/core/nearest.h"
+#include "src/core/split.h"
 
 namespace temper {
 namespace {
@@ -18,15 +19,6 @@ constexpr std::string_view kLaterVerb = "report";  // of the contract, without i
   fail(Exit::usage, {.what = what, .where = where, .why = why, .fix = fix});
 }
 
-std::vector<std::string> split_choices(std::string_view text) {
-  std::vector<std::string> words;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t bar = std::min(text.find('|', at), text.size());
-    words.emplace_back(text.substr(at, bar - at));
-    at = bar + 1;
-  }
-  return words;
-}
 
 template <class T>
 bool parse_number(const std::string& text, T& value) {
@@ -50,7 +42,7 @@ std::string value_defect(const OptionSpec& option, const std::string& value) {
     return legal ? "" : fmt::format("a number {} is wanted", range);
   }
   if (option.kind == OptionKind::choice) {
-    const std::vector<std::string> words = split_choices(option.value);
+    const std::vector<std::string> words = split(option.value, '|');
     if (std::find(words.begin(), words.end(), value) != words.end()) return "";
     return fmt::format("legal: {}{}", option.value, did_you_mean(value, words));
   }

@@ -74,7 +74,9 @@ $(B)/%.cpp.o: %.cpp
 $(B)/%.cu.o: %.cu
 	@mkdir -p $(@D); echo "  NVCC  $<"; $(NVCC) -ccbin $(MPICXX) $(CPPFLAGS) $(NVFLAGS) -c $< -o $@
 $(B)/tests/%_test: $(B)/tests/%_test.cpp.o $(TESTLIB) $(LIB)
-	@echo "  LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $^ -lgtest $(LDLIBS)
+	@echo "  LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lgtest $(LDLIBS)
+# The one part of the CUDA backend that needs no CUDA: tested in every build.
+$(B)/tests/kernels/choice_file_test: $(if $(CU),,$(B)/kernels/cuda/choice_file.cpp.o)
 $(B)/tests/%_bench: $(B)/tests/%_bench.cpp.o $(LIB)
 	@echo "  LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $^ $(BENCH_LIBS) $(LDLIBS)
 $(B)/tests/gpu/%_bench: BENCH_LIBS := -lgtest

@@ -12,8 +12,8 @@
 #include <tuple>
 #include <vector>
 
+#include "kernels/cuda/choice_file.h"
 #include "kernels/cuda/cuda.h"
-#include "src/core/choice_file.h"
 #include "src/core/cuda.h"
 
 namespace temper::cuda {

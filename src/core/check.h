@@ -2,8 +2,8 @@
 // The one exception type of temper, its exit codes, and the checks that throw it.
 // A user's mistake says four things: what happened, where (key, file, tensor, rank), why (with the numbers),
 // and what to change. An internal inconsistency (CHECK) carries file, line and the failed expression.
-// Nothing but run_guarded (run/verbs/guard.h), ChoiceFile (whose errors are harmless) and tests catches
-// Error.
+// Nothing but run_guarded (run/verbs/guard.h), the CUDA backend's ChoiceFile (whose errors are harmless) and
+// tests catches Error.
 
 #include <spdlog/fmt/fmt.h>
 

@@ -1,4 +1,4 @@
-#include "src/core/choice_file.h"
+#include "kernels/cuda/choice_file.h"
 
 #include <spdlog/spdlog.h>
 
@@ -7,7 +7,7 @@
 #include "src/core/file.h"
 #include "src/core/json.h"
 
-namespace temper {
+namespace temper::cuda {
 namespace {
 
 constexpr JsonLimits kLimits{.depth = 4, .bytes = 1 << 20};
@@ -75,4 +75,4 @@ void ChoiceFile::put(const std::string& name, const std::string& choice) {
   }
 }
 
-}  // namespace temper
+}  // namespace temper::cuda

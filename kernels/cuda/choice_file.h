@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-namespace temper {
+namespace temper::cuda {
 
 /// $XDG_CACHE_HOME/temper, else ~/.cache/temper; empty where neither is set.
 std::string user_cache_folder();
@@ -31,4 +31,4 @@ class ChoiceFile {
   Choices choices_;
 };
 
-}  // namespace temper
+}  // namespace temper::cuda

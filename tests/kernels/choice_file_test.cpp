@@ -1,6 +1,6 @@
 // A file of choices: kept, shared between processes, and never a reason to stop.
 
-#include "src/core/choice_file.h"
+#include "kernels/cuda/choice_file.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "src/core/file.h"
 #include "tests/support/temp_dir.h"
 
-namespace temper {
+namespace temper::cuda {
 namespace {
 
 TEST(ChoiceFile, KeepsWhatWasPut) {
@@ -77,7 +77,7 @@ TEST(ChoiceFile, CacheFolderOfTheUser) {
 }
 
 }  // namespace
-}  // namespace temper
+}  // namespace temper::cuda
 
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);

@@ -1,7 +1,7 @@
 // Tokenizers against the golden ids of tools/golden_tokenizer.py (Hugging Face tokenizers), hostile files,
 // worst cases, streaming. `--corpus=DIR` compares with a big corpus made by the same script. The tokenizers
-// of Qwen and DeepSeek are too large for the repository; their golden ids are checked when ../shared/data is
-// there.
+// of Qwen and DeepSeek are too large for the repository; their golden ids are checked where real data is
+// (tests/support/real_data.h).
 
 #include "src/data/tokenizer/tokenizer.h"
 
@@ -19,12 +19,12 @@
 #include "src/core/file.h"
 #include "src/core/json.h"
 #include "src/data/tokenizer/text.h"
+#include "tests/support/real_data.h"
 
 namespace temper {
 namespace {
 
 const std::string kGolden = "tests/golden/tokenizer";
-const std::string kShared = "../shared/data";
 
 std::string& corpus_folder() {
   static std::string folder;
@@ -147,9 +147,9 @@ TEST(TokenizerGolden, Llama2Style) {
   check_variants(kGolden + "/llama2", kGolden + "/llama2/variants.jsonl");
 }
 
-/// Unpacks SHARED/tokenizers/NAME; false if it is not there.
+/// Unpacks a tokenizer of the real data; false if it is not there.
 bool unpack(const std::string& name, const TempFolder& temp) {
-  const std::string source = kShared + "/tokenizers/" + name;
+  const std::string source = real_data("tokenizers/" + name);
   if (!path_exists(source + "/tokenizer.json.gz")) return false;
   FILE* pipe = popen(
       ("gunzip -c '" + source + "/tokenizer.json.gz' > '" + temp.path() + "/tokenizer.json'").c_str(), "r");
@@ -161,7 +161,8 @@ bool unpack(const std::string& name, const TempFolder& temp) {
 class SharedTokenizer : public ::testing::TestWithParam<const char*> {};
 TEST_P(SharedTokenizer, Golden) {
   TempFolder temp;
-  if (!unpack(GetParam(), temp)) GTEST_SKIP() << kShared << "/tokenizers/" << GetParam() << " is not here";
+  if (!unpack(GetParam(), temp))
+    GTEST_SKIP() << how_to_get(real_data(std::string("tokenizers/") + GetParam()));
   const Tokenizer tokenizer = Tokenizer::load(temp.path());
   check_file(tokenizer, kGolden + "/" + GetParam() + ".jsonl");
   EXPECT_TRUE(tokenizer.eos_id().has_value());
@@ -481,10 +482,10 @@ TEST(TokenizerSpeed, WorstCases) {
 
 TEST(TokenizerSpeed, Gsm8k) {
   TempFolder temp;
-  if (!path_exists(kShared + "/gsm8k/train.jsonl") || !unpack("qwen3", temp))
-    GTEST_SKIP() << kShared << "/gsm8k or qwen3 is not here";
+  const std::string questions = real_data("gsm8k/train.jsonl");
+  if (!path_exists(questions) || !unpack("qwen3", temp)) GTEST_SKIP() << how_to_get(questions);
   std::string text;
-  std::ifstream lines(kShared + "/gsm8k/train.jsonl");
+  std::ifstream lines(questions);
   for (std::string line; std::getline(lines, line);) {
     const Json row = parse_json(line, "gsm8k");
     text += row["question"].get<std::string>() + "\n" + row["answer"].get<std::string>() + "\n";

@@ -2,31 +2,20 @@
 // says what, where, why and what to change. Through the program itself.
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/file.h>
 
 #include "tests/support/background.h"
+#include "tests/support/run_fixture.h"
 
 namespace temper {
 namespace {
 
-const char* kConfig = R"([run]
-name = "r"
-steps = 20
-threads = 1
-[model]
-path = "model"
-[rollout]
-prompts_per_step = 5
-samples_per_prompt = 3
-max_new_tokens = 6
-[optimizer]
-lr = 1e-3
-[data]
-train = "data.jsonl"
-chat = false
-[reward]
-functions = ["arithmetic"]
+const char* kConfig = R"(
+run.name = "r"
+run.steps = 20
+rollout.prompts_per_step = 5
+rollout.samples_per_prompt = 3
+rollout.max_new_tokens = 6
 )";
 
 using Words = std::vector<std::string>;
@@ -36,48 +25,31 @@ struct Mistake {
   Words words;  // in the message
 };
 
-class ExitCodes : public ::testing::Test {
+class ExitCodes : public RunFixture {
  protected:
-  void SetUp() override {
-    program_.write("run.toml", kConfig);
-    program_.write("data.jsonl", data_with(""));
-    ASSERT_EQ(program_.init_model("model"), 0) << program_.output();
-  }
+  void SetUp() override { prepare(kConfig, sums(8)); }
 
-  /// Eight good lines; `third` in the place of the third.
-  static std::string data_with(const std::string& third) {
-    std::string data;
-    for (int i = 0; i < 8; ++i) {
-      const std::string good =
-          fmt::format(R"({{"prompt":"{0} + 5","answer":"{1}","response":"{1}"}})", i, i + 5);
-      data += (i == 2 && !third.empty() ? third : good) + "\n";
-    }
-    return data;
-  }
-  bool exists(const std::string& name) const { return path_exists(program_.path(name)); }
   int64_t count(const std::string& text) const {
-    const std::string all = program_.output();
+    const std::string all = output();
     int64_t n = 0;
     for (size_t at = all.find(text); at != std::string::npos; at = all.find(text, at + 1)) ++n;
     return n;
   }
   void expect_block(const Words& words, const std::string& label) const {
     for (const char* part : {"temper: ", "  where: ", "  why:   ", "  fix:   "})
-      EXPECT_GE(count(part), 1) << "no \"" << part << "\" of " << label << ":\n" << program_.output();
+      EXPECT_GE(count(part), 1) << "no \"" << part << "\" of " << label << ":\n" << output();
     for (const std::string& word : words)
-      EXPECT_GE(count(word), 1) << "no \"" << word << "\" of " << label << ":\n" << program_.output();
+      EXPECT_GE(count(word), 1) << "no \"" << word << "\" of " << label << ":\n" << output();
   }
   /// The program refuses: code, one block, nothing on stdout.
   void expect_refused(Exit code, const Mistake& mistake) const {
     EXPECT_EQ(program_.run(mistake.arguments + " > stdout.log"), static_cast<int>(code))
         << mistake.arguments << "\n"
-        << program_.output();
+        << output();
     expect_block(mistake.words, mistake.arguments);
-    EXPECT_EQ(count("temper: "), 1) << program_.output();
+    EXPECT_EQ(count("temper: "), 1) << output();
     EXPECT_EQ(program_.read("stdout.log"), "") << mistake.arguments;
   }
-
-  Program program_;
 };
 
 TEST_F(ExitCodes, CommandLine) {
@@ -108,7 +80,7 @@ TEST_F(ExitCodes, HelpAndVersionAreResults) {
   for (const std::string& verb : verbs) lines.push_back(verb + " --help");
   for (const std::string& line : lines) {
     EXPECT_EQ(program_.run(line + " > stdout.log"), 0) << line;
-    EXPECT_EQ(program_.output(), "") << line;
+    EXPECT_EQ(output(), "") << line;
     EXPECT_GT(program_.read("stdout.log").size(), 60u) << line;
   }
   program_.run("help > stdout.log");
@@ -149,7 +121,7 @@ TEST_F(ExitCodes, ConfigsAndPathsAreRefusedBeforeAnythingStarts) {
   EXPECT_FALSE(exists("runs"));
   EXPECT_FALSE(exists("new"));
   EXPECT_EQ(program_.run_ranks(2, "train run.toml run.stepz=5"), static_cast<int>(Exit::usage));
-  EXPECT_EQ(count("run.stepz (command line)"), 1) << "two ranks tell it twice: " << program_.output();
+  EXPECT_EQ(count("run.stepz (command line)"), 1) << "two ranks tell it twice: " << output();
   EXPECT_EQ(program_.run_ranks(2, "train run.toml train.samples_per_update=7"),
             static_cast<int>(Exit::usage));
   expect_block({"train.samples_per_update"}, "a plan for two ranks");
@@ -175,7 +147,7 @@ TEST_F(ExitCodes, DataLines) {
       {"{\"prompt\":\"\xff\",\"answer\":\"1\"}", {"UTF-8"}},
   };
   for (auto [line, words] : lines) {
-    program_.write("bad.jsonl", data_with(line));
+    program_.write("bad.jsonl", sums(2) + line + "\n" + sums(5));
     words.push_back("bad.jsonl:3");
     expect_refused(Exit::data, {"train run.toml data.train=bad.jsonl", words});
   }
@@ -222,7 +194,7 @@ TEST_F(ExitCodes, ModelFolders) {
 
 TEST_F(ExitCodes, RunFolders) {
   expect_refused(Exit::busy, {"train run.toml run.dir=data.jsonl", {"data.jsonl/r", "run.dir"}});
-  ASSERT_EQ(program_.run("train run.toml run.steps=1"), 0) << program_.output();
+  ASSERT_EQ(program_.run("train run.toml run.steps=1"), 0) << output();
   expect_refused(Exit::usage, {"train run.toml checkpoint.resume=none", {"runs/r", "run.overwrite"}});
   const int lock = ::open(program_.path("runs/r/owner.lock").c_str(), O_RDWR | O_CLOEXEC);
   ASSERT_EQ(::flock(lock, LOCK_EX | LOCK_NB), 0);
@@ -238,11 +210,10 @@ TEST_F(ExitCodes, NumbersThatAreNotFinite) {
       "train run.toml algorithm.name=sft rollout.samples_per_prompt=1 train.samples_per_update=5 ";
   EXPECT_EQ(program_.run_ranks(2, sft + "optimizer.lr=1000 optimizer.grad_clip=0"),
             static_cast<int>(Exit::numerics))
-      << program_.output();
+      << output();
   expect_block({"not finite", "step ", "nonfinite/"}, "a loss");
   for (int rank : {0, 1}) {  // one decision: both say it, in their logs too
-    EXPECT_EQ(count(fmt::format("rank {}: training stopped before the update", rank)), 1)
-        << program_.output();
+    EXPECT_EQ(count(fmt::format("rank {}: training stopped before the update", rank)), 1) << output();
     EXPECT_NE(program_.read(fmt::format("runs/r/logs/rank-{:04d}.log", rank)).find("not finite"),
               std::string::npos);
   }
@@ -254,8 +225,7 @@ TEST_F(ExitCodes, NumbersThatAreNotFinite) {
   EXPECT_EQ(dumps[0], fmt::format("step-{:06d}.jsonl", done + 1))
       << "the step after the last one that was recorded";
   EXPECT_FALSE(exists("runs/r/checkpoints")) << "broken weights were saved";
-  EXPECT_EQ(program_.run(sft + "run.name=again --replay runs/r/nonfinite/" + dumps[0]), 0)
-      << program_.output();
+  EXPECT_EQ(program_.run(sft + "run.name=again --replay runs/r/nonfinite/" + dumps[0]), 0) << output();
 }
 
 /// The folder goes away under the run. Whatever rank 0 writes next fails, and nobody waits for it.
@@ -265,9 +235,9 @@ TEST_F(ExitCodes, AVanishedRunFolder) {
   const auto vanish = [&](const std::string& name, const std::function<void()>& make_vanish) {
     Background job(program_, program_.mpirun(2, endless + name));
     const std::string first = "runs/" + name + "/checkpoints/step-000001/manifest.json";
-    ASSERT_TRUE(job.until([&] { return exists(first); })) << program_.output();
+    ASSERT_TRUE(job.until([&] { return exists(first); })) << output();
     make_vanish();
-    EXPECT_EQ(job.wait(), static_cast<int>(Exit::storage)) << program_.output();
+    EXPECT_EQ(job.wait(), static_cast<int>(Exit::storage)) << output();
     expect_block({"temper: rank "}, name);
   };
   vanish("moved", [&] { std::filesystem::rename(program_.path("runs/moved"), program_.path("gone")); });

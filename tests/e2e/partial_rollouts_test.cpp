@@ -134,7 +134,7 @@ TEST_F(PartialRollouts, GoOnAfterEveryStep) {
       copy_until(whole, name, step, kManySteps);
       ASSERT_EQ(train(placements[(step + lag) % 3], lag, name, more), 0) << name << ": " << output();
       expect_same_run(whole, name, kManySteps);
-      std::filesystem::remove_all(run(name));
+      std::filesystem::remove_all(program_.path("runs/" + name));
     }
   }
 }

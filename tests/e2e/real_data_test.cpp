@@ -3,39 +3,28 @@
 // alone (nothing of src/rl) and is equal, bit for bit. tools/real_data_run.sh does the same with the whole of
 // GSM8K and Qwen3's files.
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <regex>
 #include <set>
 
-#include "tests/support/program.h"
+#include "tests/support/run_fixture.h"
 
 namespace temper {
 namespace {
 
-const char* kConfig = R"([run]
-name = "grpo"
-steps = 3
-threads = 1
-[model]
-path = "runs/sft/export/step-000007"
-[algorithm]
-kl_coef = 0.05
-[rollout]
-prompts_per_step = 8
-samples_per_prompt = 6
-max_prompt_tokens = 150
-max_new_tokens = 20
-[train]
-updates_per_step = 2
-[optimizer]
-lr = 1e-3
-[data]
-train = "gsm8k.jsonl"
-prompt_key = "question"
-[reward]
-functions = [{name = "gsm8k", format_score = 0.1, weight = 0.7},
+const char* kConfig = R"(
+run.name = "grpo"
+run.steps = 3
+model.path = "runs/sft/export/step-000007"
+algorithm.kl_coef = 0.05
+rollout.prompts_per_step = 8
+rollout.samples_per_prompt = 6
+rollout.max_prompt_tokens = 150
+rollout.max_new_tokens = 20
+train.updates_per_step = 2
+data.chat = true
+data.prompt_key = "question"
+reward.functions = [{name = "gsm8k", format_score = 0.1, weight = 0.7},
              {name = "length", max_tokens = 20, buffer_tokens = 15, weight = 0.3}]
 )";
 
@@ -152,7 +141,7 @@ class Audit {
   int compared_ = 0, wrong_ = 0;
 };
 
-class RealData : public ::testing::Test {
+class RealData : public RunFixture {
  protected:
   void SetUp() override {
     std::string solutions, answers;
@@ -160,28 +149,22 @@ class RealData : public ::testing::Test {
       solutions += Json{{"question", line.at("question")}, {"answer", line.at("answer")}}.dump() + "\n";
       answers += Json{{"question", line.at("question")}, {"response", line.at("response")}}.dump() + "\n";
     }
-    program_.write("gsm8k.jsonl", solutions);
+    prepare(kConfig, solutions);
     program_.write("answers.jsonl", answers);
-    program_.write("run.toml", kConfig);
-    ASSERT_EQ(program_.init_model("model"), 0) << program_.output();
   }
-  std::vector<Json> rollouts(int step) const {
-    return program_.json_lines(fmt::format("runs/grpo/rollouts/step-{:06d}.jsonl", step));
-  }
-
-  Program program_;
+  std::vector<Json> rows_of(int step) const { return program_.json_lines(rollout_file("grpo", step)); }
 };
 
 TEST_F(RealData, EveryScoreAndAdvantageAgain) {
-  ASSERT_EQ(program_.run_ranks(2, kWarmStart), 0) << program_.output();
-  ASSERT_EQ(program_.run_ranks(2, "train run.toml"), 0) << program_.output();
+  ASSERT_EQ(program_.run_ranks(2, kWarmStart), 0) << output();
+  ASSERT_EQ(program_.run_ranks(2, "train run.toml"), 0) << output();
   const std::vector<Json> metrics = program_.metrics("grpo");
   ASSERT_EQ(metrics.size(), 3u);
   Audit audit;
   std::map<double, int> scores;
   int advantages = 0;
   for (int step = 1; step <= 3; ++step) {
-    const std::vector<Json> rows = rollouts(step);
+    const std::vector<Json> rows = rows_of(step);
     const Json& metric = metrics[static_cast<size_t>(step - 1)];
     ASSERT_EQ(rows.size(), 48u);
     audit.step(rows, metric);
@@ -200,7 +183,7 @@ TEST_F(RealData, EveryScoreAndAdvantageAgain) {
   EXPECT_EQ(scores.size(), 3u) << "the model never was right, or never wrong, or always answered";
   EXPECT_GT(advantages, 48);
 
-  std::vector<Json> rows = rollouts(2);
+  std::vector<Json> rows = rows_of(2);
   rows[7]["advantage"] = std::nextafter(rows[7]["advantage"].get<double>(), 10.0);
   Audit altered;
   altered.step(rows, metrics[1]);

@@ -3,10 +3,8 @@
 // autograd; fewer samples than ranks too. The same command twice gives the same bytes. Through the program
 // itself.
 
-#include <gtest/gtest.h>
-
 #include "tests/support/golden_case.h"
-#include "tests/support/program.h"
+#include "tests/support/run_fixture.h"
 
 namespace temper {
 namespace {
@@ -16,29 +14,18 @@ constexpr double kSame = 1e-10, kAutograd = 1e-9;
 constexpr int kMaxRanks = 4;
 constexpr int64_t kLongest = 27;  // rows of the longest sequence of the golden rollouts
 
-const char* kConfig = R"([run]
-name = "run"
-steps = 1
-dtype = "fp64"
-threads = 1
-[model]
-path = "model"
-context_tokens = 64
-[algorithm]
-kl_coef = 0.05
-entropy_coef = 0.01
-[rollout]
-prompts_per_step = 3
-samples_per_prompt = 4
-max_prompt_tokens = 10
-max_new_tokens = 17
-[optimizer]
-lr = 1e-3
-[data]
-train = "data.jsonl"
-chat = false
-[reward]
-functions = [{name = "gsm8k", method = "flexible", format_score = 0.1}]
+const char* kConfig = R"(
+run.name = "run"
+run.steps = 1
+run.dtype = "fp64"
+model.context_tokens = 64
+algorithm.kl_coef = 0.05
+algorithm.entropy_coef = 0.01
+rollout.prompts_per_step = 3
+rollout.samples_per_prompt = 4
+rollout.max_prompt_tokens = 10
+rollout.max_new_tokens = 17
+reward.functions = [{name = "gsm8k", method = "flexible", format_score = 0.1}]
 )";
 
 /// What one run says of its update.
@@ -72,24 +59,18 @@ size_t compare_dumps(const std::string& actual, const std::string& expected, dou
   return names.tensors().size();
 }
 
-class SameUpdate : public ::testing::Test {
+class SameUpdate : public RunFixture {
  protected:
   void SetUp() override {
     std::filesystem::copy(kGolden + "model", program_.path("model"));
-    program_.write("run.toml", kConfig);
+    program_.write("run.toml", run_config(kConfig));
+    program_.write("data.jsonl", sums(7));
   }
 
   void write_lines(const std::string& name, const std::vector<Json>& lines) const {
     std::string text;
     for (const Json& line : lines) text += line.dump() + "\n";
     program_.write(name, text);
-  }
-  /// Prompts to generate for.
-  void write_questions() const {
-    std::vector<Json> data;
-    for (int i = 0; i < 7; ++i)
-      data.push_back({{"prompt", fmt::format("{} and {}?", i, 2 * i)}, {"answer", std::to_string(i)}});
-    write_lines("data.jsonl", data);
   }
   std::vector<Json> golden_lines() const {
     const std::string path = kGolden + "rollouts.jsonl", all = read_file(path, 1 << 20);
@@ -105,7 +86,7 @@ class SameUpdate : public ::testing::Test {
         ranks, fmt::format("train run.toml run.name={0} train.max_tokens_per_microbatch={1} {2} --replay {3} "
                            "--dump-gradients dump-{0}",
                            name, budget, keys, file));
-    if (code != 0) throw std::runtime_error(program_.output());
+    if (code != 0) throw std::runtime_error(output());
     return {program_.path("dump-" + name + "/update-000001.safetensors"), program_.metrics(name).at(0)};
   }
 
@@ -135,8 +116,6 @@ class SameUpdate : public ::testing::Test {
                 worst_loss);
     return first;
   }
-
-  Program program_;
 };
 
 TEST_F(SameUpdate, EqualsAutogradForAnyRanksAndBudget) {
@@ -185,8 +164,7 @@ TEST_F(SameUpdate, FewerSamplesThanRanks) {
 /// A generated step with its roles placed otherwise: the same rollouts, and the same gradients from 1 to 3
 /// trainer ranks.
 TEST_F(SameUpdate, GeneratedStepInPlacementsWithOtherNumbersOfTrainerRanks) {
-  ASSERT_EQ(program_.init_model("tiny"), 0) << program_.output();
-  write_questions();
+  ASSERT_EQ(program_.init_model("tiny"), 0) << output();
   const std::vector<std::pair<int, std::string>> placements = {
       {1, ""},
       {3, R"(roles.rollout.ranks='"0"' roles.reference.ranks='"1"' roles.trainer.ranks='"2"')"},
@@ -202,9 +180,8 @@ TEST_F(SameUpdate, GeneratedStepInPlacementsWithOtherNumbersOfTrainerRanks) {
                   placements[i].first,
                   fmt::format("train run.toml run.name={0} {1} --dump-gradients dump-{0}", name(i), keys)),
               0)
-        << program_.output();
-    const std::string rollouts = "/rollouts/step-000001.jsonl";
-    EXPECT_EQ(program_.read("runs/" + name(i) + rollouts), program_.read("runs/" + name(0) + rollouts));
+        << output();
+    EXPECT_EQ(rollouts(name(i), 1), rollouts(name(0), 1));
     const auto dump = [&](size_t run) {
       return program_.path("dump-" + name(run) + "/update-000001.safetensors");
     };
@@ -214,8 +191,7 @@ TEST_F(SameUpdate, GeneratedStepInPlacementsWithOtherNumbersOfTrainerRanks) {
 }
 
 TEST_F(SameUpdate, TwiceTheSameBytes) {
-  ASSERT_EQ(program_.init_model("tiny"), 0) << program_.output();
-  write_questions();
+  ASSERT_EQ(program_.init_model("tiny"), 0) << output();
   for (const char* name : {"once", "twice"}) {
     const std::string keys =
         "run.steps=2 model.path=tiny train.updates_per_step=2 train.epochs_per_step=2 "
@@ -223,11 +199,11 @@ TEST_F(SameUpdate, TwiceTheSameBytes) {
     ASSERT_EQ(program_.run_ranks(
                   3, fmt::format("train run.toml run.name={0} {1} --dump-gradients dump-{0}", name, keys)),
               0)
-        << program_.output();
+        << output();
   }
   EXPECT_EQ(program_.metrics("once").size(), 2u);
   EXPECT_GT(program_.metrics("once").at(0).at("actor/grad_norm"), 0);
-  EXPECT_EQ(program_.fixed_metrics("once"), program_.fixed_metrics("twice"));
+  EXPECT_EQ(metrics("once"), metrics("twice"));
   const auto same = [&](const std::string& once, const std::string& twice) {
     EXPECT_EQ(program_.read(once), program_.read(twice)) << once;
   };
@@ -235,11 +211,9 @@ TEST_F(SameUpdate, TwiceTheSameBytes) {
     const std::string file = fmt::format("/update-{:06d}.safetensors", update);
     same("dump-once" + file, "dump-twice" + file);
   }
-  for (const char* file :
-       {"export/step-000002/model.safetensors", "rollouts/step-000001.jsonl", "rollouts/step-000002.jsonl"})
-    same(fmt::format("runs/once/{}", file), fmt::format("runs/twice/{}", file));
-  EXPECT_NE(program_.read("runs/once/export/step-000002/model.safetensors"),
-            program_.read("tiny/model.safetensors"));
+  for (const int step : {1, 2}) same(rollout_file("once", step), rollout_file("twice", step));
+  EXPECT_EQ(exported_weights("once", 2), exported_weights("twice", 2));
+  EXPECT_NE(exported_weights("once", 2), program_.read("tiny/model.safetensors"));
 }
 
 }  // namespace

@@ -2,11 +2,10 @@
 // code 75, and the run that goes on from there is the run that was never stopped, bit for bit; a second
 // signal, and nothing less, ends it at once.
 
-#include <gtest/gtest.h>
-
 #include <stdexcept>
 
 #include "tests/support/background.h"
+#include "tests/support/run_fixture.h"
 
 namespace temper {
 namespace {
@@ -14,29 +13,16 @@ namespace {
 constexpr int kSteps = 60;
 constexpr int kRetry = static_cast<int>(Exit::retry);
 
-const char* kConfig = R"([run]
-name = "whole"
-steps = 60
-threads = 1
-[model]
-path = "model"
-[algorithm]
-kl_coef = 0.1
-entropy_coef = 0.01
-[rollout]
-prompts_per_step = 3
-samples_per_prompt = 2
-max_new_tokens = 6
-[optimizer]
-lr = 1e-3
-schedule = "linear"
-[data]
-train = "data.jsonl"
-chat = false
-[reward]
-functions = ["arithmetic"]
-[checkpoint]
-export_hf_every = 60
+const char* kConfig = R"(
+run.name = "whole"
+run.steps = 60
+algorithm.kl_coef = 0.1
+algorithm.entropy_coef = 0.01
+rollout.prompts_per_step = 3
+rollout.samples_per_prompt = 2
+rollout.max_new_tokens = 6
+optimizer.schedule = "linear"
+checkpoint.export_hf_every = 60
 )";
 
 /// With many positions: one step of long answers takes far longer than two signals.
@@ -46,32 +32,19 @@ const char* kLongContext = R"({"architectures": ["Qwen3ForCausalLM"], "model_typ
   "tie_word_embeddings": true, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "initializer_range": 0.2,
   "eos_token_id": 2})";
 
-class Signals : public ::testing::Test {
+class Signals : public RunFixture {
  protected:
-  void SetUp() override {
-    program_.write("run.toml", kConfig);
-    std::string data;
-    for (int i = 0; i < 17; ++i)
-      data += fmt::format("{{\"prompt\":\"{0} and {1}?\",\"answer\":\"{2}\",\"response\":\"{2}\"}}\n", i,
-                          3 * i, 4 * i);
-    program_.write("data.jsonl", data);
-    ASSERT_EQ(program_.init_model("model"), 0) << program_.output();
-  }
+  void SetUp() override { prepare(kConfig, sums(17)); }
 
-  std::string output() const { return program_.output(); }
   std::string train(const std::string& overrides) const { return "train run.toml " + overrides; }
   int64_t steps_done(const std::string& name) const {
     const std::string path = "runs/" + name + "/metrics.jsonl";
-    if (!path_exists(program_.path(path))) return 0;
+    if (!exists(path)) return 0;
     const std::string text = program_.read(path);
     return std::count(text.begin(), text.end(), '\n');
   }
-  std::string weights(const std::string& name) const {
-    return program_.read(fmt::format("runs/{}/export/step-{:06d}/model.safetensors", name, kSteps));
-  }
   void expect_saved_at(const std::string& name, int64_t step) const {
-    EXPECT_TRUE(
-        path_exists(program_.path(fmt::format("runs/{}/checkpoints/step-{:06d}/manifest.json", name, step))))
+    EXPECT_TRUE(exists(checkpoint(name, step) + "/manifest.json"))
         << "after step " << step << ": " << output();
   }
   /// Waits for two more steps of the run, sends the signal, and expects an orderly stop. The ranks stand
@@ -99,11 +72,9 @@ class Signals : public ::testing::Test {
     return ranks;
   }
   void expect_same_as_whole(const std::string& name) const {
-    EXPECT_EQ(program_.fixed_metrics(name), program_.fixed_metrics("whole"));
-    EXPECT_EQ(weights(name), weights("whole"));
+    EXPECT_EQ(metrics(name), metrics("whole"));
+    EXPECT_EQ(exported_weights(name, kSteps), exported_weights("whole", kSteps));
   }
-
-  Program program_;
 };
 
 TEST_F(Signals, AStoppedRunGoesOnBitForBit) {
@@ -126,7 +97,7 @@ TEST_F(Signals, AStoppedRunGoesOnBitForBit) {
     stop(job, "stopped", SIGUSR1, ranks, ranks);  // as sbatch --signal (not every mpirun hands it on)
   }
   ASSERT_EQ(program_.run_ranks(2, train("run.name=stopped")), 0) << output();
-  EXPECT_NE(output().find("resumed from"), std::string::npos) << output();
+  EXPECT_TRUE(says("resumed from")) << output();
   expect_same_as_whole("stopped");
 }
 
@@ -155,7 +126,7 @@ TEST_F(Signals, ASecondSignalEndsTheRunAtOnce) {
   // Handlers alone would not tell: some builds of Open MPI bring their own for a run without mpirun.
   const auto at_work = [&](const std::string& name, int rank) {
     const std::string log = fmt::format("runs/{}/logs/rank-{:04d}.log", name, rank);
-    return path_exists(program_.path(log)) && program_.read(log).find("updates in all") != std::string::npos;
+    return exists(log) && program_.read(log).find("updates in all") != std::string::npos;
   };
   {
     Background job(program_, program_.temper() + " " + slow + "alone");
@@ -174,7 +145,7 @@ TEST_F(Signals, ASecondSignalEndsTheRunAtOnce) {
   }
   for (const char* name : {"alone", "ranks"}) {
     EXPECT_EQ(steps_done(name), 0) << "it waited for the end of the step";
-    EXPECT_FALSE(path_exists(program_.path(fmt::format("runs/{}/checkpoints", name))));
+    EXPECT_FALSE(exists(fmt::format("runs/{}/checkpoints", name)));
   }
 }
 

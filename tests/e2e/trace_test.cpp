@@ -1,59 +1,42 @@
 // profile.steps through the program: a timeline per named step, lanes of every role, both ends of every
 // arrow.
 
-#include <gtest/gtest.h>
-
 #include <map>
 #include <set>
 
-#include "tests/support/program.h"
+#include "tests/support/run_fixture.h"
 
 namespace temper {
 namespace {
 
-const char* kConfig = R"([run]
-name = "traced"
-steps = 4
-threads = 1
-max_policy_lag = 1
-[model]
-path = "model"
-[algorithm]
-kl_coef = 0.1
-[rollout]
-prompts_per_step = 4
-samples_per_prompt = 2
-max_new_tokens = 4
-[optimizer]
-lr = 1e-3
-[data]
-train = "data.jsonl"
-chat = false
-[reward]
-functions = ["exact"]
-[roles]
-rollout.ranks = "0"
-reference.ranks = "1"
-trainer.ranks = "2"
-[profile]
-steps = "2-3"
+const char* kConfig = R"(
+run.name = "traced"
+run.steps = 4
+run.max_policy_lag = 1
+algorithm.kl_coef = 0.1
+rollout.prompts_per_step = 4
+rollout.samples_per_prompt = 2
+rollout.max_new_tokens = 4
+reward.functions = ["exact"]
+roles.rollout.ranks = "0"
+roles.reference.ranks = "1"
+roles.trainer.ranks = "2"
+profile.steps = "2-3"
 )";
 
-TEST(Trace, HasALanePerRoleAndBothEndsOfEveryArrow) {
-  Program program;
-  program.write("run.toml", kConfig);
-  std::string data;
-  for (int i = 0; i < 9; ++i)
-    data += fmt::format("{{\"prompt\":\"{} and {}\",\"answer\":\"1\"}}\n", i, i + 1);
-  program.write("data.jsonl", data);
-  ASSERT_EQ(program.init_model("model"), 0) << program.output();
-  ASSERT_EQ(program.run_ranks(3, "train run.toml"), 0) << program.output();
-  EXPECT_FALSE(path_exists(program.path("runs/traced/trace/step-000001.json")));
-  EXPECT_FALSE(path_exists(program.path("runs/traced/trace/step-000004.json")));
+class Trace : public RunFixture {
+ protected:
+  void SetUp() override { prepare(kConfig, sums(9)); }
+};
+
+TEST_F(Trace, HasALanePerRoleAndBothEndsOfEveryArrow) {
+  ASSERT_EQ(program_.run_ranks(3, "train run.toml"), 0) << output();
+  EXPECT_FALSE(exists("runs/traced/trace/step-000001.json"));
+  EXPECT_FALSE(exists("runs/traced/trace/step-000004.json"));
   size_t events = 0;
   for (const int step : {2, 3}) {
     const std::string file = fmt::format("runs/traced/trace/step-{:06d}.json", step);
-    const Json trace = parse_json(program.read(file), file);
+    const Json trace = parse_json(program_.read(file), file);
     std::set<std::string> lanes, spans;
     std::map<std::string, std::string> ends;
     for (const Json& event : trace.at("traceEvents")) {
@@ -79,18 +62,14 @@ TEST(Trace, HasALanePerRoleAndBothEndsOfEveryArrow) {
     for (const auto& [id, both] : ends) EXPECT_TRUE(both == "sf" || both == "fs") << both;
   }
   const std::string together = "runs/traced/trace/all-steps.json";
-  const Json all = parse_json(program.read(together), together);
+  const Json all = parse_json(program_.read(together), together);
   for (const Json& event : all.at("traceEvents")) events -= event.at("ph") != "M";
   EXPECT_EQ(events, 0u) << "the steps together";
 }
 
-TEST(Trace, NothingIsWrittenWhenNotAskedFor) {
-  Program program;
-  program.write("run.toml", kConfig);
-  program.write("data.jsonl", "{\"prompt\":\"1\",\"answer\":\"1\"}\n");
-  ASSERT_EQ(program.init_model("model"), 0) << program.output();
-  ASSERT_EQ(program.run_ranks(3, "train run.toml profile.steps= run.steps=1"), 0) << program.output();
-  EXPECT_FALSE(path_exists(program.path("runs/traced/trace")));
+TEST_F(Trace, NothingIsWrittenWhenNotAskedFor) {
+  ASSERT_EQ(program_.run_ranks(3, "train run.toml profile.steps= run.steps=1"), 0) << output();
+  EXPECT_FALSE(exists("runs/traced/trace"));
 }
 
 }  // namespace

@@ -2,78 +2,48 @@
 // `generate` reported, `export` the weights that the run exported, `eval` the same numbers again. Results are
 // on stdout alone.
 
-#include <gtest/gtest.h>
-
-#include "tests/support/program.h"
+#include "tests/support/run_fixture.h"
 
 namespace temper {
 namespace {
 
-const char* kSft = R"([run]
-name = "sft"
-steps = 16
-threads = 1
-[model]
-path = "model"
-[algorithm]
-name = "sft"
-[rollout]
-prompts_per_step = 4
-max_new_tokens = 8
-[train]
-samples_per_update = 4
-[optimizer]
-lr = 1e-2
-weight_decay = 0.0
-[data]
-train = "data.jsonl"
-chat = false
-[reward]
-functions = ["exact"]
-[validation]
-data = "data.jsonl"
-samples_per_prompt = 2
-[checkpoint]
-export_hf_every = 16
+const char* kSft = R"(
+run.name = "sft"
+run.steps = 16
+algorithm.name = "sft"
+rollout.prompts_per_step = 4
+rollout.max_new_tokens = 8
+train.samples_per_update = 4
+optimizer.lr = 1e-2
+optimizer.weight_decay = 0.0
+reward.functions = ["exact"]
+validation.data = "data.jsonl"
+validation.samples_per_prompt = 2
+checkpoint.export_hf_every = 16
 )";
 
-const char* kGrpo = R"([run]
-name = "grpo"
-steps = 3
-threads = 1
-[model]
-path = "model"
-[algorithm]
-kl_coef = 0.1
-entropy_coef = 0.01
-[rollout]
-prompts_per_step = 4
-samples_per_prompt = 3
-max_new_tokens = 8
-[optimizer]
-lr = 1e-3
-[data]
-train = "data.jsonl"
-chat = false
-[reward]
-functions = ["exact"]
+const char* kGrpo = R"(
+run.name = "grpo"
+run.steps = 3
+algorithm.kl_coef = 0.1
+algorithm.entropy_coef = 0.01
+rollout.prompts_per_step = 4
+rollout.samples_per_prompt = 3
+rollout.max_new_tokens = 8
+reward.functions = ["exact"]
 )";
 
-class Verbs : public ::testing::Test {
+class Verbs : public RunFixture {
  protected:
   void SetUp() override {
-    program_.write("sft.toml", kSft);
-    program_.write("grpo.toml", kGrpo);
     std::string data;
     for (const char* word : {"one", "two", "three", "four"})
       data +=
           fmt::format("{{\"prompt\":\"after {0}\",\"answer\":\"{0}\",\"response\":\" comes {0}\"}}\n", word);
-    program_.write("data.jsonl", data);
-    ASSERT_EQ(program_.init_model("model"), 0) << program_.output();
+    prepare(kGrpo, data);
+    program_.write("sft.toml", run_config(kSft));
   }
 
-  std::string output() const { return program_.output(); }
-  bool says(const std::string& text) const { return output().find(text) != std::string::npos; }
   /// Runs a verb that must succeed and returns its stdout; nothing may be on stderr.
   std::string result(const std::string& arguments) const {
     return result_of(program_.temper() + " " + arguments);
@@ -91,8 +61,6 @@ class Verbs : public ::testing::Test {
     }
     return list;
   }
-
-  Program program_;
 };
 
 /// Every option that changes a draw; none changes the log-prob of what was drawn. Id 2 is the end token.
@@ -145,8 +113,8 @@ TEST_F(Verbs, ScoreGivesTheLogprobsOfGenerate) {
 }
 
 TEST_F(Verbs, TokenizeThereAndBack) {
-  const std::vector<std::string> texts{"", "Hello, world!\n", "  12345 + 67\t= ?", "naïve café 二十三 🙂🙂",
-                                       "<|im_start|>user\nhi<|im_end|>"};
+  const std::vector<std::string> texts{"", "Hello, world!\n", "  12345 + 67\t= ?",
+                                       "naïve café 二十三 🙂🙂", "<|im_start|>user\nhi<|im_end|>"};
   std::string input, ids;
   for (const std::string& text : texts) input += Json{{"text", text}}.dump() + "\n";
   program_.write("text.jsonl", input);
@@ -182,7 +150,7 @@ TEST_F(Verbs, InitIsAFunctionOfItsSeedAndWritesOverNothing) {
   result("init --config model.config.json --out other --seed 2");
   EXPECT_EQ(program_.read("same/model.safetensors"), weights);
   EXPECT_NE(program_.read("other/model.safetensors"), weights);
-  EXPECT_FALSE(path_exists(program_.path("same/tokenizer.json")));
+  EXPECT_FALSE(exists("same/tokenizer.json"));
   EXPECT_EQ(program_.read("model/tokenizer.json"),
             read_file("tests/golden/tokenizer/minimind/tokenizer.json", 1 << 20));
   result("init --config model.config.json --out half --dtype bf16");
@@ -220,18 +188,18 @@ TEST_F(Verbs, TrainVerifyExportEvalScore) {
 }
 
 TEST_F(Verbs, KlOfTheFirstUpdateIsZero) {
-  ASSERT_EQ(program_.run_ranks(2, "train grpo.toml"), 0) << output();
+  ASSERT_EQ(program_.run_ranks(2, "train run.toml"), 0) << output();
   const std::vector<Json> steps = program_.metrics("grpo");
   ASSERT_EQ(steps.size(), 3u);
   EXPECT_EQ(steps[0].at("actor/kl_loss"), 0.0) << "policy and reference are the same weights";
   for (size_t i : {1, 2}) EXPECT_GT(steps[i].at("actor/kl_loss"), 0.0) << "step " << i + 1;
   for (const Json& step : steps) EXPECT_EQ(step.at("actor/rollout_logprob_diff_max"), 0.0);
-  EXPECT_TRUE(path_exists(program_.path("runs/grpo/rollouts/step-000003.jsonl")));
+  EXPECT_TRUE(exists(rollout_file("grpo", 3)));
 }
 
 TEST_F(Verbs, OptionsOfSamplingStayOutOfTheLogprobs) {
   for (int ranks : {1, 2})
-    ASSERT_EQ(program_.run_ranks(ranks, fmt::format("train grpo.toml run.name=on{} {}", ranks, kAllOptions)),
+    ASSERT_EQ(program_.run_ranks(ranks, fmt::format("train run.toml run.name=on{} {}", ranks, kAllOptions)),
               0)
         << output();
   EXPECT_TRUE(says("rollout.repetition_penalty, rollout.presence_penalty")) << output();
@@ -239,7 +207,7 @@ TEST_F(Verbs, OptionsOfSamplingStayOutOfTheLogprobs) {
     EXPECT_EQ(step.at("actor/rollout_logprob_diff_max"), 0.0) << "step " << step;
   const auto responses = [&](const std::string& run) {
     std::vector<Json> tokens;
-    for (const Json& line : program_.json_lines("runs/" + run + "/rollouts/step-000001.jsonl"))
+    for (const Json& line : program_.json_lines(rollout_file(run, 1)))
       tokens.push_back(line.at("response_tokens"));
     return tokens;
   };
@@ -261,18 +229,18 @@ TEST_F(Verbs, GenerateRefusesOptionsThatCannotBe) {
 }
 
 TEST_F(Verbs, CheckShowsThePlanAndRefusesWhatCannotRun) {
-  const std::string plan = result("check grpo.toml --ranks 2 --explain-batch");
+  const std::string plan = result("check run.toml --ranks 2 --explain-batch");
   for (const char* part :
        {"prompts_per_step", "samples_per_prompt", "12", "updates", "trainer", "rollout", "reference"})
     EXPECT_NE(plan.find(part), std::string::npos) << part << " in\n" << plan;
-  const Json good = lines(result("check grpo.toml --ranks 2 --json")).at(0);
+  const Json good = lines(result("check run.toml --ranks 2 --json")).at(0);
   EXPECT_EQ(good.at("ok"), true);
   EXPECT_TRUE(good.at("errors").empty());
   EXPECT_EQ(good.at("batch").at("samples_per_step"), 12);
   EXPECT_EQ(good.at("batch").at("updates_total"), 3);
   EXPECT_EQ(good.at("roles").at("trainer").at("ranks"), Json({0, 1}));
 
-  const std::string check = "check grpo.toml --ranks 2 ";
+  const std::string check = "check run.toml --ranks 2 ";
   const std::pair<const char*, const char*> refused[] = {
       {"train.samples_per_update=7", "train.samples_per_update"},
       {"roles.trainer.ranks=0-3", "roles.trainer.ranks"},
@@ -295,7 +263,7 @@ TEST_F(Verbs, CheckShowsThePlanAndRefusesWhatCannotRun) {
       EXPECT_EQ(program_.run(cure), 0) << cure << "\n" << output();
     }
   }
-  EXPECT_FALSE(path_exists(program_.path("runs"))) << "check starts nothing";
+  EXPECT_FALSE(exists("runs")) << "check starts nothing";
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "src/models/parameter_specs.h"
 #include "src/nn/init.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/real_data.h"
 #include "tests/support/temp_dir.h"
 
 namespace temper {
@@ -22,7 +23,7 @@ namespace fs = std::filesystem;
 const std::string kLlama = "tests/golden/io/llama-v4";
 const std::string kQwen2 = "tests/golden/io/qwen2-sharded";
 const std::string kQwen3 = "tests/golden/io/qwen3-extra";
-const std::string kTinyZero = "../shared/data/models/tinyzero";
+const std::string kTinyZero = real_data("models/tinyzero");
 
 std::string bytes_of(const std::string& path) { return read_file(path, 100 << 20); }
 
@@ -76,7 +77,7 @@ TEST(HfExport, UntouchedFoldersComeOutByteForByte) {
 }
 
 TEST(HfExport, ThePublishedTinyModelComesOutByteForByte) {
-  if (!path_exists(kTinyZero)) GTEST_SKIP() << kTinyZero << " is not there";
+  if (!path_exists(kTinyZero)) GTEST_SKIP() << how_to_get(kTinyZero);
   expect_round_trip(kTinyZero, DType::f32);
   expect_round_trip(kTinyZero, DType::bf16);
 }

@@ -11,6 +11,7 @@
 #include "src/models/parameter_specs.h"
 #include "src/nn/init.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/real_data.h"
 #include "tests/support/temp_dir.h"
 
 namespace temper {
@@ -194,8 +195,8 @@ TEST(HfImport, MissingMisshapedAndUnknownTensorsAreRefusedByName) {
 }
 
 TEST(HfImport, LoadsThePublishedTinyModel) {
-  const std::string path = "../shared/data/models/tinyzero";
-  if (!path_exists(path)) GTEST_SKIP() << path << " is not there";
+  const std::string path = real_data("models/tinyzero");
+  if (!path_exists(path)) GTEST_SKIP() << how_to_get(path);
   const ModelFolder folder = ModelFolder::open(path);
   const ModelConfig config = config_of(folder);
   EXPECT_EQ(config.family, "llama");

@@ -11,6 +11,7 @@
 #include "src/core/json.h"
 #include "src/rl/registry.h"
 #include "src/rl/rewards/math/answer.h"
+#include "tests/support/real_data.h"
 
 namespace temper {
 namespace {
@@ -238,10 +239,10 @@ TEST(MathAnswer, HostileTextTakesLittleTime) {
 }
 
 /// Share of lines of a data file on which `reward` gives 1 for the reference itself and 0 for a wrong answer.
-void check_file(const char* path, const char* reward_name, const char* answer_key, size_t rows,
+void check_file(const std::string& path, const char* reward_name, const char* answer_key, size_t rows,
                 const std::function<std::string(const Json&)>& right,
                 const std::function<std::string(const Json&)>& wrong, size_t allowed_misses) {
-  if (!path_exists(path)) GTEST_SKIP() << path << " is not beside this repository";
+  if (!path_exists(path)) GTEST_SKIP() << how_to_get(path);
   auto reward = make_reward({.name = reward_name});
   const std::string content = read_file(path, int64_t{64} << 20);
   size_t count = 0, misses = 0, false_hits = 0;
@@ -258,13 +259,13 @@ void check_file(const char* path, const char* reward_name, const char* answer_ke
   EXPECT_EQ(count, rows) << path;
   EXPECT_LE(misses, allowed_misses) << path;
   EXPECT_EQ(false_hits, 0u) << path;
-  std::printf("%s: %zu rows, %zu references missed, %zu wrong answers accepted\n", path, count, misses,
-              false_hits);
+  std::printf("%s: %zu rows, %zu references missed, %zu wrong answers accepted\n", path.c_str(), count,
+              misses, false_hits);
 }
 
 TEST(RealData, Math500SolutionsMatchTheirAnswers) {
   check_file(
-      "../shared/data/math/math500.jsonl", "math", "answer", 500,
+      real_data("math/math500.jsonl"), "math", "answer", 500,
       [](const Json& row) { return row["solution"].get<std::string>(); },
       [](const Json& row) { return "\\boxed{1+" + row["answer"].get<std::string>() + "}"; }, 0);
 }
@@ -279,15 +280,15 @@ TEST(RealData, CompetitionAnswers) {
     return fmt::format("\\boxed{{{}}}",
                        (a.is_string() ? std::stod(a.get<std::string>()) : a.get<double>()) + 1);
   };
-  check_file("../shared/data/math/aime24.jsonl", "math", "answer", 30, boxed, off_by_one, 0);
-  check_file("../shared/data/math/amc23.jsonl", "math", "answer", 40, boxed, off_by_one, 0);
+  check_file(real_data("math/aime24.jsonl"), "math", "answer", 30, boxed, off_by_one, 0);
+  check_file(real_data("math/amc23.jsonl"), "math", "answer", 40, boxed, off_by_one, 0);
 }
 
 TEST(RealData, Gsm8kSolutionsMatchThemselves) {
   auto solution = [](const Json& row) { return row["answer"].get<std::string>(); };
   auto wrong = [](const Json& row) { return row["answer"].get<std::string>() + "1"; };
-  check_file("../shared/data/gsm8k/test.jsonl", "gsm8k", "answer", 1319, solution, wrong, 0);
-  check_file("../shared/data/gsm8k/train.jsonl", "gsm8k", "answer", 7473, solution, wrong, 0);
+  check_file(real_data("gsm8k/test.jsonl"), "gsm8k", "answer", 1319, solution, wrong, 0);
+  check_file(real_data("gsm8k/train.jsonl"), "gsm8k", "answer", 7473, solution, wrong, 0);
 }
 
 }  // namespace

@@ -12,11 +12,12 @@
 
 #include "src/core/check.h"
 #include "src/core/json.h"
+#include "tests/support/real_data.h"
 
 namespace temper {
 namespace {
 
-constexpr const char* kGsm8k = "../shared/data/gsm8k/train.jsonl";
+const std::string kGsm8k = real_data("gsm8k/train.jsonl");
 const CostModel kCost;
 
 /// Question and answer lengths in tokens, at four characters per token.
@@ -100,7 +101,7 @@ void expect_well_packed(const std::vector<int64_t>& lengths) {
 TEST(PackingQuality, LengthsLikeGsm8k) { expect_well_packed(lengths_like_gsm8k(7473)); }
 
 TEST(PackingQuality, Gsm8k) {
-  if (!std::filesystem::exists(kGsm8k)) GTEST_SKIP() << kGsm8k << " is not there";
+  if (!path_exists(kGsm8k)) GTEST_SKIP() << how_to_get(kGsm8k);
   const std::vector<int64_t> lengths = gsm8k_lengths();
   ASSERT_EQ(lengths.size(), 7473u);
   expect_well_packed(lengths);

@@ -1,0 +1,80 @@
+#pragma once
+// What tests of whole runs share: a config with what most of them want, sums as data, a model of random
+// weights, and the files that a run leaves.
+
+#include <gtest/gtest.h>
+
+#include "tests/support/program.h"
+
+namespace temper {
+
+/// A config: `lines` ("\nrun.steps = 3\n", a key a line), and for keys that they leave out what most tests
+/// use.
+inline std::string run_config(const std::string& lines) {
+  static constexpr std::pair<const char*, const char*> kDefaults[] = {
+      {"run.threads", "1"},     {"model.path", "\"model\""},
+      {"optimizer.lr", "1e-3"}, {"data.train", "\"data.jsonl\""},
+      {"data.chat", "false"},   {"reward.functions", "[\"arithmetic\"]"},
+  };
+  std::string text = lines;
+  for (const auto& [key, value] : kDefaults)
+    if (lines.find(fmt::format("\n{} = ", key)) == std::string::npos)
+      text += fmt::format("{} = {}\n", key, value);
+  return text;
+}
+
+/// Questions whose answers are numbers, no two alike.
+inline std::string sums(int count) {
+  std::string data;
+  for (int i = 0; i < count; ++i)
+    data += fmt::format("{{\"prompt\":\"What is {0} plus {1}?\",\"answer\":\"{2}\",\"response\":\"{2}\"}}\n",
+                        i, 3 * i, 4 * i);
+  return data;
+}
+
+class RunFixture : public ::testing::Test {
+ protected:
+  /// run.toml, data.jsonl and the model folder model/, in the program's folder.
+  void prepare(const std::string& config_lines, const std::string& data) const {
+    program_.write("run.toml", run_config(config_lines));
+    program_.write("data.jsonl", data);
+    ASSERT_EQ(program_.init_model("model"), 0) << program_.output();
+  }
+
+  std::string output() const { return program_.output(); }
+  bool says(const std::string& text) const { return output().find(text) != std::string::npos; }
+  bool exists(const std::string& name) const { return path_exists(program_.path(name)); }
+  /// Changes one bit in the middle of a file.
+  void damage(const std::string& name) const {
+    std::string bytes = program_.read(name);
+    bytes[bytes.size() / 2] ^= 1;
+    program_.write(name, bytes);
+  }
+
+  /// Files of a run by step.
+  static std::string checkpoint(const std::string& run, int64_t step) {
+    return fmt::format("runs/{}/checkpoints/{}", run, step_name(step));
+  }
+  static std::string rollout_file(const std::string& run, int64_t step) {
+    return fmt::format("runs/{}/rollouts/{}.jsonl", run, step_name(step));
+  }
+  std::string rollouts(const std::string& run, int64_t step) const {
+    return program_.read(rollout_file(run, step));
+  }
+  std::string exported_weights(const std::string& run, int64_t step) const {
+    return program_.read(fmt::format("runs/{}/export/{}/model.safetensors", run, step_name(step)));
+  }
+  std::string metrics(const std::string& run) const { return program_.fixed_metrics(run); }
+
+  /// A copy of the whole run of `steps` steps as a crash after `step` leaves it.
+  void copy_until(const std::string& run, const std::string& name, int64_t step, int64_t steps) const {
+    std::filesystem::copy(program_.path("runs/" + run), program_.path("runs/" + name),
+                          std::filesystem::copy_options::recursive);
+    for (int64_t later = step + 1; later <= steps; ++later)
+      std::filesystem::remove_all(program_.path(checkpoint(name, later)));
+  }
+
+  const Program program_;
+};
+
+}  // namespace temper

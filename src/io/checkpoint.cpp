@@ -16,8 +16,6 @@ namespace {
 constexpr int64_t kDigestRun = int64_t{4} << 20;
 constexpr int64_t kWindow = int64_t{1} << 20;  // bytes; stays in the cache from the digests to the write
 
-std::string step_folder(int64_t step) { return step_name(step); }
-
 int64_t count_of(const std::vector<int64_t>& shape) {
   int64_t n = 1;
   for (int64_t d : shape) n *= d;
@@ -179,7 +177,7 @@ void write_manifest(const std::string& folder, Json manifest) {
 
 std::string save_checkpoint(const std::string& folder, int64_t step, std::span<const StateTensor> state,
                             const Json& meta, Comm& comm) {
-  const std::string final_path = join_path(folder, step_folder(step)), temporary = final_path + ".tmp";
+  const std::string final_path = join_path(folder, step_name(step)), temporary = final_path + ".tmp";
   if (comm.rank() == 0) {
     if (path_exists(temporary)) remove_tree(temporary);
     make_directories(temporary);
@@ -215,7 +213,7 @@ std::vector<int64_t> list_checkpoints(const std::string& folder) {
                         name.find_first_not_of("0123456789", 5) == std::string::npos;
     if (!digits) continue;
     const int64_t step = std::stoll(name.substr(5));
-    if (name == step_folder(step)) steps.push_back(step);
+    if (name == step_name(step)) steps.push_back(step);
   }
   std::sort(steps.begin(), steps.end());
   return steps;
@@ -226,7 +224,7 @@ void remove_old_checkpoints(const std::string& folder, int64_t keep) {
   std::reverse(steps.begin(), steps.end());
   int64_t committed = 0;
   for (int64_t step : steps) {
-    const std::string path = join_path(folder, step_folder(step)), manifest = join_path(path, kManifestName);
+    const std::string path = join_path(folder, step_name(step)), manifest = join_path(path, kManifestName);
     const bool whole = path_exists(manifest);
     if (committed == 0 && !whole) continue;  // newer than all that is known to be good: not ours to judge
     committed += whole;

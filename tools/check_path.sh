@@ -4,7 +4,7 @@
 # prints their lines; exit 1 above the limit, or when a file does not exist.
 set -u
 cd "$(dirname "$0")/.."
-limit=1000
+limit=1500
 
 names=$(awk '
   /To understand it/ { sub(/.*To understand it/, ""); inside = 1 }

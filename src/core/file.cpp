@@ -47,7 +47,7 @@ InputFile::InputFile(const std::string& path, Exit missing) : path_(path) {
                    .why = std::strerror(errno),
                    .fix = "check the path; it does not exist"});
   if (descriptor_ < 0) fail_io("cannot open file", path, errno);
-  struct stat info{};
+  struct stat info {};
   if (::fstat(descriptor_, &info) != 0) fail_io("cannot stat file", path, errno);
   if (!S_ISREG(info.st_mode)) {
     ::close(descriptor_);

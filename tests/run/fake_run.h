@@ -1,8 +1,8 @@
 #pragma once
 // A run without a model: ranks hand tiny groups and weights to each other through a real exchange, by the
-// order of calls of the real roles and of the run (src/run/roles, src/run/session/session.cpp), and check what
-// they are given. Any rank may be slow. A second stage stands for a critic: it gives every response a value.
-// With `cut` some prompts are left unfinished by the step that draws them and end in the next one.
+// order of calls of the real roles and of the run (src/run/roles, src/run/session/session.cpp), and check
+// what they are given. Any rank may be slow. A second stage stands for a critic: it gives every response a
+// value. With `cut` some prompts are left unfinished by the step that draws them and end in the next one.
 
 #include <unistd.h>
 

@@ -3,6 +3,8 @@
 #include <cstring>
 
 #include "src/core/check.h"
+#include "src/core/file.h"
+#include "src/core/file.h"
 #include "src/rl/trajectory_bytes.h"
 #include "src/run/record/run_folder.h"
 

@@ -19,7 +19,6 @@ constexpr std::string_view kLaterVerb = "report";  // of the contract, without i
   fail(Exit::usage, {.what = what, .where = where, .why = why, .fix = fix});
 }
 
-
 template <class T>
 bool parse_number(const std::string& text, T& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

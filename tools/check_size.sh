@@ -9,7 +9,8 @@ while read -r files folder; do
   [ "$files" -le 30 ] || { echo "$folder: $files files, limit 30"; failed=1; }
 done < <(find src -type f -printf '%h\n' | sort | uniq -c)
 find src kernels tests \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -print0 | sort -z |
-  xargs -0 awk -v   function problem(text) { print text; ++failures }
+  xargs -0 awk '
+  function problem(text) { print text; ++failures }
   function finish_file() {
     limit = file == "src/main.cpp" ? 60 : file ~ /^src\// ? 400 : 600
     if (file != "" && lines > limit) problem(file ": " lines " lines, limit " limit)

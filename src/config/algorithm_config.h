@@ -24,7 +24,28 @@ struct AlgorithmConfig {
   double tis_cap = 2.0;       // 0 = off
 };
 
-inline constexpr std::array<std::string_view, 2> kAlgorithmNames{"grpo", "sft"};
+/// What the rest of a run has to know of an algorithm. Its code: the row of the same name in rl/registry.cpp,
+/// without which this does not compile.
+struct AlgorithmTraits {
+  std::string_view name;
+  bool generates;  // trains on rollouts and their rewards; else on the responses of the data
+  bool compares;   // with a reference policy, where kl_coef is not 0
+};
+inline constexpr std::array kAlgorithms{
+    AlgorithmTraits{.name = "grpo", .generates = true, .compares = true},
+    AlgorithmTraits{.name = "sft", .generates = false, .compares = false},
+};
+inline constexpr auto kAlgorithmNames = [] {
+  std::array<std::string_view, kAlgorithms.size()> names;
+  for (size_t i = 0; i < names.size(); ++i) names[i] = kAlgorithms[i].name;
+  return names;
+}();
+/// Of a legal name; an illegal one is answered elsewhere, and has those of the default.
+constexpr const AlgorithmTraits& algorithm_traits(std::string_view name) {
+  for (const AlgorithmTraits& traits : kAlgorithms)
+    if (traits.name == name) return traits;
+  return kAlgorithms.front();
+}
 inline constexpr std::array<std::string_view, 2> kKlPlaces{"loss", "reward"};
 inline constexpr std::array<std::string_view, 6> kKlEstimators{"k1", "abs", "k2", "k3", "k1+", "k3+"};
 inline constexpr std::array<std::string_view, 4> kAggregations{

@@ -89,7 +89,7 @@ class Loader {
   }
 
   void require_keys() {
-    const bool supervised = out_.loaded.config.algorithm.name == "sft";
+    const bool supervised = !algorithm_traits(out_.loaded.config.algorithm.name).generates;
     for (const Field& field : fields_) {
       const Needed needed = field.spec.needed;
       const bool wanted = needed == Needed::always || (needed == Needed::supervised && supervised) ||

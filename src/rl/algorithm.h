@@ -23,7 +23,7 @@ struct LossInputs {
   std::vector<double> ref_logprob;           // empty = no reference
   std::vector<double> advantage;             // of the token's response (SFT ignores it)
   std::vector<double> weight;                // omega_t, 0 = not counted
-  std::vector<int32_t> sequence_begin = {};  // [S+1] borders of the responses among the tokens
+  std::vector<int32_t> sequence_begin = {};  // [S+1] borders of the sequences, each whole, among the tokens
 };
 
 struct LossResult {
@@ -50,8 +50,6 @@ class Algorithm {
   virtual Metrics metrics(const std::map<std::string, double>& sums) const = 0;
 
   virtual Aggregation aggregation() const = 0;
-  virtual bool needs_reference() const = 0;  // some term compares with a reference policy
-  virtual bool needs_entropy() const = 0;    // `loss` reads the entropies
   /// The effective loss terms in one line, for the log.
   virtual std::string describe() const = 0;
 };

@@ -36,13 +36,26 @@ std::unique_ptr<Algorithm> algorithm_from(const AlgorithmConfig& config) {
   return std::make_unique<Made>(config);
 }
 
-constexpr std::array<std::unique_ptr<Algorithm> (*)(const AlgorithmConfig&), kAlgorithmNames.size()>
-    kAlgorithms{algorithm_from<Grpo>, algorithm_from<Sft>};  // order of kAlgorithmNames
+constexpr std::array kMakers{
+    AlgorithmRow{"grpo", algorithm_from<Grpo>},
+    AlgorithmRow{"sft", algorithm_from<Sft>},
+};
+constexpr bool names_are_those_of_the_config() {
+  if (kMakers.size() != kAlgorithmNames.size()) return false;
+  for (size_t i = 0; i < kMakers.size(); ++i)
+    if (kMakers[i].name != kAlgorithmNames[i]) return false;
+  return true;
+}
+static_assert(names_are_those_of_the_config(), "a row here for each algorithm of config/algorithm_config.h");
 
 }  // namespace
 
-std::unique_ptr<Algorithm> make_algorithm(const AlgorithmConfig& config) {
-  return kAlgorithms[choice_index("algorithm.name", config.name, kAlgorithmNames)](config);
+std::span<const AlgorithmRow> built_in_algorithms() { return kMakers; }
+
+std::unique_ptr<Algorithm> make_algorithm(const AlgorithmConfig& config, std::span<const AlgorithmRow> rows) {
+  std::vector<std::string_view> names;
+  for (const AlgorithmRow& row : rows) names.push_back(row.name);
+  return rows[choice_index("algorithm.name", config.name, names)].make(config);
 }
 
 std::vector<std::string_view> reward_names() {

@@ -3,6 +3,7 @@
 // An unknown name or option is Error(Exit::usage) with the nearest names and all legal ones.
 
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -13,7 +14,14 @@
 
 namespace temper {
 
-std::unique_ptr<Algorithm> make_algorithm(const AlgorithmConfig& config);
+struct AlgorithmRow {
+  std::string_view name;
+  std::unique_ptr<Algorithm> (*make)(const AlgorithmConfig&);
+};
+std::span<const AlgorithmRow> built_in_algorithms();
+
+std::unique_ptr<Algorithm> make_algorithm(const AlgorithmConfig& config,
+                                          std::span<const AlgorithmRow> rows = built_in_algorithms());
 
 std::unique_ptr<Reward> make_reward(const RewardFunctionConfig& config);
 std::vector<std::string_view> reward_names();

@@ -29,7 +29,7 @@ ModelConfig shape() {
 
 class DecodeGraph : public ::testing::Test {
  protected:
-  DecodeGraph() : gpu_(Device::cuda), model_(shape(), DType::bf16, 8192, false, Device::cuda) {
+  DecodeGraph() : gpu_(Device::cuda), model_(shape(), ModelOptions{DType::bf16, 8192, false, Device::cuda}) {
     set_weights(0.7);
     // Batches of 12 rows that drain; one sequence crosses the 1,024, another the 2,048 and 4,096 tokens.
     for (int64_t i = 0; i < 4; ++i) add_request(i, 5 + 40 * i, 3);

@@ -262,7 +262,6 @@ TEST(GrpoLoss, KlInRewardLeavesTheLossAlone) {
   config.kl_in = "reward";
   config.kl_coef = 0.5;
   Grpo grpo(config);
-  EXPECT_TRUE(grpo.needs_reference());
   LossResult with = grpo.loss(std::vector{-1.0}, std::vector{0.5}, {{-1.1}, {}, {-2}, {1}, {1}});
   LossResult without = grpo.loss(std::vector{-1.0}, std::vector{0.5}, {{-1.1}, {}, {}, {1}, {1}});
   EXPECT_EQ(with.dlogprob, without.dlogprob);
@@ -326,7 +325,6 @@ TEST(AlgorithmConfigErrors, DescribeSaysTheEffectiveTerms) {
   EXPECT_NE(make_algorithm(c)->describe().find("KL off, entropy bonus off, token-mean"), std::string::npos);
   c.kl_coef = 0.01;
   EXPECT_NE(make_algorithm(c)->describe().find("KL 0.01 k3 in the loss"), std::string::npos);
-  EXPECT_FALSE(make_algorithm(AlgorithmConfig{})->needs_reference());
 }
 
 }  // namespace

@@ -24,8 +24,6 @@ class Grpo final : public Algorithm {
   Metrics metrics(const std::map<std::string, double>& sums) const override;
 
   Aggregation aggregation() const override { return aggregation_; }
-  bool needs_reference() const override { return kl_coef_ != 0; }
-  bool needs_entropy() const override { return true; }
   std::string describe() const override;
 
  private:

@@ -20,8 +20,6 @@ class Sft final : public Algorithm {
   Metrics metrics(const std::map<std::string, double>& sums) const override;
 
   Aggregation aggregation() const override { return aggregation_; }
-  bool needs_reference() const override { return false; }
-  bool needs_entropy() const override { return false; }
   std::string describe() const override;
 
  private:

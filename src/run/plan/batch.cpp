@@ -179,8 +179,8 @@ std::vector<int64_t> nearest_divisors(int64_t n, int64_t x) {
 BatchPlan plan_batch(const Config& c, std::vector<PlanError>& errors) {
   BatchPlan b;
   b.epochs_per_step = c.train.epochs_per_step;
-  const bool counted =
-      c.algorithm.name == "sft" ? count_supervised(c, b, errors) : count_sampled(c, b, errors);
+  const bool counted = !algorithm_traits(c.algorithm.name).generates ? count_supervised(c, b, errors)
+                                                                     : count_sampled(c, b, errors);
   if (!counted) return b;
   Division(c.train, b, errors).resolve();
   if (b.updates_per_step > 0) count_updates(c, b, errors);

@@ -11,7 +11,7 @@ struct PlanDraft {
   const ModelFacts& facts;
   PlanResult result;
 
-  bool supervised() const { return config.algorithm.name == "sft"; }
+  bool supervised() const { return !algorithm_traits(config.algorithm.name).generates; }
   void error(const char* key, std::string message, std::vector<Json> legal) {
     result.errors.push_back({key, "", std::move(message), std::move(legal)});
   }

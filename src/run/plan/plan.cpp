@@ -83,7 +83,7 @@ PlanResult try_plan(const Config& config, int num_ranks, const ModelFacts& facts
   RunPlan& plan = draft.result.plan;
   plan.algorithm = config.algorithm.name;
   plan.generates = !draft.supervised();
-  plan.needs_reference = plan.generates && config.algorithm.kl_coef > 0;
+  plan.needs_reference = algorithm_traits(config.algorithm.name).compares && config.algorithm.kl_coef > 0;
   plan.num_ranks = num_ranks;
   plan.device = config.run.device == "auto" ? "cpu" : config.run.device;
   plan.dtype = resolve_dtype(config, plan.device);

@@ -172,7 +172,8 @@ void plan_warnings(PlanDraft& d) {
   if (c.optimizer.lr == 0) d.warn("optimizer.lr = 0: the weights never change");
   if (!plan.needs_reference && c.roles.reference)
     d.warn("roles.reference has no effect: algorithm.kl_coef is not above 0");
-  if (d.supervised() && c.algorithm.kl_coef > 0) d.warn("algorithm.kl_coef has no effect on sft");
+  if (d.supervised() && c.algorithm.kl_coef > 0)
+    d.warn("algorithm.kl_coef has no effect on " + c.algorithm.name);
   if (d.supervised() && (c.rollout.prompts_per_step > 0 || c.rollout.samples_per_prompt > 0))
     d.warn(
         "rollout.prompts_per_step and rollout.samples_per_prompt have no effect on sft: a step has "

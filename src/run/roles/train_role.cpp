@@ -88,7 +88,7 @@ std::vector<Group> TrainRole::receive(int64_t step) {
 
 /// Replayed trajectories may come without log-probs: the weights of the step's start say them.
 void TrainRole::add_own_logprobs(std::vector<Group>& groups) {
-  if (sft()) return;
+  if (!generates()) return;
   std::vector<Trajectory*> missing;
   for (Group& g : groups)
     for (Trajectory& t : g.samples)
@@ -151,9 +151,9 @@ void TrainRole::record_rollout(const StepNote& note) {
 bool TrainRole::phase(int64_t step) {
   std::vector<Group> groups = receive(step);
   const bool one_update = plan().batch.updates_per_step * plan().batch.epochs_per_step == 1;
-  if (!sft() && !p_.task.replay()) add_old_logprobs(groups, step, one_update);
-  if (!sft()) p_.journal.add(rollout_metrics(groups));
-  if (!sft()) p_.journal.write_groups("rollouts", groups, step);
+  if (generates() && !p_.task.replay()) add_old_logprobs(groups, step, one_update);
+  if (generates()) p_.journal.add(rollout_metrics(groups));
+  if (generates()) p_.journal.write_groups("rollouts", groups, step);
 
   const PhaseTimer timer(p_.journal, "update_actor");
   const std::vector<UpdateStats> stats = update(groups, step);
@@ -194,7 +194,7 @@ std::vector<UpdateStats> TrainRole::update(std::span<const Group> groups, int64_
 
 /// Means over the updates of the step; what can only be asked once comes from the first.
 void TrainRole::record(const std::vector<UpdateStats>& updates) {
-  const std::string prefix = sft() ? "train/" : "actor/";
+  const std::string prefix = generates() ? "actor/" : "train/";
   std::map<std::string, double> mean;
   int64_t tokens = 0;
   for (const UpdateStats& u : updates) {
@@ -207,7 +207,7 @@ void TrainRole::record(const std::vector<UpdateStats>& updates) {
     tokens += u.num_tokens;
   }
   for (auto& [name, value] : mean) value /= static_cast<double>(updates.size());
-  if (!sft()) mean["actor/rollout_logprob_diff_max"] = updates.front().logprob_diff_max;
+  if (generates()) mean["actor/rollout_logprob_diff_max"] = updates.front().logprob_diff_max;
   p_.journal.add(mean);
   p_.journal.set("perf/total_num_tokens", static_cast<double>(tokens));
 }

@@ -29,7 +29,7 @@ class TrainRole : public Role {
  private:
   const Config& config() const { return p_.task.config(); }
   const RunPlan& plan() const { return p_.task.plan; }
-  bool sft() const { return plan().algorithm == "sft"; }
+  bool generates() const { return plan().generates; }
   std::vector<Group> receive(int64_t step);
   void record_rollout(const StepNote& note);
   void add_own_logprobs(std::vector<Group>& groups);

@@ -7,6 +7,7 @@
 #include "src/io/elements.h"
 #include "src/io/hf_rope.h"
 #include "src/io/json_members.h"
+#include "src/nn/families.h"
 
 namespace temper {
 namespace {
@@ -15,32 +16,24 @@ constexpr int64_t kMaxVocab = 1 << 24, kMaxWidth = 1 << 20, kMaxFfn = 1 << 24, k
 constexpr int64_t kMaxHeads = 1 << 14, kMaxHeadDim = 1 << 12, kMaxPositions = 1 << 27;
 constexpr int64_t kMaxParameters = int64_t{1} << 44;
 
-/// What transformers assumes when a key is absent; 0: derived from other keys.
-struct Family {
-  const char* model_type;
-  const char* architecture;
-  int64_t vocab_size, hidden_size, intermediate_size, num_layers, num_heads, num_kv_heads, head_dim,
-      max_positions;
-};
-
-constexpr Family kFamilies[] = {
-    {"llama", "LlamaForCausalLM", 32000, 4096, 11008, 32, 32, 0, 0, 2048},
-    {"qwen2", "Qwen2ForCausalLM", 151936, 4096, 22016, 32, 32, 32, 0, 32768},
-    {"qwen3", "Qwen3ForCausalLM", 151936, 4096, 22016, 32, 32, 32, 128, 32768},
-};
-constexpr const char* kSupported = "supported: LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM";
+std::string supported() {
+  std::string names;
+  for (const Family& family : families())
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", family.architecture);
+  return "supported: " + names;
+}
 
 const Family& detect_family(const ConfigReader& r) {
   const std::optional<std::string> type = r.text("model_type");
   std::string architecture;
   if (const Json* list = r.find("architectures")) {
     if (!list->is_array() || list->empty() || !list->front().is_string())
-      r.refuse("architectures", "it must be a list of class names", kSupported);
+      r.refuse("architectures", "it must be a list of class names", supported());
     architecture = list->front().get<std::string>();
   }
   if (!type && architecture.empty())
-    r.refuse("architectures", "neither it nor \"model_type\" is there", kSupported);
-  for (const Family& family : kFamilies) {
+    r.refuse("architectures", "neither it nor \"model_type\" is there", supported());
+  for (const Family& family : families()) {
     if (!architecture.empty() && architecture != family.architecture) continue;
     if (!type) return family;
     if (*type == family.model_type) return family;
@@ -49,8 +42,8 @@ const Family& detect_family(const ConfigReader& r) {
                fmt::format("{} has model_type \"{}\"", architecture, family.model_type));
   }
   if (!architecture.empty())
-    r.refuse("architectures", quote_name(architecture) + " is not supported", kSupported);
-  r.refuse("model_type", quote_name(*type) + " is not supported", kSupported);
+    r.refuse("architectures", quote_name(architecture) + " is not supported", supported());
+  r.refuse("model_type", quote_name(*type) + " is not supported", supported());
 }
 
 void refuse_unsupported(const ConfigReader& r) {
@@ -99,13 +92,13 @@ void read_heads(const ConfigReader& r, const Family& family, ModelConfig& c) {
     r.refuse("head_dim", fmt::format("{} is not an even number up to {}", c.head_dim, kMaxHeadDim));
 }
 
-void read_flags(const ConfigReader& r, ModelConfig& c) {
+void read_flags(const ConfigReader& r, const Family& family, ModelConfig& c) {
   c.tie_word_embeddings = r.flag("tie_word_embeddings").value_or(false);
-  const bool attention_bias = c.family != "qwen2" && r.flag("attention_bias").value_or(false);
-  c.qkv_bias = c.family == "qwen2" || attention_bias;
-  c.o_bias = attention_bias;
-  c.mlp_bias = c.family == "llama" && r.flag("mlp_bias").value_or(false);
-  c.qk_norm = c.family == "qwen3";
+  const bool by_key = family.attention_biases == Biases::as_attention_bias;
+  c.o_bias = by_key && r.flag("attention_bias").value_or(false);
+  c.qkv_bias = by_key ? c.o_bias : true;
+  c.mlp_bias = family.reads_mlp_bias && r.flag("mlp_bias").value_or(false);
+  c.qk_norm = family.qk_norm;
 }
 
 bool any_layer_slides(const ConfigReader& r, const ModelConfig& c) {
@@ -125,8 +118,8 @@ bool any_layer_slides(const ConfigReader& r, const ModelConfig& c) {
 }
 
 /// A window that covers every position is no window; anything narrower in use is refused.
-void check_sliding_window(const ConfigReader& r, const ModelConfig& c) {
-  if (c.family == "llama") return;
+void check_sliding_window(const ConfigReader& r, const Family& family, const ModelConfig& c) {
+  if (!family.reads_sliding_window) return;
   const bool slides = any_layer_slides(r, c);
   const int64_t window =
       r.has("sliding_window") ? r.integer("sliding_window", 0, int64_t{1} << 40).value_or(0) : 4096;
@@ -140,7 +133,7 @@ void check_sliding_window(const ConfigReader& r, const ModelConfig& c) {
       "set use_sliding_window to false, or max_position_embeddings to at most sliding_window");
 }
 
-void read_tokens(const ConfigReader& r, const Json* generation, ModelConfig& c) {
+void read_tokens(const ConfigReader& r, const Family& family, const Json* generation, ModelConfig& c) {
   if (const auto pad = r.integer("pad_token_id", -1, c.vocab_size - 1)) c.pad_token_id = *pad;
   std::vector<int64_t> ids = r.ids("eos_token_id");
   bool given = r.has("eos_token_id");
@@ -150,9 +143,10 @@ void read_tokens(const ConfigReader& r, const Json* generation, ModelConfig& c) 
     ids.insert(ids.end(), more.begin(), more.end());
     given = given || g.has("eos_token_id");
   }
-  if (!given && c.family == "llama" && c.vocab_size > 2) {
-    ids.push_back(2);
-    r.warn("\"eos_token_id\" is absent, 2 is used (the default of llama)");
+  if (!given && family.default_eos >= 0 && family.default_eos < c.vocab_size) {
+    ids.push_back(family.default_eos);
+    r.warn(fmt::format("\"eos_token_id\" is absent, {} is used (the default of {})", family.default_eos,
+                       family.model_type));
   }
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
@@ -204,15 +198,15 @@ ModelConfig parse_model_config(const Json& config, const Json* generation_config
   c.max_position_embeddings =
       size_of(r, family, "max_position_embeddings", kMaxPositions, family.max_positions);
   read_heads(r, family, c);
-  read_flags(r, c);
+  read_flags(r, family, c);
   if (const auto eps = r.number("rms_norm_eps", 1e-12, 1.0))
     c.rms_norm_eps = *eps;
   else
     r.warn("\"rms_norm_eps\" is absent, 1e-06 is used");
   c.initializer_range = r.number("initializer_range", 0.0, 100.0).value_or(0.02);
   c.rope = parse_rope(r, config, c, warnings);
-  check_sliding_window(r, c);
-  read_tokens(r, generation_config, c);
+  check_sliding_window(r, family, c);
+  read_tokens(r, family, generation_config, c);
   check_products(r, c);
   return c;
 }

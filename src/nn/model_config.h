@@ -12,7 +12,7 @@
 namespace temper {
 
 struct ModelConfig {
-  std::string family;  // "llama", "qwen2", "qwen3" (model_type of config.json)
+  std::string family;  // model_type of its row in nn/families.h
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
   int64_t intermediate_size = 0;

@@ -1,13 +1,13 @@
 // The only contract between ops and backends: one line per entry point, expanded by includers through KERNEL,
 // or through CPU_KERNEL where only the CPU backend has it (training). Outputs first, then inputs, then
-// scalars. Parameter gradients accumulate, activation gradients overwrite. Formulas and shapes: the function
-// of the same name in src/ops.
+// scalars. Parameter gradients accumulate unless a GradWrite says otherwise, activation gradients overwrite.
+// Formulas and shapes: the function of the same name in src/ops.
 
 // linear
 KERNEL(linear_forward, Tensor y, CTensor x, CTensor w, CTensor bias)
 KERNEL(linear_swiglu_forward, Tensor a, CTensor x, CTensor w, CTensor bias)
 CPU_KERNEL(linear_backward_input, Tensor dx, CTensor dy, CTensor w)
-CPU_KERNEL(linear_backward_weight, Tensor dw, CTensor dy, CTensor x)
+CPU_KERNEL(linear_backward_weight, Tensor dw, CTensor dy, CTensor x, GradWrite write)
 CPU_KERNEL(linear_backward_bias, Tensor db, CTensor dy)
 // elementwise and rows
 KERNEL(embedding_forward, Tensor y, CTensor tokens, CTensor w)
@@ -18,15 +18,16 @@ KERNEL(add, Tensor y, CTensor a, CTensor b)
 KERNEL(sum_in_order, Tensor y, CTensor parts)
 KERNEL(rmsnorm_forward, Tensor y, Tensor rstd, CTensor x, CTensor w, double eps)
 KERNEL(add_rmsnorm_forward, Tensor y, Tensor sum, Tensor rstd, CTensor a, CTensor b, CTensor w, double eps)
-CPU_KERNEL(rmsnorm_backward, Tensor dx, Tensor dw, CTensor dy, CTensor x, CTensor w, CTensor rstd)
+CPU_KERNEL(rmsnorm_backward, Tensor dx, Tensor dw, CTensor dy, CTensor dresidual, CTensor x, CTensor w,
+           CTensor rstd)
 KERNEL(head_norm_forward, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, AttentionShape shape,
        double eps)
 KERNEL(head_norm_rope_forward, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, RopeInput rope,
        AttentionShape shape, double eps)
 KERNEL(head_norm_rope_append, Tensor y, Tensor rstd, PagedKv kv, int64_t layer, CTensor x, CTensor wq,
        CTensor wk, RopeInput rope, CTensor cu_seqlens, AttentionShape shape, double eps)
-CPU_KERNEL(head_norm_backward, Tensor dx, Tensor dwq, Tensor dwk, CTensor dy, CTensor x, CTensor wq,
-           CTensor wk, CTensor rstd, AttentionShape shape)
+CPU_KERNEL(head_norm_rope_backward, Tensor dx, Tensor dwq, Tensor dwk, CTensor dy, CTensor x, CTensor wq,
+           CTensor wk, CTensor rstd, RopeInput rope, AttentionShape shape)
 KERNEL(rope_forward, Tensor qkv, CTensor positions, CTensor cosine, CTensor sine, AttentionShape shape)
 CPU_KERNEL(rope_backward, Tensor dqkv, CTensor positions, CTensor cosine, CTensor sine, AttentionShape shape)
 KERNEL(swiglu_forward, Tensor a, CTensor gate_up)
@@ -47,6 +48,7 @@ CPU_KERNEL(logprob_backward, Tensor dhidden, Tensor dw, CTensor dlogprob, CTenso
 KERNEL(sample, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, SampleRows rows,
        int64_t num_sampleable)
 // optimizer
-CPU_KERNEL(adamw_step, Tensor weight, Tensor master, Tensor m, Tensor v, CTensor grad, AdamwStep step)
+CPU_KERNEL(adamw_step, Tensor weight, Tensor master, Tensor m, Tensor v, CTensor grad,
+           std::span<const FlatRange> decays, AdamwStep step)
 CPU_KERNEL(round_master, Tensor weight, CTensor master)
-CPU_KERNEL(sum_of_squares, double* result, CTensor x)
+CPU_KERNEL(sum_of_squares, Tensor sum, CTensor x)

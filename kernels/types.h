@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "src/core/flat_range.h"
 #include "src/core/rng.h"
 #include "src/core/tensor.h"
 
@@ -74,6 +75,9 @@ struct SampleRows {
   const LogitEdit* edits_on_device = nullptr;
   const int32_t* edit_ends = nullptr;
 };
+
+/// Whether a parameter gradient replaces what its memory held, or is added to it.
+enum class GradWrite { first, add };
 
 /// One AdamW update (decoupled weight decay); `count` is the 1-based number of this update.
 struct AdamwStep {

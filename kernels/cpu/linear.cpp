@@ -206,21 +206,21 @@ void forward(Ctx& ctx, Y* y, const CTensor& x, const CTensor& w, const CTensor& 
     forward_rows<S, Y>(ctx, y + t * N, xs + t * K, ws, bs, std::min(pass, T - t), N, K);
 }
 
-template <class S>
-void backward_input(Ctx& ctx, S* dx, const S* dy, const S* w, const OuterShape& all) {
+template <class S, class D>
+void backward_input(Ctx& ctx, D* dx, const S* dy, const S* w, const OuterShape& all) {
   using A = Accumulate<S>;
   for (int64_t t = 0; t < all.rows; t += kPackedRows) {
     ArenaScope scope(ctx.scratch);
     const OuterShape shape{std::min(kPackedRows, all.rows - t), all.columns, all.depth};
     const LeftOperand<S> left{dy + t * all.depth, 1, all.depth};
-    if constexpr (std::is_same_v<S, A>) {
+    if constexpr (std::is_same_v<D, A>) {
       outer_product(ctx, dx + t * all.columns, left, w, shape, false);
     } else {
       const int64_t count = shape.rows * shape.columns;
       A* sums = static_cast<A*>(ctx.scratch.allocate(count * static_cast<int64_t>(sizeof(A))));
       outer_product(ctx, sums, left, w, shape, false);
       parallel_ranges(ctx.threads, count, 1 << 16, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) dx[t * all.columns + i] = store<S>(sums[i]);
+        for (int64_t i = begin; i < end; ++i) dx[t * all.columns + i] = store<D>(sums[i]);
       });
     }
   }
@@ -262,17 +262,21 @@ void linear_forward(Ctx& ctx, Tensor y, CTensor x, CTensor w, CTensor bias) {
 }
 
 void linear_backward_input(Ctx& ctx, Tensor dx, CTensor dy, CTensor w) {
-  dispatch_storage(dx.dtype, [&](auto s) {
+  dispatch_storage(dy.dtype, [&](auto s) {
     using S = decltype(s);
-    backward_input(ctx, dx.as<S>(), dy.as<S>(), w.as<S>(), {dx.dim(0), dx.dim(1), dy.dim(1)});
+    const OuterShape shape{dx.dim(0), dx.dim(1), dy.dim(1)};
+    if (dx.dtype == dy.dtype)
+      backward_input(ctx, dx.as<S>(), dy.as<S>(), w.as<S>(), shape);
+    else
+      backward_input(ctx, dx.as<Accumulate<S>>(), dy.as<S>(), w.as<S>(), shape);
   });
 }
 
-void linear_backward_weight(Ctx& ctx, Tensor dw, CTensor dy, CTensor x) {
+void linear_backward_weight(Ctx& ctx, Tensor dw, CTensor dy, CTensor x, GradWrite write) {
   dispatch_storage(x.dtype, [&](auto s) {
     using S = decltype(s);
     outer_product(ctx, dw.as<Accumulate<S>>(), LeftOperand<S>{dy.as<S>(), dy.dim(1), 1}, x.as<S>(),
-                  {dw.dim(0), dw.dim(1), x.dim(0)}, true);
+                  {dw.dim(0), dw.dim(1), x.dim(0)}, write == GradWrite::add);
   });
 }
 

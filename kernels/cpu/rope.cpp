@@ -1,20 +1,9 @@
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/rotate.h"
 #include "kernels/cpu/row_loops.h"
 
 namespace temper::cpu {
 namespace {
-
-/// Turns one head; kSign -1 turns it back.
-template <int kSign, class S, class A = Accumulate<S>>
-inline void rotate_head(S* head, const A* cosine, const A* sine, int64_t half) {
-#pragma omp simd
-  for (int64_t i = 0; i < half; ++i) {
-    const A low = load(head[i]), high = load(head[i + half]);
-    const A c = cosine[i], s = kSign < 0 ? -sine[i] : sine[i];
-    head[i] = store<S>(low * c - high * s);
-    head[i + half] = store<S>(high * c + low * s);
-  }
-}
 
 template <int kSign>
 void rotate(Ctx& ctx, Tensor qkv, CTensor positions, CTensor cosine, CTensor sine, AttentionShape shape) {

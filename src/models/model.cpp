@@ -119,7 +119,7 @@ void Model::layer_backward(Ctx& c, const Batch& b, int64_t layer, const Tensor& 
 }
 
 void Model::begin_backward(Ctx& c, const Batch& b, const CTensor& dx) const {
-  embedding_backward(c, embedding_->grad, dx, b.tokens, config_.pad_token_id);
+  embedding_backward(c, embedding_->grad_sum(c.lane), dx, b.tokens, config_.pad_token_id);
 }
 
 }  // namespace temper

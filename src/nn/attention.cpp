@@ -55,13 +55,12 @@ Tensor Attention::backward(Ctx& c, const Batch& b, CTensor dy, const AttentionSa
   const Tensor dout = wo_.backward_input(c, dy);
   Tensor dqkv = c.scratch.like(s.qkv);
   attention_varlen_backward(c, dqkv, dout, s.qkv, s.out, s.lse, b.cu_seqlens, shape_, scale_);
-  rope_backward(c, dqkv, b.positions, rope_.cosine, rope_.sine, shape_);
-  if (q_norm_) {
-    Tensor dprojected = c.scratch.like(s.projected);
-    head_norm_backward(c, dprojected, q_norm_->grad, k_norm_->grad, dqkv, s.projected, q_norm_->value,
-                       k_norm_->value, s.head_rstd, shape_);
-    dqkv = dprojected;
-  }
+  if (q_norm_)
+    head_norm_rope_backward(c, dqkv, q_norm_->grad_sum(c.lane), k_norm_->grad_sum(c.lane), dqkv, s.projected,
+                            q_norm_->value, k_norm_->value, s.head_rstd,
+                            {b.positions, rope_.cosine, rope_.sine}, shape_);
+  else
+    rope_backward(c, dqkv, b.positions, rope_.cosine, rope_.sine, shape_);
   wqkv_.backward_weight(c, dqkv, s.x);
   return wqkv_.backward_input(c, dqkv);
 }

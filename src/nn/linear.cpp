@@ -96,8 +96,8 @@ void Linear::backward_weight(Ctx& c, const CTensor& dy, const CTensor& x) const 
   if (!weight_->has_grad()) return;
   ArenaScope scope(c.scratch);
   const CTensor own = own_outputs(c, dy);
-  linear_backward_weight(c, weight_->grad, own, x);
-  if (bias_) linear_backward_bias(c, bias_->grad, own);
+  linear_backward_weight(c, weight_->grad, own, x, weight_->take_write());
+  if (bias_) linear_backward_bias(c, bias_->grad_sum(c.lane), own);
 }
 
 }  // namespace temper

@@ -36,8 +36,8 @@ class LogprobHead {
   /// dhidden [n, D] is overwritten; adds to the head's weight gradient.
   void backward_into(Ctx& c, Tensor dhidden, CTensor dlogprob, CTensor dentropy, CTensor hidden,
                      CTensor targets, const TokenStats& stats, double temperature) const {
-    logprob_backward(c, dhidden, weight_->grad, dlogprob, dentropy, hidden, weight_->value, targets,
-                     stats.lse, stats.entropy, temperature);
+    logprob_backward(c, dhidden, weight_->grad_sum(c.lane), dlogprob, dentropy, hidden, weight_->value,
+                     targets, stats.lse, stats.entropy, temperature);
   }
   /// One token per row of hidden; ids >= num_sampleable are never drawn.
   Sampled sample(Ctx& c, CTensor hidden, SampleRows rows, int64_t num_sampleable) const {

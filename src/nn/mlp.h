@@ -29,9 +29,10 @@ class Mlp {
     }
     down_.forward_into(c, y, a);
   }
+  /// The gradient of gate_up takes the memory of what was saved.
   Tensor backward(Ctx& c, CTensor dy, const MlpSaved& saved) const {
     down_.backward_weight(c, dy, saved.a);
-    const Tensor da = down_.backward_input(c, dy), dgate_up = c.scratch.like(saved.gate_up);
+    const Tensor da = down_.backward_input(c, dy), dgate_up = saved.gate_up;
     swiglu_backward(c, dgate_up, da, saved.gate_up);
     gate_up_.backward_weight(c, dgate_up, saved.x);
     return gate_up_.backward_input(c, dgate_up);

@@ -31,7 +31,7 @@ class Norm {
     return dx;
   }
   void backward_into(Ctx& c, Tensor dx, CTensor dy, const NormSaved& saved) const {
-    rmsnorm_backward(c, dx, weight_->grad, dy, saved.x, weight_->value, saved.rstd);
+    rmsnorm_backward(c, dx, weight_->grad_sum(c.lane), dy, {}, saved.x, weight_->value, saved.rstd);
   }
 
  private:

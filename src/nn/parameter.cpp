@@ -68,6 +68,18 @@ int64_t ParameterStore::num_parameters() const {
   return n;
 }
 
-void ParameterStore::zero_grads(Lane& lane) { device::fill(lane, grads_.raw(), 0, grads_.bytes()); }
+Tensor Parameter::grad_sum(Lane& lane) {
+  if (std::exchange(cleared, false)) device::fill(lane, grad.raw(), 0, grad.bytes());
+  return grad;
+}
+
+void ParameterStore::clear_grads() {
+  for (Parameter& p : list_) p.cleared = p.has_grad();
+}
+
+void ParameterStore::settle_grads(Lane& lane, const Unit& unit) {
+  for (Parameter& p : list_)
+    if (p.offset >= unit.range.begin && p.offset < unit.range.end) p.grad_sum(lane);
+}
 
 }  // namespace temper

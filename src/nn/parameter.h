@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <deque>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "kernels/types.h"
 #include "src/core/arena.h"
 #include "src/core/flat_range.h"
 #include "src/core/lane.h"
@@ -42,12 +44,19 @@ struct ParamSpec {
   bool decays() const { return shape.size() >= 2; }
 };
 
+/// The first gradient after ParameterStore::clear_grads is written, later ones are added: a gradient is made
+/// by one of the two calls below, whatever the memory held.
 struct Parameter {
   ParamSpec spec;
-  int64_t offset = 0;  // first element in the flat buffers
-  Tensor value;        // storage dtype
-  Tensor grad;         // accumulate dtype; empty where nothing is trained
+  int64_t offset = 0;    // first element in the flat buffers
+  Tensor value;          // storage dtype
+  Tensor grad;           // accumulate dtype; empty where nothing is trained
+  bool cleared = false;  // nothing was written to grad yet, which counts as zeros
   bool has_grad() const { return !grad.empty(); }
+  /// For an op that can do both.
+  GradWrite take_write() { return std::exchange(cleared, false) ? GradWrite::first : GradWrite::add; }
+  /// For an op that adds.
+  Tensor grad_sum(Lane& lane);
 };
 
 struct Unit {
@@ -76,7 +85,10 @@ class ParameterStore {
   int64_t num_parameters() const;  // without padding
   DType dtype() const { return values_.dtype; }
   Device device() const { return memory_.device(); }
-  void zero_grads(Lane& lane);
+  /// All gradients count as zeros; their memory is left as it is until they are written.
+  void clear_grads();
+  /// Zeros where nothing was written since: before the gradients of a unit are read as a whole.
+  void settle_grads(Lane& lane, const Unit& unit);
 
  private:
   std::deque<Parameter> list_;

@@ -13,7 +13,7 @@ void swiglu_forward(Ctx& c, Tensor a, CTensor gate_up);
 void linear_swiglu_forward(Ctx& c, Tensor a, CTensor x, CTensor w, CTensor bias);
 
 /// s = 1 / (1 + e^-g):   dg = da u s (1 + g (1 - s)),   du = da g s; overwritten
-/// dgate_up, gate_up: [T, 2F]   da: [T, F]
+/// dgate_up, gate_up: [T, 2F], may be the same memory   da: [T, F]
 void swiglu_backward(Ctx& c, Tensor dgate_up, CTensor da, CTensor gate_up);
 
 }  // namespace temper

@@ -50,15 +50,17 @@ void add_rmsnorm_forward(Ctx& c, Tensor y, Tensor sum, Tensor rstd, CTensor a, C
   DISPATCH(c, add_rmsnorm_forward, y, sum, rstd, a, b, w, eps);
 }
 
-void rmsnorm_backward(Ctx& c, Tensor dx, Tensor dw, CTensor dy, CTensor x, CTensor w, CTensor rstd) {
+void rmsnorm_backward(Ctx& c, Tensor dx, Tensor dw, CTensor dy, CTensor dresidual, CTensor x, CTensor w,
+                      CTensor rstd) {
   CHECK_SHAPE(x, dy.dim(0), w.dim(0));
   CHECK_SHAPE(dy, x.dim(0), x.dim(1));
   CHECK_SHAPE(dx, x.dim(0), x.dim(1));
+  if (!dresidual.empty()) CHECK_SHAPE(dresidual, x.dim(0), x.dim(1));
   CHECK_SHAPE(w, x.dim(1));
   CHECK_SHAPE(dw, x.dim(1));
   CHECK_SHAPE(rstd, x.dim(0));
   check_norm_types(x, w, rstd);
-  DISPATCH_CPU(c, rmsnorm_backward, dx, dw, dy, x, w, rstd);
+  DISPATCH_CPU(c, rmsnorm_backward, dx, dw, dy, dresidual, x, w, rstd);
 }
 
 void head_norm_forward(Ctx& c, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, AttentionShape shape,
@@ -81,14 +83,14 @@ void head_norm_rope_append(Ctx& c, Tensor y, Tensor rstd, PagedKv kv, int64_t la
   DISPATCH(c, head_norm_rope_append, y, rstd, kv, layer, x, wq, wk, rope, cu_seqlens, shape, eps);
 }
 
-void head_norm_backward(Ctx& c, Tensor dx, Tensor dwq, Tensor dwk, CTensor dy, CTensor x, CTensor wq,
-                        CTensor wk, CTensor rstd, AttentionShape shape) {
-  check_heads(x, wq, wk, rstd, shape);
-  CHECK_SHAPE(dx, x.dim(0), x.dim(1));
+void head_norm_rope_backward(Ctx& c, Tensor dx, Tensor dwq, Tensor dwk, CTensor dy, CTensor x, CTensor wq,
+                             CTensor wk, CTensor rstd, RopeInput rope, AttentionShape shape) {
+  check_rotated_heads(dx, x, wq, wk, rstd, rope, shape);
+  CHECK(shape.head_dim % 2 == 0 && shape.head_dim <= 256, "heads of {}", shape.head_dim);
   CHECK_SHAPE(dy, x.dim(0), x.dim(1));
   CHECK_SHAPE(dwq, shape.head_dim);
   CHECK_SHAPE(dwk, shape.head_dim);
-  DISPATCH_CPU(c, head_norm_backward, dx, dwq, dwk, dy, x, wq, wk, rstd, shape);
+  DISPATCH_CPU(c, head_norm_rope_backward, dx, dwq, dwk, dy, x, wq, wk, rstd, rope, shape);
 }
 
 }  // namespace temper

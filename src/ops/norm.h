@@ -16,9 +16,11 @@ void rmsnorm_forward(Ctx& c, Tensor y, Tensor rstd, CTensor x, CTensor w, double
 void add_rmsnorm_forward(Ctx& c, Tensor y, Tensor sum, Tensor rstd, CTensor a, CTensor b, CTensor w,
                          double eps);
 
-/// xh = x rstd, g = dy w:   dx = rstd (g - xh mean(g xh)), overwritten;   dw += sum_t dy xh
-/// dx, dy, x: [T, D]   dw: [D] in A   w: [D]   rstd: [T]
-void rmsnorm_backward(Ctx& c, Tensor dx, Tensor dw, CTensor dy, CTensor x, CTensor w, CTensor rstd);
+/// xh = x rstd, g = dy w:   dx = round(dresidual + rstd (g - xh mean(g xh)));   dw += sum_t dy xh
+/// dx: [T, D], may be the memory of dy or dresidual   dw: [D] in A   dy, x: [T, D]
+/// dresidual: [T, D], the gradient that goes past the norm, or empty   w: [D]   rstd: [T]
+void rmsnorm_backward(Ctx& c, Tensor dx, Tensor dw, CTensor dy, CTensor dresidual, CTensor x, CTensor w,
+                      CTensor rstd);
 
 /// RMSNorm over dh of every q head (by wq) and k head (by wk) of x; v is copied.
 /// y, x: [T, (Hq+2Hkv)dh]   wq, wk: [dh]   rstd: [T, Hq+Hkv] in A
@@ -34,9 +36,11 @@ void head_norm_rope_forward(Ctx& c, Tensor y, Tensor rstd, CTensor x, CTensor wq
 void head_norm_rope_append(Ctx& c, Tensor y, Tensor rstd, PagedKv kv, int64_t layer, CTensor x, CTensor wq,
                            CTensor wk, RopeInput rope, CTensor cu_seqlens, AttentionShape shape, double eps);
 
-/// dx overwritten, its v part copied from dy; dwq and dwk accumulate over tokens and heads.
-/// dx, dy, x: [T, (Hq+2Hkv)dh]   dwq, dwk: [dh] in A   rstd: [T, Hq+Hkv]
-void head_norm_backward(Ctx& c, Tensor dx, Tensor dwq, Tensor dwk, CTensor dy, CTensor x, CTensor wq,
-                        CTensor wk, CTensor rstd, AttentionShape shape);
+/// Of head_norm_rope_forward: rope_backward (ops/rope.h) of dy, rounded, then the backward of the norm of
+/// each head. The v part of dx is that of dy; dwq and dwk accumulate over tokens and heads. dx, dy: [T,
+/// (Hq+2Hkv)dh], may be the same memory   x: [T, (Hq+2Hkv)dh]   dwq, dwk: [dh] in A wq, wk: [dh]   rstd: [T,
+/// Hq+Hkv]
+void head_norm_rope_backward(Ctx& c, Tensor dx, Tensor dwq, Tensor dwk, CTensor dy, CTensor x, CTensor wq,
+                             CTensor wk, CTensor rstd, RopeInput rope, AttentionShape shape);
 
 }  // namespace temper

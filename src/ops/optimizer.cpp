@@ -2,13 +2,21 @@
 
 namespace temper {
 
-void adamw_step(Ctx& c, Tensor weight, Tensor master, Tensor m, Tensor v, CTensor grad, AdamwStep step) {
+void adamw_step(Ctx& c, Tensor weight, Tensor master, Tensor m, Tensor v, CTensor grad,
+                std::span<const FlatRange> decays, AdamwStep step) {
   CHECK(step.count >= 1, "update number {}", step.count);
   CHECK_SHAPE(master, weight.dim(0));
   CHECK_SHAPE(m, weight.dim(0));
   CHECK_SHAPE(v, weight.dim(0));
   CHECK_SHAPE(grad, weight.dim(0));
-  DISPATCH_CPU(c, adamw_step, weight, master, m, v, grad, step);
+  int64_t end = 0;
+  for (const FlatRange& range : decays) {
+    CHECK(range.begin >= end && range.end >= range.begin, "elements {} to {} decay after those up to {}",
+          range.begin, range.end, end);
+    end = range.end;
+  }
+  CHECK(end <= weight.dim(0), "elements up to {} of {} decay", end, weight.dim(0));
+  DISPATCH_CPU(c, adamw_step, weight, master, m, v, grad, decays, step);
 }
 
 void round_master(Ctx& c, Tensor weight, CTensor master) {
@@ -16,6 +24,9 @@ void round_master(Ctx& c, Tensor weight, CTensor master) {
   DISPATCH_CPU(c, round_master, weight, master);
 }
 
-void sum_of_squares(Ctx& c, double* result, CTensor x) { DISPATCH_CPU(c, sum_of_squares, result, x); }
+void sum_of_squares(Ctx& c, Tensor sum, CTensor x) {
+  CHECK_SHAPE(sum, 1);
+  DISPATCH_CPU(c, sum_of_squares, sum, x);
+}
 
 }  // namespace temper

@@ -8,9 +8,10 @@ namespace temper {
 
 class GradientReducer : public LayerWatcher {
  public:
-  GradientReducer(const ParameterStore& parameters, Collectives& dp) : parameters_(parameters), dp_(dp) {}
+  GradientReducer(ParameterStore& parameters, Collectives& dp) : parameters_(parameters), dp_(dp) {}
 
   void after_backward(Ctx& c, const Unit& unit) override {
+    parameters_.settle_grads(c.lane, unit);
     dp_.reduce_scatter_sum(c, parameters_.grads_of(unit), "gradients, sum over dp");
   }
   void reduce_all(Ctx& c) {
@@ -19,7 +20,7 @@ class GradientReducer : public LayerWatcher {
   }
 
  private:
-  const ParameterStore& parameters_;
+  ParameterStore& parameters_;
   Collectives& dp_;
 };
 

@@ -17,50 +17,74 @@ Optimizer::Optimizer(ParameterStore& parameters, const OptimizerConfig& config, 
   for (const Unit& unit : parameters.units()) add_unit(unit);
 }
 
-/// State of this rank's shard of a unit, piece by piece of the parameters that it touches.
+/// State of this rank's shard of a unit, for each run of trained parameters in it.
 void Optimizer::add_unit(const Unit& unit) {
   const FlatRange share = shard_range(unit.range.size(), dp_.rank(), dp_.size());
   const FlatRange shard{unit.range.begin + share.begin, unit.range.begin + share.end};
-  const DType state = accumulate_dtype(parameters_.dtype());
+  std::vector<OptimizerPiece> run;
+  const auto finish = [&] {
+    if (!run.empty()) add_range(run);
+    run.clear();
+  };
   for (Parameter& p : parameters_.list()) {
-    const int64_t begin = std::max(shard.begin, p.offset),
-                  end = std::min(shard.end, p.offset + p.value.size()), size = end - begin;
-    if (size <= 0 || !p.has_grad()) continue;
-    OptimizerPiece piece{&p,
-                         {begin - p.offset, end - p.offset},
-                         part(parameters_.flat_values(), begin, size),
-                         {},
-                         memory_.zeros({size}, state),
-                         memory_.zeros({size}, state),
-                         part(parameters_.flat_grads(), begin, size)};
-    piece.master = piece.weight;
-    if (parameters_.dtype() == DType::bf16) {
-      piece.master = memory_.make({size}, state);
-      for (int64_t i = 0; i < size; ++i)
-        piece.master.as<float>()[i] = static_cast<float>(piece.weight.as<bf16>()[i]);
-    }
+    const FlatRange piece{std::max(shard.begin, p.offset), std::min(shard.end, p.offset + p.value.size())};
+    if (piece.size() <= 0) continue;
+    if (p.has_grad())
+      run.push_back({&p, {piece.begin - p.offset, piece.end - p.offset}, {}, {}, {}, {}, {}});
+    else
+      finish();
+  }
+  finish();
+}
+
+/// Memory for the state of neighbours, and their views of it.
+void Optimizer::add_range(std::span<OptimizerPiece> run) {
+  const auto begin_of = [](const OptimizerPiece& p) { return p.parameter->offset + p.range.begin; };
+  const int64_t first = begin_of(run.front()), size = begin_of(run.back()) + run.back().range.size() - first;
+  const DType state = accumulate_dtype(parameters_.dtype());
+  UpdateRange all{.weight = part(parameters_.flat_values(), first, size),
+                  .master = {},
+                  .m = memory_.zeros({size}, state),
+                  .v = memory_.zeros({size}, state),
+                  .grad = part(parameters_.flat_grads(), first, size),
+                  .decays = {}};
+  all.master = all.weight;
+  if (parameters_.dtype() == DType::bf16) {
+    all.master = memory_.make({size}, state);
+    for (int64_t i = 0; i < size; ++i)
+      all.master.as<float>()[i] = static_cast<float>(all.weight.as<bf16>()[i]);
+  }
+  for (OptimizerPiece& piece : run) {
+    const int64_t begin = begin_of(piece) - first, count = piece.range.size();
+    piece.weight = part(all.weight, begin, count);
+    piece.master = part(all.master, begin, count);
+    piece.m = part(all.m, begin, count);
+    piece.v = part(all.v, begin, count);
+    piece.grad = rows(all.grad, begin, begin + count);
+    if (piece.parameter->spec.decays()) all.decays.push_back({begin, begin + count});
     pieces_.push_back(piece);
   }
+  ranges_.push_back(std::move(all));
 }
 
 double Optimizer::step(Ctx& c, Comm& control, double lr) {
-  std::vector<double> square{0.0};
-  for (const OptimizerPiece& piece : pieces_) {
-    double one = 0.0;
-    sum_of_squares(c, &one, piece.grad);
-    square[0] += one;
-  }
+  ArenaScope scope(c.scratch);
+  const Tensor squares = c.scratch.make({1}, DType::f64);
+  device::fill(c.lane, squares.raw(), 0, squares.bytes());
+  for (const OptimizerPiece& piece : pieces_) sum_of_squares(c, squares, piece.grad);
+  std::vector<double> square = to_host<double>(c, squares);
   control.all_reduce_sum(square, "squared gradient norm, sum over dp shards");
   const double norm = std::sqrt(square[0]);
   if (!std::isfinite(norm)) return norm;
   ++count_;
-  AdamwStep update{
-      .lr = lr, .beta1 = config_.betas[0], .beta2 = config_.betas[1], .eps = config_.eps, .count = count_};
+  AdamwStep update{.lr = lr,
+                   .beta1 = config_.betas[0],
+                   .beta2 = config_.betas[1],
+                   .eps = config_.eps,
+                   .weight_decay = config_.weight_decay,
+                   .count = count_};
   if (config_.grad_clip > 0) update.grad_scale = std::min(1.0, config_.grad_clip / (norm + 1e-6));
-  for (OptimizerPiece& piece : pieces_) {
-    update.weight_decay = piece.parameter->spec.decays() ? config_.weight_decay : 0.0;
-    adamw_step(c, piece.weight, piece.master, piece.m, piece.v, piece.grad, update);
-  }
+  for (const UpdateRange& r : ranges_) adamw_step(c, r.weight, r.master, r.m, r.v, r.grad, r.decays, update);
   gather_weights(c, "new weights, copied from their dp owners");
   return norm;
 }
@@ -71,8 +95,8 @@ void Optimizer::gather_weights(Ctx& c, const char* what) {
 
 void Optimizer::restore(Ctx& c, int64_t count) {
   count_ = count;
-  for (OptimizerPiece& piece : pieces_)
-    if (piece.master.data != piece.weight.data) round_master(c, piece.weight, piece.master);
+  for (const UpdateRange& r : ranges_)
+    if (r.master.data != r.weight.data) round_master(c, r.weight, r.master);
   gather_weights(c, "restored weights, copied from their dp owners");
 }
 

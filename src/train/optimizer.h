@@ -4,6 +4,7 @@
 // and fp64 runs the weights are the master. Moments start at zero; weight decay only where the parameter has
 // two dimensions; what is not trained has no state.
 
+#include <span>
 #include <vector>
 
 #include "src/comm/collectives.h"
@@ -20,6 +21,13 @@ struct OptimizerPiece {
   FlatRange range;              // elements of the flattened parameter
   Tensor weight, master, m, v;  // [range.size()] views; master is weight in fp32 and fp64 runs
   CTensor grad;
+};
+
+/// Neighbours among the trained parameters of a unit, as far as this rank owns them: what one call updates.
+struct UpdateRange {
+  Tensor weight, master, m, v;  // [n] views, with the padding between parameters, which stays zero
+  CTensor grad;
+  std::vector<FlatRange> decays;  // elements of the views
 };
 
 class Optimizer {
@@ -41,6 +49,7 @@ class Optimizer {
 
  private:
   void add_unit(const Unit& unit);
+  void add_range(std::span<OptimizerPiece> run);
   void gather_weights(Ctx& c, const char* what);
 
   ParameterStore& parameters_;
@@ -48,6 +57,7 @@ class Optimizer {
   Collectives& dp_;
   Arena memory_;
   std::vector<OptimizerPiece> pieces_;
+  std::vector<UpdateRange> ranges_;
   int64_t count_ = 0;
 };
 

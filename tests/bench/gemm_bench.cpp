@@ -93,7 +93,7 @@ void bench_products(const char* dtype, const Shape& s, float* memory) {
   bench_product(dtype, "dx", s, {dy.bytes() + w.bytes() + dx.bytes(), 0}, memory,
                 [&] { linear_backward_input(c, dx, dy, w); });
   bench_product(dtype, "dW", s, {dy.bytes() + x.bytes(), dw.bytes()}, memory,
-                [&] { linear_backward_weight(c, dw, dy, x); });
+                [&] { linear_backward_weight(c, dw, dy, x, GradWrite::add); });
 }
 
 template <class S>

@@ -33,10 +33,7 @@ class LayerPassTest : public OnRanks {
     return t;
   }
   static std::unique_ptr<Model> make(DType dtype, std::optional<LayerRange> layers) {
-    auto model = std::make_unique<Model>(tiny_config(), ModelOptions{dtype, 64, true, Device::cpu, layers});
-    Lane lane;
-    model->parameters().zero_grads(lane);
-    return model;
+    return std::make_unique<Model>(tiny_config(), ModelOptions{dtype, 64, true, Device::cpu, layers});
   }
   /// The values of the parameters of `to`, by name.
   static void copy_values(Model& to, const Model& from) {

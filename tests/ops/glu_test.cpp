@@ -45,6 +45,17 @@ TEST(SwiGlu, TypesThreadsRows) {
   });
 }
 
+TEST(SwiGlu, BackwardInPlace) {
+  TestCtx c;
+  for (DType dtype : kStorageTypes)
+    for (int64_t width : {1, 19, 64}) {
+      const Values in = normal_values(3 * 2 * width, 1, 3.0), upstream = normal_values(3 * width, 2);
+      TestTensor gate_up(in, dtype, {3, 2 * width}), da(upstream, dtype, {3, width});
+      swiglu_backward(c, gate_up, da, gate_up);
+      expect_same_bits("in place", gate_up.values(), backward(c, dtype, in, upstream, 3)[0]);
+    }
+}
+
 TEST(SwiGlu, ProductAndSwigluInOneCall) {
   constexpr int64_t T = 5, K = 24, F = 17;
   TestCtx c;

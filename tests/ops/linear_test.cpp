@@ -22,15 +22,15 @@ Many forward(Ctx& c, DType dtype, const Many& in, const Sizes& s) {
 }
 
 /// Gradients of x, w and bias; those of w and bias on top of what the buffers held.
-Many backward(Ctx& c, DType dtype, const Many& in, const Values& upstream, const Sizes& s,
-              double held = 0.0) {
+Many backward(Ctx& c, DType dtype, const Many& in, const Values& upstream, const Sizes& s, double held = 0.0,
+              GradWrite write = GradWrite::add) {
   const DType sums = accumulate_dtype(dtype);
   TestTensor x(in[0], dtype, {s.T, s.K}), w(in[1], dtype, {s.N, s.K}), dy(upstream, dtype, {s.T, s.N});
   TestTensor dx(dtype, {s.T, s.K});
   TestTensor dw(Values(static_cast<size_t>(s.N * s.K), held), sums, {s.N, s.K});
   TestTensor db(Values(static_cast<size_t>(s.N), held), sums, {s.N});
   linear_backward_input(c, dx, dy, w);
-  linear_backward_weight(c, dw, dy, x);
+  linear_backward_weight(c, dw, dy, x, write);
   linear_backward_bias(c, db, dy);
   return {dx.values(), dw.values(), db.values()};
 }
@@ -235,6 +235,37 @@ TEST(Linear, TypesAndThreads) {
   check_dtypes("backward", in, gradient);
   check_threads("forward", in, whole);
   check_threads("backward", in, gradient);
+}
+
+/// The first write of a gradient has the bits of an addition to zeros, whatever the memory held.
+TEST(Linear, FirstWriteOfAGradient) {
+  for (const Sizes& s : {Sizes{300, 40, 33}, Sizes{13, 400, 70}, Sizes{600, 3, 2100}, Sizes{0, 3, 20}}) {
+    const Many in = inputs_of(s, 95);
+    const Values dy = normal_values(s.T * s.N, 98);
+    for (DType dtype : kStorageTypes)
+      for (int threads : {1, 2}) {
+        TestCtx ctx(threads);
+        const Values want = backward(ctx, dtype, in, dy, s)[1];
+        expect_same_bits("dw", backward(ctx, dtype, in, dy, s, std::nan(""), GradWrite::first)[1], want);
+      }
+  }
+}
+
+/// In the accumulate dtype dx is what a rounded one is rounded from.
+TEST(Linear, UnroundedInputGradient) {
+  for (const Sizes& s : {Sizes{9, 300, 40}, Sizes{300, 21, 33}}) {
+    Many in = inputs_of(s, 85);
+    Values dy = round_to(normal_values(s.T * s.N, 88), DType::bf16);
+    for (Values& values : in) values = round_to(values, DType::bf16);
+    TestCtx ctx;
+    TestTensor upstream(dy, DType::bf16, {s.T, s.N}), w(in[1], DType::bf16, {s.N, s.K}),
+        dx(DType::f32, {s.T, s.K});
+    linear_backward_input(ctx, dx, upstream, w);
+    expect_same_bits("sums", dx.values(), backward(ctx, DType::f32, in, dy, s)[0]);
+    expect_same_bits("rounded", backward(ctx, DType::bf16, in, dy, s)[0], round_to(dx.values(), DType::bf16));
+    TestTensor wide(DType::f64, {s.T, s.K});
+    EXPECT_THROW(linear_backward_input(ctx, wide, upstream, w), Error);
+  }
 }
 
 TEST(Linear, NoRows) {

@@ -18,16 +18,18 @@ Many norm_forward(Ctx& c, DType dtype, const Many& in) {
   return {y.values(), rstd.values()};
 }
 
-/// x, w; dy, (drstd: not used downstream) -> dx, dw, on top of `before` in dw
-Many norm_backward(Ctx& c, DType dtype, const Many& in, const Values& upstream, double before = 0.0) {
+/// x, w; dy, (drstd: not used downstream) -> dx, dw, on top of `before` in dw. In place: dx is the memory of
+/// dy.
+Many norm_backward(Ctx& c, DType dtype, const Many& in, const Values& upstream, double before = 0.0,
+                   bool in_place = false) {
   const int64_t width = static_cast<int64_t>(in[1].size()), rows = static_cast<int64_t>(in[0].size()) / width;
   const DType a = accumulate_dtype(dtype);
   const Many forward = norm_forward(c, dtype, in);
   TestTensor x(in[0], dtype, {rows, width}), w(in[1], dtype, {width}), dy(upstream, dtype, {rows, width});
   TestTensor rstd(forward[1], a, {rows}), dx(dtype, {rows, width});
   TestTensor dw(Values(static_cast<size_t>(width), before), a, {width});
-  rmsnorm_backward(c, dx, dw, dy, x, w, rstd);
-  return {dx.values(), dw.values()};
+  rmsnorm_backward(c, in_place ? dy : dx, dw, dy, {}, x, w, rstd);
+  return {(in_place ? dy : dx).values(), dw.values()};
 }
 
 Many only_first(const Many& outputs) { return {outputs[0]}; }
@@ -108,6 +110,51 @@ TEST(RmsNorm, WeightGradientAccumulates) {
   expect_near("dw", norm_backward(ctx, DType::f64, in, dy, 2.5)[1], want, 1e-14);
 }
 
+/// dx with the gradient that goes past the norm.
+Values residual_backward(Ctx& c, DType dtype, const Many& in, const Values& upstream, const Values& past,
+                         bool in_place) {
+  const int64_t width = static_cast<int64_t>(in[1].size()), rows = static_cast<int64_t>(in[0].size()) / width;
+  const DType a = accumulate_dtype(dtype);
+  TestTensor x(in[0], dtype, {rows, width}), w(in[1], dtype, {width}), dy(upstream, dtype, {rows, width}),
+      dresidual(past, dtype, {rows, width}), rstd(norm_forward(c, dtype, in)[1], a, {rows}),
+      dx(dtype, {rows, width}), dw(Values(static_cast<size_t>(width), 0.0), a, {width});
+  Tensor to = in_place ? dresidual : dx;
+  rmsnorm_backward(c, to, dw, dy, dresidual, x, w, rstd);
+  expect_same_bits("dw", dw.values(), norm_backward(c, dtype, in, upstream)[1]);
+  return (in_place ? dresidual : dx).values();
+}
+
+/// The residual gradient joins before the only rounding: in fp32 and fp64 as if added afterwards, in bf16 as
+/// fp32 rounded once, up to the rounding of fp32 itself.
+TEST(RmsNorm, ResidualGradientInOneRounding) {
+  TestCtx ctx;
+  for (int64_t width : {1, 37, 512}) {
+    Many in = norm_inputs(9, width);
+    const Values dy = round_to(normal_values(9 * width, 3), DType::bf16),
+                 past = round_to(normal_values(9 * width, 4), DType::bf16);
+    for (Values& values : in) values = round_to(values, DType::bf16);
+    for (DType dtype : {DType::f32, DType::f64}) {
+      Values want = norm_backward(ctx, dtype, in, dy)[0];
+      for (size_t i = 0; i < want.size(); ++i) want[i] = round_to(past[i] + want[i], dtype);
+      expect_same_bits("dx", residual_backward(ctx, dtype, in, dy, past, false), want);
+      expect_same_bits("dx in place", residual_backward(ctx, dtype, in, dy, past, true), want);
+    }
+    const Values half = residual_backward(ctx, DType::bf16, in, dy, past, false);
+    expect_same_bits("bf16", half,
+                     round_to(residual_backward(ctx, DType::f32, in, dy, past, false), DType::bf16));
+    expect_same_bits("bf16 in place", residual_backward(ctx, DType::bf16, in, dy, past, true), half);
+  }
+}
+
+TEST(RmsNorm, BackwardInPlace) {
+  TestCtx ctx;
+  const Many in = norm_inputs(70, 37);
+  const Values dy = normal_values(70 * 37, 4);
+  for (DType dtype : kStorageTypes)
+    expect_same_bits("dx", norm_backward(ctx, dtype, in, dy, 0.0, true)[0],
+                     norm_backward(ctx, dtype, in, dy)[0]);
+}
+
 constexpr AttentionShape kHeads{.q_heads = 4, .kv_heads = 2, .head_dim = 6};
 
 /// x, wq, wk -> y, rstd
@@ -119,14 +166,40 @@ Many heads_forward(Ctx& c, DType dtype, const Many& in) {
   return {y.values(), rstd.values()};
 }
 
-Many heads_backward(Ctx& c, DType dtype, const Many& in, const Values& upstream) {
+constexpr int64_t kPositions = 11;
+/// Angles of every position.
+Values cosines() {
+  Values angles = uniform_values(kPositions * 3, 9, -4, 4);
+  for (double& x : angles) x = std::cos(x);
+  return angles;
+}
+Values sines() {
+  Values angles = uniform_values(kPositions * 3, 9, -4, 4);
+  for (double& x : angles) x = std::sin(x);
+  return angles;
+}
+
+/// head_norm_rope_forward of x, wq, wk
+Many turned_forward(Ctx& c, DType dtype, const Many& in) {
+  const int64_t width = kHeads.qkv_width(), rows = static_cast<int64_t>(in[0].size()) / width;
+  const DType a = accumulate_dtype(dtype);
+  TestTensor x(in[0], dtype, {rows, width}), wq(in[1], dtype, {6}), wk(in[2], dtype, {6});
+  TestTensor y(dtype, {rows, width}), rstd(a, {rows, 6}), cosine(cosines(), a, {kPositions, 3}),
+      sine(sines(), a, {kPositions, 3}), at(random_ids(rows, kPositions, 10), {rows});
+  head_norm_rope_forward(c, y, rstd, x, wq, wk, {at, cosine, sine}, kHeads, kEps);
+  return {y.values(), rstd.values()};
+}
+
+Many heads_backward(Ctx& c, DType dtype, const Many& in, const Values& upstream, bool in_place = false) {
   const int64_t width = kHeads.qkv_width(), rows = static_cast<int64_t>(in[0].size()) / width;
   const DType a = accumulate_dtype(dtype);
   TestTensor x(in[0], dtype, {rows, width}), wq(in[1], dtype, {6}), wk(in[2], dtype, {6});
   TestTensor dy(upstream, dtype, {rows, width}), rstd(heads_forward(c, dtype, in)[1], a, {rows, 6});
-  TestTensor dx(dtype, {rows, width}), dwq(Values(6, 0.0), a, {6}), dwk(Values(6, 0.0), a, {6});
-  head_norm_backward(c, dx, dwq, dwk, dy, x, wq, wk, rstd, kHeads);
-  return {dx.values(), dwq.values(), dwk.values()};
+  TestTensor dx(dtype, {rows, width}), dwq(Values(6, 0.0), a, {6}), dwk(Values(6, 0.0), a, {6}),
+      cosine(cosines(), a, {kPositions, 3}), sine(sines(), a, {kPositions, 3}),
+      at(random_ids(rows, kPositions, 10), {rows});
+  head_norm_rope_backward(c, in_place ? dy : dx, dwq, dwk, dy, x, wq, wk, rstd, {at, cosine, sine}, kHeads);
+  return {(in_place ? dy : dx).values(), dwq.values(), dwk.values()};
 }
 
 Many heads_inputs(int64_t rows) {
@@ -137,7 +210,7 @@ Many heads_inputs(int64_t rows) {
 TEST(HeadNorm, Gradient) {
   check_gradient(
       "head_norm", heads_inputs(3),
-      [](Ctx& c, DType t, const Many& in) { return only_first(heads_forward(c, t, in)); },
+      [](Ctx& c, DType t, const Many& in) { return only_first(turned_forward(c, t, in)); },
       [](Ctx& c, DType t, const Many& in, const Many& douts) { return heads_backward(c, t, in, douts[0]); });
 }
 
@@ -154,6 +227,32 @@ TEST(HeadNorm, TypesThreadsRows) {
   check_rows("forward", 200, [&](Ctx& c, DType t, int64_t begin, int64_t end) {
     return heads_forward(c, t, {slice_rows(in[0], kHeads.qkv_width(), begin, end), in[1], in[2]});
   });
+}
+
+/// The pass back through rope and norm rounds in between, as the two ops do.
+TEST(HeadNorm, BackwardInOnePass) {
+  constexpr int64_t T = 70;
+  TestCtx ctx;
+  Many in = heads_inputs(T);
+  const Values upstream = normal_values(T * kHeads.qkv_width(), 8);
+  for (DType dtype : kStorageTypes) {
+    const DType a = accumulate_dtype(dtype);
+    for (Values& values : in) values = round_to(values, dtype);
+    TestTensor dy(upstream, dtype, {T, kHeads.qkv_width()}), cosine(cosines(), a, {kPositions, 3}),
+        sine(sines(), a, {kPositions, 3}), at(random_ids(T, kPositions, 10), {T});
+    const Many got = heads_backward(ctx, dtype, in, upstream);
+    const Values same = heads_backward(ctx, dtype, in, upstream, true)[0];
+    rope_backward(ctx, dy, at, cosine, sine, kHeads);
+    for (int64_t t = 0; t < T; ++t)
+      for (int64_t h = 0; h < 8; ++h) {
+        const auto head = [&](const Values& all) { return slice_rows(all, 6, 8 * t + h, 8 * t + h + 1); };
+        const Values want =
+            h < 6 ? norm_backward(ctx, dtype, {head(in[0]), in[h < 4 ? 1 : 2]}, head(dy.values()))[0]
+                  : head(dy.values());
+        expect_same_bits("head " + std::to_string(h), head(got[0]), want);
+      }
+    expect_same_bits("in place", same, got[0]);
+  }
 }
 
 /// Each head is a row of rmsnorm_forward; values pass through.
@@ -183,7 +282,7 @@ TEST(RmsNorm, WrongShapesAreRefused) {
 
 /// The fused passes give the bits of the separate ones, in all types.
 TEST(Norm, FusedPasses) {
-  constexpr int64_t T = 5, D = 37, kPositions = 20;
+  constexpr int64_t T = 5, D = 37;
   const AttentionShape shape{3, 1, 24};
   const int64_t W = shape.qkv_width(), dh = shape.head_dim, heads = shape.q_heads + shape.kv_heads;
   TestCtx c;

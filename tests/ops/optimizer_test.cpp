@@ -10,14 +10,17 @@ struct State {
   Values weight, master, m, v;
 };
 
-/// One update of a weight with its own master (bf16) or one that is its own master.
-State update(Ctx& c, DType dtype, const State& s, const Values& gradient, const AdamwStep& step) {
+/// One update of a weight with its own master (bf16) or one that is its own master; all of it decays unless
+/// ranges are given.
+State update(Ctx& c, DType dtype, const State& s, const Values& gradient, const AdamwStep& step,
+             const std::vector<FlatRange>* ranges = nullptr) {
   const int64_t n = static_cast<int64_t>(gradient.size());
+  const std::vector<FlatRange> all{{0, n}};
   const DType a = accumulate_dtype(dtype);
   TestTensor weight(s.weight, dtype, {n}), master(s.master, a, {n}), m(s.m, a, {n}), v(s.v, a, {n});
   TestTensor grad(gradient, a, {n});
   Tensor own = dtype == DType::bf16 ? static_cast<Tensor>(master) : static_cast<Tensor>(weight);
-  adamw_step(c, weight, own, m, v, grad, step);
+  adamw_step(c, weight, own, m, v, grad, ranges ? *ranges : all, step);
   return {weight.values(), dtype == DType::bf16 ? master.values() : weight.values(), m.values(), v.values()};
 }
 
@@ -63,6 +66,38 @@ TEST(Adamw, ThreadsAndPieces) {
   check_rows("adamw", 300, run);
 }
 
+/// Every element has the bits of an update where all or none decays, wherever ranges and threads are cut.
+TEST(Adamw, RangesThatDecay) {
+  const int64_t n = 40000;
+  const Values start = normal_values(n, 1), gradient = normal_values(n, 2);
+  const AdamwStep step{.lr = 1e-3, .weight_decay = 0.1, .grad_scale = 0.3, .count = 5};
+  const std::vector<FlatRange> none;
+  for (DType dtype : kStorageTypes) {
+    TestCtx one;
+    const State with = update(one, dtype, start_of(start), gradient, step),
+                without = update(one, dtype, start_of(start), gradient, step, &none);
+    ASSERT_NE(with.master, without.master);
+    for (const std::vector<FlatRange>& ranges :
+         std::vector<std::vector<FlatRange>>{{{0, 16}},
+                                             {{17, 17}, {39999, n}},
+                                             {{3, 16384}, {16384, 16390}, {16400, 39000}},
+                                             {{5, 6}, {7, 8}, {32768, n}}})
+      for (int threads : {1, 3}) {
+        Values want = without.master;
+        for (const FlatRange& r : ranges)
+          std::copy(with.master.begin() + r.begin, with.master.begin() + r.end, want.begin() + r.begin);
+        TestCtx ctx(threads);
+        const State got = update(ctx, dtype, start_of(start), gradient, step, &ranges);
+        expect_same_bits("master", got.master, want);
+        expect_same_bits("m", got.m, with.m);
+      }
+  }
+  TestCtx ctx;
+  for (const std::vector<FlatRange>& wrong :
+       std::vector<std::vector<FlatRange>>{{{0, n + 1}}, {{5, 9}, {8, 10}}, {{9, 5}}, {{-1, 3}}})
+    EXPECT_THROW(update(ctx, DType::f32, start_of(start), gradient, step, &wrong), Error);
+}
+
 /// The weight and the low half of the master determine the master: bits = (weight << 16) + sign-extended low
 /// half.
 TEST(Adamw, MasterRoundsTiesAway) {
@@ -90,6 +125,13 @@ TEST(Adamw, MasterRoundsTiesAway) {
   }
 }
 
+/// What is in the slot after x came to `before`.
+double squares(Ctx& c, DType dtype, const Values& x, double before = 0.0) {
+  TestTensor tensor(x, dtype, {static_cast<int64_t>(x.size())}), sum(Values{before}, DType::f64, {1});
+  sum_of_squares(c, sum, tensor);
+  return sum.values()[0];
+}
+
 TEST(SumOfSquares, ValueTypesThreads) {
   const Values x = round_to(normal_values(100003, 4), DType::bf16);
   long double exact = 0;
@@ -98,28 +140,21 @@ TEST(SumOfSquares, ValueTypesThreads) {
   for (DType dtype : kStorageTypes)
     for (int threads : {1, 2, 3}) {
       TestCtx ctx(threads);
-      TestTensor tensor(x, dtype, {100003});
-      double got = -1;
-      sum_of_squares(ctx, &got, tensor);
+      const double got = squares(ctx, dtype, x);
       EXPECT_NEAR(got, static_cast<double>(exact), 1e-10);
       if (first == 0) first = got;
       EXPECT_EQ(got, first) << dtype_name(dtype) << ", " << threads << " threads";
+      EXPECT_EQ(squares(ctx, dtype, x, 0.1), 0.1 + first);
     }
   TestCtx ctx;
-  TestTensor nothing(DType::f32, {0});
-  double got = -1;
-  sum_of_squares(ctx, &got, nothing);
-  EXPECT_EQ(got, 0.0);
+  EXPECT_EQ(squares(ctx, DType::f32, {}), 0.0);
+  EXPECT_EQ(squares(ctx, DType::f32, {}, 7.5), 7.5);
 }
 
 TEST(SumOfSquares, BeyondFp32) {
   TestCtx ctx;
-  TestTensor large({3e30, 4e30}, DType::f32, {2}), broken({1.0, std::nan("")}, DType::f32, {2});
-  double got = 0;
-  sum_of_squares(ctx, &got, large);
-  EXPECT_NEAR(got, 25e60, 1e55);
-  sum_of_squares(ctx, &got, broken);
-  EXPECT_TRUE(std::isnan(got));
+  EXPECT_NEAR(squares(ctx, DType::f32, {3e30, 4e30}), 25e60, 1e55);
+  EXPECT_TRUE(std::isnan(squares(ctx, DType::f32, {1.0, std::nan("")})));
 }
 
 }  // namespace

@@ -110,7 +110,7 @@ Tensor Model::end(Ctx& c, const Residual& x, NormSaved* saved) const {
 }
 
 void Model::end_backward(Ctx& c, const Tensor& dx, const CTensor& dhidden, const NormSaved& saved) const {
-  norm_->backward_into(c, dx, dhidden, saved);
+  norm_->backward_into(c, dx, dhidden, {}, saved);
 }
 
 void Model::layer_backward(Ctx& c, const Batch& b, int64_t layer, const Tensor& dx, const CTensor& dy,

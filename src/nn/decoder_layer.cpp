@@ -1,7 +1,5 @@
 #include "src/nn/decoder_layer.h"
 
-#include "src/ops/elementwise.h"
-
 namespace temper {
 
 void DecoderLayer::forward(Ctx& c, const Batch& b, const Residual& y, const Residual& x,
@@ -17,12 +15,10 @@ void DecoderLayer::forward(Ctx& c, const Batch& b, const Residual& y, const Resi
 }
 
 void DecoderLayer::backward(Ctx& c, const Batch& b, Tensor dx, CTensor dy, const LayerSaved& s) const {
-  Tensor dmlp = mlp_.backward(c, dy, s.mlp);
-  Tensor dmiddle = mlp_norm_.backward(c, dmlp, s.mlp_norm);
-  add(c, dmiddle, dmiddle, dy);
-  Tensor dattn = attn_.backward(c, b, dmiddle, s.attn);
-  Tensor dnorm = attn_norm_.backward(c, dattn, s.attn_norm);
-  add(c, dx, dnorm, dmiddle);
+  const Tensor dmiddle = mlp_.backward(c, dy, s.mlp);
+  mlp_norm_.backward_into(c, dmiddle, dmiddle, dy, s.mlp_norm);
+  const Tensor dattended = attn_.backward(c, b, dmiddle, s.attn);
+  attn_norm_.backward_into(c, dx, dattended, dmiddle, s.attn_norm);
 }
 
 }  // namespace temper

@@ -1,7 +1,8 @@
 #pragma once
 // Pre-norm decoder layer: h' = h + Attn(Norm(h)); y = h' + Mlp(Norm(h')). The residual stream is kept in
 // storage precision; each sum is one rounding, made in one pass with the norm that reads it: so a layer takes
-// and leaves the stream as two addends.
+// and leaves the stream as two addends. Backward likewise: the gradient past a norm joins the one through it
+// before the only rounding.
 
 #include "src/nn/attention.h"
 #include "src/nn/mlp.h"

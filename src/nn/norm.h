@@ -25,13 +25,10 @@ class Norm {
       add_rmsnorm_forward(c, y, sum, rstd, a, b, weight_->value, eps_);
     if (saved) *saved = {sum, rstd};
   }
-  Tensor backward(Ctx& c, CTensor dy, const NormSaved& saved) const {
-    Tensor dx = c.scratch.like(saved.x);
-    backward_into(c, dx, dy, saved);
-    return dx;
-  }
-  void backward_into(Ctx& c, Tensor dx, CTensor dy, const NormSaved& saved) const {
-    rmsnorm_backward(c, dx, weight_->grad_sum(c.lane), dy, {}, saved.x, weight_->value, saved.rstd);
+  /// dx is the caller's, and may be the memory of dy or of dresidual: the gradient that goes past the norm,
+  /// or none.
+  void backward_into(Ctx& c, Tensor dx, CTensor dy, CTensor dresidual, const NormSaved& saved) const {
+    rmsnorm_backward(c, dx, weight_->grad_sum(c.lane), dy, dresidual, saved.x, weight_->value, saved.rstd);
   }
 
  private:

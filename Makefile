@@ -35,6 +35,8 @@ OBJ := $(SRC:%=$(B)/%.o)
 MAIN := $(B)/src/main.cpp.o $(B)/src/run/verbs/version.cpp.o
 TESTS := $(patsubst %.cpp,$(B)/%,$(shell find tests -name '*_test.cpp' -not -path 'tests/gpu/*' 2>/dev/null))
 GPU_TESTS := $(patsubst %.cpp,$(B)/%,$(shell find tests/gpu -name '*_test.cpp' 2>/dev/null))
+# Tests of ops once more, on the GPU: those that have a case for every backend (tests/support/check_op.h).
+GPU_OP_TESTS := $(patsubst tests/ops/%.cpp,$(B)/tests/gpu/ops/%,$(shell grep -l '^TEST\>' tests/ops/*_test.cpp 2>/dev/null))
 BENCHES := $(patsubst %.cpp,$(B)/%,$(shell find tests -name '*_bench.cpp' -not -path 'tests/gpu/*' 2>/dev/null))
 GPU_BENCHES := $(patsubst %.cpp,$(B)/%,$(shell find tests/gpu -name '*_bench.cpp' 2>/dev/null))
 TESTLIB := $(patsubst %.cpp,$(B)/%.cpp.o,$(shell find tests/support -name '*.cpp' 2>/dev/null))
@@ -71,6 +73,9 @@ $(B)/src/run/verbs/version.cpp.o: CPPFLAGS += -DTEMPER_COMMIT='"$(COMMIT)"' -DTE
 $(B)/src/run/verbs/version.cpp.o: $(B)/commit
 $(B)/%.cpp.o: %.cpp
 	@mkdir -p $(@D); echo "  CXX   $<"; $(MPICXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
+$(B)/tests/gpu/ops/%.cpp.o: CPPFLAGS += -DTEMPER_TEST_GPU
+$(B)/tests/gpu/ops/%.cpp.o: tests/ops/%.cpp
+	@mkdir -p $(@D); echo "  CXX   $< for the GPU"; $(MPICXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
 $(B)/%.cu.o: %.cu
 	@mkdir -p $(@D); echo "  NVCC  $<"; $(NVCC) -ccbin $(MPICXX) $(CPPFLAGS) $(NVFLAGS) -c $< -o $@
 $(B)/tests/%_test: $(B)/tests/%_test.cpp.o $(TESTLIB) $(LIB)
@@ -95,7 +100,7 @@ test: deps
 	@tools/run_tests.sh $(B)
 # Needs a GPU: not a part of `make test`.
 test-gpu: deps
-	@$(MAKE) --no-print-directory build/temper $(GPU_TESTS)
+	@$(MAKE) --no-print-directory build/temper $(GPU_TESTS) $(GPU_OP_TESTS)
 	@SUITE=gpu JOBS=1 tools/run_tests.sh $(B)
 demo: deps
 	@$(MAKE) --no-print-directory build/temper

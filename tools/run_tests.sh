@@ -52,7 +52,8 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((threads > 0 ? threads : 1))}
 export GTEST_COLOR=no OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 list() {  # the long ones first: many ranks, then whole runs
   if [ "${SUITE:-cpu}" = gpu ]; then
-    find tests/gpu -name '*_test.cpp' | sed "s|^|$build/|; s|\.cpp$||" | sort
+    { find tests/gpu -name '*_test.cpp'; grep -l '^TEST\>' tests/ops/*_test.cpp | sed 's|^tests/|tests/gpu/|'; } |
+      sed "s|^|$build/|; s|\.cpp$||" | sort
     return
   fi
   echo tools/check_layers.sh

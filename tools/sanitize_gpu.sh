@@ -15,9 +15,13 @@ mkdir -p "$logs"
 export XDG_CACHE_HOME=$PWD/$logs/cache GTEST_COLOR=no
 families=(  # name, program, its tests
   "ops              frozen_test        *"
-  "norms-and-heads  ops_test           *Norm*:*FusedPasses:*HeadsGoToPages:*EmbeddingGatherAdd:*.Swiglu"
-  "products         ops_test           GpuOps.Linear"
-  "sampler          ops_test           *SampleDraws*:*LogprobAndEntropy"
+  "norms-and-heads  ops/norm_test      *"
+  "rows             ops/embedding_test *"
+  "sums             ops/elementwise_test *"
+  "gates            ops/glu_test       *TypesRows"
+  "products         ops/linear_test    *Types"
+  "head             ops/head_test      *"
+  "sampler          sample_test        *SampleDraws*"
   "engine           one_numerics_test  *EverythingAtOnce/qwen3_heads_of_128:*LogitEdits/qwen2*"
   "decode-graphs    hf_parity_test     *GreedyTokens/qwen3_default:*GreedyTokens/llama_default"
 )

@@ -17,8 +17,8 @@ class StagedCollectives : public OnRanks {
   /// `op` on the values of this rank, in the memory of each backend: equal bits.
   template <class Op>
   void compare(DType dtype, int64_t count, Op&& op) {
-    TestTensor host(round_to(normal_values(count, 100 + static_cast<uint64_t>(rank())), dtype), dtype,
-                    {count});
+    TestTensor host(cpu_.ctx(), round_to(normal_values(count, 100 + static_cast<uint64_t>(rank())), dtype),
+                    dtype, {count});
     Ctx &c = cpu_.ctx(), &g = gpu_.ctx();
     ArenaScope on_cpu(c.scratch), on_gpu(g.scratch);
     const Tensor here = host, there = g.scratch.like(here);

@@ -37,7 +37,7 @@ struct Frozen {
 
 template <int M, int N, int K>
 std::vector<Values> linear(Ctx& c, DType dtype) {
-  TensorOn x(c, numbers(M * K, 1), dtype, {M, K}), w(c, numbers(N * K, 2), dtype, {N, K}),
+  TestTensor x(c, numbers(M * K, 1), dtype, {M, K}), w(c, numbers(N * K, 2), dtype, {N, K}),
       b(c, numbers(N, 3), dtype, {N}), y(c, dtype, {M, N});
   linear_forward(c, y, x, w, b);
   return {y.values()};
@@ -45,7 +45,7 @@ std::vector<Values> linear(Ctx& c, DType dtype) {
 
 template <int M, int F, int K>
 std::vector<Values> gated(Ctx& c, DType dtype) {
-  TensorOn x(c, numbers(M * K, 1), dtype, {M, K}), w(c, numbers(2 * F * K, 2), dtype, {2 * F, K}),
+  TestTensor x(c, numbers(M * K, 1), dtype, {M, K}), w(c, numbers(2 * F * K, 2), dtype, {2 * F, K}),
       b(c, numbers(2 * F, 3), dtype, {2 * F}), a(c, dtype, {M, F});
   linear_swiglu_forward(c, a, x, w, b);
   return {a.values()};
@@ -53,7 +53,7 @@ std::vector<Values> gated(Ctx& c, DType dtype) {
 
 std::vector<Values> norms(Ctx& c, DType dtype) {
   constexpr int64_t T = 7, D = 3000;
-  TensorOn a(c, numbers(T * D, 1), dtype, {T, D}), b(c, numbers(T * D, 2), dtype, {T, D}),
+  TestTensor a(c, numbers(T * D, 1), dtype, {T, D}), b(c, numbers(T * D, 2), dtype, {T, D}),
       w(c, numbers(D, 3), dtype, {D}), sum(c, dtype, {T, D}), y(c, dtype, {T, D}), r(c, DType::f32, {T});
   add_rmsnorm_forward(c, y, sum, r, a, b, w, 1e-6);
   return {sum.values(), y.values(), r.values()};
@@ -63,7 +63,7 @@ std::vector<Values> heads(Ctx& c, DType dtype) {
   constexpr int64_t T = 9, kPositions = 16;
   const AttentionShape shape{6, 2, 128};
   const int64_t W = shape.qkv_width(), dh = shape.head_dim;
-  TensorOn x(c, numbers(T * W, 1), dtype, {T, W}), wq(c, numbers(dh, 2), dtype, {dh}),
+  TestTensor x(c, numbers(T * W, 1), dtype, {T, W}), wq(c, numbers(dh, 2), dtype, {dh}),
       wk(c, numbers(dh, 3), dtype, {dh}), y(c, dtype, {T, W}), r(c, DType::f32, {T, 8}),
       cosine(c, numbers(kPositions * dh / 2, 4), DType::f32, {kPositions, dh / 2}),
       sine(c, numbers(kPositions * dh / 2, 5), DType::f32, {kPositions, dh / 2}),
@@ -73,7 +73,7 @@ std::vector<Values> heads(Ctx& c, DType dtype) {
 }
 
 std::vector<Values> swiglu(Ctx& c, DType dtype) {
-  TensorOn x(c, numbers(11 * 512, 1, 8), dtype, {11, 512}), a(c, dtype, {11, 256});
+  TestTensor x(c, numbers(11 * 512, 1, 8), dtype, {11, 512}), a(c, dtype, {11, 256});
   swiglu_forward(c, a, x);
   return {a.values()};
 }
@@ -83,7 +83,7 @@ std::vector<Values> attention(Ctx& c, DType dtype) {
   const AttentionShape shape{4, 2, kHeadDim};
   const std::vector<int32_t> cu{0, 1, 130, 1500};
   const int64_t T = cu.back();
-  TensorOn qkv(c, numbers(T * shape.qkv_width(), 1, 2), dtype, {T, shape.qkv_width()}),
+  TestTensor qkv(c, numbers(T * shape.qkv_width(), 1, 2), dtype, {T, shape.qkv_width()}),
       out(c, dtype, {T, shape.q_width()}), lse(c, DType::f32, {4, T}), ends(c, cu, {4});
   attention_varlen_forward(c, out, lse, qkv, ends, shape, 0.125);
   return {out.values(), lse.values()};
@@ -95,17 +95,17 @@ std::vector<Values> pages(Ctx& c, DType dtype) {
   constexpr int64_t kPage = 16, kPages = 4 * 90;
   const AttentionShape shape{4, 2, kHeadDim};
   const std::vector<int32_t> lengths{2, 130, 1030, 1409};
-  TensorOn keys(c, dtype, {1, kPages, shape.kv_width() * kPage}),
+  TestTensor keys(c, dtype, {1, kPages, shape.kv_width() * kPage}),
       values(c, dtype, {1, kPages, shape.kv_width() * kPage});
   std::vector<int32_t> table;
   for (int64_t i = 0; i < kPages; ++i) table.push_back(static_cast<int32_t>(i * 77 % kPages));
-  TensorOn places(c, table, {4, kPages / 4});
+  TestTensor places(c, table, {4, kPages / 4});
   std::vector<int32_t> last;
   for (int32_t n : lengths) last.push_back(n - 1);
   std::vector<Values> all;
   const auto step = [&](const std::vector<int32_t>& cu, const std::vector<int32_t>& filled, uint64_t seed) {
     const int64_t T = cu.back(), W = shape.qkv_width();
-    TensorOn qkv(c, numbers(T * W, seed, 2), dtype, {T, W}), out(c, dtype, {T, shape.q_width()}),
+    TestTensor qkv(c, numbers(T * W, seed, 2), dtype, {T, W}), out(c, dtype, {T, shape.q_width()}),
         ends(c, cu, {5}), cached(c, filled, {4});
     const PagedKv kv{keys, values, places, cached, kPage};
     append_kv(c, kv, 0, qkv, ends, shape);
@@ -119,7 +119,7 @@ std::vector<Values> pages(Ctx& c, DType dtype) {
 
 std::vector<Values> head(Ctx& c, DType dtype) {
   constexpr int64_t n = 6, D = 64, V = 5000;
-  TensorOn h(c, numbers(n * D, 1), dtype, {n, D}), w(c, numbers(V * D, 2), dtype, {V, D}),
+  TestTensor h(c, numbers(n * D, 1), dtype, {n, D}), w(c, numbers(V * D, 2), dtype, {V, D}),
       targets(c, random_ids(n, V, 3), {n}), logprob(c, DType::f32, {n}), entropy(c, DType::f32, {n}),
       lse(c, DType::f32, {n}), tokens(c, DType::i32, {n}), drawn(c, DType::f32, {n});
   logprob_forward(c, logprob, entropy, lse, h, w, targets, 0.75);

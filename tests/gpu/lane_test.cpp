@@ -19,7 +19,7 @@ class LateWeights {
         w_(c(), DType::bf16, {kOutputs, kWidth}) {}
 
   Values with(const CTensor& w) {
-    TensorOn y(c(), DType::bf16, {1, kOutputs});
+    TestTensor y(c(), DType::bf16, {1, kOutputs});
     linear_forward(c(), y, x_, w, {});
     return y.values();
   }
@@ -29,7 +29,7 @@ class LateWeights {
     device::copy(c().lane, static_cast<Tensor>(w_).raw(), static_cast<CTensor>(old_).data,
                  static_cast<CTensor>(old_).bytes());
     with(w_);  // the self-test of the shape is behind us
-    TensorOn y(c(), DType::bf16, {1, kOutputs});
+    TestTensor y(c(), DType::bf16, {1, kOutputs});
     c().lane.wait();
     copy_late(c().lane, w_, new_);
     if (order) c().lane.order();
@@ -40,7 +40,7 @@ class LateWeights {
  private:
   Ctx& c() { return gpu_.ctx(); }
   Backend gpu_{Device::cuda};
-  TensorOn old_, new_, x_, w_;
+  TestTensor old_, new_, x_, w_;
 };
 
 TEST(Lane, OrderHoldsBackWhatReadsAhead) {
@@ -57,7 +57,7 @@ TEST(Lane, WithoutOrderTheProductReadsAhead) {
 /// Work of two lanes does not wait for each other: the second ends while the first is still at it.
 TEST(Lane, LanesAreIndependent) {
   Backend first(Device::cuda), second(Device::cuda);
-  TensorOn from(first.ctx(), normal_values(1024, 1), DType::f32, {1024}),
+  TestTensor from(first.ctx(), normal_values(1024, 1), DType::f32, {1024}),
       to(first.ctx(), Values(1024, 0.0), DType::f32, {1024}),
       other(second.ctx(), normal_values(1024, 2), DType::f32, {1024});
   first.ctx().lane.wait();

@@ -32,11 +32,10 @@ Many stack_gradients(DType dtype, const ModelConfig& config, const LayerBatch& b
   const LayerRope rope(config, dtype);
   const Batch b = batch.view();
   const int64_t T = batch.size(), D = config.hidden_size;
-  TestTensor stream(in[0], dtype, {T, D}), upstream(in[1], dtype, {T, D});
+  TestTensor stream(c, in[0], dtype, {T, D}), upstream(c, in[1], dtype, {T, D});
   std::vector<LayerParts> layers;
   std::vector<LayerSaved> saved(static_cast<size_t>(config.num_layers));
-  for (int64_t i = 0; i < config.num_layers; ++i)
-    layers.emplace_back(p, config, i, rope, fmt::format("layers.{}.", i));
+  for (int64_t i = 0; i < config.num_layers; ++i) layers.emplace_back(p, config, i, rope);
   Residual x{stream, {}};
   for (size_t i = 0; i < layers.size(); ++i) {
     const Residual y{c.scratch.like(x.stream), c.scratch.like(x.stream)};

@@ -26,9 +26,8 @@ inline ModelConfig layer_config() {
 }
 
 inline Values values_of(const CTensor& t) {
-  TestTensor copy(t.dtype, {t.size()});
-  std::memcpy(static_cast<Tensor>(copy).raw(), t.data, static_cast<size_t>(t.bytes()));
-  return copy.values();
+  const char* data = static_cast<const char*>(t.data);
+  return decode({data, data + t.bytes()}, t.dtype);
 }
 
 /// Parameters of a model whose names begin with `prefix`, with gradients that hold NaN and count as zeros.
@@ -57,6 +56,7 @@ class LayerParameters {
   void set(const Many& values, size_t first = 0) {
     for (Parameter& p : store_.list()) copy(p.value, values.at(first++));
   }
+  ParameterStore& store() { return store_; }
   Many gradients() {
     TestCtx c;
     for (const Unit& unit : store_.units()) store_.settle_grads(static_cast<Ctx&>(c).lane, unit);
@@ -77,8 +77,9 @@ class LayerParameters {
 
  private:
   static void copy(const Tensor& to, const Values& values) {
-    TestTensor from(values, to.dtype, {to.size()});
-    std::memcpy(to.raw(), CTensor(from).data, static_cast<size_t>(to.bytes()));
+    CHECK(static_cast<int64_t>(values.size()) == to.size(), "{} values for shape {}", values.size(),
+          to.shape_text());
+    std::memcpy(to.raw(), encode(values, to.dtype).data(), static_cast<size_t>(to.bytes()));
   }
   ParameterStore store_;
 };
@@ -116,6 +117,16 @@ struct LayerRope {
   }
 };
 
+inline Attention make_attention(LayerParameters& p, const ModelConfig& config, int64_t index,
+                                const LayerRope& rope) {
+  const std::string a = fmt::format("layers.{}.attn.", index);
+  return {config,
+          index,
+          {p.find(a + "wqkv"), p.find(a + "bqkv"), p.find(a + "q_norm"), p.find(a + "k_norm"),
+           p.find(a + "wo"), p.find(a + "bo")},
+          rope.tensors};
+}
+
 /// The layers that a decoder layer is made of.
 struct LayerParts {
   Norm attn_norm;
@@ -123,17 +134,18 @@ struct LayerParts {
   Norm mlp_norm;
   Mlp mlp;
 
+  LayerParts(LayerParameters& p, const ModelConfig& config, int64_t index, const LayerRope& rope)
+      : LayerParts(p, config, index, rope, fmt::format("layers.{}.", index)) {}
+  DecoderLayer layer() const { return {attn_norm, attn, mlp_norm, mlp}; }
+
+ private:
   LayerParts(LayerParameters& p, const ModelConfig& config, int64_t index, const LayerRope& rope,
              const std::string& l)
       : attn_norm(p.at(l + "attn_norm"), config.rms_norm_eps),
-        attn(config, index,
-             {p.find(l + "attn.wqkv"), p.find(l + "attn.bqkv"), p.find(l + "attn.q_norm"),
-              p.find(l + "attn.k_norm"), p.find(l + "attn.wo"), p.find(l + "attn.bo")},
-             rope.tensors),
+        attn(make_attention(p, config, index, rope)),
         mlp_norm(p.at(l + "mlp_norm"), config.rms_norm_eps),
         mlp(Linear(p.at(l + "mlp.wgu"), p.find(l + "mlp.bgu")),
             Linear(p.at(l + "mlp.wd"), p.find(l + "mlp.bd"))) {}
-  DecoderLayer layer() const { return {attn_norm, attn, mlp_norm, mlp}; }
 };
 
 }  // namespace temper

@@ -56,7 +56,8 @@ TEST(RopeTable, EqualsTransformers) {
         << name;
     EXPECT_NEAR(table.attention_factor, golden["attention_factor"].get<double>(), 1e-14) << name;
     if (different) continue;
-    TestTensor cosine(DType::f32, {last + 1, half}), sine(DType::f32, {last + 1, half});
+    TestCtx c;
+    TestTensor cosine(c, DType::f32, {last + 1, half}), sine(c, DType::f32, {last + 1, half});
     fill_cos_sin(table, last + 1, cosine, sine);
     expect_near(name + ", cosine", slice_rows(cosine.values(), half, last, last + 1), golden["cosine"],
                 1.2e-7);
@@ -143,9 +144,10 @@ TEST(RopeTable, DynamicOnlyInsideTheModelsContext) {
 }
 
 TEST(RopeTable, CosineAndSine) {
+  TestCtx c;
   RopeTable table{.inverse_frequency = {1.0f, 0.1f}, .attention_factor = 1.5};
-  TestTensor c32(DType::f32, {3000, 2}), s32(DType::f32, {3000, 2}), c64(DType::f64, {3000, 2}),
-      s64(DType::f64, {3000, 2});
+  TestTensor c32(c, DType::f32, {3000, 2}), s32(c, DType::f32, {3000, 2}), c64(c, DType::f64, {3000, 2}),
+      s64(c, DType::f64, {3000, 2});
   fill_cos_sin(table, 3000, c32, s32);
   fill_cos_sin(table, 3000, c64, s64);
   const float angle = 2999.0f * 0.1f;  // not 299.9: the angle is rounded to fp32

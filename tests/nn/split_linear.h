@@ -71,7 +71,7 @@ TEST_F(SplitLinear, ForwardHasTheBitsOfOneRank) {
     Ctx& c = backend_.ctx();
     ArenaScope scope(c.scratch);
     const Layer whole(dtype, 0, 1, {}), split(dtype, comm_->rank(), comm_->size(), {tp_.get()});
-    TestTensor x(normal_values(kRows * kIn, 3), dtype, {kRows, kIn});
+    TestTensor x(c, normal_values(kRows * kIn, 3), dtype, {kRows, kIn});
     const Tensor want = whole.linear.forward(c, x, c.scratch), got = split.linear.forward(c, x, c.scratch);
     ASSERT_EQ(got.shape_text(), want.shape_text());
     EXPECT_EQ(std::memcmp(got.data, want.data, static_cast<size_t>(want.bytes())), 0) << dtype_name(dtype);
@@ -81,8 +81,8 @@ TEST_F(SplitLinear, ForwardHasTheBitsOfOneRank) {
 TEST_F(SplitLinear, GradientsAreThoseOfOneRankWithinRounding) {
   Ctx& c = backend_.ctx();
   const Layer whole(DType::f64, 0, 1, {}), split(DType::f64, comm_->rank(), comm_->size(), {tp_.get()});
-  TestTensor x(normal_values(kRows * kIn, 3), DType::f64, {kRows, kIn}),
-      dy(normal_values(kRows * (kGate + kUp), 4), DType::f64, {kRows, kGate + kUp});
+  TestTensor x(c, normal_values(kRows * kIn, 3), DType::f64, {kRows, kIn}),
+      dy(c, normal_values(kRows * (kGate + kUp), 4), DType::f64, {kRows, kGate + kUp});
   const Tensor want = whole.linear.backward_input(c, dy), got = split.linear.backward_input(c, dy);
   expect_near("dx", values(got), values(want), 1e-12);
   whole.linear.backward_weight(c, dy, x);

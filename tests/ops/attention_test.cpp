@@ -1,5 +1,5 @@
-// Attention against plain fp64 formulas, against a scalar reading of NUMERICS.md bit for bit, and against
-// itself: packed and paged, alone and beside neighbours, on one thread and on two.
+// Attention of the CPU against plain fp64 formulas, against a scalar reading of NUMERICS.md bit for bit, and
+// against itself: alone and beside neighbours, on one thread and on two, over pages that sequences share.
 
 #include <gtest/gtest.h>
 
@@ -8,6 +8,7 @@
 
 #include "src/ops/backend.h"
 #include "tests/ops/attention_reference.h"
+#include "tests/support/check_op.h"
 
 namespace temper {
 namespace {
@@ -72,9 +73,9 @@ void expect_forward_near_plain(double out_bound, double lse_bound) {
   std::printf("largest error: out %.2e, lse %.2e\n", out_worst, lse_worst);
 }
 
-TEST(AttentionForward, Fp64IsThePlainFormula) { expect_forward_near_plain<double>(1e-13, 1e-13); }
-TEST(AttentionForward, Fp32IsNearThePlainFormula) { expect_forward_near_plain<float>(4e-6, 4e-6); }
-TEST(AttentionForward, Bf16IsNearThePlainFormula) { expect_forward_near_plain<bf16>(1.6e-2, 4e-6); }
+CPU_TEST(AttentionForward, Fp64IsThePlainFormula) { expect_forward_near_plain<double>(1e-13, 1e-13); }
+CPU_TEST(AttentionForward, Fp32IsNearThePlainFormula) { expect_forward_near_plain<float>(4e-6, 4e-6); }
+CPU_TEST(AttentionForward, Bf16IsNearThePlainFormula) { expect_forward_near_plain<bf16>(1.6e-2, 4e-6); }
 
 /// Values of the kernel that differ from a scalar computation in the given order.
 template <class S>
@@ -116,9 +117,9 @@ void expect_numerics_page() {
   }
 }
 
-TEST(AttentionForward, Fp32HasTheBitsOfTheNumericsPage) { expect_numerics_page<float>(); }
-TEST(AttentionForward, Bf16HasTheBitsOfTheNumericsPage) { expect_numerics_page<bf16>(); }
-TEST(AttentionForward, Fp64HasTheBitsOfTheNumericsPage) { expect_numerics_page<double>(); }
+CPU_TEST(AttentionForward, Fp32HasTheBitsOfTheNumericsPage) { expect_numerics_page<float>(); }
+CPU_TEST(AttentionForward, Bf16HasTheBitsOfTheNumericsPage) { expect_numerics_page<bf16>(); }
+CPU_TEST(AttentionForward, Fp64HasTheBitsOfTheNumericsPage) { expect_numerics_page<double>(); }
 
 /// Pages that are NaN until written, handed out in a scrambled order; the last page stays NaN.
 template <class S>
@@ -192,61 +193,7 @@ struct PagedRun {
   }
 };
 
-template <class S>
-void expect_paged_equals_packed(AttentionShape shape, int length, const std::vector<int64_t>& chunks) {
-  PackedBatch<S> b(shape, {length}, 9);
-  b.forward();
-  const int64_t page_sizes[] = {16, 48, 256, 128};
-  for (size_t i = 0; i < chunks.size(); ++i) {
-    PagedRun<S> run(b, page_sizes[i % 4]);
-    while (!run.done()) run.step({chunks[i]});
-    EXPECT_TRUE(same_bits(run.out, b.out)) << "chunks of " << chunks[i] << ", pages of " << page_sizes[i % 4];
-  }
-}
-
-TEST(AttentionPaged, Fp32EqualsPackedForAnyChunk) {
-  expect_paged_equals_packed<float>({7, 1, 64}, 4500, {1, 7, 64, 1000});
-}
-TEST(AttentionPaged, Bf16EqualsPackedForAnyChunk) {
-  expect_paged_equals_packed<bf16>({4, 1, 64}, 4500, {7, 1, 1000, 64});
-}
-TEST(AttentionPaged, Fp64EqualsPackedForAnyChunk) {
-  expect_paged_equals_packed<double>({1, 1, 16}, 4500, {64, 1000, 1, 7});
-}
-TEST(AttentionPaged, OddHeadsEqualPackedForAnyChunk) {
-  expect_paged_equals_packed<float>({2, 2, 24}, 1100, {1, 7, 64, 1000});
-  expect_paged_equals_packed<bf16>({7, 1, 8}, 1100, {1, 7, 64, 1000});
-  expect_paged_equals_packed<bf16>({2, 1, 80}, 1100, {1000, 64, 7, 1});
-  expect_paged_equals_packed<bf16>({3, 3, 256}, 300, {1, 7, 64, 1000});
-  expect_paged_equals_packed<bf16>({70, 1, 16}, 300, {1, 7, 64, 1000});
-}
-
-/// Decoding, chunked prefill and waiting sequences in one batch.
-template <class S>
-void expect_mixed_batches_equal_packed(AttentionShape shape) {
-  PackedBatch<S> b(shape, {1, 127, 1025, 2100, 129, 40}, 11);
-  b.forward();
-  for (int threads : {1, 2}) {
-    PagedRun<S> run(b, 32, threads);
-    std::mt19937 random(3);
-    while (!run.done()) {
-      std::vector<int64_t> chunk;
-      for (int64_t s = 0; s < b.sequences(); ++s)
-        chunk.push_back(std::array<int64_t, 5>{0, 1, 1, 5, 300}[random() % 5]);
-      run.step(chunk);
-    }
-    EXPECT_TRUE(same_bits(run.out, b.out)) << threads << " threads";
-  }
-}
-
-TEST(AttentionPaged, MixedBatchesEqualPacked) {
-  expect_mixed_batches_equal_packed<float>({4, 2, 64});
-  expect_mixed_batches_equal_packed<bf16>({7, 1, 64});
-  expect_mixed_batches_equal_packed<bf16>({4, 4, 24});
-  expect_mixed_batches_equal_packed<double>({4, 1, 8});
-}
-
-TEST(AttentionPaged, SequencesMayShareThePagesOfTheirPrefix) {
+CPU_TEST(AttentionPaged, SequencesMayShareThePagesOfTheirPrefix) {
   constexpr int64_t kPrefix = 160;
   PackedBatch<bf16> b({4, 2, 64}, {300, 200, 161}, 13);
   const int64_t width = b.shape.qkv_width();
@@ -302,13 +249,13 @@ void expect_neighbours_and_threads_do_not_matter(AttentionShape shape) {
   }
 }
 
-TEST(Attention, NeighboursAndThreadsDoNotMatter) {
+CPU_TEST(Attention, NeighboursAndThreadsDoNotMatter) {
   expect_neighbours_and_threads_do_not_matter<float>({7, 1, 64});
   expect_neighbours_and_threads_do_not_matter<bf16>({4, 2, 24});
   expect_neighbours_and_threads_do_not_matter<double>({2, 2, 16});
 }
 
-TEST(Attention, LaterPositionsAndOtherSequencesNeverTouchARow) {
+CPU_TEST(Attention, LaterPositionsAndOtherSequencesNeverTouchARow) {
   PackedBatch<float> b({4, 2, 24}, {200, 140}, 19);
   b.forward();
   PackedBatch<float> broken = b;
@@ -323,7 +270,7 @@ TEST(Attention, LaterPositionsAndOtherSequencesNeverTouchARow) {
   EXPECT_TRUE(std::isnan(broken.out[static_cast<size_t>(poisoned * b.shape.q_width())]));
 }
 
-TEST(AttentionBackward, Fp64IsTheDerivative) {
+CPU_TEST(AttentionBackward, Fp64IsTheDerivative) {
   for (const AttentionShape& shape :
        {AttentionShape{4, 2, 8}, AttentionShape{7, 1, 8}, AttentionShape{2, 2, 24}}) {
     PackedBatch<double> b(shape, {5, 1, 18, 130}, 23);
@@ -380,13 +327,13 @@ void expect_backward_near_plain(double bound) {
   std::printf("largest error: %.2e of the largest gradient\n", worst);
 }
 
-TEST(AttentionBackward, Fp64IsThePlainFormula) { expect_backward_near_plain<double>(1e-13); }
+CPU_TEST(AttentionBackward, Fp64IsThePlainFormula) { expect_backward_near_plain<double>(1e-13); }
 /// 9,030 terms (70 heads of 129 queries) in one chain: sqrt(9030) * 2^-24.
-TEST(AttentionBackward, Fp32IsNearThePlainFormula) { expect_backward_near_plain<float>(5.7e-6); }
+CPU_TEST(AttentionBackward, Fp32IsNearThePlainFormula) { expect_backward_near_plain<float>(5.7e-6); }
 /// One rounding to 8 bits: 2^-8, and the fp32 error.
-TEST(AttentionBackward, Bf16IsNearThePlainFormula) { expect_backward_near_plain<bf16>(0x1p-8 + 5.7e-6); }
+CPU_TEST(AttentionBackward, Bf16IsNearThePlainFormula) { expect_backward_near_plain<bf16>(0x1p-8 + 5.7e-6); }
 
-TEST(Attention, InconsistentBatchesAreRefused) {
+CPU_TEST(Attention, InconsistentBatchesAreRefused) {
   PackedBatch<float> b({2, 1, 8}, {3, 4});
   b.cu = {0, 5, 4, 7};
   EXPECT_THROW(b.forward(), Error);
@@ -413,7 +360,4 @@ TEST(Attention, InconsistentBatchesAreRefused) {
 }  // namespace
 }  // namespace temper
 
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return temper::op_test_main(argc, argv); }

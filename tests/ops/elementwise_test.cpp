@@ -7,19 +7,20 @@ namespace {
 
 Many sum(Ctx& c, DType dtype, const Many& in) {
   const int64_t size = static_cast<int64_t>(in[0].size());
-  TestTensor a(in[0], dtype, {size}), b(in[1], dtype, {size}), y(dtype, {size});
+  TestTensor a(c, in[0], dtype, {size}), b(c, in[1], dtype, {size}), y(c, dtype, {size});
   add(c, y, a, b);
   return {y.values()};
 }
 
-TEST(Add, TypesThreadsRows) {
+TEST(Add, TypesRows) {
   const Many in{normal_values(40000, 1), normal_values(40000, 2)};
   check_dtypes("add", in, sum);
-  check_threads("add", in, sum);
   check_rows("add", 400, [&](Ctx& c, DType t, int64_t begin, int64_t end) {
     return sum(c, t, {slice_rows(in[0], 100, begin, end), slice_rows(in[1], 100, begin, end)});
   });
 }
+
+CPU_TEST(Add, Threads) { check_threads("add", {normal_values(40000, 1), normal_values(40000, 2)}, sum); }
 
 TEST(Add, OneRoundingToEven) {
   TestCtx ctx;
@@ -32,10 +33,10 @@ TEST(Add, InPlace) {
     TestCtx ctx(2);
     const Many in{round_to(normal_values(33000, 1), dtype), round_to(normal_values(33000, 2), dtype)};
     const Values want = sum(ctx, dtype, in)[0];
-    TestTensor a(in[0], dtype, {33000}), b(in[1], dtype, {33000});
+    TestTensor a(ctx, in[0], dtype, {33000}), b(ctx, in[1], dtype, {33000});
     add(ctx, a, a, b);
     expect_same_bits("first", a.values(), want);
-    TestTensor again(in[0], dtype, {33000});
+    TestTensor again(ctx, in[0], dtype, {33000});
     add(ctx, b, again, b);
     expect_same_bits("second", b.values(), want);
   }
@@ -43,14 +44,52 @@ TEST(Add, InPlace) {
 
 TEST(Add, ShapesMustAgree) {
   TestCtx ctx;
-  TestTensor a(DType::f32, {4, 3}), b(DType::f32, {3, 4});
+  TestTensor a(ctx, DType::f32, {4, 3}), b(ctx, DType::f32, {3, 4});
   EXPECT_THROW(add(ctx, a, a, b), Error);
+}
+
+/// From the first part to the last, each addition rounded in fp32 (fp64), the sum once in storage.
+TEST(SumInOrder, BitsFollowTheDefinition) {
+  for (const auto& [parts, count] : {std::pair<int64_t, int64_t>{1, 5}, {2, 33000}, {3, 1}, {8, 777}})
+    for (DType dtype : kStorageTypes) {
+      const Values x = round_to(normal_values(parts * count, 5), dtype);
+      Values want;
+      for (int64_t i = 0; i < count; ++i) {
+        double sum = x[i];
+        for (int64_t r = 1; r < parts; ++r) sum = round_to(sum + x[r * count + i], accumulate_dtype(dtype));
+        want.push_back(round_to(sum, dtype));
+      }
+      TestCtx c(3);
+      TestTensor all(c, x, dtype, {parts, count}), y(c, dtype, {count});
+      sum_in_order(c, y, all);
+      expect_same_bits(fmt::format("{} parts of {} {}", parts, count, dtype_name(dtype)), y.values(), want);
+    }
+}
+
+/// 1e8 + 1 - 1e8 - 1 and the same numbers in other orders: fp32 tells them apart.
+TEST(SumInOrder, OrderOfTheParts) {
+  const auto sum_of = [](const Values& parts) {
+    TestCtx c;
+    TestTensor all(c, parts, DType::f32, {static_cast<int64_t>(parts.size()), 1}), y(c, DType::f32, {1});
+    sum_in_order(c, y, all);
+    return y.values()[0];
+  };
+  EXPECT_EQ(sum_of({1e8, 1, -1e8, -1}), -1.0);
+  EXPECT_EQ(sum_of({1e8, -1e8, 1, -1}), 0.0);
+  EXPECT_EQ(sum_of({1, -1e8, 1e8, -1}), -1.0);
+  EXPECT_EQ(sum_of({-1e8, 1e8, -1, 3}), 2.0);
+}
+
+TEST(SumInOrder, WrongShapesAndTypes) {
+  TestCtx c;
+  TestTensor x(c, DType::f32, {2, 3}), y(c, DType::f32, {2}), none(c, DType::f32, {0, 3}),
+      z(c, DType::f32, {3}), half(c, DType::bf16, {3});
+  EXPECT_THROW(sum_in_order(c, y, x), Error);
+  EXPECT_THROW(sum_in_order(c, z, none), Error);
+  EXPECT_THROW(sum_in_order(c, half, x), Error);
 }
 
 }  // namespace
 }  // namespace temper
 
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return temper::op_test_main(argc, argv); }

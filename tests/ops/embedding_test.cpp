@@ -7,9 +7,10 @@ namespace {
 
 constexpr int64_t kVocabulary = 11, kWidth = 150;
 
-Many forward(Ctx& c, DType dtype, const Values& table, const std::vector<int32_t>& ids) {
+Many forward(Ctx& c, DType dtype, const Values& table, const std::vector<int32_t>& ids,
+             int64_t width = kWidth) {
   const int64_t rows = static_cast<int64_t>(ids.size());
-  TestTensor w(table, dtype, {kVocabulary, kWidth}), tokens(ids, {rows}), y(dtype, {rows, kWidth});
+  TestTensor w(c, table, dtype, {kVocabulary, width}), tokens(c, ids, {rows}), y(c, dtype, {rows, width});
   embedding_forward(c, y, tokens, w);
   return {y.values()};
 }
@@ -17,25 +18,26 @@ Many forward(Ctx& c, DType dtype, const Values& table, const std::vector<int32_t
 Values backward(Ctx& c, DType dtype, const Values& upstream, const std::vector<int32_t>& ids, int64_t skip,
                 double before = 0.0) {
   const int64_t rows = static_cast<int64_t>(ids.size());
-  TestTensor dy(upstream, dtype, {rows, kWidth}), tokens(ids, {rows});
-  TestTensor dw(Values(kVocabulary * kWidth, before), accumulate_dtype(dtype), {kVocabulary, kWidth});
+  TestTensor dy(c, upstream, dtype, {rows, kWidth}), tokens(c, ids, {rows});
+  TestTensor dw(c, Values(kVocabulary * kWidth, before), accumulate_dtype(dtype), {kVocabulary, kWidth});
   embedding_backward(c, dw, dy, tokens, skip);
   return dw.values();
 }
 
 TEST(Embedding, CopiesRows) {
-  for (DType dtype : kStorageTypes) {
-    TestCtx ctx(2);
-    const Values table = round_to(normal_values(kVocabulary * kWidth, 1), dtype);
-    const std::vector<int32_t> ids = random_ids(400, kVocabulary, 2);
-    const Values got = forward(ctx, dtype, table, ids)[0];
-    for (int64_t t = 0; t < 400; ++t)
-      expect_same_bits("row", slice_rows(got, kWidth, t, t + 1),
-                       slice_rows(table, kWidth, ids[t], ids[t] + 1));
-  }
+  for (int64_t width : {int64_t{1}, int64_t{24}, kWidth, int64_t{1000}})
+    for (DType dtype : kStorageTypes) {
+      TestCtx ctx(2);
+      const Values table = round_to(normal_values(kVocabulary * width, 1), dtype);
+      const std::vector<int32_t> ids = random_ids(400, kVocabulary, 2);
+      const Values got = forward(ctx, dtype, table, ids, width)[0];
+      for (int64_t t = 0; t < 400; ++t)
+        expect_same_bits("row", slice_rows(got, width, t, t + 1),
+                         slice_rows(table, width, ids[t], ids[t] + 1));
+    }
 }
 
-TEST(Embedding, Gradient) {
+CPU_TEST(Embedding, Gradient) {
   const std::vector<int32_t> ids{3, 0, 3, 10, 3};
   check_gradient(
       "embedding", {normal_values(kVocabulary * kWidth, 1)},
@@ -46,7 +48,7 @@ TEST(Embedding, Gradient) {
 }
 
 /// In ascending order of rows, on top of what is there, without the skipped id, for any number of threads.
-TEST(Embedding, BackwardSumsInOrder) {
+CPU_TEST(Embedding, BackwardSumsInOrder) {
   const std::vector<int32_t> ids = random_ids(300, kVocabulary, 3);
   const Values upstream = round_to(normal_values(300 * kWidth, 4), DType::bf16);
   std::vector<float> sums(kVocabulary * kWidth, 0.75f);
@@ -61,7 +63,7 @@ TEST(Embedding, BackwardSumsInOrder) {
     }
 }
 
-TEST(Embedding, IdsOutsideTheTableAreRefused) {
+CPU_TEST(Embedding, IdsOutsideTheTableAreRefused) {
   TestCtx ctx;
   const Values table(kVocabulary * kWidth, 0.0);
   EXPECT_THROW(forward(ctx, DType::f32, table, {0, kVocabulary}), Error);
@@ -72,7 +74,4 @@ TEST(Embedding, IdsOutsideTheTableAreRefused) {
 }  // namespace
 }  // namespace temper
 
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return temper::op_test_main(argc, argv); }

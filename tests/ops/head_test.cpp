@@ -17,8 +17,8 @@ struct Sizes {
 /// logprob, entropy, lse
 Many forward(Ctx& c, DType dtype, const Many& in, const std::vector<int32_t>& targets, const Sizes& s) {
   const DType sums = accumulate_dtype(dtype);
-  TestTensor hidden(in[0], dtype, {s.n, s.D}), w(in[1], dtype, {s.V, s.D}), target(targets, {s.n});
-  TestTensor logprob(sums, {s.n}), entropy(sums, {s.n}), lse(sums, {s.n});
+  TestTensor hidden(c, in[0], dtype, {s.n, s.D}), w(c, in[1], dtype, {s.V, s.D}), target(c, targets, {s.n});
+  TestTensor logprob(c, sums, {s.n}), entropy(c, sums, {s.n}), lse(c, sums, {s.n});
   logprob_forward(c, logprob, entropy, lse, hidden, w, target, s.temperature);
   return {logprob.values(), entropy.values(), lse.values()};
 }
@@ -28,11 +28,11 @@ Many backward(Ctx& c, DType dtype, const Many& in, const Many& up, const std::ve
               const Sizes& s, double held = 0.0) {
   const DType sums = accumulate_dtype(dtype);
   const Many stats = forward(c, dtype, in, targets, s);
-  TestTensor hidden(in[0], dtype, {s.n, s.D}), w(in[1], dtype, {s.V, s.D}), target(targets, {s.n});
-  TestTensor dlogprob(up[0], sums, {s.n}), dentropy(up[1], sums, {s.n});
-  TestTensor entropy(stats[1], sums, {s.n}), lse(stats[2], sums, {s.n});
-  TestTensor dhidden(dtype, {s.n, s.D});
-  TestTensor dw(Values(static_cast<size_t>(s.V * s.D), held), sums, {s.V, s.D});
+  TestTensor hidden(c, in[0], dtype, {s.n, s.D}), w(c, in[1], dtype, {s.V, s.D}), target(c, targets, {s.n});
+  TestTensor dlogprob(c, up[0], sums, {s.n}), dentropy(c, up[1], sums, {s.n});
+  TestTensor entropy(c, stats[1], sums, {s.n}), lse(c, stats[2], sums, {s.n});
+  TestTensor dhidden(c, dtype, {s.n, s.D});
+  TestTensor dw(c, Values(static_cast<size_t>(s.V * s.D), held), sums, {s.V, s.D});
   logprob_backward(c, dhidden, dw, dlogprob, dentropy, hidden, w, target, lse, entropy, s.temperature);
   return {dhidden.values(), dw.values()};
 }
@@ -41,7 +41,7 @@ Many inputs_of(const Sizes& s, uint64_t seed, double scale = 1.0) {
   return {normal_values(s.n * s.D, seed), normal_values(s.V * s.D, seed + 1, scale)};
 }
 
-TEST(Head, GoldenNumbers) {
+CPU_TEST(Head, GoldenNumbers) {
   TestCtx ctx;
   const Sizes s{1, 4, 1, 0.8};
   const Many in{{1.0}, {1.0, 0.0, -1.0, 2.0}};
@@ -55,7 +55,7 @@ TEST(Head, GoldenNumbers) {
 
 TEST(Head, TemperatureZeroIsOne) {
   TestCtx ctx;
-  const Sizes cold{3, 50, 20, 0.0}, one{3, 50, 20, 1.0};
+  const Sizes cold{3, 50, 32, 0.0}, one{3, 50, 32, 1.0};
   const Many in = inputs_of(one, 5);
   const Many got = forward(ctx, DType::f32, in, {1, 2, 3}, cold),
              want = forward(ctx, DType::f32, in, {1, 2, 3}, one);
@@ -100,15 +100,15 @@ void expect_definition(const Sizes& s) {
   Many in = inputs_of(s, 100);
   for (Values& values : in) values = round_to(values, dtype);
   const std::vector<int32_t> targets = random_ids(s.n, static_cast<int32_t>(s.V), 3);
-  TestTensor hidden(in[0], dtype, {s.n, s.D}), w(in[1], dtype, {s.V, s.D});
-  TestTensor logits(accumulate_dtype(dtype), {s.n, s.V});
+  TestTensor hidden(ctx, in[0], dtype, {s.n, s.D}), w(ctx, in[1], dtype, {s.V, s.D});
+  TestTensor logits(ctx, accumulate_dtype(dtype), {s.n, s.V});
   linear_forward(ctx, logits, hidden, w, {});
   const Many want = defined<S>(logits.values(), targets, s), got = forward(ctx, dtype, in, targets, s);
   for (size_t k = 0; k < 3; ++k)
     expect_same_bits(fmt::format("{} V {} output {}", dtype_name(dtype), s.V, k), got[k], want[k]);
 }
 
-TEST(Head, BitsFollowTheDefinition) {
+CPU_TEST(Head, BitsFollowTheDefinition) {
   for (const Sizes& s : {Sizes{3, 1, 5}, Sizes{4, 17, 20, 0.7}, Sizes{110, 2048, 24, 1.3},
                          Sizes{5, 2049, 33, 0.6}, Sizes{30, 6500, 16, 1.0}}) {
     expect_definition<float>(s);
@@ -117,7 +117,7 @@ TEST(Head, BitsFollowTheDefinition) {
   }
 }
 
-TEST(Head, AgreesWithPlainSums) {
+CPU_TEST(Head, AgreesWithPlainSums) {
   const Sizes s{7, 4500, 30, 0.8};
   const Many in = inputs_of(s, 10, 0.2);
   const std::vector<int32_t> targets = random_ids(s.n, static_cast<int32_t>(s.V), 4);
@@ -143,7 +143,7 @@ TEST(Head, AgreesWithPlainSums) {
   }
 }
 
-TEST(Head, Gradient) {
+CPU_TEST(Head, Gradient) {
   for (const Sizes& s : {Sizes{3, 11, 4, 0.7}, Sizes{2, 70, 3, 1.5}}) {
     const std::vector<int32_t> targets = random_ids(s.n, static_cast<int32_t>(s.V), 5);
     check_gradient(
@@ -158,7 +158,7 @@ TEST(Head, Gradient) {
 }
 
 /// A column of ones in w adds the same number to every logit and collects sum_v dz_v in dhidden.
-TEST(Head, LogitGradientsOfARowSumToZero) {
+CPU_TEST(Head, LogitGradientsOfARowSumToZero) {
   const Sizes s{40, 5000, 12, 0.9};
   Many in = inputs_of(s, 30);
   for (int64_t v = 0; v < s.V; ++v) in[1][v * s.D] = 1.0;
@@ -174,7 +174,30 @@ TEST(Head, LogitGradientsOfARowSumToZero) {
   }
 }
 
-TEST(Head, TypesThreadsRows) {
+/// The entropy, a difference of numbers about three times as large, sets the tolerance of fp32.
+TEST(Head, TypesRows) {
+  constexpr double kTolerance = kTestDevice == Device::cuda ? 2e-6 : 5e-6;
+  for (const auto& [n, V, D] :
+       {std::tuple<int64_t, int32_t, int64_t>{5, 96, 32}, {70, 2048, 64}, {3, 5001, 128}, {200, 9000, 64}})
+    for (double temperature : {1.0, 0.7}) {
+      const std::vector<int32_t> targets = random_ids(n, V, 3);
+      check_dtypes(
+          fmt::format("log-prob of {} ids", V), inputs_of({n, V, D}, 1, 0.3),
+          [&](Ctx& c, DType t, const Many& in) {
+            return forward(c, t, in, targets, {n, V, D, temperature});
+          },
+          kTolerance, 2e-5);
+    }
+  const Sizes s{70, 4300, 64, 0.8};
+  const Many in = inputs_of(s, 40, 0.25);
+  const std::vector<int32_t> targets = random_ids(s.n, static_cast<int32_t>(s.V), 7);
+  check_rows("forward", s.n, [&](Ctx& c, DType t, int64_t begin, int64_t end) {
+    return forward(c, t, {slice_rows(in[0], s.D, begin, end), in[1]},
+                   {targets.begin() + begin, targets.begin() + end}, {end - begin, s.V, s.D, s.temperature});
+  });
+}
+
+CPU_TEST(Head, BackwardTypesThreadsRows) {
   const Sizes s{150, 4300, 40, 0.8};
   const std::vector<int32_t> targets = random_ids(s.n, static_cast<int32_t>(s.V), 7);
   Many in = inputs_of(s, 40, 0.25);
@@ -197,7 +220,7 @@ TEST(Head, TypesThreadsRows) {
 
 /// More rows than one batch of the backward pass, most of them without a gradient and some of those not
 /// finite.
-TEST(Head, RowsWithoutGradientAreSkipped) {
+CPU_TEST(Head, RowsWithoutGradientAreSkipped) {
   const Sizes all{1500, 60, 20};
   Many in = inputs_of(all, 50);
   const std::vector<int32_t> targets = random_ids(all.n, 60, 8);
@@ -228,7 +251,7 @@ TEST(Head, RowsWithoutGradientAreSkipped) {
   expect_same_bits("dhidden", got[0], dhidden);
 }
 
-TEST(Head, NoRowsAndWrongTargets) {
+CPU_TEST(Head, NoRowsAndWrongTargets) {
   TestCtx ctx(2);
   const Many in{{}, normal_values(30, 60)};
   EXPECT_TRUE(forward(ctx, DType::f32, in, {}, {0, 10, 3})[0].empty());
@@ -240,7 +263,4 @@ TEST(Head, NoRowsAndWrongTargets) {
 }  // namespace
 }  // namespace temper
 
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return temper::op_test_main(argc, argv); }

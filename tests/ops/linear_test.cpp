@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/canonical.h"
 #include "tests/support/check_op.h"
+#include "tests/support/normal_block.h"
 
 namespace temper {
 namespace {
@@ -11,11 +12,11 @@ struct Sizes {
 };
 
 Many forward(Ctx& c, DType dtype, const Many& in, const Sizes& s) {
-  TestTensor x(in[0], dtype, {s.T, s.K}), w(in[1], dtype, {s.N, s.K}), y(dtype, {s.T, s.N});
+  TestTensor x(c, in[0], dtype, {s.T, s.K}), w(c, in[1], dtype, {s.N, s.K}), y(c, dtype, {s.T, s.N});
   if (in.size() == 2) {
     linear_forward(c, y, x, w, {});
   } else {
-    TestTensor bias(in[2], dtype, {s.N});
+    TestTensor bias(c, in[2], dtype, {s.N});
     linear_forward(c, y, x, w, bias);
   }
   return {y.values()};
@@ -25,10 +26,11 @@ Many forward(Ctx& c, DType dtype, const Many& in, const Sizes& s) {
 Many backward(Ctx& c, DType dtype, const Many& in, const Values& upstream, const Sizes& s, double held = 0.0,
               GradWrite write = GradWrite::add) {
   const DType sums = accumulate_dtype(dtype);
-  TestTensor x(in[0], dtype, {s.T, s.K}), w(in[1], dtype, {s.N, s.K}), dy(upstream, dtype, {s.T, s.N});
-  TestTensor dx(dtype, {s.T, s.K});
-  TestTensor dw(Values(static_cast<size_t>(s.N * s.K), held), sums, {s.N, s.K});
-  TestTensor db(Values(static_cast<size_t>(s.N), held), sums, {s.N});
+  TestTensor x(c, in[0], dtype, {s.T, s.K}), w(c, in[1], dtype, {s.N, s.K}),
+      dy(c, upstream, dtype, {s.T, s.N});
+  TestTensor dx(c, dtype, {s.T, s.K});
+  TestTensor dw(c, Values(static_cast<size_t>(s.N * s.K), held), sums, {s.N, s.K});
+  TestTensor db(c, Values(static_cast<size_t>(s.N), held), sums, {s.N});
   linear_backward_input(c, dx, dy, w);
   linear_backward_weight(c, dw, dy, x, write);
   linear_backward_bias(c, db, dy);
@@ -68,7 +70,7 @@ void expect_definition(const Sizes& s) {
   }
 }
 
-TEST(Linear, ForwardBitsFollowTheDefinition) {
+CPU_TEST(Linear, ForwardBitsFollowTheDefinition) {
   for (int64_t T = 1; T <= 70; ++T) {
     const Sizes s{T, 1 + (T * 7) % 101, 1 + (T * 37) % 150};
     expect_definition<float>(s);
@@ -84,7 +86,7 @@ TEST(Linear, ForwardBitsFollowTheDefinition) {
   }
 }
 
-TEST(Linear, AgreesWithAPlainSum) {
+CPU_TEST(Linear, AgreesWithAPlainSum) {
   const Sizes s{37, 53, 777};
   const Many in = inputs_of(s, 20);
   Values want;
@@ -100,12 +102,13 @@ TEST(Linear, AgreesWithAPlainSum) {
   expect_near("fp32", forward(ctx, DType::f32, in, s)[0], want, 1e-6);
 }
 
-TEST(Linear, UnroundedOutputOfBf16) {
+CPU_TEST(Linear, UnroundedOutputOfBf16) {
   const Sizes s{9, 21, 100};
   Many in = inputs_of(s, 30);
   for (Values& values : in) values = round_to(values, DType::bf16);
   TestCtx ctx;
-  TestTensor x(in[0], DType::bf16, {s.T, s.K}), w(in[1], DType::bf16, {s.N, s.K}), y(DType::f32, {s.T, s.N});
+  TestTensor x(ctx, in[0], DType::bf16, {s.T, s.K}), w(ctx, in[1], DType::bf16, {s.N, s.K}),
+      y(ctx, DType::f32, {s.T, s.N});
   linear_forward(ctx, y, x, w, {});
   expect_same_bits("logits", y.values(), forward(ctx, DType::f32, {in[0], in[1]}, s)[0]);
 }
@@ -118,7 +121,7 @@ TEST(Linear, RowsDoNotDependOnTheBatch) {
   });
 }
 
-TEST(Linear, RowBitsForUpTo4096Rows) {
+CPU_TEST(Linear, RowBitsForUpTo4096Rows) {
   const int64_t most = 4096, N = 5, K = 33;
   const Many in = inputs_of({most, N, K}, 50);
   for (DType dtype : kStorageTypes) {
@@ -136,17 +139,17 @@ TEST(Linear, RowBitsForUpTo4096Rows) {
 }
 
 /// Where w is stored so that a tile can read it, it is read in place, else from a copy.
-TEST(Linear, BitsDoNotDependOnWhereTheWeightsAre) {
+CPU_TEST(Linear, BitsDoNotDependOnWhereTheWeightsAre) {
   const int64_t T = 100, N = 50, K = 2064;
   const Many in = inputs_of({T, N, K}, 55);
   TestCtx ctx;
   Arena arena;
-  TestTensor x(in[0], DType::f32, {T, K});
+  TestTensor x(ctx, in[0], DType::f32, {T, K});
   const auto with_weights_at = [&](int64_t offset) {
     Tensor memory = arena.make({N * K + offset}, DType::f32);
     float* w = memory.as<float>() + offset;
     for (int64_t i = 0; i < N * K; ++i) w[i] = static_cast<float>(in[1][i]);
-    TestTensor y(DType::f32, {T, N});
+    TestTensor y(ctx, DType::f32, {T, N});
     linear_forward(ctx, y, x, view_of(w, {N, K}), {});
     return y.values();
   };
@@ -165,7 +168,7 @@ float defined_sum(const double* a, int64_t a_stride, const double* b, int64_t b_
   return sum;
 }
 
-TEST(Linear, BackwardBitsFollowTheDefinition) {
+CPU_TEST(Linear, BackwardBitsFollowTheDefinition) {
   // In slabs of the depth; many rows; few rows of dx, and of dw, with odd ends of columns and depth; several
   // blocks of columns for few rows, and for many rows of few steps.
   for (const Sizes& s : {Sizes{530, 8200, 3}, Sizes{30, 600, 70}, Sizes{17, 301, 605}, Sizes{301, 23, 605},
@@ -194,14 +197,14 @@ TEST(Linear, BackwardBitsFollowTheDefinition) {
   }
 }
 
-TEST(Linear, Gradient) {
+CPU_TEST(Linear, Gradient) {
   for (const Sizes& s : {Sizes{3, 5, 7}, Sizes{14, 2, 35}})
     check_gradient(
         "linear", inputs_of(s, 60), [&](Ctx& c, DType t, const Many& in) { return forward(c, t, in, s); },
         [&](Ctx& c, DType t, const Many& in, const Many& douts) { return backward(c, t, in, douts[0], s); });
 }
 
-TEST(Linear, BackwardAgreesWithPlainSums) {
+CPU_TEST(Linear, BackwardAgreesWithPlainSums) {
   for (const Sizes& s : {Sizes{1, 1, 1}, Sizes{13, 300, 33}, Sizes{301, 30, 65}, Sizes{50, 541, 290}}) {
     const Many in = inputs_of(s, 70);
     const Values dy = normal_values(s.T * s.N, 79);
@@ -223,7 +226,54 @@ TEST(Linear, BackwardAgreesWithPlainSums) {
   }
 }
 
-TEST(Linear, TypesAndThreads) {
+TEST(Linear, Types) {
+  for (const Sizes& s : {Sizes{1, 8, 16}, Sizes{3, 20, 33}, Sizes{64, 128, 64}, Sizes{65, 96, 192},
+                         Sizes{130, 250, 130}, Sizes{200, 256, 320}, Sizes{260, 150, 530}}) {
+    const auto run = [&](Ctx& c, DType t, const Many& in) { return forward(c, t, in, s); };
+    Many in = inputs_of(s, 80);
+    check_dtypes(fmt::format("{} rows of {} x {} and bias", s.T, s.N, s.K), in, run);
+    in.pop_back();
+    check_dtypes(fmt::format("{} rows of {} x {}", s.T, s.N, s.K), in, run);
+  }
+}
+
+/// Products of real shapes on a GPU, each kernel that serves some number of rows of them.
+TEST(Linear, RowsHaveTheSameBitsForAnyNumberOfRows) {
+  using Products = std::vector<std::pair<int64_t, int64_t>>;
+  const bool gpu = kTestDevice == Device::cuda;
+  const int64_t most = gpu ? 2048 : 300;
+  const Products products =
+      gpu ? Products{{6144, 4096}, {4096, 4096}, {24576, 4096}, {4096, 12288}, {4096, 1024},
+                     {1024, 2048}, {6144, 1024}, {1024, 3072},  {1152, 896},   {896, 896},
+                     {9728, 896},  {896, 4864},  {2560, 9728}}
+          : Products{{61, 1100}, {96, 256}, {5, 33}};
+  const NormalBlock block;
+  TestCtx ctx(2);
+  Ctx& c = ctx;
+  for (const auto& [N, K] : products)
+    for (const bool with_bias : {false, true}) {
+      ArenaScope scope(c.scratch);
+      const Tensor x = c.scratch.make({most, K}, DType::bf16), w = c.scratch.make({N, K}, DType::bf16),
+                   b = c.scratch.make({N}, DType::bf16), whole = c.scratch.make({most, N}, DType::bf16),
+                   part = c.scratch.make({most, N}, DType::bf16);
+      block.fill(c.device, x, 1, 0, 1);
+      block.fill(c.device, w, 1, 0, 2);
+      block.fill(c.device, b, 1, 0, 3);
+      const CTensor bias = with_bias ? CTensor(b) : CTensor{};
+      linear_forward(c, whole, x, w, bias);
+      const std::vector<char> want = bytes_of(c, whole);
+      for (int64_t M : {1, 2, 7, 8, 9, 16, 17, 32, 33, 64, 65, 127, 128, 256, 512, 1000, 1024}) {
+        if (M >= most) break;
+        const int64_t first = (M * 37) % (most - M);
+        linear_forward(c, rows(part, 0, M), rows(CTensor(x), first, first + M), w, bias);
+        const std::vector<char> got = bytes_of(c, rows(CTensor(part), 0, M));
+        ASSERT_EQ(std::memcmp(got.data(), want.data() + first * N * 2, got.size()), 0)
+            << M << " rows of " << N << " x " << K << (with_bias ? " with bias" : "");
+      }
+    }
+}
+
+CPU_TEST(Linear, BackwardTypesAndThreads) {
   const Sizes s{260, 150, 530};
   Many in = inputs_of(s, 80);
   in.push_back(normal_values(s.T * s.N, 89));
@@ -231,14 +281,13 @@ TEST(Linear, TypesAndThreads) {
     return forward(c, t, {all[0], all[1], all[2]}, s);
   };
   const auto gradient = [&](Ctx& c, DType t, const Many& all) { return backward(c, t, all, all[3], s, 1.0); };
-  check_dtypes("forward", in, whole);
   check_dtypes("backward", in, gradient);
   check_threads("forward", in, whole);
   check_threads("backward", in, gradient);
 }
 
 /// The first write of a gradient has the bits of an addition to zeros, whatever the memory held.
-TEST(Linear, FirstWriteOfAGradient) {
+CPU_TEST(Linear, FirstWriteOfAGradient) {
   for (const Sizes& s : {Sizes{300, 40, 33}, Sizes{13, 400, 70}, Sizes{600, 3, 2100}, Sizes{0, 3, 20}}) {
     const Many in = inputs_of(s, 95);
     const Values dy = normal_values(s.T * s.N, 98);
@@ -252,23 +301,23 @@ TEST(Linear, FirstWriteOfAGradient) {
 }
 
 /// In the accumulate dtype dx is what a rounded one is rounded from.
-TEST(Linear, UnroundedInputGradient) {
+CPU_TEST(Linear, UnroundedInputGradient) {
   for (const Sizes& s : {Sizes{9, 300, 40}, Sizes{300, 21, 33}}) {
     Many in = inputs_of(s, 85);
     Values dy = round_to(normal_values(s.T * s.N, 88), DType::bf16);
     for (Values& values : in) values = round_to(values, DType::bf16);
     TestCtx ctx;
-    TestTensor upstream(dy, DType::bf16, {s.T, s.N}), w(in[1], DType::bf16, {s.N, s.K}),
-        dx(DType::f32, {s.T, s.K});
+    TestTensor upstream(ctx, dy, DType::bf16, {s.T, s.N}), w(ctx, in[1], DType::bf16, {s.N, s.K}),
+        dx(ctx, DType::f32, {s.T, s.K});
     linear_backward_input(ctx, dx, upstream, w);
     expect_same_bits("sums", dx.values(), backward(ctx, DType::f32, in, dy, s)[0]);
     expect_same_bits("rounded", backward(ctx, DType::bf16, in, dy, s)[0], round_to(dx.values(), DType::bf16));
-    TestTensor wide(DType::f64, {s.T, s.K});
+    TestTensor wide(ctx, DType::f64, {s.T, s.K});
     EXPECT_THROW(linear_backward_input(ctx, wide, upstream, w), Error);
   }
 }
 
-TEST(Linear, NoRows) {
+CPU_TEST(Linear, NoRows) {
   const Sizes s{0, 3, 20};
   const Many in = inputs_of(s, 90);
   TestCtx ctx(2);
@@ -281,14 +330,11 @@ TEST(Linear, NoRows) {
 
 TEST(Linear, WrongShapes) {
   TestCtx ctx;
-  TestTensor x(DType::f32, {2, 3}), w(DType::f32, {4, 5}), y(DType::f32, {2, 4});
+  TestTensor x(ctx, DType::f32, {2, 3}), w(ctx, DType::f32, {4, 5}), y(ctx, DType::f32, {2, 4});
   EXPECT_THROW(linear_forward(ctx, y, x, w, {}), Error);
 }
 
 }  // namespace
 }  // namespace temper
 
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return temper::op_test_main(argc, argv); }

@@ -1,5 +1,6 @@
 #include "src/ops/norm.h"
 
+#include "src/ops/attention.h"
 #include "src/ops/elementwise.h"
 #include "src/ops/rope.h"
 #include "tests/support/check_op.h"
@@ -12,8 +13,8 @@ constexpr double kEps = 1e-6;
 /// x, w -> y, rstd
 Many norm_forward(Ctx& c, DType dtype, const Many& in) {
   const int64_t width = static_cast<int64_t>(in[1].size()), rows = static_cast<int64_t>(in[0].size()) / width;
-  TestTensor x(in[0], dtype, {rows, width}), w(in[1], dtype, {width});
-  TestTensor y(dtype, {rows, width}), rstd(accumulate_dtype(dtype), {rows});
+  TestTensor x(c, in[0], dtype, {rows, width}), w(c, in[1], dtype, {width});
+  TestTensor y(c, dtype, {rows, width}), rstd(c, accumulate_dtype(dtype), {rows});
   rmsnorm_forward(c, y, rstd, x, w, kEps);
   return {y.values(), rstd.values()};
 }
@@ -25,11 +26,13 @@ Many norm_backward(Ctx& c, DType dtype, const Many& in, const Values& upstream, 
   const int64_t width = static_cast<int64_t>(in[1].size()), rows = static_cast<int64_t>(in[0].size()) / width;
   const DType a = accumulate_dtype(dtype);
   const Many forward = norm_forward(c, dtype, in);
-  TestTensor x(in[0], dtype, {rows, width}), w(in[1], dtype, {width}), dy(upstream, dtype, {rows, width});
-  TestTensor rstd(forward[1], a, {rows}), dx(dtype, {rows, width});
-  TestTensor dw(Values(static_cast<size_t>(width), before), a, {width});
-  rmsnorm_backward(c, in_place ? dy : dx, dw, dy, {}, x, w, rstd);
-  return {(in_place ? dy : dx).values(), dw.values()};
+  TestTensor x(c, in[0], dtype, {rows, width}), w(c, in[1], dtype, {width}),
+      dy(c, upstream, dtype, {rows, width});
+  TestTensor rstd(c, forward[1], a, {rows}), dx(c, dtype, {rows, width});
+  TestTensor dw(c, Values(static_cast<size_t>(width), before), a, {width});
+  const TestTensor& to = in_place ? dy : dx;
+  rmsnorm_backward(c, to, dw, dy, {}, x, w, rstd);
+  return {to.values(), dw.values()};
 }
 
 Many only_first(const Many& outputs) { return {outputs[0]}; }
@@ -38,7 +41,7 @@ Many norm_inputs(int64_t rows, int64_t width) {
   return {normal_values(rows * width, 1), normal_values(width, 2, 0.3, 1.0)};
 }
 
-TEST(RmsNorm, GoldenNumbers) {
+CPU_TEST(RmsNorm, GoldenNumbers) {
   TestCtx ctx;
   const Many in{{1, -2, 3, 0.5}, {1, 2, 0.5, -1}};
   const Many out = norm_forward(ctx, DType::f64, in);
@@ -49,7 +52,7 @@ TEST(RmsNorm, GoldenNumbers) {
   expect_near("dw", grad[1], {0.05298129, 0.21192515, 0.47683158, 0.10596257}, 0, 1e-8);
 }
 
-TEST(RmsNorm, Gradient) {
+CPU_TEST(RmsNorm, Gradient) {
   for (int64_t width : {1, 5, 16, 37})
     check_gradient(
         "rmsnorm " + std::to_string(width), norm_inputs(3, width),
@@ -58,7 +61,11 @@ TEST(RmsNorm, Gradient) {
 }
 
 TEST(RmsNorm, Types) {
-  check_dtypes("forward", norm_inputs(7, 100), norm_forward);
+  for (int64_t width : {8, 24, 100, 256, 896, 1024, 4096, 5000})
+    check_dtypes("width " + std::to_string(width), norm_inputs(9, width), norm_forward);
+}
+
+CPU_TEST(RmsNorm, BackwardTypesThreads) {
   Many in = norm_inputs(130, 48);
   in.push_back(normal_values(130 * 48, 3));
   const auto backward = [](Ctx& c, DType t, const Many& all) {
@@ -77,7 +84,7 @@ TEST(RmsNorm, RowsAreIndependent) {
 }
 
 /// NUMERICS.md, element by element: lanes of 16, tree, two roundings.
-TEST(RmsNorm, BitsFollowTheDefinition) {
+CPU_TEST(RmsNorm, BitsFollowTheDefinition) {
   for (int64_t width : {8, 16, 40, 64}) {
     Many in = norm_inputs(1, width);
     for (Values& values : in) values = round_to(values, DType::bf16);
@@ -101,7 +108,7 @@ TEST(RmsNorm, BitsFollowTheDefinition) {
   }
 }
 
-TEST(RmsNorm, WeightGradientAccumulates) {
+CPU_TEST(RmsNorm, WeightGradientAccumulates) {
   TestCtx ctx;
   const Many in = norm_inputs(70, 5);
   const Values dy = normal_values(350, 4);
@@ -115,18 +122,19 @@ Values residual_backward(Ctx& c, DType dtype, const Many& in, const Values& upst
                          bool in_place) {
   const int64_t width = static_cast<int64_t>(in[1].size()), rows = static_cast<int64_t>(in[0].size()) / width;
   const DType a = accumulate_dtype(dtype);
-  TestTensor x(in[0], dtype, {rows, width}), w(in[1], dtype, {width}), dy(upstream, dtype, {rows, width}),
-      dresidual(past, dtype, {rows, width}), rstd(norm_forward(c, dtype, in)[1], a, {rows}),
-      dx(dtype, {rows, width}), dw(Values(static_cast<size_t>(width), 0.0), a, {width});
-  Tensor to = in_place ? dresidual : dx;
+  TestTensor x(c, in[0], dtype, {rows, width}), w(c, in[1], dtype, {width}),
+      dy(c, upstream, dtype, {rows, width}), dresidual(c, past, dtype, {rows, width}),
+      rstd(c, norm_forward(c, dtype, in)[1], a, {rows}), dx(c, dtype, {rows, width}),
+      dw(c, Values(static_cast<size_t>(width), 0.0), a, {width});
+  const TestTensor& to = in_place ? dresidual : dx;
   rmsnorm_backward(c, to, dw, dy, dresidual, x, w, rstd);
   expect_same_bits("dw", dw.values(), norm_backward(c, dtype, in, upstream)[1]);
-  return (in_place ? dresidual : dx).values();
+  return to.values();
 }
 
 /// The residual gradient joins before the only rounding: in fp32 and fp64 as if added afterwards, in bf16 as
 /// fp32 rounded once, up to the rounding of fp32 itself.
-TEST(RmsNorm, ResidualGradientInOneRounding) {
+CPU_TEST(RmsNorm, ResidualGradientInOneRounding) {
   TestCtx ctx;
   for (int64_t width : {1, 37, 512}) {
     Many in = norm_inputs(9, width);
@@ -146,7 +154,7 @@ TEST(RmsNorm, ResidualGradientInOneRounding) {
   }
 }
 
-TEST(RmsNorm, BackwardInPlace) {
+CPU_TEST(RmsNorm, BackwardInPlace) {
   TestCtx ctx;
   const Many in = norm_inputs(70, 37);
   const Values dy = normal_values(70 * 37, 4);
@@ -160,8 +168,8 @@ constexpr AttentionShape kHeads{.q_heads = 4, .kv_heads = 2, .head_dim = 6};
 /// x, wq, wk -> y, rstd
 Many heads_forward(Ctx& c, DType dtype, const Many& in) {
   const int64_t width = kHeads.qkv_width(), rows = static_cast<int64_t>(in[0].size()) / width;
-  TestTensor x(in[0], dtype, {rows, width}), wq(in[1], dtype, {6}), wk(in[2], dtype, {6});
-  TestTensor y(dtype, {rows, width}), rstd(accumulate_dtype(dtype), {rows, 6});
+  TestTensor x(c, in[0], dtype, {rows, width}), wq(c, in[1], dtype, {6}), wk(c, in[2], dtype, {6});
+  TestTensor y(c, dtype, {rows, width}), rstd(c, accumulate_dtype(dtype), {rows, 6});
   head_norm_forward(c, y, rstd, x, wq, wk, kHeads, kEps);
   return {y.values(), rstd.values()};
 }
@@ -183,9 +191,9 @@ Values sines() {
 Many turned_forward(Ctx& c, DType dtype, const Many& in) {
   const int64_t width = kHeads.qkv_width(), rows = static_cast<int64_t>(in[0].size()) / width;
   const DType a = accumulate_dtype(dtype);
-  TestTensor x(in[0], dtype, {rows, width}), wq(in[1], dtype, {6}), wk(in[2], dtype, {6});
-  TestTensor y(dtype, {rows, width}), rstd(a, {rows, 6}), cosine(cosines(), a, {kPositions, 3}),
-      sine(sines(), a, {kPositions, 3}), at(random_ids(rows, kPositions, 10), {rows});
+  TestTensor x(c, in[0], dtype, {rows, width}), wq(c, in[1], dtype, {6}), wk(c, in[2], dtype, {6});
+  TestTensor y(c, dtype, {rows, width}), rstd(c, a, {rows, 6}), cosine(c, cosines(), a, {kPositions, 3}),
+      sine(c, sines(), a, {kPositions, 3}), at(c, random_ids(rows, kPositions, 10), {rows});
   head_norm_rope_forward(c, y, rstd, x, wq, wk, {at, cosine, sine}, kHeads, kEps);
   return {y.values(), rstd.values()};
 }
@@ -193,13 +201,14 @@ Many turned_forward(Ctx& c, DType dtype, const Many& in) {
 Many heads_backward(Ctx& c, DType dtype, const Many& in, const Values& upstream, bool in_place = false) {
   const int64_t width = kHeads.qkv_width(), rows = static_cast<int64_t>(in[0].size()) / width;
   const DType a = accumulate_dtype(dtype);
-  TestTensor x(in[0], dtype, {rows, width}), wq(in[1], dtype, {6}), wk(in[2], dtype, {6});
-  TestTensor dy(upstream, dtype, {rows, width}), rstd(heads_forward(c, dtype, in)[1], a, {rows, 6});
-  TestTensor dx(dtype, {rows, width}), dwq(Values(6, 0.0), a, {6}), dwk(Values(6, 0.0), a, {6}),
-      cosine(cosines(), a, {kPositions, 3}), sine(sines(), a, {kPositions, 3}),
-      at(random_ids(rows, kPositions, 10), {rows});
-  head_norm_rope_backward(c, in_place ? dy : dx, dwq, dwk, dy, x, wq, wk, rstd, {at, cosine, sine}, kHeads);
-  return {(in_place ? dy : dx).values(), dwq.values(), dwk.values()};
+  TestTensor x(c, in[0], dtype, {rows, width}), wq(c, in[1], dtype, {6}), wk(c, in[2], dtype, {6});
+  TestTensor dy(c, upstream, dtype, {rows, width}), rstd(c, heads_forward(c, dtype, in)[1], a, {rows, 6});
+  TestTensor dx(c, dtype, {rows, width}), dwq(c, Values(6, 0.0), a, {6}), dwk(c, Values(6, 0.0), a, {6}),
+      cosine(c, cosines(), a, {kPositions, 3}), sine(c, sines(), a, {kPositions, 3}),
+      at(c, random_ids(rows, kPositions, 10), {rows});
+  const TestTensor& to = in_place ? dy : dx;
+  head_norm_rope_backward(c, to, dwq, dwk, dy, x, wq, wk, rstd, {at, cosine, sine}, kHeads);
+  return {to.values(), dwq.values(), dwk.values()};
 }
 
 Many heads_inputs(int64_t rows) {
@@ -207,14 +216,14 @@ Many heads_inputs(int64_t rows) {
           normal_values(6, 7, 0.3, 1.0)};
 }
 
-TEST(HeadNorm, Gradient) {
+CPU_TEST(HeadNorm, Gradient) {
   check_gradient(
       "head_norm", heads_inputs(3),
       [](Ctx& c, DType t, const Many& in) { return only_first(turned_forward(c, t, in)); },
       [](Ctx& c, DType t, const Many& in, const Many& douts) { return heads_backward(c, t, in, douts[0]); });
 }
 
-TEST(HeadNorm, TypesThreadsRows) {
+CPU_TEST(HeadNorm, TypesThreadsRows) {
   check_dtypes("forward", heads_inputs(9), heads_forward);
   Many in = heads_inputs(200);
   in.push_back(normal_values(200 * kHeads.qkv_width(), 8));
@@ -230,7 +239,7 @@ TEST(HeadNorm, TypesThreadsRows) {
 }
 
 /// The pass back through rope and norm rounds in between, as the two ops do.
-TEST(HeadNorm, BackwardInOnePass) {
+CPU_TEST(HeadNorm, BackwardInOnePass) {
   constexpr int64_t T = 70;
   TestCtx ctx;
   Many in = heads_inputs(T);
@@ -238,8 +247,8 @@ TEST(HeadNorm, BackwardInOnePass) {
   for (DType dtype : kStorageTypes) {
     const DType a = accumulate_dtype(dtype);
     for (Values& values : in) values = round_to(values, dtype);
-    TestTensor dy(upstream, dtype, {T, kHeads.qkv_width()}), cosine(cosines(), a, {kPositions, 3}),
-        sine(sines(), a, {kPositions, 3}), at(random_ids(T, kPositions, 10), {T});
+    TestTensor dy(ctx, upstream, dtype, {T, kHeads.qkv_width()}), cosine(ctx, cosines(), a, {kPositions, 3}),
+        sine(ctx, sines(), a, {kPositions, 3}), at(ctx, random_ids(T, kPositions, 10), {T});
     const Many got = heads_backward(ctx, dtype, in, upstream);
     const Values same = heads_backward(ctx, dtype, in, upstream, true)[0];
     rope_backward(ctx, dy, at, cosine, sine, kHeads);
@@ -256,7 +265,7 @@ TEST(HeadNorm, BackwardInOnePass) {
 }
 
 /// Each head is a row of rmsnorm_forward; values pass through.
-TEST(HeadNorm, HeadsAreRmsNormRows) {
+CPU_TEST(HeadNorm, HeadsAreRmsNormRows) {
   TestCtx ctx;
   for (DType dtype : kStorageTypes) {
     Many in = heads_inputs(2);
@@ -273,48 +282,91 @@ TEST(HeadNorm, HeadsAreRmsNormRows) {
 
 TEST(RmsNorm, WrongShapesAreRefused) {
   TestCtx ctx;
-  TestTensor x(DType::f32, {3, 4}), w(DType::f32, {5}), rstd(DType::f32, {3});
+  TestTensor x(ctx, DType::f32, {3, 4}), w(ctx, DType::f32, {5}), rstd(ctx, DType::f32, {3});
   EXPECT_THROW(rmsnorm_forward(ctx, x, rstd, x, w, kEps), Error);
-  TestTensor good(DType::f32, {4}), half(DType::bf16, {4});
+  TestTensor good(ctx, DType::f32, {4}), half(ctx, DType::bf16, {4});
   EXPECT_THROW(rmsnorm_forward(ctx, x, good, x, good, kEps), Error);
   EXPECT_THROW(rmsnorm_forward(ctx, x, rstd, x, half, kEps), Error);
 }
 
-/// The fused passes give the bits of the separate ones, in all types.
-TEST(Norm, FusedPasses) {
-  constexpr int64_t T = 5, D = 37;
-  const AttentionShape shape{3, 1, 24};
-  const int64_t W = shape.qkv_width(), dh = shape.head_dim, heads = shape.q_heads + shape.kv_heads;
-  TestCtx c;
-  for (DType dtype : kStorageTypes) {
-    const DType A = accumulate_dtype(dtype);
-    TestTensor a(normal_values(T * D, 1), dtype, {T, D}), b(normal_values(T * D, 2), dtype, {T, D}),
-        w(normal_values(D, 3), dtype, {D}), sum(dtype, {T, D}), y(dtype, {T, D}), r(A, {T}),
-        sum2(dtype, {T, D}), y2(dtype, {T, D}), r2(A, {T});
-    add(c, sum, a, b);
-    rmsnorm_forward(c, y, r, sum, w, kEps);
-    add_rmsnorm_forward(c, y2, sum2, r2, a, b, w, kEps);
-    expect_same_bits("sum", sum2.values(), sum.values());
-    expect_same_bits("norm of the sum", y2.values(), y.values());
-    expect_same_bits("rstd of the sum", r2.values(), r.values());
-
-    TestTensor x(normal_values(T * W, 1), dtype, {T, W}), wq(normal_values(dh, 2), dtype, {dh}),
-        wk(normal_values(dh, 3), dtype, {dh}), q(dtype, {T, W}), q2(dtype, {T, W}), rq(A, {T, heads}),
-        rq2(A, {T, heads}), cosine(uniform_values(kPositions * dh / 2, 4, -1, 1), A, {kPositions, dh / 2}),
-        sine(uniform_values(kPositions * dh / 2, 5, -1, 1), A, {kPositions, dh / 2}),
-        at(random_ids(T, kPositions, 8), {T});
-    head_norm_forward(c, q, rq, x, wq, wk, shape, kEps);
-    rope_forward(c, q, at, cosine, sine, shape);
-    head_norm_rope_forward(c, q2, rq2, x, wq, wk, {at, cosine, sine}, shape, kEps);
-    expect_same_bits("rotated heads", q2.values(), q.values());
-    expect_same_bits("rstd of heads", rq2.values(), rq.values());
+/// Shapes of real models and of none.
+TEST(HeadNorm, ForwardOfManyShapes) {
+  for (const AttentionShape shape :
+       {AttentionShape{4, 2, 16}, {3, 1, 24}, {32, 8, 128}, {14, 2, 64}, {8, 8, 256}}) {
+    constexpr int64_t T = 11;
+    const int64_t W = shape.qkv_width(), dh = shape.head_dim, heads = shape.q_heads + shape.kv_heads;
+    const Many in{normal_values(T * W, 1), normal_values(dh, 2, 0.3, 1.0), normal_values(dh, 3, 0.3, 1.0)};
+    const auto forward = [&](Ctx& c, DType t, const Many& v) {
+      const int64_t rows = static_cast<int64_t>(v[0].size()) / W;
+      TestTensor x(c, v[0], t, {rows, W}), wq(c, v[1], t, {dh}), wk(c, v[2], t, {dh}), y(c, t, {rows, W}),
+          rstd(c, accumulate_dtype(t), {rows, heads});
+      head_norm_forward(c, y, rstd, x, wq, wk, shape, kEps);
+      return Many{y.values(), rstd.values()};
+    };
+    check_dtypes(fmt::format("heads of {}", dh), in, forward);
+    check_rows(fmt::format("heads of {}", dh), T, [&](Ctx& c, DType t, int64_t begin, int64_t end) {
+      return forward(c, t, {slice_rows(in[0], W, begin, end), in[1], in[2]});
+    });
   }
+}
+
+/// The sum and its norm in one pass have the bits of the two.
+TEST(RmsNorm, OfASum) {
+  for (const auto& [T, D] : {std::pair<int64_t, int64_t>{5, 37}, {19, 1032}})
+    for (DType dtype : kStorageTypes) {
+      const DType A = accumulate_dtype(dtype);
+      TestCtx c;
+      TestTensor a(c, normal_values(T * D, 1), dtype, {T, D}), b(c, normal_values(T * D, 2), dtype, {T, D}),
+          w(c, normal_values(D, 3), dtype, {D}), sum(c, dtype, {T, D}), y(c, dtype, {T, D}), r(c, A, {T}),
+          sum2(c, dtype, {T, D}), y2(c, dtype, {T, D}), r2(c, A, {T});
+      add(c, sum, a, b);
+      rmsnorm_forward(c, y, r, sum, w, kEps);
+      add_rmsnorm_forward(c, y2, sum2, r2, a, b, w, kEps);
+      expect_same_bits("sum", sum2.values(), sum.values());
+      expect_same_bits("norm of the sum", y2.values(), y.values());
+      expect_same_bits("rstd of the sum", r2.values(), r.values());
+    }
+}
+
+/// Norm and rope in one pass have the bits of the two, also where keys and values go to the pages on the way.
+TEST(HeadNorm, OnePassWithRopeAndPages) {
+  constexpr int64_t T = 7, kPlaces = 60, kPage = 16, kPages = 9;
+  const std::vector<int32_t> cu{0, 1, 5, 7}, lengths{20, 33, 2}, positions{19, 29, 30, 31, 32, 0, 1},
+      table{3, 8, 0, 5, 1, 7, 2, 4, 6};
+  for (const AttentionShape shape : {AttentionShape{6, 2, 80}, {4, 4, 128}, {3, 1, 24}})
+    for (DType dtype : kStorageTypes) {
+      const int64_t W = shape.qkv_width(), dh = shape.head_dim, heads = shape.q_heads + shape.kv_heads;
+      const DType A = accumulate_dtype(dtype);
+      TestCtx c;
+      TestTensor x(c, normal_values(T * W, 1), dtype, {T, W}), wq(c, normal_values(dh, 2), dtype, {dh}),
+          wk(c, normal_values(dh, 3), dtype, {dh}), apart(c, dtype, {T, W}), q(c, dtype, {T, W}),
+          q2(c, dtype, {T, W}), r_apart(c, A, {T, heads}), r(c, A, {T, heads}), r2(c, A, {T, heads}),
+          cosine(c, uniform_values(kPlaces * dh / 2, 4, -1, 1), A, {kPlaces, dh / 2}),
+          sine(c, uniform_values(kPlaces * dh / 2, 5, -1, 1), A, {kPlaces, dh / 2}), at(c, positions, {T}),
+          ends(c, cu, {4}), pages(c, table, {3, 3}), filled(c, lengths, {3});
+      const RopeInput rope{at, cosine, sine};
+      head_norm_forward(c, apart, r_apart, x, wq, wk, shape, kEps);
+      rope_forward(c, apart, at, cosine, sine, shape);
+      head_norm_rope_forward(c, q, r, x, wq, wk, rope, shape, kEps);
+      expect_same_bits("rotated heads", q.values(), apart.values());
+      expect_same_bits("rstd of heads", r.values(), r_apart.values());
+
+      const Values empty(static_cast<size_t>(2 * kPages * shape.kv_width() * kPage), 7.0);
+      const auto cache = [&] { return TestTensor(c, empty, dtype, {2, kPages, shape.kv_width() * kPage}); };
+      const TestTensor k = cache(), v = cache(), k2 = cache(), v2 = cache();
+      append_kv(c, {k, v, pages, filled, kPage}, 1, q, ends, shape);
+      head_norm_rope_append(c, q2, r2, {k2, v2, pages, filled, kPage}, 1, x, wq, wk, rope, ends, shape, kEps);
+      expect_same_bits("keys", k2.values(), k.values());
+      expect_same_bits("values", v2.values(), v.values());
+      expect_same_bits("rstd", r2.values(), r.values());
+      const Values want = q.values(), got = q2.values();
+      for (int64_t t = 0; t < T; ++t)
+        expect_same_bits("queries", slice_rows(got, 1, t * W, t * W + shape.q_width()),
+                         slice_rows(want, 1, t * W, t * W + shape.q_width()));
+    }
 }
 
 }  // namespace
 }  // namespace temper
 
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return temper::op_test_main(argc, argv); }

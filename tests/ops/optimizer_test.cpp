@@ -17,8 +17,9 @@ State update(Ctx& c, DType dtype, const State& s, const Values& gradient, const 
   const int64_t n = static_cast<int64_t>(gradient.size());
   const std::vector<FlatRange> all{{0, n}};
   const DType a = accumulate_dtype(dtype);
-  TestTensor weight(s.weight, dtype, {n}), master(s.master, a, {n}), m(s.m, a, {n}), v(s.v, a, {n});
-  TestTensor grad(gradient, a, {n});
+  TestTensor weight(c, s.weight, dtype, {n}), master(c, s.master, a, {n}), m(c, s.m, a, {n}),
+      v(c, s.v, a, {n});
+  TestTensor grad(c, gradient, a, {n});
   Tensor own = dtype == DType::bf16 ? static_cast<Tensor>(master) : static_cast<Tensor>(weight);
   adamw_step(c, weight, own, m, v, grad, ranges ? *ranges : all, step);
   return {weight.values(), dtype == DType::bf16 ? master.values() : weight.values(), m.values(), v.values()};
@@ -28,7 +29,7 @@ State start_of(const Values& values) {
   return {values, values, Values(values.size(), 0.0), Values(values.size(), 0.0)};
 }
 
-TEST(Adamw, EqualsTorch) {
+CPU_TEST(Adamw, EqualsTorch) {
   const Json cases = read_json_file("tests/golden/ops/adamw.json");
   ASSERT_GE(cases.size(), 2u);
   for (const Json& golden : cases) {
@@ -53,7 +54,7 @@ TEST(Adamw, EqualsTorch) {
   }
 }
 
-TEST(Adamw, ThreadsAndPieces) {
+CPU_TEST(Adamw, ThreadsAndPieces) {
   const int64_t n = 40000;
   const Values start = normal_values(n, 1), gradient = normal_values(n, 2);
   const AdamwStep step{.lr = 1e-3, .weight_decay = 0.1, .grad_scale = 0.3, .count = 5};
@@ -67,7 +68,7 @@ TEST(Adamw, ThreadsAndPieces) {
 }
 
 /// Every element has the bits of an update where all or none decays, wherever ranges and threads are cut.
-TEST(Adamw, RangesThatDecay) {
+CPU_TEST(Adamw, RangesThatDecay) {
   const int64_t n = 40000;
   const Values start = normal_values(n, 1), gradient = normal_values(n, 2);
   const AdamwStep step{.lr = 1e-3, .weight_decay = 0.1, .grad_scale = 0.3, .count = 5};
@@ -100,7 +101,7 @@ TEST(Adamw, RangesThatDecay) {
 
 /// The weight and the low half of the master determine the master: bits = (weight << 16) + sign-extended low
 /// half.
-TEST(Adamw, MasterRoundsTiesAway) {
+CPU_TEST(Adamw, MasterRoundsTiesAway) {
   TestCtx ctx;
   Values master = normal_values(5000, 3);
   for (uint32_t bits :
@@ -108,7 +109,7 @@ TEST(Adamw, MasterRoundsTiesAway) {
     master.push_back(std::bit_cast<float>(bits));
   master = round_to(master, DType::f32);
   const int64_t n = static_cast<int64_t>(master.size());
-  TestTensor from(master, DType::f32, {n}), weight(DType::bf16, {n});
+  TestTensor from(ctx, master, DType::f32, {n}), weight(ctx, DType::bf16, {n});
   round_master(ctx, weight, from);
   const Values got = weight.values();
   for (size_t i = 0; i < got.size(); ++i) {
@@ -119,7 +120,7 @@ TEST(Adamw, MasterRoundsTiesAway) {
               bits);
   }
   for (DType dtype : {DType::f32, DType::f64}) {
-    TestTensor same(master, dtype, {n}), copy(dtype, {n});
+    TestTensor same(ctx, master, dtype, {n}), copy(ctx, dtype, {n});
     round_master(ctx, copy, same);
     expect_same_bits("copy", copy.values(), master);
   }
@@ -127,12 +128,12 @@ TEST(Adamw, MasterRoundsTiesAway) {
 
 /// What is in the slot after x came to `before`.
 double squares(Ctx& c, DType dtype, const Values& x, double before = 0.0) {
-  TestTensor tensor(x, dtype, {static_cast<int64_t>(x.size())}), sum(Values{before}, DType::f64, {1});
+  TestTensor tensor(c, x, dtype, {static_cast<int64_t>(x.size())}), sum(c, Values{before}, DType::f64, {1});
   sum_of_squares(c, sum, tensor);
   return sum.values()[0];
 }
 
-TEST(SumOfSquares, ValueTypesThreads) {
+CPU_TEST(SumOfSquares, ValueTypesThreads) {
   const Values x = round_to(normal_values(100003, 4), DType::bf16);
   long double exact = 0;
   for (double value : x) exact += static_cast<long double>(value) * value;
@@ -151,7 +152,7 @@ TEST(SumOfSquares, ValueTypesThreads) {
   EXPECT_EQ(squares(ctx, DType::f32, {}, 7.5), 7.5);
 }
 
-TEST(SumOfSquares, BeyondFp32) {
+CPU_TEST(SumOfSquares, BeyondFp32) {
   TestCtx ctx;
   EXPECT_NEAR(squares(ctx, DType::f32, {3e30, 4e30}), 25e60, 1e55);
   EXPECT_TRUE(std::isnan(squares(ctx, DType::f32, {1.0, std::nan("")})));
@@ -160,7 +161,4 @@ TEST(SumOfSquares, BeyondFp32) {
 }  // namespace
 }  // namespace temper
 
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return temper::op_test_main(argc, argv); }

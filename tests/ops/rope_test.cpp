@@ -18,14 +18,14 @@ Values run(RopeOp op, Ctx& c, DType dtype, const Values& qkv, const std::vector<
   for (double& x : sine) x = std::sin(x);
   const DType a = accumulate_dtype(dtype);
   const int64_t rows = static_cast<int64_t>(positions.size());
-  TestTensor x(qkv, dtype, {rows, kShape.qkv_width()}), at(positions, {rows});
-  TestTensor cosines(cosine, a, {kPositions, kShape.head_dim / 2}),
-      sines(sine, a, {kPositions, kShape.head_dim / 2});
+  TestTensor x(c, qkv, dtype, {rows, kShape.qkv_width()}), at(c, positions, {rows});
+  TestTensor cosines(c, cosine, a, {kPositions, kShape.head_dim / 2}),
+      sines(c, sine, a, {kPositions, kShape.head_dim / 2});
   op(c, x, at, cosines, sines, kShape);
   return x.values();
 }
 
-TEST(Rope, Gradient) {
+CPU_TEST(Rope, Gradient) {
   const std::vector<int32_t> positions{0, 7, 49};
   check_gradient(
       "rope", {normal_values(3 * kShape.qkv_width(), 1)},
@@ -35,7 +35,7 @@ TEST(Rope, Gradient) {
       });
 }
 
-TEST(Rope, TypesThreadsRows) {
+CPU_TEST(Rope, TypesThreadsRows) {
   const int64_t rows = 300;
   const Values qkv = normal_values(rows * kShape.qkv_width(), 1);
   const std::vector<int32_t> positions = random_ids(rows, kPositions, 2);
@@ -50,8 +50,35 @@ TEST(Rope, TypesThreadsRows) {
   }
 }
 
+/// Shapes of real models and of none.
+TEST(Rope, ForwardOfManyShapes) {
+  for (const AttentionShape shape :
+       {AttentionShape{4, 2, 16}, {3, 1, 24}, {32, 8, 128}, {14, 2, 64}, {8, 8, 256}}) {
+    constexpr int64_t T = 11;
+    const int64_t W = shape.qkv_width(), half = shape.head_dim / 2;
+    const std::vector<int32_t> positions = random_ids(T, kPositions, 8);
+    const Values cosine = uniform_values(kPositions * half, 4, -1, 1),
+                 sine = uniform_values(kPositions * half, 5, -1, 1);
+    const Values qkv = normal_values(T * W, 1);
+    const auto turned = [&](Ctx& c, DType dtype, const Values& in, int64_t begin, int64_t end) {
+      const DType a = accumulate_dtype(dtype);
+      TestTensor x(c, in, dtype, {end - begin, W}),
+          at(c, {positions.begin() + begin, positions.begin() + end}, {end - begin}),
+          cosines(c, cosine, a, {kPositions, half}), sines(c, sine, a, {kPositions, half});
+      rope_forward(c, x, at, cosines, sines, shape);
+      return Many{x.values()};
+    };
+    check_dtypes(fmt::format("heads of {}", shape.head_dim), {qkv},
+                 [&](Ctx& c, DType t, const Many& in) { return turned(c, t, in[0], 0, T); });
+    check_rows(fmt::format("heads of {}", shape.head_dim), T,
+               [&](Ctx& c, DType t, int64_t begin, int64_t end) {
+                 return turned(c, t, slice_rows(qkv, W, begin, end), begin, end);
+               });
+  }
+}
+
 /// Pairs (i, i + dh/2), products rounded one by one, values untouched.
-TEST(Rope, BitsFollowTheDefinition) {
+CPU_TEST(Rope, BitsFollowTheDefinition) {
   TestCtx ctx;
   const Values qkv = round_to(normal_values(kShape.qkv_width(), 5), DType::bf16);
   const Values got = run(rope_forward, ctx, DType::bf16, qkv, {13});
@@ -70,14 +97,14 @@ TEST(Rope, BitsFollowTheDefinition) {
   expect_same_bits("row", got, want);
 }
 
-TEST(Rope, BackwardUndoesForward) {
+CPU_TEST(Rope, BackwardUndoesForward) {
   TestCtx ctx;
   const Values qkv = normal_values(2 * kShape.qkv_width(), 6);
   const Values turned = run(rope_forward, ctx, DType::f64, qkv, {3, 48});
   expect_near("row", run(rope_backward, ctx, DType::f64, turned, {3, 48}), qkv, 1e-15);
 }
 
-TEST(Rope, PositionsOutsideTheTableAreRefused) {
+CPU_TEST(Rope, PositionsOutsideTheTableAreRefused) {
   TestCtx ctx(2);
   const Values qkv = normal_values(2 * kShape.qkv_width(), 7);
   EXPECT_THROW(run(rope_forward, ctx, DType::f32, qkv, {0, kPositions}), Error);
@@ -87,7 +114,4 @@ TEST(Rope, PositionsOutsideTheTableAreRefused) {
 }  // namespace
 }  // namespace temper
 
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return temper::op_test_main(argc, argv); }

@@ -22,9 +22,9 @@ struct Drawn {
 
 Drawn draw(Ctx& c, DType dtype, const Many& in, const std::vector<SampleRow>& rows, const Sizes& s,
            int64_t num_sampleable) {
-  TestTensor hidden(in[0], dtype, {s.n, s.D}), w(in[1], dtype, {s.V, s.D});
-  TestTensor tokens(DType::i32, {s.n}), logprob(accumulate_dtype(dtype), {s.n});
-  sample(c, tokens, logprob, hidden, w, {rows}, num_sampleable);
+  TestTensor hidden(c, in[0], dtype, {s.n, s.D}), w(c, in[1], dtype, {s.V, s.D});
+  TestTensor tokens(c, DType::i32, {s.n}), logprob(c, accumulate_dtype(dtype), {s.n});
+  sample(c, tokens, logprob, hidden, w, place_rows(c, rows), num_sampleable);
   Drawn out{{}, logprob.values()};
   for (const double t : tokens.values()) out.tokens.push_back(static_cast<int32_t>(t));
   return out;
@@ -42,7 +42,7 @@ std::vector<int32_t> draw_positions(DType dtype, const Values& logits, const Sam
 
 const Values kGoldenLogits{1, 0, -1, 2, 0.5};
 
-TEST(Sample, GoldenDraws) {
+CPU_TEST(Sample, GoldenDraws) {
   for (DType dtype : kStorageTypes) {
     EXPECT_EQ(draw_positions(dtype, kGoldenLogits, {42, 0, 1}, 24, {}),
               (std::vector<int32_t>{3, 3, 0, 3, 3, 3, 3, 3, 3, 0, 1, 3, 0, 1, 3, 3, 2, 3, 3, 3, 1, 4, 0, 0}));
@@ -51,19 +51,19 @@ TEST(Sample, GoldenDraws) {
   }
 }
 
-TEST(Sample, GoldenCounts) {
+CPU_TEST(Sample, GoldenCounts) {
   std::vector<int64_t> counts(5);
   for (const int32_t id : draw_positions(DType::f32, kGoldenLogits, {42, 0, 1}, 40000, {})) ++counts[id];
   EXPECT_EQ(counts, (std::vector<int64_t>{8464, 3067, 1065, 22524, 4880}));
 }
 
 /// Ids 0 and 4 kept by top_k: the noise of an id does not depend on what the filters drop.
-TEST(Sample, GoldenDrawsOfKeptIds) {
+CPU_TEST(Sample, GoldenDrawsOfKeptIds) {
   EXPECT_EQ(draw_positions(DType::f32, {1, -20, -20, -20, 0.5}, {42, 0, 1}, 16, {.top_k = 2}),
             (std::vector<int32_t>{4, 4, 0, 0, 0, 4, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0}));
 }
 
-TEST(Sample, NoiseWithoutBranchesHasTheSameBits) {
+CPU_TEST(Sample, NoiseWithoutBranchesHasTheSameBits) {
   for (uint64_t x = 0; x < uint64_t{1} << 32; x += 509) {
     const uint32_t word = static_cast<uint32_t>(x);
     ASSERT_EQ(std::bit_cast<uint32_t>(cpu::log_exponential_of(word)),
@@ -74,7 +74,7 @@ TEST(Sample, NoiseWithoutBranchesHasTheSameBits) {
     EXPECT_EQ(cpu::log_exponential_of(word), plog(exponential_of(word)));
 }
 
-TEST(Sample, NoiseGroup) {
+CPU_TEST(Sample, NoiseGroup) {
   const SampleKey key{99, 12345678, 77};
   float noise[cpu::kNoiseGroup];
   cpu::noise_group(noise, key, 3, 128);
@@ -98,7 +98,7 @@ std::pair<std::vector<int32_t>, Values> kept_by(const Values& t, const SampleOpt
   return kept;
 }
 
-TEST(Filter, GoldenSets) {
+CPU_TEST(Filter, GoldenSets) {
   const double T = 0.8;
   const Values t{2 / T, 1 / T, 0.5 / T, 0.5 / T, -1 / T};
   const auto expect = [&](const SampleOptions& o, const std::vector<int32_t>& ids, const Values& logprob) {
@@ -114,7 +114,7 @@ TEST(Filter, GoldenSets) {
   expect({.top_k = 3, .top_p = 0.8, .min_p = 0.05}, {0, 1}, {-0.2519290813, -1.5019290813});
 }
 
-TEST(Filter, EdgesOfTheRules) {
+CPU_TEST(Filter, EdgesOfTheRules) {
   const Values t{0, 0, 0, -1};
   EXPECT_EQ(kept_by(t, {.top_p = 1e-9}).first, (std::vector<int32_t>{0}));
   EXPECT_EQ(kept_by(t, {.top_k = 100}).first, (std::vector<int32_t>{0, 1, 2, 3}));
@@ -182,7 +182,7 @@ int32_t plain_draw(const std::vector<double>& t, const SampleRow& row) {
   return id;
 }
 
-TEST(Sample, FollowsTheRulesInEveryType) {
+CPU_TEST(Sample, FollowsTheRulesInEveryType) {
   const Sizes s{80, 5000, 24};
   const int64_t num_sampleable = 4990;
   const std::vector<SampleRow> rows = mixed_rows(s.n);
@@ -190,8 +190,8 @@ TEST(Sample, FollowsTheRulesInEveryType) {
     Many in = inputs_of(s, 10);
     for (Values& values : in) values = round_to(values, dtype);
     TestCtx ctx;
-    TestTensor hidden(in[0], dtype, {s.n, s.D}), w(in[1], dtype, {s.V, s.D});
-    TestTensor logits(accumulate_dtype(dtype), {s.n, s.V});
+    TestTensor hidden(ctx, in[0], dtype, {s.n, s.D}), w(ctx, in[1], dtype, {s.V, s.D});
+    TestTensor logits(ctx, accumulate_dtype(dtype), {s.n, s.V});
     linear_forward(ctx, logits, hidden, w, {});
     const Values z = logits.values();
     const Drawn got = draw(ctx, dtype, in, rows, s, num_sampleable);
@@ -207,7 +207,7 @@ TEST(Sample, FollowsTheRulesInEveryType) {
 }
 
 TEST(Sample, LogprobHasTheBitsOfScoring) {
-  const Sizes s{70, 6200, 40};
+  const Sizes s{70, 6200, 64};
   const std::vector<SampleRow> rows = mixed_rows(s.n);
   for (DType dtype : kStorageTypes) {
     const Many in = inputs_of(s, 20);
@@ -215,9 +215,10 @@ TEST(Sample, LogprobHasTheBitsOfScoring) {
     const Drawn got = draw(ctx, dtype, in, rows, s, 6000);
     for (int64_t r = 0; r < s.n; ++r) {
       const DType sums = accumulate_dtype(dtype);
-      TestTensor hidden(slice_rows(in[0], s.D, r, r + 1), dtype, {1, s.D}), w(in[1], dtype, {s.V, s.D});
-      TestTensor target(std::vector<int32_t>{got.tokens[r]}, {1}), logprob(sums, {1}), entropy(sums, {1}),
-          lse(sums, {1});
+      TestTensor hidden(ctx, slice_rows(in[0], s.D, r, r + 1), dtype, {1, s.D}),
+          w(ctx, in[1], dtype, {s.V, s.D});
+      TestTensor target(ctx, std::vector<int32_t>{got.tokens[r]}, {1}), logprob(ctx, sums, {1}),
+          entropy(ctx, sums, {1}), lse(ctx, sums, {1});
       logprob_forward(ctx, logprob, entropy, lse, hidden, w, target, rows[r].options.temperature);
       expect_same_bits(fmt::format("{} row {}", dtype_name(dtype), r), {got.logprob[r]}, logprob.values());
     }
@@ -225,7 +226,7 @@ TEST(Sample, LogprobHasTheBitsOfScoring) {
 }
 
 TEST(Sample, NothingOfTheBatchEnters) {
-  const Sizes s{130, 4200, 20};
+  const Sizes s{130, 4200, 32};
   const std::vector<SampleRow> rows = mixed_rows(s.n);
   const Many in = inputs_of(s, 30);
   const auto part = [&](Ctx& c, DType t, int64_t begin, int64_t end) {
@@ -234,12 +235,14 @@ TEST(Sample, NothingOfTheBatchEnters) {
     return Many{Values(got.tokens.begin(), got.tokens.end()), got.logprob};
   };
   check_rows("sample", s.n, part);
-  check_threads("sample", in, [&](Ctx& c, DType t, const Many&) { return part(c, t, 0, s.n); });
+  if (kTestDevice == Device::cpu)
+    check_threads("sample", in, [&](Ctx& c, DType t, const Many&) { return part(c, t, 0, s.n); });
 }
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
-/// The rows of mixed_rows, each with penalties of its own and edits of about 1,000 ids all over the vocabulary.
+/// The rows of mixed_rows, each with penalties of its own and edits of about 1,000 ids all over the
+/// vocabulary.
 struct EditedRows {
   std::vector<std::vector<LogitEdit>> edits;
   std::vector<SampleRow> rows;
@@ -291,7 +294,7 @@ Values plain_edits(const double* z, int64_t count, const SampleRow& row) {
   return {x.begin(), x.end()};
 }
 
-TEST(Edits, GoldenLogits) {
+CPU_TEST(Edits, GoldenLogits) {
   const Values z{2, -1, 0.5, 0.5, -1};
   const auto edited = [&](const std::vector<LogitEdit>& edits, const SampleOptions& o) {
     Values x = z;
@@ -315,7 +318,7 @@ TEST(Edits, GoldenLogits) {
   EXPECT_EQ(edited(edits, repetition), (Values{-1.25, -1.25, 0.4, kNever, -1.25}));
 }
 
-TEST(Edits, DrawsFollowThemAndLogprobsDoNot) {
+CPU_TEST(Edits, DrawsFollowThemAndLogprobsDoNot) {
   const Sizes s{80, 5000, 24};
   const int64_t num_sampleable = 4990;
   const EditedRows edited(s.n, s.V);
@@ -323,8 +326,8 @@ TEST(Edits, DrawsFollowThemAndLogprobsDoNot) {
     Many in = inputs_of(s, 50);
     for (Values& values : in) values = round_to(values, dtype);
     TestCtx ctx(2);
-    TestTensor hidden(in[0], dtype, {s.n, s.D}), w(in[1], dtype, {s.V, s.D});
-    TestTensor logits(accumulate_dtype(dtype), {s.n, s.V});
+    TestTensor hidden(ctx, in[0], dtype, {s.n, s.D}), w(ctx, in[1], dtype, {s.V, s.D});
+    TestTensor logits(ctx, accumulate_dtype(dtype), {s.n, s.V});
     linear_forward(ctx, logits, hidden, w, {});
     const Values z = logits.values();
     const Drawn got = draw(ctx, dtype, in, edited.rows, s, num_sampleable);
@@ -343,9 +346,9 @@ TEST(Edits, DrawsFollowThemAndLogprobsDoNot) {
           EXPECT_NE(e.bias, kNever) << r;
         }
       const DType sums = accumulate_dtype(dtype);
-      TestTensor one(slice_rows(in[0], s.D, r, r + 1), dtype, {1, s.D});
-      TestTensor target(std::vector<int32_t>{got.tokens[r]}, {1}), logprob(sums, {1}), entropy(sums, {1}),
-          lse(sums, {1});
+      TestTensor one(ctx, slice_rows(in[0], s.D, r, r + 1), dtype, {1, s.D});
+      TestTensor target(ctx, std::vector<int32_t>{got.tokens[r]}, {1}), logprob(ctx, sums, {1}),
+          entropy(ctx, sums, {1}), lse(ctx, sums, {1});
       logprob_forward(ctx, logprob, entropy, lse, one, w, target, row.options.temperature);
       expect_same_bits(fmt::format("{} row {}", dtype_name(dtype), r), {got.logprob[r]}, logprob.values());
     }
@@ -355,7 +358,7 @@ TEST(Edits, DrawsFollowThemAndLogprobsDoNot) {
 }
 
 TEST(Edits, NothingOfTheBatchEnters) {
-  const Sizes s{70, 4200, 20};
+  const Sizes s{70, 4200, 32};
   const EditedRows edited(s.n, s.V);
   const Many in = inputs_of(s, 60);
   const auto part = [&](Ctx& c, DType t, int64_t begin, int64_t end) {
@@ -365,10 +368,11 @@ TEST(Edits, NothingOfTheBatchEnters) {
     return Many{Values(got.tokens.begin(), got.tokens.end()), got.logprob};
   };
   check_rows("edited sample", s.n, part);
-  check_threads("edited sample", in, [&](Ctx& c, DType t, const Many&) { return part(c, t, 0, s.n); });
+  if (kTestDevice == Device::cpu)
+    check_threads("edited sample", in, [&](Ctx& c, DType t, const Many&) { return part(c, t, 0, s.n); });
 }
 
-TEST(Edits, TheLastIdLeftIsDrawnAndNoneIsAnError) {
+CPU_TEST(Edits, TheLastIdLeftIsDrawnAndNoneIsAnError) {
   std::vector<LogitEdit> edits;
   for (int32_t id = 0; id < 4200; ++id)
     if (id != 3000) edits.push_back({id, 0, false, kNever});
@@ -396,7 +400,7 @@ TEST(Edits, MustBeInTheOrderOfTheirIds) {
         Error);
 }
 
-TEST(Sample, UnsampleableIdsAreNeverDrawn) {
+CPU_TEST(Sample, UnsampleableIdsAreNeverDrawn) {
   const Values logits{0, 1, 1, 0.5, 30, 30};
   TestCtx ctx;
   std::vector<SampleRow> rows;
@@ -417,7 +421,7 @@ TEST(Sample, UnsampleableIdsAreNeverDrawn) {
   EXPECT_GT(std::min({seen[0], seen[1], seen[2], seen[3]}), 0);
 }
 
-TEST(Sample, NonFiniteLogitsNameTheRow) {
+CPU_TEST(Sample, NonFiniteLogitsNameTheRow) {
   for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
                            -std::numeric_limits<double>::infinity()})
     for (const int64_t at : {0, 5, 4100})
@@ -440,7 +444,7 @@ TEST(Sample, NonFiniteLogitsNameTheRow) {
       }
 }
 
-TEST(Sample, NoRowsAndWrongCounts) {
+CPU_TEST(Sample, NoRowsAndWrongCounts) {
   TestCtx ctx;
   const Many in{{}, normal_values(30, 40)};
   EXPECT_TRUE(draw(ctx, DType::f32, in, {}, {0, 10, 3}, 10).tokens.empty());
@@ -452,7 +456,4 @@ TEST(Sample, NoRowsAndWrongCounts) {
 }  // namespace
 }  // namespace temper
 
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return temper::op_test_main(argc, argv); }

@@ -1,13 +1,16 @@
 #pragma once
-// Checks that every op must pass, one call each. Values travel as doubles (fp32 and bf16 fit exactly); an op
-// under test is a function from a list of tensors to a list of tensors:
-//   check_gradient   analytic backward against central differences, in fp64
-//   check_dtypes     fp32 and bf16 against fp64 on inputs that all three hold exactly
-//   check_threads    the same bits with 1, 2 and 3 threads, in all three types
-//   check_rows       any slice of rows has the bits that it has in the whole, in all three types
-// TestTensor owns the memory of one tensor, TestCtx an arena and the context made of it:
+// One body of tests per op, for every backend that has it: tests/ops/X_test.cpp is compiled twice, for the
+// CPU (make test) and as tests/gpu/ops/X_test for the GPU (make test-gpu). A TEST runs on the device of its
+// program, a CPU_TEST on the CPU alone: fp64, threads, the definition of the CPU's bits, ops that are
+// CPU_KERNEL. Values travel as doubles (fp32 and bf16 fit exactly); an op under test is a function from a
+// list of tensors to a list of tensors:
+//   check_dtypes     fp32 and bf16 against the CPU in fp64, on inputs that all three hold exactly
+//   check_rows       any slice of rows has the bits that it has in the whole, in all types of the device
+//   check_gradient   on the CPU: analytic backward against central differences, in fp64
+//   check_threads    on the CPU: the same bits with 1, 2 and 3 threads, in all three types
+// TestCtx is a context of the device with its scratch memory, TestTensor a tensor in it:
 //   const auto forward = [](Ctx& c, DType dtype, const Many& in) {
-//     TestTensor x(in[0], dtype, {5, 7}), y(dtype, {5, 7});
+//     TestTensor x(c, in[0], dtype, {5, 7}), y(c, dtype, {5, 7});
 //     my_op(c, y, x);
 //     return Many{y.values()};
 //   };
@@ -17,7 +20,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdio>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -40,88 +45,141 @@ inline Values round_to(Values values, DType dtype) {
   return values;
 }
 
-/// A tensor that owns its memory, filled from and read as doubles. Also converts to Tensor and CTensor.
+template <class T>
+void write_element(char* to, size_t i, T x) {
+  std::memcpy(to + i * sizeof(T), &x, sizeof(T));
+}
+template <class T>
+T read_element(const char* from, size_t i) {
+  T x;
+  std::memcpy(&x, from + i * sizeof(T), sizeof(T));
+  return x;
+}
+
+/// The bytes of these values as a type stores them, and back.
+inline std::vector<char> encode(const Values& values, DType dtype) {
+  std::vector<char> bytes(values.size() * static_cast<size_t>(dtype_size(dtype)));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double x = values[i];
+    switch (dtype) {
+      case DType::f32:
+        write_element(bytes.data(), i, static_cast<float>(x));
+        break;
+      case DType::bf16:
+        write_element(bytes.data(), i, bf16(static_cast<float>(x)));
+        break;
+      case DType::f16:
+        write_element(bytes.data(), i, float_to_fp16(static_cast<float>(x)));
+        break;
+      case DType::f64:
+        write_element(bytes.data(), i, x);
+        break;
+      case DType::i32:
+        write_element(bytes.data(), i, static_cast<int32_t>(x));
+        break;
+    }
+  }
+  return bytes;
+}
+inline Values decode(const std::vector<char>& bytes, DType dtype) {
+  Values values(bytes.size() / static_cast<size_t>(dtype_size(dtype)));
+  const auto get = [&](size_t i) -> double {
+    switch (dtype) {
+      case DType::f32:
+        return read_element<float>(bytes.data(), i);
+      case DType::bf16:
+        return static_cast<float>(read_element<bf16>(bytes.data(), i));
+      case DType::f16:
+        return fp16_to_float(read_element<uint16_t>(bytes.data(), i));
+      case DType::f64:
+        return read_element<double>(bytes.data(), i);
+      case DType::i32:
+        return read_element<int32_t>(bytes.data(), i);
+    }
+    return 0;
+  };
+  for (size_t i = 0; i < values.size(); ++i) values[i] = get(i);
+  return values;
+}
+
+/// What a tensor of a context's device holds.
+inline std::vector<char> bytes_of(const Ctx& c, const CTensor& t) {
+  std::vector<char> bytes(static_cast<size_t>(t.bytes()));
+  device::copy_from_device(c.lane, bytes.data(), t.data, t.bytes());
+  return bytes;
+}
+
+/// A tensor for the ops of a context, filled from and read as doubles: on a GPU in its scratch memory, on the
+/// CPU in memory of its own that ends where the tensor ends, for a sanitizer to see.
 class TestTensor {
  public:
   /// Without values: filled with NaN (integers: -1), so that nothing unwritten passes a test.
-  TestTensor(DType dtype, std::initializer_list<int64_t> shape)
-      : view_(make_tensor(nullptr, dtype, shape)), bytes_(static_cast<size_t>(view_.bytes()), '\xff') {}
-  TestTensor(const Values& values, DType dtype, std::initializer_list<int64_t> shape)
-      : TestTensor(dtype, shape) {
+  TestTensor(Ctx& c, DType dtype, std::initializer_list<int64_t> shape)
+      : TestTensor(c, make_tensor(nullptr, dtype, shape)) {
+    device::fill(c.lane, view_.raw(), 0xff, view_.bytes());
+  }
+  TestTensor(Ctx& c, const Values& values, DType dtype, std::initializer_list<int64_t> shape)
+      : TestTensor(c, make_tensor(nullptr, dtype, shape)) {
     CHECK(static_cast<int64_t>(values.size()) == view_.size(), "{} values for shape {}", values.size(),
           view_.shape_text());
-    for (size_t i = 0; i < values.size(); ++i) set(i, values[i]);
+    device::copy_to_device(c.lane, view_.raw(), encode(values, dtype).data(), view_.bytes());
   }
-  TestTensor(const std::vector<int32_t>& values, std::initializer_list<int64_t> shape)
-      : TestTensor(Values(values.begin(), values.end()), DType::i32, shape) {}
+  TestTensor(Ctx& c, const std::vector<int32_t>& values, std::initializer_list<int64_t> shape)
+      : TestTensor(c, Values(values.begin(), values.end()), DType::i32, shape) {}
 
-  operator Tensor() {
-    Tensor view = view_;
-    view.data = bytes_.data();
-    return view;
-  }
-  operator CTensor() { return static_cast<Tensor>(*this); }
+  operator Tensor() const { return view_; }
+  operator CTensor() const { return view_; }
 
-  Values values() const {
-    Values out(static_cast<size_t>(view_.size()));
-    for (size_t i = 0; i < out.size(); ++i) out[i] = get(i);
-    return out;
-  }
+  Values values() const { return decode(bytes_of(c_, view_), view_.dtype); }
 
  private:
-  template <class T>
-  T read(size_t i) const {
-    T x;
-    std::memcpy(&x, bytes_.data() + i * sizeof(T), sizeof(T));
-    return x;
+  TestTensor(Ctx& c, const Tensor& shape) : c_(c), view_(shape) {
+    const auto bytes = static_cast<size_t>(shape.bytes());
+    if (c.device == Device::cpu) memory_ = std::make_unique<char[]>(bytes);
+    view_.data = memory_ ? memory_.get() : c.scratch.allocate(shape.bytes());
   }
-  template <class T>
-  void write(size_t i, T x) {
-    std::memcpy(bytes_.data() + i * sizeof(T), &x, sizeof(T));
-  }
-  double get(size_t i) const {
-    switch (view_.dtype) {
-      case DType::f32:
-        return read<float>(i);
-      case DType::bf16:
-        return static_cast<float>(read<bf16>(i));
-      case DType::f16:
-        return fp16_to_float(read<uint16_t>(i));
-      case DType::f64:
-        return read<double>(i);
-      case DType::i32:
-        return read<int32_t>(i);
-    }
-    return 0;
-  }
-  void set(size_t i, double x) {
-    switch (view_.dtype) {
-      case DType::f32:
-        return write(i, static_cast<float>(x));
-      case DType::bf16:
-        return write(i, bf16(static_cast<float>(x)));
-      case DType::f16:
-        return write(i, float_to_fp16(static_cast<float>(x)));
-      case DType::f64:
-        return write(i, x);
-      case DType::i32:
-        return write(i, static_cast<int32_t>(x));
-    }
-  }
-
+  Ctx& c_;
+  std::unique_ptr<char[]> memory_;
   Tensor view_;
-  std::vector<char> bytes_;
 };
 
-/// A context of the CPU backend.
+#ifdef TEMPER_TEST_GPU
+inline constexpr Device kTestDevice = Device::cuda;
+inline constexpr DType kStorageTypes[] = {DType::f32, DType::bf16};
+#define CPU_TEST(suite, name) [[maybe_unused]] static void suite##_##name##_on_the_cpu()
+#else
+inline constexpr Device kTestDevice = Device::cpu;
+inline constexpr DType kStorageTypes[] = {DType::f32, DType::bf16, DType::f64};
+#define CPU_TEST TEST
+#endif
+
+/// A context of the device under test, or of another.
 class TestCtx {
  public:
-  explicit TestCtx(int threads = 1) : backend_(Device::cpu, threads) {}
+  explicit TestCtx(int threads = 1, Device device = kTestDevice) : backend_(device, threads) {}
   operator Ctx&() { return backend_.ctx(); }
 
  private:
   Backend backend_;
 };
+
+/// main of the programs that run on a GPU, which fail without one.
+inline int gpu_test_main(int argc, char** argv) {
+  const device::Found gpus = device::find_gpus();
+  if (gpus.count == 0) {
+    std::fprintf(stderr, "no GPU: %s\n", gpus.why.c_str());
+    return 1;
+  }
+  device::select_gpu(0);
+  std::printf("%s\n", device::gpu_name().c_str());
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
+inline int op_test_main(int argc, char** argv) {
+  if (kTestDevice == Device::cuda) return gpu_test_main(argc, argv);
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
 
 /// Each |got - want| <= relative * max |want| + absolute. Reports the worst element.
 inline void expect_near(const std::string& name, const Values& got, const Values& want, double relative,
@@ -154,19 +212,18 @@ using BackwardFn = std::function<Many(Ctx&, DType, const Many& inputs, const Man
 /// The op on rows [begin, end) of fixed inputs; each output has whole rows.
 using RowsFn = std::function<Many(Ctx&, DType, int64_t begin, int64_t end)>;
 
-inline constexpr DType kStorageTypes[] = {DType::f32, DType::bf16, DType::f64};
-
 /// L = sum of <dout, output> for fixed random douts; dL/dinput by central differences with step h (1 + |x|).
 /// Passes where the error is at most 1e-6 of the largest gradient of that input, plus 1e-9.
 inline void check_gradient(const std::string& name, const Many& inputs, const OpFn& forward,
                            const BackwardFn& backward, double h = 1e-5) {
-  TestCtx ctx;
+  TestCtx ctx(1, Device::cpu);
   Many douts;
   for (const Values& out : forward(ctx, DType::f64, inputs))
     douts.push_back(normal_values(static_cast<int64_t>(out.size()), 900 + douts.size()));
   const Many analytic = backward(ctx, DType::f64, inputs, douts);
   ASSERT_EQ(analytic.size(), inputs.size()) << name;
   const auto loss = [&](const Many& at) {
+    const ArenaScope scope(static_cast<Ctx&>(ctx).scratch);
     const Many outputs = forward(ctx, DType::f64, at);
     long double sum = 0;
     for (size_t k = 0; k < outputs.size(); ++k)
@@ -194,23 +251,23 @@ inline void check_gradient(const std::string& name, const Many& inputs, const Op
 inline void check_dtypes(const std::string& name, Many inputs, const OpFn& op, double fp32_tolerance = 2e-6,
                          double bf16_tolerance = 1e-2) {
   for (Values& in : inputs) in = round_to(in, DType::bf16);
-  TestCtx ctx;
-  const Many want = op(ctx, DType::f64, inputs), fp32 = op(ctx, DType::f32, inputs),
-             half = op(ctx, DType::bf16, inputs);
-  ASSERT_EQ(fp32.size(), want.size()) << name;
-  ASSERT_EQ(half.size(), want.size()) << name;
-  for (size_t k = 0; k < want.size(); ++k) {
-    expect_near(name + ", fp32 output " + std::to_string(k), fp32[k], want[k], fp32_tolerance);
-    expect_near(name + ", bf16 output " + std::to_string(k), half[k], want[k], bf16_tolerance);
+  TestCtx cpu(1, Device::cpu), ctx;
+  const Many want = op(cpu, DType::f64, inputs);
+  for (const auto& [dtype, tolerance] :
+       {std::pair{DType::f32, fp32_tolerance}, {DType::bf16, bf16_tolerance}}) {
+    const Many got = op(ctx, dtype, inputs);
+    ASSERT_EQ(got.size(), want.size()) << name;
+    for (size_t k = 0; k < want.size(); ++k)
+      expect_near(fmt::format("{}, {} output {}", name, dtype_name(dtype), k), got[k], want[k], tolerance);
   }
 }
 
 inline void check_threads(const std::string& name, const Many& inputs, const OpFn& op) {
   for (DType dtype : kStorageTypes) {
-    TestCtx one(1);
+    TestCtx one(1, Device::cpu);
     const Many want = op(one, dtype, inputs);
     for (int threads : {2, 3}) {
-      TestCtx ctx(threads);
+      TestCtx ctx(threads, Device::cpu);
       const Many got = op(ctx, dtype, inputs);
       ASSERT_EQ(got.size(), want.size()) << name;
       for (size_t k = 0; k < want.size(); ++k)
@@ -223,12 +280,13 @@ inline void check_threads(const std::string& name, const Many& inputs, const OpF
 /// Slices of 1, 2, 3 and 5 rows at several places of `num_rows`, with 1 and 2 threads.
 inline void check_rows(const std::string& name, int64_t num_rows, const RowsFn& op) {
   for (DType dtype : kStorageTypes) {
-    TestCtx whole_ctx(1);
-    const Many whole = op(whole_ctx, dtype, 0, num_rows);
+    TestCtx contexts[] = {TestCtx(1), TestCtx(2)};
+    const Many whole = op(contexts[0], dtype, 0, num_rows);
     for (int64_t count : {1, 2, 3, 5})
       for (int64_t begin = 0; begin + count <= num_rows; begin += std::max<int64_t>(1, num_rows / 7)) {
-        TestCtx ctx(static_cast<int>(1 + begin % 2));
-        const Many part = op(ctx, dtype, begin, begin + count);
+        Ctx& c = contexts[begin % 2];
+        ArenaScope scope(c.scratch);
+        const Many part = op(c, dtype, begin, begin + count);
         ASSERT_EQ(part.size(), whole.size()) << name;
         for (size_t k = 0; k < whole.size(); ++k) {
           const int64_t width = static_cast<int64_t>(whole[k].size()) / num_rows;

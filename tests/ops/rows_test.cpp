@@ -1,0 +1,56 @@
+#include "src/ops/rows.h"
+
+#include "tests/support/check_op.h"
+
+namespace temper {
+namespace {
+
+constexpr int64_t kRows = 50;
+const std::vector<int32_t> kIndex{3, 49, 0, 17, 18, 5};
+
+TEST(GatherRows, CopiesRows) {
+  for (int64_t width : {1, 24, 150, 1000})
+    for (DType dtype : kStorageTypes) {
+      TestCtx c;
+      const Values from = round_to(normal_values(kRows * width, 1), dtype);
+      TestTensor x(c, from, dtype, {kRows, width}), index(c, kIndex, {6}), y(c, dtype, {6, width});
+      gather_rows(c, y, x, index);
+      for (int64_t i = 0; i < 6; ++i)
+        expect_same_bits("row", slice_rows(y.values(), width, i, i + 1),
+                         slice_rows(from, width, kIndex[i], kIndex[i] + 1));
+    }
+}
+
+/// Rows that nothing goes to are zeros.
+CPU_TEST(ScatterRows, UndoesAGather) {
+  for (DType dtype : kStorageTypes) {
+    TestCtx c;
+    const Values from = round_to(normal_values(6 * 24, 1), dtype);
+    TestTensor x(c, from, dtype, {6, 24}), index(c, kIndex, {6}), y(c, dtype, {kRows, 24});
+    scatter_rows(c, y, x, index);
+    Values want(kRows * 24, 0.0);
+    for (int64_t i = 0; i < 6; ++i) std::copy_n(from.begin() + i * 24, 24, want.begin() + kIndex[i] * 24);
+    expect_same_bits("y", y.values(), want);
+  }
+}
+
+CPU_TEST(Rows, IndicesOutsideAreRefused) {
+  TestCtx c;
+  TestTensor x(c, DType::f32, {4, 3}), y(c, DType::f32, {1, 3});
+  for (int32_t wrong : {-1, 4}) {
+    TestTensor index(c, std::vector<int32_t>{wrong}, {1});
+    EXPECT_THROW(gather_rows(c, y, x, index), Error);
+    EXPECT_THROW(scatter_rows(c, x, y, index), Error);
+  }
+}
+
+TEST(Rows, WrongShapes) {
+  TestCtx c;
+  TestTensor x(c, DType::f32, {4, 3}), y(c, DType::f32, {2, 4}), index(c, std::vector<int32_t>{1, 2}, {2});
+  EXPECT_THROW(gather_rows(c, y, x, index), Error);
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) { return temper::op_test_main(argc, argv); }

@@ -95,12 +95,14 @@ void release_pinned(void* p) noexcept { (void)cudaFreeHost(p); }
 void upload(Device d, void* to, const void* from, int64_t bytes) {
   if (d == Device::cpu) return copy_host(to, from, bytes);
   CUDA_CHECK(cudaMemcpy(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice));
+  // Of pageable memory it returns when the data is on its way, and lanes do not wait for this stream.
+  CUDA_CHECK(cudaStreamSynchronize(cudaStreamLegacy));
 }
 
 void clear(Device d, void* to, int64_t bytes) {
   if (d == Device::cpu) return fill_rows_host(to, 0, bytes, 1, bytes);
   CUDA_CHECK(cudaMemset(to, 0, static_cast<size_t>(bytes)));
-  CUDA_CHECK(cudaDeviceSynchronize());
+  CUDA_CHECK(cudaStreamSynchronize(cudaStreamLegacy));
 }
 
 void copy_to_device(Lane& lane, void* to, const void* from, int64_t bytes) {

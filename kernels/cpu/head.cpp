@@ -37,18 +37,18 @@ void forward_rows(Ctx& ctx, const LogprobOut<Accumulate<S>>& out, const PackedRo
       if (at >= 0 && at < window.ids) out.logprob[row] = z[at];  // t_y until the log-sum-exp is known
     }
   });
-  for (int64_t row = 0; row < n; ++row) {
+  parallel_for(ctx.threads, n, [&](int64_t row) {
     ChunkStats<A> all = stats[row];
     for (int64_t c = 1; c < chunks; ++c) all = merge(all, stats[c * n + row]);
     out.lse[row] = all.lse();
     out.entropy[row] = all.entropy();
     out.logprob[row] -= out.lse[row];
-  }
+  });
 }
 
 template <class A>
 struct UpstreamRow {
-  A dlogprob, dentropy, lse, entropy;
+  A dlogprob = 0, dentropy = 0, lse = 0, entropy = 0;
   int64_t row;  // in the whole batch
   int32_t target;
 };
@@ -109,13 +109,15 @@ void backward_batch(Ctx& ctx, const BackwardBatch<S>& batch, Accumulate<S>* dw, 
   }
 }
 
-/// Rows with a gradient, at most kBackwardRows of them from `row` on, which moves behind them.
+/// Rows with a gradient (where memory is only counted: all), at most kBackwardRows of them from `row` on, which moves behind them.
 template <class A>
-std::vector<UpstreamRow<A>> next_rows(int64_t& row, int64_t n, const A* dlogprob, const A* dentropy,
+std::vector<UpstreamRow<A>> next_rows(bool count_only, int64_t& row, int64_t n, const A* dlogprob, const A* dentropy,
                                       const A* lse, const A* entropy, const int32_t* targets) {
   std::vector<UpstreamRow<A>> rows;
   for (; row < n && static_cast<int64_t>(rows.size()) < kBackwardRows; ++row)
-    if (dlogprob[row] != A(0) || dentropy[row] != A(0))
+    if (count_only)
+      rows.push_back({.row = row, .target = targets[row]});
+    else if (dlogprob[row] != A(0) || dentropy[row] != A(0))
       rows.push_back({dlogprob[row], dentropy[row], lse[row], entropy[row], row, targets[row]});
   return rows;
 }
@@ -123,8 +125,10 @@ std::vector<UpstreamRow<A>> next_rows(int64_t& row, int64_t n, const A* dlogprob
 template <class S>
 S* gather_hidden(Ctx& ctx, const S* hidden, int64_t D, const std::vector<UpstreamRow<Accumulate<S>>>& up) {
   S* to = static_cast<S*>(ctx.scratch.allocate(static_cast<int64_t>(up.size()) * D * int64_t{sizeof(S)}));
-  for (size_t i = 0; i < up.size(); ++i)
-    std::copy(hidden + up[i].row * D, hidden + (up[i].row + 1) * D, to + static_cast<int64_t>(i) * D);
+  parallel_for(ctx.threads, std::ssize(up), [&](int64_t i) {
+    const S* from = hidden + up[static_cast<size_t>(i)].row * D;
+    std::copy(from, from + D, to + i * D);
+  });
   return to;
 }
 
@@ -158,10 +162,10 @@ void logprob_backward(Ctx& ctx, Tensor dhidden, Tensor dw, CTensor dlogprob, CTe
     using S = decltype(s);
     using A = Accumulate<S>;
     S* dx = dhidden.as<S>();
-    std::fill(dx, dx + n * D, S{});
+    parallel_for(ctx.threads, n, [&](int64_t row) { std::fill_n(dx + row * D, D, S{}); });
     for (int64_t row = 0; row < n;) {
       ArenaScope scope(ctx.scratch);
-      auto up = next_rows(row, n, dlogprob.as<A>(), dentropy.as<A>(), lse.as<A>(), entropy.as<A>(), target);
+      auto up = next_rows(ctx.threads.count_only, row, n, dlogprob.as<A>(), dentropy.as<A>(), lse.as<A>(), entropy.as<A>(), target);
       const int64_t count = static_cast<int64_t>(up.size());
       if (count == 0) continue;
       const S* gathered = gather_hidden(ctx, hidden.as<S>(), D, up);
@@ -170,10 +174,10 @@ void logprob_backward(Ctx& ctx, Tensor dhidden, Tensor dw, CTensor dlogprob, CTe
       A* sums = static_cast<A*>(ctx.scratch.allocate(count * D * int64_t{sizeof(A)}));
       const BackwardBatch<S> batch{std::move(up), gathered, packed, dz, sums};
       backward_batch(ctx, batch, dw.as<A>(), w.as<S>(), V, inverse_temperature<A>(temperature));
-      for (int64_t i = 0; i < count; ++i) {
+      parallel_for(ctx.threads, count, [&](int64_t i) {
         S* to = dx + batch.up[static_cast<size_t>(i)].row * D;
         for (int64_t d = 0; d < D; ++d) to[d] = store<S>(sums[i * D + d]);
-      }
+      });
     }
   });
 }

@@ -120,10 +120,12 @@ void head_norm_rope_backward(Ctx& ctx, Tensor dx, Tensor dwq, Tensor dwk, CTenso
       }
     });
     A *q_sum = dwq.as<A>(), *k_sum = dwk.as<A>();
-    for (int64_t i = 0; i < dh; ++i) {
-      q_sum[i] += both[i];
-      k_sum[i] += both[dh + i];
-    }
+    parallel_ranges(ctx.threads, dh, dh, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        q_sum[i] += both[i];
+        k_sum[i] += both[dh + i];
+      }
+    });
   });
 }
 

@@ -105,9 +105,11 @@ void sum_of_squares(Ctx& ctx, Tensor sum, CTensor x) {
       });
     });
   });
-  double all = 0;
-  for (int64_t b = 0; b < blocks; ++b) all += partial[b];
-  *sum.as<double>() += all;
+  parallel_for(ctx.threads, 1, [&](int64_t) {
+    double all = 0;
+    for (int64_t b = 0; b < blocks; ++b) all += partial[b];
+    *sum.as<double>() += all;
+  });
 }
 
 }  // namespace temper::cpu

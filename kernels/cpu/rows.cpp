@@ -1,26 +1,32 @@
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/row_loops.h"
 
 namespace temper::cpu {
 
-void gather_rows(Ctx&, Tensor y, CTensor x, CTensor index) {
-  const int64_t bytes = x.dim(1) * dtype_size(x.dtype);
+void gather_rows(Ctx& ctx, Tensor y, CTensor x, CTensor index) {
+  const int64_t width = x.dim(1), bytes = width * dtype_size(x.dtype);
   const int32_t* at = index.as<int32_t>();
-  for (int64_t i = 0; i < index.dim(0); ++i) {
-    CHECK(at[i] >= 0 && at[i] < x.dim(0), "row {} of {}", at[i], x.dim(0));
-    std::memcpy(static_cast<char*>(y.raw()) + i * bytes, static_cast<const char*>(x.data) + at[i] * bytes,
-                static_cast<size_t>(bytes));
-  }
+  check_indices(at, index.dim(0), x.dim(0), "row");
+  char* to = static_cast<char*>(y.raw());
+  const char* from = static_cast<const char*>(x.data);
+  parallel_ranges(ctx.threads, index.dim(0), row_grain(width), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      std::memcpy(to + i * bytes, from + at[i] * bytes, static_cast<size_t>(bytes));
+  });
 }
 
-void scatter_rows(Ctx&, Tensor y, CTensor x, CTensor index) {
+/// One piece of work: of two rows with the same index the later one stays.
+void scatter_rows(Ctx& ctx, Tensor y, CTensor x, CTensor index) {
   const int64_t bytes = y.dim(1) * dtype_size(y.dtype);
   const int32_t* at = index.as<int32_t>();
-  std::memset(y.raw(), 0, static_cast<size_t>(y.bytes()));
-  for (int64_t i = 0; i < index.dim(0); ++i) {
-    CHECK(at[i] >= 0 && at[i] < y.dim(0), "row {} of {}", at[i], y.dim(0));
-    std::memcpy(static_cast<char*>(y.raw()) + at[i] * bytes, static_cast<const char*>(x.data) + i * bytes,
-                static_cast<size_t>(bytes));
-  }
+  check_indices(at, index.dim(0), y.dim(0), "row");
+  char* to = static_cast<char*>(y.raw());
+  const char* from = static_cast<const char*>(x.data);
+  parallel_for(ctx.threads, 1, [&](int64_t) {
+    std::memset(to, 0, static_cast<size_t>(y.bytes()));
+    for (int64_t i = 0; i < index.dim(0); ++i)
+      std::memcpy(to + at[i] * bytes, from + i * bytes, static_cast<size_t>(bytes));
+  });
 }
 
 }  // namespace temper::cpu

@@ -82,11 +82,9 @@ class SamplePass {
         chunks_((V + kVocabularyChunk - 1) / kVocabularyChunk) {
     stats_ = allocate<ChunkStats<A>>(chunks_ * n_);
     draws_ = allocate<Draw<A>>(chunks_ * n_);
-    logits_ = allocate<A*>(n_);
-    edited_ = allocate<A*>(n_);
-    for (int64_t r = 0; r < n_; ++r) {
-      logits_[r] = row(r).options.filters() ? allocate<A>(V) : nullptr;
-      edited_[r] = row(r).edits.empty() ? nullptr : allocate<A>(std::ssize(row(r).edits));
+    for (const SampleRow& row : rows_) {
+      logits_.push_back(row.options.filters() ? allocate<A>(V) : nullptr);
+      edited_.push_back(row.edits.empty() ? nullptr : allocate<A>(std::ssize(row.edits)));
     }
   }
 
@@ -99,20 +97,20 @@ class SamplePass {
 
   /// tokens, logprob: [rows]; first_row only names rows in errors.
   void finish(int32_t* tokens, A* logprob, int64_t first_row) {
-    Draw<A>* best = allocate<Draw<A>>(n_);
+    std::vector<Draw<A>> best(static_cast<size_t>(n_));
+    const ThreadBuffers<Candidate<A>> lists(ctx_, any_filter() ? num_sampleable_ : 1);
+    if (ctx_.threads.count_only) return;
     for (int64_t r = 0; r < n_; ++r) {
       logprob[r] = merged(r, first_row + r).lse();
-      best[r] = {};
-      for (int64_t c = 0; c < chunks_; ++c) best[r].offer(draws_[c * n_ + r]);
+      for (int64_t c = 0; c < chunks_; ++c) best[static_cast<size_t>(r)].offer(draws_[c * n_ + r]);
     }
-    const ThreadBuffers<Candidate<A>> lists(ctx_, any_filter() ? num_sampleable_ : 1);
     parallel_for(ctx_.threads, n_, [&](int64_t r) {
-      if (logits_[r]) best[r] = draw_filtered(row(r), logits_[r], num_sampleable_, lists.mine());
+      if (logits_[static_cast<size_t>(r)]) best[static_cast<size_t>(r)] = draw_filtered(row(r), logits_[static_cast<size_t>(r)], num_sampleable_, lists.mine());
     });
     for (int64_t r = 0; r < n_; ++r) {
-      if (best[r].id < 0) fail_nothing_left(r, first_row + r);
-      tokens[r] = static_cast<int32_t>(best[r].id);
-      logprob[r] = unedited(r, best[r]) - logprob[r];
+      if (best[static_cast<size_t>(r)].id < 0) fail_nothing_left(r, first_row + r);
+      tokens[r] = static_cast<int32_t>(best[static_cast<size_t>(r)].id);
+      logprob[r] = unedited(r, best[static_cast<size_t>(r)]) - logprob[r];
     }
   }
 
@@ -123,7 +121,7 @@ class SamplePass {
   }
   const SampleRow& row(int64_t r) const { return rows_[static_cast<size_t>(r)]; }
   bool any_filter() const {
-    return std::any_of(logits_, logits_ + n_, [](const A* t) { return t != nullptr; });
+    return std::any_of(logits_.begin(), logits_.end(), [](const A* t) { return t != nullptr; });
   }
 
   void visit(int64_t r, A* z, int64_t first_id, int64_t ids) {
@@ -134,15 +132,15 @@ class SamplePass {
     const int64_t begin = first_edit(edits, first_id), end = first_edit(edits, first_id + ids);
     for (int64_t e = begin; e < end; ++e) {
       const LogitEdit& edit = edits[static_cast<size_t>(e)];
-      edited_[r][e] = edited_logit(z[edit.id - first_id], edit, row(r).options) * scale;
+      edited_[static_cast<size_t>(r)][e] = edited_logit(z[edit.id - first_id], edit, row(r).options) * scale;
     }
     temper_logits(z, ids, scale);
     stats_[at] = chunk_stats(z, ids);  // of the logits as they are: the log-prob knows no edits
     for (int64_t e = begin; e < end; ++e)
-      std::swap(z[edits[static_cast<size_t>(e)].id - first_id], edited_[r][e]);
+      std::swap(z[edits[static_cast<size_t>(e)].id - first_id], edited_[static_cast<size_t>(r)][e]);
     draws_[at] = {};
-    if (logits_[r])
-      std::copy(z, z + ids, logits_[r] + first_id);
+    if (logits_[static_cast<size_t>(r)])
+      std::copy(z, z + ids, logits_[static_cast<size_t>(r)] + first_id);
     else if (sampleable > 0)
       draws_[at] = draw_chunk(row(r), z, sampleable, first_id);
   }
@@ -151,7 +149,7 @@ class SamplePass {
   A unedited(int64_t r, const Draw<A>& draw) const {
     const std::span<const LogitEdit> edits = row(r).edits;
     const int64_t e = first_edit(edits, draw.id);
-    return e < std::ssize(edits) && edits[static_cast<size_t>(e)].id == draw.id ? edited_[r][e] : draw.t;
+    return e < std::ssize(edits) && edits[static_cast<size_t>(e)].id == draw.id ? edited_[static_cast<size_t>(r)][e] : draw.t;
   }
 
   std::string place(int64_t r, int64_t named) const {
@@ -188,8 +186,8 @@ class SamplePass {
   int64_t V_, num_sampleable_, n_, chunks_;
   ChunkStats<A>* stats_;  // [chunks, rows]
   Draw<A>* draws_;        // [chunks, rows]
-  A** logits_;            // [rows]: [V] for rows with filters, else null
-  A** edited_;            // [rows]: [edits] the edited t, after their chunk was visited the t before it
+  std::vector<A*> logits_;  // [rows]: [V] for rows with filters, else null
+  std::vector<A*> edited_;  // [rows]: [edits] the edited t, after their chunk was visited the t before it
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 #pragma once
 // Bump allocator for activations, workspaces and what a model holds, in host or device memory; released by
-// mark. The same order of calls gives the same addresses. It holds what was ever in use at once, within 2 MiB
-// (core/region.h). Memory is not cleared. Not thread-safe: one per lane.
+// mark. The same order of calls gives the same addresses. It holds what was ever in use at once since it was
+// trimmed, within 2 MiB (core/region.h). Memory is not cleared. Not thread-safe: one per lane.
 
 #include <cstdint>
 #include <initializer_list>
@@ -28,6 +28,8 @@ class Arena {
   void release(Mark mark) { used_ = mark; }
   /// Most bytes ever in use at once.
   int64_t peak_bytes() const { return peak_; }
+  /// Gives back what is not in use now; a GPU keeps it (core/region.h).
+  void trim() { region_.shrink_to(used_); }
   int64_t held_bytes() const { return region_.held_bytes(); }
   Device device() const { return region_.device(); }
 

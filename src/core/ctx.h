@@ -6,13 +6,14 @@
 
 #include "src/core/arena.h"
 #include "src/core/lane.h"
+#include "src/core/parallel.h"
 
 namespace temper {
 
 struct Ctx {
   Arena& scratch;  // temporaries: given back where the function that asked for them ends
   Lane& lane;
-  int threads = 1;
+  Threads threads = 1;
   Arena* saved = nullptr;  // what a forward keeps for its backward; null where nothing is kept
   Device device = lane.device();
 
@@ -20,15 +21,16 @@ struct Ctx {
   Arena& memory(bool keep) const { return keep ? *saved : scratch; }
 };
 
-/// Host data where the ops of this context read it: the same memory on the CPU, a copy in scratch on a GPU.
+/// Host data where the ops of this context read it: the same memory on the CPU, and for Device::meta, whose
+/// ops read integers; a copy in scratch on a GPU.
 inline CTensor to_device(Ctx& c, const CTensor& host) {
-  if (c.device == Device::cpu) return host;
+  if (c.device != Device::cuda) return host;
   const Tensor copy = c.scratch.like(host);
   device::copy_to_device(c.lane, copy.raw(), host.data, host.bytes());
   return copy;
 }
 
-/// Values of a tensor of the context's device; waits for them. Types as stored, or fp32 widened to double.
+/// Values of a tensor of the context's device (zeros of Device::meta); waits for them. Types as stored, or fp32 widened to double.
 template <class T>
 std::vector<T> to_host(const Ctx& c, const CTensor& t) {
   std::vector<T> values(static_cast<size_t>(t.size()));

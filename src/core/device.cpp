@@ -93,24 +93,26 @@ void* allocate_pinned(int64_t bytes) {
 void release_pinned(void* p) noexcept { (void)cudaFreeHost(p); }
 
 void upload(Device d, void* to, const void* from, int64_t bytes) {
-  if (d == Device::cpu) return copy_host(to, from, bytes);
+  if (d != Device::cuda) return d == Device::cpu ? copy_host(to, from, bytes) : void();
   CUDA_CHECK(cudaMemcpy(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice));
   // Of pageable memory it returns when the data is on its way, and lanes do not wait for this stream.
   CUDA_CHECK(cudaStreamSynchronize(cudaStreamLegacy));
 }
 
 void clear(Device d, void* to, int64_t bytes) {
-  if (d == Device::cpu) return fill_rows_host(to, 0, bytes, 1, bytes);
+  if (d != Device::cuda) return d == Device::cpu ? fill_rows_host(to, 0, bytes, 1, bytes) : void();
   CUDA_CHECK(cudaMemset(to, 0, static_cast<size_t>(bytes)));
   CUDA_CHECK(cudaStreamSynchronize(cudaStreamLegacy));
 }
 
 void copy_to_device(Lane& lane, void* to, const void* from, int64_t bytes) {
+  if (lane.device() == Device::meta) return;
   if (lane.device() == Device::cpu) return copy_host(to, from, bytes);
   CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream_of(lane)));
 }
 
 void copy_to_pinned(Lane& lane, void* to, const void* from, int64_t bytes) {
+  if (lane.device() == Device::meta) return;
   if (lane.device() == Device::cpu) return copy_host(to, from, bytes);
   CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_of(lane)));
 }
@@ -122,6 +124,7 @@ void copy_from_device(Lane& lane, void* to, const void* from, int64_t bytes) {
 
 void copy_rows(Lane& lane, void* to, int64_t to_pitch, const void* from, int64_t from_pitch, int64_t bytes,
                int64_t rows) {
+  if (lane.device() == Device::meta) return;
   if (lane.device() == Device::cpu) return copy_rows_host(to, to_pitch, from, from_pitch, bytes, rows);
   CUDA_CHECK(cudaMemcpy2DAsync(to, static_cast<size_t>(to_pitch), from, static_cast<size_t>(from_pitch),
                                static_cast<size_t>(bytes), static_cast<size_t>(rows),
@@ -129,6 +132,7 @@ void copy_rows(Lane& lane, void* to, int64_t to_pitch, const void* from, int64_t
 }
 
 void fill_rows(Lane& lane, void* to, int value, int64_t bytes, int64_t rows, int64_t pitch) {
+  if (lane.device() == Device::meta) return;
   if (lane.device() == Device::cpu) return fill_rows_host(to, value, bytes, rows, pitch);
   CUDA_CHECK(cudaMemset2DAsync(to, static_cast<size_t>(pitch), value, static_cast<size_t>(bytes),
                                static_cast<size_t>(rows), stream_of(lane)));
@@ -193,17 +197,27 @@ void* allocate_pinned(int64_t bytes) {
   return p;
 }
 void release_pinned(void* p) noexcept { std::free(p); }
-void upload(Device, void* to, const void* from, int64_t bytes) { copy_host(to, from, bytes); }
-void clear(Device, void* to, int64_t bytes) { fill_rows_host(to, 0, bytes, 1, bytes); }
-void copy_to_device(Lane&, void* to, const void* from, int64_t bytes) { copy_host(to, from, bytes); }
-void copy_to_pinned(Lane&, void* to, const void* from, int64_t bytes) { copy_host(to, from, bytes); }
-void copy_from_device(Lane&, void* to, const void* from, int64_t bytes) { copy_host(to, from, bytes); }
-void copy_rows(Lane&, void* to, int64_t to_pitch, const void* from, int64_t from_pitch, int64_t bytes,
-               int64_t rows) {
-  copy_rows_host(to, to_pitch, from, from_pitch, bytes, rows);
+void upload(Device d, void* to, const void* from, int64_t bytes) {
+  if (d == Device::cpu) copy_host(to, from, bytes);
 }
-void fill_rows(Lane&, void* to, int value, int64_t bytes, int64_t rows, int64_t pitch) {
-  fill_rows_host(to, value, bytes, rows, pitch);
+void clear(Device d, void* to, int64_t bytes) {
+  if (d == Device::cpu) fill_rows_host(to, 0, bytes, 1, bytes);
+}
+void copy_to_device(Lane& lane, void* to, const void* from, int64_t bytes) {
+  if (lane.device() == Device::cpu) copy_host(to, from, bytes);
+}
+void copy_to_pinned(Lane& lane, void* to, const void* from, int64_t bytes) {
+  if (lane.device() == Device::cpu) copy_host(to, from, bytes);
+}
+void copy_from_device(Lane& lane, void* to, const void* from, int64_t bytes) {
+  if (lane.device() == Device::cpu) copy_host(to, from, bytes);
+}
+void copy_rows(Lane& lane, void* to, int64_t to_pitch, const void* from, int64_t from_pitch, int64_t bytes,
+               int64_t rows) {
+  if (lane.device() == Device::cpu) copy_rows_host(to, to_pitch, from, from_pitch, bytes, rows);
+}
+void fill_rows(Lane& lane, void* to, int value, int64_t bytes, int64_t rows, int64_t pitch) {
+  if (lane.device() == Device::cpu) fill_rows_host(to, value, bytes, rows, pitch);
 }
 int64_t free_bytes() { return 0; }
 Graph::~Graph() = default;
@@ -216,7 +230,7 @@ void Graph::replay(Lane&) const { CHECK(false, "this build has no CUDA backend")
 
 Lane::Lane(Device device) : device_(device) {
 #ifdef TEMPER_CUDA
-  if (device == Device::cpu) return;
+  if (device != Device::cuda) return;
   cudaStream_t stream = nullptr;
   CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   stream_ = stream;

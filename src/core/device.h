@@ -11,7 +11,8 @@
 
 namespace temper {
 
-enum class Device { cpu, cuda };
+/// `meta` has no memory: arenas of it count what is asked, and work on it does nothing.
+enum class Device { cpu, cuda, meta };
 class Lane;
 
 namespace device {

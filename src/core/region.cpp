@@ -14,6 +14,8 @@
 namespace temper {
 namespace {
 
+/// Where memory of Device::meta would begin: no address of a process, and as aligned as any region.
+constexpr int64_t kMetaBase = Region::kStep;
 constexpr int64_t kMostBytes = int64_t{1}
                                << 40;  // of one region: addresses cost nothing until they are backed
 
@@ -63,8 +65,13 @@ void Region::reserve() {
 
 void Region::grow_to(int64_t bytes, const char* fix) {
   if (bytes <= held_) return;
-  if (reserved_ == nullptr) reserve();
   const int64_t held = (bytes + kStep - 1) / kStep * kStep, more = held - held_;
+  if (device_ == Device::meta) {
+    base_ = reinterpret_cast<char*>(kMetaBase);  // NOLINT: never read
+    held_ = held;
+    return;
+  }
+  if (reserved_ == nullptr) reserve();
   if (held > reserved_bytes_ - (base_ - reserved_))
     fail_memory("a region of memory is too large", bytes, fmt::format("at most {}", reserved_bytes_), fix);
 #ifdef TEMPER_CUDA
@@ -82,6 +89,13 @@ void Region::grow_to(int64_t bytes, const char* fix) {
   // Products of weights that lie on small pages are 5 to 12 % slower: one row of a weight is a page or more.
   (void)::madvise(base_ + held_, static_cast<size_t>(more), MADV_HUGEPAGE);  // nothing is lost without it
   held_ = held;
+}
+
+void Region::shrink_to(int64_t bytes) {
+  const int64_t kept = (bytes + kStep - 1) / kStep * kStep;
+  if (device_ == Device::cuda || kept >= held_) return;
+  if (device_ == Device::cpu) (void)::madvise(base_ + kept, static_cast<size_t>(held_ - kept), MADV_DONTNEED);
+  held_ = kept;
 }
 
 void Region::release() noexcept {

@@ -1,7 +1,7 @@
 #pragma once
 // A range of addresses that is backed by memory from its beginning up to what was asked for: it grows in
 // place, never moves, and holds no more than 2 MiB above that. On the CPU pages come from the system, on a
-// GPU from its driver.
+// GPU from its driver; Device::meta has none: its addresses are only to tell tensors apart.
 
 #include <cstdint>
 #include <vector>
@@ -22,6 +22,9 @@ class Region {
 
   /// Backs the first `bytes` bytes. `fix` ends the error (Exit::storage) when there is no memory for them.
   void grow_to(int64_t bytes, const char* fix);
+  /// Gives back what lies above the first `bytes` bytes, within 2 MiB. A GPU keeps it: recorded graphs know its
+  /// addresses.
+  void shrink_to(int64_t bytes);
   char* base() const { return base_; }
   int64_t held_bytes() const { return held_; }
   Device device() const { return device_; }

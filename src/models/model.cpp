@@ -78,12 +78,14 @@ void Model::make_layers() {
 }
 
 void Model::make_rope() {
-  const RopeTable table = make_rope_table(config_.rope, config_.head_dim, context_tokens());
   const DType dtype = accumulate_dtype(options_.dtype);
+  rope_.cosine = tables_.make({context_tokens(), config_.head_dim / 2}, dtype);
+  rope_.sine = tables_.like(rope_.cosine);
+  if (device() == Device::meta) return;
+  const RopeTable table = make_rope_table(config_.rope, config_.head_dim, context_tokens());
   Arena host;
-  const Tensor cosine = host.make({context_tokens(), config_.head_dim / 2}, dtype), sine = host.like(cosine);
+  const Tensor cosine = host.like(rope_.cosine), sine = host.like(cosine);
   fill_cos_sin(table, context_tokens(), cosine, sine);
-  rope_ = {tables_.like(cosine), tables_.like(sine)};
   device::upload(device(), rope_.cosine.raw(), cosine.data, cosine.bytes());
   device::upload(device(), rope_.sine.raw(), sine.data, sine.bytes());
 }

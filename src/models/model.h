@@ -68,6 +68,8 @@ class Model {
   DType dtype() const { return options_.dtype; }
   Device device() const { return options_.device; }
   int64_t context_tokens() const { return options_.context_tokens; }
+  int64_t table_bytes() const { return tables_.peak_bytes(); }
+  int64_t held_bytes() const { return parameters_.held_bytes() + tables_.held_bytes(); }
 
  private:
   void make_parameters();

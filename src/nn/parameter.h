@@ -85,6 +85,7 @@ class ParameterStore {
   int64_t num_parameters() const;  // without padding
   DType dtype() const { return values_.dtype; }
   Device device() const { return memory_.device(); }
+  int64_t held_bytes() const { return memory_.held_bytes(); }
   /// All gradients count as zeros; their memory is left as it is until they are written.
   void clear_grads();
   /// Zeros where nothing was written since: before the gradients of a unit are read as a whole.

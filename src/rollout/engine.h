@@ -39,6 +39,7 @@ class Engine {
                            const OnText& on_text = {});
 
   int64_t cache_bytes() const;
+  int64_t held_bytes() const { return cache_.held_bytes(); }
   /// Most tokens of a sequence: those of the model's context, or of the cache.
   int64_t capacity() const;
   /// Steps that were recorded so far.

@@ -51,7 +51,8 @@ void Optimizer::add_range(std::span<OptimizerPiece> run) {
   all.master = all.weight;
   if (parameters_.dtype() == DType::bf16) {
     all.master = memory_.make({size}, state);
-    for (int64_t i = 0; i < size; ++i)
+    const int64_t known = parameters_.device() == Device::meta ? 0 : size;
+    for (int64_t i = 0; i < known; ++i)
       all.master.as<float>()[i] = static_cast<float>(all.weight.as<bf16>()[i]);
   }
   for (OptimizerPiece& piece : run) {

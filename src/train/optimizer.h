@@ -46,6 +46,7 @@ class Optimizer {
   /// After the pieces were filled from a checkpoint: weights from masters, on all ranks.
   void restore(Ctx& c, int64_t count);
   int64_t state_bytes() const { return memory_.peak_bytes(); }
+  int64_t held_bytes() const { return memory_.held_bytes(); }
 
  private:
   void add_unit(const Unit& unit);

@@ -47,6 +47,10 @@ class Trainer {
   Model& model() { return model_; }
   /// Most bytes of activations that were ever kept for a backward.
   int64_t activation_bytes() const { return saved_.peak_bytes(); }
+  /// Of optimizer state and activations.
+  int64_t held_bytes() const { return optimizer_.held_bytes() + saved_.held_bytes(); }
+  /// Between updates: gives the memory of the activations back.
+  void trim() { saved_.trim(); }
 
  private:
   void accumulate_gradients(Ctx& c, std::span<const Trajectory* const> all, const PackPlan& plan,

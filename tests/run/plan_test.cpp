@@ -13,6 +13,7 @@
 #include "src/config/values.h"
 #include "src/run/plan/batch.h"
 #include "src/run/plan/memory.h"
+#include "src/run/plan/model_facts.h"
 #include "src/run/plan/report.h"
 #include "tests/config/config_text.h"
 #include "tests/support/expect_error.h"
@@ -22,17 +23,20 @@ namespace {
 
 constexpr int64_t kGiB = int64_t{1} << 30;
 
-ModelFacts small_model() {
-  return {.num_parameters = 1000000,
-          .context_tokens = 1024,
+ModelConfig small_model() {
+  return {.family = "qwen3",
           .vocab_size = 100,
-          .num_layers = 2,
           .hidden_size = 64,
           .intermediate_size = 128,
-          .q_width = 64,
-          .kv_width = 32,
+          .num_layers = 2,
           .num_heads = 4,
-          .qk_norm = true};
+          .num_kv_heads = 2,
+          .head_dim = 16,
+          .max_position_embeddings = 1024,
+          .tie_word_embeddings = true,
+          .qk_norm = true,
+          .rope = {},
+          .eos_token_ids = {}};
 }
 
 PlanResult plan_of(const std::vector<std::string>& overrides, int ranks = 1,
@@ -279,9 +283,9 @@ TEST(Plan, LengthsAndCache) {
   EXPECT_EQ(plan.dtype, DType::f32);
   EXPECT_EQ(plan.device, "cpu");
 
-  ModelFacts large = small_model();
-  large.context_tokens = 10000;
-  large.kv_width = 4096;
+  ModelConfig large = small_model();
+  large.max_position_embeddings = 10000;
+  large.num_kv_heads = 256;
   large.num_layers = 4;
   const RunPlan capped = try_plan(load_text(kMinimalConfig).config, 1, large).plan;
   EXPECT_EQ(capped.max_tokens_per_microbatch, 10000);
@@ -452,10 +456,26 @@ TEST(Plan, MemoryLimitProposesWhatFits) {
   EXPECT_GT(hopeless, 1);
 }
 
+TEST(Plan, MemoryHasARowPerPhaseWhosePartsAddUp) {
+  const PlanResult result = plan_of({"validation.data=v", "validation.every=5", "algorithm.kl_coef=0.1",
+                                     "checkpoint.export_hf_every=5"},
+                                    2);
+  std::vector<std::string> phases;
+  for (const MemoryRow& row : result.plan.memory) {
+    if (row.rank == 0) phases.push_back(row.phase);
+    int64_t sum = 0;
+    for (const auto& [name, bytes] : row.parts) sum += bytes;
+    EXPECT_EQ(sum, row.host_bytes) << row.phase;
+    EXPECT_EQ(row.parts.front().first, "process");
+  }
+  EXPECT_EQ(phases,
+            (std::vector<std::string>{"generate", "reference", "train", "validation", "save", "export"}));
+}
+
 TEST(Plan, HugeModelsDoNotOverflow) {
-  ModelFacts huge = small_model();
-  huge.num_parameters = int64_t{1} << 60;
-  huge.num_layers = huge.kv_width = huge.hidden_size = 1 << 30;
+  ModelConfig huge = small_model();
+  huge.vocab_size = huge.hidden_size = huge.intermediate_size = 1 << 20;
+  huge.num_layers = 512;
   const PlanResult result = try_plan(load_text(kMinimalConfig).config, 2, huge, kGiB);
   EXPECT_EQ(result.errors.size(), 1u);
   for (const MemoryRow& row : result.plan.memory) EXPECT_GT(row.host_bytes, kGiB);
@@ -476,7 +496,7 @@ TEST(Plan, JsonHasTheShapeOfTheContract) {
   EXPECT_EQ(json["batch"]["updates_total"], 80);
   EXPECT_EQ(json["roles"]["trainer"]["ranks"], (Json{0, 1}));
   EXPECT_EQ(json["roles"]["rollout"]["layout"]["dp"], 2);
-  ASSERT_EQ(json["memory"].size(), 4u);
+  ASSERT_EQ(json["memory"].size(), 6u);
   EXPECT_EQ(json["memory"][0]["rank"], 0);
   EXPECT_EQ(json["memory"][0]["phase"], "generate");
   for (const char* key : {"device_bytes", "host_bytes", "parts"})
@@ -522,8 +542,8 @@ TEST(Plan, ShippedRecipesAreLegal) {
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
       if (entry.path().extension() != ".toml") continue;
       SCOPED_TRACE(entry.path().string());
-      ModelFacts facts = small_model();
-      facts.context_tokens = 40960;
+      ModelConfig facts = small_model();
+      facts.max_position_embeddings = 40960;
       const PlanResult result = try_plan(load_config(entry.path().string(), {}).config, 2, facts);
       EXPECT_TRUE(result.errors.empty()) << all_errors(result);
       ++recipes;
@@ -542,11 +562,8 @@ TEST(Plan, FactsOfAModel) {
   c.head_dim = 4;
   c.max_position_embeddings = 64;
   c.tie_word_embeddings = true;
-  const ModelFacts facts = model_facts(c);
   const int64_t layer = (16 + 2 * 8) * 8 + 8 * 16 + 3 * 8 * 12 + 2 * 8;
-  EXPECT_EQ(facts.num_parameters, 100 * 8 + 2 * layer + 8);
-  EXPECT_EQ(facts.q_width, 16);
-  EXPECT_EQ(facts.kv_width, 8);
+  EXPECT_EQ(num_parameters(c), 100 * 8 + 2 * layer + 8);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ namespace temper {
 
 struct PlanDraft {
   const Config& config;
-  const ModelFacts& facts;
+  const ModelConfig& facts;
   PlanResult result;
 
   bool supervised() const { return !algorithm_traits(config.algorithm.name).generates; }

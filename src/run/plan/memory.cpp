@@ -3,21 +3,14 @@
 #include <algorithm>
 #include <limits>
 
+#include "src/run/plan/dry_run.h"
+
 namespace temper {
 namespace {
 
 int64_t saturating_add(int64_t a, int64_t b) {
   int64_t sum = 0;
   return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
-}
-
-/// Bytes of one token in one layer while its activations are kept: normed inputs, sums and outputs (6 D), q,
-/// k, v (twice with head norms), attention output, gate, up and their product (3 F), and the log-sum-exp per
-/// head.
-int64_t layer_token_bytes(const ModelFacts& f, DType dtype) {
-  const int64_t qkv = f.q_width + 2 * f.kv_width;
-  const int64_t values = 6 * f.hidden_size + qkv * (f.qk_norm ? 2 : 1) + f.q_width + 3 * f.intermediate_size;
-  return values * dtype_size(dtype) + (2 * f.num_heads + 2) * dtype_size(accumulate_dtype(dtype));
 }
 
 struct Parts {
@@ -27,41 +20,46 @@ struct Parts {
   }
 };
 
+/// Program, libraries and what they keep in the heap; MPI beside that, with buffers for each rank of a node.
+constexpr int64_t kProcess = int64_t{40} << 20, kProcessPerRank = int64_t{1} << 20;
+
+/// Trajectories of a step: ids, mask, log-probs of policy and reference.
+int64_t step_bytes(const RunPlan& plan) {
+  const int64_t response = plan.max_new_tokens * (4 + 1 + 8 + (plan.needs_reference ? 8 : 0));
+  return saturating_multiply(plan.batch.samples_per_step, response + 4 * plan.max_prompt_tokens);
+}
+
 /// What a rank holds from start to end.
-Parts resident(const RunPlan& plan, const ModelFacts& f, int rank) {
-  const int64_t value = dtype_size(plan.dtype), accumulate = dtype_size(accumulate_dtype(plan.dtype));
+Parts resident(const RunPlan& plan, const ModelMemory& model, int rank) {
   const auto trainers = static_cast<int64_t>(plan.role(RoleKind::trainer)->ranks.size());
   const auto receivers = static_cast<int64_t>(plan.weight_receivers().size());
-  const int64_t shard = std::min(f.num_parameters, (f.num_parameters / trainers / 16 + 1) * 16);
-  const int64_t states = plan.dtype == DType::bf16 ? 3 : 2;  // both moments, and master weights under bf16
-  const int64_t weights = saturating_multiply(f.num_parameters, value);
   const bool trains = plan.has_role(RoleKind::trainer, rank),
              generates = plan.has_role(RoleKind::rollout, rank);
   Parts parts;
-  if (trains || generates) parts.add("weights", weights);
+  parts.add("process", kProcess + kProcessPerRank * plan.num_ranks);
+  if (trains || generates) parts.add("weights", model.weights);
+  if (trains || generates) parts.add("rope_tables", model.tables);
   if (trains) {
-    parts.add("gradients", saturating_multiply(f.num_parameters, accumulate));
-    parts.add("optimizer", saturating_multiply(shard, states * accumulate));
-    parts.add("weights_sent", saturating_multiply(weights / trainers, receivers));
+    parts.add("gradients", model.gradients);
+    parts.add("optimizer", model.optimizer);
+    parts.add("weights_sent", saturating_multiply(model.weights / trainers, receivers));
   } else if (generates) {
-    parts.add("weights_received", weights / trainers);
+    parts.add("weights_received", model.weights / trainers);
   }
-  if (plan.has_role(RoleKind::reference, rank)) parts.add("reference_weights", weights);
+  if (plan.has_role(RoleKind::reference, rank))
+    parts.add("reference_weights", saturating_add(model.weights, model.tables));
   if (generates || (trains && plan.validates))
     parts.add("kv_cache", saturating_multiply(plan.kv_pages, plan.kv_page_bytes));
-  // Ids, mask, log-probs of policy and reference: all trajectories of a step, on trainer ranks of every step
-  // that can be under way.
-  const int64_t response = plan.max_new_tokens * (4 + 1 + 8 + (plan.needs_reference ? 8 : 0));
-  const int64_t step =
-      saturating_multiply(plan.batch.samples_per_step, response + 4 * plan.max_prompt_tokens);
-  parts.add("trajectories", saturating_multiply(step, trains ? plan.max_policy_lag + 1 : 1));
+  // All trajectories of a step, on trainer ranks of every step that can be under way.
+  parts.add("trajectories", saturating_multiply(step_bytes(plan), trains ? plan.max_policy_lag + 1 : 1));
   if (plan.steps_of_longest_response > 1 && (trains || generates))
-    parts.add("unfinished", saturating_multiply(step, plan.steps_of_longest_response - 1));
+    parts.add("unfinished", saturating_multiply(step_bytes(plan), plan.steps_of_longest_response - 1));
   return parts;
 }
 
-MemoryRow row(const RunPlan& plan, int rank, const char* phase, Parts parts, int64_t activations) {
-  parts.add("activations", activations);
+MemoryRow row(const RunPlan& plan, int rank, const char* phase, Parts parts, const PhaseMemory& more) {
+  parts.add("activations", more.activations);
+  parts.add("workspace", more.workspace);
   MemoryRow row{.rank = rank, .phase = phase, .device_bytes = 0, .host_bytes = 0, .parts = parts.list};
   int64_t total = 0;
   for (const auto& [name, bytes] : row.parts) total = saturating_add(total, bytes);
@@ -76,21 +74,26 @@ int64_t saturating_multiply(int64_t a, int64_t b) {
   return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
 }
 
-std::vector<MemoryRow> plan_memory(const RunPlan& plan, const ModelFacts& f, const RolloutConfig& rollout) {
-  const int64_t layer = layer_token_bytes(f, plan.dtype);
-  const int64_t all_layers =
-      saturating_multiply(layer, f.num_layers + 2);  // backward of one layer takes two more
-  const int64_t rows = rollout.max_running_sequences + rollout.prefill_chunk_tokens;
-  const int64_t budget = plan.max_tokens_per_microbatch;
+std::vector<MemoryRow> plan_memory(const RunPlan& plan, const ModelConfig& model, const Config& config) {
+  const ModelMemory held = model_memory(plan, model, config);
+  const PhaseMemory train = train_memory(plan, model, config);
+  PhaseMemory reference, generate;
+  if (plan.needs_reference) reference = logprob_memory(plan, model, config);
+  if (plan.kv_pages > 0) generate = generate_memory(plan, model, config);
+  const int writer = plan.role(RoleKind::trainer)->ranks.front();
   std::vector<MemoryRow> memory;
   for (int rank = 0; rank < plan.num_ranks; ++rank) {
-    const Parts parts = resident(plan, f, rank);
-    const auto add = [&](RoleKind role, const char* phase, int64_t activations) {
-      if (plan.has_role(role, rank)) memory.push_back(row(plan, rank, phase, parts, activations));
+    const Parts parts = resident(plan, held, rank);
+    const auto add = [&](bool has, const char* phase, const PhaseMemory& more) {
+      if (has) memory.push_back(row(plan, rank, phase, parts, more));
     };
-    add(RoleKind::rollout, "generate", saturating_multiply(layer, rows));
-    add(RoleKind::reference, "reference", saturating_multiply(layer, budget));
-    add(RoleKind::trainer, "train", saturating_multiply(all_layers, budget));
+    const bool trains = plan.has_role(RoleKind::trainer, rank);
+    add(plan.has_role(RoleKind::rollout, rank), "generate", generate);
+    add(plan.has_role(RoleKind::reference, rank), "reference", reference);
+    add(trains, "train", train);
+    add(trains && plan.validates && config.validation.every > 0, "validation", generate);
+    add(trains, "save", {0, kSaveWindow});
+    add(rank == writer && config.checkpoint.export_hf_every > 0, "export", {0, kExportWindow});
   }
   return memory;
 }

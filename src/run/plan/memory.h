@@ -1,14 +1,16 @@
 #pragma once
-// Bytes per rank and phase. Weights, gradients, optimizer state and cache are exact; activations and
-// trajectories are upper bounds from the same tensors that the layers save and the exchange holds.
+// Bytes per rank and phase, of the whole process. What arenas hold is asked of the code that takes it
+// (run/plan/dry_run.h); process, trajectories and windows are upper bounds.
 
 #include "src/run/plan/plan.h"
 
 namespace temper {
 
 /// One row per rank of the roles and phase of a step, for a plan whose other fields are filled.
-std::vector<MemoryRow> plan_memory(const RunPlan& plan, const ModelFacts& facts,
-                                   const RolloutConfig& rollout);
+std::vector<MemoryRow> plan_memory(const RunPlan& plan, const ModelConfig& model, const Config& config);
+
+/// What a save, and an export, hold beside the state that they write.
+inline constexpr int64_t kSaveWindow = int64_t{8} << 20, kExportWindow = int64_t{32} << 20;
 
 /// The largest row.
 int64_t peak_bytes(const RunPlan& plan);

@@ -8,6 +8,7 @@
 #include "src/run/plan/batch.h"
 #include "src/run/plan/draft.h"
 #include "src/run/plan/memory.h"
+#include "src/run/plan/model_facts.h"
 
 namespace temper {
 namespace {
@@ -75,9 +76,9 @@ int64_t RunPlan::weight_bytes_per_step() const {
                              saturating_multiply(num_parameters, dtype_size(dtype)));
 }
 
-PlanResult try_plan(const Config& config, int num_ranks, const ModelFacts& facts, int64_t memory_limit) {
+PlanResult try_plan(const Config& config, int num_ranks, const ModelConfig& facts, int64_t memory_limit) {
   CHECK(num_ranks >= 1, "a plan for {} ranks", num_ranks);
-  CHECK(facts.num_parameters > 0 && facts.num_layers > 0 && facts.kv_width > 0,
+  CHECK(facts.vocab_size > 0 && facts.num_layers > 0 && facts.num_kv_heads > 0,
         "a plan for a model without a shape");
   PlanDraft draft{config, facts, {}};
   RunPlan& plan = draft.result.plan;
@@ -87,7 +88,7 @@ PlanResult try_plan(const Config& config, int num_ranks, const ModelFacts& facts
   plan.num_ranks = num_ranks;
   plan.device = config.run.device == "auto" ? "cpu" : config.run.device;
   plan.dtype = resolve_dtype(config, plan.device);
-  plan.num_parameters = facts.num_parameters;
+  plan.num_parameters = num_parameters(facts);
   plan.steps = config.run.steps;
   plan_roles(draft);
   plan_algorithm(draft);
@@ -101,17 +102,17 @@ PlanResult try_plan(const Config& config, int num_ranks, const ModelFacts& facts
   plan_schedule(draft);
   plan_profile(draft);
   if (!draft.result.errors.empty()) return std::move(draft.result);
-  plan.memory = plan_memory(plan, facts, config.rollout);
+  plan.memory = plan_memory(plan, facts, config);
   plan_warnings(draft);
   if (memory_limit > 0) plan_memory_limit(draft, memory_limit);
   return std::move(draft.result);
 }
 
-std::vector<PlanError> validate(const Config& config, int num_ranks, const ModelFacts& facts) {
+std::vector<PlanError> validate(const Config& config, int num_ranks, const ModelConfig& facts) {
   return try_plan(config, num_ranks, facts).errors;
 }
 
-RunPlan make_plan(const LoadedConfig& loaded, int num_ranks, const ModelFacts& facts) {
+RunPlan make_plan(const LoadedConfig& loaded, int num_ranks, const ModelConfig& facts) {
   PlanResult result = try_plan(loaded.config, num_ranks, facts);
   add_origins(result.errors, loaded);
   if (!result.errors.empty()) fail_config(fmt::format("plan for {} rank(s)", num_ranks), result.errors);

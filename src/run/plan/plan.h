@@ -13,7 +13,7 @@
 #include "src/config/config.h"
 #include "src/config/config_error.h"
 #include "src/core/dtype.h"
-#include "src/run/plan/model_facts.h"
+#include "src/nn/model_config.h"
 
 namespace temper {
 
@@ -43,7 +43,7 @@ struct RolePlan {
 /// Bytes of one rank in one phase of a step; `parts` add up to device_bytes + host_bytes.
 struct MemoryRow {
   int rank = 0;
-  std::string phase;  // generate, reference, train
+  std::string phase;  // generate, reference, train, validation, save, export
   int64_t device_bytes = 0, host_bytes = 0;
   std::vector<std::pair<std::string, int64_t>> parts;
 };
@@ -69,6 +69,7 @@ struct RunPlan {
   int64_t longest_sequence = 0;           // tokens, prompt and response
   int64_t max_tokens_per_microbatch = 0;
   int64_t kv_page_tokens = 0, kv_page_bytes = 0, kv_pages = 0;  // per rank; 0 pages: nothing is generated
+  int64_t running_sequences = 0;                                // most of them at once, per rank
   std::vector<int> profiled_steps;
   bool validates = false;  // has data, rewards and lengths to validate with
   int64_t validation_max_prompt_tokens = 0, validation_max_new_tokens = 0;
@@ -86,13 +87,13 @@ struct PlanResult {
 };
 
 /// The plan with all its errors and warnings. `memory_limit`: bytes per rank, 0 = unlimited.
-PlanResult try_plan(const Config& config, int num_ranks, const ModelFacts& facts, int64_t memory_limit = 0);
+PlanResult try_plan(const Config& config, int num_ranks, const ModelConfig& facts, int64_t memory_limit = 0);
 
 /// Only the errors of try_plan.
-std::vector<PlanError> validate(const Config& config, int num_ranks, const ModelFacts& facts);
+std::vector<PlanError> validate(const Config& config, int num_ranks, const ModelConfig& facts);
 
 /// The plan, or Error(Exit::usage) with all errors.
-RunPlan make_plan(const LoadedConfig& loaded, int num_ranks, const ModelFacts& facts);
+RunPlan make_plan(const LoadedConfig& loaded, int num_ranks, const ModelConfig& facts);
 
 /// Files and folders that the config names and that are not there (relative to the working folder).
 std::vector<PlanError> validate_paths(const Config& config);

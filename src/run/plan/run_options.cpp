@@ -4,16 +4,20 @@
 
 namespace temper {
 
+SampleOptions sample_options(const RolloutConfig& r) {
+  return {.temperature = r.temperature,
+          .top_k = static_cast<int32_t>(r.top_k),
+          .top_p = r.top_p,
+          .min_p = r.min_p,
+          .repetition_penalty = r.repetition_penalty,
+          .frequency_penalty = r.frequency_penalty,
+          .presence_penalty = r.presence_penalty};
+}
+
 GenerateOptions sampling_options(const RolloutConfig& section, const ModelConfig& model,
                                  const Tokenizer& tokenizer, uint64_t seed, int64_t max_new_tokens) {
   const RolloutConfig& r = section;
-  GenerateOptions o{.sampling = {.temperature = r.temperature,
-                                 .top_k = static_cast<int32_t>(r.top_k),
-                                 .top_p = r.top_p,
-                                 .min_p = r.min_p,
-                                 .repetition_penalty = r.repetition_penalty,
-                                 .frequency_penalty = r.frequency_penalty,
-                                 .presence_penalty = r.presence_penalty},
+  GenerateOptions o{.sampling = sample_options(r),
                     .seed = seed,
                     .max_new_tokens = max_new_tokens,
                     .min_new_tokens = r.min_new_tokens,

@@ -7,6 +7,9 @@
 
 namespace temper {
 
+/// How a section draws from the logits.
+SampleOptions sample_options(const RolloutConfig& section);
+
 /// Stop ids are those of the section and, without ignore_eos, those of model and tokenizer.
 GenerateOptions sampling_options(const RolloutConfig& section, const ModelConfig& model,
                                  const Tokenizer& tokenizer, uint64_t seed, int64_t max_new_tokens);

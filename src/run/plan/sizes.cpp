@@ -76,7 +76,7 @@ int64_t running_sequences(const PlanDraft& d) {
 }  // namespace
 
 void plan_lengths(PlanDraft& d) {
-  const int64_t most = d.facts.context_tokens;
+  const int64_t most = d.facts.max_position_embeddings;
   const std::optional<int64_t> given = d.config.model.context_tokens;
   RunPlan& plan = d.result.plan;
   plan.context_tokens = std::min(given.value_or(most), most);
@@ -158,10 +158,11 @@ void plan_cache(PlanDraft& d) {
   if (longest == 0) return;
   plan.kv_page_tokens = r.kv_page_tokens;
   plan.kv_page_bytes = saturating_multiply(2 * r.kv_page_tokens * dtype_size(plan.dtype),
-                                           saturating_multiply(d.facts.num_layers, d.facts.kv_width));
+                                           saturating_multiply(d.facts.num_layers, d.facts.num_kv_heads * d.facts.head_dim));
   const int64_t needed = ceil_divide(longest, r.kv_page_tokens);
+  plan.running_sequences = running_sequences(d);
   if (!r.kv_memory_bytes) {
-    const int64_t useful = saturating_multiply(running_sequences(d), needed);
+    const int64_t useful = saturating_multiply(plan.running_sequences, needed);
     plan.kv_pages = std::max(needed, std::min({useful, kCacheBytes / plan.kv_page_bytes, kMaxPages}));
     return;
   }

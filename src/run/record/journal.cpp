@@ -25,6 +25,13 @@ double Journal::value(const std::string& name) const {
   return at == values_.end() ? 0.0 : at->second;
 }
 
+std::vector<std::string> Journal::names(const std::string& prefix) const {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : values_)
+    if (name.starts_with(prefix)) names.push_back(name);
+  return names;
+}
+
 void Journal::write_groups(const std::string& subfolder, std::span<const Group> groups, int64_t step) {
   if (!folder_) return;
   folder_->require_intact();

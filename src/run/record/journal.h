@@ -26,6 +26,8 @@ class Journal {
 
   void set(const std::string& name, double value) { values_[name] = value; }
   void add(const std::map<std::string, double>& values);
+  /// Of the values set in this step, those that start so.
+  std::vector<std::string> names(const std::string& prefix) const;
   /// A value set in this step, or 0.
   double value(const std::string& name) const;
   /// Writes rollouts/step-XXXXXX.jsonl (or validation/...).

@@ -48,15 +48,18 @@ bool ReferenceRole::add_logprobs(int64_t step) {
     seconds += watch.seconds();
   }
   if (p_.end.has_come()) return false;
-  p_.groups.close(p_.stage, step,
-                  {.maxima = {{"timing_s/ref", seconds}}, .stop_requested = stop_requested()});
+  StepNote note{.maxima = p_.memory.metrics("reference"), .stop_requested = stop_requested()};
+  note.maxima["timing_s/ref"] = seconds;
+  p_.groups.close(p_.stage, step, note);
   return true;
 }
 
 std::unique_ptr<Role> make_reference_role(const RoleParts& p) {
   const ReferenceRole::Parts parts{
-      p.ctx, pass_options(p.task.config(), p.task.plan), p.end, p.groups, p.trace, p.stage, p.lead};
-  return std::make_unique<ReferenceRole>(parts, p.load_first_weights());
+      p.ctx, pass_options(p.task.config(), p.task.plan), p.end, p.groups, p.trace, p.memory, p.stage, p.lead};
+  std::unique_ptr<Model> frozen = p.load_first_weights();
+  p.memory.add(frozen->device(), [&model = *frozen] { return model.held_bytes(); });
+  return std::make_unique<ReferenceRole>(parts, std::move(frozen));
 }
 
 }  // namespace temper

@@ -14,6 +14,7 @@ class ReferenceRole : public Role {
     EndOfRun& end;
     GroupExchange& groups;
     Trace& trace;
+    const MemoryLedger& memory;
     size_t stage;  // of the exchange
     Lead lead;
   };

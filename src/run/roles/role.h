@@ -19,6 +19,7 @@
 #include "src/run/exchange/weight_sync.h"
 #include "src/run/plan/plan.h"
 #include "src/run/record/journal.h"
+#include "src/run/record/memory_ledger.h"
 #include "src/run/record/run_checkpoint.h"
 #include "src/run/record/trace.h"
 #include "src/run/roles/prompt_stream.h"
@@ -75,6 +76,7 @@ struct RoleParts {
   GroupExchange& groups;
   WeightSync& weights;
   Journal& journal;
+  MemoryLedger& memory;  // a role that holds much says so here
   Trace& trace;
   Model* policy;               // the roles of a rank share its weights; null where none generates or trains
   const Tokenizer* tokenizer;  // null: replay without a tokenizer folder

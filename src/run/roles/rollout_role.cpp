@@ -167,6 +167,7 @@ class RolloutRole::Step {
     note_.maxima = {{"timing_s/gen", generating_seconds_},
                     {"timing_s/reward", reward_seconds_},
                     {"perf/rollout_rows_max", rows}};
+    note_.maxima.merge(p_.memory.metrics("generate"));
     note_.sums["timing_s/gen_all_ranks"] = generating_seconds_;
     note_.data_position = p_.prompts.position();
     note_.stop_requested = stop_requested();
@@ -215,6 +216,7 @@ std::unique_ptr<Role> make_rollout_role(const RoleParts& p) {
                                                           .groups = p.groups,
                                                           .weights = p.weights,
                                                           .journal = p.journal,
+                                                          .memory = p.memory,
                                                           .trace = p.trace,
                                                           .trains = p.dp != nullptr,
                                                           .share = p.share,

@@ -22,6 +22,7 @@ class RolloutRole : public Role {
     GroupExchange& groups;
     WeightSync& weights;
     Journal& journal;
+    const MemoryLedger& memory;
     Trace& trace;
     bool trains;  // this rank has the trainer role: weights come by no message
     Share share;

@@ -62,6 +62,7 @@ TrainRole::TrainRole(const Parts& parts)
       algorithm_(make_algorithm(config().algorithm)),
       objective_(parts.model.head(), *algorithm_, pass_.temperature, plan().max_new_tokens),
       trainer_(parts.model, parts.dp, parts.dp_tensors, trainer_options(config(), plan())) {
+  p_.memory.add(parts.model.device(), [this] { return trainer_.held_bytes(); });
   if (const std::string& folder = p_.task.gradient_folder; !folder.empty())
     trainer_.set_gradient_hook(gradient_dump(folder, p_.dp_tensors));
 }
@@ -164,6 +165,8 @@ bool TrainRole::phase(int64_t step) {
   p_.journal.set("policy/version", static_cast<double>(step));
   p_.journal.set("policy/lag_max",
                  static_cast<double>(step - 1 - oldest_version(in_order(groups), step - 1)));
+  p_.journal.add(p_.memory.metrics("train"));
+  trainer_.trim();
   return true;
 }
 
@@ -254,7 +257,7 @@ void TrainRole::restore(const CheckpointReader& checkpoint) {
 
 std::unique_ptr<Role> make_train_role(const RoleParts& p) {
   return std::make_unique<TrainRole>(
-      TrainRole::Parts{p.task, p.ctx, *p.policy, *p.dp, *p.dp_tensors, p.groups, p.journal, p.trace});
+      TrainRole::Parts{p.task, p.ctx, *p.policy, *p.dp, *p.dp_tensors, p.groups, p.journal, p.memory, p.trace});
 }
 
 }  // namespace temper

@@ -16,6 +16,7 @@ class TrainRole : public Role {
     Collectives& dp_tensors;  // of the same ranks
     GroupExchange& groups;
     Journal& journal;
+    MemoryLedger& memory;
     Trace& trace;
   };
   explicit TrainRole(const Parts& parts);

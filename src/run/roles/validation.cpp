@@ -107,6 +107,7 @@ bool ValidationRole::phase(int64_t step) {
   if (step % every_ != 0 && step != last_step_) return true;
   const Validation::Result result = validation_.run(step);
   journal_.add(result.metrics);
+  journal_.add(memory_.metrics("validation"));
   journal_.write_groups("validation", result.groups, step);
   return true;
 }
@@ -121,7 +122,7 @@ std::unique_ptr<Role> make_validation_role(const RoleParts& p) {
                                 *p.tokenizer,
                                 p.chat,
                                 [&journal = p.journal](const std::string& text) { journal.status(text); }};
-  return std::make_unique<ValidationRole>(parts, p.journal, p.task.config().validation.every,
+  return std::make_unique<ValidationRole>(parts, p.journal, p.memory, p.task.config().validation.every,
                                           p.task.last_step());
 }
 

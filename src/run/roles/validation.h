@@ -49,13 +49,15 @@ class Validation {
 /// Every validation.every steps and after the last one: metrics, and validation/step-XXXXXX.jsonl.
 class ValidationRole : public Role {
  public:
-  ValidationRole(const Validation::Parts& parts, Journal& journal, int64_t every, int64_t last_step)
-      : validation_(parts), journal_(journal), every_(every), last_step_(last_step) {}
+  ValidationRole(const Validation::Parts& parts, Journal& journal, const MemoryLedger& memory, int64_t every,
+                 int64_t last_step)
+      : validation_(parts), journal_(journal), memory_(memory), every_(every), last_step_(last_step) {}
   bool phase(int64_t step) override;
 
  private:
   Validation validation_;
   Journal& journal_;
+  const MemoryLedger& memory_;
   int64_t every_, last_step_;
 };
 

@@ -96,8 +96,13 @@ void RunRank::find_start() {
 
 void RunRank::build_roles() {
   const bool produces = placement.has(Duty::produces);
+  memory = std::make_unique<MemoryLedger>();
+  Arena& scratch = host->ctx().scratch;
+  memory->add(scratch.device(), [&scratch] { return scratch.held_bytes(); });
   const ModelSource source = first_weights(config(), task.plan);
   if (dp || produces) policy = host->load(source, /*with_gradients=*/dp != nullptr);
+  if (policy) memory->add(policy->device(), [this] { return policy->held_bytes(); });
+  memory->add(scratch.device(), [this] { return engine ? engine->held_bytes() : 0; });
   journal = std::make_unique<Journal>(last_step());
   RoleParts parts{.task = task,
                   .ctx = host->ctx(),
@@ -107,6 +112,7 @@ void RunRank::build_roles() {
                   .groups = groups,
                   .weights = weights,
                   .journal = *journal,
+                  .memory = *memory,
                   .trace = trace,
                   .policy = policy.get(),
                   .tokenizer = text.tokenizer.get(),

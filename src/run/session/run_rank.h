@@ -44,6 +44,7 @@ struct RunRank {
   std::unique_ptr<Model> policy;   // on ranks that train or generate
   std::unique_ptr<Engine> engine;  // rollout and validation use it one after the other
   std::unique_ptr<Journal> journal;
+  std::unique_ptr<MemoryLedger> memory;
   std::vector<std::unique_ptr<Role>> roles;
 
  private:

@@ -71,21 +71,28 @@ void start_run(RunRank& rank) {
   if (rank.folder) rank.journal->open(*rank.folder);
   const RunPlan& plan = rank.task.plan;
   spdlog::info("{} parameters, {} ranks, {} threads each, {}, {} updates in all; {}",
-               rank.policy->parameters().num_parameters(), plan.num_ranks, rank.host->ctx().threads,
+               rank.policy->parameters().num_parameters(), plan.num_ranks, rank.host->ctx().threads.number,
                dtype_name(plan.dtype), plan.batch.updates_total,
                make_algorithm(rank.config().algorithm)->describe());
   const std::string changed = changed_sampling_text(rank.config().rollout);
   if (plan.generates && !rank.task.replay() && !changed.empty()) spdlog::warn("{}", changed);
 }
 
+Saves saves_after(const RunRank& rank, int64_t step, bool stopped) {
+  if (rank.task.replay()) return {};
+  const CheckpointConfig& c = rank.config().checkpoint;
+  const bool last = stopped || step == rank.last_step();
+  return {last || (c.every > 0 && step % c.every == 0),
+          c.export_hf_every > 0 && (step % c.export_hf_every == 0 || (last && !stopped))};
+}
+
 void save_step(RunRank& rank, int64_t step, bool stopped) {
   if (rank.task.replay()) return;
   const TraceSpan span(rank.trace, step, "trainer", "checkpoint and export");
-  const CheckpointConfig& c = rank.config().checkpoint;
-  const bool last = stopped || step == rank.last_step();
-  if (last || (c.every > 0 && step % c.every == 0)) save_checkpoint(rank, step);
-  if (c.export_hf_every > 0 && (step % c.export_hf_every == 0 || (last && !stopped))) export_step(rank, step);
-  if (last) spdlog::info("saved {}", join_path(rank.checkpoints, step_name(step)));
+  const Saves saves = saves_after(rank, step, stopped);
+  if (saves.checkpoint) save_checkpoint(rank, step);
+  if (saves.exported) export_step(rank, step);
+  if (stopped || step == rank.last_step()) spdlog::info("saved {}", join_path(rank.checkpoints, step_name(step)));
 }
 
 }  // namespace temper

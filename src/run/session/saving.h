@@ -8,6 +8,12 @@ namespace temper {
 /// Roles get what the checkpoint holds, if there is one; then the run folder is cut back to its step.
 void start_run(RunRank& rank);
 
+/// What save_step will do after this step.
+struct Saves {
+  bool checkpoint = false, exported = false;
+};
+Saves saves_after(const RunRank& rank, int64_t step, bool stopped);
+
 /// Trainer ranks, after each step: a checkpoint and an export where they are due.
 void save_step(RunRank& rank, int64_t step, bool stopped);
 

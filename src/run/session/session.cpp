@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include "src/core/stop_signal.h"
+#include "src/run/plan/memory.h"
 #include "src/run/session/saving.h"
 
 namespace temper {
@@ -18,13 +19,27 @@ void publish_weights(RunRank& rank, int64_t step) {
   rank.weights.publish(rank.policy->parameters(), step);
 }
 
-void finish_step(RunRank& rank, int64_t step, double seconds) {
+/// A save and an export hold what is held between phases, and their window: their step's line is written
+/// before them. The largest over the trainer ranks; other ranks told of theirs in their notes.
+void record_memory(RunRank& rank, int64_t step) {
+  Journal& journal = *rank.journal;
+  const Saves saves = saves_after(rank, step, /*stopped=*/false);
+  if (saves.checkpoint) journal.add(rank.memory->metrics("save", kSaveWindow));
+  if (saves.exported) journal.add(rank.memory->metrics("export", kExportWindow));
   struct rusage usage {};
   ::getrusage(RUSAGE_SELF, &usage);
+  journal.set("perf/cpu_memory_used_gb", static_cast<double>(usage.ru_maxrss) / 1048576.0);
+  std::vector<std::string> names = journal.names("perf/peak_gb/");
+  names.push_back("perf/cpu_memory_used_gb");
+  for (const std::string& name : names)
+    journal.set(name, rank.dp->all_reduce_max(journal.value(name), "memory of a phase, max over ranks"));
+}
+
+void finish_step(RunRank& rank, int64_t step, double seconds) {
   Journal& journal = *rank.journal;
+  record_memory(rank, step);
   journal.set("timing_s/step", seconds);
   journal.set("perf/time_per_step", seconds);
-  journal.set("perf/cpu_memory_used_gb", static_cast<double>(usage.ru_maxrss) / 1048576.0);
   journal.set("perf/throughput", journal.value("perf/total_num_tokens") / seconds / rank.task.plan.num_ranks);
   spdlog::info("{}", journal.finish_step(step));
 }
@@ -42,8 +57,10 @@ bool run_steps(RunRank& rank) {
   const int64_t last = rank.last_step();
   for (int64_t step = rank.resume.step + 1; step <= last; ++step) {
     const Stopwatch watch;
-    for (const std::unique_ptr<Role>& role : rank.roles)
+    for (const std::unique_ptr<Role>& role : rank.roles) {
       if (!role->phase(step)) return true;
+      rank.host->ctx().scratch.trim();  // the next phase has memory of its own
+    }
     if (!rank.trains()) continue;  // it is told of the end
     finish_step(rank, step, watch.seconds());
     const bool stopped = step < last && should_stop(rank);

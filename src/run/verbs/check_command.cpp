@@ -5,6 +5,7 @@
 
 #include "src/config/load.h"
 #include "src/core/check.h"
+#include "src/run/plan/model_facts.h"
 #include "src/run/plan/report.h"
 
 namespace temper {

@@ -1,0 +1,202 @@
+#include "src/run/plan/dry_run.h"
+
+#include <algorithm>
+
+#include "src/models/parameter_specs.h"
+#include "src/ops/backend.h"
+#include "src/rl/registry.h"
+#include "src/rollout/step_batch.h"
+#include "src/run/plan/memory.h"
+#include "src/run/plan/run_options.h"
+
+namespace temper {
+namespace {
+
+/// Of a rank whose config leaves run.threads to the machine, which a plan does not know.
+constexpr int64_t kAssumedThreads = 16;
+
+/// A dp rank beside others that send nothing.
+class SilentTransport : public Transport {
+ public:
+  explicit SilentTransport(int size) : size_(size) {}
+  int rank() const override { return 0; }
+  int size() const override { return size_; }
+  void exchange(Lane&, std::span<const Parcel>, std::span<const Parcel>, const char*) override {}
+
+ private:
+  int size_;
+};
+
+/// The only rank of an update: all of its sequences are this rank's.
+class OneRank : public Comm {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  void barrier(const char*) override {}
+  std::string broadcast(const std::string& bytes, int, const char*) override { return bytes; }
+  std::vector<std::string> all_gather(const std::string& bytes, const char*) override { return {bytes}; }
+  void all_reduce_sum(std::vector<double>&, const char*) override {}
+  double all_reduce_max(double value, const char*) override { return value; }
+};
+
+Backend backend_of(const Config& config, Device device) {
+  return Backend(device, static_cast<int>(config.run.threads.value_or(kAssumedThreads)));
+}
+
+Collectives silent_collectives(const RunPlan& plan) {
+  const auto ranks = static_cast<int>(plan.role(RoleKind::trainer)->ranks.size());
+  return Collectives(std::make_unique<SilentTransport>(ranks));
+}
+
+Trajectory trajectory(const RunPlan& plan, int64_t prompt, int64_t response) {
+  const auto n = static_cast<size_t>(response);
+  Trajectory t;
+  t.prompt_tokens.assign(static_cast<size_t>(prompt), 0);
+  t.response.tokens.assign(n, 0);
+  t.response.mask.assign(n, 1);
+  t.advantage = 1;
+  if (plan.generates) t.response.logprobs.assign(n, 0.0);
+  if (plan.needs_reference) t.ref_logprobs.assign(n, 0.0);
+  return t;
+}
+
+/// Sequences of one length that fill a micro-batch, but for more than `most` sequences.
+std::vector<Trajectory> filled(const RunPlan& plan, int64_t prompt, int64_t response, int64_t most) {
+  const int64_t rows = prompt + response - 1, budget = plan.max_tokens_per_microbatch;
+  std::vector<Trajectory> all;
+  int64_t left = budget;
+  for (; left >= rows && std::ssize(all) < most; left -= rows)
+    all.push_back(trajectory(plan, prompt, response));
+  if (left > 0 && std::ssize(all) < most)  // one row more than targets, so that it is one of these
+    all.push_back(trajectory(plan, std::max<int64_t>(1, left + 1 - response), std::min(left, response)));
+  return all;
+}
+
+/// The micro-batches that take most: of the longest sequences, and of those with the most targets.
+std::vector<std::vector<Trajectory>> fullest(const RunPlan& plan, int64_t most) {
+  const int64_t longest = plan.longest_sequence, response = std::min(plan.max_new_tokens, longest - 1);
+  return {filled(plan, longest - response, response, most), filled(plan, 1, response, most)};
+}
+
+std::vector<const Trajectory*> pointers(const std::vector<Trajectory>& all) {
+  std::vector<const Trajectory*> list;
+  for (const Trajectory& t : all) list.push_back(&t);
+  return list;
+}
+
+PhaseMemory larger(const PhaseMemory& a, const PhaseMemory& b) {
+  return {std::max(a.activations, b.activations), std::max(a.workspace, b.workspace)};
+}
+
+/// `measure` of all layers, by models with one and with two: layers are alike, so that each adds the same to
+/// what is kept, and no more than two have temporaries at once.
+template <class Measure>
+PhaseMemory of_all_layers(const ModelConfig& model, Device device, const Measure& measure) {
+  if (device != Device::meta) return measure(model);
+  ModelConfig some = model;
+  some.num_layers = 1;
+  const PhaseMemory one = measure(some);
+  if (model.num_layers == 1) return one;
+  some.num_layers = 2;
+  const PhaseMemory two = measure(some);
+  const int64_t more = saturating_multiply(two.activations - one.activations, model.num_layers - 2);
+  return {two.activations + more, two.workspace};
+}
+
+ModelOptions model_options(const RunPlan& plan, bool trains, Device device) {
+  return {plan.dtype, plan.context_tokens, trains, device};
+}
+
+/// Rows of a step as its scheduler could choose them: decoding sequences at full length, and whole prompts.
+std::vector<Sequence> fullest_step(const RunPlan& plan, const Config& config) {
+  const int64_t length = std::min(plan.kv_pages * plan.kv_page_tokens,
+                                  std::max(plan.generates ? plan.longest_sequence : 0,
+                                           plan.validation_max_prompt_tokens + plan.validation_max_new_tokens));
+  const int64_t prompt = std::clamp<int64_t>(
+      std::max(plan.generates ? plan.max_prompt_tokens : 0, plan.validation_max_prompt_tokens), 1, length);
+  const auto add = [&](std::vector<Sequence>& list, int64_t tokens, int64_t rows) {
+    Sequence& s = list.emplace_back();
+    s.tokens.assign(static_cast<size_t>(tokens), 0);
+    s.cached = tokens - rows;
+    s.pages.assign(static_cast<size_t>((tokens - 1) / plan.kv_page_tokens + 1), 0);
+  };
+  std::vector<Sequence> list;
+  int64_t left = config.rollout.prefill_chunk_tokens, running = plan.running_sequences;
+  for (; left > 0 && running > 0; --running) {
+    add(list, prompt, std::min(left, prompt));
+    left -= std::min(left, prompt);
+  }
+  for (; running > 0; --running) add(list, length, 1);
+  return list;
+}
+
+}  // namespace
+
+ModelMemory model_memory(const RunPlan& plan, const ModelConfig& model, const Config& config) {
+  ParameterStore store;
+  for (ParamSpec& spec : parameter_specs(model)) store.add(std::move(spec));
+  store.allocate(plan.dtype, /*with_gradients=*/true, Device::meta);
+  Collectives dp = silent_collectives(plan);
+  ModelConfig one = model;
+  one.num_layers = 1;
+  return {.weights = store.flat_values().bytes(),
+          .gradients = store.flat_grads().bytes(),
+          .tables = Model(one, model_options(plan, false, Device::meta)).table_bytes(),
+          .optimizer = Optimizer(store, config.optimizer, dp).state_bytes()};
+}
+
+PhaseMemory train_memory(const RunPlan& plan, const ModelConfig& model, const Config& config, Device device) {
+  const std::unique_ptr<Algorithm> algorithm = make_algorithm(config.algorithm);
+  return of_all_layers(model, device, [&](const ModelConfig& some) {
+    PhaseMemory most;
+    for (const std::vector<Trajectory>& all : fullest(plan, plan.batch.samples_per_update)) {
+      Backend backend = backend_of(config, device);
+      Model layers(some, model_options(plan, true, device));
+      OneRank control;
+      Collectives dp = silent_collectives(plan);
+      Trainer trainer(layers, control, dp, trainer_options(config, plan));
+      const PolicyObjective objective(layers.head(), *algorithm, config.rollout.temperature,
+                                      plan.max_new_tokens);
+      trainer.update(backend.ctx(), pointers(all), objective);
+      most = larger(most, {trainer.activation_bytes(), backend.ctx().scratch.peak_bytes()});
+    }
+    return most;
+  });
+}
+
+PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const Config& config, Device device) {
+  return of_all_layers(model, device, [&](const ModelConfig& some) {
+    PhaseMemory most;
+    for (const std::vector<Trajectory>& all : fullest(plan, plan.batch.samples_per_step)) {
+      Backend backend = backend_of(config, device);
+      const Model layers(some, model_options(plan, false, device));
+      local_logprobs(backend.ctx(), layers, pointers(all), pass_options(config, plan));
+      most = larger(most, {0, backend.ctx().scratch.peak_bytes()});
+    }
+    return most;
+  });
+}
+
+PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const Config& config, Device device) {
+  std::vector<Sequence> sequences = fullest_step(plan, config);
+  GenerateOptions options;
+  options.sampling = sample_options(config.rollout);
+  options.num_sampleable = model.vocab_size;
+  const Sampler sampler(options);
+  return of_all_layers(model, device, [&](const ModelConfig& some) {
+    Backend backend = backend_of(config, device);
+    Ctx& c = backend.ctx();
+    const Model layers(some, model_options(plan, false, device));
+    const KvCache cache(some, plan.dtype, plan.kv_pages, plan.kv_page_tokens, false, c.lane);
+    std::vector<ScheduledRows> rows;
+    for (Sequence& s : sequences) rows.push_back({&s, s.missing()});
+    const StepBatch batch(rows);
+    const Tensor hidden = batch.forward(c, layers, cache);
+    std::vector<DrawTarget> targets = batch.last_rows();
+    while (std::ssize(targets) < plan.running_sequences) targets.push_back(targets.back());
+    sampler.draw(c, layers.head(), hidden, targets);
+    return PhaseMemory{0, c.scratch.peak_bytes()};
+  });
+}
+
+}  // namespace temper

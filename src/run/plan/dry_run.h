@@ -1,0 +1,32 @@
+#pragma once
+// What the phases of a step take, asked of the code that takes it: models, trainer and engine run on
+// Device::meta, where arenas count and kernels do nothing. On Device::cpu they do the same with memory and zeros
+// as weights, which shows that the count is right.
+
+#include "src/core/device.h"
+#include "src/run/plan/plan.h"
+
+namespace temper {
+
+/// Bytes that a rank holds from start to end.
+struct ModelMemory {
+  int64_t weights = 0, gradients = 0, tables = 0;
+  int64_t optimizer = 0;  // of the first trainer rank, which has most
+};
+ModelMemory model_memory(const RunPlan& plan, const ModelConfig& model, const Config& config);
+
+/// Most bytes in use at once.
+struct PhaseMemory {
+  int64_t activations = 0, workspace = 0;  // kept for backward; everything else
+};
+/// An update whose micro-batches are as full as they can be.
+PhaseMemory train_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
+                         Device device = Device::meta);
+/// Log-probs of such micro-batches.
+PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
+                           Device device = Device::meta);
+/// The engine's batch with the most rows.
+PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
+                            Device device = Device::meta);
+
+}  // namespace temper

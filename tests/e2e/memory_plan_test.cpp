@@ -1,0 +1,137 @@
+// The table of `check` is what a run takes: the peak resident memory that Linux reports for each rank over a
+// whole run, saves and exports included, is within 3 % or 16 MiB of the rank's largest row.
+
+#include <sys/resource.h>
+
+#include "tests/support/run_fixture.h"
+
+namespace temper {
+namespace {
+
+/// 30 MB of fp32 weights.
+const char* kModel = R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 256,
+  "intermediate_size": 768, "num_hidden_layers": 7, "num_attention_heads": 8, "num_key_value_heads": 4,
+  "head_dim": 32, "vocab_size": 6400, "max_position_embeddings": 256, "tie_word_embeddings": true,
+  "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "initializer_range": 0.2, "eos_token_id": 2})";
+
+/// Responses are as long as they may be, so that batches are as full as the plan says.
+const char* kConfig = R"(
+run.steps = 3
+rollout.prompts_per_step = 8
+rollout.samples_per_prompt = 4
+rollout.max_prompt_tokens = 16
+rollout.max_new_tokens = 56
+rollout.min_new_tokens = 56
+rollout.ignore_eos = true
+train.samples_per_update = 16
+train.max_tokens_per_microbatch = 1024
+checkpoint.every = 1
+checkpoint.export_hf_every = 1
+)";
+
+struct Case {
+  const char* name;
+  int ranks;
+  const char* keys;
+};
+const Case kCases[] = {
+    {"fp32", 1, ""},
+    {"bf16", 1, "run.dtype=bf16"},
+    {"reference", 1, "algorithm.kl_coef=0.1"},
+    {"sft", 1, "algorithm.name=sft rollout.min_new_tokens=0 train.samples_per_update=64"},
+    {"lag", 1, "run.max_policy_lag=1"},
+    {"validation", 1,
+     "validation.data=data.jsonl validation.every=1 validation.max_prompts=16 "
+     "validation.samples_per_prompt=4"},
+    {"dp2", 2, ""},
+};
+
+const char* kMeasure = "--measure";  // FILE COMMAND...
+
+/// Runs a command and writes the most memory that it had, in bytes, to FILE with the number of its rank.
+int measure(int argc, char** argv) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::execv(argv[3], argv + 3);
+    std::_Exit(127);
+  }
+  int status = 0;
+  struct rusage usage {};
+  if (argc < 4 || child < 0 || ::wait4(child, &status, 0, &usage) != child) return 1;
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  write_file_atomic(std::string(argv[2]) + (rank ? rank : "0"),
+                    fmt::format("{}", int64_t{usage.ru_maxrss} * 1024));
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+class MemoryPlan : public RunFixture {
+ protected:
+  void SetUp() override {
+    program_.write("run.toml", run_config(kConfig));
+    program_.write("data.jsonl", sums(64));
+    ASSERT_EQ(program_.init_model("model", kModel), 0) << output();
+  }
+
+  /// Largest row of each rank.
+  std::vector<int64_t> predicted(const Case& c) const {
+    EXPECT_EQ(program_.run(fmt::format("check run.toml --json --ranks {} {}", c.ranks, c.keys)), 0) << output();
+    std::vector<int64_t> peaks(static_cast<size_t>(c.ranks), 0);
+    for (const Json& row : parse_json(output(), "check")["memory"]) {
+      int64_t& peak = peaks[row["rank"].get<size_t>()];
+      peak = std::max(peak, row["host_bytes"].get<int64_t>());
+    }
+    return peaks;
+  }
+
+  int train(const Case& c) const {
+    const std::string arguments = fmt::format("train run.toml run.name={} {}", c.name, c.keys);
+    const std::string self = std::filesystem::canonical("/proc/self/exe").string();
+    std::string command = program_.mpirun(c.ranks, arguments);
+    const std::string measured = fmt::format("{} {} peak.{}. {}", self, kMeasure, c.name, program_.temper());
+    return program_.shell(command.replace(command.find(program_.temper()), program_.temper().size(), measured));
+  }
+};
+
+TEST_F(MemoryPlan, IsWhatARunTakes) {
+  constexpr int64_t kSlack = int64_t{16} << 20;
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    const std::vector<int64_t> plan = predicted(c);
+    ASSERT_EQ(train(c), 0) << output();
+    for (int rank = 0; rank < c.ranks; ++rank) {
+      const int64_t planned = plan[static_cast<size_t>(rank)];
+      const int64_t taken = std::stoll(program_.read(fmt::format("peak.{}.{}", c.name, rank)));
+      std::printf("%-10s rank %d: planned %6.1f MiB, taken %6.1f MiB\n", c.name, rank,
+                  static_cast<double>(planned) / 1048576, static_cast<double>(taken) / 1048576);
+      EXPECT_LE(std::abs(taken - planned), std::max(kSlack, planned * 3 / 100))
+          << "rank " << rank << ": planned " << planned << ", taken " << taken;
+    }
+  }
+}
+
+/// The metrics have each phase of the table, the step before it is saved included.
+TEST_F(MemoryPlan, PhasesAreInTheMetrics) {
+  const char* keys = "run.steps=1 algorithm.kl_coef=0.1 validation.data=data.jsonl validation.every=1";
+  ASSERT_EQ(program_.run(fmt::format("train run.toml run.name=phases {}", keys)), 0) << output();
+  ASSERT_EQ(program_.run(fmt::format("check run.toml --json {}", keys)), 0) << output();
+  const Json table = parse_json(output(), "check")["memory"];
+  const std::vector<Json> lines = program_.metrics("phases");
+  EXPECT_EQ(table.size(), 6u);
+  for (const Json& row : table) {
+    const std::string phase = row["phase"];
+    const Json& held = lines.back()["perf/peak_gb/" + phase + "/host"];
+    ASSERT_TRUE(held.is_number()) << phase;
+    const auto planned = static_cast<double>(row["host_bytes"].get<int64_t>()) / 1073741824;
+    EXPECT_NEAR(held.get<double>(), planned, std::max(0.016, 0.03 * planned)) << phase;
+    EXPECT_EQ(lines.back()["perf/peak_gb/" + phase + "/device"], 0.0) << phase;
+  }
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  if (argc > 3 && std::string(argv[1]) == temper::kMeasure) return temper::measure(argc, argv);
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,103 @@
+// What is counted on Device::meta is what the same work takes in host memory, to the byte.
+
+#include "src/run/plan/dry_run.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/config/config_text.h"
+
+namespace temper {
+namespace {
+
+struct Shape {
+  int64_t layers, head_dim, vocab;
+  bool qk_norm;
+};
+
+ModelConfig model_of(const Shape& shape) {
+  return {.family = "qwen3",
+          .vocab_size = shape.vocab,
+          .hidden_size = 72,
+          .intermediate_size = 136,
+          .num_layers = shape.layers,
+          .num_heads = 6,
+          .num_kv_heads = 2,
+          .head_dim = shape.head_dim,
+          .max_position_embeddings = 400,
+          .tie_word_embeddings = !shape.qk_norm,
+          .qkv_bias = true,
+          .qk_norm = shape.qk_norm,
+          .rope = {.type = "default", .theta = 10000.0},
+          .eos_token_ids = {}};
+}
+
+constexpr Shape kShapes[] = {{1, 16, 300, false}, {2, 24, 5000, true}, {5, 8, 2100, true}};
+
+void expect_same(const PhaseMemory& counted, const PhaseMemory& taken) {
+  EXPECT_EQ(counted.activations, taken.activations);
+  EXPECT_EQ(counted.workspace, taken.workspace);
+  EXPECT_GT(taken.workspace, 0);
+}
+
+void compare(const std::string& text, const std::vector<std::string>& keys, int ranks = 1) {
+  for (const Shape& shape : kShapes) {
+    const ModelConfig model = model_of(shape);
+    const Config config = load_text(text, keys).config;
+    const PlanResult result = try_plan(config, ranks, model);
+    ASSERT_TRUE(result.errors.empty()) << result.errors[0].message;
+    const RunPlan& plan = result.plan;
+    SCOPED_TRACE(fmt::format("{} layers, {} threads, {}", shape.layers, *config.run.threads,
+                             dtype_name(plan.dtype)));
+    const PhaseMemory trained = train_memory(plan, model, config, Device::cpu);
+    EXPECT_GT(trained.activations, 0);
+    expect_same(train_memory(plan, model, config), trained);
+    expect_same(logprob_memory(plan, model, config), logprob_memory(plan, model, config, Device::cpu));
+    if (plan.generates)
+      expect_same(generate_memory(plan, model, config), generate_memory(plan, model, config, Device::cpu));
+  }
+}
+
+TEST(DryRun, CountsWhatSampledStepsTake) {
+  for (const char* dtype : {"fp32", "bf16", "fp64"})
+    for (const char* threads : {"1", "3"})
+      compare(kMinimalConfig, {fmt::format("run.dtype={}", dtype), fmt::format("run.threads={}", threads),
+                               "rollout.max_new_tokens=50", "train.max_tokens_per_microbatch=900"});
+}
+
+TEST(DryRun, CountsFiltersPenaltiesAndReferences) {
+  compare(kMinimalConfig,
+          {"run.threads=2", "rollout.max_new_tokens=50", "train.max_tokens_per_microbatch=450",
+           "rollout.top_p=0.9", "rollout.logit_bias={3=1.0}", "algorithm.kl_coef=0.1",
+           "algorithm.entropy_coef=0.1"},
+          2);
+}
+
+TEST(DryRun, CountsWhatSupervisedStepsTake) {
+  compare(kMinimalSft, {"run.threads=2", "train.max_tokens_per_microbatch=1500"}, 3);
+}
+
+TEST(DryRun, HoldsNoMemoryOfALargeModel) {
+  const ModelConfig large{.family = "qwen3",
+                          .vocab_size = 151936,
+                          .hidden_size = 4096,
+                          .intermediate_size = 12288,
+                          .num_layers = 36,
+                          .num_heads = 32,
+                          .num_kv_heads = 8,
+                          .head_dim = 128,
+                          .max_position_embeddings = 40960,
+                          .qk_norm = true,
+                          .rope = {},
+                          .eos_token_ids = {}};
+  const PlanResult result = try_plan(load_text(kMinimalConfig, {"run.dtype=bf16"}).config, 1, large);
+  ASSERT_TRUE(result.errors.empty()) << result.errors[0].message;
+  EXPECT_GT(result.plan.memory.front().host_bytes, int64_t{100} << 30);
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -109,10 +109,12 @@ void backward_batch(Ctx& ctx, const BackwardBatch<S>& batch, Accumulate<S>* dw, 
   }
 }
 
-/// Rows with a gradient (where memory is only counted: all), at most kBackwardRows of them from `row` on, which moves behind them.
+/// Rows with a gradient (where memory is only counted: all), at most kBackwardRows of them from `row` on,
+/// which moves behind them.
 template <class A>
-std::vector<UpstreamRow<A>> next_rows(bool count_only, int64_t& row, int64_t n, const A* dlogprob, const A* dentropy,
-                                      const A* lse, const A* entropy, const int32_t* targets) {
+std::vector<UpstreamRow<A>> next_rows(bool count_only, int64_t& row, int64_t n, const A* dlogprob,
+                                      const A* dentropy, const A* lse, const A* entropy,
+                                      const int32_t* targets) {
   std::vector<UpstreamRow<A>> rows;
   for (; row < n && static_cast<int64_t>(rows.size()) < kBackwardRows; ++row)
     if (count_only)
@@ -165,7 +167,8 @@ void logprob_backward(Ctx& ctx, Tensor dhidden, Tensor dw, CTensor dlogprob, CTe
     parallel_for(ctx.threads, n, [&](int64_t row) { std::fill_n(dx + row * D, D, S{}); });
     for (int64_t row = 0; row < n;) {
       ArenaScope scope(ctx.scratch);
-      auto up = next_rows(ctx.threads.count_only, row, n, dlogprob.as<A>(), dentropy.as<A>(), lse.as<A>(), entropy.as<A>(), target);
+      auto up = next_rows(ctx.threads.count_only, row, n, dlogprob.as<A>(), dentropy.as<A>(), lse.as<A>(),
+                          entropy.as<A>(), target);
       const int64_t count = static_cast<int64_t>(up.size());
       if (count == 0) continue;
       const S* gathered = gather_hidden(ctx, hidden.as<S>(), D, up);

@@ -105,7 +105,9 @@ class SamplePass {
       for (int64_t c = 0; c < chunks_; ++c) best[static_cast<size_t>(r)].offer(draws_[c * n_ + r]);
     }
     parallel_for(ctx_.threads, n_, [&](int64_t r) {
-      if (logits_[static_cast<size_t>(r)]) best[static_cast<size_t>(r)] = draw_filtered(row(r), logits_[static_cast<size_t>(r)], num_sampleable_, lists.mine());
+      if (logits_[static_cast<size_t>(r)])
+        best[static_cast<size_t>(r)] =
+            draw_filtered(row(r), logits_[static_cast<size_t>(r)], num_sampleable_, lists.mine());
     });
     for (int64_t r = 0; r < n_; ++r) {
       if (best[static_cast<size_t>(r)].id < 0) fail_nothing_left(r, first_row + r);
@@ -149,7 +151,9 @@ class SamplePass {
   A unedited(int64_t r, const Draw<A>& draw) const {
     const std::span<const LogitEdit> edits = row(r).edits;
     const int64_t e = first_edit(edits, draw.id);
-    return e < std::ssize(edits) && edits[static_cast<size_t>(e)].id == draw.id ? edited_[static_cast<size_t>(r)][e] : draw.t;
+    return e < std::ssize(edits) && edits[static_cast<size_t>(e)].id == draw.id
+               ? edited_[static_cast<size_t>(r)][e]
+               : draw.t;
   }
 
   std::string place(int64_t r, int64_t named) const {
@@ -184,8 +188,8 @@ class SamplePass {
   Ctx& ctx_;
   std::span<const SampleRow> rows_;
   int64_t V_, num_sampleable_, n_, chunks_;
-  ChunkStats<A>* stats_;  // [chunks, rows]
-  Draw<A>* draws_;        // [chunks, rows]
+  ChunkStats<A>* stats_;    // [chunks, rows]
+  Draw<A>* draws_;          // [chunks, rows]
   std::vector<A*> logits_;  // [rows]: [V] for rows with filters, else null
   std::vector<A*> edited_;  // [rows]: [edits] the edited t, after their chunk was visited the t before it
 };

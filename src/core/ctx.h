@@ -30,7 +30,8 @@ inline CTensor to_device(Ctx& c, const CTensor& host) {
   return copy;
 }
 
-/// Values of a tensor of the context's device (zeros of Device::meta); waits for them. Types as stored, or fp32 widened to double.
+/// Values of a tensor of the context's device (zeros of Device::meta); waits for them. Types as stored, or
+/// fp32 widened to double.
 template <class T>
 std::vector<T> to_host(const Ctx& c, const CTensor& t) {
   std::vector<T> values(static_cast<size_t>(t.size()));

@@ -6,8 +6,8 @@
 
 namespace temper {
 
-/// Threads that share a loop. `count_only`: the memory of a loop's operands is only counted (Device::meta), so
-/// its pieces are left out.
+/// Threads that share a loop. `count_only`: the memory of a loop's operands is only counted (Device::meta),
+/// so its pieces are left out.
 struct Threads {
   Threads(int n = 1, bool count = false) : number(n), count_only(count) {}  // NOLINT: a number of threads
   operator int() const { return number; }                                   // NOLINT

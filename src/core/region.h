@@ -22,8 +22,8 @@ class Region {
 
   /// Backs the first `bytes` bytes. `fix` ends the error (Exit::storage) when there is no memory for them.
   void grow_to(int64_t bytes, const char* fix);
-  /// Gives back what lies above the first `bytes` bytes, within 2 MiB. A GPU keeps it: recorded graphs know its
-  /// addresses.
+  /// Gives back what lies above the first `bytes` bytes, within 2 MiB. A GPU keeps it: recorded graphs know
+  /// its addresses.
   void shrink_to(int64_t bytes);
   char* base() const { return base_; }
   int64_t held_bytes() const { return held_; }

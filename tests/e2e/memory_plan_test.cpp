@@ -16,7 +16,8 @@ const char* kModel = R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "q
 
 /// Responses are as long as they may be, so that batches are as full as the plan says.
 const char* kConfig = R"(
-run.steps = 3
+run.name = "run"
+run.steps = 2
 rollout.prompts_per_step = 8
 rollout.samples_per_prompt = 4
 rollout.max_prompt_tokens = 16
@@ -38,7 +39,9 @@ const Case kCases[] = {
     {"fp32", 1, ""},
     {"bf16", 1, "run.dtype=bf16"},
     {"reference", 1, "algorithm.kl_coef=0.1"},
-    {"sft", 1, "algorithm.name=sft rollout.min_new_tokens=0 train.samples_per_update=64"},
+    {"sft", 1,
+     "algorithm.name=sft rollout.min_new_tokens=0 rollout.max_prompt_tokens=12 rollout.max_new_tokens=4 "
+     "train.samples_per_update=64 train.max_tokens_per_microbatch=512"},
     {"lag", 1, "run.max_policy_lag=1"},
     {"validation", 1,
      "validation.data=data.jsonl validation.every=1 validation.max_prompts=16 "
@@ -74,9 +77,11 @@ class MemoryPlan : public RunFixture {
 
   /// Largest row of each rank.
   std::vector<int64_t> predicted(const Case& c) const {
-    EXPECT_EQ(program_.run(fmt::format("check run.toml --json --ranks {} {}", c.ranks, c.keys)), 0) << output();
+    EXPECT_EQ(program_.run(fmt::format("check run.toml --json --ranks {} {}", c.ranks, c.keys)), 0)
+        << output();
     std::vector<int64_t> peaks(static_cast<size_t>(c.ranks), 0);
-    for (const Json& row : parse_json(output(), "check")["memory"]) {
+    const Json report = parse_json(output(), "check");
+    for (const Json& row : report["memory"]) {
       int64_t& peak = peaks[row["rank"].get<size_t>()];
       peak = std::max(peak, row["host_bytes"].get<int64_t>());
     }
@@ -88,7 +93,8 @@ class MemoryPlan : public RunFixture {
     const std::string self = std::filesystem::canonical("/proc/self/exe").string();
     std::string command = program_.mpirun(c.ranks, arguments);
     const std::string measured = fmt::format("{} {} peak.{}. {}", self, kMeasure, c.name, program_.temper());
-    return program_.shell(command.replace(command.find(program_.temper()), program_.temper().size(), measured));
+    return program_.shell(
+        command.replace(command.find(program_.temper()), program_.temper().size(), measured));
   }
 };
 

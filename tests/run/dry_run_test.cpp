@@ -46,8 +46,8 @@ void compare(const std::string& text, const std::vector<std::string>& keys, int 
     const PlanResult result = try_plan(config, ranks, model);
     ASSERT_TRUE(result.errors.empty()) << result.errors[0].message;
     const RunPlan& plan = result.plan;
-    SCOPED_TRACE(fmt::format("{} layers, {} threads, {}", shape.layers, *config.run.threads,
-                             dtype_name(plan.dtype)));
+    SCOPED_TRACE(
+        fmt::format("{} layers, {} threads, {}", shape.layers, *config.run.threads, dtype_name(plan.dtype)));
     const PhaseMemory trained = train_memory(plan, model, config, Device::cpu);
     EXPECT_GT(trained.activations, 0);
     expect_same(train_memory(plan, model, config), trained);

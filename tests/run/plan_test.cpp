@@ -285,7 +285,7 @@ TEST(Plan, LengthsAndCache) {
 
   ModelConfig large = small_model();
   large.max_position_embeddings = 10000;
-  large.num_kv_heads = 256;
+  large.num_heads = large.num_kv_heads = 256;
   large.num_layers = 4;
   const RunPlan capped = try_plan(load_text(kMinimalConfig).config, 1, large).plan;
   EXPECT_EQ(capped.max_tokens_per_microbatch, 10000);
@@ -346,7 +346,7 @@ TEST(Plan, RolesOnRanksOfTheirOwn) {
     for (const auto& part : row.parts) held[row.rank].insert(part.first);
   }
   EXPECT_EQ(phases[0], (std::set<std::string>{"generate"}));
-  EXPECT_EQ(phases[1], (std::set<std::string>{"generate", "train"}));
+  EXPECT_EQ(phases[1], (std::set<std::string>{"generate", "train", "save"}));
   EXPECT_EQ(phases[2], (std::set<std::string>{"reference"}));
   EXPECT_TRUE(held[0].contains("kv_cache") && !held[0].contains("optimizer"));
   EXPECT_TRUE(held[2].contains("reference_weights") && !held[2].contains("weights"));
@@ -382,7 +382,7 @@ TEST(Plan, Warnings) {
 
 TEST(Plan, MemoryAddsUp) {
   const PlanResult result = plan_of({"algorithm.kl_coef=0.1", "run.dtype=bf16"}, 2);
-  ASSERT_EQ(result.plan.memory.size(), 6u);
+  ASSERT_EQ(result.plan.memory.size(), 8u);
   for (const MemoryRow& row : result.plan.memory) {
     int64_t sum = 0;
     for (const auto& [name, bytes] : row.parts) sum += bytes;
@@ -394,10 +394,12 @@ TEST(Plan, MemoryAddsUp) {
       if (key == name) return bytes;
     return int64_t{-1};
   };
-  EXPECT_EQ(part("weights"), 2000000);
-  EXPECT_EQ(part("reference_weights"), 2000000);
-  EXPECT_EQ(part("gradients"), 4000000);
-  EXPECT_NEAR(static_cast<double>(part("optimizer")), 500000 * 12, 200);
+  const int64_t parameters = result.plan.num_parameters;
+  EXPECT_EQ(part("weights"), parameters * 2);
+  EXPECT_EQ(part("reference_weights"), parameters * 2 + part("rope_tables"));
+  EXPECT_EQ(part("rope_tables"), 1024 * 16 * 4);
+  EXPECT_EQ(part("gradients"), parameters * 4);
+  EXPECT_NEAR(static_cast<double>(part("optimizer")), static_cast<double>(parameters) / 2 * 12, 10000);
   EXPECT_EQ(part("kv_cache"), result.plan.kv_pages * result.plan.kv_page_bytes);
 }
 
@@ -457,9 +459,9 @@ TEST(Plan, MemoryLimitProposesWhatFits) {
 }
 
 TEST(Plan, MemoryHasARowPerPhaseWhosePartsAddUp) {
-  const PlanResult result = plan_of({"validation.data=v", "validation.every=5", "algorithm.kl_coef=0.1",
-                                     "checkpoint.export_hf_every=5"},
-                                    2);
+  const PlanResult result = plan_of(
+      {"validation.data=v", "validation.every=5", "algorithm.kl_coef=0.1", "checkpoint.export_hf_every=5"},
+      2);
   std::vector<std::string> phases;
   for (const MemoryRow& row : result.plan.memory) {
     if (row.rank == 0) phases.push_back(row.phase);

@@ -72,6 +72,12 @@ std::vector<Trajectory> filled(const RunPlan& plan, int64_t prompt, int64_t resp
   return all;
 }
 
+/// Sequences of these that one of the ranks of a role is dealt, where all are as long as they can be.
+int64_t share_of(const RunPlan& plan, RoleKind role, int64_t sequences) {
+  const auto ranks = static_cast<int64_t>(plan.role(role)->ranks.size());
+  return (sequences + ranks - 1) / ranks;
+}
+
 /// The micro-batches that take most: of the longest sequences, and of those with the most targets.
 std::vector<std::vector<Trajectory>> fullest(const RunPlan& plan, int64_t most) {
   const int64_t longest = plan.longest_sequence, response = std::min(plan.max_new_tokens, longest - 1);
@@ -109,9 +115,10 @@ ModelOptions model_options(const RunPlan& plan, bool trains, Device device) {
 
 /// Rows of a step as its scheduler could choose them: decoding sequences at full length, and whole prompts.
 std::vector<Sequence> fullest_step(const RunPlan& plan, const Config& config) {
-  const int64_t length = std::min(plan.kv_pages * plan.kv_page_tokens,
-                                  std::max(plan.generates ? plan.longest_sequence : 0,
-                                           plan.validation_max_prompt_tokens + plan.validation_max_new_tokens));
+  const int64_t length =
+      std::min(plan.kv_pages * plan.kv_page_tokens,
+               std::max(plan.generates ? plan.longest_sequence : 0,
+                        plan.validation_max_prompt_tokens + plan.validation_max_new_tokens));
   const int64_t prompt = std::clamp<int64_t>(
       std::max(plan.generates ? plan.max_prompt_tokens : 0, plan.validation_max_prompt_tokens), 1, length);
   const auto add = [&](std::vector<Sequence>& list, int64_t tokens, int64_t rows) {
@@ -146,10 +153,11 @@ ModelMemory model_memory(const RunPlan& plan, const ModelConfig& model, const Co
 }
 
 PhaseMemory train_memory(const RunPlan& plan, const ModelConfig& model, const Config& config, Device device) {
+  const int64_t update = share_of(plan, RoleKind::trainer, plan.batch.samples_per_update);
   const std::unique_ptr<Algorithm> algorithm = make_algorithm(config.algorithm);
   return of_all_layers(model, device, [&](const ModelConfig& some) {
     PhaseMemory most;
-    for (const std::vector<Trajectory>& all : fullest(plan, plan.batch.samples_per_update)) {
+    for (const std::vector<Trajectory>& all : fullest(plan, update)) {
       Backend backend = backend_of(config, device);
       Model layers(some, model_options(plan, true, device));
       OneRank control;
@@ -164,10 +172,13 @@ PhaseMemory train_memory(const RunPlan& plan, const ModelConfig& model, const Co
   });
 }
 
-PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const Config& config, Device device) {
+PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
+                           Device device) {
+  const RoleKind role = plan.needs_reference ? RoleKind::reference : RoleKind::trainer;
+  const int64_t step = share_of(plan, role, plan.batch.samples_per_step);
   return of_all_layers(model, device, [&](const ModelConfig& some) {
     PhaseMemory most;
-    for (const std::vector<Trajectory>& all : fullest(plan, plan.batch.samples_per_step)) {
+    for (const std::vector<Trajectory>& all : fullest(plan, step)) {
       Backend backend = backend_of(config, device);
       const Model layers(some, model_options(plan, false, device));
       local_logprobs(backend.ctx(), layers, pointers(all), pass_options(config, plan));
@@ -177,7 +188,8 @@ PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const 
   });
 }
 
-PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const Config& config, Device device) {
+PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
+                            Device device) {
   std::vector<Sequence> sequences = fullest_step(plan, config);
   GenerateOptions options;
   options.sampling = sample_options(config.rollout);

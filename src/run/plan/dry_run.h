@@ -1,7 +1,7 @@
 #pragma once
 // What the phases of a step take, asked of the code that takes it: models, trainer and engine run on
-// Device::meta, where arenas count and kernels do nothing. On Device::cpu they do the same with memory and zeros
-// as weights, which shows that the count is right.
+// Device::meta, where arenas count and kernels do nothing. On Device::cpu they do the same with memory and
+// zeros as weights, which shows that the count is right.
 
 #include "src/core/device.h"
 #include "src/run/plan/plan.h"

@@ -21,7 +21,7 @@ struct Parts {
 };
 
 /// Program, libraries and what they keep in the heap; MPI beside that, with buffers for each rank of a node.
-constexpr int64_t kProcess = int64_t{40} << 20, kProcessPerRank = int64_t{1} << 20;
+constexpr int64_t kProcess = int64_t{52} << 20, kProcessPerRank = int64_t{1} << 20;
 
 /// Trajectories of a step: ids, mask, log-probs of policy and reference.
 int64_t step_bytes(const RunPlan& plan) {

@@ -157,8 +157,9 @@ void plan_cache(PlanDraft& d) {
   const int64_t longest = longest_cached(plan);
   if (longest == 0) return;
   plan.kv_page_tokens = r.kv_page_tokens;
-  plan.kv_page_bytes = saturating_multiply(2 * r.kv_page_tokens * dtype_size(plan.dtype),
-                                           saturating_multiply(d.facts.num_layers, d.facts.num_kv_heads * d.facts.head_dim));
+  plan.kv_page_bytes =
+      saturating_multiply(2 * r.kv_page_tokens * dtype_size(plan.dtype),
+                          saturating_multiply(d.facts.num_layers, d.facts.num_kv_heads * d.facts.head_dim));
   const int64_t needed = ceil_divide(longest, r.kv_page_tokens);
   plan.running_sequences = running_sequences(d);
   if (!r.kv_memory_bytes) {

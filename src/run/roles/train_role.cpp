@@ -256,8 +256,8 @@ void TrainRole::restore(const CheckpointReader& checkpoint) {
 }
 
 std::unique_ptr<Role> make_train_role(const RoleParts& p) {
-  return std::make_unique<TrainRole>(
-      TrainRole::Parts{p.task, p.ctx, *p.policy, *p.dp, *p.dp_tensors, p.groups, p.journal, p.memory, p.trace});
+  return std::make_unique<TrainRole>(TrainRole::Parts{p.task, p.ctx, *p.policy, *p.dp, *p.dp_tensors,
+                                                      p.groups, p.journal, p.memory, p.trace});
 }
 
 }  // namespace temper

@@ -92,7 +92,8 @@ void save_step(RunRank& rank, int64_t step, bool stopped) {
   const Saves saves = saves_after(rank, step, stopped);
   if (saves.checkpoint) save_checkpoint(rank, step);
   if (saves.exported) export_step(rank, step);
-  if (stopped || step == rank.last_step()) spdlog::info("saved {}", join_path(rank.checkpoints, step_name(step)));
+  if (stopped || step == rank.last_step())
+    spdlog::info("saved {}", join_path(rank.checkpoints, step_name(step)));
 }
 
 }  // namespace temper

@@ -128,8 +128,9 @@ std::vector<Sequence> fullest_step(const RunPlan& plan, const Config& config) {
     s.pages.assign(static_cast<size_t>((tokens - 1) / plan.kv_page_tokens + 1), 0);
   };
   std::vector<Sequence> list;
+  const int64_t samples = std::max<int64_t>(1, plan.batch.samples_per_prompt);
   int64_t left = config.rollout.prefill_chunk_tokens, running = plan.running_sequences;
-  for (; left > 0 && running > 0; --running) {
+  for (int64_t prompts = (running + samples - 1) / samples; left > 0 && prompts > 0; --prompts, --running) {
     add(list, prompt, std::min(left, prompt));
     left -= std::min(left, prompt);
   }

@@ -20,7 +20,6 @@ struct Parts {
   }
 };
 
-/// Program, libraries and what they keep in the heap; MPI beside that, with buffers for each rank of a node.
 constexpr int64_t kProcess = int64_t{52} << 20, kProcessPerRank = int64_t{1} << 20;
 
 /// Trajectories of a step: ids, mask, log-probs of policy and reference.
@@ -36,7 +35,7 @@ Parts resident(const RunPlan& plan, const ModelMemory& model, int rank) {
   const bool trains = plan.has_role(RoleKind::trainer, rank),
              generates = plan.has_role(RoleKind::rollout, rank);
   Parts parts;
-  parts.add("process", kProcess + kProcessPerRank * plan.num_ranks);
+  parts.add("process", process_bytes(plan.num_ranks));
   if (trains || generates) parts.add("weights", model.weights);
   if (trains || generates) parts.add("rope_tables", model.tables);
   if (trains) {
@@ -97,6 +96,8 @@ std::vector<MemoryRow> plan_memory(const RunPlan& plan, const ModelConfig& model
   }
   return memory;
 }
+
+int64_t process_bytes(int num_ranks) { return kProcess + kProcessPerRank * num_ranks; }
 
 int64_t peak_bytes(const RunPlan& plan) {
   int64_t peak = 0;

@@ -1,20 +1,6 @@
 #include "src/run/record/memory_ledger.h"
 
-#include <unistd.h>
-
-#include <fstream>
-
 namespace temper {
-
-int64_t resident_bytes() {
-  int64_t size = 0, resident = 0;
-  std::ifstream("/proc/self/statm") >> size >> resident;
-  return resident * ::sysconf(_SC_PAGESIZE);
-}
-
-MemoryLedger::MemoryLedger() {
-  add(Device::cpu, [process = resident_bytes()] { return process; });
-}
 
 int64_t MemoryLedger::held_bytes(Device device) const {
   int64_t bytes = 0;

@@ -15,8 +15,10 @@ class MemoryLedger {
  public:
   using HeldBytes = std::function<int64_t()>;
 
-  /// The process counts as it is now: the program and its data, before models and arenas.
-  MemoryLedger();
+  /// `process`: of the program itself and what it keeps in the heap.
+  explicit MemoryLedger(int64_t process) {
+    add(Device::cpu, [process] { return process; });
+  }
   /// The owner outlives all questions.
   void add(Device device, HeldBytes held) { owners_.push_back({device, std::move(held)}); }
   int64_t held_bytes(Device device) const;
@@ -32,8 +34,5 @@ class MemoryLedger {
   };
   std::vector<Owner> owners_;
 };
-
-/// Memory of this process that is in use, as Linux counts it.
-int64_t resident_bytes();
 
 }  // namespace temper

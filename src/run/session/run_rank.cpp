@@ -5,6 +5,7 @@
 
 #include "src/config/load.h"
 #include "src/rl/rewards/reward_set.h"
+#include "src/run/plan/memory.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/record/run_log.h"
 #include "src/run/session/find_checkpoint.h"
@@ -96,7 +97,7 @@ void RunRank::find_start() {
 
 void RunRank::build_roles() {
   const bool produces = placement.has(Duty::produces);
-  memory = std::make_unique<MemoryLedger>();
+  memory = std::make_unique<MemoryLedger>(process_bytes(task.plan.num_ranks));
   Arena& scratch = host->ctx().scratch;
   memory->add(scratch.device(), [&scratch] { return scratch.held_bytes(); });
   const ModelSource source = first_weights(config(), task.plan);

@@ -26,7 +26,11 @@ void Optimizer::add_unit(const Unit& unit) {
     if (!run.empty()) add_range(run);
     run.clear();
   };
-  for (Parameter& p : parameters_.list()) {
+  const auto ends_before = [](const Parameter& p, int64_t at) { return p.offset + p.value.size() <= at; };
+  auto& list = parameters_.list();
+  for (auto at = std::lower_bound(list.begin(), list.end(), shard.begin, ends_before);
+       at != list.end() && at->offset < shard.end; ++at) {
+    Parameter& p = *at;
     const FlatRange piece{std::max(shard.begin, p.offset), std::min(shard.end, p.offset + p.value.size())};
     if (piece.size() <= 0) continue;
     if (p.has_grad())

@@ -20,7 +20,8 @@ struct Parts {
   }
 };
 
-constexpr int64_t kProcess = int64_t{52} << 20, kProcessPerRank = int64_t{1} << 20;
+constexpr int64_t kProcess = int64_t{40} << 20, kWriter = int64_t{12} << 20,
+                  kProcessPerRank = int64_t{1} << 20;
 
 /// Trajectories of a step: ids, mask, log-probs of policy and reference.
 int64_t step_bytes(const RunPlan& plan) {
@@ -35,7 +36,7 @@ Parts resident(const RunPlan& plan, const ModelMemory& model, int rank) {
   const bool trains = plan.has_role(RoleKind::trainer, rank),
              generates = plan.has_role(RoleKind::rollout, rank);
   Parts parts;
-  parts.add("process", process_bytes(plan.num_ranks));
+  parts.add("process", process_bytes(plan, rank));
   if (trains || generates) parts.add("weights", model.weights);
   if (trains || generates) parts.add("rope_tables", model.tables);
   if (trains) {
@@ -97,7 +98,10 @@ std::vector<MemoryRow> plan_memory(const RunPlan& plan, const ModelConfig& model
   return memory;
 }
 
-int64_t process_bytes(int num_ranks) { return kProcess + kProcessPerRank * num_ranks; }
+int64_t process_bytes(const RunPlan& plan, int rank) {
+  const bool writes = rank == plan.role(RoleKind::trainer)->ranks.front();
+  return kProcess + (writes ? kWriter : 0) + kProcessPerRank * plan.num_ranks;
+}
 
 int64_t peak_bytes(const RunPlan& plan) {
   int64_t peak = 0;

@@ -9,8 +9,10 @@ namespace temper {
 /// One row per rank of the roles and phase of a step, for a plan whose other fields are filled.
 std::vector<MemoryRow> plan_memory(const RunPlan& plan, const ModelConfig& model, const Config& config);
 
-/// Program, libraries and what they keep in the heap; MPI, with buffers for each rank. Measured.
-int64_t process_bytes(int num_ranks);
+/// Program, libraries and what they keep in the heap; MPI, with buffers for each rank; what the rank that
+/// writes the run folder keeps for it. Constants that fit runs of tests/e2e/memory_plan_test.cpp: a large
+/// tokenizer or data set comes on top.
+int64_t process_bytes(const RunPlan& plan, int rank);
 
 /// What a save, and an export, hold beside the state that they write.
 inline constexpr int64_t kSaveWindow = int64_t{8} << 20, kExportWindow = int64_t{32} << 20;

@@ -97,7 +97,7 @@ void RunRank::find_start() {
 
 void RunRank::build_roles() {
   const bool produces = placement.has(Duty::produces);
-  memory = std::make_unique<MemoryLedger>(process_bytes(task.plan.num_ranks));
+  memory = std::make_unique<MemoryLedger>(process_bytes(task.plan, world->rank()));
   Arena& scratch = host->ctx().scratch;
   memory->add(scratch.device(), [&scratch] { return scratch.held_bytes(); });
   const ModelSource source = first_weights(config(), task.plan);

@@ -16,6 +16,7 @@ KERNEL(gather_rows, Tensor y, CTensor x, CTensor index)
 CPU_KERNEL(scatter_rows, Tensor y, CTensor x, CTensor index)
 KERNEL(add, Tensor y, CTensor a, CTensor b)
 KERNEL(sum_in_order, Tensor y, CTensor parts)
+KERNEL(widen, Tensor y, CTensor x)
 KERNEL(rmsnorm_forward, Tensor y, Tensor rstd, CTensor x, CTensor w, double eps)
 KERNEL(add_rmsnorm_forward, Tensor y, Tensor sum, Tensor rstd, CTensor a, CTensor b, CTensor w, double eps)
 CPU_KERNEL(rmsnorm_backward, Tensor dx, Tensor dw, CTensor dy, CTensor dresidual, CTensor x, CTensor w,

@@ -31,4 +31,15 @@ void sum_in_order(Ctx& ctx, Tensor y, CTensor parts) {
   });
 }
 
+void widen(Ctx& ctx, Tensor y, CTensor x) {
+  dispatch_storage(x.dtype, [&](auto s) {
+    using S = decltype(s);
+    Accumulate<S>* to = y.as<Accumulate<S>>();
+    const S* from = x.as<S>();
+    parallel_ranges(ctx.threads, x.size(), row_grain(1), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) to[i] = load(from[i]);
+    });
+  });
+}
+
 }  // namespace temper::cpu

@@ -56,6 +56,13 @@ __global__ void sum_in_order_kernel(S* y, const S* x, int64_t parts, int64_t cou
   y[i] = canonical::store<S>(sum);
 }
 
+template <class S>
+__global__ void widen_kernel(float* y, const S* x, int64_t count) {
+  begin_kernel();
+  const int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x;
+  if (i < count) y[i] = canonical::load(x[i]);
+}
+
 }  // namespace
 
 void embedding_forward(Ctx& ctx, Tensor y, CTensor tokens, CTensor w) { copy_rows(ctx, y, w, tokens); }
@@ -66,6 +73,13 @@ void add(Ctx& ctx, Tensor y, CTensor a, CTensor b) {
     using S = decltype(s);
     launch(ctx.lane, add_kernel<S>, blocks_for(y.size(), int64_t{kThreads} * kGroup), kThreads, 0,
            data_of<S>(y), data_of<S>(a), data_of<S>(b), y.size());
+  });
+}
+
+void widen(Ctx& ctx, Tensor y, CTensor x) {
+  dispatch_gpu_storage(x.dtype, [&](auto s) {
+    launch(ctx.lane, widen_kernel<decltype(s)>, blocks_for(y.size(), kThreads), kThreads, 0,
+           data_of<float>(y), data_of<decltype(s)>(x), y.size());
   });
 }
 

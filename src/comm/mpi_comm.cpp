@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <exception>
 #include <limits>
+#include <numeric>
 
 #include "src/comm/mpi_check.h"
 #include "src/comm/mpi_wait.h"
@@ -136,6 +137,12 @@ bool MpiSession::all_ranks_leave() {
     if (!done) ::usleep(1000);
   }
   return done != 0;
+}
+
+std::unique_ptr<Comm> MpiSession::make_comm_of_all(double wait_limit_seconds) const {
+  std::vector<int> all(static_cast<size_t>(size_));
+  std::iota(all.begin(), all.end(), 0);
+  return make_comm(all, wait_limit_seconds);
 }
 
 std::unique_ptr<Comm> MpiSession::make_comm(const std::vector<int>& ranks, double wait_limit_seconds) const {

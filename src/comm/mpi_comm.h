@@ -30,6 +30,7 @@ class MpiSession {
   /// A Comm over `ranks` of the world (ascending); every rank of the world calls it, with the same list. Null
   /// on ranks outside of the list.
   std::unique_ptr<Comm> make_comm(const std::vector<int>& ranks, double wait_limit_seconds) const;
+  std::unique_ptr<Comm> make_comm_of_all(double wait_limit_seconds) const;
   /// Those of the ranks that call with the same color (not negative; others get null), by ascending key;
   /// every rank of the world calls it. `axis` is what the ranks are along, for reports.
   std::unique_ptr<Collectives> make_collectives(int color, int key, Device device, const char* axis,

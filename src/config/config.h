@@ -114,6 +114,7 @@ struct RolesConfig {
 
 struct ClusterConfig {
   std::string idle_ranks = "error";
+  std::string shared_gpus = "error";
   double watchdog_seconds = 600;
 };
 

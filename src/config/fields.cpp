@@ -22,6 +22,7 @@ constexpr std::array<Words, 3> kLastPartial{"error", "keep", "drop"};
 constexpr std::array<Words, 4> kSchedules{"constant", "linear", "cosine", "wsd"};
 constexpr std::array<Words, 3> kOverlong{"error", "drop", "truncate-left"};
 constexpr std::array<Words, 2> kIdleRanks{"error", "allow"};
+constexpr std::array<Words, 2> kSharedGpus{"error", "allow"};
 constexpr std::array<Words, 4> kLogLevels{"debug", "info", "warn", "error"};
 
 /// Collects the fields of one section.
@@ -285,6 +286,11 @@ void roles_fields(RolesConfig& c, ClusterConfig& k, std::vector<Field>& fields) 
   Section g("cluster", fields);
   g("idle_ranks", k.idle_ranks,
     {.help = "ranks without a role: refuse or allow them", .choices = kIdleRanks});
+  g("shared_gpus", k.shared_gpus,
+    {.help =
+         "several ranks on one GPU: refuse or allow them (for tests: tensors between such ranks go through "
+         "host memory)",
+     .choices = kSharedGpus});
   g("watchdog_seconds", k.watchdog_seconds,
     {.help = "a wait for other ranks longer than this ends the run (76)",
      .unit = "seconds",

@@ -14,7 +14,6 @@ std::vector<LaterKey> later_keys() {
       {"train.offload.optimizer", {"auto", false}, "offloading to host memory"},
       {"train.offload.gradients", {"auto", false}, "offloading to host memory"},
       {"train.offload.weights", {"auto", false}, "offloading to host memory"},
-      {"run.device", {"auto", "cpu"}, "training on a GPU (`generate` and `score` run there: --device cuda)"},
       {"roles.critic", {}, "a critic"},
       {"roles.reward", {}, "reward models"},
       {"moe", {}, "mixture-of-experts models"},

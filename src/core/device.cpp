@@ -1,5 +1,6 @@
 #include "src/core/device.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -16,12 +17,54 @@ namespace temper {
 #ifdef TEMPER_CUDA
 std::string cuda_version() { return fmt::format("{}.{}", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10); }
 
+namespace {
+
+struct ErrorKind {
+  Exit code;
+  const char *why, *fix;
+};
+
+/// Most errors are defects of temper; these are of the machine.
+ErrorKind kind_of(cudaError_t error) {
+  switch (error) {
+    case cudaErrorMemoryAllocation:
+      return {Exit::storage, "the GPU has no memory left for this",
+              "see `temper check` for what a rank needs, and whether another process uses the GPU"};
+    case cudaErrorDevicesUnavailable:
+    case cudaErrorDeviceAlreadyInUse:
+      return {Exit::environment, "another process holds the GPU for itself",
+              "wait for it to end, or choose another GPU with CUDA_VISIBLE_DEVICES"};
+    case cudaErrorNoDevice:
+    case cudaErrorInsufficientDriver:
+    case cudaErrorSystemDriverMismatch:
+    case cudaErrorCompatNotSupportedOnDevice:
+    case cudaErrorUnsupportedPtxVersion:
+    case cudaErrorNoKernelImageForDevice:
+      return {Exit::environment, "driver and program do not fit together",
+              "install a driver of CUDA 13 or later, or build temper on this machine"};
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorHardwareStackError:
+    case cudaErrorMpsConnectionFailed:
+    case cudaErrorDeviceUninitialized:
+    case cudaErrorUnknown:
+      return {Exit::environment, "the GPU failed or was lost",
+              "look at `nvidia-smi` and the kernel's log (Xid); run on another GPU or node"};
+    default:
+      return {Exit::internal, "a kernel or a driver call failed; errors of kernels come out at a later call",
+              "run once under compute-sanitizer to find the kernel"};
+  }
+}
+
+}  // namespace
+
 void fail_cuda(cudaError_t error, const char* call, const char* file, int line) {
-  fail(Exit::internal,
+  const ErrorKind kind = kind_of(error);
+  fail(kind.code,
        {.what = fmt::format("CUDA error {}: {}", cudaGetErrorName(error), cudaGetErrorString(error)),
         .where = fmt::format("{}:{}, {}", file, line, call),
-        .why = "a kernel or a driver call failed; errors of kernels come out at a later call",
-        .fix = "run once under compute-sanitizer to find the kernel"});
+        .why = kind.why,
+        .fix = kind.fix});
 }
 #else
 std::string cuda_version() { return "not built in"; }
@@ -61,13 +104,12 @@ Found find_gpus() {
   for (int i = 0; i < count; ++i) {
     int major = 0;
     CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, i));
-    if (major != kMajor) {
-      found.why = fmt::format("GPU {} has compute capability {}, the kernels need {}.0 (H100, H200)", i,
+    if (major == kMajor)
+      found.gpus.push_back(i);
+    else
+      found.why = fmt::format("GPU {} has compute capability {}.x, the kernels need {}.0 (H100, H200)", i,
                               major, kMajor);
-      return found;
-    }
   }
-  found.count = count;
   return found;
 }
 
@@ -82,6 +124,22 @@ std::string gpu_name() {
   CUDA_CHECK(cudaGetDevice(&index));
   CUDA_CHECK(cudaGetDeviceProperties(&p, index));
   return fmt::format("{}, {} multiprocessors", p.name, p.multiProcessorCount);
+}
+
+std::string gpu_uuid() {
+  int index = 0;
+  cudaDeviceProp p;
+  CUDA_CHECK(cudaGetDevice(&index));
+  CUDA_CHECK(cudaGetDeviceProperties(&p, index));
+  std::string text;
+  for (const char byte : p.uuid.bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text;
+}
+
+GpuMemory gpu_memory() {
+  size_t free = 0, total = 0;
+  CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  return {static_cast<int64_t>(total), static_cast<int64_t>(free)};
 }
 
 void* allocate_pinned(int64_t bytes) {
@@ -138,12 +196,6 @@ void fill_rows(Lane& lane, void* to, int value, int64_t bytes, int64_t rows, int
                                static_cast<size_t>(rows), stream_of(lane)));
 }
 
-int64_t free_bytes() {
-  size_t free = 0, total = 0;
-  CUDA_CHECK(cudaMemGetInfo(&free, &total));
-  return static_cast<int64_t>(free);
-}
-
 namespace {
 
 /// Ends a capture that an exception left open.
@@ -186,9 +238,11 @@ void Graph::replay(Lane& lane) const {
 
 #else  // a build without CUDA: nobody gets past find_gpus
 
-Found find_gpus() { return {0, "this build has no CUDA backend"}; }
+Found find_gpus() { return {{}, "this build has no CUDA backend"}; }
 void select_gpu(int) { CHECK(false, "this build has no CUDA backend"); }
 std::string gpu_name() { return "none"; }
+std::string gpu_uuid() { return ""; }
+GpuMemory gpu_memory() { return {}; }
 void* allocate_pinned(int64_t bytes) {
   constexpr size_t kAlignment = 64;
   void* p =
@@ -219,12 +273,57 @@ void copy_rows(Lane& lane, void* to, int64_t to_pitch, const void* from, int64_t
 void fill_rows(Lane& lane, void* to, int value, int64_t bytes, int64_t rows, int64_t pitch) {
   if (lane.device() == Device::cpu) fill_rows_host(to, value, bytes, rows, pitch);
 }
-int64_t free_bytes() { return 0; }
 Graph::~Graph() = default;
 void Graph::record(Lane&, const std::function<void()>&) { CHECK(false, "this build has no CUDA backend"); }
 void Graph::replay(Lane&) const { CHECK(false, "this build has no CUDA backend"); }
 
 #endif
+
+}  // namespace device
+
+namespace device {
+
+struct HostWindows::Window {
+  Lane lane{Device::cuda};
+  PinnedMemory memory = make_pinned(kBytes);
+};
+
+HostWindows::HostWindows(Device device) : device_(device) {
+  if (device == Device::cuda)
+    for (std::unique_ptr<Window>& w : windows_) w = std::make_unique<Window>();
+}
+HostWindows::~HostWindows() = default;
+
+void HostWindows::read(const void* data, int64_t bytes,
+                       const std::function<void(const char*, int64_t)>& see) {
+  if (device_ == Device::cpu) return see(static_cast<const char*>(data), bytes);
+  if (device_ == Device::meta) return;
+  const auto size = [&](int64_t at) { return std::min(kBytes, bytes - at); };
+  const auto window = [&](int64_t at) -> Window& { return *windows_[static_cast<size_t>(at / kBytes % 2)]; };
+  const auto begin = [&](int64_t at) {
+    if (at < bytes)
+      copy_to_pinned(window(at).lane, window(at).memory.get(), static_cast<const char*>(data) + at, size(at));
+  };
+  begin(0);
+  for (int64_t at = 0; at < bytes; at += kBytes) {
+    begin(at + kBytes);
+    window(at).lane.wait();
+    see(window(at).memory.get(), size(at));
+  }
+}
+
+void HostWindows::write(void* data, int64_t bytes, const std::function<void(char*, int64_t, int64_t)>& fill) {
+  if (device_ == Device::cpu) return fill(static_cast<char*>(data), 0, bytes);
+  if (device_ == Device::meta) return;
+  for (int64_t at = 0; at < bytes; at += kBytes) {
+    Window& w = *windows_[static_cast<size_t>(at / kBytes % 2)];
+    const int64_t n = std::min(kBytes, bytes - at);
+    w.lane.wait();
+    fill(w.memory.get(), at, n);
+    copy_to_device(w.lane, static_cast<char*>(data) + at, w.memory.get(), n);
+  }
+  for (const std::unique_ptr<Window>& w : windows_) w->lane.wait();
+}
 
 }  // namespace device
 

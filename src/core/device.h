@@ -4,10 +4,12 @@
 // has the same functions and no GPU. Work on a lane (core/lane.h) is in order: copies and kernels of one lane
 // need no other synchronisation than `copy_from_device` and Lane::wait.
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace temper {
 
@@ -18,14 +20,21 @@ class Lane;
 namespace device {
 
 struct Found {
-  int count = 0;    // GPUs that can run the kernels (compute capability 9.0)
-  std::string why;  // when there is none
+  std::vector<int> gpus;  // those that can run the kernels (compute capability 9.0)
+  std::string why;        // when there is none
 };
 Found find_gpus();
 /// Makes GPU `index` the one that this process uses from here on.
 void select_gpu(int index);
 /// "NVIDIA H200, 132 multiprocessors" of the selected GPU.
 std::string gpu_name();
+/// Of the selected GPU: the same for every process that uses it, whatever number it has there.
+std::string gpu_uuid();
+/// All memory of the selected GPU, and what nobody has of it now.
+struct GpuMemory {
+  int64_t total = 0, free = 0;
+};
+GpuMemory gpu_memory();
 
 /// Host memory that a GPU reads at full speed and asynchronously.
 void* allocate_pinned(int64_t bytes);
@@ -41,6 +50,27 @@ inline PinnedMemory make_pinned(int64_t bytes) {
 /// For memory that no lane has work on yet (weights, tables): done when it returns. `from` is host memory.
 void upload(Device d, void* to, const void* from, int64_t bytes);
 void clear(Device d, void* to, int64_t bytes);
+
+/// Memory of a device as the host reads and writes it: as it lies on the CPU, through two pinned windows on a
+/// GPU, where one is copied while the other is worked on. For memory that no lane has work on.
+class HostWindows {
+ public:
+  static constexpr int64_t kBytes = int64_t{8} << 20;
+  explicit HostWindows(Device device);
+  ~HostWindows();
+  HostWindows(const HostWindows&) = delete;
+  HostWindows& operator=(const HostWindows&) = delete;
+
+  /// see(window, bytes) over the bytes at `data`, in order.
+  void read(const void* data, int64_t bytes, const std::function<void(const char*, int64_t)>& see);
+  /// fill(window, at, bytes) over the bytes at `data`, in order; it gives what lies from byte `at` on.
+  void write(void* data, int64_t bytes, const std::function<void(char*, int64_t, int64_t)>& fill);
+
+ private:
+  struct Window;
+  Device device_;
+  std::array<std::unique_ptr<Window>, 2> windows_;  // none on the CPU
+};
 
 /// `from` is host memory. If it is pinned it must not change before Lane::wait; else it may at once.
 void copy_to_device(Lane& lane, void* to, const void* from, int64_t bytes);
@@ -59,8 +89,6 @@ void fill_rows(Lane& lane, void* to, int value, int64_t bytes, int64_t rows, int
 inline void fill(Lane& lane, void* to, int value, int64_t bytes) {
   fill_rows(lane, to, value, bytes, 1, bytes);
 }
-int64_t free_bytes();  // of the selected GPU
-
 /// GPU work recorded once and replayed with one call: the same kernels on the same addresses.
 class Graph {
  public:

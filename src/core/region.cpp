@@ -78,7 +78,7 @@ void Region::grow_to(int64_t bytes, const char* fix) {
   if (device_ == Device::cuda) {
     uint64_t handle = 0;
     if (!cuda_memory::back(base_ + held_, more, handle))
-      fail_memory("out of GPU memory", more, fmt::format("{} are free", device::free_bytes()), fix);
+      fail_memory("out of GPU memory", more, fmt::format("{} are free", device::gpu_memory().free), fix);
     pieces_.push_back({handle, more});
     held_ = held;
     return;

@@ -72,7 +72,7 @@ std::vector<Hdf5Dataset> datasets_of(std::span<const StateTensor> state) {
 }
 
 /// Appends the piece; returns its shards: one for each run that it has a part of.
-Json write_piece(RankFile& file, const StateTensor& s) {
+Json write_piece(RankFile& file, const StateTensor& s, device::HostWindows& windows) {
   CHECK(s.data.size() == s.range.size(), "{} elements for {} of {}", s.data.size(), s.range.size(), s.name);
   const auto* data = static_cast<const char*>(s.data.data);
   const int64_t item = dtype_size(s.data.dtype);
@@ -81,7 +81,8 @@ Json write_piece(RankFile& file, const StateTensor& s) {
     end = std::min(s.range.end, (first / kDigestRun + 1) * kDigestRun);
     const int64_t offset = file.written();
     Digest digest;
-    file.write_data(data + (first - s.range.begin) * item, (end - first) * item, digest);
+    windows.read(data + (first - s.range.begin) * item, (end - first) * item,
+                 [&](const char* from, int64_t bytes) { file.write_data(from, bytes, digest); });
     shards.push_back(
         {{"first", first}, {"count", end - first}, {"offset", offset}, {"digest", digest.hex()}});
   }
@@ -109,9 +110,11 @@ Json write_rank_file(const std::string& folder, int rank, std::span<const StateT
   for (size_t i = 0; i < held.size(); ++i) by_offset[layout.offsets[i]] = &held[i];
   const std::string name = fmt::format("rank-{:04d}.h5", rank);
   RankFile file(join_path(folder, name));
+  std::map<Device, device::HostWindows> windows;
   for (const auto& [offset, s] : by_offset) {
     file.write_metadata(layout.metadata, offset);
-    pieces.push_back(piece_entry(*s, write_piece(file, *s)));
+    device::HostWindows& through = windows.try_emplace(s->device, s->device).first->second;
+    pieces.push_back(piece_entry(*s, write_piece(file, *s, through)));
   }
   file.write_metadata(layout.metadata, layout.bytes);
   file.close();

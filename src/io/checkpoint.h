@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "src/comm/comm.h"
+#include "src/core/device.h"
 #include "src/core/flat_range.h"
 #include "src/core/json.h"
 #include "src/core/tensor.h"
@@ -26,7 +27,8 @@ struct StateTensor {
   std::string name;  // "param/embed", "opt/m/embed", ...
   std::vector<int64_t> shape;
   FlatRange range;
-  Tensor data;  // [range.size()]
+  Tensor data;                  // [range.size()]
+  Device device = Device::cpu;  // whose memory that is; no lane has work on it
 };
 
 /// `folder` is the run's checkpoints folder. `meta`: scalar state and configs, kept verbatim. All ranks call

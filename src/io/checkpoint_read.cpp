@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "src/core/check.h"
@@ -77,7 +78,8 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return "[" + text + "]";
 }
 
-void load_tensor(const Manifest& manifest, RankFiles& files, const StateTensor& s) {
+void load_tensor(const Manifest& manifest, RankFiles& files, const StateTensor& s,
+                 device::HostWindows& windows) {
   const auto at = manifest.tensors().find(s.name);
   if (at == manifest.tensors().end())
     fail(Exit::data, {.what = "the checkpoint lacks a tensor",
@@ -98,9 +100,10 @@ void load_tensor(const Manifest& manifest, RankFiles& files, const StateTensor& 
     const int64_t begin = std::max(s.range.begin, shard.first),
                   end = std::min(s.range.end, shard.first + shard.count);
     if (begin >= end) continue;
-    files.open(shard.file)
-        .read(static_cast<char*>(s.data.raw()) + (begin - s.range.begin) * item,
-              shard.offset + (begin - shard.first) * item, (end - begin) * item);
+    const int64_t offset = shard.offset + (begin - shard.first) * item;
+    windows.write(
+        static_cast<char*>(s.data.raw()) + (begin - s.range.begin) * item, (end - begin) * item,
+        [&](char* to, int64_t done, int64_t bytes) { files.open(shard.file).read(to, offset + done, bytes); });
     copied += end - begin;
   }
   CHECK(copied == s.range.size(), "elements {}..{} of {} were asked for", s.range.begin, s.range.end, s.name);
@@ -133,7 +136,9 @@ void require_sound(const std::string& checkpoint) {
 
 void load_state(const Manifest& manifest, std::span<const StateTensor> state) {
   RankFiles files(manifest.path());
-  for (const StateTensor& s : state) load_tensor(manifest, files, s);
+  std::map<Device, device::HostWindows> windows;
+  for (const StateTensor& s : state)
+    load_tensor(manifest, files, s, windows.try_emplace(s.device, s.device).first->second);
 }
 
 }  // namespace temper

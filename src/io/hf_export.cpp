@@ -187,11 +187,17 @@ void export_model(const std::string& source_folder, const std::vector<ParamSpec>
 ElementReader store_reader(const ParameterStore& store) {
   std::map<std::string, const Parameter*> by_name;
   for (const Parameter& p : store.list()) by_name[p.spec.name] = &p;
-  return [by_name = std::move(by_name)](const ParamSpec& spec, int64_t first, int64_t count,
-                                        const Tensor& destination) {
+  auto windows = std::make_shared<device::HostWindows>(store.device());
+  return [by_name = std::move(by_name), windows](const ParamSpec& spec, int64_t first, int64_t count,
+                                                 const Tensor& destination) {
     const Tensor& value = by_name.at(spec.name)->value;
-    const char* from = static_cast<const char*>(value.raw()) + first * dtype_size(value.dtype);
-    convert_elements(destination.raw(), destination.dtype, from, value.dtype, count);
+    const int64_t item = dtype_size(value.dtype);
+    auto* to = static_cast<char*>(destination.raw());
+    windows->read(static_cast<const char*>(value.raw()) + first * item, count * item,
+                  [&](const char* from, int64_t bytes) {
+                    convert_elements(to, destination.dtype, from, value.dtype, bytes / item);
+                    to += bytes / item * dtype_size(destination.dtype);
+                  });
   };
 }
 

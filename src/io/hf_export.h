@@ -30,7 +30,8 @@ using SpecsFunction = std::function<std::vector<ParamSpec>(const ModelConfig& co
 void export_model(const std::string& source_folder, const std::vector<ParamSpec>& specs,
                   const ElementReader& read, const std::string& out, const ExportOptions& options);
 
-/// Reads from a store in memory. The store must outlive the reader.
+/// Reads from a store in the memory of any device, on which no lane has work. The store must outlive the
+/// reader.
 ElementReader store_reader(const ParameterStore& store);
 
 /// Verb init: a folder with random weights from a config.json. `dtype` auto: the config's, or fp32. Tokenizer

@@ -16,4 +16,10 @@ void sum_in_order(Ctx& c, Tensor y, CTensor x) {
   DISPATCH(c, sum_in_order, y, x);
 }
 
+void widen(Ctx& c, Tensor y, CTensor x) {
+  CHECK_SHAPE(y, x.dim(0));
+  CHECK(y.dtype == accumulate_dtype(x.dtype), "{} widened to {}", dtype_name(x.dtype), dtype_name(y.dtype));
+  DISPATCH(c, widen, y, x);
+}
+
 }  // namespace temper

@@ -12,4 +12,7 @@ void add(Ctx& c, Tensor y, CTensor a, CTensor b);
 /// which are those of ranks.      y: [n]   x: [R, n]
 void sum_in_order(Ctx& c, Tensor y, CTensor x);
 
+/// y = x exactly: bf16 in fp32.      y: [n] in the accumulate dtype of x   x: [n]
+void widen(Ctx& c, Tensor y, CTensor x);
+
 }  // namespace temper

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/ops/elementwise.h"
 #include "src/ops/optimizer.h"
 
 namespace temper {
@@ -12,9 +13,11 @@ Tensor part(const Tensor& flat, int64_t begin, int64_t size) { return rows(flat,
 
 }  // namespace
 
-Optimizer::Optimizer(ParameterStore& parameters, const OptimizerConfig& config, Collectives& dp)
+Optimizer::Optimizer(Ctx& c, ParameterStore& parameters, const OptimizerConfig& config, Collectives& dp)
     : parameters_(parameters), config_(config), dp_(dp), memory_(parameters.device()) {
   for (const Unit& unit : parameters.units()) add_unit(unit);
+  for (const UpdateRange& r : ranges_)
+    if (r.master.data != r.weight.data) widen(c, r.master, r.weight);
 }
 
 /// State of this rank's shard of a unit, for each run of trained parameters in it.
@@ -53,12 +56,7 @@ void Optimizer::add_range(std::span<OptimizerPiece> run) {
                   .grad = part(parameters_.flat_grads(), first, size),
                   .decays = {}};
   all.master = all.weight;
-  if (parameters_.dtype() == DType::bf16) {
-    all.master = memory_.make({size}, state);
-    const int64_t known = parameters_.device() == Device::meta ? 0 : size;
-    for (int64_t i = 0; i < known; ++i)
-      all.master.as<float>()[i] = static_cast<float>(all.weight.as<bf16>()[i]);
-  }
+  if (parameters_.dtype() == DType::bf16) all.master = memory_.make({size}, state);
   for (OptimizerPiece& piece : run) {
     const int64_t begin = begin_of(piece) - first, count = piece.range.size();
     piece.weight = part(all.weight, begin, count);

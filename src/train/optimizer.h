@@ -32,8 +32,8 @@ struct UpdateRange {
 
 class Optimizer {
  public:
-  /// `dp` shares the state; it stays in use.
-  Optimizer(ParameterStore& parameters, const OptimizerConfig& config, Collectives& dp);
+  /// Masters from the weights. `dp` shares the state; it stays in use.
+  Optimizer(Ctx& c, ParameterStore& parameters, const OptimizerConfig& config, Collectives& dp);
 
   /// After the gradients of this rank's shards hold the sum over dp: clips, updates the shards, gathers the
   /// weights. `control` has the ranks of dp. Returns the norm before clipping; a non-finite norm changes

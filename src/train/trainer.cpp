@@ -8,12 +8,12 @@
 
 namespace temper {
 
-Trainer::Trainer(Model& model, Comm& control, Collectives& dp, const TrainerOptions& options)
+Trainer::Trainer(Ctx& c, Model& model, Comm& control, Collectives& dp, const TrainerOptions& options)
     : model_(model),
       control_(control),
       dp_(dp),
       options_(options),
-      optimizer_(model.parameters(), options.optimizer, dp),
+      optimizer_(c, model.parameters(), options.optimizer, dp),
       saved_(model.device()) {}
 
 UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,
@@ -37,6 +37,7 @@ UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,
   if (!std::isfinite(stats.grad_norm))
     stats.defect = fmt::format("the gradient is not finite: its norm is {}", stats.grad_norm);
   stats.metrics = objective.metrics(update);
+  c.lane.wait();
   return stats;
 }
 

@@ -35,10 +35,10 @@ class Trainer {
   using GradientHook = std::function<void(Ctx&, ParameterStore&, int64_t update)>;
 
   /// `control` and `dp` have the same ranks, which share every update.
-  Trainer(Model& model, Comm& control, Collectives& dp, const TrainerOptions& options);
+  Trainer(Ctx& c, Model& model, Comm& control, Collectives& dp, const TrainerOptions& options);
 
-  /// A non-finite loss or gradient is a `defect`, the same on all ranks; weights and optimizer state are
-  /// untouched.
+  /// Its work is done when it returns. A non-finite loss or gradient is a `defect`, the same on all ranks;
+  /// weights and optimizer state are untouched.
   UpdateStats update(Ctx& c, std::span<const Trajectory* const> all, const PolicyObjective& objective);
 
   void set_gradient_hook(GradientHook hook) { hook_ = std::move(hook); }

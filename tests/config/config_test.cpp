@@ -182,6 +182,7 @@ LoadedConfig every_key_set() {
       "roles.rollout.ranks=0-1",
       "roles.reference.ranks=\"0,1\"",
       "cluster.idle_ranks=allow",
+      "cluster.shared_gpus=allow",
       "cluster.watchdog_seconds=12.5",
       "checkpoint.every=5",
       "checkpoint.keep=1",

@@ -132,7 +132,7 @@ TEST_F(ExitCodes, CudaInABuildWithoutIt) {
 #ifdef TEMPER_CUDA
   GTEST_SKIP() << "this build has CUDA";
 #endif
-  expect_refused(Exit::usage, {"train run.toml run.device=cuda", {"run.device", "\"auto\" or \"cpu\""}});
+  expect_refused(Exit::environment, {"train run.toml run.device=cuda", {"run.device = \"cuda\"", "no CUDA"}});
   for (const char* verb : {"generate --model model --prompt x", "score --model model --input data.jsonl"})
     expect_refused(Exit::environment, {std::string(verb) + " --device cuda", {"no CUDA", "use cpu or auto"}});
 }

@@ -49,7 +49,8 @@ class Replay : public ::testing::TestWithParam<const char*> {
     options.optimizer.lr = 1e-3;
     options.total_updates = 1;
     const auto tensors = mpi->make_collectives(0, 0, Device::cpu, "dp", 60.0);
-    Trainer trainer(*model, *comm, *tensors, options);
+    Backend backend(Device::cpu);
+    Trainer trainer(backend.ctx(), *model, *comm, *tensors, options);
     const PolicyObjective objective(model->head(), *algorithm, options.pass.temperature,
                                     /*max_response_tokens=*/0);
     bool hooked = false;
@@ -58,7 +59,6 @@ class Replay : public ::testing::TestWithParam<const char*> {
       EXPECT_EQ(compare_gradients(parameters, gradient, "", kGradientTolerance, worst_), gradient.size());
       hooked = true;
     });
-    Backend backend(Device::cpu);
     Ctx& ctx = backend.ctx();
     const UpdateStats stats = trainer.update(ctx, all, objective);
     EXPECT_TRUE(hooked);

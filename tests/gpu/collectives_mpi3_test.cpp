@@ -66,7 +66,7 @@ TEST_F(StagedCollectives, SendAndReceiveGoAround) {
 }  // namespace temper
 
 int main(int argc, char** argv) {
-  if (temper::device::find_gpus().count == 0) return 1;
+  if (temper::device::find_gpus().gpus.empty()) return 1;
   temper::device::select_gpu(0);
   return temper::run_tests_on_ranks(argc, argv, 3);
 }

@@ -200,7 +200,7 @@ void bench_decode(const Bench& b, const Model& model, double read_rate, int64_t 
 
 int main(int argc, char** argv) {
   using namespace temper;
-  if (device::find_gpus().count == 0) return 1;
+  if (device::find_gpus().gpus.empty()) return 1;
   device::select_gpu(0);
   const auto wanted = [&](const std::string& what) {
     bool all = argc == 1;

@@ -80,6 +80,18 @@ TEST(SumInOrder, OrderOfTheParts) {
   EXPECT_EQ(sum_of({-1e8, 1e8, -1, 3}), 2.0);
 }
 
+TEST(Widen, KeepsEveryValue) {
+  for (DType dtype : kStorageTypes) {
+    TestCtx c(2);
+    const Values x = round_to(normal_values(33001, 7), dtype);
+    TestTensor narrow(c, x, dtype, {33001}), wide(c, accumulate_dtype(dtype), {33001}),
+        half(c, DType::bf16, {33001});
+    widen(c, wide, narrow);
+    expect_same_bits(dtype_name(dtype), wide.values(), x);
+    EXPECT_THROW(widen(c, half, narrow), Error);
+  }
+}
+
 TEST(SumInOrder, WrongShapesAndTypes) {
   TestCtx c;
   TestTensor x(c, DType::f32, {2, 3}), y(c, DType::f32, {2}), none(c, DType::f32, {0, 3}),

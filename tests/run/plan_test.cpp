@@ -281,7 +281,7 @@ TEST(Plan, LengthsAndCache) {
   EXPECT_EQ(plan_of({"validation.data=v"}).plan.kv_pages, 256 * 64);
   EXPECT_EQ(plan_of({"validation.data=v", "validation.max_prompts=50"}).plan.kv_pages, 50 * 64);
   EXPECT_EQ(plan.dtype, DType::f32);
-  EXPECT_EQ(plan.device, "cpu");
+  EXPECT_EQ(plan.device, Device::cpu);
 
   ModelConfig large = small_model();
   large.max_position_embeddings = 10000;

@@ -166,7 +166,7 @@ class TestCtx {
 /// main of the programs that run on a GPU, which fail without one.
 inline int gpu_test_main(int argc, char** argv) {
   const device::Found gpus = device::find_gpus();
-  if (gpus.count == 0) {
+  if (gpus.gpus.empty()) {
     std::fprintf(stderr, "no GPU: %s\n", gpus.why.c_str());
     return 1;
   }

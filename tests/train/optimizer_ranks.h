@@ -79,7 +79,7 @@ inline constexpr double kGradientScales[] = {1.0, 0.01, 0.01, 3.0};
 TEST_F(OptimizerOnRanks, EqualsAPlainLoop) {
   for (const auto& [dtype, tolerance] : {std::pair{DType::f64, 1e-13}, {DType::f32, 1e-6}}) {
     const auto store = make_store(dtype);
-    Optimizer optimizer(*store, kOptimizerConfig, *dp_);
+    Optimizer optimizer(context(), *store, kOptimizerConfig, *dp_);
     std::map<std::string, PlainAdamw> plain;
     for (const Parameter& p : store->list()) {
       const Values zeros(static_cast<size_t>(p.value.size()), 0.0);
@@ -116,7 +116,7 @@ TEST_F(OptimizerOnRanks, EqualsAPlainLoop) {
 /// element belongs to one rank; padding stays zero.
 TEST_F(OptimizerOnRanks, PiecesCoverWhatIsTrained) {
   const auto store = make_store(DType::f32);
-  Optimizer optimizer(*store, kOptimizerConfig, *dp_);
+  Optimizer optimizer(context(), *store, kOptimizerConfig, *dp_);
   Values before;
   std::vector<double> owned(store->list().size());
   double trained = 0;
@@ -148,7 +148,7 @@ TEST_F(OptimizerOnRanks, PiecesCoverWhatIsTrained) {
 TEST_F(OptimizerOnRanks, Bf16KeepsAMasterOfFp32) {
   const auto half = make_store(DType::bf16), wide = make_store(DType::f32);
   for (size_t i = 0; i < half->list().size(); ++i) write(wide->list()[i].value, read(half->list()[i].value));
-  Optimizer a(*half, kOptimizerConfig, *dp_), b(*wide, kOptimizerConfig, *dp_);
+  Optimizer a(context(), *half, kOptimizerConfig, *dp_), b(context(), *wide, kOptimizerConfig, *dp_);
   for (uint64_t step = 1; step <= 3; ++step) {
     set_gradients(*half, step, 1.0);
     set_gradients(*wide, step, 1.0);
@@ -175,7 +175,7 @@ TEST_F(OptimizerOnRanks, ShardsHaveTheBitsOfOneRank) {
   config.grad_clip = 0;
   for (DType dtype : {DType::f32, DType::bf16, DType::f64}) {
     const auto whole = make_store(dtype, true), shared = make_store(dtype, true);
-    Optimizer one(*whole, config, *alone), all(*shared, config, *dp_);
+    Optimizer one(context(), *whole, config, *alone), all(context(), *shared, config, *dp_);
     for (uint64_t step = 1; step <= 3; ++step) {
       set_gradients(*whole, step, 1.0);
       set_gradients(*shared, step, 1.0);
@@ -189,7 +189,7 @@ TEST_F(OptimizerOnRanks, ShardsHaveTheBitsOfOneRank) {
 TEST_F(OptimizerOnRanks, NonFiniteGradientsChangeNothing) {
   for (const double bad : {std::nan(""), double{INFINITY}}) {
     const auto store = make_store(DType::f32);
-    Optimizer optimizer(*store, kOptimizerConfig, *dp_);
+    Optimizer optimizer(context(), *store, kOptimizerConfig, *dp_);
     set_gradients(*store, 1, 1.0);
     store->list().back().grad.as<float>()[3] = static_cast<float>(bad);
     const Values before = read(store->flat_values());

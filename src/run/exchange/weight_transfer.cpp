@@ -10,11 +10,6 @@ namespace {
 constexpr size_t kDigestDigits = 32;
 constexpr size_t kHeader = sizeof(int64_t) + kDigestDigits;
 
-std::string digest_of(const ParameterStore& weights) {
-  const Tensor flat = weights.flat_values();
-  return digest_hex(flat.raw(), flat.size() * dtype_size(flat.dtype));
-}
-
 char* rows_of(const Parameter& p, const WeightPiece& piece) {
   return static_cast<char*>(p.value.raw()) + piece.bytes / piece.rows * piece.begin;
 }
@@ -22,7 +17,7 @@ char* rows_of(const Parameter& p, const WeightPiece& piece) {
 }  // namespace
 
 WeightTransfer::WeightTransfer(const ParameterStore& weights, int num_sources)
-    : num_sources_(num_sources), digests_(static_cast<size_t>(num_sources)) {
+    : num_sources_(num_sources), windows_(weights.device()), digests_(static_cast<size_t>(num_sources)) {
   for (size_t i = 0; i < weights.list().size(); ++i) {
     const ParamSpec& spec = weights.list()[i].spec;
     const int64_t rows = spec.shape.front(), row_bytes = spec.size() / rows * dtype_size(weights.dtype());
@@ -34,14 +29,22 @@ WeightTransfer::WeightTransfer(const ParameterStore& weights, int num_sources)
   }
 }
 
-std::string WeightTransfer::message(const ParameterStore& weights, int source, int64_t version) const {
+std::string WeightTransfer::digest_of(const ParameterStore& weights) {
+  const Tensor flat = weights.flat_values();
+  Digest digest;
+  windows_.read(flat.raw(), flat.bytes(),
+                [&](const char* from, int64_t bytes) { digest.update(from, bytes); });
+  return digest.hex();
+}
+
+std::string WeightTransfer::message(const ParameterStore& weights, int source, int64_t version) {
   std::string bytes(sizeof version, '\0');
   std::memcpy(bytes.data(), &version, sizeof version);
   bytes += digest_of(weights);
   for (const WeightPiece& piece : pieces_)
     if (piece.source_index == source)
-      bytes.append(rows_of(weights.list()[static_cast<size_t>(piece.parameter)], piece),
-                   static_cast<size_t>(piece.bytes));
+      windows_.read(rows_of(weights.list()[static_cast<size_t>(piece.parameter)], piece), piece.bytes,
+                    [&](const char* from, int64_t count) { bytes.append(from, static_cast<size_t>(count)); });
   return bytes;
 }
 
@@ -58,13 +61,14 @@ void WeightTransfer::apply(ParameterStore& weights, int source, int64_t version,
   const char* from = message.data() + kHeader;
   for (const WeightPiece& piece : pieces_) {
     if (piece.source_index != source) continue;
-    std::memcpy(rows_of(weights.list()[static_cast<size_t>(piece.parameter)], piece), from,
-                static_cast<size_t>(piece.bytes));
+    windows_.write(
+        rows_of(weights.list()[static_cast<size_t>(piece.parameter)], piece), piece.bytes,
+        [&](char* to, int64_t at, int64_t bytes) { std::memcpy(to, from + at, static_cast<size_t>(bytes)); });
     from += piece.bytes;
   }
 }
 
-void WeightTransfer::check_digest(const ParameterStore& weights) const {
+void WeightTransfer::check_digest(const ParameterStore& weights) {
   const std::string mine = digest_of(weights);
   for (int source = 0; source < num_sources_; ++source)
     if (const std::string& theirs = digests_[static_cast<size_t>(source)]; theirs != mine)

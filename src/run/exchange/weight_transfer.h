@@ -2,6 +2,7 @@
 // Which trainer rank sends which rows of which tensor to a rank that generates: made once, the same for every
 // receiver. The sources share the rows of each tensor, so a version leaves over all of their links at once. A
 // message: version, digest of the whole weights (XXH3-128 over the flat buffer), the rows in plan order.
+// Weights may be in the memory of any device; no lane has work on them during a call.
 
 #include <cstdint>
 #include <string>
@@ -27,16 +28,19 @@ class WeightTransfer {
 
   const std::vector<WeightPiece>& pieces() const { return pieces_; }
   /// What source number `source` sends for this version.
-  std::string message(const ParameterStore& weights, int source, int64_t version) const;
+  std::string message(const ParameterStore& weights, int source, int64_t version);
   /// Writes the rows of a message; Exit::internal when it is not of this version or size.
   void apply(ParameterStore& weights, int source, int64_t version, std::string_view message);
   /// After the messages of all sources: Exit::storage unless the weights have the digest that each of them
   /// said.
-  void check_digest(const ParameterStore& weights) const;
+  void check_digest(const ParameterStore& weights);
 
  private:
+  std::string digest_of(const ParameterStore& weights);
+
   std::vector<WeightPiece> pieces_;
   int num_sources_;
+  device::HostWindows windows_;
   std::vector<std::string> digests_;  // by source, of the last version
 };
 

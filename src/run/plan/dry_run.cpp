@@ -145,12 +145,13 @@ ModelMemory model_memory(const RunPlan& plan, const ModelConfig& model, const Co
   for (ParamSpec& spec : parameter_specs(model)) store.add(std::move(spec));
   store.allocate(plan.dtype, /*with_gradients=*/true, Device::meta);
   Collectives dp = silent_collectives(plan);
+  Backend backend = backend_of(config, Device::meta);
   ModelConfig one = model;
   one.num_layers = 1;
   return {.weights = store.flat_values().bytes(),
           .gradients = store.flat_grads().bytes(),
           .tables = Model(one, model_options(plan, false, Device::meta)).table_bytes(),
-          .optimizer = Optimizer(store, config.optimizer, dp).state_bytes()};
+          .optimizer = Optimizer(backend.ctx(), store, config.optimizer, dp).state_bytes()};
 }
 
 PhaseMemory train_memory(const RunPlan& plan, const ModelConfig& model, const Config& config, Device device) {
@@ -163,7 +164,7 @@ PhaseMemory train_memory(const RunPlan& plan, const ModelConfig& model, const Co
       Model layers(some, model_options(plan, true, device));
       OneRank control;
       Collectives dp = silent_collectives(plan);
-      Trainer trainer(layers, control, dp, trainer_options(config, plan));
+      Trainer trainer(backend.ctx(), layers, control, dp, trainer_options(config, plan));
       const PolicyObjective objective(layers.head(), *algorithm, config.rollout.temperature,
                                       plan.max_new_tokens);
       trainer.update(backend.ctx(), pointers(all), objective);

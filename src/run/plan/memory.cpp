@@ -63,7 +63,7 @@ MemoryRow row(const RunPlan& plan, int rank, const char* phase, Parts parts, con
   MemoryRow row{.rank = rank, .phase = phase, .device_bytes = 0, .host_bytes = 0, .parts = parts.list};
   int64_t total = 0;
   for (const auto& [name, bytes] : row.parts) total = saturating_add(total, bytes);
-  (plan.device == "cpu" ? row.host_bytes : row.device_bytes) = total;
+  (plan.device == Device::cpu ? row.host_bytes : row.device_bytes) = total;
   return row;
 }
 

@@ -13,13 +13,6 @@
 namespace temper {
 namespace {
 
-DType resolve_dtype(const Config& c, const std::string& device) {
-  if (c.run.dtype == "fp64") return DType::f64;
-  if (c.run.dtype == "bf16") return DType::bf16;
-  if (c.run.dtype == "auto" && device != "cpu") return DType::bf16;
-  return DType::f32;
-}
-
 void require_path(const char* key, const std::string& path, std::vector<PlanError>& errors) {
   if (!path_exists(path))
     errors.push_back(
@@ -48,6 +41,20 @@ void require_checkpoint(const std::string& path, std::vector<PlanError>& errors)
 }
 
 }  // namespace
+
+std::string_view device_name(Device device) { return device == Device::cuda ? "cuda" : "cpu"; }
+
+DType resolve_dtype(std::string_view dtype, Device device) {
+  if (dtype == "fp64") return DType::f64;
+  if (dtype == "bf16") return DType::bf16;
+  return dtype == "auto" && device == Device::cuda ? DType::bf16 : DType::f32;
+}
+
+std::string dtype_defect(std::string_view dtype, Device device) {
+  return dtype == "fp64" && device == Device::cuda
+             ? "fp64 runs on the CPU only: the GPU kernels take fp32 and bf16"
+             : "";
+}
 
 std::string_view role_name(RoleKind kind) {
   return kind == RoleKind::rollout ? "rollout" : kind == RoleKind::reference ? "reference" : "trainer";
@@ -86,8 +93,10 @@ PlanResult try_plan(const Config& config, int num_ranks, const ModelConfig& fact
   plan.generates = !draft.supervised();
   plan.needs_reference = algorithm_traits(config.algorithm.name).compares && config.algorithm.kl_coef > 0;
   plan.num_ranks = num_ranks;
-  plan.device = config.run.device == "auto" ? "cpu" : config.run.device;
-  plan.dtype = resolve_dtype(config, plan.device);
+  plan.device = config.run.device == "cuda" ? Device::cuda : Device::cpu;
+  plan.dtype = resolve_dtype(config.run.dtype, plan.device);
+  if (const std::string defect = dtype_defect(config.run.dtype, plan.device); !defect.empty())
+    draft.error("run.dtype", defect, {"auto", "bf16", "fp32"});
   plan.num_parameters = num_parameters(facts);
   plan.steps = config.run.steps;
   plan_roles(draft);

@@ -12,12 +12,20 @@
 
 #include "src/config/config.h"
 #include "src/config/config_error.h"
+#include "src/core/device.h"
 #include "src/core/dtype.h"
 #include "src/nn/model_config.h"
 
 namespace temper {
 
 using PlanError = ConfigError;
+
+/// "cpu" or "cuda".
+std::string_view device_name(Device device);
+/// "auto" is bf16 on a GPU and fp32 on the CPU.
+DType resolve_dtype(std::string_view dtype, Device device);
+/// Why this type does not run on this device; empty: it does.
+std::string dtype_defect(std::string_view dtype, Device device);
 
 struct BatchPlan {
   int64_t prompts_per_step = 0;    // sft: lines of data
@@ -53,7 +61,7 @@ struct RunPlan {
   bool generates = false;        // has a rollout phase
   bool needs_reference = false;  // keeps a frozen copy of the first weights
   int num_ranks = 0;
-  std::string device;
+  Device device = Device::cpu;
   DType dtype = DType::f32;
   int64_t num_parameters = 0;
   int64_t steps = 0;

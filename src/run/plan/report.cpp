@@ -138,7 +138,7 @@ std::string work_text(const RunPlan& plan) {
 
 /// One block for all ranks that hold the same in a phase.
 std::string memory_text(const RunPlan& plan, const ReportOptions& options) {
-  std::string text = fmt::format("memory per rank ({})\n", plan.device == "cpu" ? "host" : "device");
+  std::string text = fmt::format("memory per rank ({})\n", plan.device == Device::cpu ? "host" : "device");
   using Parts = std::vector<std::pair<std::string, int64_t>>;
   std::map<std::pair<std::string, Parts>, std::vector<int>> ranks;
   for (const MemoryRow& row : plan.memory) ranks[{row.phase, row.parts}].push_back(row.rank);
@@ -223,8 +223,8 @@ std::string plan_text(const PlanResult& result, const ReportOptions& options) {
   if (!result.errors.empty())
     return text + fmt::format("{} error(s): this run would not start\n", result.errors.size());
   const RunPlan& plan = result.plan;
-  text += fmt::format("{} on {} rank(s), {}, {}, {} steps\n", plan.algorithm, plan.num_ranks, plan.device,
-                      dtype_name(plan.dtype), plan.steps);
+  text += fmt::format("{} on {} rank(s), {}, {}, {} steps\n", plan.algorithm, plan.num_ranks,
+                      device_name(plan.device), dtype_name(plan.dtype), plan.steps);
   text += batch_text(plan) + lengths_text(plan) + roles_text(plan, options.ranks_per_node) +
           memory_text(plan, options);
   text += work_text(plan);
@@ -248,7 +248,7 @@ Json plan_json(const PlanResult& result, const ReportOptions& options) {
   if (!ok) return json;
   json["num_ranks"] = plan.num_ranks;
   json["algorithm"] = plan.algorithm;
-  json["device"] = plan.device;
+  json["device"] = device_name(plan.device);
   json["dtype"] = dtype_name(plan.dtype);
   json["steps"] = plan.steps;
   json["lengths"] = {{"context_tokens", plan.context_tokens},

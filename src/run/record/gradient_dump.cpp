@@ -10,6 +10,8 @@ Trainer::GradientHook gradient_dump(const std::string& folder, Collectives& dp) 
     for (const Unit& unit : store.units())
       dp.all_gather_shards(c, store.grads_of(unit), "gradients for the dump, copied from their dp owners");
     if (dp.rank() != 0) return;
+    c.lane.wait();
+    device::HostWindows windows(store.device());
     make_directories(folder);
     std::vector<TensorToWrite> tensors;
     for (const Parameter& p : store.list()) {
@@ -19,7 +21,10 @@ Trainer::GradientHook gradient_dump(const std::string& folder, Collectives& dp) 
         std::vector<int64_t> shape = p.spec.shape;
         shape[0] = part.rows;
         tensors.push_back({part.name, p.grad.dtype == DType::f64 ? "F64" : "F32", shape,
-                           [at, bytes = part.rows * row](OutputFile& out) { out.write(at, bytes); }});
+                           [&windows, at, bytes = part.rows * row](OutputFile& out) {
+                             windows.read(at, bytes,
+                                          [&](const char* from, int64_t n) { out.write(from, n); });
+                           }});
         at += part.rows * row;
       }
     }

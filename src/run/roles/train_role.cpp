@@ -43,13 +43,13 @@ int64_t oldest_version(std::span<const Trajectory* const> all, int64_t current) 
   return oldest;
 }
 
-std::vector<StateTensor> state_tensors(const Optimizer& optimizer) {
+std::vector<StateTensor> state_tensors(const Optimizer& optimizer, Device device) {
   std::vector<StateTensor> list;
   for (const OptimizerPiece& p : optimizer.pieces()) {
     const ParamSpec& spec = p.parameter->spec;
-    list.push_back({"param/" + spec.name, spec.shape, p.range, p.master});
-    list.push_back({"opt/m/" + spec.name, spec.shape, p.range, p.m});
-    list.push_back({"opt/v/" + spec.name, spec.shape, p.range, p.v});
+    list.push_back({"param/" + spec.name, spec.shape, p.range, p.master, device});
+    list.push_back({"opt/m/" + spec.name, spec.shape, p.range, p.m, device});
+    list.push_back({"opt/v/" + spec.name, spec.shape, p.range, p.v, device});
   }
   return list;
 }
@@ -61,7 +61,7 @@ TrainRole::TrainRole(const Parts& parts)
       pass_(pass_options(config(), plan())),
       algorithm_(make_algorithm(config().algorithm)),
       objective_(parts.model.head(), *algorithm_, pass_.temperature, plan().max_new_tokens),
-      trainer_(parts.model, parts.dp, parts.dp_tensors, trainer_options(config(), plan())) {
+      trainer_(parts.ctx, parts.model, parts.dp, parts.dp_tensors, trainer_options(config(), plan())) {
   p_.memory.add(parts.model.device(), [this] { return trainer_.held_bytes(); });
   if (const std::string& folder = p_.task.gradient_folder; !folder.empty())
     trainer_.set_gradient_hook(gradient_dump(folder, p_.dp_tensors));
@@ -233,7 +233,8 @@ void TrainRole::settle(int64_t produced) {
 }
 
 void TrainRole::save(CheckpointWriter& checkpoint) const {
-  for (StateTensor& tensor : state_tensors(trainer_.optimizer())) checkpoint.tensor(std::move(tensor));
+  for (StateTensor& tensor : state_tensors(trainer_.optimizer(), p_.model.device()))
+    checkpoint.tensor(std::move(tensor));
   int64_t data_position = data_position_;
   for (int64_t s = step_ + 1; s <= produced_; ++s) {
     const StepInput& ahead = p_.groups.peek(s);
@@ -247,7 +248,7 @@ void TrainRole::save(CheckpointWriter& checkpoint) const {
 }
 
 void TrainRole::restore(const CheckpointReader& checkpoint) {
-  checkpoint.fill(state_tensors(trainer_.optimizer()));
+  checkpoint.fill(state_tensors(trainer_.optimizer(), p_.model.device()));
   trainer_.optimizer().restore(p_.ctx, checkpoint.count("optimizer_updates"));
   int64_t produced = checkpoint.step();
   for (; checkpoint.has(ahead_name(produced + 1)); ++produced)

@@ -22,35 +22,6 @@ int resolve_threads(std::optional<int64_t> wanted, int ranks_on_node) {
   return std::max(1, cores < online ? cores : cores / std::max(1, ranks_on_node));
 }
 
-Device resolve_device(const std::string& device, int rank_on_node) {
-  if (device == "cpu") return Device::cpu;
-  const device::Found gpus = device::find_gpus();
-  if (gpus.count == 0 && device == "auto") {
-    spdlog::debug("no GPU: {}", gpus.why);
-    return Device::cpu;
-  }
-  if (gpus.count == 0)
-    fail(Exit::environment,
-         {.what = "no GPU can be used",
-          .where = "--device cuda",
-          .why = gpus.why,
-          .fix = "use cpu or auto, or start on a machine with an H100 or H200 and its driver"});
-  device::select_gpu(rank_on_node % gpus.count);
-  spdlog::debug("GPU {} of {}: {}", rank_on_node % gpus.count, gpus.count, device::gpu_name());
-  return Device::cuda;
-}
-
-DType resolve_dtype(const std::string& dtype, Device device) {
-  if (dtype == "bf16") return DType::bf16;
-  if (dtype == "fp64" && device == Device::cuda)
-    fail(Exit::usage, {.what = "fp64 runs on the CPU only",
-                       .where = "--dtype fp64",
-                       .why = "the GPU kernels take fp32 and bf16",
-                       .fix = "add --device cpu"});
-  if (dtype == "fp64") return DType::f64;
-  return dtype == "auto" && device == Device::cuda ? DType::bf16 : DType::f32;
-}
-
 ModelSource first_weights(const Config& config, const RunPlan& plan) {
   return {config.model.path, plan.context_tokens, config.model.init == "random", config.run.seed};
 }

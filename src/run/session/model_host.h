@@ -20,12 +20,6 @@ namespace temper {
 /// them.
 int resolve_threads(std::optional<int64_t> wanted, int ranks_on_node);
 
-/// "auto" is a GPU where one is found. A GPU is selected for this process: the ranks of a node take turns.
-/// "cuda" without one is Exit::environment, saying why.
-Device resolve_device(const std::string& device, int rank_on_node);
-/// "auto" is fp32 on the CPU backend and bf16 on a GPU, which has no fp64 (Exit::usage).
-DType resolve_dtype(const std::string& dtype, Device device);
-
 /// Where the weights of a model come from.
 struct ModelSource {
   std::string folder;

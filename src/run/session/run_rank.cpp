@@ -1,7 +1,6 @@
 #include "src/run/session/run_rank.h"
 
 #include <limits>
-#include <numeric>
 
 #include "src/config/load.h"
 #include "src/rl/rewards/reward_set.h"
@@ -9,15 +8,14 @@
 #include "src/run/plan/run_options.h"
 #include "src/run/record/run_log.h"
 #include "src/run/session/find_checkpoint.h"
+#include "src/run/session/gpu.h"
 
 namespace temper {
 namespace {
 
 /// A rank without roles waits for the whole run.
-std::unique_ptr<Comm> comm_of_world(const MpiSession& mpi, bool idle, double watchdog_seconds) {
-  std::vector<int> all(static_cast<size_t>(mpi.size()));
-  std::iota(all.begin(), all.end(), 0);
-  return mpi.make_comm(all, idle ? std::numeric_limits<double>::infinity() : watchdog_seconds);
+double wait_limit(const Config& config, bool idle) {
+  return idle ? std::numeric_limits<double>::infinity() : config.cluster.watchdog_seconds;
 }
 
 }  // namespace
@@ -26,10 +24,12 @@ RunRank::RunRank(const RunTask& run_task, const MpiSession& mpi, std::span<const
     : task(run_task),
       placement(place_roles(task, rows, mpi.rank())),
       trace(mpi.rank(), task.plan.profiled_steps),
-      world(comm_of_world(mpi, placement.roles.empty(), config().cluster.watchdog_seconds)),
+      world(mpi.make_comm_of_all(wait_limit(config(), placement.roles.empty()))),
       dp(mpi.make_comm(placement.ranks.trainer, config().cluster.watchdog_seconds)),
-      mesh(mpi, placement.ranks.trainer, {.dp = static_cast<int>(placement.ranks.trainer.size())},
-           Device::cpu, config().cluster.watchdog_seconds),
+      device(take_device(mpi, task.plan.device, *world, !placement.roles.empty(),
+                         config().cluster.shared_gpus == "allow")),
+      mesh(mpi, placement.ranks.trainer, {.dp = static_cast<int>(placement.ranks.trainer.size())}, device,
+           config().cluster.watchdog_seconds),
       mailbox(mpi.make_mailbox(config().cluster.watchdog_seconds)),
       end(*mailbox, placement.ranks),
       groups(*mailbox, placement.ranks, task.plan.max_policy_lag, end),
@@ -39,7 +39,7 @@ RunRank::RunRank(const RunTask& run_task, const MpiSession& mpi, std::span<const
   open_folder(mpi.rank());
   find_start();
   if (idle) return;
-  host = std::make_unique<ModelHost>(mpi, Device::cpu, task.plan.dtype, config().run.threads);
+  host = std::make_unique<ModelHost>(mpi, device, task.plan.dtype, config().run.threads);
   build_roles();
 }
 

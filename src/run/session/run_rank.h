@@ -30,6 +30,7 @@ struct RunRank {
   Placement placement;
   Trace trace;
   std::unique_ptr<Comm> world, dp;  // all ranks; trainer ranks, null on others
+  Device device;                    // that this rank computes on
   Mesh mesh;                        // of the trainer
   std::unique_ptr<Mailbox> mailbox;
   EndOfRun end;

@@ -1,36 +1,36 @@
 #include "src/run/verbs/eval_command.h"
 
 #include <cstdio>
-#include <numeric>
 
 #include "src/config/load.h"
 #include "src/run/plan/model_facts.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/record/run_log.h"
 #include "src/run/roles/validation.h"
+#include "src/run/session/gpu.h"
 #include "src/run/session/model_host.h"
 
 namespace temper {
 
 int run_eval(const CommandLine& line) {
-  const LoadedConfig loaded = load_config(line.positional, line.overrides);
+  LoadedConfig loaded = load_config(line.positional, line.overrides);
   const Config& config = loaded.config;
   require_paths(loaded, {"data.train", "checkpoint.resume"});
   MpiSession mpi(nullptr, nullptr);
+  const std::unique_ptr<Comm> comm = mpi.make_comm_of_all(config.cluster.watchdog_seconds);
+  settle_device(loaded, *comm);
   const RunPlan plan = make_plan(loaded, mpi.size(), read_model_facts(config.model.path));
   if (!plan.validates)
     fail(Exit::usage, {.what = "nothing to evaluate",
                        .where = "validation.data",
                        .why = "the list is empty",
                        .fix = "name a JSONL file in validation.data"});
-  std::vector<int> world(static_cast<size_t>(mpi.size()));
-  std::iota(world.begin(), world.end(), 0);
-  const std::unique_ptr<Comm> comm = mpi.make_comm(world, config.cluster.watchdog_seconds);
   start_log("", config.log.level, mpi.rank(), mpi.rank() == 0);
   const TextTools text = load_text_tools(config);
   std::optional<int64_t> threads = config.run.threads;
   if (line.has("--threads")) threads = line.integer("--threads", 1);
-  ModelHost host(mpi, Device::cpu, plan.dtype, threads);
+  const Device device = take_device(mpi, plan.device, *comm, true, config.cluster.shared_gpus == "allow");
+  ModelHost host(mpi, device, plan.dtype, threads);
   const std::unique_ptr<Model> model = host.load(first_weights(config, plan));
   Engine engine(*model, engine_options(config, plan), host.ctx().lane);
   Validation validation({config, plan, *comm, host.ctx(), *model, engine, *text.tokenizer,

@@ -70,7 +70,7 @@ GenerateInput read_prompts(const CommandLine& line, const PromptBuilder& builder
 
 /// Room for pages where rollout.kv_memory is not given: half of what the weights left free on a GPU.
 int64_t cache_bytes(const Model& model) {
-  return model.device() == Device::cpu ? kCacheBytes : device::free_bytes() / 2;
+  return model.device() == Device::cpu ? kCacheBytes : device::gpu_memory().free / 2;
 }
 
 EngineOptions generate_engine(const Model& model, const RolloutConfig& r, int64_t longest_sequence) {

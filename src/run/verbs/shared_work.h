@@ -5,12 +5,12 @@
 #include <cstdio>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <vector>
 
 #include "src/comm/mpi_comm.h"
 #include "src/core/json.h"
+#include "src/run/session/gpu.h"
 #include "src/run/session/model_host.h"
 #include "src/run/verbs/command_line.h"
 
@@ -19,13 +19,18 @@ namespace temper {
 class SharedWork {
  public:
   explicit SharedWork(const CommandLine& line) : mpi_(nullptr, nullptr) {
-    std::vector<int> world(static_cast<size_t>(mpi_.size()));
-    std::iota(world.begin(), world.end(), 0);
-    comm_ = mpi_.make_comm(world, kWaitSeconds);
+    comm_ = mpi_.make_comm_of_all(kWaitSeconds);
     std::optional<int64_t> threads;
     if (line.has("--threads")) threads = line.integer("--threads", 1);
-    const Device device = resolve_device(line.text("--device", "auto"), mpi_.rank() % mpi_.ranks_on_node());
-    host_.emplace(mpi_, device, resolve_dtype(line.text("--dtype", "auto"), device), threads);
+    const Device device = resolve_device(line.text("--device", "auto"), "--device cuda", *comm_);
+    if (device == Device::cuda) select_gpu(mpi_);
+    const std::string dtype = line.text("--dtype", "auto");
+    if (const std::string why = dtype_defect(dtype, device); !why.empty())
+      fail(Exit::usage, {.what = "this type cannot be used here",
+                         .where = "--dtype " + dtype,
+                         .why = why,
+                         .fix = "add --device cpu, or use bf16"});
+    host_.emplace(mpi_, device, resolve_dtype(dtype, device), threads);
   }
   ModelHost& host() { return *host_; }
   int rank() const { return comm_->rank(); }

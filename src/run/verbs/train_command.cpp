@@ -3,16 +3,18 @@
 #include "src/comm/mpi_comm.h"
 #include "src/config/load.h"
 #include "src/run/plan/model_facts.h"
+#include "src/run/session/gpu.h"
 #include "src/run/session/session.h"
 
 namespace temper {
 
 int run_train(const CommandLine& line) {
-  const LoadedConfig loaded = load_config(line.positional, line.overrides);
+  LoadedConfig loaded = load_config(line.positional, line.overrides);
   std::vector<std::string> unused;
   if (line.has("--replay")) unused = {"data.train", "validation.data", "checkpoint.resume"};
   require_paths(loaded, unused);
   MpiSession mpi(nullptr, nullptr);
+  settle_device(loaded, *mpi.make_comm_of_all(loaded.config.cluster.watchdog_seconds));
   const RunPlan plan = make_plan(loaded, mpi.size(), read_model_facts(loaded.config.model.path));
   return run_session({loaded, plan, line.list("--replay"), line.text("--dump-gradients")}, mpi);
 }

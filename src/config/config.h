@@ -64,12 +64,19 @@ struct RolloutConfig {
   int64_t dynamic_sampling_rounds = 0;
 };
 
+struct RecomputeConfig {
+  std::string granularity = "none";
+  std::string method = "uniform";
+  int64_t num_layers = 1;
+};
+
 struct TrainConfig {
   std::optional<int64_t> samples_per_update;
   std::optional<int64_t> updates_per_step;
   int64_t epochs_per_step = 1;
   std::optional<int64_t> max_tokens_per_microbatch;
   std::string last_partial = "error";
+  RecomputeConfig recompute;
   double cost_linear = 1.0;        // key train.cost_linear: cost of one token
   double cost_quadratic = 0.0001;  // key train.cost_quadratic: cost of one token pair of a sequence
 };

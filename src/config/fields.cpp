@@ -19,6 +19,8 @@ constexpr std::array<Words, 3> kDevices{"auto", "cpu", "cuda"};
 constexpr std::array<Words, 4> kDtypes{"auto", "fp32", "bf16", "fp64"};
 constexpr std::array<Words, 2> kInits{"load", "random"};
 constexpr std::array<Words, 3> kLastPartial{"error", "keep", "drop"};
+constexpr std::array<Words, 3> kGranularities{"none", "selective", "full"};
+constexpr std::array<Words, 2> kRecomputeMethods{"uniform", "block"};
 constexpr std::array<Words, 4> kSchedules{"constant", "linear", "cosine", "wsd"};
 constexpr std::array<Words, 3> kOverlong{"error", "drop", "truncate-left"};
 constexpr std::array<Words, 2> kIdleRanks{"error", "allow"};
@@ -228,6 +230,15 @@ void train_fields(TrainConfig& c, OptimizerConfig& o, std::vector<Field>& fields
     {.help = "samples left over when a step does not divide into full updates: "
              "refuse, a smaller last update, or leave them out",
      .choices = kLastPartial});
+  f("recompute.granularity", c.recompute.granularity,
+    {.help = "activations that backward computes again instead of keeping them: none; selective: those that "
+             "cost little; full: all but the input of a layer. No choice changes a bit",
+     .choices = kGranularities});
+  f("recompute.method", c.recompute.method,
+    {.help = "of full: uniform: all layers, in runs of num_layers; block: the first num_layers alone",
+     .choices = kRecomputeMethods});
+  f("recompute.num_layers", c.recompute.num_layers,
+    {.help = "see train.recompute.method", .unit = "layers", .range = kCount});
   f("cost_linear", c.cost_linear, {.help = "balancing over ranks: cost of one token", .range = kNotNegative});
   f("cost_quadratic", c.cost_quadratic,
     {.help = "balancing over ranks: cost of one pair of tokens of a sequence", .range = kNotNegative});

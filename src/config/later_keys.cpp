@@ -8,9 +8,6 @@ namespace temper {
 
 std::vector<LaterKey> later_keys() {
   std::vector<LaterKey> keys{
-      {"train.recompute.granularity", {"none"}, "recomputing activations"},
-      {"train.recompute.method", {"uniform", "block"}, "recomputing activations"},
-      {"train.recompute.num_layers", {1}, "recomputing activations"},
       {"train.offload.optimizer", {"auto", false}, "offloading to host memory"},
       {"train.offload.gradients", {"auto", false}, "offloading to host memory"},
       {"train.offload.weights", {"auto", false}, "offloading to host memory"},

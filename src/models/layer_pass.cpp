@@ -1,41 +1,93 @@
 #include "src/models/layer_pass.h"
 
+#include <algorithm>
 #include <array>
 
 namespace temper {
 
-Residual forward_layers(Ctx& c, const Model& model, const Batch& b, const Residual& x, PassSaved* saved) {
-  const LayerRange& layers = model.layers();
-  if (saved) saved->layers.resize(static_cast<size_t>(layers.end - layers.begin));
-  // A layer's addend dies in the next one; its stream is what that one's backward reads.
-  std::array<Residual, 2> memory;
-  for (Residual& r : memory) r.delta = c.scratch.like(x.stream);
-  if (!saved)
-    for (Residual& r : memory) r.stream = c.scratch.like(x.stream);
+namespace {
+
+/// The stream after a run of layers. Of a run that is computed again only the stream before it is kept.
+Residual forward_run(Ctx& c, const Model& model, const Batch& b, const Residual& x,
+                     const std::array<Residual, 2>& memory, const RecomputePlan::Run& run,
+                     std::vector<LayerSaved>* saved) {
   Residual from = x;
-  for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
-    Residual& to = memory[static_cast<size_t>(layer % 2)];
-    if (saved) to.stream = c.saved->like(x.stream);
+  for (int64_t layer = run.layers.begin; layer < run.layers.end; ++layer) {
+    const bool keeps = saved && (run.recompute != Recompute::full || layer == run.layers.begin);
+    // A layer's addend dies in the next one; its stream is what that one's backward reads.
+    Residual to = memory[static_cast<size_t>(layer % 2)];
+    if (saved && run.recompute != Recompute::full) to.stream = c.saved->like(x.stream);
     ArenaScope scope(c.scratch);
     model.layer_forward(c, b, layer, to, from,
-                        saved ? &saved->layers[static_cast<size_t>(layer - layers.begin)] : nullptr);
+                        keeps ? &saved->at(static_cast<size_t>(layer - model.layers().begin)) : nullptr,
+                        run.recompute);
     from = to;
+  }
+  return from;
+}
+
+std::array<Residual, 2> stream_memory(Ctx& c, const CTensor& like, bool streams) {
+  std::array<Residual, 2> memory;
+  for (Residual& r : memory) {
+    r.delta = c.scratch.like(like);
+    if (streams) r.stream = c.scratch.like(like);
+  }
+  return memory;
+}
+
+}  // namespace
+
+std::vector<RecomputePlan::Run> RecomputePlan::runs(const LayerRange& layers) const {
+  const bool full = granularity == Recompute::full;
+  if (!full) return {{layers, granularity}};
+  std::vector<Run> list;
+  const int64_t step = block ? 1 : num_layers;
+  const int64_t end = block ? std::min(layers.end, layers.begin + num_layers) : layers.end;
+  for (int64_t at = layers.begin; at < end; at += step)
+    list.push_back({{at, std::min(at + step, end)}, Recompute::full});
+  if (end < layers.end) list.push_back({{end, layers.end}, Recompute::none});
+  return list;
+}
+
+Residual forward_layers(Ctx& c, const Model& model, const Batch& b, const Residual& x, PassSaved* saved) {
+  const LayerRange& layers = model.layers();
+  if (saved) saved->layers.assign(static_cast<size_t>(layers.end - layers.begin), {});
+  const RecomputePlan plan = saved ? saved->recompute : RecomputePlan{};
+  const bool streams = !saved || plan.granularity == Recompute::full;
+  const std::array<Residual, 2> memory = stream_memory(c, x.stream, streams);
+  Residual from = x;
+  for (const RecomputePlan::Run& run : plan.runs(layers)) {
+    if (saved) saved->runs.push_back(c.saved->mark());
+    from = forward_run(c, model, b, from, memory, run, saved ? &saved->layers : nullptr);
   }
   return from;
 }
 
 Tensor backward_layers(Ctx& c, const Model& model, const Batch& b, const CTensor& dy, const PassSaved& saved,
                        LayerWatcher* watcher) {
-  const LayerRange& layers = model.layers();
   const std::array<Tensor, 2> memory{c.scratch.like(dy), c.scratch.like(dy)};
   CTensor from = dy;
   Tensor to;
-  for (int64_t layer = layers.end; layer-- > layers.begin;) {
-    to = memory[static_cast<size_t>(layer % 2)];
-    ArenaScope scope(c.scratch);
-    model.layer_backward(c, b, layer, to, from, saved.layers[static_cast<size_t>(layer - layers.begin)]);
-    if (watcher) watcher->after_backward(c, model.layer_unit(layer));
-    from = to;
+  const std::vector<RecomputePlan::Run> runs = saved.recompute.runs(model.layers());
+  for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
+    const ArenaScope scope(c.scratch);
+    const auto index = [&](int64_t layer) { return static_cast<size_t>(layer - model.layers().begin); };
+    const bool again = run->recompute == Recompute::full;
+    std::vector<LayerSaved> computed;
+    if (again) {
+      computed.resize(saved.layers.size());
+      Residual x;
+      static_cast<CTensor&>(x.stream) = saved.layers[index(run->layers.begin)].attn_norm.x;
+      forward_run(c, model, b, x, stream_memory(c, dy, false), {run->layers, Recompute::none}, &computed);
+    }
+    for (int64_t layer = run->layers.end; layer-- > run->layers.begin;) {
+      to = memory[static_cast<size_t>(layer % 2)];
+      const ArenaScope temporary(c.scratch);
+      model.layer_backward(c, b, layer, to, from, (again ? computed : saved.layers)[index(layer)]);
+      if (watcher) watcher->after_backward(c, model.layer_unit(layer));
+      from = to;
+    }
+    c.saved->release(saved.runs[static_cast<size_t>(runs.rend() - run - 1)]);
   }
   return to;
 }

@@ -8,10 +8,29 @@
 
 namespace temper {
 
-/// What a forward keeps for its backward, in c.saved.
+/// What a pass does not keep of its layers. Of `full`, runs of layers are computed again from the stream
+/// before the first of them: all layers in runs of `num_layers`, or (`block`) the first `num_layers`, one by
+/// one. No choice changes a bit.
+struct RecomputePlan {
+  Recompute granularity = Recompute::none;
+  bool block = false;
+  int64_t num_layers = 1;
+
+  struct Run {
+    LayerRange layers;
+    Recompute recompute;
+  };
+  /// Layers in order, in runs of one plan each.
+  std::vector<Run> runs(const LayerRange& layers) const;
+};
+
+/// What a forward keeps for its backward, in c.saved, which is as it was then when backward begins: it gives
+/// the memory of each run of layers back when they are done.
 struct PassSaved {
-  std::vector<LayerSaved> layers;  // of the model's range
-  NormSaved norm;
+  RecomputePlan recompute = {};         // chosen by the caller
+  std::vector<LayerSaved> layers = {};  // of the model's range
+  std::vector<Arena::Mark> runs = {};   // where the memory of each run begins
+  NormSaved norm = {};
 };
 
 /// Told when a unit has all gradients of this backward, in the order of backward: head, layers from the last

@@ -101,8 +101,8 @@ Residual Model::begin(Ctx& c, const Batch& b, bool keep) const {
 }
 
 void Model::layer_forward(Ctx& c, const Batch& b, int64_t layer, const Residual& y, const Residual& x,
-                          LayerSaved* saved) const {
-  decoder_[static_cast<size_t>(layer - layers_.begin)].forward(c, b, y, x, saved);
+                          LayerSaved* saved, Recompute recompute) const {
+  decoder_[static_cast<size_t>(layer - layers_.begin)].forward(c, b, y, x, saved, recompute);
 }
 
 Tensor Model::end(Ctx& c, const Residual& x, NormSaved* saved) const {

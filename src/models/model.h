@@ -46,7 +46,7 @@ class Model {
   Residual begin(Ctx& c, const Batch& b, bool keep) const;
   /// y = layer(x); y is the caller's.
   void layer_forward(Ctx& c, const Batch& b, int64_t layer, const Residual& y, const Residual& x,
-                     LayerSaved* saved) const;
+                     LayerSaved* saved, Recompute recompute = Recompute::none) const;
   /// Final hidden states [T, D].
   Tensor end(Ctx& c, const Residual& x, NormSaved* saved) const;
 

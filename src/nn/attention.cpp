@@ -19,21 +19,20 @@ Attention::Attention(const ModelConfig& config, int64_t layer, const Parameters&
       k_norm_(p.k_norm),
       rope_(rope) {}
 
-Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* saved) const {
+Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* saved, bool products) const {
   const int64_t tokens = x.dim(0);
   const DType accumulate = accumulate_dtype(x.dtype);
   Arena& memory = c.memory(saved != nullptr);
   Tensor projected, head_rstd, qkv = wqkv_.forward(c, x, memory);
   if (q_norm_) {
     projected = qkv;
-    qkv = memory.like(projected);
+    qkv = c.memory(saved && !products).like(projected);
     head_rstd = memory.make({tokens, shape_.q_heads + shape_.kv_heads}, accumulate);
-    const RopeInput rope{b.positions, rope_.cosine, rope_.sine};
     if (b.kv)
-      head_norm_rope_append(c, qkv, head_rstd, *b.kv, layer_, projected, q_norm_->value, k_norm_->value, rope,
-                            b.cu_seqlens, shape_, eps_);
+      head_norm_rope_append(c, qkv, head_rstd, *b.kv, layer_, projected, q_norm_->value, k_norm_->value,
+                            rope_of(b), b.cu_seqlens, shape_, eps_);
     else
-      head_norm_rope_forward(c, qkv, head_rstd, projected, q_norm_->value, k_norm_->value, rope, shape_,
+      head_norm_rope_forward(c, qkv, head_rstd, projected, q_norm_->value, k_norm_->value, rope_of(b), shape_,
                              eps_);
   } else {
     rope_forward(c, qkv, b.positions, rope_.cosine, rope_.sine, shape_);
@@ -47,21 +46,28 @@ Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* sav
     attention_varlen_forward(c, out, lse, qkv, b.cu_seqlens, shape_, scale_);
   }
   if (saved) *saved = {x, projected, head_rstd, qkv, out, lse};
+  if (saved && products) saved->x = {};
+  if (saved && products && q_norm_) saved->qkv = {};
   return wo_.forward(c, out, c.scratch);
 }
 
-Tensor Attention::backward(Ctx& c, const Batch& b, CTensor dy, const AttentionSaved& s) const {
+Tensor Attention::backward(Ctx& c, const Batch& b, CTensor dy, CTensor x, const AttentionSaved& s) const {
   wo_.backward_weight(c, dy, s.out);
   const Tensor dout = wo_.backward_input(c, dy);
-  Tensor dqkv = c.scratch.like(s.qkv);
-  attention_varlen_backward(c, dqkv, dout, s.qkv, s.out, s.lse, b.cu_seqlens, shape_, scale_);
+  Tensor qkv = s.qkv;
+  if (qkv.empty()) {
+    qkv = c.scratch.like(s.projected);
+    head_norm_rope_forward(c, qkv, c.scratch.like(s.head_rstd), s.projected, q_norm_->value, k_norm_->value,
+                           rope_of(b), shape_, eps_);
+  }
+  Tensor dqkv = c.scratch.like(qkv);
+  attention_varlen_backward(c, dqkv, dout, qkv, s.out, s.lse, b.cu_seqlens, shape_, scale_);
   if (q_norm_)
     head_norm_rope_backward(c, dqkv, q_norm_->grad_sum(c.lane), k_norm_->grad_sum(c.lane), dqkv, s.projected,
-                            q_norm_->value, k_norm_->value, s.head_rstd,
-                            {b.positions, rope_.cosine, rope_.sine}, shape_);
+                            q_norm_->value, k_norm_->value, s.head_rstd, rope_of(b), shape_);
   else
     rope_backward(c, dqkv, b.positions, rope_.cosine, rope_.sine, shape_);
-  wqkv_.backward_weight(c, dqkv, s.x);
+  wqkv_.backward_weight(c, dqkv, x);
   return wqkv_.backward_input(c, dqkv);
 }
 

@@ -17,10 +17,10 @@ struct RopeTensors {
 };
 
 struct AttentionSaved {
-  CTensor x;         // [T, D] input
+  CTensor x;         // [T, D] input; empty where it is computed again
   Tensor projected;  // [T, (Hq+2Hkv)dh] before the head norm; empty without one
   Tensor head_rstd;  // [T, Hq+Hkv]
-  Tensor qkv;        // [T, (Hq+2Hkv)dh] after norm and rope
+  Tensor qkv;        // [T, (Hq+2Hkv)dh] after norm and rope; empty where it is made of `projected` again
   Tensor out;        // [T, Hq*dh]
   Tensor lse;        // [Hq, T]
 };
@@ -37,10 +37,14 @@ class Attention {
   };
   Attention(const ModelConfig& config, int64_t layer, const Parameters& parameters, const RopeTensors& rope);
 
-  Tensor forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* saved) const;
-  Tensor backward(Ctx& c, const Batch& b, CTensor dy, const AttentionSaved& saved) const;
+  /// `products`: only those are saved, not what is made of them element by element.
+  Tensor forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* saved, bool products = false) const;
+  /// `x` as in forward.
+  Tensor backward(Ctx& c, const Batch& b, CTensor dy, CTensor x, const AttentionSaved& saved) const;
 
  private:
+  RopeInput rope_of(const Batch& b) const { return {b.positions, rope_.cosine, rope_.sine}; }
+
   AttentionShape shape_;
   double scale_, eps_;
   int64_t layer_;

@@ -25,6 +25,12 @@ class Norm {
       add_rmsnorm_forward(c, y, sum, rstd, a, b, weight_->value, eps_);
     if (saved) *saved = {sum, rstd};
   }
+  /// The y of a forward again, from what it saved, in scratch.
+  Tensor again(Ctx& c, const NormSaved& saved) const {
+    const Tensor y = c.scratch.like(saved.x), rstd = c.scratch.like(saved.rstd);
+    rmsnorm_forward(c, y, rstd, saved.x, weight_->value, eps_);
+    return y;
+  }
   /// dx is the caller's, and may be the memory of dy or of dresidual: the gradient that goes past the norm,
   /// or none.
   void backward_into(Ctx& c, Tensor dx, CTensor dy, CTensor dresidual, const NormSaved& saved) const {

@@ -59,12 +59,12 @@ void Trainer::run_microbatch(Ctx& c, Microbatch& mb, std::span<const Trajectory*
                              LayerWatcher* watcher) {
   ArenaScope scratch(c.scratch), activations(saved_);
   Ctx keeping{c.scratch, c.lane, c.threads, &saved_};
-  PassSaved saved;
+  PassSaved saved{.recompute = options_.recompute};
   const Tensor rows = target_hidden(keeping, model_, mb, &saved), drows = c.scratch.like(rows);
   objective.backward(keeping, drows, rows, mb, all, update);
   const Tensor dhidden = c.scratch.make({static_cast<int64_t>(mb.tokens.size()), rows.dim(1)}, rows.dtype);
   scatter_rows(c, dhidden, drows, to_device(c, view_of(mb.rows.data(), {rows.dim(0)})));
-  backward_pass(c, model_, mb.batch(c), dhidden, saved, watcher);
+  backward_pass(keeping, model_, mb.batch(c), dhidden, saved, watcher);
 }
 
 void Trainer::reduce_sums(ObjectiveUpdate& update) {

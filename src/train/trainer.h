@@ -27,6 +27,7 @@ struct TrainerOptions {
   PassOptions pass;
   OptimizerConfig optimizer;
   int64_t total_updates = 0;
+  RecomputePlan recompute = {};
 };
 
 class Trainer {

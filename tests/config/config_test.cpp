@@ -98,10 +98,9 @@ TEST(Config, SupervisedNeedsNoRollout) {
 TEST(Config, OffValuesOfLaterKeysAreAccepted) {
   const std::string text =
       std::string(kMinimalConfig) +
-      "[train]\nrecompute.granularity = \"none\"\noffload = {optimizer = \"auto\", weights = false}\n"
+      "[train]\noffload = {optimizer = \"auto\", weights = false}\n"
       "[roles.trainer]\ntp = 1\npp = 1\nzero = 1\n[roles.rollout]\nep = 1\n[profile]\nsteps = \"\"\n";
-  EXPECT_NO_THROW(
-      load_text(text, {"run.max_policy_lag=0", "train.recompute.num_layers=1", "rollout.tokens_per_step=0"}));
+  EXPECT_NO_THROW(load_text(text, {"run.max_policy_lag=0", "rollout.tokens_per_step=0"}));
 }
 
 /// A config in which every key has a value that is not its default.
@@ -183,6 +182,9 @@ LoadedConfig every_key_set() {
       "roles.reference.ranks=\"0,1\"",
       "cluster.idle_ranks=allow",
       "cluster.shared_gpus=allow",
+      "train.recompute.granularity=full",
+      "train.recompute.method=block",
+      "train.recompute.num_layers=3",
       "cluster.watchdog_seconds=12.5",
       "checkpoint.every=5",
       "checkpoint.keep=1",

@@ -11,11 +11,11 @@ enum class Rounding { once, twice };
 /// Backward of a layer as if the gradient through a norm were rounded before the one past it is added.
 void backward_with_two_roundings(Ctx& c, const Batch& b, Tensor dx, CTensor dy, const LayerParts& parts,
                                  const LayerSaved& s) {
-  const Tensor dmlp = parts.mlp.backward(c, dy, s.mlp);
+  const Tensor dmlp = parts.mlp.backward(c, dy, s.mlp.x, s.mlp);
   const Tensor dmiddle = c.scratch.like(dmlp), dnorm = c.scratch.like(dmlp);
   parts.mlp_norm.backward_into(c, dnorm, dmlp, {}, s.mlp_norm);
   add(c, dmiddle, dnorm, dy);
-  const Tensor dattended = parts.attn.backward(c, b, dmiddle, s.attn);
+  const Tensor dattended = parts.attn.backward(c, b, dmiddle, s.attn.x, s.attn);
   parts.attn_norm.backward_into(c, dnorm, dattended, {}, s.attn_norm);
   add(c, dx, dnorm, dmiddle);
 }

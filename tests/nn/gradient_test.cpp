@@ -109,7 +109,7 @@ TEST(LayerGradients, Mlp) {
                   MlpSaved saved;
                   mlp.forward_into(l.c, y, x, &saved);
                   if (!douts) return Many{values_of(y)};
-                  return Many{values_of(mlp.backward(l.c, l.tensor((*douts)[0]), saved))};
+                  return Many{values_of(mlp.backward(l.c, l.tensor((*douts)[0]), x, saved))};
                 });
   }
 }
@@ -142,7 +142,7 @@ TEST(LayerGradients, Attention) {
           AttentionSaved saved;
           const Tensor y = attention.forward(l.c, l.batch.view(), x, &saved);
           if (!douts) return Many{values_of(y)};
-          return Many{values_of(attention.backward(l.c, l.batch.view(), l.tensor((*douts)[0]), saved))};
+          return Many{values_of(attention.backward(l.c, l.batch.view(), l.tensor((*douts)[0]), x, saved))};
         });
 }
 

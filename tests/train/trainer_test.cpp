@@ -51,7 +51,7 @@ class TrainerTest : public OnRanks {
   struct Update {
     UpdateStats stats;
     Values gradients;  // as the hook saw them; empty where it saw none
-    int64_t seen_update = 0;
+    int64_t seen_update = 0, activation_bytes = 0;
   };
 
   TrainerTest() { make_model(false); }
@@ -73,6 +73,7 @@ class TrainerTest : public OnRanks {
     o.optimizer.lr = lr;
     o.optimizer.weight_decay = 0;
     o.total_updates = 10;
+    o.recompute = recompute_;
     return o;
   }
   PolicyObjective objective(const Algorithm& algorithm) const { return {model_->head(), algorithm, 1.0, 32}; }
@@ -86,6 +87,7 @@ class TrainerTest : public OnRanks {
       result.seen_update = number;
     });
     result.stats = trainer.update(ctx(), all, objective(algorithm));
+    result.activation_bytes = trainer.activation_bytes();
     EXPECT_EQ(trainer.optimizer().count(), result.stats.defect.empty() ? 1 : 0);
     return result;
   }
@@ -97,6 +99,7 @@ class TrainerTest : public OnRanks {
 
   std::vector<Trajectory> trajectories_ = some_trajectories();
   std::unique_ptr<Model> model_;
+  RecomputePlan recompute_;
 };
 
 /// Every term of the loss: ratio without clipping, KL, entropy.
@@ -137,6 +140,28 @@ TEST_F(TrainerTest, GradientIsTheDerivativeOfTheLoss) {
           compared += std::abs(gradients[static_cast<size_t>(element)]) > 1e-4;
         }
       EXPECT_GT(compared, 30) << key;
+    }
+  }
+}
+
+/// What is computed again instead of kept changes no bit of a gradient, and less is kept.
+TEST_F(TrainerTest, RecomputationChangesNoBit) {
+  const std::unique_ptr<Algorithm> algorithm = smooth_grpo();
+  const Update kept = update(*algorithm, 40);
+  const std::pair<const char*, RecomputePlan> plans[] = {
+      {"selective", {.granularity = Recompute::selective}},
+      {"every layer", {.granularity = Recompute::full}},
+      {"the first layer", {.granularity = Recompute::full, .block = true}},
+      {"both at once", {.granularity = Recompute::full, .num_layers = 2}},
+      {"more than there are", {.granularity = Recompute::full, .num_layers = 7}},
+      {"more of the first than there are", {.granularity = Recompute::full, .block = true, .num_layers = 7}}};
+  for (const auto& [name, plan] : plans) {
+    recompute_ = plan;
+    const Update again = update(*algorithm, 40);
+    expect_same_bits(name, again.gradients, kept.gradients);
+    EXPECT_EQ(again.stats.grad_norm, kept.stats.grad_norm) << name;
+    if (plan.block || plan.num_layers == 1) {
+      EXPECT_LT(again.activation_bytes, kept.activation_bytes) << name;
     }
   }
 }

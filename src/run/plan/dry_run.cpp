@@ -95,10 +95,12 @@ PhaseMemory larger(const PhaseMemory& a, const PhaseMemory& b) {
 }
 
 /// `measure` of all layers, by models with one and with two: layers are alike, so that each adds the same to
-/// what is kept, and no more than two have temporaries at once.
+/// what is kept, and no more than two have temporaries at once. Not so where runs of layers are computed
+/// again.
 template <class Measure>
-PhaseMemory of_all_layers(const ModelConfig& model, Device device, const Measure& measure) {
-  if (device != Device::meta) return measure(model);
+PhaseMemory of_all_layers(const ModelConfig& model, const Config& config, Device device,
+                          const Measure& measure) {
+  if (device != Device::meta || config.train.recompute.granularity == "full") return measure(model);
   ModelConfig some = model;
   some.num_layers = 1;
   const PhaseMemory one = measure(some);
@@ -157,7 +159,7 @@ ModelMemory model_memory(const RunPlan& plan, const ModelConfig& model, const Co
 PhaseMemory train_memory(const RunPlan& plan, const ModelConfig& model, const Config& config, Device device) {
   const int64_t update = share_of(plan, RoleKind::trainer, plan.batch.samples_per_update);
   const std::unique_ptr<Algorithm> algorithm = make_algorithm(config.algorithm);
-  return of_all_layers(model, device, [&](const ModelConfig& some) {
+  return of_all_layers(model, config, device, [&](const ModelConfig& some) {
     PhaseMemory most;
     for (const std::vector<Trajectory>& all : fullest(plan, update)) {
       Backend backend = backend_of(config, device);
@@ -178,7 +180,7 @@ PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const 
                            Device device) {
   const RoleKind role = plan.needs_reference ? RoleKind::reference : RoleKind::trainer;
   const int64_t step = share_of(plan, role, plan.batch.samples_per_step);
-  return of_all_layers(model, device, [&](const ModelConfig& some) {
+  return of_all_layers(model, config, device, [&](const ModelConfig& some) {
     PhaseMemory most;
     for (const std::vector<Trajectory>& all : fullest(plan, step)) {
       Backend backend = backend_of(config, device);
@@ -197,7 +199,7 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
   options.sampling = sample_options(config.rollout);
   options.num_sampleable = model.vocab_size;
   const Sampler sampler(options);
-  return of_all_layers(model, device, [&](const ModelConfig& some) {
+  return of_all_layers(model, config, device, [&](const ModelConfig& some) {
     Backend backend = backend_of(config, device);
     Ctx& c = backend.ctx();
     const Model layers(some, model_options(plan, false, device));

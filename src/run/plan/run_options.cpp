@@ -48,10 +48,19 @@ PassOptions pass_options(const Config& config, const RunPlan& plan) {
           .cost = {config.train.cost_linear, config.train.cost_quadratic}};
 }
 
+RecomputePlan recompute_plan(const RecomputeConfig& c) {
+  return {.granularity = c.granularity == "full"        ? Recompute::full
+                         : c.granularity == "selective" ? Recompute::selective
+                                                        : Recompute::none,
+          .block = c.method == "block",
+          .num_layers = c.num_layers};
+}
+
 TrainerOptions trainer_options(const Config& config, const RunPlan& plan) {
   return {.pass = pass_options(config, plan),
           .optimizer = config.optimizer,
-          .total_updates = plan.batch.updates_total};
+          .total_updates = plan.batch.updates_total,
+          .recompute = recompute_plan(config.train.recompute)};
 }
 
 std::string changed_sampling_text(const RolloutConfig& r) {

@@ -19,6 +19,7 @@ GenerateOptions rollout_options(const Config& config, const RunPlan& plan, const
                                 const Tokenizer& tokenizer);
 EngineOptions engine_options(const Config& config, const RunPlan& plan);
 PassOptions pass_options(const Config& config, const RunPlan& plan);
+RecomputePlan recompute_plan(const RecomputeConfig& section);
 TrainerOptions trainer_options(const Config& config, const RunPlan& plan);
 
 /// Which keys make the drawn distribution another one than the policy whose log-probs are reported, and what

@@ -26,8 +26,8 @@ LDFLAGS := -fopenmp $(FLAGS.$(MODE)) $(DEPS_PREFIX:%=-L%/lib)
 LDLIBS := -lspdlog -lfmt -lpcre2-8 -lutf8proc -lxxhash $(HDF5_LIBS) -lpthread
 
 # ONLY="src/core src/data" builds and links tests against these folders or files alone (work on one room while another is open).
-ONLY ?= src kernels/cpu
-WHOLE := src kernels/cpu
+ONLY ?= src kernels/cpu kernels/planned
+WHOLE := src kernels/cpu kernels/planned
 LIB := $(B)/libtemper$(if $(filter-out $(WHOLE),$(ONLY)),-$(firstword $(shell echo "$(ONLY)" | md5sum))).a
 # version.cpp names the commit: outside the library, so that a commit does not link every test again.
 SRC := $(filter-out src/main.cpp src/run/verbs/version.cpp,$(shell find $(ONLY) -name '*.cpp' 2>/dev/null))

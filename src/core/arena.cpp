@@ -3,15 +3,9 @@
 #include <algorithm>
 
 namespace temper {
-namespace {
-
-constexpr const char* kFix = "lower train.max_tokens_per_microbatch or rollout.kv_memory";
-
-}  // namespace
-
 void* Arena::allocate(int64_t bytes) {
   CHECK(bytes >= 0, "allocation of {} bytes", bytes);
-  const int64_t alignment = device() == Device::cuda ? 256 : 64;
+  const int64_t alignment = like_gpu(device()) ? 256 : 64;
   const int64_t begin = used_,
                 end = begin + (std::max<int64_t>(bytes, 1) + alignment - 1) / alignment * alignment;
   region_.grow_to(end, kFix);

@@ -28,12 +28,19 @@ class Arena {
   void release(Mark mark) { used_ = mark; }
   /// Most bytes ever in use at once.
   int64_t peak_bytes() const { return peak_; }
-  /// Gives back what is not in use now; a GPU keeps it (core/region.h).
+  /// Gives back what is not in use now.
   void trim() { region_.shrink_to(used_); }
+  /// Memory of a GPU that others may have for a while: what is in use keeps its addresses and loses its
+  /// content, until `resume`. Host memory stays as it is.
+  void suspend() {
+    if (like_gpu(device())) region_.shrink_to(0);
+  }
+  void resume() { region_.grow_to(used_, kFix); }
   int64_t held_bytes() const { return region_.held_bytes(); }
   Device device() const { return region_.device(); }
 
  private:
+  static constexpr const char* kFix = "lower train.max_tokens_per_microbatch or rollout.kv_memory";
   Region region_;
   int64_t used_ = 0, peak_ = 0;
 };

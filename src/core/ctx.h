@@ -22,16 +22,16 @@ struct Ctx {
 };
 
 /// Host data where the ops of this context read it: the same memory on the CPU, and for Device::meta, whose
-/// ops read integers; a copy in scratch on a GPU.
+/// ops read integers; a copy in scratch on a GPU, and counted as such for Device::meta_cuda.
 inline CTensor to_device(Ctx& c, const CTensor& host) {
-  if (c.device != Device::cuda) return host;
+  if (!like_gpu(c.device)) return host;
   const Tensor copy = c.scratch.like(host);
   device::copy_to_device(c.lane, copy.raw(), host.data, host.bytes());
   return copy;
 }
 
-/// Values of a tensor of the context's device (zeros of Device::meta); waits for them. Types as stored, or
-/// fp32 widened to double.
+/// Values of a tensor of the context's device (zeros where there is none); waits for them. Types as stored,
+/// or fp32 widened to double.
 template <class T>
 std::vector<T> to_host(const Ctx& c, const CTensor& t) {
   std::vector<T> values(static_cast<size_t>(t.size()));

@@ -3,6 +3,9 @@
 #ifdef TEMPER_CUDA
 #include <cuda.h>
 
+#include <map>
+#include <mutex>
+
 #include "src/core/cuda.h"
 #include "src/core/device.h"
 
@@ -59,6 +62,49 @@ CUmemLocation this_gpu() {
   return location;
 }
 
+/// False when none is left.
+bool create(int64_t bytes, CUmemGenericAllocationHandle& memory) {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = this_gpu();
+  const CUresult made = driver().create(&memory, static_cast<size_t>(bytes), &properties, 0);
+  CHECK(made == CUDA_SUCCESS || made == CUDA_ERROR_OUT_OF_MEMORY, "cuMemCreate of {} bytes: error {}", bytes,
+        static_cast<int>(made));
+  return made == CUDA_SUCCESS;
+}
+
+/// Memory of this process that backs no addresses at the moment.
+class Spare {
+ public:
+  bool take(int64_t bytes, CUmemGenericAllocationHandle& memory) {
+    const std::lock_guard lock(mutex_);
+    const auto found = by_size_.find(bytes);
+    if (found == by_size_.end()) return false;
+    memory = found->second;
+    by_size_.erase(found);
+    return true;
+  }
+  void put(int64_t bytes, CUmemGenericAllocationHandle memory) {
+    const std::lock_guard lock(mutex_);
+    by_size_.emplace(bytes, memory);
+  }
+  void release_all() {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [bytes, memory] : by_size_) (void)driver().release(memory);
+    by_size_.clear();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::multimap<int64_t, CUmemGenericAllocationHandle> by_size_;
+};
+
+/// The driver knows of it, so it lives as long as the process: as malloc's does.
+Spare& spare() {
+  static Spare memory;
+  return memory;
+}
+
 }  // namespace
 
 char* reserve(int64_t bytes) {
@@ -72,18 +118,14 @@ void unreserve(char* base, int64_t bytes) noexcept {
 }
 
 bool back(char* at, int64_t bytes, uint64_t& handle) {
-  CUmemAllocationProp properties{};
-  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = this_gpu();
-  CUmemGenericAllocationHandle memory = 0;
   const auto size = static_cast<size_t>(bytes);
-  if (const CUresult made = driver().create(&memory, size, &properties, 0); made != CUDA_SUCCESS) {
-    CHECK(made == CUDA_ERROR_OUT_OF_MEMORY, "cuMemCreate of {} bytes: error {}", bytes,
-          static_cast<int>(made));
-    return false;
+  CUmemGenericAllocationHandle memory = 0;
+  if (!spare().take(bytes, memory) && !create(bytes, memory)) {
+    spare().release_all();  // in pieces of other sizes
+    if (!create(bytes, memory)) return false;
   }
   CUmemAccessDesc access{};
-  access.location = properties.location;
+  access.location = this_gpu();
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   const CUresult mapped = driver().map(address(at), size, 0, memory, 0);
   CHECK(mapped == CUDA_SUCCESS, "cuMemMap of {} bytes: error {}", bytes, static_cast<int>(mapped));
@@ -95,7 +137,7 @@ bool back(char* at, int64_t bytes, uint64_t& handle) {
 
 void give_back(char* at, int64_t bytes, uint64_t handle) noexcept {
   (void)driver().unmap(address(at), static_cast<size_t>(bytes));
-  (void)driver().release(handle);
+  spare().put(bytes, handle);
 }
 
 }  // namespace temper::cuda_memory

@@ -9,8 +9,10 @@ namespace temper::cuda_memory {
 /// Null where so many addresses are not to be had.
 char* reserve(int64_t bytes);
 void unreserve(char* base, int64_t bytes) noexcept;
-/// Backs [at, at + bytes) with memory that this GPU reads and writes; false when none is left.
+/// Backs [at, at + bytes) with memory that this GPU reads and writes; false when none is left. What was
+/// given back goes first: regions that take turns ask the driver for nothing after the first turn.
 bool back(char* at, int64_t bytes, uint64_t& handle);
+/// No work may be under way on it.
 void give_back(char* at, int64_t bytes, uint64_t handle) noexcept;
 
 }  // namespace temper::cuda_memory

@@ -164,13 +164,13 @@ void clear(Device d, void* to, int64_t bytes) {
 }
 
 void copy_to_device(Lane& lane, void* to, const void* from, int64_t bytes) {
-  if (lane.device() == Device::meta) return;
+  if (counts_only(lane.device())) return;
   if (lane.device() == Device::cpu) return copy_host(to, from, bytes);
   CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream_of(lane)));
 }
 
 void copy_to_pinned(Lane& lane, void* to, const void* from, int64_t bytes) {
-  if (lane.device() == Device::meta) return;
+  if (counts_only(lane.device())) return;
   if (lane.device() == Device::cpu) return copy_host(to, from, bytes);
   CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_of(lane)));
 }
@@ -182,7 +182,7 @@ void copy_from_device(Lane& lane, void* to, const void* from, int64_t bytes) {
 
 void copy_rows(Lane& lane, void* to, int64_t to_pitch, const void* from, int64_t from_pitch, int64_t bytes,
                int64_t rows) {
-  if (lane.device() == Device::meta) return;
+  if (counts_only(lane.device())) return;
   if (lane.device() == Device::cpu) return copy_rows_host(to, to_pitch, from, from_pitch, bytes, rows);
   CUDA_CHECK(cudaMemcpy2DAsync(to, static_cast<size_t>(to_pitch), from, static_cast<size_t>(from_pitch),
                                static_cast<size_t>(bytes), static_cast<size_t>(rows),
@@ -190,7 +190,7 @@ void copy_rows(Lane& lane, void* to, int64_t to_pitch, const void* from, int64_t
 }
 
 void fill_rows(Lane& lane, void* to, int value, int64_t bytes, int64_t rows, int64_t pitch) {
-  if (lane.device() == Device::meta) return;
+  if (counts_only(lane.device())) return;
   if (lane.device() == Device::cpu) return fill_rows_host(to, value, bytes, rows, pitch);
   CUDA_CHECK(cudaMemset2DAsync(to, static_cast<size_t>(pitch), value, static_cast<size_t>(bytes),
                                static_cast<size_t>(rows), stream_of(lane)));
@@ -297,7 +297,7 @@ HostWindows::~HostWindows() = default;
 void HostWindows::read(const void* data, int64_t bytes,
                        const std::function<void(const char*, int64_t)>& see) {
   if (device_ == Device::cpu) return see(static_cast<const char*>(data), bytes);
-  if (device_ == Device::meta) return;
+  if (counts_only(device_)) return;
   const auto size = [&](int64_t at) { return std::min(kBytes, bytes - at); };
   const auto window = [&](int64_t at) -> Window& { return *windows_[static_cast<size_t>(at / kBytes % 2)]; };
   const auto begin = [&](int64_t at) {
@@ -314,7 +314,7 @@ void HostWindows::read(const void* data, int64_t bytes,
 
 void HostWindows::write(void* data, int64_t bytes, const std::function<void(char*, int64_t, int64_t)>& fill) {
   if (device_ == Device::cpu) return fill(static_cast<char*>(data), 0, bytes);
-  if (device_ == Device::meta) return;
+  if (counts_only(device_)) return;
   for (int64_t at = 0; at < bytes; at += kBytes) {
     Window& w = *windows_[static_cast<size_t>(at / kBytes % 2)];
     const int64_t n = std::min(kBytes, bytes - at);

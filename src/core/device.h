@@ -13,8 +13,12 @@
 
 namespace temper {
 
-/// `meta` has no memory: arenas of it count what is asked, and work on it does nothing.
-enum class Device { cpu, cuda, meta };
+/// `meta` and `meta_cuda` have no memory: arenas of them count what is asked, and work on them does nothing.
+/// They say what the same work would take on the CPU and on a GPU.
+enum class Device { cpu, cuda, meta, meta_cuda };
+inline bool counts_only(Device d) { return d == Device::meta || d == Device::meta_cuda; }
+/// Memory lies as on a GPU.
+inline bool like_gpu(Device d) { return d == Device::cuda || d == Device::meta_cuda; }
 class Lane;
 
 namespace device {

@@ -14,7 +14,8 @@
 namespace temper {
 namespace {
 
-/// Where memory of Device::meta would begin: no address of a process, and as aligned as any region.
+/// Where memory of devices that only count would begin: no address of a process, and as aligned as any
+/// region.
 constexpr int64_t kMetaBase = Region::kStep;
 constexpr int64_t kMostBytes = int64_t{1}
                                << 40;  // of one region: addresses cost nothing until they are backed
@@ -66,7 +67,7 @@ void Region::reserve() {
 void Region::grow_to(int64_t bytes, const char* fix) {
   if (bytes <= held_) return;
   const int64_t held = (bytes + kStep - 1) / kStep * kStep, more = held - held_;
-  if (device_ == Device::meta) {
+  if (counts_only(device_)) {
     base_ = reinterpret_cast<char*>(kMetaBase);  // NOLINT: never read
     held_ = held;
     return;
@@ -76,11 +77,15 @@ void Region::grow_to(int64_t bytes, const char* fix) {
     fail_memory("a region of memory is too large", bytes, fmt::format("at most {}", reserved_bytes_), fix);
 #ifdef TEMPER_CUDA
   if (device_ == Device::cuda) {
-    uint64_t handle = 0;
-    if (!cuda_memory::back(base_ + held_, more, handle))
-      fail_memory("out of GPU memory", more, fmt::format("{} are free", device::gpu_memory().free), fix);
-    pieces_.push_back({handle, more});
-    held_ = held;
+    while (held_ < bytes) {
+      const int64_t piece = held_ < kLargeStep ? kStep : kLargeStep;
+      uint64_t handle = 0;
+      if (!cuda_memory::back(base_ + held_, piece, handle))
+        fail_memory("out of GPU memory", bytes - held_, fmt::format("{} are free", device::gpu_memory().free),
+                    fix);
+      pieces_.push_back({handle, piece});
+      held_ += piece;
+    }
     return;
   }
 #endif
@@ -92,6 +97,13 @@ void Region::grow_to(int64_t bytes, const char* fix) {
 }
 
 void Region::shrink_to(int64_t bytes) {
+#ifdef TEMPER_CUDA
+  while (device_ == Device::cuda && !pieces_.empty() && held_ - pieces_.back().bytes >= bytes) {
+    held_ -= pieces_.back().bytes;
+    cuda_memory::give_back(base_ + held_, pieces_.back().bytes, pieces_.back().handle);
+    pieces_.pop_back();
+  }
+#endif
   const int64_t kept = (bytes + kStep - 1) / kStep * kStep;
   if (device_ == Device::cuda || kept >= held_) return;
   if (device_ == Device::cpu) (void)::madvise(base_ + kept, static_cast<size_t>(held_ - kept), MADV_DONTNEED);

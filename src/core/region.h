@@ -1,7 +1,7 @@
 #pragma once
 // A range of addresses that is backed by memory from its beginning up to what was asked for: it grows in
 // place, never moves, and holds no more than 2 MiB above that. On the CPU pages come from the system, on a
-// GPU from its driver; Device::meta has none: its addresses are only to tell tensors apart.
+// GPU from its driver; devices that only count have none: addresses are only to tell tensors apart.
 
 #include <cstdint>
 #include <vector>
@@ -12,8 +12,9 @@ namespace temper {
 
 class Region {
  public:
-  /// Memory is taken and lost in steps of this size; every region begins at a multiple of it.
-  static constexpr int64_t kStep = int64_t{2} << 20;
+  /// Memory is taken and lost in steps of this size; every region begins at a multiple of it. A large region
+  /// of a GPU takes larger ones, alike in all regions, so that what one gives back fits another.
+  static constexpr int64_t kStep = int64_t{2} << 20, kLargeStep = int64_t{32} << 20;
 
   explicit Region(Device device) : device_(device) {}
   ~Region();
@@ -22,8 +23,8 @@ class Region {
 
   /// Backs the first `bytes` bytes. `fix` ends the error (Exit::storage) when there is no memory for them.
   void grow_to(int64_t bytes, const char* fix);
-  /// Gives back what lies above the first `bytes` bytes, within 2 MiB. A GPU keeps it: recorded graphs know
-  /// its addresses.
+  /// Gives back what lies above the first `bytes` bytes, within a step, to the system or to other regions of
+  /// the GPU. Work on it has ended.
   void shrink_to(int64_t bytes);
   char* base() const { return base_; }
   int64_t held_bytes() const { return held_; }

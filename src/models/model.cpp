@@ -81,7 +81,7 @@ void Model::make_rope() {
   const DType dtype = accumulate_dtype(options_.dtype);
   rope_.cosine = tables_.make({context_tokens(), config_.head_dim / 2}, dtype);
   rope_.sine = tables_.like(rope_.cosine);
-  if (device() == Device::meta) return;
+  if (counts_only(device())) return;
   const RopeTable table = make_rope_table(config_.rope, config_.head_dim, context_tokens());
   Arena host;
   const Tensor cosine = host.like(rope_.cosine), sine = host.like(cosine);

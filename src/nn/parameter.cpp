@@ -55,7 +55,11 @@ void ParameterStore::allocate(DType storage, bool with_gradients, Device device)
   CHECK(values_.empty(), "parameters allocated twice");
   memory_ = Arena(device);
   values_ = memory_.zeros({num_elements_}, storage);
-  if (with_gradients) grads_ = memory_.zeros({num_elements_}, accumulate_dtype(storage));
+  if (with_gradients) {
+    grad_memory_ = Arena(device);
+    grads_ = grad_memory_.zeros({num_elements_}, accumulate_dtype(storage));
+    grad_memory_.suspend();
+  }
   for (Parameter& p : list_) {
     p.value = view(values_, p);
     if (with_gradients && p.spec.trained) p.grad = view(grads_, p);
@@ -71,6 +75,17 @@ int64_t ParameterStore::num_parameters() const {
 Tensor Parameter::grad_sum(Lane& lane) {
   if (std::exchange(cleared, false)) device::fill(lane, grad.raw(), 0, grad.bytes());
   return grad;
+}
+
+/// The padding between parameters is all that has to be known: it stays zero.
+void ParameterStore::resume_grads(Lane& lane) {
+  if (!like_gpu(device())) return;
+  grad_memory_.resume();
+  const int64_t item = dtype_size(grads_.dtype);
+  for (const Parameter& p : list_) {
+    const int64_t end = p.offset + p.value.size(), padding = (kPad - end % kPad) % kPad;
+    if (padding > 0) device::fill(lane, static_cast<char*>(grads_.raw()) + end * item, 0, padding * item);
+  }
 }
 
 void ParameterStore::clear_grads() {

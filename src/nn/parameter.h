@@ -85,7 +85,10 @@ class ParameterStore {
   int64_t num_parameters() const;  // without padding
   DType dtype() const { return values_.dtype; }
   Device device() const { return memory_.device(); }
-  int64_t held_bytes() const { return memory_.held_bytes(); }
+  int64_t held_bytes() const { return memory_.held_bytes() + grad_memory_.held_bytes(); }
+  /// A GPU has no memory for gradients until `resume_grads`, and after `suspend_grads`. They are lost.
+  void resume_grads(Lane& lane);
+  void suspend_grads() { grad_memory_.suspend(); }
   /// All gradients count as zeros; their memory is left as it is until they are written.
   void clear_grads();
   /// Zeros where nothing was written since: before the gradients of a unit are read as a whole.
@@ -95,7 +98,7 @@ class ParameterStore {
   std::deque<Parameter> list_;
   std::vector<Unit> units_;
   int64_t num_elements_ = 0;
-  Arena memory_;
+  Arena memory_, grad_memory_;
   Tensor values_, grads_;
 };
 

@@ -5,7 +5,7 @@
 namespace temper {
 
 Backend::Backend(Device device, int threads)
-    : lane_(device), scratch_(device), ctx_{scratch_, lane_, Threads(threads, device == Device::meta)} {
+    : lane_(device), scratch_(device), ctx_{scratch_, lane_, Threads(threads, counts_only(device))} {
 #ifdef TEMPER_CUDA
   if (device == Device::cuda) cuda::open_libraries(lane_);
 #endif

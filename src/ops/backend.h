@@ -8,8 +8,8 @@ namespace temper {
 
 class Backend {
  public:
-  /// On Device::meta `threads` are those whose memory is counted. A GPU must have been found and selected
-  /// (core/device.h).
+  /// On a device that only counts `threads` are those whose memory is counted. A GPU must have been found and
+  /// selected (core/device.h).
   explicit Backend(Device device, int threads = 1);
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;

@@ -1,9 +1,11 @@
 #pragma once
-// One dispatch for every op: the backend is a property of the context, chosen at run time. On Device::meta
-// the kernels of the CPU run with loops that do nothing: what is left is the scratch memory that they ask
-// for.
+// One dispatch for every op: the backend is a property of the context, chosen at run time. On a device that
+// only counts memory nothing is computed: for the CPU its kernels run with loops that do nothing, and what is
+// left is the scratch memory that they ask for; for a GPU that memory is known without its kernels, so that
+// any build can plan for it.
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/planned/planned.h"
 
 #define DISPATCH_CPU(ctx, name, ...)                                                             \
   do {                                                                                           \
@@ -13,13 +15,17 @@
 
 #ifdef TEMPER_CUDA
 #include "kernels/cuda/cuda.h"
-#define DISPATCH(ctx, name, ...)                \
-  do {                                          \
-    if ((ctx).device == ::temper::Device::cuda) \
-      ::temper::cuda::name(ctx, __VA_ARGS__);   \
-    else                                        \
-      ::temper::cpu::name(ctx, __VA_ARGS__);    \
-  } while (false)
+#define DISPATCH_CUDA(ctx, name, ...) ::temper::cuda::name(ctx, __VA_ARGS__)
 #else
-#define DISPATCH DISPATCH_CPU
+#define DISPATCH_CUDA(ctx, name, ...) CHECK(false, "this build has no CUDA backend")
 #endif
+
+#define DISPATCH(ctx, name, ...)                          \
+  do {                                                    \
+    if ((ctx).device == ::temper::Device::cuda)           \
+      DISPATCH_CUDA(ctx, name, __VA_ARGS__);              \
+    else if ((ctx).device == ::temper::Device::meta_cuda) \
+      ::temper::planned::name(ctx, __VA_ARGS__);          \
+    else                                                  \
+      ::temper::cpu::name(ctx, __VA_ARGS__);              \
+  } while (false)

@@ -25,7 +25,7 @@ void sample(Ctx& c, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, Sa
 }
 
 SampleRows place_rows(Ctx& c, std::span<const SampleRow> rows) {
-  if (c.device != Device::cuda) return {rows};
+  if (!like_gpu(c.device)) return {rows};
   const auto place = [&](const auto& list) {
     using T = std::remove_cvref_t<decltype(list[0])>;
     const auto bytes = static_cast<int64_t>(list.size() * sizeof(T));

@@ -42,6 +42,7 @@ Generation::Generation(Engine& engine, const GenerateOptions& options, const Tok
       scheduler_(engine.cache_, engine.scheduler_) {
   CHECK(engine.cache_.num_free() == engine.cache_.num_pages(),
         "another generation holds pages of the engine");
+  engine.cache_.resume();
 }
 
 size_t Generation::add(Request request) {

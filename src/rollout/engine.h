@@ -38,6 +38,8 @@ class Engine {
                            const Tokenizer* tokenizer, const OnFinished& on_finished,
                            const OnText& on_text = {});
 
+  /// Between generations: lends the memory of the cache of a GPU, until the next one begins.
+  void suspend() { cache_.suspend(); }
   int64_t cache_bytes() const;
   int64_t held_bytes() const { return cache_.held_bytes(); }
   /// Most tokens of a sequence: those of the model's context, or of the cache.

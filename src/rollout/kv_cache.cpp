@@ -10,7 +10,7 @@ KvCache::KvCache(const ModelConfig& config, DType storage, int64_t num_pages, in
       poison_(poison),
       memory_(lane.device()) {
   const int64_t width = config.num_kv_heads * page_tokens * config.head_dim;
-  const int64_t pages = num_pages + (lane.device() == Device::cuda ? 1 : 0);  // and the scratch page
+  const int64_t pages = num_pages + (like_gpu(lane.device()) ? 1 : 0);  // and the scratch page
   keys_ = memory_.zeros({layers_, pages, width}, storage);
   values_ = memory_.zeros({layers_, pages, width}, storage);
   references_.assign(static_cast<size_t>(num_pages), 0);

@@ -22,6 +22,9 @@ class KvCache {
   int64_t page_tokens() const { return page_tokens_; }
   int64_t num_pages() const { return static_cast<int64_t>(references_.size()); }
   int64_t held_bytes() const { return memory_.held_bytes(); }
+  /// Between generations: a GPU has no memory for the pages, which are free, until `resume`.
+  void suspend() { memory_.suspend(); }
+  void resume() { memory_.resume(); }
   int64_t num_free() const { return static_cast<int64_t>(free_.size()); }
   int64_t pages_for(int64_t tokens) const { return (tokens + page_tokens_ - 1) / page_tokens_; }
   /// A page outside of the pool that padding rows may write to (on a GPU only).

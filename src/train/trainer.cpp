@@ -44,6 +44,7 @@ UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,
 /// The sum over dp, in this rank's shard of each unit: unit by unit while the last micro-batch goes back.
 void Trainer::accumulate_gradients(Ctx& c, std::span<const Trajectory* const> all, const PackPlan& plan,
                                    const PolicyObjective& objective, ObjectiveUpdate& update) {
+  model_.parameters().resume_grads(c.lane);
   model_.parameters().clear_grads();
   GradientReducer reducer(model_.parameters(), dp_);
   const auto& mine = plan.ranks[static_cast<size_t>(control_.rank())];

@@ -50,8 +50,11 @@ class Trainer {
   int64_t activation_bytes() const { return saved_.peak_bytes(); }
   /// Of optimizer state and activations.
   int64_t held_bytes() const { return optimizer_.held_bytes() + saved_.held_bytes(); }
-  /// Between updates: gives the memory of the activations back.
-  void trim() { saved_.trim(); }
+  /// Between steps: gives the memory of the activations back, and on a GPU that of the gradients.
+  void trim() {
+    saved_.trim();
+    model_.parameters().suspend_grads();
+  }
 
  private:
   void accumulate_gradients(Ctx& c, std::span<const Trajectory* const> all, const PackPlan& plan,

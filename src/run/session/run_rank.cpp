@@ -120,9 +120,11 @@ void RunRank::build_roles() {
                   .chat = text.chat_template(),
                   .prompts = prompts.get(),
                   .engine = [this]() -> Engine& {
-                    if (!engine)
+                    if (!engine) {
                       engine = std::make_unique<Engine>(*policy, engine_options(config(), task.plan),
                                                         host->ctx().lane);
+                      engine->suspend();
+                    }
                     return *engine;
                   },
                   .load_first_weights = [this, source] { return host->load(source); },

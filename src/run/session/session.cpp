@@ -52,6 +52,13 @@ bool should_stop(RunRank& rank) {
   return rank.dp->all_reduce_max(mine ? 1.0 : 0.0, "stop request, max over trainer ranks") > 0;
 }
 
+/// What a phase used is the next one's.
+void lend_memory(RunRank& rank) {
+  rank.host->ctx().lane.wait();
+  rank.host->ctx().scratch.trim();
+  if (rank.engine) rank.engine->suspend();
+}
+
 /// True when the run was stopped before its last step.
 bool run_steps(RunRank& rank) {
   const int64_t last = rank.last_step();
@@ -59,7 +66,7 @@ bool run_steps(RunRank& rank) {
     const Stopwatch watch;
     for (const std::unique_ptr<Role>& role : rank.roles) {
       if (!role->phase(step)) return true;
-      rank.host->ctx().scratch.trim();  // the next phase has memory of its own
+      lend_memory(rank);
     }
     if (!rank.trains()) continue;  // it is told of the end
     finish_step(rank, step, watch.seconds());

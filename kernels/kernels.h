@@ -11,15 +11,15 @@ CPU_KERNEL(linear_backward_weight, Tensor dw, CTensor dy, CTensor x, GradWrite w
 CPU_KERNEL(linear_backward_bias, Tensor db, CTensor dy)
 // elementwise and rows
 KERNEL(embedding_forward, Tensor y, CTensor tokens, CTensor w)
-CPU_KERNEL(embedding_backward, Tensor dw, CTensor dy, CTensor tokens, int64_t skip_id)
+KERNEL(embedding_backward, Tensor dw, CTensor dy, CTensor tokens, int64_t skip_id)
 KERNEL(gather_rows, Tensor y, CTensor x, CTensor index)
-CPU_KERNEL(scatter_rows, Tensor y, CTensor x, CTensor index)
+KERNEL(scatter_rows, Tensor y, CTensor x, CTensor index)
 KERNEL(add, Tensor y, CTensor a, CTensor b)
 KERNEL(sum_in_order, Tensor y, CTensor parts)
 KERNEL(widen, Tensor y, CTensor x)
 KERNEL(rmsnorm_forward, Tensor y, Tensor rstd, CTensor x, CTensor w, double eps)
 KERNEL(add_rmsnorm_forward, Tensor y, Tensor sum, Tensor rstd, CTensor a, CTensor b, CTensor w, double eps)
-CPU_KERNEL(rmsnorm_backward, Tensor dx, Tensor dw, CTensor dy, CTensor dresidual, CTensor x, CTensor w,
+KERNEL(rmsnorm_backward, Tensor dx, Tensor dw, CTensor dy, CTensor dresidual, CTensor x, CTensor w,
            CTensor rstd)
 KERNEL(head_norm_forward, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, AttentionShape shape,
        double eps)
@@ -27,12 +27,12 @@ KERNEL(head_norm_rope_forward, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTe
        AttentionShape shape, double eps)
 KERNEL(head_norm_rope_append, Tensor y, Tensor rstd, PagedKv kv, int64_t layer, CTensor x, CTensor wq,
        CTensor wk, RopeInput rope, CTensor cu_seqlens, AttentionShape shape, double eps)
-CPU_KERNEL(head_norm_rope_backward, Tensor dx, Tensor dwq, Tensor dwk, CTensor dy, CTensor x, CTensor wq,
+KERNEL(head_norm_rope_backward, Tensor dx, Tensor dwq, Tensor dwk, CTensor dy, CTensor x, CTensor wq,
            CTensor wk, CTensor rstd, RopeInput rope, AttentionShape shape)
 KERNEL(rope_forward, Tensor qkv, CTensor positions, CTensor cosine, CTensor sine, AttentionShape shape)
-CPU_KERNEL(rope_backward, Tensor dqkv, CTensor positions, CTensor cosine, CTensor sine, AttentionShape shape)
+KERNEL(rope_backward, Tensor dqkv, CTensor positions, CTensor cosine, CTensor sine, AttentionShape shape)
 KERNEL(swiglu_forward, Tensor a, CTensor gate_up)
-CPU_KERNEL(swiglu_backward, Tensor dgate_up, CTensor da, CTensor gate_up)
+KERNEL(swiglu_backward, Tensor dgate_up, CTensor da, CTensor gate_up)
 // attention
 KERNEL(attention_varlen_forward, Tensor out, Tensor lse, CTensor qkv, CTensor cu_seqlens,
        AttentionShape shape, double scale)
@@ -49,7 +49,7 @@ CPU_KERNEL(logprob_backward, Tensor dhidden, Tensor dw, CTensor dlogprob, CTenso
 KERNEL(sample, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, SampleRows rows,
        int64_t num_sampleable)
 // optimizer
-CPU_KERNEL(adamw_step, Tensor weight, Tensor master, Tensor m, Tensor v, CTensor grad,
+KERNEL(adamw_step, Tensor weight, Tensor master, Tensor m, Tensor v, CTensor grad,
            std::span<const FlatRange> decays, AdamwStep step)
-CPU_KERNEL(round_master, Tensor weight, CTensor master)
-CPU_KERNEL(sum_of_squares, Tensor sum, CTensor x)
+KERNEL(round_master, Tensor weight, CTensor master)
+KERNEL(sum_of_squares, Tensor sum, CTensor x)

@@ -1,3 +1,4 @@
+#include "kernels/adamw.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/row_loops.h"
 
@@ -10,23 +11,6 @@ inline void set_weight(bf16& weight, float master) {
   weight.bits = static_cast<uint16_t>((std::bit_cast<uint32_t>(master) + 0x8000u) >> 16);
 }
 
-/// AdamwStep with everything that is the same for all elements, computed in fp64.
-template <class A>
-struct Coefficients {
-  A grad_scale, beta1, one_minus_beta1, beta2, one_minus_beta2, eps, decay, step_size, v_scale;
-
-  explicit Coefficients(const AdamwStep& s)
-      : grad_scale(static_cast<A>(s.grad_scale)),
-        beta1(static_cast<A>(s.beta1)),
-        one_minus_beta1(static_cast<A>(1.0 - s.beta1)),
-        beta2(static_cast<A>(s.beta2)),
-        one_minus_beta2(static_cast<A>(1.0 - s.beta2)),
-        eps(static_cast<A>(s.eps)),
-        decay(static_cast<A>(1.0 - s.lr * s.weight_decay)),
-        step_size(static_cast<A>(s.lr / (1.0 - std::pow(s.beta1, static_cast<double>(s.count))))),
-        v_scale(static_cast<A>(1.0 / (1.0 - std::pow(s.beta2, static_cast<double>(s.count))))) {}
-};
-
 /// The tensors of adamw_step.
 template <class S, class A = Accumulate<S>>
 struct Update {
@@ -34,7 +18,7 @@ struct Update {
   A *master, *m, *v;
   const A* grad;
 
-  void run(const Coefficients<A>& k, A decay, int64_t begin, int64_t end) const {
+  void run(const AdamwFactors<A>& k, A decay, int64_t begin, int64_t end) const {
 #pragma omp simd
     for (int64_t i = begin; i < end; ++i) {
       const A g = grad[i] * k.grad_scale;
@@ -68,7 +52,7 @@ void adamw_step(Ctx& ctx, Tensor weight, Tensor master, Tensor m, Tensor v, CTen
   dispatch_storage(weight.dtype, [&](auto s) {
     using S = decltype(s);
     using A = Accumulate<S>;
-    const Coefficients<A> k(step);
+    const AdamwFactors<A> k(step);
     const Update<S> update{weight.as<S>(), master.as<A>(), m.as<A>(), v.as<A>(), grad.as<A>()};
     parallel_ranges(ctx.threads, weight.size(), row_grain(1), [&](int64_t begin, int64_t end) {
       cut_by_decay(decays, begin, end, [&](int64_t from, int64_t to, bool decays_here) {

@@ -70,21 +70,31 @@ void allow_shared_memory(Kernel kernel, int bytes) {
   CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
 }
 
-/// Eight neighbouring elements, as floats; `whole` = all eight exist and are aligned to 16 bytes.
+/// Eight neighbouring elements as they are stored; `whole` = all eight exist and are aligned to 16 bytes.
 inline constexpr int kGroup = 8;
 template <class S>
-TEMPER_DEVICE void load_group(float (&v)[kGroup], const S* p, int count, bool whole) {
+struct alignas(16) RawGroup {
+  S at[kGroup];
+};
+/// Zeros beyond `count`.
+template <class S>
+TEMPER_DEVICE void load_raw(RawGroup<S>& raw, const S* p, int count, bool whole) {
   if (whole) {
-    alignas(16) S raw[kGroup];
-    *reinterpret_cast<uint4*>(raw) = *reinterpret_cast<const uint4*>(p);
+    *reinterpret_cast<uint4*>(raw.at) = *reinterpret_cast<const uint4*>(p);
     if constexpr (sizeof(S) == 4)
-      *(reinterpret_cast<uint4*>(raw) + 1) = *(reinterpret_cast<const uint4*>(p) + 1);
-#pragma unroll
-    for (int i = 0; i < kGroup; ++i) v[i] = canonical::load(raw[i]);
+      *(reinterpret_cast<uint4*>(raw.at) + 1) = *(reinterpret_cast<const uint4*>(p) + 1);
     return;
   }
 #pragma unroll
-  for (int i = 0; i < kGroup; ++i) v[i] = i < count ? canonical::load(p[i]) : 0.f;
+  for (int i = 0; i < kGroup; ++i) raw.at[i] = i < count ? p[i] : canonical::store<S>(0.f);
+}
+/// The same as floats.
+template <class S>
+TEMPER_DEVICE void load_group(float (&v)[kGroup], const S* p, int count, bool whole) {
+  RawGroup<S> raw;
+  load_raw(raw, p, count, whole);
+#pragma unroll
+  for (int i = 0; i < kGroup; ++i) v[i] = canonical::load(raw.at[i]);
 }
 template <class S>
 TEMPER_DEVICE void store_group(S* p, const float (&v)[kGroup], int count, bool whole) {

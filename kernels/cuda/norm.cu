@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/norm.h"
 
 namespace temper::cuda {
 namespace {
@@ -78,15 +79,6 @@ void normalize_rows(Ctx& ctx, Tensor y, Tensor sum, Tensor rstd, CTensor a, CTen
       sized(std::true_type{});
   });
 }
-
-struct HeadShape {
-  int q_heads, kv_heads, head_dim;
-};
-struct RopeTables {
-  const int32_t* positions;  // null: no rotation
-  const float *cosine, *sine;
-};
-constexpr int kMaxHeadDim = 256;
 
 /// The turns of a head's pairs lane, lane + 32, ... at the place of a token.
 struct HeadTurns {
@@ -166,8 +158,8 @@ __global__ void __launch_bounds__(kThreads)
   if (left > 0) store_group(out + first, v, left, vector);
 }
 
-/// One thread per pair (i, i + dh/2) of a head of q or k.
-template <class S>
+/// One thread per pair (i, i + dh/2) of a head of q or k; kSign -1 turns back.
+template <class S, int kSign>
 __global__ void __launch_bounds__(kThreads) rope_kernel(S* qkv, const int32_t* positions, const float* cosine,
                                                         const float* sine, int64_t tokens, HeadShape shape) {
   begin_kernel();
@@ -178,7 +170,8 @@ __global__ void __launch_bounds__(kThreads) rope_kernel(S* qkv, const int32_t* p
   const int64_t token = index / half / heads, head = index / half % heads;
   S* x = qkv + (token * (shape.q_heads + 2 * shape.kv_heads) + head) * shape.head_dim + i;
   const int64_t at = int64_t{positions[token]} * half + i;
-  const float low = cn::load(x[0]), high = cn::load(x[half]), c = cosine[at], s = sine[at];
+  const float low = cn::load(x[0]), high = cn::load(x[half]), c = cosine[at],
+              s = kSign < 0 ? -sine[at] : sine[at];
   x[0] = cn::store<S>(cn::rope_low(low, high, c, s));
   x[half] = cn::store<S>(cn::rope_high(low, high, c, s));
 }
@@ -200,22 +193,53 @@ __global__ void __launch_bounds__(kThreads)
   store_group(a + row * width + first, gate, n, vector);
 }
 
-HeadShape heads_of(const AttentionShape& s) {
-  return {static_cast<int>(s.q_heads), static_cast<int>(s.kv_heads), static_cast<int>(s.head_dim)};
+/// Block (row, piece of it). Each thread reads its gates and ups before it writes their gradients, which may
+/// be in their place.
+template <class S>
+__global__ void __launch_bounds__(kThreads)
+    swiglu_backward_kernel(S* dgate_up, const S* da, const S* gate_up, int64_t width, unsigned pieces) {
+  begin_kernel();
+  const int64_t row = blockIdx.x / pieces;
+  const int64_t first = (int64_t{blockIdx.x % pieces} * kThreads + threadIdx.x) * kGroup;
+  if (first >= width) return;
+  const bool vector = width % kGroup == 0;
+  const int n = static_cast<int>(min(width - first, int64_t{kGroup}));
+  const int64_t gates = 2 * row * width + first, ups = gates + width;
+  float upstream[kGroup], gate[kGroup], up[kGroup];
+  load_group(upstream, da + row * width + first, n, vector);
+  load_group(gate, gate_up + gates, n, vector);
+  load_group(up, gate_up + ups, n, vector);
+#pragma unroll
+  for (int i = 0; i < kGroup; ++i) {
+    const cn::SwigluGradient d = cn::swiglu_gradient(upstream[i], gate[i], up[i]);
+    gate[i] = d.gate;
+    up[i] = d.up;
+  }
+  store_group(dgate_up + gates, gate, n, vector);
+  store_group(dgate_up + ups, up, n, vector);
 }
 
 /// Without positions: no rotation. Without pages: all of x to y.
 void normalize_heads(Ctx& ctx, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk,
                      const RopeInput& rope, const AttentionCall& pages, AttentionShape shape, double eps) {
   CHECK(shape.head_dim <= kMaxHeadDim, "head_dim {}", shape.head_dim);
-  const RopeTables tables{data_of<int32_t>(rope.positions), data_of<float>(rope.cosine),
-                          data_of<float>(rope.sine)};
+  const RopeTables tables = tables_of(rope);
   dispatch_gpu_storage(x.dtype, [&](auto s) {
     using S = decltype(s);
     const int64_t items = x.dim(0) * (shape.q_heads + 2 * shape.kv_heads);
     launch(ctx.lane, head_norm_kernel<S>, blocks_for(items, kThreads / 32), kThreads, 0, data_of<S>(y),
            rstd.as<float>(), data_of<S>(x), data_of<S>(wq), data_of<S>(wk), tables, pages, x.dim(0),
            heads_of(shape), eps);
+  });
+}
+
+template <int kSign>
+void rotate(Ctx& ctx, Tensor qkv, CTensor positions, CTensor cosine, CTensor sine, AttentionShape shape) {
+  dispatch_gpu_storage(qkv.dtype, [&](auto s) {
+    using S = decltype(s);
+    const int64_t pairs = qkv.dim(0) * (shape.q_heads + shape.kv_heads) * shape.head_dim / 2;
+    launch(ctx.lane, rope_kernel<S, kSign>, blocks_for(pairs, kThreads), kThreads, 0, data_of<S>(qkv),
+           positions.as<int32_t>(), cosine.as<float>(), sine.as<float>(), qkv.dim(0), heads_of(shape));
   });
 }
 
@@ -248,12 +272,12 @@ void head_norm_rope_append(Ctx& ctx, Tensor y, Tensor rstd, PagedKv kv, int64_t 
 
 void rope_forward(Ctx& ctx, Tensor qkv, CTensor positions, CTensor cosine, CTensor sine,
                   AttentionShape shape) {
-  dispatch_gpu_storage(qkv.dtype, [&](auto s) {
-    using S = decltype(s);
-    const int64_t pairs = qkv.dim(0) * (shape.q_heads + shape.kv_heads) * shape.head_dim / 2;
-    launch(ctx.lane, rope_kernel<S>, blocks_for(pairs, kThreads), kThreads, 0, data_of<S>(qkv),
-           positions.as<int32_t>(), cosine.as<float>(), sine.as<float>(), qkv.dim(0), heads_of(shape));
-  });
+  rotate<1>(ctx, qkv, positions, cosine, sine, shape);
+}
+
+void rope_backward(Ctx& ctx, Tensor dqkv, CTensor positions, CTensor cosine, CTensor sine,
+                   AttentionShape shape) {
+  rotate<-1>(ctx, dqkv, positions, cosine, sine, shape);
 }
 
 void swiglu_forward(Ctx& ctx, Tensor a, CTensor gate_up) {
@@ -262,6 +286,16 @@ void swiglu_forward(Ctx& ctx, Tensor a, CTensor gate_up) {
     const int64_t groups = (a.dim(1) + kGroup - 1) / kGroup;
     launch(ctx.lane, swiglu_kernel<S>, blocks_for(a.dim(0) * groups, kThreads), kThreads, 0, data_of<S>(a),
            data_of<S>(gate_up), a.dim(0), a.dim(1));
+  });
+}
+
+void swiglu_backward(Ctx& ctx, Tensor dgate_up, CTensor da, CTensor gate_up) {
+  dispatch_gpu_storage(da.dtype, [&](auto s) {
+    using S = decltype(s);
+    const int pieces = blocks_for(da.dim(1), kThreads * kGroup);
+    launch(ctx.lane, swiglu_backward_kernel<S>, blocks_for(da.dim(0) * pieces, 1), kThreads, 0,
+           data_of<S>(dgate_up), data_of<S>(da), data_of<S>(gate_up), da.dim(1),
+           static_cast<unsigned>(pieces));
   });
 }
 

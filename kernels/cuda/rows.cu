@@ -16,18 +16,31 @@ __global__ void copy_rows_kernel(W* y, const W* x, const int32_t* index, int64_t
   for (int64_t i = threadIdx.x; i < words; i += blockDim.x) y[blockIdx.x * words + i] = x[from * words + i];
 }
 
-void copy_rows(Ctx& ctx, Tensor y, CTensor x, CTensor index) {
+/// y[index[i],:] = x[i,:]
+template <class W>
+__global__ void put_rows_kernel(W* y, const W* x, const int32_t* index, int64_t limit, int64_t words) {
+  begin_kernel();
+  const int64_t to = index[blockIdx.x];
+  if (to < 0 || to >= limit) __trap();
+  for (int64_t i = threadIdx.x; i < words; i += blockDim.x) y[to * words + i] = x[blockIdx.x * words + i];
+}
+
+/// go(W{}, units of W in a row) for the widest W.
+template <class Go>
+void with_words(const CTensor& x, Go&& go) {
   const int64_t bytes = x.dim(1) * dtype_size(x.dtype);
-  const auto rows = static_cast<unsigned>(index.dim(0));
-  const auto go = [&](auto word) {
-    using W = decltype(word);
-    launch(ctx.lane, copy_rows_kernel<W>, rows, kThreads, 0, data_of<W>(y), data_of<W>(x),
-           index.as<int32_t>(), x.dim(0), bytes / int64_t{sizeof(W)});
-  };
   if (bytes % 16 == 0)
-    go(uint4{});
+    go(uint4{}, bytes / 16);
   else
-    go(uint16_t{});
+    go(uint16_t{}, bytes / 2);
+}
+
+void copy_rows(Ctx& ctx, Tensor y, CTensor x, CTensor index) {
+  with_words(x, [&](auto word, int64_t words) {
+    using W = decltype(word);
+    launch(ctx.lane, copy_rows_kernel<W>, static_cast<unsigned>(index.dim(0)), kThreads, 0, data_of<W>(y),
+           data_of<W>(x), index.as<int32_t>(), x.dim(0), words);
+  });
 }
 
 template <class S>
@@ -67,6 +80,15 @@ __global__ void widen_kernel(float* y, const S* x, int64_t count) {
 
 void embedding_forward(Ctx& ctx, Tensor y, CTensor tokens, CTensor w) { copy_rows(ctx, y, w, tokens); }
 void gather_rows(Ctx& ctx, Tensor y, CTensor x, CTensor index) { copy_rows(ctx, y, x, index); }
+
+void scatter_rows(Ctx& ctx, Tensor y, CTensor x, CTensor index) {
+  device::fill(ctx.lane, y.raw(), 0, y.bytes());
+  with_words(x, [&](auto word, int64_t words) {
+    using W = decltype(word);
+    launch(ctx.lane, put_rows_kernel<W>, static_cast<unsigned>(index.dim(0)), kThreads, 0, data_of<W>(y),
+           data_of<W>(x), index.as<int32_t>(), y.dim(0), words);
+  });
+}
 
 void add(Ctx& ctx, Tensor y, CTensor a, CTensor b) {
   dispatch_gpu_storage(y.dtype, [&](auto s) {

@@ -14,7 +14,7 @@ void embedding_backward(Ctx& c, Tensor dw, CTensor dy, CTensor tokens, int64_t s
   CHECK_SHAPE(tokens, dy.dim(0));
   CHECK_SHAPE(dy, tokens.dim(0), dw.dim(1));
   CHECK_SHAPE(dw, dw.dim(0), dy.dim(1));
-  DISPATCH_CPU(c, embedding_backward, dw, dy, tokens, skip_id);
+  DISPATCH(c, embedding_backward, dw, dy, tokens, skip_id);
 }
 
 }  // namespace temper

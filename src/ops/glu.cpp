@@ -20,7 +20,7 @@ void swiglu_backward(Ctx& c, Tensor dgate_up, CTensor da, CTensor gate_up) {
   CHECK_SHAPE(da, gate_up.dim(0), da.dim(1));
   CHECK_SHAPE(gate_up, da.dim(0), 2 * da.dim(1));
   CHECK_SHAPE(dgate_up, gate_up.dim(0), gate_up.dim(1));
-  DISPATCH_CPU(c, swiglu_backward, dgate_up, da, gate_up);
+  DISPATCH(c, swiglu_backward, dgate_up, da, gate_up);
 }
 
 }  // namespace temper

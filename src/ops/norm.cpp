@@ -60,7 +60,7 @@ void rmsnorm_backward(Ctx& c, Tensor dx, Tensor dw, CTensor dy, CTensor dresidua
   CHECK_SHAPE(dw, x.dim(1));
   CHECK_SHAPE(rstd, x.dim(0));
   check_norm_types(x, w, rstd);
-  DISPATCH_CPU(c, rmsnorm_backward, dx, dw, dy, dresidual, x, w, rstd);
+  DISPATCH(c, rmsnorm_backward, dx, dw, dy, dresidual, x, w, rstd);
 }
 
 void head_norm_forward(Ctx& c, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, AttentionShape shape,
@@ -90,7 +90,7 @@ void head_norm_rope_backward(Ctx& c, Tensor dx, Tensor dwq, Tensor dwk, CTensor 
   CHECK_SHAPE(dy, x.dim(0), x.dim(1));
   CHECK_SHAPE(dwq, shape.head_dim);
   CHECK_SHAPE(dwk, shape.head_dim);
-  DISPATCH_CPU(c, head_norm_rope_backward, dx, dwq, dwk, dy, x, wq, wk, rstd, rope, shape);
+  DISPATCH(c, head_norm_rope_backward, dx, dwq, dwk, dy, x, wq, wk, rstd, rope, shape);
 }
 
 }  // namespace temper

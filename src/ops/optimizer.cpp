@@ -16,17 +16,17 @@ void adamw_step(Ctx& c, Tensor weight, Tensor master, Tensor m, Tensor v, CTenso
     end = range.end;
   }
   CHECK(end <= weight.dim(0), "elements up to {} of {} decay", end, weight.dim(0));
-  DISPATCH_CPU(c, adamw_step, weight, master, m, v, grad, decays, step);
+  DISPATCH(c, adamw_step, weight, master, m, v, grad, decays, step);
 }
 
 void round_master(Ctx& c, Tensor weight, CTensor master) {
   CHECK_SHAPE(master, weight.dim(0));
-  DISPATCH_CPU(c, round_master, weight, master);
+  DISPATCH(c, round_master, weight, master);
 }
 
 void sum_of_squares(Ctx& c, Tensor sum, CTensor x) {
   CHECK_SHAPE(sum, 1);
-  DISPATCH_CPU(c, sum_of_squares, sum, x);
+  DISPATCH(c, sum_of_squares, sum, x);
 }
 
 }  // namespace temper

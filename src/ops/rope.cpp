@@ -22,7 +22,7 @@ void rope_forward(Ctx& c, Tensor qkv, CTensor positions, CTensor cosine, CTensor
 void rope_backward(Ctx& c, Tensor dqkv, CTensor positions, CTensor cosine, CTensor sine,
                    AttentionShape shape) {
   check_rope(dqkv, positions, cosine, sine, shape);
-  DISPATCH_CPU(c, rope_backward, dqkv, positions, cosine, sine, shape);
+  DISPATCH(c, rope_backward, dqkv, positions, cosine, sine, shape);
 }
 
 }  // namespace temper

@@ -11,7 +11,7 @@ void gather_rows(Ctx& c, Tensor y, CTensor x, CTensor index) {
 void scatter_rows(Ctx& c, Tensor y, CTensor x, CTensor index) {
   CHECK_SHAPE(index, x.dim(0));
   CHECK_SHAPE(x, index.dim(0), y.dim(1));
-  DISPATCH_CPU(c, scatter_rows, y, x, index);
+  DISPATCH(c, scatter_rows, y, x, index);
 }
 
 }  // namespace temper

@@ -16,10 +16,11 @@ Many forward(Ctx& c, DType dtype, const Values& table, const std::vector<int32_t
 }
 
 Values backward(Ctx& c, DType dtype, const Values& upstream, const std::vector<int32_t>& ids, int64_t skip,
-                double before = 0.0) {
+                double before = 0.0, int64_t width = kWidth) {
   const int64_t rows = static_cast<int64_t>(ids.size());
-  TestTensor dy(c, upstream, dtype, {rows, kWidth}), tokens(c, ids, {rows});
-  TestTensor dw(c, Values(kVocabulary * kWidth, before), accumulate_dtype(dtype), {kVocabulary, kWidth});
+  TestTensor dy(c, upstream, dtype, {rows, width}), tokens(c, ids, {rows});
+  TestTensor dw(c, Values(static_cast<size_t>(kVocabulary * width), before), accumulate_dtype(dtype),
+                {kVocabulary, width});
   embedding_backward(c, dw, dy, tokens, skip);
   return dw.values();
 }
@@ -48,19 +49,34 @@ CPU_TEST(Embedding, Gradient) {
 }
 
 /// In ascending order of rows, on top of what is there, without the skipped id, for any number of threads.
-CPU_TEST(Embedding, BackwardSumsInOrder) {
-  const std::vector<int32_t> ids = random_ids(300, kVocabulary, 3);
-  const Values upstream = round_to(normal_values(300 * kWidth, 4), DType::bf16);
-  std::vector<float> sums(kVocabulary * kWidth, 0.75f);
+void expect_sums_in_order(const std::vector<int32_t>& ids, int64_t skip, int64_t width = kWidth) {
+  const auto rows = static_cast<int64_t>(ids.size());
+  const Values upstream = round_to(normal_values(rows * width, 4), DType::bf16);
+  std::vector<float> sums(kVocabulary * width, 0.75f);
   for (size_t t = 0; t < ids.size(); ++t)
-    for (int64_t i = 0; i < kWidth && ids[t] != 4; ++i)
-      sums[ids[t] * kWidth + i] += static_cast<float>(upstream[t * kWidth + i]);
+    for (int64_t i = 0; i < width && ids[t] != skip; ++i)
+      sums[ids[t] * width + i] += static_cast<float>(upstream[t * width + i]);
   const Values want(sums.begin(), sums.end());
   for (int threads : {1, 2, 3})
     for (DType dtype : {DType::f32, DType::bf16}) {
       TestCtx ctx(threads);
-      expect_same_bits("dw", backward(ctx, dtype, upstream, ids, 4, 0.75), want);
+      expect_same_bits(fmt::format("dw of {} rows of {}", rows, width),
+                       backward(ctx, dtype, upstream, ids, skip, 0.75, width), want);
     }
+}
+
+TEST(Embedding, BackwardSumsInOrder) {
+  for (int64_t width : {int64_t{1}, int64_t{5}, kWidth, int64_t{1024}})
+    expect_sums_in_order(random_ids(300, kVocabulary, 3), 4, width);
+  for (int64_t rows : {1, 8, 9}) expect_sums_in_order(random_ids(rows, kVocabulary, 5), -1);
+}
+
+TEST(Embedding, BackwardOfOneTokenManyTimes) {
+  std::vector<int32_t> ids(5000, 7);
+  expect_sums_in_order(ids, -1, 24);
+  expect_sums_in_order(ids, 7, 24);
+  ids[0] = ids[2500] = ids[4999] = 10;
+  expect_sums_in_order(ids, -1, 24);
 }
 
 CPU_TEST(Embedding, IdsOutsideTheTableAreRefused) {

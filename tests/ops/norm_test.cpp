@@ -65,14 +65,33 @@ TEST(RmsNorm, Types) {
     check_dtypes("width " + std::to_string(width), norm_inputs(9, width), norm_forward);
 }
 
-CPU_TEST(RmsNorm, BackwardTypesThreads) {
-  Many in = norm_inputs(130, 48);
-  in.push_back(normal_values(130 * 48, 3));
-  const auto backward = [](Ctx& c, DType t, const Many& all) {
-    return norm_backward(c, t, {all[0], all[1]}, all[2]);
-  };
-  check_dtypes("backward", in, backward);
-  check_threads("backward", in, backward);
+/// x, w, dy
+Many backward_inputs(int64_t rows, int64_t width) {
+  Many in = norm_inputs(rows, width);
+  in.push_back(normal_values(rows * width, 3));
+  return in;
+}
+Many backward_of(Ctx& c, DType t, const Many& in) { return norm_backward(c, t, {in[0], in[1]}, in[2]); }
+
+/// Widths of models and of none, on both sides of where kernels change; many rows and one.
+TEST(RmsNorm, BackwardTypes) {
+  for (const auto& [T, D] : {std::pair<int64_t, int64_t>{130, 48},
+                             {9, 1},
+                             {9, 5},
+                             {9, 100},
+                             {9, 1024},
+                             {9, 1032},
+                             {9, 4096},
+                             {5, 4104},
+                             {5, 8200},
+                             {3, 16384},
+                             {1, 896},
+                             {5000, 24}})
+    check_dtypes(fmt::format("backward of {} rows of {}", T, D), backward_inputs(T, D), backward_of);
+}
+
+CPU_TEST(RmsNorm, Threads) {
+  check_threads("backward", backward_inputs(130, 48), backward_of);
   check_threads("forward", norm_inputs(900, 48), norm_forward);
 }
 
@@ -108,13 +127,26 @@ CPU_TEST(RmsNorm, BitsFollowTheDefinition) {
   }
 }
 
-CPU_TEST(RmsNorm, WeightGradientAccumulates) {
+TEST(RmsNorm, WeightGradientAccumulates) {
   TestCtx ctx;
   const Many in = norm_inputs(70, 5);
   const Values dy = normal_values(350, 4);
-  Values want = norm_backward(ctx, DType::f64, in, dy)[1];
-  for (double& x : want) x += 2.5;
-  expect_near("dw", norm_backward(ctx, DType::f64, in, dy, 2.5)[1], want, 1e-14);
+  for (DType dtype : kStorageTypes) {
+    Values want = norm_backward(ctx, dtype, in, dy)[1];
+    for (double& x : want) x += 2.5;
+    expect_near("dw", norm_backward(ctx, dtype, in, dy, 2.5)[1], want, dtype == DType::f64 ? 1e-14 : 2e-7);
+  }
+}
+
+/// Whatever else is in the pack, a row of dx has its bits.
+TEST(RmsNorm, BackwardRowsAreIndependent) {
+  for (int64_t width : {37, 1000, 2056}) {
+    const Many in = backward_inputs(40, width);
+    check_rows("backward", 40, [&](Ctx& c, DType t, int64_t begin, int64_t end) {
+      return only_first(backward_of(
+          c, t, {slice_rows(in[0], width, begin, end), in[1], slice_rows(in[2], width, begin, end)}));
+    });
+  }
 }
 
 /// dx with the gradient that goes past the norm.
@@ -134,14 +166,15 @@ Values residual_backward(Ctx& c, DType dtype, const Many& in, const Values& upst
 
 /// The residual gradient joins before the only rounding: in fp32 and fp64 as if added afterwards, in bf16 as
 /// fp32 rounded once, up to the rounding of fp32 itself.
-CPU_TEST(RmsNorm, ResidualGradientInOneRounding) {
+TEST(RmsNorm, ResidualGradientInOneRounding) {
   TestCtx ctx;
-  for (int64_t width : {1, 37, 512}) {
+  for (int64_t width : {1, 37, 512, 4096, 8200}) {
     Many in = norm_inputs(9, width);
     const Values dy = round_to(normal_values(9 * width, 3), DType::bf16),
                  past = round_to(normal_values(9 * width, 4), DType::bf16);
     for (Values& values : in) values = round_to(values, DType::bf16);
-    for (DType dtype : {DType::f32, DType::f64}) {
+    for (DType dtype : kStorageTypes) {
+      if (dtype == DType::bf16) continue;
       Values want = norm_backward(ctx, dtype, in, dy)[0];
       for (size_t i = 0; i < want.size(); ++i) want[i] = round_to(past[i] + want[i], dtype);
       expect_same_bits("dx", residual_backward(ctx, dtype, in, dy, past, false), want);
@@ -154,13 +187,15 @@ CPU_TEST(RmsNorm, ResidualGradientInOneRounding) {
   }
 }
 
-CPU_TEST(RmsNorm, BackwardInPlace) {
+TEST(RmsNorm, BackwardInPlace) {
   TestCtx ctx;
-  const Many in = norm_inputs(70, 37);
-  const Values dy = normal_values(70 * 37, 4);
-  for (DType dtype : kStorageTypes)
-    expect_same_bits("dx", norm_backward(ctx, dtype, in, dy, 0.0, true)[0],
-                     norm_backward(ctx, dtype, in, dy)[0]);
+  for (int64_t width : {37, 1024, 4096}) {
+    const Many in = norm_inputs(70, width);
+    const Values dy = normal_values(70 * width, 4);
+    for (DType dtype : kStorageTypes)
+      expect_same_bits("dx", norm_backward(ctx, dtype, in, dy, 0.0, true)[0],
+                       norm_backward(ctx, dtype, in, dy)[0]);
+  }
 }
 
 constexpr AttentionShape kHeads{.q_heads = 4, .kv_heads = 2, .head_dim = 6};
@@ -223,23 +258,33 @@ CPU_TEST(HeadNorm, Gradient) {
       [](Ctx& c, DType t, const Many& in, const Many& douts) { return heads_backward(c, t, in, douts[0]); });
 }
 
-CPU_TEST(HeadNorm, TypesThreadsRows) {
-  check_dtypes("forward", heads_inputs(9), heads_forward);
-  Many in = heads_inputs(200);
-  in.push_back(normal_values(200 * kHeads.qkv_width(), 8));
-  const auto backward = [](Ctx& c, DType t, const Many& all) {
-    return heads_backward(c, t, {all[0], all[1], all[2]}, all[3]);
-  };
-  check_dtypes("backward", in, backward);
-  check_threads("backward", in, backward);
+/// x, wq, wk, dy
+Many heads_backward_inputs(int64_t rows) {
+  Many in = heads_inputs(rows);
+  in.push_back(normal_values(rows * kHeads.qkv_width(), 8));
+  return in;
+}
+Many heads_backward_of(Ctx& c, DType t, const Many& all) {
+  return heads_backward(c, t, {all[0], all[1], all[2]}, all[3]);
+}
+
+CPU_TEST(HeadNorm, Threads) {
+  check_threads("backward", heads_backward_inputs(200), heads_backward_of);
   check_threads("forward", heads_inputs(800), heads_forward);
+}
+
+TEST(HeadNorm, TypesRows) {
+  check_dtypes("forward", heads_inputs(9), heads_forward);
+  for (int64_t rows : {1, 200, 5000})
+    check_dtypes("backward", heads_backward_inputs(rows), heads_backward_of);
+  const Many in = heads_inputs(200);
   check_rows("forward", 200, [&](Ctx& c, DType t, int64_t begin, int64_t end) {
     return heads_forward(c, t, {slice_rows(in[0], kHeads.qkv_width(), begin, end), in[1], in[2]});
   });
 }
 
 /// The pass back through rope and norm rounds in between, as the two ops do.
-CPU_TEST(HeadNorm, BackwardInOnePass) {
+TEST(HeadNorm, BackwardInOnePass) {
   constexpr int64_t T = 70;
   TestCtx ctx;
   Many in = heads_inputs(T);
@@ -265,7 +310,7 @@ CPU_TEST(HeadNorm, BackwardInOnePass) {
 }
 
 /// Each head is a row of rmsnorm_forward; values pass through.
-CPU_TEST(HeadNorm, HeadsAreRmsNormRows) {
+TEST(HeadNorm, HeadsAreRmsNormRows) {
   TestCtx ctx;
   for (DType dtype : kStorageTypes) {
     Many in = heads_inputs(2);
@@ -307,6 +352,48 @@ TEST(HeadNorm, ForwardOfManyShapes) {
     check_rows(fmt::format("heads of {}", dh), T, [&](Ctx& c, DType t, int64_t begin, int64_t end) {
       return forward(c, t, {slice_rows(in[0], W, begin, end), in[1], in[2]});
     });
+  }
+}
+
+/// Backward in shapes of real models and of none: values, rows on their own, dx in the memory of dy.
+TEST(HeadNorm, BackwardOfManyShapes) {
+  for (const AttentionShape shape : {AttentionShape{4, 2, 16},
+                                     {3, 1, 24},
+                                     {1, 1, 2},
+                                     {6, 2, 80},
+                                     {32, 8, 128},
+                                     {14, 2, 64},
+                                     {8, 8, 256}}) {
+    constexpr int64_t T = 11, kPlaces = 60;
+    const int64_t W = shape.qkv_width(), dh = shape.head_dim, heads = shape.q_heads + shape.kv_heads;
+    const Many in{normal_values(T * W, 1), normal_values(dh, 2, 0.3, 1.0), normal_values(dh, 3, 0.3, 1.0),
+                  normal_values(T * W, 4), uniform_values(T * heads, 5, 0.5, 1.5)};
+    const std::vector<int32_t> positions = random_ids(T, kPlaces, 6);
+    const auto backward = [&](Ctx& c, DType t, const Many& v, int64_t begin, int64_t end, bool in_place) {
+      const DType a = accumulate_dtype(t);
+      const int64_t n = end - begin;
+      TestTensor x(c, slice_rows(v[0], W, begin, end), t, {n, W}), wq(c, v[1], t, {dh}), wk(c, v[2], t, {dh}),
+          dy(c, slice_rows(v[3], W, begin, end), t, {n, W}),
+          rstd(c, slice_rows(v[4], heads, begin, end), a, {n, heads}), dx(c, t, {n, W}),
+          dwq(c, Values(static_cast<size_t>(dh), 0.5), a, {dh}),
+          dwk(c, Values(static_cast<size_t>(dh), 0.5), a, {dh}),
+          at(c, {positions.begin() + begin, positions.begin() + end}, {n}),
+          cosine(c, round_to(uniform_values(kPlaces * dh / 2, 7, -1, 1), DType::bf16), a, {kPlaces, dh / 2}),
+          sine(c, round_to(uniform_values(kPlaces * dh / 2, 8, -1, 1), DType::bf16), a, {kPlaces, dh / 2});
+      const TestTensor& to = in_place ? dy : dx;
+      head_norm_rope_backward(c, to, dwq, dwk, dy, x, wq, wk, rstd, {at, cosine, sine}, shape);
+      return Many{to.values(), dwq.values(), dwk.values()};
+    };
+    const std::string name = fmt::format("heads of {}", dh);
+    check_dtypes(name, in, [&](Ctx& c, DType t, const Many& v) { return backward(c, t, v, 0, T, false); });
+    check_rows(name, T, [&](Ctx& c, DType t, int64_t begin, int64_t end) {
+      return only_first(backward(c, t, in, begin, end, begin % 2 == 1));
+    });
+    TestCtx c;
+    for (DType dtype : kStorageTypes) {
+      const Many apart = backward(c, dtype, in, 0, T, false), same = backward(c, dtype, in, 0, T, true);
+      for (size_t k = 0; k < 3; ++k) expect_same_bits(name + " in place", same[k], apart[k]);
+    }
   }
 }
 

@@ -29,7 +29,7 @@ State start_of(const Values& values) {
   return {values, values, Values(values.size(), 0.0), Values(values.size(), 0.0)};
 }
 
-CPU_TEST(Adamw, EqualsTorch) {
+TEST(Adamw, EqualsTorch) {
   const Json cases = read_json_file("tests/golden/ops/adamw.json");
   ASSERT_GE(cases.size(), 2u);
   for (const Json& golden : cases) {
@@ -42,37 +42,48 @@ CPU_TEST(Adamw, EqualsTorch) {
       step.grad_scale = 0.25;
       Values gradient = golden["grads"][i];
       for (double& g : gradient) g *= 4.0;
-      wide = update(ctx, DType::f64, wide, gradient, step);
+      if (kTestDevice == Device::cpu) wide = update(ctx, DType::f64, wide, gradient, step);
       narrow = update(ctx, DType::f32, narrow, gradient, step);
       half = update(ctx, DType::bf16, half, gradient, step);
-      expect_near("fp64 weight", wide.weight, golden["weights"][i], 1e-14);
+      if (kTestDevice == Device::cpu) expect_near("fp64 weight", wide.weight, golden["weights"][i], 1e-14);
       expect_near("fp32 weight", narrow.weight, golden["weights"][i], 2e-7);
       expect_same_bits("master of bf16", half.master, narrow.master);
     }
+    expect_near("fp32 m", narrow.m, golden["m"], 1e-6);
+    expect_near("fp32 v", narrow.v, golden["v"], 1e-6);
+    if (kTestDevice != Device::cpu) continue;
     expect_near("m", wide.m, golden["m"], 1e-14);
     expect_near("v", wide.v, golden["v"], 1e-14);
   }
 }
 
-CPU_TEST(Adamw, ThreadsAndPieces) {
-  const int64_t n = 40000;
+/// An update whose bits do not depend on what else is in the piece.
+struct PieceUpdate {
+  static constexpr int64_t n = 40000;
   const Values start = normal_values(n, 1), gradient = normal_values(n, 2);
   const AdamwStep step{.lr = 1e-3, .weight_decay = 0.1, .grad_scale = 0.3, .count = 5};
-  const auto run = [&](Ctx& c, DType t, int64_t begin, int64_t end) {
+  Many operator()(Ctx& c, DType t, int64_t begin, int64_t end) const {
     State s = start_of(slice_rows(start, 1, begin, end));
     const State out = update(c, t, s, slice_rows(gradient, 1, begin, end), step);
-    return Many{out.weight, out.master, out.m, out.v};
-  };
-  check_threads("adamw", {}, [&](Ctx& c, DType t, const Many&) { return run(c, t, 0, n); });
-  check_rows("adamw", 300, run);
+    return {out.weight, out.master, out.m, out.v};
+  }
+};
+
+TEST(Adamw, Pieces) { check_rows("adamw", 300, PieceUpdate{}); }
+
+CPU_TEST(Adamw, Threads) {
+  const PieceUpdate run;
+  check_threads("adamw", {}, [&](Ctx& c, DType t, const Many&) { return run(c, t, 0, run.n); });
 }
 
 /// Every element has the bits of an update where all or none decays, wherever ranges and threads are cut.
-CPU_TEST(Adamw, RangesThatDecay) {
+TEST(Adamw, RangesThatDecay) {
   const int64_t n = 40000;
   const Values start = normal_values(n, 1), gradient = normal_values(n, 2);
   const AdamwStep step{.lr = 1e-3, .weight_decay = 0.1, .grad_scale = 0.3, .count = 5};
   const std::vector<FlatRange> none;
+  std::vector<FlatRange> many;  // more than a kernel takes at once, of all sizes, some of them empty
+  for (int64_t at = 3; at + 12 < n; at += 3 + at % 17) many.push_back({at, at + at % 4});
   for (DType dtype : kStorageTypes) {
     TestCtx one;
     const State with = update(one, dtype, start_of(start), gradient, step),
@@ -82,7 +93,8 @@ CPU_TEST(Adamw, RangesThatDecay) {
          std::vector<std::vector<FlatRange>>{{{0, 16}},
                                              {{17, 17}, {39999, n}},
                                              {{3, 16384}, {16384, 16390}, {16400, 39000}},
-                                             {{5, 6}, {7, 8}, {32768, n}}})
+                                             {{5, 6}, {7, 8}, {32768, n}},
+                                             many})
       for (int threads : {1, 3}) {
         Values want = without.master;
         for (const FlatRange& r : ranges)
@@ -101,7 +113,7 @@ CPU_TEST(Adamw, RangesThatDecay) {
 
 /// The weight and the low half of the master determine the master: bits = (weight << 16) + sign-extended low
 /// half.
-CPU_TEST(Adamw, MasterRoundsTiesAway) {
+TEST(Adamw, MasterRoundsTiesAway) {
   TestCtx ctx;
   Values master = normal_values(5000, 3);
   for (uint32_t bits :
@@ -119,7 +131,8 @@ CPU_TEST(Adamw, MasterRoundsTiesAway) {
     EXPECT_EQ(rounded + static_cast<uint32_t>(static_cast<int32_t>(static_cast<int16_t>(bits & 0xffffu))),
               bits);
   }
-  for (DType dtype : {DType::f32, DType::f64}) {
+  for (DType dtype : kStorageTypes) {
+    if (dtype == DType::bf16) continue;
     TestTensor same(ctx, master, dtype, {n}), copy(ctx, dtype, {n});
     round_master(ctx, copy, same);
     expect_same_bits("copy", copy.values(), master);
@@ -133,7 +146,7 @@ double squares(Ctx& c, DType dtype, const Values& x, double before = 0.0) {
   return sum.values()[0];
 }
 
-CPU_TEST(SumOfSquares, ValueTypesThreads) {
+TEST(SumOfSquares, ValueTypesThreads) {
   const Values x = round_to(normal_values(100003, 4), DType::bf16);
   long double exact = 0;
   for (double value : x) exact += static_cast<long double>(value) * value;
@@ -152,10 +165,33 @@ CPU_TEST(SumOfSquares, ValueTypesThreads) {
   EXPECT_EQ(squares(ctx, DType::f32, {}, 7.5), 7.5);
 }
 
-CPU_TEST(SumOfSquares, BeyondFp32) {
+TEST(SumOfSquares, BeyondFp32) {
   TestCtx ctx;
   EXPECT_NEAR(squares(ctx, DType::f32, {3e30, 4e30}), 25e60, 1e55);
   EXPECT_TRUE(std::isnan(squares(ctx, DType::f32, {1.0, std::nan("")})));
+  for (DType dtype : {DType::f32, DType::bf16})
+    for (size_t at : {size_t{0}, size_t{8191}, size_t{70000}}) {
+      Values x = normal_values(70001, 5);
+      x[at] = std::nan("");
+      EXPECT_TRUE(std::isnan(squares(ctx, dtype, x))) << at;
+      x[at] = -std::numeric_limits<double>::infinity();
+      EXPECT_EQ(squares(ctx, dtype, x), std::numeric_limits<double>::infinity()) << at;
+    }
+}
+
+/// Elements of a piece that begins anywhere, and every size around the eights in which they are read.
+TEST(SumOfSquares, AnyPiece) {
+  TestCtx ctx;
+  const Values all = round_to(normal_values(5000, 6), DType::bf16);
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    TestTensor x(ctx, all, dtype, {5000});
+    for (const auto& [begin, end] :
+         {std::pair<int64_t, int64_t>{0, 1}, {1, 8}, {3, 12}, {8, 16}, {7, 4104}, {0, 5000}}) {
+      TestTensor sum(ctx, Values{0.0}, DType::f64, {1});
+      sum_of_squares(ctx, sum, rows(static_cast<CTensor>(x), begin, end));
+      EXPECT_EQ(sum.values()[0], squares(ctx, dtype, slice_rows(all, 1, begin, end))) << begin << " " << end;
+    }
+  }
 }
 
 }  // namespace

@@ -22,16 +22,25 @@ TEST(GatherRows, CopiesRows) {
 }
 
 /// Rows that nothing goes to are zeros.
-CPU_TEST(ScatterRows, UndoesAGather) {
-  for (DType dtype : kStorageTypes) {
-    TestCtx c;
-    const Values from = round_to(normal_values(6 * 24, 1), dtype);
-    TestTensor x(c, from, dtype, {6, 24}), index(c, kIndex, {6}), y(c, dtype, {kRows, 24});
-    scatter_rows(c, y, x, index);
-    Values want(kRows * 24, 0.0);
-    for (int64_t i = 0; i < 6; ++i) std::copy_n(from.begin() + i * 24, 24, want.begin() + kIndex[i] * 24);
-    expect_same_bits("y", y.values(), want);
-  }
+TEST(ScatterRows, UndoesAGather) {
+  for (int64_t width : {1, 5, 24, 150, 1000})
+    for (DType dtype : kStorageTypes) {
+      TestCtx c;
+      const Values from = round_to(normal_values(6 * width, 1), dtype);
+      TestTensor x(c, from, dtype, {6, width}), index(c, kIndex, {6}), y(c, dtype, {kRows, width});
+      scatter_rows(c, y, x, index);
+      Values want(kRows * width, 0.0);
+      for (int64_t i = 0; i < 6; ++i)
+        std::copy_n(from.begin() + i * width, width, want.begin() + kIndex[i] * width);
+      expect_same_bits("y", y.values(), want);
+    }
+}
+
+TEST(ScatterRows, NoRows) {
+  TestCtx c;
+  TestTensor x(c, DType::f32, {0, 5}), index(c, DType::i32, {0}), y(c, DType::f32, {3, 5});
+  scatter_rows(c, y, x, index);
+  expect_same_bits("y", y.values(), Values(15, 0.0));
 }
 
 CPU_TEST(Rows, IndicesOutsideAreRefused) {

@@ -116,7 +116,15 @@ TEMPER_DEVICE S norm_value(S x, float scale, S w) {
   return store<S>(__fmul_rn(load(w), load(store<S>(__fmul_rn(load(x), scale)))));
 }
 
-// ---- rope: each product rounded.
+// Backward of a row: g = dy w, xh = x r, the sum of g xh as that of squares above, mean = sum / width.
+TEMPER_DEVICE float add_norm_dot(float sum, float dy, float w, float xh) {
+  return __fmaf_rn(__fmul_rn(dy, w), xh, sum);
+}
+TEMPER_DEVICE float norm_gradient(float dy, float w, float xh, float mean, float r) {
+  return __fmul_rn(r, __fsub_rn(__fmul_rn(dy, w), __fmul_rn(xh, mean)));
+}
+
+// ---- rope: each product rounded. Backward: the same with -s.
 TEMPER_DEVICE float rope_low(float low, float high, float c, float s) {
   return __fsub_rn(__fmul_rn(low, c), __fmul_rn(high, s));
 }
@@ -126,6 +134,15 @@ TEMPER_DEVICE float rope_high(float low, float high, float c, float s) {
 
 // ---- SwiGLU: (g / (1 + e^-g)) * u, rounded by the caller.
 TEMPER_DEVICE float swiglu(float g, float u) { return __fmul_rn(__fdiv_rn(g, __fadd_rn(1.f, expf(-g))), u); }
+
+struct SwigluGradient {
+  float gate, up;
+};
+TEMPER_DEVICE SwigluGradient swiglu_gradient(float da, float g, float u) {
+  const float s = __frcp_rn(__fadd_rn(1.f, expf(-g)));
+  const float slope = __fmul_rn(s, __fadd_rn(1.f, __fmul_rn(g, __fsub_rn(1.f, s))));
+  return {__fmul_rn(__fmul_rn(da, u), slope), __fmul_rn(da, __fmul_rn(g, s))};
+}
 
 // ---- head. Chunks of 2,048 vocabulary rows; thread i of 256 takes the rows 4i..4i+3 and 1024+4i..4i+3 of
 // the chunk, ascending from zero; then block_sum. Chunks merge ascending, the first is copied.

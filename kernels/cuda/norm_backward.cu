@@ -1,0 +1,366 @@
+// Backward of RMSNorm, of rows and of heads (with their rope): one pass over memory, and weight gradients as
+// partial sums of blocks of rows. How rows are cut into blocks depends on their number and width alone.
+
+#include "kernels/cuda/norm.h"
+
+namespace temper::cuda {
+namespace {
+
+namespace cn = canonical;
+
+/// partials [count, width], rows given by blocks.
+float* make_partials(Ctx& ctx, int64_t count, int64_t width) {
+  return static_cast<float*>(ctx.scratch.allocate(count * width * int64_t{sizeof(float)}));
+}
+
+constexpr int kFoldColumns = 32, kFoldChunks = 32;
+
+/// dw[i] += the partials of column i: ascending within each of 32 chunks of rows, then the chunks ascending.
+__global__ void __launch_bounds__(kFoldColumns* kFoldChunks)
+    fold_kernel(float* dw, const float* partials, int count, int width) {
+  begin_kernel();
+  __shared__ float chunks[kFoldChunks][kFoldColumns + 1];
+  const int column = static_cast<int>(blockIdx.x) * kFoldColumns + static_cast<int>(threadIdx.x);
+  const int rows = (count + kFoldChunks - 1) / kFoldChunks, begin = static_cast<int>(threadIdx.y) * rows;
+  float sum = 0.f;
+  if (column < width)
+    for (int k = begin; k < min(begin + rows, count); ++k)
+      sum = __fadd_rn(sum, partials[int64_t{k} * width + column]);
+  chunks[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y != 0 || column >= width) return;
+  for (int k = 1; k < kFoldChunks; ++k) sum = __fadd_rn(sum, chunks[k][threadIdx.x]);
+  dw[column] = __fadd_rn(dw[column], sum);
+}
+
+void fold(Ctx& ctx, Tensor dw, const float* partials, int count) {
+  const auto width = static_cast<int>(dw.size());
+  launch(ctx.lane, fold_kernel, blocks_for(width, kFoldColumns), dim3(kFoldColumns, kFoldChunks), 0,
+         dw.as<float>(), partials, count, width);
+}
+
+// ---- rows
+
+template <class S>
+struct NormCall {
+  S* dx;
+  float* partials;
+  const S *dy, *past, *x, *w;  // past: the gradient beside the norm, or null
+  const float* rstd;
+  int64_t rows;
+  int per_block, width;
+};
+
+/// What one thread holds of kRows neighbouring rows: groups g kThreads + threadIdx.x of each. Zeros beyond
+/// `end` and beyond the width.
+template <class S, int kThreads, int kRows, int kGroups>
+struct NormInput {
+  RawGroup<S> dy[kRows][kGroups], past[kRows][kGroups], x[kRows][kGroups];
+  float rstd[kRows];
+
+  TEMPER_DEVICE static int first(int g) { return (static_cast<int>(threadIdx.x) + g * kThreads) * kGroup; }
+  TEMPER_DEVICE void load(const NormCall<S>& call, int64_t row, int64_t end) {
+    const bool vector = call.width % kGroup == 0;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const bool exists = row + r < end;
+      const int64_t offset = (row + r) * call.width;
+      rstd[r] = exists ? call.rstd[row + r] : 0.f;
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g) {
+        const int at = first(g), n = exists ? call.width - at : 0;
+        const bool whole = vector && n > 0;
+        load_raw(dy[r][g], call.dy + offset + at, n, whole);
+        load_raw(x[r][g], call.x + offset + at, n, whole);
+        if (call.past != nullptr) load_raw(past[r][g], call.past + offset + at, n, whole);
+      }
+    }
+  }
+};
+
+/// Rows [blockIdx.x per_block, ..), kRows at a time, the next ones on their way where kAhead says so. dx may
+/// be dy or past: a thread writes what it alone has read.
+template <class S, int kThreads, int kRows, int kGroups, bool kAhead>
+__global__ void __launch_bounds__(kThreads, 512 / kThreads) norm_backward_kernel(const NormCall<S> call) {
+  using Input = NormInput<S, kThreads, kRows, kGroups>;
+  constexpr int kWarps = kThreads / 32;
+  __shared__ float dots[2][kRows][kWarps];
+  const int width = call.width;
+  const bool vector = width % kGroup == 0;
+  RawGroup<S> weight[kGroups];
+  float sums[kGroups][kGroup] = {};
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+    const int n = width - Input::first(g);
+    load_raw(weight[g], call.w + Input::first(g), n, vector && n > 0);
+  }
+  begin_kernel();
+  const int64_t begin = blockIdx.x * int64_t{call.per_block}, end = min(begin + call.per_block, call.rows);
+  Input now, next;
+  now.load(call, begin, end);
+  int side = 0;  // of dots: one barrier a turn is enough when turns take sides
+  for (int64_t row = begin; row < end; row += kRows, side ^= 1) {
+    if constexpr (kAhead) next.load(call, row + kRows, end);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      float dot = 0.f;
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g)
+#pragma unroll
+        for (int i = 0; i < kGroup; ++i)
+          dot = cn::add_norm_dot(dot, cn::load(now.dy[r][g].at[i]), cn::load(weight[g].at[i]),
+                                 __fmul_rn(cn::load(now.x[r][g].at[i]), now.rstd[r]));
+      dot = cn::warp_sum(dot);
+      if ((threadIdx.x & 31) == 0) dots[side][r][threadIdx.x / 32] = dot;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      float dot = dots[side][r][0];
+#pragma unroll
+      for (int k = 1; k < kWarps; ++k) dot = __fadd_rn(dot, dots[side][r][k]);
+      const float mean = __fdiv_rn(dot, static_cast<float>(width));
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g) {
+        const int at = Input::first(g), n = width - at;
+        float dx[kGroup];
+#pragma unroll
+        for (int i = 0; i < kGroup; ++i) {
+          const float dy = cn::load(now.dy[r][g].at[i]),
+                      normed = __fmul_rn(cn::load(now.x[r][g].at[i]), now.rstd[r]);
+          sums[g][i] = __fmaf_rn(dy, normed, sums[g][i]);
+          dx[i] = cn::norm_gradient(dy, cn::load(weight[g].at[i]), normed, mean, now.rstd[r]);
+          if (call.past != nullptr) dx[i] = __fadd_rn(cn::load(now.past[r][g].at[i]), dx[i]);
+        }
+        if (n > 0 && row + r < end) store_group(call.dx + (row + r) * width + at, dx, n, vector);
+      }
+    }
+    if constexpr (kAhead)
+      now = next;
+    else
+      now.load(call, row + kRows, end);
+  }
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+    const int at = Input::first(g);
+    if (at < width)
+      store_group(call.partials + int64_t{blockIdx.x} * width + at, sums[g], width - at, vector);
+  }
+}
+
+/// 512 threads of every multiprocessor of an H100 or H200 in one wave; a constant, so that sums do not depend
+/// on the chip.
+constexpr int64_t kWaveThreads = 132 * 512;
+
+template <class S, int kThreads, int kRows, int kGroups>
+void launch_norm_backward(Ctx& ctx, NormCall<S> call, Tensor dw) {
+  constexpr bool kAhead = kRows * kGroups * sizeof(S) <= 4;  // as registers allow
+  constexpr int64_t kMostBlocks = kWaveThreads / kThreads;
+  call.per_block = static_cast<int>(std::max<int64_t>(4, (call.rows + kMostBlocks - 1) / kMostBlocks));
+  const int blocks = blocks_for(call.rows, call.per_block);
+  ArenaScope scope(ctx.scratch);
+  call.partials = make_partials(ctx, blocks, call.width);
+  launch(ctx.lane, norm_backward_kernel<S, kThreads, kRows, kGroups, kAhead>, blocks, kThreads, 0, call);
+  fold(ctx, dw, call.partials, blocks);
+}
+
+// ---- heads
+
+constexpr int kHeadThreads = 256, kAtOnce = 4;  // heads of a team whose loads are under way together
+constexpr int64_t kHeadBlocks = 132 * 3;        // of one wave, about
+
+template <class S>
+struct HeadCall {
+  S* dx;
+  float* partials;
+  const S *dy, *x, *wq, *wk;
+  const float* rstd;
+  RopeTables rope;
+  HeadShape shape;
+  int64_t tokens;
+  int per_block, query_blocks;  // the blocks behind them take the heads of k
+};
+
+/// The turn back of the group of eight elements from `at` of a head, of which v holds the gradients; those of
+/// the other half come from another lane of the team or, where halves are no whole groups, from memory.
+template <class S, int kLanes>
+TEMPER_DEVICE void turn_back(float (&v)[kGroup], const S* head, const RopeTables& rope, int64_t token, int at,
+                             int width, bool exists) {
+  const int half = width / 2;
+  const bool whole = half % kGroup == 0, low = at < half;
+  float other[kGroup], c[kGroup] = {}, s[kGroup] = {};
+  const int64_t angles = exists ? int64_t{rope.positions[token]} * half : 0;
+  if (whole) {
+    const int lane = at / kGroup, step = half / kGroup, from = low ? lane + step : lane - step;
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i) other[i] = __shfl_sync(~0u, v[i], from, kLanes);
+    if (exists) {
+      load_group(c, rope.cosine + angles + (low ? at : at - half), kGroup, true);
+      load_group(s, rope.sine + angles + (low ? at : at - half), kGroup, true);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i) {
+      const int e = at + i, pair = e < half ? e : e - half;
+      const bool here = exists && e < width;
+      other[i] = here ? cn::load(head[e < half ? e + half : pair]) : 0.f;
+      if (here) c[i] = rope.cosine[angles + pair], s[i] = rope.sine[angles + pair];
+    }
+    __syncwarp();  // the head may be written to from here on
+  }
+#pragma unroll
+  for (int i = 0; i < kGroup; ++i) {
+    const bool first = at + i < half;
+    const float turned =
+        first ? cn::rope_low(v[i], other[i], c[i], -s[i]) : cn::rope_high(other[i], v[i], c[i], -s[i]);
+    v[i] = cn::load(cn::store<S>(turned));
+  }
+}
+
+/// Teams of kLanes threads, one head each; a team takes every (256 / kLanes)-th head of its block, tokens
+/// ascending. dx may be dy.
+template <class S, int kLanes>
+__global__ void __launch_bounds__(kHeadThreads, 3) head_norm_backward_kernel(const HeadCall<S> call) {
+  constexpr int kTeams = kHeadThreads / kLanes;
+  __shared__ float all[kTeams][kLanes * kGroup];
+  const bool key = static_cast<int>(blockIdx.x) >= call.query_blocks;
+  const HeadShape shape = call.shape;
+  const int heads = key ? shape.kv_heads : shape.q_heads, first_head = key ? shape.q_heads : 0;
+  const int width = shape.head_dim, normed_heads = shape.q_heads + shape.kv_heads;
+  const int team = threadIdx.x / kLanes, at = static_cast<int>(threadIdx.x) % kLanes * kGroup;
+  const int left = width - at;
+  const bool vector = width % kGroup == 0;
+  float weight[kGroup], sums[kGroup] = {};
+  load_group(weight, (key ? call.wk : call.wq) + at, left, vector && left > 0);
+  begin_kernel();
+  const int64_t begin = int64_t{blockIdx.x - (key ? call.query_blocks : 0)} * call.per_block;
+  const int64_t end = min(begin + call.per_block, call.tokens * heads);
+  for (int64_t base = begin; base < end; base += kTeams * kAtOnce) {
+    RawGroup<S> dy[kAtOnce], x[kAtOnce];
+    float rstd[kAtOnce];
+    int64_t token[kAtOnce], offset[kAtOnce];
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int64_t item = base + j * kTeams + team;
+      const bool exists = item < end;
+      token[j] = item / heads;
+      const int head = first_head + static_cast<int>(item - token[j] * heads), n = exists ? left : 0;
+      offset[j] = (token[j] * (normed_heads + shape.kv_heads) + head) * width;
+      load_raw(dy[j], call.dy + offset[j] + at, n, vector && n > 0);
+      load_raw(x[j], call.x + offset[j] + at, n, vector && n > 0);
+      rstd[j] = exists ? call.rstd[token[j] * normed_heads + head] : 0.f;
+    }
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const bool exists = base + j * kTeams + team < end && left > 0;
+      float v[kGroup], normed[kGroup], dot = 0.f;
+#pragma unroll
+      for (int i = 0; i < kGroup; ++i) v[i] = cn::load(dy[j].at[i]);
+      turn_back<S, kLanes>(v, call.dy + offset[j], call.rope, token[j], at, width, exists);
+#pragma unroll
+      for (int i = 0; i < kGroup; ++i) {
+        normed[i] = __fmul_rn(cn::load(x[j].at[i]), rstd[j]);
+        if (i < left) dot = cn::add_norm_dot(dot, v[i], weight[i], normed[i]);
+      }
+#pragma unroll
+      for (int w = kLanes / 2; w > 0; w /= 2) dot = __fadd_rn(dot, __shfl_xor_sync(~0u, dot, w));
+      const float mean = __fdiv_rn(dot, static_cast<float>(width));
+#pragma unroll
+      for (int i = 0; i < kGroup; ++i) {
+        if (exists) sums[i] = __fmaf_rn(v[i], normed[i], sums[i]);
+        v[i] = cn::norm_gradient(v[i], weight[i], normed[i], mean, rstd[j]);
+      }
+      if (exists) store_group(call.dx + offset[j] + at, v, left, vector);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kGroup; ++i) all[team][at + i] = sums[i];
+  __syncthreads();
+  const int column = static_cast<int>(threadIdx.x);
+  if (column >= width) return;
+  float sum = all[0][column];
+  for (int k = 1; k < kTeams; ++k) sum = __fadd_rn(sum, all[k][column]);
+  call.partials[int64_t{blockIdx.x} * width + column] = sum;
+}
+
+/// The values at the end of each row.
+template <class S>
+__global__ void copy_tail_kernel(S* to, const S* from, int64_t width, int64_t tail) {
+  begin_kernel();
+  const int64_t first = (blockIdx.x + 1) * width - tail;
+  for (int64_t i = threadIdx.x; i < tail; i += blockDim.x) to[first + i] = from[first + i];
+}
+
+template <class S, int kLanes>
+void launch_head_backward(Ctx& ctx, HeadCall<S> call, Tensor dwq, Tensor dwk) {
+  constexpr int64_t kTurn = kHeadThreads / kLanes * kAtOnce;
+  const int64_t queries = call.tokens * call.shape.q_heads, keys = call.tokens * call.shape.kv_heads;
+  call.per_block =
+      static_cast<int>(((queries + keys + kHeadBlocks - 1) / kHeadBlocks + kTurn - 1) / kTurn * kTurn);
+  call.query_blocks = blocks_for(queries, call.per_block);
+  const int key_blocks = blocks_for(keys, call.per_block), width = call.shape.head_dim;
+  ArenaScope scope(ctx.scratch);
+  call.partials = make_partials(ctx, call.query_blocks + key_blocks, width);
+  launch(ctx.lane, head_norm_backward_kernel<S, kLanes>, call.query_blocks + key_blocks, kHeadThreads, 0,
+         call);
+  fold(ctx, dwq, call.partials, call.query_blocks);
+  fold(ctx, dwk, call.partials + int64_t{call.query_blocks} * width, key_blocks);
+}
+
+}  // namespace
+
+void rmsnorm_backward(Ctx& ctx, Tensor dx, Tensor dw, CTensor dy, CTensor dresidual, CTensor x, CTensor w,
+                      CTensor rstd) {
+  const auto width = static_cast<int>(x.dim(1));
+  CHECK(width <= 16384, "rows of {} elements", width);
+  if (x.dim(0) == 0) return;
+  dispatch_gpu_storage(x.dtype, [&](auto s) {
+    using S = decltype(s);
+    const NormCall<S> call{data_of<S>(dx),
+                           nullptr,
+                           data_of<S>(dy),
+                           data_of<S>(dresidual),
+                           data_of<S>(x),
+                           data_of<S>(w),
+                           rstd.as<float>(),
+                           x.dim(0),
+                           0,
+                           width};
+    if (width <= 1024) return launch_norm_backward<S, 128, 2, 1>(ctx, call, dw);
+    if (width <= 2048) return launch_norm_backward<S, 256, 2, 1>(ctx, call, dw);
+    if (width <= 4096) return launch_norm_backward<S, 256, 1, 2>(ctx, call, dw);
+    if (width <= 8192) return launch_norm_backward<S, 512, 1, 2>(ctx, call, dw);
+    launch_norm_backward<S, 512, 1, 4>(ctx, call, dw);
+  });
+}
+
+void head_norm_rope_backward(Ctx& ctx, Tensor dx, Tensor dwq, Tensor dwk, CTensor dy, CTensor x, CTensor wq,
+                             CTensor wk, CTensor rstd, RopeInput rope, AttentionShape shape) {
+  if (x.dim(0) == 0) return;
+  dispatch_gpu_storage(x.dtype, [&](auto s) {
+    using S = decltype(s);
+    const HeadCall<S> call{data_of<S>(dx),
+                           nullptr,
+                           data_of<S>(dy),
+                           data_of<S>(x),
+                           data_of<S>(wq),
+                           data_of<S>(wk),
+                           rstd.as<float>(),
+                           tables_of(rope),
+                           heads_of(shape),
+                           x.dim(0),
+                           0,
+                           0};
+    if (shape.head_dim <= 64)
+      launch_head_backward<S, 8>(ctx, call, dwq, dwk);
+    else if (shape.head_dim <= 128)
+      launch_head_backward<S, 16>(ctx, call, dwq, dwk);
+    else
+      launch_head_backward<S, kMaxHeadDim / kGroup>(ctx, call, dwq, dwk);
+    if (dx.data != dy.data)
+      launch(ctx.lane, copy_tail_kernel<S>, static_cast<unsigned>(x.dim(0)), kHeadThreads, 0, data_of<S>(dx),
+             data_of<S>(dy), shape.qkv_width(), shape.kv_width());
+  });
+}
+
+}  // namespace temper::cuda

@@ -1,0 +1,232 @@
+// AdamW, rounding of masters, sums of squares: streams of 16-byte words over flat memory.
+
+#include <algorithm>
+
+#include "kernels/adamw.h"
+#include "kernels/cuda/launch.h"
+
+namespace temper::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+/// Ranges that decay, ascending, none of them empty, as a kernel's parameter. At least nine: every launch
+/// with a full list then gets at least one group of eight elements further.
+constexpr int kMostRanges = 64;
+struct DecayList {
+  int count;
+  FlatRange ranges[kMostRanges];
+
+  /// The first range that ends after element i.
+  TEMPER_DEVICE int first_behind(int64_t i) const {
+    int low = 0, high = count;
+    while (low < high) {
+      const int middle = (low + high) / 2;
+      if (ranges[middle].end <= i)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    return low;
+  }
+};
+
+TEMPER_DEVICE float rounded_master(float master, float) { return master; }
+/// Nearest, ties away from zero.
+TEMPER_DEVICE __nv_bfloat16 rounded_master(float master, __nv_bfloat16) {
+  return __ushort_as_bfloat16(static_cast<unsigned short>((__float_as_uint(master) + 0x8000u) >> 16));
+}
+template <class S>
+TEMPER_DEVICE void store_weights(S* p, const float (&master)[kGroup], int count, bool whole) {
+  RawGroup<S> raw;
+#pragma unroll
+  for (int i = 0; i < kGroup; ++i) raw.at[i] = rounded_master(master[i], S{});
+  if (whole) {
+    *reinterpret_cast<uint4*>(p) = *reinterpret_cast<const uint4*>(raw.at);
+    if constexpr (sizeof(S) == 4)
+      *(reinterpret_cast<uint4*>(p) + 1) = *(reinterpret_cast<const uint4*>(raw.at) + 1);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kGroup; ++i)
+    if (i < count) p[i] = raw.at[i];
+}
+
+template <class S>
+struct AdamwCall {
+  S* weight;  // null: the master is the weight
+  float *master, *m, *v;
+  const float* grad;
+  int64_t begin, end;  // elements of this launch; begin is a multiple of eight
+  bool aligned;        // all pointers, to 16 bytes
+};
+
+template <class S>
+__global__ void __launch_bounds__(kThreads)
+    adamw_kernel(const AdamwCall<S> call, const AdamwFactors<float> k, const DecayList decays) {
+  begin_kernel();
+  const int64_t first = call.begin + (blockIdx.x * int64_t{kThreads} + threadIdx.x) * kGroup;
+  if (first >= call.end) return;
+  const int n = static_cast<int>(min(call.end - first, int64_t{kGroup}));
+  const bool whole = call.aligned && n == kGroup;
+  float grad[kGroup], m[kGroup], v[kGroup], master[kGroup];
+  load_group(grad, call.grad + first, n, whole);
+  load_group(m, call.m + first, n, whole);
+  load_group(v, call.v + first, n, whole);
+  load_group(master, call.master + first, n, whole);
+  int range = decays.first_behind(first);
+#pragma unroll
+  for (int i = 0; i < kGroup; ++i) {
+    while (range < decays.count && decays.ranges[range].end <= first + i) ++range;
+    const bool decays_here = range < decays.count && decays.ranges[range].begin <= first + i;
+    const float g = __fmul_rn(grad[i], k.grad_scale);
+    m[i] = __fadd_rn(__fmul_rn(k.beta1, m[i]), __fmul_rn(k.one_minus_beta1, g));
+    v[i] = __fadd_rn(__fmul_rn(k.beta2, v[i]), __fmul_rn(k.one_minus_beta2, __fmul_rn(g, g)));
+    const float root = __fadd_rn(__fsqrt_rn(__fmul_rn(v[i], k.v_scale)), k.eps);
+    master[i] = __fsub_rn(__fmul_rn(master[i], decays_here ? k.decay : 1.f),
+                          __fmul_rn(k.step_size, __fdiv_rn(m[i], root)));
+  }
+  store_group(call.m + first, m, n, whole);
+  store_group(call.v + first, v, n, whole);
+  store_group(call.master + first, master, n, whole);
+  if (call.weight != nullptr) store_weights(call.weight + first, master, n, whole);
+}
+
+template <class S>
+__global__ void __launch_bounds__(kThreads)
+    round_kernel(S* weight, const float* master, int64_t count, bool aligned) {
+  begin_kernel();
+  const int64_t first = (blockIdx.x * int64_t{kThreads} + threadIdx.x) * kGroup;
+  if (first >= count) return;
+  const int n = static_cast<int>(min(count - first, int64_t{kGroup}));
+  const bool whole = aligned && n == kGroup;
+  float p[kGroup];
+  load_group(p, master + first, n, whole);
+  store_weights(weight + first, p, n, whole);
+}
+
+bool aligned(std::initializer_list<const void*> pointers) {
+  return std::ranges::all_of(pointers,
+                             [](const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; });
+}
+
+/// The ranges of elements from `begin` on, and in `end` how far the list reaches.
+DecayList list_from(std::span<const FlatRange> decays, int64_t begin, int64_t& end) {
+  DecayList list{};
+  for (const FlatRange& range : decays) {
+    if (range.end <= begin || range.size() == 0) continue;
+    if (list.count == kMostRanges) {
+      end = list.ranges[kMostRanges - 1].end / kGroup * kGroup;
+      break;
+    }
+    list.ranges[list.count++] = range;
+  }
+  return list;
+}
+
+// ---- sum of squares
+
+constexpr int kInFlight = 4;                     // groups of a thread
+constexpr int64_t kTurn = kThreads * kInFlight;  // groups of a block
+constexpr int64_t kMostSums = 132 * 8;           // blocks: a constant, so that sums do not depend on the chip
+
+/// Lanes by butterfly, then the warps ascending; the first thread's answer counts.
+TEMPER_DEVICE double block_sum(double x) {
+  __shared__ double warps[kThreads / 32];
+#pragma unroll
+  for (int w = 16; w > 0; w /= 2) x = __dadd_rn(x, __shfl_xor_sync(~0u, x, w));
+  if ((threadIdx.x & 31) == 0) warps[threadIdx.x / 32] = x;
+  __syncthreads();
+  double sum = warps[0];
+#pragma unroll
+  for (int w = 1; w < kThreads / 32; ++w) sum = __dadd_rn(sum, warps[w]);
+  return sum;
+}
+
+/// Block b has the groups [b per_block, ..); its thread i takes every 256th, ascending.
+template <class S>
+__global__ void __launch_bounds__(kThreads)
+    squares_kernel(double* sums, const S* x, int64_t count, int64_t per_block, bool aligned) {
+  begin_kernel();
+  const int64_t begin = blockIdx.x * per_block, groups = (count + kGroup - 1) / kGroup,
+                end = min(begin + per_block, groups);
+  double sum = 0;
+  for (int64_t base = begin + threadIdx.x; base < end; base += kTurn) {
+    RawGroup<S> raw[kInFlight];
+#pragma unroll
+    for (int j = 0; j < kInFlight; ++j) {
+      const int64_t group = base + j * kThreads, left = group < end ? count - group * kGroup : 0;
+      const int n = static_cast<int>(min(left, int64_t{kGroup}));
+      load_raw(raw[j], x + group * kGroup, n, aligned && n == kGroup);
+    }
+#pragma unroll
+    for (int j = 0; j < kInFlight; ++j)
+#pragma unroll
+      for (int i = 0; i < kGroup; ++i) {
+        const double value = canonical::load(raw[j].at[i]);
+        sum = __fma_rn(value, value, sum);
+      }
+  }
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+
+__global__ void __launch_bounds__(kThreads) add_squares_kernel(double* to, const double* sums, int count) {
+  begin_kernel();
+  double sum = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) sum = __dadd_rn(sum, sums[i]);
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) *to = __dadd_rn(*to, sum);
+}
+
+}  // namespace
+
+void adamw_step(Ctx& ctx, Tensor weight, Tensor master, Tensor m, Tensor v, CTensor grad,
+                std::span<const FlatRange> decays, AdamwStep step) {
+  dispatch_gpu_storage(weight.dtype, [&](auto s) {
+    using S = decltype(s);
+    const bool own = weight.data != master.data;
+    AdamwCall<S> call{.weight = own ? data_of<S>(weight) : nullptr,
+                      .master = master.as<float>(),
+                      .m = m.as<float>(),
+                      .v = v.as<float>(),
+                      .grad = grad.as<float>(),
+                      .begin = 0,
+                      .end = 0,
+                      .aligned = aligned({weight.data, master.data, m.data, v.data, grad.data})};
+    for (; call.begin < weight.size(); call.begin = call.end) {
+      call.end = weight.size();
+      const DecayList list = list_from(decays, call.begin, call.end);
+      launch(ctx.lane, adamw_kernel<S>, blocks_for(call.end - call.begin, int64_t{kThreads} * kGroup),
+             kThreads, 0, call, AdamwFactors<float>(step), list);
+    }
+  });
+  ctx.lane.order();  // the next kernel may read the new weights before its wait
+}
+
+void round_master(Ctx& ctx, Tensor weight, CTensor master) {
+  if (weight.data == master.data) return;
+  dispatch_gpu_storage(weight.dtype, [&](auto s) {
+    using S = decltype(s);
+    launch(ctx.lane, round_kernel<S>, blocks_for(weight.size(), int64_t{kThreads} * kGroup), kThreads, 0,
+           data_of<S>(weight), master.as<float>(), weight.size(), aligned({weight.data, master.data}));
+  });
+  ctx.lane.order();  // as above
+}
+
+void sum_of_squares(Ctx& ctx, Tensor sum, CTensor x) {
+  if (x.size() == 0) return;
+  const int64_t groups = (x.size() + kGroup - 1) / kGroup, turns = (groups + kTurn - 1) / kTurn;
+  const int64_t per_block = (turns + kMostSums - 1) / kMostSums * kTurn;
+  const int blocks = blocks_for(groups, per_block);
+  ArenaScope scope(ctx.scratch);
+  auto* sums = static_cast<double*>(ctx.scratch.allocate(blocks * int64_t{sizeof(double)}));
+  dispatch_gpu_storage(x.dtype, [&](auto s) {
+    using S = decltype(s);
+    launch(ctx.lane, squares_kernel<S>, blocks, kThreads, 0, sums, data_of<S>(x), x.size(), per_block,
+           aligned({x.data}));
+  });
+  launch(ctx.lane, add_squares_kernel, 1, kThreads, 0, sum.as<double>(), sums, blocks);
+}
+
+}  // namespace temper::cuda

@@ -85,7 +85,7 @@ $(B)/tests/kernels/choice_file_test: $(if $(CU),,$(B)/kernels/cuda/choice_file.c
 $(B)/tests/%_bench: $(B)/tests/%_bench.cpp.o $(LIB)
 	@echo "  LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $^ $(BENCH_LIBS) $(LDLIBS)
 $(B)/tests/gpu/%_bench: BENCH_LIBS := -lgtest
-$(B)/tests/gpu/model_bench: $(B)/tests/gpu/read_rate.cu.o
+$(B)/tests/gpu/model_bench $(B)/tests/gpu/elementwise_bench: $(B)/tests/gpu/read_rate.cu.o
 $(B)/tests/gpu/lane_test: $(B)/tests/gpu/late_writer.cu.o
 
 COMMIT = $(or $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null),unknown)

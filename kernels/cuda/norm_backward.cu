@@ -1,6 +1,9 @@
 // Backward of RMSNorm, of rows and of heads (with their rope): one pass over memory, and weight gradients as
 // partial sums of blocks of rows. How rows are cut into blocks depends on their number and width alone.
 
+#include <algorithm>
+#include <type_traits>
+
 #include "kernels/cuda/norm.h"
 
 namespace temper::cuda {
@@ -166,7 +169,7 @@ void launch_norm_backward(Ctx& ctx, NormCall<S> call, Tensor dw) {
 
 // ---- heads
 
-constexpr int kHeadThreads = 256, kAtOnce = 4;  // heads of a team whose loads are under way together
+constexpr int kHeadThreads = 256, kAtOnce = 2;  // heads of a team whose loads are under way together
 constexpr int64_t kHeadBlocks = 132 * 3;        // of one wave, about
 
 template <class S>
@@ -181,16 +184,17 @@ struct HeadCall {
   int per_block, query_blocks;  // the blocks behind them take the heads of k
 };
 
+/// kWhole: halves of heads are whole groups.
 /// The turn back of the group of eight elements from `at` of a head, of which v holds the gradients; those of
 /// the other half come from another lane of the team or, where halves are no whole groups, from memory.
-template <class S, int kLanes>
+template <class S, int kLanes, bool kWhole>
 TEMPER_DEVICE void turn_back(float (&v)[kGroup], const S* head, const RopeTables& rope, int64_t token, int at,
                              int width, bool exists) {
   const int half = width / 2;
-  const bool whole = half % kGroup == 0, low = at < half;
   float other[kGroup], c[kGroup] = {}, s[kGroup] = {};
   const int64_t angles = exists ? int64_t{rope.positions[token]} * half : 0;
-  if (whole) {
+  if constexpr (kWhole) {
+    const bool low = at < half;
     const int lane = at / kGroup, step = half / kGroup, from = low ? lane + step : lane - step;
 #pragma unroll
     for (int i = 0; i < kGroup; ++i) other[i] = __shfl_sync(~0u, v[i], from, kLanes);
@@ -219,7 +223,7 @@ TEMPER_DEVICE void turn_back(float (&v)[kGroup], const S* head, const RopeTables
 
 /// Teams of kLanes threads, one head each; a team takes every (256 / kLanes)-th head of its block, tokens
 /// ascending. dx may be dy.
-template <class S, int kLanes>
+template <class S, int kLanes, bool kWhole>
 __global__ void __launch_bounds__(kHeadThreads, 3) head_norm_backward_kernel(const HeadCall<S> call) {
   constexpr int kTeams = kHeadThreads / kLanes;
   __shared__ float all[kTeams][kLanes * kGroup];
@@ -229,7 +233,7 @@ __global__ void __launch_bounds__(kHeadThreads, 3) head_norm_backward_kernel(con
   const int width = shape.head_dim, normed_heads = shape.q_heads + shape.kv_heads;
   const int team = threadIdx.x / kLanes, at = static_cast<int>(threadIdx.x) % kLanes * kGroup;
   const int left = width - at;
-  const bool vector = width % kGroup == 0;
+  const bool vector = kWhole || width % kGroup == 0;
   float weight[kGroup], sums[kGroup] = {};
   load_group(weight, (key ? call.wk : call.wq) + at, left, vector && left > 0);
   begin_kernel();
@@ -256,7 +260,7 @@ __global__ void __launch_bounds__(kHeadThreads, 3) head_norm_backward_kernel(con
       float v[kGroup], normed[kGroup], dot = 0.f;
 #pragma unroll
       for (int i = 0; i < kGroup; ++i) v[i] = cn::load(dy[j].at[i]);
-      turn_back<S, kLanes>(v, call.dy + offset[j], call.rope, token[j], at, width, exists);
+      turn_back<S, kLanes, kWhole>(v, call.dy + offset[j], call.rope, token[j], at, width, exists);
 #pragma unroll
       for (int i = 0; i < kGroup; ++i) {
         normed[i] = __fmul_rn(cn::load(x[j].at[i]), rstd[j]);
@@ -291,7 +295,7 @@ __global__ void copy_tail_kernel(S* to, const S* from, int64_t width, int64_t ta
   for (int64_t i = threadIdx.x; i < tail; i += blockDim.x) to[first + i] = from[first + i];
 }
 
-template <class S, int kLanes>
+template <class S, int kLanes, bool kWhole>
 void launch_head_backward(Ctx& ctx, HeadCall<S> call, Tensor dwq, Tensor dwk) {
   constexpr int64_t kTurn = kHeadThreads / kLanes * kAtOnce;
   const int64_t queries = call.tokens * call.shape.q_heads, keys = call.tokens * call.shape.kv_heads;
@@ -301,8 +305,8 @@ void launch_head_backward(Ctx& ctx, HeadCall<S> call, Tensor dwq, Tensor dwk) {
   const int key_blocks = blocks_for(keys, call.per_block), width = call.shape.head_dim;
   ArenaScope scope(ctx.scratch);
   call.partials = make_partials(ctx, call.query_blocks + key_blocks, width);
-  launch(ctx.lane, head_norm_backward_kernel<S, kLanes>, call.query_blocks + key_blocks, kHeadThreads, 0,
-         call);
+  launch(ctx.lane, head_norm_backward_kernel<S, kLanes, kWhole>, call.query_blocks + key_blocks, kHeadThreads,
+         0, call);
   fold(ctx, dwq, call.partials, call.query_blocks);
   fold(ctx, dwk, call.partials + int64_t{call.query_blocks} * width, key_blocks);
 }
@@ -351,12 +355,16 @@ void head_norm_rope_backward(Ctx& ctx, Tensor dx, Tensor dwq, Tensor dwk, CTenso
                            x.dim(0),
                            0,
                            0};
-    if (shape.head_dim <= 64)
-      launch_head_backward<S, 8>(ctx, call, dwq, dwk);
-    else if (shape.head_dim <= 128)
-      launch_head_backward<S, 16>(ctx, call, dwq, dwk);
+    const auto sized = [&](auto whole) {
+      constexpr bool kWhole = decltype(whole)::value;
+      if (shape.head_dim <= 64) return launch_head_backward<S, 8, kWhole>(ctx, call, dwq, dwk);
+      if (shape.head_dim <= 128) return launch_head_backward<S, 16, kWhole>(ctx, call, dwq, dwk);
+      launch_head_backward<S, kMaxHeadDim / kGroup, kWhole>(ctx, call, dwq, dwk);
+    };
+    if (shape.head_dim % (2 * kGroup) == 0)
+      sized(std::true_type{});
     else
-      launch_head_backward<S, kMaxHeadDim / kGroup>(ctx, call, dwq, dwk);
+      sized(std::false_type{});
     if (dx.data != dy.data)
       launch(ctx.lane, copy_tail_kernel<S>, static_cast<unsigned>(x.dim(0)), kHeadThreads, 0, data_of<S>(dx),
              data_of<S>(dy), shape.qkv_width(), shape.kv_width());

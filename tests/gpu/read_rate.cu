@@ -25,24 +25,30 @@ __global__ void __launch_bounds__(kThreads) read_kernel(unsigned* sink, const ui
   if (sum == 0x12345678u) *sink = sum;  // keeps the loads alive
 }
 
-}  // namespace
+__global__ void __launch_bounds__(kThreads) copy_kernel(uint4* to, const uint4* from, int64_t per_block) {
+  const int64_t first = blockIdx.x * per_block;
+  for (int64_t i = threadIdx.x; i < per_block; i += kThreads * kInFlight) {
+    uint4 v[kInFlight];
+#pragma unroll
+    for (int k = 0; k < kInFlight; ++k)
+      if (i + k * kThreads < per_block) v[k] = __ldcs(from + first + i + k * kThreads);
+#pragma unroll
+    for (int k = 0; k < kInFlight; ++k)
+      if (i + k * kThreads < per_block) __stcs(to + first + i + k * kThreads, v[k]);
+  }
+}
 
-double read_rate() {
-  constexpr int64_t kBytes = int64_t{8} << 30, kBlocks = 1 << 14, kPerBlock = kBytes / 16 / kBlocks;
+/// Seconds of the fastest of several runs after one to warm up.
+template <class Run>
+double best_seconds(Lane& lane, Run&& run) {
   constexpr int kRuns = 10;
-  Lane lane(Device::cuda);
-  Arena arena(Device::cuda);
-  void* memory = arena.allocate(kBytes + 256);
-  device::fill(lane, memory, 0x5a, kBytes + 256);
-  auto* sink = reinterpret_cast<unsigned*>(static_cast<char*>(memory) + kBytes);
   cudaEvent_t start, end;
   CUDA_CHECK(cudaEventCreate(&start));
   CUDA_CHECK(cudaEventCreate(&end));
   float best = 1e30f;
   for (int i = 0; i < kRuns; ++i) {
     CUDA_CHECK(cudaEventRecord(start, stream_of(lane)));
-    read_kernel<<<kBlocks, kThreads, 0, stream_of(lane)>>>(sink, static_cast<const uint4*>(memory),
-                                                           kPerBlock);
+    run();
     CUDA_CHECK(cudaEventRecord(end, stream_of(lane)));
     CUDA_CHECK(cudaEventSynchronize(end));
     float ms = 0;
@@ -51,7 +57,34 @@ double read_rate() {
   }
   CUDA_CHECK(cudaEventDestroy(start));
   CUDA_CHECK(cudaEventDestroy(end));
-  return kBytes / (best * 1e-3);
+  return best * 1e-3;
+}
+
+constexpr int64_t kBytes = int64_t{8} << 30, kBlocks = 1 << 14;
+
+}  // namespace
+
+double read_rate() {
+  Lane lane(Device::cuda);
+  Arena arena(Device::cuda);
+  void* memory = arena.allocate(kBytes + 256);
+  device::fill(lane, memory, 0x5a, kBytes + 256);
+  auto* sink = reinterpret_cast<unsigned*>(static_cast<char*>(memory) + kBytes);
+  return kBytes / best_seconds(lane, [&] {
+           read_kernel<<<kBlocks, kThreads, 0, stream_of(lane)>>>(sink, static_cast<const uint4*>(memory),
+                                                                  kBytes / 16 / kBlocks);
+         });
+}
+
+double copy_rate() {
+  Lane lane(Device::cuda);
+  Arena arena(Device::cuda);
+  auto* memory = static_cast<uint4*>(arena.allocate(kBytes));
+  device::fill(lane, memory, 0x5a, kBytes);
+  constexpr int64_t kHalf = kBytes / 2 / 16;
+  return kBytes / best_seconds(lane, [&] {
+           copy_kernel<<<kBlocks, kThreads, 0, stream_of(lane)>>>(memory + kHalf, memory, kHalf / kBlocks);
+         });
 }
 
 }  // namespace temper

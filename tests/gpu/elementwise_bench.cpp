@@ -1,0 +1,165 @@
+// Speed of what training does between products, random data, in shares of a plain copy: bytes that must be
+// moved over the time by events. Inputs take turns, so that the cache does not hold them. Prints Markdown
+// rows.
+
+#include "src/core/cuda.h"
+#include "src/ops/embedding.h"
+#include "src/ops/glu.h"
+#include "src/ops/norm.h"
+#include "src/ops/optimizer.h"
+#include "tests/gpu/gpu_support.h"
+#include "tests/gpu/read_rate.h"
+
+namespace temper {
+namespace {
+
+constexpr int64_t kTokens = 8192, kSets = 8;
+
+struct Bench {
+  const char* name;
+  int64_t hidden, ffn, q_heads;
+};
+
+class Bencher {
+ public:
+  explicit Bencher(double copy) : copy_(copy) {
+    CUDA_CHECK(cudaEventCreate(&start_));
+    CUDA_CHECK(cudaEventCreate(&end_));
+  }
+  ~Bencher() {
+    cudaEventDestroy(start_);
+    cudaEventDestroy(end_);
+  }
+  Bencher(const Bencher&) = delete;
+  Bencher& operator=(const Bencher&) = delete;
+
+  Ctx& c() { return gpu_.ctx(); }
+  Tensor normal(std::initializer_list<int64_t> shape, DType dtype, double mean = 0) {
+    const Tensor t = c().scratch.make(shape, dtype);
+    block_.fill(Device::cuda, t, 1, mean, ++seed_);
+    return t;
+  }
+  /// run(set) kSets times between two events; the median of nine.
+  template <class Run>
+  void measure(const std::string& name, double bytes, Run&& run) {
+    std::vector<float> times(9);
+    for (int64_t set = 0; set < kSets; ++set) run(set);
+    for (float& ms : times) {
+      CUDA_CHECK(cudaEventRecord(start_, stream_of(c().lane)));
+      for (int64_t set = 0; set < kSets; ++set) run(set);
+      CUDA_CHECK(cudaEventRecord(end_, stream_of(c().lane)));
+      CUDA_CHECK(cudaEventSynchronize(end_));
+      CUDA_CHECK(cudaEventElapsedTime(&ms, start_, end_));
+    }
+    std::nth_element(times.begin(), times.begin() + 4, times.end());
+    const double seconds = times[4] * 1e-3 / kSets;
+    std::printf("| %s | %.1f us | %.0f GB/s | %.0f %% of a copy |\n", name.c_str(), seconds * 1e6,
+                bytes / seconds * 1e-9, 100 * bytes / seconds / copy_);
+  }
+
+ private:
+  double copy_;
+  Backend gpu_{Device::cuda};
+  NormalBlock block_;
+  int64_t seed_ = 0;
+  cudaEvent_t start_ = nullptr, end_ = nullptr;
+};
+
+Tensor set_of(const Tensor& all, int64_t set) { return rows(all, set * kTokens, (set + 1) * kTokens); }
+
+void bench_norm(Bencher& b, const Bench& m) {
+  Ctx& c = b.c();
+  ArenaScope scope(c.scratch);
+  const int64_t D = m.hidden;
+  const Tensor dy = b.normal({kSets * kTokens, D}, DType::bf16),
+               past = b.normal({kSets * kTokens, D}, DType::bf16),
+               x = b.normal({kSets * kTokens, D}, DType::bf16),
+               dx = b.normal({kSets * kTokens, D}, DType::bf16), w = b.normal({D}, DType::bf16, 1),
+               rstd = b.normal({kTokens}, DType::f32, 1), dw = b.normal({D}, DType::f32);
+  b.measure(fmt::format("rmsnorm_backward {}", m.name), 8.0 * static_cast<double>(kTokens * D),
+            [&](int64_t i) {
+              rmsnorm_backward(c, set_of(dx, i), dw, set_of(dy, i), set_of(past, i), set_of(x, i), w, rstd);
+            });
+}
+
+void bench_heads(Bencher& b, const Bench& m) {
+  Ctx& c = b.c();
+  ArenaScope scope(c.scratch);
+  const AttentionShape shape{m.q_heads, 8, 128};
+  const int64_t W = shape.qkv_width(), heads = shape.q_heads + shape.kv_heads;
+  const Tensor dx = b.normal({kSets * kTokens, W}, DType::bf16),
+               x = b.normal({kSets * kTokens, W}, DType::bf16), wq = b.normal({128}, DType::bf16, 1),
+               wk = b.normal({128}, DType::bf16, 1), rstd = b.normal({kTokens, heads}, DType::f32, 1),
+               dwq = b.normal({128}, DType::f32), dwk = b.normal({128}, DType::f32),
+               cosine = b.normal({kTokens, 64}, DType::f32), sine = b.normal({kTokens, 64}, DType::f32);
+  std::vector<int32_t> positions(kTokens);
+  for (int64_t t = 0; t < kTokens; ++t) positions[static_cast<size_t>(t)] = static_cast<int32_t>(t % 4096);
+  const CTensor at = to_device(c, view_of(positions.data(), {kTokens}));
+  b.measure(fmt::format("head_norm_rope_backward {}, in place", m.name),
+            6.0 * static_cast<double>(kTokens * heads * 128), [&](int64_t i) {
+              head_norm_rope_backward(c, set_of(dx, i), dwq, dwk, set_of(dx, i), set_of(x, i), wq, wk, rstd,
+                                      {at, cosine, sine}, shape);
+            });
+}
+
+void bench_swiglu(Bencher& b, const Bench& m) {
+  Ctx& c = b.c();
+  ArenaScope scope(c.scratch);
+  const Tensor gate_up = b.normal({kSets * kTokens, 2 * m.ffn}, DType::bf16),
+               da = b.normal({kSets * kTokens, m.ffn}, DType::bf16);
+  b.measure(fmt::format("swiglu_backward {}, in place", m.name), 10.0 * static_cast<double>(kTokens * m.ffn),
+            [&](int64_t i) { swiglu_backward(c, set_of(gate_up, i), set_of(da, i), set_of(gate_up, i)); });
+}
+
+void bench_embedding(Bencher& b, const char* name, int32_t ids) {
+  Ctx& c = b.c();
+  ArenaScope scope(c.scratch);
+  constexpr int64_t D = 4096, kVocabulary = 151936;
+  const Tensor dw = b.normal({kVocabulary, D}, DType::f32), dy = b.normal({kSets * kTokens, D}, DType::bf16);
+  const std::vector<int32_t> list = random_ids(kTokens, ids, 5);
+  const CTensor tokens = to_device(c, view_of(list.data(), {kTokens}));
+  std::vector<int32_t> distinct = list;
+  std::sort(distinct.begin(), distinct.end());
+  const auto rows = static_cast<double>(std::unique(distinct.begin(), distinct.end()) - distinct.begin());
+  b.measure(fmt::format("embedding_backward 8k x 4096, {}", name), (2.0 * kTokens + 8.0 * rows) * D,
+            [&](int64_t i) { embedding_backward(c, dw, set_of(dy, i), tokens, -1); });
+}
+
+void bench_update(Bencher& b) {
+  Ctx& c = b.c();
+  ArenaScope scope(c.scratch);
+  constexpr int64_t n = int64_t{512} << 20;
+  const Tensor weight = b.normal({n}, DType::bf16), master = b.normal({n}, DType::f32),
+               m = b.normal({n}, DType::f32), v = b.normal({n}, DType::f32, 9),
+               grad = b.normal({n}, DType::f32), sum = b.normal({2}, DType::f32);
+  std::vector<FlatRange> decays;
+  for (int64_t at = 0; at < n; at += n / 200) decays.push_back({at, std::min(n, at + n / 200 - 4096)});
+  b.measure("adamw_step, 512M elements", 30.0 * n, [&](int64_t i) {
+    adamw_step(c, weight, master, m, v, grad, decays, {.lr = 1e-5, .weight_decay = 0.1, .count = i + 1});
+  });
+  b.measure("round_master, 512M elements", 6.0 * n, [&](int64_t) { round_master(c, weight, master); });
+  const Tensor slot = make_tensor(sum.raw(), DType::f64, {1});
+  b.measure("sum_of_squares, 512M elements", 4.0 * n, [&](int64_t) { sum_of_squares(c, slot, grad); });
+}
+
+}  // namespace
+}  // namespace temper
+
+int main() {
+  using namespace temper;
+  if (device::find_gpus().gpus.empty()) return 1;
+  device::select_gpu(0);
+  const double copy = copy_rate();
+  std::printf("%s, reads %.0f GB/s, copies %.0f GB/s (read and written)\n\n", device::gpu_name().c_str(),
+              read_rate() * 1e-9, copy * 1e-9);
+  Bencher b(copy);
+  for (const Bench& m : {Bench{"8B", 4096, 12288, 32}, Bench{"0.6B", 1024, 3072, 16}}) {
+    bench_norm(b, m);
+    bench_heads(b, m);
+    bench_swiglu(b, m);
+  }
+  bench_embedding(b, "ids of all", 151936);
+  bench_embedding(b, "1,000 ids", 1000);
+  bench_embedding(b, "one id", 1);
+  bench_update(b);
+}

@@ -1,5 +1,5 @@
 #pragma once
-// The arithmetic that every forward kernel of the CUDA backend shares; kernels/cuda/NUMERICS.md describes it.
+// The arithmetic that the kernels of the CUDA backend share; kernels/cuda/NUMERICS.md describes it.
 // Only where the numbers live (registers, shared memory, which warp) may differ between kernels. Compiled
 // with
 // --fmad=false: a fused multiply-add is one where it is written as one.

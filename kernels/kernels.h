@@ -6,9 +6,9 @@
 // linear
 KERNEL(linear_forward, Tensor y, CTensor x, CTensor w, CTensor bias)
 KERNEL(linear_swiglu_forward, Tensor a, CTensor x, CTensor w, CTensor bias)
-CPU_KERNEL(linear_backward_input, Tensor dx, CTensor dy, CTensor w)
-CPU_KERNEL(linear_backward_weight, Tensor dw, CTensor dy, CTensor x, GradWrite write)
-CPU_KERNEL(linear_backward_bias, Tensor db, CTensor dy)
+KERNEL(linear_backward_input, Tensor dx, CTensor dy, CTensor w)
+KERNEL(linear_backward_weight, Tensor dw, CTensor dy, CTensor x, GradWrite write)
+KERNEL(linear_backward_bias, Tensor db, CTensor dy)
 // elementwise and rows
 KERNEL(embedding_forward, Tensor y, CTensor tokens, CTensor w)
 KERNEL(embedding_backward, Tensor dw, CTensor dy, CTensor tokens, int64_t skip_id)
@@ -44,8 +44,8 @@ KERNEL(attention_paged, Tensor out, CTensor qkv, PagedKv kv, int64_t layer, CTen
 // head
 KERNEL(logprob_forward, Tensor logprob, Tensor entropy, Tensor lse, CTensor hidden, CTensor w,
        CTensor targets, double temperature)
-CPU_KERNEL(logprob_backward, Tensor dhidden, Tensor dw, CTensor dlogprob, CTensor dentropy, CTensor hidden,
-           CTensor w, CTensor targets, CTensor lse, CTensor entropy, double temperature)
+KERNEL(logprob_backward, Tensor dhidden, Tensor dw, CTensor dlogprob, CTensor dentropy, CTensor hidden,
+       CTensor w, CTensor targets, CTensor lse, CTensor entropy, double temperature)
 KERNEL(sample, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, SampleRows rows,
        int64_t num_sampleable)
 // optimizer

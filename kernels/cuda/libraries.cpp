@@ -23,8 +23,11 @@ std::string choice_path(const std::string& gpu, const std::string& version) {
 }  // namespace
 
 std::string GemmKey::name() const {
-  return fmt::format("{} x {} x {} in rows of {} {}{}", rows, columns, features, pitch, dtype_name(out),
-                     bias ? " with bias" : "");
+  const char* of = kind == ProductKind::forward          ? ""
+                   : kind == ProductKind::input_gradient ? "input gradient "
+                                                         : "weight gradient ";
+  return fmt::format("{}{} x {} x {} in rows of {} {}{}{}", of, rows, columns, features, pitch,
+                     dtype_name(out), bias ? " with bias" : "", add ? ", added" : "");
 }
 
 Libraries::Libraries(Lane& lane) : lane_(lane) {

@@ -8,12 +8,14 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <vector>
 
 #include "kernels/cuda/choice_file.h"
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/linear.h"
 #include "src/core/cuda.h"
 
 namespace temper::cuda {
@@ -36,11 +38,14 @@ struct CublasLt {
   decltype(&::cublasLtMatmulPreferenceSetAttribute) preference_set;
 };
 
-/// One product shape of cuBLASLt: rows up to `rows` use the same algorithm.
+/// One product shape of cuBLASLt: up to as many tokens (the rows, or the features of a weight gradient) use
+/// the same algorithm.
 struct GemmKey {
   int64_t rows, columns, features, pitch;
   DType out;
   bool bias;
+  ProductKind kind;
+  bool add;
   auto operator<=>(const GemmKey&) const = default;
   std::string name() const;
 };
@@ -69,8 +74,8 @@ class Libraries : public LaneLibraries {
   CUtensorMap tensor_map(const void* data, const std::vector<uint64_t>& sizes,
                          const std::vector<uint64_t>& strides, const std::vector<uint32_t>& box) const;
 
-  /// Algorithms that passed their self-test, of linear.cpp.
-  std::map<GemmKey, cublasLtMatmulAlgo_t> algorithms;
+  /// Algorithms that passed their self-test, of linear_lt.cpp; none where the library lists none.
+  std::map<GemmKey, std::optional<cublasLtMatmulAlgo_t>> algorithms;
   /// What earlier runs found fastest, by GemmKey::name. Only after `lt`.
   ChoiceFile& fastest() { return *fastest_; }
   /// Weight shapes (columns, features, gated) whose skinny kernel passed its self-test.

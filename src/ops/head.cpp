@@ -29,8 +29,8 @@ void logprob_backward(Ctx& c, Tensor dhidden, Tensor dw, CTensor dlogprob, CTens
   CHECK_SHAPE(lse, n);
   CHECK_SHAPE(entropy, n);
   CHECK(D > 0 && temperature >= 0, "width {}, temperature {}", D, temperature);
-  DISPATCH_CPU(c, logprob_backward, dhidden, dw, dlogprob, dentropy, hidden, w, targets, lse, entropy,
-               temperature);
+  DISPATCH(c, logprob_backward, dhidden, dw, dlogprob, dentropy, hidden, w, targets, lse, entropy,
+           temperature);
 }
 
 }  // namespace temper

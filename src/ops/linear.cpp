@@ -17,20 +17,20 @@ void linear_backward_input(Ctx& c, Tensor dx, CTensor dy, CTensor w) {
   CHECK_SHAPE(dy, dx.dim(0), w.dim(0));
   CHECK(dx.dtype == dy.dtype || dx.dtype == accumulate_dtype(dy.dtype), "dx is {}, dy is {}",
         dtype_name(dx.dtype), dtype_name(dy.dtype));
-  DISPATCH_CPU(c, linear_backward_input, dx, dy, w);
+  DISPATCH(c, linear_backward_input, dx, dy, w);
 }
 
 void linear_backward_weight(Ctx& c, Tensor dw, CTensor dy, CTensor x, GradWrite write) {
   CHECK_SHAPE(dw, dy.dim(1), x.dim(1));
   CHECK_SHAPE(dy, x.dim(0), dw.dim(0));
   CHECK_SHAPE(x, dy.dim(0), dw.dim(1));
-  DISPATCH_CPU(c, linear_backward_weight, dw, dy, x, write);
+  DISPATCH(c, linear_backward_weight, dw, dy, x, write);
 }
 
 void linear_backward_bias(Ctx& c, Tensor db, CTensor dy) {
   CHECK_SHAPE(db, dy.dim(1));
   CHECK_SHAPE(dy, dy.dim(0), db.dim(0));
-  DISPATCH_CPU(c, linear_backward_bias, db, dy);
+  DISPATCH(c, linear_backward_bias, db, dy);
 }
 
 }  // namespace temper

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `make bench` on a machine with a GPU: kernels and decoding (tests/gpu/model_bench), what
-# training does between products (tests/gpu/elementwise_bench), then Hugging Face transformers on the
+# training does between products (tests/gpu/elementwise_bench), its products (backward_bench), then Hugging Face transformers on the
 # same jobs where PEER_PYTHON (default python3) has it. Prints Markdown for tests/bench/RESULTS.md; what a peer says on
 # stderr goes to BUILD_DIR/bench-peer.log. usage: tools/bench_gpu.sh BUILD_DIR
 set -eu
@@ -11,6 +11,8 @@ echo "## $(date -u +%F), $(nvidia-smi --query-gpu=name,driver_version --format=c
 "$build"/tests/gpu/model_bench
 echo
 "$build"/tests/gpu/elementwise_bench
+echo
+"$build"/tests/gpu/backward_bench
 if ! "$peer" -c 'import torch, transformers' 2> "$build/bench-peer.log"; then
   echo "(no transformers in $peer: no peer)"
   exit 0

@@ -13,10 +13,6 @@ constexpr int64_t kLeastTokens = 64;
 /// Outputs, and tokens of a sum, that cuBLASLt takes at once.
 constexpr int64_t kEights = 8;
 
-void require_lt(Ctx& ctx, const Product& p) {
-  if (!multiply_lt(ctx, p)) fail_class("no algorithm of cuBLASLt", p);
-}
-
 // ---- skinny kernels, each tested once per weight shape
 
 constexpr int64_t kTestedRows[]{1, 16, 64};
@@ -64,7 +60,7 @@ void multiply_forward(Ctx& ctx, const Product& p) {
   }
   Product whole = p, rest = p;  // the wgmma family takes outputs in eights
   whole.N = p.N / kEights * kEights;
-  if (whole.N > 0) require_lt(ctx, whole);
+  if (whole.N > 0 && !multiply_lt(ctx, whole)) fail_class("no algorithm of cuBLASLt", whole);
   if (whole.N == p.N) return;
   rest.N = p.N - whole.N;
   rest.y = static_cast<char*>(p.y) + whole.N * dtype_size(p.out);
@@ -73,10 +69,10 @@ void multiply_forward(Ctx& ctx, const Product& p) {
   multiply_chain(ctx.lane, rest);
 }
 
-/// A row has the bits of the plain chain for any number of rows, so that number may choose.
+/// A row has the bits of the plain chain for any number of rows, so that number may choose. For very small
+/// products the library may list no algorithm of the class.
 void multiply_input_gradient(Ctx& ctx, const Product& p) {
-  if (p.M < kLeastTokens) return multiply_chain(ctx.lane, p);
-  require_lt(ctx, p);
+  if (p.M < kLeastTokens || !multiply_lt(ctx, p)) multiply_chain(ctx.lane, p);
 }
 
 /// Where the library does not take a number of tokens as it is, the last few follow in a chain of their own.
@@ -85,8 +81,8 @@ void multiply_weight_gradient(Ctx& ctx, const Product& p) {
   if (multiply_lt(ctx, p)) return;
   Product whole = p, rest = p;
   whole.K = p.K / kEights * kEights;
-  require_lt(ctx, whole);
   rest.K = p.K - whole.K;
+  if (rest.K == 0 || !multiply_lt(ctx, whole)) return multiply_chain(ctx.lane, p);
   rest.x = static_cast<const char*>(p.x) + whole.K * p.left_pitch() * dtype_size(p.in);
   rest.w = static_cast<const char*>(p.w) + whole.K * p.N * dtype_size(p.in);
   rest.add = true;

@@ -190,7 +190,7 @@ void copy_rows(Lane& lane, void* to, int64_t to_pitch, const void* from, int64_t
 }
 
 void fill_rows(Lane& lane, void* to, int value, int64_t bytes, int64_t rows, int64_t pitch) {
-  if (counts_only(lane.device())) return;
+  if (counts_only(lane.device()) || bytes == 0 || rows == 0) return;
   if (lane.device() == Device::cpu) return fill_rows_host(to, value, bytes, rows, pitch);
   CUDA_CHECK(cudaMemset2DAsync(to, static_cast<size_t>(pitch), value, static_cast<size_t>(bytes),
                                static_cast<size_t>(rows), stream_of(lane)));

@@ -197,33 +197,47 @@ TEST(Head, TypesRows) {
   });
 }
 
-CPU_TEST(Head, BackwardTypesThreadsRows) {
-  const Sizes s{150, 4300, 40, 0.8};
-  const std::vector<int32_t> targets = random_ids(s.n, static_cast<int32_t>(s.V), 7);
+struct BackwardCase {
+  Sizes s;
+  std::vector<int32_t> targets = random_ids(s.n, static_cast<int32_t>(s.V), 7);
   Many in = inputs_of(s, 40, 0.25);
-  in.push_back(normal_values(s.n, 43));
-  in.push_back(normal_values(s.n, 44));
-  const auto whole = [&](Ctx& c, DType t, const Many& all) { return forward(c, t, all, targets, s); };
-  const auto gradient = [&](Ctx& c, DType t, const Many& all) {
+  explicit BackwardCase(const Sizes& sizes) : s(sizes) {
+    in.push_back(normal_values(s.n, 43));
+    in.push_back(normal_values(s.n, 44));
+  }
+  Many operator()(Ctx& c, DType t, const Many& all) const {
     return backward(c, t, all, {all[2], all[3]}, targets, s, 1.0);
-  };
-  check_dtypes("forward", in, whole);
-  check_dtypes("backward", in, gradient, 1e-5);
-  check_threads("forward", in, whole);
-  check_threads("backward", in, gradient);
+  }
+};
+
+/// Vocabularies of one window, of several, and with a last window that no tensor copy can address.
+TEST(Head, BackwardTypes) {
+  for (const Sizes& s : {Sizes{150, 4300, 40, 0.8}, Sizes{1, 11, 64}, Sizes{70, 11, 64}, Sizes{65, 8192, 64},
+                         Sizes{67, 8213, 64, 1.2}, Sizes{200, 300, 72, 0.9}}) {
+    const BackwardCase what(s);
+    check_dtypes(fmt::format("backward of {} rows, {} ids, width {}", s.n, s.V, s.D), what.in, what, 1e-5);
+  }
+}
+
+CPU_TEST(Head, ThreadsRows) {
+  const BackwardCase what({150, 4300, 40, 0.8});
+  const Sizes& s = what.s;
+  const auto whole = [&](Ctx& c, DType t, const Many& all) { return forward(c, t, all, what.targets, s); };
+  check_dtypes("forward", what.in, whole);
+  check_threads("forward", what.in, whole);
+  check_threads("backward", what.in, what);
   check_rows("forward", s.n, [&](Ctx& c, DType t, int64_t begin, int64_t end) {
-    const std::vector<int32_t> part(targets.begin() + begin, targets.begin() + end);
-    return forward(c, t, {slice_rows(in[0], s.D, begin, end), in[1]}, part,
+    const std::vector<int32_t> part(what.targets.begin() + begin, what.targets.begin() + end);
+    return forward(c, t, {slice_rows(what.in[0], s.D, begin, end), what.in[1]}, part,
                    {end - begin, s.V, s.D, s.temperature});
   });
 }
 
 /// More rows than one batch of the backward pass, most of them without a gradient and some of those not
 /// finite.
-CPU_TEST(Head, RowsWithoutGradientAreSkipped) {
-  const Sizes all{1500, 60, 20};
+void expect_skipped_rows(DType dtype, const Sizes& all) {
   Many in = inputs_of(all, 50);
-  const std::vector<int32_t> targets = random_ids(all.n, 60, 8);
+  const std::vector<int32_t> targets = random_ids(all.n, static_cast<int32_t>(all.V), 8);
   Many up{normal_values(all.n, 51), normal_values(all.n, 52)}, few_in{{}, in[1]}, few_up(2);
   std::vector<int32_t> few_targets;
   std::vector<int64_t> kept;
@@ -241,14 +255,29 @@ CPU_TEST(Head, RowsWithoutGradientAreSkipped) {
     few_targets.push_back(targets[r]);
   }
   TestCtx ctx;
-  const Many got = backward(ctx, DType::f32, in, up, targets, all, 2.0);
-  const Many want = backward(ctx, DType::f32, few_in, few_up, few_targets,
+  const Many got = backward(ctx, dtype, in, up, targets, all, 2.0);
+  const Many want = backward(ctx, dtype, few_in, few_up, few_targets,
                              {static_cast<int64_t>(kept.size()), all.V, all.D}, 2.0);
   expect_same_bits("dw", got[1], want[1]);
   Values dhidden(static_cast<size_t>(all.n * all.D), 0.0);
   for (size_t i = 0; i < kept.size(); ++i)
     std::copy_n(want[0].begin() + static_cast<int64_t>(i) * all.D, all.D, dhidden.begin() + kept[i] * all.D);
   expect_same_bits("dhidden", got[0], dhidden);
+}
+
+TEST(Head, RowsWithoutGradientAreSkipped) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const Sizes& s : {Sizes{1500, 60, 20}, Sizes{1500, 72, 64}}) expect_skipped_rows(dtype, s);
+}
+
+/// No row with a gradient: nothing is added, and nothing of dhidden stays as it was.
+TEST(Head, NoGradientAtAll) {
+  const Sizes s{5, 30, 64};
+  TestCtx ctx;
+  const Many got = backward(ctx, DType::bf16, inputs_of(s, 55), {Values(5, 0.0), Values(5, -0.0)},
+                            {1, 2, 3, 4, 5}, s, 2.5);
+  expect_same_bits("dhidden", got[0], Values(5 * 64, 0.0));
+  expect_same_bits("dw", got[1], Values(30 * 64, 2.5));
 }
 
 CPU_TEST(Head, NoRowsAndWrongTargets) {

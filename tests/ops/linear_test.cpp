@@ -273,22 +273,37 @@ TEST(Linear, RowsHaveTheSameBitsForAnyNumberOfRows) {
     }
 }
 
-CPU_TEST(Linear, BackwardTypesAndThreads) {
-  const Sizes s{260, 150, 530};
+Many with_upstream(const Sizes& s) {
   Many in = inputs_of(s, 80);
   in.push_back(normal_values(s.T * s.N, 89));
+  return in;
+}
+
+/// One token, odd numbers of tokens, widths that are no multiples of 8 or of 64.
+TEST(Linear, BackwardTypes) {
+  for (const Sizes& s : {Sizes{1, 1, 1}, Sizes{1, 8, 16}, Sizes{7, 24, 40}, Sizes{63, 96, 72},
+                         Sizes{65, 96, 192}, Sizes{128, 256, 320}, Sizes{201, 256, 320}, Sizes{260, 150, 530},
+                         Sizes{301, 264, 136}, Sizes{130, 250, 130}})
+    for (const GradWrite write : {GradWrite::add, GradWrite::first})
+      check_dtypes(
+          fmt::format("backward of {} rows of {} x {}", s.T, s.N, s.K), with_upstream(s),
+          [&](Ctx& c, DType t, const Many& all) { return backward(c, t, all, all[3], s, 1.0, write); });
+}
+
+CPU_TEST(Linear, Threads) {
+  const Sizes s{260, 150, 530};
   const auto whole = [&](Ctx& c, DType t, const Many& all) {
     return forward(c, t, {all[0], all[1], all[2]}, s);
   };
   const auto gradient = [&](Ctx& c, DType t, const Many& all) { return backward(c, t, all, all[3], s, 1.0); };
-  check_dtypes("backward", in, gradient);
-  check_threads("forward", in, whole);
-  check_threads("backward", in, gradient);
+  check_threads("forward", with_upstream(s), whole);
+  check_threads("backward", with_upstream(s), gradient);
 }
 
 /// The first write of a gradient has the bits of an addition to zeros, whatever the memory held.
-CPU_TEST(Linear, FirstWriteOfAGradient) {
-  for (const Sizes& s : {Sizes{300, 40, 33}, Sizes{13, 400, 70}, Sizes{600, 3, 2100}, Sizes{0, 3, 20}}) {
+TEST(Linear, FirstWriteOfAGradient) {
+  for (const Sizes& s : {Sizes{300, 40, 33}, Sizes{13, 400, 70}, Sizes{600, 3, 2100}, Sizes{0, 3, 20},
+                         Sizes{301, 128, 136}, Sizes{304, 128, 136}}) {
     const Many in = inputs_of(s, 95);
     const Values dy = normal_values(s.T * s.N, 98);
     for (DType dtype : kStorageTypes)
@@ -317,7 +332,21 @@ CPU_TEST(Linear, UnroundedInputGradient) {
   }
 }
 
-CPU_TEST(Linear, NoRows) {
+/// The sums are the same ones in both types of dx.
+TEST(Linear, InputGradientIsRoundedOnce) {
+  for (const Sizes& s : {Sizes{9, 300, 40}, Sizes{300, 21, 33}, Sizes{63, 264, 136}, Sizes{64, 264, 136},
+                         Sizes{301, 256, 128}}) {
+    const Many in = inputs_of(s, 85);
+    const Values dy = normal_values(s.T * s.N, 88);
+    TestCtx ctx;
+    TestTensor upstream(ctx, dy, DType::bf16, {s.T, s.N}), w(ctx, in[1], DType::bf16, {s.N, s.K}),
+        dx(ctx, DType::f32, {s.T, s.K});
+    linear_backward_input(ctx, dx, upstream, w);
+    expect_same_bits("rounded", backward(ctx, DType::bf16, in, dy, s)[0], round_to(dx.values(), DType::bf16));
+  }
+}
+
+TEST(Linear, NoRows) {
   const Sizes s{0, 3, 20};
   const Many in = inputs_of(s, 90);
   TestCtx ctx(2);

@@ -1,8 +1,14 @@
 #!/usr/bin/env bash
+<<<<<<< HEAD
 # `make bench` on a machine with a GPU: kernels and decoding (tests/gpu/model_bench), what
 # training does between products (tests/gpu/elementwise_bench), its products (backward_bench), then Hugging Face transformers on the
 # same jobs where PEER_PYTHON (default python3) has it. Prints Markdown for tests/bench/RESULTS.md; what a peer says on
 # stderr goes to BUILD_DIR/bench-peer.log. usage: tools/bench_gpu.sh BUILD_DIR
+=======
+# `make bench` on a machine with a GPU: kernels and decoding (tests/gpu/model_bench, backward_bench), then Hugging Face
+# transformers on the same jobs where PEER_PYTHON (default python3) has it. Prints Markdown for tests/bench/RESULTS.md;
+# what a peer says on stderr goes to BUILD_DIR/bench-peer.log. usage: tools/bench_gpu.sh BUILD_DIR
+>>>>>>> 2ee814d (Notes of the backward numerics in whole lines)
 set -eu
 cd "$(dirname "$0")/.."
 build=$1

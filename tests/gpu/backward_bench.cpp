@@ -122,7 +122,7 @@ void bench_head(Ctx& c, int64_t width) {
 
 int main() {
   using namespace temper;
-  if (device::find_gpus().count == 0) return 1;
+  if (device::find_gpus().gpus.empty()) return 1;
   device::select_gpu(0);
   Backend gpu(Device::cuda);
   Ctx& c = gpu.ctx();

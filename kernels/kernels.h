@@ -36,8 +36,8 @@ KERNEL(swiglu_backward, Tensor dgate_up, CTensor da, CTensor gate_up)
 // attention
 KERNEL(attention_varlen_forward, Tensor out, Tensor lse, CTensor qkv, CTensor cu_seqlens,
        AttentionShape shape, double scale)
-CPU_KERNEL(attention_varlen_backward, Tensor dqkv, CTensor dout, CTensor qkv, CTensor out, CTensor lse,
-           CTensor cu_seqlens, AttentionShape shape, double scale)
+KERNEL(attention_varlen_backward, Tensor dqkv, CTensor dout, CTensor qkv, CTensor out, CTensor lse,
+       CTensor cu_seqlens, AttentionShape shape, double scale)
 KERNEL(append_kv, PagedKv kv, int64_t layer, CTensor qkv, CTensor cu_seqlens, AttentionShape shape)
 KERNEL(attention_paged, Tensor out, CTensor qkv, PagedKv kv, int64_t layer, CTensor cu_seqlens,
        AttentionShape shape, double scale)

@@ -43,7 +43,7 @@ void attention_varlen_backward(Ctx& c, Tensor dqkv, CTensor dout, CTensor qkv, C
   CHECK_SHAPE(out, qkv.dim(0), shape.q_width());
   CHECK_SHAPE(dout, qkv.dim(0), shape.q_width());
   CHECK_SHAPE(lse, shape.q_heads, qkv.dim(0));
-  DISPATCH_CPU(c, attention_varlen_backward, dqkv, dout, qkv, out, lse, cu_seqlens, shape, scale);
+  DISPATCH(c, attention_varlen_backward, dqkv, dout, qkv, out, lse, cu_seqlens, shape, scale);
 }
 
 void append_kv(Ctx& c, PagedKv kv, int64_t layer, CTensor qkv, CTensor cu_seqlens, AttentionShape shape) {

@@ -64,6 +64,124 @@ TEST(GpuAttention, AgreesWithCudnnOnLongSequences) {
   }
 }
 
+/// Rows of a packed batch on the GPU and their gradients.
+struct GradientCase {
+  AttentionCase what;
+  Tensor qkv, dout;
+
+  GradientCase(Ctx& c, const AttentionCase& heads, int64_t rows) : what(heads) {
+    const NormalBlock block;
+    qkv = c.scratch.make({rows, what.shape.qkv_width()}, what.dtype);
+    dout = c.scratch.make({rows, what.shape.q_width()}, what.dtype);
+    block.fill(c.device, qkv, 1.5, 0, 3);
+    block.fill(c.device, dout, 1, 0, 4);
+  }
+  /// Bytes of dqkv of the sequences with these ends, of rows [first, first + ends.back()); outputs and
+  /// workspace hold NaN before.
+  std::vector<char> run(Ctx& c, int64_t first, const std::vector<int32_t>& ends) const {
+    const ArenaScope scope(c.scratch);
+    const int64_t end = first + ends.back();
+    const CTensor x = rows(CTensor(qkv), first, end), dy = rows(CTensor(dout), first, end);
+    const Tensor out = c.scratch.like(dy), dqkv = c.scratch.like(x),
+                 lse = c.scratch.make({what.shape.q_heads, ends.back()}, DType::f32),
+                 cu = c.scratch.make({static_cast<int64_t>(ends.size())}, DType::i32);
+    device::copy_to_device(c.lane, cu.raw(), ends.data(), cu.bytes());
+    device::fill(c.lane, dqkv.raw(), 0xff, dqkv.bytes());
+    {
+      const ArenaScope workspace(c.scratch);
+      const int64_t bytes = 16 * dqkv.bytes();
+      device::fill(c.lane, c.scratch.allocate(bytes), 0xff, bytes);
+    }
+    const double scale = 1 / std::sqrt(static_cast<double>(what.shape.head_dim));
+    attention_varlen_forward(c, out, lse, x, cu, what.shape, scale);
+    attention_varlen_backward(c, dqkv, dy, x, out, lse, cu, what.shape, scale);
+    return bytes_of(c, dqkv);
+  }
+  std::vector<char> cut(const std::vector<char>& dqkv, int64_t begin, int64_t end) const {
+    const int64_t row = what.shape.qkv_width() * dtype_size(what.dtype);
+    return {dqkv.begin() + begin * row, dqkv.begin() + end * row};
+  }
+};
+
+std::vector<int32_t> ends_of(const std::vector<int32_t>& lengths) {
+  std::vector<int32_t> ends{0};
+  for (int32_t n : lengths) ends.push_back(ends.back() + n);
+  return ends;
+}
+
+const std::vector<AttentionCase> kGradientCases = {{{32, 8, 128}},
+                                                   {{16, 2, 128}},
+                                                   {{16, 1, 128}},
+                                                   {{4, 4, 128}},
+                                                   {{14, 2, 64}},
+                                                   {{16, 1, 64}},
+                                                   {{8, 2, 80}, DType::bf16},
+                                                   {{4, 2, 128}, DType::f32}};
+const std::vector<int32_t> kGradientLengths = {1,   5000, 63,  64,  65,   127, 0,    128,  129, 191,
+                                               192, 300,  511, 513, 1000, 255, 2049, 3001, 2,   700};
+
+TEST(GpuAttentionBackward, RepeatsAndNeighboursDoNotShow) {
+  Backend gpu(Device::cuda);
+  Ctx& c = gpu.ctx();
+  const std::vector<int32_t> ends = ends_of(kGradientLengths);
+  for (const AttentionCase& what : kGradientCases) {
+    const ArenaScope scope(c.scratch);
+    const std::string name = fmt::format("heads {}/{} of {}, {}", what.shape.q_heads, what.shape.kv_heads,
+                                         what.shape.head_dim, dtype_name(what.dtype));
+    const GradientCase batch(c, what, ends.back());
+    const std::vector<char> packed = batch.run(c, 0, ends);
+    for (int repeat = 0; repeat < 3; ++repeat)
+      EXPECT_TRUE(batch.run(c, 0, ends) == packed) << name << ", repeat " << repeat;
+    for (size_t s = 0; s + 1 < ends.size(); ++s)
+      EXPECT_TRUE(batch.run(c, ends[s], {0, ends[s + 1] - ends[s]}) ==
+                  batch.cut(packed, ends[s], ends[s + 1]))
+          << name << ", sequence " << s << " alone";
+    for (size_t s = 0; s + 1 < ends.size(); s += 2)
+      for (const Tensor& t : {rows(batch.qkv, ends[s], ends[s + 1]), rows(batch.dout, ends[s], ends[s + 1])})
+        device::fill(c.lane, t.raw(), 0xff, t.bytes());
+    const std::vector<char> beside = batch.run(c, 0, ends);
+    for (size_t s = 1; s + 1 < ends.size(); s += 2)
+      EXPECT_TRUE(batch.cut(beside, ends[s], ends[s + 1]) == batch.cut(packed, ends[s], ends[s + 1]))
+          << name << ", sequence " << s << " beside NaN";
+  }
+}
+
+/// Sequences that are too long for the CPU: the plain kernel in fp32, from the same values, is the second
+/// opinion. Between the results lie the roundings to bf16 of out, P, dS and of the gradients themselves.
+TEST(GpuAttentionBackward, LongSequencesAgreeWithThePlainKernel) {
+  Backend gpu(Device::cuda);
+  Ctx& c = gpu.ctx();
+  const std::vector<int32_t> ends = ends_of({5000, 77, 3000, 1});
+  for (const AttentionShape& shape : {AttentionShape{8, 2, 128}, {7, 1, 64}, {16, 1, 128}}) {
+    const ArenaScope scope(c.scratch);
+    const GradientCase ours(c, {shape}, ends.back());
+    GradientCase plain(c, {shape, DType::f32}, ends.back());
+    const TestTensor qkv(c, decode(bytes_of(c, ours.qkv), DType::bf16), DType::f32,
+                         {ends.back(), shape.qkv_width()}),
+        dout(c, decode(bytes_of(c, ours.dout), DType::bf16), DType::f32, {ends.back(), shape.q_width()});
+    plain.qkv = qkv, plain.dout = dout;
+    const Values got = decode(ours.run(c, 0, ends), DType::bf16),
+                 want = decode(plain.run(c, 0, ends), DType::f32);
+    const int64_t parts[] = {0, shape.q_width(), shape.q_width() + shape.kv_width(), shape.qkv_width()};
+    for (int part = 0; part < 3; ++part) {
+      Values a, b;
+      for (int64_t t = 0; t < ends.back(); ++t)
+        for (int64_t i = t * shape.qkv_width() + parts[part]; i < t * shape.qkv_width() + parts[part + 1];
+             ++i) {
+          a.push_back(got[static_cast<size_t>(i)]);
+          b.push_back(want[static_cast<size_t>(i)]);
+        }
+      const Distance d = distance(a, b);
+      std::printf("d%s, heads %ld/%ld of %ld: %.1e (most %.1e)\n",
+                  part == 0   ? "q"
+                  : part == 1 ? "k"
+                              : "v",
+                  shape.q_heads, shape.kv_heads, shape.head_dim, d.relative, d.most);
+      EXPECT_LE(d.relative, 6e-3);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace temper
 

@@ -125,6 +125,36 @@ void bench_attention(int64_t head_dim, int64_t length) {
   measure("cuDNN", [&] { peer.run(qkv.data, out.raw(), lse.raw()); });
 }
 
+void bench_attention_backward(const char* name, const AttentionShape& shape,
+                              const std::vector<int64_t>& lengths) {
+  Backend gpu(Device::cuda);
+  Ctx& c = gpu.ctx();
+  std::vector<int32_t> cu{0};
+  double flops = 0;
+  for (int64_t n : lengths) {
+    cu.push_back(cu.back() + static_cast<int32_t>(n));
+    flops += 5.0 * static_cast<double>(shape.q_width() * n * n);
+  }
+  const int64_t rows = cu.back();
+  const Tensor qkv = c.scratch.make({rows, shape.qkv_width()}, DType::bf16), dqkv = c.scratch.like(qkv),
+               out = c.scratch.make({rows, shape.q_width()}, DType::bf16), dout = c.scratch.like(out),
+               lse = c.scratch.make({shape.q_heads, rows}, DType::f32);
+  NormalBlock().fill(c.device, qkv, 1, 0, 1);
+  NormalBlock().fill(c.device, dout, 1, 0, 2);
+  const CTensor ends = to_device(c, view_of(cu.data(), {static_cast<int64_t>(cu.size())}));
+  const double scale = 1 / std::sqrt(static_cast<double>(shape.head_dim));
+  attention_varlen_forward(c, out, lse, qkv, ends, shape, scale);
+  constexpr int kCalls = 20;
+  const double s = seconds(c.lane, 3,
+                           [&] {
+                             for (int i = 0; i < kCalls; ++i)
+                               attention_varlen_backward(c, dqkv, dout, qkv, out, lse, ends, shape, scale);
+                           }) /
+                   kCalls;
+  std::printf("| attention backward d%ld, %s, %ld/%ld heads | %.3f ms | burst %.0f TFLOP/s |\n",
+              shape.head_dim, name, shape.q_heads, shape.kv_heads, s * 1e3, flops / s * 1e-12);
+}
+
 void bench_paged_attention(double read_rate, int64_t batch, int64_t length) {
   const AttentionShape shape{32, 8, 128};
   constexpr int64_t kPage = 64, kLayers = 2;
@@ -212,6 +242,11 @@ int main(int argc, char** argv) {
   if (wanted("attention")) {
     for (int64_t length : {2048, 8192}) bench_attention(128, length);
     bench_attention(64, 8192);
+    std::vector<int64_t> ragged;
+    for (int64_t i = 0; i < 64; ++i) ragged.push_back(200 + i * 331 % 501);
+    bench_attention_backward("8k x 1", {32, 8, 128}, {8192});
+    bench_attention_backward("8k x 2", {32, 8, 64}, {8192, 8192});
+    bench_attention_backward("64 sequences of 200 to 700", {32, 8, 128}, ragged);
     for (const auto& [batch, length] :
          {std::pair<int64_t, int64_t>{1, 2048}, {1, 8192}, {64, 2048}, {64, 8192}})
       bench_paged_attention(rate, batch, length);

@@ -333,6 +333,55 @@ CPU_TEST(AttentionBackward, Fp32IsNearThePlainFormula) { expect_backward_near_pl
 /// One rounding to 8 bits: 2^-8, and the fp32 error.
 CPU_TEST(AttentionBackward, Bf16IsNearThePlainFormula) { expect_backward_near_plain<bf16>(0x1p-8 + 5.7e-6); }
 
+/// dq, dk and dv of a packed batch; in: qkv and dout.
+Many packed_gradients(Ctx& c, DType dtype, const Many& in, const AttentionShape& shape,
+                      const std::vector<int32_t>& cu) {
+  const int64_t tokens = cu.back(), width = shape.qkv_width(), q_width = shape.q_width();
+  const ArenaScope scope(c.scratch);
+  const TestTensor qkv(c, in[0], dtype, {tokens, width}), dout(c, in[1], dtype, {tokens, q_width}),
+      ends(c, cu, {static_cast<int64_t>(cu.size())}), out(c, dtype, {tokens, q_width}),
+      lse(c, accumulate_dtype(dtype), {shape.q_heads, tokens}), dqkv(c, dtype, {tokens, width});
+  const double scale = 1 / std::sqrt(static_cast<double>(shape.head_dim));
+  attention_varlen_forward(c, out, lse, qkv, ends, shape, scale);
+  attention_varlen_backward(c, dqkv, dout, qkv, out, lse, ends, shape, scale);
+  Many parts(3);
+  const Values all = dqkv.values();
+  for (int64_t t = 0; t < tokens; ++t)
+    for (int64_t i = 0; i < width; ++i)
+      parts[i < q_width                      ? 0
+            : i < q_width + shape.kv_width() ? 1
+                                             : 2]
+          .push_back(all[static_cast<size_t>(t * width + i)]);
+  return parts;
+}
+
+/// The fp64 of the CPU is compared with the plain formula above.
+void expect_gradients_near_fp64(const AttentionShape& shape, const std::vector<int>& lengths) {
+  std::vector<int32_t> cu{0};
+  for (int n : lengths) cu.push_back(cu.back() + n);
+  check_dtypes(
+      fmt::format("{} of {} heads of {}, {} rows", shape.q_heads, shape.kv_heads, shape.head_dim, cu.back()),
+      {normal_values(cu.back() * shape.qkv_width(), 31), normal_values(cu.back() * shape.q_width(), 32)},
+      [&](Ctx& c, DType t, const Many& in) { return packed_gradients(c, t, in, shape, cu); }, 1e-5, 1.5e-2);
+}
+
+TEST(AttentionBackward, EveryTypeIsNearFp64) {
+  for (const AttentionShape& shape : {AttentionShape{2, 2, 64},
+                                      {7, 1, 64},
+                                      {32, 2, 64},
+                                      {8, 2, 128},
+                                      {8, 1, 128},
+                                      {16, 1, 128},
+                                      {4, 4, 80},
+                                      {7, 1, 96},
+                                      {4, 1, 256},
+                                      {16, 1, 8}})
+    expect_gradients_near_fp64(shape, {1, 17, 64, 0, 65, 300, 128, 129, 2, 0});
+  for (const AttentionShape& shape : {AttentionShape{2, 1, 64}, {2, 1, 128}, {1, 1, 80}})
+    expect_gradients_near_fp64(shape, {1, 1100, 3});
+  expect_gradients_near_fp64({4, 1, 128}, {2});
+}
+
 CPU_TEST(Attention, InconsistentBatchesAreRefused) {
   PackedBatch<float> b({2, 1, 8}, {3, 4});
   b.cu = {0, 5, 4, 7};

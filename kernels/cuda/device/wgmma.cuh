@@ -59,6 +59,16 @@ TEMPER_WGMMA_SS(16, 32, 16, 17, 18)
 TEMPER_WGMMA_SS(24, 48, 24, 25, 26)
 TEMPER_WGMMA_SS(32, 64, 32, 33, 34)
 TEMPER_WGMMA_SS(48, 96, 48, 49, 50)
+TEMPER_WGMMA_SS(64, 128, 64, 65, 66)
+
+// d = (keep ? d : 0) + A B, both in shared memory, A M-major, B N-major.
+PTX void wgmma_tn(float (&d)[32], uint64_t a, uint64_t b, int keep) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+      "{" TEMPER_REGISTERS_32 "}, %32, %33, p, 1, 1, 1, 1;\n}"
+      : TEMPER_ACCUMULATORS_32(d)
+      : "l"(a), "l"(b), "r"(keep));
+}
 
 // A (four registers a thread) times B from shared memory: K-major (MAJOR 0) or N-major, transposed (MAJOR 1).
 #define TEMPER_WGMMA_RS(NAME, REGISTERS, COLUMNS, A0, A1, A2, A3, B, KEEP, MAJOR)                          \

@@ -1,14 +1,14 @@
 // The only contract between ops and backends: one line per entry point, expanded by includers through KERNEL,
-// or through CPU_KERNEL where only the CPU backend has it (training). Outputs first, then inputs, then
+// or through SCRATCH_KERNEL where it can take much scratch memory on a GPU. Outputs first, then inputs, then
 // scalars. Parameter gradients accumulate unless a GradWrite says otherwise, activation gradients overwrite.
 // Formulas and shapes: the function of the same name in src/ops.
 
 // linear
 KERNEL(linear_forward, Tensor y, CTensor x, CTensor w, CTensor bias)
-KERNEL(linear_swiglu_forward, Tensor a, CTensor x, CTensor w, CTensor bias)
+SCRATCH_KERNEL(linear_swiglu_forward, Tensor a, CTensor x, CTensor w, CTensor bias)
 KERNEL(linear_backward_input, Tensor dx, CTensor dy, CTensor w)
 KERNEL(linear_backward_weight, Tensor dw, CTensor dy, CTensor x, GradWrite write)
-KERNEL(linear_backward_bias, Tensor db, CTensor dy)
+SCRATCH_KERNEL(linear_backward_bias, Tensor db, CTensor dy)
 // elementwise and rows
 KERNEL(embedding_forward, Tensor y, CTensor tokens, CTensor w)
 KERNEL(embedding_backward, Tensor dw, CTensor dy, CTensor tokens, int64_t skip_id)
@@ -19,8 +19,8 @@ KERNEL(sum_in_order, Tensor y, CTensor parts)
 KERNEL(widen, Tensor y, CTensor x)
 KERNEL(rmsnorm_forward, Tensor y, Tensor rstd, CTensor x, CTensor w, double eps)
 KERNEL(add_rmsnorm_forward, Tensor y, Tensor sum, Tensor rstd, CTensor a, CTensor b, CTensor w, double eps)
-KERNEL(rmsnorm_backward, Tensor dx, Tensor dw, CTensor dy, CTensor dresidual, CTensor x, CTensor w,
-           CTensor rstd)
+SCRATCH_KERNEL(rmsnorm_backward, Tensor dx, Tensor dw, CTensor dy, CTensor dresidual, CTensor x, CTensor w,
+               CTensor rstd)
 KERNEL(head_norm_forward, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, AttentionShape shape,
        double eps)
 KERNEL(head_norm_rope_forward, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTensor wk, RopeInput rope,
@@ -28,7 +28,7 @@ KERNEL(head_norm_rope_forward, Tensor y, Tensor rstd, CTensor x, CTensor wq, CTe
 KERNEL(head_norm_rope_append, Tensor y, Tensor rstd, PagedKv kv, int64_t layer, CTensor x, CTensor wq,
        CTensor wk, RopeInput rope, CTensor cu_seqlens, AttentionShape shape, double eps)
 KERNEL(head_norm_rope_backward, Tensor dx, Tensor dwq, Tensor dwk, CTensor dy, CTensor x, CTensor wq,
-           CTensor wk, CTensor rstd, RopeInput rope, AttentionShape shape)
+       CTensor wk, CTensor rstd, RopeInput rope, AttentionShape shape)
 KERNEL(rope_forward, Tensor qkv, CTensor positions, CTensor cosine, CTensor sine, AttentionShape shape)
 KERNEL(rope_backward, Tensor dqkv, CTensor positions, CTensor cosine, CTensor sine, AttentionShape shape)
 KERNEL(swiglu_forward, Tensor a, CTensor gate_up)
@@ -36,20 +36,20 @@ KERNEL(swiglu_backward, Tensor dgate_up, CTensor da, CTensor gate_up)
 // attention
 KERNEL(attention_varlen_forward, Tensor out, Tensor lse, CTensor qkv, CTensor cu_seqlens,
        AttentionShape shape, double scale)
-KERNEL(attention_varlen_backward, Tensor dqkv, CTensor dout, CTensor qkv, CTensor out, CTensor lse,
-       CTensor cu_seqlens, AttentionShape shape, double scale)
+SCRATCH_KERNEL(attention_varlen_backward, Tensor dqkv, CTensor dout, CTensor qkv, CTensor out, CTensor lse,
+               CTensor cu_seqlens, AttentionShape shape, double scale)
 KERNEL(append_kv, PagedKv kv, int64_t layer, CTensor qkv, CTensor cu_seqlens, AttentionShape shape)
-KERNEL(attention_paged, Tensor out, CTensor qkv, PagedKv kv, int64_t layer, CTensor cu_seqlens,
-       AttentionShape shape, double scale)
+SCRATCH_KERNEL(attention_paged, Tensor out, CTensor qkv, PagedKv kv, int64_t layer, CTensor cu_seqlens,
+               AttentionShape shape, double scale)
 // head
-KERNEL(logprob_forward, Tensor logprob, Tensor entropy, Tensor lse, CTensor hidden, CTensor w,
-       CTensor targets, double temperature)
-KERNEL(logprob_backward, Tensor dhidden, Tensor dw, CTensor dlogprob, CTensor dentropy, CTensor hidden,
-       CTensor w, CTensor targets, CTensor lse, CTensor entropy, double temperature)
-KERNEL(sample, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, SampleRows rows,
-       int64_t num_sampleable)
+SCRATCH_KERNEL(logprob_forward, Tensor logprob, Tensor entropy, Tensor lse, CTensor hidden, CTensor w,
+               CTensor targets, double temperature)
+SCRATCH_KERNEL(logprob_backward, Tensor dhidden, Tensor dw, CTensor dlogprob, CTensor dentropy,
+               CTensor hidden, CTensor w, CTensor targets, CTensor lse, CTensor entropy, double temperature)
+SCRATCH_KERNEL(sample, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, SampleRows rows,
+               int64_t num_sampleable)
 // optimizer
 KERNEL(adamw_step, Tensor weight, Tensor master, Tensor m, Tensor v, CTensor grad,
-           std::span<const FlatRange> decays, AdamwStep step)
+       std::span<const FlatRange> decays, AdamwStep step)
 KERNEL(round_master, Tensor weight, CTensor master)
 KERNEL(sum_of_squares, Tensor sum, CTensor x)

@@ -9,10 +9,8 @@
 
 namespace temper::cpu {
 #define KERNEL(name, ...) void name(Ctx& ctx, __VA_ARGS__);
-#define CPU_KERNEL KERNEL
 #define SCRATCH_KERNEL KERNEL
 #include "kernels/kernels.h"
 #undef SCRATCH_KERNEL
-#undef CPU_KERNEL
 #undef KERNEL
 }  // namespace temper::cpu

@@ -10,11 +10,9 @@
 
 namespace temper::cuda {
 #define KERNEL(name, ...) void name(Ctx& ctx, __VA_ARGS__);
-#define CPU_KERNEL(...)
 #define SCRATCH_KERNEL KERNEL
 #include "kernels/kernels.h"
 #undef SCRATCH_KERNEL
-#undef CPU_KERNEL
 #undef KERNEL
 
 class Libraries;  // of a lane: kernels/cuda/libraries.h

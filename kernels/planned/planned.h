@@ -1,7 +1,7 @@
 #pragma once
 // The scratch memory that each op takes on a GPU, known without one: ops of a context of Device::meta_cuda
-// count it and do nothing else. Entry points from the one list in kernels/kernels.h; those that take none have
-// their (empty) body here.
+// count it and do nothing else. Entry points from the one list in kernels/kernels.h; those that take none
+// have their (empty) body here.
 
 #include <span>
 
@@ -9,11 +9,10 @@
 #include "src/core/ctx.h"
 
 namespace temper::planned {
-#define KERNEL(name, ...) inline void name(Ctx&, auto&&...) {}
-#define CPU_KERNEL KERNEL
+#define KERNEL(name, ...) \
+  inline void name(Ctx&, auto&&...) {}
 #define SCRATCH_KERNEL(name, ...) void name(Ctx& ctx, __VA_ARGS__);
 #include "kernels/kernels.h"
 #undef SCRATCH_KERNEL
-#undef CPU_KERNEL
 #undef KERNEL
 }  // namespace temper::planned

@@ -30,19 +30,24 @@ class Arena {
   int64_t peak_bytes() const { return peak_; }
   /// Gives back what is not in use now.
   void trim() { region_.shrink_to(used_); }
-  /// Memory of a GPU that others may have for a while: what is in use keeps its addresses and loses its
-  /// content, until `resume`. Host memory stays as it is.
+  /// Memory of a GPU that others may have for a while: all of it keeps its addresses and loses its content,
+  /// until `resume`. Host memory stays as it is.
   void suspend() {
-    if (like_gpu(device())) region_.shrink_to(0);
+    if (!like_gpu(device()) || held_bytes() == 0) return;
+    suspended_ = held_bytes();
+    region_.shrink_to(0);
   }
-  void resume() { region_.grow_to(used_, kFix); }
+  void resume() {
+    region_.grow_to(suspended_, kFix);
+    suspended_ = 0;
+  }
   int64_t held_bytes() const { return region_.held_bytes(); }
   Device device() const { return region_.device(); }
 
  private:
   static constexpr const char* kFix = "lower train.max_tokens_per_microbatch or rollout.kv_memory";
   Region region_;
-  int64_t used_ = 0, peak_ = 0;
+  int64_t used_ = 0, peak_ = 0, suspended_ = 0;
 };
 
 /// Everything allocated while a scope lives is given back at its end.

@@ -7,12 +7,6 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/planned/planned.h"
 
-#define DISPATCH_CPU(ctx, name, ...)                                                             \
-  do {                                                                                           \
-    CHECK((ctx).device != ::temper::Device::cuda, "op " #name " has no kernel for this device"); \
-    ::temper::cpu::name(ctx, __VA_ARGS__);                                                       \
-  } while (false)
-
 #ifdef TEMPER_CUDA
 #include "kernels/cuda/cuda.h"
 #define DISPATCH_CUDA(ctx, name, ...) ::temper::cuda::name(ctx, __VA_ARGS__)

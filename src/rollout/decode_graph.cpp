@@ -108,6 +108,7 @@ void DecodeGraphs::submit(const Bucket& b) {
 
 DrawnTokens DecodeGraphs::run(Ctx& c, std::span<const DecodeRow> rows, int64_t num_sampleable) {
   CHECK(&c.lane == &lane_, "generation on another lane than the one of the engine");
+  scratch_.resume();
   Bucket& b = bucket_for(rows, num_sampleable);
   fill(b, rows);
   if (b.warm && !b.graph.recorded()) {

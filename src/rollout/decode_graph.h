@@ -32,6 +32,9 @@ class DecodeGraphs {
   DrawnTokens run(Ctx& c, std::span<const DecodeRow> rows, int64_t num_sampleable);
   /// Steps that were recorded so far.
   int64_t captures() const { return captures_; }
+  /// Lends the scratch memory, whose addresses the recorded steps know, until the next step.
+  void suspend() { scratch_.suspend(); }
+  int64_t held_bytes() const { return scratch_.held_bytes() + blocks_.held_bytes(); }
 
  private:
   struct Bucket;

@@ -39,9 +39,12 @@ class Engine {
                            const OnText& on_text = {});
 
   /// Between generations: lends the memory of the cache of a GPU, until the next one begins.
-  void suspend() { cache_.suspend(); }
+  void suspend() {
+    cache_.suspend();
+    if (graphs_) graphs_->suspend();
+  }
   int64_t cache_bytes() const;
-  int64_t held_bytes() const { return cache_.held_bytes(); }
+  int64_t held_bytes() const { return cache_.held_bytes() + (graphs_ ? graphs_->held_bytes() : 0); }
   /// Most tokens of a sequence: those of the model's context, or of the cache.
   int64_t capacity() const;
   /// Steps that were recorded so far.

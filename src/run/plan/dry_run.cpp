@@ -39,6 +39,11 @@ class OneRank : public Comm {
   double all_reduce_max(double value, const char*) override { return value; }
 };
 
+/// The one that counts for the device of the plan.
+Device counting_device(const RunPlan& plan) {
+  return plan.device == Device::cuda ? Device::meta_cuda : Device::meta;
+}
+
 Backend backend_of(const Config& config, Device device) {
   return Backend(device, static_cast<int>(config.run.threads.value_or(kAssumedThreads)));
 }
@@ -100,7 +105,7 @@ PhaseMemory larger(const PhaseMemory& a, const PhaseMemory& b) {
 template <class Measure>
 PhaseMemory of_all_layers(const ModelConfig& model, const Config& config, Device device,
                           const Measure& measure) {
-  if (device != Device::meta || config.train.recompute.granularity == "full") return measure(model);
+  if (!counts_only(device) || config.train.recompute.granularity == "full") return measure(model);
   ModelConfig some = model;
   some.num_layers = 1;
   const PhaseMemory one = measure(some);
@@ -116,7 +121,7 @@ ModelOptions model_options(const RunPlan& plan, bool trains, Device device) {
 }
 
 /// Rows of a step as its scheduler could choose them: decoding sequences at full length, and whole prompts.
-std::vector<Sequence> fullest_step(const RunPlan& plan, const Config& config) {
+std::vector<Sequence> fullest_step(const RunPlan& plan, int64_t prefilled) {
   const int64_t length =
       std::min(plan.kv_pages * plan.kv_page_tokens,
                std::max(plan.generates ? plan.longest_sequence : 0,
@@ -131,7 +136,7 @@ std::vector<Sequence> fullest_step(const RunPlan& plan, const Config& config) {
   };
   std::vector<Sequence> list;
   const int64_t samples = std::max<int64_t>(1, plan.batch.samples_per_prompt);
-  int64_t left = config.rollout.prefill_chunk_tokens, running = plan.running_sequences;
+  int64_t left = prefilled, running = plan.running_sequences;
   for (int64_t prompts = (running + samples - 1) / samples; left > 0 && prompts > 0; --prompts, --running) {
     add(list, prompt, std::min(left, prompt));
     left -= std::min(left, prompt);
@@ -143,20 +148,23 @@ std::vector<Sequence> fullest_step(const RunPlan& plan, const Config& config) {
 }  // namespace
 
 ModelMemory model_memory(const RunPlan& plan, const ModelConfig& model, const Config& config) {
+  const Device device = counting_device(plan);
   ParameterStore store;
   for (ParamSpec& spec : parameter_specs(model)) store.add(std::move(spec));
-  store.allocate(plan.dtype, /*with_gradients=*/true, Device::meta);
+  store.allocate(plan.dtype, /*with_gradients=*/true, device);
   Collectives dp = silent_collectives(plan);
-  Backend backend = backend_of(config, Device::meta);
+  Backend backend = backend_of(config, device);
   ModelConfig one = model;
   one.num_layers = 1;
   return {.weights = store.flat_values().bytes(),
           .gradients = store.flat_grads().bytes(),
-          .tables = Model(one, model_options(plan, false, Device::meta)).table_bytes(),
+          .tables = Model(one, model_options(plan, false, device)).table_bytes(),
           .optimizer = Optimizer(backend.ctx(), store, config.optimizer, dp).state_bytes()};
 }
 
-PhaseMemory train_memory(const RunPlan& plan, const ModelConfig& model, const Config& config, Device device) {
+PhaseMemory train_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
+                         std::optional<Device> real) {
+  const Device device = real.value_or(counting_device(plan));
   const int64_t update = share_of(plan, RoleKind::trainer, plan.batch.samples_per_update);
   const std::unique_ptr<Algorithm> algorithm = make_algorithm(config.algorithm);
   return of_all_layers(model, config, device, [&](const ModelConfig& some) {
@@ -177,7 +185,8 @@ PhaseMemory train_memory(const RunPlan& plan, const ModelConfig& model, const Co
 }
 
 PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
-                           Device device) {
+                           std::optional<Device> real) {
+  const Device device = real.value_or(counting_device(plan));
   const RoleKind role = plan.needs_reference ? RoleKind::reference : RoleKind::trainer;
   const int64_t step = share_of(plan, role, plan.batch.samples_per_step);
   return of_all_layers(model, config, device, [&](const ModelConfig& some) {
@@ -193,26 +202,32 @@ PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const 
 }
 
 PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
-                            Device device) {
-  std::vector<Sequence> sequences = fullest_step(plan, config);
+                            std::optional<Device> real) {
+  const Device device = real.value_or(counting_device(plan));
   GenerateOptions options;
   options.sampling = sample_options(config.rollout);
   options.num_sampleable = model.vocab_size;
   const Sampler sampler(options);
-  return of_all_layers(model, config, device, [&](const ModelConfig& some) {
-    Backend backend = backend_of(config, device);
-    Ctx& c = backend.ctx();
-    const Model layers(some, model_options(plan, false, device));
-    const KvCache cache(some, plan.dtype, plan.kv_pages, plan.kv_page_tokens, false, c.lane);
-    std::vector<ScheduledRows> rows;
-    for (Sequence& s : sequences) rows.push_back({&s, s.missing()});
-    const StepBatch batch(rows);
-    const Tensor hidden = batch.forward(c, layers, cache);
-    std::vector<DrawTarget> targets = batch.last_rows();
-    while (std::ssize(targets) < plan.running_sequences) targets.push_back(targets.back());
-    sampler.draw(c, layers.head(), hidden, targets);
-    return PhaseMemory{0, c.scratch.peak_bytes()};
-  });
+  const auto measure = [&](std::vector<Sequence> sequences) {
+    return of_all_layers(model, config, device, [&](const ModelConfig& some) {
+      Backend backend = backend_of(config, device);
+      Ctx& c = backend.ctx();
+      const Model layers(some, model_options(plan, false, device));
+      const KvCache cache(some, plan.dtype, plan.kv_pages, plan.kv_page_tokens, false, c.lane);
+      std::vector<ScheduledRows> rows;
+      for (Sequence& s : sequences) rows.push_back({&s, s.missing()});
+      const StepBatch batch(rows);
+      const Tensor hidden = batch.forward(c, layers, cache);
+      std::vector<DrawTarget> targets = batch.last_rows();
+      while (std::ssize(targets) < plan.running_sequences) targets.push_back(targets.back());
+      sampler.draw(c, layers.head(), hidden, targets);
+      return PhaseMemory{0, c.scratch.peak_bytes()};
+    });
+  };
+  PhaseMemory most = measure(fullest_step(plan, config.rollout.prefill_chunk_tokens));
+  // Recorded decode steps have scratch memory of their own.
+  if (like_gpu(device)) most.workspace += measure(fullest_step(plan, 0)).workspace;
+  return most;
 }
 
 }  // namespace temper

@@ -1,7 +1,9 @@
 #pragma once
-// What the phases of a step take, asked of the code that takes it: models, trainer and engine run on
-// Device::meta, where arenas count and kernels do nothing. On Device::cpu they do the same with memory and
-// zeros as weights, which shows that the count is right.
+// What the phases of a step take, asked of the code that takes it: models, trainer and engine run on a device
+// where arenas count and kernels do nothing. On a real one they do the same with memory and zeros as weights,
+// which shows that the count is right.
+
+#include <optional>
 
 #include "src/core/device.h"
 #include "src/run/plan/plan.h"
@@ -21,12 +23,12 @@ struct PhaseMemory {
 };
 /// An update whose micro-batches are as full as they can be.
 PhaseMemory train_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
-                         Device device = Device::meta);
+                         std::optional<Device> real = {});
 /// Log-probs of such micro-batches.
 PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
-                           Device device = Device::meta);
+                           std::optional<Device> real = {});
 /// The engine's batch with the most rows.
 PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
-                            Device device = Device::meta);
+                            std::optional<Device> real = {});
 
 }  // namespace temper

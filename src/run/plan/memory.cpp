@@ -29,27 +29,26 @@ int64_t step_bytes(const RunPlan& plan) {
   return saturating_multiply(plan.batch.samples_per_step, response + 4 * plan.max_prompt_tokens);
 }
 
-/// What a rank holds from start to end.
-Parts resident(const RunPlan& plan, const ModelMemory& model, int rank) {
+/// Of a GPU before anything is allocated: the driver's context with its kernels, libraries and their
+/// workspaces, graphs. Measured on H200 with CUDA 13.
+constexpr int64_t kGpuContext = int64_t{1} << 30;
+
+bool uses_cache(const RunPlan& plan, int rank) {
+  return plan.has_role(RoleKind::rollout, rank) || (plan.has_role(RoleKind::trainer, rank) && plan.validates);
+}
+
+/// Host memory of a rank from start to end, beside what a CPU computes with.
+Parts host_parts(const RunPlan& plan, const ModelMemory& model, int rank) {
   const auto trainers = static_cast<int64_t>(plan.role(RoleKind::trainer)->ranks.size());
   const auto receivers = static_cast<int64_t>(plan.weight_receivers().size());
   const bool trains = plan.has_role(RoleKind::trainer, rank),
              generates = plan.has_role(RoleKind::rollout, rank);
   Parts parts;
   parts.add("process", process_bytes(plan, rank));
-  if (trains || generates) parts.add("weights", model.weights);
-  if (trains || generates) parts.add("rope_tables", model.tables);
-  if (trains) {
-    parts.add("gradients", model.gradients);
-    parts.add("optimizer", model.optimizer);
+  if (trains)
     parts.add("weights_sent", saturating_multiply(model.weights / trainers, receivers));
-  } else if (generates) {
+  else if (generates)
     parts.add("weights_received", model.weights / trainers);
-  }
-  if (plan.has_role(RoleKind::reference, rank))
-    parts.add("reference_weights", saturating_add(model.weights, model.tables));
-  if (generates || (trains && plan.validates))
-    parts.add("kv_cache", saturating_multiply(plan.kv_pages, plan.kv_page_bytes));
   // All trajectories of a step, on trainer ranks of every step that can be under way.
   parts.add("trajectories", saturating_multiply(step_bytes(plan), trains ? plan.max_policy_lag + 1 : 1));
   if (plan.steps_of_longest_response > 1 && (trains || generates))
@@ -57,13 +56,51 @@ Parts resident(const RunPlan& plan, const ModelMemory& model, int rank) {
   return parts;
 }
 
-MemoryRow row(const RunPlan& plan, int rank, const char* phase, Parts parts, const PhaseMemory& more) {
-  parts.add("activations", more.activations);
-  parts.add("workspace", more.workspace);
-  MemoryRow row{.rank = rank, .phase = phase, .device_bytes = 0, .host_bytes = 0, .parts = parts.list};
-  int64_t total = 0;
-  for (const auto& [name, bytes] : row.parts) total = saturating_add(total, bytes);
-  (plan.device == Device::cpu ? row.host_bytes : row.device_bytes) = total;
+/// Memory of the device from start to end.
+Parts device_parts(const RunPlan& plan, const ModelMemory& model, int rank) {
+  const bool trains = plan.has_role(RoleKind::trainer, rank),
+             generates = plan.has_role(RoleKind::rollout, rank);
+  Parts parts;
+  if (plan.device == Device::cuda) parts.add("context", kGpuContext);
+  if (trains || generates) parts.add("weights", model.weights);
+  if (trains || generates) parts.add("rope_tables", model.tables);
+  if (trains) parts.add("optimizer", model.optimizer);
+  if (plan.has_role(RoleKind::reference, rank))
+    parts.add("reference_weights", saturating_add(model.weights, model.tables));
+  return parts;
+}
+
+/// What phases lend to each other on a GPU, and a CPU holds from start to end.
+Parts lent_parts(const RunPlan& plan, const ModelMemory& model, int rank, std::string_view phase) {
+  const bool all = plan.device == Device::cpu, generates = phase == "generate" || phase == "validation";
+  Parts parts;
+  if (plan.has_role(RoleKind::trainer, rank) && (all || phase == "train"))
+    parts.add("gradients", model.gradients);
+  if (uses_cache(plan, rank) && (all || generates))
+    parts.add("kv_cache", saturating_multiply(plan.kv_pages, plan.kv_page_bytes));
+  return parts;
+}
+
+/// `more`: of this phase alone; `window`: host memory of a save or an export.
+MemoryRow row(const RunPlan& plan, const ModelMemory& held, int rank, const char* phase,
+              const PhaseMemory& more, int64_t window) {
+  MemoryRow row{.rank = rank, .phase = phase, .device_bytes = 0, .host_bytes = 0, .parts = {}};
+  const auto take = [&](const Parts& parts, int64_t& bytes) {
+    for (const auto& [name, size] : parts.list) {
+      row.parts.emplace_back(name, size);
+      bytes = saturating_add(bytes, size);
+    }
+  };
+  int64_t& device = plan.device == Device::cpu ? row.host_bytes : row.device_bytes;
+  Parts phase_parts, windows;
+  phase_parts.add("activations", more.activations);
+  phase_parts.add("workspace", more.workspace);
+  windows.add("workspace", window);
+  take(host_parts(plan, held, rank), row.host_bytes);
+  take(device_parts(plan, held, rank), device);
+  take(lent_parts(plan, held, rank, phase), device);
+  take(phase_parts, device);
+  take(windows, row.host_bytes);
   return row;
 }
 
@@ -83,17 +120,16 @@ std::vector<MemoryRow> plan_memory(const RunPlan& plan, const ModelConfig& model
   const int writer = plan.role(RoleKind::trainer)->ranks.front();
   std::vector<MemoryRow> memory;
   for (int rank = 0; rank < plan.num_ranks; ++rank) {
-    const Parts parts = resident(plan, held, rank);
-    const auto add = [&](bool has, const char* phase, const PhaseMemory& more) {
-      if (has) memory.push_back(row(plan, rank, phase, parts, more));
+    const auto add = [&](bool has, const char* phase, const PhaseMemory& more, int64_t window = 0) {
+      if (has) memory.push_back(row(plan, held, rank, phase, more, window));
     };
     const bool trains = plan.has_role(RoleKind::trainer, rank);
     add(plan.has_role(RoleKind::rollout, rank), "generate", generate);
     add(plan.has_role(RoleKind::reference, rank), "reference", reference);
     add(trains, "train", train);
     add(trains && plan.validates && config.validation.every > 0, "validation", generate);
-    add(trains, "save", {0, kSaveWindow});
-    add(rank == writer && config.checkpoint.export_hf_every > 0, "export", {0, kExportWindow});
+    add(trains, "save", {}, kSaveWindow);
+    add(rank == writer && config.checkpoint.export_hf_every > 0, "export", {}, kExportWindow);
   }
   return memory;
 }

@@ -1,0 +1,181 @@
+// Whole runs on a GPU, through the program: rollout and trainer agree to the bit in every step, two runs are
+// equal, and nothing of how a run is cut shows: recomputation, preemption, chunks, ranks that share the GPU
+// by way of host memory, a stop and a resume. Gradients beside those of the CPU in fp64.
+
+#include "tests/support/golden_case.h"
+#include "tests/support/run_fixture.h"
+
+namespace temper {
+namespace {
+
+/// Heads for the kernels of tensor cores, and a vocabulary that the tokenizer has.
+const char* kTensorCores = R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
+  "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 3, "num_attention_heads": 4,
+  "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 6400, "max_position_embeddings": 512,
+  "tie_word_embeddings": false, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "initializer_range": 0.1,
+  "eos_token_id": 2})";
+
+/// The KL and entropy terms give gradients although a random model never earns a reward. A small cache and
+/// small chunks: sequences are preempted, prompts come in parts.
+const char* kConfig = R"(
+run.name = "whole"
+run.steps = 6
+run.device = "cuda"
+algorithm.kl_coef = 0.1
+algorithm.entropy_coef = 0.01
+rollout.prompts_per_step = 6
+rollout.samples_per_prompt = 4
+rollout.max_new_tokens = 40
+rollout.prefill_chunk_tokens = 16
+rollout.max_running_sequences = 16
+train.samples_per_update = 12
+train.max_tokens_per_microbatch = 300
+model.context_tokens = 200
+optimizer.schedule = "cosine"
+checkpoint.every = 1
+checkpoint.keep = 20
+checkpoint.export_hf_every = 6
+)";
+constexpr int kSteps = 6;
+
+class GpuTraining : public RunFixture, public ::testing::WithParamInterface<const char*> {
+ protected:
+  void SetUp() override {
+    ::unsetenv("CUDA_VISIBLE_DEVICES");
+    prepare(kConfig, sums(29));
+    ASSERT_EQ(program_.init_model("model", GetParam()), 0) << output();
+  }
+  void train(const std::string& name, const std::string& more = "", int ranks = 1) const {
+    const std::string arguments = fmt::format("train run.toml run.name={} {}", name, more);
+    const int code = ranks == 1 ? program_.run(arguments) : program_.run_ranks(ranks, arguments);
+    ASSERT_EQ(code, 0) << output();
+  }
+  std::string weights(const std::string& name) const { return exported_weights(name, kSteps); }
+  /// Without the counters of the engine, which tell of the cache.
+  std::string results(const std::string& name) const {
+    std::string kept;
+    for (const Json& line : program_.metrics(name))
+      for (const auto& [key, value] : line.items())
+        if (!key.starts_with("timing_s/") && !key.starts_with("perf/") && !key.starts_with("rollout/"))
+          kept += key + "=" + value.dump() + "\n";
+    return kept;
+  }
+  void expect_equal(const std::string& a, const std::string& b) const {
+    EXPECT_EQ(results(a), results(b)) << a << ", " << b;
+    EXPECT_TRUE(weights(a) == weights(b)) << "weights of " << a << ", " << b;
+    for (int step = 1; step <= kSteps; ++step)
+      EXPECT_TRUE(rollouts(a, step) == rollouts(b, step)) << a << ", " << b << ", step " << step;
+  }
+  double sum_of(const std::string& run, const char* key) const {
+    double sum = 0;
+    for (const Json& line : program_.metrics(run)) sum += line.value(key, 0.0);
+    return sum;
+  }
+};
+
+TEST_P(GpuTraining, OnPolicyToTheBitHoweverItIsCut) {
+  train("whole");
+  for (const Json& line : program_.metrics("whole")) {
+    EXPECT_EQ(line.at("actor/rollout_logprob_diff_max"), 0.0) << line.dump();
+    EXPECT_GT(line.at("actor/grad_norm"), 0.0);
+  }
+  train("again");
+  expect_equal("whole", "again");
+  const std::string page_bytes = GetParam() == kTinyQwen3 ? "524288" : "3145728";  // of 80 pages
+  train("preempted", "rollout.kv_memory=" + page_bytes);
+  EXPECT_GT(sum_of("preempted", "rollout/preemptions"), 0);
+  expect_equal("whole", "preempted");
+  train("selective", "train.recompute.granularity=selective");
+  expect_equal("whole", "selective");
+  train("full", "train.recompute.granularity=full train.recompute.num_layers=2");
+  expect_equal("whole", "full");
+}
+
+TEST_P(GpuTraining, RanksThatShareTheGpu) {
+  ASSERT_EQ(program_.run_ranks(2, "train run.toml run.name=refused"), 64);
+  EXPECT_TRUE(says("cluster.shared_gpus")) << output();
+  EXPECT_FALSE(exists("runs/refused/metrics.jsonl"));
+  const std::string share = "cluster.shared_gpus=allow ";
+  train("whole");
+  train("apart", share + R"(roles.rollout.ranks='"0"' roles.reference.ranks='"0"' roles.trainer.ranks='"1"')",
+        2);
+  expect_equal("whole", "apart");
+  train("three", share + R"(roles.rollout.ranks='"0"' roles.reference.ranks='"1"' roles.trainer.ranks='"2"')",
+        3);
+  expect_equal("whole", "three");
+  train("two", share, 2);  // two trainers sum gradients in another order
+  train("two_again", share, 2);
+  expect_equal("two", "two_again");
+  EXPECT_TRUE(rollouts("two", 1) == rollouts("whole", 1));
+  EXPECT_EQ(sum_of("two", "actor/rollout_logprob_diff_max"), 0);
+}
+
+TEST_P(GpuTraining, GoesOnBitForBit) {
+  train("whole");
+  for (int step : {1, 3, 5}) {
+    const std::string name = "from" + std::to_string(step);
+    copy_until("whole", name, step, kSteps);
+    train(name);
+    expect_equal("whole", name);
+  }
+  // On the CPU in the same type, and back: the state is the same, what follows agrees within tolerance.
+  copy_until("whole", "moved", 2, kSteps);
+  ASSERT_EQ(program_.run("train run.toml run.name=moved run.steps=4 run.device=cpu run.dtype=bf16"), 0)
+      << output();
+  train("moved");
+  EXPECT_EQ(program_.metrics("moved").size(), static_cast<size_t>(kSteps));
+}
+
+TEST_P(GpuTraining, LagKeepsItsPromise) {
+  train("lag", "run.max_policy_lag=1 rollout.tokens_per_step=16");
+  train("lag_again", "run.max_policy_lag=1 rollout.tokens_per_step=16");
+  expect_equal("lag", "lag_again");
+}
+
+/// Relative distance of all gradients of a dump to those of another.
+double distance(const std::string& got, const std::string& want) {
+  const GoldenFile a(got), b(want);
+  double difference = 0, norm = 0;
+  const SafetensorsFile header(want, want);
+  for (const auto& [name, info] : header.tensors()) {
+    const std::vector<double> x = a.numbers(name), y = b.numbers(name);
+    for (size_t i = 0; i < y.size(); ++i) {
+      difference += (x[i] - y[i]) * (x[i] - y[i]);
+      norm += y[i] * y[i];
+    }
+  }
+  return std::sqrt(difference / norm);
+}
+
+TEST_P(GpuTraining, GradientsAreThoseOfTheCpu) {
+  train("whole", "run.steps=1 checkpoint.export_hf_every=0");
+  const std::string replay = "--replay " + rollout_file("whole", 1);
+  const auto dump = [&](const std::string& name, const std::string& keys) {
+    ASSERT_EQ(program_.run(fmt::format("train run.toml run.name={0} run.steps=1 {1} {2} --dump-gradients {0}",
+                                       name, keys, replay)),
+              0)
+        << output();
+  };
+  dump("exact", "run.device=cpu run.dtype=fp64");
+  dump("cpu", "run.device=cpu run.dtype=bf16");
+  dump("gpu", "run.device=cuda run.dtype=bf16");
+  dump("gpu32", "run.device=cuda run.dtype=fp32");
+  const auto file = [&](const std::string& name) {
+    return program_.path(name + "/update-000001.safetensors");
+  };
+  EXPECT_LT(distance(file("gpu32"), file("exact")), 2e-5);
+  const double cpu = distance(file("cpu"), file("exact")), gpu = distance(file("gpu"), file("exact"));
+  std::printf("bf16 gradients to fp64, relative: CPU %.3e, GPU %.3e\n", cpu, gpu);
+  EXPECT_LT(gpu, 1.1 * cpu);
+}
+
+INSTANTIATE_TEST_SUITE_P(Heads, GpuTraining, ::testing::Values(kTinyQwen3, kTensorCores),
+                         [](const auto& test) { return test.index == 0 ? "of16" : "of64"; });
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

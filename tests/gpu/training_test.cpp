@@ -42,7 +42,8 @@ class GpuTraining : public RunFixture, public ::testing::WithParamInterface<cons
  protected:
   void SetUp() override {
     ::unsetenv("CUDA_VISIBLE_DEVICES");
-    prepare(kConfig, sums(29));
+    program_.write("run.toml", run_config(kConfig));
+    program_.write("data.jsonl", sums(29));
     ASSERT_EQ(program_.init_model("model", GetParam()), 0) << output();
   }
   void train(const std::string& name, const std::string& more = "", int ranks = 1) const {
@@ -81,7 +82,7 @@ TEST_P(GpuTraining, OnPolicyToTheBitHoweverItIsCut) {
   }
   train("again");
   expect_equal("whole", "again");
-  const std::string page_bytes = GetParam() == kTinyQwen3 ? "524288" : "3145728";  // of 80 pages
+  const std::string page_bytes = GetParam() == kTinyQwen3 ? "122880" : "737280";  // of 30 pages
   train("preempted", "rollout.kv_memory=" + page_bytes);
   EXPECT_GT(sum_of("preempted", "rollout/preemptions"), 0);
   expect_equal("whole", "preempted");
@@ -158,15 +159,20 @@ TEST_P(GpuTraining, GradientsAreThoseOfTheCpu) {
   };
   dump("exact", "run.device=cpu run.dtype=fp64");
   dump("cpu", "run.device=cpu run.dtype=bf16");
+  dump("cpu32", "run.device=cpu run.dtype=fp32");
   dump("gpu", "run.device=cuda run.dtype=bf16");
   dump("gpu32", "run.device=cuda run.dtype=fp32");
   const auto file = [&](const std::string& name) {
     return program_.path(name + "/update-000001.safetensors");
   };
-  EXPECT_LT(distance(file("gpu32"), file("exact")), 2e-5);
-  const double cpu = distance(file("cpu"), file("exact")), gpu = distance(file("gpu"), file("exact"));
-  std::printf("bf16 gradients to fp64, relative: CPU %.3e, GPU %.3e\n", cpu, gpu);
-  EXPECT_LT(gpu, 1.1 * cpu);
+  const auto beside = [&](const char* type, const std::string& cpu_dump, const std::string& gpu_dump,
+                          double factor) {
+    const double cpu = distance(file(cpu_dump), file("exact")), gpu = distance(file(gpu_dump), file("exact"));
+    std::printf("%s gradients to fp64, relative: CPU %.3e, GPU %.3e\n", type, cpu, gpu);
+    EXPECT_LT(gpu, factor * cpu) << type;
+  };
+  beside("bf16", "cpu", "gpu", 1.1);
+  beside("fp32", "cpu32", "gpu32", 4);  // one chain there, sixteen lanes here
 }
 
 INSTANTIATE_TEST_SUITE_P(Heads, GpuTraining, ::testing::Values(kTinyQwen3, kTensorCores),

@@ -54,6 +54,22 @@ TEST_F(Resume, GoesOnFromTheNewestSoundOne) {
   EXPECT_EQ(program_.run("verify --checkpoint " + step(4)), 0) << output();
 }
 
+/// Killed between the commit of a checkpoint and its export.
+TEST_F(Resume, MakesTheExportThatIsOwed) {
+  const std::string every = "checkpoint.export_hf_every=2 ";
+  ASSERT_EQ(train(every + "run.name=whole"), 0) << output();
+  const std::string last = "runs/whole/export/step-000003/model.safetensors", all = program_.read(last);
+  std::filesystem::remove_all(program_.path("runs/whole/export/step-000003"));
+  EXPECT_EQ(train(every + "run.name=whole"), 0) << output();
+  EXPECT_TRUE(says("nothing is left to do")) << output();
+  EXPECT_TRUE(program_.read(last) == all) << "the last step's";
+  const std::string second = "runs/whole/export/step-000002/model.safetensors", half = program_.read(second);
+  std::filesystem::remove_all(program_.path("runs/whole/export"));
+  std::filesystem::remove_all(program_.path("runs/whole/checkpoints/step-000003"));
+  EXPECT_EQ(train(every + "run.name=whole"), 0) << output();
+  EXPECT_TRUE(program_.read(second) == half && program_.read(last) == all) << "that of a step in between";
+}
+
 TEST_F(Resume, AReplayDoesNotRemoveARun) {
   const std::string file = "replay.jsonl",
                     sample = "{\"group\":0,\"prompt_tokens\":[5,6],\"response_tokens\":[7,8],\"reward\":1}\n";

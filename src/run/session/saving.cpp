@@ -49,9 +49,13 @@ void save_checkpoint(RunRank& rank, int64_t step) {
   if (rank.writes()) remove_old_checkpoints(rank.checkpoints, rank.config().checkpoint.keep);
 }
 
+std::string export_folder(const RunRank& rank, int64_t step) {
+  return rank.folder->path("export/" + step_name(step));
+}
+
 void export_step(RunRank& rank, int64_t step) {
   if (rank.writes()) {
-    const std::string out = rank.folder->path("export/" + step_name(step));
+    const std::string out = export_folder(rank, step);
     if (path_exists(out)) remove_tree(out);
     make_directories(rank.folder->path("export"));
     export_model(rank.config().model.path, parameter_specs(rank.policy->config()),
@@ -61,6 +65,15 @@ void export_step(RunRank& rank, int64_t step) {
   rank.dp->barrier("export written by the first trainer rank");
 }
 
+/// A step leaves its export after its checkpoint: a run that ended in between owes it.
+void export_what_is_owed(RunRank& rank) {
+  const int64_t step = rank.resume.step;
+  if (step == 0 || !saves_after(rank, step, /*stopped=*/false).exported) return;
+  const bool owed = rank.writes() && !path_exists(export_folder(rank, step));
+  if (rank.dp->all_reduce_max(owed ? 1.0 : 0.0, "export that is owed, max over trainer ranks") > 0)
+    export_step(rank, step);
+}
+
 }  // namespace
 
 void start_run(RunRank& rank) {
@@ -68,6 +81,7 @@ void start_run(RunRank& rank) {
   if (!rank.trains()) return;
   if (rank.folder) rank.folder->truncate_to(rank.resume.step);
   rank.dp->barrier("run folder truncated by the first trainer rank");
+  export_what_is_owed(rank);
   if (rank.folder) rank.journal->open(*rank.folder);
   const RunPlan& plan = rank.task.plan;
   spdlog::info("{} parameters, {} ranks, {} threads each, {}, {} updates in all; {}",

@@ -5,7 +5,8 @@
 
 namespace temper {
 
-/// Roles get what the checkpoint holds, if there is one; then the run folder is cut back to its step.
+/// Roles get what the checkpoint holds, if there is one; then the run folder is cut back to its step,
+/// and gets the export of that step where one is due and missing.
 void start_run(RunRank& rank);
 
 /// What save_step will do after this step.

@@ -129,6 +129,7 @@ struct CheckpointConfig {
   int64_t every = 0;
   int64_t keep = 2;
   std::string resume = "auto";
+  bool accept_changes = false;
   int64_t export_hf_every = 0;
 };
 

@@ -78,7 +78,8 @@ void run_fields(RunConfig& c, Section f) {
      .format = Format::duration,
      .example = "3h45m"});
   f("overwrite", c.overwrite,
-    {.help = "start anew in a folder that holds a run (with checkpoint.resume = \"none\")"});
+    {.help = "start anew in a folder that holds a run (with checkpoint.resume = \"none\"): its files are "
+             "removed; the same command goes on with what it began until that is finished"});
 }
 
 void model_fields(ModelSection& c, TokenizerConfig& t, std::vector<Field>& fields) {
@@ -315,8 +316,12 @@ void output_fields(Config& c, std::vector<Field>& fields) {
     {.help = "newest checkpoints that are kept", .unit = "checkpoints", .range = kCount});
   f("resume", c.checkpoint.resume,
     {.help = "auto: the newest good checkpoint of the run folder; none: start anew; "
-             "or the path of a checkpoint or run folder",
+             "or the path of a checkpoint or run folder, for a run folder that has none of its own",
      .format = Format::not_empty});
+  f("accept_changes", c.checkpoint.accept_changes,
+    {.help =
+         "go on although algorithm.name, the model, the tokenizer, the data or run.seed changed since the "
+         "checkpoint"});
   f("export_hf_every", c.checkpoint.export_hf_every,
     {.help = "steps between Hugging Face exports; 0: none", .unit = "steps"});
   ValidationConfig& v = c.validation;

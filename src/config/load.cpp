@@ -228,6 +228,12 @@ ConfigReading read_config(const std::string& path, const std::vector<std::string
   return reading;
 }
 
+Config read_dumped_config(const std::string& text, const std::string& source) {
+  ConfigReading reading;
+  Loader(reading).read_table(parse_toml(text, source), "");
+  return std::move(reading.loaded.config);
+}
+
 RolloutConfig load_rollout_overrides(const std::vector<std::string>& overrides) {
   TomlNode tree = parse_toml("", kCommandLine);
   ConfigReading reading;

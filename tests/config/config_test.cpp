@@ -190,6 +190,7 @@ LoadedConfig every_key_set() {
       "checkpoint.keep=1",
       "checkpoint.resume=none",
       "checkpoint.export_hf_every=7",
+      "checkpoint.accept_changes=true",
       "validation.data=v",
       "validation.every=2",
       "validation.samples_per_prompt=4",

@@ -135,7 +135,8 @@ std::vector<PlanError> validate_paths(const Config& c) {
   if (c.tokenizer.chat_template) require_path("tokenizer.chat_template", *c.tokenizer.chat_template, errors);
   for (const DataSource& source : c.data.train) require_path("data.train", source.path, errors);
   for (const DataSource& source : c.validation.data) require_path("validation.data", source.path, errors);
-  if (c.checkpoint.resume != "auto" && c.checkpoint.resume != "none")
+  const bool has_own = !list_checkpoints(join_path(join_path(c.run.dir, c.run.name), "checkpoints")).empty();
+  if (c.checkpoint.resume != "auto" && c.checkpoint.resume != "none" && !has_own)
     require_checkpoint(c.checkpoint.resume, errors);
   return errors;
 }

@@ -1,22 +1,33 @@
 #include "src/run/record/run_folder.h"
 
 #include <fcntl.h>
+#include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
 #include "src/core/check.h"
 #include "src/core/file.h"
 #include "src/core/json.h"
+#include "src/run/record/set_aside.h"
 #include "src/run/record/tensorboard.h"
 
 namespace temper {
 namespace {
 
+/// What a run leaves besides logs and configs; checkpoints first: a start that is cut short must not find
+/// them without the rest.
+constexpr std::array kOfARun{"checkpoints", "metrics.jsonl", "rollouts",    "validation",
+                             "export",      "trace",         "tensorboard", "nonfinite"};
 constexpr int64_t kMaxMetrics = int64_t{4} << 30;
+constexpr int64_t kMaxConfig = int64_t{16} << 20;
+
+bool is_empty_file(const std::string& path) { return InputFile(path).size() == 0; }
 
 std::string this_host() {
   char name[256] = "unknown";
@@ -102,10 +113,59 @@ bool RunFolder::has_run() const {
 }
 
 void RunFolder::truncate_to(int64_t step) {
+  set_aside_later(step);
   truncate_metrics(step);
   truncate_event_files(path("tensorboard"), step);
-  for (const char* folder : {"rollouts", "validation", "export", "trace", "checkpoints"})
+  for (const char* folder : {"rollouts", "validation", "trace", "nonfinite"})
     remove_later(path(folder), step);
+}
+
+void RunFolder::set_aside() {
+  const auto is_there = [&](const char* name) {
+    if (std::string_view(name) == "metrics.jsonl")
+      return path_exists(path(name)) && !is_empty_file(path(name));
+    return is_directory(path(name)) && !list_directory(path(name)).empty();
+  };
+  // Event files of a run that came to no step have a header alone.
+  if (std::none_of(kOfARun.begin(), kOfARun.end(), [&](const char* name) {
+        return std::string_view(name) != "tensorboard" && is_there(name);
+      }))
+    return clear();
+  SetAside aside(root_);
+  for (const char* name : kOfARun) aside.move(name);
+  if (path_exists(path("config.toml")))
+    write_file_atomic(join_path(aside.folder(), "config.toml"), read_file(path("config.toml"), kMaxConfig));
+  spdlog::warn("the run folder holds what no checkpoint of it goes on from: set aside in {}", aside.folder());
+}
+
+void RunFolder::clear() {
+  for (const char* name : kOfARun)
+    if (path_exists(path(name))) remove_tree(path(name));
+}
+
+void RunFolder::set_aside_later(int64_t step) {
+  SetAside aside(root_);
+  for (const std::string folder : {"checkpoints", "export"}) {
+    if (!is_directory(path(folder))) continue;
+    for (const std::string& name : list_directory(path(folder)))
+      if (step_of_name(name) > step) aside.move(join_path(folder, name));
+  }
+  if (!aside.folder().empty())
+    spdlog::warn("checkpoints and exports beyond step {} are set aside in {}", step, aside.folder());
+}
+
+void RunFolder::keep_config(const std::string& text) const {
+  const std::string newest = path("config.toml");
+  if (path_exists(newest)) {
+    const std::string before = read_file(newest, kMaxConfig);
+    if (before == text) return;
+    const auto numbered = [&](int n) { return path(fmt::format("config-{}.toml", n)); };
+    int number = 1;
+    while (path_exists(numbered(number))) ++number;
+    if (number == 1 || read_file(numbered(number - 1), kMaxConfig) != before)
+      write_file_atomic(numbered(number), before);
+  }
+  write_file_atomic(newest, text);
 }
 
 void RunFolder::truncate_metrics(int64_t step) {

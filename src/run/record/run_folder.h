@@ -1,5 +1,6 @@
 #pragma once
-// The run folder `run.dir/run.name`: one owner at a time, the files of a run, and their truncation on resume.
+// The run folder `run.dir/run.name`: one owner at a time, the files of a run, and what of them stays when it
+// goes on.
 // Rank 0 of a run owns and writes it; the other ranks write only their log and their checkpoint file.
 
 #include <cstdint>
@@ -18,8 +19,15 @@ class RunFolder {
 
   /// True when a run has left metrics or checkpoints here.
   bool has_run() const;
-  /// Removes everything that came after `step` (0: all of a former run), so that the run goes on from there.
+  /// The run goes on from `step`, a checkpoint of its own: removes what came after it and comes again.
+  /// Checkpoints and exports beyond it are set aside.
   void truncate_to(int64_t step);
+  /// The run begins anew: what there is of another one goes to `set-aside-N`.
+  void set_aside();
+  /// The run begins anew, and the user permitted to remove what there is of another one.
+  void clear();
+  /// config.toml of this start; another one that stood there stays as config-N.toml.
+  void keep_config(const std::string& text) const;
 
   /// Exit::storage when the folder was removed, moved or replaced since: what is written there now is lost.
   void require_intact() const;
@@ -29,6 +37,7 @@ class RunFolder {
  private:
   void truncate_metrics(int64_t step);
   void remove_later(const std::string& folder, int64_t step);
+  void set_aside_later(int64_t step);
 
   std::string root_;
   int lock_ = -1;

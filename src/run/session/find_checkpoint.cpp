@@ -2,46 +2,45 @@
 
 #include <spdlog/spdlog.h>
 
+#include <filesystem>
+
 #include "src/core/file.h"
 #include "src/io/checkpoint.h"
 #include "src/run/record/run_folder.h"
 
 namespace temper {
+namespace {
 
-std::string find_checkpoint(const std::string& folder, Comm& comm) {
-  std::string found;
-  if (comm.rank() == 0) {
-    std::vector<int64_t> steps = list_checkpoints(folder);
-    for (size_t i = steps.size(); i-- > 0 && found.empty();) {
-      const std::string path = join_path(folder, step_name(steps[i]));
-      std::string defect;
-      try {
-        const std::vector<Damage> damage = verify_checkpoint(path);
-        if (damage.empty())
-          found = path;
-        else
-          defect = fmt::format("{}: {}", damage.front().file, damage.front().reason);
-      } catch (const Error& e) {  // a manifest that cannot be used; storage that fails now may work later
-        if (e.code() == Exit::storage) throw;
-        defect = e.problem().why;
-      }
-      if (!defect.empty()) spdlog::warn("checkpoint {} is passed over: {}", path, defect);
-    }
-    if (found.empty() && !steps.empty())  // a new start would remove them
-      fail(Exit::data, {.what = "no checkpoint of this run can be used",
-                        .where = folder,
-                        .why = fmt::format("{} found, none is sound; the log says why", steps.size()),
-                        .fix = "choose another run.name, or start anew with checkpoint.resume = \"none\" and "
-                               "run.overwrite = true"});
+/// Empty: it is sound.
+std::string defect_of(const std::string& checkpoint) {
+  try {
+    const std::vector<Damage> damage = verify_checkpoint(checkpoint);
+    return damage.empty() ? "" : fmt::format("{}: {}", damage.front().file, damage.front().reason);
+  } catch (const Error& e) {  // a manifest that cannot be used; storage that fails now may work later
+    if (e.code() == Exit::storage) throw;
+    return e.problem().why;
   }
-  return comm.broadcast(found, 0, "checkpoint to resume from");
 }
 
-std::string sound_checkpoint(const std::string& path, Comm& comm) {
-  const std::string checkpoint = resolve_checkpoint(path);
-  if (comm.rank() == 0) require_sound(checkpoint);
-  comm.barrier("checkpoint verified by rank 0");
-  return checkpoint;
+/// Step folder or run folder: the same checkpoint.
+bool names(const std::string& path, const std::string& checkpoint) {
+  std::error_code missing;
+  return !path.empty() && path_exists(path) &&
+         std::filesystem::equivalent(resolve_checkpoint(path), checkpoint, missing);
+}
+
+}  // namespace
+
+std::string newest_sound_checkpoint(const std::string& folder, const std::string& named) {
+  const std::vector<int64_t> steps = list_checkpoints(folder);
+  for (size_t i = steps.size(); i-- > 0;) {
+    const std::string path = join_path(folder, step_name(steps[i]));
+    const std::string defect = defect_of(path);
+    if (defect.empty()) return path;
+    if (names(named, path)) require_sound(path);
+    spdlog::warn("checkpoint {} is passed over: {}", path, defect);
+  }
+  return "";
 }
 
 std::string resolve_checkpoint(const std::string& path) {

@@ -3,15 +3,11 @@
 
 #include <string>
 
-#include "src/comm/comm.h"
-
 namespace temper {
 
-/// The newest checkpoint of `folder` that verifies (rank 0 looks, all ranks get its path); the log says which
-/// were passed over, and why. Empty: there are none; Exit::data when there are, but no sound one.
-std::string find_checkpoint(const std::string& folder, Comm& comm);
-/// The checkpoint that `path` names (see resolve_checkpoint), after rank 0 found it sound.
-std::string sound_checkpoint(const std::string& path, Comm& comm);
+/// The newest checkpoint of `folder` that verifies; the log says which were passed over, and why. Empty:
+/// there is none. One that `named` names is not passed over: when it is damaged, that is Exit::data.
+std::string newest_sound_checkpoint(const std::string& folder, const std::string& named = "");
 
 /// `path` is a step folder, or a run folder: then its newest checkpoint.
 std::string resolve_checkpoint(const std::string& path);

@@ -7,7 +7,6 @@
 #include "src/run/plan/memory.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/record/run_log.h"
-#include "src/run/session/find_checkpoint.h"
 #include "src/run/session/gpu.h"
 
 namespace temper {
@@ -61,19 +60,7 @@ void RunRank::load_data() {
 void RunRank::open_folder(int rank) {
   if (writes()) {
     folder = std::make_unique<RunFolder>(config().run.dir, config().run.name);
-    if (folder->has_run() && config().checkpoint.resume == "none" && !config().run.overwrite)
-      fail(Exit::usage,
-           {.what = "the run folder holds a run",
-            .where = folder->path(""),
-            .why = "checkpoint.resume = \"none\" would write over it",
-            .fix = "choose another run.name, set run.overwrite = true, or checkpoint.resume = \"auto\""});
-    if (task.replay() && !list_checkpoints(folder->path("checkpoints")).empty() && !config().run.overwrite)
-      fail(Exit::usage, {.what = "the run folder holds a run with checkpoints",
-                         .where = folder->path(""),
-                         .why = "a replay starts at step 1 and would remove them",
-                         .fix = "choose another run.name for the replay, or set run.overwrite = true"});
     make_directories(folder->path("logs"));
-    write_file_atomic(folder->path("config.toml"), dump_config(task.loaded));
   }
   world->barrier("run folder opened by the first trainer rank");
   trace.start();
@@ -84,14 +71,17 @@ void RunRank::open_folder(int rank) {
 
 /// The first trainer rank looks, all ranks of the world get to know it.
 void RunRank::find_start() {
-  const std::string& wanted = config().checkpoint.resume;
-  std::string found;
-  if (dp && !task.replay() && wanted == "auto") found = find_checkpoint(checkpoints, *dp);
-  if (dp && !task.replay() && wanted != "auto" && wanted != "none") found = sound_checkpoint(wanted, *dp);
-  found = world->broadcast(found, placement.ranks.trainer.front(), "checkpoint to resume from");
-  if (found.empty()) return;
-  const CheckpointReader checkpoint(found);
-  resume = {found, checkpoint.step(), checkpoint.step()};
+  std::string checkpoint_path;
+  if (writes()) {
+    const RunStart start = find_run_start(task, *folder);
+    found = start.finds;
+    checkpoint_path = start.checkpoint;
+  }
+  checkpoint_path =
+      world->broadcast(checkpoint_path, placement.ranks.trainer.front(), "checkpoint to resume from");
+  if (checkpoint_path.empty()) return;
+  const CheckpointReader checkpoint(checkpoint_path);
+  resume = {checkpoint_path, checkpoint.step(), checkpoint.step()};
   while (checkpoint.has(ahead_name(resume.produced + 1))) ++resume.produced;
 }
 

@@ -5,6 +5,7 @@
 #include "src/run/record/run_folder.h"
 #include "src/run/session/model_host.h"
 #include "src/run/session/placement.h"
+#include "src/run/session/run_start.h"
 
 namespace temper {
 
@@ -37,9 +38,10 @@ struct RunRank {
   GroupExchange groups;
   WeightSync weights;
   TextTools text;
-  std::unique_ptr<PromptStream> prompts;  // on ranks that draw from the data
-  std::unique_ptr<RunFolder> folder;      // on the rank that writes
-  std::string checkpoints;                // folder of the run's own
+  std::unique_ptr<PromptStream> prompts;             // on ranks that draw from the data
+  std::unique_ptr<RunFolder> folder;                 // on the rank that writes
+  std::string checkpoints;                           // folder of the run's own
+  RunStart::Finds found = RunStart::Finds::nothing;  // in the folder, on the rank that writes
   ResumePoint resume;
   std::unique_ptr<ModelHost> host;
   std::unique_ptr<Model> policy;   // on ranks that train or generate

@@ -13,21 +13,11 @@
 namespace temper {
 namespace {
 
-void require_same_dtype(const CheckpointReader& checkpoint, DType dtype) {
-  const std::string theirs = checkpoint.text("dtype");
-  if (theirs == dtype_name(dtype)) return;
-  fail(Exit::usage, {.what = "the checkpoint was made with another dtype",
-                     .where = checkpoint.path(),
-                     .why = fmt::format("it has {}, the run {}", theirs, dtype_name(dtype)),
-                     .fix = "set run.dtype = \"" + theirs + "\""});
-}
-
 void restore(RunRank& rank) {
   rank.groups.start(rank.resume.step, rank.resume.produced);
   rank.weights.start(rank.resume.step);
   if (rank.resume.checkpoint.empty()) return;
   const CheckpointReader checkpoint(rank.resume.checkpoint);
-  if (rank.trains()) require_same_dtype(checkpoint, rank.policy->dtype());
   for (const std::unique_ptr<Role>& role : rank.roles) role->restore(checkpoint);
   if (rank.trains())
     spdlog::info("resumed from {}, step {}{}", checkpoint.path(), rank.resume.step,
@@ -79,8 +69,11 @@ void export_what_is_owed(RunRank& rank) {
 void start_run(RunRank& rank) {
   restore(rank);
   if (!rank.trains()) return;
-  if (rank.folder) rank.folder->truncate_to(rank.resume.step);
-  rank.dp->barrier("run folder truncated by the first trainer rank");
+  if (rank.folder) {
+    prepare_folder(*rank.folder, rank.found, rank.resume.step);
+    rank.folder->keep_config(dump_config(rank.task.loaded));
+  }
+  rank.dp->barrier("run folder prepared by the first trainer rank");
   export_what_is_owed(rank);
   if (rank.folder) rank.journal->open(*rank.folder);
   const RunPlan& plan = rank.task.plan;

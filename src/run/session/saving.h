@@ -5,7 +5,7 @@
 
 namespace temper {
 
-/// Roles get what the checkpoint holds, if there is one; then the run folder is cut back to its step,
+/// Roles get what the checkpoint holds, if there is one; then the run folder is made to fit its step,
 /// and gets the export of that step where one is due and missing.
 void start_run(RunRank& rank);
 

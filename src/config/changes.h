@@ -1,0 +1,19 @@
+#pragma once
+// What differs between the configs of two starts of one run.
+
+#include "src/config/config.h"
+
+namespace temper {
+
+struct ConfigChange {
+  std::string key, before, after;  // values as TOML; what an absent one means
+
+  std::string text() const { return key + " " + before + " -> " + after; }
+  /// The run would not be the same run: another algorithm, model, tokenizer, seed or other data.
+  bool grave() const;
+};
+
+/// In the order of the keys.
+std::vector<ConfigChange> config_changes(const Config& before, const Config& after);
+
+}  // namespace temper

@@ -1,0 +1,130 @@
+#include "src/run/session/run_start.h"
+
+#include <spdlog/spdlog.h>
+
+#include "src/config/changes.h"
+#include "src/config/load.h"
+#include "src/core/file.h"
+#include "src/run/session/find_checkpoint.h"
+
+namespace temper {
+namespace {
+
+/// The config of the run that wrote the checkpoint.
+Config config_of(const CheckpointReader& checkpoint) {
+  const std::string where = checkpoint.path() + ": meta.config";
+  try {
+    return read_dumped_config(checkpoint.text("config"), where);
+  } catch (const Error& e) {
+    fail(Exit::data, {.what = "the config in a checkpoint cannot be read",
+                      .where = where,
+                      .why = e.problem().why,
+                      .fix = "use another checkpoint"});
+  }
+}
+
+void require_same_dtype(const CheckpointReader& checkpoint, DType dtype) {
+  const std::string theirs = checkpoint.text("dtype");
+  if (theirs == dtype_name(dtype)) return;
+  fail(Exit::usage, {.what = "the checkpoint was made with another dtype",
+                     .where = checkpoint.path(),
+                     .why = fmt::format("it has {}, the run {}", theirs, dtype_name(dtype)),
+                     .fix = "set run.dtype = \"" + theirs + "\""});
+}
+
+void accept_changes(const CheckpointReader& checkpoint, const RunTask& task) {
+  std::string grave, keys;
+  const std::vector<ConfigChange> changes = config_changes(config_of(checkpoint), task.config());
+  for (const ConfigChange& change : changes) {
+    if (!change.grave()) continue;
+    keys += (keys.empty() ? "" : ", ") + change.key;
+    grave += (grave.empty() ? "" : "; ") + change.text();
+  }
+  if (!grave.empty() && !task.config().checkpoint.accept_changes)
+    fail(
+        Exit::usage,
+        {.what = "this would be another run than the one that its checkpoint began",
+         .where = fmt::format("{} (checkpoint {})", keys, checkpoint.path()),
+         .why = "changed since: " + grave,
+         .fix = "choose another run.name; go on all the same with checkpoint.accept_changes = true; or start "
+                "anew with checkpoint.resume = \"none\" and run.overwrite = true"});
+  for (const ConfigChange& change : changes) spdlog::warn("changed since: {}", change.text());
+}
+
+bool resumes_path(const std::string& resume) { return resume != "auto" && resume != "none"; }
+
+/// A run that this very command began (run.overwrite was heeded then) and did not finish.
+bool began_it(const std::string& checkpoint, const RunTask& task) {
+  if (checkpoint.empty()) return false;
+  const CheckpointReader reader(checkpoint);
+  return reader.step() < task.last_step() && config_changes(config_of(reader), task.config()).empty();
+}
+
+[[noreturn]] void fail_unsound(const std::string& folder) {
+  fail(Exit::data,
+       {.what = "no checkpoint of this run can be used",
+        .where = folder,
+        .why = fmt::format("{} found, none is sound; the log says why", list_checkpoints(folder).size()),
+        .fix = "choose another run.name, or start anew with checkpoint.resume = \"none\" and "
+               "run.overwrite = true"});
+}
+
+RunStart find(const RunTask& task, const RunFolder& folder) {
+  using Finds = RunStart::Finds;
+  const std::string& resume = task.config().checkpoint.resume;
+  const std::string checkpoints = folder.path("checkpoints");
+  const bool overwrite = task.config().run.overwrite;
+  if (task.replay()) {
+    if (!overwrite && !list_checkpoints(checkpoints).empty())
+      fail(Exit::usage, {.what = "the run folder holds a run with checkpoints",
+                         .where = folder.path(""),
+                         .why = "a replay starts at step 1 and would remove them",
+                         .fix = "choose another run.name for the replay, or set run.overwrite = true"});
+    return {overwrite ? Finds::replaced : Finds::nothing, ""};
+  }
+  if (resume == "none" && folder.has_run() && !overwrite)
+    fail(Exit::usage,
+         {.what = "the run folder holds a run",
+          .where = folder.path(""),
+          .why = "checkpoint.resume = \"none\" would write over it",
+          .fix = "choose another run.name, set run.overwrite = true, or checkpoint.resume = \"auto\""});
+  const std::string own = newest_sound_checkpoint(checkpoints, resumes_path(resume) ? resume : "");
+  if (resume == "none")
+    return began_it(own, task) ? RunStart{Finds::own, own}
+                               : RunStart{folder.has_run() ? Finds::replaced : Finds::nothing, ""};
+  if (!own.empty()) {
+    if (resumes_path(resume))
+      spdlog::info("checkpoint.resume = {} is not needed: the run has checkpoints of its own", resume);
+    return {Finds::own, own};
+  }
+  if (!list_checkpoints(checkpoints).empty()) fail_unsound(checkpoints);
+  if (!resumes_path(resume)) return {};
+  const std::string named = resolve_checkpoint(resume);
+  require_sound(named);
+  return {Finds::foreign, named};
+}
+
+}  // namespace
+
+RunStart find_run_start(const RunTask& task, const RunFolder& folder) {
+  RunStart start = find(task, folder);
+  if (start.checkpoint.empty()) return start;
+  const CheckpointReader checkpoint(start.checkpoint);
+  require_same_dtype(checkpoint, task.plan.dtype);
+  accept_changes(checkpoint, task);
+  return start;
+}
+
+void prepare_folder(RunFolder& folder, RunStart::Finds finds, int64_t step) {
+  switch (finds) {
+    case RunStart::Finds::own:
+      return folder.truncate_to(step);
+    case RunStart::Finds::replaced:
+      return folder.clear();
+    case RunStart::Finds::nothing:
+    case RunStart::Finds::foreign:
+      return folder.set_aside();
+  }
+}
+
+}  // namespace temper

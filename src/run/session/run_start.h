@@ -1,0 +1,32 @@
+#pragma once
+// What a start finds in the run folder, where the run goes on from, and what of the folder stays. The first
+// trainer rank decides before anything is written, and acts when every rank has taken up the checkpoint.
+
+#include <string>
+
+#include "src/run/record/run_checkpoint.h"
+#include "src/run/record/run_folder.h"
+#include "src/run/roles/role.h"
+
+namespace temper {
+
+struct RunStart {
+  enum class Finds {
+    nothing,   // or a run without a checkpoint, which is set aside
+    own,       // a checkpoint of this run
+    foreign,   // checkpoint.resume names another run's; what is in the folder is set aside
+    replaced,  // a run that run.overwrite permits to remove
+  };
+  Finds finds = Finds::nothing;
+  std::string checkpoint;  // empty: from the first weights
+};
+
+/// The folder's own newest sound checkpoint comes first, whatever checkpoint.resume names; the log says what
+/// changed in the config since. Exit::usage for a run that may not be replaced, and for grave changes without
+/// checkpoint.accept_changes; Exit::data when no checkpoint is sound.
+RunStart find_run_start(const RunTask& task, const RunFolder& folder);
+
+/// The folder as the run goes on from the start at `step`.
+void prepare_folder(RunFolder& folder, RunStart::Finds finds, int64_t step);
+
+}  // namespace temper

@@ -82,6 +82,40 @@ TEST_F(ResumeAhead, WithAnotherLagGoesOnToTheEnd) {
   EXPECT_EQ(program_.metrics("more").back().at("policy/lag_max").get<double>(), 2);
 }
 
+/// The checkpoint's steps ahead have no reference log-probs: the reference says them before they are trained.
+TEST_F(ResumeAhead, WithAReferenceThatTheRunDidNotHave) {
+  ASSERT_EQ(train(kColocated, 2, "without", "algorithm.kl_coef=0"), 0) << output();
+  std::string first;
+  for (const auto& [placement, lag] :
+       {std::pair(kColocated, 2), std::pair(kDisjoint, 2), std::pair(kOverlapping, 0)}) {
+    copy_until("without", placement.name, 2);
+    ASSERT_EQ(train(placement, lag, placement.name), 0) << output();
+    EXPECT_TRUE(says("changed since: algorithm.kl_coef 0.0 -> 0.1")) << output();
+    for (int step : {3, 4})
+      for (const Json& line : program_.json_lines(rollout_file(placement.name, step))) {
+        EXPECT_EQ(line.at("ref_logprobs").size(), line.at("response_tokens").size()) << step;
+        EXPECT_EQ(line.at("ref_logprobs") == line.at("logprobs"), step == 3)
+            << "step 3 was sampled with the first weights, which are the reference's";
+      }
+    EXPECT_GT(program_.metrics(placement.name)[2].at("actor/kl_loss").get<double>(), 0);
+    if (lag == 2) {
+      if (first.empty()) first = placement.name;
+      expect_same_run(first, placement.name);
+    }
+  }
+}
+
+/// The weights that the lag asks for are gone with the end of the run.
+TEST_F(ResumeAhead, ALengthenedRunSaysWhatDiffers) {
+  ASSERT_EQ(train(kColocated, 1, "whole", "run.steps=3"), 0) << output();
+  ASSERT_EQ(train(kColocated, 1, "whole", "run.steps=5"), 0) << output();
+  EXPECT_TRUE(says("steps 4 to 4 are generated with the weights after step 3") && says("after step 2"))
+      << output();
+  copy_until("whole", "again", 4);
+  ASSERT_EQ(train(kColocated, 1, "again", "run.steps=5"), 0) << output();
+  EXPECT_FALSE(says("are generated with the weights")) << output();
+}
+
 /// Asked to stop on a rank that only generates, on one that is only the reference, on all, on a trainer rank:
 /// the steps ahead are finished and saved, and the run that goes on from there was never asked to stop.
 TEST_F(ResumeAhead, ASignalToAnyRankSavesAndEnds) {

@@ -52,14 +52,20 @@ GroupExchange::GroupExchange(Mailbox& mailbox, const RoleRanks& ranks, int64_t m
 void GroupExchange::start(int64_t step, int64_t produced) {
   for (Lane& lane : stages_) lane.finished = produced;
   trainer_.finished = step;
+  put_back_until_ = produced;
   unfinished_[produced] = {};
 }
 
-void GroupExchange::put_back(int64_t step, StepInput input) {
+void GroupExchange::put_back(int64_t step, StepInput input, size_t awaited) {
   input.note.stop_requested = false;  // that stop is over
   Inbox& inbox = trainer_.steps[step];
+  for (Group& group : input.groups) {
+    const int64_t position = position_of(group);
+    inbox.by_position.emplace(position, std::move(group));
+  }
+  input.groups.clear();
   inbox.input = std::move(input);
-  inbox.closed = trainer_.num_senders;
+  inbox.closed = trainer_.num_senders - awaited;
 }
 
 void GroupExchange::put_back_unfinished(int64_t step, std::vector<Group> groups) {
@@ -135,7 +141,8 @@ void GroupExchange::sort_in(Lane& lane) {
     const std::string_view bytes = std::string_view(message->bytes).substr(end + 1);
     const int64_t step = header.at("step").get<int64_t>();
     const int kind = header.at("kind").get<int>();
-    CHECK(step > lane.finished && step <= lane.finished + max_lag_ + 1,
+    // A checkpoint made with a larger lag may have brought more.
+    CHECK(step > lane.finished && step <= std::max(lane.finished + max_lag_ + 1, put_back_until_),
           "groups of step {} came while step {} is under way, the policy lag is at most {}", step,
           lane.finished + 1, max_lag_);
     Inbox& inbox = lane.steps[step];

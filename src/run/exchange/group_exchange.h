@@ -50,7 +50,8 @@ class GroupExchange {
   /// The groups that the last generated step left unfinished, by data position.
   const std::vector<Group>& unfinished_after(int64_t step);
   /// From a checkpoint, after `start`: a step that was generated, what the last one left unfinished.
-  void put_back(int64_t step, StepInput input);
+  /// `awaited`: ranks of stages that still annotate the step and close it.
+  void put_back(int64_t step, StepInput input, size_t awaited = 0);
   void put_back_unfinished(int64_t step, std::vector<Group> groups);
 
   /// Most steps that this rank has ever held at once.
@@ -91,6 +92,7 @@ class GroupExchange {
   std::map<int64_t, int64_t> groups_sent_;                         // by step that is open
   std::map<std::pair<size_t, int64_t>, size_t> annotations_sent_;  // by stage and step that is open
   std::map<int64_t, std::vector<Group>> unfinished_;               // after a step, on trainer ranks
+  int64_t put_back_until_ = 0;                                     // the last step that a checkpoint held
   int64_t shares_ = 0;                                             // calls of `share`
   std::map<int64_t, std::map<int, std::string>> shared_come_;      // by call, by sender
   bool stop_requested_ = false;

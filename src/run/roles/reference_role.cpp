@@ -2,6 +2,7 @@
 
 #include "src/core/stop_signal.h"
 #include "src/run/plan/run_options.h"
+#include "src/run/roles/steps_ahead.h"
 
 namespace temper {
 namespace {
@@ -33,30 +34,49 @@ bool ReferenceRole::add_logprobs(int64_t step) {
       tokens += num_tokens(groups.back());
     }
     const Stopwatch watch;
-    const TraceSpan span(p_.trace, step, "reference",
-                         fmt::format("{} groups of step {}", groups.size(), step));
-    std::vector<const Trajectory*> missing;
-    for (const Group& g : groups)
-      for (const Trajectory& t : g.samples)
-        if (t.ref_logprobs.empty()) missing.push_back(&t);
-    std::vector<std::vector<double>> logprobs = local_logprobs(p_.ctx, *frozen_, missing, p_.pass);
-    std::vector<Annotation> added;
-    for (size_t i = 0; i < missing.size(); ++i)
-      added.push_back(
-          {missing[i]->data_position, missing[i]->sample, "ref_logprobs", std::move(logprobs[i])});
-    p_.groups.annotate(p_.stage, step, added);
+    annotate(step, groups);
     seconds += watch.seconds();
   }
   if (p_.end.has_come()) return false;
-  StepNote note{.maxima = p_.memory.metrics("reference"), .stop_requested = stop_requested()};
-  note.maxima["timing_s/ref"] = seconds;
-  p_.groups.close(p_.stage, step, note);
+  close(step, seconds);
   return true;
 }
 
+void ReferenceRole::annotate(int64_t step, std::span<const Group> groups) {
+  const TraceSpan span(p_.trace, step, "reference", fmt::format("{} groups of step {}", groups.size(), step));
+  std::vector<const Trajectory*> missing;
+  for (const Group& g : groups)
+    for (const Trajectory& t : g.samples)
+      if (t.ref_logprobs.empty()) missing.push_back(&t);
+  std::vector<std::vector<double>> logprobs = local_logprobs(p_.ctx, *frozen_, missing, p_.pass);
+  std::vector<Annotation> added;
+  for (size_t i = 0; i < missing.size(); ++i)
+    added.push_back({missing[i]->data_position, missing[i]->sample, "ref_logprobs", std::move(logprobs[i])});
+  p_.groups.annotate(p_.stage, step, added);
+}
+
+void ReferenceRole::close(int64_t step, double seconds) {
+  StepNote note{.maxima = p_.memory.metrics("reference"), .stop_requested = stop_requested()};
+  note.maxima["timing_s/ref"] = seconds;
+  p_.groups.close(p_.stage, step, note);
+}
+
+void ReferenceRole::restore(const CheckpointReader& checkpoint) {
+  for (int64_t step = checkpoint.step() + 1; checkpoint.has(ahead_name(step)); ++step) {
+    StepInput input = read_ahead(checkpoint, step);
+    if (!lacks_reference(input, p_.plan)) continue;
+    const Stopwatch watch;
+    std::erase_if(input.groups, [&](const Group& g) { return !p_.share.has(position_of(g)); });
+    annotate(step, input.groups);
+    close(step, watch.seconds());
+  }
+}
+
 std::unique_ptr<Role> make_reference_role(const RoleParts& p) {
-  const ReferenceRole::Parts parts{
-      p.ctx, pass_options(p.task.config(), p.task.plan), p.end, p.groups, p.trace, p.memory, p.stage, p.lead};
+  const ReferenceRole::Parts parts{p.ctx,    p.task.plan, pass_options(p.task.config(), p.task.plan),
+                                   p.end,    p.groups,    p.trace,
+                                   p.memory, p.share,     p.stage,
+                                   p.lead};
   std::unique_ptr<Model> frozen = p.load_first_weights();
   p.memory.add(frozen->device(), [&model = *frozen] { return model.held_bytes(); });
   return std::make_unique<ReferenceRole>(parts, std::move(frozen));

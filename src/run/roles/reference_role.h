@@ -10,22 +10,28 @@ class ReferenceRole : public Role {
  public:
   struct Parts {
     Ctx& ctx;
+    const RunPlan& plan;
     PassOptions pass;
     EndOfRun& end;
     GroupExchange& groups;
     Trace& trace;
     const MemoryLedger& memory;
+    Share share;
     size_t stage;  // of the exchange
     Lead lead;
   };
   ReferenceRole(const Parts& parts, std::unique_ptr<Model> frozen) : p_(parts), frozen_(std::move(frozen)) {}
   bool phase(int64_t step) override { return work_until(p_.lead.limit(step)); }
   void settle(int64_t produced) override { work_until(produced); }
+  /// Steps of a run that kept no reference get their log-probs here.
+  void restore(const CheckpointReader& checkpoint) override;
 
  private:
   /// All steps up to this one. False: the run has ended.
   bool work_until(int64_t step);
   bool add_logprobs(int64_t step);
+  void annotate(int64_t step, std::span<const Group> groups);
+  void close(int64_t step, double seconds);
 
   Parts p_;
   std::unique_ptr<Model> frozen_;

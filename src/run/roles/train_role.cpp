@@ -10,6 +10,7 @@
 #include "src/rl/trajectory_bytes.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/record/gradient_dump.h"
+#include "src/run/roles/steps_ahead.h"
 
 namespace temper {
 namespace {
@@ -251,8 +252,12 @@ void TrainRole::restore(const CheckpointReader& checkpoint) {
   checkpoint.fill(state_tensors(trainer_.optimizer(), p_.model.device()));
   trainer_.optimizer().restore(p_.ctx, checkpoint.count("optimizer_updates"));
   int64_t produced = checkpoint.step();
-  for (; checkpoint.has(ahead_name(produced + 1)); ++produced)
-    p_.groups.put_back(produced + 1, checkpoint.parsed(ahead_name(produced + 1), step_input_from_bytes));
+  for (; checkpoint.has(ahead_name(produced + 1)); ++produced) {
+    StepInput input = read_ahead(checkpoint, produced + 1);
+    const bool awaited = lacks_reference(input, plan());
+    p_.groups.put_back(produced + 1, std::move(input),
+                       awaited ? plan().role(RoleKind::reference)->ranks.size() : 0);
+  }
   p_.groups.put_back_unfinished(produced, read_unfinished(checkpoint));
 }
 

@@ -13,6 +13,19 @@
 namespace temper {
 namespace {
 
+/// What a run that had these steps ahead would have generated with older weights, which are gone.
+void tell_what_differs(const RunRank& rank) {
+  const int64_t step = rank.resume.step, lag = rank.task.lag();
+  const int64_t first = rank.resume.produced + 1, last = std::min(step + lag, rank.last_step());
+  if (!rank.writes() || !rank.task.plan.generates || step == 0 || first > last) return;
+  spdlog::warn(
+      "the checkpoint holds no steps ahead beyond {}: steps {} to {} are generated with the weights after "
+      "step "
+      "{}, a run that was never ended would have taken those after step {} to {}; what follows differs from "
+      "it",
+      rank.resume.produced, first, last, step, std::max<int64_t>(0, first - 1 - lag), last - 1 - lag);
+}
+
 void restore(RunRank& rank) {
   rank.groups.start(rank.resume.step, rank.resume.produced);
   rank.weights.start(rank.resume.step);
@@ -22,6 +35,7 @@ void restore(RunRank& rank) {
   if (rank.trains())
     spdlog::info("resumed from {}, step {}{}", checkpoint.path(), rank.resume.step,
                  rank.resume.step >= rank.last_step() ? ": nothing is left to do" : "");
+  tell_what_differs(rank);
 }
 
 /// The state after `step`, and all that was generated ahead of it.

@@ -1,0 +1,19 @@
+#include "src/run/roles/steps_ahead.h"
+
+#include <algorithm>
+
+namespace temper {
+
+StepInput read_ahead(const CheckpointReader& checkpoint, int64_t step) {
+  return checkpoint.parsed(ahead_name(step), step_input_from_bytes);
+}
+
+bool lacks_reference(const StepInput& input, const RunPlan& plan) {
+  if (!plan.role(RoleKind::reference)) return false;
+  return std::any_of(input.groups.begin(), input.groups.end(), [](const Group& group) {
+    return std::any_of(group.samples.begin(), group.samples.end(),
+                       [](const Trajectory& t) { return t.ref_logprobs.size() != t.response.tokens.size(); });
+  });
+}
+
+}  // namespace temper

@@ -145,16 +145,25 @@ std::string read_file(const std::string& path, int64_t max_bytes) {
 
 void write_file_atomic(const std::string& path, std::string_view content) {
   const std::string temporary = fmt::format("{}.tmp.{}", path, ::getpid());
-  {
-    OutputFile file(temporary, OutputFile::Mode::truncate);
+  ::unlink(temporary.c_str());  // of a process of this number that was killed
+  try {
+    OutputFile file(temporary, OutputFile::Mode::create_new);
     file.write(content);
     file.close();
+    rename_path(temporary, path);
+  } catch (const Error&) {
+    ::unlink(temporary.c_str());
+    throw;
   }
-  rename_path(temporary, path);
+}
+
+bool is_temporary(const std::string& name) {
+  return name.ends_with(".tmp") || name.find(".tmp.") != std::string::npos;
 }
 
 void sync_directory(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0 && errno == EACCES) return;  // one may make entries in it and not read it
   if (descriptor < 0) fail_io("cannot open folder", path, errno);
   const int result = ::fsync(descriptor);
   const int error = errno;
@@ -163,14 +172,27 @@ void sync_directory(const std::string& path) {
 }
 
 void make_directories(const std::string& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) fail_io("cannot create folder", path, error.value());
+  if (is_directory(path)) return;
+  const std::string parent = parent_of(path);
+  if (parent != path) make_directories(parent);
+  const bool made = ::mkdir(path.c_str(), 0777) == 0;
+  if (const int error = errno; !made && !(error == EEXIST && is_directory(path)))
+    fail_io("cannot create folder", path, error);
+  if (made) sync_directory(parent);
 }
 
 void rename_path(const std::string& from, const std::string& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) fail_io("cannot rename to " + to, from, errno);
   sync_directory(parent_of(to));
+}
+
+bool rename_folder(const std::string& from, const std::string& to) {
+  if (::rename(from.c_str(), to.c_str()) == 0) {
+    sync_directory(parent_of(to));
+    return true;
+  }
+  if (errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR) return false;
+  fail_io("cannot rename to " + to, from, errno);
 }
 
 void remove_tree(const std::string& path) {

@@ -57,10 +57,15 @@ class OutputFile {
 bool path_exists(const std::string& path);
 bool is_directory(const std::string& path);
 std::string read_file(const std::string& path, int64_t max_bytes);
-/// Temp file in the same folder, fsync, rename over `path`, fsync of the folder.
+/// Temp file in the same folder (removed when that fails), fsync, rename over `path`, fsync of the folder.
 void write_file_atomic(const std::string& path, std::string_view content);
+/// A name that files and folders have until they are whole: a process that was killed leaves it.
+bool is_temporary(const std::string& name);
 void sync_directory(const std::string& path);
+/// With its parents; each new folder is in its parent for good (fsync).
 void make_directories(const std::string& path);
+/// False when `to` exists and is not an empty folder: it stays as it is.
+bool rename_folder(const std::string& from, const std::string& to);
 void rename_path(const std::string& from, const std::string& to);
 void remove_tree(const std::string& path);
 /// Sorted names (not paths) in a folder.

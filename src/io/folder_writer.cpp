@@ -1,6 +1,13 @@
 #include "src/io/folder_writer.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 #include "src/core/check.h"
@@ -12,21 +19,73 @@ namespace {
 
 constexpr int64_t kCopyWindow = int64_t{4} << 20;
 
-/// Removes the unfinished folder unless it was committed.
+std::string temporary_name(const std::string& target) { return target + ".tmp"; }
+
+/// A new folder beside the target, locked while its process lives; removed unless it was committed.
 class Unfinished {
  public:
-  explicit Unfinished(std::string path) : path_(std::move(path)) {}
+  explicit Unfinished(const std::string& target) {
+    for (int number = 0; !try_make(fmt::format("{}.{}-{}", temporary_name(target), ::getpid(), number));
+         ++number) {
+    }
+  }
   ~Unfinished() {
     std::error_code ignored;
     if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+    ::close(lock_);
   }
   Unfinished(const Unfinished&) = delete;
   Unfinished& operator=(const Unfinished&) = delete;
-  void commit() { path_.clear(); }
+  const std::string& path() const { return path_; }
+  /// False when another writer was faster.
+  bool commit(const std::string& target) {
+    if (!rename_folder(path_, target)) return false;
+    path_.clear();
+    return true;
+  }
 
  private:
+  /// False when there is one of that name, or when somebody took it for an abandoned one before it was
+  /// locked.
+  bool try_make(const std::string& path) {
+    if (path_exists(path)) return false;
+    if (::mkdir(path.c_str(), 0777) != 0) {
+      if (errno == EEXIST) return false;
+      fail(Exit::storage, {.what = "cannot create folder",
+                           .where = path,
+                           .why = std::strerror(errno),
+                           .fix = "check the permissions and the space of this file system"});
+    }
+    lock_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (lock_ < 0) return false;
+    const bool taken = ::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (!taken && path_exists(path)) {
+      path_ = path;
+      return true;
+    }
+    ::close(lock_);
+    return false;
+  }
+
   std::string path_;
+  int lock_ = -1;
 };
+
+/// Those whose process has ended: nobody holds their lock.
+void remove_abandoned(const std::string& target) {
+  const std::filesystem::path parent = std::filesystem::path(target).parent_path();
+  const std::string folder = parent.empty() ? "." : parent.string();
+  const std::string prefix = std::filesystem::path(temporary_name(target)).filename().string();
+  for (const std::string& name : list_directory(folder)) {
+    if (name != prefix && !name.starts_with(prefix + ".")) continue;
+    const std::string path = join_path(folder, name);
+    const int lock = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (lock < 0) continue;
+    std::error_code gone;
+    if (::flock(lock, LOCK_EX | LOCK_NB) == 0) std::filesystem::remove_all(path, gone);
+    ::close(lock);
+  }
+}
 
 void write_text(const std::string& path, const std::string& text) {
   OutputFile file(path, OutputFile::Mode::create_new);
@@ -89,7 +148,6 @@ std::string checked_target(std::string out) {
   if (out.empty()) refuse("the path is empty");
   if (path_exists(out) && !is_directory(out)) refuse("it is a file");
   if (path_exists(out) && !list_directory(out).empty()) refuse("it exists and is not empty");
-  if (path_exists(out + ".tmp") && !is_directory(out + ".tmp")) refuse(out + ".tmp is in the way");
   return out;
 }
 
@@ -97,13 +155,17 @@ std::string checked_target(std::string out) {
 
 void write_model_folder(const std::string& out, const FolderPlan& plan) {
   CHECK(!plan.shards.empty(), "no weights for {}", out);
-  const std::string target = checked_target(out), temporary = target + ".tmp";
-  if (path_exists(temporary)) remove_tree(temporary);
-  make_directories(temporary);
-  Unfinished unfinished(temporary);
-  write_content(temporary, plan);
-  rename_path(temporary, target);
-  unfinished.commit();
+  const std::string target = checked_target(out);
+  if (const std::string parent = std::filesystem::path(target).parent_path().string(); !parent.empty())
+    make_directories(parent);
+  remove_abandoned(target);
+  Unfinished unfinished(target);
+  write_content(unfinished.path(), plan);
+  if (!unfinished.commit(target))
+    fail(Exit::busy, {.what = "cannot write the model folder",
+                      .where = target,
+                      .why = "another process has made it meanwhile",
+                      .fix = "use that one, or name a folder that does not exist yet"});
 }
 
 std::vector<std::vector<TensorToWrite>> split_shards(std::vector<TensorToWrite> tensors,

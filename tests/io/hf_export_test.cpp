@@ -164,6 +164,25 @@ TEST(HfExport, TargetMustBeNewOrEmpty) {
   expect_error(Exit::usage, {"empty"}, "no name", [&] { model.write(""); });
 }
 
+/// The second writer is done while the first one is at work.
+TEST(HfExport, OneOfTwoWritersWins) {
+  const TempDir dir;
+  const Loaded model(kLlama);
+  const ElementReader read = store_reader(model.store);
+  bool other_is_done = false;
+  make_directories(dir / "out.tmp.1-0");  // of a killed one
+  expect_error(Exit::busy, {dir / "out", "meanwhile"}, "the slower one", [&] {
+    export_model(kLlama, model.specs,
+                 [&](const ParamSpec& spec, int64_t first, int64_t count, const Tensor& to) {
+                   if (!std::exchange(other_is_done, true)) model.write(dir / "out");
+                   read(spec, first, count, to);
+                 },
+                 dir / "out", {});
+  });
+  EXPECT_EQ(list_directory(dir.path()), std::vector<std::string>{"out"}) << "nothing stays beside it";
+  EXPECT_NO_THROW(Loaded{dir / "out"});
+}
+
 TEST(HfExport, ACopyOfATiedHeadIsNotWritten) {
   const TempDir dir;
   const Loaded model(kQwen2);

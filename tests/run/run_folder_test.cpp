@@ -132,6 +132,31 @@ TEST_F(RunFolderTest, MetricsThatAreNoneAreNamed) {
   }
 }
 
+TEST_F(RunFolderTest, WhatKilledOwnersLeftIsRemoved) {
+  const char* leftovers[] = {"metrics.jsonl.tmp.77", "rollouts/step-000001.jsonl.tmp.5",
+                             "checkpoints/step-000009.tmp/rank-0000.h5", "export/step-000002.tmp.5-0/x",
+                             "tensorboard/events.tmp.1"};
+  const char* kept[] = {"rollouts/step-000001.jsonl", "export/a.tmpl/x", "notes.tmp2"};
+  for (const char* name : leftovers) write(name, "x");
+  for (const char* name : kept) write(name, "x");
+  const auto folder = open();
+  for (const char* name : leftovers) EXPECT_FALSE(path_exists(path(name))) << name;
+  for (const char* name : kept) EXPECT_TRUE(path_exists(path(name))) << name;
+  write("checkpoints/step-000008/rank-0000.h5", "a removal was cut short");
+  write("nonfinite/step-000008.jsonl", "x");
+  folder->truncate_to(7);
+  EXPECT_TRUE(list_directory(path("checkpoints")).empty());
+  EXPECT_TRUE(list_directory(path("nonfinite")).empty());
+  EXPECT_FALSE(path_exists(path("set-aside-1")));
+}
+
+TEST_F(RunFolderTest, AWriteThatFailsLeavesNothing) {
+  make_directories(dir_ / "x/full");
+  expect_error(Exit::storage, {dir_ / "x"}, "a folder in its place",
+               [&] { write_file_atomic(dir_ / "x", "content"); });
+  EXPECT_EQ(list_directory(dir_.path()), std::vector<std::string>{"x"});
+}
+
 TEST_F(RunFolderTest, NamesOfSteps) {
   EXPECT_EQ(step_name(10), "step-000010");
   EXPECT_EQ(step_name(1234567), "step-1234567");

@@ -80,6 +80,7 @@ RunFolder::RunFolder(const std::string& dir, const std::string& name) : root_(jo
                       .why = "its owner is " + (owner.empty() ? "another process" : owner),
                       .fix = "wait for it, stop it, or choose another run.name"});
   }
+  remove_leftovers();  // before they fill a file system that the name below has to go to
   const std::string me = fmt::format("host {}, pid {}", this_host(), ::getpid());
   if (::ftruncate(lock_, 0) != 0 ||
       ::pwrite(lock_, me.data(), me.size(), 0) != static_cast<ssize_t>(me.size()))
@@ -112,7 +113,17 @@ bool RunFolder::has_run() const {
          (is_directory(path("checkpoints")) && !list_directory(path("checkpoints")).empty());
 }
 
+void RunFolder::remove_leftovers() {
+  std::vector<std::string> folders{root_};
+  for (const char* name : kOfARun)
+    if (is_directory(path(name))) folders.push_back(path(name));
+  for (const std::string& folder : folders)
+    for (const std::string& name : list_directory(folder))
+      if (is_temporary(name)) remove_tree(join_path(folder, name));
+}
+
 void RunFolder::truncate_to(int64_t step) {
+  remove_leftovers();
   set_aside_later(step);
   truncate_metrics(step);
   truncate_event_files(path("tensorboard"), step);
@@ -147,8 +158,14 @@ void RunFolder::set_aside_later(int64_t step) {
   SetAside aside(root_);
   for (const std::string folder : {"checkpoints", "export"}) {
     if (!is_directory(path(folder))) continue;
-    for (const std::string& name : list_directory(path(folder)))
-      if (step_of_name(name) > step) aside.move(join_path(folder, name));
+    for (const std::string& name : list_directory(path(folder))) {
+      if (step_of_name(name) <= step) continue;
+      const std::string later = join_path(folder, name);
+      if (folder == "export" || path_exists(path(join_path(later, "manifest.json"))))
+        aside.move(later);
+      else
+        remove_tree(path(later));  // a removal that was cut short
+    }
   }
   if (!aside.folder().empty())
     spdlog::warn("checkpoints and exports beyond step {} are set aside in {}", step, aside.folder());

@@ -11,7 +11,8 @@ namespace temper {
 class RunFolder {
  public:
   /// Makes the folder and takes its lock: Exit::busy with the owner's host and pid when another process has
-  /// it. The operating system gives the lock back when the owner dies.
+  /// it. The operating system gives the lock back when the owner dies. Temporary files and folders of killed
+  /// owners are removed.
   RunFolder(const std::string& dir, const std::string& name);
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
@@ -35,6 +36,7 @@ class RunFolder {
   std::string path(const std::string& name) const;
 
  private:
+  void remove_leftovers();
   void truncate_metrics(int64_t step);
   void remove_later(const std::string& folder, int64_t step);
   void set_aside_later(int64_t step);

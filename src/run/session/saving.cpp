@@ -85,6 +85,8 @@ void start_run(RunRank& rank) {
   if (!rank.trains()) return;
   if (rank.folder) {
     prepare_folder(*rank.folder, rank.found, rank.resume.step);
+    if (rank.found == RunStart::Finds::own)
+      remove_old_checkpoints(rank.checkpoints, rank.config().checkpoint.keep);
     rank.folder->keep_config(dump_config(rank.task.loaded));
   }
   rank.dp->barrier("run folder prepared by the first trainer rank");

@@ -53,6 +53,7 @@ class Manifest {
 
   /// Scalars that the run keeps; a missing key or another type is Exit::data. Counts are 0 to 2^53.
   std::string meta_text(const std::string& key) const;
+  bool has_meta(const std::string& key) const { return meta_.contains(key); }
   int64_t meta_count(const std::string& key) const;
 
  private:

@@ -14,6 +14,7 @@ namespace {
 constexpr int64_t kReadBytes = int64_t{4} << 20;
 constexpr int64_t kMaxLineBytes = int64_t{256} << 20;
 constexpr int64_t kMaxIndex = int64_t{1} << 30;  // of groups and samples
+constexpr int64_t kMaxVersion = int64_t{1} << 40;
 
 Json logprobs_to_json(const std::vector<double>& values, size_t response_tokens) {
   if (values.empty() && response_tokens > 0) return nullptr;
@@ -144,6 +145,35 @@ void read_reward_parts(const LineReader& reader, Trajectory& t) {
   }
 }
 
+/// By lag, see the header. A replay writes versions below 0 for tokens that are older than itself.
+std::vector<std::pair<int64_t, int32_t>> read_versions(const LineReader& reader, size_t n) {
+  const Json *step = reader.find("step"), *range = reader.find("policy_version"),
+             *runs = reader.find("policy_versions");
+  if (step == nullptr || range == nullptr || n == 0) return {};
+  const int64_t newest = reader.integer("step", *step, kMaxVersion) - 1;
+  const auto lag = [&](const char* key, const Json& value) {
+    const bool legal = value.is_number_integer() && std::abs(value.get<double>()) <= kMaxVersion;
+    if (!legal) reader.wrong(key, "it holds something else than versions");
+    return value.get<int64_t>() - newest;
+  };
+  if (reader.array("policy_version", *range).size() != 2)
+    reader.wrong("policy_version", "it is not [oldest, newest]");
+  const int64_t low = lag("policy_version", (*range)[0]), high = lag("policy_version", (*range)[1]);
+  if (runs == nullptr && low != high) return {};
+  if (runs == nullptr) return {{low, static_cast<int32_t>(n)}};
+  std::vector<std::pair<int64_t, int32_t>> versions;
+  int64_t left = static_cast<int64_t>(n);
+  for (const Json& run : reader.array("policy_versions", *runs)) {
+    if (!run.is_array() || run.size() != 2)
+      reader.wrong("policy_versions", "an entry is not [version, tokens]");
+    const int64_t tokens = reader.integer("policy_versions", run[1], left);
+    versions.emplace_back(lag("policy_versions", run[0]), static_cast<int32_t>(tokens));
+    left -= tokens;
+  }
+  if (left != 0) reader.wrong("policy_versions", fmt::format("{} response tokens have no version", left));
+  return versions;
+}
+
 FinishReason read_finish_reason(const LineReader& reader) {
   std::string text = reader.text("finish_reason");
   if (text.empty() || text == "stop") return FinishReason::stop;
@@ -237,6 +267,7 @@ Trajectory trajectory_from_json(const Json& line, const std::string& where, cons
   t.response.mask = read_mask(reader, t.response.tokens.size());
   t.response.logprobs = read_logprobs(reader, "logprobs", t.response.mask);
   t.ref_logprobs = read_logprobs(reader, "ref_logprobs", t.response.mask);
+  t.response.versions = read_versions(reader, t.response.tokens.size());
   t.reward = reader.number("reward", reader.need("reward"));
   const Json* raw = reader.find("raw_reward");
   t.raw_reward = raw == nullptr ? t.reward : reader.number("raw_reward", *raw);

@@ -84,6 +84,26 @@ TEST_F(Resume, AReplayDoesNotRemoveARun) {
   EXPECT_EQ(program_.metrics("b").size(), 1u);
 }
 
+TEST_F(Resume, AReplaySavesAndGoesOnLikeAnyRun) {
+  const std::string sample = "{\"group\":0,\"prompt_tokens\":[5,6],\"response_tokens\":[7,8],\"reward\":1}\n";
+  for (const char* file : {"1.jsonl", "2.jsonl", "3.jsonl"}) program_.write(file, sample + sample);
+  const std::string all = "run.name=b checkpoint.export_hf_every=2 --replay 1.jsonl 2.jsonl ";
+  ASSERT_EQ(train(all + "3.jsonl"), 0) << output();
+  const std::string fixed = metrics("b"), weights = exported_weights("b", 3);
+  EXPECT_TRUE(exists("runs/b/export/step-000002/model.safetensors"));
+  EXPECT_EQ(program_.run("verify --checkpoint runs/b"), 0) << output();
+  EXPECT_EQ(program_.run("export --checkpoint runs/b --out exported"), 0) << output();
+  EXPECT_TRUE(program_.read("exported/model.safetensors") == weights);
+  std::filesystem::remove_all(program_.path("runs/b/checkpoints/step-000003"));
+  ASSERT_EQ(train(all + "3.jsonl"), 0) << output();
+  EXPECT_TRUE(says("resumed from runs/b/checkpoints/step-000002")) << output();
+  EXPECT_EQ(metrics("b"), fixed);
+  EXPECT_TRUE(exported_weights("b", 3) == weights);
+  EXPECT_EQ(train("run.name=b --replay 1.jsonl 3.jsonl 2.jsonl"), 64) << output();
+  EXPECT_TRUE(says("--replay 1.jsonl 2.jsonl 3.jsonl -> 1.jsonl 3.jsonl 2.jsonl")) << output();
+  EXPECT_EQ(train("run.name=b"), 64) << "the run is a replay: " << output();
+}
+
 }  // namespace
 }  // namespace temper
 

@@ -54,6 +54,8 @@ class CheckpointReader {
   void fill(const std::vector<StateTensor>& tensors) const { load_state(manifest_, tensors); }
   int64_t count(const std::string& key) const { return manifest_.meta_count(key); }
   std::string text(const std::string& key) const { return manifest_.meta_text(key); }
+  /// A count or text.
+  bool has_meta(const std::string& key) const { return manifest_.has_meta(key); }
   /// What `parse` makes of the bytes of an entry; Exit::data when it throws.
   template <class Parse>
   auto parsed(const std::string& name, Parse parse) const {

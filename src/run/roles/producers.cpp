@@ -35,6 +35,9 @@ void SftProducer::restore(const CheckpointReader& checkpoint) {
 bool ReplayProducer::phase(int64_t step) {
   std::vector<Group> groups = read_rollouts(files_[static_cast<size_t>(step - 1)],
                                             {model_.config().vocab_size, model_.context_tokens()});
+  for (Group& g : groups)  // lags become versions: the step begins with the weights after the one before
+    for (Trajectory& t : g.samples)
+      for (auto& [version, tokens] : t.response.versions) version += step - 1;
   for (size_t i = 0; i < groups.size(); ++i)
     if (share_.has(static_cast<int64_t>(i))) groups_.send_sampled(step, std::move(groups[i]));
   groups_.close_sampled(step, {.maxima = {{"replay/groups", static_cast<double>(groups.size())}}});

@@ -100,6 +100,21 @@ void TrainRole::add_own_logprobs(std::vector<Group>& groups) {
   for (size_t i = 0; i < missing.size(); ++i) missing[i]->response.logprobs = std::move(logprobs[i]);
 }
 
+/// Without them no token counts as sampled by older weights.
+void TrainRole::tell_of_versions(std::span<const Group> groups, int64_t step) const {
+  int64_t unknown = 0, all = 0;
+  for (const Trajectory* t : in_order(groups)) {
+    ++all;
+    unknown += t->response.versions.empty() && !t->response.tokens.empty();
+  }
+  if (unknown > 0 && config().algorithm.tis_cap > 0 && p_.dp.rank() == 0)
+    spdlog::warn(
+        "step {}: algorithm.tis_cap needs versions of the weights, and {} of {} responses of {} have none "
+        "(step, "
+        "policy_version): the ratio of their tokens starts at their logprobs",
+        step, unknown, all, p_.task.replay_files[static_cast<size_t>(step - 1)]);
+}
+
 /// Tokens of older weights: their ratio starts at the weights before the first update of the step. With one
 /// update those are the update's own; else a pass over the sequences says their log-probs.
 void TrainRole::add_old_logprobs(std::vector<Group>& groups, int64_t step, bool one_update) {
@@ -153,7 +168,8 @@ void TrainRole::record_rollout(const StepNote& note) {
 bool TrainRole::phase(int64_t step) {
   std::vector<Group> groups = receive(step);
   const bool one_update = plan().batch.updates_per_step * plan().batch.epochs_per_step == 1;
-  if (generates() && !p_.task.replay()) add_old_logprobs(groups, step, one_update);
+  if (generates() && p_.task.replay()) tell_of_versions(groups, step);
+  if (generates()) add_old_logprobs(groups, step, one_update);
   if (generates()) p_.journal.add(rollout_metrics(groups));
   if (generates()) p_.journal.write_groups("rollouts", groups, step);
 

@@ -34,6 +34,7 @@ class TrainRole : public Role {
   std::vector<Group> receive(int64_t step);
   void record_rollout(const StepNote& note);
   void add_own_logprobs(std::vector<Group>& groups);
+  void tell_of_versions(std::span<const Group> groups, int64_t step) const;
   void add_old_logprobs(std::vector<Group>& groups, int64_t step, bool one_update);
   std::vector<UpdateStats> update(std::span<const Group> groups, int64_t step);
   void record(const std::vector<UpdateStats>& updates);

@@ -2,6 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+
 #include "src/config/changes.h"
 #include "src/config/load.h"
 #include "src/core/file.h"
@@ -32,9 +34,18 @@ void require_same_dtype(const CheckpointReader& checkpoint, DType dtype) {
                      .fix = "set run.dtype = \"" + theirs + "\""});
 }
 
+/// Of the config, and of the files of a replay.
+std::vector<ConfigChange> changes_since(const CheckpointReader& checkpoint, const RunTask& task) {
+  std::vector<ConfigChange> changes = config_changes(config_of(checkpoint), task.config());
+  const std::string before = checkpoint.has_meta("replay") ? checkpoint.text("replay") : "none",
+                    now = task.replay() ? replayed_text(task, checkpoint.step()) : "none";
+  if (before != now) changes.push_back({"--replay", before, now});
+  return changes;
+}
+
 void accept_changes(const CheckpointReader& checkpoint, const RunTask& task) {
   std::string grave, keys;
-  const std::vector<ConfigChange> changes = config_changes(config_of(checkpoint), task.config());
+  const std::vector<ConfigChange> changes = changes_since(checkpoint, task);
   for (const ConfigChange& change : changes) {
     if (!change.grave()) continue;
     keys += (keys.empty() ? "" : ", ") + change.key;
@@ -57,7 +68,7 @@ bool resumes_path(const std::string& resume) { return resume != "auto" && resume
 bool began_it(const std::string& checkpoint, const RunTask& task) {
   if (checkpoint.empty()) return false;
   const CheckpointReader reader(checkpoint);
-  return reader.step() < task.last_step() && config_changes(config_of(reader), task.config()).empty();
+  return reader.step() < task.last_step() && changes_since(reader, task).empty();
 }
 
 [[noreturn]] void fail_unsound(const std::string& folder) {
@@ -69,19 +80,29 @@ bool began_it(const std::string& checkpoint, const RunTask& task) {
                "run.overwrite = true"});
 }
 
+/// A replay goes on with itself alone; checkpoint.resume is not looked at.
+RunStart find_for_replay(const RunTask& task, const RunFolder& folder) {
+  using Finds = RunStart::Finds;
+  const std::string checkpoints = folder.path("checkpoints");
+  const std::string own = newest_sound_checkpoint(checkpoints);
+  const bool its_own = !own.empty() && CheckpointReader(own).has_meta("replay");
+  if (task.config().run.overwrite)
+    return began_it(own, task) ? RunStart{Finds::own, own} : RunStart{Finds::replaced, ""};
+  if (its_own) return {Finds::own, own};
+  if (!list_checkpoints(checkpoints).empty())
+    fail(Exit::usage, {.what = "the run folder holds a run with checkpoints",
+                       .where = folder.path(""),
+                       .why = "a replay starts at step 1 and would remove them",
+                       .fix = "choose another run.name for the replay, or set run.overwrite = true"});
+  return {};
+}
+
 RunStart find(const RunTask& task, const RunFolder& folder) {
   using Finds = RunStart::Finds;
   const std::string& resume = task.config().checkpoint.resume;
   const std::string checkpoints = folder.path("checkpoints");
   const bool overwrite = task.config().run.overwrite;
-  if (task.replay()) {
-    if (!overwrite && !list_checkpoints(checkpoints).empty())
-      fail(Exit::usage, {.what = "the run folder holds a run with checkpoints",
-                         .where = folder.path(""),
-                         .why = "a replay starts at step 1 and would remove them",
-                         .fix = "choose another run.name for the replay, or set run.overwrite = true"});
-    return {overwrite ? Finds::replaced : Finds::nothing, ""};
-  }
+  if (task.replay()) return find_for_replay(task, folder);
   if (resume == "none" && folder.has_run() && !overwrite)
     fail(Exit::usage,
          {.what = "the run folder holds a run",
@@ -105,6 +126,13 @@ RunStart find(const RunTask& task, const RunFolder& folder) {
 }
 
 }  // namespace
+
+std::string replayed_text(const RunTask& task, int64_t step) {
+  std::string text;
+  for (int64_t s = 0; s < std::min(step, task.last_step()); ++s)
+    text += (s > 0 ? " " : "") + task.replay_files[static_cast<size_t>(s)];
+  return text;
+}
 
 RunStart find_run_start(const RunTask& task, const RunFolder& folder) {
   RunStart start = find(task, folder);

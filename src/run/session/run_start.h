@@ -26,6 +26,9 @@ struct RunStart {
 /// checkpoint.accept_changes; Exit::data when no checkpoint is sound.
 RunStart find_run_start(const RunTask& task, const RunFolder& folder);
 
+/// What a checkpoint of a replay keeps: the files of the steps up to `step`.
+std::string replayed_text(const RunTask& task, int64_t step);
+
 /// The folder as the run goes on from the start at `step`.
 void prepare_folder(RunFolder& folder, RunStart::Finds finds, int64_t step);
 

@@ -49,6 +49,7 @@ void save_checkpoint(RunRank& rank, int64_t step) {
   checkpoint.text("dtype", std::string(dtype_name(rank.policy->dtype())));
   checkpoint.text("model_path", rank.config().model.path);
   checkpoint.text("config", dump_config(rank.task.loaded));
+  if (rank.task.replay()) checkpoint.text("replay", replayed_text(rank.task, step));
   checkpoint.write(rank.checkpoints, step);
   if (rank.writes()) remove_old_checkpoints(rank.checkpoints, rank.config().checkpoint.keep);
 }
@@ -102,7 +103,6 @@ void start_run(RunRank& rank) {
 }
 
 Saves saves_after(const RunRank& rank, int64_t step, bool stopped) {
-  if (rank.task.replay()) return {};
   const CheckpointConfig& c = rank.config().checkpoint;
   const bool last = stopped || step == rank.last_step();
   return {last || (c.every > 0 && step % c.every == 0),
@@ -110,7 +110,6 @@ Saves saves_after(const RunRank& rank, int64_t step, bool stopped) {
 }
 
 void save_step(RunRank& rank, int64_t step, bool stopped) {
-  if (rank.task.replay()) return;
   const TraceSpan span(rank.trace, step, "trainer", "checkpoint and export");
   const Saves saves = saves_after(rank, step, stopped);
   if (saves.checkpoint) save_checkpoint(rank, step);

@@ -86,7 +86,7 @@ void InputFile::read(void* destination, int64_t offset, int64_t bytes) const {
 }
 
 OutputFile::OutputFile(const std::string& path, Mode mode) : path_(path) {
-  int flags = O_WRONLY | O_CREAT | O_CLOEXEC;
+  int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW;  // others may write to the folder
   if (mode == Mode::create_new) flags |= O_EXCL;
   if (mode == Mode::truncate) flags |= O_TRUNC;
   if (mode == Mode::append) flags |= O_APPEND;

@@ -51,8 +51,8 @@ void require_sound(const std::string& checkpoint);
 /// Steps of the step folders, ascending. One that lost its manifest is listed too: Manifest::read refuses it.
 std::vector<int64_t> list_checkpoints(const std::string& folder);
 
-/// Fills the ranges of `state`; a missing tensor, or one of another shape or dtype, is Exit::data. Digests
-/// were compared before, by verify_checkpoint or require_sound: ranks read only what they need.
+/// Fills the ranges of `state`; a missing tensor, or one of another shape or dtype, is Exit::data. Ranks
+/// read the shards that they need and compare the digest of each.
 void load_state(const Manifest& manifest, std::span<const StateTensor> state);
 
 }  // namespace temper

@@ -100,10 +100,19 @@ void load_tensor(const Manifest& manifest, RankFiles& files, const StateTensor& 
     const int64_t begin = std::max(s.range.begin, shard.first),
                   end = std::min(s.range.end, shard.first + shard.count);
     if (begin >= end) continue;
+    Digest digest;
+    files.digest(shard.file, shard.offset, shard.count * item, {&digest});
+    if (digest.hex() != shard.digest)
+      fail(Exit::data,
+           {.what = "the checkpoint is damaged",
+            .where = join_path(manifest.path(), shard.file) + ", " + s.name,
+            .why = fmt::format("elements from {} on are changed", shard.first),
+            .fix = "use another checkpoint; `temper verify --checkpoint DIR` lists what is wrong"});
     const int64_t offset = shard.offset + (begin - shard.first) * item;
-    windows.write(
-        static_cast<char*>(s.data.raw()) + (begin - s.range.begin) * item, (end - begin) * item,
-        [&](char* to, int64_t done, int64_t bytes) { files.open(shard.file).read(to, offset + done, bytes); });
+    windows.write(static_cast<char*>(s.data.raw()) + (begin - s.range.begin) * item, (end - begin) * item,
+                  [&](char* to, int64_t done, int64_t bytes) {
+                    files.open(shard.file).read(to, offset + done, bytes);
+                  });
     copied += end - begin;
   }
   CHECK(copied == s.range.size(), "elements {}..{} of {} were asked for", s.range.begin, s.range.end, s.name);

@@ -116,6 +116,22 @@ TEST_F(ResumeAhead, ALengthenedRunSaysWhatDiffers) {
   EXPECT_FALSE(says("are generated with the weights")) << output();
 }
 
+TEST_F(ResumeAhead, AReplayUsesTheVersionsOfTheFile) {
+  ASSERT_EQ(train(kColocated, 2, "two"), 0) << output();
+  ASSERT_EQ(train(kColocated, 0, "again", "--replay " + rollout_file("two", 5)), 0) << output();
+  EXPECT_EQ(program_.metrics("again")[0].at("policy/off_policy_share").get<double>(), 1);
+  EXPECT_EQ(program_.metrics("again")[0].at("policy/lag_max").get<double>(), 2);
+  EXPECT_FALSE(says("tis_cap needs versions")) << output();
+  std::string bare;
+  for (Json line : program_.json_lines(rollout_file("two", 5))) {
+    line.erase("policy_version");
+    bare += dump_json_line(line) + "\n";
+  }
+  program_.write("bare.jsonl", bare);
+  ASSERT_EQ(train(kColocated, 0, "bare", "--replay bare.jsonl"), 0) << output();
+  EXPECT_TRUE(says("tis_cap needs versions") && says("bare.jsonl")) << output();
+}
+
 /// Asked to stop on a rank that only generates, on one that is only the reference, on all, on a trainer rank:
 /// the steps ahead are finished and saved, and the run that goes on from there was never asked to stop.
 TEST_F(ResumeAhead, ASignalToAnyRankSavesAndEnds) {

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <memory>
 
 #include "src/core/file.h"
@@ -123,13 +124,31 @@ TEST_F(RunFolderTest, AMetricsLineThatACrashCutIsRemoved) {
   EXPECT_EQ(read("metrics.jsonl"), "");
 }
 
-TEST_F(RunFolderTest, MetricsThatAreNoneAreNamed) {
+TEST_F(RunFolderTest, DamagedMetricsAreRepairedAndKept) {
   const auto folder = open();
-  for (const char* line : {"oops", "[1]", "5", "{\"step\":\"2\"}", "{\"x\":1}", "{\"step\":1.5}"}) {
-    write("metrics.jsonl", metrics(1, 1) + line + "\n" + metrics(3, 3));
-    expect_error(Exit::data, {path("metrics.jsonl") + ":2"}, line, [&] { folder->truncate_to(5); });
-    EXPECT_EQ(read("metrics.jsonl"), metrics(1, 1) + line + "\n" + metrics(3, 3)) << "left as it was";
+  int number = 0;
+  for (const char* line :
+       {"oops", "[1]", "5", "{\"step\":\"2\"}", "{\"x\":1}", "{\"step\":1.5}", "{\"step\":1}"}) {
+    const std::string damaged = metrics(1, 1) + line + "\n" + metrics(3, 4);
+    write("metrics.jsonl", damaged);
+    folder->truncate_to(3);
+    EXPECT_EQ(read("metrics.jsonl"), metrics(1, 1) + metrics(3, 3)) << line;
+    EXPECT_EQ(read(fmt::format("set-aside-{}/metrics.jsonl", ++number)), damaged) << "as it was";
   }
+}
+
+TEST_F(RunFolderTest, LinksToFilesAreRefused) {
+  write_file_atomic(dir_ / "precious", "content");
+  for (const char* name : {"owner.lock", "metrics.jsonl", "config.toml", "logs/rank-0000.log"}) {
+    make_directories(path("logs"));
+    std::filesystem::create_symlink(dir_ / "precious", path(name));
+    expect_error(Exit::busy, {path(name), "symbolic link"}, name, [&] { open(); });
+    std::filesystem::remove(path(name));
+  }
+  std::filesystem::create_symlink(dir_ / "precious", path("x.jsonl"));
+  expect_error(Exit::storage, {path("x.jsonl")}, "a file to write",
+               [&] { OutputFile(path("x.jsonl"), OutputFile::Mode::truncate); });
+  EXPECT_EQ(read_file(dir_ / "precious", 100), "content");
 }
 
 TEST_F(RunFolderTest, WhatKilledOwnersLeftIsRemoved) {

@@ -127,6 +127,18 @@ TEST_F(RunStart, OverwriteIsHeededOnce) {
   EXPECT_FALSE(exists("runs/a/set-aside-1"));
 }
 
+TEST_F(RunStart, MetricsThatAreShortAreToldOf) {
+  ASSERT_EQ(train("run.steps=6"), 0) << output();
+  std::string kept;
+  for (const Json& line : program_.metrics("a"))
+    if (const int step = line.at("step"); step != 3 && step != 4) kept += dump_json_line(line) + "\n";
+  program_.write("runs/a/metrics.jsonl", kept);
+  EXPECT_EQ(train("run.steps=7"), 0) << output();
+  EXPECT_TRUE(says("metrics.jsonl") && says("steps 3 to 4")) << output();
+  damage("runs/a/metrics.jsonl");
+  EXPECT_EQ(train("run.steps=7"), 0) << "side files never block: " << output();
+}
+
 TEST_F(RunStart, ChangesAreSaid) {
   const std::string before = read("config.toml");
   EXPECT_EQ(train("run.steps=4 optimizer.lr=2e-3 rollout.prompts_per_step=4 train.samples_per_update=4"), 0);

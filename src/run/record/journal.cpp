@@ -1,5 +1,6 @@
 #include "src/run/record/journal.h"
 
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -47,6 +48,10 @@ std::string Journal::finish_step(int64_t step) {
   Json line;
   line["step"] = step;
   for (const auto& [name, value] : values_) line[name] = value;
+  if (metrics_ && !path_exists(folder_->path("metrics.jsonl"))) {
+    spdlog::warn("metrics.jsonl was removed from {}: it goes on with step {}", folder_->path(""), step);
+    metrics_ = std::make_unique<OutputFile>(folder_->path("metrics.jsonl"), OutputFile::Mode::append);
+  }
   if (metrics_) metrics_->write(dump_json_line(line) + "\n");
   if (events_) events_->write(step, values_);
   std::string text = fmt::format("step {}/{}", step, total_steps_);
@@ -69,6 +74,11 @@ std::string Journal::finish_step(int64_t step) {
   if (status_shown_) std::fputs("\r\033[K", stderr);
   status_shown_ = false;
   return text;
+}
+
+void Journal::sync() {
+  if (metrics_) metrics_->sync();
+  if (events_) events_->sync();
 }
 
 void Journal::status(const std::string& text) {

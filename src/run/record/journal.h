@@ -34,6 +34,8 @@ class Journal {
   void write_groups(const std::string& subfolder, std::span<const Group> groups, int64_t step);
   /// Writes the step's line and forgets its values. Returns the short form for people.
   std::string finish_step(int64_t step);
+  /// What was written is on the disk, as a checkpoint of the same step will be.
+  void sync();
   /// A line that replaces itself on a terminal; nothing elsewhere.
   void status(const std::string& text);
 

@@ -10,6 +10,8 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <set>
 
 #include "src/core/check.h"
 #include "src/core/file.h"
@@ -43,15 +45,26 @@ int64_t step_of_name(const std::string& name) {
   return digits.empty() || digits.size() > 18 ? -1 : std::stoll(digits);
 }
 
-int64_t step_of_line(std::string_view text, const std::string& where) {
-  const Json line = parse_json(text, where);
-  const auto step = line.find("step");
-  if (!line.is_object() || step == line.end() || !step->is_number_integer())
-    fail(Exit::data, {.what = "not a line of metrics",
-                      .where = where,
-                      .why = "it is no object with an integer \"step\"",
-                      .fix = "correct or remove the line"});
-  return step->get<int64_t>();
+/// 0: the line cannot be read.
+int64_t step_of_line(std::string_view text) {
+  try {
+    const Json line = parse_json(text, "metrics");
+    const auto step = line.find("step");
+    const bool legal = line.is_object() && step != line.end() && step->is_number_integer();
+    return legal ? std::max<int64_t>(0, step->get<int64_t>()) : 0;
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
+/// "3 to 4, 7": the steps from first to last that are not in `there`.
+std::string missing_steps(const std::set<int64_t>& there, int64_t first, int64_t last) {
+  std::string text;
+  for (int64_t s = first, end; s <= last; s = end + 1) {
+    for (end = s; end <= last && !there.contains(end);) ++end;
+    if (end > s) text += fmt::format("{}{} to {}", text.empty() ? "" : ", ", s, end - 1);
+  }
+  return text;
 }
 
 }  // namespace
@@ -65,8 +78,9 @@ RunFolder::RunFolder(const std::string& dir, const std::string& name) : root_(jo
                       .why = e.problem().why,
                       .fix = "set run.dir to a folder you may write to"});
   }
+  refuse_links();
   const std::string lock = path("owner.lock");
-  lock_ = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  lock_ = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
   if (lock_ < 0)
     fail(Exit::busy, {.what = "cannot write to the run folder",
                       .where = lock,
@@ -111,6 +125,21 @@ void RunFolder::require_intact() const {
 bool RunFolder::has_run() const {
   return path_exists(path("metrics.jsonl")) ||
          (is_directory(path("checkpoints")) && !list_directory(path("checkpoints")).empty());
+}
+
+/// A link to a folder is the user's way to another disk; a link to a file may lead anywhere.
+void RunFolder::refuse_links() const {
+  for (const char* folder : {"", "logs", "tensorboard"}) {
+    if (!is_directory(path(folder))) continue;
+    for (const std::string& name : list_directory(path(folder))) {
+      const std::string file = join_path(path(folder), name);
+      if (std::filesystem::is_symlink(file) && !is_directory(file))
+        fail(Exit::busy, {.what = "a file of the run folder is a symbolic link",
+                          .where = file,
+                          .why = "what it leads to would be written over",
+                          .fix = "remove the link, or choose another run.name"});
+    }
+  }
 }
 
 void RunFolder::remove_leftovers() {
@@ -185,21 +214,49 @@ void RunFolder::keep_config(const std::string& text) const {
   write_file_atomic(newest, text);
 }
 
+/// Keeps the lines that can be read, each step once and in order. A file with others is set aside whole.
 void RunFolder::truncate_metrics(int64_t step) {
   const std::string file = path("metrics.jsonl");
   if (!path_exists(file)) return;
   const std::string all = read_file(file, kMaxMetrics);
   std::string kept;
-  int64_t number = 1;
-  for (size_t at = 0; at < all.size(); ++number) {
-    const size_t end = all.find('\n', at);
-    if (end == std::string::npos) break;  // a line cut by a crash
-    if (step_of_line(std::string_view(all).substr(at, end - at), fmt::format("{}:{}", file, number)) > step)
-      break;
+  bool damaged = false;
+  for (size_t at = 0, end, last = 0; (end = all.find('\n', at)) != std::string::npos; at = end + 1) {
+    const auto of_line = static_cast<size_t>(step_of_line(std::string_view(all).substr(at, end - at)));
+    damaged = damaged || of_line <= last;
+    if (of_line <= last || of_line > static_cast<size_t>(step)) continue;
+    last = of_line;
     kept.append(all, at, end - at + 1);
-    at = end + 1;
+  }
+  if (damaged) {
+    SetAside aside(root_);
+    aside.move("metrics.jsonl");
+    spdlog::warn("metrics.jsonl has lines that cannot be read: as it was it is in {}", aside.folder());
   }
   if (kept.size() != all.size()) write_file_atomic(file, kept);
+}
+
+std::optional<int64_t> RunFolder::first_line() const {
+  if (!path_exists(path("metrics.jsonl"))) return std::nullopt;
+  const std::string all = read_file(path("metrics.jsonl"), kMaxMetrics);
+  const int64_t step = step_of_line(std::string_view(all).substr(0, all.find('\n')));
+  return step > 0 ? std::optional(step) : std::nullopt;
+}
+
+void RunFolder::tell_what_is_missing(int64_t first, int64_t last, bool with_rollouts) const {
+  std::set<int64_t> lines, files;
+  if (path_exists(path("metrics.jsonl"))) {
+    const std::string all = read_file(path("metrics.jsonl"), kMaxMetrics);
+    for (size_t at = 0, end; (end = all.find('\n', at)) != std::string::npos; at = end + 1)
+      lines.insert(step_of_line(std::string_view(all).substr(at, end - at)));
+  }
+  if (const std::string missing = missing_steps(lines, first, last); !missing.empty())
+    spdlog::warn("metrics.jsonl of {} is short: steps {} are missing", root_, missing);
+  if (!with_rollouts) return;
+  if (is_directory(path("rollouts")))
+    for (const std::string& name : list_directory(path("rollouts"))) files.insert(step_of_name(name));
+  for (int64_t s = first; s <= last; ++s)
+    if (!files.contains(s)) spdlog::warn("{} is missing", path("rollouts/" + step_name(s) + ".jsonl"));
 }
 
 void RunFolder::remove_later(const std::string& folder, int64_t step) {

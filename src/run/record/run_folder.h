@@ -4,6 +4,7 @@
 // Rank 0 of a run owns and writes it; the other ranks write only their log and their checkpoint file.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace temper {
@@ -11,8 +12,8 @@ namespace temper {
 class RunFolder {
  public:
   /// Makes the folder and takes its lock: Exit::busy with the owner's host and pid when another process has
-  /// it. The operating system gives the lock back when the owner dies. Temporary files and folders of killed
-  /// owners are removed.
+  /// it, or a file in it is a symbolic link. The operating system gives the lock back when the owner dies.
+  /// Temporary files and folders of killed owners are removed.
   RunFolder(const std::string& dir, const std::string& name);
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
@@ -23,6 +24,10 @@ class RunFolder {
   /// The run goes on from `step`, a checkpoint of its own: removes what came after it and comes again.
   /// Checkpoints and exports beyond it are set aside.
   void truncate_to(int64_t step);
+  /// The step of the first line of metrics.
+  std::optional<int64_t> first_line() const;
+  /// Says which of the steps first..last have no line of metrics, or no rollouts.
+  void tell_what_is_missing(int64_t first, int64_t last, bool with_rollouts) const;
   /// The run begins anew: what there is of another one goes to `set-aside-N`.
   void set_aside();
   /// The run begins anew, and the user permitted to remove what there is of another one.
@@ -36,6 +41,7 @@ class RunFolder {
   std::string path(const std::string& name) const;
 
  private:
+  void refuse_links() const;
   void remove_leftovers();
   void truncate_metrics(int64_t step);
   void remove_later(const std::string& folder, int64_t step);

@@ -21,6 +21,7 @@ class EventFile {
   /// Makes a new events.out.tfevents.* file in `folder`.
   explicit EventFile(const std::string& folder);
   void write(int64_t step, const std::map<std::string, double>& values);
+  void sync() { file_->sync(); }
 
  private:
   std::unique_ptr<OutputFile> file_;

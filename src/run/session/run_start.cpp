@@ -125,6 +125,16 @@ RunStart find(const RunTask& task, const RunFolder& folder) {
   return {Finds::foreign, named};
 }
 
+/// Of the steps whose files should be here: a run may have begun at another one's checkpoint. The config of
+/// its first start says so, and the first line of its metrics the step.
+int64_t first_step(const RunFolder& folder) {
+  const std::string first = folder.path("config-1.toml"), newest = folder.path("config.toml");
+  const std::string file = path_exists(first) ? first : newest;
+  if (!path_exists(file)) return 1;
+  const std::string resume = read_dumped_config(read_file(file, int64_t{16} << 20), file).checkpoint.resume;
+  return resumes_path(resume) ? folder.first_line().value_or(1) : 1;
+}
+
 }  // namespace
 
 std::string replayed_text(const RunTask& task, int64_t step) {
@@ -143,10 +153,11 @@ RunStart find_run_start(const RunTask& task, const RunFolder& folder) {
   return start;
 }
 
-void prepare_folder(RunFolder& folder, RunStart::Finds finds, int64_t step) {
+void prepare_folder(RunFolder& folder, RunStart::Finds finds, int64_t step, bool generates) {
   switch (finds) {
     case RunStart::Finds::own:
-      return folder.truncate_to(step);
+      folder.truncate_to(step);
+      return folder.tell_what_is_missing(first_step(folder), step, generates);
     case RunStart::Finds::replaced:
       return folder.clear();
     case RunStart::Finds::nothing:

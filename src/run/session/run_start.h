@@ -30,6 +30,6 @@ RunStart find_run_start(const RunTask& task, const RunFolder& folder);
 std::string replayed_text(const RunTask& task, int64_t step);
 
 /// The folder as the run goes on from the start at `step`.
-void prepare_folder(RunFolder& folder, RunStart::Finds finds, int64_t step);
+void prepare_folder(RunFolder& folder, RunStart::Finds finds, int64_t step, bool generates);
 
 }  // namespace temper

@@ -38,6 +38,16 @@ void restore(RunRank& rank) {
   tell_what_differs(rank);
 }
 
+/// Where one checkpoint is kept, it is read back before the one that it replaces goes.
+void remove_older(const RunRank& rank, int64_t step) {
+  const int64_t keep = rank.config().checkpoint.keep;
+  const std::string newest = join_path(rank.checkpoints, step_name(step));
+  const std::vector<Damage> damage = keep == 1 ? verify_checkpoint(newest) : std::vector<Damage>{};
+  if (damage.empty()) return remove_old_checkpoints(rank.checkpoints, keep);
+  spdlog::error("checkpoint {} reads back damaged ({}: {}): the one before stays", newest,
+                damage.front().file, damage.front().reason);
+}
+
 /// The state after `step`, and all that was generated ahead of it.
 void save_checkpoint(RunRank& rank, int64_t step) {
   // A checkpoint made with a larger lag may have brought more.
@@ -50,8 +60,9 @@ void save_checkpoint(RunRank& rank, int64_t step) {
   checkpoint.text("model_path", rank.config().model.path);
   checkpoint.text("config", dump_config(rank.task.loaded));
   if (rank.task.replay()) checkpoint.text("replay", replayed_text(rank.task, step));
+  rank.journal->sync();
   checkpoint.write(rank.checkpoints, step);
-  if (rank.writes()) remove_old_checkpoints(rank.checkpoints, rank.config().checkpoint.keep);
+  if (rank.writes()) remove_older(rank, step);
 }
 
 std::string export_folder(const RunRank& rank, int64_t step) {
@@ -85,7 +96,7 @@ void start_run(RunRank& rank) {
   restore(rank);
   if (!rank.trains()) return;
   if (rank.folder) {
-    prepare_folder(*rank.folder, rank.found, rank.resume.step);
+    prepare_folder(*rank.folder, rank.found, rank.resume.step, rank.task.plan.generates);
     if (rank.found == RunStart::Finds::own)
       remove_old_checkpoints(rank.checkpoints, rank.config().checkpoint.keep);
     rank.folder->keep_config(dump_config(rank.task.loaded));

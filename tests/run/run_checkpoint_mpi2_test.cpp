@@ -1,6 +1,7 @@
 // Entries of a checkpoint as roles write and read them: exact, shared out over the ranks, refused when they
 // are missing or of another kind.
 
+#include "src/rl/trajectory_bytes.h"
 #include "src/run/record/run_checkpoint.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/ranks.h"
@@ -56,6 +57,30 @@ TEST_F(RunCheckpoint, WhatIsMissingOrOfAnotherKindIsRefused) {
   expect_error(Exit::data, {"tiny", "at least 2 words"}, "no room for a size", [&] { size_of("tiny"); });
   expect_error(Exit::data, {"unfinished", "temper verify"}, "no groups", [&] { read_unfinished(reader); });
   expect_error(Exit::data, {"roles/toy/count"}, "no count", [&] { reader.count("roles/toy/count"); });
+}
+
+/// The digests match: what is wrong is the content.
+TEST_F(RunCheckpoint, GroupsThatCannotBeAreNamed) {
+  Trajectory t;
+  t.prompt_tokens = {1};
+  t.response.tokens = {2, 3};
+  t.response.mask = {1, 1};
+  std::vector<Trajectory> wrong(5, t);
+  wrong[0].response.mask = {1};
+  wrong[1].response.logprobs = {-1};
+  wrong[2].response.tokens = {2, -3};
+  wrong[3].sample = 1;
+  wrong[4].response.finish = FinishReason::stop;
+  int64_t step = 0;
+  for (const Trajectory& sample : wrong) {
+    CheckpointWriter writer(*comm_);
+    const Group group{{sample}};
+    writer.bytes(kUnfinished, groups_to_bytes({&group, 1}));
+    writer.write(folder_, ++step);
+    const CheckpointReader reader(folder_ + fmt::format("/step-{:06d}", step));
+    expect_error(Exit::data, {"unfinished", "group 0"}, fmt::format("{}", step),
+                 [&] { read_unfinished(reader); });
+  }
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 #include "src/run/record/run_checkpoint.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <stdexcept>
 
 #include "src/core/check.h"
-#include "src/core/file.h"
 #include "src/core/file.h"
 #include "src/rl/trajectory_bytes.h"
 #include "src/run/record/run_folder.h"
@@ -50,9 +52,66 @@ std::string_view CheckpointReader::bytes(const std::string& name, Arena& memory)
   return {reinterpret_cast<const char*>(words.as<int32_t>() + 2), static_cast<size_t>(size)};
 }
 
+namespace {
+
+std::string sample_defect(const Trajectory& t) {
+  const size_t n = t.response.tokens.size();
+  const auto legal = [&](const auto& list) { return list.empty() || list.size() == n; };
+  const auto finite = [](const auto& list) {
+    return std::all_of(list.begin(), list.end(), [](double v) { return std::isfinite(v); });
+  };
+  const auto negative = [](const std::vector<int32_t>& ids) {
+    return std::any_of(ids.begin(), ids.end(), [](int32_t id) { return id < 0; });
+  };
+  int64_t versions = 0;
+  for (const auto& [version, tokens] : t.response.versions) versions += tokens < 0 ? -1 : tokens;
+  if (t.prompt_tokens.empty()) return "its prompt is empty";
+  if (negative(t.prompt_tokens) || negative(t.response.tokens)) return "a token id is negative";
+  if (t.response.mask.size() != n)
+    return fmt::format("{} mask values of {} tokens", t.response.mask.size(), n);
+  if (!legal(t.response.logprobs) || !legal(t.ref_logprobs)) return fmt::format("log-probs are not {}", n);
+  if (!finite(t.response.logprobs) || !finite(t.ref_logprobs) || !std::isfinite(t.reward) ||
+      !std::isfinite(t.raw_reward))
+    return "a log-prob or a reward is not finite";
+  if (!t.response.versions.empty() && versions != static_cast<int64_t>(n))
+    return fmt::format("its versions are of {} tokens, it has {}", versions, n);
+  return "";
+}
+
+}  // namespace
+
+void check_groups(const std::vector<Group>& groups, bool finished) {
+  int64_t last = -1;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const auto refuse_group = [&](const std::string& why) {
+      throw std::runtime_error(fmt::format("group {}: {}", g, why));
+    };
+    const std::vector<Trajectory>& samples = groups[g].samples;
+    if (samples.empty()) refuse_group("it has no samples");
+    const int64_t position = samples.front().data_position;
+    if (position <= last) refuse_group(fmt::format("data position {} comes after {}", position, last));
+    last = position;
+    bool open = false;
+    for (size_t i = 0; i < samples.size(); ++i) {
+      const Trajectory& t = samples[i];
+      if (t.data_position != position || t.sample != static_cast<int32_t>(i))
+        refuse_group(
+            fmt::format("sample {} is said to be sample {} of prompt {}", i, t.sample, t.data_position));
+      if (const std::string why = sample_defect(t); !why.empty())
+        refuse_group(fmt::format("sample {}: {}", i, why));
+      open = open || t.response.finish == FinishReason::unfinished;
+    }
+    if (open == finished) refuse_group(finished ? "it is not finished" : "it is finished");
+  }
+}
+
 std::vector<Group> read_unfinished(const CheckpointReader& checkpoint) {
   if (!checkpoint.has(kUnfinished)) return {};
-  return checkpoint.parsed(kUnfinished, groups_from_bytes);
+  return checkpoint.parsed(kUnfinished, [](std::string_view bytes) {
+    std::vector<Group> groups = groups_from_bytes(bytes);
+    check_groups(groups, /*finished=*/false);
+    return groups;
+  });
 }
 
 }  // namespace temper

@@ -75,6 +75,10 @@ class CheckpointReader {
   Manifest manifest_;
 };
 
+/// Throws what is wrong with groups that bytes say to be those of one step: digests match whatever was
+/// written.
+void check_groups(const std::vector<Group>& groups, bool finished);
+
 /// Of all prompts, by data position; empty where the checkpoint has none.
 std::vector<Group> read_unfinished(const CheckpointReader& checkpoint);
 

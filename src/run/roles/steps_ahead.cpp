@@ -1,11 +1,19 @@
 #include "src/run/roles/steps_ahead.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace temper {
 
 StepInput read_ahead(const CheckpointReader& checkpoint, int64_t step) {
-  return checkpoint.parsed(ahead_name(step), step_input_from_bytes);
+  return checkpoint.parsed(ahead_name(step), [](std::string_view bytes) {
+    StepInput input = step_input_from_bytes(bytes);
+    check_groups(input.groups, /*finished=*/true);
+    if (input.note.num_groups != std::ssize(input.groups))
+      throw std::runtime_error(
+          fmt::format("{} groups, the note says {}", input.groups.size(), input.note.num_groups));
+    return input;
+  });
 }
 
 bool lacks_reference(const StepInput& input, const RunPlan& plan) {

@@ -13,6 +13,7 @@ struct RewardFunctionConfig {
   double weight = 1;
   std::map<std::string, double> numbers = {};
   std::map<std::string, std::string> strings = {};
+  std::map<std::string, std::vector<std::string>> lists = {};
 };
 
 struct RewardConfig {

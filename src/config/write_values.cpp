@@ -19,6 +19,7 @@ Json functions_json(const std::vector<RewardFunctionConfig>& functions) {
     Json one{{"name", function.name}, {"weight", function.weight}};
     for (const auto& [key, value] : function.numbers) one[key] = value;
     for (const auto& [key, value] : function.strings) one[key] = value;
+    for (const auto& [key, value] : function.lists) one[key] = value;
     list.push_back(std::move(one));
   }
   return list;
@@ -161,8 +162,8 @@ std::string rule_text(const Field& field) {
     text = "\"FILE\", [\"FILE\", ...] or [{path = \"FILE\", weight = NUMBER}, ...]";
   } else if (type == "list") {
     text =
-        "[\"NAME\", ...] or [{name = \"NAME\", weight = NUMBER, OPTION = NUMBER or STRING}, ...], each name "
-        "once";
+        "[\"NAME\", ...] or [{name = \"NAME\", weight = NUMBER, OPTION = NUMBER, STRING or [STRING, ...]}, "
+        "...], each name once";
   } else if (type == "table") {
     text = "a table";
   } else if (type == "table of numbers") {

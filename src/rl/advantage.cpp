@@ -8,26 +8,32 @@
 namespace temper {
 namespace {
 
-void single_advantage(Trajectory& only, double eps, SingleGroup rule) {
-  only.advantage = rule == SingleGroup::verl ? only.reward / (1 + eps) : 0;
-  if (rule == SingleGroup::drop) std::fill(only.response.mask.begin(), only.response.mask.end(), uint8_t{0});
+void train_nothing(Trajectory& t) {
+  t.advantage = 0;
+  std::fill(t.response.mask.begin(), t.response.mask.end(), uint8_t{0});
 }
 
-void group_advantages(std::vector<Trajectory>& samples, double eps) {
-  auto by_reward = [](const Trajectory& a, const Trajectory& b) { return a.reward < b.reward; };
+void single_advantage(Trajectory& only, double eps, SingleGroup rule) {
+  only.advantage = rule == SingleGroup::verl ? only.reward / (1 + eps) : 0;
+  if (rule == SingleGroup::drop) train_nothing(only);
+}
+
+void group_advantages(const std::vector<Trajectory*>& samples, double eps) {
+  auto by_reward = [](const Trajectory* a, const Trajectory* b) { return a->reward < b->reward; };
   auto [low, high] = std::minmax_element(samples.begin(), samples.end(), by_reward);
-  if (low->reward == high->reward) {  // rounding of the mean must not become a signal of size 1e-16 / eps
-    for (Trajectory& t : samples) t.advantage = 0;
+  // Rounding of the mean must not become a signal of size 1e-16 / eps.
+  if ((*low)->reward == (*high)->reward) {
+    for (Trajectory* t : samples) t->advantage = 0;
     return;
   }
   const double n = static_cast<double>(samples.size());
   double sum = 0;
-  for (const Trajectory& t : samples) sum += t.reward;
+  for (const Trajectory* t : samples) sum += t->reward;
   const double mean = sum / n;
   double squares = 0;
-  for (const Trajectory& t : samples) squares += (t.reward - mean) * (t.reward - mean);
+  for (const Trajectory* t : samples) squares += (t->reward - mean) * (t->reward - mean);
   const double scale = std::sqrt(squares / (n - 1)) + eps;
-  for (Trajectory& t : samples) t.advantage = (t.reward - mean) / scale;
+  for (Trajectory* t : samples) t->advantage = (t->reward - mean) / scale;
 }
 
 void check_finite(const Trajectory& t, double value, const char* name) {
@@ -44,11 +50,12 @@ void check_finite(const Trajectory& t, double value, const char* name) {
 void grpo_advantages(std::span<Group> groups, double eps, SingleGroup single_group) {
   for (Group& group : groups) {
     for (const Trajectory& t : group.samples) check_finite(t, t.reward, "reward");
-    if (group.samples.size() == 1) {
-      single_advantage(group.samples.front(), eps, single_group);
-    } else if (!group.samples.empty()) {
-      group_advantages(group.samples, eps);
-    }
+    std::vector<Trajectory*> rewarded;
+    for (Trajectory& t : group.samples) t.excluded ? train_nothing(t) : rewarded.push_back(&t);
+    if (rewarded.size() == 1)
+      single_advantage(*rewarded.front(), eps, single_group);
+    else if (!rewarded.empty())
+      group_advantages(rewarded, eps);
     for (const Trajectory& t : group.samples) check_finite(t, t.advantage, "advantage");
   }
 }
@@ -56,6 +63,7 @@ void grpo_advantages(std::span<Group> groups, double eps, SingleGroup single_gro
 void subtract_kl_from_rewards(std::span<Group> groups, KlEstimator estimator, double coefficient) {
   for (Group& group : groups) {
     for (Trajectory& t : group.samples) {
+      if (t.excluded) continue;
       const size_t n = t.response.tokens.size();
       CHECK(
           t.response.mask.size() == n && t.response.logprobs.size() == n && t.ref_logprobs.size() == n,

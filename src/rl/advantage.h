@@ -3,7 +3,9 @@
 // of a group would be wrong. All arithmetic is double, sums go left to right in order of `sample`:
 //   mean = sum R / n,  std = sqrt(sum (R - mean)^2 / (n - 1)),  A_i = (R_i - mean) / (std + eps)
 // A is exactly 0 when all rewards of the group are equal. Responses without counted tokens keep their reward
-// in the statistics. tools/check_advantages.py repeats these formulas and compares bit for bit.
+// in the statistics. Excluded ones have no reward: n and the sums leave them out, A = 0 and their mask
+// becomes all zeros, so that KL and entropy terms do not train on them either; a group with one reward left
+// is a group of one. tools/check_advantages.py repeats these formulas and compares bit for bit.
 
 #include <span>
 

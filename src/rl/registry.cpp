@@ -1,11 +1,13 @@
 #include "src/rl/registry.h"
 
+#include <algorithm>
 #include <array>
 
 #include "src/rl/choices.h"
 #include "src/rl/losses/grpo.h"
 #include "src/rl/losses/sft.h"
 #include "src/rl/rewards/arithmetic.h"
+#include "src/rl/rewards/command/command.h"
 #include "src/rl/rewards/exact.h"
 #include "src/rl/rewards/gsm8k.h"
 #include "src/rl/rewards/length.h"
@@ -28,7 +30,7 @@ struct RewardRow {
 constexpr std::array kRewards{
     RewardRow{"exact", reward_from<ExactReward>},   RewardRow{"arithmetic", reward_from<ArithmeticReward>},
     RewardRow{"gsm8k", reward_from<Gsm8kReward>},   RewardRow{"math", reward_from<MathReward>},
-    RewardRow{"length", reward_from<LengthReward>},
+    RewardRow{"length", reward_from<LengthReward>}, RewardRow{"command", reward_from<CommandReward>},
 };
 
 template <typename Made>
@@ -64,12 +66,17 @@ std::vector<std::string_view> reward_names() {
   return names;
 }
 
-std::unique_ptr<Reward> make_reward(const RewardFunctionConfig& config) {
+std::unique_ptr<Reward> make_reward(const RewardFunctionConfig& config, Helpers* helpers) {
   const RewardRow& row = kRewards[choice_index("reward.functions", config.name, reward_names())];
-  RewardOptions options(config);
+  RewardOptions options(config, helpers);
   std::unique_ptr<Reward> reward = row.make(options);
   options.finish();
   return reward;
+}
+
+bool needs_helpers(const RewardConfig& config) {
+  return std::any_of(config.functions.begin(), config.functions.end(),
+                     [](const RewardFunctionConfig& function) { return function.name == "command"; });
 }
 
 }  // namespace temper

@@ -9,6 +9,7 @@
 
 #include "src/config/algorithm_config.h"
 #include "src/config/reward_config.h"
+#include "src/core/helpers.h"
 #include "src/rl/algorithm.h"
 #include "src/rl/reward.h"
 
@@ -23,7 +24,10 @@ std::span<const AlgorithmRow> built_in_algorithms();
 std::unique_ptr<Algorithm> make_algorithm(const AlgorithmConfig& config,
                                           std::span<const AlgorithmRow> rows = built_in_algorithms());
 
-std::unique_ptr<Reward> make_reward(const RewardFunctionConfig& config);
+/// Without `helpers` a function that needs a program can be looked at, not asked.
+std::unique_ptr<Reward> make_reward(const RewardFunctionConfig& config, Helpers* helpers = nullptr);
+/// A function of the config asks a program.
+bool needs_helpers(const RewardConfig& config);
 std::vector<std::string_view> reward_names();
 
 }  // namespace temper

@@ -1,11 +1,16 @@
 #pragma once
-// The seam of reward functions: one number for one response. A Reward holds only its options, is called from
-// several threads at once, and does bounded work whatever the response holds. Task rewards make raw_reward;
-// shaping (length penalties) is added to `reward` only, so filters on the raw reward never see it.
+// The seam of reward functions: one number for one response. A Reward is called from several threads at once
+// and does bounded work whatever the response holds; one that asks a program waits for a bounded time. Task
+// rewards make raw_reward; shaping (length penalties) is added to `reward` only, so filters on the raw reward
+// never see it.
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "src/core/json.h"
 #include "src/rl/types.h"
@@ -21,14 +26,28 @@ struct RewardInput {
   const Json& record;  // the prompt's line of the data file, for keys of its own
 };
 
+/// What a function says of a response: a number and what it is made of, or nothing.
+struct Verdict {
+  Verdict() = default;
+  Verdict(double reward) : value(reward) {}  // NOLINT: most functions say just a number
+  bool operator==(double reward) const { return value == reward; }
+
+  std::optional<double> value;
+  std::vector<std::pair<std::string, double>> parts;  // for people: they enter no sum
+};
+
 class Reward {
  public:
   virtual ~Reward() = default;
-  virtual double score(const RewardInput& input) const = 0;
+  virtual Verdict score(const RewardInput& input) const = 0;
   /// true: a shaping term, kept out of raw_reward.
   virtual bool is_shaping() const { return false; }
   /// Error(Exit::data) at `where` when no response could ever match this answer; run before training starts.
   virtual void check_answer(std::string_view /*answer*/, const std::string& /*where*/) const {}
+  /// Calls of `score` that wait for something else than this process; so many are worth a thread.
+  virtual int64_t concurrency() const { return 0; }
+  /// Metrics of the step that ends with this call; sums over ranks make sense.
+  virtual std::map<std::string, double> end_step() const { return {}; }
 };
 
 }  // namespace temper

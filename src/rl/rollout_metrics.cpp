@@ -8,19 +8,23 @@ namespace {
 
 class Statistic {
  public:
+  bool empty() const { return count_ == 0; }
   void add(double value) {
     sum_ += value;
     max_ = std::max(max_, value);
     min_ = std::min(min_, value);
+    count_ += 1;
   }
-  void write(std::map<std::string, double>& metrics, const std::string& name, double count) const {
-    metrics[name + "/mean"] = sum_ / count;
+  void write(std::map<std::string, double>& metrics, const std::string& name) const {
+    if (empty()) return;
+    metrics[name + "/mean"] = mean();
     metrics[name + "/max"] = max_;
     metrics[name + "/min"] = min_;
   }
+  double mean() const { return sum_ / count_; }
 
  private:
-  double sum_ = 0;
+  double sum_ = 0, count_ = 0;
   double max_ = -std::numeric_limits<double>::infinity();
   double min_ = std::numeric_limits<double>::infinity();
 };
@@ -29,12 +33,17 @@ class Statistic {
 
 std::map<std::string, double> rollout_metrics(std::span<const Group> groups) {
   Statistic score, reward, advantage, response, prompt;
-  double count = 0, cut = 0;
+  std::map<std::string, Statistic> parts;
+  double count = 0, cut = 0, excluded = 0;
   for (const Group& group : groups) {
     for (const Trajectory& t : group.samples) {
-      score.add(t.raw_reward);
-      reward.add(t.reward);
-      advantage.add(t.advantage);
+      excluded += t.excluded;
+      if (!t.excluded) {
+        score.add(t.raw_reward);
+        reward.add(t.reward);
+        advantage.add(t.advantage);
+      }
+      for (const auto& [name, value] : t.reward_parts) parts[name].add(value);
       response.add(static_cast<double>(t.response.tokens.size()));
       prompt.add(static_cast<double>(t.prompt_tokens.size()));
       cut += t.response.finish == FinishReason::length;
@@ -43,11 +52,13 @@ std::map<std::string, double> rollout_metrics(std::span<const Group> groups) {
   }
   std::map<std::string, double> metrics;
   if (count == 0) return metrics;
-  score.write(metrics, "critic/score", count);
-  reward.write(metrics, "critic/rewards", count);
-  advantage.write(metrics, "critic/advantages", count);
-  response.write(metrics, "response_length", count);
-  prompt.write(metrics, "prompt_length", count);
+  score.write(metrics, "critic/score");
+  reward.write(metrics, "critic/rewards");
+  advantage.write(metrics, "critic/advantages");
+  response.write(metrics, "response_length");
+  prompt.write(metrics, "prompt_length");
+  for (const auto& [name, part] : parts) metrics["reward/" + name + "/mean"] = part.mean();
+  if (excluded > 0) metrics["reward/excluded"] = excluded;
   metrics["response_length/clip_ratio"] = cut / count;
   return metrics;
 }

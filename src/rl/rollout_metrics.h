@@ -4,6 +4,9 @@
 //   critic/advantages/{mean,max,min}  advantage            prompt_length/{mean,max,min}      prompt tokens
 //   response_length/{mean,max,min}    all response tokens  response_length/clip_ratio        share cut at the
 //   limit
+//   reward/PART/mean                  each of reward_parts, where a response has it
+//   reward/excluded                   responses without a reward, where there are any: none of critic/ counts
+//                                     them
 // A mean is the left-to-right double sum divided by the count, so a script can repeat it bit for bit.
 
 #include <map>

@@ -85,6 +85,7 @@ void append_trajectory(std::string& bytes, const Trajectory& t) {
   put_all(bytes, t.prompt);
   put_all(bytes, t.response.text);
   put_all(bytes, t.answer);
+  put<uint8_t>(bytes, t.excluded);
   put(bytes, t.raw_reward);
   put(bytes, t.reward);
   put<uint64_t>(bytes, t.reward_parts.size());
@@ -114,6 +115,7 @@ Trajectory take_trajectory(std::string_view& bytes) {
   t.prompt = take_all<std::string>(bytes);
   t.response.text = take_all<std::string>(bytes);
   t.answer = take_all<std::string>(bytes);
+  t.excluded = take<uint8_t>(bytes) != 0;
   t.raw_reward = take<double>(bytes);
   t.reward = take<double>(bytes);
   t.reward_parts.resize(take_count(bytes, sizeof(uint64_t) + sizeof(double)));

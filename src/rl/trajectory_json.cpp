@@ -48,6 +48,11 @@ class LineReader {
     return found == line_.end() || found->is_null() ? nullptr : &*found;
   }
 
+  bool is_null(const char* key) const {
+    auto found = line_.find(key);
+    return found != line_.end() && found->is_null();
+  }
+
   const Json& need(const char* key) const {
     const Json* value = find(key);
     if (value == nullptr) wrong(key, "the key is missing");
@@ -233,8 +238,8 @@ Json trajectory_to_json(const Trajectory& t, int64_t step) {
   line["response_mask"] = t.response.mask;
   line["logprobs"] = logprobs_to_json(t.response.logprobs, t.response.tokens.size());
   line["ref_logprobs"] = logprobs_to_json(t.ref_logprobs, t.response.tokens.size());
-  line["reward"] = t.reward;
-  line["raw_reward"] = t.raw_reward;
+  line["reward"] = t.excluded ? Json() : Json(t.reward);
+  line["raw_reward"] = t.excluded ? Json() : Json(t.raw_reward);
   line["reward_parts"] = std::move(parts);
   line["advantage"] = t.advantage;
   line["policy_version"] = versions_to_json(t);
@@ -268,7 +273,8 @@ Trajectory trajectory_from_json(const Json& line, const std::string& where, cons
   t.response.logprobs = read_logprobs(reader, "logprobs", t.response.mask);
   t.ref_logprobs = read_logprobs(reader, "ref_logprobs", t.response.mask);
   t.response.versions = read_versions(reader, t.response.tokens.size());
-  t.reward = reader.number("reward", reader.need("reward"));
+  t.excluded = reader.is_null("reward") && reader.is_null("raw_reward");
+  if (!t.excluded) t.reward = reader.number("reward", reader.need("reward"));
   const Json* raw = reader.find("raw_reward");
   t.raw_reward = raw == nullptr ? t.reward : reader.number("raw_reward", *raw);
   read_reward_parts(reader, t);

@@ -42,6 +42,7 @@ struct Trajectory {
   /// Of the weights before the first update of the step, where others sampled; the trainer fills it. Empty:
   /// as response.logprobs; NaN: those of the update itself.
   std::vector<double> old_logprobs;
+  bool excluded = false;  // no reward could be found: outside of all statistics, and nothing is trained on it
   double raw_reward = 0;  // weighted sum of the task rewards; filters use it
   double reward = 0;      // raw_reward plus shaping; advantages use it
   std::vector<std::pair<std::string, double>> reward_parts;  // unweighted, in the order of reward.functions

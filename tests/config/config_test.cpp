@@ -90,6 +90,15 @@ TEST(Config, ListsMayBeShort) {
   EXPECT_EQ(c.reward.functions[0].numbers.at("format_score"), 0.1);
 }
 
+TEST(Config, RewardFunctionsMayHaveListsOfStrings) {
+  const LoadedConfig loaded = load_text(
+      kMinimalConfig, {"reward.functions=[{name=\"command\",argv=[\"python3\",\"a b.py\"],workers=2}]"});
+  const auto list = std::vector<std::string>{"python3", "a b.py"};
+  EXPECT_EQ(loaded.config.reward.functions.at(0).lists.at("argv"), list);
+  const Config again = load_text(dump_config(loaded)).config;
+  EXPECT_EQ(again.reward.functions.at(0).lists.at("argv"), list) << "config.toml gives the same run";
+}
+
 TEST(Config, SupervisedNeedsNoRollout) {
   const Config c = load_text(kMinimalSft).config;
   EXPECT_EQ(c.train.samples_per_update, 8);

@@ -90,6 +90,27 @@ TEST(Advantage, ResponsesWithoutCountedTokensKeepTheirReward) {
   }
 }
 
+/// Whatever stands in their reward.
+TEST(Advantage, ExcludedResponsesAreNotThere) {
+  std::vector<Group> with{group_of({1, 5, 0, 0}), group_of({3, 3}), group_of({1, 2})};
+  with[0].samples[1].excluded = with[1].samples[0].excluded = true;
+  for (Trajectory& t : with[2].samples) t.excluded = true;
+  std::vector<Group> without{group_of({1, 0, 0}), group_of({3})};
+  grpo_advantages(with, 1e-6, SingleGroup::verl);
+  grpo_advantages(without, 1e-6, SingleGroup::verl);
+  for (const auto& [sample, twin] : {std::pair{0, 0}, {2, 1}, {3, 2}}) {
+    EXPECT_EQ(with[0].samples[static_cast<size_t>(sample)].advantage,
+              without[0].samples[static_cast<size_t>(twin)].advantage);
+    EXPECT_EQ(with[0].samples[static_cast<size_t>(sample)].counted_tokens(), 2);
+  }
+  EXPECT_EQ(with[1].samples[1].advantage, without[1].samples[0].advantage) << "a group of one is left";
+  for (const Trajectory* t : {&with[0].samples[1], &with[1].samples[0], &with[2].samples[0]}) {
+    EXPECT_EQ(t->advantage, 0);
+    EXPECT_EQ(t->counted_tokens(), 0);
+    EXPECT_EQ(t->response.mask.size(), 3u);
+  }
+}
+
 TEST(Advantage, NonFiniteNumbersStopTheRun) {
   for (std::vector<double> rewards : {std::vector<double>{1, std::nan("")}, {1e308, -1e308, 1e308, 1e308}}) {
     std::vector<Group> groups{group_of(rewards)};
@@ -157,6 +178,20 @@ TEST(RolloutMetrics, OverResponsesInOrder) {
   EXPECT_EQ(metrics.at("response_length/clip_ratio"), 1.0 / 3);
   EXPECT_EQ(metrics.at("prompt_length/mean"), 2);
   EXPECT_TRUE(rollout_metrics({}).empty());
+
+  groups[1].samples[0].excluded = true;
+  groups[1].samples[0].reward_parts = {{"exact", 1}};
+  groups[0].samples[0].reward_parts = {{"exact", 0}, {"command", 3}};
+  metrics = rollout_metrics(groups);
+  EXPECT_EQ(metrics.at("critic/rewards/max"), 0.2);
+  EXPECT_EQ(metrics.at("critic/rewards/mean"), (0.1 + 0.2) / 2);
+  EXPECT_EQ(metrics.at("critic/score/min"), 0);
+  EXPECT_EQ(metrics.at("critic/advantages/max"), 0);
+  EXPECT_EQ(metrics.at("reward/exact/mean"), 0.5);
+  EXPECT_EQ(metrics.at("reward/command/mean"), 3);
+  EXPECT_EQ(metrics.at("reward/excluded"), 1);
+  for (Trajectory& t : groups[0].samples) t.excluded = true;
+  EXPECT_FALSE(rollout_metrics(groups).contains("critic/rewards/mean"));
 }
 
 TEST(Sft, AdvantagesAreOne) {

@@ -108,7 +108,7 @@ TEST(SftLoss, MatchesAutograd) {
 }
 
 /// sum_t of the loss at log-probs and entropies moved by `step` along one coordinate.
-double moved_loss(const Algorithm& algorithm, Batch batch, std::vector<double> Batch::* values, size_t t,
+double moved_loss(const Algorithm& algorithm, Batch batch, std::vector<double> Batch::*values, size_t t,
                   double step) {
   (batch.*values)[t] += step;
   return algorithm.loss(batch.logprob, batch.entropy, batch.in).sums.at("actor/loss");
@@ -132,7 +132,7 @@ TEST(GrpoLoss, GradientIsTheDerivativeOfTheValue) {
         EXPECT_EQ(result.dentropy[t], 0);
         continue;
       }
-      auto difference = [&](std::vector<double> Batch::* values) {
+      auto difference = [&](std::vector<double> Batch::*values) {
         return (moved_loss(algorithm, batch, values, t, h) - moved_loss(algorithm, batch, values, t, -h)) /
                (2 * h);
       };

@@ -14,8 +14,9 @@ namespace {
 const Json kNoRecord = Json::object();
 
 double score(const Reward& reward, std::string_view response, std::string_view answer, int64_t tokens = 0) {
-  return reward.score(
-      {.response = response, .answer = answer, .response_tokens = tokens, .record = kNoRecord});
+  return *reward
+              .score({.response = response, .answer = answer, .response_tokens = tokens, .record = kNoRecord})
+              .value;
 }
 
 TEST(Exact, StripsBothEnds) {

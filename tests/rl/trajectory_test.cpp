@@ -92,6 +92,23 @@ TEST(TrajectoryJson, RoundTripIsExact) {
   EXPECT_EQ(back.sample, 1);
 }
 
+TEST(TrajectoryJson, NoRewardIsNull) {
+  Trajectory t = example();
+  t.excluded = true;
+  t.raw_reward = t.reward = 0;
+  const Json line = trajectory_to_json(t, 1);
+  EXPECT_TRUE(line["reward"].is_null());
+  EXPECT_TRUE(line["raw_reward"].is_null());
+  const Trajectory back = trajectory_from_json(line, "x", {});
+  EXPECT_TRUE(back.excluded);
+  expect_same(t, back);
+  EXPECT_FALSE(trajectory_from_json(trajectory_to_json(example(), 1), "x", {}).excluded);
+  std::string bytes;
+  append_trajectory(bytes, t);
+  std::string_view rest = bytes;
+  EXPECT_TRUE(take_trajectory(rest).excluded);
+}
+
 TEST(TrajectoryJson, UnknownLogprobsAreNull) {
   Trajectory t = example();
   t.response.logprobs.clear();

@@ -113,6 +113,10 @@ TEST(PromptWork, UniformIsOfTheRawReward) {
   EXPECT_TRUE(is_uniform(group));
   group.samples[1].raw_reward = 1;
   EXPECT_FALSE(is_uniform(group));
+  group.samples[0].excluded = true;
+  EXPECT_TRUE(is_uniform(group)) << "one reward is left";
+  EXPECT_EQ(shared_reward(group), 1);
+  group.samples[0].excluded = false;
   group.samples.pop_back();
   EXPECT_TRUE(is_uniform(group));
 }

@@ -39,7 +39,7 @@ Integer last_integer(std::string_view text) {
 
 }  // namespace
 
-double ArithmeticReward::score(const RewardInput& input) const {
+Verdict ArithmeticReward::score(const RewardInput& input) const {
   check_answer(input.answer, "the answer of a prompt");
   return last_integer(input.response) == last_integer(input.answer) ? 1 : 0;
 }

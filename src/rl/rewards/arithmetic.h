@@ -12,7 +12,7 @@ namespace temper {
 class ArithmeticReward final : public Reward {
  public:
   explicit ArithmeticReward(RewardOptions&) {}
-  double score(const RewardInput& input) const override;
+  Verdict score(const RewardInput& input) const override;
   void check_answer(std::string_view answer, const std::string& where) const override;
 };
 

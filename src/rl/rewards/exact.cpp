@@ -4,7 +4,7 @@
 
 namespace temper {
 
-double ExactReward::score(const RewardInput& input) const {
+Verdict ExactReward::score(const RewardInput& input) const {
   return strip(input.response) == strip(input.answer) ? 1 : 0;
 }
 

@@ -9,7 +9,7 @@ namespace temper {
 class ExactReward final : public Reward {
  public:
   explicit ExactReward(RewardOptions&) {}
-  double score(const RewardInput& input) const override;
+  Verdict score(const RewardInput& input) const override;
 };
 
 }  // namespace temper

@@ -69,7 +69,7 @@ Gsm8kReward::Gsm8kReward(RewardOptions& options)
     : flexible_(options.choice("method", kMethods[0], kMethods) == 1),
       format_score_(options.number("format_score", 0, {})) {}
 
-double Gsm8kReward::score(const RewardInput& input) const {
+Verdict Gsm8kReward::score(const RewardInput& input) const {
   check_answer(input.answer, "the answer of a prompt");
   std::string_view tail = last_code_points(input.response, kTail);
   std::optional<std::string> found = flexible_ ? last_number(tail) : marked_number(tail);

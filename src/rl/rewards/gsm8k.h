@@ -15,7 +15,7 @@ namespace temper {
 class Gsm8kReward final : public Reward {
  public:
   explicit Gsm8kReward(RewardOptions& options);
-  double score(const RewardInput& input) const override;
+  Verdict score(const RewardInput& input) const override;
   void check_answer(std::string_view answer, const std::string& where) const override;
 
  private:

@@ -23,7 +23,7 @@ LengthReward::LengthReward(RewardOptions& options)
       buffer_tokens_(token_option(options, "buffer_tokens", static_cast<double>(max_tokens_))),
       factor_(options.number("factor", 1, {0})) {}
 
-double LengthReward::score(const RewardInput& input) const {
+Verdict LengthReward::score(const RewardInput& input) const {
   const int64_t free = max_tokens_ - buffer_tokens_;
   if (input.response_tokens <= free) return 0;
   if (input.response_tokens > max_tokens_) return -factor_;

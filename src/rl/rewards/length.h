@@ -12,7 +12,7 @@ namespace temper {
 class LengthReward final : public Reward {
  public:
   explicit LengthReward(RewardOptions& options);
-  double score(const RewardInput& input) const override;
+  Verdict score(const RewardInput& input) const override;
   bool is_shaping() const override { return true; }
 
  private:

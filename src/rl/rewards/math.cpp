@@ -12,7 +12,7 @@ std::string_view reference_answer(std::string_view answer) {
 
 }  // namespace
 
-double MathReward::score(const RewardInput& input) const {
+Verdict MathReward::score(const RewardInput& input) const {
   check_answer(input.answer, "the answer of a prompt");
   std::optional<std::string_view> found = last_boxed(input.response);
   return found && math_answers_equal(*found, reference_answer(input.answer)) ? 1 : 0;

@@ -1,6 +1,7 @@
 #include "src/rl/rewards/options.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "src/core/check.h"
 #include "src/rl/choices.h"
@@ -11,14 +12,40 @@ std::string RewardOptions::key(std::string_view name) const {
   return fmt::format("reward.functions[{}].{}", config_.name, name);
 }
 
+void RewardOptions::fail_kind(std::string_view name, const char* kind, const std::string& fix) const {
+  const std::string written(name);
+  const std::string found =
+      config_.numbers.contains(written)   ? fmt::format("it is the number {}", config_.numbers.at(written))
+      : config_.strings.contains(written) ? fmt::format("it is the text \"{}\"", config_.strings.at(written))
+      : config_.lists.contains(written)   ? "it is a list"
+                                          : "it is not written and has no default";
+  fail(Exit::usage,
+       {.what = fmt::format("{} is not {}", key(name), kind), .where = key(name), .why = found, .fix = fix});
+}
+
 double RewardOptions::number(std::string_view name, double fallback, Range range) {
-  if (config_.numbers.contains(std::string(name))) return number(name, range);
+  const std::string written(name);
+  if (config_.numbers.contains(written)) return number(name, range);
   known_.push_back(name);
-  if (!config_.strings.contains(std::string(name))) return fallback;
-  fail(Exit::usage, {.what = fmt::format("{} is not a number", key(name)),
-                     .where = key(name),
-                     .why = fmt::format("it is the text \"{}\"", config_.strings.at(std::string(name))),
-                     .fix = fmt::format("write a number, the default is {}", fallback)});
+  if (config_.strings.contains(written) || config_.lists.contains(written))
+    fail_kind(name, "a number", fmt::format("write a number, the default is {}", fallback));
+  return fallback;
+}
+
+int64_t RewardOptions::integer(std::string_view name, int64_t fallback, Range range) {
+  const double value = number(name, static_cast<double>(fallback), range);
+  if (value != std::floor(value))
+    fail_kind(name, "a whole number", fmt::format("the default is {}", fallback));
+  return static_cast<int64_t>(value);
+}
+
+std::vector<std::string> RewardOptions::texts(std::string_view name) {
+  known_.push_back(name);
+  const auto found = config_.lists.find(std::string(name));
+  if (found == config_.lists.end() || found->second.empty())
+    fail_kind(name, "a list of strings",
+              fmt::format("write {{name = \"{}\", {} = [\"...\", ...]}}", config_.name, name));
+  return found->second;
 }
 
 double RewardOptions::number(std::string_view name, Range range) {
@@ -41,12 +68,8 @@ size_t RewardOptions::choice(std::string_view name, std::string_view fallback,
                              std::span<const std::string_view> legal) {
   known_.push_back(name);
   const std::string written(name);
-  if (config_.numbers.contains(written)) {
-    fail(Exit::usage, {.what = fmt::format("{} is not text", key(name)),
-                       .where = key(name),
-                       .why = fmt::format("it is the number {}", config_.numbers.at(written)),
-                       .fix = suggest_names("", legal)});
-  }
+  if (config_.numbers.contains(written) || config_.lists.contains(written))
+    fail_kind(name, "text", suggest_names("", legal));
   auto found = config_.strings.find(written);
   return choice_index(key(name), found == config_.strings.end() ? fallback : found->second, legal);
 }
@@ -61,6 +84,7 @@ void RewardOptions::finish() const {
   };
   for (const auto& [name, unused] : config_.numbers) check(name);
   for (const auto& [name, unused] : config_.strings) check(name);
+  for (const auto& [name, unused] : config_.lists) check(name);
 }
 
 }  // namespace temper

@@ -7,7 +7,7 @@
 
 namespace temper {
 
-RewardSet::RewardSet(const RewardConfig& config) {
+RewardSet::RewardSet(const RewardConfig& config, Helpers* helpers) {
   if (config.functions.empty()) {
     fail(Exit::usage, {.what = "no reward function",
                        .where = "reward.functions",
@@ -15,7 +15,7 @@ RewardSet::RewardSet(const RewardConfig& config) {
                        .fix = "name at least one, for example functions = [\"exact\"]"});
   }
   for (const RewardFunctionConfig& function : config.functions) {
-    std::unique_ptr<Reward> reward = make_reward(function);
+    std::unique_ptr<Reward> reward = make_reward(function, helpers);
     if (!std::isfinite(function.weight)) {
       fail(Exit::usage, {.what = "illegal weight of a reward function",
                          .where = "reward.functions",
@@ -37,8 +37,12 @@ RewardSet::RewardSet(const RewardConfig& config) {
 
 RewardScore RewardSet::score(const RewardInput& input) const {
   RewardScore result;
+  std::vector<double> shaping;
   for (const Entry& entry : entries_) {
-    const double part = entry.reward->score(input);
+    const Verdict verdict = entry.reward->score(input);
+    result.excluded = result.excluded || !verdict.value;
+    if (!verdict.value) continue;
+    const double part = *verdict.value;
     if (!std::isfinite(part)) {
       fail(Exit::numerics,
            {.what = "a reward is not finite",
@@ -47,12 +51,15 @@ RewardScore RewardSet::score(const RewardInput& input) const {
             .fix = "check the options of the function"});
     }
     result.parts.emplace_back(entry.name, part);
-    if (!entry.reward->is_shaping()) result.raw += entry.weight * part;
+    for (const auto& [name, value] : verdict.parts) result.parts.emplace_back(entry.name + "/" + name, value);
+    if (entry.reward->is_shaping())
+      shaping.push_back(entry.weight * part);
+    else
+      result.raw += entry.weight * part;
   }
   result.shaped = result.raw;
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    if (entries_[i].reward->is_shaping()) result.shaped += entries_[i].weight * result.parts[i].second;
-  }
+  for (const double term : shaping) result.shaped += term;
+  if (result.excluded) result.raw = result.shaped = 0;
   if (!std::isfinite(result.shaped) || !std::isfinite(result.raw)) {
     fail(Exit::numerics, {.what = "the sum of the rewards is not finite",
                           .where = "reward.functions",
@@ -72,10 +79,24 @@ void RewardSet::score(Trajectory& t, const Json& record) const {
   t.raw_reward = result.raw;
   t.reward = result.shaped;
   t.reward_parts = std::move(result.parts);
+  t.excluded = result.excluded;
 }
 
 void RewardSet::check_answer(std::string_view answer, const std::string& where) const {
   for (const Entry& entry : entries_) entry.reward->check_answer(answer, where);
+}
+
+int64_t RewardSet::concurrency() const {
+  int64_t sum = 0;
+  for (const Entry& entry : entries_) sum += entry.reward->concurrency();
+  return sum;
+}
+
+std::map<std::string, double> RewardSet::end_step() const {
+  std::map<std::string, double> sums;
+  for (const Entry& entry : entries_)
+    for (const auto& [name, value] : entry.reward->end_step()) sums[name] += value;
+  return sums;
 }
 
 }  // namespace temper

@@ -2,14 +2,18 @@
 // The reward functions of a run with their weights. For one response, sums left to right in config order:
 //   raw    = sum of weight * part over task rewards
 //   shaped = raw, plus weight * part of every shaping term
-// Parts are the unweighted scores by function name. A non-finite score or sum is Error(Exit::numerics).
+// Parts are the unweighted scores by function name, each with the parts that the function itself gave as
+// "function/part" behind it. A function that says nothing leaves the response without a reward (excluded):
+// both sums are 0, and it has no part. A non-finite score or sum is Error(Exit::numerics).
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "src/config/reward_config.h"
+#include "src/core/helpers.h"
 #include "src/rl/reward.h"
 
 namespace temper {
@@ -17,19 +21,24 @@ namespace temper {
 struct RewardScore {
   double raw = 0;
   double shaped = 0;
+  bool excluded = false;
   std::vector<std::pair<std::string, double>> parts;
 };
 
 class RewardSet {
  public:
   /// Error(Exit::usage) on no function, an unknown or repeated name, an unknown option, a non-finite weight.
-  explicit RewardSet(const RewardConfig& config);
+  /// Without `helpers` no function can be asked that needs a program.
+  explicit RewardSet(const RewardConfig& config, Helpers* helpers = nullptr);
 
   RewardScore score(const RewardInput& input) const;
-  /// Scores a trajectory (its texts and tokens) and fills raw_reward, reward and reward_parts.
+  /// Scores a trajectory (its texts and tokens) and fills raw_reward, reward, reward_parts and excluded.
   void score(Trajectory& trajectory, const Json& record) const;
   /// Checks an answer with every function, before training; `where` is the file and line of the prompt.
   void check_answer(std::string_view answer, const std::string& where) const;
+  /// Of all functions; see Reward.
+  int64_t concurrency() const;
+  std::map<std::string, double> end_step() const;
 
  private:
   struct Entry {

@@ -67,8 +67,15 @@ bool is_finished(const Group& group) {
 }
 
 bool is_uniform(const Group& group) {
+  const double shared = shared_reward(group);
   return std::all_of(group.samples.begin(), group.samples.end(),
-                     [&](const Trajectory& t) { return t.raw_reward == group.samples.front().raw_reward; });
+                     [&](const Trajectory& t) { return t.excluded || t.raw_reward == shared; });
+}
+
+double shared_reward(const Group& group) {
+  const auto rewarded = std::find_if(group.samples.begin(), group.samples.end(),
+                                     [](const Trajectory& t) { return !t.excluded; });
+  return rewarded == group.samples.end() ? 0 : rewarded->raw_reward;
 }
 
 }  // namespace temper

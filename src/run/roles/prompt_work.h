@@ -32,7 +32,9 @@ Request to_request(const PromptWork& work, int64_t samples_per_prompt);
 Group to_group(const PromptWork& work, std::vector<Response> responses);
 
 bool is_finished(const Group& group);
-/// All samples earned the same raw reward: no advantage comes of them.
+/// All samples with a reward earned the same raw one: no advantage comes of them.
 bool is_uniform(const Group& group);
+/// That of a uniform group; 0 where no sample has one.
+double shared_reward(const Group& group);
 
 }  // namespace temper

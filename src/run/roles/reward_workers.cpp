@@ -1,10 +1,20 @@
 #include "src/run/roles/reward_workers.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "src/core/check.h"
 
 namespace temper {
+
+namespace {
+
+constexpr int64_t kThreads = 2;
+
+}  // namespace
+
+RewardWorkers::RewardWorkers(const RewardSet& rewards)
+    : RewardWorkers(rewards, static_cast<int>(std::max(kThreads, rewards.concurrency()))) {}
 
 RewardWorkers::RewardWorkers(const RewardSet& rewards, int num_threads) : rewards_(rewards) {
   CHECK(num_threads > 0, "{} reward threads", num_threads);
@@ -23,8 +33,11 @@ RewardWorkers::~RewardWorkers() {
 void RewardWorkers::submit(Group group, std::shared_ptr<const Json> record) {
   {
     const std::lock_guard lock(mutex_);
-    jobs_.push_back({std::move(group), std::move(record)});
     ++unfinished_;
+    const size_t samples = group.samples.size();
+    const auto open = std::make_shared<OpenGroup>(OpenGroup{std::move(group), std::move(record), samples});
+    for (size_t i = 0; i < samples; ++i) jobs_.push_back({open, i});
+    if (samples == 0) finish(*open);
   }
   changed_.notify_all();
 }
@@ -52,16 +65,21 @@ void RewardWorkers::work() {
     lock.unlock();
     std::exception_ptr error;
     try {
-      for (Trajectory& t : job.group.samples) rewards_.score(t, *job.record);
+      rewards_.score(job.of->group.samples[job.sample], *job.of->record);
     } catch (...) {
       error = std::current_exception();  // rethrown on the thread that collects
     }
     lock.lock();
     if (error && !error_) error_ = error;
-    finished_.push_back(std::move(job.group));
-    --unfinished_;
-    changed_.notify_all();
+    if (--job.of->left == 0) finish(*job.of);
   }
+}
+
+/// With the mutex held.
+void RewardWorkers::finish(OpenGroup& open) {
+  finished_.push_back(std::move(open.group));
+  --unfinished_;
+  changed_.notify_all();
 }
 
 }  // namespace temper

@@ -1,6 +1,6 @@
 #pragma once
-// Reward functions on threads while generation goes on. Scores do not depend on which thread ran them or
-// when.
+// Reward functions on threads while generation goes on, a response each. Scores do not depend on which thread
+// ran them or when.
 
 #include <condition_variable>
 #include <deque>
@@ -18,6 +18,8 @@ namespace temper {
 
 class RewardWorkers {
  public:
+  /// As many threads as the functions can use.
+  explicit RewardWorkers(const RewardSet& rewards);
   RewardWorkers(const RewardSet& rewards, int num_threads);
   ~RewardWorkers();
   RewardWorkers(const RewardWorkers&) = delete;
@@ -31,10 +33,16 @@ class RewardWorkers {
 
  private:
   void work();
-  struct Job {
+  struct OpenGroup {
     Group group;
     std::shared_ptr<const Json> record;
+    size_t left = 0;  // samples to score
   };
+  struct Job {
+    std::shared_ptr<OpenGroup> of;
+    size_t sample = 0;
+  };
+  void finish(OpenGroup& open);
 
   const RewardSet& rewards_;
   std::mutex mutex_;

@@ -14,6 +14,7 @@
 #include "src/config/config.h"
 #include "src/data/chat_template.h"
 #include "src/models/model.h"
+#include "src/rl/rewards/reward_set.h"
 #include "src/rollout/engine.h"
 #include "src/run/exchange/group_exchange.h"
 #include "src/run/exchange/weight_sync.h"
@@ -45,6 +46,7 @@ struct RunTask {
   const RunPlan& plan;
   std::vector<std::string> replay_files = {};  // each the groups of one step; none: the run makes its own
   std::string gradient_folder = {};            // of --dump-gradients; empty: none
+  Helpers* helpers = nullptr;                  // null: no reward asks a program
 
   const Config& config() const { return loaded.config; }
   bool replay() const { return !replay_files.empty(); }
@@ -82,6 +84,7 @@ struct RoleParts {
   const Tokenizer* tokenizer;  // null: replay without a tokenizer folder
   const ChatTemplate* chat;    // null: the folder has none
   PromptStream* prompts;       // null on ranks that draw none
+  const RewardSet* rewards;    // null: the config names none
   std::function<Engine&()> engine;  // one cache for all roles of the rank, made when it is first asked for
   std::function<std::unique_ptr<Model>()> load_first_weights;  // a model that stays as it is
   // Of the role that is made.

@@ -13,8 +13,6 @@
 namespace temper {
 namespace {
 
-constexpr int kRewardThreads = 2;
-
 std::map<std::string, double> counter_metrics(const RolloutCounters& c) {
   return {{"rollout/preemptions", static_cast<double>(c.preemptions)},
           {"rollout/rows_prefilled", static_cast<double>(c.rows_prefilled)},
@@ -58,8 +56,7 @@ struct RoundResult {
 class RolloutRole::Step {
  public:
   Step(const RolloutRole& role, int64_t step, int64_t version)
-      : rewards_(role.rewards_),
-        p_(role.p_),
+      : p_(role.p_),
         step_(step),
         options_(rollout_options(p_.config, p_.plan, p_.model.config(), p_.tokenizer)) {
     options_.version = version;
@@ -120,7 +117,7 @@ class RolloutRole::Step {
       requests.push_back(to_request(work[i], batch.samples_per_prompt));
     }
     RoundResult result;
-    RewardWorkers workers(rewards_, kRewardThreads);
+    RewardWorkers workers(p_.rewards);
     size_t done = 0;
     const Stopwatch generating;
     const RolloutCounters counters = p_.engine.generate(
@@ -156,7 +153,7 @@ class RolloutRole::Step {
         continue;
       }
       ++result.replaced;
-      note_.replaced[g.samples.front().data_position] = g.samples.front().raw_reward;
+      note_.replaced[g.samples.front().data_position] = shared_reward(g);
     }
   }
 
@@ -168,13 +165,13 @@ class RolloutRole::Step {
                     {"timing_s/reward", reward_seconds_},
                     {"perf/rollout_rows_max", rows}};
     note_.maxima.merge(p_.memory.metrics("generate"));
+    add_up(note_.sums, p_.rewards.end_step());
     note_.sums["timing_s/gen_all_ranks"] = generating_seconds_;
     note_.data_position = p_.prompts.position();
     note_.stop_requested = stop_requested();
     p_.groups.close_sampled(step_, std::move(note_));
   }
 
-  const RewardSet& rewards_;
   const Parts& p_;
   int64_t step_;
   GenerateOptions options_;
@@ -213,6 +210,7 @@ std::unique_ptr<Role> make_rollout_role(const RoleParts& p) {
                                                           .engine = p.engine(),
                                                           .tokenizer = *p.tokenizer,
                                                           .prompts = *p.prompts,
+                                                          .rewards = *p.rewards,
                                                           .groups = p.groups,
                                                           .weights = p.weights,
                                                           .journal = p.journal,

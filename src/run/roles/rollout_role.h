@@ -4,7 +4,6 @@
 // and goes on in the next one (the last step finishes all); with rollout.dynamic_sampling_rounds a prompt
 // whose samples earn all the same is replaced by the next one.
 
-#include "src/rl/rewards/reward_set.h"
 #include "src/run/roles/role.h"
 
 namespace temper {
@@ -19,6 +18,7 @@ class RolloutRole : public Role {
     Engine& engine;
     const Tokenizer& tokenizer;
     PromptStream& prompts;
+    const RewardSet& rewards;
     GroupExchange& groups;
     WeightSync& weights;
     Journal& journal;
@@ -28,7 +28,7 @@ class RolloutRole : public Role {
     Share share;
     Lead lead;
   };
-  explicit RolloutRole(const Parts& parts) : p_(parts), rewards_(parts.config.reward) {}
+  explicit RolloutRole(const Parts& parts) : p_(parts) {}
   bool phase(int64_t step) override;
   void restore(const CheckpointReader& checkpoint) override;
 
@@ -36,7 +36,6 @@ class RolloutRole : public Role {
   class Step;
 
   Parts p_;
-  RewardSet rewards_;
   std::vector<Group> unfinished_;  // of all rollout ranks, by data position
 };
 

@@ -6,33 +6,38 @@
 #include "src/rl/trajectory_bytes.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/roles/prompt_work.h"
+#include "src/run/roles/reward_workers.h"
 
 namespace temper {
 namespace {
 
 std::map<std::string, double> set_metrics(const std::string& name, const std::vector<Group>& groups) {
-  double sum = 0, high = -1e300, low = 1e300, tokens = 0, cut = 0, samples = 0, passed = 0;
+  double sum = 0, high = -1e300, low = 1e300, tokens = 0, cut = 0, samples = 0, rewarded = 0, passed = 0;
   size_t per_prompt = 1;
   for (const Group& g : groups) {
     bool pass = false;
     per_prompt = std::max(per_prompt, g.samples.size());
     for (const Trajectory& t : g.samples) {
-      sum += t.raw_reward;
-      high = std::max(high, t.raw_reward);
-      low = std::min(low, t.raw_reward);
       tokens += static_cast<double>(t.response.tokens.size());
       cut += t.response.finish == FinishReason::length;
       samples += 1;
+      if (t.excluded) continue;
+      rewarded += 1;
+      sum += t.raw_reward;
+      high = std::max(high, t.raw_reward);
+      low = std::min(low, t.raw_reward);
       pass = pass || t.raw_reward >= 1.0;
     }
     passed += pass;
   }
   const std::string prefix = "val/" + name + "/";
-  std::map<std::string, double> m{{prefix + "score/mean", sum / samples},
-                                  {prefix + "score/max", high},
-                                  {prefix + "score/min", low},
-                                  {prefix + "response_length/mean", tokens / samples},
+  std::map<std::string, double> m{{prefix + "response_length/mean", tokens / samples},
                                   {prefix + "response_length/clip_ratio", cut / samples}};
+  if (rewarded > 0) {
+    m[prefix + "score/mean"] = sum / rewarded;
+    m[prefix + "score/max"] = high;
+    m[prefix + "score/min"] = low;
+  }
   if (per_prompt > 1)
     m[prefix + fmt::format("pass@{}", per_prompt)] = passed / static_cast<double>(groups.size());
   return m;
@@ -40,7 +45,7 @@ std::map<std::string, double> set_metrics(const std::string& name, const std::ve
 
 }  // namespace
 
-Validation::Validation(const Parts& parts) : p_(parts), rewards_(parts.config.reward) {
+Validation::Validation(const Parts& parts) : p_(parts) {
   const Config& c = p_.config;
   for (const DataSource& source : c.validation.data) {
     PromptStream stream({source}, c.data, c.run.seed, p_.tokenizer, p_.chat,
@@ -71,7 +76,8 @@ std::vector<Group> Validation::generate(const Set& set, int64_t version) {
                         static_cast<int32_t>(p_.config.validation.samples_per_prompt)});
     which.push_back(i);
   }
-  std::vector<Group> mine, all;
+  RewardWorkers workers(p_.rewards);
+  size_t done = 0;
   p_.engine.generate(
       p_.ctx, requests, options(version), &p_.tokenizer, [&](size_t i, std::vector<Response> responses) {
         const DrawnPrompt& p = set.prompts[which[i]];
@@ -79,12 +85,14 @@ std::vector<Group> Validation::generate(const Set& set, int64_t version) {
         for (Trajectory& t : g.samples) {
           t.data_position = requests[i].data_position;
           t.group = static_cast<int32_t>(which[i]);
-          rewards_.score(t, *p.record);
         }
-        mine.push_back(std::move(g));
+        workers.submit(std::move(g), p.record);
         p_.status(
-            fmt::format("validation {}: {}/{} prompts of this rank", set.name, mine.size(), requests.size()));
+            fmt::format("validation {}: {}/{} prompts of this rank", set.name, ++done, requests.size()));
       });
+  const std::vector<Group> mine = workers.collect();
+  p_.rewards.end_step();
+  std::vector<Group> all;
   for (const std::string& part :
        p_.comm.all_gather(groups_to_bytes(mine), "validation groups, copied to all ranks"))
     for (Group& g : groups_from_bytes(part)) all.push_back(std::move(g));
@@ -113,15 +121,12 @@ bool ValidationRole::phase(int64_t step) {
 }
 
 std::unique_ptr<Role> make_validation_role(const RoleParts& p) {
-  const Validation::Parts parts{p.task.config(),
-                                p.task.plan,
-                                *p.dp,
-                                p.ctx,
-                                *p.policy,
-                                p.engine(),
-                                *p.tokenizer,
-                                p.chat,
-                                [&journal = p.journal](const std::string& text) { journal.status(text); }};
+  const Validation::Parts parts{
+      p.task.config(), p.task.plan,
+      *p.dp,           p.ctx,
+      *p.policy,       p.engine(),
+      *p.tokenizer,    p.chat,
+      *p.rewards,      [&journal = p.journal](const std::string& text) { journal.status(text); }};
   return std::make_unique<ValidationRole>(parts, p.journal, p.memory, p.task.config().validation.every,
                                           p.task.last_step());
 }

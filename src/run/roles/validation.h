@@ -1,10 +1,10 @@
 #pragma once
 // Scores the current weights on held-out prompts by generating through the rollout engine. Each file of
 // validation.data is a set: val/<file name>/score/{mean,max,min}, response_length/mean, clip_ratio, and with
-// several samples per prompt pass@k (a sample passes when its raw reward is at least 1). Random numbers: data
-// positions from kFirstPosition on, so that no draw of training is repeated.
+// several samples per prompt pass@k (a sample passes when its raw reward is at least 1; one without a reward
+// does not, and counts in no score). Random numbers: data positions from kFirstPosition on, so that no draw
+// of training is repeated.
 
-#include "src/rl/rewards/reward_set.h"
 #include "src/run/roles/role.h"
 
 namespace temper {
@@ -22,6 +22,7 @@ class Validation {
     Engine& engine;
     const Tokenizer& tokenizer;
     const ChatTemplate* chat;
+    const RewardSet& rewards;
     std::function<void(const std::string&)> status;  // told how far this rank is
   };
   explicit Validation(const Parts& parts);
@@ -42,7 +43,6 @@ class Validation {
   GenerateOptions options(int64_t version) const;
 
   Parts p_;
-  RewardSet rewards_;
   std::vector<Set> sets_;
 };
 

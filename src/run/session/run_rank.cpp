@@ -3,7 +3,6 @@
 #include <limits>
 
 #include "src/config/load.h"
-#include "src/rl/rewards/reward_set.h"
 #include "src/run/plan/memory.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/record/run_log.h"
@@ -45,15 +44,15 @@ RunRank::RunRank(const RunTask& run_task, const MpiSession& mpi, std::span<const
 /// Tokenizer, prompts and rewards: bad data ends the run before it has a folder.
 void RunRank::load_data() {
   if (!task.replay() || has_tokenizer(tokenizer_folder(config()))) text = load_text_tools(config());
+  if (!config().reward.functions.empty())
+    rewards = std::make_unique<RewardSet>(config().reward, task.helpers);
   if (task.replay() || !placement.has(Duty::produces)) return;
   const bool sft = !task.plan.generates;
   prompts = std::make_unique<PromptStream>(
       config().data.train, config().data, config().run.seed, *text.tokenizer, text.chat_template(),
       PromptStream::Limits{task.plan.max_prompt_tokens, task.plan.longest_sequence, sft});
-  std::optional<RewardSet> rewards;
-  if (!sft) rewards.emplace(config().reward);
   prompts->check_all([&](const std::string& answer, const std::string& where) {
-    if (rewards) rewards->check_answer(answer, where);
+    if (!sft) rewards->check_answer(answer, where);
   });
 }
 
@@ -109,6 +108,7 @@ void RunRank::build_roles() {
                   .tokenizer = text.tokenizer.get(),
                   .chat = text.chat_template(),
                   .prompts = prompts.get(),
+                  .rewards = rewards.get(),
                   .engine = [this]() -> Engine& {
                     if (!engine) {
                       engine = std::make_unique<Engine>(*policy, engine_options(config(), task.plan),

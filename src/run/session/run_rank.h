@@ -39,6 +39,7 @@ struct RunRank {
   WeightSync weights;
   TextTools text;
   std::unique_ptr<PromptStream> prompts;             // on ranks that draw from the data
+  std::unique_ptr<RewardSet> rewards;                // null: the config names none
   std::unique_ptr<RunFolder> folder;                 // on the rank that writes
   std::string checkpoints;                           // folder of the run's own
   RunStart::Finds found = RunStart::Finds::nothing;  // in the folder, on the rank that writes

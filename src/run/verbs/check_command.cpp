@@ -5,18 +5,39 @@
 
 #include "src/config/load.h"
 #include "src/core/check.h"
+#include "src/rl/registry.h"
 #include "src/run/plan/model_facts.h"
 #include "src/run/plan/report.h"
+#include "src/run/verbs/reward_trial.h"
 
 namespace temper {
 namespace {
 
+/// Asks the programs of a config that is otherwise sound; null: there are none.
+Json try_programs(const Config& config, PlanResult& result) {
+  if (!result.errors.empty() || !needs_helpers(config.reward)) return nullptr;
+  Json trial = try_rewards(config);
+  if (trial.at("reward").is_null())
+    result.errors.push_back(
+        {"reward.functions",
+         "",
+         "the program gave no reward for the first prompt, with its answer as the response "
+         "(its stderr and the warning above say why)",
+         {}});
+  return trial;
+}
+
+struct CheckedConfig {
+  PlanResult plan;
+  Json trial;  // of reward programs; null: there are none
+};
+
 /// The plan with the errors of every stage; later stages need the earlier ones to be clean.
-PlanResult check_config(const CommandLine& line, int64_t memory_limit) {
+CheckedConfig check_config(const CommandLine& line, int64_t memory_limit) {
   const ConfigReading reading = read_config(line.positional, line.overrides);
   PlanResult result;
   result.errors = reading.errors;
-  if (!result.errors.empty()) return result;
+  if (!result.errors.empty()) return {std::move(result), nullptr};
   const Config& config = reading.loaded.config;
   const std::vector<PlanError> missing = validate_paths(config);
   const bool has_model =
@@ -26,8 +47,9 @@ PlanResult check_config(const CommandLine& line, int64_t memory_limit) {
     result = try_plan(config, num_ranks, read_model_facts(config.model.path), memory_limit);
   }
   result.errors.insert(result.errors.end(), missing.begin(), missing.end());
+  Json trial = try_programs(config, result);
   add_origins(result.errors, reading.loaded);
-  return result;
+  return {std::move(result), std::move(trial)};
 }
 
 }  // namespace
@@ -37,10 +59,13 @@ CheckOutcome check_outcome(const CommandLine& line) {
   options.ranks_per_node = static_cast<int>(line.integer("--gpus-per-node", 0));
   options.memory_limit = static_cast<int64_t>(line.number("--device-memory", 0) * 1073741824.0);
   options.explain_batch = line.has("--explain-batch");
-  const PlanResult result = check_config(line, options.memory_limit);
-  const std::string output =
-      line.has("--json") ? dump_json_line(plan_json(result, options)) + "\n" : plan_text(result, options);
-  return {output, static_cast<int>(result.errors.empty() ? Exit::ok : Exit::usage)};
+  const auto [result, trial] = check_config(line, options.memory_limit);
+  const int code = static_cast<int>(result.errors.empty() ? Exit::ok : Exit::usage);
+  if (!line.has("--json"))
+    return {(trial.is_null() ? "" : trial_text(trial)) + plan_text(result, options), code};
+  Json json = plan_json(result, options);
+  if (!trial.is_null()) json["reward_trial"] = trial;
+  return {dump_json_line(json) + "\n", code};
 }
 
 int run_check(const CommandLine& line) {

@@ -1,6 +1,6 @@
 #pragma once
 // The verb `check`: reads a config and the model's config.json, plans for N ranks, prints what would happen.
-// Starts nothing, needs no MPI and no GPU.
+// Needs no MPI and no GPU, and starts nothing but the programs of rewards, once each.
 
 #include <string>
 

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "src/config/load.h"
+#include "src/rl/registry.h"
 #include "src/run/plan/model_facts.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/record/run_log.h"
@@ -16,6 +17,8 @@ int run_eval(const CommandLine& line) {
   LoadedConfig loaded = load_config(line.positional, line.overrides);
   const Config& config = loaded.config;
   require_paths(loaded, {"data.train", "checkpoint.resume"});
+  std::optional<Helpers> helpers;
+  if (needs_helpers(config.reward)) helpers.emplace();  // before MPI has threads
   MpiSession mpi(nullptr, nullptr);
   const std::unique_ptr<Comm> comm = mpi.make_comm_of_all(config.cluster.watchdog_seconds);
   settle_device(loaded, *comm);
@@ -33,8 +36,9 @@ int run_eval(const CommandLine& line) {
   ModelHost host(mpi, device, plan.dtype, threads);
   const std::unique_ptr<Model> model = host.load(first_weights(config, plan));
   Engine engine(*model, engine_options(config, plan), host.ctx().lane);
+  const RewardSet rewards(config.reward, helpers ? &*helpers : nullptr);
   Validation validation({config, plan, *comm, host.ctx(), *model, engine, *text.tokenizer,
-                         text.chat_template(), /*status=*/[](const std::string&) {}});
+                         text.chat_template(), rewards, /*status=*/[](const std::string&) {}});
   Json result = Json::object();
   for (const auto& [name, value] : validation.run(0).metrics) result[name] = value;
   if (comm->rank() == 0) std::printf("%s\n", dump_json_line(result).c_str());

@@ -2,6 +2,7 @@
 
 #include "src/comm/mpi_comm.h"
 #include "src/config/load.h"
+#include "src/rl/registry.h"
 #include "src/run/plan/model_facts.h"
 #include "src/run/session/gpu.h"
 #include "src/run/session/session.h"
@@ -13,10 +14,14 @@ int run_train(const CommandLine& line) {
   std::vector<std::string> unused;
   if (line.has("--replay")) unused = {"data.train", "validation.data", "checkpoint.resume"};
   require_paths(loaded, unused);
+  std::optional<Helpers> helpers;
+  if (needs_helpers(loaded.config.reward)) helpers.emplace();  // before MPI has threads
   MpiSession mpi(nullptr, nullptr);
   settle_device(loaded, *mpi.make_comm_of_all(loaded.config.cluster.watchdog_seconds));
   const RunPlan plan = make_plan(loaded, mpi.size(), read_model_facts(loaded.config.model.path));
-  return run_session({loaded, plan, line.list("--replay"), line.text("--dump-gradients")}, mpi);
+  return run_session(
+      {loaded, plan, line.list("--replay"), line.text("--dump-gradients"), helpers ? &*helpers : nullptr},
+      mpi);
 }
 
 }  // namespace temper

@@ -1,0 +1,97 @@
+#include "src/core/helpers.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "src/core/check.h"
+#include "src/core/helper_keeper.h"
+
+namespace temper {
+namespace {
+
+[[noreturn]] void fail_keeper(const char* what) {
+  fail(Exit::environment, {.what = fmt::format("cannot {} the keeper of helper programs", what),
+                           .where = "processes of this host",
+                           .why = std::strerror(errno),
+                           .fix = "raise the limits on processes and files (ulimit -u, ulimit -n)"});
+}
+
+void close_pipe(int& descriptor) {
+  if (descriptor >= 0) ::close(descriptor);
+  descriptor = -1;
+}
+
+/// The answer to a request, with the descriptors that came along (-1: none).
+KeeperAnswer receive_answer(int socket, int (&descriptors)[2]) {
+  KeeperAnswer answer;
+  iovec part{&answer, sizeof answer};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof descriptors)] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  ssize_t got;
+  do got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  while (got < 0 && errno == EINTR);
+  if (got != sizeof answer) fail_keeper("hear of");
+  if (const cmsghdr* head = CMSG_FIRSTHDR(&message); head && head->cmsg_type == SCM_RIGHTS)
+    std::memcpy(descriptors, CMSG_DATA(head), sizeof descriptors);
+  return answer;
+}
+
+}  // namespace
+
+Helpers::Helpers() {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) fail_keeper("reach");
+  const pid_t parent = ::getpid();
+  keeper_ = ::fork();
+  if (keeper_ < 0) fail_keeper("start");
+  if (keeper_ == 0) keep_programs(ends[1], parent);
+  ::close(ends[1]);
+  socket_ = ends[0];
+}
+
+Helpers::~Helpers() {
+  ::close(socket_);
+  while (::waitpid(keeper_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+HelperProgram Helpers::start(const std::vector<std::string>& argv) {
+  CHECK(!argv.empty(), "a helper program without a name");
+  std::string request(1, kStartProgram);
+  for (const std::string& word : argv) request.append(word.c_str(), word.size() + 1);
+  CHECK(request.size() <= kMaxRequest, "a command of {} bytes", request.size());
+  const std::lock_guard lock(mutex_);
+  if (::send(socket_, request.data(), request.size(), MSG_NOSIGNAL) < 0) fail_keeper("ask");
+  int descriptors[2] = {-1, -1};
+  const KeeperAnswer answer = receive_answer(socket_, descriptors);
+  if (answer.pid > 0) return {answer.pid, descriptors[0], descriptors[1]};
+  fail(Exit::usage,
+       {.what = fmt::format("cannot start the program {}", argv[0]),
+        .where = fmt::format("{}", fmt::join(argv, " ")),
+        .why = std::strerror(answer.error),
+        .fix = "name a program in PATH, or a path from the working folder that may be executed"});
+}
+
+void Helpers::end(HelperProgram& program) {
+  close_pipe(program.input);
+  close_pipe(program.output);
+  if (program.pid <= 0) return;
+  std::string request(1, kEndProgram);
+  request.append(reinterpret_cast<const char*>(&program.pid), sizeof program.pid);
+  program.pid = -1;
+  const std::lock_guard lock(mutex_);
+  int none[2] = {-1, -1};
+  // A keeper that is gone has taken its programs along.
+  if (::send(socket_, request.data(), request.size(), MSG_NOSIGNAL) >= 0) receive_answer(socket_, none);
+}
+
+}  // namespace temper

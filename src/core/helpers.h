@@ -1,0 +1,46 @@
+#pragma once
+// Programs that a process starts and talks to over pipes, now or hours later. They are started by a keeper, a
+// small process that is forked before there are threads, MPI or a GPU: a fork after that would copy a state
+// that libraries do not allow to be copied (page tables of registered memory, locks that a thread holds). The
+// keeper has one thread and no library of its own, so it may fork and exec at any time.
+// Nobody is left behind: when the process ends, however it ends, the keeper sees its socket close, kills what
+// it has started with all that came of it, and ends. When the keeper is killed, its programs are with it.
+// A terminal's Control-C does not reach programs: they belong to a session of their own.
+
+#include <sys/types.h>
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace temper {
+
+/// A program that runs. `input` and `output` are pipes to its stdin and from its stdout, not blocking, owned
+/// by the caller; its stderr is that of this process.
+struct HelperProgram {
+  pid_t pid = -1;
+  int input = -1, output = -1;
+};
+
+class Helpers {
+ public:
+  /// Forks the keeper: call it while the process has one thread.
+  Helpers();
+  /// Ends all programs.
+  ~Helpers();
+  Helpers(const Helpers&) = delete;
+  Helpers& operator=(const Helpers&) = delete;
+
+  /// From any thread. argv[0] is looked up in PATH. A program that cannot be started is Error(Exit::usage), a
+  /// keeper that was killed Error(Exit::environment).
+  HelperProgram start(const std::vector<std::string>& argv);
+  /// Kills the program and its process group, and closes the pipes.
+  void end(HelperProgram& program);
+
+ private:
+  std::mutex mutex_;
+  int socket_ = -1;
+  pid_t keeper_ = -1;
+};
+
+}  // namespace temper

@@ -1,0 +1,68 @@
+#pragma once
+// One program that scores responses, as the pool that owns it sees it: JSON lines out, JSON lines in, nothing
+// ever waits here. A line in is at most kMaxLine bytes, so that a flood is not kept. What it says is taken
+// only as the answer to a call that is open; ids cannot be guessed, so nothing is answered before it is read.
+
+#include <chrono>
+#include <cstdint>
+#include <future>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "src/core/helpers.h"
+#include "src/core/json.h"
+#include "src/rl/reward.h"
+
+namespace temper {
+
+/// Why a call has no answer.
+enum class CommandFailure { none, late, died, nonsense };
+
+struct CommandAnswer {
+  Verdict verdict = {};  // its parts by the names that the program gave
+  CommandFailure failure = CommandFailure::none;
+  std::string why = {};  // of the failure
+};
+
+struct CommandCall {
+  Json request;
+  std::promise<CommandAnswer> answer;
+};
+
+class CommandProcess {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr size_t kMaxLine = size_t{1} << 20;
+
+  explicit CommandProcess(const HelperProgram& started) : program(started) {}
+
+  void ask(int64_t id, std::shared_ptr<CommandCall> call);
+  bool wants_to_write() const { return sent_ < unsent_.size(); }
+  /// Writes what the pipe takes.
+  void write();
+  /// Reads what there is and gives calls their answers. False: the program has ended or talks nonsense, see
+  /// `failure` and `why`.
+  bool read();
+
+  struct OpenCall {
+    std::shared_ptr<CommandCall> call;
+    Clock::time_point since;
+  };
+  HelperProgram program;
+  std::map<int64_t, OpenCall> open;  // by id
+  double longest_answer = 0;         // seconds
+  CommandFailure failure = CommandFailure::none;
+  std::string why;
+
+ private:
+  bool take(std::string_view bytes);
+  bool take_line(std::string_view line);
+  bool nonsense(std::string reason);
+
+  std::string unsent_, unread_;
+  size_t sent_ = 0;
+};
+
+}  // namespace temper

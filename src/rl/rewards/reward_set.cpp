@@ -35,11 +35,13 @@ RewardSet::RewardSet(const RewardConfig& config, Helpers* helpers) {
   }
 }
 
-RewardScore RewardSet::score(const RewardInput& input) const {
+RewardScore RewardSet::score(const RewardInput& input, const Trajectory& t) const {
   RewardScore result;
   std::vector<double> shaping;
   for (const Entry& entry : entries_) {
-    const Verdict verdict = entry.reward->score(input);
+    std::optional<Verdict> known;
+    if (entry.reward->concurrency() > 0) known = recorded_.find(t, entry.name);
+    const Verdict verdict = known ? *known : entry.reward->score(input);
     result.excluded = result.excluded || !verdict.value;
     if (!verdict.value) continue;
     const double part = *verdict.value;
@@ -75,7 +77,8 @@ void RewardSet::score(Trajectory& t, const Json& record) const {
                               .answer = t.answer,
                               .response_tokens = static_cast<int64_t>(t.response.tokens.size()),
                               .finish_reason = t.response.finish,
-                              .record = record});
+                              .record = record},
+                             t);
   t.raw_reward = result.raw;
   t.reward = result.shaped;
   t.reward_parts = std::move(result.parts);

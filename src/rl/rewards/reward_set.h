@@ -15,6 +15,7 @@
 #include "src/config/reward_config.h"
 #include "src/core/helpers.h"
 #include "src/rl/reward.h"
+#include "src/rl/rewards/recorded.h"
 
 namespace temper {
 
@@ -31,7 +32,9 @@ class RewardSet {
   /// Without `helpers` no function can be asked that needs a program.
   explicit RewardSet(const RewardConfig& config, Helpers* helpers = nullptr);
 
-  RewardScore score(const RewardInput& input) const;
+  /// The verdicts in a rollout file are given again, where a program would be asked about the same response.
+  void remember(const std::string& rollout_file) { recorded_.add_file(rollout_file); }
+
   /// Scores a trajectory (its texts and tokens) and fills raw_reward, reward, reward_parts and excluded.
   void score(Trajectory& trajectory, const Json& record) const;
   /// Checks an answer with every function, before training; `where` is the file and line of the prompt.
@@ -46,7 +49,11 @@ class RewardSet {
     double weight;
     std::unique_ptr<Reward> reward;
   };
+  /// `t`: the response to look up among recorded ones.
+  RewardScore score(const RewardInput& input, const Trajectory& t) const;
+
   std::vector<Entry> entries_;
+  RecordedVerdicts recorded_;
 };
 
 }  // namespace temper

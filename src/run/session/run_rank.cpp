@@ -82,6 +82,17 @@ void RunRank::find_start() {
   const CheckpointReader checkpoint(checkpoint_path);
   resume = {checkpoint_path, checkpoint.step(), checkpoint.step()};
   while (checkpoint.has(ahead_name(resume.produced + 1))) ++resume.produced;
+  if (task.helpers) remember_verdicts();
+}
+
+/// Of the steps that are made again, before their files are removed.
+void RunRank::remember_verdicts() {
+  const std::string rollouts = join_path(join_path(config().run.dir, config().run.name), "rollouts");
+  const auto file_of = [&](int64_t step) { return join_path(rollouts, step_name(step) + ".jsonl"); };
+  if (placement.has(Duty::produces))
+    for (int64_t step = resume.produced + 1; path_exists(file_of(step)); ++step)
+      rewards->remember(file_of(step));
+  world->barrier("verdicts of reward programs read by all ranks");
 }
 
 void RunRank::build_roles() {

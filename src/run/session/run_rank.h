@@ -55,6 +55,7 @@ struct RunRank {
   void load_data();
   void open_folder(int rank);
   void find_start();
+  void remember_verdicts();
   void build_roles();
 };
 

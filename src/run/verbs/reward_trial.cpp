@@ -13,7 +13,7 @@ namespace temper {
 
 Json try_rewards(const Config& config) {
   Helpers helpers;
-  start_log("", config.log.level, 0, /*to_stderr=*/true);
+  start_log("", config.log.level, 0, /*on_stderr=*/true);
   const TextTools text = load_text_tools(config);
   constexpr int64_t kAnyLength = std::numeric_limits<int64_t>::max();
   PromptStream prompts(config.data.train, config.data, config.run.seed, *text.tokenizer, text.chat_template(),

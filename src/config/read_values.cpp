@@ -315,16 +315,6 @@ Failed Reader::operator()(std::vector<DataSource>* out) const {
   return {};
 }
 
-std::optional<std::vector<std::string>> text_list(const TomlNode& node) {
-  if (node.kind != Kind::array || node.items.size() > kMaxItems) return {};
-  std::vector<std::string> texts;
-  for (const TomlNode& item : node.items) {
-    if (item.kind != Kind::text || item.text.find('\0') != std::string::npos) return {};
-    texts.push_back(item.text);
-  }
-  return texts;
-}
-
 /// Fills one function; returns why it cannot.
 std::string read_function(const TomlNode& node, RewardFunctionConfig& function) {
   if (node.kind == Kind::text) {
@@ -341,7 +331,7 @@ std::string read_function(const TomlNode& node, RewardFunctionConfig& function) 
       function.name = value.text;
     else if (key == "weight" && number)
       function.weight = real;
-    else if (const auto list = text_list(value); list && key != "name" && key != "weight")
+    else if (const auto list = text_items(value); list && key != "name" && key != "weight")
       function.lists[key] = *list;
     else if (key == "name" || key == "weight" || (!number && value.kind != Kind::text))
       return fmt::format("`{}` = {} is {}", key, shown(value), kind_name(value.kind));

@@ -216,6 +216,16 @@ std::string quote_toml(std::string_view text) {
   return out + "\"";
 }
 
+std::optional<std::vector<std::string>> text_items(const TomlNode& node) {
+  if (node.kind != TomlNode::Kind::array) return {};
+  std::vector<std::string> texts;
+  for (const TomlNode& item : node.items) {
+    if (item.kind != TomlNode::Kind::text || item.text.find('\0') != std::string::npos) return {};
+    texts.push_back(item.text);
+  }
+  return texts;
+}
+
 std::string quote_toml_key(std::string_view key) {
   const bool bare = !key.empty() && std::all_of(key.begin(), key.end(), [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-';

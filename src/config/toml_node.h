@@ -3,6 +3,7 @@
 // in size and nesting before they are parsed.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,6 +29,9 @@ struct TomlNode {
 
 /// "a string", "an integer": for messages about a wrong type.
 std::string kind_name(TomlNode::Kind kind);
+
+/// The items of a list of strings, none with a zero byte; nothing for any other value.
+std::optional<std::vector<std::string>> text_items(const TomlNode& node);
 
 /// A whole document; a defect is Error(Exit::usage) with `source`:line:column.
 TomlNode parse_toml(std::string_view text, const std::string& source);

@@ -9,7 +9,7 @@
 
 #include "src/config/algorithm_config.h"
 #include "src/config/reward_config.h"
-#include "src/core/helpers.h"
+#include "src/core/helpers/helpers.h"
 #include "src/rl/algorithm.h"
 #include "src/rl/reward.h"
 

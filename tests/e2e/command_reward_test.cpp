@@ -93,8 +93,9 @@ TEST_F(CommandReward, FailuresAreCountedAndTheRunCanBeRepeated) {
   ASSERT_EQ(replayed.size(), size_t{kSteps});
   for (size_t i = 0; i < replayed.size(); ++i)
     for (const auto& [key, value] : metrics_of[i].items()) {
-      if (key.starts_with("actor/") || key.starts_with("critic/") || key.starts_with("reward/"))
+      if (key.starts_with("actor/") || key.starts_with("critic/") || key.starts_with("reward/")) {
         EXPECT_EQ(replayed[i].at(key), value) << key << " of step " << i + 1;
+      }
     }
 
   copy_until("whole", "again", kSteps / 2, kSteps);  // as if it had been killed before its second checkpoint

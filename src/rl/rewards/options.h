@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "src/config/reward_config.h"
-#include "src/core/helpers.h"
+#include "src/core/helpers/helpers.h"
 
 namespace temper {
 

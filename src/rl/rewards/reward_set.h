@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "src/config/reward_config.h"
-#include "src/core/helpers.h"
+#include "src/core/helpers/helpers.h"
 #include "src/rl/reward.h"
 #include "src/rl/rewards/recorded.h"
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "src/core/helpers.h"
+#include "src/core/helpers/helpers.h"
 #include "src/core/json.h"
 #include "src/rl/reward.h"
 

@@ -1,4 +1,4 @@
-#include "src/core/helper_keeper.h"
+#include "src/core/helpers/keeper.h"
 
 #include <fcntl.h>
 #include <poll.h>

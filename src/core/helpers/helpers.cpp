@@ -1,4 +1,4 @@
-#include "src/core/helpers.h"
+#include "src/core/helpers/helpers.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "src/core/check.h"
-#include "src/core/helper_keeper.h"
+#include "src/core/helpers/keeper.h"
 
 namespace temper {
 namespace {

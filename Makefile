@@ -115,6 +115,7 @@ install: build/temper
 	install -D -m 755 $(B)/temper $(DESTDIR)$(PREFIX)/bin/temper
 	install -d $(DESTDIR)$(PREFIX)/share/temper
 	cp -r conf slurm README.md $(DESTDIR)$(PREFIX)/share/temper/
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/temper/tools/rewards tools/rewards/*
 compile_commands.json: FORCE
 	@echo '$(ALL_OBJ)' | tr ' ' '\n' | sed 's|^$(B)/||; s|\.o$$||' | awk -v dir="$(CURDIR)" -v b="$(B)" \
 	  -v cc="$(MPICXX) $(CPPFLAGS) $(HDF5_FLAGS) $(CXXFLAGS)" -v cu='$(subst ",\\",$(NVCC) $(CPPFLAGS) $(NVFLAGS))' '\

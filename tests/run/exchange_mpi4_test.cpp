@@ -106,7 +106,7 @@ TEST_F(ExchangeOnRanks, BytesOfWeightsMoveOnlyToRanksThatDoNotTrain) {
     for (int r : p.ranks.producers)
       receivers += std::count(p.ranks.trainer.begin(), p.ranks.trainer.end(), r) == 0;
     const auto sources = static_cast<int>(p.ranks.trainer.size());
-    const WeightTransfer transfer(weights, sources);
+    WeightTransfer transfer(weights, sources);
     int64_t expected = 0;
     for (int source = 0; source < sources; ++source) {
       const auto bytes = static_cast<int64_t>(transfer.message(weights, source, 0).size());

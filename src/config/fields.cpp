@@ -193,7 +193,9 @@ void rollout_fields(RolloutConfig& c, Section f) {
      .unit = "bytes",
      .range = kBytes,
      .absent = "auto",
-     .absent_means = "room for all running sequences at full length, at most 2 GiB, at least one sequence"});
+     .absent_means =
+         "room for all running sequences at full length, at least one sequence; at most 2 GiB on the "
+         "CPU, on a GPU what weights and optimizer leave"});
   f("tokens_per_step", c.tokens_per_step,
     {.help = "most tokens that a response gets in one step; it goes on in the next one; 0: no cut",
      .unit = "tokens"});
@@ -226,7 +228,7 @@ void train_fields(TrainConfig& c, OptimizerConfig& o, std::vector<Field>& fields
      .unit = "tokens",
      .range = kCount,
      .absent = "auto",
-     .absent_means = "the longest possible sequence, at least 4096"});
+     .absent_means = "the longest possible sequence, at least 4096; on a GPU what fits, up to 65,536"});
   f("last_partial", c.last_partial,
     {.help = "samples left over when a step does not divide into full updates: "
              "refuse, a smaller last update, or leave them out",

@@ -136,6 +136,12 @@ std::string gpu_uuid() {
   return text;
 }
 
+int64_t gpu_total_bytes(int index) {
+  cudaDeviceProp p;
+  CUDA_CHECK(cudaGetDeviceProperties(&p, index));
+  return static_cast<int64_t>(p.totalGlobalMem);
+}
+
 GpuMemory gpu_memory() {
   size_t free = 0, total = 0;
   CUDA_CHECK(cudaMemGetInfo(&free, &total));
@@ -242,6 +248,7 @@ Found find_gpus() { return {{}, "this build has no CUDA backend"}; }
 void select_gpu(int) { CHECK(false, "this build has no CUDA backend"); }
 std::string gpu_name() { return "none"; }
 std::string gpu_uuid() { return ""; }
+int64_t gpu_total_bytes(int) { return 0; }
 GpuMemory gpu_memory() { return {}; }
 void* allocate_pinned(int64_t bytes) {
   constexpr size_t kAlignment = 64;

@@ -34,7 +34,8 @@ void select_gpu(int index);
 std::string gpu_name();
 /// Of the selected GPU: the same for every process that uses it, whatever number it has there.
 std::string gpu_uuid();
-/// All memory of the selected GPU, and what nobody has of it now.
+/// All memory of a GPU; nothing is started on it. Of the selected one, what nobody has now too.
+int64_t gpu_total_bytes(int index);
 struct GpuMemory {
   int64_t total = 0, free = 0;
 };

@@ -29,10 +29,6 @@ int64_t step_bytes(const RunPlan& plan) {
   return saturating_multiply(plan.batch.samples_per_step, response + 4 * plan.max_prompt_tokens);
 }
 
-/// Of a GPU before anything is allocated: the driver's context with its kernels, libraries and their
-/// workspaces, graphs. Measured on H200 with CUDA 13.
-constexpr int64_t kGpuContext = int64_t{1} << 30;
-
 bool uses_cache(const RunPlan& plan, int rank) {
   return plan.has_role(RoleKind::rollout, rank) || (plan.has_role(RoleKind::trainer, rank) && plan.validates);
 }
@@ -141,7 +137,8 @@ int64_t process_bytes(const RunPlan& plan, int rank) {
 
 int64_t peak_bytes(const RunPlan& plan) {
   int64_t peak = 0;
-  for (const MemoryRow& row : plan.memory) peak = std::max({peak, row.device_bytes, row.host_bytes});
+  for (const MemoryRow& row : plan.memory)
+    peak = std::max(peak, plan.device == Device::cuda ? row.device_bytes : row.host_bytes);
   return peak;
 }
 

@@ -14,10 +14,14 @@ std::vector<MemoryRow> plan_memory(const RunPlan& plan, const ModelConfig& model
 /// tokenizer or data set comes on top.
 int64_t process_bytes(const RunPlan& plan, int rank);
 
+/// Of a GPU before anything is allocated: the driver's context with its kernels, libraries and their
+/// workspaces, graphs.
+inline constexpr int64_t kGpuContext = int64_t{1} << 30;
+
 /// What a save, and an export, hold beside the state that they write.
 inline constexpr int64_t kSaveWindow = int64_t{8} << 20, kExportWindow = int64_t{32} << 20;
 
-/// The largest row.
+/// The largest row, of the memory of the plan's device.
 int64_t peak_bytes(const RunPlan& plan);
 
 /// 2^63 - 1 where the product is larger.

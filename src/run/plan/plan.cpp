@@ -111,6 +111,7 @@ PlanResult try_plan(const Config& config, int num_ranks, const ModelConfig& fact
   plan_schedule(draft);
   plan_profile(draft);
   if (!draft.result.errors.empty()) return std::move(draft.result);
+  if (plan.device == Device::cuda && memory_limit > 0) plan_gpu_sizes(draft, memory_limit);
   plan.memory = plan_memory(plan, facts, config);
   plan_warnings(draft);
   if (memory_limit > 0) plan_memory_limit(draft, memory_limit);
@@ -121,8 +122,8 @@ std::vector<PlanError> validate(const Config& config, int num_ranks, const Model
   return try_plan(config, num_ranks, facts).errors;
 }
 
-RunPlan make_plan(const LoadedConfig& loaded, int num_ranks, const ModelConfig& facts) {
-  PlanResult result = try_plan(loaded.config, num_ranks, facts);
+RunPlan make_plan(const LoadedConfig& loaded, int num_ranks, const ModelConfig& facts, int64_t memory_limit) {
+  PlanResult result = try_plan(loaded.config, num_ranks, facts, memory_limit);
   add_origins(result.errors, loaded);
   if (!result.errors.empty()) fail_config(fmt::format("plan for {} rank(s)", num_ranks), result.errors);
   return std::move(result.plan);

@@ -94,14 +94,16 @@ struct PlanResult {
   std::vector<std::string> warnings;
 };
 
-/// The plan with all its errors and warnings. `memory_limit`: bytes per rank, 0 = unlimited.
+/// The plan with all its errors and warnings. `memory_limit`: bytes per rank of the device's memory, 0 =
+/// unlimited.
 PlanResult try_plan(const Config& config, int num_ranks, const ModelConfig& facts, int64_t memory_limit = 0);
 
 /// Only the errors of try_plan.
 std::vector<PlanError> validate(const Config& config, int num_ranks, const ModelConfig& facts);
 
 /// The plan, or Error(Exit::usage) with all errors.
-RunPlan make_plan(const LoadedConfig& loaded, int num_ranks, const ModelConfig& facts);
+RunPlan make_plan(const LoadedConfig& loaded, int num_ranks, const ModelConfig& facts,
+                  int64_t memory_limit = 0);
 
 /// Files and folders that the config names and that are not there (relative to the working folder).
 std::vector<PlanError> validate_paths(const Config& config);

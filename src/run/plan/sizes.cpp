@@ -162,6 +162,10 @@ void plan_cache(PlanDraft& d) {
                           saturating_multiply(d.facts.num_layers, d.facts.num_kv_heads * d.facts.head_dim));
   const int64_t needed = ceil_divide(longest, r.kv_page_tokens);
   plan.running_sequences = running_sequences(d);
+  if (!r.kv_memory_bytes && plan.device == Device::cuda) {
+    plan.kv_pages = needed;  // more where the memory of the GPU is known: plan_gpu_sizes
+    return;
+  }
   if (!r.kv_memory_bytes) {
     const int64_t useful = saturating_multiply(plan.running_sequences, needed);
     plan.kv_pages = std::max(needed, std::min({useful, kCacheBytes / plan.kv_page_bytes, kMaxPages}));

@@ -2,9 +2,10 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <map>
 
-#include "src/run/plan/plan.h"
+#include "src/run/plan/memory.h"
 
 namespace temper {
 
@@ -56,11 +57,13 @@ void select_gpu(const MpiSession& mpi) {
   spdlog::debug("GPU {} of {}: {}", index, gpus.size(), device::gpu_name());
 }
 
-void settle_device(LoadedConfig& loaded, Comm& comm) {
+Device settle_device(LoadedConfig& loaded, Comm& comm) {
   std::string& device = loaded.config.run.device;
   const bool automatic = device == "auto";
-  device = device_name(resolve_device(device, "run.device = \"" + device + "\"", comm));
+  const Device found = resolve_device(device, "run.device = \"" + device + "\"", comm);
+  device = device_name(found);
   if (automatic) loaded.origins["run.device"] = "auto, on this machine";
+  return found;
 }
 
 Device take_device(const MpiSession& mpi, Device device, Comm& comm, bool computes, bool shared) {
@@ -68,6 +71,46 @@ Device take_device(const MpiSession& mpi, Device device, Comm& comm, bool comput
   if (computes) select_gpu(mpi);
   check_sharing(comm, computes, shared);
   return computes ? Device::cuda : Device::cpu;
+}
+
+int64_t gpu_bytes_per_rank(const MpiSession& mpi, Device device, Comm& comm) {
+  if (device != Device::cuda) return 0;
+  const std::vector<int> gpus = device::find_gpus().gpus;
+  int64_t least = device::gpu_total_bytes(gpus.front());
+  for (const int gpu : gpus) least = std::min(least, device::gpu_total_bytes(gpu));
+  const auto ranks =
+      static_cast<int64_t>((static_cast<size_t>(mpi.ranks_on_node()) + gpus.size() - 1) / gpus.size());
+  const double mine = static_cast<double>(least / ranks);
+  return static_cast<int64_t>(-comm.all_reduce_max(-mine, "memory of a GPU, min over ranks"));
+}
+
+void settle_sizes(LoadedConfig& loaded, const RunPlan& plan, int64_t gpu_bytes) {
+  if (gpu_bytes == 0) return;
+  const std::string origin = fmt::format("auto, for {} bytes of GPU memory a rank", gpu_bytes);
+  Config& config = loaded.config;
+  if (!config.train.max_tokens_per_microbatch) {
+    config.train.max_tokens_per_microbatch = plan.max_tokens_per_microbatch;
+    loaded.origins["train.max_tokens_per_microbatch"] = origin;
+  }
+  if (!config.rollout.kv_memory_bytes && plan.kv_pages > 0) {
+    config.rollout.kv_memory_bytes = plan.kv_pages * plan.kv_page_bytes;
+    loaded.origins["rollout.kv_memory"] = origin;
+  }
+}
+
+void require_free_memory(const RunPlan& plan, int rank) {
+  int64_t needed = 0;
+  for (const MemoryRow& row : plan.memory)
+    if (row.rank == rank) needed = std::max(needed, row.device_bytes - kGpuContext);
+  const device::GpuMemory memory = device::gpu_memory();
+  if (memory.free >= needed) return;
+  fail(Exit::environment,
+       {.what = "too little memory of the GPU is free",
+        .where = fmt::format("rank {}, {}", rank, device::gpu_name()),
+        .why = fmt::format("the plan needs {} bytes, {} of {} are free", needed, memory.free, memory.total),
+        .fix =
+            "end what else uses this GPU (`nvidia-smi` shows it), or set train.max_tokens_per_microbatch and "
+            "rollout.kv_memory lower"});
 }
 
 }  // namespace temper

@@ -32,6 +32,8 @@ RunRank::RunRank(const RunTask& run_task, const MpiSession& mpi, std::span<const
       end(*mailbox, placement.ranks),
       groups(*mailbox, placement.ranks, task.plan.max_policy_lag, end),
       weights(*mailbox, placement.ranks, end) {
+  if (device == Device::cuda && config().cluster.shared_gpus == "error")
+    require_free_memory(task.plan, mpi.rank());
   const bool idle = placement.roles.empty();
   if (!idle) load_data();
   open_folder(mpi.rank());

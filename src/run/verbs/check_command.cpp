@@ -27,18 +27,26 @@ Json try_programs(const Config& config, PlanResult& result) {
   return trial;
 }
 
+/// "auto" is a GPU where its memory was given, or one is here. Bytes of it that a rank has; 0: not known.
+int64_t settle_device(Config& config, int64_t given_bytes) {
+  const std::vector<int> here = config.run.device == "cpu" ? std::vector<int>{} : device::find_gpus().gpus;
+  if (config.run.device == "auto") config.run.device = given_bytes > 0 || !here.empty() ? "cuda" : "cpu";
+  return given_bytes > 0 || here.empty() ? given_bytes : device::gpu_total_bytes(here.front());
+}
+
 struct CheckedConfig {
   PlanResult plan;
   Json trial;  // of reward programs; null: there are none
 };
 
 /// The plan with the errors of every stage; later stages need the earlier ones to be clean.
-CheckedConfig check_config(const CommandLine& line, int64_t memory_limit) {
-  const ConfigReading reading = read_config(line.positional, line.overrides);
+CheckedConfig check_config(const CommandLine& line, int64_t& memory_limit) {
+  ConfigReading reading = read_config(line.positional, line.overrides);
   PlanResult result;
   result.errors = reading.errors;
   if (!result.errors.empty()) return {std::move(result), nullptr};
-  const Config& config = reading.loaded.config;
+  Config& config = reading.loaded.config;
+  memory_limit = settle_device(config, memory_limit);
   const std::vector<PlanError> missing = validate_paths(config);
   const bool has_model =
       std::none_of(missing.begin(), missing.end(), [](const PlanError& e) { return e.key == "model.path"; });

@@ -21,8 +21,8 @@ int run_eval(const CommandLine& line) {
   if (needs_helpers(config.reward)) helpers.emplace();  // before MPI has threads
   MpiSession mpi(nullptr, nullptr);
   const std::unique_ptr<Comm> comm = mpi.make_comm_of_all(config.cluster.watchdog_seconds);
-  settle_device(loaded, *comm);
-  const RunPlan plan = make_plan(loaded, mpi.size(), read_model_facts(config.model.path));
+  const int64_t gpu_bytes = gpu_bytes_per_rank(mpi, settle_device(loaded, *comm), *comm);
+  const RunPlan plan = make_plan(loaded, mpi.size(), read_model_facts(config.model.path), gpu_bytes);
   if (!plan.validates)
     fail(Exit::usage, {.what = "nothing to evaluate",
                        .where = "validation.data",

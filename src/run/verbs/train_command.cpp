@@ -17,8 +17,11 @@ int run_train(const CommandLine& line) {
   std::optional<Helpers> helpers;
   if (needs_helpers(loaded.config.reward)) helpers.emplace();  // before MPI has threads
   MpiSession mpi(nullptr, nullptr);
-  settle_device(loaded, *mpi.make_comm_of_all(loaded.config.cluster.watchdog_seconds));
-  const RunPlan plan = make_plan(loaded, mpi.size(), read_model_facts(loaded.config.model.path));
+  const std::unique_ptr<Comm> all = mpi.make_comm_of_all(loaded.config.cluster.watchdog_seconds);
+  const Device device = settle_device(loaded, *all);
+  const int64_t gpu_bytes = gpu_bytes_per_rank(mpi, device, *all);
+  const RunPlan plan = make_plan(loaded, mpi.size(), read_model_facts(loaded.config.model.path), gpu_bytes);
+  settle_sizes(loaded, plan, gpu_bytes);
   return run_session(
       {loaded, plan, line.list("--replay"), line.text("--dump-gradients"), helpers ? &*helpers : nullptr},
       mpi);

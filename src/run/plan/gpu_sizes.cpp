@@ -1,0 +1,64 @@
+#include <algorithm>
+
+#include "src/core/check.h"
+#include "src/run/plan/draft.h"
+#include "src/run/plan/memory.h"
+
+namespace temper {
+namespace {
+
+/// Beyond it a micro-batch of any model keeps a GPU busy.
+constexpr int64_t kMostTokens = 65536;
+constexpr int64_t kTokenStep = 1024;
+/// Left free: the first product of each shape is tried out in memory of its own.
+constexpr int64_t kTrial = int64_t{1} << 30;
+
+/// Most device memory of the ranks in the phases that `chosen` names, and of it what the cache has.
+struct Peak {
+  int64_t bytes = 0, cache = 0;
+};
+template <class Chosen>
+Peak peak_of(const PlanDraft& d, const RunPlan& plan, const Chosen& chosen) {
+  Peak peak;
+  for (const MemoryRow& row : plan_memory(plan, d.facts, d.config)) {
+    if (!chosen(row.phase) || row.device_bytes <= peak.bytes) continue;
+    peak = {row.device_bytes, 0};
+    for (const auto& [name, bytes] : row.parts)
+      if (name == "kv_cache") peak.cache = bytes;
+  }
+  return peak;
+}
+
+bool uses_cache(const std::string& phase) { return phase == "generate" || phase == "validation"; }
+
+/// The largest budget whose phases fit; the least one where none does.
+int64_t largest_budget(const PlanDraft& d, int64_t limit) {
+  RunPlan plan = d.result.plan;
+  const int64_t least = plan.max_tokens_per_microbatch;
+  const auto ranks = static_cast<int64_t>(plan.role(RoleKind::trainer)->ranks.size());
+  const int64_t share =
+      saturating_multiply((plan.batch.samples_per_update + ranks - 1) / ranks, plan.longest_sequence);
+  int64_t low = 0, high = std::max<int64_t>(0, std::min(kMostTokens, share) - least) / kTokenStep;
+  while (low < high) {
+    const int64_t middle = (low + high + 1) / 2;
+    plan.max_tokens_per_microbatch = least + middle * kTokenStep;
+    const bool fits = peak_of(d, plan, [](const std::string& p) { return !uses_cache(p); }).bytes <= limit;
+    (fits ? low : high) = fits ? middle : middle - 1;
+  }
+  return least + low * kTokenStep;
+}
+
+}  // namespace
+
+void plan_gpu_sizes(PlanDraft& d, int64_t device_bytes) {
+  RunPlan& plan = d.result.plan;
+  const int64_t limit = device_bytes - kTrial;
+  if (!d.config.train.max_tokens_per_microbatch) plan.max_tokens_per_microbatch = largest_budget(d, limit);
+  if (plan.kv_pages == 0 || d.config.rollout.kv_memory_bytes) return;
+  const int64_t useful = saturating_multiply(plan.running_sequences, plan.kv_pages);
+  const Peak peak = peak_of(d, plan, uses_cache);
+  const int64_t more = std::max<int64_t>(0, limit - peak.bytes) / plan.kv_page_bytes;
+  plan.kv_pages = std::clamp(plan.kv_pages + more, plan.kv_pages, std::max(useful, plan.kv_pages));
+}
+
+}  // namespace temper

@@ -1,0 +1,133 @@
+// Whole updates on one GPU: 65,536 tokens packed from sequences of 4,096, forward, backward, clip and AdamW,
+// for shapes of Qwen3 with random weights. TFLOP/s count 6 T (weights of products and head) + 6 L Hq dh T s,
+// the causal half of attention once, recomputation never.
+// usage: train_bench [NAME ...] [--tokens N] [--recompute none|selective|full]
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+
+#include "src/comm/mpi_comm.h"
+#include "src/nn/init.h"
+#include "src/ops/backend.h"
+#include "src/rl/registry.h"
+#include "src/train/trainer.h"
+#include "tests/support/random.h"
+
+namespace temper {
+namespace {
+
+struct Shape {
+  const char* name;
+  int64_t hidden, ffn, layers, heads;
+  bool tied;
+  int64_t tokens;  // of a micro-batch
+};
+constexpr Shape kShapes[] = {{"0.6B", 1024, 3072, 28, 16, true, 16384},
+                             {"1.7B", 2048, 6144, 28, 16, true, 16384},
+                             {"8B", 4096, 12288, 36, 32, false, 8192}};
+constexpr int64_t kSequence = 4096, kTokens = 65536;
+
+ModelConfig config_of(const Shape& s) {
+  ModelConfig c;
+  c.family = "qwen3";
+  c.vocab_size = 151936;
+  c.hidden_size = s.hidden;
+  c.intermediate_size = s.ffn;
+  c.num_layers = s.layers;
+  c.num_heads = s.heads;
+  c.num_kv_heads = 8;
+  c.head_dim = 128;
+  c.max_position_embeddings = kSequence + 1;
+  c.qk_norm = true;
+  c.tie_word_embeddings = s.tied;
+  c.rope.theta = 1e6;
+  c.initializer_range = 0.02;
+  return c;
+}
+
+double flops_of(const ModelConfig& c) {
+  const auto of = [](int64_t n) { return static_cast<double>(n); };
+  const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim, D = c.hidden_size;
+  const double layer = of(D * (q + 2 * kv) + q * D + 3 * D * c.intermediate_size);
+  const double products = of(c.num_layers) * layer + of(c.vocab_size * D);
+  return 6 * of(kTokens) * products + 6 * of(c.num_layers * q) * of(kTokens) * of(kSequence);
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void bench(const MpiSession& mpi, const Shape& shape, int64_t tokens, const char* recompute) {
+  const ModelConfig config = config_of(shape);
+  Backend gpu(Device::cuda);
+  Model model(config, {DType::bf16, kSequence + 1, /*with_gradients=*/true, Device::cuda});
+  random_init(model.parameters(), config, 1);
+  const std::unique_ptr<Comm> comm = mpi.make_comm_of_all(600);
+  const std::unique_ptr<Collectives> dp = mpi.make_collectives(0, 0, Device::cuda, "dp", 600);
+  TrainerOptions options;
+  options.pass.token_budget = tokens;
+  options.optimizer.lr = 1e-6;
+  options.total_updates = 100;
+  if (std::strcmp(recompute, "selective") == 0) options.recompute.granularity = Recompute::selective;
+  if (std::strcmp(recompute, "full") == 0) options.recompute.granularity = Recompute::full;
+  Trainer trainer(gpu.ctx(), model, *comm, *dp, options);
+  AlgorithmConfig algorithm_config;
+  algorithm_config.name = "sft";
+  const std::unique_ptr<Algorithm> algorithm = make_algorithm(algorithm_config);
+  const PolicyObjective objective(model.head(), *algorithm, 1.0, kSequence);
+  std::vector<Trajectory> list;
+  std::vector<const Trajectory*> all;
+  for (int64_t i = 0; i < kTokens / kSequence; ++i) {
+    Trajectory& t = list.emplace_back();
+    t.prompt_tokens = random_ids(1, 150000, static_cast<uint64_t>(2 * i));
+    t.response.tokens = random_ids(kSequence, 150000, static_cast<uint64_t>(2 * i + 1));
+    t.response.mask.assign(t.response.tokens.size(), 1);
+  }
+  for (const Trajectory& t : list) all.push_back(&t);
+  double best = 1e9, sum = 0;
+  constexpr int kWarm = 2, kMeasured = 4;
+  for (int i = 0; i < kWarm + kMeasured; ++i) {
+    const double start = now();
+    const UpdateStats stats = trainer.update(gpu.ctx(), all, objective);
+    const double seconds = now() - start;
+    if (!stats.defect.empty()) std::printf("defect: %s\n", stats.defect.c_str());
+    if (i < kWarm) continue;
+    best = std::min(best, seconds);
+    sum += seconds / kMeasured;
+  }
+  const device::GpuMemory memory = device::gpu_memory();
+  std::printf(
+      "| train %s, micro-batches of %ld, recompute %s | %.3f s | %.0f tok/s | %.0f TFLOP/s (best %.0f) | "
+      "activations %.1f GB, scratch %.1f GB, GPU %.1f GB |\n",
+      shape.name, tokens, recompute, sum, kTokens / sum, flops_of(config) / sum * 1e-12,
+      flops_of(config) / best * 1e-12, static_cast<double>(trainer.activation_bytes()) * 1e-9,
+      static_cast<double>(gpu.ctx().scratch.peak_bytes()) * 1e-9,
+      static_cast<double>(memory.total - memory.free) * 1e-9);
+  std::fflush(stdout);
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  using namespace temper;
+  if (device::find_gpus().gpus.empty()) return 1;
+  const MpiSession mpi(nullptr, nullptr);
+  device::select_gpu(0);
+  int64_t tokens = 0;
+  const char* recompute = "none";
+  std::vector<std::string> names;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--tokens") == 0 && i + 1 < argc)
+      tokens = std::atoll(argv[++i]);
+    else if (std::strcmp(argv[i], "--recompute") == 0 && i + 1 < argc)
+      recompute = argv[++i];
+    else
+      names.emplace_back(argv[i]);
+  }
+  for (const Shape& shape : kShapes)
+    if (names.empty() ? shape.hidden < 4096
+                      : std::find(names.begin(), names.end(), shape.name) != names.end())
+      bench(mpi, shape, tokens > 0 ? tokens : shape.tokens, recompute);
+}

@@ -1,6 +1,5 @@
 #include "src/models/layer_pass.h"
 
-#include <algorithm>
 #include <array>
 
 namespace temper {
@@ -36,18 +35,6 @@ std::array<Residual, 2> stream_memory(Ctx& c, const CTensor& like, bool streams)
 }
 
 }  // namespace
-
-std::vector<RecomputePlan::Run> RecomputePlan::runs(const LayerRange& layers) const {
-  const bool full = granularity == Recompute::full;
-  if (!full) return {{layers, granularity}};
-  std::vector<Run> list;
-  const int64_t step = block ? 1 : num_layers;
-  const int64_t end = block ? std::min(layers.end, layers.begin + num_layers) : layers.end;
-  for (int64_t at = layers.begin; at < end; at += step)
-    list.push_back({{at, std::min(at + step, end)}, Recompute::full});
-  if (end < layers.end) list.push_back({{end, layers.end}, Recompute::none});
-  return list;
-}
 
 Residual forward_layers(Ctx& c, const Model& model, const Batch& b, const Residual& x, PassSaved* saved) {
   const LayerRange& layers = model.layers();

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "src/ops/rows.h"
+#include "src/train/flops.h"
 #include "src/train/gradient_reducer.h"
 #include "src/train/lr_schedule.h"
 
@@ -22,6 +23,7 @@ UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,
   UpdateStats stats{
       .num_microbatches = plan.num_microbatches, .fill = plan.fill, .imbalance = plan.imbalance};
   for (const Trajectory* t : all) stats.num_tokens += packed_length(*t);
+  stats.flops = training_flops(model_.config(), all);
 
   ObjectiveUpdate update = objective.begin(all);
   accumulate_gradients(c, all, plan, objective, update);

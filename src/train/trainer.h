@@ -21,6 +21,7 @@ struct UpdateStats {
   int64_t num_microbatches = 0;
   double fill = 0, imbalance = 0;
   int64_t num_tokens = 0;  // packed rows
+  double flops = 0;        // of all ranks (train/flops.h)
 };
 
 struct TrainerOptions {

@@ -217,6 +217,7 @@ void TrainRole::record(const std::vector<UpdateStats>& updates) {
   const std::string prefix = generates() ? "actor/" : "train/";
   std::map<std::string, double> mean;
   int64_t tokens = 0;
+  double flops = 0;
   for (const UpdateStats& u : updates) {
     for (const auto& [name, value] : u.metrics) mean[name] += value;
     mean[prefix + "grad_norm"] += u.grad_norm;
@@ -225,11 +226,13 @@ void TrainRole::record(const std::vector<UpdateStats>& updates) {
     mean["batch/imbalance"] += u.imbalance;
     mean["batch/num_microbatches"] += static_cast<double>(u.num_microbatches);
     tokens += u.num_tokens;
+    flops += u.flops;
   }
   for (auto& [name, value] : mean) value /= static_cast<double>(updates.size());
   if (generates()) mean["actor/rollout_logprob_diff_max"] = updates.front().logprob_diff_max;
   p_.journal.add(mean);
   p_.journal.set("perf/total_num_tokens", static_cast<double>(tokens));
+  p_.journal.set("perf/update_tflop", flops * 1e-12);
 }
 
 void TrainRole::stop(int64_t step, const std::string& defect, std::span<const Group> groups) {

@@ -6,6 +6,7 @@
 #include "src/core/stop_signal.h"
 #include "src/run/plan/memory.h"
 #include "src/run/session/saving.h"
+#include "src/train/flops.h"
 
 namespace temper {
 namespace {
@@ -40,6 +41,9 @@ void finish_step(RunRank& rank, int64_t step, double seconds) {
   record_memory(rank, step);
   journal.set("timing_s/step", seconds);
   journal.set("perf/time_per_step", seconds);
+  if (rank.device == Device::cuda)
+    journal.set("perf/mfu", journal.value("perf/update_tflop") / journal.value("timing_s/update_actor") /
+                                (kPeakFlops * 1e-12 * static_cast<double>(rank.dp->size())));
   journal.set("perf/throughput", journal.value("perf/total_num_tokens") / seconds / rank.task.plan.num_ranks);
   spdlog::info("{}", journal.finish_step(step));
 }

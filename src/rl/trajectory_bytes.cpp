@@ -58,11 +58,15 @@ Container take_all(std::string_view& bytes) {
   return values;
 }
 
-FinishReason take_finish_reason(std::string_view& bytes) {
-  const auto value = take<uint8_t>(bytes);
-  CHECK(value <= static_cast<uint8_t>(FinishReason::unfinished), "finish reason {} in a trajectory message",
-        value);
-  return static_cast<FinishReason>(value);
+/// Beside the finish reason: older checkpoints have no room of its own for it.
+constexpr uint8_t kExcluded = 0x80;
+
+void take_finish_reason(std::string_view& bytes, Trajectory& t) {
+  const auto value = take<uint8_t>(bytes), reason = static_cast<uint8_t>(value & ~kExcluded);
+  CHECK(reason <= static_cast<uint8_t>(FinishReason::unfinished), "finish reason {} in a trajectory message",
+        reason);
+  t.response.finish = static_cast<FinishReason>(reason);
+  t.excluded = (value & kExcluded) != 0;
 }
 
 }  // namespace
@@ -81,11 +85,10 @@ void append_trajectory(std::string& bytes, const Trajectory& t) {
     put(bytes, version);
     put(bytes, count);
   }
-  put(bytes, static_cast<uint8_t>(t.response.finish));
+  put(bytes, static_cast<uint8_t>(static_cast<uint8_t>(t.response.finish) | (t.excluded ? kExcluded : 0)));
   put_all(bytes, t.prompt);
   put_all(bytes, t.response.text);
   put_all(bytes, t.answer);
-  put<uint8_t>(bytes, t.excluded);
   put(bytes, t.raw_reward);
   put(bytes, t.reward);
   put<uint64_t>(bytes, t.reward_parts.size());
@@ -111,11 +114,10 @@ Trajectory take_trajectory(std::string_view& bytes) {
     version = take<int64_t>(bytes);
     count = take<int32_t>(bytes);
   }
-  t.response.finish = take_finish_reason(bytes);
+  take_finish_reason(bytes, t);
   t.prompt = take_all<std::string>(bytes);
   t.response.text = take_all<std::string>(bytes);
   t.answer = take_all<std::string>(bytes);
-  t.excluded = take<uint8_t>(bytes) != 0;
   t.raw_reward = take<double>(bytes);
   t.reward = take<double>(bytes);
   t.reward_parts.resize(take_count(bytes, sizeof(uint64_t) + sizeof(double)));

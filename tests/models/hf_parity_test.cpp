@@ -88,7 +88,7 @@ TEST_P(HfParity, LogprobsAndGradients) {
   model_->head().backward_into(ctx_, dtarget, dlogprob, dentropy, hidden, targets, stats, 1.0);
   Tensor dhidden = ctx_.scratch.make({static_cast<int64_t>(mb.tokens.size()), hidden.dim(1)}, DType::f32);
   scatter_rows(ctx_, dhidden, dtarget, view_of(mb.rows.data(), {hidden.dim(0)}));
-  backward_pass(ctx_, *model_, mb.batch(ctx_), dhidden, saved, nullptr);
+  backward_pass(keeping, *model_, mb.batch(ctx_), dhidden, saved, nullptr);
 
   double worst_gradient = 0;
   const size_t compared =

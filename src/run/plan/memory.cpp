@@ -20,6 +20,8 @@ struct Parts {
   }
 };
 
+/// Of a process with a GPU: the driver, cuBLASLt, pinned windows.
+constexpr int64_t kDriver = int64_t{920} << 20;
 constexpr int64_t kProcess = int64_t{40} << 20, kWriter = int64_t{12} << 20,
                   kProcessPerRank = int64_t{1} << 20;
 
@@ -132,7 +134,8 @@ std::vector<MemoryRow> plan_memory(const RunPlan& plan, const ModelConfig& model
 
 int64_t process_bytes(const RunPlan& plan, int rank) {
   const bool writes = rank == plan.role(RoleKind::trainer)->ranks.front();
-  return kProcess + (writes ? kWriter : 0) + kProcessPerRank * plan.num_ranks;
+  const int64_t driver = plan.device == Device::cuda ? kDriver : 0;
+  return kProcess + driver + (writes ? kWriter : 0) + kProcessPerRank * plan.num_ranks;
 }
 
 int64_t peak_bytes(const RunPlan& plan) {

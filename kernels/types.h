@@ -83,6 +83,11 @@ enum class GradWrite { first, add };
 struct AdamwStep {
   double lr = 0, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0, grad_scale = 1;
   int64_t count = 1;
+  // What bf16 moments are rounded by, beside `count`.
+  uint64_t seed = 0;
+  int64_t first_element = 0;  // number of the first element of the tensors among all of the model
 };
+/// Elements whose moments share a block of random numbers: `first_element` is a multiple of it.
+inline constexpr int64_t kMomentGroup = 4;
 
 }  // namespace temper

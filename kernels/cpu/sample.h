@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cpu/philox.h"
 #include "kernels/types.h"
 
 namespace temper::cpu {
@@ -23,39 +24,29 @@ inline float log_exponential_of(uint32_t word) {
   return plog(-rng_detail::plog_poly(direct ? -u : m - 1.0f, direct ? 0.0f : e));
 }
 
-inline constexpr int64_t kNoiseGroup = 64;
+inline constexpr int64_t kNoiseGroup = 4 * kPhiloxBlocks;
 
 /// The words of ids [first_id, first_id + kNoiseGroup): words[j][b] belongs to id first_id + 4b + j.
-/// SampleKey::words with the blocks side by side, so that each round is a few vector instructions.
-inline void word_group(uint32_t (&words)[4][kNoiseGroup / 4], const SampleKey& key, uint32_t position,
-                       int64_t first_id) {
-  constexpr int kBlocks = kNoiseGroup / 4;
+/// SampleKey::words for many blocks.
+inline void word_group(PhiloxWords& words, const SampleKey& key, uint32_t position, int64_t first_id) {
   const uint32_t p = static_cast<uint32_t>(key.data_position & 0xfffff);
-  for (int b = 0; b < kBlocks; ++b) {
+  for (int b = 0; b < kPhiloxBlocks; ++b) {
     words[0][b] = static_cast<uint32_t>(first_id / 4 + b);
     words[1][b] = position;
     words[2][b] = (p << 12) | static_cast<uint32_t>(key.sample);
     words[3][b] = static_cast<uint32_t>(key.data_position >> 20);
   }
-  uint32_t k0 = static_cast<uint32_t>(key.seed), k1 = static_cast<uint32_t>(key.seed >> 32);
-  for (int round = 0; round < 10; ++round, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u)
-    for (int b = 0; b < kBlocks; ++b) {
-      const uint64_t p0 = uint64_t{0xD2511F53u} * words[0][b], p1 = uint64_t{0xCD9E8D57u} * words[2][b];
-      words[0][b] = static_cast<uint32_t>(p1 >> 32) ^ words[1][b] ^ k0;
-      words[2][b] = static_cast<uint32_t>(p0 >> 32) ^ words[3][b] ^ k1;
-      words[1][b] = static_cast<uint32_t>(p1);
-      words[3][b] = static_cast<uint32_t>(p0);
-    }
+  philox_blocks(words, key.seed);
 }
 
 /// noise[i] of ids [first_id, first_id + kNoiseGroup) at one position of one response.
 inline void noise_group(float* noise, const SampleKey& key, uint32_t position, int64_t first_id) {
-  uint32_t words[4][kNoiseGroup / 4];
+  PhiloxWords words;
   word_group(words, key, position, first_id);
-  float by_word[4][kNoiseGroup / 4];
+  float by_word[4][kPhiloxBlocks];
   for (int j = 0; j < 4; ++j)
-    for (int b = 0; b < kNoiseGroup / 4; ++b) by_word[j][b] = log_exponential_of(words[j][b]);
-  for (int b = 0; b < kNoiseGroup / 4; ++b)
+    for (int b = 0; b < kPhiloxBlocks; ++b) by_word[j][b] = log_exponential_of(words[j][b]);
+  for (int b = 0; b < kPhiloxBlocks; ++b)
     for (int j = 0; j < 4; ++j) noise[4 * b + j] = by_word[j][b];
 }
 

@@ -36,11 +36,9 @@ TEMPER_DEVICE float rounded_master(float master, float) { return master; }
 TEMPER_DEVICE __nv_bfloat16 rounded_master(float master, __nv_bfloat16) {
   return __ushort_as_bfloat16(static_cast<unsigned short>((__float_as_uint(master) + 0x8000u) >> 16));
 }
+/// As store_group, of what is rounded already.
 template <class S>
-TEMPER_DEVICE void store_weights(S* p, const float (&master)[kGroup], int count, bool whole) {
-  RawGroup<S> raw;
-#pragma unroll
-  for (int i = 0; i < kGroup; ++i) raw.at[i] = rounded_master(master[i], S{});
+TEMPER_DEVICE void store_raw(S* p, const RawGroup<S>& raw, int count, bool whole) {
   if (whole) {
     *reinterpret_cast<uint4*>(p) = *reinterpret_cast<const uint4*>(raw.at);
     if constexpr (sizeof(S) == 4)
@@ -51,19 +49,77 @@ TEMPER_DEVICE void store_weights(S* p, const float (&master)[kGroup], int count,
   for (int i = 0; i < kGroup; ++i)
     if (i < count) p[i] = raw.at[i];
 }
-
 template <class S>
+TEMPER_DEVICE void store_weights(S* p, const float (&master)[kGroup], int count, bool whole) {
+  RawGroup<S> raw;
+#pragma unroll
+  for (int i = 0; i < kGroup; ++i) raw.at[i] = rounded_master(master[i], S{});
+  store_raw(p, raw, count, whole);
+}
+
+/// 16 bits of no number: the low ones of a master, in a type that groups are read and written in.
+using Bits16 = __nv_bfloat16;
+TEMPER_DEVICE Bits16 low_bits(uint32_t x) {
+  return __ushort_as_bfloat16(static_cast<unsigned short>(x & 0xffffu));
+}
+/// joined_master of src/core/dtype.h for a group of weights and remainders.
+TEMPER_DEVICE void join_masters(float (&master)[kGroup], const __nv_bfloat16* weight, const Bits16* remainder,
+                                int count, bool whole) {
+  RawGroup<__nv_bfloat16> high;
+  RawGroup<Bits16> low;
+  load_raw(high, weight, count, whole);
+  load_raw(low, remainder, count, whole);
+#pragma unroll
+  for (int i = 0; i < kGroup; ++i) {
+    const int below = static_cast<short>(__bfloat16_as_ushort(low.at[i]));
+    const uint32_t above = static_cast<uint32_t>(__bfloat16_as_ushort(high.at[i])) << 16;
+    master[i] = __uint_as_float(above + static_cast<uint32_t>(below));
+  }
+}
+TEMPER_DEVICE void store_remainders(Bits16* p, const float (&master)[kGroup], int count, bool whole) {
+  RawGroup<Bits16> raw;
+#pragma unroll
+  for (int i = 0; i < kGroup; ++i) raw.at[i] = low_bits(__float_as_uint(master[i]));
+  store_raw(p, raw, count, whole);
+}
+
+/// The random bits of a group, from element 4 * n4 of the model on.
+TEMPER_DEVICE void draw_words(uint32_t (&words)[kGroup], uint64_t seed, uint32_t update, uint64_t n4) {
+  const uint4 a = canonical::moment_words(seed, update, n4),
+              b = canonical::moment_words(seed, update, n4 + 1);
+  words[0] = a.x, words[1] = a.y, words[2] = a.z, words[3] = a.w;
+  words[4] = b.x, words[5] = b.y, words[6] = b.z, words[7] = b.w;
+}
+/// Rounded by the 16 bits of each word from bit kShift on.
+template <int kShift>
+TEMPER_DEVICE void store_moments(__nv_bfloat16* p, const float (&moment)[kGroup],
+                                 const uint32_t (&words)[kGroup], int count, bool whole) {
+  RawGroup<__nv_bfloat16> raw;
+#pragma unroll
+  for (int i = 0; i < kGroup; ++i)
+    raw.at[i] = low_bits((__float_as_uint(moment[i]) + ((words[i] >> kShift) & 0xffffu)) >> 16);
+  store_raw(p, raw, count, whole);
+}
+
+/// S: weights. P: masters; Bits16: their remainders. M: moments.
+template <class S, class P, class M>
 struct AdamwCall {
   S* weight;  // null: the master is the weight
-  float *master, *m, *v;
+  P* master;
+  M *m, *v;
   const float* grad;
   int64_t begin, end;  // elements of this launch; begin is a multiple of eight
   bool aligned;        // all pointers, to 16 bytes
+  // Of bf16 moments.
+  uint64_t seed;
+  uint32_t update;
+  int64_t first_element;
 };
 
-template <class S>
+template <class S, class P, class M>
 __global__ void __launch_bounds__(kThreads)
-    adamw_kernel(const AdamwCall<S> call, const AdamwFactors<float> k, const DecayList decays) {
+    adamw_kernel(const AdamwCall<S, P, M> call, const AdamwFactors<float> k, const DecayList decays) {
+  constexpr bool kRemainder = !std::is_same_v<P, float>, kDraws = !std::is_same_v<M, float>;
   begin_kernel();
   const int64_t first = call.begin + (blockIdx.x * int64_t{kThreads} + threadIdx.x) * kGroup;
   if (first >= call.end) return;
@@ -73,7 +129,10 @@ __global__ void __launch_bounds__(kThreads)
   load_group(grad, call.grad + first, n, whole);
   load_group(m, call.m + first, n, whole);
   load_group(v, call.v + first, n, whole);
-  load_group(master, call.master + first, n, whole);
+  if constexpr (kRemainder)
+    join_masters(master, call.weight + first, call.master + first, n, whole);
+  else
+    load_group(master, call.master + first, n, whole);
   int range = decays.first_behind(first);
 #pragma unroll
   for (int i = 0; i < kGroup; ++i) {
@@ -86,9 +145,20 @@ __global__ void __launch_bounds__(kThreads)
     master[i] = __fsub_rn(__fmul_rn(master[i], decays_here ? k.decay : 1.f),
                           __fmul_rn(k.step_size, __fdiv_rn(m[i], root)));
   }
-  store_group(call.m + first, m, n, whole);
-  store_group(call.v + first, v, n, whole);
-  store_group(call.master + first, master, n, whole);
+  if constexpr (kDraws) {
+    uint32_t words[kGroup];
+    draw_words(words, call.seed, call.update,
+               static_cast<uint64_t>(call.first_element + first) / kMomentGroup);
+    store_moments<0>(call.m + first, m, words, n, whole);
+    store_moments<16>(call.v + first, v, words, n, whole);
+  } else {
+    store_group(call.m + first, m, n, whole);
+    store_group(call.v + first, v, n, whole);
+  }
+  if constexpr (kRemainder)
+    store_remainders(call.master + first, master, n, whole);
+  else
+    store_group(call.master + first, master, n, whole);
   if (call.weight != nullptr) store_weights(call.weight + first, master, n, whole);
 }
 
@@ -183,23 +253,36 @@ __global__ void __launch_bounds__(kThreads) add_squares_kernel(double* to, const
 
 void adamw_step(Ctx& ctx, Tensor weight, Tensor master, Tensor m, Tensor v, CTensor grad,
                 std::span<const FlatRange> decays, AdamwStep step) {
-  dispatch_gpu_storage(weight.dtype, [&](auto s) {
-    using S = decltype(s);
+  const auto run = [&]<class S, class P, class M>(S, P, M) {
     const bool own = weight.data != master.data;
-    AdamwCall<S> call{.weight = own ? data_of<S>(weight) : nullptr,
-                      .master = master.as<float>(),
-                      .m = m.as<float>(),
-                      .v = v.as<float>(),
-                      .grad = grad.as<float>(),
-                      .begin = 0,
-                      .end = 0,
-                      .aligned = aligned({weight.data, master.data, m.data, v.data, grad.data})};
+    AdamwCall<S, P, M> call{.weight = own ? data_of<S>(weight) : nullptr,
+                            .master = data_of<P>(master),
+                            .m = data_of<M>(m),
+                            .v = data_of<M>(v),
+                            .grad = grad.as<float>(),
+                            .begin = 0,
+                            .end = 0,
+                            .aligned = aligned({weight.data, master.data, m.data, v.data, grad.data}),
+                            .seed = step.seed,
+                            .update = static_cast<uint32_t>(step.count),
+                            .first_element = step.first_element};
     for (; call.begin < weight.size(); call.begin = call.end) {
       call.end = weight.size();
       const DecayList list = list_from(decays, call.begin, call.end);
-      launch(ctx.lane, adamw_kernel<S>, blocks_for(call.end - call.begin, int64_t{kThreads} * kGroup),
+      launch(ctx.lane, adamw_kernel<S, P, M>, blocks_for(call.end - call.begin, int64_t{kThreads} * kGroup),
              kThreads, 0, call, AdamwFactors<float>(step), list);
     }
+  };
+  const auto with_moments = [&](auto s, auto p) {
+    if (m.dtype == DType::bf16)
+      run(s, p, __nv_bfloat16{});
+    else
+      run(s, p, float{});
+  };
+  dispatch_gpu_storage(weight.dtype, [&]<class S>(S s) {
+    if constexpr (std::is_same_v<S, __nv_bfloat16>)
+      if (master.dtype == DType::u16) return with_moments(s, Bits16{});
+    with_moments(s, float{});
   });
   ctx.lane.order();  // the next kernel may read the new weights before its wait
 }

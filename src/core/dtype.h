@@ -9,7 +9,7 @@
 
 namespace temper {
 
-enum class DType : uint8_t { f32, bf16, f16, f64, i32 };
+enum class DType : uint8_t { f32, bf16, f16, f64, i32, u16 };
 
 inline int64_t dtype_size(DType t) {
   switch (t) {
@@ -17,6 +17,7 @@ inline int64_t dtype_size(DType t) {
       return 8;
     case DType::bf16:
     case DType::f16:
+    case DType::u16:
       return 2;
     default:
       return 4;
@@ -35,6 +36,8 @@ inline const char* dtype_name(DType t) {
       return "fp64";
     case DType::i32:
       return "i32";
+    case DType::u16:
+      return "u16";
   }
   return "?";
 }
@@ -53,6 +56,19 @@ struct bf16 {
   explicit operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 };
 static_assert(sizeof(bf16) == 2);
+
+/// An fp32 master in two halves that together give it back, bit for bit: the nearest bf16, ties away from
+/// zero (to even would leave two masters with the same halves), and its low 16 bits.
+inline uint16_t master_weight(float master) {
+  return static_cast<uint16_t>((std::bit_cast<uint32_t>(master) + 0x8000u) >> 16);
+}
+inline uint16_t master_remainder(float master) {
+  return static_cast<uint16_t>(std::bit_cast<uint32_t>(master));
+}
+inline float joined_master(uint16_t weight, uint16_t remainder) {
+  const auto low = static_cast<int32_t>(static_cast<int16_t>(remainder));
+  return std::bit_cast<float>((static_cast<uint32_t>(weight) << 16) + static_cast<uint32_t>(low));
+}
 
 inline float fp16_to_float(uint16_t h) {
   const uint32_t sign = static_cast<uint32_t>(h & 0x8000u) << 16;
@@ -98,6 +114,8 @@ template <>
 inline constexpr DType kDTypeOf<double> = DType::f64;
 template <>
 inline constexpr DType kDTypeOf<int32_t> = DType::i32;
+template <>
+inline constexpr DType kDTypeOf<uint16_t> = DType::u16;
 
 /// Calls f with a value of the storage type: dispatch_storage(t, [&](auto s) { using S = decltype(s); ... }).
 template <class F>

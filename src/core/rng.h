@@ -10,7 +10,7 @@
 
 namespace temper {
 
-enum class RngStream : uint32_t { sampling = 0, data_order = 1, weight_init = 6 };
+enum class RngStream : uint32_t { sampling = 0, data_order = 1, weight_init = 6, moments = 7 };
 
 using PhiloxBlock = std::array<uint32_t, 4>;
 
@@ -46,6 +46,13 @@ struct SampleKey {
 /// Words of another stream with its own meaning of the first three counter words (last: stream << 24).
 inline PhiloxBlock stream_words(uint64_t seed, RngStream stream, uint32_t a, uint32_t b, uint32_t c) {
   return philox({a, b, c, static_cast<uint32_t>(stream) << 24}, seed);
+}
+
+/// What rounds the moments of the elements 4*n4 .. 4*n4+3 of all parameters in an optimizer update: a word
+/// for each, its low half for the first moment, its high half for the second.
+inline PhiloxBlock moment_words(uint64_t seed, uint32_t update, uint64_t n4) {
+  return stream_words(seed, RngStream::moments, static_cast<uint32_t>(n4), static_cast<uint32_t>(n4 >> 32),
+                      update);
 }
 
 inline double uniform_of(uint32_t word) { return word * 0x1p-32; }

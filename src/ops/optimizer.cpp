@@ -9,6 +9,14 @@ void adamw_step(Ctx& c, Tensor weight, Tensor master, Tensor m, Tensor v, CTenso
   CHECK_SHAPE(m, weight.dim(0));
   CHECK_SHAPE(v, weight.dim(0));
   CHECK_SHAPE(grad, weight.dim(0));
+  const DType wide = accumulate_dtype(weight.dtype);
+  CHECK(master.dtype == wide || (master.dtype == DType::u16 && weight.dtype == DType::bf16),
+        "{} masters of {} weights", dtype_name(master.dtype), dtype_name(weight.dtype));
+  CHECK(m.dtype == v.dtype && (m.dtype == wide || (m.dtype == DType::bf16 && wide == DType::f32)),
+        "{} and {} moments of {} weights", dtype_name(m.dtype), dtype_name(v.dtype),
+        dtype_name(weight.dtype));
+  CHECK(m.dtype == wide || (step.first_element >= 0 && step.first_element % kMomentGroup == 0),
+        "bf16 moments from element {} on", step.first_element);
   int64_t end = 0;
   for (const FlatRange& range : decays) {
     CHECK(range.begin >= end && range.end >= range.begin, "elements {} to {} decay after those up to {}",

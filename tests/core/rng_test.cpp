@@ -37,6 +37,7 @@ TEST(SampleKey, Words) {
 TEST(StreamWords, KeepTheLastCounterWord) {
   EXPECT_EQ(stream_words(7, RngStream::data_order, 1, 2, 3), philox({1, 2, 3, 1u << 24}, 7));
   EXPECT_EQ(stream_words(7, RngStream::weight_init, 1, 2, 3), philox({1, 2, 3, 6u << 24}, 7));
+  EXPECT_EQ(moment_words(7, 3, (uint64_t{2} << 32) + 1), philox({1, 2, 3, 7u << 24}, 7));
 }
 
 TEST(Uniform, IsBelowOne) {

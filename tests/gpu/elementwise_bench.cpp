@@ -134,9 +134,18 @@ void bench_update(Bencher& b) {
                grad = b.normal({n}, DType::f32), sum = b.normal({2}, DType::f32);
   std::vector<FlatRange> decays;
   for (int64_t at = 0; at < n; at += n / 200) decays.push_back({at, std::min(n, at + n / 200 - 4096)});
-  b.measure("adamw_step, 512M elements", 30.0 * n, [&](int64_t i) {
-    adamw_step(c, weight, master, m, v, grad, decays, {.lr = 1e-5, .weight_decay = 0.1, .count = i + 1});
-  });
+  const auto measure = [&](const char* formats, double bytes, const Tensor& masters, const Tensor& first,
+                           const Tensor& second) {
+    b.measure(fmt::format("adamw_step, 512M elements{}", formats), bytes * n, [&](int64_t i) {
+      adamw_step(c, weight, masters, first, second, grad, decays,
+                 {.lr = 1e-5, .weight_decay = 0.1, .count = i + 1});
+    });
+  };
+  measure("", 30, master, m, v);
+  const Tensor remainder = make_tensor(master.raw(), DType::u16, {n});
+  measure(", remainder", 28, remainder, m, v);
+  const Tensor short_m = b.normal({n}, DType::bf16), short_v = b.normal({n}, DType::bf16, 9);
+  measure(", remainder, bf16 moments", 20, remainder, short_m, short_v);
   b.measure("round_master, 512M elements", 6.0 * n, [&](int64_t) { round_master(c, weight, master); });
   const Tensor slot = make_tensor(sum.raw(), DType::f64, {1});
   b.measure("sum_of_squares, 512M elements", 4.0 * n, [&](int64_t) { sum_of_squares(c, slot, grad); });

@@ -106,25 +106,39 @@ TEST(ActivationGradient, IsOfItsRowAlone) {
   }
 }
 
+/// Weights, masters beside them (else f32, not used) and moments, as they are held.
+struct UpdateTypes {
+  DType weight, master, moments;
+};
+
 /// Weight, master and moments after some updates of one device.
 template <class Grads>
-Many updates(Device device, DType dtype, int64_t n, const Grads& grads) {
+Many updates(Device device, const UpdateTypes& types, int64_t n, const Grads& grads) {
+  const DType dtype = types.weight;
   TestCtx ctx(2, device);
   Ctx& c = ctx;
   const Values start = round_to(normal_values(n, 1, 0.05), dtype);
-  TestTensor weight(c, start, dtype, {n}), master(c, start, DType::f32, {n}),
-      m(c, Values(start.size()), DType::f32, {n}), v(c, Values(start.size()), DType::f32, {n});
+  const Values zeros(start.size());
+  TestTensor weight(c, start, dtype, {n}),
+      master(c, types.master == DType::u16 ? zeros : start, types.master, {n}),
+      m(c, zeros, types.moments, {n}), v(c, zeros, types.moments, {n});
   const Tensor own = dtype == DType::bf16 ? static_cast<Tensor>(master) : static_cast<Tensor>(weight);
   const std::vector<FlatRange> decays{{5, n / 2}, {n / 2 + 9, n - 3}};
   for (int64_t count = 1; count <= 3; ++count) {
     TestTensor grad(c, grads(count), DType::f32, {n});
     adamw_step(c, weight, own, m, v, grad, decays,
-               {.lr = 3e-4, .weight_decay = 0.1, .grad_scale = 0.37, .count = count});
+               {.lr = 3e-4,
+                .weight_decay = 0.1,
+                .grad_scale = 0.37,
+                .count = count,
+                .seed = 0xfedcba9876543210u,
+                .first_element = (int64_t{3} << 34) + 16});
   }
   return {weight.values(), master.values(), m.values(), v.values()};
 }
 
-/// Every step of an update is one rounded IEEE operation on either device, of subnormal numbers too.
+/// Every step of an update is one rounded IEEE operation on either device, of subnormal numbers too, and the
+/// random words are the same.
 TEST(Adamw, HasTheBitsOfTheCpu) {
   constexpr int64_t n = 100'003;
   const auto grads = [](int64_t count) {
@@ -132,8 +146,13 @@ TEST(Adamw, HasTheBitsOfTheCpu) {
     for (size_t i = 0; i < g.size(); ++i) g[i] *= std::pow(10.0, -static_cast<double>(i % 46));
     return g;
   };
-  for (DType dtype : {DType::f32, DType::bf16}) {
-    const Many want = updates(Device::cpu, dtype, n, grads), got = updates(Device::cuda, dtype, n, grads);
+  for (const UpdateTypes& types : {UpdateTypes{DType::f32, DType::f32, DType::f32},
+                                   {DType::f32, DType::f32, DType::bf16},
+                                   {DType::bf16, DType::f32, DType::f32},
+                                   {DType::bf16, DType::f32, DType::bf16},
+                                   {DType::bf16, DType::u16, DType::f32},
+                                   {DType::bf16, DType::u16, DType::bf16}}) {
+    const Many want = updates(Device::cpu, types, n, grads), got = updates(Device::cuda, types, n, grads);
     const char* names[] = {"weight", "master", "m", "v"};
     for (size_t k = 0; k < want.size(); ++k) expect_same_bits(names[k], got[k], want[k]);
   }

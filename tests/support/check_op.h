@@ -77,6 +77,9 @@ inline std::vector<char> encode(const Values& values, DType dtype) {
       case DType::i32:
         write_element(bytes.data(), i, static_cast<int32_t>(x));
         break;
+      case DType::u16:
+        write_element(bytes.data(), i, static_cast<uint16_t>(x));
+        break;
     }
   }
   return bytes;
@@ -95,6 +98,8 @@ inline Values decode(const std::vector<char>& bytes, DType dtype) {
         return read_element<double>(bytes.data(), i);
       case DType::i32:
         return read_element<int32_t>(bytes.data(), i);
+      case DType::u16:
+        return read_element<uint16_t>(bytes.data(), i);
     }
     return 0;
   };

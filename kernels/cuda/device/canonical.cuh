@@ -209,12 +209,9 @@ TEMPER_DEVICE float exponential_of(uint32_t x) {
   const float h = __fsub_rn(1.f, u);
   return __float_as_uint(h) >= 0x3F3504F3u ? -plog_poly(-u, 0.f) : -plog(h);
 }
-/// Philox4x32-10 words of ids 4*v4 .. 4*v4+3.
-TEMPER_DEVICE uint4 random_words(const SampleKey& key, uint32_t v4, uint32_t position) {
-  const uint32_t p = static_cast<uint32_t>(key.data_position & 0xfffff);
-  uint32_t k0 = static_cast<uint32_t>(key.seed), k1 = static_cast<uint32_t>(key.seed >> 32);
-  uint4 c = make_uint4(v4, position, (p << 12) | static_cast<uint32_t>(key.sample),
-                       static_cast<uint32_t>(key.data_position >> 20));
+/// Philox4x32-10.
+TEMPER_DEVICE uint4 philox(uint4 c, uint64_t seed) {
+  uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
 #pragma unroll
   for (int round = 0; round < 10; ++round) {
     const uint64_t p0 = uint64_t{0xD2511F53u} * c.x, p1 = uint64_t{0xCD9E8D57u} * c.z;
@@ -224,6 +221,19 @@ TEMPER_DEVICE uint4 random_words(const SampleKey& key, uint32_t v4, uint32_t pos
     k1 += 0xBB67AE85u;
   }
   return c;
+}
+/// Words of ids 4*v4 .. 4*v4+3.
+TEMPER_DEVICE uint4 random_words(const SampleKey& key, uint32_t v4, uint32_t position) {
+  const uint32_t p = static_cast<uint32_t>(key.data_position & 0xfffff);
+  return philox(make_uint4(v4, position, (p << 12) | static_cast<uint32_t>(key.sample),
+                           static_cast<uint32_t>(key.data_position >> 20)),
+                key.seed);
+}
+/// moment_words of src/core/rng.h.
+TEMPER_DEVICE uint4 moment_words(uint64_t seed, uint32_t update, uint64_t n4) {
+  constexpr uint32_t kStream = static_cast<uint32_t>(RngStream::moments) << 24;
+  return philox(make_uint4(static_cast<uint32_t>(n4), static_cast<uint32_t>(n4 >> 32), update, kStream),
+                seed);
 }
 TEMPER_DEVICE float sampling_score(float t, uint32_t word) {
   return __fsub_rn(t, plog(exponential_of(word)));

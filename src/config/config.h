@@ -90,6 +90,8 @@ struct OptimizerConfig {
   std::string schedule = "constant";
   int64_t warmup_steps = 0;
   double min_lr_ratio = 0.0;
+  std::string state = "fp32";   // of the moments
+  std::string master = "auto";  // of the master weights
 };
 
 struct DataSource {

@@ -22,6 +22,8 @@ constexpr std::array<Words, 3> kLastPartial{"error", "keep", "drop"};
 constexpr std::array<Words, 3> kGranularities{"none", "selective", "full"};
 constexpr std::array<Words, 2> kRecomputeMethods{"uniform", "block"};
 constexpr std::array<Words, 4> kSchedules{"constant", "linear", "cosine", "wsd"};
+constexpr std::array<Words, 2> kMomentFormats{"fp32", "bf16"};
+constexpr std::array<Words, 3> kMasterFormats{"auto", "fp32", "remainder"};
 constexpr std::array<Words, 3> kOverlong{"error", "drop", "truncate-left"};
 constexpr std::array<Words, 2> kIdleRanks{"error", "allow"};
 constexpr std::array<Words, 2> kSharedGpus{"error", "allow"};
@@ -207,8 +209,7 @@ void rollout_fields(RolloutConfig& c, Section f) {
      .range = {0, 1000}});
 }
 
-void train_fields(TrainConfig& c, OptimizerConfig& o, std::vector<Field>& fields) {
-  Section f("train", fields);
+void train_fields(TrainConfig& c, Section f) {
   f("samples_per_update", c.samples_per_update,
     {.help = "samples of one optimizer update, over all ranks",
      .unit = "samples",
@@ -245,21 +246,33 @@ void train_fields(TrainConfig& c, OptimizerConfig& o, std::vector<Field>& fields
   f("cost_linear", c.cost_linear, {.help = "balancing over ranks: cost of one token", .range = kNotNegative});
   f("cost_quadratic", c.cost_quadratic,
     {.help = "balancing over ranks: cost of one pair of tokens of a sequence", .range = kNotNegative});
-  Section g("optimizer", fields);
-  g("lr", o.lr,
+}
+
+void optimizer_fields(OptimizerConfig& c, Section f) {
+  f("lr", c.lr,
     {.help = "peak learning rate of AdamW", .needed = Needed::always, .range = {0, 1000}, .example = 1e-6});
-  g("betas", o.betas,
+  f("betas", c.betas,
     {.help = "decay of the first and second moment", .range = {0, 1, false, true}, .count = 2});
-  g("eps", o.eps, {.help = "added to the root of the second moment", .range = kPositive});
-  g("weight_decay", o.weight_decay,
+  f("eps", c.eps, {.help = "added to the root of the second moment", .range = kPositive});
+  f("weight_decay", c.weight_decay,
     {.help = "decoupled; parameters of two dimensions only", .range = kNotNegative});
-  g("grad_clip", o.grad_clip, {.help = "largest global gradient norm; 0: off", .range = kNotNegative});
-  g("schedule", o.schedule,
+  f("grad_clip", c.grad_clip, {.help = "largest global gradient norm; 0: off", .range = kNotNegative});
+  f("schedule", c.schedule,
     {.help = "learning rate after warm-up; wsd: constant, then linear over the last tenth",
      .choices = kSchedules});
-  g("warmup_steps", o.warmup_steps,
+  f("warmup_steps", c.warmup_steps,
     {.help = "updates of linear warm-up", .unit = "updates", .range = {0, 1e12}});
-  g("min_lr_ratio", o.min_lr_ratio, {.help = "lowest learning rate as a share of lr", .range = kShare});
+  f("min_lr_ratio", c.min_lr_ratio, {.help = "lowest learning rate as a share of lr", .range = kShare});
+  f("state", c.state,
+    {.help =
+         "type of the two moments; bf16: 4 bytes per parameter less, rounded up or down at random by seed, "
+         "update and element, so that no layout and no resume changes a bit",
+     .choices = kMomentFormats});
+  f("master", c.master,
+    {.help =
+         "fp32 master of a bf16 weight: its own fp32, or the 16 bits that the weight lacks (the same bits "
+         "of a run, 2 bytes per parameter less); auto: remainder for bf16 on cuda",
+     .choices = kMasterFormats});
 }
 
 void data_fields(DataConfig& c, RewardConfig& r, std::vector<Field>& fields) {
@@ -363,7 +376,8 @@ std::vector<Field> config_fields(Config& c) {
   model_fields(c.model, c.tokenizer, fields);
   algorithm_fields(c.algorithm, {"algorithm", fields});
   rollout_fields(c.rollout, {"rollout", fields});
-  train_fields(c.train, c.optimizer, fields);
+  train_fields(c.train, {"train", fields});
+  optimizer_fields(c.optimizer, {"optimizer", fields});
   data_fields(c.data, c.reward, fields);
   roles_fields(c.roles, c.cluster, fields);
   output_fields(c, fields);

@@ -66,7 +66,7 @@ std::vector<Hdf5Dataset> datasets_of(std::span<const StateTensor> state) {
   std::vector<Hdf5Dataset> datasets;
   for (const StateTensor& s : state) {
     const std::string suffix = pieces.at(s.name) > 1 ? fmt::format("@{}", s.range.begin) : "";
-    datasets.push_back({"/" + s.name + suffix, s.data.dtype, s.range.size(), s.range.begin, s.shape});
+    datasets.push_back({"/" + s.name + suffix, s.stored_dtype(), s.range.size(), s.range.begin, s.shape});
   }
   return datasets;
 }
@@ -74,15 +74,13 @@ std::vector<Hdf5Dataset> datasets_of(std::span<const StateTensor> state) {
 /// Appends the piece; returns its shards: one for each run that it has a part of.
 Json write_piece(RankFile& file, const StateTensor& s, device::HostWindows& windows) {
   CHECK(s.data.size() == s.range.size(), "{} elements for {} of {}", s.data.size(), s.range.size(), s.name);
-  const auto* data = static_cast<const char*>(s.data.data);
-  const int64_t item = dtype_size(s.data.dtype);
   Json shards = Json::array();
   for (int64_t first = s.range.begin, end = first; first < s.range.end; first = end) {
     end = std::min(s.range.end, (first / kDigestRun + 1) * kDigestRun);
     const int64_t offset = file.written();
     Digest digest;
-    windows.read(data + (first - s.range.begin) * item, (end - first) * item,
-                 [&](const char* from, int64_t bytes) { file.write_data(from, bytes, digest); });
+    s.read({first, end}, windows,
+           [&](const char* from, int64_t bytes) { file.write_data(from, bytes, digest); });
     shards.push_back(
         {{"first", first}, {"count", end - first}, {"offset", offset}, {"digest", digest.hex()}});
   }
@@ -92,7 +90,7 @@ Json write_piece(RankFile& file, const StateTensor& s, device::HostWindows& wind
 Json piece_entry(const StateTensor& s, Json shards) {
   return {{"tensor", s.name},
           {"shape", s.shape},
-          {"dtype", dtype_name(s.data.dtype)},
+          {"dtype", dtype_name(s.stored_dtype())},
           {"shards", std::move(shards)}};
 }
 

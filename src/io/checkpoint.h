@@ -22,13 +22,26 @@
 namespace temper {
 
 /// The elements `range` of the flattened logical tensor `name`, held by this rank. It may hold several pieces
-/// of one tensor.
+/// of one tensor. Checkpoints are the same whatever a rank holds an fp32 state in: bf16 is widened when it is
+/// saved, and loaded rounded to nearest even; a master in two halves (core/dtype.h) is put together and taken
+/// apart, bit for bit.
 struct StateTensor {
   std::string name;  // "param/embed", "opt/m/embed", ...
   std::vector<int64_t> shape;
   FlatRange range;
   Tensor data;                  // [range.size()]
   Device device = Device::cpu;  // whose memory that is; no lane has work on it
+  bool as_fp32 = false;         // bf16 data is stored as fp32
+  Tensor remainder = {};        // [range.size()] u16, the other half of such data; empty: there is none
+
+  bool converted() const { return as_fp32 && data.dtype == DType::bf16; }
+  DType stored_dtype() const { return converted() ? DType::f32 : data.dtype; }
+  /// see(window, bytes) over the stored bytes of elements of the logical tensor, in order.
+  void read(FlatRange elements, device::HostWindows& windows,
+            const std::function<void(const char*, int64_t)>& see) const;
+  /// fill(window, at, bytes) over them, in order; it gives the stored bytes from byte `at` on.
+  void write(FlatRange elements, device::HostWindows& windows,
+             const std::function<void(char*, int64_t, int64_t)>& fill) const;
 };
 
 /// `folder` is the run's checkpoints folder. `meta`: scalar state and configs, kept verbatim. All ranks call
@@ -51,8 +64,9 @@ void require_sound(const std::string& checkpoint);
 /// Steps of the step folders, ascending. One that lost its manifest is listed too: Manifest::read refuses it.
 std::vector<int64_t> list_checkpoints(const std::string& folder);
 
-/// Fills the ranges of `state`; a missing tensor, or one of another shape or dtype, is Exit::data. Ranks
-/// read the shards that they need and compare the digest of each.
+/// Fills the ranges of `state`, in the types in which the rank holds them; a missing tensor, or one of
+/// another shape or dtype, is Exit::data. Ranks read the shards that they need and compare the digest of
+/// each.
 void load_state(const Manifest& manifest, std::span<const StateTensor> state);
 
 }  // namespace temper

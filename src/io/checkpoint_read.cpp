@@ -87,11 +87,11 @@ void load_tensor(const Manifest& manifest, RankFiles& files, const StateTensor& 
                       .why = s.name,
                       .fix = "use the model that the checkpoint was made with"});
   const Manifest::Tensor& t = at->second;
-  if (t.shape != s.shape || t.dtype != s.data.dtype)
+  if (t.shape != s.shape || t.dtype != s.stored_dtype())
     fail(Exit::data, {.what = "a tensor of the checkpoint has another shape or dtype",
                       .where = fmt::format("{}, {}", manifest.path(), s.name),
                       .why = fmt::format("{} {} there, {} {} here", dtype_name(t.dtype), shape_text(t.shape),
-                                         dtype_name(s.data.dtype), shape_text(s.shape)),
+                                         dtype_name(s.stored_dtype()), shape_text(s.shape)),
                       .fix = "use the model and the run.dtype that the checkpoint was made with"});
   CHECK(s.data.size() == s.range.size(), "{} elements for {} of {}", s.data.size(), s.range.size(), s.name);
   const int64_t item = dtype_size(t.dtype);
@@ -109,10 +109,9 @@ void load_tensor(const Manifest& manifest, RankFiles& files, const StateTensor& 
             .why = fmt::format("elements from {} on are changed", shard.first),
             .fix = "use another checkpoint; `temper verify --checkpoint DIR` lists what is wrong"});
     const int64_t offset = shard.offset + (begin - shard.first) * item;
-    windows.write(static_cast<char*>(s.data.raw()) + (begin - s.range.begin) * item, (end - begin) * item,
-                  [&](char* to, int64_t done, int64_t bytes) {
-                    files.open(shard.file).read(to, offset + done, bytes);
-                  });
+    s.write({begin, end}, windows, [&](char* to, int64_t done, int64_t bytes) {
+      files.open(shard.file).read(to, offset + done, bytes);
+    });
     copied += end - begin;
   }
   CHECK(copied == s.range.size(), "elements {}..{} of {} were asked for", s.range.begin, s.range.end, s.name);

@@ -11,13 +11,31 @@ namespace {
 
 Tensor part(const Tensor& flat, int64_t begin, int64_t size) { return rows(flat, begin, begin + size); }
 
+/// An fp32 master beside a bf16 weight.
+bool rounds_to_weight(const UpdateRange& r) {
+  return r.weight.dtype == DType::bf16 && r.master.dtype == DType::f32;
+}
+
 }  // namespace
 
-Optimizer::Optimizer(Ctx& c, ParameterStore& parameters, const OptimizerConfig& config, Collectives& dp)
-    : parameters_(parameters), config_(config), dp_(dp), memory_(parameters.device()) {
+StateFormats state_formats(const OptimizerConfig& config, DType weights, Device device) {
+  const DType wide = accumulate_dtype(weights);
+  const bool remainder = config.master == "remainder" || (config.master == "auto" && like_gpu(device));
+  return {.master = weights == DType::bf16 && remainder ? DType::u16 : wide,
+          .moments = config.state == "bf16" && wide == DType::f32 ? DType::bf16 : wide};
+}
+
+Optimizer::Optimizer(Ctx& c, ParameterStore& parameters, const OptimizerConfig& config, Collectives& dp,
+                     uint64_t seed)
+    : parameters_(parameters),
+      config_(config),
+      seed_(seed),
+      formats_(state_formats(config, parameters.dtype(), parameters.device())),
+      dp_(dp),
+      memory_(parameters.device()) {
   for (const Unit& unit : parameters.units()) add_unit(unit);
   for (const UpdateRange& r : ranges_)
-    if (r.master.data != r.weight.data) widen(c, r.master, r.weight);
+    if (rounds_to_weight(r)) widen(c, r.master, r.weight);
 }
 
 /// State of this rank's shard of a unit, for each run of trained parameters in it.
@@ -48,15 +66,15 @@ void Optimizer::add_unit(const Unit& unit) {
 void Optimizer::add_range(std::span<OptimizerPiece> run) {
   const auto begin_of = [](const OptimizerPiece& p) { return p.parameter->offset + p.range.begin; };
   const int64_t first = begin_of(run.front()), size = begin_of(run.back()) + run.back().range.size() - first;
-  const DType state = accumulate_dtype(parameters_.dtype());
-  UpdateRange all{.weight = part(parameters_.flat_values(), first, size),
+  UpdateRange all{.first_element = first,
+                  .weight = part(parameters_.flat_values(), first, size),
                   .master = {},
-                  .m = memory_.zeros({size}, state),
-                  .v = memory_.zeros({size}, state),
+                  .m = memory_.zeros({size}, formats_.moments),
+                  .v = memory_.zeros({size}, formats_.moments),
                   .grad = part(parameters_.flat_grads(), first, size),
                   .decays = {}};
-  all.master = all.weight;
-  if (parameters_.dtype() == DType::bf16) all.master = memory_.make({size}, state);
+  // The remainder of a weight that no update rounded is zero.
+  all.master = parameters_.dtype() == DType::bf16 ? memory_.zeros({size}, formats_.master) : all.weight;
   for (OptimizerPiece& piece : run) {
     const int64_t begin = begin_of(piece) - first, count = piece.range.size();
     piece.weight = part(all.weight, begin, count);
@@ -85,9 +103,13 @@ double Optimizer::step(Ctx& c, Comm& control, double lr) {
                    .beta2 = config_.betas[1],
                    .eps = config_.eps,
                    .weight_decay = config_.weight_decay,
-                   .count = count_};
+                   .count = count_,
+                   .seed = seed_};
   if (config_.grad_clip > 0) update.grad_scale = std::min(1.0, config_.grad_clip / (norm + 1e-6));
-  for (const UpdateRange& r : ranges_) adamw_step(c, r.weight, r.master, r.m, r.v, r.grad, r.decays, update);
+  for (const UpdateRange& r : ranges_) {
+    update.first_element = r.first_element;
+    adamw_step(c, r.weight, r.master, r.m, r.v, r.grad, r.decays, update);
+  }
   gather_weights(c, "new weights, copied from their dp owners");
   return norm;
 }
@@ -99,7 +121,7 @@ void Optimizer::gather_weights(Ctx& c, const char* what) {
 void Optimizer::restore(Ctx& c, int64_t count) {
   count_ = count;
   for (const UpdateRange& r : ranges_)
-    if (r.master.data != r.weight.data) round_master(c, r.weight, r.master);
+    if (rounds_to_weight(r)) round_master(c, r.weight, r.master);
   gather_weights(c, "restored weights, copied from their dp owners");
 }
 

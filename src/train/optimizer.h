@@ -3,6 +3,9 @@
 // its shard_range of every unit, updates it, and all ranks copy the new weights from their owners. In fp32
 // and fp64 runs the weights are the master. Moments start at zero; weight decay only where the parameter has
 // two dimensions; what is not trained has no state.
+// Formats (src/ops/optimizer.h): of a bf16 weight the rank holds its master in fp32, or what the weight lacks
+// of it, with the same bits of every result; moments are in fp32 (fp64 in fp64 runs) or in bf16, rounded by
+// the seed, the number of the update and that of the element in the flat buffers.
 
 #include <span>
 #include <vector>
@@ -18,22 +21,32 @@ namespace temper {
 /// list).
 struct OptimizerPiece {
   Parameter* parameter = nullptr;
-  FlatRange range;              // elements of the flattened parameter
-  Tensor weight, master, m, v;  // [range.size()] views; master is weight in fp32 and fp64 runs
+  FlatRange range;  // elements of the flattened parameter
+  /// [range.size()] views; master is weight in fp32 and fp64 runs, and u16 where it is what the weight lacks
+  Tensor weight, master, m, v;
   CTensor grad;
 };
 
 /// Neighbours among the trained parameters of a unit, as far as this rank owns them: what one call updates.
 struct UpdateRange {
+  int64_t first_element = 0;    // in the flat buffers
   Tensor weight, master, m, v;  // [n] views, with the padding between parameters, which stays zero
   CTensor grad;
   std::vector<FlatRange> decays;  // elements of the views
 };
 
+/// In what the state is held. Master: the type of fp32 and fp64 weights, which are it; of bf16 weights f32,
+/// or u16 for what they lack. optimizer.master = "auto" is u16 on a GPU.
+struct StateFormats {
+  DType master = DType::f32, moments = DType::f32;
+};
+StateFormats state_formats(const OptimizerConfig& config, DType weights, Device device);
+
 class Optimizer {
  public:
-  /// Masters from the weights. `dp` shares the state; it stays in use.
-  Optimizer(Ctx& c, ParameterStore& parameters, const OptimizerConfig& config, Collectives& dp);
+  /// Masters from the weights. `dp` shares the state; it stays in use. `seed` rounds bf16 moments.
+  Optimizer(Ctx& c, ParameterStore& parameters, const OptimizerConfig& config, Collectives& dp,
+            uint64_t seed = 0);
 
   /// After the gradients of this rank's shards hold the sum over dp: clips, updates the shards, gathers the
   /// weights. `control` has the ranks of dp. Returns the norm before clipping; a non-finite norm changes
@@ -43,7 +56,8 @@ class Optimizer {
   const std::vector<OptimizerPiece>& pieces() const { return pieces_; }
   /// Finished updates; restored with the state.
   int64_t count() const { return count_; }
-  /// After the pieces were filled from a checkpoint: weights from masters, on all ranks.
+  /// After the pieces (and the weights that masters are the remainder of) were filled from a checkpoint:
+  /// weights from masters, on all ranks.
   void restore(Ctx& c, int64_t count);
   int64_t state_bytes() const { return memory_.peak_bytes(); }
   int64_t held_bytes() const { return memory_.held_bytes(); }
@@ -55,6 +69,8 @@ class Optimizer {
 
   ParameterStore& parameters_;
   OptimizerConfig config_;
+  uint64_t seed_;
+  StateFormats formats_;
   Collectives& dp_;
   Arena memory_;
   std::vector<OptimizerPiece> pieces_;

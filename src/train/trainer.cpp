@@ -14,7 +14,7 @@ Trainer::Trainer(Ctx& c, Model& model, Comm& control, Collectives& dp, const Tra
       control_(control),
       dp_(dp),
       options_(options),
-      optimizer_(c, model.parameters(), options.optimizer, dp),
+      optimizer_(c, model.parameters(), options.optimizer, dp, options.seed),
       saved_(model.device()) {}
 
 UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,

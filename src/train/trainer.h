@@ -28,6 +28,7 @@ struct TrainerOptions {
   PassOptions pass;
   OptimizerConfig optimizer;
   int64_t total_updates = 0;
+  uint64_t seed = 0;  // of the run
   RecomputePlan recompute = {};
 };
 

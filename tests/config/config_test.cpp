@@ -112,6 +112,18 @@ TEST(Config, OffValuesOfLaterKeysAreAccepted) {
   EXPECT_NO_THROW(load_text(text, {"run.max_policy_lag=0", "rollout.tokens_per_step=0"}));
 }
 
+constexpr const char* kLastSections[] = {"validation.data=v",
+                                         "validation.every=2",
+                                         "validation.samples_per_prompt=4",
+                                         "validation.max_prompts=100",
+                                         "validation.rollout.temperature=0",
+                                         "validation.rollout.top_k=1",
+                                         "validation.rollout.max_new_tokens=11",
+                                         "validation.rollout.top_p=0.5",
+                                         "validation.rollout.min_p=0.5",
+                                         "log.level=debug",
+                                         "log.samples_per_step=0"};
+
 /// A config in which every key has a value that is not its default.
 LoadedConfig every_key_set() {
   std::vector<std::string> overrides = {
@@ -175,6 +187,8 @@ LoadedConfig every_key_set() {
       "optimizer.schedule=wsd",
       "optimizer.warmup_steps=4",
       "optimizer.min_lr_ratio=0.1",
+      "optimizer.state=bf16",
+      "optimizer.master=remainder",
       "data.train=[{path=\"x\",weight=0.1},\"y\"]",
       "data.prompt_key=p",
       "data.answer_key=a",
@@ -199,18 +213,8 @@ LoadedConfig every_key_set() {
       "checkpoint.keep=1",
       "checkpoint.resume=none",
       "checkpoint.export_hf_every=7",
-      "checkpoint.accept_changes=true",
-      "validation.data=v",
-      "validation.every=2",
-      "validation.samples_per_prompt=4",
-      "validation.max_prompts=100",
-      "validation.rollout.temperature=0",
-      "validation.rollout.top_k=1",
-      "validation.rollout.max_new_tokens=11",
-      "validation.rollout.top_p=0.5",
-      "validation.rollout.min_p=0.5",
-      "log.level=debug",
-      "log.samples_per_step=0"};
+      "checkpoint.accept_changes=true"};
+  overrides.insert(overrides.end(), std::begin(kLastSections), std::end(kLastSections));
   return load_text(kMinimalConfig, overrides);
 }
 

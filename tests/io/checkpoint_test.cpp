@@ -132,6 +132,48 @@ TEST_F(Checkpoint, LoadRefusesAnotherModel) {
   expect_refused({"param/embed", {7, 11}, DType::f64}, {"param/embed", "fp32", "fp64"});
 }
 
+/// fp32 state in bf16, or in two halves: the file of the fp32 elements, and back; from what no half holds,
+/// the nearest bf16. More elements than are converted at a time.
+TEST_F(Checkpoint, StateInHalvesIsStoredAsFp32) {
+  const int64_t n = (int64_t{1} << 20) + 77;
+  const auto count = static_cast<size_t>(n);
+  std::vector<float> master(count), moment(count);
+  std::vector<uint16_t> weight(count), low(count), short_moment(count);
+  for (size_t i = 0; i < count; ++i) {
+    const PhiloxBlock words = philox({static_cast<uint32_t>(i), 0, 0, 0}, 1);
+    master[i] = std::bit_cast<float>(words[0] & 0xbfffffffu);  // no NaN
+    short_moment[i] = static_cast<uint16_t>(words[1] & 0xbfffu);
+    weight[i] = master_weight(master[i]);
+    low[i] = master_remainder(master[i]);
+    moment[i] = std::bit_cast<float>(static_cast<uint32_t>(short_moment[i]) << 16);
+  }
+  const FlatRange all{0, n};
+  const auto wide = [&](const char* name, std::vector<float>& data) {
+    return StateTensor{name, {n}, all, make_tensor(data.data(), DType::f32, {n})};
+  };
+  const auto half = [&](const char* name, std::vector<uint16_t>& data, Tensor remainder = {}) {
+    return StateTensor{name,        {n},  all,      make_tensor(data.data(), DType::bf16, {n}),
+                       Device::cpu, true, remainder};
+  };
+  const Tensor remainder = make_tensor(low.data(), DType::u16, {n});
+  const std::vector<StateTensor> fp32{wide("param/a", master), wide("opt/m/a", moment)},
+      halves{half("param/a", weight, remainder), half("opt/m/a", short_moment)};
+  const Manifest of_fp32 = Manifest::read(save_checkpoint(folder_, 1, fp32, checkpoint_meta(), *comm_)),
+                 of_halves = Manifest::read(save_checkpoint(folder_, 2, halves, checkpoint_meta(), *comm_));
+  EXPECT_EQ(verify_checkpoint(of_halves.path()).size(), 0u);
+  for (const auto& [name, tensor] : of_fp32.tensors()) {
+    EXPECT_EQ(of_halves.tensors().at(name).digest, tensor.digest) << name;
+    EXPECT_EQ(of_halves.tensors().at(name).dtype, DType::f32);
+  }
+  const std::vector<uint16_t> weights = weight, lows = low, moments = short_moment;
+  weight.assign(count, 0), low.assign(count, 0), short_moment.assign(count, 0);
+  load_state(of_fp32, halves);
+  EXPECT_TRUE(weight == weights && low == lows && short_moment == moments);
+  const std::vector<StateTensor> rounded{half("param/a", short_moment)};
+  load_state(of_fp32, rounded);
+  for (size_t i = 0; i < count; ++i) ASSERT_EQ(short_moment[i], bf16_bits(master[i])) << i;
+}
+
 TEST_F(Checkpoint, AnEmptyStateIsACheckpointToo) {
   const std::string path = save_checkpoint(folder_, 1, {}, checkpoint_meta(), *comm_);
   EXPECT_TRUE(verify_checkpoint(path).empty());

@@ -173,7 +173,14 @@ TEST_F(OptimizerOnRanks, ShardsHaveTheBitsOfOneRank) {
       test_world->make_collectives(test_world->rank(), 0, Device::cpu, "alone", kTestWaitLimit);
   OptimizerConfig config = kOptimizerConfig;
   config.grad_clip = 0;
-  for (DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+  for (const auto& [dtype, moments, master] : {std::tuple{DType::f32, "fp32", "auto"},
+                                               {DType::f32, "bf16", "auto"},
+                                               {DType::bf16, "fp32", "auto"},
+                                               {DType::bf16, "bf16", "fp32"},
+                                               {DType::bf16, "bf16", "remainder"},
+                                               {DType::f64, "fp32", "auto"}}) {
+    config.state = moments;
+    config.master = master;
     const auto whole = make_store(dtype, true), shared = make_store(dtype, true);
     Optimizer one(context(), *whole, config, *alone), all(context(), *shared, config, *dp_);
     for (uint64_t step = 1; step <= 3; ++step) {
@@ -183,7 +190,60 @@ TEST_F(OptimizerOnRanks, ShardsHaveTheBitsOfOneRank) {
       all.step(context(), *comm_, 0.01);
     }
     expect_same_bits("weights", read(shared->flat_values()), read(whole->flat_values()));
+    for (const OptimizerPiece& mine : all.pieces())
+      for (const OptimizerPiece& piece : one.pieces()) {
+        if (piece.parameter->offset != mine.parameter->offset) continue;
+        const FlatRange at = mine.range;
+        expect_same_bits("m", read(mine.m), read(rows(piece.m, at.begin, at.end)));
+        expect_same_bits("v", read(mine.v), read(rows(piece.v, at.begin, at.end)));
+        expect_same_bits("master", read(mine.master), read(rows(piece.master, at.begin, at.end)));
+      }
   }
+}
+
+/// Half of the memory of a master, and the bits of a run with one.
+TEST_F(OptimizerOnRanks, RemaindersAreMasters) {
+  OptimizerConfig config = kOptimizerConfig;
+  const auto with = make_store(DType::bf16), without = make_store(DType::bf16);
+  config.master = "fp32";
+  Optimizer a(context(), *with, config, *dp_);
+  config.master = "remainder";
+  Optimizer b(context(), *without, config, *dp_);
+  EXPECT_LT(b.state_bytes(), a.state_bytes());
+  for (uint64_t step = 1; step <= 50; ++step) {
+    set_gradients(*with, step, 1.0);
+    set_gradients(*without, step, 1.0);
+    a.step(context(), *comm_, 0.01);
+    b.step(context(), *comm_, 0.01);
+    expect_same_bits("weights", read(without->flat_values()), read(with->flat_values()));
+  }
+  ASSERT_EQ(a.pieces().size(), b.pieces().size());
+  for (size_t i = 0; i < a.pieces().size(); ++i) {
+    Values joined = read(b.pieces()[i].master);
+    const Values weight = read(b.pieces()[i].weight);
+    for (size_t k = 0; k < joined.size(); ++k)
+      joined[k] = joined_master(bf16(static_cast<float>(weight[k])).bits, static_cast<uint16_t>(joined[k]));
+    expect_same_bits("master", joined, read(a.pieces()[i].master));
+  }
+}
+
+/// bf16 moments follow from the seed; the weights of an update do not.
+TEST_F(OptimizerOnRanks, MomentsInBf16AreRoundedByTheSeed) {
+  OptimizerConfig config = kOptimizerConfig;
+  config.state = "bf16";
+  const auto moments = [&](uint64_t seed) {
+    const auto store = make_store(DType::f32);
+    Optimizer optimizer(context(), *store, config, *dp_, seed);
+    set_gradients(*store, 1, 1.0);
+    optimizer.step(context(), *comm_, 0.01);
+    Many all{read(store->flat_values())};
+    for (const OptimizerPiece& piece : optimizer.pieces()) all.push_back(read(piece.m));
+    return all;
+  };
+  const Many one = moments(1), again = moments(1), other = moments(2);
+  EXPECT_EQ(again, one);
+  EXPECT_EQ(other[0], one[0]);
+  EXPECT_NE(other, one);
 }
 
 TEST_F(OptimizerOnRanks, NonFiniteGradientsChangeNothing) {

@@ -29,6 +29,7 @@ void plan_cache(PlanDraft& draft);
 /// "auto". A function of the card, not of what is free.
 void plan_gpu_sizes(PlanDraft& draft, int64_t device_bytes);
 void plan_schedule(PlanDraft& draft);
+void plan_optimizer_state(PlanDraft& draft);
 void plan_profile(PlanDraft& draft);
 void plan_validation(PlanDraft& draft);
 void plan_warnings(PlanDraft& draft);

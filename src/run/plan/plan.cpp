@@ -109,6 +109,7 @@ PlanResult try_plan(const Config& config, int num_ranks, const ModelConfig& fact
   plan_validation(draft);
   plan_cache(draft);
   plan_schedule(draft);
+  plan_optimizer_state(draft);
   plan_profile(draft);
   if (!draft.result.errors.empty()) return std::move(draft.result);
   if (plan.device == Device::cuda && memory_limit > 0) plan_gpu_sizes(draft, memory_limit);

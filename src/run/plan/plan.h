@@ -63,6 +63,7 @@ struct RunPlan {
   int num_ranks = 0;
   Device device = Device::cpu;
   DType dtype = DType::f32;
+  DType master = DType::f32, moments = DType::f32;  // StateFormats of the optimizer
   int64_t num_parameters = 0;
   int64_t steps = 0;
   BatchPlan batch;

@@ -148,6 +148,10 @@ std::string memory_text(const RunPlan& plan, const ReportOptions& options) {
     text += line(row.phase, gib(row.device_bytes + row.host_bytes), "ranks " + rank_set_text(same));
     for (const auto& [name, bytes] : row.parts) text += line("    " + name, gib(bytes), "");
   }
+  text += line("optimizer state", fmt::format("{} moments", dtype_name(plan.moments)),
+               plan.master == plan.dtype   ? "the weights are the master"
+               : plan.master == DType::u16 ? "the master is the weights and 16 bits that they lack"
+                                           : fmt::format("a master in {}", dtype_name(plan.master)));
   if (options.memory_limit > 0) text += line("limit", gib(options.memory_limit), "--device-memory");
   return text;
 }

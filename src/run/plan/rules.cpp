@@ -133,6 +133,22 @@ void plan_schedule(PlanDraft& d) {
       legal);
 }
 
+void plan_optimizer_state(PlanDraft& d) {
+  const OptimizerConfig& o = d.config.optimizer;
+  const DType weights = d.result.plan.dtype;
+  if (o.state == "bf16" && weights == DType::f64)
+    d.error("optimizer.state", "a run in fp64 has its moments in fp64 (which \"fp32\" leaves alone)",
+            {"fp32"});
+  if (o.master == "remainder" && weights != DType::bf16)
+    d.error("optimizer.master",
+            fmt::format("{} weights are their own master; only bf16 weights lack bits of it",
+                        dtype_name(weights)),
+            {"auto", "fp32"});
+  const StateFormats formats = state_formats(o, weights, d.result.plan.device);
+  d.result.plan.master = formats.master;
+  d.result.plan.moments = formats.moments;
+}
+
 void plan_warnings(PlanDraft& d) {
   const Config& c = d.config;
   const RunPlan& plan = d.result.plan;

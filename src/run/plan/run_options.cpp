@@ -60,6 +60,7 @@ TrainerOptions trainer_options(const Config& config, const RunPlan& plan) {
   return {.pass = pass_options(config, plan),
           .optimizer = config.optimizer,
           .total_updates = plan.batch.updates_total,
+          .seed = config.run.seed,
           .recompute = recompute_plan(config.train.recompute)};
 }
 

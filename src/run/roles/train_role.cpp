@@ -10,6 +10,7 @@
 #include "src/rl/trajectory_bytes.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/record/gradient_dump.h"
+#include "src/run/record/optimizer_state.h"
 #include "src/run/roles/steps_ahead.h"
 
 namespace temper {
@@ -42,17 +43,6 @@ int64_t oldest_version(std::span<const Trajectory* const> all, int64_t current) 
   for (const Trajectory* t : all)
     for (const auto& [version, tokens] : t->response.versions) oldest = std::min(oldest, version);
   return oldest;
-}
-
-std::vector<StateTensor> state_tensors(const Optimizer& optimizer, Device device) {
-  std::vector<StateTensor> list;
-  for (const OptimizerPiece& p : optimizer.pieces()) {
-    const ParamSpec& spec = p.parameter->spec;
-    list.push_back({"param/" + spec.name, spec.shape, p.range, p.master, device});
-    list.push_back({"opt/m/" + spec.name, spec.shape, p.range, p.m, device});
-    list.push_back({"opt/v/" + spec.name, spec.shape, p.range, p.v, device});
-  }
-  return list;
 }
 
 }  // namespace

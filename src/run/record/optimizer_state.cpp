@@ -1,0 +1,22 @@
+#include "src/run/record/optimizer_state.h"
+
+namespace temper {
+
+std::vector<StateTensor> state_tensors(const Optimizer& optimizer, Device device) {
+  std::vector<StateTensor> list;
+  for (const OptimizerPiece& p : optimizer.pieces()) {
+    const ParamSpec& spec = p.parameter->spec;
+    const auto add = [&](const char* kind, const Tensor& data, const Tensor& remainder = {}) {
+      list.push_back({kind + spec.name, spec.shape, p.range, data, device, /*as_fp32=*/true, remainder});
+    };
+    if (p.master.dtype == DType::u16)
+      add("param/", p.weight, p.master);
+    else
+      add("param/", p.master);
+    add("opt/m/", p.m);
+    add("opt/v/", p.v);
+  }
+  return list;
+}
+
+}  // namespace temper

@@ -147,21 +147,10 @@ TEST(TokenizerGolden, Llama2Style) {
   check_variants(kGolden + "/llama2", kGolden + "/llama2/variants.jsonl");
 }
 
-/// Unpacks a tokenizer of the real data; false if it is not there.
-bool unpack(const std::string& name, const TempFolder& temp) {
-  const std::string source = real_data("tokenizers/" + name);
-  if (!path_exists(source + "/tokenizer.json.gz")) return false;
-  FILE* pipe = popen(
-      ("gunzip -c '" + source + "/tokenizer.json.gz' > '" + temp.path() + "/tokenizer.json'").c_str(), "r");
-  CHECK(pipe && pclose(pipe) == 0, "cannot unpack {}", source);
-  temp.write("tokenizer_config.json", read_file(source + "/tokenizer_config.json", 1 << 20));
-  return true;
-}
-
 class SharedTokenizer : public ::testing::TestWithParam<const char*> {};
 TEST_P(SharedTokenizer, Golden) {
   TempFolder temp;
-  if (!unpack(GetParam(), temp))
+  if (!unpack_tokenizer(GetParam(), temp.path()))
     GTEST_SKIP() << how_to_get(real_data(std::string("tokenizers/") + GetParam()));
   const Tokenizer tokenizer = Tokenizer::load(temp.path());
   check_file(tokenizer, kGolden + "/" + GetParam() + ".jsonl");
@@ -476,14 +465,15 @@ TEST(TokenizerSpeed, WorstCases) {
   check_worst_cases("llama2", Tokenizer::load(kGolden + "/llama2"));
   for (const char* name : {"qwen3", "deepseek-v3"}) {
     TempFolder temp;
-    if (unpack(name, temp)) check_worst_cases(name, Tokenizer::load(temp.path()));
+    if (unpack_tokenizer(name, temp.path())) check_worst_cases(name, Tokenizer::load(temp.path()));
   }
 }
 
 TEST(TokenizerSpeed, Gsm8k) {
   TempFolder temp;
   const std::string questions = real_data("gsm8k/train.jsonl");
-  if (!path_exists(questions) || !unpack("qwen3", temp)) GTEST_SKIP() << how_to_get(questions);
+  if (!path_exists(questions) || !unpack_tokenizer("qwen3", temp.path()))
+    GTEST_SKIP() << how_to_get(questions);
   std::string text;
   std::ifstream lines(questions);
   for (std::string line; std::getline(lines, line);) {
@@ -493,7 +483,7 @@ TEST(TokenizerSpeed, Gsm8k) {
   std::vector<int32_t> ids;
   for (const char* name : {"qwen2.5", "qwen3", "deepseek-v3"}) {
     TempFolder folder;
-    ASSERT_TRUE(unpack(name, folder));
+    ASSERT_TRUE(unpack_tokenizer(name, folder.path()));
     double load = 0;
     load = seconds_of([&] { Tokenizer::load(folder.path()); });
     const Tokenizer tokenizer = Tokenizer::load(folder.path());

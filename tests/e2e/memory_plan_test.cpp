@@ -3,6 +3,7 @@
 
 #include <sys/resource.h>
 
+#include "tests/support/real_data.h"
 #include "tests/support/run_fixture.h"
 
 namespace temper {
@@ -13,6 +14,12 @@ const char* kModel = R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "q
   "intermediate_size": 768, "num_hidden_layers": 7, "num_attention_heads": 8, "num_key_value_heads": 4,
   "head_dim": 32, "vocab_size": 6400, "max_position_embeddings": 256, "tie_word_embeddings": true,
   "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "initializer_range": 0.2, "eos_token_id": 2})";
+
+/// A small model with the vocabulary of a large one.
+const char* kManyTokens = R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 64,
+  "intermediate_size": 192, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+  "head_dim": 32, "vocab_size": 151936, "max_position_embeddings": 256, "tie_word_embeddings": true,
+  "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "initializer_range": 0.2, "eos_token_id": 151645})";
 
 /// Responses are as long as they may be, so that batches are as full as the plan says.
 const char* kConfig = R"(
@@ -96,12 +103,9 @@ class MemoryPlan : public RunFixture {
     return program_.shell(
         command.replace(command.find(program_.temper()), program_.temper().size(), measured));
   }
-};
-
-TEST_F(MemoryPlan, IsWhatARunTakes) {
-  constexpr int64_t kSlack = int64_t{16} << 20;
-  for (const Case& c : kCases) {
+  void compare(const Case& c) const {
     SCOPED_TRACE(c.name);
+    constexpr int64_t kSlack = int64_t{16} << 20;
     const std::vector<int64_t> plan = predicted(c);
     ASSERT_EQ(train(c), 0) << output();
     for (int rank = 0; rank < c.ranks; ++rank) {
@@ -113,6 +117,27 @@ TEST_F(MemoryPlan, IsWhatARunTakes) {
           << "rank " << rank << ": planned " << planned << ", taken " << taken;
     }
   }
+};
+
+TEST_F(MemoryPlan, IsWhatARunTakes) {
+  for (const Case& c : kCases) compare(c);
+}
+
+/// The tokenizer is memory of the process, too.
+TEST_F(MemoryPlan, CountsALargeTokenizer) {
+  std::filesystem::create_directory(program_.path("qwen3"));
+  if (!unpack_tokenizer("qwen3", program_.path("qwen3")))
+    GTEST_SKIP() << how_to_get(real_data("tokenizers/qwen3"));
+  const std::string questions = real_data("gsm8k/train.jsonl");
+  if (!path_exists(questions)) GTEST_SKIP() << how_to_get(questions);
+  program_.write("many.json", kManyTokens);
+  ASSERT_EQ(program_.run("init --config many.json --tokenizer qwen3 --out many --seed 1"), 0) << output();
+  const std::string keys = fmt::format(
+      "model.path=many data.train={} data.prompt_key=question data.chat=true algorithm.entropy_coef=0.001 "
+      "rollout.max_prompt_tokens=200 data.overlong=drop train.max_tokens_per_microbatch=512 "
+      "checkpoint.export_hf_every=0 'reward.functions=[\"gsm8k\"]'",
+      std::filesystem::absolute(questions).string());
+  compare({"tokenizer", 2, keys.c_str()});
 }
 
 /// The metrics have each phase of the table, the step before it is saved included.

@@ -477,6 +477,13 @@ TEST(Plan, MemoryHasARowPerPhaseWhosePartsAddUp) {
             (std::vector<std::string>{"generate", "reference", "train", "validation", "save", "export"}));
 }
 
+TEST(Plan, ProcessGrowsWithTheVocabulary) {
+  RunPlan plan = plan_of({}, 1).plan;
+  const int64_t small = process_bytes(plan, 0);
+  plan.vocab_size += 1000;
+  EXPECT_EQ(process_bytes(plan, 0) - small, 256'000);
+}
+
 TEST(Plan, HugeModelsDoNotOverflow) {
   ModelConfig huge = small_model();
   huge.vocab_size = huge.hidden_size = huge.intermediate_size = 1 << 20;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "src/core/check.h"
 #include "src/core/file.h"
 
 namespace temper {
@@ -15,6 +16,17 @@ namespace temper {
 inline std::string real_data(const std::string& name) {
   const char* folder = std::getenv("TEMPER_TEST_DATA");
   return join_path(folder == nullptr ? "../shared/data" : folder, name);
+}
+
+/// Unpacks a tokenizer of the real data into `folder`; false if it is not there.
+inline bool unpack_tokenizer(const std::string& name, const std::string& folder) {
+  const std::string source = real_data("tokenizers/" + name);
+  if (!path_exists(source + "/tokenizer.json.gz")) return false;
+  const std::string command =
+      fmt::format("gunzip -c '{}/tokenizer.json.gz' > '{}/tokenizer.json'", source, folder);
+  CHECK(std::system(command.c_str()) == 0, "cannot unpack {}", source);
+  write_file_atomic(folder + "/tokenizer_config.json", read_file(source + "/tokenizer_config.json", 1 << 20));
+  return true;
 }
 
 /// The line of a skipped test.

@@ -9,9 +9,9 @@ namespace temper {
 /// One row per rank of the roles and phase of a step, for a plan whose other fields are filled.
 std::vector<MemoryRow> plan_memory(const RunPlan& plan, const ModelConfig& model, const Config& config);
 
-/// Program, libraries and what they keep in the heap; MPI, with buffers for each rank; what the rank that
-/// writes the run folder keeps for it. Constants that fit runs of tests/e2e/memory_plan_test.cpp: a large
-/// tokenizer or data set comes on top.
+/// Program, libraries and what they keep in the heap; the tokenizer, by the model's vocabulary; MPI, with
+/// buffers for each rank; what the rank that writes the run folder keeps for it. Constants that fit runs of
+/// tests/e2e/memory_plan_test.cpp: a large data set comes on top, with about 70 bytes a line.
 int64_t process_bytes(const RunPlan& plan, int rank);
 
 /// Of a GPU before anything is allocated: the driver's context with its kernels, libraries and their

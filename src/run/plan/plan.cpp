@@ -98,6 +98,7 @@ PlanResult try_plan(const Config& config, int num_ranks, const ModelConfig& fact
   if (const std::string defect = dtype_defect(config.run.dtype, plan.device); !defect.empty())
     draft.error("run.dtype", defect, {"auto", "bf16", "fp32"});
   plan.num_parameters = num_parameters(facts);
+  plan.vocab_size = facts.vocab_size;
   plan.steps = config.run.steps;
   plan_roles(draft);
   plan_algorithm(draft);

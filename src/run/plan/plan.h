@@ -65,6 +65,7 @@ struct RunPlan {
   DType dtype = DType::f32;
   DType master = DType::f32, moments = DType::f32;  // StateFormats of the optimizer
   int64_t num_parameters = 0;
+  int64_t vocab_size = 0;
   int64_t steps = 0;
   BatchPlan batch;
   std::vector<RolePlan> roles;  // in the order of their phases

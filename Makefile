@@ -33,14 +33,15 @@ LIB := $(B)/libtemper$(if $(filter-out $(WHOLE),$(ONLY)),-$(firstword $(shell ec
 SRC := $(filter-out src/main.cpp src/run/verbs/version.cpp,$(shell find $(ONLY) -name '*.cpp' 2>/dev/null))
 OBJ := $(SRC:%=$(B)/%.o)
 MAIN := $(B)/src/main.cpp.o $(B)/src/run/verbs/version.cpp.o
-TESTS := $(patsubst %.cpp,$(B)/%,$(shell find tests -name '*_test.cpp' -not -path 'tests/gpu/*' 2>/dev/null))
+TESTS := $(patsubst %.cpp,$(B)/%,$(shell find tests -name '*_test.cpp' -not -path 'tests/gpu/*' -not -path 'tests/long/*' 2>/dev/null))
+LONG_TESTS := $(patsubst %.cpp,$(B)/%,$(shell find tests/long -name '*_test.cpp' 2>/dev/null))
 GPU_TESTS := $(patsubst %.cpp,$(B)/%,$(shell find tests/gpu -name '*_test.cpp' 2>/dev/null))
 # Tests of ops once more, on the GPU: those that have a case for every backend (tests/support/check_op.h).
 GPU_OP_TESTS := $(patsubst tests/ops/%.cpp,$(B)/tests/gpu/ops/%,$(shell grep -l '^TEST\>' tests/ops/*_test.cpp 2>/dev/null))
 BENCHES := $(patsubst %.cpp,$(B)/%,$(shell find tests -name '*_bench.cpp' -not -path 'tests/gpu/*' 2>/dev/null))
 GPU_BENCHES := $(patsubst %.cpp,$(B)/%,$(shell find tests/gpu -name '*_bench.cpp' 2>/dev/null))
 TESTLIB := $(patsubst %.cpp,$(B)/%.cpp.o,$(shell find tests/support -name '*.cpp' 2>/dev/null))
-ALL_OBJ := $(OBJ) $(MAIN) $(TESTLIB) $(TESTS:%=%.cpp.o) $(GPU_TESTS:%=%.cpp.o) $(BENCHES:%=%.cpp.o) $(GPU_BENCHES:%=%.cpp.o)
+ALL_OBJ := $(OBJ) $(MAIN) $(TESTLIB) $(TESTS:%=%.cpp.o) $(LONG_TESTS:%=%.cpp.o) $(GPU_TESTS:%=%.cpp.o) $(BENCHES:%=%.cpp.o) $(GPU_BENCHES:%=%.cpp.o)
 
 # CUDA kernels are compiled where nvcc is. -gencode, not -arch: only the former lets wgmma through.
 CU := $(if $(filter 1,$(CUDA)),$(shell find kernels/cuda -name '*.cu' 2>/dev/null))
@@ -102,6 +103,10 @@ test: deps
 test-gpu: deps
 	@$(MAKE) --no-print-directory build/temper $(GPU_TESTS) $(GPU_OP_TESTS)
 	@SUITE=gpu JOBS=1 tools/run_tests.sh $(B)
+# Runs of many steps: minutes, so not a part of `make test`.
+test-long: deps
+	@$(MAKE) --no-print-directory build/temper $(LONG_TESTS)
+	@SUITE=long tools/run_tests.sh $(B)
 demo: deps
 	@$(MAKE) --no-print-directory build/temper
 	@tools/demo.sh
@@ -128,6 +133,7 @@ help:
 	@echo "make deps                   installs missing packages (Debian 12, Ubuntu 24.04)"
 	@echo "make test                   builds and runs every test; ends with: N passed, N failed, N skipped"
 	@echo "make test-gpu               the tests that need an H100 or H200"
+	@echo "make test-long              runs of many steps: their memory stays flat"
 	@echo "make demo                   a small model learns to add on 2 ranks, under 4 minutes"
 	@echo "make bench                  speed: of the GPU where there is one, else of the CPU kernels and of a step"
 	@echo "make install PREFIX=DIR     DIR/bin/temper, DIR/share/temper (now $(PREFIX))"
@@ -136,6 +142,6 @@ help:
 	@echo "make $(B)/tests/ops/norm_test   one test; it runs from here"
 	@echo "MODE=release|debug|asan  CUDA=0|1 (1 where nvcc is)  ARCH=native  DEPS_PREFIX=DIR (include/, lib/)  -j1"
 
-.PHONY: all deps test test-gpu tests demo bench benches install clean help FORCE
+.PHONY: all deps test test-gpu test-long tests demo bench benches install clean help FORCE
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

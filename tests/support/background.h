@@ -73,7 +73,8 @@ class Background {
   /// "S 123 ...", from /proc; empty when there is no such process.
   static std::string state_and_parent(pid_t process) {
     std::ifstream file(fmt::format("/proc/{}/stat", process));
-    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    std::string text;
+    std::getline(file, text, '\0');              // nothing where the process ends before it is read
     const size_t after_name = text.rfind(") ");  // a process may have any name
     return after_name == std::string::npos ? "" : text.substr(after_name + 2);
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "src/core/parallel.h"
 #include "src/core/rng.h"
 
 namespace temper {
@@ -69,23 +70,26 @@ void random_values(const ParamSpec& spec, int64_t index, const ModelConfig& conf
     zero_padding_row(spec, config.pad_token_id, first, count, out);
 }
 
-void random_init(ParameterStore& store, const ModelConfig& config, uint64_t seed) {
-  constexpr int64_t kWindow = 1 << 16;
-  std::vector<float> values(kWindow);
-  int64_t index = 0;
-  for (Parameter& p : store.list()) {
-    for (int64_t first = 0; first < p.spec.size(); first += kWindow) {
-      const int64_t n = std::min(kWindow, p.spec.size() - first);
-      random_values(p.spec, index, config, seed, first, n, values.data());
-      dispatch_storage(store.dtype(), [&](auto s) {
-        using S = decltype(s);
-        std::vector<S> rounded(values.size());
-        for (size_t i = 0; i < rounded.size(); ++i) rounded[i] = static_cast<S>(values[i]);
+void random_init(ParameterStore& store, const ModelConfig& config, uint64_t seed, Threads threads) {
+  constexpr int64_t kWindow = int64_t{1} << 20, kGrain = 4096;
+  dispatch_storage(store.dtype(), [&](auto s) {
+    using S = decltype(s);
+    std::vector<float> values(kWindow);
+    std::vector<S> rounded(kWindow);
+    int64_t index = 0;
+    for (Parameter& p : store.list()) {
+      for (int64_t first = 0; first < p.spec.size(); first += kWindow) {
+        const int64_t n = std::min(kWindow, p.spec.size() - first);
+        parallel_ranges(threads, n, kGrain, [&](int64_t begin, int64_t end) {
+          random_values(p.spec, index, config, seed, first + begin, end - begin, values.data() + begin);
+          for (int64_t i = begin; i < end; ++i)
+            rounded[static_cast<size_t>(i)] = static_cast<S>(values[static_cast<size_t>(i)]);
+        });
         device::upload(store.device(), p.value.as<S>() + first, rounded.data(), n * int64_t{sizeof(S)});
-      });
+      }
+      ++index;
     }
-    ++index;
-  }
+  });
 }
 
 }  // namespace temper

@@ -1,6 +1,7 @@
 // Whole updates on one GPU: 65,536 tokens packed from sequences of 4,096, forward, backward, clip and AdamW,
 // for shapes of Qwen3 with random weights. TFLOP/s count 6 T (weights of products and head) + 6 L Hq dh T s,
 // the causal half of attention once, recomputation never.
+// Moments are fp32, in bf16 where fp32 does not fit (8B); masters are remainders.
 // usage: train_bench [NAME ...] [--tokens N] [--recompute none|selective|full]
 
 #include <chrono>
@@ -22,10 +23,11 @@ struct Shape {
   int64_t hidden, ffn, layers, heads;
   bool tied;
   int64_t tokens;  // of a micro-batch
+  const char* moments = "fp32";
 };
 constexpr Shape kShapes[] = {{"0.6B", 1024, 3072, 28, 16, true, 16384},
                              {"1.7B", 2048, 6144, 28, 16, true, 16384},
-                             {"8B", 4096, 12288, 36, 32, false, 8192}};
+                             {"8B", 4096, 12288, 36, 32, false, 8192, "bf16"}};
 constexpr int64_t kSequence = 4096, kTokens = 65536;
 
 ModelConfig config_of(const Shape& s) {
@@ -62,12 +64,13 @@ void bench(const MpiSession& mpi, const Shape& shape, int64_t tokens, const char
   const ModelConfig config = config_of(shape);
   Backend gpu(Device::cuda);
   Model model(config, {DType::bf16, kSequence + 1, /*with_gradients=*/true, Device::cuda});
-  random_init(model.parameters(), config, 1);
+  random_init(model.parameters(), config, 1, /*threads=*/16);
   const std::unique_ptr<Comm> comm = mpi.make_comm_of_all(600);
   const std::unique_ptr<Collectives> dp = mpi.make_collectives(0, 0, Device::cuda, "dp", 600);
   TrainerOptions options;
   options.pass.token_budget = tokens;
   options.optimizer.lr = 1e-6;
+  options.optimizer.state = shape.moments;
   options.total_updates = 100;
   if (std::strcmp(recompute, "selective") == 0) options.recompute.granularity = Recompute::selective;
   if (std::strcmp(recompute, "full") == 0) options.recompute.granularity = Recompute::full;

@@ -41,7 +41,7 @@ std::unique_ptr<Model> ModelHost::load(const ModelSource& source, bool with_grad
   const int64_t context = source.context_tokens.value_or(config.max_position_embeddings);
   auto model = std::make_unique<Model>(config, ModelOptions{dtype_, context, with_gradients, ctx().device});
   if (source.random)
-    random_init(model->parameters(), config, source.seed);
+    random_init(model->parameters(), config, source.seed, ctx().threads);
   else
     import_weights(folder, config, model->parameters());
   return model;

@@ -78,7 +78,7 @@ void Region::grow_to(int64_t bytes, const char* fix) {
 #ifdef TEMPER_CUDA
   if (device_ == Device::cuda) {
     while (held_ < bytes) {
-      const int64_t piece = held_ < kLargeStep ? kStep : kLargeStep;
+      const int64_t piece = held_ < kLargeStep ? std::min(held, kLargeStep) - held_ : kLargeStep;
       uint64_t handle = 0;
       if (!cuda_memory::back(base_ + held_, piece, handle))
         fail_memory("out of GPU memory", bytes - held_, fmt::format("{} are free", device::gpu_memory().free),

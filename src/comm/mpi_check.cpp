@@ -16,7 +16,8 @@ void check_mpi(int code, const char* call) {
                      .fix = "start the same command again; a run goes on from its newest checkpoint"});
 }
 
-void fail_hang(int rank, const char* what, const std::string& where, double waited_seconds, double limit_seconds) {
+void fail_hang(int rank, const char* what, const std::string& where, double waited_seconds,
+               double limit_seconds) {
   fail(Exit::hang,
        {.what = fmt::format("rank {} waits too long in '{}'", rank, what),
         .where = where,

@@ -14,6 +14,7 @@
 
 #include "src/comm/mpi_check.h"
 #include "src/comm/mpi_wait.h"
+#include "src/core/process/progress.h"
 
 namespace temper {
 
@@ -123,6 +124,7 @@ MpiSession::MpiSession(int* argc, char*** argv) {
 
 MpiSession::~MpiSession() {
   if (!mpi_is_up() || (std::uncaught_exceptions() > 0 && !all_ranks_leave())) return;
+  note_wait("MPI_Finalize", "all ranks");
   MPI_Comm_free(&farewell_->comm);
   MPI_Finalize();
 }
@@ -149,9 +151,11 @@ std::unique_ptr<Comm> MpiSession::make_comm(const std::vector<int>& ranks, doubl
   const auto at = std::find(ranks.begin(), ranks.end(), rank_);
   const bool member = at != ranks.end();
   MPI_Comm comm = MPI_COMM_NULL;
+  note_wait("MPI_Comm_split", "all ranks");
   check_mpi(
       MPI_Comm_split(MPI_COMM_WORLD, member ? 0 : MPI_UNDEFINED, static_cast<int>(at - ranks.begin()), &comm),
       "MPI_Comm_split");
+  note_progress();
   if (!member) return nullptr;
   return std::make_unique<MpiComm>(comm, wait_limit_seconds);
 }

@@ -11,6 +11,7 @@
 
 #include "src/comm/mpi_check.h"
 #include "src/comm/mpi_comm.h"
+#include "src/core/process/progress.h"
 #include "src/core/stopwatch.h"
 
 namespace temper {
@@ -68,6 +69,7 @@ class MpiMailbox : public Mailbox {
   std::optional<Message> poll(int channel) override {
     free_sent();
     if (auto& mine = own_[channel]; !mine.empty()) {
+      note_progress();
       Message message{rank_, std::move(mine.front())};
       mine.pop_front();
       return message;
@@ -77,6 +79,7 @@ class MpiMailbox : public Mailbox {
     MPI_Status status;
     check_mpi(MPI_Improbe(MPI_ANY_SOURCE, channel, comm_, &found, &handle, &status), "MPI_Improbe");
     if (!found) return std::nullopt;
+    note_progress();
     return receive(handle, status, channel);
   }
 
@@ -90,6 +93,7 @@ class MpiMailbox : public Mailbox {
 
   void pause(double waited_seconds, const char* what) override {
     if (waited_seconds > limit_seconds_) fail_hang(rank_, what, "a message", waited_seconds, limit_seconds_);
+    note_wait(what, "a message");
     ::usleep(waited_seconds < 0.01 ? 20 : 200);
   }
 
@@ -149,7 +153,9 @@ class MpiMailbox : public Mailbox {
 
 std::unique_ptr<Mailbox> MpiSession::make_mailbox(double wait_limit_seconds) const {
   MPI_Comm comm = MPI_COMM_NULL;
+  note_wait("MPI_Comm_dup", "all ranks");
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
+  note_progress();
   return std::make_unique<MpiMailbox>(comm, wait_limit_seconds);
 }
 

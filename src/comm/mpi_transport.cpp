@@ -7,6 +7,7 @@
 #include "src/comm/mpi_check.h"
 #include "src/comm/mpi_comm.h"
 #include "src/comm/mpi_wait.h"
+#include "src/core/process/progress.h"
 #include "src/core/stopwatch.h"
 
 namespace temper {
@@ -18,10 +19,12 @@ void mpi_wait(std::vector<MPI_Request>& requests, int rank, const char* what, co
     int done = 0;
     check_mpi(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
               "MPI_Testall");
-    if (done) return;
+    if (done) return note_progress();
     const double waited = watch.seconds();
     if (waited > limit_seconds) fail_hang(rank, what, where, waited, limit_seconds);
-    if (polls > 200) ::usleep(waited < 0.01 ? 20 : 200);
+    if (polls <= 200) continue;
+    note_wait(what, where);
+    ::usleep(waited < 0.01 ? 20 : 200);
   }
 }
 
@@ -132,8 +135,10 @@ class StagedTransport : public Transport {
 
 std::unique_ptr<Collectives> MpiSession::make_collectives(int color, int key, Device device, const char* axis,
                                                           double wait_limit_seconds) const {
+  note_wait("MPI_Comm_split", "all ranks");
   MPI_Comm comm = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split(MPI_COMM_WORLD, color < 0 ? MPI_UNDEFINED : color, key, &comm), "MPI_Comm_split");
+  note_progress();
   if (color < 0) return nullptr;
   std::unique_ptr<Transport> transport = std::make_unique<HostTransport>(comm, axis, wait_limit_seconds);
   if (device == Device::cuda) transport = std::make_unique<StagedTransport>(std::move(transport));

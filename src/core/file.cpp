@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "src/core/check.h"
+#include "src/core/process/progress.h"
 
 namespace temper {
 namespace {
@@ -82,6 +83,7 @@ void InputFile::read(void* destination, int64_t offset, int64_t bytes) const {
                                            offset + done),
                         .fix = "fetch or write the file again"});
     done += got;
+    note_progress();
   }
 }
 
@@ -106,6 +108,7 @@ void OutputFile::write(const void* data, int64_t bytes) {
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) fail_io("cannot write file", path_, errno, fmt::format("after {} bytes", written_ + done));
     done += put;
+    note_progress();
   }
   written_ += bytes;
 }

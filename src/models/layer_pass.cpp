@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "src/core/process/progress.h"
+
 namespace temper {
 
 namespace {
@@ -14,6 +16,7 @@ Residual forward_run(Ctx& c, const Model& model, const Batch& b, const Residual&
   for (int64_t layer = run.layers.begin; layer < run.layers.end; ++layer) {
     const bool keeps = saved && (run.recompute != Recompute::full || layer == run.layers.begin);
     // A layer's addend dies in the next one; its stream is what that one's backward reads.
+    note_progress();
     Residual to = memory[static_cast<size_t>(layer % 2)];
     if (saved && run.recompute != Recompute::full) to.stream = c.saved->like(x.stream);
     ArenaScope scope(c.scratch);
@@ -68,6 +71,7 @@ Tensor backward_layers(Ctx& c, const Model& model, const Batch& b, const CTensor
       forward_run(c, model, b, x, stream_memory(c, dy, false), {run->layers, Recompute::none}, &computed);
     }
     for (int64_t layer = run->layers.end; layer-- > run->layers.begin;) {
+      note_progress();
       to = memory[static_cast<size_t>(layer % 2)];
       const ArenaScope temporary(c.scratch);
       model.layer_backward(c, b, layer, to, from, (again ? computed : saved.layers)[index(layer)]);

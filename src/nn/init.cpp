@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/core/parallel.h"
+#include "src/core/process/progress.h"
 #include "src/core/rng.h"
 
 namespace temper {
@@ -54,6 +55,7 @@ void zero_padding_row(const ParamSpec& spec, int64_t row, int64_t first, int64_t
 
 void random_values(const ParamSpec& spec, int64_t index, const ModelConfig& config, uint64_t seed,
                    int64_t first, int64_t count, float* out) {
+  note_progress();
   CHECK(first >= 0 && count >= 0 && first + count <= spec.size(), "elements {}+{} of {}", first, count,
         spec.name);
   if (spec.init != Init::normal) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/core/process/progress.h"
 #include "src/rollout/step_batch.h"
 
 namespace temper {
@@ -66,6 +67,7 @@ size_t Generation::add(Request request) {
 }
 
 std::vector<Generation::Finished> Generation::step(Ctx& c) {
+  note_progress();
   const ArenaScope scope(c.scratch);
   const std::vector<ScheduledRows> rows = scheduler_.next();
   if (can_replay(rows))

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "src/core/process/progress.h"
 #include "src/ops/rows.h"
 
 namespace temper {
@@ -19,6 +20,7 @@ void for_each_microbatch(Ctx& c, const Model& model, std::span<const Trajectory*
                          const std::vector<std::vector<int32_t>>& microbatches, const PassOptions& options,
                          const See& see) {
   for (const auto& sequences : microbatches) {
+    note_progress();
     ArenaScope scope(c.scratch);
     const Microbatch mb = pack(all, sequences);
     const Tensor hidden = target_hidden(c, model, mb, nullptr);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "src/core/process/progress.h"
 #include "src/ops/rows.h"
 #include "src/train/flops.h"
 #include "src/train/gradient_reducer.h"
@@ -51,6 +52,7 @@ void Trainer::accumulate_gradients(Ctx& c, std::span<const Trajectory* const> al
   GradientReducer reducer(model_.parameters(), dp_);
   const auto& mine = plan.ranks[static_cast<size_t>(control_.rank())];
   for (size_t i = 0; i < mine.size(); ++i) {
+    note_progress();
     Microbatch mb = pack(all, mine[i]);
     run_microbatch(c, mb, all, objective, update, i + 1 == mine.size() ? &reducer : nullptr);
   }

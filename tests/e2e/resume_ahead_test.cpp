@@ -12,14 +12,6 @@ namespace fs = std::filesystem;
 
 class ResumeAhead : public PlacedRun {
  protected:
-  static pid_t process_of(const Background& job, int rank) {
-    for (pid_t process : job.children()) {
-      std::ifstream file(fmt::format("/proc/{}/environ", process));
-      const std::string all((std::istreambuf_iterator<char>(file)), {});
-      if (all.find(fmt::format("OMPI_COMM_WORLD_RANK={}", rank) + '\0') != std::string::npos) return process;
-    }
-    return -1;
-  }
   /// Starts the run and asks these ranks to stop after its first step; the number of steps that it did.
   int stop(const Placement& placement, int lag, const std::string& name, const std::vector<int>& victims,
            const std::string& more) const {
@@ -27,7 +19,7 @@ class ResumeAhead : public PlacedRun {
     const std::string file = program_.path("runs/" + name + "/metrics.jsonl");
     EXPECT_TRUE(job.until([&] { return path_exists(file) && fs::file_size(file) > 0; })) << output();
     for (int rank : victims) {
-      const pid_t process = process_of(job, rank);
+      const pid_t process = job.rank(rank);
       EXPECT_GT(process, 0) << "no process of rank " << rank;
       if (process > 0) ::kill(process, SIGTERM);
     }

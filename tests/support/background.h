@@ -65,6 +65,20 @@ class Background {
     }
     return found;
   }
+  /// The process of a rank, once mpirun has started it; -1 when the command ended before.
+  pid_t rank(int number) {
+    const std::string sign = fmt::format("OMPI_COMM_WORLD_RANK={}", number) + '\0';
+    pid_t found = -1;
+    until([&] {
+      for (const pid_t process : children()) {
+        std::ifstream file(fmt::format("/proc/{}/environ", process));
+        const std::string all((std::istreambuf_iterator<char>(file)), {});
+        if (all.find(sign) != std::string::npos) found = process;
+      }
+      return found > 0;
+    });
+    return found;
+  }
   static bool stands_still(pid_t process) { return state_and_parent(process).starts_with("T"); }
   /// True when the signal has arrived and waits to be handled: the process is stopped.
   static bool pending(pid_t process, int signal) { return in_mask(process, "ShdPnd:", signal); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/core/check.h"
+#include "src/core/process/progress.h"
 
 namespace temper {
 namespace {
@@ -101,6 +102,7 @@ void PromptStream::check_all(
   int64_t fitting = 0;
   for (int64_t i = 0; i < dataset_.num_lines(); ++i) {
     Prompt prompt = builder_.build(dataset_.line(i), dataset_.where_line(i), limits_.with_response);
+    note_progress();
     fitting += fit(prompt, dataset_.where_line(i));
     if (check_answer) check_answer(prompt.answer, dataset_.where_line(i));
   }

@@ -1,6 +1,7 @@
 #include "src/run/roles/reference_role.h"
 
-#include "src/core/stop_signal.h"
+#include "src/core/process/progress.h"
+#include "src/core/process/stop_signal.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/roles/steps_ahead.h"
 
@@ -24,6 +25,7 @@ bool ReferenceRole::work_until(int64_t step) {
 
 /// Groups that have come are scored together, up to a micro-batch: which ones changes no bit of a log-prob.
 bool ReferenceRole::add_logprobs(int64_t step) {
+  enter_phase(Phase::reference, step);
   double seconds = 0;
   while (std::optional<Group> first = p_.groups.take(p_.stage, step)) {
     std::vector<Group> groups;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "src/core/check.h"
+#include "src/core/process/progress.h"
 
 namespace temper {
 
@@ -66,6 +67,7 @@ void RewardWorkers::work() {
     std::exception_ptr error;
     try {
       rewards_.score(job.of->group.samples[job.sample], *job.of->record);
+      note_progress();
     } catch (...) {
       error = std::current_exception();  // rethrown on the thread that collects
     }

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -47,10 +48,13 @@ struct RunTask {
   std::vector<std::string> replay_files = {};  // each the groups of one step; none: the run makes its own
   std::string gradient_folder = {};            // of --dump-gradients; empty: none
   Helpers* helpers = nullptr;                  // null: no reward asks a program
+  /// Of a wait for other ranks; absent: cluster.watchdog_seconds.
+  std::optional<double> wait_limit_seconds = {};
 
   const Config& config() const { return loaded.config; }
   bool replay() const { return !replay_files.empty(); }
   int64_t last_step() const { return replay() ? static_cast<int64_t>(replay_files.size()) : plan.steps; }
+  double wait_limit() const { return wait_limit_seconds.value_or(config().cluster.watchdog_seconds); }
   int64_t lag() const { return replay() ? 0 : plan.max_policy_lag; }
 };
 

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 
-#include "src/core/stop_signal.h"
+#include "src/core/process/progress.h"
+#include "src/core/process/stop_signal.h"
 #include "src/rl/trajectory_bytes.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/roles/prompt_work.h"
@@ -182,6 +183,7 @@ class RolloutRole::Step {
 bool RolloutRole::phase(int64_t step) {
   const int64_t version = step - 1;
   {
+    enter_phase(Phase::sync, step);
     const TraceSpan span(p_.trace, step, "rollout", fmt::format("get weights {}", version));
     if (!p_.weights.receive(p_.model.parameters(), version)) return false;
     if (!p_.trains)
@@ -189,6 +191,7 @@ bool RolloutRole::phase(int64_t step) {
   }
   while (p_.lead.done < p_.lead.limit(step)) {
     const int64_t next = ++p_.lead.done;
+    enter_phase(Phase::rollout, next);
     const TraceSpan span(p_.trace, next, "rollout",
                          fmt::format("generate step {} with weights {}", next, version));
     unfinished_ = Step(*this, next, version).run(std::move(unfinished_));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "src/core/process/progress.h"
 #include "src/rl/registry.h"
 #include "src/rl/rollout_metrics.h"
 #include "src/rl/trajectory_bytes.h"
@@ -156,6 +157,7 @@ void TrainRole::record_rollout(const StepNote& note) {
 }
 
 bool TrainRole::phase(int64_t step) {
+  enter_phase(Phase::train, step);
   std::vector<Group> groups = receive(step);
   const bool one_update = plan().batch.updates_per_step * plan().batch.epochs_per_step == 1;
   if (generates() && p_.task.replay()) tell_of_versions(groups, step);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "src/core/process/progress.h"
 #include "src/rl/trajectory_bytes.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/roles/prompt_work.h"
@@ -113,6 +114,7 @@ Validation::Result Validation::run(int64_t version) {
 
 bool ValidationRole::phase(int64_t step) {
   if (step % every_ != 0 && step != last_step_) return true;
+  enter_phase(Phase::rollout, step);
   const Validation::Result result = validation_.run(step);
   journal_.add(result.metrics);
   journal_.add(memory_.metrics("validation"));

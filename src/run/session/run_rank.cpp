@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "src/config/load.h"
+#include "src/core/process/progress.h"
 #include "src/run/plan/memory.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/record/run_log.h"
@@ -12,8 +13,8 @@ namespace temper {
 namespace {
 
 /// A rank without roles waits for the whole run.
-double wait_limit(const Config& config, bool idle) {
-  return idle ? std::numeric_limits<double>::infinity() : config.cluster.watchdog_seconds;
+double wait_limit(const RunTask& task, bool idle) {
+  return idle ? std::numeric_limits<double>::infinity() : task.wait_limit();
 }
 
 }  // namespace
@@ -22,18 +23,19 @@ RunRank::RunRank(const RunTask& run_task, const MpiSession& mpi, std::span<const
     : task(run_task),
       placement(place_roles(task, rows, mpi.rank())),
       trace(mpi.rank(), task.plan.profiled_steps),
-      world(mpi.make_comm_of_all(wait_limit(config(), placement.roles.empty()))),
-      dp(mpi.make_comm(placement.ranks.trainer, config().cluster.watchdog_seconds)),
+      world(mpi.make_comm_of_all(wait_limit(task, placement.roles.empty()))),
+      dp(mpi.make_comm(placement.ranks.trainer, task.wait_limit())),
       device(take_device(mpi, task.plan.device, *world, !placement.roles.empty(),
                          config().cluster.shared_gpus == "allow")),
       mesh(mpi, placement.ranks.trainer, {.dp = static_cast<int>(placement.ranks.trainer.size())}, device,
-           config().cluster.watchdog_seconds),
-      mailbox(mpi.make_mailbox(config().cluster.watchdog_seconds)),
+           task.wait_limit()),
+      mailbox(mpi.make_mailbox(task.wait_limit())),
       end(*mailbox, placement.ranks),
       groups(*mailbox, placement.ranks, task.plan.max_policy_lag, end),
       weights(*mailbox, placement.ranks, end) {
   if (device == Device::cuda && config().cluster.shared_gpus == "error")
     require_free_memory(task.plan, mpi.rank());
+  enter_phase(Phase::load);
   const bool idle = placement.roles.empty();
   if (!idle) load_data();
   open_folder(mpi.rank());

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "src/config/load.h"
+#include "src/core/process/progress.h"
 #include "src/io/hf_export.h"
 #include "src/models/parameter_specs.h"
 #include "src/rl/registry.h"
@@ -50,6 +51,7 @@ void remove_older(const RunRank& rank, int64_t step) {
 
 /// The state after `step`, and all that was generated ahead of it.
 void save_checkpoint(RunRank& rank, int64_t step) {
+  enter_phase(Phase::save, step);
   // A checkpoint made with a larger lag may have brought more.
   const int64_t produced = std::max(std::min(step + rank.task.lag(), rank.last_step()), rank.resume.produced);
   for (const std::unique_ptr<Role>& role : rank.roles) role->settle(produced);
@@ -70,6 +72,7 @@ std::string export_folder(const RunRank& rank, int64_t step) {
 }
 
 void export_step(RunRank& rank, int64_t step) {
+  enter_phase(Phase::exported, step);
   if (rank.writes()) {
     const std::string out = export_folder(rank, step);
     if (path_exists(out)) remove_tree(out);
@@ -93,6 +96,7 @@ void export_what_is_owed(RunRank& rank) {
 }  // namespace
 
 void start_run(RunRank& rank) {
+  enter_phase(Phase::load);
   restore(rank);
   if (!rank.trains()) return;
   if (rank.folder) {

@@ -3,7 +3,8 @@
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
 
-#include "src/core/stop_signal.h"
+#include "src/core/process/progress.h"
+#include "src/core/process/stop_signal.h"
 #include "src/run/plan/memory.h"
 #include "src/run/session/saving.h"
 #include "src/train/flops.h"
@@ -12,6 +13,7 @@ namespace temper {
 namespace {
 
 void publish_weights(RunRank& rank, int64_t step) {
+  enter_phase(Phase::sync, step);
   const TraceSpan span(rank.trace, step, "trainer", fmt::format("send weights {}", step));
   const PhaseTimer timer(*rank.journal, "sync_weights");  // a part of the next step
   if (rank.writes())
@@ -96,6 +98,7 @@ int run_session(const RunTask& task, const MpiSession& mpi, std::span<const Role
       rank.weights.publish(rank.policy->parameters(), rank.resume.step);
     stopped = run_steps(rank);
   }
+  enter_phase(Phase::sync);
   rank.trace.write(*rank.world, rank.folder ? rank.folder->path("trace") : "");
   rank.world->barrier("end of the run");
   return static_cast<int>(stopped ? Exit::retry : Exit::ok);

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "src/comm/watch.h"
 #include "src/config/load.h"
 #include "src/rl/registry.h"
 #include "src/run/plan/model_facts.h"
@@ -18,9 +19,12 @@ int run_eval(const CommandLine& line) {
   const Config& config = loaded.config;
   require_paths(loaded, {"data.train", "checkpoint.resume"});
   std::optional<Helpers> helpers;
-  if (needs_helpers(config.reward)) helpers.emplace();  // before MPI has threads
+  if (needs_helpers(config.reward)) helpers.emplace();  // before there are threads
+  Watch watch({.limit_seconds = config.cluster.watchdog_seconds, .report_file = "", .has_checkpoint = [] {
+                 return false;
+               }});
   MpiSession mpi(nullptr, nullptr);
-  const std::unique_ptr<Comm> comm = mpi.make_comm_of_all(config.cluster.watchdog_seconds);
+  const std::unique_ptr<Comm> comm = mpi.make_comm_of_all(watch.connect(mpi));
   const int64_t gpu_bytes = gpu_bytes_per_rank(mpi, settle_device(loaded, *comm), *comm);
   const RunPlan plan = make_plan(loaded, mpi.size(), read_model_facts(config.model.path), gpu_bytes);
   if (!plan.validates)

@@ -1,13 +1,26 @@
 #include "src/run/verbs/train_command.h"
 
 #include "src/comm/mpi_comm.h"
+#include "src/comm/watch.h"
 #include "src/config/load.h"
+#include "src/core/file.h"
+#include "src/io/checkpoint.h"
 #include "src/rl/registry.h"
 #include "src/run/plan/model_facts.h"
 #include "src/run/session/gpu.h"
 #include "src/run/session/session.h"
 
 namespace temper {
+namespace {
+
+Watch::Options watch_options(const Config& config) {
+  const std::string root = join_path(config.run.dir, config.run.name);
+  return {.limit_seconds = config.cluster.watchdog_seconds,
+          .report_file = join_path(root, "missing-rank.txt"),
+          .has_checkpoint = [root] { return !list_checkpoints(join_path(root, "checkpoints")).empty(); }};
+}
+
+}  // namespace
 
 int run_train(const CommandLine& line) {
   LoadedConfig loaded = load_config(line.positional, line.overrides);
@@ -15,16 +28,18 @@ int run_train(const CommandLine& line) {
   if (line.has("--replay")) unused = {"data.train", "validation.data", "checkpoint.resume"};
   require_paths(loaded, unused);
   std::optional<Helpers> helpers;
-  if (needs_helpers(loaded.config.reward)) helpers.emplace();  // before MPI has threads
+  if (needs_helpers(loaded.config.reward)) helpers.emplace();  // before there are threads
+  Watch watch(watch_options(loaded.config));
   MpiSession mpi(nullptr, nullptr);
-  const std::unique_ptr<Comm> all = mpi.make_comm_of_all(loaded.config.cluster.watchdog_seconds);
+  const double wait_limit = watch.connect(mpi);
+  const std::unique_ptr<Comm> all = mpi.make_comm_of_all(wait_limit);
   const Device device = settle_device(loaded, *all);
   const int64_t gpu_bytes = gpu_bytes_per_rank(mpi, device, *all);
   const RunPlan plan = make_plan(loaded, mpi.size(), read_model_facts(loaded.config.model.path), gpu_bytes);
   settle_sizes(loaded, plan, gpu_bytes);
-  return run_session(
-      {loaded, plan, line.list("--replay"), line.text("--dump-gradients"), helpers ? &*helpers : nullptr},
-      mpi);
+  return run_session({loaded, plan, line.list("--replay"), line.text("--dump-gradients"),
+                      helpers ? &*helpers : nullptr, wait_limit},
+                     mpi);
 }
 
 }  // namespace temper

@@ -1,4 +1,4 @@
-#include "src/core/stop_signal.h"
+#include "src/core/process/stop_signal.h"
 
 #include <unistd.h>
 

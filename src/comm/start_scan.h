@@ -1,0 +1,35 @@
+#pragma once
+// The other ranks of this host before the ranks know each other, as Linux shows them: found by the name that
+// the launcher gives a job (PMIX_NAMESPACE). MPI starts only when all ranks have come, and tells nobody which
+// has not.
+
+#include <sys/types.h>
+
+#include <map>
+#include <string>
+
+namespace temper {
+
+std::string this_host();
+
+class StartScan {
+ public:
+  /// Looks again. `now` in seconds, of any clock that does not go back.
+  void look(double now);
+  /// What is wrong: a rank that was stopped for longer than the limit, or a start that takes far too long at
+  /// `now` seconds; empty while nothing is.
+  std::string report(double now, double limit_seconds) const;
+  /// This process is the lowest rank of its host that is not stopped.
+  bool speaks() const;
+
+ private:
+  struct Neighbour {
+    pid_t process = 0;
+    char state = '?';         // R, S, D, T (stopped), Z, as in /proc
+    double stopped_for = -1;  // seconds that it was seen stopped; negative: it is not
+  };
+  std::map<int, Neighbour> ranks_;  // as of the last look, this process included; none without PMIx
+  std::map<pid_t, double> stopped_since_;
+};
+
+}  // namespace temper

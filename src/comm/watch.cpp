@@ -1,0 +1,251 @@
+#include "src/comm/watch.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "src/comm/mpi_comm.h"
+#include "src/comm/start_scan.h"
+#include "src/comm/watch_hub.h"
+#include "src/core/file.h"
+#include "src/core/json.h"
+#include "src/core/process/stop_signal.h"
+#include "src/core/stopwatch.h"
+
+namespace temper {
+namespace {
+
+constexpr double kLongestInterval = 0.25;  // between messages of a rank
+constexpr double kMostBetweenTicks = 0.5;
+constexpr int kTick = 20;  // milliseconds; a new phase is told at the next one
+
+/// Handlers run on the thread that works, which looks for what they set.
+void block_signals() {
+  sigset_t all;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
+}
+
+/// What the ranks tell each other once MPI is up.
+struct Meeting {
+  bool sees_all = false;  // every rank reaches the hubs
+  uint64_t job = 0;       // a number that strangers do not know
+  std::vector<RankPlace> places;
+  Socket listener;            // of a hub
+  std::vector<Socket> lines;  // to the hubs that are not this rank
+};
+
+/// On another host than rank 0, if there is one.
+int deputy_of(const std::vector<RankPlace>& places) {
+  for (size_t i = 1; i < places.size(); ++i)
+    if (places[i].host != places[0].host) return static_cast<int>(i);
+  return 1;
+}
+
+Meeting meet(const MpiSession& mpi) {
+  const std::unique_ptr<Comm> world = mpi.make_comm_of_all(std::numeric_limits<double>::infinity());
+  Meeting m;
+  m.listener = listen_anywhere();
+  const Json mine = {{"host", this_host()},
+                     {"pid", ::getpid()},
+                     {"job", std::random_device()()},
+                     {"address", address_of(m.listener)}};
+  std::vector<Json> ranks;
+  for (const std::string& text : world->all_gather(mine.dump(), "where each rank listens"))
+    ranks.push_back(Json::parse(text));
+  m.job = ranks.front().at("job");
+  for (const Json& r : ranks) m.places.push_back({r.at("host"), r.at("pid")});
+  const std::array hubs{0, deputy_of(m.places)};
+  bool blind = false;
+  for (const int hub : hubs) {
+    if (hub == mpi.rank()) continue;
+    m.lines.push_back(connect_to(ranks[static_cast<size_t>(hub)].at("address")));
+    blind = blind || !m.lines.back();
+  }
+  if (std::find(hubs.begin(), hubs.end(), mpi.rank()) == hubs.end()) m.listener = Socket();
+  m.sees_all = world->all_reduce_max(blind ? 1.0 : 0.0, "lines of the watch") == 0;
+  return m;
+}
+
+/// Tells of it and ends this process; its launcher ends the others.
+[[noreturn]] void end_job(Exit code, const std::string& text, const std::string& report_file) {
+  const std::string block = fmt::format(
+      "temper: {}  fix:   start the same command again, it goes on from the newest checkpoint; a rank that "
+      "only was "
+      "slow: raise cluster.watchdog_seconds\n",
+      text);
+  std::fputs(block.c_str(), stderr);
+  std::fflush(stderr);
+  try {
+    if (const size_t slash = report_file.rfind('/'); slash != std::string::npos)
+      make_directories(report_file.substr(0, slash));
+    const int file = ::open(report_file.c_str(),
+                            O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
+    if (file >= 0 && ::write(file, block.data(), block.size()) >= 0) ::fsync(file);
+  } catch (const Error&) {  // stderr has it
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the launcher reads stderr
+  ::_exit(static_cast<int>(code));
+}
+
+}  // namespace
+
+class Watch::Body {
+ public:
+  explicit Body(const Options& options)
+      : options_(options), interval_(std::clamp(options.limit_seconds / 10, 0.01, kLongestInterval)) {
+    thread_ = std::thread([this] { run(); });
+  }
+  ~Body() {
+    const bool failed = std::uncaught_exceptions() > 0;
+    note_wait("end of the job", "all ranks");
+    leaving_ = failed ? WatchMessage::failed : WatchMessage::done;
+    const uint64_t one = 1;
+    while (::write(wake_, &one, sizeof one) < 0 && errno == EINTR) {
+    }
+    thread_.join();
+    ::close(wake_);
+  }
+
+  double connect(const MpiSession& mpi) {
+    Meeting m = mpi.size() > 1 ? meet(mpi) : Meeting{};
+    const std::lock_guard lock(mutex_);
+    connected_ = true;
+    if (m.sees_all) {
+      rank_ = mpi.rank();
+      job_ = m.job;
+      lines_ = std::move(m.lines);
+      if (m.listener)
+        hub_.emplace(std::move(m.listener), rank_, job_, m.places, options_.limit_seconds, now_);
+    } else if (mpi.size() > 1 && mpi.rank() == 0) {
+      spdlog::warn(
+          "ranks cannot reach each other over TCP: their progress is not seen, and a wait ends after {} s",
+          options_.limit_seconds);
+    }
+    return m.sees_all ? std::numeric_limits<double>::infinity() : options_.limit_seconds;
+  }
+
+ private:
+  void run() {
+    block_signals();
+    const Stopwatch clock;
+    double before = 0;
+    for (bool last = false; !last;) {
+      last = leaving_ >= 0;
+      wait();
+      const std::lock_guard lock(mutex_);
+      // A process that was stopped for a while has not seen its ranks be silent.
+      now_ += std::min(clock.seconds() - before, kMostBetweenTicks);
+      before = clock.seconds();
+      if (!connected_)
+        look_at_start();
+      else if (last)
+        say_goodbye();
+      else
+        look_at_ranks();
+      // Others may still be at work, or be stopped on their way out.
+      if (last && leaving_ == WatchMessage::done && rank_ == 0 && hub_ && !hub_->all_others_left())
+        last = false;
+    }
+  }
+
+  void wait() {
+    std::vector<pollfd> wanted;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const Socket& line : lines_)
+        if (line) wanted.push_back({line.descriptor(), POLLIN, 0});
+      if (hub_) hub_->add_to(wanted);
+    }
+    if (leaving_ < 0) wanted.push_back({wake_, POLLIN, 0});
+    ::poll(wanted.data(), wanted.size(), kTick);
+  }
+
+  void look_at_start() {
+    if (now_ < next_message_) return;
+    next_message_ = now_ + interval_;
+    scan_.look(now_);
+    const std::string text = scan_.speaks() ? scan_.report(now_, options_.limit_seconds) : "";
+    if (!text.empty()) end_job(Exit::hang, text, options_.report_file);
+  }
+
+  void look_at_ranks() {
+    const ProgressState mine = progress_state();
+    const bool due = now_ >= next_message_ || mine.phase != told_.phase || mine.step != told_.step;
+    if (due) next_message_ = now_ + interval_;
+    if (due) told_ = mine;
+    const WatchMessage message{job_, rank_, WatchMessage::alive, mine};
+    for (Socket& line : lines_) {
+      if (!line) continue;
+      if (due) line.send(&message, sizeof message);
+      std::string bytes;
+      if (!line.receive(bytes)) line = Socket();
+      int32_t code = 0;
+      if (bytes.size() < sizeof code) continue;
+      std::memcpy(&code, bytes.data(), sizeof code);
+      std::this_thread::sleep_for(std::chrono::seconds(1));  // the launcher is faster where there is one
+      ::_exit(code);
+    }
+    if (!hub_) return;
+    hub_->look(mine, now_);
+    // A launcher that ends the job sends SIGTERM first: what dies then did not end it.
+    if (const std::optional<Verdict> verdict = hub_->judge(now_, /*deaths=*/!stop_requested())) {
+      const bool resumable = verdict->died && options_.has_checkpoint();
+      const Exit code = !verdict->died ? Exit::hang : resumable ? Exit::retry : Exit::internal;
+      hub_->send_end(static_cast<int32_t>(code));
+      end_job(code, verdict->text, options_.report_file);
+    }
+  }
+
+  void say_goodbye() {
+    const WatchMessage message{job_, rank_, static_cast<WatchMessage::Kind>(leaving_.load()),
+                               progress_state()};
+    for (Socket& line : lines_)
+      for (int tries = 0; line && !line.send(&message, sizeof message) && tries < 20; ++tries)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    lines_.clear();
+    if (hub_) hub_->look(progress_state(), now_);
+    if (!hub_ || leaving_ == WatchMessage::failed) return;
+    if (const std::optional<Verdict> verdict = hub_->judge(now_, /*deaths=*/false)) {
+      hub_->send_end(static_cast<int32_t>(Exit::hang));
+      end_job(Exit::hang, verdict->text, options_.report_file);
+    }
+  }
+
+  const Options options_;
+  const double interval_;
+  std::atomic<int> leaving_ = -1;  // a kind of message, once this rank leaves
+  StartScan scan_;                 // of the thread alone
+  std::mutex mutex_;               // of what follows
+  double now_ = 0;
+  bool connected_ = false;
+  int32_t rank_ = 0;
+  uint64_t job_ = 0;
+  std::vector<Socket> lines_;  // to the hubs that are not this rank
+  std::optional<WatchHub> hub_;
+  double next_message_ = 0;
+  ProgressState told_;
+  int wake_ = ::eventfd(0, EFD_CLOEXEC);  // for the end
+  std::thread thread_;
+};
+
+Watch::Watch(const Options& options) : body_(std::make_unique<Body>(options)) {}
+Watch::~Watch() = default;
+double Watch::connect(const MpiSession& mpi) { return body_->connect(mpi); }
+
+}  // namespace temper

@@ -1,0 +1,74 @@
+#include "src/core/process/progress.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+
+namespace temper {
+namespace {
+
+/// The one of this process.
+struct Block {
+  std::atomic<uint64_t> count = 0;
+  std::atomic<int64_t> step = 0;
+  std::atomic<Phase> phase = Phase::start;
+  std::atomic<bool> waits = false;
+  std::mutex text;  // of the wait
+  char what[80] = {}, where[80] = {};
+};
+Block& block() {
+  static Block one;
+  return one;
+}
+
+template <size_t n>
+void set_text(char (&to)[n], std::string_view from) {
+  const size_t length = std::min(from.size(), n - 1);
+  std::memcpy(to, from.data(), length);
+  std::memset(to + length, 0, n - length);
+}
+
+}  // namespace
+
+const char* phase_name(Phase phase) {
+  static constexpr std::array kNames{"start", "load", "rollout", "reference",
+                                     "train", "sync", "save",    "export"};
+  const auto at = static_cast<size_t>(phase);
+  return at < kNames.size() ? kNames[at] : "unknown";  // it may have come from elsewhere
+}
+
+void enter_phase(Phase phase, int64_t step) {
+  block().phase = phase;
+  block().step = step;
+  note_progress();
+}
+
+void note_progress() {
+  block().count.fetch_add(1, std::memory_order_relaxed);
+  block().waits.store(false, std::memory_order_relaxed);
+}
+
+void note_wait(std::string_view what, std::string_view where) {
+  Block& b = block();
+  const std::lock_guard lock(b.text);
+  set_text(b.what, what);
+  set_text(b.where, where);
+  b.waits = true;
+}
+
+ProgressState progress_state() {
+  Block& b = block();
+  ProgressState s;
+  s.count = b.count;
+  s.step = b.step;
+  s.phase = b.phase;
+  s.waits = b.waits;
+  const std::lock_guard lock(b.text);
+  std::memcpy(s.what, b.what, sizeof s.what);
+  std::memcpy(s.where, b.where, sizeof s.where);
+  return s;
+}
+
+}  // namespace temper

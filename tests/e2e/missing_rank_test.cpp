@@ -1,0 +1,119 @@
+// Which rank holds up a run: work that takes longer than cluster.watchdog_seconds is no hang; a rank that is
+// stopped or killed is named once, on stderr and in the run folder. Through the program itself.
+
+#include "tests/support/background.h"
+#include "tests/support/run_fixture.h"
+
+namespace temper {
+namespace {
+
+constexpr int kHang = static_cast<int>(Exit::hang);
+
+const char* kConfig = R"(
+run.name = "run"
+run.steps = 100000
+algorithm.kl_coef = 0.1
+rollout.prompts_per_step = 3
+rollout.samples_per_prompt = 2
+rollout.max_new_tokens = 6
+rollout.ignore_eos = true
+rollout.kv_memory = 50000000
+cluster.watchdog_seconds = 0.5
+)";
+
+const char* kLongContext = R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
+  "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+  "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 6400, "max_position_embeddings": 16384,
+  "tie_word_embeddings": true, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "initializer_range": 0.2,
+  "eos_token_id": 2})";
+
+class MissingRank : public RunFixture {
+ protected:
+  void SetUp() override {
+    prepare(kConfig, sums(17));
+    ASSERT_EQ(program_.init_model("long", kLongContext), 0) << output();
+  }
+
+  std::string command(const std::string& overrides) const {
+    return program_.mpirun(3,
+                           "train run.toml model.path=long roles.rollout.ranks='\"0\"' "
+                           "roles.reference.ranks='\"1\"' roles.trainer.ranks='\"2\"' " +
+                               overrides);
+  }
+  bool trains() const {
+    const std::string file = "runs/run/metrics.jsonl";
+    return exists(file) && std::ranges::count(program_.read(file), '\n') > 5;
+  }
+  int64_t count(const std::string& text) const {
+    const std::string all = output();
+    int64_t n = 0;
+    for (size_t at = all.find(text); at != std::string::npos; at = all.find(text, at + 1)) ++n;
+    return n;
+  }
+  /// Once on stderr and once in the run folder.
+  void expect_named(int rank, pid_t process, const std::string& phase) const {
+    const std::string place = fmt::format("where: rank {}, host ", rank);
+    EXPECT_EQ(count(place), 1) << output();
+    EXPECT_EQ(count("  where: rank "), 1) << output();
+    ASSERT_TRUE(exists("runs/run/missing-rank.txt")) << output();
+    const std::string report = program_.read("runs/run/missing-rank.txt");
+    for (const std::string& text :
+         {place, fmt::format("pid {}, phase {}", process, phase), std::string("since ")}) {
+      EXPECT_NE(report.find(text), std::string::npos) << text << " in: " << report;
+      EXPECT_TRUE(says(text)) << text << " in: " << output();
+    }
+  }
+};
+
+TEST_F(MissingRank, ALongStepIsNoHang) {
+  ASSERT_EQ(program_.shell(command("run.steps=1 rollout.prompts_per_step=1 rollout.max_new_tokens=3000")), 0)
+      << output();
+  EXPECT_GT(program_.metrics("run").back().at("timing_s/gen").get<double>(), 0.5) << "it was no long step";
+  EXPECT_FALSE(exists("runs/run/missing-rank.txt"));
+}
+
+TEST_F(MissingRank, AStoppedRankIsNamed) {
+  for (const int victim : {0, 1, 2}) {
+    std::filesystem::remove_all(program_.path("runs/run"));
+    Background job(program_, command(""));
+    ASSERT_TRUE(job.until([&] { return trains(); })) << output();
+    const pid_t process = job.rank(victim);
+    ::kill(process, SIGSTOP);
+    EXPECT_EQ(job.wait(), kHang) << output();
+    expect_named(victim, process, "");
+    EXPECT_TRUE(says(fmt::format("rank {} on host", victim))) << output();
+    EXPECT_TRUE(says("of step ")) << output();
+    EXPECT_GE(count("  waits: rank "), 1) << output();
+  }
+}
+
+TEST_F(MissingRank, ARankThatIsStoppedBeforeMpiIsUpIsNamed) {
+  for (const int victim : {0, 2}) {
+    std::filesystem::remove_all(program_.path("runs/run"));
+    Background job(program_, command(""));
+    const pid_t process = job.rank(victim);
+    ASSERT_GT(process, 0) << output();
+    ::kill(process, SIGSTOP);
+    EXPECT_EQ(job.wait(), kHang) << output();
+    expect_named(victim, process, "");
+  }
+}
+
+TEST_F(MissingRank, AKilledRankIsNamed) {
+  Background job(program_, command(""));
+  ASSERT_TRUE(job.until([&] { return trains(); })) << output();
+  const pid_t process = job.rank(1);
+  ::kill(process, SIGKILL);
+  EXPECT_EQ(job.wait(), 128 + SIGKILL) << output();
+  EXPECT_TRUE(says("rank 1 on host ")) << output();
+  EXPECT_TRUE(says(" died in ")) << output();
+  expect_named(1, process, "");
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

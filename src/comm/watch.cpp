@@ -204,7 +204,7 @@ class Watch::Body {
     if (!hub_) return;
     hub_->look(mine, now_);
     // A launcher that ends the job sends SIGTERM first: what dies then did not end it.
-    if (const std::optional<Verdict> verdict = hub_->judge(now_, /*deaths=*/!stop_requested())) {
+    if (const std::optional<Verdict> verdict = hub_->judge(now_, /*deaths=*/!ended_by_launcher())) {
       const bool resumable = verdict->died && options_.has_checkpoint();
       const Exit code = !verdict->died ? Exit::hang : resumable ? Exit::retry : Exit::internal;
       hub_->send_end(static_cast<int32_t>(code));

@@ -52,7 +52,11 @@ size_t Generation::add(Request request) {
   prompt->request = num_requests_;
   prompt->data_position = request.data_position;
   prompt->prompt_tokens = static_cast<int64_t>(request.prompt.size());
-  prompt->seen = request.begun.empty() ? 0 : prompt->prompt_tokens;
+  const bool begun = std::any_of(request.begun.begin(), request.begun.end(),
+                                 [](const Response& r) { return !r.tokens.empty(); });
+  prompt->seen = begun ? prompt->prompt_tokens : 0;
+  prompt->begun = begun;
+  prompt->after_stop = request.after_stop && begun;
   prompt->counts = sampler_.edits().count(request.prompt, prompt->prompt_tokens);
   prompt->tokens = std::move(request.prompt);
   std::vector<Response> responses = std::move(request.begun);
@@ -165,15 +169,33 @@ void Generation::append(Sequence& s, int32_t token, double logprob) {
   if (stopped || full || cut) finish(s);
 }
 
-void Generation::finish(Sequence& s) {
-  const std::unique_ptr<Sequence> done = scheduler_.remove(s);
-  const auto added = static_cast<int32_t>(done->new_tokens() - done->begun_tokens);
-  done->response.versions.emplace_back(options_.version, added);
-  Pending& pending = pending_.at(done->request);
-  pending.responses[static_cast<size_t>(done->sample)] = std::move(done->response);
-  if (--pending.at_work > 0) return;
-  finished_.push_back({done->request, std::move(pending.responses)});
-  pending_.erase(done->request);
+std::vector<Generation::Finished> Generation::cut() {
+  for (const std::unique_ptr<Sequence>& s : scheduler_.remove_all()) {
+    if (!s->is_prompt())
+      put_away(*s);
+    else if (Pending& pending = pending_.at(s->request); (pending.at_work -= s->samples.size()) == 0)
+      give_out(s->request);
+  }
+  return std::exchange(finished_, {});
+}
+
+void Generation::finish(Sequence& s) { put_away(*scheduler_.remove(s)); }
+
+void Generation::put_away(Sequence& s) {
+  const auto added = static_cast<int32_t>(s.new_tokens() - s.begun_tokens);
+  auto& versions = s.response.versions;
+  if (s.after_stop && !versions.empty() && versions.back().first == options_.version)
+    versions.back().second += added;
+  else if (added > 0)
+    versions.emplace_back(options_.version, added);
+  Pending& pending = pending_.at(s.request);
+  pending.responses[static_cast<size_t>(s.sample)] = std::move(s.response);
+  if (--pending.at_work == 0) give_out(s.request);
+}
+
+void Generation::give_out(size_t request) {
+  finished_.push_back({request, std::move(pending_.at(request).responses)});
+  pending_.erase(request);
 }
 
 }  // namespace temper

@@ -80,6 +80,8 @@ class Generation {
   /// One batch through the model. Returns the requests whose samples are all finished now, or cut by
   /// tokens_per_call.
   std::vector<Finished> step(Ctx& c);
+  /// Ends here: the requests that are not finished, with what their samples have so far.
+  std::vector<Finished> cut();
   const RolloutCounters& counters() const { return scheduler_.counters(); }
 
  private:
@@ -97,6 +99,8 @@ class Generation {
   void append(std::span<const DrawTarget> targets, const DrawnTokens& drawn);
   void append(Sequence& s, int32_t token, double logprob);
   void finish(Sequence& s);
+  void put_away(Sequence& s);
+  void give_out(size_t request);
 
   Engine& engine_;
   const GenerateOptions options_;

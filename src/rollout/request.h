@@ -18,6 +18,8 @@ struct Request {
   int32_t num_samples = 1;
   /// By sample, where an earlier call began them; empty: none did. Unfinished ones go on.
   std::vector<Response> begun = {};
+  /// A stop cut it: what it costs to come back to where it was is not counted, as if it had never been cut.
+  bool after_stop = false;
 };
 
 /// The prompt must be non-empty and, with the longest begun response, leave room for a token among

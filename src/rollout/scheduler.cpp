@@ -91,7 +91,7 @@ void Scheduler::commit(std::span<const ScheduledRows> step) {
     Sequence& s = *part.sequence;
     const int64_t end = s.cached + part.rows;
     const int64_t again = std::max<int64_t>(0, std::min(end, s.seen) - s.cached);
-    counters_.rows_recomputed += again;
+    if (!s.after_stop) counters_.rows_recomputed += again;
     (s.is_prompt() ? counters_.rows_prefilled : counters_.rows_generated) += part.rows - again;
     s.cached = end;
     s.seen = std::max(s.seen, end);
@@ -112,13 +112,14 @@ std::vector<Sequence*> Scheduler::fork(Sequence& prompt) {
     s->tokens = prompt.tokens;
     s->prompt_tokens = prompt.prompt_tokens;
     s->counts = prompt.counts;
+    s->after_stop = prompt.after_stop;
     s->pages = prompt.pages;
     s->cached = s->seen = prompt.cached;
     for (int32_t page : s->pages) cache_.retain(page);
     samples.push_back(s.get());
     active_.insert(at, std::move(s));
   }
-  counters_.rows_shared += (num_samples(prompt) - 1) * prompt.cached;
+  if (!prompt.after_stop) counters_.rows_shared += (num_samples(prompt) - 1) * prompt.cached;
   drop_pages(prompt);
   active_.erase(at);
   return samples;
@@ -132,6 +133,19 @@ std::unique_ptr<Sequence> Scheduler::remove(Sequence& sequence) {
   std::unique_ptr<Sequence> result = std::move(*at);
   active_.erase(at);
   return result;
+}
+
+std::vector<std::unique_ptr<Sequence>> Scheduler::remove_all() {
+  std::vector<std::unique_ptr<Sequence>> all;
+  for (auto& s : active_) {
+    if (s->is_prompt() && !s->begun) counters_.rows_prefilled -= s->seen;  // it begins anew
+    drop_pages(*s);
+    all.push_back(std::move(s));
+  }
+  for (auto& s : waiting_) all.push_back(std::move(s));
+  active_.clear();
+  waiting_.clear();
+  return all;
 }
 
 }  // namespace temper

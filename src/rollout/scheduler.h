@@ -49,6 +49,9 @@ class Scheduler {
   /// Takes a finished sequence out and frees its pages.
   std::unique_ptr<Sequence> remove(Sequence& sequence);
 
+  /// All that is not finished, and their pages back.
+  std::vector<std::unique_ptr<Sequence>> remove_all();
+
   const RolloutCounters& counters() const { return counters_; }
 
  private:

@@ -21,13 +21,15 @@ struct Sequence {
   int64_t data_position = 0;
   int32_t sample = -1;           // -1: the prompt itself
   std::vector<int32_t> samples;  // of a prompt: what it is forked into
+  bool begun = false;            // of a prompt: an earlier call has counted its rows
   std::vector<int32_t> tokens;   // prompt and response so far
   int64_t prompt_tokens = 0;
   int64_t begun_tokens = 0;  // of the response, by earlier calls
   TokenCounts counts;        // of those tokens, where penalties need them
   std::vector<int32_t> pages;
-  int64_t cached = 0;  // tokens whose keys are in the pages
-  int64_t seen = 0;    // most tokens ever cached: rows below it are recomputed ones
+  int64_t cached = 0;       // tokens whose keys are in the pages
+  int64_t seen = 0;         // most tokens ever cached: rows below it are recomputed ones
+  bool after_stop = false;  // its recomputed rows are not counted (Request::after_stop)
   Response response;
   std::unique_ptr<StreamDecoder> decoder;
   bool text_cut = false;  // a stop string ended the text

@@ -1,5 +1,6 @@
 #include "src/train/trainer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "src/core/process/progress.h"
@@ -9,6 +10,11 @@
 #include "src/train/lr_schedule.h"
 
 namespace temper {
+namespace {
+
+constexpr size_t kStopChecks = 16;  // most of an update: each waits for the slowest rank
+
+}  // namespace
 
 Trainer::Trainer(Ctx& c, Model& model, Comm& control, Collectives& dp, const TrainerOptions& options)
     : model_(model),
@@ -27,7 +33,8 @@ UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,
   stats.flops = training_flops(model_.config(), all);
 
   ObjectiveUpdate update = objective.begin(all);
-  accumulate_gradients(c, all, plan, objective, update);
+  stats.dropped = !accumulate_gradients(c, all, plan, objective, update);
+  if (stats.dropped) return stats;
   reduce_sums(update);
   stats.logprob_diff_max = update.logprob_diff_max;
   if (hook_) hook_(c, model_.parameters(), optimizer_.count() + 1);
@@ -45,18 +52,24 @@ UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,
 }
 
 /// The sum over dp, in this rank's shard of each unit: unit by unit while the last micro-batch goes back.
-void Trainer::accumulate_gradients(Ctx& c, std::span<const Trajectory* const> all, const PackPlan& plan,
+bool Trainer::accumulate_gradients(Ctx& c, std::span<const Trajectory* const> all, const PackPlan& plan,
                                    const PolicyObjective& objective, ObjectiveUpdate& update) {
   model_.parameters().resume_grads(c.lane);
   model_.parameters().clear_grads();
   GradientReducer reducer(model_.parameters(), dp_);
   const auto& mine = plan.ranks[static_cast<size_t>(control_.rank())];
+  // The last micro-batch of a rank waits for the other ranks: before that of any, all may be asked.
+  size_t asked = mine.size();
+  for (const auto& microbatches : plan.ranks) asked = std::min(asked, microbatches.size());
+  const size_t every = asked / kStopChecks + 1;
   for (size_t i = 0; i < mine.size(); ++i) {
     note_progress();
+    if (stop_check_ && i < asked && i % every == 0 && stop_check_()) return false;
     Microbatch mb = pack(all, mine[i]);
     run_microbatch(c, mb, all, objective, update, i + 1 == mine.size() ? &reducer : nullptr);
   }
   if (mine.empty()) reducer.reduce_all(c);
+  return true;
 }
 
 void Trainer::run_microbatch(Ctx& c, Microbatch& mb, std::span<const Trajectory* const> all,

@@ -22,6 +22,7 @@ struct UpdateStats {
   double fill = 0, imbalance = 0;
   int64_t num_tokens = 0;  // packed rows
   double flops = 0;        // of all ranks (train/flops.h)
+  bool dropped = false;    // asked to stop before its gradients were complete: nothing has changed
 };
 
 struct TrainerOptions {
@@ -44,6 +45,8 @@ class Trainer {
   /// weights and optimizer state are untouched.
   UpdateStats update(Ctx& c, std::span<const Trajectory* const> all, const PolicyObjective& objective);
 
+  /// Asked now and then while gradients are made, by all ranks together: true drops the update. None: never.
+  void set_stop_check(std::function<bool()> check) { stop_check_ = std::move(check); }
   void set_gradient_hook(GradientHook hook) { hook_ = std::move(hook); }
   Optimizer& optimizer() { return optimizer_; }
   const Optimizer& optimizer() const { return optimizer_; }
@@ -59,7 +62,8 @@ class Trainer {
   }
 
  private:
-  void accumulate_gradients(Ctx& c, std::span<const Trajectory* const> all, const PackPlan& plan,
+  /// False: dropped.
+  bool accumulate_gradients(Ctx& c, std::span<const Trajectory* const> all, const PackPlan& plan,
                             const PolicyObjective& objective, ObjectiveUpdate& update);
   void run_microbatch(Ctx& c, Microbatch& mb, std::span<const Trajectory* const> all,
                       const PolicyObjective& objective, ObjectiveUpdate& update, LayerWatcher* watcher);
@@ -72,6 +76,7 @@ class Trainer {
   Optimizer optimizer_;
   Arena saved_;
   GradientHook hook_;
+  std::function<bool()> stop_check_;
 };
 
 }  // namespace temper

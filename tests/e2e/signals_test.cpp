@@ -1,5 +1,5 @@
-// How a run is stopped from outside. SIGTERM, SIGINT and SIGUSR1 save at the end of the step and leave with
-// code 75, and the run that goes on from there is the run that was never stopped, bit for bit; a second
+// How a run is stopped from outside. SIGTERM, SIGINT, SIGUSR1 and SIGHUP save, also inside a step, and leave
+// with code 75, and the run that goes on from there is the run that was never stopped, bit for bit; a second
 // signal, and nothing less, ends it at once.
 
 #include <stdexcept>
@@ -71,6 +71,12 @@ class Signals : public RunFixture {
       throw std::runtime_error("no two ranks: " + output());
     return ranks;
   }
+  void expect_same_run(const std::string& placed) const {
+    EXPECT_EQ(metrics("cut"), metrics("whole")) << placed;
+    for (int step = 1; step <= 3; ++step)
+      EXPECT_TRUE(rollouts("cut", step) == rollouts("whole", step)) << placed << ", step " << step;
+    EXPECT_TRUE(exported_weights("cut", 3) == exported_weights("whole", 3)) << placed;
+  }
   void expect_same_as_whole(const std::string& name) const {
     EXPECT_EQ(metrics(name), metrics("whole"));
     EXPECT_EQ(exported_weights(name, kSteps), exported_weights("whole", kSteps));
@@ -117,12 +123,64 @@ TEST_F(Signals, ControlCAndTheTimeLimitSaveALoneRun) {
   expect_saved_at("limited", steps_done("limited"));
 }
 
-/// One step of this run would take minutes. The first signal lets it go on; the second does not.
+TEST_F(Signals, ASignalCutsAStepAndTheRunGoesOnBitForBit) {
+  ASSERT_EQ(program_.init_model("long", kLongContext), 0) << output();
+  const std::string long_steps =
+      "model.path=long run.steps=3 checkpoint.export_hf_every=3 rollout.max_new_tokens=500 "
+      "rollout.ignore_eos=true rollout.kv_memory=50000000 run.max_policy_lag=";
+  const std::string apart = " roles.rollout.ranks='\"0\"' roles.trainer.ranks='\"1\"' ";
+  for (const std::string& placed : {std::string("0 "), std::string("1 "), "0" + apart}) {
+    const std::string command = train(long_steps + placed);
+    for (const char* run : {"whole", "cut"})
+      std::filesystem::remove_all(program_.path(std::string("runs/") + run));
+    ASSERT_EQ(program_.run_ranks(2, command), 0) << output();
+    int cuts = 0, code = kRetry;
+    for (int victim = 0; code == kRetry && cuts < 2; victim = 1 - victim) {
+      Background job(program_, program_.mpirun(2, command + "run.name=cut"));
+      const std::string log = "runs/cut/logs/rank-0001.log";
+      const pid_t process = job.rank(victim);
+      const auto starts = [&] {
+        if (!exists(log)) return int64_t{0};
+        const std::string text = program_.read(log);
+        return static_cast<int64_t>(text.size());
+      };
+      const int64_t before = starts();
+      job.until([&] { return starts() > before; });
+      std::this_thread::sleep_for(std::chrono::milliseconds(150));  // into a step
+      ::kill(process, SIGHUP);
+      code = job.wait();
+      if (code == 128 + SIGHUP) code = kRetry;  // before there was anything to save
+      if (code == kRetry && says("SIGHUP: saved step")) ++cuts;
+    }
+    EXPECT_GT(cuts, 0) << placed;
+    if (code != 0) code = program_.run_ranks(2, command + "run.name=cut");
+    EXPECT_EQ(code, 0) << output();
+    expect_same_run(placed);
+  }
+}
+
+/// One step takes minutes.
+const char* kSlow =
+    "model.path=long run.steps=2 rollout.max_new_tokens=16000 rollout.ignore_eos=true "
+    "rollout.prompts_per_step=16 rollout.samples_per_prompt=16 rollout.kv_memory=50000000 run.name=";
+
+TEST_F(Signals, TheFirstStepOfAResumedRunIsCutToo) {
+  ASSERT_EQ(program_.init_model("long", kLongContext), 0) << output();
+  ASSERT_EQ(program_.run(train("model.path=long run.steps=1 run.name=resumed")), 0) << output();
+  Background job(program_, program_.temper() + " " + train(kSlow + std::string("resumed")));
+  ASSERT_TRUE(job.until([&] { return says("resumed from"); })) << output();
+  ::kill(job.pid(), SIGTERM);
+  EXPECT_EQ(job.wait(), kRetry) << output();
+  EXPECT_EQ(steps_done("resumed"), 1) << "it waited for the end of the step";
+  EXPECT_TRUE(says("SIGTERM: saved step 1")) << output();
+  EXPECT_NE(program_.read(checkpoint("resumed", 1) + "/manifest.json").find("open/step-000002"),
+            std::string::npos);
+}
+
+/// The second signal does not wait for the first one's save.
 TEST_F(Signals, ASecondSignalEndsTheRunAtOnce) {
   ASSERT_EQ(program_.init_model("long", kLongContext), 0) << output();
-  const std::string slow = train(
-      "model.path=long run.steps=2 rollout.max_new_tokens=16000 rollout.ignore_eos=true "
-      "rollout.prompts_per_step=16 rollout.samples_per_prompt=16 rollout.kv_memory=50000000 run.name=");
+  const std::string slow = train(kSlow);
   // Handlers alone would not tell: some builds of Open MPI bring their own for a run without mpirun.
   const auto at_work = [&](const std::string& name, int rank) {
     const std::string log = fmt::format("runs/{}/logs/rank-{:04d}.log", name, rank);
@@ -133,7 +191,7 @@ TEST_F(Signals, ASecondSignalEndsTheRunAtOnce) {
     ASSERT_TRUE(job.until([&] { return at_work("alone", 0); })) << output();
     ::kill(job.pid(), SIGTERM);
     ::kill(job.pid(), SIGINT);
-    EXPECT_EQ(job.wait(), kRetry) << output();
+    EXPECT_EQ(job.wait(), 128 + SIGINT) << output();
   }
   {
     Background job(program_, program_.mpirun(2, slow + "ranks"));
@@ -141,7 +199,7 @@ TEST_F(Signals, ASecondSignalEndsTheRunAtOnce) {
     const pid_t last = two_ranks(job).back();
     ::kill(last, SIGTERM);
     ::kill(last, SIGINT);
-    EXPECT_EQ(job.wait(), kRetry) << output();
+    EXPECT_EQ(job.wait(), 128 + SIGINT) << output();
   }
   for (const char* name : {"alone", "ranks"}) {
     EXPECT_EQ(steps_done(name), 0) << "it waited for the end of the step";

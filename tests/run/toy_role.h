@@ -32,8 +32,8 @@ class ToyRole : public Role {
 
  private:
   bool work_until(int64_t step) {
-    while (lead_.done < step)
-      if (!annotate(++lead_.done)) return false;
+    while (lead_.done < step && !groups_.was_cut(stage_))
+      if (!annotate(lead_.done + 1)) return false;
     return true;
   }
 
@@ -50,8 +50,10 @@ class ToyRole : public Role {
       annotated += static_cast<double>(added.size());
     }
     if (end_.has_come()) return false;
-    mood_ = (mood_ + static_cast<double>(step)) / 3;  // has no short decimal form: it must come back exactly
     groups_.close(stage_, step, {.sums = {{"toy/annotated", annotated}}});
+    if (groups_.was_cut(stage_)) return true;         // the rest of it comes when the run goes on
+    mood_ = (mood_ + static_cast<double>(step)) / 3;  // has no short decimal form: it must come back exactly
+    lead_.done = step;
     return true;
   }
 

@@ -4,18 +4,24 @@
 
 #include <atomic>
 #include <csignal>
-#include <initializer_list>
 
 namespace temper {
 namespace {
 
+struct StopSignal {
+  int number;
+  const char* name;
+};
+constexpr StopSignal kSignals[] = {
+    {SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}, {SIGUSR1, "SIGUSR1"}, {SIGHUP, "SIGHUP"}};
+
 // A signal handler can reach nothing else. Two threads may handle two signals at the same time.
-std::atomic<bool> requested = false;
-static_assert(std::atomic<bool>::is_always_lock_free);
+std::atomic<int> requested = 0;  // the signal's number
+std::atomic<bool> asks = false;
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 void on_signal(int signal) {
-  const bool again = requested.exchange(true);
-  if (again && signal != SIGUSR1) ::_exit(75);
+  if (requested.exchange(signal) != 0 || !asks) ::_exit(128 + signal);
 }
 
 }  // namespace
@@ -25,9 +31,20 @@ void install_stop_signals() {
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
-  for (int signal : {SIGTERM, SIGINT, SIGUSR1}) ::sigaction(signal, &action, nullptr);
+  for (const StopSignal& s : kSignals) ::sigaction(s.number, &action, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
 }
 
-bool stop_requested() { return requested; }
+void signals_ask() { asks = true; }
+
+bool stop_requested() { return requested != 0; }
+
+const char* stop_signal_name() {
+  for (const StopSignal& s : kSignals)
+    if (s.number == requested) return s.name;
+  return "";
+}
+
+bool ended_by_launcher() { return requested == SIGTERM || requested == SIGINT; }
 
 }  // namespace temper

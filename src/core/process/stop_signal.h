@@ -1,10 +1,18 @@
 #pragma once
-// SIGTERM, SIGINT and SIGUSR1 ask a run to save and leave at the end of the step (exit code 75); a second
-// SIGINT or SIGTERM ends the process at once. The handler only sets a flag.
+// SIGTERM, SIGINT, SIGUSR1 and SIGHUP ask a run to save and leave with exit code 75. Before there is anything
+// to save, and the second time, they end the process at once with 128 + their number. SIGPIPE is ignored: a
+// run goes on when nobody reads what it prints. The handler only sets a flag.
 
 namespace temper {
 
+/// Until signals_ask() any of them ends the process. Again after MPI started, which may bring its own.
 void install_stop_signals();
+/// From here on the first one asks.
+void signals_ask();
 bool stop_requested();
+/// "SIGTERM": the one that asked; empty before.
+const char* stop_signal_name();
+/// Asked by what a launcher sends when it ends a job (SIGTERM, SIGINT).
+bool ended_by_launcher();
 
 }  // namespace temper

@@ -1,7 +1,14 @@
 #pragma once
-// The end of a run before its last step. The first trainer rank tells it to ranks without the trainer role;
-// those that wait for groups or for weights look for it and leave.
+// The end of a run before its last step. A rank that is asked to stop (a signal, the time limit) says so to
+// the first trainer rank, which alone knows where the trainer is: it decides after which step the run ends,
+// and tells all. What is generated with the weights of that step is cut; work with older weights, which are
+// gone, is finished. When all is saved it tells ranks without the trainer role; those that wait for groups or
+// for weights look for it and leave.
 
+#include <functional>
+#include <optional>
+
+#include "src/comm/comm.h"
 #include "src/comm/mailbox.h"
 #include "src/run/exchange/role_ranks.h"
 
@@ -9,19 +16,48 @@ namespace temper {
 
 class EndOfRun {
  public:
+  /// Why this rank was asked to stop; empty: it was not.
+  using Asked = std::function<std::string()>;
+
   EndOfRun(Mailbox& mailbox, const RoleRanks& ranks) : mailbox_(mailbox), ranks_(ranks) {}
+  /// `world`: all ranks of the run, those without roles too.
+  EndOfRun(Mailbox& mailbox, const RoleRanks& ranks, std::vector<int> world, Asked asked)
+      : mailbox_(mailbox), ranks_(ranks), world_(std::move(world)), asked_(std::move(asked)) {}
 
   /// Trainer ranks: no version of the weights will follow.
   void tell();
-  /// This rank was told, as far as messages have come.
+  /// The same, for a run that has come to its last step: ranks without roles wait for it.
+  void tell_idle();
+  /// This rank was told, as far as messages have come. Passes on that it was asked, and decides where it is
+  /// the one to do so: not within an update that will be finished.
   bool look();
   /// As of the last look.
   bool has_come() const { return has_come_; }
 
+  /// Trainer ranks: weights and optimizer are those after this step.
+  void set_trained(int64_t step) { trained_ = step; }
+  int64_t trained() const { return trained_; }
+  /// A stop is known on this rank, as of now.
+  bool asked();
+  /// Trainer ranks together: any of them knows of a stop, which is decided then. `also`: this one does.
+  bool agree(Comm& trainer, bool also = false);
+  /// The step after which the run ends, once it is decided and known here.
+  std::optional<int64_t> after() const { return after_; }
+  /// On the rank that decides.
+  const std::string& reason() const { return reason_; }
+
  private:
+  void decide();
+  bool decides() const { return mailbox_.rank() == ranks_.trainer.front(); }
+
   Mailbox& mailbox_;
   RoleRanks ranks_;
-  bool has_come_ = false;
+  std::vector<int> world_;
+  Asked asked_;
+  bool has_come_ = false, passed_on_ = false;
+  int64_t trained_ = 0;
+  std::string reason_;
+  std::optional<int64_t> after_;
 };
 
 }  // namespace temper

@@ -22,6 +22,7 @@ std::string close_message(int64_t step, const StepNote& note, size_t num_annotat
   return dump_json_line({{"step", step},
                          {"kind", kClose},
                          {"note", note_to_json(note)},
+                         {"cut", note.cut},
                          {"annotations", num_annotations}}) +
          "\n";
 }
@@ -57,15 +58,19 @@ void GroupExchange::start(int64_t step, int64_t produced) {
 }
 
 void GroupExchange::put_back(int64_t step, StepInput input, size_t awaited) {
+  put_back_open(step, std::move(input));
+  trainer_.steps[step].closed = trainer_.num_senders - awaited;
+}
+
+void GroupExchange::put_back_open(int64_t step, StepInput input) {
   input.note.stop_requested = false;  // that stop is over
   Inbox& inbox = trainer_.steps[step];
   for (Group& group : input.groups) {
     const int64_t position = position_of(group);
     inbox.by_position.emplace(position, std::move(group));
   }
-  input.groups.clear();
-  inbox.input = std::move(input);
-  inbox.closed = trainer_.num_senders - awaited;
+  inbox.notes[-1] = std::move(input.note);  // as if a rank had sent it
+  put_back_until_ = std::max(put_back_until_, step);
 }
 
 void GroupExchange::put_back_unfinished(int64_t step, std::vector<Group> groups) {
@@ -96,7 +101,7 @@ void GroupExchange::close_sampled(int64_t step, StepNote note) {
   groups_sent_.erase(step);
   for (size_t stage = 0; stage < stages_.size(); ++stage)
     for (const int rank : ranks_.stages[stage])
-      mailbox_.post(rank, stages_[stage].channel, close_message(step, {}, 0));
+      mailbox_.post(rank, stages_[stage].channel, close_message(step, {.cut = note.cut}, 0));
   send_to_trainer(close_message(step, note, 0));
 }
 
@@ -123,6 +128,7 @@ std::vector<std::string> GroupExchange::share(std::string bytes) {
       const size_t end = message->bytes.find('\n');
       shared_come_[std::stoll(message->bytes.substr(0, end))][message->from] = message->bytes.substr(end + 1);
     } else {
+      end_.look();
       mailbox_.pause(waited.seconds(), "prompts of the other rollout ranks");
     }
   }
@@ -148,7 +154,9 @@ void GroupExchange::sort_in(Lane& lane) {
     Inbox& inbox = lane.steps[step];
     most_steps_held_ = std::max(most_steps_held_, static_cast<int64_t>(lane.steps.size()));
     if (kind == kClose) {
-      add(inbox.notes[message->from], note_from_json(header.at("note")));
+      StepNote note = note_from_json(header.at("note"));
+      note.cut = header.at("cut").get<bool>();
+      add(inbox.notes[message->from], note);
       inbox.num_annotations += header.at("annotations").get<size_t>();
       ++inbox.closed;
     } else if (kind == kAnnotations) {
@@ -182,6 +190,7 @@ std::optional<Group> GroupExchange::take(size_t stage, int64_t step) {
     if (inbox.closed == lane.num_senders) break;
     mailbox_.pause(waited.seconds(), "groups for the next role");
   }
+  for (const auto& [from, note] : lane.steps[step].notes) lane.cut = lane.cut || note.cut;
   lane.steps.erase(step);
   lane.finished = step;
   return std::nullopt;
@@ -191,6 +200,7 @@ GroupExchange::Inbox& GroupExchange::wait_closed(int64_t step) {
   const Stopwatch waited;
   while (trainer_.steps[step].closed < trainer_.num_senders) {
     sort_in(trainer_);
+    end_.look();
     mailbox_.pause(waited.seconds(), "groups for the trainer");
   }
   Inbox& inbox = trainer_.steps[step];

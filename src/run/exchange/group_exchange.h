@@ -39,6 +39,8 @@ class GroupExchange {
   std::optional<Group> take(size_t stage, int64_t step);
   /// `take` would return a group at once.
   bool waiting(size_t stage, int64_t step);
+  /// The last step that `take` came to the end of was cut: none follows.
+  bool was_cut(size_t stage) const { return stages_[stage].cut; }
   void annotate(size_t stage, int64_t step, const std::vector<Annotation>& annotations);
   void close(size_t stage, int64_t step, const StepNote& note);
 
@@ -52,6 +54,8 @@ class GroupExchange {
   /// From a checkpoint, after `start`: a step that was generated, what the last one left unfinished.
   /// `awaited`: ranks of stages that still annotate the step and close it.
   void put_back(int64_t step, StepInput input, size_t awaited = 0);
+  /// A step that was cut: producers close it again, with what was missing.
+  void put_back_open(int64_t step, StepInput input);
   void put_back_unfinished(int64_t step, std::vector<Group> groups);
 
   /// Most steps that this rank has ever held at once.
@@ -75,6 +79,7 @@ class GroupExchange {
     int channel = 0;
     size_t num_senders = 0;
     std::map<int64_t, Inbox> steps = {};
+    bool cut = false;
     int64_t finished = 0;  // this role is done with the groups of all steps up to here
   };
 

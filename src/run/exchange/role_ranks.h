@@ -13,10 +13,24 @@ struct RoleRanks {
   std::vector<std::vector<int>> stages;
   std::vector<int> trainer;
 
+  bool has_role(int rank) const {
+    const auto in = [rank](const std::vector<int>& some) {
+      return std::binary_search(some.begin(), some.end(), rank);
+    };
+    return in(producers) || in(trainer) || std::any_of(stages.begin(), stages.end(), in);
+  }
   bool trains(int rank) const { return std::binary_search(trainer.begin(), trainer.end(), rank); }
 };
 
 /// A stage has kToStage + its number.
-enum Channel : int { kToTrainer = 1, kShared = 2, kWeights = 3, kEnd = 4, kToStage = 5 };
+enum Channel : int {
+  kToTrainer = 1,
+  kShared = 2,
+  kWeights = 3,
+  kEnd = 4,
+  kToStage = 5,
+  kAsk = 100,
+  kDecided = 101
+};
 
 }  // namespace temper

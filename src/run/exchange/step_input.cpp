@@ -14,6 +14,7 @@ void add(StepNote& all, const StepNote& note) {
   all.num_groups += note.num_groups;
   all.data_position = std::max(all.data_position, note.data_position);
   all.stop_requested = all.stop_requested || note.stop_requested;
+  all.cut = all.cut || note.cut;
 }
 
 Json note_to_json(const StepNote& note) {

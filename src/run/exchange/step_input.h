@@ -19,6 +19,7 @@ struct StepNote {
   int64_t num_groups = 0;                   // finished in this step; counted by GroupExchange
   int64_t data_position = 0;                // of the prompts after this step; the largest counts
   bool stop_requested = false;              // any rank's
+  bool cut = false;                         // any rank's: the step goes on after a stop
 };
 
 void add(StepNote& all, const StepNote& note);

@@ -27,6 +27,8 @@ class WeightSync {
   /// Rollout ranks: the weights become exactly this version. False when the run ends instead.
   bool receive(ParameterStore& weights, int64_t version);
 
+  /// Trainer ranks: the last one that went out.
+  int64_t version() const { return version_; }
   int64_t bytes_moved() const { return bytes_moved_; }
 
  private:

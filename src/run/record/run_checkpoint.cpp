@@ -13,6 +13,7 @@
 namespace temper {
 
 std::string ahead_name(int64_t step) { return "ahead/" + step_name(step); }
+std::string open_name(int64_t step) { return "open/" + step_name(step); }
 
 /// As a tensor: the number of bytes (8 bytes), then those, filled up with zeros to words. Each rank writes
 /// its share.

@@ -2,6 +2,7 @@
 // A checkpoint of a run as its roles see it: tensors by name, bytes, counts. Nothing is stored by rank, so
 // another number of ranks, or another placement, can take it up. Names: `param/`, `opt/m/`, `opt/v/` and a
 // parameter (master weights, moments); `ahead/step-XXXXXX`, a step that was generated and not trained;
+// `open/step-XXXXXX`, what was finished of a step that a stop cut;
 // `unfinished`, the groups that the last generated step left; `roles/NAME/`, what another role adds.
 
 #include <string>
@@ -16,6 +17,7 @@ namespace temper {
 
 inline constexpr const char* kUnfinished = "unfinished";
 std::string ahead_name(int64_t step);
+std::string open_name(int64_t step);
 
 /// Gathers what roles save; the ranks of `comm` write it together.
 class CheckpointWriter {

@@ -20,6 +20,7 @@ Response given_response(const Prompt& p, int64_t version) {
 }  // namespace
 
 bool SftProducer::phase(int64_t step) {
+  if (step <= produced_) return true;
   const std::vector<DrawnPrompt> lines = prompts_.next(lines_per_step_);
   for (size_t i = 0; i < lines.size(); ++i)
     if (share_.has(static_cast<int64_t>(i)))
@@ -30,6 +31,8 @@ bool SftProducer::phase(int64_t step) {
 
 void SftProducer::restore(const CheckpointReader& checkpoint) {
   prompts_.set_position(checkpoint.count("data_position"));
+  while (checkpoint.has(ahead_name(std::max(produced_, checkpoint.step()) + 1)))
+    produced_ = std::max(produced_, checkpoint.step()) + 1;
 }
 
 bool ReplayProducer::phase(int64_t step) {

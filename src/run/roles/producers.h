@@ -18,6 +18,7 @@ class SftProducer : public Role {
   GroupExchange& groups_;
   PromptStream& prompts_;
   int64_t lines_per_step_;
+  int64_t produced_ = 0;  // by the run before
   Share share_;
 };
 

@@ -26,6 +26,9 @@ struct DealOptions {
 /// rank with the least (the first of equals).
 std::vector<int64_t> deal(const std::vector<PromptWork>& work, const DealOptions& options);
 
+/// A group that was begun, with its prompt. A run may go on from a checkpoint with other data: Exit::data.
+PromptWork go_on(PromptStream& prompts, Group begun);
+
 Request to_request(const PromptWork& work, int64_t samples_per_prompt);
 
 /// The samples of a prompt after generation.

@@ -18,7 +18,7 @@ int64_t num_tokens(const Group& group) {
 }  // namespace
 
 bool ReferenceRole::work_until(int64_t step) {
-  while (p_.lead.done < step)
+  while (p_.lead.done < step && !(p_.trains && p_.groups.was_cut(p_.stage)))
     if (!add_logprobs(++p_.lead.done)) return false;
   return true;
 }
@@ -64,21 +64,27 @@ void ReferenceRole::close(int64_t step, double seconds) {
 }
 
 void ReferenceRole::restore(const CheckpointReader& checkpoint) {
-  for (int64_t step = checkpoint.step() + 1; checkpoint.has(ahead_name(step)); ++step) {
-    StepInput input = read_ahead(checkpoint, step);
-    if (!lacks_reference(input, p_.plan)) continue;
+  int64_t step = checkpoint.step() + 1;
+  for (; checkpoint.has(ahead_name(step)); ++step) {
     const Stopwatch watch;
-    std::erase_if(input.groups, [&](const Group& g) { return !p_.share.has(position_of(g)); });
-    annotate(step, input.groups);
-    close(step, watch.seconds());
+    if (complete(step, read_ahead(checkpoint, ahead_name(step)))) close(step, watch.seconds());
   }
+  // One that a stop cut is closed when it is whole.
+  if (checkpoint.has(open_name(step))) complete(step, read_ahead(checkpoint, open_name(step)));
+}
+
+bool ReferenceRole::complete(int64_t step, StepInput input) {
+  if (!lacks_reference(input, p_.plan)) return false;
+  std::erase_if(input.groups, [&](const Group& g) { return !p_.share.has(position_of(g)); });
+  annotate(step, input.groups);
+  return true;
 }
 
 std::unique_ptr<Role> make_reference_role(const RoleParts& p) {
-  const ReferenceRole::Parts parts{p.ctx,    p.task.plan, pass_options(p.task.config(), p.task.plan),
-                                   p.end,    p.groups,    p.trace,
-                                   p.memory, p.share,     p.stage,
-                                   p.lead};
+  const ReferenceRole::Parts parts{p.ctx,           p.task.plan, pass_options(p.task.config(), p.task.plan),
+                                   p.end,           p.groups,    p.trace,
+                                   p.memory,        p.share,     p.stage,
+                                   p.dp != nullptr, p.lead};
   std::unique_ptr<Model> frozen = p.load_first_weights();
   p.memory.add(frozen->device(), [&model = *frozen] { return model.held_bytes(); });
   return std::make_unique<ReferenceRole>(parts, std::move(frozen));

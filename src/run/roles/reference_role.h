@@ -18,6 +18,7 @@ class ReferenceRole : public Role {
     const MemoryLedger& memory;
     Share share;
     size_t stage;  // of the exchange
+    bool trains;   // this rank has the trainer role: it waits for no step after one that was cut
     Lead lead;
   };
   ReferenceRole(const Parts& parts, std::unique_ptr<Model> frozen) : p_(parts), frozen_(std::move(frozen)) {}
@@ -32,6 +33,8 @@ class ReferenceRole : public Role {
   bool add_logprobs(int64_t step);
   void annotate(int64_t step, std::span<const Group> groups);
   void close(int64_t step, double seconds);
+  /// This rank's share of a step from a checkpoint. False: it lacks nothing.
+  bool complete(int64_t step, StepInput input);
 
   Parts p_;
   std::unique_ptr<Model> frozen_;

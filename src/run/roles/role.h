@@ -33,7 +33,9 @@ class Role {
   virtual ~Role() = default;
   /// The part of this role while the trainer is at `step`. False: the run has ended.
   virtual bool phase(int64_t step) = 0;
-  /// Before a checkpoint, on trainer ranks: works until this step, the last one that is generated.
+  /// Before a checkpoint, on trainer ranks: works until this step, the last one that is generated. A stop may
+  /// have cut one before (GroupExchange::was_cut): no step follows it, and the rest of it comes after a
+  /// resume.
   virtual void settle(int64_t /*produced*/) {}
   /// On trainer ranks, which write the checkpoints: a role with more state than its notes say runs there.
   virtual void save(CheckpointWriter&) const {}

@@ -6,10 +6,10 @@
 
 #include "src/core/process/progress.h"
 #include "src/core/process/stop_signal.h"
-#include "src/rl/trajectory_bytes.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/roles/prompt_work.h"
 #include "src/run/roles/reward_workers.h"
+#include "src/run/roles/round_result.h"
 
 namespace temper {
 namespace {
@@ -26,39 +26,16 @@ void add_up(std::map<std::string, double>& all, const std::map<std::string, doub
   for (const auto& [name, value] : more) all[name] += value;
 }
 
-/// A run may go on from a checkpoint with other data.
-void require_same_prompt(const DrawnPrompt& drawn, const Group& begun) {
-  const Trajectory& t = begun.samples.front();
-  if (drawn.prompt.tokens == t.prompt_tokens) return;
-  fail(Exit::data, {.what = "an unfinished response belongs to another prompt",
-                    .where = fmt::format("data position {}", drawn.position),
-                    .why = fmt::format("the checkpoint has a prompt of {} tokens there, data.train one of {}",
-                                       t.prompt_tokens.size(), drawn.prompt.tokens.size()),
-                    .fix = "go on with the data, chat template and tokenizer of the checkpoint's run"});
-}
-
-/// What rollout ranks tell each other after a round.
-struct RoundResult {
-  int64_t replaced = 0;
-  std::vector<Group> unfinished;
-
-  std::string to_bytes() const { return fmt::format("{}\n", replaced) + groups_to_bytes(unfinished); }
-  void add_bytes(const std::string& bytes) {
-    const size_t end = bytes.find('\n');
-    replaced += std::stoll(bytes.substr(0, end));
-    for (Group& g : groups_from_bytes(std::string_view(bytes).substr(end + 1)))
-      unfinished.push_back(std::move(g));
-  }
-};
-
 }  // namespace
 
 /// One step of generation on this rank: rounds of prompts, each scored while others are still generated.
 class RolloutRole::Step {
  public:
-  Step(const RolloutRole& role, int64_t step, int64_t version)
+  /// `goes_on`: a stop cut this step; it has its prompts.
+  Step(const RolloutRole& role, int64_t step, int64_t version, bool goes_on)
       : p_(role.p_),
         step_(step),
+        goes_on_(goes_on),
         options_(rollout_options(p_.config, p_.plan, p_.model.config(), p_.tokenizer)) {
     options_.version = version;
     const int64_t cut = p_.config.rollout.tokens_per_step;
@@ -69,32 +46,33 @@ class RolloutRole::Step {
   /// Returns what all ranks left unfinished, by data position.
   std::vector<Group> run(std::vector<Group> before) {
     std::vector<PromptWork> work;
-    for (Group& g : before) {
-      DrawnPrompt drawn = p_.prompts.at(g.samples.front().data_position);
-      require_same_prompt(drawn, g);
-      work.push_back({std::move(drawn), std::move(g)});
-    }
-    int64_t fresh = p_.plan.batch.prompts_per_step;
+    for (Group& g : before) work.push_back(go_on(p_.prompts, std::move(g)));
+    int64_t fresh = goes_on_ ? 0 : p_.plan.batch.prompts_per_step;
     RoundResult all;
     for (int64_t round = 0; fresh > 0 || !work.empty(); ++round) {
       if (replacing_rounds() > 0) note_.sums["rollout/rounds"] = p_.share.index == 0 ? round : 0;
       for (DrawnPrompt& p : p_.prompts.next(fresh)) work.push_back({std::move(p)});
       const RoundResult mine = generate(work, round);
       all.replaced = 0;
+      all.cut = mine.cut;
       if (shares()) share(mine, all);
       work.clear();
+      note_.cut = all.cut;
+      if (all.cut) break;
       fresh = round < replacing_rounds() ? all.replaced : 0;
     }
     if (all.replaced > 0 && p_.share.index == 0)
       spdlog::warn(
           "step {}: {} prompts whose samples all earned the same reward were not replaced after {} rounds",
           step_, all.replaced, replacing_rounds());
+    was_cut_ = all.cut;
     close();
     std::sort(all.unfinished.begin(), all.unfinished.end(), [](const Group& a, const Group& b) {
       return a.samples.front().data_position < b.samples.front().data_position;
     });
     return std::move(all.unfinished);
   }
+  bool was_cut() const { return was_cut_; }
 
  private:
   int64_t replacing_rounds() const { return p_.config.rollout.dynamic_sampling_rounds; }
@@ -103,7 +81,7 @@ class RolloutRole::Step {
 
   void share(const RoundResult& mine, RoundResult& all) {
     const TraceSpan span(p_.trace, step_, "rollout", "wait for the other rollout ranks");
-    for (const std::string& bytes : p_.groups.share(mine.to_bytes())) all.add_bytes(bytes);
+    for (const std::string& bytes : p_.groups.share(round_to_bytes(mine))) add_round(bytes, all);
   }
 
   RoundResult generate(const std::vector<PromptWork>& work, int64_t round) {
@@ -116,34 +94,45 @@ class RolloutRole::Step {
       if (rank_of[i] != p_.share.index) continue;
       mine.push_back(&work[i]);
       requests.push_back(to_request(work[i], batch.samples_per_prompt));
+      requests.back().after_stop = goes_on_;
     }
     RoundResult result;
     RewardWorkers workers(p_.rewards);
     size_t done = 0;
     const Stopwatch generating;
-    const RolloutCounters counters = p_.engine.generate(
-        p_.ctx, requests, options_, &p_.tokenizer, [&](size_t i, std::vector<Response> responses) {
-          Group group = to_group(*mine[i], std::move(responses));
-          if (is_finished(group))
-            workers.submit(std::move(group), mine[i]->drawn.record);
-          else
-            put_off(std::move(group), result);
-          send(workers.take_finished(), result);
-          p_.journal.status(fmt::format("step {}: generating{}, {}/{} prompts of this rank", step_,
-                                        round > 0 ? fmt::format(" replacements, round {}", round) : "",
-                                        ++done, requests.size()));
-        });
+    Generation generation(p_.engine, options_, &p_.tokenizer);
+    for (Request& request : requests) generation.add(std::move(request));
+    while (!generation.done()) {
+      result.cut = is_cut();
+      for (Generation::Finished& f : result.cut ? generation.cut() : generation.step(p_.ctx)) {
+        Group group = to_group(*mine[f.request], std::move(f.responses));
+        if (is_finished(group))
+          workers.submit(std::move(group), mine[f.request]->drawn.record);
+        else
+          put_off(std::move(group), result);
+        send(workers.take_finished(), result);
+        p_.journal.status(fmt::format("step {}: generating{}, {}/{} prompts of this rank", step_,
+                                      round > 0 ? fmt::format(" replacements, round {}", round) : "", ++done,
+                                      requests.size()));
+      }
+    }
     generating_seconds_ += generating.seconds();
-    add_up(note_.sums, counter_metrics(counters));
+    add_up(note_.sums, counter_metrics(generation.counters()));
     const Stopwatch waiting;
     send(workers.collect(), result);
     reward_seconds_ += waiting.seconds();
     return result;
   }
 
+  /// The run ends with the weights that the step is generated with: it goes on from here.
+  bool is_cut() {
+    p_.end.look();
+    return p_.end.after() == options_.version;
+  }
+
   void put_off(Group group, RoundResult& result) {
     p_.groups.send_unfinished(step_, group);
-    note_.sums["rollout/prompts_unfinished"] += 1;
+    if (p_.config.rollout.tokens_per_step > 0) note_.sums["rollout/prompts_unfinished"] += 1;
     result.unfinished.push_back(std::move(group));
   }
 
@@ -175,6 +164,7 @@ class RolloutRole::Step {
 
   const Parts& p_;
   int64_t step_;
+  bool goes_on_, was_cut_ = false;
   GenerateOptions options_;
   StepNote note_;
   double generating_seconds_ = 0, reward_seconds_ = 0;
@@ -194,14 +184,17 @@ bool RolloutRole::phase(int64_t step) {
     enter_phase(Phase::rollout, next);
     const TraceSpan span(p_.trace, next, "rollout",
                          fmt::format("generate step {} with weights {}", next, version));
-    unfinished_ = Step(*this, next, version).run(std::move(unfinished_));
+    Step work(*this, next, version, next == open_);
+    unfinished_ = work.run(std::move(unfinished_));
     p_.trace.arrow(next, "rollout", groups_arrow(next, p_.trace.rank()), Trace::Arrow::begins);
+    if (work.was_cut()) break;
   }
   return true;
 }
 
 void RolloutRole::restore(const CheckpointReader& checkpoint) {
   unfinished_ = read_unfinished(checkpoint);
+  if (checkpoint.has(open_name(p_.lead.done + 1))) open_ = p_.lead.done + 1;
   p_.prompts.set_position(checkpoint.count("data_position"));
 }
 
@@ -216,6 +209,7 @@ std::unique_ptr<Role> make_rollout_role(const RoleParts& p) {
                                                           .rewards = *p.rewards,
                                                           .groups = p.groups,
                                                           .weights = p.weights,
+                                                          .end = p.end,
                                                           .journal = p.journal,
                                                           .memory = p.memory,
                                                           .trace = p.trace,

@@ -21,6 +21,7 @@ class RolloutRole : public Role {
     const RewardSet& rewards;
     GroupExchange& groups;
     WeightSync& weights;
+    EndOfRun& end;
     Journal& journal;
     const MemoryLedger& memory;
     Trace& trace;
@@ -37,6 +38,7 @@ class RolloutRole : public Role {
 
   Parts p_;
   std::vector<Group> unfinished_;  // of all rollout ranks, by data position
+  int64_t open_ = 0;               // the step that was cut, and goes on
 };
 
 std::unique_ptr<Role> make_rollout_role(const RoleParts& parts);

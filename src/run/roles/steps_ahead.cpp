@@ -5,8 +5,8 @@
 
 namespace temper {
 
-StepInput read_ahead(const CheckpointReader& checkpoint, int64_t step) {
-  return checkpoint.parsed(ahead_name(step), [](std::string_view bytes) {
+StepInput read_ahead(const CheckpointReader& checkpoint, const std::string& name) {
+  return checkpoint.parsed(name, [](std::string_view bytes) {
     StepInput input = step_input_from_bytes(bytes);
     check_groups(input.groups, /*finished=*/true);
     if (input.note.num_groups != std::ssize(input.groups))

@@ -1,12 +1,13 @@
 #pragma once
-// The steps that a checkpoint holds beyond its own: generated, not trained.
+// The steps that a checkpoint holds beyond its own: generated, not trained. The last may be open: a stop cut
+// it.
 
 #include "src/run/roles/role.h"
 
 namespace temper {
 
-/// A step as the checkpoint holds it.
-StepInput read_ahead(const CheckpointReader& checkpoint, int64_t step);
+/// The finished groups of a step as the checkpoint holds it: ahead_name, or open_name of one that was cut.
+StepInput read_ahead(const CheckpointReader& checkpoint, const std::string& name);
 
 /// The run that made the checkpoint kept no reference policy, this one does: its role says what is missing
 /// when it takes up the checkpoint.

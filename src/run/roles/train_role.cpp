@@ -8,11 +8,9 @@
 #include "src/core/process/progress.h"
 #include "src/rl/registry.h"
 #include "src/rl/rollout_metrics.h"
-#include "src/rl/trajectory_bytes.h"
+#include "src/rl/sampled_with.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/record/gradient_dump.h"
-#include "src/run/record/optimizer_state.h"
-#include "src/run/roles/steps_ahead.h"
 
 namespace temper {
 namespace {
@@ -23,27 +21,6 @@ std::vector<const Trajectory*> in_order(std::span<const Group> groups) {
   for (const Group& g : groups)
     for (const Trajectory& t : g.samples) all.push_back(&t);
   return all;
-}
-
-/// Tokens, and those of other weights than `version`.
-struct TokenShare {
-  int64_t all = 0, other = 0;
-};
-TokenShare off_policy_tokens(const Trajectory& t, int64_t version) {
-  TokenShare share;
-  for (const auto& [sampled_with, tokens] : t.response.versions) {
-    share.all += tokens;
-    if (sampled_with != version) share.other += tokens;
-  }
-  return share;
-}
-
-/// Of the weights that any token of the step was generated with; `current` when nothing is known.
-int64_t oldest_version(std::span<const Trajectory* const> all, int64_t current) {
-  int64_t oldest = current;
-  for (const Trajectory* t : all)
-    for (const auto& [version, tokens] : t->response.versions) oldest = std::min(oldest, version);
-  return oldest;
 }
 
 }  // namespace
@@ -61,17 +38,15 @@ TrainRole::TrainRole(const Parts& parts)
 
 std::vector<Group> TrainRole::receive(int64_t step) {
   const double waiting = p_.trace.now();
-  StepInput input = p_.groups.receive(step);
+  const StepInput& input = p_.groups.peek(step);  // it stays as it is: its update may be dropped
   if (const RolePlan* rollout = plan().role(RoleKind::rollout); rollout && p_.dp.rank() == 0)
     for (const int rank : rollout->ranks)
       p_.trace.arrow(step, "trainer", groups_arrow(step, rank), Trace::Arrow::ends);
   p_.trace.span(step, "trainer", fmt::format("get groups of step {}", step), waiting);
   p_.journal.add(input.note.sums);
   p_.journal.add(input.note.maxima);
-  step_ = step;
-  data_position_ = input.note.data_position;
   record_rollout(input.note);
-  std::vector<Group> groups = std::move(input.groups);
+  std::vector<Group> groups = input.groups;
   const PhaseTimer timer(p_.journal, "adv");
   if (p_.task.replay()) add_own_logprobs(groups);
   if (!p_.task.replay()) algorithm_->shape_rewards(groups);
@@ -159,6 +134,7 @@ void TrainRole::record_rollout(const StepNote& note) {
 bool TrainRole::phase(int64_t step) {
   enter_phase(Phase::train, step);
   std::vector<Group> groups = receive(step);
+  if (p_.end.agree(p_.dp)) return false;
   const bool one_update = plan().batch.updates_per_step * plan().batch.epochs_per_step == 1;
   if (generates() && p_.task.replay()) tell_of_versions(groups, step);
   if (generates()) add_old_logprobs(groups, step, one_update);
@@ -167,6 +143,10 @@ bool TrainRole::phase(int64_t step) {
 
   const PhaseTimer timer(p_.journal, "update_actor");
   const std::vector<UpdateStats> stats = update(groups, step);
+  if (!stats.empty() && stats.back().dropped) return false;
+  data_position_ = p_.groups.receive(step).note.data_position;
+  step_ = step;
+  p_.end.set_trained(step);
   if (stats.empty())
     spdlog::warn("step {}: no group to train on, the weights stay as they are", step);
   else
@@ -196,9 +176,13 @@ std::vector<UpdateStats> TrainRole::update(std::span<const Group> groups, int64_
       const int64_t begin = std::min(size, u * per_update), end = std::min(size, begin + per_update);
       p_.journal.status(
           fmt::format("step {}: update {}/{}", step, stats.size() + 1, updates * batch.epochs_per_step));
+      // Weights that are half way through a step are no state to go on from.
+      const auto stops = [this] { return p_.end.agree(p_.dp); };
+      trainer_.set_stop_check(stats.empty() ? stops : std::function<bool()>());
       stats.push_back(trainer_.update(
           p_.ctx, std::span(all).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)),
           objective_));
+      if (stats.back().dropped) return stats;
       if (!stats.back().defect.empty()) stop(step, stats.back().defect, groups);
     }
   return stats;
@@ -239,41 +223,8 @@ void TrainRole::stop(int64_t step, const std::string& defect, std::span<const Gr
                "for extreme rewards"});
 }
 
-void TrainRole::settle(int64_t produced) {
-  produced_ = produced;
-  for (int64_t s = step_ + 1; s <= produced_; ++s) p_.groups.peek(s);
-}
-
-void TrainRole::save(CheckpointWriter& checkpoint) const {
-  for (StateTensor& tensor : state_tensors(trainer_.optimizer(), p_.model.device()))
-    checkpoint.tensor(std::move(tensor));
-  int64_t data_position = data_position_;
-  for (int64_t s = step_ + 1; s <= produced_; ++s) {
-    const StepInput& ahead = p_.groups.peek(s);
-    checkpoint.bytes(ahead_name(s), step_input_to_bytes(ahead));
-    data_position = ahead.note.data_position;
-  }
-  const std::vector<Group>& unfinished = p_.groups.unfinished_after(produced_);
-  if (!unfinished.empty()) checkpoint.bytes(kUnfinished, groups_to_bytes(unfinished));
-  checkpoint.count("optimizer_updates", trainer_.optimizer().count());
-  checkpoint.count("data_position", data_position);
-}
-
-void TrainRole::restore(const CheckpointReader& checkpoint) {
-  checkpoint.fill(state_tensors(trainer_.optimizer(), p_.model.device()));
-  trainer_.optimizer().restore(p_.ctx, checkpoint.count("optimizer_updates"));
-  int64_t produced = checkpoint.step();
-  for (; checkpoint.has(ahead_name(produced + 1)); ++produced) {
-    StepInput input = read_ahead(checkpoint, produced + 1);
-    const bool awaited = lacks_reference(input, plan());
-    p_.groups.put_back(produced + 1, std::move(input),
-                       awaited ? plan().role(RoleKind::reference)->ranks.size() : 0);
-  }
-  p_.groups.put_back_unfinished(produced, read_unfinished(checkpoint));
-}
-
 std::unique_ptr<Role> make_train_role(const RoleParts& p) {
-  return std::make_unique<TrainRole>(TrainRole::Parts{p.task, p.ctx, *p.policy, *p.dp, *p.dp_tensors,
+  return std::make_unique<TrainRole>(TrainRole::Parts{p.task, p.ctx, *p.policy, *p.dp, *p.dp_tensors, p.end,
                                                       p.groups, p.journal, p.memory, p.trace});
 }
 

@@ -14,6 +14,7 @@ class TrainRole : public Role {
     Model& model;
     Comm& dp;
     Collectives& dp_tensors;  // of the same ranks
+    EndOfRun& end;
     GroupExchange& groups;
     Journal& journal;
     MemoryLedger& memory;
@@ -21,7 +22,7 @@ class TrainRole : public Role {
   };
   explicit TrainRole(const Parts& parts);
   bool phase(int64_t step) override;
-  /// Waits for the groups of the steps that are generated ahead.
+  /// Waits for the groups of the steps that are generated ahead, up to one that was cut.
   void settle(int64_t produced) override;
   /// Weights, optimizer, the steps ahead, and where the producers are in the data.
   void save(CheckpointWriter& checkpoint) const override;
@@ -45,7 +46,8 @@ class TrainRole : public Role {
   std::unique_ptr<Algorithm> algorithm_;
   PolicyObjective objective_;
   Trainer trainer_;
-  int64_t step_ = 0, produced_ = 0;  // received; generated, as of the last `settle`
+  int64_t step_ = 0, produced_ = 0;  // trained; generated, as of the last `settle`
+  bool cut_ = false;                 // the step after those is open
   int64_t data_position_ = 0;        // of the prompts after the steps that were received
 };
 

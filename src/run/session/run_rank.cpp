@@ -1,9 +1,11 @@
 #include "src/run/session/run_rank.h"
 
 #include <limits>
+#include <numeric>
 
 #include "src/config/load.h"
 #include "src/core/process/progress.h"
+#include "src/core/process/stop_signal.h"
 #include "src/run/plan/memory.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/record/run_log.h"
@@ -15,6 +17,20 @@ namespace {
 /// A rank without roles waits for the whole run.
 double wait_limit(const RunTask& task, bool idle) {
   return idle ? std::numeric_limits<double>::infinity() : task.wait_limit();
+}
+
+std::vector<int> all_ranks(const MpiSession& mpi) {
+  std::vector<int> all(static_cast<size_t>(mpi.size()));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+/// A start makes at least one step: a time limit that is shorter would stop it at the same place for ever.
+std::string why_stop(const RunRank& rank) {
+  const auto& limit = rank.config().run.time_limit_seconds;
+  if (stop_requested()) return stop_signal_name();
+  const bool over = limit && rank.age.seconds() > *limit;
+  return over && rank.trains() && rank.end.trained() > rank.resume.step ? "run.time_limit" : "";
 }
 
 }  // namespace
@@ -30,7 +46,7 @@ RunRank::RunRank(const RunTask& run_task, const MpiSession& mpi, std::span<const
       mesh(mpi, placement.ranks.trainer, {.dp = static_cast<int>(placement.ranks.trainer.size())}, device,
            task.wait_limit()),
       mailbox(mpi.make_mailbox(task.wait_limit())),
-      end(*mailbox, placement.ranks),
+      end(*mailbox, placement.ranks, all_ranks(mpi), [this] { return why_stop(*this); }),
       groups(*mailbox, placement.ranks, task.plan.max_policy_lag, end),
       weights(*mailbox, placement.ranks, end) {
   if (device == Device::cuda && config().cluster.shared_gpus == "error")

@@ -49,11 +49,11 @@ void remove_older(const RunRank& rank, int64_t step) {
                 damage.front().file, damage.front().reason);
 }
 
-/// The state after `step`, and all that was generated ahead of it.
-void save_checkpoint(RunRank& rank, int64_t step) {
+/// The state after `step`, and all that was generated ahead of it, up to step `ahead`.
+void save_checkpoint(RunRank& rank, int64_t step, int64_t ahead) {
   enter_phase(Phase::save, step);
   // A checkpoint made with a larger lag may have brought more.
-  const int64_t produced = std::max(std::min(step + rank.task.lag(), rank.last_step()), rank.resume.produced);
+  const int64_t produced = std::max(std::min(ahead, rank.last_step()), rank.resume.produced);
   for (const std::unique_ptr<Role>& role : rank.roles) role->settle(produced);
   const PhaseTimer timer(*rank.journal, "save_checkpoint");
   CheckpointWriter checkpoint(*rank.dp);
@@ -87,7 +87,7 @@ void export_step(RunRank& rank, int64_t step) {
 /// A step leaves its export after its checkpoint: a run that ended in between owes it.
 void export_what_is_owed(RunRank& rank) {
   const int64_t step = rank.resume.step;
-  if (step == 0 || !saves_after(rank, step, /*stopped=*/false).exported) return;
+  if (step == 0 || !saves_after(rank, step).exported) return;
   const bool owed = rank.writes() && !path_exists(export_folder(rank, step));
   if (rank.dp->all_reduce_max(owed ? 1.0 : 0.0, "export that is owed, max over trainer ranks") > 0)
     export_step(rank, step);
@@ -117,20 +117,27 @@ void start_run(RunRank& rank) {
   if (plan.generates && !rank.task.replay() && !changed.empty()) spdlog::warn("{}", changed);
 }
 
-Saves saves_after(const RunRank& rank, int64_t step, bool stopped) {
+Saves saves_after(const RunRank& rank, int64_t step) {
   const CheckpointConfig& c = rank.config().checkpoint;
-  const bool last = stopped || step == rank.last_step();
+  const bool last = step == rank.last_step();
   return {last || (c.every > 0 && step % c.every == 0),
-          c.export_hf_every > 0 && (step % c.export_hf_every == 0 || (last && !stopped))};
+          c.export_hf_every > 0 && (step % c.export_hf_every == 0 || last)};
 }
 
-void save_step(RunRank& rank, int64_t step, bool stopped) {
+void save_step(RunRank& rank, int64_t step) {
   const TraceSpan span(rank.trace, step, "trainer", "checkpoint and export");
-  const Saves saves = saves_after(rank, step, stopped);
-  if (saves.checkpoint) save_checkpoint(rank, step);
+  const Saves saves = saves_after(rank, step);
+  if (saves.checkpoint) save_checkpoint(rank, step, step + rank.task.lag());
   if (saves.exported) export_step(rank, step);
-  if (stopped || step == rank.last_step())
-    spdlog::info("saved {}", join_path(rank.checkpoints, step_name(step)));
+  if (step == rank.last_step()) spdlog::info("saved {}", join_path(rank.checkpoints, step_name(step)));
+}
+
+void save_stopped(RunRank& rank, int64_t step) {
+  const TraceSpan span(rank.trace, step, "trainer", "checkpoint of a stopped run");
+  // With the weights of this step, if they went out, one more is generated; a replay reads it again.
+  const bool one_more = rank.weights.version() == step && !rank.task.replay();
+  save_checkpoint(rank, step, step + rank.task.lag() + (one_more ? 1 : 0));
+  spdlog::info("saved {}", join_path(rank.checkpoints, step_name(step)));
 }
 
 }  // namespace temper

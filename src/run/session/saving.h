@@ -13,9 +13,11 @@ void start_run(RunRank& rank);
 struct Saves {
   bool checkpoint = false, exported = false;
 };
-Saves saves_after(const RunRank& rank, int64_t step, bool stopped);
+Saves saves_after(const RunRank& rank, int64_t step);
 
 /// Trainer ranks, after each step: a checkpoint and an export where they are due.
-void save_step(RunRank& rank, int64_t step, bool stopped);
+void save_step(RunRank& rank, int64_t step);
+/// Trainer ranks: a checkpoint of the state after `step`, which is the last one that was trained.
+void save_stopped(RunRank& rank, int64_t step);
 
 }  // namespace temper

@@ -7,6 +7,7 @@
 #include "src/core/process/stop_signal.h"
 #include "src/run/plan/memory.h"
 #include "src/run/session/saving.h"
+#include "src/run/session/stopping.h"
 #include "src/train/flops.h"
 
 namespace temper {
@@ -26,7 +27,7 @@ void publish_weights(RunRank& rank, int64_t step) {
 /// before them. The largest over the trainer ranks; other ranks told of theirs in their notes.
 void record_memory(RunRank& rank, int64_t step) {
   Journal& journal = *rank.journal;
-  const Saves saves = saves_after(rank, step, /*stopped=*/false);
+  const Saves saves = saves_after(rank, step);
   if (saves.checkpoint) journal.add(rank.memory->metrics("save", kSaveWindow));
   if (saves.exported) journal.add(rank.memory->metrics("export", kExportWindow));
   struct rusage usage {};
@@ -50,14 +51,6 @@ void finish_step(RunRank& rank, int64_t step, double seconds) {
   spdlog::info("{}", journal.finish_step(step));
 }
 
-/// One decision for all trainer ranks: a signal on any rank that was heard of, or the time limit.
-bool should_stop(RunRank& rank) {
-  const auto& limit = rank.config().run.time_limit_seconds;
-  const bool mine =
-      stop_requested() || rank.groups.stop_requested() || (limit && rank.age.seconds() > *limit);
-  return rank.dp->all_reduce_max(mine ? 1.0 : 0.0, "stop request, max over trainer ranks") > 0;
-}
-
 /// What a phase used is the next one's.
 void lend_memory(RunRank& rank) {
   rank.host->ctx().lane.wait();
@@ -71,28 +64,35 @@ bool run_steps(RunRank& rank) {
   for (int64_t step = rank.resume.step + 1; step <= last; ++step) {
     const Stopwatch watch;
     for (const std::unique_ptr<Role>& role : rank.roles) {
-      if (!role->phase(step)) return true;
+      if (!role->phase(step)) {
+        if (rank.trains()) stop_after(rank, step - 1);
+        return true;
+      }
       lend_memory(rank);
     }
     if (!rank.trains()) continue;  // it is told of the end
     finish_step(rank, step, watch.seconds());
-    const bool stopped = step < last && should_stop(rank);
-    if (!stopped && step < last) publish_weights(rank, step);
-    save_step(rank, step, stopped);
-    if (!stopped) continue;
-    rank.end.tell();  // not before: the checkpoint takes steps that others are still at work on
-    return true;
+    if (step < last && rank.end.agree(*rank.dp, rank.groups.stop_requested())) {
+      stop_after(rank, step);
+      return true;
+    }
+    if (step < last) publish_weights(rank, step);
+    save_step(rank, step);
   }
+  rank.end.tell_idle();
   return false;
 }
 
 }  // namespace
 
 int run_session(const RunTask& task, const MpiSession& mpi, std::span<const RoleRow> table) {
+  install_stop_signals();
   RunRank rank(task, mpi, table);
   bool stopped = false;
-  if (!rank.roles.empty()) {
-    install_stop_signals();
+  signals_ask();
+  if (rank.roles.empty()) {
+    stopped = wait_for_end(rank);
+  } else {
     start_run(rank);
     if (rank.trains() && rank.resume.step < rank.last_step())
       rank.weights.publish(rank.policy->parameters(), rank.resume.step);

@@ -4,6 +4,7 @@
 #include "src/comm/watch.h"
 #include "src/config/load.h"
 #include "src/core/file.h"
+#include "src/core/process/stop_signal.h"
 #include "src/io/checkpoint.h"
 #include "src/rl/registry.h"
 #include "src/run/plan/model_facts.h"
@@ -23,6 +24,7 @@ Watch::Options watch_options(const Config& config) {
 }  // namespace
 
 int run_train(const CommandLine& line) {
+  install_stop_signals();
   LoadedConfig loaded = load_config(line.positional, line.overrides);
   std::vector<std::string> unused;
   if (line.has("--replay")) unused = {"data.train", "validation.data", "checkpoint.resume"};

@@ -1,0 +1,23 @@
+#include "src/rl/sampled_with.h"
+
+#include <algorithm>
+
+namespace temper {
+
+TokenShare off_policy_tokens(const Trajectory& t, int64_t version) {
+  TokenShare share;
+  for (const auto& [sampled_with, tokens] : t.response.versions) {
+    share.all += tokens;
+    if (sampled_with != version) share.other += tokens;
+  }
+  return share;
+}
+
+int64_t oldest_version(std::span<const Trajectory* const> all, int64_t current) {
+  int64_t oldest = current;
+  for (const Trajectory* t : all)
+    for (const auto& [version, tokens] : t->response.versions) oldest = std::min(oldest, version);
+  return oldest;
+}
+
+}  // namespace temper

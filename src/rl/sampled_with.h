@@ -1,0 +1,20 @@
+#pragma once
+// Which weights the tokens of a step were sampled with.
+
+#include <cstdint>
+#include <span>
+
+#include "src/rl/types.h"
+
+namespace temper {
+
+/// Tokens, and those of other weights than `version`.
+struct TokenShare {
+  int64_t all = 0, other = 0;
+};
+TokenShare off_policy_tokens(const Trajectory& t, int64_t version);
+
+/// Of the weights that any token was generated with; `current` when nothing is known.
+int64_t oldest_version(std::span<const Trajectory* const> all, int64_t current);
+
+}  // namespace temper

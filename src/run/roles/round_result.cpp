@@ -1,0 +1,21 @@
+#include "src/run/roles/round_result.h"
+
+#include "src/core/json.h"
+#include "src/rl/trajectory_bytes.h"
+
+namespace temper {
+
+std::string round_to_bytes(const RoundResult& round) {
+  return dump_json_line({{"replaced", round.replaced}, {"cut", round.cut}}) + "\n" +
+         groups_to_bytes(round.unfinished);
+}
+
+void add_round(std::string_view bytes, RoundResult& all) {
+  const size_t end = bytes.find('\n');
+  const Json head = parse_json(std::string(bytes.substr(0, end)), "message between rollout ranks");
+  all.replaced += head.at("replaced").get<int64_t>();
+  all.cut = all.cut || head.at("cut").get<bool>();
+  for (Group& g : groups_from_bytes(bytes.substr(end + 1))) all.unfinished.push_back(std::move(g));
+}
+
+}  // namespace temper

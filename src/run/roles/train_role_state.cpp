@@ -1,0 +1,57 @@
+// What the trainer role leaves in a checkpoint, and takes up from one.
+
+#include "src/rl/trajectory_bytes.h"
+#include "src/run/record/optimizer_state.h"
+#include "src/run/roles/steps_ahead.h"
+#include "src/run/roles/train_role.h"
+
+namespace temper {
+
+void TrainRole::settle(int64_t produced) {
+  cut_ = false;
+  produced_ = step_;
+  while (produced_ < produced && !cut_)
+    if (cut_ = p_.groups.peek(produced_ + 1).note.cut; !cut_) ++produced_;
+}
+
+void TrainRole::save(CheckpointWriter& checkpoint) const {
+  for (StateTensor& tensor : state_tensors(trainer_.optimizer(), p_.model.device()))
+    checkpoint.tensor(std::move(tensor));
+  int64_t data_position = data_position_;
+  for (int64_t s = step_ + 1; s <= produced_; ++s) {
+    const StepInput& ahead = p_.groups.peek(s);
+    checkpoint.bytes(ahead_name(s), step_input_to_bytes(ahead));
+    data_position = ahead.note.data_position;
+  }
+  if (cut_) {
+    const StepInput& open = p_.groups.peek(produced_ + 1);
+    checkpoint.bytes(open_name(produced_ + 1), step_input_to_bytes(open));
+    data_position = open.note.data_position;
+  }
+  const std::vector<Group>& unfinished = p_.groups.unfinished_after(cut_ ? produced_ + 1 : produced_);
+  if (!unfinished.empty()) checkpoint.bytes(kUnfinished, groups_to_bytes(unfinished));
+  checkpoint.count("optimizer_updates", trainer_.optimizer().count());
+  checkpoint.count("data_position", data_position);
+}
+
+void TrainRole::restore(const CheckpointReader& checkpoint) {
+  checkpoint.fill(state_tensors(trainer_.optimizer(), p_.model.device()));
+  trainer_.optimizer().restore(p_.ctx, checkpoint.count("optimizer_updates"));
+  int64_t produced = checkpoint.step();
+  for (; checkpoint.has(ahead_name(produced + 1)); ++produced) {
+    StepInput input = read_ahead(checkpoint, ahead_name(produced + 1));
+    const bool awaited = lacks_reference(input, plan());
+    p_.groups.put_back(produced + 1, std::move(input),
+                       awaited ? plan().role(RoleKind::reference)->ranks.size() : 0);
+  }
+  const std::string open = open_name(produced + 1);
+  if (checkpoint.has(open))
+    p_.groups.put_back_open(produced + 1, read_ahead(checkpoint, open));
+  else
+    p_.groups.put_back_unfinished(produced, read_unfinished(checkpoint));
+  step_ = checkpoint.step();
+  p_.end.set_trained(step_);
+  data_position_ = checkpoint.count("data_position");
+}
+
+}  // namespace temper

@@ -9,6 +9,7 @@
 
 #include "src/comm/mpi_comm.h"
 #include "src/ops/backend.h"
+#include "src/run/record/run_log.h"
 #include "src/run/verbs/guard.h"
 #include "tests/support/program.h"
 
@@ -82,6 +83,10 @@ int run_child(const std::string& mode, int argc, char** argv) {
     if (mode == "--nobody-comes") wait_for_nobody(world);
     if (mode == "--rank-1-fails") fail_on(world, 1, Exit::storage);
     if (mode == "--rank-1-fails-early") fail_on(world, 1, Exit::usage);
+    if (mode.starts_with("--logged")) {  // as with the trainer on rank 1
+      start_log(fmt::format("rank-{}.log", world.rank()), "info", world.rank(), world.rank() == 1);
+      fail_on(world, mode == "--logged-rank-1-fails" ? 1 : 0, Exit::storage);
+    }
     if (mode == "--all-fail") fail_on(world, -1, Exit::usage);
     if (mode == "--all-find-bad-data") fail_on(world, -1, Exit::data);
     return 0;
@@ -121,6 +126,15 @@ TEST_F(JobEnd, AnErrorOfOneRankEndsTheOthers) {
   EXPECT_EQ(count("rank 1: this is the error"), 1) << output();
   EXPECT_EQ(run("--rank-1-fails-early"), static_cast<int>(Exit::usage)) << output();
   EXPECT_EQ(count("rank 1: this is the error"), 1) << output();
+}
+
+TEST_F(JobEnd, AnErrorIsOnStderrOnceWhicheverRankHasTheConsole) {
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(run(fmt::format("--logged-rank-{}-fails", rank)), static_cast<int>(Exit::storage)) << output();
+    EXPECT_EQ(count("this is the error"), 1) << output();
+    EXPECT_EQ(count(fmt::format("rank {}: this is the error", rank)), 1) << output();
+    EXPECT_NE(program_.read(fmt::format("rank-{}.log", rank)).find("this is the error"), std::string::npos);
+  }
 }
 
 TEST_F(JobEnd, AMistakeThatAllRanksFindIsToldOnce) {

@@ -1,5 +1,6 @@
 #include "src/run/verbs/guard.h"
 
+#include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
 #include <chrono>
@@ -28,21 +29,27 @@ void leave_it_to_rank_0() {
   std::this_thread::sleep_for(kPatience);
 }
 
+/// Which rank's log goes to stderr, too, is the run's affair: an error is printed here, once.
+void write_to_log_file(const std::string& block) {
+  const auto logger = spdlog::get("temper");
+  if (!logger) return;
+  for (const spdlog::sink_ptr& sink : logger->sinks()) {
+    if (std::dynamic_pointer_cast<spdlog::sinks::stderr_color_sink_mt>(sink)) continue;
+    sink->log({logger->name(), spdlog::level::critical, block});
+    sink->flush();
+  }
+}
+
 int report(Exit code, const std::string& text) {
   const char* name = std::getenv("OMPI_COMM_WORLD_RANK");
   const std::string block = (name ? fmt::format("temper: rank {}: ", name) : "temper: ") + text;
-  const auto logger = spdlog::get("temper");  // that of rank 0 goes to stderr, too
-  if (logger) {
-    logger->critical("{}", block);
-    logger->flush();
-  }
+  write_to_log_file(block);
   // As far as one can know, every rank has found it: MPI ends after an error only where all leave together.
-  const bool alike =
-      mpi_has_ended() ? code == Exit::usage || code == Exit::data : code == Exit::usage && !mpi_is_up();
+  const bool together = code == Exit::usage || code == Exit::data || code == Exit::numerics;
+  const bool alike = mpi_has_ended() ? together : code == Exit::usage && !mpi_is_up();
   const bool by_mpirun = name != nullptr;
   if (alike && by_mpirun && launcher_rank() != 0) leave_it_to_rank_0();
-  const bool told = launcher_rank() == 0 ? logger != nullptr : alike && !by_mpirun;
-  if (!told) {
+  if (launcher_rank() == 0 || !alike || by_mpirun) {
     std::fprintf(stderr, "%s\n", block.c_str());
     std::fflush(stderr);
   }

@@ -14,7 +14,8 @@ namespace {
 /// Digests of a tensor's bytes are taken over runs of this many elements, counted from its first one (16 MiB
 /// of fp32). Whatever ranks hold it, a run that one of them holds whole has the same digest.
 constexpr int64_t kDigestRun = int64_t{4} << 20;
-constexpr int64_t kWindow = int64_t{1} << 20;  // bytes; stays in the cache from the digests to the write
+constexpr const char* kReplaced = ".replaced";  // behind the name of one that a new one takes the place of
+constexpr int64_t kWindow = int64_t{1} << 20;   // bytes; stays in the cache from the digests to the write
 
 int64_t count_of(const std::vector<int64_t>& shape) {
   int64_t n = 1;
@@ -174,6 +175,15 @@ void write_manifest(const std::string& folder, Json manifest) {
   write_file_atomic(join_path(folder, kManifestName), manifest.dump() + "\n");
 }
 
+/// At every instant one of the two has a name that a start finds, or takes back.
+void commit(const std::string& temporary, const std::string& final_path) {
+  const std::string aside = final_path + kReplaced;
+  if (path_exists(aside)) remove_tree(aside);
+  if (path_exists(final_path)) rename_path(final_path, aside);
+  rename_path(temporary, final_path);
+  if (path_exists(aside)) remove_tree(aside);
+}
+
 }  // namespace
 
 std::string save_checkpoint(const std::string& folder, int64_t step, std::span<const StateTensor> state,
@@ -199,8 +209,7 @@ std::string save_checkpoint(const std::string& folder, int64_t step, std::span<c
                                {"files", files},
                                {"tensors", table},
                                {"meta", meta}});
-    if (path_exists(final_path)) remove_tree(final_path);
-    rename_path(temporary, final_path);
+    commit(temporary, final_path);
   }
   comm.barrier("checkpoint committed by rank 0");
   return final_path;
@@ -218,6 +227,18 @@ std::vector<int64_t> list_checkpoints(const std::string& folder) {
   }
   std::sort(steps.begin(), steps.end());
   return steps;
+}
+
+void finish_replacing(const std::string& folder) {
+  for (const std::string& name : list_directory(folder)) {
+    if (!name.starts_with("step-") || !name.ends_with(kReplaced)) continue;
+    const std::string aside = join_path(folder, name);
+    const std::string final_path = aside.substr(0, aside.size() - std::string_view(kReplaced).size());
+    if (path_exists(join_path(final_path, kManifestName)))
+      remove_tree(aside);
+    else
+      rename_path(aside, final_path);
+  }
 }
 
 void remove_old_checkpoints(const std::string& folder, int64_t keep) {

@@ -2,10 +2,10 @@
 // Checkpoints: a folder step-XXXXXX with one HDF5 file per rank and a manifest written last.
 // Save: every rank writes a new file in a .tmp folder and syncs it; rank 0 checks that the pieces cover every
 // tensor exactly, writes the manifest (digests of itself, of every file and tensor), and renames the folder:
-// that is the commit. Older checkpoints are removed only after it. Load: pieces are read by offset after the
-// digests were compared, for any number of ranks, since tensors are stored by name and element range, not by
-// rank. Bytes go between files and the tensors of the caller through windows of a few MiB: neither way holds
-// the state twice.
+// that is the commit. One of the same step is moved aside for it, and removed after it. Older checkpoints are
+// removed only after it. Load: pieces are read by offset after the digests were compared, for any number of
+// ranks, since tensors are stored by name and element range, not by rank. Bytes go between files and the
+// tensors of the caller through windows of a few MiB: neither way holds the state twice.
 
 #include <cstdint>
 #include <span>
@@ -48,6 +48,10 @@ struct StateTensor {
 /// it with the same step and meta. Returns the path of the new checkpoint.
 std::string save_checkpoint(const std::string& folder, int64_t step, std::span<const StateTensor> state,
                             const Json& meta, Comm& comm);
+
+/// A save that was killed while it replaced a checkpoint of its step may have left that one under a name that
+/// no list has: gives it its name back, or removes it where the new one is committed.
+void finish_replacing(const std::string& folder);
 
 /// Removes all but the newest `keep` committed checkpoints, step folders without a manifest that are older
 /// than the newest of them, and abandoned .tmp folders.

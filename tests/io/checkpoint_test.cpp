@@ -55,6 +55,24 @@ TEST_F(Checkpoint, OnlyCommittedOnesCount) {
   expect_error(Exit::data, {path_of(5), kManifestName}, "no manifest", [&] { Manifest::read(path_of(5)); });
 }
 
+TEST_F(Checkpoint, OneOfTheSameStepIsReplacedAndAKilledReplacementUndone) {
+  const std::string old = path_of(1) + ".replaced";
+  save(1, 1);
+  const std::string first = read(1);
+  rename_path(path_of(1), old);  // killed before the new one had its name
+  finish_replacing(folder_);
+  EXPECT_FALSE(path_exists(old));
+  EXPECT_TRUE(read(1) == first);
+  rename_path(path_of(1), old);
+  save(1, 1);  // killed before the old one was gone
+  finish_replacing(folder_);
+  EXPECT_FALSE(path_exists(old));
+  make_directories(old);
+  save(1, 1);
+  EXPECT_EQ(list_directory(folder_), (std::vector<std::string>{"step-000001"}));
+  expect_loads(path_of(1), 1, 1);
+}
+
 TEST_F(Checkpoint, ListsNothingButStepFolders) {
   save(9, 1);
   for (const char* name : {"step-9", "step-0000010", "step-00001x", "step-99999999999999999999", "other"})

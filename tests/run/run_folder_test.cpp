@@ -169,6 +169,14 @@ TEST_F(RunFolderTest, WhatKilledOwnersLeftIsRemoved) {
   EXPECT_FALSE(path_exists(path("set-aside-1")));
 }
 
+TEST_F(RunFolderTest, ACheckpointThatWasBeingReplacedIsThereAgain) {
+  write("checkpoints/step-000004.replaced/manifest.json", "x");
+  write("checkpoints/step-000004.tmp/manifest.json", "y");
+  open();
+  EXPECT_EQ(list_directory(path("checkpoints")), std::vector<std::string>{"step-000004"});
+  EXPECT_EQ(read("checkpoints/step-000004/manifest.json"), "x");
+}
+
 TEST_F(RunFolderTest, AWriteThatFailsLeavesNothing) {
   make_directories(dir_ / "x/full");
   expect_error(Exit::storage, {dir_ / "x"}, "a folder in its place",

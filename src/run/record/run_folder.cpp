@@ -16,6 +16,7 @@
 #include "src/core/check.h"
 #include "src/core/file.h"
 #include "src/core/json.h"
+#include "src/io/checkpoint.h"
 #include "src/run/record/set_aside.h"
 #include "src/run/record/tensorboard.h"
 
@@ -149,6 +150,7 @@ void RunFolder::remove_leftovers() {
   for (const std::string& folder : folders)
     for (const std::string& name : list_directory(folder))
       if (is_temporary(name)) remove_tree(join_path(folder, name));
+  if (is_directory(path("checkpoints"))) finish_replacing(path("checkpoints"));
 }
 
 void RunFolder::truncate_to(int64_t step) {

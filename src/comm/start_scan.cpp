@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <tuple>
 
 #include "src/comm/watch_hub.h"
 #include "src/core/check.h"
@@ -41,6 +43,11 @@ char state_of(pid_t process) {
   return after_name == std::string::npos || after_name + 2 >= text.size() ? '?' : text[after_name + 2];
 }
 
+bool is_this_program(pid_t process) {
+  std::error_code unknown;
+  return std::filesystem::equivalent(fmt::format("/proc/{}/exe", process), "/proc/self/exe", unknown);
+}
+
 bool is_stopped(char state) { return state == 'T' || state == 't' || state == 'Z'; }
 
 }  // namespace
@@ -68,10 +75,14 @@ void StartScan::look(double now) {
       found.stopped_for = now - stopped_since_.try_emplace(found.process, now).first->second;
     else
       stopped_since_.erase(found.process);
-    // A script around the program has the same variables: what is stopped counts, then the youngest.
+    // A script around the program has the same variables, and so has what the program starts: what is stopped
+    // counts, then the oldest that is this program.
+    found.program = is_this_program(found.process);
     Neighbour& known = ranks_[std::stoi(*rank)];
-    const bool mine = known.process == ::getpid();
-    if (!mine && (found.stopped_for >= known.stopped_for || found.process == ::getpid())) known = found;
+    const auto order = [](const Neighbour& n) {
+      return std::tuple(n.process == ::getpid(), n.stopped_for, n.program, -n.process);
+    };
+    if (known.process == 0 || order(found) > order(known)) known = found;
   }
 }
 

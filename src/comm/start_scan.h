@@ -27,6 +27,7 @@ class StartScan {
     pid_t process = 0;
     char state = '?';         // R, S, D, T (stopped), Z, as in /proc
     double stopped_for = -1;  // seconds that it was seen stopped; negative: it is not
+    bool program = false;     // the same as of this process
   };
   std::map<int, Neighbour> ranks_;  // as of the last look, this process included; none without PMIx
   std::map<pid_t, double> stopped_since_;

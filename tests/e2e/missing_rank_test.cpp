@@ -72,6 +72,14 @@ TEST_F(MissingRank, ALongStepIsNoHang) {
   EXPECT_FALSE(exists("runs/run/missing-rank.txt"));
 }
 
+/// It has a limit of its own, three times the watch's here.
+TEST_F(MissingRank, ARewardProgramThatIsLateIsNoHang) {
+  const std::string late =
+      "reward.functions='[{name = \"command\", argv = [\"sleep\", \"100\"], limit_seconds = 1.5, "
+      "on_error = \"zero\"}]'";
+  EXPECT_EQ(program_.run_ranks(3, "train run.toml run.steps=1 " + late), 0) << output();
+}
+
 TEST_F(MissingRank, AStoppedRankIsNamed) {
   for (const int victim : {0, 1, 2}) {
     std::filesystem::remove_all(program_.path("runs/run"));

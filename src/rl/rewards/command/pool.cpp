@@ -10,11 +10,13 @@
 #include <csignal>
 
 #include "src/core/check.h"
+#include "src/core/process/progress.h"
 
 namespace temper {
 namespace {
 
 constexpr int64_t kWarningsPerStep = 5;
+constexpr double kMostBetweenNotes = 0.5;
 
 const char* name_of(CommandFailure failure) {
   return failure == CommandFailure::late   ? "is late"
@@ -143,10 +145,17 @@ void CommandPool::wait_for_programs() {
   std::vector<pollfd> waits{{wake_, POLLIN, 0}};
   const double allowed = allowed_seconds();
   double left = 3600;
+  bool asked = false;
   for (const auto& process : processes_) {
     waits.push_back({process->program.output, POLLIN, 0});
     if (process->wants_to_write()) waits.push_back({process->program.input, POLLOUT, 0});
     for (const auto& [id, call] : process->open) left = std::min(left, allowed - age(call));
+    asked = asked || !process->open.empty();
+  }
+  // Calls have a limit of their own: as long as one is within it, the rank does not hang.
+  if (asked) {
+    note_progress();
+    left = std::min(left, kMostBetweenNotes);
   }
   ::poll(waits.data(), waits.size(), static_cast<int>(std::ceil(std::max(left, 0.0) * 1000)));
   uint64_t unused;

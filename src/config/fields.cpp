@@ -321,7 +321,7 @@ void roles_fields(RolesConfig& c, ClusterConfig& k, std::vector<Field>& fields) 
          "host memory)",
      .choices = kSharedGpus});
   g("watchdog_seconds", k.watchdog_seconds,
-    {.help = "a wait for other ranks longer than this ends the run (76)",
+    {.help = "a rank that makes no progress for so long is named and ends the run (76)",
      .unit = "seconds",
      .range = {0, 1e9, true}});
 }

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "src/config/load.h"
 #include "src/core/process/progress.h"
@@ -109,10 +110,12 @@ void start_run(RunRank& rank) {
   export_what_is_owed(rank);
   if (rank.folder) rank.journal->open(*rank.folder);
   const RunPlan& plan = rank.task.plan;
-  spdlog::info("{} parameters, {} ranks, {} threads each, {}, {} updates in all; {}",
+  const bool by_mpirun = std::getenv("OMPI_COMM_WORLD_RANK") != nullptr;
+  spdlog::info("{} parameters, {} ranks, {} threads each, {}, {} updates in all; {}{}",
                rank.policy->parameters().num_parameters(), plan.num_ranks, rank.host->ctx().threads.number,
                dtype_name(plan.dtype), plan.batch.updates_total,
-               make_algorithm(rank.config().algorithm)->describe());
+               make_algorithm(rank.config().algorithm)->describe(),
+               by_mpirun ? "; kill -USR1 of mpirun saves and stops, Ctrl-C does not save" : "");
   const std::string changed = changed_sampling_text(rank.config().rollout);
   if (plan.generates && !rank.task.replay() && !changed.empty()) spdlog::warn("{}", changed);
 }

@@ -33,11 +33,14 @@ class Search {
     if (plan.generates)
       largest(found, "rollout.max_prompt_tokens", 1, plan.max_prompt_tokens, 1,
               [](Config& c, int64_t value) { c.rollout.max_prompt_tokens = value; });
-    if (plan.dtype != DType::bf16) {
-      Config config = draft_.config;
-      config.run.dtype = "bf16";
-      if (const int64_t peak = fitting_peak(config)) found.push_back({"run.dtype", "bf16", peak});
-    }
+    if (plan.dtype != DType::bf16) word(found, "run.dtype", "bf16", [](Config& c) { c.run.dtype = "bf16"; });
+    const std::string& recompute = draft_.config.train.recompute.granularity;
+    for (const char* more : {"selective", "full"})
+      if (recompute != more && recompute != "full")
+        word(found, "train.recompute.granularity", more,
+             [more](Config& c) { c.train.recompute.granularity = more; });
+    if (draft_.config.optimizer.state != "bf16")
+      word(found, "optimizer.state", "bf16", [](Config& c) { c.optimizer.state = "bf16"; });
     return found;
   }
 
@@ -47,6 +50,14 @@ class Search {
     const PlanResult result = try_plan(config, draft_.result.plan.num_ranks, draft_.facts);
     const int64_t peak = peak_bytes(result.plan);
     return result.errors.empty() && peak <= limit_ ? peak : 0;
+  }
+
+  /// Another value of one key, where it fits.
+  template <class Set>
+  void word(std::vector<Proposal>& found, const char* key, const char* value, const Set& set) const {
+    Config config = draft_.config;
+    set(config);
+    if (const int64_t peak = fitting_peak(config)) found.push_back({key, value, peak});
   }
 
   /// Bisects [low, high) x unit for the largest value that fits; memory grows with each of these keys.

@@ -197,7 +197,8 @@ void rollout_fields(RolloutConfig& c, Section f) {
      .absent = "auto",
      .absent_means =
          "room for all running sequences at full length, at least one sequence; at most 2 GiB on the "
-         "CPU, on a GPU what weights and optimizer leave"});
+         "CPU, on a GPU what weights and optimizer leave",
+     .format = Format::byte_size});
   f("tokens_per_step", c.tokens_per_step,
     {.help = "most tokens that a response gets in one step; it goes on in the next one; 0: no cut",
      .unit = "tokens"});

@@ -13,7 +13,7 @@
 namespace temper {
 
 /// What a string or a number stands for, beyond its type.
-enum class Format { plain, folder_name, not_empty, duration, rank_set };
+enum class Format { plain, folder_name, not_empty, duration, rank_set, byte_size };
 
 enum class Needed { no, always, reinforcement, supervised };  // the last two: by algorithm.name
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "src/config/byte_size.h"
 #include "src/config/duration.h"
 #include "src/config/values.h"
 #include "src/core/check.h"
@@ -127,6 +128,10 @@ class Reader {
   Failed operator()(std::optional<int64_t>* out) const {
     if (is_absent_word()) return (out->reset(), std::nullopt);
     int64_t value = 0;
+    if (spec_.format == Format::byte_size && node_.kind == Kind::text) {
+      *out = parse_byte_size(node_.text);
+      return *out ? Failed{} : refuse_.illegal(node_, {spec_.absent, "40GiB"});
+    }
     if (Failed bad = integer(node_, value)) return bad;
     *out = value;
     return {};

@@ -94,6 +94,8 @@ std::string format_text(Format format) {
       return "any string but the empty one";
     case Format::duration:
       return "a duration such as \"3h45m\" (units d, h, m, s in this order)";
+    case Format::byte_size:
+      return "a number of bytes, or a size such as \"40GiB\" (B, KB to TB, KiB to TiB)";
     case Format::rank_set:
       return "\"all\" or a rank set such as \"0-7,16-23\"";
     case Format::plain:
@@ -170,7 +172,7 @@ std::string rule_text(const Field& field) {
     text = "a table of token ids such as {5 = -1.5}, each a number, " + range_text(spec.range);
   } else if (type == "list of strings") {
     text = "a list of strings, none of them empty";
-  } else if (type.find("string") == std::string::npos) {
+  } else if (type.find("string") == std::string::npos && spec.format != Format::byte_size) {
     const bool list = type.starts_with("list");
     text = list ? fmt::format("a list of {}{}, each ", spec.count > 0 ? fmt::format("{} ", spec.count) : "",
                               type.substr(8))

@@ -218,6 +218,17 @@ LoadedConfig every_key_set() {
   return load_text(kMinimalConfig, overrides);
 }
 
+TEST(Config, SizesHaveUnits) {
+  const auto bytes = [](const std::string& text) {
+    return load_text(kMinimalConfig, {"rollout.kv_memory=" + text}).config.rollout.kv_memory_bytes.value();
+  };
+  EXPECT_EQ(bytes("40GiB"), int64_t{40} << 30);
+  EXPECT_EQ(bytes("1.5GB"), 1500000000);
+  EXPECT_EQ(bytes("512KiB"), 524288);
+  EXPECT_EQ(bytes("7B"), 7);
+  EXPECT_EQ(bytes("123456789"), 123456789);
+}
+
 TEST(Config, DumpReloadsToAnEqualConfig) {
   const LoadedConfig first = every_key_set();
   const Json defaults = config_json(Config{});

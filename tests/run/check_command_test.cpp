@@ -81,7 +81,7 @@ TEST_F(Check, WrongKeysAndMissingModel) {
 
 TEST_F(Check, DeviceMemory) {
   auto words = paths();
-  words.insert(words.end(), {"--json", "--device-memory", "0.08"});
+  words.insert(words.end(), {"--json", "--device-memory", "0.64"});
   const CheckOutcome outcome = check(words);
   EXPECT_EQ(outcome.exit_code, 64);
   const Json json = parse_json(outcome.output, "output");

@@ -108,9 +108,8 @@ void require_free_memory(const RunPlan& plan, int rank) {
        {.what = "too little memory of the GPU is free",
         .where = fmt::format("rank {}, {}", rank, device::gpu_name()),
         .why = fmt::format("the plan needs {} bytes, {} of {} are free", needed, memory.free, memory.total),
-        .fix =
-            "end what else uses this GPU (`nvidia-smi` shows it), or set train.max_tokens_per_microbatch and "
-            "rollout.kv_memory lower"});
+        .fix = "end what else uses this GPU (`nvidia-smi` shows it), or lower "
+               "train.max_tokens_per_microbatch and rollout.kv_memory"});
 }
 
 }  // namespace temper

@@ -3,12 +3,15 @@
 #include <array>
 #include <limits>
 
+#include "src/core/rng.h"
+
 namespace temper {
 namespace {
 
 using Words = std::string_view;
 constexpr double kHuge = std::numeric_limits<double>::max();
 constexpr Range kCount{1, 2147483647.0};
+constexpr Range kSamples{1, SampleKey::kMaxSample};  // each has random numbers of its own
 constexpr Range kCountOrOff{0, 2147483647.0};
 constexpr Range kShare{0, 1};
 constexpr Range kNotNegative{0, kHuge};
@@ -163,7 +166,7 @@ void rollout_fields(RolloutConfig& c, Section f) {
     {.help = "responses sampled for each prompt (the group)",
      .unit = "samples",
      .needed = Needed::reinforcement,
-     .range = kCount,
+     .range = kSamples,
      .example = 8});
   f("max_prompt_tokens", c.max_prompt_tokens,
     {.help = "longest prompt; data.overlong says what happens to longer ones",
@@ -347,7 +350,7 @@ void output_fields(Config& c, std::vector<Field>& fields) {
   g("data", v.data, {.help = "JSONL files, written as data.train"});
   g("every", v.every, {.help = "steps between validations; 0: never during training", .unit = "steps"});
   g("samples_per_prompt", v.samples_per_prompt,
-    {.help = "responses per validation prompt", .unit = "samples", .range = kCount});
+    {.help = "responses per validation prompt", .unit = "samples", .range = kSamples});
   g("max_prompts", v.max_prompts, {.help = "prompts taken from the files; 0: all", .unit = "prompts"});
   const std::string_view same = "as in [rollout]";
   g("rollout.temperature", v.temperature,

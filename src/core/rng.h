@@ -27,6 +27,7 @@ inline PhiloxBlock philox(PhiloxBlock counter, uint64_t seed) {
 }
 
 /// Identity of a response: data position (44 bits: epoch-running index of the prompt) and sample (12 bits).
+/// Beyond these limits two responses would share their noise: configs are held to them, the engine checks.
 struct SampleKey {
   uint64_t seed = 0;
   int64_t data_position = 0;

@@ -48,6 +48,9 @@ Generation::Generation(Engine& engine, const GenerateOptions& options, const Tok
 
 size_t Generation::add(Request request) {
   check_request(request, engine_.capacity(), engine_.model_.config().vocab_size);
+  CHECK(request.data_position >= 0 && request.data_position < SampleKey::kMaxPosition &&
+            request.num_samples <= SampleKey::kMaxSample,
+        "no random numbers for {} samples of the prompt at {}", request.num_samples, request.data_position);
   auto prompt = std::make_unique<Sequence>();
   prompt->request = num_requests_;
   prompt->data_position = request.data_position;

@@ -362,6 +362,17 @@ TEST(Engine, PromptsThatDoNotFitAreRefused) {
   EXPECT_EQ(run(small, {tiny_request(9, 31, 1)}, options).groups[0][0].tokens.size(), 1u);
 }
 
+/// Beyond the words of a key two responses would share their noise.
+TEST(Engine, EveryResponseHasNoiseOfItsOwn) {
+  const auto model = tiny_model(DType::f32, kTinyVocab);
+  Lane lane;
+  Engine engine(*model, engine_options(), lane);
+  expect_error(Exit::internal, {"4097 samples", "at 5"}, "samples",
+               [&] { run(engine, {tiny_request(5, 10, SampleKey::kMaxSample + 1)}, generate_options(1)); });
+  expect_error(Exit::internal, {"at 17592186044416"}, "position",
+               [&] { run(engine, {tiny_request(SampleKey::kMaxPosition, 10, 1)}, generate_options(1)); });
+}
+
 /// An exception out of a callback ends the call, not the engine: it has all of its pages for the next one.
 TEST(Engine, IsWholeAfterAnException) {
   const auto model = tiny_model(DType::f32);

@@ -106,6 +106,7 @@ TEST(CommandLine, MistakesAreNamed) {
       {{"generate", "--model", "m", "--prompt", "a", "run.seed=1"}, {"rollout.key=value"}},
       {{"generate", "--model", "m", "--prompt", "a", "--device", "gpu"}, {"auto|cpu|cuda"}},
       {{"generate", "--model", "m", "--prompt", "a", "--dtype", "fp16"}, {"fp16"}},
+      {{"generate", "--model", "m", "--prompt", "a", "--samples", "4097"}, {"--samples", "4096"}},
       {{"generate", "--model", "m", "--prompt", "a", "stray"}, {"stray"}},
       {{"score", "--model", "m", "--input", ""}, {"--input"}},
       {{"score", "--model", "m", "--input", "f", "run.seed=1"}, {"run.seed=1"}},

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/core/check.h"
+#include "src/core/rng.h"
 
 namespace temper {
 namespace {
@@ -134,7 +135,15 @@ bool count_sampled(const Config& c, BatchPlan& b, std::vector<PlanError>& errors
     return false;
   }
   b.samples_per_step = b.prompts_per_step * b.samples_per_prompt;
-  return true;
+  const int64_t prompts = b.prompts_per_step * (1 + c.rollout.dynamic_sampling_rounds);
+  if (c.run.steps <= SampleKey::kMaxPosition / prompts) return true;
+  errors.push_back(
+      {"run.steps",
+       "",
+       fmt::format("{} steps of up to {} prompts: there are random numbers for {} prompts of a run",
+                   c.run.steps, prompts, SampleKey::kMaxPosition),
+       {SampleKey::kMaxPosition / prompts}});
+  return false;
 }
 
 void count_updates(const Config& c, BatchPlan& b, std::vector<PlanError>& errors) {

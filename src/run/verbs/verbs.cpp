@@ -1,5 +1,6 @@
 #include <array>
 
+#include "src/core/rng.h"
 #include "src/run/verbs/check_command.h"
 #include "src/run/verbs/command_line.h"
 #include "src/run/verbs/eval_command.h"
@@ -51,7 +52,7 @@ constexpr std::array kGenerate{
     OptionSpec{"--prompt", Kind::text, "TEXT", "", "one prompt; its text is streamed to a terminal"},
     OptionSpec{"--prompts", Kind::text, "FILE", "", "JSONL of {\"prompt\"}, {\"messages\"} or {\"tokens\"}"},
     OptionSpec{"--chat", Kind::flag, "", "", "render prompts with the chat template"},
-    OptionSpec{"--samples", Kind::integer, "N", "1", "responses per prompt", false, 1, 1e6},
+    OptionSpec{"--samples", Kind::integer, "N", "1", "responses per prompt", false, 1, SampleKey::kMaxSample},
     OptionSpec{"--seed", Kind::integer, "N", "0", "seed of sampling", false, 0, kMaxSeed},
     kDevice,
     kDtype,

@@ -25,15 +25,20 @@ from reward_rules import RULES
 SHAPING = {"length"}
 
 
-def kl_value(name, d):
-    return {"k1": d, "abs": abs(d), "k2": d * d / 2, "k3": math.expm1(-d) + d}[name]
+def kl_value(name, d, algorithm):
+    if name != "k3":
+        return {"k1": d, "abs": abs(d), "k2": d * d / 2}[name]
+    limit = algorithm["ratio_clamp"] or math.inf
+    d = max(-limit, min(d, limit))
+    value = math.expm1(-d) + d
+    return min(value, 10.0) if algorithm["k3_clamp"] else value
 
 
-def kl_penalty(row, estimator):
+def kl_penalty(row, algorithm):
     total = 0.0
     for mask, lo, lf in zip(row["response_mask"], row["logprobs"] or [], row["ref_logprobs"] or []):
         if mask:
-            total += kl_value(estimator.rstrip("+"), lo - lf)
+            total += kl_value(algorithm["kl_estimator"].rstrip("+"), lo - lf, algorithm)
     return total
 
 
@@ -49,7 +54,7 @@ def reward_sums(row, functions, algorithm):
         if name in SHAPING:
             reward += options["weight"] * parts[name]
     if algorithm["kl_in"] == "reward" and algorithm["kl_coef"] != 0:
-        reward -= algorithm["kl_coef"] * kl_penalty(row, algorithm["kl_estimator"])
+        reward -= algorithm["kl_coef"] * kl_penalty(row, algorithm)
     return raw, reward
 
 
@@ -138,7 +143,7 @@ def read_config(run):
     with open(os.path.join(run, "config.toml"), "rb") as f:
         config = tomllib.load(f)
     algorithm = {"kl_in": "loss", "kl_coef": 0.0, "kl_estimator": "k3", "advantage_eps": 1e-6,
-                 "single_group": "drop", "name": "grpo"} | config.get("algorithm", {})
+                 "ratio_clamp": 20.0, "k3_clamp": False, "single_group": "drop", "name": "grpo"} | config.get("algorithm", {})
     functions = {}
     for function in config["reward"]["functions"]:
         function = {"name": function} if isinstance(function, str) else function

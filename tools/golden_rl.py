@@ -51,9 +51,9 @@ def weights(batch, aggregation):
     return torch.tensor(out)
 
 
-def kl_value(name, d):
-    straight = d * d / 2
-    value = {"k1": d, "abs": d.abs(), "k2": straight, "k3": torch.exp(-d) - 1 + d}[name.rstrip("+")]
+def kl_value(name, d, clamp):
+    straight, e = d * d / 2, torch.clamp(-d, -clamp, clamp) if clamp > 0 else -d
+    value = {"k1": d, "abs": d.abs(), "k2": straight, "k3": torch.exp(e) - 1 - e}[name.rstrip("+")]
     return (value - straight).detach() + straight if name.endswith("+") else value
 
 
@@ -66,7 +66,8 @@ def grpo_case(batch, config):
     rho = torch.exp(torch.clamp(lp - lo, -c, c) if c > 0 else lp - lo)
     free, held = -a * rho, -a * torch.clamp(rho, 1 - config["clip_low"], 1 + config["clip_high"])
     pg = (omega * torch.maximum(free, held)).sum()
-    kl = (omega * kl_value(config["kl_estimator"], lp - lf)).sum()
+    kl = (omega * kl_value(config["kl_estimator"], lp - lf, c)).sum()
+    bounded = mask & (config["kl_estimator"][:2] == "k3") & (c > 0) & ((lp - lf).abs() > c)
     ent = (omega * entropy).sum()
     loss = pg + config["kl_coef"] * kl - config["entropy_coef"] * ent
     loss.backward()
@@ -75,6 +76,7 @@ def grpo_case(batch, config):
     return {
         "config": config, "actor/loss": loss.item(), "actor/pg_loss": pg.item(), "actor/kl_loss": kl.item(),
         "actor/entropy": ent.item(), "actor/pg_clipfrac": (clipped.sum() / mask.sum()).item(),
+        "actor/kl_clipfrac": (bounded.sum() / mask.sum()).item(),
         "actor/ppo_kl": ((lo - lp)[mask].sum() / mask.sum()).item(), "clipped_low_high": low,
         "dlogprob": lp.grad.tolist(), "dentropy": entropy.grad.tolist(),
     }
@@ -115,7 +117,7 @@ def kl_reward_cases(batch):
     d = torch.tensor(batch["old_logprob"]) - torch.tensor(batch["ref_logprob"])
     mask, cases = torch.tensor(batch["mask"], dtype=torch.bool), []
     for estimator in ESTIMATORS:
-        k, start, penalties = kl_value(estimator, d), 0, []
+        k, start, penalties = kl_value(estimator, d, 20.0), 0, []
         for length in batch["lengths"]:
             part = slice(start, start + length)
             penalties.append(k[part][mask[part]].sum().item())

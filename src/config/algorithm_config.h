@@ -21,7 +21,8 @@ struct AlgorithmConfig {
   double advantage_eps = 1e-6;
   std::string single_group = "drop";
   double ratio_clamp = 20.0;  // 0 = off
-  double tis_cap = 2.0;       // 0 = off
+  bool k3_clamp = false;
+  double tis_cap = 2.0;  // 0 = off
 };
 
 /// What the rest of a run has to know of an algorithm. Its code: the row of the same name in rl/registry.cpp,

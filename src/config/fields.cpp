@@ -127,7 +127,10 @@ void algorithm_fields(AlgorithmConfig& c, Section f) {
   f("single_group", c.single_group,
     {.help = "advantage of a group of one sample: left out, 0, or the reward itself",
      .choices = kSingleGroupRules});
-  f("ratio_clamp", c.ratio_clamp, {.help = "largest |log ratio| before exp; 0: off", .range = {0, 700}});
+  f("ratio_clamp", c.ratio_clamp,
+    {.help = "largest |log ratio| before exp, also in the KL of kind k3; 0: off", .range = {0, 700}});
+  f("k3_clamp", c.k3_clamp,
+    {.help = "the KL of kind k3 is at most 10 a token (verl's low_var_kl), without a gradient beyond"});
   f("tis_cap", c.tis_cap,
     {.help =
          "tokens that older weights sampled: the ratio starts at the step's first weights and the loss is "

@@ -60,7 +60,8 @@ void grpo_advantages(std::span<Group> groups, double eps, SingleGroup single_gro
   }
 }
 
-void subtract_kl_from_rewards(std::span<Group> groups, KlEstimator estimator, double coefficient) {
+void subtract_kl_from_rewards(std::span<Group> groups, KlEstimator estimator, double coefficient,
+                              const KlLimits& limits) {
   for (Group& group : groups) {
     for (Trajectory& t : group.samples) {
       if (t.excluded) continue;
@@ -71,7 +72,8 @@ void subtract_kl_from_rewards(std::span<Group> groups, KlEstimator estimator, do
           t.group, t.sample, n, t.response.mask.size(), t.response.logprobs.size(), t.ref_logprobs.size());
       double kl = 0;
       for (size_t i = 0; i < n; ++i) {
-        if (t.response.mask[i]) kl += kl_term(estimator, t.response.logprobs[i], t.ref_logprobs[i]).value;
+        if (t.response.mask[i])
+          kl += kl_term(estimator, t.response.logprobs[i], t.ref_logprobs[i], limits).value;
       }
       t.reward -= coefficient * kl;
       check_finite(t, t.reward, "reward");

@@ -25,6 +25,7 @@ enum class SingleGroup {  // order of kSingleGroupRules
 void grpo_advantages(std::span<Group> groups, double eps, SingleGroup single_group);
 
 /// reward -= coefficient * sum over counted tokens of k_t(logprobs, ref_logprobs); raw_reward stays.
-void subtract_kl_from_rewards(std::span<Group> groups, KlEstimator estimator, double coefficient);
+void subtract_kl_from_rewards(std::span<Group> groups, KlEstimator estimator, double coefficient,
+                              const KlLimits& limits);
 
 }  // namespace temper

@@ -1,12 +1,25 @@
 #include "src/rl/kl.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "src/core/check.h"
 
 namespace temper {
+namespace {
 
-KlTerm kl_term(KlEstimator estimator, double logprob, double ref_logprob) {
+KlTerm k3_term(double d, const KlLimits& limits) {
+  const bool bounded = limits.exponent > 0 && std::fabs(d) > limits.exponent;
+  const double exponent = bounded ? std::copysign(limits.exponent, -d) : -d;
+  // expm1 keeps the digits of e^-d - 1 near d = 0, where most tokens are.
+  const double less_one = std::expm1(exponent), value = less_one - exponent;
+  const bool clamped = bounded || (limits.value > 0 && value > limits.value);
+  return {limits.value > 0 ? std::min(value, limits.value) : value, clamped ? 0 : -less_one, clamped};
+}
+
+}  // namespace
+
+KlTerm kl_term(KlEstimator estimator, double logprob, double ref_logprob, const KlLimits& limits) {
   const double d = logprob - ref_logprob;
   switch (estimator) {
     case KlEstimator::k1:
@@ -17,11 +30,12 @@ KlTerm kl_term(KlEstimator estimator, double logprob, double ref_logprob) {
       return {d * d / 2, d};
     case KlEstimator::k1_straight:
       return {d, d};
-    // expm1 keeps the digits of e^-d - 1 near d = 0, where most tokens are.
     case KlEstimator::k3:
-      return {std::expm1(-d) + d, -std::expm1(-d)};
-    case KlEstimator::k3_straight:
-      return {std::expm1(-d) + d, d};
+      return k3_term(d, limits);
+    case KlEstimator::k3_straight: {
+      const KlTerm k3 = k3_term(d, limits);
+      return {k3.value, d, k3.clamped};
+    }
   }
   CHECK(false, "unknown KL estimator {}", static_cast<int>(estimator));
 }

@@ -153,6 +153,7 @@ LoadedConfig every_key_set() {
       "algorithm.advantage_eps=0",
       "algorithm.single_group=verl",
       "algorithm.ratio_clamp=0",
+      "algorithm.k3_clamp=true",
       "algorithm.tis_cap=5",
       "rollout.max_prompt_tokens=33",
       "rollout.min_new_tokens=3",

@@ -158,6 +158,19 @@ TEST(KlInReward, MatchesTheGolden) {
   }
 }
 
+TEST(KlInReward, IsHeldAsInTheLoss) {
+  std::vector<Group> groups{group_of({1})};
+  Trajectory& t = groups[0].samples[0];
+  t.response.logprobs = {-91, 0, -1};
+  t.ref_logprobs = {-1, 0, -1};
+  AlgorithmConfig config;
+  config.kl_in = "reward";
+  config.kl_coef = 1;
+  config.k3_clamp = true;
+  make_algorithm(config)->shape_rewards(groups);
+  EXPECT_EQ(t.reward, 1.0 - 10.0);
+}
+
 TEST(RolloutMetrics, OverResponsesInOrder) {
   std::vector<Group> groups{group_of({0.1, 0.2}), group_of({0.3})};
   groups[0].samples[1].response.finish = FinishReason::length;

@@ -86,7 +86,7 @@ TEST(GrpoLoss, MatchesAutograd) {
                                                      : expected[key].get<double>();
       EXPECT_NEAR(value, e, 1e-12 * std::max(1.0, std::fabs(e))) << name << " " << key;
     }
-    EXPECT_EQ(algorithm->metrics(result.sums).size(), 8u);
+    EXPECT_EQ(algorithm->metrics(result.sums).size(), 9u);
   }
 }
 
@@ -199,6 +199,38 @@ TEST(GrpoLoss, ImportanceWeightsOfOlderSamples) {
   far.sampled_logprob[0] = -800;
   config.tis_cap = 1e30;
   EXPECT_NEAR(Grpo(config).loss(lp, entropy, far).dlogprob[0], -0.2210341836 * std::exp(20.0), 1e-1);
+}
+
+LossResult one_kl(const AlgorithmConfig& config, double d) {
+  return Grpo(config).loss(std::vector{d - 1}, std::vector{0.5}, {{d - 1}, {}, {-1.0}, {0}, {1}});
+}
+
+/// One token whose log-prob fell by 90 had a gradient of e^90: the next norm was not finite.
+TEST(GrpoLoss, TheExponentialOfK3IsHeld) {
+  AlgorithmConfig config;
+  config.kl_coef = 0.5;
+  const LossResult fallen = one_kl(config, -90);
+  EXPECT_EQ(fallen.sums.at("actor/kl_loss"), std::expm1(20.0) - 20);
+  EXPECT_EQ(fallen.dlogprob[0], 0);
+  EXPECT_EQ(Grpo(config).metrics(fallen.sums).at("actor/kl_clipfrac"), 1);
+  EXPECT_EQ(one_kl(config, 90).sums.at("actor/kl_loss"), std::expm1(-20.0) + 20);
+  const LossResult held = one_kl(config, -20);  // at the boundary the gradient passes
+  EXPECT_EQ(held.dlogprob[0], -0.5 * std::expm1(20.0));
+  EXPECT_EQ(held.sums.at("clamped_kl"), 0);
+  config.ratio_clamp = 0;
+  EXPECT_EQ(one_kl(config, -90).dlogprob[0], -0.5 * std::expm1(90.0));
+  config.ratio_clamp = 20;
+  config.k3_clamp = true;
+  EXPECT_EQ(one_kl(config, -5).sums.at("actor/kl_loss"), 10);
+  EXPECT_EQ(one_kl(config, -5).dlogprob[0], 0);
+  EXPECT_EQ(one_kl(config, -5).sums.at("clamped_kl"), 1);
+  EXPECT_EQ(one_kl(config, -2).dlogprob[0], -0.5 * std::expm1(2.0));
+  config.kl_estimator = "k3+";  // its gradient is that of k2
+  EXPECT_EQ(one_kl(config, -90).sums.at("actor/kl_loss"), 10);
+  EXPECT_EQ(one_kl(config, -90).dlogprob[0], 0.5 * -90);
+  config.kl_estimator = "k2";
+  EXPECT_EQ(one_kl(config, -90).sums.at("actor/kl_loss"), 4050);
+  EXPECT_EQ(one_kl(config, -90).sums.at("clamped_kl"), 0);
 }
 
 TEST(GrpoLoss, BoundariesPassTheGradient) {

@@ -20,6 +20,7 @@ double number_in(const char* key, double value, double low, double high) {
 
 constexpr double kLargest = std::numeric_limits<double>::max();
 constexpr double kLargestLogWeight = 20;  // verl's
+constexpr double kLargestK3 = 10;         // verl's
 
 }  // namespace
 
@@ -31,6 +32,7 @@ Grpo::Grpo(const AlgorithmConfig& c)
       kl_coef_(number_in("kl_coef", c.kl_coef, 0, kLargest)),
       entropy_coef_(number_in("entropy_coef", c.entropy_coef, -kLargest, kLargest)),
       advantage_eps_(number_in("advantage_eps", c.advantage_eps, 0, kLargest)),
+      kl_limits_{ratio_clamp_, c.k3_clamp ? kLargestK3 : 0},
       kl_in_reward_(choice_index("algorithm.kl_in", c.kl_in, kKlPlaces) == 1),
       kl_estimator_(
           static_cast<KlEstimator>(choice_index("algorithm.kl_estimator", c.kl_estimator, kKlEstimators))),
@@ -40,7 +42,7 @@ Grpo::Grpo(const AlgorithmConfig& c)
           choice_index("algorithm.single_group", c.single_group, kSingleGroupRules))) {}
 
 void Grpo::shape_rewards(std::span<Group> groups) const {
-  if (kl_in_reward_ && kl_coef_ != 0) subtract_kl_from_rewards(groups, kl_estimator_, kl_coef_);
+  if (kl_in_reward_ && kl_coef_ != 0) subtract_kl_from_rewards(groups, kl_estimator_, kl_coef_, kl_limits_);
 }
 
 void Grpo::advantages(std::span<Group> groups) const {
@@ -83,12 +85,13 @@ LossResult Grpo::loss(std::span<const double> logprob, std::span<const double> e
 
   LossResult result{std::vector<double>(n), std::vector<double>(n), {}};
   double pg_sum = 0, kl_sum = 0, entropy_sum = 0, clipped = 0, old_minus_new = 0, counted = 0, weights = 0,
-         capped = 0;
+         capped = 0, kl_clamped = 0;
   for (size_t t = 0; t < n; ++t) {
     const double weight = in.weight[t];
     if (weight == 0) continue;
     const PolicyTerm pg = policy_term(logprob[t], in.old_logprob[t], in.advantage[t]);
-    const KlTerm kl = reference ? kl_term(kl_estimator_, logprob[t], in.ref_logprob[t]) : KlTerm{0, 0};
+    const KlTerm kl =
+        reference ? kl_term(kl_estimator_, logprob[t], in.ref_logprob[t], kl_limits_) : KlTerm{0, 0};
     const double importance = resampled ? importance_weight(in.old_logprob[t], in.sampled_logprob[t]) : 1;
     weights += importance;
     capped +=
@@ -97,6 +100,7 @@ LossResult Grpo::loss(std::span<const double> logprob, std::span<const double> e
     kl_sum += weight * kl.value;
     entropy_sum += weight * entropy[t];
     clipped += pg.clipped;
+    kl_clamped += kl.clamped;
     old_minus_new += in.old_logprob[t] - logprob[t];
     counted += 1;
     const double gradient = importance * pg.gradient;
@@ -110,7 +114,7 @@ LossResult Grpo::loss(std::span<const double> logprob, std::span<const double> e
                  {"actor/kl_loss", kl_sum},   {"actor/entropy", entropy_sum},
                  {"clipped_tokens", clipped}, {"old_minus_new_logprob", old_minus_new},
                  {"counted_tokens", counted}, {"importance_weights", weights},
-                 {"capped_weights", capped}};
+                 {"capped_weights", capped},  {"clamped_kl", kl_clamped}};
   return result;
 }
 
@@ -124,6 +128,7 @@ Metrics Grpo::metrics(const std::map<std::string, double>& sums) const {
   metrics["actor/ppo_kl"] = sums.at("old_minus_new_logprob") / counted;
   metrics["actor/tis_weight"] = sums.at("importance_weights") / counted;
   metrics["actor/tis_clipfrac"] = sums.at("capped_weights") / counted;
+  metrics["actor/kl_clipfrac"] = sums.at("clamped_kl") / counted;
   return metrics;
 }
 

@@ -4,7 +4,8 @@
 //   l = w pg + kl_coef k(lp, lf) - entropy_coef H;   a = w d pg / d lp = -w A rho where the first branch
 //   holds w = min(exp(clamp(lo - lb, -20, 20)), tis_cap) for tokens that other weights sampled (lb), else 1
 // Every boundary is inclusive for the gradient; A = 0 gives pg = 0 and a = 0; tokens of weight 0 are selected
-// away, never multiplied. With kl_in = "reward" the KL goes into the reward and the loss has no KL term.
+// away, never multiplied. With kl_in = "reward" the KL goes into the reward and the loss has no KL term. c
+// bounds the exponent of k3 too.
 
 #include "src/config/algorithm_config.h"
 #include "src/rl/advantage.h"
@@ -38,6 +39,7 @@ class Grpo final : public Algorithm {
 
   double clip_low_, clip_high_, ratio_clamp_, tis_cap_;
   double kl_coef_, entropy_coef_, advantage_eps_;
+  KlLimits kl_limits_;
   bool kl_in_reward_;
   KlEstimator kl_estimator_;
   Aggregation aggregation_;

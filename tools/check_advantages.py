@@ -73,11 +73,15 @@ def group_advantages(rewards, eps, single_group):
     return [(r - mean) / scale for r in rewards]
 
 
-def statistics(metrics, name, values):
+def statistics(metrics, name, values, times=None):
+    times = times or [1] * len(values)
+    if not any(times):
+        return
     total = 0.0
-    for v in values:
-        total += v
-    metrics |= {f"{name}/mean": total / len(values), f"{name}/max": float(max(values)),
+    for v, n in zip(values, times):
+        total += n * v
+    values = [v for v, n in zip(values, times) if n]
+    metrics |= {f"{name}/mean": total / sum(times), f"{name}/max": float(max(values)),
                 f"{name}/min": float(min(values))}
 
 
@@ -85,7 +89,8 @@ def rollout_metrics(rows):
     metrics = {}
     statistics(metrics, "critic/score", [r["raw_reward"] for r in rows])
     statistics(metrics, "critic/rewards", [r["reward"] for r in rows])
-    statistics(metrics, "critic/advantages", [r["advantage"] for r in rows])
+    statistics(metrics, "critic/advantages", [r["advantage"] for r in rows],
+               [sum(m != 0 for m in r["response_mask"]) for r in rows])
     statistics(metrics, "response_length", [len(r["response_tokens"]) for r in rows])
     statistics(metrics, "prompt_length", [len(r["prompt_tokens"]) for r in rows])
     metrics["response_length/clip_ratio"] = sum(r["finish_reason"] == "length" for r in rows) / len(rows)

@@ -9,11 +9,12 @@ namespace {
 class Statistic {
  public:
   bool empty() const { return count_ == 0; }
-  void add(double value) {
-    sum_ += value;
+  void add(double value, double times = 1) {
+    if (times == 0) return;
+    sum_ += times * value;
+    count_ += times;
     max_ = std::max(max_, value);
     min_ = std::min(min_, value);
-    count_ += 1;
   }
   void write(std::map<std::string, double>& metrics, const std::string& name) const {
     if (empty()) return;
@@ -41,7 +42,7 @@ std::map<std::string, double> rollout_metrics(std::span<const Group> groups) {
       if (!t.excluded) {
         score.add(t.raw_reward);
         reward.add(t.reward);
-        advantage.add(t.advantage);
+        advantage.add(t.advantage, static_cast<double>(t.counted_tokens()));
       }
       for (const auto& [name, value] : t.reward_parts) parts[name].add(value);
       response.add(static_cast<double>(t.response.tokens.size()));

@@ -1,5 +1,6 @@
 #pragma once
-// Metrics of the rollouts of a step, over responses (not tokens), in order of group and sample:
+// Metrics of the rollouts of a step, over responses in order of group and sample, but for the advantages,
+// which verl takes over response tokens with mask 1 (over responses their mean would always be 0 with GRPO):
 //   critic/score/{mean,max,min}       raw_reward           critic/rewards/{mean,max,min}     reward
 //   critic/advantages/{mean,max,min}  advantage            prompt_length/{mean,max,min}      prompt tokens
 //   response_length/{mean,max,min}    all response tokens  response_length/clip_ratio        share cut at the
@@ -7,7 +8,8 @@
 //   reward/PART/mean                  each of reward_parts, where a response has it
 //   reward/excluded                   responses without a reward, where there are any: none of critic/ counts
 //                                     them
-// A mean is the left-to-right double sum divided by the count, so a script can repeat it bit for bit.
+// A mean is the left-to-right double sum divided by the count, so a script can repeat it bit for bit; that of
+// the advantages adds advantage x counted tokens of each response. What has no value has no metric.
 
 #include <map>
 #include <span>

@@ -4,6 +4,7 @@
 // GSM8K and Qwen3's files.
 
 #include <cmath>
+#include <functional>
 #include <regex>
 #include <set>
 
@@ -104,7 +105,11 @@ class Audit {
     };
     statistic(rows, metrics, "critic/score", of("raw_reward"));
     statistic(rows, metrics, "critic/rewards", of("reward"));
-    statistic(rows, metrics, "critic/advantages", of("advantage"));
+    statistic(rows, metrics, "critic/advantages", of("advantage"), [](const Json& row) {
+      double counted = 0;
+      for (const Json& mask : row.at("response_mask")) counted += mask.get<int>();
+      return counted;
+    });
     statistic(rows, metrics, "response_length", size_of("response_tokens"));
     statistic(rows, metrics, "prompt_length", size_of("prompt_tokens"));
   }
@@ -125,15 +130,19 @@ class Audit {
     equal(row.at("reward"), shaped);
     return shaped;
   }
+  /// Each value counts so many times, but never 0: responses of this run have tokens.
   template <class Value>
-  void statistic(const std::vector<Json>& rows, const Json& metrics, const std::string& name, Value value) {
-    double sum = 0, high = value(rows.at(0)), low = high;
+  void statistic(
+      const std::vector<Json>& rows, const Json& metrics, const std::string& name, Value value,
+      const std::function<double(const Json&)>& times = [](const Json&) { return 1; }) {
+    double sum = 0, count = 0, high = value(rows.at(0)), low = high;
     for (const Json& row : rows) {
-      sum += value(row);
+      sum += times(row) * value(row);
+      count += times(row);
       high = std::max(high, value(row));
       low = std::min(low, value(row));
     }
-    equal(metrics.at(name + "/mean"), sum / static_cast<double>(rows.size()));
+    equal(metrics.at(name + "/mean"), sum / count);
     equal(metrics.at(name + "/max"), high);
     equal(metrics.at(name + "/min"), low);
   }

@@ -171,6 +171,23 @@ TEST(KlInReward, IsHeldAsInTheLoss) {
   EXPECT_EQ(t.reward, 1.0 - 10.0);
 }
 
+/// A mean over responses would be 0 whatever the rewards; responses of unequal lengths show which it is.
+TEST(RolloutMetrics, AdvantagesAreOverCountedTokens) {
+  std::vector<Group> groups{group_of({1, 0}), group_of({3})};
+  groups[0].samples[0].response.mask = {1, 0, 0};
+  groups[1].samples[0].response.mask = {0, 0, 0};
+  groups[0].samples[0].advantage = 0.75;
+  groups[0].samples[1].advantage = -0.5;
+  groups[1].samples[0].advantage = 9;  // no token of it is trained
+  const auto metrics = rollout_metrics(groups);
+  EXPECT_EQ(metrics.at("critic/advantages/mean"), (1 * 0.75 + 2 * -0.5) / 3);
+  EXPECT_EQ(metrics.at("critic/advantages/max"), 0.75);
+  EXPECT_EQ(metrics.at("critic/advantages/min"), -0.5);
+  const std::span<const Group> uncounted(&groups[1], 1);
+  EXPECT_FALSE(rollout_metrics(uncounted).contains("critic/advantages/mean"));
+  EXPECT_TRUE(rollout_metrics(uncounted).contains("critic/score/mean"));
+}
+
 TEST(RolloutMetrics, OverResponsesInOrder) {
   std::vector<Group> groups{group_of({0.1, 0.2}), group_of({0.3})};
   groups[0].samples[1].response.finish = FinishReason::length;

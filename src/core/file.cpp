@@ -33,6 +33,25 @@ std::string io_fix(int error) {
   fail(Exit::storage, {.what = what, .where = path, .why = why, .fix = io_fix(error)});
 }
 
+/// An open never waits for the other end of a pipe; it makes no difference to a regular file.
+constexpr int kNeverWait = O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+
+/// Size of the open file; closes it where it is none. Sockets and pipes without a reader do not even open
+/// (ENXIO).
+int64_t regular_size(int descriptor, const std::string& path, Exit code) {
+  struct stat info {};
+  const bool opened = descriptor >= 0;
+  if ((opened ? ::fstat(descriptor, &info) : ::stat(path.c_str(), &info)) != 0)
+    fail_io("cannot stat file", path, errno);
+  if (S_ISREG(info.st_mode) && opened) return info.st_size;
+  if (opened) ::close(descriptor);
+  fail(code, {.what = "not a regular file",
+              .where = path,
+              .why = S_ISDIR(info.st_mode) ? "it is a folder" : "it is a device, pipe or socket",
+              .fix = S_ISDIR(info.st_mode) ? "name a file"
+                                           : "name a file; what a pipe holds can be written to one"});
+}
+
 std::string parent_of(const std::string& path) {
   const std::string parent = fs::path(path).parent_path().string();
   return parent.empty() ? "." : parent;
@@ -41,23 +60,14 @@ std::string parent_of(const std::string& path) {
 }  // namespace
 
 InputFile::InputFile(const std::string& path, Exit missing) : path_(path) {
-  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  descriptor_ = ::open(path.c_str(), O_RDONLY | kNeverWait);
   if (descriptor_ < 0 && is_missing(errno) && missing != Exit::storage)
     fail(missing, {.what = "cannot open file",
                    .where = path,
                    .why = std::strerror(errno),
                    .fix = "check the path; it does not exist"});
-  if (descriptor_ < 0) fail_io("cannot open file", path, errno);
-  struct stat info {};
-  if (::fstat(descriptor_, &info) != 0) fail_io("cannot stat file", path, errno);
-  if (!S_ISREG(info.st_mode)) {
-    ::close(descriptor_);
-    fail(Exit::data, {.what = "not a regular file",
-                      .where = path,
-                      .why = S_ISDIR(info.st_mode) ? "it is a folder" : "it is a device, pipe or socket",
-                      .fix = "name a file"});
-  }
-  size_ = info.st_size;
+  if (descriptor_ < 0 && errno != ENXIO) fail_io("cannot open file", path, errno);
+  size_ = regular_size(descriptor_, path, Exit::data);
 }
 
 InputFile::~InputFile() {
@@ -88,12 +98,13 @@ void InputFile::read(void* destination, int64_t offset, int64_t bytes) const {
 }
 
 OutputFile::OutputFile(const std::string& path, Mode mode) : path_(path) {
-  int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW;  // others may write to the folder
+  int flags = O_WRONLY | O_CREAT | kNeverWait | O_NOFOLLOW;  // others may write to the folder
   if (mode == Mode::create_new) flags |= O_EXCL;
   if (mode == Mode::truncate) flags |= O_TRUNC;
   if (mode == Mode::append) flags |= O_APPEND;
   descriptor_ = ::open(path.c_str(), flags, 0644);
-  if (descriptor_ < 0) fail_io("cannot create file", path, errno);
+  if (descriptor_ < 0 && errno != ENXIO) fail_io("cannot create file", path, errno);
+  regular_size(descriptor_, path, Exit::storage);
 }
 
 OutputFile::~OutputFile() {

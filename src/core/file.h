@@ -1,5 +1,6 @@
 #pragma once
 // Files: bounded reads by pread (never mmap), whole-file atomic writes (write, fsync, rename, fsync folder).
+// Regular files only: a pipe or a device in the place of one is refused, and never waited for.
 // Every error carries path, offset, size and errno. A file to read that does not exist is Exit::usage; a read
 // or write that fails, and a folder to write to that has vanished, is Exit::storage.
 

@@ -10,6 +10,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "src/core/printable.h"
+
 namespace temper {
 
 /// Exit codes of the process, also handed to MPI_Abort (see `temper help exit-codes`).
@@ -26,7 +28,7 @@ enum class Exit : int {
   environment = 78,  // missing driver, wrong launch
 };
 
-/// The parts of an error block; empty parts are left out.
+/// The parts of an error block; empty parts are left out. They may hold what came from outside as it is.
 struct Problem {
   std::string what;
   std::string where = {};
@@ -47,7 +49,7 @@ class Error : public std::runtime_error {
     if (!p.where.empty()) text += "\n  where: " + p.where;
     if (!p.why.empty()) text += "\n  why:   " + p.why;
     if (!p.fix.empty()) text += "\n  fix:   " + p.fix;
-    return text;
+    return printable(text);
   }
   Exit code_;
   Problem problem_;

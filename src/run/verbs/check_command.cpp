@@ -5,6 +5,7 @@
 
 #include "src/config/load.h"
 #include "src/core/check.h"
+#include "src/core/printable.h"
 #include "src/rl/registry.h"
 #include "src/run/plan/model_facts.h"
 #include "src/run/plan/report.h"
@@ -70,7 +71,7 @@ CheckOutcome check_outcome(const CommandLine& line) {
   const auto [result, trial] = check_config(line, options.memory_limit);
   const int code = static_cast<int>(result.errors.empty() ? Exit::ok : Exit::usage);
   if (!line.has("--json"))
-    return {(trial.is_null() ? "" : trial_text(trial)) + plan_text(result, options), code};
+    return {printable((trial.is_null() ? "" : trial_text(trial)) + plan_text(result, options)), code};
   Json json = plan_json(result, options);
   if (!trial.is_null()) json["reward_trial"] = trial;
   return {dump_json_line(json) + "\n", code};

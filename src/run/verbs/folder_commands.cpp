@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "src/core/file.h"
+#include "src/core/printable.h"
 #include "src/data/prompt_builder.h"
 #include "src/io/checkpoint.h"
 #include "src/io/hf_config.h"
@@ -95,8 +96,8 @@ int run_verify(const CommandLine& line) {
         dump_json_line({{"ok", damage.empty()}, {"checkpoint", checkpoint}, {"damage", list}}).c_str());
   } else {
     for (const Damage& d : damage)
-      std::printf("damaged: %s %s: %s\n", d.file.c_str(), d.tensor.c_str(), d.reason.c_str());
-    if (damage.empty()) std::printf("%s: every checksum matches\n", checkpoint.c_str());
+      std::printf("%s\n", printable(fmt::format("damaged: {} {}: {}", d.file, d.tensor, d.reason)).c_str());
+    if (damage.empty()) std::printf("%s: every checksum matches\n", printable(checkpoint).c_str());
   }
   return static_cast<int>(damage.empty() ? Exit::ok : Exit::data);
 }

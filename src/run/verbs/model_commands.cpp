@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "src/config/load.h"
+#include "src/core/printable.h"
 #include "src/data/prompt_builder.h"
 #include "src/rollout/engine.h"
 #include "src/run/plan/run_options.h"
@@ -151,7 +152,7 @@ int run_generate(const CommandLine& line) {
   Engine::OnText on_text;
   if (streams)
     on_text = [](size_t, int32_t, const std::string& text) {
-      std::fputs(text.c_str(), stdout);
+      std::fputs(printable(text).c_str(), stdout);
       std::fflush(stdout);
     };
   engine.generate(

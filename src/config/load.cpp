@@ -8,8 +8,8 @@
 #include "src/config/values.h"
 #include "src/core/check.h"
 #include "src/core/file.h"
-#include "src/core/nearest.h"
 #include "src/core/split.h"
+#include "src/core/text/nearest.h"
 
 namespace temper {
 namespace {

@@ -1,5 +1,7 @@
 #include "src/core/json.h"
 
+#include <algorithm>
+#include <cmath>
 #include <set>
 #include <vector>
 
@@ -68,6 +70,11 @@ class StrictHandler : public nlohmann::json_sax<Json> {
   std::string reason_;
 };
 
+bool is_finite(const Json& value) {
+  if (value.is_structured()) return std::all_of(value.begin(), value.end(), is_finite);
+  return !value.is_number_float() || std::isfinite(value.get<double>());
+}
+
 void replace_non_finite(Json& value) {
   if (value.is_number_float() && !std::isfinite(value.get<double>())) value = nullptr;
   if (value.is_structured())
@@ -98,9 +105,12 @@ Json read_json_file(const std::string& path, const JsonLimits& limits) {
 }
 
 std::string dump_json_line(const Json& value) {
-  Json copy = value;
-  replace_non_finite(copy);
-  return copy.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (!is_finite(value)) {
+    Json copy = value;
+    replace_non_finite(copy);
+    return dump_json_line(copy);
+  }
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace temper

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "src/core/check.h"
-#include "src/core/nearest.h"
+#include "src/core/text/nearest.h"
 
 namespace temper {
 

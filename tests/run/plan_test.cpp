@@ -348,8 +348,9 @@ TEST(Plan, RolesOnRanksOfTheirOwn) {
   EXPECT_EQ(plan.weight_bytes_per_step(), plan.num_parameters * 4);
   std::map<int, std::set<std::string>> held, phases;
   for (const MemoryRow& row : plan.memory) {
-    phases[row.rank].insert(row.phase);
-    for (const auto& part : row.parts) held[row.rank].insert(part.first);
+    for (const int rank : row.ranks) phases[rank].insert(row.phase);
+    for (const int rank : row.ranks)
+      for (const auto& part : row.parts) held[rank].insert(part.first);
   }
   EXPECT_EQ(phases[0], (std::set<std::string>{"generate"}));
   EXPECT_EQ(phases[1], (std::set<std::string>{"generate", "train", "save"}));
@@ -407,6 +408,24 @@ TEST(Plan, MemoryAddsUp) {
   EXPECT_EQ(part("gradients"), parameters * 4);
   EXPECT_NEAR(static_cast<double>(part("optimizer")), static_cast<double>(parameters) / 2 * 12, 10000);
   EXPECT_EQ(part("kv_cache"), result.plan.kv_pages * result.plan.kv_page_bytes);
+}
+
+/// Ranks alike are one row: a plan for many ranks takes no longer than they take to be counted.
+TEST(Plan, MemoryOfManyRanksIsThatOfTheirKinds) {
+  const int ranks = 65536;
+  const PlanResult result =
+      plan_of({"roles.rollout.ranks=0-39999", "roles.trainer.ranks=40000-65535"}, ranks);
+  ASSERT_TRUE(result.errors.empty()) << all_errors(result);
+  ASSERT_EQ(result.plan.memory.size(), 1u + 2 * 2)
+      << "generate; train and save of the writer and of the others";
+  std::map<std::string, size_t> of_phase;
+  for (const MemoryRow& row : result.plan.memory) of_phase[row.phase] += row.ranks.size();
+  EXPECT_EQ(of_phase,
+            (std::map<std::string, size_t>{{"generate", 40000}, {"save", 25536}, {"train", 25536}}));
+  const Json rows = plan_json(result, {})["memory"];
+  ASSERT_EQ(rows.size(), 40000u + 2 * 25536);
+  EXPECT_EQ(rows[40001]["rank"], 40000);
+  EXPECT_EQ(rows[40001]["phase"], "save");
 }
 
 TEST(Plan, ResponsesOfSeveralSteps) {
@@ -470,7 +489,7 @@ TEST(Plan, MemoryHasARowPerPhaseWhosePartsAddUp) {
       2);
   std::vector<std::string> phases;
   for (const MemoryRow& row : result.plan.memory) {
-    if (row.rank == 0) phases.push_back(row.phase);
+    if (row.ranks.front() == 0) phases.push_back(row.phase);
     int64_t sum = 0;
     for (const auto& [name, bytes] : row.parts) sum += bytes;
     EXPECT_EQ(sum, row.host_bytes) << row.phase;

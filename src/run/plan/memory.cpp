@@ -1,7 +1,9 @@
 #include "src/run/plan/memory.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <map>
 
 #include "src/run/plan/dry_run.h"
 
@@ -82,10 +84,27 @@ Parts lent_parts(const RunPlan& plan, const ModelMemory& model, int rank, std::s
   return parts;
 }
 
+/// Ranks that hold the same, in order of their first ones.
+std::vector<std::vector<int>> kinds_of_ranks(const RunPlan& plan) {
+  std::vector<std::vector<int>> kinds;
+  std::map<std::array<bool, 4>, size_t> known;
+  const int writer = plan.role(RoleKind::trainer)->ranks.front();
+  for (int rank = 0; rank < plan.num_ranks; ++rank) {
+    const std::array<bool, 4> roles{plan.has_role(RoleKind::rollout, rank),
+                                    plan.has_role(RoleKind::reference, rank),
+                                    plan.has_role(RoleKind::trainer, rank), rank == writer};
+    const auto [at, is_new] = known.try_emplace(roles, kinds.size());
+    if (is_new) kinds.emplace_back();
+    kinds[at->second].push_back(rank);
+  }
+  return kinds;
+}
+
 /// `more`: of this phase alone; `window`: host memory of a save or an export.
-MemoryRow row(const RunPlan& plan, const ModelMemory& held, int rank, const char* phase,
-              const PhaseMemory& more, int64_t window) {
-  MemoryRow row{.rank = rank, .phase = phase, .device_bytes = 0, .host_bytes = 0, .parts = {}};
+MemoryRow row(const RunPlan& plan, const ModelMemory& held, const std::vector<int>& ranks,
+              const char* phase, const PhaseMemory& more, int64_t window) {
+  const int rank = ranks.front();
+  MemoryRow row{.ranks = ranks, .phase = phase, .device_bytes = 0, .host_bytes = 0, .parts = {}};
   const auto take = [&](const Parts& parts, int64_t& bytes) {
     for (const auto& [name, size] : parts.list) {
       row.parts.emplace_back(name, size);
@@ -120,9 +139,10 @@ std::vector<MemoryRow> plan_memory(const RunPlan& plan, const ModelConfig& model
   if (plan.kv_pages > 0) generate = generate_memory(plan, model, config);
   const int writer = plan.role(RoleKind::trainer)->ranks.front();
   std::vector<MemoryRow> memory;
-  for (int rank = 0; rank < plan.num_ranks; ++rank) {
+  for (const std::vector<int>& ranks : kinds_of_ranks(plan)) {
+    const int rank = ranks.front();
     const auto add = [&](bool has, const char* phase, const PhaseMemory& more, int64_t window = 0) {
-      if (has) memory.push_back(row(plan, held, rank, phase, more, window));
+      if (has) memory.push_back(row(plan, held, ranks, phase, more, window));
     };
     const bool trains = plan.has_role(RoleKind::trainer, rank);
     add(plan.has_role(RoleKind::rollout, rank), "generate", generate);

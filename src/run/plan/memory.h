@@ -6,7 +6,8 @@
 
 namespace temper {
 
-/// One row per rank of the roles and phase of a step, for a plan whose other fields are filled.
+/// One row per kind of rank (which roles it has, whether it writes the run folder) and phase of a step, for a
+/// plan whose other fields are filled.
 std::vector<MemoryRow> plan_memory(const RunPlan& plan, const ModelConfig& model, const Config& config);
 
 /// Program, libraries and what they keep in the heap; the tokenizer, by the model's vocabulary; MPI, with

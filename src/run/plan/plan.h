@@ -48,10 +48,11 @@ struct RolePlan {
   std::vector<int> ranks;  // ascending
 };
 
-/// Bytes of one rank in one phase of a step; `parts` add up to device_bytes + host_bytes.
+/// Bytes of one rank in one phase of a step, alike on all of `ranks`; `parts` add up to device_bytes +
+/// host_bytes.
 struct MemoryRow {
-  int rank = 0;
-  std::string phase;  // generate, reference, train, validation, save, export
+  std::vector<int> ranks;  // ascending
+  std::string phase;       // generate, reference, train, validation, save, export
   int64_t device_bytes = 0, host_bytes = 0;
   std::vector<std::pair<std::string, int64_t>> parts;
 };

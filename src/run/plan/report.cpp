@@ -141,10 +141,14 @@ std::string memory_text(const RunPlan& plan, const ReportOptions& options) {
   std::string text = fmt::format("memory per rank ({})\n", plan.device == Device::cpu ? "host" : "device");
   using Parts = std::vector<std::pair<std::string, int64_t>>;
   std::map<std::pair<std::string, Parts>, std::vector<int>> ranks;
-  for (const MemoryRow& row : plan.memory) ranks[{row.phase, row.parts}].push_back(row.rank);
   for (const MemoryRow& row : plan.memory) {
-    const std::vector<int> same = std::exchange(ranks[{row.phase, row.parts}], {});
+    std::vector<int>& same = ranks[{row.phase, row.parts}];
+    same.insert(same.end(), row.ranks.begin(), row.ranks.end());
+  }
+  for (const MemoryRow& row : plan.memory) {
+    std::vector<int> same = std::exchange(ranks[{row.phase, row.parts}], {});
     if (same.empty()) continue;
+    std::sort(same.begin(), same.end());
     text += line(row.phase, gib(row.device_bytes + row.host_bytes), "ranks " + rank_set_text(same));
     for (const auto& [name, bytes] : row.parts) text += line("    " + name, gib(bytes), "");
   }
@@ -191,18 +195,38 @@ Json roles_json(const RunPlan& plan) {
   return roles;
 }
 
+Json row_json(const MemoryRow& row) {
+  Json parts = Json::object();
+  for (const auto& [name, bytes] : row.parts) parts[name] = bytes;
+  return {{"rank", row.ranks.front()},
+          {"phase", row.phase},
+          {"device_bytes", row.device_bytes},
+          {"host_bytes", row.host_bytes},
+          {"parts", std::move(parts)}};
+}
+
+/// A row for each rank: those of ranks alike are copies.
 Json memory_json(const RunPlan& plan) {
-  Json memory = Json::array();
+  std::vector<Json> alike;
+  std::vector<std::vector<size_t>> of_rank(static_cast<size_t>(plan.num_ranks));
   for (const MemoryRow& row : plan.memory) {
-    Json parts = Json::object();
-    for (const auto& [name, bytes] : row.parts) parts[name] = bytes;
-    memory.push_back({{"rank", row.rank},
-                      {"phase", row.phase},
-                      {"device_bytes", row.device_bytes},
-                      {"host_bytes", row.host_bytes},
-                      {"parts", std::move(parts)}});
+    for (const int rank : row.ranks) of_rank[static_cast<size_t>(rank)].push_back(alike.size());
+    alike.push_back(row_json(row));
   }
+  Json memory = Json::array();
+  for (size_t rank = 0; rank < of_rank.size(); ++rank)
+    for (const size_t row : of_rank[rank]) {
+      memory.push_back(alike[row]);
+      memory.back()["rank"] = rank;
+    }
   return memory;
+}
+
+Json peers_json() {
+  Json peers = Json::array();
+  for (const PeerKey& row : peer_keys())
+    peers.push_back({{"peer", row.peer}, {"theirs", row.theirs}, {"ours", row.ours}, {"note", row.note}});
+  return peers;
 }
 
 Json batch_json(const BatchPlan& b) {
@@ -248,7 +272,7 @@ Json plan_json(const PlanResult& result, const ReportOptions& options) {
             {"warnings", result.warnings},
             {"batch", ok ? batch_json(plan.batch) : Json::object()},
             {"roles", ok ? roles_json(plan) : Json::object()},
-            {"memory", ok ? memory_json(plan) : Json::array()}};
+            {"memory", Json::array()}};
   if (!ok) return json;
   json["num_ranks"] = plan.num_ranks;
   json["algorithm"] = plan.algorithm;
@@ -269,11 +293,8 @@ Json plan_json(const PlanResult& result, const ReportOptions& options) {
                   {"reference_flop", work.reference},
                   {"train_flop", work.train}};
   if (options.memory_limit > 0) json["memory_limit"] = options.memory_limit;
-  if (!options.explain_batch) return json;
-  json["peers"] = Json::array();
-  for (const PeerKey& row : peer_keys())
-    json["peers"].push_back(
-        {{"peer", row.peer}, {"theirs", row.theirs}, {"ours", row.ours}, {"note", row.note}});
+  if (options.explain_batch) json["peers"] = peers_json();
+  json["memory"] = memory_json(plan);  // last: an object that grows copies what it holds
   return json;
 }
 

@@ -101,7 +101,8 @@ void settle_sizes(LoadedConfig& loaded, const RunPlan& plan, int64_t gpu_bytes) 
 void require_free_memory(const RunPlan& plan, int rank) {
   int64_t needed = 0;
   for (const MemoryRow& row : plan.memory)
-    if (row.rank == rank) needed = std::max(needed, row.device_bytes - kGpuContext);
+    if (std::binary_search(row.ranks.begin(), row.ranks.end(), rank))
+      needed = std::max(needed, row.device_bytes - kGpuContext);
   const device::GpuMemory memory = device::gpu_memory();
   if (memory.free >= needed) return;
   fail(Exit::environment,

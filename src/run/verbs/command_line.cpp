@@ -6,8 +6,8 @@
 
 #include "src/config/load.h"
 #include "src/core/check.h"
-#include "src/core/nearest.h"
 #include "src/core/split.h"
+#include "src/core/text/nearest.h"
 
 namespace temper {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "src/config/config.h"
 #include "src/core/check.h"
-#include "src/core/nearest.h"
+#include "src/core/text/nearest.h"
 
 namespace temper {
 namespace {

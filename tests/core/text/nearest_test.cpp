@@ -1,4 +1,4 @@
-#include "src/core/nearest.h"
+#include "src/core/text/nearest.h"
 
 #include <gtest/gtest.h>
 

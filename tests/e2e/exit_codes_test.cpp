@@ -106,6 +106,7 @@ TEST_F(ExitCodes, ConfigsAndPathsAreRefusedBeforeAnythingStarts) {
       {"train run.toml train.samples_per_update=7", {"train.samples_per_update", "15", "7"}},
       {"train run.toml roles.trainer.ranks=0-3", {"roles.trainer.ranks", "0-3"}},
       {"train run.toml rollout.max_new_tokens=256", {"rollout.max_new_tokens", "256"}},
+      {"train run.toml rollout.prompts_per_step=100000000", {"rollout.prompts_per_step", "this machine's"}},
       {"train run.toml model.path=none", {"model.path", "none does not exist"}},
       {"train run.toml data.train=none.jsonl", {"data.train", "none.jsonl"}},
       {"train run.toml checkpoint.resume=none/x", {"checkpoint.resume", "none/x"}},

@@ -7,8 +7,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "src/core/json.h"
+#include "src/run/plan/memory.h"
+#include "src/run/plan/model_facts.h"
+#include "src/run/plan/report.h"
 #include "tests/config/config_text.h"
 #include "tests/support/expect_error.h"
 
@@ -53,6 +57,60 @@ TEST_F(Check, GoodConfig) {
   const CheckOutcome text = check(paths());
   EXPECT_EQ(text.exit_code, 0);
   EXPECT_NE(text.output.find("updates_total"), std::string::npos);
+}
+
+/// What no machine has is refused for this one, and only warned of for another one.
+TEST_F(Check, MemoryThatThisMachineDoesNotHave) {
+  auto words = paths();
+  words.insert(words.end(), {"--json", "rollout.prompts_per_step=100000000"});
+  const CheckOutcome here = check(words);
+  EXPECT_EQ(here.exit_code, 64);
+  const Json error = parse_json(here.output, "output")["errors"].at(0);
+  EXPECT_NE(error["message"].get<std::string>().find("this machine's"), std::string::npos) << error;
+  EXPECT_EQ(error["key"], "rollout.prompts_per_step");
+  words.back() = fmt::format("rollout.prompts_per_step={}", error["legal"].at(0).get<int64_t>());
+  EXPECT_EQ(check(words).exit_code, 0) << "what is proposed fits";
+  words.back() = "rollout.prompts_per_step=100000000";
+  words.insert(words.end(), {"--ranks", "2"});
+  const CheckOutcome there = check(words);
+  EXPECT_EQ(there.exit_code, 0);
+  EXPECT_NE(there.output.find("more than here (this machine's"), std::string::npos) << there.output;
+}
+
+/// What a GPU holds is held against the memory of the GPU, and the rest of the process against the host's.
+TEST_F(Check, EachMemoryHasItsLimit) {
+  const Config config = load_text(kMinimalConfig, {"run.device=cuda"}).config;
+  const ModelConfig model = read_model_facts(folder_ / "model");
+  const auto plan_with = [&](const MemoryLimits& limits) { return try_plan(config, 1, model, limits); };
+  const RunPlan plan = plan_with({}).plan;
+  const int64_t device = peak_bytes(plan), host = host_peak_bytes(plan);
+  ASSERT_NE(device, host);
+  EXPECT_TRUE(plan_with({{device}, {host}}).errors.empty()) << "held against the other one's limit";
+  const PlanResult little_host = plan_with({{}, {host - 1, "the host"}});
+  ASSERT_EQ(little_host.errors.size(), 1u);
+  EXPECT_NE(little_host.errors[0].message.find("(the host)"), std::string::npos);
+  const PlanResult little_device = plan_with({{device - 1, "the card"}, {host}});
+  ASSERT_EQ(little_device.errors.size(), 1u);
+  EXPECT_NE(little_device.errors[0].message.find("(the card)"), std::string::npos);
+}
+
+/// Ranks alike are one row: a plan for many ranks takes no longer than they take to be counted.
+TEST_F(Check, MemoryOfManyRanksIsThatOfTheirKinds) {
+  const int ranks = 65536;
+  const Config config =
+      load_text(kMinimalConfig, {"roles.rollout.ranks=0-39999", "roles.trainer.ranks=40000-65535"}).config;
+  const PlanResult result = try_plan(config, ranks, read_model_facts(folder_ / "model"));
+  ASSERT_TRUE(result.errors.empty());
+  ASSERT_EQ(result.plan.memory.size(), 1u + 2 * 2)
+      << "generate; train and save of the writer and of the others";
+  std::map<std::string, size_t> of_phase;
+  for (const MemoryRow& row : result.plan.memory) of_phase[row.phase] += row.ranks.size();
+  EXPECT_EQ(of_phase,
+            (std::map<std::string, size_t>{{"generate", 40000}, {"save", 25536}, {"train", 25536}}));
+  const Json rows = plan_json(result, {})["memory"];
+  ASSERT_EQ(rows.size(), 40000u + 2 * 25536);
+  EXPECT_EQ(rows[40001]["rank"], 40000);
+  EXPECT_EQ(rows[40001]["phase"], "save");
 }
 
 TEST_F(Check, AllPathsAndRulesAtOnce) {

@@ -410,24 +410,6 @@ TEST(Plan, MemoryAddsUp) {
   EXPECT_EQ(part("kv_cache"), result.plan.kv_pages * result.plan.kv_page_bytes);
 }
 
-/// Ranks alike are one row: a plan for many ranks takes no longer than they take to be counted.
-TEST(Plan, MemoryOfManyRanksIsThatOfTheirKinds) {
-  const int ranks = 65536;
-  const PlanResult result =
-      plan_of({"roles.rollout.ranks=0-39999", "roles.trainer.ranks=40000-65535"}, ranks);
-  ASSERT_TRUE(result.errors.empty()) << all_errors(result);
-  ASSERT_EQ(result.plan.memory.size(), 1u + 2 * 2)
-      << "generate; train and save of the writer and of the others";
-  std::map<std::string, size_t> of_phase;
-  for (const MemoryRow& row : result.plan.memory) of_phase[row.phase] += row.ranks.size();
-  EXPECT_EQ(of_phase,
-            (std::map<std::string, size_t>{{"generate", 40000}, {"save", 25536}, {"train", 25536}}));
-  const Json rows = plan_json(result, {})["memory"];
-  ASSERT_EQ(rows.size(), 40000u + 2 * 25536);
-  EXPECT_EQ(rows[40001]["rank"], 40000);
-  EXPECT_EQ(rows[40001]["phase"], "save");
-}
-
 TEST(Plan, ResponsesOfSeveralSteps) {
   const std::vector<std::string> base{"rollout.max_new_tokens=100"};
   const auto with = [&](const std::string& key) { return plan_of({base[0], key}); };
@@ -464,17 +446,17 @@ TEST(Plan, ReplacedPromptsNeedRewardsThatCanDiffer) {
 TEST(Plan, MemoryLimitProposesWhatFits) {
   const ConfigReading reading = read_text(kMinimalConfig);
   const int64_t peak = peak_bytes(try_plan(reading.loaded.config, 1, small_model()).plan);
-  EXPECT_TRUE(try_plan(reading.loaded.config, 1, small_model(), peak).errors.empty());
+  EXPECT_TRUE(try_plan(reading.loaded.config, 1, small_model(), {{peak}, {}}).errors.empty());
   int proposed = 0, hopeless = 0;
   for (int64_t limit = peak - 1; limit > 1000; limit = limit * 3 / 4) {
-    const PlanResult result = try_plan(reading.loaded.config, 1, small_model(), limit);
+    const PlanResult result = try_plan(reading.loaded.config, 1, small_model(), {{limit}, {}});
     ASSERT_EQ(result.errors.size(), 1u);
     const PlanError& error = result.errors[0];
     if (error.legal.empty()) ++hopeless;
     EXPECT_EQ(error.legal.empty(), error.message.find("no single key") != std::string::npos) << error.message;
     for (const Json& legal : error.legal) {
       const ConfigReading better = read_text(kMinimalConfig, {error.key + "=" + toml_text(legal)});
-      const PlanResult fits = try_plan(better.loaded.config, 1, small_model(), limit);
+      const PlanResult fits = try_plan(better.loaded.config, 1, small_model(), {{limit}, {}});
       EXPECT_TRUE(fits.errors.empty()) << error.key << " " << legal.dump() << " " << all_errors(fits);
       ++proposed;
     }
@@ -510,7 +492,7 @@ TEST(Plan, HugeModelsDoNotOverflow) {
   ModelConfig huge = small_model();
   huge.vocab_size = huge.hidden_size = huge.intermediate_size = 1 << 20;
   huge.num_layers = 512;
-  const PlanResult result = try_plan(load_text(kMinimalConfig).config, 2, huge, kGiB);
+  const PlanResult result = try_plan(load_text(kMinimalConfig).config, 2, huge, {{kGiB}, {}});
   EXPECT_EQ(result.errors.size(), 1u);
   for (const MemoryRow& row : result.plan.memory) EXPECT_GT(row.host_bytes, kGiB);
 }

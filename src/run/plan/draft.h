@@ -34,8 +34,7 @@ void plan_profile(PlanDraft& draft);
 void plan_validation(PlanDraft& draft);
 void plan_warnings(PlanDraft& draft);
 
-/// A peak above `limit` bytes per rank is an error whose legal values are shown to fit by planning again with
-/// them.
-void plan_memory_limit(PlanDraft& draft, int64_t limit);
+/// A peak above a limit is an error whose legal values are shown to fit by planning again with them.
+void plan_memory_limits(PlanDraft& draft, const MemoryLimits& limits);
 
 }  // namespace temper

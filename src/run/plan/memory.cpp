@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 
+#include "src/core/check.h"
 #include "src/run/plan/dry_run.h"
 
 namespace temper {
@@ -101,8 +102,8 @@ std::vector<std::vector<int>> kinds_of_ranks(const RunPlan& plan) {
 }
 
 /// `more`: of this phase alone; `window`: host memory of a save or an export.
-MemoryRow row(const RunPlan& plan, const ModelMemory& held, const std::vector<int>& ranks,
-              const char* phase, const PhaseMemory& more, int64_t window) {
+MemoryRow row(const RunPlan& plan, const ModelMemory& held, const std::vector<int>& ranks, const char* phase,
+              const PhaseMemory& more, int64_t window) {
   const int rank = ranks.front();
   MemoryRow row{.ranks = ranks, .phase = phase, .device_bytes = 0, .host_bytes = 0, .parts = {}};
   const auto take = [&](const Parts& parts, int64_t& bytes) {
@@ -125,6 +126,10 @@ MemoryRow row(const RunPlan& plan, const ModelMemory& held, const std::vector<in
 }
 
 }  // namespace
+
+std::string gib_text(int64_t bytes) {
+  return fmt::format("{:.3f} GiB", static_cast<double>(bytes) / 1073741824.0);
+}
 
 int64_t saturating_multiply(int64_t a, int64_t b) {
   int64_t product = 0;
@@ -163,9 +168,15 @@ int64_t process_bytes(const RunPlan& plan, int rank) {
 }
 
 int64_t peak_bytes(const RunPlan& plan) {
+  if (plan.device == Device::cpu) return host_peak_bytes(plan);
   int64_t peak = 0;
-  for (const MemoryRow& row : plan.memory)
-    peak = std::max(peak, plan.device == Device::cuda ? row.device_bytes : row.host_bytes);
+  for (const MemoryRow& row : plan.memory) peak = std::max(peak, row.device_bytes);
+  return peak;
+}
+
+int64_t host_peak_bytes(const RunPlan& plan) {
+  int64_t peak = 0;
+  for (const MemoryRow& row : plan.memory) peak = std::max(peak, row.host_bytes);
   return peak;
 }
 

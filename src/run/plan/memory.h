@@ -22,8 +22,12 @@ inline constexpr int64_t kGpuContext = int64_t{640} << 20;
 /// What a save, and an export, hold beside the state that they write.
 inline constexpr int64_t kSaveWindow = int64_t{8} << 20, kExportWindow = int64_t{32} << 20;
 
-/// The largest row, of the memory of the plan's device.
+/// The largest row: of the memory of the plan's device, and of the host.
 int64_t peak_bytes(const RunPlan& plan);
+int64_t host_peak_bytes(const RunPlan& plan);
+
+/// "1.500 GiB".
+std::string gib_text(int64_t bytes);
 
 /// 2^63 - 1 where the product is larger.
 int64_t saturating_multiply(int64_t a, int64_t b);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 
 #include "src/core/check.h"
 #include "src/run/plan/draft.h"
@@ -13,14 +14,13 @@ struct Proposal {
   int64_t peak;
 };
 
-std::string gib(int64_t bytes) {
-  return fmt::format("{:.3f} GiB", static_cast<double>(bytes) / 1073741824.0);
-}
+using PeakOf = int64_t(const RunPlan&);
 
 /// Looks for the smallest change of one key that fits.
 class Search {
  public:
-  Search(const PlanDraft& draft, int64_t limit) : draft_(draft), limit_(limit) {}
+  Search(const PlanDraft& draft, PeakOf* peak_of, int64_t limit)
+      : draft_(draft), peak_of_(peak_of), limit_(limit) {}
 
   std::vector<Proposal> proposals() const {
     const RunPlan& plan = draft_.result.plan;
@@ -33,6 +33,7 @@ class Search {
     if (plan.generates)
       largest(found, "rollout.max_prompt_tokens", 1, plan.max_prompt_tokens, 1,
               [](Config& c, int64_t value) { c.rollout.max_prompt_tokens = value; });
+    fewer_samples(found);
     if (plan.dtype != DType::bf16) word(found, "run.dtype", "bf16", [](Config& c) { c.run.dtype = "bf16"; });
     const std::string& recompute = draft_.config.train.recompute.granularity;
     for (const char* more : {"selective", "full"})
@@ -45,10 +46,23 @@ class Search {
   }
 
  private:
+  /// Fewer samples of a step, as many as still divide into its updates.
+  void fewer_samples(std::vector<Proposal>& found) const {
+    const BatchPlan& batch = draft_.result.plan.batch;
+    if (!draft_.result.plan.generates)
+      return largest(found, "train.samples_per_update", 1, batch.samples_per_update, 1,
+                     [](Config& c, int64_t value) { c.train.samples_per_update = value; });
+    const TrainConfig& train = draft_.config.train;
+    const int64_t samples = train.samples_per_update.value_or(train.updates_per_step.value_or(1));
+    const int64_t unit = samples / std::gcd(samples, batch.samples_per_prompt);
+    largest(found, "rollout.prompts_per_step", 1, batch.prompts_per_step / unit, unit,
+            [](Config& c, int64_t value) { c.rollout.prompts_per_step = value; });
+  }
+
   /// The peak of this config, or 0 when it is illegal or does not fit.
   int64_t fitting_peak(const Config& config) const {
     const PlanResult result = try_plan(config, draft_.result.plan.num_ranks, draft_.facts);
-    const int64_t peak = peak_bytes(result.plan);
+    const int64_t peak = peak_of_(result.plan);
     return result.errors.empty() && peak <= limit_ ? peak : 0;
   }
 
@@ -71,7 +85,7 @@ class Search {
       const int64_t value = saturating_multiply(middle, unit);
       set(config, value);
       const PlanResult result = try_plan(config, draft_.result.plan.num_ranks, draft_.facts);
-      const int64_t peak = peak_bytes(result.plan);
+      const int64_t peak = peak_of_(result.plan);
       if (result.errors.empty() && peak <= limit_) best = {key, value, peak};
       // Too small to be legal: look higher. Legal but too large: look lower.
       const bool lower = result.errors.empty() && peak > limit_;
@@ -81,39 +95,46 @@ class Search {
   }
 
   const PlanDraft& draft_;
+  PeakOf* peak_of_;
   int64_t limit_;
 };
 
 /// The peak with the smallest budget and cache that hold the longest sequence.
-int64_t least_peak(const PlanDraft& draft) {
+int64_t least_peak(const PlanDraft& draft, PeakOf* peak_of) {
   const RunPlan& plan = draft.result.plan;
   Config config = draft.config;
   config.train.max_tokens_per_microbatch = plan.longest_sequence;
   config.rollout.max_running_sequences = 1;  // an automatic cache then holds one sequence
   config.rollout.kv_memory_bytes.reset();
-  return peak_bytes(try_plan(config, plan.num_ranks, draft.facts).plan);
+  return peak_of(try_plan(config, plan.num_ranks, draft.facts).plan);
 }
 
-}  // namespace
-
-void plan_memory_limit(PlanDraft& draft, int64_t limit) {
-  const int64_t peak = peak_bytes(draft.result.plan);
-  if (peak <= limit) return;
-  const std::vector<Proposal> found = Search(draft, limit).proposals();
-  std::string message = fmt::format("a rank needs {}, it has {}", gib(peak), gib(limit));
+void hold_to(PlanDraft& draft, PeakOf* peak_of, const MemoryLimit& limit) {
+  const int64_t peak = peak_of(draft.result.plan);
+  if (limit.bytes == 0 || peak <= limit.bytes) return;
+  const std::vector<Proposal> found = Search(draft, peak_of, limit.bytes).proposals();
+  std::string message =
+      fmt::format("a rank needs {}, it has {} ({})", gib_text(peak), gib_text(limit.bytes), limit.of);
   for (const Proposal& p : found)
-    message += fmt::format("; {} = {} needs {}", p.key, p.value.dump(), gib(p.peak));
+    message += fmt::format("; {} = {} needs {}", p.key, p.value.dump(), gib_text(p.peak));
   if (found.empty())
     message += fmt::format(
         "; no single key makes it fit: with the least train.max_tokens_per_microbatch and "
         "rollout.kv_memory it needs {}. Lower both, use more ranks, a shorter context or a "
         "smaller model",
-        gib(least_peak(draft)));
+        gib_text(least_peak(draft, peak_of)));
   const char* key = found.empty() ? "train.max_tokens_per_microbatch" : found.front().key;
   std::vector<Json> legal;
   for (const Proposal& p : found)
     if (p.key == key) legal.push_back(p.value);
   draft.error(key, message, legal);
+}
+
+}  // namespace
+
+void plan_memory_limits(PlanDraft& draft, const MemoryLimits& limits) {
+  hold_to(draft, peak_bytes, limits.device);
+  hold_to(draft, host_peak_bytes, limits.host);
 }
 
 }  // namespace temper

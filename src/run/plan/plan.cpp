@@ -83,7 +83,8 @@ int64_t RunPlan::weight_bytes_per_step() const {
                              saturating_multiply(num_parameters, dtype_size(dtype)));
 }
 
-PlanResult try_plan(const Config& config, int num_ranks, const ModelConfig& facts, int64_t memory_limit) {
+PlanResult try_plan(const Config& config, int num_ranks, const ModelConfig& facts,
+                    const MemoryLimits& limits) {
   CHECK(num_ranks >= 1, "a plan for {} ranks", num_ranks);
   CHECK(facts.vocab_size > 0 && facts.num_layers > 0 && facts.num_kv_heads > 0,
         "a plan for a model without a shape");
@@ -113,10 +114,10 @@ PlanResult try_plan(const Config& config, int num_ranks, const ModelConfig& fact
   plan_optimizer_state(draft);
   plan_profile(draft);
   if (!draft.result.errors.empty()) return std::move(draft.result);
-  if (plan.device == Device::cuda && memory_limit > 0) plan_gpu_sizes(draft, memory_limit);
+  if (plan.device == Device::cuda && limits.device.bytes > 0) plan_gpu_sizes(draft, limits.device.bytes);
   plan.memory = plan_memory(plan, facts, config);
   plan_warnings(draft);
-  if (memory_limit > 0) plan_memory_limit(draft, memory_limit);
+  plan_memory_limits(draft, limits);
   return std::move(draft.result);
 }
 
@@ -124,8 +125,9 @@ std::vector<PlanError> validate(const Config& config, int num_ranks, const Model
   return try_plan(config, num_ranks, facts).errors;
 }
 
-RunPlan make_plan(const LoadedConfig& loaded, int num_ranks, const ModelConfig& facts, int64_t memory_limit) {
-  PlanResult result = try_plan(loaded.config, num_ranks, facts, memory_limit);
+RunPlan make_plan(const LoadedConfig& loaded, int num_ranks, const ModelConfig& facts,
+                  const MemoryLimits& limits) {
+  PlanResult result = try_plan(loaded.config, num_ranks, facts, limits);
   add_origins(result.errors, loaded);
   if (!result.errors.empty()) fail_config(fmt::format("plan for {} rank(s)", num_ranks), result.errors);
   return std::move(result.plan);

@@ -97,16 +97,27 @@ struct PlanResult {
   std::vector<std::string> warnings;
 };
 
-/// The plan with all its errors and warnings. `memory_limit`: bytes per rank of the device's memory, 0 =
-/// unlimited.
-PlanResult try_plan(const Config& config, int num_ranks, const ModelConfig& facts, int64_t memory_limit = 0);
+/// Most bytes of a rank in one memory; 0: unlimited.
+struct MemoryLimit {
+  int64_t bytes = 0;
+  std::string of = "--device-memory";  // where it comes from
+};
+
+/// `device`: the memory that a rank computes in, of the GPU or on the CPU that of the host.
+struct MemoryLimits {
+  MemoryLimit device, host;
+};
+
+/// The plan with all its errors and warnings.
+PlanResult try_plan(const Config& config, int num_ranks, const ModelConfig& facts,
+                    const MemoryLimits& limits = {});
 
 /// Only the errors of try_plan.
 std::vector<PlanError> validate(const Config& config, int num_ranks, const ModelConfig& facts);
 
 /// The plan, or Error(Exit::usage) with all errors.
 RunPlan make_plan(const LoadedConfig& loaded, int num_ranks, const ModelConfig& facts,
-                  int64_t memory_limit = 0);
+                  const MemoryLimits& limits = {});
 
 /// Files and folders that the config names and that are not there (relative to the working folder).
 std::vector<PlanError> validate_paths(const Config& config);

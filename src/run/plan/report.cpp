@@ -11,10 +11,6 @@
 namespace temper {
 namespace {
 
-std::string gib(int64_t bytes) {
-  return fmt::format("{:.3f} GiB", static_cast<double>(bytes) / 1073741824.0);
-}
-
 std::string line(const std::string& name, const std::string& value, const std::string& formula) {
   return fmt::format("  {:<26} {:<14} {}\n", name, value, formula);
 }
@@ -66,7 +62,7 @@ std::string lengths_text(const RunPlan& plan) {
   if (plan.kv_pages > 0)
     text += line("kv_pages", plan.kv_pages,
                  fmt::format("per rank, {} tokens each, {} together", plan.kv_page_tokens,
-                             gib(saturating_multiply(plan.kv_pages, plan.kv_page_bytes))));
+                             gib_text(saturating_multiply(plan.kv_pages, plan.kv_page_bytes))));
   return text;
 }
 
@@ -93,7 +89,7 @@ std::string roles_text(const RunPlan& plan, int per_node) {
     text += line("max_policy_lag", plan.max_policy_lag,
                  "step s generates with the weights after step max(0, s - 1 - lag)");
     const std::vector<int> receivers = plan.weight_receivers();
-    text += line("weights sent per step", gib(plan.weight_bytes_per_step()),
+    text += line("weights sent per step", gib_text(plan.weight_bytes_per_step()),
                  receivers.empty()
                      ? "every rollout rank shares the trainer's buffers"
                      : fmt::format("each of {} trainer ranks sends its rows to ranks {}",
@@ -149,14 +145,14 @@ std::string memory_text(const RunPlan& plan, const ReportOptions& options) {
     std::vector<int> same = std::exchange(ranks[{row.phase, row.parts}], {});
     if (same.empty()) continue;
     std::sort(same.begin(), same.end());
-    text += line(row.phase, gib(row.device_bytes + row.host_bytes), "ranks " + rank_set_text(same));
-    for (const auto& [name, bytes] : row.parts) text += line("    " + name, gib(bytes), "");
+    text += line(row.phase, gib_text(row.device_bytes + row.host_bytes), "ranks " + rank_set_text(same));
+    for (const auto& [name, bytes] : row.parts) text += line("    " + name, gib_text(bytes), "");
   }
   text += line("optimizer state", fmt::format("{} moments", dtype_name(plan.moments)),
                plan.master == plan.dtype   ? "the weights are the master"
                : plan.master == DType::u16 ? "the master is the weights and 16 bits that they lack"
                                            : fmt::format("a master in {}", dtype_name(plan.master)));
-  if (options.memory_limit > 0) text += line("limit", gib(options.memory_limit), "--device-memory");
+  if (options.memory_limit > 0) text += line("limit", gib_text(options.memory_limit), "of a rank");
   return text;
 }
 

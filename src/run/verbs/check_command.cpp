@@ -7,6 +7,8 @@
 #include "src/core/check.h"
 #include "src/core/printable.h"
 #include "src/rl/registry.h"
+#include "src/run/plan/host_memory.h"
+#include "src/run/plan/memory.h"
 #include "src/run/plan/model_facts.h"
 #include "src/run/plan/report.h"
 #include "src/run/verbs/reward_trial.h"
@@ -40,6 +42,30 @@ struct CheckedConfig {
   Json trial;  // of reward programs; null: there are none
 };
 
+/// Without these options the plan is for this machine; with one of them for another one.
+bool is_for_this_machine(const CommandLine& line) {
+  return !line.has("--ranks") && !line.has("--gpus-per-node") && !line.has("--device-memory");
+}
+
+MemoryLimits memory_limits(const CommandLine& line, int64_t device_bytes) {
+  MemoryLimits limits{
+      .device = {device_bytes, line.has("--device-memory") ? "--device-memory" : "this machine's GPU"},
+      .host = {}};
+  if (is_for_this_machine(line)) limits.host = share_of_host(1);
+  return limits;
+}
+
+/// That this machine could not do what another one may.
+void warn_of_host(const CommandLine& line, PlanResult& result) {
+  if (is_for_this_machine(line) || !result.errors.empty()) return;
+  const int ranks = static_cast<int>(line.integer("--gpus-per-node", result.plan.num_ranks));
+  const MemoryLimit host = share_of_host(std::min(ranks, result.plan.num_ranks));
+  const int64_t peak = host_peak_bytes(result.plan);
+  if (host.bytes > 0 && peak > host.bytes)
+    result.warnings.push_back(
+        fmt::format("a rank needs {} of the host: more than here ({})", gib_text(peak), host.of));
+}
+
 /// The plan with the errors of every stage; later stages need the earlier ones to be clean.
 CheckedConfig check_config(const CommandLine& line, int64_t& memory_limit) {
   ConfigReading reading = read_config(line.positional, line.overrides);
@@ -53,7 +79,9 @@ CheckedConfig check_config(const CommandLine& line, int64_t& memory_limit) {
       std::none_of(missing.begin(), missing.end(), [](const PlanError& e) { return e.key == "model.path"; });
   if (has_model) {
     const int num_ranks = static_cast<int>(line.integer("--ranks", 1));
-    result = try_plan(config, num_ranks, read_model_facts(config.model.path), memory_limit);
+    result =
+        try_plan(config, num_ranks, read_model_facts(config.model.path), memory_limits(line, memory_limit));
+    warn_of_host(line, result);
   }
   result.errors.insert(result.errors.end(), missing.begin(), missing.end());
   Json trial = try_programs(config, result);

@@ -5,6 +5,7 @@
 #include "src/comm/watch.h"
 #include "src/config/load.h"
 #include "src/rl/registry.h"
+#include "src/run/plan/host_memory.h"
 #include "src/run/plan/model_facts.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/record/run_log.h"
@@ -26,7 +27,9 @@ int run_eval(const CommandLine& line) {
   MpiSession mpi(nullptr, nullptr);
   const std::unique_ptr<Comm> comm = mpi.make_comm_of_all(watch.connect(mpi));
   const int64_t gpu_bytes = gpu_bytes_per_rank(mpi, settle_device(loaded, *comm), *comm);
-  const RunPlan plan = make_plan(loaded, mpi.size(), read_model_facts(config.model.path), gpu_bytes);
+  const RunPlan plan = make_plan(loaded, mpi.size(), read_model_facts(config.model.path),
+                                 {{gpu_bytes, "its share of the GPU"}, share_of_host(mpi.ranks_on_node())});
+  require_free_host_memory(plan, mpi.ranks_on_node());
   if (!plan.validates)
     fail(Exit::usage, {.what = "nothing to evaluate",
                        .where = "validation.data",

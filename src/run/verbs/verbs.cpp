@@ -38,10 +38,12 @@ constexpr std::array kTrain{
                "per update one update-000001.safetensors: fp32, Hugging Face names, before clipping"},
 };
 constexpr std::array kCheck{
-    OptionSpec{"--ranks", Kind::integer, "N", "1", "ranks that the run will have", false, 1, kMaxRanks},
+    OptionSpec{"--ranks", Kind::integer, "N", "1",
+               "ranks that the run will have; as the next two: a plan for another machine", false, 1,
+               kMaxRanks},
     OptionSpec{"--gpus-per-node", Kind::integer, "N", "all on one node",
                "ranks of one node, for the map of ranks", false, 1, kMaxRanks},
-    OptionSpec{"--device-memory", Kind::number, "GiB", "unlimited",
+    OptionSpec{"--device-memory", Kind::number, "GiB", "what this machine has; unlimited for another one",
                "memory of one rank (host memory on the cpu backend); a plan that needs more is an error",
                false, 1e-6, 1e6},
     OptionSpec{"--json", Kind::flag, "", "", "the plan as one JSON object"},

@@ -172,8 +172,8 @@ TEST(ChatTemplate, Variables) {
   expect_error("{{ deep }}", "nested deeper", {{"deep", deep}});
 }
 
-/// Every hostile template ends in a data error. Without the limits it would take hours; with them it takes less
-/// than a second of this process, so that the bound of this test does not depend on the machine.
+/// Every hostile template ends in a data error. Without the limits it would take hours; with them it takes
+/// less than a second of this process, so that the bound of this test does not depend on the machine.
 void expect_stopped(const std::string& source, const std::string& part) {
   const std::clock_t begin = std::clock();
   const Result result = attempt(source, {{"l", {1, 2, 3}}});
@@ -243,6 +243,11 @@ TEST(ChatTemplate, HostileWorkIsBounded) {
     expect_stopped(s + loops(1, std::string("{% set y = ") + body + " %}"), "limit");
   expect_stopped("{% set s = 'é' * 10**6 %}" + loops(1, "{% set y = s[-1] ~ s[9] ~ s[::-1] %}"), "limit");
   expect_stopped("{% set s = ',' * 10**7 %}{{ s.rsplit(',') }}", "limit");
+  const std::string blank = "{% set s = ' ' * 10**6 %}{% set d = {s: 1, 'x' * 10**6: 2} %}";
+  for (const char* body :
+       {"s | trim", "s | trim | length", "s | replace('a', 'b', 0) | length", "s | title | length", "d[s]",
+        "d.get(s)", "s in d", "s % ()", "s.count('ab')", "s | indent | length"})
+    expect_stopped(blank + loops(1, std::string("{% set y = ") + body + " %}"), "limit");
   std::string names;
   for (int i = 0; i < 30000; ++i) names += "{% set a" + std::to_string(i) + " = 1 %}";
   expect_stopped(loops(30, names), "limit");
@@ -342,8 +347,9 @@ TEST(ChatTemplate, MovesAndRendersInManyThreads) {
   std::vector<std::string> texts(4);
   std::vector<std::thread> threads;
   for (size_t i = 0; i < texts.size(); ++i)
-    threads.emplace_back(
-        [&, i] { texts[i] = shared.render({{"name", std::string(1, static_cast<char>('a' + i))}}); });
+    threads.emplace_back([&, i] {
+      texts[i] = shared.render({{"name", std::string(1, static_cast<char>('a' + i))}});
+    });
   for (auto& thread : threads) thread.join();
   for (size_t i = 0; i < texts.size(); ++i) {
     EXPECT_EQ(texts[i].back(), static_cast<char>('a' + i));

@@ -26,6 +26,7 @@ Value case_filter(Runtime& runtime, const Value& value, const Arguments& argumen
 Value title(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Bound bound(runtime, "title", arguments, {});
   const std::string text = soft_text(runtime, value);
+  runtime.handle(32 * text.size());  // its words alone may be too short to be charged
   std::string out;
   size_t begin = 0;
   const auto add_word = [&](size_t end) {
@@ -49,6 +50,7 @@ Value trim(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Bound bound(runtime, "trim", arguments, {"chars"});
   const auto* text = std::get_if<std::string_view>(&value);
   const auto whole = text ? *text : runtime.keep(soft_text(runtime, value));
+  runtime.handle(16 * whole.size());
   if (bound.empty(0)) return strip_space(whole);
   runtime.handle(16 * (whole.size() + bound.text(0).size()));
   return strip_any(whole, bound.text(0));
@@ -91,6 +93,7 @@ Value indent(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Bound bound(runtime, "indent", arguments, {"width", "first", "blank"});
   std::string text(plain_text(runtime, value, "indent"));
   text += '\n';
+  runtime.handle(32 * text.size());
   const bool by_text = bound[0] && as_text(*bound[0]);
   const int64_t width = by_text ? 0 : std::max<int64_t>(bound.integer(0, 4), 0);
   runtime.reserve(static_cast<size_t>(width));

@@ -27,6 +27,8 @@ Value get_path(Runtime& runtime, Value value, const Value& path, const Value* ot
     return value;
   }
   for (std::string_view rest = *text;;) {
+    runtime.work();
+    runtime.handle(4 * rest.size());
     const size_t dot = rest.find('.');
     const std::string_view part = rest.substr(0, dot);
     const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;

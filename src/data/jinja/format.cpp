@@ -176,7 +176,10 @@ class JsonWriter {
 }  // namespace
 
 std::string to_text(Runtime& runtime, const Value& value) {
-  if (const auto text = as_text(value)) return std::string(*text);
+  if (const auto text = as_text(value)) {
+    runtime.handle(4 * text->size());
+    return std::string(*text);
+  }
   if (is<Undefined>(value)) return "";
   return to_repr(runtime, value);
 }

@@ -158,6 +158,7 @@ Value strftime_now(Runtime& runtime, const Arguments& arguments) {
         fmt::format("date_string is \"{}\", which is neither like \"26 Jul 2024\" nor like \"2024-07-26\"",
                     runtime.date.substr(0, 60)));
   const auto format = bound.text(0);
+  runtime.handle(64 * format.size());
   std::string out;
   for (size_t i = 0; i < format.size(); ++i) {
     if (format[i] != '%') {

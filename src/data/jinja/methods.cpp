@@ -135,6 +135,7 @@ Value find_text(Runtime& runtime, std::string_view self, std::string_view name, 
 Value count_text(Runtime& runtime, std::string_view self, std::string_view name, const Arguments& arguments) {
   const Bound bound(runtime, name, arguments, {"sub"}, 1);
   const auto part = bound.text(0);
+  runtime.handle(16 * (self.size() + part.size()));
   if (part.empty()) return count_code_points(self) + 1;
   int64_t count = 0;
   for (size_t at = find_first(self, part); at != std::string_view::npos;) {

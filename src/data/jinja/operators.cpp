@@ -215,6 +215,7 @@ Value format_percent(Runtime& runtime, std::string_view format, const Value& val
   const Sequence* tuple = as_list(values);
   if (tuple && tuple->form != Form::tuple) tuple = nullptr;
   if (is<Dict*>(values)) runtime.fail("a mapping behind `%` is not supported");
+  runtime.handle(16 * format.size());
   std::string out;
   size_t used = 0;
   for (size_t i = 0; i < format.size(); ++i) {

@@ -211,7 +211,12 @@ const Value* find(Runtime& runtime, const Dict& dict, const Value& key) {
   const auto* text = std::get_if<std::string_view>(&key);
   for (const auto& [name, value] : dict.items) {
     const auto* other = std::get_if<std::string_view>(&name);
-    if (text && other ? *text == *other : equals(runtime, name, key)) return &value;
+    if (!text || !other) {
+      if (equals(runtime, name, key)) return &value;
+    } else if (text->size() == other->size()) {
+      runtime.handle(text->size());
+      if (*text == *other) return &value;
+    }
   }
   return nullptr;
 }

@@ -1,6 +1,11 @@
 #include "src/run/verbs/version.h"
 
+#include <gnu/libc-version.h>
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
 #include <spdlog/version.h>
+#include <utf8proc.h>
+#include <xxhash.h>
 
 #include "src/comm/mpi_comm.h"
 #include "src/core/cuda_version.h"
@@ -14,14 +19,37 @@
 #endif
 
 namespace temper {
+namespace {
+
+std::string pcre2_version() {
+  char text[64] = "";
+  pcre2_config(PCRE2_CONFIG_VERSION, text);
+  return text;
+}
+
+/// 802 -> "0.8.2", as xxHash and fmt number their versions.
+std::string dotted(unsigned number) {
+  return fmt::format("{}.{}.{}", number / 10000, number / 100 % 100, number % 100);
+}
+
+/// What this process has loaded, beside what it was built with.
+std::string libraries() {
+  return fmt::format(
+      "PCRE2:    {}\nutf8proc: {}\nxxHash:   {}, built with {}\nfmt:      {}\nglibc:    {}, built with "
+      "{}.{}\n",
+      pcre2_version(), utf8proc_version(), dotted(XXH_versionNumber()), dotted(XXH_VERSION_NUMBER),
+      dotted(FMT_VERSION), ::gnu_get_libc_version(), __GLIBC__, __GLIBC_MINOR__);
+}
+
+}  // namespace
 
 std::string version_text() {
   const std::string mpi = MpiSession::library_version();
   return fmt::format(
       "temper, commit {}\ncompiler: g++ {}\nflags:    {}\nCUDA:     {}\nMPI:      {}\nHDF5:     "
-      "{}\nspdlog:   {}.{}.{}\n",
+      "{}\nspdlog:   {}.{}.{}\n{}",
       TEMPER_COMMIT, __VERSION__, TEMPER_BUILD_FLAGS, cuda_version(), mpi.substr(0, mpi.find(',')),
-      hdf5_version(), SPDLOG_VER_MAJOR, SPDLOG_VER_MINOR, SPDLOG_VER_PATCH);
+      hdf5_version(), SPDLOG_VER_MAJOR, SPDLOG_VER_MINOR, SPDLOG_VER_PATCH, libraries());
 }
 
 }  // namespace temper

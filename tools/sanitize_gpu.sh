@@ -24,6 +24,7 @@ families=(  # name, program, its tests
   "gates            ops/glu_test       *TypesRows:*InPlace"
   "products         ops/linear_test    *Types"
   "head             ops/head_test      *"
+  "attention-back   ops/attention_test *"
   "sampler          sample_test        *SampleDraws*"
   "engine           one_numerics_test  *EverythingAtOnce/qwen3_heads_of_128:*LogitEdits/qwen2*"
   "decode-graphs    hf_parity_test     *GreedyTokens/qwen3_default:*GreedyTokens/llama_default"

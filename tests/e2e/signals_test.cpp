@@ -186,12 +186,16 @@ TEST_F(Signals, ASecondSignalEndsTheRunAtOnce) {
     const std::string log = fmt::format("runs/{}/logs/rank-{:04d}.log", name, rank);
     return exists(log) && program_.read(log).find("updates in all") != std::string::npos;
   };
+  // Of two signals that wait for a busy process the system may hand over either first.
+  const auto expect_second = [&](int code) {
+    EXPECT_TRUE(code == 128 + SIGINT || code == 128 + SIGTERM) << code << "\n" << output();
+  };
   {
     Background job(program_, program_.temper() + " " + slow + "alone");
     ASSERT_TRUE(job.until([&] { return at_work("alone", 0); })) << output();
     ::kill(job.pid(), SIGTERM);
     ::kill(job.pid(), SIGINT);
-    EXPECT_EQ(job.wait(), 128 + SIGINT) << output();
+    expect_second(job.wait());
   }
   {
     Background job(program_, program_.mpirun(2, slow + "ranks"));
@@ -199,7 +203,7 @@ TEST_F(Signals, ASecondSignalEndsTheRunAtOnce) {
     const pid_t last = two_ranks(job).back();
     ::kill(last, SIGTERM);
     ::kill(last, SIGINT);
-    EXPECT_EQ(job.wait(), 128 + SIGINT) << output();
+    expect_second(job.wait());
   }
   for (const char* name : {"alone", "ranks"}) {
     EXPECT_EQ(steps_done(name), 0) << "it waited for the end of the step";

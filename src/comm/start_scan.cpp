@@ -13,6 +13,7 @@
 #include "src/comm/watch_hub.h"
 #include "src/core/check.h"
 #include "src/core/file.h"
+#include "src/core/process/host.h"
 
 namespace temper {
 namespace {
@@ -51,12 +52,6 @@ bool is_this_program(pid_t process) {
 bool is_stopped(char state) { return state == 'T' || state == 't' || state == 'Z'; }
 
 }  // namespace
-
-std::string this_host() {
-  char name[256] = "unknown";
-  ::gethostname(name, sizeof name - 1);
-  return name;
-}
 
 void StartScan::look(double now) {
   ranks_.clear();

@@ -10,8 +10,6 @@
 
 namespace temper {
 
-std::string this_host();
-
 class StartScan {
  public:
   /// Looks again. `now` in seconds, of any clock that does not go back.

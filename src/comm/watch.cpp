@@ -24,6 +24,7 @@
 #include "src/comm/watch_hub.h"
 #include "src/core/file.h"
 #include "src/core/json.h"
+#include "src/core/process/host.h"
 #include "src/core/process/stop_signal.h"
 #include "src/core/stopwatch.h"
 

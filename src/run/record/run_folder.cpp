@@ -16,6 +16,7 @@
 #include "src/core/check.h"
 #include "src/core/file.h"
 #include "src/core/json.h"
+#include "src/core/process/host.h"
 #include "src/io/checkpoint.h"
 #include "src/run/record/set_aside.h"
 #include "src/run/record/tensorboard.h"
@@ -31,12 +32,6 @@ constexpr int64_t kMaxMetrics = int64_t{4} << 30;
 constexpr int64_t kMaxConfig = int64_t{16} << 20;
 
 bool is_empty_file(const std::string& path) { return InputFile(path).size() == 0; }
-
-std::string this_host() {
-  char name[256] = "unknown";
-  ::gethostname(name, sizeof name - 1);
-  return name;
-}
 
 /// Step of "step-000010" or "step-000010.jsonl", or -1.
 int64_t step_of_name(const std::string& name) {

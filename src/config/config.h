@@ -77,8 +77,9 @@ struct TrainConfig {
   std::optional<int64_t> max_tokens_per_microbatch;
   std::string last_partial = "error";
   RecomputeConfig recompute;
-  double cost_linear = 1.0;        // key train.cost_linear: cost of one token
-  double cost_quadratic = 0.0001;  // key train.cost_quadratic: cost of one token pair of a sequence
+  std::optional<bool> offload_optimizer;  // key train.offload.optimizer
+  double cost_linear = 1.0;               // key train.cost_linear: cost of one token
+  double cost_quadratic = 0.0001;         // key train.cost_quadratic: cost of one token pair of a sequence
 };
 
 struct OptimizerConfig {
@@ -119,6 +120,7 @@ struct RoleConfig {
 struct RolesConfig {
   RoleConfig trainer;
   std::optional<RoleConfig> rollout, reference;  // absent: as trainer
+  std::optional<bool> reference_offload;         // key roles.reference.offload
 };
 
 struct ClusterConfig {

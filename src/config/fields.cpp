@@ -1,50 +1,22 @@
 #include "src/config/fields.h"
 
 #include <array>
-#include <limits>
 
+#include "src/config/section.h"
 #include "src/core/rng.h"
 
 namespace temper {
 namespace {
 
-using Words = std::string_view;
-constexpr double kHuge = std::numeric_limits<double>::max();
-constexpr Range kCount{1, 2147483647.0};
 constexpr Range kSamples{1, SampleKey::kMaxSample};  // each has random numbers of its own
-constexpr Range kCountOrOff{0, 2147483647.0};
-constexpr Range kShare{0, 1};
-constexpr Range kNotNegative{0, kHuge};
-constexpr Range kPositive{0, kHuge, true};
-constexpr Range kBytes{1, 9007199254740992.0};  // 2^53
 
 constexpr std::array<Words, 3> kDevices{"auto", "cpu", "cuda"};
 constexpr std::array<Words, 4> kDtypes{"auto", "fp32", "bf16", "fp64"};
 constexpr std::array<Words, 2> kInits{"load", "random"};
-constexpr std::array<Words, 3> kLastPartial{"error", "keep", "drop"};
-constexpr std::array<Words, 3> kGranularities{"none", "selective", "full"};
-constexpr std::array<Words, 2> kRecomputeMethods{"uniform", "block"};
-constexpr std::array<Words, 4> kSchedules{"constant", "linear", "cosine", "wsd"};
-constexpr std::array<Words, 2> kMomentFormats{"fp32", "bf16"};
-constexpr std::array<Words, 3> kMasterFormats{"auto", "fp32", "remainder"};
 constexpr std::array<Words, 3> kOverlong{"error", "drop", "truncate-left"};
 constexpr std::array<Words, 2> kIdleRanks{"error", "allow"};
 constexpr std::array<Words, 2> kSharedGpus{"error", "allow"};
 constexpr std::array<Words, 4> kLogLevels{"debug", "info", "warn", "error"};
-
-/// Collects the fields of one section.
-class Section {
- public:
-  Section(std::string name, std::vector<Field>& fields) : name_(std::move(name)), fields_(fields) {}
-  template <class T>
-  void operator()(const char* key, T& member, KeySpec spec) {
-    fields_.push_back({name_ + "." + key, std::move(spec), &member});
-  }
-
- private:
-  std::string name_;
-  std::vector<Field>& fields_;
-};
 
 void run_fields(RunConfig& c, Section f) {
   f("name", c.name,
@@ -105,37 +77,6 @@ void model_fields(ModelSection& c, TokenizerConfig& t, std::vector<Field>& field
     {.help = "file with the chat template (Jinja)",
      .absent_means = "the template of the tokenizer's folder",
      .format = Format::not_empty});
-}
-
-void algorithm_fields(AlgorithmConfig& c, Section f) {
-  f("name", c.name,
-    {.help = "grpo: reinforcement learning from groups of samples; sft: supervised fine-tuning",
-     .choices = kAlgorithmNames});
-  f("clip_low", c.clip_low, {.help = "the ratio is clipped below 1 - clip_low", .range = kNotNegative});
-  f("clip_high", c.clip_high, {.help = "the ratio is clipped above 1 + clip_high", .range = kNotNegative});
-  f("kl_coef", c.kl_coef,
-    {.help = "weight of the KL to the reference policy; 0: no reference policy is kept",
-     .range = kNotNegative});
-  f("kl_in", c.kl_in,
-    {.help = "where the KL goes: a term of the loss, or taken off the reward", .choices = kKlPlaces});
-  f("kl_estimator", c.kl_estimator, {.help = "estimator of the KL per token", .choices = kKlEstimators});
-  f("aggregation", c.aggregation,
-    {.help = "how token losses of an update become one number", .choices = kAggregations});
-  f("entropy_coef", c.entropy_coef, {.help = "weight of the entropy bonus", .range = {-kHuge, kHuge}});
-  f("advantage_eps", c.advantage_eps,
-    {.help = "added to the standard deviation of a group's rewards", .range = kNotNegative});
-  f("single_group", c.single_group,
-    {.help = "advantage of a group of one sample: left out, 0, or the reward itself",
-     .choices = kSingleGroupRules});
-  f("ratio_clamp", c.ratio_clamp,
-    {.help = "largest |log ratio| before exp, also in the KL of kind k3; 0: off", .range = {0, 700}});
-  f("k3_clamp", c.k3_clamp,
-    {.help = "the KL of kind k3 is at most 10 a token (verl's low_var_kl), without a gradient beyond"});
-  f("tis_cap", c.tis_cap,
-    {.help =
-         "tokens that older weights sampled: the ratio starts at the step's first weights and the loss is "
-         "multiplied by min(first / sampling probability, this); 0: the ratio starts at the sampling weights",
-     .range = kNotNegative});
 }
 
 /// What changes the distribution that tokens are drawn from.
@@ -216,72 +157,6 @@ void rollout_fields(RolloutConfig& c, Section f) {
      .range = {0, 1000}});
 }
 
-void train_fields(TrainConfig& c, Section f) {
-  f("samples_per_update", c.samples_per_update,
-    {.help = "samples of one optimizer update, over all ranks",
-     .unit = "samples",
-     .needed = Needed::supervised,
-     .range = kCount,
-     .absent_means = "samples per step / updates_per_step",
-     .example = 32});
-  f("updates_per_step", c.updates_per_step,
-    {.help = "optimizer updates of one step and epoch",
-     .unit = "updates",
-     .range = kCount,
-     .absent_means = "1, or samples per step / samples_per_update"});
-  f("epochs_per_step", c.epochs_per_step,
-    {.help = "passes over the samples of a step", .unit = "epochs", .range = kCount});
-  f("max_tokens_per_microbatch", c.max_tokens_per_microbatch,
-    {.help = "token budget of one packed forward and backward",
-     .unit = "tokens",
-     .range = kCount,
-     .absent = "auto",
-     .absent_means = "the longest possible sequence, at least 4096; on a GPU what fits, up to 65,536"});
-  f("last_partial", c.last_partial,
-    {.help = "samples left over when a step does not divide into full updates: "
-             "refuse, a smaller last update, or leave them out",
-     .choices = kLastPartial});
-  f("recompute.granularity", c.recompute.granularity,
-    {.help = "activations that backward computes again instead of keeping them: none; selective: those that "
-             "cost little; full: all but the input of a layer. No choice changes a bit",
-     .choices = kGranularities});
-  f("recompute.method", c.recompute.method,
-    {.help = "of full: uniform: all layers, in runs of num_layers; block: the first num_layers alone",
-     .choices = kRecomputeMethods});
-  f("recompute.num_layers", c.recompute.num_layers,
-    {.help = "see train.recompute.method", .unit = "layers", .range = kCount});
-  f("cost_linear", c.cost_linear, {.help = "balancing over ranks: cost of one token", .range = kNotNegative});
-  f("cost_quadratic", c.cost_quadratic,
-    {.help = "balancing over ranks: cost of one pair of tokens of a sequence", .range = kNotNegative});
-}
-
-void optimizer_fields(OptimizerConfig& c, Section f) {
-  f("lr", c.lr,
-    {.help = "peak learning rate of AdamW", .needed = Needed::always, .range = {0, 1000}, .example = 1e-6});
-  f("betas", c.betas,
-    {.help = "decay of the first and second moment", .range = {0, 1, false, true}, .count = 2});
-  f("eps", c.eps, {.help = "added to the root of the second moment", .range = kPositive});
-  f("weight_decay", c.weight_decay,
-    {.help = "decoupled; parameters of two dimensions only", .range = kNotNegative});
-  f("grad_clip", c.grad_clip, {.help = "largest global gradient norm; 0: off", .range = kNotNegative});
-  f("schedule", c.schedule,
-    {.help = "learning rate after warm-up; wsd: constant, then linear over the last tenth",
-     .choices = kSchedules});
-  f("warmup_steps", c.warmup_steps,
-    {.help = "updates of linear warm-up", .unit = "updates", .range = {0, 1e12}});
-  f("min_lr_ratio", c.min_lr_ratio, {.help = "lowest learning rate as a share of lr", .range = kShare});
-  f("state", c.state,
-    {.help =
-         "type of the two moments; bf16: 4 bytes per parameter less, rounded up or down at random by seed, "
-         "update and element, so that no layout and no resume changes a bit",
-     .choices = kMomentFormats});
-  f("master", c.master,
-    {.help =
-         "fp32 master of a bf16 weight: its own fp32, or the 16 bits that the weight lacks (the same bits "
-         "of a run, 2 bytes per parameter less); auto: remainder for bf16 on cuda",
-     .choices = kMasterFormats});
-}
-
 void data_fields(DataConfig& c, RewardConfig& r, std::vector<Field>& fields) {
   Section f("data", fields);
   f("train", c.train,
@@ -319,6 +194,11 @@ void roles_fields(RolesConfig& c, ClusterConfig& k, std::vector<Field>& fields) 
     {.help = "ranks that train: \"all\" or a set like \"0-7,16-23\"", .format = Format::rank_set});
   f("rollout.ranks", c.rollout, follow);
   f("reference.ranks", c.reference, follow);
+  f("reference.offload", c.reference_offload,
+    {.help = "weights of the reference in host memory but for its phase",
+     .absent = "auto",
+     .absent_means = "on a GPU, where the run does not fit otherwise",
+     .example = true});
   Section g("cluster", fields);
   g("idle_ranks", k.idle_ranks,
     {.help = "ranks without a role: refuse or allow them", .choices = kIdleRanks});

@@ -8,9 +8,8 @@ namespace temper {
 
 std::vector<LaterKey> later_keys() {
   std::vector<LaterKey> keys{
-      {"train.offload.optimizer", {"auto", false}, "offloading to host memory"},
-      {"train.offload.gradients", {"auto", false}, "offloading to host memory"},
-      {"train.offload.weights", {"auto", false}, "offloading to host memory"},
+      {"train.offload.gradients", {"auto", false}, "offloading gradients to host memory"},
+      {"train.offload.weights", {"auto", false}, "offloading trained weights to host memory"},
       {"roles.critic", {}, "a critic"},
       {"roles.reward", {}, "reward models"},
       {"moe", {}, "mixture-of-experts models"},

@@ -125,6 +125,12 @@ class Reader {
   Failed operator()(double* out) const { return number(node_, *out); }
   Failed operator()(std::string* out) const { return text(node_, *out); }
 
+  Failed operator()(std::optional<bool>* out) const {
+    if (is_absent_word()) return (out->reset(), std::nullopt);
+    if (node_.kind != Kind::boolean) return refuse_.illegal(node_, {spec_.absent, true, false});
+    *out = node_.boolean;
+    return {};
+  }
   Failed operator()(std::optional<int64_t>* out) const {
     if (is_absent_word()) return (out->reset(), std::nullopt);
     int64_t value = 0;
@@ -144,18 +150,8 @@ class Reader {
     *out = value;
     return {};
   }
-  Failed operator()(std::optional<std::string>* out) const {
-    std::string value;
-    if (Failed bad = text(node_, value)) return bad;
-    *out = value;
-    return {};
-  }
-  Failed operator()(std::optional<RoleConfig>* out) const {
-    RoleConfig role;
-    if (Failed bad = text(node_, role.ranks)) return bad;
-    *out = role;
-    return {};
-  }
+  Failed operator()(std::optional<std::string>* out) const { return text(node_, out->emplace()); }
+  Failed operator()(std::optional<RoleConfig>* out) const { return text(node_, out->emplace().ranks); }
 
   Failed operator()(std::vector<std::string>* out) const {
     return list<std::string>(out,

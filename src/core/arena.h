@@ -41,6 +41,8 @@ class Arena {
     region_.grow_to(suspended_, kFix);
     suspended_ = 0;
   }
+  /// Host memory that kernels of the GPU work on (core/region.h): nothing more is allocated.
+  void pin() { region_.pin(); }
   int64_t held_bytes() const { return region_.held_bytes(); }
   Device device() const { return region_.device(); }
 

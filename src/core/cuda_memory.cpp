@@ -140,5 +140,19 @@ void give_back(char* at, int64_t bytes, uint64_t handle) noexcept {
   spare().put(bytes, handle);
 }
 
+void pin(char* base, int64_t bytes) {
+  void* seen = nullptr;
+  const cudaError_t error = cudaHostRegister(base, static_cast<size_t>(bytes), cudaHostRegisterDefault);
+  if (error == cudaSuccess && cudaHostGetDevicePointer(&seen, base, 0) == cudaSuccess && seen == base) return;
+  fail(Exit::storage,
+       {.what = fmt::format("{} bytes of host memory cannot be given to the GPU", bytes),
+        .where = "this rank",
+        .why = error == cudaSuccess ? "the GPU would see them at other addresses" : cudaGetErrorString(error),
+        .fix = "see what else uses memory of this machine, or leave train.offload.optimizer and "
+               "roles.reference.offload false"});
+}
+
+void unpin(char* base) noexcept { (void)cudaHostUnregister(base); }
+
 }  // namespace temper::cuda_memory
 #endif

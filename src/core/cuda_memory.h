@@ -15,4 +15,8 @@ bool back(char* at, int64_t bytes, uint64_t& handle);
 /// No work may be under way on it.
 void give_back(char* at, int64_t bytes, uint64_t handle) noexcept;
 
+/// Host memory that the selected GPU reads and writes at the host's own addresses.
+void pin(char* base, int64_t bytes);
+void unpin(char* base) noexcept;
+
 }  // namespace temper::cuda_memory

@@ -172,13 +172,13 @@ void clear(Device d, void* to, int64_t bytes) {
 void copy_to_device(Lane& lane, void* to, const void* from, int64_t bytes) {
   if (counts_only(lane.device())) return;
   if (lane.device() == Device::cpu) return copy_host(to, from, bytes);
-  CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream_of(lane)));
+  CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, stream_of(lane)));
 }
 
 void copy_to_pinned(Lane& lane, void* to, const void* from, int64_t bytes) {
   if (counts_only(lane.device())) return;
   if (lane.device() == Device::cpu) return copy_host(to, from, bytes);
-  CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_of(lane)));
+  CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, stream_of(lane)));
 }
 
 void copy_from_device(Lane& lane, void* to, const void* from, int64_t bytes) {

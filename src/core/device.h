@@ -77,7 +77,8 @@ class HostWindows {
   std::array<std::unique_ptr<Window>, 2> windows_;  // none on the CPU
 };
 
-/// `from` is host memory. If it is pinned it must not change before Lane::wait; else it may at once.
+/// `from` is host memory. Pinned memory that kernels work on (Arena::pin) counts as memory of the device,
+/// too. If it is pinned it must not change before Lane::wait; else it may at once.
 void copy_to_device(Lane& lane, void* to, const void* from, int64_t bytes);
 /// `to` is pinned, and holds the data after the next Lane::wait.
 void copy_to_pinned(Lane& lane, void* to, const void* from, int64_t bytes);

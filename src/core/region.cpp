@@ -49,6 +49,7 @@ Region& Region::operator=(Region&& other) noexcept {
   base_ = std::exchange(other.base_, nullptr);
   reserved_bytes_ = std::exchange(other.reserved_bytes_, 0);
   held_ = std::exchange(other.held_, 0);
+  pinned_ = std::exchange(other.pinned_, false);
   pieces_ = std::move(other.pieces_);
   return *this;
 }
@@ -66,6 +67,7 @@ void Region::reserve() {
 
 void Region::grow_to(int64_t bytes, const char* fix) {
   if (bytes <= held_) return;
+  CHECK(!pinned_, "pinned memory of {} bytes grows to {}", held_, bytes);
   const int64_t held = (bytes + kStep - 1) / kStep * kStep, more = held - held_;
   if (counts_only(device_)) {
     base_ = reinterpret_cast<char*>(kMetaBase);  // NOLINT: never read
@@ -96,7 +98,17 @@ void Region::grow_to(int64_t bytes, const char* fix) {
   held_ = held;
 }
 
+void Region::pin() {
+  CHECK(!like_gpu(device_), "memory of a GPU is pinned");
+#ifdef TEMPER_CUDA
+  if (device_ != Device::cpu || held_ == 0 || pinned_) return;
+  cuda_memory::pin(base_, held_);
+  pinned_ = true;
+#endif
+}
+
 void Region::shrink_to(int64_t bytes) {
+  if (pinned_) return;
 #ifdef TEMPER_CUDA
   while (device_ == Device::cuda && !pieces_.empty() && held_ - pieces_.back().bytes >= bytes) {
     held_ -= pieces_.back().bytes;
@@ -123,6 +135,7 @@ void Region::release() noexcept {
     reserved_ = nullptr;
     return;
   }
+  if (std::exchange(pinned_, false)) cuda_memory::unpin(base_);
 #endif
   (void)::munmap(reserved_, static_cast<size_t>(reserved_bytes_));
   reserved_ = nullptr;

@@ -26,6 +26,9 @@ class Region {
   /// Gives back what lies above the first `bytes` bytes, within a step, to the system or to other regions of
   /// the GPU. Work on it has ended.
   void shrink_to(int64_t bytes);
+  /// What a region of the host holds becomes memory that kernels of the GPU work on, over the link between
+  /// them, at the same addresses. From then on it does not change its size.
+  void pin();
   char* base() const { return base_; }
   int64_t held_bytes() const { return held_; }
   Device device() const { return device_; }
@@ -39,6 +42,7 @@ class Region {
   char* base_ = nullptr;      // the first multiple of kStep in it
   int64_t reserved_bytes_ = 0;
   int64_t held_ = 0;
+  bool pinned_ = false;
   struct Piece {  // GPU: one allocation of the driver
     uint64_t handle = 0;
     int64_t bytes = 0;

@@ -88,6 +88,24 @@ void ParameterStore::resume_grads(Lane& lane) {
   }
 }
 
+void ParameterStore::move_to_host(Lane& lane) {
+  host_values_ = host_memory_.like(values_);
+  host_memory_.pin();
+  device::copy_from_device(lane, host_values_.raw(), values_.data, values_.bytes());
+  drop();
+}
+
+void ParameterStore::fetch(Lane& lane) {
+  if (std::exchange(fetched_, true)) return;
+  memory_.resume();
+  device::copy_to_device(lane, values_.raw(), host_values_.data, values_.bytes());
+}
+
+void ParameterStore::drop() {
+  if (host_values_.empty() || !std::exchange(fetched_, false)) return;
+  memory_.suspend();
+}
+
 void ParameterStore::clear_grads() {
   for (Parameter& p : list_) p.cleared = p.has_grad();
 }

@@ -89,6 +89,13 @@ class ParameterStore {
   /// A GPU has no memory for gradients until `resume_grads`, and after `suspend_grads`. They are lost.
   void resume_grads(Lane& lane);
   void suspend_grads() { grad_memory_.suspend(); }
+  /// From here on the values lie in host memory, and on the GPU only from `fetch` to `drop`. For weights that
+  /// nothing trains.
+  void move_to_host(Lane& lane);
+  /// Where they are there already, or were never moved, nothing is done.
+  void fetch(Lane& lane);
+  void drop();
+  int64_t host_bytes() const { return host_memory_.held_bytes(); }
   /// All gradients count as zeros; their memory is left as it is until they are written.
   void clear_grads();
   /// Zeros where nothing was written since: before the gradients of a unit are read as a whole.
@@ -98,8 +105,9 @@ class ParameterStore {
   std::deque<Parameter> list_;
   std::vector<Unit> units_;
   int64_t num_elements_ = 0;
-  Arena memory_, grad_memory_;
-  Tensor values_, grads_;
+  Arena memory_, grad_memory_, host_memory_;
+  Tensor values_, grads_, host_values_;  // the last one is empty unless values were moved
+  bool fetched_ = true;
 };
 
 }  // namespace temper

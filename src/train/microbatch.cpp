@@ -15,6 +15,12 @@ int64_t packed_length(const Trajectory& t) {
   return t.response.tokens.empty() ? 0 : total - 1;
 }
 
+int64_t packed_length(const Group& group) {
+  int64_t rows = 0;
+  for (const Trajectory& t : group.samples) rows += packed_length(t);
+  return rows;
+}
+
 Microbatch pack(std::span<const Trajectory* const> all, std::span<const int32_t> sequences) {
   Microbatch mb;
   mb.inputs.sequence_begin = {0};

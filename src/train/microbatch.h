@@ -27,6 +27,7 @@ struct Microbatch {
 
 /// Input rows of a trajectory.
 int64_t packed_length(const Trajectory& t);
+int64_t packed_length(const Group& group);
 
 /// Packs `sequences` (indices into `all`) in the given order, with targets for all response tokens.
 Microbatch pack(std::span<const Trajectory* const> all, std::span<const int32_t> sequences);

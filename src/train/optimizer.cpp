@@ -16,6 +16,9 @@ bool rounds_to_weight(const UpdateRange& r) {
   return r.weight.dtype == DType::bf16 && r.master.dtype == DType::f32;
 }
 
+/// Host memory of a device: what a GPU works on over its link, or what is only counted.
+Device host_of(Device device) { return counts_only(device) ? Device::meta : Device::cpu; }
+
 }  // namespace
 
 StateFormats state_formats(const OptimizerConfig& config, DType weights, Device device) {
@@ -26,25 +29,26 @@ StateFormats state_formats(const OptimizerConfig& config, DType weights, Device 
 }
 
 Optimizer::Optimizer(Ctx& c, ParameterStore& parameters, const OptimizerConfig& config, Collectives& dp,
-                     uint64_t seed)
+                     uint64_t seed, StatePlace place)
     : parameters_(parameters),
       config_(config),
       seed_(seed),
       formats_(state_formats(config, parameters.dtype(), parameters.device())),
       dp_(dp),
-      memory_(parameters.device()) {
-  for (const Unit& unit : parameters.units()) add_unit(unit);
+      memory_(place == StatePlace::host ? host_of(parameters.device()) : parameters.device()) {
+  for (const Unit& unit : parameters.units()) add_unit(c, unit);
+  if (memory_.device() != parameters.device()) memory_.pin();
   for (const UpdateRange& r : ranges_)
     if (rounds_to_weight(r)) widen(c, r.master, r.weight);
 }
 
 /// State of this rank's shard of a unit, for each run of trained parameters in it.
-void Optimizer::add_unit(const Unit& unit) {
+void Optimizer::add_unit(Ctx& c, const Unit& unit) {
   const FlatRange share = shard_range(unit.range.size(), dp_.rank(), dp_.size());
   const FlatRange shard{unit.range.begin + share.begin, unit.range.begin + share.end};
   std::vector<OptimizerPiece> run;
   const auto finish = [&] {
-    if (!run.empty()) add_range(run);
+    if (!run.empty()) add_range(c, run);
     run.clear();
   };
   const auto ends_before = [](const Parameter& p, int64_t at) { return p.offset + p.value.size() <= at; };
@@ -62,19 +66,30 @@ void Optimizer::add_unit(const Unit& unit) {
   finish();
 }
 
+/// Host memory is touched first by all threads: the state of a large model is tens of GB.
+Tensor Optimizer::zeros(Ctx& c, int64_t size, DType dtype) {
+  if (memory_.device() != Device::cpu) return memory_.zeros({size}, dtype);
+  constexpr int64_t kGrain = int64_t{16} << 20;
+  const Tensor t = memory_.make({size}, dtype);
+  parallel_ranges(c.threads, t.bytes(), kGrain, [&](int64_t begin, int64_t end) {
+    device::clear(Device::cpu, static_cast<char*>(t.raw()) + begin, end - begin);
+  });
+  return t;
+}
+
 /// Memory for the state of neighbours, and their views of it.
-void Optimizer::add_range(std::span<OptimizerPiece> run) {
+void Optimizer::add_range(Ctx& c, std::span<OptimizerPiece> run) {
   const auto begin_of = [](const OptimizerPiece& p) { return p.parameter->offset + p.range.begin; };
   const int64_t first = begin_of(run.front()), size = begin_of(run.back()) + run.back().range.size() - first;
   UpdateRange all{.first_element = first,
                   .weight = part(parameters_.flat_values(), first, size),
                   .master = {},
-                  .m = memory_.zeros({size}, formats_.moments),
-                  .v = memory_.zeros({size}, formats_.moments),
+                  .m = zeros(c, size, formats_.moments),
+                  .v = zeros(c, size, formats_.moments),
                   .grad = part(parameters_.flat_grads(), first, size),
                   .decays = {}};
   // The remainder of a weight that no update rounded is zero.
-  all.master = parameters_.dtype() == DType::bf16 ? memory_.zeros({size}, formats_.master) : all.weight;
+  all.master = parameters_.dtype() == DType::bf16 ? zeros(c, size, formats_.master) : all.weight;
   for (OptimizerPiece& piece : run) {
     const int64_t begin = begin_of(piece) - first, count = piece.range.size();
     piece.weight = part(all.weight, begin, count);

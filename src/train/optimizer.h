@@ -35,6 +35,10 @@ struct UpdateRange {
   std::vector<FlatRange> decays;  // elements of the views
 };
 
+/// Where masters beside weights and moments are: in memory of the device, or in host memory that the update
+/// reads and writes over the GPU's link.
+enum class StatePlace { device, host };
+
 /// In what the state is held. Master: the type of fp32 and fp64 weights, which are it; of bf16 weights f32,
 /// or u16 for what they lack. optimizer.master = "auto" is u16 on a GPU.
 struct StateFormats {
@@ -46,7 +50,7 @@ class Optimizer {
  public:
   /// Masters from the weights. `dp` shares the state; it stays in use. `seed` rounds bf16 moments.
   Optimizer(Ctx& c, ParameterStore& parameters, const OptimizerConfig& config, Collectives& dp,
-            uint64_t seed = 0);
+            uint64_t seed = 0, StatePlace place = StatePlace::device);
 
   /// After the gradients of this rank's shards hold the sum over dp: clips, updates the shards, gathers the
   /// weights. `control` has the ranks of dp. Returns the norm before clipping; a non-finite norm changes
@@ -61,10 +65,13 @@ class Optimizer {
   void restore(Ctx& c, int64_t count);
   int64_t state_bytes() const { return memory_.peak_bytes(); }
   int64_t held_bytes() const { return memory_.held_bytes(); }
+  /// Where they are: cpu for StatePlace::host.
+  Device state_device() const { return memory_.device(); }
 
  private:
-  void add_unit(const Unit& unit);
-  void add_range(std::span<OptimizerPiece> run);
+  void add_unit(Ctx& c, const Unit& unit);
+  void add_range(Ctx& c, std::span<OptimizerPiece> run);
+  Tensor zeros(Ctx& c, int64_t size, DType dtype);
   void gather_weights(Ctx& c, const char* what);
 
   ParameterStore& parameters_;

@@ -21,7 +21,7 @@ Trainer::Trainer(Ctx& c, Model& model, Comm& control, Collectives& dp, const Tra
       control_(control),
       dp_(dp),
       options_(options),
-      optimizer_(c, model.parameters(), options.optimizer, dp, options.seed),
+      optimizer_(c, model.parameters(), options.optimizer, dp, options.seed, options.optimizer_state),
       saved_(model.device()) {}
 
 UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,

@@ -31,6 +31,7 @@ struct TrainerOptions {
   int64_t total_updates = 0;
   uint64_t seed = 0;  // of the run
   RecomputePlan recompute = {};
+  StatePlace optimizer_state = StatePlace::device;
 };
 
 class Trainer {
@@ -53,8 +54,8 @@ class Trainer {
   Model& model() { return model_; }
   /// Most bytes of activations that were ever kept for a backward.
   int64_t activation_bytes() const { return saved_.peak_bytes(); }
-  /// Of optimizer state and activations.
-  int64_t held_bytes() const { return optimizer_.held_bytes() + saved_.held_bytes(); }
+  /// Of activations; the optimizer has its own.
+  int64_t held_bytes() const { return saved_.held_bytes(); }
   /// Between steps: gives the memory of the activations back, and on a GPU that of the gradients.
   void trim() {
     saved_.trim();

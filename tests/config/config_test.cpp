@@ -209,6 +209,8 @@ LoadedConfig every_key_set() {
       "train.recompute.granularity=full",
       "train.recompute.method=block",
       "train.recompute.num_layers=3",
+      "train.offload.optimizer=true",
+      "roles.reference.offload=false",
       "cluster.watchdog_seconds=12.5",
       "checkpoint.every=5",
       "checkpoint.keep=1",

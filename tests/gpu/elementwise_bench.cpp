@@ -146,6 +146,15 @@ void bench_update(Bencher& b) {
   measure(", remainder", 28, remainder, m, v);
   const Tensor short_m = b.normal({n}, DType::bf16), short_v = b.normal({n}, DType::bf16, 9);
   measure(", remainder, bf16 moments", 20, remainder, short_m, short_v);
+  Arena host;  // what lies in host memory comes and goes over the link
+  const Tensor far_master = host.make({n}, DType::u16), far_m = host.make({n}, DType::bf16),
+               far_v = host.make({n}, DType::bf16);
+  host.pin();
+  for (const Tensor& t : {far_master, far_m, far_v})
+    device::copy_from_device(c.lane, t.raw(), (t.data == far_v.data ? short_v : short_m).data, t.bytes());
+  measure(", remainder, bf16 moments, in host memory", 20, far_master, far_m, far_v);
+  b.measure("copy of 1 GiB of weights from host memory", 2.0 * n,
+            [&](int64_t) { device::copy_to_device(c.lane, weight.raw(), far_m.data, weight.bytes()); });
   b.measure("round_master, 512M elements", 6.0 * n, [&](int64_t) { round_master(c, weight, master); });
   const Tensor slot = make_tensor(sum.raw(), DType::f64, {1});
   b.measure("sum_of_squares, 512M elements", 4.0 * n, [&](int64_t) { sum_of_squares(c, slot, grad); });

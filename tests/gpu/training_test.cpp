@@ -37,6 +37,7 @@ checkpoint.keep = 20
 checkpoint.export_hf_every = 6
 )";
 constexpr int kSteps = 6;
+const char* kOffload = "train.offload.optimizer=true roles.reference.offload=true";
 
 class GpuTraining : public RunFixture, public ::testing::WithParamInterface<const char*> {
  protected:
@@ -90,6 +91,10 @@ TEST_P(GpuTraining, OnPolicyToTheBitHoweverItIsCut) {
   expect_equal("whole", "selective");
   train("full", "train.recompute.granularity=full train.recompute.num_layers=2");
   expect_equal("whole", "full");
+  train("offloaded", kOffload);
+  expect_equal("whole", "offloaded");
+  train("offloaded_fp32", std::string(kOffload) + " optimizer.master=fp32");
+  expect_equal("whole", "offloaded_fp32");
 }
 
 TEST_P(GpuTraining, RanksThatShareTheGpu) {
@@ -116,7 +121,7 @@ TEST_P(GpuTraining, GoesOnBitForBit) {
   for (int step : {1, 3, 5}) {
     const std::string name = "from" + std::to_string(step);
     copy_until("whole", name, step, kSteps);
-    train(name);
+    train(name, step == 3 ? kOffload : "");
     expect_equal("whole", name);
   }
   // On the CPU in the same type, and back: the state is the same, what follows agrees within tolerance.

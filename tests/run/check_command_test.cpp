@@ -79,7 +79,8 @@ TEST_F(Check, MemoryThatThisMachineDoesNotHave) {
 
 /// What a GPU holds is held against the memory of the GPU, and the rest of the process against the host's.
 TEST_F(Check, EachMemoryHasItsLimit) {
-  const Config config = load_text(kMinimalConfig, {"run.device=cuda"}).config;
+  const Config config =
+      load_text(kMinimalConfig, {"run.device=cuda", "train.offload.optimizer=false"}).config;
   const ModelConfig model = read_model_facts(folder_ / "model");
   const auto plan_with = [&](const MemoryLimits& limits) { return try_plan(config, 1, model, limits); };
   const RunPlan plan = plan_with({}).plan;
@@ -92,6 +93,41 @@ TEST_F(Check, EachMemoryHasItsLimit) {
   const PlanResult little_device = plan_with({{device - 1, "the card"}, {host}});
   ASSERT_EQ(little_device.errors.size(), 1u);
   EXPECT_NE(little_device.errors[0].message.find("(the card)"), std::string::npos);
+}
+
+/// "auto" moves to host memory what the card has no room for, the reference first; false does not, and is
+/// told that true would fit.
+TEST_F(Check, OffloadsWhatDoesNotFit) {
+  const std::vector<std::string> keys{"run.device=cuda", "algorithm.kl_coef=0.1"};
+  const ModelConfig model = read_model_facts(folder_ / "model");
+  const auto plan_with = [&](int64_t limit, std::vector<std::string> more = {}) {
+    more.insert(more.end(), keys.begin(), keys.end());
+    return try_plan(load_text(kMinimalConfig, more).config, 1, model, {{limit, "the card"}, {}});
+  };
+  const auto peak = [](const PlanResult& result) { return peak_bytes(result.plan); };
+  const std::vector<std::string> one{"roles.reference.offload=true"},
+      both{"roles.reference.offload=true", "train.offload.optimizer=true"};
+  const int64_t held = peak(plan_with(0)), less = peak(plan_with(0, one)), least = peak(plan_with(0, both));
+  ASSERT_GT(held, less);
+  ASSERT_GT(less, least);
+  for (const auto& [limit, reference, optimizer] : {std::tuple{held, false, false},
+                                                    {held - 1, true, false},
+                                                    {less, true, false},
+                                                    {less - 1, true, true}}) {
+    const PlanResult result = plan_with(limit);
+    EXPECT_TRUE(result.errors.empty()) << limit;
+    EXPECT_EQ(result.plan.reference_in_host, reference) << limit;
+    EXPECT_EQ(result.plan.optimizer_in_host, optimizer) << limit;
+  }
+  const PlanResult refused =
+      plan_with(less, {"train.offload.optimizer=false", "roles.reference.offload=false"});
+  ASSERT_EQ(refused.errors.size(), 1u);
+  EXPECT_NE(refused.errors[0].message.find("roles.reference.offload = true needs"), std::string::npos)
+      << refused.errors[0].message;
+  const Config on_cpu = load_text(kMinimalConfig, {"train.offload.optimizer=true"}).config;
+  const PlanResult cpu = try_plan(on_cpu, 1, model);
+  ASSERT_EQ(cpu.errors.size(), 1u);
+  EXPECT_EQ(cpu.errors[0].key, "train.offload.optimizer");
 }
 
 /// Ranks alike are one row: a plan for many ranks takes no longer than they take to be counted.
@@ -139,7 +175,7 @@ TEST_F(Check, WrongKeysAndMissingModel) {
 
 TEST_F(Check, DeviceMemory) {
   auto words = paths();
-  words.insert(words.end(), {"--json", "--device-memory", "0.64"});
+  words.insert(words.end(), {"--json", "--device-memory", "1.64"});
   const CheckOutcome outcome = check(words);
   EXPECT_EQ(outcome.exit_code, 64);
   const Json json = parse_json(outcome.output, "output");

@@ -25,11 +25,12 @@ void plan_dynamic_sampling(PlanDraft& draft);
 void plan_lengths(PlanDraft& draft);
 void plan_microbatch(PlanDraft& draft);
 void plan_cache(PlanDraft& draft);
-/// On a GPU whose memory is known: token budget and cache as large as it allows, where the config leaves them
-/// "auto". A function of the card, not of what is free.
+/// On a GPU whose memory is known: token budget and cache as large as it allows, and offloading where nothing
+/// fits without it, as far as the config leaves them "auto". A function of the card, not of what is free.
 void plan_gpu_sizes(PlanDraft& draft, int64_t device_bytes);
 void plan_schedule(PlanDraft& draft);
 void plan_optimizer_state(PlanDraft& draft);
+void plan_offload(PlanDraft& draft);
 void plan_profile(PlanDraft& draft);
 void plan_validation(PlanDraft& draft);
 void plan_warnings(PlanDraft& draft);

@@ -159,7 +159,9 @@ ModelMemory model_memory(const RunPlan& plan, const ModelConfig& model, const Co
   return {.weights = store.flat_values().bytes(),
           .gradients = store.flat_grads().bytes(),
           .tables = Model(one, model_options(plan, false, device)).table_bytes(),
-          .optimizer = Optimizer(backend.ctx(), store, config.optimizer, dp).state_bytes()};
+          .optimizer = Optimizer(backend.ctx(), store, config.optimizer, dp, 0,
+                                 plan.optimizer_in_host ? StatePlace::host : StatePlace::device)
+                           .state_bytes()};
 }
 
 PhaseMemory train_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,

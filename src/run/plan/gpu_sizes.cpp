@@ -10,8 +10,6 @@ namespace {
 /// Beyond it a micro-batch of any model keeps a GPU busy.
 constexpr int64_t kMostTokens = 65536;
 constexpr int64_t kTokenStep = 1024;
-/// Left free: the first product of each shape is tried out in memory of its own.
-constexpr int64_t kTrial = int64_t{1} << 30;
 
 /// Most device memory of the ranks in the phases that `chosen` names, and of it what the cache has.
 struct Peak {
@@ -30,6 +28,14 @@ Peak peak_of(const PlanDraft& d, const RunPlan& plan, const Chosen& chosen) {
 }
 
 bool uses_cache(const std::string& phase) { return phase == "generate" || phase == "validation"; }
+
+/// What lies in host memory where not even the least budget fits without: the reference first, which costs
+/// least.
+void choose_offload(const PlanDraft& d, RunPlan& plan, int64_t limit) {
+  const auto fits = [&] { return peak_of(d, plan, [](const std::string&) { return true; }).bytes <= limit; };
+  if (plan.needs_reference && !d.config.roles.reference_offload && !fits()) plan.reference_in_host = true;
+  if (!d.config.train.offload_optimizer && !fits()) plan.optimizer_in_host = true;
+}
 
 /// The largest budget whose phases fit; the least one where none does.
 int64_t largest_budget(const PlanDraft& d, int64_t limit) {
@@ -52,12 +58,13 @@ int64_t largest_budget(const PlanDraft& d, int64_t limit) {
 
 void plan_gpu_sizes(PlanDraft& d, int64_t device_bytes) {
   RunPlan& plan = d.result.plan;
-  const int64_t limit = device_bytes - kTrial;
-  if (!d.config.train.max_tokens_per_microbatch) plan.max_tokens_per_microbatch = largest_budget(d, limit);
+  choose_offload(d, plan, device_bytes);
+  if (!d.config.train.max_tokens_per_microbatch)
+    plan.max_tokens_per_microbatch = largest_budget(d, device_bytes);
   if (plan.kv_pages == 0 || d.config.rollout.kv_memory_bytes) return;
   const int64_t useful = saturating_multiply(plan.running_sequences, plan.kv_pages);
   const Peak peak = peak_of(d, plan, uses_cache);
-  const int64_t more = std::max<int64_t>(0, limit - peak.bytes) / plan.kv_page_bytes;
+  const int64_t more = std::max<int64_t>(0, device_bytes - peak.bytes) / plan.kv_page_bytes;
   plan.kv_pages = std::clamp(plan.kv_pages + more, plan.kv_pages, std::max(useful, plan.kv_pages));
 }
 

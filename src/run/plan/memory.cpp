@@ -55,6 +55,9 @@ Parts host_parts(const RunPlan& plan, const ModelMemory& model, int rank) {
     parts.add("weights_received", model.weights / trainers);
   // All trajectories of a step, on trainer ranks of every step that can be under way.
   parts.add("trajectories", saturating_multiply(step_bytes(plan), trains ? plan.max_policy_lag + 1 : 1));
+  if (trains && plan.optimizer_in_host) parts.add("optimizer", model.optimizer);
+  if (plan.has_role(RoleKind::reference, rank) && plan.reference_in_host)
+    parts.add("reference_weights", model.weights);
   if (plan.steps_of_longest_response > 1 && (trains || generates))
     parts.add("unfinished", saturating_multiply(step_bytes(plan), plan.steps_of_longest_response - 1));
   return parts;
@@ -65,12 +68,15 @@ Parts device_parts(const RunPlan& plan, const ModelMemory& model, int rank) {
   const bool trains = plan.has_role(RoleKind::trainer, rank),
              generates = plan.has_role(RoleKind::rollout, rank);
   Parts parts;
-  if (plan.device == Device::cuda) parts.add("context", kGpuContext);
+  if (plan.device == Device::cuda) {
+    parts.add("context", kGpuContext);
+    parts.add("product_trials", kProductTrials);
+  }
   if (trains || generates) parts.add("weights", model.weights);
   if (trains || generates) parts.add("rope_tables", model.tables);
-  if (trains) parts.add("optimizer", model.optimizer);
+  if (trains && !plan.optimizer_in_host) parts.add("optimizer", model.optimizer);
   if (plan.has_role(RoleKind::reference, rank))
-    parts.add("reference_weights", saturating_add(model.weights, model.tables));
+    parts.add("reference_weights", saturating_add(plan.reference_in_host ? 0 : model.weights, model.tables));
   return parts;
 }
 
@@ -80,6 +86,7 @@ Parts lent_parts(const RunPlan& plan, const ModelMemory& model, int rank, std::s
   Parts parts;
   if (plan.has_role(RoleKind::trainer, rank) && (all || phase == "train"))
     parts.add("gradients", model.gradients);
+  if (plan.reference_in_host && phase == "reference") parts.add("reference_weights_lent", model.weights);
   if (uses_cache(plan, rank) && (all || generates))
     parts.add("kv_cache", saturating_multiply(plan.kv_pages, plan.kv_page_bytes));
   return parts;
@@ -106,13 +113,14 @@ MemoryRow row(const RunPlan& plan, const ModelMemory& held, const std::vector<in
               const PhaseMemory& more, int64_t window) {
   const int rank = ranks.front();
   MemoryRow row{.ranks = ranks, .phase = phase, .device_bytes = 0, .host_bytes = 0, .parts = {}};
+  const bool one_memory = plan.device == Device::cpu;
+  int64_t& device = one_memory ? row.host_bytes : row.device_bytes;
   const auto take = [&](const Parts& parts, int64_t& bytes) {
     for (const auto& [name, size] : parts.list) {
-      row.parts.emplace_back(name, size);
+      row.parts.emplace_back(&bytes == &row.host_bytes && !one_memory ? "host_" + name : name, size);
       bytes = saturating_add(bytes, size);
     }
   };
-  int64_t& device = plan.device == Device::cpu ? row.host_bytes : row.device_bytes;
   Parts phase_parts, windows;
   phase_parts.add("activations", more.activations);
   phase_parts.add("workspace", more.workspace);

@@ -19,6 +19,10 @@ int64_t process_bytes(const RunPlan& plan, int rank);
 /// workspaces, graphs. Measured on an H200 with CUDA 13: 0.58 to 0.6 GiB.
 inline constexpr int64_t kGpuContext = int64_t{640} << 20;
 
+/// Of a GPU for a moment of the first steps: the first product of each shape is tried out in memory of its
+/// own, at most 0.9 GiB at vocabularies of 152k.
+inline constexpr int64_t kProductTrials = int64_t{1} << 30;
+
 /// What a save, and an export, hold beside the state that they write.
 inline constexpr int64_t kSaveWindow = int64_t{8} << 20, kExportWindow = int64_t{32} << 20;
 

@@ -40,6 +40,10 @@ class Search {
       if (recompute != more && recompute != "full")
         word(found, "train.recompute.granularity", more,
              [more](Config& c) { c.train.recompute.granularity = more; });
+    if (plan.device == Device::cuda && !plan.optimizer_in_host)
+      word(found, "train.offload.optimizer", true, [](Config& c) { c.train.offload_optimizer = true; });
+    if (plan.device == Device::cuda && plan.needs_reference && !plan.reference_in_host)
+      word(found, "roles.reference.offload", true, [](Config& c) { c.roles.reference_offload = true; });
     if (draft_.config.optimizer.state != "bf16")
       word(found, "optimizer.state", "bf16", [](Config& c) { c.optimizer.state = "bf16"; });
     return found;
@@ -68,7 +72,7 @@ class Search {
 
   /// Another value of one key, where it fits.
   template <class Set>
-  void word(std::vector<Proposal>& found, const char* key, const char* value, const Set& set) const {
+  void word(std::vector<Proposal>& found, const char* key, const Json& value, const Set& set) const {
     Config config = draft_.config;
     set(config);
     if (const int64_t peak = fitting_peak(config)) found.push_back({key, value, peak});

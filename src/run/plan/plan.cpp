@@ -112,6 +112,7 @@ PlanResult try_plan(const Config& config, int num_ranks, const ModelConfig& fact
   plan_cache(draft);
   plan_schedule(draft);
   plan_optimizer_state(draft);
+  plan_offload(draft);
   plan_profile(draft);
   if (!draft.result.errors.empty()) return std::move(draft.result);
   if (plan.device == Device::cuda && limits.device.bytes > 0) plan_gpu_sizes(draft, limits.device.bytes);

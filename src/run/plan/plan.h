@@ -49,7 +49,7 @@ struct RolePlan {
 };
 
 /// Bytes of one rank in one phase of a step, alike on all of `ranks`; `parts` add up to device_bytes +
-/// host_bytes.
+/// host_bytes. Beside a GPU the names of those in host memory begin with "host_".
 struct MemoryRow {
   std::vector<int> ranks;  // ascending
   std::string phase;       // generate, reference, train, validation, save, export
@@ -64,7 +64,8 @@ struct RunPlan {
   int num_ranks = 0;
   Device device = Device::cpu;
   DType dtype = DType::f32;
-  DType master = DType::f32, moments = DType::f32;  // StateFormats of the optimizer
+  DType master = DType::f32, moments = DType::f32;            // StateFormats of the optimizer
+  bool optimizer_in_host = false, reference_in_host = false;  // offloaded from the GPU
   int64_t num_parameters = 0;
   int64_t vocab_size = 0;
   int64_t steps = 0;
@@ -91,10 +92,18 @@ struct RunPlan {
   bool has_role(RoleKind kind, int rank) const;
 };
 
+/// The run's largest phase, had it other keys.
+struct MemoryChoice {
+  std::string recompute;  // train.recompute.granularity
+  bool optimizer_in_host = false;
+  int64_t device_bytes = 0, host_bytes = 0;
+};
+
 struct PlanResult {
   RunPlan plan;  // complete only without errors
   std::vector<PlanError> errors;
   std::vector<std::string> warnings;
+  std::vector<MemoryChoice> choices = {};  // where they were asked for: run/plan/memory_choices.h
 };
 
 /// Most bytes of a rank in one memory; 0: unlimited.

@@ -7,6 +7,7 @@
 #include "src/config/peer_keys.h"
 #include "src/core/check.h"
 #include "src/run/plan/memory.h"
+#include "src/run/plan/memory_choices.h"
 
 namespace temper {
 namespace {
@@ -145,15 +146,44 @@ std::string memory_text(const RunPlan& plan, const ReportOptions& options) {
     std::vector<int> same = std::exchange(ranks[{row.phase, row.parts}], {});
     if (same.empty()) continue;
     std::sort(same.begin(), same.end());
-    text += line(row.phase, gib_text(row.device_bytes + row.host_bytes), "ranks " + rank_set_text(same));
+    const std::string host = plan.device == Device::cpu ? "" : gib_text(row.host_bytes) + " of the host; ";
+    text += line(row.phase, gib_text(plan.device == Device::cpu ? row.host_bytes : row.device_bytes),
+                 host + "ranks " + rank_set_text(same));
     for (const auto& [name, bytes] : row.parts) text += line("    " + name, gib_text(bytes), "");
   }
   text += line("optimizer state", fmt::format("{} moments", dtype_name(plan.moments)),
                plan.master == plan.dtype   ? "the weights are the master"
                : plan.master == DType::u16 ? "the master is the weights and 16 bits that they lack"
                                            : fmt::format("a master in {}", dtype_name(plan.master)));
+  if (plan.optimizer_in_host || plan.reference_in_host)
+    text +=
+        line("offloaded",
+             fmt::format("{}{}{}", plan.optimizer_in_host ? "optimizer" : "",
+                         plan.optimizer_in_host && plan.reference_in_host ? ", " : "",
+                         plan.reference_in_host ? "reference" : ""),
+             fmt::format("to host memory; about {:.2f} s of a step over PCIe 5 x16", offload_seconds(plan)));
   if (options.memory_limit > 0) text += line("limit", gib_text(options.memory_limit), "of a rank");
   return text;
+}
+
+std::string choices_text(const std::vector<MemoryChoice>& choices) {
+  std::string text =
+      choices.empty() ? "" : "the largest phase with other keys, same token budget (device, host)\n";
+  for (const MemoryChoice& c : choices)
+    text += line(gib_text(c.device_bytes), gib_text(c.host_bytes),
+                 fmt::format("train.recompute.granularity = \"{}\"{}", c.recompute,
+                             c.optimizer_in_host ? ", train.offload.optimizer = true" : ""));
+  return text;
+}
+
+Json choices_json(const std::vector<MemoryChoice>& choices) {
+  Json list = Json::array();
+  for (const MemoryChoice& c : choices)
+    list.push_back({{"recompute", c.recompute},
+                    {"offload_optimizer", c.optimizer_in_host},
+                    {"device_bytes", c.device_bytes},
+                    {"host_bytes", c.host_bytes}});
+  return list;
 }
 
 std::string peer_keys_text(const RunPlan& plan) {
@@ -250,7 +280,7 @@ std::string plan_text(const PlanResult& result, const ReportOptions& options) {
   text += fmt::format("{} on {} rank(s), {}, {}, {} steps\n", plan.algorithm, plan.num_ranks,
                       device_name(plan.device), dtype_name(plan.dtype), plan.steps);
   text += batch_text(plan) + lengths_text(plan) + roles_text(plan, options.ranks_per_node) +
-          memory_text(plan, options);
+          memory_text(plan, options) + choices_text(result.choices);
   text += work_text(plan);
   if (options.explain_batch) text += peer_keys_text(plan);
   return text + "ok\n";
@@ -288,6 +318,10 @@ Json plan_json(const PlanResult& result, const ReportOptions& options) {
                   {"generate_flop", work.generate},
                   {"reference_flop", work.reference},
                   {"train_flop", work.train}};
+  json["offload"] = {{"optimizer", plan.optimizer_in_host},
+                     {"reference", plan.reference_in_host},
+                     {"seconds_per_step", offload_seconds(plan)}};
+  if (!result.choices.empty()) json["memory_choices"] = choices_json(result.choices);
   if (options.memory_limit > 0) json["memory_limit"] = options.memory_limit;
   if (options.explain_batch) json["peers"] = peers_json();
   json["memory"] = memory_json(plan);  // last: an object that grows copies what it holds

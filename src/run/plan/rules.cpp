@@ -149,6 +149,19 @@ void plan_optimizer_state(PlanDraft& d) {
   d.result.plan.moments = formats.moments;
 }
 
+/// "auto" stays false until the memory of the GPU is known: plan_gpu_sizes.
+void plan_offload(PlanDraft& d) {
+  RunPlan& plan = d.result.plan;
+  const auto resolve = [&](const char* key, const std::optional<bool>& wanted) {
+    if (wanted.value_or(false) && plan.device == Device::cpu)
+      d.error(key, "a run on the CPU has its state in host memory already", {"auto", false});
+    return wanted.value_or(false) && plan.device == Device::cuda;
+  };
+  plan.optimizer_in_host = resolve("train.offload.optimizer", d.config.train.offload_optimizer);
+  plan.reference_in_host =
+      resolve("roles.reference.offload", d.config.roles.reference_offload) && plan.needs_reference;
+}
+
 void plan_warnings(PlanDraft& d) {
   const Config& c = d.config;
   const RunPlan& plan = d.result.plan;

@@ -61,7 +61,8 @@ TrainerOptions trainer_options(const Config& config, const RunPlan& plan) {
           .optimizer = config.optimizer,
           .total_updates = plan.batch.updates_total,
           .seed = config.run.seed,
-          .recompute = recompute_plan(config.train.recompute)};
+          .recompute = recompute_plan(config.train.recompute),
+          .optimizer_state = plan.optimizer_in_host ? StatePlace::host : StatePlace::device};
 }
 
 std::string changed_sampling_text(const RolloutConfig& r) {

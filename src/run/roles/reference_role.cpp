@@ -6,16 +6,6 @@
 #include "src/run/roles/steps_ahead.h"
 
 namespace temper {
-namespace {
-
-int64_t num_tokens(const Group& group) {
-  int64_t tokens = 0;
-  for (const Trajectory& t : group.samples)
-    tokens += static_cast<int64_t>(t.prompt_tokens.size() + t.response.tokens.size());
-  return tokens;
-}
-
-}  // namespace
 
 bool ReferenceRole::work_until(int64_t step) {
   while (p_.lead.done < step && !(p_.trains && p_.groups.was_cut(p_.stage)))
@@ -30,15 +20,16 @@ bool ReferenceRole::add_logprobs(int64_t step) {
   while (std::optional<Group> first = p_.groups.take(p_.stage, step)) {
     std::vector<Group> groups;
     groups.push_back(std::move(*first));
-    int64_t tokens = num_tokens(groups.front());
+    int64_t tokens = packed_length(groups.front());
     while (tokens < p_.pass.token_budget && p_.groups.waiting(p_.stage, step)) {
       groups.push_back(*p_.groups.take(p_.stage, step));
-      tokens += num_tokens(groups.back());
+      tokens += packed_length(groups.back());
     }
     const Stopwatch watch;
     annotate(step, groups);
     seconds += watch.seconds();
   }
+  frozen_->parameters().drop();
   if (p_.end.has_come()) return false;
   close(step, seconds);
   return true;
@@ -50,6 +41,7 @@ void ReferenceRole::annotate(int64_t step, std::span<const Group> groups) {
   for (const Group& g : groups)
     for (const Trajectory& t : g.samples)
       if (t.ref_logprobs.empty()) missing.push_back(&t);
+  frozen_->parameters().fetch(p_.ctx.lane);
   std::vector<std::vector<double>> logprobs = local_logprobs(p_.ctx, *frozen_, missing, p_.pass);
   std::vector<Annotation> added;
   for (size_t i = 0; i < missing.size(); ++i)
@@ -71,6 +63,7 @@ void ReferenceRole::restore(const CheckpointReader& checkpoint) {
   }
   // One that a stop cut is closed when it is whole.
   if (checkpoint.has(open_name(step))) complete(step, read_ahead(checkpoint, open_name(step)));
+  frozen_->parameters().drop();
 }
 
 bool ReferenceRole::complete(int64_t step, StepInput input) {
@@ -86,7 +79,9 @@ std::unique_ptr<Role> make_reference_role(const RoleParts& p) {
                                    p.memory,        p.share,     p.stage,
                                    p.dp != nullptr, p.lead};
   std::unique_ptr<Model> frozen = p.load_first_weights();
+  if (p.task.plan.reference_in_host) frozen->parameters().move_to_host(p.ctx.lane);
   p.memory.add(frozen->device(), [&model = *frozen] { return model.held_bytes(); });
+  p.memory.add(Device::cpu, [&model = *frozen] { return model.parameters().host_bytes(); });
   return std::make_unique<ReferenceRole>(parts, std::move(frozen));
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// Adds the log-probs of the first weights to the groups that are dealt to this rank, as they come.
+// Adds the log-probs of the first weights to the groups that are dealt to this rank, as they come. Weights
+// that were moved to host memory are on the GPU while a step is worked on.
 
 #include "src/run/roles/role.h"
 #include "src/train/token_pass.h"

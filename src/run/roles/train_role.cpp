@@ -32,6 +32,7 @@ TrainRole::TrainRole(const Parts& parts)
       objective_(parts.model.head(), *algorithm_, pass_.temperature, plan().max_new_tokens),
       trainer_(parts.ctx, parts.model, parts.dp, parts.dp_tensors, trainer_options(config(), plan())) {
   p_.memory.add(parts.model.device(), [this] { return trainer_.held_bytes(); });
+  p_.memory.add(trainer_.optimizer().state_device(), [this] { return trainer_.optimizer().held_bytes(); });
   if (const std::string& folder = p_.task.gradient_folder; !folder.empty())
     trainer_.set_gradient_hook(gradient_dump(folder, p_.dp_tensors));
 }

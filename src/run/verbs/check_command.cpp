@@ -9,6 +9,7 @@
 #include "src/rl/registry.h"
 #include "src/run/plan/host_memory.h"
 #include "src/run/plan/memory.h"
+#include "src/run/plan/memory_choices.h"
 #include "src/run/plan/model_facts.h"
 #include "src/run/plan/report.h"
 #include "src/run/verbs/reward_trial.h"
@@ -79,8 +80,9 @@ CheckedConfig check_config(const CommandLine& line, int64_t& memory_limit) {
       std::none_of(missing.begin(), missing.end(), [](const PlanError& e) { return e.key == "model.path"; });
   if (has_model) {
     const int num_ranks = static_cast<int>(line.integer("--ranks", 1));
-    result =
-        try_plan(config, num_ranks, read_model_facts(config.model.path), memory_limits(line, memory_limit));
+    const ModelConfig facts = read_model_facts(config.model.path);
+    result = try_plan(config, num_ranks, facts, memory_limits(line, memory_limit));
+    if (result.errors.empty()) result.choices = memory_choices(result.plan, facts, config);
     warn_of_host(line, result);
   }
   result.errors.insert(result.errors.end(), missing.begin(), missing.end());

@@ -110,6 +110,10 @@ test-long: deps
 demo: deps
 	@$(MAKE) --no-print-directory build/temper
 	@tools/demo.sh
+# Needs a GPU: minutes of it.
+learn: deps
+	@$(MAKE) --no-print-directory build/temper
+	@tools/learn_gpu.sh
 tests: $(TESTS)
 benches: $(BENCHES)
 HAS_GPU := $(and $(filter 1,$(CUDA)),$(wildcard /dev/nvidiactl))
@@ -135,6 +139,7 @@ help:
 	@echo "make test-gpu               the tests that need an H100 or H200"
 	@echo "make test-long              runs of many steps: their memory stays flat"
 	@echo "make demo                   a small model learns to add on 2 ranks, under 4 minutes"
+	@echo "make learn                  products in written steps: SFT, GRPO with three seeds, on an H100 or H200"
 	@echo "make bench                  speed: of the GPU where there is one, else of the CPU kernels and of a step"
 	@echo "make install PREFIX=DIR     DIR/bin/temper, DIR/share/temper (now $(PREFIX))"
 	@echo "make compile_commands.json  for editors and clang-tidy"
@@ -142,6 +147,6 @@ help:
 	@echo "make $(B)/tests/ops/norm_test   one test; it runs from here"
 	@echo "MODE=release|debug|asan  CUDA=0|1 (1 where nvcc is)  ARCH=native  DEPS_PREFIX=DIR (include/, lib/)  -j1"
 
-.PHONY: all deps test test-gpu test-long tests demo bench benches install clean help FORCE
+.PHONY: all deps test test-gpu test-long tests demo learn bench benches install clean help FORCE
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

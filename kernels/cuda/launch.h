@@ -70,45 +70,50 @@ void allow_shared_memory(Kernel kernel, int bytes) {
   CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
 }
 
-/// Eight neighbouring elements as they are stored; `whole` = all eight exist and are aligned to 16 bytes.
+/// Neighbouring elements as they are stored, eight where nothing else is said; `whole` = all of them exist
+/// and are aligned to 16 bytes (8, where they are no more).
 inline constexpr int kGroup = 8;
-template <class S>
-struct alignas(16) RawGroup {
-  S at[kGroup];
+template <class S, int N = kGroup>
+struct alignas(N * sizeof(S) < 16 ? 8 : 16) RawGroup {
+  S at[N];
 };
-/// Zeros beyond `count`.
-template <class S>
-TEMPER_DEVICE void load_raw(RawGroup<S>& raw, const S* p, int count, bool whole) {
-  if (whole) {
-    *reinterpret_cast<uint4*>(raw.at) = *reinterpret_cast<const uint4*>(p);
-    if constexpr (sizeof(S) == 4)
-      *(reinterpret_cast<uint4*>(raw.at) + 1) = *(reinterpret_cast<const uint4*>(p) + 1);
-    return;
-  }
+template <class S, int N>
+TEMPER_DEVICE void copy_whole(S* to, const S* from) {
+  if constexpr (N * sizeof(S) == 8)
+    *reinterpret_cast<uint2*>(to) = *reinterpret_cast<const uint2*>(from);
+  else
 #pragma unroll
-  for (int i = 0; i < kGroup; ++i) raw.at[i] = i < count ? p[i] : canonical::store<S>(0.f);
+    for (int i = 0; i < static_cast<int>(N * sizeof(S) / 16); ++i)
+      *(reinterpret_cast<uint4*>(to) + i) = *(reinterpret_cast<const uint4*>(from) + i);
+}
+/// Zeros beyond `count`.
+template <class S, int N>
+TEMPER_DEVICE void load_raw(RawGroup<S, N>& raw, const S* p, int count, bool whole) {
+  if (whole) return copy_whole<S, N>(raw.at, p);
+#pragma unroll
+  for (int i = 0; i < N; ++i) raw.at[i] = i < count ? p[i] : canonical::store<S>(0.f);
+}
+template <class S, int N>
+TEMPER_DEVICE void store_raw(S* p, const RawGroup<S, N>& raw, int count, bool whole) {
+  if (whole) return copy_whole<S, N>(p, raw.at);
+#pragma unroll
+  for (int i = 0; i < N; ++i)
+    if (i < count) p[i] = raw.at[i];
 }
 /// The same as floats.
-template <class S>
-TEMPER_DEVICE void load_group(float (&v)[kGroup], const S* p, int count, bool whole) {
-  RawGroup<S> raw;
+template <class S, int N>
+TEMPER_DEVICE void load_group(float (&v)[N], const S* p, int count, bool whole) {
+  RawGroup<S, N> raw;
   load_raw(raw, p, count, whole);
 #pragma unroll
-  for (int i = 0; i < kGroup; ++i) v[i] = canonical::load(raw.at[i]);
+  for (int i = 0; i < N; ++i) v[i] = canonical::load(raw.at[i]);
 }
-template <class S>
-TEMPER_DEVICE void store_group(S* p, const float (&v)[kGroup], int count, bool whole) {
-  if (whole) {
-    alignas(16) S raw[kGroup];
+template <class S, int N>
+TEMPER_DEVICE void store_group(S* p, const float (&v)[N], int count, bool whole) {
+  RawGroup<S, N> raw;
 #pragma unroll
-    for (int i = 0; i < kGroup; ++i) raw[i] = canonical::store<S>(v[i]);
-    *reinterpret_cast<uint4*>(p) = *reinterpret_cast<uint4*>(raw);
-    if constexpr (sizeof(S) == 4) *(reinterpret_cast<uint4*>(p) + 1) = *(reinterpret_cast<uint4*>(raw) + 1);
-    return;
-  }
-#pragma unroll
-  for (int i = 0; i < kGroup; ++i)
-    if (i < count) p[i] = canonical::store<S>(v[i]);
+  for (int i = 0; i < N; ++i) raw.at[i] = canonical::store<S>(v[i]);
+  store_raw(p, raw, count, whole);
 }
 
 }  // namespace temper::cuda

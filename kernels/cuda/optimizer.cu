@@ -36,24 +36,11 @@ TEMPER_DEVICE float rounded_master(float master, float) { return master; }
 TEMPER_DEVICE __nv_bfloat16 rounded_master(float master, __nv_bfloat16) {
   return __ushort_as_bfloat16(static_cast<unsigned short>((__float_as_uint(master) + 0x8000u) >> 16));
 }
-/// As store_group, of what is rounded already.
-template <class S>
-TEMPER_DEVICE void store_raw(S* p, const RawGroup<S>& raw, int count, bool whole) {
-  if (whole) {
-    *reinterpret_cast<uint4*>(p) = *reinterpret_cast<const uint4*>(raw.at);
-    if constexpr (sizeof(S) == 4)
-      *(reinterpret_cast<uint4*>(p) + 1) = *(reinterpret_cast<const uint4*>(raw.at) + 1);
-    return;
-  }
+template <class S, int N>
+TEMPER_DEVICE void store_weights(S* p, const float (&master)[N], int count, bool whole) {
+  RawGroup<S, N> raw;
 #pragma unroll
-  for (int i = 0; i < kGroup; ++i)
-    if (i < count) p[i] = raw.at[i];
-}
-template <class S>
-TEMPER_DEVICE void store_weights(S* p, const float (&master)[kGroup], int count, bool whole) {
-  RawGroup<S> raw;
-#pragma unroll
-  for (int i = 0; i < kGroup; ++i) raw.at[i] = rounded_master(master[i], S{});
+  for (int i = 0; i < N; ++i) raw.at[i] = rounded_master(master[i], S{});
   store_raw(p, raw, count, whole);
 }
 
@@ -63,40 +50,45 @@ TEMPER_DEVICE Bits16 low_bits(uint32_t x) {
   return __ushort_as_bfloat16(static_cast<unsigned short>(x & 0xffffu));
 }
 /// joined_master of src/core/dtype.h for a group of weights and remainders.
-TEMPER_DEVICE void join_masters(float (&master)[kGroup], const __nv_bfloat16* weight, const Bits16* remainder,
+template <int N>
+TEMPER_DEVICE void join_masters(float (&master)[N], const __nv_bfloat16* weight, const Bits16* remainder,
                                 int count, bool whole) {
-  RawGroup<__nv_bfloat16> high;
-  RawGroup<Bits16> low;
+  RawGroup<__nv_bfloat16, N> high;
+  RawGroup<Bits16, N> low;
   load_raw(high, weight, count, whole);
   load_raw(low, remainder, count, whole);
 #pragma unroll
-  for (int i = 0; i < kGroup; ++i) {
+  for (int i = 0; i < N; ++i) {
     const int below = static_cast<short>(__bfloat16_as_ushort(low.at[i]));
     const uint32_t above = static_cast<uint32_t>(__bfloat16_as_ushort(high.at[i])) << 16;
     master[i] = __uint_as_float(above + static_cast<uint32_t>(below));
   }
 }
-TEMPER_DEVICE void store_remainders(Bits16* p, const float (&master)[kGroup], int count, bool whole) {
-  RawGroup<Bits16> raw;
+template <int N>
+TEMPER_DEVICE void store_remainders(Bits16* p, const float (&master)[N], int count, bool whole) {
+  RawGroup<Bits16, N> raw;
 #pragma unroll
-  for (int i = 0; i < kGroup; ++i) raw.at[i] = low_bits(__float_as_uint(master[i]));
+  for (int i = 0; i < N; ++i) raw.at[i] = low_bits(__float_as_uint(master[i]));
   store_raw(p, raw, count, whole);
 }
 
 /// The random bits of a group, from element 4 * n4 of the model on.
-TEMPER_DEVICE void draw_words(uint32_t (&words)[kGroup], uint64_t seed, uint32_t update, uint64_t n4) {
-  const uint4 a = canonical::moment_words(seed, update, n4),
-              b = canonical::moment_words(seed, update, n4 + 1);
-  words[0] = a.x, words[1] = a.y, words[2] = a.z, words[3] = a.w;
-  words[4] = b.x, words[5] = b.y, words[6] = b.z, words[7] = b.w;
+template <int N>
+TEMPER_DEVICE void draw_words(uint32_t (&words)[N], uint64_t seed, uint32_t update, uint64_t n4) {
+  static_assert(kMomentGroup == 4 && N % 4 == 0);
+#pragma unroll
+  for (int i = 0; i < N; i += 4) {
+    const uint4 drawn = canonical::moment_words(seed, update, n4 + i / 4);
+    words[i] = drawn.x, words[i + 1] = drawn.y, words[i + 2] = drawn.z, words[i + 3] = drawn.w;
+  }
 }
 /// Rounded by the 16 bits of each word from bit kShift on.
-template <int kShift>
-TEMPER_DEVICE void store_moments(__nv_bfloat16* p, const float (&moment)[kGroup],
-                                 const uint32_t (&words)[kGroup], int count, bool whole) {
-  RawGroup<__nv_bfloat16> raw;
+template <int kShift, int N>
+TEMPER_DEVICE void store_moments(__nv_bfloat16* p, const float (&moment)[N], const uint32_t (&words)[N],
+                                 int count, bool whole) {
+  RawGroup<__nv_bfloat16, N> raw;
 #pragma unroll
-  for (int i = 0; i < kGroup; ++i)
+  for (int i = 0; i < N; ++i)
     raw.at[i] = low_bits((__float_as_uint(moment[i]) + ((words[i] >> kShift) & 0xffffu)) >> 16);
   store_raw(p, raw, count, whole);
 }
@@ -116,16 +108,18 @@ struct AdamwCall {
   int64_t first_element;
 };
 
-template <class S, class P, class M>
+/// A thread has N elements. Eight are two 16-byte words of fp32, between which lie those of its neighbours:
+/// host memory, which no cache holds together, wants whole lines of a warp at once, N = 4.
+template <class S, class P, class M, int N>
 __global__ void __launch_bounds__(kThreads)
     adamw_kernel(const AdamwCall<S, P, M> call, const AdamwFactors<float> k, const DecayList decays) {
   constexpr bool kRemainder = !std::is_same_v<P, float>, kDraws = !std::is_same_v<M, float>;
   begin_kernel();
-  const int64_t first = call.begin + (blockIdx.x * int64_t{kThreads} + threadIdx.x) * kGroup;
+  const int64_t first = call.begin + (blockIdx.x * int64_t{kThreads} + threadIdx.x) * N;
   if (first >= call.end) return;
-  const int n = static_cast<int>(min(call.end - first, int64_t{kGroup}));
-  const bool whole = call.aligned && n == kGroup;
-  float grad[kGroup], m[kGroup], v[kGroup], master[kGroup];
+  const int n = static_cast<int>(min(call.end - first, int64_t{N}));
+  const bool whole = call.aligned && n == N;
+  float grad[N], m[N], v[N], master[N];
   load_group(grad, call.grad + first, n, whole);
   load_group(m, call.m + first, n, whole);
   load_group(v, call.v + first, n, whole);
@@ -135,7 +129,7 @@ __global__ void __launch_bounds__(kThreads)
     load_group(master, call.master + first, n, whole);
   int range = decays.first_behind(first);
 #pragma unroll
-  for (int i = 0; i < kGroup; ++i) {
+  for (int i = 0; i < N; ++i) {
     while (range < decays.count && decays.ranges[range].end <= first + i) ++range;
     const bool decays_here = range < decays.count && decays.ranges[range].begin <= first + i;
     const float g = __fmul_rn(grad[i], k.grad_scale);
@@ -146,7 +140,7 @@ __global__ void __launch_bounds__(kThreads)
                           __fmul_rn(k.step_size, __fdiv_rn(m[i], root)));
   }
   if constexpr (kDraws) {
-    uint32_t words[kGroup];
+    uint32_t words[N];
     draw_words(words, call.seed, call.update,
                static_cast<uint64_t>(call.first_element + first) / kMomentGroup);
     store_moments<0>(call.m + first, m, words, n, whole);
@@ -192,6 +186,13 @@ DecayList list_from(std::span<const FlatRange> decays, int64_t begin, int64_t& e
     list.ranges[list.count++] = range;
   }
   return list;
+}
+
+constexpr int kFarGroup = 4;
+bool in_host_memory(const void* p) {
+  cudaPointerAttributes attributes{};
+  CUDA_CHECK(cudaPointerGetAttributes(&attributes, p));
+  return attributes.type == cudaMemoryTypeHost;
 }
 
 // ---- sum of squares
@@ -253,6 +254,7 @@ __global__ void __launch_bounds__(kThreads) add_squares_kernel(double* to, const
 
 void adamw_step(Ctx& ctx, Tensor weight, Tensor master, Tensor m, Tensor v, CTensor grad,
                 std::span<const FlatRange> decays, AdamwStep step) {
+  const bool far = in_host_memory(m.data);
   const auto run = [&]<class S, class P, class M>(S, P, M) {
     const bool own = weight.data != master.data;
     AdamwCall<S, P, M> call{.weight = own ? data_of<S>(weight) : nullptr,
@@ -269,8 +271,9 @@ void adamw_step(Ctx& ctx, Tensor weight, Tensor master, Tensor m, Tensor v, CTen
     for (; call.begin < weight.size(); call.begin = call.end) {
       call.end = weight.size();
       const DecayList list = list_from(decays, call.begin, call.end);
-      launch(ctx.lane, adamw_kernel<S, P, M>, blocks_for(call.end - call.begin, int64_t{kThreads} * kGroup),
-             kThreads, 0, call, AdamwFactors<float>(step), list);
+      launch(ctx.lane, far ? adamw_kernel<S, P, M, kFarGroup> : adamw_kernel<S, P, M, kGroup>,
+             blocks_for(call.end - call.begin, int64_t{kThreads} * (far ? kFarGroup : kGroup)), kThreads, 0,
+             call, AdamwFactors<float>(step), list);
     }
   };
   const auto with_moments = [&](auto s, auto p) {

@@ -146,13 +146,18 @@ void bench_update(Bencher& b) {
   measure(", remainder", 28, remainder, m, v);
   const Tensor short_m = b.normal({n}, DType::bf16), short_v = b.normal({n}, DType::bf16, 9);
   measure(", remainder, bf16 moments", 20, remainder, short_m, short_v);
-  Arena host;  // what lies in host memory comes and goes over the link
+  Arena host, wide;  // what lies in host memory comes and goes over the link
   const Tensor far_master = host.make({n}, DType::u16), far_m = host.make({n}, DType::bf16),
                far_v = host.make({n}, DType::bf16);
   host.pin();
   for (const Tensor& t : {far_master, far_m, far_v})
     device::copy_from_device(c.lane, t.raw(), (t.data == far_v.data ? short_v : short_m).data, t.bytes());
   measure(", remainder, bf16 moments, in host memory", 20, far_master, far_m, far_v);
+  const Tensor wide_m = wide.make({n}, DType::f32), wide_v = wide.make({n}, DType::f32);
+  wide.pin();
+  device::copy_from_device(c.lane, wide_m.raw(), m.data, m.bytes());
+  device::copy_from_device(c.lane, wide_v.raw(), v.data, v.bytes());
+  measure(", remainder, in host memory", 28, far_master, wide_m, wide_v);
   b.measure("copy of 1 GiB of weights from host memory", 2.0 * n,
             [&](int64_t) { device::copy_to_device(c.lane, weight.raw(), far_m.data, weight.bytes()); });
   b.measure("round_master, 512M elements", 6.0 * n, [&](int64_t) { round_master(c, weight, master); });

@@ -13,6 +13,13 @@ TokenShare off_policy_tokens(const Trajectory& t, int64_t version) {
   return share;
 }
 
+std::optional<int64_t> version_of(const Response& response, int64_t token) {
+  int64_t end = 0;
+  for (const auto& [version, tokens] : response.versions)
+    if (end += tokens; token < end) return version;
+  return std::nullopt;
+}
+
 int64_t oldest_version(std::span<const Trajectory* const> all, int64_t current) {
   int64_t oldest = current;
   for (const Trajectory* t : all)

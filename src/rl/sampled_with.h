@@ -2,6 +2,7 @@
 // Which weights the tokens of a step were sampled with.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "src/rl/types.h"
@@ -13,6 +14,9 @@ struct TokenShare {
   int64_t all = 0, other = 0;
 };
 TokenShare off_policy_tokens(const Trajectory& t, int64_t version);
+
+/// Of the weights that sampled a response token; nothing where versions are not known.
+std::optional<int64_t> version_of(const Response& response, int64_t token);
 
 /// Of the weights that any token was generated with; `current` when nothing is known.
 int64_t oldest_version(std::span<const Trajectory* const> all, int64_t current);

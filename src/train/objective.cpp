@@ -2,15 +2,32 @@
 
 #include <cmath>
 
+#include "src/rl/sampled_with.h"
+
 namespace temper {
 namespace {
 
+void note_difference(const Trajectory& t, int32_t token, double sampled, double own,
+                     std::optional<LogprobDifference>& newest) {
+  const std::optional<int64_t> version = version_of(t.response, token);
+  if (!version || (newest && newest->version > *version)) return;
+  if (!newest || newest->version < *version)
+    newest = LogprobDifference{*version, t.data_position, t.group, t.sample, token, sampled, own};
+  ++newest->tokens;
+}
+
 /// Where the policy that sampled is not known its log-probs are those of now.
-void complete_inputs(LossInputs& in, std::span<const double> logprob, double& diff_max) {
+void complete_inputs(Microbatch& mb, std::span<const Trajectory* const> all, std::span<const double> logprob,
+                     ObjectiveUpdate& update) {
+  LossInputs& in = mb.inputs;
   for (size_t i = 0; i < logprob.size(); ++i) {
     if (std::isnan(in.old_logprob[i])) in.old_logprob[i] = logprob[i];
     if (std::isnan(in.sampled_logprob[i])) in.sampled_logprob[i] = logprob[i];
-    if (in.weight[i] != 0.0) diff_max = std::max(diff_max, std::abs(logprob[i] - in.sampled_logprob[i]));
+    const double difference = std::abs(logprob[i] - in.sampled_logprob[i]);
+    if (in.weight[i] == 0.0 || !(difference > 0)) continue;
+    update.logprob_diff_max = std::max(update.logprob_diff_max, difference);
+    note_difference(*all[static_cast<size_t>(mb.sequence[i])], mb.offset[i], in.sampled_logprob[i],
+                    logprob[i], update.difference);
   }
 }
 
@@ -44,7 +61,7 @@ void PolicyObjective::backward(Ctx& c, const Tensor& drows, const CTensor& rows,
   const CTensor targets = to_device(c, view_of(mb.targets.data(), {rows.dim(0)}));
   const TokenStats now = head_.forward(c, rows, targets, temperature_);
   const std::vector<double> logprob = to_host<double>(c, now.logprob);
-  complete_inputs(mb.inputs, logprob, update.logprob_diff_max);
+  complete_inputs(mb, all, logprob, update);
   const LossResult loss = algorithm_.loss(logprob, to_host<double>(c, now.entropy), mb.inputs);
   for (const auto& [name, value] : loss.sums) update.sums.at(name) += value;
   const CTensor dlogprob = on_device(c, loss.dlogprob, now.logprob.dtype),

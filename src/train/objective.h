@@ -3,6 +3,7 @@
 // trainer itself knows neither heads nor losses.
 
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -12,11 +13,22 @@
 
 namespace temper {
 
+/// A response token whose log-prob is another here than where it was sampled.
+struct LogprobDifference {
+  int64_t version = 0;  // of the weights that sampled it
+  int64_t data_position = 0;
+  int32_t group = 0, sample = 0, token = 0;
+  double sampled = 0, own = 0;
+  int64_t tokens = 0;  // of this version that differ
+};
+
 /// An objective over the micro-batches of one update.
 struct ObjectiveUpdate {
   UpdateCounts counts;                      // of the whole update, over all ranks
   std::map<std::string, double> sums = {};  // the same keys on every rank, to be added up
   double logprob_diff_max = 0;              // own log-prob - that of the sampling, over counted tokens
+  /// Of those the first one, on this rank, that the newest weights sampled.
+  std::optional<LogprobDifference> difference = {};
 };
 
 /// The loss of an algorithm on the log-probs of a policy.

@@ -37,6 +37,7 @@ UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,
   if (stats.dropped) return stats;
   reduce_sums(update);
   stats.logprob_diff_max = update.logprob_diff_max;
+  stats.difference = update.difference;
   if (hook_) hook_(c, model_.parameters(), optimizer_.count() + 1);
 
   for (const auto& [name, value] : update.sums)

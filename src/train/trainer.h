@@ -18,6 +18,7 @@ struct UpdateStats {
   double grad_norm = 0;
   double lr = 0;
   double logprob_diff_max = 0;  // trainer's log-prob - rollout's, over counted tokens of all ranks
+  std::optional<LogprobDifference> difference = {};  // this rank's
   int64_t num_microbatches = 0;
   double fill = 0, imbalance = 0;
   int64_t num_tokens = 0;  // packed rows

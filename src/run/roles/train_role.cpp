@@ -11,6 +11,7 @@
 #include "src/rl/sampled_with.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/record/gradient_dump.h"
+#include "src/run/roles/logprob_check.h"
 
 namespace temper {
 namespace {
@@ -65,21 +66,6 @@ void TrainRole::add_own_logprobs(std::vector<Group>& groups) {
   const std::vector<const Trajectory*> view(missing.begin(), missing.end());
   auto logprobs = packed_logprobs(p_.ctx, p_.model, p_.dp, view, pass_);
   for (size_t i = 0; i < missing.size(); ++i) missing[i]->response.logprobs = std::move(logprobs[i]);
-}
-
-/// Without them no token counts as sampled by older weights.
-void TrainRole::tell_of_versions(std::span<const Group> groups, int64_t step) const {
-  int64_t unknown = 0, all = 0;
-  for (const Trajectory* t : in_order(groups)) {
-    ++all;
-    unknown += t->response.versions.empty() && !t->response.tokens.empty();
-  }
-  if (unknown > 0 && config().algorithm.tis_cap > 0 && p_.dp.rank() == 0)
-    spdlog::warn(
-        "step {}: algorithm.tis_cap needs versions of the weights, and {} of {} responses of {} have none "
-        "(step, "
-        "policy_version): the ratio of their tokens starts at their logprobs",
-        step, unknown, all, p_.task.replay_files[static_cast<size_t>(step - 1)]);
 }
 
 /// Tokens of older weights: their ratio starts at the weights before the first update of the step. With one
@@ -137,7 +123,7 @@ bool TrainRole::phase(int64_t step) {
   std::vector<Group> groups = receive(step);
   if (p_.end.agree(p_.dp)) return false;
   const bool one_update = plan().batch.updates_per_step * plan().batch.epochs_per_step == 1;
-  if (generates() && p_.task.replay()) tell_of_versions(groups, step);
+  if (generates() && p_.task.replay()) warn_of_unknown_versions(p_.task, p_.dp, in_order(groups), step);
   if (generates()) add_old_logprobs(groups, step, one_update);
   if (generates()) p_.journal.add(rollout_metrics(groups));
   if (generates()) p_.journal.write_groups("rollouts", groups, step);
@@ -145,6 +131,8 @@ bool TrainRole::phase(int64_t step) {
   const PhaseTimer timer(p_.journal, "update_actor");
   const std::vector<UpdateStats> stats = update(groups, step);
   if (!stats.empty() && stats.back().dropped) return false;
+  if (!stats.empty() && !p_.task.replay() && step >= first_own_step_)
+    warn_of_differences(stats.front(), step, p_.trace.rank(), p_.dp);
   data_position_ = p_.groups.receive(step).note.data_position;
   step_ = step;
   p_.end.set_trained(step);

@@ -35,7 +35,6 @@ class TrainRole : public Role {
   std::vector<Group> receive(int64_t step);
   void record_rollout(const StepNote& note);
   void add_own_logprobs(std::vector<Group>& groups);
-  void tell_of_versions(std::span<const Group> groups, int64_t step) const;
   void add_old_logprobs(std::vector<Group>& groups, int64_t step, bool one_update);
   std::vector<UpdateStats> update(std::span<const Group> groups, int64_t step);
   void record(const std::vector<UpdateStats>& updates);
@@ -47,6 +46,7 @@ class TrainRole : public Role {
   PolicyObjective objective_;
   Trainer trainer_;
   int64_t step_ = 0, produced_ = 0;  // trained; generated, as of the last `settle`
+  int64_t first_own_step_ = 1;       // a checkpoint may hold steps of another device or type
   bool cut_ = false;                 // the step after those is open
   int64_t data_position_ = 0;        // of the prompts after the steps that were received
 };

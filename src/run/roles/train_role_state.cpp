@@ -50,6 +50,7 @@ void TrainRole::restore(const CheckpointReader& checkpoint) {
   else
     p_.groups.put_back_unfinished(produced, read_unfinished(checkpoint));
   step_ = checkpoint.step();
+  first_own_step_ = step_ + (produced > step_ || checkpoint.has(open) ? 2 : 1);
   p_.end.set_trained(step_);
   data_position_ = checkpoint.count("data_position");
 }

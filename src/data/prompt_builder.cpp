@@ -78,7 +78,10 @@ Json PromptBuilder::messages_of(const Json& record, const std::string& where) co
 
 std::string PromptBuilder::render(const Json& messages, const Json& record, bool generation_prompt) const {
   Json arguments = options_.chat_arguments;
-  if (record.contains("tools")) arguments["tools"] = record["tools"];
+  for (const auto& [key, value] : record.items()) {
+    const bool says_messages = key == options_.prompt_key || key == options_.messages_key;
+    if (key == "tools" || (options_.lines_have_arguments && !says_messages)) arguments[key] = value;
+  }
   return template_->render(template_variables(tokenizer_, messages, generation_prompt, arguments));
 }
 

@@ -18,6 +18,8 @@ struct PromptOptions {
   bool chat = true;
   std::string system_prompt;
   Json chat_arguments = Json::object();
+  bool lines_have_arguments =
+      false;  // all other keys of a line are variables of the template, not "tools" alone
 };
 
 struct Prompt {

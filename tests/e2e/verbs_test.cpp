@@ -140,6 +140,52 @@ TEST_F(Verbs, TokenizeThereAndBack) {
             chat[0].at("text"));
 }
 
+/// Each line brings its own variables of the template, as for `tokenize --chat`; a prompt alone is a message.
+TEST_F(Verbs, GenerateRendersTheKeysOfALine) {
+  const std::string messages = R"("messages":[{"role":"user","content":"How many?"}])";
+  const std::string tools = R"("tools":[{"type":"function","function":{"name":"count_all"}}])";
+  program_.write(
+      "model/chat_template.jinja",
+      "{% if tools %}{{ tools|tojson }}{% endif %}{% for m in messages %}<{{ m.content }}>{% endfor %}"
+      "{% if enable_thinking is defined and not enable_thinking %}quick{% endif %}");
+  program_.write("chat.jsonl", fmt::format("{{{0}}}\n{{{0},{1}}}\n{{{0},\"enable_thinking\":false}}\n"
+                                           "{{{0},\"enable_thinking\":true}}\n",
+                                           messages, tools));
+  const std::vector<Json> rendered = lines(result("tokenize --chat --tokenizer model --input chat.jsonl"));
+  const std::vector<Json> generated = lines(
+      result("generate --chat --model model --prompts chat.jsonl --threads 1 rollout.max_new_tokens=1"));
+  ASSERT_EQ(rendered.size(), 4u);
+  ASSERT_EQ(generated.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(generated[i].at("prompt_tokens"), rendered[i].at("tokens")) << i;
+  EXPECT_NE(rendered[1].at("text").get<std::string>().find("count_all"), std::string::npos);
+  EXPECT_EQ(rendered[2].at("text"), "<How many?>quick");
+  EXPECT_EQ(rendered[3].at("text"), "<How many?>");
+  program_.write("prompt.jsonl", "{\"prompt\":\"How many?\",\"enable_thinking\":false}\n");
+  EXPECT_EQ(lines(result("generate --chat --model model --prompts prompt.jsonl --threads 1 "
+                         "rollout.max_new_tokens=1"))[0]
+                .at("prompt_tokens"),
+            rendered[2].at("tokens"));
+}
+
+TEST_F(Verbs, SequencesBeyondTheRangeOfDynamicRopeNameIt) {
+  Json config = parse_json(kTinyQwen3, "config");
+  config["rope_parameters"] = {{"rope_type", "dynamic"}, {"factor", 2.0}, {"rope_theta", 10000.0}};
+  config["max_position_embeddings"] = 16;
+  ASSERT_EQ(program_.init_model("dynamic", config.dump().c_str()), 0) << output();
+  const auto write_tokens = [&](int count) {
+    program_.write("long.jsonl",
+                   Json{{"tokens", std::vector<int>(static_cast<size_t>(count), 7)}}.dump() + "\n");
+  };
+  const std::string named = "rope type \"dynamic\" reaches to max_position_embeddings = 16";
+  write_tokens(17);
+  EXPECT_EQ(program_.run("score --model dynamic --threads 1 --input long.jsonl"), 65);
+  EXPECT_TRUE(says(named)) << output();
+  EXPECT_EQ(program_.run("generate --model dynamic --threads 1 --prompts long.jsonl"), 65);
+  EXPECT_TRUE(says(named)) << output();
+  write_tokens(16);
+  EXPECT_EQ(program_.run("score --model dynamic --threads 1 --input long.jsonl"), 0) << output();
+}
+
 TEST_F(Verbs, InitIsAFunctionOfItsSeedAndWritesOverNothing) {
   const std::string weights = program_.read("model/model.safetensors");
   EXPECT_EQ(program_.run("init --config model.config.json --out model --seed 9"), 64);

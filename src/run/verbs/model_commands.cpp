@@ -132,6 +132,7 @@ int run_generate(const CommandLine& line) {
   options.messages_key = has_messages ? "messages" : "";
   const PromptBuilder builder(*tools.tokenizer, tools.chat_template(), options);
   const GenerateInput input = read_prompts(line, builder);
+  options.lines_have_arguments = has_messages;
   const auto model = work.host().load({folder});
   const int64_t longest = std::min(model->context_tokens(), input.longest + r.max_new_tokens);
   Engine engine(*model, generate_engine(*model, r, longest), work.host().ctx().lane);

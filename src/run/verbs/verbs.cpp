@@ -53,7 +53,10 @@ constexpr std::array kGenerate{
     kModel,
     OptionSpec{"--prompt", Kind::text, "TEXT", "", "one prompt; its text is streamed to a terminal"},
     OptionSpec{"--prompts", Kind::text, "FILE", "", "JSONL of {\"prompt\"}, {\"messages\"} or {\"tokens\"}"},
-    OptionSpec{"--chat", Kind::flag, "", "", "render prompts with the chat template"},
+    OptionSpec{
+        "--chat", Kind::flag, "", "",
+        "render prompts with the chat template; other keys of a line (\"tools\", \"enable_thinking\") are "
+        "variables of it"},
     OptionSpec{"--samples", Kind::integer, "N", "1", "responses per prompt", false, 1, SampleKey::kMaxSample},
     OptionSpec{"--seed", Kind::integer, "N", "0", "seed of sampling", false, 0, kMaxSeed},
     kDevice,
@@ -74,7 +77,8 @@ constexpr std::array kTokenize{
     OptionSpec{"--tokenizer", Kind::text, "DIR", "", "folder with tokenizer.json", true},
     OptionSpec{"--input", Kind::text, "FILE", "",
                "JSONL of {\"text\"}, {\"tokens\"} or, with --chat, {\"messages\"}", true},
-    OptionSpec{"--chat", Kind::flag, "", "", "render messages with the chat template"},
+    OptionSpec{"--chat", Kind::flag, "", "",
+               "render messages with the chat template, whose variables the other keys of a line are"},
     OptionSpec{"--add-special", Kind::flag, "", "", "add what tokenizer.json's post_processor adds"},
 };
 constexpr std::array kInit{

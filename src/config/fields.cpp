@@ -178,9 +178,8 @@ void data_fields(DataConfig& c, RewardConfig& r, std::vector<Field>& fields) {
      .choices = kOverlong});
   Section g("reward", fields);
   g("functions", r.functions,
-    {.help = "reward functions: names or {name, weight, options of the function}; a program of your own: "
-             "{name = \"command\", argv = [\"python3\", \"my_reward.py\"], workers, in_flight, "
-             "limit_seconds, on_error = \"exclude\", \"zero\" or \"stop\"} (it runs without a sandbox)",
+    {.help = "reward functions: names or {name, weight, options of the function}, see `temper help rewards`; "
+             "a program of your own: {name = \"command\", argv = [\"python3\", \"my_reward.py\"]}",
      .needed = Needed::reinforcement});
 }
 

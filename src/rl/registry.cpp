@@ -23,14 +23,28 @@ std::unique_ptr<Reward> reward_from(RewardOptions& options) {
 }
 
 struct RewardRow {
-  std::string_view name;
+  RewardDoc doc;
   std::unique_ptr<Reward> (*make)(RewardOptions&);
 };
 
 constexpr std::array kRewards{
-    RewardRow{"exact", reward_from<ExactReward>},   RewardRow{"arithmetic", reward_from<ArithmeticReward>},
-    RewardRow{"gsm8k", reward_from<Gsm8kReward>},   RewardRow{"math", reward_from<MathReward>},
-    RewardRow{"length", reward_from<LengthReward>}, RewardRow{"command", reward_from<CommandReward>},
+    RewardRow{{"exact", "1 when the response is the answer, white space at both ends aside"},
+              reward_from<ExactReward>},
+    RewardRow{{"arithmetic", "1 when the integer at the end of the response equals the answer"},
+              reward_from<ArithmeticReward>},
+    RewardRow{{"gsm8k",
+               "1 when the number behind the last `####` is that of the answer; method = \"strict\" or "
+               "\"flexible\" (the last number anywhere), format_score = 0 for another number"},
+              reward_from<Gsm8kReward>},
+    RewardRow{{"math", "1 when the last \\boxed{...} of the response is the answer up to notation"},
+              reward_from<MathReward>},
+    RewardRow{{"length",
+               "0, falling to -factor over the last buffer_tokens of max_tokens (both needed); factor = 1"},
+              reward_from<LengthReward>},
+    RewardRow{{"command",
+               "what a program of your own says: argv (needed), workers = 1, in_flight = 1, "
+               "limit_seconds = 10, on_error = \"exclude\", \"zero\" or \"stop\"; without a sandbox"},
+              reward_from<CommandReward>},
 };
 
 template <typename Made>
@@ -62,8 +76,14 @@ std::unique_ptr<Algorithm> make_algorithm(const AlgorithmConfig& config, std::sp
 
 std::vector<std::string_view> reward_names() {
   std::vector<std::string_view> names;
-  for (const RewardRow& row : kRewards) names.push_back(row.name);
+  for (const RewardRow& row : kRewards) names.push_back(row.doc.name);
   return names;
+}
+
+std::vector<RewardDoc> reward_docs() {
+  std::vector<RewardDoc> docs;
+  for (const RewardRow& row : kRewards) docs.push_back(row.doc);
+  return docs;
 }
 
 std::unique_ptr<Reward> make_reward(const RewardFunctionConfig& config, Helpers* helpers) {

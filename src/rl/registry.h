@@ -29,5 +29,10 @@ std::unique_ptr<Reward> make_reward(const RewardFunctionConfig& config, Helpers*
 /// A function of the config asks a program.
 bool needs_helpers(const RewardConfig& config);
 std::vector<std::string_view> reward_names();
+struct RewardDoc {
+  std::string_view name;
+  std::string_view help;  // what it gives, its options with their defaults
+};
+std::vector<RewardDoc> reward_docs();
 
 }  // namespace temper

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "src/config/config.h"
+#include "src/rl/registry.h"
 #include "src/run/verbs/help.h"
 #include "tests/support/expect_error.h"
 
@@ -160,6 +161,18 @@ TEST(Help, NamesEveryVerbOptionKeyAndExitCode) {
   for (const char* code :
        {"  0  ", " 64  ", " 65  ", " 70  ", " 73  ", " 74  ", " 75  ", " 76  ", " 77  ", " 78  "})
     EXPECT_NE(codes.find(code), std::string::npos) << code;
+}
+
+TEST(Help, EveryRewardWithItsOptions) {
+  const std::string text = help_text("rewards");
+  for (const RewardDoc& reward : reward_docs()) {
+    EXPECT_NE(text.find(fmt::format("\n  {} ", reward.name)), std::string::npos) << reward.name;
+    EXPECT_NE(text.find(reward.help), std::string::npos) << reward.name;
+  }
+  for (const char* option : {"method", "format_score", "max_tokens", "buffer_tokens", "factor", "argv",
+                             "workers", "in_flight", "limit_seconds", "on_error"})
+    EXPECT_NE(text.find(option), std::string::npos) << option;
+  EXPECT_NE(help_text("").find("help rewards"), std::string::npos);
 }
 
 TEST(Help, SectionsAndUnknownTopics) {

@@ -8,6 +8,7 @@
 #include "src/config/config.h"
 #include "src/core/check.h"
 #include "src/core/text/nearest.h"
+#include "src/rl/registry.h"
 
 namespace temper {
 namespace {
@@ -45,6 +46,13 @@ std::string environment_text() {
          "(temper/gemm-*.json);\nthe files may be removed at any time and never change a result.\n";
 }
 
+std::string rewards_text() {
+  std::string text = "functions of reward.functions: \"NAME\" or {name = \"NAME\", weight = 1, options}\n";
+  for (const RewardDoc& reward : reward_docs())
+    text += fmt::format("  {:<10} {}\n", reward.name, reward.help);
+  return text;
+}
+
 std::string overview_text() {
   std::string text = "temper post-trains language models with reinforcement learning, in one program.\n\n";
   for (const VerbSpec& verb : verbs()) text += fmt::format("  {:<10} {}\n", verb.name, verb.help);
@@ -53,6 +61,7 @@ std::string overview_text() {
          "  temper help VERB     options of a verb\n"
          "  temper help keys     every config key; `temper help rollout` a section, `temper help run.seed` a "
          "key\n"
+         "  temper help rewards  the reward functions and their options\n"
          "  temper help exit-codes\n"
          "\nResults go to stdout; logs, progress and errors to stderr.\n\n" +
          exit_codes_text();
@@ -98,7 +107,7 @@ std::string section_text(const std::string& section) {
 }
 
 [[noreturn]] void fail_topic(const std::string& topic) {
-  std::vector<std::string> names{"keys", "exit-codes", "environment"};
+  std::vector<std::string> names{"keys", "rewards", "exit-codes", "environment"};
   for (const VerbSpec& verb : verbs()) names.emplace_back(verb.name);
   for (const KeyDoc& doc : config_key_docs()) {
     names.push_back(doc.key);
@@ -116,6 +125,7 @@ std::string section_text(const std::string& section) {
 std::string help_text(const std::string& topic) {
   if (topic.empty()) return overview_text();
   if (topic == "keys") return section_text("");
+  if (topic == "rewards") return rewards_text();
   if (topic == "exit-codes") return exit_codes_text();
   if (topic == "environment") return environment_text();
   for (const VerbSpec& verb : verbs())

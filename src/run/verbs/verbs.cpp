@@ -128,7 +128,7 @@ const std::array kVerbs{
              Overrides::none,
              {},
              run_help,
-             "this text, or that of a verb, a config key, a section, `keys` or `exit-codes`",
+             "this text, or that of a verb, a config key, a section, `keys`, `rewards` or `exit-codes`",
              {}},
 };
 

@@ -109,10 +109,7 @@ void refuse_grown_dynamic(const RopeConfig& config, int64_t max_positions) {
   fail(Exit::data,
        {.what = "rope type \"dynamic\" is not supported beyond max_position_embeddings",
         .where = "config.json, rope_scaling.rope_type",
-        .why = fmt::format(
-            "the context is {} tokens, max_position_embeddings is {}; beyond it the frequencies would "
-            "depend on the longest sequence of a batch",
-            max_positions, *config.max_position_embeddings),
+        .why = fmt::format("the context is {} tokens{}", max_positions, why_no_longer_context(config)),
         .fix = fmt::format("use at most {} tokens of context, or rope type \"yarn\"",
                            *config.max_position_embeddings)});
 }
@@ -148,6 +145,15 @@ RopeTable make_rope_table(const RopeConfig& config, int64_t head_dim, int64_t ma
   else
     CHECK(config.type == "default", "rope type {}", config.type);
   return table;
+}
+
+std::string why_no_longer_context(const RopeConfig& config) {
+  if (config.type != "dynamic") return "";
+  return fmt::format(
+      "; rope type \"dynamic\" reaches to max_position_embeddings = {}: beyond it the frequencies would "
+      "depend on "
+      "the longest sequence of a batch",
+      config.max_position_embeddings.value_or(0));
 }
 
 void fill_cos_sin(const RopeTable& table, int64_t positions_count, Tensor cosine, Tensor sine) {

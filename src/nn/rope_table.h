@@ -8,6 +8,7 @@
 // The table is a pure function of the model and of the configured context, never of the length of a batch.
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "src/core/tensor.h"
@@ -24,6 +25,10 @@ struct RopeTable {
 /// depends on the batch in its definition and is refused (Exit::data). longrope takes the long factors when
 /// max_positions is above original_max_position_embeddings.
 RopeTable make_rope_table(const RopeConfig& config, int64_t head_dim, int64_t max_positions);
+
+/// Why a context of more than max_position_embeddings is refused, behind the sentence that refuses it: for
+/// `dynamic` with its range, "" for the other types.
+std::string why_no_longer_context(const RopeConfig& config);
 
 /// cosine, sine: [positions_count, dh/2], fp32 or fp64; row t is position t.
 void fill_cos_sin(const RopeTable& table, int64_t positions_count, Tensor cosine, Tensor sine);

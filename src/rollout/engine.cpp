@@ -47,7 +47,7 @@ Generation::Generation(Engine& engine, const GenerateOptions& options, const Tok
 }
 
 size_t Generation::add(Request request) {
-  check_request(request, engine_.capacity(), engine_.model_.config().vocab_size);
+  check_request(request, engine_.capacity(), engine_.model_.config());
   CHECK(request.data_position >= 0 && request.data_position < SampleKey::kMaxPosition &&
             request.num_samples <= SampleKey::kMaxSample,
         "no random numbers for {} samples of the prompt at {}", request.num_samples, request.data_position);

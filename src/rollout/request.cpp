@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/core/check.h"
+#include "src/nn/rope_table.h"
 
 namespace temper {
 namespace {
@@ -18,7 +19,7 @@ void require_ids(const std::vector<int32_t>& tokens, int64_t data_position, int6
 
 }  // namespace
 
-void check_request(const Request& r, int64_t capacity, int64_t vocab_size) {
+void check_request(const Request& r, int64_t capacity, const ModelConfig& model) {
   const auto length = static_cast<int64_t>(r.prompt.size());
   int64_t longest = length;
   for (const Response& begun : r.begun)
@@ -27,11 +28,13 @@ void check_request(const Request& r, int64_t capacity, int64_t vocab_size) {
   if (length == 0 || longest >= capacity)
     fail(Exit::data, {.what = length == 0 ? "a prompt has no tokens" : "a prompt is too long",
                       .where = fmt::format("prompt {}", r.data_position),
-                      .why = fmt::format("{} tokens{}; 1 to {} fit into context and cache", longest,
-                                         longest > length ? " with the begun response" : "", capacity - 1),
+                      .why = fmt::format(
+                          "{} tokens{}; 1 to {} fit into context and cache{}", longest,
+                          longest > length ? " with the begun response" : "", capacity - 1,
+                          longest >= model.max_position_embeddings ? why_no_longer_context(model.rope) : ""),
                       .fix = "take the prompt out, or raise model.context_tokens or rollout.kv_memory"});
-  require_ids(r.prompt, r.data_position, vocab_size);
-  for (const Response& begun : r.begun) require_ids(begun.tokens, r.data_position, vocab_size);
+  require_ids(r.prompt, r.data_position, model.vocab_size);
+  for (const Response& begun : r.begun) require_ids(begun.tokens, r.data_position, model.vocab_size);
   CHECK(r.begun.empty() || r.begun.size() == static_cast<size_t>(r.num_samples), "{} of {} samples begun",
         r.begun.size(), r.num_samples);
 }

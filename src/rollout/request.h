@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/types.h"
+#include "src/nn/model_config.h"
 #include "src/rl/types.h"
 
 namespace temper {
@@ -23,8 +24,8 @@ struct Request {
 };
 
 /// The prompt must be non-empty and, with the longest begun response, leave room for a token among
-/// `capacity`; ids are below `vocab_size`. Else Error(Exit::data) at the data position.
-void check_request(const Request& request, int64_t capacity, int64_t vocab_size);
+/// `capacity`; ids are in the model's vocabulary. Else Error(Exit::data) at the data position.
+void check_request(const Request& request, int64_t capacity, const ModelConfig& model);
 
 struct GenerateOptions {
   SampleOptions sampling;

@@ -52,6 +52,19 @@ std::string all_errors(const PlanResult& result) {
   return text;
 }
 
+TEST(Plan, ContextBeyondTheRangeOfDynamicRopeNamesIt) {
+  ModelConfig model = small_model();
+  const ConfigReading reading = read_text(kMinimalConfig, {"model.context_tokens=2000"});
+  EXPECT_EQ(all_errors(try_plan(reading.loaded.config, 1, model)).find("dynamic"), std::string::npos);
+  model.rope = {.type = "dynamic", .factor = 4.0, .max_position_embeddings = 1024};
+  const std::string error = all_errors(try_plan(reading.loaded.config, 1, model));
+  EXPECT_NE(error.find("rope type \"dynamic\" reaches to max_position_embeddings = 1024"), std::string::npos)
+      << error;
+  EXPECT_EQ(try_plan(read_text(kMinimalConfig, {"model.context_tokens=1024"}).loaded.config, 1, model)
+                .errors.size(),
+            0u);
+}
+
 struct BatchCase {
   const char* overrides;  // separated by spaces
   int64_t samples, per_update, updates, total, last, dropped;

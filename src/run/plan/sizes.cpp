@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "src/core/check.h"
+#include "src/nn/rope_table.h"
 #include "src/run/plan/draft.h"
 #include "src/run/plan/memory.h"
 
@@ -82,7 +83,8 @@ void plan_lengths(PlanDraft& d) {
   plan.context_tokens = std::min(given.value_or(most), most);
   if (given && *given > most)
     d.error("model.context_tokens",
-            fmt::format("the model was made for {} tokens (max_position_embeddings), not {}", most, *given),
+            fmt::format("the model was made for {} tokens (max_position_embeddings), not {}{}", most, *given,
+                        why_no_longer_context(d.facts.rope)),
             {"auto", most});
   if (plan.context_tokens < 2)
     return d.error("model.path",

@@ -8,6 +8,7 @@
 #include "src/config/load.h"
 #include "src/core/printable.h"
 #include "src/data/prompt_builder.h"
+#include "src/nn/rope_table.h"
 #include "src/rollout/engine.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/verbs/json_lines.h"
@@ -103,7 +104,8 @@ std::vector<Trajectory> read_sequences(const std::string& path, const Model& mod
       fail(Exit::data,
            {.what = "a sequence is longer than the model's context",
             .where = one.where,
-            .why = fmt::format("{} tokens, the context has {}", tokens.size(), model.context_tokens()),
+            .why = fmt::format("{} tokens, the context has {}{}", tokens.size(), model.context_tokens(),
+                               why_no_longer_context(model.config().rope)),
             .fix = "cut the sequence"});
     Trajectory t;
     t.prompt_tokens.assign(tokens.begin(), tokens.begin() + std::min<ptrdiff_t>(1, std::ssize(tokens)));
@@ -130,9 +132,9 @@ int run_generate(const CommandLine& line) {
   PromptOptions options;
   options.chat = has_messages;
   options.messages_key = has_messages ? "messages" : "";
+  options.lines_have_arguments = has_messages;
   const PromptBuilder builder(*tools.tokenizer, tools.chat_template(), options);
   const GenerateInput input = read_prompts(line, builder);
-  options.lines_have_arguments = has_messages;
   const auto model = work.host().load({folder});
   const int64_t longest = std::min(model->context_tokens(), input.longest + r.max_new_tokens);
   Engine engine(*model, generate_engine(*model, r, longest), work.host().ctx().lane);

@@ -21,17 +21,11 @@ rollout.kv_memory = 50000000
 cluster.watchdog_seconds = 2
 )";
 
-const char* kLongContext = R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
-  "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
-  "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 6400, "max_position_embeddings": 16384,
-  "tie_word_embeddings": true, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "initializer_range": 0.2,
-  "eos_token_id": 2})";
-
 class MissingRank : public RunFixture {
  protected:
   void SetUp() override {
     prepare(kConfig, sums(17));
-    ASSERT_EQ(program_.init_model("long", kLongContext), 0) << output();
+    prepare_long_model();
   }
 
   std::string command(const std::string& overrides) const {
@@ -40,10 +34,7 @@ class MissingRank : public RunFixture {
                            "roles.reference.ranks='\"1\"' roles.trainer.ranks='\"2\"' " +
                                overrides);
   }
-  bool trains() const {
-    const std::string file = "runs/run/metrics.jsonl";
-    return exists(file) && std::ranges::count(program_.read(file), '\n') > 5;
-  }
+  bool trains() const { return steps_done("run") > 5; }
   int64_t count(const std::string& text) const {
     const std::string all = output();
     int64_t n = 0;

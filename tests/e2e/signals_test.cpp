@@ -6,6 +6,7 @@
 
 #include "tests/support/background.h"
 #include "tests/support/run_fixture.h"
+#include "tests/support/same_run.h"
 
 namespace temper {
 namespace {
@@ -25,24 +26,11 @@ optimizer.schedule = "linear"
 checkpoint.export_hf_every = 60
 )";
 
-/// With many positions: one step of long answers takes far longer than two signals.
-const char* kLongContext = R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
-  "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
-  "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 6400, "max_position_embeddings": 16384,
-  "tie_word_embeddings": true, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "initializer_range": 0.2,
-  "eos_token_id": 2})";
-
 class Signals : public RunFixture {
  protected:
   void SetUp() override { prepare(kConfig, sums(17)); }
 
   std::string train(const std::string& overrides) const { return "train run.toml " + overrides; }
-  int64_t steps_done(const std::string& name) const {
-    const std::string path = "runs/" + name + "/metrics.jsonl";
-    if (!exists(path)) return 0;
-    const std::string text = program_.read(path);
-    return std::count(text.begin(), text.end(), '\n');
-  }
   void expect_saved_at(const std::string& name, int64_t step) const {
     EXPECT_TRUE(exists(checkpoint(name, step) + "/manifest.json"))
         << "after step " << step << ": " << output();
@@ -71,15 +59,8 @@ class Signals : public RunFixture {
       throw std::runtime_error("no two ranks: " + output());
     return ranks;
   }
-  void expect_same_run(const std::string& placed) const {
-    EXPECT_EQ(metrics("cut"), metrics("whole")) << placed;
-    for (int step = 1; step <= 3; ++step)
-      EXPECT_TRUE(rollouts("cut", step) == rollouts("whole", step)) << placed << ", step " << step;
-    EXPECT_TRUE(exported_weights("cut", 3) == exported_weights("whole", 3)) << placed;
-  }
-  void expect_same_as_whole(const std::string& name) const {
-    EXPECT_EQ(metrics(name), metrics("whole"));
-    EXPECT_EQ(exported_weights(name, kSteps), exported_weights("whole", kSteps));
+  void expect_same_run(const std::string& name, const std::string& placed = "") const {
+    EXPECT_EQ(run_difference(program_, "whole", name), "") << placed;
   }
 };
 
@@ -104,7 +85,7 @@ TEST_F(Signals, AStoppedRunGoesOnBitForBit) {
   }
   ASSERT_EQ(program_.run_ranks(2, train("run.name=stopped")), 0) << output();
   EXPECT_TRUE(says("resumed from")) << output();
-  expect_same_as_whole("stopped");
+  expect_same_run("stopped");
 }
 
 TEST_F(Signals, ControlCAndTheTimeLimitSaveALoneRun) {
@@ -117,14 +98,14 @@ TEST_F(Signals, ControlCAndTheTimeLimitSaveALoneRun) {
     stop(job, "alone", SIGINT, {job.pid()}, {-job.pid()});  // a terminal signals the whole group
   }
   ASSERT_EQ(program_.run(sft + "run.name=alone"), 0) << output();
-  expect_same_as_whole("alone");
+  expect_same_run("alone");
 
   ASSERT_EQ(program_.run(sft + "run.name=limited run.steps=1000000 run.time_limit=1s"), kRetry) << output();
   expect_saved_at("limited", steps_done("limited"));
 }
 
 TEST_F(Signals, ASignalCutsAStepAndTheRunGoesOnBitForBit) {
-  ASSERT_EQ(program_.init_model("long", kLongContext), 0) << output();
+  prepare_long_model();
   const std::string long_steps =
       "model.path=long run.steps=3 checkpoint.export_hf_every=3 rollout.max_new_tokens=500 "
       "rollout.ignore_eos=true rollout.kv_memory=50000000 run.max_policy_lag=";
@@ -155,7 +136,7 @@ TEST_F(Signals, ASignalCutsAStepAndTheRunGoesOnBitForBit) {
     EXPECT_GT(cuts, 0) << placed;
     if (code != 0) code = program_.run_ranks(2, command + "run.name=cut");
     EXPECT_EQ(code, 0) << output();
-    expect_same_run(placed);
+    expect_same_run("cut", placed);
   }
 }
 
@@ -165,7 +146,7 @@ const char* kSlow =
     "rollout.prompts_per_step=16 rollout.samples_per_prompt=16 rollout.kv_memory=50000000 run.name=";
 
 TEST_F(Signals, TheFirstStepOfAResumedRunIsCutToo) {
-  ASSERT_EQ(program_.init_model("long", kLongContext), 0) << output();
+  prepare_long_model();
   ASSERT_EQ(program_.run(train("model.path=long run.steps=1 run.name=resumed")), 0) << output();
   Background job(program_, program_.temper() + " " + train(kSlow + std::string("resumed")));
   ASSERT_TRUE(job.until([&] { return says("resumed from"); })) << output();
@@ -179,7 +160,7 @@ TEST_F(Signals, TheFirstStepOfAResumedRunIsCutToo) {
 
 /// The second signal does not wait for the first one's save.
 TEST_F(Signals, ASecondSignalEndsTheRunAtOnce) {
-  ASSERT_EQ(program_.init_model("long", kLongContext), 0) << output();
+  prepare_long_model();
   const std::string slow = train(kSlow);
   // Handlers alone would not tell: some builds of Open MPI bring their own for a run without mpirun.
   const auto at_work = [&](const std::string& name, int rank) {

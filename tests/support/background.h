@@ -1,14 +1,17 @@
 #pragma once
 // A command that runs beside the test, so that the test can send signals to it or take its files away. Waits
-// end when what they wait for has come or the command has ended; a generous limit stops a hanging test.
+// end when what they wait for has come or the command has ended; a generous limit stops a hanging test. All
+// that the command starts carries a mark, so that nothing of it outlives the test.
 
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <thread>
 
 #include "tests/support/program.h"
@@ -18,21 +21,23 @@ namespace temper {
 class Background {
  public:
   /// Starts a shell command in the program's folder, in a process group of its own; its output goes to
-  /// output.log.
-  Background(const Program& program, const std::string& command) {
+  /// `log` there.
+  Background(const Program& program, const std::string& command, const std::string& log = "output.log") {
+    static std::atomic<int> count = 0;
+    mark_ = fmt::format("TEMPER_TEST_JOB={}-{}", ::getpid(), ++count);
+    const std::string line =
+        fmt::format("cd {} && export {} && exec {} > {} 2>&1", program.folder().path(), mark_, command, log);
     pid_ = ::fork();
     if (pid_ != 0) return;
     ::setpgid(0, 0);
-    const std::string line =
-        fmt::format("cd {} && exec {} > output.log 2>&1", program.folder().path(), command);
     ::execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
     ::_exit(127);
   }
   ~Background() {
-    if (ended()) return;
-    ::kill(-pid_, SIGKILL);
-    for (pid_t child : children()) ::kill(child, SIGKILL);  // mpirun gives its ranks groups of their own
-    ::waitpid(pid_, &status_, 0);
+    if (!ended()) ::kill(-pid_, SIGKILL);
+    for (const pid_t process : processes())
+      ::kill(process, SIGKILL);  // mpirun gives its ranks groups of their own
+    if (!ended()) ::waitpid(pid_, &status_, 0);
   }
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
@@ -43,6 +48,7 @@ class Background {
   int wait() {
     until([] { return false; });
     if (!ended_) return -1;
+    if (code_of_ranks_ != 0) return code_of_ranks_;
     return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
   }
   /// True when `reached` came true while the command ran.
@@ -50,6 +56,7 @@ class Background {
     const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(120);
     while (!ended() && std::chrono::steady_clock::now() < limit) {
       if (reached()) return true;
+      end_stuck_launcher();
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
     return false;
@@ -57,24 +64,33 @@ class Background {
   /// Processes that the command itself started: under mpirun, the ranks.
   std::vector<pid_t> children() const {
     std::vector<pid_t> found;
-    for (const std::string& name : list_directory("/proc")) {
-      if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-      const pid_t process = std::stoi(name);
-      const std::string state = state_and_parent(process);
-      if (!state.empty() && std::stoi(state.substr(2)) == pid_) found.push_back(process);
-    }
+    for (const pid_t process : all_processes())
+      if (const std::string state = state_and_parent(process);
+          !state.empty() && std::stoi(state.substr(2)) == pid_)
+        found.push_back(process);
+    return found;
+  }
+  /// All that is left of the command and of what it started, whoever is the parent now.
+  std::vector<pid_t> processes() const {
+    std::vector<pid_t> found;
+    for (const pid_t process : all_processes())
+      if (has_variable(process, mark_)) found.push_back(process);
+    return found;
+  }
+  /// The processes of ranks that mpirun has started so far.
+  std::map<int, pid_t> ranks() const {
+    std::map<int, pid_t> found;
+    for (const pid_t process : children())
+      if (const std::string rank = variable(process, "OMPI_COMM_WORLD_RANK="); !rank.empty())
+        found[std::stoi(rank)] = process;
     return found;
   }
   /// The process of a rank, once mpirun has started it; -1 when the command ended before.
   pid_t rank(int number) {
-    const std::string sign = fmt::format("OMPI_COMM_WORLD_RANK={}", number) + '\0';
     pid_t found = -1;
     until([&] {
-      for (const pid_t process : children()) {
-        std::ifstream file(fmt::format("/proc/{}/environ", process));
-        const std::string all((std::istreambuf_iterator<char>(file)), {});
-        if (all.find(sign) != std::string::npos) found = process;
-      }
+      const std::map<int, pid_t> there = ranks();
+      if (there.contains(number)) found = there.at(number);
       return found > 0;
     });
     return found;
@@ -84,7 +100,29 @@ class Background {
   static bool pending(pid_t process, int signal) { return in_mask(process, "ShdPnd:", signal); }
 
  private:
-  /// "S 123 ...", from /proc; empty when there is no such process.
+  static std::vector<pid_t> all_processes() {
+    std::vector<pid_t> all;
+    for (const std::string& name : list_directory("/proc"))
+      if (name.find_first_not_of("0123456789") == std::string::npos) all.push_back(std::stoi(name));
+    return all;
+  }
+  /// What the process was started with; a zombie has nothing.
+  static std::string environment(pid_t process) {
+    std::ifstream file(fmt::format("/proc/{}/environ", process), std::ios::binary);
+    return '\0' + std::string(std::istreambuf_iterator<char>(file), {}) + '\0';
+  }
+  static bool has_variable(pid_t process, const std::string& variable) {
+    return environment(process).find('\0' + variable + '\0') != std::string::npos;
+  }
+  /// `name` with its "=".
+  static std::string variable(pid_t process, const std::string& name) {
+    const std::string all = environment(process);
+    const size_t at = all.find('\0' + name);
+    if (at == std::string::npos) return "";
+    const size_t begin = at + 1 + name.size();
+    return all.substr(begin, all.find('\0', begin) - begin);
+  }
+  /// "S 123 ... EXIT-STATUS", from /proc; empty when there is no such process.
   static std::string state_and_parent(pid_t process) {
     std::ifstream file(fmt::format("/proc/{}/stat", process));
     std::string text;
@@ -99,14 +137,41 @@ class Background {
         return (std::stoull(line.substr(mask.size()), nullptr, 16) >> (signal - 1) & 1) != 0;
     return false;
   }
+  /// Some builds of PMIx lock themselves out in the server's end when a rank died while it connected: mpirun
+  /// then waits for ever with no rank left. After three seconds of that it is ended, and the code of the
+  /// first rank that failed is its own.
+  void end_stuck_launcher() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_look_) return;
+    next_look_ = now + std::chrono::milliseconds(500);
+    std::error_code gone;
+    const std::string program =
+        std::filesystem::read_symlink(fmt::format("/proc/{}/exe", pid_), gone).string();
+    int code = 0;
+    bool all_dead =
+        program.find("orterun") != std::string::npos || program.find("mpirun") != std::string::npos;
+    for (const pid_t child : children()) {
+      const std::string state = state_and_parent(child);
+      all_dead = all_dead && state.starts_with("Z");
+      if (const int status = std::atoi(state.substr(state.find_last_of(' ') + 1).c_str());
+          code == 0 && status)
+        code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    }
+    looks_dead_ = all_dead && code != 0 ? looks_dead_ + 1 : 0;
+    if (looks_dead_ < 6) return;
+    code_of_ranks_ = code;
+    ::kill(pid_, SIGKILL);
+  }
   bool ended() {
     if (!ended_) ended_ = ::waitpid(pid_, &status_, WNOHANG) == pid_;
     return ended_;
   }
 
+  std::string mark_;
   pid_t pid_ = -1;
-  int status_ = 0;
+  int status_ = 0, code_of_ranks_ = 0, looks_dead_ = 0;
   bool ended_ = false;
+  std::chrono::steady_clock::time_point next_look_ = {};
 };
 
 }  // namespace temper

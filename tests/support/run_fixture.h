@@ -32,6 +32,13 @@ inline std::string sums(int count) {
   return data;
 }
 
+/// With many positions: a step of long answers takes as long as a test needs.
+inline constexpr const char* kLongContext = R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
+  "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+  "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 6400, "max_position_embeddings": 16384,
+  "tie_word_embeddings": true, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "initializer_range": 0.2,
+  "eos_token_id": 2})";
+
 class RunFixture : public ::testing::Test {
  protected:
   /// run.toml, data.jsonl and the model folder model/, in the program's folder.
@@ -39,6 +46,11 @@ class RunFixture : public ::testing::Test {
     program_.write("run.toml", run_config(config_lines));
     program_.write("data.jsonl", data);
     ASSERT_EQ(program_.init_model("model"), 0) << program_.output();
+  }
+
+  /// The model folder long/.
+  void prepare_long_model() const {
+    ASSERT_EQ(program_.init_model("long", kLongContext), 0) << program_.output();
   }
 
   std::string output() const { return program_.output(); }
@@ -63,6 +75,13 @@ class RunFixture : public ::testing::Test {
   }
   std::string exported_weights(const std::string& run, int64_t step) const {
     return program_.read(fmt::format("runs/{}/export/{}/model.safetensors", run, step_name(step)));
+  }
+  /// Steps that metrics.jsonl has a line of.
+  int64_t steps_done(const std::string& run) const {
+    const std::string file = "runs/" + run + "/metrics.jsonl";
+    if (!exists(file)) return 0;
+    const std::string text = program_.read(file);
+    return std::count(text.begin(), text.end(), '\n');
   }
   std::string metrics(const std::string& run) const { return program_.fixed_metrics(run); }
 

@@ -35,6 +35,7 @@ OBJ := $(SRC:%=$(B)/%.o)
 MAIN := $(B)/src/main.cpp.o $(B)/src/run/verbs/version.cpp.o
 TESTS := $(patsubst %.cpp,$(B)/%,$(shell find tests -name '*_test.cpp' -not -path 'tests/gpu/*' -not -path 'tests/long/*' 2>/dev/null))
 LONG_TESTS := $(patsubst %.cpp,$(B)/%,$(shell find tests/long -name '*_test.cpp' 2>/dev/null))
+CHAOS_TESTS := $(filter $(B)/tests/chaos/%,$(TESTS))
 GPU_TESTS := $(patsubst %.cpp,$(B)/%,$(shell find tests/gpu -name '*_test.cpp' 2>/dev/null))
 # Tests of ops once more, on the GPU: those that have a case for every backend (tests/support/check_op.h).
 GPU_OP_TESTS := $(patsubst tests/ops/%.cpp,$(B)/tests/gpu/ops/%,$(shell grep -l '^TEST\>' tests/ops/*_test.cpp 2>/dev/null))
@@ -81,6 +82,10 @@ $(B)/%.cu.o: %.cu
 	@mkdir -p $(@D); echo "  NVCC  $<"; $(NVCC) -ccbin $(MPICXX) $(CPPFLAGS) $(NVFLAGS) -c $< -o $@
 $(B)/tests/%_test: $(B)/tests/%_test.cpp.o $(TESTLIB) $(LIB)
 	@echo "  LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lgtest $(LDLIBS)
+# Lets file calls of the program go wrong: tests/chaos loads it into runs.
+$(B)/tests/chaos/fault_shim.so: tests/chaos/fault_shim.cpp
+	@mkdir -p $(@D); echo "  LINK  $@"; $(MPICXX) -std=c++20 -O1 -fPIC -shared $(WARN) -o $@ $< -ldl
+$(B)/tests/chaos/save_faults_test: | $(B)/tests/chaos/fault_shim.so
 # The one part of the CUDA backend that needs no CUDA: tested in every build.
 $(B)/tests/kernels/choice_file_test: $(if $(CU),,$(B)/kernels/cuda/choice_file.cpp.o)
 $(B)/tests/%_bench: $(B)/tests/%_bench.cpp.o $(LIB)
@@ -106,7 +111,11 @@ test-gpu: deps
 # Runs of many steps: minutes, so not a part of `make test`.
 test-long: deps
 	@$(MAKE) --no-print-directory build/temper $(LONG_TESTS)
-	@SUITE=long tools/run_tests.sh $(B)
+	@SUITE=long LIMIT=7200 tools/run_tests.sh $(B)
+# As many faults as the program is held to; `make test` has a minute of them. CHAOS_SEED draws others.
+chaos: deps
+	@$(MAKE) --no-print-directory build/temper $(CHAOS_TESTS)
+	@SUITE=chaos CHAOS=1 CHAOS_JOBS=$${CHAOS_JOBS:-$$(nproc)} JOBS=1 LIMIT=7200 OMP_NUM_THREADS=1 tools/run_tests.sh $(B)
 demo: deps
 	@$(MAKE) --no-print-directory build/temper
 	@tools/demo.sh
@@ -137,7 +146,8 @@ help:
 	@echo "make deps                   installs missing packages (Debian 12, Ubuntu 24.04)"
 	@echo "make test                   builds and runs every test; ends with: N passed, N failed, N skipped"
 	@echo "make test-gpu               the tests that need an H100 or H200"
-	@echo "make test-long              runs of many steps: their memory stays flat"
+	@echo "make test-long              runs of many steps: their memory stays flat (half an hour)"
+	@echo "make chaos                  kills, signals, stops, failing file calls, changed bits (an hour; CHAOS_SEED=1)"
 	@echo "make demo                   a small model learns to add on 2 ranks, under 4 minutes"
 	@echo "make learn                  products in written steps: SFT, GRPO with three seeds, on an H100 or H200"
 	@echo "make bench                  speed: of the GPU where there is one, else of the CPU kernels and of a step"
@@ -147,6 +157,6 @@ help:
 	@echo "make $(B)/tests/ops/norm_test   one test; it runs from here"
 	@echo "MODE=release|debug|asan  CUDA=0|1 (1 where nvcc is)  ARCH=native  DEPS_PREFIX=DIR (include/, lib/)  -j1"
 
-.PHONY: all deps test test-gpu test-long tests demo learn bench benches install clean help FORCE
+.PHONY: all deps test test-gpu test-long chaos tests demo learn bench benches install clean help FORCE
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

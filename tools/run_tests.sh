@@ -2,7 +2,7 @@
 # Runs every built test and the checks of the source tree, a few at a time, and ends with one line over all GoogleTest
 # cases and checks: `N passed, N failed, N skipped`. A test named *_mpiN_test runs on N ranks; ranks report for
 # themselves, and a case counts as the worst of them. usage: tools/run_tests.sh BUILD_DIR [PATTERN]; JOBS=2;
-# SUITE=gpu for the tests that need a GPU, SUITE=long for runs of many steps
+# SUITE=gpu for the tests that need a GPU, SUITE=long for runs of many steps, SUITE=chaos for faults in runs
 set -u
 cd "$(dirname "$0")/.."
 
@@ -10,7 +10,7 @@ run_one() {  # run_one BUILD SCRIPT_OR_TEST: leaves a log and one line `passed f
   local build=$1 program=$2 name log rc passed failed skipped ranks start=$SECONDS
   name=${program#"$build"/tests/}
   log=$build/test-logs/${name//\//.}.log
-  local command=(timeout -k 10 600 "$program")
+  local command=(timeout -k 10 "${LIMIT:-600}" "$program")
   if [[ $name =~ _mpi([0-9]+)_test$ ]]; then
     ranks=${BASH_REMATCH[1]}
     command=(timeout -k 10 300 mpirun --oversubscribe --bind-to none -n "$ranks" "$program")
@@ -28,6 +28,7 @@ run_one() {  # run_one BUILD SCRIPT_OR_TEST: leaves a log and one line `passed f
   if [ "${failed:-0}" = 0 ]; then
     printf 'ok    %4ss  %-45s %s passed%s\n' $((SECONDS - start)) "$name" "${passed:-0}" \
       "${skipped:+, $skipped skipped}"
+    [ -z "${CHAOS:-}" ] || grep -avE '^(\[|Note: |$)' "$log" | sed 's/^/      | /'  # what was done
     return
   fi
   {
@@ -56,15 +57,15 @@ list() {  # the long ones first: many ranks, then whole runs
       sed "s|^|$build/|; s|\.cpp$||" | sort
     return
   fi
-  if [ "${SUITE:-cpu}" = long ]; then
-    find tests/long -name '*_test.cpp' | sed "s|^|$build/|; s|\.cpp$||" | sort
+  if [ "${SUITE:-cpu}" = long ] || [ "${SUITE:-cpu}" = chaos ]; then
+    find "tests/$SUITE" -name '*_test.cpp' | sed "s|^|$build/|; s|\.cpp$||" | sort
     return
   fi
   echo tools/check_layers.sh
   echo tools/check_size.sh
   echo tools/check_path.sh
   find tests -name '*_test.cpp' -not -path 'tests/gpu/*' -not -path 'tests/long/*' | sed "s|^|$build/|; s|\.cpp$||" |
-    awk '{ print /_mpi/ ? 0 : /\/(e2e|run)\// ? 1 : 2, $0 }' | sort | cut -d' ' -f2
+    awk '{ print /_mpi/ ? 0 : /\/(e2e|run|chaos)\// ? 1 : 2, $0 }' | sort | cut -d' ' -f2
 }
 list | grep -E -- "${pattern:-.}" | xargs -P "$jobs" -I{} "$0" --one "$build" {}
 

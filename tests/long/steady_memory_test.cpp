@@ -2,10 +2,7 @@
 // export every ten) the resident memory of each rank is flat after step 20, when each kind of work has been
 // done twice.
 
-#include <map>
-
-#include "tests/support/background.h"
-#include "tests/support/run_fixture.h"
+#include "tests/long/memory_watch.h"
 
 namespace temper {
 namespace {
@@ -35,43 +32,11 @@ checkpoint.every = 10
 checkpoint.export_hf_every = 10
 )";
 
-/// kB; 0 when the process is gone.
-int64_t resident_kb(pid_t process) {
-  std::ifstream file(fmt::format("/proc/{}/status", process));
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("VmRSS:")) return std::stoll(line.substr(6));
-  return 0;
-}
-
 /// The heap gives back at once what is freed: what it keeps would hide megabytes that are never freed.
 const char* kGiveBack =
     "env GLIBC_TUNABLES=glibc.malloc.mmap_threshold=131072:glibc.malloc.trim_threshold=131072 ";
 
-/// Largest of each window of steps that was seen, by rank.
-using Peaks = std::map<pid_t, std::map<int, int64_t>>;
-
-class SteadyMemory : public RunFixture {
- protected:
-  int steps_done() const {
-    std::ifstream file(program_.path("runs/run/metrics.jsonl"));
-    return static_cast<int>(std::count(std::istreambuf_iterator<char>(file), {}, '\n'));
-  }
-
-  /// Looks at the ranks until the run has ended; the last step is the end of the process, too.
-  Peaks watch(Background& run) const {
-    Peaks peaks;
-    while (run.until([&] {
-      const int step = steps_done();
-      for (const pid_t rank : run.children()) {
-        int64_t& peak = peaks[rank][step / kWindow];
-        peak = std::max(peak, resident_kb(rank));
-      }
-      return true;
-    }))
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    return peaks;
-  }
-};
+using SteadyMemory = MemoryWatch;
 
 TEST_F(SteadyMemory, IsFlatAfterStep20) {
   program_.write("run.toml", run_config(kConfig));
@@ -81,20 +46,7 @@ TEST_F(SteadyMemory, IsFlatAfterStep20) {
         fmt::format("{{\"prompt\":\"What is {} plus {}?\",\"answer\":\"{}\"}}\n", 10 + i, 30 + i, 40 + 2 * i);
   program_.write("data.jsonl", data);
   ASSERT_EQ(program_.init_model("model", kModel), 0) << output();
-  Background run(program_, kGiveBack + program_.mpirun(2, "train run.toml"));
-  const Peaks ranks = watch(run);
-  ASSERT_EQ(run.wait(), 0) << output();
-  ASSERT_EQ(ranks.size(), 2u);
-  for (const auto& [rank, peaks] : ranks) {
-    ASSERT_EQ(peaks.count(1), 1u) << "no window begins at step " << kWindow;
-    const int64_t first = peaks.at(1);
-    for (const auto& [window, peak] : peaks) {
-      std::printf("process %d, from step %3d: %6.1f MiB\n", rank, window * kWindow,
-                  static_cast<double>(peak) / 1024);
-      if (window == 0 || window == kSteps / kWindow) continue;
-      EXPECT_LE(std::abs(peak - first), first / 100) << "kB more or less from step " << window * kWindow;
-    }
-  }
+  expect_flat(kGiveBack + program_.mpirun(2, "train run.toml"), "run", 2, kSteps, kWindow, kWindow);
 }
 
 }  // namespace

@@ -1,0 +1,129 @@
+#pragma once
+// Runs that faults are let loose on: a model so small that a run takes a second, runs of one to three ranks
+// with all that makes a resume hard, each once without a fault, and what must hold after one.
+
+#include <mutex>
+
+#include "src/core/stopwatch.h"
+#include "src/run/session/find_checkpoint.h"
+#include "tests/chaos/cases.h"
+#include "tests/support/background.h"
+#include "tests/support/run_fixture.h"
+#include "tests/support/same_run.h"
+
+namespace temper {
+
+/// How a run is made; 0 ranks: without mpirun.
+struct Scenario {
+  const char* name;
+  int ranks;
+  const char* overrides;
+};
+
+inline constexpr Scenario kScenarios[] = {
+    {"alone", 0, "checkpoint.every=1 "},
+    {"two", 2, "run.max_policy_lag=1 checkpoint.every=2 train.samples_per_update=3 checkpoint.keep=1 "},
+    {"partial", 2,
+     "run.max_policy_lag=1 checkpoint.every=1 rollout.tokens_per_step=4 rollout.dynamic_sampling_rounds=1 "
+     "rollout.max_new_tokens=10 "},
+    {"apart", 3,
+     "run.max_policy_lag=2 checkpoint.every=1 roles.rollout.ranks='\"0\"' roles.reference.ranks='\"1\"' "
+     "roles.trainer.ranks='\"2\"' "},
+    {"apart-partial", 3,
+     "run.max_policy_lag=1 checkpoint.every=2 roles.rollout.ranks='\"1-2\"' roles.reference.ranks='\"0\"' "
+     "roles.trainer.ranks='\"0\"' rollout.tokens_per_step=4 rollout.max_new_tokens=10 "},
+    {"sft", 2,
+     "algorithm.name=sft algorithm.kl_coef=0 algorithm.entropy_coef=0 rollout.samples_per_prompt=1 "
+     "train.samples_per_update=3 checkpoint.every=1 "},
+};
+
+inline constexpr int kChaosSteps = 5;
+
+class ChaosRun : public RunFixture {
+ protected:
+  static constexpr const char* kConfig = R"(
+run.name = "run"
+run.steps = 5
+algorithm.kl_coef = 0.1
+algorithm.entropy_coef = 0.01
+rollout.prompts_per_step = 3
+rollout.samples_per_prompt = 2
+rollout.max_new_tokens = 6
+checkpoint.keep = 2
+checkpoint.export_hf_every = 2
+optimizer.schedule = "linear"
+)";
+
+  void SetUp() override {
+    prepare(kConfig, sums(23));
+    // What killed jobs of MPI leave behind stays in this folder.
+    make_directories(program_.path("mpi"));
+    for (const char* name : {"OMPI_MCA_btl_vader_backing_directory", "OMPI_MCA_orte_tmpdir_base"})
+      ::setenv(name, program_.path("mpi").c_str(), 1);
+  }
+
+  /// `first`: words before the program's name, such as variables for it alone.
+  std::string command(const Scenario& s, const std::string& run, const std::string& variables = "") const {
+    const std::string train = fmt::format("train run.toml {} run.name={}", s.overrides, run);
+    if (s.ranks == 0) return fmt::format("env {} {} {}", variables, program_.temper(), train);
+    return fmt::format("env {} {}", variables, program_.mpirun(s.ranks, train));
+  }
+  static std::string log_of(const std::string& run) { return run + ".log"; }
+  /// What the last start of a run printed.
+  std::string printed(const std::string& run) const {
+    return exists(log_of(run)) ? program_.read(log_of(run)) : "";
+  }
+
+  /// The name of the same run without a fault, made when it is first asked for; `seconds`: what it took.
+  std::string whole(const Scenario& s, double* seconds = nullptr) {
+    const std::lock_guard lock(mutex_);
+    const std::string name = std::string("whole-") + s.name;
+    if (!whole_seconds_.contains(name)) {
+      const Stopwatch watch;
+      Background job(program_, command(s, name), log_of(name));
+      if (const int code = job.wait(); code != 0)
+        throw std::runtime_error(fmt::format("{} ended with {}: {}", name, code, printed(name)));
+      whole_seconds_[name] = watch.seconds();
+    }
+    if (seconds) *seconds = whole_seconds_[name];
+    return name;
+  }
+
+  int64_t newest_step(const std::string& run) const {
+    const std::vector<int64_t> steps = list_checkpoints(program_.path("runs/" + run + "/checkpoints"));
+    return steps.empty() ? 0 : steps.back();
+  }
+  /// After a fault: what was committed is there and sound. Empty, or what is wrong.
+  std::string committed_defect(const std::string& run, int64_t before) const {
+    const int64_t newest = newest_step(run);
+    if (newest < before) return fmt::format("checkpoint {} is lost, {} is the newest", before, newest);
+    if (newest == 0) return "";
+    for (const Damage& d : verify_checkpoint(program_.path(checkpoint(run, newest))))
+      return fmt::format("checkpoint {}: {}: {}", newest, d.file, d.reason);
+    return "";
+  }
+  /// Goes on with a run until its end; it must be the one without a fault, and leave nothing half made.
+  std::string finish_and_compare(const Scenario& s, const std::string& run) {
+    Background job(program_, command(s, run), log_of(run));
+    if (const int code = job.wait(); code != 0)
+      return fmt::format("the last start ended with {}: {}", code, printed(run));
+    if (const std::string difference = run_difference(program_, whole(s), run); !difference.empty())
+      return fmt::format("{} is another run: {}\n{}", s.name, difference, printed(run));
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(program_.path("runs/" + run)))
+      if (is_temporary(entry.path().filename().string())) return entry.path().string() + " was left";
+    remove_tree(program_.path("runs/" + run));
+    std::filesystem::remove(program_.path(log_of(run)));
+    return "";
+  }
+  /// Waits until nothing of the job is left: a start may follow.
+  static void wait_until_gone(Background& job) {
+    job.wait();
+    while (!job.processes().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, double> whole_seconds_;
+};
+
+}  // namespace temper

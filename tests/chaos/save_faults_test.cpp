@@ -1,0 +1,125 @@
+// Every file call of a step, its save and its export goes wrong once: no space, a failing device, half of a
+// write, a kill before it or in the middle of it. The program says so or goes on, what was committed stays,
+// and the next start makes the run of which no call failed. A preloaded library counts the calls and lets the
+// n-th go wrong.
+
+#include <cmath>
+#include <sstream>
+
+#include "tests/chaos/chaos_run.h"
+
+namespace temper {
+namespace {
+
+/// The run without a fault keeps the checkpoint that the others begin at.
+constexpr Scenario kWhole = {"saves", 2, "run.max_policy_lag=1 checkpoint.every=1 checkpoint.keep=3 "};
+constexpr Scenario kFaulty = {"saves", 2, "run.max_policy_lag=1 checkpoint.every=1 checkpoint.keep=1 "};
+constexpr int kBefore = kChaosSteps - 1;
+
+struct Fault {
+  int rank = 0;
+  int64_t call = 0;
+  std::string kind = {}, what = {};  // ENOSPC, EIO ...; the call and its path
+};
+
+class SaveFaults : public ChaosRun {
+ protected:
+  void SetUp() override {
+    ::setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", 1);
+    ChaosRun::SetUp();
+  }
+
+  /// As the run was after the save of step 4.
+  void begin_at_save(const std::string& run) {
+    std::filesystem::copy(program_.path("runs/" + whole(kWhole)), program_.path("runs/" + run),
+                          std::filesystem::copy_options::recursive);
+    for (const char* file : {"checkpoints/{}", "export/{}", "rollouts/{}.jsonl"})
+      remove_tree(program_.path(
+          fmt::format("runs/{}/{}", run, fmt::format(fmt::runtime(file), step_name(kChaosSteps)))));
+  }
+  std::string variables(const std::string& run, const Fault& fault) const {
+    const std::string shim =
+        (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "fault_shim.so").string();
+    return fmt::format(
+        "ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 LD_PRELOAD={} TEMPER_FAULT_ROOT=runs/{} "
+        "TEMPER_FAULT_FROM={} TEMPER_FAULT_RANK={} TEMPER_FAULT_CALL={} TEMPER_FAULT={} TEMPER_FAULT_LOG={}",
+        shim, run, step_name(kChaosSteps), fault.rank, fault.call, fault.kind,
+        program_.path(run + ".faults"));
+  }
+  std::vector<std::string> fault_lines(const std::string& run) const {
+    std::vector<std::string> lines;
+    std::ifstream file(program_.path(run + ".faults"));
+    for (std::string line; std::getline(file, line);) lines.push_back(line);
+    return lines;
+  }
+
+  /// All that can go wrong with the calls of this rank.
+  std::vector<Fault> faults_of(int rank) {
+    const std::string run = fmt::format("counted-{}", rank);
+    begin_at_save(run);
+    Background job(program_, command(kFaulty, run, variables(run, {.rank = rank})), log_of(run));
+    if (job.wait() != 0) throw std::runtime_error(printed(run));
+    std::vector<Fault> all;
+    for (const std::string& line : fault_lines(run)) {
+      std::istringstream words(line);
+      Fault f{.rank = rank};
+      std::string name, needs_space;
+      words >> f.call >> name >> needs_space;
+      f.what = line.substr(line.find(name));
+      std::vector<const char*> kinds{"EIO", "KILL"};
+      if (needs_space == "w") kinds.push_back("ENOSPC");
+      if (name == "write" || name == "pwrite") kinds.insert(kinds.end(), {"SHORT", "TORN"});
+      for (const char* kind : kinds) {
+        f.kind = kind;
+        all.push_back(f);
+      }
+    }
+    std::printf("rank %d: %zu file calls, %zu faults\n", rank, fault_lines(run).size(), all.size());
+    return all;
+  }
+
+  std::string check(const Fault& fault, const std::string& run) {
+    begin_at_save(run);
+    int code = 0;
+    {
+      Background job(program_, command(kFaulty, run, variables(run, fault)), log_of(run));
+      code = job.wait();
+      wait_until_gone(job);
+    }
+    const std::string where =
+        fmt::format("{} at call {} of rank {}: {}", fault.kind, fault.call, fault.rank, fault.what);
+    const bool killed = fault.kind == "KILL" || fault.kind == "TORN";
+    const bool told = code == static_cast<int>(Exit::storage) || code == static_cast<int>(Exit::busy);
+    if (code != 0 && !(killed ? code == 128 + SIGKILL : told))
+      return fmt::format("{}: the run ended with {}: {}", where, code, printed(run));
+    if (code != 0 && fault.kind == "SHORT") return where + ": a short write is no error: " + printed(run);
+    const std::string said = printed(run);
+    if (const std::string defect = committed_defect(run, kBefore); !defect.empty())
+      return fmt::format("{}: {}\n{}", where, defect, said);
+    const std::string wrong = finish_and_compare(kFaulty, run);
+    std::filesystem::remove(program_.path(run + ".faults"));
+    return wrong.empty() ? "" : fmt::format("{}: {}\nbefore: {}", where, wrong, said);
+  }
+};
+
+TEST_F(SaveFaults, EveryFileCallGoesWrongOnce) {
+  std::vector<Fault> faults = faults_of(0);
+  for (Fault& f : faults_of(1)) faults.push_back(std::move(f));
+  const auto all = static_cast<int64_t>(faults.size());
+  ASSERT_GT(all, 0);
+  // A few of them: spread over all.
+  const int64_t count = std::min(all, chaos_count(14, all));
+  run_cases(count, [&](int64_t number, Draw& draw) {
+    const int64_t begin = number * all / count, end = (number + 1) * all / count;
+    return check(faults[static_cast<size_t>(begin + draw.below(end - begin))],
+                 fmt::format("fault-{}", number));
+  });
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

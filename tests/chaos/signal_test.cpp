@@ -1,0 +1,137 @@
+// SIGUSR1, SIGTERM, SIGINT and SIGHUP at any instant from the start of a process to its end. A run that has
+// something to save commits it and ends with 75; before that it ends with 128 + the number; and the run that
+// goes on is the one that nobody stopped. Generation and updates that take far longer are cut.
+
+#include "tests/chaos/chaos_run.h"
+
+namespace temper {
+namespace {
+
+constexpr int kMostSignals = 4;  // for a run, before it is left alone
+constexpr int kRetry = static_cast<int>(Exit::retry);
+
+/// A step takes a second or two.
+constexpr const char* kLong =
+    "model.path=long checkpoint.every=2 rollout.max_new_tokens=400 rollout.ignore_eos=true "
+    "rollout.kv_memory=50000000 ";
+
+class SignalsAtAnyInstant : public ChaosRun {
+ protected:
+  void SetUp() override {
+    ChaosRun::SetUp();
+    prepare_long_model();
+  }
+
+  static std::vector<Scenario> scenarios() {
+    static const std::string lag_0 = std::string(kLong), lag_1 = lag_0 + "run.max_policy_lag=1 ",
+                             apart =
+                                 " roles.rollout.ranks='\"0\"' roles.trainer.ranks='\"1\"' "
+                                 "roles.reference.ranks='\"1\"' ",
+                             apart_0 = lag_0 + apart, apart_1 = lag_1 + apart;
+    std::vector<Scenario> all(std::begin(kScenarios), std::end(kScenarios));
+    for (const auto& [name, overrides] :
+         {std::pair("long", &lag_0), std::pair("long-lag", &lag_1), std::pair("long-apart", &apart_0),
+          std::pair("long-apart-lag", &apart_1)})
+      all.push_back({name, 2, overrides->c_str()});
+    return all;
+  }
+  /// With partial rollouts the weights of a response depend on where it was cut.
+  static bool has_fixed_bits(const Scenario& s) {
+    return std::string(s.overrides).find("tokens_per_step") == std::string::npos;
+  }
+
+  struct Signal {
+    int number;
+    int to;  // a rank; -1: all ranks; -2: mpirun, which hands on SIGUSR1 alone
+  };
+  static Signal draw_signal(Draw& draw, const Scenario& s) {
+    const Signal signal{draw.from(std::vector<int>{SIGUSR1, SIGTERM, SIGINT, SIGHUP}),
+                        static_cast<int>(draw.below(s.ranks + 2)) - 1};
+    if (s.ranks == 0) return {signal.number, -2};
+    return signal.to < s.ranks ? signal : Signal{SIGUSR1, -2};
+  }
+  static void send(const Background& job, Signal signal) {
+    if (signal.to == -2) {
+      ::kill(job.pid(), signal.number);
+      return;
+    }
+    for (const auto& [rank, process] : job.ranks())
+      if (signal.to < 0 || signal.to == rank) ::kill(process, signal.number);
+  }
+
+  /// Empty, or what is wrong about the end of a run that began after `steps` steps and had made `reached`
+  /// when it got the signal.
+  std::string end_defect(const std::string& run, int code, int number, int64_t steps, int64_t reached) const {
+    const std::string said = printed(run);
+    if (code == 0 && newest_step(run) < kChaosSteps) return "code 0 without the last step: " + said;
+    if (code == 0) return reached < kChaosSteps - 2 ? "the signal was not heeded: " + said : "";
+    if (code == 128 + number)
+      return steps_done(run) <= steps ? "" : fmt::format("code {}, and a step was lost: {}", code, said);
+    if (code != kRetry) return fmt::format("code {}: {}", code, said);
+    const std::string words = fmt::format(": saved step {}; run the same command again", newest_step(run));
+    return said.find(words) != std::string::npos ? "" : fmt::format("no \"{}\": {}", words, said);
+  }
+  std::string finish(const Scenario& s, const std::string& run) {
+    if (has_fixed_bits(s)) return finish_and_compare(s, run);
+    Background job(program_, command(s, run), log_of(run));
+    return job.wait() == 0 && steps_done(run) == kChaosSteps ? "" : "it does not go on: " + printed(run);
+  }
+
+  std::mutex mutex_;
+  double longest_ = 0;
+  std::map<int, int> codes_;
+};
+
+TEST_F(SignalsAtAnyInstant, SaveOrSayThatThereIsNothingToSave) {
+  const double limit = chaos_in_full() ? 10 : 60;  // seconds; beside other tests a machine may be slow
+  const int64_t wanted = chaos_count(8, 200);
+  std::atomic<int64_t> sent = 0;
+  run_cases(wanted, [&](int64_t number, Draw& draw) -> std::string {
+    if (sent >= wanted) return "";
+    const std::vector<Scenario> all = scenarios();
+    const Scenario& s = draw.from(all);
+    const std::string run = fmt::format("signalled-{}", number);
+    double seconds = 0;
+    whole(s, &seconds);
+    for (int64_t left = 1 + draw.below(kMostSignals); left > 0; --left) {
+      const int64_t steps = newest_step(run);
+      const double instant = draw.part() * 1.1 * seconds;
+      const Signal signal = draw_signal(draw, s);
+      Background job(program_, command(s, run), log_of(run));
+      const Stopwatch started;
+      const bool hit = job.until([&] { return started.seconds() >= instant; });
+      const Stopwatch since;
+      if (hit) send(job, signal);
+      const int64_t reached = hit ? steps_done(run) : kChaosSteps;
+      const int code = job.wait();
+      const std::string fault =
+          fmt::format("{}, signal {} to {} after {:.3f} of {:.3f} s, ended in {:.3f} s", s.name,
+                      signal.number, signal.to, instant, seconds, since.seconds());
+      {
+        const std::lock_guard lock(mutex_);
+        if (hit) longest_ = std::max(longest_, since.seconds());
+        ++codes_[code];
+      }
+      wait_until_gone(job);
+      sent += hit;
+      if (const std::string defect = end_defect(run, code, signal.number, steps, reached); !defect.empty())
+        return fmt::format("{}: {}", fault, defect);
+      if (code != 0 && since.seconds() > limit) return fault + ": too late";
+      if (const std::string defect = committed_defect(run, steps); !defect.empty())
+        return fmt::format("{}: {}", fault, defect);
+    }
+    return finish(s, run);
+  });
+  std::printf("%lld signals, the longest time to the end was %.2f s; exit codes:",
+              static_cast<long long>(sent), longest_);
+  for (const auto& [code, times] : codes_) std::printf(" %d (%d times)", code, times);
+  std::printf("\n");
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -5,6 +5,7 @@
 // never see it.
 
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <optional>
 #include <string>
@@ -36,6 +37,9 @@ struct Verdict {
   std::vector<std::pair<std::string, double>> parts;  // for people: they enter no sum
 };
 
+/// Thrown by `score` after `abandon`: the response has no verdict yet.
+struct Abandoned : std::exception {};
+
 class Reward {
  public:
   virtual ~Reward() = default;
@@ -46,6 +50,8 @@ class Reward {
   virtual void check_answer(std::string_view /*answer*/, const std::string& /*where*/) const {}
   /// Calls of `score` that wait for something else than this process; so many are worth a thread.
   virtual int64_t concurrency() const { return 0; }
+  /// Nobody waits any longer: calls that wait for something else, and all later ones, throw Abandoned.
+  virtual void abandon() const {}
   /// Metrics of the step that ends with this call; sums over ranks make sense.
   virtual std::map<std::string, double> end_step() const { return {}; }
 };

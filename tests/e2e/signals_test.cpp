@@ -110,7 +110,8 @@ TEST_F(Signals, ASignalCutsAStepAndTheRunGoesOnBitForBit) {
       "model.path=long run.steps=3 checkpoint.export_hf_every=3 rollout.max_new_tokens=500 "
       "rollout.ignore_eos=true rollout.kv_memory=50000000 run.max_policy_lag=";
   const std::string apart = " roles.rollout.ranks='\"0\"' roles.trainer.ranks='\"1\"' ";
-  for (const std::string& placed : {std::string("0 "), std::string("1 "), "0" + apart}) {
+  for (const std::string& placed : {std::string("0 "), std::string("1 "), "0" + apart,
+                                    std::string("0 rollout.dynamic_sampling_rounds=2 ")}) {
     const std::string command = train(long_steps + placed);
     for (const char* run : {"whole", "cut"})
       std::filesystem::remove_all(program_.path(std::string("runs/") + run));
@@ -138,6 +139,35 @@ TEST_F(Signals, ASignalCutsAStepAndTheRunGoesOnBitForBit) {
     EXPECT_EQ(code, 0) << output();
     expect_same_run("cut", placed);
   }
+}
+
+/// It answers once there is a file `fast`.
+const char* kSlowReward = R"sh(
+while IFS= read -r line; do
+  [ -e fast ] || { touch asked; sleep 1000; }
+  id=${line##*\"id\":}; id=${id%\}}
+  response=${line#*\"response\":\"}; response=${response%%\",\"answer\"*}
+  echo "{\"id\":$id,\"reward\":${#response}}"
+done
+)sh";
+
+TEST_F(Signals, AStopDoesNotWaitForRewardPrograms) {
+  program_.write("reward.sh", kSlowReward);
+  const std::string command = train(
+      "run.steps=2 checkpoint.export_hf_every=2 reward.functions='[{name = \"command\", "
+      "argv = [\"sh\", \"reward.sh\"], limit_seconds = 1000}]' ");
+  {
+    Background job(program_, program_.mpirun(2, command + "run.name=cut"));
+    ASSERT_TRUE(job.until([&] { return exists("asked"); })) << output();
+    ::kill(two_ranks(job).back(), SIGTERM);
+    EXPECT_EQ(job.wait(), kRetry) << output();
+    EXPECT_TRUE(says("SIGTERM: saved step 0")) << output();
+  }
+  program_.write("fast", "");
+  ASSERT_EQ(program_.run_ranks(2, command), 0) << output();
+  ASSERT_EQ(program_.run_ranks(2, command + "run.name=cut"), 0) << output();
+  EXPECT_TRUE(says("resumed from")) << output();
+  expect_same_run("cut");
 }
 
 /// One step takes minutes.

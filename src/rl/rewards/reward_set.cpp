@@ -95,6 +95,10 @@ int64_t RewardSet::concurrency() const {
   return sum;
 }
 
+void RewardSet::abandon() const {
+  for (const Entry& entry : entries_) entry.reward->abandon();
+}
+
 std::map<std::string, double> RewardSet::end_step() const {
   std::map<std::string, double> sums;
   for (const Entry& entry : entries_)

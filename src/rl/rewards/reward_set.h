@@ -41,6 +41,7 @@ class RewardSet {
   void check_answer(std::string_view answer, const std::string& where) const;
   /// Of all functions; see Reward.
   int64_t concurrency() const;
+  void abandon() const;
   std::map<std::string, double> end_step() const;
 
  private:

@@ -64,6 +64,7 @@ void GroupExchange::put_back(int64_t step, StepInput input, size_t awaited) {
 
 void GroupExchange::put_back_open(int64_t step, StepInput input) {
   input.note.stop_requested = false;  // that stop is over
+  input.note.owed = 0;                // the rollout ranks took it up
   Inbox& inbox = trainer_.steps[step];
   for (Group& group : input.groups) {
     const int64_t position = position_of(group);

@@ -15,6 +15,8 @@ void add(StepNote& all, const StepNote& note) {
   all.data_position = std::max(all.data_position, note.data_position);
   all.stop_requested = all.stop_requested || note.stop_requested;
   all.cut = all.cut || note.cut;
+  all.round = std::max(all.round, note.round);
+  all.owed += note.owed;
 }
 
 Json note_to_json(const StepNote& note) {
@@ -25,7 +27,9 @@ Json note_to_json(const StepNote& note) {
           {"replaced", replaced},
           {"num_groups", note.num_groups},
           {"data_position", note.data_position},
-          {"stop_requested", note.stop_requested}};
+          {"stop_requested", note.stop_requested},
+          {"round", note.round},
+          {"owed", note.owed}};
 }
 
 StepNote note_from_json(const Json& json) {
@@ -34,7 +38,9 @@ StepNote note_from_json(const Json& json) {
                 .replaced = {},
                 .num_groups = json.at("num_groups").get<int64_t>(),
                 .data_position = json.at("data_position").get<int64_t>(),
-                .stop_requested = json.at("stop_requested").get<bool>()};
+                .stop_requested = json.at("stop_requested").get<bool>(),
+                .round = json.value("round", int64_t{0}),
+                .owed = json.value("owed", int64_t{0})};
   for (const Json& prompt : json.at("replaced"))
     note.replaced[prompt.at(0).get<int64_t>()] = prompt.at(1).get<double>();
   return note;

@@ -20,6 +20,7 @@ struct StepNote {
   int64_t data_position = 0;                // of the prompts after this step; the largest counts
   bool stop_requested = false;              // any rank's
   bool cut = false;                         // any rank's: the step goes on after a stop
+  int64_t round = 0, owed = 0;  // of a step that was cut: of its prompts, those yet to be replaced
 };
 
 void add(StepNote& all, const StepNote& note);

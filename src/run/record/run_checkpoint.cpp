@@ -102,7 +102,7 @@ void check_groups(const std::vector<Group>& groups, bool finished) {
         refuse_group(fmt::format("sample {}: {}", i, why));
       open = open || t.response.finish == FinishReason::unfinished;
     }
-    if (open == finished) refuse_group(finished ? "it is not finished" : "it is finished");
+    if (open && finished) refuse_group("it is not finished");
   }
 }
 

@@ -79,6 +79,8 @@ bool is_finished(const Group& group) {
                       [](const Trajectory& t) { return t.response.finish == FinishReason::unfinished; });
 }
 
+bool is_whole(const PromptWork& work) { return !work.before.samples.empty() && is_finished(work.before); }
+
 bool is_uniform(const Group& group) {
   const double shared = shared_reward(group);
   return std::all_of(group.samples.begin(), group.samples.end(),

@@ -35,6 +35,8 @@ Request to_request(const PromptWork& work, int64_t samples_per_prompt);
 Group to_group(const PromptWork& work, std::vector<Response> responses);
 
 bool is_finished(const Group& group);
+/// Nothing of it is left to generate: a stop did not wait for its rewards.
+bool is_whole(const PromptWork& work);
 /// All samples with a reward earned the same raw one: no advantage comes of them.
 bool is_uniform(const Group& group);
 /// That of a uniform group; 0 where no sample has one.

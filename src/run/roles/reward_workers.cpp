@@ -1,16 +1,20 @@
 #include "src/run/roles/reward_workers.h"
 
 #include <algorithm>
-#include <utility>
+#include <chrono>
+#include <optional>
 
 #include "src/core/check.h"
 #include "src/core/process/progress.h"
+#include "src/core/stopwatch.h"
 
 namespace temper {
 
 namespace {
 
 constexpr int64_t kThreads = 2;
+constexpr double kPatience = 1;  // seconds
+constexpr std::chrono::milliseconds kBetweenLooks{20};
 
 }  // namespace
 
@@ -48,9 +52,15 @@ std::vector<Group> RewardWorkers::take_finished() {
   return error_ ? std::vector<Group>{} : std::exchange(finished_, {});
 }
 
-std::vector<Group> RewardWorkers::collect() {
+std::vector<Group> RewardWorkers::collect(const std::function<bool()>& stops) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return unfinished_ == 0; });
+  std::optional<Stopwatch> stopped;
+  while (!changed_.wait_for(lock, kBetweenLooks, [this] { return unfinished_ == 0; })) {
+    lock.unlock();  // looking takes and sends messages
+    if (!stopped && stops()) stopped.emplace();
+    if (stopped && stopped->seconds() > kPatience) rewards_.abandon();
+    lock.lock();
+  }
   std::vector<Group> finished = std::exchange(finished_, {});
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   return finished;
@@ -65,21 +75,25 @@ void RewardWorkers::work() {
     jobs_.pop_front();
     lock.unlock();
     std::exception_ptr error;
+    bool unscored = false;
     try {
       rewards_.score(job.of->group.samples[job.sample], *job.of->record);
       note_progress();
+    } catch (const Abandoned&) {
+      unscored = true;
     } catch (...) {
       error = std::current_exception();  // rethrown on the thread that collects
     }
     lock.lock();
     if (error && !error_) error_ = error;
+    job.of->unscored = job.of->unscored || unscored;
     if (--job.of->left == 0) finish(*job.of);
   }
 }
 
 /// With the mutex held.
 void RewardWorkers::finish(OpenGroup& open) {
-  finished_.push_back(std::move(open.group));
+  (open.unscored ? unscored_ : finished_).push_back(std::move(open.group));
   --unfinished_;
   changed_.notify_all();
 }

@@ -5,9 +5,11 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "src/core/json.h"
@@ -28,15 +30,19 @@ class RewardWorkers {
   void submit(Group group, std::shared_ptr<const Json> record);
   /// Groups that are scored and were not given out; does not wait.
   std::vector<Group> take_finished();
-  /// Waits for everything submitted; groups in no particular order. Throws what a reward function threw.
-  std::vector<Group> collect();
+  /// Waits for everything submitted; groups in no particular order. Throws what a reward function threw. A
+  /// second after `stops` is true nobody waits any longer: see take_unscored.
+  std::vector<Group> collect(const std::function<bool()>& stops = [] { return false; });
+  /// Groups with samples that have no verdict yet.
+  std::vector<Group> take_unscored() { return std::exchange(unscored_, {}); }
 
  private:
   void work();
   struct OpenGroup {
     Group group;
     std::shared_ptr<const Json> record;
-    size_t left = 0;  // samples to score
+    size_t left = 0;        // samples to score
+    bool unscored = false;  // one of them was abandoned
   };
   struct Job {
     std::shared_ptr<OpenGroup> of;
@@ -48,7 +54,7 @@ class RewardWorkers {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> jobs_;
-  std::vector<Group> finished_;
+  std::vector<Group> finished_, unscored_;
   size_t unfinished_ = 0;
   bool stop_ = false;
   std::exception_ptr error_;

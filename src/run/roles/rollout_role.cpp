@@ -10,58 +10,51 @@
 #include "src/run/roles/prompt_work.h"
 #include "src/run/roles/reward_workers.h"
 #include "src/run/roles/round_result.h"
+#include "src/run/roles/steps_ahead.h"
 
 namespace temper {
-namespace {
-
-std::map<std::string, double> counter_metrics(const RolloutCounters& c) {
-  return {{"rollout/preemptions", static_cast<double>(c.preemptions)},
-          {"rollout/rows_prefilled", static_cast<double>(c.rows_prefilled)},
-          {"rollout/rows_shared", static_cast<double>(c.rows_shared)},
-          {"rollout/rows_generated", static_cast<double>(c.rows_generated)},
-          {"rollout/rows_recomputed", static_cast<double>(c.rows_recomputed)}};
-}
-
-void add_up(std::map<std::string, double>& all, const std::map<std::string, double>& more) {
-  for (const auto& [name, value] : more) all[name] += value;
-}
-
-}  // namespace
 
 /// One step of generation on this rank: rounds of prompts, each scored while others are still generated.
 class RolloutRole::Step {
  public:
-  /// `goes_on`: a stop cut this step; it has its prompts.
-  Step(const RolloutRole& role, int64_t step, int64_t version, bool goes_on)
+  /// One that goes on after a stop has its prompts.
+  Step(const RolloutRole& role, int64_t step, int64_t version)
       : p_(role.p_),
         step_(step),
-        goes_on_(goes_on),
+        open_(role.open_.step == step ? role.open_ : Open{}),
         options_(rollout_options(p_.config, p_.plan, p_.model.config(), p_.tokenizer)) {
     options_.version = version;
     const int64_t cut = p_.config.rollout.tokens_per_step;
     if (step < p_.lead.last_step) options_.tokens_per_call = cut;
     if (cut > 0) note_.sums["rollout/prompts_unfinished"] = 0;
+    add_work(note_, {}, 0, 0);  // there may be none
   }
 
   /// Returns what all ranks left unfinished, by data position.
   std::vector<Group> run(std::vector<Group> before) {
     std::vector<PromptWork> work;
     for (Group& g : before) work.push_back(go_on(p_.prompts, std::move(g)));
-    int64_t fresh = goes_on_ ? 0 : p_.plan.batch.prompts_per_step;
+    int64_t fresh = goes_on() ? 0 : p_.plan.batch.prompts_per_step;
     RoundResult all;
-    for (int64_t round = 0; fresh > 0 || !work.empty(); ++round) {
+    int64_t owed = open_.owed;
+    for (int64_t round = open_.round; fresh > 0 || owed > 0 || !work.empty(); ++round) {
       if (replacing_rounds() > 0) note_.sums["rollout/rounds"] = p_.share.index == 0 ? round : 0;
       for (DrawnPrompt& p : p_.prompts.next(fresh)) work.push_back({std::move(p)});
       const RoundResult mine = generate(work, round);
-      all.replaced = 0;
+      all.replaced = std::exchange(owed, 0);
       all.cut = mine.cut;
       if (shares()) share(mine, all);
       work.clear();
-      note_.cut = all.cut;
-      if (all.cut) break;
+      if (all.cut) {
+        note_.cut = true;
+        if (replacing_rounds() > 0) note_.sums["rollout/rounds"] = 0;  // said when the step is whole
+        note_.round = round;
+        note_.owed = p_.share.index == 0 ? all.replaced : 0;
+        break;
+      }
       fresh = round < replacing_rounds() ? all.replaced : 0;
     }
-    if (all.replaced > 0 && p_.share.index == 0)
+    if (all.replaced > 0 && !all.cut && p_.share.index == 0)
       spdlog::warn(
           "step {}: {} prompts whose samples all earned the same reward were not replaced after {} rounds",
           step_, all.replaced, replacing_rounds());
@@ -76,6 +69,7 @@ class RolloutRole::Step {
 
  private:
   int64_t replacing_rounds() const { return p_.config.rollout.dynamic_sampling_rounds; }
+  bool goes_on() const { return open_.step == step_; }
   /// Ranks must know of each other's prompts.
   bool shares() const { return replacing_rounds() > 0 || p_.config.rollout.tokens_per_step > 0; }
 
@@ -90,14 +84,18 @@ class RolloutRole::Step {
         work, {p_.share.count, batch.samples_per_prompt, p_.plan.max_new_tokens, options_.tokens_per_call});
     std::vector<const PromptWork*> mine;
     std::vector<Request> requests;
+    RewardWorkers workers(p_.rewards);
     for (size_t i = 0; i < work.size(); ++i) {
       if (rank_of[i] != p_.share.index) continue;
+      if (is_whole(work[i])) {
+        workers.submit(work[i].before, work[i].drawn.record);
+        continue;
+      }
       mine.push_back(&work[i]);
       requests.push_back(to_request(work[i], batch.samples_per_prompt));
-      requests.back().after_stop = goes_on_;
+      requests.back().after_stop = goes_on();
     }
     RoundResult result;
-    RewardWorkers workers(p_.rewards);
     size_t done = 0;
     const Stopwatch generating;
     Generation generation(p_.engine, options_, &p_.tokenizer);
@@ -116,11 +114,13 @@ class RolloutRole::Step {
                                       requests.size()));
       }
     }
-    generating_seconds_ += generating.seconds();
-    add_up(note_.sums, counter_metrics(generation.counters()));
-    const Stopwatch waiting;
-    send(workers.collect(), result);
-    reward_seconds_ += waiting.seconds();
+    const double seconds = generating.seconds();
+    send(workers.collect([this] { return is_cut(); }), result);
+    for (Group& g : workers.take_unscored()) {
+      result.cut = true;
+      put_off(std::move(g), result);
+    }
+    add_work(note_, generation.counters(), seconds, generating.seconds() - seconds);
     return result;
   }
 
@@ -148,15 +148,8 @@ class RolloutRole::Step {
   }
 
   void close() {
-    const double rows = note_.sums["rollout/rows_prefilled"] + note_.sums["rollout/rows_generated"] +
-                        note_.sums["rollout/rows_recomputed"];
-    note_.sums["perf/rollout_rows"] = rows;
-    note_.maxima = {{"timing_s/gen", generating_seconds_},
-                    {"timing_s/reward", reward_seconds_},
-                    {"perf/rollout_rows_max", rows}};
     note_.maxima.merge(p_.memory.metrics("generate"));
-    add_up(note_.sums, p_.rewards.end_step());
-    note_.sums["timing_s/gen_all_ranks"] = generating_seconds_;
+    note_.sums.merge(p_.rewards.end_step());
     note_.data_position = p_.prompts.position();
     note_.stop_requested = stop_requested();
     p_.groups.close_sampled(step_, std::move(note_));
@@ -164,10 +157,10 @@ class RolloutRole::Step {
 
   const Parts& p_;
   int64_t step_;
-  bool goes_on_, was_cut_ = false;
+  Open open_;
+  bool was_cut_ = false;
   GenerateOptions options_;
   StepNote note_;
-  double generating_seconds_ = 0, reward_seconds_ = 0;
 };
 
 bool RolloutRole::phase(int64_t step) {
@@ -184,7 +177,7 @@ bool RolloutRole::phase(int64_t step) {
     enter_phase(Phase::rollout, next);
     const TraceSpan span(p_.trace, next, "rollout",
                          fmt::format("generate step {} with weights {}", next, version));
-    Step work(*this, next, version, next == open_);
+    Step work(*this, next, version);
     unfinished_ = work.run(std::move(unfinished_));
     p_.trace.arrow(next, "rollout", groups_arrow(next, p_.trace.rank()), Trace::Arrow::begins);
     if (work.was_cut()) break;
@@ -194,7 +187,10 @@ bool RolloutRole::phase(int64_t step) {
 
 void RolloutRole::restore(const CheckpointReader& checkpoint) {
   unfinished_ = read_unfinished(checkpoint);
-  if (checkpoint.has(open_name(p_.lead.done + 1))) open_ = p_.lead.done + 1;
+  if (const int64_t step = p_.lead.done + 1; checkpoint.has(open_name(step))) {
+    const StepNote note = read_ahead(checkpoint, open_name(step)).note;
+    open_ = {step, note.round, note.owed};
+  }
   p_.prompts.set_position(checkpoint.count("data_position"));
 }
 

@@ -35,10 +35,14 @@ class RolloutRole : public Role {
 
  private:
   class Step;
+  /// The step that a stop cut, and that goes on: where it was with prompts that are replaced.
+  struct Open {
+    int64_t step = 0, round = 0, owed = 0;
+  };
 
   Parts p_;
   std::vector<Group> unfinished_;  // of all rollout ranks, by data position
-  int64_t open_ = 0;               // the step that was cut, and goes on
+  Open open_;
 };
 
 std::unique_ptr<Role> make_rollout_role(const RoleParts& parts);

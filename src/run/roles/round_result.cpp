@@ -5,6 +5,20 @@
 
 namespace temper {
 
+void add_work(StepNote& note, const RolloutCounters& c, double generating, double rewarding) {
+  const auto rows = static_cast<double>(c.rows_prefilled + c.rows_generated + c.rows_recomputed);
+  add(note, {.sums = {{"rollout/preemptions", static_cast<double>(c.preemptions)},
+                      {"rollout/rows_prefilled", static_cast<double>(c.rows_prefilled)},
+                      {"rollout/rows_shared", static_cast<double>(c.rows_shared)},
+                      {"rollout/rows_generated", static_cast<double>(c.rows_generated)},
+                      {"rollout/rows_recomputed", static_cast<double>(c.rows_recomputed)},
+                      {"perf/rollout_rows", rows},
+                      {"timing_s/gen_all_ranks", generating}}});
+  note.maxima["timing_s/gen"] += generating;
+  note.maxima["timing_s/reward"] += rewarding;
+  note.maxima["perf/rollout_rows_max"] += rows;
+}
+
 std::string round_to_bytes(const RoundResult& round) {
   return dump_json_line({{"replaced", round.replaced}, {"cut", round.cut}}) + "\n" +
          groups_to_bytes(round.unfinished);

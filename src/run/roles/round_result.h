@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "src/rl/types.h"
+#include "src/rollout/engine.h"
+#include "src/run/exchange/step_input.h"
 
 namespace temper {
 
@@ -16,6 +18,9 @@ struct RoundResult {
   std::vector<Group> unfinished;
   bool cut = false;  // by a stop
 };
+
+/// What a rank says of its work in a step: rows, and seconds of generation and of waiting for rewards.
+void add_work(StepNote& note, const RolloutCounters& counters, double generating, double rewarding);
 
 std::string round_to_bytes(const RoundResult& round);
 /// Adds what another rank's bytes say.

@@ -37,6 +37,10 @@ Verdict CommandReward::score(const RewardInput& input) const {
                     .fix = "correct the program, raise limit_seconds, or set on_error = \"exclude\""});
 }
 
+void CommandReward::abandon() const {
+  if (pool_) pool_->abandon();
+}
+
 std::map<std::string, double> CommandReward::end_step() const {
   if (!pool_) return {};
   const CommandCounts c = pool_->end_step();

@@ -24,6 +24,7 @@ class CommandReward final : public Reward {
   /// Error(Exit::environment) where the options were read without helpers.
   Verdict score(const RewardInput& input) const override;
   int64_t concurrency() const override { return options_.workers * options_.in_flight; }
+  void abandon() const override;
   std::map<std::string, double> end_step() const override;
 
  private:

@@ -71,6 +71,14 @@ CommandAnswer CommandPool::ask(Json request) {
   return answer.get();
 }
 
+void CommandPool::abandon() {
+  {
+    const std::lock_guard lock(mutex_);
+    abandoned_ = true;
+  }
+  wake();
+}
+
 CommandCounts CommandPool::end_step() {
   const std::lock_guard lock(mutex_);
   late_in_step_ = false;
@@ -95,11 +103,24 @@ void CommandPool::work() {
   }
 }
 
+/// Of all calls that wait for an answer.
+void CommandPool::give_up() {
+  const auto abandoned = std::make_exception_ptr(Abandoned());
+  for (const auto& process : processes_) {
+    for (const auto& [id, call] : process->open) call.call->answer.set_exception(abandoned);
+    helpers_.end(process->program);
+  }
+  processes_.clear();
+  for (const auto& call : queue_) call->answer.set_exception(abandoned);
+  queue_.clear();
+}
+
 /// Gives waiting calls to programs. False: it is time to leave.
 bool CommandPool::hand_out() {
   while (true) {
     {
       const std::lock_guard lock(mutex_);
+      if (abandoned_) give_up();
       if (stop_) return false;
       if (queue_.empty()) return true;
     }

@@ -41,14 +41,17 @@ class CommandPool {
   CommandPool& operator=(const CommandPool&) = delete;
 
   /// Waits for the answer to a request, to which "id" is added. From any thread. Throws what Helpers::start
-  /// throws.
+  /// throws; Abandoned after `abandon`.
   CommandAnswer ask(Json request);
+  /// Ends the programs that work at a call.
+  void abandon();
   /// Of the step that ends with this call.
   CommandCounts end_step();
 
  private:
   void work();
   bool hand_out();
+  void give_up();
   void give(CommandProcess& process);
   CommandProcess* find_place();
   void wait_for_programs();
@@ -66,7 +69,7 @@ class CommandPool {
   // Under the mutex.
   std::deque<std::shared_ptr<CommandCall>> queue_;
   CommandCounts counts_;
-  bool stop_ = false;
+  bool stop_ = false, abandoned_ = false;
   // Of the thread.
   std::vector<std::unique_ptr<CommandProcess>> processes_;
   int64_t started_ = 0;

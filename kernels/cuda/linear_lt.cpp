@@ -91,6 +91,7 @@ std::vector<Candidate> LtCall::candidates() const {
 }
 
 void LtCall::check(cublasStatus_t status, const char* call) const {
+  if (status != CUBLAS_STATUS_SUCCESS) CUDA_CHECK(cudaGetLastError());  // it knows when the GPU is lost
   CHECK(status == CUBLAS_STATUS_SUCCESS, "cuBLASLt {} of [{}, {}] x [{}, {}], product {}: status {}", call,
         p_.M, p_.K, p_.N, p_.K, static_cast<int>(p_.kind), static_cast<int>(status));
 }

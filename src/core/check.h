@@ -2,7 +2,7 @@
 // The one exception type of temper, its exit codes, and the checks that throw it.
 // A user's mistake says four things: what happened, where (key, file, tensor, rank), why (with the numbers),
 // and what to change. An internal inconsistency (CHECK) carries file, line and the failed expression.
-// Nothing but run_guarded (run/verbs/guard.h), the CUDA backend's ChoiceFile (whose errors are harmless) and
+// Nothing but run/verbs/guard.cpp, the CUDA backend's ChoiceFile (whose errors are harmless) and
 // tests catches Error.
 
 #include <spdlog/fmt/fmt.h>
@@ -53,6 +53,13 @@ class Error : public std::runtime_error {
   }
   Exit code_;
   Problem problem_;
+};
+
+/// A GPU that failed or went away under its work. As it is, nothing goes on; a run that has a checkpoint is
+/// asked for again (run/verbs/guard.h).
+class DeviceLost : public Error {
+ public:
+  explicit DeviceLost(Problem problem) : Error(Exit::environment, std::move(problem)) {}
 };
 
 [[noreturn]] inline void fail(Exit code, Problem problem) { throw Error(code, std::move(problem)); }

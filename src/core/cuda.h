@@ -10,6 +10,7 @@ namespace temper {
 
 inline cudaStream_t stream_of(const Lane& lane) { return static_cast<cudaStream_t>(lane.stream()); }
 
+/// DeviceLost where the GPU is to blame.
 [[noreturn]] void fail_cuda(cudaError_t error, const char* call, const char* file, int line);
 
 }  // namespace temper

@@ -62,15 +62,20 @@ CUmemLocation this_gpu() {
   return location;
 }
 
+/// The driver counts its errors as the runtime does.
+void check_driver(CUresult result, const char* call, int line) {
+  if (result != CUDA_SUCCESS) fail_cuda(static_cast<cudaError_t>(result), call, __FILE__, line);
+}
+
 /// False when none is left.
 bool create(int64_t bytes, CUmemGenericAllocationHandle& memory) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location = this_gpu();
   const CUresult made = driver().create(&memory, static_cast<size_t>(bytes), &properties, 0);
-  CHECK(made == CUDA_SUCCESS || made == CUDA_ERROR_OUT_OF_MEMORY, "cuMemCreate of {} bytes: error {}", bytes,
-        static_cast<int>(made));
-  return made == CUDA_SUCCESS;
+  if (made == CUDA_ERROR_OUT_OF_MEMORY) return false;
+  check_driver(made, "cuMemCreate", __LINE__);
+  return true;
 }
 
 /// Memory of this process that backs no addresses at the moment.
@@ -127,10 +132,8 @@ bool back(char* at, int64_t bytes, uint64_t& handle) {
   CUmemAccessDesc access{};
   access.location = this_gpu();
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  const CUresult mapped = driver().map(address(at), size, 0, memory, 0);
-  CHECK(mapped == CUDA_SUCCESS, "cuMemMap of {} bytes: error {}", bytes, static_cast<int>(mapped));
-  const CUresult opened = driver().set_access(address(at), size, &access, 1);
-  CHECK(opened == CUDA_SUCCESS, "cuMemSetAccess of {} bytes: error {}", bytes, static_cast<int>(opened));
+  check_driver(driver().map(address(at), size, 0, memory, 0), "cuMemMap", __LINE__);
+  check_driver(driver().set_access(address(at), size, &access, 1), "cuMemSetAccess", __LINE__);
   handle = memory;
   return true;
 }

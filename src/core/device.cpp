@@ -22,6 +22,7 @@ namespace {
 struct ErrorKind {
   Exit code;
   const char *why, *fix;
+  bool lost = false;
 };
 
 /// Most errors are defects of temper; these are of the machine.
@@ -44,12 +45,16 @@ ErrorKind kind_of(cudaError_t error) {
               "install a driver of CUDA 13 or later, or build temper on this machine"};
     case cudaErrorECCUncorrectable:
     case cudaErrorNvlinkUncorrectable:
+    case cudaErrorContained:
     case cudaErrorHardwareStackError:
+    case cudaErrorExternalDevice:
     case cudaErrorMpsConnectionFailed:
+    case cudaErrorMpsRpcFailure:
+    case cudaErrorMpsClientTerminated:
     case cudaErrorDeviceUninitialized:
     case cudaErrorUnknown:
       return {Exit::environment, "the GPU failed or was lost",
-              "look at `nvidia-smi` and the kernel's log (Xid); run on another GPU or node"};
+              "look at `nvidia-smi` and the kernel's log (Xid); run on another GPU or node", true};
     default:
       return {Exit::internal, "a kernel or a driver call failed; errors of kernels come out at a later call",
               "run once under compute-sanitizer to find the kernel"};
@@ -60,11 +65,13 @@ ErrorKind kind_of(cudaError_t error) {
 
 void fail_cuda(cudaError_t error, const char* call, const char* file, int line) {
   const ErrorKind kind = kind_of(error);
-  fail(kind.code,
-       {.what = fmt::format("CUDA error {}: {}", cudaGetErrorName(error), cudaGetErrorString(error)),
-        .where = fmt::format("{}:{}, {}", file, line, call),
-        .why = kind.why,
-        .fix = kind.fix});
+  const Problem problem{
+      .what = fmt::format("CUDA error {}: {}", cudaGetErrorName(error), cudaGetErrorString(error)),
+      .where = fmt::format("{}:{}, {}", file, line, call),
+      .why = kind.why,
+      .fix = kind.fix};
+  if (kind.lost) throw DeviceLost(problem);
+  fail(kind.code, problem);
 }
 #else
 std::string cuda_version() { return "not built in"; }

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "src/comm/mpi_comm.h"
+#include "src/core/process/progress.h"
 #include "src/ops/backend.h"
 #include "src/run/record/run_log.h"
 #include "src/run/verbs/guard.h"
@@ -76,6 +77,20 @@ void fail_before_mpi(bool rank_0_too) {
   if (!rank_0 || rank_0_too) fail(Exit::usage, {.what = "this is the error", .where = "here"});
 }
 
+/// Rank 1's GPU goes away in a step of a training run, after a checkpoint or before one; or at its start.
+void lose_gpu(const MpiSession& world, Phase phase, bool has_checkpoint) {
+  const std::unique_ptr<Comm> comm = world.make_comm({0, 1}, 300.0);
+  enter_phase(phase, 1);
+  retry_after_loss(
+      [&]() -> int {
+        if (world.rank() == 1)
+          throw DeviceLost({.what = "the GPU is gone", .where = "here", .why = "ECC", .fix = "look"});
+        comm->barrier("wait for the rank with the error");
+        return 0;
+      },
+      [=] { return has_checkpoint; });
+}
+
 int run_child(const std::string& mode, int argc, char** argv) {
   return run_guarded([&] {
     if (mode == "--rank-0-is-late" || mode == "--rank-1-alone") fail_before_mpi(mode == "--rank-0-is-late");
@@ -87,6 +102,9 @@ int run_child(const std::string& mode, int argc, char** argv) {
       start_log(fmt::format("rank-{}.log", world.rank()), "info", world.rank(), world.rank() == 1);
       fail_on(world, mode == "--logged-rank-1-fails" ? 1 : 0, Exit::storage);
     }
+    if (mode == "--gpu-lost") lose_gpu(world, Phase::train, true);
+    if (mode == "--gpu-lost-before-a-checkpoint") lose_gpu(world, Phase::rollout, false);
+    if (mode == "--gpu-lost-at-the-start") lose_gpu(world, Phase::load, true);
     if (mode == "--all-fail") fail_on(world, -1, Exit::usage);
     if (mode == "--all-find-bad-data") fail_on(world, -1, Exit::data);
     return 0;
@@ -126,6 +144,18 @@ TEST_F(JobEnd, AnErrorOfOneRankEndsTheOthers) {
   EXPECT_EQ(count("rank 1: this is the error"), 1) << output();
   EXPECT_EQ(run("--rank-1-fails-early"), static_cast<int>(Exit::usage)) << output();
   EXPECT_EQ(count("rank 1: this is the error"), 1) << output();
+}
+
+TEST_F(JobEnd, AGpuThatIsLostEndsARunThatCanGoOnAsALostRankDoes) {
+  EXPECT_EQ(run("--gpu-lost"), static_cast<int>(Exit::retry)) << output();
+  EXPECT_EQ(count("rank 1: the GPU is gone"), 1) << output();
+  EXPECT_EQ(count("start the same command again, it goes on from the newest checkpoint; look"), 1)
+      << output();
+  for (const char* without : {"--gpu-lost-before-a-checkpoint", "--gpu-lost-at-the-start"}) {
+    EXPECT_EQ(run(without), static_cast<int>(Exit::environment)) << output();
+    EXPECT_EQ(count("rank 1: the GPU is gone"), 1) << output();
+    EXPECT_EQ(count("start the same command again"), 0) << output();
+  }
 }
 
 TEST_F(JobEnd, AnErrorIsOnStderrOnceWhicheverRankHasTheConsole) {

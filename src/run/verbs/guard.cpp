@@ -11,6 +11,7 @@
 
 #include "src/comm/mpi_comm.h"
 #include "src/core/check.h"
+#include "src/core/process/progress.h"
 
 namespace temper {
 namespace {
@@ -69,6 +70,17 @@ int run_guarded(const std::function<int()>& body) {
                   "out of host memory\n  fix:   lower train.max_tokens_per_microbatch or rollout.kv_memory");
   } catch (const std::exception& e) {
     return report(Exit::internal, fmt::format("internal error: {}", e.what()));
+  }
+}
+
+int retry_after_loss(const std::function<int()>& body, const std::function<bool()>& has_checkpoint) {
+  try {
+    return body();
+  } catch (const DeviceLost& lost) {
+    if (progress_state().phase <= Phase::load || !has_checkpoint()) throw;
+    Problem problem = lost.problem();
+    problem.fix = "start the same command again, it goes on from the newest checkpoint; " + problem.fix;
+    fail(Exit::retry, std::move(problem));
   }
 }
 

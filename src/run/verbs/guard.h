@@ -9,4 +9,8 @@ namespace temper {
 /// Returns the process's exit code: that of `body`, or of the error it threw.
 int run_guarded(const std::function<int()>& body);
 
+/// For the body of a training run: a GPU that is lost once its steps have begun is Exit::retry where there is
+/// a checkpoint to go on from, as a rank that is lost (comm/watch.h).
+int retry_after_loss(const std::function<int()>& body, const std::function<bool()>& has_checkpoint);
+
 }  // namespace temper

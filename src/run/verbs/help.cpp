@@ -24,10 +24,10 @@ constexpr std::array kExits{
     ExitText{Exit::internal, "internal error"},
     ExitText{Exit::busy, "run folder in use or not writable"},
     ExitText{Exit::storage, "storage failed"},
-    ExitText{Exit::retry, "saved; run the same command again (signal, time limit, peer lost)"},
+    ExitText{Exit::retry, "saved; run the same command again (signal, time limit, peer or GPU lost)"},
     ExitText{Exit::hang, "hang, report written"},
     ExitText{Exit::numerics, "stopped on non-finite or exploding numbers, dump written"},
-    ExitText{Exit::environment, "wrong environment (no driver, wrong launch)"},
+    ExitText{Exit::environment, "wrong environment (no driver, wrong launch; a GPU lost, and no checkpoint)"},
 };
 
 std::string exit_codes_text() {

@@ -11,15 +11,22 @@
 #include "src/run/plan/model_facts.h"
 #include "src/run/session/gpu.h"
 #include "src/run/session/session.h"
+#include "src/run/verbs/guard.h"
 
 namespace temper {
 namespace {
+
+/// Whether the run can go on after a rank or a GPU was lost.
+std::function<bool()> checkpoint_check(const Config& config) {
+  const std::string root = join_path(config.run.dir, config.run.name);
+  return [root] { return !list_checkpoints(join_path(root, "checkpoints")).empty(); };
+}
 
 Watch::Options watch_options(const Config& config) {
   const std::string root = join_path(config.run.dir, config.run.name);
   return {.limit_seconds = config.cluster.watchdog_seconds,
           .report_file = join_path(root, "missing-rank.txt"),
-          .has_checkpoint = [root] { return !list_checkpoints(join_path(root, "checkpoints")).empty(); }};
+          .has_checkpoint = checkpoint_check(config)};
 }
 
 }  // namespace
@@ -42,9 +49,10 @@ int run_train(const CommandLine& line) {
                                  {{gpu_bytes, "its share of the GPU"}, share_of_host(mpi.ranks_on_node())});
   settle_sizes(loaded, plan, gpu_bytes);
   require_free_host_memory(plan, mpi.ranks_on_node());
-  return run_session({loaded, plan, line.list("--replay"), line.text("--dump-gradients"),
-                      helpers ? &*helpers : nullptr, wait_limit},
-                     mpi);
+  const RunTask task{
+      loaded,    plan, line.list("--replay"), line.text("--dump-gradients"), helpers ? &*helpers : nullptr,
+      wait_limit};
+  return retry_after_loss([&] { return run_session(task, mpi); }, checkpoint_check(loaded.config));
 }
 
 }  // namespace temper

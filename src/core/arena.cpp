@@ -8,7 +8,7 @@ void* Arena::allocate(int64_t bytes) {
   const int64_t alignment = like_gpu(device()) ? 256 : 64;
   const int64_t begin = used_,
                 end = begin + (std::max<int64_t>(bytes, 1) + alignment - 1) / alignment * alignment;
-  region_.grow_to(end, kFix);
+  region_.grow_to(end);
   peak_ = std::max(peak_, end);
   used_ = end;
   return region_.base() + begin;

@@ -15,7 +15,7 @@ class Arena {
  public:
   using Mark = int64_t;
 
-  explicit Arena(Device device = Device::cpu) : region_(device) {}
+  explicit Arena(Device device = Device::cpu, MemoryUse use = MemoryUse::any) : region_(device, use) {}
 
   /// Uninitialised memory, 64-byte aligned (256 on a GPU).
   void* allocate(int64_t bytes);
@@ -38,7 +38,7 @@ class Arena {
     region_.shrink_to(0);
   }
   void resume() {
-    region_.grow_to(suspended_, kFix);
+    region_.grow_to(suspended_);
     suspended_ = 0;
   }
   /// Host memory that kernels of the GPU work on (core/region.h): nothing more is allocated.
@@ -47,7 +47,6 @@ class Arena {
   Device device() const { return region_.device(); }
 
  private:
-  static constexpr const char* kFix = "lower train.max_tokens_per_microbatch or rollout.kv_memory";
   Region region_;
   int64_t used_ = 0, peak_ = 0, suspended_ = 0;
 };

@@ -29,7 +29,7 @@ struct ErrorKind {
 ErrorKind kind_of(cudaError_t error) {
   switch (error) {
     case cudaErrorMemoryAllocation:
-      return {Exit::storage, "the GPU has no memory left for this",
+      return {Exit::storage, "no memory is left for this call, of the GPU or pinned of the host",
               "see `temper check` for what a rank needs, and whether another process uses the GPU"};
     case cudaErrorDevicesUnavailable:
     case cudaErrorDeviceAlreadyInUse:

@@ -20,13 +20,6 @@ constexpr int64_t kMetaBase = Region::kStep;
 constexpr int64_t kMostBytes = int64_t{1}
                                << 40;  // of one region: addresses cost nothing until they are backed
 
-[[noreturn]] void fail_memory(const char* what, int64_t bytes, const std::string& why, const char* fix) {
-  fail(Exit::storage, {.what = what,
-                       .where = "this rank",
-                       .why = fmt::format("{} bytes wanted{}{}", bytes, why.empty() ? "" : "; ", why),
-                       .fix = fix});
-}
-
 /// Null where so many are not to be had.
 char* reserve_addresses(Device device, int64_t bytes) {
 #ifdef TEMPER_CUDA
@@ -45,6 +38,7 @@ Region::~Region() { release(); }
 Region& Region::operator=(Region&& other) noexcept {
   release();
   device_ = other.device_;
+  use_ = other.use_;
   reserved_ = std::exchange(other.reserved_, nullptr);
   base_ = std::exchange(other.base_, nullptr);
   reserved_bytes_ = std::exchange(other.reserved_bytes_, 0);
@@ -65,7 +59,13 @@ void Region::reserve() {
   base_ = reserved_ + (kStep - static_cast<int64_t>(address % kStep)) % kStep;
 }
 
-void Region::grow_to(int64_t bytes, const char* fix) {
+void Region::fail_memory(int64_t bytes) const {
+  const bool gpu = device_ == Device::cuda;
+  const device::GpuMemory memory = gpu ? device::gpu_memory() : device::GpuMemory{};
+  throw out_of_memory({use_, gpu, bytes, held_, memory.free, memory.total});
+}
+
+void Region::grow_to(int64_t bytes) {
   if (bytes <= held_) return;
   CHECK(!pinned_, "pinned memory of {} bytes grows to {}", held_, bytes);
   const int64_t held = (bytes + kStep - 1) / kStep * kStep, more = held - held_;
@@ -75,24 +75,20 @@ void Region::grow_to(int64_t bytes, const char* fix) {
     return;
   }
   if (reserved_ == nullptr) reserve();
-  if (held > reserved_bytes_ - (base_ - reserved_))
-    fail_memory("a region of memory is too large", bytes, fmt::format("at most {}", reserved_bytes_), fix);
+  if (held > reserved_bytes_ - (base_ - reserved_)) fail_memory(bytes);
 #ifdef TEMPER_CUDA
   if (device_ == Device::cuda) {
     while (held_ < bytes) {
       const int64_t piece = held_ < kLargeStep ? std::min(held, kLargeStep) - held_ : kLargeStep;
       uint64_t handle = 0;
-      if (!cuda_memory::back(base_ + held_, piece, handle))
-        fail_memory("out of GPU memory", bytes - held_, fmt::format("{} are free", device::gpu_memory().free),
-                    fix);
+      if (!cuda_memory::back(base_ + held_, piece, handle)) fail_memory(bytes);
       pieces_.push_back({handle, piece});
       held_ += piece;
     }
     return;
   }
 #endif
-  if (::mprotect(base_ + held_, static_cast<size_t>(more), PROT_READ | PROT_WRITE) != 0)
-    fail_memory("out of host memory", more, "", fix);
+  if (::mprotect(base_ + held_, static_cast<size_t>(more), PROT_READ | PROT_WRITE) != 0) fail_memory(bytes);
   // Products of weights that lie on small pages are 5 to 12 % slower: one row of a weight is a page or more.
   (void)::madvise(base_ + held_, static_cast<size_t>(more), MADV_HUGEPAGE);  // nothing is lost without it
   held_ = held;

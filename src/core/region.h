@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/core/device.h"
+#include "src/core/process/memory_error.h"
 
 namespace temper {
 
@@ -16,13 +17,14 @@ class Region {
   /// of a GPU takes larger ones, alike in all regions, so that what one gives back fits another.
   static constexpr int64_t kStep = int64_t{2} << 20, kLargeStep = int64_t{32} << 20;
 
-  explicit Region(Device device) : device_(device) {}
+  /// Errors name the use.
+  explicit Region(Device device, MemoryUse use = MemoryUse::any) : device_(device), use_(use) {}
   ~Region();
   Region(Region&& other) noexcept { *this = std::move(other); }
   Region& operator=(Region&& other) noexcept;
 
-  /// Backs the first `bytes` bytes. `fix` ends the error (Exit::storage) when there is no memory for them.
-  void grow_to(int64_t bytes, const char* fix);
+  /// Backs the first `bytes` bytes. Exit::storage when there is no memory for them.
+  void grow_to(int64_t bytes);
   /// Gives back what lies above the first `bytes` bytes, within a step, to the system or to other regions of
   /// the GPU. Work on it has ended.
   void shrink_to(int64_t bytes);
@@ -36,8 +38,10 @@ class Region {
  private:
   void reserve();
   void release() noexcept;
+  [[noreturn]] void fail_memory(int64_t bytes) const;
 
   Device device_ = Device::cpu;
+  MemoryUse use_ = MemoryUse::any;
   char* reserved_ = nullptr;  // as the system gave it
   char* base_ = nullptr;      // the first multiple of kStep in it
   int64_t reserved_bytes_ = 0;

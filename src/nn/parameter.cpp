@@ -53,10 +53,10 @@ Parameter& ParameterStore::add(ParamSpec spec, int tp_ranks) {
 
 void ParameterStore::allocate(DType storage, bool with_gradients, Device device) {
   CHECK(values_.empty(), "parameters allocated twice");
-  memory_ = Arena(device);
+  memory_ = Arena(device, MemoryUse::weights);
   values_ = memory_.zeros({num_elements_}, storage);
   if (with_gradients) {
-    grad_memory_ = Arena(device);
+    grad_memory_ = Arena(device, MemoryUse::gradients);
     grads_ = grad_memory_.zeros({num_elements_}, accumulate_dtype(storage));
     grad_memory_.suspend();
   }

@@ -5,7 +5,9 @@
 namespace temper {
 
 Backend::Backend(Device device, int threads)
-    : lane_(device), scratch_(device), ctx_{scratch_, lane_, Threads(threads, counts_only(device))} {
+    : lane_(device),
+      scratch_(device, MemoryUse::scratch),
+      ctx_{scratch_, lane_, Threads(threads, counts_only(device))} {
 #ifdef TEMPER_CUDA
   if (device == Device::cuda) cuda::open_libraries(lane_);
 #endif

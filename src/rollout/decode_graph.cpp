@@ -54,7 +54,11 @@ struct DecodeGraphs::Bucket {
 };
 
 DecodeGraphs::DecodeGraphs(const Model& model, const KvCache& cache, Lane& lane)
-    : model_(model), cache_(cache), lane_(lane), scratch_(Device::cuda), blocks_(Device::cuda) {}
+    : model_(model),
+      cache_(cache),
+      lane_(lane),
+      scratch_(Device::cuda, MemoryUse::scratch),
+      blocks_(Device::cuda) {}
 DecodeGraphs::~DecodeGraphs() = default;
 
 DecodeGraphs::Bucket& DecodeGraphs::bucket_for(std::span<const DecodeRow> rows, int64_t num_sampleable) {

@@ -8,7 +8,7 @@ KvCache::KvCache(const ModelConfig& config, DType storage, int64_t num_pages, in
       page_tokens_(page_tokens),
       layers_(config.num_layers),
       poison_(poison),
-      memory_(lane.device()) {
+      memory_(lane.device(), MemoryUse::cache) {
   const int64_t width = config.num_kv_heads * page_tokens * config.head_dim;
   const int64_t pages = num_pages + (like_gpu(lane.device()) ? 1 : 0);  // and the scratch page
   keys_ = memory_.zeros({layers_, pages, width}, storage);

@@ -22,7 +22,7 @@ Trainer::Trainer(Ctx& c, Model& model, Comm& control, Collectives& dp, const Tra
       dp_(dp),
       options_(options),
       optimizer_(c, model.parameters(), options.optimizer, dp, options.seed, options.optimizer_state),
-      saved_(model.device()) {}
+      saved_(model.device(), MemoryUse::activations) {}
 
 UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,
                             const PolicyObjective& objective) {

@@ -230,6 +230,14 @@ TEST_F(ExitCodes, NumbersThatAreNotFinite) {
   EXPECT_EQ(program_.run(sft + "run.name=again --replay runs/r/nonfinite/" + dumps[0]), 0) << output();
 }
 
+TEST_F(ExitCodes, MemoryThatIsNotThere) {
+  const std::string limited = "ulimit -d 1000000; " + program_.temper() + " train run.toml ";
+  EXPECT_EQ(program_.shell(limited + "rollout.kv_memory=2GiB"), static_cast<int>(Exit::storage)) << output();
+  expect_block({"out of host memory: KV cache", "phase load", "bytes more are wanted beside 0 that are held",
+                "lower rollout.kv_memory"},
+               "a cache that is too large");
+}
+
 /// The folder goes away under the run. Whatever rank 0 writes next fails, and nobody waits for it.
 TEST_F(ExitCodes, AVanishedRunFolder) {
   const std::string endless =

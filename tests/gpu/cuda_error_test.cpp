@@ -1,5 +1,6 @@
-// Which errors of CUDA are the machine's, and what a run makes of them.
+// Which errors of CUDA are the machine's, and what a run makes of them; more memory than a GPU has.
 
+#include "src/core/arena.h"
 #include "src/core/cuda.h"
 #include "tests/support/expect_error.h"
 
@@ -31,6 +32,17 @@ TEST(CudaErrors, OthersAreNot) {
       EXPECT_EQ(dynamic_cast<const DeviceLost*>(&e), nullptr) << e.what();
     }
   }
+}
+
+/// The last one: what the GPU gave stays with this process.
+TEST(CudaErrors, MoreMemoryThanThereIs) {
+  device::select_gpu(device::find_gpus().gpus.at(0));
+  const int64_t total = device::gpu_memory().total;
+  Arena arena(Device::cuda, MemoryUse::activations);
+  expect_error(Exit::storage,
+               {"out of GPU memory: activations", "phase start", "bytes more are wanted beside",
+                fmt::format("of the GPU's {} are free", total), "train.recompute.granularity"},
+               "twice the card", [&] { arena.allocate(2 * total); });
 }
 
 }  // namespace

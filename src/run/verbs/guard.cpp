@@ -11,6 +11,7 @@
 
 #include "src/comm/mpi_comm.h"
 #include "src/core/check.h"
+#include "src/core/process/memory_error.h"
 #include "src/core/process/progress.h"
 
 namespace temper {
@@ -66,8 +67,7 @@ int run_guarded(const std::function<int()>& body) {
   } catch (const Error& e) {
     return report(e.code(), e.what());
   } catch (const std::bad_alloc&) {
-    return report(Exit::storage,
-                  "out of host memory\n  fix:   lower train.max_tokens_per_microbatch or rollout.kv_memory");
+    return report(Exit::storage, out_of_memory({}).what());
   } catch (const std::exception& e) {
     return report(Exit::internal, fmt::format("internal error: {}", e.what()));
   }

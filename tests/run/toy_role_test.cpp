@@ -15,6 +15,16 @@ TEST_F(ToyRun, WithoutItsRowTheRunIsAsEver) {
   for (const Json& sample : rollouts("bare", 1)) EXPECT_FALSE(sample.at("reward_parts").contains("toy"));
 }
 
+TEST_F(ToyRun, TheFirstStepOfAStartTellsHowFastWeightsWereLoaded) {
+  const char* key = "perf/load_weights_gb_per_s";
+  EXPECT_EQ(train("loads", false, {"run.steps=2"}), 0);
+  const std::vector<Json> metrics = lines("loads/metrics.jsonl");
+  EXPECT_GT(metrics.at(0).value(key, 0.0), 0);
+  EXPECT_FALSE(metrics.at(1).contains(key));
+  EXPECT_EQ(train("draws", false, {"run.steps=1", "model.init=random"}), 0);
+  EXPECT_FALSE(lines("draws/metrics.jsonl").at(0).contains(key));
+}
+
 /// A checkpoint without its state is no start for it.
 TEST_F(ToyRun, ItsStateMustBeThere) {
   rows_.pop_back();

@@ -1,5 +1,7 @@
 #include "src/run/session/run_rank.h"
 
+#include <spdlog/spdlog.h>
+
 #include <limits>
 #include <numeric>
 
@@ -115,16 +117,28 @@ void RunRank::remember_verdicts() {
   world->barrier("verdicts of reward programs read by all ranks");
 }
 
+/// How fast they came is a metric of the first step.
+void RunRank::load_policy(const ModelSource& source) {
+  const Stopwatch watch;
+  policy = host->load(source, /*with_gradients=*/dp != nullptr);
+  if (source.random) return;
+  const double seconds = watch.seconds();
+  const double gigabytes = 1e-9 * static_cast<double>(policy->parameters().flat_values().bytes());
+  spdlog::info("loaded {:.3f} GB of weights in {:.2f} s, {:.2f} GB/s", gigabytes, seconds,
+               gigabytes / seconds);
+  journal->set("perf/load_weights_gb_per_s", gigabytes / seconds);
+}
+
 void RunRank::build_roles() {
   const bool produces = placement.has(Duty::produces);
   memory = std::make_unique<MemoryLedger>(process_bytes(task.plan, world->rank()));
   Arena& scratch = host->ctx().scratch;
   memory->add(scratch.device(), [&scratch] { return scratch.held_bytes(); });
   const ModelSource source = first_weights(config(), task.plan);
-  if (dp || produces) policy = host->load(source, /*with_gradients=*/dp != nullptr);
+  journal = std::make_unique<Journal>(last_step());
+  if (dp || produces) load_policy(source);
   if (policy) memory->add(policy->device(), [this] { return policy->held_bytes(); });
   memory->add(scratch.device(), [this] { return engine ? engine->held_bytes() : 0; });
-  journal = std::make_unique<Journal>(last_step());
   RoleParts parts{.task = task,
                   .ctx = host->ctx(),
                   .dp = dp.get(),

@@ -56,6 +56,7 @@ struct RunRank {
   void open_folder(int rank);
   void find_start();
   void remember_verdicts();
+  void load_policy(const ModelSource& source);
   void build_roles();
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "src/core/device.h"
+#include "src/core/lane_spans.h"
 
 namespace temper {
 
@@ -32,6 +33,9 @@ class Lane {
   /// The host waits for all work of this lane; errors of its kernels come out here.
   void wait();
 
+  /// For a timeline; off until it is started.
+  LaneSpans& spans() { return spans_; }
+
   void* stream() const { return stream_; }  // cudaStream_t; null on the CPU
   LaneLibraries* libraries() const { return libraries_.get(); }
   void set_libraries(std::unique_ptr<LaneLibraries> libraries) { libraries_ = std::move(libraries); }
@@ -40,7 +44,25 @@ class Lane {
   Device device_;
   bool ordered_ = false;
   void* stream_ = nullptr;
+  LaneSpans spans_;
   std::unique_ptr<LaneLibraries> libraries_;
+};
+
+/// Work that is submitted while the object lives; nothing when spans are off. Not inside of a graph.
+class LaneSpan {
+ public:
+  LaneSpan(Lane& lane, const char* name, int64_t number) : lane_(lane) {
+    if (lane.spans().on()) index_ = lane.spans().begin(lane, name, number);
+  }
+  ~LaneSpan() {
+    if (index_ >= 0) lane_.spans().end(lane_, index_);
+  }
+  LaneSpan(const LaneSpan&) = delete;
+  LaneSpan& operator=(const LaneSpan&) = delete;
+
+ private:
+  Lane& lane_;
+  int64_t index_ = -1;
 };
 
 }  // namespace temper

@@ -77,6 +77,7 @@ std::vector<Generation::Finished> Generation::step(Ctx& c) {
   note_progress();
   const ArenaScope scope(c.scratch);
   const std::vector<ScheduledRows> rows = scheduler_.next();
+  const LaneSpan span(c.lane, "engine step, sequences", std::ssize(rows));
   if (can_replay(rows))
     replay(c, rows);
   else

@@ -23,6 +23,7 @@ void for_each_microbatch(Ctx& c, const Model& model, std::span<const Trajectory*
     note_progress();
     ArenaScope scope(c.scratch);
     const Microbatch mb = pack(all, sequences);
+    const LaneSpan span(c.lane, "log-probs, rows", static_cast<int64_t>(mb.tokens.size()));
     const Tensor hidden = target_hidden(c, model, mb, nullptr);
     const CTensor targets = to_device(c, view_of(mb.targets.data(), {hidden.dim(0)}));
     see(mb, model.head().forward(c, hidden, targets, options.temperature));

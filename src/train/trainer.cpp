@@ -44,6 +44,7 @@ UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,
     if (!std::isfinite(value)) stats.defect = fmt::format("the loss is not finite: {} = {}", name, value);
   if (!stats.defect.empty()) return stats;
   stats.lr = learning_rate(options_.optimizer, optimizer_.count(), options_.total_updates);
+  const LaneSpan span(c.lane, "optimizer, update", optimizer_.count() + 1);
   stats.grad_norm = optimizer_.step(c, control_, stats.lr);
   if (!std::isfinite(stats.grad_norm))
     stats.defect = fmt::format("the gradient is not finite: its norm is {}", stats.grad_norm);
@@ -76,6 +77,7 @@ bool Trainer::accumulate_gradients(Ctx& c, std::span<const Trajectory* const> al
 void Trainer::run_microbatch(Ctx& c, Microbatch& mb, std::span<const Trajectory* const> all,
                              const PolicyObjective& objective, ObjectiveUpdate& update,
                              LayerWatcher* watcher) {
+  const LaneSpan span(c.lane, "micro-batch, rows", static_cast<int64_t>(mb.tokens.size()));
   ArenaScope scratch(c.scratch), activations(saved_);
   Ctx keeping{c.scratch, c.lane, c.threads, &saved_};
   PassSaved saved{.recompute = options_.recompute};

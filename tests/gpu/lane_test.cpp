@@ -1,5 +1,6 @@
 // Kernels that read weights ahead of their turn: right after a writer that called Lane::order, wrong without.
 
+#include "src/core/stopwatch.h"
 #include "src/ops/linear.h"
 #include "tests/gpu/gpu_support.h"
 #include "tests/gpu/late_writer.h"
@@ -23,6 +24,7 @@ class LateWeights {
     linear_forward(c(), y, x_, w, {});
     return y.values();
   }
+  Lane& lane() { return c().lane; }
   Values with_new() { return with(new_); }
   Values with_old() { return with(old_); }
   Values after_late_write(bool order) {
@@ -42,6 +44,34 @@ class LateWeights {
   Backend gpu_{Device::cuda};
   TestTensor old_, new_, x_, w_;
 };
+
+/// In the host's time, one after the other; off they cost nothing and tell nothing.
+TEST(Lane, SpansTellWhenWorkRan) {
+  LateWeights late;
+  Lane& lane = late.lane();
+  { const LaneSpan off(lane, "not asked for", 0); }
+  const Stopwatch clock;
+  lane.spans().start(lane, [&] { return clock.seconds(); });
+  const double started = clock.seconds();
+  for (int64_t i = 0; i < 3; ++i) {
+    const LaneSpan span(lane, "product", i);
+    late.with_new();
+  }
+  lane.wait();
+  const double ended = clock.seconds();
+  const std::vector<LaneSpans::Span> spans = lane.spans().take();
+  EXPECT_FALSE(lane.spans().on());
+  ASSERT_EQ(spans.size(), 3u);
+  constexpr double kClocks = 1e-3;  // they are read one after the other
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(spans[i].name, fmt::format("product {}", i));
+    EXPECT_LE(spans[i].begin, spans[i].end);
+    EXPECT_GE(spans[i].begin, (i > 0 ? spans[i - 1].end : started) - kClocks);
+    EXPECT_LE(spans[i].end, ended + kClocks);
+  }
+  lane.spans().start(lane, [&] { return clock.seconds(); });
+  EXPECT_TRUE(lane.spans().take().empty()) << "those of the start before";
+}
 
 TEST(Lane, OrderHoldsBackWhatReadsAhead) {
   LateWeights late;

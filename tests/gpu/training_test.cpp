@@ -138,6 +138,40 @@ TEST_P(GpuTraining, LagKeepsItsPromise) {
   expect_equal("lag", "lag_again");
 }
 
+/// A row of its own, within the time of the host's rows of the step, and no bit of the run is another.
+TEST_P(GpuTraining, TheTimelineShowsTheGpu) {
+  train("whole");
+  train("traced", "profile.steps=2-3");
+  expect_equal("whole", "traced");
+  for (const int step : {2, 3}) {
+    const std::string file = fmt::format("runs/traced/trace/step-{:06d}.json", step);
+    double first = 1e18, last = 0, before = 0;  // microseconds
+    std::map<std::string, int> kinds;
+    std::vector<Json> gpu;
+    const Json timeline = parse_json(program_.read(file), file);
+    for (const Json& event : timeline.at("traceEvents")) {
+      if (event.at("ph") != "X") continue;
+      if (event.at("cat") == "GPU") {
+        gpu.push_back(event);
+        continue;
+      }
+      first = std::min(first, event.at("ts").get<double>());
+      last = std::max(last, event.at("ts").get<double>() + event.at("dur").get<double>());
+    }
+    for (const Json& event : gpu) {
+      const double begin = event.at("ts"), end = begin + event.at("dur").get<double>();
+      const std::string name = event.at("name");
+      ++kinds[name.substr(0, name.find_first_of(",0123456789"))];
+      constexpr double kClocks = 1000;  // they are read one after the other
+      EXPECT_GE(begin, std::max(first, before) - kClocks) << event.dump();
+      EXPECT_LE(end, last + kClocks) << event.dump();
+      before = begin;
+    }
+    for (const char* kind : {"engine step", "log-probs", "micro-batch", "optimizer"})
+      EXPECT_GT(kinds[kind], 0) << kind << ", step " << step;
+  }
+}
+
 /// Relative distance of all gradients of a dump to those of another.
 double distance(const std::string& got, const std::string& want) {
   const GoldenFile a(got), b(want);

@@ -12,10 +12,11 @@ namespace temper {
 namespace {
 
 constexpr double kMicroseconds = 1e6;
+constexpr const char* kGpu = "GPU";
 
 /// Lanes are the threads of a rank's process in the viewer.
 int lane_number(const std::string& lane) {
-  const std::vector<std::string> known{"rollout", "reference", "trainer"};
+  const std::vector<std::string> known{"rollout", "reference", "trainer", kGpu};
   return static_cast<int>(std::find(known.begin(), known.end(), lane) - known.begin());
 }
 
@@ -58,12 +59,20 @@ void Trace::add(int64_t step, const char* lane, Json event) {
 }
 
 void Trace::span(int64_t step, const char* lane, const std::string& name, double begin) {
+  if (on(step)) add_span(step, lane, name, begin, now());
+}
+
+void Trace::gpu_spans(int64_t step, const std::vector<LaneSpans::Span>& spans) {
   if (!on(step)) return;
+  for (const LaneSpans::Span& s : spans) add_span(step, kGpu, s.name, s.begin, s.end);
+}
+
+void Trace::add_span(int64_t step, const char* lane, const std::string& name, double begin, double end) {
   add(step, lane,
       {{"ph", "X"},
        {"name", name},
        {"ts", std::round(begin * kMicroseconds)},
-       {"dur", std::round((now() - begin) * kMicroseconds)},
+       {"dur", std::round((end - begin) * kMicroseconds)},
        {"args", {{"step", step}}}});
 }
 

@@ -1,7 +1,8 @@
 #pragma once
-// What each rank did when, for the steps of `profile.steps`: spans on one lane per role, arrows for weights
-// and batches, in the Chrome trace event format (open trace/step-000003.json in Perfetto). Times count from a
-// barrier of all ranks at the start of the run, so their clocks agree to the time of a barrier.
+// What each rank did when, for the steps of `profile.steps`: spans on one lane per role and one for the GPU,
+// arrows for weights and batches, in the Chrome trace event format (open trace/step-000003.json in Perfetto).
+// Times count from a barrier of all ranks at the start of the run, so their clocks agree to the time of a
+// barrier.
 
 #include <cstdint>
 #include <map>
@@ -10,6 +11,7 @@
 
 #include "src/comm/comm.h"
 #include "src/core/json.h"
+#include "src/core/lane_spans.h"
 #include "src/core/stopwatch.h"
 
 namespace temper {
@@ -28,6 +30,8 @@ class Trace {
   double now() const { return clock_.seconds(); }
   /// Something that lasted from `begin` (a value of `now`) until now.
   void span(int64_t step, const char* lane, const std::string& name, double begin);
+  /// What ran on the GPU while this rank was at `step`; the times are values of `now`.
+  void gpu_spans(int64_t step, const std::vector<LaneSpans::Span>& spans);
   /// One end of an arrow, now; both ends name it alike ("weights 3 to rank 1").
   void arrow(int64_t step, const char* lane, const std::string& name, Arrow end);
 
@@ -37,6 +41,7 @@ class Trace {
 
  private:
   void add(int64_t step, const char* lane, Json event);
+  void add_span(int64_t step, const char* lane, const std::string& name, double begin, double end);
 
   int rank_;
   std::vector<int> steps_;

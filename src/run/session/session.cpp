@@ -63,6 +63,8 @@ bool run_steps(RunRank& rank) {
   const int64_t last = rank.last_step();
   for (int64_t step = rank.resume.step + 1; step <= last; ++step) {
     const Stopwatch watch;
+    LaneSpans& spans = rank.host->ctx().lane.spans();
+    if (rank.trace.on(step)) spans.start(rank.host->ctx().lane, [&] { return rank.trace.now(); });
     for (const std::unique_ptr<Role>& role : rank.roles) {
       if (!role->phase(step)) {
         if (rank.trains()) stop_after(rank, step - 1);
@@ -70,6 +72,7 @@ bool run_steps(RunRank& rank) {
       }
       lend_memory(rank);
     }
+    if (spans.on()) rank.trace.gpu_spans(step, spans.take());
     if (!rank.trains()) continue;  // it is told of the end
     finish_step(rank, step, watch.seconds());
     if (step < last && rank.end.agree(*rank.dp, rank.groups.stop_requested())) {

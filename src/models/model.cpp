@@ -2,18 +2,27 @@
 
 #include "src/models/parameter_specs.h"
 #include "src/nn/rope_table.h"
+#include "src/ops/attention.h"
 #include "src/ops/embedding.h"
 
 namespace temper {
 
-void check_supported(const ModelConfig& c, const std::string& source) {
-  constexpr int64_t kMaxHeadDim = 256;
-  if (c.head_dim % 8 == 0 && c.head_dim <= kMaxHeadDim) return;
-  fail(Exit::data,
-       {.what = "this head dimension is not supported",
-        .where = source + ", head_dim",
-        .why = fmt::format("it is {}; attention takes multiples of 8 up to {}", c.head_dim, kMaxHeadDim),
-        .fix = "use a model with another head_dim"});
+std::string shape_defect(const ModelConfig& c, Device device) {
+  const int64_t step = head_dim_step(device);
+  if (c.head_dim % step == 0 && c.head_dim <= kMaxHeadDim) return "";
+  return fmt::format("head_dim is {}; attention{} takes multiples of {} up to {}", c.head_dim,
+                     like_gpu(device) ? " on a GPU" : "", step, kMaxHeadDim);
+}
+
+void check_supported(const ModelConfig& c, const std::string& source, Device device) {
+  const std::string defect = shape_defect(c, device);
+  if (defect.empty()) return;
+  const bool cpu_can = shape_defect(c, Device::cpu).empty();
+  fail(Exit::data, {.what = "this head dimension is not supported",
+                    .where = source + ", head_dim",
+                    .why = defect,
+                    .fix = cpu_can ? "run it on the CPU: --device cpu, in a config run.device = \"cpu\""
+                                   : "use a model with another head_dim"});
 }
 
 Model::Model(const ModelConfig& config, const ModelOptions& options)

@@ -28,8 +28,10 @@ struct ModelOptions {
   std::optional<LayerRange> layers = {};  // absent: all
 };
 
-/// Exit::data naming `source` when no kernel can run this shape.
-void check_supported(const ModelConfig& config, const std::string& source);
+/// Why no kernel of this device can run this shape; empty: they can.
+std::string shape_defect(const ModelConfig& config, Device device);
+/// Exit::data naming `source` for a shape with a defect.
+void check_supported(const ModelConfig& config, const std::string& source, Device device = Device::cpu);
 
 class Model {
  public:

@@ -3,9 +3,10 @@
 namespace temper {
 namespace {
 
-void check_heads(const CTensor& qkv, const CTensor& cu_seqlens, const AttentionShape& shape) {
-  CHECK(shape.head_dim > 0 && shape.head_dim % 8 == 0 && shape.head_dim <= 256,
-        "head_dim {} is no multiple of 8 up to 256", shape.head_dim);
+void check_heads(const Ctx& c, const CTensor& qkv, const CTensor& cu_seqlens, const AttentionShape& shape) {
+  const int64_t step = head_dim_step(c.device);
+  CHECK(shape.head_dim > 0 && shape.head_dim % step == 0 && shape.head_dim <= kMaxHeadDim,
+        "head_dim {} is no multiple of {} up to {}", shape.head_dim, step, kMaxHeadDim);
   CHECK(shape.kv_heads > 0 && shape.q_heads > 0 && shape.q_heads % shape.kv_heads == 0,
         "{} query heads over {} kv heads", shape.q_heads, shape.kv_heads);
   CHECK_SHAPE(qkv, qkv.dim(0), shape.qkv_width());
@@ -29,7 +30,7 @@ void check_pages(const PagedKv& kv, int64_t layer, const CTensor& qkv, const CTe
 
 void attention_varlen_forward(Ctx& c, Tensor out, Tensor lse, CTensor qkv, CTensor cu_seqlens,
                               AttentionShape shape, double scale) {
-  check_heads(qkv, cu_seqlens, shape);
+  check_heads(c, qkv, cu_seqlens, shape);
   CHECK(scale > 0, "scale {}", scale);
   CHECK_SHAPE(out, qkv.dim(0), shape.q_width());
   CHECK_SHAPE(lse, shape.q_heads, qkv.dim(0));
@@ -38,7 +39,7 @@ void attention_varlen_forward(Ctx& c, Tensor out, Tensor lse, CTensor qkv, CTens
 
 void attention_varlen_backward(Ctx& c, Tensor dqkv, CTensor dout, CTensor qkv, CTensor out, CTensor lse,
                                CTensor cu_seqlens, AttentionShape shape, double scale) {
-  check_heads(qkv, cu_seqlens, shape);
+  check_heads(c, qkv, cu_seqlens, shape);
   CHECK_SHAPE(dqkv, qkv.dim(0), shape.qkv_width());
   CHECK_SHAPE(out, qkv.dim(0), shape.q_width());
   CHECK_SHAPE(dout, qkv.dim(0), shape.q_width());
@@ -47,14 +48,14 @@ void attention_varlen_backward(Ctx& c, Tensor dqkv, CTensor dout, CTensor qkv, C
 }
 
 void append_kv(Ctx& c, PagedKv kv, int64_t layer, CTensor qkv, CTensor cu_seqlens, AttentionShape shape) {
-  check_heads(qkv, cu_seqlens, shape);
+  check_heads(c, qkv, cu_seqlens, shape);
   check_pages(kv, layer, qkv, cu_seqlens, shape);
   DISPATCH(c, append_kv, kv, layer, qkv, cu_seqlens, shape);
 }
 
 void attention_paged(Ctx& c, Tensor out, CTensor qkv, PagedKv kv, int64_t layer, CTensor cu_seqlens,
                      AttentionShape shape, double scale) {
-  check_heads(qkv, cu_seqlens, shape);
+  check_heads(c, qkv, cu_seqlens, shape);
   check_pages(kv, layer, qkv, cu_seqlens, shape);
   CHECK(scale > 0, "scale {}", scale);
   CHECK_SHAPE(out, qkv.dim(0), shape.q_width());

@@ -7,11 +7,15 @@
 
 namespace temper {
 
+inline constexpr int64_t kMaxHeadDim = 256;
+/// A head_dim that attention takes is a multiple of this.
+inline int64_t head_dim_step(Device device) { return like_gpu(device) ? 8 : 4; }
+
 /// Query i of head h attends the keys j <= i of its own sequence and of kv head h / (Hq/Hkv):
 ///   s_ij = scale * <q_i, k_j>,  lse_i = ln sum_j e^{s_ij},  out_i = sum_j e^{s_ij - lse_i} v_j
 /// out: [T, Hq*dh]  lse: [Hq, T] accumulate dtype (keep both for backward)
 /// qkv: [T, (Hq+2*Hkv)*dh] after norm and rope  cu_seqlens: [S+1] i32, from 0 to T
-/// dh is a multiple of 8, at most 256; scale is positive.
+/// dh is a multiple of head_dim_step, at most kMaxHeadDim; scale is positive.
 void attention_varlen_forward(Ctx& c, Tensor out, Tensor lse, CTensor qkv, CTensor cu_seqlens,
                               AttentionShape shape, double scale);
 

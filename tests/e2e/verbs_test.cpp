@@ -167,6 +167,22 @@ TEST_F(Verbs, GenerateRendersTheKeysOfALine) {
             rendered[2].at("tokens"));
 }
 
+/// Heads of 100 as open_llama_3b has them: log-probs of generation and training agree, and training runs.
+TEST_F(Verbs, HeadsOfAMultipleOfFour) {
+  Json config = parse_json(kTinyQwen3, "config");
+  config["head_dim"] = 100;
+  ASSERT_EQ(program_.init_model("wide", config.dump().c_str()), 0) << output();
+  ASSERT_EQ(program_.run("train run.toml run.name=wide run.steps=2 model.path=wide"), 0) << output();
+  for (const Json& step : program_.metrics("wide")) {
+    EXPECT_EQ(step.at("actor/rollout_logprob_diff_max"), 0.0);
+    EXPECT_GT(step.at("actor/grad_norm"), 0.0);
+  }
+  config["head_dim"] = 102;
+  EXPECT_EQ(program_.init_model("odd", config.dump().c_str()), 65);
+  EXPECT_TRUE(says("head_dim is 102") && says("multiples of 4")) << output();
+  EXPECT_FALSE(exists("odd"));
+}
+
 TEST_F(Verbs, SequencesBeyondTheRangeOfDynamicRopeNameIt) {
   Json config = parse_json(kTinyQwen3, "config");
   config["rope_parameters"] = {{"rope_type", "dynamic"}, {"factor", 2.0}, {"rope_theta", 10000.0}};

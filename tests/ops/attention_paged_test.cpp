@@ -98,11 +98,10 @@ const std::vector<AttentionCase> kCases =
                                       {{4, 2, 16}, DType::bf16, 16},
                                       {{3, 1, 80}, DType::bf16, 16},
                                       {{4, 2, 64}, DType::f32, 16}}
-         : std::vector<AttentionCase>{{{4, 2, 64}, DType::f32, 32},
-                                      {{7, 1, 64}, DType::bf16, 32},
-                                      {{4, 4, 24}, DType::bf16, 16},
-                                      {{3, 1, 80}, DType::bf16, 48},
-                                      {{4, 1, 8}, DType::f64, 32}};
+         : std::vector<AttentionCase>{{{4, 2, 64}, DType::f32, 32},  {{7, 1, 64}, DType::bf16, 32},
+                                      {{4, 4, 24}, DType::bf16, 16}, {{3, 1, 80}, DType::bf16, 48},
+                                      {{4, 1, 8}, DType::f64, 32},   {{4, 2, 100}, DType::bf16, 16},
+                                      {{2, 1, 4}, DType::f32, 16}};
 
 /// Random cuts, whole prompts; decode rows, chunks and waiting sequences in one call.
 TEST(AttentionPaged, PagesGiveTheBitsOfPackedSequences) {

@@ -52,8 +52,8 @@ std::pair<double, double> forward_errors(const PackedBatch<S>& b, int64_t every)
   return {out_error, lse_error};
 }
 
-const std::vector<AttentionShape> kShapes = {{1, 1, 8},   {4, 1, 16}, {7, 1, 24},   {2, 2, 64},
-                                             {8, 2, 128}, {4, 4, 80}, {14, 2, 256}, {70, 1, 16}};
+const std::vector<AttentionShape> kShapes = {{1, 1, 8},  {4, 1, 16},   {7, 1, 24},  {2, 2, 64}, {8, 2, 128},
+                                             {4, 4, 80}, {14, 2, 256}, {70, 1, 16}, {2, 1, 4},  {4, 2, 100}};
 const std::vector<int> kRagged = {1, 127, 128, 129, 1023, 1024, 1025, 2100};
 
 template <class S>
@@ -253,6 +253,7 @@ CPU_TEST(Attention, NeighboursAndThreadsDoNotMatter) {
   expect_neighbours_and_threads_do_not_matter<float>({7, 1, 64});
   expect_neighbours_and_threads_do_not_matter<bf16>({4, 2, 24});
   expect_neighbours_and_threads_do_not_matter<double>({2, 2, 16});
+  expect_neighbours_and_threads_do_not_matter<bf16>({2, 1, 20});
 }
 
 CPU_TEST(Attention, LaterPositionsAndOtherSequencesNeverTouchARow) {
@@ -271,8 +272,8 @@ CPU_TEST(Attention, LaterPositionsAndOtherSequencesNeverTouchARow) {
 }
 
 CPU_TEST(AttentionBackward, Fp64IsTheDerivative) {
-  for (const AttentionShape& shape :
-       {AttentionShape{4, 2, 8}, AttentionShape{7, 1, 8}, AttentionShape{2, 2, 24}}) {
+  for (const AttentionShape& shape : {AttentionShape{4, 2, 8}, AttentionShape{7, 1, 8},
+                                      AttentionShape{2, 2, 24}, AttentionShape{2, 1, 12}}) {
     PackedBatch<double> b(shape, {5, 1, 18, 130}, 23);
     b.forward();
     b.backward();
@@ -390,7 +391,7 @@ CPU_TEST(Attention, InconsistentBatchesAreRefused) {
   EXPECT_THROW(b.forward(), Error);
   PackedBatch<float> odd({3, 2, 8}, {3});
   EXPECT_THROW(odd.forward(), Error);
-  PackedBatch<float> narrow({2, 1, 12}, {3});
+  PackedBatch<float> narrow({2, 1, 10}, {3});
   EXPECT_THROW(narrow.forward(), Error);
 
   PackedBatch<float> good({2, 1, 8}, {40});

@@ -36,11 +36,47 @@ class Check : public ::testing::Test {
     words.insert(words.begin(), {"check", folder_ / "x.toml"});
     return check_outcome(parse_command_line(words));
   }
+  void change_model(const Json& keys) const {
+    Json model = parse_json(kModel, "config.json");
+    model.update(keys);
+    std::ofstream(folder_ / "model/config.json") << model;
+  }
   std::vector<std::string> paths() const {
     return {"model.path=" + (folder_ / "model"), "data.train=" + (folder_ / "a.jsonl")};
   }
   TempDir folder_;
 };
+
+TEST_F(Check, ContextBeyondTheRangeOfDynamicRopeNamesIt) {
+  auto words = paths();
+  words.push_back("model.context_tokens=2000");
+  const CheckOutcome other = check(words);
+  EXPECT_EQ(other.exit_code, 64);
+  EXPECT_EQ(other.output.find("dynamic"), std::string::npos) << other.output;
+  change_model({{"rope_scaling", {{"rope_type", "dynamic"}, {"factor", 2.0}}}});
+  const CheckOutcome beyond = check(words);
+  EXPECT_EQ(beyond.exit_code, 64);
+  EXPECT_NE(beyond.output.find("rope type \"dynamic\" reaches to max_position_embeddings = 256"),
+            std::string::npos)
+      << beyond.output;
+  words.back() = "model.context_tokens=256";
+  EXPECT_EQ(check(words).exit_code, 0);
+}
+
+TEST_F(Check, HeadsThatAGpuCannotRunAreForTheCpu) {
+  change_model({{"head_dim", 100}});
+  auto words = paths();
+  words.insert(words.end(), {"--ranks", "1", "--json"});
+  EXPECT_EQ(check(words).exit_code, 0);
+  words.push_back("run.device=cuda");
+  const Json json = parse_json(check(words).output, "output");
+  ASSERT_EQ(json["errors"].size(), 1u) << json;
+  EXPECT_EQ(json["errors"][0]["key"], "run.device");
+  EXPECT_EQ(json["errors"][0]["legal"], Json({"cpu"}));
+  const auto message = json["errors"][0]["message"].get<std::string>();
+  EXPECT_NE(message.find("head_dim is 100; attention on a GPU takes multiples of 8"), std::string::npos)
+      << message;
+}
 
 TEST_F(Check, GoodConfig) {
   auto words = paths();

@@ -52,17 +52,6 @@ std::string all_errors(const PlanResult& result) {
   return text;
 }
 
-TEST(Plan, ContextBeyondTheRangeOfDynamicRopeNamesIt) {
-  ModelConfig model = small_model();
-  const auto errors_with = [&](const char* key) {
-    return all_errors(try_plan(load_text(kMinimalConfig, {key}).config, 1, model));
-  };
-  EXPECT_EQ(errors_with("model.context_tokens=2000").find("dynamic"), std::string::npos);
-  model.rope = {.type = "dynamic", .factor = 4.0, .max_position_embeddings = 1024};
-  EXPECT_NE(errors_with("model.context_tokens=2000").find("\"dynamic\" reaches to"), std::string::npos);
-  EXPECT_EQ(errors_with("model.context_tokens=1024"), "");
-}
-
 struct BatchCase {
   const char* overrides;  // separated by spaces
   int64_t samples, per_update, updates, total, last, dropped;

@@ -5,6 +5,7 @@
 #include "src/core/check.h"
 #include "src/core/file.h"
 #include "src/io/checkpoint.h"
+#include "src/models/model.h"
 #include "src/run/plan/batch.h"
 #include "src/run/plan/draft.h"
 #include "src/run/plan/memory.h"
@@ -98,6 +99,8 @@ PlanResult try_plan(const Config& config, int num_ranks, const ModelConfig& fact
   plan.dtype = resolve_dtype(config.run.dtype, plan.device);
   if (const std::string defect = dtype_defect(config.run.dtype, plan.device); !defect.empty())
     draft.error("run.dtype", defect, {"auto", "bf16", "fp32"});
+  if (const std::string defect = shape_defect(facts, plan.device); !defect.empty())
+    draft.error("run.device", defect, {"cpu"});
   plan.num_parameters = num_parameters(facts);
   plan.vocab_size = facts.vocab_size;
   plan.steps = config.run.steps;

@@ -35,7 +35,7 @@ std::unique_ptr<Model> ModelHost::load(const ModelSource& source, bool with_grad
   std::vector<std::string> warnings = folder.warnings();
   const Json* generation = folder.generation_config() ? &*folder.generation_config() : nullptr;
   const ModelConfig config = parse_model_config(folder.config(), generation, folder.config_path(), &warnings);
-  check_supported(config, folder.config_path());
+  check_supported(config, folder.config_path(), backend_.ctx().device);
   for (const std::string& w : warnings) spdlog::debug("{}", w);
   if (!source.random) check_weights(folder, config, parameter_specs(config));
   const int64_t context = source.context_tokens.value_or(config.max_position_embeddings);

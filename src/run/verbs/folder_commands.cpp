@@ -10,6 +10,7 @@
 #include "src/io/hf_export.h"
 #include "src/io/master_reader.h"
 #include "src/io/model_folder.h"
+#include "src/models/model.h"
 #include "src/models/parameter_specs.h"
 #include "src/run/session/find_checkpoint.h"
 #include "src/run/session/model_host.h"
@@ -66,9 +67,14 @@ int run_tokenize(const CommandLine& line) {
 }
 
 int run_init(const CommandLine& line) {
-  init_model_folder(line.text("--config"), line.text("--out"),
-                    static_cast<uint64_t>(line.integer("--seed", 0)), line.text("--dtype", "auto"),
-                    line.text("--tokenizer"), parameter_specs, resolve_threads(std::nullopt, 1));
+  const std::string source = line.text("--config");
+  const auto specs = [&](const ModelConfig& config) {
+    check_supported(config, source);  // weights that nothing could train are not made
+    return parameter_specs(config);
+  };
+  init_model_folder(source, line.text("--out"), static_cast<uint64_t>(line.integer("--seed", 0)),
+                    line.text("--dtype", "auto"), line.text("--tokenizer"), specs,
+                    resolve_threads(std::nullopt, 1));
   return 0;
 }
 

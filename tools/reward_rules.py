@@ -78,10 +78,11 @@ SIGNS = {as_bytes(k): v for k, v in {
     "\u2212": "-", "\u00b0": "", "\u00a0": "", "\u00d7": "\\cdot", "\u00b7": "\\cdot", "\u03c0": "\\pi",
     "\u221e": "\\infty", "\u2264": "\\le", "\u2265": "\\ge"}.items()}
 SYNONYMS |= SIGNS
-TOKEN = re.compile(r"(?P<thousands>(?<=[0-9])(?:\{,\}|,\\!))|\\(?:begin|end)(?![A-Za-z])\{[A-Za-z*]+\}"
+TOKEN = re.compile(r"(?P<thousands>(?<=[0-9])(?:\{,\}|, *\\!))|\\(?:begin|end)(?![A-Za-z])\{[A-Za-z*]+\}"
                    r"|\\(?:left|right)(?![A-Za-z])\.?|\\[A-Za-z]+|\\[\s\S]?|" + "|".join(SIGNS) +
                    r"|(?P<tight>(?<=[0-9]),(?=[0-9]))|[\s\S]")
-POWER = r"(?:\^2|\^3|\^\{2\}|\^\{3\}|" + as_bytes("\u00b2") + "|" + as_bytes("\u00b3") + r")?\Z"
+POWERS = {2: ("^2", "^{2}", as_bytes("\u00b2")), 3: ("^3", "^{3}", as_bytes("\u00b3"))}
+TEXT_UNITS = {"in", "m", "rad", "s"}
 
 
 def last_boxed(text):
@@ -102,16 +103,54 @@ def last_boxed(text):
     return None
 
 
+def without_power(text):
+    """The text without a power of 2 or 3 at its end, and the power."""
+    for power, written in POWERS.items():
+        for form in written:
+            if text.endswith(form):
+                return text[:-len(form)], power
+    return text, 1
+
+
+def power_of_word(word):
+    return 2 if word.startswith("square") else 3 if word.startswith("cubic") else 1
+
+
+def is_unit(text):
+    if len(text) > 64:
+        return False
+    if text in UNITS or text in TEXT_UNITS:
+        return True
+    if text.startswith(("square", "cubic")):
+        return is_unit(text[6 if text[0] == "s" else 5:])
+    per = text.find("per", 1)
+    return per > 0 and is_unit(text[:per]) and is_unit(text[per + 3:])
+
+
+def ends_in_variable(text):
+    """A letter on its own, or a command (a Greek letter), at the end."""
+    if re.search(r"\\[A-Za-z]+\Z", text):
+        return True
+    if not re.search(r"(?<![A-Za-z])[A-Za-z]\Z", text):
+        return False
+    before = text[:-1].strip(SPACE)
+    return not re.search(r"[A-Za-z]\Z", before) or bool(re.search(r"\\[A-Za-z]+\Z", before))
+
+
 def drop_unit_words(text):
-    rest = text[:-1] if text.endswith(".") else text
+    """The text without its unit, and the power of the unit: 0 when there is none."""
+    rest, power, last = text[:-1] if text.endswith(".") else text, 0, ""
     while True:
-        words = re.sub(POWER, "", rest).strip(SPACE)
+        base, raised = without_power(rest)
+        words = base.strip(SPACE)
         word = re.search(r"[A-Za-z]*\Z", words)
         before = words[:word.start()]
         if before.endswith("\\") or word[0] not in UNITS:
             break
+        power, last = max(power, raised, power_of_word(word[0])), word[0]
         rest = before.strip(SPACE)
-    return rest if re.search(r"[0-9})$%]\Z", rest) else text
+    value = re.search(r"[0-9})\]$%]\Z", rest) or (len(last) > 1 and ends_in_variable(rest))
+    return (rest, power) if power and value else (text, 0)
 
 
 def tokenize(text):
@@ -157,22 +196,24 @@ def drop_final_marks(t):
 
 
 def drop_final_units(t):
+    """The tokens without units in \\text{...} at the end, and their power: 0 when there is none."""
     match = match_braces(t)
-    end = len(t)
+    end, power = len(t), 0
     while True:
-        close = end
+        close, raised = end, ""
         if close >= 2 and t[close - 2] == "^":
-            close -= 2
+            close, raised = close - 2, t[close - 1]
         elif close >= 4 and t[close - 4] == "^" and match.get(close - 1) == close - 3:
-            close -= 4
+            close, raised = close - 4, t[close - 2]
         start = match.get(close - 1) if close else None
         if start is None or start < 2 or t[start - 1] not in TEXT:
-            return t[:end]
-        carrier = t[start - 2]
-        if not (re.fullmatch(r"[0-9})]", carrier) or carrier == "\\pi"):
-            return t[:end]
-        if re.fullmatch(r"[A-Z]", "".join(t[start + 1:close - 1])):
-            return t[:end]
+            return t[:end], power
+        carrier, content = t[start - 2], "".join(t[start + 1:close - 1])
+        unit, inside = without_power(content)
+        closed = re.fullmatch(r"[0-9})\]]|\\pi|\\end\{.*", carrier)
+        if re.fullmatch(r"[A-Z]", content) or not (closed or re.fullmatch("[A-Za-z]", carrier) and is_unit(unit)):
+            return t[:end], power
+        power = max(power, inside, power_of_word(content), int(raised) if raised in ("2", "3") else 1)
         end = start - 1
 
 
@@ -283,12 +324,14 @@ def write_fractions(t):
 
 
 def normal_form(answer):
-    t = tokenize(drop_unit_words(answer[-TAIL:].strip(SPACE)))
-    for step in (drop_degrees, drop_final_marks, drop_final_units, unwrap_text, drop_final_marks, drop_outer_braces,
-                 drop_assignment, resolve_commas, brace_arguments, merge_numbers, write_fractions):
+    """The tokens of the answer, and the power of its unit: 0 when there is none."""
+    text, of_words = drop_unit_words(answer[-TAIL:].strip(SPACE))
+    t, of_text = drop_final_units(drop_final_marks(drop_degrees(tokenize(text))))
+    for step in (unwrap_text, drop_final_marks, drop_outer_braces, drop_assignment, resolve_commas, brace_arguments,
+                 merge_numbers, write_fractions):
         t = step(t)
     choice = len(t) == 3 and t[0] == "(" and re.fullmatch("[A-Za-z]", t[1]) and t[2] == ")"
-    return [t[1]] if choice else t
+    return [t[1]] if choice else t, max(of_words, of_text)
 
 
 def sign(written):
@@ -336,8 +379,9 @@ def math(row, options):
     if boxed is None:
         return 0.0
     reference = last_boxed(answer)
-    found, expected = normal_form(boxed), normal_form(answer[-TAIL:] if reference is None else reference)
-    if not found or not expected:
+    found, power = normal_form(boxed)
+    expected, wanted_power = normal_form(answer[-TAIL:] if reference is None else reference)
+    if not found or not expected or (power and wanted_power and power != wanted_power):
         return 0.0
     if found == expected:
         return 1.0

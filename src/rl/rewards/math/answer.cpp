@@ -25,11 +25,17 @@ std::optional<std::string_view> braced(std::string_view text) {
   return std::nullopt;
 }
 
-MathTokens normal_tokens(std::string_view answer) {
-  MathTokens tokens = math_tokens(drop_unit_words(strip(math_tail(answer))));
+struct NormalAnswer {
+  MathTokens tokens;
+  int unit_power;  // 0: it has no unit
+};
+
+NormalAnswer normal_answer(std::string_view answer) {
+  const WithoutUnit plain = drop_unit_words(strip(math_tail(answer)));
+  MathTokens tokens = math_tokens(plain.text);
   drop_degrees(tokens);
   drop_final_marks(tokens);
-  drop_final_units(tokens);
+  const int power = std::max(plain.power, drop_final_units(tokens));
   unwrap_text(tokens);
   drop_final_marks(tokens);
   drop_outer_braces(tokens);
@@ -39,7 +45,7 @@ MathTokens normal_tokens(std::string_view answer) {
   merge_numbers(tokens);
   write_fractions(tokens);
   unwrap_choice(tokens);
-  return tokens;
+  return {std::move(tokens), power};
 }
 
 }  // namespace
@@ -65,7 +71,7 @@ std::optional<std::string_view> last_boxed(std::string_view text) {
 std::string normal_math_answer(std::string_view answer) {
   std::string text;
   bool after_command = false;
-  for (const std::string& token : normal_tokens(answer)) {
+  for (const std::string& token : normal_answer(answer).tokens) {
     // A command name would swallow a letter that follows it: keep them apart, as LaTeX has to.
     if (after_command && is_letter(token[0])) text += ' ';
     text += token;
@@ -75,10 +81,11 @@ std::string normal_math_answer(std::string_view answer) {
 }
 
 bool math_answers_equal(std::string_view a, std::string_view b) {
-  const MathTokens left = normal_tokens(a), right = normal_tokens(b);
-  if (left.empty() || right.empty()) return false;
-  if (left == right) return true;
-  const std::optional<Rational> x = rational_value(left), y = rational_value(right);
+  const NormalAnswer left = normal_answer(a), right = normal_answer(b);
+  if (left.tokens.empty() || right.tokens.empty()) return false;
+  if (left.unit_power > 0 && right.unit_power > 0 && left.unit_power != right.unit_power) return false;
+  if (left.tokens == right.tokens) return true;
+  const std::optional<Rational> x = rational_value(left.tokens), y = rational_value(right.tokens);
   return x && y && x->numerator * y->denominator == y->numerator * x->denominator;
 }
 

@@ -4,7 +4,8 @@
 // mixed numbers are also compared by exact value (1/2 = 0.5 = \frac{2}{4}), never within a tolerance.
 // The normal form drops spaces, $, %, degree signs, \left \right, units and a final full stop, unwraps \text,
 // writes \frac{a}{b} and \sqrt{a} with braces, x^2 without, numbers without thousands commas, leading and
-// trailing zeros, and drops a leading "x =" or "x \in". At most kMathTailBytes are looked at, in linear time.
+// trailing zeros, and drops a leading "x =" or "x \in". Units count only where both answers have one: cm^2 is
+// not cm^3, 5 is 5 cm. At most kMathTailBytes are looked at, in linear time.
 
 #include <optional>
 #include <string>

@@ -18,6 +18,11 @@ constexpr auto kUnits = std::to_array<std::string_view>(
      "second", "seconds", "square",    "students",   "unit",        "units",  "way",    "ways",
      "week",   "weeks",   "yard",      "yards",      "year",        "years"});
 
+/// Short for units where nothing else is meant: in \text{...}.
+constexpr auto kTextUnits = std::to_array<std::string_view>({"in", "m", "rad", "s"});
+
+constexpr size_t kLongestUnit = 64;
+
 constexpr auto kTextCommands = std::to_array<std::string_view>(
     {"\\text", "\\mbox", "\\hbox", "\\textrm", "\\textbf", "\\textit", "\\textsf", "\\texttt", "\\mathrm",
      "\\mathbf", "\\mathit", "\\mathsf", "\\operatorname"});
@@ -32,11 +37,27 @@ bool is_number_token(const std::string& token) { return is_digit(token[0]); }
 bool is_letter_token(const std::string& token) { return token.size() == 1 && is_letter(token[0]); }
 bool is_text_command(const std::string& token) { return contains(kTextCommands, token); }
 
-std::string_view without_power(std::string_view text) {
-  for (std::string_view power : {"^2", "^3", "^{2}", "^{3}", "\xC2\xB2", "\xC2\xB3"}) {
-    if (text.ends_with(power)) return text.substr(0, text.size() - power.size());
-  }
-  return text;
+WithoutUnit without_power(std::string_view text) {
+  for (std::string_view power : {"^2", "^{2}", "\xC2\xB2"})
+    if (text.ends_with(power)) return {text.substr(0, text.size() - power.size()), 2};
+  for (std::string_view power : {"^3", "^{3}", "\xC2\xB3"})
+    if (text.ends_with(power)) return {text.substr(0, text.size() - power.size()), 3};
+  return {text, 1};
+}
+
+/// The power that a word such as "square" gives to a unit.
+int power_of_word(std::string_view word) {
+  return word.starts_with("square") ? 2 : word.starts_with("cubic") ? 3 : 1;
+}
+
+/// Units without the blanks between them ("cm", "squarefeet", "milesperhour").
+bool is_unit(std::string_view text) {
+  if (text.size() > kLongestUnit) return false;
+  if (contains(kUnits, text) || contains(kTextUnits, text)) return true;
+  for (std::string_view power : {"square", "cubic"})
+    if (text.starts_with(power)) return is_unit(text.substr(power.size()));
+  const size_t per = text.find("per", 1);
+  return per != std::string_view::npos && is_unit(text.substr(0, per)) && is_unit(text.substr(per + 3));
 }
 
 std::string joined(const MathTokens& tokens, size_t begin, size_t end) {
@@ -45,24 +66,53 @@ std::string joined(const MathTokens& tokens, size_t begin, size_t end) {
   return text;
 }
 
-/// A unit may stand after a number, a closed group or pi.
-bool can_carry_unit(const std::string& token) {
-  return is_digit_token(token) || token == "}" || token == ")" || token == "\\pi";
+/// Text behind a number, a closed group, a matrix or pi is a unit, behind a letter only what is known as one.
+bool carries_unit(const std::string& token, std::string_view unit) {
+  if (is_letter_token(token)) return is_unit(unit);
+  return is_digit_token(token) || token == "}" || token == ")" || token == "]" || token == "\\pi" ||
+         token.starts_with("\\end{");
 }
 
-/// End of the answer without a unit `\text{...}` (with power) that ends at `end`; `end` when there is none.
-size_t before_unit(const MathTokens& tokens, const std::vector<size_t>& match, size_t end) {
+struct UnitAtEnd {
+  size_t begin;  // where the answer before it ends
+  int power;     // 0: there is no unit
+};
+
+/// The unit `\text{...}` (with power) that ends at `end`.
+UnitAtEnd find_unit(const MathTokens& tokens, const std::vector<size_t>& match, size_t end) {
   size_t close = end;
-  if (close >= 2 && tokens[close - 2] == "^")
+  std::string_view power;
+  if (close >= 2 && tokens[close - 2] == "^") {
+    power = tokens[close - 1];
     close -= 2;
-  else if (close >= 4 && tokens[close - 4] == "^" && match[close - 1] == close - 3)
+  } else if (close >= 4 && tokens[close - 4] == "^" && match[close - 1] == close - 3) {
+    power = tokens[close - 2];
     close -= 4;
-  if (close == 0 || match[close - 1] == kNoMatch) return end;
+  }
+  if (close == 0 || match[close - 1] == kNoMatch) return {end, 0};
   const size_t open = match[close - 1];
-  if (open < 2 || !is_text_command(tokens[open - 1]) || !can_carry_unit(tokens[open - 2])) return end;
+  if (open < 2 || !is_text_command(tokens[open - 1])) return {end, 0};
   const std::string content = joined(tokens, open + 1, close - 1);
+  const WithoutUnit inside = without_power(content);
   const bool name = content.size() == 1 && content[0] >= 'A' && content[0] <= 'Z';
-  return name ? end : open - 1;
+  if (name || !carries_unit(tokens[open - 2], inside.text)) return {end, 0};
+  const int outside = power == "2" ? 2 : power == "3" ? 3 : 1;
+  return {open - 1, std::max({outside, inside.power, power_of_word(content)})};
+}
+
+bool ends_in_command(std::string_view text) {
+  size_t begin = text.size();
+  while (begin > 0 && is_letter(text[begin - 1])) --begin;
+  return begin > 0 && begin < text.size() && text[begin - 1] == '\\';
+}
+
+/// A Greek letter at the end of the text, or a letter that is no word.
+bool ends_in_variable(std::string_view text) {
+  if (ends_in_command(text)) return true;
+  if (!is_letter(text.back())) return false;
+  const std::string_view before = text.substr(0, text.size() - 1), near = strip(before);
+  const bool in_word = !before.empty() && is_letter(before.back());
+  return !in_word && (near.empty() || !is_letter(near.back()) || ends_in_command(near));
 }
 
 /// First token after the variable that the answer starts with (x, x_1, f(x), \theta); 0 when there is none.
@@ -75,20 +125,26 @@ size_t after_variable(const MathTokens& t) {
 
 }  // namespace
 
-std::string_view drop_unit_words(std::string_view text) {
-  std::string_view rest = text;
+WithoutUnit drop_unit_words(std::string_view text) {
+  std::string_view rest = text, last_word;
   if (rest.ends_with('.')) rest.remove_suffix(1);
+  int power = 0;
   while (true) {
-    std::string_view word_end = strip(without_power(rest));
+    const WithoutUnit base = without_power(rest);
+    const std::string_view word_end = strip(base.text);
     size_t begin = word_end.size();
     while (begin > 0 && is_letter(word_end[begin - 1])) --begin;
     const bool command = begin > 0 && word_end[begin - 1] == '\\';
-    if (command || !contains(kUnits, word_end.substr(begin))) break;
+    const std::string_view word = word_end.substr(begin);
+    if (command || !contains(kUnits, word)) break;
+    power = std::max({power, base.power, power_of_word(word)});
+    last_word = word;
     rest = strip(word_end.substr(0, begin));
   }
-  const bool value_left =
-      !rest.empty() && (is_digit(rest.back()) || rest.find_last_of("})$%") == rest.size() - 1);
-  return value_left ? rest : text;
+  if (rest.empty() || power == 0) return {text};
+  const bool group = rest.find_last_of("})]$%") == rest.size() - 1;
+  const bool variable = last_word.size() > 1 && ends_in_variable(rest);  // "m g" is a product
+  return is_digit(rest.back()) || group || variable ? WithoutUnit{rest, power} : WithoutUnit{text};
 }
 
 void drop_degrees(MathTokens& tokens) {
@@ -113,11 +169,14 @@ void drop_final_marks(MathTokens& tokens) {
   }
 }
 
-void drop_final_units(MathTokens& tokens) {
+int drop_final_units(MathTokens& tokens) {
   const std::vector<size_t> match = match_braces(tokens);
   size_t end = tokens.size();
-  for (size_t next; (next = before_unit(tokens, match, end)) != end;) end = next;
+  int power = 0;
+  for (UnitAtEnd unit; (unit = find_unit(tokens, match, end)).power > 0; end = unit.begin)
+    power = std::max(power, unit.power);
   tokens.resize(end);
+  return power;
 }
 
 void unwrap_text(MathTokens& tokens) {

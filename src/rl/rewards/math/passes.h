@@ -8,12 +8,17 @@
 
 namespace temper {
 
-/// Without words of measure at the end of a plain answer ("5 cm", "12 square feet", "3 cm^2").
-std::string_view drop_unit_words(std::string_view text);
+/// Without words of measure at the end of a plain answer ("5 cm", "12 square feet", "3 cm^2"). The power of
+/// the unit is 1, 2 or 3; 0: there is none.
+struct WithoutUnit {
+  std::string_view text;
+  int power = 0;
+};
+WithoutUnit drop_unit_words(std::string_view text);
 
 void drop_degrees(MathTokens& tokens);       // ^\circ, ^{\circ}
 void drop_final_marks(MathTokens& tokens);   // . , ; at the end
-void drop_final_units(MathTokens& tokens);   // 5\text{ cm}^2 -> 5
+int drop_final_units(MathTokens& tokens);    // 5\text{ cm}^2 -> 5; gives the unit's power as above
 void unwrap_text(MathTokens& tokens);        // \text{A} -> A, \text{ and } -> ,
 void drop_outer_braces(MathTokens& tokens);  // {5} -> 5
 void drop_assignment(MathTokens& tokens);    // x=5 -> 5, x\in[0,1] -> [0,1]

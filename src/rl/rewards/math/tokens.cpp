@@ -83,10 +83,15 @@ bool dropped(std::string_view token) {
   return is_space(token[0]) || std::find(kDropped.begin(), kDropped.end(), token) != kDropped.end();
 }
 
-/// Length of a thousands comma as TeX authors write it, `{,}` or `,\!` after a digit; 0 when there is none.
+/// Length of a thousands comma as TeX authors write it, `{,}` or `,\!` (`, \!`) after a digit; 0 when there
+/// is none.
 size_t thousands_comma(std::string_view text, size_t i) {
-  const bool written = text.substr(i).starts_with("{,}") || text.substr(i).starts_with(",\\!");
-  return written && i > 0 && is_digit(text[i - 1]) ? 3 : 0;
+  if (i == 0 || !is_digit(text[i - 1])) return 0;
+  if (text.substr(i).starts_with("{,}")) return 3;
+  if (text[i] != ',') return 0;
+  size_t end = i + 1;
+  while (end < text.size() && text[end] == ' ') ++end;
+  return text.substr(end).starts_with("\\!") ? end + 2 - i : 0;
 }
 
 bool between_digits(std::string_view text, size_t i) {

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <set>
 #include <vector>
 
+#include "src/core/big_integer.h"
 #include "src/core/check.h"
 #include "src/core/file.h"
 
@@ -16,13 +18,19 @@ constexpr const char* kJsonFix = "correct the file, or fetch or write it again";
 /// Builds the value like nlohmann's own parser, and refuses what that parser lets through.
 class StrictHandler : public nlohmann::json_sax<Json> {
  public:
-  explicit StrictHandler(int max_depth) : max_depth_(max_depth), dom_(root_, true) {}
+  StrictHandler(int max_depth, bool keeps_integers)
+      : max_depth_(max_depth), keeps_integers_(keeps_integers), dom_(root_, true) {}
 
   bool null() override { return dom_.null(); }
   bool boolean(bool v) override { return dom_.boolean(v); }
   bool number_integer(number_integer_t v) override { return dom_.number_integer(v); }
   bool number_unsigned(number_unsigned_t v) override { return dom_.number_unsigned(v); }
-  bool number_float(number_float_t v, const string_t& s) override { return dom_.number_float(v, s); }
+  bool number_float(number_float_t v, const string_t& s) override {
+    if (!keeps_integers_ || s.find_first_not_of("-0123456789") != string_t::npos)
+      return dom_.number_float(v, s);
+    binary_t digits(binary_t::container_type(s.begin(), s.end()));
+    return dom_.binary(digits);
+  }
   bool string(string_t& v) override { return dom_.string(v); }
   bool binary(binary_t& v) override { return dom_.binary(v); }
   bool start_object(std::size_t n) override {
@@ -63,6 +71,7 @@ class StrictHandler : public nlohmann::json_sax<Json> {
   }
 
   int max_depth_;
+  bool keeps_integers_;
   int depth_ = 0;
   Json root_;
   nlohmann::detail::json_sax_dom_parser<Json> dom_;
@@ -70,20 +79,20 @@ class StrictHandler : public nlohmann::json_sax<Json> {
   std::string reason_;
 };
 
-bool is_finite(const Json& value) {
-  if (value.is_structured()) return std::all_of(value.begin(), value.end(), is_finite);
-  return !value.is_number_float() || std::isfinite(value.get<double>());
+/// Without non-finite numbers, and without integers that are held as their digits.
+bool writes_as_it_is(const Json& value) {
+  if (value.is_structured()) return std::all_of(value.begin(), value.end(), writes_as_it_is);
+  return !value.is_binary() && (!value.is_number_float() || std::isfinite(value.get<double>()));
 }
 
-void replace_non_finite(Json& value) {
+void replace_numbers(Json& value) {
   if (value.is_number_float() && !std::isfinite(value.get<double>())) value = nullptr;
+  if (value.is_binary()) value = std::strtod(big_integer(value).value().c_str(), nullptr);
   if (value.is_structured())
-    for (auto& child : value) replace_non_finite(child);
+    for (auto& child : value) replace_numbers(child);
 }
 
-}  // namespace
-
-Json parse_json(std::string_view text, const std::string& source, const JsonLimits& limits) {
+Json parse(std::string_view text, const std::string& source, const JsonLimits& limits, bool keeps_integers) {
   if (static_cast<int64_t>(text.size()) > limits.bytes)
     fail(Exit::data, {.what = "JSON document is too large",
                       .where = source,
@@ -94,10 +103,27 @@ Json parse_json(std::string_view text, const std::string& source, const JsonLimi
                       .where = source,
                       .why = fmt::format("a zero byte (byte {})", zero),
                       .fix = kJsonFix});
-  StrictHandler handler(limits.depth);
+  StrictHandler handler(limits.depth, keeps_integers);
   if (!Json::sax_parse(text.begin(), text.end(), &handler))
     fail(Exit::data, {.what = "invalid JSON", .where = source, .why = handler.reason(), .fix = kJsonFix});
   return handler.take();
+}
+
+}  // namespace
+
+Json parse_json(std::string_view text, const std::string& source, const JsonLimits& limits) {
+  return parse(text, source, limits, false);
+}
+
+Json parse_json_keeping_integers(std::string_view text, const std::string& source, const JsonLimits& limits) {
+  return parse(text, source, limits, true);
+}
+
+std::optional<std::string> big_integer(const Json& value) {
+  if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))
+    return value.dump();
+  if (!value.is_binary()) return std::nullopt;
+  return std::string(value.get_binary().begin(), value.get_binary().end());
 }
 
 Json read_json_file(const std::string& path, const JsonLimits& limits) {
@@ -105,9 +131,9 @@ Json read_json_file(const std::string& path, const JsonLimits& limits) {
 }
 
 std::string dump_json_line(const Json& value) {
-  if (!is_finite(value)) {
+  if (!writes_as_it_is(value)) {
     Json copy = value;
-    replace_non_finite(copy);
+    replace_numbers(copy);
     return dump_json_line(copy);
   }
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);

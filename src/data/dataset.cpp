@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "src/core/big_integer.h"
 #include "src/core/check.h"
 #include "src/core/rng.h"
 
@@ -100,7 +101,7 @@ Json Dataset::read(const Item& item) const {
   std::string text(static_cast<size_t>(file.end[i] - file.begin[i]), '\0');
   file.input.read(text.data(), file.begin[i], static_cast<int64_t>(text.size()));
   const std::string where = fmt::format("{}:{}", file.path, file.number[i]);
-  Json json = parse_json(text, where);
+  Json json = parse_json_keeping_integers(text, where);
   if (!json.is_object())
     fail(Exit::data, {.what = "a data line is not a JSON object",
                       .where = where,

@@ -1,5 +1,6 @@
 #include "src/data/prompt_builder.h"
 
+#include "src/core/big_integer.h"
 #include "src/core/check.h"
 
 namespace temper {
@@ -20,6 +21,7 @@ std::string text_of(const Json& record, const std::string& key, const std::strin
 std::string answer_of(const Json& record, const std::string& key) {
   const auto at = record.find(key);
   if (at == record.end() || at->is_null()) return {};
+  if (const auto digits = big_integer(*at)) return *digits;
   return at->is_string() ? at->get<std::string>() : at->dump();
 }
 

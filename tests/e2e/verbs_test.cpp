@@ -143,7 +143,8 @@ TEST_F(Verbs, TokenizeThereAndBack) {
 /// Each line brings its own variables of the template, as for `tokenize --chat`; a prompt alone is a message.
 TEST_F(Verbs, GenerateRendersTheKeysOfALine) {
   const std::string messages = R"("messages":[{"role":"user","content":"How many?"}])";
-  const std::string tools = R"("tools":[{"type":"function","function":{"name":"count_all"}}])";
+  const std::string tools =
+      R"("tools":[{"type":"function","function":{"name":"count_all","maximum":18446744073709551616}}])";
   program_.write(
       "model/chat_template.jinja",
       "{% if tools %}{{ tools|tojson }}{% endif %}{% for m in messages %}<{{ m.content }}>{% endfor %}"
@@ -157,7 +158,8 @@ TEST_F(Verbs, GenerateRendersTheKeysOfALine) {
   ASSERT_EQ(rendered.size(), 4u);
   ASSERT_EQ(generated.size(), 4u);
   for (size_t i = 0; i < 4; ++i) EXPECT_EQ(generated[i].at("prompt_tokens"), rendered[i].at("tokens")) << i;
-  EXPECT_NE(rendered[1].at("text").get<std::string>().find("count_all"), std::string::npos);
+  EXPECT_NE(rendered[1].at("text").get<std::string>().find("\"maximum\": 18446744073709551616"),
+            std::string::npos);
   EXPECT_EQ(rendered[2].at("text"), "<How many?>quick");
   EXPECT_EQ(rendered[3].at("text"), "<How many?>");
   program_.write("prompt.jsonl", "{\"prompt\":\"How many?\",\"enable_thinking\":false}\n");

@@ -12,7 +12,7 @@ namespace {
 
 /// str() of anything but text marked safe, whose kind Python would keep.
 std::string soft_text(Runtime& runtime, const Value& value) {
-  if (is<Markup>(value)) runtime.fail("a text filter behind `safe` is not supported (put `safe` last)");
+  if (is<Markup>(value)) runtime.fail("a text filter behind `safe` or `e` is not supported (put it last)");
   return to_text(runtime, value);
 }
 
@@ -54,6 +54,66 @@ Value trim(Runtime& runtime, const Value& value, const Arguments& arguments) {
   if (bound.empty(0)) return strip_space(whole);
   runtime.handle(16 * (whole.size() + bound.text(0).size()));
   return strip_any(whole, bound.text(0));
+}
+
+/// The code points [0, count) of a text.
+std::string_view first_code_points(std::string_view text, int64_t count) {
+  size_t at = 0;
+  while (count-- > 0 && at < text.size()) next_code_point(text, at);
+  return text.substr(0, at);
+}
+
+Value shorten(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  const Bound bound(runtime, "truncate", arguments, {"length", "killwords", "end", "leeway"});
+  const int64_t length = bound.integer(0, 255), leeway = bound.empty(3) ? 5 : bound.integer(3, 5);
+  const std::string_view end = bound.text(2, "...");
+  const int64_t end_length = count_code_points(end);
+  if (length < end_length || leeway < 0)
+    runtime.fail(
+        fmt::format("`truncate` to {} wants an end that is no longer, and a leeway of at least 0", length));
+  if (is<Undefined>(value)) return value;
+  const std::string_view text = plain_text(runtime, value, "truncate");
+  runtime.handle(16 * text.size());
+  if (count_code_points(text) - leeway <= length) return value;
+  std::string_view begin = first_code_points(text, length - end_length);
+  if (!bound.flag(1, false)) begin = begin.substr(0, begin.rfind(' '));
+  return runtime.keep(std::string(begin).append(end));
+}
+
+Value word_count(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  const Bound bound(runtime, "wordcount", arguments, {});
+  const std::string text = soft_text(runtime, value);
+  runtime.handle(32 * text.size());
+  int64_t words = 0;
+  bool inside = false;
+  for (size_t at = 0; at < text.size();) {
+    const bool word = is_word(next_code_point(text, at));
+    words += word && !inside;
+    inside = word;
+  }
+  return words;
+}
+
+/// For HTML. Text marked safe stays as it is, and what comes out is marked.
+Value escape(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  const Bound bound(runtime, "e", arguments, {});
+  if (is<Markup>(value)) return value;
+  const std::string text = to_text(runtime, value);
+  runtime.handle(16 * text.size());
+  std::string out;
+  for (const char c : text) {
+    const std::string_view name = c == '&'    ? "&amp;"
+                                  : c == '<'  ? "&lt;"
+                                  : c == '>'  ? "&gt;"
+                                  : c == '\'' ? "&#39;"
+                                  : c == '"'  ? "&#34;"
+                                              : "";
+    if (name.empty())
+      out += c;
+    else
+      out += name;
+  }
+  return Markup{runtime.keep(std::move(out))};
 }
 
 Value default_value(Runtime& runtime, const Value& value, const Arguments& arguments) {
@@ -139,6 +199,7 @@ Value to_int(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Bound bound(runtime, "int", arguments, {"default", "base"});
   const Value otherwise = bound[0] ? *bound[0] : Value(int64_t{0});
   if (const auto* missing = std::get_if<Undefined>(&value)) runtime.fail_undefined(*missing);
+  if (is<BigInteger>(value)) return value;
   if (const auto n = as_integer(value)) return *n;
   std::optional<double> x = as_real(value);
   if (const auto text = as_text(value)) {
@@ -156,7 +217,8 @@ Value to_int(Runtime& runtime, const Value& value, const Arguments& arguments) {
 Value to_float(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Bound bound(runtime, "float", arguments, {"default"});
   if (const auto* missing = std::get_if<Undefined>(&value)) runtime.fail_undefined(*missing);
-  const auto text = as_text(value);
+  const auto* big = std::get_if<BigInteger>(&value);
+  const auto text = big ? big->digits : as_text(value);
   if (text) runtime.handle(16 * text->size());
   if (const auto x = text ? parse_real(*text) : as_real(value)) return *x;
   return bound[0] ? *bound[0] : Value(0.0);
@@ -202,6 +264,8 @@ constexpr Filter kFilters[] = {
     {"count", length},
     {"d", default_value},
     {"default", default_value},
+    {"e", escape},
+    {"escape", escape},
     {"float", to_float},
     {"format", format},
     {"indent", indent},
@@ -215,7 +279,9 @@ constexpr Filter kFilters[] = {
     {"title", title},
     {"tojson", tojson},
     {"trim", trim},
+    {"truncate", shorten},
     {"upper", case_filter<Case::upper>},
+    {"wordcount", word_count},
 };
 
 }  // namespace

@@ -82,6 +82,30 @@ Value last(Runtime& runtime, const Value& value, const Arguments& arguments) {
   return all.empty() ? Value(Undefined{.owner = "", .name = "the sequence has no last item"}) : all.back();
 }
 
+/// Lists of `linecount` items; the last one is filled up where there is something to fill it with.
+Value batch(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  const Bound bound(runtime, "batch", arguments, {"linecount", "fill_with"}, 1);
+  const int64_t count = bound.integer(0, 0);
+  std::vector<Value> lists, line;
+  for (const Value& item : iterate(runtime, value)) {
+    if (static_cast<int64_t>(line.size()) == count) {
+      lists.push_back(runtime.list(std::move(line)));
+      line.clear();
+    }
+    line.push_back(item);
+  }
+  if (!line.empty()) {
+    const int64_t missing = count - static_cast<int64_t>(line.size());
+    if (!bound.empty(1) && missing > 0) {
+      runtime.work(missing);
+      runtime.reserve(static_cast<size_t>(missing) * sizeof(Value));
+      line.insert(line.end(), static_cast<size_t>(missing), *bound[1]);
+    }
+    lists.push_back(runtime.list(std::move(line)));
+  }
+  return iterator(runtime, std::move(lists));
+}
+
 Value list(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Bound bound(runtime, "list", arguments, {});
   return runtime.list(iterate(runtime, value));
@@ -251,6 +275,7 @@ Value select(Runtime& runtime, const Value& value, const Arguments& arguments) {
 }
 
 constexpr Filter kListFilters[] = {
+    {"batch", batch},
     {"dictsort", dictsort},
     {"first", first},
     {"items", items},

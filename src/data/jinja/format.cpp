@@ -16,6 +16,7 @@ std::string format_scalar(Runtime& runtime, const Value& value) {
   if (is<None>(value)) return "None";
   if (const auto* b = std::get_if<bool>(&value)) return *b ? "True" : "False";
   if (const auto* n = std::get_if<int64_t>(&value)) return fmt::format("{}", *n);
+  if (const auto* n = std::get_if<BigInteger>(&value)) return std::string(n->digits);
   if (const auto* x = std::get_if<double>(&value)) return format_real(*x);
   runtime.fail(fmt::format("a value of type '{}' cannot be written as text", type_name(value)));
 }
@@ -109,6 +110,7 @@ class JsonWriter {
     if (is<None>(value)) return "null";
     if (const auto* b = std::get_if<bool>(&value)) return *b ? "true" : "false";
     if (const auto* n = std::get_if<int64_t>(&value)) return fmt::format("{}", *n);
+    if (const auto* n = std::get_if<BigInteger>(&value)) return std::string(n->digits);
     if (const auto* x = std::get_if<double>(&value)) {
       if (std::isnan(*x)) return "NaN";
       if (std::isinf(*x)) return *x > 0 ? "Infinity" : "-Infinity";

@@ -146,11 +146,6 @@ Value count_text(Runtime& runtime, std::string_view self, std::string_view name,
   return count;
 }
 
-bool is_letter(char32_t c) {
-  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
-  return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
-}
-
 /// isdigit, isalpha, isspace: not empty, and all characters are such.
 Value all_such(Runtime& runtime, std::string_view self, std::string_view name, const Arguments& arguments) {
   const Bound bound(runtime, name, arguments, {});

@@ -63,9 +63,9 @@ bool is_mapping(const Value& v) { return is<Dict*>(v); }
 bool is_boolean(const Value& v) { return is<bool>(v); }
 bool is_true(const Value& v) { return is<bool>(v) && std::get<bool>(v); }
 bool is_false(const Value& v) { return is<bool>(v) && !std::get<bool>(v); }
-bool is_integer(const Value& v) { return is<int64_t>(v); }
+bool is_integer(const Value& v) { return is<int64_t>(v) || is<BigInteger>(v); }
 bool is_float(const Value& v) { return is<double>(v); }
-bool is_number(const Value& v) { return as_real(v).has_value(); }
+bool is_number(const Value& v) { return as_real(v) || is<BigInteger>(v); }
 bool is_callable(const Value& v) {
   return is<Function>(v) || is<Method*>(v) || is<Macro*>(v) || is<Undefined>(v);
 }

@@ -137,6 +137,17 @@ bool is_space(char32_t c) {
          c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
+bool is_letter(char32_t c) {
+  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
+}
+
+bool is_word(char32_t c) {
+  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  const bool number = category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO;
+  return c == '_' || number || is_letter(c);
+}
+
 std::string_view strip_space(std::string_view text, Sides sides) { return strip_if(text, sides, is_space); }
 
 std::string_view strip_any(std::string_view text, std::string_view characters, Sides sides) {

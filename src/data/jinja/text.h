@@ -24,6 +24,9 @@ size_t find_last(std::string_view text, std::string_view part);
 
 /// str.isspace, which is also what \s of Python's re matches.
 bool is_space(char32_t c);
+bool is_letter(char32_t c);
+/// What \w of Python's re matches: letters, numbers and _.
+bool is_word(char32_t c);
 struct Sides {
   bool left = true;
   bool right = true;

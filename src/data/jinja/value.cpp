@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/core/big_integer.h"
 #include "src/core/check.h"
 #include "src/data/jinja/ast.h"
 #include "src/data/jinja/runtime.h"
@@ -73,9 +74,10 @@ const char* type_name(const Value& value) {
         return "generator";
     }
   }
-  static constexpr const char* kNames[] = {"Undefined", "NoneType", "bool",   "int",     "float",
-                                           "str",       "Markup",   "",       "dict",    "namespace",
-                                           "loop",      "macro",    "method", "function"};
+  static constexpr const char* kNames[] = {
+      "Undefined", "NoneType", "bool",   "int",      "float",
+      "str",       "Markup",   "",       "dict",     "namespace",
+      "loop",      "macro",    "method", "function", "int beyond 64 bits"};
   return kNames[value.index()];
 }
 
@@ -122,8 +124,11 @@ bool equals(Runtime& runtime, const Value& a, const Value& b, int depth) {
     runtime.handle(std::min(x->size(), y->size()));
     return *x == *y;
   }
+  if ((is<BigInteger>(a) && is<double>(b)) || (is<double>(a) && is<BigInteger>(b)))
+    runtime.fail("an integer beyond 64 bits is not compared with a float");
   if (a.index() != b.index()) return false;
   if (is<Undefined>(a) || is<None>(a)) return true;
+  if (const auto* n = std::get_if<BigInteger>(&a)) return n->digits == std::get<BigInteger>(b).digits;
   if (const auto* s = pointer<Sequence>(a)) return equal_sequences(runtime, *s, *pointer<Sequence>(b), depth);
   if (const auto* d = pointer<Dict>(a)) return equal_dicts(runtime, *d, *pointer<Dict>(b), depth);
   if (is<Function>(a)) return std::get<Function>(a) == std::get<Function>(b);
@@ -239,8 +244,8 @@ Value from_json(Runtime& runtime, const Json& json, int depth) {
     case Json::value_t::number_integer:
       return json.get<int64_t>();
     case Json::value_t::number_unsigned:
-      if (json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))
-        runtime.fail(fmt::format("the number {} is beyond 64-bit integers", json.get<uint64_t>()));
+    case Json::value_t::binary:
+      if (const auto digits = big_integer(json)) return BigInteger{runtime.keep(*digits)};
       return json.get<int64_t>();
     case Json::value_t::number_float:
       return json.get<double>();

@@ -36,10 +36,14 @@ struct None {};
 struct Markup {
   std::string_view text;
 };
+/// An int beyond 64 bits: it can be printed and compared, nothing else.
+struct BigInteger {
+  std::string_view digits;
+};
 enum class Function : uint8_t { range, dict, make_namespace, raise_exception, strftime_now };
 
 using Value = std::variant<Undefined, None, bool, int64_t, double, std::string_view, Markup, Sequence*, Dict*,
-                           Namespace*, Loop*, Macro*, Method*, Function>;
+                           Namespace*, Loop*, Macro*, Method*, Function, BigInteger>;
 
 enum class Form : uint8_t { list, tuple, range, keys, values, items, iterator };
 struct Sequence {

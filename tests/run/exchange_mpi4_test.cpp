@@ -36,7 +36,7 @@ class FlippingMailbox : public Mailbox {
 /// What a rank has of the exchange of a run.
 struct Hops {
   Hops(Mailbox& mailbox, const RoleRanks& ranks, int64_t lag, int64_t step = 0)
-      : end(mailbox, ranks), groups(mailbox, ranks, lag, end), weights(mailbox, ranks, end) {
+      : end(mailbox, ranks), groups(mailbox, ranks, lag, end), weights(mailbox, ranks, lag, end) {
     groups.start(step, step);
     weights.start(step);
   }

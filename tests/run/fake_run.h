@@ -107,7 +107,7 @@ class FakeRank {
         dp_(dp),
         end_(mailbox, config.ranks),
         groups_(mailbox, config.ranks, config.lag, end_),
-        sync_(mailbox, config.ranks, end_),
+        sync_(mailbox, config.ranks, config.lag, end_),
         produces_(has(config.ranks.producers)),
         rollout_{config.lag, config.steps, from.produced},
         unfinished_(from.unfinished) {

@@ -1,8 +1,9 @@
 #pragma once
 // The end of a run before its last step. A rank that is asked to stop (a signal, the time limit) says so to
 // the first trainer rank, which alone knows where the trainer is: it decides after which step the run ends,
-// and tells all. What is generated with the weights of that step is cut; work with older weights, which are
-// gone, is finished. When all is saved it tells ranks without the trainer role; those that wait for groups or
+// and tells all. What is generated with the weights of that step is cut, and with older ones where ranks do
+// nothing else: the trainer keeps those (WeightSync). Else they are gone, and the work is finished. When all
+// is saved it tells ranks without the trainer role; those that wait for groups or
 // for weights look for it and leave.
 
 #include <functional>
@@ -43,6 +44,8 @@ class EndOfRun {
   bool agree(Comm& trainer, bool also = false);
   /// The step after which the run ends, once it is decided and known here.
   std::optional<int64_t> after() const { return after_; }
+  /// Generation with the weights of this version is cut: it goes on after the end.
+  bool cuts(int64_t version) const { return after_ && (*after_ == version || ranks_.generate_apart()); }
   /// On the rank that decides.
   const std::string& reason() const { return reason_; }
 

@@ -19,6 +19,10 @@ struct RoleRanks {
     };
     return in(producers) || in(trainer) || std::any_of(stages.begin(), stages.end(), in);
   }
+  /// Nothing is generated where the trainer is: its weights go on while others generate with older ones.
+  bool generate_apart() const {
+    return std::none_of(producers.begin(), producers.end(), [this](int rank) { return trains(rank); });
+  }
   bool trains(int rank) const { return std::binary_search(trainer.begin(), trainer.end(), rank); }
 };
 

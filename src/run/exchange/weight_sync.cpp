@@ -13,17 +13,39 @@ WeightTransfer& WeightSync::transfer(const ParameterStore& weights) {
 void WeightSync::publish(const ParameterStore& weights, int64_t version) {
   CHECK(version == version_ || version == version_ + 1, "version {} published after {}", version, version_);
   version_ = version;
+  const Stopwatch waited;
+  while (mailbox_.outgoing_bytes(kWeights) > 0) {
+    end_.look();
+    if (end_.after()) break;  // the run ends: it goes out all the same, all count on it
+    mailbox_.pause(waited.seconds(), "weights, version before");
+  }
+  post(weights, version);
+}
+
+void WeightSync::post(const ParameterStore& weights, int64_t version) {
   std::vector<int> receivers;
   for (int rank : ranks_.producers)
     if (!ranks_.trains(rank)) receivers.push_back(rank);
   if (receivers.empty()) return;
-  const Stopwatch waited;
-  while (mailbox_.outgoing_bytes(kWeights) > 0) mailbox_.pause(waited.seconds(), "weights, version before");
-  const auto me = std::lower_bound(ranks_.trainer.begin(), ranks_.trainer.end(), mailbox_.rank());
-  const std::string bytes =
-      transfer(weights).message(weights, static_cast<int>(me - ranks_.trainer.begin()), version);
+  std::string bytes = transfer(weights).message(weights, source_index(), version);
   for (int rank : receivers) mailbox_.post(rank, kWeights, bytes);
   bytes_moved_ += static_cast<int64_t>(bytes.size() * receivers.size());
+  if (keeps_ == 0) return;
+  sent_[version] = std::move(bytes);
+  sent_.erase(sent_.begin(), sent_.lower_bound(version - keeps_));
+}
+
+bool WeightSync::look_into_sent(const ParameterStore& weights, int64_t version,
+                                const WeightTransfer::See& see) {
+  const auto sent = sent_.find(version);
+  if (sent == sent_.end()) return false;
+  transfer(weights).look_into(weights, source_index(), sent->second, see);
+  return true;
+}
+
+void WeightSync::wait_for_end() {
+  for (const Stopwatch waited; !end_.look();)
+    if (!mailbox_.poll(kWeights)) mailbox_.pause(waited.seconds(), "end of the run");
 }
 
 bool WeightSync::receive(ParameterStore& weights, int64_t version) {

@@ -48,6 +48,16 @@ std::string WeightTransfer::message(const ParameterStore& weights, int source, i
   return bytes;
 }
 
+void WeightTransfer::look_into(const ParameterStore& weights, int source, std::string_view message,
+                               const See& see) const {
+  const char* from = message.data() + kHeader;
+  for (const WeightPiece& piece : pieces_) {
+    if (piece.source_index != source) continue;
+    see(weights.list()[static_cast<size_t>(piece.parameter)], piece, from);
+    from += piece.bytes;
+  }
+}
+
 void WeightTransfer::apply(ParameterStore& weights, int source, int64_t version, std::string_view message) {
   size_t expected = kHeader;
   for (const WeightPiece& piece : pieces_)
@@ -58,14 +68,11 @@ void WeightTransfer::apply(ParameterStore& weights, int source, int64_t version,
   std::memcpy(&theirs, message.data(), sizeof theirs);
   CHECK(theirs == version, "weights of version {} came, {} is awaited", theirs, version);
   digests_[static_cast<size_t>(source)] = message.substr(sizeof theirs, kDigestDigits);
-  const char* from = message.data() + kHeader;
-  for (const WeightPiece& piece : pieces_) {
-    if (piece.source_index != source) continue;
-    windows_.write(
-        rows_of(weights.list()[static_cast<size_t>(piece.parameter)], piece), piece.bytes,
-        [&](char* to, int64_t at, int64_t bytes) { std::memcpy(to, from + at, static_cast<size_t>(bytes)); });
-    from += piece.bytes;
-  }
+  look_into(weights, source, message, [&](const Parameter& p, const WeightPiece& piece, const char* from) {
+    windows_.write(rows_of(p, piece), piece.bytes, [&](char* to, int64_t at, int64_t bytes) {
+      std::memcpy(to, from + at, static_cast<size_t>(bytes));
+    });
+  });
 }
 
 void WeightTransfer::check_digest(const ParameterStore& weights) {

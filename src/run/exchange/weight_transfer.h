@@ -5,6 +5,7 @@
 // Weights may be in the memory of any device; no lane has work on them during a call.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,9 @@ class WeightTransfer {
   const std::vector<WeightPiece>& pieces() const { return pieces_; }
   /// What source number `source` sends for this version.
   std::string message(const ParameterStore& weights, int source, int64_t version);
+  /// The rows that source number `source` sends: see(parameter, piece, its bytes in the message).
+  using See = std::function<void(const Parameter&, const WeightPiece&, const char*)>;
+  void look_into(const ParameterStore& weights, int source, std::string_view message, const See& see) const;
   /// Writes the rows of a message; Exit::internal when it is not of this version or size.
   void apply(ParameterStore& weights, int source, int64_t version, std::string_view message);
   /// After the messages of all sources: Exit::storage unless the weights have the digest that each of them

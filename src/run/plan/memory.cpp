@@ -49,8 +49,12 @@ Parts host_parts(const RunPlan& plan, const ModelMemory& model, int rank) {
              generates = plan.has_role(RoleKind::rollout, rank);
   Parts parts;
   parts.add("process", process_bytes(plan, rank));
+  // With a lag and ranks that only generate, WeightSync keeps the last versions, too.
+  const bool keeps = plan.max_policy_lag > 0 && receivers > 0 &&
+                     receivers == static_cast<int64_t>(plan.role(RoleKind::rollout)->ranks.size());
+  const int64_t kept = keeps ? std::min<int64_t>(plan.max_policy_lag, 2) + 1 : 0;
   if (trains)
-    parts.add("weights_sent", saturating_multiply(model.weights / trainers, receivers));
+    parts.add("weights_sent", saturating_multiply(model.weights / trainers, receivers + kept));
   else if (generates)
     parts.add("weights_received", model.weights / trainers);
   // All trajectories of a step, on trainer ranks of every step that can be under way.

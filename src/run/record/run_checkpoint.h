@@ -3,6 +3,7 @@
 // another number of ranks, or another placement, can take it up. Names: `param/`, `opt/m/`, `opt/v/` and a
 // parameter (master weights, moments); `ahead/step-XXXXXX`, a step that was generated and not trained;
 // `open/step-XXXXXX`, what was finished of a step that a stop cut;
+// `older/step-XXXXXX/` and a parameter, weights that a step which a stop cut goes on with;
 // `unfinished`, the groups that the last generated step left; `roles/NAME/`, what another role adds.
 
 #include <string>

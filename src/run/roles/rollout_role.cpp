@@ -124,10 +124,10 @@ class RolloutRole::Step {
     return result;
   }
 
-  /// The run ends with the weights that the step is generated with: it goes on from here.
+  /// The run ends: the step goes on from here, with the weights it has now.
   bool is_cut() {
     p_.end.look();
-    return p_.end.after() == options_.version;
+    return p_.end.cuts(options_.version);
   }
 
   void put_off(Group group, RoundResult& result) {
@@ -165,6 +165,10 @@ class RolloutRole::Step {
 
 bool RolloutRole::phase(int64_t step) {
   const int64_t version = step - 1;
+  if (was_cut_ && !p_.trains) {
+    p_.weights.wait_for_end();
+    return false;
+  }
   {
     enter_phase(Phase::sync, step);
     const TraceSpan span(p_.trace, step, "rollout", fmt::format("get weights {}", version));
@@ -180,7 +184,7 @@ bool RolloutRole::phase(int64_t step) {
     Step work(*this, next, version);
     unfinished_ = work.run(std::move(unfinished_));
     p_.trace.arrow(next, "rollout", groups_arrow(next, p_.trace.rank()), Trace::Arrow::begins);
-    if (work.was_cut()) break;
+    if (was_cut_ = work.was_cut(); was_cut_) break;
   }
   return true;
 }

@@ -43,6 +43,7 @@ class RolloutRole : public Role {
   Parts p_;
   std::vector<Group> unfinished_;  // of all rollout ranks, by data position
   Open open_;
+  bool was_cut_ = false;  // by a stop
 };
 
 std::unique_ptr<Role> make_rollout_role(const RoleParts& parts);

@@ -12,6 +12,7 @@
 #include "src/run/plan/run_options.h"
 #include "src/run/record/run_log.h"
 #include "src/run/session/gpu.h"
+#include "src/run/session/older_weights.h"
 
 namespace temper {
 namespace {
@@ -50,7 +51,7 @@ RunRank::RunRank(const RunTask& run_task, const MpiSession& mpi, std::span<const
       mailbox(mpi.make_mailbox(task.wait_limit())),
       end(*mailbox, placement.ranks, all_ranks(mpi), [this] { return why_stop(*this); }),
       groups(*mailbox, placement.ranks, task.plan.max_policy_lag, end),
-      weights(*mailbox, placement.ranks, end) {
+      weights(*mailbox, placement.ranks, task.lag(), end) {
   if (device == Device::cuda && config().cluster.shared_gpus == "error")
     require_free_memory(task.plan, mpi.rank());
   enter_phase(Phase::load);
@@ -102,7 +103,8 @@ void RunRank::find_start() {
       world->broadcast(checkpoint_path, placement.ranks.trainer.front(), "checkpoint to resume from");
   if (checkpoint_path.empty()) return;
   const CheckpointReader checkpoint(checkpoint_path);
-  resume = {checkpoint_path, checkpoint.step(), checkpoint.step()};
+  resume = {checkpoint_path, checkpoint.step(), checkpoint.step(), checkpoint.step()};
+  if (placement.ranks.generate_apart()) resume.weights = oldest_weights(checkpoint);
   while (checkpoint.has(ahead_name(resume.produced + 1))) ++resume.produced;
   if (task.helpers) remember_verdicts();
 }

@@ -13,6 +13,7 @@ namespace temper {
 struct ResumePoint {
   std::string checkpoint;  // empty: a new run
   int64_t step = 0, produced = 0;
+  int64_t weights = 0;  // the version that is generated with first
 };
 
 /// In the order in which it is built; members below use those above. A rank without roles has no host, models
@@ -23,6 +24,8 @@ struct RunRank {
   const Config& config() const { return task.config(); }
   int64_t last_step() const { return task.last_step(); }
   bool trains() const { return dp != nullptr; }
+  /// Ranks that generate apart from the trainer may be behind it.
+  int64_t first_step() const { return (trains() ? resume.step : resume.weights) + 1; }
   /// The first trainer rank writes what the run leaves.
   bool writes() const { return dp && dp->rank() == 0; }
 

@@ -11,6 +11,7 @@
 #include "src/models/parameter_specs.h"
 #include "src/rl/registry.h"
 #include "src/run/plan/run_options.h"
+#include "src/run/session/older_weights.h"
 
 namespace temper {
 namespace {
@@ -19,7 +20,8 @@ namespace {
 void tell_what_differs(const RunRank& rank) {
   const int64_t step = rank.resume.step, lag = rank.task.lag();
   const int64_t first = rank.resume.produced + 1, last = std::min(step + lag, rank.last_step());
-  if (!rank.writes() || !rank.task.plan.generates || step == 0 || first > last) return;
+  if (!rank.writes() || !rank.task.plan.generates || step == 0 || first > last || rank.resume.weights < step)
+    return;
   spdlog::warn(
       "the checkpoint holds no steps ahead beyond {}: steps {} to {} are generated with the weights after "
       "step "
@@ -33,6 +35,7 @@ void restore(RunRank& rank) {
   rank.weights.start(rank.resume.step);
   if (rank.resume.checkpoint.empty()) return;
   const CheckpointReader checkpoint(rank.resume.checkpoint);
+  if (rank.trains()) publish_older_weights(rank, checkpoint);
   for (const std::unique_ptr<Role>& role : rank.roles) role->restore(checkpoint);
   if (rank.trains())
     spdlog::info("resumed from {}, step {}{}", checkpoint.path(), rank.resume.step,
@@ -62,6 +65,7 @@ void save_checkpoint(RunRank& rank, int64_t step, int64_t ahead) {
   checkpoint.text("dtype", std::string(dtype_name(rank.policy->dtype())));
   checkpoint.text("model_path", rank.config().model.path);
   checkpoint.text("config", dump_config(rank.task.loaded));
+  save_older_weights(rank, checkpoint, step);
   if (rank.task.replay()) checkpoint.text("replay", replayed_text(rank.task, step));
   rank.journal->sync();
   checkpoint.write(rank.checkpoints, step);

@@ -61,7 +61,7 @@ void lend_memory(RunRank& rank) {
 /// True when the run was stopped before its last step.
 bool run_steps(RunRank& rank) {
   const int64_t last = rank.last_step();
-  for (int64_t step = rank.resume.step + 1; step <= last; ++step) {
+  for (int64_t step = rank.first_step(); step <= last; ++step) {
     const Stopwatch watch;
     LaneSpans& spans = rank.host->ctx().lane.spans();
     if (rank.trace.on(step)) spans.start(rank.host->ctx().lane, [&] { return rank.trace.now(); });

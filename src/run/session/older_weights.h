@@ -1,0 +1,17 @@
+#pragma once
+// Generation apart from the trainer, with a lag, works with weights that the trainer has left behind. Where a
+// stop cuts it the checkpoint holds these versions, so that the responses go on with the very weights they
+// began with: `older/step-XXXXXX/` and a parameter, in the type that the run computes with.
+
+#include "src/run/session/run_rank.h"
+
+namespace temper {
+
+/// After the steps ahead have settled; nothing unless one of them was cut.
+void save_older_weights(RunRank& rank, CheckpointWriter& checkpoint, int64_t step);
+/// The first version that a run which goes on from here generates with: its step, or an older one.
+int64_t oldest_weights(const CheckpointReader& checkpoint);
+/// Trainer ranks: sends them out. The policy's weights are others afterwards.
+void publish_older_weights(RunRank& rank, const CheckpointReader& checkpoint);
+
+}  // namespace temper

@@ -52,6 +52,17 @@ int64_t regular_size(int descriptor, const std::string& path, Exit code) {
                                            : "name a file; what a pipe holds can be written to one"});
 }
 
+/// A path that may not be looked into, or is too long, leads to nothing that could be used.
+fs::file_status status_of(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  const int number = error.value();
+  const bool leads_nowhere =
+      is_missing(number) || number == EACCES || number == ENAMETOOLONG || number == ELOOP;
+  if (error && !leads_nowhere) fail_io("cannot stat", path, number);
+  return status;
+}
+
 std::string parent_of(const std::string& path) {
   const std::string parent = fs::path(path).parent_path().string();
   return parent.empty() ? "." : parent;
@@ -135,15 +146,9 @@ void OutputFile::close() {
   if (::close(descriptor) != 0) fail_io("cannot close file", path_, errno);
 }
 
-bool path_exists(const std::string& path) {
-  std::error_code error;
-  return fs::exists(path, error);
-}
+bool path_exists(const std::string& path) { return fs::exists(status_of(path)); }
 
-bool is_directory(const std::string& path) {
-  std::error_code error;
-  return fs::is_directory(path, error);
-}
+bool is_directory(const std::string& path) { return fs::is_directory(status_of(path)); }
 
 std::string read_file(const std::string& path, int64_t max_bytes) {
   InputFile file(path);

@@ -55,6 +55,7 @@ class OutputFile {
   int64_t written_ = 0;
 };
 
+/// What cannot be looked at is not taken for absent: Exit::storage.
 bool path_exists(const std::string& path);
 bool is_directory(const std::string& path);
 std::string read_file(const std::string& path, int64_t max_bytes);

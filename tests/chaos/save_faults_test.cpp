@@ -116,6 +116,20 @@ TEST_F(SaveFaults, EveryFileCallGoesWrongOnce) {
   });
 }
 
+/// A file that cannot be looked at is there: the new checkpoint's manifest, as it is read back.
+TEST_F(SaveFaults, AFailingLookIsAFailureOfStorage) {
+  for (const Fault& f : faults_of(0)) {
+    if (f.kind != "EIO" || !f.what.starts_with("stat ") || !f.what.ends_with("step-000005/manifest.json"))
+      continue;
+    begin_at_save("looked-at");
+    EXPECT_EQ(program_.shell(command(kFaulty, "looked-at", variables("looked-at", f))),
+              static_cast<int>(Exit::storage))
+        << output();
+    return;
+  }
+  FAIL() << "nobody looks at the manifest";
+}
+
 }  // namespace
 }  // namespace temper
 

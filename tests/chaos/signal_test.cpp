@@ -27,11 +27,14 @@ class SignalsAtAnyInstant : public ChaosRun {
                              apart =
                                  " roles.rollout.ranks='\"0\"' roles.trainer.ranks='\"1\"' "
                                  "roles.reference.ranks='\"1\"' ",
-                             apart_0 = lag_0 + apart, apart_1 = lag_1 + apart;
+                             apart_0 = lag_0 + apart, apart_1 = lag_1 + apart,
+                             behind = lag_0 + apart + "run.max_policy_lag=2 rollout.max_running_sequences=2 ",
+                             replaced = lag_0 + "rollout.dynamic_sampling_rounds=1 ";
     std::vector<Scenario> all(std::begin(kScenarios), std::end(kScenarios));
     for (const auto& [name, overrides] :
          {std::pair("long", &lag_0), std::pair("long-lag", &lag_1), std::pair("long-apart", &apart_0),
-          std::pair("long-apart-lag", &apart_1)})
+          std::pair("long-apart-lag", &apart_1), std::pair("long-behind", &behind),
+          std::pair("long-replaced", &replaced)})
       all.push_back({name, 2, overrides->c_str()});
     return all;
   }
@@ -50,13 +53,13 @@ class SignalsAtAnyInstant : public ChaosRun {
     if (s.ranks == 0) return {signal.number, -2};
     return signal.to < s.ranks ? signal : Signal{SIGUSR1, -2};
   }
-  static void send(const Background& job, Signal signal) {
-    if (signal.to == -2) {
-      ::kill(job.pid(), signal.number);
-      return;
-    }
+  /// False: there is no such process, yet or any more.
+  static bool send(const Background& job, Signal signal) {
+    if (signal.to == -2) return ::kill(job.pid(), signal.number) == 0;
+    bool sent = false;
     for (const auto& [rank, process] : job.ranks())
-      if (signal.to < 0 || signal.to == rank) ::kill(process, signal.number);
+      if (signal.to < 0 || signal.to == rank) sent |= ::kill(process, signal.number) == 0;
+    return sent;
   }
 
   /// Empty, or what is wrong about the end of a run that began after `steps` steps and had made `reached`
@@ -99,9 +102,9 @@ TEST_F(SignalsAtAnyInstant, SaveOrSayThatThereIsNothingToSave) {
       const Signal signal = draw_signal(draw, s);
       Background job(program_, command(s, run), log_of(run));
       const Stopwatch started;
-      const bool hit = job.until([&] { return started.seconds() >= instant; });
+      bool hit = job.until([&] { return started.seconds() >= instant; });
       const Stopwatch since;
-      if (hit) send(job, signal);
+      hit = hit && send(job, signal);
       const int64_t reached = hit ? steps_done(run) : kChaosSteps;
       const int code = job.wait();
       const std::string fault =

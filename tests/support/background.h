@@ -139,7 +139,7 @@ class Background {
   }
   /// Some builds of PMIx lock themselves out in the server's end when a rank died while it connected: mpirun
   /// then waits for ever with no rank left. After three seconds of that it is ended, and the code of the
-  /// first rank that failed is its own.
+  /// first rank that failed by itself is its own.
   void end_stuck_launcher() {
     const auto now = std::chrono::steady_clock::now();
     if (now < next_look_) return;
@@ -153,9 +153,10 @@ class Background {
     for (const pid_t child : children()) {
       const std::string state = state_and_parent(child);
       all_dead = all_dead && state.starts_with("Z");
-      if (const int status = std::atoi(state.substr(state.find_last_of(' ') + 1).c_str());
-          code == 0 && status)
-        code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      const int status = std::atoi(state.substr(state.find_last_of(' ') + 1).c_str());
+      const int of_child = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      const bool by_launcher = code == 128 + SIGTERM || code == 128 + SIGKILL;  // as it ends the others
+      if (of_child != 0 && (code == 0 || by_launcher)) code = of_child;
     }
     looks_dead_ = all_dead && code != 0 ? looks_dead_ + 1 : 0;
     if (looks_dead_ < 6) return;

@@ -171,6 +171,33 @@ TEST_F(Signals, GenerationWithOlderWeightsIsCutToo) {
   }
 }
 
+/// The step is trained then: it has its line when the validation was made.
+TEST_F(Signals, AStopCutsAValidation) {
+  prepare_long_model();
+  for (const int steps : {2, 1}) {  // the last one, too
+    const std::string command = train(
+        fmt::format("model.path=long run.steps={0} checkpoint.export_hf_every={0} validation.data=data.jsonl "
+                    "validation.every=1 validation.rollout.max_new_tokens=250 rollout.ignore_eos=true "
+                    "rollout.kv_memory=50000000 ",
+                    steps));
+    for (const char* run : {"whole", "cut"})
+      std::filesystem::remove_all(program_.path(std::string("runs/") + run));
+    ASSERT_EQ(program_.run_ranks(2, command), 0) << output();
+    for (int start = 0; start < 2; ++start) {  // the second cuts the one that is made after all
+      Background job(program_, program_.mpirun(2, command + "run.name=cut"));
+      const char* sign = start == 0 ? "" : "resumed from";
+      ASSERT_TRUE(job.until([&] { return exists(rollout_file("cut", 1)) && says(sign); })) << output();
+      std::this_thread::sleep_for(std::chrono::milliseconds(150));  // into the validation
+      ::kill(job.rank(1), SIGTERM);
+      ASSERT_EQ(job.wait(), kRetry) << output();
+      EXPECT_TRUE(says("SIGTERM: saved step 1")) << output();
+      EXPECT_EQ(steps_done("cut"), 0) << "it waited for the validation";
+    }
+    ASSERT_EQ(program_.run_ranks(2, command + "run.name=cut"), 0) << output();
+    expect_same_run("cut", fmt::format("{} steps", steps));
+  }
+}
+
 /// It answers once there is a file `fast`.
 const char* kSlowReward = R"sh(
 while IFS= read -r line; do

@@ -104,11 +104,11 @@ TEST_F(RunFolderTest, TruncationKeepsWhatCameUpToTheStep) {
                         "export/my-step-000009/x"};
   for (const char* name : later) write(name, "x");
   for (const char* name : kept) write(name, "x");
-  folder->truncate_to(7);
+  folder->truncate_to(7, 7);
   EXPECT_EQ(read("metrics.jsonl"), metrics(1, 7));
   for (const char* name : later) EXPECT_FALSE(path_exists(path(name))) << name;
   for (const char* name : kept) EXPECT_TRUE(path_exists(path(name))) << name;
-  folder->truncate_to(0);
+  folder->truncate_to(0, 0);
   EXPECT_EQ(read("metrics.jsonl"), "");
   EXPECT_FALSE(path_exists(path("checkpoints/step-000007")));
   EXPECT_TRUE(path_exists(path("config.toml")));
@@ -117,10 +117,10 @@ TEST_F(RunFolderTest, TruncationKeepsWhatCameUpToTheStep) {
 TEST_F(RunFolderTest, AMetricsLineThatACrashCutIsRemoved) {
   const auto folder = open();
   write("metrics.jsonl", metrics(1, 3) + "{\"step\":4,\"x\"");
-  folder->truncate_to(9);
+  folder->truncate_to(9, 9);
   EXPECT_EQ(read("metrics.jsonl"), metrics(1, 3));
   write("metrics.jsonl", "{\"step\":1");
-  folder->truncate_to(9);
+  folder->truncate_to(9, 9);
   EXPECT_EQ(read("metrics.jsonl"), "");
 }
 
@@ -131,7 +131,7 @@ TEST_F(RunFolderTest, DamagedMetricsAreRepairedAndKept) {
        {"oops", "[1]", "5", "{\"step\":\"2\"}", "{\"x\":1}", "{\"step\":1.5}", "{\"step\":1}"}) {
     const std::string damaged = metrics(1, 1) + line + "\n" + metrics(3, 4);
     write("metrics.jsonl", damaged);
-    folder->truncate_to(3);
+    folder->truncate_to(3, 3);
     EXPECT_EQ(read("metrics.jsonl"), metrics(1, 1) + metrics(3, 3)) << line;
     EXPECT_EQ(read(fmt::format("set-aside-{}/metrics.jsonl", ++number)), damaged) << "as it was";
   }
@@ -163,7 +163,7 @@ TEST_F(RunFolderTest, WhatKilledOwnersLeftIsRemoved) {
   for (const char* name : kept) EXPECT_TRUE(path_exists(path(name))) << name;
   write("checkpoints/step-000008/rank-0000.h5", "a removal was cut short");
   write("nonfinite/step-000008.jsonl", "x");
-  folder->truncate_to(7);
+  folder->truncate_to(7, 7);
   EXPECT_TRUE(list_directory(path("checkpoints")).empty());
   EXPECT_TRUE(list_directory(path("nonfinite")).empty());
   EXPECT_FALSE(path_exists(path("set-aside-1")));

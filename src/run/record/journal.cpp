@@ -5,7 +5,6 @@
 
 #include <cstdio>
 
-#include "src/core/json.h"
 #include "src/rl/trajectory_json.h"
 
 namespace temper {
@@ -71,6 +70,7 @@ std::string Journal::finish_step(int64_t step) {
       text += fmt::format("  {} {:.3f}", name, value);
   show("timing_s/step", "s", 2);
   values_.clear();
+  said_ = step;
   if (status_shown_) std::fputs("\r\033[K", stderr);
   status_shown_ = false;
   return text;

@@ -11,6 +11,7 @@
 
 #include "src/core/check.h"
 #include "src/core/file.h"
+#include "src/core/json.h"
 #include "src/core/stopwatch.h"
 #include "src/rl/types.h"
 #include "src/run/record/run_folder.h"
@@ -20,7 +21,8 @@ namespace temper {
 
 class Journal {
  public:
-  explicit Journal(int64_t total_steps) : total_steps_(total_steps) {}
+  /// `said`: the last step that has its line.
+  Journal(int64_t total_steps, int64_t said) : total_steps_(total_steps), said_(said) {}
   /// From here on this rank writes, into `folder`.
   void open(const RunFolder& folder);
 
@@ -34,6 +36,9 @@ class Journal {
   void write_groups(const std::string& subfolder, std::span<const Group> groups, int64_t step);
   /// Writes the step's line and forgets its values. Returns the short form for people.
   std::string finish_step(int64_t step);
+  /// The last step that has its line, and, as JSON, the values of the next one so far.
+  int64_t said() const { return said_; }
+  std::string unsaid() const { return dump_json_line(values_); }
   /// What was written is on the disk, as a checkpoint of the same step will be.
   void sync();
   /// A line that replaces itself on a terminal; nothing elsewhere.
@@ -41,7 +46,7 @@ class Journal {
 
  private:
   const RunFolder* folder_ = nullptr;  // null: this rank writes nothing
-  int64_t total_steps_;
+  int64_t total_steps_, said_;
   bool terminal_ = false, status_shown_ = false;
   std::map<std::string, double> values_;
   std::unique_ptr<OutputFile> metrics_;

@@ -17,6 +17,8 @@
 namespace temper {
 
 inline constexpr const char* kUnfinished = "unfinished";
+inline constexpr const char* kUnsaid =
+    "unsaid";  // text: metrics of a step whose validation is yet to be made
 std::string ahead_name(int64_t step);
 std::string open_name(int64_t step);
 

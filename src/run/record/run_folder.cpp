@@ -148,11 +148,11 @@ void RunFolder::remove_leftovers() {
   if (is_directory(path("checkpoints"))) finish_replacing(path("checkpoints"));
 }
 
-void RunFolder::truncate_to(int64_t step) {
+void RunFolder::truncate_to(int64_t step, int64_t said) {
   remove_leftovers();
   set_aside_later(step);
-  truncate_metrics(step);
-  truncate_event_files(path("tensorboard"), step);
+  truncate_metrics(said);
+  truncate_event_files(path("tensorboard"), said);
   for (const char* folder : {"rollouts", "validation", "trace", "nonfinite"})
     remove_later(path(folder), step);
 }

@@ -23,7 +23,7 @@ class RunFolder {
   bool has_run() const;
   /// The run goes on from `step`, a checkpoint of its own: removes what came after it and comes again.
   /// Checkpoints and exports beyond it are set aside.
-  void truncate_to(int64_t step);
+  void truncate_to(int64_t step, int64_t said);
   /// The step of the first line of metrics.
   std::optional<int64_t> first_line() const;
   /// Says which of the steps first..last have no line of metrics, or no rollouts.

@@ -68,31 +68,37 @@ GenerateOptions Validation::options(int64_t version) const {
   return o;
 }
 
-std::vector<Group> Validation::generate(const Set& set, int64_t version) {
-  std::vector<Request> requests;
+std::optional<std::vector<Group>> Validation::generate(const Set& set, int64_t version) {
+  RewardWorkers workers(p_.rewards);
+  Generation generation(p_.engine, options(version), &p_.tokenizer);
   std::vector<size_t> which;
   for (size_t i = static_cast<size_t>(p_.comm.rank()); i < set.prompts.size();
        i += static_cast<size_t>(p_.comm.size())) {
-    requests.push_back({kFirstPosition + set.prompts[i].position, set.prompts[i].prompt.tokens,
-                        static_cast<int32_t>(p_.config.validation.samples_per_prompt)});
+    generation.add({kFirstPosition + set.prompts[i].position, set.prompts[i].prompt.tokens,
+                    static_cast<int32_t>(p_.config.validation.samples_per_prompt)});
     which.push_back(i);
   }
-  RewardWorkers workers(p_.rewards);
   size_t done = 0;
-  p_.engine.generate(
-      p_.ctx, requests, options(version), &p_.tokenizer, [&](size_t i, std::vector<Response> responses) {
-        const DrawnPrompt& p = set.prompts[which[i]];
-        Group g = to_group({p}, std::move(responses));
-        for (Trajectory& t : g.samples) {
-          t.data_position = requests[i].data_position;
-          t.group = static_cast<int32_t>(which[i]);
-        }
-        workers.submit(std::move(g), p.record);
-        p_.status(
-            fmt::format("validation {}: {}/{} prompts of this rank", set.name, ++done, requests.size()));
-      });
-  const std::vector<Group> mine = workers.collect();
+  bool cut = false;
+  while (!cut && !generation.done()) {
+    for (Generation::Finished& f : generation.step(p_.ctx)) {
+      const DrawnPrompt& p = set.prompts[which[f.request]];
+      Group g = to_group({p}, std::move(f.responses));
+      for (Trajectory& t : g.samples) {
+        t.data_position = kFirstPosition + p.position;
+        t.group = static_cast<int32_t>(which[f.request]);
+      }
+      workers.submit(std::move(g), p.record);
+      p_.status(fmt::format("validation {}: {}/{} prompts of this rank", set.name, ++done, which.size()));
+    }
+    cut = p_.stops();
+  }
+  if (cut) generation.cut();
+  const std::vector<Group> mine = workers.collect(p_.stops);
+  cut = cut || !workers.take_unscored().empty();
   p_.rewards.end_step();
+  if (p_.comm.all_reduce_max(cut ? 1.0 : 0.0, "validation that was cut, max over ranks") > 0)
+    return std::nullopt;
   std::vector<Group> all;
   for (const std::string& part :
        p_.comm.all_gather(groups_to_bytes(mine), "validation groups, copied to all ranks"))
@@ -102,12 +108,13 @@ std::vector<Group> Validation::generate(const Set& set, int64_t version) {
   return all;
 }
 
-Validation::Result Validation::run(int64_t version) {
+std::optional<Validation::Result> Validation::run(int64_t version) {
   Result result;
   for (const Set& set : sets_) {
-    std::vector<Group> groups = generate(set, version);
-    result.metrics.merge(set_metrics(set.name, groups));
-    std::move(groups.begin(), groups.end(), std::back_inserter(result.groups));
+    std::optional<std::vector<Group>> groups = generate(set, version);
+    if (!groups) return std::nullopt;
+    result.metrics.merge(set_metrics(set.name, *groups));
+    std::move(groups->begin(), groups->end(), std::back_inserter(result.groups));
   }
   return result;
 }
@@ -115,20 +122,29 @@ Validation::Result Validation::run(int64_t version) {
 bool ValidationRole::phase(int64_t step) {
   if (step % every_ != 0 && step != last_step_) return true;
   enter_phase(Phase::rollout, step);
-  const Validation::Result result = validation_.run(step);
-  journal_.add(result.metrics);
+  const std::optional<Validation::Result> result = validation_.run(step);
+  if (!result) return false;
+  journal_.add(result->metrics);
   journal_.add(memory_.metrics("validation"));
-  journal_.write_groups("validation", result.groups, step);
+  journal_.write_groups("validation", result->groups, step);
   return true;
 }
 
 std::unique_ptr<Role> make_validation_role(const RoleParts& p) {
-  const Validation::Parts parts{
-      p.task.config(), p.task.plan,
-      *p.dp,           p.ctx,
-      *p.policy,       p.engine(),
-      *p.tokenizer,    p.chat,
-      *p.rewards,      [&journal = p.journal](const std::string& text) { journal.status(text); }};
+  const Validation::Parts parts{p.task.config(),
+                                p.task.plan,
+                                *p.dp,
+                                p.ctx,
+                                *p.policy,
+                                p.engine(),
+                                *p.tokenizer,
+                                p.chat,
+                                *p.rewards,
+                                [&journal = p.journal](const std::string& text) { journal.status(text); },
+                                [&end = p.end] {
+                                  end.look();
+                                  return end.after().has_value();
+                                }};
   return std::make_unique<ValidationRole>(parts, p.journal, p.memory, p.task.config().validation.every,
                                           p.task.last_step());
 }

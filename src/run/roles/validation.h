@@ -24,6 +24,7 @@ class Validation {
     const ChatTemplate* chat;
     const RewardSet& rewards;
     std::function<void(const std::string&)> status;  // told how far this rank is
+    std::function<bool()> stops;                     // asked between engine steps: nobody waits for the rest
   };
   explicit Validation(const Parts& parts);
 
@@ -31,22 +32,23 @@ class Validation {
     std::map<std::string, double> metrics;
     std::vector<Group> groups;  // of all sets
   };
-  /// `version`: of the weights.
-  Result run(int64_t version);
+  /// `version`: of the weights. Nothing when a rank was asked to stop.
+  std::optional<Result> run(int64_t version);
 
  private:
   struct Set {
     std::string name;
     std::vector<DrawnPrompt> prompts;
   };
-  std::vector<Group> generate(const Set& set, int64_t version);
+  std::optional<std::vector<Group>> generate(const Set& set, int64_t version);
   GenerateOptions options(int64_t version) const;
 
   Parts p_;
   std::vector<Set> sets_;
 };
 
-/// Every validation.every steps and after the last one: metrics, and validation/step-XXXXXX.jsonl.
+/// Every validation.every steps and after the last one: metrics, and validation/step-XXXXXX.jsonl. One that a
+/// stop cut is made when the run goes on.
 class ValidationRole : public Role {
  public:
   ValidationRole(const Validation::Parts& parts, Journal& journal, const MemoryLedger& memory, int64_t every,

@@ -104,6 +104,7 @@ void RunRank::find_start() {
   if (checkpoint_path.empty()) return;
   const CheckpointReader checkpoint(checkpoint_path);
   resume = {checkpoint_path, checkpoint.step(), checkpoint.step(), checkpoint.step()};
+  if (checkpoint.has_meta(kUnsaid)) resume.unsaid = checkpoint.text(kUnsaid);
   if (placement.ranks.generate_apart()) resume.weights = oldest_weights(checkpoint);
   while (checkpoint.has(ahead_name(resume.produced + 1))) ++resume.produced;
   if (task.helpers) remember_verdicts();
@@ -137,7 +138,7 @@ void RunRank::build_roles() {
   Arena& scratch = host->ctx().scratch;
   memory->add(scratch.device(), [&scratch] { return scratch.held_bytes(); });
   const ModelSource source = first_weights(config(), task.plan);
-  journal = std::make_unique<Journal>(last_step());
+  journal = std::make_unique<Journal>(last_step(), resume.step - (resume.unsaid ? 1 : 0));
   if (dp || produces) load_policy(source);
   if (policy) memory->add(policy->device(), [this] { return policy->held_bytes(); });
   memory->add(scratch.device(), [this] { return engine ? engine->held_bytes() : 0; });

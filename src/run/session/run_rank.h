@@ -14,6 +14,8 @@ struct ResumePoint {
   std::string checkpoint;  // empty: a new run
   int64_t step = 0, produced = 0;
   int64_t weights = 0;  // the version that is generated with first
+  std::optional<std::string> unsaid =
+      {};  // metrics of the step, which has no line yet: a stop cut its validation
 };
 
 /// In the order in which it is built; members below use those above. A rank without roles has no host, models

@@ -153,11 +153,11 @@ RunStart find_run_start(const RunTask& task, const RunFolder& folder) {
   return start;
 }
 
-void prepare_folder(RunFolder& folder, RunStart::Finds finds, int64_t step, bool generates) {
+void prepare_folder(RunFolder& folder, RunStart::Finds finds, int64_t step, int64_t said, bool generates) {
   switch (finds) {
     case RunStart::Finds::own:
-      folder.truncate_to(step);
-      return folder.tell_what_is_missing(first_step(folder), step, generates);
+      folder.truncate_to(step, said);
+      return folder.tell_what_is_missing(first_step(folder), said, generates);
     case RunStart::Finds::replaced:
       return folder.clear();
     case RunStart::Finds::nothing:

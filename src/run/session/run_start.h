@@ -29,7 +29,7 @@ RunStart find_run_start(const RunTask& task, const RunFolder& folder);
 /// What a checkpoint of a replay keeps: the files of the steps up to `step`.
 std::string replayed_text(const RunTask& task, int64_t step);
 
-/// The folder as the run goes on from the start at `step`.
-void prepare_folder(RunFolder& folder, RunStart::Finds finds, int64_t step, bool generates);
+/// The folder as the run goes on from the start at `step`; `said`: the last step whose line stays.
+void prepare_folder(RunFolder& folder, RunStart::Finds finds, int64_t step, int64_t said, bool generates);
 
 }  // namespace temper

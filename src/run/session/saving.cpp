@@ -66,6 +66,7 @@ void save_checkpoint(RunRank& rank, int64_t step, int64_t ahead) {
   checkpoint.text("model_path", rank.config().model.path);
   checkpoint.text("config", dump_config(rank.task.loaded));
   save_older_weights(rank, checkpoint, step);
+  if (rank.journal->said() < step) checkpoint.text(kUnsaid, rank.journal->unsaid());
   if (rank.task.replay()) checkpoint.text("replay", replayed_text(rank.task, step));
   rank.journal->sync();
   checkpoint.write(rank.checkpoints, step);
@@ -105,7 +106,8 @@ void start_run(RunRank& rank) {
   restore(rank);
   if (!rank.trains()) return;
   if (rank.folder) {
-    prepare_folder(*rank.folder, rank.found, rank.resume.step, rank.task.plan.generates);
+    prepare_folder(*rank.folder, rank.found, rank.resume.step, rank.journal->said(),
+                   rank.task.plan.generates);
     if (rank.found == RunStart::Finds::own)
       remove_old_checkpoints(rank.checkpoints, rank.config().checkpoint.keep);
     rank.folder->keep_config(dump_config(rank.task.loaded));
@@ -141,8 +143,9 @@ void save_step(RunRank& rank, int64_t step) {
 
 void save_stopped(RunRank& rank, int64_t step) {
   const TraceSpan span(rank.trace, step, "trainer", "checkpoint of a stopped run");
-  // With the weights of this step, if they went out, one more is generated; a replay reads it again.
-  const bool one_more = rank.weights.version() == step && !rank.task.replay();
+  // With the weights of this step, if they went out and it was left behind, one more is generated; a replay
+  // reads it again.
+  const bool one_more = rank.weights.version() == step && !rank.task.replay() && rank.journal->said() == step;
   save_checkpoint(rank, step, step + rank.task.lag() + (one_more ? 1 : 0));
   spdlog::info("saved {}", join_path(rank.checkpoints, step_name(step)));
 }

@@ -1,14 +1,12 @@
 #include "src/run/session/session.h"
 
 #include <spdlog/spdlog.h>
-#include <sys/resource.h>
 
 #include "src/core/process/progress.h"
 #include "src/core/process/stop_signal.h"
-#include "src/run/plan/memory.h"
 #include "src/run/session/saving.h"
+#include "src/run/session/step_line.h"
 #include "src/run/session/stopping.h"
-#include "src/train/flops.h"
 
 namespace temper {
 namespace {
@@ -21,34 +19,6 @@ void publish_weights(RunRank& rank, int64_t step) {
     for (const int to : rank.task.plan.weight_receivers())
       rank.trace.arrow(step, "trainer", weights_arrow(step, to), Trace::Arrow::begins);
   rank.weights.publish(rank.policy->parameters(), step);
-}
-
-/// A save and an export hold what is held between phases, and their window: their step's line is written
-/// before them. The largest over the trainer ranks; other ranks told of theirs in their notes.
-void record_memory(RunRank& rank, int64_t step) {
-  Journal& journal = *rank.journal;
-  const Saves saves = saves_after(rank, step);
-  if (saves.checkpoint) journal.add(rank.memory->metrics("save", kSaveWindow));
-  if (saves.exported) journal.add(rank.memory->metrics("export", kExportWindow));
-  struct rusage usage {};
-  ::getrusage(RUSAGE_SELF, &usage);
-  journal.set("perf/cpu_memory_used_gb", static_cast<double>(usage.ru_maxrss) / 1048576.0);
-  std::vector<std::string> names = journal.names("perf/peak_gb/");
-  names.push_back("perf/cpu_memory_used_gb");
-  for (const std::string& name : names)
-    journal.set(name, rank.dp->all_reduce_max(journal.value(name), "memory of a phase, max over ranks"));
-}
-
-void finish_step(RunRank& rank, int64_t step, double seconds) {
-  Journal& journal = *rank.journal;
-  record_memory(rank, step);
-  journal.set("timing_s/step", seconds);
-  journal.set("perf/time_per_step", seconds);
-  if (rank.device == Device::cuda)
-    journal.set("perf/mfu", journal.value("perf/update_tflop") / journal.value("timing_s/update_actor") /
-                                (kPeakFlops * 1e-12 * static_cast<double>(rank.dp->size())));
-  journal.set("perf/throughput", journal.value("perf/total_num_tokens") / seconds / rank.task.plan.num_ranks);
-  spdlog::info("{}", journal.finish_step(step));
 }
 
 /// What a phase used is the next one's.
@@ -67,7 +37,7 @@ bool run_steps(RunRank& rank) {
     if (rank.trace.on(step)) spans.start(rank.host->ctx().lane, [&] { return rank.trace.now(); });
     for (const std::unique_ptr<Role>& role : rank.roles) {
       if (!role->phase(step)) {
-        if (rank.trains()) stop_after(rank, step - 1);
+        if (rank.trains()) stop_after(rank, rank.end.trained());
         return true;
       }
       lend_memory(rank);
@@ -99,7 +69,7 @@ int run_session(const RunTask& task, const MpiSession& mpi, std::span<const Role
     start_run(rank);
     if (rank.trains() && rank.resume.step < rank.last_step())
       rank.weights.publish(rank.policy->parameters(), rank.resume.step);
-    stopped = run_steps(rank);
+    stopped = !finish_begun_step(rank) || run_steps(rank);
   }
   enter_phase(Phase::sync);
   rank.trace.write(*rank.world, rank.folder ? rank.folder->path("trace") : "");

@@ -45,9 +45,11 @@ int run_eval(const CommandLine& line) {
   Engine engine(*model, engine_options(config, plan), host.ctx().lane);
   const RewardSet rewards(config.reward, helpers ? &*helpers : nullptr);
   Validation validation({config, plan, *comm, host.ctx(), *model, engine, *text.tokenizer,
-                         text.chat_template(), rewards, /*status=*/[](const std::string&) {}});
+                         text.chat_template(), rewards, /*status=*/[](const std::string&) {},
+                         /*stops=*/[] { return false; }});
   Json result = Json::object();
-  for (const auto& [name, value] : validation.run(0).metrics) result[name] = value;
+  const std::optional<Validation::Result> made = validation.run(0);
+  for (const auto& [name, value] : made->metrics) result[name] = value;
   if (comm->rank() == 0) std::printf("%s\n", dump_json_line(result).c_str());
   return static_cast<int>(Exit::ok);
 }

@@ -20,6 +20,7 @@ namespace {
 
 /// A start without a stopped process may be slow for many reasons.
 constexpr double kShortestStart = 60;
+constexpr double kLauncherSeconds = 10;  // more than any takes to end a job
 
 std::string read_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -79,9 +80,12 @@ void StartScan::look(double now) {
     };
     if (known.process == 0 || order(found) > order(known)) known = found;
   }
+  most_ = std::max(most_, ranks_.size());
+  if (ranks_.size() < most_ && !one_ended_) one_ended_ = now;
 }
 
-bool StartScan::speaks() const {
+bool StartScan::speaks(double now) const {
+  if (one_ended_ && now < *one_ended_ + kLauncherSeconds) return false;
   for (const auto& [rank, neighbour] : ranks_)
     if (!is_stopped(neighbour.state)) return neighbour.process == ::getpid();
   return false;

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <map>
+#include <optional>
 #include <string>
 
 namespace temper {
@@ -17,8 +18,9 @@ class StartScan {
   /// What is wrong: a rank that was stopped for longer than the limit, or a start that takes far too long at
   /// `now` seconds; empty while nothing is.
   std::string report(double now, double limit_seconds) const;
-  /// This process is the lowest rank of its host that is not stopped.
-  bool speaks() const;
+  /// This process is the lowest rank of its host that is not stopped. Nobody speaks for some seconds after
+  /// one that was there has ended: it has spoken or failed, and the launcher is about to end the others.
+  bool speaks(double now) const;
 
  private:
   struct Neighbour {
@@ -29,6 +31,8 @@ class StartScan {
   };
   std::map<int, Neighbour> ranks_;  // as of the last look, this process included; none without PMIx
   std::map<pid_t, double> stopped_since_;
+  size_t most_ = 0;                  // ranks that were there at once
+  std::optional<double> one_ended_;  // when that was seen first
 };
 
 }  // namespace temper

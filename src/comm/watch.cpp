@@ -181,7 +181,7 @@ class Watch::Body {
     if (now_ < next_message_) return;
     next_message_ = now_ + interval_;
     scan_.look(now_);
-    const std::string text = scan_.speaks() ? scan_.report(now_, options_.limit_seconds) : "";
+    const std::string text = scan_.speaks(now_) ? scan_.report(now_, options_.limit_seconds) : "";
     if (!text.empty()) end_job(Exit::hang, text, options_.report_file);
   }
 

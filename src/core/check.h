@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "src/core/printable.h"
+#include "src/core/text/printable.h"
 
 namespace temper {
 

@@ -35,7 +35,8 @@ Optimizer::Optimizer(Ctx& c, ParameterStore& parameters, const OptimizerConfig& 
       seed_(seed),
       formats_(state_formats(config, parameters.dtype(), parameters.device())),
       dp_(dp),
-      memory_(place == StatePlace::host ? host_of(parameters.device()) : parameters.device()) {
+      memory_(place == StatePlace::host ? host_of(parameters.device()) : parameters.device(),
+              MemoryUse::optimizer) {
   for (const Unit& unit : parameters.units()) add_unit(c, unit);
   if (memory_.device() != parameters.device()) memory_.pin();
   for (const UpdateRange& r : ranges_)

@@ -5,7 +5,7 @@
 
 #include "src/config/load.h"
 #include "src/core/check.h"
-#include "src/core/printable.h"
+#include "src/core/text/printable.h"
 #include "src/rl/registry.h"
 #include "src/run/plan/host_memory.h"
 #include "src/run/plan/memory.h"

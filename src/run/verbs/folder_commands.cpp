@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "src/core/file.h"
-#include "src/core/printable.h"
+#include "src/core/text/printable.h"
 #include "src/data/prompt_builder.h"
 #include "src/io/checkpoint.h"
 #include "src/io/hf_config.h"

@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "src/config/load.h"
-#include "src/core/printable.h"
+#include "src/core/text/printable.h"
 #include "src/data/prompt_builder.h"
 #include "src/nn/rope_table.h"
 #include "src/rollout/engine.h"

@@ -1,6 +1,6 @@
 // Text from outside does nothing to a terminal, and its bytes can be told.
 
-#include "src/core/printable.h"
+#include "src/core/text/printable.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "src/core/printable.h"
+#include "src/core/text/printable.h"
 
 #include <spdlog/fmt/fmt.h>
 #include <utf8proc.h>

@@ -190,6 +190,8 @@ bool WatchHub::all_others_left() const {
 void WatchHub::send_end(int32_t code) {
   for (Rank& rank : ranks_)
     if (rank.line && !rank.closed) rank.line.send(&code, sizeof code);
+  for (Newcomer& newcomer : newcomers_)  // a rank that was stopped before it said who it is
+    newcomer.line.send(&code, sizeof code);
 }
 
 }  // namespace temper

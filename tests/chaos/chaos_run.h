@@ -54,20 +54,18 @@ checkpoint.export_hf_every = 2
 optimizer.schedule = "linear"
 )";
 
-  void SetUp() override {
-    prepare(kConfig, sums(23));
-    // What killed jobs of MPI leave behind stays in this folder.
-    make_directories(program_.path("mpi"));
-    for (const char* name : {"OMPI_MCA_btl_vader_backing_directory", "OMPI_MCA_orte_tmpdir_base"})
-      ::setenv(name, program_.path("mpi").c_str(), 1);
-  }
+  void SetUp() override { prepare(kConfig, sums(23)); }
 
-  /// `first`: words before the program's name, such as variables for it alone.
+  /// What killed jobs of MPI leave behind stays in a folder of the run. `variables`: NAME=VALUE ... for it
+  /// alone.
   std::string command(const Scenario& s, const std::string& run, const std::string& variables = "") const {
     const std::string train = fmt::format("train run.toml {} run.name={}", s.overrides, run);
     if (s.ranks == 0) return fmt::format("env {} {} {}", variables, program_.temper(), train);
-    return fmt::format("env {} {}", variables, program_.mpirun(s.ranks, train));
+    make_directories(program_.path(mpi_of(run)));
+    return fmt::format("env OMPI_MCA_btl_vader_backing_directory={0} OMPI_MCA_orte_tmpdir_base={0} {1} {2}",
+                       program_.path(mpi_of(run)), variables, program_.mpirun(s.ranks, train));
   }
+  static std::string mpi_of(const std::string& run) { return "mpi-" + run; }
   static std::string log_of(const std::string& run) { return run + ".log"; }
   /// What the last start of a run printed.
   std::string printed(const std::string& run) const {
@@ -111,7 +109,7 @@ optimizer.schedule = "linear"
       return fmt::format("{} is another run: {}\n{}", s.name, difference, printed(run));
     for (const auto& entry : std::filesystem::recursive_directory_iterator(program_.path("runs/" + run)))
       if (is_temporary(entry.path().filename().string())) return entry.path().string() + " was left";
-    remove_tree(program_.path("runs/" + run));
+    for (const std::string& folder : {"runs/" + run, mpi_of(run)}) remove_tree(program_.path(folder));
     std::filesystem::remove(program_.path(log_of(run)));
     return "";
   }

@@ -71,7 +71,7 @@ TEST_F(StoppedRank, IsNamed) {
       return fmt::format("{}: {}on stderr: {}", fault, report(run), printed(run));
     if (seconds > limit) return fault + ": too late: " + report(run);
     wait_until_gone(job);
-    remove_tree(program_.path("runs/" + run));
+    for (const std::string& folder : {"runs/" + run, mpi_of(run)}) remove_tree(program_.path(folder));
     return "";
   });
   std::printf("the latest was named after %.2f s, the limit is %d s; phases:", longest_, kLimit);

@@ -152,9 +152,12 @@ TEST_F(RunFolderTest, LinksToFilesAreRefused) {
 }
 
 TEST_F(RunFolderTest, WhatKilledOwnersLeftIsRemoved) {
-  const char* leftovers[] = {"metrics.jsonl.tmp.77", "rollouts/step-000001.jsonl.tmp.5",
-                             "checkpoints/step-000009.tmp/rank-0000.h5", "export/step-000002.tmp.5-0/x",
-                             "tensorboard/events.tmp.1"};
+  const char* leftovers[] = {"metrics.jsonl.tmp.77",
+                             "rollouts/step-000001.jsonl.tmp.5",
+                             "checkpoints/step-000009.tmp/rank-0000.h5",
+                             "export/step-000002.tmp.5-0/x",
+                             "tensorboard/events.tmp.1",
+                             "set-aside-2/config.toml.tmp.8"};
   const char* kept[] = {"rollouts/step-000001.jsonl", "export/a.tmpl/x", "notes.tmp2"};
   for (const char* name : leftovers) write(name, "x");
   for (const char* name : kept) write(name, "x");

@@ -142,6 +142,8 @@ void RunFolder::remove_leftovers() {
   std::vector<std::string> folders{root_};
   for (const char* name : kOfARun)
     if (is_directory(path(name))) folders.push_back(path(name));
+  for (const std::string& name : list_directory(root_))
+    if (name.starts_with("set-aside-") && is_directory(path(name))) folders.push_back(path(name));
   for (const std::string& folder : folders)
     for (const std::string& name : list_directory(folder))
       if (is_temporary(name)) remove_tree(join_path(folder, name));

@@ -177,7 +177,8 @@ TEST_F(Signals, AStopCutsAValidation) {
   for (const int steps : {2, 1}) {  // the last one, too
     const std::string command = train(
         fmt::format("model.path=long run.steps={0} checkpoint.export_hf_every={0} validation.data=data.jsonl "
-                    "validation.every=1 validation.rollout.max_new_tokens=250 rollout.ignore_eos=true "
+                    "validation.every=1 validation.max_prompts=4 validation.rollout.max_new_tokens=2500 "
+                    "rollout.ignore_eos=true "
                     "rollout.kv_memory=50000000 ",
                     steps));
     for (const char* run : {"whole", "cut"})
@@ -187,7 +188,7 @@ TEST_F(Signals, AStopCutsAValidation) {
       Background job(program_, program_.mpirun(2, command + "run.name=cut"));
       const char* sign = start == 0 ? "" : "resumed from";
       ASSERT_TRUE(job.until([&] { return exists(rollout_file("cut", 1)) && says(sign); })) << output();
-      std::this_thread::sleep_for(std::chrono::milliseconds(150));  // into the validation
+      if (start == 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));  // behind the training
       ::kill(job.rank(1), SIGTERM);
       ASSERT_EQ(job.wait(), kRetry) << output();
       EXPECT_TRUE(says("SIGTERM: saved step 1")) << output();

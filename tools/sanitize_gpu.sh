@@ -21,6 +21,7 @@ families=(  # name, program, its tests
   "turns            ops/rope_test      *"
   "updates          ops/optimizer_test *"
   "sums             ops/elementwise_test *"
+  "updates-far      elementwise_test   Adamw.*"
   "gates            ops/glu_test       *TypesRows:*InPlace"
   "products         ops/linear_test    *Types"
   "head             ops/head_test      *"

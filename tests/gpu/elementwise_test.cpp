@@ -2,6 +2,8 @@
 // run to run and at any place of a pack, those of the CPU where every step is one IEEE operation, and weights
 // that the next kernel reads ahead of its turn.
 
+#include <array>
+
 #include "src/ops/embedding.h"
 #include "src/ops/glu.h"
 #include "src/ops/linear.h"

@@ -59,8 +59,8 @@ TEST_F(ConstantMemory, OfTheGpuOverFiftySteps) {
     ASSERT_EQ(train(std::string("constant_") + recompute, false,
                     {"run.device=cuda", fmt::format("run.steps={}", kLastSteps), "rollout.ignore_eos=true",
                      "rollout.tokens_per_step=0", "rollout.kv_memory=20000000",
-                     "train.max_tokens_per_microbatch=64", "checkpoint.every=1",
-                     std::string("train.recompute.granularity=") + recompute}),
+                     "train.max_tokens_per_microbatch=64", "rollout.max_prompt_tokens=40",
+                     "checkpoint.every=1", std::string("train.recompute.granularity=") + recompute}),
               static_cast<int>(Exit::ok));
     ASSERT_EQ(std::ssize(seen()), kLastSteps);
     for (const auto& [step, free] : seen()) {

@@ -70,7 +70,7 @@ TEST_F(RunCheckpoint, GroupsThatCannotBeAreNamed) {
   wrong[1].response.logprobs = {-1};
   wrong[2].response.tokens = {2, -3};
   wrong[3].sample = 1;
-  wrong[4].response.finish = FinishReason::stop;
+  wrong[4].response.versions = {{1, 1}};
   int64_t step = 0;
   for (const Trajectory& sample : wrong) {
     CheckpointWriter writer(*comm_);

@@ -7,7 +7,7 @@ namespace {
 
 /// Of a GPU on PCIe 5 x16: bytes of state that an update reads and writes back, and bytes that a copy brings,
 /// in a second.
-constexpr double kStateRate = 40e9, kCopyRate = 50e9;
+constexpr double kStateRate = 42e9, kCopyRate = 55e9;
 
 int64_t part_bytes(const RunPlan& plan, const char* phase, const char* name) {
   for (const MemoryRow& row : plan.memory)

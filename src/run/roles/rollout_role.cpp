@@ -124,10 +124,13 @@ class RolloutRole::Step {
     return result;
   }
 
-  /// The run ends: the step goes on from here, with the weights it has now.
+  /// The run ends: the step goes on from here, with the weights it has now. One with older weights is made
+  /// whole where responses take several steps, which are short: a stop must not change what a step has of a
+  /// response.
   bool is_cut() {
     p_.end.look();
-    return p_.end.cuts(options_.version);
+    return p_.plan.steps_of_longest_response > 1 ? p_.end.after() == options_.version
+                                                 : p_.end.cuts(options_.version);
   }
 
   void put_off(Group group, RoundResult& result) {

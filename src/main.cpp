@@ -19,5 +19,6 @@ int run_verb(const CommandLine& line) {
 }  // namespace temper
 
 int main(int argc, char** argv) {
-  return temper::run_guarded([&] { return temper::run_verb(temper::parse_command_line(argc, argv)); });
+  return temper::run_guarded([&] { return temper::run_verb(temper::parse_command_line(argc, argv)); },
+                             temper::asks_for_json(argc, argv));
 }

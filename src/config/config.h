@@ -32,12 +32,16 @@ struct ModelSection {
   std::string path;
   std::string init = "load";
   std::optional<int64_t> context_tokens;
+  std::string digest;  // of the weights that are loaded; empty: any
 };
 
 struct TokenizerConfig {
   std::optional<std::string> path;           // model.path when absent
   std::optional<std::string> chat_template;  // a file; the folder's own when absent
 };
+
+/// Logits are divided by a temperature in fp32, which smaller ones take beyond its largest number.
+inline constexpr double kLeastTemperature = 1e-6;
 
 struct RolloutConfig {
   int64_t prompts_per_step = 0;

@@ -70,6 +70,10 @@ void model_fields(ModelSection& c, TokenizerConfig& t, std::vector<Field>& field
      .range = {2, 2147483647.0},
      .absent = "auto",
      .absent_means = "max_position_embeddings of config.json"});
+  f("digest", c.digest,
+    {.help = "digest that the loaded weights must have, as the first line of a run and the manifests of its "
+             "checkpoints say it; empty: any",
+     .format = Format::digest});
   Section g("tokenizer", fields);
   g("path", t.path,
     {.help = "folder with tokenizer.json", .absent_means = "model.path", .format = Format::not_empty});
@@ -81,7 +85,7 @@ void model_fields(ModelSection& c, TokenizerConfig& t, std::vector<Field>& field
 
 /// What changes the distribution that tokens are drawn from.
 void sampling_fields(RolloutConfig& c, Section& f) {
-  f("temperature", c.temperature, {.help = "divides the logits; 0: greedy", .range = {0, 1000}});
+  f("temperature", c.temperature, {.help = "divides the logits; 0: greedy", .range = kTemperature});
   f("top_k", c.top_k, {.help = "sample among the k likeliest tokens; 0: off", .unit = "tokens"});
   f("top_p", c.top_p, {.help = "sample within this share of the probability; 1: off", .range = {0, 1, true}});
   f("min_p", c.min_p,
@@ -161,7 +165,9 @@ void data_fields(DataConfig& c, RewardConfig& r, std::vector<Field>& fields) {
   Section f("data", fields);
   f("train", c.train,
     {.help = "JSONL files: a path, a list of paths, or a list of {path, weight}", .needed = Needed::always});
-  f("prompt_key", c.prompt_key, {.help = "key of the prompt text in a line", .format = Format::not_empty});
+  f("prompt_key", c.prompt_key,
+    {.help = "key of the prompt text in a line; of each of these keys a.b is b inside of a",
+     .format = Format::not_empty});
   f("answer_key", c.answer_key,
     {.help = "key of the reference answer in a line", .format = Format::not_empty});
   f("messages_key", c.messages_key, {.help = "key of a list of chat messages in a line; empty: none"});
@@ -209,7 +215,7 @@ void roles_fields(RolesConfig& c, ClusterConfig& k, std::vector<Field>& fields) 
   g("watchdog_seconds", k.watchdog_seconds,
     {.help = "a rank that makes no progress for so long is named and ends the run (76)",
      .unit = "seconds",
-     .range = {0, 1e9, true}});
+     .range = {1, 1e9}});
 }
 
 void output_fields(Config& c, std::vector<Field>& fields) {
@@ -236,7 +242,7 @@ void output_fields(Config& c, std::vector<Field>& fields) {
   g("max_prompts", v.max_prompts, {.help = "prompts taken from the files; 0: all", .unit = "prompts"});
   const std::string_view same = "as in [rollout]";
   g("rollout.temperature", v.temperature,
-    {.help = "temperature of validation", .range = {0, 1000}, .absent_means = same, .example = 0.0});
+    {.help = "temperature of validation", .range = kTemperature, .absent_means = same, .example = 0.0});
   g("rollout.top_k", v.top_k,
     {.help = "top_k of validation", .unit = "tokens", .range = kCountOrOff, .absent_means = same});
   g("rollout.max_new_tokens", v.max_new_tokens,

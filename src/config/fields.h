@@ -13,13 +13,14 @@
 namespace temper {
 
 /// What a string or a number stands for, beyond its type.
-enum class Format { plain, folder_name, not_empty, duration, rank_set, byte_size };
+enum class Format { plain, folder_name, not_empty, duration, rank_set, byte_size, digest };
 
 enum class Needed { no, always, reinforcement, supervised };  // the last two: by algorithm.name
 
 struct Range {
   double low, high;
   bool above_low = false, below_high = false;  // that bound itself is excluded
+  bool or_zero = false;                        // 0 is legal too: off
 };
 
 struct KeySpec {

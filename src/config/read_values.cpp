@@ -29,6 +29,7 @@ std::string shown(const TomlNode& node) {
 }
 
 bool in_range(double value, const Range& range) {
+  if (range.or_zero && value == 0) return true;
   const bool low = range.above_low ? value > range.low : value >= range.low;
   const bool high = range.below_high ? value < range.high : value <= range.high;
   return low && high;
@@ -240,6 +241,8 @@ Failed Reader::text(const TomlNode& node, std::string& out) const {
   const bool nothing =
       value.empty() && (spec_.format == Format::not_empty || spec_.format == Format::rank_set);
   if (nothing || value.find('\0') != std::string::npos) return refuse_.illegal(node, refuse_.texts());
+  const bool digest = value.size() == 32 && value.find_first_not_of("0123456789abcdef") == std::string::npos;
+  if (spec_.format == Format::digest && !value.empty() && !digest) return refuse_.illegal(node, {""});
   if (spec_.format == Format::folder_name && !is_folder_name(value))
     return refuse_.illegal(node, {spec_.example});
   out = value;

@@ -13,6 +13,7 @@ inline constexpr double kHuge = std::numeric_limits<double>::max();
 inline constexpr Range kCount{1, 2147483647.0};
 inline constexpr Range kCountOrOff{0, 2147483647.0};
 inline constexpr Range kShare{0, 1};
+inline constexpr Range kTemperature{kLeastTemperature, 1000, false, false, true};
 inline constexpr Range kNotNegative{0, kHuge};
 inline constexpr Range kPositive{0, kHuge, true};
 inline constexpr Range kBytes{1, 9007199254740992.0};  // 2^53

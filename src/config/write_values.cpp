@@ -80,7 +80,9 @@ std::string bound_text(double value) {
 
 std::string range_text(const Range& range) {
   std::string text = "any finite number";
-  if (range.low > -1e300) text = (range.above_low ? "more than " : "at least ") + bound_text(range.low);
+  if (range.low > -1e300)
+    text = fmt::format("{}{} {}", range.or_zero ? "0, or " : "", range.above_low ? "more than" : "at least",
+                       bound_text(range.low));
   if (range.high < 1e300)
     text += (range.below_high ? " and less than " : " and at most ") + bound_text(range.high);
   return text;
@@ -98,6 +100,8 @@ std::string format_text(Format format) {
       return "a number of bytes, or a size such as \"40GiB\" (B, KB to TB, KiB to TiB)";
     case Format::rank_set:
       return "\"all\" or a rank set such as \"0-7,16-23\"";
+    case Format::digest:
+      return "32 hexadecimal digits in lower case, or the empty string";
     case Format::plain:
       return "any string";
   }

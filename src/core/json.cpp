@@ -130,6 +130,12 @@ Json read_json_file(const std::string& path, const JsonLimits& limits) {
   return parse_json(read_file(path, limits.bytes), path, limits);
 }
 
+std::string json_kind(const Json& value) {
+  if (value.is_null()) return "null";
+  if (value.is_binary()) return "a number";  // one of more than 64 bits (core/big_integer.h)
+  return fmt::format("{} {}", value.is_structured() ? "an" : "a", value.type_name());
+}
+
 std::string dump_json_line(const Json& value) {
   if (!writes_as_it_is(value)) {
     Json copy = value;

@@ -23,6 +23,9 @@ Json parse_json(std::string_view text, const std::string& source, const JsonLimi
 /// Reads and parses a whole file (size bounded by limits.bytes).
 Json read_json_file(const std::string& path, const JsonLimits& limits = {});
 
+/// "an array", "a number": for messages.
+std::string json_kind(const Json& value);
+
 /// One line of JSON, floats with as many digits as give the same bits back, non-finite numbers as null.
 /// Invalid UTF-8 in strings is written as U+FFFD.
 std::string dump_json_line(const Json& value);

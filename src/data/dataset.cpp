@@ -11,51 +11,30 @@
 namespace temper {
 namespace {
 
-constexpr int64_t kMaxLineBytes = int64_t{8} << 20;
-constexpr int64_t kWindow = int64_t{4} << 20;
 constexpr int64_t kMaxPosition = int64_t{1} << 53;
 constexpr double kMinEpochLines = 1e-2;  // with fewer, epochs could not be counted up to kMaxPosition
 
 }  // namespace
 
+Json parse_data_line(const std::string& text, const std::string& where) {
+  Json json = parse_json_keeping_integers(text, where);
+  if (!json.is_object())
+    fail(Exit::data, {.what = "a data line is not a JSON object",
+                      .where = where,
+                      .why = "it is " + json_kind(json),
+                      .fix = "one {...} per line"});
+  return json;
+}
+
 Dataset::Dataset(const std::vector<DatasetFile>& files, uint64_t seed, bool shuffle)
     : seed_(seed), shuffle_(shuffle) {
   for (const DatasetFile& f : files) {
-    File file{f.path, f.weight, InputFile(f.path), {}, {}, {}};
-    std::string window;
-    int64_t line_begin = 0, number = 1;
-    const auto close_line = [&](int64_t line_end) {
-      if (line_end - line_begin > kMaxLineBytes)
-        fail(Exit::data, {.what = "a line is too long",
-                          .where = fmt::format("{}:{}", f.path, number),
-                          .why = fmt::format("more than {} bytes", kMaxLineBytes),
-                          .fix = "one JSON object per line; shorten this one or take it out"});
-      std::string text(static_cast<size_t>(line_end - line_begin), '\0');
-      file.input.read(text.data(), line_begin, line_end - line_begin);
-      if (text.find_first_not_of(" \t\r") != std::string::npos) {
-        file.begin.push_back(line_begin);
-        file.end.push_back(line_end);
-        file.number.push_back(number);
-      }
-      line_begin = line_end + 1;
-      ++number;
-    };
-    for (int64_t at = 0; at < file.input.size(); at += kWindow) {
-      window.resize(static_cast<size_t>(std::min(kWindow, file.input.size() - at)));
-      file.input.read(window.data(), at, static_cast<int64_t>(window.size()));
-      for (size_t i = window.find('\n'); i != std::string::npos; i = window.find('\n', i + 1))
-        close_line(at + static_cast<int64_t>(i));
-    }
-    if (line_begin < file.input.size()) close_line(file.input.size());
-    if (file.begin.empty())
-      fail(Exit::data, {.what = "a data file has no lines",
-                        .where = f.path,
-                        .why = fmt::format("{} bytes, all of them blanks", file.input.size()),
-                        .fix = "give a JSONL file with one object per line"});
+    File file{f.path, f.weight, InputFile(f.path), {}};
+    file.lines = find_lines(file.input);
     files_.push_back(std::move(file));
   }
   double epoch_lines = 0;
-  for (const File& f : files_) epoch_lines += f.weight * static_cast<double>(f.begin.size());
+  for (const File& f : files_) epoch_lines += f.weight * static_cast<double>(f.lines.size());
   if (!(epoch_lines >= kMinEpochLines))
     fail(Exit::usage, {.what = "the weights of the data files leave no lines",
                        .where = "data.train",
@@ -66,13 +45,13 @@ Dataset::Dataset(const std::vector<DatasetFile>& files, uint64_t seed, bool shuf
 
 int64_t Dataset::num_lines() const {
   int64_t n = 0;
-  for (const File& f : files_) n += static_cast<int64_t>(f.begin.size());
+  for (const File& f : files_) n += static_cast<int64_t>(f.lines.size());
   return n;
 }
 
 Dataset::Item Dataset::item_of_line(int64_t index) const {
   for (size_t f = 0; f < files_.size(); ++f) {
-    const auto lines = static_cast<int64_t>(files_[f].begin.size());
+    const auto lines = static_cast<int64_t>(files_[f].lines.size());
     if (index < lines) return {f, index};
     index -= lines;
   }
@@ -84,7 +63,7 @@ Json Dataset::line(int64_t index) const { return read(item_of_line(index)); }
 std::string Dataset::where_line(int64_t index) const {
   const Item item = item_of_line(index);
   return fmt::format("{}:{}", files_[item.file].path,
-                     files_[item.file].number[static_cast<size_t>(item.line)]);
+                     files_[item.file].lines[static_cast<size_t>(item.line)].number);
 }
 
 Json Dataset::record(int64_t position) { return read(locate(position)); }
@@ -92,26 +71,17 @@ Json Dataset::record(int64_t position) { return read(locate(position)); }
 std::string Dataset::where(int64_t position) {
   const Item item = locate(position);
   return fmt::format("{}:{}", files_[item.file].path,
-                     files_[item.file].number[static_cast<size_t>(item.line)]);
+                     files_[item.file].lines[static_cast<size_t>(item.line)].number);
 }
 
 Json Dataset::read(const Item& item) const {
   const File& file = files_[item.file];
-  const auto i = static_cast<size_t>(item.line);
-  std::string text(static_cast<size_t>(file.end[i] - file.begin[i]), '\0');
-  file.input.read(text.data(), file.begin[i], static_cast<int64_t>(text.size()));
-  const std::string where = fmt::format("{}:{}", file.path, file.number[i]);
-  Json json = parse_json_keeping_integers(text, where);
-  if (!json.is_object())
-    fail(Exit::data, {.what = "a data line is not a JSON object",
-                      .where = where,
-                      .why = fmt::format("it is {} {}", json.is_array() ? "an" : "a", json.type_name()),
-                      .fix = "one {...} per line"});
-  return json;
+  const Line& line = file.lines[static_cast<size_t>(item.line)];
+  return parse_data_line(read_line(file.input, line), fmt::format("{}:{}", file.path, line.number));
 }
 
 int64_t Dataset::file_begin(const File& file, int64_t epoch) const {
-  const double lines = file.weight * static_cast<double>(file.begin.size());
+  const double lines = file.weight * static_cast<double>(file.lines.size());
   return static_cast<int64_t>(std::floor(lines * static_cast<double>(epoch)));
 }
 
@@ -140,7 +110,7 @@ std::vector<int64_t> Dataset::permutation(int64_t count, uint32_t purpose, uint3
 void Dataset::build_epoch(int64_t epoch) {
   std::vector<Item> items;
   for (size_t f = 0; f < files_.size(); ++f) {
-    const auto lines = static_cast<int64_t>(files_[f].begin.size());
+    const auto lines = static_cast<int64_t>(files_[f].lines.size());
     std::vector<int64_t> order;
     int64_t pass = -1;
     for (int64_t at = file_begin(files_[f], epoch); at < file_begin(files_[f], epoch + 1); ++at) {

@@ -15,6 +15,7 @@
 
 #include "src/core/file.h"
 #include "src/core/json.h"
+#include "src/data/lines.h"
 
 namespace temper {
 
@@ -22,6 +23,9 @@ struct DatasetFile {
   std::string path;
   double weight = 1.0;
 };
+
+/// Error(Exit::data) at `where` for what is no JSON object.
+Json parse_data_line(const std::string& text, const std::string& where);
 
 class Dataset {
  public:
@@ -41,8 +45,7 @@ class Dataset {
     std::string path;
     double weight;
     InputFile input;
-    std::vector<int64_t> begin, end;  // byte range of each non-empty line
-    std::vector<int64_t> number;      // its 1-based line number
+    std::vector<Line> lines;
   };
   struct Item {
     size_t file;

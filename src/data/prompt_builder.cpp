@@ -6,23 +6,42 @@
 namespace temper {
 namespace {
 
+constexpr const char* kVerlAnswer = "reward_model.ground_truth";
+
+/// "a.b" is that key, or else b inside of a. Null: neither is there.
+const Json* find_key(const Json& record, const std::string& key) {
+  if (const auto at = record.find(key); at != record.end()) return &*at;
+  const size_t dot = key.find('.');
+  if (dot == std::string::npos) return nullptr;
+  const auto outer = record.find(key.substr(0, dot));
+  if (outer == record.end() || !outer->is_object()) return nullptr;
+  return find_key(*outer, key.substr(dot + 1));
+}
+
+bool is_messages(const Json& value) {
+  return value.is_array() && !value.empty() && value.front().is_object() && value.front().contains("role");
+}
+
 std::string text_of(const Json& record, const std::string& key, const std::string& where) {
-  const auto at = record.find(key);
-  if (at == record.end() || !at->is_string())
-    fail(Exit::data,
-         {.what = fmt::format("a data line has no text \"{}\"", key),
-          .where = where,
-          .why = at == record.end() ? "the key is missing" : fmt::format("it is a {}", at->type_name()),
-          .fix = "correct the line, or set data.prompt_key / data.messages_key / data.response_key"});
-  return at->get<std::string>();
+  const Json* found = find_key(record, key);
+  if (found && found->is_string()) return found->get<std::string>();
+  const bool messages = found && is_messages(*found);
+  fail(
+      Exit::data,
+      {.what = fmt::format("a data line has no text \"{}\"", key),
+       .where = where,
+       .why = !found ? "the key is missing"
+                     : fmt::format("it is {}", messages ? "a list of chat messages" : json_kind(*found)),
+       .fix = messages ? fmt::format("set data.messages_key = \"{}\" and data.chat = true", key)
+                       : "correct the line, or set data.prompt_key / data.messages_key / data.response_key"});
 }
 
 /// Answers are compared as text: numbers keep the digits of the file.
 std::string answer_of(const Json& record, const std::string& key) {
-  const auto at = record.find(key);
-  if (at == record.end() || at->is_null()) return {};
-  if (const auto digits = big_integer(*at)) return *digits;
-  return at->is_string() ? at->get<std::string>() : at->dump();
+  const Json* found = find_key(record, key);
+  if (!found || found->is_null()) return {};
+  if (const auto digits = big_integer(*found)) return *digits;
+  return found->is_string() ? found->get<std::string>() : found->dump();
 }
 
 }  // namespace
@@ -49,20 +68,19 @@ PromptBuilder::PromptBuilder(const Tokenizer& tokenizer, const ChatTemplate* cha
 }
 
 Json PromptBuilder::messages_of(const Json& record, const std::string& where) const {
-  const auto at = options_.messages_key.empty() ? record.end() : record.find(options_.messages_key);
+  const Json* at = options_.messages_key.empty() ? nullptr : find_key(record, options_.messages_key);
   Json messages = Json::array();
-  if (at == record.end()) {
+  if (!at) {
     if (!options_.system_prompt.empty())
       messages.push_back({{"role", "system"}, {"content", options_.system_prompt}});
     messages.push_back({{"role", "user"}, {"content", text_of(record, options_.prompt_key, where)}});
     return messages;
   }
   if (!at->is_array() || at->empty())
-    fail(Exit::data,
-         {.what = fmt::format("\"{}\" is not a list of messages", options_.messages_key),
-          .where = where,
-          .why = at->is_array() ? "the list is empty" : fmt::format("it is a {}", at->type_name()),
-          .fix = "write [{\"role\": ..., \"content\": ...}, ...]"});
+    fail(Exit::data, {.what = fmt::format("\"{}\" is not a list of messages", options_.messages_key),
+                      .where = where,
+                      .why = at->is_array() ? "the list is empty" : "it is " + json_kind(*at),
+                      .fix = "write [{\"role\": ..., \"content\": ...}, ...]"});
   const bool has_system = at->front().is_object() && at->front().value("role", "") == "system";
   if (!options_.system_prompt.empty() && !has_system)
     messages.push_back({{"role", "system"}, {"content", options_.system_prompt}});
@@ -70,8 +88,7 @@ Json PromptBuilder::messages_of(const Json& record, const std::string& where) co
     if (!m.is_object() || !m.contains("role") || !m["role"].is_string())
       fail(Exit::data, {.what = "a message has no role",
                         .where = where,
-                        .why = m.is_object() ? "\"role\" is missing or not a text"
-                                             : fmt::format("it is a {}", m.type_name()),
+                        .why = m.is_object() ? "\"role\" is missing or not a text" : "it is " + json_kind(m),
                         .fix = "each is {\"role\": ..., \"content\": ...}"});
     messages.push_back(m);
   }
@@ -88,10 +105,34 @@ std::string PromptBuilder::render(const Json& messages, const Json& record, bool
 }
 
 Prompt PromptBuilder::build(const Json& record, const std::string& where, bool with_response) const {
-  Prompt prompt;
+  Prompt prompt = read(record, where, with_response);
   prompt.answer = answer_of(record, options_.answer_key);
-  if (const auto at = record.find("tokens"); at != record.end() && !record.contains(options_.prompt_key)) {
-    for (const Json& id : at->is_array() ? *at : Json::array()) {
+  if (!prompt.tokens.empty()) return prompt;
+  const bool silent = !prompt.text.empty();  // the tokenizer drops what its vocabulary lacks
+  fail(Exit::data, {.what = "a prompt has no tokens",
+                    .where = where,
+                    .why = silent ? fmt::format("the tokenizer has no token for any of its text, \"{}\"",
+                                                prompt.text.substr(0, 200))
+                                  : "its text is empty",
+                    .fix = silent ? "use the tokenizer that the model was trained with (tokenizer.path)"
+                                  : "correct or remove the line"});
+}
+
+std::string PromptBuilder::where_answer(const Json& record, const std::string& where) const {
+  if (find_key(record, options_.answer_key)) return where;
+  return fmt::format("{}, which has no key \"{}\" (data.answer_key{})", where, options_.answer_key,
+                     find_key(record, kVerlAnswer) ? fmt::format(" = \"{}\" is there", kVerlAnswer) : "");
+}
+
+Prompt PromptBuilder::read(const Json& record, const std::string& where, bool with_response) const {
+  Prompt prompt;
+  if (const auto at = record.find("tokens"); at != record.end() && !find_key(record, options_.prompt_key)) {
+    if (!at->is_array() || at->empty())
+      fail(Exit::data, {.what = "\"tokens\" is no list of token ids",
+                        .where = where,
+                        .why = at->is_array() ? "the list is empty" : "it is " + json_kind(*at),
+                        .fix = "write [ids]; `temper tokenize` makes them from text"});
+    for (const Json& id : *at) {
       if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() >= tokenizer_.vocab_size())
         fail(Exit::data, {.what = "\"tokens\" holds something that is no token id",
                           .where = where,

@@ -37,8 +37,11 @@ class PromptBuilder {
   /// `where` names the line in errors. With `with_response` the line must hold one (response_key, or a last
   /// assistant message); its tokens end with the end-of-turn token.
   Prompt build(const Json& record, const std::string& where, bool with_response) const;
+  /// `where` for errors about the answer: says so where the line has none.
+  std::string where_answer(const Json& record, const std::string& where) const;
 
  private:
+  Prompt read(const Json& record, const std::string& where, bool with_response) const;
   Json messages_of(const Json& record, const std::string& where) const;
   std::string render(const Json& messages, const Json& record, bool generation_prompt) const;
   void add_plain_response(Prompt& prompt, const Json& record, const std::string& where) const;

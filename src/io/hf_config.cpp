@@ -154,7 +154,7 @@ void read_tokens(const ConfigReader& r, const Family& family, const Json* genera
     if (id < c.vocab_size)
       c.eos_token_ids.push_back(static_cast<int32_t>(id));
     else
-      r.warn(fmt::format("eos_token_id {} is ignored, vocab_size is {}", id, c.vocab_size));
+      c.lost_eos_token_ids.push_back(id);
   }
 }
 

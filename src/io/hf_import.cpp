@@ -4,9 +4,11 @@
 #include <charconv>
 #include <cstring>
 #include <future>
+#include <map>
 #include <set>
 
 #include "src/core/check.h"
+#include "src/core/hash.h"
 #include "src/io/elements.h"
 #include "src/io/json_members.h"
 
@@ -14,6 +16,8 @@ namespace temper {
 namespace {
 
 constexpr int64_t kWindowBytes = int64_t{16} << 20;
+/// Of a piece as stored: twice as wide in memory it still fits into a window. The digest follows from it.
+constexpr int64_t kPieceBytes = int64_t{8} << 20;
 constexpr const char* kEmbedding = "model.embed_tokens.weight";
 
 /// "[3, 17]" of a flat element index.
@@ -67,27 +71,23 @@ void check_tied_head_shape(const ModelFolder& folder, const std::string& name) {
           .fix = "set tie_word_embeddings to false to keep a head of its own, or remove the tensor"});
 }
 
-/// Elements [first, first + count) as the type of `out`; a value that is not finite there is refused.
-void read_values(const ModelFolder& folder, const std::string& name, int64_t first, int64_t count, void* out,
-                 DType type, std::vector<char>& window) {
+/// Elements [first, first + count) as the type of `out`; a value that is not finite there is refused. As
+/// stored they fit into a window; returns where they lie so.
+const void* read_window(const ModelFolder& folder, const std::string& name, int64_t first, int64_t count,
+                        void* out, DType type, std::vector<char>& window) {
   const TensorInfo& info = folder.tensors().at(name);
   const DType from = *float_dtype(info.dtype);
-  const int64_t step = kWindowBytes / std::max(dtype_size(from), dtype_size(type));
-  for (int64_t done = 0; done < count; done += step) {
-    const int64_t n = std::min(step, count - done);
-    char* to = static_cast<char*>(out) + done * dtype_size(type);
-    window.resize(static_cast<size_t>(kWindowBytes));
-    void* raw = from == type ? to : window.data();
-    folder.read(name, first + done, n, raw);
-    const int64_t bad = convert_elements(to, type, raw, from, n);
-    if (bad < 0) continue;
-    fail(Exit::data, {.what = "tensor " + quote_name(name) + " holds a value that is not finite",
-                      .where = join_path(folder.path(), info.file),
-                      .why = fmt::format("element {} is {} ({}), stored as {}",
-                                         index_text(info.shape, first + done + bad),
-                                         element_value(raw, from, bad), info.dtype, dtype_name(type)),
-                      .fix = "fetch the weights again; if they were trained like this they cannot be used"});
-  }
+  window.resize(static_cast<size_t>(kWindowBytes));
+  void* raw = from == type ? out : window.data();
+  folder.read(name, first, count, raw);
+  const int64_t bad = convert_elements(out, type, raw, from, count);
+  if (bad < 0) return raw;
+  fail(Exit::data,
+       {.what = "tensor " + quote_name(name) + " holds a value that is not finite",
+        .where = join_path(folder.path(), info.file),
+        .why = fmt::format("element {} is {} ({}), stored as {}", index_text(info.shape, first + bad),
+                           element_value(raw, from, bad), info.dtype, dtype_name(type)),
+        .fix = "fetch the weights again; if they were trained like this they cannot be used"});
 }
 
 void check_tied_head(const ModelFolder& folder, const std::string& name) {
@@ -97,8 +97,8 @@ void check_tied_head(const ModelFolder& folder, const std::string& name) {
   std::vector<char> window;
   for (int64_t first = 0; first < count; first += step) {
     const int64_t n = std::min(step, count - first);
-    read_values(folder, name, first, n, head.data(), DType::f64, window);
-    read_values(folder, kEmbedding, first, n, embedding.data(), DType::f64, window);
+    read_window(folder, name, first, n, head.data(), DType::f64, window);
+    read_window(folder, kEmbedding, first, n, embedding.data(), DType::f64, window);
     const auto [at, other] = std::mismatch(head.begin(), head.begin() + n, embedding.begin());
     if (at == head.begin() + n) continue;
     const TensorInfo& info = folder.tensors().at(name);
@@ -111,44 +111,69 @@ void check_tied_head(const ModelFolder& folder, const std::string& name) {
   }
 }
 
-/// A piece of a tensor and where it goes.
+/// A piece of a tensor, where it goes, and the digest of its bytes as stored, once they were read.
 struct Piece {
   const std::string* tensor;
   int64_t first, count;
   char* to;
+  std::string digest = {};
 };
 
-/// Pieces of at most a window, of all tensors, in the order of the store.
-std::vector<Piece> pieces_of(const ParameterStore& store) {
-  const int64_t size = dtype_size(store.dtype()), step = kWindowBytes / size;
+/// Of all tensors, in the order of the store; the same ones whatever type that has.
+std::vector<Piece> pieces_of(const ModelFolder& folder, const ParameterStore& store) {
+  const int64_t size = dtype_size(store.dtype());
   std::vector<Piece> pieces;
   for (const Parameter& p : store.list()) {
     char* to = static_cast<char*>(p.value.raw());
     const int64_t width = p.spec.size() / p.spec.shape[0];
-    for (const HfPart& part : p.spec.parts)
+    for (const HfPart& part : p.spec.parts) {
+      const int64_t step = kPieceBytes / dtype_size(*float_dtype(folder.tensors().at(part.name).dtype));
       for (int64_t first = 0; first < part.rows * width; first += step) {
         const int64_t count = std::min(step, part.rows * width - first);
         pieces.push_back({&part.name, first, count, to});
         to += count * size;
       }
+    }
   }
   return pieces;
 }
 
+/// Fills `out` and the piece's digest.
+void read_piece(const ModelFolder& folder, Piece& piece, void* out, DType type, std::vector<char>& window) {
+  const void* raw = read_window(folder, *piece.tensor, piece.first, piece.count, out, type, window);
+  const DType stored = *float_dtype(folder.tensors().at(*piece.tensor).dtype);
+  piece.digest = digest_hex(raw, piece.count * dtype_size(stored));
+}
+
+/// Of lines "name dtype shape digest ...", a tensor each, in the order of their names.
+std::string digest_of(const ModelFolder& folder, const std::vector<Piece>& pieces) {
+  std::map<std::string, std::string> lines;
+  for (const Piece& piece : pieces) {
+    const TensorInfo& info = folder.tensors().at(*piece.tensor);
+    std::string& line = lines[*piece.tensor];
+    if (line.empty()) line = fmt::format("{} {} {}", *piece.tensor, info.dtype, shape_text(info.shape));
+    line += " " + piece.digest;
+  }
+  Digest digest;
+  for (const auto& [name, line] : lines) {
+    digest.update(line.data(), static_cast<int64_t>(line.size()));
+    digest.update("\n", 1);
+  }
+  return digest.hex();
+}
+
 /// Several windows at a time: files are read and checked by threads, and sent to the GPU in order.
-void import_to_gpu(const ModelFolder& folder, const ParameterStore& store) {
+void import_to_gpu(const ModelFolder& folder, const ParameterStore& store, std::vector<Piece>& pieces) {
   constexpr size_t kWindows = 8;
   std::vector<device::PinnedMemory> pinned;
   for (size_t i = 0; i < kWindows; ++i) pinned.push_back(device::make_pinned(kWindowBytes));
   std::vector<std::vector<char>> raw(kWindows);
   Lane lane(store.device());
-  const std::vector<Piece> pieces = pieces_of(store);
   for (size_t begin = 0; begin < pieces.size(); begin += kWindows) {
     std::vector<std::future<void>> reads;
     for (size_t i = 0; i < std::min(kWindows, pieces.size() - begin); ++i)
       reads.push_back(std::async(std::launch::async, [&, i] {
-        const Piece& p = pieces[begin + i];
-        read_values(folder, *p.tensor, p.first, p.count, pinned[i].get(), store.dtype(), raw[i]);
+        read_piece(folder, pieces[begin + i], pinned[i].get(), store.dtype(), raw[i]);
       }));
     for (size_t i = 0; i < reads.size(); ++i) {
       reads[i].get();
@@ -194,16 +219,19 @@ void check_weights(const ModelFolder& folder, const ModelConfig& config,
   }
 }
 
-void import_weights(const ModelFolder& folder, const ModelConfig& config, ParameterStore& store) {
+std::string import_weights(const ModelFolder& folder, const ModelConfig& config, ParameterStore& store) {
   std::vector<ParamSpec> specs;
   for (const Parameter& p : store.list()) specs.push_back(p.spec);
   check_weights(folder, config, specs);
   for (const auto& [name, info] : folder.tensors())
     if (is_tied_head(name, config)) check_tied_head(folder, name);
-  if (store.device() == Device::cuda) return import_to_gpu(folder, store);
+  std::vector<Piece> pieces = pieces_of(folder, store);
   std::vector<char> window;
-  for (const Piece& p : pieces_of(store))
-    read_values(folder, *p.tensor, p.first, p.count, p.to, store.dtype(), window);
+  if (store.device() == Device::cuda)
+    import_to_gpu(folder, store, pieces);
+  else
+    for (Piece& piece : pieces) read_piece(folder, piece, piece.to, store.dtype(), window);
+  return digest_of(folder, pieces);
 }
 
 }  // namespace temper

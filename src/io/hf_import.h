@@ -1,7 +1,7 @@
 #pragma once
 // Weights of a model folder -> ParameterStore. Names and shapes are matched with the parameter specs before
 // any data is read: missing, misshaped and unknown tensors are refused by name. Fused parameters take their
-// rows from several tensors. Data moves in windows of 16 MiB, straight into the store when the types agree
+// rows from several tensors. Data moves in pieces of 8 MiB, straight into the store when the types agree
 // (to a GPU eight at a time, pinned); values must be finite.
 
 #include <cstdint>
@@ -18,8 +18,10 @@ namespace temper {
 void check_weights(const ModelFolder& folder, const ModelConfig& config, const std::vector<ParamSpec>& specs);
 
 /// check_weights, then everything into `store` (already allocated; fp32, bf16 or fp64; on a GPU through
-/// pinned windows). A tied head's copy in the file must equal the embedding.
-void import_weights(const ModelFolder& folder, const ModelConfig& config, ParameterStore& store);
+/// pinned windows). A tied head's copy in the file must equal the embedding. Returns the digest of the
+/// tensors that the model is made of, as stored: it does not depend on their files, the type of the store, or
+/// ranks.
+std::string import_weights(const ModelFolder& folder, const ModelConfig& config, ParameterStore& store);
 
 /// Tensors that no parameter holds and that an export writes back as they are: rotary tables of old files and
 /// layers from num_layers on (multi-token-prediction modules).

@@ -140,8 +140,9 @@ Manifest Manifest::read(const std::string& checkpoint) {
     fail(path_exists(checkpoint) ? Exit::data : Exit::usage,
          {.what = "not a checkpoint",
           .where = checkpoint,
-          .why = fmt::format("it has no {}", kManifestName),
-          .fix = "name a step folder (checkpoints/step-XXXXXX) or a run folder"});
+          .why = fmt::format("it has no {}, which a save writes last: the save was cut, or it was removed",
+                             kManifestName),
+          .fix = "name another step folder (checkpoints/step-XXXXXX) or a run folder"});
   const Json json = read_json_file(path, kManifestLimits);
   const Field root(json, path, "");
   check_own_digest(json, root);

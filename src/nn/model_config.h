@@ -30,7 +30,8 @@ struct ModelConfig {
   RopeConfig rope;
   int64_t pad_token_id = -1;  // this row gets no gradient from the lookup; -1: none
   double initializer_range = 0.02;
-  std::vector<int32_t> eos_token_ids;  // config.json and generation_config.json, ascending
+  std::vector<int32_t> eos_token_ids;            // config.json and generation_config.json, ascending
+  std::vector<int64_t> lost_eos_token_ids = {};  // those that lie outside of the vocabulary
 };
 
 }  // namespace temper

@@ -219,6 +219,17 @@ void for_each_line(const std::string& path, const Visit& visit) {
                     .fix = "give every response of a group its own sample number, or leave sample out"});
 }
 
+bool has_a_line(const std::string& path) {
+  const InputFile file(path);
+  std::string block;
+  for (int64_t offset = 0; offset < file.size(); offset += static_cast<int64_t>(block.size())) {
+    block.resize(static_cast<size_t>(std::min(kReadBytes, file.size() - offset)));
+    file.read(block.data(), offset, static_cast<int64_t>(block.size()));
+    if (block.find_first_not_of(" \t\r\n") != std::string::npos) return true;
+  }
+  return false;
+}
+
 /// Samples of one group while a file is read.
 struct PendingGroup {
   std::map<int64_t, Trajectory> samples;  // by sample number
@@ -300,12 +311,6 @@ std::vector<Group> read_rollouts(const std::string& path, const ReplayLimits& li
     if (group.samples.contains(t.sample)) fail_duplicate(where, t.group, t.sample);
     group.samples.emplace(t.sample, std::move(t));
   });
-  if (pending.empty()) {
-    fail(Exit::data, {.what = "a rollout file without responses",
-                      .where = path,
-                      .why = "no line holds an object",
-                      .fix = "give files written under rollouts/ of a run folder"});
-  }
   std::vector<Group> groups;
   for (auto& [unused, from] : pending) {
     Group group;
@@ -318,6 +323,15 @@ std::vector<Group> read_rollouts(const std::string& path, const ReplayLimits& li
     groups.push_back(std::move(group));
   }
   return groups;
+}
+
+void require_responses(const std::vector<std::string>& files) {
+  if (std::any_of(files.begin(), files.end(), has_a_line)) return;
+  fail(Exit::data,
+       {.what = files.size() == 1 ? "the rollout file is empty" : "every rollout file is empty",
+        .where = files.front(),
+        .why = fmt::format("{} file(s) without a response: there is nothing to train on", files.size()),
+        .fix = "give files written under rollouts/ of a run folder"});
 }
 
 }  // namespace temper

@@ -31,7 +31,11 @@ struct ReplayLimits {
 Trajectory trajectory_from_json(const Json& line, const std::string& where, const ReplayLimits& limits);
 
 /// A whole file: groups in ascending order of their number, samples likewise, both renumbered from 0;
-/// data_position is the new group index. Empty lines are skipped; an empty file is Error(Exit::data).
+/// data_position is the new group index. Empty lines are skipped: a step may have finished no prompt
+/// (rollout.tokens_per_step), and then its file is empty.
 std::vector<Group> read_rollouts(const std::string& path, const ReplayLimits& limits);
+
+/// Error(Exit::data) when none of the files holds a response.
+void require_responses(const std::vector<std::string>& files);
 
 }  // namespace temper

@@ -207,11 +207,19 @@ TEST(ChatTemplate, Variables) {
   expect_error("{{ deep }}", "nested deeper", {{"deep", deep}});
 }
 
+/// A tenth of the work and text that a rendering may make: enough to reach what a template does too often, on
+/// texts of full size, and charged in proportion. Under the default limits it costs ten times as much.
+TemplateLimits a_tenth() {
+  const TemplateLimits limits;
+  return {.steps = limits.steps / 10, .output_bytes = limits.output_bytes / 10};
+}
+
 /// Every hostile template ends in a data error. Without the limits it would take hours; with them it takes
 /// less than a second of this process, so that the bound of this test does not depend on the machine.
-void expect_stopped(const std::string& source, const std::string& part) {
+void expect_stopped(const std::string& source, const std::string& part,
+                    const TemplateLimits& limits = a_tenth()) {
   const std::clock_t begin = std::clock();
-  const Result result = attempt(source, {{"l", {1, 2, 3}}});
+  const Result result = attempt(source, {{"l", {1, 2, 3}}}, limits);
   const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
   EXPECT_FALSE(result.text) << source.substr(0, 200);
   EXPECT_NE(result.error.find(part), std::string::npos) << source.substr(0, 200) << "\n"
@@ -241,13 +249,6 @@ TEST(ChatTemplate, HostileWorkIsBounded) {
   expect_stopped("{{ 10 ** 10 ** 10 }}", "64-bit");
   expect_stopped("{{ range(10**12) | list }}", "100000");
   expect_stopped("{{ range(-(10**18), 10**18) }}", "100000");
-  expect_stopped(
-      "{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(99) %}{% set ns.s = ns.s + ns.s %}{% endfor "
-      "%}",
-      "limit");
-  expect_stopped(
-      "{% set ns = namespace(s=[1]) %}{% for i in range(99) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
-      "limit");
   expect_stopped("{% set s = 'x' * 10**7 %}" + loops(1, "{% set y = s | upper %}"), "limit");
   expect_stopped("{% set s = 'x' * 10**7 %}" + loops(1, "{% if 'y' in s %}{% endif %}"), "limit");
   expect_stopped("{% set s = 'x' * 10**7 %}" + loops(1, "{{ s[x] }}"), "limit");
@@ -259,22 +260,20 @@ TEST(ChatTemplate, HostileWorkIsBounded) {
       "limit");
   expect_stopped("{% set s = 'a' * 10**6 %}" + loops(1, "{{ s.strip('b' * 10**6 + 'a') }}"), "limit");
   expect_stopped("{% set s = 'a' * 10**6 %}" + loops(1, "{{ s | trim('b' * 10**6 + 'a') }}"), "limit");
-  expect_stopped("{% set r = range(99999) | map('string') | list %}{{ dict(r | map('list')) }}", "pairs");
+  expect_stopped("{% set r = range(99999) | map('string') | list %}{{ dict(r | map('list')) }}", "pairs", {});
   expect_stopped("{% set r = range(99999) | list %}{{ r | unique | list | length }}", "steps");
   expect_stopped("{% set r = range(99999) | list %}{% for a in r %}{{ r.index(99998) }}{% endfor %}",
                  "steps");
   expect_stopped("{{ 'x' | indent(10**12) }}", "limit");
-  expect_stopped("{{ ('a\\n' * 10**5) | indent(10**6) }}", "limit");
   expect_stopped("{% set s = 'x' * 10**6 %}{{ [s] * 1000 }}", "longer");
   expect_stopped("{% set s = 'x' * 10**6 %}{{ ([s] * 1000) | tojson }}", "longer");
-  expect_stopped("{% set s = 'x' * 10**6 %}{{ ([s] * 1000) | join }}", "limit");
   expect_stopped("{{ '%s' * 10**6 % (1,) }}", "values");
   const std::string s =
       "{% set s = 'x' * 10**7 %}{% set p = 'x' * 500000 ~ 'y' %}{% set q = 'y' ~ 'x' * 500000 %}";
   for (const char* body :
        {"p in s", "s.find(p)", "s.rfind(q)", "s.split(p)", "s.rsplit(q)", "s.replace(p, '')", "s.count(p)",
         "s | int", "s | float", "s | tojson", "[s] | string", "s.isalpha()", "s is upper", "s.splitlines()",
-        "s | title", "s == s ~ ''", "s | list", "s | indent"})
+        "s | title", "s | list", "s | indent"})
     expect_stopped(s + loops(1, std::string("{% set y = ") + body + " %}"), "limit");
   expect_stopped("{% set s = 'é' * 10**6 %}" + loops(1, "{% set y = s[-1] ~ s[9] ~ s[::-1] %}"), "limit");
   expect_stopped("{% set s = ',' * 10**7 %}{{ s.rsplit(',') }}", "limit");
@@ -285,8 +284,25 @@ TEST(ChatTemplate, HostileWorkIsBounded) {
     expect_stopped(blank + loops(1, std::string("{% set y = ") + body + " %}"), "limit");
   std::string names;
   for (int i = 0; i < 30000; ++i) names += "{% set a" + std::to_string(i) + " = 1 %}";
-  expect_stopped(loops(30, names), "limit");
+  expect_stopped(loops(30, names), "limit", {});
   expect_stopped(repeat("{% if 1 %}", 190) + names + repeat("{% endif %}", 190), "too many names");
+}
+
+/// As a model's template is rendered.
+TEST(ChatTemplate, HostileWorkIsBoundedByTheDefaultLimits) {
+  expect_stopped(loops(3, "{% set y = x + 1 %}"), "the limit of 5000000 steps", {});
+  expect_stopped(loops(2, "some text of a certain length, to be printed very often"), "16777216 bytes", {});
+  const std::string memory = "the limit of 268435456 bytes for values";
+  expect_stopped(
+      "{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(99) %}{% set ns.s = ns.s + ns.s %}{% endfor "
+      "%}",
+      memory, {});
+  expect_stopped(
+      "{% set ns = namespace(s=[1]) %}{% for i in range(99) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
+      memory, {});
+  expect_stopped("{{ ('a\\n' * 10**5) | indent(10**6) }}", memory, {});
+  expect_stopped("{% set s = 'x' * 10**6 %}{{ ([s] * 1000) | join }}", memory, {});
+  expect_stopped("{% set s = 'x' * 10**7 %}" + loops(1, "{% set y = s == s ~ '' %}"), memory, {});
 }
 
 TEST(ChatTemplate, HostileDepthIsBounded) {

@@ -118,8 +118,9 @@ TEST_F(DatasetTest, FilesWithoutLinesAndPathsThatAreNone) {
   expect_error(Exit::usage, {dir_ / "absent"}, "absent", [&] { Dataset({{dir_ / "absent"}}, 0, true); });
   EXPECT_THROW(Dataset({{dir_.path()}}, 0, true), Error) << "a folder";
   const std::string path = numbered("a", 3);
-  expect_error(Exit::usage, {"data.train", "weight"}, "tiny weight",
-               [&] { Dataset({{path, 1e-9}}, 0, true); });
+  expect_error(Exit::usage, {"data.train", "weight"}, "tiny weight", [&] {
+    Dataset({{path, 1e-9}}, 0, true);
+  });
 }
 
 TEST_F(DatasetTest, WhereNamesTheLineInItsFile) {
@@ -193,6 +194,41 @@ TEST_F(DatasetTest, AFileThatShrinksWhileInUseIsNamed) {
   Dataset data({{path}}, 0, false);
   OutputFile(path, OutputFile::Mode::truncate).write("{}\n");
   expect_error(Exit::data, {path}, "truncated", [&] { data.record(4); });
+}
+
+TEST_F(DatasetTest, OtherFormatsAreNamed) {
+  using namespace std::string_literals;
+  for (const auto& [head, words] :
+       {std::pair{"PAR1\x15\0"s, std::vector<std::string>{"Parquet", "read_parquet"}},
+        {"\x1f\x8b\x08\0"s, {"gzip", "unpack"}},
+        {"\x28\xb5\x2f\xfd"s, {"zstd", "unpack"}}}) {
+    const std::string path = write("other", head + "\n{}\n");
+    expect_error(Exit::data, words, words[0], [&] { Dataset({{path}}, 0, false); });
+    expect_error(Exit::data, words, words[0], [&] { sample_lines(InputFile(path), 10, /*count_bytes=*/1); });
+  }
+}
+
+TEST_F(DatasetTest, SamplesAreEvenlySpaced) {
+  const std::string path = numbered("a", 1000);
+  const InputFile file(path);
+  const LineSample all = sample_lines(file, 5000), some = sample_lines(file, 10),
+                   guessed = sample_lines(file, 100, /*count_bytes=*/1000);
+  EXPECT_EQ(all.rows, 1000);
+  EXPECT_EQ(all.lines.size(), 1000u);
+  EXPECT_EQ(some.rows, 1000);
+  ASSERT_EQ(some.lines.size(), 10u);
+  for (size_t i = 0; i < 10; ++i) EXPECT_EQ(some.lines[i].number, static_cast<int64_t>(i) * 100 + 1);
+  EXPECT_TRUE(all.counted && some.counted && !guessed.counted);
+  EXPECT_NEAR(static_cast<double>(guessed.rows), 1000, 50);
+  ASSERT_EQ(guessed.lines.size(), 100u);
+  int64_t last = -1;
+  for (const Line& line : guessed.lines) {
+    EXPECT_GT(line.begin, last);
+    last = line.end;
+    parse_data_line(read_line(file, line), "a sampled line");
+  }
+  EXPECT_GT(last, file.size() * 9 / 10);
+  EXPECT_EQ(guessed.lines.front().begin, 0);
 }
 
 }  // namespace

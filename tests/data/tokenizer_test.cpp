@@ -415,7 +415,7 @@ TEST(Tokenizer, RefusesBrokenText) {
   }
   EXPECT_EQ(error_of([] { Tokenizer::load(kGolden + "/absent"); }).code(), Exit::usage);
   TempFolder temp;
-  EXPECT_EQ(error_of([&] { Tokenizer::load(temp.path()); }).code(), Exit::usage);
+  EXPECT_EQ(error_of([&] { Tokenizer::load(temp.path()); }).code(), Exit::data);
   temp.write("tokenizer.json", small_file().dump());
   temp.write("tokenizer_config.json", R"({"eos_token": "</s>"})");
   const Error error = error_of([&] { Tokenizer::load(temp.path()); });

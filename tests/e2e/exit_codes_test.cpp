@@ -118,7 +118,7 @@ TEST_F(ExitCodes, ConfigsAndPathsAreRefusedBeforeAnythingStarts) {
       {"tokenize --tokenizer none --input data.jsonl", {"none"}},
       {"init --config none.json --out new", {"none.json"}},
       {"export --checkpoint none --out new", {"none", "does not exist"}},
-      {"verify --checkpoint model", {"model", "no checkpoint here"}},
+      {"verify --checkpoint none", {"none", "does not exist"}},
   };
   for (const Mistake& mistake : mistakes) expect_refused(Exit::usage, mistake);
   EXPECT_FALSE(exists("runs"));
@@ -197,6 +197,8 @@ TEST_F(ExitCodes, ModelFolders) {
 
 TEST_F(ExitCodes, RunFolders) {
   expect_refused(Exit::busy, {"train run.toml run.dir=data.jsonl", {"data.jsonl/r", "run.dir"}});
+  std::filesystem::create_directories(program_.path("runs/log/logs/rank-0000.log"));
+  expect_refused(Exit::busy, {"train run.toml run.name=log", {"rank-0000.log", "a folder is in the place"}});
   ASSERT_EQ(program_.run("train run.toml run.steps=1"), 0) << output();
   expect_refused(Exit::usage, {"train run.toml checkpoint.resume=none", {"runs/r", "run.overwrite"}});
   const int lock = ::open(program_.path("runs/r/owner.lock").c_str(), O_RDWR | O_CLOEXEC);
@@ -205,6 +207,93 @@ TEST_F(ExitCodes, RunFolders) {
   EXPECT_EQ(program_.run_ranks(2, "train run.toml"), static_cast<int>(Exit::busy));
   expect_block({"in use"}, "two ranks");
   ::close(lock);
+}
+
+/// What is there and is not what it should be.
+TEST_F(ExitCodes, FoldersThatLackSomething) {
+  std::filesystem::create_directories(program_.path("cut/checkpoints/step-000003"));
+  program_.write("cut/checkpoints/step-000003/rank-0000.h5", "");
+  std::filesystem::create_directories(program_.path("bare"));
+  for (const char* file : {"config.json", "model.safetensors"})
+    std::filesystem::copy(program_.path(std::string("model/") + file), program_.path("bare"));
+  const Mistake mistakes[] = {
+      {"verify --checkpoint model", {"model", "no checkpoint here", "neither a manifest.json"}},
+      {"verify --checkpoint cut", {"step-000003", "it has no manifest.json", "the save was cut"}},
+      {"verify --checkpoint cut/checkpoints/step-000003", {"it has no manifest.json", "the save was cut"}},
+      {"export --checkpoint model --out new", {"no checkpoint here"}},
+      {"tokenize --tokenizer bare --input data.jsonl", {"bare/tokenizer.json", "no tokenizer"}},
+      {"generate --model bare --prompt x", {"bare/tokenizer.json", "no tokenizer"}},
+      {"train run.toml model.path=bare", {"bare/tokenizer.json", "no tokenizer", "tokenizer.path"}},
+      {"train run.toml tokenizer.path=bare", {"bare/tokenizer.json", "no tokenizer"}},
+  };
+  for (const Mistake& mistake : mistakes) expect_refused(Exit::data, mistake);
+}
+
+TEST_F(ExitCodes, JsonOfEveryError) {
+  const std::pair<const char*, Exit> mistakes[] = {{"verify --json --checkpoint none", Exit::usage},
+                                                   {"verify --json --checkpoint model", Exit::data},
+                                                   {"verify --json", Exit::usage},
+                                                   {"check --json", Exit::usage},
+                                                   {"check none.toml --json", Exit::usage},
+                                                   {"check data.jsonl --json", Exit::usage},
+                                                   {"check run.toml --json run.stepz=1", Exit::usage},
+                                                   {"check run.toml --json --ranks x", Exit::usage}};
+  for (const auto& [arguments, code] : mistakes) {
+    EXPECT_EQ(program_.run(std::string(arguments) + " > stdout.log"), static_cast<int>(code)) << arguments;
+    const Json json = parse_json(program_.read("stdout.log"), arguments);
+    EXPECT_EQ(json.at("ok"), false) << arguments;
+    EXPECT_GE(json.at("errors").size(), 1u) << arguments;
+    EXPECT_NE(json.at("errors")[0].at("message"), "") << arguments;
+  }
+}
+
+/// The digest of the weights is said, kept, and held against model.digest and a changed folder.
+TEST_F(ExitCodes, OtherWeights) {
+  ASSERT_EQ(program_.run("train run.toml run.steps=1"), 0) << output();
+  const std::string before = "weights of digest ";
+  const size_t at = output().find(before);
+  ASSERT_NE(at, std::string::npos) << output();
+  const std::string digest = output().substr(at + before.size(), 32);
+  EXPECT_EQ(program_.json_lines(checkpoint("r", 1) + "/manifest.json")[0].at("meta").at("model_digest"),
+            digest);
+  EXPECT_EQ(program_.run_ranks(2, "train run.toml run.steps=1 run.name=two model.digest=" + digest), 0)
+      << output();
+  const std::string other(32, '0');
+  expect_refused(Exit::data, {"train run.toml run.name=three model.digest=" + other, {digest, other}});
+  std::string weights = program_.read("model/model.safetensors");
+  weights[weights.size() - 4] ^= 1;  // a bit of a fraction
+  program_.write("model/model.safetensors", weights);
+  expect_refused(Exit::data,
+                 {"train run.toml run.name=three model.digest=" + digest, {"model.digest", digest}});
+  expect_refused(Exit::usage,
+                 {"train run.toml run.steps=2", {"changed since", digest, "checkpoint.accept_changes"}});
+  EXPECT_EQ(program_.run("train run.toml run.steps=2 checkpoint.accept_changes=true"), 0) << output();
+}
+
+TEST_F(ExitCodes, EndTokensOutsideOfTheVocabulary) {
+  program_.write("model/generation_config.json", "{\"eos_token_id\": [2, 6400]}");
+  ASSERT_EQ(program_.run("train run.toml run.steps=1"), 0) << output();
+  EXPECT_EQ(count("eos_token_id 6400"), 1) << output();
+  ASSERT_EQ(program_.run("generate --model model --prompt x rollout.max_new_tokens=1 > stdout.log"), 0)
+      << output();
+  EXPECT_EQ(count("eos_token_id 6400"), 1) << output();
+}
+
+/// A step that finished no prompt leaves an empty file, which a replay takes as that; but some have to be
+/// full.
+TEST_F(ExitCodes, EmptyRolloutFiles) {
+  program_.write("empty.jsonl", "");
+  expect_refused(Exit::data, {"train run.toml --replay empty.jsonl", {"empty.jsonl", "nothing to train on"}});
+  EXPECT_FALSE(exists("runs/r"));
+  ASSERT_EQ(program_.run("train run.toml run.steps=2 train.last_partial=keep rollout.tokens_per_step=4"), 0)
+      << output();
+  ASSERT_EQ(rollouts("r", 1), "");
+  ASSERT_NE(rollouts("r", 2), "");
+  EXPECT_EQ(program_.run("train run.toml run.name=again train.last_partial=keep --replay " +
+                         rollout_file("r", 1) + " " + rollout_file("r", 2)),
+            0)
+      << output();
+  EXPECT_TRUE(says("is empty: nothing is trained in step 1")) << output();
 }
 
 /// The learning rate is absurd: weight decay alone multiplies the weights by -99 in each step.

@@ -309,7 +309,7 @@ TEST_F(Verbs, CheckShowsThePlanAndRefusesWhatCannotRun) {
       {"train.samples_per_update=7", "train.samples_per_update"},
       {"roles.trainer.ranks=0-3", "roles.trainer.ranks"},
       {"rollout.samples_per_prompt=1", "rollout.samples_per_prompt"},
-      {"rollout.max_new_tokens=256", "rollout.max_new_tokens"},
+      {"rollout.max_new_tokens=256 data.overlong=truncate-left", "rollout.max_new_tokens"},
       {"data.train=none.jsonl", "data.train"},
       {"model.path=none", "model.path"},
       {"run.steps=0", "run.steps"}};

@@ -6,8 +6,10 @@
 #include <filesystem>
 #include <limits>
 
+#include "src/core/file.h"
 #include "src/io/elements.h"
 #include "src/io/hf_config.h"
+#include "src/io/hf_export.h"
 #include "src/models/parameter_specs.h"
 #include "src/nn/init.h"
 #include "tests/support/expect_error.h"
@@ -192,6 +194,43 @@ TEST(HfImport, MissingMisshapedAndUnknownTensorsAreRefusedByName) {
   TinyFolder quantised;
   quantised.set_values({kGate, "I32", {1, 2}, {}}, DType::f32, {1, 2});
   quantised.expect_refused(DType::f32, {kGate, "I32"});
+}
+
+std::string digest_of(const std::string& path, DType dtype) {
+  const ModelFolder folder = ModelFolder::open(path);
+  const ModelConfig config = config_of(folder);
+  ParameterStore store;
+  fill(store, config, dtype);
+  return import_weights(folder, config, store);
+}
+
+/// Of the stored values: neither the type that they are loaded as nor how they lie in files changes it, one
+/// bit of one weight does.
+TEST(HfImport, TheDigestIsThatOfTheStoredTensors) {
+  const TempDir dir;
+  for (const char* path : kFolders) {
+    const std::string digest = digest_of(path, DType::f32);
+    EXPECT_EQ(digest.size(), 32u);
+    EXPECT_EQ(digest_of(path, DType::bf16), digest) << path;
+    EXPECT_EQ(digest_of(path, DType::f64), digest) << path;
+  }
+  EXPECT_NE(digest_of(kFolders[0], DType::f32), digest_of(kFolders[1], DType::f32));
+  const std::string whole = dir / "whole", cut = dir / "cut";
+  const ModelFolder source = ModelFolder::open(kFolders[1]);
+  const ModelConfig config = config_of(source);
+  ParameterStore store;
+  fill(store, config, DType::f32);
+  import_weights(source, config, store);
+  export_model(kFolders[1], parameter_specs(config), store_reader(store), whole, {});
+  export_model(kFolders[1], parameter_specs(config), store_reader(store), cut, {.shard_bytes = 4096});
+  ASSERT_GT(ModelFolder::open(cut).files().size(), 1u);
+  const std::string digest = digest_of(whole, DType::f32);
+  EXPECT_EQ(digest_of(cut, DType::f32), digest);
+  const std::string file = join_path(whole, ModelFolder::open(whole).files().front());
+  std::string bytes = read_file(file, int64_t{1} << 30);
+  bytes[bytes.size() - 4] ^= 1;  // of the fraction of the last value
+  write_file_atomic(file, bytes);
+  EXPECT_NE(digest_of(whole, DType::f32), digest);
 }
 
 TEST(HfImport, LoadsThePublishedTinyModel) {

@@ -9,6 +9,7 @@
 #include "src/core/file.h"
 #include "src/rl/trajectory_bytes.h"
 #include "src/rl/trajectory_json.h"
+#include "tests/support/temp_dir.h"
 
 namespace temper {
 namespace {
@@ -225,9 +226,21 @@ void expect_file_error(const std::string& content, const std::string& part) {
   }
 }
 
+/// As a run writes it for a step that finished no prompt.
+TEST(ReadRollouts, AnEmptyFileHasNoGroups) {
+  const TempDir folder;
+  const std::string empty = folder / "empty", blank = folder / "blank", full = folder / "full";
+  write_file_atomic(empty, "");
+  write_file_atomic(blank, " \n\r\n");
+  write_file_atomic(full, "\n{}\n");
+  EXPECT_TRUE(read_rollouts(empty, {}).empty());
+  EXPECT_TRUE(read_rollouts(blank, {}).empty());
+  require_responses({empty, full});
+  EXPECT_THROW(require_responses({empty, blank}), Error);
+}
+
 TEST(ReadRollouts, RefusesDefectsWithTheLine) {
   const std::string good = R"({"group":0,"sample":0,"prompt_tokens":[1],"response_tokens":[1],"reward":0})";
-  expect_file_error("", "without responses");
   expect_file_error(good + "\n" + good + "\n", ":2");
   expect_file_error(good + "\n{\"group\":\n", ":2");
   EXPECT_THROW(read_rollouts("/nonexistent/rollouts", {}), Error);

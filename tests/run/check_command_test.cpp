@@ -1,4 +1,5 @@
-// `temper check` from the command line to its output, on a model folder with nothing but a config.json.
+// `temper check` from the command line to its output, on a model folder with nothing but a config.json and a
+// tokenizer that knows digits alone.
 
 #include "src/run/verbs/check_command.h"
 
@@ -42,7 +43,18 @@ class Check : public ::testing::Test {
     std::ofstream(folder_ / "model/config.json") << model;
   }
   std::vector<std::string> paths() const {
-    return {"model.path=" + (folder_ / "model"), "data.train=" + (folder_ / "a.jsonl")};
+    return {"model.path=" + (folder_ / "model"), "data.train=" + (folder_ / "a.jsonl"), "model.init=random",
+            "tokenizer.path=tests/golden/tinyzero", "data.chat=false"};
+  }
+  /// What `check --json` says of a data file of these lines.
+  Json with_data(const std::string& lines, const std::vector<std::string>& more, int code) const {
+    std::ofstream(folder_ / "a.jsonl") << lines;
+    auto words = paths();
+    words.emplace_back("--json");
+    words.insert(words.end(), more.begin(), more.end());
+    const CheckOutcome outcome = check(words);
+    EXPECT_EQ(outcome.exit_code, code) << outcome.output;
+    return parse_json(outcome.output, "output");
   }
   TempDir folder_;
 };
@@ -225,6 +237,88 @@ TEST_F(Check, DeviceMemory) {
 TEST_F(Check, WrongModelIsData) {
   std::ofstream(folder_ / "model/config.json") << "{\"model_type\":\"gpt9\"}";
   expect_error(Exit::data, {"config.json"}, "family", [&] { check(paths()); });
+}
+
+/// Lines with prompts of 1, 2, ... tokens.
+std::string growing(int count) {
+  std::string lines;
+  for (int i = 1; i <= count; ++i)
+    lines +=
+        fmt::format("{{\"prompt\":\"{}\",\"answer\":\"{}\"}}\n", std::string(static_cast<size_t>(i), '7'), i);
+  return lines;
+}
+
+TEST_F(Check, OpensTheData) {
+  const Json data = with_data(growing(100), {}, 0).at("data");
+  EXPECT_EQ(data["rows"], 100);
+  EXPECT_EQ(data["looked_at"], 100);
+  EXPECT_EQ(data["first_prompt"]["text"], "7");
+  EXPECT_EQ(data["first_prompt"]["ids"], Json::array({10}));
+  EXPECT_EQ(data["lengths"], (Json{{"p50", 50}, {"p95", 95}, {"max", 100}}));
+  EXPECT_EQ(data["overlong"], 0);
+  EXPECT_EQ(data["answers"]["unreadable"], 0);
+  const CheckOutcome text = check(paths());
+  EXPECT_EQ(text.exit_code, 0);
+  for (const char* part : {"p50 50", "p95 95, max 100", "all rows", "[10]", "data.overlong"})
+    EXPECT_NE(text.output.find(part), std::string::npos) << part << "\n" << text.output;
+}
+
+TEST_F(Check, SaysWhatIsOverlongAndWhatBecomesOfIt) {
+  const std::string limit = "rollout.max_prompt_tokens=98", lines = growing(100);
+  const Json refused = with_data(lines, {limit}, 65);
+  EXPECT_EQ(refused["data"]["overlong"], 2);
+  ASSERT_EQ(refused["errors"].size(), 1u);
+  EXPECT_EQ(refused["errors"][0]["key"], "data.overlong");
+  const std::string way_out = refused["errors"][0]["legal"].at(0);
+  EXPECT_EQ(with_data(lines, {limit, "data.overlong=" + way_out}, 0)["data"]["overlong"], 2);
+  EXPECT_EQ(with_data(lines, {limit, "data.overlong=truncate-left"}, 0)["data"]["overlong"], 2);
+  const Json none = with_data("{\"prompt\":\"77\",\"answer\":\"1\"}\n",
+                              {"rollout.max_prompt_tokens=1", "data.overlong=drop"}, 65);
+  EXPECT_EQ(none["errors"][0]["key"], "rollout.max_prompt_tokens");
+}
+
+TEST_F(Check, SaysWhichAnswersTheRewardsCannotRead) {
+  const Json json = with_data(growing(3) + "{\"prompt\":\"1\",\"answer\":\"many\"}\n{\"prompt\":\"1\"}\n",
+                              {"reward.functions=[\"arithmetic\"]"}, 65);
+  EXPECT_EQ(json["data"]["answers"]["unreadable"], 2);
+  EXPECT_EQ(json["errors"][0]["key"], "reward.functions");
+  EXPECT_NE(json["errors"][0]["message"].get<std::string>().find("2 of 5"), std::string::npos);
+  EXPECT_NE(json["errors"][0]["where"].get<std::string>().find("a.jsonl:4"), std::string::npos);
+}
+
+TEST_F(Check, LooksAtASampleOfManyRows) {
+  const Json data = with_data(growing(1) + std::string(), {}, 0).at("data");
+  EXPECT_EQ(data["sample"], "all rows");
+  std::string lines;
+  for (int i = 0; i < 5000; ++i) lines += "{\"prompt\":\"1\",\"answer\":\"2\"}\n";
+  const Json many = with_data(lines, {}, 0).at("data");
+  EXPECT_EQ(many["rows"], 5000);
+  EXPECT_LT(many["looked_at"], 5000);
+  EXPECT_EQ(many["sample"], "evenly spaced rows");
+}
+
+TEST_F(Check, RefusesAFolderWithoutTokenizerOrWeights) {
+  const auto refuses = [&](const std::string& more, const std::string& key, const std::string& part) {
+    const Json json = with_data(growing(3), {more}, 65);
+    ASSERT_EQ(json["errors"].size(), 1u) << json;
+    EXPECT_EQ(json["errors"][0]["key"], key);
+    EXPECT_NE(json["errors"][0]["message"].get<std::string>().find(part), std::string::npos) << json;
+  };
+  refuses("tokenizer.path=" + (folder_ / "model"), "tokenizer.path", "no tokenizer.json");
+  refuses("model.init=load", "model.path", "no weights");
+  with_data(growing(3), {"tokenizer.path=" + (folder_ / "nowhere")}, 64);
+}
+
+TEST_F(Check, WarnsOfEndTokensOutsideOfTheVocabulary) {
+  std::ofstream(folder_ / "model/generation_config.json") << R"({"eos_token_id": [1, 320]})";
+  const Json warnings = with_data(growing(3), {}, 0).at("warnings");
+  ASSERT_EQ(warnings.size(), 1u) << warnings;
+  EXPECT_NE(warnings[0].get<std::string>().find("eos_token_id 320"), std::string::npos);
+}
+
+TEST_F(Check, RandomWeightsHaveNoDigest) {
+  const Json json = with_data(growing(3), {"model.digest=0123456789abcdef0123456789abcdef"}, 64);
+  EXPECT_EQ(json["errors"].at(0)["key"], "model.digest");
 }
 
 }  // namespace

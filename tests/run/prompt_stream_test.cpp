@@ -182,7 +182,8 @@ TEST_F(PromptStreamTest, CheckAllShowsEveryAnswerWithItsLine) {
   std::vector<std::string> seen;
   stream(path).check_all(
       [&](const std::string& answer, const std::string& where) { seen.push_back(where + " " + answer); });
-  EXPECT_EQ(seen, (std::vector<std::string>{path + ":1 x", path + ":3 ", path + ":4 1.5"}));
+  const std::string without = path + ":3, which has no key \"answer\" (data.answer_key) ";
+  EXPECT_EQ(seen, (std::vector<std::string>{path + ":1 x", without, path + ":4 1.5"}));
 }
 
 TEST_F(PromptStreamTest, LinesThatCannotBeUsedAreNamed) {
@@ -191,6 +192,40 @@ TEST_F(PromptStreamTest, LinesThatCannotBeUsedAreNamed) {
   expect_refused("{\"prompt\":null}", {"prompt"}, "null");
   expect_refused("{\"prompt\":[\"a\"]}", {"prompt", "array"}, "an array");
   expect_refused("{\"prompt\":\"\"}", {"no tokens"}, "an empty prompt");
+}
+
+TEST_F(PromptStreamTest, ReasonsThatAreTrue) {
+  expect_refused("{\"tokens\":[]}", {"\"tokens\"", "the list is empty"}, "no ids");
+  expect_refused("{\"tokens\":\"1\"}", {"\"tokens\"", "it is a string"}, "ids as text");
+  expect_refused("{\"prompt\":[1]}", {"it is an array"}, "an array");
+  expect_refused("{\"prompt\":{}}", {"it is an object"}, "an object");
+  expect_refused(R"({"prompt":[{"role":"user","content":"1"}]})",
+                 {"a list of chat messages", "data.messages_key = \"prompt\"", "data.chat = true"},
+                 "messages");
+  const Tokenizer digits = Tokenizer::load("tests/golden/tinyzero");
+  PromptStream letters({{write("{\"prompt\":\"seven\"}\n")}}, data_, 0, digits, nullptr, {1000, 1000, false});
+  expect_error(Exit::data, {"no token for any of its text", "\"seven\"", "tokenizer.path"}, "letters",
+               [&] { letters.next(1); });
+}
+
+/// Lines as verl's data tools write them.
+TEST_F(PromptStreamTest, VerlsLines) {
+  const std::string line =
+      R"({"prompt":[{"role":"user","content":"1+1?"}],"reward_model":{"style":"rule","ground_truth":"2"}})";
+  const std::string path = write(line + "\n");
+  data_.chat = true;
+  data_.messages_key = "prompt";
+  const std::optional<ChatTemplate> chat = ChatTemplate::load(kFolder);
+  std::string where;
+  const auto note = [&](const std::string&, const std::string& place) { where = place; };
+  PromptStream({{path}}, data_, 0, tokenizer_, &*chat, {1000, 1000, false}).check_all(note);
+  EXPECT_NE(where.find("no key \"answer\""), std::string::npos) << where;
+  EXPECT_NE(where.find("data.answer_key = \"reward_model.ground_truth\""), std::string::npos) << where;
+  data_.answer_key = "reward_model.ground_truth";
+  PromptStream s({{path}}, data_, 0, tokenizer_, &*chat, {1000, 1000, false});
+  s.check_all(note);
+  EXPECT_EQ(where, path + ":1");
+  EXPECT_EQ(s.next(1)[0].prompt.answer, "2");
 }
 
 TEST_F(PromptStreamTest, ChatRendersThroughTheTemplate) {

@@ -143,10 +143,11 @@ void Tokenizer::Parts::read_special_strings(const std::string& path) {
 Tokenizer Tokenizer::load(const std::string& folder) {
   const std::string path = join_path(folder, "tokenizer.json");
   if (!path_exists(path))
-    fail(Exit::usage, {.what = "no tokenizer here",
-                       .where = path,
-                       .why = is_directory(folder) ? "the folder has no tokenizer.json" : "no such folder",
-                       .fix = "name a Hugging Face model folder with a tokenizer.json"});
+    fail(path_exists(folder) ? Exit::data : Exit::usage,
+         {.what = "no tokenizer here",
+          .where = path,
+          .why = is_directory(folder) ? "the folder has no tokenizer.json" : "no such folder",
+          .fix = "name a Hugging Face folder with a tokenizer.json (for a run: tokenizer.path)"});
   return Tokenizer(std::make_unique<Parts>(folder, read_tokenizer_file(path)));
 }
 

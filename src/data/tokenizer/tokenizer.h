@@ -20,7 +20,8 @@ namespace temper {
 class Tokenizer {
  public:
   /// `folder` holds tokenizer.json and, optionally, tokenizer_config.json (special token names) and
-  /// special_tokens_map.json (the same in older folders). Error: Exit::usage if absent, Exit::data if wrong.
+  /// special_tokens_map.json (the same in older folders). Error: Exit::usage without a folder, Exit::data for
+  /// what it lacks or has wrong.
   static Tokenizer load(const std::string& folder);
   ~Tokenizer();
   Tokenizer(Tokenizer&&) noexcept;

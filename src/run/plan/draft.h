@@ -19,6 +19,7 @@ struct PlanDraft {
 };
 
 void plan_roles(PlanDraft& draft);
+void plan_model(PlanDraft& draft);
 void plan_algorithm(PlanDraft& draft);
 void plan_rewards(PlanDraft& draft);
 void plan_dynamic_sampling(PlanDraft& draft);

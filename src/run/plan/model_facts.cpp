@@ -17,11 +17,15 @@ int64_t num_parameters(const ModelConfig& config) {
 ModelConfig read_model_facts(const std::string& model_path) {
   const std::string path = find_in_folder(model_path, "config.json");
   if (path.empty())
-    fail(Exit::usage, {.what = "no model",
-                       .where = model_path,
-                       .why = "it has no config.json",
-                       .fix = "set model.path to a Hugging Face folder"});
-  ModelConfig config = parse_model_config(read_json_file(path, kConfigLimits), nullptr, path);
+    fail(Exit::data, {.what = "no model",
+                      .where = model_path,
+                      .why = "it has no config.json",
+                      .fix = "set model.path to a Hugging Face folder"});
+  std::optional<Json> generation;
+  if (const std::string other = find_in_folder(model_path, "generation_config.json"); !other.empty())
+    generation = read_json_file(other, kConfigLimits);
+  ModelConfig config =
+      parse_model_config(read_json_file(path, kConfigLimits), generation ? &*generation : nullptr, path);
   check_supported(config, path);
   return config;
 }

@@ -20,13 +20,6 @@ void require_path(const char* key, const std::string& path, std::vector<PlanErro
         {key, "", fmt::format("{} does not exist (relative paths start at the working folder)", path), {}});
 }
 
-void require_folder_with(const char* key, const std::string& path, const char* name,
-                         std::vector<PlanError>& errors) {
-  require_path(key, path, errors);
-  if (path_exists(path) && !path_exists(join_path(path, name)))
-    errors.push_back({key, "", fmt::format("{} is no folder with a {}", path, name), {}});
-}
-
 /// A step folder has a manifest; a run folder has checkpoints; a folder of them has steps.
 void require_checkpoint(const std::string& path, std::vector<PlanError>& errors) {
   const bool found = path_exists(join_path(path, "manifest.json")) ||
@@ -105,6 +98,7 @@ PlanResult try_plan(const Config& config, int num_ranks, const ModelConfig& fact
   plan.vocab_size = facts.vocab_size;
   plan.steps = config.run.steps;
   plan_roles(draft);
+  plan_model(draft);
   plan_algorithm(draft);
   plan_rewards(draft);
   plan_dynamic_sampling(draft);
@@ -139,8 +133,8 @@ RunPlan make_plan(const LoadedConfig& loaded, int num_ranks, const ModelConfig& 
 
 std::vector<PlanError> validate_paths(const Config& c) {
   std::vector<PlanError> errors;
-  require_folder_with("model.path", c.model.path, "config.json", errors);
-  if (c.tokenizer.path) require_folder_with("tokenizer.path", *c.tokenizer.path, "tokenizer.json", errors);
+  require_path("model.path", c.model.path, errors);
+  if (c.tokenizer.path) require_path("tokenizer.path", *c.tokenizer.path, errors);
   if (c.tokenizer.chat_template) require_path("tokenizer.chat_template", *c.tokenizer.chat_template, errors);
   for (const DataSource& source : c.data.train) require_path("data.train", source.path, errors);
   for (const DataSource& source : c.validation.data) require_path("validation.data", source.path, errors);
@@ -162,7 +156,7 @@ void require_paths(const LoadedConfig& loaded, const std::vector<std::string>& u
 void add_origins(std::vector<PlanError>& errors, const LoadedConfig& loaded) {
   for (PlanError& error : errors) {
     const auto origin = loaded.origins.find(error.key);
-    if (origin != loaded.origins.end()) error.where = origin->second;
+    if (error.where.empty() && origin != loaded.origins.end()) error.where = origin->second;
   }
 }
 

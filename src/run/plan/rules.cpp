@@ -63,6 +63,12 @@ void plan_roles(PlanDraft& d) {
   if (!trainer.empty()) require_cover(d, used);
 }
 
+void plan_model(PlanDraft& d) {
+  const ModelSection& m = d.config.model;
+  if (m.init == "random" && !m.digest.empty())
+    d.error("model.digest", "model.init = \"random\" loads no weights that could have it", {""});
+}
+
 void plan_algorithm(PlanDraft& d) {
   const AlgorithmConfig& a = d.config.algorithm;
   if (d.supervised()) {

@@ -65,6 +65,17 @@ TrainerOptions trainer_options(const Config& config, const RunPlan& plan) {
           .optimizer_state = plan.optimizer_in_host ? StatePlace::host : StatePlace::device};
 }
 
+std::string lost_end_tokens_text(const ModelConfig& model, std::optional<int32_t> tokenizer_eos) {
+  std::string lost;
+  for (const int64_t id : model.lost_eos_token_ids)
+    lost += fmt::format("{}eos_token_id {}", lost.empty() ? "" : ", ", id);
+  if (tokenizer_eos && *tokenizer_eos >= model.vocab_size)
+    lost += fmt::format("{}eos_token {} of the tokenizer", lost.empty() ? "" : ", ", *tokenizer_eos);
+  if (lost.empty()) return "";
+  return fmt::format("{}: outside of the vocabulary, whose ids are 0 to {}, so no response ends with it",
+                     lost, model.vocab_size - 1);
+}
+
 std::string changed_sampling_text(const RolloutConfig& r) {
   std::string keys;
   const auto add = [&](const char* key, bool on) {

@@ -22,6 +22,9 @@ PassOptions pass_options(const Config& config, const RunPlan& plan);
 RecomputePlan recompute_plan(const RecomputeConfig& section);
 TrainerOptions trainer_options(const Config& config, const RunPlan& plan);
 
+/// That no response can end with these ids of a model's folder and its tokenizer; "" when there are none.
+std::string lost_end_tokens_text(const ModelConfig& model, std::optional<int32_t> tokenizer_eos = {});
+
 /// Which keys make the drawn distribution another one than the policy whose log-probs are reported, and what
 /// that means; "" when none does.
 std::string changed_sampling_text(const RolloutConfig& section);

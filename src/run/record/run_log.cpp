@@ -7,6 +7,8 @@
 
 #include <vector>
 
+#include "src/core/check.h"
+#include "src/core/file.h"
 #include "src/core/text/printable.h"
 
 namespace temper {
@@ -30,6 +32,16 @@ std::unique_ptr<spdlog::formatter> printing(const std::string& pattern) {
   return formatter;
 }
 
+/// spdlog follows links, and what it cannot open is no error of ours to it.
+void require_log_file(const std::string& file) {
+  if (is_directory(file))
+    fail(Exit::busy, {.what = "the log cannot be written",
+                      .where = file,
+                      .why = "a folder is in the place of the file",
+                      .fix = "move it out of the run folder, or choose another run.name"});
+  OutputFile(file, OutputFile::Mode::append);
+}
+
 }  // namespace
 
 void start_log(const std::string& file, const std::string& level, int rank, bool on_stderr) {
@@ -41,6 +53,7 @@ void start_log(const std::string& file, const std::string& level, int rank, bool
     sinks.push_back(console);
   }
   if (!file.empty()) {
+    require_log_file(file);
     auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file);
     sink->set_formatter(printing(fmt::format("%Y-%m-%dT%H:%M:%S.%e rank {} %l %v", rank)));
     sinks.push_back(sink);

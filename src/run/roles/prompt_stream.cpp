@@ -14,12 +14,21 @@ std::vector<DatasetFile> dataset_files(const std::vector<DataSource>& sources) {
   return files;
 }
 
+int64_t whole_tokens(const Prompt& p) {
+  return static_cast<int64_t>(p.tokens.size() + p.response_tokens.size());
+}
+
+}  // namespace
+
 PromptOptions prompt_options(const DataConfig& d) {
   return {d.prompt_key, d.answer_key,    d.messages_key,  d.response_key,
           d.chat,       d.system_prompt, d.chat_arguments};
 }
 
-}  // namespace
+bool PromptStream::Limits::fits(const Prompt& p) const {
+  return static_cast<int64_t>(p.tokens.size()) <= max_prompt_tokens &&
+         !(with_response && whole_tokens(p) > max_sequence_tokens);
+}
 
 PromptStream::PromptStream(const std::vector<DataSource>& files, const DataConfig& data, uint64_t seed,
                            const Tokenizer& tokenizer, const ChatTemplate* chat_template,
@@ -30,16 +39,7 @@ PromptStream::PromptStream(const std::vector<DataSource>& files, const DataConfi
       limits_(limits) {}
 
 bool PromptStream::fit(Prompt& p, const std::string& where) const {
-  const auto prompt = static_cast<int64_t>(p.tokens.size());
-  const int64_t whole = prompt + static_cast<int64_t>(p.response_tokens.size());
-  const bool too_long =
-      prompt > limits_.max_prompt_tokens || (limits_.with_response && whole > limits_.max_sequence_tokens);
-  if (prompt == 0)
-    fail(Exit::data, {.what = "a prompt has no tokens",
-                      .where = where,
-                      .why = "its text is empty",
-                      .fix = "correct or remove the line"});
-  if (!too_long) return true;
+  if (limits_.fits(p)) return true;
   if (overlong_ == "drop") return false;
   if (overlong_ == "truncate-left" && !limits_.with_response) {
     p.tokens.erase(p.tokens.begin(), p.tokens.end() - limits_.max_prompt_tokens);
@@ -48,8 +48,9 @@ bool PromptStream::fit(Prompt& p, const std::string& where) const {
   fail(Exit::data,
        {.what = "a prompt is too long",
         .where = where,
-        .why = fmt::format("{} tokens ({} with the response); prompts may have {}, sequences {}", prompt,
-                           whole, limits_.max_prompt_tokens, limits_.max_sequence_tokens),
+        .why = fmt::format("{} tokens ({} with the response); prompts may have {}, sequences {}",
+                           p.tokens.size(), whole_tokens(p), limits_.max_prompt_tokens,
+                           limits_.max_sequence_tokens),
         .fix = "raise rollout.max_prompt_tokens, or set data.overlong = \"drop\" or \"truncate-left\""});
 }
 
@@ -101,10 +102,12 @@ void PromptStream::check_all(
     const std::function<void(const std::string&, const std::string&)>& check_answer) const {
   int64_t fitting = 0;
   for (int64_t i = 0; i < dataset_.num_lines(); ++i) {
-    Prompt prompt = builder_.build(dataset_.line(i), dataset_.where_line(i), limits_.with_response);
+    const Json record = dataset_.line(i);
+    const std::string where = dataset_.where_line(i);
+    Prompt prompt = builder_.build(record, where, limits_.with_response);
     note_progress();
-    fitting += fit(prompt, dataset_.where_line(i));
-    if (check_answer) check_answer(prompt.answer, dataset_.where_line(i));
+    fitting += fit(prompt, where);
+    if (check_answer) check_answer(prompt.answer, builder_.where_answer(record, where));
   }
   if (fitting == 0)
     fail(Exit::data, {.what = "every prompt is too long",

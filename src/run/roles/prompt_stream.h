@@ -17,12 +17,16 @@ struct DrawnPrompt {
   std::shared_ptr<const Json> record;
 };
 
+PromptOptions prompt_options(const DataConfig& section);
+
 class PromptStream {
  public:
   struct Limits {
     int64_t max_prompt_tokens = 0;
     int64_t max_sequence_tokens = 0;  // prompt and response (SFT)
     bool with_response = false;
+
+    bool fits(const Prompt& prompt) const;
   };
   PromptStream(const std::vector<DataSource>& files, const DataConfig& data, uint64_t seed,
                const Tokenizer& tokenizer, const ChatTemplate* chat_template, const Limits& limits);

@@ -47,12 +47,19 @@ std::string resolve_checkpoint(const std::string& path) {
   if (path_exists(join_path(path, "manifest.json"))) return path;
   const std::string folder = join_path(path, "checkpoints");
   const std::vector<int64_t> steps = list_checkpoints(is_directory(folder) ? folder : path);
-  if (steps.empty())
+  if (steps.empty() && !path_exists(path))
     fail(Exit::usage, {.what = "no checkpoint here",
                        .where = path,
-                       .why = path_exists(path) ? "it holds no step-NNNNNN with a manifest.json"
-                                                : "the path does not exist",
+                       .why = "the path does not exist",
                        .fix = "name a step folder or a run folder"});
+  if (path_exists(join_path(path, "rank-0000.h5"))) return path;  // a step folder, as its reader says
+  if (steps.empty())
+    fail(Exit::data,
+         {.what = "no checkpoint here",
+          .where = path,
+          .why = "it holds neither a manifest.json nor checkpoints/step-NNNNNN",
+          .fix = "name a step folder or a run folder; a run saves at its end, when it is stopped, "
+                 "and every checkpoint.every steps"});
   return join_path(is_directory(folder) ? folder : path, step_name(steps.back()));
 }
 

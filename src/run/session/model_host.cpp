@@ -23,7 +23,8 @@ int resolve_threads(std::optional<int64_t> wanted, int ranks_on_node) {
 }
 
 ModelSource first_weights(const Config& config, const RunPlan& plan) {
-  return {config.model.path, plan.context_tokens, config.model.init == "random", config.run.seed};
+  return {config.model.path, plan.context_tokens, config.model.init == "random", config.run.seed,
+          config.model.digest};
 }
 
 ModelHost::ModelHost(const MpiSession& mpi, Device device, DType dtype, std::optional<int64_t> threads)
@@ -43,7 +44,13 @@ std::unique_ptr<Model> ModelHost::load(const ModelSource& source, bool with_grad
   if (source.random)
     random_init(model->parameters(), config, source.seed, ctx().threads);
   else
-    import_weights(folder, config, model->parameters());
+    digest_ = import_weights(folder, config, model->parameters());
+  if (!source.digest.empty() && digest_ != source.digest)
+    fail(Exit::data,
+         {.what = "these are other weights than those that were asked for",
+          .where = "model.digest, " + source.folder,
+          .why = fmt::format("the weights have the digest {}, model.digest is {}", digest_, source.digest),
+          .fix = "put the right weights there, or set model.digest to theirs (\"\": any)"});
   return model;
 }
 

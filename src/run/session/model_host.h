@@ -26,6 +26,7 @@ struct ModelSource {
   std::optional<int64_t> context_tokens = {};  // rope tables go up to here; absent: from config.json
   bool random = false;                         // weights are drawn from `seed`, not read
   uint64_t seed = 0;
+  std::string digest = {};  // weights of another one are refused; empty: any
 };
 /// The first weights of a run.
 ModelSource first_weights(const Config& config, const RunPlan& plan);
@@ -37,11 +38,14 @@ class ModelHost {
 
   Ctx& ctx() { return backend_.ctx(); }
   DType dtype() const { return dtype_; }
-  /// Warnings of the folder are logged.
+  /// Warnings of the folder are logged. Exit::data for weights of another digest than the source's.
   std::unique_ptr<Model> load(const ModelSource& source, bool with_gradients = false);
+  /// Of the weights that were loaded last, as stored; empty: random ones.
+  const std::string& weights_digest() const { return digest_; }
 
  private:
   DType dtype_;
+  std::string digest_;
   Backend backend_;
 };
 

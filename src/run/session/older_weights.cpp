@@ -45,7 +45,7 @@ int64_t oldest_weights(const CheckpointReader& checkpoint) {
   return checkpoint.has_meta(kOldest) ? checkpoint.count(kOldest) : checkpoint.step();
 }
 
-void publish_older_weights(RunRank& rank, const CheckpointReader& checkpoint) {
+void publish_older_weights(RunRank& rank, const CheckpointReader& checkpoint, Role* rollout) {
   ParameterStore& weights = rank.policy->parameters();
   for (int64_t version = rank.resume.weights; version < rank.resume.step; ++version) {
     std::vector<StateTensor> tensors;
@@ -56,7 +56,12 @@ void publish_older_weights(RunRank& rank, const CheckpointReader& checkpoint) {
     }
     checkpoint.fill(tensors);
     rank.weights.publish_older(weights, version);
+    if (!rollout) continue;
+    rank.weights.start(version);
+    rollout->phase(version + 1);
+    rank.lend_memory();
   }
+  rank.weights.start(rank.resume.step);
 }
 
 }  // namespace temper

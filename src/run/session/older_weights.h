@@ -11,7 +11,9 @@ namespace temper {
 void save_older_weights(RunRank& rank, CheckpointWriter& checkpoint, int64_t step);
 /// The first version that a run which goes on from here generates with: its step, or an older one.
 int64_t oldest_weights(const CheckpointReader& checkpoint);
-/// Trainer ranks: sends them out. The policy's weights are others afterwards.
-void publish_older_weights(RunRank& rank, const CheckpointReader& checkpoint);
+/// Trainer ranks: sends them out, and where this rank generates, too, lets its role do what comes before the
+/// trainer's first step. The policy's weights are others afterwards. `rollout`: restored; null on other
+/// ranks.
+void publish_older_weights(RunRank& rank, const CheckpointReader& checkpoint, Role* rollout);
 
 }  // namespace temper

@@ -8,6 +8,7 @@
 #include "src/config/load.h"
 #include "src/core/process/progress.h"
 #include "src/core/process/stop_signal.h"
+#include "src/rl/trajectory_json.h"
 #include "src/run/plan/memory.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/record/run_log.h"
@@ -69,6 +70,7 @@ void RunRank::load_data() {
   if (!task.replay() || has_tokenizer(tokenizer_folder(config()))) text = load_text_tools(config());
   if (!config().reward.functions.empty())
     rewards = std::make_unique<RewardSet>(config().reward, task.helpers);
+  if (task.replay()) require_responses(task.replay_files);
   if (task.replay() || !placement.has(Duty::produces)) return;
   const bool sft = !task.plan.generates;
   prompts = std::make_unique<PromptStream>(
@@ -105,7 +107,7 @@ void RunRank::find_start() {
   const CheckpointReader checkpoint(checkpoint_path);
   resume = {checkpoint_path, checkpoint.step(), checkpoint.step(), checkpoint.step()};
   if (checkpoint.has_meta(kUnsaid)) resume.unsaid = checkpoint.text(kUnsaid);
-  if (placement.ranks.generate_apart()) resume.weights = oldest_weights(checkpoint);
+  if (!task.replay()) resume.weights = oldest_weights(checkpoint);
   while (checkpoint.has(ahead_name(resume.produced + 1))) ++resume.produced;
   if (task.helpers) remember_verdicts();
 }
@@ -118,6 +120,12 @@ void RunRank::remember_verdicts() {
     for (int64_t step = resume.produced + 1; path_exists(file_of(step)); ++step)
       rewards->remember(file_of(step));
   world->barrier("verdicts of reward programs read by all ranks");
+}
+
+void RunRank::lend_memory() {
+  host->ctx().lane.wait();
+  host->ctx().scratch.trim();
+  if (engine) engine->suspend();
 }
 
 /// How fast they came is a metric of the first step.

@@ -26,10 +26,13 @@ struct RunRank {
   const Config& config() const { return task.config(); }
   int64_t last_step() const { return task.last_step(); }
   bool trains() const { return dp != nullptr; }
-  /// Ranks that generate apart from the trainer may be behind it.
+  bool generates() const { return task.plan.generates && !task.replay() && prompts != nullptr; }
+  /// Ranks that only generate may be behind the trainer.
   int64_t first_step() const { return (trains() ? resume.step : resume.weights) + 1; }
   /// The first trainer rank writes what the run leaves.
   bool writes() const { return dp && dp->rank() == 0; }
+  /// After a phase: what it used is the next one's.
+  void lend_memory();
 
   const RunTask& task;
   Stopwatch age;

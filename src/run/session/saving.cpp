@@ -30,13 +30,37 @@ void tell_what_differs(const RunRank& rank) {
       rank.resume.produced, first, last, step, std::max<int64_t>(0, first - 1 - lag), last - 1 - lag);
 }
 
+/// The model folder is the reference's, and what is not trained of an export.
+void require_same_model(const RunRank& rank, const CheckpointReader& checkpoint) {
+  const std::string now = rank.host->weights_digest();
+  if (now.empty() || !checkpoint.has_meta("model_digest") || checkpoint.text("model_digest") == now) return;
+  const std::string change =
+      fmt::format("digest of the weights {} -> {}", checkpoint.text("model_digest"), now);
+  if (!rank.config().checkpoint.accept_changes)
+    fail(
+        Exit::usage,
+        {.what = "the weights of the model folder are not those that the run began with",
+         .where = fmt::format("model.path = {} (checkpoint {})", rank.config().model.path, checkpoint.path()),
+         .why = "changed since: " + change,
+         .fix = "put them back, choose another run.name, or set checkpoint.accept_changes = true"});
+  if (rank.writes()) spdlog::warn("changed since: {}", change);
+}
+
 void restore(RunRank& rank) {
   rank.groups.start(rank.resume.step, rank.resume.produced);
   rank.weights.start(rank.resume.step);
   if (rank.resume.checkpoint.empty()) return;
+  rank.end.set_trained(rank.resume.step);
   const CheckpointReader checkpoint(rank.resume.checkpoint);
-  if (rank.trains()) publish_older_weights(rank, checkpoint);
-  for (const std::unique_ptr<Role>& role : rank.roles) role->restore(checkpoint);
+  require_same_model(rank, checkpoint);
+  std::span<const std::unique_ptr<Role>> roles(rank.roles);
+  Role* const rollout = rank.generates() ? roles.front().get() : nullptr;
+  if (rollout) {
+    rollout->restore(checkpoint);
+    roles = roles.subspan(1);
+  }
+  if (rank.trains()) publish_older_weights(rank, checkpoint, rollout);
+  for (const std::unique_ptr<Role>& role : roles) role->restore(checkpoint);
   if (rank.trains())
     spdlog::info("resumed from {}, step {}{}", checkpoint.path(), rank.resume.step,
                  rank.resume.step >= rank.last_step() ? ": nothing is left to do" : "");
@@ -64,6 +88,8 @@ void save_checkpoint(RunRank& rank, int64_t step, int64_t ahead) {
   for (const std::unique_ptr<Role>& role : rank.roles) role->save(checkpoint);
   checkpoint.text("dtype", std::string(dtype_name(rank.policy->dtype())));
   checkpoint.text("model_path", rank.config().model.path);
+  if (const std::string& digest = rank.host->weights_digest(); !digest.empty())
+    checkpoint.text("model_digest", digest);
   checkpoint.text("config", dump_config(rank.task.loaded));
   save_older_weights(rank, checkpoint, step);
   if (rank.journal->said() < step) checkpoint.text(kUnsaid, rank.journal->unsaid());
@@ -117,13 +143,18 @@ void start_run(RunRank& rank) {
   if (rank.folder) rank.journal->open(*rank.folder);
   const RunPlan& plan = rank.task.plan;
   const bool by_mpirun = std::getenv("OMPI_COMM_WORLD_RANK") != nullptr;
-  spdlog::info("{} parameters, {} ranks, {} threads each, {}, {} updates in all; {}{}",
+  const std::string& digest = rank.host->weights_digest();
+  spdlog::info("{} parameters, {} ranks, {} threads each, {}, {} updates in all; {}{}{}",
                rank.policy->parameters().num_parameters(), plan.num_ranks, rank.host->ctx().threads.number,
                dtype_name(plan.dtype), plan.batch.updates_total,
                make_algorithm(rank.config().algorithm)->describe(),
+               digest.empty() ? "" : "; weights of digest " + digest,
                by_mpirun ? "; kill -USR1 of mpirun saves and stops, Ctrl-C does not save" : "");
   const std::string changed = changed_sampling_text(rank.config().rollout);
   if (plan.generates && !rank.task.replay() && !changed.empty()) spdlog::warn("{}", changed);
+  const auto eos = rank.text.tokenizer ? rank.text.tokenizer->eos_id() : std::nullopt;
+  if (const std::string lost = lost_end_tokens_text(rank.policy->config(), eos); !lost.empty())
+    spdlog::warn("{}", lost);
 }
 
 Saves saves_after(const RunRank& rank, int64_t step) {

@@ -21,13 +21,6 @@ void publish_weights(RunRank& rank, int64_t step) {
   rank.weights.publish(rank.policy->parameters(), step);
 }
 
-/// What a phase used is the next one's.
-void lend_memory(RunRank& rank) {
-  rank.host->ctx().lane.wait();
-  rank.host->ctx().scratch.trim();
-  if (rank.engine) rank.engine->suspend();
-}
-
 /// True when the run was stopped before its last step.
 bool run_steps(RunRank& rank) {
   const int64_t last = rank.last_step();
@@ -40,7 +33,7 @@ bool run_steps(RunRank& rank) {
         if (rank.trains()) stop_after(rank, rank.end.trained());
         return true;
       }
-      lend_memory(rank);
+      rank.lend_memory();
     }
     if (spans.on()) rank.trace.gpu_spans(step, spans.take());
     if (!rank.trains()) continue;  // it is told of the end

@@ -12,15 +12,16 @@
 #include "src/run/plan/memory_choices.h"
 #include "src/run/plan/model_facts.h"
 #include "src/run/plan/report.h"
+#include "src/run/verbs/data_check.h"
 #include "src/run/verbs/reward_trial.h"
 
 namespace temper {
 namespace {
 
 /// Asks the programs of a config that is otherwise sound; null: there are none.
-Json try_programs(const Config& config, PlanResult& result) {
+Json try_programs(const Config& config, const DataCheck& data, PlanResult& result) {
   if (!result.errors.empty() || !needs_helpers(config.reward)) return nullptr;
-  Json trial = try_rewards(config);
+  Json trial = try_rewards(config, *data.first, data.first_record);
   if (trial.at("reward").is_null())
     result.errors.push_back(
         {"reward.functions",
@@ -40,8 +41,20 @@ int64_t settle_device(Config& config, int64_t given_bytes) {
 
 struct CheckedConfig {
   PlanResult plan;
-  Json trial;  // of reward programs; null: there are none
+  Exit code = Exit::ok;
+  Json trial = nullptr;  // of reward programs; null: there are none
+  Json data = nullptr;   // DataCheck::data
 };
+
+/// Opens what a config names whose plan is sound.
+void open_inputs(const Config& config, const ModelConfig& facts, CheckedConfig& checked) {
+  DataCheck data = check_data(config, checked.plan.plan, facts);
+  checked.plan.warnings.insert(checked.plan.warnings.end(), data.warnings.begin(), data.warnings.end());
+  checked.plan.errors = std::move(data.errors);
+  if (!checked.plan.errors.empty()) checked.code = Exit::data;
+  checked.trial = try_programs(config, data, checked.plan);
+  checked.data = std::move(data.data);
+}
 
 /// Without these options the plan is for this machine; with one of them for another one.
 bool is_for_this_machine(const CommandLine& line) {
@@ -70,9 +83,10 @@ void warn_of_host(const CommandLine& line, PlanResult& result) {
 /// The plan with the errors of every stage; later stages need the earlier ones to be clean.
 CheckedConfig check_config(const CommandLine& line, int64_t& memory_limit) {
   ConfigReading reading = read_config(line.positional, line.overrides);
-  PlanResult result;
+  CheckedConfig checked;
+  PlanResult& result = checked.plan;
   result.errors = reading.errors;
-  if (!result.errors.empty()) return {std::move(result), nullptr};
+  if (!result.errors.empty()) return checked;
   Config& config = reading.loaded.config;
   memory_limit = settle_device(config, memory_limit);
   const std::vector<PlanError> missing = validate_paths(config);
@@ -84,11 +98,11 @@ CheckedConfig check_config(const CommandLine& line, int64_t& memory_limit) {
     result = try_plan(config, num_ranks, facts, memory_limits(line, memory_limit));
     if (result.errors.empty()) result.choices = memory_choices(result.plan, facts, config);
     warn_of_host(line, result);
+    if (result.errors.empty() && missing.empty()) open_inputs(config, facts, checked);
   }
   result.errors.insert(result.errors.end(), missing.begin(), missing.end());
-  Json trial = try_programs(config, result);
   add_origins(result.errors, reading.loaded);
-  return {std::move(result), std::move(trial)};
+  return checked;
 }
 
 }  // namespace
@@ -98,11 +112,15 @@ CheckOutcome check_outcome(const CommandLine& line) {
   options.ranks_per_node = static_cast<int>(line.integer("--gpus-per-node", 0));
   options.memory_limit = static_cast<int64_t>(line.number("--device-memory", 0) * 1073741824.0);
   options.explain_batch = line.has("--explain-batch");
-  const auto [result, trial] = check_config(line, options.memory_limit);
-  const int code = static_cast<int>(result.errors.empty() ? Exit::ok : Exit::usage);
+  const auto [result, wrong_data, trial, data] = check_config(line, options.memory_limit);
+  const Exit wrong = wrong_data == Exit::ok ? Exit::usage : wrong_data;
+  const int code = static_cast<int>(result.errors.empty() ? Exit::ok : wrong);
   if (!line.has("--json"))
-    return {printable((trial.is_null() ? "" : trial_text(trial)) + plan_text(result, options)), code};
+    return {
+        printable(data_text(data) + (trial.is_null() ? "" : trial_text(trial)) + plan_text(result, options)),
+        code};
   Json json = plan_json(result, options);
+  if (!data.is_null()) json["data"] = data;
   if (!trial.is_null()) json["reward_trial"] = trial;
   return {dump_json_line(json) + "\n", code};
 }

@@ -27,7 +27,8 @@ bool parse_number(const std::string& text, T& value) {
 
 /// Why `value` is illegal for the option, or nothing.
 std::string value_defect(const OptionSpec& option, const std::string& value) {
-  const std::string range = fmt::format("from {:g} to {:g}", option.low, option.high);
+  const std::string range =
+      fmt::format("from {:g} to {:g}{}", option.low, option.high, option.or_zero ? ", or 0," : "");
   if (option.kind == OptionKind::integer) {
     int64_t number = 0;
     const bool legal = parse_number(value, number) && static_cast<double>(number) >= option.low &&
@@ -36,8 +37,8 @@ std::string value_defect(const OptionSpec& option, const std::string& value) {
   }
   if (option.kind == OptionKind::number) {
     double number = 0;
-    const bool legal =
-        parse_number(value, number) && std::isfinite(number) && number >= option.low && number <= option.high;
+    const bool legal = parse_number(value, number) && std::isfinite(number) && number <= option.high &&
+                       (number >= option.low || (option.or_zero && number == 0));
     return legal ? "" : fmt::format("a number {} is wanted", range);
   }
   if (option.kind == OptionKind::choice) {

@@ -22,6 +22,7 @@ struct OptionSpec {
   std::string_view help;
   bool required = false;
   double low = 0, high = 0;  // integer and number
+  bool or_zero = false;      // 0 is legal too
 };
 
 enum class Overrides { none, all, rollout };  // `section.key=value` arguments: any, or only rollout.*

@@ -1,5 +1,7 @@
 #include "src/run/verbs/eval_command.h"
 
+#include <spdlog/spdlog.h>
+
 #include <cstdio>
 
 #include "src/comm/watch.h"
@@ -42,6 +44,8 @@ int run_eval(const CommandLine& line) {
   const Device device = take_device(mpi, plan.device, *comm, true, config.cluster.shared_gpus == "allow");
   ModelHost host(mpi, device, plan.dtype, threads);
   const std::unique_ptr<Model> model = host.load(first_weights(config, plan));
+  if (const std::string lost = lost_end_tokens_text(model->config(), text.tokenizer->eos_id()); !lost.empty())
+    spdlog::warn("{}", lost);
   Engine engine(*model, engine_options(config, plan), host.ctx().lane);
   const RewardSet rewards(config.reward, helpers ? &*helpers : nullptr);
   Validation validation({config, plan, *comm, host.ctx(), *model, engine, *text.tokenizer,

@@ -37,11 +37,11 @@ Json tokenized(const JsonLine& line, const Tokenizer& tokenizer, const ChatTempl
     return {{"text", tokenizer.decode(token_list(line, tokenizer.vocab_size()), /*skip_special=*/false)}};
   const auto text = line.value.find("text");
   if (text == line.value.end() || !text->is_string())
-    fail(Exit::data, {.what = "a line has neither \"text\" nor \"tokens\"",
-                      .where = line.where,
-                      .why = text == line.value.end() ? "both keys are missing"
-                                                      : fmt::format("\"text\" is a {}", text->type_name()),
-                      .fix = "write {\"text\": \"...\"} or {\"tokens\": [ids]}; for messages use --chat"});
+    fail(Exit::data,
+         {.what = "a line has neither \"text\" nor \"tokens\"",
+          .where = line.where,
+          .why = text == line.value.end() ? "both keys are missing" : "\"text\" is " + json_kind(*text),
+          .fix = "write {\"text\": \"...\"} or {\"tokens\": [ids]}; for messages use --chat"});
   return {{"tokens", tokenizer.encode(text->get<std::string>(), add_special)}};
 }
 

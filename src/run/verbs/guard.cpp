@@ -3,6 +3,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 
 #include "src/comm/mpi_comm.h"
 #include "src/core/check.h"
+#include "src/core/json.h"
 #include "src/core/process/memory_error.h"
 #include "src/core/process/progress.h"
 
@@ -59,17 +61,35 @@ int report(Exit code, const std::string& text) {
   return static_cast<int>(code);
 }
 
+void print_json(const Problem& p) {
+  const Json error{
+      {"key", ""},
+      {"message", p.what + (p.why.empty() ? "" : ": " + p.why) + (p.fix.empty() ? "" : "; " + p.fix)},
+      {"legal", Json::array()},
+      {"where", p.where}};
+  std::printf("%s\n", dump_json_line({{"ok", false}, {"errors", Json::array({error})}}).c_str());
+  std::fflush(stdout);
+}
+
 }  // namespace
 
-int run_guarded(const std::function<int()>& body) {
+bool asks_for_json(int argc, const char* const* argv) {
+  return std::any_of(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--json"; });
+}
+
+int run_guarded(const std::function<int()>& body, bool json) {
+  const auto ended = [json](const Error& e) {
+    if (json) print_json(e.problem());
+    return report(e.code(), e.what());
+  };
   try {
     return body();
   } catch (const Error& e) {
-    return report(e.code(), e.what());
+    return ended(e);
   } catch (const std::bad_alloc&) {
-    return report(Exit::storage, out_of_memory({}).what());
+    return ended(out_of_memory({}));
   } catch (const std::exception& e) {
-    return report(Exit::internal, fmt::format("internal error: {}", e.what()));
+    return ended({Exit::internal, {.what = fmt::format("internal error: {}", e.what())}});
   }
 }
 

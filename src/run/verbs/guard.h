@@ -6,8 +6,12 @@
 
 namespace temper {
 
-/// Returns the process's exit code: that of `body`, or of the error it threw.
-int run_guarded(const std::function<int()>& body);
+/// Returns the process's exit code: that of `body`, or of the error it threw. With `json` an error is a
+/// result, too: one object on stdout, {"ok": false, "errors": [{"key", "message", "legal", "where"}]}.
+int run_guarded(const std::function<int()>& body, bool json = false);
+
+/// The arguments ask for JSON.
+bool asks_for_json(int argc, const char* const* argv);
 
 /// For the body of a training run: a GPU that is lost once its steps have begun is Exit::retry where there is
 /// a checkpoint to go on from, as a rank that is lost (comm/watch.h).

@@ -73,7 +73,7 @@ std::string verb_text(const VerbSpec& verb) {
   for (const OptionSpec& option : verb.options) {
     text += fmt::format("  {:<34} {}", option_usage(option), option.help);
     if (option.kind == OptionKind::integer || option.kind == OptionKind::number)
-      text += fmt::format("; legal: {:g} to {:g}", option.low, option.high);
+      text += fmt::format("; legal: {}{:g} to {:g}", option.or_zero ? "0, or " : "", option.low, option.high);
     if (option.required) text += "; required";
     if (!option.standard.empty()) text += fmt::format("; default: {}", option.standard);
     text += "\n";

@@ -15,11 +15,10 @@ std::vector<JsonLine> read_json_lines(const std::string& path) {
 std::vector<int32_t> token_list(const JsonLine& line, int64_t vocab_size) {
   const auto at = line.value.find("tokens");
   if (at == line.value.end() || !at->is_array())
-    fail(Exit::data,
-         {.what = "a line has no list \"tokens\"",
-          .where = line.where,
-          .why = at == line.value.end() ? "the key is missing" : fmt::format("it is a {}", at->type_name()),
-          .fix = "write {\"tokens\": [ids]}; `temper tokenize` makes them from text"});
+    fail(Exit::data, {.what = "a line has no list \"tokens\"",
+                      .where = line.where,
+                      .why = at == line.value.end() ? "the key is missing" : "it is " + json_kind(*at),
+                      .fix = "write {\"tokens\": [ids]}; `temper tokenize` makes them from text"});
   std::vector<int32_t> tokens;
   for (const Json& id : *at) {
     if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() >= vocab_size)

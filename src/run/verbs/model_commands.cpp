@@ -1,5 +1,6 @@
 #include "src/run/verbs/model_commands.h"
 
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -136,6 +137,9 @@ int run_generate(const CommandLine& line) {
   const PromptBuilder builder(*tools.tokenizer, tools.chat_template(), options);
   const GenerateInput input = read_prompts(line, builder);
   const auto model = work.host().load({folder});
+  if (const std::string lost = lost_end_tokens_text(model->config(), tools.tokenizer->eos_id());
+      !lost.empty())
+    spdlog::warn("{}", lost);
   const int64_t longest = std::min(model->context_tokens(), input.longest + r.max_new_tokens);
   Engine engine(*model, generate_engine(*model, r, longest), work.host().ctx().lane);
   require_ids_of_model(r, model->config().vocab_size);

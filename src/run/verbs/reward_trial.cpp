@@ -1,33 +1,24 @@
 #include "src/run/verbs/reward_trial.h"
 
-#include <limits>
-
 #include "src/core/check.h"
 #include "src/core/stopwatch.h"
 #include "src/rl/rewards/reward_set.h"
 #include "src/run/record/run_log.h"
-#include "src/run/roles/prompt_stream.h"
-#include "src/run/session/model_host.h"
 
 namespace temper {
 
-Json try_rewards(const Config& config) {
+Json try_rewards(const Config& config, const Prompt& first, const Json& record) {
   Helpers helpers;
   start_log("", config.log.level, 0, /*on_stderr=*/true);
-  const TextTools text = load_text_tools(config);
-  constexpr int64_t kAnyLength = std::numeric_limits<int64_t>::max();
-  PromptStream prompts(config.data.train, config.data, config.run.seed, *text.tokenizer, text.chat_template(),
-                       {.max_prompt_tokens = kAnyLength});
-  const DrawnPrompt drawn = prompts.next(1).front();
   Trajectory t;
-  t.prompt = drawn.prompt.text;
-  t.response.text = t.answer = drawn.prompt.answer;
+  t.prompt = first.text;
+  t.response.text = t.answer = first.answer;
   RewardConfig once = config.reward;
   for (RewardFunctionConfig& function : once.functions)
     if (function.name == "command") function.strings["on_error"] = "exclude";
   const RewardSet rewards(once, &helpers);
   const Stopwatch watch;
-  rewards.score(t, *drawn.record);
+  rewards.score(t, record);
   Json parts = Json::object();
   for (const auto& [name, value] : t.reward_parts) parts[name] = value;
   return {{"prompt", t.prompt},

@@ -6,13 +6,14 @@
 
 #include "src/config/config.h"
 #include "src/core/json.h"
+#include "src/data/prompt_builder.h"
 
 namespace temper {
 
-/// Scores the answer of the first prompt of data.train as if a policy had said it: {"prompt", "response",
-/// "reward" or null, "parts", "seconds"}. The program's start is in `seconds`. Why there is no reward is
-/// logged.
-Json try_rewards(const Config& config);
+/// Scores the answer of `first`, a prompt made of the data line `record`, as if a policy had said it:
+/// {"prompt", "response", "reward" or null, "parts", "seconds"}. The program's start is in `seconds`. Why
+/// there is no reward is logged.
+Json try_rewards(const Config& config, const Prompt& first, const Json& record);
 
 /// For people.
 std::string trial_text(const Json& trial);

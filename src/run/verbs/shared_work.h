@@ -10,6 +10,7 @@
 
 #include "src/comm/mpi_comm.h"
 #include "src/core/json.h"
+#include "src/run/record/run_log.h"
 #include "src/run/session/gpu.h"
 #include "src/run/session/model_host.h"
 #include "src/run/verbs/command_line.h"
@@ -20,6 +21,7 @@ class SharedWork {
  public:
   explicit SharedWork(const CommandLine& line) : mpi_(nullptr, nullptr) {
     comm_ = mpi_.make_comm_of_all(kWaitSeconds);
+    start_log("", "warn", comm_->rank(), /*on_stderr=*/comm_->rank() == 0);
     std::optional<int64_t> threads;
     if (line.has("--threads")) threads = line.integer("--threads", 1);
     const Device device = resolve_device(line.text("--device", "auto"), "--device cuda", *comm_);

@@ -1,5 +1,6 @@
 #include <array>
 
+#include "src/config/config.h"
 #include "src/core/rng.h"
 #include "src/run/verbs/check_command.h"
 #include "src/run/verbs/command_line.h"
@@ -67,8 +68,8 @@ constexpr std::array<std::string_view, 2> kOnePrompt{"--prompt", "--prompts"};
 constexpr std::array kScore{
     kModel,
     OptionSpec{"--input", Kind::text, "FILE", "", "JSONL of {\"tokens\": [n ids]}", true},
-    OptionSpec{"--temperature", Kind::number, "T", "1.0", "divides the logits; 0 counts as 1", false, 0,
-               1000},
+    OptionSpec{"--temperature", Kind::number, "T", "1.0", "divides the logits; 0 counts as 1", false,
+               kLeastTemperature, 1000, true},
     kDevice,
     kDtype,
     kThreads,
@@ -102,13 +103,15 @@ constexpr std::array kEval{kThreads};
 
 const std::array kVerbs{
     VerbSpec{"train", "CONFIG", Overrides::all, kTrain, run_train, "train, under mpirun, srun or alone", {}},
-    VerbSpec{"check",
-             "CONFIG",
-             Overrides::all,
-             kCheck,
-             run_check,
-             "the plan of a config: batch arithmetic, ranks, memory, each broken rule with legal values",
-             {}},
+    VerbSpec{
+        "check",
+        "CONFIG",
+        Overrides::all,
+        kCheck,
+        run_check,
+        "the plan of a config: batch arithmetic, ranks, memory, a look at model folder and data, each broken "
+        "rule with legal values",
+        {}},
     VerbSpec{"generate", "", Overrides::rollout, kGenerate, run_generate, "sample responses, in input order",
              kOnePrompt},
     VerbSpec{"score", "", Overrides::none, kScore, run_score, "log-probs and entropies of given tokens", {}},

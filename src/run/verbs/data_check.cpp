@@ -1,0 +1,215 @@
+#include "src/run/verbs/data_check.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/core/check.h"
+#include "src/data/dataset.h"
+#include "src/io/hf_import.h"
+#include "src/models/parameter_specs.h"
+#include "src/rl/rewards/reward_set.h"
+#include "src/run/plan/run_options.h"
+#include "src/run/roles/prompt_stream.h"
+#include "src/run/session/model_host.h"
+
+namespace temper {
+namespace {
+
+constexpr int64_t kMostRows = 2048;  // looked at
+constexpr size_t kShownIds = 64;
+constexpr size_t kShownText = 2000;
+
+/// The error of `look` becomes one of the check; false: there was one.
+template <class Look>
+bool sound(DataCheck& check, const char* key, const Look& look) {
+  try {
+    look();
+    return true;
+  } catch (const Error& e) {
+    if (e.code() != Exit::data && e.code() != Exit::usage) throw;
+    const Problem& p = e.problem();
+    check.errors.push_back({key, p.where, p.what + ": " + p.why + "; " + p.fix, {}});
+    return false;
+  }
+}
+
+void check_folder(const Config& config, const ModelConfig& facts) {
+  if (config.model.init == "random") return;
+  const ModelFolder folder = ModelFolder::open(config.model.path);
+  check_weights(folder, facts, parameter_specs(facts));
+}
+
+/// Rows of all files, and those that are looked at.
+struct Rows {
+  int64_t rows = 0;
+  bool counted = true;
+  std::vector<std::pair<std::string, Json>> records;  // with their places
+};
+
+Rows read_rows(const std::vector<DataSource>& sources) {
+  Rows all;
+  const int64_t share = std::max<int64_t>(1, kMostRows / std::ssize(sources));
+  for (const DataSource& source : sources) {
+    const InputFile file(source.path);
+    const LineSample sample = sample_lines(file, share);
+    all.rows += sample.rows;
+    all.counted = all.counted && sample.counted;
+    for (const Line& line : sample.lines) {
+      const std::string where = line.number > 0 ? fmt::format("{}:{}", source.path, line.number)
+                                                : fmt::format("{}, byte {}", source.path, line.begin);
+      all.records.emplace_back(where, parse_data_line(read_line(file, line), where));
+    }
+  }
+  return all;
+}
+
+/// How many of the answers no reward could ever be given for, and why not the first of them.
+struct Answers {
+  int64_t unreadable = 0;
+  std::string why, where;
+
+  void look(const RewardSet& rewards, const std::string& answer, const std::string& place) {
+    try {
+      rewards.check_answer(answer, place);
+    } catch (const Error& e) {
+      if (unreadable++ > 0) return;
+      why = e.problem().what + ": " + e.problem().why;
+      where = e.problem().where;
+    }
+  }
+};
+
+int64_t quantile(const std::vector<int64_t>& ascending, double share) {
+  const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(ascending.size())));
+  return ascending[std::max<size_t>(rank, 1) - 1];
+}
+
+/// Errors that a run would end with, too.
+void judge(DataCheck& check, const Config& config, const PromptStream::Limits& limits, int64_t overlong,
+           int64_t looked_at, const Answers& answers) {
+  const std::string& rule = config.data.overlong;
+  const bool cuts = rule == "truncate-left" && !limits.with_response;
+  const bool none_fits = overlong == looked_at && !cuts;
+  const std::string many =
+      fmt::format("{} of {} prompts that were looked at are too long", overlong, looked_at);
+  if (overlong > 0 && rule != "drop" && !cuts)
+    check.errors.push_back({"data.overlong", "",
+                            fmt::format("{} and \"{}\" would end the run; or raise rollout.max_prompt_tokens "
+                                        "({} now)",
+                                        many, rule, limits.max_prompt_tokens),
+                            none_fits ? std::vector<Json>{} : std::vector<Json>{"drop"}});
+  else if (none_fits)
+    check.errors.push_back({"rollout.max_prompt_tokens", "", many + ": nothing is left to draw from", {}});
+  if (answers.unreadable > 0)
+    check.errors.push_back({"reward.functions",
+                            answers.where,
+                            fmt::format("the rewards cannot read {} of {} answers; the first: {}",
+                                        answers.unreadable, looked_at, answers.why),
+                            {}});
+}
+
+Json first_json(const Prompt& p, const std::string& where) {
+  Json first{{"text", p.text}, {"ids", p.tokens}, {"where", where}, {"answer", p.answer}};
+  if (!p.response_tokens.empty()) first["response"] = p.response;
+  if (!p.response_tokens.empty()) first["response_ids"] = p.response_tokens;
+  return first;
+}
+
+void look_at_rows(DataCheck& check, const Config& config, const RunPlan& plan, const TextTools& text) {
+  const PromptBuilder builder(*text.tokenizer, text.chat_template(), prompt_options(config.data));
+  const PromptStream::Limits limits{plan.max_prompt_tokens, plan.longest_sequence, !plan.generates};
+  const Rows rows = read_rows(config.data.train);
+  std::optional<RewardSet> rewards;
+  if (plan.generates) rewards.emplace(config.reward);
+  std::vector<int64_t> lengths;
+  int64_t overlong = 0;
+  Answers answers;
+  for (const auto& [where, record] : rows.records) {
+    Prompt prompt = builder.build(record, where, limits.with_response);
+    lengths.push_back(static_cast<int64_t>(prompt.tokens.size()));
+    overlong += limits.fits(prompt) ? 0 : 1;
+    if (rewards) answers.look(*rewards, prompt.answer, builder.where_answer(record, where));
+    if (!check.first) check.first = std::move(prompt);
+  }
+  std::sort(lengths.begin(), lengths.end());
+  const auto looked_at = static_cast<int64_t>(lengths.size());
+  check.first_record = rows.records.front().second;
+  check.data = {
+      {"rows", rows.rows},
+      {"rows_are", rows.counted ? "counted" : "estimated"},
+      {"looked_at", looked_at},
+      {"sample", looked_at == rows.rows ? "all rows" : "evenly spaced rows"},
+      {"first_prompt", first_json(*check.first, rows.records.front().first)},
+      {"lengths",
+       {{"p50", quantile(lengths, 0.5)}, {"p95", quantile(lengths, 0.95)}, {"max", lengths.back()}}},
+      {"max_prompt_tokens", limits.max_prompt_tokens},
+      {"overlong", overlong},
+      {"overlong_rule", config.data.overlong}};
+  if (rewards)
+    check.data["answers"] = {
+        {"looked_at", looked_at}, {"unreadable", answers.unreadable}, {"why", answers.why}};
+  judge(check, config, limits, overlong, looked_at, answers);
+}
+
+std::string shown(const std::string& text) {
+  return dump_json_line(text.size() <= kShownText ? text : text.substr(0, kShownText) + "...");
+}
+
+std::string shown_ids(const Json& ids) {
+  Json some = Json::array();
+  for (size_t i = 0; i < std::min(ids.size(), kShownIds); ++i) some.push_back(ids[i]);
+  return dump_json_line(some) +
+         (ids.size() > kShownIds ? fmt::format(" and {} more", ids.size() - kShownIds) : "");
+}
+
+const char* overlong_text(const std::string& rule) {
+  return rule == "drop"    ? "they are left out"
+         : rule == "error" ? "one ends the run"
+                           : "they are cut at the left";
+}
+
+}  // namespace
+
+DataCheck check_data(const Config& config, const RunPlan& plan, const ModelConfig& facts) {
+  DataCheck check;
+  sound(check, "model.path", [&] { check_folder(config, facts); });
+  TextTools text;
+  if (!sound(check, "tokenizer.path", [&] { text = load_text_tools(config); })) return check;
+  if (const std::string lost = lost_end_tokens_text(facts, text.tokenizer->eos_id()); !lost.empty())
+    check.warnings.push_back(lost);
+  sound(check, "data.train", [&] { look_at_rows(check, config, plan, text); });
+  return check;
+}
+
+std::string data_text(const Json& data) {
+  if (data.is_null()) return "";
+  const Json &first = data.at("first_prompt"), &lengths = data.at("lengths");
+  const auto line = [](const char* name, const std::string& value, const std::string& more) {
+    return fmt::format("  {:<26} {:<14} {}\n", name, value, more);
+  };
+  const auto number = [](const Json& value) { return std::to_string(value.get<int64_t>()); };
+  std::string text = "data\n";
+  text +=
+      line("rows", number(data.at("rows")),
+           data.at("rows_are") == "counted" ? "data.train" : "data.train, estimated from their mean length");
+  text += line("looked at", number(data.at("looked_at")),
+               data.at("sample").get<std::string>() + "; what follows speaks of these");
+  text += line("prompt tokens", "p50 " + number(lengths.at("p50")),
+               fmt::format("p95 {}, max {}; at most {} are wanted", number(lengths.at("p95")),
+                           number(lengths.at("max")), number(data.at("max_prompt_tokens"))));
+  text += line("overlong", number(data.at("overlong")),
+               fmt::format("data.overlong = \"{}\": {}", data.at("overlong_rule").get<std::string>(),
+                           overlong_text(data.at("overlong_rule"))));
+  if (data.contains("answers"))
+    text += line("unreadable answers", number(data.at("answers").at("unreadable")), "by reward.functions");
+  text += line("first prompt", first.at("where").get<std::string>(), shown(first.at("text")));
+  text += line("first prompt, ids", std::to_string(first.at("ids").size()), shown_ids(first.at("ids")));
+  if (first.contains("response")) {
+    text += line("its response", "", shown(first.at("response")));
+    text += line("its response, ids", std::to_string(first.at("response_ids").size()),
+                 shown_ids(first.at("response_ids")));
+  }
+  return text;
+}
+
+}  // namespace temper

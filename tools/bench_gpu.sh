@@ -1,14 +1,8 @@
 #!/usr/bin/env bash
-<<<<<<< HEAD
-# `make bench` on a machine with a GPU: kernels and decoding (tests/gpu/model_bench), what
-# training does between products (tests/gpu/elementwise_bench), its products (backward_bench), then Hugging Face transformers on the
+# `make bench` on a machine with a GPU: kernels and decoding (tests/gpu/model_bench), what training does between products
+# (elementwise_bench), its products (backward_bench), whole updates (train_bench), then Hugging Face transformers on the
 # same jobs where PEER_PYTHON (default python3) has it. Prints Markdown for tests/bench/RESULTS.md; what a peer says on
 # stderr goes to BUILD_DIR/bench-peer.log. usage: tools/bench_gpu.sh BUILD_DIR
-=======
-# `make bench` on a machine with a GPU: kernels and decoding (tests/gpu/model_bench, backward_bench), then Hugging Face
-# transformers on the same jobs where PEER_PYTHON (default python3) has it. Prints Markdown for tests/bench/RESULTS.md;
-# what a peer says on stderr goes to BUILD_DIR/bench-peer.log. usage: tools/bench_gpu.sh BUILD_DIR
->>>>>>> 2ee814d (Notes of the backward numerics in whole lines)
 set -eu
 cd "$(dirname "$0")/.."
 build=$1
@@ -19,11 +13,22 @@ echo
 "$build"/tests/gpu/elementwise_bench
 echo
 "$build"/tests/gpu/backward_bench
+echo
+for model in 0.6B 1.7B 8B; do "$build"/tests/gpu/train_bench $model; done
 if ! "$peer" -c 'import torch, transformers' 2> "$build/bench-peer.log"; then
   echo "(no transformers in $peer: no peer)"
   exit 0
 fi
 echo
+# In the setting in which each shape is fastest: as much of 65,536 tokens at once as fits.
+while read -r job; do
+  # shellcheck disable=SC2086
+  "$peer" tools/peer_gpu.py train $job 2>> "$build/bench-peer.log" || echo "(train $job failed: see $build/bench-peer.log)"
+done << 'JOBS'
+0.6b 16384 4
+1.7b 16384 4
+8b 8192 8
+JOBS
 for model in 0.6b 8b; do
-  for batch in 1 64; do "$peer" tools/peer_gpu.py $model $batch 2048 128 2>> "$build/bench-peer.log"; done
+  for batch in 1 64; do "$peer" tools/peer_gpu.py generate $model $batch 2048 128 2>> "$build/bench-peer.log"; done
 done

@@ -1,5 +1,7 @@
-"""Generation by Hugging Face transformers on one GPU, random weights of a public shape: the peer of tests/gpu/model_bench.
-usage: peer_gpu.py 0.6b|8b BATCH PROMPT NEW [static|dynamic]; prints a Markdown row."""
+"""Hugging Face transformers on one GPU, random weights of public shapes: the peer of tests/gpu/model_bench and train_bench.
+usage: peer_gpu.py generate 0.6b|8b BATCH PROMPT NEW [static|dynamic]
+       peer_gpu.py train 0.6b|1.7b|8b TOKENS_OF_A_MICRO_BATCH MICRO_BATCHES
+Training is compiled, with SDPA and fused AdamW in bf16, without recomputation, sequences of 4,096. Prints a Markdown row."""
 import sys
 import time
 
@@ -8,34 +10,79 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 SHAPES = {"0.6b": dict(hidden_size=1024, intermediate_size=3072, num_hidden_layers=28, num_attention_heads=16,
                        tie_word_embeddings=True),
+          "1.7b": dict(hidden_size=2048, intermediate_size=6144, num_hidden_layers=28, num_attention_heads=16,
+                       tie_word_embeddings=True),
           "8b": dict(hidden_size=4096, intermediate_size=12288, num_hidden_layers=36, num_attention_heads=32,
                      tie_word_embeddings=False)}
+SEQUENCE = 4096
 
 
-def main(name, batch, prompt, new, cache="dynamic"):
-    batch, prompt, new = int(batch), int(prompt), int(new)
+def make_model(name):
     config = Qwen3Config(vocab_size=151936, max_position_embeddings=40960, rope_theta=1e6, num_key_value_heads=8,
                          head_dim=128, **SHAPES[name])
     torch.set_default_dtype(torch.bfloat16)
     with torch.device("cuda"):
-        model = Qwen3ForCausalLM(config).eval()
-    ids = torch.randint(0, config.vocab_size, (batch, prompt), device="cuda")
+        return Qwen3ForCausalLM(config)
+
+
+def timed(run, times):
+    torch.cuda.synchronize()
+    start = time.time()
+    for _ in range(times):
+        run()
+    torch.cuda.synchronize()
+    return (time.time() - start) / times
+
+
+def generate(name, batch, prompt, new, cache="dynamic"):
+    batch, prompt, new = int(batch), int(prompt), int(new)
+    model = make_model(name).eval()
+    ids = torch.randint(0, model.config.vocab_size, (batch, prompt), device="cuda")
     options = dict(do_sample=True, temperature=1.0)
     if cache == "static":
         options["cache_implementation"] = "static"
 
-    def generate(n):
+    def run(n):
         with torch.inference_mode():
             model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=n, min_new_tokens=n,
                            **options)
-        torch.cuda.synchronize()
 
-    generate(new if cache == "static" else 4)
-    start = time.time()
-    generate(new)
-    seconds = time.time() - start
+    run(new if cache == "static" else 4)
+    seconds = timed(lambda: run(new), 1)
     print(f"| transformers generate ({cache} cache), {name}, batch {batch} | whole call {seconds:.2f} s, "
           f"{batch * new / seconds:.0f} tok/s |", flush=True)
 
 
-main(*sys.argv[1:])
+def flops(c, tokens):
+    """As tests/gpu/train_bench counts them."""
+    q, kv = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
+    layer = c.hidden_size * (q + 2 * kv) + q * c.hidden_size + 3 * c.hidden_size * c.intermediate_size
+    products = c.num_hidden_layers * layer + c.vocab_size * c.hidden_size
+    return 6 * products * tokens + 6 * c.num_hidden_layers * q * tokens * SEQUENCE
+
+
+def train(name, tokens, micro_batches):
+    tokens, micro_batches = int(tokens), int(micro_batches)
+    model = make_model(name).train()
+    model.config.use_cache = False
+    compiled = torch.compile(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=True)
+    ids = torch.randint(0, model.config.vocab_size, (tokens // SEQUENCE, SEQUENCE), device="cuda")
+
+    def update():
+        for _ in range(micro_batches):
+            compiled(input_ids=ids, labels=ids).loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    update()
+    update()
+    seconds = timed(update, 3)
+    total = tokens * micro_batches
+    print(f"| transformers train {name}, {micro_batches} micro-batches of {tokens} | {seconds:.3f} s | "
+          f"{total / seconds:.0f} tok/s | {flops(model.config, total) / seconds * 1e-12:.0f} TFLOP/s | "
+          f"peak {torch.cuda.max_memory_allocated() * 1e-9:.1f} GB |", flush=True)
+
+
+{"generate": generate, "train": train}[sys.argv[1]](*sys.argv[2:])

@@ -18,28 +18,37 @@ float* make_partials(Ctx& ctx, int64_t count, int64_t width) {
 
 constexpr int kFoldColumns = 32, kFoldChunks = 32;
 
+struct Fold {
+  float* dw;
+  const float* partials;
+  int count;
+};
+
 /// dw[i] += the partials of column i: ascending within each of 32 chunks of rows, then the chunks ascending.
+/// Of `first`, and in the blocks of y = 1 of `second`.
 __global__ void __launch_bounds__(kFoldColumns* kFoldChunks)
-    fold_kernel(float* dw, const float* partials, int count, int width) {
+    fold_kernel(const Fold first, const Fold second, int width) {
   begin_kernel();
+  const Fold& fold = blockIdx.y == 0 ? first : second;
+  const int count = fold.count;
   __shared__ float chunks[kFoldChunks][kFoldColumns + 1];
   const int column = static_cast<int>(blockIdx.x) * kFoldColumns + static_cast<int>(threadIdx.x);
   const int rows = (count + kFoldChunks - 1) / kFoldChunks, begin = static_cast<int>(threadIdx.y) * rows;
   float sum = 0.f;
   if (column < width)
     for (int k = begin; k < min(begin + rows, count); ++k)
-      sum = __fadd_rn(sum, partials[int64_t{k} * width + column]);
+      sum = __fadd_rn(sum, fold.partials[int64_t{k} * width + column]);
   chunks[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
   if (threadIdx.y != 0 || column >= width) return;
   for (int k = 1; k < kFoldChunks; ++k) sum = __fadd_rn(sum, chunks[k][threadIdx.x]);
-  dw[column] = __fadd_rn(dw[column], sum);
+  fold.dw[column] = __fadd_rn(fold.dw[column], sum);
 }
 
-void fold(Ctx& ctx, Tensor dw, const float* partials, int count) {
-  const auto width = static_cast<int>(dw.size());
-  launch(ctx.lane, fold_kernel, blocks_for(width, kFoldColumns), dim3(kFoldColumns, kFoldChunks), 0,
-         dw.as<float>(), partials, count, width);
+void fold(Ctx& ctx, int width, const Fold& first, const Fold& second = {}) {
+  launch(ctx.lane, fold_kernel,
+         dim3(static_cast<unsigned>(blocks_for(width, kFoldColumns)), second.dw == nullptr ? 1 : 2),
+         dim3(kFoldColumns, kFoldChunks), 0, first, second, width);
 }
 
 // ---- rows
@@ -164,7 +173,7 @@ void launch_norm_backward(Ctx& ctx, NormCall<S> call, Tensor dw) {
   ArenaScope scope(ctx.scratch);
   call.partials = make_partials(ctx, blocks, call.width);
   launch(ctx.lane, norm_backward_kernel<S, kThreads, kRows, kGroups, kAhead>, blocks, kThreads, 0, call);
-  fold(ctx, dw, call.partials, blocks);
+  fold(ctx, call.width, {dw.as<float>(), call.partials, blocks});
 }
 
 // ---- heads
@@ -184,68 +193,86 @@ struct HeadCall {
   int per_block, query_blocks;  // the blocks behind them take the heads of k
 };
 
-/// kWhole: halves of heads are whole groups.
-/// The turn back of the group of eight elements from `at` of a head, of which v holds the gradients; those of
-/// the other half come from another lane of the team or, where halves are no whole groups, from memory.
-template <class S, int kLanes, bool kWhole>
-TEMPER_DEVICE void turn_back(float (&v)[kGroup], const S* head, const RopeTables& rope, int64_t token, int at,
-                             int width, bool exists) {
+/// Whether heads are what a team's groups hold exactly, whether halves of heads are whole groups, or neither.
+enum class Fit { exact, halves, none };
+
+/// Cosines and sines of a token for the group of eight elements from `at` of a head.
+template <Fit kFit>
+struct Angles {
+  float c[kGroup], s[kGroup];
+
+  TEMPER_DEVICE void load(const RopeTables& rope, int64_t token, int at, int width) {
+    const int half = width / 2;
+    const int64_t row = int64_t{rope.positions[token]} * half;
+    if constexpr (kFit != Fit::none) {
+      const int64_t first = row + (at < half ? at : at - half);
+      load_group(c, rope.cosine + first, kGroup, true);
+      load_group(s, rope.sine + first, kGroup, true);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kGroup; ++i) {
+        const int e = at + i, pair = e < half ? e : e - half;
+        c[i] = e < width ? rope.cosine[row + pair] : 0.f, s[i] = e < width ? rope.sine[row + pair] : 0.f;
+      }
+    }
+  }
+};
+
+/// The turn back of the group from `at`, of which v holds the gradients; those of the other half come from
+/// another lane of the team or, where halves are no whole groups, from memory.
+template <class S, int kLanes, Fit kFit>
+TEMPER_DEVICE void turn_back(float (&v)[kGroup], const S* head, const Angles<kFit>& angles, int at, int width,
+                             bool exists) {
   const int half = width / 2;
-  float other[kGroup], c[kGroup] = {}, s[kGroup] = {};
-  const int64_t angles = exists ? int64_t{rope.positions[token]} * half : 0;
-  if constexpr (kWhole) {
-    const bool low = at < half;
-    const int lane = at / kGroup, step = half / kGroup, from = low ? lane + step : lane - step;
+  float other[kGroup];
+  if constexpr (kFit != Fit::none) {
+    const int lane = at / kGroup, step = half / kGroup, from = at < half ? lane + step : lane - step;
 #pragma unroll
     for (int i = 0; i < kGroup; ++i) other[i] = __shfl_sync(~0u, v[i], from, kLanes);
-    if (exists) {
-      load_group(c, rope.cosine + angles + (low ? at : at - half), kGroup, true);
-      load_group(s, rope.sine + angles + (low ? at : at - half), kGroup, true);
-    }
   } else {
 #pragma unroll
     for (int i = 0; i < kGroup; ++i) {
-      const int e = at + i, pair = e < half ? e : e - half;
-      const bool here = exists && e < width;
-      other[i] = here ? cn::load(head[e < half ? e + half : pair]) : 0.f;
-      if (here) c[i] = rope.cosine[angles + pair], s[i] = rope.sine[angles + pair];
+      const int e = at + i;
+      other[i] = exists && e < width ? cn::load(head[e < half ? e + half : e - half]) : 0.f;
     }
     __syncwarp();  // the head may be written to from here on
   }
 #pragma unroll
   for (int i = 0; i < kGroup; ++i) {
-    const bool first = at + i < half;
-    const float turned =
-        first ? cn::rope_low(v[i], other[i], c[i], -s[i]) : cn::rope_high(other[i], v[i], c[i], -s[i]);
+    const float turned = at + i < half ? cn::rope_low(v[i], other[i], angles.c[i], -angles.s[i])
+                                       : cn::rope_high(other[i], v[i], angles.c[i], -angles.s[i]);
     v[i] = cn::load(cn::store<S>(turned));
   }
 }
 
-/// Teams of kLanes threads, one head each; a team takes every (256 / kLanes)-th head of its block, tokens
-/// ascending. dx may be dy.
-template <class S, int kLanes, bool kWhole>
+/// Teams of kLanes threads, one head each: a team takes kAtOnce neighbouring heads of every turn of its
+/// block, tokens ascending. dx may be dy.
+template <class S, int kLanes, Fit kFit>
 __global__ void __launch_bounds__(kHeadThreads, 3) head_norm_backward_kernel(const HeadCall<S> call) {
   constexpr int kTeams = kHeadThreads / kLanes;
   __shared__ float all[kTeams][kLanes * kGroup];
   const bool key = static_cast<int>(blockIdx.x) >= call.query_blocks;
   const HeadShape shape = call.shape;
   const int heads = key ? shape.kv_heads : shape.q_heads, first_head = key ? shape.q_heads : 0;
-  const int width = shape.head_dim, normed_heads = shape.q_heads + shape.kv_heads;
+  const int width = kFit == Fit::exact ? kLanes * kGroup : shape.head_dim;
+  const int normed_heads = shape.q_heads + shape.kv_heads;
   const int team = threadIdx.x / kLanes, at = static_cast<int>(threadIdx.x) % kLanes * kGroup;
-  const int left = width - at;
-  const bool vector = kWhole || width % kGroup == 0;
+  const int left = kFit == Fit::exact ? kGroup : width - at;
+  const bool vector = kFit != Fit::none || width % kGroup == 0;
   float weight[kGroup], sums[kGroup] = {};
   load_group(weight, (key ? call.wk : call.wq) + at, left, vector && left > 0);
   begin_kernel();
   const int64_t begin = int64_t{blockIdx.x - (key ? call.query_blocks : 0)} * call.per_block;
   const int64_t end = min(begin + call.per_block, call.tokens * heads);
+  Angles<kFit> angles{};
+  int64_t turned = -1;  // the token of the angles
   for (int64_t base = begin; base < end; base += kTeams * kAtOnce) {
     RawGroup<S> dy[kAtOnce], x[kAtOnce];
     float rstd[kAtOnce];
     int64_t token[kAtOnce], offset[kAtOnce];
 #pragma unroll
     for (int j = 0; j < kAtOnce; ++j) {
-      const int64_t item = base + j * kTeams + team;
+      const int64_t item = base + team * kAtOnce + j;
       const bool exists = item < end;
       token[j] = item / heads;
       const int head = first_head + static_cast<int>(item - token[j] * heads), n = exists ? left : 0;
@@ -256,11 +283,12 @@ __global__ void __launch_bounds__(kHeadThreads, 3) head_norm_backward_kernel(con
     }
 #pragma unroll
     for (int j = 0; j < kAtOnce; ++j) {
-      const bool exists = base + j * kTeams + team < end && left > 0;
+      const bool exists = base + team * kAtOnce + j < end && left > 0;
+      if (exists && token[j] != turned) angles.load(call.rope, turned = token[j], at, width);
       float v[kGroup], normed[kGroup], dot = 0.f;
 #pragma unroll
       for (int i = 0; i < kGroup; ++i) v[i] = cn::load(dy[j].at[i]);
-      turn_back<S, kLanes, kWhole>(v, call.dy + offset[j], call.rope, token[j], at, width, exists);
+      turn_back<S, kLanes, kFit>(v, call.dy + offset[j], angles, at, width, exists);
 #pragma unroll
       for (int i = 0; i < kGroup; ++i) {
         normed[i] = __fmul_rn(cn::load(x[j].at[i]), rstd[j]);
@@ -295,7 +323,7 @@ __global__ void copy_tail_kernel(S* to, const S* from, int64_t width, int64_t ta
   for (int64_t i = threadIdx.x; i < tail; i += blockDim.x) to[first + i] = from[first + i];
 }
 
-template <class S, int kLanes, bool kWhole>
+template <class S, int kLanes, Fit kFit>
 void launch_head_backward(Ctx& ctx, HeadCall<S> call, Tensor dwq, Tensor dwk) {
   constexpr int64_t kTurn = kHeadThreads / kLanes * kAtOnce;
   const int64_t queries = call.tokens * call.shape.q_heads, keys = call.tokens * call.shape.kv_heads;
@@ -305,10 +333,10 @@ void launch_head_backward(Ctx& ctx, HeadCall<S> call, Tensor dwq, Tensor dwk) {
   const int key_blocks = blocks_for(keys, call.per_block), width = call.shape.head_dim;
   ArenaScope scope(ctx.scratch);
   call.partials = make_partials(ctx, call.query_blocks + key_blocks, width);
-  launch(ctx.lane, head_norm_backward_kernel<S, kLanes, kWhole>, call.query_blocks + key_blocks, kHeadThreads,
+  launch(ctx.lane, head_norm_backward_kernel<S, kLanes, kFit>, call.query_blocks + key_blocks, kHeadThreads,
          0, call);
-  fold(ctx, dwq, call.partials, call.query_blocks);
-  fold(ctx, dwk, call.partials + int64_t{call.query_blocks} * width, key_blocks);
+  fold(ctx, width, {dwq.as<float>(), call.partials, call.query_blocks},
+       {dwk.as<float>(), call.partials + int64_t{call.query_blocks} * width, key_blocks});
 }
 
 }  // namespace
@@ -355,16 +383,19 @@ void head_norm_rope_backward(Ctx& ctx, Tensor dx, Tensor dwq, Tensor dwk, CTenso
                            x.dim(0),
                            0,
                            0};
-    const auto sized = [&](auto whole) {
-      constexpr bool kWhole = decltype(whole)::value;
-      if (shape.head_dim <= 64) return launch_head_backward<S, 8, kWhole>(ctx, call, dwq, dwk);
-      if (shape.head_dim <= 128) return launch_head_backward<S, 16, kWhole>(ctx, call, dwq, dwk);
-      launch_head_backward<S, kMaxHeadDim / kGroup, kWhole>(ctx, call, dwq, dwk);
+    const int width = call.shape.head_dim;
+    const auto sized = [&](auto fit) {
+      constexpr Fit kFit = decltype(fit)::value;
+      if (width <= 64) return launch_head_backward<S, 8, kFit>(ctx, call, dwq, dwk);
+      if (width <= 128) return launch_head_backward<S, 16, kFit>(ctx, call, dwq, dwk);
+      launch_head_backward<S, kMaxHeadDim / kGroup, kFit>(ctx, call, dwq, dwk);
     };
-    if (shape.head_dim % (2 * kGroup) == 0)
-      sized(std::true_type{});
+    if (width == 64 || width == 128 || width == kMaxHeadDim)
+      sized(std::integral_constant<Fit, Fit::exact>{});
+    else if (width % (2 * kGroup) == 0)
+      sized(std::integral_constant<Fit, Fit::halves>{});
     else
-      sized(std::false_type{});
+      sized(std::integral_constant<Fit, Fit::none>{});
     if (dx.data != dy.data)
       launch(ctx.lane, copy_tail_kernel<S>, static_cast<unsigned>(x.dim(0)), kHeadThreads, 0, data_of<S>(dx),
              data_of<S>(dy), shape.qkv_width(), shape.kv_width());

@@ -54,9 +54,9 @@ class Replay : public ::testing::TestWithParam<const char*> {
     const PolicyObjective objective(model->head(), *algorithm, options.pass.temperature,
                                     /*max_response_tokens=*/0);
     bool hooked = false;
-    trainer.set_gradient_hook([&](Ctx&, ParameterStore& parameters, int64_t) {
+    trainer.set_gradient_hook([&](Ctx& c, ParameterStore& parameters, int64_t) {
       const GoldenFile gradient(kFolder + "/gradient-" + GetParam() + ".safetensors");
-      EXPECT_EQ(compare_gradients(parameters, gradient, "", kGradientTolerance, worst_), gradient.size());
+      EXPECT_EQ(compare_gradients(c, parameters, gradient, "", kGradientTolerance, worst_), gradient.size());
       hooked = true;
     });
     Ctx& ctx = backend.ctx();

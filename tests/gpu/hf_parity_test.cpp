@@ -1,6 +1,6 @@
-// Every folder of tests/golden/models on the GPU: log-probs against transformers in fp32, greedy tokens, and
-// the distance of bf16 log-probs to fp64, which is to be no larger than that of transformers in bf16
-// (tools/golden_bf16.py says how it is measured).
+// Every folder of tests/golden/models on the GPU: log-probs and gradients against transformers in fp32,
+// greedy tokens, and the distance of bf16 log-probs and gradients to fp64, which is to be no larger than that
+// of transformers in bf16 (tools/golden_bf16.py says how it is measured).
 
 #include <algorithm>
 #include <filesystem>
@@ -10,13 +10,14 @@
 #include "tests/gpu/gpu_support.h"
 #include "tests/support/bf16_distance.h"
 #include "tests/support/golden_case.h"
+#include "tests/support/model_pass.h"
 
 namespace temper {
 namespace {
 
 constexpr const char* kModels = "tests/golden/models";
 constexpr int64_t kContext = 128;
-constexpr double kTolerance = 2e-5;
+constexpr double kTolerance = 2e-5, kGradientTolerance = 1e-4;
 
 std::vector<std::string> model_names() {
   std::vector<std::string> names;
@@ -42,17 +43,7 @@ class GpuHfParity : public ::testing::TestWithParam<std::string> {
   std::vector<double> logprobs(Device device, DType dtype, const std::vector<Trajectory>& sequences) {
     const auto model = load_model(folder_, dtype, kContext, device);
     Backend backend(device);
-    Ctx& c = backend.ctx();
-    std::vector<const Trajectory*> all;
-    std::vector<int32_t> order;
-    for (const Trajectory& t : sequences) {
-      order.push_back(static_cast<int32_t>(all.size()));
-      all.push_back(&t);
-    }
-    const Microbatch mb = pack(all, order);
-    const Tensor hidden = target_hidden(c, *model, mb, nullptr);
-    const CTensor targets = to_device(c, view_of(mb.targets.data(), {hidden.dim(0)}));
-    return to_host<double>(c, model->head().forward(c, hidden, targets, 1.0).logprob);
+    return target_logprobs(backend.ctx(), *model, sequences);
   }
 
   std::string folder_;
@@ -83,6 +74,41 @@ TEST_P(GpuHfParity, Bf16IsNoFartherFromFp64ThanTransformers) {
   EXPECT_LE(ours, theirs.least());
   std::printf("%-24s bf16 to fp64, rms of %zu log-probs: %.5f; transformers %.5f (sdpa), %.5f (eager)\n",
               GetParam().c_str(), exact.size(), ours, theirs.sdpa, theirs.eager);
+}
+
+TEST_P(GpuHfParity, Gradients) {
+  const auto model = load_model(folder_, DType::f32, kContext, Device::cuda);
+  Backend gpu(Device::cuda);
+  target_gradients(gpu.ctx(), *model, sequences_, golden_.numbers("weights"));
+  double worst = 0;
+  const size_t compared =
+      compare_gradients(gpu.ctx(), model->parameters(), golden_, "grad/", kGradientTolerance, worst);
+  EXPECT_GT(compared, 0u);
+  std::printf("%-24s fp32, gradients of %zu tensors %.1e\n", GetParam().c_str(), compared, worst);
+}
+
+/// Of the whole gradient, as a share of its norm.
+TEST_P(GpuHfParity, Bf16GradientsAreNoFartherFromFp64ThanTransformers) {
+  const TransformersDistance theirs(GetParam(), "gradient ");
+  const auto gradient = [&](Device device, DType dtype) {
+    const auto model = load_model(folder_, dtype, kContext, device);
+    Backend backend(device);
+    std::vector<Trajectory> sequences = bf16_sequences(model->config().vocab_size);
+    sequences.resize(kGradientSequences);
+    const Ctx& c = backend.ctx();
+    target_gradients(backend.ctx(), *model, sequences, gradient_weights());
+    std::vector<double> all;
+    for (const Parameter& p : model->parameters().list()) {
+      const std::vector<double> values = to_host<double>(c, p.grad);
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    return all;
+  };
+  const std::vector<double> exact = gradient(Device::cpu, DType::f64);
+  const double ours = relative_error(gradient(Device::cuda, DType::bf16), 0, exact);
+  EXPECT_LE(ours, theirs.least());
+  std::printf("%-24s bf16 to fp64, gradient %.5f of its norm; transformers %.5f (sdpa), %.5f (eager)\n",
+              GetParam().c_str(), ours, theirs.sdpa, theirs.eager);
 }
 
 TEST_P(GpuHfParity, GreedyTokens) {

@@ -3,7 +3,9 @@
 
 #include <chrono>
 #include <functional>
+#include <thread>
 
+#include "src/core/cuda.h"
 #include "src/ops/attention.h"
 #include "src/rollout/engine.h"
 #include "src/train/token_pass.h"
@@ -92,6 +94,40 @@ void bench_forward(const Bench& b, const Model& model) {
               flops / s * 1e-12, kTokens / s);
 }
 
+/// Milliseconds of `count` calls, by events.
+double milliseconds(Lane& lane, int count, const std::function<void()>& run) {
+  cudaEvent_t start, end;
+  CUDA_CHECK(cudaEventCreate(&start));
+  CUDA_CHECK(cudaEventCreate(&end));
+  CUDA_CHECK(cudaEventRecord(start, stream_of(lane)));
+  for (int i = 0; i < count; ++i) run();
+  CUDA_CHECK(cudaEventRecord(end, stream_of(lane)));
+  CUDA_CHECK(cudaEventSynchronize(end));
+  float ms = 0;
+  CUDA_CHECK(cudaEventElapsedTime(&ms, start, end));
+  CUDA_CHECK(cudaEventDestroy(start));
+  CUDA_CHECK(cudaEventDestroy(end));
+  return static_cast<double>(ms);
+}
+
+/// Rates of calls of `flops` operations: bursts (the median of nine of four calls each, behind a pause) and
+/// sustained (the second half of a second without one).
+void print_rates(Lane& lane, const std::string& name, double flops, const std::function<void()>& run) {
+  constexpr int kCalls = 4;
+  std::vector<double> bursts(9);
+  milliseconds(lane, kCalls, run);
+  for (double& burst : bursts) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    burst = milliseconds(lane, kCalls, run) / kCalls;
+  }
+  std::nth_element(bursts.begin(), bursts.begin() + 4, bursts.end());
+  const int half = static_cast<int>(500 / bursts[4]);
+  milliseconds(lane, half, run);
+  const double sustained = milliseconds(lane, half, run) / half;
+  std::printf("| %s | %.3f ms | burst %.0f TFLOP/s | sustained %.0f |\n", name.c_str(), bursts[4],
+              flops / bursts[4] * 1e-9, flops / sustained * 1e-9);
+}
+
 void bench_attention(int64_t head_dim, int64_t length) {
   constexpr int64_t kRows = 16384;
   const AttentionShape shape{32, 8, head_dim};
@@ -106,17 +142,9 @@ void bench_attention(int64_t head_dim, int64_t length) {
   const CTensor ends = to_device(c, view_of(cu.data(), {static_cast<int64_t>(cu.size())}));
   const double flops = 2.0 * static_cast<double>(kRows * length * shape.q_heads * head_dim);
   const double scale = 1 / std::sqrt(static_cast<double>(head_dim));
-  const auto measure = [&](const char* name, const std::function<void()>& run) {
-    const auto repeat = [&](int count) {
-      for (int i = 0; i < count; ++i) run();
-    };
-    const double burst = seconds(c.lane, 5, [&] { repeat(2); }) / 2;
-    const int many = static_cast<int>(1.0 / burst);
-    repeat(many);
-    const double sustained = seconds(c.lane, 1, [&] { repeat(many / 2); }) / (many / 2);
-    std::printf(
-        "| attention forward d%ld, %ld tokens, %s | %.3f ms | burst %.0f TFLOP/s | sustained %.0f |\n",
-        head_dim, length, name, burst * 1e3, flops / burst * 1e-12, flops / sustained * 1e-12);
+  const auto measure = [&](const char* who, const std::function<void()>& run) {
+    print_rates(c.lane, fmt::format("attention forward d{}, {} tokens, {}", head_dim, length, who), flops,
+                run);
   };
   measure("temper", [&] { attention_varlen_forward(c, out, lse, qkv, ends, shape, scale); });
   const std::shared_ptr<Cudnn> cudnn = Cudnn::open(c.lane);
@@ -144,17 +172,11 @@ void bench_attention_backward(const char* name, const AttentionShape& shape,
   const CTensor ends = to_device(c, view_of(cu.data(), {static_cast<int64_t>(cu.size())}));
   const double scale = 1 / std::sqrt(static_cast<double>(shape.head_dim));
   attention_varlen_forward(c, out, lse, qkv, ends, shape, scale);
-  constexpr int kCalls = 20;
-  const double s = seconds(c.lane, 3,
-                           [&] {
-                             for (int i = 0; i < kCalls; ++i)
-                               attention_varlen_backward(c, dqkv, dout, qkv, out, lse, ends, shape, scale);
-                           }) /
-                   kCalls;
-  std::printf("| attention backward d%ld, %s, %ld/%ld heads | %.3f ms | burst %.0f TFLOP/s |\n",
-              shape.head_dim, name, shape.q_heads, shape.kv_heads, s * 1e3, flops / s * 1e-12);
+  print_rates(c.lane,
+              fmt::format("attention backward d{}, {}, {}/{} heads", shape.head_dim, name, shape.q_heads,
+                          shape.kv_heads),
+              flops, [&] { attention_varlen_backward(c, dqkv, dout, qkv, out, lse, ends, shape, scale); });
 }
-
 void bench_paged_attention(double read_rate, int64_t batch, int64_t length) {
   const AttentionShape shape{32, 8, 128};
   constexpr int64_t kPage = 64, kLayers = 2;

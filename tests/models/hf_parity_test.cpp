@@ -12,6 +12,7 @@
 #include "src/train/token_pass.h"
 #include "tests/support/bf16_distance.h"
 #include "tests/support/golden_case.h"
+#include "tests/support/model_pass.h"
 
 namespace temper {
 namespace {
@@ -57,42 +58,17 @@ class HfParity : public ::testing::TestWithParam<std::string> {
 
 TEST_P(HfParity, LogprobsAndGradients) {
   const std::vector<Trajectory> sequences = sequences_of(golden_);
-  std::vector<const Trajectory*> all;
-  std::vector<int32_t> order;
-  for (const Trajectory& t : sequences) {
-    order.push_back(static_cast<int32_t>(all.size()));
-    all.push_back(&t);
-  }
-  const Microbatch mb = pack(all, order);
-  PassSaved saved;
-  Arena activations;
-  Ctx keeping{ctx_.scratch, ctx_.lane, 1, &activations};
-  const Tensor hidden = target_hidden(keeping, *model_, mb, &saved);
-  const CTensor targets = view_of(mb.targets.data(), {hidden.dim(0)});
-  const TokenStats stats = model_->head().forward(ctx_, hidden, targets, 1.0);
-
-  const std::vector<double> expected = golden_.numbers("logprobs");
-  ASSERT_EQ(static_cast<int64_t>(expected.size()), hidden.dim(0));
+  const std::vector<double> expected = golden_.numbers("logprobs"),
+                            logprobs = target_gradients(ctx_, *model_, sequences, golden_.numbers("weights"));
+  ASSERT_EQ(expected.size(), logprobs.size());
   double worst_logprob = 0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    const double error = std::abs(number_at(stats.logprob, static_cast<int64_t>(i)) - expected[i]);
-    worst_logprob = std::max(worst_logprob, error);
-  }
+  for (size_t i = 0; i < expected.size(); ++i)
+    worst_logprob = std::max(worst_logprob, std::abs(logprobs[i] - expected[i]));
   EXPECT_LE(worst_logprob, kLogprobTolerance);
-
-  const std::vector<double> weights = golden_.numbers("weights");
-  Tensor dlogprob = ctx_.scratch.make({hidden.dim(0)}, DType::f32);
-  for (size_t i = 0; i < weights.size(); ++i) dlogprob.as<float>()[i] = static_cast<float>(weights[i]);
-  const Tensor dentropy = ctx_.scratch.zeros({hidden.dim(0)}, DType::f32);
-  const Tensor dtarget = ctx_.scratch.like(hidden);
-  model_->head().backward_into(ctx_, dtarget, dlogprob, dentropy, hidden, targets, stats, 1.0);
-  Tensor dhidden = ctx_.scratch.make({static_cast<int64_t>(mb.tokens.size()), hidden.dim(1)}, DType::f32);
-  scatter_rows(ctx_, dhidden, dtarget, view_of(mb.rows.data(), {hidden.dim(0)}));
-  backward_pass(keeping, *model_, mb.batch(ctx_), dhidden, saved, nullptr);
 
   double worst_gradient = 0;
   const size_t compared =
-      compare_gradients(model_->parameters(), golden_, "grad/", kGradientTolerance, worst_gradient);
+      compare_gradients(ctx_, model_->parameters(), golden_, "grad/", kGradientTolerance, worst_gradient);
   constexpr size_t kOtherTensors = 6;  // tokens, cu_seqlens, logprobs, weights, greedy_prompt, greedy
   EXPECT_EQ(compared + kOtherTensors, golden_.size());
   std::printf("%-24s log-prob error %.1e, gradient error %.1e (%zu tensors)\n", GetParam().c_str(),
@@ -130,17 +106,7 @@ TEST(HfParityBf16, IsNoFartherFromFp64ThanTransformers) {
       const auto model = load_model(std::string(kModels) + "/" + name, dtype, kContext);
       const std::vector<Trajectory> sequences = bf16_sequences(model->config().vocab_size);
       Backend backend(Device::cpu);
-      Ctx& c = backend.ctx();
-      std::vector<const Trajectory*> all;
-      std::vector<int32_t> order;
-      for (const Trajectory& t : sequences) {
-        order.push_back(static_cast<int32_t>(all.size()));
-        all.push_back(&t);
-      }
-      const Microbatch mb = pack(all, order);
-      const Tensor hidden = target_hidden(c, *model, mb, nullptr);
-      const CTensor targets = view_of(mb.targets.data(), {hidden.dim(0)});
-      return to_host<double>(c, model->head().forward(c, hidden, targets, 1.0).logprob);
+      return target_logprobs(backend.ctx(), *model, sequences);
     };
     const TransformersDistance theirs(name);
     const double ours = root_mean_square(logprobs(DType::bf16), logprobs(DType::f64));

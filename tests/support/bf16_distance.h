@@ -25,12 +25,22 @@ inline std::vector<Trajectory> bf16_sequences(int64_t vocab_size) {
   return list;
 }
 
-/// Root mean square over their log-probs, of transformers with either of its attentions.
+/// The first of them, whose log-probs gradients are made of, and the weight of each of those.
+inline constexpr size_t kGradientSequences = 128;
+inline std::vector<double> gradient_weights() {
+  constexpr uint32_t kTargets = kGradientSequences * 63;
+  std::vector<double> weights;
+  for (uint32_t i = 0; i < kTargets; ++i) weights.push_back(((i * 2246822519u + 1u) >> 16) / 32768.0 - 1);
+  return weights;
+}
+
+/// Of transformers with either of its attentions: the root mean square over their log-probs, or the distance
+/// of the whole gradient as a share of its norm (`of` = "gradient ").
 struct TransformersDistance {
-  explicit TransformersDistance(const std::string& model) {
+  explicit TransformersDistance(const std::string& model, const std::string& of = "") {
     const Json entry = read_json_file("tests/golden/bf16_distance.json").at(model);
-    eager = entry.at("eager").get<double>();
-    sdpa = entry.at("sdpa").get<double>();
+    eager = entry.at(of + "eager").get<double>();
+    sdpa = entry.at(of + "sdpa").get<double>();
   }
   double eager, sdpa;
   double least() const { return std::min(eager, sdpa); }

@@ -54,7 +54,6 @@ class GoldenFile {
   SafetensorsFile file_;
 };
 
-/// With gradients on the CPU.
 inline std::unique_ptr<Model> load_model(const std::string& path, DType storage, int64_t context_tokens,
                                          Device device = Device::cpu) {
   const ModelFolder folder = ModelFolder::open(path);
@@ -62,20 +61,17 @@ inline std::unique_ptr<Model> load_model(const std::string& path, DType storage,
       parse_model_config(folder.config(), folder.generation_config() ? &*folder.generation_config() : nullptr,
                          folder.config_path());
   auto model =
-      std::make_unique<Model>(config, ModelOptions{storage, context_tokens, device == Device::cpu, device});
+      std::make_unique<Model>(config, ModelOptions{storage, context_tokens, /*with_gradients=*/true, device});
   import_weights(folder, config, model->parameters());
   return model;
 }
 
-inline double number_at(const CTensor& t, int64_t i) {
-  return t.dtype == DType::f64 ? t.as<double>()[i] : static_cast<double>(t.as<float>()[i]);
-}
-
-/// |actual - expected| / |expected| over `expected.size()` elements of `actual` from `first`.
-inline double relative_error(const CTensor& actual, int64_t first, const std::vector<double>& expected) {
+/// |actual - expected| / |expected| over the elements from `first` on.
+inline double relative_error(const std::vector<double>& actual, int64_t first,
+                             const std::vector<double>& expected) {
   double difference = 0, norm = 0;
   for (size_t i = 0; i < expected.size(); ++i) {
-    const double d = number_at(actual, first + static_cast<int64_t>(i)) - expected[i];
+    const double d = actual[static_cast<size_t>(first) + i] - expected[i];
     difference += d * d;
     norm += expected[i] * expected[i];
   }
@@ -85,11 +81,12 @@ inline double relative_error(const CTensor& actual, int64_t first, const std::ve
 
 /// Compares all gradients with tensors prefix + Hugging Face name; returns the number of compared tensors and
 /// raises `worst` to the largest error.
-inline size_t compare_gradients(const ParameterStore& parameters, const GoldenFile& golden,
+inline size_t compare_gradients(const Ctx& c, const ParameterStore& parameters, const GoldenFile& golden,
                                 const std::string& prefix, double tolerance, double& worst) {
   size_t compared = 0;
   for (const Parameter& p : parameters.list()) {
     const int64_t row = p.value.size() / p.value.dim(0);
+    const std::vector<double> gradient = to_host<double>(c, p.grad);
     int64_t first = 0;
     for (const HfPart& part : p.spec.parts) {
       const std::vector<double> expected = golden.numbers(prefix + part.name);
@@ -97,7 +94,7 @@ inline size_t compare_gradients(const ParameterStore& parameters, const GoldenFi
         ADD_FAILURE() << part.name << ": " << expected.size() << " golden values for " << part.rows * row;
         return compared;
       }
-      const double error = relative_error(p.grad, first, expected);
+      const double error = relative_error(gradient, first, expected);
       EXPECT_LE(error, tolerance) << part.name;
       worst = std::max(worst, error);
       first += part.rows * row;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tests/e2e/placed_run.h"
+#include "tests/support/score_check.h"
 
 namespace temper {
 namespace {
@@ -74,6 +75,13 @@ TEST_F(PartialRollouts, WithFrozenWeightsACutDoesNotShow) {
     EXPECT_EQ(metric(name, 3, "actor/rollout_logprob_diff_max"), 0) << "the same weights say the same bits";
   }
   EXPECT_EQ(metric("whole", 1, "rollout/prompts_unfinished"), -1) << "only with a cut";
+}
+
+/// Tokens of weights that are several steps old, in a placement that runs ahead.
+TEST_F(PartialRollouts, EveryTokenHasTheLogprobOfItsWeights) {
+  const std::string more = moving(3, 0) + "checkpoint.export_hf_every=1 ";
+  ASSERT_EQ(train(kDisjoint, 2, "behind", more), 0) << output();
+  EXPECT_GT(expect_score_agrees(program_, "behind", kSteps, "model", "--threads 1"), 0);
 }
 
 /// Versions of a response are one run per step that it took; the weights of older tokens enter the loss.

@@ -7,12 +7,14 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 
 #include "src/comm/mpi_comm.h"
 #include "src/nn/init.h"
 #include "src/ops/backend.h"
 #include "src/rl/registry.h"
 #include "src/train/trainer.h"
+#include "tests/support/normal_block.h"
 #include "tests/support/random.h"
 
 namespace temper {
@@ -58,6 +60,48 @@ double flops_of(const ModelConfig& c) {
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double milliseconds(Lane& lane, int count, const std::function<void()>& run) {
+  lane.wait();
+  const double start = now();
+  for (int i = 0; i < count; ++i) run();
+  lane.wait();
+  return (now() - start) * 1e3 / count;
+}
+
+/// What the GPU waits for between the head's forward and its backward: copies of log-probs, the loss of GRPO
+/// on the host, copies of its gradient. The whole of it less the same kernels without.
+void bench_host_work(Ctx& c, Model& model, std::span<const Trajectory* const> all, int64_t tokens) {
+  constexpr int kCalls = 10;
+  AlgorithmConfig config;
+  config.name = "grpo";
+  const std::unique_ptr<Algorithm> algorithm = make_algorithm(config);
+  const PolicyObjective objective(model.head(), *algorithm, 1.0, kSequence);
+  std::vector<int32_t> order;
+  for (int32_t i = 0; i < tokens / kSequence; ++i) order.push_back(i);
+  Microbatch mb = pack(all, order);
+  ObjectiveUpdate update = objective.begin(all);
+  ArenaScope scope(c.scratch);
+  model.parameters().resume_grads(c.lane);
+  const auto n = static_cast<int64_t>(mb.targets.size());
+  const Tensor rows = c.scratch.make({n, model.config().hidden_size}, DType::bf16),
+               drows = c.scratch.like(rows);
+  NormalBlock().fill(c.device, rows, 1, 0, 1);
+  const CTensor targets = to_device(c, view_of(mb.targets.data(), {n}));
+  const Tensor gradient = c.scratch.make({n}, DType::f32);
+  NormalBlock().fill(c.device, gradient, 1e-4, 0, 2);
+  const auto kernels = [&] {
+    ArenaScope one(c.scratch);
+    const TokenStats stats = model.head().forward(c, rows, targets, 1.0);
+    model.head().backward_into(c, drows, gradient, gradient, rows, targets, stats, 1.0);
+  };
+  const auto whole = [&] { objective.backward(c, drows, rows, mb, all, update); };
+  kernels();
+  whole();
+  const double both = milliseconds(c.lane, kCalls, whole), alone = milliseconds(c.lane, kCalls, kernels);
+  std::printf("| host work of a micro-batch of %ld tokens | %.2f ms | (head %.1f ms) |\n", tokens,
+              both - alone, alone);
 }
 
 void bench(const MpiSession& mpi, const Shape& shape, int64_t tokens, const char* recompute) {
@@ -107,6 +151,7 @@ void bench(const MpiSession& mpi, const Shape& shape, int64_t tokens, const char
       flops_of(config) / best * 1e-12, static_cast<double>(trainer.activation_bytes()) * 1e-9,
       static_cast<double>(gpu.ctx().scratch.peak_bytes()) * 1e-9,
       static_cast<double>(memory.total - memory.free) * 1e-9);
+  bench_host_work(gpu.ctx(), model, all, tokens);
   std::fflush(stdout);
 }
 

@@ -4,6 +4,7 @@
 
 #include "tests/support/golden_case.h"
 #include "tests/support/run_fixture.h"
+#include "tests/support/score_check.h"
 
 namespace temper {
 namespace {
@@ -133,9 +134,11 @@ TEST_P(GpuTraining, GoesOnBitForBit) {
 }
 
 TEST_P(GpuTraining, LagKeepsItsPromise) {
-  train("lag", "run.max_policy_lag=1 rollout.tokens_per_step=16");
-  train("lag_again", "run.max_policy_lag=1 rollout.tokens_per_step=16");
+  const std::string behind = "run.max_policy_lag=1 rollout.tokens_per_step=16 checkpoint.export_hf_every=1";
+  train("lag", behind);
+  train("lag_again", behind);
   expect_equal("lag", "lag_again");
+  EXPECT_GT(expect_score_agrees(program_, "lag", kSteps, "model", "--device cuda --dtype bf16"), 0);
 }
 
 /// A row of its own, within the time of the host's rows of the step, and no bit of the run is another.

@@ -23,7 +23,7 @@ CPPFLAGS := -I. $(DEPS_PREFIX:%=-I%/include) -MMD -MP -DTOML_HEADER_ONLY=1 -DSPD
 HOSTFLAGS := -march=$(ARCH) -ffp-contract=off -fno-math-errno -fno-trapping-math -fopenmp
 CXXFLAGS := -std=c++20 $(HOSTFLAGS) $(FLAGS.$(MODE)) $(WARN)
 LDFLAGS := -fopenmp $(FLAGS.$(MODE)) $(DEPS_PREFIX:%=-L%/lib)
-LDLIBS := -lspdlog -lfmt -lpcre2-8 -lutf8proc -lxxhash $(HDF5_LIBS) -lpthread
+LDLIBS := -lspdlog -lfmt -lpcre2-8 -lutf8proc -lxxhash -lzstd $(HDF5_LIBS) -lpthread
 
 # ONLY="src/core src/data" builds and links tests against these folders or files alone (work on one room while another is open).
 ONLY ?= src kernels/cpu kernels/planned
@@ -61,6 +61,11 @@ endif
 all: build/temper
 build/temper: $(B)/temper
 	@ln -sfn $(MODE)-cuda$(CUDA)/temper build/temper
+# A package that is missing is said in one line, not by the compiler in the middle of everything.
+$(OBJ) $(MAIN): | $(B)/has-zstd
+$(B)/has-zstd:
+	@mkdir -p $(@D); echo 'int main() {}' | $(MPICXX) $(filter-out -MMD -MP,$(CPPFLAGS)) -include zstd.h -x c++ - -o $@ $(LDFLAGS) -lzstd > $@.log 2>&1 || \
+	  { echo "zstd.h or libzstd is missing: run \`make deps\` (package libzstd-dev), or build with DEPS_PREFIX=DIR (DIR/include, DIR/lib); see $@.log" >&2; exit 1; }
 $(LIB): $(OBJ)
 	@rm -f $@; ar rcs $@ $^
 $(B)/temper: $(MAIN) $(LIB)
@@ -119,6 +124,10 @@ chaos: deps
 demo: deps
 	@$(MAKE) --no-print-directory build/temper
 	@tools/demo.sh
+# The demo's GRPO with shuffled answers, after `make demo`.
+demo-control: deps
+	@$(MAKE) --no-print-directory build/temper
+	@tools/demo_control.sh
 # Needs a GPU: minutes of it.
 learn: deps
 	@$(MAKE) --no-print-directory build/temper
@@ -149,6 +158,7 @@ help:
 	@echo "make test-long              runs of many steps: their memory stays flat (half an hour)"
 	@echo "make chaos                  kills, signals, stops, failing file calls, changed bits (an hour; CHAOS_SEED=1)"
 	@echo "make demo                   a small model learns to add on 2 ranks, under 4 minutes"
+	@echo "make demo-control           its GRPO with shuffled answers: nothing is learned"
 	@echo "make learn                  products in written steps: SFT, GRPO with three seeds, on an H100 or H200"
 	@echo "make bench                  speed: of the GPU where there is one, else of the CPU kernels and of a step"
 	@echo "make install PREFIX=DIR     DIR/bin/temper, DIR/share/temper (now $(PREFIX))"
@@ -157,6 +167,6 @@ help:
 	@echo "make $(B)/tests/ops/norm_test   one test; it runs from here"
 	@echo "MODE=release|debug|asan  CUDA=0|1 (1 where nvcc is)  ARCH=native  DEPS_PREFIX=DIR (include/, lib/)  -j1"
 
-.PHONY: all deps test test-gpu test-long chaos tests demo learn bench benches install clean help FORCE
+.PHONY: all deps test test-gpu test-long chaos tests demo demo-control learn bench benches install clean help FORCE
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -20,6 +20,7 @@
 #include <thread>
 
 #include "src/comm/mpi_comm.h"
+#include "src/comm/progress_line.h"
 #include "src/comm/start_scan.h"
 #include "src/comm/watch_hub.h"
 #include "src/core/file.h"
@@ -127,6 +128,7 @@ class Watch::Body {
     Meeting m = mpi.size() > 1 ? meet(mpi) : Meeting{};
     const std::lock_guard lock(mutex_);
     connected_ = true;
+    tells_ = mpi.rank() == 0 && options_.tell_seconds > 0;
     if (m.sees_all) {
       rank_ = mpi.rank();
       job_ = m.job;
@@ -202,8 +204,9 @@ class Watch::Body {
       std::this_thread::sleep_for(std::chrono::seconds(1));  // the launcher is faster where there is one
       ::_exit(code);
     }
+    if (hub_) hub_->look(mine, now_);
+    if (tells_ && line_.looks(now_)) tell(mine);
     if (!hub_) return;
-    hub_->look(mine, now_);
     // A launcher that ends the job sends SIGTERM first: what dies then did not end it.
     if (const std::optional<Verdict> verdict = hub_->judge(now_, /*deaths=*/!ended_by_launcher())) {
       const bool resumable = verdict->died && options_.has_checkpoint();
@@ -213,7 +216,13 @@ class Watch::Body {
     }
   }
 
+  void tell(const ProgressState& mine) {
+    const std::string text = line_.due(hub_ ? hub_->states() : std::vector{mine}, now_);
+    if (!text.empty()) options_.tell(text);
+  }
+
   void say_goodbye() {
+    if (tells_) options_.tell("");
     const WatchMessage message{job_, rank_, static_cast<WatchMessage::Kind>(leaving_.load()),
                                progress_state()};
     for (Socket& line : lines_)
@@ -241,6 +250,8 @@ class Watch::Body {
   std::optional<WatchHub> hub_;
   double next_message_ = 0;
   ProgressState told_;
+  bool tells_ = false;
+  ProgressLine line_{options_.tell_seconds};
   int wake_ = ::eventfd(0, EFD_CLOEXEC);  // for the end
   std::thread thread_;
 };

@@ -187,6 +187,12 @@ bool WatchHub::all_others_left() const {
   return true;
 }
 
+std::vector<ProgressState> WatchHub::states() const {
+  std::vector<ProgressState> all;
+  for (const Rank& rank : ranks_) all.push_back(rank.last.state);
+  return all;
+}
+
 void WatchHub::send_end(int32_t code) {
   for (Rank& rank : ranks_)
     if (rank.line && !rank.closed) rank.line.send(&code, sizeof code);

@@ -66,6 +66,8 @@ struct RolloutConfig {
   std::optional<int64_t> kv_memory_bytes;  // key rollout.kv_memory, per rank
   int64_t tokens_per_step = 0;
   int64_t dynamic_sampling_rounds = 0;
+  int64_t dump_every = 1;              // 0: no rollouts are written
+  std::string dump_compress = "none";  // or "zstd"
 };
 
 struct RecomputeConfig {
@@ -158,6 +160,7 @@ struct ProfileConfig {
 struct LogConfig {
   std::string level = "info";
   int64_t samples_per_step = 1;
+  double progress_seconds = 30;
 };
 
 struct Config {

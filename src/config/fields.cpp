@@ -17,6 +17,7 @@ constexpr std::array<Words, 3> kOverlong{"error", "drop", "truncate-left"};
 constexpr std::array<Words, 2> kIdleRanks{"error", "allow"};
 constexpr std::array<Words, 2> kSharedGpus{"error", "allow"};
 constexpr std::array<Words, 4> kLogLevels{"debug", "info", "warn", "error"};
+constexpr std::array<Words, 2> kDumpFormats{"none", "zstd"};
 
 void run_fields(RunConfig& c, Section f) {
   f("name", c.name,
@@ -101,6 +102,13 @@ void sampling_fields(RolloutConfig& c, Section& f) {
      .range = {-2, 2}});
   f("logit_bias", c.logit_bias,
     {.help = "added to the logits of single token ids before all penalties", .range = {-100, 100}});
+}
+
+void dump_fields(RolloutConfig& c, Section f) {
+  f("dump_every", c.dump_every,
+    {.help = "rollouts are written every so many steps; 0: never", .unit = "steps"});
+  f("dump_compress", c.dump_compress,
+    {.help = "how they are written; zstd: as step-000001.jsonl.zst", .choices = kDumpFormats});
 }
 
 void rollout_fields(RolloutConfig& c, Section f) {
@@ -254,6 +262,10 @@ void output_fields(Config& c, std::vector<Field>& fields) {
   h("level", c.log.level, {.help = "least level that is logged", .choices = kLogLevels});
   h("samples_per_step", c.log.samples_per_step,
     {.help = "samples shown in the log per step", .unit = "samples"});
+  h("progress_seconds", c.log.progress_seconds,
+    {.help = "in a step that lasts longer, a line says what it is at, and again after as long; 0: none",
+     .unit = "seconds",
+     .range = {0, 1e6}});
   Section i("profile", fields);
   i("steps", c.profile.steps,
     {.help = "steps whose timeline is written to trace/ in the run folder, for example \"3-5\"",
@@ -268,6 +280,7 @@ std::vector<Field> config_fields(Config& c) {
   model_fields(c.model, c.tokenizer, fields);
   algorithm_fields(c.algorithm, {"algorithm", fields});
   rollout_fields(c.rollout, {"rollout", fields});
+  dump_fields(c.rollout, {"rollout", fields});
   train_fields(c.train, {"train", fields});
   optimizer_fields(c.optimizer, {"optimizer", fields});
   data_fields(c.data, c.reward, fields);

@@ -1,6 +1,7 @@
 #include "src/config/load.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 
 #include "src/config/later_keys.h"
@@ -130,11 +131,10 @@ class Loader {
     if (!is_section(key)) {
       const bool table = node.kind == Kind::table;
       const std::string hint = table ? section_hint(key, node) : peer_key_hint(key);
-      return add({key,
-                  node.origin,
-                  fmt::format("unknown {}{}{}", table ? "section" : "key",
-                              did_you_mean(key, table ? sections(key) : known_), hint),
-                  {}});
+      // Another trainer's key is known better than one that is spelled alike.
+      const std::string near = hint.empty() ? did_you_mean(key, table ? sections(key) : known_) : "";
+      return add(
+          {key, node.origin, fmt::format("unknown {}{}{}", table ? "section" : "key", near, hint), {}});
     }
     if (node.kind != Kind::table)
       return add({key,
@@ -207,6 +207,20 @@ std::string override_defect(const std::string& text) {
 
 namespace {
 
+/// "~" and "~/..." as a shell reads them: one never sees the right side of an override, and no config file.
+void expand_home(std::string& path) {
+  const char* home = std::getenv("HOME");
+  if (home && (path == "~" || path.starts_with("~/"))) path.replace(0, 1, home);
+}
+
+void expand_home(Config& c) {
+  for (std::string* path : {&c.run.dir, &c.model.path, &c.checkpoint.resume}) expand_home(*path);
+  for (std::optional<std::string>* path : {&c.tokenizer.path, &c.tokenizer.chat_template})
+    if (*path) expand_home(**path);
+  for (std::vector<DataSource>* sources : {&c.data.train, &c.validation.data})
+    for (DataSource& source : *sources) expand_home(source.path);
+}
+
 void merge_overrides(TomlNode& tree, const std::vector<std::string>& overrides, ConfigReading& reading) {
   for (const std::string& text : overrides) {
     if (const std::string why = override_defect(text); !why.empty())
@@ -225,6 +239,7 @@ ConfigReading read_config(const std::string& path, const std::vector<std::string
   Loader loader(reading);
   loader.read_table(tree, "");
   loader.require_keys();
+  expand_home(reading.loaded.config);
   return reading;
 }
 

@@ -37,6 +37,11 @@ constexpr std::array kPeerKeys{
     PeerKey{"TRL", "num_generations", "rollout.samples_per_prompt", "responses per prompt"},
     PeerKey{"TRL", "num_iterations", "train.epochs_per_step", "passes over a step's samples"},
     PeerKey{"TRL", "max_completion_length", "rollout.max_new_tokens", "tokens"},
+    PeerKey{"TRL", "learning_rate", "optimizer.lr", "the same number"},
+    PeerKey{"vLLM", "max_tokens", "rollout.max_new_tokens", "tokens"},
+    PeerKey{"verl", "rollout.n", "rollout.samples_per_prompt", "responses per prompt"},
+    PeerKey{"verl", "actor_rollout_ref.actor.kl_loss_coef", "algorithm.kl_coef", "with kl_in = \"loss\""},
+    PeerKey{"llama.cpp", "temp", "rollout.temperature", "the same number"},
     PeerKey{"slime", "global_batch_size", "train.samples_per_update", "samples of one update"},
     PeerKey{"slime", "n_samples_per_prompt", "rollout.samples_per_prompt", "responses per prompt"},
 };

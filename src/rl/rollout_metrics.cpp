@@ -35,8 +35,10 @@ class Statistic {
 std::map<std::string, double> rollout_metrics(std::span<const Group> groups) {
   Statistic score, reward, advantage, response, prompt;
   std::map<std::string, Statistic> parts;
-  double count = 0, cut = 0, excluded = 0;
+  double count = 0, cut = 0, excluded = 0, dull = 0;
   for (const Group& group : groups) {
+    dull += std::none_of(group.samples.begin(), group.samples.end(),
+                         [](const Trajectory& t) { return t.advantage != 0; });
     for (const Trajectory& t : group.samples) {
       excluded += t.excluded;
       if (!t.excluded) {
@@ -61,6 +63,7 @@ std::map<std::string, double> rollout_metrics(std::span<const Group> groups) {
   for (const auto& [name, part] : parts) metrics["reward/" + name + "/mean"] = part.mean();
   if (excluded > 0) metrics["reward/excluded"] = excluded;
   metrics["response_length/clip_ratio"] = cut / count;
+  metrics["rollout/no_signal_share"] = dull / static_cast<double>(groups.size());
   return metrics;
 }
 

@@ -6,12 +6,11 @@
 #include <map>
 
 #include "src/core/check.h"
-#include "src/core/file.h"
+#include "src/core/text/block_reader.h"
 
 namespace temper {
 namespace {
 
-constexpr int64_t kReadBytes = int64_t{4} << 20;
 constexpr int64_t kMaxLineBytes = int64_t{256} << 20;
 constexpr int64_t kMaxIndex = int64_t{1} << 30;  // of groups and samples
 constexpr int64_t kMaxVersion = int64_t{1} << 40;
@@ -189,12 +188,10 @@ FinishReason read_finish_reason(const LineReader& reader) {
 /// Calls visit(line, number) for every line of a file of any size.
 template <typename Visit>
 void for_each_line(const std::string& path, const Visit& visit) {
-  InputFile file(path);
+  BlockReader file(path);
   std::string rest, block;
   int64_t number = 0;
-  for (int64_t offset = 0; offset < file.size(); offset += static_cast<int64_t>(block.size())) {
-    block.resize(static_cast<size_t>(std::min(kReadBytes, file.size() - offset)));
-    file.read(block.data(), offset, static_cast<int64_t>(block.size()));
+  while (file.next(block)) {
     size_t begin = 0;
     for (size_t end; (end = block.find('\n', begin)) != std::string::npos; begin = end + 1) {
       rest.append(block, begin, end - begin);
@@ -220,13 +217,9 @@ void for_each_line(const std::string& path, const Visit& visit) {
 }
 
 bool has_a_line(const std::string& path) {
-  const InputFile file(path);
-  std::string block;
-  for (int64_t offset = 0; offset < file.size(); offset += static_cast<int64_t>(block.size())) {
-    block.resize(static_cast<size_t>(std::min(kReadBytes, file.size() - offset)));
-    file.read(block.data(), offset, static_cast<int64_t>(block.size()));
+  BlockReader file(path);
+  for (std::string block; file.next(block);)
     if (block.find_first_not_of(" \t\r\n") != std::string::npos) return true;
-  }
   return false;
 }
 

@@ -30,9 +30,9 @@ struct ReplayLimits {
 /// One line; Error(Exit::data) at `where` names the key and the value that is wrong.
 Trajectory trajectory_from_json(const Json& line, const std::string& where, const ReplayLimits& limits);
 
-/// A whole file: groups in ascending order of their number, samples likewise, both renumbered from 0;
-/// data_position is the new group index. Empty lines are skipped: a step may have finished no prompt
-/// (rollout.tokens_per_step), and then its file is empty.
+/// A whole file, plain or packed by zstd: groups in ascending order of their number, samples likewise, both
+/// renumbered from 0; data_position is the new group index. Empty lines are skipped: a step may have finished
+/// no prompt (rollout.tokens_per_step), and then its file is empty.
 std::vector<Group> read_rollouts(const std::string& path, const ReplayLimits& limits);
 
 /// Error(Exit::data) when none of the files holds a response.

@@ -154,6 +154,7 @@ bool Generation::take(Sequence& s, int32_t token, double logprob) {
 }
 
 void Generation::append(std::span<const DrawTarget> targets, const DrawnTokens& drawn) {
+  note_work(0, static_cast<int64_t>(targets.size()));
   for (size_t i = 0; i < targets.size(); ++i)
     append(*targets[i].sequence, drawn.tokens[i], drawn.logprobs[i]);
 }

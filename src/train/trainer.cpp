@@ -65,10 +65,10 @@ bool Trainer::accumulate_gradients(Ctx& c, std::span<const Trajectory* const> al
   for (const auto& microbatches : plan.ranks) asked = std::min(asked, microbatches.size());
   const size_t every = asked / kStopChecks + 1;
   for (size_t i = 0; i < mine.size(); ++i) {
-    note_progress();
     if (stop_check_ && i < asked && i % every == 0 && stop_check_()) return false;
     Microbatch mb = pack(all, mine[i]);
     run_microbatch(c, mb, all, objective, update, i + 1 == mine.size() ? &reducer : nullptr);
+    note_work(static_cast<int64_t>(mine[i].size()), static_cast<int64_t>(mb.tokens.size()));
   }
   if (mine.empty()) reducer.reduce_all(c);
   return true;

@@ -46,6 +46,22 @@ TEST(Config, OriginsNameFileLineCommandLineAndDefault) {
     EXPECT_TRUE(doc.later || loaded.origins.contains(doc.key)) << doc.key;
 }
 
+TEST(Config, PathsMayBeginAtHome) {
+  ::setenv("HOME", "/home/ada", 1);
+  const Config c = load_text(kMinimalConfig, {"run.dir=~/runs", "model.path=~/models/m", "tokenizer.path=~",
+                                              "data.train=[\"~/a\", "
+                                              "\"b~/c\"]",
+                                              "validation.data=~/v.jsonl", "checkpoint.resume=~other/x"})
+                       .config;
+  EXPECT_EQ(c.run.dir, "/home/ada/runs");
+  EXPECT_EQ(c.model.path, "/home/ada/models/m");
+  EXPECT_EQ(c.tokenizer.path, "/home/ada");
+  EXPECT_EQ(c.data.train.at(0).path, "/home/ada/a");
+  EXPECT_EQ(c.data.train.at(1).path, "b~/c");
+  EXPECT_EQ(c.validation.data.at(0).path, "/home/ada/v.jsonl");
+  EXPECT_EQ(c.checkpoint.resume, "~other/x") << "the home of another user is a name like any";
+}
+
 TEST(Config, OverridesAreTomlValuesOrBareStrings) {
   const Config c = load_text(kMinimalConfig,
                              {"run.name=2024", "run.seed=7", "run.device=cpu", "optimizer.lr=1",
@@ -160,6 +176,9 @@ LoadedConfig every_key_set() {
       "rollout.min_new_tokens=3",
       "rollout.tokens_per_step=100",
       "rollout.dynamic_sampling_rounds=4",
+      "rollout.dump_every=10",
+      "rollout.dump_compress=zstd",
+      "log.progress_seconds=2.5",
       "rollout.repetition_penalty=1.25",
       "rollout.presence_penalty=-2",
       "rollout.frequency_penalty=0.1",

@@ -1,6 +1,8 @@
 // profile.steps through the program: a timeline per named step, lanes of every role, both ends of every
 // arrow.
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -24,6 +26,43 @@ roles.trainer.ranks = "2"
 profile.steps = "2-3"
 )";
 
+/// As Perfetto's importer reads them: spans of a lane nest, either end of an arrow hangs on a span of its
+/// lane ("bp": "e" is the one around it), ends meet by category, name and id, and none ends before it begins.
+void expect_importable(const Json& events, const std::string& file) {
+  std::map<std::pair<int, int>, std::vector<std::pair<int64_t, int64_t>>> spans;  // of a lane, nanoseconds
+  std::map<std::string, std::map<std::string, int64_t>> arrows;                   // time by end
+  const auto time = [](const Json& event, const char* key) {
+    return std::llround(event.at(key).get<double>() * 1e3);
+  };
+  const auto lane = [](const Json& event) {
+    return std::pair(event.at("pid").get<int>(), event.at("tid").get<int>());
+  };
+  for (const Json& event : events)
+    if (event.at("ph") == "X")
+      spans[lane(event)].emplace_back(time(event, "ts"), time(event, "ts") + time(event, "dur"));
+  for (const auto& [unused, of_lane] : spans)
+    for (const auto& [begin, end] : of_lane)
+      for (const auto& [from, to] : of_lane)
+        EXPECT_FALSE(begin < from && from < end && end < to) << file << ": spans overlap in part";
+  for (const Json& event : events) {
+    const std::string phase = event.at("ph");
+    if (phase != "s" && phase != "f") continue;
+    const int64_t at = time(event, "ts");
+    const auto& around = spans[lane(event)];
+    EXPECT_TRUE(std::any_of(around.begin(), around.end(),
+                            [&](const auto& span) { return span.first <= at && at < span.second; }))
+        << file << ": " << event.dump();
+    EXPECT_TRUE(phase == "s" || event.at("bp") == "e") << file << ": " << event.dump();
+    const std::string id = event.at("id"), name = event.at("name"), category = event.at("cat");
+    EXPECT_TRUE(arrows[category + "|" + name + "|" + id].emplace(phase, at).second) << file << ": " << name;
+  }
+  EXPECT_FALSE(arrows.empty()) << file;
+  for (const auto& [arrow, ends] : arrows) {
+    ASSERT_EQ(ends.size(), 2u) << file << ": one end of " << arrow;
+    EXPECT_LT(ends.at("s"), ends.at("f")) << file << ": " << arrow;
+  }
+}
+
 class Trace : public RunFixture {
  protected:
   void SetUp() override { prepare(kConfig, sums(9)); }
@@ -37,6 +76,7 @@ TEST_F(Trace, HasALanePerRoleAndBothEndsOfEveryArrow) {
   for (const int step : {2, 3}) {
     const std::string file = fmt::format("runs/traced/trace/step-{:06d}.json", step);
     const Json trace = parse_json(program_.read(file), file);
+    expect_importable(trace.at("traceEvents"), file);
     std::set<std::string> lanes, spans;
     std::map<std::string, std::string> ends;
     for (const Json& event : trace.at("traceEvents")) {
@@ -63,6 +103,7 @@ TEST_F(Trace, HasALanePerRoleAndBothEndsOfEveryArrow) {
   }
   const std::string together = "runs/traced/trace/all-steps.json";
   const Json all = parse_json(program_.read(together), together);
+  expect_importable(all.at("traceEvents"), together);
   for (const Json& event : all.at("traceEvents")) events -= event.at("ph") != "M";
   EXPECT_EQ(events, 0u) << "the steps together";
 }

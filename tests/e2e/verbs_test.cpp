@@ -2,6 +2,8 @@
 // `generate` reported, `export` the weights that the run exported, `eval` the same numbers again. Results are
 // on stdout alone.
 
+#include <regex>
+
 #include "tests/support/run_fixture.h"
 
 namespace temper {
@@ -44,13 +46,14 @@ class Verbs : public RunFixture {
     program_.write("sft.toml", run_config(kSft));
   }
 
-  /// Runs a verb that must succeed and returns its stdout; nothing may be on stderr.
+  /// Runs a verb that must succeed and returns its stdout; on stderr nothing may be but how much is done.
   std::string result(const std::string& arguments) const {
     return result_of(program_.temper() + " " + arguments);
   }
   std::string result_of(const std::string& command) const {
     EXPECT_EQ(program_.shell(command + " > result.log"), 0) << command << "\n" << output();
-    EXPECT_EQ(output(), "") << command;
+    static const std::regex progress("([0-9]+/[0-9]+ prompts\n)*");
+    EXPECT_TRUE(std::regex_match(output(), progress)) << command << "\n" << output();
     return program_.read("result.log");
   }
   static std::vector<Json> lines(const std::string& text) {
@@ -110,6 +113,50 @@ TEST_F(Verbs, ScoreGivesTheLogprobsOfGenerate) {
     }
     EXPECT_EQ(result_of(program_.mpirun(2, score)), scores);
   }
+}
+
+TEST_F(Verbs, GenerateGoesOnWithItsFile) {
+  std::string prompts;
+  for (int i = 0; i < 7; ++i) prompts += fmt::format("{{\"question\":\"number {}\"}}\n", i);
+  program_.write("prompts.jsonl", prompts);
+  const std::string generate =
+      "generate --model model --prompts prompts.jsonl --prompt-key question --samples 2 --threads 1 "
+      "rollout.max_new_tokens=9 ";
+  const std::string all = result(generate);
+  EXPECT_EQ(output(), "7/7 prompts\n");
+  EXPECT_EQ(result(generate + "--out whole.jsonl"), "");
+  EXPECT_EQ(program_.read("whole.jsonl"), all);
+  size_t end = 0;  // of the fifth line: two prompts and a half
+  for (int line = 0; line < 5; ++line) end = all.find('\n', end) + 1;
+  program_.write("begun.jsonl", all.substr(0, end + 20));
+  EXPECT_EQ(result_of(program_.mpirun(2, generate + "--out begun.jsonl")), "");
+  EXPECT_EQ(program_.read("begun.jsonl"), all);
+  EXPECT_EQ(result(generate + "--out begun.jsonl"), "") << "nothing is left to do";
+  EXPECT_EQ(program_.read("begun.jsonl"), all);
+  program_.write("prompts.jsonl", "{\"question\":\"another\"}\n" + prompts);
+  EXPECT_EQ(program_.run(generate + "--out begun.jsonl"), 64);
+  EXPECT_TRUE(says("begun.jsonl, line 1")) << output();
+  EXPECT_EQ(program_.read("begun.jsonl"), all) << "it is left alone";
+  program_.write("notes.txt", "not a result");
+  EXPECT_EQ(program_.run(generate + "--out notes.txt"), 64) << output();
+  EXPECT_EQ(program_.read("notes.txt"), "not a result");
+}
+
+TEST_F(Verbs, TokenPromptsNeedNoTokenizer) {
+  program_.write("ids.jsonl", "{\"tokens\":[7,8]}\n{\"tokens\":[9]}\n");
+  const std::string generate = "generate --prompts ids.jsonl --threads 1 rollout.max_new_tokens=5 --model ";
+  const std::vector<Json> with = lines(result(generate + "model"));
+  std::filesystem::copy(program_.path("model"), program_.path("bare"));
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+    std::filesystem::remove(program_.path(std::string("bare/") + name));
+  const std::vector<Json> without = lines(result(generate + "bare"));
+  ASSERT_EQ(without.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(without[i].at("tokens"), with[i].at("tokens")) << i;
+    EXPECT_EQ(without[i].at("text"), "") << i;
+  }
+  program_.write("ids.jsonl", "{\"prompt\":\"a text\"}\n");
+  EXPECT_EQ(program_.run(generate + "bare"), 65) << output();
 }
 
 TEST_F(Verbs, TokenizeThereAndBack) {

@@ -195,7 +195,7 @@ TEST(RolloutMetrics, OverResponsesInOrder) {
   groups[1].samples[0].raw_reward = -2;
   groups[1].samples[0].advantage = 4;
   auto metrics = rollout_metrics(groups);
-  EXPECT_EQ(metrics.size(), 16u);
+  EXPECT_EQ(metrics.size(), 17u);
   EXPECT_EQ(metrics.at("critic/rewards/mean"), ((0.1 + 0.2) + 0.3) / 3);
   EXPECT_EQ(metrics.at("critic/rewards/max"), 0.3);
   EXPECT_EQ(metrics.at("critic/rewards/min"), 0.1);
@@ -203,6 +203,7 @@ TEST(RolloutMetrics, OverResponsesInOrder) {
   EXPECT_EQ(metrics.at("critic/score/max"), 0);
   EXPECT_EQ(metrics.at("critic/score/min"), -2);
   EXPECT_EQ(metrics.at("critic/advantages/max"), 4);
+  EXPECT_EQ(metrics.at("rollout/no_signal_share"), 0.5);
   EXPECT_EQ(metrics.at("response_length/mean"), 2);
   EXPECT_EQ(metrics.at("response_length/min"), 0);
   EXPECT_EQ(metrics.at("response_length/clip_ratio"), 1.0 / 3);

@@ -8,8 +8,10 @@
 #include <random>
 
 #include "src/config/config.h"
+#include "src/config/peer_keys.h"
 #include "src/rl/registry.h"
 #include "src/run/verbs/help.h"
+#include "src/run/verbs/metric_docs.h"
 #include "tests/support/expect_error.h"
 
 namespace temper {
@@ -148,7 +150,9 @@ TEST(Help, NamesEveryVerbOptionKeyAndExitCode) {
     for (const OptionSpec& option : verb.options)
       EXPECT_NE(text.find(option.name), std::string::npos) << option.name;
   }
-  const std::string keys = help_text("keys");
+  EXPECT_EQ(help_text("train").find("given to MPI_Abort"), std::string::npos)
+      << "they have a page of their own";
+  const std::string keys = help_text("keys", /*all=*/true);
   for (const KeyDoc& doc : config_key_docs()) {
     EXPECT_NE(keys.find(doc.key + "\n"), std::string::npos) << doc.key;
     const std::string one = help_text(doc.key);
@@ -173,6 +177,46 @@ TEST(Help, EveryRewardWithItsOptions) {
                              "workers", "in_flight", "limit_seconds", "on_error"})
     EXPECT_NE(text.find(option), std::string::npos) << option;
   EXPECT_NE(help_text("").find("help rewards"), std::string::npos);
+}
+
+TEST(Help, KeysStandUnderTheirSectionsThoseOfLaterVersionsApart) {
+  const std::string keys = help_text("keys"), all = help_text("keys", /*all=*/true);
+  EXPECT_TRUE(keys.starts_with("[run]\n\nrun.name\n")) << keys.substr(0, 80);
+  EXPECT_LT(keys.find("\n[rollout]\n"), keys.find("\nrollout.temperature\n"));
+  for (const KeyDoc& doc : config_key_docs()) {
+    EXPECT_EQ(keys.find("\n" + doc.key + "\n") == std::string::npos, doc.later) << doc.key;
+    EXPECT_NE(all.find("\n" + doc.key + "\n"), std::string::npos) << doc.key;
+  }
+}
+
+TEST(Help, AMetricIsDescribedByItsPattern) {
+  const auto described = [](std::string_view key) {
+    return std::count_if(metric_docs().begin(), metric_docs().end(),
+                         [&](const MetricDoc& doc) { return describes(doc, key); });
+  };
+  for (const char* key : {"step", "critic/score/mean", "train/grad_norm", "reward/length/mean",
+                          "val/a b/pass@8", "val/a/score/max", "perf/peak_gb/train/host", "timing_s/gen"})
+    EXPECT_GE(described(key), 1) << key;
+  for (const char* key :
+       {"steps", "critic/score", "critic/score/means", "reward/mean", "perf/peak_gb/train", ""})
+    EXPECT_EQ(described(key), 0) << key;
+  for (const MetricDoc& doc : metric_docs())
+    EXPECT_NE(help_text("metrics").find(doc.help), std::string::npos) << doc.name;
+}
+
+TEST(Help, KeysThatPeopleTypeAreAnsweredWithTheRightOne) {
+  for (const auto& [typed, right] : {std::pair{"learning_rate", "optimizer.lr"},
+                                     {"optimizer.learning_rate", "optimizer.lr"},
+                                     {"temp", "rollout.temperature"},
+                                     {"rollout.temp", "rollout.temperature"},
+                                     {"rollout.n", "rollout.samples_per_prompt"},
+                                     {"rollout.max_tokens", "rollout.max_new_tokens"},
+                                     {"algorithm.kl_loss_coef", "algorithm.kl_coef"}})
+    EXPECT_NE(peer_key_hint(typed).find(fmt::format("`{}`", right)), std::string::npos) << typed;
+  expect_error(Exit::usage, {"learning_rate=1", "`optimizer.lr`"}, "no section", [] {
+    parse_command_line(Words{"train", "a.toml", "learning_rate=1"});
+  });
+  expect_error(Exit::usage, {"`rollout.temperature`"}, "topic", [] { help_text("temp"); });
 }
 
 TEST(Help, SectionsAndUnknownTopics) {

@@ -15,7 +15,8 @@ struct Block {
   std::atomic<int64_t> step = 0;
   std::atomic<Phase> phase = Phase::start;
   std::atomic<bool> waits = false;
-  std::mutex text;  // of the wait
+  std::mutex mutex;  // of what follows
+  WorkState work;
   char what[80] = {}, where[80] = {};
 };
 Block& block() {
@@ -33,8 +34,8 @@ void set_text(char (&to)[n], std::string_view from) {
 }  // namespace
 
 const char* phase_name(Phase phase) {
-  static constexpr std::array kNames{"start", "load", "rollout", "reference",
-                                     "train", "sync", "save",    "export"};
+  static constexpr std::array kNames{"start",      "load", "rollout", "reference", "train",
+                                     "validation", "sync", "save",    "export"};
   const auto at = static_cast<size_t>(phase);
   return at < kNames.size() ? kNames[at] : "unknown";  // it may have come from elsewhere
 }
@@ -45,6 +46,21 @@ void enter_phase(Phase phase, int64_t step) {
   note_progress();
 }
 
+void expect_work(int64_t pieces) {
+  Block& b = block();
+  const std::lock_guard lock(b.mutex);
+  if (b.work.step != b.step || b.work.phase != b.phase) b.work = {.step = b.step, .phase = b.phase};
+  b.work.total += pieces;
+}
+
+void note_work(int64_t pieces, int64_t tokens) {
+  Block& b = block();
+  note_progress();
+  const std::lock_guard lock(b.mutex);
+  b.work.done += pieces;
+  b.work.tokens += tokens;
+}
+
 void note_progress() {
   block().count.fetch_add(1, std::memory_order_relaxed);
   block().waits.store(false, std::memory_order_relaxed);
@@ -52,7 +68,7 @@ void note_progress() {
 
 void note_wait(std::string_view what, std::string_view where) {
   Block& b = block();
-  const std::lock_guard lock(b.text);
+  const std::lock_guard lock(b.mutex);
   set_text(b.what, what);
   set_text(b.where, where);
   b.waits = true;
@@ -65,7 +81,8 @@ ProgressState progress_state() {
   s.step = b.step;
   s.phase = b.phase;
   s.waits = b.waits;
-  const std::lock_guard lock(b.text);
+  const std::lock_guard lock(b.mutex);
+  s.work = b.work;
   std::memcpy(s.what, b.what, sizeof s.what);
   std::memcpy(s.where, b.where, sizeof s.where);
   return s;

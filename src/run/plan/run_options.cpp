@@ -15,7 +15,7 @@ SampleOptions sample_options(const RolloutConfig& r) {
 }
 
 GenerateOptions sampling_options(const RolloutConfig& section, const ModelConfig& model,
-                                 const Tokenizer& tokenizer, uint64_t seed, int64_t max_new_tokens) {
+                                 const Tokenizer* tokenizer, uint64_t seed, int64_t max_new_tokens) {
   const RolloutConfig& r = section;
   GenerateOptions o{.sampling = sample_options(r),
                     .seed = seed,
@@ -24,16 +24,17 @@ GenerateOptions sampling_options(const RolloutConfig& section, const ModelConfig
                     .stop_token_ids = {r.stop_token_ids.begin(), r.stop_token_ids.end()},
                     .stop = r.stop,
                     .logit_bias = {r.logit_bias.begin(), r.logit_bias.end()},
-                    .num_sampleable = std::min<int64_t>(model.vocab_size, tokenizer.vocab_size())};
+                    .num_sampleable = model.vocab_size};
+  if (tokenizer) o.num_sampleable = std::min<int64_t>(o.num_sampleable, tokenizer->vocab_size());
   if (r.ignore_eos) return o;
   o.stop_token_ids.insert(o.stop_token_ids.end(), model.eos_token_ids.begin(), model.eos_token_ids.end());
-  if (const auto id = tokenizer.eos_id()) o.stop_token_ids.push_back(*id);
+  if (const auto id = tokenizer ? tokenizer->eos_id() : std::nullopt) o.stop_token_ids.push_back(*id);
   return o;
 }
 
 GenerateOptions rollout_options(const Config& config, const RunPlan& plan, const ModelConfig& model,
                                 const Tokenizer& tokenizer) {
-  return sampling_options(config.rollout, model, tokenizer, config.run.seed, plan.max_new_tokens);
+  return sampling_options(config.rollout, model, &tokenizer, config.run.seed, plan.max_new_tokens);
 }
 
 EngineOptions engine_options(const Config& config, const RunPlan& plan) {

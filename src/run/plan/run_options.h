@@ -10,9 +10,10 @@ namespace temper {
 /// How a section draws from the logits.
 SampleOptions sample_options(const RolloutConfig& section);
 
-/// Stop ids are those of the section and, without ignore_eos, those of model and tokenizer.
+/// Stop ids are those of the section and, without ignore_eos, those of model and
+/// tokenizer. Null: the ids of the model are all that there is.
 GenerateOptions sampling_options(const RolloutConfig& section, const ModelConfig& model,
-                                 const Tokenizer& tokenizer, uint64_t seed, int64_t max_new_tokens);
+                                 const Tokenizer* tokenizer, uint64_t seed, int64_t max_new_tokens);
 
 /// Of the rollouts of a run.
 GenerateOptions rollout_options(const Config& config, const RunPlan& plan, const ModelConfig& model,

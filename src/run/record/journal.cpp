@@ -1,17 +1,28 @@
 #include "src/run/record/journal.h"
 
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
-#include <cstdio>
-
+#include "src/core/text/block_reader.h"
+#include "src/rl/rollout_metrics.h"
 #include "src/rl/trajectory_json.h"
+#include "src/run/record/sample_lines.h"
+#include "src/run/record/step_line.h"
 
 namespace temper {
+namespace {
+
+std::string lines_of(std::span<const Group> groups, int64_t step) {
+  std::string text;
+  for (const Group& group : groups)
+    for (const Trajectory& t : group.samples) text += dump_json_line(trajectory_to_json(t, step)) + "\n";
+  return text;
+}
+
+}  // namespace
 
 void Journal::open(const RunFolder& folder) {
   folder_ = &folder;
-  terminal_ = ::isatty(STDERR_FILENO) == 1;
+  age_ = {};
   metrics_ = std::make_unique<OutputFile>(folder.path("metrics.jsonl"), OutputFile::Mode::append);
   events_ = std::make_unique<EventFile>(folder.path("tensorboard"));
 }
@@ -32,14 +43,28 @@ std::vector<std::string> Journal::names(const std::string& prefix) const {
   return names;
 }
 
+void Journal::record_rollouts(std::span<const Group> groups, int64_t step, const Config& config) {
+  add(rollout_metrics(groups));
+  if (groups.empty()) set("rollout/no_signal_share", 1);
+  if (!folder_) return;
+  const RolloutConfig& r = config.rollout;
+  if (r.dump_every > 0 && step % r.dump_every == 0) {
+    const bool packed = r.dump_compress == "zstd";
+    const std::string file = "rollouts/" + step_name(step) + (packed ? ".jsonl.zst" : ".jsonl");
+    folder_->require_intact();
+    make_directories(folder_->path("rollouts"));
+    write_file_atomic(folder_->path(file),
+                      packed ? zstd_packed(lines_of(groups, step)) : lines_of(groups, step));
+  }
+  for (const std::string& line : sample_lines(groups, step, config.log.samples_per_step))
+    spdlog::info("{}", line);
+}
+
 void Journal::write_groups(const std::string& subfolder, std::span<const Group> groups, int64_t step) {
   if (!folder_) return;
   folder_->require_intact();
   make_directories(folder_->path(subfolder));
-  std::string text;
-  for (const Group& group : groups)
-    for (const Trajectory& t : group.samples) text += dump_json_line(trajectory_to_json(t, step)) + "\n";
-  write_file_atomic(folder_->path(subfolder + "/" + step_name(step) + ".jsonl"), text);
+  write_file_atomic(folder_->path(subfolder + "/" + step_name(step) + ".jsonl"), lines_of(groups, step));
 }
 
 std::string Journal::finish_step(int64_t step) {
@@ -53,39 +78,19 @@ std::string Journal::finish_step(int64_t step) {
   }
   if (metrics_) metrics_->write(dump_json_line(line) + "\n");
   if (events_) events_->write(step, values_);
-  std::string text = fmt::format("step {}/{}", step, total_steps_);
-  const auto show = [&](const char* name, const char* label, int digits) {
-    if (const auto at = values_.find(name); at != values_.end())
-      text += fmt::format("  {} {:.{}f}", label, at->second, digits);
-  };
-  show("critic/score/mean", "score", 3);
-  show("actor/loss", "loss", 4);
-  show("train/loss", "loss", 4);
-  show("actor/grad_norm", "grad_norm", 3);
-  show("train/grad_norm", "grad_norm", 3);
-  show("actor/entropy", "entropy", 3);
-  show("response_length/mean", "length", 1);
-  for (const auto& [name, value] : values_)
-    if (name.starts_with("val/") && name.ends_with("/score/mean"))
-      text += fmt::format("  {} {:.3f}", name, value);
-  show("timing_s/step", "s", 2);
+  if (const std::string text = no_signal_.look(step, values_); folder_ && !text.empty())
+    spdlog::warn("{}", text);
+  ++steps_;
+  const double left = age_.seconds() / static_cast<double>(steps_) * static_cast<double>(total_steps_ - step);
+  std::string text = step_line(step, total_steps_, values_, left);
   values_.clear();
   said_ = step;
-  if (status_shown_) std::fputs("\r\033[K", stderr);
-  status_shown_ = false;
   return text;
 }
 
 void Journal::sync() {
   if (metrics_) metrics_->sync();
   if (events_) events_->sync();
-}
-
-void Journal::status(const std::string& text) {
-  if (!terminal_) return;
-  std::fprintf(stderr, "\r\033[K%s", text.c_str());
-  std::fflush(stderr);
-  status_shown_ = true;
 }
 
 }  // namespace temper

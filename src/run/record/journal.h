@@ -1,5 +1,5 @@
 #pragma once
-// What a run tells the outside: metrics.jsonl and event files, the rollout dumps, the status line. Rank 0
+// What a run tells the outside: metrics.jsonl and event files, the rollout dumps, the step lines. Rank 0
 // writes; the others keep the same numbers and write nothing. Values under timing_s/ and perf/ may differ
 // between two runs of one config; no other may.
 
@@ -9,11 +9,13 @@
 #include <span>
 #include <string>
 
+#include "src/config/config.h"
 #include "src/core/check.h"
 #include "src/core/file.h"
 #include "src/core/json.h"
 #include "src/core/stopwatch.h"
 #include "src/rl/types.h"
+#include "src/run/record/no_signal.h"
 #include "src/run/record/run_folder.h"
 #include "src/run/record/tensorboard.h"
 
@@ -32,22 +34,25 @@ class Journal {
   std::vector<std::string> names(const std::string& prefix) const;
   /// A value set in this step, or 0.
   double value(const std::string& name) const;
+  /// Of what is trained in this step: its metrics, its file, and samples of it for people.
+  void record_rollouts(std::span<const Group> groups, int64_t step, const Config& config);
   /// Writes rollouts/step-XXXXXX.jsonl (or validation/...).
   void write_groups(const std::string& subfolder, std::span<const Group> groups, int64_t step);
-  /// Writes the step's line and forgets its values. Returns the short form for people.
+  /// Writes the step's line and forgets its values. Returns the short form for people; on a terminal it fits
+  /// into a line.
   std::string finish_step(int64_t step);
   /// The last step that has its line, and, as JSON, the values of the next one so far.
   int64_t said() const { return said_; }
   std::string unsaid() const { return dump_json_line(values_); }
   /// What was written is on the disk, as a checkpoint of the same step will be.
   void sync();
-  /// A line that replaces itself on a terminal; nothing elsewhere.
-  void status(const std::string& text);
 
  private:
   const RunFolder* folder_ = nullptr;  // null: this rank writes nothing
   int64_t total_steps_, said_;
-  bool terminal_ = false, status_shown_ = false;
+  Stopwatch age_;  // since it is open
+  int64_t steps_ = 0;
+  NoSignal no_signal_;
   std::map<std::string, double> values_;
   std::unique_ptr<OutputFile> metrics_;
   std::unique_ptr<EventFile> events_;

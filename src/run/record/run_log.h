@@ -8,4 +8,10 @@ namespace temper {
 /// `file` empty: stderr only. Levels: debug, info, warn, error.
 void start_log(const std::string& file, const std::string& level, int rank, bool on_stderr);
 
+/// A line about what goes on, from any thread of rank 0. On a terminal it stays until the next line of any
+/// kind replaces it (empty: goes away); elsewhere it is a line like others.
+void log_progress(const std::string& text);
+/// Seconds between such lines, where `seconds` are asked for: a terminal shows more. 0: none.
+double progress_interval(double seconds);
+
 }  // namespace temper

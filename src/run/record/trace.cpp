@@ -1,18 +1,30 @@
 #include "src/run/record/trace.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <set>
 
 #include "src/core/file.h"
 #include "src/core/hash.h"
+#include "src/core/process/host.h"
 #include "src/run/record/run_folder.h"
 
 namespace temper {
 namespace {
 
-constexpr double kMicroseconds = 1e6;
 constexpr const char* kGpu = "GPU";
+
+/// Of the clock that all processes of a host share.
+int64_t nanoseconds() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+/// Microseconds, to the nanosecond: what is rounded may lie outside of the span that it lies in.
+double microseconds(double seconds) { return std::round(seconds * 1e9) / 1e3; }
 
 /// Lanes are the threads of a rank's process in the viewer.
 int lane_number(const std::string& lane) {
@@ -27,10 +39,10 @@ Json name_event(const char* kind, int rank, const std::string& lane, const std::
 /// Events of any ranks and lanes, and the names of those.
 void write_timeline(const std::string& path, Json events) {
   if (events.empty()) return;
-  std::map<std::pair<int, std::string>, bool> lanes;
+  std::set<std::pair<int, std::string>> lanes;
   for (const Json& event : events)
-    lanes[{event.at("pid").get<int>(), event.at("cat").get<std::string>()}] = true;
-  for (const auto& [lane, unused] : lanes) {
+    if (event.at("ph") == "X") lanes.emplace(event.at("pid").get<int>(), event.at("cat").get<std::string>());
+  for (const auto& lane : lanes) {
     events.push_back(name_event("process_name", lane.first, lane.second, fmt::format("rank {}", lane.first)));
     events.push_back(name_event("thread_name", lane.first, lane.second, lane.second));
   }
@@ -51,10 +63,22 @@ bool Trace::on(int64_t step) const {
   return std::binary_search(steps_.begin(), steps_.end(), static_cast<int>(step));
 }
 
-void Trace::add(int64_t step, const char* lane, Json event) {
+void Trace::start(Comm& world) {
+  world.barrier("time 0 of the trace");
+  const Json mine{{"host", this_host()}, {"time", nanoseconds()}};
+  for (const std::string& text : world.all_gather(mine.dump(), "clocks of the trace"))
+    if (const Json first = Json::parse(text); first.at("host") == mine.at("host")) {
+      origin_ = first.at("time");
+      return;
+    }
+}
+
+double Trace::now() const { return static_cast<double>(nanoseconds() - origin_) * 1e-9; }
+
+void Trace::add(int64_t step, const char* lane, const char* category, Json event) {
   event["pid"] = rank_;
   event["tid"] = lane_number(lane);
-  event["cat"] = lane;
+  event["cat"] = category;
   events_[step].push_back(std::move(event));
 }
 
@@ -68,11 +92,12 @@ void Trace::gpu_spans(int64_t step, const std::vector<LaneSpans::Span>& spans) {
 }
 
 void Trace::add_span(int64_t step, const char* lane, const std::string& name, double begin, double end) {
-  add(step, lane,
+  const double from = microseconds(begin);
+  add(step, lane, lane,
       {{"ph", "X"},
        {"name", name},
-       {"ts", std::round(begin * kMicroseconds)},
-       {"dur", std::round((end - begin) * kMicroseconds)},
+       {"ts", from},
+       {"dur", microseconds((microseconds(end) - from) * 1e-6)},
        {"args", {{"step", step}}}});
 }
 
@@ -81,9 +106,9 @@ void Trace::arrow(int64_t step, const char* lane, const std::string& name, Arrow
   Json event{{"ph", end == Arrow::begins ? "s" : "f"},
              {"name", name},
              {"id", digest_hex(name.data(), static_cast<int64_t>(name.size())).substr(0, 12)},
-             {"ts", std::round(now() * kMicroseconds)}};
+             {"ts", microseconds(now())}};
   if (end == Arrow::ends) event["bp"] = "e";
-  add(step, lane, std::move(event));
+  add(step, lane, "arrow", std::move(event));  // viewers join ends of one category, name and id
 }
 
 void Trace::write(Comm& world, const std::string& folder) {

@@ -1,8 +1,8 @@
 #pragma once
 // What each rank did when, for the steps of `profile.steps`: spans on one lane per role and one for the GPU,
 // arrows for weights and batches, in the Chrome trace event format (open trace/step-000003.json in Perfetto).
-// Times count from a barrier of all ranks at the start of the run, so their clocks agree to the time of a
-// barrier.
+// Times count from a barrier of all ranks at the start of the run: the clocks of a host are one, those of
+// several hosts agree to the time of a barrier.
 
 #include <cstdint>
 #include <map>
@@ -12,7 +12,6 @@
 #include "src/comm/comm.h"
 #include "src/core/json.h"
 #include "src/core/lane_spans.h"
-#include "src/core/stopwatch.h"
 
 namespace temper {
 
@@ -22,17 +21,18 @@ class Trace {
 
   /// Records the steps of `steps` (ascending); none: every call returns at once.
   Trace(int rank, std::vector<int> steps) : rank_(rank), steps_(std::move(steps)) {}
-  /// Time 0; right after a barrier of all ranks.
-  void start() { clock_ = {}; }
+  /// Time 0: all ranks of `world` call it.
+  void start(Comm& world);
 
   int rank() const { return rank_; }
   bool on(int64_t step) const;
-  double now() const { return clock_.seconds(); }
+  double now() const;
   /// Something that lasted from `begin` (a value of `now`) until now.
   void span(int64_t step, const char* lane, const std::string& name, double begin);
   /// What ran on the GPU while this rank was at `step`; the times are values of `now`.
   void gpu_spans(int64_t step, const std::vector<LaneSpans::Span>& spans);
-  /// One end of an arrow, now; both ends name it alike ("weights 3 to rank 1").
+  /// One end of an arrow, now; both ends name it alike ("weights 3 to rank 1"). It hangs on the span of the
+  /// same step and lane that is under way.
   void arrow(int64_t step, const char* lane, const std::string& name, Arrow end);
 
   /// All ranks call it; the first rank of `world` that passes a folder writes one file per step into it, and
@@ -40,12 +40,12 @@ class Trace {
   void write(Comm& world, const std::string& folder);
 
  private:
-  void add(int64_t step, const char* lane, Json event);
+  void add(int64_t step, const char* lane, const char* category, Json event);
   void add_span(int64_t step, const char* lane, const std::string& name, double begin, double end);
 
   int rank_;
   std::vector<int> steps_;
-  Stopwatch clock_;
+  int64_t origin_ = 0;  // nanoseconds
   std::map<int64_t, std::vector<Json>> events_;
 };
 

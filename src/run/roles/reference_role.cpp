@@ -16,6 +16,7 @@ bool ReferenceRole::work_until(int64_t step) {
 /// Groups that have come are scored together, up to a micro-batch: which ones changes no bit of a log-prob.
 bool ReferenceRole::add_logprobs(int64_t step) {
   enter_phase(Phase::reference, step);
+  expect_work(p_.share.of(p_.plan.batch.prompts_per_step) * p_.plan.batch.samples_per_prompt);
   double seconds = 0;
   while (std::optional<Group> first = p_.groups.take(p_.stage, step)) {
     std::vector<Group> groups;
@@ -46,6 +47,7 @@ void ReferenceRole::annotate(int64_t step, std::span<const Group> groups) {
   std::vector<Annotation> added;
   for (size_t i = 0; i < missing.size(); ++i)
     added.push_back({missing[i]->data_position, missing[i]->sample, "ref_logprobs", std::move(logprobs[i])});
+  for (const Trajectory* t : missing) note_work(1, packed_length(*t));
   p_.groups.annotate(p_.stage, step, added);
 }
 

@@ -64,6 +64,7 @@ struct RunTask {
 struct Share {
   int64_t index = 0, count = 1;
   bool has(int64_t item) const { return item % count == index; }
+  int64_t of(int64_t items) const { return (items + count - 1 - index) / count; }
 };
 
 /// The steps that a role works ahead of the trainer, each once.

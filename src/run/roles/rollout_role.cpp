@@ -40,7 +40,7 @@ class RolloutRole::Step {
     for (int64_t round = open_.round; fresh > 0 || owed > 0 || !work.empty(); ++round) {
       if (replacing_rounds() > 0) note_.sums["rollout/rounds"] = p_.share.index == 0 ? round : 0;
       for (DrawnPrompt& p : p_.prompts.next(fresh)) work.push_back({std::move(p)});
-      const RoundResult mine = generate(work, round);
+      const RoundResult mine = generate(work);
       all.replaced = std::exchange(owed, 0);
       all.cut = mine.cut;
       if (shares()) share(mine, all);
@@ -78,7 +78,7 @@ class RolloutRole::Step {
     for (const std::string& bytes : p_.groups.share(round_to_bytes(mine))) add_round(bytes, all);
   }
 
-  RoundResult generate(const std::vector<PromptWork>& work, int64_t round) {
+  RoundResult generate(const std::vector<PromptWork>& work) {
     const BatchPlan& batch = p_.plan.batch;
     const std::vector<int64_t> rank_of = deal(
         work, {p_.share.count, batch.samples_per_prompt, p_.plan.max_new_tokens, options_.tokens_per_call});
@@ -96,7 +96,7 @@ class RolloutRole::Step {
       requests.back().after_stop = goes_on();
     }
     RoundResult result;
-    size_t done = 0;
+    expect_work(static_cast<int64_t>(requests.size()));
     const Stopwatch generating;
     Generation generation(p_.engine, options_, &p_.tokenizer);
     for (Request& request : requests) generation.add(std::move(request));
@@ -109,9 +109,7 @@ class RolloutRole::Step {
         else
           put_off(std::move(group), result);
         send(workers.take_finished(), result);
-        p_.journal.status(fmt::format("step {}: generating{}, {}/{} prompts of this rank", step_,
-                                      round > 0 ? fmt::format(" replacements, round {}", round) : "", ++done,
-                                      requests.size()));
+        note_work(1, 0);
       }
     }
     const double seconds = generating.seconds();
@@ -174,7 +172,7 @@ bool RolloutRole::phase(int64_t step) {
   }
   {
     enter_phase(Phase::sync, step);
-    const TraceSpan span(p_.trace, step, "rollout", fmt::format("get weights {}", version));
+    const TraceSpan span(p_.trace, version, "rollout", fmt::format("get weights {}", version));
     if (!p_.weights.receive(p_.model.parameters(), version)) return false;
     if (!p_.trains)
       p_.trace.arrow(version, "rollout", weights_arrow(version, p_.trace.rank()), Trace::Arrow::ends);

@@ -7,7 +7,6 @@
 
 #include "src/core/process/progress.h"
 #include "src/rl/registry.h"
-#include "src/rl/rollout_metrics.h"
 #include "src/rl/sampled_with.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/record/gradient_dump.h"
@@ -125,8 +124,7 @@ bool TrainRole::phase(int64_t step) {
   const bool one_update = plan().batch.updates_per_step * plan().batch.epochs_per_step == 1;
   if (generates() && p_.task.replay()) warn_of_unknown_versions(p_.task, p_.dp, in_order(groups), step);
   if (generates()) add_old_logprobs(groups, step, one_update);
-  if (generates()) p_.journal.add(rollout_metrics(groups));
-  if (generates()) p_.journal.write_groups("rollouts", groups, step);
+  if (generates()) p_.journal.record_rollouts(groups, step, config());
 
   const PhaseTimer timer(p_.journal, "update_actor");
   const std::vector<UpdateStats> stats = update(groups, step);
@@ -158,13 +156,12 @@ std::vector<UpdateStats> TrainRole::update(std::span<const Group> groups, int64_
   const int64_t per_update =
       size == batch.samples_per_step ? batch.samples_per_update : (size + updates - 1) / updates;
   std::vector<UpdateStats> stats;
+  expect_work(p_.dp.rank() == 0 ? size * batch.epochs_per_step : 0);  // of all ranks
   for (int64_t epoch = 0; epoch < batch.epochs_per_step; ++epoch)
     for (int64_t u = 0; u < updates && u * per_update < size; ++u) {
       const TraceSpan span(p_.trace, step, "trainer",
                            fmt::format("update {} of step {}", stats.size() + 1, step));
       const int64_t begin = std::min(size, u * per_update), end = std::min(size, begin + per_update);
-      p_.journal.status(
-          fmt::format("step {}: update {}/{}", step, stats.size() + 1, updates * batch.epochs_per_step));
       // Weights that are half way through a step are no state to go on from.
       const auto stops = [this] { return p_.end.agree(p_.dp); };
       trainer_.set_stop_check(stats.empty() ? stops : std::function<bool()>());

@@ -78,7 +78,7 @@ std::optional<std::vector<Group>> Validation::generate(const Set& set, int64_t v
                     static_cast<int32_t>(p_.config.validation.samples_per_prompt)});
     which.push_back(i);
   }
-  size_t done = 0;
+  expect_work(static_cast<int64_t>(which.size()));
   bool cut = false;
   while (!cut && !generation.done()) {
     for (Generation::Finished& f : generation.step(p_.ctx)) {
@@ -89,7 +89,7 @@ std::optional<std::vector<Group>> Validation::generate(const Set& set, int64_t v
         t.group = static_cast<int32_t>(which[f.request]);
       }
       workers.submit(std::move(g), p.record);
-      p_.status(fmt::format("validation {}: {}/{} prompts of this rank", set.name, ++done, which.size()));
+      note_work(1, 0);
     }
     cut = p_.stops();
   }
@@ -121,7 +121,7 @@ std::optional<Validation::Result> Validation::run(int64_t version) {
 
 bool ValidationRole::phase(int64_t step) {
   if (step % every_ != 0 && step != last_step_) return true;
-  enter_phase(Phase::rollout, step);
+  enter_phase(Phase::validation, step);
   const std::optional<Validation::Result> result = validation_.run(step);
   if (!result) return false;
   journal_.add(result->metrics);
@@ -140,7 +140,6 @@ std::unique_ptr<Role> make_validation_role(const RoleParts& p) {
                                 *p.tokenizer,
                                 p.chat,
                                 *p.rewards,
-                                [&journal = p.journal](const std::string& text) { journal.status(text); },
                                 [&end = p.end] {
                                   end.look();
                                   return end.after().has_value();

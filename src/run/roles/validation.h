@@ -23,8 +23,7 @@ class Validation {
     const Tokenizer& tokenizer;
     const ChatTemplate* chat;
     const RewardSet& rewards;
-    std::function<void(const std::string&)> status;  // told how far this rank is
-    std::function<bool()> stops;                     // asked between engine steps: nobody waits for the rest
+    std::function<bool()> stops;  // asked between engine steps: nobody waits for the rest
   };
   explicit Validation(const Parts& parts);
 

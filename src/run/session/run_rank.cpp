@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <cstdlib>
 #include <limits>
 #include <numeric>
 
@@ -87,7 +88,7 @@ void RunRank::open_folder(int rank) {
     make_directories(folder->path("logs"));
   }
   world->barrier("run folder opened by the first trainer rank");
-  trace.start();
+  trace.start(*world);
   const std::string root = join_path(config().run.dir, config().run.name);
   checkpoints = join_path(root, "checkpoints");
   start_log(join_path(root, fmt::format("logs/rank-{:04d}.log", rank)), config().log.level, rank, writes());
@@ -115,10 +116,11 @@ void RunRank::find_start() {
 /// Of the steps that are made again, before their files are removed.
 void RunRank::remember_verdicts() {
   const std::string rollouts = join_path(join_path(config().run.dir, config().run.name), "rollouts");
-  const auto file_of = [&](int64_t step) { return join_path(rollouts, step_name(step) + ".jsonl"); };
-  if (placement.has(Duty::produces))
-    for (int64_t step = resume.produced + 1; path_exists(file_of(step)); ++step)
-      rewards->remember(file_of(step));
+  const size_t number = std::string_view("step-").size();
+  if (placement.has(Duty::produces) && is_directory(rollouts))
+    for (const std::string& name : list_directory(rollouts))
+      if (name.size() > number && std::atoll(name.c_str() + number) > resume.produced)
+        rewards->remember(join_path(rollouts, name));
   world->barrier("verdicts of reward programs read by all ranks");
 }
 

@@ -96,6 +96,7 @@ void save_checkpoint(RunRank& rank, int64_t step, int64_t ahead) {
   if (rank.task.replay()) checkpoint.text("replay", replayed_text(rank.task, step));
   rank.journal->sync();
   checkpoint.write(rank.checkpoints, step);
+  spdlog::info("saved {}", join_path(rank.checkpoints, step_name(step)));
   if (rank.writes()) remove_older(rank, step);
 }
 
@@ -132,8 +133,8 @@ void start_run(RunRank& rank) {
   restore(rank);
   if (!rank.trains()) return;
   if (rank.folder) {
-    prepare_folder(*rank.folder, rank.found, rank.resume.step, rank.journal->said(),
-                   rank.task.plan.generates);
+    const bool writes_all = rank.task.plan.generates && rank.config().rollout.dump_every == 1;
+    prepare_folder(*rank.folder, rank.found, rank.resume.step, rank.journal->said(), writes_all);
     if (rank.found == RunStart::Finds::own)
       remove_old_checkpoints(rank.checkpoints, rank.config().checkpoint.keep);
     rank.folder->keep_config(dump_config(rank.task.loaded));
@@ -169,7 +170,6 @@ void save_step(RunRank& rank, int64_t step) {
   const Saves saves = saves_after(rank, step);
   if (saves.checkpoint) save_checkpoint(rank, step, step + rank.task.lag());
   if (saves.exported) export_step(rank, step);
-  if (step == rank.last_step()) spdlog::info("saved {}", join_path(rank.checkpoints, step_name(step)));
 }
 
 void save_stopped(RunRank& rank, int64_t step) {
@@ -178,7 +178,6 @@ void save_stopped(RunRank& rank, int64_t step) {
   // reads it again.
   const bool one_more = rank.weights.version() == step && !rank.task.replay() && rank.journal->said() == step;
   save_checkpoint(rank, step, step + rank.task.lag() + (one_more ? 1 : 0));
-  spdlog::info("saved {}", join_path(rank.checkpoints, step_name(step)));
 }
 
 }  // namespace temper

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "src/config/load.h"
+#include "src/config/peer_keys.h"
 #include "src/core/check.h"
 #include "src/core/split.h"
 #include "src/core/text/nearest.h"
@@ -143,7 +144,9 @@ class Parser {
       line_.positional = word;
       has_positional_ = true;
     } else {
-      fail_usage("unexpected argument", where(), fmt::format("\"{}\"", word), see());
+      const size_t equals = word.find('=');
+      const std::string hint = equals == std::string::npos ? "" : peer_key_hint(word.substr(0, equals));
+      fail_usage("unexpected argument", where(), fmt::format("\"{}\"{}", word, hint), see());
     }
   }
 

@@ -6,6 +6,7 @@
 
 #include "src/comm/watch.h"
 #include "src/config/load.h"
+#include "src/core/process/progress.h"
 #include "src/rl/registry.h"
 #include "src/run/plan/host_memory.h"
 #include "src/run/plan/model_facts.h"
@@ -23,9 +24,11 @@ int run_eval(const CommandLine& line) {
   require_paths(loaded, {"data.train", "checkpoint.resume"});
   std::optional<Helpers> helpers;
   if (needs_helpers(config.reward)) helpers.emplace();  // before there are threads
-  Watch watch({.limit_seconds = config.cluster.watchdog_seconds, .report_file = "", .has_checkpoint = [] {
-                 return false;
-               }});
+  Watch watch({.limit_seconds = config.cluster.watchdog_seconds,
+               .report_file = "",
+               .has_checkpoint = [] { return false; },
+               .tell_seconds = progress_interval(config.log.progress_seconds),
+               .tell = log_progress});
   MpiSession mpi(nullptr, nullptr);
   const std::unique_ptr<Comm> comm = mpi.make_comm_of_all(watch.connect(mpi));
   const int64_t gpu_bytes = gpu_bytes_per_rank(mpi, settle_device(loaded, *comm), *comm);
@@ -49,8 +52,8 @@ int run_eval(const CommandLine& line) {
   Engine engine(*model, engine_options(config, plan), host.ctx().lane);
   const RewardSet rewards(config.reward, helpers ? &*helpers : nullptr);
   Validation validation({config, plan, *comm, host.ctx(), *model, engine, *text.tokenizer,
-                         text.chat_template(), rewards, /*status=*/[](const std::string&) {},
-                         /*stops=*/[] { return false; }});
+                         text.chat_template(), rewards, /*stops=*/[] { return false; }});
+  enter_phase(Phase::validation);
   Json result = Json::object();
   const std::optional<Validation::Result> made = validation.run(0);
   for (const auto& [name, value] : made->metrics) result[name] = value;

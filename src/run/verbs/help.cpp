@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "src/config/config.h"
+#include "src/config/peer_keys.h"
 #include "src/core/check.h"
 #include "src/core/text/nearest.h"
 #include "src/rl/registry.h"
+#include "src/run/verbs/metric_docs.h"
 
 namespace temper {
 namespace {
@@ -62,6 +64,7 @@ std::string overview_text() {
          "  temper help keys     every config key; `temper help rollout` a section, `temper help run.seed` a "
          "key\n"
          "  temper help rewards  the reward functions and their options\n"
+         "  temper help metrics  what metrics.jsonl and TensorBoard show\n"
          "  temper help exit-codes\n"
          "\nResults go to stdout; logs, progress and errors to stderr.\n\n" +
          exit_codes_text();
@@ -84,7 +87,14 @@ std::string verb_text(const VerbSpec& verb) {
     text +=
         "\n  rollout.key=value sets a sampling key, for example rollout.temperature=0.7 "
         "rollout.max_new_tokens=64.\n";
-  return text + "\n" + exit_codes_text();
+  return text + "\n  exit codes: temper help exit-codes\n";
+}
+
+std::string metrics_text() {
+  std::string text = "metrics.jsonl: a line per step; {a,b}: each of these, <x>: any name\n";
+  for (const MetricDoc& metric : metric_docs())
+    text += fmt::format("  {}\n      {}\n", metric.name, metric.help);
+  return text + "timing_s/ and perf/ differ between two runs of one config; nothing else does.\n";
 }
 
 std::string key_text(const KeyDoc& doc) {
@@ -97,34 +107,51 @@ std::string key_text(const KeyDoc& doc) {
   return text + fmt::format("  legal:   {}\n", doc.legal);
 }
 
-/// Keys of "rollout", "roles.trainer", or all for "".
+/// Keys of "rollout", "roles.trainer".
 std::string section_text(const std::string& section) {
   std::string text;
   for (const KeyDoc& doc : config_key_docs())
-    if (section.empty() || doc.key.starts_with(section + "."))
+    if (doc.key.starts_with(section + "."))
       text += fmt::format("{}{}", text.empty() ? "" : "\n", key_text(doc));
   return text;
 }
 
+/// Every key, under a line for each section. `all`: those of later versions too.
+std::string keys_text(bool all) {
+  std::string text, section;
+  for (const KeyDoc& doc : config_key_docs()) {
+    if (doc.later && !all) continue;
+    if (const std::string of = doc.key.substr(0, doc.key.find('.')); of != section) {
+      section = of;
+      text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", section);
+    }
+    text += "\n" + key_text(doc);
+  }
+  return text + (all ? "" : "\nkeys of later versions: temper help keys --all\n");
+}
+
 [[noreturn]] void fail_topic(const std::string& topic) {
-  std::vector<std::string> names{"keys", "rewards", "exit-codes", "environment"};
+  std::vector<std::string> names{"keys", "rewards", "metrics", "exit-codes", "environment"};
   for (const VerbSpec& verb : verbs()) names.emplace_back(verb.name);
   for (const KeyDoc& doc : config_key_docs()) {
     names.push_back(doc.key);
     const std::string section = doc.key.substr(0, doc.key.find('.'));
     if (std::find(names.begin(), names.end(), section) == names.end()) names.push_back(section);
   }
-  fail(Exit::usage, {.what = "unknown topic of help",
-                     .where = topic,
-                     .why = "it is no verb, key or section" + did_you_mean(topic, names),
-                     .fix = "see `temper help` and `temper help keys`"});
+  const std::string hint = peer_key_hint(topic);
+  fail(Exit::usage,
+       {.what = "unknown topic of help",
+        .where = topic,
+        .why = "it is no verb, key or section" + (hint.empty() ? did_you_mean(topic, names) : hint),
+        .fix = "see `temper help` and `temper help keys`"});
 }
 
 }  // namespace
 
-std::string help_text(const std::string& topic) {
+std::string help_text(const std::string& topic, bool all) {
   if (topic.empty()) return overview_text();
-  if (topic == "keys") return section_text("");
+  if (topic == "keys") return keys_text(all);
+  if (topic == "metrics") return metrics_text();
   if (topic == "rewards") return rewards_text();
   if (topic == "exit-codes") return exit_codes_text();
   if (topic == "environment") return environment_text();
@@ -138,7 +165,7 @@ std::string help_text(const std::string& topic) {
 }
 
 int run_help(const CommandLine& line) {
-  std::fputs(help_text(line.positional).c_str(), stdout);
+  std::fputs(help_text(line.positional, line.has("--all")).c_str(), stdout);
   return 0;
 }
 

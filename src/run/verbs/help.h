@@ -10,7 +10,7 @@ namespace temper {
 
 /// Text of a topic: "" (overview), a verb, a key, a section, "keys", "exit-codes", "environment". An unknown
 /// topic is Error(Exit::usage) with the nearest ones.
-std::string help_text(const std::string& topic);
+std::string help_text(const std::string& topic, bool all = false);
 
 int run_help(const CommandLine& line);
 

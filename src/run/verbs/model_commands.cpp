@@ -22,6 +22,7 @@ namespace {
 constexpr int64_t kScoreBudget = 4096;  // rows of one packed scoring pass, at least one sequence
 constexpr int64_t kGenerateTokens =
     256;  // max_new_tokens of `generate` unless rollout.max_new_tokens is given
+constexpr int64_t kMostIds = int64_t{1} << 31;
 constexpr int64_t kCacheBytes = int64_t{2} << 30;
 
 /// The [rollout] section from `rollout.key=value` arguments alone.
@@ -51,24 +52,54 @@ void require_ids_of_model(const RolloutConfig& r, int64_t vocab_size) {
 }
 
 struct GenerateInput {
+  TextTools tools;  // no tokenizer: the folder has none, and no prompt wants one
   std::vector<Request> requests;
   int64_t longest = 0;
 };
 
-GenerateInput read_prompts(const CommandLine& line, const PromptBuilder& builder) {
-  std::vector<JsonLine> lines;
-  if (line.has("--prompt"))
-    lines.push_back({Json{{"prompt", line.text("--prompt")}}, "--prompt"});
-  else
-    lines = read_json_lines(line.text("--prompts"));
+std::vector<JsonLine> prompt_lines(const CommandLine& line, const std::string& key) {
+  if (line.has("--prompt")) return {{Json{{key, line.text("--prompt")}}, "--prompt"}};
+  return read_json_lines(line.text("--prompts"));
+}
+
+GenerateInput read_prompts(const CommandLine& line, bool has_stop_texts) {
+  PromptOptions options;
+  options.prompt_key = line.text("--prompt-key", options.prompt_key);
+  options.chat = line.has("--chat");
+  options.messages_key = options.chat ? "messages" : "";
+  options.lines_have_arguments = options.chat;
+  const std::vector<JsonLine> lines = prompt_lines(line, options.prompt_key);
+  const auto has_ids = [&](const JsonLine& one) {
+    return one.value.contains("tokens") && !one.value.contains(options.prompt_key);
+  };
+  const std::string folder = line.text("--model");
   GenerateInput input;
-  for (size_t i = 0; i < lines.size(); ++i) {
-    const Prompt p = builder.build(lines[i].value, lines[i].where, /*with_response=*/false);
-    input.longest = std::max(input.longest, static_cast<int64_t>(p.tokens.size()));
-    input.requests.push_back(
-        {static_cast<int64_t>(i), p.tokens, static_cast<int32_t>(line.integer("--samples", 1))});
+  if (has_stop_texts || has_tokenizer(folder) || !std::all_of(lines.begin(), lines.end(), has_ids))
+    input.tools = load_text_tools(folder);
+  std::optional<PromptBuilder> builder;
+  if (input.tools.tokenizer) builder.emplace(*input.tools.tokenizer, input.tools.chat_template(), options);
+  const auto samples = static_cast<int32_t>(line.integer("--samples", 1));
+  for (const JsonLine& one : lines) {
+    std::vector<int32_t> tokens = builder
+                                      ? builder->build(one.value, one.where, /*with_response=*/false).tokens
+                                      : token_list(one, kMostIds);  // the engine knows its model's
+    input.longest = std::max(input.longest, static_cast<int64_t>(tokens.size()));
+    input.requests.push_back({std::ssize(input.requests), std::move(tokens), samples});
   }
   return input;
+}
+
+/// What goes to stdout or --out, and what of it a file may have.
+OrderedLines::Options generated_results(const CommandLine& line, const std::vector<Request>& requests) {
+  return {.file = line.text("--out"),
+          .items = requests.size(),
+          .lines_per_item = static_cast<size_t>(line.integer("--samples", 1)),
+          .counted = line.has("--prompts") ? "prompts" : "",
+          .belongs = [&requests](const Json& result, size_t prompt, size_t sample) {
+            return result.value("prompt_index", Json()) == prompt &&
+                   result.value("sample_index", Json()) == sample &&
+                   result.value("prompt_tokens", Json()) == requests[prompt].prompt;
+          }};
 }
 
 /// Room for pages where rollout.kv_memory is not given: half of what the weights left free on a GPU.
@@ -126,27 +157,20 @@ int64_t longest_packed(const std::vector<const Trajectory*>& sequences) {
 
 int run_generate(const CommandLine& line) {
   const RolloutConfig r = rollout_settings(line);
-  const std::string folder = line.text("--model");
   SharedWork work(line);
-  const TextTools tools = load_text_tools(folder);
-  const bool has_messages = line.has("--chat");
-  PromptOptions options;
-  options.chat = has_messages;
-  options.messages_key = has_messages ? "messages" : "";
-  options.lines_have_arguments = has_messages;
-  const PromptBuilder builder(*tools.tokenizer, tools.chat_template(), options);
-  const GenerateInput input = read_prompts(line, builder);
-  const auto model = work.host().load({folder});
-  if (const std::string lost = lost_end_tokens_text(model->config(), tools.tokenizer->eos_id());
-      !lost.empty())
-    spdlog::warn("{}", lost);
+  const GenerateInput input = read_prompts(line, !r.stop.empty());
+  const auto model = work.host().load({line.text("--model")});
+  const Tokenizer* tokenizer = input.tools.tokenizer.get();
+  const std::string lost =
+      lost_end_tokens_text(model->config(), tokenizer ? tokenizer->eos_id() : std::nullopt);
+  if (!lost.empty()) spdlog::warn("{}", lost);
   const int64_t longest = std::min(model->context_tokens(), input.longest + r.max_new_tokens);
   Engine engine(*model, generate_engine(*model, r, longest), work.host().ctx().lane);
   require_ids_of_model(r, model->config().vocab_size);
-  const GenerateOptions sampling =
-      sampling_options(r, model->config(), *tools.tokenizer, static_cast<uint64_t>(line.integer("--seed", 0)),
-                       r.max_new_tokens);
+  const GenerateOptions sampling = sampling_options(
+      r, model->config(), tokenizer, static_cast<uint64_t>(line.integer("--seed", 0)), r.max_new_tokens);
 
+  work.begin(generated_results(line, input.requests));
   std::vector<Request> mine;
   std::vector<size_t> which;
   for (size_t i = 0; i < input.requests.size(); ++i)
@@ -154,8 +178,8 @@ int run_generate(const CommandLine& line) {
       mine.push_back(input.requests[i]);
       which.push_back(i);
     }
-  const auto samples = static_cast<size_t>(line.integer("--samples", 1));
-  const bool streams = line.has("--prompt") && samples == 1 && ::isatty(STDOUT_FILENO) == 1;
+  const bool streams = line.has("--prompt") && !line.has("--out") && line.integer("--samples", 1) == 1 &&
+                       ::isatty(STDOUT_FILENO) == 1;
   Engine::OnText on_text;
   if (streams)
     on_text = [](size_t, int32_t, const std::string& text) {
@@ -163,14 +187,15 @@ int run_generate(const CommandLine& line) {
       std::fflush(stdout);
     };
   engine.generate(
-      work.host().ctx(), mine, sampling, tools.tokenizer.get(),
+      work.host().ctx(), mine, sampling, tokenizer,
       [&](size_t i, std::vector<Response> done) {
+        std::string text = streams ? "\n" : "";
         for (size_t k = 0; k < done.size() && !streams; ++k)
-          work.put(which[i] * samples + k, generated_line(which[i], k, mine[i], done[k]));
+          text += dump_json_line(generated_line(which[i], k, mine[i], done[k])) + "\n";
+        work.put(which[i], std::move(text));
       },
       on_text);
-  if (streams) std::printf("\n");
-  work.print();
+  work.finish();
   return 0;
 }
 
@@ -178,6 +203,7 @@ int run_score(const CommandLine& line) {
   SharedWork work(line);
   const auto model = work.host().load({line.text("--model")});
   const std::vector<Trajectory> sequences = read_sequences(line.text("--input"), *model);
+  work.begin({.items = sequences.size()});
   std::vector<const Trajectory*> mine;
   std::vector<size_t> which;
   for (size_t i = 0; i < sequences.size(); ++i)
@@ -190,8 +216,9 @@ int run_score(const CommandLine& line) {
                             .cost = {}};
   const std::vector<TokenValues> values = local_token_values(work.host().ctx(), *model, mine, options);
   for (size_t k = 0; k < mine.size(); ++k)
-    work.put(which[k], {{"logprobs", values[k].logprob}, {"entropy", values[k].entropy}});
-  work.print();
+    work.put(which[k],
+             dump_json_line(Json{{"logprobs", values[k].logprob}, {"entropy", values[k].entropy}}) + "\n");
+  work.finish();
   return 0;
 }
 

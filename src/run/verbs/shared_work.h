@@ -1,19 +1,20 @@
 #pragma once
-// Lines of work dealt to the ranks of an mpirun, what computes them, and their results
-// printed in input order by rank 0.
+// Lines of work dealt to the ranks of an mpirun, what computes them, and their results, which go to rank 0 as
+// they finish.
 
-#include <cstdio>
-#include <map>
 #include <memory>
+#include <optional>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "src/comm/mpi_comm.h"
 #include "src/core/json.h"
+#include "src/core/stopwatch.h"
 #include "src/run/record/run_log.h"
 #include "src/run/session/gpu.h"
 #include "src/run/session/model_host.h"
 #include "src/run/verbs/command_line.h"
+#include "src/run/verbs/ordered_lines.h"
 
 namespace temper {
 
@@ -21,6 +22,7 @@ class SharedWork {
  public:
   explicit SharedWork(const CommandLine& line) : mpi_(nullptr, nullptr) {
     comm_ = mpi_.make_comm_of_all(kWaitSeconds);
+    mailbox_ = mpi_.make_mailbox(kWaitSeconds);
     start_log("", "warn", comm_->rank(), /*on_stderr=*/comm_->rank() == 0);
     std::optional<int64_t> threads;
     if (line.has("--threads")) threads = line.integer("--threads", 1);
@@ -35,28 +37,52 @@ class SharedWork {
     host_.emplace(mpi_, device, resolve_dtype(dtype, device), threads);
   }
   ModelHost& host() { return *host_; }
-  int rank() const { return comm_->rank(); }
-  int size() const { return comm_->size(); }
-  bool mine(size_t index) const { return static_cast<int>(index % static_cast<size_t>(size())) == rank(); }
 
-  /// Adds the output line of an item of this rank.
-  void put(size_t index, const Json& value) { lines_.push_back(Json::array({index, dump_json_line(value)})); }
-  /// Prints all lines in order of index (rank 0).
-  void print() {
-    std::map<size_t, std::string> all;
-    for (const std::string& part : comm_->all_gather(lines_.dump(), "results, copied"))
-      for (const Json& one : Json::parse(part)) all[one[0].get<size_t>()] = one[1].get<std::string>();
-    if (rank() != 0) return;
-    for (const auto& [index, text] : all) std::printf("%s\n", text.c_str());
-    std::fflush(stdout);
+  /// What there is to do; a file may have the first of it.
+  void begin(OrderedLines::Options options) {
+    if (rank() == 0) lines_.emplace(std::move(options));
+    const std::string begun = lines_ ? std::to_string(lines_->begun()) : "";
+    begun_ = std::stoull(comm_->broadcast(begun, 0, "results that are there, of rank 0"));
+  }
+  /// Dealt to this rank, and not done before.
+  bool mine(size_t item) const {
+    return item >= begun_ && static_cast<int>(item % static_cast<size_t>(comm_->size())) == rank();
+  }
+  /// The lines of an item of this rank, each with its end.
+  void put(size_t item, std::string text) {
+    if (lines_)
+      lines_->put(item, std::move(text));
+    else
+      mailbox_->post(0, kResults, Json::array({item, std::move(text)}).dump());
+    if (lines_) take();
+  }
+  /// All results of all ranks are written.
+  void finish() {
+    for (const Stopwatch waited; lines_ && !lines_->complete(); take())
+      mailbox_->pause(waited.seconds(), "results of the other ranks");
+    for (const Stopwatch waited; !lines_ && mailbox_->outgoing_bytes(kResults) > 0;)
+      mailbox_->pause(waited.seconds(), "results that go to rank 0");
+    if (lines_) lines_->close();
   }
 
  private:
   static constexpr double kWaitSeconds = 86400;  // one rank may have a day's more work than another
+  static constexpr int kResults = 0;             // the channel
+
+  int rank() const { return comm_->rank(); }
+  void take() {
+    while (const std::optional<Message> message = mailbox_->poll(kResults)) {
+      const Json result = Json::parse(message->bytes);
+      lines_->put(result[0].get<size_t>(), result[1].get<std::string>());
+    }
+  }
+
   MpiSession mpi_;
   std::unique_ptr<Comm> comm_;
+  std::unique_ptr<Mailbox> mailbox_;
   std::optional<ModelHost> host_;
-  Json lines_ = Json::array();
+  std::optional<OrderedLines> lines_;  // on rank 0
+  size_t begun_ = 0;
 };
 
 }  // namespace temper

@@ -9,6 +9,7 @@
 #include "src/rl/registry.h"
 #include "src/run/plan/host_memory.h"
 #include "src/run/plan/model_facts.h"
+#include "src/run/record/run_log.h"
 #include "src/run/session/gpu.h"
 #include "src/run/session/session.h"
 #include "src/run/verbs/guard.h"
@@ -26,7 +27,9 @@ Watch::Options watch_options(const Config& config) {
   const std::string root = join_path(config.run.dir, config.run.name);
   return {.limit_seconds = config.cluster.watchdog_seconds,
           .report_file = join_path(root, "missing-rank.txt"),
-          .has_checkpoint = checkpoint_check(config)};
+          .has_checkpoint = checkpoint_check(config),
+          .tell_seconds = progress_interval(config.log.progress_seconds),
+          .tell = log_progress};
 }
 
 }  // namespace

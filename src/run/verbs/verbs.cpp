@@ -54,6 +54,9 @@ constexpr std::array kGenerate{
     kModel,
     OptionSpec{"--prompt", Kind::text, "TEXT", "", "one prompt; its text is streamed to a terminal"},
     OptionSpec{"--prompts", Kind::text, "FILE", "", "JSONL of {\"prompt\"}, {\"messages\"} or {\"tokens\"}"},
+    OptionSpec{"--prompt-key", Kind::text, "KEY", "prompt", "key of the prompt in a line"},
+    OptionSpec{"--out", Kind::text, "FILE", "stdout",
+               "file for the results; one that exists goes on after the prompts that it has"},
     OptionSpec{
         "--chat", Kind::flag, "", "",
         "render prompts with the chat template; other keys of a line (\"tools\", \"enable_thinking\") are "
@@ -100,6 +103,9 @@ constexpr std::array kExport{
 constexpr std::array kVerify{kCheckpoint,
                              OptionSpec{"--json", Kind::flag, "", "", "the result as one JSON object"}};
 constexpr std::array kEval{kThreads};
+constexpr std::array kHelp{
+    OptionSpec{"--all", Kind::flag, "", "", "with `keys`: those of later versions too"},
+};
 
 const std::array kVerbs{
     VerbSpec{"train", "CONFIG", Overrides::all, kTrain, run_train, "train, under mpirun, srun or alone", {}},
@@ -126,13 +132,14 @@ const std::array kVerbs{
              "read a checkpoint and compare every checksum",
              {}},
     VerbSpec{"eval", "CONFIG", Overrides::all, kEval, run_eval, "the validation of a config alone", {}},
-    VerbSpec{"help",
-             "[TOPIC]",
-             Overrides::none,
-             {},
-             run_help,
-             "this text, or that of a verb, a config key, a section, `keys`, `rewards` or `exit-codes`",
-             {}},
+    VerbSpec{
+        "help",
+        "[TOPIC]",
+        Overrides::none,
+        kHelp,
+        run_help,
+        "this text, or that of a verb, a config key, a section, `keys`, `rewards`, `metrics` or `exit-codes`",
+        {}},
 };
 
 }  // namespace

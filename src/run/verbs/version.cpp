@@ -6,6 +6,7 @@
 #include <spdlog/version.h>
 #include <utf8proc.h>
 #include <xxhash.h>
+#include <zstd.h>
 
 #include "src/comm/mpi_comm.h"
 #include "src/core/cuda_version.h"
@@ -35,10 +36,12 @@ std::string dotted(unsigned number) {
 /// What this process has loaded, beside what it was built with.
 std::string libraries() {
   return fmt::format(
-      "PCRE2:    {}\nutf8proc: {}\nxxHash:   {}, built with {}\nfmt:      {}\nglibc:    {}, built with "
+      "PCRE2:    {}\nutf8proc: {}\nxxHash:   {}, built with {}\nzstd:     {}, built with {}\nfmt:      "
+      "{}\nglibc:    {}, built with "
       "{}.{}\n",
       pcre2_version(), utf8proc_version(), dotted(XXH_versionNumber()), dotted(XXH_VERSION_NUMBER),
-      dotted(FMT_VERSION), ::gnu_get_libc_version(), __GLIBC__, __GLIBC_MINOR__);
+      ZSTD_versionString(), ZSTD_VERSION_STRING, dotted(FMT_VERSION), ::gnu_get_libc_version(), __GLIBC__,
+      __GLIBC_MINOR__);
 }
 
 }  // namespace

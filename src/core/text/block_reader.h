@@ -1,0 +1,36 @@
+#pragma once
+// A text file in blocks, front to back; one that zstd packed is unpacked on the way. And the packing.
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "src/core/file.h"
+
+namespace temper {
+
+class BlockReader {
+ public:
+  /// What the file is, its first bytes say.
+  explicit BlockReader(const std::string& path);
+  ~BlockReader();
+  BlockReader(const BlockReader&) = delete;
+  BlockReader& operator=(const BlockReader&) = delete;
+
+  /// The next block of at most 1 MiB; false at the end. Error(Exit::data) where a packed file is damaged or
+  /// ends too early.
+  bool next(std::string& block);
+
+ private:
+  bool read(std::string& bytes);
+  struct Unpacker;
+
+  InputFile file_;
+  int64_t offset_ = 0;
+  std::unique_ptr<Unpacker> unpacker_;  // null: plain text
+};
+
+/// As the program `zstd` writes it, with a checksum.
+std::string zstd_packed(std::string_view text);
+
+}  // namespace temper

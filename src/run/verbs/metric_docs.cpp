@@ -1,0 +1,92 @@
+#include "src/run/verbs/metric_docs.h"
+
+#include <algorithm>
+#include <array>
+
+namespace temper {
+namespace {
+
+constexpr std::array kMetrics{
+    MetricDoc{"step", "training step, counted from 1"},
+    MetricDoc{"actor/loss", "pg_loss + kl_coef x kl_loss - entropy_coef x entropy"},
+    MetricDoc{"actor/pg_loss", "clipped policy gradient loss"},
+    MetricDoc{"actor/kl_loss", "divergence from the reference, without its coefficient"},
+    MetricDoc{"actor/kl_clipfrac", "share of tokens whose divergence was bounded"},
+    MetricDoc{"actor/entropy", "entropy of the policy at sampled tokens"},
+    MetricDoc{"actor/{pg_clipfrac,pg_clipfrac_lower}", "share of tokens whose ratio was clipped"},
+    MetricDoc{"actor/ppo_kl", "mean log-prob at the step's start minus now"},
+    MetricDoc{"actor/{tis_weight,tis_clipfrac}",
+              "weight of tokens of older weights, and the share at the cap"},
+    MetricDoc{"actor/rollout_logprob_diff_max",
+              "largest difference of trainer and rollout; on policy exactly 0"},
+    MetricDoc{"{actor,train}/grad_norm", "norm of the gradient before clipping"},
+    MetricDoc{"{actor,train}/lr", "learning rate"},
+    MetricDoc{"train/loss", "cross entropy of the responses (sft)"},
+    MetricDoc{"critic/score/{mean,max,min}", "weighted sum of the task rewards of a response"},
+    MetricDoc{"critic/rewards/{mean,max,min}", "score with shaping, which advantages use"},
+    MetricDoc{"critic/advantages/{mean,max,min}", "advantage, over response tokens"},
+    MetricDoc{"reward/<part>/mean", "each function of reward.functions, unweighted"},
+    MetricDoc{"reward/<part>/<part>/mean", "each part that a reward program reports"},
+    MetricDoc{"reward/excluded", "responses without a reward"},
+    MetricDoc{"response_length/{mean,max,min}", "tokens of a response"},
+    MetricDoc{"response_length/clip_ratio", "share of responses cut at rollout.max_new_tokens"},
+    MetricDoc{"prompt_length/{mean,max,min}", "tokens of a prompt"},
+    MetricDoc{"rollout/no_signal_share", "share of groups whose rewards are all alike: they train nothing"},
+    MetricDoc{"rollout/rounds", "rounds of replaced prompts (dynamic sampling)"},
+    MetricDoc{"rollout/{prompts_replaced,replaced_score}",
+              "prompts that were replaced, and their mean score"},
+    MetricDoc{"rollout/prompts_unfinished", "prompts that go on in the next step (tokens_per_step)"},
+    MetricDoc{"rollout/preemptions", "sequences that gave their cache back and were computed again"},
+    MetricDoc{"rollout/{rows_prefilled,rows_shared,rows_generated,rows_recomputed}",
+              "token rows: of prompts, of prompts shared by samples, sampled, computed again"},
+    MetricDoc{"policy/version", "step of the newest weights"},
+    MetricDoc{"policy/lag_max", "largest age of weights that sampled a token, in steps"},
+    MetricDoc{"policy/off_policy_share", "share of tokens of older weights"},
+    MetricDoc{"batch/fill", "tokens of micro-batches over their limit"},
+    MetricDoc{"batch/imbalance", "work of the busiest rank over the mean"},
+    MetricDoc{"batch/num_microbatches", "micro-batches of an update"},
+    MetricDoc{"val/<set>/score/{mean,max,min}", "score of validation responses"},
+    MetricDoc{"val/<set>/response_length/{mean,clip_ratio}",
+              "tokens of validation responses; share that was cut"},
+    MetricDoc{"val/<set>/pass@<k>", "share of prompts of which one of k responses scores at least 1"},
+    MetricDoc{"timing_s/{step,gen,gen_all_ranks,reward,ref,adv,old_log_prob,update_actor,sync_weights,"
+              "save_checkpoint}",
+              "seconds of the step and of its phases, the slowest rank's"},
+    MetricDoc{"perf/total_num_tokens", "tokens that were trained on, prompts included"},
+    MetricDoc{"perf/throughput", "those a second and rank"},
+    MetricDoc{"perf/time_per_step", "seconds"},
+    MetricDoc{"perf/update_tflop", "10^12 floating point operations of the updates"},
+    MetricDoc{"perf/mfu", "those over what the GPUs could do in that time"},
+    MetricDoc{"perf/cpu_memory_used_gb", "largest host memory of a rank so far, GiB"},
+    MetricDoc{"perf/load_weights_gb_per_s", "10^9 bytes of weights a second, in the first step of a start"},
+    MetricDoc{"perf/peak_gb/<phase>/{host,device}", "most memory that a rank held in a phase, GiB"},
+    MetricDoc{"perf/{rollout_rows,rollout_rows_max}", "rows of generation: all ranks, the busiest rank"},
+    MetricDoc{"perf/rollout_balance", "mean work of rollout ranks over the busiest one's"},
+    MetricDoc{"perf/rollout_idle_share", "share of time that rollout ranks waited for the last sequences"},
+    MetricDoc{"perf/{reward_calls,reward_late,reward_died,reward_nonsense,reward_restarts}",
+              "what reward programs were asked, and how they failed"},
+};
+
+bool matches(std::string_view pattern, std::string_view key) {
+  if (pattern.empty() || key.empty()) return pattern.empty() && key.empty();
+  if (pattern.front() == '<') {
+    const std::string_view rest = pattern.substr(pattern.find('>') + 1);
+    return matches(rest, key.substr(std::min(key.find('/'), key.size())));
+  }
+  if (pattern.front() != '{')
+    return pattern.front() == key.front() && matches(pattern.substr(1), key.substr(1));
+  const size_t end = pattern.find('}');
+  for (std::string_view words = pattern.substr(1, end - 1);; words.remove_prefix(words.find(',') + 1)) {
+    const std::string_view word = words.substr(0, words.find(','));
+    if (key.starts_with(word) && matches(pattern.substr(end + 1), key.substr(word.size()))) return true;
+    if (word.size() == words.size()) return false;
+  }
+}
+
+}  // namespace
+
+std::span<const MetricDoc> metric_docs() { return kMetrics; }
+
+bool describes(const MetricDoc& doc, std::string_view key) { return matches(doc.name, key); }
+
+}  // namespace temper

@@ -1,0 +1,72 @@
+#include "src/run/verbs/ordered_lines.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+namespace temper {
+namespace {
+
+constexpr double kOnTerminal = 0.5, kElsewhere = 30;  // seconds between lines of progress
+constexpr int64_t kMostBytes = int64_t{1} << 40;
+
+}  // namespace
+
+OrderedLines::OrderedLines(Options options)
+    : options_(std::move(options)), terminal_(::isatty(STDERR_FILENO) == 1) {
+  if (options_.file.empty()) return;
+  if (path_exists(options_.file)) read_file_before();
+  file_ = std::make_unique<OutputFile>(options_.file, OutputFile::Mode::append);
+}
+
+void OrderedLines::read_file_before() {
+  const std::string all = read_file(options_.file, kMostBytes);
+  const auto refuse = [&](size_t line) {
+    fail(Exit::usage,
+         {.what = "the file holds results of something else",
+          .where = fmt::format("--out {}, line {}", options_.file, line),
+          .why = "a file that exists is gone on with, and this line is not the result at its place",
+          .fix = "name another file, or remove this one"});
+  };
+  size_t number = 0, whole = 0, at = 0;  // lines; bytes of whole items, and of lines
+  for (size_t end; (end = all.find('\n', at)) != std::string::npos; at = end + 1) {
+    const Json line = Json::parse(all.substr(at, end - at), nullptr, /*allow_exceptions=*/false);
+    const size_t item = number / options_.lines_per_item;
+    if (item >= options_.items || !line.is_object() ||
+        !options_.belongs(line, item, number % options_.lines_per_item))
+      refuse(number + 1);
+    if (++number % options_.lines_per_item == 0) whole = end + 1;
+  }
+  if (at < all.size() && all[at] != '{') refuse(number + 1);  // no line that a stop cut
+  begun_ = next_ = number / options_.lines_per_item;
+  if (whole < all.size()) write_file_atomic(options_.file, std::string_view(all).substr(0, whole));
+}
+
+void OrderedLines::put(size_t item, std::string text) {
+  early_.emplace(item, std::move(text));
+  for (auto at = early_.begin(); at != early_.end() && at->first == next_; at = early_.erase(at), ++next_) {
+    if (file_)
+      file_->write(at->second);
+    else
+      std::fputs(at->second.c_str(), stdout);
+  }
+  if (!file_) std::fflush(stdout);
+  if (told_.seconds() > (terminal_ ? kOnTerminal : kElsewhere)) tell();
+}
+
+void OrderedLines::tell() {
+  told_ = {};
+  // Results that scroll by are progress enough.
+  if (*options_.counted == '\0' || (!file_ && !complete() && ::isatty(STDOUT_FILENO) == 1)) return;
+  const size_t done = next_ + early_.size();
+  std::fprintf(stderr, "%s%zu/%zu %s%s", terminal_ ? "\r\033[K" : "", done, options_.items, options_.counted,
+               terminal_ && !complete() ? "" : "\n");
+  std::fflush(stderr);
+}
+
+void OrderedLines::close() {
+  if (file_) file_->close();
+  tell();
+}
+
+}  // namespace temper

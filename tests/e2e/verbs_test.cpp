@@ -142,6 +142,43 @@ TEST_F(Verbs, GenerateGoesOnWithItsFile) {
   EXPECT_EQ(program_.read("notes.txt"), "not a result");
 }
 
+TEST_F(Verbs, EvalGoesOnWithItsFile) {
+  program_.write("reward.sh",
+                 R"(while read -r line; do  # the id is the last key; points for what is before it
+  id=${line##*\"id\":} rest=${line%\"id\":*}
+  echo "{\"id\":${id%\}},\"reward\":${#rest}}"
+done
+)");
+  const std::string eval =
+      "eval sft.toml --threads 1 model.path=model 'rollout.stop=[\"e\"]' "
+      "'reward.functions=[{name=\"command\",argv=[\"sh\",\"reward.sh\"]}]' ";
+  const std::string metrics = result(eval);
+  EXPECT_EQ(result(eval + "--out whole.jsonl"), metrics);
+  const std::string all = program_.read("whole.jsonl");
+  const std::vector<Json> samples = lines(all);
+  double sum = 0, high = -1e9;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    EXPECT_EQ(samples[i].at("set"), "data") << i;
+    EXPECT_EQ(samples[i].at("group"), i / 2) << i;
+    EXPECT_EQ(samples[i].at("sample"), i % 2) << i;
+    sum += samples[i].at("raw_reward").get<double>();
+    high = std::max(high, samples[i].at("raw_reward").get<double>());
+  }
+  const Json score = lines(metrics).at(0);
+  EXPECT_DOUBLE_EQ(sum / static_cast<double>(samples.size()), score.at("val/data/score/mean").get<double>());
+  EXPECT_EQ(high, score.at("val/data/score/max"));
+  EXPECT_NE(high, score.at("val/data/score/min")) << "all alike: nothing is compared";
+  size_t end = 0;  // of the third line: a prompt and a half
+  for (int line = 0; line < 3; ++line) end = all.find('\n', end) + 1;
+  program_.write("begun.jsonl", all.substr(0, end + 20));
+  EXPECT_EQ(result_of(program_.mpirun(2, eval + "--out begun.jsonl")), metrics);
+  EXPECT_EQ(program_.read("begun.jsonl"), all);
+  EXPECT_EQ(result(eval + "--out begun.jsonl"), metrics) << "nothing is left to do";
+  EXPECT_EQ(program_.read("begun.jsonl"), all);
+  EXPECT_EQ(program_.run(eval + "--out begun.jsonl validation.samples_per_prompt=1"), 64);
+  EXPECT_TRUE(says("begun.jsonl, line 2")) << output();
+}
+
 TEST_F(Verbs, TokenPromptsNeedNoTokenizer) {
   program_.write("ids.jsonl", "{\"tokens\":[7,8]}\n{\"tokens\":[9]}\n");
   const std::string generate = "generate --prompts ids.jsonl --threads 1 rollout.max_new_tokens=5 --model ";

@@ -52,8 +52,18 @@ Validation::Validation(const Parts& parts) : p_(parts) {
     PromptStream stream({source}, c.data, c.run.seed, p_.tokenizer, p_.chat,
                         {.max_prompt_tokens = p_.plan.validation_max_prompt_tokens});
     sets_.push_back(
-        {std::filesystem::path(source.path).stem().string(), stream.all(c.validation.max_prompts)});
+        {std::filesystem::path(source.path).stem().string(), stream.all(c.validation.max_prompts), items()});
   }
+}
+
+size_t Validation::items() const {
+  return sets_.empty() ? 0 : sets_.back().first + sets_.back().prompts.size();
+}
+
+Validation::Item Validation::item(size_t number) const {
+  const auto set =
+      std::find_if(sets_.rbegin(), sets_.rend(), [&](const Set& s) { return s.first <= number; });
+  return {set->name, number - set->first, set->prompts.at(number - set->first)};
 }
 
 GenerateOptions Validation::options(int64_t version) const {
@@ -68,12 +78,23 @@ GenerateOptions Validation::options(int64_t version) const {
   return o;
 }
 
-std::optional<std::vector<Group>> Validation::generate(const Set& set, int64_t version) {
+std::optional<std::vector<Group>> Validation::generate(const Set& set, int64_t version,
+                                                       const Record& record) {
+  std::vector<Group> mine;
+  for (size_t i = set.first; i < std::min(record.before.size(), set.first + set.prompts.size()); ++i)
+    mine.push_back(record.before[i]);
+  const auto keep = [&](std::vector<Group> groups) {
+    for (Group& g : groups) {
+      if (record.made) record.made(set.first + static_cast<size_t>(g.samples.front().group), g);
+      mine.push_back(std::move(g));
+    }
+  };
   RewardWorkers workers(p_.rewards);
   Generation generation(p_.engine, options(version), &p_.tokenizer);
   std::vector<size_t> which;
   for (size_t i = static_cast<size_t>(p_.comm.rank()); i < set.prompts.size();
        i += static_cast<size_t>(p_.comm.size())) {
+    if (set.first + i < record.begun) continue;
     generation.add({kFirstPosition + set.prompts[i].position, set.prompts[i].prompt.tokens,
                     static_cast<int32_t>(p_.config.validation.samples_per_prompt)});
     which.push_back(i);
@@ -91,10 +112,11 @@ std::optional<std::vector<Group>> Validation::generate(const Set& set, int64_t v
       workers.submit(std::move(g), p.record);
       note_work(1, 0);
     }
+    keep(workers.take_finished());
     cut = p_.stops();
   }
   if (cut) generation.cut();
-  const std::vector<Group> mine = workers.collect(p_.stops);
+  keep(workers.collect(p_.stops));
   cut = cut || !workers.take_unscored().empty();
   p_.rewards.end_step();
   if (p_.comm.all_reduce_max(cut ? 1.0 : 0.0, "validation that was cut, max over ranks") > 0)
@@ -108,10 +130,10 @@ std::optional<std::vector<Group>> Validation::generate(const Set& set, int64_t v
   return all;
 }
 
-std::optional<Validation::Result> Validation::run(int64_t version) {
+std::optional<Validation::Result> Validation::run(int64_t version, const Record& record) {
   Result result;
   for (const Set& set : sets_) {
-    std::optional<std::vector<Group>> groups = generate(set, version);
+    std::optional<std::vector<Group>> groups = generate(set, version, record);
     if (!groups) return std::nullopt;
     result.metrics.merge(set_metrics(set.name, *groups));
     std::move(groups->begin(), groups->end(), std::back_inserter(result.groups));
@@ -122,7 +144,7 @@ std::optional<Validation::Result> Validation::run(int64_t version) {
 bool ValidationRole::phase(int64_t step) {
   if (step % every_ != 0 && step != last_step_) return true;
   enter_phase(Phase::validation, step);
-  const std::optional<Validation::Result> result = validation_.run(step);
+  const std::optional<Validation::Result> result = validation_.run(step, {});
   if (!result) return false;
   journal_.add(result->metrics);
   journal_.add(memory_.metrics("validation"));

@@ -27,19 +27,35 @@ class Validation {
   };
   explicit Validation(const Parts& parts);
 
+  /// Items are the prompts of all sets, one after the other.
+  struct Item {
+    const std::string& set;
+    size_t index;  // in the set
+    const DrawnPrompt& prompt;
+  };
+  size_t items() const;
+  Item item(size_t number) const;
+  /// For an evaluation that is written down while it is made.
+  struct Record {
+    size_t begun = 0;                // items that are there: they are not made again
+    std::vector<Group> before = {};  // those, in order, on one rank; none on the others
+    std::function<void(size_t item, const Group&)> made = {};  // told of each item of this rank, in any order
+  };
+
   struct Result {
     std::map<std::string, double> metrics;
     std::vector<Group> groups;  // of all sets
   };
   /// `version`: of the weights. Nothing when a rank was asked to stop.
-  std::optional<Result> run(int64_t version);
+  std::optional<Result> run(int64_t version, const Record& record);
 
  private:
   struct Set {
     std::string name;
     std::vector<DrawnPrompt> prompts;
+    size_t first = 0;  // item
   };
-  std::optional<std::vector<Group>> generate(const Set& set, int64_t version);
+  std::optional<std::vector<Group>> generate(const Set& set, int64_t version, const Record& record);
   GenerateOptions options(int64_t version) const;
 
   Parts p_;

@@ -8,15 +8,66 @@
 #include "src/config/load.h"
 #include "src/core/process/progress.h"
 #include "src/rl/registry.h"
+#include "src/rl/trajectory_json.h"
 #include "src/run/plan/host_memory.h"
 #include "src/run/plan/model_facts.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/record/run_log.h"
+#include "src/run/record/shared_results.h"
 #include "src/run/roles/validation.h"
 #include "src/run/session/gpu.h"
 #include "src/run/session/model_host.h"
 
 namespace temper {
+
+namespace {
+
+constexpr double kWaitSeconds = 86400;  // one rank may have a day's more work than another
+
+/// As a rollout file has it, without what only training has.
+Json result_line(const Trajectory& t, const std::string& set) {
+  Json line = trajectory_to_json(t, 0);
+  for (const char* key : {"step", "policy_version", "policy_versions", "advantage", "ref_logprobs"})
+    line.erase(key);
+  line["set"] = set;
+  return line;
+}
+
+/// The metrics. `out`: a file with a line per sample, written as they are scored; it goes on after the
+/// prompts that it has. Empty: none.
+std::map<std::string, double> evaluate(Validation& validation, const std::string& out, const Config& config,
+                                       const MpiSession& mpi, Comm& comm) {
+  if (out.empty()) return validation.run(0, {})->metrics;
+  Validation::Record record;
+  const auto belongs = [&](const Json& line, size_t number, size_t sample) {
+    const Validation::Item item = validation.item(number);
+    if (line.value("set", Json()) != item.set || line.value("group", Json()) != item.index ||
+        line.value("sample", Json()) != sample ||
+        line.value("prompt_tokens", Json()) != item.prompt.prompt.tokens)
+      return false;
+    if (sample == 0) record.before.emplace_back();
+    record.before.back().samples.push_back(trajectory_from_json(line, out, {}));
+    return true;
+  };
+  SharedResults results(mpi, comm, kWaitSeconds,
+                        {.file = out,
+                         .items = validation.items(),
+                         .lines_per_item = static_cast<size_t>(config.validation.samples_per_prompt),
+                         .belongs = belongs});
+  record.begun = results.begun();
+  record.before.resize(std::min(record.before.size(), record.begun));  // the last one may be a part
+  record.made = [&](size_t item, const Group& group) {
+    std::string text;
+    for (const Trajectory& t : group.samples)
+      text += dump_json_line(result_line(t, validation.item(item).set)) + "\n";
+    results.put(item, std::move(text));
+  };
+  const std::optional<Validation::Result> made = validation.run(0, record);
+  results.finish();
+  return made->metrics;
+}
+
+}  // namespace
 
 int run_eval(const CommandLine& line) {
   LoadedConfig loaded = load_config(line.positional, line.overrides);
@@ -55,8 +106,9 @@ int run_eval(const CommandLine& line) {
                          text.chat_template(), rewards, /*stops=*/[] { return false; }});
   enter_phase(Phase::validation);
   Json result = Json::object();
-  const std::optional<Validation::Result> made = validation.run(0);
-  for (const auto& [name, value] : made->metrics) result[name] = value;
+  for (const auto& [name, value] : evaluate(validation, line.text("--out"), config, mpi, *comm))
+    result[name] = value;
+  log_progress("");  // it would stand before the result
   if (comm->rank() == 0) std::printf("%s\n", dump_json_line(result).c_str());
   return static_cast<int>(Exit::ok);
 }

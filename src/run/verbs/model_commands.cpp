@@ -170,11 +170,11 @@ int run_generate(const CommandLine& line) {
   const GenerateOptions sampling = sampling_options(
       r, model->config(), tokenizer, static_cast<uint64_t>(line.integer("--seed", 0)), r.max_new_tokens);
 
-  work.begin(generated_results(line, input.requests));
+  SharedResults& results = work.begin(generated_results(line, input.requests));
   std::vector<Request> mine;
   std::vector<size_t> which;
   for (size_t i = 0; i < input.requests.size(); ++i)
-    if (work.mine(i)) {
+    if (results.mine(i)) {
       mine.push_back(input.requests[i]);
       which.push_back(i);
     }
@@ -192,10 +192,10 @@ int run_generate(const CommandLine& line) {
         std::string text = streams ? "\n" : "";
         for (size_t k = 0; k < done.size() && !streams; ++k)
           text += dump_json_line(generated_line(which[i], k, mine[i], done[k])) + "\n";
-        work.put(which[i], std::move(text));
+        results.put(which[i], std::move(text));
       },
       on_text);
-  work.finish();
+  results.finish();
   return 0;
 }
 
@@ -203,11 +203,11 @@ int run_score(const CommandLine& line) {
   SharedWork work(line);
   const auto model = work.host().load({line.text("--model")});
   const std::vector<Trajectory> sequences = read_sequences(line.text("--input"), *model);
-  work.begin({.items = sequences.size()});
+  SharedResults& results = work.begin({.items = sequences.size()});
   std::vector<const Trajectory*> mine;
   std::vector<size_t> which;
   for (size_t i = 0; i < sequences.size(); ++i)
-    if (work.mine(i)) {
+    if (results.mine(i)) {
       mine.push_back(&sequences[i]);
       which.push_back(i);
     }
@@ -216,9 +216,9 @@ int run_score(const CommandLine& line) {
                             .cost = {}};
   const std::vector<TokenValues> values = local_token_values(work.host().ctx(), *model, mine, options);
   for (size_t k = 0; k < mine.size(); ++k)
-    work.put(which[k],
-             dump_json_line(Json{{"logprobs", values[k].logprob}, {"entropy", values[k].entropy}}) + "\n");
-  work.finish();
+    results.put(which[k],
+                dump_json_line(Json{{"logprobs", values[k].logprob}, {"entropy", values[k].entropy}}) + "\n");
+  results.finish();
   return 0;
 }
 

@@ -102,7 +102,11 @@ constexpr std::array kExport{
 };
 constexpr std::array kVerify{kCheckpoint,
                              OptionSpec{"--json", Kind::flag, "", "", "the result as one JSON object"}};
-constexpr std::array kEval{kThreads};
+constexpr std::array kEval{
+    OptionSpec{"--out", Kind::text, "FILE", "none",
+               "file for responses and rewards, a line per sample; one that exists goes on after the prompts "
+               "that it has"},
+    kThreads};
 constexpr std::array kHelp{
     OptionSpec{"--all", Kind::flag, "", "", "with `keys`: those of later versions too"},
 };

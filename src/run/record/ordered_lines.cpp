@@ -1,4 +1,4 @@
-#include "src/run/verbs/ordered_lines.h"
+#include "src/run/record/ordered_lines.h"
 
 #include <unistd.h>
 

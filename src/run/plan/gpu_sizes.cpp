@@ -9,7 +9,7 @@ namespace {
 
 /// Beyond it a micro-batch of any model keeps a GPU busy.
 constexpr int64_t kMostTokens = 65536;
-constexpr int64_t kTokenStep = 1024;
+constexpr int64_t kTokenStep = 128;
 
 /// Most device memory of the ranks in the phases that `chosen` names, and of it what the cache has.
 struct Peak {

@@ -13,6 +13,7 @@ endif
 B := build/$(MODE)-cuda$(CUDA)
 FLAGS.release := -O2 -g1
 FLAGS.debug := -O0 -g
+FLAGS.tsan := -O1 -g -fsanitize=thread
 FLAGS.asan := -O1 -g -fsanitize=address,undefined -fno-omit-frame-pointer
 # g++ 13 sees overflows inside fmt 9 (its big integers, behind spdlog) that never happen.
 WARN := -Wall -Wextra -Wshadow -Werror -Wno-array-bounds -Wno-stringop-overflow
@@ -20,9 +21,9 @@ HDF5_FLAGS := $(shell pkg-config --cflags hdf5-serial 2>/dev/null || pkg-config 
 HDF5_LIBS := $(shell pkg-config --libs hdf5-serial 2>/dev/null || pkg-config --libs hdf5 2>/dev/null || echo -lhdf5_serial)
 CPPFLAGS := -I. $(DEPS_PREFIX:%=-I%/include) -MMD -MP -DTOML_HEADER_ONLY=1 -DSPDLOG_COMPILED_LIB -DSPDLOG_FMT_EXTERNAL $(EXTRA_CPPFLAGS)
 # No fused multiply-add that the source does not write: the bits of a result are part of the interface.
-HOSTFLAGS := -march=$(ARCH) -ffp-contract=off -fno-math-errno -fno-trapping-math -fopenmp
+HOSTFLAGS := -march=$(ARCH) -ffp-contract=off -fno-math-errno -fno-trapping-math -fopenmp-simd -pthread
 CXXFLAGS := -std=c++20 $(HOSTFLAGS) $(FLAGS.$(MODE)) $(WARN)
-LDFLAGS := -fopenmp $(FLAGS.$(MODE)) $(DEPS_PREFIX:%=-L%/lib)
+LDFLAGS := -pthread $(FLAGS.$(MODE)) $(DEPS_PREFIX:%=-L%/lib)
 LDLIBS := -lspdlog -lfmt -lpcre2-8 -lutf8proc -lxxhash -lzstd $(HDF5_LIBS) -lpthread
 
 # ONLY="src/core src/data" builds and links tests against these folders or files alone (work on one room while another is open).
@@ -50,6 +51,7 @@ ifneq ($(CU),)
 NVFLAGS.release := -O3 -lineinfo
 NVFLAGS.debug := -O0 -G
 NVFLAGS.asan := -O1 -lineinfo
+NVFLAGS.tsan := -O1 -lineinfo
 NVFLAGS := -std=c++20 -DFMT_USE_CONSTEXPR=1 -diag-suppress 1675 --fmad=false -gencode=arch=compute_90a,code=sm_90a $(NVFLAGS.$(MODE)) -Xcompiler "$(HOSTFLAGS)"
 CPPFLAGS += -DTEMPER_CUDA -I$(CUDA_HOME)/include
 # cuBLASLt is opened at run time: the program starts without it, and without a driver.
@@ -121,6 +123,12 @@ test-long: deps
 chaos: deps
 	@$(MAKE) --no-print-directory build/temper $(CHAOS_TESTS)
 	@SUITE=chaos CHAOS=1 CHAOS_JOBS=$${CHAOS_JOBS:-$$(nproc)} JOBS=1 LIMIT=7200 OMP_NUM_THREADS=1 tools/run_tests.sh $(B)
+# Data races, by the thread sanitizer: what runs on threads, and a few runs. tools/tsan.supp leaves out what is not ours.
+TSAN_TESTS := $(filter $(foreach d,core ops train comm,$(B)/tests/$(d)/%) $(B)/tests/e2e/frozen_checkpoint_test $(B)/tests/e2e/machine_test,$(TESTS))
+test-tsan: deps
+	@$(MAKE) --no-print-directory MODE=tsan CUDA=0 build/temper tsan-tests
+	@LIMIT=1800 tools/run_tests.sh build/tsan-cuda0 'tests/(core|ops|train|comm)/|e2e/(frozen_checkpoint|machine)_test'
+tsan-tests: $(TSAN_TESTS)
 demo: deps
 	@$(MAKE) --no-print-directory build/temper
 	@tools/demo.sh
@@ -156,6 +164,7 @@ help:
 	@echo "make test                   builds and runs every test; ends with: N passed, N failed, N skipped"
 	@echo "make test-gpu               the tests that need an H100 or H200"
 	@echo "make test-long              runs of many steps: their memory stays flat (half an hour)"
+	@echo "make test-tsan              data races: tests of core, comm, ops and train, and runs, under the thread sanitizer"
 	@echo "make chaos                  kills, signals, stops, failing file calls, changed bits (an hour; CHAOS_SEED=1)"
 	@echo "make demo                   a small model learns to add on 2 ranks, under 4 minutes"
 	@echo "make demo-control           its GRPO with shuffled answers: nothing is learned"
@@ -165,8 +174,8 @@ help:
 	@echo "make compile_commands.json  for editors and clang-tidy"
 	@echo "make clean                  removes build/"
 	@echo "make $(B)/tests/ops/norm_test   one test; it runs from here"
-	@echo "MODE=release|debug|asan  CUDA=0|1 (1 where nvcc is)  ARCH=native  DEPS_PREFIX=DIR (include/, lib/)  -j1"
+	@echo "MODE=release|debug|asan|tsan  CUDA=0|1 (1 where nvcc is)  ARCH=native  DEPS_PREFIX=DIR (include/, lib/)  -j1"
 
-.PHONY: all deps test test-gpu test-long chaos tests demo demo-control learn bench benches install clean help FORCE
+.PHONY: all deps test test-gpu test-long test-tsan tsan-tests chaos tests demo demo-control learn bench benches install clean help FORCE
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

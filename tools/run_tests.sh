@@ -43,6 +43,11 @@ if [ "${1:-}" = --one ]; then
   exit 0
 fi
 
+if [[ ${1:-} == build/tsan* && -z ${TSAN_OPTIONS:-} ]]; then
+  export TSAN_OPTIONS="suppressions=$PWD/tools/tsan.supp:halt_on_error=1:second_deadlock_stack=1"
+  # The sanitizer of older compilers ends at once where the system spreads addresses wider than it knows.
+  if setarch -R true 2> /dev/null; then exec setarch -R "$0" "$@"; fi
+fi
 build=$1
 pattern=${2:-}
 mkdir -p "$build/test-logs"

@@ -5,8 +5,6 @@
 // tiles can use it as it is; w is read in place for few rows, and for more where tiles can use it, else
 // packed, panel by panel.
 
-#include <omp.h>
-
 #include <functional>
 
 #include "kernels/cpu/linear_tile.h"
@@ -79,14 +77,14 @@ template <class A>
 class ThreadBuffers {
  public:
   ThreadBuffers(Ctx& ctx, int64_t elements)
-      : threads_(ctx.threads),
+      : team_(ctx.threads.team),
         elements_((elements + 63) / 64 * 64),
         data_(static_cast<A*>(
-            ctx.scratch.allocate(std::max(1, threads_) * elements_ * static_cast<int64_t>(sizeof(A))))) {}
-  A* mine() const { return data_ + (threads_ <= 1 ? 0 : omp_get_thread_num()) * elements_; }
+            ctx.scratch.allocate(ctx.threads.number * elements_ * static_cast<int64_t>(sizeof(A))))) {}
+  A* mine() const { return data_ + (team_ ? team_->index() : 0) * elements_; }
 
  private:
-  int threads_;
+  const ThreadTeam* team_;
   int64_t elements_;
   A* data_;
 };

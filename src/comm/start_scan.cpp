@@ -54,14 +54,17 @@ bool is_stopped(char state) { return state == 'T' || state == 't' || state == 'Z
 
 }  // namespace
 
+StartScan::StartScan() {
+  if (const char* job = std::getenv("PMIX_NAMESPACE")) job_ = job;
+}
+
 void StartScan::look(double now) {
   ranks_.clear();
-  const char* job = std::getenv("PMIX_NAMESPACE");
-  if (!job) return;
+  if (job_.empty()) return;
   for (const std::string& name : list_directory("/proc")) {
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     const std::string environment = read_text("/proc/" + name + "/environ");
-    if (variable(environment, "PMIX_NAMESPACE") != job) continue;
+    if (variable(environment, "PMIX_NAMESPACE") != job_) continue;
     const std::optional<std::string> rank = variable(environment, "PMIX_RANK");
     if (!rank || rank->empty() || rank->size() > 9 ||
         rank->find_first_not_of("0123456789") != std::string::npos)

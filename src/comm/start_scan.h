@@ -13,6 +13,8 @@ namespace temper {
 
 class StartScan {
  public:
+  /// Before the process has threads that change its environment, as MPI does.
+  StartScan();
   /// Looks again. `now` in seconds, of any clock that does not go back.
   void look(double now);
   /// What is wrong: a rank that was stopped for longer than the limit, or a start that takes far too long at
@@ -29,6 +31,7 @@ class StartScan {
     double stopped_for = -1;  // seconds that it was seen stopped; negative: it is not
     bool program = false;     // the same as of this process
   };
+  std::string job_;                 // empty without PMIx
   std::map<int, Neighbour> ranks_;  // as of the last look, this process included; none without PMIx
   std::map<pid_t, double> stopped_since_;
   size_t most_ = 0;                  // ranks that were there at once

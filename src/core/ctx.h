@@ -13,7 +13,7 @@ namespace temper {
 struct Ctx {
   Arena& scratch;  // temporaries: given back where the function that asked for them ends
   Lane& lane;
-  Threads threads = 1;
+  Threads threads = {};
   Arena* saved = nullptr;  // what a forward keeps for its backward; null where nothing is kept
   Device device = lane.device();
 

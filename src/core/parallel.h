@@ -3,34 +3,48 @@
 // no piece reads what another writes and nothing is summed across pieces.
 
 #include <cstdint>
+#include <memory>
+#include <type_traits>
+
+#include "src/core/threads/thread_team.h"
 
 namespace temper {
 
-/// Threads that share a loop. `count_only`: the memory of a loop's operands is only counted (Device::meta),
-/// so its pieces are left out.
+/// Threads that share a loop: those of a team, or the caller alone.
 struct Threads {
-  Threads(int n = 1, bool count = false) : number(n), count_only(count) {}  // NOLINT: a number of threads
-  operator int() const { return number; }                                   // NOLINT
+  Threads() = default;
+  Threads(ThreadTeam& t) : number(t.size()), team(t.size() > 1 ? &t : nullptr) {}  // NOLINT: those of a team
+  /// Only the memory of a loop's operands is counted (Device::meta): its pieces are left out.
+  static Threads counted(int number) {
+    Threads threads;
+    threads.number = number;
+    threads.count_only = true;
+    return threads;
+  }
+  operator int() const { return number; }  // NOLINT
 
-  int number;
-  bool count_only;
+  int number = 1;
+  bool count_only = false;
+  ThreadTeam* team = nullptr;  // none: the caller alone
 };
 
-/// body(i) for i in [0, count), on up to `threads` threads; never, where they only count.
+/// body(i) for i in [0, count), as ThreadTeam::run says; never, where they only count.
 template <class Body>
-void parallel_for(Threads threads, int64_t count, Body&& body) {
+void parallel_for(const Threads& threads, int64_t count, Body&& body) {
   if (threads.count_only) return;
-  if (threads <= 1 || count <= 1) {
+  if (!threads.team || count <= 1) {
     for (int64_t i = 0; i < count; ++i) body(i);
     return;
   }
-#pragma omp parallel for num_threads(threads.number) schedule(dynamic)
-  for (int64_t i = 0; i < count; ++i) body(i);
+  using Callable = std::remove_reference_t<Body>;
+  void* const callable = const_cast<void*>(static_cast<const void*>(std::addressof(body)));
+  threads.team->run(
+      count, [](void* b, int64_t i) { (*static_cast<Callable*>(b))(i); }, callable);
 }
 
 /// body(begin, end) over [0, count) cut in ranges of `grain` (the last one may be shorter).
 template <class Body>
-void parallel_ranges(Threads threads, int64_t count, int64_t grain, Body&& body) {
+void parallel_ranges(const Threads& threads, int64_t count, int64_t grain, Body&& body) {
   const int64_t pieces = (count + grain - 1) / grain;
   parallel_for(threads, pieces, [&](int64_t i) {
     const int64_t begin = i * grain;

@@ -204,6 +204,7 @@ ElementReader store_reader(const ParameterStore& store) {
 void init_model_folder(const std::string& config_json_path, const std::string& out, uint64_t seed,
                        const std::string& dtype, const std::string& tokenizer_folder,
                        const SpecsFunction& specs_of, int threads) {
+  ThreadTeam team(threads);
   const std::optional<DType> wanted = requested_dtype(dtype);
   const Json source = read_json_file(config_json_path, kConfigLimits);
   const ModelConfig config = parse_model_config(source, nullptr, config_json_path);
@@ -221,7 +222,7 @@ void init_model_folder(const std::string& config_json_path, const std::string& o
                                  const Tensor& destination) {
     values.resize(static_cast<size_t>(count));
     const int64_t parameter = index.at(spec.name);
-    parallel_ranges(threads, count, kRandomGrain, [&](int64_t begin, int64_t end) {
+    parallel_ranges(team, count, kRandomGrain, [&](int64_t begin, int64_t end) {
       random_values(spec, parameter, config, seed, first + begin, end - begin, values.data() + begin);
     });
     convert_elements(destination.raw(), destination.dtype, values.data(), DType::f32, count);

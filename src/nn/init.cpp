@@ -72,7 +72,7 @@ void random_values(const ParamSpec& spec, int64_t index, const ModelConfig& conf
     zero_padding_row(spec, config.pad_token_id, first, count, out);
 }
 
-void random_init(ParameterStore& store, const ModelConfig& config, uint64_t seed, Threads threads) {
+void random_init(ParameterStore& store, const ModelConfig& config, uint64_t seed, const Threads& threads) {
   constexpr int64_t kWindow = int64_t{1} << 20, kGrain = 4096;
   dispatch_storage(store.dtype(), [&](auto s) {
     using S = decltype(s);

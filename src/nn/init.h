@@ -16,6 +16,7 @@ void random_values(const ParamSpec& spec, int64_t index, const ModelConfig& conf
                    int64_t first, int64_t count, float* out);
 
 /// All values of an allocated store (fp32, bf16, fp64), rounded from fp32.
-void random_init(ParameterStore& store, const ModelConfig& config, uint64_t seed, Threads threads = 1);
+void random_init(ParameterStore& store, const ModelConfig& config, uint64_t seed,
+                 const Threads& threads = {});
 
 }  // namespace temper

@@ -7,7 +7,8 @@ namespace temper {
 Backend::Backend(Device device, int threads)
     : lane_(device),
       scratch_(device, MemoryUse::scratch),
-      ctx_{scratch_, lane_, Threads(threads, counts_only(device))} {
+      team_(threads),
+      ctx_{scratch_, lane_, counts_only(device) ? Threads::counted(threads) : Threads(team_)} {
 #ifdef TEMPER_CUDA
   if (device == Device::cuda) cuda::open_libraries(lane_);
 #endif

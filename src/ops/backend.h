@@ -18,6 +18,7 @@ class Backend {
  private:
   Lane lane_;
   Arena scratch_;
+  ThreadTeam team_;
   Ctx ctx_;
 };
 

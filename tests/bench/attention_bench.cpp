@@ -66,7 +66,7 @@ void bench_packed(Ctx& c, const Setup& setup, const char* dtype, double peaks) {
 }
 
 /// Bytes per second of a plain sum over `values`.
-double read_rate(int threads, const std::vector<uint8_t>& values) {
+double read_rate(const Threads& threads, const std::vector<uint8_t>& values) {
   const int64_t part = static_cast<int64_t>(values.size()) / threads / 1024 * 1024;
   const double seconds = fast_seconds(0.5, [&] {
     parallel_for(threads, threads, [&](int64_t i) {

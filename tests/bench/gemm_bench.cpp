@@ -68,7 +68,7 @@ template <class F>
 void bench_product(const char* dtype, const char* product, const Shape& s, const Traffic& traffic,
                    float* memory, F&& f) {
   const double flop = 2.0 * static_cast<double>(s.M * s.N * s.K);
-  const Speed speed = speed_of(flop, 1, f);
+  const Speed speed = speed_of(flop, {}, f);
   const double peak = speed.peak(flop);
   const double bytes_seconds =
       static_cast<double>(traffic.read_bytes) / read_rate(memory, traffic.read_bytes) +

@@ -83,7 +83,7 @@ struct Speed {
 
 /// f does `flop` on `threads` threads.
 template <class F>
-Speed speed_of(double flop, int threads, F&& f) {
+Speed speed_of(double flop, const Threads& threads, F&& f) {
   std::vector<double> times, shares;
   f();
   repeat(0.6, [&] {

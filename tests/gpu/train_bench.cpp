@@ -111,7 +111,8 @@ void bench(const MpiSession& mpi, const Shape& shape, int64_t tokens, const char
   const ModelConfig config = config_of(shape);
   Backend gpu(Device::cuda);
   Model model(config, {DType::bf16, kSequence + 1, /*with_gradients=*/true, Device::cuda});
-  random_init(model.parameters(), config, 1, /*threads=*/16);
+  ThreadTeam team(16);
+  random_init(model.parameters(), config, 1, team);
   const std::unique_ptr<Comm> comm = mpi.make_comm_of_all(600);
   const std::unique_ptr<Collectives> dp = mpi.make_collectives(0, 0, Device::cuda, "dp", 600);
   TrainerOptions options;

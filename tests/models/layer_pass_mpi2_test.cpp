@@ -15,7 +15,7 @@ constexpr int64_t kTokens = 37;
 
 class LayerPassTest : public OnRanks {
  protected:
-  Ctx ctx() { return {backend_.ctx().scratch, backend_.ctx().lane, 1, &saved_}; }
+  Ctx ctx() { return {backend_.ctx().scratch, backend_.ctx().lane, {}, &saved_}; }
 
   Batch batch() const {
     return {view_of(tokens_.data(), {kTokens}), view_of(positions_.data(), {kTokens}),

@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <csignal>
 
 #include "src/core/check.h"
 #include "src/core/process/progress.h"
+#include "src/core/threads/quiet_thread.h"
 
 namespace temper {
 namespace {
@@ -34,12 +34,7 @@ CommandPool::CommandPool(Helpers& helpers, CommandOptions options)
   CHECK(wake_ >= 0, "no eventfd");
   CHECK(options_.workers > 0 && options_.in_flight > 0, "{} programs with {} calls each", options_.workers,
         options_.in_flight);
-  // Signals are for the main thread; a pipe whose reader has died answers with an error here.
-  sigset_t all, before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { work(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = quiet_thread([this] { work(); });  // a pipe whose reader has died answers with an error there
 }
 
 CommandPool::~CommandPool() {

@@ -14,6 +14,7 @@
 
 #include "src/comm/mpi_check.h"
 #include "src/comm/mpi_wait.h"
+#include "src/comm/shared_memory.h"
 #include "src/core/process/progress.h"
 
 namespace temper {
@@ -94,6 +95,13 @@ class MpiComm : public Comm {
   int rank_ = 0, size_ = 1;
 };
 
+MPI_Comm ranks_of_host() {
+  MPI_Comm host;
+  check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host),
+            "MPI_Comm_split_type");
+  return host;
+}
+
 }  // namespace
 
 /// A communicator that nothing else uses, so that a barrier on it fits to whatever the ranks were doing.
@@ -108,15 +116,14 @@ MpiSession::MpiSession(int* argc, char*** argv) {
                              .where = "launch",
                              .why = "Open MPI finds the other ranks through PMIx only",
                              .fix = "use `srun --mpi=pmix ...`"});
+  prepare_shared_memory();
   int provided = 0;
   check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &size_);
-  MPI_Comm node;
-  check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node),
-            "MPI_Comm_split_type");
-  MPI_Comm_size(node, &ranks_on_node_);
-  MPI_Comm_free(&node);
+  MPI_Comm host = ranks_of_host();
+  MPI_Comm_size(host, &ranks_on_node_);
+  MPI_Comm_free(&host);
   farewell_ = std::make_unique<Farewell>();
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &farewell_->comm), "MPI_Comm_dup");
   MPI_Comm_set_errhandler(farewell_->comm, MPI_ERRORS_RETURN);
@@ -158,6 +165,13 @@ std::unique_ptr<Comm> MpiSession::make_comm(const std::vector<int>& ranks, doubl
   note_progress();
   if (!member) return nullptr;
   return std::make_unique<MpiComm>(comm, wait_limit_seconds);
+}
+
+std::unique_ptr<Comm> MpiSession::make_comm_of_host(double wait_limit_seconds) const {
+  note_wait("MPI_Comm_split_type", "all ranks");
+  const MPI_Comm host = ranks_of_host();
+  note_progress();
+  return std::make_unique<MpiComm>(host, wait_limit_seconds);
 }
 
 std::string MpiSession::library_version() {

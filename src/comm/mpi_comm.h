@@ -31,6 +31,8 @@ class MpiSession {
   /// on ranks outside of the list.
   std::unique_ptr<Comm> make_comm(const std::vector<int>& ranks, double wait_limit_seconds) const;
   std::unique_ptr<Comm> make_comm_of_all(double wait_limit_seconds) const;
+  /// Over the ranks that share this host's memory; every rank of the world calls it.
+  std::unique_ptr<Comm> make_comm_of_host(double wait_limit_seconds) const;
   /// Those of the ranks that call with the same color (not negative; others get null), by ascending key;
   /// every rank of the world calls it. `axis` is what the ranks are along, for reports.
   std::unique_ptr<Collectives> make_collectives(int color, int key, Device device, const char* axis,

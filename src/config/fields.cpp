@@ -43,7 +43,7 @@ void run_fields(RunConfig& c, Section f) {
      .unit = "threads",
      .range = {1, 4096},
      .absent = "auto",
-     .absent_means = "the cores of the rank's affinity mask"});
+     .absent_means = "OMP_NUM_THREADS, or the rank's share of its host's cores"});
   f("max_policy_lag", c.max_policy_lag,
     {.help = "step s generates with exactly the weights after step max(0, s - 1 - this)",
      .unit = "steps",

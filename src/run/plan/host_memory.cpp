@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "src/core/check.h"
+#include "src/core/process/control_groups.h"
 #include "src/run/plan/memory.h"
 
 namespace temper {
@@ -37,32 +38,13 @@ void hold_to(HostMemory& memory, const std::optional<int64_t>& limit, const std:
   memory.available = std::min(memory.available, std::max<int64_t>(0, *limit - used.value_or(0)));
 }
 
-/// A group is held by its own limit and by those above it.
-void hold_to_group(HostMemory& memory, const std::string& mount, std::string group, const char* limit,
-                   const char* used) {
-  for (;; group.resize(group.find_last_of('/'))) {
-    hold_to(memory, number_in(mount + group + limit), number_in(mount + group + used));
-    if (group.find('/') == std::string::npos) return;
-  }
-}
-
 }  // namespace
 
 HostMemory host_memory(const std::string& root) {
   HostMemory memory{meminfo(root, "MemTotal"), meminfo(root, "MemAvailable")};
-  std::ifstream groups(root + "/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {  // "0::/path" or "9:memory:/path"
-    const size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1),
-                      path = line.substr(second + 1);
-    if (controllers.empty())
-      hold_to_group(memory, root + "/sys/fs/cgroup", path == "/" ? "" : path, "/memory.max",
-                    "/memory.current");
-    else if (controllers == "memory")
-      hold_to_group(memory, root + "/sys/fs/cgroup/memory", path == "/" ? "" : path, "/memory.limit_in_bytes",
-                    "/memory.usage_in_bytes");
-  }
+  for (const ControlGroup& group : control_groups("memory", root))
+    hold_to(memory, number_in(group.folder + (group.unified ? "/memory.max" : "/memory.limit_in_bytes")),
+            number_in(group.folder + (group.unified ? "/memory.current" : "/memory.usage_in_bytes")));
   return memory;
 }
 

@@ -1,10 +1,6 @@
 #include "src/run/session/model_host.h"
 
-#include <sched.h>
 #include <spdlog/spdlog.h>
-#include <unistd.h>
-
-#include <algorithm>
 
 #include "src/io/hf_config.h"
 #include "src/io/hf_import.h"
@@ -13,22 +9,10 @@
 
 namespace temper {
 
-int resolve_threads(std::optional<int64_t> wanted, int ranks_on_node) {
-  if (wanted) return static_cast<int>(*wanted);
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  const auto online = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
-  const int cores = ::sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : online;
-  return std::max(1, cores < online ? cores : cores / std::max(1, ranks_on_node));
-}
-
 ModelSource first_weights(const Config& config, const RunPlan& plan) {
   return {config.model.path, plan.context_tokens, config.model.init == "random", config.run.seed,
           config.model.digest};
 }
-
-ModelHost::ModelHost(const MpiSession& mpi, Device device, DType dtype, std::optional<int64_t> threads)
-    : dtype_(dtype), backend_(device, resolve_threads(threads, mpi.ranks_on_node())) {}
 
 std::unique_ptr<Model> ModelHost::load(const ModelSource& source, bool with_gradients) {
   const ModelFolder folder = ModelFolder::open(

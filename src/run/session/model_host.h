@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 
-#include "src/comm/mpi_comm.h"
 #include "src/config/config.h"
 #include "src/data/chat_template.h"
 #include "src/data/tokenizer/tokenizer.h"
@@ -15,10 +14,6 @@
 #include "src/run/plan/plan.h"
 
 namespace temper {
-
-/// Threads of this rank: `wanted`, or the cores of its affinity mask; ranks that share unbound cores divide
-/// them.
-int resolve_threads(std::optional<int64_t> wanted, int ranks_on_node);
 
 /// Where the weights of a model come from.
 struct ModelSource {
@@ -33,8 +28,7 @@ ModelSource first_weights(const Config& config, const RunPlan& plan);
 
 class ModelHost {
  public:
-  /// `threads`: absent: see resolve_threads.
-  ModelHost(const MpiSession& mpi, Device device, DType dtype, std::optional<int64_t> threads);
+  ModelHost(Device device, DType dtype, int threads) : dtype_(dtype), backend_(device, threads) {}
 
   Ctx& ctx() { return backend_.ctx(); }
   DType dtype() const { return dtype_; }

@@ -15,6 +15,7 @@
 #include "src/run/record/run_log.h"
 #include "src/run/session/gpu.h"
 #include "src/run/session/older_weights.h"
+#include "src/run/session/rank_threads.h"
 
 namespace temper {
 namespace {
@@ -58,11 +59,14 @@ RunRank::RunRank(const RunTask& run_task, const MpiSession& mpi, std::span<const
     require_free_memory(task.plan, mpi.rank());
   enter_phase(Phase::load);
   const bool idle = placement.roles.empty();
+  const std::unique_ptr<Comm> neighbours = mpi.make_comm_of_host(wait_limit(task, idle));
+  const RankThreads share = rank_threads(*neighbours, config().run.threads, !idle);
+  threads = describe_threads(*world, share, !idle);
   if (!idle) load_data();
   open_folder(mpi.rank());
   find_start();
   if (idle) return;
-  host = std::make_unique<ModelHost>(mpi, device, task.plan.dtype, config().run.threads);
+  host = std::make_unique<ModelHost>(device, task.plan.dtype, share.number);
   build_roles();
 }
 

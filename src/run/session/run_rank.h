@@ -40,6 +40,7 @@ struct RunRank {
   Trace trace;
   std::unique_ptr<Comm> world, dp;  // all ranks; trainer ranks, null on others
   Device device;                    // that this rank computes on
+  std::string threads;              // of the ranks, for people
   Mesh mesh;                        // of the trainer
   std::unique_ptr<Mailbox> mailbox;
   EndOfRun end;

@@ -145,8 +145,8 @@ void start_run(RunRank& rank) {
   const RunPlan& plan = rank.task.plan;
   const bool by_mpirun = std::getenv("OMPI_COMM_WORLD_RANK") != nullptr;
   const std::string& digest = rank.host->weights_digest();
-  spdlog::info("{} parameters, {} ranks, {} threads each, {}, {} updates in all; {}{}{}",
-               rank.policy->parameters().num_parameters(), plan.num_ranks, rank.host->ctx().threads.number,
+  spdlog::info("{} parameters, {} ranks, {}, {}, {} updates in all; {}{}{}",
+               rank.policy->parameters().num_parameters(), plan.num_ranks, rank.threads,
                dtype_name(plan.dtype), plan.batch.updates_total,
                make_algorithm(rank.config().algorithm)->describe(),
                digest.empty() ? "" : "; weights of digest " + digest,

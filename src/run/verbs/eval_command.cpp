@@ -17,6 +17,7 @@
 #include "src/run/roles/validation.h"
 #include "src/run/session/gpu.h"
 #include "src/run/session/model_host.h"
+#include "src/run/session/rank_threads.h"
 
 namespace temper {
 
@@ -81,7 +82,8 @@ int run_eval(const CommandLine& line) {
                .tell_seconds = progress_interval(config.log.progress_seconds),
                .tell = log_progress});
   MpiSession mpi(nullptr, nullptr);
-  const std::unique_ptr<Comm> comm = mpi.make_comm_of_all(watch.connect(mpi));
+  const double wait_limit = watch.connect(mpi);
+  const std::unique_ptr<Comm> comm = mpi.make_comm_of_all(wait_limit);
   const int64_t gpu_bytes = gpu_bytes_per_rank(mpi, settle_device(loaded, *comm), *comm);
   const RunPlan plan = make_plan(loaded, mpi.size(), read_model_facts(config.model.path),
                                  {{gpu_bytes, "its share of the GPU"}, share_of_host(mpi.ranks_on_node())});
@@ -96,7 +98,8 @@ int run_eval(const CommandLine& line) {
   std::optional<int64_t> threads = config.run.threads;
   if (line.has("--threads")) threads = line.integer("--threads", 1);
   const Device device = take_device(mpi, plan.device, *comm, true, config.cluster.shared_gpus == "allow");
-  ModelHost host(mpi, device, plan.dtype, threads);
+  const std::unique_ptr<Comm> neighbours = mpi.make_comm_of_host(wait_limit);
+  ModelHost host(device, plan.dtype, rank_threads(*neighbours, threads).number);
   const std::unique_ptr<Model> model = host.load(first_weights(config, plan));
   if (const std::string lost = lost_end_tokens_text(model->config(), text.tokenizer->eos_id()); !lost.empty())
     spdlog::warn("{}", lost);

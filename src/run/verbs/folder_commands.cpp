@@ -14,6 +14,7 @@
 #include "src/models/parameter_specs.h"
 #include "src/run/session/find_checkpoint.h"
 #include "src/run/session/model_host.h"
+#include "src/run/session/rank_threads.h"
 #include "src/run/verbs/json_lines.h"
 
 namespace temper {
@@ -73,8 +74,7 @@ int run_init(const CommandLine& line) {
     return parameter_specs(config);
   };
   init_model_folder(source, line.text("--out"), static_cast<uint64_t>(line.integer("--seed", 0)),
-                    line.text("--dtype", "auto"), line.text("--tokenizer"), specs,
-                    resolve_threads(std::nullopt, 1));
+                    line.text("--dtype", "auto"), line.text("--tokenizer"), specs, process_threads().number);
   return 0;
 }
 

@@ -40,12 +40,15 @@ std::string exit_codes_text() {
 }
 
 std::string environment_text() {
-  return "temper reads no environment variables as options; everything is in the config and on the command "
-         "line.\n"
-         "The launcher's own (mpirun, srun) and the affinity mask decide ranks and cores.\n"
-         "XDG_CACHE_HOME or HOME says where the fastest library algorithm of each matrix shape on a GPU is "
-         "kept "
-         "(temper/gemm-*.json);\nthe files may be removed at any time and never change a result.\n";
+  return "temper reads no environment variables as options, but for OMP_NUM_THREADS, the threads of a rank\n"
+         "where neither run.threads nor --threads says them; everything else is in the config and on the\n"
+         "command line. Without any of the three the ranks of a host divide the cores of their affinity\n"
+         "masks and the CPU quotas of their control groups (cgroup v1, v2). The launcher's own variables\n"
+         "(mpirun, srun) decide ranks.\n"
+         "XDG_CACHE_HOME or HOME says where the fastest library algorithm of each matrix shape on a GPU is\n"
+         "kept (temper/gemm-*.json); the files may be removed at any time and never change a result.\n"
+         "Where /dev/shm has too little room for the messages of the ranks, their files are in TMPDIR or\n"
+         "/tmp, unless OMPI_MCA_btl_vader_backing_directory names a folder.\n";
 }
 
 std::string rewards_text() {

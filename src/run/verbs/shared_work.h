@@ -11,6 +11,7 @@
 #include "src/run/record/shared_results.h"
 #include "src/run/session/gpu.h"
 #include "src/run/session/model_host.h"
+#include "src/run/session/rank_threads.h"
 #include "src/run/verbs/command_line.h"
 
 namespace temper {
@@ -30,7 +31,8 @@ class SharedWork {
                          .where = "--dtype " + dtype,
                          .why = why,
                          .fix = "add --device cpu, or use bf16"});
-    host_.emplace(mpi_, device, resolve_dtype(dtype, device), threads);
+    const std::unique_ptr<Comm> neighbours = mpi_.make_comm_of_host(kWaitSeconds);
+    host_.emplace(device, resolve_dtype(dtype, device), rank_threads(*neighbours, threads).number);
   }
   ModelHost& host() { return *host_; }
 

@@ -24,8 +24,9 @@ constexpr std::string_view kFileDtypes = "auto|fp32|bf16|fp16";
 constexpr OptionSpec kDevice{"--device", Kind::choice, kDevices, "auto", "backend"};
 constexpr OptionSpec kDtype{"--dtype", Kind::choice, kDtypes, "auto: bf16 on cuda, fp32 on cpu",
                             "type of weights and activations (fp64 on cpu only)"};
-constexpr OptionSpec kThreads{"--threads",        Kind::integer, "N", "all cores of the affinity mask",
-                              "threads per rank", false,         1,   kMaxThreads};
+constexpr OptionSpec kThreads{
+    "--threads",        Kind::integer, "N", "OMP_NUM_THREADS, or its share of the host's cores",
+    "threads per rank", false,         1,   kMaxThreads};
 constexpr OptionSpec kModel{"--model", Kind::text, "DIR", "", "Hugging Face folder", true};
 constexpr OptionSpec kCheckpoint{
     "--checkpoint", Kind::text, "DIR", "", "a step folder, or a run folder: its newest checkpoint", true};

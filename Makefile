@@ -10,7 +10,7 @@ ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
 MAKEFLAGS += -j$(shell nproc)
 endif
 
-B := build/$(MODE)-cuda$(CUDA)
+B := build/$(MODE)-cuda$(CUDA)$(if $(filter-out native,$(ARCH)),-$(ARCH))
 FLAGS.release := -O2 -g1
 FLAGS.debug := -O0 -g
 FLAGS.tsan := -O1 -g -fsanitize=thread
@@ -61,8 +61,9 @@ OBJ += $(if $(filter-out $(WHOLE),$(ONLY)),,$(CU:%=$(B)/%.o) $(CUDA_HOST:%=$(B)/
 endif
 
 all: build/temper
-build/temper: $(B)/temper
-	@ln -sfn $(MODE)-cuda$(CUDA)/temper build/temper
+# Always: make sees the time of the program behind the link, which may be that of another mode.
+build/temper: $(B)/temper FORCE
+	@ln -sfn $(B:build/%=%)/temper build/temper
 # A package that is missing is said in one line, not by the compiler in the middle of everything.
 $(OBJ) $(MAIN): | $(B)/has-zstd
 $(B)/has-zstd:

@@ -4,6 +4,7 @@
 
 #include <cctype>
 
+#include "src/core/cuda_version.h"
 #include "src/core/file.h"
 
 namespace temper::cuda {
@@ -63,16 +64,15 @@ const CublasLt& Libraries::lt() {
 }
 
 void Libraries::load_lt() {
-  constexpr const char* kName = "libcublasLt.so.13";
-  lt_library_ = ::dlopen(kName, RTLD_NOW | RTLD_LOCAL);
+  lt_library_ = ::dlopen(kCublasLtFile, RTLD_NOW | RTLD_LOCAL);
   if (lt_library_ == nullptr)
     fail(Exit::environment, {.what = "cuBLASLt cannot be loaded",
-                             .where = kName,
+                             .where = kCublasLtFile,
                              .why = ::dlerror(),
                              .fix = "install the CUDA 13 toolkit, or name its folder in LD_LIBRARY_PATH"});
   const auto get = [&](auto& function, const char* name) {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(lt_library_, name));
-    CHECK(function != nullptr, "{} has no {}", kName, name);
+    CHECK(function != nullptr, "{} has no {}", kCublasLtFile, name);
   };
   get(lt_.version, "cublasLtGetVersion");
   get(lt_.create, "cublasLtCreate");

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "src/core/check.h"
-#include "src/core/cuda_version.h"
 #include "src/core/lane.h"
 
 #ifdef TEMPER_CUDA
@@ -15,8 +14,6 @@
 namespace temper {
 
 #ifdef TEMPER_CUDA
-std::string cuda_version() { return fmt::format("{}.{}", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10); }
-
 namespace {
 
 struct ErrorKind {
@@ -73,8 +70,6 @@ void fail_cuda(cudaError_t error, const char* call, const char* file, int line) 
   if (kind.lost) throw DeviceLost(problem);
   fail(kind.code, problem);
 }
-#else
-std::string cuda_version() { return "not built in"; }
 #endif
 
 namespace device {

@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
+#include <sstream>
+
 #include "tests/support/background.h"
 #include "tests/support/run_fixture.h"
 
@@ -90,9 +92,25 @@ TEST_F(ExitCodes, HelpAndVersionAreResults) {
   for (const char* code : {"64", "65", "70", "73", "74", "75", "76", "77", "78"})
     EXPECT_NE(program_.read("stdout.log").find(code), std::string::npos) << code;
   program_.run("--version > stdout.log");
-  for (const char* part : {"temper, commit", "compiler: g++",
-                           "MPI:", "HDF5:", "PCRE2:", "utf8proc:", "xxHash:", "fmt:", "glibc:"})
+  for (const char* part : {"temper, commit", "compiler: g++", "CUDA:", "driver:", "cuBLASLt:", "MPI:",
+                           "HDF5:", "PCRE2:", "utf8proc:", "xxHash:", "fmt:", "glibc:"})
     EXPECT_NE(program_.read("stdout.log").find(part), std::string::npos) << part;
+}
+
+TEST_F(ExitCodes, VersionNamesEveryLibraryThatIsLoaded) {
+  ASSERT_EQ(program_.run("--version > version.log"), 0);
+  const std::string version = program_.read("version.log");
+  ASSERT_EQ(program_.shell("ldd " + program_.temper()), 0);
+  std::istringstream lines(output());
+  int libraries = 0;
+  for (std::string link, arrow, path, address; lines >> link;) {  // "libm.so.6 => /lib/libm.so.6 (0x7f...)"
+    if (!(lines >> arrow) || arrow != "=>") continue;
+    lines >> path >> address;
+    const std::string file = std::filesystem::canonical(path).filename().string();
+    EXPECT_NE(version.find(file), std::string::npos) << file << " is not in: " << version;
+    ++libraries;
+  }
+  EXPECT_GE(libraries, 8) << output();
 }
 
 TEST_F(ExitCodes, ConfigsAndPathsAreRefusedBeforeAnythingStarts) {

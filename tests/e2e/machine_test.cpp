@@ -1,5 +1,5 @@
-// Runs on machines as they are: ranks that share cores divide them, and what is wrong with the shared memory
-// of a host is said when a run starts.
+// Runs on machines as they are: ranks that share cores divide them, what is wrong with the shared memory of
+// a host is said when a run starts, and programs are built for the processors they are to run on.
 
 #include "src/core/process/cpus.h"
 #include "tests/support/run_fixture.h"
@@ -76,6 +76,31 @@ TEST_F(Machine, SharedMemoryThatIsTooSmallOrLitteredIsSaid) {
   EXPECT_TRUE(says("/dev/shm is too small: 4.0 MiB free of 10.0 MiB")) << output();
   EXPECT_TRUE(says("rm /dev/shm/vader_segment.h.0.aa.*")) << output();
   EXPECT_FALSE(says("not enough space for")) << "Open MPI: " << output();
+}
+
+/// What `make` would do, without doing it.
+class Build : public ::testing::Test {
+ protected:
+  std::string commands(const std::string& arguments) const {
+    const std::string root = std::filesystem::current_path().string();
+    EXPECT_EQ(program_.shell(fmt::format(
+                  "env -u MAKEFLAGS -u MAKELEVEL make -n -B -C {} MODE=release CUDA=0 {}", root, arguments)),
+              0)
+        << program_.output();
+    return program_.output();
+  }
+  const Program program_;
+};
+
+/// A native program that was built before is no program for other processors, nor the other way round.
+TEST_F(Build, AnArchitectureHasProgramsOfItsOwn) {
+  const std::string native = commands("ARCH=native build/release-cuda0/src/main.cpp.o"),
+                    mixed = commands("ARCH=x86-64-v3 build/release-cuda0-x86-64-v3/src/main.cpp.o"),
+                    link = commands("ARCH=x86-64-v3 build/temper");
+  EXPECT_NE(native.find("-march=native"), std::string::npos) << native;
+  EXPECT_NE(mixed.find("-march=x86-64-v3"), std::string::npos) << mixed;
+  EXPECT_EQ(mixed.find("-march=native"), std::string::npos) << mixed;
+  EXPECT_NE(link.find("release-cuda0-x86-64-v3/temper build/temper"), std::string::npos) << link;
 }
 
 }  // namespace

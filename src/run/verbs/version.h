@@ -1,5 +1,5 @@
 #pragma once
-// What `temper --version` says: commit, compiler, and the libraries as built and as found.
+// What `temper --version` says: commit, compiler, libraries and drivers as built and as found.
 
 #include <string>
 

@@ -5,6 +5,7 @@ CUDA ?= $(if $(wildcard $(CUDA_HOME)/bin/nvcc),1,0)
 ARCH ?= native
 PREFIX ?= /usr/local
 MPICXX ?= mpicxx
+CLANGXX ?= clang++
 NVCC ?= $(CUDA_HOME)/bin/nvcc
 ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
 MAKEFLAGS += -j$(shell nproc)
@@ -15,6 +16,9 @@ FLAGS.release := -O2 -g1
 FLAGS.debug := -O0 -g
 FLAGS.tsan := -O1 -g -fsanitize=thread
 FLAGS.asan := -O1 -g -fsanitize=address,undefined -fno-omit-frame-pointer
+# Of clang, without OpenMP: `make fuzz` builds with it what reads files.
+FLAGS.fuzz := -O1 -g -fsanitize=fuzzer-no-link,address,undefined,float-cast-overflow -fno-sanitize-recover=all \
+  -fno-omit-frame-pointer -fno-openmp
 # g++ 13 sees overflows inside fmt 9 (its big integers, behind spdlog) that never happen.
 WARN := -Wall -Wextra -Wshadow -Werror -Wno-array-bounds -Wno-stringop-overflow
 HDF5_FLAGS := $(shell pkg-config --cflags hdf5-serial 2>/dev/null || pkg-config --cflags hdf5 2>/dev/null || echo -I/usr/include/hdf5/serial)
@@ -40,10 +44,11 @@ CHAOS_TESTS := $(filter $(B)/tests/chaos/%,$(TESTS))
 GPU_TESTS := $(patsubst %.cpp,$(B)/%,$(shell find tests/gpu -name '*_test.cpp' 2>/dev/null))
 # Tests of ops once more, on the GPU: those that have a case for every backend (tests/support/check_op.h).
 GPU_OP_TESTS := $(patsubst tests/ops/%.cpp,$(B)/tests/gpu/ops/%,$(shell grep -l '^TEST\>' tests/ops/*_test.cpp 2>/dev/null))
+FUZZERS := $(patsubst %.cpp,$(B)/%,$(shell find tests/fuzz -name '*_fuzz.cpp' 2>/dev/null))
 BENCHES := $(patsubst %.cpp,$(B)/%,$(shell find tests -name '*_bench.cpp' -not -path 'tests/gpu/*' 2>/dev/null))
 GPU_BENCHES := $(patsubst %.cpp,$(B)/%,$(shell find tests/gpu -name '*_bench.cpp' 2>/dev/null))
 TESTLIB := $(patsubst %.cpp,$(B)/%.cpp.o,$(shell find tests/support -name '*.cpp' 2>/dev/null))
-ALL_OBJ := $(OBJ) $(MAIN) $(TESTLIB) $(TESTS:%=%.cpp.o) $(LONG_TESTS:%=%.cpp.o) $(GPU_TESTS:%=%.cpp.o) $(BENCHES:%=%.cpp.o) $(GPU_BENCHES:%=%.cpp.o)
+ALL_OBJ := $(OBJ) $(MAIN) $(TESTLIB) $(TESTS:%=%.cpp.o) $(LONG_TESTS:%=%.cpp.o) $(GPU_TESTS:%=%.cpp.o) $(BENCHES:%=%.cpp.o) $(GPU_BENCHES:%=%.cpp.o) $(FUZZERS:%=%.cpp.o)
 
 # CUDA kernels are compiled where nvcc is. -gencode, not -arch: only the former lets wgmma through.
 CU := $(if $(filter 1,$(CUDA)),$(shell find kernels/cuda -name '*.cu' 2>/dev/null))
@@ -94,6 +99,8 @@ $(B)/tests/%_test: $(B)/tests/%_test.cpp.o $(TESTLIB) $(LIB)
 $(B)/tests/chaos/fault_shim.so: tests/chaos/fault_shim.cpp
 	@mkdir -p $(@D); echo "  LINK  $@"; $(MPICXX) -std=c++20 -O1 -fPIC -shared $(WARN) -o $@ $< -ldl
 $(B)/tests/chaos/save_faults_test: | $(B)/tests/chaos/fault_shim.so
+$(B)/tests/%_fuzz: $(B)/tests/%_fuzz.cpp.o $(LIB)
+	@echo "  LINK  $@"; $(MPICXX) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
 # The one part of the CUDA backend that needs no CUDA: tested in every build.
 $(B)/tests/kernels/choice_file_test: $(if $(CU),,$(B)/kernels/cuda/choice_file.cpp.o)
 $(B)/tests/%_bench: $(B)/tests/%_bench.cpp.o $(LIB)
@@ -130,6 +137,21 @@ test-tsan: deps
 	@$(MAKE) --no-print-directory MODE=tsan CUDA=0 build/temper tsan-tests
 	@LIMIT=1800 tools/run_tests.sh build/tsan-cuda0 'tests/(core|ops|train|comm)/|e2e/(frozen_checkpoint|machine)_test'
 tsan-tests: $(TSAN_TESTS)
+# Memory errors and undefined behaviour, by the sanitizers of g++: every room by its own tests, and the verbs.
+ASAN_TESTS := $(filter $(foreach d,core config data io rl comm nn models train run rollout,$(B)/tests/$(d)/%) $(B)/tests/e2e/verbs_test $(B)/tests/e2e/exit_codes_test,$(TESTS))
+test-asan: deps
+	@$(MAKE) --no-print-directory MODE=asan CUDA=0 build/temper asan-tests
+	@LIMIT=1800 tools/run_tests.sh build/asan-cuda0 'tests/(core|config|data|io|rl|comm|nn|models|train|run|rollout)/|e2e/(verbs|exit_codes)_test'
+asan-tests: $(ASAN_TESTS)
+# Inputs from outside, mutated by libFuzzer for FUZZ_SECONDS of CPU each. Needs clang and its runtimes.
+fuzz: deps
+	@$(MAKE) --no-print-directory MODE=fuzz CUDA=0 WARN=-w MPICXX="$(CLANGXX)" ONLY="src/core src/config src/data src/io src/nn src/rl" fuzzers
+	@tools/fuzz.sh build/fuzz-cuda0
+fuzzers: $(FUZZERS)
+# Needs Slurm and root: a cluster of this machine alone, that ends with the test.
+test-slurm: deps
+	@$(MAKE) --no-print-directory build/temper
+	@tools/test_slurm.sh
 demo: deps
 	@$(MAKE) --no-print-directory build/temper
 	@tools/demo.sh
@@ -166,7 +188,10 @@ help:
 	@echo "make test-gpu               the tests that need an H100 or H200"
 	@echo "make test-long              runs of many steps: their memory stays flat (half an hour)"
 	@echo "make test-tsan              data races: tests of core, comm, ops and train, and runs, under the thread sanitizer"
+	@echo "make test-asan              memory errors and undefined behaviour: most tests, under the sanitizers of g++"
 	@echo "make chaos                  kills, signals, stops, failing file calls, changed bits (an hour; CHAOS_SEED=1)"
+	@echo "make fuzz                   mutated inputs for every parser, FUZZ_SECONDS=600 of CPU each (clang, libclang-rt-dev)"
+	@echo "make test-slurm             slurm/cpu.sbatch on a Slurm of this machine alone (root, slurm-wlm)"
 	@echo "make demo                   a small model learns to add on 2 ranks, under 4 minutes"
 	@echo "make demo-control           its GRPO with shuffled answers: nothing is learned"
 	@echo "make learn                  products in written steps: SFT, GRPO with three seeds, on an H100 or H200"
@@ -177,6 +202,6 @@ help:
 	@echo "make $(B)/tests/ops/norm_test   one test; it runs from here"
 	@echo "MODE=release|debug|asan|tsan  CUDA=0|1 (1 where nvcc is)  ARCH=native  DEPS_PREFIX=DIR (include/, lib/)  -j1"
 
-.PHONY: all deps test test-gpu test-long test-tsan tsan-tests chaos tests demo demo-control learn bench benches install clean help FORCE
+.PHONY: all deps test fuzz fuzzers test-asan asan-tests test-slurm test-gpu test-long test-tsan tsan-tests chaos tests demo demo-control learn bench benches install clean help FORCE
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

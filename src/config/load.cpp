@@ -30,7 +30,7 @@ void merge(TomlNode& into, const TomlNode& from) {
     if (TomlNode* old = into.find(key))
       merge(*old, value);
     else
-      into.table.emplace_back(key, value);
+      into.table.push_back({key, value});
   }
 }
 
@@ -49,7 +49,7 @@ TomlNode override_tree(const std::string& text) {
   for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
     TomlNode table;
     table.origin = kCommandLine;
-    table.table.emplace_back(*part, std::move(node));
+    table.table.push_back({*part, std::move(node)});
     node = std::move(table);
   }
   return node;

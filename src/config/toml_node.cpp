@@ -86,7 +86,7 @@ class Converter {
     out.origin = source_.empty() || line == 0 ? source_ : fmt::format("{}:{}", source_, line);
     if (const auto* table = node.as_table()) {
       for (const auto& [key, value] : *table)
-        out.table.emplace_back(std::string(key.str()), convert(value, depth + 1));
+        out.table.push_back({std::string(key.str()), convert(value, depth + 1)});
     } else if (const auto* array = node.as_array()) {
       out.kind = TomlNode::Kind::array;
       for (const auto& value : *array) out.items.push_back(convert(value, depth + 1));

@@ -6,10 +6,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace temper {
+
+struct TomlMember;
 
 struct TomlNode {
   enum class Kind { boolean, integer, real, text, date, array, table };
@@ -17,14 +18,19 @@ struct TomlNode {
   bool boolean = false;
   int64_t integer = 0;
   double real = 0;
-  std::string text;                                     // a string, or a date as written
-  std::vector<TomlNode> items;                          // array
-  std::vector<std::pair<std::string, TomlNode>> table;  // by key, ascending
-  std::string origin;                                   // "FILE:line" or "command line"
-  std::string raw;                                      // command line only: the text after '='
+  std::string text;               // a string, or a date as written
+  std::vector<TomlNode> items;    // array
+  std::vector<TomlMember> table;  // by key, ascending
+  std::string origin;             // "FILE:line" or "command line"
+  std::string raw;                // command line only: the text after '='
 
   TomlNode* find(std::string_view key);
   const TomlNode* find(std::string_view key) const;
+};
+
+struct TomlMember {
+  std::string key;
+  TomlNode value;
 };
 
 /// "a string", "an integer": for messages about a wrong type.

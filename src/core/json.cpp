@@ -15,41 +15,31 @@ namespace {
 
 constexpr const char* kJsonFix = "correct the file, or fetch or write it again";
 
-/// Builds the value like nlohmann's own parser, and refuses what that parser lets through.
+/// Builds the value, and refuses what nlohmann's own parser lets through.
 class StrictHandler : public nlohmann::json_sax<Json> {
  public:
   StrictHandler(int max_depth, bool keeps_integers)
-      : max_depth_(max_depth), keeps_integers_(keeps_integers), dom_(root_, true) {}
+      : max_depth_(static_cast<size_t>(max_depth)), keeps_integers_(keeps_integers) {}
 
-  bool null() override { return dom_.null(); }
-  bool boolean(bool v) override { return dom_.boolean(v); }
-  bool number_integer(number_integer_t v) override { return dom_.number_integer(v); }
-  bool number_unsigned(number_unsigned_t v) override { return dom_.number_unsigned(v); }
+  bool null() override { return add(nullptr) != nullptr; }
+  bool boolean(bool v) override { return add(v) != nullptr; }
+  bool number_integer(number_integer_t v) override { return add(v) != nullptr; }
+  bool number_unsigned(number_unsigned_t v) override { return add(v) != nullptr; }
   bool number_float(number_float_t v, const string_t& s) override {
-    if (!keeps_integers_ || s.find_first_not_of("-0123456789") != string_t::npos)
-      return dom_.number_float(v, s);
-    binary_t digits(binary_t::container_type(s.begin(), s.end()));
-    return dom_.binary(digits);
+    if (!keeps_integers_ || s.find_first_not_of("-0123456789") != string_t::npos) return add(v) != nullptr;
+    return add(Json::binary(binary_t::container_type(s.begin(), s.end()))) != nullptr;
   }
-  bool string(string_t& v) override { return dom_.string(v); }
-  bool binary(binary_t& v) override { return dom_.binary(v); }
-  bool start_object(std::size_t n) override {
-    keys_.emplace_back();
-    return enter() && dom_.start_object(n);
-  }
+  bool string(string_t& v) override { return add(std::move(v)) != nullptr; }
+  bool binary(binary_t&) override { return refuse("binary value"); }
+  bool start_object(std::size_t) override { return open(Json::object()); }
+  bool start_array(std::size_t) override { return open(Json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
   bool key(string_t& k) override {
-    if (!keys_.back().insert(k).second) return refuse("duplicate key \"" + k.substr(0, 80) + "\"");
-    return dom_.key(k);
-  }
-  bool end_object() override {
-    keys_.pop_back();
-    --depth_;
-    return dom_.end_object();
-  }
-  bool start_array(std::size_t n) override { return enter() && dom_.start_array(n); }
-  bool end_array() override {
-    --depth_;
-    return dom_.end_array();
+    Level& level = levels_.back();
+    if (!level.keys.insert(k).second) return refuse("duplicate key \"" + k.substr(0, 80) + "\"");
+    level.key = std::move(k);
+    return true;
   }
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& e) override {
     std::string text = e.what();  // "[json.exception...] parse error at line 1, column 2: <reason>"
@@ -61,8 +51,27 @@ class StrictHandler : public nlohmann::json_sax<Json> {
   const std::string& reason() const { return reason_; }
 
  private:
-  bool enter() {
-    if (++depth_ > max_depth_) return refuse(fmt::format("nested deeper than {} levels", max_depth_));
+  struct Level {
+    Json* node;                               // object or array under construction
+    std::string key;                          // the last one, of an object
+    std::set<std::string, std::less<>> keys;  // all of them
+  };
+
+  /// Where the value lies now.
+  Json* add(Json value) {
+    if (levels_.empty()) return &(root_ = std::move(value));
+    Level& level = levels_.back();
+    if (level.node->is_object()) return &append_member(*level.node, std::move(level.key), std::move(value));
+    level.node->push_back(std::move(value));
+    return &level.node->back();
+  }
+  bool open(Json container) {
+    if (levels_.size() >= max_depth_) return refuse(fmt::format("nested deeper than {} levels", max_depth_));
+    levels_.push_back({add(std::move(container)), "", {}});
+    return true;
+  }
+  bool close() {
+    levels_.pop_back();
     return true;
   }
   bool refuse(std::string reason) {
@@ -70,12 +79,10 @@ class StrictHandler : public nlohmann::json_sax<Json> {
     return false;
   }
 
-  int max_depth_;
+  size_t max_depth_;
   bool keeps_integers_;
-  int depth_ = 0;
   Json root_;
-  nlohmann::detail::json_sax_dom_parser<Json> dom_;
-  std::vector<std::set<std::string, std::less<>>> keys_;
+  std::vector<Level> levels_;
   std::string reason_;
 };
 
@@ -134,6 +141,11 @@ std::string json_kind(const Json& value) {
   if (value.is_null()) return "null";
   if (value.is_binary()) return "a number";  // one of more than 64 bits (core/big_integer.h)
   return fmt::format("{} {}", value.is_structured() ? "an" : "a", value.type_name());
+}
+
+Json& append_member(Json& object, std::string key, Json value) {
+  auto& members = object.get_ref<Json::object_t&>();
+  return static_cast<Json::object_t::Container&>(members).emplace_back(std::move(key), std::move(value)).second;
 }
 
 std::string dump_json_line(const Json& value) {

@@ -26,6 +26,9 @@ Json read_json_file(const std::string& path, const JsonLimits& limits = {});
 /// "an array", "a number": for messages.
 std::string json_kind(const Json& value);
 
+/// Adds a member whose key the object does not have: Json's own way looks through all keys that it has.
+Json& append_member(Json& object, std::string key, Json value);
+
 /// One line of JSON, floats with as many digits as give the same bits back, non-finite numbers as null.
 /// Invalid UTF-8 in strings is written as U+FFFD.
 std::string dump_json_line(const Json& value);

@@ -65,6 +65,16 @@ TEST_F(DatasetTest, LinesAndTheirEnds) {
   EXPECT_EQ(lines_of("{\"a\":\"\\n\\u2028 \xe2\x80\xa8\"}").size(), 1u) << "other separators are text";
 }
 
+TEST_F(DatasetTest, ALineOfManyKeys) {  // with work that grows as their square, beyond the time of a test
+  constexpr int kKeys = 600'000;
+  std::string line = "{";
+  for (int i = 0; i < kKeys; ++i) line += fmt::format("\"{}\":0,", i);
+  const std::vector<Json> lines = lines_of(line + "\"last\":1}");
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0].size(), kKeys + 1u);
+  EXPECT_EQ(lines[0].at("last"), 1);
+}
+
 TEST_F(DatasetTest, BrokenLinesAreNamed) {
   const std::string good = "{\"a\":1}\n";
   const std::pair<const char*, std::string> broken[] = {

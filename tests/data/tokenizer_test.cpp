@@ -405,7 +405,8 @@ TEST(Tokenizer, RefusesBrokenText) {
       {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"a\":1},\"merges\":[]}}",
        "has the token of id 1 twice"},
       {"{\"x\":" + std::string(100, '[') + std::string(100, ']') + "}", "nested deeper than 64"},
-      {"{\"x\":\"\xff\"}", "parse error"}};
+      {"{\"x\":\"\xff\"}", "parse error"},
+      {small_file().dump() + std::string("\0x", 2), "a zero byte"}};
   for (const auto& [text, expected] : texts) {
     TempFolder temp;
     temp.write("tokenizer.json", text);
@@ -420,6 +421,33 @@ TEST(Tokenizer, RefusesBrokenText) {
   temp.write("tokenizer_config.json", R"({"eos_token": "</s>"})");
   const Error error = error_of([&] { Tokenizer::load(temp.path()); });
   EXPECT_NE(std::string(error.what()).find("eos_token"), std::string::npos) << error.what();
+}
+
+/// Steps that double a text, one behind the other.
+Json doublings(int count) {
+  Json steps = Json::array();
+  for (int i = 0; i < count; ++i)
+    steps.push_back({{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}});
+  return steps;
+}
+
+TEST(Tokenizer, TextsGrowOnlySoFar) {
+  constexpr int kMany = 26;  // 64 MB of one letter
+  TempFolder temp;
+  Json file = small_file();
+  file["normalizer"] = {{"type", "Sequence"}, {"normalizers", doublings(kMany)}};
+  temp.write("tokenizer.json", file.dump());
+  const Tokenizer tokenizer = Tokenizer::load(temp.path());
+  EXPECT_FALSE(tokenizer.encode("b", false).empty());
+  const Error of_text = error_of([&] { tokenizer.encode("ab", false); });
+  EXPECT_NE(std::string(of_text.what()).find("grows too much"), std::string::npos) << of_text.what();
+
+  file = small_file();
+  file["pre_tokenizer"] = nullptr;
+  file["decoder"] = {{"type", "Sequence"}, {"decoders", doublings(kMany)}};
+  temp.write("tokenizer.json", file.dump());
+  const Error of_token = error_of([&] { Tokenizer::load(temp.path()); });
+  EXPECT_NE(std::string(of_token.what()).find("grows too much"), std::string::npos) << of_token.what();
 }
 
 TEST(Tokenizer, CostlyPatternEnds) {

@@ -95,7 +95,10 @@ enum class StmtKind : uint8_t {
 struct Stmt;
 using Block = std::vector<Stmt>;
 
-struct Branch;
+struct Branch {
+  ExprPtr condition;
+  Block body;
+};
 
 struct Stmt {
   StmtKind kind;
@@ -111,11 +114,6 @@ struct Stmt {
   std::vector<ExprPtr> defaults = {};              // one per parameter, null: none
   std::vector<std::string> hidden = {};            // see hide_names; in the frame of body
   std::vector<std::string> hidden_otherwise = {};  // and of a loop's otherwise
-};
-
-struct Branch {
-  ExprPtr condition;
-  Block body;
 };
 
 struct Program {

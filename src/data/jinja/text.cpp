@@ -118,7 +118,7 @@ std::vector<size_t> code_point_offsets(std::string_view text) {
 }
 
 size_t find_first(std::string_view text, std::string_view part, size_t from) {
-  if (from > text.size()) return std::string_view::npos;
+  if (from > text.size() || text.size() - from < part.size()) return std::string_view::npos;
   if (part.empty()) return from;
   const void* found = ::memmem(text.data() + from, text.size() - from, part.data(), part.size());
   return found ? static_cast<size_t>(static_cast<const char*>(found) - text.data()) : std::string_view::npos;

@@ -106,7 +106,8 @@ Decoder::Piece Decoder::piece(const std::string& token) const {
   if (kind_ == Kind::byte_level) return {alphabet_to_bytes(token).value_or(token), false};
   if (kind_ == Kind::metaspace || kind_ == Kind::join) return {token, false};
   std::string text = token;
-  for (const auto& [pattern, content] : replaces_) text = replace_all(text, pattern, content);
+  for (const auto& [pattern, content] : replaces_)
+    text = replace_all(text, pattern, content, growth_limit(token.size()));
   const int byte = byte_fallback_ ? parse_byte_token(text) : -1;
   if (byte >= 0) return {std::string(1, static_cast<char>(byte)), true};
   return {std::move(text), false};
@@ -119,7 +120,8 @@ std::string Decoder::push(State& state, const Piece& piece) const {
     case Kind::join:
       return first ? piece.bytes : " " + piece.bytes;
     case Kind::metaspace:
-      return replace_all(piece.bytes, replaces_[0].first, first && drop_first_prefix_ ? "" : " ");
+      return replace_all(piece.bytes, replaces_[0].first, first && drop_first_prefix_ ? "" : " ",
+                         growth_limit(piece.bytes.size()));
     case Kind::byte_level:
       state.pending += piece.bytes;
       return take_text(state.pending, false);

@@ -81,7 +81,7 @@ class FileHandler : public nlohmann::json_sax<Json> {
       level.node->push_back(std::move(value));
       return &level.node->back();
     }
-    return &((*level.node)[level.key] = std::move(value));
+    return &append_member(*level.node, level.key, std::move(value));
   }
 
   bool open(Json container) {
@@ -147,6 +147,11 @@ TokenizerFile read_tokenizer_file(const std::string& path) {
 }
 
 TokenizerFile parse_tokenizer_file(std::string_view text, const std::string& path) {
+  if (const size_t zero = text.find('\0'); zero != text.npos)  // to the parser it ends the text
+    fail(Exit::data, {.what = "not a usable tokenizer.json",
+                      .where = path,
+                      .why = fmt::format("a zero byte (byte {})", zero),
+                      .fix = kFix});
   TokenizerFile file;
   FileHandler handler(file);
   if (!Json::sax_parse(text.begin(), text.end(), &handler))

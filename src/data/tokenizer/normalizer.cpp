@@ -47,6 +47,13 @@ void flush(std::vector<utf8proc_int32_t>& chars, std::string& out) {
 }
 
 /// The only Unicode characters that change below U+0300 do so because of a character from there on.
+[[noreturn]] void refuse_growth(size_t limit) {
+  fail(Exit::data, {.what = "a text grows too much under the steps of a tokenizer",
+                    .where = "tokenizer.json: Prepend, Replace",
+                    .why = fmt::format("it gets longer than {} bytes, 16 times what it was and 1024", limit),
+                    .fix = "use a tokenizer.json as its publisher wrote it"});
+}
+
 bool is_below_combining(std::string_view text) {
   return std::none_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) >= 0xCC; });
 }
@@ -83,14 +90,19 @@ std::string_view nfc(std::string_view text, std::string& buffer) {
   return buffer;
 }
 
-std::string replace_all(std::string_view text, std::string_view pattern, std::string_view content) {
+std::string replace_all(std::string_view text, std::string_view pattern, std::string_view content,
+                        size_t limit) {
   std::string out;
+  const auto append = [&](std::string_view piece) {
+    if (out.size() + piece.size() > limit) refuse_growth(limit);
+    out.append(piece);
+  };
   size_t done = 0;
   for (size_t at; (at = text.find(pattern, done)) != text.npos; done = at + pattern.size()) {
-    out.append(text, done, at - done);
-    out.append(content);
+    append(text.substr(done, at - done));
+    append(content);
   }
-  out.append(text, done, text.size() - done);
+  append(text.substr(done));
   return out;
 }
 
@@ -123,13 +135,16 @@ void Normalizer::read(const JsonSection& section) {
 
 std::string_view Normalizer::apply(std::string_view text, std::string& buffer) const {
   if (text.empty()) return text;
+  const size_t limit = growth_limit(text.size());
   for (const Step& step : steps_) {
     if (step.kind == Step::Kind::nfc) {
       text = nfc(text, buffer);
       continue;
     }
-    std::string next = step.kind == Step::Kind::prepend ? step.content + std::string(text)
-                                                        : replace_all(text, step.pattern, step.content);
+    if (step.kind == Step::Kind::prepend && step.content.size() + text.size() > limit) refuse_growth(limit);
+    std::string next = step.kind == Step::Kind::prepend
+                           ? step.content + std::string(text)
+                           : replace_all(text, step.pattern, step.content, limit);
     buffer = std::move(next);
     text = buffer;
   }

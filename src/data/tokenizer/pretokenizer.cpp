@@ -135,7 +135,8 @@ void PreTokenizer::rewrite_stage(const Stage& stage, bool at_start, WordList& wo
   for (auto& span : words.spans) {
     std::string_view word = words.text.substr(span.begin, span.end - span.begin);
     std::string replaced;
-    if (stage.replace_blanks) word = replaced = replace_all(word, " ", stage.literal);
+    if (stage.replace_blanks)
+      word = replaced = replace_all(word, " ", stage.literal, growth_limit(word.size()));
     const size_t begin = out.size();
     const bool wanted =
         stage.prefix == Prefix::always || (stage.prefix == Prefix::first && at_start && span.begin == 0);

@@ -218,7 +218,8 @@ Json export_config(const Json& source, const ModelConfig& config, DType dtype, b
   };
   const Json rope = rope_object(source);
   const bool plain = rope_type(rope) == "default";
-  if (absent("rope_theta")) out["rope_theta"] = config.rope.theta;
+  // The rope object's own may be another one; what is added to the file below leaves it to this key.
+  if (absent("rope_theta") || out["rope_theta"] != config.rope.theta) out["rope_theta"] = config.rope.theta;
   if (absent("rope_scaling")) out["rope_scaling"] = plain ? Json(nullptr) : scaling_of(rope);
   if (absent("rope_parameters")) {
     Json parameters = plain ? Json::object() : rope;

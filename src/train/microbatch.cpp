@@ -52,8 +52,14 @@ void fill_loss_inputs(Microbatch& mb, std::span<const Trajectory* const> all, Ag
                       const UpdateCounts& counts) {
   bool reference = true;
   for (int32_t s : mb.sequence) reference = reference && !all[static_cast<size_t>(s)]->ref_logprobs.empty();
+  int32_t sequence = -1;
+  double weight = 0;  // of its tokens
   for (size_t i = 0; i < mb.rows.size(); ++i) {
     const Trajectory& t = *all[static_cast<size_t>(mb.sequence[i])];
+    if (mb.sequence[i] != sequence) {
+      sequence = mb.sequence[i];
+      weight = omega(mode, counts, t.counted_tokens());
+    }
     const auto r = static_cast<size_t>(mb.offset[i]);
     const double sampled =
         t.response.logprobs.empty() ? std::numeric_limits<double>::quiet_NaN() : t.response.logprobs[r];
@@ -61,7 +67,7 @@ void fill_loss_inputs(Microbatch& mb, std::span<const Trajectory* const> all, Ag
     mb.inputs.old_logprob.push_back(t.old_logprobs.empty() ? sampled : t.old_logprobs[r]);
     if (reference) mb.inputs.ref_logprob.push_back(t.ref_logprobs[r]);
     mb.inputs.advantage.push_back(t.advantage);
-    mb.inputs.weight.push_back(t.response.mask[r] ? omega(mode, counts, t.counted_tokens()) : 0.0);
+    mb.inputs.weight.push_back(t.response.mask[r] ? weight : 0.0);
   }
 }
 

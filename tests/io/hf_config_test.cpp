@@ -97,6 +97,19 @@ TEST(HfConfig, ExportSetsTheTypeThatWasAskedFor) {
   EXPECT_EQ(out["torch_dtype"], "float32");
 }
 
+/// A config that says theta twice: that of the rope object counts, before an export and after it.
+TEST(HfConfig, ExportKeepsTheThetaThatCounts) {
+  const Json source = with(minimal(), {{"rope_theta", 500000.0},
+                                       {"rope_parameters",
+                                        {{"rope_type", "yarn"},
+                                         {"factor", 3.0},
+                                         {"original_max_position_embeddings", 32},
+                                         {"rope_theta", 1000000.0}}}});
+  const ModelConfig model = parse(source);
+  EXPECT_EQ(model.rope.theta, 1000000.0);
+  EXPECT_EQ(parse(export_config(source, model, DType::f32, false)).rope.theta, 1000000.0);
+}
+
 TEST(HfConfig, StopIdsAreTheUnionOfBothFiles) {
   const Json generation = {{"eos_token_id", {7, 3, 2, 99}}};
   const ModelConfig c = parse_model_config(minimal(), &generation, "config.json", nullptr);

@@ -7,6 +7,7 @@
 
 #include "src/core/check.h"
 #include "src/core/text/block_reader.h"
+#include "src/core/text/file_lines.h"
 
 namespace temper {
 namespace {
@@ -185,30 +186,6 @@ FinishReason read_finish_reason(const LineReader& reader) {
   return FinishReason::length;
 }
 
-/// Calls visit(line, number) for every line of a file of any size.
-template <typename Visit>
-void for_each_line(const std::string& path, const Visit& visit) {
-  BlockReader file(path);
-  std::string rest, block;
-  int64_t number = 0;
-  while (file.next(block)) {
-    size_t begin = 0;
-    for (size_t end; (end = block.find('\n', begin)) != std::string::npos; begin = end + 1) {
-      rest.append(block, begin, end - begin);
-      visit(rest, ++number);
-      rest.clear();
-    }
-    rest.append(block, begin);
-    if (static_cast<int64_t>(rest.size()) > kMaxLineBytes) {
-      fail(Exit::data, {.what = "a line of a rollout file is too long",
-                        .where = fmt::format("{}:{}", path, number + 1),
-                        .why = fmt::format("more than {} bytes without an end of line", kMaxLineBytes),
-                        .fix = "write one response per line"});
-    }
-  }
-  if (!rest.empty()) visit(rest, number + 1);
-}
-
 [[noreturn]] void fail_duplicate(const std::string& where, int64_t group, int64_t sample) {
   fail(Exit::data, {.what = "a response appears twice in a rollout file",
                     .where = where,
@@ -291,7 +268,7 @@ Trajectory trajectory_from_json(const Json& line, const std::string& where, cons
 
 std::vector<Group> read_rollouts(const std::string& path, const ReplayLimits& limits) {
   std::map<int64_t, PendingGroup> pending;  // by group number
-  for_each_line(path, [&](const std::string& line, int64_t number) {
+  for_each_line(path, kMaxLineBytes, [&](const std::string& line, int64_t number) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) return;
     const std::string where = fmt::format("{}:{}", path, number);
     const Json json = parse_json(line, where);

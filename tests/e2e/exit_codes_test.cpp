@@ -58,7 +58,7 @@ TEST_F(ExitCodes, CommandLine) {
   const Mistake mistakes[] = {
       {"", {"a verb is wanted", "temper help"}},
       {"trian run.toml", {"`trian`", "did you mean `train`?"}},
-      {"report runs/r", {"not in this version", "metrics.jsonl"}},
+      {"report runs/r", {"runs/r", "does not exist"}},
       {"train", {"CONFIG"}},
       {"train run.toml --repaly x", {"--repaly", "`--replay`"}},
       {"train run.toml --replay", {"--replay FILE", "needs a value"}},

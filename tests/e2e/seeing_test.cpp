@@ -4,7 +4,7 @@
 #include <regex>
 
 #include "src/run/record/no_signal.h"
-#include "src/run/verbs/metric_docs.h"
+#include "src/run/report/metric_docs.h"
 #include "tests/support/run_fixture.h"
 #include "tests/support/terminal.h"
 

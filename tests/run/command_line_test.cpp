@@ -11,7 +11,7 @@
 #include "src/config/peer_keys.h"
 #include "src/rl/registry.h"
 #include "src/run/verbs/help.h"
-#include "src/run/verbs/metric_docs.h"
+#include "src/run/report/metric_docs.h"
 #include "tests/support/expect_error.h"
 
 namespace temper {
@@ -116,7 +116,7 @@ TEST(CommandLine, MistakesAreNamed) {
       {{"export", "--checkpoint", "c", "--out", "o", "--shard-size", "0"}, {"--shard-size"}},
       {{"verify"}, {"--checkpoint DIR"}},
       {{"help", "a", "b"}, {"b"}},
-      {{"report", "runs/x"}, {"not in this version", "temper report", "metrics.jsonl"}},
+      {{"report"}, {"RUN..."}},
   };
   for (const auto& [words, named] : cases) {
     std::string label;

@@ -13,8 +13,6 @@
 namespace temper {
 namespace {
 
-constexpr std::string_view kLaterVerb = "report";  // of the contract, without its feature yet
-
 [[noreturn]] void fail_usage(const std::string& what, const std::string& where, const std::string& why,
                              const std::string& fix) {
   fail(Exit::usage, {.what = what, .where = where, .why = why, .fix = fix});
@@ -143,6 +141,8 @@ class Parser {
     } else if (!verb_.positional.empty() && !has_positional_) {
       line_.positional = word;
       has_positional_ = true;
+    } else if (has_positional_ && verb_.positional.ends_with("...")) {
+      line_.further.push_back(word);
     } else {
       const size_t equals = word.find('=');
       const std::string hint = equals == std::string::npos ? "" : peer_key_hint(word.substr(0, equals));
@@ -179,9 +179,6 @@ class Parser {
 }  // namespace
 
 const VerbSpec& find_verb(const std::string& name) {
-  if (name == kLaterVerb)
-    fail_usage("not in this version", "temper " + name, "the HTML page of a run comes later",
-               "read metrics.jsonl of the run folder, or open its tensorboard/ in TensorBoard");
   std::vector<std::string> names;
   for (const VerbSpec& verb : verbs()) {
     if (verb.name == name) return verb;
@@ -214,6 +211,12 @@ double CommandLine::number(const std::string& option, double fallback) const {
 std::vector<std::string> CommandLine::list(const std::string& option) const {
   const auto found = options.find(option);
   return found == options.end() ? std::vector<std::string>{} : found->second;
+}
+
+std::vector<std::string> CommandLine::words() const {
+  std::vector<std::string> words{positional};
+  words.insert(words.end(), further.begin(), further.end());
+  return words;
 }
 
 CommandLine parse_command_line(const std::vector<std::string>& arguments) {

@@ -31,7 +31,7 @@ struct CommandLine;
 
 struct VerbSpec {
   std::string_view name;
-  std::string_view positional;  // "CONFIG", "RUN_DIR"; "[TOPIC]" may be left out; empty: none
+  std::string_view positional;  // "CONFIG"; "[TOPIC]" may be left out; "RUN...": one or more; empty: none
   Overrides overrides = Overrides::none;
   std::span<const OptionSpec> options;
   int (*run)(const CommandLine&);  // returns the exit code
@@ -47,6 +47,7 @@ struct CommandLine {
   std::string positional;
   std::vector<std::string> overrides;
   std::map<std::string, std::vector<std::string>> options;  // "--ranks" -> {"4"}; flags have no values
+  std::vector<std::string> further = {};                    // words after the positional, of "RUN..."
 
   bool has(const std::string& option) const { return options.contains(option); }
   /// The value, or `fallback` when the option is absent.
@@ -54,6 +55,8 @@ struct CommandLine {
   int64_t integer(const std::string& option, int64_t fallback) const;
   double number(const std::string& option, double fallback) const;
   std::vector<std::string> list(const std::string& option) const;
+  /// The positional and the words after it.
+  std::vector<std::string> words() const;
 };
 
 /// `arguments` without the program's name. `VERB --help` comes back as verb "help" with the verb as

@@ -10,7 +10,7 @@
 #include "src/core/check.h"
 #include "src/core/text/nearest.h"
 #include "src/rl/registry.h"
-#include "src/run/verbs/metric_docs.h"
+#include "src/run/report/metric_docs.h"
 
 namespace temper {
 namespace {

@@ -8,6 +8,7 @@
 #include "src/run/verbs/folder_commands.h"
 #include "src/run/verbs/help.h"
 #include "src/run/verbs/model_commands.h"
+#include "src/run/verbs/report_command.h"
 #include "src/run/verbs/train_command.h"
 
 namespace temper {
@@ -108,6 +109,11 @@ constexpr std::array kEval{
                "file for responses and rewards, a line per sample; one that exists goes on after the prompts "
                "that it has"},
     kThreads};
+constexpr std::array kReport{
+    OptionSpec{"--out", Kind::text, "FILE", "report.html in the folder of the first run", "the page"},
+    OptionSpec{"--csv", Kind::text, "FILE", "none",
+               "the metrics as a table, too: a row per step, a column per key, floats exact"},
+};
 constexpr std::array kHelp{
     OptionSpec{"--all", Kind::flag, "", "", "with `keys`: those of later versions too"},
 };
@@ -137,6 +143,13 @@ const std::array kVerbs{
              "read a checkpoint and compare every checksum",
              {}},
     VerbSpec{"eval", "CONFIG", Overrides::all, kEval, run_eval, "the validation of a config alone", {}},
+    VerbSpec{"report",
+             "RUN...",
+             Overrides::none,
+             kReport,
+             run_report,
+             "a page (HTML) about one or several run folders: curves, phase times, samples, config, starts",
+             {}},
     VerbSpec{
         "help",
         "[TOPIC]",

@@ -1,4 +1,4 @@
-#include "src/run/verbs/metric_docs.h"
+#include "src/run/report/metric_docs.h"
 
 #include <algorithm>
 #include <array>
@@ -53,7 +53,7 @@ constexpr std::array kMetrics{
               "save_checkpoint}",
               "seconds of the step and of its phases, the slowest rank's"},
     MetricDoc{"perf/total_num_tokens", "tokens that were trained on, prompts included"},
-    MetricDoc{"perf/throughput", "those a second and rank"},
+    MetricDoc{"perf/throughput", "tokens that were trained on, a second and rank"},
     MetricDoc{"perf/time_per_step", "seconds"},
     MetricDoc{"perf/update_tflop", "10^12 floating point operations of the updates"},
     MetricDoc{"perf/mfu", "those over what the GPUs could do in that time"},

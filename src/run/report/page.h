@@ -1,0 +1,14 @@
+#pragma once
+// The page about one or several runs: one HTML file without scripts, which asks nothing of the network.
+
+#include <string>
+#include <vector>
+
+#include "src/run/report/run_history.h"
+
+namespace temper {
+
+/// Of at most kMaxRuns runs (chart.h).
+std::string report_page(const std::vector<RunHistory>& runs);
+
+}  // namespace temper

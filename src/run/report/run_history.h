@@ -1,0 +1,49 @@
+#pragma once
+// What a run folder tells about its run, read while the run may go on: nothing is locked and nothing is
+// written.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/config/changes.h"
+#include "src/rl/types.h"
+#include "src/run/report/metric_table.h"
+
+namespace temper {
+
+/// A line of the log about a start, a stop, or what went wrong.
+struct RunEvent {
+  enum class Kind { start, resumed, change, stop, warning, error };
+  Kind kind = Kind::start;
+  std::string time;  // as the log has it
+  std::string text;
+  int64_t step = 0;  // of `resumed`: the step that it goes on from
+};
+
+struct StepSamples {
+  int64_t step = 0;
+  int64_t groups = 0;
+  std::vector<Trajectory> samples;
+  std::string defect;  // why the file cannot be read
+};
+
+struct RunHistory {
+  std::string name, folder;
+  MetricTable metrics;
+  std::optional<Config> config;  // of the newest start
+  std::string config_text;
+  std::vector<std::vector<ConfigChange>> changes;  // an element for each time that the config changed
+  std::vector<RunEvent> events;
+  int64_t events_left_out = 0;
+  std::vector<StepSamples> samples;
+  std::vector<std::string> notes;  // what could not be read, and why
+
+  int64_t last_step() const { return metrics.steps.empty() ? 0 : metrics.steps.back(); }
+};
+
+/// Exit::usage where there is no such folder, Exit::data where it is that of no run.
+RunHistory read_run_history(const std::string& folder);
+
+}  // namespace temper

@@ -1,0 +1,15 @@
+#pragma once
+// Some of what the policy said: of steps spread over the run, of prompts spread over each of them.
+
+#include <string>
+#include <vector>
+
+#include "src/run/report/run_history.h"
+
+namespace temper {
+
+/// Of the rollout files of `folder` (there may be none): at most six steps, the first and the newest among
+/// them; of each three prompts, with the best and the worst response.
+std::vector<StepSamples> read_samples(const std::string& folder);
+
+}  // namespace temper

@@ -1,0 +1,53 @@
+#include "src/run/verbs/report_command.h"
+
+#include <cstdio>
+
+#include "src/core/check.h"
+#include "src/core/file.h"
+#include "src/run/report/chart.h"
+#include "src/run/report/page.h"
+
+namespace temper {
+namespace {
+
+std::vector<RunHistory> read_runs(const std::vector<std::string>& folders) {
+  if (folders.size() > kMaxRuns)
+    fail(Exit::usage, {.what = "too many runs for one page",
+                       .where = "temper report",
+                       .why = fmt::format("{} are given, more than {} colours cannot be told apart",
+                                          folders.size(), kMaxRuns),
+                       .fix = "make several pages"});
+  std::vector<RunHistory> runs;
+  for (const std::string& folder : folders) runs.push_back(read_run_history(folder));
+  for (size_t r = 0; r < runs.size(); ++r)  // of two runs of one name: their folders
+    for (size_t other = 0; other < runs.size(); ++other)
+      if (other != r && (runs[r].name == runs[other].name || runs[r].name == runs[other].folder))
+        runs[r].name = runs[r].folder;
+  return runs;
+}
+
+void write_result(const std::string& path, const std::string& text) {
+  if (is_directory(path))
+    fail(Exit::usage, {.what = "the page or table cannot be written",
+                       .where = path,
+                       .why = "it is a folder",
+                       .fix = "name a file"});
+  write_file_atomic(path, text);
+  std::printf("%s\n", path.c_str());
+}
+
+}  // namespace
+
+int run_report(const CommandLine& line) {
+  const std::vector<std::string> folders = line.words();
+  const std::vector<RunHistory> runs = read_runs(folders);
+  if (line.has("--csv")) {
+    std::vector<NamedTable> tables;
+    for (const RunHistory& run : runs) tables.push_back({run.name, &run.metrics});
+    write_result(line.text("--csv"), metrics_csv(tables));
+  }
+  write_result(line.text("--out", join_path(folders.front(), "report.html")), report_page(runs));
+  return 0;
+}
+
+}  // namespace temper

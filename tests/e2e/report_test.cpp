@@ -1,0 +1,132 @@
+// `temper report` of a run with two restarts, of two runs, of what is no run, and while a run goes on.
+
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <set>
+
+#include "tests/support/run_fixture.h"
+
+namespace temper {
+namespace {
+
+const char* kConfig = R"(
+run.name = "a"
+run.steps = 2
+rollout.prompts_per_step = 4
+rollout.samples_per_prompt = 2
+rollout.max_prompt_tokens = 64
+rollout.max_new_tokens = 4
+checkpoint.every = 1
+reward.functions = ["exact"]
+)";
+
+class Report : public RunFixture {
+ protected:
+  void SetUp() override {
+    std::string data = sums(6);
+    data += "{\"prompt\":\"</pre><script>alert(1)</script>\",\"answer\":\"<img src=x>\"}\n";
+    data += "{\"prompt\":\"'\\\" onload=x \\u202e\\u001b\",\"answer\":\"]]>--><!--\"}\n";
+    prepare(kConfig, data);
+    ASSERT_EQ(program_.run("train run.toml"), 0) << output();
+  }
+  size_t count(const std::string& text, const std::string& what) const {
+    size_t found = 0;
+    for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += what.size()) ++found;
+    return found;
+  }
+};
+
+TEST_F(Report, OfARunWithTwoRestarts) {
+  ASSERT_EQ(program_.run("train run.toml run.steps=3 optimizer.lr=5e-4 rollout.dump_compress=zstd"), 0)
+      << output();
+  ASSERT_EQ(program_.run("train run.toml run.steps=4 optimizer.lr=5e-4"), 0) << output();
+  ASSERT_EQ(program_.run("report runs/a --csv a.csv"), 0) << output();
+  EXPECT_EQ(output(), "a.csv\nruns/a/report.html\n");
+  const std::string page = program_.read("runs/a/report.html");
+  EXPECT_EQ(count(page, "<tr class=start>"), 3u);
+  EXPECT_EQ(count(page, "<tr class=resumed>"), 2u);
+  EXPECT_NE(page.find("resumed from step 2</title>"), std::string::npos);
+  EXPECT_EQ(count(page, "change 1</h3>"), 1u);
+  EXPECT_EQ(count(page, "change 2</h3>"), 1u);
+  EXPECT_NE(page.find("<td class=k>optimizer.lr</td>"), std::string::npos);
+  EXPECT_NE(page.find("4 of 4"), std::string::npos);
+  EXPECT_EQ(count(page, "Step 3 "), 1u) << "packed rollouts are shown, too";
+  for (const char* chart : {"critic/score/mean", "actor/loss", "actor/entropy", "response_length/mean",
+                            "perf/throughput", "perf/cpu_memory_used_gb", "update_actor"})
+    EXPECT_NE(page.find(chart), std::string::npos) << chart;
+  // Nothing of what a run holds is markup, and the page asks for nothing.
+  EXPECT_NE(page.find("&lt;/pre&gt;&lt;script&gt;alert(1)"), std::string::npos);
+  for (const char* never : {"<script", "<img", "<!--", "src=\"", "@import", "url("})
+    EXPECT_EQ(page.find(never), std::string::npos) << never;
+  EXPECT_EQ(count(page, "http:") + count(page, "https:"), 0u);
+}
+
+TEST_F(Report, TheTableHasTheBitsOfTheMetrics) {
+  ASSERT_EQ(program_.run("report runs/a --csv a.csv --out a.html"), 0) << output();
+  EXPECT_FALSE(exists("runs/a/report.html"));
+  const std::string table = program_.read("a.csv");
+  const std::vector<Json> lines = program_.metrics("a");
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), static_cast<long>(lines.size()) + 1);
+  std::set<std::string> keys;
+  for (const Json& line : lines)
+    for (const auto& [key, value] : line.items()) keys.insert(key);
+  keys.erase("step");
+  for (const Json& line : lines) {
+    std::string row = "\n" + line["step"].dump();
+    for (const std::string& key : keys)
+      row += "," + (line.contains(key) && !line[key].is_null() ? dump_json_line(line[key]) : "");
+    EXPECT_NE(table.find(row + "\n"), std::string::npos) << row;
+  }
+}
+
+TEST_F(Report, OfTwoRuns) {
+  ASSERT_EQ(program_.run("train run.toml run.name=b optimizer.lr=1e-4"), 0) << output();
+  ASSERT_EQ(program_.run("report runs/a runs/b --out both.html --csv both.csv"), 0) << output();
+  const std::string page = program_.read("both.html");
+  EXPECT_NE(page.find("differ in 2 keys"), std::string::npos);
+  EXPECT_GT(count(page, "<g class=r1>"), 10u);
+  EXPECT_EQ(count(page, "<g class=r1>"), count(page, "<g class=r0>"));
+  EXPECT_EQ(program_.read("both.csv").substr(0, 9), "run,step,");
+}
+
+TEST_F(Report, DoesNotTouchARunThatGoesOn) {
+  const int lock = ::open(program_.path("runs/a/owner.lock").c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(::flock(lock, LOCK_EX | LOCK_NB), 0);
+  const std::string metrics = program_.read("runs/a/metrics.jsonl");
+  program_.write("runs/a/metrics.jsonl", metrics + "{\"step\":3,\"actor/lo");
+  ASSERT_EQ(program_.run("report runs/a/ --out a.html"), 0) << output();
+  EXPECT_EQ(program_.read("runs/a/metrics.jsonl"), metrics + "{\"step\":3,\"actor/lo");
+  EXPECT_EQ(program_.read("a.html").find("cannot be read"), std::string::npos);
+  ::close(lock);
+}
+
+TEST_F(Report, SaysWhatIsMissing) {
+  program_.shell("mkdir empty && mkdir runs/new && cp runs/a/config.toml runs/new");
+  EXPECT_EQ(program_.run("report absent"), 64) << output();
+  EXPECT_TRUE(says("absent"));
+  EXPECT_EQ(program_.run("report run.toml"), 64) << output();
+  EXPECT_EQ(program_.run("report runs/a empty"), 65) << output();
+  EXPECT_TRUE(says("metrics.jsonl"));
+  EXPECT_EQ(program_.run("report a b c d e f g h i"), 64) << output();
+  EXPECT_TRUE(says("several pages"));
+  EXPECT_EQ(program_.run("report"), 64) << output();
+  EXPECT_TRUE(says("RUN..."));
+  ASSERT_EQ(program_.run("report runs/new"), 0) << output();
+  EXPECT_NE(program_.read("runs/new/report.html").find("no step is done yet"), std::string::npos);
+  damage("runs/a/config.toml");
+  program_.write(rollout_file("a", 1), "nonsense\n");
+  program_.write("runs/a/metrics.jsonl", "{\"step\":1,\"x\":1}\nnonsense\n{\"step\":4,\"x\":2}\n");
+  ASSERT_EQ(program_.run("report runs/a --out a.html"), 0) << output();
+  const std::string page = program_.read("a.html");
+  for (const char* note : {"the first is line 2", "lacks 2 of the steps 1 to 4"})
+    EXPECT_NE(page.find(note), std::string::npos) << note;
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

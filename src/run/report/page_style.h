@@ -66,8 +66,7 @@ td.num,th.num{text-align:right;font-variant-numeric:tabular-nums;white-space:now
 td:first-child{min-width:8.5em}
 td.w{overflow-wrap:anywhere;min-width:9em}
 td.time{white-space:nowrap;font-variant-numeric:tabular-nums}
-.error td.w,.warning td:first-child{min-width:8.5em}
-td.w{color:var(--bad)}
+.error td.w,.warning td.w{color:var(--bad)}
 .notes{border-left:3px solid var(--bad);padding:2px 0 2px 12px;margin:14px 0;overflow-wrap:anywhere}
 details{margin:12px 0}
 summary{cursor:pointer;font-weight:600;padding:4px 0}

@@ -169,11 +169,28 @@ HAS_GPU := $(and $(filter 1,$(CUDA)),$(wildcard /dev/nvidiactl))
 bench: deps
 	@$(MAKE) --no-print-directory build/temper benches $(if $(HAS_GPU),$(GPU_BENCHES))
 	@$(if $(HAS_GPU),tools/bench_gpu.sh,tools/bench_cpu.sh) $(B)
+# What the README's commands name lies below share/temper, the program as build/temper.
+SHARE = $(DESTDIR)$(PREFIX)/share
+ZSH_FOLDER = $(SHARE)/zsh/$(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)
 install: build/temper
-	install -D -m 755 $(B)/temper $(DESTDIR)$(PREFIX)/bin/temper
-	install -d $(DESTDIR)$(PREFIX)/share/temper
-	cp -r conf slurm README.md $(DESTDIR)$(PREFIX)/share/temper/
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/temper/tools/rewards tools/rewards/*
+	install -D -s -m 755 $(B)/temper $(DESTDIR)$(PREFIX)/bin/temper
+	install -d $(SHARE)/temper/build $(SHARE)/bash-completion/completions $(ZSH_FOLDER) $(SHARE)/fish/vendor_completions.d $(SHARE)/man/man1
+	cp -r conf slurm README.md $(SHARE)/temper/
+	install -D -m 644 -t $(SHARE)/temper/tools/rewards tools/rewards/*.py
+	install -m 755 -t $(SHARE)/temper/tools tools/demo.sh tools/demo_control.sh tools/demo_data.sh tools/learn_gpu.sh
+	install -m 644 tools/installed.mk $(SHARE)/temper/Makefile
+	ln -sfn $(PREFIX)/bin/temper $(SHARE)/temper/build/temper
+	$(B)/temper help completion bash > $(SHARE)/bash-completion/completions/temper
+	$(B)/temper help completion zsh > $(ZSH_FOLDER)/_temper
+	$(B)/temper help completion fish > $(SHARE)/fish/vendor_completions.d/temper.fish
+	$(B)/temper help man > $(SHARE)/man/man1/temper.1
+# For other machines than this one, so not for its CPU alone, unless ARCH says so.
+PACKAGE_ARCH := $(if $(filter command environment,$(firstword $(origin ARCH))),$(ARCH),x86-64-v3)
+package: deps
+	@$(MAKE) --no-print-directory ARCH=$(PACKAGE_ARCH) build/temper
+	@tools/package.sh $(MAKE) ARCH=$(PACKAGE_ARCH)
+test-package: package
+	@tools/test_package.sh build/package/temper.deb
 compile_commands.json: FORCE
 	@echo '$(ALL_OBJ)' | tr ' ' '\n' | sed 's|^$(B)/||; s|\.o$$||' | awk -v dir="$(CURDIR)" -v b="$(B)" \
 	  -v cc="$(MPICXX) $(CPPFLAGS) $(HDF5_FLAGS) $(CXXFLAGS)" -v cu='$(subst ",\\",$(NVCC) $(CPPFLAGS) $(NVFLAGS))' '\
@@ -196,12 +213,13 @@ help:
 	@echo "make demo-control           its GRPO with shuffled answers: nothing is learned"
 	@echo "make learn                  products in written steps: SFT, GRPO with three seeds, on an H100 or H200"
 	@echo "make bench                  speed: of the GPU where there is one, else of the CPU kernels and of a step"
-	@echo "make install PREFIX=DIR     DIR/bin/temper, DIR/share/temper (now $(PREFIX))"
+	@echo "make install PREFIX=DIR     DIR/bin/temper, DIR/share/temper, man page, completion (now $(PREFIX))"
+	@echo "make package                build/package/temper_*.deb for CPUs of x86-64-v3 (or ARCH=...); make test-package"
 	@echo "make compile_commands.json  for editors and clang-tidy"
 	@echo "make clean                  removes build/"
 	@echo "make $(B)/tests/ops/norm_test   one test; it runs from here"
 	@echo "MODE=release|debug|asan|tsan  CUDA=0|1 (1 where nvcc is)  ARCH=native  DEPS_PREFIX=DIR (include/, lib/)  -j1"
 
-.PHONY: all deps test fuzz fuzzers test-asan asan-tests test-slurm test-gpu test-long test-tsan tsan-tests chaos tests demo demo-control learn bench benches install clean help FORCE
+.PHONY: all deps test fuzz fuzzers test-asan asan-tests test-slurm test-gpu test-long test-tsan tsan-tests chaos tests demo demo-control learn bench benches install package test-package clean help FORCE
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -70,6 +70,8 @@ TEST_F(ExitCodes, CommandLine) {
       {"generate --model model --prompt a 'rollout.stop=[\"\"]'", {"rollout.stop", "none of them empty"}},
       {"verify model", {"\"model\"", "--checkpoint DIR"}},
       {"help nothing", {"nothing", "temper help keys"}},
+      {"help a b", {"a b", "temper help keys"}},
+      {"help completion csh", {"csh", "bash, zsh and fish"}},
   };
   for (const Mistake& mistake : mistakes) expect_refused(Exit::usage, mistake);
 }

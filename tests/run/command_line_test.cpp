@@ -10,8 +10,8 @@
 #include "src/config/config.h"
 #include "src/config/peer_keys.h"
 #include "src/rl/registry.h"
-#include "src/run/verbs/help.h"
 #include "src/run/report/metric_docs.h"
+#include "src/run/verbs/help.h"
 #include "tests/support/expect_error.h"
 
 namespace temper {
@@ -115,7 +115,6 @@ TEST(CommandLine, MistakesAreNamed) {
       {{"score", "--model", "m", "--input", "f", "run.seed=1"}, {"run.seed=1"}},
       {{"export", "--checkpoint", "c", "--out", "o", "--shard-size", "0"}, {"--shard-size"}},
       {{"verify"}, {"--checkpoint DIR"}},
-      {{"help", "a", "b"}, {"b"}},
       {{"report"}, {"RUN..."}},
   };
   for (const auto& [words, named] : cases) {
@@ -187,6 +186,12 @@ TEST(Help, KeysStandUnderTheirSectionsThoseOfLaterVersionsApart) {
     EXPECT_EQ(keys.find("\n" + doc.key + "\n") == std::string::npos, doc.later) << doc.key;
     EXPECT_NE(all.find("\n" + doc.key + "\n"), std::string::npos) << doc.key;
   }
+}
+
+TEST(Help, OfTwoWordsIsRefusedUnlessTheyAreATopic) {
+  for (const char* topic :
+       {"a b", "completion bash zsh", "completion", "completion tcsh", "man man", "train check"})
+    expect_error(Exit::usage, {topic}, topic, [&] { help_text(topic); });
 }
 
 TEST(Help, AMetricIsDescribedByItsPattern) {

@@ -141,7 +141,7 @@ class Parser {
     } else if (!verb_.positional.empty() && !has_positional_) {
       line_.positional = word;
       has_positional_ = true;
-    } else if (has_positional_ && verb_.positional.ends_with("...")) {
+    } else if (has_positional_ && verb_.positional.find("...") != std::string_view::npos) {
       line_.further.push_back(word);
     } else {
       const size_t equals = word.find('=');

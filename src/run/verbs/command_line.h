@@ -31,7 +31,7 @@ struct CommandLine;
 
 struct VerbSpec {
   std::string_view name;
-  std::string_view positional;  // "CONFIG"; "[TOPIC]" may be left out; "RUN...": one or more; empty: none
+  std::string_view positional;  // "CONFIG"; "[TOPIC...]" may be left out; "RUN...": one or more; empty: none
   Overrides overrides = Overrides::none;
   std::span<const OptionSpec> options;
   int (*run)(const CommandLine&);  // returns the exit code

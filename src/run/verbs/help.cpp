@@ -69,6 +69,8 @@ std::string overview_text() {
          "  temper help rewards  the reward functions and their options\n"
          "  temper help metrics  what metrics.jsonl and TensorBoard show\n"
          "  temper help exit-codes\n"
+         "  temper help man | man -l -\n"
+         "  temper help completion bash  a script for the shell (bash, zsh, fish)\n"
          "\nResults go to stdout; logs, progress and errors to stderr.\n\n" +
          exit_codes_text();
 }
@@ -76,14 +78,8 @@ std::string overview_text() {
 std::string verb_text(const VerbSpec& verb) {
   std::string text = fmt::format("{}\n\n  {}\n", verb_usage(verb), verb.help);
   if (!verb.options.empty()) text += "\noptions\n";
-  for (const OptionSpec& option : verb.options) {
-    text += fmt::format("  {:<34} {}", option_usage(option), option.help);
-    if (option.kind == OptionKind::integer || option.kind == OptionKind::number)
-      text += fmt::format("; legal: {}{:g} to {:g}", option.or_zero ? "0, or " : "", option.low, option.high);
-    if (option.required) text += "; required";
-    if (!option.standard.empty()) text += fmt::format("; default: {}", option.standard);
-    text += "\n";
-  }
+  for (const OptionSpec& option : verb.options)
+    text += fmt::format("  {:<34} {}\n", option_usage(option), option_help(option));
   if (verb.overrides == Overrides::all)
     text += "\n  section.key=value sets a config key; the right side is a TOML value or a bare string.\n";
   if (verb.overrides == Overrides::rollout)
@@ -134,13 +130,8 @@ std::string keys_text(bool all) {
 }
 
 [[noreturn]] void fail_topic(const std::string& topic) {
-  std::vector<std::string> names{"keys", "rewards", "metrics", "exit-codes", "environment"};
-  for (const VerbSpec& verb : verbs()) names.emplace_back(verb.name);
-  for (const KeyDoc& doc : config_key_docs()) {
-    names.push_back(doc.key);
-    const std::string section = doc.key.substr(0, doc.key.find('.'));
-    if (std::find(names.begin(), names.end(), section) == names.end()) names.push_back(section);
-  }
+  std::vector<std::string> names = help_topics();
+  for (const KeyDoc& doc : config_key_docs()) names.push_back(doc.key);
   const std::string hint = peer_key_hint(topic);
   fail(Exit::usage,
        {.what = "unknown topic of help",
@@ -151,6 +142,26 @@ std::string keys_text(bool all) {
 
 }  // namespace
 
+std::vector<std::string> help_topics() {
+  std::vector<std::string> topics{"keys",        "rewards",    "metrics", "exit-codes",
+                                  "environment", "completion", "man"};
+  for (const VerbSpec& verb : verbs()) topics.emplace_back(verb.name);
+  for (const KeyDoc& doc : config_key_docs()) {
+    const std::string section = doc.key.substr(0, doc.key.find('.'));
+    if (std::find(topics.begin(), topics.end(), section) == topics.end()) topics.push_back(section);
+  }
+  return topics;
+}
+
+std::string option_help(const OptionSpec& option) {
+  std::string text(option.help);
+  if (option.kind == OptionKind::integer || option.kind == OptionKind::number)
+    text += fmt::format("; legal: {}{:g} to {:g}", option.or_zero ? "0, or " : "", option.low, option.high);
+  if (option.required) text += "; required";
+  if (!option.standard.empty()) text += fmt::format("; default: {}", option.standard);
+  return text;
+}
+
 std::string help_text(const std::string& topic, bool all) {
   if (topic.empty()) return overview_text();
   if (topic == "keys") return keys_text(all);
@@ -158,6 +169,9 @@ std::string help_text(const std::string& topic, bool all) {
   if (topic == "rewards") return rewards_text();
   if (topic == "exit-codes") return exit_codes_text();
   if (topic == "environment") return environment_text();
+  if (topic == "man") return manual_text();
+  if (topic == "completion" || topic.starts_with("completion "))
+    return completion_text(topic.substr(std::min(topic.size(), std::string("completion ").size())));
   for (const VerbSpec& verb : verbs())
     if (verb.name == topic) return verb_text(verb);
   for (const KeyDoc& doc : config_key_docs())
@@ -168,7 +182,9 @@ std::string help_text(const std::string& topic, bool all) {
 }
 
 int run_help(const CommandLine& line) {
-  std::fputs(help_text(line.positional, line.has("--all")).c_str(), stdout);
+  std::string topic;
+  for (const std::string& word : line.words()) topic += (topic.empty() ? "" : " ") + word;
+  std::fputs(help_text(topic, line.has("--all")).c_str(), stdout);
   return 0;
 }
 

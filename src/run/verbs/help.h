@@ -3,14 +3,24 @@
 // config.
 
 #include <string>
+#include <vector>
 
 #include "src/run/verbs/command_line.h"
 
 namespace temper {
 
-/// Text of a topic: "" (overview), a verb, a key, a section, "keys", "exit-codes", "environment". An unknown
-/// topic is Error(Exit::usage) with the nearest ones.
+/// Text of a topic: "" (overview), a verb, a key, a section, or one of help_topics(). An unknown topic is
+/// Error(Exit::usage) with the nearest ones.
 std::string help_text(const std::string& topic, bool all = false);
+
+/// All that `temper help` has a text of, but for single keys.
+std::vector<std::string> help_topics();
+/// What an option does, its range and default.
+std::string option_help(const OptionSpec& option);
+/// The script with which "bash", "zsh" or "fish" completes temper's words; another shell is Exit::usage.
+std::string completion_text(const std::string& shell);
+/// The manual page, in roff.
+std::string manual_text();
 
 int run_help(const CommandLine& line);
 

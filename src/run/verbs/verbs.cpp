@@ -152,11 +152,12 @@ const std::array kVerbs{
              {}},
     VerbSpec{
         "help",
-        "[TOPIC]",
+        "[TOPIC...]",
         Overrides::none,
         kHelp,
         run_help,
-        "this text, or that of a verb, a config key, a section, `keys`, `rewards`, `metrics` or `exit-codes`",
+        "this text, or that of a verb, a config key, a section, `keys`, `rewards`, `metrics`, `exit-codes`, "
+        "`completion bash` (zsh, fish) or `man`",
         {}},
 };
 

@@ -1,0 +1,85 @@
+// `temper help man`: the manual page, for `man -l -`.
+
+#include "src/config/config.h"
+#include "src/core/check.h"
+#include "src/core/split.h"
+#include "src/run/verbs/help.h"
+
+namespace temper {
+namespace {
+
+/// Text of a line as roff shows it: nothing in it is a request or an escape.
+std::string roff(std::string_view text) {
+  std::string out;
+  if (!text.empty() && (text[0] == '.' || text[0] == '\'')) out = "\\&";
+  for (const char c : text) {
+    if (c == '\\')
+      out += "\\e";
+    else if (c == '-')
+      out += "\\-";
+    else if (c == '\'')
+      out += "\\(aq";
+    else if (c == '`')
+      out += "\\(ga";
+    else
+      out += c == '\n' ? ' ' : c;
+  }
+  return out;
+}
+
+/// A topic of help as it is, its lines unfilled.
+std::string verbatim(const std::string& topic) {
+  std::string text = ".nf\n";
+  for (const std::string& line : split(help_text(topic), '\n'))
+    text += line.empty() ? ".sp\n" : roff(line) + "\n";
+  return text + ".fi\n";
+}
+
+std::string tagged(std::string_view tag, const std::string& text) {
+  return fmt::format(".TP\n.B {}\n{}\n", roff(tag), roff(text));
+}
+
+std::string verb_manual(const VerbSpec& verb) {
+  std::string text =
+      fmt::format(".SS {}\n.B {}\n.PP\n{}\n", roff(verb.name), roff(verb_usage(verb)), roff(verb.help));
+  for (const OptionSpec& option : verb.options) text += tagged(option_usage(option), option_help(option));
+  return text;
+}
+
+std::string key_manual(const KeyDoc& doc) {
+  std::string text = doc.help;
+  if (!doc.type.empty()) text += fmt::format(". {}{}", doc.type, doc.unit.empty() ? "" : ", " + doc.unit);
+  text += doc.required ? "; required" : "; default: " + doc.default_text;
+  return tagged(doc.key, text + "; legal: " + doc.legal);
+}
+
+}  // namespace
+
+std::string manual_text() {
+  std::string text =
+      ".TH TEMPER 1\n.nh\n.ad l\n.SH NAME\ntemper \\- post\\-trains language models with reinforcement "
+      "learning\n"
+      ".SH SYNOPSIS\n";
+  for (const VerbSpec& verb : verbs()) text += fmt::format(".B {}\n.br\n", roff(verb_usage(verb)));
+  text +=
+      ".SH DESCRIPTION\nOne program that reads a Hugging Face folder, generates, scores, trains, and writes "
+      "a Hugging\n"
+      "Face folder. Started by mpirun or srun its ranks share the work. Results go to stdout; logs, progress "
+      "and\n"
+      "errors to stderr.\n.SH COMMANDS\n";
+  for (const VerbSpec& verb : verbs()) text += verb_manual(verb);
+  text += ".SH CONFIG KEYS\nOf the TOML file that CONFIG names, or section.key=value on the command line.\n";
+  std::string section;
+  for (const KeyDoc& doc : config_key_docs()) {
+    if (doc.later) continue;
+    if (const std::string of = doc.key.substr(0, doc.key.find('.')); of != section) {
+      section = of;
+      text += fmt::format(".SS [{}]\n", section);
+    }
+    text += key_manual(doc);
+  }
+  return text + ".SH REWARDS\n" + verbatim("rewards") + ".SH METRICS\n" + verbatim("metrics") +
+         ".SH EXIT STATUS\n" + verbatim("exit-codes") + ".SH ENVIRONMENT\n" + verbatim("environment");
+}
+
+}  // namespace temper

@@ -88,6 +88,10 @@ TEST_F(Report, OfTwoRuns) {
   EXPECT_GT(count(page, "<g class=r1>"), 10u);
   EXPECT_EQ(count(page, "<g class=r1>"), count(page, "<g class=r0>"));
   EXPECT_EQ(program_.read("both.csv").substr(0, 9), "run,step,");
+  // Runs of one name are told apart by their folders.
+  ASSERT_EQ(program_.shell("mkdir other && cp -r runs/a other/a"), 0);
+  ASSERT_EQ(program_.run("report runs/a other/a --out alike.html"), 0) << output();
+  EXPECT_NE(program_.read("alike.html").find("<title>runs/a, other/a - "), std::string::npos);
 }
 
 TEST_F(Report, DoesNotTouchARunThatGoesOn) {

@@ -1,6 +1,7 @@
 #include "src/run/verbs/report_command.h"
 
 #include <cstdio>
+#include <map>
 
 #include "src/core/check.h"
 #include "src/core/file.h"
@@ -19,10 +20,10 @@ std::vector<RunHistory> read_runs(const std::vector<std::string>& folders) {
                        .fix = "make several pages"});
   std::vector<RunHistory> runs;
   for (const std::string& folder : folders) runs.push_back(read_run_history(folder));
-  for (size_t r = 0; r < runs.size(); ++r)  // of two runs of one name: their folders
-    for (size_t other = 0; other < runs.size(); ++other)
-      if (other != r && (runs[r].name == runs[other].name || runs[r].name == runs[other].folder))
-        runs[r].name = runs[r].folder;
+  std::map<std::string, int> with_name;
+  for (const RunHistory& run : runs) ++with_name[run.name];
+  for (RunHistory& run : runs)
+    if (with_name[run.name] > 1) run.name = run.folder;
   return runs;
 }
 

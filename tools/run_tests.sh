@@ -48,6 +48,8 @@ if [[ ${1:-} == build/tsan* && -z ${TSAN_OPTIONS:-} ]]; then
   # The sanitizer of older compilers ends at once where the system spreads addresses wider than it knows.
   if setarch -R true 2> /dev/null; then exec setarch -R "$0" "$@"; fi
 fi
+# Open MPI and HDF5 keep what they have until the process ends.
+if [[ ${1:-} == build/asan* ]]; then export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=0} UBSAN_OPTIONS=${UBSAN_OPTIONS:-halt_on_error=1:print_stacktrace=1}; fi
 build=$1
 pattern=${2:-}
 mkdir -p "$build/test-logs"

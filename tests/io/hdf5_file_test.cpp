@@ -126,8 +126,8 @@ TEST_F(Hdf5File, DigestsEndWhereRunsOfTheTensorEnd) {
     const RankState state(cuts);
     const std::string path = save_checkpoint(folder_, 2, state.pieces(), checkpoint_meta(), *comm_);
     std::vector<int64_t> firsts;
-    for (const Manifest::Shard& s : Manifest::read(path).tensors().at(t.name).shards)
-      firsts.push_back(s.first);
+    const Manifest manifest = Manifest::read(path);
+    for (const Manifest::Shard& s : manifest.tensors().at(t.name).shards) firsts.push_back(s.first);
     return firsts;
   };
   EXPECT_EQ(borders({{t, {0, kSize}}}), (std::vector<int64_t>{0, kRun, 2 * kRun}));

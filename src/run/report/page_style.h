@@ -43,6 +43,7 @@ font-variant-numeric:tabular-nums}
 .sw{display:inline-block;width:10px;height:10px;border-radius:3px;margin-right:5px;
 background:currentColor;vertical-align:-0.5px}
 .n{overflow-wrap:anywhere}
+td .n{display:inline-block;min-width:11ch}
 svg{display:block;width:100%;height:auto;overflow:visible}
 svg text{fill:var(--soft);font-size:10.5px;font-family:inherit;font-variant-numeric:tabular-nums}
 .y{text-anchor:end}.x{text-anchor:middle}.u{text-anchor:start}.u2{text-anchor:end}

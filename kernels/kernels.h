@@ -10,8 +10,8 @@ KERNEL(linear_backward_input, Tensor dx, CTensor dy, CTensor w)
 KERNEL(linear_backward_weight, Tensor dw, CTensor dy, CTensor x, GradWrite write)
 SCRATCH_KERNEL(linear_backward_bias, Tensor db, CTensor dy)
 // elementwise and rows
-KERNEL(embedding_forward, Tensor y, CTensor tokens, CTensor w)
-KERNEL(embedding_backward, Tensor dw, CTensor dy, CTensor tokens, int64_t skip_id)
+KERNEL(embedding_forward, Tensor y, CTensor tokens, CTensor w, VocabularyShare share)
+KERNEL(embedding_backward, Tensor dw, CTensor dy, CTensor tokens, int64_t skip_id, VocabularyShare share)
 KERNEL(gather_rows, Tensor y, CTensor x, CTensor index)
 KERNEL(scatter_rows, Tensor y, CTensor x, CTensor index)
 KERNEL(add, Tensor y, CTensor a, CTensor b)
@@ -44,8 +44,12 @@ SCRATCH_KERNEL(attention_paged, Tensor out, CTensor qkv, PagedKv kv, int64_t lay
 // head
 SCRATCH_KERNEL(logprob_forward, Tensor logprob, Tensor entropy, Tensor lse, CTensor hidden, CTensor w,
                CTensor targets, double temperature)
+SCRATCH_KERNEL(logprob_stats, Tensor stats, Tensor target_logit, CTensor hidden, CTensor w, CTensor targets,
+               double temperature, VocabularyShare share)
+KERNEL(logprob_merge, Tensor logprob, Tensor entropy, Tensor lse, CTensor stats, CTensor target_logit)
 SCRATCH_KERNEL(logprob_backward, Tensor dhidden, Tensor dw, CTensor dlogprob, CTensor dentropy,
-               CTensor hidden, CTensor w, CTensor targets, CTensor lse, CTensor entropy, double temperature)
+               CTensor hidden, CTensor w, CTensor targets, CTensor lse, CTensor entropy, double temperature,
+               VocabularyShare share)
 SCRATCH_KERNEL(sample, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, SampleRows rows,
                int64_t num_sampleable)
 // optimizer

@@ -9,6 +9,14 @@
 
 namespace temper {
 
+/// Ids whose statistics in the head are one entry; ranks share a vocabulary in whole chunks.
+inline constexpr int64_t kVocabularyChunk = 2048;
+
+/// The rows [first, first + rows of w) of a table by token id that a rank has, of `ids` in all.
+struct VocabularyShare {
+  int64_t first = 0, ids = 0;
+};
+
 /// Heads of one attention layer. A qkv row is [Hq*dh | Hkv*dh | Hkv*dh]; query head h reads kv head h /
 /// (Hq/Hkv).
 struct AttentionShape {

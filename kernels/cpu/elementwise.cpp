@@ -18,16 +18,21 @@ void add(Ctx& ctx, Tensor y, CTensor a, CTensor b) {
 void sum_in_order(Ctx& ctx, Tensor y, CTensor parts) {
   dispatch_storage(y.dtype, [&](auto s) {
     using S = decltype(s);
-    S* to = y.as<S>();
-    const S* from = parts.as<S>();
-    const int64_t count = y.size(), ranks = parts.dim(0);
-    parallel_ranges(ctx.threads, count, row_grain(1), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        Accumulate<S> sum = load(from[i]);
-        for (int64_t r = 1; r < ranks; ++r) sum += load(from[r * count + i]);
-        to[i] = store<S>(sum);
-      }
-    });
+    const auto add_up = [&](const auto* from) {
+      S* to = y.as<S>();
+      const int64_t count = y.size(), ranks = parts.dim(0);
+      parallel_ranges(ctx.threads, count, row_grain(1), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          Accumulate<S> sum = load(from[i]);
+          for (int64_t r = 1; r < ranks; ++r) sum += load(from[r * count + i]);
+          to[i] = store<S>(sum);
+        }
+      });
+    };
+    if (parts.dtype == y.dtype)
+      add_up(parts.as<S>());
+    else
+      add_up(parts.as<Accumulate<S>>());
   });
 }
 

@@ -1,5 +1,6 @@
 #include "kernels/cpu/head.h"
 
+#include <cstring>
 #include <vector>
 
 #include "kernels/cpu/cpu.h"
@@ -16,27 +17,38 @@ void check_targets(const int32_t* targets, int64_t n, int64_t V) {
     CHECK(targets[i] >= 0 && targets[i] < V, "target {} of row {}, vocabulary {}", targets[i], i, V);
 }
 
+/// Statistics of rows by chunk: those of row i in chunk c are at [c * pitch + i].
+template <class A>
+struct StatsTable {
+  ChunkStats<A>* at;
+  int64_t pitch;
+};
+
+/// Statistics of every chunk of w, and t of the targets that are in [first, first + V).
+template <class S>
+void fill_stats(Ctx& ctx, const StatsTable<Accumulate<S>>& stats, Accumulate<S>* target_logit,
+                const PackedRows<Accumulate<S>>& hidden, const S* w, int64_t V, const int32_t* targets,
+                Accumulate<S> scale, int64_t first) {
+  using A = Accumulate<S>;
+  for_each_window<S>(ctx, hidden, w, V, [&](const LogitsWindow<A>& window) {
+    for (int64_t i = 0; i < window.rows; ++i) {
+      A* z = window.z + i * kWindowStride;
+      const int64_t row = window.first_row + i, at = targets[row] - first - window.first_id;
+      temper_logits(z, window.ids, scale);
+      stats.at[window.first_id / kVocabularyChunk * stats.pitch + row] = chunk_stats(z, window.ids);
+      if (at >= 0 && at < window.ids) target_logit[row] = z[at];
+    }
+  });
+}
+
 template <class A>
 struct LogprobOut {
   A *logprob, *entropy, *lse;
 };
 
-template <class S>
-void forward_rows(Ctx& ctx, const LogprobOut<Accumulate<S>>& out, const PackedRows<Accumulate<S>>& hidden,
-                  const S* w, int64_t V, const int32_t* targets, Accumulate<S> scale) {
-  using A = Accumulate<S>;
-  const int64_t n = hidden.count, chunks = (V + kVocabularyChunk - 1) / kVocabularyChunk;
-  auto* stats =
-      static_cast<ChunkStats<A>*>(ctx.scratch.allocate(chunks * n * int64_t{sizeof(ChunkStats<A>)}));
-  for_each_window<S>(ctx, hidden, w, V, [&](const LogitsWindow<A>& window) {
-    for (int64_t i = 0; i < window.rows; ++i) {
-      A* z = window.z + i * kWindowStride;
-      const int64_t row = window.first_row + i, at = targets[row] - window.first_id;
-      temper_logits(z, window.ids, scale);
-      stats[window.first_id / kVocabularyChunk * n + row] = chunk_stats(z, window.ids);
-      if (at >= 0 && at < window.ids) out.logprob[row] = z[at];  // t_y until the log-sum-exp is known
-    }
-  });
+/// Of `n` rows; logprob holds t of the target.
+template <class A>
+void merge_rows(Ctx& ctx, const LogprobOut<A>& out, const ChunkStats<A>* stats, int64_t chunks, int64_t n) {
   parallel_for(ctx.threads, n, [&](int64_t row) {
     ChunkStats<A> all = stats[row];
     for (int64_t c = 1; c < chunks; ++c) all = merge(all, stats[c * n + row]);
@@ -46,11 +58,13 @@ void forward_rows(Ctx& ctx, const LogprobOut<Accumulate<S>>& out, const PackedRo
   });
 }
 
+int64_t num_chunks(int64_t V) { return (V + kVocabularyChunk - 1) / kVocabularyChunk; }
+
 template <class A>
 struct UpstreamRow {
   A dlogprob = 0, dentropy = 0, lse = 0, entropy = 0;
-  int64_t row;  // in the whole batch
-  int32_t target;
+  int64_t row;     // in the whole batch
+  int64_t target;  // among the ids of w, or none of them
 };
 
 /// z -> dL/dz of one row over ids [first_id, first_id + ids): (1/T) (a (1[v=y] - p) - b p (ln p + H)).
@@ -100,6 +114,8 @@ void backward_batch(Ctx& ctx, const BackwardBatch<S>& batch, Accumulate<S>* dw, 
                     Accumulate<S> scale) {
   using A = Accumulate<S>;
   const int64_t n = batch.packed.count, D = batch.packed.features;
+  if (V == 0)
+    parallel_for(ctx.threads, n, [&](int64_t row) { std::fill_n(batch.dhidden + row * D, D, A(0)); });
   const LeftOperand<A> by_id{batch.dz, 1, kWindowStride}, by_row{batch.dz, kWindowStride, 1};
   for (int64_t id = 0; id < V; id += kVocabularyChunk) {
     const int64_t ids = std::min(kVocabularyChunk, V - id);
@@ -114,13 +130,13 @@ void backward_batch(Ctx& ctx, const BackwardBatch<S>& batch, Accumulate<S>* dw, 
 template <class A>
 std::vector<UpstreamRow<A>> next_rows(bool count_only, int64_t& row, int64_t n, const A* dlogprob,
                                       const A* dentropy, const A* lse, const A* entropy,
-                                      const int32_t* targets) {
+                                      const int32_t* targets, int64_t first_id) {
   std::vector<UpstreamRow<A>> rows;
   for (; row < n && static_cast<int64_t>(rows.size()) < kBackwardRows; ++row)
     if (count_only)
-      rows.push_back({.row = row, .target = targets[row]});
+      rows.push_back({.row = row, .target = 0});
     else if (dlogprob[row] != A(0) || dentropy[row] != A(0))
-      rows.push_back({dlogprob[row], dentropy[row], lse[row], entropy[row], row, targets[row]});
+      rows.push_back({dlogprob[row], dentropy[row], lse[row], entropy[row], row, targets[row] - first_id});
   return rows;
 }
 
@@ -144,31 +160,69 @@ void logprob_forward(Ctx& ctx, Tensor logprob, Tensor entropy, Tensor lse, CTens
   dispatch_storage(hidden.dtype, [&](auto s) {
     using S = decltype(s);
     using A = Accumulate<S>;
-    const LogprobOut<A> out{logprob.as<A>(), entropy.as<A>(), lse.as<A>()};
     const S* from = hidden.as<S>();
     for (int64_t r = 0; r < n; r += kPackedRows) {
       ArenaScope scope(ctx.scratch);
-      const PackedRows<A> packed = pack_rows(ctx, from + r * D, std::min(kPackedRows, n - r), D);
-      forward_rows<S>(ctx, {out.logprob + r, out.entropy + r, out.lse + r}, packed, w.as<S>(), V, target + r,
-                      inverse_temperature<A>(temperature));
+      const int64_t count = std::min(kPackedRows, n - r),
+                    bytes = num_chunks(V) * count * int64_t{sizeof(ChunkStats<A>)};
+      const PackedRows<A> packed = pack_rows(ctx, from + r * D, count, D);
+      auto* stats = static_cast<ChunkStats<A>*>(ctx.scratch.allocate(bytes));
+      const LogprobOut<A> out{logprob.as<A>() + r, entropy.as<A>() + r, lse.as<A>() + r};
+      fill_stats<S>(ctx, {stats, count}, out.logprob, packed, w.as<S>(), V, target + r,
+                    inverse_temperature<A>(temperature), 0);
+      merge_rows(ctx, out, stats, num_chunks(V), count);
     }
   });
 }
 
-void logprob_backward(Ctx& ctx, Tensor dhidden, Tensor dw, CTensor dlogprob, CTensor dentropy, CTensor hidden,
-                      CTensor w, CTensor targets, CTensor lse, CTensor entropy, double temperature) {
-  const int64_t n = hidden.dim(0), D = hidden.dim(1), V = w.dim(0);
+void logprob_stats(Ctx& ctx, Tensor stats, Tensor target_logit, CTensor hidden, CTensor w, CTensor targets,
+                   double temperature, VocabularyShare share) {
+  const int64_t n = hidden.dim(0), D = hidden.dim(1);
   const int32_t* target = targets.as<int32_t>();
-  check_targets(target, n, V);
+  check_targets(target, n, share.ids);
   dispatch_storage(hidden.dtype, [&](auto s) {
     using S = decltype(s);
     using A = Accumulate<S>;
-    S* dx = dhidden.as<S>();
-    parallel_for(ctx.threads, n, [&](int64_t row) { std::fill_n(dx + row * D, D, S{}); });
+    static_assert(sizeof(ChunkStats<A>) == 3 * sizeof(A));
+    auto* all = reinterpret_cast<ChunkStats<A>*>(stats.as<A>());
+    parallel_for(ctx.threads, n, [&](int64_t row) { target_logit.as<A>()[row] = A(-0.0); });
+    for (int64_t r = 0; r < n; r += kPackedRows) {
+      ArenaScope scope(ctx.scratch);
+      const PackedRows<A> packed = pack_rows(ctx, hidden.as<S>() + r * D, std::min(kPackedRows, n - r), D);
+      fill_stats<S>(ctx, {all + r, n}, target_logit.as<A>() + r, packed, w.as<S>(), w.dim(0), target + r,
+                    inverse_temperature<A>(temperature), share.first);
+    }
+  });
+}
+
+void logprob_merge(Ctx& ctx, Tensor logprob, Tensor entropy, Tensor lse, CTensor stats,
+                   CTensor target_logit) {
+  const int64_t n = logprob.dim(0);
+  dispatch_storage(lse.dtype, [&](auto s) {
+    using A = Accumulate<decltype(s)>;
+    const LogprobOut<A> out{logprob.as<A>(), entropy.as<A>(), lse.as<A>()};
+    parallel_for(ctx.threads, n, [&](int64_t row) { out.logprob[row] = target_logit.as<A>()[row]; });
+    merge_rows(ctx, out, reinterpret_cast<const ChunkStats<A>*>(stats.as<A>()), stats.dim(0), n);
+  });
+}
+
+void logprob_backward(Ctx& ctx, Tensor dhidden, Tensor dw, CTensor dlogprob, CTensor dentropy, CTensor hidden,
+                      CTensor w, CTensor targets, CTensor lse, CTensor entropy, double temperature,
+                      VocabularyShare share) {
+  const int64_t n = hidden.dim(0), D = hidden.dim(1), V = w.dim(0);
+  const int32_t* target = targets.as<int32_t>();
+  check_targets(target, n, share.ids);
+  const int64_t row_bytes = D * dtype_size(dhidden.dtype);
+  parallel_for(ctx.threads, n, [&](int64_t row) {
+    std::memset(static_cast<char*>(dhidden.raw()) + row * row_bytes, 0, static_cast<size_t>(row_bytes));
+  });
+  dispatch_storage(hidden.dtype, [&](auto s) {
+    using S = decltype(s);
+    using A = Accumulate<S>;
     for (int64_t row = 0; row < n;) {
       ArenaScope scope(ctx.scratch);
       auto up = next_rows(ctx.threads.count_only, row, n, dlogprob.as<A>(), dentropy.as<A>(), lse.as<A>(),
-                          entropy.as<A>(), target);
+                          entropy.as<A>(), target, share.first);
       const int64_t count = static_cast<int64_t>(up.size());
       if (count == 0) continue;
       const S* gathered = gather_hidden(ctx, hidden.as<S>(), D, up);
@@ -177,10 +231,17 @@ void logprob_backward(Ctx& ctx, Tensor dhidden, Tensor dw, CTensor dlogprob, CTe
       A* sums = static_cast<A*>(ctx.scratch.allocate(count * D * int64_t{sizeof(A)}));
       const BackwardBatch<S> batch{std::move(up), gathered, packed, dz, sums};
       backward_batch(ctx, batch, dw.as<A>(), w.as<S>(), V, inverse_temperature<A>(temperature));
-      parallel_for(ctx.threads, count, [&](int64_t i) {
-        S* to = dx + batch.up[static_cast<size_t>(i)].row * D;
-        for (int64_t d = 0; d < D; ++d) to[d] = store<S>(sums[i * D + d]);
-      });
+      const auto scatter = [&](auto* dx) {
+        using T = std::remove_pointer_t<decltype(dx)>;
+        parallel_for(ctx.threads, count, [&](int64_t i) {
+          T* to = dx + batch.up[static_cast<size_t>(i)].row * D;
+          for (int64_t d = 0; d < D; ++d) to[d] = store<T>(sums[i * D + d]);
+        });
+      };
+      if (dhidden.dtype == hidden.dtype)
+        scatter(dhidden.as<S>());
+      else
+        scatter(dhidden.as<A>());
     }
   });
 }

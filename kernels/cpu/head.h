@@ -4,10 +4,10 @@
 // these very functions, so a sampled token's log-prob has the bits that scoring gives it later.
 
 #include "kernels/cpu/linear.h"
+#include "kernels/types.h"
 
 namespace temper::cpu {
 
-inline constexpr int64_t kVocabularyChunk = 2048;
 /// Elements from one row of a window of logits to the next: not a multiple of 4 KiB.
 inline constexpr int64_t kWindowStride = kVocabularyChunk + kLanes;
 

@@ -12,6 +12,7 @@ namespace temper::cuda {
 
 inline constexpr int kHeadThreads = canonical::kNormThreads;
 inline constexpr int kPerThread = canonical::kVocabularyChunk / kHeadThreads;
+static_assert(canonical::kVocabularyChunk == kVocabularyChunk, "ranks share whole chunks");
 static_assert(kPerThread == 8, "two groups of four ids a thread");
 
 /// 1/T, rounded once; temperature 0 (greedy) reports log-probs at T = 1.
@@ -92,14 +93,15 @@ TEMPER_DEVICE canonical::ChunkStats chunk_stats(const ThreadLogits& logits, int 
   return s;
 }
 
-/// A row's chunks merged in ascending order by one warp; `stats` [chunks]. Every lane gets the result. The
-/// running maxima, and with them the factors of canonical::merge, are known before the sums are.
-TEMPER_DEVICE canonical::ChunkStats merge_chunks(const canonical::ChunkStats* stats, int chunks) {
+/// A row's chunks merged in ascending order by one warp; chunk c is at stats[c * pitch]. Every lane gets the
+/// result. The running maxima, and with them the factors of canonical::merge, are known before the sums are.
+TEMPER_DEVICE canonical::ChunkStats merge_chunks(const canonical::ChunkStats* stats, int chunks,
+                                                 int64_t pitch = 1) {
   const int lane = threadIdx.x & 31;
   canonical::ChunkStats all{canonical::neg_inf(), 0.f, 0.f};
   for (int first = 0; first < chunks; first += 32) {
     canonical::ChunkStats own{canonical::neg_inf(), 0.f, 0.f};
-    if (first + lane < chunks) own = stats[first + lane];
+    if (first + lane < chunks) own = stats[(first + lane) * pitch];
     float most = own.max;
     for (int w = 1; w < 32; w *= 2) {
       const float lower = __shfl_up_sync(~0u, most, w);

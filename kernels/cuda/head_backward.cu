@@ -44,6 +44,7 @@ __global__ void __launch_bounds__(kScanThreads)
 struct Upstream {
   const float *dlogprob, *dentropy, *lse, *entropy;
   const int32_t *targets, *index;
+  int64_t first;  // id of the first row of w
   float scale;
 };
 
@@ -63,7 +64,7 @@ __global__ void __launch_bounds__(kThreads)
   if (blockIdx.y < active) {
     const int64_t row = up.index[blockIdx.y];
     const float a = up.dlogprob[row], b = up.dentropy[row], lse = up.lse[row], entropy = up.entropy[row];
-    const int64_t target = up.targets[row] - first_id - first;
+    const int64_t target = up.targets[row] - up.first - first_id - first;
     load_group(g, z + offset, count, whole);
 #pragma unroll
     for (int i = 0; i < kGroup; ++i) {
@@ -128,7 +129,7 @@ void backward_rows(Ctx& ctx, const HeadGradients& head, int64_t first, int64_t c
     multiply(ctx, {rows(head.dw, id, id + ids).raw(), dz.data, x.data, nullptr, ids, D, n, D, dtype,
                    DType::f32, ProductKind::weight_gradient, /*add=*/true, pitch});
   }
-  dispatch_gpu_storage(dtype, [&](auto s) {
+  dispatch_gpu_storage(head.dhidden.dtype, [&](auto s) {
     using S = decltype(s);
     launch(ctx.lane, scatter_kernel<S>, static_cast<unsigned>(count), kThreads, 0, data_of<S>(head.dhidden),
            sums.as<float>(), index.as<int32_t>(), D);
@@ -139,14 +140,15 @@ void backward_rows(Ctx& ctx, const HeadGradients& head, int64_t first, int64_t c
 
 /// The host waits once, for the number of rows with a gradient: the products are as large as it is.
 void logprob_backward(Ctx& ctx, Tensor dhidden, Tensor dw, CTensor dlogprob, CTensor dentropy, CTensor hidden,
-                      CTensor w, CTensor targets, CTensor lse, CTensor entropy, double temperature) {
+                      CTensor w, CTensor targets, CTensor lse, CTensor entropy, double temperature,
+                      VocabularyShare share) {
   const int64_t n = hidden.dim(0);
-  if (n == 0) return;
+  device::fill(ctx.lane, dhidden.raw(), 0, dhidden.bytes());
+  if (n == 0 || w.dim(0) == 0) return;
   ArenaScope scope(ctx.scratch);
   const Tensor index = ctx.scratch.make({n}, DType::i32), count = ctx.scratch.make({1}, DType::i32);
   launch(ctx.lane, active_rows_kernel, 1, kScanThreads, 0, index.as<int32_t>(), count.as<int32_t>(),
          dlogprob.as<float>(), dentropy.as<float>(), n);
-  device::fill(ctx.lane, dhidden.raw(), 0, dhidden.bytes());
   const int64_t active = to_host<int32_t>(ctx, count)[0];
   const HeadGradients head{dhidden,
                            dw,
@@ -154,7 +156,7 @@ void logprob_backward(Ctx& ctx, Tensor dhidden, Tensor dw, CTensor dlogprob, CTe
                            w,
                            index,
                            {dlogprob.as<float>(), dentropy.as<float>(), lse.as<float>(), entropy.as<float>(),
-                            targets.as<int32_t>(), nullptr, inverse_temperature(temperature)}};
+                            targets.as<int32_t>(), nullptr, share.first, inverse_temperature(temperature)}};
   const int64_t blocks = (active + kMostRows - 1) / kMostRows;
   const int64_t per_block = blocks == 0 ? 0 : whole_eights((active + blocks - 1) / blocks);
   for (int64_t first = 0; first < active; first += per_block)

@@ -7,6 +7,19 @@ namespace {
 
 constexpr int kThreads = 256;
 
+/// y[t,:] = w[tokens[t] - first,:]; of ids outside of `rows`: words of -0 in the storage type.
+template <class W>
+__global__ void lookup_kernel(W* y, const W* w, const int32_t* tokens, VocabularyShare share, int64_t rows,
+                              int64_t words, W negative_zeros) {
+  begin_kernel();
+  const int32_t id = tokens[blockIdx.x];
+  if (id < 0 || id >= share.ids) __trap();
+  const int64_t from = id - share.first;
+  const bool own = from >= 0 && from < rows;
+  for (int64_t i = threadIdx.x; i < words; i += blockDim.x)
+    y[blockIdx.x * words + i] = own ? w[from * words + i] : negative_zeros;
+}
+
 /// y[i,:] = x[index[i],:]; rows of `words` units of W.
 template <class W>
 __global__ void copy_rows_kernel(W* y, const W* x, const int32_t* index, int64_t limit, int64_t words) {
@@ -59,8 +72,8 @@ __global__ void add_kernel(S* y, const S* a, const S* b, int64_t count) {
 }
 
 /// y[i] = ((x[0, i] + x[1, i]) + ...), one rounding.
-template <class S>
-__global__ void sum_in_order_kernel(S* y, const S* x, int64_t parts, int64_t count) {
+template <class S, class P>
+__global__ void sum_in_order_kernel(S* y, const P* x, int64_t parts, int64_t count) {
   begin_kernel();
   const int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x;
   if (i >= count) return;
@@ -78,8 +91,24 @@ __global__ void widen_kernel(float* y, const S* x, int64_t count) {
 
 }  // namespace
 
-void embedding_forward(Ctx& ctx, Tensor y, CTensor tokens, CTensor w) { copy_rows(ctx, y, w, tokens); }
 void gather_rows(Ctx& ctx, Tensor y, CTensor x, CTensor index) { copy_rows(ctx, y, x, index); }
+
+void embedding_forward(Ctx& ctx, Tensor y, CTensor tokens, CTensor w, VocabularyShare share) {
+  if (w.dim(0) == share.ids) return copy_rows(ctx, y, w, tokens);
+  const uint32_t pair = w.dtype == DType::bf16 ? 0x80008000u : 0x80000000u;
+  const auto look_up = [&](auto negative_zeros, int64_t words) {
+    using W = decltype(negative_zeros);
+    launch(ctx.lane, lookup_kernel<W>, static_cast<unsigned>(tokens.dim(0)), kThreads, 0, data_of<W>(y),
+           data_of<W>(w), tokens.as<int32_t>(), share, w.dim(0), words, negative_zeros);
+  };
+  const int64_t bytes = w.dim(1) * dtype_size(w.dtype);
+  if (bytes % 16 == 0)
+    look_up(uint4{pair, pair, pair, pair}, bytes / 16);
+  else if (bytes % 4 == 0)
+    look_up(pair, bytes / 4);
+  else
+    look_up(uint16_t{0x8000}, bytes / 2);
+}
 
 void scatter_rows(Ctx& ctx, Tensor y, CTensor x, CTensor index) {
   device::fill(ctx.lane, y.raw(), 0, y.bytes());
@@ -108,8 +137,15 @@ void widen(Ctx& ctx, Tensor y, CTensor x) {
 void sum_in_order(Ctx& ctx, Tensor y, CTensor parts) {
   dispatch_gpu_storage(y.dtype, [&](auto s) {
     using S = decltype(s);
-    launch(ctx.lane, sum_in_order_kernel<S>, blocks_for(y.size(), kThreads), kThreads, 0, data_of<S>(y),
-           data_of<S>(parts), parts.dim(0), y.size());
+    const auto add_up = [&](const auto* from) {
+      using P = std::remove_const_t<std::remove_pointer_t<decltype(from)>>;
+      launch(ctx.lane, sum_in_order_kernel<S, P>, blocks_for(y.size(), kThreads), kThreads, 0, data_of<S>(y),
+             from, parts.dim(0), y.size());
+    };
+    if (parts.dtype == y.dtype)
+      add_up(data_of<S>(parts));
+    else
+      add_up(data_of<float>(parts));
   });
 }
 

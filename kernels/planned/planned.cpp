@@ -8,7 +8,6 @@
 namespace temper::planned {
 namespace {
 
-constexpr int64_t kChunk = 2048;  // ids whose statistics are one number each
 constexpr int64_t kFloat = 4;
 
 int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -19,7 +18,8 @@ void logit_windows(Ctx& ctx, int64_t n, int64_t V, int64_t most_rows) {
   constexpr int64_t kLogits = int64_t{16} << 20;
   const int64_t rows = std::min(n, most_rows);
   if (rows == 0) return;
-  const int64_t ids = std::min(V, std::max(kChunk, kLogits / rows / kChunk * kChunk));
+  const int64_t ids =
+      std::min(V, std::max(kVocabularyChunk, kLogits / rows / kVocabularyChunk * kVocabularyChunk));
   ArenaScope scope(ctx.scratch);
   ctx.scratch.allocate(rows * whole_eights(ids) * kFloat);
 }
@@ -72,12 +72,16 @@ void attention_paged(Ctx& ctx, Tensor, CTensor, PagedKv kv, int64_t, CTensor cu_
 void logprob_forward(Ctx& ctx, Tensor, Tensor, Tensor, CTensor hidden, CTensor w, CTensor, double) {
   ArenaScope scope(ctx.scratch);
   const int64_t n = hidden.dim(0), V = w.dim(0);
-  ctx.scratch.allocate(n * ceil_divide(V, kChunk) * 3 * kFloat);
+  ctx.scratch.allocate(n * ceil_divide(V, kVocabularyChunk) * 3 * kFloat);
   logit_windows(ctx, n, V, 2048);
 }
 
+void logprob_stats(Ctx& ctx, Tensor, Tensor, CTensor hidden, CTensor w, CTensor, double, VocabularyShare) {
+  if (w.dim(0) > 0) logit_windows(ctx, hidden.dim(0), w.dim(0), 2048);
+}
+
 void logprob_backward(Ctx& ctx, Tensor, Tensor, CTensor, CTensor, CTensor hidden, CTensor w, CTensor, CTensor,
-                      CTensor, double) {
+                      CTensor, double, VocabularyShare) {
   constexpr int64_t kIds = 8192, kMostRows = 4096;
   const int64_t n = hidden.dim(0), D = hidden.dim(1), pitch = std::min(kIds, whole_eights(w.dim(0)));
   if (n == 0) return;
@@ -95,7 +99,7 @@ void sample(Ctx& ctx, Tensor, Tensor, CTensor hidden, CTensor w, SampleRows rows
   for (const SampleRow& row : rows.list) filters = filters || row.options.filters();
   const int64_t V = w.dim(0), n = std::min<int64_t>(hidden.dim(0), filters ? 64 : 2048);
   ArenaScope scope(ctx.scratch);
-  ctx.scratch.allocate(n * ceil_divide(V, kChunk) * 6 * kFloat);
+  ctx.scratch.allocate(n * ceil_divide(V, kVocabularyChunk) * 6 * kFloat);
   if (filters) ctx.scratch.allocate(n * V * kFloat);
   if (filters && edits) ctx.scratch.allocate(n * V * kFloat);
   logit_windows(ctx, n, V, n);

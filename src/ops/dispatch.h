@@ -14,6 +14,16 @@
 #define DISPATCH_CUDA(ctx, name, ...) CHECK(false, "this build has no CUDA backend")
 #endif
 
+namespace temper {
+/// The share of a table w that was named, or w as the whole vocabulary.
+inline VocabularyShare resolved(const VocabularyShare& share, const CTensor& w) {
+  if (share.ids == 0) return {0, w.dim(0)};
+  CHECK(share.first >= 0 && share.first + w.dim(0) <= share.ids, "rows {} to {} of a vocabulary of {}",
+        share.first, share.first + w.dim(0), share.ids);
+  return share;
+}
+}  // namespace temper
+
 #define DISPATCH(ctx, name, ...)                          \
   do {                                                    \
     if ((ctx).device == ::temper::Device::cuda)           \

@@ -11,8 +11,8 @@ void add(Ctx& c, Tensor y, CTensor a, CTensor b) {
 void sum_in_order(Ctx& c, Tensor y, CTensor x) {
   CHECK_SHAPE(y, y.size());
   CHECK_SHAPE(x, x.dim(0), y.size());
-  CHECK(x.dim(0) > 0 && x.dtype == y.dtype, "a sum of {} parts of {} in {}", x.dim(0), dtype_name(x.dtype),
-        dtype_name(y.dtype));
+  CHECK(x.dim(0) > 0 && (x.dtype == y.dtype || x.dtype == accumulate_dtype(y.dtype)),
+        "a sum of {} parts of {} in {}", x.dim(0), dtype_name(x.dtype), dtype_name(y.dtype));
   DISPATCH(c, sum_in_order, y, x);
 }
 

@@ -8,8 +8,8 @@ namespace temper {
 /// y = round(a + b), any equal shapes; y may be the memory of a or of b
 void add(Ctx& c, Tensor y, CTensor a, CTensor b);
 
-/// y[i] = round(((x[0,i] + x[1,i]) + x[2,i]) + ...) in the accumulate dtype: in ascending order of the parts,
-/// which are those of ranks.      y: [n]   x: [R, n]
+/// y[i] = round(((x[0,i] + x[1,i]) + x[2,i]) + ...) in the accumulate dtype A: in ascending order of the
+/// parts, which are those of ranks.      y: [n]   x: [R, n], of y's dtype or in A
 void sum_in_order(Ctx& c, Tensor y, CTensor x);
 
 /// y = x exactly: bf16 in fp32.      y: [n] in the accumulate dtype of x   x: [n]

@@ -95,10 +95,19 @@ TEST(Widen, KeepsEveryValue) {
 TEST(SumInOrder, WrongShapesAndTypes) {
   TestCtx c;
   TestTensor x(c, DType::f32, {2, 3}), y(c, DType::f32, {2}), none(c, DType::f32, {0, 3}),
-      z(c, DType::f32, {3}), half(c, DType::bf16, {3});
+      z(c, DType::f32, {3}), half(c, DType::bf16, {2, 3});
   EXPECT_THROW(sum_in_order(c, y, x), Error);
   EXPECT_THROW(sum_in_order(c, z, none), Error);
-  EXPECT_THROW(sum_in_order(c, half, x), Error);
+  EXPECT_THROW(sum_in_order(c, z, half), Error);
+}
+
+TEST(SumInOrder, PartsInFp32AreRoundedOnce) {
+  TestCtx c;
+  const Values parts{1.0, 1.0, 0x1p-8, 0x1p-8, 0x1p-8, -0.0, 0x1p-20, 0.0, -0.0};
+  TestTensor x(c, parts, DType::f32, {3, 3}), y(c, DType::bf16, {3});
+  sum_in_order(c, y, x);
+  // 1 + 2^-8 + 2^-20 lies above the middle of two bf16 numbers, 1 + 2^-8 on it: that one goes to even.
+  expect_same_bits("sum", y.values(), {1.0 + 0x1p-7, 1.0, 0x1p-8});
 }
 
 }  // namespace

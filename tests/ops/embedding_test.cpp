@@ -1,5 +1,6 @@
 #include "src/ops/embedding.h"
 
+#include "src/ops/elementwise.h"
 #include "tests/support/check_op.h"
 
 namespace temper {
@@ -35,6 +36,37 @@ TEST(Embedding, CopiesRows) {
       for (int64_t t = 0; t < 400; ++t)
         expect_same_bits("row", slice_rows(got, width, t, t + 1),
                          slice_rows(table, width, ids[t], ids[t] + 1));
+    }
+}
+
+/// A vocabulary in three pieces, one of them empty: rows of other pieces are -0, so that sums over the pieces
+/// are the rows themselves, -0 among them; gradients are the rows of the whole one.
+TEST(Embedding, SharesOfTheVocabularyAddUpToTheWhole) {
+  for (int64_t width : {int64_t{3}, int64_t{24}, kWidth})
+    for (DType dtype : {DType::f32, DType::bf16}) {
+      TestCtx c;
+      Values table = round_to(normal_values(kVocabulary * width, 1), dtype);
+      table[static_cast<size_t>(2 * width)] = -0.0;
+      std::vector<int32_t> ids = random_ids(60, kVocabulary, 2);
+      ids[0] = 2;
+      const Values want = forward(c, dtype, table, ids, width)[0];
+      const Values upstream = round_to(normal_values(60 * width, 4), dtype);
+      const Values whole = backward(c, dtype, upstream, ids, 5, 0.5, width);
+      Values parts;
+      for (const auto& [first, end] :
+           {std::pair<int64_t, int64_t>{0, 4}, {4, kVocabulary}, {kVocabulary, kVocabulary}}) {
+        const VocabularyShare share{first, kVocabulary};
+        TestTensor w(c, slice_rows(table, width, first, end), dtype, {end - first, width}),
+            tokens(c, ids, {60}), y(c, dtype, {60, width}), dy(c, upstream, dtype, {60, width}),
+            dw(c, Values(static_cast<size_t>((end - first) * width), 0.5), DType::f32, {end - first, width});
+        embedding_forward(c, y, tokens, w, share);
+        for (double v : y.values()) parts.push_back(v);
+        embedding_backward(c, dw, dy, tokens, 5, share);
+        expect_same_bits("gradient", dw.values(), slice_rows(whole, width, first, end));
+      }
+      TestTensor x(c, parts, dtype, {3, 60 * width}), sum(c, dtype, {60 * width});
+      sum_in_order(c, sum, x);
+      expect_same_bits("sum", sum.values(), want);
     }
 }
 

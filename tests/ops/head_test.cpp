@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "kernels/cpu/canonical.h"
+#include "src/ops/elementwise.h"
 #include "src/ops/linear.h"
 #include "tests/support/check_op.h"
 
@@ -51,6 +52,86 @@ CPU_TEST(Head, GoldenNumbers) {
   EXPECT_NEAR(got[2][0], 2.83081882, 1e-8);
   const Many gradients = backward(ctx, DType::f64, in, {{-1.0}, {-0.01}}, {3}, s);
   expect_near("dz", gradients[1], {0.25524643, 0.07220801, 0.02042398, -0.34787842}, 0, 6e-9);
+}
+
+/// Cuts in whole chunks, as ranks share a vocabulary; one has nothing of it.
+struct Cut {
+  int64_t first, end;
+  int64_t chunks() const { return (end - first + kVocabularyChunk - 1) / kVocabularyChunk; }
+};
+
+TEST(Head, SharesOfTheVocabularyHaveTheBitsOfTheWhole) {
+  const Sizes s{37, 2 * kVocabularyChunk + 700, 40, 0.8};
+  const Many in = inputs_of(s, 5);
+  std::vector<int32_t> targets = random_ids(s.n, s.V, 9);
+  targets[0] = 0, targets[1] = static_cast<int32_t>(s.V - 1);
+  const std::vector<Cut> cuts{
+      {0, kVocabularyChunk}, {kVocabularyChunk, s.V}, {2 * kVocabularyChunk, 2 * kVocabularyChunk}};
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    TestCtx c;
+    const Many want = forward(c, dtype, in, targets, s);
+    TestTensor hidden(c, in[0], dtype, {s.n, s.D}), target(c, targets, {s.n});
+    Values stats, logits;
+    for (const Cut& cut : cuts) {
+      TestTensor w(c, slice_rows(in[1], s.D, cut.first, cut.end), dtype, {cut.end - cut.first, s.D}),
+          of(c, DType::f32, {cut.chunks(), s.n, 3}), logit(c, DType::f32, {s.n});
+      logprob_stats(c, of, logit, hidden, w, target, s.temperature, {cut.first, s.V});
+      for (double v : of.values()) stats.push_back(v);
+      for (double v : logit.values()) logits.push_back(v);
+    }
+    TestTensor all(c, stats, DType::f32, {3, s.n, 3}), parts(c, logits, DType::f32, {3, s.n}),
+        logit(c, DType::f32, {s.n}), logprob(c, DType::f32, {s.n}), entropy(c, DType::f32, {s.n}),
+        lse(c, DType::f32, {s.n});
+    sum_in_order(c, logit, parts);
+    logprob_merge(c, logprob, entropy, lse, all, logit);
+    expect_same_bits("logprob", logprob.values(), want[0]);
+    expect_same_bits("entropy", entropy.values(), want[1]);
+    expect_same_bits("lse", lse.values(), want[2]);
+  }
+}
+
+TEST(Head, GradientsOfSharesAddUpToTheWhole) {
+  const Sizes s{37, 2 * kVocabularyChunk + 700, 40, 0.8};
+  const Many in = inputs_of(s, 5);
+  const std::vector<int32_t> targets = random_ids(s.n, s.V, 9);
+  Many up{normal_values(s.n, 7), normal_values(s.n, 8, 0.1)};
+  up[0][4] = up[1][4] = 0;
+  TestCtx c;
+  const Many stats = forward(c, DType::f32, in, targets, s),
+             want = backward(c, DType::f32, in, up, targets, s, 0.5);
+  TestTensor hidden(c, in[0], DType::f32, {s.n, s.D}), target(c, targets, {s.n}),
+      dlogprob(c, up[0], DType::f32, {s.n}), dentropy(c, up[1], DType::f32, {s.n}),
+      entropy(c, stats[1], DType::f32, {s.n}), lse(c, stats[2], DType::f32, {s.n});
+  Values dhidden(static_cast<size_t>(s.n * s.D), 0.0);
+  for (const Cut& cut :
+       {Cut{0, kVocabularyChunk}, {kVocabularyChunk, s.V}, {2 * kVocabularyChunk, 2 * kVocabularyChunk}}) {
+    const int64_t ids = cut.end - cut.first;
+    TestTensor w(c, slice_rows(in[1], s.D, cut.first, cut.end), DType::f32, {ids, s.D}),
+        part(c, DType::f32, {s.n, s.D}),
+        dw(c, Values(static_cast<size_t>(ids * s.D), 0.5), DType::f32, {ids, s.D});
+    logprob_backward(c, part, dw, dlogprob, dentropy, hidden, w, target, lse, entropy, s.temperature,
+                     {cut.first, s.V});
+    const Values of = part.values();
+    for (size_t i = 0; i < of.size(); ++i) dhidden[i] += of[i];
+    expect_near("dw", dw.values(), slice_rows(want[1], s.D, cut.first, cut.end), 1e-5);
+  }
+  expect_near("dhidden", dhidden, want[0], 1e-5);
+}
+
+/// A part of a sum over ranks is rounded after it.
+TEST(Head, GradientOfHiddenInFp32IsTheOneBeforeRounding) {
+  const Sizes s{9, 300, 48};
+  const Many in = inputs_of(s, 5), up{normal_values(s.n, 7), normal_values(s.n, 8, 0.1)};
+  const std::vector<int32_t> targets = random_ids(s.n, s.V, 9);
+  TestCtx c;
+  const Many stats = forward(c, DType::bf16, in, targets, s),
+             want = backward(c, DType::bf16, in, up, targets, s);
+  TestTensor hidden(c, in[0], DType::bf16, {s.n, s.D}), w(c, in[1], DType::bf16, {s.V, s.D}),
+      target(c, targets, {s.n}), dlogprob(c, up[0], DType::f32, {s.n}), dentropy(c, up[1], DType::f32, {s.n}),
+      entropy(c, stats[1], DType::f32, {s.n}), lse(c, stats[2], DType::f32, {s.n}),
+      wide(c, DType::f32, {s.n, s.D}), dw(c, DType::f32, {s.V, s.D});
+  logprob_backward(c, wide, dw, dlogprob, dentropy, hidden, w, target, lse, entropy, s.temperature);
+  expect_same_bits("rounded", round_to(wide.values(), DType::bf16), want[0]);
 }
 
 TEST(Head, TemperatureZeroIsOne) {

@@ -17,10 +17,9 @@ Parcel parcel(int peer, const CTensor& flat, const FlatRange& range) {
   return {peer, bytes_at(flat, range.begin), range.size() * dtype_size(flat.dtype)};
 }
 
-/// Part [at, at + count) of the shard of a rank.
-FlatRange part_of_shard(int64_t elements, int rank, int size, int64_t at, int64_t count) {
-  const FlatRange shard = shard_range(elements, rank, size);
-  return {std::min(shard.end, shard.begin + at), std::min(shard.end, shard.begin + at + count)};
+/// Elements [at, at + count) of a range, as far as it goes.
+FlatRange part_of(const FlatRange& range, int64_t at, int64_t count) {
+  return {std::min(range.end, range.begin + at), std::min(range.end, range.begin + at + count)};
 }
 
 Tensor view_range(const Tensor& flat, const FlatRange& range) {
@@ -29,36 +28,72 @@ Tensor view_range(const Tensor& flat, const FlatRange& range) {
 
 }  // namespace
 
-void Collectives::reduce_scatter_sum(Ctx& c, const Tensor& flat, const char* what) {
+std::vector<FlatRange> Collectives::shards(int64_t elements) const {
+  std::vector<FlatRange> all;
+  for (int rank = 0; rank < size(); ++rank) all.push_back(shard_range(elements, rank, size()));
+  return all;
+}
+
+/// `sum`: of this rank's range; it may be the memory of that.
+void Collectives::sum_ranges(Ctx& c, const Tensor& sum, const CTensor& parts,
+                             std::span<const FlatRange> ranges, const char* what) {
   const int ranks = size(), me = rank();
-  if (ranks == 1) return;
-  const int64_t elements = flat.size(), longest = shard_range(elements, 0, ranks).size();
-  const int64_t step = std::max<int64_t>(1, kSumBytes / dtype_size(flat.dtype) / ranks);
+  const FlatRange& range = ranges[static_cast<size_t>(me)];
+  int64_t longest = 0;
+  for (const FlatRange& r : ranges) longest = std::max(longest, r.size());
+  const int64_t step = std::max<int64_t>(1, kSumBytes / dtype_size(parts.dtype) / ranks);
   for (int64_t at = 0; at < longest; at += step) {
     ArenaScope scope(c.scratch);
-    const FlatRange mine = part_of_shard(elements, me, ranks, at, step);
-    const Tensor parts = c.scratch.make({ranks, mine.size()}, flat.dtype);
+    const FlatRange mine = part_of(range, at, step);
+    const Tensor got = c.scratch.make({ranks, mine.size()}, parts.dtype);
     std::vector<Parcel> out, in;
     for (int peer = 0; peer < ranks; ++peer) {
       if (peer == me) continue;
-      out.push_back(parcel(peer, flat, part_of_shard(elements, peer, ranks, at, step)));
-      in.push_back(parcel(peer, parts, {peer * mine.size(), (peer + 1) * mine.size()}));
+      out.push_back(parcel(peer, parts, part_of(ranges[static_cast<size_t>(peer)], at, step)));
+      in.push_back(parcel(peer, got, {peer * mine.size(), (peer + 1) * mine.size()}));
     }
-    const Tensor own = view_range(flat, mine);
-    device::copy(c.lane, bytes_at(parts, me * mine.size()), own.data, own.bytes());
+    device::copy(c.lane, bytes_at(got, me * mine.size()), bytes_at(parts, mine.begin),
+                 mine.size() * dtype_size(parts.dtype));
     transport_->exchange(c.lane, out, in, what);
-    sum_in_order(c, own, parts);
+    if (mine.size() > 0)
+      sum_in_order(c, view_range(sum, {mine.begin - range.begin, mine.end - range.begin}), got);
   }
 }
 
-void Collectives::all_gather_shards(Ctx& c, const Tensor& flat, const char* what) {
+void Collectives::reduce_scatter_sum(Ctx& c, const Tensor& flat, const char* what) {
+  if (size() == 1) return;
+  const std::vector<FlatRange> ranges = shards(flat.size());
+  sum_ranges(c, view_range(flat, ranges[static_cast<size_t>(rank())]), flat, ranges, what);
+}
+
+void Collectives::all_reduce_sum_into(Ctx& c, const Tensor& sum, const CTensor& parts, const char* what) {
+  const std::vector<FlatRange> ranges = shards(sum.size());
+  sum_ranges(c, view_range(sum, ranges[static_cast<size_t>(rank())]), parts, ranges, what);
+  all_gather_ranges(c, sum, ranges, what);
+}
+
+void Collectives::reduce_scatter_blocks(Ctx& c, const Tensor& sum, const CTensor& blocks, const char* what) {
+  std::vector<FlatRange> ranges;
+  for (int64_t rank = 0; rank < size(); ++rank)
+    ranges.push_back({rank * sum.size(), (rank + 1) * sum.size()});
+  CHECK(blocks.size() == size() * sum.size(), "{} elements in {} blocks of {}", blocks.size(), size(),
+        sum.size());
+  sum_ranges(c, sum, blocks, ranges, what);
+}
+
+void Collectives::all_gather_ranges(Ctx& c, const Tensor& flat, std::span<const FlatRange> ranges,
+                                    const char* what) {
   std::vector<Parcel> out, in;
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
-    out.push_back(parcel(peer, flat, shard_range(flat.size(), rank(), size())));
-    in.push_back(parcel(peer, flat, shard_range(flat.size(), peer, size())));
+    out.push_back(parcel(peer, flat, ranges[static_cast<size_t>(rank())]));
+    in.push_back(parcel(peer, flat, ranges[static_cast<size_t>(peer)]));
   }
   transport_->exchange(c.lane, out, in, what);
+}
+
+void Collectives::all_gather_shards(Ctx& c, const Tensor& flat, const char* what) {
+  all_gather_ranges(c, flat, shards(flat.size()), what);
 }
 
 void Collectives::all_reduce_sum(Ctx& c, const Tensor& flat, const char* what) {

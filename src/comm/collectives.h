@@ -5,7 +5,9 @@
 // carries the bytes. Every call names what it is about, for the report of a wait over its limit.
 
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "src/comm/transport.h"
 #include "src/core/ctx.h"
@@ -27,12 +29,23 @@ class Collectives {
   void all_gather_shards(Ctx& c, const Tensor& flat, const char* what);
   /// flat [n]: becomes the sum over ranks, the same bits on all of them.
   void all_reduce_sum(Ctx& c, const Tensor& flat, const char* what);
+  /// The same of parts [n] in the accumulate dtype of sum [n], rounded once. Takes at most 64 MiB of scratch.
+  void all_reduce_sum_into(Ctx& c, const Tensor& sum, const CTensor& parts, const char* what);
+  /// sum [m] = over ranks of their block number `rank()` of `blocks` [size * m], in the accumulate dtype of
+  /// sum, rounded once.
+  void reduce_scatter_blocks(Ctx& c, const Tensor& sum, const CTensor& blocks, const char* what);
+  /// flat [n]: the range of every rank is copied to all ranks. `ranges`: by rank.
+  void all_gather_ranges(Ctx& c, const Tensor& flat, std::span<const FlatRange> ranges, const char* what);
   /// out [size, ...]: `mine` of every rank in rank order, each of the same size.
   void all_gather(Ctx& c, const Tensor& out, const CTensor& mine, const char* what);
   void send(Ctx& c, const CTensor& t, int to, const char* what);
   void recv(Ctx& c, const Tensor& t, int from, const char* what);
 
  private:
+  void sum_ranges(Ctx& c, const Tensor& sum, const CTensor& parts, std::span<const FlatRange> ranges,
+                  const char* what);
+  std::vector<FlatRange> shards(int64_t elements) const;
+
   std::unique_ptr<Transport> transport_;
 };
 

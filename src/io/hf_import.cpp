@@ -111,28 +111,39 @@ void check_tied_head(const ModelFolder& folder, const std::string& name) {
   }
 }
 
-/// A piece of a tensor, where it goes, and the digest of its bytes as stored, once they were read.
+/// Elements of a tensor; where this rank's own of them go, [begin, end) of the piece; and the digest of its
+/// bytes as stored, once they were read.
 struct Piece {
   const std::string* tensor;
   int64_t first, count;
-  char* to;
+  int64_t begin = 0, end = 0;
+  char* to = nullptr;
   std::string digest = {};
 };
 
-/// Of all tensors, in the order of the store; the same ones whatever type that has.
+/// Of all tensors, in the order of the store; the same ones whatever type that has, and whatever a rank has
+/// of it.
 std::vector<Piece> pieces_of(const ModelFolder& folder, const ParameterStore& store) {
   const int64_t size = dtype_size(store.dtype());
   std::vector<Piece> pieces;
   for (const Parameter& p : store.list()) {
-    char* to = static_cast<char*>(p.value.raw());
     const int64_t width = p.spec.size() / p.spec.shape[0];
-    for (const HfPart& part : p.spec.parts) {
+    int64_t rows_before = 0;
+    for (size_t i = 0; i < p.spec.parts.size(); ++i) {
+      const HfPart& part = p.spec.parts[i];
+      const RowSpan& span = p.spans[i];
+      const int64_t own = (span.whole - rows_before) * width, own_end = own + span.rows * width;
+      char* to = static_cast<char*>(p.value.raw()) + span.own * width * size;
       const int64_t step = kPieceBytes / dtype_size(*float_dtype(folder.tensors().at(part.name).dtype));
       for (int64_t first = 0; first < part.rows * width; first += step) {
-        const int64_t count = std::min(step, part.rows * width - first);
-        pieces.push_back({&part.name, first, count, to});
-        to += count * size;
+        Piece piece{&part.name, first, std::min(step, part.rows * width - first)};
+        piece.begin = std::clamp<int64_t>(own - first, 0, piece.count);
+        piece.end = std::clamp<int64_t>(own_end - first, piece.begin, piece.count);
+        piece.to = to;
+        to += (piece.end - piece.begin) * size;
+        pieces.push_back(piece);
       }
+      rows_before += part.rows;
     }
   }
   return pieces;
@@ -162,6 +173,20 @@ std::string digest_of(const ModelFolder& folder, const std::vector<Piece>& piece
   return digest.hex();
 }
 
+/// A piece that is all this rank's goes straight to its place.
+void import_to_host(const ModelFolder& folder, const ParameterStore& store, std::vector<Piece>& pieces) {
+  const int64_t size = dtype_size(store.dtype());
+  std::vector<char> window, values;
+  for (Piece& piece : pieces) {
+    const bool whole = piece.end - piece.begin == piece.count;
+    if (!whole) values.resize(static_cast<size_t>(piece.count * size));
+    read_piece(folder, piece, whole ? piece.to : values.data(), store.dtype(), window);
+    if (!whole)
+      std::memcpy(piece.to, values.data() + piece.begin * size,
+                  static_cast<size_t>((piece.end - piece.begin) * size));
+  }
+}
+
 /// Several windows at a time: files are read and checked by threads, and sent to the GPU in order.
 void import_to_gpu(const ModelFolder& folder, const ParameterStore& store, std::vector<Piece>& pieces) {
   constexpr size_t kWindows = 8;
@@ -178,7 +203,9 @@ void import_to_gpu(const ModelFolder& folder, const ParameterStore& store, std::
     for (size_t i = 0; i < reads.size(); ++i) {
       reads[i].get();
       const Piece& p = pieces[begin + i];
-      device::copy_to_device(lane, p.to, pinned[i].get(), p.count * dtype_size(store.dtype()));
+      const int64_t size = dtype_size(store.dtype());
+      device::copy_to_device(lane, p.to, static_cast<const char*>(pinned[i].get()) + p.begin * size,
+                             (p.end - p.begin) * size);
     }
     lane.wait();
   }
@@ -226,11 +253,10 @@ std::string import_weights(const ModelFolder& folder, const ModelConfig& config,
   for (const auto& [name, info] : folder.tensors())
     if (is_tied_head(name, config)) check_tied_head(folder, name);
   std::vector<Piece> pieces = pieces_of(folder, store);
-  std::vector<char> window;
   if (store.device() == Device::cuda)
     import_to_gpu(folder, store, pieces);
   else
-    for (Piece& piece : pieces) read_piece(folder, piece, piece.to, store.dtype(), window);
+    import_to_host(folder, store, pieces);
   return digest_of(folder, pieces);
 }
 

@@ -48,7 +48,7 @@ void Model::make_parameters() {
     return false;
   };
   for (ParamSpec& spec : parameter_specs(config_))
-    if (has(spec)) parameters_.add(std::move(spec));
+    if (has(spec)) parameters_.add(std::move(spec), options_.splits.shard_rank());
   parameters_.allocate(options_.dtype, options_.with_gradients, options_.device);
 }
 
@@ -75,15 +75,15 @@ void Model::make_layers() {
                                           .k_norm = find(p + "attn.k_norm"),
                                           .wo = &get(p + "attn.wo"),
                                           .bo = find(p + "attn.bo")};
-    decoder_.emplace_back(
-        Norm(get(p + "attn_norm"), config_.rms_norm_eps),
-        Attention(config_, i - layers_.begin, attention, rope_),
-        Norm(get(p + "mlp_norm"), config_.rms_norm_eps),
-        Mlp(Linear(get(p + "mlp.wgu"), find(p + "mlp.bgu")), Linear(get(p + "mlp.wd"), find(p + "mlp.bd"))));
+    decoder_.emplace_back(Norm(get(p + "attn_norm"), config_.rms_norm_eps),
+                          Attention(config_, i - layers_.begin, attention, rope_, options_.splits),
+                          Norm(get(p + "mlp_norm"), config_.rms_norm_eps),
+                          Mlp(Linear(get(p + "mlp.wgu"), find(p + "mlp.bgu"), options_.splits),
+                              Linear(get(p + "mlp.wd"), find(p + "mlp.bd"), options_.splits, Parallel::row)));
   }
   if (!is_last()) return;
   norm_ = std::make_unique<Norm>(get("norm"), config_.rms_norm_eps);
-  head_ = std::make_unique<LogprobHead>(get(config_.tie_word_embeddings ? "embed" : "head"));
+  head_ = std::make_unique<LogprobHead>(get(config_.tie_word_embeddings ? "embed" : "head"), options_.splits);
 }
 
 void Model::make_rope() {
@@ -103,9 +103,14 @@ const Unit& Model::layer_unit(int64_t layer) const {
   return parameters_.units().at(static_cast<size_t>(layer - layers_.begin + (is_first() ? 1 : 0)));
 }
 
+VocabularyShare Model::embedding_share() const {
+  return {embedding_->spans.front().whole, config_.vocab_size};
+}
+
 Residual Model::begin(Ctx& c, const Batch& b, bool keep) const {
   const Tensor stream = c.memory(keep).make({b.num_tokens(), config_.hidden_size}, dtype());
-  embedding_forward(c, stream, b.tokens, embedding_->value);
+  embedding_forward(c, stream, b.tokens, embedding_->value, embedding_share());
+  if (options_.splits.tp_ranks() > 1) copy_owned(c, *options_.splits.tp, stream);
   return {stream, {}};
 }
 
@@ -130,7 +135,7 @@ void Model::layer_backward(Ctx& c, const Batch& b, int64_t layer, const Tensor& 
 }
 
 void Model::begin_backward(Ctx& c, const Batch& b, const CTensor& dx) const {
-  embedding_backward(c, embedding_->grad_sum(c.lane), dx, b.tokens, config_.pad_token_id);
+  embedding_backward(c, embedding_->grad_sum(c.lane), dx, b.tokens, config_.pad_token_id, embedding_share());
 }
 
 }  // namespace temper

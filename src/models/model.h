@@ -26,6 +26,7 @@ struct ModelOptions {
   bool with_gradients = false;
   Device device = Device::cpu;
   std::optional<LayerRange> layers = {};  // absent: all
+  Splits splits = {};
 };
 
 /// Why no kernel of this device can run this shape; empty: they can.
@@ -77,6 +78,7 @@ class Model {
   void make_parameters();
   void make_layers();
   void make_rope();
+  VocabularyShare embedding_share() const;
   Parameter* find(const std::string& name);
   Parameter& get(const std::string& name);
 

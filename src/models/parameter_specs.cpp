@@ -5,35 +5,43 @@ namespace {
 
 void add_attention(std::vector<ParamSpec>& specs, const ModelConfig& c, const std::string& ours,
                    const std::string& hf) {
-  const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
+  const int64_t nq = c.num_heads, nk = c.num_kv_heads, q = nq * c.head_dim, kv = nk * c.head_dim;
   const std::string attn = hf + "self_attn.";
-  specs.push_back(
-      {.name = ours + "attn.wqkv",
-       .parts = {{attn + "q_proj.weight", q}, {attn + "k_proj.weight", kv}, {attn + "v_proj.weight", kv}},
-       .shape = {q + 2 * kv, c.hidden_size}});
+  specs.push_back({.name = ours + "attn.wqkv",
+                   .parts = {{attn + "q_proj.weight", q, nq},
+                             {attn + "k_proj.weight", kv, nk},
+                             {attn + "v_proj.weight", kv, nk}},
+                   .shape = {q + 2 * kv, c.hidden_size},
+                   .shard = Shard::rows});
   if (c.qkv_bias)
-    specs.push_back(
-        {.name = ours + "attn.bqkv",
-         .parts = {{attn + "q_proj.bias", q}, {attn + "k_proj.bias", kv}, {attn + "v_proj.bias", kv}},
-         .shape = {q + 2 * kv},
-         .init = Init::zeros});
+    specs.push_back({.name = ours + "attn.bqkv",
+                     .parts = {{attn + "q_proj.bias", q, nq},
+                               {attn + "k_proj.bias", kv, nk},
+                               {attn + "v_proj.bias", kv, nk}},
+                     .shape = {q + 2 * kv},
+                     .shard = Shard::rows,
+                     .init = Init::zeros});
   if (c.qk_norm) {
     specs.push_back({.name = ours + "attn.q_norm",
                      .parts = {{attn + "q_norm.weight", c.head_dim}},
                      .shape = {c.head_dim},
+                     .of_heads = true,
                      .init = Init::ones});
     specs.push_back({.name = ours + "attn.k_norm",
                      .parts = {{attn + "k_norm.weight", c.head_dim}},
                      .shape = {c.head_dim},
+                     .of_heads = true,
                      .init = Init::ones});
   }
   specs.push_back({.name = ours + "attn.wo",
                    .parts = {{attn + "o_proj.weight", c.hidden_size}},
-                   .shape = {c.hidden_size, q}});
+                   .shape = {c.hidden_size, q},
+                   .shard = Shard::rows});
   if (c.o_bias)
     specs.push_back({.name = ours + "attn.bo",
                      .parts = {{attn + "o_proj.bias", c.hidden_size}},
                      .shape = {c.hidden_size},
+                     .shard = Shard::rows,
                      .init = Init::zeros});
 }
 
@@ -43,19 +51,23 @@ void add_mlp(std::vector<ParamSpec>& specs, const ModelConfig& c, const std::str
   const std::string mlp = hf + "mlp.";
   specs.push_back({.name = ours + "mlp.wgu",
                    .parts = {{mlp + "gate_proj.weight", f}, {mlp + "up_proj.weight", f}},
-                   .shape = {2 * f, c.hidden_size}});
+                   .shape = {2 * f, c.hidden_size},
+                   .shard = Shard::rows});
   if (c.mlp_bias)
     specs.push_back({.name = ours + "mlp.bgu",
                      .parts = {{mlp + "gate_proj.bias", f}, {mlp + "up_proj.bias", f}},
                      .shape = {2 * f},
+                     .shard = Shard::rows,
                      .init = Init::zeros});
   specs.push_back({.name = ours + "mlp.wd",
                    .parts = {{mlp + "down_proj.weight", c.hidden_size}},
-                   .shape = {c.hidden_size, f}});
+                   .shape = {c.hidden_size, f},
+                   .shard = Shard::rows});
   if (c.mlp_bias)
     specs.push_back({.name = ours + "mlp.bd",
                      .parts = {{mlp + "down_proj.bias", c.hidden_size}},
                      .shape = {c.hidden_size},
+                     .shard = Shard::rows,
                      .init = Init::zeros});
 }
 
@@ -74,7 +86,8 @@ std::vector<ParamSpec> parameter_specs(const ModelConfig& c) {
   };
   specs.push_back({.name = "embed",
                    .parts = {{"model.embed_tokens.weight", c.vocab_size}},
-                   .shape = {c.vocab_size, c.hidden_size}});
+                   .shape = {c.vocab_size, c.hidden_size},
+                   .shard = Shard::vocabulary});
   end_unit(kEmbeddingUnit);
   for (int64_t layer = 0; layer < c.num_layers; ++layer) {
     const std::string ours = layer_unit_name(layer) + ".", hf = fmt::format("model.layers.{}.", layer);
@@ -88,7 +101,8 @@ std::vector<ParamSpec> parameter_specs(const ModelConfig& c) {
   if (!c.tie_word_embeddings)
     specs.push_back({.name = "head",
                      .parts = {{"lm_head.weight", c.vocab_size}},
-                     .shape = {c.vocab_size, c.hidden_size}});
+                     .shape = {c.vocab_size, c.hidden_size},
+                     .shard = Shard::vocabulary});
   end_unit(kHeadUnit);
   return specs;
 }

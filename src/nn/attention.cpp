@@ -1,5 +1,6 @@
 #include "src/nn/attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "src/ops/attention.h"
@@ -8,13 +9,18 @@
 
 namespace temper {
 
-Attention::Attention(const ModelConfig& config, int64_t layer, const Parameters& p, const RopeTensors& rope)
-    : shape_{config.num_heads, config.num_kv_heads, config.head_dim},
+AttentionShape attention_shape(const ModelConfig& config, int ranks) {
+  return {config.num_heads / ranks, std::max<int64_t>(1, config.num_kv_heads / ranks), config.head_dim};
+}
+
+Attention::Attention(const ModelConfig& config, int64_t layer, const Parameters& p, const RopeTensors& rope,
+                     const Splits& splits)
+    : shape_(attention_shape(config, splits.tp_ranks())),
       scale_(1.0 / std::sqrt(static_cast<double>(config.head_dim))),
       eps_(config.rms_norm_eps),
       layer_(layer),
-      wqkv_(*p.wqkv, p.bqkv),
-      wo_(*p.wo, p.bo),
+      wqkv_(*p.wqkv, p.bqkv, splits),
+      wo_(*p.wo, p.bo, splits, Parallel::row),
       q_norm_(p.q_norm),
       k_norm_(p.k_norm),
       rope_(rope) {}

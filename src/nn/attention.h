@@ -25,6 +25,10 @@ struct AttentionSaved {
   Tensor lse;        // [Hq, T]
 };
 
+/// Heads of one of the ranks that share a layer: neighbours have the same head of keys if there are fewer of
+/// them than ranks.
+AttentionShape attention_shape(const ModelConfig& config, int ranks);
+
 class Attention {
  public:
   struct Parameters {
@@ -35,7 +39,9 @@ class Attention {
     Parameter* wo = nullptr;
     Parameter* bo = nullptr;  // optional
   };
-  Attention(const ModelConfig& config, int64_t layer, const Parameters& parameters, const RopeTensors& rope);
+  /// `splits`: each rank has its heads; tensors below are of those.
+  Attention(const ModelConfig& config, int64_t layer, const Parameters& parameters, const RopeTensors& rope,
+            const Splits& splits = {});
 
   /// `products`: only those are saved, not what is made of them element by element.
   Tensor forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* saved, bool products = false) const;

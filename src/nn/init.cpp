@@ -80,15 +80,18 @@ void random_init(ParameterStore& store, const ModelConfig& config, uint64_t seed
     std::vector<S> rounded(kWindow);
     int64_t index = 0;
     for (Parameter& p : store.list()) {
-      for (int64_t first = 0; first < p.spec.size(); first += kWindow) {
-        const int64_t n = std::min(kWindow, p.spec.size() - first);
-        parallel_ranges(threads, n, kGrain, [&](int64_t begin, int64_t end) {
-          random_values(p.spec, index, config, seed, first + begin, end - begin, values.data() + begin);
-          for (int64_t i = begin; i < end; ++i)
-            rounded[static_cast<size_t>(i)] = static_cast<S>(values[static_cast<size_t>(i)]);
-        });
-        device::upload(store.device(), p.value.as<S>() + first, rounded.data(), n * int64_t{sizeof(S)});
-      }
+      const int64_t width = p.spec.size() / p.spec.shape[0];
+      for (const RowSpan& span : p.spans)
+        for (int64_t at = 0; at < span.rows * width; at += kWindow) {
+          const int64_t n = std::min(kWindow, span.rows * width - at), first = span.whole * width + at;
+          parallel_ranges(threads, n, kGrain, [&](int64_t begin, int64_t end) {
+            random_values(p.spec, index, config, seed, first + begin, end - begin, values.data() + begin);
+            for (int64_t i = begin; i < end; ++i)
+              rounded[static_cast<size_t>(i)] = static_cast<S>(values[static_cast<size_t>(i)]);
+          });
+          device::upload(store.device(), p.value.as<S>() + span.own * width + at, rounded.data(),
+                         n * int64_t{sizeof(S)});
+        }
       ++index;
     }
   });

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "src/core/ctx.h"
-#include "src/nn/parameter.h"
+#include "src/nn/tensor_parallel.h"
 #include "src/ops/head.h"
 #include "src/ops/sample.h"
 
@@ -23,21 +23,32 @@ struct Sampled {
 
 class LogprobHead {
  public:
-  explicit LogprobHead(Parameter& weight) : weight_(&weight) {}
+  /// `splits`: each rank has its chunks of the vocabulary; results are the same on all of them.
+  explicit LogprobHead(Parameter& weight, const Splits& splits = {}) : weight_(&weight), splits_(splits) {}
 
   /// hidden [n, D], targets [n] i32.
   TokenStats forward(Ctx& c, CTensor hidden, CTensor targets, double temperature) const {
     const DType dtype = accumulate_dtype(hidden.dtype);
     const int64_t n = hidden.dim(0);
     TokenStats s{c.scratch.make({n}, dtype), c.scratch.make({n}, dtype), c.scratch.make({n}, dtype)};
-    logprob_forward(c, s.logprob, s.entropy, s.lse, hidden, weight_->value, targets, temperature);
+    if (split())
+      forward_shared(c, s, hidden, targets, temperature);
+    else
+      logprob_forward(c, s.logprob, s.entropy, s.lse, hidden, weight_->value, targets, temperature);
     return s;
   }
   /// dhidden [n, D] is overwritten; adds to the head's weight gradient.
   void backward_into(Ctx& c, Tensor dhidden, CTensor dlogprob, CTensor dentropy, CTensor hidden,
                      CTensor targets, const TokenStats& stats, double temperature) const {
-    logprob_backward(c, dhidden, weight_->grad_sum(c.lane), dlogprob, dentropy, hidden, weight_->value,
-                     targets, stats.lse, stats.entropy, temperature);
+    const auto backward = [&](const Tensor& dx) {
+      logprob_backward(c, dx, weight_->grad_sum(c.lane), dlogprob, dentropy, hidden, weight_->value, targets,
+                       stats.lse, stats.entropy, temperature, share());
+    };
+    if (!split()) return backward(dhidden);
+    ArenaScope scope(c.scratch);
+    const Tensor part = c.scratch.make({dhidden.dim(0), dhidden.dim(1)}, accumulate_dtype(dhidden.dtype));
+    backward(part);
+    sum_parts(c, *splits_.tp, dhidden, part);
   }
   /// One token per row of hidden; ids >= num_sampleable are never drawn.
   Sampled sample(Ctx& c, CTensor hidden, SampleRows rows, int64_t num_sampleable) const {
@@ -51,7 +62,23 @@ class LogprobHead {
   }
 
  private:
+  bool split() const { return splits_.tp_ranks() > 1; }
+  VocabularyShare share() const { return {weight_->spans.front().whole, weight_->spec.shape[0]}; }
+  void forward_shared(Ctx& c, const TokenStats& s, CTensor hidden, CTensor targets,
+                      double temperature) const {
+    ArenaScope scope(c.scratch);
+    const auto chunks = [](int64_t ids) { return (ids + kVocabularyChunk - 1) / kVocabularyChunk; };
+    const int64_t n = hidden.dim(0), first = chunks(share().first);
+    const Tensor all = c.scratch.make({chunks(share().ids), n, 3}, s.lse.dtype),
+                 logits = c.scratch.like(s.lse);
+    logprob_stats(c, rows(all, first, first + chunks(weight_->value.dim(0))), logits, hidden, weight_->value,
+                  targets, temperature, share());
+    gather_stats(c, *splits_.tp, all, logits, share().ids);
+    logprob_merge(c, s.logprob, s.entropy, s.lse, all, logits);
+  }
+
   Parameter* weight_;
+  Splits splits_;
 };
 
 }  // namespace temper

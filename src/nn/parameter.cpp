@@ -1,5 +1,7 @@
 #include "src/nn/parameter.h"
 
+#include <algorithm>
+
 namespace temper {
 namespace {
 
@@ -13,19 +15,49 @@ Tensor view(const Tensor& flat, const Parameter& p) {
   return t;
 }
 
-/// What one of the tensor parallel ranks has of a parameter.
-Tensor local_shape(const ParamSpec& spec, int tp_ranks) {
+/// What a rank with these rows has of a parameter.
+Tensor local_shape(const ParamSpec& spec, const std::vector<RowSpan>& spans) {
   Tensor t;
   t.rank = static_cast<int>(spec.shape.size());
   for (size_t i = 0; i < spec.shape.size(); ++i) t.dims[i] = spec.shape[i];
-  if (spec.shard == Shard::none) return t;
-  for (const HfPart& part : spec.parts)
-    CHECK(part.rows % tp_ranks == 0, "{} rows of {} for {} ranks", part.rows, part.name, tp_ranks);
-  t.dims[0] /= tp_ranks;
+  t.dims[0] = spans.back().own + spans.back().rows;
   return t;
 }
 
+RowSpan span_of_part(const ParamSpec& spec, const HfPart& part, const ShardRank& of) {
+  const int64_t rank = of.rank, ranks = of.ranks;
+  if (spec.shard == Shard::none) return {.whole = 0, .rows = part.rows, .num_ranks = of.ranks};
+  if (spec.shard == Shard::vocabulary) {
+    const int64_t chunks = (part.rows + kVocabularyChunk - 1) / kVocabularyChunk;
+    const auto bound = [&](int64_t r) { return std::min(part.rows, chunks * r / ranks * kVocabularyChunk); };
+    return {.whole = bound(rank), .rows = bound(rank + 1) - bound(rank), .first_rank = of.rank};
+  }
+  if (part.heads > 0 && part.heads < ranks) {
+    CHECK(ranks % part.heads == 0, "{} heads of {} for {} ranks", part.heads, part.name, ranks);
+    const int64_t copies = ranks / part.heads, head = rank / copies, rows = part.rows / part.heads;
+    return {.whole = head * rows,
+            .rows = rows,
+            .first_rank = static_cast<int>(head * copies),
+            .num_ranks = static_cast<int>(copies)};
+  }
+  CHECK(std::max(part.heads, int64_t{part.heads == 0} * part.rows) % ranks == 0, "{} rows of {} for {} ranks",
+        part.rows, part.name, ranks);
+  return {.whole = rank * part.rows / ranks, .rows = part.rows / ranks, .first_rank = of.rank};
+}
+
 }  // namespace
+
+std::vector<RowSpan> row_spans(const ParamSpec& spec, const ShardRank& of) {
+  std::vector<RowSpan> spans;
+  int64_t own = 0, whole = 0;
+  for (const HfPart& part : spec.parts) {
+    RowSpan span = span_of_part(spec, part, of);
+    span.own = own, span.whole += whole;
+    own += span.rows, whole += part.rows;
+    spans.push_back(span);
+  }
+  return spans;
+}
 
 int64_t ParamSpec::size() const {
   int64_t n = 1;
@@ -33,7 +65,7 @@ int64_t ParamSpec::size() const {
   return n;
 }
 
-Parameter& ParameterStore::add(ParamSpec spec, int tp_ranks) {
+Parameter& ParameterStore::add(ParamSpec spec, const ShardRank& of) {
   CHECK(values_.empty(), "parameter {} added after allocation", spec.name);
   CHECK(spec.shape.size() == 1 || spec.shape.size() == 2, "parameter {} has {} dimensions", spec.name,
         spec.shape.size());
@@ -44,7 +76,8 @@ Parameter& ParameterStore::add(ParamSpec spec, int tp_ranks) {
   Parameter& p = list_.emplace_back();
   p.spec = std::move(spec);
   p.offset = num_elements_;
-  p.value = local_shape(p.spec, tp_ranks);
+  p.spans = row_spans(p.spec, of);
+  p.value = local_shape(p.spec, p.spans);
   num_elements_ += (p.value.size() + kPad - 1) / kPad * kPad;
   if (units_.empty() || units_.back().name != p.spec.unit) units_.push_back({p.spec.unit, {p.offset, 0}});
   units_.back().range.end = num_elements_;

@@ -19,16 +19,24 @@
 namespace temper {
 
 /// `rows` leading rows of a parameter and the Hugging Face tensor that they are (fused q,k,v or gate,up).
+/// `heads`: attention heads that they are of, which stay whole; 0: rows are alike.
 struct HfPart {
   std::string name;
   int64_t rows = 0;
+  int64_t heads = 0;
 };
 
 enum class Init { normal, ones, zeros };
 
-/// How tensor parallel ranks share a parameter: not at all, or each its equal share of the rows of every
-/// part.
-enum class Shard { none, rows };
+/// How tensor parallel ranks share a parameter: not at all; each its equal share of the rows of every part,
+/// where neighbours have the same head if there are fewer heads than ranks; or the vocabulary in whole chunks
+/// of its ids (kVocabularyChunk), as evenly as they go, some ranks with none.
+enum class Shard { none, rows, vocabulary };
+
+/// A rank among those that share parameters.
+struct ShardRank {
+  int rank = 0, ranks = 1;
+};
 
 /// Names, shape and rules of one parameter: drives allocation, import, export, checkpoints and decay.
 struct ParamSpec {
@@ -37,21 +45,32 @@ struct ParamSpec {
   std::vector<int64_t> shape;  // 1-d or 2-d; of the whole parameter, whatever a rank has of it
   std::string unit = {};       // "layers.3"
   Shard shard = Shard::none;
-  bool trained = true;  // false: no gradient, and the optimizer leaves it as it is
+  bool of_heads = false;  // whole on every rank, and each has the gradient of its own heads only
+  bool trained = true;    // false: no gradient, and the optimizer leaves it as it is
   Init init = Init::normal;
   int64_t size() const;
   /// AdamW decays tensors of two or more dimensions only.
   bool decays() const { return shape.size() >= 2; }
 };
 
+/// Rows that a rank has of a parameter: from row `own` of its own, from row `whole` of all.
+struct RowSpan {
+  int64_t own = 0, whole = 0, rows = 0;
+  int first_rank = 0;  // of those that have these rows
+  int num_ranks = 1;   // neighbours
+};
+/// Of the rows of every part in turn.
+std::vector<RowSpan> row_spans(const ParamSpec& spec, const ShardRank& of);
+
 /// The first gradient after ParameterStore::clear_grads is written, later ones are added: a gradient is made
 /// by one of the two calls below, whatever the memory held.
 struct Parameter {
   ParamSpec spec;
-  int64_t offset = 0;    // first element in the flat buffers
-  Tensor value;          // storage dtype
-  Tensor grad;           // accumulate dtype; empty where nothing is trained
-  bool cleared = false;  // nothing was written to grad yet, which counts as zeros
+  int64_t offset = 0;               // first element in the flat buffers
+  Tensor value;                     // storage dtype
+  Tensor grad;                      // accumulate dtype; empty where nothing is trained
+  std::vector<RowSpan> spans = {};  // what value and grad are of the whole parameter
+  bool cleared = false;             // nothing was written to grad yet, which counts as zeros
   bool has_grad() const { return !grad.empty(); }
   /// For an op that can do both.
   GradWrite take_write() { return std::exchange(cleared, false) ? GradWrite::first : GradWrite::add; }
@@ -66,9 +85,9 @@ struct Unit {
 
 class ParameterStore {
  public:
-  /// `tp_ranks` share the parameters that are sharded. The returned reference stays valid; views are set by
-  /// `allocate`.
-  Parameter& add(ParamSpec spec, int tp_ranks = 1);
+  /// `of`: this rank among those that share what is sharded. The returned reference stays valid; views are
+  /// set by `allocate`.
+  Parameter& add(ParamSpec spec, const ShardRank& of = {});
   /// Makes the flat buffers, zeroed. Called once, after the last add.
   void allocate(DType storage, bool with_gradients, Device device = Device::cpu);
 
@@ -82,7 +101,7 @@ class ParameterStore {
   Tensor grads_of(const Unit& unit) const { return rows(grads_, unit.range.begin, unit.range.end); }
   /// Elements of the flat buffers; offsets are padded to 16, padding stays zero.
   int64_t num_elements() const { return num_elements_; }
-  int64_t num_parameters() const;  // without padding
+  int64_t num_parameters() const;  // of all ranks together, without padding
   DType dtype() const { return values_.dtype; }
   Device device() const { return memory_.device(); }
   int64_t held_bytes() const { return memory_.held_bytes() + grad_memory_.held_bytes(); }

@@ -3,12 +3,14 @@
 // other ranks; null: not shared.
 
 #include "src/comm/collectives.h"
+#include "src/nn/parameter.h"
 
 namespace temper {
 
 struct Splits {
-  Collectives* tp = nullptr;  // output rows of matrices
+  Collectives* tp = nullptr;  // heads, rows of matrices, chunks of the vocabulary
   int tp_ranks() const { return tp ? tp->size() : 1; }
+  ShardRank shard_rank() const { return {tp ? tp->rank() : 0, tp_ranks()}; }
 };
 
 }  // namespace temper

@@ -1,0 +1,94 @@
+#include "src/nn/tensor_parallel.h"
+
+#include "src/ops/elementwise.h"
+
+namespace temper {
+namespace {
+
+char* column(const CTensor& t, int64_t at) {
+  return static_cast<char*>(const_cast<void*>(t.data)) + at * dtype_size(t.dtype);
+}
+
+int64_t pitch(const CTensor& t) { return t.dim(1) * dtype_size(t.dtype); }
+
+Tensor flat(const CTensor& t) { return make_tensor(const_cast<void*>(t.data), t.dtype, {t.size()}); }
+
+/// Columns [at, at + width of `part`) of `whole`, into or out of it.
+void copy_out(Ctx& c, const Tensor& part, const CTensor& whole, int64_t at) {
+  device::copy_rows(c.lane, column(part, 0), pitch(part), column(whole, at), pitch(whole), pitch(part),
+                    part.dim(0));
+}
+void copy_in(Ctx& c, const Tensor& whole, int64_t at, const CTensor& part) {
+  device::copy_rows(c.lane, column(whole, at), pitch(whole), column(part, 0), pitch(part), pitch(part),
+                    part.dim(0));
+}
+
+/// Rows of one gradient that several ranks have: the sum over those, in rank order.
+void sum_span(Ctx& c, Collectives& tp, const Tensor& rows, const RowSpan& span, const char* what) {
+  ArenaScope scope(c.scratch);
+  const Tensor all = c.scratch.make({tp.size(), rows.size()}, rows.dtype);
+  tp.all_gather(c, all, flat(rows), what);
+  sum_in_order(c, flat(rows), temper::rows(all, span.first_rank, span.first_rank + span.num_ranks));
+}
+
+}  // namespace
+
+void gather_columns(Ctx& c, Collectives& tp, const Tensor& all, const CTensor& mine) {
+  ArenaScope scope(c.scratch);
+  const int64_t rows = mine.dim(0), width = mine.dim(1);
+  const Tensor got = c.scratch.make({tp.size() * rows, width}, mine.dtype);
+  tp.all_gather(c, got, mine, "output columns, copied from their tp owners");
+  for (int rank = 0; rank < tp.size(); ++rank)
+    copy_in(c, all, rank * width, temper::rows(got, rank * rows, (rank + 1) * rows));
+}
+
+Tensor own_columns(Ctx& c, const Collectives& tp, const CTensor& all) {
+  const Tensor own = c.scratch.make({all.dim(0), all.dim(1) / tp.size()}, all.dtype);
+  copy_out(c, own, all, tp.rank() * own.dim(1));
+  return own;
+}
+
+void sum_parts(Ctx& c, Collectives& tp, const Tensor& sum, const CTensor& parts) {
+  tp.all_reduce_sum_into(c, flat(sum), flat(parts), "gradient of an input, sum over tp");
+}
+
+void sum_own_columns(Ctx& c, Collectives& tp, const Tensor& sum, const CTensor& parts) {
+  ArenaScope scope(c.scratch);
+  const int64_t rows = sum.dim(0), width = sum.dim(1);
+  const Tensor blocks = c.scratch.make({tp.size() * rows, width}, parts.dtype);
+  for (int rank = 0; rank < tp.size(); ++rank)
+    copy_out(c, temper::rows(blocks, rank * rows, (rank + 1) * rows), parts, rank * width);
+  tp.reduce_scatter_blocks(c, flat(sum), flat(blocks), "gradient of own columns, sum over tp");
+}
+
+/// x + (-0) is x for every x: the sum is a copy.
+void copy_owned(Ctx& c, Collectives& tp, const Tensor& rows) {
+  tp.all_reduce_sum(c, flat(rows), "rows of the embedding, copied from their tp owners");
+}
+
+void gather_stats(Ctx& c, Collectives& tp, const Tensor& stats, const Tensor& logits, int64_t vocabulary) {
+  const int64_t row = stats.dim(1) * stats.dim(2);
+  std::vector<FlatRange> ranges;
+  const ParamSpec spec{
+      .name = "vocabulary", .parts = {{"", vocabulary}}, .shape = {vocabulary}, .shard = Shard::vocabulary};
+  for (int rank = 0; rank < tp.size(); ++rank) {
+    const RowSpan span = row_spans(spec, {rank, tp.size()}).front();
+    const auto chunk = [](int64_t id) { return (id + kVocabularyChunk - 1) / kVocabularyChunk; };
+    ranges.push_back({chunk(span.whole) * row, chunk(span.whole + span.rows) * row});
+  }
+  tp.all_gather_ranges(c, flat(stats), ranges, "statistics of the vocabulary, copied from their tp owners");
+  tp.all_reduce_sum(c, logits, "logits of targets, copied from their tp owners");
+}
+
+void sum_shared_gradients(Ctx& c, Collectives& tp, ParameterStore& parameters, const Unit& unit) {
+  for (Parameter& p : parameters.list()) {
+    if (p.offset < unit.range.begin || p.offset >= unit.range.end || !p.has_grad()) continue;
+    const bool heads = p.spec.shard == Shard::rows;
+    for (const RowSpan& span : p.spans)
+      if (span.num_ranks > 1 && (heads || p.spec.of_heads))
+        sum_span(c, tp, rows(p.grad, span.own, span.own + span.rows), span,
+                 "gradients of shared heads, copied for their sum over tp");
+  }
+}
+
+}  // namespace temper

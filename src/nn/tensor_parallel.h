@@ -1,0 +1,33 @@
+#pragma once
+// What tensor parallel ranks exchange inside a model, and when. A forward only copies, so that its bits are
+// those of one rank: every matrix is cut by the rows of its outputs, never by its inputs.
+//   column parallel (q,k,v; gate,up)   whole x -> own columns of y;  backward: dx = sum over ranks of dy W
+//   row parallel (o; down)             own columns of x -> whole y: x is gathered, and so is y;
+//                                      backward: own columns of dx = sum over ranks of dy W
+// (the names are Megatron's, for what goes in and out; there the second one cuts its inputs and sums
+// outputs). Sums are in ascending rank order, of parts in the accumulate dtype, rounded once.
+
+#include "src/core/ctx.h"
+#include "src/nn/splits.h"
+
+namespace temper {
+
+/// all [T, ranks * n]: `mine` [T, n] of every rank, side by side.
+void gather_columns(Ctx& c, Collectives& tp, const Tensor& all, const CTensor& mine);
+/// The columns of this rank, of all [T, ranks * n]; in scratch.
+Tensor own_columns(Ctx& c, const Collectives& tp, const CTensor& all);
+/// sum = over ranks of `parts`, of one shape, in the accumulate dtype of sum.
+void sum_parts(Ctx& c, Collectives& tp, const Tensor& sum, const CTensor& parts);
+/// sum [T, n] = this rank's columns of the sum over ranks of `parts` [T, ranks * n].
+void sum_own_columns(Ctx& c, Collectives& tp, const Tensor& sum, const CTensor& parts);
+/// rows [T, D], of which every element is -0 on all ranks but its owner's, become those of the owners.
+void copy_owned(Ctx& c, Collectives& tp, const Tensor& rows);
+/// stats [chunks, n, 3]: the chunks of every rank's share of the vocabulary are copied to all ranks; logits
+/// [n]: those of the owners.
+void gather_stats(Ctx& c, Collectives& tp, const Tensor& stats, const Tensor& logits, int64_t vocabulary);
+
+/// After the backward of a unit: gradients of what several ranks have become sums over them, where each has
+/// made its own heads' part alone (norms of heads; keys and values of a head that several ranks have).
+void sum_shared_gradients(Ctx& c, Collectives& tp, ParameterStore& parameters, const Unit& unit);
+
+}  // namespace temper

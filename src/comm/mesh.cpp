@@ -15,8 +15,9 @@ Mesh::Mesh(const MpiSession& mpi, const std::vector<int>& ranks, MeshShape shape
     // Ranks that differ in this coordinate alone have one color.
     const int color = static_cast<int>(me) - rank * stride;
     const bool member = me < std::ssize(ranks);
-    axes_[static_cast<size_t>(axis)] = mpi.make_collectives(
-        member ? color : -1, rank, device, kAxisNames[static_cast<size_t>(axis)], wait_limit_seconds);
+    const auto at = static_cast<size_t>(axis);
+    axes_[at] = mpi.make_collectives(member ? color : -1, rank, device, kAxisNames[at], wait_limit_seconds);
+    controls_[at] = mpi.make_comm(member ? color : -1, rank, wait_limit_seconds);
     stride *= along;
   }
 }

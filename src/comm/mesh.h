@@ -1,5 +1,5 @@
 #pragma once
-// The ranks of a role as a grid with named axes, and the collectives of each. Rank = tp_i + tp (dp_i + dp
+// The ranks of a role as a grid with named axes; tensors and control of each. Rank = tp_i + tp (dp_i + dp
 // pp_i): what sends most is next to each other.
 
 #include <array>
@@ -29,9 +29,11 @@ class Mesh {
 
   /// Only on its ranks.
   Collectives& on(Axis axis) { return *axes_[static_cast<size_t>(axis)]; }
+  Comm& control(Axis axis) { return *controls_[static_cast<size_t>(axis)]; }
 
  private:
   std::array<std::unique_ptr<Collectives>, 3> axes_;
+  std::array<std::unique_ptr<Comm>, 3> controls_;
 };
 
 }  // namespace temper

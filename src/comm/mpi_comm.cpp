@@ -156,14 +156,15 @@ std::unique_ptr<Comm> MpiSession::make_comm_of_all(double wait_limit_seconds) co
 
 std::unique_ptr<Comm> MpiSession::make_comm(const std::vector<int>& ranks, double wait_limit_seconds) const {
   const auto at = std::find(ranks.begin(), ranks.end(), rank_);
-  const bool member = at != ranks.end();
+  return make_comm(at == ranks.end() ? -1 : 0, static_cast<int>(at - ranks.begin()), wait_limit_seconds);
+}
+
+std::unique_ptr<Comm> MpiSession::make_comm(int color, int key, double wait_limit_seconds) const {
   MPI_Comm comm = MPI_COMM_NULL;
   note_wait("MPI_Comm_split", "all ranks");
-  check_mpi(
-      MPI_Comm_split(MPI_COMM_WORLD, member ? 0 : MPI_UNDEFINED, static_cast<int>(at - ranks.begin()), &comm),
-      "MPI_Comm_split");
+  check_mpi(MPI_Comm_split(MPI_COMM_WORLD, color < 0 ? MPI_UNDEFINED : color, key, &comm), "MPI_Comm_split");
   note_progress();
-  if (!member) return nullptr;
+  if (color < 0) return nullptr;
   return std::make_unique<MpiComm>(comm, wait_limit_seconds);
 }
 

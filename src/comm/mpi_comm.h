@@ -30,6 +30,8 @@ class MpiSession {
   /// A Comm over `ranks` of the world (ascending); every rank of the world calls it, with the same list. Null
   /// on ranks outside of the list.
   std::unique_ptr<Comm> make_comm(const std::vector<int>& ranks, double wait_limit_seconds) const;
+  /// Those of the ranks that call with the same color, as make_collectives.
+  std::unique_ptr<Comm> make_comm(int color, int key, double wait_limit_seconds) const;
   std::unique_ptr<Comm> make_comm_of_all(double wait_limit_seconds) const;
   /// Over the ranks that share this host's memory; every rank of the world calls it.
   std::unique_ptr<Comm> make_comm_of_host(double wait_limit_seconds) const;

@@ -121,6 +121,7 @@ struct DataConfig {
 
 struct RoleConfig {
   std::string ranks = "all";
+  int64_t tp = 1;  // of the trainer
 };
 
 struct RolesConfig {

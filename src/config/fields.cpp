@@ -205,6 +205,11 @@ void roles_fields(RolesConfig& c, ClusterConfig& k, std::vector<Field>& fields) 
                        .example = "all"};
   f("trainer.ranks", c.trainer.ranks,
     {.help = "ranks that train: \"all\" or a set like \"0-7,16-23\"", .format = Format::rank_set});
+  f("trainer.tp", c.trainer.tp,
+    {.help = "tensor parallel: so many ranks share every layer's heads and matrices; the others are data "
+             "parallel",
+     .unit = "ranks",
+     .range = kCount});
   f("rollout.ranks", c.rollout, follow);
   f("reference.ranks", c.reference, follow);
   f("reference.offload", c.reference_offload,

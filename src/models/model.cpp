@@ -48,7 +48,7 @@ void Model::make_parameters() {
     return false;
   };
   for (ParamSpec& spec : parameter_specs(config_))
-    if (has(spec)) parameters_.add(std::move(spec), options_.splits.shard_rank());
+    if (has(spec)) parameters_.add(std::move(spec), options_.splits.place());
   parameters_.allocate(options_.dtype, options_.with_gradients, options_.device);
 }
 
@@ -110,7 +110,7 @@ VocabularyShare Model::embedding_share() const {
 Residual Model::begin(Ctx& c, const Batch& b, bool keep) const {
   const Tensor stream = c.memory(keep).make({b.num_tokens(), config_.hidden_size}, dtype());
   embedding_forward(c, stream, b.tokens, embedding_->value, embedding_share());
-  if (options_.splits.tp_ranks() > 1) copy_owned(c, *options_.splits.tp, stream);
+  if (options_.splits.shares()) copy_owned(c, *options_.splits.tp, stream);
   return {stream, {}};
 }
 

@@ -64,6 +64,7 @@ class Model {
   const Unit& layer_unit(int64_t layer) const;
   const Unit& head_unit() const { return parameters_.units().back(); }
 
+  const Splits& splits() const { return options_.splits; }
   const LogprobHead& head() const { return *head_; }
   ParameterStore& parameters() { return parameters_; }
   const ParameterStore& parameters() const { return parameters_; }

@@ -24,7 +24,7 @@ Tensor local_shape(const ParamSpec& spec, const std::vector<RowSpan>& spans) {
   return t;
 }
 
-RowSpan span_of_part(const ParamSpec& spec, const HfPart& part, const ShardRank& of) {
+RowSpan span_of_part(const ParamSpec& spec, const HfPart& part, const ShardPlace& of) {
   const int64_t rank = of.rank, ranks = of.ranks;
   if (spec.shard == Shard::none) return {.whole = 0, .rows = part.rows, .num_ranks = of.ranks};
   if (spec.shard == Shard::vocabulary) {
@@ -47,7 +47,7 @@ RowSpan span_of_part(const ParamSpec& spec, const HfPart& part, const ShardRank&
 
 }  // namespace
 
-std::vector<RowSpan> row_spans(const ParamSpec& spec, const ShardRank& of) {
+std::vector<RowSpan> row_spans(const ParamSpec& spec, const ShardPlace& of) {
   std::vector<RowSpan> spans;
   int64_t own = 0, whole = 0;
   for (const HfPart& part : spec.parts) {
@@ -65,7 +65,7 @@ int64_t ParamSpec::size() const {
   return n;
 }
 
-Parameter& ParameterStore::add(ParamSpec spec, const ShardRank& of) {
+Parameter& ParameterStore::add(ParamSpec spec, const ShardPlace& of) {
   CHECK(values_.empty(), "parameter {} added after allocation", spec.name);
   CHECK(spec.shape.size() == 1 || spec.shape.size() == 2, "parameter {} has {} dimensions", spec.name,
         spec.shape.size());

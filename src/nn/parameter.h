@@ -34,7 +34,7 @@ enum class Init { normal, ones, zeros };
 enum class Shard { none, rows, vocabulary };
 
 /// A rank among those that share parameters.
-struct ShardRank {
+struct ShardPlace {
   int rank = 0, ranks = 1;
 };
 
@@ -60,7 +60,7 @@ struct RowSpan {
   int num_ranks = 1;   // neighbours
 };
 /// Of the rows of every part in turn.
-std::vector<RowSpan> row_spans(const ParamSpec& spec, const ShardRank& of);
+std::vector<RowSpan> row_spans(const ParamSpec& spec, const ShardPlace& of);
 
 /// The first gradient after ParameterStore::clear_grads is written, later ones are added: a gradient is made
 /// by one of the two calls below, whatever the memory held.
@@ -87,7 +87,7 @@ class ParameterStore {
  public:
   /// `of`: this rank among those that share what is sharded. The returned reference stays valid; views are
   /// set by `allocate`.
-  Parameter& add(ParamSpec spec, const ShardRank& of = {});
+  Parameter& add(ParamSpec spec, const ShardPlace& of = {});
   /// Makes the flat buffers, zeroed. Called once, after the last add.
   void allocate(DType storage, bool with_gradients, Device device = Device::cpu);
 

@@ -10,7 +10,8 @@ namespace temper {
 struct Splits {
   Collectives* tp = nullptr;  // heads, rows of matrices, chunks of the vocabulary
   int tp_ranks() const { return tp ? tp->size() : 1; }
-  ShardRank shard_rank() const { return {tp ? tp->rank() : 0, tp_ranks()}; }
+  bool shares() const { return tp_ranks() > 1; }
+  ShardPlace place() const { return {tp ? tp->rank() : 0, tp_ranks()}; }
 };
 
 }  // namespace temper

@@ -28,11 +28,31 @@ StateFormats state_formats(const OptimizerConfig& config, DType weights, Device 
           .moments = config.state == "bf16" && wide == DType::f32 ? DType::bf16 : wide};
 }
 
+std::vector<LogicalRange> logical_ranges(const OptimizerPiece& piece, int tp_rank) {
+  const ParamSpec& spec = piece.parameter->spec;
+  const int64_t width = spec.size() / spec.shape[0];
+  std::vector<LogicalRange> ranges;
+  for (const RowSpan& span : piece.parameter->spans) {
+    const int64_t begin = std::max(piece.range.begin, span.own * width),
+                  end = std::min(piece.range.end, (span.own + span.rows) * width);
+    if (begin >= end) continue;
+    const int64_t whole = begin + (span.whole - span.own) * width;
+    const bool first = span.first_rank == tp_rank;
+    LogicalRange* last = ranges.empty() ? nullptr : &ranges.back();
+    if (last && last->first == first && last->whole + last->own.size() == whole)
+      last->own.end = end - piece.range.begin;
+    else
+      ranges.push_back({{begin - piece.range.begin, end - piece.range.begin}, whole, first});
+  }
+  return ranges;
+}
+
 Optimizer::Optimizer(Ctx& c, ParameterStore& parameters, const OptimizerConfig& config, Collectives& dp,
-                     uint64_t seed, StatePlace place)
+                     uint64_t seed, StatePlace place, int tp_rank)
     : parameters_(parameters),
       config_(config),
       seed_(seed),
+      tp_rank_(tp_rank),
       formats_(state_formats(config, parameters.dtype(), parameters.device())),
       dp_(dp),
       memory_(place == StatePlace::host ? host_of(parameters.device()) : parameters.device(),
@@ -104,13 +124,15 @@ void Optimizer::add_range(Ctx& c, std::span<OptimizerPiece> run) {
   ranges_.push_back(std::move(all));
 }
 
-double Optimizer::step(Ctx& c, Comm& control, double lr) {
+double Optimizer::step(Ctx& c, Comm& all, double lr) {
   ArenaScope scope(c.scratch);
   const Tensor squares = c.scratch.make({1}, DType::f64);
   device::fill(c.lane, squares.raw(), 0, squares.bytes());
-  for (const OptimizerPiece& piece : pieces_) sum_of_squares(c, squares, piece.grad);
+  for (const OptimizerPiece& piece : pieces_)
+    for (const LogicalRange& range : logical_ranges(piece, tp_rank_))
+      if (range.first) sum_of_squares(c, squares, rows(piece.grad, range.own.begin, range.own.end));
   std::vector<double> square = to_host<double>(c, squares);
-  control.all_reduce_sum(square, "squared gradient norm, sum over dp shards");
+  all.all_reduce_sum(square, "squared gradient norm, sum over tp and dp shards");
   const double norm = std::sqrt(square[0]);
   if (!std::isfinite(norm)) return norm;
   ++count_;

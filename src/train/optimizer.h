@@ -21,11 +21,19 @@ namespace temper {
 /// list).
 struct OptimizerPiece {
   Parameter* parameter = nullptr;
-  FlatRange range;  // elements of the flattened parameter
+  FlatRange range;  // elements of the flattened parameter, as far as this rank has it
   /// [range.size()] views; master is weight in fp32 and fp64 runs, and u16 where it is what the weight lacks
   Tensor weight, master, m, v;
   CTensor grad;
 };
+
+/// Elements of a piece that lie next to each other in the whole parameter.
+struct LogicalRange {
+  FlatRange own;      // elements of the piece's views
+  int64_t whole = 0;  // the first of them in the whole parameter
+  bool first = true;  // no tensor parallel rank before this one has them
+};
+std::vector<LogicalRange> logical_ranges(const OptimizerPiece& piece, int tp_rank);
 
 /// Neighbours among the trained parameters of a unit, as far as this rank owns them: what one call updates.
 struct UpdateRange {
@@ -48,16 +56,18 @@ StateFormats state_formats(const OptimizerConfig& config, DType weights, Device 
 
 class Optimizer {
  public:
-  /// Masters from the weights. `dp` shares the state; it stays in use. `seed` rounds bf16 moments.
+  /// Masters from the weights. `dp` shares the state; it stays in use. `seed` rounds bf16 moments. `tp_rank`:
+  /// of this rank among those that share the parameters.
   Optimizer(Ctx& c, ParameterStore& parameters, const OptimizerConfig& config, Collectives& dp,
-            uint64_t seed = 0, StatePlace place = StatePlace::device);
+            uint64_t seed = 0, StatePlace place = StatePlace::device, int tp_rank = 0);
 
   /// After the gradients of this rank's shards hold the sum over dp: clips, updates the shards, gathers the
-  /// weights. `control` has the ranks of dp. Returns the norm before clipping; a non-finite norm changes
-  /// nothing (the caller stops the run).
-  double step(Ctx& c, Comm& control, double lr);
+  /// weights. `all` has the ranks that train the model, over dp and tp. Returns the norm before clipping; a
+  /// non-finite norm changes nothing (the caller stops the run).
+  double step(Ctx& c, Comm& all, double lr);
 
   const std::vector<OptimizerPiece>& pieces() const { return pieces_; }
+  int tp_rank() const { return tp_rank_; }
   /// Finished updates; restored with the state.
   int64_t count() const { return count_; }
   /// After the pieces (and the weights that masters are the remainder of) were filled from a checkpoint:
@@ -77,6 +87,7 @@ class Optimizer {
   ParameterStore& parameters_;
   OptimizerConfig config_;
   uint64_t seed_;
+  int tp_rank_;
   StateFormats formats_;
   Collectives& dp_;
   Arena memory_;

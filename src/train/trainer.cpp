@@ -16,12 +16,15 @@ constexpr size_t kStopChecks = 16;  // most of an update: each waits for the slo
 
 }  // namespace
 
-Trainer::Trainer(Ctx& c, Model& model, Comm& control, Collectives& dp, const TrainerOptions& options)
+Trainer::Trainer(Ctx& c, Model& model, Comm& all, Comm& control, Collectives& dp,
+                 const TrainerOptions& options)
     : model_(model),
+      all_(all),
       control_(control),
       dp_(dp),
       options_(options),
-      optimizer_(c, model.parameters(), options.optimizer, dp, options.seed, options.optimizer_state),
+      optimizer_(c, model.parameters(), options.optimizer, dp, options.seed, options.optimizer_state,
+                 model.splits().place().rank),
       saved_(model.device(), MemoryUse::activations) {}
 
 UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,
@@ -45,7 +48,7 @@ UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,
   if (!stats.defect.empty()) return stats;
   stats.lr = learning_rate(options_.optimizer, optimizer_.count(), options_.total_updates);
   const LaneSpan span(c.lane, "optimizer, update", optimizer_.count() + 1);
-  stats.grad_norm = optimizer_.step(c, control_, stats.lr);
+  stats.grad_norm = optimizer_.step(c, all_, stats.lr);
   if (!std::isfinite(stats.grad_norm))
     stats.defect = fmt::format("the gradient is not finite: its norm is {}", stats.grad_norm);
   stats.metrics = objective.metrics(update);
@@ -58,7 +61,7 @@ bool Trainer::accumulate_gradients(Ctx& c, std::span<const Trajectory* const> al
                                    const PolicyObjective& objective, ObjectiveUpdate& update) {
   model_.parameters().resume_grads(c.lane);
   model_.parameters().clear_grads();
-  GradientReducer reducer(model_.parameters(), dp_);
+  GradientReducer reducer(model_.parameters(), dp_, model_.splits().tp);
   const auto& mine = plan.ranks[static_cast<size_t>(control_.rank())];
   // The last micro-batch of a rank waits for the other ranks: before that of any, all may be asked.
   size_t asked = mine.size();

@@ -40,8 +40,9 @@ class Trainer {
   /// Sees the gradients after the sum over dp (own shard of each unit only), before clipping.
   using GradientHook = std::function<void(Ctx&, ParameterStore&, int64_t update)>;
 
-  /// `control` and `dp` have the same ranks, which share every update.
-  Trainer(Ctx& c, Model& model, Comm& control, Collectives& dp, const TrainerOptions& options);
+  /// `control` and `dp` have the same ranks, which share every update; `all`: these and the ranks that share
+  /// the model.
+  Trainer(Ctx& c, Model& model, Comm& all, Comm& control, Collectives& dp, const TrainerOptions& options);
 
   /// Its work is done when it returns. A non-finite loss or gradient is a `defect`, the same on all ranks;
   /// weights and optimizer state are untouched.
@@ -72,6 +73,7 @@ class Trainer {
   void reduce_sums(ObjectiveUpdate& update);
 
   Model& model_;
+  Comm& all_;
   Comm& control_;
   Collectives& dp_;
   TrainerOptions options_;

@@ -50,7 +50,7 @@ class Replay : public ::testing::TestWithParam<const char*> {
     options.total_updates = 1;
     const auto tensors = mpi->make_collectives(0, 0, Device::cpu, "dp", 60.0);
     Backend backend(Device::cpu);
-    Trainer trainer(backend.ctx(), *model, *comm, *tensors, options);
+    Trainer trainer(backend.ctx(), *model, *comm, *comm, *tensors, options);
     const PolicyObjective objective(model->head(), *algorithm, options.pass.temperature,
                                     /*max_response_tokens=*/0);
     bool hooked = false;

@@ -122,7 +122,7 @@ void bench(const MpiSession& mpi, const Shape& shape, int64_t tokens, const char
   options.total_updates = 100;
   if (std::strcmp(recompute, "selective") == 0) options.recompute.granularity = Recompute::selective;
   if (std::strcmp(recompute, "full") == 0) options.recompute.granularity = Recompute::full;
-  Trainer trainer(gpu.ctx(), model, *comm, *dp, options);
+  Trainer trainer(gpu.ctx(), model, *comm, *comm, *dp, options);
   AlgorithmConfig algorithm_config;
   algorithm_config.name = "sft";
   const std::unique_ptr<Algorithm> algorithm = make_algorithm(algorithm_config);

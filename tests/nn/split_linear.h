@@ -18,8 +18,8 @@ class SplitLinear : public OnRanks {
   /// A weight and a bias of two parts, whole or this rank's share, filled from the same numbers.
   struct Layer {
     Layer(DType dtype, const Splits& splits, Parallel parallel)
-        : weight(store.add(spec("w", {kGate + kUp, kIn}, parallel), splits.shard_rank())),
-          bias(store.add(spec("b", {kGate + kUp}, parallel), splits.shard_rank())),
+        : weight(store.add(spec("w", {kGate + kUp, kIn}, parallel), splits.place())),
+          bias(store.add(spec("b", {kGate + kUp}, parallel), splits.place())),
           linear(weight, &bias, splits, parallel) {
       store.allocate(dtype, /*with_gradients=*/true);
       fill(weight, kIn, 1);

@@ -48,7 +48,7 @@ class SequenceLoss : public ::testing::Test {
   std::vector<double> gradients(int64_t budget, double& loss) {
     const auto comm = mpi->make_comm({0}, 60.0);
     const auto dp = mpi->make_collectives(0, 0, Device::cpu, "dp", 60.0);
-    Trainer trainer(backend_.ctx(), *model_, *comm, *dp,
+    Trainer trainer(backend_.ctx(), *model_, *comm, *comm, *dp,
                     {.pass = {.token_budget = budget, .cost = {}}, .optimizer = {}, .total_updates = 1});
     std::vector<double> grads;
     trainer.set_gradient_hook([&](Ctx&, ParameterStore& store, int64_t) {

@@ -80,7 +80,7 @@ class TrainerTest : public OnRanks {
   Update update(const Algorithm& algorithm, int64_t token_budget = 1000, double lr = 0) {
     const std::vector<const Trajectory*> all = pointers();
     const std::unique_ptr<Collectives> dp = collectives_of_all();
-    Trainer trainer(ctx(), *model_, *comm_, *dp, options(token_budget, lr));
+    Trainer trainer(ctx(), *model_, *comm_, *comm_, *dp, options(token_budget, lr));
     Update result;
     trainer.set_gradient_hook([&](Ctx& c, ParameterStore& store, int64_t number) {
       result.gradients = decode(bytes_of(c, store.flat_grads()), DType::f64);
@@ -183,7 +183,7 @@ TEST_F(TrainerTest, CutIntoMicrobatchesDoesNotMatter) {
 TEST_F(TrainerTest, HookSeesTheGradientsOfTheUpdate) {
   const std::unique_ptr<Algorithm> algorithm = sft();
   const std::unique_ptr<Collectives> dp = collectives_of_all();
-  Trainer trainer(ctx(), *model_, *comm_, *dp, options(30, 0.0));
+  Trainer trainer(ctx(), *model_, *comm_, *comm_, *dp, options(30, 0.0));
   std::vector<Values> seen;
   std::vector<int64_t> numbers;
   trainer.set_gradient_hook([&](Ctx& c, ParameterStore& store, int64_t number) {

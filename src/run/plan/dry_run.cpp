@@ -15,16 +15,16 @@ namespace {
 /// Of a rank whose config leaves run.threads to the machine, which a plan does not know.
 constexpr int64_t kAssumedThreads = 16;
 
-/// A dp rank beside others that send nothing.
+/// A rank beside others that send nothing.
 class SilentTransport : public Transport {
  public:
-  explicit SilentTransport(int size) : size_(size) {}
-  int rank() const override { return 0; }
+  SilentTransport(int rank, int size) : rank_(rank), size_(size) {}
+  int rank() const override { return rank_; }
   int size() const override { return size_; }
   void exchange(Lane&, std::span<const Parcel>, std::span<const Parcel>, const char*) override {}
 
  private:
-  int size_;
+  int rank_, size_;
 };
 
 /// The only rank of an update: all of its sequences are this rank's.
@@ -48,9 +48,21 @@ Backend backend_of(const Config& config, Device device) {
   return Backend(device, static_cast<int>(config.run.threads.value_or(kAssumedThreads)));
 }
 
-Collectives silent_collectives(const RunPlan& plan) {
-  const auto ranks = static_cast<int>(plan.role(RoleKind::trainer)->ranks.size());
-  return Collectives(std::make_unique<SilentTransport>(ranks));
+Collectives silent_collectives(int ranks, int rank = 0) {
+  return Collectives(std::make_unique<SilentTransport>(rank, ranks));
+}
+
+const RolePlan& trainer_of(const RunPlan& plan) { return *plan.role(RoleKind::trainer); }
+
+/// The trainer's share that is largest: chunks of a vocabulary may not go evenly.
+ShardPlace largest_share(const RunPlan& plan, const ModelConfig& model) {
+  const ShardPlace all{0, trainer_of(plan).tp};
+  ShardPlace largest = all;
+  const ParamSpec spec = parameter_specs(model).front();
+  const auto rows = [&](const ShardPlace& of) { return row_spans(spec, of).front().rows; };
+  for (ShardPlace of = all; of.rank < of.ranks; ++of.rank)
+    if (rows(of) > rows(largest)) largest = of;
+  return largest;
 }
 
 Trajectory trajectory(const RunPlan& plan, int64_t prompt, int64_t response) {
@@ -79,7 +91,7 @@ std::vector<Trajectory> filled(const RunPlan& plan, int64_t prompt, int64_t resp
 
 /// Sequences of these that one of the ranks of a role is dealt, where all are as long as they can be.
 int64_t share_of(const RunPlan& plan, RoleKind role, int64_t sequences) {
-  const auto ranks = static_cast<int64_t>(plan.role(role)->ranks.size());
+  const int64_t ranks = plan.role(role)->dp();
   return (sequences + ranks - 1) / ranks;
 }
 
@@ -116,8 +128,12 @@ PhaseMemory of_all_layers(const ModelConfig& model, const Config& config, Device
   return {two.activations + more, two.workspace};
 }
 
-ModelOptions model_options(const RunPlan& plan, bool trains, Device device) {
-  return {plan.dtype, plan.context_tokens, trains, device};
+ModelOptions model_options(const RunPlan& plan, bool trains, Device device, const Splits& splits = {}) {
+  return {.dtype = plan.dtype,
+          .context_tokens = plan.context_tokens,
+          .with_gradients = trains,
+          .device = device,
+          .splits = splits};
 }
 
 /// Rows of a step as its scheduler could choose them: decoding sequences at full length, and whole prompts.
@@ -150,14 +166,19 @@ std::vector<Sequence> fullest_step(const RunPlan& plan, int64_t prefilled) {
 ModelMemory model_memory(const RunPlan& plan, const ModelConfig& model, const Config& config) {
   const Device device = counting_device(plan);
   ParameterStore store;
-  for (ParamSpec& spec : parameter_specs(model)) store.add(std::move(spec));
+  const ShardPlace share = largest_share(plan, model);
+  for (ParamSpec& spec : parameter_specs(model)) store.add(std::move(spec), share);
   store.allocate(plan.dtype, /*with_gradients=*/true, device);
-  Collectives dp = silent_collectives(plan);
+  ParameterStore whole;
+  for (ParamSpec& spec : parameter_specs(model)) whole.add(std::move(spec));
+  whole.allocate(plan.dtype, /*with_gradients=*/false, device);
+  Collectives dp = silent_collectives(trainer_of(plan).dp());
   Backend backend = backend_of(config, device);
   ModelConfig one = model;
   one.num_layers = 1;
   return {.weights = store.flat_values().bytes(),
           .gradients = store.flat_grads().bytes(),
+          .whole_weights = whole.flat_values().bytes(),
           .tables = Model(one, model_options(plan, false, device)).table_bytes(),
           .optimizer = Optimizer(backend.ctx(), store, config.optimizer, dp, 0,
                                  plan.optimizer_in_host ? StatePlace::host : StatePlace::device)
@@ -173,10 +194,12 @@ PhaseMemory train_memory(const RunPlan& plan, const ModelConfig& model, const Co
     PhaseMemory most;
     for (const std::vector<Trajectory>& all : fullest(plan, update)) {
       Backend backend = backend_of(config, device);
-      Model layers(some, model_options(plan, true, device));
+      Collectives dp = silent_collectives(trainer_of(plan).dp()),
+                  tp = silent_collectives(trainer_of(plan).tp, largest_share(plan, some).rank);
+      const Splits splits{trainer_of(plan).tp > 1 ? &tp : nullptr};
+      Model layers(some, model_options(plan, true, device, splits));
       OneRank control;
-      Collectives dp = silent_collectives(plan);
-      Trainer trainer(backend.ctx(), layers, control, dp, trainer_options(config, plan));
+      Trainer trainer(backend.ctx(), layers, control, control, dp, trainer_options(config, plan));
       const PolicyObjective objective(layers.head(), *algorithm, config.rollout.temperature,
                                       plan.max_new_tokens);
       trainer.update(backend.ctx(), pointers(all), objective);

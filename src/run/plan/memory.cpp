@@ -54,14 +54,14 @@ Parts host_parts(const RunPlan& plan, const ModelMemory& model, int rank) {
                      receivers == static_cast<int64_t>(plan.role(RoleKind::rollout)->ranks.size());
   const int64_t kept = keeps ? std::min<int64_t>(plan.max_policy_lag, 2) + 1 : 0;
   if (trains)
-    parts.add("weights_sent", saturating_multiply(model.weights / trainers, receivers + kept));
+    parts.add("weights_sent", saturating_multiply(model.whole_weights / trainers, receivers + kept));
   else if (generates)
-    parts.add("weights_received", model.weights / trainers);
+    parts.add("weights_received", model.whole_weights / trainers);
   // All trajectories of a step, on trainer ranks of every step that can be under way.
   parts.add("trajectories", saturating_multiply(step_bytes(plan), trains ? plan.max_policy_lag + 1 : 1));
   if (trains && plan.optimizer_in_host) parts.add("optimizer", model.optimizer);
   if (plan.has_role(RoleKind::reference, rank) && plan.reference_in_host)
-    parts.add("reference_weights", model.weights);
+    parts.add("reference_weights", model.whole_weights);
   if (plan.steps_of_longest_response > 1 && (trains || generates))
     parts.add("unfinished", saturating_multiply(step_bytes(plan), plan.steps_of_longest_response - 1));
   return parts;
@@ -76,11 +76,15 @@ Parts device_parts(const RunPlan& plan, const ModelMemory& model, int rank) {
     parts.add("context", kGpuContext);
     parts.add("product_trials", kProductTrials);
   }
-  if (trains || generates) parts.add("weights", model.weights);
+  if (trains || generates) parts.add("weights", trains ? model.weights : model.whole_weights);
   if (trains || generates) parts.add("rope_tables", model.tables);
+  // Where ranks share the trained model, what generates is a copy of its own.
+  if (trains && plan.role(RoleKind::trainer)->tp > 1 && (plan.generates || plan.validates))
+    parts.add("rollout_weights", saturating_add(model.whole_weights, model.tables));
   if (trains && !plan.optimizer_in_host) parts.add("optimizer", model.optimizer);
   if (plan.has_role(RoleKind::reference, rank))
-    parts.add("reference_weights", saturating_add(plan.reference_in_host ? 0 : model.weights, model.tables));
+    parts.add("reference_weights",
+              saturating_add(plan.reference_in_host ? 0 : model.whole_weights, model.tables));
   return parts;
 }
 
@@ -90,7 +94,8 @@ Parts lent_parts(const RunPlan& plan, const ModelMemory& model, int rank, std::s
   Parts parts;
   if (plan.has_role(RoleKind::trainer, rank) && (all || phase == "train"))
     parts.add("gradients", model.gradients);
-  if (plan.reference_in_host && phase == "reference") parts.add("reference_weights_lent", model.weights);
+  if (plan.reference_in_host && phase == "reference")
+    parts.add("reference_weights_lent", model.whole_weights);
   if (uses_cache(plan, rank) && (all || generates))
     parts.add("kv_cache", saturating_multiply(plan.kv_pages, plan.kv_page_bytes));
   return parts;

@@ -46,6 +46,8 @@ std::string_view role_name(RoleKind kind);
 struct RolePlan {
   RoleKind kind = RoleKind::trainer;
   std::vector<int> ranks;  // ascending
+  int tp = 1;              // neighbours that share the model
+  int dp() const { return static_cast<int>(ranks.size()) / tp; }
 };
 
 /// Bytes of one rank in one phase of a step, alike on all of `ranks`; `parts` add up to device_bytes +

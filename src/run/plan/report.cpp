@@ -83,7 +83,8 @@ std::string rank_map(const RunPlan& plan) {
 std::string roles_text(const RunPlan& plan, int per_node) {
   std::string text = "roles\n";
   for (const RolePlan& role : plan.roles)
-    text += line(std::string(role_name(role.kind)), "dp " + std::to_string(role.ranks.size()),
+    text += line(std::string(role_name(role.kind)),
+                 (role.tp > 1 ? fmt::format("tp {} ", role.tp) : "") + fmt::format("dp {}", role.dp()),
                  "ranks " + rank_set_text(role.ranks));
   text += rank_map(plan);
   if (plan.generates) {

@@ -42,6 +42,32 @@ std::string reward_defect(const RewardFunctionConfig& function) {
   return "";
 }
 
+/// Legal numbers of tensor parallel ranks, and why others are not.
+std::string tensor_parallel_defect(const ModelConfig& m, int64_t ranks, int64_t tp) {
+  if (ranks % tp != 0) return fmt::format("{} trainer ranks do not divide into groups of {}", ranks, tp);
+  const auto cut = [&](const char* what, int64_t n) {
+    return n % tp == 0 ? "" : fmt::format("{} {} do not divide by {}", n, what, tp);
+  };
+  for (const std::string& why : {cut("attention heads", m.num_heads), cut("hidden units", m.hidden_size),
+                                 cut("units of the feed-forward layer", m.intermediate_size)})
+    if (!why.empty()) return why;
+  const int64_t kv = m.num_kv_heads;
+  if (kv % tp == 0 || tp % kv == 0) return "";
+  return fmt::format("{} heads of keys and values neither divide by {}, nor it by them", kv, tp);
+}
+
+void plan_tensor_parallel(PlanDraft& d) {
+  RolePlan& trainer = d.result.plan.roles.back();
+  const auto ranks = std::ssize(trainer.ranks);
+  std::vector<Json> legal;
+  for (int64_t tp = 1; tp <= ranks; ++tp)
+    if (tensor_parallel_defect(d.facts, ranks, tp).empty()) legal.push_back(tp);
+  const std::string why = tensor_parallel_defect(d.facts, ranks, d.config.roles.trainer.tp);
+  if (why.empty()) return;
+  d.error("roles.trainer.tp", why, legal);
+  trainer.tp = 1;
+}
+
 }  // namespace
 
 void plan_roles(PlanDraft& d) {
@@ -57,7 +83,8 @@ void plan_roles(PlanDraft& d) {
   };
   if (plan.generates) add(RoleKind::rollout, "roles.rollout.ranks", roles.rollout);
   if (plan.needs_reference) add(RoleKind::reference, "roles.reference.ranks", roles.reference);
-  plan.roles.push_back({RoleKind::trainer, trainer});
+  plan.roles.push_back({RoleKind::trainer, trainer, static_cast<int>(roles.trainer.tp)});
+  if (!trainer.empty()) plan_tensor_parallel(d);
   plan.max_policy_lag = plan.generates ? d.config.run.max_policy_lag : 0;
   std::sort(used.begin(), used.end());
   if (!trainer.empty()) require_cover(d, used);

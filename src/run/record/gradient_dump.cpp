@@ -2,35 +2,57 @@
 
 #include "src/core/file.h"
 #include "src/io/safetensors.h"
+#include "src/run/record/shared_weights.h"
 
 namespace temper {
+namespace {
 
-Trainer::GradientHook gradient_dump(const std::string& folder, Collectives& dp) {
-  return [folder, &dp](Ctx& c, ParameterStore& store, int64_t update) {
+constexpr int64_t kWindow = int64_t{1} << 20;  // elements
+
+/// Rows of a parameter as a tensor of the file; `first`: their first element.
+TensorToWrite tensor_of(const Parameter& p, const HfPart& part, int64_t first, const ElementReader& read) {
+  const DType dtype = p.grad.dtype;
+  std::vector<int64_t> shape = p.spec.shape;
+  shape[0] = part.rows;
+  const int64_t count = p.spec.size() / p.spec.shape[0] * part.rows;
+  return {part.name, dtype == DType::f64 ? "F64" : "F32", shape,
+          [&p, &read, dtype, first, count](OutputFile& out) {
+            Arena memory;
+            const Tensor window = memory.make({std::min(kWindow, count)}, dtype);
+            for (int64_t at = 0; at < count; at += kWindow) {
+              const Tensor some = rows(window, 0, std::min(kWindow, count - at));
+              read(p.spec, first + at, some.size(), some);
+              out.write(some.data, some.bytes());
+            }
+          }};
+}
+
+void write_gradients(const std::string& folder, const ParameterStore& store, int64_t update,
+                     const ElementReader& read) {
+  make_directories(folder);
+  std::vector<TensorToWrite> tensors;
+  for (const Parameter& p : store.list()) {
+    int64_t first = 0;
+    for (const HfPart& part : p.spec.parts) {
+      tensors.push_back(tensor_of(p, part, first, read));
+      first += p.spec.size() / p.spec.shape[0] * part.rows;
+    }
+  }
+  const std::string path = join_path(folder, fmt::format("update-{:06d}.safetensors", update));
+  if (path_exists(path)) remove_tree(path);
+  write_safetensors(path, tensors);
+}
+
+}  // namespace
+
+Trainer::GradientHook gradient_dump(const std::string& folder, Collectives& dp, Comm& tp) {
+  return [folder, &dp, &tp](Ctx& c, ParameterStore& store, int64_t update) {
     for (const Unit& unit : store.units())
       dp.all_gather_shards(c, store.grads_of(unit), "gradients for the dump, copied from their dp owners");
     if (dp.rank() != 0) return;
     c.lane.wait();
-    device::HostWindows windows(store.device());
-    make_directories(folder);
-    std::vector<TensorToWrite> tensors;
-    for (const Parameter& p : store.list()) {
-      const int64_t row = p.spec.size() / p.spec.shape[0] * dtype_size(p.grad.dtype);
-      const char* at = static_cast<const char*>(p.grad.data);
-      for (const HfPart& part : p.spec.parts) {
-        std::vector<int64_t> shape = p.spec.shape;
-        shape[0] = part.rows;
-        tensors.push_back({part.name, p.grad.dtype == DType::f64 ? "F64" : "F32", shape,
-                           [&windows, at, bytes = part.rows * row](OutputFile& out) {
-                             windows.read(at, bytes,
-                                          [&](const char* from, int64_t n) { out.write(from, n); });
-                           }});
-        at += part.rows * row;
-      }
-    }
-    const std::string path = join_path(folder, fmt::format("update-{:06d}.safetensors", update));
-    if (path_exists(path)) remove_tree(path);
-    write_safetensors(path, tensors);
+    read_shared(tp, store, &Parameter::grad,
+                [&](const ElementReader& read) { write_gradients(folder, store, update, read); });
   };
 }
 

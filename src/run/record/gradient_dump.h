@@ -8,6 +8,6 @@
 
 namespace temper {
 
-Trainer::GradientHook gradient_dump(const std::string& folder, Collectives& dp);
+Trainer::GradientHook gradient_dump(const std::string& folder, Collectives& dp, Comm& tp);
 
 }  // namespace temper

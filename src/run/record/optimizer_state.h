@@ -7,7 +7,9 @@
 namespace temper {
 
 /// `param/`, `opt/m/`, `opt/v/` of this rank's pieces: master weights and moments in fp32 (fp64 in fp64
-/// runs). What they are loaded into are these tensors too; Optimizer::restore follows.
-std::vector<StateTensor> state_tensors(const Optimizer& optimizer, Device device);
+/// runs). To be saved: what no rank before this one has. What they are loaded into: all; Optimizer::restore
+/// follows.
+enum class StateUse { save, load };
+std::vector<StateTensor> state_tensors(const Optimizer& optimizer, Device device, StateUse use);
 
 }  // namespace temper

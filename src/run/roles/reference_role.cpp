@@ -76,10 +76,17 @@ bool ReferenceRole::complete(int64_t step, StepInput input) {
 }
 
 std::unique_ptr<Role> make_reference_role(const RoleParts& p) {
-  const ReferenceRole::Parts parts{p.ctx,           p.task.plan, pass_options(p.task.config(), p.task.plan),
-                                   p.end,           p.groups,    p.trace,
-                                   p.memory,        p.share,     p.stage,
-                                   p.dp != nullptr, p.lead};
+  const ReferenceRole::Parts parts{p.ctx,
+                                   p.task.plan,
+                                   pass_options(p.task.config(), p.task.plan),
+                                   p.end,
+                                   p.groups,
+                                   p.trace,
+                                   p.memory,
+                                   p.share,
+                                   p.stage,
+                                   p.trainers != nullptr,
+                                   p.lead};
   std::unique_ptr<Model> frozen = p.load_first_weights();
   if (p.task.plan.reference_in_host) frozen->parameters().move_to_host(p.ctx.lane);
   p.memory.add(frozen->device(), [&model = *frozen] { return model.held_bytes(); });

@@ -79,19 +79,24 @@ struct Lead {
 struct RoleParts {
   const RunTask& task;
   Ctx& ctx;
-  Comm* dp;                 // the trainer ranks; null on others
+  Comm* trainers;           // all of them; null on others
+  Comm* dp;                 // those that train the same part of the model; null on others
   Collectives* dp_tensors;  // of the same ranks
+  Comm* tp;                 // those that share the trained model; null on others
   EndOfRun& end;
   GroupExchange& groups;
   WeightSync& weights;
   Journal& journal;
   MemoryLedger& memory;  // a role that holds much says so here
   Trace& trace;
-  Model* policy;               // the roles of a rank share its weights; null where none generates or trains
-  const Tokenizer* tokenizer;  // null: replay without a tokenizer folder
-  const ChatTemplate* chat;    // null: the folder has none
-  PromptStream* prompts;       // null on ranks that draw none
-  const RewardSet* rewards;    // null: the config names none
+  Model* trained;                         // null on ranks that do not train
+  std::function<void()> weights_changed;  // trainer ranks tell it together
+  Model*
+      policy;  // that generates: the roles of a rank share its weights; null where none generates or trains
+  const Tokenizer* tokenizer;       // null: replay without a tokenizer folder
+  const ChatTemplate* chat;         // null: the folder has none
+  PromptStream* prompts;            // null on ranks that draw none
+  const RewardSet* rewards;         // null: the config names none
   std::function<Engine&()> engine;  // one cache for all roles of the rank, made when it is first asked for
   std::function<std::unique_ptr<Model>()> load_first_weights;  // a model that stays as it is
   // Of the role that is made.

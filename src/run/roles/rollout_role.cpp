@@ -214,7 +214,7 @@ std::unique_ptr<Role> make_rollout_role(const RoleParts& p) {
                                                           .journal = p.journal,
                                                           .memory = p.memory,
                                                           .trace = p.trace,
-                                                          .trains = p.dp != nullptr,
+                                                          .trains = p.trainers != nullptr,
                                                           .share = p.share,
                                                           .lead = p.lead});
 }

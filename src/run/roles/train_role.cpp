@@ -30,17 +30,18 @@ TrainRole::TrainRole(const Parts& parts)
       pass_(pass_options(config(), plan())),
       algorithm_(make_algorithm(config().algorithm)),
       objective_(parts.model.head(), *algorithm_, pass_.temperature, plan().max_new_tokens),
-      trainer_(parts.ctx, parts.model, parts.dp, parts.dp_tensors, trainer_options(config(), plan())) {
+      trainer_(parts.ctx, parts.model, parts.trainers, parts.dp, parts.dp_tensors,
+               trainer_options(config(), plan())) {
   p_.memory.add(parts.model.device(), [this] { return trainer_.held_bytes(); });
   p_.memory.add(trainer_.optimizer().state_device(), [this] { return trainer_.optimizer().held_bytes(); });
   if (const std::string& folder = p_.task.gradient_folder; !folder.empty())
-    trainer_.set_gradient_hook(gradient_dump(folder, p_.dp_tensors));
+    trainer_.set_gradient_hook(gradient_dump(folder, p_.dp_tensors, p_.tp));
 }
 
 std::vector<Group> TrainRole::receive(int64_t step) {
   const double waiting = p_.trace.now();
   const StepInput& input = p_.groups.peek(step);  // it stays as it is: its update may be dropped
-  if (const RolePlan* rollout = plan().role(RoleKind::rollout); rollout && p_.dp.rank() == 0)
+  if (const RolePlan* rollout = plan().role(RoleKind::rollout); rollout && p_.trainers.rank() == 0)
     for (const int rank : rollout->ranks)
       p_.trace.arrow(step, "trainer", groups_arrow(step, rank), Trace::Arrow::ends);
   p_.trace.span(step, "trainer", fmt::format("get groups of step {}", step), waiting);
@@ -120,9 +121,9 @@ void TrainRole::record_rollout(const StepNote& note) {
 bool TrainRole::phase(int64_t step) {
   enter_phase(Phase::train, step);
   std::vector<Group> groups = receive(step);
-  if (p_.end.agree(p_.dp)) return false;
+  if (p_.end.agree(p_.trainers)) return false;
   const bool one_update = plan().batch.updates_per_step * plan().batch.epochs_per_step == 1;
-  if (generates() && p_.task.replay()) warn_of_unknown_versions(p_.task, p_.dp, in_order(groups), step);
+  if (generates() && p_.task.replay()) warn_of_unknown_versions(p_.task, p_.trainers, in_order(groups), step);
   if (generates()) add_old_logprobs(groups, step, one_update);
   if (generates()) p_.journal.record_rollouts(groups, step, config());
 
@@ -130,7 +131,7 @@ bool TrainRole::phase(int64_t step) {
   const std::vector<UpdateStats> stats = update(groups, step);
   if (!stats.empty() && stats.back().dropped) return false;
   if (!stats.empty() && !p_.task.replay() && step >= first_own_step_)
-    warn_of_differences(stats.front(), step, p_.trace.rank(), p_.dp);
+    warn_of_differences(stats.front(), step, p_.trace.rank(), p_.trainers);
   data_position_ = p_.groups.receive(step).note.data_position;
   step_ = step;
   p_.end.set_trained(step);
@@ -143,6 +144,7 @@ bool TrainRole::phase(int64_t step) {
                  static_cast<double>(step - 1 - oldest_version(in_order(groups), step - 1)));
   p_.journal.add(p_.memory.metrics("train"));
   trainer_.trim();
+  p_.weights_changed();
   return true;
 }
 
@@ -156,14 +158,14 @@ std::vector<UpdateStats> TrainRole::update(std::span<const Group> groups, int64_
   const int64_t per_update =
       size == batch.samples_per_step ? batch.samples_per_update : (size + updates - 1) / updates;
   std::vector<UpdateStats> stats;
-  expect_work(p_.dp.rank() == 0 ? size * batch.epochs_per_step : 0);  // of all ranks
+  expect_work(p_.trainers.rank() == 0 ? size * batch.epochs_per_step : 0);  // of all ranks
   for (int64_t epoch = 0; epoch < batch.epochs_per_step; ++epoch)
     for (int64_t u = 0; u < updates && u * per_update < size; ++u) {
       const TraceSpan span(p_.trace, step, "trainer",
                            fmt::format("update {} of step {}", stats.size() + 1, step));
       const int64_t begin = std::min(size, u * per_update), end = std::min(size, begin + per_update);
       // Weights that are half way through a step are no state to go on from.
-      const auto stops = [this] { return p_.end.agree(p_.dp); };
+      const auto stops = [this] { return p_.end.agree(p_.trainers); };
       trainer_.set_stop_check(stats.empty() ? stops : std::function<bool()>());
       stats.push_back(trainer_.update(
           p_.ctx, std::span(all).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)),
@@ -199,7 +201,7 @@ void TrainRole::record(const std::vector<UpdateStats>& updates) {
 
 void TrainRole::stop(int64_t step, const std::string& defect, std::span<const Group> groups) {
   p_.journal.write_groups("nonfinite", groups, step);
-  p_.dp.barrier("dump of the non-finite step written by rank 0");
+  p_.trainers.barrier("dump of the non-finite step written by rank 0");
   fail(Exit::numerics,
        {.what = "training stopped before the update: " + defect,
         .where = fmt::format("step {}", step),
@@ -210,8 +212,9 @@ void TrainRole::stop(int64_t step, const std::string& defect, std::span<const Gr
 }
 
 std::unique_ptr<Role> make_train_role(const RoleParts& p) {
-  return std::make_unique<TrainRole>(TrainRole::Parts{p.task, p.ctx, *p.policy, *p.dp, *p.dp_tensors, p.end,
-                                                      p.groups, p.journal, p.memory, p.trace});
+  return std::make_unique<TrainRole>(TrainRole::Parts{p.task, p.ctx, *p.trained, *p.trainers, *p.dp,
+                                                      *p.dp_tensors, *p.tp, p.end, p.groups, p.journal,
+                                                      p.memory, p.trace, p.weights_changed});
 }
 
 }  // namespace temper

@@ -12,13 +12,16 @@ class TrainRole : public Role {
     const RunTask& task;
     Ctx& ctx;
     Model& model;
+    Comm& trainers;
     Comm& dp;
     Collectives& dp_tensors;  // of the same ranks
+    Comm& tp;                 // those that share the model
     EndOfRun& end;
     GroupExchange& groups;
     Journal& journal;
     MemoryLedger& memory;
     Trace& trace;
+    std::function<void()> weights_changed;
   };
   explicit TrainRole(const Parts& parts);
   bool phase(int64_t step) override;

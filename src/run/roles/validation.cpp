@@ -155,7 +155,7 @@ bool ValidationRole::phase(int64_t step) {
 std::unique_ptr<Role> make_validation_role(const RoleParts& p) {
   const Validation::Parts parts{p.task.config(),
                                 p.task.plan,
-                                *p.dp,
+                                *p.trainers,
                                 p.ctx,
                                 *p.policy,
                                 p.engine(),

@@ -14,7 +14,7 @@ ModelSource first_weights(const Config& config, const RunPlan& plan) {
           config.model.digest};
 }
 
-std::unique_ptr<Model> ModelHost::load(const ModelSource& source, bool with_gradients) {
+std::unique_ptr<Model> ModelHost::load(const ModelSource& source, bool with_gradients, const Splits& splits) {
   const ModelFolder folder = ModelFolder::open(
       source.folder, source.random ? ModelFolder::Weights::optional : ModelFolder::Weights::required);
   std::vector<std::string> warnings = folder.warnings();
@@ -24,7 +24,11 @@ std::unique_ptr<Model> ModelHost::load(const ModelSource& source, bool with_grad
   for (const std::string& w : warnings) spdlog::debug("{}", w);
   if (!source.random) check_weights(folder, config, parameter_specs(config));
   const int64_t context = source.context_tokens.value_or(config.max_position_embeddings);
-  auto model = std::make_unique<Model>(config, ModelOptions{dtype_, context, with_gradients, ctx().device});
+  auto model = std::make_unique<Model>(config, ModelOptions{.dtype = dtype_,
+                                                            .context_tokens = context,
+                                                            .with_gradients = with_gradients,
+                                                            .device = ctx().device,
+                                                            .splits = splits});
   if (source.random)
     random_init(model->parameters(), config, source.seed, ctx().threads);
   else

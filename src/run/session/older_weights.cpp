@@ -25,7 +25,7 @@ int64_t first_version(RunRank& rank, int64_t step) {
 
 void save_older_weights(RunRank& rank, CheckpointWriter& checkpoint, int64_t step) {
   if (!rank.placement.ranks.generate_apart()) return;
-  const ParameterStore& weights = rank.policy->parameters();
+  const ParameterStore& weights = rank.published().parameters();
   const int64_t oldest = first_version(rank, step);
   if (oldest == step) return;
   for (int64_t version = oldest; version < step; ++version) {
@@ -46,7 +46,7 @@ int64_t oldest_weights(const CheckpointReader& checkpoint) {
 }
 
 void publish_older_weights(RunRank& rank, const CheckpointReader& checkpoint, Role* rollout) {
-  ParameterStore& weights = rank.policy->parameters();
+  ParameterStore& weights = rank.published().parameters();
   for (int64_t version = rank.resume.weights; version < rank.resume.step; ++version) {
     std::vector<StateTensor> tensors;
     for (const Parameter& p : weights.list()) {

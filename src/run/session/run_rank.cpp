@@ -9,6 +9,7 @@
 #include "src/config/load.h"
 #include "src/core/process/progress.h"
 #include "src/core/process/stop_signal.h"
+#include "src/nn/tensor_parallel.h"
 #include "src/rl/trajectory_json.h"
 #include "src/run/plan/memory.h"
 #include "src/run/plan/run_options.h"
@@ -23,6 +24,11 @@ namespace {
 /// A rank without roles waits for the whole run.
 double wait_limit(const RunTask& task, bool idle) {
   return idle ? std::numeric_limits<double>::infinity() : task.wait_limit();
+}
+
+MeshShape trainer_shape(const RunPlan& plan) {
+  const RolePlan& trainer = *plan.role(RoleKind::trainer);
+  return {.tp = trainer.tp, .dp = trainer.dp()};
 }
 
 std::vector<int> all_ranks(const MpiSession& mpi) {
@@ -46,11 +52,10 @@ RunRank::RunRank(const RunTask& run_task, const MpiSession& mpi, std::span<const
       placement(place_roles(task, rows, mpi.rank())),
       trace(mpi.rank(), task.plan.profiled_steps),
       world(mpi.make_comm_of_all(wait_limit(task, placement.roles.empty()))),
-      dp(mpi.make_comm(placement.ranks.trainer, task.wait_limit())),
+      trainers(mpi.make_comm(placement.ranks.trainer, task.wait_limit())),
       device(take_device(mpi, task.plan.device, *world, !placement.roles.empty(),
                          config().cluster.shared_gpus == "allow")),
-      mesh(mpi, placement.ranks.trainer, {.dp = static_cast<int>(placement.ranks.trainer.size())}, device,
-           task.wait_limit()),
+      mesh(mpi, placement.ranks.trainer, trainer_shape(task.plan), device, task.wait_limit()),
       mailbox(mpi.make_mailbox(task.wait_limit())),
       end(*mailbox, placement.ranks, all_ranks(mpi), [this] { return why_stop(*this); }),
       groups(*mailbox, placement.ranks, task.plan.max_policy_lag, end),
@@ -134,10 +139,32 @@ void RunRank::lend_memory() {
   if (engine) engine->suspend();
 }
 
+/// Of the trained model.
+Splits RunRank::splits() {
+  const bool shares = trains() && mesh.on(Axis::tp).size() > 1;
+  return {shares ? &mesh.on(Axis::tp) : nullptr};
+}
+
+void RunRank::gather_published() {
+  if (!whole) return;
+  gather_weights(host->ctx(), mesh.on(Axis::tp), policy->parameters(), whole->parameters());
+  host->ctx().lane.wait();
+}
+
+/// Its weights come with the first `gather_published`.
+void RunRank::make_whole() {
+  const bool validates = task.plan.validates && config().validation.every > 0;
+  if (!policy->splits().shares() || !trains() || task.replay() || !(task.plan.generates || validates)) return;
+  whole = std::make_unique<Model>(
+      policy->config(),
+      ModelOptions{.dtype = policy->dtype(), .context_tokens = policy->context_tokens(), .device = device});
+  memory->add(whole->device(), [this] { return whole->held_bytes(); });
+}
+
 /// How fast they came is a metric of the first step.
 void RunRank::load_policy(const ModelSource& source) {
   const Stopwatch watch;
-  policy = host->load(source, /*with_gradients=*/dp != nullptr);
+  policy = host->load(source, /*with_gradients=*/trains(), splits());
   if (source.random) return;
   const double seconds = watch.seconds();
   const double gigabytes = 1e-9 * static_cast<double>(policy->parameters().flat_values().bytes());
@@ -153,27 +180,32 @@ void RunRank::build_roles() {
   memory->add(scratch.device(), [&scratch] { return scratch.held_bytes(); });
   const ModelSource source = first_weights(config(), task.plan);
   journal = std::make_unique<Journal>(last_step(), resume.step - (resume.unsaid ? 1 : 0));
-  if (dp || produces) load_policy(source);
+  if (trains() || produces) load_policy(source);
   if (policy) memory->add(policy->device(), [this] { return policy->held_bytes(); });
+  if (policy) make_whole();
   memory->add(scratch.device(), [this] { return engine ? engine->held_bytes() : 0; });
   RoleParts parts{.task = task,
                   .ctx = host->ctx(),
-                  .dp = dp.get(),
-                  .dp_tensors = dp ? &mesh.on(Axis::dp) : nullptr,
+                  .trainers = trainers.get(),
+                  .dp = trains() ? &mesh.control(Axis::dp) : nullptr,
+                  .dp_tensors = trains() ? &mesh.on(Axis::dp) : nullptr,
+                  .tp = trains() ? &mesh.control(Axis::tp) : nullptr,
                   .end = end,
                   .groups = groups,
                   .weights = weights,
                   .journal = *journal,
                   .memory = *memory,
                   .trace = trace,
-                  .policy = policy.get(),
+                  .trained = trains() ? policy.get() : nullptr,
+                  .weights_changed = [this] { gather_published(); },
+                  .policy = policy ? &published() : nullptr,
                   .tokenizer = text.tokenizer.get(),
                   .chat = text.chat_template(),
                   .prompts = prompts.get(),
                   .rewards = rewards.get(),
                   .engine = [this]() -> Engine& {
                     if (!engine) {
-                      engine = std::make_unique<Engine>(*policy, engine_options(config(), task.plan),
+                      engine = std::make_unique<Engine>(published(), engine_options(config(), task.plan),
                                                         host->ctx().lane);
                       engine->suspend();
                     }

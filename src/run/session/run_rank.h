@@ -25,23 +25,27 @@ struct RunRank {
 
   const Config& config() const { return task.config(); }
   int64_t last_step() const { return task.last_step(); }
-  bool trains() const { return dp != nullptr; }
+  bool trains() const { return trainers != nullptr; }
   bool generates() const { return task.plan.generates && !task.replay() && prompts != nullptr; }
   /// Ranks that only generate may be behind the trainer.
   int64_t first_step() const { return (trains() ? resume.step : resume.weights) + 1; }
   /// The first trainer rank writes what the run leaves.
-  bool writes() const { return dp && dp->rank() == 0; }
+  bool writes() const { return trainers && trainers->rank() == 0; }
   /// After a phase: what it used is the next one's.
   void lend_memory();
+  /// The model that generates here, or goes to ranks that do.
+  Model& published() const { return whole ? *whole : *policy; }
+  /// Where ranks share the trained model, after its weights have changed: all of them call it.
+  void gather_published();
 
   const RunTask& task;
   Stopwatch age;
   Placement placement;
   Trace trace;
-  std::unique_ptr<Comm> world, dp;  // all ranks; trainer ranks, null on others
-  Device device;                    // that this rank computes on
-  std::string threads;              // of the ranks, for people
-  Mesh mesh;                        // of the trainer
+  std::unique_ptr<Comm> world, trainers;  // all ranks; trainer ranks, null on others
+  Device device;                          // that this rank computes on
+  std::string threads;                    // of the ranks, for people
+  Mesh mesh;                              // of the trainer
   std::unique_ptr<Mailbox> mailbox;
   EndOfRun end;
   GroupExchange groups;
@@ -54,7 +58,8 @@ struct RunRank {
   RunStart::Finds found = RunStart::Finds::nothing;  // in the folder, on the rank that writes
   ResumePoint resume;
   std::unique_ptr<ModelHost> host;
-  std::unique_ptr<Model> policy;   // on ranks that train or generate
+  std::unique_ptr<Model> policy;   // on ranks that train or generate; with tp, the trainer's share
+  std::unique_ptr<Model> whole;    // where such ranks generate with the model, or send it to others
   std::unique_ptr<Engine> engine;  // rollout and validation use it one after the other
   std::unique_ptr<Journal> journal;
   std::unique_ptr<MemoryLedger> memory;
@@ -65,7 +70,9 @@ struct RunRank {
   void open_folder(int rank);
   void find_start();
   void remember_verdicts();
+  Splits splits();
   void load_policy(const ModelSource& source);
+  void make_whole();
   void build_roles();
 };
 

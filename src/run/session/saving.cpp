@@ -11,6 +11,7 @@
 #include "src/models/parameter_specs.h"
 #include "src/rl/registry.h"
 #include "src/run/plan/run_options.h"
+#include "src/run/record/shared_weights.h"
 #include "src/run/session/older_weights.h"
 
 namespace temper {
@@ -84,7 +85,7 @@ void save_checkpoint(RunRank& rank, int64_t step, int64_t ahead) {
   const int64_t produced = std::max(std::min(ahead, rank.last_step()), rank.resume.produced);
   for (const std::unique_ptr<Role>& role : rank.roles) role->settle(produced);
   const PhaseTimer timer(*rank.journal, "save_checkpoint");
-  CheckpointWriter checkpoint(*rank.dp);
+  CheckpointWriter checkpoint(*rank.trainers);
   for (const std::unique_ptr<Role>& role : rank.roles) role->save(checkpoint);
   checkpoint.text("dtype", std::string(dtype_name(rank.policy->dtype())));
   checkpoint.text("model_path", rank.config().model.path);
@@ -106,15 +107,19 @@ std::string export_folder(const RunRank& rank, int64_t step) {
 
 void export_step(RunRank& rank, int64_t step) {
   enter_phase(Phase::exported, step);
-  if (rank.writes()) {
+  const ParameterStore& weights = rank.policy->parameters();
+  const auto write = [&](const ElementReader& read) {
     const std::string out = export_folder(rank, step);
     if (path_exists(out)) remove_tree(out);
     make_directories(rank.folder->path("export"));
-    export_model(rank.config().model.path, parameter_specs(rank.policy->config()),
-                 store_reader(rank.policy->parameters()), out, {});
+    export_model(rank.config().model.path, parameter_specs(rank.policy->config()), read, out, {});
     spdlog::info("exported {}", out);
-  }
-  rank.dp->barrier("export written by the first trainer rank");
+  };
+  const bool shared = rank.policy->splits().shares();
+  if (rank.writes() && !shared) write(store_reader(weights));
+  if (shared && rank.mesh.control(Axis::dp).rank() == 0)
+    read_shared(rank.mesh.control(Axis::tp), weights, &Parameter::value, write);
+  rank.trainers->barrier("export written by the first trainer rank");
 }
 
 /// A step leaves its export after its checkpoint: a run that ended in between owes it.
@@ -122,7 +127,7 @@ void export_what_is_owed(RunRank& rank) {
   const int64_t step = rank.resume.step;
   if (step == 0 || !saves_after(rank, step).exported) return;
   const bool owed = rank.writes() && !path_exists(export_folder(rank, step));
-  if (rank.dp->all_reduce_max(owed ? 1.0 : 0.0, "export that is owed, max over trainer ranks") > 0)
+  if (rank.trainers->all_reduce_max(owed ? 1.0 : 0.0, "export that is owed, max over trainer ranks") > 0)
     export_step(rank, step);
 }
 
@@ -132,6 +137,7 @@ void start_run(RunRank& rank) {
   enter_phase(Phase::load);
   restore(rank);
   if (!rank.trains()) return;
+  rank.gather_published();
   if (rank.folder) {
     const bool writes_all = rank.task.plan.generates && rank.config().rollout.dump_every == 1;
     prepare_folder(*rank.folder, rank.found, rank.resume.step, rank.journal->said(), writes_all);
@@ -139,7 +145,7 @@ void start_run(RunRank& rank) {
       remove_old_checkpoints(rank.checkpoints, rank.config().checkpoint.keep);
     rank.folder->keep_config(dump_config(rank.task.loaded));
   }
-  rank.dp->barrier("run folder prepared by the first trainer rank");
+  rank.trainers->barrier("run folder prepared by the first trainer rank");
   export_what_is_owed(rank);
   if (rank.folder) rank.journal->open(*rank.folder);
   const RunPlan& plan = rank.task.plan;

@@ -24,7 +24,8 @@ void record_memory(RunRank& rank, int64_t step) {
   std::vector<std::string> names = journal.names("perf/peak_gb/");
   names.push_back("perf/cpu_memory_used_gb");
   for (const std::string& name : names)
-    journal.set(name, rank.dp->all_reduce_max(journal.value(name), "memory of a phase, max over ranks"));
+    journal.set(name,
+                rank.trainers->all_reduce_max(journal.value(name), "memory of a phase, max over ranks"));
 }
 
 }  // namespace
@@ -36,7 +37,7 @@ void finish_step(RunRank& rank, int64_t step, double seconds) {
   journal.set("perf/time_per_step", seconds);
   if (rank.device == Device::cuda)
     journal.set("perf/mfu", journal.value("perf/update_tflop") / journal.value("timing_s/update_actor") /
-                                (kPeakFlops * 1e-12 * static_cast<double>(rank.dp->size())));
+                                (kPeakFlops * 1e-12 * static_cast<double>(rank.trainers->size())));
   journal.set("perf/throughput", journal.value("perf/total_num_tokens") / seconds / rank.task.plan.num_ranks);
   spdlog::info("{}", journal.finish_step(step));
 }

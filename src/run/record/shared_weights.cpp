@@ -1,0 +1,87 @@
+#include "src/run/record/shared_weights.h"
+
+#include <cstring>
+#include <map>
+
+#include "src/io/elements.h"
+
+namespace temper {
+namespace {
+
+struct Request {
+  int64_t parameter = -1, first = 0, count = 0;  // elements of the whole parameter; -1: done
+};
+
+/// Elements of `request` that a rank is the first to have, in order: see(first element of the whole, count,
+/// its own first element).
+template <class See>
+void for_each_owned(const ParamSpec& spec, const Request& request, const ShardPlace& of, See&& see) {
+  const int64_t width = spec.size() / spec.shape[0];
+  for (const RowSpan& span : row_spans(spec, of)) {
+    if (span.first_rank != of.rank) continue;
+    const int64_t begin = std::max(request.first, span.whole * width),
+                  end = std::min(request.first + request.count, (span.whole + span.rows) * width);
+    if (begin < end) see(begin, end - begin, begin + (span.own - span.whole) * width);
+  }
+}
+
+class Exchange {
+ public:
+  Exchange(Comm& tp, const ParameterStore& own, Tensor Parameter::*of)
+      : tp_(tp), own_(own), of_(of), windows_(own.device()) {}
+
+  /// What every rank has of what rank 0 asks for; nothing when it is done. `asked`: of rank 0.
+  std::vector<std::string> answer(Request& asked) {
+    const std::string bytes = tp_.broadcast({reinterpret_cast<const char*>(&asked), sizeof asked}, 0,
+                                            "elements that are asked for");
+    std::memcpy(&asked, bytes.data(), sizeof asked);
+    if (asked.parameter < 0) return {};
+    const Parameter& p = own_.list()[static_cast<size_t>(asked.parameter)];
+    const Tensor& held = p.*of_;
+    const int64_t item = dtype_size(held.dtype);
+    std::string mine;
+    for_each_owned(p.spec, asked, {tp_.rank(), tp_.size()}, [&](int64_t, int64_t count, int64_t at) {
+      windows_.read(static_cast<const char*>(held.raw()) + at * item, count * item,
+                    [&](const char* from, int64_t n) { mine.append(from, static_cast<size_t>(n)); });
+    });
+    return tp_.all_gather(mine, "elements of whole parameters, copied from their tp owners");
+  }
+
+ private:
+  Comm& tp_;
+  const ParameterStore& own_;
+  Tensor Parameter::*of_;
+  device::HostWindows windows_;
+};
+
+}  // namespace
+
+void read_shared(Comm& tp, const ParameterStore& own, Tensor Parameter::*of,
+                 const std::function<void(const ElementReader&)>& use) {
+  Exchange exchange(tp, own, of);
+  Request request;
+  if (tp.rank() != 0) {
+    do exchange.answer(request);
+    while (request.parameter >= 0);
+    return;
+  }
+  std::map<std::string, int64_t> index;
+  for (const Parameter& p : own.list()) index.emplace(p.spec.name, static_cast<int64_t>(index.size()));
+  use([&](const ParamSpec& spec, int64_t first, int64_t count, const Tensor& destination) {
+    Request asked{index.at(spec.name), first, count};
+    const std::vector<std::string> parts = exchange.answer(asked);
+    const DType held = (own.list().front().*of).dtype;
+    const int64_t item = dtype_size(held), to_item = dtype_size(destination.dtype);
+    for (int rank = 0; rank < tp.size(); ++rank) {
+      const char* from = parts[static_cast<size_t>(rank)].data();
+      for_each_owned(spec, asked, {rank, tp.size()}, [&](int64_t begin, int64_t n, int64_t) {
+        convert_elements(static_cast<char*>(destination.raw()) + (begin - first) * to_item, destination.dtype,
+                         from, held, n);
+        from += n * item;
+      });
+    }
+  });
+  exchange.answer(request);
+}
+
+}  // namespace temper

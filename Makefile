@@ -15,7 +15,8 @@ B := build/$(MODE)-cuda$(CUDA)$(if $(filter-out native,$(ARCH)),-$(ARCH))
 FLAGS.release := -O2 -g1
 FLAGS.debug := -O0 -g
 FLAGS.tsan := -O1 -g -fsanitize=thread
-FLAGS.asan := -O1 -g -fsanitize=address,undefined -fno-omit-frame-pointer
+# g++ takes the checks of the sanitizers for ways to memory that is not set.
+FLAGS.asan := -O1 -g -fsanitize=address,undefined -fno-omit-frame-pointer -Wno-maybe-uninitialized
 # Of clang, without OpenMP: `make fuzz` builds with it what reads files.
 FLAGS.fuzz := -O1 -g -fsanitize=fuzzer-no-link,address,undefined,float-cast-overflow -fno-sanitize-recover=all \
   -fno-omit-frame-pointer -fno-openmp

@@ -77,6 +77,51 @@ void check_all_gather_shards(Ctx& c, Collectives& comm, int64_t count) {
   ASSERT_EQ(flat, want) << count;
 }
 
+/// fp32 parts of bf16 sums: one rounding, the same bits on all ranks.
+TEST_F(CollectivesTest, WideSumsAreRoundedOnce) {
+  for (const int64_t count : kCounts) {
+    std::vector<float> parts = values_of<float>(rank(), count);
+    const std::vector<float> sum = serial_sum<float>(size(), count);
+    std::vector<bf16> got(static_cast<size_t>(count) + 1), want(sum.begin(), sum.end());
+    parts.resize(parts.size() + 1);
+    tensors_->all_reduce_sum_into(ctx(), make_tensor(got.data(), DType::bf16, {count}),
+                                  make_tensor(parts.data(), DType::f32, {count}), "test: wide sum");
+    EXPECT_EQ(std::memcmp(got.data(), want.data(), static_cast<size_t>(count) * sizeof(bf16)), 0) << count;
+  }
+}
+
+TEST_F(CollectivesTest, BlocksGoToTheirRanks) {
+  for (const int64_t count : kCounts) {
+    std::vector<float> blocks = values_of<float>(rank(), count * size());
+    const std::vector<float> all = serial_sum<float>(size(), count * size());
+    std::vector<bf16> got(static_cast<size_t>(count) + 1);
+    const std::vector<bf16> want(all.begin() + rank() * count, all.begin() + (rank() + 1) * count);
+    blocks.resize(blocks.size() + 1);
+    tensors_->reduce_scatter_blocks(ctx(), make_tensor(got.data(), DType::bf16, {count}),
+                                    make_tensor(blocks.data(), DType::f32, {count * size()}), "test: blocks");
+    EXPECT_EQ(std::memcmp(got.data(), want.data(), static_cast<size_t>(count) * sizeof(bf16)), 0) << count;
+  }
+}
+
+/// Rank 1 has nothing, what belongs to nobody stays as it is.
+TEST_F(CollectivesTest, RangesMayBeUneven) {
+  std::vector<FlatRange> ranges;
+  int64_t at = 3;
+  for (int r = 0; r < size(); ++r) {
+    ranges.push_back({at, at + (r == 1 ? 0 : 10 * r + 5)});
+    at = ranges.back().end;
+  }
+  std::vector<float> flat(static_cast<size_t>(at) + 4, -1.0f), want = flat;
+  for (int r = 0; r < size(); ++r)
+    for (int64_t i = ranges[static_cast<size_t>(r)].begin; i < ranges[static_cast<size_t>(r)].end; ++i) {
+      want[static_cast<size_t>(i)] = static_cast<float>(r + 1);
+      if (r == rank()) flat[static_cast<size_t>(i)] = static_cast<float>(r + 1);
+    }
+  tensors_->all_gather_ranges(ctx(), make_tensor(flat.data(), DType::f32, {std::ssize(flat)}), ranges,
+                              "test: ranges");
+  EXPECT_EQ(flat, want);
+}
+
 TEST(ShardRange, CutsAtMultiplesOf16AndCoversAll) {
   for (int64_t elements : kCounts)
     for (int size : {1, 2, 3, 4, 7, 64}) {

@@ -117,6 +117,24 @@ TEST_P(GpuTraining, RanksThatShareTheGpu) {
   EXPECT_EQ(sum_of("two", "actor/rollout_logprob_diff_max"), 0);
 }
 
+TEST_P(GpuTraining, RanksThatShareTheModel) {
+  const std::string share = "cluster.shared_gpus=allow ";
+  train("whole");
+  for (const int tp : {2, 4}) {
+    const std::string name = fmt::format("tp{}", tp);
+    train(name, share + fmt::format("roles.trainer.tp={}", tp), tp);
+    EXPECT_TRUE(rollouts(name, 1) == rollouts("whole", 1)) << name;
+    EXPECT_EQ(sum_of(name, "actor/rollout_logprob_diff_max"), 0) << name;
+    EXPECT_NEAR(sum_of(name, "actor/grad_norm"), sum_of("whole", "actor/grad_norm"),
+                0.02 * sum_of("whole", "actor/grad_norm"));
+  }
+  train("again", share + "roles.trainer.tp=2", 2);
+  expect_equal("tp2", "again");
+  copy_until("tp2", "from3", 3, kSteps);
+  train("from3", share + "roles.trainer.tp=2", 2);
+  expect_equal("tp2", "from3");
+}
+
 TEST_P(GpuTraining, GoesOnBitForBit) {
   train("whole");
   for (int step : {1, 3, 5}) {

@@ -1,6 +1,7 @@
 #pragma once
 // Models over tensor parallel ranks: log-probs with the bits of one rank, gradients of one rank within
-// rounding. The same tests run on 2 and 4 ranks (tensor_parallel_mpi*_test.cpp).
+// rounding. The same tests run on 2 and 4 ranks, and on a GPU that the ranks share
+// (tensor_parallel_mpi*_test.cpp).
 
 #include <cstring>
 
@@ -13,25 +14,39 @@
 
 namespace temper {
 
+/// Of the test program.
+Device device_of_split_models();
+
 struct SplitShape {
   const char* name;
   int64_t vocabulary, heads, kv_heads;
   bool tied, qk_norm, biases;
+  int64_t head_dim = 16, hidden = 32;
 };
-/// KV heads that divide by the ranks, and fewer than ranks; vocabularies of three chunks, and of less than
-/// one.
+/// KV heads that divide by the ranks, and fewer than ranks; vocabularies of several chunks, and of less than
+/// one; for a GPU also shapes that its fast kernels take.
 inline constexpr SplitShape kSplitShapes[] = {
     {"norms of heads, own heads", 2 * kVocabularyChunk + 100, 8, 4, false, true, false},
     {"one head of keys for all, tied", 2 * kVocabularyChunk + 100, 8, 1, true, true, false},
     {"two heads of keys, biases", 150, 4, 2, false, false, true},
     {"tied, one chunk", 150, 4, 4, true, false, true},
+    {"heads of 64", 3000, 8, 2, true, false, true, 64, 512},
+    {"heads of 128", 5 * kVocabularyChunk + 1, 8, 4, false, true, false, 128, 256},
 };
 
 class TensorParallel : public OnRanks {
  protected:
+  static std::span<const SplitShape> shapes() {
+    const std::span<const SplitShape> all(kSplitShapes);
+    return device_of_split_models() == Device::cpu ? all.first(4) : all;
+  }
   static ModelConfig config_of(const SplitShape& s) {
     ModelConfig c = tiny_config(s.vocabulary);
     c.num_heads = s.heads;
+    c.head_dim = s.head_dim;
+    c.hidden_size = s.hidden;
+    c.intermediate_size = 3 * s.hidden / 2;
+    c.initializer_range = s.hidden > 32 ? 0.05 : 0.3;
     c.num_kv_heads = s.kv_heads;
     c.tie_word_embeddings = s.tied;
     c.qk_norm = s.qk_norm;
@@ -40,7 +55,7 @@ class TensorParallel : public OnRanks {
   }
   std::unique_ptr<Model> make(const SplitShape& s, DType dtype, bool split) {
     const ModelConfig config = config_of(s);
-    ModelOptions options{dtype, 64, /*with_gradients=*/true};
+    ModelOptions options{dtype, 256, /*with_gradients=*/true, device_of_split_models()};
     if (split) options.splits = {tp_.get()};
     auto model = std::make_unique<Model>(config, options);
     random_init(model->parameters(), config, 5);
@@ -48,7 +63,7 @@ class TensorParallel : public OnRanks {
   }
   static std::vector<Trajectory> sequences(int64_t vocabulary) {
     std::vector<Trajectory> all;
-    for (const auto& [prompt, response] : {std::pair{3, 9}, {1, 20}, {17, 1}}) {
+    for (const auto& [prompt, response] : {std::pair{3, 9}, {1, 20}, {17, 1}, {100, 70}}) {
       Trajectory& t = all.emplace_back();
       t.prompt_tokens = random_ids(prompt, static_cast<int32_t>(vocabulary), static_cast<uint64_t>(prompt));
       t.response.tokens =
@@ -56,23 +71,24 @@ class TensorParallel : public OnRanks {
     }
     return all;
   }
+  Values values(const Tensor& t) { return decode(bytes_of(backend_.ctx(), t), t.dtype); }
   /// Gradients of the whole model are compared row by row with what this rank has of them.
-  void expect_gradients(const std::string& name, const Model& got, const Model& want) {
+  void expect_gradients(const std::string& name, const Model& got, const Model& want, double tolerance) {
     ASSERT_EQ(got.parameters().list().size(), want.parameters().list().size());
     for (size_t i = 0; i < got.parameters().list().size(); ++i) {
       const Parameter &own = got.parameters().list()[i], &whole = want.parameters().list()[i];
       const int64_t width = whole.spec.size() / whole.spec.shape[0];
+      const Values all = values(whole.grad);
       Values rows;
       for (const RowSpan& span : own.spans)
-        for (int64_t k = span.whole * width; k < (span.whole + span.rows) * width; ++k)
-          rows.push_back(whole.grad.as<double>()[k]);
-      expect_near(name + ": " + own.spec.name,
-                  {own.grad.as<double>(), own.grad.as<double>() + own.grad.size()}, rows, 1e-10);
+        rows.insert(rows.end(), all.begin() + span.whole * width,
+                    all.begin() + (span.whole + span.rows) * width);
+      expect_near(name + ": " + own.spec.name, values(own.grad), rows, tolerance);
     }
   }
   std::vector<double> gradients(Model& model, const SplitShape& s, bool split) {
     const std::vector<Trajectory> all = sequences(s.vocabulary);
-    const std::vector<double> logprobs = target_gradients(backend_.ctx(), model, all, normal_values(30, 77));
+    const std::vector<double> logprobs = target_gradients(backend_.ctx(), model, all, normal_values(100, 77));
     ParameterStore& store = model.parameters();
     for (const Unit& unit : store.units()) {
       store.settle_grads(backend_.ctx().lane, unit);
@@ -81,13 +97,16 @@ class TensorParallel : public OnRanks {
     return logprobs;
   }
 
-  Backend backend_{Device::cpu};
-  std::unique_ptr<Collectives> tp_ = collectives_of_all();
+  const bool cpu_ = device_of_split_models() == Device::cpu;
+  Backend backend_{device_of_split_models()};
+  std::unique_ptr<Collectives> tp_ =
+      test_world->make_collectives(0, test_world->rank(), device_of_split_models(), "tp", kTestWaitLimit);
 };
 
 TEST_F(TensorParallel, LogProbsHaveTheBitsOfOneRank) {
-  for (const SplitShape& s : kSplitShapes)
+  for (const SplitShape& s : shapes())
     for (const DType dtype : kStorageTypes) {
+      if (dtype == DType::f64 && !cpu_) continue;
       ArenaScope scope(backend_.ctx().scratch);
       const auto whole = make(s, dtype, false), split = make(s, dtype, true);
       const std::vector<Trajectory> all = sequences(s.vocabulary);
@@ -98,26 +117,27 @@ TEST_F(TensorParallel, LogProbsHaveTheBitsOfOneRank) {
 }
 
 TEST_F(TensorParallel, GradientsAreThoseOfOneRankWithinRounding) {
-  for (const SplitShape& s : kSplitShapes) {
+  for (const SplitShape& s : shapes()) {
     ArenaScope scope(backend_.ctx().scratch);
-    const auto whole = make(s, DType::f64, false), split = make(s, DType::f64, true);
+    const DType dtype = cpu_ ? DType::f64 : DType::f32;
+    const auto whole = make(s, dtype, false), split = make(s, dtype, true);
     gradients(*whole, s, false);
     gradients(*split, s, true);
-    expect_gradients(s.name, *split, *whole);
+    expect_gradients(s.name, *split, *whole, cpu_ ? 1e-10 : 1e-4);
   }
 }
 
 /// What several ranks have of a parameter would drift apart otherwise.
 TEST_F(TensorParallel, GradientsThatRanksShareHaveTheSameBits) {
-  for (const SplitShape& s : kSplitShapes) {
+  for (const SplitShape& s : shapes()) {
     ArenaScope scope(backend_.ctx().scratch);
     const auto split = make(s, DType::bf16, true);
     gradients(*split, s, true);
     for (const Parameter& p : split->parameters().list()) {
       const int64_t width = p.spec.size() / p.spec.shape[0] * dtype_size(p.grad.dtype);
+      const std::vector<char> grad = bytes_of(backend_.ctx(), p.grad);
       for (const RowSpan& span : p.spans) {
-        const std::string mine(static_cast<const char*>(p.grad.data) + span.own * width,
-                               static_cast<size_t>(span.rows * width));
+        const std::string mine(grad.data() + span.own * width, static_cast<size_t>(span.rows * width));
         const std::vector<std::string> all = comm_->all_gather(mine, "test: gradients of all ranks");
         EXPECT_TRUE(span.num_ranks == 1 || mine == all[static_cast<size_t>(span.first_rank)])
             << s.name << ": " << p.spec.name;
@@ -128,18 +148,16 @@ TEST_F(TensorParallel, GradientsThatRanksShareHaveTheSameBits) {
 
 /// Random weights are those of the whole model, whatever ranks there are.
 TEST_F(TensorParallel, RanksTogetherHaveEveryRowOfTheModelOnce) {
-  for (const SplitShape& s : kSplitShapes) {
+  for (const SplitShape& s : shapes()) {
     const auto whole = make(s, DType::f32, false), split = make(s, DType::f32, true);
     for (size_t i = 0; i < whole->parameters().list().size(); ++i) {
       const Parameter &all = whole->parameters().list()[i], &own = split->parameters().list()[i];
       const int64_t width = all.spec.size() / all.spec.shape[0];
       double first_copies = 0;
+      const Values have = values(own.value), want = values(all.value);
       for (const RowSpan& span : own.spans) {
-        EXPECT_EQ(
-            std::memcmp(own.value.as<float>() + span.own * width, all.value.as<float>() + span.whole * width,
-                        static_cast<size_t>(span.rows * width) * sizeof(float)),
-            0)
-            << own.spec.name;
+        expect_same_bits(own.spec.name, slice_rows(have, width, span.own, span.own + span.rows),
+                         slice_rows(want, width, span.whole, span.whole + span.rows));
         if (span.first_rank == comm_->rank()) first_copies += static_cast<double>(span.rows);
       }
       std::vector<double> rows{first_copies};

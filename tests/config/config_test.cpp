@@ -222,6 +222,7 @@ LoadedConfig every_key_set() {
       "data.overlong=drop",
       "reward.functions=[{name=\"length\",weight=-1,max_tokens=20,buffer_tokens=3}]",
       "roles.trainer.ranks=0-1",
+      "roles.trainer.tp=2",
       "roles.rollout.ranks=0-1",
       "roles.reference.ranks=\"0,1\"",
       "cluster.idle_ranks=allow",

@@ -54,6 +54,7 @@ const Case kCases[] = {
      "validation.data=data.jsonl validation.every=1 validation.max_prompts=16 "
      "validation.samples_per_prompt=4"},
     {"dp2", 2, ""},
+    {"tp2", 2, "roles.trainer.tp=2"},
 };
 
 const char* kMeasure = "--measure";  // FILE COMMAND...

@@ -64,6 +64,14 @@ TEST(DryRun, CountsWhatSampledStepsTake) {
                                "rollout.max_new_tokens=50", "train.max_tokens_per_microbatch=900"});
 }
 
+TEST(DryRun, CountsWhatRanksThatShareTheModelTake) {
+  for (const char* dtype : {"fp32", "bf16"})
+    compare(kMinimalConfig,
+            {fmt::format("run.dtype={}", dtype), "run.threads=2", "roles.trainer.tp=2",
+             "rollout.max_new_tokens=50", "train.max_tokens_per_microbatch=900"},
+            4);
+}
+
 TEST(DryRun, CountsFiltersPenaltiesAndReferences) {
   compare(kMinimalConfig,
           {"run.threads=2", "rollout.max_new_tokens=50", "train.max_tokens_per_microbatch=450",

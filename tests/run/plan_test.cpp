@@ -229,6 +229,8 @@ const Broken kBroken[] = {
     {"roles.trainer.ranks=0,0", "roles.trainer.ranks", "more than once", 4},
     {"roles.trainer.ranks=x", "roles.trainer.ranks", "no rank", 4},
     {"roles.rollout.ranks=9", "roles.rollout.ranks", "names rank 9", 4},
+    {"roles.trainer.tp=3", "roles.trainer.tp", "4 trainer ranks do not divide into groups of 3", 4},
+    {"roles.trainer.tp=8", "roles.trainer.tp", "do not divide", 4},
     {"profile.steps=0-2", "profile.steps", "steps from 1 to", 1},
     {"profile.steps=5-3", "profile.steps", "steps from 1 to", 1},
     {"roles.rollout.ranks=0 roles.trainer.ranks=2-3", "roles.trainer.ranks", "1 of 4 ranks have no role: 1",

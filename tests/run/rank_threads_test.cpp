@@ -1,4 +1,5 @@
-// How ranks of a host divide its cores: equal masks, masks of their own, overlaps, quotas, ranks without roles.
+// How ranks of a host divide its cores: equal masks, masks of their own, overlaps, quotas, ranks without
+// roles.
 
 #include "src/run/session/rank_threads.h"
 

@@ -97,9 +97,7 @@ class BrokenTransfer : public ::testing::Test {
     make_store(to_, DType::f32, 20);
     transfer_ = std::make_unique<WeightTransfer>(from_, 2);
   }
-  std::string message(int source, int64_t version = 5) {
-    return transfer_->message(from_, source, version);
-  }
+  std::string message(int source, int64_t version = 5) { return transfer_->message(from_, source, version); }
   void apply(int source, const std::string& message) { transfer_->apply(to_, source, 5, message); }
 
   ParameterStore from_, to_;

@@ -54,19 +54,23 @@ ObjectiveUpdate PolicyObjective::begin(std::span<const Trajectory* const> all) c
   return update;
 }
 
-void PolicyObjective::backward(Ctx& c, const Tensor& drows, const CTensor& rows, Microbatch& mb,
-                               std::span<const Trajectory* const> all, ObjectiveUpdate& update) const {
-  ArenaScope scope(c.scratch);
+TokenGradients PolicyObjective::loss_gradients(Ctx& c, Microbatch& mb, std::span<const Trajectory* const> all,
+                                               ObjectiveUpdate& update, const TokenStats& now) const {
   fill_loss_inputs(mb, all, algorithm_.aggregation(), update.counts);
-  const CTensor targets = to_device(c, view_of(mb.targets.data(), {rows.dim(0)}));
-  const TokenStats now = head_.forward(c, rows, targets, temperature_);
   const std::vector<double> logprob = to_host<double>(c, now.logprob);
   complete_inputs(mb, all, logprob, update);
   const LossResult loss = algorithm_.loss(logprob, to_host<double>(c, now.entropy), mb.inputs);
   for (const auto& [name, value] : loss.sums) update.sums.at(name) += value;
-  const CTensor dlogprob = on_device(c, loss.dlogprob, now.logprob.dtype),
-                dentropy = on_device(c, loss.dentropy, now.logprob.dtype);
-  head_.backward_into(c, drows, dlogprob, dentropy, rows, targets, now, temperature_);
+  return {on_device(c, loss.dlogprob, now.logprob.dtype), on_device(c, loss.dentropy, now.logprob.dtype)};
+}
+
+void PolicyObjective::backward(Ctx& c, const Tensor& drows, const CTensor& rows, Microbatch& mb,
+                               std::span<const Trajectory* const> all, ObjectiveUpdate& update) const {
+  ArenaScope scope(c.scratch);
+  const CTensor targets = to_device(c, view_of(mb.targets.data(), {rows.dim(0)}));
+  const TokenStats now = head_.forward(c, rows, targets, temperature_);
+  const TokenGradients up = loss_gradients(c, mb, all, update, now);
+  head_.backward_into(c, drows, up.dlogprob, up.dentropy, rows, targets, now, temperature_);
 }
 
 }  // namespace temper

@@ -31,6 +31,11 @@ struct ObjectiveUpdate {
   std::optional<LogprobDifference> difference = {};
 };
 
+/// Of a loss, by the log-probs and the entropy of its tokens; where the ops of the context read them.
+struct TokenGradients {
+  CTensor dlogprob, dentropy;  // [n]
+};
+
 /// The loss of an algorithm on the log-probs of a policy.
 class PolicyObjective {
  public:
@@ -47,6 +52,10 @@ class PolicyObjective {
   /// overwritten, the head's weight gradient accumulates, the loss adds to the sums of the update.
   void backward(Ctx& c, const Tensor& drows, const CTensor& rows, Microbatch& mb,
                 std::span<const Trajectory* const> all, ObjectiveUpdate& update) const;
+  /// The part of backward that the host does: the loss, in double, from `now`; it adds to the sums of the
+  /// update.
+  TokenGradients loss_gradients(Ctx& c, Microbatch& mb, std::span<const Trajectory* const> all,
+                                ObjectiveUpdate& update, const TokenStats& now) const;
   Metrics metrics(const ObjectiveUpdate& update) const { return algorithm_.metrics(update.sums); }
 
  private:

@@ -125,8 +125,11 @@ TEST_P(GpuTraining, RanksThatShareTheModel) {
     train(name, share + fmt::format("roles.trainer.tp={}", tp), tp);
     EXPECT_TRUE(rollouts(name, 1) == rollouts("whole", 1)) << name;
     EXPECT_EQ(sum_of(name, "actor/rollout_logprob_diff_max"), 0) << name;
-    EXPECT_NEAR(sum_of(name, "actor/grad_norm"), sum_of("whole", "actor/grad_norm"),
-                0.02 * sum_of("whole", "actor/grad_norm"));
+    // Later steps have other rollouts.
+    const auto first = [&](const std::string& run) {
+      return program_.metrics(run).at(0).at("actor/grad_norm").get<double>();
+    };
+    EXPECT_NEAR(first(name), first("whole"), 0.02 * first("whole")) << name;
   }
   train("again", share + "roles.trainer.tp=2", 2);
   expect_equal("tp2", "again");

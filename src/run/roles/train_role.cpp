@@ -9,7 +9,7 @@
 #include "src/rl/registry.h"
 #include "src/rl/sampled_with.h"
 #include "src/run/plan/run_options.h"
-#include "src/run/record/gradient_dump.h"
+#include "src/run/roles/gradient_dump.h"
 #include "src/run/roles/logprob_check.h"
 
 namespace temper {

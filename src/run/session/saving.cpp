@@ -10,8 +10,8 @@
 #include "src/io/hf_export.h"
 #include "src/models/parameter_specs.h"
 #include "src/rl/registry.h"
+#include "src/run/exchange/shared_weights.h"
 #include "src/run/plan/run_options.h"
-#include "src/run/record/shared_weights.h"
 #include "src/run/session/older_weights.h"
 
 namespace temper {

@@ -1,4 +1,4 @@
-#include "src/run/record/shared_weights.h"
+#include "src/run/exchange/shared_weights.h"
 
 #include <cstring>
 #include <map>

@@ -1,8 +1,8 @@
-#include "src/run/record/gradient_dump.h"
+#include "src/run/roles/gradient_dump.h"
 
 #include "src/core/file.h"
 #include "src/io/safetensors.h"
-#include "src/run/record/shared_weights.h"
+#include "src/run/exchange/shared_weights.h"
 
 namespace temper {
 namespace {

@@ -31,13 +31,12 @@ void complete_inputs(Microbatch& mb, std::span<const Trajectory* const> all, std
   }
 }
 
-/// Numbers of the host where the ops of this context read them, in the dtype of `like`.
+/// A copy of numbers of the host where the ops of this context read them.
 CTensor on_device(Ctx& c, const std::vector<double>& values, DType dtype) {
-  const auto n = static_cast<int64_t>(values.size());
-  if (dtype == DType::f64) return to_device(c, view_of(values.data(), {n}));
-  const Tensor t = c.scratch.make({n}, dtype);
+  const Tensor t = c.scratch.make({std::ssize(values)}, dtype);
   const std::vector<float> narrow(values.begin(), values.end());
-  device::copy_to_device(c.lane, t.raw(), narrow.data(), t.bytes());
+  const void* from = dtype == DType::f64 ? static_cast<const void*>(values.data()) : narrow.data();
+  device::copy_to_device(c.lane, t.raw(), from, t.bytes());
   return t;
 }
 

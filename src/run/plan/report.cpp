@@ -93,7 +93,9 @@ std::string roles_text(const RunPlan& plan, int per_node) {
     const std::vector<int> receivers = plan.weight_receivers();
     text += line("weights sent per step", gib_text(plan.weight_bytes_per_step()),
                  receivers.empty()
-                     ? "every rollout rank shares the trainer's buffers"
+                     ? plan.role(RoleKind::trainer)->tp > 1
+                           ? "every rollout rank has a whole copy, gathered over tp after each step"
+                           : "every rollout rank shares the trainer's buffers"
                      : fmt::format("each of {} trainer ranks sends its rows to ranks {}",
                                    plan.role(RoleKind::trainer)->ranks.size(), rank_set_text(receivers)));
   }

@@ -340,6 +340,7 @@ TEST_F(ExitCodes, NumbersThatAreNotFinite) {
   EXPECT_EQ(program_.run(sft + "run.name=again --replay runs/r/nonfinite/" + dumps[0]), 0) << output();
 }
 
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)  // they take terabytes of addresses
 TEST_F(ExitCodes, MemoryThatIsNotThere) {
   const std::string limited = "ulimit -d 1000000; " + program_.temper() + " train run.toml ";
   EXPECT_EQ(program_.shell(limited + "rollout.kv_memory=2GiB"), static_cast<int>(Exit::storage)) << output();
@@ -347,6 +348,7 @@ TEST_F(ExitCodes, MemoryThatIsNotThere) {
                 "lower rollout.kv_memory"},
                "a cache that is too large");
 }
+#endif
 
 /// The folder goes away under the run. Whatever rank 0 writes next fails, and nobody waits for it.
 TEST_F(ExitCodes, AVanishedRunFolder) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 #include "src/core/check.h"
 #include "src/core/json.h"
@@ -71,7 +70,7 @@ std::vector<Annotation> annotations_from_bytes(std::string_view bytes) {
           bytes.size());
     Annotation a{head.at(0).get<int64_t>(), head.at(1).get<int32_t>(), head.at(2).get<std::string>(),
                  std::vector<double>(count)};
-    std::memcpy(a.values.data(), bytes.data(), count * sizeof(double));
+    std::copy_n(bytes.data(), count * sizeof(double), reinterpret_cast<char*>(a.values.data()));
     bytes.remove_prefix(count * sizeof(double));
     annotations.push_back(std::move(a));
   }

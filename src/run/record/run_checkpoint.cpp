@@ -22,7 +22,7 @@ void CheckpointWriter::bytes(const std::string& name, std::string_view bytes) {
   const Tensor words = memory_.make({2 + (size + 3) / 4}, DType::i32);
   std::memset(words.raw(), 0, static_cast<size_t>(words.size()) * 4);
   std::memcpy(words.raw(), &size, sizeof size);
-  std::memcpy(words.as<int32_t>() + 2, bytes.data(), bytes.size());
+  std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char*>(words.as<int32_t>() + 2));
   const FlatRange mine = shard_range(words.size(), comm_.rank(), comm_.size());
   tensor(
       {name, {words.size()}, mine, make_tensor(words.as<int32_t>() + mine.begin, DType::i32, {mine.size()})});

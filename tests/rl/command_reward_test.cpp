@@ -231,6 +231,14 @@ TEST_F(CommandRewards, NobodyIsLeftBehindWhenTheRunIsKilled) {
   EXPECT_TRUE(gone(programs));
 }
 
+/// As of `timeout 60 python3 ...` in a program: in a group of its own.
+TEST_F(CommandRewards, WhatALateProgramHasStartedEndsWithIt) {
+  const auto program = reward({{"limit_seconds", 0.2}});
+  EXPECT_FALSE(ask(*program, "daemon").value);
+  EXPECT_TRUE(gone(pids()));
+  EXPECT_EQ(ask(*program, "well"), 4);
+}
+
 TEST_F(CommandRewards, NobodyIsLeftBehindAtTheEnd) {
   {
     Helpers helpers;

@@ -14,11 +14,19 @@
 namespace temper {
 namespace {
 
-[[noreturn]] void fail_keeper(const char* what) {
+[[noreturn]] void fail_start(const char* what) {
   fail(Exit::environment, {.what = fmt::format("cannot {} the keeper of helper programs", what),
                            .where = "processes of this host",
                            .why = std::strerror(errno),
                            .fix = "raise the limits on processes and files (ulimit -u, ulimit -n)"});
+}
+
+[[noreturn]] void fail_keeper() {
+  fail(Exit::environment,
+       {.what = "the keeper of helper programs has ended",
+        .where = "processes of this host",
+        .why = "it was killed, by hand or for want of memory (see dmesg), and its programs with it",
+        .fix = "start the run again"});
 }
 
 void close_pipe(int& descriptor) {
@@ -39,7 +47,7 @@ KeeperAnswer receive_answer(int socket, int (&descriptors)[2]) {
   ssize_t got;
   do got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   while (got < 0 && errno == EINTR);
-  if (got != sizeof answer) fail_keeper("hear of");
+  if (got != sizeof answer) fail_keeper();
   if (const cmsghdr* head = CMSG_FIRSTHDR(&message); head && head->cmsg_type == SCM_RIGHTS)
     std::memcpy(descriptors, CMSG_DATA(head), sizeof descriptors);
   return answer;
@@ -49,10 +57,10 @@ KeeperAnswer receive_answer(int socket, int (&descriptors)[2]) {
 
 Helpers::Helpers() {
   int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) fail_keeper("reach");
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) fail_start("reach");
   const pid_t parent = ::getpid();
   keeper_ = ::fork();
-  if (keeper_ < 0) fail_keeper("start");
+  if (keeper_ < 0) fail_start("start");
   if (keeper_ == 0) keep_programs(ends[1], parent);
   ::close(ends[1]);
   socket_ = ends[0];
@@ -70,7 +78,7 @@ HelperProgram Helpers::start(const std::vector<std::string>& argv) {
   for (const std::string& word : argv) request.append(word.c_str(), word.size() + 1);
   CHECK(request.size() <= kMaxRequest, "a command of {} bytes", request.size());
   const std::lock_guard lock(mutex_);
-  if (::send(socket_, request.data(), request.size(), MSG_NOSIGNAL) < 0) fail_keeper("ask");
+  if (::send(socket_, request.data(), request.size(), MSG_NOSIGNAL) < 0) fail_keeper();
   int descriptors[2] = {-1, -1};
   const KeeperAnswer answer = receive_answer(socket_, descriptors);
   if (answer.pid > 0) return {answer.pid, descriptors[0], descriptors[1]};

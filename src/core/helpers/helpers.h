@@ -34,7 +34,7 @@ class Helpers {
   /// From any thread. argv[0] is looked up in PATH. A program that cannot be started is Error(Exit::usage), a
   /// keeper that was killed Error(Exit::environment).
   HelperProgram start(const std::vector<std::string>& argv);
-  /// Kills the program and its process group, and closes the pipes.
+  /// Kills the program with what it has started, and closes the pipes.
   void end(HelperProgram& program);
 
  private:

@@ -1,5 +1,6 @@
 #include "src/core/helpers/keeper.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
@@ -7,11 +8,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <initializer_list>
+#include <string>
 #include <vector>
 
 namespace temper {
@@ -38,8 +41,8 @@ struct Pipe {
 /// Alone with its socket and stderr: a pipe of the run that stays open here would never end for its reader.
 void leave_the_parent(int socket) {
   ::setsid();
-  ::prctl(PR_SET_NAME, "temper-helpers");
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // what programs leave behind becomes a child of the keeper
+  ::prctl(PR_SET_NAME, "helper-keeper");  // `pkill -9 temper` leaves it to end the programs
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);     // what programs leave behind becomes a child of the keeper
   for (const int signal : kStopSignals) ::signal(signal, SIG_IGN);
   ::signal(SIGCHLD, SIG_DFL);
   sigset_t none;
@@ -120,30 +123,46 @@ pid_t start(char* words, const char* end) {
   return pid;
 }
 
-/// Pids are not given out again before they are waited for, and that is only here.
-void end(pid_t pid) {
-  ::kill(-pid, SIGKILL);
-  ::waitpid(pid, nullptr, 0);
-  answer({}, nullptr, nullptr);
+/// Children of all threads of a process; of this one also those that were orphaned below it.
+std::vector<pid_t> children(pid_t parent) {
+  std::vector<pid_t> found;
+  const std::string tasks = "/proc/" + std::to_string(parent) + "/task/";
+  DIR* const threads = ::opendir(tasks.c_str());
+  if (!threads) return found;  // it has ended
+  while (const dirent* thread = ::readdir(threads))
+    if (std::FILE* file = std::fopen((tasks + thread->d_name + "/children").c_str(), "re")) {
+      for (int pid = 0; std::fscanf(file, "%d", &pid) == 1;) found.push_back(pid);
+      std::fclose(file);
+    }
+  ::closedir(threads);
+  return found;
 }
 
-/// Children of this process, those that were orphaned below it included.
-std::vector<pid_t> children() {
-  std::vector<pid_t> found;
-  char path[64];
-  std::snprintf(path, sizeof path, "/proc/self/task/%d/children", ::getpid());
-  if (std::FILE* file = std::fopen(path, "re")) {
-    for (int pid = 0; std::fscanf(file, "%d", &pid) == 1;) found.push_back(pid);
-    std::fclose(file);
-  }
-  return found;
+/// A program's pid is not given out again before it is waited for, and that is only at its end.
+void wait_for_orphans(const std::vector<pid_t>& programs) {
+  for (const pid_t pid : children(::getpid()))
+    if (std::find(programs.begin(), programs.end(), pid) == programs.end()) ::waitpid(pid, nullptr, WNOHANG);
+}
+
+/// Kills a program with what it has started, also in groups and sessions of their own. Only what had lost its
+/// parent before stays till the end: nobody knows whose it is.
+void end(pid_t program, std::vector<pid_t>& programs) {
+  ::kill(program, SIGSTOP);  // starts nothing more while it is looked at
+  std::vector<pid_t> below{program};
+  for (size_t i = 0; i < below.size(); ++i)
+    for (const pid_t pid : children(below[i])) below.push_back(pid);
+  ::kill(-program, SIGKILL);
+  for (const pid_t pid : below) ::kill(pid, SIGKILL);
+  ::waitpid(program, nullptr, 0);
+  std::erase(programs, program);
+  answer({}, nullptr, nullptr);
 }
 
 [[noreturn]] void leave_nobody_behind(const std::vector<pid_t>& programs) {
   constexpr int kPolls = 2000;  // of a millisecond: a process in the middle of a disk access dies later
   for (const pid_t pid : programs) ::kill(-pid, SIGKILL);
   for (int i = 0; i < kPolls; ++i) {
-    for (const pid_t pid : children()) ::kill(pid, SIGKILL);
+    for (const pid_t pid : children(::getpid())) ::kill(pid, SIGKILL);
     while (::waitpid(-1, nullptr, WNOHANG) > 0) {
     }
     if (::waitpid(-1, nullptr, WNOHANG) < 0) break;
@@ -160,6 +179,7 @@ void keep_programs(int socket, pid_t parent) {
   static char request[kMaxRequest];
   std::vector<pid_t> programs;
   while (::getppid() == parent) {
+    wait_for_orphans(programs);
     pollfd wait{kSocket, POLLIN, 0};
     if (::poll(&wait, 1, kLookUp) <= 0) continue;
     const ssize_t got = ::recv(kSocket, request, sizeof request, 0);
@@ -170,8 +190,7 @@ void keep_programs(int socket, pid_t parent) {
       if (pid > 0) programs.push_back(pid);
     } else {
       std::memcpy(&pid, request + 1, sizeof pid);
-      end(pid);
-      std::erase(programs, pid);
+      end(pid, programs);
     }
   }
   leave_nobody_behind(programs);

@@ -83,7 +83,8 @@ std::string range_text(const Range& range) {
   if (range.low > -1e300)
     text = fmt::format("{}{} {}", range.or_zero ? "0, or " : "", range.above_low ? "more than" : "at least",
                        bound_text(range.low));
-  if (range.high < 1e300)
+  constexpr double kLargestInteger = 0x1p63;  // as good as no limit
+  if (range.high < kLargestInteger)
     text += (range.below_high ? " and less than " : " and at most ") + bound_text(range.high);
   return text;
 }

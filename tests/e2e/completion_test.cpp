@@ -65,6 +65,8 @@ TEST_F(Completion, TheManualIsSoundRoff) {
   if (!has("groff")) GTEST_SKIP() << "no groff";
   EXPECT_EQ(program_.shell("groff -ww -man -Tutf8 temper.1 > /dev/null"), 0);
   EXPECT_EQ(program_.output(), "");
+  EXPECT_EQ(program_.shell("groff -ww -man -Tascii -P-cbou -rLL=80n temper.1 | awk 'length > 80'"), 0);
+  EXPECT_EQ(program_.output(), "") << "as wide as a terminal";
 }
 
 }  // namespace

@@ -61,6 +61,9 @@ TEST(CommandLine, OtherVerbs) {
   EXPECT_EQ(parse_command_line(Words{"export", "--checkpoint", "c", "--out", "o", "--shard-size", "1000"})
                 .integer("--shard-size", 0),
             1000);
+  EXPECT_EQ(parse_command_line(Words{"export", "--checkpoint", "c", "--out", "o", "--shard-size", "2GiB"})
+                .integer("--shard-size", 0),
+            int64_t{2} << 30);
   EXPECT_TRUE(parse_command_line(Words{"verify", "--checkpoint", "c", "--json"}).has("--json"));
   EXPECT_EQ(parse_command_line(Words{"eval", "c", "--threads", "2"}).integer("--threads", 0), 2);
 }
@@ -95,7 +98,7 @@ TEST(CommandLine, MistakesAreNamed) {
       {{"train", "a", "--replay"}, {"--replay FILE"}},
       {{"train", "a", "--replay", "--dump-gradients", "x"}, {"--replay FILE"}},
       {{"train", "a", "-x"}, {"-x"}},
-      {{"check", "a", "--ranks", "0"}, {"--ranks", "from 1"}},
+      {{"check", "a", "--ranks", "0"}, {"--ranks", "1 to 65536"}},
       {{"check", "a", "--ranks", "4x"}, {"--ranks", "integer"}},
       {{"check", "a", "--ranks", "99999999999999999999"}, {"--ranks"}},
       {{"check", "a", "--ranks", "2", "--ranks", "3"}, {"twice"}},
@@ -114,6 +117,10 @@ TEST(CommandLine, MistakesAreNamed) {
       {{"score", "--model", "m", "--input", ""}, {"--input"}},
       {{"score", "--model", "m", "--input", "f", "run.seed=1"}, {"run.seed=1"}},
       {{"export", "--checkpoint", "c", "--out", "o", "--shard-size", "0"}, {"--shard-size"}},
+      {{"export", "--checkpoint", "c", "--out", "o", "--shard-size", "5G"}, {"--shard-size", "5GB"}},
+      {{"init", "--config", "c", "--out", "o", "--seed", "-1"}, {"--seed", "at least 0"}},
+      {{"train", "c", "lr=1e-6"}, {"lr=1e-6", "`optimizer.lr`"}},
+      {{"generate", "--model", "m", "--prompt", "a", "max_new_tokens=4"}, {"`rollout.max_new_tokens`"}},
       {{"verify"}, {"--checkpoint DIR"}},
       {{"report"}, {"RUN..."}},
   };

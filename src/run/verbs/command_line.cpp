@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "src/config/byte_size.h"
+#include "src/config/config.h"
 #include "src/config/load.h"
 #include "src/config/peer_keys.h"
 #include "src/core/check.h"
@@ -24,21 +26,27 @@ bool parse_number(const std::string& text, T& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
+/// 0: it is no size.
+int64_t parse_bytes(const std::string& text) {
+  int64_t bytes = 0;
+  return parse_number(text, bytes) ? bytes : parse_byte_size(text).value_or(0);
+}
+
 /// Why `value` is illegal for the option, or nothing.
 std::string value_defect(const OptionSpec& option, const std::string& value) {
-  const std::string range =
-      fmt::format("from {:g} to {:g}{}", option.low, option.high, option.or_zero ? ", or 0," : "");
   if (option.kind == OptionKind::integer) {
     int64_t number = 0;
     const bool legal = parse_number(value, number) && static_cast<double>(number) >= option.low &&
                        static_cast<double>(number) <= option.high;
-    return legal ? "" : fmt::format("an integer {} is wanted", range);
+    return legal ? "" : fmt::format("an integer is wanted, {}", option_range(option));
   }
+  if (option.kind == OptionKind::bytes)
+    return parse_bytes(value) > 0 ? "" : "a number of bytes is wanted, or a size such as \"5GB\" or \"4GiB\"";
   if (option.kind == OptionKind::number) {
     double number = 0;
     const bool legal = parse_number(value, number) && std::isfinite(number) && number <= option.high &&
                        (number >= option.low || (option.or_zero && number == 0));
-    return legal ? "" : fmt::format("a number {} is wanted", range);
+    return legal ? "" : fmt::format("a number is wanted, {}", option_range(option));
   }
   if (option.kind == OptionKind::choice) {
     const std::vector<std::string> words = split(option.value, '|');
@@ -145,9 +153,20 @@ class Parser {
       line_.further.push_back(word);
     } else {
       const size_t equals = word.find('=');
-      const std::string hint = equals == std::string::npos ? "" : peer_key_hint(word.substr(0, equals));
+      const std::string hint = equals == std::string::npos ? "" : key_hint(word.substr(0, equals));
       fail_usage("unexpected argument", where(), fmt::format("\"{}\"{}", word, hint), see());
     }
+  }
+
+  /// For `lr=1e-6`: a key needs its section.
+  std::string key_hint(const std::string& name) const {
+    std::string hint = peer_key_hint(name);
+    std::vector<std::string> keys;
+    for (const KeyDoc& doc : config_key_docs())
+      if (verb_.overrides == Overrides::all ||
+          (verb_.overrides == Overrides::rollout && doc.key.starts_with("rollout.")))
+        keys.push_back(doc.key);
+    return hint.empty() ? did_you_mean(name, keys) : hint;
   }
 
   void require() const {
@@ -198,7 +217,7 @@ std::string CommandLine::text(const std::string& option, const std::string& fall
 
 int64_t CommandLine::integer(const std::string& option, int64_t fallback) const {
   int64_t value = fallback;
-  if (has(option)) CHECK(parse_number(text(option), value), "option {} was not checked", option);
+  if (has(option) && !parse_number(text(option), value)) value = parse_bytes(text(option));
   return value;
 }
 
@@ -237,6 +256,13 @@ std::string option_usage(const OptionSpec& option) {
   std::string text(option.name);
   if (!option.value.empty()) text += fmt::format(" {}", option.value);
   return option.kind == OptionKind::files ? text + " ..." : text;
+}
+
+std::string option_range(const OptionSpec& option) {
+  constexpr double kNoLimit = 1e18;
+  const std::string zero = option.or_zero ? "0, or " : "";
+  if (option.high >= kNoLimit) return fmt::format("{}at least {:g}", zero, option.low);
+  return fmt::format("{}{:g} to {:g}", zero, option.low, option.high);
 }
 
 std::string verb_usage(const VerbSpec& verb) {

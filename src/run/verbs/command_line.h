@@ -12,7 +12,7 @@
 
 namespace temper {
 
-enum class OptionKind { flag, text, integer, number, choice, files };
+enum class OptionKind { flag, text, integer, bytes, number, choice, files };  // bytes: "5GB" too
 
 struct OptionSpec {
   std::string_view name;  // "--ranks"
@@ -66,6 +66,8 @@ CommandLine parse_command_line(int argc, const char* const* argv);
 
 /// "--replay FILE ...", "--json".
 std::string option_usage(const OptionSpec& option);
+/// "1 to 4096", "at least 0": what a number may be.
+std::string option_range(const OptionSpec& option);
 /// "temper check CONFIG [section.key=value ...] [options]".
 std::string verb_usage(const VerbSpec& verb);
 

@@ -1,5 +1,8 @@
 #include "src/run/verbs/help.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -8,6 +11,7 @@
 #include "src/config/config.h"
 #include "src/config/peer_keys.h"
 #include "src/core/check.h"
+#include "src/core/text/fold.h"
 #include "src/core/text/nearest.h"
 #include "src/rl/registry.h"
 #include "src/run/report/metric_docs.h"
@@ -15,10 +19,6 @@
 namespace temper {
 namespace {
 
-struct ExitText {
-  Exit code;
-  const char* meaning;
-};
 constexpr std::array kExits{
     ExitText{Exit::ok, "done"},
     ExitText{Exit::usage, "bad command line or config, nothing was started"},
@@ -34,7 +34,7 @@ constexpr std::array kExits{
 
 std::string exit_codes_text() {
   std::string text = "exit codes (also the code given to MPI_Abort)\n";
-  for (const ExitText& row : kExits)
+  for (const ExitText& row : exit_texts())
     text += fmt::format("  {:>3}  {}\n", static_cast<int>(row.code), row.meaning);
   return text;
 }
@@ -129,6 +129,12 @@ std::string keys_text(bool all) {
   return text + (all ? "" : "\nkeys of later versions: temper help keys --all\n");
 }
 
+/// Columns of the terminal that stdout is; 0: it is none, or does not say.
+size_t terminal_columns() {
+  winsize size{};
+  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
 [[noreturn]] void fail_topic(const std::string& topic) {
   std::vector<std::string> names = help_topics();
   for (const KeyDoc& doc : config_key_docs()) names.push_back(doc.key);
@@ -141,6 +147,8 @@ std::string keys_text(bool all) {
 }
 
 }  // namespace
+
+std::span<const ExitText> exit_texts() { return kExits; }
 
 std::vector<std::string> help_topics() {
   std::vector<std::string> topics{"keys",        "rewards",    "metrics", "exit-codes",
@@ -156,7 +164,7 @@ std::vector<std::string> help_topics() {
 std::string option_help(const OptionSpec& option) {
   std::string text(option.help);
   if (option.kind == OptionKind::integer || option.kind == OptionKind::number)
-    text += fmt::format("; legal: {}{:g} to {:g}", option.or_zero ? "0, or " : "", option.low, option.high);
+    text += fmt::format("; legal: {}", option_range(option));
   if (option.required) text += "; required";
   if (!option.standard.empty()) text += fmt::format("; default: {}", option.standard);
   return text;
@@ -184,7 +192,12 @@ std::string help_text(const std::string& topic, bool all) {
 int run_help(const CommandLine& line) {
   std::string topic;
   for (const std::string& word : line.words()) topic += (topic.empty() ? "" : " ") + word;
-  std::fputs(help_text(topic, line.has("--all")).c_str(), stdout);
+  std::string text = help_text(topic, line.has("--all"));
+  const bool for_people = topic != "man" && !topic.starts_with("completion");
+  constexpr size_t kFewest = 40;
+  if (const size_t columns = terminal_columns(); for_people && columns >= kFewest)
+    text = folded(text, columns);
+  std::fputs(text.c_str(), stdout);
   return 0;
 }
 

@@ -2,7 +2,8 @@
 
 #include "src/config/config.h"
 #include "src/core/check.h"
-#include "src/core/split.h"
+#include "src/rl/registry.h"
+#include "src/run/report/metric_docs.h"
 #include "src/run/verbs/help.h"
 
 namespace temper {
@@ -27,16 +28,10 @@ std::string roff(std::string_view text) {
   return out;
 }
 
-/// A topic of help as it is, its lines unfilled.
-std::string verbatim(const std::string& topic) {
-  std::string text = ".nf\n";
-  for (const std::string& line : split(help_text(topic), '\n'))
-    text += line.empty() ? ".sp\n" : roff(line) + "\n";
-  return text + ".fi\n";
-}
-
-std::string tagged(std::string_view tag, const std::string& text) {
-  return fmt::format(".TP\n.B {}\n{}\n", roff(tag), roff(text));
+std::string tagged(std::string_view tag, std::string_view text) {
+  std::string broken;  // a list may go on in the next line behind each comma
+  for (const char c : roff(tag)) broken += c == ',' ? ",\\:" : std::string(1, c);
+  return fmt::format(".TP\n.B {}\n{}\n", broken, roff(text));
 }
 
 std::string verb_manual(const VerbSpec& verb) {
@@ -51,6 +46,26 @@ std::string key_manual(const KeyDoc& doc) {
   if (!doc.type.empty()) text += fmt::format(". {}{}", doc.type, doc.unit.empty() ? "" : ", " + doc.unit);
   text += doc.required ? "; required" : "; default: " + doc.default_text;
   return tagged(doc.key, text + "; legal: " + doc.legal);
+}
+
+std::string rewards_manual() {
+  std::string text =
+      ".SH REWARDS\nOf reward.functions: \"NAME\" or {name = \"NAME\", weight = 1, options}.\n";
+  for (const RewardDoc& reward : reward_docs()) text += tagged(reward.name, reward.help);
+  return text;
+}
+
+std::string metrics_manual() {
+  std::string text = ".SH METRICS\nmetrics.jsonl has a line per step. {a,b}: each of these; <x>: any name.\n";
+  for (const MetricDoc& metric : metric_docs()) text += tagged(metric.name, metric.help);
+  return text + ".PP\ntiming_s/ and perf/ differ between two runs of one config; nothing else does.\n";
+}
+
+std::string exits_manual() {
+  std::string text = ".SH EXIT STATUS\nAlso the code given to MPI_Abort.\n";
+  for (const ExitText& row : exit_texts())
+    text += tagged(std::to_string(static_cast<int>(row.code)), row.meaning);
+  return text;
 }
 
 }  // namespace
@@ -78,8 +93,8 @@ std::string manual_text() {
     }
     text += key_manual(doc);
   }
-  return text + ".SH REWARDS\n" + verbatim("rewards") + ".SH METRICS\n" + verbatim("metrics") +
-         ".SH EXIT STATUS\n" + verbatim("exit-codes") + ".SH ENVIRONMENT\n" + verbatim("environment");
+  return text + rewards_manual() + metrics_manual() + exits_manual() + ".SH ENVIRONMENT\n" +
+         roff(help_text("environment")) + "\n";
 }
 
 }  // namespace temper

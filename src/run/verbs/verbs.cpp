@@ -99,8 +99,8 @@ constexpr std::array kExport{
     kOut,
     OptionSpec{"--dtype", Kind::choice, kFileDtypes, "auto: the source's dtype per tensor",
                "type of the tensors"},
-    OptionSpec{"--shard-size", Kind::integer, "BYTES", "5000000000", "tensor bytes of one file", false, 1,
-               1e18},
+    OptionSpec{"--shard-size", Kind::bytes, "BYTES", "5GB",
+               "tensor bytes of one file, as a number or a size"},
 };
 constexpr std::array kVerify{kCheckpoint,
                              OptionSpec{"--json", Kind::flag, "", "", "the result as one JSON object"}};

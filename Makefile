@@ -171,16 +171,16 @@ bench: deps
 	@$(MAKE) --no-print-directory build/temper benches $(if $(HAS_GPU),$(GPU_BENCHES))
 	@$(if $(HAS_GPU),tools/bench_gpu.sh,tools/bench_cpu.sh) $(B)
 # What the README's commands name lies below share/temper, the program as build/temper.
-SHARE = $(DESTDIR)$(PREFIX)/share
+SHARE = "$(DESTDIR)$(PREFIX)"/share
 ZSH_FOLDER = $(SHARE)/zsh/$(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)
 install: build/temper
-	install -D -s -m 755 $(B)/temper $(DESTDIR)$(PREFIX)/bin/temper
+	install -D -s -m 755 $(B)/temper "$(DESTDIR)$(PREFIX)"/bin/temper
 	install -d $(SHARE)/temper/build $(SHARE)/bash-completion/completions $(ZSH_FOLDER) $(SHARE)/fish/vendor_completions.d $(SHARE)/man/man1
 	cp -r conf slurm README.md $(SHARE)/temper/
 	install -D -m 644 -t $(SHARE)/temper/tools/rewards tools/rewards/*.py
 	install -m 755 -t $(SHARE)/temper/tools tools/demo.sh tools/demo_control.sh tools/demo_data.sh tools/learn_gpu.sh
 	install -m 644 tools/installed.mk $(SHARE)/temper/Makefile
-	ln -sfn $(PREFIX)/bin/temper $(SHARE)/temper/build/temper
+	ln -sfn "$(PREFIX)"/bin/temper $(SHARE)/temper/build/temper
 	$(B)/temper help completion bash > $(SHARE)/bash-completion/completions/temper
 	$(B)/temper help completion zsh > $(ZSH_FOLDER)/_temper
 	$(B)/temper help completion fish > $(SHARE)/fish/vendor_completions.d/temper.fish

@@ -17,6 +17,11 @@ constexpr double kMinEpochLines = 1e-2;  // with fewer, epochs could not be coun
 }  // namespace
 
 Json parse_data_line(const std::string& text, const std::string& where) {
+  if (const size_t begin = text.find_first_not_of(" \t"); begin != std::string::npos && text[begin] == '[')
+    fail(Exit::data, {.what = "a data line is not a JSON object",
+                      .where = where,
+                      .why = "it begins an array",
+                      .fix = "one {...} per line; of a file that is one array: jq -c '.[]' FILE"});
   Json json = parse_json_keeping_integers(text, where);
   if (!json.is_object())
     fail(Exit::data, {.what = "a data line is not a JSON object",

@@ -22,18 +22,29 @@ bool is_messages(const Json& value) {
   return value.is_array() && !value.empty() && value.front().is_object() && value.front().contains("role");
 }
 
+/// Of a line that lacks the one that was looked for.
+std::string keys_of(const Json& record) {
+  constexpr size_t kMost = 8, kLongest = 40;
+  std::string names;
+  size_t count = 0;
+  for (const auto& [key, unused] : record.items())
+    if (++count <= kMost)
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", dump_json_line(key.substr(0, kLongest)));
+  return names.empty() ? "none" : names + (count > kMost ? fmt::format(" and {} more", count - kMost) : "");
+}
+
 std::string text_of(const Json& record, const std::string& key, const std::string& where) {
   const Json* found = find_key(record, key);
   if (found && found->is_string()) return found->get<std::string>();
   const bool messages = found && is_messages(*found);
-  fail(
-      Exit::data,
-      {.what = fmt::format("a data line has no text \"{}\"", key),
-       .where = where,
-       .why = !found ? "the key is missing"
-                     : fmt::format("it is {}", messages ? "a list of chat messages" : json_kind(*found)),
-       .fix = messages ? fmt::format("set data.messages_key = \"{}\" and data.chat = true", key)
-                       : "correct the line, or set data.prompt_key / data.messages_key / data.response_key"});
+  fail(Exit::data,
+       {.what = fmt::format("a data line has no text \"{}\"", key),
+        .where = where,
+        .why = !found ? "the key is missing; keys of the line: " + keys_of(record)
+                      : fmt::format("it is {}", messages ? "a list of chat messages" : json_kind(*found)),
+        .fix = messages ? fmt::format("set data.messages_key = \"{}\" and data.chat = true", key)
+                        : "correct the line, or set data.prompt_key / data.messages_key / data.response_key "
+                          "(generate: --prompt-key)"});
 }
 
 /// Answers are compared as text: numbers keep the digits of the file.
@@ -64,7 +75,8 @@ PromptBuilder::PromptBuilder(const Tokenizer& tokenizer, const ChatTemplate* cha
     fail(Exit::usage, {.what = "the tokenizer folder has no chat template",
                        .where = "data.chat",
                        .why = "data.chat = true renders prompts through the model's chat template",
-                       .fix = "set data.chat = false, or give tokenizer.chat_template = a file"});
+                       .fix = "set data.chat = false (generate: leave --chat out), or give "
+                              "tokenizer.chat_template = a file"});
 }
 
 Json PromptBuilder::messages_of(const Json& record, const std::string& where) const {

@@ -303,6 +303,9 @@ TEST_F(Verbs, InitIsAFunctionOfItsSeedAndWritesOverNothing) {
             read_file("tests/golden/tokenizer/minimind/tokenizer.json", 1 << 20));
   result("init --config model.config.json --out half --dtype bf16");
   EXPECT_LT(program_.read("half/model.safetensors").size(), weights.size() * 6 / 10);
+  EXPECT_EQ(program_.run("init --config model.config.json --out new --tokenizer same"), 65);
+  EXPECT_TRUE(says("same/tokenizer.json") && says("no tokenizer")) << output();
+  EXPECT_FALSE(exists("new"));
 }
 
 TEST_F(Verbs, TrainVerifyExportEvalScore) {

@@ -73,8 +73,10 @@ int run_init(const CommandLine& line) {
     check_supported(config, source);  // weights that nothing could train are not made
     return parameter_specs(config);
   };
+  const std::string tokenizer = line.text("--tokenizer");
+  if (is_directory(tokenizer)) Tokenizer::load(tokenizer);  // one that nothing could read is not copied
   init_model_folder(source, line.text("--out"), static_cast<uint64_t>(line.integer("--seed", 0)),
-                    line.text("--dtype", "auto"), line.text("--tokenizer"), specs, process_threads().number);
+                    line.text("--dtype", "auto"), tokenizer, specs, process_threads().number);
   return 0;
 }
 

@@ -100,7 +100,11 @@ Found find_gpus() {
   Found found;
   int count = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess || count == 0) {
-    found.why = error != cudaSuccess ? cudaGetErrorString(error) : "the driver reports no GPU";
+    int driver = 0;  // without one the error would speak of a driver that is too old
+    const bool none = cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0;
+    found.why = none                   ? "no driver of NVIDIA was found (libcuda.so.1)"
+                : error != cudaSuccess ? cudaGetErrorString(error)
+                                       : "the driver reports no GPU";
     return found;
   }
   for (int i = 0; i < count; ++i) {

@@ -152,6 +152,15 @@ TEST_F(ExitCodes, ConfigsAndPathsAreRefusedBeforeAnythingStarts) {
   EXPECT_FALSE(exists("runs"));
 }
 
+TEST_F(ExitCodes, CudaWithoutADriver) {
+#ifndef TEMPER_CUDA
+  GTEST_SKIP() << "this build has no CUDA";
+#endif
+  if (path_exists("/dev/nvidiactl")) GTEST_SKIP() << "a driver is here";
+  expect_refused(Exit::environment,
+                 {"train run.toml run.device=cuda", {"run.device = \"cuda\"", "no driver"}});
+}
+
 TEST_F(ExitCodes, CudaInABuildWithoutIt) {
 #ifdef TEMPER_CUDA
   GTEST_SKIP() << "this build has CUDA";

@@ -10,7 +10,7 @@ namespace {
 /// Where the lines that carry a line on begin.
 size_t continuation(std::string_view line, size_t columns) {
   const size_t indentation = std::min(line.find_first_not_of(' '), line.size());
-  size_t column = indentation + 2;
+  size_t column = indentation == 0 ? 2 : indentation;
   for (size_t gap = line.find("  ", indentation); gap != std::string_view::npos; gap = line.find("  ", gap)) {
     gap = std::min(line.find_first_not_of(' ', gap), line.size());
     if (gap > columns / 2) break;

@@ -8,7 +8,7 @@
 namespace temper {
 
 /// Lines of more than `columns` bytes are broken between words. They go on below the second column of a list
-/// (what two spaces or more lead to, in the left half), else two further in than they began.
+/// (what two spaces or more lead to, in the left half), else as far in as they began, at the edge by two.
 std::string folded(std::string_view text, size_t columns);
 
 }  // namespace temper

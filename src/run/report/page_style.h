@@ -83,6 +83,12 @@ font-variant-numeric:tabular-nums}
 @media(max-width:600px){main{padding:16px 12px 48px}h1{font-size:20px}h2{margin-top:32px}
 figure,.card{padding:10px 10px 8px}
 svg text{font-size:11.5px}th,td{padding:6px 9px}
+.runs tr{display:grid;grid-template-columns:1fr 1fr;gap:0 16px;border-top:1px solid var(--line);
+padding:7px 10px}.runs tr:first-child{display:none}.runs tr:nth-child(2){border-top:0}
+.runs td{display:flex;justify-content:space-between;border:0;padding:1px 0}
+.runs td:first-child{display:block;grid-column:1/-1;font-weight:600;padding-bottom:3px}
+.runs td::before{content:attr(data-of);color:var(--soft);margin-right:6px}
+.runs td:first-child::before{display:none}
 .events tr{display:block;border-top:1px solid var(--line);padding:6px 0}.events tr:first-child{display:none}
 .events td{display:inline-block;border:0;padding:0 9px}.events td.w{display:block}}
 @media print{body{background:#fff}figure,.card{break-inside:avoid}}

@@ -3,6 +3,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "src/run/report/axis.h"
@@ -38,6 +39,10 @@ std::string first_validation(const MetricTable& table) {
   return "";
 }
 
+// Columns of the table of runs; on a phone each number has its name beside it.
+constexpr std::array<std::string_view, 7> kOverview{
+    "algorithm", "steps", "score", "validation", "s a step", "tokens/s of a rank", "starts"};
+
 std::string overview_row(const std::vector<RunHistory>& runs, size_t r) {
   const RunHistory& run = runs[r];
   const std::string of = run.config ? fmt::format(" of {}", run.config->run.steps) : "";
@@ -45,14 +50,18 @@ std::string overview_row(const std::vector<RunHistory>& runs, size_t r) {
     return event.kind == RunEvent::Kind::start;
   });
   const auto number = [](double value) { return html(short_value(value)); };
-  return fmt::format(
-      "<tr><td>{}</td><td>{}</td><td class=num>{}{}</td><td class=num>{}</td><td class=num>{}</td>"
-      "<td class=num>{}</td><td class=num>{}</td><td class=num>{}</td></tr>",
-      run_label(runs, r), run.config ? html(run.config->algorithm.name) : "", run.last_step(), of,
+  const std::array<std::string, kOverview.size()> cells{
+      run.config ? html(run.config->algorithm.name) : "",
+      fmt::format("{}{}", run.last_step(), of),
       number(recent_mean(run.metrics, "critic/score/mean")),
       number(last_value(run.metrics, first_validation(run.metrics))),
       number(recent_mean(run.metrics, "perf/time_per_step")),
-      number(recent_mean(run.metrics, "perf/throughput")), starts);
+      number(recent_mean(run.metrics, "perf/throughput")),
+      std::to_string(starts)};
+  std::string row = fmt::format("<tr><td>{}</td>", run_label(runs, r));
+  for (size_t i = 0; i < cells.size(); ++i)
+    row += fmt::format("<td class=num data-of=\"{}\">{}</td>", kOverview[i], cells[i]);
+  return row + "</tr>";
 }
 
 std::string sample_card(const Trajectory& t, size_t bytes) {
@@ -123,9 +132,9 @@ std::string_view kind_name(RunEvent::Kind kind) {
 }  // namespace
 
 std::string overview_table(const std::vector<RunHistory>& runs) {
-  std::string text =
-      "<div class=scroll><table><tr><th>run<th>algorithm<th class=num>steps<th class=num>score<th class=num>"
-      "validation<th class=num>s a step<th class=num>tokens/s of a rank<th class=num>starts</tr>";
+  std::string text = "<div class=scroll><table class=runs><tr><th>run";
+  for (const std::string_view column : kOverview) text += fmt::format("<th class=num>{}", column);
+  text += "</tr>";
   for (size_t r = 0; r < runs.size(); ++r) text += overview_row(runs, r);
   return text +
          "</table></div><p class=soft>Score and speed: mean of the last 20 steps. Validation: the "

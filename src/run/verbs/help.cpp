@@ -40,15 +40,18 @@ std::string exit_codes_text() {
 }
 
 std::string environment_text() {
-  return "temper reads no environment variables as options, but for OMP_NUM_THREADS, the threads of a rank\n"
-         "where neither run.threads nor --threads says them; everything else is in the config and on the\n"
-         "command line. Without any of the three the ranks of a host divide the cores of their affinity\n"
-         "masks and the CPU quotas of their control groups (cgroup v1, v2). The launcher's own variables\n"
-         "(mpirun, srun) decide ranks.\n"
-         "XDG_CACHE_HOME or HOME says where the fastest library algorithm of each matrix shape on a GPU is\n"
-         "kept (temper/gemm-*.json); the files may be removed at any time and never change a result.\n"
-         "Where /dev/shm has too little room for the messages of the ranks, their files are in TMPDIR or\n"
-         "/tmp, unless OMPI_MCA_btl_vader_backing_directory names a folder.\n";
+  return "temper reads no environment variables as options, but for OMP_NUM_THREADS, the\n"
+         "threads of a rank where neither run.threads nor --threads says them; everything\n"
+         "else is in the config and on the command line. Without any of the three the\n"
+         "ranks of a host divide the cores of their affinity masks and the CPU quotas of\n"
+         "their control groups (cgroup v1, v2). The launcher's own variables (mpirun,\n"
+         "srun) decide ranks.\n"
+         "XDG_CACHE_HOME or HOME says where the fastest library algorithm of each matrix\n"
+         "shape on a GPU is kept (temper/gemm-*.json); the files may be removed at any\n"
+         "time and never change a result.\n"
+         "Where /dev/shm has too little room for the messages of the ranks, their files\n"
+         "are in TMPDIR or /tmp, unless OMPI_MCA_btl_vader_backing_directory names a\n"
+         "folder.\n";
 }
 
 std::string rewards_text() {

@@ -17,8 +17,8 @@ TEST(Folded, GoesOnBelowTheSecondColumn) {
             "  --csv FILE    a table\n");
 }
 
-TEST(Folded, WithoutASecondColumnInTheLeftHalfItIsSetInByTwo) {
-  EXPECT_EQ(folded("  one two three", 11), "  one two\n    three");
+TEST(Folded, WithoutASecondColumnInTheLeftHalfAsFarInAsItBegan) {
+  EXPECT_EQ(folded("  one two three", 11), "  one two\n  three");
   EXPECT_EQ(folded("a long sentence, then  a gap and more", 20),
             "a long sentence,\n  then  a gap and\n  more");
 }

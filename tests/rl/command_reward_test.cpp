@@ -170,6 +170,14 @@ TEST_F(CommandRewards, AStepWaitsOnceForItsLimit) {
   EXPECT_EQ(ask(*program, "slow"), 4) << "the next step may wait again";
 }
 
+TEST_F(CommandRewards, WhenNobodyAnswersTheRestOfTheStepIsNotAsked) {
+  const auto program = reward({{"limit_seconds", 0.2}});
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(ask(*program, "hang").value);
+  EXPECT_EQ(pids().size(), size_t{CommandPool::kMostInRow});
+  EXPECT_EQ(counts(*program).at("perf/reward_late"), 20);
+  EXPECT_EQ(ask(*program, "well"), 4) << "the next step";
+}
+
 TEST_F(CommandRewards, ALateCallDoesNotTakeItsNeighboursWithIt) {
   const auto program = reward({{"limit_seconds", 1}, {"in_flight", 2}});
   Verdict late, good;

@@ -77,6 +77,7 @@ void CommandPool::abandon() {
 CommandCounts CommandPool::end_step() {
   const std::lock_guard lock(mutex_);
   late_in_step_ = false;
+  late_in_row_ = 0;
   failures_told_ = 0;
   return std::exchange(counts_, {});
 }
@@ -88,8 +89,11 @@ void CommandPool::work() {
     for (const auto& process : processes_) all.push_back(process.get());
     for (CommandProcess* process : all) {
       process->write();
+      const size_t open = process->open.size();
       const bool sound = process->read();
+      if (process->open.size() < open) late_in_row_ = 0;
       longest_answer_ = std::max(longest_answer_, process->longest_answer);
+      longest_start_ = std::max(longest_start_, process->longest_start);
       if (sound)
         drop_late(*process);
       else
@@ -119,6 +123,10 @@ bool CommandPool::hand_out() {
       if (stop_) return false;
       if (queue_.empty()) return true;
     }
+    if (late_in_row_ >= kMostInRow * options_.workers) {
+      fail_queue();
+      return true;
+    }
     CommandProcess* place = nullptr;
     try {
       place = find_place();
@@ -130,6 +138,18 @@ bool CommandPool::hand_out() {
     if (!place) return true;
     give(*place);
   }
+}
+
+/// Nobody answers: the rest of the step is late without being asked.
+void CommandPool::fail_queue() {
+  std::deque<std::shared_ptr<CommandCall>> calls;
+  {
+    const std::lock_guard lock(mutex_);
+    calls.swap(queue_);
+  }
+  const std::string why =
+      fmt::format("not asked in this step: {} calls in a row were late", late_in_row_.load());
+  for (const auto& call : calls) fail_call(*call, CommandFailure::late, why);
 }
 
 void CommandPool::give(CommandProcess& process) {
@@ -159,13 +179,12 @@ CommandProcess* CommandPool::find_place() {
 /// Until a program writes or reads, a call is late, or there is something new to do.
 void CommandPool::wait_for_programs() {
   std::vector<pollfd> waits{{wake_, POLLIN, 0}};
-  const double allowed = allowed_seconds();
   double left = 3600;
   bool asked = false;
   for (const auto& process : processes_) {
     waits.push_back({process->program.output, POLLIN, 0});
     if (process->wants_to_write()) waits.push_back({process->program.input, POLLOUT, 0});
-    for (const auto& [id, call] : process->open) left = std::min(left, allowed - age(call));
+    for (const auto& [id, call] : process->open) left = std::min(left, allowed_seconds(call) - age(call));
     asked = asked || !process->open.empty();
   }
   // Calls have a limit of their own: as long as one is within it, the rank does not hang.
@@ -178,9 +197,11 @@ void CommandPool::wait_for_programs() {
   [[maybe_unused]] const ssize_t got = ::read(wake_, &unused, sizeof unused);
 }
 
-double CommandPool::allowed_seconds() const {
+double CommandPool::allowed_seconds(const CommandProcess::OpenCall& call) const {
   if (!late_in_step_) return options_.limit_seconds;
-  return std::min(options_.limit_seconds, std::max(kLeastSeconds, 3 * longest_answer_));
+  const double usual =
+      call.at_start ? std::max(kLeastStart, 3 * longest_start_) : std::max(kLeastAnswer, 3 * longest_answer_);
+  return std::min(options_.limit_seconds, usual);
 }
 
 double CommandPool::age(const CommandProcess::OpenCall& call) {
@@ -189,14 +210,15 @@ double CommandPool::age(const CommandProcess::OpenCall& call) {
 }
 
 void CommandPool::drop_late(CommandProcess& process) {
-  const double allowed = allowed_seconds();
   bool late = false;
   for (auto call = process.open.begin(); call != process.open.end();) {
+    const double allowed = allowed_seconds(call->second);
     if (age(call->second) < allowed) {
       ++call;
       continue;
     }
     late = late_in_step_ = true;
+    ++late_in_row_;
     fail_call(*call->second.call, CommandFailure::late, fmt::format("no answer within {} s", allowed));
     call = process.open.erase(call);
   }

@@ -4,8 +4,9 @@
 // limit_seconds after it was written to its program. With several calls open at a program, a late one alone
 // has no answer and the others are asked again; death and nonsense are held against all of them.
 // A step waits once: when a call of a step was late, the other calls of it have no more time than three times
-// the longest answer so far (at least kLeastSeconds), so that a program that hangs now and then, or always,
-// holds a step up for about limit_seconds.
+// the longest answer so far (of a program that just started, of one that did not; at least kLeastStart and
+// kLeastAnswer), and after kMostInRow late ones a program without any answer between them the rest of the
+// step is not asked: a program that hangs now and then, or always, holds a step up for about limit_seconds.
 
 #include <atomic>
 #include <condition_variable>
@@ -33,7 +34,8 @@ struct CommandCounts {
 
 class CommandPool {
  public:
-  static constexpr double kLeastSeconds = 0.25;
+  static constexpr double kLeastStart = 0.25, kLeastAnswer = 0.1;  // seconds
+  static constexpr int64_t kMostInRow = 4;
 
   CommandPool(Helpers& helpers, CommandOptions options);
   ~CommandPool();
@@ -58,8 +60,9 @@ class CommandPool {
   void drop_late(CommandProcess& process);
   void drop(CommandProcess& process, CommandFailure failure, const std::string& why);
   void fail_call(CommandCall& call, CommandFailure failure, const std::string& why);
+  void fail_queue();
   static double age(const CommandProcess::OpenCall& call);
-  double allowed_seconds() const;
+  double allowed_seconds(const CommandProcess::OpenCall& call) const;
   void wake() const;
 
   Helpers& helpers_;
@@ -74,9 +77,10 @@ class CommandPool {
   std::vector<std::unique_ptr<CommandProcess>> processes_;
   int64_t started_ = 0;
   std::mt19937_64 ids_;
-  double longest_answer_ = 0;
+  double longest_answer_ = 0, longest_start_ = 0;
   int64_t failures_told_ = 0;
   std::atomic<bool> late_in_step_ = false;  // set before anybody hears of the late call
+  std::atomic<int64_t> late_in_row_ = 0;    // of the step
   std::thread thread_;
 };
 

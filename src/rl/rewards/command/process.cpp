@@ -41,7 +41,7 @@ std::string read_verdict(const Json& line, Verdict& verdict) {
 void CommandProcess::ask(int64_t id, std::shared_ptr<CommandCall> call) {
   call->request["id"] = id;
   unsent_ += dump_json_line(call->request) + "\n";
-  open[id] = {std::move(call), Clock::now()};
+  open[id] = {std::move(call), Clock::now(), !answered_};
 }
 
 void CommandProcess::write() {
@@ -98,7 +98,9 @@ bool CommandProcess::take_line(std::string_view text) {
   if (const std::string wrong = read_verdict(line, answer.verdict); !wrong.empty())
     return nonsense(fmt::format("{}: {}", wrong, shown(text)));
   const std::chrono::duration<double> took = Clock::now() - call->second.since;
-  longest_answer = std::max(longest_answer, took.count());
+  double& longest = call->second.at_start ? longest_start : longest_answer;
+  longest = std::max(longest, took.count());
+  answered_ = true;
   call->second.call->answer.set_value(std::move(answer));
   open.erase(call);
   return true;

@@ -49,10 +49,11 @@ class CommandProcess {
   struct OpenCall {
     std::shared_ptr<CommandCall> call;
     Clock::time_point since;
+    bool at_start;  // asked before the program's first answer: it waits for the start, too
   };
   HelperProgram program;
-  std::map<int64_t, OpenCall> open;  // by id
-  double longest_answer = 0;         // seconds
+  std::map<int64_t, OpenCall> open;              // by id
+  double longest_answer = 0, longest_start = 0;  // seconds; the latter of calls at the start
   CommandFailure failure = CommandFailure::none;
   std::string why;
 
@@ -63,6 +64,7 @@ class CommandProcess {
 
   std::string unsent_, unread_;
   size_t sent_ = 0;
+  bool answered_ = false;
 };
 
 }  // namespace temper

@@ -1,9 +1,12 @@
 #include "src/config/toml_node.h"
 
+#include <utf8proc.h>
+
 #include <algorithm>
 #include <sstream>
 
 #include "src/core/check.h"
+#include "src/core/text/printable.h"
 
 namespace temper {
 /// Some malformed files break an assertion of the library's parser; that is an error of the file, not a
@@ -36,10 +39,68 @@ size_t skip_string(std::string_view text, size_t at) {
       return i;
     } else if (text[i] == quote) {
       if (!lines) return i + 1;
-      if (text.substr(i, 3) == std::string(3, quote)) return i + 3;
+      if (text.substr(i, 3) != std::string(3, quote)) continue;
+      size_t end = i + 3;  // up to two quotes before the closing three are the string's
+      while (end < i + 5 && end < text.size() && text[end] == quote) ++end;
+      return end;
     }
   }
   return text.size();
+}
+
+/// Bytes of the character of UTF-8 at `at`; 0 where there is none.
+size_t character_at(std::string_view text, size_t at, utf8proc_int32_t& code) {
+  const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + at;
+  const auto length = utf8proc_iterate(bytes, static_cast<utf8proc_ssize_t>(text.size() - at), &code);
+  return static_cast<size_t>(std::max<utf8proc_ssize_t>(0, length));
+}
+
+/// Characters of a basic string beyond ASCII as escapes; what is not UTF-8 stays, for the parser to refuse.
+/// So does an escape of such a character, of which a question mark is left.
+std::string escaped(std::string_view text) {
+  std::string out;
+  bool escape = false;
+  for (size_t at = 0; at < text.size();) {
+    utf8proc_int32_t code = 0;
+    const size_t bytes = text[at] & 0x80 ? character_at(text, at, code) : 0;
+    out += bytes == 0 ? std::string(1, text[at]) : escape ? "?" : fmt::format("\\U{:08x}", code);
+    escape = !escape && text[at] == '\\';
+    at += std::max<size_t>(1, bytes);
+  }
+  return out;
+}
+
+/// The library's test for white space has no answer for many characters beyond ASCII. It asks where no string
+/// is, so there may be none of them (`outside`: the first, or npos), and where a line of a basic string goes
+/// on, so these get escapes.
+std::string without_such_characters(std::string_view text, size_t& outside) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  std::string out;
+  for (size_t at = text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0; at < text.size();) {
+    const size_t begin = at;
+    outside = at;
+    if (text[at] & 0x80) return out;
+    if (text[at] == '"' || text[at] == '\'') {
+      at = skip_string(text, at);
+      const std::string_view string = text.substr(begin, at - begin);
+      out += text[begin] == '"' ? escaped(string) : std::string(string);
+    } else {
+      at = text[at] == '#' ? std::min(text.find('\n', at), text.size()) : at + 1;
+      out += text.substr(begin, at - begin);
+    }
+  }
+  outside = std::string_view::npos;
+  return out;
+}
+
+[[noreturn]] void fail_outside(std::string_view text, size_t at, const std::string& source) {
+  utf8proc_int32_t code = 0;
+  const std::string_view character = text.substr(at, std::max<size_t>(1, character_at(text, at, code)));
+  const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(at), '\n');
+  fail(Exit::usage, {.what = "the config is not TOML",
+                     .where = fmt::format("{}:{}", source, line),
+                     .why = printable(character) + " stands outside of quotes",
+                     .fix = "put quotes around keys and texts with such characters, or remove it"});
 }
 
 /// Dots outside strings and comments: those of keys and of numbers.
@@ -157,8 +218,11 @@ std::string kind_name(TomlNode::Kind kind) {
 
 TomlNode parse_toml(std::string_view text, const std::string& source) {
   check_bounds(text, source);
+  size_t outside = 0;
+  const std::string plain = without_such_characters(text, outside);
+  if (outside != std::string_view::npos) fail_outside(text, outside, source);
   try {
-    const toml::table document = toml::parse(text);
+    const toml::table document = toml::parse(plain);
     return Converter(source).convert(document);
   } catch (const toml::parse_error& error) {
     const auto& at = error.source().begin;
@@ -178,8 +242,11 @@ TomlNode parse_toml_value(const std::string& text, const std::string& origin) {
   check_bounds(text, origin);
   // The text may itself hold line ends and further keys: then it is no value but a string.
   for (const std::string& value : {text, quote_toml(text)}) {
+    size_t outside = 0;
+    const std::string plain = without_such_characters("v = " + value, outside);
+    if (outside != std::string_view::npos) continue;
     try {
-      const toml::table document = toml::parse("v = " + value);
+      const toml::table document = toml::parse(plain);
       if (document.size() != 1) continue;
       TomlNode node = Converter("").convert(*document.get("v"));
       node.origin = origin;

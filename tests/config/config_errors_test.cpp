@@ -201,6 +201,21 @@ TEST(ConfigErrors, SyntaxNamesTheLine) {
   expect_error(Exit::usage, {"x.toml:3"}, "section twice", [] { load_text("[run]\nseed = 1\n[run]\n"); });
 }
 
+TEST(ConfigErrors, CharactersBeyondAsciiBelongIntoQuotes) {
+  const std::string before = std::string(kMinimalConfig) + "\n# Ж é\n[tokenizer]\n";
+  for (const char* line : {"\xca\xa2 = 1", "path = 1 \xc3\xa9", "path = 0.9\xe3\x81\x82", "\xe9 = 1"})
+    expect_error(Exit::usage, {"stands outside of quotes"}, line, [&] { load_text(before + line); });
+  // An escape of such a character is none.
+  expect_error(Exit::usage, {"escape"}, "escape", [&] { load_text(before + "path = \"a\\é\""); });
+  const Config config =
+      load_text("\xef\xbb\xbf" + before + "path = \"\"\"\\\n  Ответ \\u00e9 é ü 日本 \"ü\"\"\"\"\n" +
+                "chat_template = 'é\\n\"ж'\n")
+          .config;
+  EXPECT_EQ(config.tokenizer.path, "Ответ é é ü 日本 \"ü\"");
+  EXPECT_EQ(config.tokenizer.chat_template, "é\\n\"ж");
+  EXPECT_EQ(load_text(before, {"run.dir=été"}).config.run.dir, "été");
+}
+
 TEST(ConfigErrors, OverridesThatAreNone) {
   for (const char* text : {"run", "=3", "run=3x=", ".=1", "run..name=x", "ru n.name=x"}) {
     const ConfigReading reading = read_text(kMinimalConfig, {text});

@@ -496,7 +496,7 @@ TEST_F(EngineText, LeastLengthHoldsStopStringsBack) {
 
 TEST_F(EngineText, CutsDoNotShow) {
   GenerateOptions options = generate_options(50, vocab_);
-  const std::string& text = text_of(options).groups[0][2].text;
+  const std::string text = text_of(options).groups[0][2].text;
   options.stop = {text.substr(text.size() / 3, 4), "not in any text"};
   const Output whole = text_of(options);
   const std::vector<Request> requests{tiny_request(0, 5, 4, vocab_), tiny_request(1, 12, 2, vocab_)};

@@ -8,6 +8,8 @@
 namespace temper {
 namespace {
 
+constexpr int64_t kPiece = int64_t{1} << 19;  // elements that are asked for at once
+
 struct Request {
   int64_t parameter = -1, first = 0, count = 0;  // elements of the whole parameter; -1: done
 };
@@ -22,6 +24,21 @@ void for_each_owned(const ParamSpec& spec, const Request& request, const ShardPl
     const int64_t begin = std::max(request.first, span.whole * width),
                   end = std::min(request.first + request.count, (span.whole + span.rows) * width);
     if (begin < end) see(begin, end - begin, begin + (span.own - span.whole) * width);
+  }
+}
+
+/// What the ranks have sent, in its places.
+void put_together(const std::vector<std::string>& parts, const ParamSpec& spec, const Request& asked,
+                  DType held, const Tensor& destination) {
+  const auto ranks = static_cast<int>(parts.size());
+  const int64_t item = dtype_size(held), to_item = dtype_size(destination.dtype);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const char* from = parts[static_cast<size_t>(rank)].data();
+    for_each_owned(spec, asked, {rank, ranks}, [&](int64_t begin, int64_t n, int64_t) {
+      convert_elements(static_cast<char*>(destination.raw()) + (begin - asked.first) * to_item,
+                       destination.dtype, from, held, n);
+      from += n * item;
+    });
   }
 }
 
@@ -68,17 +85,10 @@ void read_shared(Comm& tp, const ParameterStore& own, Tensor Parameter::*of,
   std::map<std::string, int64_t> index;
   for (const Parameter& p : own.list()) index.emplace(p.spec.name, static_cast<int64_t>(index.size()));
   use([&](const ParamSpec& spec, int64_t first, int64_t count, const Tensor& destination) {
-    Request asked{index.at(spec.name), first, count};
-    const std::vector<std::string> parts = exchange.answer(asked);
-    const DType held = (own.list().front().*of).dtype;
-    const int64_t item = dtype_size(held), to_item = dtype_size(destination.dtype);
-    for (int rank = 0; rank < tp.size(); ++rank) {
-      const char* from = parts[static_cast<size_t>(rank)].data();
-      for_each_owned(spec, asked, {rank, tp.size()}, [&](int64_t begin, int64_t n, int64_t) {
-        convert_elements(static_cast<char*>(destination.raw()) + (begin - first) * to_item, destination.dtype,
-                         from, held, n);
-        from += n * item;
-      });
+    for (int64_t at = 0; at < count; at += kPiece) {
+      Request asked{index.at(spec.name), first + at, std::min(kPiece, count - at)};
+      put_together(exchange.answer(asked), spec, asked, (own.list().front().*of).dtype,
+                   rows(destination, at, at + asked.count));
     }
   });
   exchange.answer(request);

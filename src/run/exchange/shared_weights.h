@@ -1,7 +1,7 @@
 #pragma once
 // The whole parameters of a model, or their gradients, that tensor parallel ranks share, for one of them that
 // writes them: rank 0 of `tp` asks for elements, all ranks send what they have of them. Nobody holds more
-// than one window.
+// than a few MiB of them for it.
 
 #include <functional>
 

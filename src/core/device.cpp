@@ -83,7 +83,7 @@ void copy_rows_host(void* to, int64_t to_pitch, const void* from, int64_t from_p
 }
 
 void copy_host(void* to, const void* from, int64_t bytes) {
-  std::memcpy(to, from, static_cast<size_t>(bytes));
+  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));  // an empty vector's data may be null
 }
 
 void fill_rows_host(void* to, int value, int64_t bytes, int64_t rows, int64_t pitch) {

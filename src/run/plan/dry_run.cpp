@@ -58,6 +58,7 @@ const RolePlan& trainer_of(const RunPlan& plan) { return *plan.role(RoleKind::tr
 ShardPlace largest_share(const RunPlan& plan, const ModelConfig& model) {
   const ShardPlace all{0, trainer_of(plan).tp};
   ShardPlace largest = all;
+  if (all.ranks == 1) return all;
   const ParamSpec spec = parameter_specs(model).front();
   const auto rows = [&](const ShardPlace& of) { return row_spans(spec, of).front().rows; };
   for (ShardPlace of = all; of.rank < of.ranks; ++of.rank)
@@ -169,16 +170,20 @@ ModelMemory model_memory(const RunPlan& plan, const ModelConfig& model, const Co
   const ShardPlace share = largest_share(plan, model);
   for (ParamSpec& spec : parameter_specs(model)) store.add(std::move(spec), share);
   store.allocate(plan.dtype, /*with_gradients=*/true, device);
-  ParameterStore whole;
-  for (ParamSpec& spec : parameter_specs(model)) whole.add(std::move(spec));
-  whole.allocate(plan.dtype, /*with_gradients=*/false, device);
+  int64_t whole = store.flat_values().bytes();
+  if (share.ranks > 1) {
+    ParameterStore all;
+    for (ParamSpec& spec : parameter_specs(model)) all.add(std::move(spec));
+    all.allocate(plan.dtype, /*with_gradients=*/false, device);
+    whole = all.flat_values().bytes();
+  }
   Collectives dp = silent_collectives(trainer_of(plan).dp());
   Backend backend = backend_of(config, device);
   ModelConfig one = model;
   one.num_layers = 1;
   return {.weights = store.flat_values().bytes(),
           .gradients = store.flat_grads().bytes(),
-          .whole_weights = whole.flat_values().bytes(),
+          .whole_weights = whole,
           .tables = Model(one, model_options(plan, false, device)).table_bytes(),
           .optimizer = Optimizer(backend.ctx(), store, config.optimizer, dp, 0,
                                  plan.optimizer_in_host ? StatePlace::host : StatePlace::device)

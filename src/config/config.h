@@ -126,8 +126,9 @@ struct RoleConfig {
 
 struct RolesConfig {
   RoleConfig trainer;
-  std::optional<RoleConfig> rollout, reference;  // absent: as trainer
-  std::optional<bool> reference_offload;         // key roles.reference.offload
+  std::optional<RoleConfig> rollout, reference;     // absent: as trainer
+  std::optional<int64_t> rollout_tp, reference_tp;  // keys roles.rollout.tp, roles.reference.tp
+  std::optional<bool> reference_offload;            // key roles.reference.offload
 };
 
 struct ClusterConfig {

@@ -210,8 +210,15 @@ void roles_fields(RolesConfig& c, ClusterConfig& k, std::vector<Field>& fields) 
              "parallel",
      .unit = "ranks",
      .range = kCount});
+  const KeySpec follow_tp{.help = "tensor parallel: so many ranks share the model of this role",
+                          .unit = "ranks",
+                          .range = kCount,
+                          .absent_means = "as roles.trainer.tp",
+                          .example = 2};
   f("rollout.ranks", c.rollout, follow);
+  f("rollout.tp", c.rollout_tp, follow_tp);
   f("reference.ranks", c.reference, follow);
+  f("reference.tp", c.reference_tp, follow_tp);
   f("reference.offload", c.reference_offload,
     {.help = "weights of the reference in host memory but for its phase",
      .absent = "auto",

@@ -80,29 +80,6 @@ void gather_stats(Ctx& c, Collectives& tp, const Tensor& stats, const Tensor& lo
   tp.all_reduce_sum(c, logits, "logits of targets, copied from their tp owners");
 }
 
-/// A part of a parameter at a time: its rows lie in the order of the ranks.
-void gather_weights(Ctx& c, Collectives& tp, const ParameterStore& shares, ParameterStore& whole) {
-  auto to = whole.list().begin();
-  for (const Parameter& p : shares.list()) {
-    const Parameter& all = *to++;
-    for (size_t i = 0; i < p.spans.size(); ++i) {
-      const RowSpan& span = p.spans[i];
-      const Tensor own = rows(p.value, span.own, span.own + span.rows),
-                   place = rows(all.value, span.whole, span.whole + span.rows);
-      device::copy(c.lane, place.raw(), own.data, own.bytes());
-      if (p.spec.shard == Shard::none) continue;
-      const int64_t width = p.spec.size() / p.spec.shape[0];
-      std::vector<FlatRange> ranges;
-      for (int rank = 0; rank < tp.size(); ++rank) {
-        const RowSpan of = row_spans(p.spec, {rank, tp.size()})[i];
-        const int64_t sent = of.first_rank == rank ? of.rows : 0;
-        ranges.push_back({of.whole * width, (of.whole + sent) * width});
-      }
-      tp.all_gather_ranges(c, flat(all.value), ranges, "weights, copied from their tp owners");
-    }
-  }
-}
-
 void sum_shared_gradients(Ctx& c, Collectives& tp, ParameterStore& parameters, const Unit& unit) {
   for (Parameter& p : parameters.list()) {
     if (p.offset < unit.range.begin || p.offset >= unit.range.end || !p.has_grad()) continue;

@@ -26,9 +26,6 @@ void copy_owned(Ctx& c, Collectives& tp, const Tensor& rows);
 /// [n]: those of the owners.
 void gather_stats(Ctx& c, Collectives& tp, const Tensor& stats, const Tensor& logits, int64_t vocabulary);
 
-/// whole becomes the model that ranks share in `shares`; the same on all of them.
-void gather_weights(Ctx& c, Collectives& tp, const ParameterStore& shares, ParameterStore& whole);
-
 /// After the backward of a unit: gradients of what several ranks have become sums over them, where each has
 /// made its own heads' part alone (norms of heads; keys and values of a head that several ranks have).
 void sum_shared_gradients(Ctx& c, Collectives& tp, ParameterStore& parameters, const Unit& unit);

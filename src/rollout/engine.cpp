@@ -10,9 +10,11 @@ namespace temper {
 Engine::Engine(const Model& model, const EngineOptions& options, Lane& lane)
     : model_(model),
       scheduler_(options.scheduler),
-      cache_(model.config(), model.dtype(), options.num_pages, options.page_tokens, options.poison_free_pages,
-             lane) {
-  if (options.graphs && model.device() == Device::cuda) graphs_.emplace(model, cache_, lane);
+      cache_(model.config(), model.splits().tp_ranks(), model.dtype(), options.num_pages, options.page_tokens,
+             options.poison_free_pages, lane) {
+  // What goes through host memory between ranks cannot be recorded.
+  const bool records = options.graphs && model.device() == Device::cuda && !model.splits().shares();
+  if (records) graphs_.emplace(model, cache_, lane);
 }
 
 RolloutCounters Engine::generate(Ctx& c, std::span<const Request> requests, const GenerateOptions& options,
@@ -26,7 +28,8 @@ RolloutCounters Engine::generate(Ctx& c, std::span<const Request> requests, cons
 }
 
 int64_t Engine::cache_bytes() const {
-  return cache_.num_pages() * KvCache::page_bytes(model_.config(), model_.dtype(), cache_.page_tokens());
+  return cache_.num_pages() * KvCache::page_bytes(model_.config(), model_.splits().tp_ranks(), model_.dtype(),
+                                                  cache_.page_tokens());
 }
 
 int64_t Engine::capacity() const {

@@ -1,15 +1,17 @@
 #include "src/rollout/kv_cache.h"
 
+#include "src/nn/attention.h"
+
 namespace temper {
 
-KvCache::KvCache(const ModelConfig& config, DType storage, int64_t num_pages, int64_t page_tokens,
+KvCache::KvCache(const ModelConfig& config, int tp, DType storage, int64_t num_pages, int64_t page_tokens,
                  bool poison, Lane& lane)
     : lane_(lane),
       page_tokens_(page_tokens),
       layers_(config.num_layers),
       poison_(poison),
       memory_(lane.device(), MemoryUse::cache) {
-  const int64_t width = config.num_kv_heads * page_tokens * config.head_dim;
+  const int64_t width = attention_shape(config, tp).kv_width() * page_tokens;
   const int64_t pages = num_pages + (like_gpu(lane.device()) ? 1 : 0);  // and the scratch page
   keys_ = memory_.zeros({layers_, pages, width}, storage);
   values_ = memory_.zeros({layers_, pages, width}, storage);
@@ -51,8 +53,8 @@ PagedKv KvCache::view(CTensor page_table, CTensor lengths) const {
   return {keys_, values_, page_table, lengths, page_tokens_};
 }
 
-int64_t KvCache::page_bytes(const ModelConfig& config, DType storage, int64_t page_tokens) {
-  return 2 * config.num_layers * config.num_kv_heads * config.head_dim * page_tokens * dtype_size(storage);
+int64_t KvCache::page_bytes(const ModelConfig& config, int tp, DType storage, int64_t page_tokens) {
+  return 2 * config.num_layers * attention_shape(config, tp).kv_width() * page_tokens * dtype_size(storage);
 }
 
 /// Copies the page `source`, or NaN bit patterns when it is null.

@@ -14,10 +14,10 @@ namespace temper {
 
 class KvCache {
  public:
-  /// Pages are copied on `lane`, on which the batches run. `poison`: pages are filled with NaN when they
-  /// become free (tests: nobody may read them).
-  KvCache(const ModelConfig& config, DType storage, int64_t num_pages, int64_t page_tokens, bool poison,
-          Lane& lane);
+  /// Of one of the `tp` ranks that share the heads. Pages are copied on `lane`, on which the batches run.
+  /// `poison`: pages are filled with NaN when they become free (tests: nobody may read them).
+  KvCache(const ModelConfig& config, int tp, DType storage, int64_t num_pages, int64_t page_tokens,
+          bool poison, Lane& lane);
 
   int64_t page_tokens() const { return page_tokens_; }
   int64_t num_pages() const { return static_cast<int64_t>(references_.size()); }
@@ -39,7 +39,7 @@ class KvCache {
 
   /// View for the kernels; page table and lengths are the batch's.
   PagedKv view(CTensor page_table, CTensor lengths) const;
-  static int64_t page_bytes(const ModelConfig& config, DType storage, int64_t page_tokens);
+  static int64_t page_bytes(const ModelConfig& config, int tp, DType storage, int64_t page_tokens);
 
  private:
   void fill(int32_t page, const int32_t* source) const;

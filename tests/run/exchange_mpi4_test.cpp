@@ -36,13 +36,16 @@ class FlippingMailbox : public Mailbox {
 /// What a rank has of the exchange of a run.
 struct Hops {
   Hops(Mailbox& mailbox, const RoleRanks& ranks, int64_t lag, int64_t step = 0)
-      : end(mailbox, ranks), groups(mailbox, ranks, lag, end), weights(mailbox, ranks, lag, end) {
+      : end(mailbox, ranks),
+        groups(mailbox, ranks, lag, end),
+        weights(mailbox, whole_copies(ranks), lag, end) {
     groups.start(step, step);
     weights.start(step);
   }
   EndOfRun end;
   GroupExchange groups;
   WeightSync weights;
+  Lane lane;
 };
 
 class ExchangeOnRanks : public OnRanks {
@@ -106,7 +109,8 @@ TEST_F(ExchangeOnRanks, BytesOfWeightsMoveOnlyToRanksThatDoNotTrain) {
     for (int r : p.ranks.producers)
       receivers += std::count(p.ranks.trainer.begin(), p.ranks.trainer.end(), r) == 0;
     const auto sources = static_cast<int>(p.ranks.trainer.size());
-    WeightTransfer transfer(weights, sources);
+    device::HostWindows windows(Device::cpu);
+    const WeightTransfer transfer(weights, {sources, 1}, {}, -1, windows);
     int64_t expected = 0;
     for (int source = 0; source < sources; ++source) {
       const auto bytes = static_cast<int64_t>(transfer.message(weights, source, 0).size());
@@ -169,7 +173,8 @@ TEST_F(ExchangeOnRanks, TheEndOfTheRunFreesRanksThatWait) {
     hops.end.tell();
     return;
   }
-  EXPECT_FALSE(rank() == 3 ? hops.groups.take(0, 5).has_value() : hops.weights.receive(weights, 4));
+  EXPECT_FALSE(rank() == 3 ? hops.groups.take(0, 5).has_value()
+                           : hops.weights.receive(hops.lane, weights, nullptr, 4));
   EXPECT_TRUE(hops.end.has_come());
   EXPECT_TRUE(weights_are(weights, 4));
 }
@@ -184,7 +189,7 @@ TEST_F(ExchangeOnRanks, ATrainerMayBeAVersionAheadOfAnother) {
       set_weights(weights, version);
       hops.weights.publish(weights, version);
     } else {
-      EXPECT_TRUE(hops.weights.receive(weights, version));
+      EXPECT_TRUE(hops.weights.receive(hops.lane, weights, nullptr, version));
       EXPECT_TRUE(weights_are(weights, version)) << version;
     }
   }
@@ -201,11 +206,11 @@ TEST_F(ExchangeOnRanks, AChangedBitOfTheWeightsStopsTheRun) {
     EXPECT_EQ(flipping.flipped, rank());
   }
   if (rank() == 2) {
-    EXPECT_TRUE(hops.weights.receive(weights, 7));
+    EXPECT_TRUE(hops.weights.receive(hops.lane, weights, nullptr, 7));
   }
   if (rank() == 3)
     expect_error(Exit::storage, {"weights were changed on their way"}, "flipped bit",
-                 [&] { hops.weights.receive(weights, 7); });
+                 [&] { hops.weights.receive(hops.lane, weights, nullptr, 7); });
   if (rank() != 3) {
     EXPECT_TRUE(weights_are(weights, 7));
   }

@@ -98,6 +98,14 @@ inline double fake_value(const Trajectory& t) {
   return 0.5 * static_cast<double>(t.data_position) + t.sample;
 }
 
+/// Weights go whole to every producer that does not train.
+inline WeightRoutes whole_copies(const RoleRanks& ranks) {
+  WeightRoutes routes{ranks.trainer, {static_cast<int>(ranks.trainer.size()), 1}, {}, ranks.generate_apart()};
+  for (const int rank : ranks.producers)
+    if (!ranks.trains(rank)) routes.receivers.push_back({rank, {}});
+  return routes;
+}
+
 class FakeRank {
  public:
   FakeRank(const FakeConfig& config, Mailbox& mailbox, Comm* dp, const FakeCheckpoint& from)
@@ -107,7 +115,7 @@ class FakeRank {
         dp_(dp),
         end_(mailbox, config.ranks),
         groups_(mailbox, config.ranks, config.lag, end_),
-        sync_(mailbox, config.ranks, config.lag, end_),
+        sync_(mailbox, whole_copies(config.ranks), config.lag, end_),
         produces_(has(config.ranks.producers)),
         rollout_{config.lag, config.steps, from.produced},
         unfinished_(from.unfinished) {
@@ -168,7 +176,7 @@ class FakeRank {
   }
 
   bool generate(int64_t step) {
-    if (!sync_.receive(weights_, step - 1)) return false;
+    if (!sync_.receive(lane_, weights_, dp_ ? &weights_ : nullptr, step - 1)) return false;
     EXPECT_TRUE(weights_are(weights_, step - 1)) << "weights of step " << step << ", " << config_.text();
     while (rollout_.done < rollout_.limit(step)) produce(++rollout_.done, step - 1);
     return true;
@@ -296,6 +304,7 @@ class FakeRank {
   Comm* dp_;
   EndOfRun end_;
   GroupExchange groups_;
+  Lane lane_;
   WeightSync sync_;
   struct Stage {
     bool mine;

@@ -347,7 +347,7 @@ TEST(Plan, RolesOnRanksOfTheirOwn) {
   const RunPlan& plan = result.plan;
   EXPECT_EQ(plan.max_policy_lag, 2);
   EXPECT_EQ(plan.weight_receivers(), std::vector<int>{0});
-  EXPECT_EQ(plan.weight_bytes_per_step(), plan.num_parameters * 4);
+  EXPECT_EQ(plan.weights.bytes, plan.num_parameters * 4);
   std::map<int, std::set<std::string>> held, phases;
   for (const MemoryRow& row : plan.memory) {
     for (const int rank : row.ranks) phases[rank].insert(row.phase);

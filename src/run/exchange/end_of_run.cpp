@@ -6,8 +6,10 @@ namespace temper {
 
 void EndOfRun::tell() {
   if (!decides()) return;
-  std::set<int> others(ranks_.producers.begin(), ranks_.producers.end());
-  for (const std::vector<int>& stage : ranks_.stages) others.insert(stage.begin(), stage.end());
+  std::set<int> others;
+  const auto add = [&](const std::vector<int>& ranks) { others.insert(ranks.begin(), ranks.end()); };
+  add(ranks_.producers), add(ranks_.with_producers), add(ranks_.with_stages);
+  for (const std::vector<int>& stage : ranks_.stages) add(stage);
   for (const int rank : others)
     if (!ranks_.trains(rank)) mailbox_.post(rank, kEnd, "");
   tell_idle();

@@ -8,20 +8,27 @@ namespace temper {
 
 /// World ranks, ascending. `producers`: who makes groups (the rollout ranks; the trainer's own where nothing
 /// is generated). `stages`: roles that add something to each group (the reference its log-probs); none empty.
+/// Where several ranks share the model of a role, these are the ones that speak for them; the others stand
+/// below.
 struct RoleRanks {
   std::vector<int> producers;
   std::vector<std::vector<int>> stages;
   std::vector<int> trainer;
+  std::vector<int> with_producers = {}, with_stages = {};
 
   bool has_role(int rank) const {
     const auto in = [rank](const std::vector<int>& some) {
       return std::binary_search(some.begin(), some.end(), rank);
     };
-    return in(producers) || in(trainer) || std::any_of(stages.begin(), stages.end(), in);
+    return in(producers) || in(trainer) || in(with_producers) || in(with_stages) ||
+           std::any_of(stages.begin(), stages.end(), in);
   }
   /// Nothing is generated where the trainer is: its weights go on while others generate with older ones.
   bool generate_apart() const {
-    return std::none_of(producers.begin(), producers.end(), [this](int rank) { return trains(rank); });
+    const auto apart = [this](const std::vector<int>& ranks) {
+      return std::none_of(ranks.begin(), ranks.end(), [this](int rank) { return trains(rank); });
+    };
+    return apart(producers) && apart(with_producers);
   }
   bool trains(int rank) const { return std::binary_search(trainer.begin(), trainer.end(), rank); }
 };

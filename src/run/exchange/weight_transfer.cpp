@@ -1,6 +1,7 @@
 #include "src/run/exchange/weight_transfer.h"
 
 #include <cstring>
+#include <set>
 
 #include "src/core/hash.h"
 
@@ -10,40 +11,47 @@ namespace {
 constexpr size_t kDigestDigits = 32;
 constexpr size_t kHeader = sizeof(int64_t) + kDigestDigits;
 
-char* rows_of(const Parameter& p, const WeightPiece& piece) {
-  return static_cast<char*>(p.value.raw()) + piece.bytes / piece.rows * piece.begin;
+/// `row`: of the sender or of the receiver.
+char* rows_of(const ParameterStore& weights, const WeightPiece& piece, int64_t row) {
+  return static_cast<char*>(weights.list()[piece.parameter].value.raw()) +
+         piece.bytes / piece.move.rows * row;
 }
 
 }  // namespace
 
-WeightTransfer::WeightTransfer(const ParameterStore& weights, int num_sources)
-    : num_sources_(num_sources), windows_(weights.device()), digests_(static_cast<size_t>(num_sources)) {
+WeightTransfer::WeightTransfer(const ParameterStore& weights, const Holders& sources,
+                               const ShardPlace& receiver, int self, device::HostWindows& windows)
+    : self_(self), windows_(windows) {
+  std::set<int> senders;
   for (size_t i = 0; i < weights.list().size(); ++i) {
     const ParamSpec& spec = weights.list()[i].spec;
-    const int64_t rows = spec.shape.front(), row_bytes = spec.size() / rows * dtype_size(weights.dtype());
-    for (int source = 0; source < num_sources; ++source) {
-      const int64_t begin = rows * source / num_sources, end = rows * (source + 1) / num_sources;
-      if (begin < end)
-        pieces_.push_back({static_cast<int64_t>(i), begin, end - begin, (end - begin) * row_bytes, source});
+    const int64_t row_bytes = spec.size() / spec.shape.front() * dtype_size(weights.dtype());
+    for (const RowMove& move : row_moves(spec, sources, receiver, self)) {
+      pieces_.push_back({i, move, move.rows * row_bytes});
+      if (move.holder != self) senders.insert(move.holder);
     }
   }
+  senders_.assign(senders.begin(), senders.end());
 }
 
-std::string WeightTransfer::digest_of(const ParameterStore& weights) {
-  const Tensor flat = weights.flat_values();
+/// Of the rows of a source as they lie in memory.
+std::string WeightTransfer::digest_of(const ParameterStore& weights, int source,
+                                      int64_t RowMove::*row) const {
   Digest digest;
-  windows_.read(flat.raw(), flat.bytes(),
-                [&](const char* from, int64_t bytes) { digest.update(from, bytes); });
+  for (const WeightPiece& piece : pieces_)
+    if (piece.move.holder == source)
+      windows_.read(rows_of(weights, piece, piece.move.*row), piece.bytes,
+                    [&](const char* from, int64_t bytes) { digest.update(from, bytes); });
   return digest.hex();
 }
 
-std::string WeightTransfer::message(const ParameterStore& weights, int source, int64_t version) {
+std::string WeightTransfer::message(const ParameterStore& weights, int source, int64_t version) const {
   std::string bytes(sizeof version, '\0');
   std::memcpy(bytes.data(), &version, sizeof version);
-  bytes += digest_of(weights);
+  bytes += digest_of(weights, source, &RowMove::from);
   for (const WeightPiece& piece : pieces_)
-    if (piece.source_index == source)
-      windows_.read(rows_of(weights.list()[static_cast<size_t>(piece.parameter)], piece), piece.bytes,
+    if (piece.move.holder == source)
+      windows_.read(rows_of(weights, piece, piece.move.from), piece.bytes,
                     [&](const char* from, int64_t count) { bytes.append(from, static_cast<size_t>(count)); });
   return bytes;
 }
@@ -52,38 +60,43 @@ void WeightTransfer::look_into(const ParameterStore& weights, int source, std::s
                                const See& see) const {
   const char* from = message.data() + kHeader;
   for (const WeightPiece& piece : pieces_) {
-    if (piece.source_index != source) continue;
-    see(weights.list()[static_cast<size_t>(piece.parameter)], piece, from);
+    if (piece.move.holder != source) continue;
+    see(weights.list()[piece.parameter], piece, from);
     from += piece.bytes;
   }
 }
 
-void WeightTransfer::apply(ParameterStore& weights, int source, int64_t version, std::string_view message) {
+void WeightTransfer::apply(ParameterStore& weights, int source, int64_t version,
+                           std::string_view message) const {
   size_t expected = kHeader;
   for (const WeightPiece& piece : pieces_)
-    if (piece.source_index == source) expected += static_cast<size_t>(piece.bytes);
+    if (piece.move.holder == source) expected += static_cast<size_t>(piece.bytes);
   CHECK(message.size() == expected, "weights from trainer {}: {} bytes instead of {}", source, message.size(),
         expected);
   int64_t theirs = 0;
   std::memcpy(&theirs, message.data(), sizeof theirs);
   CHECK(theirs == version, "weights of version {} came, {} is awaited", theirs, version);
-  digests_[static_cast<size_t>(source)] = message.substr(sizeof theirs, kDigestDigits);
-  look_into(weights, source, message, [&](const Parameter& p, const WeightPiece& piece, const char* from) {
-    windows_.write(rows_of(p, piece), piece.bytes, [&](char* to, int64_t at, int64_t bytes) {
-      std::memcpy(to, from + at, static_cast<size_t>(bytes));
-    });
+  look_into(weights, source, message, [&](const Parameter&, const WeightPiece& piece, const char* from) {
+    windows_.write(
+        rows_of(weights, piece, piece.move.to), piece.bytes,
+        [&](char* to, int64_t at, int64_t bytes) { std::memcpy(to, from + at, static_cast<size_t>(bytes)); });
   });
+  const std::string said(message.substr(sizeof theirs, kDigestDigits)),
+      mine = digest_of(weights, source, &RowMove::to);
+  if (said != mine)
+    fail(Exit::storage,
+         {.what = "weights were changed on their way to this rank",
+          .where = fmt::format("transfer from trainer rank {}", source),
+          .why = fmt::format("digest {} there, {} here", said, mine),
+          .fix = "memory or network of a node is faulty: look at its logs, and resume without that node"});
 }
 
-void WeightTransfer::check_digest(const ParameterStore& weights) {
-  const std::string mine = digest_of(weights);
-  for (int source = 0; source < num_sources_; ++source)
-    if (const std::string& theirs = digests_[static_cast<size_t>(source)]; theirs != mine)
-      fail(Exit::storage,
-           {.what = "weights were changed on their way to this rank",
-            .where = fmt::format("transfer from trainer rank {} of {}", source, num_sources_),
-            .why = fmt::format("digest {} there, {} here", theirs, mine),
-            .fix = "memory or network of a node is faulty: look at its logs, and resume without that node"});
+void WeightTransfer::copy_own(Lane& lane, ParameterStore& weights, const ParameterStore& trained) const {
+  for (const WeightPiece& piece : pieces_)
+    if (piece.move.holder == self_)
+      device::copy(lane, rows_of(weights, piece, piece.move.to), rows_of(trained, piece, piece.move.from),
+                   piece.bytes);
+  lane.wait();
 }
 
 }  // namespace temper

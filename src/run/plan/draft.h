@@ -12,7 +12,7 @@ struct PlanDraft {
   PlanResult result;
 
   bool supervised() const { return !algorithm_traits(config.algorithm.name).generates; }
-  void error(const char* key, std::string message, std::vector<Json> legal) {
+  void error(const std::string& key, std::string message, std::vector<Json> legal) {
     result.errors.push_back({key, "", std::move(message), std::move(legal)});
   }
   void warn(std::string message) { result.warnings.push_back(std::move(message)); }

@@ -54,9 +54,15 @@ Collectives silent_collectives(int ranks, int rank = 0) {
 
 const RolePlan& trainer_of(const RunPlan& plan) { return *plan.role(RoleKind::trainer); }
 
-/// The trainer's share that is largest: chunks of a vocabulary may not go evenly.
-ShardPlace largest_share(const RunPlan& plan, const ModelConfig& model) {
-  const ShardPlace all{0, trainer_of(plan).tp};
+/// Of one of the ranks that share the model of a role.
+int tp_of(const RunPlan& plan, RoleKind kind) {
+  const RolePlan* role = plan.role(kind);
+  return role ? role->tp : 1;
+}
+
+/// The share that is largest: chunks of a vocabulary may not go evenly.
+ShardPlace largest_share(const ModelConfig& model, int tp) {
+  const ShardPlace all{0, tp};
   ShardPlace largest = all;
   if (all.ranks == 1) return all;
   const ParamSpec spec = parameter_specs(model).front();
@@ -162,28 +168,40 @@ std::vector<Sequence> fullest_step(const RunPlan& plan, int64_t prefilled) {
   return list;
 }
 
+/// Weights of the largest share of a role.
+int64_t weight_bytes(const RunPlan& plan, const ModelConfig& model, RoleKind kind) {
+  const ShardPlace share = largest_share(model, tp_of(plan, kind));
+  ParameterStore store;
+  for (ParamSpec& spec : parameter_specs(model)) store.add(std::move(spec), share);
+  store.allocate(plan.dtype, /*with_gradients=*/false, counting_device(plan));
+  return store.flat_values().bytes();
+}
+
+/// `measure` of a model like those of a role, as the rank with the largest share has it.
+template <class Measure>
+PhaseMemory with_model_of(const RunPlan& plan, const ModelConfig& model, const Device& device, bool trains,
+                          RoleKind kind, const Measure& measure) {
+  const int ranks = tp_of(plan, kind);
+  Collectives tp = silent_collectives(ranks, largest_share(model, ranks).rank);
+  return measure(Model(model, model_options(plan, trains, device, {ranks > 1 ? &tp : nullptr})));
+}
+
 }  // namespace
 
 ModelMemory model_memory(const RunPlan& plan, const ModelConfig& model, const Config& config) {
   const Device device = counting_device(plan);
   ParameterStore store;
-  const ShardPlace share = largest_share(plan, model);
+  const ShardPlace share = largest_share(model, trainer_of(plan).tp);
   for (ParamSpec& spec : parameter_specs(model)) store.add(std::move(spec), share);
   store.allocate(plan.dtype, /*with_gradients=*/true, device);
-  int64_t whole = store.flat_values().bytes();
-  if (share.ranks > 1) {
-    ParameterStore all;
-    for (ParamSpec& spec : parameter_specs(model)) all.add(std::move(spec));
-    all.allocate(plan.dtype, /*with_gradients=*/false, device);
-    whole = all.flat_values().bytes();
-  }
   Collectives dp = silent_collectives(trainer_of(plan).dp());
   Backend backend = backend_of(config, device);
   ModelConfig one = model;
   one.num_layers = 1;
   return {.weights = store.flat_values().bytes(),
           .gradients = store.flat_grads().bytes(),
-          .whole_weights = whole,
+          .rollout_weights = weight_bytes(plan, model, RoleKind::rollout),
+          .reference_weights = weight_bytes(plan, model, RoleKind::reference),
           .tables = Model(one, model_options(plan, false, device)).table_bytes(),
           .optimizer = Optimizer(backend.ctx(), store, config.optimizer, dp, 0,
                                  plan.optimizer_in_host ? StatePlace::host : StatePlace::device)
@@ -199,16 +217,16 @@ PhaseMemory train_memory(const RunPlan& plan, const ModelConfig& model, const Co
     PhaseMemory most;
     for (const std::vector<Trajectory>& all : fullest(plan, update)) {
       Backend backend = backend_of(config, device);
-      Collectives dp = silent_collectives(trainer_of(plan).dp()),
-                  tp = silent_collectives(trainer_of(plan).tp, largest_share(plan, some).rank);
-      const Splits splits{trainer_of(plan).tp > 1 ? &tp : nullptr};
-      Model layers(some, model_options(plan, true, device, splits));
-      OneRank control;
-      Trainer trainer(backend.ctx(), layers, control, control, dp, trainer_options(config, plan));
-      const PolicyObjective objective(layers.head(), *algorithm, config.rollout.temperature,
-                                      plan.max_new_tokens);
-      trainer.update(backend.ctx(), pointers(all), objective);
-      most = larger(most, {trainer.activation_bytes(), backend.ctx().scratch.peak_bytes()});
+      Collectives dp = silent_collectives(trainer_of(plan).dp());
+      most = larger(most, with_model_of(plan, some, device, true, RoleKind::trainer, [&](Model layers) {
+                      OneRank control;
+                      Trainer trainer(backend.ctx(), layers, control, control, dp,
+                                      trainer_options(config, plan));
+                      const PolicyObjective objective(layers.head(), *algorithm, config.rollout.temperature,
+                                                      plan.max_new_tokens);
+                      trainer.update(backend.ctx(), pointers(all), objective);
+                      return PhaseMemory{trainer.activation_bytes(), backend.ctx().scratch.peak_bytes()};
+                    }));
     }
     return most;
   });
@@ -223,9 +241,10 @@ PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const 
     PhaseMemory most;
     for (const std::vector<Trajectory>& all : fullest(plan, step)) {
       Backend backend = backend_of(config, device);
-      const Model layers(some, model_options(plan, false, device));
-      local_logprobs(backend.ctx(), layers, pointers(all), pass_options(config, plan));
-      most = larger(most, {0, backend.ctx().scratch.peak_bytes()});
+      most = larger(most, with_model_of(plan, some, device, false, role, [&](const Model& layers) {
+                      local_logprobs(backend.ctx(), layers, pointers(all), pass_options(config, plan));
+                      return PhaseMemory{0, backend.ctx().scratch.peak_bytes()};
+                    }));
     }
     return most;
   });
@@ -238,25 +257,29 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
   options.sampling = sample_options(config.rollout);
   options.num_sampleable = model.vocab_size;
   const Sampler sampler(options);
+  const RoleKind generates = plan.generates ? RoleKind::rollout : RoleKind::trainer;
   const auto measure = [&](std::vector<Sequence> sequences) {
     return of_all_layers(model, config, device, [&](const ModelConfig& some) {
       Backend backend = backend_of(config, device);
       Ctx& c = backend.ctx();
-      const Model layers(some, model_options(plan, false, device));
-      const KvCache cache(some, plan.dtype, plan.kv_pages, plan.kv_page_tokens, false, c.lane);
-      std::vector<ScheduledRows> rows;
-      for (Sequence& s : sequences) rows.push_back({&s, s.missing()});
-      const StepBatch batch(rows);
-      const Tensor hidden = batch.forward(c, layers, cache);
-      std::vector<DrawTarget> targets = batch.last_rows();
-      while (std::ssize(targets) < plan.running_sequences) targets.push_back(targets.back());
-      sampler.draw(c, layers.head(), hidden, targets);
-      return PhaseMemory{0, c.scratch.peak_bytes()};
+      return with_model_of(plan, some, device, false, generates, [&](const Model& layers) {
+        const KvCache cache(some, tp_of(plan, generates), plan.dtype, plan.kv_pages, plan.kv_page_tokens,
+                            false, c.lane);
+        std::vector<ScheduledRows> rows;
+        for (Sequence& s : sequences) rows.push_back({&s, s.missing()});
+        const StepBatch batch(rows);
+        const Tensor hidden = batch.forward(c, layers, cache);
+        std::vector<DrawTarget> targets = batch.last_rows();
+        while (std::ssize(targets) < plan.running_sequences) targets.push_back(targets.back());
+        sampler.draw(c, layers.head(), hidden, targets);
+        return PhaseMemory{0, c.scratch.peak_bytes()};
+      });
     });
   };
   PhaseMemory most = measure(fullest_step(plan, config.rollout.prefill_chunk_tokens));
   // Recorded decode steps have scratch memory of their own.
-  if (like_gpu(device)) most.workspace += measure(fullest_step(plan, 0)).workspace;
+  if (like_gpu(device) && tp_of(plan, generates) == 1)
+    most.workspace += measure(fullest_step(plan, 0)).workspace;
   return most;
 }
 

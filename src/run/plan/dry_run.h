@@ -12,8 +12,9 @@ namespace temper {
 
 /// Bytes that a rank holds from start to end.
 struct ModelMemory {
-  int64_t weights = 0, gradients = 0;  // of the trainer's share
-  int64_t whole_weights = 0, tables = 0;
+  int64_t weights = 0, gradients = 0;                  // of the trainer's share
+  int64_t rollout_weights = 0, reference_weights = 0;  // of a share of these roles
+  int64_t tables = 0;
   int64_t optimizer = 0;  // of the first trainer rank, which has most
 };
 ModelMemory model_memory(const RunPlan& plan, const ModelConfig& model, const Config& config);

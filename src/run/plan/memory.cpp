@@ -41,27 +41,38 @@ bool uses_cache(const RunPlan& plan, int rank) {
   return plan.has_role(RoleKind::rollout, rank) || (plan.has_role(RoleKind::trainer, rank) && plan.validates);
 }
 
+/// The validation has a cache beside that of the rollout.
+bool has_two_caches(const RunPlan& plan, int rank) {
+  return plan.has_role(RoleKind::rollout, rank) && plan.has_role(RoleKind::trainer, rank) && plan.validates &&
+         !plan.shares_buffers(rank);
+}
+
+/// Versions that WeightSync keeps: with a lag, where ranks only generate.
+int64_t versions_kept(const RunPlan& plan) {
+  const RolePlan* rollout = plan.role(RoleKind::rollout);
+  const auto trains = [&](int rank) { return plan.has_role(RoleKind::trainer, rank); };
+  if (!rollout || plan.max_policy_lag == 0 ||
+      std::any_of(rollout->ranks.begin(), rollout->ranks.end(), trains))
+    return 0;
+  return std::min<int64_t>(plan.max_policy_lag, 2) + 1;
+}
+
 /// Host memory of a rank from start to end, beside what a CPU computes with.
 Parts host_parts(const RunPlan& plan, const ModelMemory& model, int rank) {
-  const auto trainers = static_cast<int64_t>(plan.role(RoleKind::trainer)->ranks.size());
-  const auto receivers = static_cast<int64_t>(plan.weight_receivers().size());
   const bool trains = plan.has_role(RoleKind::trainer, rank),
              generates = plan.has_role(RoleKind::rollout, rank);
   Parts parts;
   parts.add("process", process_bytes(plan, rank));
-  // With a lag and ranks that only generate, WeightSync keeps the last versions, too.
-  const bool keeps = plan.max_policy_lag > 0 && receivers > 0 &&
-                     receivers == static_cast<int64_t>(plan.role(RoleKind::rollout)->ranks.size());
-  const int64_t kept = keeps ? std::min<int64_t>(plan.max_policy_lag, 2) + 1 : 0;
+  const WeightTraffic& weights = plan.weights;
   if (trains)
-    parts.add("weights_sent", saturating_multiply(model.whole_weights / trainers, receivers + kept));
-  else if (generates)
-    parts.add("weights_received", model.whole_weights / trainers);
+    parts.add("weights_sent", saturating_add(weights.most_sent,
+                                             saturating_multiply(weights.first_model, versions_kept(plan))));
+  if (generates && !plan.shares_buffers(rank)) parts.add("weights_received", weights.most_in_message);
   // All trajectories of a step, on trainer ranks of every step that can be under way.
   parts.add("trajectories", saturating_multiply(step_bytes(plan), trains ? plan.max_policy_lag + 1 : 1));
   if (trains && plan.optimizer_in_host) parts.add("optimizer", model.optimizer);
   if (plan.has_role(RoleKind::reference, rank) && plan.reference_in_host)
-    parts.add("reference_weights", model.whole_weights);
+    parts.add("reference_weights", model.reference_weights);
   if (plan.steps_of_longest_response > 1 && (trains || generates))
     parts.add("unfinished", saturating_multiply(step_bytes(plan), plan.steps_of_longest_response - 1));
   return parts;
@@ -76,15 +87,15 @@ Parts device_parts(const RunPlan& plan, const ModelMemory& model, int rank) {
     parts.add("context", kGpuContext);
     parts.add("product_trials", kProductTrials);
   }
-  if (trains || generates) parts.add("weights", trains ? model.weights : model.whole_weights);
+  if (trains || generates) parts.add("weights", trains ? model.weights : model.rollout_weights);
   if (trains || generates) parts.add("rope_tables", model.tables);
-  // Where ranks share the trained model, what generates is a copy of its own.
-  if (trains && plan.role(RoleKind::trainer)->tp > 1 && (plan.generates || plan.validates))
-    parts.add("rollout_weights", saturating_add(model.whole_weights, model.tables));
+  // Shared in another way than those that are trained.
+  if (trains && generates && !plan.shares_buffers(rank))
+    parts.add("rollout_weights", saturating_add(model.rollout_weights, model.tables));
   if (trains && !plan.optimizer_in_host) parts.add("optimizer", model.optimizer);
   if (plan.has_role(RoleKind::reference, rank))
     parts.add("reference_weights",
-              saturating_add(plan.reference_in_host ? 0 : model.whole_weights, model.tables));
+              saturating_add(plan.reference_in_host ? 0 : model.reference_weights, model.tables));
   return parts;
 }
 
@@ -95,21 +106,26 @@ Parts lent_parts(const RunPlan& plan, const ModelMemory& model, int rank, std::s
   if (plan.has_role(RoleKind::trainer, rank) && (all || phase == "train"))
     parts.add("gradients", model.gradients);
   if (plan.reference_in_host && phase == "reference")
-    parts.add("reference_weights_lent", model.whole_weights);
-  if (uses_cache(plan, rank) && (all || generates))
-    parts.add("kv_cache", saturating_multiply(plan.kv_pages, plan.kv_page_bytes));
+    parts.add("reference_weights_lent", model.reference_weights);
+  const bool two = has_two_caches(plan, rank), validates = phase == "validation";
+  const int64_t page =
+      plan.has_role(RoleKind::rollout, rank) ? plan.kv_page_bytes : plan.validation_page_bytes;
+  if (uses_cache(plan, rank) && (all || (generates && !(two && validates))))
+    parts.add("kv_cache", saturating_multiply(plan.kv_pages, page));
+  if (two && (all || validates))
+    parts.add("validation_cache", saturating_multiply(plan.kv_pages, plan.validation_page_bytes));
   return parts;
 }
 
 /// Ranks that hold the same, in order of their first ones.
 std::vector<std::vector<int>> kinds_of_ranks(const RunPlan& plan) {
   std::vector<std::vector<int>> kinds;
-  std::map<std::array<bool, 4>, size_t> known;
+  std::map<std::array<bool, 5>, size_t> known;
   const int writer = plan.role(RoleKind::trainer)->ranks.front();
   for (int rank = 0; rank < plan.num_ranks; ++rank) {
-    const std::array<bool, 4> roles{plan.has_role(RoleKind::rollout, rank),
-                                    plan.has_role(RoleKind::reference, rank),
-                                    plan.has_role(RoleKind::trainer, rank), rank == writer};
+    const std::array<bool, 5> roles{
+        plan.has_role(RoleKind::rollout, rank), plan.has_role(RoleKind::reference, rank),
+        plan.has_role(RoleKind::trainer, rank), plan.shares_buffers(rank), rank == writer};
     const auto [at, is_new] = known.try_emplace(roles, kinds.size());
     if (is_new) kinds.emplace_back();
     kinds[at->second].push_back(rank);

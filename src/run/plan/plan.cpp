@@ -10,6 +10,7 @@
 #include "src/run/plan/draft.h"
 #include "src/run/plan/memory.h"
 #include "src/run/plan/model_facts.h"
+#include "src/run/plan/weight_traffic.h"
 
 namespace temper {
 namespace {
@@ -65,16 +66,28 @@ bool RunPlan::has_role(RoleKind kind, int rank) const {
   return found && std::binary_search(found->ranks.begin(), found->ranks.end(), rank);
 }
 
+std::vector<int> RolePlan::team(int rank) const {
+  const auto index = std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin();
+  const auto first = ranks.begin() + index / tp * tp;
+  return {first, first + tp};
+}
+
+std::vector<int> RolePlan::leaders() const {
+  std::vector<int> first;
+  for (size_t i = 0; i < ranks.size(); i += static_cast<size_t>(tp)) first.push_back(ranks[i]);
+  return first;
+}
+
+bool RunPlan::shares_buffers(int rank) const {
+  return has_role(RoleKind::rollout, rank) && has_role(RoleKind::trainer, rank) &&
+         role(RoleKind::rollout)->team(rank) == role(RoleKind::trainer)->team(rank);
+}
+
 std::vector<int> RunPlan::weight_receivers() const {
   std::vector<int> receivers;
   for (int rank = 0; rank < num_ranks; ++rank)
-    if (has_role(RoleKind::rollout, rank) && !has_role(RoleKind::trainer, rank)) receivers.push_back(rank);
+    if (has_role(RoleKind::rollout, rank) && !shares_buffers(rank)) receivers.push_back(rank);
   return receivers;
-}
-
-int64_t RunPlan::weight_bytes_per_step() const {
-  return saturating_multiply(static_cast<int64_t>(weight_receivers().size()),
-                             saturating_multiply(num_parameters, dtype_size(dtype)));
 }
 
 PlanResult try_plan(const Config& config, int num_ranks, const ModelConfig& facts,
@@ -112,6 +125,7 @@ PlanResult try_plan(const Config& config, int num_ranks, const ModelConfig& fact
   plan_offload(draft);
   plan_profile(draft);
   if (!draft.result.errors.empty()) return std::move(draft.result);
+  plan.weights = weight_traffic(plan, facts);
   if (plan.device == Device::cuda && limits.device.bytes > 0) plan_gpu_sizes(draft, limits.device.bytes);
   plan.memory = plan_memory(plan, facts, config);
   plan_warnings(draft);

@@ -39,6 +39,14 @@ struct BatchPlan {
   int64_t dropped_samples = 0;      // per step, only with last_partial = "drop"
 };
 
+/// What a version of the weights sends from trainer ranks to ranks that generate with buffers of their own.
+struct WeightTraffic {
+  int64_t bytes = 0;            // over all ranks
+  int64_t most_sent = 0;        // by one trainer rank
+  int64_t most_in_message = 0;  // from one rank to another
+  int64_t first_model = 0;      // by one trainer rank to the ranks that first have a whole model
+};
+
 enum class RoleKind { rollout, reference, trainer };
 /// As config, reports and `check --json` call it.
 std::string_view role_name(RoleKind kind);
@@ -48,6 +56,11 @@ struct RolePlan {
   std::vector<int> ranks;  // ascending
   int tp = 1;              // neighbours that share the model
   int dp() const { return static_cast<int>(ranks.size()) / tp; }
+  /// The tp neighbours that this rank is one of, which has the role.
+  std::vector<int> team(int rank) const;
+  /// The first ranks of the teams: what others hand to the role goes to them, and what it makes comes from
+  /// them.
+  std::vector<int> leaders() const;
 };
 
 /// Bytes of one rank in one phase of a step, alike on all of `ranks`; `parts` add up to device_bytes +
@@ -74,16 +87,20 @@ struct RunPlan {
   BatchPlan batch;
   std::vector<RolePlan> roles;  // in the order of their phases
   int64_t max_policy_lag = 0;
-  /// Ranks that generate and do not train: each gets every version of the weights in messages.
+  WeightTraffic weights;  // of a version
+  /// What a rank trains is what it generates with: the two roles have it in the same team.
+  bool shares_buffers(int rank) const;
+  /// Ranks that generate with weights of their own: what they lack of every version comes in messages.
   std::vector<int> weight_receivers() const;
-  int64_t weight_bytes_per_step() const;  // over all of them
   int64_t context_tokens = 0;
   int64_t max_prompt_tokens = 0, max_new_tokens = 0;
   int64_t steps_of_longest_response = 1;  // more than one with rollout.tokens_per_step
   int64_t longest_sequence = 0;           // tokens, prompt and response
   int64_t max_tokens_per_microbatch = 0;
-  int64_t kv_page_tokens = 0, kv_page_bytes = 0, kv_pages = 0;  // per rank; 0 pages: nothing is generated
-  int64_t running_sequences = 0;                                // most of them at once, per rank
+  // Of a rank that generates; 0 pages: none does.
+  int64_t kv_page_tokens = 0, kv_page_bytes = 0, kv_pages = 0;
+  int64_t validation_page_bytes = 0;  // on trainer ranks
+  int64_t running_sequences = 0;      // most of them at once, per rank
   std::vector<int> profiled_steps;
   bool validates = false;  // has data, rewards and lengths to validate with
   int64_t validation_max_prompt_tokens = 0, validation_max_new_tokens = 0;

@@ -91,13 +91,11 @@ std::string roles_text(const RunPlan& plan, int per_node) {
     text += line("max_policy_lag", plan.max_policy_lag,
                  "step s generates with the weights after step max(0, s - 1 - lag)");
     const std::vector<int> receivers = plan.weight_receivers();
-    text += line("weights sent per step", gib_text(plan.weight_bytes_per_step()),
-                 receivers.empty()
-                     ? plan.role(RoleKind::trainer)->tp > 1
-                           ? "every rollout rank has a whole copy, gathered over tp after each step"
-                           : "every rollout rank shares the trainer's buffers"
-                     : fmt::format("each of {} trainer ranks sends its rows to ranks {}",
-                                   plan.role(RoleKind::trainer)->ranks.size(), rank_set_text(receivers)));
+    text += line("weights sent per step", gib_text(plan.weights.bytes),
+                 receivers.empty() ? "every rollout rank shares the trainer's buffers"
+                                   : fmt::format("rows that ranks {} lack, each from the trainer ranks that "
+                                                 "have them; at most {} by one of them",
+                                                 rank_set_text(receivers), gib_text(plan.weights.most_sent)));
   }
   if (per_node <= 0) return text;
   for (int first = 0; first < plan.num_ranks; first += per_node) {

@@ -43,8 +43,9 @@ std::string reward_defect(const RewardFunctionConfig& function) {
 }
 
 /// Legal numbers of tensor parallel ranks, and why others are not.
-std::string tensor_parallel_defect(const ModelConfig& m, int64_t ranks, int64_t tp) {
-  if (ranks % tp != 0) return fmt::format("{} trainer ranks do not divide into groups of {}", ranks, tp);
+std::string tensor_parallel_defect(const ModelConfig& m, const RolePlan& role, int64_t tp) {
+  if (const auto ranks = std::ssize(role.ranks); ranks % tp != 0)
+    return fmt::format("{} {} ranks do not divide into groups of {}", ranks, role_name(role.kind), tp);
   const auto cut = [&](const char* what, int64_t n) {
     return n % tp == 0 ? "" : fmt::format("{} {} do not divide by {}", n, what, tp);
   };
@@ -56,16 +57,20 @@ std::string tensor_parallel_defect(const ModelConfig& m, int64_t ranks, int64_t 
   return fmt::format("{} heads of keys and values neither divide by {}, nor it by them", kv, tp);
 }
 
-void plan_tensor_parallel(PlanDraft& d) {
-  RolePlan& trainer = d.result.plan.roles.back();
-  const auto ranks = std::ssize(trainer.ranks);
+/// `own`: of the role itself; absent: the trainer's.
+void plan_tensor_parallel(PlanDraft& d, RolePlan& role, std::optional<int64_t> own) {
+  if (role.ranks.empty()) return;
+  const int64_t tp = own.value_or(d.config.roles.trainer.tp);
+  std::string why = tensor_parallel_defect(d.facts, role, tp);
+  if (why.empty()) {
+    role.tp = static_cast<int>(tp);
+    return;
+  }
+  if (!own) why += " (as roles.trainer.tp)";
   std::vector<Json> legal;
-  for (int64_t tp = 1; tp <= ranks; ++tp)
-    if (tensor_parallel_defect(d.facts, ranks, tp).empty()) legal.push_back(tp);
-  const std::string why = tensor_parallel_defect(d.facts, ranks, d.config.roles.trainer.tp);
-  if (why.empty()) return;
-  d.error("roles.trainer.tp", why, legal);
-  trainer.tp = 1;
+  for (int64_t n = 1; n <= std::ssize(role.ranks); ++n)
+    if (tensor_parallel_defect(d.facts, role, n).empty()) legal.push_back(n);
+  d.error(fmt::format("roles.{}.tp", role_name(role.kind)), why, legal);
 }
 
 }  // namespace
@@ -83,8 +88,14 @@ void plan_roles(PlanDraft& d) {
   };
   if (plan.generates) add(RoleKind::rollout, "roles.rollout.ranks", roles.rollout);
   if (plan.needs_reference) add(RoleKind::reference, "roles.reference.ranks", roles.reference);
-  plan.roles.push_back({RoleKind::trainer, trainer, static_cast<int>(roles.trainer.tp)});
-  if (!trainer.empty()) plan_tensor_parallel(d);
+  plan.roles.push_back({RoleKind::trainer, trainer});
+  plan_tensor_parallel(d, plan.roles.back(), roles.trainer.tp);
+  const bool inherits = plan.roles.back().tp == roles.trainer.tp;  // what is illegal is said once
+  for (RolePlan& role : plan.roles)
+    if (const std::optional<int64_t> own =
+            role.kind == RoleKind::rollout ? roles.rollout_tp : roles.reference_tp;
+        role.kind != RoleKind::trainer && (own || inherits))
+      plan_tensor_parallel(d, role, own);
   plan.max_policy_lag = plan.generates ? d.config.run.max_policy_lag : 0;
   std::sort(used.begin(), used.end());
   if (!trainer.empty()) require_cover(d, used);
@@ -200,10 +211,11 @@ void plan_warnings(PlanDraft& d) {
   const RunPlan& plan = d.result.plan;
   const BatchPlan& b = plan.batch;
   const auto warn_idle = [&](RoleKind role, int64_t items, const char* of, const char* doing) {
-    const auto ranks = static_cast<int64_t>(plan.role(role)->ranks.size());
-    if (items < ranks)
-      d.warn(fmt::format("{} {} on {} ranks: {:.0f} % of the ranks are idle while {}", items, of, ranks,
-                         100.0 * static_cast<double>(ranks - items) / static_cast<double>(ranks), doing));
+    const int64_t teams = plan.role(role)->dp();
+    if (items < teams)
+      d.warn(fmt::format("{} {} on {} {}: {:.0f} % of the ranks are idle while {}", items, of, teams,
+                         plan.role(role)->tp > 1 ? "groups of ranks" : "ranks",
+                         100.0 * static_cast<double>(teams - items) / static_cast<double>(teams), doing));
   };
   if (plan.generates) warn_idle(RoleKind::rollout, b.prompts_per_step, "prompts per step", "generating");
   warn_idle(RoleKind::trainer, b.samples_per_update, "samples per update", "training");

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "src/core/check.h"
+#include "src/nn/attention.h"
 #include "src/nn/rope_table.h"
 #include "src/run/plan/draft.h"
 #include "src/run/plan/memory.h"
@@ -159,9 +160,13 @@ void plan_cache(PlanDraft& d) {
   const int64_t longest = longest_cached(plan);
   if (longest == 0) return;
   plan.kv_page_tokens = r.kv_page_tokens;
-  plan.kv_page_bytes =
-      saturating_multiply(2 * r.kv_page_tokens * dtype_size(plan.dtype),
-                          saturating_multiply(d.facts.num_layers, d.facts.num_kv_heads * d.facts.head_dim));
+  const auto page_bytes = [&](RoleKind role) {
+    const int64_t width = attention_shape(d.facts, plan.role(role)->tp).kv_width();
+    return saturating_multiply(2 * r.kv_page_tokens * dtype_size(plan.dtype),
+                               saturating_multiply(d.facts.num_layers, width));
+  };
+  plan.kv_page_bytes = page_bytes(plan.generates ? RoleKind::rollout : RoleKind::trainer);
+  plan.validation_page_bytes = page_bytes(RoleKind::trainer);
   const int64_t needed = ceil_divide(longest, r.kv_page_tokens);
   plan.running_sequences = running_sequences(d);
   if (!r.kv_memory_bytes && plan.device == Device::cuda) {

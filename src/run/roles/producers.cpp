@@ -56,7 +56,7 @@ std::unique_ptr<Role> make_sft_producer(const RoleParts& p) {
 }
 
 std::unique_ptr<Role> make_replay_producer(const RoleParts& p) {
-  return std::make_unique<ReplayProducer>(p.groups, *p.policy, p.task.replay_files, p.share);
+  return std::make_unique<ReplayProducer>(p.groups, *p.trained, p.task.replay_files, p.share);
 }
 
 }  // namespace temper

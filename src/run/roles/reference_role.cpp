@@ -2,15 +2,29 @@
 
 #include "src/core/process/progress.h"
 #include "src/core/process/stop_signal.h"
+#include "src/rl/trajectory_bytes.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/roles/steps_ahead.h"
 
 namespace temper {
 
 bool ReferenceRole::work_until(int64_t step) {
-  while (p_.lead.done < step && !(p_.trains && p_.groups.was_cut(p_.stage)))
+  const auto was_cut = [this] { return p_.trains && p_.groups.was_cut(p_.stage); };
+  while (p_.lead.done < step && !p_.team.agree(was_cut, "whether the step was cut, as the tp leader says"))
     if (!add_logprobs(++p_.lead.done)) return false;
   return true;
+}
+
+/// None: all of the step have come, or the run ends.
+std::vector<Group> ReferenceRole::take_some(int64_t step) {
+  std::vector<Group> groups;
+  std::optional<Group> next = p_.groups.take(p_.stage, step);
+  for (int64_t tokens = 0; next; next = p_.groups.take(p_.stage, step)) {
+    tokens += packed_length(*next);
+    groups.push_back(std::move(*next));
+    if (tokens >= p_.pass.token_budget || !p_.groups.waiting(p_.stage, step)) break;
+  }
+  return groups;
 }
 
 /// Groups that have come are scored together, up to a micro-batch: which ones changes no bit of a log-prob.
@@ -18,20 +32,19 @@ bool ReferenceRole::add_logprobs(int64_t step) {
   enter_phase(Phase::reference, step);
   expect_work(p_.share.of(p_.plan.batch.prompts_per_step) * p_.plan.batch.samples_per_prompt);
   double seconds = 0;
-  while (std::optional<Group> first = p_.groups.take(p_.stage, step)) {
-    std::vector<Group> groups;
-    groups.push_back(std::move(*first));
-    int64_t tokens = packed_length(groups.front());
-    while (tokens < p_.pass.token_budget && p_.groups.waiting(p_.stage, step)) {
-      groups.push_back(*p_.groups.take(p_.stage, step));
-      tokens += packed_length(groups.back());
-    }
+  while (true) {
+    const auto bytes = [&] { return groups_to_bytes(take_some(step)); };
+    const std::vector<Group> groups =
+        p_.team.alone() ? take_some(step)
+                        : groups_from_bytes(p_.team.share(bytes, "groups, as the tp leader got them"));
+    if (groups.empty()) break;
     const Stopwatch watch;
     annotate(step, groups);
     seconds += watch.seconds();
   }
   frozen_->parameters().drop();
-  if (p_.end.has_come()) return false;
+  const auto ended = [this] { return p_.end.has_come(); };
+  if (p_.team.agree(ended, "whether the run ends, as the tp leader says")) return false;
   close(step, seconds);
   return true;
 }
@@ -48,10 +61,11 @@ void ReferenceRole::annotate(int64_t step, std::span<const Group> groups) {
   for (size_t i = 0; i < missing.size(); ++i)
     added.push_back({missing[i]->data_position, missing[i]->sample, "ref_logprobs", std::move(logprobs[i])});
   for (const Trajectory* t : missing) note_work(1, packed_length(*t));
-  p_.groups.annotate(p_.stage, step, added);
+  if (p_.team.leads()) p_.groups.annotate(p_.stage, step, added);
 }
 
 void ReferenceRole::close(int64_t step, double seconds) {
+  if (!p_.team.leads()) return;
   StepNote note{.maxima = p_.memory.metrics("reference"), .stop_requested = stop_requested()};
   note.maxima["timing_s/ref"] = seconds;
   p_.groups.close(p_.stage, step, note);
@@ -84,10 +98,11 @@ std::unique_ptr<Role> make_reference_role(const RoleParts& p) {
                                    p.trace,
                                    p.memory,
                                    p.share,
+                                   p.team,
                                    p.stage,
                                    p.trainers != nullptr,
                                    p.lead};
-  std::unique_ptr<Model> frozen = p.load_first_weights();
+  std::unique_ptr<Model> frozen = p.load_reference();
   if (p.task.plan.reference_in_host) frozen->parameters().move_to_host(p.ctx.lane);
   p.memory.add(frozen->device(), [&model = *frozen] { return model.held_bytes(); });
   p.memory.add(Device::cpu, [&model = *frozen] { return model.parameters().host_bytes(); });

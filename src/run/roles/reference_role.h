@@ -18,6 +18,7 @@ class ReferenceRole : public Role {
     Trace& trace;
     const MemoryLedger& memory;
     Share share;
+    Team team;
     size_t stage;  // of the exchange
     bool trains;   // this rank has the trainer role: it waits for no step after one that was cut
     Lead lead;
@@ -32,6 +33,7 @@ class ReferenceRole : public Role {
   /// All steps up to this one. False: the run has ended.
   bool work_until(int64_t step);
   bool add_logprobs(int64_t step);
+  std::vector<Group> take_some(int64_t step);
   void annotate(int64_t step, std::span<const Group> groups);
   void close(int64_t step, double seconds);
   /// This rank's share of a step from a checkpoint. False: it lacks nothing.

@@ -25,6 +25,7 @@
 #include "src/run/record/run_checkpoint.h"
 #include "src/run/record/trace.h"
 #include "src/run/roles/prompt_stream.h"
+#include "src/run/roles/team.h"
 
 namespace temper {
 
@@ -60,7 +61,7 @@ struct RunTask {
   int64_t lag() const { return replay() ? 0 : plan.max_policy_lag; }
 };
 
-/// A rank's share of what is dealt in turn to the ranks of a role.
+/// A rank's share of what is dealt in turn to the ranks of a role; of a team, where ranks share its model.
 struct Share {
   int64_t index = 0, count = 1;
   bool has(int64_t item) const { return item % count == index; }
@@ -89,18 +90,18 @@ struct RoleParts {
   Journal& journal;
   MemoryLedger& memory;  // a role that holds much says so here
   Trace& trace;
-  Model* trained;                         // null on ranks that do not train
-  std::function<void()> weights_changed;  // trainer ranks tell it together
-  Model*
-      policy;  // that generates: the roles of a rank share its weights; null where none generates or trains
-  const Tokenizer* tokenizer;       // null: replay without a tokenizer folder
-  const ChatTemplate* chat;         // null: the folder has none
-  PromptStream* prompts;            // null on ranks that draw none
-  const RewardSet* rewards;         // null: the config names none
-  std::function<Engine&()> engine;  // one cache for all roles of the rank, made when it is first asked for
-  std::function<std::unique_ptr<Model>()> load_first_weights;  // a model that stays as it is
+  Model* trained;              // null on ranks that do not train
+  Model* generating;           // may be the trained one; null on ranks that do not generate
+  const Tokenizer* tokenizer;  // null: replay without a tokenizer folder
+  const ChatTemplate* chat;    // null: the folder has none
+  PromptStream* prompts;       // null on ranks that draw none
+  const RewardSet* rewards;    // null: the config names none
+  /// One for all roles of the rank that generate with a model, made when it is first asked for.
+  std::function<Engine&(const Model&)> engine;
+  std::function<std::unique_ptr<Model>()> load_reference;  // the first weights, which stay as they are
   // Of the role that is made.
   Share share = {};  // among its ranks
+  Team team = {};    // which this rank is one of
   size_t stage = 0;  // of the exchange, where the role annotates
   Lead lead = {};
 };
@@ -114,6 +115,8 @@ struct RoleRow {
   /// World ranks that have the role, ascending; none: the run does without.
   std::vector<int> (*ranks)(const RunTask&);
   std::unique_ptr<Role> (*make)(const RoleParts&);
+  /// Neighbours with this role's share of its model work as one in it; absent: every rank for itself.
+  std::optional<RoleKind> shares_model_of = {};
 };
 std::span<const RoleRow> built_in_roles();
 

@@ -29,12 +29,12 @@ std::vector<int> validation_ranks(const RunTask& task) {
 }
 
 constexpr RoleRow kRoles[] = {
-    {"rollout", Duty::produces, rollout_ranks, make_rollout_role},
+    {"rollout", Duty::produces, rollout_ranks, make_rollout_role, RoleKind::rollout},
     {"sft", Duty::produces, sft_ranks, make_sft_producer},
     {"replay", Duty::produces, replay_ranks, make_replay_producer},
-    {"reference", Duty::annotates, reference_ranks, make_reference_role},
+    {"reference", Duty::annotates, reference_ranks, make_reference_role, RoleKind::reference},
     {"trainer", Duty::trains, trainer_ranks, make_train_role},
-    {"validation", Duty::observes, validation_ranks, make_validation_role},
+    {"validation", Duty::observes, validation_ranks, make_validation_role, RoleKind::trainer},
 };
 
 }  // namespace

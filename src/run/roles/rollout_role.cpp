@@ -40,10 +40,7 @@ class RolloutRole::Step {
     for (int64_t round = open_.round; fresh > 0 || owed > 0 || !work.empty(); ++round) {
       if (replacing_rounds() > 0) note_.sums["rollout/rounds"] = p_.share.index == 0 ? round : 0;
       for (DrawnPrompt& p : p_.prompts.next(fresh)) work.push_back({std::move(p)});
-      const RoundResult mine = generate(work);
-      all.replaced = std::exchange(owed, 0);
-      all.cut = mine.cut;
-      if (shares()) share(mine, all);
+      all = follow(generate(work), std::exchange(owed, 0), std::move(all));
       work.clear();
       if (all.cut) {
         note_.cut = true;
@@ -54,7 +51,7 @@ class RolloutRole::Step {
       }
       fresh = round < replacing_rounds() ? all.replaced : 0;
     }
-    if (all.replaced > 0 && !all.cut && p_.share.index == 0)
+    if (all.replaced > 0 && !all.cut && p_.share.index == 0 && p_.team.leads())
       spdlog::warn(
           "step {}: {} prompts whose samples all earned the same reward were not replaced after {} rounds",
           step_, all.replaced, replacing_rounds());
@@ -73,6 +70,20 @@ class RolloutRole::Step {
   /// Ranks must know of each other's prompts.
   bool shares() const { return replacing_rounds() > 0 || p_.config.rollout.tokens_per_step > 0; }
 
+  /// What is known of all ranks after a round, where this rank had `mine` of it and `owed` prompts were to be
+  /// replaced before.
+  RoundResult follow(const RoundResult& mine, int64_t owed, RoundResult all) {
+    all.replaced = owed;
+    all.cut = mine.cut;
+    if (p_.team.leads() && shares()) share(mine, all);
+    if (p_.team.alone()) return all;
+    RoundResult led;
+    add_round(
+        p_.team.share([&] { return round_to_bytes(all); }, "result of a round, as the tp leader has it"),
+        led);
+    return led;
+  }
+
   void share(const RoundResult& mine, RoundResult& all) {
     const TraceSpan span(p_.trace, step_, "rollout", "wait for the other rollout ranks");
     for (const std::string& bytes : p_.groups.share(round_to_bytes(mine))) add_round(bytes, all);
@@ -84,11 +95,12 @@ class RolloutRole::Step {
         work, {p_.share.count, batch.samples_per_prompt, p_.plan.max_new_tokens, options_.tokens_per_call});
     std::vector<const PromptWork*> mine;
     std::vector<Request> requests;
-    RewardWorkers workers(p_.rewards);
+    std::optional<RewardWorkers> workers;
+    if (p_.team.leads()) workers.emplace(p_.rewards);
     for (size_t i = 0; i < work.size(); ++i) {
       if (rank_of[i] != p_.share.index) continue;
       if (is_whole(work[i])) {
-        workers.submit(work[i].before, work[i].drawn.record);
+        if (workers) workers->submit(work[i].before, work[i].drawn.record);
         continue;
       }
       mine.push_back(&work[i]);
@@ -101,25 +113,31 @@ class RolloutRole::Step {
     Generation generation(p_.engine, options_, &p_.tokenizer);
     for (Request& request : requests) generation.add(std::move(request));
     while (!generation.done()) {
-      result.cut = is_cut();
+      result.cut =
+          p_.team.agree([this] { return is_cut(); }, "whether the step is cut, as the tp leader says");
       for (Generation::Finished& f : result.cut ? generation.cut() : generation.step(p_.ctx)) {
-        Group group = to_group(*mine[f.request], std::move(f.responses));
-        if (is_finished(group))
-          workers.submit(std::move(group), mine[f.request]->drawn.record);
-        else
-          put_off(std::move(group), result);
-        send(workers.take_finished(), result);
         note_work(1, 0);
+        if (workers)
+          take(to_group(*mine[f.request], std::move(f.responses)), *mine[f.request], *workers, result);
       }
     }
     const double seconds = generating.seconds();
-    send(workers.collect([this] { return is_cut(); }), result);
-    for (Group& g : workers.take_unscored()) {
-      result.cut = true;
-      put_off(std::move(g), result);
-    }
+    if (workers) send(workers->collect([this] { return is_cut(); }), result);
+    if (workers)
+      for (Group& g : workers->take_unscored()) {
+        result.cut = true;
+        put_off(std::move(g), result);
+      }
     add_work(note_, generation.counters(), seconds, generating.seconds() - seconds);
     return result;
+  }
+
+  void take(Group group, const PromptWork& work, RewardWorkers& workers, RoundResult& result) {
+    if (is_finished(group))
+      workers.submit(std::move(group), work.drawn.record);
+    else
+      put_off(std::move(group), result);
+    send(workers.take_finished(), result);
   }
 
   /// The run ends: the step goes on from here, with the weights it has now. One with older weights is made
@@ -149,6 +167,7 @@ class RolloutRole::Step {
   }
 
   void close() {
+    if (!p_.team.leads()) return;
     note_.maxima.merge(p_.memory.metrics("generate"));
     note_.sums.merge(p_.rewards.end_step());
     note_.data_position = p_.prompts.position();
@@ -166,17 +185,12 @@ class RolloutRole::Step {
 
 bool RolloutRole::phase(int64_t step) {
   const int64_t version = step - 1;
-  if (was_cut_ && !p_.trains) {
+  if (was_cut_ && !trains()) {
     p_.weights.wait_for_end();
     return false;
   }
-  {
-    enter_phase(Phase::sync, step);
-    const TraceSpan span(p_.trace, version, "rollout", fmt::format("get weights {}", version));
-    if (!p_.weights.receive(p_.model.parameters(), version)) return false;
-    if (!p_.trains)
-      p_.trace.arrow(version, "rollout", weights_arrow(version, p_.trace.rank()), Trace::Arrow::ends);
-  }
+  enter_phase(Phase::sync, step);
+  if (!receive_weights(version)) return false;
   while (p_.lead.done < p_.lead.limit(step)) {
     const int64_t next = ++p_.lead.done;
     enter_phase(Phase::rollout, next);
@@ -184,9 +198,20 @@ bool RolloutRole::phase(int64_t step) {
                          fmt::format("generate step {} with weights {}", next, version));
     Step work(*this, next, version);
     unfinished_ = work.run(std::move(unfinished_));
-    p_.trace.arrow(next, "rollout", groups_arrow(next, p_.trace.rank()), Trace::Arrow::begins);
+    if (p_.team.leads())
+      p_.trace.arrow(next, "rollout", groups_arrow(next, p_.trace.rank()), Trace::Arrow::begins);
     if (was_cut_ = work.was_cut(); was_cut_) break;
   }
+  return true;
+}
+
+/// False: the run has ended.
+bool RolloutRole::receive_weights(int64_t version) {
+  const TraceSpan span(p_.trace, version, "rollout", fmt::format("get weights {}", version));
+  const ParameterStore* trained = trains() ? &p_.trained->parameters() : nullptr;
+  if (!p_.weights.receive(p_.ctx.lane, p_.model.parameters(), trained, version)) return false;
+  if (p_.trained != &p_.model)
+    p_.trace.arrow(version, "rollout", weights_arrow(version, p_.trace.rank()), Trace::Arrow::ends);
   return true;
 }
 
@@ -203,8 +228,8 @@ std::unique_ptr<Role> make_rollout_role(const RoleParts& p) {
   return std::make_unique<RolloutRole>(RolloutRole::Parts{.config = p.task.config(),
                                                           .plan = p.task.plan,
                                                           .ctx = p.ctx,
-                                                          .model = *p.policy,
-                                                          .engine = p.engine(),
+                                                          .model = *p.generating,
+                                                          .engine = p.engine(*p.generating),
                                                           .tokenizer = *p.tokenizer,
                                                           .prompts = *p.prompts,
                                                           .rewards = *p.rewards,
@@ -214,8 +239,9 @@ std::unique_ptr<Role> make_rollout_role(const RoleParts& p) {
                                                           .journal = p.journal,
                                                           .memory = p.memory,
                                                           .trace = p.trace,
-                                                          .trains = p.trainers != nullptr,
+                                                          .trained = p.trained,
                                                           .share = p.share,
+                                                          .team = p.team,
                                                           .lead = p.lead});
 }
 

@@ -25,8 +25,9 @@ class RolloutRole : public Role {
     Journal& journal;
     const MemoryLedger& memory;
     Trace& trace;
-    bool trains;  // this rank has the trainer role: weights come by no message
+    const Model* trained;  // null: this rank has no trainer role; `model`: weights come by no message
     Share share;
+    Team team;
     Lead lead;
   };
   explicit RolloutRole(const Parts& parts) : p_(parts) {}
@@ -35,6 +36,8 @@ class RolloutRole : public Role {
 
  private:
   class Step;
+  bool trains() const { return p_.trained != nullptr; }
+  bool receive_weights(int64_t version);
   /// The step that a stop cut, and that goes on: where it was with prompts that are replaced.
   struct Open {
     int64_t step = 0, round = 0, owed = 0;

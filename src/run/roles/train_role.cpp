@@ -42,7 +42,7 @@ std::vector<Group> TrainRole::receive(int64_t step) {
   const double waiting = p_.trace.now();
   const StepInput& input = p_.groups.peek(step);  // it stays as it is: its update may be dropped
   if (const RolePlan* rollout = plan().role(RoleKind::rollout); rollout && p_.trainers.rank() == 0)
-    for (const int rank : rollout->ranks)
+    for (const int rank : rollout->leaders())
       p_.trace.arrow(step, "trainer", groups_arrow(step, rank), Trace::Arrow::ends);
   p_.trace.span(step, "trainer", fmt::format("get groups of step {}", step), waiting);
   p_.journal.add(input.note.sums);
@@ -103,7 +103,7 @@ void TrainRole::add_old_logprobs(std::vector<Group>& groups, int64_t step, bool 
 void TrainRole::record_rollout(const StepNote& note) {
   const RolePlan* rollout = plan().role(RoleKind::rollout);
   if (!rollout || p_.task.replay()) return;
-  const auto ranks = static_cast<double>(rollout->ranks.size());
+  const auto ranks = static_cast<double>(rollout->dp());
   const auto share_of_max = [&](const char* sum, const char* max) {
     const double all = p_.journal.value(sum), most = p_.journal.value(max) * ranks;
     return most > 0 ? all / most : 1.0;
@@ -144,7 +144,6 @@ bool TrainRole::phase(int64_t step) {
                  static_cast<double>(step - 1 - oldest_version(in_order(groups), step - 1)));
   p_.journal.add(p_.memory.metrics("train"));
   trainer_.trim();
-  p_.weights_changed();
   return true;
 }
 
@@ -214,7 +213,7 @@ void TrainRole::stop(int64_t step, const std::string& defect, std::span<const Gr
 std::unique_ptr<Role> make_train_role(const RoleParts& p) {
   return std::make_unique<TrainRole>(TrainRole::Parts{p.task, p.ctx, *p.trained, *p.trainers, *p.dp,
                                                       *p.dp_tensors, *p.tp, p.end, p.groups, p.journal,
-                                                      p.memory, p.trace, p.weights_changed});
+                                                      p.memory, p.trace});
 }
 
 }  // namespace temper

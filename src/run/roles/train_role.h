@@ -21,7 +21,6 @@ class TrainRole : public Role {
     Journal& journal;
     MemoryLedger& memory;
     Trace& trace;
-    std::function<void()> weights_changed;
   };
   explicit TrainRole(const Parts& parts);
   bool phase(int64_t step) override;

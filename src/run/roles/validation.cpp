@@ -89,12 +89,12 @@ std::optional<std::vector<Group>> Validation::generate(const Set& set, int64_t v
       mine.push_back(std::move(g));
     }
   };
-  RewardWorkers workers(p_.rewards);
+  std::optional<RewardWorkers> workers;
+  if (p_.team.leads()) workers.emplace(p_.rewards);
   Generation generation(p_.engine, options(version), &p_.tokenizer);
   std::vector<size_t> which;
-  for (size_t i = static_cast<size_t>(p_.comm.rank()); i < set.prompts.size();
-       i += static_cast<size_t>(p_.comm.size())) {
-    if (set.first + i < record.begun) continue;
+  for (size_t i = 0; i < set.prompts.size(); ++i) {
+    if (!p_.share.has(static_cast<int64_t>(i)) || set.first + i < record.begun) continue;
     generation.add({kFirstPosition + set.prompts[i].position, set.prompts[i].prompt.tokens,
                     static_cast<int32_t>(p_.config.validation.samples_per_prompt)});
     which.push_back(i);
@@ -103,22 +103,25 @@ std::optional<std::vector<Group>> Validation::generate(const Set& set, int64_t v
   bool cut = false;
   while (!cut && !generation.done()) {
     for (Generation::Finished& f : generation.step(p_.ctx)) {
+      note_work(1, 0);
+      if (!workers) continue;
       const DrawnPrompt& p = set.prompts[which[f.request]];
       Group g = to_group({p}, std::move(f.responses));
       for (Trajectory& t : g.samples) {
         t.data_position = kFirstPosition + p.position;
         t.group = static_cast<int32_t>(which[f.request]);
       }
-      workers.submit(std::move(g), p.record);
-      note_work(1, 0);
+      workers->submit(std::move(g), p.record);
     }
-    keep(workers.take_finished());
-    cut = p_.stops();
+    if (workers) keep(workers->take_finished());
+    cut = p_.team.agree(p_.stops, "whether the validation is cut, as the tp leader says");
   }
   if (cut) generation.cut();
-  keep(workers.collect(p_.stops));
-  cut = cut || !workers.take_unscored().empty();
-  p_.rewards.end_step();
+  if (workers) {
+    keep(workers->collect(p_.stops));
+    cut = cut || !workers->take_unscored().empty();
+    p_.rewards.end_step();
+  }
   if (p_.comm.all_reduce_max(cut ? 1.0 : 0.0, "validation that was cut, max over ranks") > 0)
     return std::nullopt;
   std::vector<Group> all;
@@ -156,9 +159,11 @@ std::unique_ptr<Role> make_validation_role(const RoleParts& p) {
   const Validation::Parts parts{p.task.config(),
                                 p.task.plan,
                                 *p.trainers,
+                                p.share,
+                                p.team,
                                 p.ctx,
-                                *p.policy,
-                                p.engine(),
+                                *p.trained,
+                                p.engine(*p.trained),
                                 *p.tokenizer,
                                 p.chat,
                                 *p.rewards,

@@ -16,7 +16,9 @@ class Validation {
   struct Parts {
     const Config& config;
     const RunPlan& plan;
-    Comm& comm;  // its ranks share the prompts
+    Comm& comm;  // its ranks share the prompts, team by team
+    Share share;
+    Team team;
     Ctx& ctx;
     const Model& model;
     Engine& engine;

@@ -25,14 +25,16 @@ int64_t first_version(RunRank& rank, int64_t step) {
 
 void save_older_weights(RunRank& rank, CheckpointWriter& checkpoint, int64_t step) {
   if (!rank.placement.ranks.generate_apart()) return;
-  const ParameterStore& weights = rank.published().parameters();
+  const ParameterStore& weights = rank.policy->parameters();
   const int64_t oldest = first_version(rank, step);
   if (oldest == step) return;
   for (int64_t version = oldest; version < step; ++version) {
     const bool kept = rank.weights.look_into_sent(
         weights, version, [&](const Parameter& p, const WeightPiece& piece, const char* bytes) {
+          const RowMove& move = piece.move;
+          if (!move.first) return;
           const int64_t row = p.spec.size() / p.spec.shape.front();
-          const FlatRange range{piece.begin * row, (piece.begin + piece.rows) * row};
+          const FlatRange range{move.whole * row, (move.whole + move.rows) * row};
           const Tensor data = make_tensor(const_cast<char*>(bytes), weights.dtype(), {range.size()});
           checkpoint.tensor({name_of(version, p.spec), p.spec.shape, range, data});
         });
@@ -46,13 +48,19 @@ int64_t oldest_weights(const CheckpointReader& checkpoint) {
 }
 
 void publish_older_weights(RunRank& rank, const CheckpointReader& checkpoint, Role* rollout) {
-  ParameterStore& weights = rank.published().parameters();
+  ParameterStore& weights = rank.policy->parameters();
   for (int64_t version = rank.resume.weights; version < rank.resume.step; ++version) {
     std::vector<StateTensor> tensors;
     for (const Parameter& p : weights.list()) {
-      const int64_t size = p.spec.size();
-      const Tensor flat = make_tensor(p.value.raw(), weights.dtype(), {size});
-      tensors.push_back({name_of(version, p.spec), p.spec.shape, {0, size}, flat, weights.device()});
+      const int64_t row = p.spec.size() / p.spec.shape.front();
+      for (const RowSpan& span : p.spans) {
+        const Tensor own = rows(p.value, span.own, span.own + span.rows);
+        tensors.push_back({name_of(version, p.spec),
+                           p.spec.shape,
+                           {span.whole * row, (span.whole + span.rows) * row},
+                           make_tensor(own.raw(), weights.dtype(), {own.size()}),
+                           weights.device()});
+      }
     }
     checkpoint.fill(tensors);
     rank.weights.publish_older(weights, version);

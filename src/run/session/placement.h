@@ -9,7 +9,7 @@ namespace temper {
 
 struct PlacedRole {
   const RoleRow* row = nullptr;
-  Share share;       // of this rank among those of the role
+  Share share;       // of this rank, or of its team, among those of the role
   size_t stage = 0;  // of the exchange, where it annotates
 };
 
@@ -21,5 +21,8 @@ struct Placement {
 };
 
 Placement place_roles(const RunTask& task, std::span<const RoleRow> rows, int rank);
+
+/// From the trainer to ranks that generate.
+WeightRoutes weight_routes(const RunTask& task, const RoleRanks& ranks);
 
 }  // namespace temper

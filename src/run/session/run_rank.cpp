@@ -9,7 +9,6 @@
 #include "src/config/load.h"
 #include "src/core/process/progress.h"
 #include "src/core/process/stop_signal.h"
-#include "src/nn/tensor_parallel.h"
 #include "src/rl/trajectory_json.h"
 #include "src/run/plan/memory.h"
 #include "src/run/plan/run_options.h"
@@ -26,10 +25,7 @@ double wait_limit(const RunTask& task, bool idle) {
   return idle ? std::numeric_limits<double>::infinity() : task.wait_limit();
 }
 
-MeshShape trainer_shape(const RunPlan& plan) {
-  const RolePlan& trainer = *plan.role(RoleKind::trainer);
-  return {.tp = trainer.tp, .dp = trainer.dp()};
-}
+MeshShape shape_of(const RolePlan& role) { return {.tp = role.tp, .dp = role.dp()}; }
 
 std::vector<int> all_ranks(const MpiSession& mpi) {
   std::vector<int> all(static_cast<size_t>(mpi.size()));
@@ -49,17 +45,23 @@ std::string why_stop(const RunRank& rank) {
 
 RunRank::RunRank(const RunTask& run_task, const MpiSession& mpi, std::span<const RoleRow> rows)
     : task(run_task),
+      mpi_rank(mpi.rank()),
       placement(place_roles(task, rows, mpi.rank())),
       trace(mpi.rank(), task.plan.profiled_steps),
       world(mpi.make_comm_of_all(wait_limit(task, placement.roles.empty()))),
       trainers(mpi.make_comm(placement.ranks.trainer, task.wait_limit())),
       device(take_device(mpi, task.plan.device, *world, !placement.roles.empty(),
                          config().cluster.shared_gpus == "allow")),
-      mesh(mpi, placement.ranks.trainer, trainer_shape(task.plan), device, task.wait_limit()),
+      mesh(mpi, placement.ranks.trainer, shape_of(*task.plan.role(RoleKind::trainer)), device,
+           task.wait_limit()),
       mailbox(mpi.make_mailbox(task.wait_limit())),
       end(*mailbox, placement.ranks, all_ranks(mpi), [this] { return why_stop(*this); }),
       groups(*mailbox, placement.ranks, task.plan.max_policy_lag, end),
-      weights(*mailbox, placement.ranks, task.lag(), end) {
+      weights(*mailbox, weight_routes(task, placement.ranks), task.lag(), end) {
+  for (const RolePlan& role : task.plan.roles)
+    if (role.kind != RoleKind::trainer && role.tp > 1)
+      other_meshes[role.kind] =
+          std::make_unique<Mesh>(mpi, role.ranks, shape_of(role), device, task.wait_limit());
   if (device == Device::cuda && config().cluster.shared_gpus == "error")
     require_free_memory(task.plan, mpi.rank());
   enter_phase(Phase::load);
@@ -136,41 +138,88 @@ void RunRank::remember_verdicts() {
 void RunRank::lend_memory() {
   host->ctx().lane.wait();
   host->ctx().scratch.trim();
-  if (engine) engine->suspend();
+  for (const auto& [model, engine] : engines) engine->suspend();
 }
 
-/// Of the trained model.
-Splits RunRank::splits() {
-  const bool shares = trains() && mesh.on(Axis::tp).size() > 1;
-  return {shares ? &mesh.on(Axis::tp) : nullptr};
+/// Of this rank with those that share the model of a role with it; null: none do. The trainer's, where the
+/// role has the same team.
+Mesh* RunRank::mesh_of(RoleKind kind) {
+  const RolePlan* role = task.plan.role(kind);
+  if (!role || role->tp == 1 || !task.plan.has_role(kind, mpi_rank)) return nullptr;
+  const bool same = trains() && role->team(mpi_rank) == task.plan.role(RoleKind::trainer)->team(mpi_rank);
+  return same ? &mesh : other_meshes.at(kind).get();
 }
 
-void RunRank::gather_published() {
-  if (!whole) return;
-  gather_weights(host->ctx(), mesh.on(Axis::tp), policy->parameters(), whole->parameters());
-  host->ctx().lane.wait();
+Splits RunRank::splits(RoleKind kind) {
+  Mesh* const of = mesh_of(kind);
+  return {of ? &of->on(Axis::tp) : nullptr};
 }
 
-/// Its weights come with the first `gather_published`.
-void RunRank::make_whole() {
-  const bool validates = task.plan.validates && config().validation.every > 0;
-  if (!policy->splits().shares() || !trains() || task.replay() || !(task.plan.generates || validates)) return;
-  whole = std::make_unique<Model>(
-      policy->config(),
-      ModelOptions{.dtype = policy->dtype(), .context_tokens = policy->context_tokens(), .device = device});
-  memory->add(whole->device(), [this] { return whole->held_bytes(); });
+Model* RunRank::generating() const {
+  if (own) return own.get();
+  return task.plan.has_role(RoleKind::rollout, mpi_rank) ? policy.get() : nullptr;
+}
+
+/// Its weights come with the first version that is generated with.
+void RunRank::make_own() {
+  if (!trains() || !generates() || task.plan.shares_buffers(mpi_rank)) return;
+  own = std::make_unique<Model>(policy->config(), ModelOptions{.dtype = policy->dtype(),
+                                                               .context_tokens = policy->context_tokens(),
+                                                               .device = device,
+                                                               .splits = splits(RoleKind::rollout)});
+  memory->add(device, [this] { return own->held_bytes(); });
 }
 
 /// How fast they came is a metric of the first step.
 void RunRank::load_policy(const ModelSource& source) {
   const Stopwatch watch;
-  policy = host->load(source, /*with_gradients=*/trains(), splits());
+  policy = host->load(source, /*with_gradients=*/trains(),
+                      splits(trains() ? RoleKind::trainer : RoleKind::rollout));
   if (source.random) return;
   const double seconds = watch.seconds();
   const double gigabytes = 1e-9 * static_cast<double>(policy->parameters().flat_values().bytes());
   spdlog::info("loaded {:.3f} GB of weights in {:.2f} s, {:.2f} GB/s", gigabytes, seconds,
                gigabytes / seconds);
   journal->set("perf/load_weights_gb_per_s", gigabytes / seconds);
+}
+
+Engine& RunRank::engine_of(const Model& model) {
+  std::unique_ptr<Engine>& engine = engines[&model];
+  if (!engine) {
+    engine = std::make_unique<Engine>(model, engine_options(config(), task.plan), host->ctx().lane);
+    engine->suspend();
+    memory->add(device, [engine = engine.get()] { return engine->held_bytes(); });
+  }
+  return *engine;
+}
+
+RoleParts RunRank::role_parts(const ModelSource& source) {
+  return {.task = task,
+          .ctx = host->ctx(),
+          .trainers = trainers.get(),
+          .dp = trains() ? &mesh.control(Axis::dp) : nullptr,
+          .dp_tensors = trains() ? &mesh.on(Axis::dp) : nullptr,
+          .tp = trains() ? &mesh.control(Axis::tp) : nullptr,
+          .end = end,
+          .groups = groups,
+          .weights = weights,
+          .journal = *journal,
+          .memory = *memory,
+          .trace = trace,
+          .trained = trains() ? policy.get() : nullptr,
+          .generating = generating(),
+          .tokenizer = text.tokenizer.get(),
+          .chat = text.chat_template(),
+          .prompts = prompts.get(),
+          .rewards = rewards.get(),
+          .engine = [this](const Model& model) -> Engine& { return engine_of(model); },
+          .load_reference =
+              [this, source] {
+                return host->load(source, /*with_gradients=*/false, splits(RoleKind::reference));
+              },
+          // A rank that annotates and does not produce takes a step when the trainer needs it: it must not
+          // wait for groups ahead.
+          .lead = {placement.has(Duty::produces) ? task.lag() : 0, last_step(), resume.produced}};
 }
 
 void RunRank::build_roles() {
@@ -182,42 +231,13 @@ void RunRank::build_roles() {
   journal = std::make_unique<Journal>(last_step(), resume.step - (resume.unsaid ? 1 : 0));
   if (trains() || produces) load_policy(source);
   if (policy) memory->add(policy->device(), [this] { return policy->held_bytes(); });
-  if (policy) make_whole();
-  memory->add(scratch.device(), [this] { return engine ? engine->held_bytes() : 0; });
-  RoleParts parts{.task = task,
-                  .ctx = host->ctx(),
-                  .trainers = trainers.get(),
-                  .dp = trains() ? &mesh.control(Axis::dp) : nullptr,
-                  .dp_tensors = trains() ? &mesh.on(Axis::dp) : nullptr,
-                  .tp = trains() ? &mesh.control(Axis::tp) : nullptr,
-                  .end = end,
-                  .groups = groups,
-                  .weights = weights,
-                  .journal = *journal,
-                  .memory = *memory,
-                  .trace = trace,
-                  .trained = trains() ? policy.get() : nullptr,
-                  .weights_changed = [this] { gather_published(); },
-                  .policy = policy ? &published() : nullptr,
-                  .tokenizer = text.tokenizer.get(),
-                  .chat = text.chat_template(),
-                  .prompts = prompts.get(),
-                  .rewards = rewards.get(),
-                  .engine = [this]() -> Engine& {
-                    if (!engine) {
-                      engine = std::make_unique<Engine>(published(), engine_options(config(), task.plan),
-                                                        host->ctx().lane);
-                      engine->suspend();
-                    }
-                    return *engine;
-                  },
-                  .load_first_weights = [this, source] { return host->load(source); },
-                  // A rank that annotates and does not produce takes a step when the trainer needs it: it
-                  // must not wait for groups ahead.
-                  .lead = {produces ? task.lag() : 0, last_step(), resume.produced}};
+  if (policy) make_own();
+  RoleParts parts = role_parts(source);
   for (const PlacedRole& role : placement.roles) {
     parts.share = role.share;
     parts.stage = role.stage;
+    Mesh* const team = role.row->shares_model_of ? mesh_of(*role.row->shares_model_of) : nullptr;
+    parts.team = team ? Team(team->control(Axis::tp)) : Team();
     roles.push_back(role.row->make(parts));
   }
 }

@@ -1,6 +1,8 @@
 #pragma once
 // What a rank of a training run is made of, and where the run goes on from.
 
+#include <map>
+
 #include "src/comm/mesh.h"
 #include "src/run/record/run_folder.h"
 #include "src/run/session/model_host.h"
@@ -33,19 +35,17 @@ struct RunRank {
   bool writes() const { return trainers && trainers->rank() == 0; }
   /// After a phase: what it used is the next one's.
   void lend_memory();
-  /// The model that generates here, or goes to ranks that do.
-  Model& published() const { return whole ? *whole : *policy; }
-  /// Where ranks share the trained model, after its weights have changed: all of them call it.
-  void gather_published();
 
   const RunTask& task;
+  int mpi_rank;
   Stopwatch age;
   Placement placement;
   Trace trace;
-  std::unique_ptr<Comm> world, trainers;  // all ranks; trainer ranks, null on others
-  Device device;                          // that this rank computes on
-  std::string threads;                    // of the ranks, for people
-  Mesh mesh;                              // of the trainer
+  std::unique_ptr<Comm> world, trainers;                   // all ranks; trainer ranks, null on others
+  Device device;                                           // that this rank computes on
+  std::string threads;                                     // of the ranks, for people
+  Mesh mesh;                                               // of the trainer
+  std::map<RoleKind, std::unique_ptr<Mesh>> other_meshes;  // of roles whose ranks share a model, too
   std::unique_ptr<Mailbox> mailbox;
   EndOfRun end;
   GroupExchange groups;
@@ -58,9 +58,9 @@ struct RunRank {
   RunStart::Finds found = RunStart::Finds::nothing;  // in the folder, on the rank that writes
   ResumePoint resume;
   std::unique_ptr<ModelHost> host;
-  std::unique_ptr<Model> policy;   // on ranks that train or generate; with tp, the trainer's share
-  std::unique_ptr<Model> whole;    // where such ranks generate with the model, or send it to others
-  std::unique_ptr<Engine> engine;  // rollout and validation use it one after the other
+  std::unique_ptr<Model> policy;  // on ranks that train or generate: what is trained here, or generates
+  std::unique_ptr<Model> own;     // generates where the trained one is shared in another way
+  std::map<const Model*, std::unique_ptr<Engine>> engines;
   std::unique_ptr<Journal> journal;
   std::unique_ptr<MemoryLedger> memory;
   std::vector<std::unique_ptr<Role>> roles;
@@ -70,9 +70,13 @@ struct RunRank {
   void open_folder(int rank);
   void find_start();
   void remember_verdicts();
-  Splits splits();
+  Mesh* mesh_of(RoleKind kind);
+  Splits splits(RoleKind kind);
+  Model* generating() const;
   void load_policy(const ModelSource& source);
-  void make_whole();
+  void make_own();
+  Engine& engine_of(const Model& model);
+  RoleParts role_parts(const ModelSource& source);
   void build_roles();
 };
 

@@ -137,7 +137,6 @@ void start_run(RunRank& rank) {
   enter_phase(Phase::load);
   restore(rank);
   if (!rank.trains()) return;
-  rank.gather_published();
   if (rank.folder) {
     const bool writes_all = rank.task.plan.generates && rank.config().rollout.dump_every == 1;
     prepare_folder(*rank.folder, rank.found, rank.resume.step, rank.journal->said(), writes_all);

@@ -3,7 +3,9 @@
 #include <spdlog/spdlog.h>
 
 #include <cstdio>
+#include <numeric>
 
+#include "src/comm/mesh.h"
 #include "src/comm/watch.h"
 #include "src/config/load.h"
 #include "src/core/process/progress.h"
@@ -68,6 +70,18 @@ std::map<std::string, double> evaluate(Validation& validation, const std::string
   return made->metrics;
 }
 
+std::vector<int> all_ranks(int size) {
+  std::vector<int> all(static_cast<size_t>(size));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+/// All ranks, whatever their roles in a run: shared as the trainer's, or whole where they do not divide so.
+MeshShape eval_shape(const RunPlan& plan, int ranks) {
+  const int tp = plan.role(RoleKind::trainer)->tp;
+  return ranks % tp == 0 ? MeshShape{.tp = tp, .dp = ranks / tp} : MeshShape{.dp = ranks};
+}
+
 }  // namespace
 
 int run_eval(const CommandLine& line) {
@@ -100,12 +114,17 @@ int run_eval(const CommandLine& line) {
   const Device device = take_device(mpi, plan.device, *comm, true, config.cluster.shared_gpus == "allow");
   const std::unique_ptr<Comm> neighbours = mpi.make_comm_of_host(wait_limit);
   ModelHost host(device, plan.dtype, rank_threads(*neighbours, threads).number);
-  const std::unique_ptr<Model> model = host.load(first_weights(config, plan));
+  const MeshShape shape = eval_shape(plan, mpi.size());
+  Mesh mesh(mpi, all_ranks(mpi.size()), shape, device, wait_limit);
+  const Splits splits{shape.tp > 1 ? &mesh.on(Axis::tp) : nullptr};
+  const std::unique_ptr<Model> model = host.load(first_weights(config, plan), false, splits);
   if (const std::string lost = lost_end_tokens_text(model->config(), text.tokenizer->eos_id()); !lost.empty())
     spdlog::warn("{}", lost);
   Engine engine(*model, engine_options(config, plan), host.ctx().lane);
   const RewardSet rewards(config.reward, helpers ? &*helpers : nullptr);
-  Validation validation({config, plan, *comm, host.ctx(), *model, engine, *text.tokenizer,
+  const Share share{mpi.rank() / shape.tp, shape.dp};
+  const Team team = shape.tp > 1 ? Team(mesh.control(Axis::tp)) : Team();
+  Validation validation({config, plan, *comm, share, team, host.ctx(), *model, engine, *text.tokenizer,
                          text.chat_template(), rewards, /*stops=*/[] { return false; }});
   enter_phase(Phase::validation);
   Json result = Json::object();

@@ -91,12 +91,13 @@ TEST_F(TensorParallelRun, RepeatsAndGoesOnAfterEveryStep) {
 
 TEST_F(TensorParallelRun, TheOtherRolesMayBeAnywhere) {
   const std::string every_export = "checkpoint.export_hf_every=1";
+  const std::string whole = "roles.trainer.tp=2 roles.rollout.tp=1 roles.reference.tp=1 ";
   const Placement apart{
       "apart", 4,
-      R"(roles.rollout.ranks='"0"' roles.reference.ranks='"1"' roles.trainer.ranks='"2-3"' roles.trainer.tp=2 roles.rollout.tp=1 roles.reference.tp=1)"},
+      whole + R"(roles.rollout.ranks='"0"' roles.reference.ranks='"1"' roles.trainer.ranks='"2-3"')"},
       overlapping{
           "overlapping", 3,
-          R"(roles.rollout.ranks='"0-1"' roles.reference.ranks='"2"' roles.trainer.ranks='"1-2"' roles.trainer.tp=2 roles.rollout.tp=1 roles.reference.tp=1)"};
+          whole + R"(roles.rollout.ranks='"0-1"' roles.reference.ranks='"2"' roles.trainer.ranks='"1-2"')"};
   for (const int lag : {0, 1}) {
     const std::string first = fmt::format("tp2-{}", lag);
     ASSERT_EQ(train(kTp2, lag, first, every_export), 0) << output();

@@ -4,48 +4,23 @@
 // and goes on in the next one (the last step finishes all); with rollout.dynamic_sampling_rounds a prompt
 // whose samples earn all the same is replaced by the next one.
 
-#include "src/run/roles/role.h"
+#include "src/run/roles/rollout_step.h"
 
 namespace temper {
 
 class RolloutRole : public Role {
  public:
-  struct Parts {
-    const Config& config;
-    const RunPlan& plan;
-    Ctx& ctx;
-    Model& model;
-    Engine& engine;
-    const Tokenizer& tokenizer;
-    PromptStream& prompts;
-    const RewardSet& rewards;
-    GroupExchange& groups;
-    WeightSync& weights;
-    EndOfRun& end;
-    Journal& journal;
-    const MemoryLedger& memory;
-    Trace& trace;
-    const Model* trained;  // null: this rank has no trainer role; `model`: weights come by no message
-    Share share;
-    Team team;
-    Lead lead;
-  };
-  explicit RolloutRole(const Parts& parts) : p_(parts) {}
+  explicit RolloutRole(const RolloutParts& parts) : p_(parts) {}
   bool phase(int64_t step) override;
   void restore(const CheckpointReader& checkpoint) override;
 
  private:
-  class Step;
   bool trains() const { return p_.trained != nullptr; }
   bool receive_weights(int64_t version);
-  /// The step that a stop cut, and that goes on: where it was with prompts that are replaced.
-  struct Open {
-    int64_t step = 0, round = 0, owed = 0;
-  };
 
-  Parts p_;
+  RolloutParts p_;
   std::vector<Group> unfinished_;  // of all rollout ranks, by data position
-  Open open_;
+  OpenStep open_;
   bool was_cut_ = false;  // by a stop
 };
 

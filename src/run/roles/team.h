@@ -17,11 +17,11 @@ class Team {
 
   bool alone() const { return !tp_; }
   bool leads() const { return !tp_ || tp_->rank() == 0; }
-  /// The leader's answer, on all: ask() runs on the leader alone.
+  /// The leader's answer, on all; each of them asks.
   template <class Ask>
   bool agree(Ask&& ask, const char* what) const {
-    if (!tp_) return ask();
-    return tp_->broadcast(leads() && ask() ? "1" : "0", 0, what) == "1";
+    const bool mine = ask();
+    return tp_ ? tp_->broadcast(mine ? "1" : "0", 0, what) == "1" : mine;
   }
   /// The leader's bytes, on all: make() runs on the leader alone.
   template <class Make>

@@ -25,6 +25,8 @@ void copy_owned(Ctx& c, Collectives& tp, const Tensor& rows);
 /// stats [chunks, n, 3]: the chunks of every rank's share of the vocabulary are copied to all ranks; logits
 /// [n]: those of the owners.
 void gather_stats(Ctx& c, Collectives& tp, const Tensor& stats, const Tensor& logits, int64_t vocabulary);
+/// The chunks of every rank's share of the vocabulary are copied to all ranks.
+void gather_samples(Ctx& c, Collectives& tp, const SampleChunks& chunks, int64_t vocabulary);
 
 /// whole becomes the model that ranks share in `shares`; the same on all of them.
 void gather_weights(Ctx& c, Collectives& tp, const ParameterStore& shares, ParameterStore& whole);

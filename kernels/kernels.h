@@ -50,8 +50,10 @@ KERNEL(logprob_merge, Tensor logprob, Tensor entropy, Tensor lse, CTensor stats,
 SCRATCH_KERNEL(logprob_backward, Tensor dhidden, Tensor dw, CTensor dlogprob, CTensor dentropy,
                CTensor hidden, CTensor w, CTensor targets, CTensor lse, CTensor entropy, double temperature,
                VocabularyShare share)
-SCRATCH_KERNEL(sample, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, SampleRows rows,
-               int64_t num_sampleable)
+SCRATCH_KERNEL(sample_chunks, SampleChunks chunks, CTensor hidden, CTensor w, SampleRows rows,
+               int64_t num_sampleable, VocabularyShare share)
+KERNEL(sample_merge, Tensor tokens, Tensor logprob, SampleChunks chunks, SampleRows rows,
+       int64_t num_sampleable)
 // optimizer
 KERNEL(adamw_step, Tensor weight, Tensor master, Tensor m, Tensor v, CTensor grad,
        std::span<const FlatRange> decays, AdamwStep step)

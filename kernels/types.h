@@ -11,6 +11,7 @@ namespace temper {
 
 /// Ids whose statistics in the head are one entry; ranks share a vocabulary in whole chunks.
 inline constexpr int64_t kVocabularyChunk = 2048;
+inline int64_t num_chunks(int64_t ids) { return (ids + kVocabularyChunk - 1) / kVocabularyChunk; }
 
 /// The rows [first, first + rows of w) of a table by token id that a rank has, of `ids` in all.
 struct VocabularyShare {
@@ -82,6 +83,33 @@ struct SampleRows {
   const SampleRow* on_device = nullptr;
   const LogitEdit* edits_on_device = nullptr;
   const int32_t* edit_ends = nullptr;
+  // Rows with filters before each row. Null: a GPU takes every row for one, if one of the list has some.
+  const int32_t* filtered_before = nullptr;
+  int64_t first = 0;  // number of list[0] in the batch: errors name it
+
+  SampleRows part(int64_t begin, int64_t end) const {
+    const auto from = [&](auto* at) { return at ? at + begin : nullptr; };
+    return {list.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)),
+            from(on_device),
+            edits_on_device,
+            from(edit_ends),
+            from(filtered_before),
+            first + begin};
+  }
+};
+
+/// What the chunks of a vocabulary, or of a share of it, say of n rows to sample. Tempered logits of rows
+/// with filters are kept: the filters need all of them.
+struct SampleChunks {
+  Tensor best;      // [chunks, n, 6]: max, sum, weighted of the statistics; of a row without filters the score
+                    // of its best id, its t before edits, and its place in the chunk (-1: none)
+  Tensor kept;      // [chunks, rows with filters, kVocabularyChunk]: t to draw from; empty without such rows
+  Tensor unedited;  // the same before edits; empty where no such row has any
+
+  SampleChunks part(int64_t begin, int64_t end) const {
+    const auto of = [&](const Tensor& t) { return t.empty() ? t : rows(t, begin, end); };
+    return {of(best), of(kept), of(unedited)};
+  }
 };
 
 /// Whether a parameter gradient replaces what its memory held, or is added to it.

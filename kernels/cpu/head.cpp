@@ -58,8 +58,6 @@ void merge_rows(Ctx& ctx, const LogprobOut<A>& out, const ChunkStats<A>* stats, 
   });
 }
 
-int64_t num_chunks(int64_t V) { return (V + kVocabularyChunk - 1) / kVocabularyChunk; }
-
 template <class A>
 struct UpstreamRow {
   A dlogprob = 0, dentropy = 0, lse = 0, entropy = 0;

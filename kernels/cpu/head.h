@@ -86,7 +86,7 @@ void for_each_window(Ctx& ctx, const PackedRows<Accumulate<S>>& hidden, const S*
   const int64_t workspace = dot_workspace(hidden.features);
   const ThreadBuffers<A> buffers(ctx, workspace + kBlockRows * kWindowStride);
   const int64_t blocks = (hidden.count + kBlockRows - 1) / kBlockRows;
-  const int64_t chunks = (V + kVocabularyChunk - 1) / kVocabularyChunk;
+  const int64_t chunks = num_chunks(V);
   parallel_for(ctx.threads, blocks * chunks, [&](int64_t i) {
     const int64_t row = i % blocks * kBlockRows, id = i / blocks * kVocabularyChunk;
     const LogitsWindow<A> window{row, std::min(kBlockRows, hidden.count - row), id,

@@ -8,9 +8,6 @@
 namespace temper::cpu {
 namespace {
 
-/// Rows sampled in one pass over w: bounds the memory of rows with filters, which keep all their logits.
-constexpr int64_t kSampledRows = 64;
-
 /// The best id so far. `score` is t for greedy rows, t + noise else; ids are visited in ascending order.
 template <class A>
 struct Draw {
@@ -45,10 +42,53 @@ Draw<A> draw_chunk(const SampleRow& row, const A* t, int64_t count, int64_t firs
   return best_of(scores, t, count, first_id);
 }
 
-/// Best id among those that the filters of the row keep; t holds the whole row.
+/// An element of SampleChunks::best.
 template <class A>
-Draw<A> draw_filtered(const SampleRow& row, const A* t, int64_t num_sampleable, Candidate<A>* list) {
-  for (int64_t v = 0; v < num_sampleable; ++v) list[v] = {t[v], static_cast<int32_t>(v), 0.0};
+struct ChunkBest {
+  ChunkStats<A> stats;
+  A score, t, place;
+};
+
+/// SampleChunks as the loops read and write them.
+template <class A>
+struct ChunkTable {
+  ChunkBest<A>* best;
+  A *kept, *unedited;  // null: none
+  int64_t chunks, n, slots;
+
+  explicit ChunkTable(const SampleChunks& c)
+      : best(reinterpret_cast<ChunkBest<A>*>(c.best.as<A>())),
+        kept(c.kept.empty() ? nullptr : c.kept.as<A>()),
+        unedited(c.unedited.empty() ? nullptr : c.unedited.as<A>()),
+        chunks(c.best.dim(0)),
+        n(c.best.dim(1)),
+        slots(c.kept.empty() ? 0 : c.kept.dim(1)) {
+    static_assert(sizeof(ChunkBest<A>) == 6 * sizeof(A));
+  }
+  ChunkBest<A>& at(int64_t chunk, int64_t row) const { return best[chunk * n + row]; }
+  /// Of the row in a slot of `kept` or `unedited`.
+  A* logits(A* of, int64_t chunk, int64_t slot) const {
+    return of + (chunk * slots + slot) * kVocabularyChunk;
+  }
+  A logit(A* of, int64_t slot, int64_t id) const {
+    return logits(of, id / kVocabularyChunk, slot)[id % kVocabularyChunk];
+  }
+};
+
+/// Where the logits of each row are kept; -1: nowhere.
+std::vector<int64_t> slots_of(std::span<const SampleRow> rows) {
+  std::vector<int64_t> slots;
+  int64_t next = 0;
+  for (const SampleRow& row : rows) slots.push_back(row.options.filters() ? next++ : -1);
+  return slots;
+}
+
+/// Best id among those that the filters of the row keep.
+template <class A>
+Draw<A> draw_filtered(const SampleRow& row, const ChunkTable<A>& in, int64_t slot, int64_t num_sampleable,
+                      Candidate<A>* list) {
+  for (int64_t v = 0; v < num_sampleable; ++v)
+    list[v] = {in.logit(in.kept, slot, v), static_cast<int32_t>(v), 0.0};
   const int64_t count = filter(list, num_sampleable, row.options);
   Draw<A> best;
   for (int64_t i = 0; i < count; ++i) {
@@ -58,126 +98,101 @@ Draw<A> draw_filtered(const SampleRow& row, const A* t, int64_t num_sampleable, 
     if (score > best.score || (score == best.score && list[i].id < best.id))
       best = {score, list[i].t, list[i].id};
   }
+  if (in.unedited && best.id >= 0) best.t = in.logit(in.unedited, slot, best.id);
   return best;
 }
 
-/// First edit of an id >= first_id.
-inline int64_t first_edit(std::span<const LogitEdit> edits, int64_t first_id) {
+/// The edits of ids [begin, end).
+std::span<const LogitEdit> edits_between(std::span<const LogitEdit> edits, int64_t begin, int64_t end) {
   const auto before = [](const LogitEdit& edit, int64_t id) { return edit.id < id; };
-  return std::lower_bound(edits.begin(), edits.end(), first_id, before) - edits.begin();
+  const auto first = std::lower_bound(edits.begin(), edits.end(), begin, before);
+  return {first, std::lower_bound(first, edits.end(), end, before)};
 }
 
-/// One pass over the vocabulary for at most kSampledRows rows.
-template <class S>
-class SamplePass {
+/// A chunk of the logits z of a row, which it overwrites. `slot`: where the row is kept, or -1.
+template <class A>
+void visit(const ChunkTable<A>& out, int64_t chunk, int64_t r, int64_t slot, const SampleRow& row, A* z,
+           int64_t first_id, int64_t ids, int64_t num_sampleable) {
+  const A scale = inverse_temperature<A>(row.options.temperature);
+  const std::span<const LogitEdit> edits = edits_between(row.edits, first_id, first_id + ids);
+  A other[kVocabularyChunk];  // of each edit: t after it, and once the statistics are known t before it
+  for (size_t e = 0; e < edits.size(); ++e)
+    other[e] = edited_logit(z[edits[e].id - first_id], edits[e], row.options) * scale;
+  temper_logits(z, ids, scale);
+  ChunkBest<A>& best = out.at(chunk, r);
+  best = {chunk_stats(z, ids), A(0), A(0), A(-1)};  // of the logits as they are: the log-prob knows no edits
+  if (slot >= 0 && out.unedited) std::copy(z, z + ids, out.logits(out.unedited, chunk, slot));
+  for (size_t e = 0; e < edits.size(); ++e) std::swap(z[edits[e].id - first_id], other[e]);
+  if (slot >= 0) {
+    std::copy(z, z + ids, out.logits(out.kept, chunk, slot));
+  } else if (first_id < num_sampleable) {
+    const Draw<A> d = draw_chunk(row, z, std::min(ids, num_sampleable - first_id), first_id);
+    const std::span<const LogitEdit> its = edits_between(edits, d.id, d.id + 1);
+    best.score = d.score, best.place = static_cast<A>(d.id - first_id);
+    best.t = its.empty() ? d.t : other[its.data() - edits.data()];
+  }
+}
+
+/// The end of `n` rows.
+template <class A>
+class SampleMerge {
  public:
-  using A = Accumulate<S>;
+  SampleMerge(const SampleChunks& chunks, const SampleRows& rows, int64_t num_sampleable)
+      : in_(chunks), rows_(rows), num_sampleable_(num_sampleable), slots_(slots_of(rows.list)) {}
 
-  SamplePass(Ctx& ctx, std::span<const SampleRow> rows, int64_t V, int64_t num_sampleable)
-      : ctx_(ctx),
-        rows_(rows),
-        V_(V),
-        num_sampleable_(num_sampleable),
-        n_(static_cast<int64_t>(rows.size())),
-        chunks_((V + kVocabularyChunk - 1) / kVocabularyChunk) {
-    stats_ = allocate<ChunkStats<A>>(chunks_ * n_);
-    draws_ = allocate<Draw<A>>(chunks_ * n_);
-    for (const SampleRow& row : rows_) {
-      logits_.push_back(row.options.filters() ? allocate<A>(V) : nullptr);
-      edited_.push_back(row.edits.empty() ? nullptr : allocate<A>(std::ssize(row.edits)));
+  /// tokens, logprob: [rows]
+  void run(Ctx& ctx, int32_t* tokens, A* logprob) const {
+    ArenaScope scope(ctx.scratch);
+    std::vector<Draw<A>> best(static_cast<size_t>(in_.n));
+    const ThreadBuffers<Candidate<A>> lists(ctx, in_.kept ? num_sampleable_ : 1);
+    if (ctx.threads.count_only) return;
+    for (int64_t r = 0; r < in_.n; ++r) {
+      logprob[r] = merged(r).lse();
+      for (int64_t c = 0; c < in_.chunks; ++c) best[static_cast<size_t>(r)].offer(draw(c, r));
     }
-  }
-
-  void run(const PackedRows<A>& hidden, const S* w) {
-    for_each_window<S>(ctx_, hidden, w, V_, [&](const LogitsWindow<A>& window) {
-      for (int64_t i = 0; i < window.rows; ++i)
-        visit(window.first_row + i, window.z + i * kWindowStride, window.first_id, window.ids);
+    parallel_for(ctx.threads, in_.n, [&](int64_t r) {
+      const int64_t slot = slots_[static_cast<size_t>(r)];
+      if (slot >= 0)
+        best[static_cast<size_t>(r)] = draw_filtered(row(r), in_, slot, num_sampleable_, lists.mine());
     });
-  }
-
-  /// tokens, logprob: [rows]; first_row only names rows in errors.
-  void finish(int32_t* tokens, A* logprob, int64_t first_row) {
-    std::vector<Draw<A>> best(static_cast<size_t>(n_));
-    const ThreadBuffers<Candidate<A>> lists(ctx_, any_filter() ? num_sampleable_ : 1);
-    if (ctx_.threads.count_only) return;
-    for (int64_t r = 0; r < n_; ++r) {
-      logprob[r] = merged(r, first_row + r).lse();
-      for (int64_t c = 0; c < chunks_; ++c) best[static_cast<size_t>(r)].offer(draws_[c * n_ + r]);
-    }
-    parallel_for(ctx_.threads, n_, [&](int64_t r) {
-      if (logits_[static_cast<size_t>(r)])
-        best[static_cast<size_t>(r)] =
-            draw_filtered(row(r), logits_[static_cast<size_t>(r)], num_sampleable_, lists.mine());
-    });
-    for (int64_t r = 0; r < n_; ++r) {
-      if (best[static_cast<size_t>(r)].id < 0) fail_nothing_left(r, first_row + r);
-      tokens[r] = static_cast<int32_t>(best[static_cast<size_t>(r)].id);
-      logprob[r] = unedited(r, best[static_cast<size_t>(r)]) - logprob[r];
+    for (int64_t r = 0; r < in_.n; ++r) {
+      const Draw<A>& drawn = best[static_cast<size_t>(r)];
+      if (drawn.id < 0) fail_nothing_left(r);
+      tokens[r] = static_cast<int32_t>(drawn.id);
+      logprob[r] = drawn.t - logprob[r];
     }
   }
 
  private:
-  template <class T>
-  T* allocate(int64_t count) {
-    return static_cast<T*>(ctx_.scratch.allocate(count * int64_t{sizeof(T)}));
-  }
-  const SampleRow& row(int64_t r) const { return rows_[static_cast<size_t>(r)]; }
-  bool any_filter() const {
-    return std::any_of(logits_.begin(), logits_.end(), [](const A* t) { return t != nullptr; });
+  const SampleRow& row(int64_t r) const { return rows_.list[static_cast<size_t>(r)]; }
+  Draw<A> draw(int64_t chunk, int64_t r) const {
+    const ChunkBest<A>& b = in_.at(chunk, r);
+    if (b.place < 0) return {};
+    return {b.score, b.t, chunk * kVocabularyChunk + static_cast<int64_t>(b.place)};
   }
 
-  void visit(int64_t r, A* z, int64_t first_id, int64_t ids) {
-    const int64_t at = first_id / kVocabularyChunk * n_ + r;
-    const int64_t sampleable = std::min(ids, num_sampleable_ - first_id);
-    const A scale = inverse_temperature<A>(row(r).options.temperature);
-    const std::span<const LogitEdit> edits = row(r).edits;
-    const int64_t begin = first_edit(edits, first_id), end = first_edit(edits, first_id + ids);
-    for (int64_t e = begin; e < end; ++e) {
-      const LogitEdit& edit = edits[static_cast<size_t>(e)];
-      edited_[static_cast<size_t>(r)][e] = edited_logit(z[edit.id - first_id], edit, row(r).options) * scale;
-    }
-    temper_logits(z, ids, scale);
-    stats_[at] = chunk_stats(z, ids);  // of the logits as they are: the log-prob knows no edits
-    for (int64_t e = begin; e < end; ++e)
-      std::swap(z[edits[static_cast<size_t>(e)].id - first_id], edited_[static_cast<size_t>(r)][e]);
-    draws_[at] = {};
-    if (logits_[static_cast<size_t>(r)])
-      std::copy(z, z + ids, logits_[static_cast<size_t>(r)] + first_id);
-    else if (sampleable > 0)
-      draws_[at] = draw_chunk(row(r), z, sampleable, first_id);
-  }
-
-  /// t of the drawn id before its edit; visit() left it in edited_.
-  A unedited(int64_t r, const Draw<A>& draw) const {
-    const std::span<const LogitEdit> edits = row(r).edits;
-    const int64_t e = first_edit(edits, draw.id);
-    return e < std::ssize(edits) && edits[static_cast<size_t>(e)].id == draw.id
-               ? edited_[static_cast<size_t>(r)][e]
-               : draw.t;
-  }
-
-  std::string place(int64_t r, int64_t named) const {
+  std::string place(int64_t r) const {
     return fmt::format("row {} of the batch: prompt at data position {}, sample {}, response position {}",
-                       named, row(r).key.data_position, row(r).key.sample, row(r).position);
+                       rows_.first + r, row(r).key.data_position, row(r).key.sample, row(r).position);
   }
 
-  [[noreturn]] void fail_nothing_left(int64_t r, int64_t named) const {
+  [[noreturn]] void fail_nothing_left(int64_t r) const {
     fail(Exit::numerics,
          {.what = "no token is left to draw",
-          .where = place(r, named),
+          .where = place(r),
           .why = fmt::format("{} logits were changed, {} ids may be drawn, and each is at -infinity",
                              row(r).edits.size(), num_sampleable_),
           .fix = "lower rollout.min_new_tokens or take ids out of rollout.stop_token_ids"});
   }
 
   /// The weighted sum is NaN where a logit is -inf, and infinite or NaN where one is +inf or NaN.
-  ChunkStats<A> merged(int64_t r, int64_t named) const {
-    ChunkStats<A> all = stats_[r];
-    for (int64_t c = 1; c < chunks_; ++c) all = merge(all, stats_[c * n_ + r]);
+  ChunkStats<A> merged(int64_t r) const {
+    ChunkStats<A> all = in_.at(0, r).stats;
+    for (int64_t c = 1; c < in_.chunks; ++c) all = merge(all, in_.at(c, r).stats);
     if (!std::isfinite(all.max) || !std::isfinite(all.sum) || !std::isfinite(all.weighted))
       fail(Exit::numerics,
            {.what = "logits are not finite while sampling",
-            .where = place(r, named),
+            .where = place(r),
             .why = fmt::format("largest {}, sum of exponentials {}, weighted sum {}", all.max, all.sum,
                                all.weighted),
             .fix = "check the weights for NaN and infinity (a diverged training step or a damaged model "
@@ -185,32 +200,38 @@ class SamplePass {
     return all;
   }
 
-  Ctx& ctx_;
-  std::span<const SampleRow> rows_;
-  int64_t V_, num_sampleable_, n_, chunks_;
-  ChunkStats<A>* stats_;    // [chunks, rows]
-  Draw<A>* draws_;          // [chunks, rows]
-  std::vector<A*> logits_;  // [rows]: [V] for rows with filters, else null
-  std::vector<A*> edited_;  // [rows]: [edits] the edited t, after their chunk was visited the t before it
+  ChunkTable<A> in_;
+  const SampleRows& rows_;
+  int64_t num_sampleable_;
+  std::vector<int64_t> slots_;  // [rows]
 };
 
 }  // namespace
 
-void sample(Ctx& ctx, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, SampleRows rows,
-            int64_t num_sampleable) {
-  const int64_t n = hidden.dim(0), D = hidden.dim(1), V = w.dim(0);
+void sample_chunks(Ctx& ctx, SampleChunks chunks, CTensor hidden, CTensor w, SampleRows rows,
+                   int64_t num_sampleable, VocabularyShare share) {
+  const std::vector<int64_t> slots = slots_of(rows.list);
   dispatch_storage(hidden.dtype, [&](auto s) {
     using S = decltype(s);
     using A = Accumulate<S>;
-    for (int64_t r = 0; r < n; r += kSampledRows) {
-      ArenaScope scope(ctx.scratch);
-      const int64_t count = std::min(kSampledRows, n - r);
-      const PackedRows<A> packed = pack_rows(ctx, hidden.as<S>() + r * D, count, D);
-      SamplePass<S> pass(ctx, rows.list.subspan(static_cast<size_t>(r), static_cast<size_t>(count)), V,
-                         num_sampleable);
-      pass.run(packed, w.as<S>());
-      pass.finish(tokens.as<int32_t>() + r, logprob.as<A>() + r, r);
-    }
+    ArenaScope scope(ctx.scratch);
+    const ChunkTable<A> out(chunks);
+    const PackedRows<A> packed = pack_rows(ctx, hidden.as<S>(), hidden.dim(0), hidden.dim(1));
+    for_each_window<S>(ctx, packed, w.as<S>(), w.dim(0), [&](const LogitsWindow<A>& window) {
+      for (int64_t i = 0; i < window.rows; ++i) {
+        const auto r = static_cast<size_t>(window.first_row + i);
+        visit(out, window.first_id / kVocabularyChunk, window.first_row + i, slots[r], rows.list[r],
+              window.z + i * kWindowStride, share.first + window.first_id, window.ids, num_sampleable);
+      }
+    });
+  });
+}
+
+void sample_merge(Ctx& ctx, Tensor tokens, Tensor logprob, SampleChunks chunks, SampleRows rows,
+                  int64_t num_sampleable) {
+  dispatch_storage(logprob.dtype, [&](auto s) {
+    using A = Accumulate<decltype(s)>;
+    SampleMerge<A>(chunks, rows, num_sampleable).run(ctx, tokens.as<int32_t>(), logprob.as<A>());
   });
 }
 

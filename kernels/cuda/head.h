@@ -20,10 +20,6 @@ __host__ __device__ inline float inverse_temperature(double temperature) {
   return temperature == 0.0 ? 1.f : 1.f / static_cast<float>(temperature);
 }
 
-inline int64_t num_chunks(int64_t V) {
-  return (V + canonical::kVocabularyChunk - 1) / canonical::kVocabularyChunk;
-}
-
 /// Logits of rows [first_row, first_row + rows) against ids [first_id, first_id + ids).
 struct LogitsWindow {
   const float* z;

@@ -72,7 +72,7 @@ void attention_paged(Ctx& ctx, Tensor, CTensor, PagedKv kv, int64_t, CTensor cu_
 void logprob_forward(Ctx& ctx, Tensor, Tensor, Tensor, CTensor hidden, CTensor w, CTensor, double) {
   ArenaScope scope(ctx.scratch);
   const int64_t n = hidden.dim(0), V = w.dim(0);
-  ctx.scratch.allocate(n * ceil_divide(V, kVocabularyChunk) * 3 * kFloat);
+  ctx.scratch.allocate(n * num_chunks(V) * 3 * kFloat);
   logit_windows(ctx, n, V, 2048);
 }
 
@@ -94,15 +94,8 @@ void logprob_backward(Ctx& ctx, Tensor, Tensor, CTensor, CTensor, CTensor hidden
   ctx.scratch.make({rows, D}, DType::f32);
 }
 
-void sample(Ctx& ctx, Tensor, Tensor, CTensor hidden, CTensor w, SampleRows rows, int64_t) {
-  bool filters = false, edits = rows.edit_ends != nullptr;
-  for (const SampleRow& row : rows.list) filters = filters || row.options.filters();
-  const int64_t V = w.dim(0), n = std::min<int64_t>(hidden.dim(0), filters ? 64 : 2048);
-  ArenaScope scope(ctx.scratch);
-  ctx.scratch.allocate(n * ceil_divide(V, kVocabularyChunk) * 6 * kFloat);
-  if (filters) ctx.scratch.allocate(n * V * kFloat);
-  if (filters && edits) ctx.scratch.allocate(n * V * kFloat);
-  logit_windows(ctx, n, V, n);
+void sample_chunks(Ctx& ctx, SampleChunks, CTensor hidden, CTensor w, SampleRows, int64_t, VocabularyShare) {
+  if (w.dim(0) > 0) logit_windows(ctx, hidden.dim(0), w.dim(0), hidden.dim(0));
 }
 
 }  // namespace temper::planned

@@ -58,7 +58,10 @@ class LogprobHead {
     return s;
   }
   void sample_into(Ctx& c, const Sampled& s, CTensor hidden, SampleRows rows, int64_t num_sampleable) const {
-    temper::sample(c, s.tokens, s.logprob, hidden, weight_->value, rows, num_sampleable);
+    if (!split())
+      return temper::sample(c, s.tokens, s.logprob, hidden, weight_->value, rows, num_sampleable);
+    temper::sample(c, s.tokens, s.logprob, hidden, weight_->value, rows, num_sampleable, share(),
+                   [&](const SampleChunks& all) { gather_samples(c, *splits_.tp, all, share().ids); });
   }
 
  private:
@@ -67,12 +70,11 @@ class LogprobHead {
   void forward_shared(Ctx& c, const TokenStats& s, CTensor hidden, CTensor targets,
                       double temperature) const {
     ArenaScope scope(c.scratch);
-    const auto chunks = [](int64_t ids) { return (ids + kVocabularyChunk - 1) / kVocabularyChunk; };
-    const int64_t n = hidden.dim(0), first = chunks(share().first);
-    const Tensor all = c.scratch.make({chunks(share().ids), n, 3}, s.lse.dtype),
+    const int64_t n = hidden.dim(0), first = num_chunks(share().first);
+    const Tensor all = c.scratch.make({num_chunks(share().ids), n, 3}, s.lse.dtype),
                  logits = c.scratch.like(s.lse);
-    logprob_stats(c, rows(all, first, first + chunks(weight_->value.dim(0))), logits, hidden, weight_->value,
-                  targets, temperature, share());
+    logprob_stats(c, rows(all, first, first + num_chunks(weight_->value.dim(0))), logits, hidden,
+                  weight_->value, targets, temperature, share());
     gather_stats(c, *splits_.tp, all, logits, share().ids);
     logprob_merge(c, s.logprob, s.entropy, s.lse, all, logits);
   }

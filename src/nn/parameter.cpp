@@ -28,7 +28,7 @@ RowSpan span_of_part(const ParamSpec& spec, const HfPart& part, const ShardPlace
   const int64_t rank = of.rank, ranks = of.ranks;
   if (spec.shard == Shard::none) return {.whole = 0, .rows = part.rows, .num_ranks = of.ranks};
   if (spec.shard == Shard::vocabulary) {
-    const int64_t chunks = (part.rows + kVocabularyChunk - 1) / kVocabularyChunk;
+    const int64_t chunks = num_chunks(part.rows);
     const auto bound = [&](int64_t r) { return std::min(part.rows, chunks * r / ranks * kVocabularyChunk); };
     return {.whole = bound(rank), .rows = bound(rank + 1) - bound(rank), .first_rank = of.rank};
   }

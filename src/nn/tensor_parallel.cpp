@@ -31,6 +31,19 @@ void sum_span(Ctx& c, Collectives& tp, const Tensor& rows, const RowSpan& span, 
   sum_in_order(c, flat(rows), temper::rows(all, span.first_rank, span.first_rank + span.num_ranks));
 }
 
+/// of_chunks [chunks, ...]: those of every rank's share are copied to all ranks.
+void gather_chunks(Ctx& c, Collectives& tp, const Tensor& of_chunks, int64_t vocabulary, const char* what) {
+  const int64_t width = of_chunks.dim(1) * of_chunks.dim(2);
+  const ParamSpec spec{
+      .name = "vocabulary", .parts = {{"", vocabulary}}, .shape = {vocabulary}, .shard = Shard::vocabulary};
+  std::vector<FlatRange> ranges;
+  for (int rank = 0; rank < tp.size(); ++rank) {
+    const RowSpan span = row_spans(spec, {rank, tp.size()}).front();
+    ranges.push_back({num_chunks(span.whole) * width, num_chunks(span.whole + span.rows) * width});
+  }
+  tp.all_gather_ranges(c, flat(of_chunks), ranges, what);
+}
+
 }  // namespace
 
 void gather_columns(Ctx& c, Collectives& tp, const Tensor& all, const CTensor& mine) {
@@ -67,17 +80,16 @@ void copy_owned(Ctx& c, Collectives& tp, const Tensor& rows) {
 }
 
 void gather_stats(Ctx& c, Collectives& tp, const Tensor& stats, const Tensor& logits, int64_t vocabulary) {
-  const int64_t row = stats.dim(1) * stats.dim(2);
-  std::vector<FlatRange> ranges;
-  const ParamSpec spec{
-      .name = "vocabulary", .parts = {{"", vocabulary}}, .shape = {vocabulary}, .shard = Shard::vocabulary};
-  for (int rank = 0; rank < tp.size(); ++rank) {
-    const RowSpan span = row_spans(spec, {rank, tp.size()}).front();
-    const auto chunk = [](int64_t id) { return (id + kVocabularyChunk - 1) / kVocabularyChunk; };
-    ranges.push_back({chunk(span.whole) * row, chunk(span.whole + span.rows) * row});
-  }
-  tp.all_gather_ranges(c, flat(stats), ranges, "statistics of the vocabulary, copied from their tp owners");
+  gather_chunks(c, tp, stats, vocabulary, "statistics of the vocabulary, copied from their tp owners");
   tp.all_reduce_sum(c, logits, "logits of targets, copied from their tp owners");
+}
+
+void gather_samples(Ctx& c, Collectives& tp, const SampleChunks& chunks, int64_t vocabulary) {
+  gather_chunks(c, tp, chunks.best, vocabulary, "best ids of the vocabulary, copied from their tp owners");
+  if (!chunks.kept.empty())
+    gather_chunks(c, tp, chunks.kept, vocabulary, "logits for filters, copied from their tp owners");
+  if (!chunks.unedited.empty())
+    gather_chunks(c, tp, chunks.unedited, vocabulary, "logits before edits, copied from their tp owners");
 }
 
 void sum_shared_gradients(Ctx& c, Collectives& tp, ParameterStore& parameters, const Unit& unit) {

@@ -25,6 +25,8 @@ void copy_owned(Ctx& c, Collectives& tp, const Tensor& rows);
 /// stats [chunks, n, 3]: the chunks of every rank's share of the vocabulary are copied to all ranks; logits
 /// [n]: those of the owners.
 void gather_stats(Ctx& c, Collectives& tp, const Tensor& stats, const Tensor& logits, int64_t vocabulary);
+/// The chunks of every rank's share of the vocabulary are copied to all ranks.
+void gather_samples(Ctx& c, Collectives& tp, const SampleChunks& chunks, int64_t vocabulary);
 
 /// After the backward of a unit: gradients of what several ranks have become sums over them, where each has
 /// made its own heads' part alone (norms of heads; keys and values of a head that several ranks have).

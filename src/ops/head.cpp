@@ -22,7 +22,7 @@ void logprob_stats(Ctx& c, Tensor stats, Tensor target_logit, CTensor hidden, CT
   const DType wide = accumulate_dtype(hidden.dtype);
   CHECK_SHAPE(w, w.dim(0), D);
   CHECK_SHAPE(targets, n);
-  CHECK_SHAPE(stats, (w.dim(0) + kVocabularyChunk - 1) / kVocabularyChunk, n, 3);
+  CHECK_SHAPE(stats, num_chunks(w.dim(0)), n, 3);
   CHECK_SHAPE(target_logit, n);
   CHECK(stats.dtype == wide && target_logit.dtype == wide, "statistics in {}", dtype_name(stats.dtype));
   CHECK(share.first % kVocabularyChunk == 0 && share.ids > 0 && D > 0 && temperature >= 0,

@@ -101,9 +101,9 @@ struct SampleRows {
 /// What the chunks of a vocabulary, or of a share of it, say of n rows to sample. Tempered logits of rows
 /// with filters are kept: the filters need all of them.
 struct SampleChunks {
-  Tensor best;      // [chunks, n, 6]: max, sum, weighted of the statistics; of a row without filters the score
-                    // of its best id, its t before edits, and its place in the chunk (-1: none)
-  Tensor kept;      // [chunks, rows with filters, kVocabularyChunk]: t to draw from; empty without such rows
+  Tensor best;  // [chunks, n, 6]: max, sum, weighted of the statistics; of a row without filters the score
+                // of its best id, its t before edits, and its place in the chunk (-1: none)
+  Tensor kept;  // [chunks, rows with filters, kVocabularyChunk]: t to draw from; empty without such rows
   Tensor unedited;  // the same before edits; empty where no such row has any
 
   SampleChunks part(int64_t begin, int64_t end) const {

@@ -9,8 +9,6 @@ namespace temper::cuda {
 namespace {
 
 namespace cn = canonical;
-constexpr int64_t kPlainRows = 2048,
-                  kFilteredRows = 64;  // of one pass; filtered rows hold whole rows of logits
 constexpr int kFinishThreads = 128, kFilterThreads = 1024;
 
 /// The best id so far: the largest score, ties to the smaller id.
@@ -46,16 +44,44 @@ TEMPER_DEVICE uint32_t word_of(const uint4& words, int i) {
   return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;
 }
 
+/// An element of SampleChunks::best.
+struct ChunkBest {
+  cn::ChunkStats stats;
+  float score, t, place;
+};
+static_assert(sizeof(ChunkBest) == 6 * sizeof(float) && sizeof(ChunkBest) == 2 * sizeof(cn::ChunkStats));
+
+/// The kept logits of one row, by id.
+struct KeptRow {
+  const float* first;
+  int64_t pitch;  // from chunk to chunk
+  TEMPER_DEVICE float operator[](int id) const {
+    const auto at = static_cast<uint32_t>(id);
+    return first[at / cn::kVocabularyChunk * pitch + at % cn::kVocabularyChunk];
+  }
+};
+
 struct SamplePass {
   const SampleRow* rows;
-  const LogitEdit* edits;    // of row r: [edit_ends[r], edit_ends[r + 1]), ids ascending
-  const int32_t* edit_ends;  // null: no row has any
-  cn::ChunkStats* stats;     // [n, chunks]
-  Draw* draws;               // [n, chunks]
-  float* kept;               // [n, V] tempered logits to draw from, null without filters
-  float* unedited;           // [n, V] the same before edits, null without filters or edits
-  int64_t V, num_sampleable;
+  const LogitEdit* edits;          // of row r: [edit_ends[r], edit_ends[r + 1]), ids ascending
+  const int32_t* edit_ends;        // null: no row has any
+  const int32_t* filtered_before;  // null: the slot of a row is its number
+  ChunkBest* best;                 // [chunks, n]
+  float* kept;                     // [chunks, slots, kVocabularyChunk], null without filters
+  float* unedited;                 // the same, null without filters or edits
+  int64_t n, slots, num_sampleable;
   int chunks;
+
+  TEMPER_DEVICE int64_t slot(int64_t row) const {
+    return filtered_before == nullptr ? row : filtered_before[row] - filtered_before[0];
+  }
+  /// In `kept` or `unedited`.
+  TEMPER_DEVICE int64_t place(int64_t chunk, int64_t row) const {
+    return (chunk * slots + slot(row)) * cn::kVocabularyChunk;
+  }
+  TEMPER_DEVICE KeptRow row_of(const float* logits, int64_t row) const {
+    return {logits + place(0, row), slots * cn::kVocabularyChunk};
+  }
 };
 
 /// First of the edits [begin, end) with an id >= `id`.
@@ -90,13 +116,15 @@ TEMPER_DEVICE void edit_chunk(float (&t)[kPerThread], const SamplePass& pass, in
   for (int i = 0; i < kPerThread; ++i) t[i] = chunk[ThreadLogits::id(i)];
 }
 
+/// Block (chunk of the window, row), of the share of the vocabulary that begins at `share`.
 __global__ void __launch_bounds__(kHeadThreads)
-    visit_kernel(const SamplePass pass, const LogitsWindow window) {
+    visit_kernel(const SamplePass pass, const LogitsWindow window, int64_t share) {
   begin_kernel();
   __shared__ float shared[kHeadThreads / 32], chunk[cn::kVocabularyChunk];
   __shared__ Draw best[kHeadThreads / 32];
   const int64_t offset = blockIdx.x * int64_t{cn::kVocabularyChunk}, row = window.first_row + blockIdx.y;
-  const int64_t first_id = window.first_id + offset;
+  const int64_t chunk_number = (window.first_id + offset) / cn::kVocabularyChunk,
+                first_id = share + window.first_id + offset;
   const int count = static_cast<int>(min(int64_t{cn::kVocabularyChunk}, window.ids - offset));
   const SampleRow& r = pass.rows[row];
   const float* z = window.z + blockIdx.y * window.pitch + offset;
@@ -108,11 +136,11 @@ __global__ void __launch_bounds__(kHeadThreads)
   for (int i = 0; i < kPerThread; ++i) edited[i] = logits.t[i];
   if (pass.edit_ends != nullptr) edit_chunk(edited, pass, row, first_id, count, z, chunk);
   if (has_filter(r.options)) {
+    const int64_t to = pass.place(chunk_number, row);
     for (int i = 0; i < kPerThread; ++i) {
       if (ThreadLogits::id(i) >= count) continue;
-      const int64_t at = row * pass.V + first_id + ThreadLogits::id(i);
-      pass.kept[at] = edited[i];
-      if (pass.unedited != nullptr) pass.unedited[at] = logits.t[i];
+      pass.kept[to + ThreadLogits::id(i)] = edited[i];
+      if (pass.unedited != nullptr) pass.unedited[to + ThreadLogits::id(i)] = logits.t[i];
     }
   } else {
     for (int group = 0; group < kPerThread / 4; ++group) {
@@ -131,20 +159,23 @@ __global__ void __launch_bounds__(kHeadThreads)
   }
   d = block_best(d, best);
   if (threadIdx.x != 0) return;
-  const int64_t at = row * pass.chunks + first_id / cn::kVocabularyChunk;
-  pass.stats[at] = s;
-  pass.draws[at] = d;
+  const float place = d.id < 0 ? -1.f : static_cast<float>(d.id - first_id);
+  pass.best[chunk_number * pass.n + row] = {s, d.score, d.t, place};
 }
 
 __global__ void __launch_bounds__(kFinishThreads)
-    finish_kernel(int32_t* tokens, float* logprob, const SamplePass pass, int64_t n) {
+    finish_kernel(int32_t* tokens, float* logprob, const SamplePass pass) {
   begin_kernel();
   const int64_t row = blockIdx.x * int64_t{kFinishThreads / 32} + threadIdx.x / 32;
   const int lane = threadIdx.x & 31;
-  if (row >= n) return;
-  const cn::ChunkStats all = merge_chunks(pass.stats + row * pass.chunks, pass.chunks);
+  if (row >= pass.n) return;
+  const ChunkBest* of_row = pass.best + row;
+  const cn::ChunkStats all = merge_chunks(&of_row->stats, pass.chunks, 2 * pass.n);
   Draw best{0.f, 0.f, -1};
-  for (int c = lane; c < pass.chunks; c += 32) best.offer(pass.draws[row * pass.chunks + c]);
+  for (int c = lane; c < pass.chunks; c += 32) {
+    const ChunkBest& b = of_row[c * pass.n];
+    if (b.place >= 0) best.offer({b.score, b.t, c * cn::kVocabularyChunk + static_cast<int>(b.place)});
+  }
   best = warp_best(best);
   if (lane != 0) return;
   const bool finite = isfinite(all.max) && isfinite(all.sum) && isfinite(all.weighted);
@@ -168,7 +199,7 @@ TEMPER_DEVICE uint64_t mass(float t, float largest) {
 
 /// The candidates of one row: those of [0, count) at or above two cuts.
 struct Candidates {
-  const float* t;
+  KeptRow t;
   int count;
   float largest;
   uint64_t least_mass = 0, least_key = 0;
@@ -232,7 +263,7 @@ __global__ void __launch_bounds__(kFilterThreads)
   const SampleRow& row = pass.rows[blockIdx.x];
   const SampleOptions& o = row.options;
   if (!has_filter(o)) return;
-  Candidates c{pass.kept + blockIdx.x * pass.V, static_cast<int>(pass.num_sampleable), 0.f};
+  Candidates c{pass.row_of(pass.kept, blockIdx.x), static_cast<int>(pass.num_sampleable), 0.f};
   Draw top{0.f, 0.f, -1};
   for (int id = threadIdx.x; id < c.count; id += kFilterThreads) top.offer({c.t[id], c.t[id], id});
   top = block_best(top, shared.best);
@@ -254,7 +285,7 @@ __global__ void __launch_bounds__(kFilterThreads)
     c.least_key = max(c.least_key, key_reaching(c, shared, max(uint64_t{1}, wanted), mass_of));
   }
   Draw best{0.f, 0.f, -1};
-  const float* unedited = pass.unedited == nullptr ? c.t : pass.unedited + blockIdx.x * pass.V;
+  const KeptRow unedited = pass.unedited == nullptr ? c.t : pass.row_of(pass.unedited, blockIdx.x);
   for (int id = threadIdx.x; id < c.count; id += kFilterThreads)
     if (c.t[id] != cn::neg_inf() && c.has(id)) {
       const uint4 words = cn::random_words(row.key, static_cast<uint32_t>(id / 4), row.position);
@@ -267,54 +298,42 @@ __global__ void __launch_bounds__(kFilterThreads)
   logprob[blockIdx.x] = __fsub_rn(best.t, -logprob[blockIdx.x]);
 }
 
-template <class T>
-T* allocate(Ctx& ctx, int64_t count) {
-  return static_cast<T*>(ctx.scratch.allocate(count * int64_t{sizeof(T)}));
-}
-/// One pass over the vocabulary for `rows`.
-void sample_pass(Ctx& ctx, Tensor tokens, Tensor logprob, const CTensor& hidden, const CTensor& w,
-                 SampleRows rows, int64_t num_sampleable, bool filters) {
-  ArenaScope scope(ctx.scratch);
-  const int64_t n = hidden.dim(0), V = w.dim(0), chunks = num_chunks(V);
-  const bool edits = rows.edit_ends != nullptr;
-  const SamplePass pass{rows.on_device,
-                        rows.edits_on_device,
-                        rows.edit_ends,
-                        allocate<cn::ChunkStats>(ctx, n * chunks),
-                        allocate<Draw>(ctx, n * chunks),
-                        filters ? allocate<float>(ctx, n * V) : nullptr,
-                        filters && edits ? allocate<float>(ctx, n * V) : nullptr,
-                        V,
-                        num_sampleable,
-                        static_cast<int>(chunks)};
-  for_each_window(ctx, hidden, w, n, [&](const LogitsWindow& window) {
-    launch(ctx.lane, visit_kernel,
-           dim3(static_cast<unsigned>(num_chunks(window.ids)), static_cast<unsigned>(window.rows)),
-           kHeadThreads, 0, pass, window);
-  });
-  launch(ctx.lane, finish_kernel, blocks_for(n, kFinishThreads / 32), kFinishThreads, 0, tokens.as<int32_t>(),
-         logprob.as<float>(), pass, n);
-  if (filters)
-    launch(ctx.lane, filter_kernel, static_cast<unsigned>(n), kFilterThreads, 0, tokens.as<int32_t>(),
-           logprob.as<float>(), pass);
+SamplePass pass_of(const SampleChunks& chunks, const SampleRows& rows, int64_t num_sampleable) {
+  const bool keeps = !chunks.kept.empty();
+  return {rows.on_device,
+          rows.edits_on_device,
+          rows.edit_ends,
+          rows.filtered_before,
+          reinterpret_cast<ChunkBest*>(chunks.best.as<float>()),
+          keeps ? chunks.kept.as<float>() : nullptr,
+          chunks.unedited.empty() ? nullptr : chunks.unedited.as<float>(),
+          chunks.best.dim(1),
+          keeps ? chunks.kept.dim(1) : 0,
+          num_sampleable,
+          static_cast<int>(chunks.best.dim(0))};
 }
 
 }  // namespace
 
-void sample(Ctx& ctx, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, SampleRows rows,
-            int64_t num_sampleable) {
-  bool filters = false;
-  for (const SampleRow& row : rows.list) filters = filters || row.options.filters();
-  const int64_t n = hidden.dim(0), most = filters ? kFilteredRows : kPlainRows;
-  for (int64_t r = 0; r < n; r += most) {
-    const int64_t end = std::min(n, r + most);
-    const SampleRows some{{},
-                          rows.on_device + r,
-                          rows.edits_on_device,
-                          rows.edit_ends == nullptr ? nullptr : rows.edit_ends + r};
-    sample_pass(ctx, temper::rows(tokens, r, end), temper::rows(logprob, r, end),
-                temper::rows(hidden, r, end), w, some, num_sampleable, filters);
-  }
+void sample_chunks(Ctx& ctx, SampleChunks chunks, CTensor hidden, CTensor w, SampleRows rows,
+                   int64_t num_sampleable, VocabularyShare share) {
+  if (w.dim(0) == 0) return;
+  const SamplePass pass = pass_of(chunks, rows, num_sampleable);
+  for_each_window(ctx, hidden, w, hidden.dim(0), [&](const LogitsWindow& window) {
+    launch(ctx.lane, visit_kernel,
+           dim3(static_cast<unsigned>(num_chunks(window.ids)), static_cast<unsigned>(window.rows)),
+           kHeadThreads, 0, pass, window, share.first);
+  });
+}
+
+void sample_merge(Ctx& ctx, Tensor tokens, Tensor logprob, SampleChunks chunks, SampleRows rows,
+                  int64_t num_sampleable) {
+  const SamplePass pass = pass_of(chunks, rows, num_sampleable);
+  launch(ctx.lane, finish_kernel, blocks_for(pass.n, kFinishThreads / 32), kFinishThreads, 0,
+         tokens.as<int32_t>(), logprob.as<float>(), pass);
+  if (pass.kept != nullptr)
+    launch(ctx.lane, filter_kernel, static_cast<unsigned>(pass.n), kFilterThreads, 0, tokens.as<int32_t>(),
+           logprob.as<float>(), pass);
 }
 
 }  // namespace temper::cuda

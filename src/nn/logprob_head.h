@@ -58,8 +58,7 @@ class LogprobHead {
     return s;
   }
   void sample_into(Ctx& c, const Sampled& s, CTensor hidden, SampleRows rows, int64_t num_sampleable) const {
-    if (!split())
-      return temper::sample(c, s.tokens, s.logprob, hidden, weight_->value, rows, num_sampleable);
+    if (!split()) return temper::sample(c, s.tokens, s.logprob, hidden, weight_->value, rows, num_sampleable);
     temper::sample(c, s.tokens, s.logprob, hidden, weight_->value, rows, num_sampleable, share(),
                    [&](const SampleChunks& all) { gather_samples(c, *splits_.tp, all, share().ids); });
   }

@@ -31,8 +31,8 @@ void sample(Ctx& c, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, Sa
     ArenaScope scope(c.scratch);
     const int64_t end = std::min(n, r + most);
     const SampleRows some = rows.part(r, end);
-    const SampleChunks all = make_sample_chunks(
-        c, some.list, keep_all ? end - r : with_filters(some.list), logprob.dtype, of.ids);
+    const SampleChunks all =
+        make_sample_chunks(c, some.list, keep_all ? end - r : with_filters(some.list), logprob.dtype, of.ids);
     sample_chunks(c, all.part(first, first + num_chunks(w.dim(0))), temper::rows(hidden, r, end), w, some,
                   num_sampleable, of);
     if (gather) gather(all);
@@ -59,8 +59,8 @@ void sample_chunks(Ctx& c, SampleChunks chunks, CTensor hidden, CTensor w, Sampl
   CHECK_SHAPE(chunks.best, num_chunks(w.dim(0)), n, 6);
   CHECK(chunks.best.dtype == accumulate_dtype(hidden.dtype), "statistics in {}",
         dtype_name(chunks.best.dtype));
-  CHECK(D > 0 && share.first % kVocabularyChunk == 0 && share.ids > 0,
-        "width {}, a share from {} of {} ids", D, share.first, share.ids);
+  CHECK(D > 0 && share.first % kVocabularyChunk == 0 && share.ids > 0, "width {}, a share from {} of {} ids",
+        D, share.first, share.ids);
   for (const SampleRow& row : rows.list)
     CHECK(std::adjacent_find(row.edits.begin(), row.edits.end(),
                              [](const LogitEdit& a, const LogitEdit& b) { return a.id >= b.id; }) ==

@@ -1,8 +1,8 @@
 #pragma once
-// Drawing tokens, from a vocabulary that one rank has or that ranks share in whole chunks. Per row: logits z; the edits of the row; t = z (1/T); then min_p, top_k and top_p, in this
-// order; then the id with the largest t_v - plog(E(x_v)) of those kept, x_v the random word of (seed, data
-// position, sample, position, v): the Gumbel-max draw. Temperature 0: the largest z. Ties go to the smaller
-// id. Nothing about the batch enters.
+// Drawing tokens, from a vocabulary that one rank has or that ranks share in whole chunks. Per row: logits z;
+// the edits of the row; t = z (1/T); then min_p, top_k and top_p, in this order; then the id with the largest
+// t_v - plog(E(x_v)) of those kept, x_v the random word of (seed, data position, sample, position, v): the
+// Gumbel-max draw. Temperature 0: the largest z. Ties go to the smaller id. Nothing about the batch enters.
 //   edits  z_v + bias; if seen: z_v / repetition_penalty where z_v > 0, else z_v * repetition_penalty;
 //          z_v - frequency_penalty * count; if count > 0: z_v - presence_penalty; each step rounded
 //   min_p  keeps v with e^(t_v - max t) >= min_p                                             (off: <= 0)
@@ -21,8 +21,8 @@ namespace temper {
 /// Ids >= num_sampleable are never drawn, but count in the log-prob. Non-finite logits, or edits that leave
 /// no id to draw: Error(Exit::numerics); on a GPU a log-prob of NaN, or token -1.
 /// tokens: [n] i32   logprob: [n] in the accumulate dtype   hidden: [n, D]   w: [V, D]   rows: n
-/// `share`: w is that part of the vocabulary. `gather` then copies, in the chunks of all of it, those of every
-/// share; it is called once for at most 64 rows (a GPU, without filters: 2,048), on every rank alike.
+/// `share`: w is that part of the vocabulary. `gather` then copies, in the chunks of all of it, those of
+/// every share; it is called once for at most 64 rows (a GPU, without filters: 2,048), on every rank alike.
 void sample(Ctx& c, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, SampleRows rows,
             int64_t num_sampleable, VocabularyShare share = {},
             const std::function<void(const SampleChunks&)>& gather = {});

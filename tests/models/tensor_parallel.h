@@ -10,6 +10,7 @@
 #include "tests/support/check_op.h"
 #include "tests/support/model_pass.h"
 #include "tests/support/ranks.h"
+#include "tests/support/sample_rows.h"
 #include "tests/support/tiny_model.h"
 
 namespace temper {
@@ -124,6 +125,51 @@ TEST_F(TensorParallel, GradientsAreThoseOfOneRankWithinRounding) {
     gradients(*whole, s, false);
     gradients(*split, s, true);
     expect_gradients(s.name, *split, *whole, cpu_ ? 1e-10 : 1e-4);
+  }
+}
+
+/// More rows than are sampled at once: of all kinds, then without filters, then with edits.
+TEST_F(TensorParallel, TokensAreDrawnAsOneRankDrawsThem) {
+  Ctx& c = backend_.ctx();
+  for (const SplitShape& s : shapes())
+    for (const DType dtype : kStorageTypes) {
+      if (dtype == DType::f64 && !cpu_) continue;
+      ArenaScope scope(c.scratch);
+      const auto whole = make(s, dtype, false), split = make(s, dtype, true);
+      const int64_t n = 70;
+      TestTensor hidden(c, normal_values(n * s.hidden, 3), dtype, {n, s.hidden});
+      const EditedRows edited(n, s.vocabulary);
+      std::vector<SampleRow> plain = mixed_rows(n);
+      for (SampleRow& row : plain) row.options = {.temperature = row.options.temperature};
+      for (const std::vector<SampleRow>& list : {mixed_rows(n), plain, edited.rows}) {
+        const SampleRows rows = place_rows(c, list);
+        const auto draw = [&](const Model& model) {
+          const Sampled drawn = model.head().sample(c, hidden, rows, s.vocabulary - 10);
+          return std::pair{values(drawn.tokens), values(drawn.logprob)};
+        };
+        const auto got = draw(*split), want = draw(*whole);
+        EXPECT_EQ(got.first, want.first) << s.name << ", " << dtype_name(dtype);
+        expect_same_bits(fmt::format("{}, {}", s.name, dtype_name(dtype)), got.second, want.second);
+      }
+    }
+}
+
+/// On a GPU it is the engine that ends the step.
+TEST_F(TensorParallel, EveryRankKnowsThatNothingIsLeftToDraw) {
+  Ctx& c = backend_.ctx();
+  const SplitShape& s = shapes().front();
+  const auto split = make(s, DType::f32, true);
+  std::vector<LogitEdit> all;
+  for (int32_t id = 0; id < s.vocabulary; ++id) all.push_back({id, 0, false, kNever});
+  for (const SampleOptions& options : {SampleOptions{}, {.top_p = 0.9}}) {
+    ArenaScope scope(c.scratch);
+    TestTensor hidden(c, normal_values(s.hidden, 3), DType::f32, {1, s.hidden});
+    const std::vector<SampleRow> list{{{1, 2, 3}, 4, options, all}};
+    const auto draw = [&] { return split->head().sample(c, hidden, place_rows(c, list), s.vocabulary); };
+    if (cpu_)
+      EXPECT_THROW(draw(), Error);
+    else
+      EXPECT_EQ(values(draw().tokens), Values{-1});
   }
 }
 

@@ -1,12 +1,12 @@
 #include "src/ops/sample.h"
 
 #include <limits>
-#include <random>
 
 #include "kernels/cpu/sample.h"
 #include "src/ops/head.h"
 #include "src/ops/linear.h"
 #include "tests/support/check_op.h"
+#include "tests/support/sample_rows.h"
 
 namespace temper {
 namespace {
@@ -127,23 +127,6 @@ CPU_TEST(Filter, EdgesOfTheRules) {
   EXPECT_EQ(kept_by({0, 0}, {.top_p = 0.5 + 1e-15}).first, (std::vector<int32_t>{0, 1}));
 }
 
-/// Some rows of each kind, of different responses and positions.
-std::vector<SampleRow> mixed_rows(int64_t n) {
-  std::vector<SampleRow> rows;
-  const SampleOptions kinds[] = {{},
-                                 {.temperature = 0.7},
-                                 {.temperature = 0},
-                                 {.temperature = 1.3, .top_k = 20},
-                                 {.temperature = 0.7, .top_p = 0.9},
-                                 {.min_p = 0.02},
-                                 {.temperature = 0.6, .top_k = 50, .top_p = 0.95, .min_p = 0.01},
-                                 {.temperature = 0, .top_k = 5}};
-  for (int64_t r = 0; r < n; ++r)
-    rows.push_back(
-        {{7, 1000 + r / 4, static_cast<int32_t>(r % 4)}, static_cast<uint32_t>(3 * r), kinds[r % 8]});
-  return rows;
-}
-
 Many inputs_of(const Sizes& s, uint64_t seed) {
   return {normal_values(s.n * s.D, seed), normal_values(s.V * s.D, seed + 1, 0.4)};
 }
@@ -238,39 +221,6 @@ TEST(Sample, NothingOfTheBatchEnters) {
   if (kTestDevice == Device::cpu)
     check_threads("sample", in, [&](Ctx& c, DType t, const Many&) { return part(c, t, 0, s.n); });
 }
-
-constexpr double kNever = -std::numeric_limits<double>::infinity();
-
-/// The rows of mixed_rows, each with penalties of its own and edits of about 1,000 ids all over the
-/// vocabulary.
-struct EditedRows {
-  std::vector<std::vector<LogitEdit>> edits;
-  std::vector<SampleRow> rows;
-
-  EditedRows(int64_t n, int64_t V) : rows(mixed_rows(n)) {
-    std::mt19937 random(77);
-    const SampleOptions kinds[] = {
-        {.repetition_penalty = 1.3},
-        {.frequency_penalty = 0.4},
-        {.presence_penalty = 0.7},
-        {},
-        {.repetition_penalty = 0.8, .frequency_penalty = -0.2, .presence_penalty = -0.5}};
-    edits.resize(static_cast<size_t>(n));
-    for (size_t r = 0; r < rows.size(); ++r) {
-      for (int32_t id = static_cast<int32_t>(random() % 30); id < V;
-           id += 1 + static_cast<int32_t>(random() % 8)) {
-        const auto count = static_cast<int32_t>(random() % 4);
-        const double bias = random() % 5 == 0 ? kNever : static_cast<double>(random() % 7) - 3.0;
-        edits[r].push_back({id, count, count > 0 || random() % 2 == 0, random() % 2 == 0 ? bias : 0.0});
-      }
-      SampleOptions& o = rows[r].options;
-      o.repetition_penalty = kinds[r % 5].repetition_penalty;
-      o.frequency_penalty = kinds[r % 5].frequency_penalty;
-      o.presence_penalty = kinds[r % 5].presence_penalty;
-      rows[r].edits = edits[r];
-    }
-  }
-};
 
 /// The formulas as they are written down, over the whole row.
 template <class A>
@@ -398,6 +348,117 @@ TEST(Edits, MustBeInTheOrderOfTheirIds) {
     EXPECT_THROW(
         draw(ctx, DType::f32, {{1.0}, normal_values(5, 80)}, {{{1, 2, 3}, 4, {}, edits}}, {1, 5, 1}, 5),
         Error);
+}
+
+/// First ids of 1 to 5 shares of a vocabulary in whole chunks, and its end. Some have nothing of it.
+std::vector<int64_t> random_cuts(std::mt19937& random, int64_t V) {
+  std::vector<int64_t> cuts(1 + random() % 5);
+  for (int64_t& first : cuts) first = static_cast<int64_t>(random()) % num_chunks(V) * kVocabularyChunk;
+  cuts.front() = 0;
+  std::sort(cuts.begin(), cuts.end());
+  cuts.push_back(V);
+  return cuts;
+}
+
+/// The steps of ranks that have [cuts[i], cuts[i + 1]), one after the other.
+Drawn draw_shares(Ctx& c, DType dtype, const Many& in, const SampleRows& rows, int64_t kept, const Sizes& s,
+                  int64_t num_sampleable, const std::vector<int64_t>& cuts) {
+  const DType sums = accumulate_dtype(dtype);
+  TestTensor hidden(c, in[0], dtype, {s.n, s.D}), tokens(c, DType::i32, {s.n}), logprob(c, sums, {s.n});
+  const SampleChunks all = make_sample_chunks(c, rows.list, kept, sums, s.V);
+  for (const Tensor& t : {all.best, all.kept, all.unedited})
+    if (!t.empty()) device::fill(c.lane, t.raw(), 0xff, t.bytes());
+  for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+    TestTensor w(c, slice_rows(in[1], s.D, cuts[i], cuts[i + 1]), dtype, {cuts[i + 1] - cuts[i], s.D});
+    sample_chunks(c, all.part(num_chunks(cuts[i]), num_chunks(cuts[i + 1])), hidden, w, rows, num_sampleable,
+                  {cuts[i], s.V});
+  }
+  sample_merge(c, tokens, logprob, all, rows, num_sampleable);
+  Drawn out{{}, logprob.values()};
+  for (const double t : tokens.values()) out.tokens.push_back(static_cast<int32_t>(t));
+  return out;
+}
+
+/// Rows of all kinds with a slot for those with filters, and, as in a recorded graph, with one for each row.
+TEST(SampleShares, DrawWhatTheWholeVocabularyDraws) {
+  std::mt19937 random(91);
+  const auto below = [&](int64_t n) { return static_cast<int64_t>(random()) % n; };
+  for (int round = 0; round < 10; ++round) {
+    const Sizes s{1 + below(80), 100 + below(round < 3 ? 3000 : 9000), 1 + below(24)};
+    const int64_t num_sampleable = s.V - below(s.V / 2);
+    const std::vector<int64_t> cuts = random_cuts(random, s.V);
+    const EditedRows edited(s.n, s.V);
+    std::vector<SampleRow> list = round % 3 == 0 ? mixed_rows(s.n) : edited.rows;
+    if (round % 5 == 1) std::erase_if(list, [](const SampleRow& r) { return r.options.filters(); });
+    const Sizes of{std::ssize(list), s.V, s.D};
+    const Many in = inputs_of(of, static_cast<uint64_t>(100 + round));
+    for (const DType dtype : kStorageTypes) {
+      TestCtx ctx(2);
+      const Drawn want = draw(ctx, dtype, in, list, of, num_sampleable);
+      SampleRows rows = place_rows(ctx, list);
+      int64_t kept = std::count_if(list.begin(), list.end(), [](auto& r) { return r.options.filters(); });
+      if (round % 2 == 1 && kept > 0) rows.filtered_before = nullptr, kept = of.n;
+      const Drawn got = draw_shares(ctx, dtype, in, rows, kept, of, num_sampleable, cuts);
+      EXPECT_EQ(got.tokens, want.tokens) << dtype_name(dtype) << ", round " << round;
+      expect_same_bits(fmt::format("{}, round {}", dtype_name(dtype), round), got.logprob, want.logprob);
+    }
+  }
+}
+
+/// The message of the error that ends `work`.
+template <class Work>
+std::string error_of(Work&& work) {
+  try {
+    work();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+CPU_TEST(SampleShares, ErrorsAreThoseOfTheWholeVocabulary) {
+  const Sizes s{70, 2 * kVocabularyChunk + 50, 1};
+  std::vector<LogitEdit> none;
+  for (int32_t id = 0; id < s.V; ++id) none.push_back({id, 0, false, kNever});
+  for (const bool finite : {true, false}) {
+    Many in{Values(70, 1.0), normal_values(s.V, 70)};
+    std::vector<SampleRow> list = mixed_rows(s.n);
+    if (finite) list[68].edits = none;
+    if (!finite) in[0][68] = 1e38, in[1][5] = 100;
+    TestCtx ctx;
+    const std::string whole = error_of([&] { draw(ctx, DType::f32, in, list, s, s.V); });
+    EXPECT_NE(whole.find("row 68 of the batch"), std::string::npos) << whole;
+    EXPECT_EQ(error_of([&] {
+                draw_shares(ctx, DType::f32, in, {list}, s.n, s, s.V, {0, kVocabularyChunk, s.V});
+              }),
+              whole);
+  }
+}
+
+CPU_TEST(SampleShares, MemoryIsCountedWithoutTheWork) {
+  const Sizes s{100, 3 * kVocabularyChunk, 24};
+  const EditedRows edited(s.n, s.V);
+  const auto peak = [&](Device device, const std::vector<SampleRow>& list, int64_t first, int64_t end) {
+    Backend backend(device, 2);
+    Ctx& c = backend.ctx();
+    const Tensor hidden = c.scratch.zeros({s.n, s.D}, DType::f32),
+                 w = c.scratch.zeros({end - first, s.D}, DType::f32),
+                 tokens = c.scratch.make({s.n}, DType::i32), logprob = c.scratch.make({s.n}, DType::f32);
+    sample(c, tokens, logprob, hidden, w, place_rows(c, list), s.V, {first, s.V},
+           [&](const SampleChunks& all) {  // the others know what this share knows
+             for (const Tensor& t : {all.best, all.kept, all.unedited})
+               for (int64_t chunk = 0; chunk < num_chunks(s.V) && !t.empty(); ++chunk)
+                 device::copy(c.lane, rows(t, chunk, chunk + 1).raw(),
+                              rows(t, num_chunks(first), 1 + num_chunks(first)).data,
+                              t.bytes() / num_chunks(s.V));
+           });
+    return c.scratch.peak_bytes();
+  };
+  for (const std::vector<SampleRow>& list : {mixed_rows(s.n), edited.rows})
+    for (const auto& [first, end] : {std::pair{int64_t{0}, s.V}, {kVocabularyChunk, 2 * kVocabularyChunk}}) {
+      EXPECT_EQ(peak(Device::meta, list, first, end), peak(Device::cpu, list, first, end));
+      EXPECT_GT(peak(Device::meta_cuda, list, first, end), 40 * s.V * int64_t{sizeof(float)});
+    }
 }
 
 CPU_TEST(Sample, UnsampleableIdsAreNeverDrawn) {

@@ -224,6 +224,8 @@ LoadedConfig every_key_set() {
       "roles.trainer.ranks=0-1",
       "roles.trainer.tp=2",
       "roles.rollout.ranks=0-1",
+      "roles.rollout.tp=2",
+      "roles.reference.tp=2",
       "roles.reference.ranks=\"0,1\"",
       "cluster.idle_ranks=allow",
       "cluster.shared_gpus=allow",

@@ -128,7 +128,9 @@ TEST(Config, OffValuesOfLaterKeysAreAccepted) {
   EXPECT_NO_THROW(load_text(text, {"run.max_policy_lag=0", "rollout.tokens_per_step=0"}));
 }
 
-constexpr const char* kLastSections[] = {"validation.data=v",
+constexpr const char* kLastSections[] = {"roles.rollout.tp=2",
+                                         "roles.reference.tp=2",
+                                         "validation.data=v",
                                          "validation.every=2",
                                          "validation.samples_per_prompt=4",
                                          "validation.max_prompts=100",
@@ -224,8 +226,6 @@ LoadedConfig every_key_set() {
       "roles.trainer.ranks=0-1",
       "roles.trainer.tp=2",
       "roles.rollout.ranks=0-1",
-      "roles.rollout.tp=2",
-      "roles.reference.tp=2",
       "roles.reference.ranks=\"0,1\"",
       "cluster.idle_ranks=allow",
       "cluster.shared_gpus=allow",

@@ -50,7 +50,8 @@ class LogprobHead {
     backward(part);
     sum_parts(c, *splits_.tp, dhidden, part);
   }
-  /// One token per row of hidden; ids >= num_sampleable are never drawn.
+  /// One token per row of hidden; ids >= num_sampleable are never drawn. Ranks that share the vocabulary have
+  /// the same rows and draw the same tokens.
   Sampled sample(Ctx& c, CTensor hidden, SampleRows rows, int64_t num_sampleable) const {
     Sampled s{c.scratch.make({hidden.dim(0)}, DType::i32),
               c.scratch.make({hidden.dim(0)}, accumulate_dtype(hidden.dtype))};
@@ -58,9 +59,10 @@ class LogprobHead {
     return s;
   }
   void sample_into(Ctx& c, const Sampled& s, CTensor hidden, SampleRows rows, int64_t num_sampleable) const {
-    if (!split()) return temper::sample(c, s.tokens, s.logprob, hidden, weight_->value, rows, num_sampleable);
     temper::sample(c, s.tokens, s.logprob, hidden, weight_->value, rows, num_sampleable, share(),
-                   [&](const SampleChunks& all) { gather_samples(c, *splits_.tp, all, share().ids); });
+                   [&](const SampleChunks& all) {
+                     if (split()) gather_samples(c, *splits_.tp, all, share().ids);
+                   });
   }
 
  private:

@@ -40,12 +40,13 @@ void sample(Ctx& c, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, Sa
   }
 }
 
-SampleChunks make_sample_chunks(Ctx& c, std::span<const SampleRow> rows, int64_t kept, DType A,
+SampleChunks make_sample_chunks(Ctx& c, std::span<const SampleRow> rows, int64_t kept, DType accumulate,
                                 int64_t vocabulary) {
   const int64_t chunks = num_chunks(vocabulary);
-  SampleChunks made{.best = c.scratch.make({chunks, std::ssize(rows), 6}, A), .kept = {}, .unedited = {}};
+  SampleChunks made{
+      .best = c.scratch.make({chunks, std::ssize(rows), 6}, accumulate), .kept = {}, .unedited = {}};
   if (kept == 0) return made;
-  made.kept = c.scratch.make({chunks, kept, kVocabularyChunk}, A);
+  made.kept = c.scratch.make({chunks, kept, kVocabularyChunk}, accumulate);
   if (std::any_of(rows.begin(), rows.end(),
                   [](const SampleRow& row) { return row.options.filters() && !row.edits.empty(); }))
     made.unedited = c.scratch.like(made.kept);

@@ -21,14 +21,14 @@ namespace temper {
 /// Ids >= num_sampleable are never drawn, but count in the log-prob. Non-finite logits, or edits that leave
 /// no id to draw: Error(Exit::numerics); on a GPU a log-prob of NaN, or token -1.
 /// tokens: [n] i32   logprob: [n] in the accumulate dtype   hidden: [n, D]   w: [V, D]   rows: n
-/// `share`: w is that part of the vocabulary. `gather` then copies, in the chunks of all of it, those of
-/// every share; it is called once for at most 64 rows (a GPU, without filters: 2,048), on every rank alike.
+/// `share`: w is that part of the vocabulary. `gather` then copies, among the chunks of all of it, those of
+/// the other shares to where they belong: a call for every 64 rows (a GPU, without filters: 2,048).
 void sample(Ctx& c, Tensor tokens, Tensor logprob, CTensor hidden, CTensor w, SampleRows rows,
             int64_t num_sampleable, VocabularyShare share = {},
             const std::function<void(const SampleChunks&)>& gather = {});
 
-/// Its steps. In scratch: of `kept` rows, those with filters; A is the accumulate dtype.
-SampleChunks make_sample_chunks(Ctx& c, std::span<const SampleRow> rows, int64_t kept, DType A,
+/// The same step by step. In scratch, not set; `kept`: how many rows have filters.
+SampleChunks make_sample_chunks(Ctx& c, std::span<const SampleRow> rows, int64_t kept, DType accumulate,
                                 int64_t vocabulary);
 /// Then each rank's part of the vocabulary.   chunks: those of w
 void sample_chunks(Ctx& c, SampleChunks chunks, CTensor hidden, CTensor w, SampleRows rows,

@@ -112,6 +112,7 @@ struct Consumer {
     }
     wg_wait<0>();  // dV
     pin(p);
+    __syncwarp();  // all lanes have read their deltas
     if (lane() == 0) mbar_arrive(Bars<D>::do_empty(stage()));
 #pragma unroll
     for (int i = 0; i < R / 4; i++) p[i] = pack(x[2 * i], x[2 * i + 1]);

@@ -30,6 +30,20 @@ struct Producer {
     __syncwarp();
     if (lane == 0) mbar_arrive(bar);
   }
+  /// Q or dO of a step to `to`, the statistics of its rows to `stats`. A tail arrives apart, at `tail_bar`: its
+  /// rows are cleared before `full` is published, which the statistics complete as ever.
+  TEMPER_DEVICE void load_rows(const CUtensorMap* map, uint32_t to, int row, int head, const float* from,
+                               uint32_t stats, uint32_t full, bool tail, uint32_t tail_bar) {
+    if (lane != 0) return;
+    if (tail) {
+      mbar_expect(tail_bar, SM::kQ);
+      mbar_expect_more(full, SM::kRows * 4);
+    } else {
+      mbar_expect(full, SM::kQ + SM::kRows * 4);
+    }
+    tma_4d(to, map, tail ? tail_bar : full, 0, row, 0, head);
+    bulk_load(stats, from, SM::kRows * 4, full);
+  }
   /// K (v = 0) or V (v = 1). Rows beyond the sequence become zero: they may hold NaN, and 0 * NaN is NaN.
   TEMPER_DEVICE void load_keys(const Work<SM::kRatio>& w, int v, uint32_t phase) {
     mbar_wait(bars.kv_empty(v), phase ^ 1);
@@ -78,20 +92,10 @@ struct Producer {
           const float *delta = args.delta + at, *lse = args.lse + at;
           const uint32_t o = smem + SM::kDo + r.i * SM::kQ, q = smem + SM::kQs + r.i * SM::kQ,
                          stats = smem + SM::kStats + r.i * SM::kRows * 8;
-          uint32_t bar = tail ? bars.tail(1) : bars.do_full(r.i);
           mbar_wait(bars.do_empty(r.i), r.phase ^ 1);
-          if (lane == 0) {
-            mbar_expect(bar, SM::kQ + SM::kRows * 4);
-            tma_4d(o, do_map, bar, 0, row, 0, head);
-            bulk_load(stats + SM::kRows * 4, delta, SM::kRows * 4, bar);
-          }
-          bar = tail ? bars.tail(0) : bars.q_full(r.i);
+          load_rows(do_map, o, row, head, delta, stats + SM::kRows * 4, bars.do_full(r.i), tail, bars.tail(1));
           mbar_wait(bars.q_empty(r.i), r.phase ^ 1);
-          if (lane == 0) {
-            mbar_expect(bar, SM::kQ + SM::kRows * 4);
-            tma_4d(q, q_map, bar, 0, row, 0, head);
-            bulk_load(stats, lse, SM::kRows * 4, bar);
-          }
+          load_rows(q_map, q, row, head, lse, stats, bars.q_full(r.i), tail, bars.tail(0));
           if (tail) {
             mbar_wait(bars.tail(0), tails & 1);
             clear(q, left, SM::kRows);

@@ -123,6 +123,12 @@ void Collectives::send(Ctx& c, const CTensor& t, int to, const char* what) {
   transport_->exchange(c.lane, {&one, 1}, {}, what);
 }
 
+void Collectives::send_recv(Ctx& c, const CTensor& out, int to, const Tensor& in, int from,
+                            const char* what) {
+  const Parcel sent{to, const_cast<void*>(out.data), out.bytes()}, got{from, in.raw(), in.bytes()};
+  transport_->exchange(c.lane, {&sent, out.empty() ? 0u : 1u}, {&got, in.empty() ? 0u : 1u}, what);
+}
+
 void Collectives::recv(Ctx& c, const Tensor& t, int from, const char* what) {
   const Parcel one{from, t.raw(), t.bytes()};
   transport_->exchange(c.lane, {}, {&one, 1}, what);

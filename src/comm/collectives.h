@@ -40,6 +40,8 @@ class Collectives {
   void all_gather(Ctx& c, const Tensor& out, const CTensor& mine, const char* what);
   void send(Ctx& c, const CTensor& t, int to, const char* what);
   void recv(Ctx& c, const Tensor& t, int from, const char* what);
+  /// Both at once; either may be empty.
+  void send_recv(Ctx& c, const CTensor& out, int to, const Tensor& in, int from, const char* what);
 
  private:
   void sum_ranges(Ctx& c, const Tensor& sum, const CTensor& parts, std::span<const FlatRange> ranges,

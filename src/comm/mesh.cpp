@@ -20,6 +20,8 @@ Mesh::Mesh(const MpiSession& mpi, const std::vector<int>& ranks, MeshShape shape
     controls_[at] = mpi.make_comm(member ? color : -1, rank, wait_limit_seconds);
     stride *= along;
   }
+  const int number = static_cast<int>(me), dp_rank = number / shape.tp % shape.dp;
+  model_ = mpi.make_comm(me < std::ssize(ranks) ? dp_rank : -1, number, wait_limit_seconds);
 }
 
 }  // namespace temper

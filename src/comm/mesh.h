@@ -30,10 +30,13 @@ class Mesh {
   /// Only on its ranks.
   Collectives& on(Axis axis) { return *axes_[static_cast<size_t>(axis)]; }
   Comm& control(Axis axis) { return *controls_[static_cast<size_t>(axis)]; }
+  /// Those that have one whole model together: tp neighbours, stage after stage.
+  Comm& model() { return *model_; }
 
  private:
   std::array<std::unique_ptr<Collectives>, 3> axes_;
   std::array<std::unique_ptr<Comm>, 3> controls_;
+  std::unique_ptr<Comm> model_;
 };
 
 }  // namespace temper

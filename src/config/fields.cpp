@@ -210,6 +210,14 @@ void roles_fields(RolesConfig& c, ClusterConfig& k, std::vector<Field>& fields) 
              "parallel",
      .unit = "ranks",
      .range = kCount});
+  f("trainer.pp", c.trainer.pp,
+    {.help = "pipeline parallel: so many stages, each with layers of its own, that micro-batches go through",
+     .unit = "stages",
+     .range = kCount});
+  f("trainer.stage_layers", c.trainer.stage_layers,
+    {.help = "layers of each stage, as many numbers as roles.trainer.pp; []: so that the slowest stage is as "
+             "fast as can be, with the head counted",
+     .unit = "layers"});
   const KeySpec follow_tp{.help = "tensor parallel: so many ranks share the model of this role",
                           .unit = "ranks",
                           .range = kCount,

@@ -17,7 +17,8 @@ std::vector<LaterKey> later_keys() {
   for (const char* role : {"trainer", "rollout", "reference"}) {
     const std::string prefix = std::string("roles.") + role + ".";
     for (const char* axis : {"pp", "vpp", "cp", "ep", "etp"})
-      keys.push_back({prefix + axis, {1}, "splitting a model over ranks in this way"});
+      if (prefix + axis != "roles.trainer.pp")
+        keys.push_back({prefix + axis, {1}, "splitting a model over ranks in this way"});
     keys.push_back(
         {prefix + "zero", {1}, "a choice of sharding (optimizer state is always sharded over the ranks)"});
   }

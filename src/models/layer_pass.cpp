@@ -3,6 +3,7 @@
 #include <array>
 
 #include "src/core/process/progress.h"
+#include "src/ops/elementwise.h"
 
 namespace temper {
 
@@ -83,20 +84,43 @@ Tensor backward_layers(Ctx& c, const Model& model, const Batch& b, const CTensor
   return to;
 }
 
-Tensor forward_pass(Ctx& c, const Model& model, const Batch& b, PassSaved* saved) {
-  const Residual x = forward_layers(c, model, b, model.begin(c, b, saved != nullptr), saved);
-  return model.end(c, x, saved ? &saved->norm : nullptr);
+namespace {
+
+/// The stream after the model's layers, with the last addend beside it.
+Residual forward_all(Ctx& c, const Model& model, const Batch& b, const Residual& x, PassSaved* saved) {
+  return forward_layers(c, model, b, model.is_first() ? model.begin(c, b, saved != nullptr) : x, saved);
+}
+
+}  // namespace
+
+Tensor forward_pass(Ctx& c, const Model& model, const Batch& b, PassSaved* saved, const Residual& x) {
+  return model.end(c, forward_all(c, model, b, x, saved), saved ? &saved->norm : nullptr);
+}
+
+void forward_stage(Ctx& c, const Model& model, const Batch& b, const Residual& x, PassSaved* saved,
+                   const Tensor& stream) {
+  ArenaScope scope(c.scratch);
+  const Residual y = forward_all(c, model, b, x, saved);
+  add(c, stream, y.stream, y.delta);
 }
 
 void backward_pass(Ctx& c, const Model& model, const Batch& b, const CTensor& dhidden, const PassSaved& saved,
-                   LayerWatcher* watcher) {
+                   LayerWatcher* watcher, const Tensor& dx) {
   ArenaScope all(c.scratch);
-  const Tensor dlast = c.scratch.like(dhidden);
-  model.end_backward(c, dlast, dhidden, saved.norm);
-  if (watcher) watcher->after_backward(c, model.head_unit());
+  CTensor dlast = dhidden;
+  if (model.is_last()) {
+    const Tensor dnorm = c.scratch.like(dhidden);
+    model.end_backward(c, dnorm, dhidden, saved.norm);
+    dlast = dnorm;
+    if (watcher) watcher->after_backward(c, model.head_unit());
+  }
   const Tensor dfirst = backward_layers(c, model, b, dlast, saved, watcher);
-  model.begin_backward(c, b, dfirst);
-  if (watcher) watcher->after_backward(c, model.embedding_unit());
+  if (model.is_first())
+    model.begin_backward(c, b, dfirst);
+  else
+    device::copy(c.lane, dx.raw(), dfirst.data, dx.bytes());
+  if (watcher && (model.is_first() || model.has_tied_copy()))
+    watcher->after_backward(c, model.embedding_unit());
 }
 
 }  // namespace temper

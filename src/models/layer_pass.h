@@ -32,10 +32,17 @@ Residual forward_layers(Ctx& c, const Model& model, const Batch& b, const Residu
 Tensor backward_layers(Ctx& c, const Model& model, const Batch& b, const CTensor& dy, const PassSaved& saved,
                        LayerWatcher* watcher);
 
-/// Final hidden states [T, D] of a batch, by a model with all layers.
-Tensor forward_pass(Ctx& c, const Model& model, const Batch& b, PassSaved* saved = nullptr);
-/// Adds to all gradients but those of the head's product, which were made before; gives scratch back.
+/// Final hidden states [T, D] of a batch, by a model with the last layers: `x` before them, none where it has
+/// the first ones too.
+Tensor forward_pass(Ctx& c, const Model& model, const Batch& b, PassSaved* saved = nullptr,
+                    const Residual& x = {});
+/// The stream [T, D] after the model's layers, which are not the last; in scratch.
+void forward_stage(Ctx& c, const Model& model, const Batch& b, const Residual& x, PassSaved* saved,
+                   const Tensor& stream);
+/// From the gradient [T, D] of the hidden states, or of the stream after the model's layers. Adds to all
+/// gradients but those of the head's product, which were made before; gives scratch back. `dx`: overwritten
+/// by the gradient of the stream before the layers, none where they are the first.
 void backward_pass(Ctx& c, const Model& model, const Batch& b, const CTensor& dhidden, const PassSaved& saved,
-                   LayerWatcher* watcher);
+                   LayerWatcher* watcher, const Tensor& dx = {});
 
 }  // namespace temper

@@ -7,6 +7,11 @@
 
 namespace temper {
 
+UnitRange units_of(const LayerRange& layers, int64_t num_layers) {
+  return {layers.begin == 0 ? 0 : layers.begin + 1,
+          layers.end == num_layers ? num_layers + 2 : layers.end + 1};
+}
+
 std::string shape_defect(const ModelConfig& c, Device device) {
   const int64_t step = head_dim_step(device);
   if (c.head_dim % step == 0 && c.head_dim <= kMaxHeadDim) return "";
@@ -32,24 +37,20 @@ Model::Model(const ModelConfig& config, const ModelOptions& options)
       tables_(options.device) {
   CHECK(layers_.begin >= 0 && layers_.begin < layers_.end && layers_.end <= config.num_layers,
         "layers {} to {} of {}", layers_.begin, layers_.end, config.num_layers);
-  CHECK(!config.tie_word_embeddings || (is_first() && is_last()),
-        "embedding and head are one parameter and lie in different ranges of layers");
   make_parameters();
   make_rope();
   make_layers();
 }
 
 void Model::make_parameters() {
-  const auto has = [&](const ParamSpec& spec) {
-    if (spec.unit == kEmbeddingUnit) return is_first();
-    if (spec.unit == kHeadUnit) return is_last();
-    for (int64_t i = layers_.begin; i < layers_.end; ++i)
-      if (spec.unit == layer_unit_name(i)) return true;
-    return false;
-  };
-  for (ParamSpec& spec : parameter_specs(config_))
-    if (has(spec)) parameters_.add(std::move(spec), options_.splits.place());
+  for (ParamSpec& spec : parameter_specs(config_)) parameters_.add(std::move(spec), place());
   parameters_.allocate(options_.dtype, options_.with_gradients, options_.device);
+}
+
+ShardPlace Model::place() const {
+  ShardPlace place = options_.splits.place();
+  place.units = units_of(layers_, config_.num_layers);
+  return place;
 }
 
 /// Null where this model has no such parameter.
@@ -100,7 +101,7 @@ void Model::make_rope() {
 }
 
 const Unit& Model::layer_unit(int64_t layer) const {
-  return parameters_.units().at(static_cast<size_t>(layer - layers_.begin + (is_first() ? 1 : 0)));
+  return parameters_.units().at(static_cast<size_t>(layer + 1));
 }
 
 VocabularyShare Model::embedding_share() const {

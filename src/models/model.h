@@ -19,6 +19,8 @@ namespace temper {
 struct LayerRange {
   int64_t begin = 0, end = 0;
 };
+/// The first range has the embedding, the last one final norm and head.
+UnitRange units_of(const LayerRange& layers, int64_t num_layers);
 
 struct ModelOptions {
   DType dtype = DType::f32;
@@ -65,6 +67,10 @@ class Model {
   const Unit& head_unit() const { return parameters_.units().back(); }
 
   const Splits& splits() const { return options_.splits; }
+  /// What parameters() are of the whole model's.
+  ShardPlace place() const;
+  /// The head is the embedding of another range of layers: a copy of it.
+  bool has_tied_copy() const { return config_.tie_word_embeddings && is_last() && !is_first(); }
   const LogprobHead& head() const { return *head_; }
   ParameterStore& parameters() { return parameters_; }
   const ParameterStore& parameters() const { return parameters_; }

@@ -81,12 +81,14 @@ std::string layer_unit_name(int64_t layer) { return fmt::format("layers.{}", lay
 
 std::vector<ParamSpec> parameter_specs(const ModelConfig& c) {
   std::vector<ParamSpec> specs;
-  auto end_unit = [&, begin = size_t{0}](const std::string& name) mutable {
-    for (; begin < specs.size(); ++begin) specs[begin].unit = name;
+  auto end_unit = [&, begin = size_t{0}, number = int64_t{0}](const std::string& name) mutable {
+    for (; begin < specs.size(); ++begin) specs[begin].unit = name, specs[begin].unit_number = number;
+    ++number;
   };
   specs.push_back({.name = "embed",
                    .parts = {{"model.embed_tokens.weight", c.vocab_size}},
                    .shape = {c.vocab_size, c.hidden_size},
+                   .also_in = c.tie_word_embeddings ? c.num_layers + 1 : -1,
                    .shard = Shard::vocabulary});
   end_unit(kEmbeddingUnit);
   for (int64_t layer = 0; layer < c.num_layers; ++layer) {

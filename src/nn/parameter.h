@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,9 +34,16 @@ enum class Init { normal, ones, zeros };
 /// of its ids (kVocabularyChunk), as evenly as they go, some ranks with none.
 enum class Shard { none, rows, vocabulary };
 
-/// A rank among those that share parameters.
+/// Units of a model by their number: 0 the embedding, 1 + i layer i, then final norm and head.
+struct UnitRange {
+  int64_t begin = 0, end = std::numeric_limits<int64_t>::max();
+  bool has(int64_t unit) const { return unit >= begin && unit < end; }
+};
+
+/// A rank among those that share parameters: its share of those of its units. It has no rows of others.
 struct ShardPlace {
   int rank = 0, ranks = 1;
+  UnitRange units = {};
 };
 
 /// Names, shape and rules of one parameter: drives allocation, import, export, checkpoints and decay.
@@ -44,6 +52,8 @@ struct ParamSpec {
   std::vector<HfPart> parts;   // parts.rows add up to shape[0]
   std::vector<int64_t> shape;  // 1-d or 2-d; of the whole parameter, whatever a rank has of it
   std::string unit = {};       // "layers.3"
+  int64_t unit_number = 0;
+  int64_t also_in = -1;  // number of a unit that has a copy: a tied head's, where its embedding is elsewhere
   Shard shard = Shard::none;
   bool of_heads = false;  // whole on every rank, and each has the gradient of its own heads only
   bool trained = true;    // false: no gradient, and the optimizer leaves it as it is
@@ -58,6 +68,7 @@ struct RowSpan {
   int64_t own = 0, whole = 0, rows = 0;
   int first_rank = 0;  // of those that have these rows
   int num_ranks = 1;   // neighbours
+  bool copy = false;   // for ParamSpec::also_in: they are those of another stage
 };
 /// Of the rows of every part in turn.
 std::vector<RowSpan> row_spans(const ParamSpec& spec, const ShardPlace& of);

@@ -52,7 +52,7 @@ std::vector<RowMove> row_moves(const ParamSpec& spec, const Holders& holders, co
         const Holder& h = having[static_cast<size_t>(i)];
         if (at < until)
           moves.push_back({h.number, at - h.span.whole + h.span.own, at - mine.whole + mine.own, until - at,
-                           at, mine.first_rank == receiver.rank});
+                           at, mine.first_rank == receiver.rank && !mine.copy});
       }
     }
   }

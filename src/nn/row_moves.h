@@ -8,10 +8,16 @@
 
 namespace temper {
 
-/// Ranks that hold a model, one whole of it after the other: number s has the place {s % tp, tp}.
+/// Ranks that hold a model: tp neighbours share it, as often as there are ranks of a stage, stage after
+/// stage.
 struct Holders {
   int ranks = 1, tp = 1;
-  ShardPlace place(int number) const { return {number % tp, tp}; }
+  std::vector<UnitRange> stages = {{}};
+
+  ShardPlace place(int number) const {
+    const auto stage = static_cast<size_t>(number) * stages.size() / static_cast<size_t>(ranks);
+    return {number % tp, tp, stages[stage]};
+  }
 };
 
 /// Rows that go from one holder to the receiver.

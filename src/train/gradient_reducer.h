@@ -21,7 +21,7 @@ class GradientReducer : public LayerWatcher {
   }
   void reduce_all(Ctx& c) {
     for (auto unit = parameters_.units().rbegin(); unit != parameters_.units().rend(); ++unit)
-      after_backward(c, *unit);
+      if (unit->range.size() > 0) after_backward(c, *unit);
   }
 
  private:

@@ -67,9 +67,9 @@ void PolicyObjective::backward(Ctx& c, const Tensor& drows, const CTensor& rows,
                                std::span<const Trajectory* const> all, ObjectiveUpdate& update) const {
   ArenaScope scope(c.scratch);
   const CTensor targets = to_device(c, view_of(mb.targets.data(), {rows.dim(0)}));
-  const TokenStats now = head_.forward(c, rows, targets, temperature_);
+  const TokenStats now = model_.head().forward(c, rows, targets, temperature_);
   const TokenGradients up = loss_gradients(c, mb, all, update, now);
-  head_.backward_into(c, drows, up.dlogprob, up.dentropy, rows, targets, now, temperature_);
+  model_.head().backward_into(c, drows, up.dlogprob, up.dentropy, rows, targets, now, temperature_);
 }
 
 }  // namespace temper

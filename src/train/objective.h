@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "src/nn/logprob_head.h"
+#include "src/models/model.h"
 #include "src/rl/algorithm.h"
 #include "src/train/microbatch.h"
 
@@ -40,9 +40,9 @@ struct TokenGradients {
 class PolicyObjective {
  public:
   /// `max_response_tokens`: Lmax of seq-mean-token-sum-norm.
-  PolicyObjective(const LogprobHead& head, const Algorithm& algorithm, double temperature,
+  PolicyObjective(const Model& model, const Algorithm& algorithm, double temperature,
                   int64_t max_response_tokens)
-      : head_(head),
+      : model_(model),
         algorithm_(algorithm),
         temperature_(temperature),
         max_response_tokens_(max_response_tokens) {}
@@ -59,7 +59,7 @@ class PolicyObjective {
   Metrics metrics(const ObjectiveUpdate& update) const { return algorithm_.metrics(update.sums); }
 
  private:
-  const LogprobHead& head_;
+  const Model& model_;  // whose last layers and head are needed by backward alone
   const Algorithm& algorithm_;
   double temperature_;
   int64_t max_response_tokens_;

@@ -37,7 +37,7 @@ std::vector<LogicalRange> logical_ranges(const OptimizerPiece& piece, int tp_ran
                   end = std::min(piece.range.end, (span.own + span.rows) * width);
     if (begin >= end) continue;
     const int64_t whole = begin + (span.whole - span.own) * width;
-    const bool first = span.first_rank == tp_rank;
+    const bool first = span.first_rank == tp_rank && !span.copy;
     LogicalRange* last = ranges.empty() ? nullptr : &ranges.back();
     if (last && last->first == first && last->whole + last->own.size() == whole)
       last->own.end = end - piece.range.begin;
@@ -57,7 +57,8 @@ Optimizer::Optimizer(Ctx& c, ParameterStore& parameters, const OptimizerConfig& 
       dp_(dp),
       memory_(place == StatePlace::host ? host_of(parameters.device()) : parameters.device(),
               MemoryUse::optimizer) {
-  for (const Unit& unit : parameters.units()) add_unit(c, unit);
+  for (const Unit& unit : parameters.units())
+    if (unit.range.size() > 0) add_unit(c, unit);  // another stage has it
   if (memory_.device() != parameters.device()) memory_.pin();
   for (const UpdateRange& r : ranges_)
     if (rounds_to_weight(r)) widen(c, r.master, r.weight);
@@ -153,7 +154,8 @@ double Optimizer::step(Ctx& c, Comm& all, double lr) {
 }
 
 void Optimizer::gather_weights(Ctx& c, const char* what) {
-  for (const Unit& unit : parameters_.units()) dp_.all_gather_shards(c, parameters_.values_of(unit), what);
+  for (const Unit& unit : parameters_.units())
+    if (unit.range.size() > 0) dp_.all_gather_shards(c, parameters_.values_of(unit), what);
 }
 
 void Optimizer::restore(Ctx& c, int64_t count) {

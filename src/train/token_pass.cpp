@@ -14,17 +14,34 @@ std::vector<int64_t> packed_lengths(std::span<const Trajectory* const> all) {
   return lengths;
 }
 
-/// Calls see(micro-batch, head's values per target row) for each of these micro-batches.
+/// The stream that the stage before sends; none to the first one.
+Residual received(Ctx& c, const Model& model, const Microbatch& mb, const Pipeline& pipeline) {
+  if (pipeline.first()) return {};
+  const auto tokens = static_cast<int64_t>(mb.tokens.size());
+  const Tensor x = c.scratch.make({tokens, model.config().hidden_size}, model.dtype());
+  pipeline.exchange(c, {}, {x, pipeline.stage() - 1});
+  return {x, {}};
+}
+
+/// Calls see(micro-batch, head's values per target row) for each of these micro-batches, on the last stage.
 template <class See>
 void for_each_microbatch(Ctx& c, const Model& model, std::span<const Trajectory* const> all,
                          const std::vector<std::vector<int32_t>>& microbatches, const PassOptions& options,
-                         const See& see) {
+                         const Pipeline& pipeline, const See& see) {
   for (const auto& sequences : microbatches) {
     note_progress();
     ArenaScope scope(c.scratch);
     const Microbatch mb = pack(all, sequences);
     const LaneSpan span(c.lane, "log-probs, rows", static_cast<int64_t>(mb.tokens.size()));
-    const Tensor hidden = target_hidden(c, model, mb, nullptr);
+    const Residual x = received(c, model, mb, pipeline);
+    if (!pipeline.last()) {
+      const auto tokens = static_cast<int64_t>(mb.tokens.size());
+      const Tensor y = c.scratch.make({tokens, model.config().hidden_size}, model.dtype());
+      forward_stage(c, model, mb.batch(c), x, nullptr, y);
+      pipeline.exchange(c, {y, pipeline.stage() + 1}, {});
+      continue;
+    }
+    const Tensor hidden = target_hidden(c, model, mb, nullptr, x);
     const CTensor targets = to_device(c, view_of(mb.targets.data(), {hidden.dim(0)}));
     see(mb, model.head().forward(c, hidden, targets, options.temperature));
   }
@@ -33,11 +50,11 @@ void for_each_microbatch(Ctx& c, const Model& model, std::span<const Trajectory*
 /// Log-probs of the sequences in these micro-batches; zeros of the others.
 std::vector<std::vector<double>> score(Ctx& c, const Model& model, std::span<const Trajectory* const> all,
                                        const std::vector<std::vector<int32_t>>& microbatches,
-                                       const PassOptions& options) {
+                                       const PassOptions& options, const Pipeline& pipeline = {}) {
   std::vector<std::vector<double>> result(all.size());
   for (size_t i = 0; i < all.size(); ++i) result[i].assign(all[i]->response.tokens.size(), 0.0);
   for_each_microbatch(
-      c, model, all, microbatches, options, [&](const Microbatch& mb, const TokenStats& stats) {
+      c, model, all, microbatches, options, pipeline, [&](const Microbatch& mb, const TokenStats& stats) {
         const std::vector<double> logprob = to_host<double>(c, stats.logprob);
         for (size_t i = 0; i < logprob.size(); ++i)
           result[static_cast<size_t>(mb.sequence[i])][static_cast<size_t>(mb.offset[i])] = logprob[i];
@@ -55,10 +72,10 @@ PackPlan shared_plan(std::span<const Trajectory* const> all, Comm& comm, const P
   return PackPlan::from_bytes(comm.broadcast(bytes, 0, "packing plan"));
 }
 
-Tensor target_hidden(Ctx& c, const Model& model, const Microbatch& mb, PassSaved* saved) {
+Tensor target_hidden(Ctx& c, const Model& model, const Microbatch& mb, PassSaved* saved, const Residual& x) {
   const auto n = static_cast<int64_t>(mb.rows.size());
   Tensor chosen = c.scratch.make({n, model.config().hidden_size}, model.dtype());
-  const Tensor hidden = forward_pass(c, model, mb.batch(c), saved);
+  const Tensor hidden = forward_pass(c, model, mb.batch(c), saved, x);
   gather_rows(c, chosen, hidden, to_device(c, view_of(mb.rows.data(), {n})));
   return chosen;
 }
@@ -79,7 +96,7 @@ std::vector<TokenValues> local_token_values(Ctx& c, const Model& model,
     result[i].logprob.resize(all[i]->response.tokens.size());
     result[i].entropy.resize(all[i]->response.tokens.size());
   }
-  for_each_microbatch(c, model, all, plan.ranks.front(), options,
+  for_each_microbatch(c, model, all, plan.ranks.front(), options, {},
                       [&](const Microbatch& mb, const TokenStats& stats) {
                         const std::vector<double> logprob = to_host<double>(c, stats.logprob);
                         const std::vector<double> entropy = to_host<double>(c, stats.entropy);
@@ -94,10 +111,10 @@ std::vector<TokenValues> local_token_values(Ctx& c, const Model& model,
 
 std::vector<std::vector<double>> packed_logprobs(Ctx& c, const Model& model, Comm& comm,
                                                  std::span<const Trajectory* const> all,
-                                                 const PassOptions& options) {
+                                                 const PassOptions& options, const Pipeline& pipeline) {
   const PackPlan plan = shared_plan(all, comm, options);
   std::vector<std::vector<double>> result =
-      score(c, model, all, plan.ranks[static_cast<size_t>(comm.rank())], options);
+      score(c, model, all, plan.ranks[static_cast<size_t>(comm.rank())], options, pipeline);
   // Each rank sends the rows of its own sequences; the plan says whose they are.
   std::string mine;
   for (const auto& sequences : plan.ranks[static_cast<size_t>(comm.rank())])
@@ -105,6 +122,7 @@ std::vector<std::vector<double>> packed_logprobs(Ctx& c, const Model& model, Com
       const auto& row = result[static_cast<size_t>(i)];
       mine.append(reinterpret_cast<const char*>(row.data()), row.size() * sizeof(double));
     }
+  mine = pipeline.from_last(mine, "log-probs of the packed pass, copied from the last stage");
   const std::vector<std::string> parts = comm.all_gather(mine, "log-probs of the packed pass, copied");
   for (size_t r = 0; r < parts.size(); ++r) {
     const char* from = parts[r].data();

@@ -9,6 +9,7 @@
 #include "src/models/layer_pass.h"
 #include "src/train/microbatch.h"
 #include "src/train/packing.h"
+#include "src/train/pipeline.h"
 
 namespace temper {
 
@@ -21,8 +22,10 @@ struct PassOptions {
 /// The packing plan of these trajectories, made once on rank 0 and shared.
 PackPlan shared_plan(std::span<const Trajectory* const> all, Comm& comm, const PassOptions& options);
 
-/// Hidden states of the target rows [n, D] of a packed batch, from the arena.
-Tensor target_hidden(Ctx& c, const Model& model, const Microbatch& mb, PassSaved* saved);
+/// Hidden states of the target rows [n, D] of a packed batch, from the arena; `x`: the stream before the
+/// model's layers, where it has not the first ones.
+Tensor target_hidden(Ctx& c, const Model& model, const Microbatch& mb, PassSaved* saved,
+                     const Residual& x = {});
 
 /// Of the response tokens of a trajectory.
 struct TokenValues {
@@ -38,9 +41,10 @@ std::vector<std::vector<double>> local_logprobs(Ctx& c, const Model& model,
                                                 std::span<const Trajectory* const> all,
                                                 const PassOptions& options);
 
-/// Log-probs of all response tokens of every trajectory (the ranks of `comm` share the work and the result).
+/// Log-probs of all response tokens of every trajectory (the ranks of `comm` share the work and the result;
+/// those of `pipeline` have the model's stages).
 std::vector<std::vector<double>> packed_logprobs(Ctx& c, const Model& model, Comm& comm,
                                                  std::span<const Trajectory* const> all,
-                                                 const PassOptions& options);
+                                                 const PassOptions& options, const Pipeline& pipeline = {});
 
 }  // namespace temper

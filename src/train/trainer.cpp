@@ -17,7 +17,7 @@ constexpr size_t kStopChecks = 16;  // most of an update: each waits for the slo
 }  // namespace
 
 Trainer::Trainer(Ctx& c, Model& model, Comm& all, Comm& control, Collectives& dp,
-                 const TrainerOptions& options)
+                 const TrainerOptions& options, const Pipeline& pipeline)
     : model_(model),
       all_(all),
       control_(control),
@@ -25,7 +25,22 @@ Trainer::Trainer(Ctx& c, Model& model, Comm& all, Comm& control, Collectives& dp
       options_(options),
       optimizer_(c, model.parameters(), options.optimizer, dp, options.seed, options.optimizer_state,
                  model.splits().place().rank),
-      saved_(model.device(), MemoryUse::activations) {}
+      pipeline_(pipeline) {
+  for (int64_t i = 0; i < most_kept(pipeline.stage(), pipeline.stages()); ++i)
+    slots_.emplace_back(model.device());
+}
+
+int64_t Trainer::activation_bytes() const {
+  int64_t bytes = 0;
+  for (const Slot& slot : slots_) bytes += slot.memory.peak_bytes();
+  return bytes;
+}
+
+int64_t Trainer::held_bytes() const {
+  int64_t bytes = 0;
+  for (const Slot& slot : slots_) bytes += slot.memory.held_bytes();
+  return bytes;
+}
 
 UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,
                             const PolicyObjective& objective) {
@@ -63,42 +78,107 @@ bool Trainer::accumulate_gradients(Ctx& c, std::span<const Trajectory* const> al
   model_.parameters().clear_grads();
   GradientReducer reducer(model_.parameters(), dp_, model_.splits().tp);
   const auto& mine = plan.ranks[static_cast<size_t>(control_.rank())];
-  // The last micro-batch of a rank waits for the other ranks: before that of any, all may be asked.
-  size_t asked = mine.size();
+  // The last micro-batch of a rank waits for the other ranks: before that of any, all may be asked. Stages
+  // are at different ones, and would wait for each other: they are asked before the first.
+  size_t asked = pipeline_.stages() > 1 ? 1 : mine.size();
   for (const auto& microbatches : plan.ranks) asked = std::min(asked, microbatches.size());
   const size_t every = asked / kStopChecks + 1;
-  for (size_t i = 0; i < mine.size(); ++i) {
-    if (stop_check_ && i < asked && i % every == 0 && stop_check_()) return false;
-    Microbatch mb = pack(all, mine[i]);
-    run_microbatch(c, mb, all, objective, update, i + 1 == mine.size() ? &reducer : nullptr);
-    note_work(static_cast<int64_t>(mine[i].size()), static_cast<int64_t>(mb.tokens.size()));
+  const ArenaScope scope(c.scratch);
+  const Tensor border = make_border(c, all, mine);
+  Pipeline::Parcel made;
+  for (const ScheduleStep& step :
+       one_forward_one_backward(pipeline_.stage(), pipeline_.stages(), std::ssize(mine))) {
+    const auto i = static_cast<size_t>(step.microbatch);
+    if (!step.backward && stop_check_ && i < asked && i % every == 0 && stop_check_()) return false;
+    Slot& slot = slots_[i % slots_.size()];
+    if (!step.backward) slot.begin(pack(all, mine[i]), {.recompute = options_.recompute});
+    pipeline_.exchange(c, made, incoming(step, slot));
+    const bool complete = step.backward && i + 1 == mine.size();
+    made = run(c, step, slot, all, objective, update, complete ? &reducer : nullptr, border);
   }
+  pipeline_.exchange(c, made, {});
   if (mine.empty()) reducer.reduce_all(c);
+  sum_tied_gradients(c);
   return true;
 }
 
-void Trainer::run_microbatch(Ctx& c, Microbatch& mb, std::span<const Trajectory* const> all,
-                             const PolicyObjective& objective, ObjectiveUpdate& update,
-                             LayerWatcher* watcher) {
-  const LaneSpan span(c.lane, "micro-batch, rows", static_cast<int64_t>(mb.tokens.size()));
-  ArenaScope scratch(c.scratch), activations(saved_);
-  Ctx keeping{c.scratch, c.lane, c.threads, &saved_};
-  PassSaved saved{.recompute = options_.recompute};
-  const Tensor rows = target_hidden(keeping, model_, mb, &saved), drows = c.scratch.like(rows);
-  objective.backward(keeping, drows, rows, mb, all, update);
+/// What a stage sends of a micro-batch is made here.
+Tensor Trainer::make_border(Ctx& c, std::span<const Trajectory* const> all,
+                            const std::vector<std::vector<int32_t>>& microbatches) const {
+  if (pipeline_.stages() == 1) return {};
+  int64_t most = 1;
+  for (const auto& sequences : microbatches) {
+    int64_t rows = 0;
+    for (const int32_t i : sequences) rows += packed_length(*all[static_cast<size_t>(i)]);
+    most = std::max(most, rows);
+  }
+  return c.scratch.make({most, model_.config().hidden_size}, model_.dtype());
+}
+
+/// From the stage before or the next one, for this step.
+Pipeline::Parcel Trainer::incoming(const ScheduleStep& step, Slot& slot) const {
+  if (step.backward ? pipeline_.last() : pipeline_.first()) return {};
+  const auto tokens = static_cast<int64_t>(slot.mb.tokens.size());
+  const Tensor got = slot.memory.make({tokens, model_.config().hidden_size}, model_.dtype());
+  (step.backward ? slot.dy : slot.x.stream) = got;
+  return {got, pipeline_.stage() + (step.backward ? 1 : -1)};
+}
+
+/// What it made goes to the next stage or to the one before. The last stage has its forward with its
+/// backward.
+Pipeline::Parcel Trainer::run(Ctx& c, const ScheduleStep& step, Slot& slot,
+                              std::span<const Trajectory* const> all, const PolicyObjective& objective,
+                              ObjectiveUpdate& update, LayerWatcher* watcher, const Tensor& border) {
+  if (!step.backward && pipeline_.last()) return {};
+  const auto tokens = static_cast<int64_t>(slot.mb.tokens.size());
+  const LaneSpan span(c.lane, step.backward ? "micro-batch, rows" : "forward of a micro-batch, rows", tokens);
+  const ArenaScope scratch(c.scratch);
+  Ctx keeping{c.scratch, c.lane, c.threads, &slot.memory};
+  const Tensor y = border.empty() ? border : rows(border, 0, tokens);
+  if (!step.backward) {
+    forward_stage(keeping, model_, slot.mb.batch(c), slot.x, &slot.saved, y);
+    return {y, pipeline_.stage() + 1};
+  }
+  const Tensor dx = pipeline_.first() ? Tensor{} : y;
+  if (pipeline_.last()) {
+    run_last(keeping, slot, all, objective, update, watcher, dx);
+    note_work(std::ssize(slot.mb.cu_seqlens) - 1, tokens);
+  } else {
+    backward_pass(keeping, model_, slot.mb.batch(c), slot.dy, slot.saved, watcher, dx);
+  }
+  return {dx, pipeline_.stage() - 1};
+}
+
+/// Forward, loss and backward.
+void Trainer::run_last(Ctx& c, Slot& slot, std::span<const Trajectory* const> all,
+                       const PolicyObjective& objective, ObjectiveUpdate& update, LayerWatcher* watcher,
+                       const Tensor& dx) {
+  Microbatch& mb = slot.mb;
+  const Tensor rows = target_hidden(c, model_, mb, &slot.saved, slot.x), drows = c.scratch.like(rows);
+  objective.backward(c, drows, rows, mb, all, update);
   const Tensor dhidden = c.scratch.make({static_cast<int64_t>(mb.tokens.size()), rows.dim(1)}, rows.dtype);
   scatter_rows(c, dhidden, drows, to_device(c, view_of(mb.rows.data(), {rows.dim(0)})));
-  backward_pass(keeping, model_, mb.batch(c), dhidden, saved, watcher);
+  backward_pass(c, model_, mb.batch(c), dhidden, slot.saved, watcher, dx);
+}
+
+/// A tied head is a copy of the embedding of the first stage: both get the gradients of both.
+void Trainer::sum_tied_gradients(Ctx& c) {
+  if (pipeline_.stages() == 1 || !model_.config().tie_word_embeddings) return;
+  if (!pipeline_.first() && !pipeline_.last()) return;
+  const Tensor all = model_.parameters().grads_of(model_.embedding_unit());
+  const FlatRange own = shard_range(all.size(), dp_.rank(), dp_.size());
+  pipeline_.sum_ends(c, rows(all, own.begin, own.end), "gradients of a tied embedding, sum over its stages");
 }
 
 void Trainer::reduce_sums(ObjectiveUpdate& update) {
   std::vector<double> values;
   for (const auto& [name, value] : update.sums) values.push_back(value);
   control_.all_reduce_sum(values, "loss and metric sums, sum over dp");
+  values.push_back(control_.all_reduce_max(update.logprob_diff_max, "log-prob difference, max over dp"));
+  pipeline_.copy_from_last(values, "loss and metric sums, copied from the last stage");
   size_t i = 0;
   for (auto& [name, value] : update.sums) value = values[i++];
-  update.logprob_diff_max =
-      control_.all_reduce_max(update.logprob_diff_max, "log-prob difference, max over dp");
+  update.logprob_diff_max = values.back();
 }
 
 }  // namespace temper

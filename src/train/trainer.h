@@ -3,11 +3,13 @@
 // over all counted tokens with weights omega counted globally, however the update was cut into micro-batches
 // and ranks.
 
+#include <deque>
 #include <functional>
 #include <span>
 
 #include "src/train/objective.h"
 #include "src/train/optimizer.h"
+#include "src/train/schedule.h"
 #include "src/train/token_pass.h"
 
 namespace temper {
@@ -41,8 +43,9 @@ class Trainer {
   using GradientHook = std::function<void(Ctx&, ParameterStore&, int64_t update)>;
 
   /// `control` and `dp` have the same ranks, which share every update; `all`: these and the ranks that share
-  /// the model.
-  Trainer(Ctx& c, Model& model, Comm& all, Comm& control, Collectives& dp, const TrainerOptions& options);
+  /// the model, as those of `pipeline` do, each with layers of its own.
+  Trainer(Ctx& c, Model& model, Comm& all, Comm& control, Collectives& dp, const TrainerOptions& options,
+          const Pipeline& pipeline = {});
 
   /// Its work is done when it returns. A non-finite loss or gradient is a `defect`, the same on all ranks;
   /// weights and optimizer state are untouched.
@@ -55,21 +58,44 @@ class Trainer {
   const Optimizer& optimizer() const { return optimizer_; }
   Model& model() { return model_; }
   /// Most bytes of activations that were ever kept for a backward.
-  int64_t activation_bytes() const { return saved_.peak_bytes(); }
+  int64_t activation_bytes() const;
   /// Of activations; the optimizer has its own.
-  int64_t held_bytes() const { return saved_.held_bytes(); }
+  int64_t held_bytes() const;
   /// Between steps: gives the memory of the activations back, and on a GPU that of the gradients.
   void trim() {
-    saved_.trim();
+    for (Slot& slot : slots_) slot.memory.trim();
     model_.parameters().suspend_grads();
   }
 
  private:
+  /// A micro-batch between its forward and its backward.
+  struct Slot {
+    explicit Slot(Device device) : memory(device, MemoryUse::activations) {}
+    void begin(Microbatch microbatch, PassSaved keeps) {
+      memory.release(0);
+      mb = std::move(microbatch);
+      saved = std::move(keeps);
+    }
+
+    Arena memory;
+    Microbatch mb = {};
+    PassSaved saved = {};
+    Residual x = {};  // what the stage before sent
+    Tensor dy = {};   // what the next stage sent
+  };
+
   /// False: dropped.
   bool accumulate_gradients(Ctx& c, std::span<const Trajectory* const> all, const PackPlan& plan,
                             const PolicyObjective& objective, ObjectiveUpdate& update);
-  void run_microbatch(Ctx& c, Microbatch& mb, std::span<const Trajectory* const> all,
-                      const PolicyObjective& objective, ObjectiveUpdate& update, LayerWatcher* watcher);
+  Tensor make_border(Ctx& c, std::span<const Trajectory* const> all,
+                     const std::vector<std::vector<int32_t>>& microbatches) const;
+  Pipeline::Parcel run(Ctx& c, const ScheduleStep& step, Slot& slot, std::span<const Trajectory* const> all,
+                       const PolicyObjective& objective, ObjectiveUpdate& update, LayerWatcher* watcher,
+                       const Tensor& border);
+  void run_last(Ctx& c, Slot& slot, std::span<const Trajectory* const> all, const PolicyObjective& objective,
+                ObjectiveUpdate& update, LayerWatcher* watcher, const Tensor& dx);
+  Pipeline::Parcel incoming(const ScheduleStep& step, Slot& slot) const;
+  void sum_tied_gradients(Ctx& c);
   void reduce_sums(ObjectiveUpdate& update);
 
   Model& model_;
@@ -78,7 +104,8 @@ class Trainer {
   Collectives& dp_;
   TrainerOptions options_;
   Optimizer optimizer_;
-  Arena saved_;
+  Pipeline pipeline_;
+  std::deque<Slot> slots_;
   GradientHook hook_;
   std::function<bool()> stop_check_;
 };

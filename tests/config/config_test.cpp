@@ -128,7 +128,9 @@ TEST(Config, OffValuesOfLaterKeysAreAccepted) {
   EXPECT_NO_THROW(load_text(text, {"run.max_policy_lag=0", "rollout.tokens_per_step=0"}));
 }
 
-constexpr const char* kLastSections[] = {"roles.rollout.tp=2",
+constexpr const char* kLastSections[] = {"roles.trainer.pp=2",
+                                         "roles.trainer.stage_layers=[3,1]",
+                                         "roles.rollout.tp=2",
                                          "roles.reference.tp=2",
                                          "validation.data=v",
                                          "validation.every=2",

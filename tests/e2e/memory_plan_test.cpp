@@ -55,6 +55,7 @@ const Case kCases[] = {
      "validation.samples_per_prompt=4"},
     {"dp2", 2, ""},
     {"tp2", 2, "roles.trainer.tp=2"},
+    {"pp2", 2, "roles.trainer.pp=2"},
 };
 
 const char* kMeasure = "--measure";  // FILE COMMAND...

@@ -51,7 +51,7 @@ class Replay : public ::testing::TestWithParam<const char*> {
     const auto tensors = mpi->make_collectives(0, 0, Device::cpu, "dp", 60.0);
     Backend backend(Device::cpu);
     Trainer trainer(backend.ctx(), *model, *comm, *comm, *tensors, options);
-    const PolicyObjective objective(model->head(), *algorithm, options.pass.temperature,
+    const PolicyObjective objective(*model, *algorithm, options.pass.temperature,
                                     /*max_response_tokens=*/0);
     bool hooked = false;
     trainer.set_gradient_hook([&](Ctx& c, ParameterStore& parameters, int64_t) {

@@ -68,7 +68,7 @@ void bench_host_work(Ctx& c, Model& model, std::span<const Trajectory* const> al
   AlgorithmConfig config;
   config.name = "grpo";
   const std::unique_ptr<Algorithm> algorithm = make_algorithm(config);
-  const PolicyObjective objective(model.head(), *algorithm, 1.0, kSequence);
+  const PolicyObjective objective(model, *algorithm, 1.0, kSequence);
   std::vector<int32_t> order;
   for (int32_t i = 0; i < tokens / kSequence; ++i) order.push_back(i);
   const Microbatch packed = pack(all, order);
@@ -113,7 +113,7 @@ void bench(const MpiSession& mpi, const Shape& shape, int64_t tokens, const char
   AlgorithmConfig algorithm_config;
   algorithm_config.name = "sft";
   const std::unique_ptr<Algorithm> algorithm = make_algorithm(algorithm_config);
-  const PolicyObjective objective(model.head(), *algorithm, 1.0, kSequence);
+  const PolicyObjective objective(model, *algorithm, 1.0, kSequence);
   std::vector<Trajectory> list;
   std::vector<const Trajectory*> all;
   for (int64_t i = 0; i < kTokens / kSequence; ++i) {

@@ -117,25 +117,40 @@ TEST_P(GpuTraining, RanksThatShareTheGpu) {
   EXPECT_EQ(sum_of("two", "actor/rollout_logprob_diff_max"), 0);
 }
 
+/// Shares of heads and vocabulary, stages of layers, and what generates shared in another way.
 TEST_P(GpuTraining, RanksThatShareTheModel) {
-  const std::string share = "cluster.shared_gpus=allow ";
+  struct Layout {
+    const char* name;
+    int ranks;
+    const char* roles;
+  };
+  const Layout layouts[] = {{"tp2", 2, "roles.trainer.tp=2"},
+                            {"tp4", 4, "roles.trainer.tp=4"},
+                            {"pp2", 2, "roles.trainer.pp=2"},
+                            {"tp2pp2", 4, "roles.trainer.tp=2 roles.trainer.pp=2 roles.rollout.tp=4"}};
+  const auto train_on = [&](const Layout& l, const std::string& name) {
+    train(name, fmt::format("cluster.shared_gpus=allow {}", l.roles), l.ranks);
+  };
   train("whole");
-  for (const int tp : {2, 4}) {
-    const std::string name = fmt::format("tp{}", tp);
-    train(name, share + fmt::format("roles.trainer.tp={}", tp), tp);
-    EXPECT_TRUE(rollouts(name, 1) == rollouts("whole", 1)) << name;
-    EXPECT_EQ(sum_of(name, "actor/rollout_logprob_diff_max"), 0) << name;
+  for (const Layout& l : layouts) {
+    train_on(l, l.name);
+    EXPECT_TRUE(rollouts(l.name, 1) == rollouts("whole", 1)) << l.name;
+    EXPECT_EQ(sum_of(l.name, "actor/rollout_logprob_diff_max"), 0) << l.name;
     // Later steps have other rollouts.
     const auto first = [&](const std::string& run) {
       return program_.metrics(run).at(0).at("actor/grad_norm").get<double>();
     };
-    EXPECT_NEAR(first(name), first("whole"), 0.02 * first("whole")) << name;
+    EXPECT_NEAR(first(l.name), first("whole"), 0.02 * first("whole")) << l.name;
   }
-  train("again", share + "roles.trainer.tp=2", 2);
-  expect_equal("tp2", "again");
-  copy_until("tp2", "from3", 3, kSteps);
-  train("from3", share + "roles.trainer.tp=2", 2);
-  expect_equal("tp2", "from3");
+  for (const Layout& l : {layouts[0], layouts[3]}) {
+    train_on(l, "again");
+    expect_equal(l.name, "again");
+    std::filesystem::remove_all(program_.path("runs/again"));
+    copy_until(l.name, "from3", 3, kSteps);
+    train_on(l, "from3");
+    expect_equal(l.name, "from3");
+    std::filesystem::remove_all(program_.path("runs/from3"));
+  }
 }
 
 TEST_P(GpuTraining, GoesOnBitForBit) {

@@ -39,8 +39,10 @@ void expect_same(const PhaseMemory& counted, const PhaseMemory& taken) {
   EXPECT_GT(taken.workspace, 0);
 }
 
-void compare(const std::string& text, const std::vector<std::string>& keys, int ranks = 1) {
+void compare(const std::string& text, const std::vector<std::string>& keys, int ranks = 1,
+             int64_t fewest_layers = 1) {
   for (const Shape& shape : kShapes) {
+    if (shape.layers < fewest_layers) continue;
     const ModelConfig model = model_of(shape);
     const Config config = load_text(text, keys).config;
     const PlanResult result = try_plan(config, ranks, model);
@@ -48,9 +50,11 @@ void compare(const std::string& text, const std::vector<std::string>& keys, int 
     const RunPlan& plan = result.plan;
     SCOPED_TRACE(
         fmt::format("{} layers, {} threads, {}", shape.layers, *config.run.threads, dtype_name(plan.dtype)));
-    const PhaseMemory trained = train_memory(plan, model, config, Device::cpu);
-    EXPECT_GT(trained.activations, 0);
-    expect_same(train_memory(plan, model, config), trained);
+    for (int stage = 0; stage < plan.role(RoleKind::trainer)->pp(); ++stage) {
+      const PhaseMemory trained = train_memory(plan, model, config, stage, Device::cpu);
+      EXPECT_GT(trained.activations, 0);
+      expect_same(train_memory(plan, model, config, stage), trained);
+    }
     expect_same(logprob_memory(plan, model, config), logprob_memory(plan, model, config, Device::cpu));
     if (plan.generates)
       expect_same(generate_memory(plan, model, config), generate_memory(plan, model, config, Device::cpu));
@@ -70,6 +74,16 @@ TEST(DryRun, CountsWhatRanksThatShareTheModelTake) {
             {fmt::format("run.dtype={}", dtype), "run.threads=2", "roles.trainer.tp=2",
              "rollout.max_new_tokens=50", "train.max_tokens_per_microbatch=900"},
             4);
+}
+
+TEST(DryRun, CountsWhatEachStageOfAPipelineTakes) {
+  for (const char* dtype : {"fp32", "bf16"})
+    for (const int stages : {2, 4})
+      compare(
+          kMinimalConfig,
+          {fmt::format("run.dtype={}", dtype), "run.threads=2", fmt::format("roles.trainer.pp={}", stages),
+           "rollout.max_new_tokens=50", "train.max_tokens_per_microbatch=450", "validation.every=0"},
+          stages, stages);
 }
 
 TEST(DryRun, CountsFiltersPenaltiesAndReferences) {

@@ -57,7 +57,7 @@ class SequenceLoss : public ::testing::Test {
     });
     const Tensor weights = model_->parameters().flat_values();
     const std::vector<double> before(weights.as<double>(), weights.as<double>() + weights.size());
-    const PolicyObjective objective(model_->head(), *algorithm_, 1.0, 0);
+    const PolicyObjective objective(*model_, *algorithm_, 1.0, 0);
     loss = trainer.update(backend_.ctx(), all_, objective).metrics.at("actor/loss");
     std::copy(before.begin(), before.end(), weights.as<double>());
     return grads;

@@ -76,7 +76,7 @@ class TrainerTest : public OnRanks {
     o.recompute = recompute_;
     return o;
   }
-  PolicyObjective objective(const Algorithm& algorithm) const { return {model_->head(), algorithm, 1.0, 32}; }
+  PolicyObjective objective(const Algorithm& algorithm) const { return {*model_, algorithm, 1.0, 32}; }
   Update update(const Algorithm& algorithm, int64_t token_budget = 1000, double lr = 0) {
     const std::vector<const Trajectory*> all = pointers();
     const std::unique_ptr<Collectives> dp = collectives_of_all();

@@ -20,7 +20,7 @@ template <class See>
 void for_each_owned(const ParamSpec& spec, const Request& request, const ShardPlace& of, See&& see) {
   const int64_t width = spec.size() / spec.shape[0];
   for (const RowSpan& span : row_spans(spec, of)) {
-    if (span.first_rank != of.rank) continue;
+    if (span.first_rank != of.rank || span.copy) continue;
     const int64_t begin = std::max(request.first, span.whole * width),
                   end = std::min(request.first + request.count, (span.whole + span.rows) * width);
     if (begin < end) see(begin, end - begin, begin + (span.own - span.whole) * width);
@@ -28,13 +28,12 @@ void for_each_owned(const ParamSpec& spec, const Request& request, const ShardPl
 }
 
 /// What the ranks have sent, in its places.
-void put_together(const std::vector<std::string>& parts, const ParamSpec& spec, const Request& asked,
-                  DType held, const Tensor& destination) {
-  const auto ranks = static_cast<int>(parts.size());
+void put_together(const std::vector<std::string>& parts, const Holders& holders, const ParamSpec& spec,
+                  const Request& asked, DType held, const Tensor& destination) {
   const int64_t item = dtype_size(held), to_item = dtype_size(destination.dtype);
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (int rank = 0; rank < holders.ranks; ++rank) {
     const char* from = parts[static_cast<size_t>(rank)].data();
-    for_each_owned(spec, asked, {rank, ranks}, [&](int64_t begin, int64_t n, int64_t) {
+    for_each_owned(spec, asked, holders.place(rank), [&](int64_t begin, int64_t n, int64_t) {
       convert_elements(static_cast<char*>(destination.raw()) + (begin - asked.first) * to_item,
                        destination.dtype, from, held, n);
       from += n * item;
@@ -44,28 +43,29 @@ void put_together(const std::vector<std::string>& parts, const ParamSpec& spec, 
 
 class Exchange {
  public:
-  Exchange(Comm& tp, const ParameterStore& own, Tensor Parameter::*of)
-      : tp_(tp), own_(own), of_(of), windows_(own.device()) {}
+  Exchange(const SharedModel& model, const ParameterStore& own, Tensor Parameter::*of)
+      : model_(model), own_(own), of_(of), windows_(own.device()) {}
 
   /// What every rank has of what rank 0 asks for; nothing when it is done. `asked`: of rank 0.
   std::vector<std::string> answer(Request& asked) {
-    const std::string bytes = tp_.broadcast({reinterpret_cast<const char*>(&asked), sizeof asked}, 0,
-                                            "elements that are asked for");
+    const std::string bytes = model_.ranks.broadcast({reinterpret_cast<const char*>(&asked), sizeof asked}, 0,
+                                                     "elements that are asked for");
     std::memcpy(&asked, bytes.data(), sizeof asked);
     if (asked.parameter < 0) return {};
     const Parameter& p = own_.list()[static_cast<size_t>(asked.parameter)];
     const Tensor& held = p.*of_;
     const int64_t item = dtype_size(held.dtype);
     std::string mine;
-    for_each_owned(p.spec, asked, {tp_.rank(), tp_.size()}, [&](int64_t, int64_t count, int64_t at) {
+    const ShardPlace place = model_.holders.place(model_.ranks.rank());
+    for_each_owned(p.spec, asked, place, [&](int64_t, int64_t count, int64_t at) {
       windows_.read(static_cast<const char*>(held.raw()) + at * item, count * item,
                     [&](const char* from, int64_t n) { mine.append(from, static_cast<size_t>(n)); });
     });
-    return tp_.all_gather(mine, "elements of whole parameters, copied from their tp owners");
+    return model_.ranks.all_gather(mine, "elements of whole parameters, copied from their owners");
   }
 
  private:
-  Comm& tp_;
+  const SharedModel& model_;
   const ParameterStore& own_;
   Tensor Parameter::*of_;
   device::HostWindows windows_;
@@ -73,11 +73,11 @@ class Exchange {
 
 }  // namespace
 
-void read_shared(Comm& tp, const ParameterStore& own, Tensor Parameter::*of,
+void read_shared(const SharedModel& model, const ParameterStore& own, Tensor Parameter::*of,
                  const std::function<void(const ElementReader&)>& use) {
-  Exchange exchange(tp, own, of);
+  Exchange exchange(model, own, of);
   Request request;
-  if (tp.rank() != 0) {
+  if (model.ranks.rank() != 0) {
     do exchange.answer(request);
     while (request.parameter >= 0);
     return;
@@ -87,7 +87,7 @@ void read_shared(Comm& tp, const ParameterStore& own, Tensor Parameter::*of,
   use([&](const ParamSpec& spec, int64_t first, int64_t count, const Tensor& destination) {
     for (int64_t at = 0; at < count; at += kPiece) {
       Request asked{index.at(spec.name), first + at, std::min(kPiece, count - at)};
-      put_together(exchange.answer(asked), spec, asked, (own.list().front().*of).dtype,
+      put_together(exchange.answer(asked), model.holders, spec, asked, (own.list().front().*of).dtype,
                    rows(destination, at, at + asked.count));
     }
   });

@@ -61,8 +61,8 @@ int tp_of(const RunPlan& plan, RoleKind kind) {
 }
 
 /// The share that is largest: chunks of a vocabulary may not go evenly.
-ShardPlace largest_share(const ModelConfig& model, int tp) {
-  const ShardPlace all{0, tp};
+ShardPlace largest_share(const ModelConfig& model, int tp, const UnitRange& units = {}) {
+  const ShardPlace all{0, tp, units};
   ShardPlace largest = all;
   if (all.ranks == 1) return all;
   const ParamSpec spec = parameter_specs(model).front();
@@ -108,6 +108,15 @@ std::vector<std::vector<Trajectory>> fullest(const RunPlan& plan, int64_t most) 
   return {filled(plan, longest - response, response, most), filled(plan, 1, response, most)};
 }
 
+/// `all`, for `times` micro-batches, but for more than `most` sequences.
+std::vector<Trajectory> repeated(const std::vector<Trajectory>& all, int64_t times, int64_t most) {
+  std::vector<Trajectory> list;
+  for (int64_t i = 0; i < times; ++i)
+    for (const Trajectory& t : all)
+      if (std::ssize(list) < most) list.push_back(t);
+  return list;
+}
+
 std::vector<const Trajectory*> pointers(const std::vector<Trajectory>& all) {
   std::vector<const Trajectory*> list;
   for (const Trajectory& t : all) list.push_back(&t);
@@ -118,29 +127,39 @@ PhaseMemory larger(const PhaseMemory& a, const PhaseMemory& b) {
   return {std::max(a.activations, b.activations), std::max(a.workspace, b.workspace)};
 }
 
-/// `measure` of all layers, by models with one and with two: layers are alike, so that each adds the same to
-/// what is kept, and no more than two have temporaries at once. Not so where runs of layers are computed
+/// Layers of a model: what a rank has of it.
+struct SomeLayers {
+  ModelConfig model;
+  LayerRange layers;
+};
+
+/// `n` layers in the place of these: with the embedding, with the head, or with neither.
+SomeLayers fewer(const SomeLayers& all, int64_t n) {
+  const bool first = all.layers.begin == 0, last = all.layers.end == all.model.num_layers;
+  SomeLayers some{all.model, {first ? 0 : 1, n + (first ? 0 : 1)}};
+  some.model.num_layers = some.layers.end + (last ? 0 : 1);
+  return some;
+}
+
+/// `measure` of these layers, by models with one and with two: layers are alike, so that each adds the same
+/// to what is kept, and no more than two have temporaries at once. Not so where runs of layers are computed
 /// again.
 template <class Measure>
-PhaseMemory of_all_layers(const ModelConfig& model, const Config& config, Device device,
-                          const Measure& measure) {
-  if (!counts_only(device) || config.train.recompute.granularity == "full") return measure(model);
-  ModelConfig some = model;
-  some.num_layers = 1;
-  const PhaseMemory one = measure(some);
-  if (model.num_layers == 1) return one;
-  some.num_layers = 2;
-  const PhaseMemory two = measure(some);
-  const int64_t more = saturating_multiply(two.activations - one.activations, model.num_layers - 2);
+PhaseMemory of_layers(const SomeLayers& all, const Config& config, Device device, const Measure& measure) {
+  if (!counts_only(device) || config.train.recompute.granularity == "full") return measure(all);
+  const int64_t layers = all.layers.end - all.layers.begin;
+  const PhaseMemory one = measure(fewer(all, 1));
+  if (layers == 1) return one;
+  const PhaseMemory two = measure(fewer(all, 2));
+  const int64_t more = saturating_multiply(two.activations - one.activations, layers - 2);
   return {two.activations + more, two.workspace};
 }
 
-ModelOptions model_options(const RunPlan& plan, bool trains, Device device, const Splits& splits = {}) {
-  return {.dtype = plan.dtype,
-          .context_tokens = plan.context_tokens,
-          .with_gradients = trains,
-          .device = device,
-          .splits = splits};
+SomeLayers whole(const ModelConfig& model) { return {model, {0, model.num_layers}}; }
+
+ModelOptions model_options(const RunPlan& plan, bool trains, Device device) {
+  return {
+      .dtype = plan.dtype, .context_tokens = plan.context_tokens, .with_gradients = trains, .device = device};
 }
 
 /// Rows of a step as its scheduler could choose them: decoding sequences at full length, and whole prompts.
@@ -179,54 +198,69 @@ int64_t weight_bytes(const RunPlan& plan, const ModelConfig& model, RoleKind kin
 
 /// `measure` of a model like those of a role, as the rank with the largest share has it.
 template <class Measure>
-PhaseMemory with_model_of(const RunPlan& plan, const ModelConfig& model, const Device& device, bool trains,
+PhaseMemory with_model_of(const RunPlan& plan, const SomeLayers& some, Device device, bool trains,
                           RoleKind kind, const Measure& measure) {
   const int ranks = tp_of(plan, kind);
-  Collectives tp = silent_collectives(ranks, largest_share(model, ranks).rank);
-  return measure(Model(model, model_options(plan, trains, device, {ranks > 1 ? &tp : nullptr})));
+  Collectives tp = silent_collectives(ranks, largest_share(some.model, ranks).rank);
+  ModelOptions options = model_options(plan, trains, device);
+  options.layers = some.layers;
+  if (ranks > 1) options.splits.tp = &tp;
+  return measure(Model(some.model, options));
 }
 
-}  // namespace
-
-ModelMemory model_memory(const RunPlan& plan, const ModelConfig& model, const Config& config) {
+TrainedMemory stage_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
+                           const UnitRange& units) {
   const Device device = counting_device(plan);
+  const ShardPlace share = largest_share(model, trainer_of(plan).tp, units);
   ParameterStore store;
-  const ShardPlace share = largest_share(model, trainer_of(plan).tp);
   for (ParamSpec& spec : parameter_specs(model)) store.add(std::move(spec), share);
   store.allocate(plan.dtype, /*with_gradients=*/true, device);
   Collectives dp = silent_collectives(trainer_of(plan).dp());
   Backend backend = backend_of(config, device);
-  ModelConfig one = model;
-  one.num_layers = 1;
   return {.weights = store.flat_values().bytes(),
           .gradients = store.flat_grads().bytes(),
-          .rollout_weights = weight_bytes(plan, model, RoleKind::rollout),
-          .reference_weights = weight_bytes(plan, model, RoleKind::reference),
-          .tables = Model(one, model_options(plan, false, device)).table_bytes(),
           .optimizer = Optimizer(backend.ctx(), store, config.optimizer, dp, 0,
                                  plan.optimizer_in_host ? StatePlace::host : StatePlace::device)
                            .state_bytes()};
 }
 
-PhaseMemory train_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
+}  // namespace
+
+ModelMemory model_memory(const RunPlan& plan, const ModelConfig& model, const Config& config) {
+  ModelConfig one = model;
+  one.num_layers = 1;
+  ModelMemory memory{.stages = {},
+                     .rollout_weights = weight_bytes(plan, model, RoleKind::rollout),
+                     .reference_weights = weight_bytes(plan, model, RoleKind::reference),
+                     .tables = Model(one, model_options(plan, false, counting_device(plan))).table_bytes()};
+  for (const UnitRange& units : trainer_of(plan).holders().stages)
+    memory.stages.push_back(stage_memory(plan, model, config, units));
+  return memory;
+}
+
+PhaseMemory train_memory(const RunPlan& plan, const ModelConfig& model, const Config& config, int stage,
                          std::optional<Device> real) {
   const Device device = real.value_or(counting_device(plan));
   const int64_t update = share_of(plan, RoleKind::trainer, plan.batch.samples_per_update);
   const std::unique_ptr<Algorithm> algorithm = make_algorithm(config.algorithm);
-  return of_all_layers(model, config, device, [&](const ModelConfig& some) {
+  const int stages = trainer_of(plan).pp();
+  const SomeLayers layers{model, trainer_of(plan).stages[static_cast<size_t>(stage)]};
+  return of_layers(layers, config, device, [&](const SomeLayers& some) {
     PhaseMemory most;
-    for (const std::vector<Trajectory>& all : fullest(plan, update)) {
+    for (const std::vector<Trajectory>& one : fullest(plan, update)) {
+      const std::vector<Trajectory> all = repeated(one, most_kept(stage, stages), update);
       Backend backend = backend_of(config, device);
-      Collectives dp = silent_collectives(trainer_of(plan).dp());
-      most = larger(most, with_model_of(plan, some, device, true, RoleKind::trainer, [&](Model layers) {
-                      OneRank control;
-                      Trainer trainer(backend.ctx(), layers, control, control, dp,
-                                      trainer_options(config, plan));
-                      const PolicyObjective objective(layers.head(), *algorithm, config.rollout.temperature,
-                                                      plan.max_new_tokens);
-                      trainer.update(backend.ctx(), pointers(all), objective);
-                      return PhaseMemory{trainer.activation_bytes(), backend.ctx().scratch.peak_bytes()};
-                    }));
+      Collectives dp = silent_collectives(trainer_of(plan).dp()), pp = silent_collectives(stages, stage);
+      OneRank control;
+      most =
+          larger(most, with_model_of(plan, some, device, true, RoleKind::trainer, [&](Model part) {
+                   Trainer trainer(backend.ctx(), part, control, control, dp, trainer_options(config, plan),
+                                   stages > 1 ? Pipeline(pp, control) : Pipeline());
+                   const PolicyObjective objective(part, *algorithm, config.rollout.temperature,
+                                                   plan.max_new_tokens);
+                   trainer.update(backend.ctx(), pointers(all), objective);
+                   return PhaseMemory{trainer.activation_bytes(), backend.ctx().scratch.peak_bytes()};
+                 }));
     }
     return most;
   });
@@ -237,7 +271,7 @@ PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const 
   const Device device = real.value_or(counting_device(plan));
   const RoleKind role = plan.needs_reference ? RoleKind::reference : RoleKind::trainer;
   const int64_t step = share_of(plan, role, plan.batch.samples_per_step);
-  return of_all_layers(model, config, device, [&](const ModelConfig& some) {
+  return of_layers(whole(model), config, device, [&](const SomeLayers& some) {
     PhaseMemory most;
     for (const std::vector<Trajectory>& all : fullest(plan, step)) {
       Backend backend = backend_of(config, device);
@@ -259,12 +293,12 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
   const Sampler sampler(options);
   const RoleKind generates = plan.generates ? RoleKind::rollout : RoleKind::trainer;
   const auto measure = [&](std::vector<Sequence> sequences) {
-    return of_all_layers(model, config, device, [&](const ModelConfig& some) {
+    return of_layers(whole(model), config, device, [&](const SomeLayers& some) {
       Backend backend = backend_of(config, device);
       Ctx& c = backend.ctx();
       return with_model_of(plan, some, device, false, generates, [&](const Model& layers) {
-        const KvCache cache(some, tp_of(plan, generates), plan.dtype, plan.kv_pages, plan.kv_page_tokens,
-                            false, c.lane);
+        const KvCache cache(some.model, tp_of(plan, generates), plan.dtype, plan.kv_pages,
+                            plan.kv_page_tokens, false, c.lane);
         std::vector<ScheduledRows> rows;
         for (Sequence& s : sequences) rows.push_back({&s, s.missing()});
         const StepBatch batch(rows);

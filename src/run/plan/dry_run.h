@@ -4,6 +4,7 @@
 // which shows that the count is right.
 
 #include <optional>
+#include <vector>
 
 #include "src/core/device.h"
 #include "src/run/plan/plan.h"
@@ -11,11 +12,14 @@
 namespace temper {
 
 /// Bytes that a rank holds from start to end.
+struct TrainedMemory {
+  int64_t weights = 0, gradients = 0;
+  int64_t optimizer = 0;  // of the first of the stage's ranks, which has most
+};
 struct ModelMemory {
-  int64_t weights = 0, gradients = 0;                  // of the trainer's share
+  std::vector<TrainedMemory> stages;                   // of the trainer
   int64_t rollout_weights = 0, reference_weights = 0;  // of a share of these roles
   int64_t tables = 0;
-  int64_t optimizer = 0;  // of the first trainer rank, which has most
 };
 ModelMemory model_memory(const RunPlan& plan, const ModelConfig& model, const Config& config);
 
@@ -23,8 +27,8 @@ ModelMemory model_memory(const RunPlan& plan, const ModelConfig& model, const Co
 struct PhaseMemory {
   int64_t activations = 0, workspace = 0;  // kept for backward; everything else
 };
-/// An update whose micro-batches are as full as they can be.
-PhaseMemory train_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
+/// An update whose micro-batches are as full as they can be, on a stage of the trainer.
+PhaseMemory train_memory(const RunPlan& plan, const ModelConfig& model, const Config& config, int stage = 0,
                          std::optional<Device> real = {});
 /// Log-probs of such micro-batches.
 PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,

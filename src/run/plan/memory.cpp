@@ -37,6 +37,11 @@ int64_t step_bytes(const RunPlan& plan) {
   return saturating_multiply(plan.batch.samples_per_step, response + 4 * plan.max_prompt_tokens);
 }
 
+/// What a rank that trains has of the model.
+const TrainedMemory& trained_by(const RunPlan& plan, const ModelMemory& model, int rank) {
+  return model.stages[static_cast<size_t>(plan.role(RoleKind::trainer)->stage_of(rank))];
+}
+
 bool uses_cache(const RunPlan& plan, int rank) {
   return plan.has_role(RoleKind::rollout, rank) || (plan.has_role(RoleKind::trainer, rank) && plan.validates);
 }
@@ -57,20 +62,23 @@ int64_t versions_kept(const RunPlan& plan) {
   return std::min<int64_t>(plan.max_policy_lag, 2) + 1;
 }
 
-/// Host memory of a rank from start to end, beside what a CPU computes with.
-Parts host_parts(const RunPlan& plan, const ModelMemory& model, int rank) {
+/// Host memory of a rank, beside what a CPU computes with.
+Parts host_parts(const RunPlan& plan, const ModelMemory& model, int rank, std::string_view phase) {
   const bool trains = plan.has_role(RoleKind::trainer, rank),
              generates = plan.has_role(RoleKind::rollout, rank);
   Parts parts;
   parts.add("process", process_bytes(plan, rank));
   const WeightTraffic& weights = plan.weights;
-  if (trains)
+  // Without a lag weights have arrived before the next ones are made.
+  const bool travels = plan.max_policy_lag > 0 || phase != "train";
+  if (trains && travels)
     parts.add("weights_sent", saturating_add(weights.most_sent,
                                              saturating_multiply(weights.first_model, versions_kept(plan))));
-  if (generates && !plan.shares_buffers(rank)) parts.add("weights_received", weights.most_in_message);
+  if (generates && travels && !plan.shares_buffers(rank))
+    parts.add("weights_received", weights.most_in_message);
   // All trajectories of a step, on trainer ranks of every step that can be under way.
   parts.add("trajectories", saturating_multiply(step_bytes(plan), trains ? plan.max_policy_lag + 1 : 1));
-  if (trains && plan.optimizer_in_host) parts.add("optimizer", model.optimizer);
+  if (trains && plan.optimizer_in_host) parts.add("optimizer", trained_by(plan, model, rank).optimizer);
   if (plan.has_role(RoleKind::reference, rank) && plan.reference_in_host)
     parts.add("reference_weights", model.reference_weights);
   if (plan.steps_of_longest_response > 1 && (trains || generates))
@@ -87,12 +95,13 @@ Parts device_parts(const RunPlan& plan, const ModelMemory& model, int rank) {
     parts.add("context", kGpuContext);
     parts.add("product_trials", kProductTrials);
   }
-  if (trains || generates) parts.add("weights", trains ? model.weights : model.rollout_weights);
+  if (trains || generates)
+    parts.add("weights", trains ? trained_by(plan, model, rank).weights : model.rollout_weights);
   if (trains || generates) parts.add("rope_tables", model.tables);
   // Shared in another way than those that are trained.
   if (trains && generates && !plan.shares_buffers(rank))
     parts.add("rollout_weights", saturating_add(model.rollout_weights, model.tables));
-  if (trains && !plan.optimizer_in_host) parts.add("optimizer", model.optimizer);
+  if (trains && !plan.optimizer_in_host) parts.add("optimizer", trained_by(plan, model, rank).optimizer);
   if (plan.has_role(RoleKind::reference, rank))
     parts.add("reference_weights",
               saturating_add(plan.reference_in_host ? 0 : model.reference_weights, model.tables));
@@ -104,7 +113,7 @@ Parts lent_parts(const RunPlan& plan, const ModelMemory& model, int rank, std::s
   const bool all = plan.device == Device::cpu, generates = phase == "generate" || phase == "validation";
   Parts parts;
   if (plan.has_role(RoleKind::trainer, rank) && (all || phase == "train"))
-    parts.add("gradients", model.gradients);
+    parts.add("gradients", trained_by(plan, model, rank).gradients);
   if (plan.reference_in_host && phase == "reference")
     parts.add("reference_weights_lent", model.reference_weights);
   const bool two = has_two_caches(plan, rank), validates = phase == "validation";
@@ -120,13 +129,14 @@ Parts lent_parts(const RunPlan& plan, const ModelMemory& model, int rank, std::s
 /// Ranks that hold the same, in order of their first ones.
 std::vector<std::vector<int>> kinds_of_ranks(const RunPlan& plan) {
   std::vector<std::vector<int>> kinds;
-  std::map<std::array<bool, 5>, size_t> known;
-  const int writer = plan.role(RoleKind::trainer)->ranks.front();
+  std::map<std::pair<std::array<bool, 5>, int>, size_t> known;
+  const RolePlan& trainer = *plan.role(RoleKind::trainer);
   for (int rank = 0; rank < plan.num_ranks; ++rank) {
-    const std::array<bool, 5> roles{
-        plan.has_role(RoleKind::rollout, rank), plan.has_role(RoleKind::reference, rank),
-        plan.has_role(RoleKind::trainer, rank), plan.shares_buffers(rank), rank == writer};
-    const auto [at, is_new] = known.try_emplace(roles, kinds.size());
+    const bool trains = plan.has_role(RoleKind::trainer, rank);
+    const std::array<bool, 5> roles{plan.has_role(RoleKind::rollout, rank),
+                                    plan.has_role(RoleKind::reference, rank), trains,
+                                    plan.shares_buffers(rank), rank == trainer.ranks.front()};
+    const auto [at, is_new] = known.try_emplace({roles, trains ? trainer.stage_of(rank) : 0}, kinds.size());
     if (is_new) kinds.emplace_back();
     kinds[at->second].push_back(rank);
   }
@@ -150,7 +160,7 @@ MemoryRow row(const RunPlan& plan, const ModelMemory& held, const std::vector<in
   phase_parts.add("activations", more.activations);
   phase_parts.add("workspace", more.workspace);
   windows.add("workspace", window);
-  take(host_parts(plan, held, rank), row.host_bytes);
+  take(host_parts(plan, held, rank, phase), row.host_bytes);
   take(device_parts(plan, held, rank), device);
   take(lent_parts(plan, held, rank, phase), device);
   take(phase_parts, device);
@@ -171,11 +181,13 @@ int64_t saturating_multiply(int64_t a, int64_t b) {
 
 std::vector<MemoryRow> plan_memory(const RunPlan& plan, const ModelConfig& model, const Config& config) {
   const ModelMemory held = model_memory(plan, model, config);
-  const PhaseMemory train = train_memory(plan, model, config);
+  const RolePlan& trainer = *plan.role(RoleKind::trainer);
+  std::vector<PhaseMemory> train;  // of each stage
+  for (int stage = 0; stage < trainer.pp(); ++stage)
+    train.push_back(train_memory(plan, model, config, stage));
   PhaseMemory reference, generate;
   if (plan.needs_reference) reference = logprob_memory(plan, model, config);
   if (plan.kv_pages > 0) generate = generate_memory(plan, model, config);
-  const int writer = plan.role(RoleKind::trainer)->ranks.front();
   std::vector<MemoryRow> memory;
   for (const std::vector<int>& ranks : kinds_of_ranks(plan)) {
     const int rank = ranks.front();
@@ -185,10 +197,10 @@ std::vector<MemoryRow> plan_memory(const RunPlan& plan, const ModelConfig& model
     const bool trains = plan.has_role(RoleKind::trainer, rank);
     add(plan.has_role(RoleKind::rollout, rank), "generate", generate);
     add(plan.has_role(RoleKind::reference, rank), "reference", reference);
-    add(trains, "train", train);
+    if (trains) add(true, "train", train[static_cast<size_t>(trainer.stage_of(rank))]);
     add(trains && plan.validates && config.validation.every > 0, "validation", generate);
     add(trains, "save", {}, kSaveWindow);
-    add(rank == writer && config.checkpoint.export_hf_every > 0, "export", {}, kExportWindow);
+    add(rank == trainer.ranks.front() && config.checkpoint.export_hf_every > 0, "export", {}, kExportWindow);
   }
   return memory;
 }

@@ -72,6 +72,11 @@ std::vector<int> RolePlan::team(int rank) const {
   return {first, first + tp};
 }
 
+int RolePlan::stage_of(int rank) const {
+  const auto index = std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin();
+  return static_cast<int>(index / (std::ssize(ranks) / pp()));
+}
+
 std::vector<int> RolePlan::leaders() const {
   std::vector<int> first;
   for (size_t i = 0; i < ranks.size(); i += static_cast<size_t>(tp)) first.push_back(ranks[i]);
@@ -80,6 +85,7 @@ std::vector<int> RolePlan::leaders() const {
 
 bool RunPlan::shares_buffers(int rank) const {
   return has_role(RoleKind::rollout, rank) && has_role(RoleKind::trainer, rank) &&
+         role(RoleKind::trainer)->pp() == 1 &&
          role(RoleKind::rollout)->team(rank) == role(RoleKind::trainer)->team(rank);
 }
 

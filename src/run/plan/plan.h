@@ -14,7 +14,8 @@
 #include "src/config/config_error.h"
 #include "src/core/device.h"
 #include "src/core/dtype.h"
-#include "src/nn/model_config.h"
+#include "src/models/stages.h"
+#include "src/nn/row_moves.h"
 
 namespace temper {
 
@@ -53,9 +54,14 @@ std::string_view role_name(RoleKind kind);
 
 struct RolePlan {
   RoleKind kind = RoleKind::trainer;
-  std::vector<int> ranks;  // ascending
-  int tp = 1;              // neighbours that share the model
-  int dp() const { return static_cast<int>(ranks.size()) / tp; }
+  std::vector<int> ranks;                 // ascending
+  int tp = 1;                             // neighbours that share the model
+  std::vector<LayerRange> stages = {{}};  // layers of each stage of a pipeline
+  int pp() const { return static_cast<int>(stages.size()); }
+  int dp() const { return static_cast<int>(ranks.size()) / tp / pp(); }
+  /// Of a rank that has the role.
+  int stage_of(int rank) const;
+  Holders holders() const { return {static_cast<int>(ranks.size()), tp, stage_units(stages)}; }
   /// The tp neighbours that this rank is one of, which has the role.
   std::vector<int> team(int rank) const;
   /// The first ranks of the teams: what others hand to the role goes to them, and what it makes comes from

@@ -80,12 +80,22 @@ std::string rank_map(const RunPlan& plan) {
   return text;
 }
 
+std::string stages_text(const std::vector<LayerRange>& stages) {
+  std::string text = "layers";
+  for (const LayerRange& s : stages) text += fmt::format(" {}-{}", s.begin, s.end - 1);
+  return text + ", after the embedding and before the head";
+}
+
 std::string roles_text(const RunPlan& plan, int per_node) {
   std::string text = "roles\n";
   for (const RolePlan& role : plan.roles)
-    text += line(std::string(role_name(role.kind)),
-                 (role.tp > 1 ? fmt::format("tp {} ", role.tp) : "") + fmt::format("dp {}", role.dp()),
-                 "ranks " + rank_set_text(role.ranks));
+    text +=
+        line(std::string(role_name(role.kind)),
+             (role.tp > 1 ? fmt::format("tp {} ", role.tp) : "") +
+                 (role.pp() > 1 ? fmt::format("pp {} ", role.pp()) : "") + fmt::format("dp {}", role.dp()),
+             "ranks " + rank_set_text(role.ranks));
+  if (const RolePlan& trainer = *plan.role(RoleKind::trainer); trainer.pp() > 1)
+    text += line("stages", trainer.pp(), stages_text(trainer.stages));
   text += rank_map(plan);
   if (plan.generates) {
     text += line("max_policy_lag", plan.max_policy_lag,
@@ -213,12 +223,14 @@ Json roles_json(const RunPlan& plan) {
   for (const RolePlan& role : plan.roles)
     roles[std::string(role_name(role.kind))] = {{"ranks", role.ranks},
                                                 {"layout",
-                                                 {{"dp", role.ranks.size()},
-                                                  {"tp", 1},
-                                                  {"pp", 1},
+                                                 {{"dp", role.dp()},
+                                                  {"tp", role.tp},
+                                                  {"pp", role.pp()},
+                                                  {"vpp", 1},
                                                   {"cp", 1},
                                                   {"ep", 1},
-                                                  {"expert_dp", role.ranks.size()}}}};
+                                                  {"expert_dp", role.dp()},
+                                                  {"zero", 1}}}};
   return roles;
 }
 

@@ -73,6 +73,53 @@ void plan_tensor_parallel(PlanDraft& d, RolePlan& role, std::optional<int64_t> o
   d.error(fmt::format("roles.{}.tp", role_name(role.kind)), why, legal);
 }
 
+/// Those of roles.trainer.stage_layers, if there are some.
+void choose_stages(PlanDraft& d, RolePlan& role) {
+  const std::vector<int64_t>& chosen = d.config.roles.trainer.stage_layers;
+  if (chosen.empty()) return;
+  std::vector<LayerRange> stages;
+  Json balanced = Json::array();
+  for (const LayerRange& s : role.stages) balanced.push_back(s.end - s.begin);
+  for (int64_t begin = 0; const int64_t layers : chosen) {
+    if (layers < 1 || layers > d.facts.num_layers - begin) break;
+    stages.push_back({begin, begin + layers});
+    begin += layers;
+  }
+  if (stages.size() == chosen.size() && std::ssize(chosen) == role.pp() &&
+      stages.back().end == d.facts.num_layers) {
+    role.stages = stages;
+    return;
+  }
+  d.error("roles.trainer.stage_layers",
+          fmt::format("{} numbers, each at least 1, have to add up to the {} layers of the model (as many "
+                      "numbers as roles.trainer.pp)",
+                      role.pp(), d.facts.num_layers),
+          {balanced, Json::array()});
+}
+
+void plan_pipeline_parallel(PlanDraft& d, RolePlan& role) {
+  const int64_t pp = d.config.roles.trainer.pp, layers = d.facts.num_layers;
+  const int64_t groups = std::ssize(role.ranks) / role.tp;
+  const auto is_legal = [&](int64_t n) { return n <= layers && groups % n == 0; };
+  std::vector<Json> legal;
+  for (int64_t n = 1; n <= std::min(groups, layers); ++n)
+    if (is_legal(n)) legal.push_back(n);
+  if (!is_legal(pp))
+    return d.error("roles.trainer.pp",
+                   pp > layers ? fmt::format("{} stages for {} layers", pp, layers)
+                               : fmt::format("{} trainer ranks with tp = {} do not divide into {} stages",
+                                             role.ranks.size(), role.tp, pp),
+                   legal);
+  role.stages = balanced_stages(d.facts, static_cast<int>(pp));
+  choose_stages(d, role);
+  if (pp > 1 && d.config.validation.every > 0 && !d.config.validation.data.empty())
+    d.error(
+        "validation.every",
+        "not in this version: a validation during training with roles.trainer.pp > 1, whose ranks have no "
+        "model to generate with (`temper eval` takes the exports)",
+        {0});
+}
+
 }  // namespace
 
 void plan_roles(PlanDraft& d) {
@@ -90,6 +137,7 @@ void plan_roles(PlanDraft& d) {
   if (plan.needs_reference) add(RoleKind::reference, "roles.reference.ranks", roles.reference);
   plan.roles.push_back({RoleKind::trainer, trainer});
   plan_tensor_parallel(d, plan.roles.back(), roles.trainer.tp);
+  if (!trainer.empty()) plan_pipeline_parallel(d, plan.roles.back());
   const bool inherits = plan.roles.back().tp == roles.trainer.tp;  // what is illegal is said once
   for (RolePlan& role : plan.roles)
     if (const std::optional<int64_t> own =

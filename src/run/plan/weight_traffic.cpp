@@ -9,14 +9,15 @@
 namespace temper {
 namespace {
 
-/// Bytes to one receiver, by number of the sender. Layers are alike: one stands for all.
+/// Bytes to one receiver, by number of the sender. Layers of one stage are alike: one stands for all.
 std::map<int, int64_t> bytes_to(const RunPlan& plan, const ModelConfig& model, const Holders& sources,
                                 const ShardPlace& place, int self) {
-  ModelConfig one = model;
-  one.num_layers = 1;
+  const bool staged = sources.stages.size() > 1;
+  ModelConfig some = model;
+  if (!staged) some.num_layers = 1;
   std::map<int, int64_t> bytes;
-  for (const ParamSpec& spec : parameter_specs(one)) {
-    const int64_t times = spec.unit == layer_unit_name(0) ? model.num_layers : 1;
+  for (const ParamSpec& spec : parameter_specs(some)) {
+    const int64_t times = !staged && spec.unit == layer_unit_name(0) ? model.num_layers : 1;
     const int64_t row = spec.size() / spec.shape.front() * dtype_size(plan.dtype) * times;
     for (const RowMove& move : row_moves(spec, sources, place, self))
       if (move.holder != self) bytes[move.holder] += move.rows * row;
@@ -31,7 +32,8 @@ WeightTraffic weight_traffic(const RunPlan& plan, const ModelConfig& model) {
   const std::vector<int> receivers = plan.weight_receivers();
   if (receivers.empty()) return traffic;
   const RolePlan &trainer = *plan.role(RoleKind::trainer), &rollout = *plan.role(RoleKind::rollout);
-  const Holders sources{static_cast<int>(trainer.ranks.size()), trainer.tp};
+  Holders sources = trainer.holders();
+  if (trainer.pp() == 1) sources.stages = {{}};
   const auto index = [](const std::vector<int>& ranks, int rank) {
     const auto at = std::lower_bound(ranks.begin(), ranks.end(), rank);
     return at != ranks.end() && *at == rank ? static_cast<int>(at - ranks.begin()) : -1;

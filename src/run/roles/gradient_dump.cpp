@@ -45,13 +45,14 @@ void write_gradients(const std::string& folder, const ParameterStore& store, int
 
 }  // namespace
 
-Trainer::GradientHook gradient_dump(const std::string& folder, Collectives& dp, Comm& tp) {
-  return [folder, &dp, &tp](Ctx& c, ParameterStore& store, int64_t update) {
+Trainer::GradientHook gradient_dump(const std::string& folder, Collectives& dp, const SharedModel& model) {
+  return [folder, &dp, model](Ctx& c, ParameterStore& store, int64_t update) {
     for (const Unit& unit : store.units())
-      dp.all_gather_shards(c, store.grads_of(unit), "gradients for the dump, copied from their dp owners");
+      if (unit.range.size() > 0)
+        dp.all_gather_shards(c, store.grads_of(unit), "gradients for the dump, copied from their dp owners");
     if (dp.rank() != 0) return;
     c.lane.wait();
-    read_shared(tp, store, &Parameter::grad,
+    read_shared(model, store, &Parameter::grad,
                 [&](const ElementReader& read) { write_gradients(folder, store, update, read); });
   };
 }

@@ -4,10 +4,11 @@
 
 #include <string>
 
+#include "src/run/exchange/shared_weights.h"
 #include "src/train/trainer.h"
 
 namespace temper {
 
-Trainer::GradientHook gradient_dump(const std::string& folder, Collectives& dp, Comm& tp);
+Trainer::GradientHook gradient_dump(const std::string& folder, Collectives& dp, const SharedModel& model);
 
 }  // namespace temper

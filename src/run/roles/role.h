@@ -26,6 +26,7 @@
 #include "src/run/record/trace.h"
 #include "src/run/roles/prompt_stream.h"
 #include "src/run/roles/team.h"
+#include "src/train/pipeline.h"
 
 namespace temper {
 
@@ -83,7 +84,8 @@ struct RoleParts {
   Comm* trainers;           // all of them; null on others
   Comm* dp;                 // those that train the same part of the model; null on others
   Collectives* dp_tensors;  // of the same ranks
-  Comm* tp;                 // those that share the trained model; null on others
+  Comm* model;              // those that have the trained model together; null on others
+  Pipeline pipeline;        // of the trained model's stages
   EndOfRun& end;
   GroupExchange& groups;
   WeightSync& weights;

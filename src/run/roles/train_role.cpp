@@ -29,13 +29,19 @@ TrainRole::TrainRole(const Parts& parts)
     : p_(parts),
       pass_(pass_options(config(), plan())),
       algorithm_(make_algorithm(config().algorithm)),
-      objective_(parts.model.head(), *algorithm_, pass_.temperature, plan().max_new_tokens),
+      objective_(parts.model, *algorithm_, pass_.temperature, plan().max_new_tokens),
       trainer_(parts.ctx, parts.model, parts.trainers, parts.dp, parts.dp_tensors,
-               trainer_options(config(), plan())) {
+               trainer_options(config(), plan()), parts.pipeline) {
   p_.memory.add(parts.model.device(), [this] { return trainer_.held_bytes(); });
   p_.memory.add(trainer_.optimizer().state_device(), [this] { return trainer_.optimizer().held_bytes(); });
   if (const std::string& folder = p_.task.gradient_folder; !folder.empty())
-    trainer_.set_gradient_hook(gradient_dump(folder, p_.dp_tensors, p_.tp));
+    trainer_.set_gradient_hook(gradient_dump(folder, p_.dp_tensors, shared_model()));
+}
+
+SharedModel TrainRole::shared_model() const {
+  Holders holders = plan().role(RoleKind::trainer)->holders();
+  holders.ranks = p_.model_ranks.size();
+  return {p_.model_ranks, holders};
 }
 
 std::vector<Group> TrainRole::receive(int64_t step) {
@@ -64,7 +70,7 @@ void TrainRole::add_own_logprobs(std::vector<Group>& groups) {
     for (Trajectory& t : g.samples)
       if (t.response.logprobs.empty()) missing.push_back(&t);
   const std::vector<const Trajectory*> view(missing.begin(), missing.end());
-  auto logprobs = packed_logprobs(p_.ctx, p_.model, p_.dp, view, pass_);
+  auto logprobs = packed_logprobs(p_.ctx, p_.model, p_.dp, view, pass_, p_.pipeline);
   for (size_t i = 0; i < missing.size(); ++i) missing[i]->response.logprobs = std::move(logprobs[i]);
 }
 
@@ -87,7 +93,7 @@ void TrainRole::add_old_logprobs(std::vector<Group>& groups, int64_t step, bool 
   const PhaseTimer timer(p_.journal, "old_log_prob");
   const std::vector<const Trajectory*> view(old.begin(), old.end());
   std::vector<std::vector<double>> own(old.size());
-  if (!one_update) own = packed_logprobs(p_.ctx, p_.model, p_.dp, view, pass_);
+  if (!one_update) own = packed_logprobs(p_.ctx, p_.model, p_.dp, view, pass_, p_.pipeline);
   for (size_t i = 0; i < old.size(); ++i) {
     Trajectory& t = *old[i];
     t.old_logprobs = t.response.logprobs;
@@ -212,8 +218,8 @@ void TrainRole::stop(int64_t step, const std::string& defect, std::span<const Gr
 
 std::unique_ptr<Role> make_train_role(const RoleParts& p) {
   return std::make_unique<TrainRole>(TrainRole::Parts{p.task, p.ctx, *p.trained, *p.trainers, *p.dp,
-                                                      *p.dp_tensors, *p.tp, p.end, p.groups, p.journal,
-                                                      p.memory, p.trace});
+                                                      *p.dp_tensors, *p.model, p.pipeline, p.end, p.groups,
+                                                      p.journal, p.memory, p.trace});
 }
 
 }  // namespace temper

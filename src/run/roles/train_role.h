@@ -1,6 +1,7 @@
 #pragma once
 // Advantages and optimizer updates.
 
+#include "src/run/exchange/shared_weights.h"
 #include "src/run/roles/role.h"
 #include "src/train/trainer.h"
 
@@ -15,7 +16,8 @@ class TrainRole : public Role {
     Comm& trainers;
     Comm& dp;
     Collectives& dp_tensors;  // of the same ranks
-    Comm& tp;                 // those that share the model
+    Comm& model_ranks;        // those that have a model together
+    Pipeline pipeline;
     EndOfRun& end;
     GroupExchange& groups;
     Journal& journal;
@@ -34,6 +36,7 @@ class TrainRole : public Role {
   const Config& config() const { return p_.task.config(); }
   const RunPlan& plan() const { return p_.task.plan; }
   bool generates() const { return plan().generates; }
+  SharedModel shared_model() const;
   std::vector<Group> receive(int64_t step);
   void record_rollout(const StepNote& note);
   void add_own_logprobs(std::vector<Group>& groups);

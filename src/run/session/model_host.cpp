@@ -14,7 +14,8 @@ ModelSource first_weights(const Config& config, const RunPlan& plan) {
           config.model.digest};
 }
 
-std::unique_ptr<Model> ModelHost::load(const ModelSource& source, bool with_gradients, const Splits& splits) {
+std::unique_ptr<Model> ModelHost::load(const ModelSource& source, bool with_gradients, const Splits& splits,
+                                       std::optional<LayerRange> layers) {
   const ModelFolder folder = ModelFolder::open(
       source.folder, source.random ? ModelFolder::Weights::optional : ModelFolder::Weights::required);
   std::vector<std::string> warnings = folder.warnings();
@@ -28,6 +29,7 @@ std::unique_ptr<Model> ModelHost::load(const ModelSource& source, bool with_grad
                                                             .context_tokens = context,
                                                             .with_gradients = with_gradients,
                                                             .device = ctx().device,
+                                                            .layers = layers,
                                                             .splits = splits});
   if (source.random)
     random_init(model->parameters(), config, source.seed, ctx().threads);

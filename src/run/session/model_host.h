@@ -32,9 +32,10 @@ class ModelHost {
 
   Ctx& ctx() { return backend_.ctx(); }
   DType dtype() const { return dtype_; }
-  /// Warnings of the folder are logged. Exit::data for weights of another digest than the source's.
+  /// `layers`: only these. Warnings of the folder are logged. Exit::data for weights of another digest than
+  /// the source's.
   std::unique_ptr<Model> load(const ModelSource& source, bool with_gradients = false,
-                              const Splits& splits = {});
+                              const Splits& splits = {}, std::optional<LayerRange> layers = {});
   /// Of the weights that were loaded last, as stored; empty: random ones.
   const std::string& weights_digest() const { return digest_; }
 

@@ -49,7 +49,7 @@ Placement place_roles(const RunTask& task, std::span<const RoleRow> rows, int ra
 WeightRoutes weight_routes(const RunTask& task, const RoleRanks& ranks) {
   const RolePlan& trainer = *task.plan.role(RoleKind::trainer);
   WeightRoutes routes{.sources = trainer.ranks,
-                      .holders = {static_cast<int>(trainer.ranks.size()), trainer.tp},
+                      .holders = trainer.holders(),
                       .receivers = {},
                       .apart = ranks.generate_apart()};
   if (task.replay()) return routes;

@@ -25,7 +25,7 @@ double wait_limit(const RunTask& task, bool idle) {
   return idle ? std::numeric_limits<double>::infinity() : task.wait_limit();
 }
 
-MeshShape shape_of(const RolePlan& role) { return {.tp = role.tp, .dp = role.dp()}; }
+MeshShape shape_of(const RolePlan& role) { return {.tp = role.tp, .dp = role.dp(), .pp = role.pp()}; }
 
 std::vector<int> all_ranks(const MpiSession& mpi) {
   std::vector<int> all(static_cast<size_t>(mpi.size()));
@@ -173,8 +173,12 @@ void RunRank::make_own() {
 /// How fast they came is a metric of the first step.
 void RunRank::load_policy(const ModelSource& source) {
   const Stopwatch watch;
+  const std::vector<LayerRange>& stages = task.plan.role(RoleKind::trainer)->stages;
+  const bool staged = trains() && stages.size() > 1;
+  const std::optional<LayerRange> layers =
+      staged ? std::optional(stages[static_cast<size_t>(mesh.on(Axis::pp).rank())]) : std::nullopt;
   policy = host->load(source, /*with_gradients=*/trains(),
-                      splits(trains() ? RoleKind::trainer : RoleKind::rollout));
+                      splits(trains() ? RoleKind::trainer : RoleKind::rollout), layers);
   if (source.random) return;
   const double seconds = watch.seconds();
   const double gigabytes = 1e-9 * static_cast<double>(policy->parameters().flat_values().bytes());
@@ -199,7 +203,10 @@ RoleParts RunRank::role_parts(const ModelSource& source) {
           .trainers = trainers.get(),
           .dp = trains() ? &mesh.control(Axis::dp) : nullptr,
           .dp_tensors = trains() ? &mesh.on(Axis::dp) : nullptr,
-          .tp = trains() ? &mesh.control(Axis::tp) : nullptr,
+          .model = trains() ? &mesh.model() : nullptr,
+          .pipeline = trains() && mesh.on(Axis::pp).size() > 1
+                          ? Pipeline(mesh.on(Axis::pp), mesh.control(Axis::pp))
+                          : Pipeline(),
           .end = end,
           .groups = groups,
           .weights = weights,

@@ -105,6 +105,12 @@ std::string export_folder(const RunRank& rank, int64_t step) {
   return rank.folder->path("export/" + step_name(step));
 }
 
+Holders holders_of_one(RunRank& rank) {
+  Holders holders = rank.task.plan.role(RoleKind::trainer)->holders();
+  holders.ranks = rank.mesh.model().size();
+  return holders;
+}
+
 void export_step(RunRank& rank, int64_t step) {
   enter_phase(Phase::exported, step);
   const ParameterStore& weights = rank.policy->parameters();
@@ -115,10 +121,11 @@ void export_step(RunRank& rank, int64_t step) {
     export_model(rank.config().model.path, parameter_specs(rank.policy->config()), read, out, {});
     spdlog::info("exported {}", out);
   };
-  const bool shared = rank.policy->splits().shares();
+  Comm& model = rank.mesh.model();
+  const bool shared = model.size() > 1;
   if (rank.writes() && !shared) write(store_reader(weights));
   if (shared && rank.mesh.control(Axis::dp).rank() == 0)
-    read_shared(rank.mesh.control(Axis::tp), weights, &Parameter::value, write);
+    read_shared({model, holders_of_one(rank)}, weights, &Parameter::value, write);
   rank.trainers->barrier("export written by the first trainer rank");
 }
 

@@ -1,0 +1,17 @@
+#pragma once
+// Which stage of a pipeline has which layers.
+
+#include <vector>
+
+#include "src/models/model.h"
+
+namespace temper {
+
+/// Neighbouring layers in turn, so that the slowest stage is as fast as can be: a layer costs its parameters,
+/// and the last stage has the head beside its layers. 1 <= stages <= layers.
+std::vector<LayerRange> balanced_stages(const ModelConfig& config, int stages);
+
+/// What each stage has of the parameters.
+std::vector<UnitRange> stage_units(const std::vector<LayerRange>& stages);
+
+}  // namespace temper

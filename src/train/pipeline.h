@@ -1,0 +1,42 @@
+#pragma once
+// The stages of a model on the ranks of an axis, and what they send to each other: the residual stream [T, D]
+// after a stage's layers goes on, its gradient comes back. Layers see nothing of it.
+
+#include "src/comm/collectives.h"
+#include "src/comm/comm.h"
+
+namespace temper {
+
+class Pipeline {
+ public:
+  /// One stage.
+  Pipeline() = default;
+  /// Of the same ranks, in the order of their stages.
+  Pipeline(Collectives& tensors, Comm& control) : tensors_(&tensors), control_(&control) {}
+
+  int stage() const { return tensors_ ? tensors_->rank() : 0; }
+  int stages() const { return tensors_ ? tensors_->size() : 1; }
+  bool first() const { return stage() == 0; }
+  bool last() const { return stage() == stages() - 1; }
+
+  /// A stream or gradient, and the neighbour that it goes to or comes from; no tensor: nothing does.
+  struct Parcel {
+    Tensor tensor = {};
+    int stage = 0;
+  };
+  /// Both at once: neighbours that send to each other never wait in a circle.
+  void exchange(Ctx& c, const Parcel& out, const Parcel& in) const;
+  /// The last stage's bytes, on all.
+  std::string from_last(const std::string& bytes, const char* what) const {
+    return tensors_ ? control_->broadcast(bytes, stages() - 1, what) : bytes;
+  }
+  void copy_from_last(std::vector<double>& values, const char* what) const;
+  /// mine [n] on the first and the last stage becomes the first stage's + the last one's.
+  void sum_ends(Ctx& c, const Tensor& mine, const char* what) const;
+
+ private:
+  Collectives* tensors_ = nullptr;
+  Comm* control_ = nullptr;
+};
+
+}  // namespace temper

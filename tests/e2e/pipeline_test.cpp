@@ -1,0 +1,188 @@
+// Whole runs whose trainer ranks have layers of their own: they begin with the bits of one rank, make its
+// gradients but for the order of sums, repeat and go on with their own, and leave state that any layout takes
+// up.
+
+#include <cstring>
+
+#include "tests/e2e/placed_run.h"
+#include "tests/support/score_check.h"
+
+namespace temper {
+namespace {
+
+/// Layers that no number of stages divides, a head of its own.
+constexpr const char* kDeep = R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
+  "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 5, "num_attention_heads": 4,
+  "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 6400, "max_position_embeddings": 64,
+  "tie_word_embeddings": false, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "initializer_range": 0.2,
+  "eos_token_id": 2})";
+
+Placement layout(const std::string& name, int ranks, int tp, int pp, const std::string& more = "") {
+  return {name, ranks, fmt::format("roles.trainer.tp={} roles.trainer.pp={} {}", tp, pp, more)};
+}
+
+const Placement kOne{"one", 1, ""}, kPp2 = layout("pp2", 2, 1, 2), kPp2Dp2 = layout("pp2dp2", 4, 1, 2),
+                                    kTp2Pp2 = layout("tp2pp2", 4, 2, 2), kPp3 = layout("pp3", 3, 1, 3),
+                                    kPp5 = layout("pp5", 5, 1, 5),
+                                    kUneven = layout("uneven", 3, 1, 3, "roles.trainer.stage_layers=[1,3,1]");
+/// Several ragged micro-batches, of one to three sequences.
+const std::string kSmall = "rollout.max_prompt_tokens=30 train.max_tokens_per_microbatch=38 ";
+const std::string kDeepModel = "model.path=deep ";
+
+class PipelineRun : public PlacedRun {
+ protected:
+  void SetUp() override {
+    PlacedRun::SetUp();
+    ASSERT_EQ(program_.init_model("deep", kDeep), 0) << output();
+  }
+  void expect_like_one_rank(const std::vector<Placement>& layouts, const std::string& more) {
+    ASSERT_EQ(train(kOne, 0, "one", more), 0) << output();
+    const std::vector<Json> want = program_.metrics("one");
+    EXPECT_GT(want[0].at("batch/num_microbatches").get<double>(), more.find(kSmall) == 0 ? 2 : 0);
+    for (const Placement& l : layouts) {
+      ASSERT_EQ(train(l, 0, l.name, more), 0) << l.name << ": " << output();
+      EXPECT_TRUE(rollouts(l.name, 1) == rollouts("one", 1)) << l.name;
+      const std::vector<Json> got = program_.metrics(l.name);
+      for (size_t i = 0; i < got.size(); ++i)
+        EXPECT_EQ(got[i].at("actor/rollout_logprob_diff_max").get<double>(), 0.0) << l.name;
+      for (const char* key : {"actor/grad_norm", "actor/entropy", "actor/loss"})
+        EXPECT_NEAR(got[0].at(key).get<double>(), want[0].at(key).get<double>(),
+                    1e-5 * std::abs(want[0].at(key).get<double>()))
+            << l.name << ", " << key;
+    }
+    for (const Placement& l : layouts) std::filesystem::remove_all(program_.path("runs/" + l.name));
+    std::filesystem::remove_all(program_.path("runs/one"));
+  }
+  /// Largest difference of two files of doubles, relative to the largest number.
+  double difference(const std::string& a, const std::string& b) const {
+    const std::string got = program_.read(a), want = program_.read(b);
+    uint64_t header = 0;
+    std::memcpy(&header, want.data(), sizeof header);
+    const size_t data = sizeof header + header;
+    EXPECT_EQ(got.size(), want.size());
+    EXPECT_EQ(got.substr(0, data), want.substr(0, data));
+    double most = 0, worst = 0;
+    for (size_t at = data; at + sizeof(double) <= want.size(); at += sizeof(double)) {
+      double x = 0, y = 0;
+      std::memcpy(&x, got.data() + at, sizeof x);
+      std::memcpy(&y, want.data() + at, sizeof y);
+      most = std::max(most, std::abs(y));
+      worst = std::max(worst, std::abs(x - y));
+    }
+    EXPECT_GT(most, 1e-6);
+    return worst / most;
+  }
+};
+
+TEST_F(PipelineRun, BeginsWithTheBitsOfOneRank) {
+  expect_like_one_rank({kPp2, kPp2Dp2, kTp2Pp2}, kSmall);
+  expect_like_one_rank({kPp3, kPp5, kUneven}, kSmall + kDeepModel + "run.dtype=bf16");
+  expect_like_one_rank({kPp5, kPp2Dp2}, kDeepModel);  // fewer micro-batches than stages
+}
+
+TEST_F(PipelineRun, DumpsTheGradientsOfOneRank) {
+  for (const std::string& model : {std::string(), kDeepModel}) {
+    const std::string more = kSmall + model + "run.dtype=fp64 run.steps=1 --dump-gradients ";
+    const std::string kind = model.empty() ? "tied" : "deep";
+    for (const Placement& l : {kOne, kPp2, kPp2Dp2, kTp2Pp2}) {
+      ASSERT_EQ(train(l, 0, kind + l.name, more + "gradients-" + kind + l.name), 0) << l.name << output();
+      const auto file = [&](const std::string& of) {
+        return "gradients-" + kind + of + "/update-000001.safetensors";
+      };
+      EXPECT_LE(difference(file(l.name), file("one")), 1e-10) << l.name << ", " << kind;
+    }
+  }
+}
+
+TEST_F(PipelineRun, RepeatsAndGoesOnAfterEveryStep) {
+  ASSERT_EQ(train(kTp2Pp2, 1, "whole", kSmall), 0) << output();
+  ASSERT_EQ(train(kTp2Pp2, 1, "again", kSmall), 0) << output();
+  expect_same_run("again", "whole");
+  for (int step = 1; step < kSteps; step += 2) {
+    const std::string name = fmt::format("after-{}", step);
+    copy_until("whole", name, step);
+    ASSERT_EQ(train(kTp2Pp2, 1, name, kSmall), 0) << output();
+    expect_same_run(name, "whole");
+  }
+}
+
+/// Whatever generates: on the stages' ranks, shared in another way, or on others; ahead of the trainer, too.
+TEST_F(PipelineRun, TheOtherRolesMayBeAnywhere) {
+  const std::string every = kSmall + "checkpoint.export_hf_every=1";
+  const std::vector<Placement> layouts = {
+      layout("home", 4, 1, 2, "roles.rollout.tp=1"),
+      layout("cut", 4, 1, 2, "roles.rollout.tp=4 roles.reference.tp=2"),
+      layout("apart", 6, 1, 2,
+             R"(roles.rollout.ranks='"0-1"' roles.rollout.tp=2 roles.reference.ranks='"1"' )"
+             R"(roles.trainer.ranks='"2-5"')")};
+  for (const int lag : {0, 1}) {
+    for (const Placement& l : layouts) {
+      const std::string name = fmt::format("{}-{}", l.name, lag);
+      ASSERT_EQ(train(l, lag, name, every), 0) << l.name << ": " << output();
+      expect_same_run(name, fmt::format("home-{}", lag));
+    }
+  }
+  expect_score_agrees(program_, "apart-1", kSteps, "model", "");
+}
+
+TEST_F(PipelineRun, StateOfOneLayoutLoadsUnderAnother) {
+  ASSERT_EQ(train(kTp2Pp2, 0, "run", kSmall), 0) << output();
+  const std::string want = weights("run");
+  for (const Placement& l : {kPp2, kOne, kPp2Dp2, kColocated}) {
+    std::filesystem::remove_all(program_.path("runs/run/export"));
+    ASSERT_EQ(train(l, 0, "run", kSmall), 0) << l.name << ": " << output();
+    EXPECT_TRUE(weights("run") == want) << l.name;
+  }
+  for (const Placement& l : {kOne, kPp2}) {
+    const std::string name = "on-" + l.name;
+    copy_until("run", name, 3);
+    ASSERT_EQ(train(l, 0, name, kSmall), 0) << output();
+    EXPECT_TRUE(rollouts(name, 4) == rollouts("run", 4)) << l.name << ": other weights after step 3";
+  }
+}
+
+/// Several updates a step with older samples: log-probs of now come from a pass over the stages.
+TEST_F(PipelineRun, OldLogProbsAndReplays) {
+  const std::string more = kSmall + "algorithm.tis_cap=2 ";
+  ASSERT_EQ(train(kOne, 2, "one", more), 0) << output();
+  ASSERT_EQ(train(kPp2, 2, "pp2", more), 0) << output();
+  EXPECT_TRUE(rollouts("pp2", 1) == rollouts("one", 1));
+  const std::vector<Json> got = program_.metrics("pp2"), want = program_.metrics("one");
+  EXPECT_NEAR(got[2].at("actor/loss").get<double>(), want[2].at("actor/loss").get<double>(), 1e-4);
+  const std::string replay = " --replay runs/one/rollouts/step-000001.jsonl";
+  ASSERT_EQ(train(kPp2, 0, "replayed", kSmall + replay), 0) << output();
+  EXPECT_NEAR(program_.metrics("replayed")[0].at("actor/grad_norm").get<double>(),
+              want[0].at("actor/grad_norm").get<double>(), 1e-5);
+}
+
+TEST_F(PipelineRun, SupervisedRuns) {
+  const std::string more = kSmall + "algorithm.name=sft algorithm.kl_coef=0 train.updates_per_step=1 ";
+  ASSERT_EQ(train(kOne, 0, "one", more), 0) << output();
+  ASSERT_EQ(train(kTp2Pp2, 0, "tp2pp2", more), 0) << output();
+  EXPECT_NEAR(program_.metrics("tp2pp2")[0].at("train/loss").get<double>(),
+              program_.metrics("one")[0].at("train/loss").get<double>(), 1e-6);
+}
+
+TEST_F(PipelineRun, IllegalNumbersAreRefusedWithLegalOnes) {
+  EXPECT_EQ(train(layout("three", 4, 1, 3), 0, "three"), 64);
+  EXPECT_TRUE(says("roles.trainer.pp") && says("= 1 or 2")) << output();
+  EXPECT_EQ(train(layout("many", 4, 1, 4), 0, "many"), 64);
+  EXPECT_TRUE(says("4 stages for 2 layers")) << output();
+  for (const char* layers : {"[3]", "[1,2]", "[2,0]", "[1,1,0]", "[2147483647,2147483647]"}) {
+    EXPECT_EQ(program_.run(fmt::format(
+                  "check run.toml --ranks 2 roles.trainer.pp=2 'roles.trainer.stage_layers={}'", layers)),
+              64);
+    EXPECT_TRUE(says("add up to the 2 layers") && says("roles.trainer.stage_layers = [1, 1] or []"))
+        << layers << output();
+  }
+  EXPECT_EQ(train(kPp2, 0, "validated", "validation.every=1 'validation.data=[\"data.jsonl\"]'"), 64);
+  EXPECT_TRUE(says("validation during training with roles.trainer.pp > 1")) << output();
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

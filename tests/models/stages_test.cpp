@@ -1,0 +1,81 @@
+// Layers of the stages of a pipeline: all of them, in order, the slowest stage as fast as can be.
+
+#include "src/models/stages.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace temper {
+namespace {
+
+ModelConfig model(int64_t layers, int64_t vocab) {
+  return {.family = "qwen3",
+          .vocab_size = vocab,
+          .hidden_size = 64,
+          .intermediate_size = 128,
+          .num_layers = layers,
+          .num_heads = 4,
+          .num_kv_heads = 2,
+          .head_dim = 16,
+          .max_position_embeddings = 64,
+          .rope = {},
+          .eos_token_ids = {}};
+}
+
+std::vector<int64_t> sizes(const ModelConfig& config, int stages) {
+  std::vector<int64_t> list;
+  int64_t at = 0;
+  for (const LayerRange& s : balanced_stages(config, stages)) {
+    EXPECT_EQ(s.begin, at);
+    list.push_back(s.end - s.begin);
+    EXPECT_GE(list.back(), 1);
+    at = s.end;
+  }
+  EXPECT_EQ(at, config.num_layers);
+  EXPECT_EQ(std::ssize(list), stages);
+  return list;
+}
+
+using List = std::vector<int64_t>;
+
+/// A layer of these has 2 x 64 x 64 + 2 x 64 x 32 + 3 x 64 x 128 parameters and little more: 577 rows of the
+/// head.
+TEST(Stages, TheHeadCountsInLayers) {
+  EXPECT_EQ(sizes(model(8, 16), 2), (List{4, 4}));
+  EXPECT_EQ(sizes(model(8, 2 * 578), 2), (List{5, 3})) << "a head of two layers";
+  EXPECT_EQ(sizes(model(8, 100 * 578), 4), (List{3, 2, 2, 1})) << "a head of more than all layers";
+  EXPECT_EQ(sizes(model(5, 16), 5), (List{1, 1, 1, 1, 1}));
+  EXPECT_EQ(sizes(model(7, 16), 3), (List{3, 2, 2}));
+  EXPECT_EQ(sizes(model(61, 16), 1), (List{61}));
+}
+
+TEST(Stages, NoOtherCutIsFaster) {
+  for (const int64_t head : {0, 1, 3, 7})
+    for (int64_t layers = 3; layers <= 9; ++layers) {
+      const auto slowest = [&](const List& cut) {
+        int64_t most = cut.back() + head;
+        for (const int64_t n : cut) most = std::max(most, n);
+        return most;
+      };
+      int64_t best = layers + head;
+      for (int64_t a = 1; a < layers; ++a)
+        for (int64_t b = 1; a + b < layers; ++b) best = std::min(best, slowest({a, b, layers - a - b}));
+      EXPECT_EQ(slowest(sizes(model(layers, head * 578 + 1), 3)), best) << layers << ", " << head;
+    }
+}
+
+TEST(Stages, TheEndsHaveEmbeddingAndHead) {
+  const std::vector<UnitRange> units = stage_units(balanced_stages(model(5, 16), 2));
+  ASSERT_EQ(units.size(), 2u);
+  EXPECT_TRUE(units[0].has(0) && units[0].has(3) && !units[0].has(4) && !units[0].has(6));
+  EXPECT_TRUE(units[1].has(4) && units[1].has(6) && !units[1].has(0));
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -218,6 +218,10 @@ void roles_fields(RolesConfig& c, ClusterConfig& k, std::vector<Field>& fields) 
     {.help = "layers of each stage, as many numbers as roles.trainer.pp; []: so that the slowest stage is as "
              "fast as can be, with the head counted",
      .unit = "layers"});
+  f("trainer.zero", c.trainer.zero,
+    {.help = "what is sharded over the data parallel ranks: 1: the optimizer's state; 2: the sums of "
+             "gradients, too, which are then exchanged after every micro-batch",
+     .range = {1, 2}});
   const KeySpec follow_tp{.help = "tensor parallel: so many ranks share the model of this role",
                           .unit = "ranks",
                           .range = kCount,

@@ -19,8 +19,8 @@ std::vector<LaterKey> later_keys() {
     for (const char* axis : {"pp", "vpp", "cp", "ep", "etp"})
       if (prefix + axis != "roles.trainer.pp")
         keys.push_back({prefix + axis, {1}, "splitting a model over ranks in this way"});
-    keys.push_back(
-        {prefix + "zero", {1}, "a choice of sharding (optimizer state is always sharded over the ranks)"});
+    if (prefix != "roles.trainer.")
+      keys.push_back({prefix + "zero", {1}, "sharding weights over the ranks of this role"});
   }
   for (const char* key : {"min_new_tokens", "repetition_penalty", "presence_penalty", "frequency_penalty",
                           "logit_bias", "stop", "stop_token_ids", "ignore_eos", "max_prompt_tokens"})

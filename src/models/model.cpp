@@ -44,7 +44,7 @@ Model::Model(const ModelConfig& config, const ModelOptions& options)
 
 void Model::make_parameters() {
   for (ParamSpec& spec : parameter_specs(config_)) parameters_.add(std::move(spec), place());
-  parameters_.allocate(options_.dtype, options_.with_gradients, options_.device);
+  parameters_.allocate(options_.dtype, options_.with_gradients, options_.device, options_.gradient_shards);
 }
 
 ShardPlace Model::place() const {

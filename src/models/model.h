@@ -29,6 +29,7 @@ struct ModelOptions {
   Device device = Device::cpu;
   std::optional<LayerRange> layers = {};  // absent: all
   Splits splits = {};
+  GradientShards gradient_shards = {};
 };
 
 /// Why no kernel of this device can run this shape; empty: they can.

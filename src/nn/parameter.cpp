@@ -7,11 +7,11 @@ namespace {
 
 constexpr int64_t kPad = 16;
 
-/// The shape is that of `value`, which has no memory yet.
-Tensor view(const Tensor& flat, const Parameter& p) {
+/// From an element of `flat` on; the shape is that of `value`, which has no memory yet.
+Tensor view(const Tensor& flat, int64_t first, const Parameter& p) {
   Tensor t = p.value;
   t.dtype = flat.dtype;
-  t.data = static_cast<char*>(flat.raw()) + p.offset * dtype_size(flat.dtype);
+  t.data = static_cast<char*>(flat.raw()) + first * dtype_size(flat.dtype);
   return t;
 }
 
@@ -86,19 +86,69 @@ Parameter& ParameterStore::add(ParamSpec spec, const ShardPlace& of) {
   return p;
 }
 
-void ParameterStore::allocate(DType storage, bool with_gradients, Device device) {
+void ParameterStore::allocate(DType storage, bool with_gradients, Device device,
+                              const GradientShards& shards) {
   CHECK(values_.empty(), "parameters allocated twice");
+  shards_ = shards;
   memory_ = Arena(device, MemoryUse::weights);
   values_ = memory_.zeros({num_elements_}, storage);
   if (with_gradients) {
     grad_memory_ = Arena(device, MemoryUse::gradients);
-    grads_ = grad_memory_.zeros({num_elements_}, accumulate_dtype(storage));
+    make_grads(accumulate_dtype(storage));
     grad_memory_.suspend();
   }
   for (Parameter& p : list_) {
-    p.value = view(values_, p);
-    if (with_gradients && p.spec.trained) p.grad = view(grads_, p);
+    const Unit& unit = unit_at(p.offset);
+    if (with_gradients && p.spec.trained) p.grad = view(grads_of(unit), p.offset - unit.range.begin, p);
+    p.value = view(values_, p.offset, p);
   }
+}
+
+void ParameterStore::make_grads(DType dtype) {
+  if (!shards_grads()) {
+    grads_ = grad_memory_.zeros({num_elements_}, dtype);
+    return;
+  }
+  int64_t sums = 0, tied = 0, most = 0;
+  for (const Unit& unit : units_) {
+    shard_begin_.push_back(sums);
+    sums += shard_range(unit.range.size(), shards_.rank, shards_.ranks).size();
+    (is_tied(unit) ? tied : most) = std::max(is_tied(unit) ? tied : most, unit.range.size());
+  }
+  grads_ = grad_memory_.zeros({sums}, dtype);
+  windows_ = grad_memory_.zeros({tied + most}, dtype);
+}
+
+bool ParameterStore::is_tied(const Unit& unit) const {
+  for (const Parameter& p : list_)
+    if (p.spec.also_in >= 0 && p.spec.unit == unit.name) return true;
+  return false;
+}
+
+const Unit& ParameterStore::unit_at(int64_t element) const {
+  const auto after = std::upper_bound(units_.begin(), units_.end(), element,
+                                      [](int64_t e, const Unit& u) { return e < u.range.end; });
+  return after == units_.end() ? units_.back() : *after;
+}
+
+Tensor ParameterStore::flat_grads() const {
+  CHECK(!shards_grads(), "only shards of the gradients are kept");
+  return grads_;
+}
+
+Tensor ParameterStore::grads_of(const Unit& unit) const {
+  if (!shards_grads()) return rows(grads_, unit.range.begin, unit.range.end);
+  const int64_t size = unit.range.size();
+  return is_tied(unit) ? rows(windows_, 0, size) : rows(windows_, windows_.size() - size, windows_.size());
+}
+
+Tensor ParameterStore::grad_sums(int64_t first, int64_t size) const {
+  if (!shards_grads()) return rows(grads_, first, first + size);
+  const Unit& unit = unit_at(first);
+  const FlatRange own = shard_range(unit.range.size(), shards_.rank, shards_.ranks);
+  const int64_t begin =
+      shard_begin_[static_cast<size_t>(&unit - units_.data())] + first - unit.range.begin - own.begin;
+  return rows(grads_, begin, begin + size);
 }
 
 int64_t ParameterStore::num_parameters() const {
@@ -116,11 +166,16 @@ Tensor Parameter::grad_sum(Lane& lane) {
 void ParameterStore::resume_grads(Lane& lane) {
   if (!like_gpu(device())) return;
   grad_memory_.resume();
-  const int64_t item = dtype_size(grads_.dtype);
-  for (const Parameter& p : list_) {
-    const int64_t end = p.offset + p.value.size(), padding = (kPad - end % kPad) % kPad;
-    if (padding > 0) device::fill(lane, static_cast<char*>(grads_.raw()) + end * item, 0, padding * item);
-  }
+  for (const Parameter& p : list_) clear_padding(lane, p);
+}
+
+/// What comes after a gradient, up to the next one.
+void ParameterStore::clear_padding(Lane& lane, const Parameter& p) {
+  if (!p.has_grad()) return;
+  const int64_t padding = (kPad - p.grad.size() % kPad) % kPad;
+  if (padding > 0)
+    device::fill(lane, static_cast<char*>(p.grad.raw()) + p.grad.bytes(), 0,
+                 padding * dtype_size(p.grad.dtype));
 }
 
 void ParameterStore::move_to_host(Lane& lane) {
@@ -145,9 +200,16 @@ void ParameterStore::clear_grads() {
   for (Parameter& p : list_) p.cleared = p.has_grad();
 }
 
+void ParameterStore::clear_sums(Lane& lane) {
+  if (shards_grads()) device::fill(lane, grads_.raw(), 0, grads_.bytes());
+}
+
 void ParameterStore::settle_grads(Lane& lane, const Unit& unit) {
   for (Parameter& p : list_)
-    if (p.offset >= unit.range.begin && p.offset < unit.range.end) p.grad_sum(lane);
+    if (p.offset >= unit.range.begin && p.offset < unit.range.end) {
+      p.grad_sum(lane);
+      if (shards_grads()) clear_padding(lane, p);  // units have their gradients in the same window
+    }
 }
 
 }  // namespace temper

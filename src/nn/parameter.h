@@ -3,6 +3,8 @@
 // (fp32, or fp64 in fp64 runs), in the order of the spec list and at the same element offsets: the optimizer,
 // gradient reduction and checkpoints work on flat ranges, layers on the views. Neighbours of one unit (the
 // embedding, each layer, the head) are one flat range: what is reduced, gathered and sharded at a time.
+// With GradientShards gradients are made in a window, unit by unit, and only this rank's shard of their sums
+// stays (ZeRO-2).
 
 #include <cstdint>
 #include <deque>
@@ -94,22 +96,33 @@ struct Unit {
   FlatRange range;  // of the flat buffers
 };
 
+/// A rank that keeps its shard_range of every unit's gradients; of one rank: all of them.
+struct GradientShards {
+  int rank = 0, ranks = 1;
+};
+
 class ParameterStore {
  public:
   /// `of`: this rank among those that share what is sharded. The returned reference stays valid; views are
   /// set by `allocate`.
   Parameter& add(ParamSpec spec, const ShardPlace& of = {});
   /// Makes the flat buffers, zeroed. Called once, after the last add.
-  void allocate(DType storage, bool with_gradients, Device device = Device::cpu);
+  void allocate(DType storage, bool with_gradients, Device device = Device::cpu,
+                const GradientShards& shards = {});
 
   std::deque<Parameter>& list() { return list_; }
   const std::deque<Parameter>& list() const { return list_; }
   /// Ascending, without gaps.
   const std::vector<Unit>& units() const { return units_; }
   Tensor flat_values() const { return values_; }  // [num_elements()]
-  Tensor flat_grads() const { return grads_; }    // [num_elements()]
+  Tensor flat_grads() const;                      // [num_elements()]; none with shards
   Tensor values_of(const Unit& unit) const { return rows(values_, unit.range.begin, unit.range.end); }
-  Tensor grads_of(const Unit& unit) const { return rows(grads_, unit.range.begin, unit.range.end); }
+  bool shards_grads() const { return shards_.ranks > 1; }
+  /// With shards: while they are made, until those of the next unit.
+  Tensor grads_of(const Unit& unit) const;
+  /// [size] sums from an element of the flat buffers on, in this rank's shard of a unit.
+  Tensor grad_sums(int64_t first, int64_t size) const;
+  int64_t grad_bytes() const { return grads_.bytes() + (shards_grads() ? windows_.bytes() : 0); }
   /// Elements of the flat buffers; offsets are padded to 16, padding stays zero.
   int64_t num_elements() const { return num_elements_; }
   int64_t num_parameters() const;  // of all ranks together, without padding
@@ -128,15 +141,27 @@ class ParameterStore {
   int64_t host_bytes() const { return host_memory_.held_bytes(); }
   /// All gradients count as zeros; their memory is left as it is until they are written.
   void clear_grads();
+  /// With shards: the sums are zeros.
+  void clear_sums(Lane& lane);
   /// Zeros where nothing was written since: before the gradients of a unit are read as a whole.
   void settle_grads(Lane& lane, const Unit& unit);
 
  private:
+  void make_grads(DType dtype);
+  void clear_padding(Lane& lane, const Parameter& p);
+  const Unit& unit_at(int64_t element) const;
+  /// Its gradients stay until those of all others are made: a tied head adds to the embedding's.
+  bool is_tied(const Unit& unit) const;
+
   std::deque<Parameter> list_;
   std::vector<Unit> units_;
+  GradientShards shards_;
+  std::vector<int64_t> shard_begin_;  // of each unit, in the sums
   int64_t num_elements_ = 0;
   Arena memory_, grad_memory_, host_memory_;
-  Tensor values_, grads_, host_values_;  // the last one is empty unless values were moved
+  Tensor values_, host_values_;  // the second is empty unless values were moved
+  Tensor grads_;                 // with shards: the sums
+  Tensor windows_;               // with shards: of a tied embedding, and of the unit in work
   bool fetched_ = true;
 };
 

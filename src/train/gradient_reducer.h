@@ -1,10 +1,12 @@
 #pragma once
 // Sums the gradients of a unit, over tp what ranks share of it, over dp, as soon as its last backward is
 // done. Every rank reduces every unit once an update, in the order of backward; a rank without micro-batches,
-// in the same order, at once.
+// in the same order, at once. Where only shards are kept (ZeRO-2) the same is done after every backward, and
+// added to the shard: a rank with fewer micro-batches than others sums zeros for those that it lacks.
 
 #include "src/models/layer_pass.h"
 #include "src/nn/tensor_parallel.h"
+#include "src/ops/elementwise.h"
 
 namespace temper {
 
@@ -17,7 +19,12 @@ class GradientReducer : public LayerWatcher {
   void after_backward(Ctx& c, const Unit& unit) override {
     parameters_.settle_grads(c.lane, unit);
     if (tp_) sum_shared_gradients(c, *tp_, parameters_, unit);
-    dp_.reduce_scatter_sum(c, parameters_.grads_of(unit), "gradients, sum over dp");
+    const Tensor all = parameters_.grads_of(unit);
+    dp_.reduce_scatter_sum(c, all, "gradients, sum over dp");
+    const FlatRange own = shard_range(all.size(), dp_.rank(), dp_.size());
+    if (!parameters_.shards_grads() || own.size() == 0) return;
+    const Tensor sum = parameters_.grad_sums(unit.range.begin + own.begin, own.size());
+    add(c, sum, sum, rows(all, own.begin, own.end));
   }
   void reduce_all(Ctx& c) {
     for (auto unit = parameters_.units().rbegin(); unit != parameters_.units().rend(); ++unit)

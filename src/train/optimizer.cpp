@@ -108,7 +108,7 @@ void Optimizer::add_range(Ctx& c, std::span<OptimizerPiece> run) {
                   .master = {},
                   .m = zeros(c, size, formats_.moments),
                   .v = zeros(c, size, formats_.moments),
-                  .grad = part(parameters_.flat_grads(), first, size),
+                  .grad = parameters_.grad_sums(first, size),
                   .decays = {}};
   // The remainder of a weight that no update rounded is zero.
   all.master = parameters_.dtype() == DType::bf16 ? zeros(c, size, formats_.master) : all.weight;

@@ -71,11 +71,14 @@ UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,
   return stats;
 }
 
-/// The sum over dp, in this rank's shard of each unit: unit by unit while the last micro-batch goes back.
+/// The sum over dp, in this rank's shard of each unit: unit by unit while the last micro-batch goes back, or
+/// where only shards are kept while any does, as often on every rank.
 bool Trainer::accumulate_gradients(Ctx& c, std::span<const Trajectory* const> all, const PackPlan& plan,
                                    const PolicyObjective& objective, ObjectiveUpdate& update) {
   model_.parameters().resume_grads(c.lane);
   model_.parameters().clear_grads();
+  model_.parameters().clear_sums(c.lane);
+  const bool every_time = model_.parameters().shards_grads();
   GradientReducer reducer(model_.parameters(), dp_, model_.splits().tp);
   const auto& mine = plan.ranks[static_cast<size_t>(control_.rank())];
   // The last micro-batch of a rank waits for the other ranks: before that of any, all may be asked. Stages
@@ -93,11 +96,17 @@ bool Trainer::accumulate_gradients(Ctx& c, std::span<const Trajectory* const> al
     Slot& slot = slots_[i % slots_.size()];
     if (!step.backward) slot.begin(pack(all, mine[i]), {.recompute = options_.recompute});
     pipeline_.exchange(c, made, incoming(step, slot));
-    const bool complete = step.backward && i + 1 == mine.size();
+    const bool complete = step.backward && (every_time || i + 1 == mine.size());
     made = run(c, step, slot, all, objective, update, complete ? &reducer : nullptr, border);
   }
   pipeline_.exchange(c, made, {});
-  if (mine.empty()) reducer.reduce_all(c);
+  size_t sums = 1;
+  if (every_time)
+    for (const auto& microbatches : plan.ranks) sums = std::max(sums, microbatches.size());
+  for (size_t i = mine.size(); i < sums; ++i) {
+    model_.parameters().clear_grads();
+    reducer.reduce_all(c);
+  }
   sum_tied_gradients(c);
   return true;
 }
@@ -140,6 +149,7 @@ Pipeline::Parcel Trainer::run(Ctx& c, const ScheduleStep& step, Slot& slot,
     return {y, pipeline_.stage() + 1};
   }
   const Tensor dx = pipeline_.first() ? Tensor{} : y;
+  if (model_.parameters().shards_grads()) model_.parameters().clear_grads();
   if (pipeline_.last()) {
     run_last(keeping, slot, all, objective, update, watcher, dx);
     note_work(std::ssize(slot.mb.cu_seqlens) - 1, tokens);
@@ -165,9 +175,10 @@ void Trainer::run_last(Ctx& c, Slot& slot, std::span<const Trajectory* const> al
 void Trainer::sum_tied_gradients(Ctx& c) {
   if (pipeline_.stages() == 1 || !model_.config().tie_word_embeddings) return;
   if (!pipeline_.first() && !pipeline_.last()) return;
-  const Tensor all = model_.parameters().grads_of(model_.embedding_unit());
+  const FlatRange& all = model_.embedding_unit().range;
   const FlatRange own = shard_range(all.size(), dp_.rank(), dp_.size());
-  pipeline_.sum_ends(c, rows(all, own.begin, own.end), "gradients of a tied embedding, sum over its stages");
+  pipeline_.sum_ends(c, model_.parameters().grad_sums(all.begin + own.begin, own.size()),
+                     "gradients of a tied embedding, sum over its stages");
 }
 
 void Trainer::reduce_sums(ObjectiveUpdate& update) {

@@ -2,77 +2,18 @@
 // gradients but for the order of sums, repeat and go on with their own, and leave state that any layout takes
 // up.
 
-#include <cstring>
-
-#include "tests/e2e/placed_run.h"
+#include "tests/e2e/layout_run.h"
 #include "tests/support/score_check.h"
 
 namespace temper {
 namespace {
 
-/// Layers that no number of stages divides, a head of its own.
-constexpr const char* kDeep = R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
-  "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 5, "num_attention_heads": 4,
-  "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 6400, "max_position_embeddings": 64,
-  "tie_word_embeddings": false, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "initializer_range": 0.2,
-  "eos_token_id": 2})";
+const Placement kPp2 = layout("pp2", 2, 1, 2), kPp2Dp2 = layout("pp2dp2", 4, 1, 2),
+                kTp2Pp2 = layout("tp2pp2", 4, 2, 2), kPp3 = layout("pp3", 3, 1, 3),
+                kPp5 = layout("pp5", 5, 1, 5),
+                kUneven = layout("uneven", 3, 1, 3, "roles.trainer.stage_layers=[1,3,1]");
 
-Placement layout(const std::string& name, int ranks, int tp, int pp, const std::string& more = "") {
-  return {name, ranks, fmt::format("roles.trainer.tp={} roles.trainer.pp={} {}", tp, pp, more)};
-}
-
-const Placement kOne{"one", 1, ""}, kPp2 = layout("pp2", 2, 1, 2), kPp2Dp2 = layout("pp2dp2", 4, 1, 2),
-                                    kTp2Pp2 = layout("tp2pp2", 4, 2, 2), kPp3 = layout("pp3", 3, 1, 3),
-                                    kPp5 = layout("pp5", 5, 1, 5),
-                                    kUneven = layout("uneven", 3, 1, 3, "roles.trainer.stage_layers=[1,3,1]");
-/// Several ragged micro-batches, of one to three sequences.
-const std::string kSmall = "rollout.max_prompt_tokens=30 train.max_tokens_per_microbatch=38 ";
-const std::string kDeepModel = "model.path=deep ";
-
-class PipelineRun : public PlacedRun {
- protected:
-  void SetUp() override {
-    PlacedRun::SetUp();
-    ASSERT_EQ(program_.init_model("deep", kDeep), 0) << output();
-  }
-  void expect_like_one_rank(const std::vector<Placement>& layouts, const std::string& more) {
-    ASSERT_EQ(train(kOne, 0, "one", more), 0) << output();
-    const std::vector<Json> want = program_.metrics("one");
-    EXPECT_GT(want[0].at("batch/num_microbatches").get<double>(), more.find(kSmall) == 0 ? 2 : 0);
-    for (const Placement& l : layouts) {
-      ASSERT_EQ(train(l, 0, l.name, more), 0) << l.name << ": " << output();
-      EXPECT_TRUE(rollouts(l.name, 1) == rollouts("one", 1)) << l.name;
-      const std::vector<Json> got = program_.metrics(l.name);
-      for (size_t i = 0; i < got.size(); ++i)
-        EXPECT_EQ(got[i].at("actor/rollout_logprob_diff_max").get<double>(), 0.0) << l.name;
-      for (const char* key : {"actor/grad_norm", "actor/entropy", "actor/loss"})
-        EXPECT_NEAR(got[0].at(key).get<double>(), want[0].at(key).get<double>(),
-                    1e-5 * std::abs(want[0].at(key).get<double>()))
-            << l.name << ", " << key;
-    }
-    for (const Placement& l : layouts) std::filesystem::remove_all(program_.path("runs/" + l.name));
-    std::filesystem::remove_all(program_.path("runs/one"));
-  }
-  /// Largest difference of two files of doubles, relative to the largest number.
-  double difference(const std::string& a, const std::string& b) const {
-    const std::string got = program_.read(a), want = program_.read(b);
-    uint64_t header = 0;
-    std::memcpy(&header, want.data(), sizeof header);
-    const size_t data = sizeof header + header;
-    EXPECT_EQ(got.size(), want.size());
-    EXPECT_EQ(got.substr(0, data), want.substr(0, data));
-    double most = 0, worst = 0;
-    for (size_t at = data; at + sizeof(double) <= want.size(); at += sizeof(double)) {
-      double x = 0, y = 0;
-      std::memcpy(&x, got.data() + at, sizeof x);
-      std::memcpy(&y, want.data() + at, sizeof y);
-      most = std::max(most, std::abs(y));
-      worst = std::max(worst, std::abs(x - y));
-    }
-    EXPECT_GT(most, 1e-6);
-    return worst / most;
-  }
-};
+using PipelineRun = LayoutRun;
 
 TEST_F(PipelineRun, BeginsWithTheBitsOfOneRank) {
   expect_like_one_rank({kPp2, kPp2Dp2, kTp2Pp2}, kSmall);

@@ -43,8 +43,8 @@ void put_together(const std::vector<std::string>& parts, const Holders& holders,
 
 class Exchange {
  public:
-  Exchange(const SharedModel& model, const ParameterStore& own, Tensor Parameter::*of)
-      : model_(model), own_(own), of_(of), windows_(own.device()) {}
+  Exchange(const SharedModel& model, const ParameterStore& own, const Tensor& flat)
+      : model_(model), own_(own), flat_(flat), windows_(own.device()) {}
 
   /// What every rank has of what rank 0 asks for; nothing when it is done. `asked`: of rank 0.
   std::vector<std::string> answer(Request& asked) {
@@ -53,12 +53,12 @@ class Exchange {
     std::memcpy(&asked, bytes.data(), sizeof asked);
     if (asked.parameter < 0) return {};
     const Parameter& p = own_.list()[static_cast<size_t>(asked.parameter)];
-    const Tensor& held = p.*of_;
-    const int64_t item = dtype_size(held.dtype);
+    const int64_t item = dtype_size(flat_.dtype);
+    const char* held = static_cast<const char*>(flat_.raw()) + p.offset * item;
     std::string mine;
     const ShardPlace place = model_.holders.place(model_.ranks.rank());
     for_each_owned(p.spec, asked, place, [&](int64_t, int64_t count, int64_t at) {
-      windows_.read(static_cast<const char*>(held.raw()) + at * item, count * item,
+      windows_.read(held + at * item, count * item,
                     [&](const char* from, int64_t n) { mine.append(from, static_cast<size_t>(n)); });
     });
     return model_.ranks.all_gather(mine, "elements of whole parameters, copied from their owners");
@@ -67,15 +67,15 @@ class Exchange {
  private:
   const SharedModel& model_;
   const ParameterStore& own_;
-  Tensor Parameter::*of_;
+  Tensor flat_;
   device::HostWindows windows_;
 };
 
 }  // namespace
 
-void read_shared(const SharedModel& model, const ParameterStore& own, Tensor Parameter::*of,
+void read_shared(const SharedModel& model, const ParameterStore& own, const Tensor& flat,
                  const std::function<void(const ElementReader&)>& use) {
-  Exchange exchange(model, own, of);
+  Exchange exchange(model, own, flat);
   Request request;
   if (model.ranks.rank() != 0) {
     do exchange.answer(request);
@@ -87,7 +87,7 @@ void read_shared(const SharedModel& model, const ParameterStore& own, Tensor Par
   use([&](const ParamSpec& spec, int64_t first, int64_t count, const Tensor& destination) {
     for (int64_t at = 0; at < count; at += kPiece) {
       Request asked{index.at(spec.name), first + at, std::min(kPiece, count - at)};
-      put_together(exchange.answer(asked), model.holders, spec, asked, (own.list().front().*of).dtype,
+      put_together(exchange.answer(asked), model.holders, spec, asked, flat.dtype,
                    rows(destination, at, at + asked.count));
     }
   });

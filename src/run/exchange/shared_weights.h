@@ -17,10 +17,10 @@ struct SharedModel {
   Holders holders;  // these
 };
 
-/// On rank 0 `use` gets a reader of the whole parameters (`of` = &Parameter::value) or gradients
-/// (&Parameter::grad); the other ranks serve it until `use` is done. All ranks of the model call it; no lane
-/// has work on them.
-void read_shared(const SharedModel& model, const ParameterStore& own, Tensor Parameter::*of,
+/// On rank 0 `use` gets a reader of the whole parameters (`flat` = own.flat_values()) or gradients (a buffer
+/// like it); the other ranks serve it until `use` is done. All ranks of the model call it; no lane has work
+/// on them.
+void read_shared(const SharedModel& model, const ParameterStore& own, const Tensor& flat,
                  const std::function<void(const ElementReader&)>& use);
 
 }  // namespace temper

@@ -204,6 +204,7 @@ PhaseMemory with_model_of(const RunPlan& plan, const SomeLayers& some, Device de
   Collectives tp = silent_collectives(ranks, largest_share(some.model, ranks).rank);
   ModelOptions options = model_options(plan, trains, device);
   options.layers = some.layers;
+  if (trains) options.gradient_shards = trainer_of(plan).gradient_shards(0);
   if (ranks > 1) options.splits.tp = &tp;
   return measure(Model(some.model, options));
 }
@@ -214,11 +215,11 @@ TrainedMemory stage_memory(const RunPlan& plan, const ModelConfig& model, const 
   const ShardPlace share = largest_share(model, trainer_of(plan).tp, units);
   ParameterStore store;
   for (ParamSpec& spec : parameter_specs(model)) store.add(std::move(spec), share);
-  store.allocate(plan.dtype, /*with_gradients=*/true, device);
+  store.allocate(plan.dtype, /*with_gradients=*/true, device, trainer_of(plan).gradient_shards(0));
   Collectives dp = silent_collectives(trainer_of(plan).dp());
   Backend backend = backend_of(config, device);
   return {.weights = store.flat_values().bytes(),
-          .gradients = store.flat_grads().bytes(),
+          .gradients = store.grad_bytes(),
           .optimizer = Optimizer(backend.ctx(), store, config.optimizer, dp, 0,
                                  plan.optimizer_in_host ? StatePlace::host : StatePlace::device)
                            .state_bytes()};

@@ -59,8 +59,13 @@ struct RolePlan {
   std::vector<LayerRange> stages = {{}};  // layers of each stage of a pipeline
   int pp() const { return static_cast<int>(stages.size()); }
   int dp() const { return static_cast<int>(ranks.size()) / tp / pp(); }
+  int zero = 1;  // of the trainer; 2: a rank keeps its shard of gradients
   /// Of a rank that has the role.
   int stage_of(int rank) const;
+  /// Of a rank along dp.
+  GradientShards gradient_shards(int dp_rank) const {
+    return zero > 1 ? GradientShards{dp_rank, dp()} : GradientShards{};
+  }
   Holders holders() const { return {static_cast<int>(ranks.size()), tp, stage_units(stages)}; }
   /// The tp neighbours that this rank is one of, which has the role.
   std::vector<int> team(int rank) const;

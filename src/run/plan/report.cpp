@@ -92,7 +92,8 @@ std::string roles_text(const RunPlan& plan, int per_node) {
     text +=
         line(std::string(role_name(role.kind)),
              (role.tp > 1 ? fmt::format("tp {} ", role.tp) : "") +
-                 (role.pp() > 1 ? fmt::format("pp {} ", role.pp()) : "") + fmt::format("dp {}", role.dp()),
+                 (role.pp() > 1 ? fmt::format("pp {} ", role.pp()) : "") + fmt::format("dp {}", role.dp()) +
+                 (role.zero > 1 ? fmt::format(" zero {}", role.zero) : ""),
              "ranks " + rank_set_text(role.ranks));
   if (const RolePlan& trainer = *plan.role(RoleKind::trainer); trainer.pp() > 1)
     text += line("stages", trainer.pp(), stages_text(trainer.stages));
@@ -230,7 +231,7 @@ Json roles_json(const RunPlan& plan) {
                                                   {"cp", 1},
                                                   {"ep", 1},
                                                   {"expert_dp", role.dp()},
-                                                  {"zero", 1}}}};
+                                                  {"zero", role.zero}}}};
   return roles;
 }
 

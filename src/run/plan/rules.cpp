@@ -138,6 +138,7 @@ void plan_roles(PlanDraft& d) {
   plan.roles.push_back({RoleKind::trainer, trainer});
   plan_tensor_parallel(d, plan.roles.back(), roles.trainer.tp);
   if (!trainer.empty()) plan_pipeline_parallel(d, plan.roles.back());
+  plan.roles.back().zero = static_cast<int>(roles.trainer.zero);
   const bool inherits = plan.roles.back().tp == roles.trainer.tp;  // what is illegal is said once
   for (RolePlan& role : plan.roles)
     if (const std::optional<int64_t> own =

@@ -43,16 +43,32 @@ void write_gradients(const std::string& folder, const ParameterStore& store, int
   write_safetensors(path, tensors);
 }
 
+/// Of all units, on every dp rank: in their own place, or where only shards are kept in `memory`.
+Tensor whole_gradients(Ctx& c, Arena& memory, Collectives& dp, const ParameterStore& store) {
+  const bool apart = store.shards_grads();
+  const Tensor all =
+      apart ? memory.make({store.num_elements()}, store.list().front().grad.dtype) : store.flat_grads();
+  for (const Unit& unit : store.units()) {
+    if (unit.range.size() == 0) continue;  // another stage has it
+    const Tensor whole = rows(all, unit.range.begin, unit.range.end);
+    const FlatRange own = shard_range(whole.size(), dp.rank(), dp.size());
+    if (const Tensor sums = store.grad_sums(unit.range.begin + own.begin, own.size());
+        apart && own.size() > 0)
+      device::copy(c.lane, rows(whole, own.begin, own.end).raw(), sums.data, sums.bytes());
+    dp.all_gather_shards(c, whole, "gradients for the dump, copied from their dp owners");
+  }
+  return all;
+}
+
 }  // namespace
 
 Trainer::GradientHook gradient_dump(const std::string& folder, Collectives& dp, const SharedModel& model) {
   return [folder, &dp, model](Ctx& c, ParameterStore& store, int64_t update) {
-    for (const Unit& unit : store.units())
-      if (unit.range.size() > 0)
-        dp.all_gather_shards(c, store.grads_of(unit), "gradients for the dump, copied from their dp owners");
+    Arena memory(store.device());
+    const Tensor all = whole_gradients(c, memory, dp, store);
     if (dp.rank() != 0) return;
     c.lane.wait();
-    read_shared(model, store, &Parameter::grad,
+    read_shared(model, store, all,
                 [&](const ElementReader& read) { write_gradients(folder, store, update, read); });
   };
 }

@@ -14,8 +14,7 @@ ModelSource first_weights(const Config& config, const RunPlan& plan) {
           config.model.digest};
 }
 
-std::unique_ptr<Model> ModelHost::load(const ModelSource& source, bool with_gradients, const Splits& splits,
-                                       std::optional<LayerRange> layers) {
+std::unique_ptr<Model> ModelHost::load(const ModelSource& source, ModelOptions options) {
   const ModelFolder folder = ModelFolder::open(
       source.folder, source.random ? ModelFolder::Weights::optional : ModelFolder::Weights::required);
   std::vector<std::string> warnings = folder.warnings();
@@ -24,13 +23,10 @@ std::unique_ptr<Model> ModelHost::load(const ModelSource& source, bool with_grad
   check_supported(config, folder.config_path(), backend_.ctx().device);
   for (const std::string& w : warnings) spdlog::debug("{}", w);
   if (!source.random) check_weights(folder, config, parameter_specs(config));
-  const int64_t context = source.context_tokens.value_or(config.max_position_embeddings);
-  auto model = std::make_unique<Model>(config, ModelOptions{.dtype = dtype_,
-                                                            .context_tokens = context,
-                                                            .with_gradients = with_gradients,
-                                                            .device = ctx().device,
-                                                            .layers = layers,
-                                                            .splits = splits});
+  options.dtype = dtype_;
+  options.context_tokens = source.context_tokens.value_or(config.max_position_embeddings);
+  options.device = ctx().device;
+  auto model = std::make_unique<Model>(config, options);
   if (source.random)
     random_init(model->parameters(), config, source.seed, ctx().threads);
   else

@@ -32,10 +32,9 @@ class ModelHost {
 
   Ctx& ctx() { return backend_.ctx(); }
   DType dtype() const { return dtype_; }
-  /// `layers`: only these. Warnings of the folder are logged. Exit::data for weights of another digest than
-  /// the source's.
-  std::unique_ptr<Model> load(const ModelSource& source, bool with_gradients = false,
-                              const Splits& splits = {}, std::optional<LayerRange> layers = {});
+  /// Of `options` what the host and the source do not say: layers, splits, gradients. Warnings of the folder
+  /// are logged. Exit::data for weights of another digest than the source's.
+  std::unique_ptr<Model> load(const ModelSource& source, ModelOptions options = {});
   /// Of the weights that were loaded last, as stored; empty: random ones.
   const std::string& weights_digest() const { return digest_; }
 

@@ -170,15 +170,21 @@ void RunRank::make_own() {
   memory->add(device, [this] { return own->held_bytes(); });
 }
 
+/// What this rank has of the model that it trains or, where it trains none, generates with.
+ModelOptions RunRank::policy_options() {
+  if (!trains()) return {.splits = splits(RoleKind::rollout)};
+  const RolePlan& trainer = *task.plan.role(RoleKind::trainer);
+  ModelOptions options{.with_gradients = true,
+                       .splits = splits(RoleKind::trainer),
+                       .gradient_shards = trainer.gradient_shards(mesh.on(Axis::dp).rank())};
+  if (trainer.pp() > 1) options.layers = trainer.stages[static_cast<size_t>(mesh.on(Axis::pp).rank())];
+  return options;
+}
+
 /// How fast they came is a metric of the first step.
 void RunRank::load_policy(const ModelSource& source) {
   const Stopwatch watch;
-  const std::vector<LayerRange>& stages = task.plan.role(RoleKind::trainer)->stages;
-  const bool staged = trains() && stages.size() > 1;
-  const std::optional<LayerRange> layers =
-      staged ? std::optional(stages[static_cast<size_t>(mesh.on(Axis::pp).rank())]) : std::nullopt;
-  policy = host->load(source, /*with_gradients=*/trains(),
-                      splits(trains() ? RoleKind::trainer : RoleKind::rollout), layers);
+  policy = host->load(source, policy_options());
   if (source.random) return;
   const double seconds = watch.seconds();
   const double gigabytes = 1e-9 * static_cast<double>(policy->parameters().flat_values().bytes());
@@ -220,10 +226,8 @@ RoleParts RunRank::role_parts(const ModelSource& source) {
           .prompts = prompts.get(),
           .rewards = rewards.get(),
           .engine = [this](const Model& model) -> Engine& { return engine_of(model); },
-          .load_reference =
-              [this, source] {
-                return host->load(source, /*with_gradients=*/false, splits(RoleKind::reference));
-              },
+          .load_reference = [this,
+                             source] { return host->load(source, {.splits = splits(RoleKind::reference)}); },
           // A rank that annotates and does not produce takes a step when the trainer needs it: it must not
           // wait for groups ahead.
           .lead = {placement.has(Duty::produces) ? task.lag() : 0, last_step(), resume.produced}};

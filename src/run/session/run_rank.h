@@ -73,6 +73,7 @@ struct RunRank {
   Mesh* mesh_of(RoleKind kind);
   Splits splits(RoleKind kind);
   Model* generating() const;
+  ModelOptions policy_options();
   void load_policy(const ModelSource& source);
   void make_own();
   Engine& engine_of(const Model& model);

@@ -117,7 +117,7 @@ int run_eval(const CommandLine& line) {
   const MeshShape shape = eval_shape(plan, mpi.size());
   Mesh mesh(mpi, all_ranks(mpi.size()), shape, device, wait_limit);
   const Splits splits{shape.tp > 1 ? &mesh.on(Axis::tp) : nullptr};
-  const std::unique_ptr<Model> model = host.load(first_weights(config, plan), false, splits);
+  const std::unique_ptr<Model> model = host.load(first_weights(config, plan), {.splits = splits});
   if (const std::string lost = lost_end_tokens_text(model->config(), text.tokenizer->eos_id()); !lost.empty())
     spdlog::warn("{}", lost);
   Engine engine(*model, engine_options(config, plan), host.ctx().lane);

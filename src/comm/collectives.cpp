@@ -34,11 +34,19 @@ std::vector<FlatRange> Collectives::shards(int64_t elements) const {
   return all;
 }
 
+void Collectives::exchange(Ctx& c, std::span<const Parcel> out, std::span<const Parcel> in,
+                           const char* what) {
+  for (const Parcel& p : out) bytes_sent_ += p.bytes;
+  transport_->exchange(c.lane, out, in, what);
+}
+
 /// `sum`: of this rank's range; it may be the memory of that.
 void Collectives::sum_ranges(Ctx& c, const Tensor& sum, const CTensor& parts,
                              std::span<const FlatRange> ranges, const char* what) {
   const int ranks = size(), me = rank();
   const FlatRange& range = ranges[static_cast<size_t>(me)];
+  for (int peer = 0; peer < ranks; ++peer)  // all pieces, also where only the first is exchanged
+    if (peer != me) bytes_sent_ += ranges[static_cast<size_t>(peer)].size() * dtype_size(parts.dtype);
   int64_t longest = 0;
   for (const FlatRange& r : ranges) longest = std::max(longest, r.size());
   const int64_t step = std::max<int64_t>(1, kSumBytes / dtype_size(parts.dtype) / ranks);
@@ -90,7 +98,7 @@ void Collectives::all_gather_ranges(Ctx& c, const Tensor& flat, std::span<const 
     out.push_back(parcel(peer, flat, ranges[static_cast<size_t>(rank())]));
     in.push_back(parcel(peer, flat, ranges[static_cast<size_t>(peer)]));
   }
-  transport_->exchange(c.lane, out, in, what);
+  exchange(c, out, in, what);
 }
 
 void Collectives::all_gather_shards(Ctx& c, const Tensor& flat, const char* what) {
@@ -115,23 +123,23 @@ void Collectives::all_gather(Ctx& c, const Tensor& out, const CTensor& mine, con
     sent.push_back({peer, const_cast<void*>(mine.data), mine.bytes()});
     got.push_back({peer, place, mine.bytes()});
   }
-  transport_->exchange(c.lane, sent, got, what);
+  exchange(c, sent, got, what);
 }
 
 void Collectives::send(Ctx& c, const CTensor& t, int to, const char* what) {
   const Parcel one{to, const_cast<void*>(t.data), t.bytes()};
-  transport_->exchange(c.lane, {&one, 1}, {}, what);
+  exchange(c, {&one, 1}, {}, what);
 }
 
 void Collectives::send_recv(Ctx& c, const CTensor& out, int to, const Tensor& in, int from,
                             const char* what) {
   const Parcel sent{to, const_cast<void*>(out.data), out.bytes()}, got{from, in.raw(), in.bytes()};
-  transport_->exchange(c.lane, {&sent, out.empty() ? 0u : 1u}, {&got, in.empty() ? 0u : 1u}, what);
+  exchange(c, {&sent, out.empty() ? 0u : 1u}, {&got, in.empty() ? 0u : 1u}, what);
 }
 
 void Collectives::recv(Ctx& c, const Tensor& t, int from, const char* what) {
   const Parcel one{from, t.raw(), t.bytes()};
-  transport_->exchange(c.lane, {}, {&one, 1}, what);
+  exchange(c, {}, {&one, 1}, what);
 }
 
 }  // namespace temper

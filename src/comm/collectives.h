@@ -15,12 +15,27 @@
 
 namespace temper {
 
+/// Bytes that went over each axis of a role's ranks.
+struct AxisBytes {
+  int64_t tp = 0, cp = 0, dp = 0, pp = 0;  // dp: and cp, where gradients are summed over both
+  bool operator==(const AxisBytes&) const = default;
+};
+inline AxisBytes operator+(const AxisBytes& a, const AxisBytes& b) {
+  return {a.tp + b.tp, a.cp + b.cp, a.dp + b.dp, a.pp + b.pp};
+}
+inline AxisBytes operator*(int64_t times, const AxisBytes& a) {
+  return {times * a.tp, times * a.cp, times * a.dp, times * a.pp};
+}
+inline AxisBytes operator-(const AxisBytes& a, const AxisBytes& b) { return a + -1 * b; }
+
 class Collectives {
  public:
   explicit Collectives(std::unique_ptr<Transport> transport) : transport_(std::move(transport)) {}
 
   int rank() const { return transport_->rank(); }
   int size() const { return transport_->size(); }
+  /// To other ranks, so far.
+  int64_t bytes_sent() const { return bytes_sent_; }
 
   /// flat [n]: this rank's shard_range becomes the sum over ranks; the rest is left as it was. fp32, fp64;
   /// bf16 is added in fp32 and rounded once. Takes at most 64 MiB of scratch.
@@ -38,6 +53,8 @@ class Collectives {
   void all_gather_ranges(Ctx& c, const Tensor& flat, std::span<const FlatRange> ranges, const char* what);
   /// out [size, ...]: `mine` of every rank in rank order, each of the same size.
   void all_gather(Ctx& c, const Tensor& out, const CTensor& mine, const char* what);
+  /// Parcels of the caller's: to others only.
+  void exchange(Ctx& c, std::span<const Parcel> out, std::span<const Parcel> in, const char* what);
   void send(Ctx& c, const CTensor& t, int to, const char* what);
   void recv(Ctx& c, const Tensor& t, int from, const char* what);
   /// Both at once; either may be empty.
@@ -49,6 +66,7 @@ class Collectives {
   std::vector<FlatRange> shards(int64_t elements) const;
 
   std::unique_ptr<Transport> transport_;
+  int64_t bytes_sent_ = 0;
 };
 
 }  // namespace temper

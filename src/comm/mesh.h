@@ -1,6 +1,6 @@
 #pragma once
-// The ranks of a role as a grid with named axes; tensors and control of each. Rank = tp_i + tp (dp_i + dp
-// pp_i): what sends most is next to each other.
+// The ranks of a role as a grid with named axes; tensors and control of each. Rank = tp_i + tp (cp_i + cp
+// (dp_i + dp pp_i)): what sends most is next to each other.
 
 #include <array>
 #include <memory>
@@ -11,13 +11,14 @@
 
 namespace temper {
 
-enum class Axis { tp, dp, pp };
-inline constexpr std::array kAxisNames{"tp", "dp", "pp"};
+enum class Axis { tp, cp, dp, pp };
+inline constexpr std::array kAxes{Axis::tp, Axis::cp, Axis::dp, Axis::pp};
+inline constexpr std::array kAxisNames{"tp", "cp", "dp", "pp"};
 
 /// Ranks along each axis; their product is the number of ranks.
 struct MeshShape {
-  int tp = 1, dp = 1, pp = 1;
-  int along(Axis axis) const { return axis == Axis::tp ? tp : axis == Axis::dp ? dp : pp; }
+  int tp = 1, cp = 1, dp = 1, pp = 1;
+  int along(Axis axis) const { return std::array{tp, cp, dp, pp}[static_cast<size_t>(axis)]; }
 };
 
 class Mesh {
@@ -30,12 +31,15 @@ class Mesh {
   /// Only on its ranks.
   Collectives& on(Axis axis) { return *axes_[static_cast<size_t>(axis)]; }
   Comm& control(Axis axis) { return *controls_[static_cast<size_t>(axis)]; }
+  /// Those that have the same part of the model, along cp and dp: what gradients are summed over.
+  Collectives& replicas() { return replicas_ ? *replicas_ : on(Axis::dp); }
   /// Those that have one whole model together: tp neighbours, stage after stage.
   Comm& model() { return *model_; }
 
  private:
-  std::array<std::unique_ptr<Collectives>, 3> axes_;
-  std::array<std::unique_ptr<Comm>, 3> controls_;
+  std::array<std::unique_ptr<Collectives>, kAxes.size()> axes_;
+  std::array<std::unique_ptr<Comm>, kAxes.size()> controls_;
+  std::unique_ptr<Collectives> replicas_;  // null: as those of dp
   std::unique_ptr<Comm> model_;
 };
 

@@ -210,6 +210,11 @@ void roles_fields(RolesConfig& c, ClusterConfig& k, std::vector<Field>& fields) 
              "parallel",
      .unit = "ranks",
      .range = kCount});
+  f("trainer.cp", c.trainer.cp,
+    {.help = "context parallel: so many ranks share the tokens of a micro-batch, and in attention its heads; "
+             "sequences may be longer than one rank's budget",
+     .unit = "ranks",
+     .range = kCount});
   f("trainer.pp", c.trainer.pp,
     {.help = "pipeline parallel: so many stages, each with layers of its own, that micro-batches go through",
      .unit = "stages",
@@ -221,7 +226,8 @@ void roles_fields(RolesConfig& c, ClusterConfig& k, std::vector<Field>& fields) 
   f("trainer.zero", c.trainer.zero,
     {.help = "what is sharded over the data parallel ranks: 1: the optimizer's state; 2: the sums of "
              "gradients, too, which are then exchanged after every micro-batch",
-     .range = {1, 2}});
+     .range = {1, 2},
+     .example = 2});
   const KeySpec follow_tp{.help = "tensor parallel: so many ranks share the model of this role",
                           .unit = "ranks",
                           .range = kCount,

@@ -16,6 +16,7 @@ AttentionShape attention_shape(const ModelConfig& config, int ranks) {
 Attention::Attention(const ModelConfig& config, int64_t layer, const Parameters& p, const RopeTensors& rope,
                      const Splits& splits)
     : shape_(attention_shape(config, splits.tp_ranks())),
+      exchange_(shape_, splits.cp),
       scale_(1.0 / std::sqrt(static_cast<double>(config.head_dim))),
       eps_(config.rms_norm_eps),
       layer_(layer),
@@ -29,10 +30,10 @@ Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* sav
   const int64_t tokens = x.dim(0);
   const DType accumulate = accumulate_dtype(x.dtype);
   Arena& memory = c.memory(saved != nullptr);
-  Tensor projected, head_rstd, qkv = wqkv_.forward(c, x, memory);
+  Tensor projected, head_rstd, qkv = wqkv_.forward(c, x, exchange_.on(b) && !q_norm_ ? c.scratch : memory);
   if (q_norm_) {
     projected = qkv;
-    qkv = c.memory(saved && !products).like(projected);
+    qkv = c.memory(saved && !products && !exchange_.on(b)).like(projected);
     head_rstd = memory.make({tokens, shape_.q_heads + shape_.kv_heads}, accumulate);
     if (b.kv)
       head_norm_rope_append(c, qkv, head_rstd, *b.kv, layer_, projected, q_norm_->value, k_norm_->value,
@@ -44,14 +45,19 @@ Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* sav
     rope_forward(c, qkv, b.positions, rope_.cosine, rope_.sine, shape_);
     if (b.kv) append_kv(c, *b.kv, layer_, qkv, b.cu_seqlens, shape_);
   }
-  Tensor out = memory.make({tokens, shape_.q_width()}, x.dtype), lse;
+  Tensor out, lse, of_heads;
   if (b.kv) {
+    out = memory.make({tokens, shape_.q_width()}, x.dtype);
     attention_paged(c, out, qkv, *b.kv, layer_, b.cu_seqlens, shape_, scale_);
   } else {
-    lse = memory.make({shape_.q_heads, tokens}, accumulate);
-    attention_varlen_forward(c, out, lse, qkv, b.cu_seqlens, shape_, scale_);
+    const AttentionShape own = exchange_.own(b);
+    qkv = exchange_.to_heads(c, c.memory(saved && !(products && q_norm_)), b, qkv, "heads of all tokens");
+    of_heads = memory.make({qkv.dim(0), own.q_width()}, x.dtype);
+    lse = memory.make({own.q_heads, qkv.dim(0)}, accumulate);
+    attention_varlen_forward(c, of_heads, lse, qkv, b.cu_seqlens, own, scale_);
+    out = exchange_.to_tokens(c, memory, b, of_heads, "attention of own tokens");
   }
-  if (saved) *saved = {x, projected, head_rstd, qkv, out, lse};
+  if (saved) *saved = {x, projected, head_rstd, qkv, out, lse, of_heads};
   if (saved && products) saved->x = {};
   if (saved && products && q_norm_) saved->qkv = {};
   return wo_.forward(c, out, c.scratch);
@@ -59,15 +65,18 @@ Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* sav
 
 Tensor Attention::backward(Ctx& c, const Batch& b, CTensor dy, CTensor x, const AttentionSaved& s) const {
   wo_.backward_weight(c, dy, s.out);
-  const Tensor dout = wo_.backward_input(c, dy);
+  const Tensor dout =
+      exchange_.to_heads(c, c.scratch, b, wo_.backward_input(c, dy), "gradients of own heads, of all tokens");
   Tensor qkv = s.qkv;
   if (qkv.empty()) {
     qkv = c.scratch.like(s.projected);
     head_norm_rope_forward(c, qkv, c.scratch.like(s.head_rstd), s.projected, q_norm_->value, k_norm_->value,
                            rope_of(b), shape_, eps_);
+    qkv = exchange_.to_heads(c, c.scratch, b, qkv, "heads of all tokens");
   }
   Tensor dqkv = c.scratch.like(qkv);
-  attention_varlen_backward(c, dqkv, dout, qkv, s.out, s.lse, b.cu_seqlens, shape_, scale_);
+  attention_varlen_backward(c, dqkv, dout, qkv, s.of_heads, s.lse, b.cu_seqlens, exchange_.own(b), scale_);
+  dqkv = exchange_.to_tokens(c, c.scratch, b, dqkv, "gradients of own tokens, with sums over shared heads");
   if (q_norm_)
     head_norm_rope_backward(c, dqkv, q_norm_->grad_sum(c.lane), k_norm_->grad_sum(c.lane), dqkv, s.projected,
                             q_norm_->value, k_norm_->value, s.head_rstd, rope_of(b), shape_);

@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "src/nn/batch.h"
+#include "src/nn/context_parallel.h"
 #include "src/nn/linear.h"
 #include "src/nn/model_config.h"
 
@@ -23,6 +23,7 @@ struct AttentionSaved {
   Tensor qkv;        // [T, (Hq+2Hkv)dh] after norm and rope; empty where it is made of `projected` again
   Tensor out;        // [T, Hq*dh]
   Tensor lse;        // [Hq, T]
+  Tensor of_heads;   // `out` of all tokens and this rank's heads, as qkv and lse are then; context parallel
 };
 
 /// Heads of one of the ranks that share a layer: neighbours have the same head of keys if there are fewer of
@@ -52,6 +53,7 @@ class Attention {
   RopeInput rope_of(const Batch& b) const { return {b.positions, rope_.cosine, rope_.sine}; }
 
   AttentionShape shape_;
+  HeadExchange exchange_;
   double scale_, eps_;
   int64_t layer_;
   Linear wqkv_, wo_;

@@ -8,10 +8,11 @@
 namespace temper {
 
 struct Batch {
-  CTensor tokens;      // [T] i32
+  CTensor tokens;      // [T] i32; of context parallel ranks each has its share of all
   CTensor positions;   // [T] i32, absolute inside the sequence
-  CTensor cu_seqlens;  // [S+1] i32
+  CTensor cu_seqlens;  // [S+1] i32, of all tokens
   const PagedKv* kv = nullptr;
+  int64_t all_tokens = 0;  // of all context parallel ranks
   int64_t num_tokens() const { return tokens.dim(0); }
 };
 

@@ -49,11 +49,10 @@ RowSpan span_of_part(const ParamSpec& spec, const HfPart& part, const ShardPlace
 
 std::vector<RowSpan> row_spans(const ParamSpec& spec, const ShardPlace& of) {
   const bool own_unit = of.units.has(spec.unit_number);
-  const bool present = own_unit || (spec.also_in >= 0 && of.units.has(spec.also_in));
   std::vector<RowSpan> spans;
   int64_t own = 0, whole = 0;
   for (const HfPart& part : spec.parts) {
-    RowSpan span = present ? span_of_part(spec, part, of) : RowSpan{};
+    RowSpan span = spec.is_in(of.units) ? span_of_part(spec, part, of) : RowSpan{};
     span.own = own, span.whole += whole, span.copy = !own_unit;
     own += span.rows, whole += part.rows;
     spans.push_back(span);

@@ -61,6 +61,10 @@ struct ParamSpec {
   bool trained = true;    // false: no gradient, and the optimizer leaves it as it is
   Init init = Init::normal;
   int64_t size() const;
+  /// Its own unit or that of its copy is one of these.
+  bool is_in(const UnitRange& units) const {
+    return units.has(unit_number) || (also_in >= 0 && units.has(also_in));
+  }
   /// AdamW decays tensors of two or more dimensions only.
   bool decays() const { return shape.size() >= 2; }
 };

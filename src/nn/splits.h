@@ -9,7 +9,9 @@ namespace temper {
 
 struct Splits {
   Collectives* tp = nullptr;  // heads, rows of matrices, chunks of the vocabulary
+  Collectives* cp = nullptr;  // tokens of a batch without pages
   int tp_ranks() const { return tp ? tp->size() : 1; }
+  int cp_ranks() const { return cp ? cp->size() : 1; }
   bool shares() const { return tp_ranks() > 1; }
   ShardPlace place() const { return {tp ? tp->rank() : 0, tp_ranks()}; }
 };

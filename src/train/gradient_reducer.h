@@ -4,6 +4,8 @@
 // in the same order, at once. Where only shards are kept (ZeRO-2) the same is done after every backward, and
 // added to the shard: a rank with fewer micro-batches than others sums zeros for those that it lacks.
 
+#include <algorithm>
+
 #include "src/models/layer_pass.h"
 #include "src/nn/tensor_parallel.h"
 #include "src/ops/elementwise.h"
@@ -26,9 +28,14 @@ class GradientReducer : public LayerWatcher {
     const Tensor sum = parameters_.grad_sums(unit.range.begin + own.begin, own.size());
     add(c, sum, sum, rows(all, own.begin, own.end));
   }
-  void reduce_all(Ctx& c) {
-    for (auto unit = parameters_.units().rbegin(); unit != parameters_.units().rend(); ++unit)
-      if (unit->range.size() > 0) after_backward(c, *unit);
+  /// After the last backward of this rank's micro-batches, of which ranks have these numbers.
+  void finish(Ctx& c, size_t own, size_t most) {
+    const size_t sums = parameters_.shards_grads() ? std::max<size_t>(most, 1) : 1;
+    for (size_t i = own; i < sums; ++i) {
+      parameters_.clear_grads();
+      for (auto unit = parameters_.units().rbegin(); unit != parameters_.units().rend(); ++unit)
+        if (unit->range.size() > 0) after_backward(c, *unit);
+    }
   }
 
  private:

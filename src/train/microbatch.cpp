@@ -1,13 +1,47 @@
 #include "src/train/microbatch.h"
 
+#include <algorithm>
 #include <limits>
+#include <numeric>
+
+#include "src/nn/context_parallel.h"
 
 namespace temper {
 
+void Microbatch::share(int rank, int ranks) {
+  // A sequence that trains nothing, so that no rank is without tokens.
+  const int32_t missing = ranks - static_cast<int32_t>(tokens.size());
+  for (int32_t i = 0; i < missing; ++i) tokens.push_back(0), positions.push_back(i);
+  const int64_t all = std::ssize(tokens);
+  if (missing > 0) cu_seqlens.push_back(static_cast<int32_t>(all));
+  const auto first_from = [&](int64_t token) {
+    return std::lower_bound(rows.begin(), rows.end(), token) - rows.begin();
+  };
+  targets_of.clear();
+  for (int r = 0; r < ranks; ++r) {
+    const FlatRange theirs = token_share(all, r, ranks);
+    targets_of.push_back({first_from(theirs.begin), first_from(theirs.end)});
+  }
+  own = token_share(all, rank, ranks);
+  own_targets = targets_of[static_cast<size_t>(rank)];
+  own_rows.assign(rows.begin() + own_targets.begin, rows.begin() + own_targets.end);
+  for (int32_t& row : own_rows) row -= static_cast<int32_t>(own.begin);
+}
+
 Batch Microbatch::batch(Ctx& c) const {
-  const int64_t t = static_cast<int64_t>(tokens.size()), s = static_cast<int64_t>(cu_seqlens.size());
-  return {to_device(c, view_of(tokens.data(), {t})), to_device(c, view_of(positions.data(), {t})),
-          to_device(c, view_of(cu_seqlens.data(), {s}))};
+  const int64_t t = own.size(), s = static_cast<int64_t>(cu_seqlens.size());
+  return {.tokens = to_device(c, view_of(tokens.data() + own.begin, {t})),
+          .positions = to_device(c, view_of(positions.data() + own.begin, {t})),
+          .cu_seqlens = to_device(c, view_of(cu_seqlens.data(), {s})),
+          .all_tokens = std::ssize(tokens)};
+}
+
+CTensor Microbatch::target_ids(Ctx& c) const {
+  return to_device(c, view_of(targets.data() + own_targets.begin, {own_targets.size()}));
+}
+
+CTensor Microbatch::target_rows(Ctx& c) const {
+  return to_device(c, view_of(own_rows.data(), {own_targets.size()}));
 }
 
 int64_t packed_length(const Trajectory& t) {
@@ -21,30 +55,44 @@ int64_t packed_length(const Group& group) {
   return rows;
 }
 
+namespace {
+
+/// `count` numbers from `first` on.
+void append_from(std::vector<int32_t>& list, int32_t first, size_t count) {
+  list.resize(list.size() + count);
+  std::iota(list.end() - static_cast<std::ptrdiff_t>(count), list.end(), first);
+}
+
+}  // namespace
+
 Microbatch pack(std::span<const Trajectory* const> all, std::span<const int32_t> sequences) {
   Microbatch mb;
   mb.inputs.sequence_begin = {0};
+  int64_t tokens = 0;
+  for (const int32_t index : sequences) tokens += packed_length(*all[static_cast<size_t>(index)]);
+  for (auto* list : {&mb.tokens, &mb.positions, &mb.rows, &mb.targets, &mb.sequence, &mb.offset})
+    list->reserve(static_cast<size_t>(tokens));
   for (int32_t index : sequences) {
     const Trajectory& t = *all[static_cast<size_t>(index)];
     const auto begin = static_cast<int32_t>(mb.tokens.size());
     const auto prompt = static_cast<int32_t>(t.prompt_tokens.size());
     const auto length = static_cast<int32_t>(packed_length(t));
-    for (int32_t i = 0; i < length; ++i) {
-      mb.tokens.push_back(i < prompt ? t.prompt_tokens[static_cast<size_t>(i)]
-                                     : t.response.tokens[static_cast<size_t>(i - prompt)]);
-      mb.positions.push_back(i);
-    }
-    for (size_t r = 0; r < t.response.tokens.size(); ++r) {
-      const int32_t row = prompt + static_cast<int32_t>(r) - 1;
-      if (row < 0) continue;  // the first token of a sequence without prompt has no log-prob
-      mb.rows.push_back(begin + row);
-      mb.targets.push_back(t.response.tokens[r]);
-      mb.sequence.push_back(index);
-      mb.offset.push_back(static_cast<int32_t>(r));
-    }
+    const std::vector<int32_t>& response = t.response.tokens;
+    const int32_t asked = std::min(prompt, length);
+    mb.tokens.insert(mb.tokens.end(), t.prompt_tokens.begin(), t.prompt_tokens.begin() + asked);
+    mb.tokens.insert(mb.tokens.end(), response.begin(), response.begin() + (length - asked));
+    append_from(mb.positions, 0, static_cast<size_t>(length));
+    // The first token of a sequence without prompt has no log-prob.
+    const auto first = prompt == 0 ? std::min<int32_t>(1, static_cast<int32_t>(response.size())) : 0;
+    const size_t targets = response.size() - static_cast<size_t>(first);
+    append_from(mb.rows, begin + prompt + first - 1, targets);
+    mb.targets.insert(mb.targets.end(), response.begin() + first, response.end());
+    mb.sequence.insert(mb.sequence.end(), targets, index);
+    append_from(mb.offset, first, targets);
     mb.cu_seqlens.push_back(static_cast<int32_t>(mb.tokens.size()));
     mb.inputs.sequence_begin.push_back(static_cast<int32_t>(mb.rows.size()));
   }
+  mb.share(0, 1);
   return mb;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/core/ctx.h"
+#include "src/core/flat_range.h"
 #include "src/nn/batch.h"
 #include "src/rl/algorithm.h"
 #include "src/rl/types.h"
@@ -20,16 +21,26 @@ struct Microbatch {
   std::vector<int32_t> rows, targets;      // [n] row that predicts the target, and the target id
   std::vector<int32_t> sequence, offset;   // [n] which sequence of the list, which response token
   LossInputs inputs;                       // [n] each, and the borders of the sequences
+  FlatRange own;                           // tokens of this rank: all, or its share
+  std::vector<FlatRange> targets_of;       // of every rank: the targets that its tokens predict
+  FlatRange own_targets;                   // of this one
+  std::vector<int32_t> own_rows;           // of these, among the own tokens
 
+  /// Context parallel: this one of `ranks` has its share of the tokens, and each at least one.
+  void share(int rank, int ranks);
+  int64_t num_tokens() const { return own.size(); }
   Batch batch(Ctx& c) const;
-  bool empty() const { return rows.empty(); }
+  /// Of the own targets: ids, and rows among the own tokens.
+  CTensor target_ids(Ctx& c) const;
+  CTensor target_rows(Ctx& c) const;
 };
 
 /// Input rows of a trajectory.
 int64_t packed_length(const Trajectory& t);
 int64_t packed_length(const Group& group);
 
-/// Packs `sequences` (indices into `all`) in the given order, with targets for all response tokens.
+/// Packs `sequences` (indices into `all`) in the given order, with targets for all response tokens. One rank
+/// has it all.
 Microbatch pack(std::span<const Trajectory* const> all, std::span<const int32_t> sequences);
 
 /// Fills inputs (old and reference log-probs, advantage, omega) of the targets; counts are those of the

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "src/rl/sampled_with.h"
+#include "src/train/token_pass.h"
 
 namespace temper {
 namespace {
@@ -66,10 +67,15 @@ TokenGradients PolicyObjective::loss_gradients(Ctx& c, Microbatch& mb, std::span
 void PolicyObjective::backward(Ctx& c, const Tensor& drows, const CTensor& rows, Microbatch& mb,
                                std::span<const Trajectory* const> all, ObjectiveUpdate& update) const {
   ArenaScope scope(c.scratch);
-  const CTensor targets = to_device(c, view_of(mb.targets.data(), {rows.dim(0)}));
-  const TokenStats now = model_.head().forward(c, rows, targets, temperature_);
-  const TokenGradients up = loss_gradients(c, mb, all, update, now);
-  model_.head().backward_into(c, drows, up.dlogprob, up.dentropy, rows, targets, now, temperature_);
+  const CTensor targets = mb.target_ids(c);
+  const TokenStats own = own_stats(c, model_, rows, targets, temperature_);
+  const TokenGradients up = loss_gradients(c, mb, all, update, stats_of_all(c, model_, mb, own));
+  if (rows.dim(0) == 0) return;
+  const auto here = [&](const CTensor& of_all) {
+    return temper::rows(of_all, mb.own_targets.begin, mb.own_targets.end);
+  };
+  model_.head().backward_into(c, drows, here(up.dlogprob), here(up.dentropy), rows, targets, own,
+                              temperature_);
 }
 
 }  // namespace temper

@@ -16,6 +16,8 @@ class Pipeline {
 
   int stage() const { return tensors_ ? tensors_->rank() : 0; }
   int stages() const { return tensors_ ? tensors_->size() : 1; }
+  /// By this stage to others, so far.
+  int64_t bytes_sent() const { return tensors_ ? tensors_->bytes_sent() : 0; }
   bool first() const { return stage() == 0; }
   bool last() const { return stage() == stages() - 1; }
 

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "src/core/process/progress.h"
+#include "src/nn/context_parallel.h"
 #include "src/ops/rows.h"
 
 namespace temper {
@@ -17,8 +18,7 @@ std::vector<int64_t> packed_lengths(std::span<const Trajectory* const> all) {
 /// The stream that the stage before sends; none to the first one.
 Residual received(Ctx& c, const Model& model, const Microbatch& mb, const Pipeline& pipeline) {
   if (pipeline.first()) return {};
-  const auto tokens = static_cast<int64_t>(mb.tokens.size());
-  const Tensor x = c.scratch.make({tokens, model.config().hidden_size}, model.dtype());
+  const Tensor x = c.scratch.make({mb.num_tokens(), model.config().hidden_size}, model.dtype());
   pipeline.exchange(c, {}, {x, pipeline.stage() - 1});
   return {x, {}};
 }
@@ -31,19 +31,17 @@ void for_each_microbatch(Ctx& c, const Model& model, std::span<const Trajectory*
   for (const auto& sequences : microbatches) {
     note_progress();
     ArenaScope scope(c.scratch);
-    const Microbatch mb = pack(all, sequences);
-    const LaneSpan span(c.lane, "log-probs, rows", static_cast<int64_t>(mb.tokens.size()));
+    const Microbatch mb = pack_for(model, all, sequences);
+    const LaneSpan span(c.lane, "log-probs, rows", mb.num_tokens());
     const Residual x = received(c, model, mb, pipeline);
     if (!pipeline.last()) {
-      const auto tokens = static_cast<int64_t>(mb.tokens.size());
-      const Tensor y = c.scratch.make({tokens, model.config().hidden_size}, model.dtype());
+      const Tensor y = c.scratch.make({mb.num_tokens(), model.config().hidden_size}, model.dtype());
       forward_stage(c, model, mb.batch(c), x, nullptr, y);
       pipeline.exchange(c, {y, pipeline.stage() + 1}, {});
       continue;
     }
     const Tensor hidden = target_hidden(c, model, mb, nullptr, x);
-    const CTensor targets = to_device(c, view_of(mb.targets.data(), {hidden.dim(0)}));
-    see(mb, model.head().forward(c, hidden, targets, options.temperature));
+    see(mb, stats_of_all(c, model, mb, own_stats(c, model, hidden, mb.target_ids(c), options.temperature)));
   }
 }
 
@@ -72,11 +70,36 @@ PackPlan shared_plan(std::span<const Trajectory* const> all, Comm& comm, const P
   return PackPlan::from_bytes(comm.broadcast(bytes, 0, "packing plan"));
 }
 
+Microbatch pack_for(const Model& model, std::span<const Trajectory* const> all,
+                    std::span<const int32_t> sequences) {
+  Microbatch mb = pack(all, sequences);
+  if (Collectives* cp = model.splits().cp) mb.share(cp->rank(), cp->size());
+  return mb;
+}
+
+TokenStats own_stats(Ctx& c, const Model& model, const CTensor& rows, const CTensor& targets,
+                     double temperature) {
+  if (rows.dim(0) > 0) return model.head().forward(c, rows, targets, temperature);
+  const Tensor none = c.scratch.make({0}, accumulate_dtype(rows.dtype));
+  return {none, none, none};
+}
+
+TokenStats stats_of_all(Ctx& c, const Model& model, const Microbatch& mb, const TokenStats& own) {
+  if (model.splits().cp_ranks() == 1) return own;
+  const auto gathered = [&](const Tensor& mine) {
+    const Tensor all = c.scratch.make({std::ssize(mb.targets)}, mine.dtype);
+    const FlatRange& here = mb.own_targets;
+    if (here.size() > 0) device::copy(c.lane, rows(all, here.begin, here.end).raw(), mine.data, mine.bytes());
+    gather_targets(c, *model.splits().cp, all, mb.targets_of);
+    return all;
+  };
+  return {gathered(own.logprob), gathered(own.entropy), {}};
+}
+
 Tensor target_hidden(Ctx& c, const Model& model, const Microbatch& mb, PassSaved* saved, const Residual& x) {
-  const auto n = static_cast<int64_t>(mb.rows.size());
-  Tensor chosen = c.scratch.make({n, model.config().hidden_size}, model.dtype());
+  Tensor chosen = c.scratch.make({mb.own_targets.size(), model.config().hidden_size}, model.dtype());
   const Tensor hidden = forward_pass(c, model, mb.batch(c), saved, x);
-  gather_rows(c, chosen, hidden, to_device(c, view_of(mb.rows.data(), {n})));
+  gather_rows(c, chosen, hidden, mb.target_rows(c));
   return chosen;
 }
 

@@ -22,7 +22,18 @@ struct PassOptions {
 /// The packing plan of these trajectories, made once on rank 0 and shared.
 PackPlan shared_plan(std::span<const Trajectory* const> all, Comm& comm, const PassOptions& options);
 
-/// Hidden states of the target rows [n, D] of a packed batch, from the arena; `x`: the stream before the
+/// The share of a packed micro-batch that this rank has with this model.
+Microbatch pack_for(const Model& model, std::span<const Trajectory* const> all,
+                    std::span<const int32_t> sequences);
+
+/// The head's values of the own targets; of none, nothing is asked of it.
+TokenStats own_stats(Ctx& c, const Model& model, const CTensor& rows, const CTensor& targets,
+                     double temperature);
+/// Log-probs and entropies of all targets of a micro-batch, on every context parallel rank; without others
+/// the own values as they are.
+TokenStats stats_of_all(Ctx& c, const Model& model, const Microbatch& mb, const TokenStats& own);
+
+/// Hidden states of the own target rows [n, D] of a packed batch, from the arena; `x`: the stream before the
 /// model's layers, where it has not the first ones.
 Tensor target_hidden(Ctx& c, const Model& model, const Microbatch& mb, PassSaved* saved,
                      const Residual& x = {});

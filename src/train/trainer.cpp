@@ -50,6 +50,7 @@ UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,
   for (const Trajectory* t : all) stats.num_tokens += packed_length(*t);
   stats.flops = training_flops(model_.config(), all);
 
+  const AxisBytes before = bytes_sent();
   ObjectiveUpdate update = objective.begin(all);
   stats.dropped = !accumulate_gradients(c, all, plan, objective, update);
   if (stats.dropped) return stats;
@@ -67,6 +68,7 @@ UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,
   if (!std::isfinite(stats.grad_norm))
     stats.defect = fmt::format("the gradient is not finite: its norm is {}", stats.grad_norm);
   stats.metrics = objective.metrics(update);
+  stats.sent = bytes_sent() - before;
   c.lane.wait();
   return stats;
 }
@@ -83,8 +85,11 @@ bool Trainer::accumulate_gradients(Ctx& c, std::span<const Trajectory* const> al
   const auto& mine = plan.ranks[static_cast<size_t>(control_.rank())];
   // The last micro-batch of a rank waits for the other ranks: before that of any, all may be asked. Stages
   // are at different ones, and would wait for each other: they are asked before the first.
-  size_t asked = pipeline_.stages() > 1 ? 1 : mine.size();
-  for (const auto& microbatches : plan.ranks) asked = std::min(asked, microbatches.size());
+  size_t asked = pipeline_.stages() > 1 ? 1 : mine.size(), most = 0;
+  for (const auto& microbatches : plan.ranks) {
+    asked = std::min(asked, microbatches.size());
+    most = std::max(most, microbatches.size());
+  }
   const size_t every = asked / kStopChecks + 1;
   const ArenaScope scope(c.scratch);
   const Tensor border = make_border(c, all, mine);
@@ -94,19 +99,13 @@ bool Trainer::accumulate_gradients(Ctx& c, std::span<const Trajectory* const> al
     const auto i = static_cast<size_t>(step.microbatch);
     if (!step.backward && stop_check_ && i < asked && i % every == 0 && stop_check_()) return false;
     Slot& slot = slots_[i % slots_.size()];
-    if (!step.backward) slot.begin(pack(all, mine[i]), {.recompute = options_.recompute});
+    if (!step.backward) slot.begin(pack_for(model_, all, mine[i]), {.recompute = options_.recompute});
     pipeline_.exchange(c, made, incoming(step, slot));
     const bool complete = step.backward && (every_time || i + 1 == mine.size());
     made = run(c, step, slot, all, objective, update, complete ? &reducer : nullptr, border);
   }
   pipeline_.exchange(c, made, {});
-  size_t sums = 1;
-  if (every_time)
-    for (const auto& microbatches : plan.ranks) sums = std::max(sums, microbatches.size());
-  for (size_t i = mine.size(); i < sums; ++i) {
-    model_.parameters().clear_grads();
-    reducer.reduce_all(c);
-  }
+  reducer.finish(c, mine.size(), most);
   sum_tied_gradients(c);
   return true;
 }
@@ -115,11 +114,12 @@ bool Trainer::accumulate_gradients(Ctx& c, std::span<const Trajectory* const> al
 Tensor Trainer::make_border(Ctx& c, std::span<const Trajectory* const> all,
                             const std::vector<std::vector<int32_t>>& microbatches) const {
   if (pipeline_.stages() == 1) return {};
+  const int64_t ranks = model_.splits().cp_ranks();
   int64_t most = 1;
   for (const auto& sequences : microbatches) {
     int64_t rows = 0;
     for (const int32_t i : sequences) rows += packed_length(*all[static_cast<size_t>(i)]);
-    most = std::max(most, rows);
+    most = std::max(most, (rows + ranks - 1) / ranks);
   }
   return c.scratch.make({most, model_.config().hidden_size}, model_.dtype());
 }
@@ -127,8 +127,7 @@ Tensor Trainer::make_border(Ctx& c, std::span<const Trajectory* const> all,
 /// From the stage before or the next one, for this step.
 Pipeline::Parcel Trainer::incoming(const ScheduleStep& step, Slot& slot) const {
   if (step.backward ? pipeline_.last() : pipeline_.first()) return {};
-  const auto tokens = static_cast<int64_t>(slot.mb.tokens.size());
-  const Tensor got = slot.memory.make({tokens, model_.config().hidden_size}, model_.dtype());
+  const Tensor got = slot.memory.make({slot.mb.num_tokens(), model_.config().hidden_size}, model_.dtype());
   (step.backward ? slot.dy : slot.x.stream) = got;
   return {got, pipeline_.stage() + (step.backward ? 1 : -1)};
 }
@@ -139,7 +138,7 @@ Pipeline::Parcel Trainer::run(Ctx& c, const ScheduleStep& step, Slot& slot,
                               std::span<const Trajectory* const> all, const PolicyObjective& objective,
                               ObjectiveUpdate& update, LayerWatcher* watcher, const Tensor& border) {
   if (!step.backward && pipeline_.last()) return {};
-  const auto tokens = static_cast<int64_t>(slot.mb.tokens.size());
+  const int64_t tokens = slot.mb.num_tokens();
   const LaneSpan span(c.lane, step.backward ? "micro-batch, rows" : "forward of a micro-batch, rows", tokens);
   const ArenaScope scratch(c.scratch);
   Ctx keeping{c.scratch, c.lane, c.threads, &slot.memory};
@@ -166,8 +165,8 @@ void Trainer::run_last(Ctx& c, Slot& slot, std::span<const Trajectory* const> al
   Microbatch& mb = slot.mb;
   const Tensor rows = target_hidden(c, model_, mb, &slot.saved, slot.x), drows = c.scratch.like(rows);
   objective.backward(c, drows, rows, mb, all, update);
-  const Tensor dhidden = c.scratch.make({static_cast<int64_t>(mb.tokens.size()), rows.dim(1)}, rows.dtype);
-  scatter_rows(c, dhidden, drows, to_device(c, view_of(mb.rows.data(), {rows.dim(0)})));
+  const Tensor dhidden = c.scratch.make({mb.num_tokens(), rows.dim(1)}, rows.dtype);
+  scatter_rows(c, dhidden, drows, mb.target_rows(c));
   backward_pass(c, model_, mb.batch(c), dhidden, slot.saved, watcher, dx);
 }
 

@@ -25,6 +25,7 @@ struct UpdateStats {
   double fill = 0, imbalance = 0;
   int64_t num_tokens = 0;  // packed rows
   double flops = 0;        // of all ranks (train/flops.h)
+  AxisBytes sent = {};     // by this rank
   bool dropped = false;    // asked to stop before its gradients were complete: nothing has changed
 };
 
@@ -68,6 +69,12 @@ class Trainer {
   }
 
  private:
+  /// By this rank, so far.
+  AxisBytes bytes_sent() const {
+    const Splits& splits = model_.splits();
+    const auto by = [](const Collectives* axis) { return axis ? axis->bytes_sent() : 0; };
+    return {by(splits.tp), by(splits.cp), dp_.bytes_sent(), pipeline_.bytes_sent()};
+  }
   /// A micro-batch between its forward and its backward.
   struct Slot {
     explicit Slot(Device device) : memory(device, MemoryUse::activations) {}

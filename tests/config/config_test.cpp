@@ -131,6 +131,7 @@ TEST(Config, OffValuesOfLaterKeysAreAccepted) {
 constexpr const char* kLastSections[] = {"roles.trainer.pp=2",
                                          "roles.trainer.stage_layers=[3,1]",
                                          "roles.trainer.zero=2",
+                                         "roles.trainer.cp=2",
                                          "roles.rollout.tp=2",
                                          "roles.reference.tp=2",
                                          "validation.data=v",

@@ -127,6 +127,7 @@ TEST_P(GpuTraining, RanksThatShareTheModel) {
   const Layout layouts[] = {{"tp2", 2, "roles.trainer.tp=2"},
                             {"tp4", 4, "roles.trainer.tp=4"},
                             {"pp2", 2, "roles.trainer.pp=2"},
+                            {"cp2", 2, "roles.trainer.cp=2"},
                             {"dp2zero2", 2, "roles.trainer.zero=2"},
                             {"tp2pp2", 4, "roles.trainer.tp=2 roles.trainer.pp=2 roles.rollout.tp=4"}};
   const auto train_on = [&](const Layout& l, const std::string& name) {
@@ -143,7 +144,7 @@ TEST_P(GpuTraining, RanksThatShareTheModel) {
     };
     EXPECT_NEAR(first(l.name), first("whole"), 0.02 * first("whole")) << l.name;
   }
-  for (const Layout& l : {layouts[0], layouts[4]}) {
+  for (const Layout& l : {layouts[0], layouts[5]}) {
     train_on(l, "again");
     expect_equal(l.name, "again");
     std::filesystem::remove_all(program_.path("runs/again"));

@@ -86,6 +86,15 @@ TEST(DryRun, CountsWhatEachStageOfAPipelineTakes) {
           stages, stages);
 }
 
+TEST(DryRun, CountsWhatRanksThatShareTokensTake) {
+  for (const char* recompute : {"none", "selective", "full"})
+    compare(kMinimalConfig,
+            {"run.dtype=bf16", "run.threads=2", "roles.trainer.cp=2", "algorithm.kl_coef=0.1",
+             fmt::format("train.recompute.granularity={}", recompute), "rollout.max_new_tokens=50",
+             "train.max_tokens_per_microbatch=250"},
+            4);
+}
+
 TEST(DryRun, CountsWhatShardsOfGradientsTake) {
   for (const char* stages : {"1", "2"})
     compare(kMinimalConfig,

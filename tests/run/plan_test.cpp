@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <set>
 
@@ -550,21 +549,6 @@ TEST(Plan, MissingPathsAreNamed) {
   EXPECT_EQ(errors[2].key, "validation.data");
   EXPECT_EQ(errors[3].key, "checkpoint.resume");
   EXPECT_EQ(errors[3].legal, (std::vector<Json>{"auto", "none"}));
-}
-
-TEST(Plan, ShippedRecipesAreLegal) {
-  int recipes = 0;
-  for (const char* folder : {"conf", "conf/test"})
-    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-      if (entry.path().extension() != ".toml") continue;
-      SCOPED_TRACE(entry.path().string());
-      ModelConfig facts = small_model();
-      facts.max_position_embeddings = 40960;
-      const PlanResult result = try_plan(load_config(entry.path().string(), {}).config, 2, facts);
-      EXPECT_TRUE(result.errors.empty()) << all_errors(result);
-      ++recipes;
-    }
-  EXPECT_GE(recipes, 6);
 }
 
 TEST(Plan, FactsOfAModel) {

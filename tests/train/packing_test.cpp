@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <random>
 
 #include "src/core/check.h"
@@ -107,6 +108,16 @@ TEST(PackingQuality, Gsm8k) {
   expect_well_packed(lengths);
 }
 
+/// No rank has more than one micro-batch above the fewest that its tokens need.
+void expect_few_microbatches(const PackPlan& plan, const std::vector<int64_t>& lengths, int64_t budget) {
+  for (const auto& rank : plan.ranks) {
+    int64_t tokens = 0;
+    for (const auto& microbatch : rank)
+      for (int32_t i : microbatch) tokens += lengths[static_cast<size_t>(i)];
+    EXPECT_LE(static_cast<int64_t>(rank.size()), (tokens + budget - 1) / budget + 1);
+  }
+}
+
 /// In a small update the last micro-batch of a rank cannot be full: at most one more than the tokens need.
 TEST(PackingQuality, SmallUpdatesLoseAtMostOneMicrobatchPerRank) {
   for (const size_t count : {64, 256, 1024})
@@ -114,12 +125,41 @@ TEST(PackingQuality, SmallUpdatesLoseAtMostOneMicrobatchPerRank) {
       const std::vector<int64_t> lengths = lengths_like_gsm8k(count);
       const PackPlan plan = plan_packing(lengths, ranks, 4096, kCost);
       EXPECT_LE(plan.imbalance, 0.04) << count << " on " << ranks;
-      for (const auto& rank : plan.ranks) {
-        int64_t tokens = 0;
-        for (const auto& microbatch : rank)
-          for (int32_t i : microbatch) tokens += lengths[static_cast<size_t>(i)];
-        EXPECT_LE(static_cast<int64_t>(rank.size()), (tokens + 4095) / 4096 + 1);
-      }
+      expect_few_microbatches(plan, lengths, 4096);
+    }
+}
+
+/// Between a shortest and a longest length a hundred times it, each length as likely as its logarithm.
+std::vector<int64_t> ragged_lengths(size_t count, uint64_t seed) {
+  std::mt19937_64 engine(seed);
+  std::vector<int64_t> lengths;
+  while (lengths.size() < count) {
+    const double uniform = static_cast<double>(engine() >> 11) * 0x1p-53;
+    lengths.push_back(std::llround(40.0 * std::pow(100.0, uniform)));
+  }
+  return lengths;
+}
+
+void expect_even(const std::vector<int64_t>& lengths, int ranks) {
+  const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  for (const int64_t budget : {4096, 16384}) {
+    SCOPED_TRACE(::testing::Message() << lengths.size() << " on " << ranks << " ranks, budget " << budget);
+    const PackPlan plan = plan_packing(lengths, ranks, budget, kCost);
+    expect_legal(plan, lengths, ranks, budget);
+    expect_true_figures(plan, lengths, budget);
+    EXPECT_LE(plan.imbalance, 0.02);
+    expect_few_microbatches(plan, lengths, budget);
+    const int64_t microbatches = tokens / ranks / budget;  // the last one of a rank cannot be full
+    EXPECT_GE(plan.fill, microbatches >= 52 ? 0.98 : microbatches >= 24 ? 0.96 : 0.0);
+  }
+}
+
+TEST(PackingQuality, UpdatesOf64SequencesARankAndMoreAreEven) {
+  for (const int ranks : {2, 4, 8, 64})
+    for (const size_t each : {64, 128, 1024}) {
+      const size_t count = each * static_cast<size_t>(ranks);
+      expect_even(lengths_like_gsm8k(count), ranks);
+      for (uint64_t seed = 1; seed <= 4; ++seed) expect_even(ragged_lengths(count, seed), ranks);
     }
 }
 

@@ -86,7 +86,7 @@ Trajectory trajectory(const RunPlan& plan, int64_t prompt, int64_t response) {
 
 /// Sequences of one length that fill a micro-batch, but for more than `most` sequences.
 std::vector<Trajectory> filled(const RunPlan& plan, int64_t prompt, int64_t response, int64_t most) {
-  const int64_t rows = prompt + response - 1, budget = plan.max_tokens_per_microbatch;
+  const int64_t rows = prompt + response - 1, budget = plan.microbatch_tokens();
   std::vector<Trajectory> all;
   int64_t left = budget;
   for (; left >= rows && std::ssize(all) < most; left -= rows)
@@ -109,17 +109,11 @@ std::vector<std::vector<Trajectory>> fullest(const RunPlan& plan, int64_t most) 
 }
 
 /// `all`, for `times` micro-batches, but for more than `most` sequences.
-std::vector<Trajectory> repeated(const std::vector<Trajectory>& all, int64_t times, int64_t most) {
-  std::vector<Trajectory> list;
+std::vector<const Trajectory*> repeated(const std::vector<Trajectory>& all, int64_t times, int64_t most) {
+  std::vector<const Trajectory*> list;
   for (int64_t i = 0; i < times; ++i)
     for (const Trajectory& t : all)
-      if (std::ssize(list) < most) list.push_back(t);
-  return list;
-}
-
-std::vector<const Trajectory*> pointers(const std::vector<Trajectory>& all) {
-  std::vector<const Trajectory*> list;
-  for (const Trajectory& t : all) list.push_back(&t);
+      if (std::ssize(list) < most) list.push_back(&t);
   return list;
 }
 
@@ -196,17 +190,44 @@ int64_t weight_bytes(const RunPlan& plan, const ModelConfig& model, RoleKind kin
   return store.flat_values().bytes();
 }
 
-/// `measure` of a model like those of a role, as the rank with the largest share has it.
+/// `measure` of a model like those of a role, as one of the ranks that share it has it, and of what they
+/// share it by.
 template <class Measure>
-PhaseMemory with_model_of(const RunPlan& plan, const SomeLayers& some, Device device, bool trains,
-                          RoleKind kind, const Measure& measure) {
+auto with_share_of(const RunPlan& plan, const SomeLayers& some, Device device, bool trains, RoleKind kind,
+                   const GridPlace& place, const Measure& measure) {
   const int ranks = tp_of(plan, kind);
-  Collectives tp = silent_collectives(ranks, largest_share(some.model, ranks).rank);
+  Collectives tp = silent_collectives(ranks, place.tp);
   ModelOptions options = model_options(plan, trains, device);
   options.layers = some.layers;
-  if (trains) options.gradient_shards = trainer_of(plan).gradient_shards(0);
+  Collectives cp = silent_collectives(trainer_of(plan).cp, place.cp);
+  if (trains) options.gradient_shards = trainer_of(plan).gradient_shards(place.replica);
+  if (trains && cp.size() > 1) options.splits.cp = &cp;
   if (ranks > 1) options.splits.tp = &tp;
   return measure(Model(some.model, options));
+}
+
+/// The same, as the rank with the largest share has it.
+template <class Measure>
+auto with_model_of(const RunPlan& plan, const SomeLayers& some, Device device, bool trains, RoleKind kind,
+                   const Measure& measure) {
+  const int rank = largest_share(some.model, tp_of(plan, kind)).rank;
+  return with_share_of(plan, some, device, trains, kind, {.tp = rank}, measure);
+}
+
+/// `measure` of these layers, by models with one and with two: each sends the same, but where runs of layers
+/// are computed again.
+template <class Measure>
+AxisBytes bytes_of_layers(const SomeLayers& all, const Config& config, const Measure& measure) {
+  const int64_t layers = all.layers.end - all.layers.begin;
+  if (layers == 1 || config.train.recompute.granularity == "full") return measure(all);
+  const AxisBytes two = measure(fewer(all, 2));
+  return two + (layers - 2) * (two - measure(fewer(all, 1)));
+}
+
+/// So many of the longest sequences of a run.
+std::vector<Trajectory> longest(const RunPlan& plan, int64_t sequences) {
+  const int64_t response = std::min(plan.max_new_tokens, plan.longest_sequence - 1);
+  return {static_cast<size_t>(sequences), trajectory(plan, plan.longest_sequence - response, response)};
 }
 
 TrainedMemory stage_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
@@ -216,7 +237,7 @@ TrainedMemory stage_memory(const RunPlan& plan, const ModelConfig& model, const 
   ParameterStore store;
   for (ParamSpec& spec : parameter_specs(model)) store.add(std::move(spec), share);
   store.allocate(plan.dtype, /*with_gradients=*/true, device, trainer_of(plan).gradient_shards(0));
-  Collectives dp = silent_collectives(trainer_of(plan).dp());
+  Collectives dp = silent_collectives(trainer_of(plan).replicas());
   Backend backend = backend_of(config, device);
   return {.weights = store.flat_values().bytes(),
           .gradients = store.grad_bytes(),
@@ -249,9 +270,10 @@ PhaseMemory train_memory(const RunPlan& plan, const ModelConfig& model, const Co
   return of_layers(layers, config, device, [&](const SomeLayers& some) {
     PhaseMemory most;
     for (const std::vector<Trajectory>& one : fullest(plan, update)) {
-      const std::vector<Trajectory> all = repeated(one, most_kept(stage, stages), update);
+      const std::vector<const Trajectory*> all = repeated(one, most_kept(stage, stages), update);
       Backend backend = backend_of(config, device);
-      Collectives dp = silent_collectives(trainer_of(plan).dp()), pp = silent_collectives(stages, stage);
+      Collectives dp = silent_collectives(trainer_of(plan).replicas()),
+                  pp = silent_collectives(stages, stage);
       OneRank control;
       most =
           larger(most, with_model_of(plan, some, device, true, RoleKind::trainer, [&](Model part) {
@@ -259,7 +281,7 @@ PhaseMemory train_memory(const RunPlan& plan, const ModelConfig& model, const Co
                                    stages > 1 ? Pipeline(pp, control) : Pipeline());
                    const PolicyObjective objective(part, *algorithm, config.rollout.temperature,
                                                    plan.max_new_tokens);
-                   trainer.update(backend.ctx(), pointers(all), objective);
+                   trainer.update(backend.ctx(), all, objective);
                    return PhaseMemory{trainer.activation_bytes(), backend.ctx().scratch.peak_bytes()};
                  }));
     }
@@ -276,10 +298,11 @@ PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const 
     PhaseMemory most;
     for (const std::vector<Trajectory>& all : fullest(plan, step)) {
       Backend backend = backend_of(config, device);
-      most = larger(most, with_model_of(plan, some, device, false, role, [&](const Model& layers) {
-                      local_logprobs(backend.ctx(), layers, pointers(all), pass_options(config, plan));
-                      return PhaseMemory{0, backend.ctx().scratch.peak_bytes()};
-                    }));
+      most =
+          larger(most, with_model_of(plan, some, device, false, role, [&](const Model& layers) {
+                   local_logprobs(backend.ctx(), layers, repeated(all, 1, step), pass_options(config, plan));
+                   return PhaseMemory{0, backend.ctx().scratch.peak_bytes()};
+                 }));
     }
     return most;
   });
@@ -316,6 +339,41 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
   if (like_gpu(device) && tp_of(plan, generates) == 1)
     most.workspace += measure(fullest_step(plan, 0)).workspace;
   return most;
+}
+
+AxisBytes update_bytes(const RunPlan& plan, const ModelConfig& model, const Config& config,
+                       const GridPlace& place, int64_t sequences) {
+  const Device device = counting_device(plan);
+  const RolePlan& trainer = trainer_of(plan);
+  const std::unique_ptr<Algorithm> algorithm = make_algorithm(config.algorithm);
+  const std::vector<Trajectory> all = longest(plan, sequences);
+  const SomeLayers layers{model, trainer.stages[static_cast<size_t>(place.stage)]};
+  return bytes_of_layers(layers, config, [&](const SomeLayers& some) {
+    return with_share_of(plan, some, device, true, RoleKind::trainer, place, [&](Model part) {
+      Backend backend = backend_of(config, device);
+      Collectives dp = silent_collectives(trainer.replicas(), place.replica),
+                  pp = silent_collectives(trainer.pp(), place.stage);
+      OneRank control;
+      Trainer one(backend.ctx(), part, control, control, dp, trainer_options(config, plan),
+                  trainer.pp() > 1 ? Pipeline(pp, control) : Pipeline());
+      const PolicyObjective objective(part, *algorithm, config.rollout.temperature, plan.max_new_tokens);
+      return one.update(backend.ctx(), repeated(all, 1, sequences), objective).sent;
+    });
+  });
+}
+
+AxisBytes logprob_bytes(const RunPlan& plan, const ModelConfig& model, const Config& config, RoleKind role,
+                        int tp_rank) {
+  const Device device = counting_device(plan);
+  const std::vector<Trajectory> all = longest(plan, 1);
+  return bytes_of_layers(whole(model), config, [&](const SomeLayers& some) {
+    return with_share_of(plan, some, device, false, role, {.tp = tp_rank}, [&](const Model& layers) {
+      Backend backend = backend_of(config, device);
+      local_logprobs(backend.ctx(), layers, repeated(all, 1, 1), pass_options(config, plan));
+      const Collectives* tp = layers.splits().tp;
+      return AxisBytes{.tp = tp ? tp->bytes_sent() : 0};
+    });
+  });
 }
 
 }  // namespace temper

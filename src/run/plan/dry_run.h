@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "src/comm/collectives.h"
 #include "src/core/device.h"
 #include "src/run/plan/plan.h"
 
@@ -36,5 +37,18 @@ PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const 
 /// The engine's batch with the most rows.
 PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
                             std::optional<Device> real = {});
+
+/// A rank's place in the layout of the trainer.
+struct GridPlace {
+  int tp = 0, cp = 0, stage = 0;
+  int replica = 0;  // among those that share the optimizer's state
+};
+/// What this rank sends in an update of so many of the longest sequences, all of them its own.
+AxisBytes update_bytes(const RunPlan& plan, const ModelConfig& model, const Config& config,
+                       const GridPlace& place, int64_t sequences);
+/// What a rank of a role, one of those that share the model, sends for the log-probs of one of the longest
+/// sequences.
+AxisBytes logprob_bytes(const RunPlan& plan, const ModelConfig& model, const Config& config, RoleKind role,
+                        int tp_rank);
 
 }  // namespace temper

@@ -41,7 +41,7 @@ void choose_offload(const PlanDraft& d, RunPlan& plan, int64_t limit) {
 int64_t largest_budget(const PlanDraft& d, int64_t limit) {
   RunPlan plan = d.result.plan;
   const int64_t least = plan.max_tokens_per_microbatch;
-  const auto ranks = static_cast<int64_t>(plan.role(RoleKind::trainer)->ranks.size());
+  const auto ranks = static_cast<int64_t>(plan.role(RoleKind::trainer)->replicas());
   const int64_t share =
       saturating_multiply((plan.batch.samples_per_update + ranks - 1) / ranks, plan.longest_sequence);
   int64_t low = 0, high = std::max<int64_t>(0, std::min(kMostTokens, share) - least) / kTokenStep;

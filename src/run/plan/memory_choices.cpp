@@ -29,7 +29,8 @@ std::vector<MemoryChoice> memory_choices(const RunPlan& plan, const ModelConfig&
       other.train.recompute.granularity = recompute;
       RunPlan changed = plan;
       changed.optimizer_in_host = in_host;
-      changed.memory = plan_memory(changed, model, other);
+      const bool same = recompute == config.train.recompute.granularity && in_host == plan.optimizer_in_host;
+      if (!same) changed.memory = plan_memory(changed, model, other);
       choices.push_back({recompute, in_host, peak_bytes(changed), host_peak_bytes(changed)});
     }
   return choices;

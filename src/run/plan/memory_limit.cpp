@@ -20,13 +20,17 @@ using PeakOf = int64_t(const RunPlan&);
 class Search {
  public:
   Search(const PlanDraft& draft, PeakOf* peak_of, int64_t limit)
-      : draft_(draft), peak_of_(peak_of), limit_(limit) {}
+      : draft_(draft), config_(draft.config), peak_of_(peak_of), limit_(limit) {
+    // What "auto" has chosen stays chosen.
+    if (draft.result.plan.optimizer_in_host) config_.train.offload_optimizer = true;
+    if (draft.result.plan.reference_in_host) config_.roles.reference_offload = true;
+  }
 
   std::vector<Proposal> proposals() const {
     const RunPlan& plan = draft_.result.plan;
     std::vector<Proposal> found;
-    largest(found, "train.max_tokens_per_microbatch", plan.longest_sequence, plan.max_tokens_per_microbatch,
-            1, [](Config& c, int64_t value) { c.train.max_tokens_per_microbatch = value; });
+    largest(found, "train.max_tokens_per_microbatch", plan.least_budget(), plan.max_tokens_per_microbatch, 1,
+            [](Config& c, int64_t value) { c.train.max_tokens_per_microbatch = value; });
     if (plan.kv_pages > 0)
       largest(found, "rollout.kv_memory", 1, plan.kv_pages, plan.kv_page_bytes,
               [](Config& c, int64_t value) { c.rollout.kv_memory_bytes = value; });
@@ -35,7 +39,7 @@ class Search {
               [](Config& c, int64_t value) { c.rollout.max_prompt_tokens = value; });
     fewer_samples(found);
     if (plan.dtype != DType::bf16) word(found, "run.dtype", "bf16", [](Config& c) { c.run.dtype = "bf16"; });
-    const std::string& recompute = draft_.config.train.recompute.granularity;
+    const std::string& recompute = config_.train.recompute.granularity;
     for (const char* more : {"selective", "full"})
       if (recompute != more && recompute != "full")
         word(found, "train.recompute.granularity", more,
@@ -44,19 +48,74 @@ class Search {
       word(found, "train.offload.optimizer", true, [](Config& c) { c.train.offload_optimizer = true; });
     if (plan.device == Device::cuda && plan.needs_reference && !plan.reference_in_host)
       word(found, "roles.reference.offload", true, [](Config& c) { c.roles.reference_offload = true; });
-    if (draft_.config.optimizer.state != "bf16")
+    if (const RolePlan& trainer = *plan.role(RoleKind::trainer); trainer.dp() > 1 && trainer.zero == 1)
+      word(found, "roles.trainer.zero", 2, [](Config& c) { c.roles.trainer.zero = 2; });
+    if (config_.optimizer.state != "bf16")
       word(found, "optimizer.state", "bf16", [](Config& c) { c.optimizer.state = "bf16"; });
+    layouts(found);
     return found;
   }
 
+  /// What costs time alone, and the fewest more ranks that share the model, where these fit together: as
+  /// words of a command line, and the peak; empty where they do not.
+  std::string together() const {
+    Config config = config_;
+    std::string words;
+    if (config.train.recompute.granularity != "full") words += "train.recompute.granularity=full ";
+    config.train.recompute.granularity = "full";
+    if (draft_.result.plan.device == Device::cuda) {
+      if (!draft_.result.plan.optimizer_in_host) words += "train.offload.optimizer=true ";
+      config.train.offload_optimizer = true;
+    }
+    const RolePlan& trainer = trainer_of_plan();
+    std::vector<std::pair<int64_t, int64_t>> layouts;
+    for (const int64_t tp : more_of(trainer.tp))
+      for (const int64_t pp : more_of(trainer.pp())) layouts.emplace_back(tp, pp);
+    std::stable_sort(layouts.begin(), layouts.end(),
+                     [](const auto& a, const auto& b) { return a.first * a.second < b.first * b.second; });
+    for (const auto& [tp, pp] : layouts) {
+      config.roles.trainer.tp = tp, config.roles.trainer.pp = pp;
+      const int64_t peak = fitting_peak(config);
+      if (peak == 0) continue;
+      if (tp != trainer.tp) words += fmt::format("roles.trainer.tp={} ", tp);
+      if (pp != trainer.pp()) words += fmt::format("roles.trainer.pp={} ", pp);
+      return fmt::format("{}needs {}", words, gib_text(peak));
+    }
+    return "";
+  }
+
  private:
+  const RolePlan& trainer_of_plan() const { return *draft_.result.plan.role(RoleKind::trainer); }
+
+  /// `now` and the larger numbers that divide the ranks of the trainer.
+  std::vector<int64_t> more_of(int64_t now) const {
+    std::vector<int64_t> numbers{now};
+    const auto ranks = std::ssize(trainer_of_plan().ranks);
+    for (int64_t n = now + 1; n <= ranks; ++n)
+      if (ranks % n == 0) numbers.push_back(n);
+    return numbers;
+  }
+
+  /// The fewest more ranks that share the model.
+  void layouts(std::vector<Proposal>& found) const {
+    const auto fewest = [&](const char* key, int64_t now, const auto& set) {
+      const size_t before = found.size();
+      for (const int64_t n : more_of(now))
+        if (n > now && found.size() == before) word(found, key, n, [&](Config& c) { set(c, n); });
+    };
+    fewest("roles.trainer.tp", trainer_of_plan().tp, [](Config& c, int64_t n) { c.roles.trainer.tp = n; });
+    fewest("roles.trainer.pp", trainer_of_plan().pp(), [](Config& c, int64_t n) { c.roles.trainer.pp = n; });
+    if (const RolePlan* rollout = draft_.result.plan.role(RoleKind::rollout))
+      fewest("roles.rollout.tp", rollout->tp, [](Config& c, int64_t n) { c.roles.rollout_tp = n; });
+  }
+
   /// Fewer samples of a step, as many as still divide into its updates.
   void fewer_samples(std::vector<Proposal>& found) const {
     const BatchPlan& batch = draft_.result.plan.batch;
     if (!draft_.result.plan.generates)
       return largest(found, "train.samples_per_update", 1, batch.samples_per_update, 1,
                      [](Config& c, int64_t value) { c.train.samples_per_update = value; });
-    const TrainConfig& train = draft_.config.train;
+    const TrainConfig& train = config_.train;
     const int64_t samples = train.samples_per_update.value_or(train.updates_per_step.value_or(1));
     const int64_t unit = samples / std::gcd(samples, batch.samples_per_prompt);
     largest(found, "rollout.prompts_per_step", 1, batch.prompts_per_step / unit, unit,
@@ -73,7 +132,7 @@ class Search {
   /// Another value of one key, where it fits.
   template <class Set>
   void word(std::vector<Proposal>& found, const char* key, const Json& value, const Set& set) const {
-    Config config = draft_.config;
+    Config config = config_;
     set(config);
     if (const int64_t peak = fitting_peak(config)) found.push_back({key, value, peak});
   }
@@ -85,7 +144,7 @@ class Search {
     Proposal best{key, nullptr, 0};
     while (low < high) {
       const int64_t middle = low + (high - low) / 2;
-      Config config = draft_.config;
+      Config config = config_;
       const int64_t value = saturating_multiply(middle, unit);
       set(config, value);
       const PlanResult result = try_plan(config, draft_.result.plan.num_ranks, draft_.facts);
@@ -99,6 +158,7 @@ class Search {
   }
 
   const PlanDraft& draft_;
+  Config config_;
   PeakOf* peak_of_;
   int64_t limit_;
 };
@@ -107,7 +167,7 @@ class Search {
 int64_t least_peak(const PlanDraft& draft, PeakOf* peak_of) {
   const RunPlan& plan = draft.result.plan;
   Config config = draft.config;
-  config.train.max_tokens_per_microbatch = plan.longest_sequence;
+  config.train.max_tokens_per_microbatch = plan.least_budget();
   config.rollout.max_running_sequences = 1;  // an automatic cache then holds one sequence
   config.rollout.kv_memory_bytes.reset();
   return peak_of(try_plan(config, plan.num_ranks, draft.facts).plan);
@@ -116,12 +176,16 @@ int64_t least_peak(const PlanDraft& draft, PeakOf* peak_of) {
 void hold_to(PlanDraft& draft, PeakOf* peak_of, const MemoryLimit& limit) {
   const int64_t peak = peak_of(draft.result.plan);
   if (limit.bytes == 0 || peak <= limit.bytes) return;
-  const std::vector<Proposal> found = Search(draft, peak_of, limit.bytes).proposals();
+  const Search search(draft, peak_of, limit.bytes);
+  const std::vector<Proposal> found = search.proposals();
+  const std::string together = found.empty() ? search.together() : "";
   std::string message =
       fmt::format("a rank needs {}, it has {} ({})", gib_text(peak), gib_text(limit.bytes), limit.of);
   for (const Proposal& p : found)
     message += fmt::format("; {} = {} needs {}", p.key, p.value.dump(), gib_text(p.peak));
-  if (found.empty())
+  if (!together.empty())
+    message += fmt::format("; no single key makes it fit, these do together: {}", together);
+  else if (found.empty())
     message += fmt::format(
         "; no single key makes it fit: with the least train.max_tokens_per_microbatch and "
         "rollout.kv_memory it needs {}. Lower both, use more ranks, a shorter context or a "

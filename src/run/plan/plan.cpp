@@ -83,6 +83,11 @@ std::vector<int> RolePlan::leaders() const {
   return first;
 }
 
+int64_t RunPlan::least_budget() const {
+  const int64_t cp = role(RoleKind::trainer)->cp;
+  return (longest_sequence + cp - 1) / cp;
+}
+
 bool RunPlan::shares_buffers(int rank) const {
   return has_role(RoleKind::rollout, rank) && has_role(RoleKind::trainer, rank) &&
          role(RoleKind::trainer)->pp() == 1 &&

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/comm/collectives.h"
 #include "src/config/config.h"
 #include "src/config/config_error.h"
 #include "src/core/device.h"
@@ -56,15 +57,17 @@ struct RolePlan {
   RoleKind kind = RoleKind::trainer;
   std::vector<int> ranks;                 // ascending
   int tp = 1;                             // neighbours that share the model
+  int cp = 1;                             // of the trainer: those that share the tokens of micro-batches
   std::vector<LayerRange> stages = {{}};  // layers of each stage of a pipeline
   int pp() const { return static_cast<int>(stages.size()); }
-  int dp() const { return static_cast<int>(ranks.size()) / tp / pp(); }
+  int dp() const { return static_cast<int>(ranks.size()) / tp / cp / pp(); }
   int zero = 1;  // of the trainer; 2: a rank keeps its shard of gradients
   /// Of a rank that has the role.
   int stage_of(int rank) const;
-  /// Of a rank along dp.
-  GradientShards gradient_shards(int dp_rank) const {
-    return zero > 1 ? GradientShards{dp_rank, dp()} : GradientShards{};
+  /// Ranks with the same part of the model, which share the optimizer's state.
+  int replicas() const { return cp * dp(); }
+  GradientShards gradient_shards(int replica) const {
+    return zero > 1 ? GradientShards{replica, replicas()} : GradientShards{};
   }
   Holders holders() const { return {static_cast<int>(ranks.size()), tp, stage_units(stages)}; }
   /// The tp neighbours that this rank is one of, which has the role.
@@ -107,7 +110,11 @@ struct RunPlan {
   int64_t max_prompt_tokens = 0, max_new_tokens = 0;
   int64_t steps_of_longest_response = 1;  // more than one with rollout.tokens_per_step
   int64_t longest_sequence = 0;           // tokens, prompt and response
-  int64_t max_tokens_per_microbatch = 0;
+  int64_t max_tokens_per_microbatch = 0;  // of a rank
+  /// The least that holds the longest sequence.
+  int64_t least_budget() const;
+  /// Of the ranks together that share one.
+  int64_t microbatch_tokens() const { return max_tokens_per_microbatch * role(RoleKind::trainer)->cp; }
   // Of a rank that generates; 0 pages: none does.
   int64_t kv_page_tokens = 0, kv_page_bytes = 0, kv_pages = 0;
   int64_t validation_page_bytes = 0;  // on trainer ranks
@@ -129,11 +136,18 @@ struct MemoryChoice {
   int64_t device_bytes = 0, host_bytes = 0;
 };
 
+/// Bytes of a step.
+struct RoleTraffic {
+  RoleKind role = RoleKind::trainer;
+  AxisBytes bytes;
+};
+
 struct PlanResult {
   RunPlan plan;  // complete only without errors
   std::vector<PlanError> errors;
   std::vector<std::string> warnings;
   std::vector<MemoryChoice> choices = {};  // where they were asked for: run/plan/memory_choices.h
+  std::vector<RoleTraffic> traffic = {};   // the same: run/plan/axis_traffic.h
 };
 
 /// Most bytes of a rank in one memory; 0: unlimited.

@@ -58,8 +58,11 @@ std::string lengths_text(const RunPlan& plan) {
     text += line("steps of a response", plan.steps_of_longest_response,
                  "at most, by rollout.tokens_per_step; a prompt is trained in the step that finishes it");
   text += line("longest_sequence", plan.longest_sequence, "prompt and response");
-  text += line("max_tokens_per_microbatch", plan.max_tokens_per_microbatch,
-               "micro-batches are packed up to it; their number does not change the gradient");
+  const int cp = plan.role(RoleKind::trainer)->cp;
+  text += line(
+      "max_tokens_per_microbatch", plan.max_tokens_per_microbatch,
+      cp > 1 ? fmt::format("of a rank: {} together pack micro-batches up to {}", cp, plan.microbatch_tokens())
+             : "micro-batches are packed up to it; their number does not change the gradient");
   if (plan.kv_pages > 0)
     text += line("kv_pages", plan.kv_pages,
                  fmt::format("per rank, {} tokens each, {} together", plan.kv_page_tokens,
@@ -92,6 +95,7 @@ std::string roles_text(const RunPlan& plan, int per_node) {
     text +=
         line(std::string(role_name(role.kind)),
              (role.tp > 1 ? fmt::format("tp {} ", role.tp) : "") +
+                 (role.cp > 1 ? fmt::format("cp {} ", role.cp) : "") +
                  (role.pp() > 1 ? fmt::format("pp {} ", role.pp()) : "") + fmt::format("dp {}", role.dp()) +
                  (role.zero > 1 ? fmt::format(" zero {}", role.zero) : ""),
              "ranks " + rank_set_text(role.ranks));
@@ -198,6 +202,33 @@ Json choices_json(const std::vector<MemoryChoice>& choices) {
   return list;
 }
 
+std::string traffic_text(const std::vector<RoleTraffic>& traffic) {
+  std::string text =
+      traffic.empty()
+          ? ""
+          : "sent over the axes per step, by all ranks of a role, when every sample has full length\n";
+  for (const RoleTraffic& t : traffic) {
+    const auto add = [&](const char* axis, int64_t bytes, const char* what) {
+      if (bytes > 0) text += line(fmt::format("{} {}", role_name(t.role), axis), gib_text(bytes), what);
+    };
+    const bool trains = t.role == RoleKind::trainer;
+    add("tp", t.bytes.tp,
+        trains ? "copies of the forward, partial sums of the backward" : "copies of the forward");
+    add("dp", t.bytes.dp, "sums of gradients, new weights");
+    add("cp", t.bytes.cp, "heads of attention and their gradients, between shares of tokens");
+    add("pp", t.bytes.pp, "activations and gradients between stages");
+  }
+  return text;
+}
+
+Json traffic_json(const std::vector<RoleTraffic>& traffic) {
+  Json roles = Json::object();
+  for (const RoleTraffic& t : traffic)
+    roles[std::string(role_name(t.role))] = {
+        {"tp", t.bytes.tp}, {"cp", t.bytes.cp}, {"dp", t.bytes.dp}, {"pp", t.bytes.pp}};
+  return roles;
+}
+
 std::string peer_keys_text(const RunPlan& plan) {
   const BatchPlan& b = plan.batch;
   std::string text = "the same numbers under other trainers' names\n";
@@ -228,7 +259,7 @@ Json roles_json(const RunPlan& plan) {
                                                   {"tp", role.tp},
                                                   {"pp", role.pp()},
                                                   {"vpp", 1},
-                                                  {"cp", 1},
+                                                  {"cp", role.cp},
                                                   {"ep", 1},
                                                   {"expert_dp", role.dp()},
                                                   {"zero", role.zero}}}};
@@ -294,7 +325,7 @@ std::string plan_text(const PlanResult& result, const ReportOptions& options) {
   text += fmt::format("{} on {} rank(s), {}, {}, {} steps\n", plan.algorithm, plan.num_ranks,
                       device_name(plan.device), dtype_name(plan.dtype), plan.steps);
   text += batch_text(plan) + lengths_text(plan) + roles_text(plan, options.ranks_per_node) +
-          memory_text(plan, options) + choices_text(result.choices);
+          memory_text(plan, options) + choices_text(result.choices) + traffic_text(result.traffic);
   text += work_text(plan);
   if (options.explain_batch) text += peer_keys_text(plan);
   return text + "ok\n";
@@ -332,6 +363,7 @@ Json plan_json(const PlanResult& result, const ReportOptions& options) {
                   {"generate_flop", work.generate},
                   {"reference_flop", work.reference},
                   {"train_flop", work.train}};
+  json["traffic"] = traffic_json(result.traffic);
   json["offload"] = {{"optimizer", plan.optimizer_in_host},
                      {"reference", plan.reference_in_host},
                      {"seconds_per_step", offload_seconds(plan)}};

@@ -73,6 +73,33 @@ void plan_tensor_parallel(PlanDraft& d, RolePlan& role, std::optional<int64_t> o
   d.error(fmt::format("roles.{}.tp", role_name(role.kind)), why, legal);
 }
 
+std::string context_parallel_defect(const ModelConfig& m, const RolePlan& role, int64_t cp) {
+  const int64_t groups = std::ssize(role.ranks) / role.tp;
+  if (groups % cp != 0)
+    return fmt::format("{} trainer ranks with tp = {} do not divide into groups of {}", role.ranks.size(),
+                       role.tp, cp);
+  const AttentionShape heads = attention_shape(m, role.tp);
+  if (heads.q_heads % cp != 0)
+    return fmt::format("{} attention heads{} do not divide by {}", heads.q_heads,
+                       role.tp > 1 ? fmt::format(" of a tp rank ({} / {})", m.num_heads, role.tp) : "", cp);
+  if (heads.kv_heads % cp == 0 || cp % heads.kv_heads == 0) return "";
+  return fmt::format("{} heads of keys and values of a tp rank neither divide by {}, nor it by them",
+                     heads.kv_heads, cp);
+}
+
+void plan_context_parallel(PlanDraft& d, RolePlan& role) {
+  const int64_t cp = d.config.roles.trainer.cp;
+  const std::string why = context_parallel_defect(d.facts, role, cp);
+  if (why.empty()) {
+    role.cp = static_cast<int>(cp);
+    return;
+  }
+  std::vector<Json> legal;
+  for (int64_t n = 1; n <= std::ssize(role.ranks) / role.tp; ++n)
+    if (context_parallel_defect(d.facts, role, n).empty()) legal.push_back(n);
+  d.error("roles.trainer.cp", why, legal);
+}
+
 /// Those of roles.trainer.stage_layers, if there are some.
 void choose_stages(PlanDraft& d, RolePlan& role) {
   const std::vector<int64_t>& chosen = d.config.roles.trainer.stage_layers;
@@ -99,16 +126,17 @@ void choose_stages(PlanDraft& d, RolePlan& role) {
 
 void plan_pipeline_parallel(PlanDraft& d, RolePlan& role) {
   const int64_t pp = d.config.roles.trainer.pp, layers = d.facts.num_layers;
-  const int64_t groups = std::ssize(role.ranks) / role.tp;
+  const int64_t groups = std::ssize(role.ranks) / role.tp / role.cp;
   const auto is_legal = [&](int64_t n) { return n <= layers && groups % n == 0; };
   std::vector<Json> legal;
   for (int64_t n = 1; n <= std::min(groups, layers); ++n)
     if (is_legal(n)) legal.push_back(n);
   if (!is_legal(pp))
     return d.error("roles.trainer.pp",
-                   pp > layers ? fmt::format("{} stages for {} layers", pp, layers)
-                               : fmt::format("{} trainer ranks with tp = {} do not divide into {} stages",
-                                             role.ranks.size(), role.tp, pp),
+                   pp > layers
+                       ? fmt::format("{} stages for {} layers", pp, layers)
+                       : fmt::format("{} trainer ranks with tp = {} and cp = {} do not divide into {} stages",
+                                     role.ranks.size(), role.tp, role.cp, pp),
                    legal);
   role.stages = balanced_stages(d.facts, static_cast<int>(pp));
   choose_stages(d, role);
@@ -137,6 +165,7 @@ void plan_roles(PlanDraft& d) {
   if (plan.needs_reference) add(RoleKind::reference, "roles.reference.ranks", roles.reference);
   plan.roles.push_back({RoleKind::trainer, trainer});
   plan_tensor_parallel(d, plan.roles.back(), roles.trainer.tp);
+  if (!trainer.empty()) plan_context_parallel(d, plan.roles.back());
   if (!trainer.empty()) plan_pipeline_parallel(d, plan.roles.back());
   plan.roles.back().zero = static_cast<int>(roles.trainer.zero);
   const bool inherits = plan.roles.back().tp == roles.trainer.tp;  // what is illegal is said once

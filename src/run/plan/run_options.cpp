@@ -45,7 +45,7 @@ EngineOptions engine_options(const Config& config, const RunPlan& plan) {
 
 PassOptions pass_options(const Config& config, const RunPlan& plan) {
   return {.temperature = config.rollout.temperature,
-          .token_budget = plan.max_tokens_per_microbatch,
+          .token_budget = plan.microbatch_tokens(),
           .cost = {config.train.cost_linear, config.train.cost_quadratic}};
 }
 

@@ -108,15 +108,17 @@ void plan_lengths(PlanDraft& d) {
 void plan_microbatch(PlanDraft& d) {
   RunPlan& plan = d.result.plan;
   const int64_t longest = plan.longest_sequence;
+  const int64_t cp = plan.role(RoleKind::trainer)->cp, least = plan.least_budget();
   plan.max_tokens_per_microbatch =
-      d.config.train.max_tokens_per_microbatch.value_or(std::max(longest, kLeastBudget));
-  if (plan.max_tokens_per_microbatch < longest)
-    d.error("train.max_tokens_per_microbatch",
-            fmt::format(
-                "a sequence can have {} tokens (prompt {}, new {}) and is never cut; the budget is {}. Lower "
-                "rollout.max_prompt_tokens where prompts are shorter",
-                longest, plan.max_prompt_tokens, plan.max_new_tokens, plan.max_tokens_per_microbatch),
-            {"auto", longest});
+      d.config.train.max_tokens_per_microbatch.value_or(std::max(least, kLeastBudget));
+  if (plan.max_tokens_per_microbatch >= least) return;
+  const std::string shared = cp > 1 ? fmt::format(" on each of {} ranks that share it", cp) : "";
+  d.error("train.max_tokens_per_microbatch",
+          fmt::format(
+              "a sequence can have {} tokens (prompt {}, new {}) and is never cut; the budget is {}{}. Lower "
+              "rollout.max_prompt_tokens where prompts are shorter",
+              longest, plan.max_prompt_tokens, plan.max_new_tokens, plan.max_tokens_per_microbatch, shared),
+          {"auto", least});
 }
 
 void plan_validation(PlanDraft& d) {

@@ -81,11 +81,11 @@ struct Lead {
 struct RoleParts {
   const RunTask& task;
   Ctx& ctx;
-  Comm* trainers;           // all of them; null on others
-  Comm* dp;                 // those that train the same part of the model; null on others
-  Collectives* dp_tensors;  // of the same ranks
-  Comm* model;              // those that have the trained model together; null on others
-  Pipeline pipeline;        // of the trained model's stages
+  Comm* trainers;         // all of them; null on others
+  Comm* dp;               // those that share micro-batches out; null on others
+  Collectives* replicas;  // those that train the same part of the model, with shares of micro-batches
+  Comm* model;            // those that have the trained model together; null on others
+  Pipeline pipeline;      // of the trained model's stages
   EndOfRun& end;
   GroupExchange& groups;
   WeightSync& weights;

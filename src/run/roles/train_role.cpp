@@ -9,6 +9,7 @@
 #include "src/rl/registry.h"
 #include "src/rl/sampled_with.h"
 #include "src/run/plan/run_options.h"
+#include "src/run/record/traffic_metrics.h"
 #include "src/run/roles/gradient_dump.h"
 #include "src/run/roles/logprob_check.h"
 
@@ -30,12 +31,12 @@ TrainRole::TrainRole(const Parts& parts)
       pass_(pass_options(config(), plan())),
       algorithm_(make_algorithm(config().algorithm)),
       objective_(parts.model, *algorithm_, pass_.temperature, plan().max_new_tokens),
-      trainer_(parts.ctx, parts.model, parts.trainers, parts.dp, parts.dp_tensors,
+      trainer_(parts.ctx, parts.model, parts.trainers, parts.dp, parts.replicas,
                trainer_options(config(), plan()), parts.pipeline) {
   p_.memory.add(parts.model.device(), [this] { return trainer_.held_bytes(); });
   p_.memory.add(trainer_.optimizer().state_device(), [this] { return trainer_.optimizer().held_bytes(); });
   if (const std::string& folder = p_.task.gradient_folder; !folder.empty())
-    trainer_.set_gradient_hook(gradient_dump(folder, p_.dp_tensors, shared_model()));
+    trainer_.set_gradient_hook(gradient_dump(folder, p_.replicas, shared_model()));
 }
 
 SharedModel TrainRole::shared_model() const {
@@ -202,6 +203,7 @@ void TrainRole::record(const std::vector<UpdateStats>& updates) {
   p_.journal.add(mean);
   p_.journal.set("perf/total_num_tokens", static_cast<double>(tokens));
   p_.journal.set("perf/update_tflop", flops * 1e-12);
+  record_traffic(p_.journal, p_.trainers, updates);
 }
 
 void TrainRole::stop(int64_t step, const std::string& defect, std::span<const Group> groups) {
@@ -218,7 +220,7 @@ void TrainRole::stop(int64_t step, const std::string& defect, std::span<const Gr
 
 std::unique_ptr<Role> make_train_role(const RoleParts& p) {
   return std::make_unique<TrainRole>(TrainRole::Parts{p.task, p.ctx, *p.trained, *p.trainers, *p.dp,
-                                                      *p.dp_tensors, *p.model, p.pipeline, p.end, p.groups,
+                                                      *p.replicas, *p.model, p.pipeline, p.end, p.groups,
                                                       p.journal, p.memory, p.trace});
 }
 

@@ -15,8 +15,8 @@ class TrainRole : public Role {
     Model& model;
     Comm& trainers;
     Comm& dp;
-    Collectives& dp_tensors;  // of the same ranks
-    Comm& model_ranks;        // those that have a model together
+    Collectives& replicas;  // of the same ranks
+    Comm& model_ranks;      // those that have a model together
     Pipeline pipeline;
     EndOfRun& end;
     GroupExchange& groups;

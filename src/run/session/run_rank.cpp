@@ -25,7 +25,9 @@ double wait_limit(const RunTask& task, bool idle) {
   return idle ? std::numeric_limits<double>::infinity() : task.wait_limit();
 }
 
-MeshShape shape_of(const RolePlan& role) { return {.tp = role.tp, .dp = role.dp(), .pp = role.pp()}; }
+MeshShape shape_of(const RolePlan& role) {
+  return {.tp = role.tp, .cp = role.cp, .dp = role.dp(), .pp = role.pp()};
+}
 
 std::vector<int> all_ranks(const MpiSession& mpi) {
   std::vector<int> all(static_cast<size_t>(mpi.size()));
@@ -152,7 +154,8 @@ Mesh* RunRank::mesh_of(RoleKind kind) {
 
 Splits RunRank::splits(RoleKind kind) {
   Mesh* const of = mesh_of(kind);
-  return {of ? &of->on(Axis::tp) : nullptr};
+  const RolePlan* role = task.plan.role(kind);
+  return {.tp = of ? &of->on(Axis::tp) : nullptr, .cp = role && role->cp > 1 ? &mesh.on(Axis::cp) : nullptr};
 }
 
 Model* RunRank::generating() const {
@@ -176,7 +179,7 @@ ModelOptions RunRank::policy_options() {
   const RolePlan& trainer = *task.plan.role(RoleKind::trainer);
   ModelOptions options{.with_gradients = true,
                        .splits = splits(RoleKind::trainer),
-                       .gradient_shards = trainer.gradient_shards(mesh.on(Axis::dp).rank())};
+                       .gradient_shards = trainer.gradient_shards(mesh.replicas().rank())};
   if (trainer.pp() > 1) options.layers = trainer.stages[static_cast<size_t>(mesh.on(Axis::pp).rank())];
   return options;
 }
@@ -208,7 +211,7 @@ RoleParts RunRank::role_parts(const ModelSource& source) {
           .ctx = host->ctx(),
           .trainers = trainers.get(),
           .dp = trains() ? &mesh.control(Axis::dp) : nullptr,
-          .dp_tensors = trains() ? &mesh.on(Axis::dp) : nullptr,
+          .replicas = trains() ? &mesh.replicas() : nullptr,
           .model = trains() ? &mesh.model() : nullptr,
           .pipeline = trains() && mesh.on(Axis::pp).size() > 1
                           ? Pipeline(mesh.on(Axis::pp), mesh.control(Axis::pp))

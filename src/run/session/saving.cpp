@@ -124,7 +124,7 @@ void export_step(RunRank& rank, int64_t step) {
   Comm& model = rank.mesh.model();
   const bool shared = model.size() > 1;
   if (rank.writes() && !shared) write(store_reader(weights));
-  if (shared && rank.mesh.control(Axis::dp).rank() == 0)
+  if (shared && rank.mesh.replicas().rank() == 0)
     read_shared({model, holders_of_one(rank)}, weights, weights.flat_values(), write);
   rank.trainers->barrier("export written by the first trainer rank");
 }

@@ -7,6 +7,7 @@
 #include "src/core/check.h"
 #include "src/core/text/printable.h"
 #include "src/rl/registry.h"
+#include "src/run/plan/axis_traffic.h"
 #include "src/run/plan/host_memory.h"
 #include "src/run/plan/memory.h"
 #include "src/run/plan/memory_choices.h"
@@ -80,6 +81,16 @@ void warn_of_host(const CommandLine& line, PlanResult& result) {
         fmt::format("a rank needs {} of the host: more than here ({})", gib_text(peak), host.of));
 }
 
+/// What `check` alone asks of a plan.
+void add_costs(const CommandLine& line, const ModelConfig& facts, const Config& config, PlanResult& result) {
+  result.choices = memory_choices(result.plan, facts, config);
+  result.traffic = axis_traffic(result.plan, facts, config);
+  const int per_node = static_cast<int>(line.integer("--gpus-per-node", 0));
+  if (per_node == 0) return;
+  for (std::string& warning : node_warnings(result.plan, result.traffic, per_node))
+    result.warnings.push_back(std::move(warning));
+}
+
 /// The plan with the errors of every stage; later stages need the earlier ones to be clean.
 CheckedConfig check_config(const CommandLine& line, int64_t& memory_limit) {
   ConfigReading reading = read_config(line.positional, line.overrides);
@@ -96,7 +107,7 @@ CheckedConfig check_config(const CommandLine& line, int64_t& memory_limit) {
     const int num_ranks = static_cast<int>(line.integer("--ranks", 1));
     const ModelConfig facts = read_model_facts(config.model.path);
     result = try_plan(config, num_ranks, facts, memory_limits(line, memory_limit));
-    if (result.errors.empty()) result.choices = memory_choices(result.plan, facts, config);
+    if (result.errors.empty()) add_costs(line, facts, config, result);
     warn_of_host(line, result);
     if (result.errors.empty() && missing.empty()) open_inputs(config, facts, checked);
   }

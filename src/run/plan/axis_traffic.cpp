@@ -1,0 +1,167 @@
+#include "src/run/plan/axis_traffic.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "src/core/check.h"
+#include "src/models/parameter_specs.h"
+#include "src/run/plan/dry_run.h"
+#include "src/run/plan/memory.h"
+
+namespace temper {
+namespace {
+
+/// Of micro-batches with so many sequences, how many there are on all dp ranks.
+using Microbatches = std::map<int64_t, int64_t>;
+
+/// Sequences of one length in a full micro-batch.
+int64_t full_microbatch(const RunPlan& plan) {
+  return plan.microbatch_tokens() / (plan.longest_sequence - 1);
+}
+
+/// Sequences of one length are dealt in turn, and fill micro-batches one after the other (train/packing.h).
+Microbatches microbatches_of(const RunPlan& plan, int64_t samples) {
+  const int64_t ranks = plan.role(RoleKind::trainer)->dp();
+  const int64_t full = full_microbatch(plan);
+  Microbatches all;
+  const auto add = [&](int64_t of_ranks, int64_t share) {
+    if (of_ranks * (share / full) > 0) all[full] += of_ranks * (share / full);
+    if (of_ranks > 0 && share % full > 0) all[share % full] += of_ranks;
+  };
+  add(samples % ranks, samples / ranks + 1);
+  add(ranks - samples % ranks, samples / ranks);
+  return all;
+}
+
+/// Of replicas that own as much of each unit, the first one and how many there are.
+std::vector<std::pair<int, int64_t>> alike_owners(const ModelConfig& model, const RolePlan& trainer,
+                                                  int stage, int tp_rank) {
+  ParameterStore store;
+  for (ParamSpec& spec : parameter_specs(model))
+    store.add(std::move(spec), {tp_rank, trainer.tp, trainer.holders().stages[static_cast<size_t>(stage)]});
+  std::map<std::vector<int64_t>, std::pair<int, int64_t>> kinds;
+  for (int replica = 0; replica < trainer.replicas(); ++replica) {
+    std::vector<int64_t> owned;
+    for (const Unit& unit : store.units())
+      if (const int64_t size = shard_range(unit.range.size(), replica, trainer.replicas()).size();
+          owned.empty() || owned.back() != size)
+        owned.push_back(size);
+    ++kinds.try_emplace(owned, replica, 0).first->second.second;
+  }
+  std::vector<std::pair<int, int64_t>> all;
+  for (const auto& [owned, kind] : kinds) all.push_back(kind);
+  return all;
+}
+
+/// Stages with as many layers at the same end of the model send the same: one of each kind, and how many
+/// there are.
+std::vector<std::pair<int, int64_t>> alike_stages(const RolePlan& trainer) {
+  std::map<std::array<int64_t, 3>, std::pair<int, int64_t>> kinds;
+  for (int stage = 0; stage < trainer.pp(); ++stage) {
+    const LayerRange& layers = trainer.stages[static_cast<size_t>(stage)];
+    const std::array<int64_t, 3> kind{stage == 0, stage == trainer.pp() - 1, layers.end - layers.begin};
+    ++kinds.try_emplace(kind, stage, 0).first->second.second;
+  }
+  std::vector<std::pair<int, int64_t>> all;
+  for (const auto& [key, kind] : kinds) all.push_back(kind);
+  return all;
+}
+
+/// Updates of a step that have as many samples.
+struct AlikeUpdates {
+  int64_t count = 0, samples = 0;
+};
+
+std::vector<AlikeUpdates> alike_updates(const BatchPlan& batch) {
+  return {{batch.updates_per_step - 1, batch.samples_per_update}, {1, batch.last_update_samples}};
+}
+
+/// Of all ranks with one share of one stage's model, in an update: what it sends without micro-batches, what
+/// each of these adds, and where ranks keep shards of gradients what each but the first adds to their sums,
+/// which all ranks make as often.
+AxisBytes share_traffic(const RunPlan& plan, const ModelConfig& model, const Config& config, GridPlace place,
+                        const std::vector<std::pair<int, int64_t>>& owners, int64_t samples) {
+  const int64_t ranks = plan.role(RoleKind::trainer)->dp();
+  const int64_t full = full_microbatch(plan), most = ((samples + ranks - 1) / ranks + full - 1) / full;
+  const auto of = [&](int64_t sequences) { return update_bytes(plan, model, config, place, sequences); };
+  AxisBytes all;
+  for (; place.cp < plan.role(RoleKind::trainer)->cp; ++place.cp) {
+    const AxisBytes none = of(0);
+    for (const auto& [sequences, count] : microbatches_of(plan, samples))
+      all = all + count * (of(sequences) - none);
+  }
+  place.cp = 0;
+  for (const auto& [replica, alike] : owners) {
+    place.replica = replica;
+    const AxisBytes ends = of(0);
+    all = all + alike * ends;
+    if (most > 1 && plan.role(RoleKind::trainer)->zero > 1)
+      all = all + alike * (most - 1) * (of(2 * full) - of(full) - (of(full) - ends));
+  }
+  return all;
+}
+
+AxisBytes trainer_traffic(const RunPlan& plan, const ModelConfig& model, const Config& config) {
+  const RolePlan& trainer = *plan.role(RoleKind::trainer);
+  AxisBytes step;
+  for (const auto& [stage, stages] : alike_stages(trainer))
+    for (int tp = 0; tp < trainer.tp; ++tp) {
+      const std::vector<std::pair<int, int64_t>> owners = alike_owners(model, trainer, stage, tp);
+      for (const AlikeUpdates& updates : alike_updates(plan.batch))
+        if (updates.count > 0)
+          step = step +
+                 stages * updates.count *
+                     share_traffic(plan, model, config, {.tp = tp, .stage = stage}, owners, updates.samples);
+    }
+  return plan.batch.epochs_per_step * step;
+}
+
+/// Of a role that only goes forward over each sample.
+AxisBytes forward_traffic(const RunPlan& plan, const ModelConfig& model, const Config& config,
+                          RoleKind kind) {
+  AxisBytes sample;
+  for (int tp = 0; tp < plan.role(kind)->tp; ++tp)
+    sample = sample + logprob_bytes(plan, model, config, kind, tp);
+  return plan.batch.samples_per_step * sample;
+}
+
+}  // namespace
+
+std::vector<RoleTraffic> axis_traffic(const RunPlan& plan, const ModelConfig& model, const Config& config) {
+  std::vector<RoleTraffic> all;
+  for (const RolePlan& role : plan.roles) {
+    if (role.ranks.size() == 1 || (role.kind != RoleKind::trainer && role.tp == 1)) continue;
+    all.push_back({role.kind, role.kind == RoleKind::trainer
+                                  ? trainer_traffic(plan, model, config)
+                                  : forward_traffic(plan, model, config, role.kind)});
+  }
+  return all;
+}
+
+std::vector<std::string> node_warnings(const RunPlan& plan, const std::vector<RoleTraffic>& traffic,
+                                       int ranks_per_node) {
+  std::vector<std::string> warnings;
+  for (const RoleTraffic& of : traffic) {
+    const RolePlan& role = *plan.role(of.role);
+    int64_t across = 0;
+    std::vector<int> first;
+    for (const int leader : role.leaders()) {
+      const std::vector<int> team = role.team(leader);
+      if (team.front() / ranks_per_node == team.back() / ranks_per_node) continue;
+      if (across++ == 0) first = team;
+    }
+    if (across == 0) continue;
+    warnings.push_back(
+        fmt::format("roles.{0}.tp = {1}: {2} of {3} groups of ranks that share the model are on several "
+                    "nodes of {4} (as ranks "
+                    "{5}-{6}); tp sends {7} a step, {8} by each rank, at the speed of the network between "
+                    "nodes. Let tp divide the "
+                    "ranks of a node and begin each role at a node",
+                    role_name(of.role), role.tp, across, role.leaders().size(), ranks_per_node, first.front(),
+                    first.back(), gib_text(of.bytes.tp), gib_text(of.bytes.tp / std::ssize(role.ranks))));
+  }
+  return warnings;
+}
+
+}  // namespace temper

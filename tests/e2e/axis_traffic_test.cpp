@@ -1,0 +1,88 @@
+// Bytes that trainer ranks send each other over each axis: what the plan predicts is what runs count.
+
+#include "tests/support/run_fixture.h"
+
+namespace temper {
+namespace {
+
+/// Every sample has as many tokens as it can have. The last update of a step is smaller, and its
+/// micro-batches hold different numbers of sequences, on some ranks none.
+constexpr const char* kConfig = R"(
+run.name = "x"
+run.steps = 1
+reward.functions = ["exact"]
+rollout.prompts_per_step = 5
+rollout.samples_per_prompt = 2
+rollout.max_prompt_tokens = 5
+rollout.max_new_tokens = 8
+rollout.ignore_eos = true
+train.samples_per_update = 7
+train.last_partial = "keep"
+train.epochs_per_step = 2
+train.max_tokens_per_microbatch = 30
+)";
+
+/// Heads of keys and values that tp 4 shares; layers that no number of stages divides; a tied head.
+constexpr const char* kTied = R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
+  "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 5, "num_attention_heads": 4,
+  "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 6400, "max_position_embeddings": 64,
+  "tie_word_embeddings": true, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "initializer_range": 0.2,
+  "eos_token_id": 2})";
+
+struct Layout {
+  int tp = 1, dp = 1, pp = 1, cp = 1;
+  std::string more = {};
+};
+
+class AxisTraffic : public RunFixture {
+ protected:
+  void SetUp() override {
+    std::string prompts;
+    for (int i = 0; i < 13; ++i)
+      prompts += fmt::format("{{\"tokens\":[{},7,9,11,{}],\"answer\":\"1\"}}\n", 20 + i, 40 + i);
+    prepare(kConfig, prompts);
+    ASSERT_EQ(program_.init_model("tied", kTied), 0) << output();
+  }
+  void expect_as_planned(const Layout& l) const {
+    const int ranks = l.tp * l.cp * l.dp * l.pp, budget = 30 / l.cp;
+    const std::string keys = fmt::format(
+        "roles.trainer.tp={} roles.trainer.cp={} roles.trainer.pp={} train.max_tokens_per_microbatch={} {}",
+        l.tp, l.cp, l.pp, budget, l.more);
+    SCOPED_TRACE(fmt::format("{} ranks, {}", ranks, keys));
+    ASSERT_EQ(program_.run(fmt::format("check run.toml --ranks {} --json {} 2> errors", ranks, keys)), 0)
+        << output();
+    const Json planned = parse_json(output(), "check").at("traffic").at("trainer");
+    ASSERT_EQ(program_.run_ranks(ranks, "train run.toml run.overwrite=true " + keys), 0) << output();
+    for (const Json& step : program_.metrics("x"))
+      for (const auto& [axis, size] :
+           {std::pair{"tp", l.tp}, {"cp", l.cp}, {"dp", l.cp * l.dp}, {"pp", l.pp}}) {
+        const std::string key = fmt::format("perf/comm_bytes/{}", axis);
+        EXPECT_EQ(step.contains(key), size > 1) << axis;
+        EXPECT_EQ(planned.at(axis).get<double>() > 0, size > 1) << axis;
+        EXPECT_EQ(step.value(key, 0.0), planned.at(axis).get<double>()) << axis;
+      }
+    std::filesystem::remove_all(program_.path("runs"));
+  }
+};
+
+TEST_F(AxisTraffic, IsCountedAsPlanned) {
+  const std::string tied = "model.path=tied";
+  expect_as_planned({.tp = 2});
+  expect_as_planned({.dp = 2});
+  expect_as_planned({.pp = 2});
+  expect_as_planned({.dp = 3, .more = "roles.trainer.zero=2"});
+  expect_as_planned({.tp = 2, .dp = 2});
+  expect_as_planned({.cp = 2});
+  expect_as_planned({.tp = 2, .dp = 2, .cp = 2, .more = "roles.trainer.zero=2"});
+  expect_as_planned({.tp = 4, .more = tied});
+  expect_as_planned({.pp = 3, .more = tied + " train.recompute.granularity=full"});
+  expect_as_planned({.tp = 2, .dp = 2, .pp = 2, .more = tied + " train.recompute.granularity=selective"});
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,120 @@
+// The recipes of conf/: each is legal, and those of large models fit into the memory of the GPUs that they
+// name.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "src/config/load.h"
+#include "src/run/plan/memory.h"
+#include "src/run/plan/model_facts.h"
+#include "src/run/plan/plan.h"
+
+namespace temper {
+namespace {
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+ModelConfig shape(const char* family, int64_t hidden, int64_t layers, int64_t heads, int64_t feed_forward,
+                  int64_t vocabulary) {
+  ModelConfig model{.family = family,
+                    .vocab_size = vocabulary,
+                    .hidden_size = hidden,
+                    .intermediate_size = feed_forward,
+                    .num_layers = layers,
+                    .num_heads = heads,
+                    .num_kv_heads = 8,
+                    .head_dim = 128,
+                    .max_position_embeddings = 40960,
+                    .qk_norm = std::string(family) == "qwen3",
+                    .rope = {},
+                    .eos_token_ids = {}};
+  return model;
+}
+
+struct Recipe {
+  const char* file;
+  int ranks;
+  ModelConfig model;
+  int64_t parameters;  // as published
+  int tp, pp;          // of the trainer
+};
+
+std::vector<Recipe> large_recipes() {
+  return {
+      {"conf/qwen3_32b_grpo_32gpu.toml", 32, shape("qwen3", 5120, 64, 64, 25600, 151936), 32762123264, 8, 1},
+      {"conf/llama3.1_70b_grpo_64gpu.toml", 64, shape("llama", 8192, 80, 64, 28672, 128256), 70553706496, 8,
+       2},
+      {"conf/llama3.1_405b_grpo_512gpu.toml", 512, shape("llama", 16384, 126, 128, 53248, 128256),
+       405853388800, 8, 16}};
+}
+
+std::string all_errors(const PlanResult& result) {
+  std::string text;
+  for (const PlanError& error : result.errors) text += error.key + ": " + error.message + "\n";
+  return text;
+}
+
+TEST(Recipes, AreLegal) {
+  std::set<std::string> large;
+  for (const Recipe& recipe : large_recipes()) large.insert(recipe.file);
+  int recipes = 0;
+  for (const char* folder : {"conf", "conf/test"})
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      const std::string file = entry.path().string();
+      if (entry.path().extension() != ".toml" || large.contains(file)) continue;
+      SCOPED_TRACE(file);
+      const PlanResult result = try_plan(load_config(file, {}).config, 2, shape("qwen3", 64, 2, 8, 128, 320));
+      EXPECT_TRUE(result.errors.empty()) << all_errors(result);
+      ++recipes;
+    }
+  EXPECT_GE(recipes, 6);
+}
+
+TEST(Recipes, OfLargeModelsFitTheirGpus) {
+  for (const Recipe& recipe : large_recipes())
+    for (const int64_t memory : {80, 141}) {
+      SCOPED_TRACE(::testing::Message() << recipe.file << " on GPUs of " << memory << " GiB");
+      EXPECT_EQ(num_parameters(recipe.model), recipe.parameters);
+      const PlanResult result = try_plan(load_config(recipe.file, {}).config, recipe.ranks, recipe.model,
+                                         {.device = {memory * kGiB}, .host = {64 * kGiB, "a GPU's share"}});
+      ASSERT_TRUE(result.errors.empty()) << all_errors(result);
+      EXPECT_TRUE(result.warnings.empty()) << result.warnings.front();
+      const RunPlan& plan = result.plan;
+      EXPECT_EQ(plan.device, Device::cuda);
+      EXPECT_LE(peak_bytes(plan), memory * kGiB);
+      const RolePlan& trainer = *plan.role(RoleKind::trainer);
+      EXPECT_EQ(trainer.tp, recipe.tp);
+      EXPECT_EQ(trainer.pp(), recipe.pp);
+      EXPECT_EQ(trainer.tp * trainer.pp() * trainer.dp(), recipe.ranks);
+      EXPECT_GE(plan.batch.samples_per_update, 64 * trainer.dp()) << "sequences for an even share of work";
+    }
+}
+
+/// Seven ranks of an axis are no layout, and the rule names those that are.
+TEST(Recipes, OfLargeModelsNameTheLegalLayouts) {
+  for (const Recipe& recipe : large_recipes()) {
+    SCOPED_TRACE(recipe.file);
+    const std::pair<const char*, int> keys[] = {
+        {"roles.trainer.tp", recipe.tp}, {"roles.trainer.pp", recipe.pp}, {"roles.rollout.tp", 8}};
+    for (const auto& [key, legal_value] : keys) {
+      const Config config = load_config(recipe.file, {fmt::format("{}=7", key)}).config;
+      const std::vector<PlanError> errors = validate(config, recipe.ranks, recipe.model);
+      ASSERT_EQ(errors.size(), 1u) << key;
+      EXPECT_EQ(errors.front().key, key);
+      const std::vector<Json>& legal = errors.front().legal;
+      EXPECT_NE(std::find(legal.begin(), legal.end(), Json(legal_value)), legal.end());
+      EXPECT_EQ(std::find(legal.begin(), legal.end(), Json(7)), legal.end());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

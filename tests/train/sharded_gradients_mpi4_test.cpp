@@ -1,0 +1,5 @@
+// Shards of gradients on 4 ranks.
+
+#include "tests/train/sharded_gradients.h"
+
+int main(int argc, char** argv) { return temper::run_tests_on_ranks(argc, argv, 4); }

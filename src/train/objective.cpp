@@ -27,6 +27,9 @@ void complete_inputs(Microbatch& mb, std::span<const Trajectory* const> all, std
     const double difference = std::abs(logprob[i] - in.sampled_logprob[i]);
     if (in.weight[i] == 0.0 || !(difference > 0)) continue;
     update.logprob_diff_max = std::max(update.logprob_diff_max, difference);
+    // The rank that computed it says so.
+    const auto at = static_cast<int64_t>(i);
+    if (at < mb.own_targets.begin || at >= mb.own_targets.end) continue;
     note_difference(*all[static_cast<size_t>(mb.sequence[i])], mb.offset[i], in.sampled_logprob[i],
                     logprob[i], update.difference);
   }

@@ -151,7 +151,7 @@ Pipeline::Parcel Trainer::run(Ctx& c, const ScheduleStep& step, Slot& slot,
   if (model_.parameters().shards_grads()) model_.parameters().clear_grads();
   if (pipeline_.last()) {
     run_last(keeping, slot, all, objective, update, watcher, dx);
-    note_work(std::ssize(slot.mb.cu_seqlens) - 1, tokens);
+    if (model_.splits().place().rank == 0) note_work(slot.mb.sequences_here(), tokens);
   } else {
     backward_pass(keeping, model_, slot.mb.batch(c), slot.dy, slot.saved, watcher, dx);
   }

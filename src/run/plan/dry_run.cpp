@@ -84,9 +84,10 @@ Trajectory trajectory(const RunPlan& plan, int64_t prompt, int64_t response) {
   return t;
 }
 
-/// Sequences of one length that fill a micro-batch, but for more than `most` sequences.
-std::vector<Trajectory> filled(const RunPlan& plan, int64_t prompt, int64_t response, int64_t most) {
-  const int64_t rows = prompt + response - 1, budget = plan.microbatch_tokens();
+/// Sequences of one length that fill a micro-batch of `budget` tokens, but for more than `most` sequences.
+std::vector<Trajectory> filled(const RunPlan& plan, int64_t budget, int64_t prompt, int64_t response,
+                               int64_t most) {
+  const int64_t rows = prompt + response - 1;
   std::vector<Trajectory> all;
   int64_t left = budget;
   for (; left >= rows && std::ssize(all) < most; left -= rows)
@@ -103,9 +104,9 @@ int64_t share_of(const RunPlan& plan, RoleKind role, int64_t sequences) {
 }
 
 /// The micro-batches that take most: of the longest sequences, and of those with the most targets.
-std::vector<std::vector<Trajectory>> fullest(const RunPlan& plan, int64_t most) {
+std::vector<std::vector<Trajectory>> fullest(const RunPlan& plan, int64_t budget, int64_t most) {
   const int64_t longest = plan.longest_sequence, response = std::min(plan.max_new_tokens, longest - 1);
-  return {filled(plan, longest - response, response, most), filled(plan, 1, response, most)};
+  return {filled(plan, budget, longest - response, response, most), filled(plan, budget, 1, response, most)};
 }
 
 /// `all`, for `times` micro-batches, but for more than `most` sequences.
@@ -206,12 +207,16 @@ auto with_share_of(const RunPlan& plan, const SomeLayers& some, Device device, b
   return measure(Model(some.model, options));
 }
 
-/// The same, as the rank with the largest share has it.
+/// The most of this, as ranks with the largest share have it: of those that share tokens the first one, which
+/// may have all of a prompt, and the last one, which may have all of a response.
 template <class Measure>
-auto with_model_of(const RunPlan& plan, const SomeLayers& some, Device device, bool trains, RoleKind kind,
-                   const Measure& measure) {
-  const int rank = largest_share(some.model, tp_of(plan, kind)).rank;
-  return with_share_of(plan, some, device, trains, kind, {.tp = rank}, measure);
+PhaseMemory with_model_of(const RunPlan& plan, const SomeLayers& some, Device device, bool trains,
+                          RoleKind kind, const Measure& measure) {
+  const int rank = largest_share(some.model, tp_of(plan, kind)).rank, last = trainer_of(plan).cp - 1;
+  const auto of = [&](int cp) {
+    return with_share_of(plan, some, device, trains, kind, {.tp = rank, .cp = cp}, measure);
+  };
+  return trains && last > 0 ? larger(of(0), of(last)) : of(0);
 }
 
 /// `measure` of these layers, by models with one and with two: each sends the same, but where runs of layers
@@ -269,7 +274,7 @@ PhaseMemory train_memory(const RunPlan& plan, const ModelConfig& model, const Co
   const SomeLayers layers{model, trainer_of(plan).stages[static_cast<size_t>(stage)]};
   return of_layers(layers, config, device, [&](const SomeLayers& some) {
     PhaseMemory most;
-    for (const std::vector<Trajectory>& one : fullest(plan, update)) {
+    for (const std::vector<Trajectory>& one : fullest(plan, plan.microbatch_tokens(), update)) {
       const std::vector<const Trajectory*> all = repeated(one, most_kept(stage, stages), update);
       Backend backend = backend_of(config, device);
       Collectives dp = silent_collectives(trainer_of(plan).replicas()),
@@ -294,15 +299,15 @@ PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const 
   const Device device = real.value_or(counting_device(plan));
   const RoleKind role = plan.needs_reference ? RoleKind::reference : RoleKind::trainer;
   const int64_t step = share_of(plan, role, plan.batch.samples_per_step);
+  const PassOptions pass = pass_options(config, plan, role);
   return of_layers(whole(model), config, device, [&](const SomeLayers& some) {
     PhaseMemory most;
-    for (const std::vector<Trajectory>& all : fullest(plan, step)) {
+    for (const std::vector<Trajectory>& all : fullest(plan, pass.token_budget, step)) {
       Backend backend = backend_of(config, device);
-      most =
-          larger(most, with_model_of(plan, some, device, false, role, [&](const Model& layers) {
-                   local_logprobs(backend.ctx(), layers, repeated(all, 1, step), pass_options(config, plan));
-                   return PhaseMemory{0, backend.ctx().scratch.peak_bytes()};
-                 }));
+      most = larger(most, with_model_of(plan, some, device, false, role, [&](const Model& layers) {
+                      local_logprobs(backend.ctx(), layers, repeated(all, 1, step), pass);
+                      return PhaseMemory{0, backend.ctx().scratch.peak_bytes()};
+                    }));
     }
     return most;
   });
@@ -369,7 +374,7 @@ AxisBytes logprob_bytes(const RunPlan& plan, const ModelConfig& model, const Con
   return bytes_of_layers(whole(model), config, [&](const SomeLayers& some) {
     return with_share_of(plan, some, device, false, role, {.tp = tp_rank}, [&](const Model& layers) {
       Backend backend = backend_of(config, device);
-      local_logprobs(backend.ctx(), layers, repeated(all, 1, 1), pass_options(config, plan));
+      local_logprobs(backend.ctx(), layers, repeated(all, 1, 1), pass_options(config, plan, role));
       const Collectives* tp = layers.splits().tp;
       return AxisBytes{.tp = tp ? tp->bytes_sent() : 0};
     });

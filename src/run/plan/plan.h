@@ -4,6 +4,7 @@
 // memory. `temper check` prints it and stops; every rank of a run computes the same. Nothing else derives
 // such numbers.
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -113,6 +114,8 @@ struct RunPlan {
   int64_t max_tokens_per_microbatch = 0;  // of a rank
   /// The least that holds the longest sequence.
   int64_t least_budget() const;
+  /// Of a reference, whose ranks do not share tokens.
+  int64_t reference_budget() const { return std::max(max_tokens_per_microbatch, longest_sequence); }
   /// Of the ranks together that share one.
   int64_t microbatch_tokens() const { return max_tokens_per_microbatch * role(RoleKind::trainer)->cp; }
   // Of a rank that generates; 0 pages: none does.

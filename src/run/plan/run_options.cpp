@@ -43,9 +43,9 @@ EngineOptions engine_options(const Config& config, const RunPlan& plan) {
           .num_pages = plan.kv_pages};
 }
 
-PassOptions pass_options(const Config& config, const RunPlan& plan) {
+PassOptions pass_options(const Config& config, const RunPlan& plan, RoleKind role) {
   return {.temperature = config.rollout.temperature,
-          .token_budget = plan.microbatch_tokens(),
+          .token_budget = role == RoleKind::reference ? plan.reference_budget() : plan.microbatch_tokens(),
           .cost = {config.train.cost_linear, config.train.cost_quadratic}};
 }
 
@@ -58,7 +58,7 @@ RecomputePlan recompute_plan(const RecomputeConfig& c) {
 }
 
 TrainerOptions trainer_options(const Config& config, const RunPlan& plan) {
-  return {.pass = pass_options(config, plan),
+  return {.pass = pass_options(config, plan, RoleKind::trainer),
           .optimizer = config.optimizer,
           .total_updates = plan.batch.updates_total,
           .seed = config.run.seed,

@@ -19,7 +19,8 @@ GenerateOptions sampling_options(const RolloutConfig& section, const ModelConfig
 GenerateOptions rollout_options(const Config& config, const RunPlan& plan, const ModelConfig& model,
                                 const Tokenizer& tokenizer);
 EngineOptions engine_options(const Config& config, const RunPlan& plan);
-PassOptions pass_options(const Config& config, const RunPlan& plan);
+/// Of the trainer or a reference.
+PassOptions pass_options(const Config& config, const RunPlan& plan, RoleKind role);
 RecomputePlan recompute_plan(const RecomputeConfig& section);
 TrainerOptions trainer_options(const Config& config, const RunPlan& plan);
 

@@ -92,7 +92,7 @@ bool ReferenceRole::complete(int64_t step, StepInput input) {
 std::unique_ptr<Role> make_reference_role(const RoleParts& p) {
   const ReferenceRole::Parts parts{p.ctx,
                                    p.task.plan,
-                                   pass_options(p.task.config(), p.task.plan),
+                                   pass_options(p.task.config(), p.task.plan, RoleKind::reference),
                                    p.end,
                                    p.groups,
                                    p.trace,

@@ -28,7 +28,7 @@ std::vector<const Trajectory*> in_order(std::span<const Group> groups) {
 
 TrainRole::TrainRole(const Parts& parts)
     : p_(parts),
-      pass_(pass_options(config(), plan())),
+      pass_(pass_options(config(), plan(), RoleKind::trainer)),
       algorithm_(make_algorithm(config().algorithm)),
       objective_(parts.model, *algorithm_, pass_.temperature, plan().max_new_tokens),
       trainer_(parts.ctx, parts.model, parts.trainers, parts.dp, parts.replicas,

@@ -15,7 +15,7 @@ class TrainRole : public Role {
     Model& model;
     Comm& trainers;
     Comm& dp;
-    Collectives& replicas;  // of the same ranks
+    Collectives& replicas;  // along cp and dp
     Comm& model_ranks;      // those that have a model together
     Pipeline pipeline;
     EndOfRun& end;

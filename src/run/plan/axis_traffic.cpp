@@ -58,11 +58,8 @@ std::vector<std::pair<int, int64_t>> alike_owners(const ModelConfig& model, cons
 /// there are.
 std::vector<std::pair<int, int64_t>> alike_stages(const RolePlan& trainer) {
   std::map<std::array<int64_t, 3>, std::pair<int, int64_t>> kinds;
-  for (int stage = 0; stage < trainer.pp(); ++stage) {
-    const LayerRange& layers = trainer.stages[static_cast<size_t>(stage)];
-    const std::array<int64_t, 3> kind{stage == 0, stage == trainer.pp() - 1, layers.end - layers.begin};
-    ++kinds.try_emplace(kind, stage, 0).first->second.second;
-  }
+  for (int stage = 0; stage < trainer.pp(); ++stage)
+    ++kinds.try_emplace(trainer.stage_kind(stage), stage, 0).first->second.second;
   std::vector<std::pair<int, int64_t>> all;
   for (const auto& [key, kind] : kinds) all.push_back(kind);
   return all;

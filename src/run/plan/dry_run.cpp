@@ -1,6 +1,7 @@
 #include "src/run/plan/dry_run.h"
 
 #include <algorithm>
+#include <map>
 
 #include "src/models/parameter_specs.h"
 #include "src/ops/backend.h"
@@ -109,12 +110,9 @@ std::vector<std::vector<Trajectory>> fullest(const RunPlan& plan, int64_t budget
   return {filled(plan, budget, longest - response, response, most), filled(plan, budget, 1, response, most)};
 }
 
-/// `all`, for `times` micro-batches, but for more than `most` sequences.
-std::vector<const Trajectory*> repeated(const std::vector<Trajectory>& all, int64_t times, int64_t most) {
+std::vector<const Trajectory*> pointers(const std::vector<Trajectory>& all) {
   std::vector<const Trajectory*> list;
-  for (int64_t i = 0; i < times; ++i)
-    for (const Trajectory& t : all)
-      if (std::ssize(list) < most) list.push_back(&t);
+  for (const Trajectory& t : all) list.push_back(&t);
   return list;
 }
 
@@ -265,8 +263,26 @@ ModelMemory model_memory(const RunPlan& plan, const ModelConfig& model, const Co
   return memory;
 }
 
-PhaseMemory train_memory(const RunPlan& plan, const ModelConfig& model, const Config& config, int stage,
-                         std::optional<Device> real) {
+std::vector<PhaseMemory> train_memory(const RunPlan& plan, const ModelConfig& model, const Config& config) {
+  const RolePlan& trainer = trainer_of(plan);
+  const int64_t update = share_of(plan, RoleKind::trainer, plan.batch.samples_per_update);
+  const int64_t in_microbatch =
+      std::max<int64_t>(1, plan.microbatch_tokens() / std::max<int64_t>(1, plan.longest_sequence - 1));
+  std::map<std::array<int64_t, 3>, PhaseMemory> known;
+  std::vector<PhaseMemory> stages;
+  for (int stage = 0; stage < trainer.pp(); ++stage) {
+    const auto [at, is_new] = known.try_emplace(trainer.stage_kind(stage));
+    if (is_new) at->second = microbatch_memory(plan, model, config, stage);
+    stages.push_back(at->second);
+    const int64_t kept =
+        std::min(most_kept(stage, trainer.pp()), (update + in_microbatch - 1) / in_microbatch);
+    stages.back().activations = saturating_multiply(stages.back().activations, std::max<int64_t>(1, kept));
+  }
+  return stages;
+}
+
+PhaseMemory microbatch_memory(const RunPlan& plan, const ModelConfig& model, const Config& config, int stage,
+                              std::optional<Device> real) {
   const Device device = real.value_or(counting_device(plan));
   const int64_t update = share_of(plan, RoleKind::trainer, plan.batch.samples_per_update);
   const std::unique_ptr<Algorithm> algorithm = make_algorithm(config.algorithm);
@@ -274,8 +290,7 @@ PhaseMemory train_memory(const RunPlan& plan, const ModelConfig& model, const Co
   const SomeLayers layers{model, trainer_of(plan).stages[static_cast<size_t>(stage)]};
   return of_layers(layers, config, device, [&](const SomeLayers& some) {
     PhaseMemory most;
-    for (const std::vector<Trajectory>& one : fullest(plan, plan.microbatch_tokens(), update)) {
-      const std::vector<const Trajectory*> all = repeated(one, most_kept(stage, stages), update);
+    for (const std::vector<Trajectory>& all : fullest(plan, plan.microbatch_tokens(), update)) {
       Backend backend = backend_of(config, device);
       Collectives dp = silent_collectives(trainer_of(plan).replicas()),
                   pp = silent_collectives(stages, stage);
@@ -286,7 +301,7 @@ PhaseMemory train_memory(const RunPlan& plan, const ModelConfig& model, const Co
                                    stages > 1 ? Pipeline(pp, control) : Pipeline());
                    const PolicyObjective objective(part, *algorithm, config.rollout.temperature,
                                                    plan.max_new_tokens);
-                   trainer.update(backend.ctx(), all, objective);
+                   trainer.update(backend.ctx(), pointers(all), objective);
                    return PhaseMemory{trainer.activation_bytes(), backend.ctx().scratch.peak_bytes()};
                  }));
     }
@@ -305,7 +320,7 @@ PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const 
     for (const std::vector<Trajectory>& all : fullest(plan, pass.token_budget, step)) {
       Backend backend = backend_of(config, device);
       most = larger(most, with_model_of(plan, some, device, false, role, [&](const Model& layers) {
-                      local_logprobs(backend.ctx(), layers, repeated(all, 1, step), pass);
+                      local_logprobs(backend.ctx(), layers, pointers(all), pass);
                       return PhaseMemory{0, backend.ctx().scratch.peak_bytes()};
                     }));
     }
@@ -362,7 +377,7 @@ AxisBytes update_bytes(const RunPlan& plan, const ModelConfig& model, const Conf
       Trainer one(backend.ctx(), part, control, control, dp, trainer_options(config, plan),
                   trainer.pp() > 1 ? Pipeline(pp, control) : Pipeline());
       const PolicyObjective objective(part, *algorithm, config.rollout.temperature, plan.max_new_tokens);
-      return one.update(backend.ctx(), repeated(all, 1, sequences), objective).sent;
+      return one.update(backend.ctx(), pointers(all), objective).sent;
     });
   });
 }
@@ -374,7 +389,7 @@ AxisBytes logprob_bytes(const RunPlan& plan, const ModelConfig& model, const Con
   return bytes_of_layers(whole(model), config, [&](const SomeLayers& some) {
     return with_share_of(plan, some, device, false, role, {.tp = tp_rank}, [&](const Model& layers) {
       Backend backend = backend_of(config, device);
-      local_logprobs(backend.ctx(), layers, repeated(all, 1, 1), pass_options(config, plan, role));
+      local_logprobs(backend.ctx(), layers, pointers(all), pass_options(config, plan, role));
       const Collectives* tp = layers.splits().tp;
       return AxisBytes{.tp = tp ? tp->bytes_sent() : 0};
     });

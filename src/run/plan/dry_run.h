@@ -28,9 +28,11 @@ ModelMemory model_memory(const RunPlan& plan, const ModelConfig& model, const Co
 struct PhaseMemory {
   int64_t activations = 0, workspace = 0;  // kept for backward; everything else
 };
-/// An update whose micro-batches are as full as they can be, on a stage of the trainer.
-PhaseMemory train_memory(const RunPlan& plan, const ModelConfig& model, const Config& config, int stage = 0,
-                         std::optional<Device> real = {});
+/// An update whose micro-batches are as full as they can be, on each stage of the trainer.
+std::vector<PhaseMemory> train_memory(const RunPlan& plan, const ModelConfig& model, const Config& config);
+/// One such micro-batch.
+PhaseMemory microbatch_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
+                              int stage = 0, std::optional<Device> real = {});
 /// Log-probs of such micro-batches.
 PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
                            std::optional<Device> real = {});

@@ -182,9 +182,7 @@ int64_t saturating_multiply(int64_t a, int64_t b) {
 std::vector<MemoryRow> plan_memory(const RunPlan& plan, const ModelConfig& model, const Config& config) {
   const ModelMemory held = model_memory(plan, model, config);
   const RolePlan& trainer = *plan.role(RoleKind::trainer);
-  std::vector<PhaseMemory> train;  // of each stage
-  for (int stage = 0; stage < trainer.pp(); ++stage)
-    train.push_back(train_memory(plan, model, config, stage));
+  const std::vector<PhaseMemory> train = train_memory(plan, model, config);
   PhaseMemory reference, generate;
   if (plan.needs_reference) reference = logprob_memory(plan, model, config);
   if (plan.kv_pages > 0) generate = generate_memory(plan, model, config);

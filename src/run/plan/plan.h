@@ -5,6 +5,7 @@
 // such numbers.
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -65,6 +66,11 @@ struct RolePlan {
   int zero = 1;  // of the trainer; 2: a rank keeps its shard of gradients
   /// Of a rank that has the role.
   int stage_of(int rank) const;
+  /// The same for stages with as many layers at the same end of the model, which hold and send the same.
+  std::array<int64_t, 3> stage_kind(int stage) const {
+    const LayerRange& layers = stages[static_cast<size_t>(stage)];
+    return {stage == 0, stage == pp() - 1, layers.end - layers.begin};
+  }
   /// Ranks with the same part of the model, which share the optimizer's state.
   int replicas() const { return cp * dp(); }
   GradientShards gradient_shards(int replica) const {

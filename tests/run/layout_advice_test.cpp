@@ -97,6 +97,15 @@ TEST(LayoutAdvice, GroupsOnSeveralNodesAndWhatTheySend) {
   const std::vector<std::string> six = node_warnings(result.plan, traffic, 6);
   ASSERT_EQ(six.size(), 2u);
   EXPECT_EQ(six.back().find("roles.trainer.tp = 4: 1 of 4 groups"), 0u) << six.back();
+  // Ranks that share tokens are tp ranks apart.
+  const PlanResult tokens = plan_of(16, 141, {"roles.trainer.tp=4", "roles.trainer.cp=2"});
+  ASSERT_TRUE(tokens.errors.empty()) << tokens.errors.front().message;
+  const std::vector<RoleTraffic> sent{{RoleKind::trainer, {.tp = kGiB, .cp = 160 * kGiB}}};
+  EXPECT_TRUE(node_warnings(tokens.plan, sent, 8).empty());
+  const std::vector<std::string> half = node_warnings(tokens.plan, sent, 4);
+  ASSERT_EQ(half.size(), 1u);
+  EXPECT_EQ(half.front().find("roles.trainer.cp = 2: 2 of 2 groups"), 0u) << half.front();
+  EXPECT_NE(half.front().find("cp sends 160.000 GiB a step, 10.000 GiB by each rank"), std::string::npos);
 }
 
 /// Of a model whose parameters need no padding, with samples of 100 + 60 tokens, in fp32.

@@ -123,6 +123,26 @@ AxisBytes forward_traffic(const RunPlan& plan, const ModelConfig& model, const C
   return plan.batch.samples_per_step * sample;
 }
 
+/// Where blocks of so many neighbours, over which an axis sends, are on several nodes.
+void warn_across(std::vector<std::string>& warnings, const RolePlan& role, const char* axis, int along,
+                 int block, int64_t bytes, int ranks_per_node) {
+  int64_t across = 0, blocks = 0, first = 0;
+  for (int64_t at = 0; at < std::ssize(role.ranks); at += block, ++blocks) {
+    const int begin = role.ranks[static_cast<size_t>(at)],
+              end = role.ranks[static_cast<size_t>(at + block - 1)];
+    if (begin / ranks_per_node != end / ranks_per_node && across++ == 0) first = at;
+  }
+  if (across == 0) return;
+  warnings.push_back(fmt::format(
+      "roles.{0}.{1} = {2}: {3} of {4} groups of ranks are on several nodes of {5} (as ranks {6}-{7}); {1} "
+      "sends "
+      "{8} a step, {9} by each rank, at the speed of the network between nodes. Let {1} divide the ranks "
+      "of a node and begin each role at a node",
+      role_name(role.kind), axis, along, across, blocks, ranks_per_node,
+      role.ranks[static_cast<size_t>(first)], role.ranks[static_cast<size_t>(first + block - 1)],
+      gib_text(bytes), gib_text(bytes / std::ssize(role.ranks))));
+}
+
 }  // namespace
 
 std::vector<RoleTraffic> axis_traffic(const RunPlan& plan, const ModelConfig& model, const Config& config) {
@@ -141,22 +161,9 @@ std::vector<std::string> node_warnings(const RunPlan& plan, const std::vector<Ro
   std::vector<std::string> warnings;
   for (const RoleTraffic& of : traffic) {
     const RolePlan& role = *plan.role(of.role);
-    int64_t across = 0;
-    std::vector<int> first;
-    for (const int leader : role.leaders()) {
-      const std::vector<int> team = role.team(leader);
-      if (team.front() / ranks_per_node == team.back() / ranks_per_node) continue;
-      if (across++ == 0) first = team;
-    }
-    if (across == 0) continue;
-    warnings.push_back(
-        fmt::format("roles.{0}.tp = {1}: {2} of {3} groups of ranks that share the model are on several "
-                    "nodes of {4} (as ranks "
-                    "{5}-{6}); tp sends {7} a step, {8} by each rank, at the speed of the network between "
-                    "nodes. Let tp divide the "
-                    "ranks of a node and begin each role at a node",
-                    role_name(of.role), role.tp, across, role.leaders().size(), ranks_per_node, first.front(),
-                    first.back(), gib_text(of.bytes.tp), gib_text(of.bytes.tp / std::ssize(role.ranks))));
+    if (role.tp > 1) warn_across(warnings, role, "tp", role.tp, role.tp, of.bytes.tp, ranks_per_node);
+    if (role.cp > 1)
+      warn_across(warnings, role, "cp", role.cp, role.tp * role.cp, of.bytes.cp, ranks_per_node);
   }
   return warnings;
 }

@@ -33,6 +33,8 @@ class Mesh {
   Comm& control(Axis axis) { return *controls_[static_cast<size_t>(axis)]; }
   /// Those that have the same part of the model, along cp and dp: what gradients are summed over.
   Collectives& replicas() { return replicas_ ? *replicas_ : on(Axis::dp); }
+  /// Neighbours along tp and cp.
+  Comm& team() { return *team_; }
   /// Those that have one whole model together: tp neighbours, stage after stage.
   Comm& model() { return *model_; }
 
@@ -40,7 +42,7 @@ class Mesh {
   std::array<std::unique_ptr<Collectives>, kAxes.size()> axes_;
   std::array<std::unique_ptr<Comm>, kAxes.size()> controls_;
   std::unique_ptr<Collectives> replicas_;  // null: as those of dp
-  std::unique_ptr<Comm> model_;
+  std::unique_ptr<Comm> model_, team_;
 };
 
 }  // namespace temper

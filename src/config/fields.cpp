@@ -197,37 +197,41 @@ void data_fields(DataConfig& c, RewardConfig& r, std::vector<Field>& fields) {
      .needed = Needed::reinforcement});
 }
 
+void trainer_fields(RoleConfig& c, Section& f) {
+  f("trainer.ranks", c.ranks,
+    {.help = "ranks that train: \"all\" or a set like \"0-7,16-23\"", .format = Format::rank_set});
+  f("trainer.tp", c.tp,
+    {.help = "tensor parallel: so many ranks share every layer's heads and matrices; the others are data "
+             "parallel",
+     .unit = "ranks",
+     .range = kCount});
+  f("trainer.cp", c.cp,
+    {.help = "context parallel: so many ranks share the tokens of a micro-batch, and in attention its heads; "
+             "sequences may be longer than one rank's budget",
+     .unit = "ranks",
+     .range = kCount});
+  f("trainer.pp", c.pp,
+    {.help = "pipeline parallel: so many stages, each with layers of its own, that micro-batches go through",
+     .unit = "stages",
+     .range = kCount});
+  f("trainer.stage_layers", c.stage_layers,
+    {.help = "layers of each stage, as many numbers as roles.trainer.pp; []: so that the slowest stage is as "
+             "fast as can be, with the head counted",
+     .unit = "layers"});
+  f("trainer.zero", c.zero,
+    {.help = "what is sharded over the data parallel ranks: 1: the optimizer's state; 2: the sums of "
+             "gradients, too, which are then exchanged after every micro-batch",
+     .range = {1, 2},
+     .example = 2});
+}
+
 void roles_fields(RolesConfig& c, ClusterConfig& k, std::vector<Field>& fields) {
   Section f("roles", fields);
   const KeySpec follow{.help = "ranks of this role",
                        .absent_means = "as roles.trainer.ranks",
                        .format = Format::rank_set,
                        .example = "all"};
-  f("trainer.ranks", c.trainer.ranks,
-    {.help = "ranks that train: \"all\" or a set like \"0-7,16-23\"", .format = Format::rank_set});
-  f("trainer.tp", c.trainer.tp,
-    {.help = "tensor parallel: so many ranks share every layer's heads and matrices; the others are data "
-             "parallel",
-     .unit = "ranks",
-     .range = kCount});
-  f("trainer.cp", c.trainer.cp,
-    {.help = "context parallel: so many ranks share the tokens of a micro-batch, and in attention its heads; "
-             "sequences may be longer than one rank's budget",
-     .unit = "ranks",
-     .range = kCount});
-  f("trainer.pp", c.trainer.pp,
-    {.help = "pipeline parallel: so many stages, each with layers of its own, that micro-batches go through",
-     .unit = "stages",
-     .range = kCount});
-  f("trainer.stage_layers", c.trainer.stage_layers,
-    {.help = "layers of each stage, as many numbers as roles.trainer.pp; []: so that the slowest stage is as "
-             "fast as can be, with the head counted",
-     .unit = "layers"});
-  f("trainer.zero", c.trainer.zero,
-    {.help = "what is sharded over the data parallel ranks: 1: the optimizer's state; 2: the sums of "
-             "gradients, too, which are then exchanged after every micro-batch",
-     .range = {1, 2},
-     .example = 2});
+  trainer_fields(c.trainer, f);
   const KeySpec follow_tp{.help = "tensor parallel: so many ranks share the model of this role",
                           .unit = "ranks",
                           .range = kCount,
@@ -237,6 +241,12 @@ void roles_fields(RolesConfig& c, ClusterConfig& k, std::vector<Field>& fields) 
   f("rollout.tp", c.rollout_tp, follow_tp);
   f("reference.ranks", c.reference, follow);
   f("reference.tp", c.reference_tp, follow_tp);
+  f("reference.cp", c.reference_cp,
+    {.help = "context parallel: so many ranks share the tokens that the reference scores",
+     .unit = "ranks",
+     .range = kCount,
+     .absent_means = "as roles.trainer.cp",
+     .example = 2});
   f("reference.offload", c.reference_offload,
     {.help = "weights of the reference in host memory but for its phase",
      .absent = "auto",

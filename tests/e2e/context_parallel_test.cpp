@@ -73,11 +73,15 @@ TEST_F(ContextParallelRun, OtherRolesMayBeAnywhere) {
   const Placement home = shared("home", 2, 2, 19),
                   apart = shared("apart", 5, 2, 19,
                                  R"(roles.rollout.ranks='"0-2"' roles.reference.ranks='"2"' )"
-                                 R"(roles.trainer.ranks='"3-4"')");
+                                 R"(roles.reference.cp=1 roles.trainer.ranks='"3-4"')"),
+                  scored = shared("scored", 4, 2, 19,
+                                  R"(roles.rollout.ranks='"0"' roles.reference.ranks='"0-1"' )"
+                                  R"(roles.reference.tp=1 roles.trainer.ranks='"2-3"')");
   for (const int lag : {0, 1}) {
-    for (const Placement& l : {home, apart})
+    for (const Placement& l : {home, apart, scored})
       ASSERT_EQ(train(l, lag, fmt::format("{}-{}", l.name, lag), every), 0) << l.name << ": " << output();
     expect_same_run(fmt::format("apart-{}", lag), fmt::format("home-{}", lag));
+    expect_same_run(fmt::format("scored-{}", lag), fmt::format("home-{}", lag));
   }
   expect_score_agrees(program_, "apart-1", kSteps, "model", "");
   ASSERT_EQ(train(home, 2, "older", kPrompts + "algorithm.tis_cap=2"), 0) << output();
@@ -117,6 +121,10 @@ TEST_F(ContextParallelRun, IllegalNumbersAreRefusedWithLegalOnes) {
   EXPECT_TRUE(says("4 attention heads do not divide by 3") && says("roles.trainer.cp = 1 or 2")) << output();
   refused(8, "roles.trainer.tp=2 roles.trainer.cp=4");
   EXPECT_TRUE(says("2 attention heads of a tp rank (4 / 2) do not divide by 4")) << output();
+  refused(3, R"(roles.trainer.cp=2 roles.trainer.ranks='"0-1"' roles.reference.ranks='"2"')");
+  EXPECT_TRUE(says("roles.reference.cp") &&
+              says("1 reference ranks with tp = 1 do not divide into groups of 2 (as roles.trainer.cp)"))
+      << output();
   refused(2, "roles.trainer.cp=2 rollout.max_prompt_tokens=30 train.max_tokens_per_microbatch=18");
   EXPECT_TRUE(says("38 tokens") && says("the budget is 18 on each of 2 ranks") && says("19")) << output();
 }

@@ -119,7 +119,8 @@ AxisBytes forward_traffic(const RunPlan& plan, const ModelConfig& model, const C
                           RoleKind kind) {
   AxisBytes sample;
   for (int tp = 0; tp < plan.role(kind)->tp; ++tp)
-    sample = sample + logprob_bytes(plan, model, config, kind, tp);
+    for (int cp = 0; cp < plan.role(kind)->cp; ++cp)
+      sample = sample + logprob_bytes(plan, model, config, kind, {.tp = tp, .cp = cp});
   return plan.batch.samples_per_step * sample;
 }
 
@@ -148,7 +149,7 @@ void warn_across(std::vector<std::string>& warnings, const RolePlan& role, const
 std::vector<RoleTraffic> axis_traffic(const RunPlan& plan, const ModelConfig& model, const Config& config) {
   std::vector<RoleTraffic> all;
   for (const RolePlan& role : plan.roles) {
-    if (role.ranks.size() == 1 || (role.kind != RoleKind::trainer && role.tp == 1)) continue;
+    if (role.ranks.size() == 1 || (role.kind != RoleKind::trainer && role.team_size() == 1)) continue;
     all.push_back({role.kind, role.kind == RoleKind::trainer
                                   ? trainer_traffic(plan, model, config)
                                   : forward_traffic(plan, model, config, role.kind)});

@@ -55,11 +55,9 @@ Collectives silent_collectives(int ranks, int rank = 0) {
 
 const RolePlan& trainer_of(const RunPlan& plan) { return *plan.role(RoleKind::trainer); }
 
-/// Of one of the ranks that share the model of a role.
-int tp_of(const RunPlan& plan, RoleKind kind) {
-  const RolePlan* role = plan.role(kind);
-  return role ? role->tp : 1;
-}
+/// Of the ranks that share the model of a role, or its tokens.
+int tp_of(const RunPlan& plan, RoleKind kind) { return plan.role(kind) ? plan.role(kind)->tp : 1; }
+int cp_of(const RunPlan& plan, RoleKind kind) { return plan.role(kind) ? plan.role(kind)->cp : 1; }
 
 /// The share that is largest: chunks of a vocabulary may not go evenly.
 ShardPlace largest_share(const ModelConfig& model, int tp, const UnitRange& units = {}) {
@@ -198,9 +196,9 @@ auto with_share_of(const RunPlan& plan, const SomeLayers& some, Device device, b
   Collectives tp = silent_collectives(ranks, place.tp);
   ModelOptions options = model_options(plan, trains, device);
   options.layers = some.layers;
-  Collectives cp = silent_collectives(trainer_of(plan).cp, place.cp);
+  Collectives cp = silent_collectives(cp_of(plan, kind), place.cp);
   if (trains) options.gradient_shards = trainer_of(plan).gradient_shards(place.replica);
-  if (trains && cp.size() > 1) options.splits.cp = &cp;
+  if (cp.size() > 1) options.splits.cp = &cp;
   if (ranks > 1) options.splits.tp = &tp;
   return measure(Model(some.model, options));
 }
@@ -210,11 +208,11 @@ auto with_share_of(const RunPlan& plan, const SomeLayers& some, Device device, b
 template <class Measure>
 PhaseMemory with_model_of(const RunPlan& plan, const SomeLayers& some, Device device, bool trains,
                           RoleKind kind, const Measure& measure) {
-  const int rank = largest_share(some.model, tp_of(plan, kind)).rank, last = trainer_of(plan).cp - 1;
+  const int rank = largest_share(some.model, tp_of(plan, kind)).rank, last = cp_of(plan, kind) - 1;
   const auto of = [&](int cp) {
     return with_share_of(plan, some, device, trains, kind, {.tp = rank, .cp = cp}, measure);
   };
-  return trains && last > 0 ? larger(of(0), of(last)) : of(0);
+  return last > 0 ? larger(of(0), of(last)) : of(0);
 }
 
 /// `measure` of these layers, by models with one and with two: each sends the same, but where runs of layers
@@ -383,15 +381,15 @@ AxisBytes update_bytes(const RunPlan& plan, const ModelConfig& model, const Conf
 }
 
 AxisBytes logprob_bytes(const RunPlan& plan, const ModelConfig& model, const Config& config, RoleKind role,
-                        int tp_rank) {
+                        const GridPlace& place) {
   const Device device = counting_device(plan);
   const std::vector<Trajectory> all = longest(plan, 1);
   return bytes_of_layers(whole(model), config, [&](const SomeLayers& some) {
-    return with_share_of(plan, some, device, false, role, {.tp = tp_rank}, [&](const Model& layers) {
+    return with_share_of(plan, some, device, false, role, place, [&](const Model& layers) {
       Backend backend = backend_of(config, device);
       local_logprobs(backend.ctx(), layers, pointers(all), pass_options(config, plan, role));
-      const Collectives* tp = layers.splits().tp;
-      return AxisBytes{.tp = tp ? tp->bytes_sent() : 0};
+      const Splits& by = layers.splits();
+      return AxisBytes{.tp = by.tp ? by.tp->bytes_sent() : 0, .cp = by.cp ? by.cp->bytes_sent() : 0};
     });
   });
 }

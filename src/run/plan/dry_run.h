@@ -40,7 +40,7 @@ PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const 
 PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
                             std::optional<Device> real = {});
 
-/// A rank's place in the layout of the trainer.
+/// A rank's place in the layout of a role.
 struct GridPlace {
   int tp = 0, cp = 0, stage = 0;
   int replica = 0;  // among those that share the optimizer's state
@@ -51,6 +51,6 @@ AxisBytes update_bytes(const RunPlan& plan, const ModelConfig& model, const Conf
 /// What a rank of a role, one of those that share the model, sends for the log-probs of one of the longest
 /// sequences.
 AxisBytes logprob_bytes(const RunPlan& plan, const ModelConfig& model, const Config& config, RoleKind role,
-                        int tp_rank);
+                        const GridPlace& place);
 
 }  // namespace temper

@@ -66,10 +66,10 @@ bool RunPlan::has_role(RoleKind kind, int rank) const {
   return found && std::binary_search(found->ranks.begin(), found->ranks.end(), rank);
 }
 
-std::vector<int> RolePlan::team(int rank) const {
+std::vector<int> RolePlan::neighbours(int rank, int number) const {
   const auto index = std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin();
-  const auto first = ranks.begin() + index / tp * tp;
-  return {first, first + tp};
+  const auto first = ranks.begin() + index / number * number;
+  return {first, first + number};
 }
 
 int RolePlan::stage_of(int rank) const {
@@ -79,7 +79,7 @@ int RolePlan::stage_of(int rank) const {
 
 std::vector<int> RolePlan::leaders() const {
   std::vector<int> first;
-  for (size_t i = 0; i < ranks.size(); i += static_cast<size_t>(tp)) first.push_back(ranks[i]);
+  for (size_t i = 0; i < ranks.size(); i += static_cast<size_t>(team_size())) first.push_back(ranks[i]);
   return first;
 }
 

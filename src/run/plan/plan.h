@@ -59,7 +59,7 @@ struct RolePlan {
   RoleKind kind = RoleKind::trainer;
   std::vector<int> ranks;                 // ascending
   int tp = 1;                             // neighbours that share the model
-  int cp = 1;                             // of the trainer: those that share the tokens of micro-batches
+  int cp = 1;                             // those that share the tokens of micro-batches
   std::vector<LayerRange> stages = {{}};  // layers of each stage of a pipeline
   int pp() const { return static_cast<int>(stages.size()); }
   int dp() const { return static_cast<int>(ranks.size()) / tp / cp / pp(); }
@@ -77,8 +77,11 @@ struct RolePlan {
     return zero > 1 ? GradientShards{replica, replicas()} : GradientShards{};
   }
   Holders holders() const { return {static_cast<int>(ranks.size()), tp, stage_units(stages)}; }
-  /// The tp neighbours that this rank is one of, which has the role.
-  std::vector<int> team(int rank) const;
+  /// Neighbours that do the same work together: of the trainer those of tp, of others those of cp, too.
+  int team_size() const { return kind == RoleKind::trainer ? tp : tp * cp; }
+  /// So many neighbours that this rank is one of, which has the role.
+  std::vector<int> neighbours(int rank, int number) const;
+  std::vector<int> team(int rank) const { return neighbours(rank, team_size()); }
   /// The first ranks of the teams: what others hand to the role goes to them, and what it makes comes from
   /// them.
   std::vector<int> leaders() const;
@@ -120,8 +123,10 @@ struct RunPlan {
   int64_t max_tokens_per_microbatch = 0;  // of a rank
   /// The least that holds the longest sequence.
   int64_t least_budget() const;
-  /// Of a reference, whose ranks do not share tokens.
-  int64_t reference_budget() const { return std::max(max_tokens_per_microbatch, longest_sequence); }
+  /// Of a reference, whose ranks may share tokens in another way.
+  int64_t reference_budget() const {
+    return std::max(max_tokens_per_microbatch * role(RoleKind::reference)->cp, longest_sequence);
+  }
   /// Of the ranks together that share one.
   int64_t microbatch_tokens() const { return max_tokens_per_microbatch * role(RoleKind::trainer)->cp; }
   // Of a rank that generates; 0 pages: none does.

@@ -76,8 +76,8 @@ void plan_tensor_parallel(PlanDraft& d, RolePlan& role, std::optional<int64_t> o
 std::string context_parallel_defect(const ModelConfig& m, const RolePlan& role, int64_t cp) {
   const int64_t groups = std::ssize(role.ranks) / role.tp;
   if (groups % cp != 0)
-    return fmt::format("{} trainer ranks with tp = {} do not divide into groups of {}", role.ranks.size(),
-                       role.tp, cp);
+    return fmt::format("{} {} ranks with tp = {} do not divide into groups of {}", role.ranks.size(),
+                       role_name(role.kind), role.tp, cp);
   const AttentionShape heads = attention_shape(m, role.tp);
   if (heads.q_heads % cp != 0)
     return fmt::format("{} attention heads{} do not divide by {}", heads.q_heads,
@@ -87,9 +87,11 @@ std::string context_parallel_defect(const ModelConfig& m, const RolePlan& role, 
                      heads.kv_heads, cp);
 }
 
-void plan_context_parallel(PlanDraft& d, RolePlan& role) {
-  const int64_t cp = d.config.roles.trainer.cp;
-  const std::string why = context_parallel_defect(d.facts, role, cp);
+/// `own`: of the role itself; absent: the trainer's.
+void plan_context_parallel(PlanDraft& d, RolePlan& role, std::optional<int64_t> own) {
+  if (role.ranks.empty()) return;
+  const int64_t cp = own.value_or(d.config.roles.trainer.cp);
+  std::string why = context_parallel_defect(d.facts, role, cp);
   if (why.empty()) {
     role.cp = static_cast<int>(cp);
     return;
@@ -97,7 +99,8 @@ void plan_context_parallel(PlanDraft& d, RolePlan& role) {
   std::vector<Json> legal;
   for (int64_t n = 1; n <= std::ssize(role.ranks) / role.tp; ++n)
     if (context_parallel_defect(d.facts, role, n).empty()) legal.push_back(n);
-  d.error("roles.trainer.cp", why, legal);
+  if (!own) why += " (as roles.trainer.cp)";
+  d.error(fmt::format("roles.{}.cp", role_name(role.kind)), why, legal);
 }
 
 /// Those of roles.trainer.stage_layers, if there are some.
@@ -165,15 +168,19 @@ void plan_roles(PlanDraft& d) {
   if (plan.needs_reference) add(RoleKind::reference, "roles.reference.ranks", roles.reference);
   plan.roles.push_back({RoleKind::trainer, trainer});
   plan_tensor_parallel(d, plan.roles.back(), roles.trainer.tp);
-  if (!trainer.empty()) plan_context_parallel(d, plan.roles.back());
+  plan_context_parallel(d, plan.roles.back(), roles.trainer.cp);
   if (!trainer.empty()) plan_pipeline_parallel(d, plan.roles.back());
   plan.roles.back().zero = static_cast<int>(roles.trainer.zero);
-  const bool inherits = plan.roles.back().tp == roles.trainer.tp;  // what is illegal is said once
-  for (RolePlan& role : plan.roles)
-    if (const std::optional<int64_t> own =
-            role.kind == RoleKind::rollout ? roles.rollout_tp : roles.reference_tp;
-        role.kind != RoleKind::trainer && (own || inherits))
-      plan_tensor_parallel(d, role, own);
+  // What is illegal is said once.
+  const bool same_tp = plan.roles.back().tp == roles.trainer.tp,
+             same_cp = plan.roles.back().cp == roles.trainer.cp;
+  for (RolePlan& role : plan.roles) {
+    if (role.kind == RoleKind::trainer) continue;
+    const bool reference = role.kind == RoleKind::reference;
+    const std::optional<int64_t> tp = reference ? roles.reference_tp : roles.rollout_tp;
+    if (tp || same_tp) plan_tensor_parallel(d, role, tp);
+    if (reference && (roles.reference_cp || same_cp)) plan_context_parallel(d, role, roles.reference_cp);
+  }
   plan.max_policy_lag = plan.generates ? d.config.run.max_policy_lag : 0;
   std::sort(used.begin(), used.end());
   if (!trainer.empty()) require_cover(d, used);

@@ -28,7 +28,7 @@ Placement place_roles(const RunTask& task, std::span<const RoleRow> rows, int ra
   for (const RoleRow& row : rows) {
     const std::vector<int> ranks = row.ranks(task);
     if (ranks.empty()) continue;
-    const int team = row.shares_model_of ? task.plan.role(*row.shares_model_of)->tp : 1;
+    const int team = row.shares_model_of ? task.plan.role(*row.shares_model_of)->team_size() : 1;
     const size_t stage = all.stages.size();
     if (row.duty == Duty::annotates) add_teams(ranks, team, all.stages.emplace_back(), all.with_stages);
     if (row.duty == Duty::produces || row.duty == Duty::trains) {

@@ -61,7 +61,7 @@ RunRank::RunRank(const RunTask& run_task, const MpiSession& mpi, std::span<const
       groups(*mailbox, placement.ranks, task.plan.max_policy_lag, end),
       weights(*mailbox, weight_routes(task, placement.ranks), task.lag(), end) {
   for (const RolePlan& role : task.plan.roles)
-    if (role.kind != RoleKind::trainer && role.tp > 1)
+    if (role.kind != RoleKind::trainer && role.team_size() > 1)
       other_meshes[role.kind] =
           std::make_unique<Mesh>(mpi, role.ranks, shape_of(role), device, task.wait_limit());
   if (device == Device::cuda && config().cluster.shared_gpus == "error")
@@ -147,15 +147,24 @@ void RunRank::lend_memory() {
 /// role has the same team.
 Mesh* RunRank::mesh_of(RoleKind kind) {
   const RolePlan* role = task.plan.role(kind);
-  if (!role || role->tp == 1 || !task.plan.has_role(kind, mpi_rank)) return nullptr;
-  const bool same = trains() && role->team(mpi_rank) == task.plan.role(RoleKind::trainer)->team(mpi_rank);
+  if (!role || role->tp * role->cp == 1 || !task.plan.has_role(kind, mpi_rank)) return nullptr;
+  const RolePlan& trainer = *task.plan.role(RoleKind::trainer);
+  const bool same = trains() && role->tp == trainer.tp && (role->cp == 1 || role->cp == trainer.cp) &&
+                    role->team(mpi_rank) == trainer.neighbours(mpi_rank, role->team_size());
   return same ? &mesh : other_meshes.at(kind).get();
+}
+
+Team RunRank::team_of(RoleKind kind) {
+  Mesh* const of = mesh_of(kind);
+  if (!of || task.plan.role(kind)->team_size() == 1) return {};
+  return Team(task.plan.role(kind)->team_size() > task.plan.role(kind)->tp ? of->team()
+                                                                           : of->control(Axis::tp));
 }
 
 Splits RunRank::splits(RoleKind kind) {
   Mesh* const of = mesh_of(kind);
   const RolePlan* role = task.plan.role(kind);
-  return {.tp = of ? &of->on(Axis::tp) : nullptr, .cp = role && role->cp > 1 ? &mesh.on(Axis::cp) : nullptr};
+  return {.tp = of ? &of->on(Axis::tp) : nullptr, .cp = of && role->cp > 1 ? &of->on(Axis::cp) : nullptr};
 }
 
 Model* RunRank::generating() const {
@@ -250,8 +259,7 @@ void RunRank::build_roles() {
   for (const PlacedRole& role : placement.roles) {
     parts.share = role.share;
     parts.stage = role.stage;
-    Mesh* const team = role.row->shares_model_of ? mesh_of(*role.row->shares_model_of) : nullptr;
-    parts.team = team ? Team(team->control(Axis::tp)) : Team();
+    parts.team = role.row->shares_model_of ? team_of(*role.row->shares_model_of) : Team();
     roles.push_back(role.row->make(parts));
   }
 }

@@ -71,6 +71,7 @@ struct RunRank {
   void find_start();
   void remember_verdicts();
   Mesh* mesh_of(RoleKind kind);
+  Team team_of(RoleKind kind);
   Splits splits(RoleKind kind);
   Model* generating() const;
   ModelOptions policy_options();

@@ -22,6 +22,11 @@ struct TrainedShape {
   int64_t heads, kv_heads, layers, vocabulary;
   bool tied, qk_norm, biases;
 
+  std::string text() const {
+    return fmt::format("{} ({} heads, {} of keys, {} layers, vocabulary {}{}{}{})", name, heads, kv_heads,
+                       layers, vocabulary, tied ? ", tied" : "", qk_norm ? ", norms of heads" : "",
+                       biases ? ", biases" : "");
+  }
   ModelConfig config() const {
     ModelConfig c = tiny_config(vocabulary);
     c.family = qk_norm ? "qwen3" : biases ? "qwen2" : "llama";
@@ -38,10 +43,9 @@ struct TrainedShape {
 /// A vocabulary of several chunks, the last one short; or of less than one.
 inline constexpr int64_t kChunks = 2 * kVocabularyChunk + 100, kPart = 90;
 inline constexpr TrainedShape kQwen3{"qwen3", 8, 4, 3, kChunks, false, true, false},
-    kQwen3Tied{"qwen3, tied, one head of keys", 8, 1, 5, kChunks, true, true, false},
-    kQwen2{"qwen2, biases, tied", 8, 2, 5, kPart, true, false, true},
-    kLlama{"llama, as many heads of keys", 8, 8, 3, kPart, false, false, false},
-    kLlamaBiases{"llama with biases, deep", 8, 2, 9, kPart, false, false, true};
+    kQwen3Tied{"qwen3", 8, 1, 5, kChunks, true, true, false},
+    kQwen2{"qwen2", 8, 2, 5, kPart, true, false, true}, kLlama{"llama", 8, 8, 3, kPart, false, false, false},
+    kLlamaBiases{"llama", 8, 2, 9, kPart, false, false, true};
 
 struct TrainedLayout {
   MeshShape mesh = {};
@@ -55,7 +59,7 @@ struct TrainedLayout {
   int ranks() const { return mesh.tp * mesh.cp * mesh.dp * mesh.pp; }
   std::string text() const {
     return fmt::format("tp {} cp {} dp {} pp {} zero {}, {}, {} sequences, {} tokens, recompute {}, {}",
-                       mesh.tp, mesh.cp, mesh.dp, mesh.pp, zero, shape->name, sequences, budget,
+                       mesh.tp, mesh.cp, mesh.dp, mesh.pp, zero, shape->text(), sequences, budget,
                        static_cast<int>(recompute), aggregation);
   }
 };
@@ -217,7 +221,7 @@ class TrainedLayouts : public OnRanks {
   /// Made once, by rank 0, for all: in fp64 with updates, else of log-probs alone.
   const Trained& of_one_rank(const TrainedLayout& l, DType dtype) {
     const std::string key =
-        fmt::format("{} {} {} {}", l.shape->name, l.sequences, l.aggregation, dtype_name(dtype));
+        fmt::format("{} {} {} {}", l.shape->text(), l.sequences, l.aggregation, dtype_name(dtype));
     const auto [at, is_new] = ones_.try_emplace(key);
     if (!is_new) return at->second;
     Trained& one = at->second;

@@ -2,7 +2,7 @@
 # Runs every built test and the checks of the source tree, a few at a time, and ends with one line over all GoogleTest
 # cases and checks: `N passed, N failed, N skipped`. A test named *_mpiN_test runs on N ranks; ranks report for
 # themselves, and a case counts as the worst of them. usage: tools/run_tests.sh BUILD_DIR [PATTERN]; JOBS=2;
-# SUITE=gpu for the tests that need a GPU, SUITE=long for runs of many steps, SUITE=chaos for faults in runs
+# SUITE=gpu for the tests that need a GPU, SUITE=long for runs of many steps, SUITE=layouts, SUITE=chaos for faults in runs
 set -u
 cd "$(dirname "$0")/.."
 
@@ -64,14 +64,15 @@ list() {  # the long ones first: many ranks, then whole runs
       sed "s|^|$build/|; s|\.cpp$||" | sort
     return
   fi
-  if [ "${SUITE:-cpu}" = long ] || [ "${SUITE:-cpu}" = chaos ]; then
+  if [[ ${SUITE:-cpu} =~ ^(long|layouts|chaos)$ ]]; then
     find "tests/$SUITE" -name '*_test.cpp' | sed "s|^|$build/|; s|\.cpp$||" | sort
     return
   fi
   echo tools/check_layers.sh
   echo tools/check_size.sh
   echo tools/check_path.sh
-  find tests -name '*_test.cpp' -not -path 'tests/gpu/*' -not -path 'tests/long/*' | sed "s|^|$build/|; s|\.cpp$||" |
+  find tests -name '*_test.cpp' -not -path 'tests/gpu/*' -not -path 'tests/long/*' -not -path 'tests/layouts/*' |
+    sed "s|^|$build/|; s|\.cpp$||" |
     awk '{ print /_mpi/ ? 0 : /\/(e2e|run|chaos)\// ? 1 : 2, $0 }' | sort | cut -d' ' -f2
 }
 list | grep -E -- "${pattern:-.}" | xargs -P "$jobs" -I{} "$0" --one "$build" {}

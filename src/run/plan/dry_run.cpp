@@ -264,47 +264,48 @@ ModelMemory model_memory(const RunPlan& plan, const ModelConfig& model, const Co
 std::vector<PhaseMemory> train_memory(const RunPlan& plan, const ModelConfig& model, const Config& config) {
   const RolePlan& trainer = trainer_of(plan);
   const int64_t update = share_of(plan, RoleKind::trainer, plan.batch.samples_per_update);
-  const int64_t in_microbatch =
-      std::max<int64_t>(1, plan.microbatch_tokens() / std::max<int64_t>(1, plan.longest_sequence - 1));
-  std::map<std::array<int64_t, 3>, PhaseMemory> known;
+  std::map<std::array<int64_t, 3>, std::vector<MicrobatchMemory>> known;
   std::vector<PhaseMemory> stages;
   for (int stage = 0; stage < trainer.pp(); ++stage) {
     const auto [at, is_new] = known.try_emplace(trainer.stage_kind(stage));
     if (is_new) at->second = microbatch_memory(plan, model, config, stage);
-    stages.push_back(at->second);
-    const int64_t kept =
-        std::min(most_kept(stage, trainer.pp()), (update + in_microbatch - 1) / in_microbatch);
-    stages.back().activations = saturating_multiply(stages.back().activations, std::max<int64_t>(1, kept));
+    PhaseMemory& most = stages.emplace_back();
+    for (const auto& [one, sequences] : at->second) {
+      // Micro-batches in flight, the last one not full where the update has no more sequences.
+      const int64_t kept = std::min(saturating_multiply(sequences, most_kept(stage, trainer.pp())), update);
+      most = larger(most, {saturating_multiply(one.activations / sequences, kept), one.workspace});
+    }
   }
   return stages;
 }
 
-PhaseMemory microbatch_memory(const RunPlan& plan, const ModelConfig& model, const Config& config, int stage,
-                              std::optional<Device> real) {
+std::vector<MicrobatchMemory> microbatch_memory(const RunPlan& plan, const ModelConfig& model,
+                                                const Config& config, int stage, std::optional<Device> real) {
   const Device device = real.value_or(counting_device(plan));
   const int64_t update = share_of(plan, RoleKind::trainer, plan.batch.samples_per_update);
   const std::unique_ptr<Algorithm> algorithm = make_algorithm(config.algorithm);
   const int stages = trainer_of(plan).pp();
   const SomeLayers layers{model, trainer_of(plan).stages[static_cast<size_t>(stage)]};
-  return of_layers(layers, config, device, [&](const SomeLayers& some) {
-    PhaseMemory most;
-    for (const std::vector<Trajectory>& all : fullest(plan, plan.microbatch_tokens(), update)) {
+  std::vector<MicrobatchMemory> kinds;
+  for (const std::vector<Trajectory>& all : fullest(plan, plan.microbatch_tokens(), update)) {
+    const auto measure = [&](Model part) {
       Backend backend = backend_of(config, device);
       Collectives dp = silent_collectives(trainer_of(plan).replicas()),
                   pp = silent_collectives(stages, stage);
       OneRank control;
-      most =
-          larger(most, with_model_of(plan, some, device, true, RoleKind::trainer, [&](Model part) {
-                   Trainer trainer(backend.ctx(), part, control, control, dp, trainer_options(config, plan),
-                                   stages > 1 ? Pipeline(pp, control) : Pipeline());
-                   const PolicyObjective objective(part, *algorithm, config.rollout.temperature,
-                                                   plan.max_new_tokens);
-                   trainer.update(backend.ctx(), pointers(all), objective);
-                   return PhaseMemory{trainer.activation_bytes(), backend.ctx().scratch.peak_bytes()};
-                 }));
-    }
-    return most;
-  });
+      Trainer trainer(backend.ctx(), part, control, control, dp, trainer_options(config, plan),
+                      stages > 1 ? Pipeline(pp, control) : Pipeline());
+      const PolicyObjective objective(part, *algorithm, config.rollout.temperature, plan.max_new_tokens);
+      trainer.update(backend.ctx(), pointers(all), objective);
+      return PhaseMemory{trainer.activation_bytes(), backend.ctx().scratch.peak_bytes()};
+    };
+    kinds.push_back({of_layers(layers, config, device,
+                               [&](const SomeLayers& some) {
+                                 return with_model_of(plan, some, device, true, RoleKind::trainer, measure);
+                               }),
+                     std::ssize(all)});
+  }
+  return kinds;
 }
 
 PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,

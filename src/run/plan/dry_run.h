@@ -30,9 +30,14 @@ struct PhaseMemory {
 };
 /// An update whose micro-batches are as full as they can be, on each stage of the trainer.
 std::vector<PhaseMemory> train_memory(const RunPlan& plan, const ModelConfig& model, const Config& config);
-/// One such micro-batch.
-PhaseMemory microbatch_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
-                              int stage = 0, std::optional<Device> real = {});
+/// One such micro-batch of each kind that may take most: of the longest sequences, and of the most targets.
+struct MicrobatchMemory {
+  PhaseMemory memory;
+  int64_t sequences = 0;
+};
+std::vector<MicrobatchMemory> microbatch_memory(const RunPlan& plan, const ModelConfig& model,
+                                                const Config& config, int stage = 0,
+                                                std::optional<Device> real = {});
 /// Log-probs of such micro-batches.
 PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
                            std::optional<Device> real = {});

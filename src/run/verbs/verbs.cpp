@@ -20,7 +20,7 @@ constexpr double kMaxThreads = 4096;
 constexpr double kMaxSeed = 9223372036854774784.0;  // largest double below 2^63
 constexpr std::string_view kDevices = "auto|cpu|cuda";
 constexpr std::string_view kDtypes = "auto|fp32|bf16|fp64";
-constexpr std::string_view kFileDtypes = "auto|fp32|bf16|fp16";
+constexpr std::string_view kFileDtypes = "auto|fp32|bf16|fp16|fp64";
 
 constexpr OptionSpec kDevice{"--device", Kind::choice, kDevices, "auto", "backend"};
 constexpr OptionSpec kDtype{"--dtype", Kind::choice, kDtypes, "auto: bf16 on cuda, fp32 on cpu",

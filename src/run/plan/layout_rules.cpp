@@ -1,0 +1,255 @@
+#include <algorithm>
+#include <utility>
+
+#include "src/comm/rank_set.h"
+#include "src/run/plan/draft.h"
+
+namespace temper {
+namespace {
+
+/// The ranks of a role; an illegal set is an error and gives nothing.
+std::vector<int> role_ranks(PlanDraft& d, const char* key, const std::string& text, const Json& legal) {
+  RankSet set = read_rank_set(text, d.result.plan.num_ranks);
+  if (!set.defect.empty()) d.error(key, set.defect, {legal});
+  return std::move(set.ranks);
+}
+
+void require_cover(PlanDraft& d, const std::vector<int>& used) {
+  const int world = d.result.plan.num_ranks;
+  std::vector<int> idle;
+  for (int rank = 0; rank < world; ++rank)
+    if (!std::binary_search(used.begin(), used.end(), rank)) idle.push_back(rank);
+  if (idle.empty()) return;
+  const std::string text =
+      fmt::format("{} of {} ranks have no role: {}", idle.size(), world, rank_set_text(idle));
+  if (d.config.cluster.idle_ranks == "allow") return d.warn(text + " (cluster.idle_ranks = \"allow\")");
+  d.error("roles.trainer.ranks", text + "; or set cluster.idle_ranks = \"allow\"",
+          {"all", fmt::format("0-{}", world - 1)});
+}
+
+/// Legal numbers of tensor parallel ranks, and why others are not.
+std::string tensor_parallel_defect(const ModelConfig& m, const RolePlan& role, int64_t tp) {
+  if (const auto ranks = std::ssize(role.ranks); ranks % tp != 0)
+    return fmt::format("{} {} ranks do not divide into groups of {}", ranks, role_name(role.kind), tp);
+  const auto cut = [&](const char* what, int64_t n) {
+    return n % tp == 0 ? "" : fmt::format("{} {} do not divide by {}", n, what, tp);
+  };
+  for (const std::string& why : {cut("attention heads", m.num_heads), cut("hidden units", m.hidden_size),
+                                 cut("units of the feed-forward layer", m.intermediate_size)})
+    if (!why.empty()) return why;
+  const int64_t kv = m.num_kv_heads;
+  if (kv % tp == 0 || tp % kv == 0) return "";
+  return fmt::format("{} heads of keys and values neither divide by {}, nor it by them", kv, tp);
+}
+
+std::string context_parallel_defect(const ModelConfig& m, const RolePlan& role, int64_t cp) {
+  const int64_t groups = std::ssize(role.ranks) / role.tp;
+  if (groups % cp != 0)
+    return fmt::format("{} {} ranks with tp = {} do not divide into groups of {}", role.ranks.size(),
+                       role_name(role.kind), role.tp, cp);
+  const AttentionShape heads = attention_shape(m, role.tp);
+  if (heads.q_heads % cp != 0)
+    return fmt::format("{} attention heads{} do not divide by {}", heads.q_heads,
+                       role.tp > 1 ? fmt::format(" of a tp rank ({} / {})", m.num_heads, role.tp) : "", cp);
+  if (heads.kv_heads % cp == 0 || cp % heads.kv_heads == 0) return "";
+  return fmt::format("{} heads of keys and values of a tp rank neither divide by {}, nor it by them",
+                     heads.kv_heads, cp);
+}
+
+/// Of a role with these tp and cp.
+std::string pipeline_parallel_defect(const ModelConfig& m, const RolePlan& role, int64_t pp) {
+  if (pp > m.num_layers) return fmt::format("{} stages for {} layers", pp, m.num_layers);
+  if (std::ssize(role.ranks) / role.tp / role.cp % pp == 0) return "";
+  return fmt::format("{} trainer ranks with tp = {} and cp = {} do not divide into {} stages",
+                     role.ranks.size(), role.tp, role.cp, pp);
+}
+
+bool validates_in_training(const Config& c) { return c.validation.every > 0 && !c.validation.data.empty(); }
+
+/// What else the config says of stages goes with as many of them.
+bool takes_stages(const Config& c, int64_t pp) {
+  const size_t chosen = c.roles.trainer.stage_layers.size();
+  return (chosen == 0 || std::cmp_equal(chosen, pp)) && (pp == 1 || !validates_in_training(c));
+}
+
+/// From 1 to `most`.
+template <class IsLegal>
+std::vector<int64_t> numbers_that(int64_t most, const IsLegal& is_legal) {
+  std::vector<int64_t> numbers;
+  for (int64_t n = 1; n <= most; ++n)
+    if (is_legal(n)) numbers.push_back(n);
+  return numbers;
+}
+
+/// Leaves those that `fits` takes. None of them: another key is illegal with each, and said to be.
+template <class Fits>
+void keep_fitting(std::vector<int64_t>& numbers, const Fits& fits) {
+  if (std::any_of(numbers.begin(), numbers.end(), fits))
+    std::erase_if(numbers, [&](int64_t n) { return !fits(n); });
+}
+
+std::vector<Json> as_legal(const std::vector<int64_t>& numbers) { return {numbers.begin(), numbers.end()}; }
+
+std::optional<int64_t> own_tp(const RolesConfig& roles, RoleKind kind) {
+  if (kind == RoleKind::trainer) return roles.trainer.tp;
+  return kind == RoleKind::rollout ? roles.rollout_tp : roles.reference_tp;
+}
+
+/// A rollout has none.
+std::optional<int64_t> own_cp(const RolesConfig& roles, RoleKind kind) {
+  return kind == RoleKind::trainer ? roles.trainer.cp : roles.reference_cp;
+}
+
+/// With the other keys as they are.
+std::vector<Json> legal_tensor_parallel(const PlanDraft& d, const RolePlan& role) {
+  const auto is_legal = [&](const RolePlan& of, int64_t n) {
+    return tensor_parallel_defect(d.facts, of, n).empty();
+  };
+  std::vector<int64_t> numbers =
+      numbers_that(std::ssize(role.ranks), [&](int64_t n) { return is_legal(role, n); });
+  if (role.kind == RoleKind::rollout) return as_legal(numbers);
+  const auto& keys = d.config.roles.trainer;
+  const int64_t cp = own_cp(d.config.roles, role.kind).value_or(keys.cp);
+  RolePlan with = role;
+  keep_fitting(numbers, [&](int64_t n) {
+    with.tp = static_cast<int>(n);
+    return context_parallel_defect(d.facts, with, cp).empty();
+  });
+  if (role.kind != RoleKind::trainer) return as_legal(numbers);
+  with.cp = static_cast<int>(cp);
+  keep_fitting(numbers, [&](int64_t n) {
+    with.tp = static_cast<int>(n);
+    return pipeline_parallel_defect(d.facts, with, keys.pp).empty();
+  });
+  for (const RolePlan& other : d.result.plan.roles)
+    if (!own_tp(d.config.roles, other.kind) && !other.ranks.empty())
+      keep_fitting(numbers, [&](int64_t n) { return is_legal(other, n); });
+  return as_legal(numbers);
+}
+
+/// Absent in the config: the trainer's.
+void plan_tensor_parallel(PlanDraft& d, RolePlan& role) {
+  if (role.ranks.empty()) return;
+  const std::optional<int64_t> own = own_tp(d.config.roles, role.kind);
+  const int64_t tp = own.value_or(d.config.roles.trainer.tp);
+  std::string why = tensor_parallel_defect(d.facts, role, tp);
+  if (why.empty()) {
+    role.tp = static_cast<int>(tp);
+    return;
+  }
+  if (!own) why += " (as roles.trainer.tp)";
+  d.error(fmt::format("roles.{}.tp", role_name(role.kind)), why, legal_tensor_parallel(d, role));
+}
+
+/// With the other keys as they are.
+std::vector<Json> legal_context_parallel(const PlanDraft& d, const RolePlan& role) {
+  const auto is_legal = [&](const RolePlan& of, int64_t n) {
+    return context_parallel_defect(d.facts, of, n).empty();
+  };
+  std::vector<int64_t> numbers =
+      numbers_that(std::ssize(role.ranks) / role.tp, [&](int64_t n) { return is_legal(role, n); });
+  if (role.kind != RoleKind::trainer) return as_legal(numbers);
+  RolePlan with = role;
+  keep_fitting(numbers, [&](int64_t n) {
+    with.cp = static_cast<int>(n);
+    return pipeline_parallel_defect(d.facts, with, d.config.roles.trainer.pp).empty();
+  });
+  for (RolePlan other : d.result.plan.roles)
+    if (other.kind == RoleKind::reference && !d.config.roles.reference_cp && !other.ranks.empty()) {
+      other.tp = static_cast<int>(own_tp(d.config.roles, other.kind).value_or(role.tp));
+      keep_fitting(numbers, [&](int64_t n) { return is_legal(other, n); });
+    }
+  return as_legal(numbers);
+}
+
+/// Absent in the config: the trainer's.
+void plan_context_parallel(PlanDraft& d, RolePlan& role) {
+  if (role.ranks.empty()) return;
+  const std::optional<int64_t> own = own_cp(d.config.roles, role.kind);
+  const int64_t cp = own.value_or(d.config.roles.trainer.cp);
+  std::string why = context_parallel_defect(d.facts, role, cp);
+  if (why.empty()) {
+    role.cp = static_cast<int>(cp);
+    return;
+  }
+  if (!own) why += " (as roles.trainer.cp)";
+  d.error(fmt::format("roles.{}.cp", role_name(role.kind)), why, legal_context_parallel(d, role));
+}
+
+/// Those of roles.trainer.stage_layers, if there are some.
+void choose_stages(PlanDraft& d, RolePlan& role) {
+  const std::vector<int64_t>& chosen = d.config.roles.trainer.stage_layers;
+  if (chosen.empty()) return;
+  std::vector<LayerRange> stages;
+  Json balanced = Json::array();
+  for (const LayerRange& s : role.stages) balanced.push_back(s.end - s.begin);
+  for (int64_t begin = 0; const int64_t layers : chosen) {
+    if (layers < 1 || layers > d.facts.num_layers - begin) break;
+    stages.push_back({begin, begin + layers});
+    begin += layers;
+  }
+  if (stages.size() == chosen.size() && std::ssize(chosen) == role.pp() &&
+      stages.back().end == d.facts.num_layers) {
+    role.stages = stages;
+    return;
+  }
+  d.error("roles.trainer.stage_layers",
+          fmt::format("{} numbers, each at least 1, have to add up to the {} layers of the model (as many "
+                      "numbers as roles.trainer.pp)",
+                      role.pp(), d.facts.num_layers),
+          {balanced, Json::array()});
+}
+
+void plan_pipeline_parallel(PlanDraft& d, RolePlan& role) {
+  const int64_t pp = d.config.roles.trainer.pp;
+  if (const std::string why = pipeline_parallel_defect(d.facts, role, pp); !why.empty()) {
+    std::vector<int64_t> numbers = numbers_that(std::ssize(role.ranks), [&](int64_t n) {
+      return pipeline_parallel_defect(d.facts, role, n).empty();
+    });
+    keep_fitting(numbers, [&](int64_t n) { return takes_stages(d.config, n); });
+    return d.error("roles.trainer.pp", why, as_legal(numbers));
+  }
+  role.stages = balanced_stages(d.facts, static_cast<int>(pp));
+  choose_stages(d, role);
+  if (pp > 1 && validates_in_training(d.config))
+    d.error(
+        "validation.every",
+        "not in this version: a validation during training with roles.trainer.pp > 1, whose ranks have no "
+        "model to generate with (`temper eval` takes the exports)",
+        {0});
+}
+
+}  // namespace
+
+void plan_roles(PlanDraft& d) {
+  const RolesConfig& roles = d.config.roles;
+  RunPlan& plan = d.result.plan;
+  const std::vector<int> trainer = role_ranks(d, "roles.trainer.ranks", roles.trainer.ranks, "all");
+  const Json same = trainer.empty() ? Json("all") : Json(roles.trainer.ranks);
+  std::vector<int> used = trainer;
+  const auto add = [&](RoleKind kind, const char* key, const std::optional<RoleConfig>& role) {
+    const std::vector<int> ranks = role ? role_ranks(d, key, role->ranks, same) : trainer;
+    used.insert(used.end(), ranks.begin(), ranks.end());
+    plan.roles.push_back({kind, ranks});
+  };
+  if (plan.generates) add(RoleKind::rollout, "roles.rollout.ranks", roles.rollout);
+  if (plan.needs_reference) add(RoleKind::reference, "roles.reference.ranks", roles.reference);
+  plan.roles.push_back({RoleKind::trainer, trainer});
+  plan_tensor_parallel(d, plan.roles.back());
+  plan_context_parallel(d, plan.roles.back());
+  if (!trainer.empty()) plan_pipeline_parallel(d, plan.roles.back());
+  plan.roles.back().zero = static_cast<int>(roles.trainer.zero);
+  // What is illegal is said once.
+  const bool same_tp = plan.roles.back().tp == roles.trainer.tp,
+             same_cp = plan.roles.back().cp == roles.trainer.cp;
+  for (RolePlan& role : plan.roles) {
+    if (role.kind == RoleKind::trainer) continue;
+    if (own_tp(roles, role.kind) || same_tp) plan_tensor_parallel(d, role);
+    if (role.kind == RoleKind::reference && (roles.reference_cp || same_cp)) plan_context_parallel(d, role);
+  }
+  plan.max_policy_lag = plan.generates ? d.config.run.max_policy_lag : 0;
+  std::sort(used.begin(), used.end());
+  if (!trainer.empty()) require_cover(d, used);
+}
+
+}  // namespace temper

@@ -1,0 +1,320 @@
+#pragma once
+// Trainers over every kind of sub-mesh of one world, against a trainer of one rank: log-probs have its bits;
+// gradients, norms and weights after two clipped updates are its own within rounding; the same layout has the
+// same bits again. Each rank compares what it has.
+
+#include <map>
+
+#include "src/comm/mesh.h"
+#include "src/models/stages.h"
+#include "src/nn/init.h"
+#include "src/ops/head.h"
+#include "src/rl/registry.h"
+#include "src/train/trainer.h"
+#include "tests/support/check_op.h"
+#include "tests/support/ranks.h"
+#include "tests/support/tiny_model.h"
+
+namespace temper {
+
+struct TrainedShape {
+  const char* name;
+  int64_t heads, kv_heads, layers, vocabulary;
+  bool tied, qk_norm, biases;
+
+  std::string text() const {
+    return fmt::format("{} ({} heads, {} of keys, {} layers, vocabulary {}{}{}{})", name, heads, kv_heads,
+                       layers, vocabulary, tied ? ", tied" : "", qk_norm ? ", norms of heads" : "",
+                       biases ? ", biases" : "");
+  }
+  ModelConfig config() const {
+    ModelConfig c = tiny_config(vocabulary);
+    c.family = qk_norm ? "qwen3" : biases ? "qwen2" : "llama";
+    c.num_heads = heads;
+    c.num_kv_heads = kv_heads;
+    c.num_layers = layers;
+    c.head_dim = 8;
+    c.tie_word_embeddings = tied;
+    c.qk_norm = qk_norm;
+    c.qkv_bias = c.o_bias = c.mlp_bias = biases;
+    return c;
+  }
+};
+/// A vocabulary of several chunks, the last one short; or of less than one.
+inline constexpr int64_t kChunks = 2 * kVocabularyChunk + 100, kPart = 90;
+inline constexpr TrainedShape kQwen3{"qwen3", 8, 4, 3, kChunks, false, true, false},
+    kQwen3Tied{"qwen3", 8, 1, 5, kChunks, true, true, false},
+    kQwen2{"qwen2", 8, 2, 5, kPart, true, false, true}, kLlama{"llama", 8, 8, 3, kPart, false, false, false},
+    kLlamaBiases{"llama", 8, 2, 9, kPart, false, false, true};
+
+struct TrainedLayout {
+  MeshShape mesh = {};
+  const TrainedShape* shape = &kQwen3;
+  int zero = 1;
+  int32_t sequences = 11;  // few: fewer micro-batches than stages, data parallel ranks without any
+  int64_t budget = 20;     // tokens of a micro-batch
+  Recompute recompute = Recompute::none;
+  const char* aggregation = "token-mean";
+
+  int ranks() const { return mesh.tp * mesh.cp * mesh.dp * mesh.pp; }
+  std::string text() const {
+    return fmt::format("tp {} cp {} dp {} pp {} zero {}, {}, {} sequences, {} tokens, recompute {}, {}",
+                       mesh.tp, mesh.cp, mesh.dp, mesh.pp, zero, shape->text(), sequences, budget,
+                       static_cast<int>(recompute), aggregation);
+  }
+};
+
+class TrainedLayouts : public OnRanks {
+ protected:
+  /// By the names of parameters where there are such.
+  struct Trained {
+    Values logprobs;
+    std::vector<std::map<std::string, Values>> gradients;  // of each update, before clipping
+    Values norms;
+    std::map<std::string, Values> weights;
+    std::vector<int64_t> microbatches;
+  };
+  /// The ranks that share one model and its sums; alone: this rank.
+  struct Group {
+    std::unique_ptr<Mesh> mesh;
+    std::unique_ptr<Comm> all;
+  };
+  static constexpr int kUpdates = 2;
+  static constexpr double kClip = 0.05, kTolerance = 1e-10;
+
+  void expect_like_one_rank(std::span<const TrainedLayout> layouts) {
+    for (const TrainedLayout& l : layouts) {
+      SCOPED_TRACE(l.text());
+      const Group group = make_group(l);
+      const Trained &want64 = of_one_rank(l, DType::f64), &want32 = of_one_rank(l, DType::f32),
+                    &want16 = of_one_rank(l, DType::bf16);
+      if (group.all) {
+        expect_logprobs(l, group, DType::f32, want32);
+        expect_logprobs(l, group, DType::bf16, want16);
+        expect_updates(l, group, want64);
+      }
+      ASSERT_EQ(comm_->all_reduce_max(HasFailure() ? 1 : 0, "test: failures"), 0) << l.text();
+    }
+  }
+
+ private:
+  Group make_group(const TrainedLayout& l) {
+    std::vector<int> ranks(static_cast<size_t>(l.ranks()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    Group group{std::make_unique<Mesh>(*test_world, ranks, l.mesh, Device::cpu, kTestWaitLimit),
+                test_world->make_comm(ranks, kTestWaitLimit)};
+    return group;
+  }
+
+  std::unique_ptr<Model> make(const TrainedLayout& l, Mesh* mesh, DType dtype) {
+    const ModelConfig config = l.shape->config();
+    ModelOptions options{dtype, 64, /*with_gradients=*/true};
+    if (mesh) {
+      if (l.mesh.tp > 1) options.splits.tp = &mesh->on(Axis::tp);
+      if (l.mesh.cp > 1) options.splits.cp = &mesh->on(Axis::cp);
+      if (l.mesh.pp > 1)
+        options.layers =
+            balanced_stages(config, l.mesh.pp)[static_cast<size_t>(mesh->control(Axis::pp).rank())];
+      if (l.zero > 1) options.gradient_shards = {mesh->replicas().rank(), mesh->replicas().size()};
+    }
+    auto model = std::make_unique<Model>(config, options);
+    random_init(model->parameters(), config, 5);
+    // Norms and biases start at ones and zeros, which are alike everywhere.
+    for (Parameter& p : model->parameters().list())
+      if (p.spec.init != Init::normal) disturb(p);
+    return model;
+  }
+  static void disturb(Parameter& p) {
+    const int64_t width = p.spec.size() / p.spec.shape[0];
+    const auto seed = static_cast<uint64_t>(std::hash<std::string>{}(p.spec.name));
+    const double mean = p.spec.init == Init::ones ? 1 : 0;
+    const Values whole = normal_values(p.spec.size(), seed, 0.2, mean);
+    Values own;
+    for (const RowSpan& span : p.spans)
+      own.insert(own.end(), whole.begin() + span.whole * width,
+                 whole.begin() + (span.whole + span.rows) * width);
+    const std::vector<char> bytes = encode(own, p.value.dtype);
+    std::memcpy(p.value.raw(), bytes.data(), bytes.size());
+  }
+
+  /// Ragged, some without a response or with masked tokens, one of a single row.
+  static std::vector<Trajectory> trajectories(const TrainedLayout& l) {
+    std::vector<Trajectory> list;
+    const auto vocabulary = static_cast<int32_t>(l.shape->vocabulary);
+    for (int32_t i = 0; i < l.sequences; ++i) {
+      Trajectory& t = list.emplace_back();
+      const auto seed = static_cast<uint64_t>(i);
+      t.prompt_tokens = random_ids(1 + i % 4, vocabulary, 10 + seed);
+      t.response.tokens = random_ids(i == 4 ? 0 : 1 + (5 * i + 7) % 16, vocabulary, 30 + seed);
+      for (size_t k = 0; k < t.response.tokens.size(); ++k) t.response.mask.push_back(k % 4 != 2);
+      t.response.logprobs = normal_values(std::ssize(t.response.tokens), 50 + seed, 0.05, -4);
+      t.advantage = i % 2 == 0 ? 1.0 + 0.1 * i : -0.7;
+    }
+    return list;
+  }
+  static std::vector<const Trajectory*> pointers(const std::vector<Trajectory>& list) {
+    std::vector<const Trajectory*> all;
+    for (const Trajectory& t : list) all.push_back(&t);
+    return all;
+  }
+  static TrainerOptions trainer_options(const TrainedLayout& l) {
+    TrainerOptions o;
+    o.pass.token_budget = l.budget;
+    o.optimizer.lr = 1e-3;
+    o.optimizer.grad_clip = kClip;
+    o.total_updates = 10;
+    o.recompute = {.granularity = l.recompute};
+    return o;
+  }
+  static Ctx& ctx() {
+    static TestCtx c(1);
+    return c;
+  }
+  static Values read(const CTensor& t) { return decode(bytes_of(ctx(), t), t.dtype); }
+
+  Values logprobs(const TrainedLayout& l, const Model& model, Comm& dp, const Pipeline& pipeline) {
+    const std::vector<Trajectory> list = trajectories(l);
+    Values flat;
+    for (const auto& of :
+         packed_logprobs(ctx(), model, dp, pointers(list), trainer_options(l).pass, pipeline))
+      flat.insert(flat.end(), of.begin(), of.end());
+    return flat;
+  }
+  static Pipeline pipeline_of(const TrainedLayout& l, const Group& group) {
+    return l.mesh.pp > 1 ? Pipeline(group.mesh->on(Axis::pp), group.mesh->control(Axis::pp)) : Pipeline();
+  }
+  void expect_logprobs(const TrainedLayout& l, const Group& group, DType dtype, const Trained& want) {
+    const auto model = make(l, group.mesh.get(), dtype);
+    expect_same_bits(fmt::format("log-probs, {}", dtype_name(dtype)),
+                     logprobs(l, *model, group.mesh->control(Axis::dp), pipeline_of(l, group)),
+                     want.logprobs);
+  }
+
+  /// What this rank has of gradients (its pieces) and weights (all of its rows).
+  Trained train(const TrainedLayout& l, Model& model, Comm& all, Comm& dp, Collectives& replicas,
+                const Pipeline& pipeline) {
+    AlgorithmConfig algorithm_config;
+    algorithm_config.clip_low = 0.999;
+    algorithm_config.clip_high = 1e6;
+    algorithm_config.entropy_coef = 0.1;
+    algorithm_config.aggregation = l.aggregation;
+    const std::unique_ptr<Algorithm> algorithm = make_algorithm(algorithm_config);
+    const std::vector<Trajectory> list = trajectories(l);
+    Trainer trainer(ctx(), model, all, dp, replicas, trainer_options(l), pipeline);
+    Trained result;
+    trainer.set_gradient_hook([&](Ctx&, ParameterStore&, int64_t) {
+      auto& of = result.gradients.emplace_back();
+      for (const OptimizerPiece& piece : trainer.optimizer().pieces())
+        of[piece.parameter->spec.name] = read(piece.grad);
+    });
+    for (int i = 0; i < kUpdates; ++i) {
+      const UpdateStats stats = trainer.update(ctx(), pointers(list), {model, *algorithm, 1.0, 32});
+      EXPECT_EQ(stats.defect, "");
+      result.norms.push_back(stats.grad_norm);
+      result.microbatches.push_back(stats.num_microbatches);
+    }
+    for (const Parameter& p : model.parameters().list()) result.weights[p.spec.name] = read(p.value);
+    pieces_ = trainer.optimizer().pieces();
+    return result;
+  }
+
+  /// Made once, by rank 0, for all: in fp64 with updates, else of log-probs alone.
+  const Trained& of_one_rank(const TrainedLayout& l, DType dtype) {
+    const std::string key =
+        fmt::format("{} {} {} {}", l.shape->text(), l.sequences, l.aggregation, dtype_name(dtype));
+    const auto [at, is_new] = ones_.try_emplace(key);
+    if (!is_new) return at->second;
+    Trained& one = at->second;
+    if (comm_->rank() == 0) {
+      TrainedLayout alone = l;
+      alone.mesh = {};
+      alone.zero = 1, alone.budget = 1000, alone.recompute = Recompute::none;
+      const auto model = make(alone, nullptr, dtype);
+      one.logprobs = logprobs(alone, *model, *alone_control_, {});
+      if (dtype == DType::f64) one = train(alone, *model, *alone_control_, *alone_control_, *alone_, {});
+    }
+    share(one.logprobs), share(one.norms);
+    if (dtype != DType::f64) return one;
+    one.gradients.resize(kUpdates);
+    const Model names(l.shape->config(), {DType::f64, 64});
+    for (const Parameter& p : names.parameters().list()) {
+      for (auto& of : one.gradients) share(of[p.spec.name]);
+      share(one.weights[p.spec.name]);
+    }
+    return one;
+  }
+  void share(Values& values) {
+    const std::string bytes = comm_->broadcast(
+        {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(double)}, 0, "test: values");
+    values.resize(bytes.size() / sizeof(double));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+  }
+
+  void expect_updates(const TrainedLayout& l, const Group& group, const Trained& want) {
+    Trained first;
+    for (const bool again : {false, true}) {
+      const auto model = make(l, group.mesh.get(), DType::f64);
+      Trained got = train(l, *model, *group.all, group.mesh->control(Axis::dp), group.mesh->replicas(),
+                          pipeline_of(l, group));
+      if (again) {
+        expect_same_bits("norms, again", got.norms, first.norms);
+        for (const auto& [name, values] : first.weights)
+          expect_same_bits(name + ", again", got.weights[name], values);
+        for (size_t i = 0; i < first.gradients.size(); ++i)
+          for (const auto& [name, values] : first.gradients[i])
+            expect_same_bits(name + ", gradient again", got.gradients[i][name], values);
+        return;
+      }
+      EXPECT_GT(want.norms.front(), kClip) << "nothing is clipped";
+      expect_near("gradient norms", got.norms, want.norms, kTolerance);
+      expect_gradients(*model, got, want, *group.all);
+      expect_weights(*model, got, want);
+      first = std::move(got);
+    }
+  }
+  /// The pieces of all ranks together are every element once.
+  void expect_gradients(const Model& model, const Trained& got, const Trained& want, Comm& all) {
+    std::vector<double> elements{0};
+    for (const OptimizerPiece& piece : pieces_) {
+      const std::string& name = piece.parameter->spec.name;
+      for (const LogicalRange& range : logical_ranges(piece, model.splits().place().rank)) {
+        if (range.first) elements[0] += static_cast<double>(range.own.size());
+        for (int i = 0; i < kUpdates; ++i) {
+          const Values &whole = want.gradients[static_cast<size_t>(i)].at(name),
+                       &own = got.gradients[static_cast<size_t>(i)].at(name);
+          expect_part(fmt::format("gradient {} of {}", i, name), own.data() + range.own.begin,
+                      range.own.size(), whole, range.whole);
+        }
+      }
+    }
+    all.all_reduce_sum(elements, "test: elements");
+    EXPECT_EQ(elements[0], static_cast<double>(model.parameters().num_parameters()));
+  }
+  void expect_weights(const Model& model, const Trained& got, const Trained& want) {
+    for (const Parameter& p : model.parameters().list()) {
+      const int64_t width = p.spec.size() / p.spec.shape[0];
+      for (const RowSpan& span : p.spans)
+        expect_part("weights of " + p.spec.name, got.weights.at(p.spec.name).data() + span.own * width,
+                    span.rows * width, want.weights.at(p.spec.name), span.whole * width);
+    }
+  }
+  /// Relative to the largest of the whole parameter.
+  static void expect_part(const std::string& name, const double* own, int64_t size, const Values& whole,
+                          int64_t from) {
+    double largest = 0, worst = 0;
+    for (const double x : whole) largest = std::max(largest, std::abs(x));
+    for (int64_t i = 0; i < size; ++i) {
+      const double error = std::abs(own[i] - whole[static_cast<size_t>(from + i)]);
+      if (!(error <= worst)) worst = error;
+    }
+    EXPECT_LE(worst, kTolerance * largest) << name;
+  }
+
+  std::unique_ptr<Collectives> alone_ =
+      test_world->make_collectives(test_world->rank(), 0, Device::cpu, "alone", kTestWaitLimit);
+  std::unique_ptr<Comm> alone_control_ = test_world->make_comm(test_world->rank(), 0, kTestWaitLimit);
+  std::map<std::string, Trained> ones_;
+  std::vector<OptimizerPiece> pieces_;  // of the last trainer: where they are in the whole
+};
+
+}  // namespace temper

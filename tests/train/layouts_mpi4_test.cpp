@@ -1,0 +1,89 @@
+// Trainers on 2 and 4 ranks of one start, each against one rank.
+
+#include "tests/train/layouts.h"
+
+namespace temper {
+namespace {
+
+constexpr Recompute kFull = Recompute::full, kSelective = Recompute::selective;
+
+/// Each axis alone.
+constexpr TrainedLayout kOfTwo[] = {
+    {.mesh = {.tp = 2}},
+    {.mesh = {.tp = 2}, .shape = &kQwen2, .recompute = kFull},
+    {.mesh = {.cp = 2}},
+    {.mesh = {.cp = 2}, .shape = &kLlama, .recompute = kSelective},
+    {.mesh = {.dp = 2}, .shape = &kQwen3Tied},
+    {.mesh = {.dp = 2}, .shape = &kLlama, .zero = 2, .aggregation = "seq-mean-token-mean"},
+    {.mesh = {.dp = 2}, .zero = 2, .sequences = 1},
+    {.mesh = {.pp = 2}, .shape = &kQwen3Tied},
+    {.mesh = {.pp = 2}, .shape = &kLlama, .sequences = 2, .budget = 100},
+};
+
+constexpr TrainedLayout kOfFour[] = {
+    {.mesh = {.tp = 4}, .recompute = kSelective},
+    {.mesh = {.tp = 4}, .shape = &kQwen3Tied},
+    {.mesh = {.cp = 4}, .shape = &kQwen2, .zero = 2},
+    {.mesh = {.cp = 4}, .shape = &kQwen3Tied, .recompute = kFull},
+    {.mesh = {.dp = 4}, .shape = &kQwen2, .zero = 2, .sequences = 3},
+    {.mesh = {.pp = 4}, .shape = &kQwen2},
+    {.mesh = {.pp = 4}, .shape = &kLlamaBiases, .sequences = 3, .budget = 40},
+    {.mesh = {.tp = 2, .cp = 2}},
+    {.mesh = {.tp = 2, .cp = 2}, .shape = &kQwen3Tied, .recompute = kFull},
+    {.mesh = {.tp = 2, .dp = 2}, .shape = &kQwen2, .aggregation = "seq-mean-token-mean"},
+    {.mesh = {.tp = 2, .dp = 2}, .shape = &kQwen3Tied, .zero = 2},
+    {.mesh = {.tp = 2, .pp = 2}},
+    {.mesh = {.tp = 2, .pp = 2}, .shape = &kQwen3Tied, .recompute = kSelective},
+    {.mesh = {.cp = 2, .dp = 2}, .shape = &kLlama, .zero = 2},
+    {.mesh = {.cp = 2, .dp = 2}, .shape = &kQwen2, .sequences = 1},
+    {.mesh = {.cp = 2, .pp = 2}, .shape = &kQwen3Tied, .zero = 2},
+    {.mesh = {.cp = 2, .pp = 2}, .recompute = kFull},
+    {.mesh = {.dp = 2, .pp = 2}, .shape = &kQwen2, .zero = 2},
+    {.mesh = {.dp = 2, .pp = 2}, .shape = &kLlamaBiases, .sequences = 1},
+};
+
+/// Legal ones of 4 ranks.
+class RandomLayouts : public TrainedLayouts {
+ protected:
+  static constexpr int64_t kLayouts = 24;
+
+  RandomLayouts() {
+    for (int64_t index = 0; std::ssize(layouts_) < kLayouts; ++index) add(index);
+  }
+  void add(int64_t index) {
+    int64_t next = 0;
+    const auto below = [&](int64_t n) {
+      return static_cast<int64_t>(uniform_value(5, index * 100 + next++) * static_cast<double>(n));
+    };
+    const auto axis = [&](int most) { return std::min(1 << below(3), most); };
+    MeshShape mesh{.tp = axis(4)};
+    mesh.cp = axis(4 / mesh.tp);
+    mesh.pp = axis(4 / mesh.tp / mesh.cp);
+    mesh.dp = 4 / mesh.tp / mesh.cp / mesh.pp;
+    const int64_t kv = std::array{1, 2, 4, 8, 3}[static_cast<size_t>(below(5))], heads = 4 * kv;
+    const TrainedShape shape{
+        "random",      heads,         kv,           4 + below(3), below(3) == 0 ? kChunks : kPart,
+        below(2) == 0, below(2) == 0, below(2) == 0};
+    const AttentionShape own{heads / mesh.tp, std::max<int64_t>(1, kv / mesh.tp), 8};
+    if ((kv % mesh.tp != 0 && mesh.tp % kv != 0) || own.q_heads % mesh.cp != 0 ||
+        (own.kv_heads % mesh.cp != 0 && mesh.cp % own.kv_heads != 0))
+      return;
+    layouts_.push_back({.mesh = mesh,
+                        .shape = &shapes_.emplace_back(shape),
+                        .zero = 1 + static_cast<int>(below(2)),
+                        .sequences = static_cast<int32_t>(1 + below(11)),
+                        .budget = 20 + 10 * below(5),
+                        .recompute = static_cast<Recompute>(below(3))});
+  }
+  std::deque<TrainedShape> shapes_;
+  std::vector<TrainedLayout> layouts_;
+};
+
+TEST_F(TrainedLayouts, OfTwoRanks) { expect_like_one_rank(kOfTwo); }
+TEST_F(TrainedLayouts, OfFourRanks) { expect_like_one_rank(kOfFour); }
+TEST_F(RandomLayouts, OfFourRanks) { expect_like_one_rank(layouts_); }
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) { return temper::run_tests_on_ranks(argc, argv, 4); }

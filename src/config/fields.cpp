@@ -219,9 +219,11 @@ void trainer_fields(RoleConfig& c, Section& f) {
              "fast as can be, with the head counted",
      .unit = "layers"});
   f("trainer.zero", c.zero,
-    {.help = "what is sharded over the data parallel ranks: 1: the optimizer's state; 2: the sums of "
-             "gradients, too, which are then exchanged after every micro-batch",
-     .range = {1, 2},
+    {.help =
+         "what is sharded over the data parallel ranks: 1: the optimizer's state; 2: the sums of "
+         "gradients, too, which are then exchanged after every micro-batch; 3: the weights, too, while they "
+         "are trained: they are gathered layer by layer, and are whole again for everything else",
+     .range = {1, 3},
      .example = 2});
 }
 

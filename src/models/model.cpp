@@ -2,6 +2,7 @@
 
 #include "src/models/parameter_specs.h"
 #include "src/nn/rope_table.h"
+#include "src/nn/unit_gather.h"
 #include "src/ops/attention.h"
 #include "src/ops/embedding.h"
 
@@ -44,7 +45,7 @@ Model::Model(const ModelConfig& config, const ModelOptions& options)
 
 void Model::make_parameters() {
   for (ParamSpec& spec : parameter_specs(config_)) parameters_.add(std::move(spec), place());
-  parameters_.allocate(options_.dtype, options_.with_gradients, options_.device, options_.gradient_shards);
+  parameters_.allocate(options_.dtype, options_.with_gradients, options_.device, options_.unit_shards);
 }
 
 ShardPlace Model::place() const {
@@ -108,7 +109,18 @@ VocabularyShare Model::embedding_share() const {
   return {embedding_->spans.front().whole, config_.vocab_size};
 }
 
+void Model::gather(Ctx& c, const Unit& unit) const {
+  if (options_.splits.owners) gather_unit(c, parameters_, *options_.splits.owners, unit);
+}
+
+/// For the head, too.
+void Model::gather_end(Ctx& c) const {
+  if (config_.tie_word_embeddings) gather(c, embedding_unit());
+  gather(c, head_unit());
+}
+
 Residual Model::begin(Ctx& c, const Batch& b, bool keep) const {
+  gather_begin(c);
   const Tensor stream = c.memory(keep).make({b.num_tokens(), config_.hidden_size}, dtype());
   embedding_forward(c, stream, b.tokens, embedding_->value, embedding_share());
   if (options_.splits.shares()) copy_owned(c, *options_.splits.tp, stream);
@@ -117,10 +129,12 @@ Residual Model::begin(Ctx& c, const Batch& b, bool keep) const {
 
 void Model::layer_forward(Ctx& c, const Batch& b, int64_t layer, const Residual& y, const Residual& x,
                           LayerSaved* saved, Recompute recompute) const {
+  gather_layer(c, layer);
   decoder_[static_cast<size_t>(layer - layers_.begin)].forward(c, b, y, x, saved, recompute);
 }
 
 Tensor Model::end(Ctx& c, const Residual& x, NormSaved* saved) const {
+  gather_end(c);
   const Tensor sum = c.memory(saved != nullptr).like(x.stream), hidden = c.scratch.like(sum);
   norm_->forward_residual(c, hidden, sum, x.stream, x.delta, saved);
   return hidden;
@@ -132,6 +146,7 @@ void Model::end_backward(Ctx& c, const Tensor& dx, const CTensor& dhidden, const
 
 void Model::layer_backward(Ctx& c, const Batch& b, int64_t layer, const Tensor& dx, const CTensor& dy,
                            const LayerSaved& saved) const {
+  gather_layer(c, layer);
   decoder_[static_cast<size_t>(layer - layers_.begin)].backward(c, b, dx, dy, saved);
 }
 

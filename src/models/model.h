@@ -29,7 +29,7 @@ struct ModelOptions {
   Device device = Device::cpu;
   std::optional<LayerRange> layers = {};  // absent: all
   Splits splits = {};
-  GradientShards gradient_shards = {};
+  UnitShards unit_shards = {};
 };
 
 /// Why no kernel of this device can run this shape; empty: they can.
@@ -66,6 +66,11 @@ class Model {
   const Unit& embedding_unit() const { return parameters_.units().front(); }
   const Unit& layer_unit(int64_t layer) const;
   const Unit& head_unit() const { return parameters_.units().back(); }
+  /// What a step reads is here: the steps above do so by themselves. A rank that has nothing to do in them
+  /// does it all the same, where others have shards of the weights (ZeRO-3).
+  void gather_begin(Ctx& c) const { gather(c, embedding_unit()); }
+  void gather_layer(Ctx& c, int64_t layer) const { gather(c, layer_unit(layer)); }
+  void gather_end(Ctx& c) const;
 
   const Splits& splits() const { return options_.splits; }
   /// What parameters() are of the whole model's.
@@ -83,6 +88,7 @@ class Model {
   int64_t held_bytes() const { return parameters_.held_bytes() + tables_.held_bytes(); }
 
  private:
+  void gather(Ctx& c, const Unit& unit) const;
   void make_parameters();
   void make_layers();
   void make_rope();

@@ -82,52 +82,85 @@ Parameter& ParameterStore::add(ParamSpec spec, const ShardPlace& of) {
   num_elements_ += (p.value.size() + kPad - 1) / kPad * kPad;
   if (units_.empty() || units_.back().name != p.spec.unit) units_.push_back({p.spec.unit, {p.offset, 0}});
   units_.back().range.end = num_elements_;
+  units_.back().tied |= p.spec.also_in >= 0;
   return p;
 }
 
-void ParameterStore::allocate(DType storage, bool with_gradients, Device device,
-                              const GradientShards& shards) {
+void ParameterStore::allocate(DType storage, bool with_gradients, Device device, const UnitShards& shards) {
   CHECK(values_.empty(), "parameters allocated twice");
   shards_ = shards;
   memory_ = Arena(device, MemoryUse::weights);
   values_ = memory_.zeros({num_elements_}, storage);
+  if (shards_values()) {
+    shard_memory_ = Arena(device, MemoryUse::weights);
+    window_memory_ = Arena(device, MemoryUse::weights);
+    value_shards_ = ShardedUnits(units_, shards, storage, shard_memory_, window_memory_);
+    window_memory_.suspend();
+  }
   if (with_gradients) {
+    const DType sums = accumulate_dtype(storage);
     grad_memory_ = Arena(device, MemoryUse::gradients);
-    make_grads(accumulate_dtype(storage));
+    if (shards_grads())
+      grad_shards_ = ShardedUnits(units_, shards, sums, grad_memory_, grad_memory_);
+    else
+      grads_ = grad_memory_.zeros({num_elements_}, sums);
     grad_memory_.suspend();
   }
   for (Parameter& p : list_) {
-    const Unit& unit = unit_at(p.offset);
+    const Unit& unit = units_[unit_index(units_, p.offset)];
     if (with_gradients && p.spec.trained) p.grad = view(grads_of(unit), p.offset - unit.range.begin, p);
-    p.value = view(values_, p.offset, p);
+  }
+  set_views();
+}
+
+void ParameterStore::set_views() {
+  for (Parameter& p : list_) {
+    const Unit& unit = units_[unit_index(units_, p.offset)];
+    p.value = view(values_of(unit), p.offset - unit.range.begin, p);
   }
 }
 
-void ParameterStore::make_grads(DType dtype) {
-  if (!shards_grads()) {
-    grads_ = grad_memory_.zeros({num_elements_}, dtype);
-    return;
-  }
-  int64_t sums = 0, tied = 0, most = 0;
+Tensor ParameterStore::flat_values() const {
+  CHECK(!split_, "only shards of the values are kept while they are trained");
+  return values_;
+}
+
+Tensor ParameterStore::values_of(const Unit& unit) const {
+  return split_ ? value_shards_.window(unit) : rows(values_, unit.range.begin, unit.range.end);
+}
+
+Tensor ParameterStore::own_values(int64_t first, int64_t size) const {
+  return shards_values() ? value_shards_.kept(first, size) : rows(values_, first, first + size);
+}
+
+void ParameterStore::keep_own(Lane& lane) {
+  if (!shards_values()) return;
   for (const Unit& unit : units_) {
-    shard_begin_.push_back(sums);
-    sums += shard_range(unit.range.size(), shards_.rank, shards_.ranks).size();
-    (is_tied(unit) ? tied : most) = std::max(is_tied(unit) ? tied : most, unit.range.size());
+    const FlatRange own = shards_.own(unit);
+    const Tensor kept = value_shards_.kept_of(unit);
+    device::copy(lane, kept.raw(), rows(values_of(unit), own.begin, own.end).data, kept.bytes());
   }
-  grads_ = grad_memory_.zeros({sums}, dtype);
-  windows_ = grad_memory_.zeros({tied + most}, dtype);
 }
 
-bool ParameterStore::is_tied(const Unit& unit) const {
-  for (const Parameter& p : list_)
-    if (p.spec.also_in >= 0 && p.spec.unit == unit.name) return true;
-  return false;
+void ParameterStore::place_own(Lane& lane, const Unit& unit) const {
+  if (!shards_values()) return;
+  const FlatRange own = shards_.own(unit);
+  const Tensor kept = value_shards_.kept_of(unit);
+  device::copy(lane, rows(values_of(unit), own.begin, own.end).raw(), kept.data, kept.bytes());
 }
 
-const Unit& ParameterStore::unit_at(int64_t element) const {
-  const auto after = std::upper_bound(units_.begin(), units_.end(), element,
-                                      [](int64_t e, const Unit& u) { return e < u.range.end; });
-  return after == units_.end() ? units_.back() : *after;
+void ParameterStore::split_values() {
+  if (!shards_values() || std::exchange(split_, true)) return;
+  memory_.suspend();
+  window_memory_.resume();
+  set_views();
+}
+
+void ParameterStore::join_values() {
+  if (!std::exchange(split_, false)) return;
+  window_memory_.suspend();
+  memory_.resume();
+  set_views();
 }
 
 Tensor ParameterStore::flat_grads() const {
@@ -136,18 +169,15 @@ Tensor ParameterStore::flat_grads() const {
 }
 
 Tensor ParameterStore::grads_of(const Unit& unit) const {
-  if (!shards_grads()) return rows(grads_, unit.range.begin, unit.range.end);
-  const int64_t size = unit.range.size();
-  return is_tied(unit) ? rows(windows_, 0, size) : rows(windows_, windows_.size() - size, windows_.size());
+  return shards_grads() ? grad_shards_.window(unit) : rows(grads_, unit.range.begin, unit.range.end);
 }
 
 Tensor ParameterStore::grad_sums(int64_t first, int64_t size) const {
-  if (!shards_grads()) return rows(grads_, first, first + size);
-  const Unit& unit = unit_at(first);
-  const FlatRange own = shard_range(unit.range.size(), shards_.rank, shards_.ranks);
-  const int64_t begin =
-      shard_begin_[static_cast<size_t>(&unit - units_.data())] + first - unit.range.begin - own.begin;
-  return rows(grads_, begin, begin + size);
+  return shards_grads() ? grad_shards_.kept(first, size) : rows(grads_, first, first + size);
+}
+
+int64_t ParameterStore::grad_bytes() const {
+  return shards_grads() ? grad_shards_.all_kept().bytes() + grad_shards_.window_bytes() : grads_.bytes();
 }
 
 int64_t ParameterStore::num_parameters() const {
@@ -200,7 +230,17 @@ void ParameterStore::clear_grads() {
 }
 
 void ParameterStore::clear_sums(Lane& lane) {
-  if (shards_grads()) device::fill(lane, grads_.raw(), 0, grads_.bytes());
+  if (!shards_grads()) return;
+  const Tensor& sums = grad_shards_.all_kept();
+  device::fill(lane, sums.raw(), 0, sums.bytes());
+}
+
+void ParameterStore::begin_update(Lane& lane) {
+  if (shards_values()) lane.wait();
+  split_values();
+  resume_grads(lane);
+  clear_grads();
+  clear_sums(lane);
 }
 
 void ParameterStore::settle_grads(Lane& lane, const Unit& unit) {

@@ -3,21 +3,20 @@
 // (fp32, or fp64 in fp64 runs), in the order of the spec list and at the same element offsets: the optimizer,
 // gradient reduction and checkpoints work on flat ranges, layers on the views. Neighbours of one unit (the
 // embedding, each layer, the head) are one flat range: what is reduced, gathered and sharded at a time.
-// With GradientShards gradients are made in a window, unit by unit, and only this rank's shard of their sums
-// stays (ZeRO-2).
+// With UnitShards gradients are made in a window, unit by unit, and only this rank's shard of their sums
+// stays (ZeRO-2). Of the values, too (ZeRO-3), from `split_values` to `join_values`: whoever works with a
+// unit then gathers it in its window first (nn/unit_gather.h).
 
 #include <cstdint>
 #include <deque>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "kernels/types.h"
-#include "src/core/arena.h"
-#include "src/core/flat_range.h"
 #include "src/core/lane.h"
 #include "src/core/tensor.h"
+#include "src/nn/unit_shards.h"
 
 namespace temper {
 
@@ -35,12 +34,6 @@ enum class Init { normal, ones, zeros };
 /// where neighbours have the same head if there are fewer heads than ranks; or the vocabulary in whole chunks
 /// of its ids (kVocabularyChunk), as evenly as they go, some ranks with none.
 enum class Shard { none, rows, vocabulary };
-
-/// Units of a model by their number: 0 the embedding, 1 + i layer i, then final norm and head.
-struct UnitRange {
-  int64_t begin = 0, end = std::numeric_limits<int64_t>::max();
-  bool has(int64_t unit) const { return unit >= begin && unit < end; }
-};
 
 /// A rank among those that share parameters: its share of those of its units. It has no rows of others.
 struct ShardPlace {
@@ -95,16 +88,6 @@ struct Parameter {
   Tensor grad_sum(Lane& lane);
 };
 
-struct Unit {
-  std::string name;
-  FlatRange range;  // of the flat buffers
-};
-
-/// A rank that keeps its shard_range of every unit's gradients; of one rank: all of them.
-struct GradientShards {
-  int rank = 0, ranks = 1;
-};
-
 class ParameterStore {
  public:
   /// `of`: this rank among those that share what is sharded. The returned reference stays valid; views are
@@ -112,27 +95,47 @@ class ParameterStore {
   Parameter& add(ParamSpec spec, const ShardPlace& of = {});
   /// Makes the flat buffers, zeroed. Called once, after the last add.
   void allocate(DType storage, bool with_gradients, Device device = Device::cpu,
-                const GradientShards& shards = {});
+                const UnitShards& shards = {});
 
   std::deque<Parameter>& list() { return list_; }
   const std::deque<Parameter>& list() const { return list_; }
   /// Ascending, without gaps.
   const std::vector<Unit>& units() const { return units_; }
-  Tensor flat_values() const { return values_; }  // [num_elements()]
-  Tensor flat_grads() const;                      // [num_elements()]; none with shards
-  Tensor values_of(const Unit& unit) const { return rows(values_, unit.range.begin, unit.range.end); }
+  Tensor flat_values() const;  // [num_elements()]; none while they are split
+  Tensor flat_grads() const;   // [num_elements()]; none with shards
+  Tensor values_of(const Unit& unit) const;
+  /// [size] values from an element of the flat buffers on, in this rank's shard of a unit: those that are
+  /// trained.
+  Tensor own_values(int64_t first, int64_t size) const;
+  bool shards_values() const { return shards_.of_values && shards_.ranks > 1; }
+  bool split() const { return split_; }
+  /// This rank's shards become what it has of the whole values; nothing is done without shards of values.
+  void keep_own(Lane& lane);
+  /// From here on a unit's values are in its window, after `join_values` all in their place again: what
+  /// others have of them comes from there. On a GPU no lane has work on them.
+  void split_values();
+  void join_values();
+  /// This rank's shard of a unit to its place among the unit's values.
+  void place_own(Lane& lane, const Unit& unit) const;
   bool shards_grads() const { return shards_.ranks > 1; }
   /// With shards: while they are made, until those of the next unit.
   Tensor grads_of(const Unit& unit) const;
   /// [size] sums from an element of the flat buffers on, in this rank's shard of a unit.
   Tensor grad_sums(int64_t first, int64_t size) const;
-  int64_t grad_bytes() const { return grads_.bytes() + (shards_grads() ? windows_.bytes() : 0); }
+  int64_t grad_bytes() const;
+  int64_t value_bytes() const { return values_.bytes(); }
+  /// Of shards, all the time, and of windows, while values are split.
+  int64_t own_value_bytes() const { return shards_values() ? value_shards_.all_kept().bytes() : 0; }
+  int64_t value_window_bytes() const { return shards_values() ? value_shards_.window_bytes() : 0; }
   /// Elements of the flat buffers; offsets are padded to 16, padding stays zero.
   int64_t num_elements() const { return num_elements_; }
   int64_t num_parameters() const;  // of all ranks together, without padding
   DType dtype() const { return values_.dtype; }
   Device device() const { return memory_.device(); }
-  int64_t held_bytes() const { return memory_.held_bytes() + grad_memory_.held_bytes(); }
+  int64_t held_bytes() const {
+    return memory_.held_bytes() + grad_memory_.held_bytes() + shard_memory_.held_bytes() +
+           window_memory_.held_bytes();
+  }
   /// A GPU has no memory for gradients until `resume_grads`, and after `suspend_grads`. They are lost.
   void resume_grads(Lane& lane);
   void suspend_grads() { grad_memory_.suspend(); }
@@ -147,25 +150,24 @@ class ParameterStore {
   void clear_grads();
   /// With shards: the sums are zeros.
   void clear_sums(Lane& lane);
+  /// Gradients have memory and count as zeros; values of which there are shards are split.
+  void begin_update(Lane& lane);
   /// Zeros where nothing was written since: before the gradients of a unit are read as a whole.
   void settle_grads(Lane& lane, const Unit& unit);
 
  private:
-  void make_grads(DType dtype);
+  void set_views();
   void clear_padding(Lane& lane, const Parameter& p);
-  const Unit& unit_at(int64_t element) const;
-  /// Its gradients stay until those of all others are made: a tied head adds to the embedding's.
-  bool is_tied(const Unit& unit) const;
 
   std::deque<Parameter> list_;
   std::vector<Unit> units_;
-  GradientShards shards_;
-  std::vector<int64_t> shard_begin_;  // of each unit, in the sums
+  UnitShards shards_;
   int64_t num_elements_ = 0;
-  Arena memory_, grad_memory_, host_memory_;
+  Arena memory_, grad_memory_, host_memory_, shard_memory_, window_memory_;
   Tensor values_, host_values_;  // the second is empty unless values were moved
-  Tensor grads_;                 // with shards: the sums
-  Tensor windows_;               // with shards: of a tied embedding, and of the unit in work
+  Tensor grads_;                 // none with shards
+  ShardedUnits grad_shards_, value_shards_;
+  bool split_ = false;
   bool fetched_ = true;
 };
 

@@ -8,8 +8,9 @@
 namespace temper {
 
 struct Splits {
-  Collectives* tp = nullptr;  // heads, rows of matrices, chunks of the vocabulary
-  Collectives* cp = nullptr;  // tokens of a batch without pages
+  Collectives* tp = nullptr;      // heads, rows of matrices, chunks of the vocabulary
+  Collectives* cp = nullptr;      // tokens of a batch without pages
+  Collectives* owners = nullptr;  // shards of weights while they are trained (ZeRO-3)
   int tp_ranks() const { return tp ? tp->size() : 1; }
   int cp_ranks() const { return cp ? cp->size() : 1; }
   bool shares() const { return tp_ranks() > 1; }

@@ -57,6 +57,7 @@ Optimizer::Optimizer(Ctx& c, ParameterStore& parameters, const OptimizerConfig& 
       dp_(dp),
       memory_(place == StatePlace::host ? host_of(parameters.device()) : parameters.device(),
               MemoryUse::optimizer) {
+  parameters.keep_own(c.lane);
   for (const Unit& unit : parameters.units())
     if (unit.range.size() > 0) add_unit(c, unit);  // another stage has it
   if (memory_.device() != parameters.device()) memory_.pin();
@@ -104,7 +105,7 @@ void Optimizer::add_range(Ctx& c, std::span<OptimizerPiece> run) {
   const auto begin_of = [](const OptimizerPiece& p) { return p.parameter->offset + p.range.begin; };
   const int64_t first = begin_of(run.front()), size = begin_of(run.back()) + run.back().range.size() - first;
   UpdateRange all{.first_element = first,
-                  .weight = part(parameters_.flat_values(), first, size),
+                  .weight = parameters_.own_values(first, size),
                   .master = {},
                   .m = zeros(c, size, formats_.moments),
                   .v = zeros(c, size, formats_.moments),
@@ -149,13 +150,16 @@ double Optimizer::step(Ctx& c, Comm& all, double lr) {
     update.first_element = r.first_element;
     adamw_step(c, r.weight, r.master, r.m, r.v, r.grad, r.decays, update);
   }
-  gather_weights(c, "new weights, copied from their dp owners");
+  if (!parameters_.split()) gather_weights(c, "new weights, copied from their dp owners");
   return norm;
 }
 
 void Optimizer::gather_weights(Ctx& c, const char* what) {
-  for (const Unit& unit : parameters_.units())
-    if (unit.range.size() > 0) dp_.all_gather_shards(c, parameters_.values_of(unit), what);
+  for (const Unit& unit : parameters_.units()) {
+    if (unit.range.size() == 0) continue;
+    parameters_.place_own(c.lane, unit);
+    dp_.all_gather_shards(c, parameters_.values_of(unit), what);
+  }
 }
 
 void Optimizer::restore(Ctx& c, int64_t count) {

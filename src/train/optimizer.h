@@ -62,8 +62,8 @@ class Optimizer {
             uint64_t seed = 0, StatePlace place = StatePlace::device, int tp_rank = 0);
 
   /// After the gradients of this rank's shards hold the sum over dp: clips, updates the shards, gathers the
-  /// weights. `all` has the ranks that train the model, over dp and tp. Returns the norm before clipping; a
-  /// non-finite norm changes nothing (the caller stops the run).
+  /// weights (not those that are split). `all` has the ranks that train the model, over dp and tp. Returns
+  /// the norm before clipping; a non-finite norm changes nothing (the caller stops the run).
   double step(Ctx& c, Comm& all, double lr);
 
   const std::vector<OptimizerPiece>& pieces() const { return pieces_; }
@@ -73,6 +73,8 @@ class Optimizer {
   /// After the pieces (and the weights that masters are the remainder of) were filled from a checkpoint:
   /// weights from masters, on all ranks.
   void restore(Ctx& c, int64_t count);
+  /// All weights from their owners: `step` leaves it to others while values are split.
+  void gather_weights(Ctx& c, const char* what);
   int64_t state_bytes() const { return memory_.peak_bytes(); }
   int64_t held_bytes() const { return memory_.held_bytes(); }
   /// Where they are: cpu for StatePlace::host.
@@ -82,7 +84,6 @@ class Optimizer {
   void add_unit(Ctx& c, const Unit& unit);
   void add_range(Ctx& c, std::span<OptimizerPiece> run);
   Tensor zeros(Ctx& c, int64_t size, DType dtype);
-  void gather_weights(Ctx& c, const char* what);
 
   ParameterStore& parameters_;
   OptimizerConfig config_;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "src/core/process/progress.h"
+#include "src/models/join_pass.h"
 #include "src/ops/rows.h"
 #include "src/train/flops.h"
 #include "src/train/gradient_reducer.h"
@@ -28,18 +29,6 @@ Trainer::Trainer(Ctx& c, Model& model, Comm& all, Comm& control, Collectives& dp
       pipeline_(pipeline) {
   for (int64_t i = 0; i < most_kept(pipeline.stage(), pipeline.stages()); ++i)
     slots_.emplace_back(model.device());
-}
-
-int64_t Trainer::activation_bytes() const {
-  int64_t bytes = 0;
-  for (const Slot& slot : slots_) bytes += slot.memory.peak_bytes();
-  return bytes;
-}
-
-int64_t Trainer::held_bytes() const {
-  int64_t bytes = 0;
-  for (const Slot& slot : slots_) bytes += slot.memory.held_bytes();
-  return bytes;
 }
 
 UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,
@@ -77,9 +66,7 @@ UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,
 /// where only shards are kept while any does, as often on every rank.
 bool Trainer::accumulate_gradients(Ctx& c, std::span<const Trajectory* const> all, const PackPlan& plan,
                                    const PolicyObjective& objective, ObjectiveUpdate& update) {
-  model_.parameters().resume_grads(c.lane);
-  model_.parameters().clear_grads();
-  model_.parameters().clear_sums(c.lane);
+  model_.parameters().begin_update(c.lane);
   const bool every_time = model_.parameters().shards_grads();
   GradientReducer reducer(model_.parameters(), dp_, model_.splits().tp);
   const auto& mine = plan.ranks[static_cast<size_t>(control_.rank())];
@@ -91,12 +78,20 @@ bool Trainer::accumulate_gradients(Ctx& c, std::span<const Trajectory* const> al
     most = std::max(most, microbatches.size());
   }
   const size_t every = asked / kStopChecks + 1;
+  // Of weights that all have shards of every rank takes part in every pass.
+  const size_t passes = model_.parameters().split() ? std::max<size_t>(most, 1) : mine.size();
   const ArenaScope scope(c.scratch);
   const Tensor border = make_border(c, all, mine);
   Pipeline::Parcel made;
   for (const ScheduleStep& step :
-       one_forward_one_backward(pipeline_.stage(), pipeline_.stages(), std::ssize(mine))) {
+       one_forward_one_backward(pipeline_.stage(), pipeline_.stages(), static_cast<int64_t>(passes))) {
     const auto i = static_cast<size_t>(step.microbatch);
+    if (i >= mine.size()) {
+      pipeline_.exchange(c, made, {});
+      made = {};
+      join_pass(c, model_, options_.recompute, step.backward, reducer);
+      continue;
+    }
     if (!step.backward && stop_check_ && i < asked && i % every == 0 && stop_check_()) return false;
     Slot& slot = slots_[i % slots_.size()];
     if (!step.backward) slot.begin(pack_for(model_, all, mine[i]), {.recompute = options_.recompute});
@@ -105,7 +100,7 @@ bool Trainer::accumulate_gradients(Ctx& c, std::span<const Trajectory* const> al
     made = run(c, step, slot, all, objective, update, complete ? &reducer : nullptr, border);
   }
   pipeline_.exchange(c, made, {});
-  reducer.finish(c, mine.size(), most);
+  reducer.finish(c, passes, most);
   sum_tied_gradients(c);
   return true;
 }

@@ -62,11 +62,9 @@ class Trainer {
   int64_t activation_bytes() const;
   /// Of activations; the optimizer has its own.
   int64_t held_bytes() const;
-  /// Between steps: gives the memory of the activations back, and on a GPU that of the gradients.
-  void trim() {
-    for (Slot& slot : slots_) slot.memory.trim();
-    model_.parameters().suspend_grads();
-  }
+  /// Between steps: gives the memory of the activations back, and on a GPU that of the gradients. Of weights
+  /// that were split for an update all are here again. Bytes that this rank sent for it.
+  AxisBytes trim(Ctx& c);
 
  private:
   /// By this rank, so far.

@@ -56,6 +56,7 @@ const Case kCases[] = {
     {"dp2", 2, ""},
     {"tp2", 2, "roles.trainer.tp=2"},
     {"pp2", 2, "roles.trainer.pp=2"},
+    {"zero3", 2, "roles.trainer.zero=3"},
 };
 
 const char* kMeasure = "--measure";  // FILE COMMAND...

@@ -1,19 +1,20 @@
-// Whole runs whose trainer ranks keep only their shard of the gradients (ZeRO-2): they begin with the bits of
-// one rank, make its gradients but for the order of sums, repeat and go on with their own, and leave state
-// that any layout takes up.
+// Whole runs whose trainer ranks keep only their shard of the gradients (ZeRO-2), and of the weights while
+// they train (ZeRO-3): they begin with the bits of one rank, make its gradients but for the order of sums,
+// repeat and go on with their own, and leave state that any layout takes up.
 
 #include "tests/e2e/layout_run.h"
 
 namespace temper {
 namespace {
 
-Placement sharded(const std::string& name, int ranks, int tp = 1, int pp = 1) {
-  return layout(name, ranks, tp, pp, "roles.trainer.zero=2");
+Placement sharded(const std::string& name, int zero, int ranks, int tp = 1, int pp = 1) {
+  return layout(name, ranks, tp, pp, fmt::format("roles.trainer.zero={}", zero));
 }
 
-const Placement kDp2 = sharded("dp2", 2), kDp4 = sharded("dp4", 4), kTp2Dp2 = sharded("tp2dp2", 4, 2),
-                kPp2Dp2 = sharded("pp2dp2", 4, 1, 2), kTp2Pp2Dp2 = sharded("tp2pp2dp2", 8, 2, 2),
-                kDp1 = sharded("dp1", 2, 2);
+const Placement kDp2 = sharded("dp2", 3, 2), kDp4 = sharded("dp4", 2, 4),
+                kTp2Dp2 = sharded("tp2dp2", 2, 4, 2), kPp2Dp2 = sharded("pp2dp2", 3, 4, 1, 2),
+                kTp2Pp2Dp2 = sharded("tp2pp2dp2", 3, 8, 2, 2), kDp1 = sharded("dp1", 2, 2, 2),
+                kSplit = sharded("split", 3, 4);
 
 using ZeroRun = LayoutRun;
 
@@ -29,7 +30,7 @@ TEST_F(ZeroRun, DumpsTheGradientsOfOneRank) {
   for (const std::string& model : {std::string(), kDeepModel}) {
     const std::string more = kSmall + model + "run.dtype=fp64 run.steps=2 --dump-gradients ";
     const std::string kind = model.empty() ? "tied" : "deep";
-    for (const Placement& l : {kOne, kDp4, kTp2Dp2, kPp2Dp2}) {
+    for (const Placement& l : {kOne, kSplit, kTp2Dp2, kPp2Dp2}) {
       ASSERT_EQ(train(l, 0, kind + l.name, more + "gradients-" + kind + l.name), 0) << l.name << output();
       for (const char* update : {"000001", "000003"}) {
         const auto file = [&](const std::string& of) {
@@ -49,7 +50,7 @@ TEST_F(ZeroRun, HasTheBitsOfWholeGradientsWhereNothingElseIsSummed) {
     Placement placement;
     int lag;
     std::string more;
-  } runs[] = {{kDp4, 0, "train.recompute.granularity=full"},
+  } runs[] = {{kSplit, 0, "train.recompute.granularity=full"},
               {kTp2Pp2Dp2, 1, "optimizer.grad_clip=0.01"},
               {kPp2Dp2, 1, kDeepModel + "run.dtype=bf16 optimizer.state=bf16"},
               {kDp1, 0, kSmall}};
@@ -59,8 +60,8 @@ TEST_F(ZeroRun, HasTheBitsOfWholeGradientsWhereNothingElseIsSummed) {
     ASSERT_EQ(train(placement, lag, "whole", more + " roles.trainer.zero=1"), 0)
         << placement.name << ": " << output();
     expect_same_run("shards", "whole", 2);
-    for (const auto& [from, zero] : {std::pair{"shards", 1}, {"whole", 2}}) {
-      if (placement.name != kDp4.name) break;
+    for (const auto& [from, zero] : {std::pair{"shards", 1}, {"whole", 2}, {"whole", 3}}) {
+      if (placement.name != kSplit.name) break;
       copy_until(from, "changed", 1, 2);
       ASSERT_EQ(train(placement, lag, "changed", fmt::format("{} roles.trainer.zero={}", more, zero)), 0)
           << output();
@@ -87,33 +88,45 @@ TEST_F(ZeroRun, RepeatsAndGoesOnAfterEveryStep) {
 TEST_F(ZeroRun, StateOfOneLayoutLoadsUnderAnother) {
   ASSERT_EQ(train(kDp4, 0, "run", kSmall), 0) << output();
   const std::string want = weights("run");
-  for (const Placement& l : {kTp2Dp2, kOne, layout("plain", 2, 1, 1), kDp2}) {
+  for (const Placement& l : {kTp2Dp2, kOne, kSplit, layout("plain", 2, 1, 1), kDp2}) {
     std::filesystem::remove_all(program_.path("runs/run/export"));
     ASSERT_EQ(train(l, 0, "run", kSmall), 0) << l.name << ": " << output();
     EXPECT_TRUE(weights("run") == want) << l.name;
   }
 }
 
-/// A rank holds a shard of the sums, and the gradients of one unit beside those of a tied embedding.
-TEST_F(ZeroRun, TheGradientsTakeLessMemory) {
-  const auto gradients = [&](const std::string& keys) {
-    EXPECT_EQ(program_.run("check run.toml --json --ranks 4 model.path=deep " + keys), 0) << output();
+/// A rank holds a shard of the sums, and the gradients of one unit beside those of a tied embedding; of
+/// weights the same, while they are trained.
+TEST_F(ZeroRun, TheGradientsAndWeightsTakeLessMemory) {
+  const auto part = [&](const std::string& phase, const std::string& name, int zero) {
+    EXPECT_EQ(program_.run(fmt::format("check run.toml --json --ranks 4 model.path=deep run.device=cuda "
+                                       "run.dtype=bf16 roles.trainer.zero={}",
+                                       zero)),
+              0)
+        << output();
     const Json report = parse_json(output(), "check");
     for (const Json& row : report["memory"])
-      if (row["phase"] == "train") return row["parts"]["gradients"].get<int64_t>();
+      if (row["phase"] == phase) return row["parts"].value(name, int64_t{0});
     return int64_t{0};
   };
-  const int64_t whole = gradients(""), sharded = gradients("roles.trainer.zero=2");
+  const int64_t whole = part("train", "gradients", 1), sharded = part("train", "gradients", 2);
   const int64_t unit = 6400 * 32 * 4;  // the largest one: embedding or head, in fp32
   EXPECT_GT(whole, 2 * unit);
   EXPECT_NEAR(static_cast<double>(sharded), static_cast<double>(whole / 4 + unit),
               0.01 * static_cast<double>(unit));
+  const int64_t weights = part("train", "weights", 1);
+  EXPECT_EQ(part("generate", "weights", 3), weights);
+  EXPECT_EQ(part("train", "weights", 3), 0);
+  EXPECT_NEAR(static_cast<double>(part("train", "weight_shards", 3)), static_cast<double>(weights) / 4,
+              0.01 * static_cast<double>(unit));
+  EXPECT_NEAR(static_cast<double>(part("train", "weight_windows", 3)), static_cast<double>(unit) / 2,
+              0.01 * static_cast<double>(unit));
 }
 
 TEST_F(ZeroRun, OtherValuesAreRefused) {
-  for (const char* value : {"0", "3"}) {
+  for (const char* value : {"0", "4"}) {
     EXPECT_EQ(program_.run(fmt::format("check run.toml roles.trainer.zero={}", value)), 64);
-    EXPECT_TRUE(says("legal: roles.trainer.zero = 1 or 2")) << output();
+    EXPECT_TRUE(says("legal: an integer, at least 1 and at most 3")) << output();
   }
 }
 

@@ -101,7 +101,7 @@ TEST(DryRun, CountsWhatRanksThatShareTokensTake) {
 TEST(DryRun, CountsWhatShardsOfGradientsTake) {
   for (const char* stages : {"1", "2"})
     compare(kMinimalConfig,
-            {"run.dtype=bf16", "run.threads=2", "roles.trainer.zero=2",
+            {"run.dtype=bf16", "run.threads=2", fmt::format("roles.trainer.zero={}", 1 + std::atoi(stages)),
              fmt::format("roles.trainer.pp={}", stages), "rollout.max_new_tokens=50",
              "train.max_tokens_per_microbatch=450", "validation.every=0"},
             4, 2);

@@ -115,7 +115,8 @@ class TrainedLayouts : public OnRanks {
       if (l.mesh.pp > 1)
         options.layers =
             balanced_stages(config, l.mesh.pp)[static_cast<size_t>(mesh->control(Axis::pp).rank())];
-      if (l.zero > 1) options.gradient_shards = {mesh->replicas().rank(), mesh->replicas().size()};
+      if (l.zero > 1) options.unit_shards = {mesh->replicas().rank(), mesh->replicas().size(), l.zero > 2};
+      if (l.zero > 2) options.splits.owners = &mesh->replicas();
     }
     auto model = std::make_unique<Model>(config, options);
     random_init(model->parameters(), config, 5);
@@ -213,6 +214,7 @@ class TrainedLayouts : public OnRanks {
       result.norms.push_back(stats.grad_norm);
       result.microbatches.push_back(stats.num_microbatches);
     }
+    trainer.trim(ctx());
     for (const Parameter& p : model.parameters().list()) result.weights[p.spec.name] = read(p.value);
     pieces_ = trainer.optimizer().pieces();
     return result;

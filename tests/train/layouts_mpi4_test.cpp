@@ -15,7 +15,7 @@ constexpr TrainedLayout kOfTwo[] = {
     {.mesh = {.cp = 2}, .shape = &kLlama, .recompute = kSelective},
     {.mesh = {.dp = 2}, .shape = &kQwen3Tied},
     {.mesh = {.dp = 2}, .shape = &kLlama, .zero = 2, .aggregation = "seq-mean-token-mean"},
-    {.mesh = {.dp = 2}, .zero = 2, .sequences = 1},
+    {.mesh = {.dp = 2}, .zero = 3, .sequences = 1},
     {.mesh = {.pp = 2}, .shape = &kQwen3Tied},
     {.mesh = {.pp = 2}, .shape = &kLlama, .sequences = 2, .budget = 100},
 };
@@ -25,21 +25,22 @@ constexpr TrainedLayout kOfFour[] = {
     {.mesh = {.tp = 4}, .shape = &kQwen3Tied},
     {.mesh = {.cp = 4}, .shape = &kQwen2, .zero = 2},
     {.mesh = {.cp = 4}, .shape = &kQwen3Tied, .recompute = kFull},
-    {.mesh = {.dp = 4}, .shape = &kQwen2, .zero = 2, .sequences = 3},
+    {.mesh = {.dp = 4}, .shape = &kQwen2, .zero = 3, .sequences = 3},
     {.mesh = {.pp = 4}, .shape = &kQwen2},
     {.mesh = {.pp = 4}, .shape = &kLlamaBiases, .sequences = 3, .budget = 40},
     {.mesh = {.tp = 2, .cp = 2}},
     {.mesh = {.tp = 2, .cp = 2}, .shape = &kQwen3Tied, .recompute = kFull},
     {.mesh = {.tp = 2, .dp = 2}, .shape = &kQwen2, .aggregation = "seq-mean-token-mean"},
-    {.mesh = {.tp = 2, .dp = 2}, .shape = &kQwen3Tied, .zero = 2},
+    {.mesh = {.tp = 2, .dp = 2}, .shape = &kQwen3Tied, .zero = 3},
     {.mesh = {.tp = 2, .pp = 2}},
     {.mesh = {.tp = 2, .pp = 2}, .shape = &kQwen3Tied, .recompute = kSelective},
-    {.mesh = {.cp = 2, .dp = 2}, .shape = &kLlama, .zero = 2},
+    {.mesh = {.cp = 2, .dp = 2}, .shape = &kLlama, .zero = 3, .recompute = kFull},
     {.mesh = {.cp = 2, .dp = 2}, .shape = &kQwen2, .sequences = 1},
     {.mesh = {.cp = 2, .pp = 2}, .shape = &kQwen3Tied, .zero = 2},
     {.mesh = {.cp = 2, .pp = 2}, .recompute = kFull},
     {.mesh = {.dp = 2, .pp = 2}, .shape = &kQwen2, .zero = 2},
     {.mesh = {.dp = 2, .pp = 2}, .shape = &kLlamaBiases, .sequences = 1},
+    {.mesh = {.dp = 2, .pp = 2}, .shape = &kQwen3Tied, .zero = 3},
 };
 
 /// Legal ones of 4 ranks.
@@ -70,7 +71,7 @@ class RandomLayouts : public TrainedLayouts {
       return;
     layouts_.push_back({.mesh = mesh,
                         .shape = &shapes_.emplace_back(shape),
-                        .zero = 1 + static_cast<int>(below(2)),
+                        .zero = 1 + static_cast<int>(below(3)),
                         .sequences = static_cast<int32_t>(1 + below(11)),
                         .budget = 20 + 10 * below(5),
                         .recompute = static_cast<Recompute>(below(3))});

@@ -1,6 +1,7 @@
 #pragma once
-// Ranks that keep only their shard of the gradients (ZeRO-2): sums of any number of micro-batches against
-// plain loops, updates against those of one rank and of ranks that keep all.
+// Ranks that keep only their shard of the gradients (ZeRO-2), and of the weights while they train (ZeRO-3):
+// sums of any number of micro-batches against plain loops, updates against those of one rank, of ranks that
+// keep all, and of each other.
 
 #include "src/rl/registry.h"
 #include "src/train/gradient_reducer.h"
@@ -146,15 +147,17 @@ class ShardedTrainer : public ShardedGradients {
     c.tie_word_embeddings = tied;
     return c;
   }
-  static std::unique_ptr<Model> make(bool tied, DType dtype, const GradientShards& shards = {}) {
+  std::unique_ptr<Model> make(bool tied, DType dtype, const UnitShards& shards = {}) const {
     ModelOptions options{dtype, 64, /*with_gradients=*/true};
-    options.gradient_shards = shards;
+    options.unit_shards = shards;
+    if (shards.of_values) options.splits.owners = dp_.get();
     auto model = std::make_unique<Model>(config_of(tied), options);
     random_init(model->parameters(), config_of(tied), 3);
     return model;
   }
   static constexpr int64_t kOneEach = 22;  // tokens of a micro-batch that holds one sequence
-  static GradientShards shards() { return {rank(), ranks()}; }
+  static UnitShards shards() { return {rank(), ranks()}; }
+  static UnitShards shards_of_weights() { return {rank(), ranks(), /*of_values=*/true}; }
 
   /// So many that they do not divide by the ranks, each longer than half of kOneEach.
   static std::vector<Trajectory> trajectories() {
@@ -181,8 +184,11 @@ class ShardedTrainer : public ShardedGradients {
     Values weights, norms;
     int64_t num_microbatches = 0;
   };
-  Trained train(Model& model, Comm& comm, Collectives& dp, int64_t token_budget) {
-    Trainer trainer(ctx(), model, comm, comm, dp, options(token_budget));
+  Trained train(Model& model, Comm& comm, Collectives& dp, int64_t token_budget,
+                Recompute recompute = Recompute::none) {
+    TrainerOptions with = options(token_budget);
+    with.recompute = {.granularity = recompute, .num_layers = 2};
+    Trainer trainer(ctx(), model, comm, comm, dp, with);
     Trained result;
     for (int i = 0; i < 3; ++i) {
       const UpdateStats stats = update(trainer);
@@ -190,6 +196,7 @@ class ShardedTrainer : public ShardedGradients {
       result.norms.push_back(stats.grad_norm);
       result.num_microbatches = stats.num_microbatches;
     }
+    trainer.trim(ctx());
     result.weights = read(model.parameters().flat_values());
     return result;
   }
@@ -230,9 +237,52 @@ TEST_F(ShardedTrainer, OneMicrobatchHasTheBitsOfWholeGradients) {
   }
 }
 
+/// Ranks without a micro-batch take part in the gathers of the others; between updates weights stay split,
+/// after the last one all are whole on every rank.
+TEST_F(ShardedTrainer, SplitWeightsHaveTheBitsOfWholeOnes) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const bool tied : {false, true})
+      for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+        const auto whole = make(tied, dtype, shards()), split = make(tied, dtype, shards_of_weights());
+        const Trained want = train(*whole, *comm_, *dp_, kOneEach, recompute);
+        const Trained got = train(*split, *comm_, *dp_, kOneEach, recompute);
+        expect_same_bits("norms", got.norms, want.norms);
+        expect_same_bits("weights", got.weights, want.weights);
+      }
+}
+
+/// While they are trained: a shard of each unit, and one unit whole beside a tied embedding.
+TEST_F(ShardedTrainer, SplitWeightsTakeAWindowAndTheirShards) {
+  const auto model = make(true, DType::f32, shards_of_weights());
+  ParameterStore& weights = model->parameters();
+  const Values before = read(weights.flat_values());
+  int64_t own = 0;
+  for (const Unit& unit : weights.units()) own += shards().own(unit).size();
+  EXPECT_EQ(weights.own_value_bytes(), own * 4);
+  EXPECT_EQ(weights.value_window_bytes(),
+            (weights.units()[0].range.size() + weights.units()[1].range.size()) * 4);
+  weights.keep_own(ctx().lane);
+  weights.split_values();
+  EXPECT_THROW(weights.flat_values(), std::exception);
+  const Unit& layer = model->layer_unit(1);
+  model->gather_layer(ctx(), 1);
+  expect_same_bits("layer", read(weights.values_of(layer)),
+                   slice_rows(before, 1, layer.range.begin, layer.range.end));
+  model->gather_end(ctx());
+  const Unit& embedding = model->embedding_unit();
+  expect_same_bits("embedding", read(weights.values_of(embedding)),
+                   slice_rows(before, 1, embedding.range.begin, embedding.range.end));
+  weights.join_values();
+  for (const Unit& unit : weights.units()) {
+    weights.place_own(ctx().lane, unit);
+    dp_->all_gather_shards(ctx(), weights.values_of(unit), "test: weights");
+  }
+  expect_same_bits("weights", read(weights.flat_values()), before);
+}
+
 /// What was summed before the stop is not in the next update.
 TEST_F(ShardedTrainer, ADroppedUpdateLeavesNothing) {
-  const auto stopped = make(true, DType::f32, shards()), plain = make(true, DType::f32, shards());
+  const auto stopped = make(true, DType::f32, shards_of_weights()), plain = make(true, DType::f32, shards());
   Trainer a(ctx(), *stopped, *comm_, *comm_, *dp_, options(kOneEach)),
       b(ctx(), *plain, *comm_, *comm_, *dp_, options(kOneEach));
   int asked = 0;
@@ -241,6 +291,7 @@ TEST_F(ShardedTrainer, ADroppedUpdateLeavesNothing) {
   EXPECT_EQ(asked, 2) << "after the first micro-batch";
   a.set_stop_check({});
   EXPECT_EQ(update(a).grad_norm, update(b).grad_norm);
+  a.trim(ctx());
   expect_same_bits("weights", read(stopped->parameters().flat_values()),
                    read(plain->parameters().flat_values()));
 }

@@ -99,9 +99,20 @@ AxisBytes share_traffic(const RunPlan& plan, const ModelConfig& model, const Con
   return all;
 }
 
+/// Of all ranks with one share of one stage's model, once a step: whole weights of what its owners trained
+/// (ZeRO-3).
+AxisBytes joined_weights(const RunPlan& plan, const ModelConfig& model, int stage, int tp_rank) {
+  const RolePlan& trainer = *plan.role(RoleKind::trainer);
+  if (!trainer.unit_shards(0).of_values) return {};
+  ParameterStore store;
+  for (ParamSpec& spec : parameter_specs(model))
+    store.add(std::move(spec), {tp_rank, trainer.tp, trainer.holders().stages[static_cast<size_t>(stage)]});
+  return {.dp = (trainer.replicas() - 1) * store.num_elements() * dtype_size(plan.dtype)};
+}
+
 AxisBytes trainer_traffic(const RunPlan& plan, const ModelConfig& model, const Config& config) {
   const RolePlan& trainer = *plan.role(RoleKind::trainer);
-  AxisBytes step;
+  AxisBytes step, once;
   for (const auto& [stage, stages] : alike_stages(trainer))
     for (int tp = 0; tp < trainer.tp; ++tp) {
       const std::vector<std::pair<int, int64_t>> owners = alike_owners(model, trainer, stage, tp);
@@ -110,8 +121,9 @@ AxisBytes trainer_traffic(const RunPlan& plan, const ModelConfig& model, const C
           step = step +
                  stages * updates.count *
                      share_traffic(plan, model, config, {.tp = tp, .stage = stage}, owners, updates.samples);
+      once = once + stages * joined_weights(plan, model, stage, tp);
     }
-  return plan.batch.epochs_per_step * step;
+  return plan.batch.epochs_per_step * step + once;
 }
 
 /// Of a role that only goes forward over each sample.

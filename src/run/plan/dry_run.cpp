@@ -197,7 +197,9 @@ auto with_share_of(const RunPlan& plan, const SomeLayers& some, Device device, b
   ModelOptions options = model_options(plan, trains, device);
   options.layers = some.layers;
   Collectives cp = silent_collectives(cp_of(plan, kind), place.cp);
-  if (trains) options.gradient_shards = trainer_of(plan).gradient_shards(place.replica);
+  Collectives owners = silent_collectives(trainer_of(plan).replicas(), place.replica);
+  if (trains) options.unit_shards = trainer_of(plan).unit_shards(place.replica);
+  if (trains) options.splits.owners = &owners;
   if (cp.size() > 1) options.splits.cp = &cp;
   if (ranks > 1) options.splits.tp = &tp;
   return measure(Model(some.model, options));
@@ -237,10 +239,12 @@ TrainedMemory stage_memory(const RunPlan& plan, const ModelConfig& model, const 
   const ShardPlace share = largest_share(model, trainer_of(plan).tp, units);
   ParameterStore store;
   for (ParamSpec& spec : parameter_specs(model)) store.add(std::move(spec), share);
-  store.allocate(plan.dtype, /*with_gradients=*/true, device, trainer_of(plan).gradient_shards(0));
+  store.allocate(plan.dtype, /*with_gradients=*/true, device, trainer_of(plan).unit_shards(0));
   Collectives dp = silent_collectives(trainer_of(plan).replicas());
   Backend backend = backend_of(config, device);
-  return {.weights = store.flat_values().bytes(),
+  return {.weights = store.value_bytes(),
+          .weight_shards = store.own_value_bytes(),
+          .weight_windows = store.value_window_bytes(),
           .gradients = store.grad_bytes(),
           .optimizer = Optimizer(backend.ctx(), store, config.optimizer, dp, 0,
                                  plan.optimizer_in_host ? StatePlace::host : StatePlace::device)
@@ -290,11 +294,10 @@ std::vector<MicrobatchMemory> microbatch_memory(const RunPlan& plan, const Model
   for (const std::vector<Trajectory>& all : fullest(plan, plan.microbatch_tokens(), update)) {
     const auto measure = [&](Model part) {
       Backend backend = backend_of(config, device);
-      Collectives dp = silent_collectives(trainer_of(plan).replicas()),
-                  pp = silent_collectives(stages, stage);
+      Collectives pp = silent_collectives(stages, stage);
       OneRank control;
-      Trainer trainer(backend.ctx(), part, control, control, dp, trainer_options(config, plan),
-                      stages > 1 ? Pipeline(pp, control) : Pipeline());
+      Trainer trainer(backend.ctx(), part, control, control, *part.splits().owners,
+                      trainer_options(config, plan), stages > 1 ? Pipeline(pp, control) : Pipeline());
       const PolicyObjective objective(part, *algorithm, config.rollout.temperature, plan.max_new_tokens);
       trainer.update(backend.ctx(), pointers(all), objective);
       return PhaseMemory{trainer.activation_bytes(), backend.ctx().scratch.peak_bytes()};
@@ -370,10 +373,9 @@ AxisBytes update_bytes(const RunPlan& plan, const ModelConfig& model, const Conf
   return bytes_of_layers(layers, config, [&](const SomeLayers& some) {
     return with_share_of(plan, some, device, true, RoleKind::trainer, place, [&](Model part) {
       Backend backend = backend_of(config, device);
-      Collectives dp = silent_collectives(trainer.replicas(), place.replica),
-                  pp = silent_collectives(trainer.pp(), place.stage);
+      Collectives pp = silent_collectives(trainer.pp(), place.stage);
       OneRank control;
-      Trainer one(backend.ctx(), part, control, control, dp, trainer_options(config, plan),
+      Trainer one(backend.ctx(), part, control, control, *part.splits().owners, trainer_options(config, plan),
                   trainer.pp() > 1 ? Pipeline(pp, control) : Pipeline());
       const PolicyObjective objective(part, *algorithm, config.rollout.temperature, plan.max_new_tokens);
       return one.update(backend.ctx(), pointers(all), objective).sent;

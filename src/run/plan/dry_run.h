@@ -14,7 +14,10 @@ namespace temper {
 
 /// Bytes that a rank holds from start to end.
 struct TrainedMemory {
-  int64_t weights = 0, gradients = 0;
+  int64_t weights = 0;         // whole; split while they are trained: not then
+  int64_t weight_shards = 0;   // all the time, where they are split then
+  int64_t weight_windows = 0;  // where they are split: while they are trained
+  int64_t gradients = 0;
   int64_t optimizer = 0;  // of the first of the stage's ranks, which has most
 };
 struct ModelMemory {

@@ -42,6 +42,12 @@ const TrainedMemory& trained_by(const RunPlan& plan, const ModelMemory& model, i
   return model.stages[static_cast<size_t>(plan.role(RoleKind::trainer)->stage_of(rank))];
 }
 
+/// Of the trainer's weights its ranks keep shards while they train (ZeRO-3).
+bool splits_weights(const RunPlan& plan) {
+  return plan.role(RoleKind::trainer)->unit_shards(0).of_values &&
+         plan.role(RoleKind::trainer)->replicas() > 1;
+}
+
 bool uses_cache(const RunPlan& plan, int rank) {
   return plan.has_role(RoleKind::rollout, rank) || (plan.has_role(RoleKind::trainer, rank) && plan.validates);
 }
@@ -95,7 +101,9 @@ Parts device_parts(const RunPlan& plan, const ModelMemory& model, int rank) {
     parts.add("context", kGpuContext);
     parts.add("product_trials", kProductTrials);
   }
-  if (trains || generates)
+  if (trains && splits_weights(plan))
+    parts.add("weight_shards", trained_by(plan, model, rank).weight_shards);
+  else if (trains || generates)
     parts.add("weights", trains ? trained_by(plan, model, rank).weights : model.rollout_weights);
   if (trains || generates) parts.add("rope_tables", model.tables);
   // Shared in another way than those that are trained.
@@ -112,8 +120,11 @@ Parts device_parts(const RunPlan& plan, const ModelMemory& model, int rank) {
 Parts lent_parts(const RunPlan& plan, const ModelMemory& model, int rank, std::string_view phase) {
   const bool all = plan.device == Device::cpu, generates = phase == "generate" || phase == "validation";
   Parts parts;
-  if (plan.has_role(RoleKind::trainer, rank) && (all || phase == "train"))
-    parts.add("gradients", trained_by(plan, model, rank).gradients);
+  const bool trains = plan.has_role(RoleKind::trainer, rank), split = trains && splits_weights(plan);
+  if (split && (all || phase != "train")) parts.add("weights", trained_by(plan, model, rank).weights);
+  if (split && (all || phase == "train"))
+    parts.add("weight_windows", trained_by(plan, model, rank).weight_windows);
+  if (trains && (all || phase == "train")) parts.add("gradients", trained_by(plan, model, rank).gradients);
   if (plan.reference_in_host && phase == "reference")
     parts.add("reference_weights_lent", model.reference_weights);
   const bool two = has_two_caches(plan, rank), validates = phase == "validation";

@@ -48,8 +48,10 @@ class Search {
       word(found, "train.offload.optimizer", true, [](Config& c) { c.train.offload_optimizer = true; });
     if (plan.device == Device::cuda && plan.needs_reference && !plan.reference_in_host)
       word(found, "roles.reference.offload", true, [](Config& c) { c.roles.reference_offload = true; });
-    if (const RolePlan& trainer = *plan.role(RoleKind::trainer); trainer.replicas() > 1 && trainer.zero == 1)
-      word(found, "roles.trainer.zero", 2, [](Config& c) { c.roles.trainer.zero = 2; });
+    const RolePlan& trainer = *plan.role(RoleKind::trainer);
+    for (const int64_t zero : {2, 3})
+      if (trainer.replicas() > 1 && trainer.zero < zero)
+        word(found, "roles.trainer.zero", zero, [zero](Config& c) { c.roles.trainer.zero = zero; });
     if (config_.optimizer.state != "bf16")
       word(found, "optimizer.state", "bf16", [](Config& c) { c.optimizer.state = "bf16"; });
     layouts(found);

@@ -63,7 +63,7 @@ struct RolePlan {
   std::vector<LayerRange> stages = {{}};  // layers of each stage of a pipeline
   int pp() const { return static_cast<int>(stages.size()); }
   int dp() const { return static_cast<int>(ranks.size()) / tp / cp / pp(); }
-  int zero = 1;  // of the trainer; 2: a rank keeps its shard of gradients
+  int zero = 1;  // of the trainer; 2: a rank keeps its shard of gradients; 3: of weights, too
   /// Of a rank that has the role.
   int stage_of(int rank) const;
   /// The same for stages with as many layers at the same end of the model, which hold and send the same.
@@ -73,8 +73,8 @@ struct RolePlan {
   }
   /// Ranks with the same part of the model, which share the optimizer's state.
   int replicas() const { return cp * dp(); }
-  GradientShards gradient_shards(int replica) const {
-    return zero > 1 ? GradientShards{replica, replicas()} : GradientShards{};
+  UnitShards unit_shards(int replica) const {
+    return zero > 1 ? UnitShards{replica, replicas(), zero > 2} : UnitShards{};
   }
   Holders holders() const { return {static_cast<int>(ranks.size()), tp, stage_units(stages)}; }
   /// Neighbours that do the same work together: of the trainer those of tp, of others those of cp, too.

@@ -136,7 +136,10 @@ bool TrainRole::phase(int64_t step) {
 
   const PhaseTimer timer(p_.journal, "update_actor");
   const std::vector<UpdateStats> stats = update(groups, step);
-  if (!stats.empty() && stats.back().dropped) return false;
+  if (!stats.empty() && stats.back().dropped) {
+    trainer_.trim(p_.ctx);
+    return false;
+  }
   if (!stats.empty() && !p_.task.replay() && step >= first_own_step_)
     warn_of_differences(stats.front(), step, p_.trace.rank(), p_.trainers);
   data_position_ = p_.groups.receive(step).note.data_position;
@@ -150,7 +153,9 @@ bool TrainRole::phase(int64_t step) {
   p_.journal.set("policy/lag_max",
                  static_cast<double>(step - 1 - oldest_version(in_order(groups), step - 1)));
   p_.journal.add(p_.memory.metrics("train"));
-  trainer_.trim();
+  AxisBytes sent = trainer_.trim(p_.ctx);
+  for (const UpdateStats& u : stats) sent = sent + u.sent;
+  if (!stats.empty()) record_traffic(p_.journal, p_.trainers, sent);
   return true;
 }
 
@@ -203,7 +208,6 @@ void TrainRole::record(const std::vector<UpdateStats>& updates) {
   p_.journal.add(mean);
   p_.journal.set("perf/total_num_tokens", static_cast<double>(tokens));
   p_.journal.set("perf/update_tflop", flops * 1e-12);
-  record_traffic(p_.journal, p_.trainers, updates);
 }
 
 void TrainRole::stop(int64_t step, const std::string& defect, std::span<const Group> groups) {

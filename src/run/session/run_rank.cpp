@@ -188,7 +188,8 @@ ModelOptions RunRank::policy_options() {
   const RolePlan& trainer = *task.plan.role(RoleKind::trainer);
   ModelOptions options{.with_gradients = true,
                        .splits = splits(RoleKind::trainer),
-                       .gradient_shards = trainer.gradient_shards(mesh.replicas().rank())};
+                       .unit_shards = trainer.unit_shards(mesh.replicas().rank())};
+  if (options.unit_shards.of_values) options.splits.owners = &mesh.replicas();
   if (trainer.pp() > 1) options.layers = trainer.stages[static_cast<size_t>(mesh.on(Axis::pp).rank())];
   return options;
 }
@@ -199,7 +200,7 @@ void RunRank::load_policy(const ModelSource& source) {
   policy = host->load(source, policy_options());
   if (source.random) return;
   const double seconds = watch.seconds();
-  const double gigabytes = 1e-9 * static_cast<double>(policy->parameters().flat_values().bytes());
+  const double gigabytes = 1e-9 * static_cast<double>(policy->parameters().value_bytes());
   spdlog::info("loaded {:.3f} GB of weights in {:.2f} s, {:.2f} GB/s", gigabytes, seconds,
                gigabytes / seconds);
   journal->set("perf/load_weights_gb_per_s", gigabytes / seconds);

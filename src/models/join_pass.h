@@ -1,0 +1,12 @@
+#pragma once
+// What a rank without a micro-batch does while others make the steps of one with weights that all have shards
+// of (ZeRO-3): in the order of layer_pass.h it takes part in their gathers and in the sums of gradients.
+
+#include "src/models/layer_pass.h"
+
+namespace temper {
+
+/// A step of the schedule; the last layers have their forward with their backward. Gradients are zeros.
+void join_pass(Ctx& c, Model& model, const RecomputePlan& recompute, bool backward, LayerWatcher& watcher);
+
+}  // namespace temper

@@ -1,0 +1,31 @@
+// What a trainer holds, and gives back between steps.
+
+#include "src/train/trainer.h"
+
+namespace temper {
+
+int64_t Trainer::activation_bytes() const {
+  int64_t bytes = 0;
+  for (const Slot& slot : slots_) bytes += slot.memory.peak_bytes();
+  return bytes;
+}
+
+int64_t Trainer::held_bytes() const {
+  int64_t bytes = 0;
+  for (const Slot& slot : slots_) bytes += slot.memory.held_bytes();
+  return bytes;
+}
+
+AxisBytes Trainer::trim(Ctx& c) {
+  const AxisBytes before = bytes_sent();
+  for (Slot& slot : slots_) slot.memory.trim();
+  model_.parameters().suspend_grads();
+  if (!model_.parameters().split()) return {};
+  c.lane.wait();
+  model_.parameters().join_values();
+  optimizer_.gather_weights(c, "trained weights, copied from their dp owners");
+  c.lane.wait();
+  return bytes_sent() - before;
+}
+
+}  // namespace temper

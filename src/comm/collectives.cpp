@@ -40,9 +40,8 @@ void Collectives::exchange(Ctx& c, std::span<const Parcel> out, std::span<const 
   transport_->exchange(c.lane, out, in, what);
 }
 
-/// `sum`: of this rank's range; it may be the memory of that.
-void Collectives::sum_ranges(Ctx& c, const Tensor& sum, const CTensor& parts,
-                             std::span<const FlatRange> ranges, const char* what) {
+void Collectives::reduce_scatter_ranges(Ctx& c, const Tensor& sum, const CTensor& parts,
+                                        std::span<const FlatRange> ranges, const char* what) {
   const int ranks = size(), me = rank();
   const FlatRange& range = ranges[static_cast<size_t>(me)];
   for (int peer = 0; peer < ranks; ++peer)  // all pieces, also where only the first is exchanged
@@ -72,12 +71,12 @@ void Collectives::sum_ranges(Ctx& c, const Tensor& sum, const CTensor& parts,
 void Collectives::reduce_scatter_sum(Ctx& c, const Tensor& flat, const char* what) {
   if (size() == 1) return;
   const std::vector<FlatRange> ranges = shards(flat.size());
-  sum_ranges(c, view_range(flat, ranges[static_cast<size_t>(rank())]), flat, ranges, what);
+  reduce_scatter_ranges(c, view_range(flat, ranges[static_cast<size_t>(rank())]), flat, ranges, what);
 }
 
 void Collectives::all_reduce_sum_into(Ctx& c, const Tensor& sum, const CTensor& parts, const char* what) {
   const std::vector<FlatRange> ranges = shards(sum.size());
-  sum_ranges(c, view_range(sum, ranges[static_cast<size_t>(rank())]), parts, ranges, what);
+  reduce_scatter_ranges(c, view_range(sum, ranges[static_cast<size_t>(rank())]), parts, ranges, what);
   all_gather_ranges(c, sum, ranges, what);
 }
 
@@ -87,7 +86,7 @@ void Collectives::reduce_scatter_blocks(Ctx& c, const Tensor& sum, const CTensor
     ranges.push_back({rank * sum.size(), (rank + 1) * sum.size()});
   CHECK(blocks.size() == size() * sum.size(), "{} elements in {} blocks of {}", blocks.size(), size(),
         sum.size());
-  sum_ranges(c, sum, blocks, ranges, what);
+  reduce_scatter_ranges(c, sum, blocks, ranges, what);
 }
 
 void Collectives::all_gather_ranges(Ctx& c, const Tensor& flat, std::span<const FlatRange> ranges,

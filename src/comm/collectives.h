@@ -49,6 +49,10 @@ class Collectives {
   /// sum [m] = over ranks of their block number `rank()` of `blocks` [size * m], in the accumulate dtype of
   /// sum, rounded once.
   void reduce_scatter_blocks(Ctx& c, const Tensor& sum, const CTensor& blocks, const char* what);
+  /// sum = over ranks of the range `rank()` of `parts` [n], in the accumulate dtype of sum, which may be its
+  /// memory; rounded once. `ranges`: by rank. Takes at most 64 MiB of scratch.
+  void reduce_scatter_ranges(Ctx& c, const Tensor& sum, const CTensor& parts,
+                             std::span<const FlatRange> ranges, const char* what);
   /// flat [n]: the range of every rank is copied to all ranks. `ranges`: by rank.
   void all_gather_ranges(Ctx& c, const Tensor& flat, std::span<const FlatRange> ranges, const char* what);
   /// out [size, ...]: `mine` of every rank in rank order, each of the same size.
@@ -61,8 +65,6 @@ class Collectives {
   void send_recv(Ctx& c, const CTensor& out, int to, const Tensor& in, int from, const char* what);
 
  private:
-  void sum_ranges(Ctx& c, const Tensor& sum, const CTensor& parts, std::span<const FlatRange> ranges,
-                  const char* what);
   std::vector<FlatRange> shards(int64_t elements) const;
 
   std::unique_ptr<Transport> transport_;

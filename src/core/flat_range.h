@@ -20,4 +20,9 @@ inline FlatRange shard_range(int64_t elements, int rank, int size) {
   return {std::min(elements, step * rank), std::min(elements, step * (rank + 1))};
 }
 
+/// Tokens of a pack that one of several ranks has: as evenly as they go, in their order.
+inline FlatRange token_share(int64_t tokens, int rank, int ranks) {
+  return {tokens * rank / ranks, tokens * (rank + 1) / ranks};
+}
+
 }  // namespace temper

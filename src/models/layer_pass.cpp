@@ -94,14 +94,14 @@ Residual forward_all(Ctx& c, const Model& model, const Batch& b, const Residual&
 }  // namespace
 
 Tensor forward_pass(Ctx& c, const Model& model, const Batch& b, PassSaved* saved, const Residual& x) {
-  return model.end(c, forward_all(c, model, b, x, saved), saved ? &saved->norm : nullptr);
+  return model.end(c, b, forward_all(c, model, b, x, saved), saved ? &saved->norm : nullptr);
 }
 
 void forward_stage(Ctx& c, const Model& model, const Batch& b, const Residual& x, PassSaved* saved,
                    const Tensor& stream) {
   ArenaScope scope(c.scratch);
   const Residual y = forward_all(c, model, b, x, saved);
-  add(c, stream, y.stream, y.delta);
+  if (stream.dim(0) > 0) add(c, stream, y.stream, y.delta);
 }
 
 void backward_pass(Ctx& c, const Model& model, const Batch& b, const CTensor& dhidden, const PassSaved& saved,
@@ -109,8 +109,8 @@ void backward_pass(Ctx& c, const Model& model, const Batch& b, const CTensor& dh
   ArenaScope all(c.scratch);
   CTensor dlast = dhidden;
   if (model.is_last()) {
-    const Tensor dnorm = c.scratch.like(dhidden);
-    model.end_backward(c, dnorm, dhidden, saved.norm);
+    const Tensor dnorm = c.scratch.like(saved.norm.x);
+    model.end_backward(c, b, dnorm, dhidden, saved.norm);
     dlast = dnorm;
     if (watcher) watcher->after_backward(c, model.head_unit());
   }

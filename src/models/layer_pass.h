@@ -36,7 +36,7 @@ Tensor backward_layers(Ctx& c, const Model& model, const Batch& b, const CTensor
 /// the first ones too.
 Tensor forward_pass(Ctx& c, const Model& model, const Batch& b, PassSaved* saved = nullptr,
                     const Residual& x = {});
-/// The stream [T, D] after the model's layers, which are not the last; in scratch.
+/// The stream after the model's layers, which are not the last: [Model::stream_rows, D], as is `x`.
 void forward_stage(Ctx& c, const Model& model, const Batch& b, const Residual& x, PassSaved* saved,
                    const Tensor& stream);
 /// From the gradient [T, D] of the hidden states, or of the stream after the model's layers. Adds to all

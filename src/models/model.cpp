@@ -121,9 +121,14 @@ void Model::gather_end(Ctx& c) const {
 
 Residual Model::begin(Ctx& c, const Batch& b, bool keep) const {
   gather_begin(c);
-  const Tensor stream = c.memory(keep).make({b.num_tokens(), config_.hidden_size}, dtype());
-  embedding_forward(c, stream, b.tokens, embedding_->value, embedding_share());
-  if (options_.splits.shares()) copy_owned(c, *options_.splits.tp, stream);
+  const Tensor stream = c.memory(keep).make({stream_rows(b.stream()), config_.hidden_size}, dtype());
+  const ArenaScope scope(c.scratch);
+  const Tensor all = shares(b) ? c.scratch.make({b.num_tokens(), config_.hidden_size}, dtype()) : stream;
+  embedding_forward(c, all, b.tokens, embedding_->value, embedding_share());
+  if (shares(b))
+    copy_own_tokens(c, *options_.splits.tp, stream, all);
+  else if (options_.splits.shares())
+    copy_owned(c, *options_.splits.tp, stream);
   return {stream, {}};
 }
 
@@ -133,15 +138,20 @@ void Model::layer_forward(Ctx& c, const Batch& b, int64_t layer, const Residual&
   decoder_[static_cast<size_t>(layer - layers_.begin)].forward(c, b, y, x, saved, recompute);
 }
 
-Tensor Model::end(Ctx& c, const Residual& x, NormSaved* saved) const {
+Tensor Model::end(Ctx& c, const Batch& b, const Residual& x, NormSaved* saved) const {
   gather_end(c);
-  const Tensor sum = c.memory(saved != nullptr).like(x.stream), hidden = c.scratch.like(sum);
-  norm_->forward_residual(c, hidden, sum, x.stream, x.delta, saved);
+  const Tensor hidden = c.scratch.make({b.num_tokens(), config_.hidden_size}, dtype());
+  const Tensor sum = c.memory(saved != nullptr).like(x.stream),
+               own = shares(b) ? c.scratch.like(sum) : hidden;
+  norm_->forward_residual(c, own, sum, x.stream, x.delta, saved);
+  if (shares(b)) gather_tokens(c, *options_.splits.tp, hidden, own);
   return hidden;
 }
 
-void Model::end_backward(Ctx& c, const Tensor& dx, const CTensor& dhidden, const NormSaved& saved) const {
-  norm_->backward_into(c, dx, dhidden, {}, saved);
+void Model::end_backward(Ctx& c, const Batch& b, const Tensor& dx, const CTensor& dhidden,
+                         const NormSaved& saved) const {
+  const FlatRange own = options_.splits.own_tokens(b.stream());
+  norm_->backward_into(c, dx, rows(dhidden, own.begin, own.end), {}, saved);
 }
 
 void Model::layer_backward(Ctx& c, const Batch& b, int64_t layer, const Tensor& dx, const CTensor& dy,
@@ -151,7 +161,14 @@ void Model::layer_backward(Ctx& c, const Batch& b, int64_t layer, const Tensor& 
 }
 
 void Model::begin_backward(Ctx& c, const Batch& b, const CTensor& dx) const {
-  embedding_backward(c, embedding_->grad_sum(c.lane), dx, b.tokens, config_.pad_token_id, embedding_share());
+  const ArenaScope scope(c.scratch);
+  CTensor all = dx;
+  if (shares(b)) {
+    const Tensor gathered = c.scratch.make({b.num_tokens(), config_.hidden_size}, dtype());
+    gather_tokens(c, *options_.splits.tp, gathered, dx);
+    all = gathered;
+  }
+  embedding_backward(c, embedding_->grad_sum(c.lane), all, b.tokens, config_.pad_token_id, embedding_share());
 }
 
 }  // namespace temper

@@ -48,16 +48,19 @@ class Model {
   bool is_first() const { return layers_.begin == 0; }
   bool is_last() const { return layers_.end == config_.num_layers; }
 
-  /// The residual stream [T, D] before the first layer; kept for backward (in c.saved) or not.
+  /// The residual stream [stream_rows, D] before the first layer; kept for backward (in c.saved) or not.
   Residual begin(Ctx& c, const Batch& b, bool keep) const;
   /// y = layer(x); y is the caller's.
   void layer_forward(Ctx& c, const Batch& b, int64_t layer, const Residual& y, const Residual& x,
                      LayerSaved* saved, Recompute recompute = Recompute::none) const;
   /// Final hidden states [T, D].
-  Tensor end(Ctx& c, const Residual& x, NormSaved* saved) const;
+  Tensor end(Ctx& c, const Batch& b, const Residual& x, NormSaved* saved) const;
+  /// Rows of the stream that this rank has of T: its own tokens where tensor parallel ranks share them.
+  int64_t stream_rows(const StreamRows& all) const { return options_.splits.own_tokens(all).size(); }
 
   /// dx [T, D] overwritten; weight gradients accumulate.
-  void end_backward(Ctx& c, const Tensor& dx, const CTensor& dhidden, const NormSaved& saved) const;
+  void end_backward(Ctx& c, const Batch& b, const Tensor& dx, const CTensor& dhidden,
+                    const NormSaved& saved) const;
   void layer_backward(Ctx& c, const Batch& b, int64_t layer, const Tensor& dx, const CTensor& dy,
                       const LayerSaved& saved) const;
   void begin_backward(Ctx& c, const Batch& b, const CTensor& dx) const;
@@ -88,6 +91,8 @@ class Model {
   int64_t held_bytes() const { return parameters_.held_bytes() + tables_.held_bytes(); }
 
  private:
+  /// Tensor parallel ranks have their own tokens of the stream.
+  bool shares(const Batch& b) const { return options_.splits.shares(b.stream()); }
   void gather(Ctx& c, const Unit& unit) const;
   void make_parameters();
   void make_layers();

@@ -25,12 +25,12 @@ void add_attention(std::vector<ParamSpec>& specs, const ModelConfig& c, const st
     specs.push_back({.name = ours + "attn.q_norm",
                      .parts = {{attn + "q_norm.weight", c.head_dim}},
                      .shape = {c.head_dim},
-                     .of_heads = true,
+                     .partial_grad = true,
                      .init = Init::ones});
     specs.push_back({.name = ours + "attn.k_norm",
                      .parts = {{attn + "k_norm.weight", c.head_dim}},
                      .shape = {c.head_dim},
-                     .of_heads = true,
+                     .partial_grad = true,
                      .init = Init::ones});
   }
   specs.push_back({.name = ours + "attn.wo",
@@ -72,7 +72,7 @@ void add_mlp(std::vector<ParamSpec>& specs, const ModelConfig& c, const std::str
 }
 
 ParamSpec norm_spec(const std::string& ours, const std::string& hf, int64_t width) {
-  return {.name = ours, .parts = {{hf, width}}, .shape = {width}, .init = Init::ones};
+  return {.name = ours, .parts = {{hf, width}}, .shape = {width}, .partial_grad = true, .init = Init::ones};
 }
 
 }  // namespace

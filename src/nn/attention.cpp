@@ -27,10 +27,11 @@ Attention::Attention(const ModelConfig& config, int64_t layer, const Parameters&
       rope_(rope) {}
 
 Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* saved, bool products) const {
-  const int64_t tokens = x.dim(0);
+  const int64_t tokens = b.num_tokens();
   const DType accumulate = accumulate_dtype(x.dtype);
   Arena& memory = c.memory(saved != nullptr);
-  Tensor projected, head_rstd, qkv = wqkv_.forward(c, x, exchange_.on(b) && !q_norm_ ? c.scratch : memory);
+  Tensor projected, head_rstd,
+      qkv = wqkv_.forward(c, x, exchange_.on(b) && !q_norm_ ? c.scratch : memory, b.stream());
   if (q_norm_) {
     projected = qkv;
     qkv = c.memory(saved && !products && !exchange_.on(b)).like(projected);
@@ -60,13 +61,13 @@ Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* sav
   if (saved) *saved = {x, projected, head_rstd, qkv, out, lse, of_heads};
   if (saved && products) saved->x = {};
   if (saved && products && q_norm_) saved->qkv = {};
-  return wo_.forward(c, out, c.scratch);
+  return wo_.forward(c, out, c.scratch, b.stream());
 }
 
 Tensor Attention::backward(Ctx& c, const Batch& b, CTensor dy, CTensor x, const AttentionSaved& s) const {
-  wo_.backward_weight(c, dy, s.out);
-  const Tensor dout =
-      exchange_.to_heads(c, c.scratch, b, wo_.backward_input(c, dy), "gradients of own heads, of all tokens");
+  wo_.backward_weight(c, dy, s.out, b.stream());
+  const Tensor dout = exchange_.to_heads(c, c.scratch, b, wo_.backward_input(c, dy, b.stream()),
+                                         "gradients of own heads, of all tokens");
   Tensor qkv = s.qkv;
   if (qkv.empty()) {
     qkv = c.scratch.like(s.projected);
@@ -82,8 +83,8 @@ Tensor Attention::backward(Ctx& c, const Batch& b, CTensor dy, CTensor x, const 
                             q_norm_->value, k_norm_->value, s.head_rstd, rope_of(b), shape_);
   else
     rope_backward(c, dqkv, b.positions, rope_.cosine, rope_.sine, shape_);
-  wqkv_.backward_weight(c, dqkv, x);
-  return wqkv_.backward_input(c, dqkv);
+  wqkv_.backward_weight(c, dqkv, x, b.stream());
+  return wqkv_.backward_input(c, dqkv, b.stream());
 }
 
 }  // namespace temper

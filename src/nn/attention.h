@@ -17,7 +17,7 @@ struct RopeTensors {
 };
 
 struct AttentionSaved {
-  CTensor x;         // [T, D] input; empty where it is computed again
+  CTensor x;         // [T, D] input, or own tokens where ranks share them; empty where it is computed again
   Tensor projected;  // [T, (Hq+2Hkv)dh] before the head norm; empty without one
   Tensor head_rstd;  // [T, Hq+Hkv]
   Tensor qkv;        // [T, (Hq+2Hkv)dh] after norm and rope; empty where it is made of `projected` again

@@ -7,6 +7,13 @@
 
 namespace temper {
 
+/// Rows of the residual stream. Where they are shared each tensor parallel rank has its token_share of them,
+/// which may be none.
+struct StreamRows {
+  int64_t tokens = 0;
+  bool shared = false;
+};
+
 struct Batch {
   CTensor tokens;      // [T] i32; of context parallel ranks each has its share of all
   CTensor positions;   // [T] i32, absolute inside the sequence
@@ -14,6 +21,8 @@ struct Batch {
   const PagedKv* kv = nullptr;
   int64_t all_tokens = 0;  // of all context parallel ranks
   int64_t num_tokens() const { return tokens.dim(0); }
+  /// A step of generation has few of them.
+  StreamRows stream() const { return {num_tokens(), kv == nullptr}; }
 };
 
 }  // namespace temper

@@ -41,10 +41,6 @@ Parcel parcel(int peer, const CTensor& t) { return {peer, const_cast<void*>(t.da
 
 }  // namespace
 
-FlatRange token_share(int64_t tokens, int rank, int ranks) {
-  return {tokens * rank / ranks, tokens * (rank + 1) / ranks};
-}
-
 AttentionShape own_heads(const AttentionShape& all, int ranks) {
   return {all.q_heads / ranks, std::max<int64_t>(1, all.kv_heads / ranks), all.head_dim};
 }

@@ -14,9 +14,6 @@
 
 namespace temper {
 
-/// Tokens of a pack that a rank has: as evenly as they go, in their order.
-FlatRange token_share(int64_t tokens, int rank, int ranks);
-
 /// Heads that a rank attends with, of those of all: neighbours have the same head of keys if there are fewer
 /// of them than ranks.
 AttentionShape own_heads(const AttentionShape& all, int ranks);

@@ -14,12 +14,12 @@ void DecoderLayer::forward(Ctx& c, const Batch& b, const Residual& y, const Resi
   if (s && !kept) s->attn_norm = {sum, {}};
   const Tensor attended = attn_.forward(c, b, normed, kept ? &kept->attn : nullptr, products);
   mlp_norm_.forward_residual(c, normed2, y.stream, sum, attended, kept ? &kept->mlp_norm : nullptr);
-  mlp_.forward_into(c, y.delta, normed2, kept ? &kept->mlp : nullptr, products);
+  mlp_.forward_into(c, y.delta, normed2, kept ? &kept->mlp : nullptr, products, b.stream());
 }
 
 void DecoderLayer::backward(Ctx& c, const Batch& b, Tensor dx, CTensor dy, const LayerSaved& s) const {
   const CTensor normed2 = s.mlp.x.empty() ? mlp_norm_.again(c, s.mlp_norm) : s.mlp.x;
-  const Tensor dmiddle = mlp_.backward(c, dy, normed2, s.mlp);
+  const Tensor dmiddle = mlp_.backward(c, dy, normed2, s.mlp, b.stream());
   mlp_norm_.backward_into(c, dmiddle, dmiddle, dy, s.mlp_norm);
   const CTensor normed = s.attn.x.empty() ? attn_norm_.again(c, s.attn_norm) : s.attn.x;
   const Tensor dattended = attn_.backward(c, b, dmiddle, normed, s.attn);

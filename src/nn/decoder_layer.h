@@ -21,7 +21,7 @@ struct LayerSaved {
   MlpSaved mlp;
 };
 
-/// stream + delta, [T, D] each; no delta before the first layer.
+/// stream + delta, [T, D] each, or own tokens where ranks share them; no delta before the first layer.
 struct Residual {
   Tensor stream, delta;
 };

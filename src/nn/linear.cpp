@@ -14,63 +14,85 @@ Linear::Linear(Parameter& weight, Parameter* bias, const Splits& splits, Paralle
         weight.spec.name);
 }
 
-Tensor Linear::forward(Ctx& c, const CTensor& x, Arena& memory) const {
-  const Tensor y = memory.make({x.dim(0), outputs()}, x.dtype);
-  forward_into(c, y, x);
+int64_t Linear::output_rows(const CTensor& x, const StreamRows& stream) const {
+  if (!splits_.shares(stream)) return x.dim(0);
+  return gathers() ? splits_.own_tokens(stream).size() : stream.tokens;
+}
+
+Tensor Linear::forward(Ctx& c, const CTensor& x, Arena& memory, const StreamRows& stream) const {
+  const Tensor y = memory.make({output_rows(x, stream), outputs()}, x.dtype);
+  forward_into(c, y, x, stream);
   return y;
 }
 
-void Linear::forward_into(Ctx& c, const Tensor& y, const CTensor& x) const {
-  if (!gathers()) return multiply(c, y, x);
+void Linear::forward_into(Ctx& c, const Tensor& y, const CTensor& x, const StreamRows& stream) const {
   ArenaScope scope(c.scratch);
+  if (!gathers()) return multiply(c, y, whole_input(c, x, stream));
   const Tensor mine = c.scratch.make({x.dim(0), weight_->value.dim(0)}, x.dtype);
-  multiply(c, mine, whole_input(c, x));
-  gather_columns(c, *splits_.tp, y, mine);
+  multiply(c, mine, whole_input(c, x, stream));
+  if (splits_.shares(stream))
+    columns_to_tokens(c, *splits_.tp, y, mine);
+  else
+    gather_columns(c, *splits_.tp, y, mine);
 }
 
 void Linear::multiply(Ctx& c, const Tensor& y, const CTensor& x) const {
   linear_forward(c, y, x, weight_->value, bias_ ? CTensor(bias_->value) : CTensor{});
 }
 
-void Linear::forward_swiglu(Ctx& c, const Tensor& a, const CTensor& x) const {
+void Linear::forward_swiglu(Ctx& c, const Tensor& a, const CTensor& x, const StreamRows& stream) const {
   CHECK(!gathers(), "{} gathers its outputs", weight_->spec.name);
-  linear_swiglu_forward(c, a, x, weight_->value, bias_ ? CTensor(bias_->value) : CTensor{});
+  ArenaScope scope(c.scratch);
+  linear_swiglu_forward(c, a, whole_input(c, x, stream), weight_->value,
+                        bias_ ? CTensor(bias_->value) : CTensor{});
 }
 
-CTensor Linear::whole_input(Ctx& c, const CTensor& x) const {
-  if (!gathers()) return x;
-  const Tensor whole = c.scratch.make({x.dim(0), weight_->value.dim(1)}, x.dtype);
-  gather_columns(c, *splits_.tp, whole, x);
+CTensor Linear::whole_input(Ctx& c, const CTensor& x, const StreamRows& stream) const {
+  if (!gathers() && !splits_.shares(stream)) return x;
+  const Tensor whole = c.scratch.make({gathers() ? x.dim(0) : stream.tokens, weight_->value.dim(1)}, x.dtype);
+  if (gathers())
+    gather_columns(c, *splits_.tp, whole, x);
+  else
+    gather_tokens(c, *splits_.tp, whole, x);
   return whole;
 }
 
-/// The columns of dy that belong to this rank's rows of W.
-CTensor Linear::own_outputs(Ctx& c, const CTensor& dy) const {
-  return gathers() ? own_columns(c, *splits_.tp, dy) : dy;
+/// The columns of dy that belong to this rank's rows of W, of all tokens.
+CTensor Linear::own_outputs(Ctx& c, const CTensor& dy, const StreamRows& stream) const {
+  if (!gathers()) return dy;
+  if (!splits_.shares(stream)) return own_columns(c, *splits_.tp, dy);
+  const Tensor own = c.scratch.make({stream.tokens, weight_->value.dim(0)}, dy.dtype);
+  tokens_to_columns(c, *splits_.tp, own, dy);
+  return own;
 }
 
-Tensor Linear::backward_input(Ctx& c, const CTensor& dy) const {
-  const int64_t rows = dy.dim(0), inputs = weight_->value.dim(1);
-  const Tensor dx = c.scratch.make({rows, gathers() ? inputs / splits_.tp_ranks() : inputs}, dy.dtype);
+Tensor Linear::backward_input(Ctx& c, const CTensor& dy, const StreamRows& stream) const {
+  const int64_t tokens = splits_.shares(stream) ? stream.tokens : dy.dim(0), inputs = weight_->value.dim(1);
+  const Tensor dx =
+      c.scratch.make({splits_.shares(stream) && !gathers() ? splits_.own_tokens(stream).size() : tokens,
+                      gathers() ? inputs / splits_.tp_ranks() : inputs},
+                     dy.dtype);
   ArenaScope scope(c.scratch);
   if (!split()) {
     linear_backward_input(c, dx, dy, weight_->value);
     return dx;
   }
-  const Tensor part = c.scratch.make({rows, inputs}, accumulate_dtype(dy.dtype));
-  linear_backward_input(c, part, own_outputs(c, dy), weight_->value);
+  const Tensor part = c.scratch.make({tokens, inputs}, accumulate_dtype(dy.dtype));
+  linear_backward_input(c, part, own_outputs(c, dy, stream), weight_->value);
   if (gathers())
     sum_own_columns(c, *splits_.tp, dx, part);
+  else if (splits_.shares(stream))
+    sum_own_tokens(c, *splits_.tp, dx, part, "gradient of an input, sum over tp for own tokens");
   else
     sum_parts(c, *splits_.tp, dx, part);
   return dx;
 }
 
-void Linear::backward_weight(Ctx& c, const CTensor& dy, const CTensor& x) const {
+void Linear::backward_weight(Ctx& c, const CTensor& dy, const CTensor& x, const StreamRows& stream) const {
   // All ranks of a split take part in the exchanges of the input.
   if (!weight_->has_grad()) return;
   ArenaScope scope(c.scratch);
-  const CTensor own = own_outputs(c, dy), whole = whole_input(c, x);
+  const CTensor own = own_outputs(c, dy, stream), whole = whole_input(c, x, stream);
   linear_backward_weight(c, weight_->grad, own, whole, weight_->take_write());
   if (bias_) linear_backward_bias(c, bias_->grad_sum(c.lane), own);
 }

@@ -16,16 +16,18 @@ class Linear {
   explicit Linear(Parameter& weight, Parameter* bias = nullptr, const Splits& splits = {},
                   Parallel parallel = Parallel::column);
 
-  /// y [T, outputs()] in `memory`.
-  Tensor forward(Ctx& c, const CTensor& x, Arena& memory) const;
+  /// y [T, outputs()] in `memory`. `stream`: of what is whole, x or y, own tokens, if they are shared.
+  Tensor forward(Ctx& c, const CTensor& x, Arena& memory, const StreamRows& stream = {}) const;
   /// y is the caller's.
-  void forward_into(Ctx& c, const Tensor& y, const CTensor& x) const;
+  void forward_into(Ctx& c, const Tensor& y, const CTensor& x, const StreamRows& stream = {}) const;
   /// a = SwiGLU of the product, whose first half of outputs is the gate. Column parallel alone.
-  void forward_swiglu(Ctx& c, const Tensor& a, const CTensor& x) const;
+  void forward_swiglu(Ctx& c, const Tensor& a, const CTensor& x, const StreamRows& stream = {}) const;
   /// dx, of x's shape, in scratch.
-  Tensor backward_input(Ctx& c, const CTensor& dy) const;
-  void backward_weight(Ctx& c, const CTensor& dy, const CTensor& x) const;
+  Tensor backward_input(Ctx& c, const CTensor& dy, const StreamRows& stream = {}) const;
+  void backward_weight(Ctx& c, const CTensor& dy, const CTensor& x, const StreamRows& stream = {}) const;
 
+  /// Rows of y.
+  int64_t output_rows(const CTensor& x, const StreamRows& stream = {}) const;
   /// Columns of y.
   int64_t outputs() const { return gathers() ? weight_->spec.shape[0] : weight_->value.dim(0); }
 
@@ -33,8 +35,8 @@ class Linear {
   bool split() const { return splits_.tp_ranks() > 1; }
   bool gathers() const { return split() && parallel_ == Parallel::row; }
   void multiply(Ctx& c, const Tensor& y, const CTensor& x) const;
-  CTensor whole_input(Ctx& c, const CTensor& x) const;
-  CTensor own_outputs(Ctx& c, const CTensor& dy) const;
+  CTensor whole_input(Ctx& c, const CTensor& x, const StreamRows& stream) const;
+  CTensor own_outputs(Ctx& c, const CTensor& dy, const StreamRows& stream) const;
 
   Parameter* weight_;
   Parameter* bias_;

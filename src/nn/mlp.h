@@ -7,7 +7,7 @@
 namespace temper {
 
 struct MlpSaved {
-  CTensor x;       // [T, D]; empty where it is computed again
+  CTensor x;       // [T, D], or own tokens where ranks share them; empty where it is computed again
   Tensor gate_up;  // [T, 2F]
   Tensor a;        // [T, F]; empty where it is computed again
 };
@@ -17,29 +17,31 @@ class Mlp {
   Mlp(Linear gate_up, Linear down) : gate_up_(gate_up), down_(down) {}
 
   /// y [T, D] is the caller's. `products`: only those are saved, not what is made of them element by element.
-  void forward_into(Ctx& c, Tensor y, CTensor x, MlpSaved* saved, bool products = false) const {
-    const Tensor a = c.memory(saved && !products).make({x.dim(0), gate_up_.outputs() / 2}, x.dtype);
+  void forward_into(Ctx& c, Tensor y, CTensor x, MlpSaved* saved, bool products = false,
+                    const StreamRows& stream = {}) const {
+    const Tensor a =
+        c.memory(saved && !products).make({gate_up_.output_rows(x, stream), gate_up_.outputs() / 2}, x.dtype);
     if (saved) {
-      const Tensor gate_up = gate_up_.forward(c, x, *c.saved);
+      const Tensor gate_up = gate_up_.forward(c, x, *c.saved, stream);
       swiglu_forward(c, a, gate_up);
       *saved = products ? MlpSaved{{}, gate_up, {}} : MlpSaved{x, gate_up, a};
     } else {
-      gate_up_.forward_swiglu(c, a, x);
+      gate_up_.forward_swiglu(c, a, x, stream);
     }
-    down_.forward_into(c, y, a);
+    down_.forward_into(c, y, a, stream);
   }
   /// `x` as in forward. The gradient of gate_up takes the memory of what was saved.
-  Tensor backward(Ctx& c, CTensor dy, CTensor x, const MlpSaved& saved) const {
+  Tensor backward(Ctx& c, CTensor dy, CTensor x, const MlpSaved& saved, const StreamRows& stream = {}) const {
     Tensor a = saved.a;
     if (a.empty()) {
-      a = c.scratch.make({x.dim(0), gate_up_.outputs() / 2}, x.dtype);
+      a = c.scratch.make({saved.gate_up.dim(0), gate_up_.outputs() / 2}, x.dtype);
       swiglu_forward(c, a, saved.gate_up);
     }
-    down_.backward_weight(c, dy, a);
-    const Tensor da = down_.backward_input(c, dy), dgate_up = saved.gate_up;
+    down_.backward_weight(c, dy, a, stream);
+    const Tensor da = down_.backward_input(c, dy, stream), dgate_up = saved.gate_up;
     swiglu_backward(c, dgate_up, da, saved.gate_up);
-    gate_up_.backward_weight(c, dgate_up, x);
-    return gate_up_.backward_input(c, dgate_up);
+    gate_up_.backward_weight(c, dgate_up, x, stream);
+    return gate_up_.backward_input(c, dgate_up, stream);
   }
 
  private:

@@ -50,8 +50,8 @@ struct ParamSpec {
   int64_t unit_number = 0;
   int64_t also_in = -1;  // number of a unit that has a copy: a tied head's, where its embedding is elsewhere
   Shard shard = Shard::none;
-  bool of_heads = false;  // whole on every rank, and each has the gradient of its own heads only
-  bool trained = true;    // false: no gradient, and the optimizer leaves it as it is
+  bool partial_grad = false;  // whole on every rank, each with the gradient of its own heads or tokens only
+  bool trained = true;        // false: no gradient, and the optimizer leaves it as it is
   Init init = Init::normal;
   int64_t size() const;
   /// Its own unit or that of its copy is one of these.

@@ -3,6 +3,7 @@
 // other ranks; null: not shared.
 
 #include "src/comm/collectives.h"
+#include "src/nn/batch.h"
 #include "src/nn/parameter.h"
 
 namespace temper {
@@ -14,6 +15,11 @@ struct Splits {
   int tp_ranks() const { return tp ? tp->size() : 1; }
   int cp_ranks() const { return cp ? cp->size() : 1; }
   bool shares() const { return tp_ranks() > 1; }
+  bool shares(const StreamRows& stream) const { return tp_ranks() > 1 && stream.shared; }
+  /// Rows of the stream that this rank has.
+  FlatRange own_tokens(const StreamRows& stream) const {
+    return shares(stream) ? token_share(stream.tokens, tp->rank(), tp->size()) : FlatRange{0, stream.tokens};
+  }
   ShardPlace place() const { return {tp ? tp->rank() : 0, tp_ranks()}; }
 };
 

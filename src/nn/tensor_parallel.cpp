@@ -23,6 +23,22 @@ void copy_in(Ctx& c, const Tensor& whole, int64_t at, const CTensor& part) {
                     part.dim(0));
 }
 
+Parcel parcel(int peer, const CTensor& t) { return {peer, const_cast<void*>(t.data), t.bytes()}; }
+
+FlatRange tokens_of(const Collectives& tp, int64_t tokens, int rank) {
+  return token_share(tokens, rank, tp.size());
+}
+
+/// Elements of every rank's tokens, in rows of `width`.
+std::vector<FlatRange> token_ranges(const Collectives& tp, int64_t tokens, int64_t width) {
+  std::vector<FlatRange> ranges;
+  for (int rank = 0; rank < tp.size(); ++rank) {
+    const FlatRange own = tokens_of(tp, tokens, rank);
+    ranges.push_back({own.begin * width, own.end * width});
+  }
+  return ranges;
+}
+
 /// Rows of one gradient that several ranks have: the sum over those, in rank order.
 void sum_span(Ctx& c, Collectives& tp, const Tensor& rows, const RowSpan& span, const char* what) {
   ArenaScope scope(c.scratch);
@@ -61,6 +77,56 @@ Tensor own_columns(Ctx& c, const Collectives& tp, const CTensor& all) {
   return own;
 }
 
+void gather_tokens(Ctx& c, Collectives& tp, const Tensor& all, const CTensor& mine) {
+  const int64_t tokens = all.dim(0);
+  const FlatRange own = tokens_of(tp, tokens, tp.rank());
+  device::copy(c.lane, rows(all, own.begin, own.end).raw(), mine.data, mine.bytes());
+  tp.all_gather_ranges(c, flat(all), token_ranges(tp, tokens, all.dim(1)),
+                       "rows of tokens, copied from their tp owners");
+}
+
+void columns_to_tokens(Ctx& c, Collectives& tp, const Tensor& y, const CTensor& mine) {
+  ArenaScope scope(c.scratch);
+  const int64_t own = y.dim(0), width = mine.dim(1);
+  const Tensor got = c.scratch.make({tp.size() * own, width}, mine.dtype);
+  std::vector<Parcel> out, in;
+  for (int peer = 0; peer < tp.size(); ++peer) {
+    const FlatRange theirs = tokens_of(tp, mine.dim(0), peer);
+    const CTensor block = rows(mine, theirs.begin, theirs.end);
+    if (peer == tp.rank()) {
+      copy_in(c, y, peer * width, block);
+      continue;
+    }
+    out.push_back(parcel(peer, block));
+    in.push_back(parcel(peer, rows(got, peer * own, (peer + 1) * own)));
+  }
+  tp.exchange(c, out, in, "output columns, copied to the owners of their tokens over tp");
+  for (int peer = 0; peer < tp.size(); ++peer)
+    if (peer != tp.rank()) copy_in(c, y, peer * width, rows(got, peer * own, (peer + 1) * own));
+}
+
+void tokens_to_columns(Ctx& c, Collectives& tp, const Tensor& mine, const CTensor& y) {
+  ArenaScope scope(c.scratch);
+  const int64_t own = y.dim(0), width = mine.dim(1);
+  const Tensor sent = c.scratch.make({tp.size() * own, width}, y.dtype);
+  std::vector<Parcel> out, in;
+  for (int peer = 0; peer < tp.size(); ++peer) {
+    const FlatRange theirs = tokens_of(tp, mine.dim(0), peer);
+    const Tensor place = rows(mine, theirs.begin, theirs.end);
+    const bool self = peer == tp.rank();
+    const Tensor block = self ? place : rows(sent, peer * own, (peer + 1) * own);
+    copy_out(c, block, y, peer * width);
+    if (self) continue;
+    out.push_back(parcel(peer, block));
+    in.push_back(parcel(peer, place));
+  }
+  tp.exchange(c, out, in, "gradients of tokens, copied to the owners of their columns over tp");
+}
+
+void sum_own_tokens(Ctx& c, Collectives& tp, const Tensor& sum, const CTensor& parts, const char* what) {
+  tp.reduce_scatter_ranges(c, flat(sum), flat(parts), token_ranges(tp, parts.dim(0), parts.dim(1)), what);
+}
+
 void sum_parts(Ctx& c, Collectives& tp, const Tensor& sum, const CTensor& parts) {
   tp.all_reduce_sum_into(c, flat(sum), flat(parts), "gradient of an input, sum over tp");
 }
@@ -77,6 +143,10 @@ void sum_own_columns(Ctx& c, Collectives& tp, const Tensor& sum, const CTensor& 
 /// x + (-0) is x for every x: the sum is a copy.
 void copy_owned(Ctx& c, Collectives& tp, const Tensor& rows) {
   tp.all_reduce_sum(c, flat(rows), "rows of the embedding, copied from their tp owners");
+}
+
+void copy_own_tokens(Ctx& c, Collectives& tp, const Tensor& own, const CTensor& rows) {
+  sum_own_tokens(c, tp, own, rows, "own tokens of the embedding, copied from their tp owners");
 }
 
 void gather_stats(Ctx& c, Collectives& tp, const Tensor& stats, const Tensor& logits, int64_t vocabulary) {
@@ -97,9 +167,9 @@ void sum_shared_gradients(Ctx& c, Collectives& tp, ParameterStore& parameters, c
     if (p.offset < unit.range.begin || p.offset >= unit.range.end || !p.has_grad()) continue;
     const bool heads = p.spec.shard == Shard::rows;
     for (const RowSpan& span : p.spans)
-      if (span.num_ranks > 1 && (heads || p.spec.of_heads))
+      if (span.num_ranks > 1 && (heads || p.spec.partial_grad))
         sum_span(c, tp, rows(p.grad, span.own, span.own + span.rows), span,
-                 "gradients of shared heads, copied for their sum over tp");
+                 "gradients of shared parameters, copied for their sum over tp");
   }
 }
 

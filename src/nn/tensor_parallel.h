@@ -6,6 +6,10 @@
 //                                      backward: own columns of dx = sum over ranks of dy W
 // (the names are Megatron's, for what goes in and out; there the second one cuts its inputs and sums
 // outputs). Sums are in ascending rank order, of parts in the accumulate dtype, rounded once.
+// Sequence parallel (Korthikanti et al., Reducing Activation Recomputation in Large Transformer Models,
+// 2022): in a batch without pages a rank has its tokens of the residual stream, its norms and their
+// gradients. What is "whole" above is then gathered from own tokens (x), exchanged for own tokens (y: columns
+// to tokens), and summed for own tokens (dx).
 
 #include "src/core/ctx.h"
 #include "src/nn/splits.h"
@@ -16,12 +20,21 @@ namespace temper {
 void gather_columns(Ctx& c, Collectives& tp, const Tensor& all, const CTensor& mine);
 /// The columns of this rank, of all [T, ranks * n]; in scratch.
 Tensor own_columns(Ctx& c, const Collectives& tp, const CTensor& all);
+/// all [T, n]: `mine` of every rank, its token_share of T.
+void gather_tokens(Ctx& c, Collectives& tp, const Tensor& all, const CTensor& mine);
+/// y [own tokens, ranks * n]: the columns of every rank, of which `mine` [T, n] has this one's; and back.
+void columns_to_tokens(Ctx& c, Collectives& tp, const Tensor& y, const CTensor& mine);
+void tokens_to_columns(Ctx& c, Collectives& tp, const Tensor& mine, const CTensor& y);
+/// sum [own tokens, n] = over ranks of these rows of `parts` [T, n], in the accumulate dtype of sum.
+void sum_own_tokens(Ctx& c, Collectives& tp, const Tensor& sum, const CTensor& parts, const char* what);
 /// sum = over ranks of `parts`, of one shape, in the accumulate dtype of sum.
 void sum_parts(Ctx& c, Collectives& tp, const Tensor& sum, const CTensor& parts);
 /// sum [T, n] = this rank's columns of the sum over ranks of `parts` [T, ranks * n].
 void sum_own_columns(Ctx& c, Collectives& tp, const Tensor& sum, const CTensor& parts);
 /// rows [T, D], of which every element is -0 on all ranks but its owner's, become those of the owners.
 void copy_owned(Ctx& c, Collectives& tp, const Tensor& rows);
+/// own [own tokens, D]: these rows of such `rows`.
+void copy_own_tokens(Ctx& c, Collectives& tp, const Tensor& own, const CTensor& rows);
 /// stats [chunks, n, 3]: the chunks of every rank's share of the vocabulary are copied to all ranks; logits
 /// [n]: those of the owners.
 void gather_stats(Ctx& c, Collectives& tp, const Tensor& stats, const Tensor& logits, int64_t vocabulary);
@@ -29,7 +42,8 @@ void gather_stats(Ctx& c, Collectives& tp, const Tensor& stats, const Tensor& lo
 void gather_samples(Ctx& c, Collectives& tp, const SampleChunks& chunks, int64_t vocabulary);
 
 /// After the backward of a unit: gradients of what several ranks have become sums over them, where each has
-/// made its own heads' part alone (norms of heads; keys and values of a head that several ranks have).
+/// made its own part alone (norms: of its tokens or heads; keys and values of a head that several ranks
+/// have).
 void sum_shared_gradients(Ctx& c, Collectives& tp, ParameterStore& parameters, const Unit& unit);
 
 }  // namespace temper

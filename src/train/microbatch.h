@@ -29,6 +29,7 @@ struct Microbatch {
   /// Context parallel: this one of `ranks` has its share of the tokens, and each at least one.
   void share(int rank, int ranks);
   int64_t num_tokens() const { return own.size(); }
+  StreamRows stream() const { return {num_tokens(), true}; }
   /// The first of the ranks counts them.
   int64_t sequences_here() const { return own.begin == 0 ? std::ssize(inputs.sequence_begin) - 1 : 0; }
   Batch batch(Ctx& c) const;

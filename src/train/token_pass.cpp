@@ -18,7 +18,8 @@ std::vector<int64_t> packed_lengths(std::span<const Trajectory* const> all) {
 /// The stream that the stage before sends; none to the first one.
 Residual received(Ctx& c, const Model& model, const Microbatch& mb, const Pipeline& pipeline) {
   if (pipeline.first()) return {};
-  const Tensor x = c.scratch.make({mb.num_tokens(), model.config().hidden_size}, model.dtype());
+  const Tensor x =
+      c.scratch.make({model.stream_rows(mb.stream()), model.config().hidden_size}, model.dtype());
   pipeline.exchange(c, {}, {x, pipeline.stage() - 1});
   return {x, {}};
 }
@@ -35,7 +36,8 @@ void for_each_microbatch(Ctx& c, const Model& model, std::span<const Trajectory*
     const LaneSpan span(c.lane, "log-probs, rows", mb.num_tokens());
     const Residual x = received(c, model, mb, pipeline);
     if (!pipeline.last()) {
-      const Tensor y = c.scratch.make({mb.num_tokens(), model.config().hidden_size}, model.dtype());
+      const Tensor y =
+          c.scratch.make({model.stream_rows(mb.stream()), model.config().hidden_size}, model.dtype());
       forward_stage(c, model, mb.batch(c), x, nullptr, y);
       pipeline.exchange(c, {y, pipeline.stage() + 1}, {});
       continue;

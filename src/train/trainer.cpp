@@ -109,7 +109,7 @@ bool Trainer::accumulate_gradients(Ctx& c, std::span<const Trajectory* const> al
 Tensor Trainer::make_border(Ctx& c, std::span<const Trajectory* const> all,
                             const std::vector<std::vector<int32_t>>& microbatches) const {
   if (pipeline_.stages() == 1) return {};
-  const int64_t ranks = model_.splits().cp_ranks();
+  const int64_t ranks = model_.splits().cp_ranks() * model_.splits().tp_ranks();
   int64_t most = 1;
   for (const auto& sequences : microbatches) {
     int64_t rows = 0;
@@ -122,7 +122,8 @@ Tensor Trainer::make_border(Ctx& c, std::span<const Trajectory* const> all,
 /// From the stage before or the next one, for this step.
 Pipeline::Parcel Trainer::incoming(const ScheduleStep& step, Slot& slot) const {
   if (step.backward ? pipeline_.last() : pipeline_.first()) return {};
-  const Tensor got = slot.memory.make({slot.mb.num_tokens(), model_.config().hidden_size}, model_.dtype());
+  const Tensor got =
+      slot.memory.make({model_.stream_rows(slot.mb.stream()), model_.config().hidden_size}, model_.dtype());
   (step.backward ? slot.dy : slot.x.stream) = got;
   return {got, pipeline_.stage() + (step.backward ? 1 : -1)};
 }
@@ -137,7 +138,7 @@ Pipeline::Parcel Trainer::run(Ctx& c, const ScheduleStep& step, Slot& slot,
   const LaneSpan span(c.lane, step.backward ? "micro-batch, rows" : "forward of a micro-batch, rows", tokens);
   const ArenaScope scratch(c.scratch);
   Ctx keeping{c.scratch, c.lane, c.threads, &slot.memory};
-  const Tensor y = border.empty() ? border : rows(border, 0, tokens);
+  const Tensor y = border.empty() ? border : rows(border, 0, model_.stream_rows(slot.mb.stream()));
   if (!step.backward) {
     forward_stage(keeping, model_, slot.mb.batch(c), slot.x, &slot.saved, y);
     return {y, pipeline_.stage() + 1};

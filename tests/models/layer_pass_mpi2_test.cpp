@@ -86,10 +86,10 @@ TEST_F(LayerPassTest, TwoStagesHaveTheBitsOfOne) {
       const Residual x{saved_.like(dhidden), c.scratch.like(dhidden)};
       pp_->recv(c, x.stream, 0, "stream of the stage before");
       pp_->recv(c, x.delta, 0, "addend of the stage before");
-      const Tensor hidden = stage->end(c, forward_layers(c, *stage, batch(), x, &saved), &saved.norm);
+      const Tensor hidden = stage->end(c, batch(), forward_layers(c, *stage, batch(), x, &saved), &saved.norm);
       expect_equal("hidden states", hidden, want);
       const Tensor dlast = c.scratch.like(dhidden);
-      stage->end_backward(c, dlast, dhidden, saved.norm);
+      stage->end_backward(c, batch(), dlast, dhidden, saved.norm);
       pp_->send(c, backward_layers(c, *stage, batch(), dlast, saved, nullptr), 0,
                 "gradient to the stage before");
     }

@@ -1,6 +1,7 @@
 #pragma once
 // A Linear whose output rows are shared by ranks, column and row parallel: forward with the bits of one rank,
-// gradients within rounding. The same tests run on 2 and 4 ranks (split_linear_mpi*_test.cpp).
+// gradients within rounding; with whole inputs and outputs, and with own tokens of them. The same tests run
+// on 2 and 4 ranks (split_linear_mpi*_test.cpp).
 
 #include <cstring>
 
@@ -13,7 +14,9 @@ namespace temper {
 
 class SplitLinear : public OnRanks {
  protected:
-  static constexpr int64_t kRows = 13, kIn = 24, kGate = 20, kUp = 12;
+  static constexpr int64_t kIn = 24, kGate = 20, kUp = 12;
+  /// Of one token some ranks have none.
+  static constexpr StreamRows kStreams[] = {{13, false}, {13, true}, {1, true}};
 
   /// A weight and a bias of two parts, whole or this rank's share, filled from the same numbers.
   struct Layer {
@@ -74,6 +77,19 @@ class SplitLinear : public OnRanks {
     }
     return own;
   }
+  /// Rows of this rank, of the stream: all where it is not shared.
+  FlatRange own_tokens(const StreamRows& stream) const {
+    return stream.shared ? token_share(stream.tokens, comm_->rank(), comm_->size())
+                         : FlatRange{0, stream.tokens};
+  }
+  Values own_tokens(const Values& whole, const StreamRows& stream) const {
+    const FlatRange own = own_tokens(stream);
+    const int64_t width = std::ssize(whole) / stream.tokens;
+    return {whole.begin() + own.begin * width, whole.begin() + own.end * width};
+  }
+  static std::string text(const StreamRows& stream, DType dtype) {
+    return fmt::format("{} tokens{}, {}", stream.tokens, stream.shared ? ", shared" : "", dtype_name(dtype));
+  }
   void expect_same_on_all_ranks(const Tensor& t) {
     const std::string mine(static_cast<const char*>(t.data), static_cast<size_t>(t.bytes()));
     for (const std::string& theirs : comm_->all_gather(mine, "test: a tensor of all ranks"))
@@ -86,48 +102,61 @@ class SplitLinear : public OnRanks {
 };
 
 TEST_F(SplitLinear, ColumnParallelHasTheBitsOfOneRank) {
-  for (const DType dtype : kStorageTypes) {
-    Ctx& c = backend_.ctx();
-    ArenaScope scope(c.scratch);
-    const Layer whole(dtype, {}, Parallel::column), split(dtype, splits(), Parallel::column);
-    TestTensor x(c, normal_values(kRows * kIn, 3), dtype, {kRows, kIn});
-    const Tensor want = whole.linear.forward(c, x, c.scratch), got = split.linear.forward(c, x, c.scratch);
-    expect_same_bits(dtype_name(dtype), to_values(got), own_columns(to_values(want), {kGate, kUp}));
-  }
+  for (const StreamRows& stream : kStreams)
+    for (const DType dtype : kStorageTypes) {
+      Ctx& c = backend_.ctx();
+      ArenaScope scope(c.scratch);
+      const Layer whole(dtype, {}, Parallel::column), split(dtype, splits(), Parallel::column);
+      const Values in = round_to(normal_values(stream.tokens * kIn, 3), dtype);
+      TestTensor x(c, in, dtype, {stream.tokens, kIn}),
+          own(c, own_tokens(in, stream), dtype, {own_tokens(stream).size(), kIn});
+      const Tensor want = whole.linear.forward(c, x, c.scratch),
+                   got = split.linear.forward(c, own, c.scratch, stream);
+      expect_same_bits(text(stream, dtype), to_values(got), own_columns(to_values(want), {kGate, kUp}));
+    }
 }
 
 TEST_F(SplitLinear, RowParallelHasTheBitsOfOneRank) {
-  for (const DType dtype : kStorageTypes) {
-    Ctx& c = backend_.ctx();
-    ArenaScope scope(c.scratch);
-    const Layer whole(dtype, {}, Parallel::row), split(dtype, splits(), Parallel::row);
-    const Values in = round_to(normal_values(kRows * kIn, 3), dtype);
-    TestTensor x(c, in, dtype, {kRows, kIn}),
-        own(c, own_columns(in, {kIn}), dtype, {kRows, kIn / comm_->size()});
-    const Tensor want = whole.linear.forward(c, x, c.scratch), got = split.linear.forward(c, own, c.scratch);
-    expect_same_bits(dtype_name(dtype), to_values(got), to_values(want));
-  }
+  for (const StreamRows& stream : kStreams)
+    for (const DType dtype : kStorageTypes) {
+      Ctx& c = backend_.ctx();
+      ArenaScope scope(c.scratch);
+      const Layer whole(dtype, {}, Parallel::row), split(dtype, splits(), Parallel::row);
+      const Values in = round_to(normal_values(stream.tokens * kIn, 3), dtype);
+      TestTensor x(c, in, dtype, {stream.tokens, kIn}),
+          own(c, own_columns(in, {kIn}), dtype, {stream.tokens, kIn / comm_->size()});
+      const Tensor want = whole.linear.forward(c, x, c.scratch),
+                   got = split.linear.forward(c, own, c.scratch, stream);
+      expect_same_bits(text(stream, dtype), to_values(got), own_tokens(to_values(want), stream));
+    }
 }
 
 TEST_F(SplitLinear, GradientsAreThoseOfOneRankWithinRounding) {
   Ctx& c = backend_.ctx();
-  for (const Parallel parallel : {Parallel::column, Parallel::row}) {
-    const bool column = parallel == Parallel::column;
-    const Layer whole(DType::f64, {}, parallel), split(DType::f64, splits(), parallel);
-    const int64_t out = kGate + kUp, ranks = comm_->size();
-    const Values in = normal_values(kRows * kIn, 3), up = normal_values(kRows * out, 4);
-    TestTensor x(c, in, DType::f64, {kRows, kIn}), dy(c, up, DType::f64, {kRows, out}),
-        own_x(c, own_columns(in, {kIn}), DType::f64, {kRows, kIn / ranks}),
-        own_dy(c, own_columns(up, {kGate, kUp}), DType::f64, {kRows, out / ranks});
-    const Tensor want = whole.linear.backward_input(c, dy),
-                 got = split.linear.backward_input(c, column ? own_dy : dy);
-    expect_near("dx", values(got), column ? values(want) : own_columns(values(want), {kIn}), 1e-12);
-    if (column) expect_same_on_all_ranks(got);
-    whole.linear.backward_weight(c, dy, x);
-    split.linear.backward_weight(c, column ? own_dy : dy, column ? x : own_x);
-    expect_near("dw", values(split.weight.grad), own_rows(whole.weight.grad, kIn, split.weight), 1e-12);
-    expect_near("db", values(split.bias.grad), own_rows(whole.bias.grad, 1, split.bias), 1e-12);
-  }
+  for (const StreamRows& stream : kStreams)
+    for (const Parallel parallel : {Parallel::column, Parallel::row}) {
+      SCOPED_TRACE(text(stream, DType::f64));
+      const bool column = parallel == Parallel::column;
+      const Layer whole(DType::f64, {}, parallel), split(DType::f64, splits(), parallel);
+      const int64_t out = kGate + kUp, ranks = comm_->size(), all = stream.tokens,
+                    own = own_tokens(stream).size();
+      const Values in = normal_values(all * kIn, 3), up = normal_values(all * out, 4);
+      TestTensor x(c, in, DType::f64, {all, kIn}), dy(c, up, DType::f64, {all, out});
+      TestTensor own_x = column ? TestTensor(c, own_tokens(in, stream), DType::f64, {own, kIn})
+                                : TestTensor(c, own_columns(in, {kIn}), DType::f64, {all, kIn / ranks}),
+                 own_dy = column
+                              ? TestTensor(c, own_columns(up, {kGate, kUp}), DType::f64, {all, out / ranks})
+                              : TestTensor(c, own_tokens(up, stream), DType::f64, {own, out});
+      const Tensor want = whole.linear.backward_input(c, dy),
+                   got = split.linear.backward_input(c, own_dy, stream);
+      expect_near("dx", values(got),
+                  column ? own_tokens(values(want), stream) : own_columns(values(want), {kIn}), 1e-12);
+      if (column && !stream.shared) expect_same_on_all_ranks(got);
+      whole.linear.backward_weight(c, dy, x);
+      split.linear.backward_weight(c, own_dy, own_x, stream);
+      expect_near("dw", values(split.weight.grad), own_rows(whole.weight.grad, kIn, split.weight), 1e-12);
+      expect_near("db", values(split.bias.grad), own_rows(whole.bias.grad, 1, split.bias), 1e-12);
+    }
 }
 
 }  // namespace temper

@@ -138,7 +138,8 @@ class TrainedLayouts : public OnRanks {
     std::memcpy(p.value.raw(), bytes.data(), bytes.size());
   }
 
-  /// Ragged, some without a response or with masked tokens, one of a single row.
+  /// Ragged, some without a response or with masked tokens, one of a single row; a single one has two rows,
+  /// fewer than there may be tensor parallel ranks.
   static std::vector<Trajectory> trajectories(const TrainedLayout& l) {
     std::vector<Trajectory> list;
     const auto vocabulary = static_cast<int32_t>(l.shape->vocabulary);
@@ -146,7 +147,10 @@ class TrainedLayouts : public OnRanks {
       Trajectory& t = list.emplace_back();
       const auto seed = static_cast<uint64_t>(i);
       t.prompt_tokens = random_ids(1 + i % 4, vocabulary, 10 + seed);
-      t.response.tokens = random_ids(i == 4 ? 0 : 1 + (5 * i + 7) % 16, vocabulary, 30 + seed);
+      t.response.tokens = random_ids(i == 4             ? 0
+                                     : l.sequences == 1 ? 2
+                                                        : 1 + (5 * i + 7) % 16,
+                                     vocabulary, 30 + seed);
       for (size_t k = 0; k < t.response.tokens.size(); ++k) t.response.mask.push_back(k % 4 != 2);
       t.response.logprobs = normal_values(std::ssize(t.response.tokens), 50 + seed, 0.05, -4);
       t.advantage = i % 2 == 0 ? 1.0 + 0.1 * i : -0.7;

@@ -23,6 +23,8 @@ constexpr TrainedLayout kOfTwo[] = {
 constexpr TrainedLayout kOfFour[] = {
     {.mesh = {.tp = 4}, .recompute = kSelective},
     {.mesh = {.tp = 4}, .shape = &kQwen3Tied},
+    {.mesh = {.tp = 4}, .sequences = 1, .recompute = kSelective},
+    {.mesh = {.tp = 2, .pp = 2}, .shape = &kQwen2, .sequences = 1, .recompute = kFull},
     {.mesh = {.cp = 4}, .shape = &kQwen2, .zero = 2},
     {.mesh = {.cp = 4}, .shape = &kQwen3Tied, .recompute = kFull},
     {.mesh = {.dp = 4}, .shape = &kQwen2, .zero = 3, .sequences = 3},

@@ -24,6 +24,7 @@ class Background {
   /// `log` there.
   Background(const Program& program, const std::string& command, const std::string& log = "output.log") {
     static std::atomic<int> count = 0;
+    log_ = program.path(log);
     mark_ = fmt::format("TEMPER_TEST_JOB={}-{}", ::getpid(), ++count);
     const std::string line =
         fmt::format("cd {} && export {} && exec {} > {} 2>&1", program.folder().path(), mark_, command, log);
@@ -139,7 +140,7 @@ class Background {
   }
   /// Some builds of PMIx lock themselves out in the server's end when a rank died while it connected: mpirun
   /// then waits for ever with no rank left. After three seconds of that it is ended, and the code of the
-  /// first rank that failed by itself is its own.
+  /// first rank that failed by itself is its own, or the one that it has said where all are gone.
   void end_stuck_launcher() {
     const auto now = std::chrono::steady_clock::now();
     if (now < next_look_) return;
@@ -150,7 +151,10 @@ class Background {
     int code = 0;
     bool all_dead =
         program.find("orterun") != std::string::npos || program.find("mpirun") != std::string::npos;
-    for (const pid_t child : children()) {
+    const std::vector<pid_t> left = children();
+    had_children_ = had_children_ || !left.empty();
+    if (left.empty() && had_children_) code = said_code();
+    for (const pid_t child : left) {
       const std::string state = state_and_parent(child);
       all_dead = all_dead && state.starts_with("Z");
       const int status = std::atoi(state.substr(state.find_last_of(' ') + 1).c_str());
@@ -163,15 +167,22 @@ class Background {
     code_of_ranks_ = code;
     ::kill(pid_, SIGKILL);
   }
+  /// 0: none yet.
+  int said_code() const {
+    const std::string said = path_exists(log_) ? read_file(log_, int64_t{64} << 20) : "",
+                      words = "Exit code:";
+    const size_t at = said.rfind(words);
+    return at == std::string::npos ? 0 : std::atoi(said.c_str() + at + words.size());
+  }
   bool ended() {
     if (!ended_) ended_ = ::waitpid(pid_, &status_, WNOHANG) == pid_;
     return ended_;
   }
 
-  std::string mark_;
+  std::string mark_, log_;
   pid_t pid_ = -1;
   int status_ = 0, code_of_ranks_ = 0, looks_dead_ = 0;
-  bool ended_ = false;
+  bool ended_ = false, had_children_ = false;
   std::chrono::steady_clock::time_point next_look_ = {};
 };
 

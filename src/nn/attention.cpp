@@ -65,6 +65,7 @@ Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* sav
 }
 
 Tensor Attention::backward(Ctx& c, const Batch& b, CTensor dy, CTensor x, const AttentionSaved& s) const {
+  dy = wo_.own_outputs(c, dy, b.stream());
   wo_.backward_weight(c, dy, s.out, b.stream());
   const Tensor dout = exchange_.to_heads(c, c.scratch, b, wo_.backward_input(c, dy, b.stream()),
                                          "gradients of own heads, of all tokens");

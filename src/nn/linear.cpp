@@ -57,7 +57,6 @@ CTensor Linear::whole_input(Ctx& c, const CTensor& x, const StreamRows& stream) 
   return whole;
 }
 
-/// The columns of dy that belong to this rank's rows of W, of all tokens.
 CTensor Linear::own_outputs(Ctx& c, const CTensor& dy, const StreamRows& stream) const {
   if (!gathers()) return dy;
   if (!splits_.shares(stream)) return own_columns(c, *splits_.tp, dy);
@@ -66,35 +65,35 @@ CTensor Linear::own_outputs(Ctx& c, const CTensor& dy, const StreamRows& stream)
   return own;
 }
 
-Tensor Linear::backward_input(Ctx& c, const CTensor& dy, const StreamRows& stream) const {
-  const int64_t tokens = splits_.shares(stream) ? stream.tokens : dy.dim(0), inputs = weight_->value.dim(1);
-  const Tensor dx =
-      c.scratch.make({splits_.shares(stream) && !gathers() ? splits_.own_tokens(stream).size() : tokens,
-                      gathers() ? inputs / splits_.tp_ranks() : inputs},
-                     dy.dtype);
-  ArenaScope scope(c.scratch);
+Tensor Linear::backward_input(Ctx& c, const CTensor& own_dy, const StreamRows& stream) const {
+  const int64_t tokens = own_dy.dim(0), inputs = weight_->value.dim(1);
+  const bool to_stream = splits_.shares(stream) && !gathers();
+  const Tensor dx = c.scratch.make({to_stream ? splits_.own_tokens(stream).size() : tokens,
+                                    gathers() ? inputs / splits_.tp_ranks() : inputs},
+                                   own_dy.dtype);
   if (!split()) {
-    linear_backward_input(c, dx, dy, weight_->value);
+    linear_backward_input(c, dx, own_dy, weight_->value);
     return dx;
   }
-  const Tensor part = c.scratch.make({tokens, inputs}, accumulate_dtype(dy.dtype));
-  linear_backward_input(c, part, own_outputs(c, dy, stream), weight_->value);
+  ArenaScope scope(c.scratch);
+  const Tensor part = c.scratch.make({tokens, inputs}, accumulate_dtype(own_dy.dtype));
+  linear_backward_input(c, part, own_dy, weight_->value);
   if (gathers())
     sum_own_columns(c, *splits_.tp, dx, part);
-  else if (splits_.shares(stream))
+  else if (to_stream)
     sum_own_tokens(c, *splits_.tp, dx, part, "gradient of an input, sum over tp for own tokens");
   else
     sum_parts(c, *splits_.tp, dx, part);
   return dx;
 }
 
-void Linear::backward_weight(Ctx& c, const CTensor& dy, const CTensor& x, const StreamRows& stream) const {
+void Linear::backward_weight(Ctx& c, const CTensor& own_dy, const CTensor& x,
+                             const StreamRows& stream) const {
   // All ranks of a split take part in the exchanges of the input.
   if (!weight_->has_grad()) return;
   ArenaScope scope(c.scratch);
-  const CTensor own = own_outputs(c, dy, stream), whole = whole_input(c, x, stream);
-  linear_backward_weight(c, weight_->grad, own, whole, weight_->take_write());
-  if (bias_) linear_backward_bias(c, bias_->grad_sum(c.lane), own);
+  linear_backward_weight(c, weight_->grad, own_dy, whole_input(c, x, stream), weight_->take_write());
+  if (bias_) linear_backward_bias(c, bias_->grad_sum(c.lane), own_dy);
 }
 
 }  // namespace temper

@@ -22,9 +22,12 @@ class Linear {
   void forward_into(Ctx& c, const Tensor& y, const CTensor& x, const StreamRows& stream = {}) const;
   /// a = SwiGLU of the product, whose first half of outputs is the gate. Column parallel alone.
   void forward_swiglu(Ctx& c, const Tensor& a, const CTensor& x, const StreamRows& stream = {}) const;
+  /// dy as the two halves of backward take it: the columns of this rank's rows of W, of all tokens. In
+  /// scratch.
+  CTensor own_outputs(Ctx& c, const CTensor& dy, const StreamRows& stream = {}) const;
   /// dx, of x's shape, in scratch.
-  Tensor backward_input(Ctx& c, const CTensor& dy, const StreamRows& stream = {}) const;
-  void backward_weight(Ctx& c, const CTensor& dy, const CTensor& x, const StreamRows& stream = {}) const;
+  Tensor backward_input(Ctx& c, const CTensor& own_dy, const StreamRows& stream = {}) const;
+  void backward_weight(Ctx& c, const CTensor& own_dy, const CTensor& x, const StreamRows& stream = {}) const;
 
   /// Rows of y.
   int64_t output_rows(const CTensor& x, const StreamRows& stream = {}) const;
@@ -36,7 +39,6 @@ class Linear {
   bool gathers() const { return split() && parallel_ == Parallel::row; }
   void multiply(Ctx& c, const Tensor& y, const CTensor& x) const;
   CTensor whole_input(Ctx& c, const CTensor& x, const StreamRows& stream) const;
-  CTensor own_outputs(Ctx& c, const CTensor& dy, const StreamRows& stream) const;
 
   Parameter* weight_;
   Parameter* bias_;

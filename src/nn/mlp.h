@@ -37,8 +37,9 @@ class Mlp {
       a = c.scratch.make({saved.gate_up.dim(0), gate_up_.outputs() / 2}, x.dtype);
       swiglu_forward(c, a, saved.gate_up);
     }
-    down_.backward_weight(c, dy, a, stream);
-    const Tensor da = down_.backward_input(c, dy, stream), dgate_up = saved.gate_up;
+    const CTensor own_dy = down_.own_outputs(c, dy, stream);
+    down_.backward_weight(c, own_dy, a, stream);
+    const Tensor da = down_.backward_input(c, own_dy, stream), dgate_up = saved.gate_up;
     swiglu_backward(c, dgate_up, da, saved.gate_up);
     gate_up_.backward_weight(c, dgate_up, x, stream);
     return gate_up_.backward_input(c, dgate_up, stream);

@@ -66,7 +66,7 @@ TEST(LayoutAdvice, TheFewestMoreRanksThatShareTheModel) {
 }
 
 TEST(LayoutAdvice, SeveralKeysWhereNoneDoesAlone) {
-  const PlanResult result = plan_of(8, 40, {});
+  const PlanResult result = plan_of(8, 32, {});
   ASSERT_EQ(result.errors.size(), 1u);
   const std::string& message = result.errors.front().message;
   const std::string asks = "these do together: ";
@@ -146,18 +146,19 @@ TEST(AxisTraffic, ActivationsAndTheirGradientsBetweenStages) {
   }
 }
 
-/// A layer copies what attention and SwiGLU give and what the products after them give; backward it copies
-/// the former again and sums parts in fp32: of own columns of those, and of whole rows before the other
-/// products, which are copied.
+/// A layer copies what attention and SwiGLU give, what its norms give, and to the owners of tokens what the
+/// products give. Backward it copies the first two again and the gradients of the last, sums parts in fp32,
+/// of own columns of the first and of own tokens of the second, and once the gradients of the norms' weights.
 TEST(AxisTraffic, CopiesAndPartialSumsOfALayer) {
   const int64_t width = 128, heads = 256, inner = 256;
   for (const int tp : {2, 4})
     for (const int64_t item : {4, 2}) {
       const std::string layout = fmt::format("roles.trainer.tp={}", tp);
       const AxisBytes layer = sent(layout, tp, 4, item == 2) - sent(layout, tp, 3, item == 2);
-      const int64_t forward = item * (heads + width + inner + width);
-      const int64_t backward = (item + 4) * (heads + inner + 2 * width);
-      EXPECT_EQ(layer, (AxisBytes{.tp = (tp - 1) * kRows * (forward + backward)})) << tp << ", " << item;
+      const int64_t copies = item * (heads + inner + 2 * width + 2 * width / tp),
+                    sums = 4 * (heads + inner + 2 * width), norms = 2 * tp * width * 4;
+      EXPECT_EQ(layer, (AxisBytes{.tp = (tp - 1) * (kRows * (2 * copies + sums) + norms)}))
+          << tp << ", " << item;
     }
 }
 

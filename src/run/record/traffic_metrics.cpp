@@ -2,7 +2,8 @@
 
 namespace temper {
 
-void record_traffic(Journal& journal, Comm& ranks, const AxisBytes& sent) {
+void record_traffic(Journal& journal, Comm& ranks, std::span<const UpdateStats> updates, AxisBytes sent) {
+  for (const UpdateStats& u : updates) sent = sent + u.sent;
   std::vector<double> bytes;
   for (const int64_t n : {sent.tp, sent.cp, sent.dp, sent.pp}) bytes.push_back(static_cast<double>(n));
   ranks.all_reduce_sum(bytes, "bytes sent over each axis, sum over trainer ranks");

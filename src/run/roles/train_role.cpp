@@ -153,9 +153,7 @@ bool TrainRole::phase(int64_t step) {
   p_.journal.set("policy/lag_max",
                  static_cast<double>(step - 1 - oldest_version(in_order(groups), step - 1)));
   p_.journal.add(p_.memory.metrics("train"));
-  AxisBytes sent = trainer_.trim(p_.ctx);
-  for (const UpdateStats& u : stats) sent = sent + u.sent;
-  if (!stats.empty()) record_traffic(p_.journal, p_.trainers, sent);
+  record_traffic(p_.journal, p_.trainers, stats, trainer_.trim(p_.ctx));
   return true;
 }
 

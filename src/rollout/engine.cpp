@@ -7,13 +7,14 @@
 
 namespace temper {
 
-Engine::Engine(const Model& model, const EngineOptions& options, Lane& lane)
+Engine::Engine(const Model& model, const EngineOptions& options, Lane& lane, const Pipeline& pipeline)
     : model_(model),
+      pipeline_(pipeline),
       scheduler_(options.scheduler),
-      cache_(model.config(), model.splits().tp_ranks(), model.dtype(), options.num_pages, options.page_tokens,
-             options.poison_free_pages, lane) {
+      cache_(KvShape(model), options.num_pages, options.page_tokens, options.poison_free_pages, lane) {
   // What goes through host memory between ranks cannot be recorded.
-  const bool records = options.graphs && model.device() == Device::cuda && !model.splits().shares();
+  const bool alone = !model.splits().shares() && pipeline.stages() == 1;
+  const bool records = options.graphs && model.device() == Device::cuda && alone;
   if (records) graphs_.emplace(model, cache_, lane);
 }
 
@@ -28,8 +29,7 @@ RolloutCounters Engine::generate(Ctx& c, std::span<const Request> requests, cons
 }
 
 int64_t Engine::cache_bytes() const {
-  return cache_.num_pages() * KvCache::page_bytes(model_.config(), model_.splits().tp_ranks(), model_.dtype(),
-                                                  cache_.page_tokens());
+  return cache_.num_pages() * KvShape(model_).page_bytes(cache_.page_tokens());
 }
 
 int64_t Engine::capacity() const {
@@ -90,10 +90,20 @@ std::vector<Generation::Finished> Generation::step(Ctx& c) {
 
 void Generation::run(Ctx& c, std::span<const ScheduledRows> rows) {
   const StepBatch batch(rows);
-  const Tensor hidden = batch.forward(c, engine_.model_, engine_.cache_);
+  const Tensor hidden = batch.forward(c, engine_.model_, engine_.cache_, engine_.pipeline_);
   scheduler_.commit(rows);
   const std::vector<DrawTarget> targets = fork_prompts(batch.last_rows());
-  if (!targets.empty()) append(targets, sampler_.draw(c, engine_.model_.head(), hidden, targets));
+  if (!targets.empty()) append(targets, draw(c, hidden, targets));
+}
+
+/// By the last stage, for all of them.
+DrawnTokens Generation::draw(Ctx& c, const Tensor& hidden, std::span<const DrawTarget> targets) const {
+  const Pipeline& pipeline = engine_.pipeline_;
+  DrawnTokens drawn{std::vector<int32_t>(targets.size()), std::vector<double>(targets.size())};
+  if (pipeline.last()) drawn = sampler_.draw(c, engine_.model_.head(), hidden, targets);
+  pipeline.copy_from_last(drawn.tokens, "tokens, copied from the last stage, which draws them");
+  pipeline.copy_from_last(drawn.logprobs, "log-probs of tokens, copied from the last stage");
+  return drawn;
 }
 
 /// Steps of decoding rows alone are recorded; graphs have no room for edits of logits.

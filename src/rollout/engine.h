@@ -9,6 +9,7 @@
 #include <span>
 
 #include "src/models/model.h"
+#include "src/nn/pipeline.h"
 #include "src/rollout/decode_graph.h"
 #include "src/rollout/response_text.h"
 #include "src/rollout/scheduler.h"
@@ -31,7 +32,9 @@ class Engine {
   /// Text that sample of requests[index] grew by (only with a tokenizer).
   using OnText = std::function<void(size_t index, int32_t sample, const std::string& text)>;
 
-  Engine(const Model& model, const EngineOptions& options, Lane& lane);
+  /// The ranks of `pipeline` have the model's stages, and make every call alike: each finds the same requests
+  /// finished, with the same responses.
+  Engine(const Model& model, const EngineOptions& options, Lane& lane, const Pipeline& pipeline = {});
 
   /// Adds all requests to a Generation and steps until it is done.
   RolloutCounters generate(Ctx& c, std::span<const Request> requests, const GenerateOptions& options,
@@ -53,6 +56,7 @@ class Engine {
  private:
   friend class Generation;
   const Model& model_;
+  Pipeline pipeline_;
   SchedulerOptions scheduler_;
   KvCache cache_;
   std::optional<DecodeGraphs> graphs_;
@@ -91,6 +95,7 @@ class Generation {
   };
 
   void run(Ctx& c, std::span<const ScheduledRows> rows);
+  DrawnTokens draw(Ctx& c, const Tensor& hidden, std::span<const DrawTarget> targets) const;
   bool can_replay(std::span<const ScheduledRows> rows) const;
   void replay(Ctx& c, std::span<const ScheduledRows> rows);
   std::vector<DrawTarget> fork_prompts(const std::vector<DrawTarget>& last_rows);

@@ -10,7 +10,8 @@ namespace temper {
 
 bool ReferenceRole::work_until(int64_t step) {
   const auto was_cut = [this] { return p_.trains && p_.groups.was_cut(p_.stage); };
-  while (p_.lead.done < step && !p_.team.agree(was_cut, "whether the step was cut, as the tp leader says"))
+  while (p_.lead.done < step &&
+         !p_.team.agree(was_cut, "whether the step was cut, as the leader of the team says"))
     if (!add_logprobs(++p_.lead.done)) return false;
   return true;
 }
@@ -35,8 +36,9 @@ bool ReferenceRole::add_logprobs(int64_t step) {
   while (true) {
     const auto bytes = [&] { return groups_to_bytes(take_some(step)); };
     const std::vector<Group> groups =
-        p_.team.alone() ? take_some(step)
-                        : groups_from_bytes(p_.team.share(bytes, "groups, as the tp leader got them"));
+        p_.team.alone()
+            ? take_some(step)
+            : groups_from_bytes(p_.team.share(bytes, "groups, as the leader of the team got them"));
     if (groups.empty()) break;
     const Stopwatch watch;
     annotate(step, groups);
@@ -44,7 +46,7 @@ bool ReferenceRole::add_logprobs(int64_t step) {
   }
   frozen_->parameters().drop();
   const auto ended = [this] { return p_.end.has_come(); };
-  if (p_.team.agree(ended, "whether the run ends, as the tp leader says")) return false;
+  if (p_.team.agree(ended, "whether the run ends, as the leader of the team says")) return false;
   close(step, seconds);
   return true;
 }
@@ -56,7 +58,7 @@ void ReferenceRole::annotate(int64_t step, std::span<const Group> groups) {
     for (const Trajectory& t : g.samples)
       if (t.ref_logprobs.empty()) missing.push_back(&t);
   frozen_->parameters().fetch(p_.ctx.lane);
-  std::vector<std::vector<double>> logprobs = local_logprobs(p_.ctx, *frozen_, missing, p_.pass);
+  std::vector<std::vector<double>> logprobs = local_logprobs(p_.ctx, *frozen_, missing, p_.pass, p_.pipeline);
   std::vector<Annotation> added;
   for (size_t i = 0; i < missing.size(); ++i)
     added.push_back({missing[i]->data_position, missing[i]->sample, "ref_logprobs", std::move(logprobs[i])});
@@ -99,6 +101,7 @@ std::unique_ptr<Role> make_reference_role(const RoleParts& p) {
                                    p.memory,
                                    p.share,
                                    p.team,
+                                   p.reference_pipeline,
                                    p.stage,
                                    p.trainers != nullptr,
                                    p.lead};

@@ -28,14 +28,6 @@ RolloutCounters Engine::generate(Ctx& c, std::span<const Request> requests, cons
   return generation.counters();
 }
 
-int64_t Engine::cache_bytes() const {
-  return cache_.num_pages() * KvShape(model_).page_bytes(cache_.page_tokens());
-}
-
-int64_t Engine::capacity() const {
-  return std::min(model_.context_tokens(), cache_.num_pages() * cache_.page_tokens());
-}
-
 Generation::Generation(Engine& engine, const GenerateOptions& options, const Tokenizer* tokenizer,
                        Engine::OnText on_text)
     : engine_(engine),
@@ -93,17 +85,7 @@ void Generation::run(Ctx& c, std::span<const ScheduledRows> rows) {
   const Tensor hidden = batch.forward(c, engine_.model_, engine_.cache_, engine_.pipeline_);
   scheduler_.commit(rows);
   const std::vector<DrawTarget> targets = fork_prompts(batch.last_rows());
-  if (!targets.empty()) append(targets, draw(c, hidden, targets));
-}
-
-/// By the last stage, for all of them.
-DrawnTokens Generation::draw(Ctx& c, const Tensor& hidden, std::span<const DrawTarget> targets) const {
-  const Pipeline& pipeline = engine_.pipeline_;
-  DrawnTokens drawn{std::vector<int32_t>(targets.size()), std::vector<double>(targets.size())};
-  if (pipeline.last()) drawn = sampler_.draw(c, engine_.model_.head(), hidden, targets);
-  pipeline.copy_from_last(drawn.tokens, "tokens, copied from the last stage, which draws them");
-  pipeline.copy_from_last(drawn.logprobs, "log-probs of tokens, copied from the last stage");
-  return drawn;
+  if (!targets.empty()) append(targets, sampler_.draw(c, engine_.model_, engine_.pipeline_, hidden, targets));
 }
 
 /// Steps of decoding rows alone are recorded; graphs have no room for edits of logits.

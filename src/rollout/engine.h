@@ -3,13 +3,14 @@
 // is a pure function of weights, prompt and (seed, data position, sample): not of the batch, the chunks, the
 // pages, the rank, or what was added when.
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <optional>
 #include <span>
 
 #include "src/models/model.h"
-#include "src/nn/pipeline.h"
+#include "src/nn/parallel/pipeline.h"
 #include "src/rollout/decode_graph.h"
 #include "src/rollout/response_text.h"
 #include "src/rollout/scheduler.h"
@@ -46,10 +47,14 @@ class Engine {
     cache_.suspend();
     if (graphs_) graphs_->suspend();
   }
-  int64_t cache_bytes() const;
+  int64_t cache_bytes() const {
+    return cache_.num_pages() * KvShape(model_).page_bytes(cache_.page_tokens());
+  }
   int64_t held_bytes() const { return cache_.held_bytes() + (graphs_ ? graphs_->held_bytes() : 0); }
   /// Most tokens of a sequence: those of the model's context, or of the cache.
-  int64_t capacity() const;
+  int64_t capacity() const {
+    return std::min(model_.context_tokens(), cache_.num_pages() * cache_.page_tokens());
+  }
   /// Steps that were recorded so far.
   int64_t captures() const { return graphs_ ? graphs_->captures() : 0; }
 
@@ -95,7 +100,6 @@ class Generation {
   };
 
   void run(Ctx& c, std::span<const ScheduledRows> rows);
-  DrawnTokens draw(Ctx& c, const Tensor& hidden, std::span<const DrawTarget> targets) const;
   bool can_replay(std::span<const ScheduledRows> rows) const;
   void replay(Ctx& c, std::span<const ScheduledRows> rows);
   std::vector<DrawTarget> fork_prompts(const std::vector<DrawTarget>& last_rows);

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "src/models/model.h"
-#include "src/nn/pipeline.h"
+#include "src/nn/parallel/pipeline.h"
 #include "src/rollout/sampler.h"
 #include "src/rollout/scheduler.h"
 

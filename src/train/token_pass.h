@@ -7,7 +7,7 @@
 
 #include "src/comm/comm.h"
 #include "src/models/layer_pass.h"
-#include "src/nn/pipeline.h"
+#include "src/nn/parallel/pipeline.h"
 #include "src/train/microbatch.h"
 #include "src/train/packing.h"
 

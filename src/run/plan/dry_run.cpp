@@ -344,7 +344,7 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
         const Tensor hidden = batch.forward(c, layers, cache, pipeline.get());
         std::vector<DrawTarget> targets = batch.last_rows();
         while (std::ssize(targets) < plan.running_sequences) targets.push_back(targets.back());
-        if (layers.is_last()) sampler.draw(c, layers.head(), hidden, targets);
+        sampler.draw(c, layers, pipeline.get(), hidden, targets);
         return PhaseMemory{0, c.scratch.peak_bytes()};
       });
     });
@@ -359,7 +359,6 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
 AxisBytes update_bytes(const RunPlan& plan, const ModelConfig& model, const Config& config,
                        const GridPlace& place, int64_t sequences) {
   const Device device = counting_device(plan);
-  const RolePlan& trainer = trainer_of(plan);
   const std::unique_ptr<Algorithm> algorithm = make_algorithm(config.algorithm);
   const std::vector<Trajectory> all = longest(plan, sequences);
   const RoleStage of{RoleKind::trainer, place.stage};

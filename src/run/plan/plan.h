@@ -18,7 +18,7 @@
 #include "src/core/device.h"
 #include "src/core/dtype.h"
 #include "src/models/stages.h"
-#include "src/nn/row_moves.h"
+#include "src/nn/parallel/row_moves.h"
 
 namespace temper {
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "src/models/parameter_specs.h"
-#include "src/nn/row_moves.h"
+#include "src/nn/parallel/row_moves.h"
 
 namespace temper {
 namespace {

@@ -10,8 +10,7 @@ namespace temper {
 
 bool ReferenceRole::work_until(int64_t step) {
   const auto was_cut = [this] { return p_.trains && p_.groups.was_cut(p_.stage); };
-  while (p_.lead.done < step &&
-         !p_.team.agree(was_cut, "whether the step was cut, as the leader of the team says"))
+  while (p_.lead.done < step && !p_.team.agree(was_cut, "whether the step was cut, as the leader says"))
     if (!add_logprobs(++p_.lead.done)) return false;
   return true;
 }
@@ -36,9 +35,8 @@ bool ReferenceRole::add_logprobs(int64_t step) {
   while (true) {
     const auto bytes = [&] { return groups_to_bytes(take_some(step)); };
     const std::vector<Group> groups =
-        p_.team.alone()
-            ? take_some(step)
-            : groups_from_bytes(p_.team.share(bytes, "groups, as the leader of the team got them"));
+        p_.team.alone() ? take_some(step)
+                        : groups_from_bytes(p_.team.share(bytes, "groups, as the leader got them"));
     if (groups.empty()) break;
     const Stopwatch watch;
     annotate(step, groups);
@@ -46,7 +44,7 @@ bool ReferenceRole::add_logprobs(int64_t step) {
   }
   frozen_->parameters().drop();
   const auto ended = [this] { return p_.end.has_come(); };
-  if (p_.team.agree(ended, "whether the run ends, as the leader of the team says")) return false;
+  if (p_.team.agree(ended, "whether the run ends, as the leader says")) return false;
   close(step, seconds);
   return true;
 }

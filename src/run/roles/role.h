@@ -15,7 +15,7 @@
 #include "src/config/config.h"
 #include "src/data/chat_template.h"
 #include "src/models/model.h"
-#include "src/nn/pipeline.h"
+#include "src/nn/parallel/pipeline.h"
 #include "src/rl/rewards/reward_set.h"
 #include "src/rollout/engine.h"
 #include "src/run/exchange/group_exchange.h"

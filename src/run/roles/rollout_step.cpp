@@ -62,8 +62,7 @@ RoundResult RolloutStep::follow(const RoundResult& mine, int64_t owed, RoundResu
   if (p_.team.leads() && shares()) share(mine, all);
   if (p_.team.alone()) return all;
   RoundResult led;
-  add_round(p_.team.share([&] { return round_to_bytes(all); },
-                          "result of a round, as the leader of the team has it"),
+  add_round(p_.team.share([&] { return round_to_bytes(all); }, "result of a round, as the leader has it"),
             led);
   return led;
 }
@@ -97,8 +96,7 @@ RoundResult RolloutStep::generate(const std::vector<PromptWork>& work) {
   Generation generation(p_.engine, options_, &p_.tokenizer);
   for (Request& request : requests) generation.add(std::move(request));
   while (!generation.done()) {
-    result.cut =
-        p_.team.agree([this] { return is_cut(); }, "whether the step is cut, as the leader of the team says");
+    result.cut = p_.team.agree([this] { return is_cut(); }, "whether the step is cut, as the leader says");
     for (Generation::Finished& f : result.cut ? generation.cut() : generation.step(p_.ctx)) {
       note_work(1, 0);
       if (workers)

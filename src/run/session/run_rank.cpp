@@ -164,8 +164,7 @@ Team RunRank::team_of(RoleKind kind) {
 
 Pipeline RunRank::pipeline_of(RoleKind kind) {
   Mesh* const of = mesh_of(kind);
-  if (!of || of->on(Axis::pp).size() == 1) return {};
-  return Pipeline(of->on(Axis::pp), of->control(Axis::pp));
+  return of ? Pipeline(of->on(Axis::pp), of->control(Axis::pp)) : Pipeline();
 }
 
 Splits RunRank::splits(RoleKind kind) {

@@ -119,13 +119,12 @@ int run_eval(const CommandLine& line) {
   ModelHost host(device, plan.dtype, rank_threads(*neighbours, threads).number);
   const RolePlan role = eval_role(plan, mpi.size());
   Mesh mesh(mpi, role.ranks, {.tp = role.tp, .dp = role.dp(), .pp = role.pp()}, device, wait_limit);
-  ModelOptions share{.splits = {role.tp > 1 ? &mesh.on(Axis::tp) : nullptr}};
-  if (role.pp() > 1) share.layers = role.layers_of(mpi.rank());
-  const std::unique_ptr<Model> model = host.load(first_weights(config, plan), share);
+  const std::unique_ptr<Model> model = host.load(
+      first_weights(config, plan), {.layers = role.layers_of(mpi.rank()), .splits = {&mesh.on(Axis::tp)}});
   if (const std::string lost = lost_end_tokens_text(model->config(), text.tokenizer->eos_id()); !lost.empty())
     spdlog::warn("{}", lost);
   Engine engine(*model, engine_options(config, plan), host.ctx().lane,
-                role.pp() > 1 ? Pipeline(mesh.on(Axis::pp), mesh.control(Axis::pp)) : Pipeline());
+                Pipeline(mesh.on(Axis::pp), mesh.control(Axis::pp)));
   const RewardSet rewards(config.reward, helpers ? &*helpers : nullptr);
   const Team team = role.team_size() > 1 ? Team(mesh.model()) : Team();
   Validation validation({config,

@@ -35,7 +35,7 @@ class Pipeline {
   Tensor receive(Ctx& c, int64_t tokens, int64_t width, DType dtype) const;
   /// The last stage's bytes, on all.
   std::string from_last(const std::string& bytes, const char* what) const {
-    return tensors_ ? control_->broadcast(bytes, stages() - 1, what) : bytes;
+    return stages() > 1 ? control_->broadcast(bytes, stages() - 1, what) : bytes;
   }
   template <class T>
   void copy_from_last(std::vector<T>& values, const char* what) const {

@@ -1,4 +1,4 @@
-#include "src/nn/pipeline.h"
+#include "src/nn/parallel/pipeline.h"
 
 #include "src/ops/elementwise.h"
 

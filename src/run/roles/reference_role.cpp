@@ -65,8 +65,10 @@ void ReferenceRole::annotate(int64_t step, std::span<const Group> groups) {
 }
 
 void ReferenceRole::close(int64_t step, double seconds) {
+  StepNote note{
+      .maxima = p_.team.largest(p_.memory.metrics("reference"), "memory of a team, max over its ranks"),
+      .stop_requested = stop_requested()};
   if (!p_.team.leads()) return;
-  StepNote note{.maxima = p_.memory.metrics("reference"), .stop_requested = stop_requested()};
   note.maxima["timing_s/ref"] = seconds;
   p_.groups.close(p_.stage, step, note);
 }

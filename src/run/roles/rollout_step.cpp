@@ -149,8 +149,8 @@ void RolloutStep::send(std::vector<Group> scored, RoundResult& result) {
 }
 
 void RolloutStep::close() {
+  note_.maxima.merge(p_.team.largest(p_.memory.metrics("generate"), "memory of a team, max over its ranks"));
   if (!p_.team.leads()) return;
-  note_.maxima.merge(p_.memory.metrics("generate"));
   note_.sums.merge(p_.rewards.end_step());
   note_.data_position = p_.prompts.position();
   note_.stop_requested = stop_requested();

@@ -3,6 +3,7 @@
 // the rest of the run, the others do the same work beside it. What depends on anything but config, weights
 // and data is its word.
 
+#include <map>
 #include <string>
 
 #include "src/comm/comm.h"
@@ -28,6 +29,13 @@ class Team {
   std::string share(Make&& make, const char* what) const {
     if (!ranks_) return make();
     return ranks_->broadcast(leads() ? make() : "", 0, what);
+  }
+
+  /// The largest of the ranks' values, on all; each has the same names.
+  std::map<std::string, double> largest(std::map<std::string, double> values, const char* what) const {
+    if (ranks_)
+      for (auto& [name, value] : values) value = ranks_->all_reduce_max(value, what);
+    return values;
   }
 
  private:

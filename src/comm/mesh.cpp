@@ -22,7 +22,8 @@ Mesh::Mesh(const MpiSession& mpi, const std::vector<int>& ranks, MeshShape shape
   }
   const int number = static_cast<int>(me), copies = shape.cp * shape.dp, copy = number / shape.tp % copies;
   model_ = mpi.make_comm(member ? copy : -1, number, wait_limit_seconds);
-  team_ = mpi.make_comm(member ? number / (shape.tp * shape.cp) : -1, number, wait_limit_seconds);
+  const int team = number % (shape.tp * copies) / (shape.tp * shape.cp);
+  team_ = mpi.make_comm(member ? team : -1, number, wait_limit_seconds);
   if (shape.cp == 1) return;
   const int part = number % shape.tp + number / (shape.tp * copies) * shape.tp;
   replicas_ = mpi.make_collectives(member ? part : -1, copy, device, "cp x dp", wait_limit_seconds);

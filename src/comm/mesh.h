@@ -33,7 +33,7 @@ class Mesh {
   Comm& control(Axis axis) { return *controls_[static_cast<size_t>(axis)]; }
   /// Those that have the same part of the model, along cp and dp: what gradients are summed over.
   Collectives& replicas() { return replicas_ ? *replicas_ : on(Axis::dp); }
-  /// Neighbours along tp and cp.
+  /// Those along tp, cp and pp: they have one whole model together, and the same tokens.
   Comm& team() { return *team_; }
   /// Those that have one whole model together: tp neighbours, stage after stage.
   Comm& model() { return *model_; }

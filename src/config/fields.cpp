@@ -239,10 +239,19 @@ void roles_fields(RolesConfig& c, ClusterConfig& k, std::vector<Field>& fields) 
                           .range = kCount,
                           .absent_means = "as roles.trainer.tp",
                           .example = 2};
+  const KeySpec follow_pp{.help =
+                              "pipeline parallel: so many stages, each with layers of its own (balanced; "
+                              "those of the trainer, if it has as many)",
+                          .unit = "stages",
+                          .range = kCount,
+                          .absent_means = "as roles.trainer.pp where the ranks of the role divide so, else 1",
+                          .example = 2};
   f("rollout.ranks", c.rollout, follow);
   f("rollout.tp", c.rollout_tp, follow_tp);
+  f("rollout.pp", c.rollout_pp, follow_pp);
   f("reference.ranks", c.reference, follow);
   f("reference.tp", c.reference_tp, follow_tp);
+  f("reference.pp", c.reference_pp, follow_pp);
   f("reference.cp", c.reference_cp,
     {.help = "context parallel: so many ranks share the tokens that the reference scores",
      .unit = "ranks",

@@ -18,6 +18,7 @@ namespace temper {
 /// Layers [begin, end) of all of a model.
 struct LayerRange {
   int64_t begin = 0, end = 0;
+  bool operator==(const LayerRange&) const = default;
 };
 /// The first range has the embedding, the last one final norm and head.
 UnitRange units_of(const LayerRange& layers, int64_t num_layers);

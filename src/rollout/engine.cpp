@@ -7,13 +7,14 @@
 
 namespace temper {
 
-Engine::Engine(const Model& model, const EngineOptions& options, Lane& lane)
+Engine::Engine(const Model& model, const EngineOptions& options, Lane& lane, const Pipeline& pipeline)
     : model_(model),
+      pipeline_(pipeline),
       scheduler_(options.scheduler),
-      cache_(model.config(), model.splits().tp_ranks(), model.dtype(), options.num_pages, options.page_tokens,
-             options.poison_free_pages, lane) {
+      cache_(KvShape(model), options.num_pages, options.page_tokens, options.poison_free_pages, lane) {
   // What goes through host memory between ranks cannot be recorded.
-  const bool records = options.graphs && model.device() == Device::cuda && !model.splits().shares();
+  const bool alone = !model.splits().shares() && pipeline.stages() == 1;
+  const bool records = options.graphs && model.device() == Device::cuda && alone;
   if (records) graphs_.emplace(model, cache_, lane);
 }
 
@@ -25,15 +26,6 @@ RolloutCounters Engine::generate(Ctx& c, std::span<const Request> requests, cons
   while (!generation.done())
     for (Generation::Finished& f : generation.step(c)) on_finished(f.request, std::move(f.responses));
   return generation.counters();
-}
-
-int64_t Engine::cache_bytes() const {
-  return cache_.num_pages() * KvCache::page_bytes(model_.config(), model_.splits().tp_ranks(), model_.dtype(),
-                                                  cache_.page_tokens());
-}
-
-int64_t Engine::capacity() const {
-  return std::min(model_.context_tokens(), cache_.num_pages() * cache_.page_tokens());
 }
 
 Generation::Generation(Engine& engine, const GenerateOptions& options, const Tokenizer* tokenizer,
@@ -90,10 +82,10 @@ std::vector<Generation::Finished> Generation::step(Ctx& c) {
 
 void Generation::run(Ctx& c, std::span<const ScheduledRows> rows) {
   const StepBatch batch(rows);
-  const Tensor hidden = batch.forward(c, engine_.model_, engine_.cache_);
+  const Tensor hidden = batch.forward(c, engine_.model_, engine_.cache_, engine_.pipeline_);
   scheduler_.commit(rows);
   const std::vector<DrawTarget> targets = fork_prompts(batch.last_rows());
-  if (!targets.empty()) append(targets, sampler_.draw(c, engine_.model_.head(), hidden, targets));
+  if (!targets.empty()) append(targets, sampler_.draw(c, engine_.model_, engine_.pipeline_, hidden, targets));
 }
 
 /// Steps of decoding rows alone are recorded; graphs have no room for edits of logits.

@@ -3,12 +3,14 @@
 // is a pure function of weights, prompt and (seed, data position, sample): not of the batch, the chunks, the
 // pages, the rank, or what was added when.
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <optional>
 #include <span>
 
 #include "src/models/model.h"
+#include "src/nn/parallel/pipeline.h"
 #include "src/rollout/decode_graph.h"
 #include "src/rollout/response_text.h"
 #include "src/rollout/scheduler.h"
@@ -31,7 +33,9 @@ class Engine {
   /// Text that sample of requests[index] grew by (only with a tokenizer).
   using OnText = std::function<void(size_t index, int32_t sample, const std::string& text)>;
 
-  Engine(const Model& model, const EngineOptions& options, Lane& lane);
+  /// The ranks of `pipeline` have the model's stages, and make every call alike: each finds the same requests
+  /// finished, with the same responses.
+  Engine(const Model& model, const EngineOptions& options, Lane& lane, const Pipeline& pipeline = {});
 
   /// Adds all requests to a Generation and steps until it is done.
   RolloutCounters generate(Ctx& c, std::span<const Request> requests, const GenerateOptions& options,
@@ -43,16 +47,21 @@ class Engine {
     cache_.suspend();
     if (graphs_) graphs_->suspend();
   }
-  int64_t cache_bytes() const;
+  int64_t cache_bytes() const {
+    return cache_.num_pages() * KvShape(model_).page_bytes(cache_.page_tokens());
+  }
   int64_t held_bytes() const { return cache_.held_bytes() + (graphs_ ? graphs_->held_bytes() : 0); }
   /// Most tokens of a sequence: those of the model's context, or of the cache.
-  int64_t capacity() const;
+  int64_t capacity() const {
+    return std::min(model_.context_tokens(), cache_.num_pages() * cache_.page_tokens());
+  }
   /// Steps that were recorded so far.
   int64_t captures() const { return graphs_ ? graphs_->captures() : 0; }
 
  private:
   friend class Generation;
   const Model& model_;
+  Pipeline pipeline_;
   SchedulerOptions scheduler_;
   KvCache cache_;
   std::optional<DecodeGraphs> graphs_;

@@ -4,17 +4,20 @@
 
 namespace temper {
 
-KvCache::KvCache(const ModelConfig& config, int tp, DType storage, int64_t num_pages, int64_t page_tokens,
-                 bool poison, Lane& lane)
+KvShape::KvShape(const Model& model)
+    : KvShape(model.layers().end - model.layers().begin,
+              attention_shape(model.config(), model.splits().tp_ranks()).kv_width(), model.dtype()) {}
+
+KvCache::KvCache(const KvShape& shape, int64_t num_pages, int64_t page_tokens, bool poison, Lane& lane)
     : lane_(lane),
       page_tokens_(page_tokens),
-      layers_(config.num_layers),
+      layers_(shape.layers),
       poison_(poison),
       memory_(lane.device(), MemoryUse::cache) {
-  const int64_t width = attention_shape(config, tp).kv_width() * page_tokens;
+  const int64_t width = shape.width * page_tokens;
   const int64_t pages = num_pages + (like_gpu(lane.device()) ? 1 : 0);  // and the scratch page
-  keys_ = memory_.zeros({layers_, pages, width}, storage);
-  values_ = memory_.zeros({layers_, pages, width}, storage);
+  keys_ = memory_.zeros({layers_, pages, width}, shape.storage);
+  values_ = memory_.zeros({layers_, pages, width}, shape.storage);
   references_.assign(static_cast<size_t>(num_pages), 0);
   for (int64_t p = num_pages; p-- > 0;) free_.push_back(static_cast<int32_t>(p));
   if (poison_)
@@ -51,10 +54,6 @@ int32_t KvCache::copy(int32_t page) {
 
 PagedKv KvCache::view(CTensor page_table, CTensor lengths) const {
   return {keys_, values_, page_table, lengths, page_tokens_};
-}
-
-int64_t KvCache::page_bytes(const ModelConfig& config, int tp, DType storage, int64_t page_tokens) {
-  return 2 * config.num_layers * attention_shape(config, tp).kv_width() * page_tokens * dtype_size(storage);
 }
 
 /// Copies the page `source`, or NaN bit patterns when it is null.

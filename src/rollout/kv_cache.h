@@ -8,16 +8,28 @@
 #include "kernels/types.h"
 #include "src/core/arena.h"
 #include "src/core/lane.h"
-#include "src/nn/model_config.h"
+#include "src/models/model.h"
 
 namespace temper {
 
+/// What a model keeps of a token: in each of its layers so many elements of keys, and of values.
+struct KvShape {
+  int64_t layers = 0, width = 0;
+  DType storage = DType::f32;
+
+  explicit KvShape(const Model& model);
+  KvShape(int64_t num_layers, int64_t kv_width, DType type)
+      : layers(num_layers), width(kv_width), storage(type) {}
+  int64_t page_bytes(int64_t page_tokens) const {
+    return 2 * layers * width * page_tokens * dtype_size(storage);
+  }
+};
+
 class KvCache {
  public:
-  /// Of one of the `tp` ranks that share the heads. Pages are copied on `lane`, on which the batches run.
+  /// Pages are copied on `lane`, on which the batches run.
   /// `poison`: pages are filled with NaN when they become free (tests: nobody may read them).
-  KvCache(const ModelConfig& config, int tp, DType storage, int64_t num_pages, int64_t page_tokens,
-          bool poison, Lane& lane);
+  KvCache(const KvShape& shape, int64_t num_pages, int64_t page_tokens, bool poison, Lane& lane);
 
   int64_t page_tokens() const { return page_tokens_; }
   int64_t num_pages() const { return static_cast<int64_t>(references_.size()); }
@@ -39,7 +51,6 @@ class KvCache {
 
   /// View for the kernels; page table and lengths are the batch's.
   PagedKv view(CTensor page_table, CTensor lengths) const;
-  static int64_t page_bytes(const ModelConfig& config, int tp, DType storage, int64_t page_tokens);
 
  private:
   void fill(int32_t page, const int32_t* source) const;

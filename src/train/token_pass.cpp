@@ -15,15 +15,6 @@ std::vector<int64_t> packed_lengths(std::span<const Trajectory* const> all) {
   return lengths;
 }
 
-/// The stream that the stage before sends; none to the first one.
-Residual received(Ctx& c, const Model& model, const Microbatch& mb, const Pipeline& pipeline) {
-  if (pipeline.first()) return {};
-  const Tensor x =
-      c.scratch.make({model.stream_rows(mb.stream()), model.config().hidden_size}, model.dtype());
-  pipeline.exchange(c, {}, {x, pipeline.stage() - 1});
-  return {x, {}};
-}
-
 /// Calls see(micro-batch, head's values per target row) for each of these micro-batches, on the last stage.
 template <class See>
 void for_each_microbatch(Ctx& c, const Model& model, std::span<const Trajectory* const> all,
@@ -34,7 +25,8 @@ void for_each_microbatch(Ctx& c, const Model& model, std::span<const Trajectory*
     ArenaScope scope(c.scratch);
     const Microbatch mb = pack_for(model, all, sequences);
     const LaneSpan span(c.lane, "log-probs, rows", mb.num_tokens());
-    const Residual x = received(c, model, mb, pipeline);
+    const Residual x{
+        pipeline.receive(c, model.stream_rows(mb.stream()), model.config().hidden_size, model.dtype()), {}};
     if (!pipeline.last()) {
       const Tensor y =
           c.scratch.make({model.stream_rows(mb.stream()), model.config().hidden_size}, model.dtype());
@@ -107,9 +99,12 @@ Tensor target_hidden(Ctx& c, const Model& model, const Microbatch& mb, PassSaved
 
 std::vector<std::vector<double>> local_logprobs(Ctx& c, const Model& model,
                                                 std::span<const Trajectory* const> all,
-                                                const PassOptions& options) {
+                                                const PassOptions& options, const Pipeline& pipeline) {
   const PackPlan plan = plan_packing(packed_lengths(all), 1, options.token_budget, options.cost);
-  return score(c, model, all, plan.ranks.front(), options);
+  std::vector<std::vector<double>> result = score(c, model, all, plan.ranks.front(), options, pipeline);
+  for (std::vector<double>& of : result)
+    pipeline.copy_from_last(of, "log-probs of a sequence, copied from the last stage");
+  return result;
 }
 
 std::vector<TokenValues> local_token_values(Ctx& c, const Model& model,

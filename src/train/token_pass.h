@@ -7,9 +7,9 @@
 
 #include "src/comm/comm.h"
 #include "src/models/layer_pass.h"
+#include "src/nn/parallel/pipeline.h"
 #include "src/train/microbatch.h"
 #include "src/train/packing.h"
-#include "src/train/pipeline.h"
 
 namespace temper {
 
@@ -47,10 +47,11 @@ std::vector<TokenValues> local_token_values(Ctx& c, const Model& model,
                                             std::span<const Trajectory* const> all,
                                             const PassOptions& options);
 
-/// Log-probs of all response tokens of every trajectory, by this rank alone.
+/// Log-probs of all response tokens of every trajectory, by this rank alone, or with those of `pipeline`, all
+/// of which get them.
 std::vector<std::vector<double>> local_logprobs(Ctx& c, const Model& model,
                                                 std::span<const Trajectory* const> all,
-                                                const PassOptions& options);
+                                                const PassOptions& options, const Pipeline& pipeline = {});
 
 /// Log-probs of all response tokens of every trajectory (the ranks of `comm` share the work and the result;
 /// those of `pipeline` have the model's stages).

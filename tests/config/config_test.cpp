@@ -124,7 +124,7 @@ TEST(Config, OffValuesOfLaterKeysAreAccepted) {
   const std::string text =
       std::string(kMinimalConfig) +
       "[train]\noffload = {optimizer = \"auto\", weights = false}\n"
-      "[roles.trainer]\ntp = 1\npp = 1\nzero = 1\n[roles.rollout]\nep = 1\n[profile]\nsteps = \"\"\n";
+      "[roles.trainer]\ntp = 1\npp = 1\nzero = 1\n[roles.rollout]\npp = 1\nep = 1\n[profile]\nsteps = \"\"\n";
   EXPECT_NO_THROW(load_text(text, {"run.max_policy_lag=0", "rollout.tokens_per_step=0"}));
 }
 
@@ -135,6 +135,8 @@ constexpr const char* kLastSections[] = {"roles.trainer.pp=2",
                                          "roles.reference.cp=1",
                                          "roles.rollout.tp=2",
                                          "roles.reference.tp=2",
+                                         "roles.rollout.pp=2",
+                                         "roles.reference.pp=2",
                                          "validation.data=v",
                                          "validation.every=2",
                                          "validation.samples_per_prompt=4",

@@ -55,7 +55,8 @@ const Case kCases[] = {
      "validation.samples_per_prompt=4"},
     {"dp2", 2, ""},
     {"tp2", 2, "roles.trainer.tp=2"},
-    {"pp2", 2, "roles.trainer.pp=2"},
+    {"pp2", 2, "roles.trainer.pp=2 roles.rollout.pp=1"},
+    {"stages", 2, "roles.trainer.pp=2"},
     {"zero3", 2, "roles.trainer.zero=3"},
 };
 

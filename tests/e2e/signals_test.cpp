@@ -112,7 +112,8 @@ TEST_F(Signals, ASignalCutsAStepAndTheRunGoesOnBitForBit) {
   const std::string apart = " roles.rollout.ranks='\"0\"' roles.trainer.ranks='\"1\"' ";
   for (const std::string& placed : {std::string("0 "), std::string("1 "), "0" + apart,
                                     std::string("0 rollout.dynamic_sampling_rounds=2 "),
-                                    std::string("0 roles.trainer.tp=2 ")}) {
+                                    std::string("0 roles.trainer.tp=2 "),
+                                    std::string("1 roles.trainer.pp=2 ")}) {
     const std::string command = train(long_steps + placed);
     for (const char* run : {"whole", "cut"})
       std::filesystem::remove_all(program_.path(std::string("runs/") + run));

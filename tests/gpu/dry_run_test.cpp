@@ -53,10 +53,11 @@ TEST(GpuDryRun, CountsWhatAStepTakes) {
                  trained = microbatch_memory(plan, model, config, 0, Device::cuda);
       for (size_t kind = 0; kind < trained.size(); ++kind)
         expect_near("train", counted[kind].memory, trained[kind].memory);
-      expect_near("reference", logprob_memory(plan, model, config),
-                  logprob_memory(plan, model, config, Device::cuda));
-      expect_near("generate", generate_memory(plan, model, config),
-                  generate_memory(plan, model, config, Device::cuda));
+      const RoleStage reference{RoleKind::reference}, rollout{RoleKind::rollout};
+      expect_near("reference", logprob_memory(plan, model, config, reference),
+                  logprob_memory(plan, model, config, reference, Device::cuda));
+      expect_near("generate", generate_memory(plan, model, config, rollout),
+                  generate_memory(plan, model, config, rollout, Device::cuda));
     }
 }
 

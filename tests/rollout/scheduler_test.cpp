@@ -18,7 +18,7 @@ constexpr int64_t kPage = 16;
 
 KvCache small_cache(int64_t num_pages, bool poison = true) {
   static Lane lane;
-  return KvCache(tiny_config(), 1, DType::f32, num_pages, kPage, poison, lane);
+  return KvCache(KvShape(2, 32, DType::f32), num_pages, kPage, poison, lane);
 }
 
 /// All keys and values of one page, layer after layer.

@@ -47,9 +47,10 @@ TEST(LayoutAdvice, TheFewestMoreRanksThatShareTheModel) {
   const std::pair<const char*, std::vector<std::string>> cases[] = {
       {"roles.trainer.tp", {}},
       {"roles.trainer.pp", {"roles.rollout.tp=8"}},
-      {"roles.rollout.tp", {"roles.trainer.tp=8", "roles.rollout.tp=1"}}};
+      {"roles.rollout.tp", {"roles.trainer.tp=8", "roles.rollout.tp=1"}},
+      {"roles.rollout.pp", {"roles.trainer.tp=8", "roles.rollout.tp=1"}}};
   for (const auto& [key, keys] : cases) {
-    const int64_t gib = std::string(key) == "roles.rollout.tp" ? 80 : 141;
+    const int64_t gib = std::string(key).find("roles.rollout") == 0 ? 80 : 141;
     const PlanResult result = plan_of(8, gib, keys);
     ASSERT_EQ(result.errors.size(), 1u) << key;
     const std::string& message = result.errors.front().message;
@@ -108,8 +109,39 @@ TEST(LayoutAdvice, GroupsOnSeveralNodesAndWhatTheySend) {
   EXPECT_NE(half.front().find("cp sends 160.000 GiB a step, 10.000 GiB by each rank"), std::string::npos);
 }
 
+/// Each rank that generates has the layers of its stage, and keys of these; the stage with most of them says
+/// how many pages fit.
+TEST(LayoutMemory, OfTheStagesOfARollout) {
+  ModelConfig model = large_model();
+  model.num_layers = 5;
+  constexpr int64_t kCache = 100000000;
+  const auto part = [&](int stages, int rank, const std::string& name) {
+    const Config config =
+        load_text(kMinimalConfig,
+                  {"model.context_tokens=64", "roles.rollout.ranks=0-3", "roles.trainer.ranks=4",
+                   fmt::format("rollout.kv_memory={}", kCache), fmt::format("roles.rollout.pp={}", stages)})
+            .config;
+    const PlanResult result = try_plan(config, 5, model);
+    EXPECT_TRUE(result.errors.empty());
+    for (const MemoryRow& row : result.plan.memory)
+      if (std::find(row.ranks.begin(), row.ranks.end(), rank) != row.ranks.end() && row.phase == "generate")
+        for (const auto& [key, bytes] : row.parts)
+          if (key == name) return bytes;
+    return int64_t{0};
+  };
+  const int64_t page = 2 * 8 * 128 * 16 * 4;  // of a layer: keys and values, heads, width, tokens, bytes
+  EXPECT_EQ(part(1, 0, "kv_cache"), kCache / (5 * page) * 5 * page);
+  EXPECT_EQ(part(2, 0, "kv_cache"), kCache / (3 * page) * 3 * page);
+  EXPECT_EQ(part(2, 3, "kv_cache"), kCache / (3 * page) * 2 * page);
+  const int64_t whole = part(1, 0, "weights");
+  EXPECT_EQ(part(2, 0, "weights") + part(2, 3, "weights"), whole) << "each parameter on one stage";
+  EXPECT_EQ(part(4, 0, "weights") + part(4, 1, "weights") + part(4, 2, "weights") + part(4, 3, "weights"),
+            whole);
+  EXPECT_EQ(part(2, 0, "weights"), part(2, 1, "weights")) << "the ranks of a stage";
+}
+
 /// Of a model whose parameters need no padding, with samples of 100 + 60 tokens, in fp32.
-AxisBytes sent(const std::string& layout, int ranks, int64_t layers, bool bf16 = false) {
+std::vector<RoleTraffic> sent_by_roles(const std::string& layout, int ranks, int64_t layers, bool bf16) {
   const ModelConfig model{.family = "llama",
                           .vocab_size = 512,
                           .hidden_size = 128,
@@ -127,7 +159,11 @@ AxisBytes sent(const std::string& layout, int ranks, int64_t layers, bool bf16 =
           .config;
   const PlanResult result = try_plan(config, ranks, model);
   EXPECT_TRUE(result.errors.empty());
-  return axis_traffic(result.plan, model, config).back().bytes;
+  return axis_traffic(result.plan, model, config);
+}
+/// By the trainer.
+AxisBytes sent(const std::string& layout, int ranks, int64_t layers, bool bf16 = false) {
+  return sent_by_roles(layout, ranks, layers, bf16).back().bytes;
 }
 constexpr int64_t kRows = 32 * 159;  // of a step: its samples, but for the last token of each
 
@@ -144,6 +180,17 @@ TEST(AxisTraffic, ActivationsAndTheirGradientsBetweenStages) {
     const AxisBytes bytes = sent(fmt::format("roles.trainer.pp={}", stages), stages, 3);
     EXPECT_EQ(bytes, (AxisBytes{.pp = 2 * (stages - 1) * kRows * 128 * 4})) << stages;
   }
+}
+
+TEST(AxisTraffic, ActivationsBetweenStagesOfARollout) {
+  for (const int64_t item : {4, 2})
+    for (const int stages : {2, 3}) {
+      const std::vector<RoleTraffic> roles =
+          sent_by_roles(fmt::format("roles.rollout.pp={}", stages), stages, 3, item == 2);
+      ASSERT_EQ(roles.size(), 2u);
+      EXPECT_EQ(roles.front().role, RoleKind::rollout);
+      EXPECT_EQ(roles.front().bytes, (AxisBytes{.pp = (stages - 1) * kRows * 128 * item})) << stages;
+    }
 }
 
 /// A layer copies what attention and SwiGLU give, what its norms give, and to the owners of tokens what the

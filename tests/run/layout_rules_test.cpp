@@ -49,7 +49,55 @@ TEST(LayoutRules, LegalWithTheOtherKeysAsTheyAre) {
   EXPECT_EQ(legal_of(pp, {pp + "=3"}), (Legal{1, 2, 4}));
   EXPECT_EQ(legal_of(pp, {pp + "=3", tp + "=2", cp + "=2"}), (Legal{1, 2}));
   EXPECT_EQ(legal_of(pp, {pp + "=3", "roles.trainer.stage_layers=[4,2]"}), (Legal{2}));
-  EXPECT_EQ(legal_of(pp, {pp + "=3", "validation.every=1", "validation.data=v"}), (Legal{1}));
+  EXPECT_EQ(legal_of(pp, {pp + "=3", "validation.every=1", "validation.data=v"}), (Legal{1, 2, 4}));
+}
+
+TEST(LayoutRules, StagesOfOtherRoles) {
+  const std::string kl = "algorithm.kl_coef=0.1";
+  for (const std::string role : {"roles.rollout.", "roles.reference."}) {
+    EXPECT_EQ(legal_of(role + "pp", {kl, role + "pp=3"}), (Legal{1, 2, 4}));
+    EXPECT_EQ(legal_of(role + "pp", {kl, role + "pp=8"}), (Legal{1, 2, 4})) << "six layers";
+    EXPECT_EQ(legal_of(role + "pp", {kl, role + "pp=4", role + "tp=4"}), (Legal{1, 2}));
+    EXPECT_EQ(legal_of(role + "tp", {kl, role + "tp=3", role + "pp=4"}), (Legal{1, 2}));
+    EXPECT_EQ(legal_of(role + "tp", {kl, role + "tp=3", "roles.trainer.pp=4"}), (Legal{1, 2, 4, 8}))
+        << "one stage where the trainer's do not divide the ranks";
+  }
+  EXPECT_EQ(legal_of("roles.reference.cp", {kl, "roles.reference.cp=3", "roles.reference.pp=4"}),
+            (Legal{1, 2}));
+}
+
+/// Absent: as the trainer's, and then the same layers.
+TEST(LayoutRules, StagesThatComeFromTheTrainer) {
+  const auto stages_of = [](RoleKind kind, const std::vector<std::string>& keys) {
+    const PlanResult result = try_plan(load_text(kMinimalConfig, keys).config, 8, shape_of(6, 8, 4));
+    EXPECT_TRUE(result.errors.empty());
+    std::vector<int64_t> layers;
+    for (const LayerRange& s : result.plan.role(kind)->stages) layers.push_back(s.end - s.begin);
+    return layers;
+  };
+  using List = std::vector<int64_t>;
+  const std::string pp2 = "roles.trainer.pp=2", uneven = "roles.trainer.stage_layers=[5,1]";
+  EXPECT_EQ(stages_of(RoleKind::rollout, {pp2}), (List{3, 3}));
+  EXPECT_EQ(stages_of(RoleKind::rollout, {pp2, uneven}), (List{5, 1}));
+  EXPECT_EQ(stages_of(RoleKind::rollout, {pp2, uneven, "roles.rollout.pp=2"}), (List{5, 1}));
+  EXPECT_EQ(stages_of(RoleKind::rollout, {pp2, uneven, "roles.rollout.pp=1"}), (List{6}));
+  EXPECT_EQ(stages_of(RoleKind::rollout, {pp2, uneven, "roles.rollout.pp=4"}), (List{2, 2, 1, 1}));
+  EXPECT_EQ(stages_of(RoleKind::rollout, {pp2, "roles.rollout.tp=8"}), (List{6}));
+  EXPECT_EQ(stages_of(RoleKind::reference, {pp2, uneven, "algorithm.kl_coef=0.1"}), (List{5, 1}));
+}
+
+/// A rank's team is spread over the stages; the first ones speak for the teams.
+TEST(LayoutRules, TeamsThroughTheStages) {
+  const PlanResult result = try_plan(
+      load_text(kMinimalConfig, {"roles.rollout.tp=2", "roles.rollout.pp=2"}).config, 8, shape_of(6, 8, 4));
+  ASSERT_TRUE(result.errors.empty());
+  const RolePlan& rollout = *result.plan.role(RoleKind::rollout);
+  EXPECT_EQ(rollout.leaders(), (std::vector<int>{0, 2}));
+  EXPECT_EQ(rollout.team(5), (std::vector<int>{0, 1, 4, 5}));
+  EXPECT_EQ(rollout.team(2), (std::vector<int>{2, 3, 6, 7}));
+  EXPECT_EQ(rollout.team_number(7), 1);
+  EXPECT_EQ(rollout.stage_of(3), 0);
+  EXPECT_EQ(rollout.stage_of(4), 1);
 }
 
 /// Several keys are illegal: what each proposes removes its own error.
@@ -87,16 +135,19 @@ struct Drawn {
     if (key == "roles.rollout.tp") roles.rollout_tp = n;
     if (key == "roles.reference.tp") roles.reference_tp = n;
     if (key == "roles.reference.cp") roles.reference_cp = n;
+    if (key == "roles.rollout.pp") roles.rollout_pp = n;
+    if (key == "roles.reference.pp") roles.reference_pp = n;
     return try_plan(with, ranks, facts);
   }
   std::string text() const {
     const auto& t = config.roles.trainer;
     return fmt::format(
-        "{} ranks, {} layers, {} heads, {} of keys, tp {} cp {} pp {} zero {}, rollout tp {}, "
-        "reference tp {} cp {}",
+        "{} ranks, {} layers, {} heads, {} of keys, tp {} cp {} pp {} zero {}, rollout tp {} pp {}, "
+        "reference tp {} cp {} pp {}",
         ranks, facts.num_layers, facts.num_heads, facts.num_kv_heads, t.tp, t.cp, t.pp, t.zero,
-        config.roles.rollout_tp.value_or(0), config.roles.reference_tp.value_or(0),
-        config.roles.reference_cp.value_or(0));
+        config.roles.rollout_tp.value_or(0), config.roles.rollout_pp.value_or(0),
+        config.roles.reference_tp.value_or(0), config.roles.reference_cp.value_or(0),
+        config.roles.reference_pp.value_or(0));
   }
 };
 
@@ -123,14 +174,15 @@ Drawn draw(int64_t index) {
   if (one_of({0, 1}) == 1) d.config.algorithm.kl_coef = 0.1;
   if (one_of({0, 1}) == 1) d.config.roles.reference_tp = one_of(factors);
   if (one_of({0, 1}) == 1) d.config.roles.reference_cp = one_of(factors);
+  if (one_of({0, 1, 1}) == 0) d.config.roles.rollout_pp = one_of(factors);
+  if (one_of({0, 1, 1}) == 0) d.config.roles.reference_pp = one_of(factors);
   return d;
 }
 
 /// Every row has as many first owners as the role has replicas; what a role works with comes from the
 /// trainer's ranks, each row once.
 void expect_owners(const RolePlan& role, const Holders& trainer, const ModelConfig& facts) {
-  const Holders holders =
-      role.kind == RoleKind::trainer ? trainer : Holders{static_cast<int>(role.ranks.size()), role.tp};
+  const Holders holders = role.holders();
   for (const ParamSpec& spec : parameter_specs(facts)) {
     std::vector<int> owners(static_cast<size_t>(spec.shape[0]));
     for (int number = 0; number < holders.ranks; ++number) {
@@ -158,13 +210,20 @@ void expect_consistent(const RunPlan& plan, const ModelConfig& facts) {
     EXPECT_GE(role.dp(), 1);
     expect_owners(role, plan.role(RoleKind::trainer)->holders(), facts);
   }
-  int64_t layers = 0;
-  for (const LayerRange& stage : plan.role(RoleKind::trainer)->stages) {
-    EXPECT_EQ(stage.begin, layers);
-    EXPECT_GT(stage.end, stage.begin);
-    layers = stage.end;
+  for (const RolePlan& role : plan.roles) {
+    int64_t layers = 0;
+    for (const LayerRange& stage : role.stages) {
+      EXPECT_EQ(stage.begin, layers);
+      EXPECT_GT(stage.end, stage.begin);
+      layers = stage.end;
+    }
+    EXPECT_EQ(layers, facts.num_layers);
+    std::vector<int> together;
+    for (const int leader : role.leaders())
+      for (const int rank : role.team(leader)) together.push_back(rank);
+    std::sort(together.begin(), together.end());
+    EXPECT_EQ(together, role.ranks) << "each rank is in one team";
   }
-  EXPECT_EQ(layers, facts.num_layers);
   std::map<std::string, std::vector<int>> ranks_of;
   for (const MemoryRow& row : plan.memory) {
     int64_t bytes = 0;
@@ -197,7 +256,7 @@ void expect_legal_numbers(const Drawn& d, const PlanError& error) {
 
 TEST(LayoutRules, RandomLayoutsArePlansOrRefusedWithLegalNumbers) {
   int legal = 0, refused = 0;
-  for (int64_t index = 0; (legal < 300 || refused < 300) && index < 2000 && !HasFailure(); ++index) {
+  for (int64_t index = 0; (legal < 300 || refused < 300) && index < 3000 && !HasFailure(); ++index) {
     const Drawn d = draw(index);
     SCOPED_TRACE(d.text());
     const PlanResult result = d.plan();

@@ -97,8 +97,10 @@ TEST(Recipes, OfLargeModelsFitTheirGpus) {
 TEST(Recipes, OfLargeModelsNameTheLegalLayouts) {
   for (const Recipe& recipe : large_recipes()) {
     SCOPED_TRACE(recipe.file);
-    const std::pair<const char*, int> keys[] = {
-        {"roles.trainer.tp", recipe.tp}, {"roles.trainer.pp", recipe.pp}, {"roles.rollout.tp", 8}};
+    const std::pair<const char*, int> keys[] = {{"roles.trainer.tp", recipe.tp},
+                                                {"roles.trainer.pp", recipe.pp},
+                                                {"roles.rollout.tp", 8},
+                                                {"roles.rollout.pp", 1}};
     for (const auto& [key, legal_value] : keys) {
       const Config config = load_config(recipe.file, {fmt::format("{}=7", key)}).config;
       const std::vector<PlanError> errors = validate(config, recipe.ranks, recipe.model);

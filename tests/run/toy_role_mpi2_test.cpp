@@ -12,6 +12,15 @@ TEST_F(ToyRun, BesideTheTrainer) {
   expect_survives_stops({"run.max_policy_lag=1", "roles.rollout.ranks=\"0\"", "roles.trainer.ranks=\"1\""});
 }
 
+/// What the first rank of a team says of memory is that of the rank with most.
+TEST_F(ToyRun, ATeamKnowsTheLargestValuesOfItsRanks) {
+  const double mine = comm_->rank() == 0 ? 1 : 2;
+  const std::map<std::string, double> values{{"a", mine}, {"b", -mine}};
+  EXPECT_EQ(Team(*comm_).largest(values, "test: values of a team"),
+            (std::map<std::string, double>{{"a", 2}, {"b", -1}}));
+  EXPECT_EQ(Team().largest(values, "test: of one rank"), values);
+}
+
 }  // namespace
 }  // namespace temper
 

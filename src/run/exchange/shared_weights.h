@@ -7,7 +7,7 @@
 
 #include "src/comm/comm.h"
 #include "src/io/hf_export.h"
-#include "src/nn/row_moves.h"
+#include "src/nn/parallel/row_moves.h"
 
 namespace temper {
 

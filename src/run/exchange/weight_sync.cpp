@@ -39,22 +39,25 @@ void WeightSync::publish(const ParameterStore& trained, int64_t version) {
   post(trained, version);
 }
 
-/// Receivers with the same place that do not train get the same rows.
+/// Receivers with the same place that do not train get the same rows; the first of each place have a whole
+/// model together.
 void WeightSync::post(const ParameterStore& trained, int64_t version) {
   const int own = routes_.source(mailbox_.rank());
-  std::map<int, std::string> by_place;
+  std::map<std::pair<int, int64_t>, std::string> by_place;
   std::map<size_t, std::string> first_model;
   for (size_t i = 0; i < routes_.receivers.size(); ++i) {
     const WeightRoutes::Receiver& to = routes_.receivers[i];
     const WeightTransfer& plan = transfer(trained, i);
     if (!std::binary_search(plan.senders().begin(), plan.senders().end(), own)) continue;
     const bool alike = routes_.source(to.rank) < 0;
-    std::string bytes = alike ? by_place[to.place.rank] : "";
-    if (bytes.empty()) bytes = plan.message(trained, own, version);
+    const std::pair<int, int64_t> place{to.place.rank, to.place.units.begin};
+    std::string bytes = alike ? by_place[place] : "";
+    const bool first = bytes.empty();
+    if (first) bytes = plan.message(trained, own, version);
     mailbox_.post(to.rank, kWeights, bytes);
     bytes_moved_ += static_cast<int64_t>(bytes.size());
-    if (keeps_ > 0 && i < static_cast<size_t>(to.place.ranks)) first_model[i] = bytes;
-    if (alike) by_place[to.place.rank] = std::move(bytes);
+    if (keeps_ > 0 && first) first_model[i] = bytes;
+    if (alike) by_place[place] = std::move(bytes);
   }
   if (keeps_ == 0 || routes_.receivers.empty()) return;
   sent_[version] = std::move(first_model);

@@ -1,8 +1,8 @@
 #pragma once
 // Which trainer rank sends which rows of which tensor to a rank that generates, whatever the layouts of the
-// two (nn/row_moves.h): made once. A message: version, digest of its rows (XXH3-128), the rows in plan order.
-// A receiver that trains, too, copies what it has itself. Weights may be in the memory of any device; no lane
-// has work on them during a call.
+// two (nn/parallel/row_moves.h): made once. A message: version, digest of its rows (XXH3-128), the rows in
+// plan order. A receiver that trains, too, copies what it has itself. Weights may be in the memory of any
+// device; no lane has work on them during a call.
 
 #include <cstdint>
 #include <functional>
@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/nn/row_moves.h"
+#include "src/nn/parallel/row_moves.h"
 
 namespace temper {
 

@@ -56,10 +56,10 @@ std::vector<std::pair<int, int64_t>> alike_owners(const ModelConfig& model, cons
 
 /// Stages with as many layers at the same end of the model send the same: one of each kind, and how many
 /// there are.
-std::vector<std::pair<int, int64_t>> alike_stages(const RolePlan& trainer) {
+std::vector<std::pair<int, int64_t>> alike_stages(const RolePlan& role) {
   std::map<std::array<int64_t, 3>, std::pair<int, int64_t>> kinds;
-  for (int stage = 0; stage < trainer.pp(); ++stage)
-    ++kinds.try_emplace(trainer.stage_kind(stage), stage, 0).first->second.second;
+  for (int stage = 0; stage < role.pp(); ++stage)
+    ++kinds.try_emplace(role.stage_kind(stage), stage, 0).first->second.second;
   std::vector<std::pair<int, int64_t>> all;
   for (const auto& [key, kind] : kinds) all.push_back(kind);
   return all;
@@ -130,9 +130,12 @@ AxisBytes trainer_traffic(const RunPlan& plan, const ModelConfig& model, const C
 AxisBytes forward_traffic(const RunPlan& plan, const ModelConfig& model, const Config& config,
                           RoleKind kind) {
   AxisBytes sample;
-  for (int tp = 0; tp < plan.role(kind)->tp; ++tp)
-    for (int cp = 0; cp < plan.role(kind)->cp; ++cp)
-      sample = sample + logprob_bytes(plan, model, config, kind, {.tp = tp, .cp = cp});
+  const RolePlan& role = *plan.role(kind);
+  for (const auto& [stage, stages] : alike_stages(role))
+    for (int tp = 0; tp < role.tp; ++tp)
+      for (int cp = 0; cp < role.cp; ++cp)
+        sample =
+            sample + stages * logprob_bytes(plan, model, config, kind, {.tp = tp, .cp = cp, .stage = stage});
   return plan.batch.samples_per_step * sample;
 }
 

@@ -7,6 +7,7 @@
 #include "src/ops/backend.h"
 #include "src/rl/registry.h"
 #include "src/rollout/step_batch.h"
+#include "src/run/plan/fullest_step.h"
 #include "src/run/plan/memory.h"
 #include "src/run/plan/run_options.h"
 
@@ -146,45 +147,39 @@ PhaseMemory of_layers(const SomeLayers& all, const Config& config, Device device
   return {two.activations + more, two.workspace};
 }
 
-SomeLayers whole(const ModelConfig& model) { return {model, {0, model.num_layers}}; }
+SomeLayers layers_of(const RunPlan& plan, const ModelConfig& model, const RoleStage& of) {
+  return {model, plan.role(of.role)->stages[static_cast<size_t>(of.stage)]};
+}
+
+/// A stage beside others that send nothing.
+class SilentPipeline {
+ public:
+  SilentPipeline(const RunPlan& plan, const RoleStage& of)
+      : tensors_(silent_collectives(plan.role(of.role)->pp(), of.stage)) {}
+  Pipeline get() { return tensors_.size() > 1 ? Pipeline(tensors_, control_) : Pipeline(); }
+
+ private:
+  Collectives tensors_;
+  OneRank control_;
+};
 
 ModelOptions model_options(const RunPlan& plan, bool trains, Device device) {
   return {
       .dtype = plan.dtype, .context_tokens = plan.context_tokens, .with_gradients = trains, .device = device};
 }
 
-/// Rows of a step as its scheduler could choose them: decoding sequences at full length, and whole prompts.
-std::vector<Sequence> fullest_step(const RunPlan& plan, int64_t prefilled) {
-  const int64_t length =
-      std::min(plan.kv_pages * plan.kv_page_tokens,
-               std::max(plan.generates ? plan.longest_sequence : 0,
-                        plan.validation_max_prompt_tokens + plan.validation_max_new_tokens));
-  const int64_t prompt = std::clamp<int64_t>(
-      std::max(plan.generates ? plan.max_prompt_tokens : 0, plan.validation_max_prompt_tokens), 1, length);
-  const auto add = [&](std::vector<Sequence>& list, int64_t tokens, int64_t rows) {
-    Sequence& s = list.emplace_back();
-    s.tokens.assign(static_cast<size_t>(tokens), 0);
-    s.cached = tokens - rows;
-    s.pages.assign(static_cast<size_t>((tokens - 1) / plan.kv_page_tokens + 1), 0);
-  };
-  std::vector<Sequence> list;
-  const int64_t samples = std::max<int64_t>(1, plan.batch.samples_per_prompt);
-  int64_t left = prefilled, running = plan.running_sequences;
-  for (int64_t prompts = (running + samples - 1) / samples; left > 0 && prompts > 0; --prompts, --running) {
-    add(list, prompt, std::min(left, prompt));
-    left -= std::min(left, prompt);
+/// Weights of the largest share of each stage of a role, if there is one.
+std::vector<int64_t> weight_bytes(const RunPlan& plan, const ModelConfig& model, RoleKind kind) {
+  std::vector<int64_t> bytes;
+  if (!plan.role(kind)) return bytes;
+  for (const UnitRange& units : plan.role(kind)->holders().stages) {
+    const ShardPlace share = largest_share(model, tp_of(plan, kind), units);
+    ParameterStore store;
+    for (ParamSpec& spec : parameter_specs(model)) store.add(std::move(spec), share);
+    store.allocate(plan.dtype, /*with_gradients=*/false, counting_device(plan));
+    bytes.push_back(store.flat_values().bytes());
   }
-  for (; running > 0; --running) add(list, length, 1);
-  return list;
-}
-
-/// Weights of the largest share of a role.
-int64_t weight_bytes(const RunPlan& plan, const ModelConfig& model, RoleKind kind) {
-  const ShardPlace share = largest_share(model, tp_of(plan, kind));
-  ParameterStore store;
-  for (ParamSpec& spec : parameter_specs(model)) store.add(std::move(spec), share);
-  store.allocate(plan.dtype, /*with_gradients=*/false, counting_device(plan));
-  return store.flat_values().bytes();
+  return bytes;
 }
 
 /// `measure` of a model like those of a role, as one of the ranks that share it has it, and of what they
@@ -288,21 +283,20 @@ std::vector<MicrobatchMemory> microbatch_memory(const RunPlan& plan, const Model
   const Device device = real.value_or(counting_device(plan));
   const int64_t update = share_of(plan, RoleKind::trainer, plan.batch.samples_per_update);
   const std::unique_ptr<Algorithm> algorithm = make_algorithm(config.algorithm);
-  const int stages = trainer_of(plan).pp();
-  const SomeLayers layers{model, trainer_of(plan).stages[static_cast<size_t>(stage)]};
+  const RoleStage of{RoleKind::trainer, stage};
   std::vector<MicrobatchMemory> kinds;
   for (const std::vector<Trajectory>& all : fullest(plan, plan.microbatch_tokens(), update)) {
     const auto measure = [&](Model part) {
       Backend backend = backend_of(config, device);
-      Collectives pp = silent_collectives(stages, stage);
       OneRank control;
+      SilentPipeline pipeline(plan, of);
       Trainer trainer(backend.ctx(), part, control, control, *part.splits().owners,
-                      trainer_options(config, plan), stages > 1 ? Pipeline(pp, control) : Pipeline());
+                      trainer_options(config, plan), pipeline.get());
       const PolicyObjective objective(part, *algorithm, config.rollout.temperature, plan.max_new_tokens);
       trainer.update(backend.ctx(), pointers(all), objective);
       return PhaseMemory{trainer.activation_bytes(), backend.ctx().scratch.peak_bytes()};
     };
-    kinds.push_back({of_layers(layers, config, device,
+    kinds.push_back({of_layers(layers_of(plan, model, of), config, device,
                                [&](const SomeLayers& some) {
                                  return with_model_of(plan, some, device, true, RoleKind::trainer, measure);
                                }),
@@ -312,17 +306,17 @@ std::vector<MicrobatchMemory> microbatch_memory(const RunPlan& plan, const Model
 }
 
 PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
-                           std::optional<Device> real) {
+                           const RoleStage& of, std::optional<Device> real) {
   const Device device = real.value_or(counting_device(plan));
-  const RoleKind role = plan.needs_reference ? RoleKind::reference : RoleKind::trainer;
-  const int64_t step = share_of(plan, role, plan.batch.samples_per_step);
-  const PassOptions pass = pass_options(config, plan, role);
-  return of_layers(whole(model), config, device, [&](const SomeLayers& some) {
+  const int64_t step = share_of(plan, of.role, plan.batch.samples_per_step);
+  const PassOptions pass = pass_options(config, plan, of.role);
+  return of_layers(layers_of(plan, model, of), config, device, [&](const SomeLayers& some) {
     PhaseMemory most;
     for (const std::vector<Trajectory>& all : fullest(plan, pass.token_budget, step)) {
       Backend backend = backend_of(config, device);
-      most = larger(most, with_model_of(plan, some, device, false, role, [&](const Model& layers) {
-                      local_logprobs(backend.ctx(), layers, pointers(all), pass);
+      SilentPipeline pipeline(plan, of);
+      most = larger(most, with_model_of(plan, some, device, false, of.role, [&](const Model& layers) {
+                      local_logprobs(backend.ctx(), layers, pointers(all), pass, pipeline.get());
                       return PhaseMemory{0, backend.ctx().scratch.peak_bytes()};
                     }));
     }
@@ -331,34 +325,33 @@ PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const 
 }
 
 PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
-                            std::optional<Device> real) {
+                            const RoleStage& of, std::optional<Device> real) {
   const Device device = real.value_or(counting_device(plan));
   GenerateOptions options;
   options.sampling = sample_options(config.rollout);
   options.num_sampleable = model.vocab_size;
   const Sampler sampler(options);
-  const RoleKind generates = plan.generates ? RoleKind::rollout : RoleKind::trainer;
   const auto measure = [&](std::vector<Sequence> sequences) {
-    return of_layers(whole(model), config, device, [&](const SomeLayers& some) {
+    return of_layers(layers_of(plan, model, of), config, device, [&](const SomeLayers& some) {
       Backend backend = backend_of(config, device);
       Ctx& c = backend.ctx();
-      return with_model_of(plan, some, device, false, generates, [&](const Model& layers) {
-        const KvCache cache(some.model, tp_of(plan, generates), plan.dtype, plan.kv_pages,
-                            plan.kv_page_tokens, false, c.lane);
+      SilentPipeline pipeline(plan, of);
+      return with_model_of(plan, some, device, false, of.role, [&](const Model& layers) {
+        const KvCache cache(KvShape(layers), plan.kv_pages, plan.kv_page_tokens, false, c.lane);
         std::vector<ScheduledRows> rows;
         for (Sequence& s : sequences) rows.push_back({&s, s.missing()});
         const StepBatch batch(rows);
-        const Tensor hidden = batch.forward(c, layers, cache);
+        const Tensor hidden = batch.forward(c, layers, cache, pipeline.get());
         std::vector<DrawTarget> targets = batch.last_rows();
         while (std::ssize(targets) < plan.running_sequences) targets.push_back(targets.back());
-        sampler.draw(c, layers.head(), hidden, targets);
+        sampler.draw(c, layers, pipeline.get(), hidden, targets);
         return PhaseMemory{0, c.scratch.peak_bytes()};
       });
     });
   };
   PhaseMemory most = measure(fullest_step(plan, config.rollout.prefill_chunk_tokens));
   // Recorded decode steps have scratch memory of their own.
-  if (like_gpu(device) && tp_of(plan, generates) == 1)
+  if (like_gpu(device) && plan.role(of.role)->tp * plan.role(of.role)->pp() == 1)
     most.workspace += measure(fullest_step(plan, 0)).workspace;
   return most;
 }
@@ -366,17 +359,16 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
 AxisBytes update_bytes(const RunPlan& plan, const ModelConfig& model, const Config& config,
                        const GridPlace& place, int64_t sequences) {
   const Device device = counting_device(plan);
-  const RolePlan& trainer = trainer_of(plan);
   const std::unique_ptr<Algorithm> algorithm = make_algorithm(config.algorithm);
   const std::vector<Trajectory> all = longest(plan, sequences);
-  const SomeLayers layers{model, trainer.stages[static_cast<size_t>(place.stage)]};
-  return bytes_of_layers(layers, config, [&](const SomeLayers& some) {
+  const RoleStage of{RoleKind::trainer, place.stage};
+  return bytes_of_layers(layers_of(plan, model, of), config, [&](const SomeLayers& some) {
     return with_share_of(plan, some, device, true, RoleKind::trainer, place, [&](Model part) {
       Backend backend = backend_of(config, device);
-      Collectives pp = silent_collectives(trainer.pp(), place.stage);
       OneRank control;
+      SilentPipeline pipeline(plan, of);
       Trainer one(backend.ctx(), part, control, control, *part.splits().owners, trainer_options(config, plan),
-                  trainer.pp() > 1 ? Pipeline(pp, control) : Pipeline());
+                  pipeline.get());
       const PolicyObjective objective(part, *algorithm, config.rollout.temperature, plan.max_new_tokens);
       return one.update(backend.ctx(), pointers(all), objective).sent;
     });
@@ -387,12 +379,17 @@ AxisBytes logprob_bytes(const RunPlan& plan, const ModelConfig& model, const Con
                         const GridPlace& place) {
   const Device device = counting_device(plan);
   const std::vector<Trajectory> all = longest(plan, 1);
-  return bytes_of_layers(whole(model), config, [&](const SomeLayers& some) {
+  const RoleStage of{role, place.stage};
+  return bytes_of_layers(layers_of(plan, model, of), config, [&](const SomeLayers& some) {
     return with_share_of(plan, some, device, false, role, place, [&](const Model& layers) {
       Backend backend = backend_of(config, device);
-      local_logprobs(backend.ctx(), layers, pointers(all), pass_options(config, plan, role));
+      SilentPipeline stages(plan, of);
+      const Pipeline pipeline = stages.get();
+      local_logprobs(backend.ctx(), layers, pointers(all), pass_options(config, plan, role), pipeline);
       const Splits& by = layers.splits();
-      return AxisBytes{.tp = by.tp ? by.tp->bytes_sent() : 0, .cp = by.cp ? by.cp->bytes_sent() : 0};
+      return AxisBytes{.tp = by.tp ? by.tp->bytes_sent() : 0,
+                       .cp = by.cp ? by.cp->bytes_sent() : 0,
+                       .pp = pipeline.bytes_sent()};
     });
   });
 }

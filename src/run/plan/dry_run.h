@@ -21,8 +21,8 @@ struct TrainedMemory {
   int64_t optimizer = 0;  // of the first of the stage's ranks, which has most
 };
 struct ModelMemory {
-  std::vector<TrainedMemory> stages;                   // of the trainer
-  int64_t rollout_weights = 0, reference_weights = 0;  // of a share of these roles
+  std::vector<TrainedMemory> stages;                        // of the trainer
+  std::vector<int64_t> rollout_weights, reference_weights;  // of a share of these roles' stages
   int64_t tables = 0;
 };
 ModelMemory model_memory(const RunPlan& plan, const ModelConfig& model, const Config& config);
@@ -41,12 +41,17 @@ struct MicrobatchMemory {
 std::vector<MicrobatchMemory> microbatch_memory(const RunPlan& plan, const ModelConfig& model,
                                                 const Config& config, int stage = 0,
                                                 std::optional<Device> real = {});
+/// Whose model is worked with, and what of it.
+struct RoleStage {
+  RoleKind role;
+  int stage = 0;
+};
 /// Log-probs of such micro-batches.
 PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
-                           std::optional<Device> real = {});
+                           const RoleStage& of, std::optional<Device> real = {});
 /// The engine's batch with the most rows.
 PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
-                            std::optional<Device> real = {});
+                            const RoleStage& of, std::optional<Device> real = {});
 
 /// A rank's place in the layout of a role.
 struct GridPlace {

@@ -60,16 +60,15 @@ std::string context_parallel_defect(const ModelConfig& m, const RolePlan& role, 
 std::string pipeline_parallel_defect(const ModelConfig& m, const RolePlan& role, int64_t pp) {
   if (pp > m.num_layers) return fmt::format("{} stages for {} layers", pp, m.num_layers);
   if (std::ssize(role.ranks) / role.tp / role.cp % pp == 0) return "";
-  return fmt::format("{} trainer ranks with tp = {} and cp = {} do not divide into {} stages",
-                     role.ranks.size(), role.tp, role.cp, pp);
+  return fmt::format("{} {} ranks with tp = {}{} do not divide into {} stages", role.ranks.size(),
+                     role_name(role.kind), role.tp,
+                     role.kind == RoleKind::rollout ? "" : fmt::format(" and cp = {}", role.cp), pp);
 }
 
-bool validates_in_training(const Config& c) { return c.validation.every > 0 && !c.validation.data.empty(); }
-
-/// What else the config says of stages goes with as many of them.
+/// The layers of each stage that the config names are of as many stages.
 bool takes_stages(const Config& c, int64_t pp) {
   const size_t chosen = c.roles.trainer.stage_layers.size();
-  return (chosen == 0 || std::cmp_equal(chosen, pp)) && (pp == 1 || !validates_in_training(c));
+  return chosen == 0 || std::cmp_equal(chosen, pp);
 }
 
 /// From 1 to `most`.
@@ -95,9 +94,26 @@ std::optional<int64_t> own_tp(const RolesConfig& roles, RoleKind kind) {
   return kind == RoleKind::rollout ? roles.rollout_tp : roles.reference_tp;
 }
 
+std::optional<int64_t> own_pp(const RolesConfig& roles, RoleKind kind) {
+  if (kind == RoleKind::trainer) return roles.trainer.pp;
+  return kind == RoleKind::rollout ? roles.rollout_pp : roles.reference_pp;
+}
+
 /// A rollout has none.
 std::optional<int64_t> own_cp(const RolesConfig& roles, RoleKind kind) {
   return kind == RoleKind::trainer ? roles.trainer.cp : roles.reference_cp;
+}
+
+/// With this tp and cp a role takes what else the config says of it.
+bool takes(const PlanDraft& d, RolePlan role, int64_t tp, int64_t cp) {
+  if (!tensor_parallel_defect(d.facts, role, tp).empty()) return false;
+  role.tp = static_cast<int>(tp);
+  if (role.kind != RoleKind::rollout) {
+    if (!context_parallel_defect(d.facts, role, cp).empty()) return false;
+    role.cp = static_cast<int>(cp);
+  }
+  const std::optional<int64_t> pp = own_pp(d.config.roles, role.kind);
+  return !pp || pipeline_parallel_defect(d.facts, role, *pp).empty();
 }
 
 /// With the other keys as they are.
@@ -107,23 +123,21 @@ std::vector<Json> legal_tensor_parallel(const PlanDraft& d, const RolePlan& role
   };
   std::vector<int64_t> numbers =
       numbers_that(std::ssize(role.ranks), [&](int64_t n) { return is_legal(role, n); });
-  if (role.kind == RoleKind::rollout) return as_legal(numbers);
-  const auto& keys = d.config.roles.trainer;
-  const int64_t cp = own_cp(d.config.roles, role.kind).value_or(keys.cp);
+  const RolesConfig& roles = d.config.roles;
+  const auto cp = [&](const RolePlan& of) { return own_cp(roles, of.kind).value_or(roles.trainer.cp); };
   RolePlan with = role;
-  keep_fitting(numbers, [&](int64_t n) {
-    with.tp = static_cast<int>(n);
-    return context_parallel_defect(d.facts, with, cp).empty();
-  });
+  if (role.kind != RoleKind::rollout)
+    keep_fitting(numbers, [&](int64_t n) {
+      with.tp = static_cast<int>(n);
+      return context_parallel_defect(d.facts, with, cp(role)).empty();
+    });
+  keep_fitting(numbers, [&](int64_t n) { return takes(d, role, n, cp(role)); });
   if (role.kind != RoleKind::trainer) return as_legal(numbers);
-  with.cp = static_cast<int>(cp);
-  keep_fitting(numbers, [&](int64_t n) {
-    with.tp = static_cast<int>(n);
-    return pipeline_parallel_defect(d.facts, with, keys.pp).empty();
-  });
   for (const RolePlan& other : d.result.plan.roles)
-    if (!own_tp(d.config.roles, other.kind) && !other.ranks.empty())
+    if (!own_tp(roles, other.kind) && !other.ranks.empty()) {
       keep_fitting(numbers, [&](int64_t n) { return is_legal(other, n); });
+      keep_fitting(numbers, [&](int64_t n) { return takes(d, other, n, cp(other)); });
+    }
   return as_legal(numbers);
 }
 
@@ -148,16 +162,13 @@ std::vector<Json> legal_context_parallel(const PlanDraft& d, const RolePlan& rol
   };
   std::vector<int64_t> numbers =
       numbers_that(std::ssize(role.ranks) / role.tp, [&](int64_t n) { return is_legal(role, n); });
+  keep_fitting(numbers, [&](int64_t n) { return takes(d, role, role.tp, n); });
   if (role.kind != RoleKind::trainer) return as_legal(numbers);
-  RolePlan with = role;
-  keep_fitting(numbers, [&](int64_t n) {
-    with.cp = static_cast<int>(n);
-    return pipeline_parallel_defect(d.facts, with, d.config.roles.trainer.pp).empty();
-  });
   for (RolePlan other : d.result.plan.roles)
     if (other.kind == RoleKind::reference && !d.config.roles.reference_cp && !other.ranks.empty()) {
       other.tp = static_cast<int>(own_tp(d.config.roles, other.kind).value_or(role.tp));
       keep_fitting(numbers, [&](int64_t n) { return is_legal(other, n); });
+      keep_fitting(numbers, [&](int64_t n) { return takes(d, other, other.tp, n); });
     }
   return as_legal(numbers);
 }
@@ -200,23 +211,25 @@ void choose_stages(PlanDraft& d, RolePlan& role) {
           {balanced, Json::array()});
 }
 
+/// Absent in the config: the trainer's, where the ranks divide so. With as many stages the roles have the
+/// same ones.
 void plan_pipeline_parallel(PlanDraft& d, RolePlan& role) {
-  const int64_t pp = d.config.roles.trainer.pp;
+  if (role.ranks.empty()) return;
+  const bool trains = role.kind == RoleKind::trainer;
+  const RolePlan& trainer = d.result.plan.roles.back();
+  const std::optional<int64_t> own = own_pp(d.config.roles, role.kind);
+  const int64_t pp = own.value_or(trainer.pp());
   if (const std::string why = pipeline_parallel_defect(d.facts, role, pp); !why.empty()) {
+    if (!own) return;
     std::vector<int64_t> numbers = numbers_that(std::ssize(role.ranks), [&](int64_t n) {
       return pipeline_parallel_defect(d.facts, role, n).empty();
     });
-    keep_fitting(numbers, [&](int64_t n) { return takes_stages(d.config, n); });
-    return d.error("roles.trainer.pp", why, as_legal(numbers));
+    if (trains) keep_fitting(numbers, [&](int64_t n) { return takes_stages(d.config, n); });
+    return d.error(fmt::format("roles.{}.pp", role_name(role.kind)), why, as_legal(numbers));
   }
-  role.stages = balanced_stages(d.facts, static_cast<int>(pp));
-  choose_stages(d, role);
-  if (pp > 1 && validates_in_training(d.config))
-    d.error(
-        "validation.every",
-        "not in this version: a validation during training with roles.trainer.pp > 1, whose ranks have no "
-        "model to generate with (`temper eval` takes the exports)",
-        {0});
+  role.stages =
+      !trains && pp == trainer.pp() ? trainer.stages : balanced_stages(d.facts, static_cast<int>(pp));
+  if (trains) choose_stages(d, role);
 }
 
 }  // namespace
@@ -237,7 +250,8 @@ void plan_roles(PlanDraft& d) {
   plan.roles.push_back({RoleKind::trainer, trainer});
   plan_tensor_parallel(d, plan.roles.back());
   plan_context_parallel(d, plan.roles.back());
-  if (!trainer.empty()) plan_pipeline_parallel(d, plan.roles.back());
+  for (RolePlan& role : plan.roles) role.stages = {{0, d.facts.num_layers}};
+  plan_pipeline_parallel(d, plan.roles.back());
   plan.roles.back().zero = static_cast<int>(roles.trainer.zero);
   // What is illegal is said once.
   const bool same_tp = plan.roles.back().tp == roles.trainer.tp,
@@ -246,6 +260,7 @@ void plan_roles(PlanDraft& d) {
     if (role.kind == RoleKind::trainer) continue;
     if (own_tp(roles, role.kind) || same_tp) plan_tensor_parallel(d, role);
     if (role.kind == RoleKind::reference && (roles.reference_cp || same_cp)) plan_context_parallel(d, role);
+    plan_pipeline_parallel(d, role);
   }
   plan.max_policy_lag = plan.generates ? d.config.run.max_policy_lag : 0;
   std::sort(used.begin(), used.end());

@@ -37,9 +37,37 @@ int64_t step_bytes(const RunPlan& plan) {
   return saturating_multiply(plan.batch.samples_per_step, response + 4 * plan.max_prompt_tokens);
 }
 
+/// Of the stage of a rank that has the role.
+template <class T>
+const T& on_stage(const RunPlan& plan, RoleKind kind, int rank, const std::vector<T>& stages) {
+  return stages[static_cast<size_t>(plan.role(kind)->stage_of(rank))];
+}
+
+/// `measure` of each stage of a role; stages alike are measured once.
+template <class Measure>
+std::vector<PhaseMemory> of_stages(const RunPlan& plan, RoleKind kind, const Measure& measure) {
+  const RolePlan& role = *plan.role(kind);
+  std::map<std::array<int64_t, 3>, PhaseMemory> known;
+  std::vector<PhaseMemory> stages;
+  for (int stage = 0; stage < role.pp(); ++stage) {
+    const auto [at, is_new] = known.try_emplace(role.stage_kind(stage));
+    if (is_new) at->second = measure(RoleStage{kind, stage});
+    stages.push_back(at->second);
+  }
+  return stages;
+}
+
+/// A page of this rank's layers.
+int64_t page_bytes(const RunPlan& plan, RoleKind kind, int rank) {
+  const RolePlan& role = *plan.role(kind);
+  const LayerRange& layers = role.layers_of(rank);
+  const int64_t most = kind == RoleKind::rollout ? plan.kv_page_bytes : plan.validation_page_bytes;
+  return most / role.most_layers() * (layers.end - layers.begin);
+}
+
 /// What a rank that trains has of the model.
 const TrainedMemory& trained_by(const RunPlan& plan, const ModelMemory& model, int rank) {
-  return model.stages[static_cast<size_t>(plan.role(RoleKind::trainer)->stage_of(rank))];
+  return on_stage(plan, RoleKind::trainer, rank, model.stages);
 }
 
 /// Of the trainer's weights its ranks keep shards while they train (ZeRO-3).
@@ -86,7 +114,7 @@ Parts host_parts(const RunPlan& plan, const ModelMemory& model, int rank, std::s
   parts.add("trajectories", saturating_multiply(step_bytes(plan), trains ? plan.max_policy_lag + 1 : 1));
   if (trains && plan.optimizer_in_host) parts.add("optimizer", trained_by(plan, model, rank).optimizer);
   if (plan.has_role(RoleKind::reference, rank) && plan.reference_in_host)
-    parts.add("reference_weights", model.reference_weights);
+    parts.add("reference_weights", on_stage(plan, RoleKind::reference, rank, model.reference_weights));
   if (plan.steps_of_longest_response > 1 && (trains || generates))
     parts.add("unfinished", saturating_multiply(step_bytes(plan), plan.steps_of_longest_response - 1));
   return parts;
@@ -96,6 +124,8 @@ Parts host_parts(const RunPlan& plan, const ModelMemory& model, int rank, std::s
 Parts device_parts(const RunPlan& plan, const ModelMemory& model, int rank) {
   const bool trains = plan.has_role(RoleKind::trainer, rank),
              generates = plan.has_role(RoleKind::rollout, rank);
+  const int64_t rollout_weights =
+      generates ? on_stage(plan, RoleKind::rollout, rank, model.rollout_weights) : 0;
   Parts parts;
   if (plan.device == Device::cuda) {
     parts.add("context", kGpuContext);
@@ -104,15 +134,18 @@ Parts device_parts(const RunPlan& plan, const ModelMemory& model, int rank) {
   if (trains && splits_weights(plan))
     parts.add("weight_shards", trained_by(plan, model, rank).weight_shards);
   else if (trains || generates)
-    parts.add("weights", trains ? trained_by(plan, model, rank).weights : model.rollout_weights);
+    parts.add("weights", trains ? trained_by(plan, model, rank).weights : rollout_weights);
   if (trains || generates) parts.add("rope_tables", model.tables);
   // Shared in another way than those that are trained.
   if (trains && generates && !plan.shares_buffers(rank))
-    parts.add("rollout_weights", saturating_add(model.rollout_weights, model.tables));
+    parts.add("rollout_weights", saturating_add(rollout_weights, model.tables));
   if (trains && !plan.optimizer_in_host) parts.add("optimizer", trained_by(plan, model, rank).optimizer);
   if (plan.has_role(RoleKind::reference, rank))
-    parts.add("reference_weights",
-              saturating_add(plan.reference_in_host ? 0 : model.reference_weights, model.tables));
+    parts.add(
+        "reference_weights",
+        saturating_add(
+            plan.reference_in_host ? 0 : on_stage(plan, RoleKind::reference, rank, model.reference_weights),
+            model.tables));
   return parts;
 }
 
@@ -126,28 +159,34 @@ Parts lent_parts(const RunPlan& plan, const ModelMemory& model, int rank, std::s
     parts.add("weight_windows", trained_by(plan, model, rank).weight_windows);
   if (trains && (all || phase == "train")) parts.add("gradients", trained_by(plan, model, rank).gradients);
   if (plan.reference_in_host && phase == "reference")
-    parts.add("reference_weights_lent", model.reference_weights);
+    parts.add("reference_weights_lent", on_stage(plan, RoleKind::reference, rank, model.reference_weights));
   const bool two = has_two_caches(plan, rank), validates = phase == "validation";
-  const int64_t page =
-      plan.has_role(RoleKind::rollout, rank) ? plan.kv_page_bytes : plan.validation_page_bytes;
+  const RoleKind first = plan.has_role(RoleKind::rollout, rank) ? RoleKind::rollout : RoleKind::trainer;
+  const auto cache = [&](RoleKind of) {
+    return saturating_multiply(plan.kv_pages, page_bytes(plan, of, rank));
+  };
   if (uses_cache(plan, rank) && (all || (generates && !(two && validates))))
-    parts.add("kv_cache", saturating_multiply(plan.kv_pages, page));
-  if (two && (all || validates))
-    parts.add("validation_cache", saturating_multiply(plan.kv_pages, plan.validation_page_bytes));
+    parts.add("kv_cache", cache(first));
+  if (two && (all || validates)) parts.add("validation_cache", cache(RoleKind::trainer));
   return parts;
 }
 
 /// Ranks that hold the same, in order of their first ones.
 std::vector<std::vector<int>> kinds_of_ranks(const RunPlan& plan) {
   std::vector<std::vector<int>> kinds;
-  std::map<std::pair<std::array<bool, 5>, int>, size_t> known;
+  std::map<std::pair<std::array<bool, 5>, std::array<int, 3>>, size_t> known;
   const RolePlan& trainer = *plan.role(RoleKind::trainer);
   for (int rank = 0; rank < plan.num_ranks; ++rank) {
     const bool trains = plan.has_role(RoleKind::trainer, rank);
     const std::array<bool, 5> roles{plan.has_role(RoleKind::rollout, rank),
                                     plan.has_role(RoleKind::reference, rank), trains,
                                     plan.shares_buffers(rank), rank == trainer.ranks.front()};
-    const auto [at, is_new] = known.try_emplace({roles, trains ? trainer.stage_of(rank) : 0}, kinds.size());
+    const auto stage = [&](RoleKind kind) {
+      return plan.has_role(kind, rank) ? plan.role(kind)->stage_of(rank) : 0;
+    };
+    const auto [at, is_new] = known.try_emplace(
+        {roles, {stage(RoleKind::rollout), stage(RoleKind::reference), stage(RoleKind::trainer)}},
+        kinds.size());
     if (is_new) kinds.emplace_back();
     kinds[at->second].push_back(rank);
   }
@@ -194,22 +233,30 @@ std::vector<MemoryRow> plan_memory(const RunPlan& plan, const ModelConfig& model
   const ModelMemory held = model_memory(plan, model, config);
   const RolePlan& trainer = *plan.role(RoleKind::trainer);
   const std::vector<PhaseMemory> train = train_memory(plan, model, config);
-  PhaseMemory reference, generate;
-  if (plan.needs_reference) reference = logprob_memory(plan, model, config);
-  if (plan.kv_pages > 0) generate = generate_memory(plan, model, config);
+  const bool validates = plan.validates && config.validation.every > 0;
+  const auto generates = [&](const RoleStage& of) { return generate_memory(plan, model, config, of); };
+  std::vector<PhaseMemory> reference, generate, validation;
+  if (plan.needs_reference)
+    reference = of_stages(plan, RoleKind::reference,
+                          [&](const RoleStage& of) { return logprob_memory(plan, model, config, of); });
+  if (plan.generates) generate = of_stages(plan, RoleKind::rollout, generates);
+  if (validates) validation = of_stages(plan, RoleKind::trainer, generates);
   std::vector<MemoryRow> memory;
   for (const std::vector<int>& ranks : kinds_of_ranks(plan)) {
     const int rank = ranks.front();
-    const auto add = [&](bool has, const char* phase, const PhaseMemory& more, int64_t window = 0) {
-      if (has) memory.push_back(row(plan, held, ranks, phase, more, window));
+    const auto add = [&](const char* phase, const PhaseMemory& more, int64_t window = 0) {
+      memory.push_back(row(plan, held, ranks, phase, more, window));
     };
-    const bool trains = plan.has_role(RoleKind::trainer, rank);
-    add(plan.has_role(RoleKind::rollout, rank), "generate", generate);
-    add(plan.has_role(RoleKind::reference, rank), "reference", reference);
-    if (trains) add(true, "train", train[static_cast<size_t>(trainer.stage_of(rank))]);
-    add(trains && plan.validates && config.validation.every > 0, "validation", generate);
-    add(trains, "save", {}, kSaveWindow);
-    add(rank == trainer.ranks.front() && config.checkpoint.export_hf_every > 0, "export", {}, kExportWindow);
+    const auto add_stage = [&](RoleKind kind, const char* phase, const std::vector<PhaseMemory>& stages) {
+      if (plan.has_role(kind, rank) && !stages.empty()) add(phase, on_stage(plan, kind, rank, stages));
+    };
+    add_stage(RoleKind::rollout, "generate", generate);
+    add_stage(RoleKind::reference, "reference", reference);
+    add_stage(RoleKind::trainer, "train", train);
+    add_stage(RoleKind::trainer, "validation", validation);
+    if (plan.has_role(RoleKind::trainer, rank)) add("save", {}, kSaveWindow);
+    if (rank == trainer.ranks.front() && config.checkpoint.export_hf_every > 0)
+      add("export", {}, kExportWindow);
   }
   return memory;
 }

@@ -107,8 +107,10 @@ class Search {
     };
     fewest("roles.trainer.tp", trainer_of_plan().tp, [](Config& c, int64_t n) { c.roles.trainer.tp = n; });
     fewest("roles.trainer.pp", trainer_of_plan().pp(), [](Config& c, int64_t n) { c.roles.trainer.pp = n; });
-    if (const RolePlan* rollout = draft_.result.plan.role(RoleKind::rollout))
+    if (const RolePlan* rollout = draft_.result.plan.role(RoleKind::rollout)) {
       fewest("roles.rollout.tp", rollout->tp, [](Config& c, int64_t n) { c.roles.rollout_tp = n; });
+      fewest("roles.rollout.pp", rollout->pp(), [](Config& c, int64_t n) { c.roles.rollout_pp = n; });
+    }
   }
 
   /// Fewer samples of a step, as many as still divide into its updates.

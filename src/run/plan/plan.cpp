@@ -66,20 +66,34 @@ bool RunPlan::has_role(RoleKind kind, int rank) const {
   return found && std::binary_search(found->ranks.begin(), found->ranks.end(), rank);
 }
 
-std::vector<int> RolePlan::neighbours(int rank, int number) const {
-  const auto index = std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin();
-  const auto first = ranks.begin() + index / number * number;
-  return {first, first + number};
+int RolePlan::number_of(int rank) const {
+  return static_cast<int>(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
 }
 
-int RolePlan::stage_of(int rank) const {
-  const auto index = std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin();
-  return static_cast<int>(index / (std::ssize(ranks) / pp()));
+int RolePlan::stage_of(int rank) const { return number_of(rank) / ranks_of_stage(); }
+
+int64_t RolePlan::most_layers() const {
+  int64_t most = 0;
+  for (const LayerRange& layers : stages) most = std::max(most, layers.end - layers.begin);
+  return most;
+}
+
+int RolePlan::team_number(int rank) const { return number_of(rank) % ranks_of_stage() / team_of_stage(); }
+
+std::vector<int> RolePlan::through_stages(int rank, int neighbours) const {
+  const int first = number_of(rank) % ranks_of_stage() / neighbours * neighbours;
+  std::vector<int> all;
+  for (int stage = 0; stage < pp(); ++stage) {
+    const auto begin = ranks.begin() + stage * ranks_of_stage() + first;
+    all.insert(all.end(), begin, begin + neighbours);
+  }
+  return all;
 }
 
 std::vector<int> RolePlan::leaders() const {
   std::vector<int> first;
-  for (size_t i = 0; i < ranks.size(); i += static_cast<size_t>(team_size())) first.push_back(ranks[i]);
+  for (int team = 0; team < teams(); ++team)
+    first.push_back(ranks[static_cast<size_t>(team * team_of_stage())]);
   return first;
 }
 
@@ -89,9 +103,9 @@ int64_t RunPlan::least_budget() const {
 }
 
 bool RunPlan::shares_buffers(int rank) const {
-  return has_role(RoleKind::rollout, rank) && has_role(RoleKind::trainer, rank) &&
-         role(RoleKind::trainer)->pp() == 1 &&
-         role(RoleKind::rollout)->team(rank) == role(RoleKind::trainer)->team(rank);
+  if (!has_role(RoleKind::rollout, rank) || !has_role(RoleKind::trainer, rank)) return false;
+  const RolePlan &rollout = *role(RoleKind::rollout), &trainer = *role(RoleKind::trainer);
+  return rollout.stages == trainer.stages && rollout.team(rank) == trainer.team(rank);
 }
 
 std::vector<int> RunPlan::weight_receivers() const {

@@ -18,7 +18,7 @@
 #include "src/core/device.h"
 #include "src/core/dtype.h"
 #include "src/models/stages.h"
-#include "src/nn/row_moves.h"
+#include "src/nn/parallel/row_moves.h"
 
 namespace temper {
 
@@ -64,24 +64,34 @@ struct RolePlan {
   int pp() const { return static_cast<int>(stages.size()); }
   int dp() const { return static_cast<int>(ranks.size()) / tp / cp / pp(); }
   int zero = 1;  // of the trainer; 2: a rank keeps its shard of gradients; 3: of weights, too
-  /// Of a rank that has the role.
+  int ranks_of_stage() const { return static_cast<int>(ranks.size()) / pp(); }
+  /// Among the ranks of the role, which this one has.
+  int number_of(int rank) const;
   int stage_of(int rank) const;
   /// The same for stages with as many layers at the same end of the model, which hold and send the same.
   std::array<int64_t, 3> stage_kind(int stage) const {
     const LayerRange& layers = stages[static_cast<size_t>(stage)];
     return {stage == 0, stage == pp() - 1, layers.end - layers.begin};
   }
+  const LayerRange& layers_of(int rank) const { return stages[static_cast<size_t>(stage_of(rank))]; }
+  /// Of a stage.
+  int64_t most_layers() const;
   /// Ranks with the same part of the model, which share the optimizer's state.
   int replicas() const { return cp * dp(); }
   UnitShards unit_shards(int replica) const {
     return zero > 1 ? UnitShards{replica, replicas(), zero > 2} : UnitShards{};
   }
   Holders holders() const { return {static_cast<int>(ranks.size()), tp, stage_units(stages)}; }
-  /// Neighbours that do the same work together: of the trainer those of tp, of others those of cp, too.
-  int team_size() const { return kind == RoleKind::trainer ? tp : tp * cp; }
-  /// So many neighbours that this rank is one of, which has the role.
-  std::vector<int> neighbours(int rank, int number) const;
-  std::vector<int> team(int rank) const { return neighbours(rank, team_size()); }
+  /// A team does the same work together: in each stage the neighbours of tp, and but for the trainer of cp.
+  int team_of_stage() const { return kind == RoleKind::trainer ? tp : tp * cp; }
+  int team_size() const { return team_of_stage() * pp(); }
+  int teams() const { return static_cast<int>(ranks.size()) / team_size(); }
+  /// Of a rank that has the role.
+  int team_number(int rank) const;
+  std::vector<int> team(int rank) const { return through_stages(rank, team_of_stage()); }
+  /// So many neighbours that this rank, which has the role, is one of, and those in their places of the other
+  /// stages; stage after stage.
+  std::vector<int> through_stages(int rank, int neighbours) const;
   /// The first ranks of the teams: what others hand to the role goes to them, and what it makes comes from
   /// them.
   std::vector<int> leaders() const;
@@ -129,7 +139,7 @@ struct RunPlan {
   }
   /// Of the ranks together that share one.
   int64_t microbatch_tokens() const { return max_tokens_per_microbatch * role(RoleKind::trainer)->cp; }
-  // Of a rank that generates; 0 pages: none does.
+  // Of a rank that generates, with the most layers of a stage; 0 pages: none does.
   int64_t kv_page_tokens = 0, kv_page_bytes = 0, kv_pages = 0;
   int64_t validation_page_bytes = 0;  // on trainer ranks
   int64_t running_sequences = 0;      // most of them at once, per rank

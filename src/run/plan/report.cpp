@@ -83,10 +83,21 @@ std::string rank_map(const RunPlan& plan) {
   return text;
 }
 
-std::string stages_text(const std::vector<LayerRange>& stages) {
-  std::string text = "layers";
-  for (const LayerRange& s : stages) text += fmt::format(" {}-{}", s.begin, s.end - 1);
-  return text + ", after the embedding and before the head";
+/// Roles with the same stages have one line.
+std::string stages_text(const RunPlan& plan) {
+  std::string text;
+  for (const RolePlan& role : plan.roles) {
+    const auto alike = [&](const RolePlan& other) { return other.stages == role.stages; };
+    const auto first = std::find_if(plan.roles.begin(), plan.roles.end(), alike);
+    if (role.pp() == 1 || first->kind != role.kind) continue;
+    std::string names, layers;
+    for (const RolePlan& other : plan.roles)
+      if (alike(other)) names += (names.empty() ? "" : ", ") + std::string(role_name(other.kind));
+    for (const LayerRange& s : role.stages) layers += fmt::format(" {}-{}", s.begin, s.end - 1);
+    text += line("stages", role.pp(),
+                 fmt::format("layers{}, after the embedding and before the head ({})", layers, names));
+  }
+  return text;
 }
 
 std::string roles_text(const RunPlan& plan, int per_node) {
@@ -99,9 +110,7 @@ std::string roles_text(const RunPlan& plan, int per_node) {
                  (role.pp() > 1 ? fmt::format("pp {} ", role.pp()) : "") + fmt::format("dp {}", role.dp()) +
                  (role.zero > 1 ? fmt::format(" zero {}", role.zero) : ""),
              "ranks " + rank_set_text(role.ranks));
-  if (const RolePlan& trainer = *plan.role(RoleKind::trainer); trainer.pp() > 1)
-    text += line("stages", trainer.pp(), stages_text(trainer.stages));
-  text += rank_map(plan);
+  text += stages_text(plan) + rank_map(plan);
   if (plan.generates) {
     text += line("max_policy_lag", plan.max_policy_lag,
                  "step s generates with the weights after step max(0, s - 1 - lag)");
@@ -216,7 +225,7 @@ std::string traffic_text(const std::vector<RoleTraffic>& traffic) {
         trains ? "copies of the forward, partial sums of the backward" : "copies of the forward");
     add("dp", t.bytes.dp, "sums of gradients, new weights");
     add("cp", t.bytes.cp, "heads of attention and their gradients, between shares of tokens");
-    add("pp", t.bytes.pp, "activations and gradients between stages");
+    add("pp", t.bytes.pp, trains ? "activations and gradients between stages" : "activations between stages");
   }
   return text;
 }

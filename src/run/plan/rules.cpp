@@ -134,10 +134,11 @@ void plan_warnings(PlanDraft& d) {
   const RunPlan& plan = d.result.plan;
   const BatchPlan& b = plan.batch;
   const auto warn_idle = [&](RoleKind role, int64_t items, const char* of, const char* doing) {
-    const int64_t teams = plan.role(role)->dp();
+    const RolePlan& with = *plan.role(role);
+    const int64_t teams = with.dp();
     if (items < teams)
       d.warn(fmt::format("{} {} on {} {}: {:.0f} % of the ranks are idle while {}", items, of, teams,
-                         plan.role(role)->tp > 1 ? "groups of ranks" : "ranks",
+                         with.tp * with.pp() > 1 ? "groups of ranks" : "ranks",
                          100.0 * static_cast<double>(teams - items) / static_cast<double>(teams), doing));
   };
   if (plan.generates) warn_idle(RoleKind::rollout, b.prompts_per_step, "prompts per step", "generating");

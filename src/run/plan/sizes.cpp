@@ -57,14 +57,14 @@ int64_t longest_cached(const RunPlan& plan) {
   return std::max(plan.generates ? plan.longest_sequence : 0, plan.validates ? validation : 0);
 }
 
-/// Sequences that a rank can have at once.
+/// Sequences that a team of ranks can have at once.
 int64_t running_sequences(const PlanDraft& d) {
   const RunPlan& plan = d.result.plan;
   const ValidationConfig& v = d.config.validation;
   const int64_t most = d.config.rollout.max_running_sequences;
   const auto share = [&](RoleKind role, int64_t prompts, int64_t samples) {
-    const auto ranks = std::max<int64_t>(1, static_cast<int64_t>(plan.role(role)->ranks.size()));
-    return saturating_multiply(ceil_divide(prompts, ranks), samples);
+    const auto teams = std::max<int64_t>(1, plan.role(role)->teams());
+    return saturating_multiply(ceil_divide(prompts, teams), samples);
   };
   int64_t sequences = 1;
   if (plan.generates)
@@ -165,7 +165,7 @@ void plan_cache(PlanDraft& d) {
   const auto page_bytes = [&](RoleKind role) {
     const int64_t width = attention_shape(d.facts, plan.role(role)->tp).kv_width();
     return saturating_multiply(2 * r.kv_page_tokens * dtype_size(plan.dtype),
-                               saturating_multiply(d.facts.num_layers, width));
+                               saturating_multiply(plan.role(role)->most_layers(), width));
   };
   plan.kv_page_bytes = page_bytes(plan.generates ? RoleKind::rollout : RoleKind::trainer);
   plan.validation_page_bytes = page_bytes(RoleKind::trainer);

@@ -1,10 +1,12 @@
 #include "src/run/plan/weight_traffic.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <set>
 
 #include "src/models/parameter_specs.h"
-#include "src/nn/row_moves.h"
+#include "src/nn/parallel/row_moves.h"
 
 namespace temper {
 namespace {
@@ -15,18 +17,18 @@ struct Alike {
   int64_t times = 1;
 };
 
-/// Layers of one stage are alike.
-std::vector<Alike> alike_parameters(const ModelConfig& model, const std::vector<UnitRange>& stages) {
+/// Layers that one stage of the trainer has, and one of the rollout, are alike.
+std::vector<Alike> alike_parameters(const ModelConfig& model, const Holders& sources,
+                                    const Holders& receivers) {
+  std::set<int64_t> borders{model.num_layers + 1};
+  for (const Holders& holders : {sources, receivers})
+    for (const UnitRange& stage : holders.stages) borders.insert(std::max<int64_t>(1, stage.begin));
   std::vector<Alike> all;
   for (ParamSpec& spec : parameter_specs(model)) {
-    const int64_t unit = spec.unit_number, layers = model.num_layers;
-    if (unit < 1 || unit > layers) {
-      all.push_back({std::move(spec)});
-      continue;
-    }
-    for (const UnitRange& stage : stages)
-      if (unit == std::max<int64_t>(1, stage.begin))
-        all.push_back({spec, std::min(layers + 1, stage.end) - unit});
+    const int64_t unit = spec.unit_number;
+    const bool of_layer = unit >= 1 && unit <= model.num_layers;
+    if (of_layer && !borders.contains(unit)) continue;
+    all.push_back({std::move(spec), of_layer ? *borders.upper_bound(unit) - unit : 1});
   }
   return all;
 }
@@ -43,28 +45,25 @@ std::map<int, int64_t> bytes_to(const std::vector<Alike>& parameters, DType dtyp
   return bytes;
 }
 
-/// Receivers that get the same: `self` stands for all sources of its stage and its share.
+/// Receivers that get the same: `self` stands for all sources of its stage and its share. Where no source
+/// receives, the first of each kind have a whole model together.
 struct Receivers {
   ShardPlace place;
   int self = -1;
-  int64_t count = 0, first_model = 0;  // of these, among those that first have a whole model
+  int64_t count = 0;
 };
 
 std::vector<Receivers> alike_receivers(const RunPlan& plan) {
   const RolePlan &trainer = *plan.role(RoleKind::trainer), &rollout = *plan.role(RoleKind::rollout);
-  const auto index = [](const std::vector<int>& ranks, int rank) {
-    const auto at = std::lower_bound(ranks.begin(), ranks.end(), rank);
-    return at != ranks.end() && *at == rank ? static_cast<int>(at - ranks.begin()) : -1;
-  };
-  std::map<std::pair<int, std::pair<int, int>>, Receivers> kinds;
-  int number = 0;
+  std::map<std::array<int, 4>, Receivers> kinds;
+  const Holders holders = rollout.holders();
   for (const int receiver : plan.weight_receivers()) {
-    const int share = index(rollout.ranks, receiver) % rollout.tp, self = index(trainer.ranks, receiver);
-    const std::pair<int, int> has{self < 0 ? -1 : trainer.stage_of(receiver),
+    const ShardPlace place = holders.place(rollout.number_of(receiver));
+    const int self = plan.has_role(RoleKind::trainer, receiver) ? trainer.number_of(receiver) : -1;
+    const std::array<int, 4> kind{place.rank, rollout.stage_of(receiver),
+                                  self < 0 ? -1 : trainer.stage_of(receiver),
                                   self < 0 ? 0 : self % trainer.tp};
-    Receivers& kind = kinds.try_emplace({share, has}, Receivers{{share, rollout.tp}, self}).first->second;
-    ++kind.count;
-    kind.first_model += number++ < rollout.tp;
+    ++kinds.try_emplace(kind, Receivers{place, self}).first->second.count;
   }
   std::vector<Receivers> all;
   for (const auto& [key, kind] : kinds) all.push_back(kind);
@@ -78,14 +77,15 @@ WeightTraffic weight_traffic(const RunPlan& plan, const ModelConfig& model) {
   if (plan.weight_receivers().empty()) return traffic;
   Holders sources = plan.role(RoleKind::trainer)->holders();
   if (sources.stages.size() == 1) sources.stages = {{}};
-  const std::vector<Alike> parameters = alike_parameters(model, sources.stages);
+  const std::vector<Alike> parameters =
+      alike_parameters(model, sources, plan.role(RoleKind::rollout)->holders());
   std::map<int, int64_t> sent, first;
   for (const Receivers& kind : alike_receivers(plan))
     for (const auto& [source, bytes] : bytes_to(parameters, plan.dtype, sources, kind.place, kind.self)) {
       traffic.bytes += kind.count * bytes;
       traffic.most_in_message = std::max(traffic.most_in_message, bytes);
       sent[source] += kind.count * bytes;
-      first[source] += kind.first_model * bytes;
+      first[source] += bytes;
     }
   for (const auto& [source, bytes] : sent) traffic.most_sent = std::max(traffic.most_sent, bytes);
   for (const auto& [source, bytes] : first) traffic.first_model = std::max(traffic.first_model, bytes);

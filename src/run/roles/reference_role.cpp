@@ -10,7 +10,7 @@ namespace temper {
 
 bool ReferenceRole::work_until(int64_t step) {
   const auto was_cut = [this] { return p_.trains && p_.groups.was_cut(p_.stage); };
-  while (p_.lead.done < step && !p_.team.agree(was_cut, "whether the step was cut, as the tp leader says"))
+  while (p_.lead.done < step && !p_.team.agree(was_cut, "whether the step was cut, as the leader says"))
     if (!add_logprobs(++p_.lead.done)) return false;
   return true;
 }
@@ -36,7 +36,7 @@ bool ReferenceRole::add_logprobs(int64_t step) {
     const auto bytes = [&] { return groups_to_bytes(take_some(step)); };
     const std::vector<Group> groups =
         p_.team.alone() ? take_some(step)
-                        : groups_from_bytes(p_.team.share(bytes, "groups, as the tp leader got them"));
+                        : groups_from_bytes(p_.team.share(bytes, "groups, as the leader got them"));
     if (groups.empty()) break;
     const Stopwatch watch;
     annotate(step, groups);
@@ -44,7 +44,7 @@ bool ReferenceRole::add_logprobs(int64_t step) {
   }
   frozen_->parameters().drop();
   const auto ended = [this] { return p_.end.has_come(); };
-  if (p_.team.agree(ended, "whether the run ends, as the tp leader says")) return false;
+  if (p_.team.agree(ended, "whether the run ends, as the leader says")) return false;
   close(step, seconds);
   return true;
 }
@@ -56,7 +56,7 @@ void ReferenceRole::annotate(int64_t step, std::span<const Group> groups) {
     for (const Trajectory& t : g.samples)
       if (t.ref_logprobs.empty()) missing.push_back(&t);
   frozen_->parameters().fetch(p_.ctx.lane);
-  std::vector<std::vector<double>> logprobs = local_logprobs(p_.ctx, *frozen_, missing, p_.pass);
+  std::vector<std::vector<double>> logprobs = local_logprobs(p_.ctx, *frozen_, missing, p_.pass, p_.pipeline);
   std::vector<Annotation> added;
   for (size_t i = 0; i < missing.size(); ++i)
     added.push_back({missing[i]->data_position, missing[i]->sample, "ref_logprobs", std::move(logprobs[i])});
@@ -65,8 +65,10 @@ void ReferenceRole::annotate(int64_t step, std::span<const Group> groups) {
 }
 
 void ReferenceRole::close(int64_t step, double seconds) {
+  StepNote note{
+      .maxima = p_.team.largest(p_.memory.metrics("reference"), "memory of a team, max over its ranks"),
+      .stop_requested = stop_requested()};
   if (!p_.team.leads()) return;
-  StepNote note{.maxima = p_.memory.metrics("reference"), .stop_requested = stop_requested()};
   note.maxima["timing_s/ref"] = seconds;
   p_.groups.close(p_.stage, step, note);
 }
@@ -99,6 +101,7 @@ std::unique_ptr<Role> make_reference_role(const RoleParts& p) {
                                    p.memory,
                                    p.share,
                                    p.team,
+                                   p.reference_pipeline,
                                    p.stage,
                                    p.trainers != nullptr,
                                    p.lead};

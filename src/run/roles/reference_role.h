@@ -19,6 +19,7 @@ class ReferenceRole : public Role {
     const MemoryLedger& memory;
     Share share;
     Team team;
+    Pipeline pipeline;
     size_t stage;  // of the exchange
     bool trains;   // this rank has the trainer role: it waits for no step after one that was cut
     Lead lead;

@@ -15,6 +15,7 @@
 #include "src/config/config.h"
 #include "src/data/chat_template.h"
 #include "src/models/model.h"
+#include "src/nn/parallel/pipeline.h"
 #include "src/rl/rewards/reward_set.h"
 #include "src/rollout/engine.h"
 #include "src/run/exchange/group_exchange.h"
@@ -26,7 +27,6 @@
 #include "src/run/record/trace.h"
 #include "src/run/roles/prompt_stream.h"
 #include "src/run/roles/team.h"
-#include "src/train/pipeline.h"
 
 namespace temper {
 
@@ -81,11 +81,12 @@ struct Lead {
 struct RoleParts {
   const RunTask& task;
   Ctx& ctx;
-  Comm* trainers;         // all of them; null on others
-  Comm* dp;               // those that share micro-batches out; null on others
-  Collectives* replicas;  // those that train the same part of the model, with shares of micro-batches
-  Comm* model;            // those that have the trained model together; null on others
-  Pipeline pipeline;      // of the trained model's stages
+  Comm* trainers;               // all of them; null on others
+  Comm* dp;                     // those that share micro-batches out; null on others
+  Collectives* replicas;        // those that train the same part of the model, with shares of micro-batches
+  Comm* model;                  // those that have the trained model together; null on others
+  Pipeline pipeline;            // of the trained model's stages
+  Pipeline reference_pipeline;  // of those of the reference
   EndOfRun& end;
   GroupExchange& groups;
   WeightSync& weights;

@@ -62,7 +62,7 @@ RoundResult RolloutStep::follow(const RoundResult& mine, int64_t owed, RoundResu
   if (p_.team.leads() && shares()) share(mine, all);
   if (p_.team.alone()) return all;
   RoundResult led;
-  add_round(p_.team.share([&] { return round_to_bytes(all); }, "result of a round, as the tp leader has it"),
+  add_round(p_.team.share([&] { return round_to_bytes(all); }, "result of a round, as the leader has it"),
             led);
   return led;
 }
@@ -96,7 +96,7 @@ RoundResult RolloutStep::generate(const std::vector<PromptWork>& work) {
   Generation generation(p_.engine, options_, &p_.tokenizer);
   for (Request& request : requests) generation.add(std::move(request));
   while (!generation.done()) {
-    result.cut = p_.team.agree([this] { return is_cut(); }, "whether the step is cut, as the tp leader says");
+    result.cut = p_.team.agree([this] { return is_cut(); }, "whether the step is cut, as the leader says");
     for (Generation::Finished& f : result.cut ? generation.cut() : generation.step(p_.ctx)) {
       note_work(1, 0);
       if (workers)
@@ -149,8 +149,8 @@ void RolloutStep::send(std::vector<Group> scored, RoundResult& result) {
 }
 
 void RolloutStep::close() {
+  note_.maxima.merge(p_.team.largest(p_.memory.metrics("generate"), "memory of a team, max over its ranks"));
   if (!p_.team.leads()) return;
-  note_.maxima.merge(p_.memory.metrics("generate"));
   note_.sums.merge(p_.rewards.end_step());
   note_.data_position = p_.prompts.position();
   note_.stop_requested = stop_requested();

@@ -114,7 +114,7 @@ std::optional<std::vector<Group>> Validation::generate(const Set& set, int64_t v
       workers->submit(std::move(g), p.record);
     }
     if (workers) keep(workers->take_finished());
-    cut = p_.team.agree(p_.stops, "whether the validation is cut, as the tp leader says");
+    cut = p_.team.agree(p_.stops, "whether the validation is cut, as the leader says");
   }
   if (cut) generation.cut();
   if (workers) {

@@ -1,6 +1,7 @@
 #include "src/run/session/placement.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "src/core/check.h"
 
@@ -13,12 +14,26 @@ bool Placement::has(Duty duty) const {
 
 namespace {
 
-/// Appends the first rank of each team, and the others of it.
-void add_teams(const std::vector<int>& ranks, int team, std::vector<int>& leaders, std::vector<int>& others) {
-  for (size_t i = 0; i < ranks.size(); ++i)
-    (i % static_cast<size_t>(team) == 0 ? leaders : others).push_back(ranks[i]);
-  std::sort(others.begin(), others.end());
-}
+/// Of the ranks that have the role of a row: those that speak for others, and which share each has. `model`:
+/// the role whose teams work as one; null: every rank for itself.
+struct Teams {
+  const std::vector<int>& ranks;
+  const RolePlan* model;
+
+  std::vector<int> leaders() const { return model ? model->leaders() : ranks; }
+  Share share(int rank) const {
+    if (model) return {model->team_number(rank), model->teams()};
+    return {std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin(), std::ssize(ranks)};
+  }
+  /// Appends the first rank of each team, and the others of it, which stay in order.
+  void add_to(std::vector<int>& first, std::vector<int>& others) const {
+    const std::vector<int> leading = leaders();
+    first.insert(first.end(), leading.begin(), leading.end());
+    std::set_difference(ranks.begin(), ranks.end(), leading.begin(), leading.end(),
+                        std::back_inserter(others));
+    std::sort(others.begin(), others.end());
+  }
+};
 
 }  // namespace
 
@@ -28,18 +43,16 @@ Placement place_roles(const RunTask& task, std::span<const RoleRow> rows, int ra
   for (const RoleRow& row : rows) {
     const std::vector<int> ranks = row.ranks(task);
     if (ranks.empty()) continue;
-    const int team = row.shares_model_of ? task.plan.role(*row.shares_model_of)->team_size() : 1;
+    const Teams teams{ranks, row.shares_model_of ? task.plan.role(*row.shares_model_of) : nullptr};
     const size_t stage = all.stages.size();
-    if (row.duty == Duty::annotates) add_teams(ranks, team, all.stages.emplace_back(), all.with_stages);
+    if (row.duty == Duty::annotates) teams.add_to(all.stages.emplace_back(), all.with_stages);
     if (row.duty == Duty::produces || row.duty == Duty::trains) {
       std::vector<int>& only = row.duty == Duty::produces ? all.producers : all.trainer;
       CHECK(only.empty(), "the role {} does what another one does", row.name);
-      add_teams(ranks, team, only, all.with_producers);
+      teams.add_to(only, all.with_producers);
     }
-    const auto at = std::lower_bound(ranks.begin(), ranks.end(), rank);
-    if (at != ranks.end() && *at == rank)
-      placement.roles.push_back(
-          {&row, {(at - ranks.begin()) / team, static_cast<int64_t>(ranks.size()) / team}, stage});
+    if (std::binary_search(ranks.begin(), ranks.end(), rank))
+      placement.roles.push_back({&row, teams.share(rank), stage});
   }
   std::stable_sort(placement.roles.begin(), placement.roles.end(),
                    [](const PlacedRole& a, const PlacedRole& b) { return a.row->duty < b.row->duty; });
@@ -55,9 +68,7 @@ WeightRoutes weight_routes(const RunTask& task, const RoleRanks& ranks) {
   if (task.replay()) return routes;
   for (const int rank : task.plan.weight_receivers()) {
     const RolePlan& rollout = *task.plan.role(RoleKind::rollout);
-    const auto at =
-        std::lower_bound(rollout.ranks.begin(), rollout.ranks.end(), rank) - rollout.ranks.begin();
-    routes.receivers.push_back({rank, {static_cast<int>(at) % rollout.tp, rollout.tp}});
+    routes.receivers.push_back({rank, rollout.holders().place(rollout.number_of(rank))});
   }
   return routes;
 }

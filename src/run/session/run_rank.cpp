@@ -147,24 +147,38 @@ void RunRank::lend_memory() {
 /// role has the same team.
 Mesh* RunRank::mesh_of(RoleKind kind) {
   const RolePlan* role = task.plan.role(kind);
-  if (!role || role->tp * role->cp == 1 || !task.plan.has_role(kind, mpi_rank)) return nullptr;
+  if (!role || role->tp * role->cp * role->pp() == 1 || !task.plan.has_role(kind, mpi_rank)) return nullptr;
   const RolePlan& trainer = *task.plan.role(RoleKind::trainer);
   const bool same = trains() && role->tp == trainer.tp && (role->cp == 1 || role->cp == trainer.cp) &&
-                    role->team(mpi_rank) == trainer.neighbours(mpi_rank, role->team_size());
+                    role->stages == trainer.stages &&
+                    role->team(mpi_rank) == trainer.through_stages(mpi_rank, role->team_of_stage());
   return same ? &mesh : other_meshes.at(kind).get();
 }
 
 Team RunRank::team_of(RoleKind kind) {
   Mesh* const of = mesh_of(kind);
-  if (!of || task.plan.role(kind)->team_size() == 1) return {};
-  return Team(task.plan.role(kind)->team_size() > task.plan.role(kind)->tp ? of->team()
-                                                                           : of->control(Axis::tp));
+  const RolePlan* role = task.plan.role(kind);
+  if (!of || role->team_size() == 1) return {};
+  return Team(role->team_of_stage() > role->tp ? of->team() : of->model());
+}
+
+Pipeline RunRank::pipeline_of(RoleKind kind) {
+  Mesh* const of = mesh_of(kind);
+  return of ? Pipeline(of->on(Axis::pp), of->control(Axis::pp)) : Pipeline();
 }
 
 Splits RunRank::splits(RoleKind kind) {
   Mesh* const of = mesh_of(kind);
   const RolePlan* role = task.plan.role(kind);
   return {.tp = of ? &of->on(Axis::tp) : nullptr, .cp = of && role->cp > 1 ? &of->on(Axis::cp) : nullptr};
+}
+
+/// What this rank, which has the role, has of its model.
+ModelOptions RunRank::share_of_model(RoleKind kind) {
+  const RolePlan& role = *task.plan.role(kind);
+  ModelOptions options{.splits = splits(kind)};
+  if (role.pp() > 1) options.layers = role.layers_of(mpi_rank);
+  return options;
 }
 
 Model* RunRank::generating() const {
@@ -175,22 +189,21 @@ Model* RunRank::generating() const {
 /// Its weights come with the first version that is generated with.
 void RunRank::make_own() {
   if (!trains() || !generates() || task.plan.shares_buffers(mpi_rank)) return;
-  own = std::make_unique<Model>(policy->config(), ModelOptions{.dtype = policy->dtype(),
-                                                               .context_tokens = policy->context_tokens(),
-                                                               .device = device,
-                                                               .splits = splits(RoleKind::rollout)});
+  ModelOptions options = share_of_model(RoleKind::rollout);
+  options.dtype = policy->dtype();
+  options.context_tokens = policy->context_tokens();
+  options.device = device;
+  own = std::make_unique<Model>(policy->config(), options);
   memory->add(device, [this] { return own->held_bytes(); });
 }
 
 /// What this rank has of the model that it trains or, where it trains none, generates with.
 ModelOptions RunRank::policy_options() {
-  if (!trains()) return {.splits = splits(RoleKind::rollout)};
-  const RolePlan& trainer = *task.plan.role(RoleKind::trainer);
-  ModelOptions options{.with_gradients = true,
-                       .splits = splits(RoleKind::trainer),
-                       .unit_shards = trainer.unit_shards(mesh.replicas().rank())};
+  if (!trains()) return share_of_model(RoleKind::rollout);
+  ModelOptions options = share_of_model(RoleKind::trainer);
+  options.with_gradients = true;
+  options.unit_shards = task.plan.role(RoleKind::trainer)->unit_shards(mesh.replicas().rank());
   if (options.unit_shards.of_values) options.splits.owners = &mesh.replicas();
-  if (trainer.pp() > 1) options.layers = trainer.stages[static_cast<size_t>(mesh.on(Axis::pp).rank())];
   return options;
 }
 
@@ -209,7 +222,9 @@ void RunRank::load_policy(const ModelSource& source) {
 Engine& RunRank::engine_of(const Model& model) {
   std::unique_ptr<Engine>& engine = engines[&model];
   if (!engine) {
-    engine = std::make_unique<Engine>(model, engine_options(config(), task.plan), host->ctx().lane);
+    const RoleKind kind = &model == generating() ? RoleKind::rollout : RoleKind::trainer;
+    engine = std::make_unique<Engine>(model, engine_options(config(), task.plan), host->ctx().lane,
+                                      pipeline_of(kind));
     engine->suspend();
     memory->add(device, [engine = engine.get()] { return engine->held_bytes(); });
   }
@@ -217,33 +232,32 @@ Engine& RunRank::engine_of(const Model& model) {
 }
 
 RoleParts RunRank::role_parts(const ModelSource& source) {
-  return {.task = task,
-          .ctx = host->ctx(),
-          .trainers = trainers.get(),
-          .dp = trains() ? &mesh.control(Axis::dp) : nullptr,
-          .replicas = trains() ? &mesh.replicas() : nullptr,
-          .model = trains() ? &mesh.model() : nullptr,
-          .pipeline = trains() && mesh.on(Axis::pp).size() > 1
-                          ? Pipeline(mesh.on(Axis::pp), mesh.control(Axis::pp))
-                          : Pipeline(),
-          .end = end,
-          .groups = groups,
-          .weights = weights,
-          .journal = *journal,
-          .memory = *memory,
-          .trace = trace,
-          .trained = trains() ? policy.get() : nullptr,
-          .generating = generating(),
-          .tokenizer = text.tokenizer.get(),
-          .chat = text.chat_template(),
-          .prompts = prompts.get(),
-          .rewards = rewards.get(),
-          .engine = [this](const Model& model) -> Engine& { return engine_of(model); },
-          .load_reference = [this,
-                             source] { return host->load(source, {.splits = splits(RoleKind::reference)}); },
-          // A rank that annotates and does not produce takes a step when the trainer needs it: it must not
-          // wait for groups ahead.
-          .lead = {placement.has(Duty::produces) ? task.lag() : 0, last_step(), resume.produced}};
+  return {
+      .task = task,
+      .ctx = host->ctx(),
+      .trainers = trainers.get(),
+      .dp = trains() ? &mesh.control(Axis::dp) : nullptr,
+      .replicas = trains() ? &mesh.replicas() : nullptr,
+      .model = trains() ? &mesh.model() : nullptr,
+      .pipeline = pipeline_of(RoleKind::trainer),
+      .reference_pipeline = pipeline_of(RoleKind::reference),
+      .end = end,
+      .groups = groups,
+      .weights = weights,
+      .journal = *journal,
+      .memory = *memory,
+      .trace = trace,
+      .trained = trains() ? policy.get() : nullptr,
+      .generating = generating(),
+      .tokenizer = text.tokenizer.get(),
+      .chat = text.chat_template(),
+      .prompts = prompts.get(),
+      .rewards = rewards.get(),
+      .engine = [this](const Model& model) -> Engine& { return engine_of(model); },
+      .load_reference = [this, source] { return host->load(source, share_of_model(RoleKind::reference)); },
+      // A rank that annotates and does not produce takes a step when the trainer needs it: it must not
+      // wait for groups ahead.
+      .lead = {placement.has(Duty::produces) ? task.lag() : 0, last_step(), resume.produced}};
 }
 
 void RunRank::build_roles() {

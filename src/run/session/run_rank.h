@@ -72,7 +72,9 @@ struct RunRank {
   void remember_verdicts();
   Mesh* mesh_of(RoleKind kind);
   Team team_of(RoleKind kind);
+  Pipeline pipeline_of(RoleKind kind);
   Splits splits(RoleKind kind);
+  ModelOptions share_of_model(RoleKind kind);
   Model* generating() const;
   ModelOptions policy_options();
   void load_policy(const ModelSource& source);

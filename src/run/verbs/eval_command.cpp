@@ -77,9 +77,12 @@ std::vector<int> all_ranks(int size) {
 }
 
 /// All ranks, whatever their roles in a run: shared as the trainer's, or whole where they do not divide so.
-MeshShape eval_shape(const RunPlan& plan, int ranks) {
-  const int tp = plan.role(RoleKind::trainer)->tp;
-  return ranks % tp == 0 ? MeshShape{.tp = tp, .dp = ranks / tp} : MeshShape{.dp = ranks};
+RolePlan eval_role(const RunPlan& plan, int ranks) {
+  RolePlan role = *plan.role(RoleKind::trainer);
+  role.ranks = all_ranks(ranks);
+  role.cp = 1;
+  if (ranks % role.team_size() != 0) role.tp = 1, role.stages = {{0, role.stages.back().end}};
+  return role;
 }
 
 }  // namespace
@@ -114,18 +117,28 @@ int run_eval(const CommandLine& line) {
   const Device device = take_device(mpi, plan.device, *comm, true, config.cluster.shared_gpus == "allow");
   const std::unique_ptr<Comm> neighbours = mpi.make_comm_of_host(wait_limit);
   ModelHost host(device, plan.dtype, rank_threads(*neighbours, threads).number);
-  const MeshShape shape = eval_shape(plan, mpi.size());
-  Mesh mesh(mpi, all_ranks(mpi.size()), shape, device, wait_limit);
-  const Splits splits{shape.tp > 1 ? &mesh.on(Axis::tp) : nullptr};
-  const std::unique_ptr<Model> model = host.load(first_weights(config, plan), {.splits = splits});
+  const RolePlan role = eval_role(plan, mpi.size());
+  Mesh mesh(mpi, role.ranks, {.tp = role.tp, .dp = role.dp(), .pp = role.pp()}, device, wait_limit);
+  const std::unique_ptr<Model> model = host.load(
+      first_weights(config, plan), {.layers = role.layers_of(mpi.rank()), .splits = {&mesh.on(Axis::tp)}});
   if (const std::string lost = lost_end_tokens_text(model->config(), text.tokenizer->eos_id()); !lost.empty())
     spdlog::warn("{}", lost);
-  Engine engine(*model, engine_options(config, plan), host.ctx().lane);
+  Engine engine(*model, engine_options(config, plan), host.ctx().lane,
+                Pipeline(mesh.on(Axis::pp), mesh.control(Axis::pp)));
   const RewardSet rewards(config.reward, helpers ? &*helpers : nullptr);
-  const Share share{mpi.rank() / shape.tp, shape.dp};
-  const Team team = shape.tp > 1 ? Team(mesh.control(Axis::tp)) : Team();
-  Validation validation({config, plan, *comm, share, team, host.ctx(), *model, engine, *text.tokenizer,
-                         text.chat_template(), rewards, /*stops=*/[] { return false; }});
+  const Team team = role.team_size() > 1 ? Team(mesh.model()) : Team();
+  Validation validation({config,
+                         plan,
+                         *comm,
+                         {role.team_number(mpi.rank()), role.teams()},
+                         team,
+                         host.ctx(),
+                         *model,
+                         engine,
+                         *text.tokenizer,
+                         text.chat_template(),
+                         rewards,
+                         /*stops=*/[] { return false; }});
   enter_phase(Phase::validation);
   Json result = Json::object();
   for (const auto& [name, value] : evaluate(validation, line.text("--out"), config, mpi, *comm))

@@ -110,7 +110,7 @@ int64_t cache_bytes(const Model& model) {
 EngineOptions generate_engine(const Model& model, const RolloutConfig& r, int64_t longest_sequence) {
   EngineOptions o{.scheduler = {r.max_running_sequences, r.prefill_chunk_tokens},
                   .page_tokens = r.kv_page_tokens};
-  const int64_t page = KvCache::page_bytes(model.config(), 1, model.dtype(), r.kv_page_tokens);
+  const int64_t page = KvShape(model).page_bytes(r.kv_page_tokens);
   const int64_t one = (longest_sequence + r.kv_page_tokens - 1) / r.kv_page_tokens + 1;
   o.num_pages = std::max(
       one, std::min(one * r.max_running_sequences, r.kv_memory_bytes.value_or(cache_bytes(model)) / page));

@@ -1,6 +1,9 @@
 #pragma once
 // The stages of a model on the ranks of an axis, and what they send to each other: the residual stream [T, D]
-// after a stage's layers goes on, its gradient comes back. Layers see nothing of it.
+// after a stage's layers goes on, its gradient comes back, or the tokens that were drawn. Layers see nothing
+// of it.
+
+#include <cstring>
 
 #include "src/comm/collectives.h"
 #include "src/comm/comm.h"
@@ -28,11 +31,18 @@ class Pipeline {
   };
   /// Both at once: neighbours that send to each other never wait in a circle.
   void exchange(Ctx& c, const Parcel& out, const Parcel& in) const;
+  /// The stream [tokens, width] that the stage before sends, in scratch; none to the first one.
+  Tensor receive(Ctx& c, int64_t tokens, int64_t width, DType dtype) const;
   /// The last stage's bytes, on all.
   std::string from_last(const std::string& bytes, const char* what) const {
-    return tensors_ ? control_->broadcast(bytes, stages() - 1, what) : bytes;
+    return stages() > 1 ? control_->broadcast(bytes, stages() - 1, what) : bytes;
   }
-  void copy_from_last(std::vector<double>& values, const char* what) const;
+  template <class T>
+  void copy_from_last(std::vector<T>& values, const char* what) const {
+    const size_t bytes = values.size() * sizeof(T);
+    const std::string all = from_last({reinterpret_cast<const char*>(values.data()), bytes}, what);
+    std::memcpy(values.data(), all.data(), bytes);
+  }
   /// mine [n] on the first and the last stage becomes the first stage's + the last one's.
   void sum_ends(Ctx& c, const Tensor& mine, const char* what) const;
 

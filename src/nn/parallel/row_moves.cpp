@@ -1,4 +1,4 @@
-#include "src/nn/row_moves.h"
+#include "src/nn/parallel/row_moves.h"
 
 #include <algorithm>
 

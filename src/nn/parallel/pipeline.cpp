@@ -1,6 +1,4 @@
-#include "src/train/pipeline.h"
-
-#include <cstring>
+#include "src/nn/parallel/pipeline.h"
 
 #include "src/ops/elementwise.h"
 
@@ -11,10 +9,11 @@ void Pipeline::exchange(Ctx& c, const Parcel& out, const Parcel& in) const {
   tensors_->send_recv(c, out.tensor, out.stage, in.tensor, in.stage, "streams and gradients between stages");
 }
 
-void Pipeline::copy_from_last(std::vector<double>& values, const char* what) const {
-  const size_t bytes = values.size() * sizeof(double);
-  const std::string all = from_last({reinterpret_cast<const char*>(values.data()), bytes}, what);
-  std::memcpy(values.data(), all.data(), bytes);
+Tensor Pipeline::receive(Ctx& c, int64_t tokens, int64_t width, DType dtype) const {
+  if (first()) return {};
+  const Tensor x = c.scratch.make({tokens, width}, dtype);
+  exchange(c, {}, {x, stage() - 1});
+  return x;
 }
 
 void Pipeline::sum_ends(Ctx& c, const Tensor& mine, const char* what) const {

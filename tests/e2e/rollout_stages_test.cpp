@@ -1,0 +1,76 @@
+// Whole runs whose rollout and reference go through stages of the model, as the trainer's or cut elsewhere:
+// at lag 0 each is the run of the same trainer with whole models, with a lag tokens have the log-probs of
+// their version, and what is validated does not depend on the layout.
+
+#include "tests/e2e/layout_run.h"
+#include "tests/support/score_check.h"
+
+namespace temper {
+namespace {
+
+class RolloutStages : public LayoutRun {
+ protected:
+  void expect_like_first(const std::vector<Placement>& layouts, int lag, const std::string& more, int steps) {
+    const std::string first = fmt::format("{}-{}", layouts.front().name, lag);
+    for (const Placement& l : layouts) {
+      const std::string name = fmt::format("{}-{}", l.name, lag);
+      ASSERT_EQ(train(l, lag, name, more), 0) << l.name << ": " << output();
+      expect_same_run(name, first, steps);
+    }
+  }
+};
+
+std::string on(const char* role, const std::string& ranks, int tp, int pp) {
+  return fmt::format("roles.{0}.ranks='\"{1}\"' roles.{0}.tp={2} roles.{0}.pp={3} ", role, ranks, tp, pp);
+}
+
+/// In the trainer's buffers, in others on the same ranks, on some of them and others, and apart.
+TEST_F(RolloutStages, AreTheSameRun) {
+  const std::vector<Placement> layouts = {
+      layout("shared", 4, 1, 2), layout("tp2pp2", 4, 1, 2, "roles.rollout.tp=2 roles.reference.tp=2"),
+      layout("shifted", 6, 1, 2,
+             on("rollout", "2-5", 1, 4) + on("reference", "4-5", 1, 2) + on("trainer", "0-3", 1, 2))};
+  expect_like_first(layouts, 0, kSmall + kDeepModel + "run.steps=3", 3);
+}
+
+/// A trainer with a whole model beside a rollout in stages of a tied one, in bf16; responses over several
+/// steps. The older weights of a checkpoint come from the first ranks of each stage.
+TEST_F(RolloutStages, WithALagAndResponsesOverSeveralSteps) {
+  const std::string more =
+      kSmall + "run.dtype=bf16 rollout.tokens_per_step=3 algorithm.tis_cap=2 checkpoint.export_hf_every=1";
+  const std::vector<Placement> layouts = {
+      {"whole", 3, on("rollout", "0-1", 1, 1) + on("reference", "0", 1, 1) + on("trainer", "2", 1, 1)},
+      {"staged", 5, on("rollout", "0-3", 2, 2) + on("reference", "0-3", 1, 2) + on("trainer", "4", 1, 1)}};
+  expect_like_first(layouts, 1, more, kSteps);
+  EXPECT_GT(expect_score_agrees(program_, "staged-1", kSteps, "model", "--dtype bf16"), 0);
+  copy_until("staged-1", "after-2", 2);
+  ASSERT_EQ(train(layouts.front(), 1, "after-2", more), 0) << output();
+  expect_same_run("after-2", "staged-1");
+}
+
+/// With weights that stay as they are every layout validates the same.
+TEST_F(RolloutStages, ValidateWithTheTrainersStages) {
+  const std::string more = kSmall +
+                           "run.steps=1 optimizer.lr=0 validation.every=1 validation.samples_per_prompt=2 "
+                           "'validation.data=[\"data.jsonl\"]' validation.max_prompts=7 ";
+  const std::string file = "runs/{}/validation/step-000001.jsonl";
+  ASSERT_EQ(train(kOne, 0, "one", more), 0) << output();
+  const std::string want = program_.read(fmt::format(fmt::runtime(file), "one"));
+  for (const Placement& l :
+       {layout("pp2", 2, 1, 2, "roles.rollout.pp=1"), layout("cp2pp2", 4, 1, 2, "roles.trainer.cp=2")}) {
+    ASSERT_EQ(train(l, 0, l.name, more), 0) << l.name << ": " << output();
+    EXPECT_TRUE(program_.read(fmt::format(fmt::runtime(file), l.name)) == want) << l.name;
+  }
+  const std::string eval = "eval run.toml --out {} " + more + "roles.trainer.pp={}";
+  ASSERT_EQ(program_.run(fmt::format(fmt::runtime(eval), "one.jsonl", 1)), 0) << output();
+  ASSERT_EQ(program_.run_ranks(2, fmt::format(fmt::runtime(eval), "two.jsonl", 2)), 0) << output();
+  EXPECT_TRUE(program_.read("two.jsonl") == program_.read("one.jsonl"));
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

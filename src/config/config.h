@@ -122,8 +122,9 @@ struct DataConfig {
 struct RoleConfig {
   std::string ranks = "all";
   int64_t tp = 1, cp = 1, pp = 1;     // of the trainer
+  int64_t vpp = 1;                    // of the trainer
   int64_t zero = 1;                   // of the trainer
-  std::vector<int64_t> stage_layers;  // of the trainer, stage by stage; empty: balanced
+  std::vector<int64_t> stage_layers;  // of the trainer, part by part; empty: balanced
 };
 
 struct RolesConfig {

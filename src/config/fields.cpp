@@ -214,8 +214,13 @@ void trainer_fields(RoleConfig& c, Section& f) {
     {.help = "pipeline parallel: so many stages, each with layers of its own, that micro-batches go through",
      .unit = "stages",
      .range = kCount});
+  f("trainer.vpp", c.vpp,
+    {.help = "interleaved pipeline: each stage has so many parts of the model, and waits less for the others "
+             "where the stages divide the micro-batches",
+     .unit = "parts",
+     .range = kCount});
   f("trainer.stage_layers", c.stage_layers,
-    {.help = "layers of each stage, as many numbers as roles.trainer.pp; []: so that the slowest stage is as "
+    {.help = "layers of each part, as many numbers as roles.trainer.pp x vpp; []: so that the slowest is as "
              "fast as can be, with the head counted",
      .unit = "layers"});
   f("trainer.zero", c.zero,

@@ -5,36 +5,38 @@
 namespace temper {
 namespace {
 
-void join_forward(Ctx& c, const Model& model) {
-  if (model.is_first()) model.gather_begin(c);
-  for (int64_t layer = model.layers().begin; layer < model.layers().end; ++layer)
-    model.gather_layer(c, layer);
-  if (model.is_last()) model.gather_end(c);
+void join_forward(Ctx& c, const ModelPart& part) {
+  if (part.is_first()) part.model.gather_begin(c);
+  for (int64_t layer = part.layers.begin; layer < part.layers.end; ++layer) part.model.gather_layer(c, layer);
+  if (part.is_last()) part.model.gather_end(c);
 }
 
-void join_backward(Ctx& c, const Model& model, const RecomputePlan& recompute, LayerWatcher& watcher) {
-  if (model.is_last()) watcher.after_backward(c, model.head_unit());
-  const std::vector<RecomputePlan::Run> runs = recompute.runs(model.layers());
+void join_backward(Ctx& c, const ModelPart& part, const RecomputePlan& recompute, LayerWatcher& watcher) {
+  if (part.is_last()) watcher.after_backward(c, part.model.head_unit());
+  const std::vector<RecomputePlan::Run> runs = recompute.runs(part.layers);
   for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
     const LayerRange& layers = run->layers;
     for (int64_t layer = layers.begin; run->recompute == Recompute::full && layer < layers.end; ++layer)
-      model.gather_layer(c, layer);
+      part.model.gather_layer(c, layer);
     for (int64_t layer = layers.end; layer-- > layers.begin;) {
-      model.gather_layer(c, layer);
-      watcher.after_backward(c, model.layer_unit(layer));
+      part.model.gather_layer(c, layer);
+      watcher.after_backward(c, part.model.layer_unit(layer));
     }
   }
-  if (model.is_first() || model.has_tied_copy()) watcher.after_backward(c, model.embedding_unit());
+  if (part.is_first() || (part.is_last() && part.model.has_tied_copy()))
+    watcher.after_backward(c, part.model.embedding_unit());
 }
 
 }  // namespace
 
-void join_pass(Ctx& c, Model& model, const RecomputePlan& recompute, bool backward, LayerWatcher& watcher) {
+void join_pass(Ctx& c, Model& model, const LayerRange& layers, const RecomputePlan& recompute, bool backward,
+               LayerWatcher& watcher) {
+  const ModelPart part(model, layers);
   note_progress();
-  if (backward == model.is_last()) join_forward(c, model);
+  if (backward == part.is_last()) join_forward(c, part);
   if (!backward) return;
   model.parameters().clear_grads();
-  join_backward(c, model, recompute, watcher);
+  join_backward(c, part, recompute, watcher);
 }
 
 }  // namespace temper

@@ -7,6 +7,7 @@
 namespace temper {
 
 /// A step of the schedule; the last layers have their forward with their backward. Gradients are zeros.
-void join_pass(Ctx& c, Model& model, const RecomputePlan& recompute, bool backward, LayerWatcher& watcher);
+void join_pass(Ctx& c, Model& model, const LayerRange& layers, const RecomputePlan& recompute, bool backward,
+               LayerWatcher& watcher);
 
 }  // namespace temper

@@ -8,9 +8,18 @@
 
 namespace temper {
 
-UnitRange units_of(const LayerRange& layers, int64_t num_layers) {
-  return {layers.begin == 0 ? 0 : layers.begin + 1,
-          layers.end == num_layers ? num_layers + 2 : layers.end + 1};
+int64_t num_layers(const LayerRanges& parts) {
+  int64_t layers = 0;
+  for (const LayerRange& part : parts) layers += part.end - part.begin;
+  return layers;
+}
+
+UnitSet units_of(const LayerRanges& parts, int64_t num_layers) {
+  UnitSet set{{}};
+  for (const LayerRange& layers : parts)
+    set.ranges.push_back({layers.begin == 0 ? 0 : layers.begin + 1,
+                          layers.end == num_layers ? num_layers + 2 : layers.end + 1});
+  return set;
 }
 
 std::string shape_defect(const ModelConfig& c, Device device) {
@@ -34,10 +43,11 @@ void check_supported(const ModelConfig& c, const std::string& source, Device dev
 Model::Model(const ModelConfig& config, const ModelOptions& options)
     : config_(config),
       options_(options),
-      layers_(options.layers.value_or(LayerRange{0, config.num_layers})),
+      parts_(options.layers.empty() ? LayerRanges{{0, config.num_layers}} : options.layers),
       tables_(options.device) {
-  CHECK(layers_.begin >= 0 && layers_.begin < layers_.end && layers_.end <= config.num_layers,
-        "layers {} to {} of {}", layers_.begin, layers_.end, config.num_layers);
+  for (const LayerRange& part : parts_)
+    CHECK(part.begin >= 0 && part.begin < part.end && part.end <= config.num_layers, "layers {} to {} of {}",
+          part.begin, part.end, config.num_layers);
   make_parameters();
   make_rope();
   make_layers();
@@ -50,7 +60,7 @@ void Model::make_parameters() {
 
 ShardPlace Model::place() const {
   ShardPlace place = options_.splits.place();
-  place.units = units_of(layers_, config_.num_layers);
+  place.units = units_of(parts_, config_.num_layers);
   return place;
 }
 
@@ -69,7 +79,9 @@ Parameter& Model::get(const std::string& name) {
 
 void Model::make_layers() {
   embedding_ = find("embed");
-  for (int64_t i = layers_.begin; i < layers_.end; ++i) {
+  int64_t own = 0;
+  for (int64_t i = 0; i < config_.num_layers; ++i) {
+    if (!place().units.has(i + 1)) continue;
     const std::string p = layer_unit_name(i) + ".";
     const Attention::Parameters attention{.wqkv = &get(p + "attn.wqkv"),
                                           .bqkv = find(p + "attn.bqkv"),
@@ -77,11 +89,11 @@ void Model::make_layers() {
                                           .k_norm = find(p + "attn.k_norm"),
                                           .wo = &get(p + "attn.wo"),
                                           .bo = find(p + "attn.bo")};
-    decoder_.emplace_back(Norm(get(p + "attn_norm"), config_.rms_norm_eps),
-                          Attention(config_, i - layers_.begin, attention, rope_, options_.splits),
-                          Norm(get(p + "mlp_norm"), config_.rms_norm_eps),
-                          Mlp(Linear(get(p + "mlp.wgu"), find(p + "mlp.bgu"), options_.splits),
-                              Linear(get(p + "mlp.wd"), find(p + "mlp.bd"), options_.splits, Parallel::row)));
+    decoder_.try_emplace(i, Norm(get(p + "attn_norm"), config_.rms_norm_eps),
+                         Attention(config_, own++, attention, rope_, options_.splits),
+                         Norm(get(p + "mlp_norm"), config_.rms_norm_eps),
+                         Mlp(Linear(get(p + "mlp.wgu"), find(p + "mlp.bgu"), options_.splits),
+                             Linear(get(p + "mlp.wd"), find(p + "mlp.bd"), options_.splits, Parallel::row)));
   }
   if (!is_last()) return;
   norm_ = std::make_unique<Norm>(get("norm"), config_.rms_norm_eps);
@@ -135,7 +147,7 @@ Residual Model::begin(Ctx& c, const Batch& b, bool keep) const {
 void Model::layer_forward(Ctx& c, const Batch& b, int64_t layer, const Residual& y, const Residual& x,
                           LayerSaved* saved, Recompute recompute) const {
   gather_layer(c, layer);
-  decoder_[static_cast<size_t>(layer - layers_.begin)].forward(c, b, y, x, saved, recompute);
+  decoder_.at(layer).forward(c, b, y, x, saved, recompute);
 }
 
 Tensor Model::end(Ctx& c, const Batch& b, const Residual& x, NormSaved* saved) const {
@@ -157,7 +169,7 @@ void Model::end_backward(Ctx& c, const Batch& b, const Tensor& dx, const CTensor
 void Model::layer_backward(Ctx& c, const Batch& b, int64_t layer, const Tensor& dx, const CTensor& dy,
                            const LayerSaved& saved) const {
   gather_layer(c, layer);
-  decoder_[static_cast<size_t>(layer - layers_.begin)].backward(c, b, dx, dy, saved);
+  decoder_.at(layer).backward(c, b, dx, dy, saved);
 }
 
 void Model::begin_backward(Ctx& c, const Batch& b, const CTensor& dx) const {

@@ -1,11 +1,11 @@
 #pragma once
 // A decoder as steps: begin (embedding), layer by layer, end (final norm). The order of the steps is
-// LayerPass's (models/layer_pass.h). A model may hold a range of the layers: the first range has the
-// embedding, the last one the final norm and the head. It ends in hidden states; heads (log-prob now) are
-// beside it. It knows neither loss nor sampling nor other ranks.
+// LayerPass's (models/layer_pass.h). A model may hold a range of the layers, or several (parts): the
+// first range of all has the embedding, the last one the final norm and the head. It ends in hidden states;
+// heads (log-prob now) are beside it. It knows neither loss nor sampling nor other ranks.
 
+#include <map>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "src/nn/decoder_layer.h"
@@ -20,15 +20,18 @@ struct LayerRange {
   int64_t begin = 0, end = 0;
   bool operator==(const LayerRange&) const = default;
 };
+/// Parts of a model, ascending.
+using LayerRanges = std::vector<LayerRange>;
+int64_t num_layers(const LayerRanges& parts);
 /// The first range has the embedding, the last one final norm and head.
-UnitRange units_of(const LayerRange& layers, int64_t num_layers);
+UnitSet units_of(const LayerRanges& parts, int64_t num_layers);
 
 struct ModelOptions {
   DType dtype = DType::f32;
   int64_t context_tokens = 0;  // rope tables have the positions below
   bool with_gradients = false;
   Device device = Device::cpu;
-  std::optional<LayerRange> layers = {};  // absent: all
+  LayerRanges layers = {};  // empty: all
   Splits splits = {};
   UnitShards unit_shards = {};
 };
@@ -45,9 +48,14 @@ class Model {
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  const LayerRange& layers() const { return layers_; }
-  bool is_first() const { return layers_.begin == 0; }
-  bool is_last() const { return layers_.end == config_.num_layers; }
+  const LayerRanges& parts() const { return parts_; }
+  /// Of a model with one part.
+  const LayerRange& layers() const {
+    CHECK(parts_.size() == 1, "a model with {} parts is taken as one", parts_.size());
+    return parts_.front();
+  }
+  bool is_first() const { return parts_.front().begin == 0; }
+  bool is_last() const { return parts_.back().end == config_.num_layers; }
 
   /// The residual stream [stream_rows, D] before the first layer; kept for backward (in c.saved) or not.
   Residual begin(Ctx& c, const Batch& b, bool keep) const;
@@ -104,12 +112,12 @@ class Model {
 
   ModelConfig config_;
   ModelOptions options_;
-  LayerRange layers_;
+  LayerRanges parts_;
   ParameterStore parameters_;
   Arena tables_;
   RopeTensors rope_;
   Parameter* embedding_ = nullptr;
-  std::vector<DecoderLayer> decoder_;
+  std::map<int64_t, DecoderLayer> decoder_;
   std::unique_ptr<Norm> norm_;
   std::unique_ptr<LogprobHead> head_;
 };

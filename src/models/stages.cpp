@@ -41,9 +41,15 @@ std::vector<LayerRange> balanced_stages(const ModelConfig& config, int stages) {
   return ranges;
 }
 
-std::vector<UnitRange> stage_units(const std::vector<LayerRange>& stages) {
-  std::vector<UnitRange> units;
-  for (const LayerRange& layers : stages) units.push_back(units_of(layers, stages.back().end));
+std::vector<LayerRanges> parts_of_ranks(const std::vector<LayerRange>& all, int ranks) {
+  std::vector<LayerRanges> parts(static_cast<size_t>(ranks));
+  for (size_t i = 0; i < all.size(); ++i) parts[i % parts.size()].push_back(all[i]);
+  return parts;
+}
+
+std::vector<UnitSet> stage_units(const std::vector<LayerRanges>& stages) {
+  std::vector<UnitSet> units;
+  for (const LayerRanges& layers : stages) units.push_back(units_of(layers, stages.back().back().end));
   return units;
 }
 

@@ -11,7 +11,10 @@ namespace temper {
 /// and the last stage has the head beside its layers. 1 <= stages <= layers.
 std::vector<LayerRange> balanced_stages(const ModelConfig& config, int stages);
 
+/// The parts of each of `ranks` ranks, of which part c of rank r is number c * ranks + r of all.
+std::vector<LayerRanges> parts_of_ranks(const std::vector<LayerRange>& all, int ranks);
+
 /// What each stage has of the parameters.
-std::vector<UnitRange> stage_units(const std::vector<LayerRange>& stages);
+std::vector<UnitSet> stage_units(const std::vector<LayerRanges>& stages);
 
 }  // namespace temper

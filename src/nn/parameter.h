@@ -38,7 +38,7 @@ enum class Shard { none, rows, vocabulary };
 /// A rank among those that share parameters: its share of those of its units. It has no rows of others.
 struct ShardPlace {
   int rank = 0, ranks = 1;
-  UnitRange units = {};
+  UnitSet units = {};
 };
 
 /// Names, shape and rules of one parameter: drives allocation, import, export, checkpoints and decay.
@@ -55,7 +55,7 @@ struct ParamSpec {
   Init init = Init::normal;
   int64_t size() const;
   /// Its own unit or that of its copy is one of these.
-  bool is_in(const UnitRange& units) const {
+  bool is_in(const UnitSet& units) const {
     return units.has(unit_number) || (also_in >= 0 && units.has(also_in));
   }
   /// AdamW decays tensors of two or more dimensions only.

@@ -18,6 +18,16 @@ struct UnitRange {
   bool has(int64_t unit) const { return unit >= begin && unit < end; }
 };
 
+/// Ranges of them: of the parts that a rank has.
+struct UnitSet {
+  std::vector<UnitRange> ranges = {{}};
+  bool has(int64_t unit) const {
+    for (const UnitRange& range : ranges)
+      if (range.has(unit)) return true;
+    return false;
+  }
+};
+
 struct Unit {
   std::string name;
   FlatRange range;    // of the flat buffers

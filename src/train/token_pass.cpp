@@ -5,6 +5,7 @@
 #include "src/core/process/progress.h"
 #include "src/nn/context_parallel.h"
 #include "src/ops/rows.h"
+#include "src/train/stage_borders.h"
 
 namespace temper {
 namespace {
@@ -20,21 +21,29 @@ template <class See>
 void for_each_microbatch(Ctx& c, const Model& model, std::span<const Trajectory* const> all,
                          const std::vector<std::vector<int32_t>>& microbatches, const PassOptions& options,
                          const Pipeline& pipeline, const See& see) {
-  for (const auto& sequences : microbatches) {
+  const ArenaScope all_of(c.scratch);
+  const Schedule order = schedule({pipeline.stages(), static_cast<int>(std::ssize(model.parts()))},
+                                  pipeline.stage(), std::ssize(microbatches), forward_steps);
+  StageBorders borders(c, model, all, microbatches, order.borders);
+  for (const ScheduleSlot& time : order.slots) {
     note_progress();
     ArenaScope scope(c.scratch);
-    const Microbatch mb = pack_for(model, all, sequences);
-    const LaneSpan span(c.lane, "log-probs, rows", mb.num_tokens());
-    const Residual x{
-        pipeline.receive(c, model.stream_rows(mb.stream()), model.config().hidden_size, model.dtype()), {}};
-    if (!pipeline.last()) {
-      const Tensor y =
-          c.scratch.make({model.stream_rows(mb.stream()), model.config().hidden_size}, model.dtype());
-      forward_stage(c, model, mb.batch(c), x, nullptr, y);
-      pipeline.exchange(c, {y, pipeline.stage() + 1}, {});
+    if (!time.step) {
+      pipeline.exchange(c, borders.sent(time, microbatches.size()), {});
       continue;
     }
-    const Tensor hidden = target_hidden(c, model, mb, nullptr, x);
+    const ModelPart part(model, model.parts()[static_cast<size_t>(time.step->chunk)]);
+    const Microbatch mb = pack_for(model, all, microbatches[static_cast<size_t>(time.step->microbatch)]);
+    const LaneSpan span(c.lane, "log-probs, rows", mb.num_tokens());
+    Residual x;
+    if (time.from >= 0)
+      x.stream = c.scratch.make({model.stream_rows(mb.stream()), model.config().hidden_size}, model.dtype());
+    pipeline.exchange(c, borders.sent(time, microbatches.size()), {x.stream, time.from});
+    if (!part.is_last()) {
+      forward_stage(c, part, mb.batch(c), x, nullptr, borders.take(time, mb));
+      continue;
+    }
+    const Tensor hidden = target_hidden(c, part, mb, nullptr, x);
     see(mb, stats_of_all(c, model, mb, own_stats(c, model, hidden, mb.target_ids(c), options.temperature)));
   }
 }
@@ -90,9 +99,11 @@ TokenStats stats_of_all(Ctx& c, const Model& model, const Microbatch& mb, const 
   return {gathered(own.logprob), gathered(own.entropy), {}};
 }
 
-Tensor target_hidden(Ctx& c, const Model& model, const Microbatch& mb, PassSaved* saved, const Residual& x) {
+Tensor target_hidden(Ctx& c, const ModelPart& part, const Microbatch& mb, PassSaved* saved,
+                     const Residual& x) {
+  const Model& model = part.model;
   Tensor chosen = c.scratch.make({mb.own_targets.size(), model.config().hidden_size}, model.dtype());
-  const Tensor hidden = forward_pass(c, model, mb.batch(c), saved, x);
+  const Tensor hidden = forward_pass(c, part, mb.batch(c), saved, x);
   gather_rows(c, chosen, hidden, mb.target_rows(c));
   return chosen;
 }

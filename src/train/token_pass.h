@@ -35,7 +35,7 @@ TokenStats stats_of_all(Ctx& c, const Model& model, const Microbatch& mb, const 
 
 /// Hidden states of the own target rows [n, D] of a packed batch, from the arena; `x`: the stream before the
 /// model's layers, where it has not the first ones.
-Tensor target_hidden(Ctx& c, const Model& model, const Microbatch& mb, PassSaved* saved,
+Tensor target_hidden(Ctx& c, const ModelPart& part, const Microbatch& mb, PassSaved* saved,
                      const Residual& x = {});
 
 /// Of the response tokens of a trajectory.

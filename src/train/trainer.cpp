@@ -9,6 +9,7 @@
 #include "src/train/flops.h"
 #include "src/train/gradient_reducer.h"
 #include "src/train/lr_schedule.h"
+#include "src/train/stage_borders.h"
 
 namespace temper {
 namespace {
@@ -26,10 +27,7 @@ Trainer::Trainer(Ctx& c, Model& model, Comm& all, Comm& control, Collectives& dp
       options_(options),
       optimizer_(c, model.parameters(), options.optimizer, dp, options.seed, options.optimizer_state,
                  model.splits().place().rank),
-      pipeline_(pipeline) {
-  for (int64_t i = 0; i < most_kept(pipeline.stage(), pipeline.stages()); ++i)
-    slots_.emplace_back(model.device());
-}
+      pipeline_(pipeline) {}
 
 UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,
                             const PolicyObjective& objective) {
@@ -78,92 +76,81 @@ bool Trainer::accumulate_gradients(Ctx& c, std::span<const Trajectory* const> al
     most = std::max(most, microbatches.size());
   }
   const size_t every = asked / kStopChecks + 1;
-  // Of weights that all have shards of every rank takes part in every pass.
-  const size_t passes = model_.parameters().split() ? std::max<size_t>(most, 1) : mine.size();
+  // Of what ranks have shards of, every one takes part in every pass.
+  const size_t passes = every_time ? std::max<size_t>(most, 1) : mine.size();
   const ArenaScope scope(c.scratch);
-  const Tensor border = make_border(c, all, mine);
-  Pipeline::Parcel made;
-  for (const ScheduleStep& step :
-       one_forward_one_backward(pipeline_.stage(), pipeline_.stages(), static_cast<int64_t>(passes))) {
-    const auto i = static_cast<size_t>(step.microbatch);
+  const Schedule order = schedule({pipeline_.stages(), static_cast<int>(std::ssize(model_.parts()))},
+                                  pipeline_.stage(), static_cast<int64_t>(passes), training_steps);
+  StageBorders borders(c, model_, all, mine, order.borders);
+  for (const ScheduleSlot& time : order.slots) {
+    const auto i = time.step ? static_cast<size_t>(time.step->microbatch) : mine.size();
     if (i >= mine.size()) {
-      pipeline_.exchange(c, made, {});
-      made = {};
-      join_pass(c, model_, options_.recompute, step.backward, reducer);
+      pipeline_.exchange(c, borders.sent(time, mine.size()), {});
+      if (time.step)
+        join_pass(c, model_, part(*time.step).layers, options_.recompute, time.step->backward, reducer);
       continue;
     }
-    if (!step.backward && stop_check_ && i < asked && i % every == 0 && stop_check_()) return false;
-    Slot& slot = slots_[i % slots_.size()];
-    if (!step.backward) slot.begin(pack_for(model_, all, mine[i]), {.recompute = options_.recompute});
-    pipeline_.exchange(c, made, incoming(step, slot));
+    const ScheduleStep& step = *time.step;
+    const bool starts = !step.backward && step.chunk == 0;
+    if (starts && stop_check_ && i < asked && i % every == 0 && stop_check_()) return false;
+    Slot& slot = slot_of(step);
+    if (!step.backward) slot.begin(step, pack_for(model_, all, mine[i]), {.recompute = options_.recompute});
+    pipeline_.exchange(c, borders.sent(time, mine.size()), incoming(time, slot));
     const bool complete = step.backward && (every_time || i + 1 == mine.size());
-    made = run(c, step, slot, all, objective, update, complete ? &reducer : nullptr, border);
+    run(c, step, slot, all, objective, update, complete ? &reducer : nullptr, borders.take(time, slot.mb));
   }
-  pipeline_.exchange(c, made, {});
   reducer.finish(c, passes, most);
   sum_tied_gradients(c);
   return true;
 }
 
-/// What a stage sends of a micro-batch is made here.
-Tensor Trainer::make_border(Ctx& c, std::span<const Trajectory* const> all,
-                            const std::vector<std::vector<int32_t>>& microbatches) const {
-  if (pipeline_.stages() == 1) return {};
-  const int64_t ranks = model_.splits().cp_ranks() * model_.splits().tp_ranks();
-  int64_t most = 1;
-  for (const auto& sequences : microbatches) {
-    int64_t rows = 0;
-    for (const int32_t i : sequences) rows += packed_length(*all[static_cast<size_t>(i)]);
-    most = std::max(most, (rows + ranks - 1) / ranks);
-  }
-  return c.scratch.make({most, model_.config().hidden_size}, model_.dtype());
+/// A forward gets a free one.
+Trainer::Slot& Trainer::slot_of(const ScheduleStep& step) {
+  const auto fits = [&](const Slot& slot) { return step.backward ? slot.holds(step) : !slot.of; };
+  const auto found = std::find_if(slots_.begin(), slots_.end(), fits);
+  return found != slots_.end() ? *found : slots_.emplace_back(model_.device());
 }
 
-/// From the stage before or the next one, for this step.
-Pipeline::Parcel Trainer::incoming(const ScheduleStep& step, Slot& slot) const {
-  if (step.backward ? pipeline_.last() : pipeline_.first()) return {};
+/// What another rank made for this step.
+Pipeline::Parcel Trainer::incoming(const ScheduleSlot& time, Slot& slot) const {
+  if (time.from < 0) return {};
   const Tensor got =
       slot.memory.make({model_.stream_rows(slot.mb.stream()), model_.config().hidden_size}, model_.dtype());
-  (step.backward ? slot.dy : slot.x.stream) = got;
-  return {got, pipeline_.stage() + (step.backward ? 1 : -1)};
+  (time.step->backward ? slot.dy : slot.x.stream) = got;
+  return {got, time.from};
 }
 
-/// What it made goes to the next stage or to the one before. The last stage has its forward with its
-/// backward.
-Pipeline::Parcel Trainer::run(Ctx& c, const ScheduleStep& step, Slot& slot,
-                              std::span<const Trajectory* const> all, const PolicyObjective& objective,
-                              ObjectiveUpdate& update, LayerWatcher* watcher, const Tensor& border) {
-  if (!step.backward && pipeline_.last()) return {};
+/// `y`: what it makes for another rank. The last part has its forward with its backward.
+void Trainer::run(Ctx& c, const ScheduleStep& step, Slot& slot, std::span<const Trajectory* const> all,
+                  const PolicyObjective& objective, ObjectiveUpdate& update, LayerWatcher* watcher,
+                  const Tensor& y) {
+  const ModelPart of = part(step);
+  if (!step.backward && of.is_last()) return;
   const int64_t tokens = slot.mb.num_tokens();
   const LaneSpan span(c.lane, step.backward ? "micro-batch, rows" : "forward of a micro-batch, rows", tokens);
   const ArenaScope scratch(c.scratch);
   Ctx keeping{c.scratch, c.lane, c.threads, &slot.memory};
-  const Tensor y = border.empty() ? border : rows(border, 0, model_.stream_rows(slot.mb.stream()));
-  if (!step.backward) {
-    forward_stage(keeping, model_, slot.mb.batch(c), slot.x, &slot.saved, y);
-    return {y, pipeline_.stage() + 1};
-  }
-  const Tensor dx = pipeline_.first() ? Tensor{} : y;
+  if (!step.backward) return forward_stage(keeping, of, slot.mb.batch(c), slot.x, &slot.saved, y);
   if (model_.parameters().shards_grads()) model_.parameters().clear_grads();
-  if (pipeline_.last()) {
-    run_last(keeping, slot, all, objective, update, watcher, dx);
+  if (of.is_last()) {
+    run_last(keeping, of, slot, all, objective, update, watcher, y);
     if (model_.splits().place().rank == 0) note_work(slot.mb.sequences_here(), tokens);
   } else {
-    backward_pass(keeping, model_, slot.mb.batch(c), slot.dy, slot.saved, watcher, dx);
+    backward_pass(keeping, of, slot.mb.batch(c), slot.dy, slot.saved, watcher, y);
   }
-  return {dx, pipeline_.stage() - 1};
+  slot.of.reset();
 }
 
 /// Forward, loss and backward.
-void Trainer::run_last(Ctx& c, Slot& slot, std::span<const Trajectory* const> all,
+void Trainer::run_last(Ctx& c, const ModelPart& part, Slot& slot, std::span<const Trajectory* const> all,
                        const PolicyObjective& objective, ObjectiveUpdate& update, LayerWatcher* watcher,
                        const Tensor& dx) {
   Microbatch& mb = slot.mb;
-  const Tensor rows = target_hidden(c, model_, mb, &slot.saved, slot.x), drows = c.scratch.like(rows);
+  const Tensor rows = target_hidden(c, part, mb, &slot.saved, slot.x), drows = c.scratch.like(rows);
   objective.backward(c, drows, rows, mb, all, update);
   const Tensor dhidden = c.scratch.make({mb.num_tokens(), rows.dim(1)}, rows.dtype);
   scatter_rows(c, dhidden, drows, mb.target_rows(c));
-  backward_pass(c, model_, mb.batch(c), dhidden, slot.saved, watcher, dx);
+  backward_pass(c, part, mb.batch(c), dhidden, slot.saved, watcher, dx);
 }
 
 /// A tied head is a copy of the embedding of the first stage: both get the gradients of both.

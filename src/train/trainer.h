@@ -73,16 +73,21 @@ class Trainer {
     const auto by = [](const Collectives* axis) { return axis ? axis->bytes_sent() : 0; };
     return {by(splits.tp), by(splits.cp), dp_.bytes_sent(), pipeline_.bytes_sent()};
   }
-  /// A micro-batch between its forward and its backward.
+  /// A micro-batch between its forward and its backward by a part of the model.
   struct Slot {
     explicit Slot(Device device) : memory(device, MemoryUse::activations) {}
-    void begin(Microbatch microbatch, PassSaved keeps) {
+    void begin(const ScheduleStep& step, Microbatch microbatch, PassSaved keeps) {
       memory.release(0);
+      of = step;
       mb = std::move(microbatch);
       saved = std::move(keeps);
     }
+    bool holds(const ScheduleStep& step) const {
+      return of && of->microbatch == step.microbatch && of->chunk == step.chunk;
+    }
 
     Arena memory;
+    std::optional<ScheduleStep> of = {};  // none: free
     Microbatch mb = {};
     PassSaved saved = {};
     Residual x = {};  // what the stage before sent
@@ -92,14 +97,16 @@ class Trainer {
   /// False: dropped.
   bool accumulate_gradients(Ctx& c, std::span<const Trajectory* const> all, const PackPlan& plan,
                             const PolicyObjective& objective, ObjectiveUpdate& update);
-  Tensor make_border(Ctx& c, std::span<const Trajectory* const> all,
-                     const std::vector<std::vector<int32_t>>& microbatches) const;
-  Pipeline::Parcel run(Ctx& c, const ScheduleStep& step, Slot& slot, std::span<const Trajectory* const> all,
-                       const PolicyObjective& objective, ObjectiveUpdate& update, LayerWatcher* watcher,
-                       const Tensor& border);
-  void run_last(Ctx& c, Slot& slot, std::span<const Trajectory* const> all, const PolicyObjective& objective,
-                ObjectiveUpdate& update, LayerWatcher* watcher, const Tensor& dx);
-  Pipeline::Parcel incoming(const ScheduleStep& step, Slot& slot) const;
+  ModelPart part(const ScheduleStep& step) const {
+    return {model_, model_.parts()[static_cast<size_t>(step.chunk)]};
+  }
+  Slot& slot_of(const ScheduleStep& step);
+  void run(Ctx& c, const ScheduleStep& step, Slot& slot, std::span<const Trajectory* const> all,
+           const PolicyObjective& objective, ObjectiveUpdate& update, LayerWatcher* watcher, const Tensor& y);
+  void run_last(Ctx& c, const ModelPart& part, Slot& slot, std::span<const Trajectory* const> all,
+                const PolicyObjective& objective, ObjectiveUpdate& update, LayerWatcher* watcher,
+                const Tensor& dx);
+  Pipeline::Parcel incoming(const ScheduleSlot& time, Slot& slot) const;
   void sum_tied_gradients(Ctx& c);
   void reduce_sums(ObjectiveUpdate& update);
 

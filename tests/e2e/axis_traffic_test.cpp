@@ -75,7 +75,7 @@ TEST_F(AxisTraffic, IsCountedAsPlanned) {
   expect_as_planned({.cp = 2});
   expect_as_planned({.tp = 2, .dp = 2, .cp = 2, .more = "roles.trainer.zero=2"});
   expect_as_planned({.dp = 3, .more = "roles.trainer.zero=3 train.recompute.granularity=full"});
-  expect_as_planned({.dp = 2, .pp = 2, .more = tied + " roles.trainer.zero=3"});
+  expect_as_planned({.dp = 2, .pp = 2, .more = tied + " roles.trainer.zero=3 roles.trainer.vpp=2"});
   expect_as_planned({.tp = 4, .more = tied});
   expect_as_planned({.pp = 3, .more = tied + " train.recompute.granularity=full"});
   expect_as_planned({.tp = 2, .dp = 2, .pp = 2, .more = tied + " train.recompute.granularity=selective"});

@@ -11,14 +11,16 @@ namespace {
 const Placement kPp2 = layout("pp2", 2, 1, 2), kPp2Dp2 = layout("pp2dp2", 4, 1, 2),
                 kTp2Pp2 = layout("tp2pp2", 4, 2, 2), kPp3 = layout("pp3", 3, 1, 3),
                 kPp5 = layout("pp5", 5, 1, 5),
-                kUneven = layout("uneven", 3, 1, 3, "roles.trainer.stage_layers=[1,3,1]");
+                kUneven = layout("uneven", 3, 1, 3, "roles.trainer.stage_layers=[1,3,1]"),
+                kParts = layout("parts", 2, 1, 2, "roles.trainer.vpp=2"),
+                kTp2Dp2Parts = layout("tp2dp2parts", 8, 2, 2, "roles.trainer.vpp=2 roles.trainer.zero=2");
 
 using PipelineRun = LayoutRun;
 
 TEST_F(PipelineRun, BeginsWithTheBitsOfOneRank) {
   expect_like_one_rank({kPp2, kPp2Dp2, kTp2Pp2}, kSmall);
   expect_like_one_rank({kPp3, kPp5, kUneven}, kSmall + kDeepModel + "run.dtype=bf16");
-  expect_like_one_rank({kPp5, kPp2Dp2}, kDeepModel);  // fewer micro-batches than stages
+  expect_like_one_rank({kPp5, kParts}, kDeepModel);  // fewer micro-batches than stages
 }
 
 TEST_F(PipelineRun, DumpsTheGradientsOfOneRank) {
@@ -45,6 +47,26 @@ TEST_F(PipelineRun, RepeatsAndGoesOnAfterEveryStep) {
     ASSERT_EQ(train(kTp2Pp2, 1, name, kSmall), 0) << output();
     expect_same_run(name, "whole");
   }
+}
+
+/// Stages in parts: the sums of gradients are in the same order, so that weights are those of whole stages.
+TEST_F(PipelineRun, PartsOfStagesTrainAsWholeStages) {
+  const std::string more = kSmall + kDeepModel + "optimizer.grad_clip=0 algorithm.tis_cap=2 ";
+  for (const int lag : {0, 1}) {
+    const std::string name = fmt::format("parts-{}", lag), whole = fmt::format("whole-{}", lag);
+    ASSERT_EQ(train(kPp2, lag, whole, more), 0) << output();
+    ASSERT_EQ(train(kParts, lag, name, more), 0) << output();
+    EXPECT_TRUE(weights(name) == weights(whole));
+    EXPECT_TRUE(rollouts(name, kSteps) == rollouts(whole, kSteps));
+  }
+  copy_until("parts-1", "resumed", 2);
+  ASSERT_EQ(train(kParts, 1, "resumed", more), 0) << output();
+  expect_same_run("resumed", "parts-1");
+  std::filesystem::remove_all(program_.path("runs/parts-0/export"));
+  ASSERT_EQ(train(kTp2Pp2, 0, "parts-0", more), 0) << output();
+  EXPECT_TRUE(weights("parts-0") == weights("whole-0")) << "of its checkpoint, in another layout";
+  ASSERT_EQ(train(kTp2Dp2Parts, 0, "parts-8", more), 0) << output();
+  EXPECT_TRUE(rollouts("parts-8", 1) == rollouts("whole-0", 1));
 }
 
 /// Whatever generates: on the stages' ranks, shared in another way, or on others; ahead of the trainer, too.
@@ -116,6 +138,20 @@ TEST_F(PipelineRun, IllegalNumbersAreRefusedWithLegalOnes) {
     EXPECT_TRUE(says("add up to the 2 layers") && says("roles.trainer.stage_layers = [1, 1] or []"))
         << layers << output();
   }
+}
+
+TEST_F(PipelineRun, IllegalPartsAreRefusedWithLegalOnes) {
+  const std::string check = "check run.toml model.path=deep --ranks 2 ";
+  EXPECT_EQ(program_.run(check + "roles.trainer.vpp=2"), 64);
+  EXPECT_TRUE(says("need roles.trainer.pp > 1") && says("roles.trainer.vpp = 1")) << output();
+  EXPECT_EQ(program_.run(check + "roles.trainer.pp=2 roles.trainer.vpp=3"), 64);
+  EXPECT_TRUE(says("2 stages of 3 parts for 5 layers") && says("roles.trainer.vpp = 1 or 2")) << output();
+  EXPECT_EQ(program_.run(check + "roles.trainer.pp=2 roles.trainer.vpp=2 roles.trainer.stage_layers=[3,2]"),
+            64);
+  EXPECT_TRUE(says("roles.trainer.stage_layers = [")) << output();
+  EXPECT_EQ(
+      program_.run(check + "roles.trainer.pp=2 roles.trainer.vpp=2 roles.trainer.stage_layers=[1,2,1,1]"), 0);
+  EXPECT_TRUE(says("pp 2 vpp 2") && says("layers 0-0 1-2 3-3 4-4")) << output();
 }
 
 }  // namespace

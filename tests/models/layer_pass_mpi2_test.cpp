@@ -32,7 +32,7 @@ class LayerPassTest : public OnRanks {
     });
     return t;
   }
-  static std::unique_ptr<Model> make(DType dtype, std::optional<LayerRange> layers) {
+  static std::unique_ptr<Model> make(DType dtype, const LayerRanges& layers) {
     return std::make_unique<Model>(tiny_config(), ModelOptions{dtype, 64, true, Device::cpu, layers});
   }
   /// The values of the parameters of `to`, by name.
@@ -64,7 +64,7 @@ TEST_F(LayerPassTest, TwoStagesHaveTheBitsOfOne) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
     Ctx c = ctx();
     ArenaScope scratch(c.scratch), saved_scope(saved_);
-    const auto whole = make(dtype, std::nullopt);
+    const auto whole = make(dtype, {});
     random_init(whole->parameters(), tiny_config(), 5);
     const Tensor dhidden = random(dtype, tiny_config().hidden_size, 9);
     PassSaved saved_whole;
@@ -72,7 +72,7 @@ TEST_F(LayerPassTest, TwoStagesHaveTheBitsOfOne) {
     backward_pass(c, *whole, batch(), dhidden, saved_whole, nullptr);
 
     const bool first = comm_->rank() == 0;
-    const auto stage = make(dtype, first ? LayerRange{0, 1} : LayerRange{1, 2});
+    const auto stage = make(dtype, {first ? LayerRange{0, 1} : LayerRange{1, 2}});
     copy_values(*stage, *whole);
     PassSaved saved;
     if (first) {
@@ -111,7 +111,7 @@ TEST_F(LayerPassTest, TheWatcherSeesUnitsInTheOrderOfBackward) {
     void after_backward(Ctx&, const Unit& unit) override { units.push_back(unit.name); }
   } recorder;
   Ctx c = ctx();
-  const auto model = make(DType::f32, std::nullopt);
+  const auto model = make(DType::f32, {});
   random_init(model->parameters(), tiny_config(), 5);
   PassSaved saved;
   forward_pass(c, *model, batch(), &saved);

@@ -30,7 +30,7 @@ class StagesOfAnEngine : public OnRanks {
     if (mesh) {
       options.splits.tp = &mesh->on(Axis::tp);
       const auto stages = balanced_stages(config, mesh->on(Axis::pp).size());
-      options.layers = stages[static_cast<size_t>(mesh->on(Axis::pp).rank())];
+      options.layers = {stages[static_cast<size_t>(mesh->on(Axis::pp).rank())]};
     }
     auto model = std::make_unique<Model>(config, options);
     random_init(model->parameters(), config, 5);

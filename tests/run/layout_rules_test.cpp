@@ -72,7 +72,7 @@ TEST(LayoutRules, StagesThatComeFromTheTrainer) {
     const PlanResult result = try_plan(load_text(kMinimalConfig, keys).config, 8, shape_of(6, 8, 4));
     EXPECT_TRUE(result.errors.empty());
     std::vector<int64_t> layers;
-    for (const LayerRange& s : result.plan.role(kind)->stages) layers.push_back(s.end - s.begin);
+    for (const LayerRange& s : result.plan.role(kind)->parts()) layers.push_back(s.end - s.begin);
     return layers;
   };
   using List = std::vector<int64_t>;
@@ -132,6 +132,7 @@ struct Drawn {
     if (key == "roles.trainer.tp") roles.trainer.tp = n;
     if (key == "roles.trainer.cp") roles.trainer.cp = n;
     if (key == "roles.trainer.pp") roles.trainer.pp = n;
+    if (key == "roles.trainer.vpp") roles.trainer.vpp = n;
     if (key == "roles.rollout.tp") roles.rollout_tp = n;
     if (key == "roles.reference.tp") roles.reference_tp = n;
     if (key == "roles.reference.cp") roles.reference_cp = n;
@@ -142,9 +143,9 @@ struct Drawn {
   std::string text() const {
     const auto& t = config.roles.trainer;
     return fmt::format(
-        "{} ranks, {} layers, {} heads, {} of keys, tp {} cp {} pp {} zero {}, rollout tp {} pp {}, "
+        "{} ranks, {} layers, {} heads, {} of keys, tp {} cp {} pp {} vpp {} zero {}, rollout tp {} pp {}, "
         "reference tp {} cp {} pp {}",
-        ranks, facts.num_layers, facts.num_heads, facts.num_kv_heads, t.tp, t.cp, t.pp, t.zero,
+        ranks, facts.num_layers, facts.num_heads, facts.num_kv_heads, t.tp, t.cp, t.pp, t.vpp, t.zero,
         config.roles.rollout_tp.value_or(0), config.roles.rollout_pp.value_or(0),
         config.roles.reference_tp.value_or(0), config.roles.reference_cp.value_or(0),
         config.roles.reference_pp.value_or(0));
@@ -166,7 +167,7 @@ Drawn draw(int64_t index) {
   d.facts.vocab_size = one_of({96, 2 * kVocabularyChunk + 5, 5 * kVocabularyChunk});
   auto& trainer = d.config.roles.trainer;
   trainer.tp = one_of(factors), trainer.cp = one_of(factors), trainer.pp = one_of(factors);
-  trainer.zero = one_of({1, 2});
+  trainer.zero = one_of({1, 2, 3}), trainer.vpp = one_of({1, 1, 1, 1, 1, 1, 2, 3});
   const int64_t model = trainer.tp * trainer.cp * trainer.pp;
   d.ranks = static_cast<int>(model <= 32 && one_of({0, 1, 1}) == 1 ? model * one_of({1, 2, 3})
                                                                    : one_of({1, 2, 4, 6, 8, 12, 16}));
@@ -212,7 +213,7 @@ void expect_consistent(const RunPlan& plan, const ModelConfig& facts) {
   }
   for (const RolePlan& role : plan.roles) {
     int64_t layers = 0;
-    for (const LayerRange& stage : role.stages) {
+    for (const LayerRange& stage : role.parts()) {
       EXPECT_EQ(stage.begin, layers);
       EXPECT_GT(stage.end, stage.begin);
       layers = stage.end;

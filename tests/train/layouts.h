@@ -50,7 +50,7 @@ inline constexpr TrainedShape kQwen3{"qwen3", 8, 4, 3, kChunks, false, true, fal
 struct TrainedLayout {
   MeshShape mesh = {};
   const TrainedShape* shape = &kQwen3;
-  int zero = 1;
+  int zero = 1, vpp = 1;
   int32_t sequences = 11;  // few: fewer micro-batches than stages, data parallel ranks without any
   int64_t budget = 20;     // tokens of a micro-batch
   Recompute recompute = Recompute::none;
@@ -58,9 +58,10 @@ struct TrainedLayout {
 
   int ranks() const { return mesh.tp * mesh.cp * mesh.dp * mesh.pp; }
   std::string text() const {
-    return fmt::format("tp {} cp {} dp {} pp {} zero {}, {}, {} sequences, {} tokens, recompute {}, {}",
-                       mesh.tp, mesh.cp, mesh.dp, mesh.pp, zero, shape->text(), sequences, budget,
-                       static_cast<int>(recompute), aggregation);
+    return fmt::format(
+        "tp {} cp {} dp {} pp {} vpp {} zero {}, {}, {} sequences, {} tokens, recompute {}, {}", mesh.tp,
+        mesh.cp, mesh.dp, mesh.pp, vpp, zero, shape->text(), sequences, budget, static_cast<int>(recompute),
+        aggregation);
   }
 };
 
@@ -113,8 +114,8 @@ class TrainedLayouts : public OnRanks {
       if (l.mesh.tp > 1) options.splits.tp = &mesh->on(Axis::tp);
       if (l.mesh.cp > 1) options.splits.cp = &mesh->on(Axis::cp);
       if (l.mesh.pp > 1)
-        options.layers =
-            balanced_stages(config, l.mesh.pp)[static_cast<size_t>(mesh->control(Axis::pp).rank())];
+        options.layers = parts_of_ranks(balanced_stages(config, l.mesh.pp * l.vpp),
+                                        l.mesh.pp)[static_cast<size_t>(mesh->control(Axis::pp).rank())];
       if (l.zero > 1) options.unit_shards = {mesh->replicas().rank(), mesh->replicas().size(), l.zero > 2};
       if (l.zero > 2) options.splits.owners = &mesh->replicas();
     }

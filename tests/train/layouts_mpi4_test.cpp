@@ -18,6 +18,9 @@ constexpr TrainedLayout kOfTwo[] = {
     {.mesh = {.dp = 2}, .zero = 3, .sequences = 1},
     {.mesh = {.pp = 2}, .shape = &kQwen3Tied},
     {.mesh = {.pp = 2}, .shape = &kLlama, .sequences = 2, .budget = 100},
+    {.mesh = {.pp = 2}, .shape = &kQwen3Tied, .vpp = 2},
+    {.mesh = {.pp = 2}, .shape = &kLlamaBiases, .vpp = 3, .sequences = 3, .budget = 40, .recompute = kFull},
+    {.mesh = {.pp = 2}, .shape = &kLlamaBiases, .vpp = 4, .recompute = kSelective},
 };
 
 constexpr TrainedLayout kOfFour[] = {
@@ -43,6 +46,12 @@ constexpr TrainedLayout kOfFour[] = {
     {.mesh = {.dp = 2, .pp = 2}, .shape = &kQwen2, .zero = 2},
     {.mesh = {.dp = 2, .pp = 2}, .shape = &kLlamaBiases, .sequences = 1},
     {.mesh = {.dp = 2, .pp = 2}, .shape = &kQwen3Tied, .zero = 3},
+    {.mesh = {.dp = 2, .pp = 2}, .shape = &kQwen3Tied, .zero = 3, .vpp = 2},
+    {.mesh = {.dp = 2, .pp = 2}, .shape = &kQwen2, .zero = 2, .vpp = 2, .sequences = 5},
+    {.mesh = {.dp = 2, .pp = 2}, .shape = &kLlamaBiases, .vpp = 2, .sequences = 1},
+    {.mesh = {.tp = 2, .pp = 2}, .shape = &kQwen3Tied, .vpp = 2},
+    {.mesh = {.cp = 2, .pp = 2}, .shape = &kQwen2, .vpp = 2},
+    {.mesh = {.pp = 4}, .shape = &kLlamaBiases, .vpp = 2},
 };
 
 /// Legal ones of 4 ranks.
@@ -74,6 +83,7 @@ class RandomLayouts : public TrainedLayouts {
     layouts_.push_back({.mesh = mesh,
                         .shape = &shapes_.emplace_back(shape),
                         .zero = 1 + static_cast<int>(below(3)),
+                        .vpp = mesh.pp == 2 ? 1 + static_cast<int>(below(2)) : 1,
                         .sequences = static_cast<int32_t>(1 + below(11)),
                         .budget = 20 + 10 * below(5),
                         .recompute = static_cast<Recompute>(below(3))});

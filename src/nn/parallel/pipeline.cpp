@@ -4,9 +4,12 @@
 
 namespace temper {
 
-void Pipeline::exchange(Ctx& c, const Parcel& out, const Parcel& in) const {
-  if (out.tensor.empty() && in.tensor.empty()) return;
-  tensors_->send_recv(c, out.tensor, out.stage, in.tensor, in.stage, "streams and gradients between stages");
+void Pipeline::exchange(Ctx& c, std::span<const Parcel> out, const Parcel& in) const {
+  if (out.empty() && in.tensor.empty()) return;
+  std::vector<temper::Parcel> sent, got;
+  for (const Parcel& p : out) sent.push_back({p.stage, p.tensor.raw(), p.tensor.bytes()});
+  if (!in.tensor.empty()) got.push_back({in.stage, in.tensor.raw(), in.tensor.bytes()});
+  tensors_->exchange(c, sent, got, "streams and gradients between stages");
 }
 
 Tensor Pipeline::receive(Ctx& c, int64_t tokens, int64_t width, DType dtype) const {

@@ -4,6 +4,7 @@
 // of it.
 
 #include <cstring>
+#include <span>
 
 #include "src/comm/collectives.h"
 #include "src/comm/comm.h"
@@ -29,10 +30,15 @@ class Pipeline {
     Tensor tensor = {};
     int stage = 0;
   };
-  /// Both at once: neighbours that send to each other never wait in a circle.
-  void exchange(Ctx& c, const Parcel& out, const Parcel& in) const;
+  /// All at once: ranks that send to each other never wait in a circle.
+  void exchange(Ctx& c, std::span<const Parcel> out, const Parcel& in) const;
   /// The stream [tokens, width] that the stage before sends, in scratch; none to the first one.
   Tensor receive(Ctx& c, int64_t tokens, int64_t width, DType dtype) const;
+  /// The stream to the next stage.
+  void pass_on(Ctx& c, const Tensor& stream) const {
+    const Parcel out{stream, stage() + 1};
+    exchange(c, {&out, 1}, {});
+  }
   /// The last stage's bytes, on all.
   std::string from_last(const std::string& bytes, const char* what) const {
     return stages() > 1 ? control_->broadcast(bytes, stages() - 1, what) : bytes;

@@ -12,7 +12,7 @@ namespace temper {
 /// stage.
 struct Holders {
   int ranks = 1, tp = 1;
-  std::vector<UnitRange> stages = {{}};
+  std::vector<UnitSet> stages = {{}};
 
   ShardPlace place(int number) const {
     const auto stage = static_cast<size_t>(number) * stages.size() / static_cast<size_t>(ranks);

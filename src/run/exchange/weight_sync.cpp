@@ -50,7 +50,7 @@ void WeightSync::post(const ParameterStore& trained, int64_t version) {
     const WeightTransfer& plan = transfer(trained, i);
     if (!std::binary_search(plan.senders().begin(), plan.senders().end(), own)) continue;
     const bool alike = routes_.source(to.rank) < 0;
-    const std::pair<int, int64_t> place{to.place.rank, to.place.units.begin};
+    const std::pair<int, int64_t> place{to.place.rank, to.place.units.ranges.front().begin};
     std::string bytes = alike ? by_place[place] : "";
     const bool first = bytes.empty();
     if (first) bytes = plan.message(trained, own, version);

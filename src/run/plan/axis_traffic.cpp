@@ -74,26 +74,35 @@ std::vector<AlikeUpdates> alike_updates(const BatchPlan& batch) {
   return {{batch.updates_per_step - 1, batch.samples_per_update}, {1, batch.last_update_samples}};
 }
 
+/// Of a micro-batch that goes through one part of a stage: a stream leaves each part but the last, a gradient
+/// each but the first.
+AxisBytes with_all_borders(const RolePlan& trainer, int stage, AxisBytes of_one) {
+  const int ends = (stage == 0 ? 1 : 0) + (stage == trainer.pp() - 1 ? 1 : 0);
+  if (trainer.vpp() > 1) of_one.pp = of_one.pp / (2 - ends) * (2 * trainer.vpp() - ends);
+  return of_one;
+}
+
 /// Of all ranks with one share of one stage's model, in an update: what it sends without micro-batches, what
 /// each of these adds, and where ranks keep shards of gradients what each but the first adds to their sums,
 /// which all ranks make as often.
 AxisBytes share_traffic(const RunPlan& plan, const ModelConfig& model, const Config& config, GridPlace place,
                         const std::vector<std::pair<int, int64_t>>& owners, int64_t samples) {
-  const int64_t ranks = plan.role(RoleKind::trainer)->dp();
+  const RolePlan& trainer = *plan.role(RoleKind::trainer);
+  const int64_t ranks = trainer.dp();
   const int64_t full = full_microbatch(plan), most = ((samples + ranks - 1) / ranks + full - 1) / full;
   const auto of = [&](int64_t sequences) { return update_bytes(plan, model, config, place, sequences); };
   AxisBytes all;
-  for (; place.cp < plan.role(RoleKind::trainer)->cp; ++place.cp) {
+  for (; place.cp < trainer.cp; ++place.cp) {
     const AxisBytes none = of(0);
     for (const auto& [sequences, count] : microbatches_of(plan, samples))
-      all = all + count * (of(sequences) - none);
+      all = all + count * with_all_borders(trainer, place.stage, of(sequences) - none);
   }
   place.cp = 0;
   for (const auto& [replica, alike] : owners) {
     place.replica = replica;
     const AxisBytes ends = of(0);
     all = all + alike * ends;
-    if (most > 1 && plan.role(RoleKind::trainer)->zero > 1)
+    if (most > 1 && trainer.zero > 1)
       all = all + alike * (most - 1) * (of(2 * full) - of(full) - (of(full) - ends));
   }
   return all;

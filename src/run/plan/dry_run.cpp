@@ -1,7 +1,6 @@
 #include "src/run/plan/dry_run.h"
 
 #include <algorithm>
-#include <map>
 
 #include "src/models/parameter_specs.h"
 #include "src/ops/backend.h"
@@ -61,7 +60,7 @@ int tp_of(const RunPlan& plan, RoleKind kind) { return plan.role(kind) ? plan.ro
 int cp_of(const RunPlan& plan, RoleKind kind) { return plan.role(kind) ? plan.role(kind)->cp : 1; }
 
 /// The share that is largest: chunks of a vocabulary may not go evenly.
-ShardPlace largest_share(const ModelConfig& model, int tp, const UnitRange& units = {}) {
+ShardPlace largest_share(const ModelConfig& model, int tp, const UnitSet& units = {}) {
   const ShardPlace all{0, tp, units};
   ShardPlace largest = all;
   if (all.ranks == 1) return all;
@@ -148,7 +147,9 @@ PhaseMemory of_layers(const SomeLayers& all, const Config& config, Device device
 }
 
 SomeLayers layers_of(const RunPlan& plan, const ModelConfig& model, const RoleStage& of) {
-  return {model, plan.role(of.role)->stages[static_cast<size_t>(of.stage)]};
+  const LayerRanges& parts = plan.role(of.role)->stages[static_cast<size_t>(of.stage)];
+  const SomeLayers ends{model, {parts.front().begin, parts.back().end}};
+  return parts.size() == 1 ? ends : fewer(ends, num_layers(parts));
 }
 
 /// A stage beside others that send nothing.
@@ -172,7 +173,7 @@ ModelOptions model_options(const RunPlan& plan, bool trains, Device device) {
 std::vector<int64_t> weight_bytes(const RunPlan& plan, const ModelConfig& model, RoleKind kind) {
   std::vector<int64_t> bytes;
   if (!plan.role(kind)) return bytes;
-  for (const UnitRange& units : plan.role(kind)->holders().stages) {
+  for (const UnitSet& units : plan.role(kind)->holders().stages) {
     const ShardPlace share = largest_share(model, tp_of(plan, kind), units);
     ParameterStore store;
     for (ParamSpec& spec : parameter_specs(model)) store.add(std::move(spec), share);
@@ -190,7 +191,7 @@ auto with_share_of(const RunPlan& plan, const SomeLayers& some, Device device, b
   const int ranks = tp_of(plan, kind);
   Collectives tp = silent_collectives(ranks, place.tp);
   ModelOptions options = model_options(plan, trains, device);
-  options.layers = some.layers;
+  options.layers = {some.layers};
   Collectives cp = silent_collectives(cp_of(plan, kind), place.cp);
   Collectives owners = silent_collectives(trainer_of(plan).replicas(), place.replica);
   if (trains) options.unit_shards = trainer_of(plan).unit_shards(place.replica);
@@ -229,7 +230,7 @@ std::vector<Trajectory> longest(const RunPlan& plan, int64_t sequences) {
 }
 
 TrainedMemory stage_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
-                           const UnitRange& units) {
+                           const UnitSet& units) {
   const Device device = counting_device(plan);
   const ShardPlace share = largest_share(model, trainer_of(plan).tp, units);
   ParameterStore store;
@@ -255,27 +256,9 @@ ModelMemory model_memory(const RunPlan& plan, const ModelConfig& model, const Co
                      .rollout_weights = weight_bytes(plan, model, RoleKind::rollout),
                      .reference_weights = weight_bytes(plan, model, RoleKind::reference),
                      .tables = Model(one, model_options(plan, false, counting_device(plan))).table_bytes()};
-  for (const UnitRange& units : trainer_of(plan).holders().stages)
+  for (const UnitSet& units : trainer_of(plan).holders().stages)
     memory.stages.push_back(stage_memory(plan, model, config, units));
   return memory;
-}
-
-std::vector<PhaseMemory> train_memory(const RunPlan& plan, const ModelConfig& model, const Config& config) {
-  const RolePlan& trainer = trainer_of(plan);
-  const int64_t update = share_of(plan, RoleKind::trainer, plan.batch.samples_per_update);
-  std::map<std::array<int64_t, 3>, std::vector<MicrobatchMemory>> known;
-  std::vector<PhaseMemory> stages;
-  for (int stage = 0; stage < trainer.pp(); ++stage) {
-    const auto [at, is_new] = known.try_emplace(trainer.stage_kind(stage));
-    if (is_new) at->second = microbatch_memory(plan, model, config, stage);
-    PhaseMemory& most = stages.emplace_back();
-    for (const auto& [one, sequences] : at->second) {
-      // Micro-batches in flight, the last one not full where the update has no more sequences.
-      const int64_t kept = std::min(saturating_multiply(sequences, most_kept(stage, trainer.pp())), update);
-      most = larger(most, {saturating_multiply(one.activations / sequences, kept), one.workspace});
-    }
-  }
-  return stages;
 }
 
 std::vector<MicrobatchMemory> microbatch_memory(const RunPlan& plan, const ModelConfig& model,

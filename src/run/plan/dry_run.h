@@ -31,9 +31,8 @@ ModelMemory model_memory(const RunPlan& plan, const ModelConfig& model, const Co
 struct PhaseMemory {
   int64_t activations = 0, workspace = 0;  // kept for backward; everything else
 };
-/// An update whose micro-batches are as full as they can be, on each stage of the trainer.
-std::vector<PhaseMemory> train_memory(const RunPlan& plan, const ModelConfig& model, const Config& config);
-/// One such micro-batch of each kind that may take most: of the longest sequences, and of the most targets.
+/// One full micro-batch of each kind that may take most, on a stage of the trainer: of the longest sequences,
+/// and of the most targets.
 struct MicrobatchMemory {
   PhaseMemory memory;
   int64_t sequences = 0;

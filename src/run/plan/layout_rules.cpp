@@ -65,10 +65,18 @@ std::string pipeline_parallel_defect(const ModelConfig& m, const RolePlan& role,
                      role.kind == RoleKind::rollout ? "" : fmt::format(" and cp = {}", role.cp), pp);
 }
 
-/// The layers of each stage that the config names are of as many stages.
-bool takes_stages(const Config& c, int64_t pp) {
-  const size_t chosen = c.roles.trainer.stage_layers.size();
-  return chosen == 0 || std::cmp_equal(chosen, pp);
+/// Of a trainer with these stages.
+std::string interleaved_defect(const ModelConfig& m, int64_t pp, int64_t vpp) {
+  if (vpp > 1 && pp == 1) return fmt::format("{} parts of a stage need roles.trainer.pp > 1", vpp);
+  if (vpp > m.num_layers / pp)
+    return fmt::format("{} stages of {} parts for {} layers", pp, vpp, m.num_layers);
+  return "";
+}
+
+/// What else the config says of stages goes with as many of them.
+bool takes_stages(const ModelConfig& m, const RoleConfig& c, int64_t pp, int64_t vpp) {
+  const size_t chosen = c.stage_layers.size();
+  return (chosen == 0 || std::cmp_equal(chosen, pp * vpp)) && interleaved_defect(m, pp, vpp).empty();
 }
 
 /// From 1 to `most`.
@@ -191,28 +199,49 @@ void plan_context_parallel(PlanDraft& d, RolePlan& role) {
 void choose_stages(PlanDraft& d, RolePlan& role) {
   const std::vector<int64_t>& chosen = d.config.roles.trainer.stage_layers;
   if (chosen.empty()) return;
-  std::vector<LayerRange> stages;
+  const LayerRanges parts = role.parts();
+  LayerRanges stages;
   Json balanced = Json::array();
-  for (const LayerRange& s : role.stages) balanced.push_back(s.end - s.begin);
+  for (const LayerRange& s : parts) balanced.push_back(s.end - s.begin);
   for (int64_t begin = 0; const int64_t layers : chosen) {
     if (layers < 1 || layers > d.facts.num_layers - begin) break;
     stages.push_back({begin, begin + layers});
     begin += layers;
   }
-  if (stages.size() == chosen.size() && std::ssize(chosen) == role.pp() &&
+  if (stages.size() == chosen.size() && chosen.size() == parts.size() &&
       stages.back().end == d.facts.num_layers) {
-    role.stages = stages;
+    role.stages = parts_of_ranks(stages, role.pp());
     return;
   }
   d.error("roles.trainer.stage_layers",
           fmt::format("{} numbers, each at least 1, have to add up to the {} layers of the model (as many "
-                      "numbers as roles.trainer.pp)",
-                      role.pp(), d.facts.num_layers),
+                      "numbers as roles.trainer.pp x vpp)",
+                      parts.size(), d.facts.num_layers),
           {balanced, Json::array()});
 }
 
+/// Of the trainer with these stages.
+void plan_interleaved(PlanDraft& d, RolePlan& role) {
+  const RoleConfig& keys = d.config.roles.trainer;
+  const std::string why = interleaved_defect(d.facts, role.pp(), keys.vpp);
+  if (!why.empty()) {
+    std::vector<int64_t> numbers = numbers_that(
+        d.facts.num_layers, [&](int64_t n) { return interleaved_defect(d.facts, role.pp(), n).empty(); });
+    keep_fitting(numbers, [&](int64_t n) { return takes_stages(d.facts, keys, role.pp(), n); });
+    return d.error("roles.trainer.vpp", why, as_legal(numbers));
+  }
+  role.stages = parts_of_ranks(balanced_stages(d.facts, role.pp() * static_cast<int>(keys.vpp)), role.pp());
+  choose_stages(d, role);
+  if (role.vpp() > 1 && d.config.validation.every > 0 && !d.config.validation.data.empty())
+    d.error(
+        "validation.every",
+        "not in this version: a validation during training with roles.trainer.vpp > 1, whose ranks cannot "
+        "generate with parts of a model (`temper eval` takes the exports)",
+        {0});
+}
+
 /// Absent in the config: the trainer's, where the ranks divide so. With as many stages the roles have the
-/// same ones.
+/// same ones, those of others in one part.
 void plan_pipeline_parallel(PlanDraft& d, RolePlan& role) {
   if (role.ranks.empty()) return;
   const bool trains = role.kind == RoleKind::trainer;
@@ -224,12 +253,14 @@ void plan_pipeline_parallel(PlanDraft& d, RolePlan& role) {
     std::vector<int64_t> numbers = numbers_that(std::ssize(role.ranks), [&](int64_t n) {
       return pipeline_parallel_defect(d.facts, role, n).empty();
     });
-    if (trains) keep_fitting(numbers, [&](int64_t n) { return takes_stages(d.config, n); });
+    const RoleConfig& keys = d.config.roles.trainer;
+    if (trains) keep_fitting(numbers, [&](int64_t n) { return takes_stages(d.facts, keys, n, keys.vpp); });
     return d.error(fmt::format("roles.{}.pp", role_name(role.kind)), why, as_legal(numbers));
   }
-  role.stages =
-      !trains && pp == trainer.pp() ? trainer.stages : balanced_stages(d.facts, static_cast<int>(pp));
-  if (trains) choose_stages(d, role);
+  const bool same = !trains && pp == trainer.pp();
+  role.stages = same ? trainer.whole_stages()
+                     : parts_of_ranks(balanced_stages(d.facts, static_cast<int>(pp)), static_cast<int>(pp));
+  if (trains) plan_interleaved(d, role);
 }
 
 }  // namespace
@@ -250,7 +281,7 @@ void plan_roles(PlanDraft& d) {
   plan.roles.push_back({RoleKind::trainer, trainer});
   plan_tensor_parallel(d, plan.roles.back());
   plan_context_parallel(d, plan.roles.back());
-  for (RolePlan& role : plan.roles) role.stages = {{0, d.facts.num_layers}};
+  for (RolePlan& role : plan.roles) role.stages = {{{0, d.facts.num_layers}}};
   plan_pipeline_parallel(d, plan.roles.back());
   plan.roles.back().zero = static_cast<int>(roles.trainer.zero);
   // What is illegal is said once.

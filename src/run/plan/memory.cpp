@@ -7,6 +7,7 @@
 
 #include "src/core/check.h"
 #include "src/run/plan/dry_run.h"
+#include "src/train/schedule.h"
 
 namespace temper {
 namespace {
@@ -57,12 +58,46 @@ std::vector<PhaseMemory> of_stages(const RunPlan& plan, RoleKind kind, const Mea
   return stages;
 }
 
+/// Of an update, by one full micro-batch with so many sequences: those in flight, by parts, the last one not
+/// full where the update has no more sequences, and what is made for other ranks until it is sent.
+PhaseMemory in_flight(const RunPlan& plan, const ModelConfig& model, int stage, const MicrobatchMemory& of) {
+  const RolePlan& trainer = *plan.role(RoleKind::trainer);
+  const PipelineShape shape{trainer.pp(), trainer.vpp()};
+  const int64_t update = (plan.batch.samples_per_update - 1) / trainer.dp() + 1;
+  // More than a few do not change how many there are at once.
+  const int64_t all = std::clamp<int64_t>((update - 1) / of.sequences + 1, 1, 4 * trainer.pp());
+  const int64_t kept = std::min(saturating_multiply(of.sequences, most_kept(shape, stage, all)),
+                                saturating_multiply(update, trainer.vpp()));
+  const int64_t borders = schedule(shape, stage, all, training_steps).borders;
+  const int64_t rows = plan.microbatch_tokens() / trainer.cp / trainer.tp + 1;
+  const int64_t more = saturating_multiply(std::max<int64_t>(0, borders - 1),
+                                           rows * model.hidden_size * dtype_size(plan.dtype));
+  return {saturating_multiply(of.memory.activations / of.sequences / trainer.vpp(), kept),
+          saturating_add(of.memory.workspace, more)};
+}
+
+/// An update whose micro-batches are as full as they can be, on each stage of the trainer.
+std::vector<PhaseMemory> train_memory(const RunPlan& plan, const ModelConfig& model, const Config& config) {
+  const RolePlan& trainer = *plan.role(RoleKind::trainer);
+  std::map<std::array<int64_t, 3>, std::vector<MicrobatchMemory>> known;
+  std::vector<PhaseMemory> stages;
+  for (int stage = 0; stage < trainer.pp(); ++stage) {
+    const auto [at, is_new] = known.try_emplace(trainer.stage_kind(stage));
+    if (is_new) at->second = microbatch_memory(plan, model, config, stage);
+    PhaseMemory& most = stages.emplace_back();
+    for (const MicrobatchMemory& one : at->second) {
+      const PhaseMemory all = in_flight(plan, model, stage, one);
+      most = {std::max(most.activations, all.activations), std::max(most.workspace, all.workspace)};
+    }
+  }
+  return stages;
+}
+
 /// A page of this rank's layers.
 int64_t page_bytes(const RunPlan& plan, RoleKind kind, int rank) {
   const RolePlan& role = *plan.role(kind);
-  const LayerRange& layers = role.layers_of(rank);
   const int64_t most = kind == RoleKind::rollout ? plan.kv_page_bytes : plan.validation_page_bytes;
-  return most / role.most_layers() * (layers.end - layers.begin);
+  return most / role.most_layers() * num_layers(role.layers_of(rank));
 }
 
 /// What a rank that trains has of the model.

@@ -74,8 +74,24 @@ int RolePlan::stage_of(int rank) const { return number_of(rank) / ranks_of_stage
 
 int64_t RolePlan::most_layers() const {
   int64_t most = 0;
-  for (const LayerRange& layers : stages) most = std::max(most, layers.end - layers.begin);
+  for (const LayerRanges& layers : stages) most = std::max(most, num_layers(layers));
   return most;
+}
+
+LayerRanges RolePlan::parts() const {
+  LayerRanges all;
+  for (size_t part = 0; part < stages.front().size(); ++part)
+    for (const LayerRanges& stage : stages) all.push_back(stage[part]);
+  return all;
+}
+
+std::vector<LayerRanges> RolePlan::whole_stages() const {
+  std::vector<LayerRanges> whole;
+  for (int64_t begin = 0; const LayerRanges& stage : stages) {
+    whole.push_back({{begin, begin + num_layers(stage)}});
+    begin = whole.back().back().end;
+  }
+  return whole;
 }
 
 int RolePlan::team_number(int rank) const { return number_of(rank) % ranks_of_stage() / team_of_stage(); }

@@ -57,11 +57,17 @@ std::string_view role_name(RoleKind kind);
 
 struct RolePlan {
   RoleKind kind = RoleKind::trainer;
-  std::vector<int> ranks;                 // ascending
-  int tp = 1;                             // neighbours that share the model
-  int cp = 1;                             // those that share the tokens of micro-batches
-  std::vector<LayerRange> stages = {{}};  // layers of each stage of a pipeline
+  std::vector<int> ranks;                    // ascending
+  int tp = 1;                                // neighbours that share the model
+  int cp = 1;                                // those that share the tokens of micro-batches
+  std::vector<LayerRanges> stages = {{{}}};  // layers of each stage of a pipeline, in one part or several
   int pp() const { return static_cast<int>(stages.size()); }
+  /// Parts of each stage (virtual stages): part c of stage s is number c * pp + s of all.
+  int vpp() const { return static_cast<int>(stages.front().size()); }
+  /// All of them in the order of layers.
+  LayerRanges parts() const;
+  /// The same stages with as many layers in one part each.
+  std::vector<LayerRanges> whole_stages() const;
   int dp() const { return static_cast<int>(ranks.size()) / tp / cp / pp(); }
   int zero = 1;  // of the trainer; 2: a rank keeps its shard of gradients; 3: of weights, too
   int ranks_of_stage() const { return static_cast<int>(ranks.size()) / pp(); }
@@ -70,10 +76,9 @@ struct RolePlan {
   int stage_of(int rank) const;
   /// The same for stages with as many layers at the same end of the model, which hold and send the same.
   std::array<int64_t, 3> stage_kind(int stage) const {
-    const LayerRange& layers = stages[static_cast<size_t>(stage)];
-    return {stage == 0, stage == pp() - 1, layers.end - layers.begin};
+    return {stage == 0, stage == pp() - 1, num_layers(stages[static_cast<size_t>(stage)])};
   }
-  const LayerRange& layers_of(int rank) const { return stages[static_cast<size_t>(stage_of(rank))]; }
+  const LayerRanges& layers_of(int rank) const { return stages[static_cast<size_t>(stage_of(rank))]; }
   /// Of a stage.
   int64_t most_layers() const;
   /// Ranks with the same part of the model, which share the optimizer's state.

@@ -93,9 +93,10 @@ std::string stages_text(const RunPlan& plan) {
     std::string names, layers;
     for (const RolePlan& other : plan.roles)
       if (alike(other)) names += (names.empty() ? "" : ", ") + std::string(role_name(other.kind));
-    for (const LayerRange& s : role.stages) layers += fmt::format(" {}-{}", s.begin, s.end - 1);
+    for (const LayerRange& s : role.parts()) layers += fmt::format(" {}-{}", s.begin, s.end - 1);
     text += line("stages", role.pp(),
-                 fmt::format("layers{}, after the embedding and before the head ({})", layers, names));
+                 fmt::format("layers{}, after the embedding and before the head{} ({})", layers,
+                             role.vpp() > 1 ? ", of each stage in turn" : "", names));
   }
   return text;
 }
@@ -107,8 +108,9 @@ std::string roles_text(const RunPlan& plan, int per_node) {
         line(std::string(role_name(role.kind)),
              (role.tp > 1 ? fmt::format("tp {} ", role.tp) : "") +
                  (role.cp > 1 ? fmt::format("cp {} ", role.cp) : "") +
-                 (role.pp() > 1 ? fmt::format("pp {} ", role.pp()) : "") + fmt::format("dp {}", role.dp()) +
-                 (role.zero > 1 ? fmt::format(" zero {}", role.zero) : ""),
+                 (role.pp() > 1 ? fmt::format("pp {} ", role.pp()) : "") +
+                 (role.vpp() > 1 ? fmt::format("vpp {} ", role.vpp()) : "") +
+                 fmt::format("dp {}", role.dp()) + (role.zero > 1 ? fmt::format(" zero {}", role.zero) : ""),
              "ranks " + rank_set_text(role.ranks));
   text += stages_text(plan) + rank_map(plan);
   if (plan.generates) {
@@ -267,7 +269,7 @@ Json roles_json(const RunPlan& plan) {
                                                  {{"dp", role.dp()},
                                                   {"tp", role.tp},
                                                   {"pp", role.pp()},
-                                                  {"vpp", 1},
+                                                  {"vpp", role.vpp()},
                                                   {"cp", role.cp},
                                                   {"ep", 1},
                                                   {"expert_dp", role.dp()},

@@ -22,7 +22,8 @@ std::vector<Alike> alike_parameters(const ModelConfig& model, const Holders& sou
                                     const Holders& receivers) {
   std::set<int64_t> borders{model.num_layers + 1};
   for (const Holders& holders : {sources, receivers})
-    for (const UnitRange& stage : holders.stages) borders.insert(std::max<int64_t>(1, stage.begin));
+    for (const UnitSet& stage : holders.stages)
+      for (const UnitRange& part : stage.ranges) borders.insert(std::max<int64_t>(1, part.begin));
   std::vector<Alike> all;
   for (ParamSpec& spec : parameter_specs(model)) {
     const int64_t unit = spec.unit_number;

@@ -81,7 +81,8 @@ RolePlan eval_role(const RunPlan& plan, int ranks) {
   RolePlan role = *plan.role(RoleKind::trainer);
   role.ranks = all_ranks(ranks);
   role.cp = 1;
-  if (ranks % role.team_size() != 0) role.tp = 1, role.stages = {{0, role.stages.back().end}};
+  role.stages = role.whole_stages();
+  if (ranks % role.team_size() != 0) role.tp = 1, role.stages = {{{0, role.parts().back().end}}};
   return role;
 }
 

@@ -1,5 +1,7 @@
 #include "src/nn/parallel/pipeline.h"
 
+#include <cstring>
+
 #include "src/ops/elementwise.h"
 
 namespace temper {
@@ -7,6 +9,22 @@ namespace temper {
 void Pipeline::exchange(Ctx& c, const Parcel& out, const Parcel& in) const {
   if (out.tensor.empty() && in.tensor.empty()) return;
   tensors_->send_recv(c, out.tensor, out.stage, in.tensor, in.stage, "streams and gradients between stages");
+}
+
+void Pipeline::exchange(Ctx& c, std::span<const Parcel> out, std::span<const Parcel> in,
+                        const char* what) const {
+  const auto as_bytes = [](std::span<const Parcel> parcels) {
+    std::vector<temper::Parcel> list;
+    for (const Parcel& p : parcels) list.push_back({p.stage, p.tensor.raw(), p.tensor.bytes()});
+    return list;
+  };
+  if (!out.empty() || !in.empty()) tensors_->exchange(c, as_bytes(out), as_bytes(in), what);
+}
+
+void Pipeline::copy_from_last(std::vector<double>& values, const char* what) const {
+  const size_t bytes = values.size() * sizeof(double);
+  const std::string all = from_last({reinterpret_cast<const char*>(values.data()), bytes}, what);
+  std::memcpy(values.data(), all.data(), bytes);
 }
 
 Tensor Pipeline::receive(Ctx& c, int64_t tokens, int64_t width, DType dtype) const {

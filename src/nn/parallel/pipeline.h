@@ -3,7 +3,7 @@
 // after a stage's layers goes on, its gradient comes back, or the tokens that were drawn. Layers see nothing
 // of it.
 
-#include <cstring>
+#include <span>
 
 #include "src/comm/collectives.h"
 #include "src/comm/comm.h"
@@ -31,18 +31,15 @@ class Pipeline {
   };
   /// Both at once: neighbours that send to each other never wait in a circle.
   void exchange(Ctx& c, const Parcel& out, const Parcel& in) const;
+  /// The same of several, which arrive in the order of the list between two stages.
+  void exchange(Ctx& c, std::span<const Parcel> out, std::span<const Parcel> in, const char* what) const;
   /// The stream [tokens, width] that the stage before sends, in scratch; none to the first one.
   Tensor receive(Ctx& c, int64_t tokens, int64_t width, DType dtype) const;
   /// The last stage's bytes, on all.
   std::string from_last(const std::string& bytes, const char* what) const {
     return stages() > 1 ? control_->broadcast(bytes, stages() - 1, what) : bytes;
   }
-  template <class T>
-  void copy_from_last(std::vector<T>& values, const char* what) const {
-    const size_t bytes = values.size() * sizeof(T);
-    const std::string all = from_last({reinterpret_cast<const char*>(values.data()), bytes}, what);
-    std::memcpy(values.data(), all.data(), bytes);
-  }
+  void copy_from_last(std::vector<double>& values, const char* what) const;
   /// mine [n] on the first and the last stage becomes the first stage's + the last one's.
   void sum_ends(Ctx& c, const Tensor& mine, const char* what) const;
 

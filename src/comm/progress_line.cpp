@@ -80,15 +80,21 @@ std::string ProgressLine::text(std::span<const ProgressState> ranks, double now)
   if (at.step != step_ || at.phase != phase_) {
     since_ = now;
     tokens_before_ = all.tokens;
+    known_ = {};
   }
+  // A rank that is at its next work says no more what it did in this one.
+  known_.done = std::max(known_.done, all.done);
+  known_.total = std::max(known_.total, all.total);
+  known_.tokens = std::max(known_.tokens, all.tokens);
   step_ = at.step;
   phase_ = at.phase;
   const Words words = words_of(at.phase);
   std::string text = at.step > 0 ? fmt::format("step {}: {}", at.step, words.phase) : words.phase;
-  if (!has_work(at)) return text;
+  if (!has_work(at) || known_.total == 0) return text;
   const double past = now - since_;
-  const double rate = past > 0 ? static_cast<double>(all.tokens - tokens_before_) / past : 0;
-  return text + fmt::format(", {}/{} {}, {} tok/s", all.done, all.total, words.pieces, short_number(rate));
+  const double rate = past > 0 ? static_cast<double>(known_.tokens - tokens_before_) / past : 0;
+  return text +
+         fmt::format(", {}/{} {}, {} tok/s", known_.done, known_.total, words.pieces, short_number(rate));
 }
 
 }  // namespace temper

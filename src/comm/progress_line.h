@@ -27,6 +27,7 @@ class ProgressLine {
   Phase phase_ = Phase::start;
   double since_ = 0;
   int64_t tokens_before_ = 0;
+  WorkState known_;  // of all ranks, in this phase of this step
 };
 
 }  // namespace temper

@@ -12,6 +12,7 @@ Engine::Engine(const Model& model, const EngineOptions& options, Lane& lane, con
       pipeline_(pipeline),
       scheduler_(options.scheduler),
       cache_(KvShape(model), options.num_pages, options.page_tokens, options.poison_free_pages, lane) {
+  scheduler_.steps_at_once = pipeline.stages();
   // What goes through host memory between ranks cannot be recorded.
   const bool alone = !model.splits().shares() && pipeline.stages() == 1;
   const bool records = options.graphs && model.device() == Device::cuda && alone;
@@ -71,6 +72,10 @@ size_t Generation::add(Request request) {
 std::vector<Generation::Finished> Generation::step(Ctx& c) {
   note_progress();
   const ArenaScope scope(c.scratch);
+  if (engine_.pipeline_.stages() > 1) {
+    step_of_stage(c, true);
+    return std::exchange(finished_, {});
+  }
   const std::vector<ScheduledRows> rows = scheduler_.next();
   const LaneSpan span(c.lane, "engine step, sequences", std::ssize(rows));
   if (can_replay(rows))
@@ -85,7 +90,7 @@ void Generation::run(Ctx& c, std::span<const ScheduledRows> rows) {
   const Tensor hidden = batch.forward(c, engine_.model_, engine_.cache_, engine_.pipeline_);
   scheduler_.commit(rows);
   const std::vector<DrawTarget> targets = fork_prompts(batch.last_rows());
-  if (!targets.empty()) append(targets, sampler_.draw(c, engine_.model_, engine_.pipeline_, hidden, targets));
+  if (!targets.empty()) append(targets, sampler_.draw(c, engine_.model_.head(), hidden, targets));
 }
 
 /// Steps of decoding rows alone are recorded; graphs have no room for edits of logits.
@@ -169,7 +174,8 @@ void Generation::append(Sequence& s, int32_t token, double logprob) {
   if (stopped || full || cut) finish(s);
 }
 
-std::vector<Generation::Finished> Generation::cut() {
+std::vector<Generation::Finished> Generation::cut(Ctx& c) {
+  end_steps(c);
   for (const std::unique_ptr<Sequence>& s : scheduler_.remove_all()) {
     if (!s->is_prompt())
       put_away(*s);

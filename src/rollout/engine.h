@@ -4,6 +4,7 @@
 // pages, the rank, or what was added when.
 
 #include <algorithm>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -86,11 +87,11 @@ class Generation {
   /// At any time; Error(Exit::data) where the request is illegal. Returns its number: 0, 1, 2, ...
   size_t add(Request request);
   bool done() const { return scheduler_.done(); }
-  /// One batch through the model. Returns the requests whose samples are all finished now, or cut by
-  /// tokens_per_call.
+  /// One batch through the model, or through this stage of it. Returns the requests whose samples are all
+  /// finished now, or cut by tokens_per_call.
   std::vector<Finished> step(Ctx& c);
   /// Ends here: the requests that are not finished, with what their samples have so far.
-  std::vector<Finished> cut();
+  std::vector<Finished> cut(Ctx& c);
   const RolloutCounters& counters() const { return scheduler_.counters(); }
 
  private:
@@ -99,6 +100,16 @@ class Generation {
     std::vector<Response> responses;
   };
 
+  /// A step from its begin on the first stage until its tokens are known on all; without targets there are
+  /// none.
+  struct UnderWay {
+    std::vector<DrawTarget> targets = {};
+    std::vector<double> drawn = {};  // tokens, then log-probs, where they are known
+  };
+
+  void step_of_stage(Ctx& c, bool begins);
+  void end_steps(Ctx& c);
+  std::vector<double> take_due(Ctx& c);
   void run(Ctx& c, std::span<const ScheduledRows> rows);
   bool can_replay(std::span<const ScheduledRows> rows) const;
   void replay(Ctx& c, std::span<const ScheduledRows> rows);
@@ -120,6 +131,7 @@ class Generation {
   size_t num_requests_ = 0;
   std::map<size_t, Pending> pending_;  // by number of the request
   std::vector<Finished> finished_;     // in this step
+  std::deque<UnderWay> under_way_;  // as many as there are stages at most, oldest first; of one stage: none
 };
 
 }  // namespace temper

@@ -21,17 +21,8 @@ SampleRow Sampler::row(const Sequence& s) const {
           {}};
 }
 
-DrawnTokens Sampler::draw(Ctx& c, const Model& model, const Pipeline& pipeline, const Tensor& hidden,
+DrawnTokens Sampler::draw(Ctx& c, const LogprobHead& head, const Tensor& hidden,
                           std::span<const DrawTarget> targets) const {
-  DrawnTokens drawn{std::vector<int32_t>(targets.size()), std::vector<double>(targets.size())};
-  if (pipeline.last()) drawn = draw_here(c, model.head(), hidden, targets);
-  pipeline.copy_from_last(drawn.tokens, "tokens, copied from the last stage, which draws them");
-  pipeline.copy_from_last(drawn.logprobs, "log-probs of tokens, copied from the last stage");
-  return drawn;
-}
-
-DrawnTokens Sampler::draw_here(Ctx& c, const LogprobHead& head, const Tensor& hidden,
-                               std::span<const DrawTarget> targets) const {
   std::vector<int32_t> index;
   std::vector<std::vector<LogitEdit>> edits;
   std::vector<SampleRow> rows;

@@ -4,8 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "src/models/model.h"
-#include "src/nn/parallel/pipeline.h"
+#include "src/nn/logprob_head.h"
 #include "src/rollout/logit_edits.h"
 #include "src/rollout/sequence.h"
 
@@ -33,16 +32,13 @@ class Sampler {
   /// How the next token of `s` is drawn, but for its edits.
   SampleRow row(const Sequence& s) const;
 
-  /// hidden: [T, D], the rows of the batch, on the last stage, which draws for all of them.
-  DrawnTokens draw(Ctx& c, const Model& model, const Pipeline& pipeline, const Tensor& hidden,
+  /// hidden: [T, D], the rows of the batch.
+  DrawnTokens draw(Ctx& c, const LogprobHead& head, const Tensor& hidden,
                    std::span<const DrawTarget> targets) const;
   /// Error(Exit::numerics) where what was drawn for `s` is no token.
   void require_drawn(const Sequence& s, int32_t token, double logprob) const;
 
  private:
-  DrawnTokens draw_here(Ctx& c, const LogprobHead& head, const Tensor& hidden,
-                        std::span<const DrawTarget> targets) const;
-
   const GenerateOptions& options_;
   LogitEdits edits_;
 };

@@ -26,12 +26,12 @@ void Scheduler::drop_pages(Sequence& s) {
   s.cached = 0;
 }
 
-/// Takes the pages of the youngest sequence that holds any and is younger than `except`.
+/// Takes the pages of the youngest sequence that holds any, may lose them and is younger than `except`.
 bool Scheduler::preempt_youngest(const Sequence& except) {
   for (auto at = active_.rbegin(); at != active_.rend(); ++at) {
     Sequence& victim = **at;
     if (&victim == &except) return false;
-    if (victim.pages.empty()) continue;
+    if (victim.pages.empty() || victim.awaits_token()) continue;
     drop_pages(victim);
     ++counters_.preemptions;
     return true;
@@ -70,7 +70,9 @@ bool Scheduler::admit() {
 
 std::vector<ScheduledRows> Scheduler::next() {
   std::vector<ScheduledRows> step;
-  int64_t prefill_rows = options_.prefill_chunk_tokens, decode_rows = options_.max_running_sequences;
+  const int64_t turns = options_.steps_at_once;
+  int64_t prefill_rows = options_.prefill_chunk_tokens,
+          decode_rows = std::min(options_.max_running_sequences, (running() + turns - 1) / turns);
   const auto schedule = [&](Sequence& s) {
     int64_t rows = std::min(s.missing(), prefill_rows);
     if (s.decoding()) rows = decode_rows > 0 ? 1 : 0;
@@ -81,8 +83,10 @@ std::vector<ScheduledRows> Scheduler::next() {
   // Oldest first, so that a younger sequence is preempted before it is scheduled in this step.
   for (auto& s : active_) schedule(*s);
   while (prefill_rows > 0 && admit()) schedule(*active_.back());
-  CHECK(!step.empty(), "{} active and {} waiting sequences, {} free pages of {}, nothing can run",
-        active_.size(), waiting_.size(), cache_.num_free(), cache_.num_pages());
+  const auto awaits = [](const auto& s) { return s->awaits_token(); };
+  CHECK(!step.empty() || std::any_of(active_.begin(), active_.end(), awaits),
+        "{} active and {} waiting sequences, {} free pages of {}, nothing can run", active_.size(),
+        waiting_.size(), cache_.num_free(), cache_.num_pages());
   return step;
 }
 

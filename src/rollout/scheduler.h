@@ -2,7 +2,9 @@
 // Which rows run next. Every step takes one row of each decoding sequence (oldest first, at most
 // max_running_sequences) and fills up with prefill chunks (at most prefill_chunk_tokens rows). A prompt is
 // admitted when all its samples may run beside those that do (or alone). When pages run out the youngest
-// sequence gives its pages back and is prefilled again later. Nothing here changes a bit of a result.
+// sequence gives its pages back and is prefilled again later. Nothing here changes a bit of a result. Where
+// several steps are under way at once, the sequences of one that is not at its end are left out of the
+// others.
 //
 // Ages: a sequence keeps its place in `active_`; prompts enter in request order, samples take their prompt's
 // place.
@@ -21,6 +23,7 @@ namespace temper {
 struct SchedulerOptions {
   int64_t max_running_sequences = 256;
   int64_t prefill_chunk_tokens = 512;
+  int64_t steps_at_once = 1;  // sequences that decode are dealt to so many steps in turn
 };
 
 /// `rows` rows of a sequence starting at its `cached`.
@@ -40,7 +43,8 @@ class Scheduler {
   void add(std::unique_ptr<Sequence> prompt) { waiting_.push_back(std::move(prompt)); }
   bool done() const { return waiting_.empty() && active_.empty(); }
 
-  /// Rows of the next step with pages for all of them; never empty while not done.
+  /// Rows of the next step with pages for all of them; none only where sequences wait for their tokens: no
+  /// row of theirs is missing, and their pages stay.
   std::vector<ScheduledRows> next();
   /// The rows of `next` are in the cache now; counts them.
   void commit(std::span<const ScheduledRows> step);

@@ -41,6 +41,8 @@ struct Sequence {
   /// Rows to feed before the next token can be sampled.
   int64_t missing() const { return size() - cached; }
   bool decoding() const { return !is_prompt() && missing() == 1; }
+  /// All rows are fed, and what is drawn from the last one is not known yet.
+  bool awaits_token() const { return !is_prompt() && missing() == 0; }
 };
 
 }  // namespace temper

@@ -35,8 +35,7 @@ Tensor StepBatch::forward(Ctx& c, const Model& model, const KvCache& cache, cons
   if (pipeline.last()) return forward_pass(c, model, batch, nullptr, x);
   const Tensor y = c.scratch.make({rows, width}, model.dtype());
   forward_stage(c, model, batch, x, nullptr, y);
-  pipeline.pass_on(c, y);
-  return {};
+  return y;
 }
 
 }  // namespace temper

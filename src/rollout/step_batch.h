@@ -14,7 +14,8 @@ class StepBatch {
  public:
   explicit StepBatch(std::span<const ScheduledRows> step);
 
-  /// Final hidden states [T, D], on the last stage; the keys and values of the rows are in the cache then.
+  /// Final hidden states [T, D], or the stream for the next stage; the keys and values of the rows are in the
+  /// cache then.
   Tensor forward(Ctx& c, const Model& model, const KvCache& cache, const Pipeline& pipeline) const;
   /// Last rows of sequences that have none missing after this step.
   const std::vector<DrawTarget>& last_rows() const { return last_rows_; }

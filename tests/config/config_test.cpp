@@ -129,6 +129,7 @@ TEST(Config, OffValuesOfLaterKeysAreAccepted) {
 }
 
 constexpr const char* kLastSections[] = {"roles.trainer.pp=2",
+                                         "roles.trainer.vpp=2",
                                          "roles.trainer.stage_layers=[3,1]",
                                          "roles.trainer.zero=2",
                                          "roles.trainer.cp=2",

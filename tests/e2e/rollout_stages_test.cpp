@@ -60,6 +60,7 @@ TEST_F(RolloutStages, ValidateWithTheTrainersStages) {
        {layout("pp2", 2, 1, 2, "roles.rollout.pp=1"), layout("cp2pp2", 4, 1, 2, "roles.trainer.cp=2")}) {
     ASSERT_EQ(train(l, 0, l.name, more), 0) << l.name << ": " << output();
     EXPECT_TRUE(program_.read(fmt::format(fmt::runtime(file), l.name)) == want) << l.name;
+    EXPECT_TRUE(rollouts(l.name, 1) == rollouts("one", 1)) << l.name << ": log-probs of the reference, too";
   }
   const std::string eval = "eval run.toml --out {} " + more + "roles.trainer.pp={}";
   ASSERT_EQ(program_.run(fmt::format(fmt::runtime(eval), "one.jsonl", 1)), 0) << output();

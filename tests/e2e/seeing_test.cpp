@@ -24,6 +24,7 @@ checkpoint.every = 1
 log.progress_seconds = 0.01
 validation.data = "data.jsonl"
 validation.every = 1
+validation.samples_per_prompt = 4
 validation.rollout.max_new_tokens = 24
 )";
 

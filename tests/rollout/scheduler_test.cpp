@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <deque>
 #include <map>
 #include <set>
 
@@ -115,7 +116,9 @@ class Driver {
       const std::vector<ScheduledRows> step = scheduler_.next();
       ASSERT_NO_FATAL_FAILURE(check(step));
       scheduler_.commit(step);
-      grow(step);
+      idle_steps_ += step.empty();
+      under_way_.push_back(awaiting(step));
+      if (std::ssize(under_way_) == options_.steps_at_once) grow();
     }
     EXPECT_EQ(cache_.num_free(), cache_.num_pages());
   }
@@ -125,6 +128,7 @@ class Driver {
   const std::vector<std::pair<size_t, int32_t>>& finished() const { return finished_; }
   int64_t most_decoding() const { return most_decoding_; }
   int64_t most_prefill() const { return most_prefill_; }
+  int64_t idle_steps() const { return idle_steps_; }
 
  private:
   void check(const std::vector<ScheduledRows>& step) {
@@ -149,18 +153,27 @@ class Driver {
     most_prefill_ = std::max(most_prefill_, prefill);
   }
 
-  void grow(const std::vector<ScheduledRows>& step) {
+  /// Sequences that get a token at the end of a step.
+  std::vector<Sequence*> awaiting(const std::vector<ScheduledRows>& step) {
+    std::vector<Sequence*> all;
     for (const ScheduledRows& part : step) {
       if (part.sequence->missing() > 0) continue;
       std::vector<Sequence*> ready{part.sequence};
       if (part.sequence->is_prompt()) ready = scheduler_.fork(*part.sequence);
-      for (Sequence* s : ready) {
-        s->tokens.push_back(2);
-        if (s->size() - s->prompt_tokens < new_tokens_[s->request]) continue;
-        finished_.emplace_back(s->request, s->sample);
-        scheduler_.remove(*s);
-      }
+      all.insert(all.end(), ready.begin(), ready.end());
     }
+    return all;
+  }
+  /// The end of the oldest step that is under way.
+  void grow() {
+    for (Sequence* s : under_way_.front()) {
+      ASSERT_EQ(s->missing(), 0) << "a sequence that waits for its token lost its pages";
+      s->tokens.push_back(2);
+      if (s->size() - s->prompt_tokens < new_tokens_[s->request]) continue;
+      finished_.emplace_back(s->request, s->sample);
+      scheduler_.remove(*s);
+    }
+    under_way_.pop_front();
   }
 
   KvCache& cache_;
@@ -169,7 +182,8 @@ class Driver {
   std::vector<int32_t> samples_;
   std::vector<int64_t> new_tokens_;
   std::vector<std::pair<size_t, int32_t>> finished_;
-  int64_t most_decoding_ = 0, most_prefill_ = 0;
+  std::deque<std::vector<Sequence*>> under_way_;
+  int64_t most_decoding_ = 0, most_prefill_ = 0, idle_steps_ = 0;
 };
 
 TEST(Scheduler, NothingRunsTwiceWithEnoughPages) {
@@ -262,6 +276,31 @@ TEST(Scheduler, YoungestIsPreempted) {
   scheduler.commit(step);
   EXPECT_EQ(scheduler.counters().rows_recomputed, kPage);
   EXPECT_EQ(scheduler.counters().rows_generated, 4);
+}
+
+/// With several steps under way each takes its share of the sequences, and none goes without.
+TEST(Scheduler, StepsAtOnceShareTheSequences) {
+  for (const int64_t turns : {2, 4}) {
+    KvCache cache = small_cache(100, false);
+    Driver driver(cache, {.max_running_sequences = 64, .prefill_chunk_tokens = 200, .steps_at_once = turns});
+    driver.add(10, 8, 20);
+    driver.run();
+    EXPECT_EQ(driver.most_decoding(), 8 / turns);
+    EXPECT_EQ(driver.idle_steps(), 2 * (turns - 1)) << "until the first one ends, and after the last begins";
+    EXPECT_EQ(driver.finished().size(), 8u);
+  }
+}
+
+/// Few pages: sequences that wait for their tokens keep theirs.
+TEST(Scheduler, StepsAtOncePreemptOthersThanEachOthers) {
+  for (const int64_t turns : {2, 3}) {
+    KvCache cache = small_cache(7, false);
+    Driver driver(cache, {.max_running_sequences = 8, .prefill_chunk_tokens = 9, .steps_at_once = turns});
+    for (int i = 0; i < 6; ++i) driver.add(5 + 7 * i, 1 + i % 3, 30);
+    driver.run();
+    EXPECT_GT(driver.counters().preemptions, 0) << turns;
+    EXPECT_EQ(driver.finished().size(), 12u) << turns;
+  }
 }
 
 /// A shared last page is copied by whoever writes first; the last holder writes in place.

@@ -1,15 +1,25 @@
 #include "src/nn/parallel/pipeline.h"
 
+#include <cstring>
+
 #include "src/ops/elementwise.h"
 
 namespace temper {
 
-void Pipeline::exchange(Ctx& c, std::span<const Parcel> out, const Parcel& in) const {
-  if (out.empty() && in.tensor.empty()) return;
-  std::vector<temper::Parcel> sent, got;
-  for (const Parcel& p : out) sent.push_back({p.stage, p.tensor.raw(), p.tensor.bytes()});
-  if (!in.tensor.empty()) got.push_back({in.stage, in.tensor.raw(), in.tensor.bytes()});
-  tensors_->exchange(c, sent, got, "streams and gradients between stages");
+void Pipeline::exchange(Ctx& c, std::span<const Parcel> out, std::span<const Parcel> in,
+                        const char* what) const {
+  const auto as_bytes = [](std::span<const Parcel> parcels) {
+    std::vector<temper::Parcel> list;
+    for (const Parcel& p : parcels) list.push_back({p.stage, p.tensor.raw(), p.tensor.bytes()});
+    return list;
+  };
+  if (!out.empty() || !in.empty()) tensors_->exchange(c, as_bytes(out), as_bytes(in), what);
+}
+
+void Pipeline::copy_from_last(std::vector<double>& values, const char* what) const {
+  const size_t bytes = values.size() * sizeof(double);
+  const std::string all = from_last({reinterpret_cast<const char*>(values.data()), bytes}, what);
+  std::memcpy(values.data(), all.data(), bytes);
 }
 
 Tensor Pipeline::receive(Ctx& c, int64_t tokens, int64_t width, DType dtype) const {

@@ -3,7 +3,6 @@
 // after a stage's layers goes on, its gradient comes back, or the tokens that were drawn. Layers see nothing
 // of it.
 
-#include <cstring>
 #include <span>
 
 #include "src/comm/collectives.h"
@@ -30,25 +29,20 @@ class Pipeline {
     Tensor tensor = {};
     int stage = 0;
   };
-  /// All at once: ranks that send to each other never wait in a circle.
-  void exchange(Ctx& c, std::span<const Parcel> out, const Parcel& in) const;
+  /// All at once, in the order of the lists between two stages: ranks that send to each other never wait in a
+  /// circle.
+  void exchange(Ctx& c, std::span<const Parcel> out, std::span<const Parcel> in, const char* what) const;
   /// The stream [tokens, width] that the stage before sends, in scratch; none to the first one.
   Tensor receive(Ctx& c, int64_t tokens, int64_t width, DType dtype) const;
-  /// The stream to the next stage.
-  void pass_on(Ctx& c, const Tensor& stream) const {
-    const Parcel out{stream, stage() + 1};
-    exchange(c, {&out, 1}, {});
+  /// For a step: streams and gradients to others, and what it works on, if that comes from another.
+  void exchange(Ctx& c, std::span<const Parcel> out, const Parcel& in) const {
+    exchange(c, out, {&in, in.tensor.empty() ? 0u : 1u}, "streams and gradients between stages");
   }
   /// The last stage's bytes, on all.
   std::string from_last(const std::string& bytes, const char* what) const {
     return stages() > 1 ? control_->broadcast(bytes, stages() - 1, what) : bytes;
   }
-  template <class T>
-  void copy_from_last(std::vector<T>& values, const char* what) const {
-    const size_t bytes = values.size() * sizeof(T);
-    const std::string all = from_last({reinterpret_cast<const char*>(values.data()), bytes}, what);
-    std::memcpy(values.data(), all.data(), bytes);
-  }
+  void copy_from_last(std::vector<double>& values, const char* what) const;
   /// mine [n] on the first and the last stage becomes the first stage's + the last one's.
   void sum_ends(Ctx& c, const Tensor& mine, const char* what) const;
 

@@ -327,7 +327,7 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
         const Tensor hidden = batch.forward(c, layers, cache, pipeline.get());
         std::vector<DrawTarget> targets = batch.last_rows();
         while (std::ssize(targets) < plan.running_sequences) targets.push_back(targets.back());
-        sampler.draw(c, layers, pipeline.get(), hidden, targets);
+        if (layers.is_last()) sampler.draw(c, layers.head(), hidden, targets);
         return PhaseMemory{0, c.scratch.peak_bytes()};
       });
     });

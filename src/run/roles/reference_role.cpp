@@ -65,9 +65,8 @@ void ReferenceRole::annotate(int64_t step, std::span<const Group> groups) {
 }
 
 void ReferenceRole::close(int64_t step, double seconds) {
-  StepNote note{
-      .maxima = p_.team.largest(p_.memory.metrics("reference"), "memory of a team, max over its ranks"),
-      .stop_requested = stop_requested()};
+  StepNote note{.maxima = p_.team.largest(p_.memory.metrics("reference"), "memory of a team, max"),
+                .stop_requested = stop_requested()};
   if (!p_.team.leads()) return;
   note.maxima["timing_s/ref"] = seconds;
   p_.groups.close(p_.stage, step, note);

@@ -97,7 +97,7 @@ RoundResult RolloutStep::generate(const std::vector<PromptWork>& work) {
   for (Request& request : requests) generation.add(std::move(request));
   while (!generation.done()) {
     result.cut = p_.team.agree([this] { return is_cut(); }, "whether the step is cut, as the leader says");
-    for (Generation::Finished& f : result.cut ? generation.cut() : generation.step(p_.ctx)) {
+    for (Generation::Finished& f : result.cut ? generation.cut(p_.ctx) : generation.step(p_.ctx)) {
       note_work(1, 0);
       if (workers)
         take(to_group(*mine[f.request], std::move(f.responses)), *mine[f.request], *workers, result);
@@ -149,7 +149,7 @@ void RolloutStep::send(std::vector<Group> scored, RoundResult& result) {
 }
 
 void RolloutStep::close() {
-  note_.maxima.merge(p_.team.largest(p_.memory.metrics("generate"), "memory of a team, max over its ranks"));
+  note_.maxima.merge(p_.team.largest(p_.memory.metrics("generate"), "memory of a team, max"));
   if (!p_.team.leads()) return;
   note_.sums.merge(p_.rewards.end_step());
   note_.data_position = p_.prompts.position();

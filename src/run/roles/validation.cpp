@@ -116,7 +116,7 @@ std::optional<std::vector<Group>> Validation::generate(const Set& set, int64_t v
     if (workers) keep(workers->take_finished());
     cut = p_.team.agree(p_.stops, "whether the validation is cut, as the leader says");
   }
-  if (cut) generation.cut();
+  if (cut) generation.cut(p_.ctx);
   if (workers) {
     keep(workers->collect(p_.stops));
     cut = cut || !workers->take_unscored().empty();

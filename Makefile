@@ -108,6 +108,7 @@ $(B)/tests/kernels/choice_file_test: $(if $(CU),,$(B)/kernels/cuda/choice_file.c
 $(B)/tests/%_bench: $(B)/tests/%_bench.cpp.o $(LIB)
 	@echo "  LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $^ $(BENCH_LIBS) $(LDLIBS)
 $(B)/tests/gpu/%_bench: BENCH_LIBS := -lgtest
+$(B)/tests/gpu/tp_bench: BENCH_LIBS := -lcupti
 $(B)/tests/gpu/model_bench $(B)/tests/gpu/elementwise_bench: $(B)/tests/gpu/read_rate.cu.o
 $(B)/tests/gpu/lane_test: $(B)/tests/gpu/late_writer.cu.o
 
@@ -210,7 +211,7 @@ help:
 	@echo "make test                   builds and runs every test; ends with: N passed, N failed, N skipped"
 	@echo "make test-gpu               the tests that need an H100 or H200"
 	@echo "make test-long              runs of many steps: their memory stays flat (half an hour)"
-	@echo "make test-layouts           runs of 8 ranks that share a model in every way, stopped after every step"
+	@echo "make test-layouts           runs of up to 8 ranks that share a model along each axis, stopped after every step"
 	@echo "make test-tsan              data races: tests of core, comm, ops and train, and runs, under the thread sanitizer"
 	@echo "make test-asan              memory errors and undefined behaviour: most tests, under the sanitizers of g++"
 	@echo "make chaos                  kills, signals, stops, failing file calls, changed bits (an hour; CHAOS_SEED=1)"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # `make bench` on a machine with a GPU: kernels and decoding (tests/gpu/model_bench), what training does between products
-# (elementwise_bench), its products (backward_bench), whole updates (train_bench), then Hugging Face transformers on the
-# same jobs where PEER_PYTHON (default python3) has it. Prints Markdown for tests/bench/RESULTS.md; what a peer says on
-# stderr goes to BUILD_DIR/bench-peer.log. usage: tools/bench_gpu.sh BUILD_DIR
+# (elementwise_bench), its products (backward_bench), whole updates (train_bench), what tensor parallelism adds (tp_bench),
+# then Hugging Face transformers on the same jobs where PEER_PYTHON (default python3) has it. Prints Markdown for
+# tests/bench/RESULTS.md; what a peer says on stderr goes to BUILD_DIR/bench-peer.log. usage: tools/bench_gpu.sh BUILD_DIR
 set -eu
 cd "$(dirname "$0")/.."
 build=$1
@@ -15,6 +15,7 @@ echo
 "$build"/tests/gpu/backward_bench
 echo
 for model in 0.6B 1.7B 8B; do "$build"/tests/gpu/train_bench $model; done
+"$build"/tests/gpu/tp_bench | tail -1
 if ! "$peer" -c 'import torch, transformers' 2> "$build/bench-peer.log"; then
   echo "(no transformers in $peer: no peer)"
   exit 0

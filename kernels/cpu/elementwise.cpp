@@ -15,24 +15,28 @@ void add(Ctx& ctx, Tensor y, CTensor a, CTensor b) {
   });
 }
 
-void sum_in_order(Ctx& ctx, Tensor y, CTensor parts) {
+void sum_in_order(Ctx& ctx, Tensor y, CTensor parts, CTensor own, int64_t own_part) {
   dispatch_storage(y.dtype, [&](auto s) {
     using S = decltype(s);
-    const auto add_up = [&](const auto* from) {
+    const auto add_up = [&]<class P>(P) {
       S* to = y.as<S>();
+      const P *from = parts.as<P>(), *mine = own_part < 0 ? nullptr : own.as<P>();
       const int64_t count = y.size(), ranks = parts.dim(0);
+      const auto part = [&](int64_t r, int64_t i) {
+        return load(r == own_part ? mine[i] : from[r * count + i]);
+      };
       parallel_ranges(ctx.threads, count, row_grain(1), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
-          Accumulate<S> sum = load(from[i]);
-          for (int64_t r = 1; r < ranks; ++r) sum += load(from[r * count + i]);
+          Accumulate<S> sum = part(0, i);
+          for (int64_t r = 1; r < ranks; ++r) sum += part(r, i);
           to[i] = store<S>(sum);
         }
       });
     };
     if (parts.dtype == y.dtype)
-      add_up(parts.as<S>());
+      add_up(S{});
     else
-      add_up(parts.as<Accumulate<S>>());
+      add_up(Accumulate<S>{});
   });
 }
 

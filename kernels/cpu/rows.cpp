@@ -29,4 +29,15 @@ void scatter_rows(Ctx& ctx, Tensor y, CTensor x, CTensor index) {
   });
 }
 
+void copy_columns(Ctx& ctx, Tensor to, int64_t to_column, CTensor from, int64_t from_column,
+                  int64_t columns) {
+  const int64_t item = dtype_size(to.dtype), to_pitch = to.dim(1) * item, from_pitch = from.dim(1) * item;
+  char* const y = static_cast<char*>(to.raw()) + to_column * item;
+  const char* const x = static_cast<const char*>(from.data) + from_column * item;
+  parallel_ranges(ctx.threads, to.dim(0), row_grain(columns), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      std::memcpy(y + i * to_pitch, x + i * from_pitch, static_cast<size_t>(columns * item));
+  });
+}
+
 }  // namespace temper::cpu

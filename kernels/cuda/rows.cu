@@ -71,15 +71,42 @@ __global__ void add_kernel(S* y, const S* a, const S* b, int64_t count) {
   store_group(y + first, left, n, whole);
 }
 
-/// y[i] = ((x[0, i] + x[1, i]) + ...), one rounding.
+/// y[i] = ((x[0, i] + x[1, i]) + ...), one rounding; `own` in place of x[own_part, :]. Four elements a thread
+/// where `fours` says that all lie for it.
 template <class S, class P>
-__global__ void sum_in_order_kernel(S* y, const P* x, int64_t parts, int64_t count) {
+__global__ void sum_in_order_kernel(S* y, const P* x, const P* own, int64_t own_part, int64_t parts,
+                                    int64_t count, bool fours) {
+  constexpr int kElements = 4;
   begin_kernel();
-  const int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x;
-  if (i >= count) return;
-  float sum = canonical::load(x[i]);
-  for (int64_t r = 1; r < parts; ++r) sum = __fadd_rn(sum, canonical::load(x[r * count + i]));
-  y[i] = canonical::store<S>(sum);
+  const int64_t first = (blockIdx.x * int64_t{kThreads} + threadIdx.x) * kElements;
+  if (first >= count) return;
+  const int n = static_cast<int>(min(int64_t{kElements}, count - first));
+  const bool whole = fours && n == kElements;
+  float sum[kElements], part[kElements];
+  for (int64_t r = 0; r < parts; ++r) {
+    load_group<P, kElements>(r == 0 ? sum : part, (r == own_part ? own : x + r * count) + first, n, whole);
+#pragma unroll
+    for (int i = 0; r > 0 && i < kElements; ++i) sum[i] = __fadd_rn(sum[i], part[i]);
+  }
+  store_group<S, kElements>(y + first, sum, n, whole);
+}
+
+/// Words of W: columns of rows, `*_pitch` words apart. Threads of a block read before they write.
+constexpr int kWordsOfThread = 4;
+template <class W>
+__global__ void copy_columns_kernel(W* to, int64_t to_pitch, const W* from, int64_t from_pitch,
+                                    uint32_t columns, uint32_t count) {
+  begin_kernel();
+  const uint32_t first = blockIdx.x * uint32_t{kThreads * kWordsOfThread} + threadIdx.x;
+  W words[kWordsOfThread];
+#pragma unroll
+  for (int k = 0; k < kWordsOfThread; ++k)
+    if (const uint32_t i = first + k * kThreads; i < count)
+      words[k] = from[i / columns * from_pitch + i % columns];
+#pragma unroll
+  for (int k = 0; k < kWordsOfThread; ++k)
+    if (const uint32_t i = first + k * kThreads; i < count)
+      to[i / columns * to_pitch + i % columns] = words[k];
 }
 
 template <class S>
@@ -134,19 +161,41 @@ void widen(Ctx& ctx, Tensor y, CTensor x) {
   });
 }
 
-void sum_in_order(Ctx& ctx, Tensor y, CTensor parts) {
+void sum_in_order(Ctx& ctx, Tensor y, CTensor parts, CTensor own, int64_t own_part) {
+  const int64_t count = y.size();
+  const auto lies = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; };
+  const bool fours = count % 4 == 0 && lies(y.data) && lies(parts.data) && lies(own.data);
   dispatch_gpu_storage(y.dtype, [&](auto s) {
     using S = decltype(s);
-    const auto add_up = [&](const auto* from) {
-      using P = std::remove_const_t<std::remove_pointer_t<decltype(from)>>;
-      launch(ctx.lane, sum_in_order_kernel<S, P>, blocks_for(y.size(), kThreads), kThreads, 0, data_of<S>(y),
-             from, parts.dim(0), y.size());
+    const auto add_up = [&]<class P>(P) {
+      launch(ctx.lane, sum_in_order_kernel<S, P>, blocks_for(count, int64_t{kThreads} * 4), kThreads, 0,
+             data_of<S>(y), data_of<P>(parts), data_of<P>(own), own_part, parts.dim(0), count, fours);
     };
     if (parts.dtype == y.dtype)
-      add_up(data_of<S>(parts));
+      add_up(S{});
     else
-      add_up(data_of<float>(parts));
+      add_up(float{});
   });
+}
+
+void copy_columns(Ctx& ctx, Tensor to, int64_t to_column, CTensor from, int64_t from_column,
+                  int64_t columns) {
+  const int64_t item = dtype_size(to.dtype), to_pitch = to.dim(1) * item, from_pitch = from.dim(1) * item;
+  const uintptr_t y = reinterpret_cast<uintptr_t>(to.raw()) + static_cast<uintptr_t>(to_column * item),
+                  x = reinterpret_cast<uintptr_t>(from.data) + static_cast<uintptr_t>(from_column * item);
+  const auto bits = static_cast<uintptr_t>(to_pitch | from_pitch | columns * item) | x | y;
+  const auto go = [&]<class W>(W) {
+    constexpr int64_t kBytes = sizeof(W);
+    const int64_t words = columns * item / kBytes, count = words * to.dim(0);
+    CHECK(count < int64_t{1} << 31, "{} words of columns at once", count);
+    launch(ctx.lane, copy_columns_kernel<W>, blocks_for(count, kThreads * kWordsOfThread), kThreads, 0,
+           reinterpret_cast<W*>(y), to_pitch / kBytes, reinterpret_cast<const W*>(x), from_pitch / kBytes,
+           static_cast<uint32_t>(words), static_cast<uint32_t>(count));
+  };
+  if (bits % 16 == 0)
+    go(uint4{});
+  else
+    go(uint16_t{});
 }
 
 }  // namespace temper::cuda

@@ -22,7 +22,7 @@ FlatRange part_of(const FlatRange& range, int64_t at, int64_t count) {
   return {std::min(range.end, range.begin + at), std::min(range.end, range.begin + at + count)};
 }
 
-Tensor view_range(const Tensor& flat, const FlatRange& range) {
+Tensor view_range(const CTensor& flat, const FlatRange& range) {
   return make_tensor(bytes_at(flat, range.begin), flat.dtype, {range.size()});
 }
 
@@ -59,11 +59,16 @@ void Collectives::reduce_scatter_ranges(Ctx& c, const Tensor& sum, const CTensor
       out.push_back(parcel(peer, parts, part_of(ranges[static_cast<size_t>(peer)], at, step)));
       in.push_back(parcel(peer, got, {peer * mine.size(), (peer + 1) * mine.size()}));
     }
-    device::copy(c.lane, bytes_at(got, me * mine.size()), bytes_at(parts, mine.begin),
-                 mine.size() * dtype_size(parts.dtype));
     transport_->exchange(c.lane, out, in, what);
-    if (mine.size() > 0)
-      sum_in_order(c, view_range(sum, {mine.begin - range.begin, mine.end - range.begin}), got);
+    const Tensor own = view_range(parts, mine),
+                 to = view_range(sum, {mine.begin - range.begin, mine.end - range.begin});
+    if (mine.size() > 0 && like_gpu(c.device)) {
+      sum_in_order(c, to, got, own, me);
+    } else if (mine.size() > 0) {
+      // Host memory that nobody writes to is not taken, and the plan counts what is asked for.
+      device::copy(c.lane, bytes_at(got, me * mine.size()), own.data, own.bytes());
+      sum_in_order(c, to, got);
+    }
     if (counts_only(c.device)) return;  // no piece takes more than the first
   }
 }

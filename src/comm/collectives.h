@@ -34,6 +34,8 @@ class Collectives {
 
   int rank() const { return transport_->rank(); }
   int size() const { return transport_->size(); }
+  const char* carrier() const { return transport_->carrier(); }
+  bool can_record() const { return transport_->can_record(); }
   /// To other ranks, so far.
   int64_t bytes_sent() const { return bytes_sent_; }
 

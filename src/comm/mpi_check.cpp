@@ -2,6 +2,10 @@
 
 #define OMPI_SKIP_MPICXX 1  // the removed C++ bindings do not compile without warnings
 #include <mpi.h>
+#include <unistd.h>
+
+#include "src/core/process/progress.h"
+#include "src/core/stopwatch.h"
 
 namespace temper {
 
@@ -23,6 +27,18 @@ void fail_hang(int rank, const char* what, const std::string& where, double wait
         .where = where,
         .why = fmt::format("{:.0f} s passed, the limit is {:.0f} s", waited_seconds, limit_seconds),
         .fix = "a rank has died or is much slower; see its log, or raise cluster.watchdog_seconds"});
+}
+
+void wait_until(const std::function<bool()>& done, int rank, const char* what, const std::string& where,
+                double limit_seconds) {
+  const Stopwatch watch;
+  for (int64_t polls = 0; !done(); ++polls) {
+    const double waited = watch.seconds();
+    if (waited > limit_seconds) fail_hang(rank, what, where, waited, limit_seconds);
+    if (polls <= 200) continue;
+    note_wait(what, where);
+    ::usleep(waited < 0.01 ? 20 : 200);
+  }
 }
 
 }  // namespace temper

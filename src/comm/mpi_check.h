@@ -1,5 +1,7 @@
 #pragma once
-// Errors of MPI calls and of waits beyond their limit, for the mpi_*.cpp files.
+// Errors of MPI calls, and waits with a limit, for what talks to other ranks.
+
+#include <functional>
 
 #include "src/core/check.h"
 
@@ -11,5 +13,10 @@ void check_mpi(int code, const char* call);
 /// Exit::hang that names the wait.
 [[noreturn]] void fail_hang(int rank, const char* what, const std::string& where, double waited_seconds,
                             double limit_seconds);
+
+/// Until `done` says so. Polls, and after a while sleeps between polls: ranks that share a core leave it to
+/// the one that works. Beyond the limit Exit::hang that names `what` and `where`.
+void wait_until(const std::function<bool()>& done, int rank, const char* what, const std::string& where,
+                double limit_seconds);
 
 }  // namespace temper

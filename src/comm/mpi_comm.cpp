@@ -117,6 +117,9 @@ MpiSession::MpiSession(int* argc, char*** argv) {
                              .why = "Open MPI finds the other ranks through PMIx only",
                              .fix = "use `srun --mpi=pmix ...`"});
   prepare_shared_memory();
+  // Without a launcher Open MPI 4 starts a daemon beside this one process, which takes longer than the rest.
+  if (!std::getenv("PMIX_RANK") && !std::getenv("OMPI_COMM_WORLD_RANK"))
+    ::setenv("OMPI_MCA_ess_singleton_isolated", "1", /*overwrite=*/0);
   int provided = 0;
   check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);

@@ -1,31 +1,27 @@
 #define OMPI_SKIP_MPICXX 1  // the removed C++ bindings do not compile without warnings
 #include <mpi.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <set>
 
 #include "src/comm/mpi_check.h"
 #include "src/comm/mpi_comm.h"
 #include "src/comm/mpi_wait.h"
+#include "src/comm/nccl_transport.h"
 #include "src/core/process/progress.h"
-#include "src/core/stopwatch.h"
 
 namespace temper {
 
 void mpi_wait(std::vector<MPI_Request>& requests, int rank, const char* what, const std::string& where,
               double limit_seconds) {
-  const Stopwatch watch;
-  for (int64_t polls = 0;; ++polls) {
+  const auto all_done = [&] {
     int done = 0;
     check_mpi(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
               "MPI_Testall");
-    if (done) return note_progress();
-    const double waited = watch.seconds();
-    if (waited > limit_seconds) fail_hang(rank, what, where, waited, limit_seconds);
-    if (polls <= 200) continue;
-    note_wait(what, where);
-    ::usleep(waited < 0.01 ? 20 : 200);
-  }
+    return done != 0;
+  };
+  wait_until(all_done, rank, what, where, limit_seconds);
+  note_progress();
 }
 
 namespace {
@@ -46,6 +42,7 @@ class HostTransport : public Transport {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  const char* carrier() const override { return "MPI"; }
 
   void exchange(Lane&, std::span<const Parcel> out, std::span<const Parcel> in, const char* what) override {
     constexpr int kTag = 1;
@@ -84,15 +81,15 @@ class StagedTransport : public Transport {
  public:
   explicit StagedTransport(std::unique_ptr<Transport> host)
       : host_(std::move(host)),
-        out_(device::make_pinned(kPinnedBytes)),
-        in_(device::make_pinned(kPinnedBytes)),
         piece_(kPinnedBytes / std::max(1, host_->size() - 1) / kAlignment * kAlignment) {}
 
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
+  const char* carrier() const override { return "MPI, by way of host memory"; }
 
   void exchange(Lane& lane, std::span<const Parcel> out, std::span<const Parcel> in,
                 const char* what) override {
+    if (!out_) out_ = device::make_pinned(kPinnedBytes), in_ = device::make_pinned(kPinnedBytes);
     int64_t longest = 0;
     for (const std::span<const Parcel> list : {out, in}) {
       CHECK(std::ssize(list) < size(), "{} parcels for {} ranks", list.size(), size());
@@ -127,9 +124,34 @@ class StagedTransport : public Transport {
   }
 
   std::unique_ptr<Transport> host_;
-  device::PinnedMemory out_, in_;
+  device::PinnedMemory out_, in_;  // from the first exchange on
   int64_t piece_;
 };
+
+/// Each of these ranks has a GPU of its own, and all have NCCL.
+bool gpus_and_nccl(MPI_Comm comm, int size) {
+  constexpr int kBytes = 64;
+  std::string own = nccl_is_here() ? device::gpu_uuid() : "";
+  own.resize(kBytes);
+  std::string all(static_cast<size_t>(kBytes * size), '\0');
+  check_mpi(MPI_Allgather(own.data(), kBytes, MPI_BYTE, all.data(), kBytes, MPI_BYTE, comm), "MPI_Allgather");
+  std::set<std::string> gpus;
+  for (int rank = 0; rank < size; ++rank) gpus.insert(all.substr(static_cast<size_t>(rank * kBytes), kBytes));
+  return std::ssize(gpus) == size && !gpus.contains(std::string(kBytes, '\0'));
+}
+
+std::unique_ptr<Transport> gpu_transport(MPI_Comm comm, const char* axis, double limit_seconds) {
+  auto host = std::make_unique<HostTransport>(comm, axis, limit_seconds);
+  const int rank = host->rank(), size = host->size();
+  note_wait("which GPUs the ranks have", axis);
+  const bool staged = size == 1 || !gpus_and_nccl(comm, size);
+  NcclId id{};
+  if (!staged && rank == 0) id = make_nccl_id();
+  if (!staged) check_mpi(MPI_Bcast(id.data(), static_cast<int>(id.size()), MPI_BYTE, 0, comm), "MPI_Bcast");
+  note_progress();
+  if (staged) return std::make_unique<StagedTransport>(std::move(host));
+  return make_nccl_transport(id, rank, size, axis, limit_seconds);
+}
 
 }  // namespace
 
@@ -140,9 +162,9 @@ std::unique_ptr<Collectives> MpiSession::make_collectives(int color, int key, De
   check_mpi(MPI_Comm_split(MPI_COMM_WORLD, color < 0 ? MPI_UNDEFINED : color, key, &comm), "MPI_Comm_split");
   note_progress();
   if (color < 0) return nullptr;
-  std::unique_ptr<Transport> transport = std::make_unique<HostTransport>(comm, axis, wait_limit_seconds);
-  if (device == Device::cuda) transport = std::make_unique<StagedTransport>(std::move(transport));
-  return std::make_unique<Collectives>(std::move(transport));
+  if (device == Device::cuda)
+    return std::make_unique<Collectives>(gpu_transport(comm, axis, wait_limit_seconds));
+  return std::make_unique<Collectives>(std::make_unique<HostTransport>(comm, axis, wait_limit_seconds));
 }
 
 }  // namespace temper

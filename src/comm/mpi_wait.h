@@ -8,8 +8,7 @@
 
 namespace temper {
 
-/// Until all are done. Polls, and after a while sleeps between polls: ranks that share a core leave it to the
-/// one that works. Beyond the limit Exit::hang that names `what` and `where`.
+/// Until all are done, as wait_until (mpi_check.h); progress.
 void mpi_wait(std::vector<MPI_Request>& requests, int rank, const char* what, const std::string& where,
               double limit_seconds);
 

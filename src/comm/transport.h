@@ -22,6 +22,10 @@ class Transport {
   virtual ~Transport() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  /// For people: "NCCL".
+  virtual const char* carrier() const = 0;
+  /// Whether an exchange may be recorded in a device::Graph, by all ranks at the same one.
+  virtual bool can_record() const { return false; }
   /// Sends all of `out` and receives all of `in`, memory of the lane's device, in order of the lane. Between
   /// two ranks parcels arrive in the order of the lists; both sides name the same sizes. No rank sends to
   /// itself. Returns when `in` may be used on the lane and `out` written again. Exit::hang names `what` and

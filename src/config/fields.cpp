@@ -227,7 +227,8 @@ void trainer_fields(RoleConfig& c, Section& f) {
     {.help =
          "what is sharded over the data parallel ranks: 1: the optimizer's state; 2: the sums of "
          "gradients, too, which are then exchanged after every micro-batch; 3: the weights, too, while they "
-         "are trained: they are gathered layer by layer, and are whole again for everything else",
+         "are trained: they are gathered layer by layer, the next one while one is worked with, and are "
+         "whole again for everything else",
      .range = {1, 3},
      .example = 2});
 }
@@ -257,6 +258,14 @@ void roles_fields(RolesConfig& c, ClusterConfig& k, std::vector<Field>& fields) 
   f("reference.ranks", c.reference, follow);
   f("reference.tp", c.reference_tp, follow_tp);
   f("reference.pp", c.reference_pp, follow_pp);
+  f("reference.vpp", c.reference_vpp,
+    {.help =
+         "interleaved pipeline: each stage has so many parts of the model (balanced; those of the trainer, "
+         "if it has as many)",
+     .unit = "parts",
+     .range = kCount,
+     .absent_means = "as roles.trainer.vpp where both have as many stages, else 1",
+     .example = 2});
   f("reference.cp", c.reference_cp,
     {.help = "context parallel: so many ranks share the tokens that the reference scores",
      .unit = "ranks",

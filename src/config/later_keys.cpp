@@ -17,8 +17,8 @@ std::vector<LaterKey> later_keys() {
   for (const char* role : {"trainer", "rollout", "reference"}) {
     const std::string prefix = std::string("roles.") + role + ".";
     for (const char* axis : {"vpp", "cp", "ep", "etp"})
-      if (const std::string key = prefix + axis;
-          key != "roles.trainer.cp" && key != "roles.reference.cp" && key != "roles.trainer.vpp")
+      if (const std::string key = prefix + axis; key != "roles.trainer.cp" && key != "roles.reference.cp" &&
+                                                 key != "roles.trainer.vpp" && key != "roles.reference.vpp")
         keys.push_back({key, {1}, "splitting a model over ranks in this way"});
     if (prefix != "roles.trainer.")
       keys.push_back({prefix + "zero", {1}, "sharding weights over the ranks of this role"});

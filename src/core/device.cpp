@@ -352,7 +352,21 @@ Lane::Lane(Device device) : device_(device) {
 Lane::~Lane() {
   libraries_.reset();
 #ifdef TEMPER_CUDA
+  if (event_ != nullptr) (void)cudaEventDestroy(static_cast<cudaEvent_t>(event_));
   if (stream_ != nullptr) (void)cudaStreamDestroy(static_cast<cudaStream_t>(stream_));
+#endif
+}
+
+void Lane::follow([[maybe_unused]] const Lane& other) {
+#ifdef TEMPER_CUDA
+  if (device_ != Device::cuda) return;
+  auto event = static_cast<cudaEvent_t>(event_);
+  if (event == nullptr) {
+    CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    event_ = event;
+  }
+  CUDA_CHECK(cudaEventRecord(event, stream_of(other)));
+  CUDA_CHECK(cudaStreamWaitEvent(stream_of(*this), event));
 #endif
 }
 

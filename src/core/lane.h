@@ -30,6 +30,8 @@ class Lane {
   void order() { ordered_ = true; }
   /// For launches: whether this one has to wait; answers once for each `order`.
   bool take_order() { return std::exchange(ordered_, false); }
+  /// What comes on this lane begins when all that the other one has now is done. Of the same device.
+  void follow(const Lane& other);
   /// The host waits for all work of this lane; errors of its kernels come out here.
   void wait();
 
@@ -44,6 +46,7 @@ class Lane {
   Device device_;
   bool ordered_ = false;
   void* stream_ = nullptr;
+  void* event_ = nullptr;  // cudaEvent_t, from the first `follow` on
   LaneSpans spans_;
   std::unique_ptr<LaneLibraries> libraries_;
 };

@@ -1,17 +1,20 @@
 #include "src/models/join_pass.h"
 
 #include "src/core/process/progress.h"
+#include "src/models/gather_order.h"
 
 namespace temper {
 namespace {
 
 void join_forward(Ctx& c, const ModelPart& part) {
+  expect_forward(part);
   if (part.is_first()) part.model.gather_begin(c);
   for (int64_t layer = part.layers.begin; layer < part.layers.end; ++layer) part.model.gather_layer(c, layer);
   if (part.is_last()) part.model.gather_end(c);
 }
 
 void join_backward(Ctx& c, const ModelPart& part, const RecomputePlan& recompute, LayerWatcher& watcher) {
+  expect_backward(part, recompute);
   if (part.is_last()) watcher.after_backward(c, part.model.head_unit());
   const std::vector<RecomputePlan::Run> runs = recompute.runs(part.layers);
   for (auto run = runs.rbegin(); run != runs.rend(); ++run) {

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "src/core/process/progress.h"
+#include "src/models/gather_order.h"
 #include "src/ops/elementwise.h"
 
 namespace temper {
@@ -88,6 +89,7 @@ namespace {
 
 /// The stream after the model's layers, with the last addend beside it.
 Residual forward_all(Ctx& c, const ModelPart& part, const Batch& b, const Residual& x, PassSaved* saved) {
+  expect_forward(part);
   return forward_layers(c, part, b, part.is_first() ? part.model.begin(c, b, saved != nullptr) : x, saved);
 }
 
@@ -107,6 +109,7 @@ void forward_stage(Ctx& c, const ModelPart& part, const Batch& b, const Residual
 void backward_pass(Ctx& c, const ModelPart& part, const Batch& b, const CTensor& dhidden,
                    const PassSaved& saved, LayerWatcher* watcher, const Tensor& dx) {
   ArenaScope all(c.scratch);
+  expect_backward(part, saved.recompute);
   CTensor dlast = dhidden;
   if (part.is_last()) {
     const Tensor dnorm = c.scratch.like(saved.norm.x);

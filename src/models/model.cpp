@@ -2,7 +2,6 @@
 
 #include "src/models/parameter_specs.h"
 #include "src/nn/rope_table.h"
-#include "src/nn/unit_gather.h"
 #include "src/ops/attention.h"
 #include "src/ops/embedding.h"
 
@@ -49,6 +48,7 @@ Model::Model(const ModelConfig& config, const ModelOptions& options)
     CHECK(part.begin >= 0 && part.begin < part.end && part.end <= config.num_layers, "layers {} to {} of {}",
           part.begin, part.end, config.num_layers);
   make_parameters();
+  if (options_.splits.owners) gather_ = std::make_unique<UnitGather>(*options_.splits.owners, device());
   make_rope();
   make_layers();
 }
@@ -122,7 +122,11 @@ VocabularyShare Model::embedding_share() const {
 }
 
 void Model::gather(Ctx& c, const Unit& unit) const {
-  if (options_.splits.owners) gather_unit(c, parameters_, *options_.splits.owners, unit);
+  if (gather_) gather_->gather(c, parameters_, unit);
+}
+
+void Model::expect_gathers(std::vector<const Unit*> units) const {
+  if (gather_) gather_->expect(std::move(units));
 }
 
 /// For the head, too.

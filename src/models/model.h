@@ -12,6 +12,7 @@
 #include "src/nn/logprob_head.h"
 #include "src/nn/model_config.h"
 #include "src/nn/parameter.h"
+#include "src/nn/unit_gather.h"
 
 namespace temper {
 
@@ -83,6 +84,8 @@ class Model {
   void gather_begin(Ctx& c) const { gather(c, embedding_unit()); }
   void gather_layer(Ctx& c, int64_t layer) const { gather(c, layer_unit(layer)); }
   void gather_end(Ctx& c) const;
+  /// The units that come next, in this order: each is on its way while the one before it is worked with.
+  void expect_gathers(std::vector<const Unit*> units) const;
 
   const Splits& splits() const { return options_.splits; }
   /// What parameters() are of the whole model's.
@@ -114,6 +117,7 @@ class Model {
   ModelOptions options_;
   LayerRanges parts_;
   ParameterStore parameters_;
+  std::unique_ptr<UnitGather> gather_;  // where there are owners of shards
   Arena tables_;
   RopeTensors rope_;
   Parameter* embedding_ = nullptr;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/ops/elementwise.h"
+#include "src/ops/rows.h"
 
 namespace temper {
 namespace {
@@ -26,15 +27,6 @@ std::vector<Columns> columns_of(const AttentionShape& all, int ranks, int64_t wi
     list.push_back(
         {all.q_width() + i * all.kv_width(), own.q_width() + i * own.kv_width(), own.kv_width(), copies});
   return list;
-}
-
-void copy_columns(Ctx& c, const Tensor& to, int64_t to_column, const CTensor& from, int64_t from_column,
-                  int64_t width) {
-  const int64_t item = dtype_size(to.dtype);
-  if (to.dim(0) == 0) return;
-  device::copy_rows(c.lane, static_cast<char*>(to.raw()) + to_column * item, to.dim(1) * item,
-                    static_cast<const char*>(from.data) + from_column * item, from.dim(1) * item,
-                    width * item, to.dim(0));
 }
 
 Parcel parcel(int peer, const CTensor& t) { return {peer, const_cast<void*>(t.data), t.bytes()}; }

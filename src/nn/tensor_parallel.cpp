@@ -1,26 +1,19 @@
 #include "src/nn/tensor_parallel.h"
 
 #include "src/ops/elementwise.h"
+#include "src/ops/rows.h"
 
 namespace temper {
 namespace {
-
-char* column(const CTensor& t, int64_t at) {
-  return static_cast<char*>(const_cast<void*>(t.data)) + at * dtype_size(t.dtype);
-}
-
-int64_t pitch(const CTensor& t) { return t.dim(1) * dtype_size(t.dtype); }
 
 Tensor flat(const CTensor& t) { return make_tensor(const_cast<void*>(t.data), t.dtype, {t.size()}); }
 
 /// Columns [at, at + width of `part`) of `whole`, into or out of it.
 void copy_out(Ctx& c, const Tensor& part, const CTensor& whole, int64_t at) {
-  device::copy_rows(c.lane, column(part, 0), pitch(part), column(whole, at), pitch(whole), pitch(part),
-                    part.dim(0));
+  copy_columns(c, part, 0, whole, at, part.dim(1));
 }
 void copy_in(Ctx& c, const Tensor& whole, int64_t at, const CTensor& part) {
-  device::copy_rows(c.lane, column(whole, at), pitch(whole), column(part, 0), pitch(part), pitch(part),
-                    part.dim(0));
+  copy_columns(c, whole, at, part, 0, part.dim(1));
 }
 
 Parcel parcel(int peer, const CTensor& t) { return {peer, const_cast<void*>(t.data), t.bytes()}; }
@@ -66,9 +59,16 @@ void gather_columns(Ctx& c, Collectives& tp, const Tensor& all, const CTensor& m
   ArenaScope scope(c.scratch);
   const int64_t rows = mine.dim(0), width = mine.dim(1);
   const Tensor got = c.scratch.make({tp.size() * rows, width}, mine.dtype);
-  tp.all_gather(c, got, mine, "output columns, copied from their tp owners");
+  std::vector<Parcel> out, in;
+  for (int peer = 0; peer < tp.size(); ++peer) {
+    if (peer == tp.rank()) continue;
+    out.push_back(parcel(peer, mine));
+    in.push_back(parcel(peer, temper::rows(got, peer * rows, (peer + 1) * rows)));
+  }
+  tp.exchange(c, out, in, "output columns, copied from their tp owners");
   for (int rank = 0; rank < tp.size(); ++rank)
-    copy_in(c, all, rank * width, temper::rows(got, rank * rows, (rank + 1) * rows));
+    copy_in(c, all, rank * width,
+            rank == tp.rank() ? mine : temper::rows(got, rank * rows, (rank + 1) * rows));
 }
 
 Tensor own_columns(Ctx& c, const Collectives& tp, const CTensor& all) {

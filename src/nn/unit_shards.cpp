@@ -1,24 +1,41 @@
 #include "src/nn/unit_shards.h"
 
+#include <array>
+
 namespace temper {
 
+namespace {
+
+/// Units with the same number share a window.
+size_t window_number(const std::vector<Unit>& units, size_t unit, UnitWindows at_once) {
+  if (units[unit].tied) return 0;
+  const bool end = unit == 0 || unit + 1 == units.size();
+  return at_once == UnitWindows::one || end ? 1 : 2 + unit % 2;
+}
+
+}  // namespace
+
 ShardedUnits::ShardedUnits(const std::vector<Unit>& units, const UnitShards& shards, DType dtype, Arena& kept,
-                           Arena& windows)
+                           Arena& windows, UnitWindows at_once)
     : units_(units), shards_(shards) {
-  int64_t elements = 0, tied = 0, most = 0;
-  for (const Unit& unit : units_) {
+  std::array<int64_t, 4> sizes{};
+  int64_t elements = 0, in_windows = 0;
+  for (size_t i = 0; i < units_.size(); ++i) {
     begin_.push_back(elements);
-    elements += shards_.own(unit).size();
-    int64_t& window = unit.tied ? tied : most;
-    window = std::max(window, unit.range.size());
+    elements += shards_.own(units_[i]).size();
+    int64_t& size = sizes[window_number(units_, i, at_once)];
+    size = std::max(size, units_[i].range.size());
   }
+  std::array<int64_t, 4> begins{};
+  for (size_t i = 0; i < sizes.size(); in_windows += sizes[i++]) begins[i] = in_windows;
+  for (size_t i = 0; i < units_.size(); ++i) window_.push_back(begins[window_number(units_, i, at_once)]);
   kept_ = kept.zeros({elements}, dtype);
-  windows_ = windows.zeros({tied + most}, dtype);
+  windows_ = windows.zeros({in_windows}, dtype);
 }
 
 Tensor ShardedUnits::window(const Unit& unit) const {
-  const int64_t size = unit.range.size();
-  return unit.tied ? rows(windows_, 0, size) : rows(windows_, windows_.size() - size, windows_.size());
+  const int64_t begin = window_[unit_index(units_, unit.range.begin)];
+  return rows(windows_, begin, begin + unit.range.size());
 }
 
 Tensor ShardedUnits::kept(int64_t first, int64_t size) const {

@@ -1,7 +1,7 @@
 #pragma once
 // A value for each element of a model's units, of which this rank keeps its shard_range of every unit: sums
-// of gradients (ZeRO-2), values while they are trained (ZeRO-3). A unit is whole in a window, until the next
-// one is there: they share one, but for a tied embedding, which head and first layer both work with.
+// of gradients (ZeRO-2), values while they are trained (ZeRO-3). A unit is whole in a window, which it shares
+// with others; a tied embedding, which head and first layer both work with, has its own.
 
 #include <limits>
 #include <string>
@@ -41,6 +41,9 @@ struct UnitShards {
   FlatRange own(const Unit& unit) const { return shard_range(unit.range.size(), rank, ranks); }
 };
 
+/// What is whole at the same time: one unit, or one and the next of a pass (layers in turn, the ends apart).
+enum class UnitWindows { one, two };
+
 /// Of the unit that has an element of the flat buffers.
 size_t unit_index(const std::vector<Unit>& units, int64_t element);
 
@@ -49,7 +52,7 @@ class ShardedUnits {
   ShardedUnits() = default;
   /// Zeros. The arenas outlive it.
   ShardedUnits(const std::vector<Unit>& units, const UnitShards& shards, DType dtype, Arena& kept,
-               Arena& windows);
+               Arena& windows, UnitWindows at_once);
 
   bool empty() const { return units_.empty(); }
   Tensor window(const Unit& unit) const;
@@ -63,7 +66,7 @@ class ShardedUnits {
  private:
   std::vector<Unit> units_;
   UnitShards shards_;
-  std::vector<int64_t> begin_;  // of each unit's shard
+  std::vector<int64_t> begin_, window_;  // of each unit: where its shard begins, and its window
   Tensor kept_, windows_;
 };
 

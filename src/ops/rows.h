@@ -1,5 +1,5 @@
 #pragma once
-// Selecting rows: the head works on the rows that have a target only.
+// Selecting rows: the head works on the rows that have a target only; and columns: ranks exchange those.
 
 #include "src/ops/dispatch.h"
 
@@ -10,5 +10,9 @@ void gather_rows(Ctx& c, Tensor y, CTensor x, CTensor index);
 
 /// y = 0, then y[index[i],:] = x[i,:]      y: [T, D]  x: [n, D]  index: [n] i32, distinct
 void scatter_rows(Ctx& c, Tensor y, CTensor x, CTensor index);
+
+/// to[:, to_column + j] = from[:, from_column + j], 0 <= j < columns; the rest of `to` stays.
+/// to: [n, D]  from: [n, E]
+void copy_columns(Ctx& c, Tensor to, int64_t to_column, CTensor from, int64_t from_column, int64_t columns);
 
 }  // namespace temper

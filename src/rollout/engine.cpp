@@ -14,8 +14,9 @@ Engine::Engine(const Model& model, const EngineOptions& options, Lane& lane, con
       cache_(KvShape(model), options.num_pages, options.page_tokens, options.poison_free_pages, lane) {
   scheduler_.steps_at_once = pipeline.stages();
   // What goes through host memory between ranks cannot be recorded.
-  const bool alone = !model.splits().shares() && pipeline.stages() == 1;
-  const bool records = options.graphs && model.device() == Device::cuda && alone;
+  const Splits& splits = model.splits();
+  const bool can_record = pipeline.stages() == 1 && (!splits.shares() || splits.tp->can_record());
+  const bool records = options.graphs && model.device() == Device::cuda && can_record;
   if (records) graphs_.emplace(model, cache_, lane);
 }
 

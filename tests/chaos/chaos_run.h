@@ -1,5 +1,5 @@
 #pragma once
-// Runs that faults are let loose on: a model so small that a run takes a second, runs of one to three ranks
+// Runs that faults are let loose on: a model so small that a run takes a second, runs of one to four ranks
 // with all that makes a resume hard, each once without a fault, and what must hold after one.
 
 #include <mutex>
@@ -32,6 +32,10 @@ inline constexpr Scenario kScenarios[] = {
     {"apart-partial", 3,
      "run.max_policy_lag=1 checkpoint.every=2 roles.rollout.ranks='\"1-2\"' roles.reference.ranks='\"0\"' "
      "roles.trainer.ranks='\"0\"' rollout.tokens_per_step=4 rollout.max_new_tokens=10 "},
+    {"shared", 4,
+     "run.max_policy_lag=1 checkpoint.every=1 roles.trainer.pp=2 roles.trainer.zero=3 "
+     "rollout.max_prompt_tokens=30 rollout.max_new_tokens=8 train.max_tokens_per_microbatch=38 "
+     "rollout.tokens_per_step=4 "},
     {"sft", 2,
      "algorithm.name=sft algorithm.kl_coef=0 algorithm.entropy_coef=0 rollout.samples_per_prompt=1 "
      "train.samples_per_update=3 checkpoint.every=1 "},

@@ -89,7 +89,7 @@ class SignalsAtAnyInstant : public ChaosRun {
 
 TEST_F(SignalsAtAnyInstant, SaveOrSayThatThereIsNothingToSave) {
   const double limit = chaos_in_full() ? 10 : 60;  // seconds; beside other tests a machine may be slow
-  const int64_t wanted = chaos_count(8, 200);
+  const int64_t wanted = chaos_count(5, 200);
   std::atomic<int64_t> sent = 0;
   run_cases(wanted, [&](int64_t number, Draw& draw) -> std::string {
     if (sent >= wanted) return "";

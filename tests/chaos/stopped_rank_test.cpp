@@ -7,14 +7,19 @@ namespace temper {
 namespace {
 
 constexpr int kLimit = 2;  // seconds
-constexpr int kRanks = 3;
 
 /// It does not end, and is as often at a checkpoint or an export as at anything else.
 const std::string kEndless = fmt::format(
     "run.steps=100000 checkpoint.every=1 checkpoint.keep=1 checkpoint.export_hf_every=1 "
-    "rollout.max_new_tokens=12 cluster.watchdog_seconds={} roles.rollout.ranks='\"0\"' "
-    "roles.reference.ranks='\"1\"' roles.trainer.ranks='\"2\"' ",
+    "rollout.max_new_tokens=12 cluster.watchdog_seconds={} ",
     kLimit);
+const std::string kApart = kEndless +
+                           "roles.rollout.ranks='\"0\"' roles.reference.ranks='\"1\"' "
+                           "roles.trainer.ranks='\"2\"' ",
+                  kShared = kEndless + "roles.trainer.tp=2 roles.trainer.pp=2 ",
+                  kSharded = kEndless + "roles.trainer.pp=2 roles.trainer.zero=3 ";
+const Scenario kEndlessRuns[] = {
+    {"apart", 3, kApart.c_str()}, {"shared", 4, kShared.c_str()}, {"sharded", 4, kSharded.c_str()}};
 
 class StoppedRank : public ChaosRun {
  protected:
@@ -42,8 +47,8 @@ TEST_F(StoppedRank, IsNamed) {
   const double limit = chaos_in_full() ? kLimit + 1 : 60;
   run_cases(chaos_count(4, 100), [&](int64_t number, Draw& draw) -> std::string {
     const std::string run = fmt::format("stopped-{}", number);
-    const Scenario s{"endless", kRanks, kEndless.c_str()};
-    const int victim = static_cast<int>(draw.below(kRanks));
+    const Scenario& s = kEndlessRuns[static_cast<size_t>(number) % std::size(kEndlessRuns)];
+    const int victim = static_cast<int>(draw.below(s.ranks));
     // Half of them while the ranks come up.
     const double instant = draw.part() * (draw.below(2) == 0 ? 0.5 : 3.0);
     Background job(program_, command(s, run), log_of(run));
@@ -55,8 +60,8 @@ TEST_F(StoppedRank, IsNamed) {
     const double seconds = since.seconds();
     const int code = job.wait();
     const std::string phase = phase_of(report(run), victim, process);
-    const std::string fault = fmt::format("rank {} (pid {}) stopped after {:.3f} s, named after {:.3f} s",
-                                          victim, process, instant, seconds);
+    const std::string fault = fmt::format("{}: rank {} (pid {}) stopped after {:.3f} s, named after {:.3f} s",
+                                          s.name, victim, process, instant, seconds);
     {
       const std::lock_guard lock(mutex_);
       ++phases_[phase];

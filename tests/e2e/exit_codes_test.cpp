@@ -94,8 +94,8 @@ TEST_F(ExitCodes, HelpAndVersionAreResults) {
   for (const char* code : {"64", "65", "70", "73", "74", "75", "76", "77", "78"})
     EXPECT_NE(program_.read("stdout.log").find(code), std::string::npos) << code;
   program_.run("--version > stdout.log");
-  for (const char* part : {"temper, commit", "compiler: g++", "CUDA:", "driver:", "cuBLASLt:", "MPI:",
-                           "HDF5:", "PCRE2:", "utf8proc:", "xxHash:", "fmt:", "glibc:"})
+  for (const char* part : {"temper, commit", "compiler: g++", "CUDA:", "driver:", "cuBLASLt:", "NCCL:",
+                           "MPI:", "HDF5:", "PCRE2:", "utf8proc:", "xxHash:", "fmt:", "glibc:"})
     EXPECT_NE(program_.read("stdout.log").find(part), std::string::npos) << part;
 }
 

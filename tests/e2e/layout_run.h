@@ -50,6 +50,18 @@ class LayoutRun : public PlacedRun {
     for (const Placement& l : layouts) std::filesystem::remove_all(program_.path("runs/" + l.name));
     std::filesystem::remove_all(program_.path("runs/one"));
   }
+  /// A step ahead of the trainer: again from the start, and after every second step from `first` on.
+  void expect_repeats_and_goes_on(const Placement& l, const std::string& more, int first = 1) {
+    ASSERT_EQ(train(l, 1, "whole", more), 0) << output();
+    ASSERT_EQ(train(l, 1, "again", more), 0) << output();
+    expect_same_run("again", "whole");
+    for (int step = first; step < kSteps; step += 2) {
+      const std::string name = fmt::format("after-{}", step);
+      copy_until("whole", name, step);
+      ASSERT_EQ(train(l, 1, name, more), 0) << output();
+      expect_same_run(name, "whole");
+    }
+  }
   /// Largest difference of two files of doubles, relative to the largest number.
   double difference(const std::string& a, const std::string& b) const {
     const std::string got = program_.read(a), want = program_.read(b);

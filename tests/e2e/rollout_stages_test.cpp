@@ -48,6 +48,28 @@ TEST_F(RolloutStages, WithALagAndResponsesOverSeveralSteps) {
   expect_same_run("after-2", "staged-1");
 }
 
+/// Stages of a reference in several parts, like those of the trainer or not: the log-probs are the same.
+TEST_F(RolloutStages, OfAReferenceInParts) {
+  ASSERT_EQ(train({"whole", 2, "roles.trainer.pp=2 roles.rollout.pp=1"}, 0, "whole", kDeepModel), 0)
+      << output();
+  const Placement inherited{"inherited", 2, "roles.trainer.pp=2 roles.trainer.vpp=2 roles.rollout.pp=1"},
+      own{"own", 2, "roles.trainer.pp=2 roles.rollout.pp=1 roles.reference.vpp=2"},
+      apart{"apart", 4,
+            R"(roles.trainer.ranks='"0-1"' roles.trainer.pp=2 roles.rollout.ranks='"0"' )"
+            R"(roles.reference.ranks='"2-3"' roles.reference.vpp=2)"};
+  for (const Placement& l : {inherited, own, apart}) {
+    ASSERT_EQ(train(l, 0, l.name, kDeepModel), 0) << l.name << ": " << output();
+    EXPECT_TRUE(rollouts(l.name, 1) == rollouts("whole", 1)) << l.name;
+    EXPECT_EQ(program_.metrics(l.name)[0].at("actor/kl_loss"),
+              program_.metrics("whole")[0].at("actor/kl_loss"))
+        << l.name;
+  }
+  expect_same_run("own", "whole");
+  expect_same_run("apart", "whole");
+  EXPECT_EQ(program_.run("check run.toml --ranks 2 roles.trainer.pp=1 roles.reference.vpp=2"), 64);
+  EXPECT_TRUE(says("need roles.reference.pp > 1") && says("roles.reference.vpp = 1")) << output();
+}
+
 /// With weights that stay as they are every layout validates the same.
 TEST_F(RolloutStages, ValidateWithTheTrainersStages) {
   const std::string more = kSmall +

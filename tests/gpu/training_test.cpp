@@ -129,6 +129,7 @@ TEST_P(GpuTraining, RanksThatShareTheModel) {
                             {"pp2", 2, "roles.trainer.pp=2"},
                             {"cp2", 2, "roles.trainer.cp=2"},
                             {"dp2zero3", 2, "roles.trainer.zero=3"},
+                            {"rolloutpp2", 2, "roles.trainer.tp=2 roles.rollout.tp=1 roles.rollout.pp=2"},
                             {"tp2pp2", 4, "roles.trainer.tp=2 roles.trainer.pp=2 roles.rollout.tp=4"}};
   const auto train_on = [&](const Layout& l, const std::string& name) {
     train(name, fmt::format("cluster.shared_gpus=allow {}", l.roles), l.ranks);

@@ -66,6 +66,24 @@ TEST(SumInOrder, BitsFollowTheDefinition) {
     }
 }
 
+/// Where a part lies elsewhere, also where the sum is to be; what is in its place is not read.
+TEST(SumInOrder, OwnPartElsewhere) {
+  for (const auto& [parts, count] : {std::pair<int64_t, int64_t>{2, 4096}, {3, 33001}, {4, 6}})
+    for (DType dtype : kStorageTypes)
+      for (int64_t own_part = 0; own_part < parts; ++own_part) {
+        TestCtx c(2);
+        Values x = round_to(normal_values(parts * count, 6), dtype);
+        const Values own = slice_rows(x, count, own_part, own_part + 1);
+        TestTensor whole(c, x, dtype, {parts, count}), want(c, dtype, {count}), y(c, own, dtype, {count});
+        sum_in_order(c, want, whole);
+        std::fill_n(x.begin() + own_part * count, count, std::nan(""));
+        TestTensor others(c, x, dtype, {parts, count});
+        sum_in_order(c, y, others, y, own_part);
+        expect_same_bits(fmt::format("part {} of {}, {}", own_part, parts, dtype_name(dtype)), y.values(),
+                         want.values());
+      }
+}
+
 /// 1e8 + 1 - 1e8 - 1 and the same numbers in other orders: fp32 tells them apart.
 TEST(SumInOrder, OrderOfTheParts) {
   const auto sum_of = [](const Values& parts) {
@@ -99,6 +117,8 @@ TEST(SumInOrder, WrongShapesAndTypes) {
   EXPECT_THROW(sum_in_order(c, y, x), Error);
   EXPECT_THROW(sum_in_order(c, z, none), Error);
   EXPECT_THROW(sum_in_order(c, z, half), Error);
+  EXPECT_THROW(sum_in_order(c, z, x, z, 2), Error);
+  EXPECT_THROW(sum_in_order(c, z, x, y, 1), Error);
 }
 
 TEST(SumInOrder, PartsInFp32AreRoundedOnce) {

@@ -21,6 +21,43 @@ TEST(GatherRows, CopiesRows) {
     }
 }
 
+/// At odd and at even places; what is beside them stays.
+TEST(CopyColumns, BetweenPlaces) {
+  struct Case {
+    int64_t rows, to_width, to_column, from_width, from_column, columns;
+  };
+  for (const Case& k : {Case{1, 1, 0, 1, 0, 1},
+                        {7, 24, 8, 16, 0, 16},
+                        {50, 64, 32, 96, 64, 32},
+                        {3, 10, 3, 9, 2, 5},
+                        {300, 512, 256, 256, 0, 256},
+                        {5, 8, 0, 8, 8, 0},
+                        {0, 8, 0, 8, 0, 8}})
+    for (DType dtype : kStorageTypes) {
+      TestCtx c(2);
+      const Values from = round_to(normal_values(k.rows * k.from_width, 1), dtype);
+      Values want = round_to(normal_values(k.rows * k.to_width, 2), dtype);
+      TestTensor x(c, from, dtype, {k.rows, k.from_width}), y(c, want, dtype, {k.rows, k.to_width});
+      copy_columns(c, y, k.to_column, x, k.from_column, k.columns);
+      for (int64_t i = 0; i < k.rows; ++i)
+        std::copy_n(from.begin() + i * k.from_width + k.from_column, k.columns,
+                    want.begin() + i * k.to_width + k.to_column);
+      expect_same_bits(fmt::format("{} rows, {} columns {}", k.rows, k.columns, dtype_name(dtype)),
+                       y.values(), want);
+    }
+}
+
+TEST(CopyColumns, OutsideIsRefused) {
+  TestCtx c;
+  TestTensor x(c, DType::f32, {4, 3}), y(c, DType::f32, {4, 5}), fewer(c, DType::f32, {3, 5}),
+      half(c, DType::bf16, {4, 5});
+  EXPECT_THROW(copy_columns(c, y, 3, x, 0, 3), Error);
+  EXPECT_THROW(copy_columns(c, y, 0, x, 1, 3), Error);
+  EXPECT_THROW(copy_columns(c, y, -1, x, 0, 2), Error);
+  EXPECT_THROW(copy_columns(c, fewer, 0, x, 0, 2), Error);
+  EXPECT_THROW(copy_columns(c, half, 0, x, 0, 2), Error);
+}
+
 /// Rows that nothing goes to are zeros.
 TEST(ScatterRows, UndoesAGather) {
   for (int64_t width : {1, 5, 24, 150, 1000})

@@ -83,7 +83,15 @@ TEST(LayoutRules, StagesThatComeFromTheTrainer) {
   EXPECT_EQ(stages_of(RoleKind::rollout, {pp2, uneven, "roles.rollout.pp=1"}), (List{6}));
   EXPECT_EQ(stages_of(RoleKind::rollout, {pp2, uneven, "roles.rollout.pp=4"}), (List{2, 2, 1, 1}));
   EXPECT_EQ(stages_of(RoleKind::rollout, {pp2, "roles.rollout.tp=8"}), (List{6}));
-  EXPECT_EQ(stages_of(RoleKind::reference, {pp2, uneven, "algorithm.kl_coef=0.1"}), (List{5, 1}));
+  const std::string kl = "algorithm.kl_coef=0.1", vpp2 = "roles.trainer.vpp=2",
+                    parts = "roles.trainer.stage_layers=[3,1,1,1]";
+  EXPECT_EQ(stages_of(RoleKind::reference, {pp2, uneven, kl}), (List{5, 1}));
+  EXPECT_EQ(stages_of(RoleKind::reference, {pp2, vpp2, parts, kl}), (List{3, 1, 1, 1}));
+  EXPECT_EQ(stages_of(RoleKind::reference, {pp2, vpp2, parts, kl, "roles.reference.vpp=1"}), (List{4, 2}));
+  EXPECT_EQ(stages_of(RoleKind::reference, {pp2, vpp2, parts, kl, "roles.reference.pp=1"}), (List{6}));
+  EXPECT_EQ(stages_of(RoleKind::reference, {pp2, uneven, kl, "roles.reference.vpp=3"}),
+            (List{1, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(stages_of(RoleKind::rollout, {pp2, vpp2, parts}), (List{4, 2}));
 }
 
 /// A rank's team is spread over the stages; the first ones speak for the teams.
@@ -138,17 +146,18 @@ struct Drawn {
     if (key == "roles.reference.cp") roles.reference_cp = n;
     if (key == "roles.rollout.pp") roles.rollout_pp = n;
     if (key == "roles.reference.pp") roles.reference_pp = n;
+    if (key == "roles.reference.vpp") roles.reference_vpp = n;
     return try_plan(with, ranks, facts);
   }
   std::string text() const {
     const auto& t = config.roles.trainer;
     return fmt::format(
         "{} ranks, {} layers, {} heads, {} of keys, tp {} cp {} pp {} vpp {} zero {}, rollout tp {} pp {}, "
-        "reference tp {} cp {} pp {}",
+        "reference tp {} cp {} pp {} vpp {}",
         ranks, facts.num_layers, facts.num_heads, facts.num_kv_heads, t.tp, t.cp, t.pp, t.vpp, t.zero,
         config.roles.rollout_tp.value_or(0), config.roles.rollout_pp.value_or(0),
         config.roles.reference_tp.value_or(0), config.roles.reference_cp.value_or(0),
-        config.roles.reference_pp.value_or(0));
+        config.roles.reference_pp.value_or(0), config.roles.reference_vpp.value_or(0));
   }
 };
 
@@ -177,6 +186,7 @@ Drawn draw(int64_t index) {
   if (one_of({0, 1}) == 1) d.config.roles.reference_cp = one_of(factors);
   if (one_of({0, 1, 1}) == 0) d.config.roles.rollout_pp = one_of(factors);
   if (one_of({0, 1, 1}) == 0) d.config.roles.reference_pp = one_of(factors);
+  if (one_of({0, 1, 1, 1}) == 0) d.config.roles.reference_vpp = one_of({1, 2, 3});
   return d;
 }
 

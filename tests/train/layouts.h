@@ -1,7 +1,8 @@
 #pragma once
 // Trainers over every kind of sub-mesh of one world, against a trainer of one rank: log-probs have its bits;
 // gradients, norms and weights after two clipped updates are its own within rounding; the same layout has the
-// same bits again. Each rank compares what it has.
+// same bits again. Each rank compares what it has. The same on a GPU that the ranks share, where fp32 takes
+// the place of fp64 and tolerances are wider (tests/gpu/layouts_mpi4_test.cpp).
 
 #include <map>
 
@@ -16,6 +17,9 @@
 #include "tests/support/tiny_model.h"
 
 namespace temper {
+
+/// Of the test program.
+Device device_of_layouts();
 
 struct TrainedShape {
   const char* name;
@@ -34,6 +38,12 @@ struct TrainedShape {
     c.num_kv_heads = kv_heads;
     c.num_layers = layers;
     c.head_dim = 8;
+    if (device_of_layouts() == Device::cuda) {  // what its fast kernels take
+      c.head_dim = 64;
+      c.hidden_size = 256;
+      c.intermediate_size = 384;
+      c.initializer_range = 0.05;
+    }
     c.tie_word_embeddings = tied;
     c.qk_norm = qk_norm;
     c.qkv_bias = c.o_bias = c.mlp_bias = biases;
@@ -81,18 +91,31 @@ class TrainedLayouts : public OnRanks {
     std::unique_ptr<Comm> all;
   };
   static constexpr int kUpdates = 2;
-  static constexpr double kClip = 0.05, kTolerance = 1e-10;
+  static constexpr double kClip = 0.05;
+  /// What is compared in a storage type: log-probs by their bits; gradients of the first update within
+  /// `gradients`, norms and what comes after within `later` of the largest. (Adam's first step has the signs
+  /// of gradients: beside rounding the smallest of them move a weight either way.)
+  struct TypeChecks {
+    DType dtype;
+    bool logprobs;
+    double gradients = 0, later = 0;
+  };
+  static std::span<const TypeChecks> checks() {
+    static constexpr TypeChecks kCpu[] = {
+        {DType::f32, true}, {DType::bf16, true}, {DType::f64, false, 1e-10, 1e-10}};
+    static constexpr TypeChecks kGpu[] = {{DType::f32, true, 1e-4, 0.05}, {DType::bf16, true, 0.05, 0.2}};
+    if (device_of_layouts() == Device::cuda) return kGpu;
+    return kCpu;
+  }
 
   void expect_like_one_rank(std::span<const TrainedLayout> layouts) {
     for (const TrainedLayout& l : layouts) {
       SCOPED_TRACE(l.text());
       const Group group = make_group(l);
-      const Trained &want64 = of_one_rank(l, DType::f64), &want32 = of_one_rank(l, DType::f32),
-                    &want16 = of_one_rank(l, DType::bf16);
-      if (group.all) {
-        expect_logprobs(l, group, DType::f32, want32);
-        expect_logprobs(l, group, DType::bf16, want16);
-        expect_updates(l, group, want64);
+      for (const TypeChecks& of : checks()) {
+        const Trained& want = of_one_rank(l, of);
+        if (group.all && of.logprobs) expect_logprobs(l, group, of.dtype, want);
+        if (group.all && of.gradients > 0) expect_updates(l, group, of, want);
       }
       ASSERT_EQ(comm_->all_reduce_max(HasFailure() ? 1 : 0, "test: failures"), 0) << l.text();
     }
@@ -102,14 +125,14 @@ class TrainedLayouts : public OnRanks {
   Group make_group(const TrainedLayout& l) {
     std::vector<int> ranks(static_cast<size_t>(l.ranks()));
     std::iota(ranks.begin(), ranks.end(), 0);
-    Group group{std::make_unique<Mesh>(*test_world, ranks, l.mesh, Device::cpu, kTestWaitLimit),
+    Group group{std::make_unique<Mesh>(*test_world, ranks, l.mesh, device_of_layouts(), kTestWaitLimit),
                 test_world->make_comm(ranks, kTestWaitLimit)};
     return group;
   }
 
   std::unique_ptr<Model> make(const TrainedLayout& l, Mesh* mesh, DType dtype) {
     const ModelConfig config = l.shape->config();
-    ModelOptions options{dtype, 64, /*with_gradients=*/true};
+    ModelOptions options{dtype, 64, /*with_gradients=*/true, device_of_layouts()};
     if (mesh) {
       if (l.mesh.tp > 1) options.splits.tp = &mesh->on(Axis::tp);
       if (l.mesh.cp > 1) options.splits.cp = &mesh->on(Axis::cp);
@@ -126,7 +149,7 @@ class TrainedLayouts : public OnRanks {
       if (p.spec.init != Init::normal) disturb(p);
     return model;
   }
-  static void disturb(Parameter& p) {
+  void disturb(Parameter& p) {
     const int64_t width = p.spec.size() / p.spec.shape[0];
     const auto seed = static_cast<uint64_t>(std::hash<std::string>{}(p.spec.name));
     const double mean = p.spec.init == Init::ones ? 1 : 0;
@@ -135,8 +158,7 @@ class TrainedLayouts : public OnRanks {
     for (const RowSpan& span : p.spans)
       own.insert(own.end(), whole.begin() + span.whole * width,
                  whole.begin() + (span.whole + span.rows) * width);
-    const std::vector<char> bytes = encode(own, p.value.dtype);
-    std::memcpy(p.value.raw(), bytes.data(), bytes.size());
+    device::copy_to_device(ctx().lane, p.value.raw(), encode(own, p.value.dtype).data(), p.value.bytes());
   }
 
   /// Ragged, some without a response or with masked tokens, one of a single row; a single one has two rows,
@@ -172,11 +194,8 @@ class TrainedLayouts : public OnRanks {
     o.recompute = {.granularity = l.recompute};
     return o;
   }
-  static Ctx& ctx() {
-    static TestCtx c(1);
-    return c;
-  }
-  static Values read(const CTensor& t) { return decode(bytes_of(ctx(), t), t.dtype); }
+  Ctx& ctx() { return backend_.ctx(); }
+  Values read(const CTensor& t) { return decode(bytes_of(ctx(), t), t.dtype); }
 
   Values logprobs(const TrainedLayout& l, const Model& model, Comm& dp, const Pipeline& pipeline) {
     const std::vector<Trajectory> list = trajectories(l);
@@ -225,8 +244,9 @@ class TrainedLayouts : public OnRanks {
     return result;
   }
 
-  /// Made once, by rank 0, for all: in fp64 with updates, else of log-probs alone.
-  const Trained& of_one_rank(const TrainedLayout& l, DType dtype) {
+  /// Made once, by rank 0, for all.
+  const Trained& of_one_rank(const TrainedLayout& l, const TypeChecks& of) {
+    const DType dtype = of.dtype;
     const std::string key =
         fmt::format("{} {} {} {}", l.shape->text(), l.sequences, l.aggregation, dtype_name(dtype));
     const auto [at, is_new] = ones_.try_emplace(key);
@@ -237,15 +257,16 @@ class TrainedLayouts : public OnRanks {
       alone.mesh = {};
       alone.zero = 1, alone.budget = 1000, alone.recompute = Recompute::none;
       const auto model = make(alone, nullptr, dtype);
-      one.logprobs = logprobs(alone, *model, *alone_control_, {});
-      if (dtype == DType::f64) one = train(alone, *model, *alone_control_, *alone_control_, *alone_, {});
+      const Values before = logprobs(alone, *model, *alone_control_, {});
+      if (of.gradients > 0) one = train(alone, *model, *alone_control_, *alone_control_, *alone_, {});
+      one.logprobs = before;
     }
     share(one.logprobs), share(one.norms);
-    if (dtype != DType::f64) return one;
+    if (of.gradients == 0) return one;
     one.gradients.resize(kUpdates);
-    const Model names(l.shape->config(), {DType::f64, 64});
+    const Model names(l.shape->config(), {dtype, 64});
     for (const Parameter& p : names.parameters().list()) {
-      for (auto& of : one.gradients) share(of[p.spec.name]);
+      for (auto& update : one.gradients) share(update[p.spec.name]);
       share(one.weights[p.spec.name]);
     }
     return one;
@@ -257,10 +278,10 @@ class TrainedLayouts : public OnRanks {
     std::memcpy(values.data(), bytes.data(), bytes.size());
   }
 
-  void expect_updates(const TrainedLayout& l, const Group& group, const Trained& want) {
+  void expect_updates(const TrainedLayout& l, const Group& group, const TypeChecks& of, const Trained& want) {
     Trained first;
     for (const bool again : {false, true}) {
-      const auto model = make(l, group.mesh.get(), DType::f64);
+      const auto model = make(l, group.mesh.get(), of.dtype);
       Trained got = train(l, *model, *group.all, group.mesh->control(Axis::dp), group.mesh->replicas(),
                           pipeline_of(l, group));
       if (again) {
@@ -273,14 +294,15 @@ class TrainedLayouts : public OnRanks {
         return;
       }
       EXPECT_GT(want.norms.front(), kClip) << "nothing is clipped";
-      expect_near("gradient norms", got.norms, want.norms, kTolerance);
-      expect_gradients(*model, got, want, *group.all);
-      expect_weights(*model, got, want);
+      expect_near("gradient norms", got.norms, want.norms, of.later);
+      expect_gradients(*model, got, want, of, *group.all);
+      expect_weights(*model, got, want, of.later);
       first = std::move(got);
     }
   }
   /// The pieces of all ranks together are every element once.
-  void expect_gradients(const Model& model, const Trained& got, const Trained& want, Comm& all) {
+  void expect_gradients(const Model& model, const Trained& got, const Trained& want, const TypeChecks& of,
+                        Comm& all) {
     std::vector<double> elements{0};
     for (const OptimizerPiece& piece : pieces_) {
       const std::string& name = piece.parameter->spec.name;
@@ -290,35 +312,36 @@ class TrainedLayouts : public OnRanks {
           const Values &whole = want.gradients[static_cast<size_t>(i)].at(name),
                        &own = got.gradients[static_cast<size_t>(i)].at(name);
           expect_part(fmt::format("gradient {} of {}", i, name), own.data() + range.own.begin,
-                      range.own.size(), whole, range.whole);
+                      range.own.size(), whole, range.whole, i == 0 ? of.gradients : of.later);
         }
       }
     }
     all.all_reduce_sum(elements, "test: elements");
     EXPECT_EQ(elements[0], static_cast<double>(model.parameters().num_parameters()));
   }
-  void expect_weights(const Model& model, const Trained& got, const Trained& want) {
+  void expect_weights(const Model& model, const Trained& got, const Trained& want, double tolerance) {
     for (const Parameter& p : model.parameters().list()) {
       const int64_t width = p.spec.size() / p.spec.shape[0];
       for (const RowSpan& span : p.spans)
         expect_part("weights of " + p.spec.name, got.weights.at(p.spec.name).data() + span.own * width,
-                    span.rows * width, want.weights.at(p.spec.name), span.whole * width);
+                    span.rows * width, want.weights.at(p.spec.name), span.whole * width, tolerance);
     }
   }
   /// Relative to the largest of the whole parameter.
   static void expect_part(const std::string& name, const double* own, int64_t size, const Values& whole,
-                          int64_t from) {
+                          int64_t from, double tolerance) {
     double largest = 0, worst = 0;
     for (const double x : whole) largest = std::max(largest, std::abs(x));
     for (int64_t i = 0; i < size; ++i) {
       const double error = std::abs(own[i] - whole[static_cast<size_t>(from + i)]);
       if (!(error <= worst)) worst = error;
     }
-    EXPECT_LE(worst, kTolerance * largest) << name;
+    EXPECT_LE(worst, tolerance * largest) << name;
   }
 
+  Backend backend_{device_of_layouts()};
   std::unique_ptr<Collectives> alone_ =
-      test_world->make_collectives(test_world->rank(), 0, Device::cpu, "alone", kTestWaitLimit);
+      test_world->make_collectives(test_world->rank(), 0, device_of_layouts(), "alone", kTestWaitLimit);
   std::unique_ptr<Comm> alone_control_ = test_world->make_comm(test_world->rank(), 0, kTestWaitLimit);
   std::map<std::string, Trained> ones_;
   std::vector<OptimizerPiece> pieces_;  // of the last trainer: where they are in the whole

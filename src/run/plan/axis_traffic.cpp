@@ -135,16 +135,24 @@ AxisBytes trainer_traffic(const RunPlan& plan, const ModelConfig& model, const C
   return plan.batch.epochs_per_step * step + once;
 }
 
-/// Of a role that only goes forward over each sample.
+/// Of a role that only goes forward over each sample. Of stages in parts a stream leaves each part but the
+/// model's last.
 AxisBytes forward_traffic(const RunPlan& plan, const ModelConfig& model, const Config& config,
                           RoleKind kind) {
   AxisBytes sample;
   const RolePlan& role = *plan.role(kind);
   for (const auto& [stage, stages] : alike_stages(role))
     for (int tp = 0; tp < role.tp; ++tp)
-      for (int cp = 0; cp < role.cp; ++cp)
-        sample =
-            sample + stages * logprob_bytes(plan, model, config, kind, {.tp = tp, .cp = cp, .stage = stage});
+      for (int cp = 0; cp < role.cp; ++cp) {
+        GridPlace place{.tp = tp, .cp = cp, .stage = stage};
+        AxisBytes of_one = logprob_bytes(plan, model, config, kind, place);
+        if (role.vpp() > 1) {
+          place.stage = 0;
+          of_one.pp = logprob_bytes(plan, model, config, kind, place).pp *
+                      (role.vpp() - (stage == role.pp() - 1 ? 1 : 0));
+        }
+        sample = sample + stages * of_one;
+      }
   return plan.batch.samples_per_step * sample;
 }
 

@@ -22,6 +22,7 @@ class SilentTransport : public Transport {
   SilentTransport(int rank, int size) : rank_(rank), size_(size) {}
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  const char* carrier() const override { return "nothing"; }
   void exchange(Lane&, std::span<const Parcel>, std::span<const Parcel>, const char*) override {}
 
  private:

@@ -65,9 +65,10 @@ std::string pipeline_parallel_defect(const ModelConfig& m, const RolePlan& role,
                      role.kind == RoleKind::rollout ? "" : fmt::format(" and cp = {}", role.cp), pp);
 }
 
-/// Of a trainer with these stages.
-std::string interleaved_defect(const ModelConfig& m, int64_t pp, int64_t vpp) {
-  if (vpp > 1 && pp == 1) return fmt::format("{} parts of a stage need roles.trainer.pp > 1", vpp);
+/// Of a role with these stages.
+std::string interleaved_defect(const ModelConfig& m, RoleKind kind, int64_t pp, int64_t vpp) {
+  if (vpp > 1 && pp == 1)
+    return fmt::format("{} parts of a stage need roles.{}.pp > 1", vpp, role_name(kind));
   if (vpp > m.num_layers / pp)
     return fmt::format("{} stages of {} parts for {} layers", pp, vpp, m.num_layers);
   return "";
@@ -76,7 +77,8 @@ std::string interleaved_defect(const ModelConfig& m, int64_t pp, int64_t vpp) {
 /// What else the config says of stages goes with as many of them.
 bool takes_stages(const ModelConfig& m, const RoleConfig& c, int64_t pp, int64_t vpp) {
   const size_t chosen = c.stage_layers.size();
-  return (chosen == 0 || std::cmp_equal(chosen, pp * vpp)) && interleaved_defect(m, pp, vpp).empty();
+  return (chosen == 0 || std::cmp_equal(chosen, pp * vpp)) &&
+         interleaved_defect(m, RoleKind::trainer, pp, vpp).empty();
 }
 
 /// From 1 to `most`.
@@ -220,17 +222,37 @@ void choose_stages(PlanDraft& d, RolePlan& role) {
           {balanced, Json::array()});
 }
 
+/// Balanced parts of the stages that a role has; an illegal number is an error.
+template <class Fits>
+bool take_parts(PlanDraft& d, RolePlan& role, int64_t vpp, const Fits& fits) {
+  const auto defect = [&](int64_t n) { return interleaved_defect(d.facts, role.kind, role.pp(), n); };
+  if (const std::string why = defect(vpp); !why.empty()) {
+    std::vector<int64_t> numbers =
+        numbers_that(d.facts.num_layers, [&](int64_t n) { return defect(n).empty(); });
+    keep_fitting(numbers, fits);
+    d.error(fmt::format("roles.{}.vpp", role_name(role.kind)), why, as_legal(numbers));
+    return false;
+  }
+  role.stages = parts_of_ranks(balanced_stages(d.facts, role.pp() * static_cast<int>(vpp)), role.pp());
+  return true;
+}
+
+/// Absent in the config: the trainer's, where both have as many stages.
+void plan_parts_of_reference(PlanDraft& d, RolePlan& role) {
+  const RolePlan& trainer = d.result.plan.roles.back();
+  const bool same_stages = role.pp() == trainer.pp();
+  const int64_t vpp = d.config.roles.reference_vpp.value_or(same_stages ? trainer.vpp() : 1);
+  if (same_stages && vpp == trainer.vpp())
+    role.stages = trainer.stages;
+  else if (vpp > 1)
+    take_parts(d, role, vpp, [](int64_t) { return true; });
+}
+
 /// Of the trainer with these stages.
 void plan_interleaved(PlanDraft& d, RolePlan& role) {
   const RoleConfig& keys = d.config.roles.trainer;
-  const std::string why = interleaved_defect(d.facts, role.pp(), keys.vpp);
-  if (!why.empty()) {
-    std::vector<int64_t> numbers = numbers_that(
-        d.facts.num_layers, [&](int64_t n) { return interleaved_defect(d.facts, role.pp(), n).empty(); });
-    keep_fitting(numbers, [&](int64_t n) { return takes_stages(d.facts, keys, role.pp(), n); });
-    return d.error("roles.trainer.vpp", why, as_legal(numbers));
-  }
-  role.stages = parts_of_ranks(balanced_stages(d.facts, role.pp() * static_cast<int>(keys.vpp)), role.pp());
+  if (!take_parts(d, role, keys.vpp, [&](int64_t n) { return takes_stages(d.facts, keys, role.pp(), n); }))
+    return;
   choose_stages(d, role);
   if (role.vpp() > 1 && d.config.validation.every > 0 && !d.config.validation.data.empty())
     d.error(
@@ -241,7 +263,7 @@ void plan_interleaved(PlanDraft& d, RolePlan& role) {
 }
 
 /// Absent in the config: the trainer's, where the ranks divide so. With as many stages the roles have the
-/// same ones, those of others in one part.
+/// same ones, those of a rollout in one part.
 void plan_pipeline_parallel(PlanDraft& d, RolePlan& role) {
   if (role.ranks.empty()) return;
   const bool trains = role.kind == RoleKind::trainer;
@@ -261,6 +283,7 @@ void plan_pipeline_parallel(PlanDraft& d, RolePlan& role) {
   role.stages = same ? trainer.whole_stages()
                      : parts_of_ranks(balanced_stages(d.facts, static_cast<int>(pp)), static_cast<int>(pp));
   if (trains) plan_interleaved(d, role);
+  if (role.kind == RoleKind::reference) plan_parts_of_reference(d, role);
 }
 
 }  // namespace

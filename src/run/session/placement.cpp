@@ -14,12 +14,25 @@ bool Placement::has(Duty duty) const {
 
 namespace {
 
+std::vector<int> united(const std::vector<int>& a, const std::vector<int>& b) {
+  std::vector<int> all;
+  std::set_union(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(all));
+  return all;
+}
+/// Some rank is in both, the second in order.
+bool meet(const std::vector<int>& some, const std::vector<int>& ranks) {
+  return std::any_of(some.begin(), some.end(),
+                     [&](int rank) { return std::binary_search(ranks.begin(), ranks.end(), rank); });
+}
+
 /// Of the ranks that have the role of a row: those that speak for others, and which share each has. `model`:
 /// the role whose teams work as one; null: every rank for itself.
 struct Teams {
   const std::vector<int>& ranks;
   const RolePlan* model;
 
+  /// That of a rank, itself included.
+  std::vector<int> of(int rank) const { return model ? model->team(rank) : std::vector{rank}; }
   std::vector<int> leaders() const { return model ? model->leaders() : ranks; }
   Share share(int rank) const {
     if (model) return {model->team_number(rank), model->teams()};
@@ -40,6 +53,9 @@ struct Teams {
 Placement place_roles(const RunTask& task, std::span<const RoleRow> rows, int rank) {
   Placement placement;
   RoleRanks& all = placement.ranks;
+  std::vector<int> producing;
+  for (const RoleRow& row : rows)
+    if (row.duty == Duty::produces) producing = united(producing, row.ranks(task));
   for (const RoleRow& row : rows) {
     const std::vector<int> ranks = row.ranks(task);
     if (ranks.empty()) continue;
@@ -52,7 +68,7 @@ Placement place_roles(const RunTask& task, std::span<const RoleRow> rows, int ra
       teams.add_to(only, all.with_producers);
     }
     if (std::binary_search(ranks.begin(), ranks.end(), rank))
-      placement.roles.push_back({&row, teams.share(rank), stage});
+      placement.roles.push_back({&row, teams.share(rank), stage, meet(teams.of(rank), producing)});
   }
   std::stable_sort(placement.roles.begin(), placement.roles.end(),
                    [](const PlacedRole& a, const PlacedRole& b) { return a.row->duty < b.row->duty; });

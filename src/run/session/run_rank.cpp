@@ -255,9 +255,7 @@ RoleParts RunRank::role_parts(const ModelSource& source) {
       .rewards = rewards.get(),
       .engine = [this](const Model& model) -> Engine& { return engine_of(model); },
       .load_reference = [this, source] { return host->load(source, share_of_model(RoleKind::reference)); },
-      // A rank that annotates and does not produce takes a step when the trainer needs it: it must not
-      // wait for groups ahead.
-      .lead = {placement.has(Duty::produces) ? task.lag() : 0, last_step(), resume.produced}};
+      .lead = {0, last_step(), resume.produced}};
 }
 
 void RunRank::build_roles() {
@@ -273,6 +271,7 @@ void RunRank::build_roles() {
   RoleParts parts = role_parts(source);
   for (const PlacedRole& role : placement.roles) {
     parts.share = role.share;
+    parts.lead.lag = role.ahead ? task.lag() : 0;
     parts.stage = role.stage;
     parts.team = role.row->shares_model_of ? team_of(*role.row->shares_model_of) : Team();
     roles.push_back(role.row->make(parts));

@@ -138,6 +138,20 @@ void export_what_is_owed(RunRank& rank) {
     export_step(rank, step);
 }
 
+/// "; tensors over tp, dp by NCCL", where GPUs exchange any.
+std::string carriers(RunRank& rank) {
+  std::map<std::string, std::string> axes;  // by carrier
+  if (rank.device == Device::cuda)
+    for (const Axis axis : kAxes)
+      if (const Collectives& ranks = rank.mesh.on(axis); ranks.size() > 1) {
+        std::string& names = axes[ranks.carrier()];
+        names += (names.empty() ? "" : ", ") + std::string(kAxisNames[static_cast<size_t>(axis)]);
+      }
+  std::string text;
+  for (const auto& [carrier, names] : axes) text += fmt::format("; tensors over {} by {}", names, carrier);
+  return text;
+}
+
 }  // namespace
 
 void start_run(RunRank& rank) {
@@ -157,11 +171,11 @@ void start_run(RunRank& rank) {
   const RunPlan& plan = rank.task.plan;
   const bool by_mpirun = std::getenv("OMPI_COMM_WORLD_RANK") != nullptr;
   const std::string& digest = rank.host->weights_digest();
-  spdlog::info("{} parameters, {} ranks, {}, {}, {} updates in all; {}{}{}",
+  spdlog::info("{} parameters, {} ranks, {}, {}, {} updates in all; {}{}{}{}",
                rank.policy->parameters().num_parameters(), plan.num_ranks, rank.threads,
                dtype_name(plan.dtype), plan.batch.updates_total,
                make_algorithm(rank.config().algorithm)->describe(),
-               digest.empty() ? "" : "; weights of digest " + digest,
+               digest.empty() ? "" : "; weights of digest " + digest, carriers(rank),
                by_mpirun ? "; kill -USR1 of mpirun saves and stops, Ctrl-C does not save" : "");
   const std::string changed = changed_sampling_text(rank.config().rollout);
   if (plan.generates && !rank.task.replay() && !changed.empty()) spdlog::warn("{}", changed);

@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include "src/comm/mpi_comm.h"
+#include "src/comm/nccl_transport.h"
 #include "src/core/cuda_version.h"
 #include "src/io/hdf5_layout.h"
 
@@ -66,11 +67,12 @@ std::string libraries() {
 std::string version_text() {
   const std::string mpi = MpiSession::library_version();
   return fmt::format(
-      "temper, commit {}\ncompiler: g++ {}\nflags:    {}\nCUDA:     {}\ndriver:   {}\ncuBLASLt: {}\n"
+      "temper, commit {}\ncompiler: g++ {}\nflags:    {}\nCUDA:     {}\ndriver:   {}\ncuBLASLt: {}\nNCCL:    "
+      " {}\n"
       "MPI:      {}\nHDF5:     {}\nspdlog:   {}.{}.{}\n{}",
       TEMPER_COMMIT, __VERSION__, TEMPER_BUILD_FLAGS, cuda_version(), gpu_driver_version(), cublas_version(),
-      mpi.substr(0, mpi.find(',')), hdf5_version(), SPDLOG_VER_MAJOR, SPDLOG_VER_MINOR, SPDLOG_VER_PATCH,
-      libraries());
+      nccl_version(), mpi.substr(0, mpi.find(',')), hdf5_version(), SPDLOG_VER_MAJOR, SPDLOG_VER_MINOR,
+      SPDLOG_VER_PATCH, libraries());
 }
 
 }  // namespace temper

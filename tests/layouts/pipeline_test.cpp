@@ -37,17 +37,7 @@ TEST_F(PipelineRun, DumpsTheGradientsOfOneRank) {
   }
 }
 
-TEST_F(PipelineRun, RepeatsAndGoesOnAfterEveryStep) {
-  ASSERT_EQ(train(kTp2Pp2, 1, "whole", kSmall), 0) << output();
-  ASSERT_EQ(train(kTp2Pp2, 1, "again", kSmall), 0) << output();
-  expect_same_run("again", "whole");
-  for (int step = 1; step < kSteps; step += 2) {
-    const std::string name = fmt::format("after-{}", step);
-    copy_until("whole", name, step);
-    ASSERT_EQ(train(kTp2Pp2, 1, name, kSmall), 0) << output();
-    expect_same_run(name, "whole");
-  }
-}
+TEST_F(PipelineRun, RepeatsAndGoesOn) { expect_repeats_and_goes_on(kTp2Pp2, kSmall); }
 
 /// Stages in parts: the sums of gradients are in the same order, so that weights are those of whole stages.
 TEST_F(PipelineRun, PartsOfStagesTrainAsWholeStages) {
@@ -124,34 +114,6 @@ TEST_F(PipelineRun, SupervisedRuns) {
   ASSERT_EQ(train(kTp2Pp2, 0, "tp2pp2", more), 0) << output();
   EXPECT_NEAR(program_.metrics("tp2pp2")[0].at("train/loss").get<double>(),
               program_.metrics("one")[0].at("train/loss").get<double>(), 1e-6);
-}
-
-TEST_F(PipelineRun, IllegalNumbersAreRefusedWithLegalOnes) {
-  EXPECT_EQ(train(layout("three", 4, 1, 3), 0, "three"), 64);
-  EXPECT_TRUE(says("roles.trainer.pp") && says("= 1 or 2")) << output();
-  EXPECT_EQ(train(layout("many", 4, 1, 4), 0, "many"), 64);
-  EXPECT_TRUE(says("4 stages for 2 layers")) << output();
-  for (const char* layers : {"[3]", "[1,2]", "[2,0]", "[1,1,0]", "[2147483647,2147483647]"}) {
-    EXPECT_EQ(program_.run(fmt::format(
-                  "check run.toml --ranks 2 roles.trainer.pp=2 'roles.trainer.stage_layers={}'", layers)),
-              64);
-    EXPECT_TRUE(says("add up to the 2 layers") && says("roles.trainer.stage_layers = [1, 1] or []"))
-        << layers << output();
-  }
-}
-
-TEST_F(PipelineRun, IllegalPartsAreRefusedWithLegalOnes) {
-  const std::string check = "check run.toml model.path=deep --ranks 2 ";
-  EXPECT_EQ(program_.run(check + "roles.trainer.vpp=2"), 64);
-  EXPECT_TRUE(says("need roles.trainer.pp > 1") && says("roles.trainer.vpp = 1")) << output();
-  EXPECT_EQ(program_.run(check + "roles.trainer.pp=2 roles.trainer.vpp=3"), 64);
-  EXPECT_TRUE(says("2 stages of 3 parts for 5 layers") && says("roles.trainer.vpp = 1 or 2")) << output();
-  EXPECT_EQ(program_.run(check + "roles.trainer.pp=2 roles.trainer.vpp=2 roles.trainer.stage_layers=[3,2]"),
-            64);
-  EXPECT_TRUE(says("roles.trainer.stage_layers = [")) << output();
-  EXPECT_EQ(
-      program_.run(check + "roles.trainer.pp=2 roles.trainer.vpp=2 roles.trainer.stage_layers=[1,2,1,1]"), 0);
-  EXPECT_TRUE(says("pp 2 vpp 2") && says("layers 0-0 1-2 3-3 4-4")) << output();
 }
 
 }  // namespace

@@ -45,17 +45,7 @@ TEST_F(ContextParallelRun, DumpsTheGradientsOfOneRank) {
   }
 }
 
-TEST_F(ContextParallelRun, RepeatsAndGoesOnAfterEveryStep) {
-  ASSERT_EQ(train(kTp2Cp2, 1, "whole", kPrompts), 0) << output();
-  ASSERT_EQ(train(kTp2Cp2, 1, "again", kPrompts), 0) << output();
-  expect_same_run("again", "whole");
-  for (int step = 1; step < kSteps; step += 2) {
-    const std::string name = fmt::format("after-{}", step);
-    copy_until("whole", name, step);
-    ASSERT_EQ(train(kTp2Cp2, 1, name, kPrompts), 0) << output();
-    expect_same_run(name, "whole");
-  }
-}
+TEST_F(ContextParallelRun, RepeatsAndGoesOn) { expect_repeats_and_goes_on(kTp2Cp2, kPrompts); }
 
 TEST_F(ContextParallelRun, StateOfOneLayoutLoadsUnderAnother) {
   ASSERT_EQ(train(kCp2Dp2, 0, "run", kPrompts), 0) << output();
@@ -88,45 +78,33 @@ TEST_F(ContextParallelRun, OtherRolesMayBeAnywhere) {
   EXPECT_TRUE(rollouts("older", 1) == rollouts("home-0", 1));
 }
 
+/// A rollout of whole models on three ranks: those of the trainer and others.
+TEST_F(ContextParallelRun, ATrainerOfTp2Cp2AndARolloutOfDp3) {
+  const std::string every = kPrompts + "checkpoint.export_hf_every=1 ",
+                    of_trainer = "roles.trainer.tp=2 roles.trainer.ranks='\"0-3\"' roles.rollout.tp=1 ";
+  const Placement overlapping = shared("overlapping", 4, 2, 19, of_trainer + "roles.rollout.ranks='\"0-2\"'"),
+                  partly = shared("partly", 6, 2, 19, of_trainer + "roles.rollout.ranks='\"3-5\"'"),
+                  disjoint = shared("disjoint", 7, 2, 19, of_trainer + "roles.rollout.ranks='\"4-6\"'");
+  for (const int lag : {0, 1}) {
+    const std::string home = fmt::format("home-{}", lag);
+    ASSERT_EQ(train(kTp2Cp2, lag, home, every), 0) << output();
+    for (const Placement& l : {overlapping, partly, disjoint}) {
+      const std::string name = fmt::format("{}-{}", l.name, lag);
+      ASSERT_EQ(train(l, lag, name, every), 0) << l.name << ": " << output();
+      expect_same_run(name, home);
+    }
+  }
+  for (const Json& line : program_.metrics("disjoint-0"))
+    EXPECT_EQ(line.at("actor/rollout_logprob_diff_max").get<double>(), 0.0);
+  expect_score_agrees(program_, "disjoint-1", kSteps, "model", "");
+}
+
 TEST_F(ContextParallelRun, SupervisedRuns) {
   const std::string more = kPrompts + "algorithm.name=sft algorithm.kl_coef=0 train.updates_per_step=1 ";
   ASSERT_EQ(train(kOne, 0, "one", more), 0) << output();
   ASSERT_EQ(train(kCp4, 0, "cp4", more), 0) << output();
   EXPECT_NEAR(program_.metrics("cp4")[0].at("train/loss").get<double>(),
               program_.metrics("one")[0].at("train/loss").get<double>(), 1e-6);
-}
-
-/// Fewer tokens than ranks in a micro-batch.
-TEST_F(ContextParallelRun, PacksOfFewTokens) {
-  program_.write("short.jsonl", R"({"prompt": "a", "response": ""})"
-                                "\n"
-                                R"({"prompt": "b", "response": "c"})"
-                                "\n");
-  const std::string more =
-      "algorithm.name=sft algorithm.kl_coef=0 data.train=short.jsonl rollout.prompts_per_step=2 "
-      "train.samples_per_update=1 rollout.samples_per_prompt=1 run.dtype=fp64 run.steps=3 "
-      "checkpoint.export_hf_every=3 ";
-  ASSERT_EQ(train(kOne, 0, "one", more), 0) << output();
-  ASSERT_EQ(train(shared("cp4", 4, 4, 64), 0, "cp4", more), 0) << output();
-  const std::vector<Json> got = program_.metrics("cp4"), want = program_.metrics("one");
-  for (size_t i = 0; i < want.size(); ++i)
-    EXPECT_NEAR(got[i].at("train/loss").get<double>(), want[i].at("train/loss").get<double>(), 1e-9) << i;
-}
-
-TEST_F(ContextParallelRun, IllegalNumbersAreRefusedWithLegalOnes) {
-  const auto refused = [&](int ranks, const std::string& keys) {
-    EXPECT_EQ(program_.run(fmt::format("check run.toml --ranks {} {}", ranks, keys)), 64) << keys;
-  };
-  refused(6, "roles.trainer.cp=3");
-  EXPECT_TRUE(says("4 attention heads do not divide by 3") && says("roles.trainer.cp = 1 or 2")) << output();
-  refused(8, "roles.trainer.tp=2 roles.trainer.cp=4");
-  EXPECT_TRUE(says("2 attention heads of a tp rank (4 / 2) do not divide by 4")) << output();
-  refused(3, R"(roles.trainer.cp=2 roles.trainer.ranks='"0-1"' roles.reference.ranks='"2"')");
-  EXPECT_TRUE(says("roles.reference.cp") &&
-              says("1 reference ranks with tp = 1 do not divide into groups of 2 (as roles.trainer.cp)"))
-      << output();
-  refused(2, "roles.trainer.cp=2 rollout.max_prompt_tokens=30 train.max_tokens_per_microbatch=18");
-  EXPECT_TRUE(says("38 tokens") && says("the budget is 18 on each of 2 ranks") && says("19")) << output();
 }
 
 }  // namespace

@@ -73,17 +73,7 @@ TEST_F(ZeroRun, HasTheBitsOfWholeGradientsWhereNothingElseIsSummed) {
   }
 }
 
-TEST_F(ZeroRun, RepeatsAndGoesOnAfterEveryStep) {
-  ASSERT_EQ(train(kPp2Dp2, 1, "whole", kSmall), 0) << output();
-  ASSERT_EQ(train(kPp2Dp2, 1, "again", kSmall), 0) << output();
-  expect_same_run("again", "whole");
-  for (int step = 2; step < kSteps; step += 2) {
-    const std::string name = fmt::format("after-{}", step);
-    copy_until("whole", name, step);
-    ASSERT_EQ(train(kPp2Dp2, 1, name, kSmall), 0) << output();
-    expect_same_run(name, "whole");
-  }
-}
+TEST_F(ZeroRun, RepeatsAndGoesOn) { expect_repeats_and_goes_on(kPp2Dp2, kSmall, 2); }
 
 TEST_F(ZeroRun, StateOfOneLayoutLoadsUnderAnother) {
   ASSERT_EQ(train(kDp4, 0, "run", kSmall), 0) << output();
@@ -92,41 +82,6 @@ TEST_F(ZeroRun, StateOfOneLayoutLoadsUnderAnother) {
     std::filesystem::remove_all(program_.path("runs/run/export"));
     ASSERT_EQ(train(l, 0, "run", kSmall), 0) << l.name << ": " << output();
     EXPECT_TRUE(weights("run") == want) << l.name;
-  }
-}
-
-/// A rank holds a shard of the sums, and the gradients of one unit beside those of a tied embedding; of
-/// weights the same, while they are trained.
-TEST_F(ZeroRun, TheGradientsAndWeightsTakeLessMemory) {
-  const auto part = [&](const std::string& phase, const std::string& name, int zero) {
-    EXPECT_EQ(program_.run(fmt::format("check run.toml --json --ranks 4 model.path=deep run.device=cuda "
-                                       "run.dtype=bf16 roles.trainer.zero={}",
-                                       zero)),
-              0)
-        << output();
-    const Json report = parse_json(output(), "check");
-    for (const Json& row : report["memory"])
-      if (row["phase"] == phase) return row["parts"].value(name, int64_t{0});
-    return int64_t{0};
-  };
-  const int64_t whole = part("train", "gradients", 1), sharded = part("train", "gradients", 2);
-  const int64_t unit = 6400 * 32 * 4;  // the largest one: embedding or head, in fp32
-  EXPECT_GT(whole, 2 * unit);
-  EXPECT_NEAR(static_cast<double>(sharded), static_cast<double>(whole / 4 + unit),
-              0.01 * static_cast<double>(unit));
-  const int64_t weights = part("train", "weights", 1);
-  EXPECT_EQ(part("generate", "weights", 3), weights);
-  EXPECT_EQ(part("train", "weights", 3), 0);
-  EXPECT_NEAR(static_cast<double>(part("train", "weight_shards", 3)), static_cast<double>(weights) / 4,
-              0.01 * static_cast<double>(unit));
-  EXPECT_NEAR(static_cast<double>(part("train", "weight_windows", 3)), static_cast<double>(unit) / 2,
-              0.01 * static_cast<double>(unit));
-}
-
-TEST_F(ZeroRun, OtherValuesAreRefused) {
-  for (const char* value : {"0", "4"}) {
-    EXPECT_EQ(program_.run(fmt::format("check run.toml roles.trainer.zero={}", value)), 64);
-    EXPECT_TRUE(says("legal: an integer, at least 1 and at most 3")) << output();
   }
 }
 

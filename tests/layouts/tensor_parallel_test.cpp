@@ -142,14 +142,6 @@ TEST_F(TensorParallelRun, SupervisedRunsAndValidation) {
   EXPECT_TRUE(weights("validated") == weights("plain"));
 }
 
-TEST_F(TensorParallelRun, IllegalNumbersAreRefusedWithLegalOnes) {
-  EXPECT_EQ(train({"three", 3, "roles.trainer.tp=3"}, 0, "three"), 64);
-  EXPECT_TRUE(says("4 attention heads do not divide by 3")) << output();
-  EXPECT_EQ(train({"four", 4, "roles.trainer.tp=3"}, 0, "four"), 64);
-  EXPECT_TRUE(says("4 trainer ranks do not divide into groups of 3")) << output();
-  EXPECT_TRUE(says("roles.trainer.tp = 1, 2 or 4")) << output();
-}
-
 }  // namespace
 }  // namespace temper
 

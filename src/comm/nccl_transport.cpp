@@ -1,0 +1,204 @@
+#include "src/comm/nccl_transport.h"
+
+#include "src/comm/mpi_check.h"
+#include "src/core/cuda_version.h"
+
+#ifdef TEMPER_CUDA
+#include <dlfcn.h>
+#include <nccl.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+
+#include "src/core/cuda.h"
+#include "src/core/process/progress.h"
+#endif
+
+namespace temper {
+
+#ifndef TEMPER_CUDA
+
+bool nccl_is_here() { return false; }
+std::string nccl_version() { return cuda_version(); }
+NcclId make_nccl_id() { CHECK(false, "NCCL in a build without CUDA"); }
+std::unique_ptr<Transport> make_nccl_transport(const NcclId&, int, int, const char*, double) {
+  CHECK(false, "NCCL in a build without CUDA");
+}
+
+#else
+
+namespace {
+
+/// The functions that are used.
+struct Nccl {
+  decltype(&::ncclGetVersion) version = nullptr;
+  decltype(&::ncclGetUniqueId) unique_id = nullptr;
+  decltype(&::ncclCommInitRankConfig) init = nullptr;
+  decltype(&::ncclCommFinalize) finalize = nullptr;
+  decltype(&::ncclCommDestroy) destroy = nullptr;
+  decltype(&::ncclCommAbort) abort = nullptr;
+  decltype(&::ncclCommGetAsyncError) async_error = nullptr;
+  decltype(&::ncclGetErrorString) error_text = nullptr;
+  decltype(&::ncclGetLastError) last_error = nullptr;
+  decltype(&::ncclGroupStart) group_start = nullptr;
+  decltype(&::ncclGroupEnd) group_end = nullptr;
+  decltype(&::ncclSend) send = nullptr;
+  decltype(&::ncclRecv) recv = nullptr;
+};
+
+/// Opened once; it stays open, since it registers handlers that run when the process ends. Null: not here.
+const Nccl* find_nccl() {
+  static const std::unique_ptr<const Nccl> found = []() -> std::unique_ptr<const Nccl> {
+    // What it adds up itself on a switch has another order of additions; nothing here asks it to, and its
+    // set-up takes memory and time.
+    ::setenv("NCCL_NVLS_ENABLE", "0", /*overwrite=*/0);
+    void* const library = ::dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return nullptr;
+    auto nccl = std::make_unique<Nccl>();
+    bool whole = true;
+    const auto get = [&](auto& function, const char* name) {
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)> >(::dlsym(library, name));
+      whole = whole && function != nullptr;
+    };
+    get(nccl->version, "ncclGetVersion");
+    get(nccl->unique_id, "ncclGetUniqueId");
+    get(nccl->init, "ncclCommInitRankConfig");
+    get(nccl->finalize, "ncclCommFinalize");
+    get(nccl->destroy, "ncclCommDestroy");
+    get(nccl->abort, "ncclCommAbort");
+    get(nccl->async_error, "ncclCommGetAsyncError");
+    get(nccl->error_text, "ncclGetErrorString");
+    get(nccl->last_error, "ncclGetLastError");
+    get(nccl->group_start, "ncclGroupStart");
+    get(nccl->group_end, "ncclGroupEnd");
+    get(nccl->send, "ncclSend");
+    get(nccl->recv, "ncclRecv");
+    return whole ? std::move(nccl) : nullptr;
+  }();
+  return found.get();
+}
+const Nccl& nccl() {
+  const Nccl* const found = find_nccl();
+  CHECK(found != nullptr, "NCCL is used and not here");
+  return *found;
+}
+
+[[noreturn]] void fail_nccl(ncclResult_t code, ncclComm_t comm, const char* what, const std::string& where) {
+  const char* const more = comm != nullptr ? nccl().last_error(comm) : nullptr;
+  fail(Exit::retry,
+       {.what = fmt::format("NCCL failed in '{}'", what),
+        .where = where,
+        .why = fmt::format("{}{}{}", nccl().error_text(code), more && *more ? ": " : "", more ? more : ""),
+        .fix = "see what NCCL prints with NCCL_DEBUG=WARN; a run goes on from its newest checkpoint"});
+}
+
+class NcclTransport : public Transport {
+ public:
+  NcclTransport(const NcclId& id, int rank, int size, const char* axis, double limit_seconds)
+      : rank_(rank),
+        size_(size),
+        where_(fmt::format("NCCL among {} ranks ({})", size, axis)),
+        limit_seconds_(limit_seconds) {
+    constexpr const char* kWhat = "ranks join";
+    ncclUniqueId unique;
+    static_assert(sizeof unique == sizeof id);
+    std::memcpy(&unique, id.data(), sizeof unique);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;  // no call of it waits; the waits here have a limit
+    try {
+      settle(nccl().init(&comm_, size, unique, rank, &config), kWhat, limit_seconds);
+    } catch (...) {
+      abort();
+      throw;
+    }
+  }
+  ~NcclTransport() override {
+    // Beside an error other ranks may never come to what is queued here.
+    if (std::uncaught_exceptions() > 0 || !finish()) abort();
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  const char* carrier() const override { return "NCCL"; }
+  bool can_record() const override { return true; }
+
+  void exchange(Lane& lane, std::span<const Parcel> out, std::span<const Parcel> in,
+                const char* what) override {
+    note_wait(what, where_);  // the next wait of the host is for this, whoever waits
+    check(nccl().group_start(), what);
+    for (const Parcel& p : out)
+      if (p.bytes > 0)
+        check(nccl().send(p.data, static_cast<size_t>(p.bytes), ncclInt8, p.peer, comm_, stream_of(lane)),
+              what);
+    for (const Parcel& p : in)
+      if (p.bytes > 0)
+        check(nccl().recv(p.data, static_cast<size_t>(p.bytes), ncclInt8, p.peer, comm_, stream_of(lane)),
+              what);
+    settle(nccl().group_end(), what, limit_seconds_);
+    lane.order();
+  }
+
+ private:
+  void check(ncclResult_t code, const char* what) const {
+    if (code != ncclSuccess && code != ncclInProgress) fail_nccl(code, comm_, what, where_);
+  }
+  /// Until what was begun is queued, or has failed.
+  void settle(ncclResult_t code, const char* what, double limit_seconds) const {
+    check(code, what);
+    const auto settled = [&] {
+      ncclResult_t state = ncclSuccess;
+      check(nccl().async_error(comm_, &state), what);
+      check(state, what);
+      return state != ncclInProgress;
+    };
+    wait_until(settled, rank_, what, where_, limit_seconds);
+  }
+  /// All that is queued is done and all ranks have come here. False: not within seconds.
+  bool finish() noexcept {
+    constexpr double kSeconds = 10;
+    try {
+      settle(nccl().finalize(comm_), "end", kSeconds);
+      return nccl().destroy(comm_) == ncclSuccess;
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+  void abort() noexcept {
+    if (comm_ != nullptr) (void)nccl().abort(comm_);
+    comm_ = nullptr;
+  }
+
+  int rank_, size_;
+  std::string where_;
+  double limit_seconds_;
+  ncclComm_t comm_ = nullptr;
+};
+
+}  // namespace
+
+bool nccl_is_here() { return find_nccl() != nullptr; }
+
+std::string nccl_version() {
+  int number = 0;
+  if (!nccl_is_here() || nccl().version(&number) != ncclSuccess) return "none found";
+  return fmt::format("{}.{}.{}", number / 10000, number % 10000 / 100, number % 100);
+}
+
+NcclId make_nccl_id() {
+  ncclUniqueId unique;
+  if (const ncclResult_t code = nccl().unique_id(&unique); code != ncclSuccess)
+    fail_nccl(code, nullptr, "id of a communicator", "NCCL");
+  NcclId id;
+  std::memcpy(id.data(), &unique, sizeof unique);
+  return id;
+}
+
+std::unique_ptr<Transport> make_nccl_transport(const NcclId& id, int rank, int size, const char* axis,
+                                               double limit_seconds) {
+  return std::make_unique<NcclTransport>(id, rank, size, axis, limit_seconds);
+}
+
+#endif
+
+}  // namespace temper

@@ -1,0 +1,47 @@
+// Trainers on 1, 2 and 4 ranks that share a GPU, each against one rank there.
+
+#include "tests/train/layouts.h"
+
+namespace temper {
+namespace {
+
+constexpr Recompute kFull = Recompute::full, kSelective = Recompute::selective;
+
+/// What a sanitizer sees (tools/sanitize_gpu.sh).
+constexpr TrainedLayout kEveryAxis[] = {
+    {.mesh = {.tp = 2, .cp = 2}, .shape = &kQwen3Tied, .recompute = kFull},
+    {.mesh = {.tp = 2, .pp = 2}, .shape = &kQwen3Tied, .vpp = 2},
+    {.mesh = {.dp = 2, .pp = 2}, .shape = &kQwen2, .zero = 3, .sequences = 3},
+};
+constexpr TrainedLayout kMore[] = {
+    {.mesh = {.tp = 2}},
+    {.mesh = {.tp = 2}, .shape = &kQwen2, .recompute = kFull},
+    {.mesh = {.tp = 4}, .shape = &kQwen3Tied, .recompute = kSelective},
+    {.mesh = {.cp = 2}},
+    {.mesh = {.cp = 2}, .shape = &kLlama, .recompute = kSelective},
+    {.mesh = {.cp = 4}, .shape = &kQwen3Tied, .zero = 2},
+    {.mesh = {.dp = 2}, .shape = &kLlama, .aggregation = "seq-mean-token-mean"},
+    {.mesh = {.dp = 4}, .shape = &kQwen2, .zero = 3, .sequences = 3},
+    {.mesh = {.pp = 2}, .shape = &kQwen3Tied},
+    {.mesh = {.pp = 2}, .shape = &kLlamaBiases, .vpp = 3, .sequences = 3, .budget = 40, .recompute = kFull},
+    {.mesh = {.pp = 4}, .shape = &kQwen2},
+    {.mesh = {.tp = 2, .dp = 2}, .shape = &kQwen3Tied, .zero = 3},
+    {.mesh = {.tp = 2, .pp = 2}, .shape = &kQwen2, .sequences = 1},
+    {.mesh = {.cp = 2, .dp = 2}, .shape = &kLlama, .zero = 3},
+    {.mesh = {.cp = 2, .pp = 2}, .zero = 2, .recompute = kFull},
+    {.mesh = {.dp = 2, .pp = 2}, .shape = &kQwen3Tied, .zero = 3, .vpp = 2},
+};
+
+TEST_F(TrainedLayouts, EveryAxisOnOneGpu) { expect_like_one_rank(kEveryAxis); }
+TEST_F(TrainedLayouts, OnOneGpu) { expect_like_one_rank(kMore); }
+
+}  // namespace
+}  // namespace temper
+
+temper::Device temper::device_of_layouts() { return temper::Device::cuda; }
+
+int main(int argc, char** argv) {
+  if (temper::device::find_gpus().gpus.empty()) return 1;
+  temper::device::select_gpu(0);
+  return temper::run_tests_on_ranks(argc, argv, 4);
+}

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "src/core/process/progress.h"
-#include "src/rollout/step_batch.h"
 
 namespace temper {
 
@@ -37,7 +36,8 @@ Generation::Generation(Engine& engine, const GenerateOptions& options, const Tok
       sampler_(options_),
       text_(options_, tokenizer),
       on_text_(std::move(on_text)),
-      scheduler_(engine.cache_, engine.scheduler_) {
+      scheduler_(engine.cache_, engine.scheduler_),
+      under_way_(static_cast<size_t>(engine.pipeline_.stages())) {
   CHECK(engine.cache_.num_free() == engine.cache_.num_pages(),
         "another generation holds pages of the engine");
   engine.cache_.resume();
@@ -74,7 +74,7 @@ std::vector<Generation::Finished> Generation::step(Ctx& c) {
   note_progress();
   const ArenaScope scope(c.scratch);
   if (engine_.pipeline_.stages() > 1) {
-    step_of_stage(c, true);
+    turn_of_stage(c, true);
     return std::exchange(finished_, {});
   }
   const std::vector<ScheduledRows> rows = scheduler_.next();
@@ -88,7 +88,7 @@ std::vector<Generation::Finished> Generation::step(Ctx& c) {
 
 void Generation::run(Ctx& c, std::span<const ScheduledRows> rows) {
   const StepBatch batch(rows);
-  const Tensor hidden = batch.forward(c, engine_.model_, engine_.cache_, engine_.pipeline_);
+  const Tensor hidden = batch.forward(c, engine_.model_, engine_.cache_);
   scheduler_.commit(rows);
   const std::vector<DrawTarget> targets = fork_prompts(batch.last_rows());
   if (!targets.empty()) append(targets, sampler_.draw(c, engine_.model_.head(), hidden, targets));

@@ -4,7 +4,6 @@
 // pages, the rank, or what was added when.
 
 #include <algorithm>
-#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -15,6 +14,7 @@
 #include "src/rollout/decode_graph.h"
 #include "src/rollout/response_text.h"
 #include "src/rollout/scheduler.h"
+#include "src/rollout/step_batch.h"
 
 namespace temper {
 
@@ -103,13 +103,25 @@ class Generation {
   /// A step from its begin on the first stage until its tokens are known on all; without targets there are
   /// none.
   struct UnderWay {
+    std::vector<ScheduledRows> rows = {};
+    std::optional<StepBatch> batch = {};
+    Tensor x = {};  // on the first stage: the stream that it goes on with, before another part than the first
     std::vector<DrawTarget> targets = {};
     std::vector<double> drawn = {};  // tokens, then log-probs, where they are known
   };
+  /// A stage works on a part of itself for one of the steps.
+  struct Slot {
+    int part = 0, step = 0;
+  };
 
-  void step_of_stage(Ctx& c, bool begins);
+  void turn_of_stage(Ctx& c, bool begins);
+  void slot_of_stage(Ctx& c, const Slot& now, Tensor& room, bool begins);
+  Tensor room_for_stream(Ctx& c, const UnderWay& coming, Tensor& room) const;
+  void begin_step(UnderWay& step, bool begins);
+  Tensor work_on(Ctx& c, UnderWay& step, int part);
+  int parts() const;
   void end_steps(Ctx& c);
-  std::vector<double> take_due(Ctx& c);
+  std::vector<double> take_due(Ctx& c, UnderWay& due);
   void run(Ctx& c, std::span<const ScheduledRows> rows);
   bool can_replay(std::span<const ScheduledRows> rows) const;
   void replay(Ctx& c, std::span<const ScheduledRows> rows);
@@ -131,7 +143,7 @@ class Generation {
   size_t num_requests_ = 0;
   std::map<size_t, Pending> pending_;  // by number of the request
   std::vector<Finished> finished_;     // in this step
-  std::deque<UnderWay> under_way_;  // as many as there are stages at most, oldest first; of one stage: none
+  std::vector<UnderWay> under_way_;    // as many as there are stages; of one stage: none
 };
 
 }  // namespace temper

@@ -5,7 +5,7 @@
 namespace temper {
 
 KvShape::KvShape(const Model& model)
-    : KvShape(model.layers().end - model.layers().begin,
+    : KvShape(temper::num_layers(model.parts()),
               attention_shape(model.config(), model.splits().tp_ranks()).kv_width(), model.dtype()) {}
 
 KvCache::KvCache(const KvShape& shape, int64_t num_pages, int64_t page_tokens, bool poison, Lane& lane)

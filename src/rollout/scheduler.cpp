@@ -31,7 +31,7 @@ bool Scheduler::preempt_youngest(const Sequence& except) {
   for (auto at = active_.rbegin(); at != active_.rend(); ++at) {
     Sequence& victim = **at;
     if (&victim == &except) return false;
-    if (victim.pages.empty() || victim.awaits_token()) continue;
+    if (victim.pages.empty() || victim.at_work()) continue;
     drop_pages(victim);
     ++counters_.preemptions;
     return true;
@@ -83,8 +83,8 @@ std::vector<ScheduledRows> Scheduler::next() {
   // Oldest first, so that a younger sequence is preempted before it is scheduled in this step.
   for (auto& s : active_) schedule(*s);
   while (prefill_rows > 0 && admit()) schedule(*active_.back());
-  const auto awaits = [](const auto& s) { return s->awaits_token(); };
-  CHECK(!step.empty() || std::any_of(active_.begin(), active_.end(), awaits),
+  const auto at_work = [](const auto& s) { return s->at_work(); };
+  CHECK(!step.empty() || std::any_of(active_.begin(), active_.end(), at_work),
         "{} active and {} waiting sequences, {} free pages of {}, nothing can run", active_.size(),
         waiting_.size(), cache_.num_free(), cache_.num_pages());
   return step;

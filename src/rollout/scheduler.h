@@ -43,8 +43,8 @@ class Scheduler {
   void add(std::unique_ptr<Sequence> prompt) { waiting_.push_back(std::move(prompt)); }
   bool done() const { return waiting_.empty() && active_.empty(); }
 
-  /// Rows of the next step with pages for all of them; none only where sequences wait for their tokens: no
-  /// row of theirs is missing, and their pages stay.
+  /// Rows of the next step with pages for all of them; none only where sequences of steps under way
+  /// keep their pages.
   std::vector<ScheduledRows> next();
   /// The rows of `next` are in the cache now; counts them.
   void commit(std::span<const ScheduledRows> step);

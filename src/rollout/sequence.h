@@ -29,6 +29,7 @@ struct Sequence {
   std::vector<int32_t> pages;
   int64_t cached = 0;       // tokens whose keys are in the pages
   int64_t seen = 0;         // most tokens ever cached: rows below it are recomputed ones
+  int steps = 0;            // with rows of it that parts of this stage have still to be gone through
   bool after_stop = false;  // its recomputed rows are not counted (Request::after_stop)
   Response response;
   std::unique_ptr<StreamDecoder> decoder;
@@ -41,8 +42,11 @@ struct Sequence {
   /// Rows to feed before the next token can be sampled.
   int64_t missing() const { return size() - cached; }
   bool decoding() const { return !is_prompt() && missing() == 1; }
-  /// All rows are fed, and what is drawn from the last one is not known yet.
-  bool awaits_token() const { return !is_prompt() && missing() == 0; }
+  /// All rows are fed, and what is drawn from the last one is not known yet; of a prompt, its step is not at
+  /// the end of the model.
+  bool awaits_token() const { return missing() == 0; }
+  /// Its pages have to stay.
+  bool at_work() const { return awaits_token() || steps > 0; }
 };
 
 }  // namespace temper

@@ -1,10 +1,10 @@
 // Steps of a generation over stages: as many are under way as there are stages, so that each has one to work
-// on. A stage gets the stream of a step from the stage before. The last one draws tokens, which go to the
-// first stage, and from stage to stage before the stream of the step that begins when they are known. Every
-// stage begins and ends the same steps in the same order.
+// on. In a turn a stage works on each of them with its first part of the model, then with its second: when it
+// is through with the first part of the last step, the first step comes back from the last stage. That one
+// draws tokens after the last part, which go to the first stage, and from stage to stage before the stream of
+// the step that begins when they are known. Every stage begins and ends the same steps in the same order.
 
 #include "src/rollout/engine.h"
-#include "src/rollout/step_batch.h"
 
 namespace temper {
 namespace {
@@ -23,11 +23,8 @@ Tensor room_for(Ctx& c, size_t rows) { return c.scratch.make({2 * static_cast<in
 }  // namespace
 
 /// The tokens of the step that ends now, which its sequences get; empty: none ends.
-std::vector<double> Generation::take_due(Ctx& c) {
+std::vector<double> Generation::take_due(Ctx& c, UnderWay& due) {
   const Pipeline& pipeline = engine_.pipeline_;
-  if (std::ssize(under_way_) < pipeline.stages()) return {};
-  UnderWay due = std::move(under_way_.front());
-  under_way_.pop_front();
   if (due.targets.empty()) return {};
   if (due.drawn.empty()) {
     const Pipeline::Parcel in{room_for(c, due.targets.size()), pipeline.stage() - 1};
@@ -39,43 +36,92 @@ std::vector<double> Generation::take_due(Ctx& c) {
   return std::move(due.drawn);
 }
 
-/// Ends a step and begins one, if there are rows for it.
-void Generation::step_of_stage(Ctx& c, bool begins) {
+/// Each step under way goes through the parts of this stage.
+void Generation::turn_of_stage(Ctx& c, bool begins) {
   const ArenaScope scope(c.scratch);
-  const Pipeline& pipeline = engine_.pipeline_;
-  const int next = pipeline.stage() + 1, last = pipeline.stages() - 1;
-  const std::vector<double> due = take_due(c);
-  std::vector<Pipeline::Parcel> out, in;
-  if (!due.empty() && next < last) out.push_back({as_tensor(c, due), next});
-  UnderWay& step = under_way_.emplace_back();
-  std::vector<ScheduledRows> rows;
-  if (begins && !scheduler_.done()) rows = scheduler_.next();
-  const LaneSpan span(c.lane, "engine step, sequences", std::ssize(rows));
-  if (!rows.empty()) {
-    const StepBatch batch(rows);
-    const Tensor made = batch.forward(c, engine_.model_, engine_.cache_, pipeline);
-    scheduler_.commit(rows);
-    step.targets = fork_prompts(batch.last_rows());
-    if (!pipeline.last()) {
-      out.push_back({made, next});
-    } else if (!step.targets.empty()) {
-      const DrawnTokens drawn = sampler_.draw(c, engine_.model_.head(), made, step.targets);
-      step.drawn.assign(drawn.tokens.begin(), drawn.tokens.end());
-      step.drawn.insert(step.drawn.end(), drawn.logprobs.begin(), drawn.logprobs.end());
-      out.push_back({as_tensor(c, step.drawn), 0});
-    }
-  }
-  UnderWay& oldest = under_way_.front();
-  if (pipeline.first() && std::ssize(under_way_) == pipeline.stages() && !oldest.targets.empty())
-    in.push_back({room_for(c, oldest.targets.size()), last});
-  pipeline.exchange(c, out, in, kWhat);
-  if (!in.empty()) oldest.drawn = to_host<double>(c, in.front().tensor);
+  Tensor room;
+  for (int part = 0; part < parts(); ++part)
+    for (int step = 0; step < engine_.pipeline_.stages(); ++step)
+      slot_of_stage(c, {part, step}, room, begins);
 }
+
+/// `room`: of the turn, for the streams that come back from the last stage.
+void Generation::slot_of_stage(Ctx& c, const Slot& now, Tensor& room, bool begins) {
+  const Pipeline& pipeline = engine_.pipeline_;
+  const int last = pipeline.stages() - 1, next = pipeline.last() ? 0 : pipeline.stage() + 1;
+  // What the last stage makes now is worked on by the first one next.
+  const bool stays = now.step < last, draws = (stays ? now.part : now.part + 1) % parts() == 0;
+  UnderWay& coming = under_way_[static_cast<size_t>(stays ? now.step + 1 : 0)];
+  const Tensor back = pipeline.first() && !draws ? room_for_stream(c, coming, room) : Tensor();
+  const ArenaScope scope(c.scratch);
+  UnderWay& step = under_way_[static_cast<size_t>(now.step)];
+  std::vector<Pipeline::Parcel> out, in;
+  std::vector<double> due;
+  if (now.part == 0) {
+    due = take_due(c, step);
+    if (!due.empty() && pipeline.stage() + 1 < last) out.push_back({as_tensor(c, due), next});
+    begin_step(step, begins);
+  }
+  const LaneSpan span(c.lane, "engine step, rows", step.batch ? step.batch->num_rows() : 0);
+  if (step.batch)
+    if (const Tensor made = work_on(c, step, now.part); !made.empty()) out.push_back({made, next});
+  if (!back.empty()) in.push_back({back, last});
+  const bool tokens = pipeline.first() && draws && !coming.targets.empty();
+  if (tokens) in.push_back({room_for(c, coming.targets.size()), last});
+  pipeline.exchange(c, out, in, kWhat);
+  coming.x = back;
+  if (tokens) coming.drawn = to_host<double>(c, in.front().tensor);
+}
+
+/// The largest of the steps under way: there are two at most in a turn.
+Tensor Generation::room_for_stream(Ctx& c, const UnderWay& coming, Tensor& room) const {
+  if (!coming.batch) return {};
+  int64_t most = 0;
+  for (const UnderWay& step : under_way_) most = std::max(most, step.batch ? step.batch->num_rows() : 0);
+  const Model& model = engine_.model_;
+  if (room.empty() || room.dim(0) < most)
+    room = c.scratch.make({most, model.config().hidden_size}, model.dtype());
+  return rows(room, 0, coming.batch->num_rows());
+}
+
+void Generation::begin_step(UnderWay& step, bool begins) {
+  step = {};
+  if (!begins || scheduler_.done()) return;
+  step.rows = scheduler_.next();
+  if (step.rows.empty()) return;
+  step.batch.emplace(step.rows);
+  scheduler_.commit(step.rows);
+  for (const ScheduledRows& part : step.rows) ++part.sequence->steps;
+}
+
+/// What this stage makes of a step with a part of it, for the next one: the stream, after the model's last
+/// part tokens. Prompts are forked behind the last part: before, their pages lack layers.
+Tensor Generation::work_on(Ctx& c, UnderWay& step, int part) {
+  const Model& model = engine_.model_;
+  const Pipeline& pipeline = engine_.pipeline_;
+  const ModelPart of(model, model.parts()[static_cast<size_t>(part)]);
+  Tensor x = step.x;
+  if (!pipeline.first())
+    x = pipeline.receive(c, step.batch->num_rows(), model.config().hidden_size, model.dtype());
+  const Tensor made = step.batch->forward(c, of, engine_.cache_, x);
+  if (part + 1 == parts()) {
+    for (const ScheduledRows& of_one : step.rows) --of_one.sequence->steps;
+    step.targets = fork_prompts(step.batch->last_rows());
+  }
+  if (!of.is_last()) return made;
+  if (step.targets.empty()) return {};
+  const DrawnTokens drawn = sampler_.draw(c, model.head(), made, step.targets);
+  step.drawn.assign(drawn.tokens.begin(), drawn.tokens.end());
+  step.drawn.insert(step.drawn.end(), drawn.logprobs.begin(), drawn.logprobs.end());
+  return as_tensor(c, step.drawn);
+}
+
+int Generation::parts() const { return static_cast<int>(std::ssize(engine_.model_.parts())); }
 
 /// Those that are under way.
 void Generation::end_steps(Ctx& c) {
   const auto draws = [](const UnderWay& step) { return !step.targets.empty(); };
-  while (std::any_of(under_way_.begin(), under_way_.end(), draws)) step_of_stage(c, false);
+  if (std::any_of(under_way_.begin(), under_way_.end(), draws)) turn_of_stage(c, false);
 }
 
 }  // namespace temper

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "src/models/layer_pass.h"
-
 namespace temper {
 
 StepBatch::StepBatch(std::span<const ScheduledRows> step) {
@@ -23,18 +21,16 @@ StepBatch::StepBatch(std::span<const ScheduledRows> step) {
   }
 }
 
-Tensor StepBatch::forward(Ctx& c, const Model& model, const KvCache& cache, const Pipeline& pipeline) const {
-  const int64_t rows = std::ssize(tokens_), n = std::ssize(lengths_), pages = std::ssize(page_table_) / n;
+Tensor StepBatch::forward(Ctx& c, const ModelPart& part, const KvCache& cache, const Tensor& x) const {
+  const int64_t rows = num_rows(), n = std::ssize(lengths_), pages = std::ssize(page_table_) / n;
   const PagedKv kv = cache.view(to_device(c, view_of(page_table_.data(), {n, pages})),
                                 to_device(c, view_of(lengths_.data(), {n})));
   const Batch batch{to_device(c, view_of(tokens_.data(), {rows})),
                     to_device(c, view_of(positions_.data(), {rows})),
                     to_device(c, view_of(cu_seqlens_.data(), {n + 1})), &kv};
-  const int64_t width = model.config().hidden_size;
-  const Residual x{pipeline.receive(c, rows, width, model.dtype()), {}};
-  if (pipeline.last()) return forward_pass(c, model, batch, nullptr, x);
-  const Tensor y = c.scratch.make({rows, width}, model.dtype());
-  forward_stage(c, model, batch, x, nullptr, y);
+  if (part.is_last()) return forward_pass(c, part, batch, nullptr, {x, {}});
+  const Tensor y = c.scratch.make({rows, part.model.config().hidden_size}, part.model.dtype());
+  forward_stage(c, part, batch, {x, {}}, nullptr, y);
   return y;
 }
 

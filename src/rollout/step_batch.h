@@ -3,8 +3,7 @@
 
 #include <vector>
 
-#include "src/models/model.h"
-#include "src/nn/parallel/pipeline.h"
+#include "src/models/layer_pass.h"
 #include "src/rollout/sampler.h"
 #include "src/rollout/scheduler.h"
 
@@ -14,9 +13,10 @@ class StepBatch {
  public:
   explicit StepBatch(std::span<const ScheduledRows> step);
 
-  /// Final hidden states [T, D], or the stream for the next stage; the keys and values of the rows are in the
-  /// cache then.
-  Tensor forward(Ctx& c, const Model& model, const KvCache& cache, const Pipeline& pipeline) const;
+  int64_t num_rows() const { return std::ssize(tokens_); }
+  /// Final hidden states [T, D], or the stream [T, D] after a part without the last layers, from `x` before
+  /// the part; the keys and values of the rows in its layers are in the cache then.
+  Tensor forward(Ctx& c, const ModelPart& part, const KvCache& cache, const Tensor& x = {}) const;
   /// Last rows of sequences that have none missing after this step.
   const std::vector<DrawTarget>& last_rows() const { return last_rows_; }
 

@@ -72,14 +72,15 @@ TEST_F(RolloutStages, OfAReferenceInParts) {
 
 /// With weights that stay as they are every layout validates the same.
 TEST_F(RolloutStages, ValidateWithTheTrainersStages) {
-  const std::string more = kSmall +
+  const std::string more = kSmall + kDeepModel +
                            "run.steps=1 optimizer.lr=0 validation.every=1 validation.samples_per_prompt=2 "
                            "'validation.data=[\"data.jsonl\"]' validation.max_prompts=7 ";
   const std::string file = "runs/{}/validation/step-000001.jsonl";
   ASSERT_EQ(train(kOne, 0, "one", more), 0) << output();
   const std::string want = program_.read(fmt::format(fmt::runtime(file), "one"));
   for (const Placement& l :
-       {layout("pp2", 2, 1, 2, "roles.rollout.pp=1"), layout("cp2pp2", 4, 1, 2, "roles.trainer.cp=2")}) {
+       {layout("pp2", 2, 1, 2, "roles.rollout.pp=1"), layout("cp2pp2", 4, 1, 2, "roles.trainer.cp=2"),
+        Placement{"vpp2", 2, "roles.trainer.pp=2 roles.trainer.vpp=2"}}) {
     ASSERT_EQ(train(l, 0, l.name, more), 0) << l.name << ": " << output();
     EXPECT_TRUE(program_.read(fmt::format(fmt::runtime(file), l.name)) == want) << l.name;
     EXPECT_TRUE(rollouts(l.name, 1) == rollouts("one", 1)) << l.name << ": log-probs of the reference, too";

@@ -144,8 +144,9 @@ TEST_F(Signals, ASignalCutsAStepAndTheRunGoesOnBitForBit) {
   }
 }
 
-/// With a lag the trainer is ahead of the weights that others generate with: they are in the checkpoint. The
-/// run goes on with them in another placement, too, where ranks train and generate.
+/// With a lag the trainer is ahead of the weights that others generate with, where these are the slower ones:
+/// they are in the checkpoint. The run goes on with them in another placement, too, where ranks train and
+/// generate.
 TEST_F(Signals, GenerationWithOlderWeightsIsCutToo) {
   prepare_long_model();
   for (const int lag : {1, 2}) {
@@ -162,8 +163,17 @@ TEST_F(Signals, GenerationWithOlderWeightsIsCutToo) {
     for (int start = 0; start < 6 && cuts == 0; ++start) {
       const int64_t before = steps_done("cut");
       Background job(program_, program_.mpirun(2, command + "run.name=cut"));
-      ASSERT_TRUE(job.until([&] { return steps_done("cut") > before; })) << output();
-      ::kill(job.rank(start % 2), SIGUSR1);
+      const pid_t generates = job.rank(0), told = job.rank(start % 2);
+      const auto slowed = [&] {  // on any machine the trainer waits
+        ::kill(generates, SIGSTOP);
+        std::this_thread::sleep_for(std::chrono::milliseconds(8));
+        ::kill(generates, SIGCONT);
+      };
+      const auto further = [&] { return slowed(), steps_done("cut") > before; };
+      ASSERT_TRUE(job.until(further)) << output();
+      int pauses = 0;
+      ASSERT_TRUE(job.until([&] { return slowed(), ++pauses > 10 * start; })) << output();
+      ::kill(told, SIGUSR1);
       ASSERT_EQ(job.wait(), kRetry) << output();
       const int64_t step = steps_done("cut");
       cuts += program_.read(checkpoint("cut", step) + "/manifest.json").find("\"older/step-") !=

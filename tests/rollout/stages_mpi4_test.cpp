@@ -12,7 +12,7 @@ namespace {
 
 ModelConfig deep_config(bool tied) {
   ModelConfig c = tiny_config();
-  c.num_layers = 5;
+  c.num_layers = 9;
   c.tie_word_embeddings = tied;
   return c;
 }
@@ -25,12 +25,13 @@ class StagesOfAnEngine : public OnRanks {
                                   MeshShape{.tp = tp, .dp = 4 / tp / pp, .pp = pp}, Device::cpu,
                                   kTestWaitLimit);
   }
-  std::unique_ptr<Model> make(const ModelConfig& config, DType dtype, Mesh* mesh) const {
+  std::unique_ptr<Model> make(const ModelConfig& config, DType dtype, Mesh* mesh, int vpp = 1) const {
     ModelOptions options{dtype, kTinyContext};
     if (mesh) {
       options.splits.tp = &mesh->on(Axis::tp);
-      const auto stages = balanced_stages(config, mesh->on(Axis::pp).size());
-      options.layers = {stages[static_cast<size_t>(mesh->on(Axis::pp).rank())]};
+      const int pp = mesh->on(Axis::pp).size();
+      options.layers = parts_of_ranks(balanced_stages(config, pp * vpp),
+                                      pp)[static_cast<size_t>(mesh->on(Axis::pp).rank())];
     }
     auto model = std::make_unique<Model>(config, options);
     random_init(model->parameters(), config, 5);
@@ -44,11 +45,11 @@ class StagesOfAnEngine : public OnRanks {
     return all;
   }
   Output generate(const Model& model, Mesh* mesh, const EngineOptions& options,
-                  const GenerateOptions& generate) {
+                  const GenerateOptions& generate, const std::vector<Request>& of = requests()) {
     Lane lane;
     Engine engine(model, options, lane,
                   mesh ? Pipeline(mesh->on(Axis::pp), mesh->control(Axis::pp)) : Pipeline());
-    return run(engine, requests(), generate);
+    return run(engine, of, generate);
   }
   static void expect_equal(const Output& got, const Output& want) {
     for (size_t i = 0; i < want.groups.size(); ++i) {
@@ -65,11 +66,12 @@ class StagesOfAnEngine : public OnRanks {
   void compare(const ModelConfig& config, DType dtype, const EngineOptions& options,
                const GenerateOptions& how) {
     const Output want = generate(*make(config, dtype, nullptr), nullptr, engine_options(), how);
-    for (const auto& [tp, pp] : {std::pair{1, 2}, {2, 2}, {1, 4}}) {
-      SCOPED_TRACE(
-          fmt::format("tp {} pp {}, {}, tied: {}", tp, pp, dtype_name(dtype), config.tie_word_embeddings));
+    for (const auto& [tp, pp, vpp] :
+         {std::array{1, 2, 1}, {2, 2, 1}, {1, 4, 1}, {2, 2, 2}, {1, 2, 4}, {1, 4, 2}}) {
+      SCOPED_TRACE(fmt::format("tp {} pp {} vpp {}, {}, tied: {}", tp, pp, vpp, dtype_name(dtype),
+                               config.tie_word_embeddings));
       const std::unique_ptr<Mesh> mesh = mesh_of(tp, pp);
-      const std::unique_ptr<Model> model = make(config, dtype, mesh.get());
+      const std::unique_ptr<Model> model = make(config, dtype, mesh.get(), vpp);
       const Output got = generate(*model, mesh.get(), options, how);
       expect_equal(got, want);
       EXPECT_EQ(got.counters.preemptions > 0, options.num_pages < engine_options().num_pages);
@@ -90,6 +92,27 @@ TEST_F(StagesOfAnEngine, TakePagesFromTheSameSequences) {
   EngineOptions tight = engine_options(12);
   tight.scheduler = {.max_running_sequences = 7, .prefill_chunk_tokens = 5};
   compare(deep_config(true), DType::f32, tight, generate_options(30));
+}
+
+/// What samples have from an earlier call is prefilled in the pages that they share with their prompt.
+TEST_F(StagesOfAnEngine, GoOnWithWhatWasBegun) {
+  const ModelConfig config = deep_config(true);
+  GenerateOptions how = generate_options(20);
+  const Output want = generate(*make(config, DType::f32, nullptr), nullptr, engine_options(), how);
+  how.tokens_per_call = 7;
+  for (const auto& [pp, vpp] : {std::pair{2, 1}, {2, 4}, {4, 2}}) {
+    SCOPED_TRACE(fmt::format("pp {} vpp {}", pp, vpp));
+    const std::unique_ptr<Mesh> mesh = mesh_of(1, pp);
+    const std::unique_ptr<Model> model = make(config, DType::f32, mesh.get(), vpp);
+    std::vector<Request> rest = requests();
+    Output got;
+    for (int call = 0; call < 3; ++call) {
+      got = generate(*model, mesh.get(), engine_options(), how, rest);
+      for (size_t i = 0; i < rest.size(); ++i) rest[i].begun = got.groups[i];
+      EXPECT_EQ(got.groups[2][0].tokens.size(), std::min<size_t>(20, 7 * static_cast<size_t>(call + 1)));
+    }
+    expect_equal(got, want);
+  }
 }
 
 /// Each of the ranks counts what its sequences hold.
@@ -116,7 +139,7 @@ TEST_F(StagesOfAnEngine, HoldKeysOfTheirLayers) {
   const Engine stage(*model, engine_options(), lane, Pipeline(mesh->on(Axis::pp), mesh->control(Axis::pp))),
       all(*whole, engine_options(), lane);
   const int64_t layers = model->layers().end - model->layers().begin;
-  EXPECT_EQ(stage.cache_bytes() * 5, all.cache_bytes() * layers);
+  EXPECT_EQ(stage.cache_bytes() * config.num_layers, all.cache_bytes() * layers);
   EXPECT_EQ(stage.capacity(), all.capacity());
 }
 

@@ -325,7 +325,11 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
         std::vector<ScheduledRows> rows;
         for (Sequence& s : sequences) rows.push_back({&s, s.missing()});
         const StepBatch batch(rows);
-        const Tensor hidden = batch.forward(c, layers, cache, pipeline.get());
+        const int64_t width = model.hidden_size;
+        if (plan.role(of.role)->vpp() > 1 && of.stage == 0)  // what comes back from the last stage
+          c.scratch.make({2 * batch.num_rows(), width}, plan.dtype);
+        const Tensor x = pipeline.get().receive(c, batch.num_rows(), width, plan.dtype);
+        const Tensor hidden = batch.forward(c, layers, cache, x);
         std::vector<DrawTarget> targets = batch.last_rows();
         while (std::ssize(targets) < plan.running_sequences) targets.push_back(targets.back());
         if (layers.is_last()) sampler.draw(c, layers.head(), hidden, targets);

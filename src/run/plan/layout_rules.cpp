@@ -254,12 +254,6 @@ void plan_interleaved(PlanDraft& d, RolePlan& role) {
   if (!take_parts(d, role, keys.vpp, [&](int64_t n) { return takes_stages(d.facts, keys, role.pp(), n); }))
     return;
   choose_stages(d, role);
-  if (role.vpp() > 1 && d.config.validation.every > 0 && !d.config.validation.data.empty())
-    d.error(
-        "validation.every",
-        "not in this version: a validation during training with roles.trainer.vpp > 1, whose ranks cannot "
-        "generate with parts of a model (`temper eval` takes the exports)",
-        {0});
 }
 
 /// Absent in the config: the trainer's, where the ranks divide so. With as many stages the roles have the

@@ -24,6 +24,7 @@ Mesh::Mesh(const MpiSession& mpi, const std::vector<int>& ranks, MeshShape shape
   model_ = mpi.make_comm(member ? copy : -1, number, wait_limit_seconds);
   const int team = number % (shape.tp * copies) / (shape.tp * shape.cp);
   team_ = mpi.make_comm(member ? team : -1, number, wait_limit_seconds);
+  all_ = mpi.make_comm(member ? 0 : -1, number, wait_limit_seconds);
   if (shape.cp == 1) return;
   const int part = number % shape.tp + number / (shape.tp * copies) * shape.tp;
   replicas_ = mpi.make_collectives(member ? part : -1, copy, device, "cp x dp", wait_limit_seconds);

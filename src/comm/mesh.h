@@ -38,12 +38,14 @@ class Mesh {
   Comm& team() { return *team_; }
   /// Those that have one whole model together: tp neighbours, stage after stage.
   Comm& model() { return *model_; }
+  /// All of its ranks.
+  Comm& all() { return *all_; }
 
  private:
   std::array<std::unique_ptr<Collectives>, kAxes.size()> axes_;
   std::array<std::unique_ptr<Comm>, kAxes.size()> controls_;
   std::unique_ptr<Collectives> replicas_;  // null: as those of dp
-  std::unique_ptr<Comm> model_, team_;
+  std::unique_ptr<Comm> model_, team_, all_;
 };
 
 }  // namespace temper

@@ -134,6 +134,7 @@ struct RolesConfig {
   std::optional<int64_t> rollout_pp, reference_pp;  // keys roles.rollout.pp, roles.reference.pp
   std::optional<int64_t> reference_cp;              // key roles.reference.cp
   std::optional<int64_t> reference_vpp;             // key roles.reference.vpp
+  std::optional<int64_t> reference_zero;            // key roles.reference.zero
   std::optional<bool> reference_offload;            // key roles.reference.offload
 };
 

@@ -233,7 +233,7 @@ void trainer_fields(RoleConfig& c, Section& f) {
      .example = 2});
 }
 
-void roles_fields(RolesConfig& c, ClusterConfig& k, std::vector<Field>& fields) {
+void roles_fields(RolesConfig& c, std::vector<Field>& fields) {
   Section f("roles", fields);
   const KeySpec follow{.help = "ranks of this role",
                        .absent_means = "as roles.trainer.ranks",
@@ -272,20 +272,29 @@ void roles_fields(RolesConfig& c, ClusterConfig& k, std::vector<Field>& fields) 
      .range = kCount,
      .absent_means = "as roles.trainer.cp",
      .example = 2});
+  f("reference.zero", c.reference_zero,
+    {.help = "3: a rank keeps its shard of the weights over the data parallel ranks, which gather them layer "
+             "by layer; they score a whole step together then. 1, 2: whole weights",
+     .range = {1, 3},
+     .absent_means = "3 where roles.trainer.zero is and roles.reference.offload is not true, else 1",
+     .example = 3});
   f("reference.offload", c.reference_offload,
     {.help = "weights of the reference in host memory but for its phase",
      .absent = "auto",
      .absent_means = "on a GPU, where the run does not fit otherwise",
      .example = true});
-  Section g("cluster", fields);
-  g("idle_ranks", k.idle_ranks,
+}
+
+void cluster_fields(ClusterConfig& c, std::vector<Field>& fields) {
+  Section f("cluster", fields);
+  f("idle_ranks", c.idle_ranks,
     {.help = "ranks without a role: refuse or allow them", .choices = kIdleRanks});
-  g("shared_gpus", k.shared_gpus,
+  f("shared_gpus", c.shared_gpus,
     {.help =
          "several ranks on one GPU: refuse or allow them (for tests: tensors between such ranks go through "
          "host memory)",
      .choices = kSharedGpus});
-  g("watchdog_seconds", k.watchdog_seconds,
+  f("watchdog_seconds", c.watchdog_seconds,
     {.help = "a rank that makes no progress for so long is named and ends the run (76)",
      .unit = "seconds",
      .range = {1, 1e9}});
@@ -349,7 +358,8 @@ std::vector<Field> config_fields(Config& c) {
   train_fields(c.train, {"train", fields});
   optimizer_fields(c.optimizer, {"optimizer", fields});
   data_fields(c.data, c.reward, fields);
-  roles_fields(c.roles, c.cluster, fields);
+  roles_fields(c.roles, fields);
+  cluster_fields(c.cluster, fields);
   output_fields(c, fields);
   return fields;
 }

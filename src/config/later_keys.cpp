@@ -20,7 +20,7 @@ std::vector<LaterKey> later_keys() {
       if (const std::string key = prefix + axis; key != "roles.trainer.cp" && key != "roles.reference.cp" &&
                                                  key != "roles.trainer.vpp" && key != "roles.reference.vpp")
         keys.push_back({key, {1}, "splitting a model over ranks in this way"});
-    if (prefix != "roles.trainer.")
+    if (prefix == "roles.rollout.")
       keys.push_back({prefix + "zero", {1}, "sharding weights over the ranks of this role"});
   }
   for (const char* key : {"min_new_tokens", "repetition_penalty", "presence_penalty", "frequency_penalty",

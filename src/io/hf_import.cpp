@@ -6,6 +6,7 @@
 #include <future>
 #include <map>
 #include <set>
+#include <span>
 
 #include "src/core/check.h"
 #include "src/core/hash.h"
@@ -114,6 +115,7 @@ void check_tied_head(const ModelFolder& folder, const std::string& name) {
 /// Elements of a tensor; where this rank's own of them go, [begin, end) of the piece; and the digest of its
 /// bytes as stored, once they were read.
 struct Piece {
+  const Parameter* of;
   const std::string* tensor;
   int64_t first, count;
   int64_t begin = 0, end = 0;
@@ -136,7 +138,7 @@ std::vector<Piece> pieces_of(const ModelFolder& folder, const ParameterStore& st
       char* to = static_cast<char*>(p.value.raw()) + span.own * width * size;
       const int64_t step = kPieceBytes / dtype_size(*float_dtype(folder.tensors().at(part.name).dtype));
       for (int64_t first = 0; first < part.rows * width; first += step) {
-        Piece piece{&part.name, first, std::min(step, part.rows * width - first)};
+        Piece piece{&p, &part.name, first, std::min(step, part.rows * width - first)};
         piece.begin = std::clamp<int64_t>(own - first, 0, piece.count);
         piece.end = std::clamp<int64_t>(own_end - first, piece.begin, piece.count);
         piece.to = to;
@@ -173,8 +175,12 @@ std::string digest_of(const ModelFolder& folder, const std::vector<Piece>& piece
   return digest.hex();
 }
 
+bool ends_parameter(std::span<const Piece> pieces, const Piece& piece) {
+  return &piece == &pieces.back() || (&piece)[1].of != piece.of;
+}
+
 /// A piece that is all this rank's goes straight to its place.
-void import_to_host(const ModelFolder& folder, const ParameterStore& store, std::vector<Piece>& pieces) {
+void import_to_host(const ModelFolder& folder, ParameterStore& store, std::span<Piece> pieces) {
   const int64_t size = dtype_size(store.dtype());
   std::vector<char> window, values;
   for (Piece& piece : pieces) {
@@ -184,11 +190,12 @@ void import_to_host(const ModelFolder& folder, const ParameterStore& store, std:
     if (!whole)
       std::memcpy(piece.to, values.data() + piece.begin * size,
                   static_cast<size_t>((piece.end - piece.begin) * size));
+    if (ends_parameter(pieces, piece)) store.filled(*piece.of);
   }
 }
 
 /// Several windows at a time: files are read and checked by threads, and sent to the GPU in order.
-void import_to_gpu(const ModelFolder& folder, const ParameterStore& store, std::vector<Piece>& pieces) {
+void import_to_gpu(const ModelFolder& folder, ParameterStore& store, std::span<Piece> pieces) {
   constexpr size_t kWindows = 8;
   std::vector<device::PinnedMemory> pinned;
   for (size_t i = 0; i < kWindows; ++i) pinned.push_back(device::make_pinned(kWindowBytes));
@@ -206,6 +213,9 @@ void import_to_gpu(const ModelFolder& folder, const ParameterStore& store, std::
       const int64_t size = dtype_size(store.dtype());
       device::copy_to_device(lane, p.to, static_cast<const char*>(pinned[i].get()) + p.begin * size,
                              (p.end - p.begin) * size);
+      if (!store.split() || !ends_parameter(pieces, p)) continue;
+      lane.wait();
+      store.filled(*p.of);
     }
     lane.wait();
   }

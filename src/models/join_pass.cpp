@@ -4,14 +4,16 @@
 #include "src/models/gather_order.h"
 
 namespace temper {
-namespace {
 
 void join_forward(Ctx& c, const ModelPart& part) {
+  note_progress();
   expect_forward(part);
   if (part.is_first()) part.model.gather_begin(c);
   for (int64_t layer = part.layers.begin; layer < part.layers.end; ++layer) part.model.gather_layer(c, layer);
   if (part.is_last()) part.model.gather_end(c);
 }
+
+namespace {
 
 void join_backward(Ctx& c, const ModelPart& part, const RecomputePlan& recompute, LayerWatcher& watcher) {
   expect_backward(part, recompute);

@@ -6,6 +6,8 @@
 
 namespace temper {
 
+/// The forward of a part.
+void join_forward(Ctx& c, const ModelPart& part);
 /// A step of the schedule; the last layers have their forward with their backward. Gradients are zeros.
 void join_pass(Ctx& c, Model& model, const LayerRange& layers, const RecomputePlan& recompute, bool backward,
                LayerWatcher& watcher);

@@ -92,6 +92,7 @@ void random_init(ParameterStore& store, const ModelConfig& config, uint64_t seed
           device::upload(store.device(), p.value.as<S>() + span.own * width + at, rounded.data(),
                          n * int64_t{sizeof(S)});
         }
+      store.filled(p);
       ++index;
     }
   });

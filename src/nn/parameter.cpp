@@ -90,13 +90,13 @@ void ParameterStore::allocate(DType storage, bool with_gradients, Device device,
   CHECK(values_.empty(), "parameters allocated twice");
   shards_ = shards;
   memory_ = Arena(device, MemoryUse::weights);
-  values_ = memory_.zeros({num_elements_}, storage);
+  split_ = shards_values() && shards.never_whole;
+  values_ = split_ ? make_tensor(nullptr, storage, {0}) : memory_.zeros({num_elements_}, storage);
   if (shards_values()) {
     shard_memory_ = Arena(device, MemoryUse::weights);
     window_memory_ = Arena(device, MemoryUse::weights);
-    value_shards_ = ShardedUnits(units_, shards, storage, shard_memory_, window_memory_,
-                                 UnitWindows::two);
-    window_memory_.suspend();
+    value_shards_ = ShardedUnits(units_, shards, storage, shard_memory_, window_memory_, UnitWindows::two);
+    if (!split_) window_memory_.suspend();
   }
   if (with_gradients) {
     const DType sums = accumulate_dtype(storage);
@@ -136,11 +136,26 @@ Tensor ParameterStore::own_values(int64_t first, int64_t size) const {
 
 void ParameterStore::keep_own(Lane& lane) {
   if (!shards_values()) return;
-  for (const Unit& unit : units_) {
-    const FlatRange own = shards_.own(unit);
-    const Tensor kept = value_shards_.kept_of(unit);
-    device::copy(lane, kept.raw(), rows(values_of(unit), own.begin, own.end).data, kept.bytes());
-  }
+  for (const Unit& unit : units_) keep_own(lane, unit);
+}
+
+void ParameterStore::keep_own(Lane& lane, const Unit& unit) {
+  const FlatRange own = shards_.own(unit);
+  const Tensor kept = value_shards_.kept_of(unit);
+  device::copy(lane, kept.raw(), rows(values_of(unit), own.begin, own.end).data, kept.bytes());
+}
+
+void ParameterStore::filled(const Parameter& p) {
+  const auto of_unit = [&](const Parameter& other) { return other.spec.unit == p.spec.unit; };
+  if (!split_ || &*std::find_if(list_.rbegin(), list_.rend(), of_unit) != &p) return;
+  const Unit& unit =
+      *std::find_if(units_.begin(), units_.end(), [&](const Unit& u) { return u.name == p.spec.unit; });
+  if (unit.range.size() == 0) return;
+  Lane lane(device());
+  keep_own(lane, unit);
+  const Tensor window = values_of(unit);
+  device::fill(lane, window.raw(), 0, window.bytes());
+  lane.wait();
 }
 
 void ParameterStore::place_own(Lane& lane, const Unit& unit) const {

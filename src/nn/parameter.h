@@ -111,6 +111,9 @@ class ParameterStore {
   bool split() const { return split_; }
   /// This rank's shards become what it has of the whole values; nothing is done without shards of values.
   void keep_own(Lane& lane);
+  /// What fills values does so in the order of the list, and says so of each: a unit that is never whole
+  /// becomes this rank's shard with its last one, and its window is free for the next.
+  void filled(const Parameter& p);
   /// From here on a unit's values are in its window, after `join_values` all in their place again: what
   /// others have of them comes from there. On a GPU no lane has work on them.
   void split_values();
@@ -157,6 +160,7 @@ class ParameterStore {
 
  private:
   void set_views();
+  void keep_own(Lane& lane, const Unit& unit);
   void clear_padding(Lane& lane, const Parameter& p);
 
   std::deque<Parameter> list_;

@@ -37,7 +37,8 @@ struct Unit {
 /// A rank among those that keep shards; of one rank: everything, and no windows.
 struct UnitShards {
   int rank = 0, ranks = 1;
-  bool of_values = false;  // as well as those of gradients
+  bool of_values = false;    // as well as those of gradients
+  bool never_whole = false;  // values are shards from the start: nothing trains them
   FlatRange own(const Unit& unit) const { return shard_range(unit.range.size(), rank, ranks); }
 };
 

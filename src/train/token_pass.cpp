@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "src/core/process/progress.h"
+#include "src/models/join_pass.h"
 #include "src/nn/context_parallel.h"
 #include "src/ops/rows.h"
 #include "src/train/stage_borders.h"
@@ -17,22 +18,26 @@ std::vector<int64_t> packed_lengths(std::span<const Trajectory* const> all) {
 }
 
 /// Calls see(micro-batch, head's values per target row) for each of these micro-batches, on the last stage.
+/// `passes`: those of the rank with the most, which all make who gather weights from each other.
 template <class See>
 void for_each_microbatch(Ctx& c, const Model& model, std::span<const Trajectory* const> all,
-                         const std::vector<std::vector<int32_t>>& microbatches, const PassOptions& options,
-                         const Pipeline& pipeline, const See& see) {
+                         const std::vector<std::vector<int32_t>>& microbatches, size_t passes,
+                         const PassOptions& options, const Pipeline& pipeline, const See& see) {
   const ArenaScope all_of(c.scratch);
   const Schedule order = schedule({pipeline.stages(), static_cast<int>(std::ssize(model.parts()))},
-                                  pipeline.stage(), std::ssize(microbatches), forward_steps);
+                                  pipeline.stage(), static_cast<int64_t>(passes), forward_steps);
   StageBorders borders(c, model, all, microbatches, order.borders);
   for (const ScheduleSlot& time : order.slots) {
     note_progress();
     ArenaScope scope(c.scratch);
-    if (!time.step) {
-      pipeline.exchange(c, borders.sent(time, microbatches.size()), {});
+    const bool works = time.step && static_cast<size_t>(time.step->microbatch) < microbatches.size();
+    if (!works) pipeline.exchange(c, borders.sent(time, microbatches.size()), {});
+    if (!time.step) continue;
+    const ModelPart part(model, model.parts()[static_cast<size_t>(time.step->chunk)]);
+    if (!works) {
+      join_forward(c, part);
       continue;
     }
-    const ModelPart part(model, model.parts()[static_cast<size_t>(time.step->chunk)]);
     const Microbatch mb = pack_for(model, all, microbatches[static_cast<size_t>(time.step->microbatch)]);
     const LaneSpan span(c.lane, "log-probs, rows", mb.num_tokens());
     Residual x;
@@ -48,14 +53,18 @@ void for_each_microbatch(Ctx& c, const Model& model, std::span<const Trajectory*
   }
 }
 
-/// Log-probs of the sequences in these micro-batches; zeros of the others.
+/// Log-probs of the sequences in the micro-batches of a rank; zeros of the others.
 std::vector<std::vector<double>> score(Ctx& c, const Model& model, std::span<const Trajectory* const> all,
-                                       const std::vector<std::vector<int32_t>>& microbatches,
-                                       const PassOptions& options, const Pipeline& pipeline = {}) {
+                                       const PackPlan& plan, int rank, const PassOptions& options,
+                                       const Pipeline& pipeline) {
+  const std::vector<std::vector<int32_t>>& mine = plan.ranks[static_cast<size_t>(rank)];
+  size_t passes = mine.size();
+  if (model.parameters().split())
+    for (const auto& of_rank : plan.ranks) passes = std::max(passes, of_rank.size());
   std::vector<std::vector<double>> result(all.size());
   for (size_t i = 0; i < all.size(); ++i) result[i].assign(all[i]->response.tokens.size(), 0.0);
   for_each_microbatch(
-      c, model, all, microbatches, options, pipeline, [&](const Microbatch& mb, const TokenStats& stats) {
+      c, model, all, mine, passes, options, pipeline, [&](const Microbatch& mb, const TokenStats& stats) {
         const std::vector<double> logprob = to_host<double>(c, stats.logprob);
         for (size_t i = 0; i < logprob.size(); ++i)
           result[static_cast<size_t>(mb.sequence[i])][static_cast<size_t>(mb.offset[i])] = logprob[i];
@@ -112,7 +121,7 @@ std::vector<std::vector<double>> local_logprobs(Ctx& c, const Model& model,
                                                 std::span<const Trajectory* const> all,
                                                 const PassOptions& options, const Pipeline& pipeline) {
   const PackPlan plan = plan_packing(packed_lengths(all), 1, options.token_budget, options.cost);
-  std::vector<std::vector<double>> result = score(c, model, all, plan.ranks.front(), options, pipeline);
+  std::vector<std::vector<double>> result = score(c, model, all, plan, 0, options, pipeline);
   for (std::vector<double>& of : result)
     pipeline.copy_from_last(of, "log-probs of a sequence, copied from the last stage");
   return result;
@@ -127,7 +136,8 @@ std::vector<TokenValues> local_token_values(Ctx& c, const Model& model,
     result[i].logprob.resize(all[i]->response.tokens.size());
     result[i].entropy.resize(all[i]->response.tokens.size());
   }
-  for_each_microbatch(c, model, all, plan.ranks.front(), options, {},
+  const auto& mine = plan.ranks.front();
+  for_each_microbatch(c, model, all, mine, mine.size(), options, {},
                       [&](const Microbatch& mb, const TokenStats& stats) {
                         const std::vector<double> logprob = to_host<double>(c, stats.logprob);
                         const std::vector<double> entropy = to_host<double>(c, stats.entropy);
@@ -144,8 +154,7 @@ std::vector<std::vector<double>> packed_logprobs(Ctx& c, const Model& model, Com
                                                  std::span<const Trajectory* const> all,
                                                  const PassOptions& options, const Pipeline& pipeline) {
   const PackPlan plan = shared_plan(all, comm, options);
-  std::vector<std::vector<double>> result =
-      score(c, model, all, plan.ranks[static_cast<size_t>(comm.rank())], options, pipeline);
+  std::vector<std::vector<double>> result = score(c, model, all, plan, comm.rank(), options, pipeline);
   // Each rank sends the rows of its own sequences; the plan says whose they are.
   std::string mine;
   for (const auto& sequences : plan.ranks[static_cast<size_t>(comm.rank())])

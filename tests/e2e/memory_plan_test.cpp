@@ -57,7 +57,7 @@ const Case kCases[] = {
     {"tp2", 2, "roles.trainer.tp=2"},
     {"pp2", 2, "roles.trainer.pp=2 roles.rollout.pp=1"},
     {"stages", 2, "roles.trainer.pp=2"},
-    {"zero3", 2, "roles.trainer.zero=3"},
+    {"zero3", 2, "roles.trainer.zero=3 algorithm.kl_coef=0.1"},
 };
 
 const char* kMeasure = "--measure";  // FILE COMMAND...

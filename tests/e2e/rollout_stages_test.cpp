@@ -70,6 +70,36 @@ TEST_F(RolloutStages, OfAReferenceInParts) {
   EXPECT_TRUE(says("need roles.reference.pp > 1") && says("roles.reference.vpp = 1")) << output();
 }
 
+/// Ranks with shards of the reference's weights score a step together, with the bits of whole ones: those of
+/// the trainer, by whose keys or by their own, others, and stages of several parts.
+TEST_F(RolloutStages, OfAReferenceInShards) {
+  const std::string zero = " roles.reference.zero=3 ";
+  const Placement home{"home", 3, ""}, own{"own", 3, zero},
+      apart{"apart", 6,
+            on("trainer", "0-2", 1, 1) + on("rollout", "1-2", 1, 1) + on("reference", "2-5", 1, 2) + zero +
+                "roles.reference.vpp=2 "};
+  const std::string more = kSmall + kDeepModel;
+  for (const int lag : {0, 2}) {
+    for (const Placement& l : {home, own, apart}) {
+      const std::string name = fmt::format("{}-{}", l.name, lag);
+      ASSERT_EQ(train(l, lag, name, more), 0) << l.name << ": " << output();
+      expect_same_run(name, fmt::format("home-{}", lag));
+    }
+    copy_until(fmt::format("own-{}", lag), "on", 2);
+    ASSERT_EQ(train(apart, lag, "on", more), 0) << output();
+    expect_same_run("on", fmt::format("home-{}", lag));
+    std::filesystem::remove_all(program_.path("runs/on"));
+  }
+  const Placement inherits = layout("inherits", 4, 1, 2, "roles.trainer.zero=3 ");
+  for (const std::string& keys : {std::string(), std::string("roles.reference.zero=1")}) {
+    const std::string name = keys.empty() ? "shards" : "whole";
+    ASSERT_EQ(train(inherits, 1, name, more + keys), 0) << output();
+  }
+  expect_same_run("shards", "whole");
+  EXPECT_EQ(program_.run("check run.toml --ranks 2 run.device=cuda roles.reference.offload=true" + zero), 64);
+  EXPECT_TRUE(says("roles.reference.offload = \"auto\" or false")) << output();
+}
+
 /// With weights that stay as they are every layout validates the same.
 TEST_F(RolloutStages, ValidateWithTheTrainersStages) {
   const std::string more = kSmall + kDeepModel +

@@ -144,7 +144,7 @@ TEST_F(SharedModels, PacksOfFewTokens) {
 TEST_F(SharedModels, ShardsOfGradientsAndWeightsTakeLessMemory) {
   const auto part = [&](const std::string& phase, const std::string& name, int zero) {
     EXPECT_EQ(program_.run(fmt::format("check run.toml --json --ranks 4 model.path=deep run.device=cuda "
-                                       "run.dtype=bf16 roles.trainer.zero={}",
+                                       "run.dtype=bf16 roles.trainer.zero={} algorithm.kl_coef=0.1",
                                        zero)),
               0)
         << output();
@@ -167,6 +167,11 @@ TEST_F(SharedModels, ShardsOfGradientsAndWeightsTakeLessMemory) {
   EXPECT_NEAR(static_cast<double>(part("train", "weight_windows", 3)),
               static_cast<double>(unit) / 2 + 4.0 * static_cast<double>(layer),
               0.01 * static_cast<double>(unit));
+  const auto reference = [&](int zero) {  // beside tables
+    return part("reference", "reference_weights", zero) - part("reference", "rope_tables", zero);
+  };
+  EXPECT_EQ(reference(1), weights);
+  EXPECT_EQ(reference(3), part("train", "weight_shards", 3) + part("train", "weight_windows", 3));
 }
 
 TEST_F(SharedModels, OtherShardingIsRefused) {

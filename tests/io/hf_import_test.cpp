@@ -233,6 +233,40 @@ TEST(HfImport, TheDigestIsThatOfTheStoredTensors) {
   EXPECT_NE(digest_of(whole, DType::f32), digest);
 }
 
+/// Ranks whose weights are never whole have their shards of the values that others load.
+TEST(HfImport, FillsShardsUnitByUnit) {
+  for (const char* path : kFolders)
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const bool random : {false, true}) {
+        const ModelFolder folder = ModelFolder::open(path);
+        const ModelConfig config = config_of(folder);
+        const auto load = [&](ParameterStore& store, const UnitShards& shards) {
+          for (ParamSpec& spec : parameter_specs(config)) store.add(std::move(spec));
+          store.allocate(dtype, false, Device::cpu, shards);
+          if (random)
+            random_init(store, config, 7);
+          else
+            import_weights(folder, config, store);
+        };
+        ParameterStore whole;
+        load(whole, {});
+        for (int rank = 0; rank < 3; ++rank) {
+          const UnitShards shards{rank, 3, /*of_values=*/true, /*never_whole=*/true};
+          ParameterStore store;
+          load(store, shards);
+          EXPECT_EQ(store.value_bytes(), 0);
+          for (const Unit& unit : whole.units()) {
+            const FlatRange own = shards.own(unit);
+            const CTensor want = rows(whole.values_of(unit), own.begin, own.end),
+                          got = store.own_values(unit.range.begin + own.begin, own.size());
+            ASSERT_EQ(got.bytes(), want.bytes());
+            EXPECT_EQ(std::memcmp(got.data, want.data, static_cast<size_t>(want.bytes())), 0)
+                << path << ", " << unit.name << ", rank " << rank;
+          }
+        }
+      }
+}
+
 TEST(HfImport, LoadsThePublishedTinyModel) {
   const std::string path = real_data("models/tinyzero");
   if (!path_exists(path)) GTEST_SKIP() << how_to_get(path);

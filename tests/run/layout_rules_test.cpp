@@ -147,17 +147,19 @@ struct Drawn {
     if (key == "roles.rollout.pp") roles.rollout_pp = n;
     if (key == "roles.reference.pp") roles.reference_pp = n;
     if (key == "roles.reference.vpp") roles.reference_vpp = n;
+    if (key == "roles.reference.zero") roles.reference_zero = n;
     return try_plan(with, ranks, facts);
   }
   std::string text() const {
     const auto& t = config.roles.trainer;
     return fmt::format(
         "{} ranks, {} layers, {} heads, {} of keys, tp {} cp {} pp {} vpp {} zero {}, rollout tp {} pp {}, "
-        "reference tp {} cp {} pp {} vpp {}",
+        "reference tp {} cp {} pp {} vpp {} zero {}",
         ranks, facts.num_layers, facts.num_heads, facts.num_kv_heads, t.tp, t.cp, t.pp, t.vpp, t.zero,
         config.roles.rollout_tp.value_or(0), config.roles.rollout_pp.value_or(0),
         config.roles.reference_tp.value_or(0), config.roles.reference_cp.value_or(0),
-        config.roles.reference_pp.value_or(0), config.roles.reference_vpp.value_or(0));
+        config.roles.reference_pp.value_or(0), config.roles.reference_vpp.value_or(0),
+        config.roles.reference_zero.value_or(0));
   }
 };
 
@@ -187,6 +189,7 @@ Drawn draw(int64_t index) {
   if (one_of({0, 1, 1}) == 0) d.config.roles.rollout_pp = one_of(factors);
   if (one_of({0, 1, 1}) == 0) d.config.roles.reference_pp = one_of(factors);
   if (one_of({0, 1, 1, 1}) == 0) d.config.roles.reference_vpp = one_of({1, 2, 3});
+  if (one_of({0, 1, 1, 1}) == 0) d.config.roles.reference_zero = one_of({1, 2, 3});
   return d;
 }
 

@@ -5,6 +5,7 @@
 
 #include "src/rl/registry.h"
 #include "src/train/gradient_reducer.h"
+#include "src/train/token_pass.h"
 #include "src/train/trainer.h"
 #include "tests/support/check_op.h"
 #include "tests/support/ranks.h"
@@ -281,6 +282,35 @@ TEST_F(ShardedTrainer, SplitWeightsTakeAWindowAndTheirShards) {
     dp_->all_gather_shards(ctx(), weights.values_of(unit), "test: weights");
   }
   expect_same_bits("weights", read(weights.flat_values()), before);
+}
+
+/// Nothing trains them. Some ranks have fewer micro-batches than others, of one sequence none.
+TEST_F(ShardedTrainer, WeightsThatAreNeverWholeHaveTheLogprobsOfWholeOnes) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const bool tied : {false, true})
+      for (const size_t sequences : {trajectories_.size(), size_t{1}}) {
+        ModelOptions options{dtype, 64};
+        options.splits.owners = dp_.get();
+        options.unit_shards = {rank(), ranks(), /*of_values=*/true, /*never_whole=*/true};
+        Model split(config_of(tied), options);
+        random_init(split.parameters(), config_of(tied), 3);
+        EXPECT_EQ(split.parameters().value_bytes(), 0);
+        const auto whole = make(tied, dtype);
+        std::vector<const Trajectory*> all;
+        for (size_t i = 0; i < sequences; ++i) all.push_back(&trajectories_[i]);
+        PassOptions pass;
+        pass.token_budget = kOneEach;
+        const int64_t before = dp_->bytes_sent();
+        for (int again = 0; again < 2; ++again)
+          EXPECT_EQ(packed_logprobs(ctx(), split, *comm_, all, pass),
+                    local_logprobs(ctx(), *whole, all, pass));
+        std::vector<double> sent{static_cast<double>(dp_->bytes_sent() - before)};
+        comm_->all_reduce_sum(sent, "test: bytes");
+        const int64_t passes = (std::ssize(all) + ranks() - 1) / ranks(),
+                      twice = tied ? whole->embedding_unit().range.size() : 0;
+        EXPECT_EQ(sent[0], static_cast<double>(2 * passes * (ranks() - 1) * dtype_size(dtype) *
+                                               (whole->parameters().num_elements() + twice)));
+      }
 }
 
 /// What was summed before the stop is not in the next update.

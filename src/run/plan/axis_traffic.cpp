@@ -108,15 +108,17 @@ AxisBytes share_traffic(const RunPlan& plan, const ModelConfig& model, const Con
   return all;
 }
 
-/// Of all ranks with one share of one stage's model, once a step: whole weights of what its owners trained
-/// (ZeRO-3).
-AxisBytes joined_weights(const RunPlan& plan, const ModelConfig& model, int stage, int tp_rank) {
-  const RolePlan& trainer = *plan.role(RoleKind::trainer);
-  if (!trainer.unit_shards(0).of_values) return {};
+/// Of all ranks with one share of one stage's model: its weights, gathered once from their shards (ZeRO-3).
+/// `passes`: as a forward does, which takes a tied embedding twice.
+AxisBytes gathered_weights(const RunPlan& plan, const ModelConfig& model, const RolePlan& role, int stage,
+                           int tp_rank, bool passes = false) {
+  if (!role.splits_weights()) return {};
   ParameterStore store;
   for (ParamSpec& spec : parameter_specs(model))
-    store.add(std::move(spec), {tp_rank, trainer.tp, trainer.holders().stages[static_cast<size_t>(stage)]});
-  return {.dp = (trainer.replicas() - 1) * store.num_elements() * dtype_size(plan.dtype)};
+    store.add(std::move(spec), {tp_rank, role.tp, role.holders().stages[static_cast<size_t>(stage)]});
+  const bool twice = passes && model.tie_word_embeddings && role.pp() == 1;
+  const int64_t elements = store.num_elements() + (twice ? store.units().front().range.size() : 0);
+  return {.dp = (role.replicas() - 1) * elements * dtype_size(plan.dtype)};
 }
 
 AxisBytes trainer_traffic(const RunPlan& plan, const ModelConfig& model, const Config& config) {
@@ -130,19 +132,27 @@ AxisBytes trainer_traffic(const RunPlan& plan, const ModelConfig& model, const C
           step = step +
                  stages * updates.count *
                      share_traffic(plan, model, config, {.tp = tp, .stage = stage}, owners, updates.samples);
-      once = once + stages * joined_weights(plan, model, stage, tp);
+      once = once + stages * gathered_weights(plan, model, trainer, stage, tp);
     }
   return plan.batch.epochs_per_step * step + once;
+}
+
+/// Most micro-batches of a rank in a step of a reference with shards of weights: all gather for each.
+int64_t reference_passes(const RunPlan& plan, const RolePlan& role) {
+  const int64_t samples = (plan.batch.samples_per_step + role.dp() - 1) / role.dp();
+  const int64_t full = plan.reference_budget() / (plan.longest_sequence - 1);
+  return (samples + full - 1) / full;
 }
 
 /// Of a role that only goes forward over each sample. Of stages in parts a stream leaves each part but the
 /// model's last.
 AxisBytes forward_traffic(const RunPlan& plan, const ModelConfig& model, const Config& config,
                           RoleKind kind) {
-  AxisBytes sample;
+  AxisBytes sample, gathers;
   const RolePlan& role = *plan.role(kind);
   for (const auto& [stage, stages] : alike_stages(role))
-    for (int tp = 0; tp < role.tp; ++tp)
+    for (int tp = 0; tp < role.tp; ++tp) {
+      gathers = gathers + stages * gathered_weights(plan, model, role, stage, tp, /*passes=*/true);
       for (int cp = 0; cp < role.cp; ++cp) {
         GridPlace place{.tp = tp, .cp = cp, .stage = stage};
         AxisBytes of_one = logprob_bytes(plan, model, config, kind, place);
@@ -153,7 +163,9 @@ AxisBytes forward_traffic(const RunPlan& plan, const ModelConfig& model, const C
         }
         sample = sample + stages * of_one;
       }
-  return plan.batch.samples_per_step * sample;
+    }
+  const AxisBytes all = plan.batch.samples_per_step * sample;
+  return role.keeps_shards() ? all + reference_passes(plan, role) * gathers : all;
 }
 
 /// Where blocks of so many neighbours, over which an axis sends, are on several nodes.

@@ -170,7 +170,7 @@ ModelOptions model_options(const RunPlan& plan, bool trains, Device device) {
       .dtype = plan.dtype, .context_tokens = plan.context_tokens, .with_gradients = trains, .device = device};
 }
 
-/// Weights of the largest share of each stage of a role, if there is one.
+/// Weights of the largest share of each stage of a role, if there is one, or its shards and windows.
 std::vector<int64_t> weight_bytes(const RunPlan& plan, const ModelConfig& model, RoleKind kind) {
   std::vector<int64_t> bytes;
   if (!plan.role(kind)) return bytes;
@@ -178,8 +178,9 @@ std::vector<int64_t> weight_bytes(const RunPlan& plan, const ModelConfig& model,
     const ShardPlace share = largest_share(model, tp_of(plan, kind), units);
     ParameterStore store;
     for (ParamSpec& spec : parameter_specs(model)) store.add(std::move(spec), share);
-    store.allocate(plan.dtype, /*with_gradients=*/false, counting_device(plan));
-    bytes.push_back(store.flat_values().bytes());
+    store.allocate(plan.dtype, /*with_gradients=*/false, counting_device(plan),
+                   plan.role(kind)->keeps_shards() ? plan.role(kind)->unit_shards(0) : UnitShards{});
+    bytes.push_back(store.value_bytes() + store.own_value_bytes() + store.value_window_bytes());
   }
   return bytes;
 }

@@ -33,7 +33,8 @@ bool uses_cache(const std::string& phase) { return phase == "generate" || phase 
 /// least.
 void choose_offload(const PlanDraft& d, RunPlan& plan, int64_t limit) {
   const auto fits = [&] { return peak_of(d, plan, [](const std::string&) { return true; }).bytes <= limit; };
-  if (plan.needs_reference && !d.config.roles.reference_offload && !fits()) plan.reference_in_host = true;
+  const bool moves = plan.needs_reference && !plan.role(RoleKind::reference)->splits_weights();
+  if (moves && !d.config.roles.reference_offload && !fits()) plan.reference_in_host = true;
   if (!d.config.train.offload_optimizer && !fits()) plan.optimizer_in_host = true;
 }
 

@@ -248,6 +248,18 @@ void plan_parts_of_reference(PlanDraft& d, RolePlan& role) {
     take_parts(d, role, vpp, [](int64_t) { return true; });
 }
 
+/// Absent in the config: the trainer's, where weights are to stay on the GPU.
+void plan_shards_of_reference(PlanDraft& d, RolePlan& role) {
+  const RolesConfig& roles = d.config.roles;
+  const bool offloads = roles.reference_offload.value_or(false);
+  role.zero = static_cast<int>(roles.reference_zero.value_or(offloads ? 1 : roles.trainer.zero));
+  if (!role.splits_weights()) role.zero = 1;
+  if (role.splits_weights() && offloads)
+    d.error("roles.reference.offload",
+            "with roles.reference.zero = 3 a rank has a shard of the weights, and not in host memory",
+            {"auto", false});
+}
+
 /// Of the trainer with these stages.
 void plan_interleaved(PlanDraft& d, RolePlan& role) {
   const RoleConfig& keys = d.config.roles.trainer;
@@ -309,7 +321,12 @@ void plan_roles(PlanDraft& d) {
     if (own_tp(roles, role.kind) || same_tp) plan_tensor_parallel(d, role);
     if (role.kind == RoleKind::reference && (roles.reference_cp || same_cp)) plan_context_parallel(d, role);
     plan_pipeline_parallel(d, role);
+    if (role.kind == RoleKind::reference) plan_shards_of_reference(d, role);
   }
+  const RolePlan& back = plan.roles.back();
+  if (back.zero > 1 && back.replicas() == 1 && !trainer.empty())
+    d.warn(fmt::format("roles.trainer.zero = {} has no effect: no two ranks have the same part of the model",
+                       back.zero));
   plan.max_policy_lag = plan.generates ? d.config.run.max_policy_lag : 0;
   std::sort(used.begin(), used.end());
   if (!trainer.empty()) require_cover(d, used);

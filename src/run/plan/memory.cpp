@@ -106,10 +106,7 @@ const TrainedMemory& trained_by(const RunPlan& plan, const ModelMemory& model, i
 }
 
 /// Of the trainer's weights its ranks keep shards while they train (ZeRO-3).
-bool splits_weights(const RunPlan& plan) {
-  return plan.role(RoleKind::trainer)->unit_shards(0).of_values &&
-         plan.role(RoleKind::trainer)->replicas() > 1;
-}
+bool splits_weights(const RunPlan& plan) { return plan.role(RoleKind::trainer)->splits_weights(); }
 
 bool uses_cache(const RunPlan& plan, int rank) {
   return plan.has_role(RoleKind::rollout, rank) || (plan.has_role(RoleKind::trainer, rank) && plan.validates);

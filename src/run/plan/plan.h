@@ -69,7 +69,7 @@ struct RolePlan {
   /// The same stages with as many layers in one part each.
   std::vector<LayerRanges> whole_stages() const;
   int dp() const { return static_cast<int>(ranks.size()) / tp / cp / pp(); }
-  int zero = 1;  // of the trainer; 2: a rank keeps its shard of gradients; 3: of weights, too
+  int zero = 1;  // 2: a rank of the trainer keeps its shard of gradients; 3: of weights, as of the reference
   int ranks_of_stage() const { return static_cast<int>(ranks.size()) / pp(); }
   /// Among the ranks of the role, which this one has.
   int number_of(int rank) const;
@@ -84,11 +84,18 @@ struct RolePlan {
   /// Ranks with the same part of the model, which share the optimizer's state.
   int replicas() const { return cp * dp(); }
   UnitShards unit_shards(int replica) const {
-    return zero > 1 ? UnitShards{replica, replicas(), zero > 2} : UnitShards{};
+    return zero > 1 ? UnitShards{replica, replicas(), zero > 2, kind != RoleKind::trainer} : UnitShards{};
   }
+  bool splits_weights() const { return zero > 2 && replicas() > 1; }
+  /// Weights are shards in every phase, not only while they are trained.
+  bool keeps_shards() const { return splits_weights() && kind == RoleKind::reference; }
   Holders holders() const { return {static_cast<int>(ranks.size()), tp, stage_units(stages)}; }
-  /// A team does the same work together: in each stage the neighbours of tp, and but for the trainer of cp.
-  int team_of_stage() const { return kind == RoleKind::trainer ? tp : tp * cp; }
+  /// A team does the same work together: in each stage the neighbours of tp, and but for the trainer of cp;
+  /// where a reference has shards of weights all that gather them.
+  int team_of_stage() const {
+    if (kind == RoleKind::trainer) return tp;
+    return tp * (keeps_shards() ? replicas() : cp);
+  }
   int team_size() const { return team_of_stage() * pp(); }
   int teams() const { return static_cast<int>(ranks.size()) / team_size(); }
   /// Of a rank that has the role.

@@ -15,14 +15,15 @@ bool ReferenceRole::work_until(int64_t step) {
   return true;
 }
 
-/// None: all of the step have come, or the run ends.
+/// None: all of the step have come, or the run ends. Ranks that gather weights for each micro-batch take all
+/// groups of the step at once: the fewest micro-batches.
 std::vector<Group> ReferenceRole::take_some(int64_t step) {
   std::vector<Group> groups;
   std::optional<Group> next = p_.groups.take(p_.stage, step);
   for (int64_t tokens = 0; next; next = p_.groups.take(p_.stage, step)) {
     tokens += packed_length(*next);
     groups.push_back(std::move(*next));
-    if (tokens >= p_.pass.token_budget || !p_.groups.waiting(p_.stage, step)) break;
+    if (!p_.dp && (tokens >= p_.pass.token_budget || !p_.groups.waiting(p_.stage, step))) break;
   }
   return groups;
 }
@@ -41,6 +42,7 @@ bool ReferenceRole::add_logprobs(int64_t step) {
     const Stopwatch watch;
     annotate(step, groups);
     seconds += watch.seconds();
+    if (p_.dp) break;  // these were all
   }
   frozen_->parameters().drop();
   const auto ended = [this] { return p_.end.has_come(); };
@@ -56,7 +58,9 @@ void ReferenceRole::annotate(int64_t step, std::span<const Group> groups) {
     for (const Trajectory& t : g.samples)
       if (t.ref_logprobs.empty()) missing.push_back(&t);
   frozen_->parameters().fetch(p_.ctx.lane);
-  std::vector<std::vector<double>> logprobs = local_logprobs(p_.ctx, *frozen_, missing, p_.pass, p_.pipeline);
+  std::vector<std::vector<double>> logprobs =
+      p_.dp ? packed_logprobs(p_.ctx, *frozen_, *p_.dp, missing, p_.pass, p_.pipeline)
+            : local_logprobs(p_.ctx, *frozen_, missing, p_.pass, p_.pipeline);
   std::vector<Annotation> added;
   for (size_t i = 0; i < missing.size(); ++i)
     added.push_back({missing[i]->data_position, missing[i]->sample, "ref_logprobs", std::move(logprobs[i])});
@@ -101,6 +105,7 @@ std::unique_ptr<Role> make_reference_role(const RoleParts& p) {
                                    p.share,
                                    p.team,
                                    p.reference_pipeline,
+                                   p.reference_dp,
                                    p.stage,
                                    p.trainers != nullptr,
                                    p.lead};

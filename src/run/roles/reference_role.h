@@ -20,6 +20,7 @@ class ReferenceRole : public Role {
     Share share;
     Team team;
     Pipeline pipeline;
+    Comm* dp;      // with shards of weights: those that score the groups of a step together; else null
     size_t stage;  // of the exchange
     bool trains;   // this rank has the trainer role: it waits for no step after one that was cut
     Lead lead;

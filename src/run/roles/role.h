@@ -87,6 +87,7 @@ struct RoleParts {
   Comm* model;                  // those that have the trained model together; null on others
   Pipeline pipeline;            // of the trained model's stages
   Pipeline reference_pipeline;  // of those of the reference
+  Comm* reference_dp;           // those that gather its weights and share out its work; null: none do
   EndOfRun& end;
   GroupExchange& groups;
   WeightSync& weights;

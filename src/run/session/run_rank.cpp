@@ -147,10 +147,12 @@ void RunRank::lend_memory() {
 /// role has the same team.
 Mesh* RunRank::mesh_of(RoleKind kind) {
   const RolePlan* role = task.plan.role(kind);
-  if (!role || role->tp * role->cp * role->pp() == 1 || !task.plan.has_role(kind, mpi_rank)) return nullptr;
+  if (!role || !task.plan.has_role(kind, mpi_rank)) return nullptr;
+  if (role->tp * role->cp * role->pp() == 1 && role->team_size() == 1) return nullptr;
   const RolePlan& trainer = *task.plan.role(RoleKind::trainer);
-  const bool same = trains() && role->tp == trainer.tp && (role->cp == 1 || role->cp == trainer.cp) &&
-                    role->stages == trainer.stages &&
+  const bool fits = role->keeps_shards() ? role->ranks == trainer.ranks && role->cp == trainer.cp
+                                         : role->cp == 1 || role->cp == trainer.cp;
+  const bool same = trains() && role->tp == trainer.tp && fits && role->stages == trainer.stages &&
                     role->team(mpi_rank) == trainer.through_stages(mpi_rank, role->team_of_stage());
   return same ? &mesh : other_meshes.at(kind).get();
 }
@@ -159,12 +161,20 @@ Team RunRank::team_of(RoleKind kind) {
   Mesh* const of = mesh_of(kind);
   const RolePlan* role = task.plan.role(kind);
   if (!of || role->team_size() == 1) return {};
+  if (role->keeps_shards()) return Team(of->all());
   return Team(role->team_of_stage() > role->tp ? of->team() : of->model());
 }
 
 Pipeline RunRank::pipeline_of(RoleKind kind) {
   Mesh* const of = mesh_of(kind);
   return of ? Pipeline(of->on(Axis::pp), of->control(Axis::pp)) : Pipeline();
+}
+
+/// Those that share out what a reference with shards of weights scores.
+Comm* RunRank::dp_of_reference() {
+  const RolePlan* role = task.plan.role(RoleKind::reference);
+  const bool gathers = role && role->keeps_shards() && task.plan.has_role(RoleKind::reference, mpi_rank);
+  return gathers ? &mesh_of(RoleKind::reference)->control(Axis::dp) : nullptr;
 }
 
 Splits RunRank::splits(RoleKind kind) {
@@ -178,6 +188,10 @@ ModelOptions RunRank::share_of_model(RoleKind kind) {
   const RolePlan& role = *task.plan.role(kind);
   ModelOptions options{.splits = splits(kind)};
   if (role.pp() > 1) options.layers = role.layers_of(mpi_rank);
+  if (role.keeps_shards()) {
+    options.splits.owners = &mesh_of(kind)->replicas();
+    options.unit_shards = role.unit_shards(options.splits.owners->rank());
+  }
   return options;
 }
 
@@ -241,6 +255,7 @@ RoleParts RunRank::role_parts(const ModelSource& source) {
       .model = trains() ? &mesh.model() : nullptr,
       .pipeline = pipeline_of(RoleKind::trainer),
       .reference_pipeline = pipeline_of(RoleKind::reference),
+      .reference_dp = dp_of_reference(),
       .end = end,
       .groups = groups,
       .weights = weights,

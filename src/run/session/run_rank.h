@@ -73,6 +73,7 @@ struct RunRank {
   Mesh* mesh_of(RoleKind kind);
   Team team_of(RoleKind kind);
   Pipeline pipeline_of(RoleKind kind);
+  Comm* dp_of_reference();
   Splits splits(RoleKind kind);
   ModelOptions share_of_model(RoleKind kind);
   Model* generating() const;

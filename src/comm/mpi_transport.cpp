@@ -2,6 +2,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 
 #include "src/comm/mpi_check.h"
@@ -128,10 +129,13 @@ class StagedTransport : public Transport {
   int64_t piece_;
 };
 
-/// Each of these ranks has a GPU of its own, and all have NCCL.
+/// All have NCCL, and each of these ranks a GPU of its own, or one that NCCL takes for its own: that of
+/// another host, which the variable NCCL_HOSTID names to it. So it carries tensors between ranks that share a
+/// GPU, over sockets, in tests.
 bool gpus_and_nccl(MPI_Comm comm, int size) {
-  constexpr int kBytes = 64;
-  std::string own = nccl_is_here() ? device::gpu_uuid() : "";
+  constexpr int kBytes = 128;
+  const char* const host = std::getenv("NCCL_HOSTID");
+  std::string own = nccl_is_here() ? device::gpu_uuid() + (host != nullptr ? host : "") : "";
   own.resize(kBytes);
   std::string all(static_cast<size_t>(kBytes * size), '\0');
   check_mpi(MPI_Allgather(own.data(), kBytes, MPI_BYTE, all.data(), kBytes, MPI_BYTE, comm), "MPI_Allgather");

@@ -1,0 +1,33 @@
+#pragma once
+// NCCL between several ranks, on any number of GPUs. Ranks have a GPU each; where there are fewer they share
+// one, and each tells NCCL that it is a host of its own, whose ranks it then reaches over sockets. Exchanges
+// take milliseconds so: for bits and for ends of jobs, not for speed.
+
+#include <cstdlib>
+#include <vector>
+
+#include "src/core/device.h"
+#include "tests/support/ranks.h"
+
+namespace temper {
+
+/// What a process on a shared GPU has to say to NCCL, by name.
+inline constexpr std::pair<const char*, const char*> kAloneOnItsHost[] = {{"NCCL_SOCKET_IFNAME", "lo"},
+                                                                          {"NCCL_MNNVL_ENABLE", "0"}};
+
+/// The main of X_mpiN_test.cpp.
+inline int run_tests_over_nccl(int argc, char** argv, int num_ranks) {
+  const std::vector<int> gpus = device::find_gpus().gpus;
+  if (gpus.empty()) return 1;
+  const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  const int own = rank != nullptr ? std::atoi(rank) : 0;
+  const bool shared = std::ssize(gpus) < num_ranks;
+  if (shared) {
+    ::setenv("NCCL_HOSTID", fmt::format("rank-{}", own).c_str(), 1);
+    for (const auto& [name, value] : kAloneOnItsHost) ::setenv(name, value, 1);
+  }
+  device::select_gpu(gpus[static_cast<size_t>(shared ? 0 : own)]);
+  return run_tests_on_ranks(argc, argv, num_ranks);
+}
+
+}  // namespace temper

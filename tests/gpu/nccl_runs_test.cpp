@@ -1,0 +1,122 @@
+// Whole runs whose tensors NCCL carries, through the program: they have the bits of runs that go by way of
+// host memory, and a rank that is killed or stopped ends the job by name, also while others wait for it in
+// NCCL. Ranks have a GPU each, or share one as in tests/gpu/nccl_ranks.h.
+
+#include "src/core/device.h"
+#include "tests/gpu/nccl_ranks.h"
+#include "tests/support/background.h"
+#include "tests/support/run_fixture.h"
+
+namespace temper {
+namespace {
+
+const char* kModel = R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
+  "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 3, "num_attention_heads": 4,
+  "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 6400, "max_position_embeddings": 512,
+  "tie_word_embeddings": true, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "initializer_range": 0.1,
+  "eos_token_id": 2})";
+
+const char* kConfig = R"(
+run.name = "run"
+run.steps = 4
+run.device = "cuda"
+algorithm.kl_coef = 0.1
+algorithm.entropy_coef = 0.01
+rollout.prompts_per_step = 4
+rollout.samples_per_prompt = 3
+rollout.max_new_tokens = 24
+rollout.kv_memory = 20000000
+train.samples_per_update = 6
+train.max_tokens_per_microbatch = 200
+model.context_tokens = 200
+checkpoint.every = 1
+checkpoint.keep = 20
+checkpoint.export_hf_every = 4
+)";
+constexpr int kSteps = 4;
+
+struct Layout {
+  const char* name;
+  int ranks;
+  const char* keys;
+};
+
+class NcclRuns : public RunFixture {
+ protected:
+  void SetUp() override {
+    ::unsetenv("CUDA_VISIBLE_DEVICES");
+    gpus_ = static_cast<int>(device::find_gpus().gpus.size());
+    program_.write("run.toml", run_config(kConfig));
+    program_.write("data.jsonl", sums(29));
+    ASSERT_EQ(program_.init_model("model", kModel), 0) << output();
+  }
+  /// What the ranks of `mpirun` start on a GPU that they share.
+  static std::string alone_on_their_hosts() {
+    std::string variables = "NCCL_HOSTID=$OMPI_COMM_WORLD_RANK";
+    for (const auto& [name, value] : kAloneOnItsHost) variables += fmt::format(" {}={}", name, value);
+    return fmt::format("sh -c '{} exec \"$0\" \"$@\"' ", variables);
+  }
+  std::string start(const Layout& l, const std::string& name, const std::string& more = "") const {
+    return program_.mpirun(l.ranks, fmt::format("train run.toml run.name={} cluster.shared_gpus=allow {} {}",
+                                                name, l.keys, more));
+  }
+  /// The same by NCCL.
+  std::string command(const Layout& l, const std::string& name, const std::string& more = "") const {
+    std::string line = start(l, name, more);
+    if (gpus_ < l.ranks) line.insert(line.find(program_.temper()), alone_on_their_hosts());
+    return line;
+  }
+  void expect_same(const std::string& a, const std::string& b) const {
+    EXPECT_EQ(metrics(a), metrics(b)) << a << ", " << b;
+    EXPECT_TRUE(exported_weights(a, kSteps) == exported_weights(b, kSteps)) << a << ", " << b;
+    for (int step = 1; step <= kSteps; ++step)
+      EXPECT_TRUE(rollouts(a, step) == rollouts(b, step)) << a << ", " << b << ", step " << step;
+  }
+
+  int gpus_ = 0;
+};
+
+TEST_F(NcclRuns, HaveTheBitsOfHostMemory) {
+  const Layout layouts[] = {
+      {"tp2", 2, "roles.trainer.tp=2"},
+      {"shards", 2, "roles.trainer.zero=3 roles.trainer.cp=2"},
+      {"stages", 4, "roles.trainer.tp=2 roles.trainer.pp=2 roles.rollout.tp=4"},
+      {"ahead", 3,
+       "run.max_policy_lag=1 roles.rollout.ranks='\"0\"' roles.reference.ranks='\"0\"' "
+       "roles.trainer.ranks='\"1-2\"' roles.trainer.tp=2 roles.rollout.tp=1 roles.reference.tp=1"}};
+  for (const Layout& l : layouts) {
+    const std::string staged = std::string(l.name) + "-staged", name = std::string(l.name) + "-nccl";
+    ASSERT_EQ(program_.shell("CUDA_VISIBLE_DEVICES=0 " + start(l, staged)), 0) << l.name << ": " << output();
+    EXPECT_TRUE(says("by way of host memory")) << output();
+    ASSERT_EQ(program_.shell(command(l, name)), 0) << l.name << ": " << output();
+    EXPECT_TRUE(says("by NCCL") && !says("by way of host memory")) << output();
+    expect_same(name, staged);
+    copy_until(name, name + "-on", 2, kSteps);
+    ASSERT_EQ(program_.shell(command(l, name + "-on")), 0) << l.name << ": " << output();
+    expect_same(name + "-on", staged);
+  }
+}
+
+TEST_F(NcclRuns, ARankThatIsKilledOrStoppedEndsTheJobByName) {
+  const Layout layouts[] = {{"tp2", 2, "roles.trainer.tp=2"}, {"pp2", 2, "roles.trainer.pp=2"}};
+  for (const Layout& l : layouts)
+    for (const int signal : {SIGKILL, SIGSTOP}) {
+      const std::string name = fmt::format("{}-{}", l.name, signal);
+      Background job(program_, command(l, name, "run.steps=100000 cluster.watchdog_seconds=5"));
+      ASSERT_TRUE(job.until([&] { return steps_done(name) > 1; })) << output();
+      const pid_t process = job.rank(1);
+      ::kill(process, signal);
+      EXPECT_EQ(job.wait(), signal == SIGKILL ? 128 + SIGKILL : static_cast<int>(Exit::hang)) << output();
+      EXPECT_TRUE(exists(fmt::format("runs/{}/missing-rank.txt", name))) << output();
+      EXPECT_TRUE(says("where: rank 1, host ") && says(fmt::format("pid {}", process))) << output();
+      EXPECT_TRUE(says(signal == SIGKILL ? " died in " : "NCCL among 2 ranks")) << output();
+    }
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -109,6 +109,7 @@ $(B)/tests/%_bench: $(B)/tests/%_bench.cpp.o $(LIB)
 	@echo "  LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $^ $(BENCH_LIBS) $(LDLIBS)
 $(B)/tests/gpu/%_bench: BENCH_LIBS := -lgtest
 $(B)/tests/gpu/tp_bench: BENCH_LIBS := -lcupti
+$(B)/tests/gpu/link_bench: BENCH_LIBS := -lgtest -lnccl
 $(B)/tests/gpu/model_bench $(B)/tests/gpu/elementwise_bench: $(B)/tests/gpu/read_rate.cu.o
 $(B)/tests/gpu/lane_test: $(B)/tests/gpu/late_writer.cu.o
 
@@ -176,6 +177,11 @@ HAS_GPU := $(and $(filter 1,$(CUDA)),$(wildcard /dev/nvidiactl))
 bench: deps
 	@$(MAKE) --no-print-directory build/temper benches $(if $(HAS_GPU),$(GPU_BENCHES))
 	@$(if $(HAS_GPU),tools/bench_gpu.sh,tools/bench_cpu.sh) $(B)
+# Needs several GPUs, GPUS of them.
+GPUS ?= 2
+bench-ranks: deps
+	@$(MAKE) --no-print-directory build/temper $(B)/tests/gpu/link_bench $(B)/tests/gpu/train_bench
+	@tools/bench_ranks.sh $(B) $(GPUS)
 # What the README's commands name lies below share/temper, the program as build/temper.
 SHARE = "$(DESTDIR)$(PREFIX)"/share
 ZSH_FOLDER = $(SHARE)/zsh/$(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)
@@ -221,6 +227,7 @@ help:
 	@echo "make demo-control           its GRPO with shuffled answers: nothing is learned"
 	@echo "make learn                  products in written steps: SFT, GRPO with three seeds, on an H100 or H200"
 	@echo "make bench                  speed: of the GPU where there is one, else of the CPU kernels and of a step"
+	@echo "make bench-ranks GPUS=2     tensors between GPUs of one host, updates in layouts"
 	@echo "make install PREFIX=DIR     DIR/bin/temper, DIR/share/temper, man page, completion (now $(PREFIX))"
 	@echo "make package                build/package/temper_*.deb for CPUs of x86-64-v3 (or ARCH=...); make test-package"
 	@echo "make compile_commands.json  for editors and clang-tidy"
@@ -228,6 +235,6 @@ help:
 	@echo "make $(B)/tests/ops/norm_test   one test; it runs from here"
 	@echo "MODE=release|debug|asan|tsan  CUDA=0|1 (1 where nvcc is)  ARCH=native  DEPS_PREFIX=DIR (include/, lib/)  -j1"
 
-.PHONY: all deps test fuzz fuzzers test-asan asan-tests test-slurm test-gpu test-long test-layouts test-tsan tsan-tests chaos tests demo demo-control learn bench benches install package test-package clean help FORCE
+.PHONY: all deps test fuzz fuzzers test-asan asan-tests test-slurm test-gpu test-long test-layouts test-tsan tsan-tests chaos tests demo demo-control learn bench benches bench-ranks install package test-package clean help FORCE
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

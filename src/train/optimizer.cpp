@@ -134,7 +134,7 @@ double Optimizer::step(Ctx& c, Comm& all, double lr) {
     for (const LogicalRange& range : logical_ranges(piece, tp_rank_))
       if (range.first) sum_of_squares(c, squares, rows(piece.grad, range.own.begin, range.own.end));
   std::vector<double> square = to_host<double>(c, squares);
-  all.all_reduce_sum(square, "squared gradient norm, sum over tp and dp shards");
+  all.all_reduce_sum(square, "squared gradient norm, sum over all shards");
   const double norm = std::sqrt(square[0]);
   if (!std::isfinite(norm)) return norm;
   ++count_;

@@ -52,6 +52,15 @@ TEST_F(LayoutRun, TrainersOfDp4WithARolloutOfTp4AndTheReverse) {
       {{"tp4", 4, "roles.trainer.tp=4"}, {"tp4-dp4", 4, roles("0-3 tp1", "0-3 tp1", "0-3 tp4")}}, 0);
 }
 
+TEST_F(LayoutRun, TrainersOfPp2AndDp2WithARolloutOfTp4AndTheReverse) {
+  const std::string stages = "roles.trainer.pp=2 ", shares = "roles.trainer.tp=4 ",
+                    in_stages = "roles.rollout.tp=1 roles.rollout.pp=2 roles.reference.tp=2 ";
+  for (const int lag : {0, 1}) {
+    expect_equal_runs({{"pp2dp2", 4, stages}, {"pp2dp2-tp4", 4, stages + "roles.rollout.tp=4"}}, lag);
+    expect_equal_runs({{"tp4", 4, shares}, {"tp4-pp2dp2", 4, shares + in_stages}}, lag);
+  }
+}
+
 /// A rollout that runs ahead, cut or whole; stopped after each step, when older weights are in the
 /// checkpoint.
 TEST_F(LayoutRun, WithALagAndAnyLayoutTheTokensAreThoseOfTheirVersion) {

@@ -15,19 +15,27 @@ namespace temper {
 inline constexpr std::pair<const char*, const char*> kAloneOnItsHost[] = {{"NCCL_SOCKET_IFNAME", "lo"},
                                                                           {"NCCL_MNNVL_ENABLE", "0"}};
 
-/// The main of X_mpiN_test.cpp.
-inline int run_tests_over_nccl(int argc, char** argv, int num_ranks) {
+/// Before MPI and NCCL start. False: there is no GPU.
+inline bool select_gpu_for_nccl() {
   const std::vector<int> gpus = device::find_gpus().gpus;
-  if (gpus.empty()) return 1;
-  const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
-  const int own = rank != nullptr ? std::atoi(rank) : 0;
-  const bool shared = std::ssize(gpus) < num_ranks;
+  if (gpus.empty()) return false;
+  const auto number = [](const char* name, int without) {
+    const char* const value = std::getenv(name);
+    return value != nullptr ? std::atoi(value) : without;
+  };
+  const int own = number("OMPI_COMM_WORLD_RANK", 0);
+  const bool shared = std::ssize(gpus) < number("OMPI_COMM_WORLD_SIZE", 1);
   if (shared) {
     ::setenv("NCCL_HOSTID", fmt::format("rank-{}", own).c_str(), 1);
     for (const auto& [name, value] : kAloneOnItsHost) ::setenv(name, value, 1);
   }
   device::select_gpu(gpus[static_cast<size_t>(shared ? 0 : own)]);
-  return run_tests_on_ranks(argc, argv, num_ranks);
+  return true;
+}
+
+/// The main of X_mpiN_test.cpp.
+inline int run_tests_over_nccl(int argc, char** argv, int num_ranks) {
+  return select_gpu_for_nccl() ? run_tests_on_ranks(argc, argv, num_ranks) : 1;
 }
 
 }  // namespace temper

@@ -1,18 +1,22 @@
-// Whole updates on one GPU: 65,536 tokens packed from sequences of 4,096, forward, backward, clip and AdamW,
-// for shapes of Qwen3 with random weights. TFLOP/s count 6 T (weights of products and head) + 6 L Hq dh T s,
-// the causal half of attention once, recomputation never.
+// Whole updates on one GPU or, under mpirun, on one for each rank: 65,536 tokens a GPU, packed from sequences
+// of 4,096, forward, backward, clip and AdamW, for shapes of Qwen3 with random weights. TFLOP/s are those of
+// a GPU and count 6 T (weights of products and head) + 6 L Hq dh T s, the causal half of attention once,
+// recomputation never.
 // Moments are fp32, in bf16 where fp32 does not fit (8B); masters are remainders.
 // usage: train_bench [NAME ...] [--tokens N] [--recompute none|selective|full]
+//                    [--tp N] [--cp N] [--pp N] [--vpp N] [--zero N]   (ranks that are left: data parallel)
 
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 
-#include "src/comm/mpi_comm.h"
+#include "src/comm/mesh.h"
+#include "src/models/stages.h"
 #include "src/nn/init.h"
 #include "src/ops/backend.h"
 #include "src/rl/registry.h"
 #include "src/train/trainer.h"
+#include "tests/gpu/nccl_ranks.h"
 #include "tests/support/normal_block.h"
 #include "tests/support/random.h"
 
@@ -49,6 +53,19 @@ ModelConfig config_of(const Shape& s) {
   return c;
 }
 
+struct Layout {
+  MeshShape mesh;
+  int vpp = 1, zero = 1;
+
+  int ranks() const { return mesh.tp * mesh.cp * mesh.dp * mesh.pp; }
+  std::string text() const {
+    if (ranks() == 1) return "";
+    return fmt::format(", tp {} cp {} dp {} pp {} vpp {} zero {}", mesh.tp, mesh.cp, mesh.dp, mesh.pp, vpp,
+                       zero);
+  }
+};
+
+/// Of 65,536 tokens.
 double flops_of(const ModelConfig& c) {
   const auto of = [](int64_t n) { return static_cast<double>(n); };
   const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim, D = c.hidden_size;
@@ -94,29 +111,47 @@ void bench_host_work(Ctx& c, Model& model, std::span<const Trajectory* const> al
   std::printf("| host work of a micro-batch of %ld tokens | %.2f ms (best %.2f) |\n", tokens, sum, best);
 }
 
-void bench(const MpiSession& mpi, const Shape& shape, int64_t tokens, const char* recompute) {
+ModelOptions options_of(const ModelConfig& config, const Layout& layout, Mesh& mesh) {
+  ModelOptions options{DType::bf16, kSequence + 1, /*with_gradients=*/true, Device::cuda};
+  if (layout.mesh.tp > 1) options.splits.tp = &mesh.on(Axis::tp);
+  if (layout.mesh.cp > 1) options.splits.cp = &mesh.on(Axis::cp);
+  if (layout.mesh.pp > 1)
+    options.layers = parts_of_ranks(balanced_stages(config, layout.mesh.pp * layout.vpp),
+                                    layout.mesh.pp)[static_cast<size_t>(mesh.control(Axis::pp).rank())];
+  if (layout.zero > 1)
+    options.unit_shards = {mesh.replicas().rank(), mesh.replicas().size(), layout.zero > 2};
+  if (layout.zero > 2) options.splits.owners = &mesh.replicas();
+  return options;
+}
+
+void bench(const MpiSession& mpi, const Shape& shape, const Layout& layout, int64_t tokens,
+           const char* recompute) {
   const ModelConfig config = config_of(shape);
   Backend gpu(Device::cuda);
-  Model model(config, {DType::bf16, kSequence + 1, /*with_gradients=*/true, Device::cuda});
-  ThreadTeam team(16);
+  std::vector<int> ranks(static_cast<size_t>(layout.ranks()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  Mesh mesh(mpi, ranks, layout.mesh, Device::cuda, 600);
+  Model model(config, options_of(config, layout, mesh));
+  ThreadTeam team(16 / std::min(16, layout.ranks()));
   random_init(model.parameters(), config, 1, team);
   const std::unique_ptr<Comm> comm = mpi.make_comm_of_all(600);
-  const std::unique_ptr<Collectives> dp = mpi.make_collectives(0, 0, Device::cuda, "dp", 600);
   TrainerOptions options;
-  options.pass.token_budget = tokens;
+  options.pass.token_budget = tokens * layout.mesh.cp;
   options.optimizer.lr = 1e-6;
   options.optimizer.state = shape.moments;
   options.total_updates = 100;
   if (std::strcmp(recompute, "selective") == 0) options.recompute.granularity = Recompute::selective;
   if (std::strcmp(recompute, "full") == 0) options.recompute.granularity = Recompute::full;
-  Trainer trainer(gpu.ctx(), model, *comm, *comm, *dp, options);
+  const Pipeline pipeline =
+      layout.mesh.pp > 1 ? Pipeline(mesh.on(Axis::pp), mesh.control(Axis::pp)) : Pipeline();
+  Trainer trainer(gpu.ctx(), model, *comm, mesh.control(Axis::dp), mesh.replicas(), options, pipeline);
   AlgorithmConfig algorithm_config;
   algorithm_config.name = "sft";
   const std::unique_ptr<Algorithm> algorithm = make_algorithm(algorithm_config);
   const PolicyObjective objective(model, *algorithm, 1.0, kSequence);
   std::vector<Trajectory> list;
   std::vector<const Trajectory*> all;
-  for (int64_t i = 0; i < kTokens / kSequence; ++i) {
+  for (int64_t i = 0; i < layout.ranks() * kTokens / kSequence; ++i) {
     Trajectory& t = list.emplace_back();
     t.prompt_tokens = random_ids(1, 150000, static_cast<uint64_t>(2 * i));
     t.response.tokens = random_ids(kSequence, 150000, static_cast<uint64_t>(2 * i + 1));
@@ -127,6 +162,7 @@ void bench(const MpiSession& mpi, const Shape& shape, int64_t tokens, const char
   double best = 1e9, sum = 0;
   constexpr int kWarm = 2, kMeasured = 4;
   for (int i = 0; i < kWarm + kMeasured; ++i) {
+    comm->barrier("bench: before an update");
     const double start = now();
     const UpdateStats stats = trainer.update(gpu.ctx(), all, objective);
     const double seconds = now() - start;
@@ -135,15 +171,17 @@ void bench(const MpiSession& mpi, const Shape& shape, int64_t tokens, const char
     best = std::min(best, seconds);
     sum += seconds / kMeasured;
   }
+  if (mpi.rank() != 0) return;
   const device::GpuMemory memory = device::gpu_memory();
   std::printf(
-      "| train %s, micro-batches of %ld, recompute %s | %.3f s | %.0f tok/s | %.0f TFLOP/s (best %.0f) | "
+      "| train %s, micro-batches of %ld, recompute %s%s | %.3f s | %.0f tok/s | %.0f TFLOP/s (best %.0f) | "
       "activations %.1f GB, scratch %.1f GB, GPU %.1f GB |\n",
-      shape.name, tokens, recompute, sum, kTokens / sum, flops_of(config) / sum * 1e-12,
-      flops_of(config) / best * 1e-12, static_cast<double>(trainer.activation_bytes()) * 1e-9,
+      shape.name, tokens, recompute, layout.text().c_str(), sum, kTokens / sum,
+      flops_of(config) / sum * 1e-12, flops_of(config) / best * 1e-12,
+      static_cast<double>(trainer.activation_bytes()) * 1e-9,
       static_cast<double>(gpu.ctx().scratch.peak_bytes()) * 1e-9,
       static_cast<double>(memory.total - memory.free) * 1e-9);
-  bench_host_work(gpu.ctx(), model, all, tokens);
+  if (layout.ranks() == 1) bench_host_work(gpu.ctx(), model, all, tokens);
   std::fflush(stdout);
 }
 
@@ -152,22 +190,32 @@ void bench(const MpiSession& mpi, const Shape& shape, int64_t tokens, const char
 
 int main(int argc, char** argv) {
   using namespace temper;
-  if (device::find_gpus().gpus.empty()) return 1;
+  if (!select_gpu_for_nccl()) return 1;
   const MpiSession mpi(nullptr, nullptr);
-  device::select_gpu(0);
   int64_t tokens = 0;
   const char* recompute = "none";
+  Layout layout;
+  const std::pair<const char*, int*> numbers[] = {{"--tp", &layout.mesh.tp},
+                                                  {"--cp", &layout.mesh.cp},
+                                                  {"--pp", &layout.mesh.pp},
+                                                  {"--vpp", &layout.vpp},
+                                                  {"--zero", &layout.zero}};
   std::vector<std::string> names;
   for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--tokens") == 0 && i + 1 < argc)
+    const auto number = std::find_if(std::begin(numbers), std::end(numbers),
+                                     [&](const auto& n) { return std::strcmp(argv[i], n.first) == 0; });
+    if (number != std::end(numbers) && i + 1 < argc)
+      *number->second = std::atoi(argv[++i]);
+    else if (std::strcmp(argv[i], "--tokens") == 0 && i + 1 < argc)
       tokens = std::atoll(argv[++i]);
     else if (std::strcmp(argv[i], "--recompute") == 0 && i + 1 < argc)
       recompute = argv[++i];
     else
       names.emplace_back(argv[i]);
   }
+  layout.mesh.dp = mpi.size() / std::max(1, layout.ranks());
   for (const Shape& shape : kShapes)
     if (names.empty() ? shape.hidden < 4096
                       : std::find(names.begin(), names.end(), shape.name) != names.end())
-      bench(mpi, shape, tokens > 0 ? tokens : shape.tokens, recompute);
+      bench(mpi, shape, layout, tokens > 0 ? tokens : shape.tokens, recompute);
 }

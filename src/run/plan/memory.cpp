@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 #include <map>
+#include <tuple>
 
 #include "src/core/check.h"
 #include "src/run/plan/dry_run.h"
@@ -291,6 +292,29 @@ std::vector<MemoryRow> plan_memory(const RunPlan& plan, const ModelConfig& model
       add("export", {}, kExportWindow);
   }
   return memory;
+}
+
+std::vector<std::vector<MemoryRow>> rows_by_phase(const RunPlan& plan) {
+  std::vector<std::vector<MemoryRow>> phases;
+  for (const MemoryRow& row : plan.memory) {
+    auto phase = std::find_if(phases.begin(), phases.end(), [&](const std::vector<MemoryRow>& rows) {
+      return rows.front().phase == row.phase;
+    });
+    if (phase == phases.end()) phase = phases.insert(phase, std::vector<MemoryRow>{});
+    const auto same = std::find_if(phase->begin(), phase->end(),
+                                   [&](const MemoryRow& other) { return other.parts == row.parts; });
+    if (same == phase->end())
+      phase->push_back(row);
+    else
+      same->ranks.insert(same->ranks.end(), row.ranks.begin(), row.ranks.end());
+  }
+  for (std::vector<MemoryRow>& rows : phases) {
+    for (MemoryRow& row : rows) std::sort(row.ranks.begin(), row.ranks.end());
+    std::stable_sort(rows.begin(), rows.end(), [](const MemoryRow& a, const MemoryRow& b) {
+      return std::tie(a.device_bytes, a.host_bytes) > std::tie(b.device_bytes, b.host_bytes);
+    });
+  }
+  return phases;
 }
 
 int64_t process_bytes(const RunPlan& plan, int rank) {

@@ -10,6 +10,9 @@ namespace temper {
 /// plan whose other fields are filled.
 std::vector<MemoryRow> plan_memory(const RunPlan& plan, const ModelConfig& model, const Config& config);
 
+/// The rows of each phase, one for all ranks that hold the same in it, the largest first.
+std::vector<std::vector<MemoryRow>> rows_by_phase(const RunPlan& plan);
+
 /// Program, libraries and what they keep in the heap; the tokenizer, by the model's vocabulary; MPI, with
 /// buffers for each rank; what the rank that writes the run folder keeps for it. Constants that fit runs of
 /// tests/e2e/memory_plan_test.cpp: a large data set comes on top, with about 70 bytes a line.

@@ -1,7 +1,6 @@
 #include "src/run/plan/report.h"
 
 #include <algorithm>
-#include <map>
 
 #include "src/comm/rank_set.h"
 #include "src/config/peer_keys.h"
@@ -101,6 +100,23 @@ std::string stages_text(const RunPlan& plan) {
   return text;
 }
 
+/// A line for each of few nodes, one for many.
+std::string nodes_text(int num_ranks, int per_node) {
+  constexpr int kMany = 8;
+  if (per_node <= 0) return "";
+  const int nodes = (num_ranks + per_node - 1) / per_node;
+  if (nodes > kMany)
+    return line("nodes", nodes,
+                fmt::format("ranks in order, {} on each: node n has ranks {} n to {} n + {}", per_node,
+                            per_node, per_node, per_node - 1));
+  std::string text;
+  for (int node = 0; node < nodes; ++node)
+    text +=
+        line(fmt::format("node {}", node),
+             fmt::format("ranks {}-{}", node * per_node, std::min((node + 1) * per_node, num_ranks) - 1), "");
+  return text;
+}
+
 std::string roles_text(const RunPlan& plan, int per_node) {
   std::string text = "roles\n";
   for (const RolePlan& role : plan.roles)
@@ -123,13 +139,7 @@ std::string roles_text(const RunPlan& plan, int per_node) {
                                                  "have them; at most {} by one of them",
                                                  rank_set_text(receivers), gib_text(plan.weights.most_sent)));
   }
-  if (per_node <= 0) return text;
-  for (int first = 0; first < plan.num_ranks; first += per_node) {
-    const int last = std::min(first + per_node, plan.num_ranks) - 1;
-    text += line(fmt::format("node {}", first / per_node), fmt::format("ranks {}-{}", first, last), "");
-    if (plan.num_ranks - first <= per_node) break;
-  }
-  return text;
+  return text + nodes_text(plan.num_ranks, per_node);
 }
 
 /// Floating-point operations of one step when every sample has full length, attention left out.
@@ -160,24 +170,19 @@ std::string work_text(const RunPlan& plan) {
   return text;
 }
 
-/// One block for all ranks that hold the same in a phase.
+/// Where ranks hold many different things in a phase, those of the largest row are shown.
 std::string memory_text(const RunPlan& plan, const ReportOptions& options) {
-  std::string text = fmt::format("memory per rank ({})\n", plan.device == Device::cpu ? "host" : "device");
-  using Parts = std::vector<std::pair<std::string, int64_t>>;
-  std::map<std::pair<std::string, Parts>, std::vector<int>> ranks;
-  for (const MemoryRow& row : plan.memory) {
-    std::vector<int>& same = ranks[{row.phase, row.parts}];
-    same.insert(same.end(), row.ranks.begin(), row.ranks.end());
-  }
-  for (const MemoryRow& row : plan.memory) {
-    std::vector<int> same = std::exchange(ranks[{row.phase, row.parts}], {});
-    if (same.empty()) continue;
-    std::sort(same.begin(), same.end());
-    const std::string host = plan.device == Device::cpu ? "" : gib_text(row.host_bytes) + " of the host; ";
-    text += line(row.phase, gib_text(plan.device == Device::cpu ? row.host_bytes : row.device_bytes),
-                 host + "ranks " + rank_set_text(same));
-    for (const auto& [name, bytes] : row.parts) text += line("    " + name, gib_text(bytes), "");
-  }
+  constexpr size_t kMany = 3;
+  const bool cpu = plan.device == Device::cpu;
+  std::string text = fmt::format("memory per rank ({})\n", cpu ? "host" : "device");
+  for (const std::vector<MemoryRow>& rows : rows_by_phase(plan))
+    for (const MemoryRow& row : rows) {
+      const std::string host = cpu ? "" : gib_text(row.host_bytes) + " of the host; ";
+      text += line(row.phase, gib_text(cpu ? row.host_bytes : row.device_bytes),
+                   host + "ranks " + rank_set_text(row.ranks));
+      if (rows.size() > kMany && &row != &rows.front()) continue;
+      for (const auto& [name, bytes] : row.parts) text += line("    " + name, gib_text(bytes), "");
+    }
   text += line("optimizer state", fmt::format("{} moments", dtype_name(plan.moments)),
                plan.master == plan.dtype   ? "the weights are the master"
                : plan.master == DType::u16 ? "the master is the weights and 16 bits that they lack"

@@ -1,0 +1,103 @@
+// What carries tensors between ranks with a GPU each, under mpirun: a message each way between neighbours, an
+// exchange of all with all, sums in rank order beside NCCL's own reduce-scatter. GB/s of a GPU are the bytes
+// that it sends to others (of which it gets as many), and count an exchange of (n - 1) / n of the data for
+// either kind of sum.
+
+#include <nccl.h>
+
+#include <chrono>
+#include <cstdio>
+
+#include "src/comm/collectives.h"
+#include "src/comm/nccl_transport.h"
+#include "src/core/cuda.h"
+#include "src/ops/backend.h"
+#include "tests/gpu/nccl_ranks.h"
+#include "tests/support/normal_block.h"
+
+namespace temper {
+namespace {
+
+constexpr int kWarm = 3, kMeasured = 10;
+constexpr int64_t kSmall = int64_t{16} << 20, kLarge = int64_t{512} << 20;  // bytes
+
+struct Bench {
+  Ctx& c;
+  Comm& all;
+  int rank, size;
+
+  /// Of one call, the slowest rank's.
+  template <class Call>
+  double seconds(Call&& call) {
+    for (int i = 0; i < kWarm; ++i) call();
+    c.lane.wait();
+    all.barrier("bench: before the calls");
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < kMeasured; ++i) call();
+    c.lane.wait();
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    return all.all_reduce_max(took.count() / kMeasured, "bench: slowest");
+  }
+  void report(const char* what, int64_t data, int64_t sent, double took) const {
+    if (rank == 0)
+      std::printf("| %s, %ld MiB, %d GPUs | %.0f us | %.1f GB/s |\n", what, data >> 20, size, took * 1e6,
+                  static_cast<double>(sent) / took * 1e-9);
+  }
+};
+
+/// NCCL's own sum, whose order of additions is its own.
+class Peer {
+ public:
+  explicit Peer(Bench& b) {
+    const std::string id(b.rank == 0 ? make_nccl_id().data() : "", b.rank == 0 ? sizeof(NcclId) : 0);
+    const std::string bytes = b.all.broadcast(id, 0, "bench: id of the peer's communicator");
+    ncclUniqueId unique;
+    std::memcpy(&unique, bytes.data(), sizeof unique);
+    CHECK(ncclCommInitRank(&comm_, b.size, unique, b.rank) == ncclSuccess, "NCCL's communicator");
+  }
+  ~Peer() { ncclCommDestroy(comm_); }
+  void reduce_scatter(Bench& b, const Tensor& flat) {
+    float* const from = flat.as<float>();
+    const auto own = static_cast<size_t>(flat.size() / b.size);
+    CHECK(ncclReduceScatter(from, from + static_cast<size_t>(b.rank) * own, own, ncclFloat32, ncclSum, comm_,
+                            stream_of(b.c.lane)) == ncclSuccess,
+          "ncclReduceScatter");
+  }
+
+ private:
+  ncclComm_t comm_ = nullptr;
+};
+
+void bench(const MpiSession& mpi) {
+  Backend gpu(Device::cuda);
+  const std::unique_ptr<Comm> all = mpi.make_comm_of_all(600);
+  const std::unique_ptr<Collectives> ranks = mpi.make_collectives(0, mpi.rank(), Device::cuda, "bench", 600);
+  Bench b{gpu.ctx(), *all, mpi.rank(), mpi.size()};
+  if (b.rank == 0) std::printf("Tensors go %s.\n", ranks->carrier());
+  Peer peer(b);
+  for (const int64_t bytes : {kSmall, kLarge}) {
+    ArenaScope scope(b.c.scratch);
+    const Tensor x = b.c.scratch.make({bytes / 4}, DType::f32), y = b.c.scratch.like(x);
+    NormalBlock().fill(b.c.device, x, 1, 0, static_cast<uint64_t>(b.rank));
+    if (const int other = b.rank ^ 1; b.size % 2 == 0)
+      b.report("a message each way", bytes, bytes,
+               b.seconds([&] { ranks->send_recv(b.c, x, other, y, other, "bench: message"); }));
+    const int64_t sent = bytes / b.size * (b.size - 1);
+    b.report("gather of shards", bytes, sent,
+             b.seconds([&] { ranks->all_gather_shards(b.c, x, "bench: gather"); }));
+    const double own = b.seconds([&] { ranks->reduce_scatter_sum(b.c, x, "bench: sum"); }),
+                 theirs = b.seconds([&] { peer.reduce_scatter(b, x); });
+    b.report("sum in rank order, fp32", bytes, sent, own);
+    b.report("NCCL's reduce-scatter, fp32", bytes, sent, theirs);
+    if (b.rank == 0) std::printf("| of it | %.0f %% | |\n", 100 * theirs / own);
+  }
+}
+
+}  // namespace
+}  // namespace temper
+
+int main() {
+  if (!temper::select_gpu_for_nccl()) return 1;
+  const temper::MpiSession mpi(nullptr, nullptr);
+  temper::bench(mpi);
+}

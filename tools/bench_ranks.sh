@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# `make bench-ranks` on a machine with several GPUs: what carries tensors between them (tests/gpu/link_bench), whole updates
+# in layouts beside the same on one GPU (train_bench). Prints Markdown for tests/bench/RESULTS.md.
+# usage: tools/bench_ranks.sh BUILD_DIR GPUS
+set -eu
+cd "$(dirname "$0")/.."
+build=$1 gpus=$2
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+ranks() { mpirun -n "$gpus" --oversubscribe --bind-to none "$@"; }
+echo "## $(date -u +%F), $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1), $gpus ranks"
+nvidia-smi topo -m || true
+ranks "$build"/tests/gpu/link_bench
+echo
+"$build"/tests/gpu/train_bench 1.7B
+ranks "$build"/tests/gpu/train_bench 1.7B
+ranks "$build"/tests/gpu/train_bench 1.7B --pp "$gpus"
+"$build"/tests/gpu/train_bench 8B
+for layout in "--tp $gpus" "--pp $gpus" "--zero 1" "--zero 3"; do
+  # shellcheck disable=SC2086
+  ranks "$build"/tests/gpu/train_bench 8B $layout
+done

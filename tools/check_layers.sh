@@ -60,7 +60,7 @@ offenders=$(
   only 'hdf5\.h' hdf5.h src/io/hdf5_layout.cpp
   only 'kernels/c[a-z]*/' backends src/ops/dispatch.h 'kernels/*'
   only 'mpi\.h' mpi.h 'src/comm/mpi_*'
-  grep -nwE 'mesh|comm|rank\(' src/models/*.cpp | sed 's/$/   (models know of no parallelism)/'
+  grep -nwiE 'mesh|comm|ranks?' src/models/*.cpp src/models/*.h | sed 's/$/   (models know of no parallelism)/'
 )
 [ -z "$offenders" ] && exit 0
 printf '%s\n' "$offenders"

@@ -1,5 +1,5 @@
 #pragma once
-// In which order a pass (models/layer_pass.h) gathers units that every rank has a shard of (ZeRO-3), said to
+// In which order a pass (models/layer_pass.h) gathers units of which all have shards (ZeRO-3), said to
 // the model before it begins, so that the next one may be on its way.
 
 #include "src/models/layer_pass.h"

@@ -1,5 +1,5 @@
 #pragma once
-// What a rank without a micro-batch does while others make the steps of one with weights that all have shards
+// What is done without a micro-batch while others make the steps of one with weights that all have shards
 // of (ZeRO-3): in the order of layer_pass.h it takes part in their gathers and in the sums of gradients.
 
 #include "src/models/layer_pass.h"

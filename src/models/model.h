@@ -2,7 +2,7 @@
 // A decoder as steps: begin (embedding), layer by layer, end (final norm). The order of the steps is
 // LayerPass's (models/layer_pass.h). A model may hold a range of the layers, or several (parts): the
 // first range of all has the embedding, the last one the final norm and the head. It ends in hidden states;
-// heads (log-prob now) are beside it. It knows neither loss nor sampling nor other ranks.
+// heads (log-prob now) are beside it. It knows neither loss nor sampling nor who else has the model.
 
 #include <map>
 #include <memory>
@@ -65,7 +65,7 @@ class Model {
                      LayerSaved* saved, Recompute recompute = Recompute::none) const;
   /// Final hidden states [T, D].
   Tensor end(Ctx& c, const Batch& b, const Residual& x, NormSaved* saved) const;
-  /// Rows of the stream that this rank has of T: its own tokens where tensor parallel ranks share them.
+  /// Rows of the stream that are here of T: its own tokens where tensor parallel neighbours share them.
   int64_t stream_rows(const StreamRows& all) const { return options_.splits.own_tokens(all).size(); }
 
   /// dx [T, D] overwritten; weight gradients accumulate.
@@ -79,8 +79,8 @@ class Model {
   const Unit& embedding_unit() const { return parameters_.units().front(); }
   const Unit& layer_unit(int64_t layer) const;
   const Unit& head_unit() const { return parameters_.units().back(); }
-  /// What a step reads is here: the steps above do so by themselves. A rank that has nothing to do in them
-  /// does it all the same, where others have shards of the weights (ZeRO-3).
+  /// What a step reads is here: the steps above do so by themselves. Who has nothing to do in them does it
+  /// all the same, where others have shards of the weights (ZeRO-3).
   void gather_begin(Ctx& c) const { gather(c, embedding_unit()); }
   void gather_layer(Ctx& c, int64_t layer) const { gather(c, layer_unit(layer)); }
   void gather_end(Ctx& c) const;
@@ -103,7 +103,7 @@ class Model {
   int64_t held_bytes() const { return parameters_.held_bytes() + tables_.held_bytes(); }
 
  private:
-  /// Tensor parallel ranks have their own tokens of the stream.
+  /// Tensor parallel neighbours have their own tokens of the stream.
   bool shares(const Batch& b) const { return options_.splits.shares(b.stream()); }
   void gather(Ctx& c, const Unit& unit) const;
   void make_parameters();

@@ -41,8 +41,8 @@ std::vector<LayerRange> balanced_stages(const ModelConfig& config, int stages) {
   return ranges;
 }
 
-std::vector<LayerRanges> parts_of_ranks(const std::vector<LayerRange>& all, int ranks) {
-  std::vector<LayerRanges> parts(static_cast<size_t>(ranks));
+std::vector<LayerRanges> parts_of_stages(const std::vector<LayerRange>& all, int stages) {
+  std::vector<LayerRanges> parts(static_cast<size_t>(stages));
   for (size_t i = 0; i < all.size(); ++i) parts[i % parts.size()].push_back(all[i]);
   return parts;
 }

@@ -11,8 +11,8 @@ namespace temper {
 /// and the last stage has the head beside its layers. 1 <= stages <= layers.
 std::vector<LayerRange> balanced_stages(const ModelConfig& config, int stages);
 
-/// The parts of each of `ranks` ranks, of which part c of rank r is number c * ranks + r of all.
-std::vector<LayerRanges> parts_of_ranks(const std::vector<LayerRange>& all, int ranks);
+/// The parts of each of `stages` stages, of which part c of stage s is number c * stages + s of all.
+std::vector<LayerRanges> parts_of_stages(const std::vector<LayerRange>& all, int stages);
 
 /// What each stage has of the parameters.
 std::vector<UnitSet> stage_units(const std::vector<LayerRanges>& stages);

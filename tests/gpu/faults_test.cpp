@@ -2,17 +2,11 @@
 // weights, losses and memory that are bad end with the codes and messages of the contract.
 
 #include "src/core/arena.h"
+#include "tests/gpu/gpu_runs.h"
 #include "tests/support/background.h"
-#include "tests/support/run_fixture.h"
 
 namespace temper {
 namespace {
-
-const char* kModel = R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
-  "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 3, "num_attention_heads": 4,
-  "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 6400, "max_position_embeddings": 512,
-  "tie_word_embeddings": false, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "initializer_range": 0.1,
-  "eos_token_id": 2})";
 
 const char* kConfig = R"(
 run.name = "whole"
@@ -38,7 +32,7 @@ class GpuFaults : public RunFixture {
     ::unsetenv("CUDA_VISIBLE_DEVICES");
     program_.write("run.toml", run_config(kConfig));
     program_.write("data.jsonl", sums(29));
-    ASSERT_EQ(program_.init_model("model", kModel), 0) << output();
+    ASSERT_EQ(program_.init_model("model", kTensorCores), 0) << output();
   }
   int64_t steps_done(const std::string& name) const {
     const std::string path = "runs/" + name + "/metrics.jsonl";

@@ -3,18 +3,12 @@
 // NCCL. Ranks have a GPU each, or share one as in tests/gpu/nccl_ranks.h.
 
 #include "src/core/device.h"
+#include "tests/gpu/gpu_runs.h"
 #include "tests/gpu/nccl_ranks.h"
 #include "tests/support/background.h"
-#include "tests/support/run_fixture.h"
 
 namespace temper {
 namespace {
-
-const char* kModel = R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
-  "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 3, "num_attention_heads": 4,
-  "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 6400, "max_position_embeddings": 512,
-  "tie_word_embeddings": true, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "initializer_range": 0.1,
-  "eos_token_id": 2})";
 
 const char* kConfig = R"(
 run.name = "run"
@@ -48,7 +42,7 @@ class NcclRuns : public RunFixture {
     gpus_ = static_cast<int>(device::find_gpus().gpus.size());
     program_.write("run.toml", run_config(kConfig));
     program_.write("data.jsonl", sums(29));
-    ASSERT_EQ(program_.init_model("model", kModel), 0) << output();
+    ASSERT_EQ(program_.init_model("model", kTensorCores), 0) << output();
   }
   /// What the ranks of `mpirun` start on a GPU that they share.
   static std::string alone_on_their_hosts() {

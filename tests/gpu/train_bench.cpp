@@ -116,7 +116,7 @@ ModelOptions options_of(const ModelConfig& config, const Layout& layout, Mesh& m
   if (layout.mesh.tp > 1) options.splits.tp = &mesh.on(Axis::tp);
   if (layout.mesh.cp > 1) options.splits.cp = &mesh.on(Axis::cp);
   if (layout.mesh.pp > 1)
-    options.layers = parts_of_ranks(balanced_stages(config, layout.mesh.pp * layout.vpp),
+    options.layers = parts_of_stages(balanced_stages(config, layout.mesh.pp * layout.vpp),
                                     layout.mesh.pp)[static_cast<size_t>(mesh.control(Axis::pp).rank())];
   if (layout.zero > 1)
     options.unit_shards = {mesh.replicas().rank(), mesh.replicas().size(), layout.zero > 2};

@@ -2,19 +2,12 @@
 // equal, and nothing of how a run is cut shows: recomputation, preemption, chunks, ranks that share the GPU
 // by way of host memory, a stop and a resume. Gradients beside those of the CPU in fp64.
 
+#include "tests/gpu/gpu_runs.h"
 #include "tests/support/golden_case.h"
-#include "tests/support/run_fixture.h"
 #include "tests/support/score_check.h"
 
 namespace temper {
 namespace {
-
-/// Heads for the kernels of tensor cores, and a vocabulary that the tokenizer has.
-const char* kTensorCores = R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
-  "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 3, "num_attention_heads": 4,
-  "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 6400, "max_position_embeddings": 512,
-  "tie_word_embeddings": false, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "initializer_range": 0.1,
-  "eos_token_id": 2})";
 
 /// The KL and entropy terms give gradients although a random model never earns a reward. A small cache and
 /// small chunks: sequences are preempted, prompts come in parts.

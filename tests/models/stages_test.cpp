@@ -66,7 +66,7 @@ TEST(Stages, NoOtherCutIsFaster) {
 }
 
 TEST(Stages, TheEndsHaveEmbeddingAndHead) {
-  const std::vector<UnitSet> units = stage_units(parts_of_ranks(balanced_stages(model(5, 16), 2), 2));
+  const std::vector<UnitSet> units = stage_units(parts_of_stages(balanced_stages(model(5, 16), 2), 2));
   ASSERT_EQ(units.size(), 2u);
   EXPECT_TRUE(units[0].has(0) && units[0].has(3) && !units[0].has(4) && !units[0].has(6));
   EXPECT_TRUE(units[1].has(4) && units[1].has(6) && !units[1].has(0));
@@ -74,7 +74,7 @@ TEST(Stages, TheEndsHaveEmbeddingAndHead) {
 
 /// Part by part in turn: the first rank has the embedding, the last one the head.
 TEST(Stages, RanksWithSeveralParts) {
-  const std::vector<LayerRanges> parts = parts_of_ranks({{0, 2}, {2, 3}, {3, 5}, {5, 7}, {7, 8}, {8, 9}}, 3);
+  const std::vector<LayerRanges> parts = parts_of_stages({{0, 2}, {2, 3}, {3, 5}, {5, 7}, {7, 8}, {8, 9}}, 3);
   ASSERT_EQ(parts.size(), 3u);
   EXPECT_EQ(parts[0], (LayerRanges{{0, 2}, {5, 7}}));
   EXPECT_EQ(parts[2], (LayerRanges{{3, 5}, {8, 9}}));

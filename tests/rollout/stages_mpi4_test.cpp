@@ -30,7 +30,7 @@ class StagesOfAnEngine : public OnRanks {
     if (mesh) {
       options.splits.tp = &mesh->on(Axis::tp);
       const int pp = mesh->on(Axis::pp).size();
-      options.layers = parts_of_ranks(balanced_stages(config, pp * vpp),
+      options.layers = parts_of_stages(balanced_stages(config, pp * vpp),
                                       pp)[static_cast<size_t>(mesh->on(Axis::pp).rank())];
     }
     auto model = std::make_unique<Model>(config, options);

@@ -212,6 +212,28 @@ TEST_F(Check, AllPathsAndRulesAtOnce) {
             std::string::npos);
 }
 
+/// Where weights and data are elsewhere: what can be planned is shown beside what is missing.
+TEST_F(Check, PlansWithoutTheFilesOfARun) {
+  const auto plans = [&](const std::vector<std::string>& words, int code, const char* key) {
+    const CheckOutcome text = check(words);
+    EXPECT_EQ(text.exit_code, code) << text.output;
+    EXPECT_NE(text.output.find("memory per rank"), std::string::npos) << text.output;
+    EXPECT_TRUE(text.output.ends_with("1 error(s): this run would not start\n")) << text.output;
+    std::vector<std::string> as_json = words;
+    as_json.emplace_back("--json");
+    const Json json = parse_json(check(as_json).output, "output");
+    EXPECT_EQ(json["ok"], false);
+    EXPECT_EQ(json["errors"].at(0)["key"], key);
+    EXPECT_FALSE(json["memory"].empty() || json["roles"].empty() || json["batch"].empty());
+  };
+  auto words = paths();
+  words.emplace_back("model.init=load");
+  plans(words, 65, "model.path");
+  words = paths();
+  words.emplace_back("data.train=elsewhere.jsonl");
+  plans(words, 64, "data.train");
+}
+
 TEST_F(Check, WrongKeysAndMissingModel) {
   const Json keys = parse_json(check({"--json", "run.stepz=3", "optimizer.lr=-1"}).output, "output");
   ASSERT_EQ(keys["errors"].size(), 2u);

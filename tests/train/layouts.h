@@ -137,7 +137,7 @@ class TrainedLayouts : public OnRanks {
       if (l.mesh.tp > 1) options.splits.tp = &mesh->on(Axis::tp);
       if (l.mesh.cp > 1) options.splits.cp = &mesh->on(Axis::cp);
       if (l.mesh.pp > 1)
-        options.layers = parts_of_ranks(balanced_stages(config, l.mesh.pp * l.vpp),
+        options.layers = parts_of_stages(balanced_stages(config, l.mesh.pp * l.vpp),
                                         l.mesh.pp)[static_cast<size_t>(mesh->control(Axis::pp).rank())];
       if (l.zero > 1) options.unit_shards = {mesh->replicas().rank(), mesh->replicas().size(), l.zero > 2};
       if (l.zero > 2) options.splits.owners = &mesh->replicas();

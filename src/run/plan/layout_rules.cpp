@@ -212,7 +212,7 @@ void choose_stages(PlanDraft& d, RolePlan& role) {
   }
   if (stages.size() == chosen.size() && chosen.size() == parts.size() &&
       stages.back().end == d.facts.num_layers) {
-    role.stages = parts_of_ranks(stages, role.pp());
+    role.stages = parts_of_stages(stages, role.pp());
     return;
   }
   d.error("roles.trainer.stage_layers",
@@ -233,7 +233,7 @@ bool take_parts(PlanDraft& d, RolePlan& role, int64_t vpp, const Fits& fits) {
     d.error(fmt::format("roles.{}.vpp", role_name(role.kind)), why, as_legal(numbers));
     return false;
   }
-  role.stages = parts_of_ranks(balanced_stages(d.facts, role.pp() * static_cast<int>(vpp)), role.pp());
+  role.stages = parts_of_stages(balanced_stages(d.facts, role.pp() * static_cast<int>(vpp)), role.pp());
   return true;
 }
 
@@ -287,7 +287,7 @@ void plan_pipeline_parallel(PlanDraft& d, RolePlan& role) {
   }
   const bool same = !trains && pp == trainer.pp();
   role.stages = same ? trainer.whole_stages()
-                     : parts_of_ranks(balanced_stages(d.facts, static_cast<int>(pp)), static_cast<int>(pp));
+                     : parts_of_stages(balanced_stages(d.facts, static_cast<int>(pp)), static_cast<int>(pp));
   if (trains) plan_interleaved(d, role);
   if (role.kind == RoleKind::reference) plan_parts_of_reference(d, role);
 }

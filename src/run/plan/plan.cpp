@@ -171,6 +171,7 @@ PlanResult try_plan(const Config& config, int num_ranks, const ModelConfig& fact
   plan.memory = plan_memory(plan, facts, config);
   plan_warnings(draft);
   plan_memory_limits(draft, limits);
+  draft.result.complete = draft.result.errors.empty();
   return std::move(draft.result);
 }
 

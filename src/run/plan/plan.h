@@ -179,7 +179,8 @@ struct RoleTraffic {
 };
 
 struct PlanResult {
-  RunPlan plan;  // complete only without errors
+  RunPlan plan;
+  bool complete = false;  // the plan; errors are of files that the config names then
   std::vector<PlanError> errors;
   std::vector<std::string> warnings;
   std::vector<MemoryChoice> choices = {};  // where they were asked for: run/plan/memory_choices.h

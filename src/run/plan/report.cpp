@@ -335,8 +335,10 @@ std::string plan_text(const PlanResult& result, const ReportOptions& options) {
       text += fmt::format("        legal: {} = {}\n", error.key, legal_text(error.legal));
   }
   for (const std::string& warning : result.warnings) text += "warning " + warning + "\n";
-  if (!result.errors.empty())
-    return text + fmt::format("{} error(s): this run would not start\n", result.errors.size());
+  const std::string end = result.errors.empty()
+                              ? "ok\n"
+                              : fmt::format("{} error(s): this run would not start\n", result.errors.size());
+  if (!result.complete) return text + end;
   const RunPlan& plan = result.plan;
   text += fmt::format("{} on {} rank(s), {}, {}, {} steps\n", plan.algorithm, plan.num_ranks,
                       device_name(plan.device), dtype_name(plan.dtype), plan.steps);
@@ -344,23 +346,22 @@ std::string plan_text(const PlanResult& result, const ReportOptions& options) {
           memory_text(plan, options) + choices_text(result.choices) + traffic_text(result.traffic);
   text += work_text(plan);
   if (options.explain_batch) text += peer_keys_text(plan);
-  return text + "ok\n";
+  return text + end;
 }
 
 Json plan_json(const PlanResult& result, const ReportOptions& options) {
   const RunPlan& plan = result.plan;
-  const bool ok = result.errors.empty();
   Json errors = Json::array();
   for (const PlanError& error : result.errors)
     errors.push_back(
         {{"key", error.key}, {"message", error.message}, {"legal", error.legal}, {"where", error.where}});
-  Json json{{"ok", ok},
+  Json json{{"ok", result.errors.empty()},
             {"errors", std::move(errors)},
             {"warnings", result.warnings},
-            {"batch", ok ? batch_json(plan.batch) : Json::object()},
-            {"roles", ok ? roles_json(plan) : Json::object()},
+            {"batch", result.complete ? batch_json(plan.batch) : Json::object()},
+            {"roles", result.complete ? roles_json(plan) : Json::object()},
             {"memory", Json::array()}};
-  if (!ok) return json;
+  if (!result.complete) return json;
   json["num_ranks"] = plan.num_ranks;
   json["algorithm"] = plan.algorithm;
   json["device"] = device_name(plan.device);

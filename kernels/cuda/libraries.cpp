@@ -4,7 +4,7 @@
 
 #include <cctype>
 
-#include "src/core/cuda_version.h"
+#include "src/core/process/cuda_version.h"
 #include "src/core/file.h"
 
 namespace temper::cuda {

@@ -29,6 +29,13 @@ void fail_hang(int rank, const char* what, const std::string& where, double wait
         .fix = "a rank has died or is much slower; see its log, or raise cluster.watchdog_seconds"});
 }
 
+void mpi_progress() {
+  int started = 0, ended = 0, found = 0;
+  MPI_Initialized(&started);
+  MPI_Finalized(&ended);
+  if (started && !ended) MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &found, MPI_STATUS_IGNORE);
+}
+
 void wait_until(const std::function<bool()>& done, int rank, const char* what, const std::string& where,
                 double limit_seconds) {
   const Stopwatch watch;

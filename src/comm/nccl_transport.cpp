@@ -1,7 +1,7 @@
 #include "src/comm/nccl_transport.h"
 
 #include "src/comm/mpi_check.h"
-#include "src/core/cuda_version.h"
+#include "src/core/process/cuda_version.h"
 
 #ifdef TEMPER_CUDA
 #include <dlfcn.h>
@@ -125,7 +125,8 @@ class NcclTransport : public Transport {
 
   void exchange(Lane& lane, std::span<const Parcel> out, std::span<const Parcel> in,
                 const char* what) override {
-    note_wait(what, where_);  // the next wait of the host is for this, whoever waits
+    note_wait(what, where_);          // the next wait of the host is for this, whoever waits
+    lane.set_move_on(&mpi_progress);  // a rank that is waited for here may wait for a message
     check(nccl().group_start(), what);
     for (const Parcel& p : out)
       if (p.bytes > 0)
@@ -147,6 +148,7 @@ class NcclTransport : public Transport {
   void settle(ncclResult_t code, const char* what, double limit_seconds) const {
     check(code, what);
     const auto settled = [&] {
+      mpi_progress();
       ncclResult_t state = ncclSuccess;
       check(nccl().async_error(comm_, &state), what);
       check(state, what);

@@ -175,9 +175,23 @@ void clear(Device d, void* to, int64_t bytes) {
   CUDA_CHECK(cudaStreamSynchronize(cudaStreamLegacy));
 }
 
+namespace {
+
+constexpr int64_t kTakenAtOnce = int64_t{64} << 10;
+
+bool is_pinned(const void* p) {
+  cudaPointerAttributes attributes{};
+  CUDA_CHECK(cudaPointerGetAttributes(&attributes, p));
+  return attributes.type != cudaMemoryTypeUnregistered;
+}
+
+}  // namespace
+
 void copy_to_device(Lane& lane, void* to, const void* from, int64_t bytes) {
   if (counts_only(lane.device())) return;
   if (lane.device() == Device::cpu) return copy_host(to, from, bytes);
+  // Before it takes much that is not pinned, a driver may wait for the lane.
+  if (lane.moves_on() && bytes > kTakenAtOnce && !is_pinned(from)) lane.wait();
   CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, stream_of(lane)));
 }
 
@@ -339,41 +353,4 @@ void HostWindows::write(void* data, int64_t bytes, const std::function<void(char
 }
 
 }  // namespace device
-
-Lane::Lane(Device device) : device_(device) {
-#ifdef TEMPER_CUDA
-  if (device != Device::cuda) return;
-  cudaStream_t stream = nullptr;
-  CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  stream_ = stream;
-#endif
-}
-
-Lane::~Lane() {
-  libraries_.reset();
-#ifdef TEMPER_CUDA
-  if (event_ != nullptr) (void)cudaEventDestroy(static_cast<cudaEvent_t>(event_));
-  if (stream_ != nullptr) (void)cudaStreamDestroy(static_cast<cudaStream_t>(stream_));
-#endif
-}
-
-void Lane::follow([[maybe_unused]] const Lane& other) {
-#ifdef TEMPER_CUDA
-  if (device_ != Device::cuda) return;
-  auto event = static_cast<cudaEvent_t>(event_);
-  if (event == nullptr) {
-    CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-    event_ = event;
-  }
-  CUDA_CHECK(cudaEventRecord(event, stream_of(other)));
-  CUDA_CHECK(cudaStreamWaitEvent(stream_of(*this), event));
-#endif
-}
-
-void Lane::wait() {
-#ifdef TEMPER_CUDA
-  if (device_ == Device::cuda) CUDA_CHECK(cudaStreamSynchronize(stream_of(*this)));
-#endif
-}
-
 }  // namespace temper

@@ -29,11 +29,19 @@ class Lane {
   /// itself.
   void order() { ordered_ = true; }
   /// For launches: whether this one has to wait; answers once for each `order`.
-  bool take_order() { return std::exchange(ordered_, false); }
+  bool take_order() {
+    if (move_on_ != nullptr && ++launches_ % kAhead == 0) stay_near();
+    return std::exchange(ordered_, false);
+  }
   /// What comes on this lane begins when all that the other one has now is done. Of the same device.
   void follow(const Lane& other);
   /// The host waits for all work of this lane; errors of its kernels come out here.
   void wait();
+  /// What is queued here waits for other processes from now on, which may wait for messages of this one: its
+  /// waits for this lane call `move_on` again and again. Nor does it queue so much that a launch waits for
+  /// room, where nothing would be called.
+  void set_move_on(void (*move_on)()) { move_on_ = move_on; }
+  bool moves_on() const { return move_on_ != nullptr; }
 
   /// For a timeline; off until it is started.
   LaneSpans& spans() { return spans_; }
@@ -43,8 +51,16 @@ class Lane {
   void set_libraries(std::unique_ptr<LaneLibraries> libraries) { libraries_ = std::move(libraries); }
 
  private:
+  /// Launches between two looks at how far the host is ahead: at most twice as many are queued, and a driver
+  /// takes about 1,000 with products and copies, which are not counted.
+  static constexpr int64_t kAhead = 256;
+  void stay_near();
+
   Device device_;
   bool ordered_ = false;
+  void (*move_on_)() = nullptr;
+  int64_t launches_ = 0;
+  void* near_ = nullptr;  // cudaEvent_t, from the first `stay_near` on
   void* stream_ = nullptr;
   void* event_ = nullptr;  // cudaEvent_t, from the first `follow` on
   LaneSpans spans_;

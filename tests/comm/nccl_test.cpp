@@ -6,7 +6,7 @@
 #include <regex>
 
 #include "src/comm/nccl_transport.h"
-#include "src/core/cuda_version.h"
+#include "src/core/process/cuda_version.h"
 
 namespace temper {
 namespace {

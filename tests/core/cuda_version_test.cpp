@@ -1,6 +1,6 @@
 // The driver of the GPUs, from the kernel's file as the two kinds of module write it.
 
-#include "src/core/cuda_version.h"
+#include "src/core/process/cuda_version.h"
 
 #include <gtest/gtest.h>
 

@@ -5,6 +5,9 @@
 
 #include <cstring>
 
+#include "src/comm/mailbox.h"
+#include "src/core/stopwatch.h"
+#include "src/ops/elementwise.h"
 #include "tests/gpu/gpu_support.h"
 #include "tests/support/ranks.h"
 
@@ -66,6 +69,34 @@ TEST_F(DeviceCollectives, SendAndReceiveGoAround) {
       if (rank() == from + 1) ranks.recv(c, flat, from, "test: receive");
     }
   });
+}
+
+/// A rank that others wait for on the GPU waits for their messages itself, which are longer than what MPI
+/// sends by itself: they come while the host of the sender waits for its lane, brings memory that is not
+/// pinned, or has queued more than a driver takes.
+TEST_F(DeviceCollectives, MessagesMoveOnWhileTheHostWaitsForTheGpu) {
+  const std::unique_ptr<Mailbox> mailbox = test_world->make_mailbox(kTestWaitLimit);
+  Ctx& c = gpu_.ctx();
+  const ArenaScope scope(c.scratch);
+  const Tensor x = c.scratch.make({1 << 20}, DType::f32), all = c.scratch.make({size(), 1 << 20}, DType::f32);
+  device::fill(c.lane, x.raw(), 0, x.bytes());
+  const std::vector<float> numbers(1 << 20, 1.0f);
+  const std::string message(size_t{20} << 20, 'm');
+  device_->all_gather(c, all, x, "test: connections");
+  for (const int launches : {0, 5000}) {
+    if (rank() == size() - 1) {
+      for (int from = 0; from + 1 < size(); ++from)
+        for (const Stopwatch waited; !mailbox->poll(0);) mailbox->pause(waited.seconds(), "test: messages");
+    } else {
+      mailbox->post(size() - 1, 0, message);
+    }
+    device_->all_gather(c, all, x, "test: gather");
+    for (int i = 0; i < launches; ++i) add(c, x, x, x);
+    if (launches == 0) device::copy_to_device(c.lane, x.raw(), numbers.data(), x.bytes());
+    c.lane.wait();
+  }
+  while (mailbox->outgoing_bytes(0) > 0) mailbox->pause(0, "test: what was sent");
+  for (const float value : to_host<float>(c, all)) ASSERT_EQ(value, 1.0f);
 }
 
 }  // namespace temper

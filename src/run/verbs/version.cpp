@@ -13,7 +13,7 @@
 
 #include "src/comm/mpi_comm.h"
 #include "src/comm/nccl_transport.h"
-#include "src/core/cuda_version.h"
+#include "src/core/process/cuda_version.h"
 #include "src/io/hdf5_layout.h"
 
 #ifndef TEMPER_COMMIT

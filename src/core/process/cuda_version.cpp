@@ -1,4 +1,4 @@
-#include "src/core/cuda_version.h"
+#include "src/core/process/cuda_version.h"
 
 #include <cctype>
 #include <fstream>

@@ -117,7 +117,7 @@ ModelOptions options_of(const ModelConfig& config, const Layout& layout, Mesh& m
   if (layout.mesh.cp > 1) options.splits.cp = &mesh.on(Axis::cp);
   if (layout.mesh.pp > 1)
     options.layers = parts_of_stages(balanced_stages(config, layout.mesh.pp * layout.vpp),
-                                    layout.mesh.pp)[static_cast<size_t>(mesh.control(Axis::pp).rank())];
+                                     layout.mesh.pp)[static_cast<size_t>(mesh.control(Axis::pp).rank())];
   if (layout.zero > 1)
     options.unit_shards = {mesh.replicas().rank(), mesh.replicas().size(), layout.zero > 2};
   if (layout.zero > 2) options.splits.owners = &mesh.replicas();
@@ -213,7 +213,11 @@ int main(int argc, char** argv) {
     else
       names.emplace_back(argv[i]);
   }
-  layout.mesh.dp = mpi.size() / std::max(1, layout.ranks());
+  layout.mesh.dp = std::max(1, mpi.size() / std::max(1, layout.ranks()));
+  if (layout.ranks() != mpi.size()) {
+    std::fprintf(stderr, "%d ranks do not divide into models of %d\n", mpi.size(), layout.ranks());
+    return 1;
+  }
   for (const Shape& shape : kShapes)
     if (names.empty() ? shape.hidden < 4096
                       : std::find(names.begin(), names.end(), shape.name) != names.end())

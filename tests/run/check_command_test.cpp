@@ -212,6 +212,20 @@ TEST_F(Check, AllPathsAndRulesAtOnce) {
             std::string::npos);
 }
 
+TEST_F(Check, NodesOfAnySize) {
+  const auto says = [&](const char* ranks, const char* per_node, const char* text) {
+    auto words = paths();
+    for (const char* word : {"--ranks", ranks, "--gpus-per-node", per_node, "rollout.prompts_per_step=64"})
+      words.emplace_back(word);
+    const CheckOutcome outcome = check(words);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_NE(outcome.output.find(text), std::string::npos) << text << " in " << outcome.output;
+  };
+  says("3", "65536", "ranks 0-2");
+  says("7", "3", "ranks 6-6");
+  says("20", "2", "node n has ranks 2 n to 2 n + 1");
+}
+
 /// Where weights and data are elsewhere: what can be planned is shown beside what is missing.
 TEST_F(Check, PlansWithoutTheFilesOfARun) {
   const auto plans = [&](const std::vector<std::string>& words, int code, const char* key) {

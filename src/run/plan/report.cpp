@@ -104,16 +104,16 @@ std::string stages_text(const RunPlan& plan) {
 std::string nodes_text(int num_ranks, int per_node) {
   constexpr int kMany = 8;
   if (per_node <= 0) return "";
-  const int nodes = (num_ranks + per_node - 1) / per_node;
+  const int nodes = (num_ranks - 1) / per_node + 1;
   if (nodes > kMany)
     return line("nodes", nodes,
                 fmt::format("ranks in order, {} on each: node n has ranks {} n to {} n + {}", per_node,
                             per_node, per_node, per_node - 1));
   std::string text;
-  for (int node = 0; node < nodes; ++node)
-    text +=
-        line(fmt::format("node {}", node),
-             fmt::format("ranks {}-{}", node * per_node, std::min((node + 1) * per_node, num_ranks) - 1), "");
+  for (int node = 0; node < nodes; ++node) {
+    const int last = (node + 1 < nodes ? (node + 1) * per_node : num_ranks) - 1;
+    text += line(fmt::format("node {}", node), fmt::format("ranks {}-{}", node * per_node, last), "");
+  }
   return text;
 }
 

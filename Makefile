@@ -180,7 +180,7 @@ bench: deps
 # Needs several GPUs, GPUS of them.
 GPUS ?= 2
 bench-ranks: deps
-	@$(MAKE) --no-print-directory build/temper $(B)/tests/gpu/link_bench $(B)/tests/gpu/train_bench
+	@$(MAKE) --no-print-directory build/temper $(B)/tests/gpu/link_bench $(B)/tests/gpu/weights_bench $(B)/tests/gpu/train_bench
 	@tools/bench_ranks.sh $(B) $(GPUS)
 # What the README's commands name lies below share/temper, the program as build/temper.
 SHARE = "$(DESTDIR)$(PREFIX)"/share

@@ -18,6 +18,7 @@ KERNEL(copy_columns, Tensor to, int64_t to_column, CTensor from, int64_t from_co
 KERNEL(add, Tensor y, CTensor a, CTensor b)
 KERNEL(sum_in_order, Tensor y, CTensor parts, CTensor own, int64_t own_part)
 KERNEL(widen, Tensor y, CTensor x)
+KERNEL(add_digest, Tensor sum, CTensor x, int64_t first)
 KERNEL(rmsnorm_forward, Tensor y, Tensor rstd, CTensor x, CTensor w, double eps)
 KERNEL(add_rmsnorm_forward, Tensor y, Tensor sum, Tensor rstd, CTensor a, CTensor b, CTensor w, double eps)
 SCRATCH_KERNEL(rmsnorm_backward, Tensor dx, Tensor dw, CTensor dy, CTensor dresidual, CTensor x, CTensor w,

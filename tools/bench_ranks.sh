@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# `make bench-ranks` on a machine with several GPUs: what carries tensors between them (tests/gpu/link_bench), whole updates
-# in layouts beside the same on one GPU (train_bench). Prints Markdown for tests/bench/RESULTS.md.
+# `make bench-ranks` on a machine with several GPUs: what carries tensors between them (tests/gpu/link_bench), new weights
+# for a rank that generates (weights_bench), whole updates in layouts beside the same on one GPU (train_bench). Prints
+# Markdown for tests/bench/RESULTS.md.
 # usage: tools/bench_ranks.sh BUILD_DIR GPUS
 set -eu
 cd "$(dirname "$0")/.."
@@ -10,6 +11,7 @@ ranks() { mpirun -n "$gpus" --oversubscribe --bind-to none "$@"; }
 echo "## $(date -u +%F), $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1), $gpus ranks"
 nvidia-smi topo -m || true
 ranks "$build"/tests/gpu/link_bench
+mpirun -n 2 --oversubscribe --bind-to none "$build"/tests/gpu/weights_bench
 echo
 "$build"/tests/gpu/train_bench 1.7B
 ranks "$build"/tests/gpu/train_bench 1.7B

@@ -14,7 +14,7 @@ tools=("$@")
 sanitizer=$(command -v compute-sanitizer || echo "${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer")
 logs=$build/sanitizer-logs
 mkdir -p "$logs"
-export XDG_CACHE_HOME=$PWD/$logs/cache GTEST_COLOR=no
+export XDG_CACHE_HOME=$PWD/$logs/cache GTEST_COLOR=no TEST_WAIT_SECONDS=600
 families=(  # name, program, its tests, those of them for racecheck where all would take too long
   "ops              frozen_test        *"
   "norms-and-heads  ops/norm_test      *"
@@ -31,6 +31,7 @@ families=(  # name, program, its tests, those of them for racecheck where all wo
   "sampler          sample_test        *SampleDraws*"
   "engine           one_numerics_test  *EverythingAtOnce/qwen3_heads_of_128:*LogitEdits/qwen2*"
   "decode-graphs    hf_parity_test     *GreedyTokens/qwen3_default:*GreedyTokens/llama_default"
+  "digests          ops/digest_test    *"
   "layouts          layouts_mpi4_test  *EveryAxis*"
 )
 

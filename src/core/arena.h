@@ -43,6 +43,8 @@ class Arena {
   }
   /// Host memory that kernels of the GPU work on (core/region.h): nothing more is allocated.
   void pin() { region_.pin(); }
+  /// Before anything is allocated: other processes can read its memory (core/region.h), which never grows.
+  void share() { region_.share(); }
   int64_t held_bytes() const { return region_.held_bytes(); }
   Device device() const { return region_.device(); }
 

@@ -210,6 +210,11 @@ void copy_rows(Lane& lane, void* to, int64_t to_pitch, const void* from, int64_t
                int64_t rows) {
   if (counts_only(lane.device())) return;
   if (lane.device() == Device::cpu) return copy_rows_host(to, to_pitch, from, from_pitch, bytes, rows);
+  if (rows == 1) {  // of any length: a pitch of 2 GiB is too much
+    CUDA_CHECK(
+        cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream_of(lane)));
+    return;
+  }
   CUDA_CHECK(cudaMemcpy2DAsync(to, static_cast<size_t>(to_pitch), from, static_cast<size_t>(from_pitch),
                                static_cast<size_t>(bytes), static_cast<size_t>(rows),
                                cudaMemcpyDeviceToDevice, stream_of(lane)));

@@ -1,5 +1,5 @@
 #pragma once
-// XXH3-128, the digest of every manifest, transfer and checkpoint of temper (accidents, not attackers).
+// XXH3-128, the digest of every manifest and checkpoint of temper (accidents, not attackers).
 
 #include <cstdint>
 #include <string>

@@ -8,7 +8,7 @@
 #include "src/core/check.h"
 
 #ifdef TEMPER_CUDA
-#include "src/core/cuda_memory.h"
+#include "src/core/gpu/cuda_memory.h"
 #endif
 
 namespace temper {
@@ -44,6 +44,7 @@ Region& Region::operator=(Region&& other) noexcept {
   reserved_bytes_ = std::exchange(other.reserved_bytes_, 0);
   held_ = std::exchange(other.held_, 0);
   pinned_ = std::exchange(other.pinned_, false);
+  shared_ = std::exchange(other.shared_, false);
   pieces_ = std::move(other.pieces_);
   return *this;
 }
@@ -67,13 +68,22 @@ void Region::fail_memory(int64_t bytes) const {
 
 void Region::grow_to(int64_t bytes) {
   if (bytes <= held_) return;
-  CHECK(!pinned_, "pinned memory of {} bytes grows to {}", held_, bytes);
+  CHECK(!pinned_ && !(shared_ && held_ > 0), "memory of {} bytes that keeps its size grows to {}", held_,
+        bytes);
   const int64_t held = (bytes + kStep - 1) / kStep * kStep, more = held - held_;
   if (counts_only(device_)) {
     base_ = reinterpret_cast<char*>(kMetaBase);  // NOLINT: never read
     held_ = held;
     return;
   }
+#ifdef TEMPER_CUDA
+  if (shared_) {
+    base_ = reserved_ = cuda_memory::allocate_shared(held);
+    if (base_ == nullptr) fail_memory(bytes);
+    held_ = held;
+    return;
+  }
+#endif
   if (reserved_ == nullptr) reserve();
   if (held > reserved_bytes_ - (base_ - reserved_)) fail_memory(bytes);
 #ifdef TEMPER_CUDA
@@ -94,6 +104,11 @@ void Region::grow_to(int64_t bytes) {
   held_ = held;
 }
 
+void Region::share() {
+  CHECK(held_ == 0, "memory of {} bytes is to be shared", held_);
+  shared_ = device_ == Device::cuda;
+}
+
 void Region::pin() {
   CHECK(!like_gpu(device_), "memory of a GPU is pinned");
 #ifdef TEMPER_CUDA
@@ -104,7 +119,7 @@ void Region::pin() {
 }
 
 void Region::shrink_to(int64_t bytes) {
-  if (pinned_) return;
+  if (pinned_ || shared_) return;
 #ifdef TEMPER_CUDA
   while (device_ == Device::cuda && !pieces_.empty() && held_ - pieces_.back().bytes >= bytes) {
     held_ -= pieces_.back().bytes;
@@ -121,6 +136,10 @@ void Region::shrink_to(int64_t bytes) {
 void Region::release() noexcept {
   if (reserved_ == nullptr) return;
 #ifdef TEMPER_CUDA
+  if (std::exchange(shared_, false)) {
+    cuda_memory::release_shared(std::exchange(reserved_, nullptr));
+    return;
+  }
   if (device_ == Device::cuda) {
     char* at = base_;
     for (const Piece& piece : pieces_) {

@@ -31,6 +31,9 @@ class Region {
   /// What a region of the host holds becomes memory that kernels of the GPU work on, over the link between
   /// them, at the same addresses. From then on it does not change its size.
   void pin();
+  /// Of a region that has no memory yet: on a GPU it will be one allocation, which other processes of the
+  /// host can read (core/gpu/peer_memory.h), and not change its size.
+  void share();
   char* base() const { return base_; }
   int64_t held_bytes() const { return held_; }
   Device device() const { return device_; }
@@ -46,7 +49,7 @@ class Region {
   char* base_ = nullptr;      // the first multiple of kStep in it
   int64_t reserved_bytes_ = 0;
   int64_t held_ = 0;
-  bool pinned_ = false;
+  bool pinned_ = false, shared_ = false;
   struct Piece {  // GPU: one allocation of the driver
     uint64_t handle = 0;
     int64_t bytes = 0;

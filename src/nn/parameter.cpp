@@ -90,6 +90,7 @@ void ParameterStore::allocate(DType storage, bool with_gradients, Device device,
   CHECK(values_.empty(), "parameters allocated twice");
   shards_ = shards;
   memory_ = Arena(device, MemoryUse::weights);
+  if (with_gradients && !shards_values()) memory_.share();  // those that generate may read what is trained
   split_ = shards_values() && shards.never_whole;
   values_ = split_ ? make_tensor(nullptr, storage, {0}) : memory_.zeros({num_elements_}, storage);
   if (shards_values()) {

@@ -50,6 +50,7 @@ UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,
     if (!std::isfinite(value)) stats.defect = fmt::format("the loss is not finite: {} = {}", name, value);
   if (!stats.defect.empty()) return stats;
   stats.lr = learning_rate(options_.optimizer, optimizer_.count(), options_.total_updates);
+  if (change_hook_) change_hook_();
   const LaneSpan span(c.lane, "optimizer, update", optimizer_.count() + 1);
   stats.grad_norm = optimizer_.step(c, all_, stats.lr);
   if (!std::isfinite(stats.grad_norm))

@@ -54,6 +54,8 @@ class Trainer {
 
   /// Asked now and then while gradients are made, by all ranks together: true drops the update. None: never.
   void set_stop_check(std::function<bool()> check) { stop_check_ = std::move(check); }
+  /// Called by each rank before its weights change.
+  void set_change_hook(std::function<void()> hook) { change_hook_ = std::move(hook); }
   void set_gradient_hook(GradientHook hook) { hook_ = std::move(hook); }
   Optimizer& optimizer() { return optimizer_; }
   const Optimizer& optimizer() const { return optimizer_; }
@@ -120,6 +122,7 @@ class Trainer {
   std::deque<Slot> slots_;
   GradientHook hook_;
   std::function<bool()> stop_check_;
+  std::function<void()> change_hook_;
 };
 
 }  // namespace temper

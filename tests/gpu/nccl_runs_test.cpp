@@ -34,6 +34,7 @@ struct Layout {
   const char* name;
   int ranks;
   const char* keys;
+  bool weights_move = false;  // to ranks that read the GPU memory of others
 };
 
 class NcclRuns : public RunFixture {
@@ -74,10 +75,15 @@ class NcclRuns : public RunFixture {
 const Layout kLayouts[] = {
     {"tp2", 2, "roles.trainer.tp=2"},
     {"shards", 2, "roles.trainer.zero=3 roles.trainer.cp=2"},
-    {"stages", 4, "roles.trainer.tp=2 roles.trainer.pp=2 roles.rollout.tp=4"},
+    {"stages", 4, "roles.trainer.tp=2 roles.trainer.pp=2 roles.rollout.tp=4", true},
     {"ahead", 3,
      "run.max_policy_lag=1 roles.rollout.ranks='\"0\"' roles.reference.ranks='\"0\"' "
-     "roles.trainer.ranks='\"1-2\"' roles.trainer.tp=2 roles.rollout.tp=1 roles.reference.tp=1"}};
+     "roles.trainer.ranks='\"1-2\"' roles.trainer.tp=2 roles.rollout.tp=1 roles.reference.tp=1",
+     true},
+    {"far_ahead", 3,
+     "run.max_policy_lag=2 roles.rollout.ranks='\"0\"' roles.reference.ranks='\"1-2\"' "
+     "roles.trainer.ranks='\"1-2\"' roles.trainer.tp=2 roles.rollout.tp=1",
+     true}};
 
 class NcclLayouts : public NcclRuns, public ::testing::WithParamInterface<Layout> {};
 
@@ -87,6 +93,7 @@ TEST_P(NcclLayouts, HaveTheBitsOfHostMemory) {
   EXPECT_TRUE(says("by way of host memory")) << output();
   ASSERT_EQ(program_.shell(command(l, "nccl")), 0) << output();
   EXPECT_TRUE(says("by NCCL") && !says("by way of host memory")) << output();
+  EXPECT_EQ(says("weights read out of this GPU's memory by "), l.weights_move) << output();
   expect_same("nccl", "staged");
   copy_until("nccl", "on", 2, kSteps);
   ASSERT_EQ(program_.shell(command(l, "on")), 0) << output();

@@ -45,7 +45,7 @@ struct Hops {
   EndOfRun end;
   GroupExchange groups;
   WeightSync weights;
-  Lane lane;
+  Backend backend{Device::cpu};
 };
 
 class ExchangeOnRanks : public OnRanks {
@@ -110,10 +110,11 @@ TEST_F(ExchangeOnRanks, BytesOfWeightsMoveOnlyToRanksThatDoNotTrain) {
       receivers += std::count(p.ranks.trainer.begin(), p.ranks.trainer.end(), r) == 0;
     const auto sources = static_cast<int>(p.ranks.trainer.size());
     device::HostWindows windows(Device::cpu);
+    Backend backend(Device::cpu);
     const WeightTransfer transfer(weights, {sources, 1}, {}, -1, windows);
     int64_t expected = 0;
     for (int source = 0; source < sources; ++source) {
-      const auto bytes = static_cast<int64_t>(transfer.message(weights, source, 0).size());
+      const auto bytes = static_cast<int64_t>(transfer.message(backend.ctx(), weights, source, 0).size());
       if (dp && dp->rank() == source) expected += config.steps * bytes * receivers;
       if (!dp && std::count(p.ranks.producers.begin(), p.ranks.producers.end(), rank()))
         expected += config.steps * bytes;
@@ -174,7 +175,7 @@ TEST_F(ExchangeOnRanks, TheEndOfTheRunFreesRanksThatWait) {
     return;
   }
   EXPECT_FALSE(rank() == 3 ? hops.groups.take(0, 5).has_value()
-                           : hops.weights.receive(hops.lane, weights, nullptr, 4));
+                           : hops.weights.receive(hops.backend.ctx(), weights, nullptr, 4));
   EXPECT_TRUE(hops.end.has_come());
   EXPECT_TRUE(weights_are(weights, 4));
 }
@@ -187,9 +188,9 @@ TEST_F(ExchangeOnRanks, ATrainerMayBeAVersionAheadOfAnother) {
   for (int64_t version = 0; version < 3; ++version) {
     if (rank() < 2) {
       set_weights(weights, version);
-      hops.weights.publish(weights, version);
+      hops.weights.publish(hops.backend.ctx(), weights, version);
     } else {
-      EXPECT_TRUE(hops.weights.receive(hops.lane, weights, nullptr, version));
+      EXPECT_TRUE(hops.weights.receive(hops.backend.ctx(), weights, nullptr, version));
       EXPECT_TRUE(weights_are(weights, version)) << version;
     }
   }
@@ -202,15 +203,15 @@ TEST_F(ExchangeOnRanks, AChangedBitOfTheWeightsStopsTheRun) {
   ParameterStore weights;
   make_weights(weights, rank() < 2 ? 7 : 0);
   if (rank() < 2) {
-    hops.weights.publish(weights, 7);
+    hops.weights.publish(hops.backend.ctx(), weights, 7);
     EXPECT_EQ(flipping.flipped, rank());
   }
   if (rank() == 2) {
-    EXPECT_TRUE(hops.weights.receive(hops.lane, weights, nullptr, 7));
+    EXPECT_TRUE(hops.weights.receive(hops.backend.ctx(), weights, nullptr, 7));
   }
   if (rank() == 3)
     expect_error(Exit::storage, {"weights were changed on their way"}, "flipped bit",
-                 [&] { hops.weights.receive(hops.lane, weights, nullptr, 7); });
+                 [&] { hops.weights.receive(hops.backend.ctx(), weights, nullptr, 7); });
   if (rank() != 3) {
     EXPECT_TRUE(weights_are(weights, 7));
   }

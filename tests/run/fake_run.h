@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "src/comm/rank_set.h"
+#include "src/ops/backend.h"
 #include "src/rl/trajectory_bytes.h"
 #include "src/run/roles/role.h"
 #include "tests/support/random.h"
@@ -137,7 +138,7 @@ class FakeRank {
       for (const auto& [step, input] : from_.ahead) groups_.put_back(step, input);
     groups_.put_back_unfinished(from_.produced, from_.unfinished);
     sync_.start(from_.step);
-    if (dp_ && from_.step < config_.steps) sync_.publish(weights_, from_.step);
+    if (dp_ && from_.step < config_.steps) sync_.publish(backend_.ctx(), weights_, from_.step);
     for (int64_t step = from_.step + 1; step <= config_.steps; ++step) {
       if (produces_ && !generate(step)) return true;
       for (size_t i = 0; i < stages_.size(); ++i)
@@ -145,7 +146,7 @@ class FakeRank {
       if (!dp_) continue;
       train(step);
       const bool stopped = step == config_.stop_after && step < config_.steps;
-      if (!stopped && step < config_.steps) sync_.publish(weights_, step);
+      if (!stopped && step < config_.steps) sync_.publish(backend_.ctx(), weights_, step);
       if (stopped || (config_.save_every > 0 && step % config_.save_every == 0)) save(step);
       if (!stopped) continue;
       end_.tell();
@@ -176,7 +177,7 @@ class FakeRank {
   }
 
   bool generate(int64_t step) {
-    if (!sync_.receive(lane_, weights_, dp_ ? &weights_ : nullptr, step - 1)) return false;
+    if (!sync_.receive(backend_.ctx(), weights_, dp_ ? &weights_ : nullptr, step - 1)) return false;
     EXPECT_TRUE(weights_are(weights_, step - 1)) << "weights of step " << step << ", " << config_.text();
     while (rollout_.done < rollout_.limit(step)) produce(++rollout_.done, step - 1);
     return true;
@@ -304,7 +305,7 @@ class FakeRank {
   Comm* dp_;
   EndOfRun end_;
   GroupExchange groups_;
-  Lane lane_;
+  Backend backend_{Device::cpu};
   WeightSync sync_;
   struct Stage {
     bool mine;

@@ -41,7 +41,10 @@ enum Channel : int {
   kEnd = 4,
   kToStage = 5,
   kAsk = 100,
-  kDecided = 101
+  kDecided = 101,
+  kMemory = 102,  // of weights, for those that may read it
+  kOpened = 103,
+  kRead = 104
 };
 
 }  // namespace temper

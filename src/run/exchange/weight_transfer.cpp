@@ -3,13 +3,15 @@
 #include <cstring>
 #include <set>
 
-#include "src/core/hash.h"
+#include "src/ops/digest.h"
 
 namespace temper {
 namespace {
 
-constexpr size_t kDigestDigits = 32;
-constexpr size_t kHeader = sizeof(int64_t) + kDigestDigits;
+struct Header {
+  int64_t version = 0;
+  uint64_t digest = 0;
+};
 
 /// `row`: of the sender or of the receiver.
 char* rows_of(const ParameterStore& weights, const WeightPiece& piece, int64_t row) {
@@ -34,21 +36,51 @@ WeightTransfer::WeightTransfer(const ParameterStore& weights, const Holders& sou
   senders_.assign(senders.begin(), senders.end());
 }
 
-/// Of the rows of a source as they lie in memory.
-std::string WeightTransfer::digest_of(const ParameterStore& weights, int source,
-                                      int64_t RowMove::*row) const {
-  Digest digest;
+int64_t WeightTransfer::bytes_from(int source) const {
+  int64_t bytes = 0;
   for (const WeightPiece& piece : pieces_)
-    if (piece.move.holder == source)
-      windows_.read(rows_of(weights, piece, piece.move.*row), piece.bytes,
-                    [&](const char* from, int64_t bytes) { digest.update(from, bytes); });
-  return digest.hex();
+    if (piece.move.holder == source) bytes += piece.bytes;
+  return bytes;
 }
 
-std::string WeightTransfer::message(const ParameterStore& weights, int source, int64_t version) const {
-  std::string bytes(sizeof version, '\0');
-  std::memcpy(bytes.data(), &version, sizeof version);
-  bytes += digest_of(weights, source, &RowMove::from);
+/// Of the rows of a source as they lie in memory.
+uint64_t WeightTransfer::digest_of(Ctx& c, const ParameterStore& weights, int source,
+                                   int64_t RowMove::*row) const {
+  const ArenaScope scope(c.scratch);
+  const Tensor sum = c.scratch.make({2}, DType::i32);
+  device::fill(c.lane, sum.raw(), 0, sum.bytes());
+  int64_t words = 0;
+  for (const WeightPiece& piece : pieces_) {
+    if (piece.move.holder != source) continue;
+    const int64_t elements = piece.bytes / dtype_size(weights.dtype());
+    add_digest(c, sum, make_tensor(rows_of(weights, piece, piece.move.*row), weights.dtype(), {elements}),
+               words);
+    words += digest_words(piece.bytes);
+  }
+  uint64_t digest = 0;
+  device::copy_from_device(c.lane, &digest, sum.data, sum.bytes());
+  return digest;
+}
+
+std::string WeightTransfer::notice(Ctx& c, const ParameterStore& weights, int source, int64_t version) const {
+  const Header header{version, digest_of(c, weights, source, &RowMove::from)};
+  return {reinterpret_cast<const char*>(&header), sizeof header};
+}
+
+bool WeightTransfer::is_notice(std::string_view message) { return message.size() == sizeof(Header); }
+
+std::vector<int64_t> WeightTransfer::places(const ParameterStore& weights, int source) const {
+  const char* const base = static_cast<const char*>(weights.flat_values().raw());
+  std::vector<int64_t> at;
+  for (const WeightPiece& piece : pieces_)
+    if (piece.move.holder == source) at.push_back(rows_of(weights, piece, piece.move.from) - base);
+  return at;
+}
+
+std::string WeightTransfer::message(Ctx& c, const ParameterStore& weights, int source,
+                                    int64_t version) const {
+  std::string bytes = notice(c, weights, source, version);
+  bytes.reserve(bytes.size() + static_cast<size_t>(bytes_from(source)));
   for (const WeightPiece& piece : pieces_)
     if (piece.move.holder == source)
       windows_.read(rows_of(weights, piece, piece.move.from), piece.bytes,
@@ -58,7 +90,7 @@ std::string WeightTransfer::message(const ParameterStore& weights, int source, i
 
 void WeightTransfer::look_into(const ParameterStore& weights, int source, std::string_view message,
                                const See& see) const {
-  const char* from = message.data() + kHeader;
+  const char* from = message.data() + sizeof(Header);
   for (const WeightPiece& piece : pieces_) {
     if (piece.move.holder != source) continue;
     see(weights.list()[piece.parameter], piece, from);
@@ -66,28 +98,40 @@ void WeightTransfer::look_into(const ParameterStore& weights, int source, std::s
   }
 }
 
-void WeightTransfer::apply(ParameterStore& weights, int source, int64_t version,
-                           std::string_view message) const {
-  size_t expected = kHeader;
-  for (const WeightPiece& piece : pieces_)
-    if (piece.move.holder == source) expected += static_cast<size_t>(piece.bytes);
-  CHECK(message.size() == expected, "weights from trainer {}: {} bytes instead of {}", source, message.size(),
-        expected);
-  int64_t theirs = 0;
-  std::memcpy(&theirs, message.data(), sizeof theirs);
-  CHECK(theirs == version, "weights of version {} came, {} is awaited", theirs, version);
+void WeightTransfer::take_rows(ParameterStore& weights, int source, std::string_view message) const {
   look_into(weights, source, message, [&](const Parameter&, const WeightPiece& piece, const char* from) {
     windows_.write(
         rows_of(weights, piece, piece.move.to), piece.bytes,
         [&](char* to, int64_t at, int64_t bytes) { std::memcpy(to, from + at, static_cast<size_t>(bytes)); });
   });
-  const std::string said(message.substr(sizeof theirs, kDigestDigits)),
-      mine = digest_of(weights, source, &RowMove::to);
-  if (said != mine)
+}
+
+void WeightTransfer::read_rows(Lane& lane, ParameterStore& weights, int source,
+                               const WeightMemory& memory) const {
+  size_t next = 0;
+  for (const WeightPiece& piece : pieces_)
+    if (piece.move.holder == source)
+      device::copy(lane, rows_of(weights, piece, piece.move.to), memory.base + memory.at.at(next++),
+                   piece.bytes);
+}
+
+void WeightTransfer::apply(Ctx& c, ParameterStore& weights, int source, int64_t version,
+                           std::string_view message, const WeightMemory& memory) const {
+  const auto expected = static_cast<size_t>(memory.base != nullptr ? 0 : bytes_from(source)) + sizeof(Header);
+  CHECK(message.size() == expected, "weights from trainer {}: {} bytes instead of {}", source, message.size(),
+        expected);
+  Header said;
+  std::memcpy(&said, message.data(), sizeof said);
+  CHECK(said.version == version, "weights of version {} came, {} is awaited", said.version, version);
+  if (memory.base != nullptr)
+    read_rows(c.lane, weights, source, memory);
+  else
+    take_rows(weights, source, message);
+  if (const uint64_t mine = digest_of(c, weights, source, &RowMove::to); said.digest != mine)
     fail(Exit::storage,
          {.what = "weights were changed on their way to this rank",
           .where = fmt::format("transfer from trainer rank {}", source),
-          .why = fmt::format("digest {} there, {} here", said, mine),
+          .why = fmt::format("digest {:016x} there, {:016x} here", said.digest, mine),
           .fix = "memory or network of a node is faulty: look at its logs, and resume without that node"});
 }
 

@@ -31,7 +31,7 @@ bool RolloutRole::phase(int64_t step) {
 bool RolloutRole::receive_weights(int64_t version) {
   const TraceSpan span(p_.trace, version, "rollout", fmt::format("get weights {}", version));
   const ParameterStore* trained = trains() ? &p_.trained->parameters() : nullptr;
-  if (!p_.weights.receive(p_.ctx.lane, p_.model.parameters(), trained, version)) return false;
+  if (!p_.weights.receive(p_.ctx, p_.model.parameters(), trained, version)) return false;
   if (p_.trained != &p_.model)
     p_.trace.arrow(version, "rollout", weights_arrow(version, p_.trace.rank()), Trace::Arrow::ends);
   return true;

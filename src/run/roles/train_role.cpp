@@ -35,6 +35,7 @@ TrainRole::TrainRole(const Parts& parts)
                trainer_options(config(), plan()), parts.pipeline) {
   p_.memory.add(parts.model.device(), [this] { return trainer_.held_bytes(); });
   p_.memory.add(trainer_.optimizer().state_device(), [this] { return trainer_.optimizer().held_bytes(); });
+  trainer_.set_change_hook([this] { p_.weights.wait_read(); });
   if (const std::string& folder = p_.task.gradient_folder; !folder.empty())
     trainer_.set_gradient_hook(gradient_dump(folder, p_.replicas, shared_model()));
 }
@@ -223,7 +224,7 @@ void TrainRole::stop(int64_t step, const std::string& defect, std::span<const Gr
 std::unique_ptr<Role> make_train_role(const RoleParts& p) {
   return std::make_unique<TrainRole>(TrainRole::Parts{p.task, p.ctx, *p.trained, *p.trainers, *p.dp,
                                                       *p.replicas, *p.model, p.pipeline, p.end, p.groups,
-                                                      p.journal, p.memory, p.trace});
+                                                      p.weights, p.journal, p.memory, p.trace});
 }
 
 }  // namespace temper

@@ -20,6 +20,7 @@ class TrainRole : public Role {
     Pipeline pipeline;
     EndOfRun& end;
     GroupExchange& groups;
+    WeightSync& weights;
     Journal& journal;
     MemoryLedger& memory;
     Trace& trace;

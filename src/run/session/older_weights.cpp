@@ -64,7 +64,7 @@ void publish_older_weights(RunRank& rank, const CheckpointReader& checkpoint, Ro
       }
     }
     checkpoint.fill(tensors);
-    rank.weights.publish_older(weights, version);
+    rank.weights.publish_older(rank.host->ctx(), weights, version);
     if (!rollout) continue;
     rank.weights.start(version);
     rollout->phase(version + 1);

@@ -137,6 +137,12 @@ void RunRank::remember_verdicts() {
   world->barrier("verdicts of reward programs read by all ranks");
 }
 
+void RunRank::connect_weights() {
+  if (task.replay()) return;
+  const Model* const generates = generating();
+  weights.connect(trains() ? &policy->parameters() : nullptr, generates ? &generates->parameters() : nullptr);
+}
+
 void RunRank::lend_memory() {
   host->ctx().lane.wait();
   host->ctx().scratch.trim();

@@ -33,6 +33,8 @@ struct RunRank {
   int64_t first_step() const { return (trains() ? resume.step : resume.weights) + 1; }
   /// The first trainer rank writes what the run leaves.
   bool writes() const { return trainers && trainers->rank() == 0; }
+  /// All ranks with roles, when they have their models.
+  void connect_weights();
   /// After a phase: what it used is the next one's.
   void lend_memory();
 

@@ -149,6 +149,8 @@ std::string carriers(RunRank& rank) {
       }
   std::string text;
   for (const auto& [carrier, names] : axes) text += fmt::format("; tensors over {} by {}", names, carrier);
+  if (const size_t readers = rank.weights.num_readers(); readers > 0)
+    text += fmt::format("; weights read out of this GPU's memory by {} ranks", readers);
   return text;
 }
 
@@ -156,6 +158,7 @@ std::string carriers(RunRank& rank) {
 
 void start_run(RunRank& rank) {
   enter_phase(Phase::load);
+  rank.connect_weights();
   restore(rank);
   if (!rank.trains()) return;
   if (rank.folder) {

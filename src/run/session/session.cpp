@@ -18,7 +18,7 @@ void publish_weights(RunRank& rank, int64_t step) {
   if (rank.writes())
     for (const int to : rank.task.plan.weight_receivers())
       rank.trace.arrow(step, "trainer", weights_arrow(step, to), Trace::Arrow::begins);
-  rank.weights.publish(rank.policy->parameters(), step);
+  rank.weights.publish(rank.host->ctx(), rank.policy->parameters(), step);
 }
 
 /// True when the run was stopped before its last step.
@@ -61,10 +61,11 @@ int run_session(const RunTask& task, const MpiSession& mpi, std::span<const Role
   } else {
     start_run(rank);
     if (rank.trains() && rank.resume.step < rank.last_step())
-      rank.weights.publish(rank.policy->parameters(), rank.resume.step);
+      rank.weights.publish(rank.host->ctx(), rank.policy->parameters(), rank.resume.step);
     stopped = !finish_begun_step(rank) || run_steps(rank);
   }
   enter_phase(Phase::sync);
+  rank.weights.disconnect();
   rank.trace.write(*rank.world, rank.folder ? rank.folder->path("trace") : "");
   rank.world->barrier("end of the run");
   return static_cast<int>(stopped ? Exit::retry : Exit::ok);

@@ -15,6 +15,11 @@ bool back(char* at, int64_t bytes, uint64_t& handle);
 /// No work may be under way on it.
 void give_back(char* at, int64_t bytes, uint64_t handle) noexcept;
 
+/// Memory that is no part of such a range: one allocation, which other processes can open (gpu/peer_memory.h).
+/// Null when none is left.
+char* allocate_shared(int64_t bytes);
+void release_shared(char* base) noexcept;
+
 /// Host memory that the selected GPU reads and writes at the host's own addresses.
 void pin(char* base, int64_t bytes);
 void unpin(char* base) noexcept;

@@ -1,4 +1,4 @@
-#include "src/core/cuda_memory.h"
+#include "src/core/gpu/cuda_memory.h"
 
 #ifdef TEMPER_CUDA
 #include <cuda.h>
@@ -142,6 +142,20 @@ void give_back(char* at, int64_t bytes, uint64_t handle) noexcept {
   (void)driver().unmap(address(at), static_cast<size_t>(bytes));
   spare().put(bytes, handle);
 }
+
+char* allocate_shared(int64_t bytes) {
+  void* base = nullptr;
+  for (const bool again : {false, true}) {
+    const cudaError_t error = cudaMalloc(&base, static_cast<size_t>(bytes));
+    if (error == cudaSuccess) return static_cast<char*>(base);
+    if (error != cudaErrorMemoryAllocation) CUDA_CHECK(error);
+    (void)cudaGetLastError();
+    if (!again) spare().release_all();
+  }
+  return nullptr;
+}
+
+void release_shared(char* base) noexcept { (void)cudaFree(base); }
 
 void pin(char* base, int64_t bytes) {
   void* seen = nullptr;

@@ -123,7 +123,7 @@ deps:
 test: deps
 	@$(MAKE) --no-print-directory build/temper tests
 	@tools/run_tests.sh $(B)
-# Needs a GPU: not a part of `make test`.
+# Needs a GPU: not a part of `make test`. One at a time: some take all the memory that there is.
 test-gpu: deps
 	@$(MAKE) --no-print-directory build/temper $(GPU_TESTS) $(GPU_OP_TESTS)
 	@SUITE=gpu JOBS=1 tools/run_tests.sh $(B)

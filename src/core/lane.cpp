@@ -1,6 +1,7 @@
 #include "src/core/lane.h"
 
 #include <chrono>
+#include <exception>
 #include <thread>
 
 #ifdef TEMPER_CUDA
@@ -35,7 +36,12 @@ Lane::Lane(Device device) : device_(device) {
 #endif
 }
 
+/// Memory of its work may go after it: none is under way then, unless an error leaves work that never ends.
 Lane::~Lane() {
+#ifdef TEMPER_CUDA
+  if (stream_ != nullptr && std::uncaught_exceptions() == 0)
+    (void)cudaStreamSynchronize(static_cast<cudaStream_t>(stream_));
+#endif
   libraries_.reset();
 #ifdef TEMPER_CUDA
   for (void* event : {event_, near_})

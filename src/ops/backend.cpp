@@ -5,8 +5,8 @@
 namespace temper {
 
 Backend::Backend(Device device, int threads)
-    : lane_(device),
-      scratch_(device, MemoryUse::scratch),
+    : scratch_(device, MemoryUse::scratch),
+      lane_(device),
       team_(threads),
       ctx_{scratch_, lane_, counts_only(device) ? Threads::counted(threads) : Threads(team_)} {
 #ifdef TEMPER_CUDA

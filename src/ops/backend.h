@@ -16,8 +16,8 @@ class Backend {
   Ctx& ctx() { return ctx_; }
 
  private:
+  Arena scratch_;  // goes after the work of the lane
   Lane lane_;
-  Arena scratch_;
   ThreadTeam team_;
   Ctx ctx_;
 };

@@ -1,4 +1,5 @@
-// Kernels that read weights ahead of their turn: right after a writer that called Lane::order, wrong without.
+// Kernels that read weights ahead of their turn: right after a writer that called Lane::order, wrong without;
+// lanes beside each other, and the end of one.
 
 #include "src/core/stopwatch.h"
 #include "src/ops/linear.h"
@@ -99,6 +100,21 @@ TEST(Lane, LanesAreIndependent) {
   }
   EXPECT_EQ(seen, Values(1024, 0.0));
   EXPECT_EQ(to.values(), from.values());
+}
+
+/// What is still queued when a backend goes runs on its memory: a fault would be every lane's.
+TEST(Lane, MemoryOfABackendGoesAfterItsWork) {
+  Backend stays(Device::cuda);
+  const Values numbers = round_to(normal_values(1024, 1), DType::f32);
+  {
+    Backend goes(Device::cuda);
+    TestTensor from(goes.ctx(), numbers, DType::f32, {1024}), to(goes.ctx(), DType::f32, {1024});
+    goes.ctx().lane.wait();
+    copy_late(goes.ctx().lane, to, from);
+    const Tensor again = to;
+    device::fill(goes.ctx().lane, again.raw(), 0, again.bytes());
+  }
+  EXPECT_EQ(TestTensor(stays.ctx(), numbers, DType::f32, {1024}).values(), numbers);
 }
 
 }  // namespace

@@ -17,14 +17,13 @@
 namespace temper {
 namespace {
 
-constexpr size_t kHeader = sizeof(uint64_t);      // the length of the whole message, before its first part
-constexpr size_t kFirstBytes = size_t{32} << 10;  // of the first part: all of most messages
-constexpr size_t kPartBytes = size_t{64} << 20;   // of each that follows: MPI counts stay far below 2^31
+constexpr size_t kPartBytes = size_t{64} << 20;  // MPI counts stay far below 2^31
+constexpr size_t kHeader = sizeof(uint64_t);     // the length of the whole message, before its first part
 
-/// A message that MPI is still reading from: the first part is a copy, the others lie in `bytes`.
+/// A message that MPI is still reading from.
 struct Outgoing {
   int channel = 0;
-  std::string first, bytes;
+  std::string bytes;
   std::vector<MPI_Request> parts;
 };
 
@@ -55,18 +54,16 @@ class MpiMailbox : public Mailbox {
     }
     Outgoing& out = outgoing_.emplace_back();
     out.channel = channel;
-    out.bytes = std::move(bytes);
-    const uint64_t size = out.bytes.size();
-    out.first.assign(reinterpret_cast<const char*>(&size), kHeader);
-    out.first.append(out.bytes, 0, kFirstBytes);
-    const auto send = [&](const char* part, size_t count) {
-      check_mpi(
-          MPI_Isend(part, static_cast<int>(count), MPI_BYTE, to, channel, comm_, &out.parts.emplace_back()),
-          "MPI_Isend");
-    };
-    send(out.first.data(), out.first.size());
-    for (size_t at = kFirstBytes; at < size; at += kPartBytes)
-      send(out.bytes.data() + at, std::min(kPartBytes, size - at));
+    out.bytes.resize(kHeader + bytes.size());
+    const uint64_t size = bytes.size();
+    std::memcpy(out.bytes.data(), &size, kHeader);
+    std::copy(bytes.begin(), bytes.end(), out.bytes.begin() + kHeader);
+    for (size_t at = 0; at < out.bytes.size(); at += kPartBytes) {
+      const size_t part = std::min(kPartBytes, out.bytes.size() - at);
+      check_mpi(MPI_Isend(out.bytes.data() + at, static_cast<int>(part), MPI_BYTE, to, channel, comm_,
+                          &out.parts.emplace_back()),
+                "MPI_Isend");
+    }
   }
 
   std::optional<Message> poll(int channel) override {
@@ -90,7 +87,7 @@ class MpiMailbox : public Mailbox {
     free_sent();
     int64_t bytes = 0;
     for (const Outgoing& out : outgoing_)
-      if (out.channel == channel) bytes += static_cast<int64_t>(kHeader + out.bytes.size());
+      if (out.channel == channel) bytes += static_cast<int64_t>(out.bytes.size());
     return bytes;
   }
 
@@ -133,14 +130,14 @@ class MpiMailbox : public Mailbox {
     CHECK(part.size() >= kHeader, "a message of {} bytes", part.size());
     std::memcpy(&size, part.data(), kHeader);
     Message message{status.MPI_SOURCE, part.substr(kHeader)};
-    CHECK(message.bytes.size() == std::min<size_t>(size, kFirstBytes),
-          "{} bytes of a message of {} came first", message.bytes.size(), size);
-    message.bytes.resize(size);
-    for (size_t at = kFirstBytes; at < size; at += kPartBytes) {
-      const auto count = static_cast<int>(std::min(kPartBytes, size - at));
-      check_mpi(MPI_Irecv(message.bytes.data() + at, count, MPI_BYTE, message.from, channel, comm_, &request),
+    message.bytes.reserve(size);
+    while (message.bytes.size() < size) {
+      part.resize(std::min(kPartBytes, size - message.bytes.size()));
+      check_mpi(MPI_Irecv(part.data(), static_cast<int>(part.size()), MPI_BYTE, message.from, channel, comm_,
+                          &request),
                 "MPI_Irecv");
       wait(request);
+      message.bytes += part;
     }
     return message;
   }

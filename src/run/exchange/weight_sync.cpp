@@ -124,7 +124,7 @@ void WeightSync::post(Ctx& c, const ParameterStore& trained, int64_t version, By
   const int own = routes_.source(mailbox_.rank());
   std::map<std::tuple<int, int64_t, bool>, std::string> by_place;
   std::set<std::pair<int, int64_t>> places;
-  std::map<size_t, std::string> first_model;
+  std::map<size_t, std::string> first_model, free = take_oldest(version - keeps_);
   for (size_t i = 0; i < routes_.receivers.size(); ++i) {
     const WeightRoutes::Receiver& to = routes_.receivers[i];
     const WeightTransfer& plan = transfer(trained, i);
@@ -138,11 +138,17 @@ void WeightSync::post(Ctx& c, const ParameterStore& trained, int64_t version, By
     bytes_moved_ += static_cast<int64_t>(bytes.size()) + (reads ? plan.bytes_from(own) : 0);
     reading_ += reads;
     if (keeps_ > 0 && (!alike || places.emplace(to.place.rank, unit).second))
-      first_model[i] = reads ? plan.message(c, trained, own, version) : bytes;
+      first_model[i] = reads ? plan.message(c, trained, own, version, std::move(free[i])) : bytes;
   }
-  if (keeps_ == 0 || routes_.receivers.empty()) return;
-  sent_[version] = std::move(first_model);
-  sent_.erase(sent_.begin(), sent_.lower_bound(version - keeps_));
+  if (keeps_ > 0 && !routes_.receivers.empty()) sent_[version] = std::move(first_model);
+}
+
+/// What is kept no longer when only `version` and later ones are; its memory is used again.
+std::map<size_t, std::string> WeightSync::take_oldest(int64_t version) {
+  std::map<size_t, std::string> oldest;
+  for (auto at = sent_.begin(); at != sent_.end() && at->first < version; at = sent_.erase(at))
+    oldest = std::move(at->second);
+  return oldest;
 }
 
 bool WeightSync::look_into_sent(const ParameterStore& trained, int64_t version,

@@ -88,6 +88,7 @@ class WeightSync {
   void open(const ParameterStore& generating);
   Message await(int channel, const char* what);
   void post(Ctx& c, const ParameterStore& trained, int64_t version, By by);
+  std::map<size_t, std::string> take_oldest(int64_t version);
   /// As far as messages have come.
   bool all_read();
   std::optional<std::string> next_from(int source);

@@ -77,9 +77,10 @@ std::vector<int64_t> WeightTransfer::places(const ParameterStore& weights, int s
   return at;
 }
 
-std::string WeightTransfer::message(Ctx& c, const ParameterStore& weights, int source,
-                                    int64_t version) const {
-  std::string bytes = notice(c, weights, source, version);
+std::string WeightTransfer::message(Ctx& c, const ParameterStore& weights, int source, int64_t version,
+                                    std::string into) const {
+  std::string bytes = std::move(into);
+  bytes.assign(notice(c, weights, source, version));
   bytes.reserve(bytes.size() + static_cast<size_t>(bytes_from(source)));
   for (const WeightPiece& piece : pieces_)
     if (piece.move.holder == source)

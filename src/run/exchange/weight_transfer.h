@@ -42,8 +42,10 @@ class WeightTransfer {
   bool sends(int source) const { return std::binary_search(senders_.begin(), senders_.end(), source); }
   /// Of rows that `source` sends, version and digest not counted.
   int64_t bytes_from(int source) const;
-  /// What source number `source` sends of its weights for this version.
-  std::string message(Ctx& c, const ParameterStore& weights, int source, int64_t version) const;
+  /// What source number `source` sends of its weights for this version. In memory of `into`, where that has
+  /// enough: new pages can cost more than the copy.
+  std::string message(Ctx& c, const ParameterStore& weights, int source, int64_t version,
+                      std::string into = {}) const;
   /// The same without the rows, and for once where they begin, in bytes from `weights.flat_values()` on.
   std::string notice(Ctx& c, const ParameterStore& weights, int source, int64_t version) const;
   std::vector<int64_t> places(const ParameterStore& weights, int source) const;

@@ -227,7 +227,7 @@ help:
 	@echo "make demo-control           its GRPO with shuffled answers: nothing is learned"
 	@echo "make learn                  products in written steps: SFT, GRPO with three seeds, on an H100 or H200"
 	@echo "make bench                  speed: of the GPU where there is one, else of the CPU kernels and of a step"
-	@echo "make bench-ranks GPUS=2     tensors between GPUs of one host, updates in layouts"
+	@echo "make bench-ranks GPUS=2     tensors and new weights between GPUs of one host, updates in layouts"
 	@echo "make install PREFIX=DIR     DIR/bin/temper, DIR/share/temper, man page, completion (now $(PREFIX))"
 	@echo "make package                build/package/temper_*.deb for CPUs of x86-64-v3 (or ARCH=...); make test-package"
 	@echo "make compile_commands.json  for editors and clang-tidy"

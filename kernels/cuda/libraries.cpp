@@ -4,8 +4,8 @@
 
 #include <cctype>
 
-#include "src/core/process/cuda_version.h"
 #include "src/core/file.h"
+#include "src/core/process/cuda_version.h"
 
 namespace temper::cuda {
 

@@ -38,10 +38,10 @@ Lane::Lane(Device device) : device_(device) {
 
 /// Memory of its work may go after it: none is under way then, unless an error leaves work that never ends.
 Lane::~Lane() {
-#ifdef TEMPER_CUDA
-  if (stream_ != nullptr && std::uncaught_exceptions() == 0)
-    (void)cudaStreamSynchronize(static_cast<cudaStream_t>(stream_));
-#endif
+  try {
+    if (stream_ != nullptr && std::uncaught_exceptions() == 0) wait();
+  } catch (const Error&) {  // of a GPU that every later call finds in the same state
+  }
   libraries_.reset();
 #ifdef TEMPER_CUDA
   for (void* event : {event_, near_})

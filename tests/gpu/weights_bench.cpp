@@ -1,7 +1,9 @@
 // New weights from a rank that trains to one that generates, as the run sends them
 // (run/exchange/weight_sync.h), beside a plain copy of as many bytes by the same way: seconds of the slower
-// rank, from publishing to the receiver's comparison of digests. usage: mpirun -n 2 weights_bench [GB]
+// rank, from publishing to the receiver's comparison of digests. By message no more than 1 GB is sent.
+// usage: mpirun -n 2 weights_bench [GB]
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -29,10 +31,8 @@ class Bench {
     weights_.allocate(DType::bf16, trains_, Device::cuda);
     NormalBlock().fill(Device::cuda, weights_.flat_values(), 1, 0, mpi.rank());
   }
-  void run() {
-    if (mpi_.rank() == 0)
-      std::printf("%.2f GB of weights\n", 1e-9 * static_cast<double>(weights_.value_bytes()));
-    report("by message, through host memory", sync(false));
+  void messages() { report("by message, through host memory", sync(false)); }
+  void reading() {
     report("out of the trainer's GPU memory", sync(true));
     report("a plain copy out of it", plain_copy());
   }
@@ -81,9 +81,9 @@ class Bench {
     });
   }
   void report(const char* what, double took) const {
+    const double gigabytes = 1e-9 * static_cast<double>(weights_.value_bytes());
     if (mpi_.rank() == 0)
-      std::printf("| weights %s | %.4f s | %.1f GB/s |\n", what, took,
-                  1e-9 * static_cast<double>(weights_.value_bytes()) / took);
+      std::printf("| %.2f GB of weights %s | %.4f s | %.1f GB/s |\n", gigabytes, what, took, gigabytes / took);
   }
 
   const MpiSession& mpi_;
@@ -105,5 +105,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: mpirun -n 2 %s [GB]\n", argv[0]);
     return 64;
   }
-  temper::Bench(mpi, argc > 1 ? std::atof(argv[1]) : 16).run();
+  const double gigabytes = argc > 1 ? std::atof(argv[1]) : 16;
+  temper::Bench(mpi, std::min(1.0, gigabytes)).messages();
+  temper::Bench(mpi, gigabytes).reading();
 }

@@ -40,43 +40,101 @@ void Collectives::exchange(Ctx& c, std::span<const Parcel> out, std::span<const 
   transport_->exchange(c.lane, out, in, what);
 }
 
+Lane& Collectives::lane_beside(Device device) {
+  if (!beside_) beside_ = std::make_unique<Lane>(device, Turn::first);
+  return *beside_;
+}
+
+Ctx Collectives::beside(Ctx& c) { return {c.scratch, lane_beside(c.lane.device()), c.threads, nullptr}; }
+
+int64_t Collectives::step(DType dtype) const { return kSumBytes / dtype_size(dtype) / size() / 64 * 64; }
+
+/// A part of each rank's range: this rank's one of every rank, in memory or where it lies, to be added.
+struct Collectives::Piece {
+  std::span<const FlatRange> ranges;
+  int64_t at, step;  // in every range
+  CTensor parts;
+  Tensor sum, memory;  // [own range], [ranks * step]
+  int me;
+
+  int64_t ranks() const { return std::ssize(ranges); }
+  FlatRange of(int64_t peer) const { return part_of(ranges[static_cast<size_t>(peer)], at, step); }
+  Tensor got() const {
+    const int64_t own = of(me).size();
+    return make_tensor(memory.raw(), parts.dtype, {ranks(), own});
+  }
+};
+
+void Collectives::exchange_piece(Lane& lane, const Piece& piece, const char* what) {
+  const Tensor got = piece.got();
+  const int64_t own = got.dim(1);
+  std::vector<Parcel> out, in;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank()) continue;
+    out.push_back(parcel(peer, piece.parts, piece.of(peer)));
+    in.push_back(parcel(peer, got, {peer * own, (peer + 1) * own}));
+  }
+  transport_->exchange(lane, out, in, what);
+}
+
+void Collectives::add_piece(Ctx& c, const Piece& piece) {
+  const FlatRange mine = piece.of(rank());
+  if (mine.size() == 0) return;
+  const int64_t begin = piece.ranges[static_cast<size_t>(rank())].begin;
+  const Tensor got = piece.got(), own = view_range(piece.parts, mine),
+               to = view_range(piece.sum, {mine.begin - begin, mine.end - begin});
+  if (like_gpu(c.device)) return sum_in_order(c, to, got, own, rank());
+  // Host memory that nobody writes to is not taken, and the plan counts what is asked for.
+  device::copy(c.lane, bytes_at(got, rank() * mine.size()), own.data, own.bytes());
+  sum_in_order(c, to, got);
+}
+
+Tensor Collectives::make_pieces(Ctx& c, int64_t elements, DType dtype) const {
+  return c.scratch.make({size() * std::min(step(dtype), shard_range(elements, 0, size()).size())}, dtype);
+}
+
 void Collectives::reduce_scatter_ranges(Ctx& c, const Tensor& sum, const CTensor& parts,
-                                        std::span<const FlatRange> ranges, const char* what) {
-  const int ranks = size(), me = rank();
-  const FlatRange& range = ranges[static_cast<size_t>(me)];
-  for (int peer = 0; peer < ranks; ++peer)  // all pieces, also where only the first is exchanged
-    if (peer != me) bytes_sent_ += ranges[static_cast<size_t>(peer)].size() * dtype_size(parts.dtype);
+                                        std::span<const FlatRange> ranges, const char* what,
+                                        const Tensor& pieces) {
   int64_t longest = 0;
-  for (const FlatRange& r : ranges) longest = std::max(longest, r.size());
-  const int64_t step = std::max<int64_t>(1, kSumBytes / dtype_size(parts.dtype) / ranks);
-  for (int64_t at = 0; at < longest; at += step) {
-    ArenaScope scope(c.scratch);
-    const FlatRange mine = part_of(range, at, step);
-    const Tensor got = c.scratch.make({ranks, mine.size()}, parts.dtype);
-    std::vector<Parcel> out, in;
-    for (int peer = 0; peer < ranks; ++peer) {
-      if (peer == me) continue;
-      out.push_back(parcel(peer, parts, part_of(ranges[static_cast<size_t>(peer)], at, step)));
-      in.push_back(parcel(peer, got, {peer * mine.size(), (peer + 1) * mine.size()}));
+  for (int peer = 0; peer < size(); ++peer) {
+    const int64_t own = ranges[static_cast<size_t>(peer)].size();
+    longest = std::max(longest, own);
+    // All pieces, also where only the first is exchanged.
+    if (peer != rank()) bytes_sent_ += own * dtype_size(parts.dtype);
+  }
+  if (longest == 0) return;
+  ArenaScope scope(c.scratch);
+  const int64_t one = std::min(step(parts.dtype), longest), half = size() * one;
+  // On a GPU pieces travel on the lane beside while those before them are added, where c is not on it.
+  const bool overlap =
+      pieces.empty() && longest > one && like_gpu(c.device) && &c.lane != &lane_beside(c.lane.device());
+  const Tensor memory = pieces.empty() ? c.scratch.make({(overlap ? 2 : 1) * half}, parts.dtype) : pieces;
+  CHECK(memory.size() >= half, "{} elements of memory for pieces of {}", memory.size(), half);
+  const auto piece = [&](int64_t number) {
+    const int64_t begin = overlap ? number % 2 * half : 0;
+    return Piece{ranges, number * one, one, parts, sum, rows(memory, begin, begin + half), rank()};
+  };
+  Lane& carrying = overlap ? lane_beside(c.lane.device()) : c.lane;
+  if (overlap) carrying.follow(c.lane);
+  const int64_t count =
+      counts_only(c.device) ? 1 : (longest + one - 1) / one;  // none takes more than the first
+  exchange_piece(carrying, piece(0), what);
+  for (int64_t number = 0; number < count; ++number) {
+    if (overlap) c.lane.follow(carrying);
+    if (overlap && number + 1 < count) {
+      carrying.follow(c.lane);  // the sum before, of the memory that the next piece takes
+      exchange_piece(carrying, piece(number + 1), what);
     }
-    transport_->exchange(c.lane, out, in, what);
-    const Tensor own = view_range(parts, mine),
-                 to = view_range(sum, {mine.begin - range.begin, mine.end - range.begin});
-    if (mine.size() > 0 && like_gpu(c.device)) {
-      sum_in_order(c, to, got, own, me);
-    } else if (mine.size() > 0) {
-      // Host memory that nobody writes to is not taken, and the plan counts what is asked for.
-      device::copy(c.lane, bytes_at(got, me * mine.size()), own.data, own.bytes());
-      sum_in_order(c, to, got);
-    }
-    if (counts_only(c.device)) return;  // no piece takes more than the first
+    add_piece(c, piece(number));
+    if (!overlap && number + 1 < count) exchange_piece(carrying, piece(number + 1), what);
   }
 }
 
-void Collectives::reduce_scatter_sum(Ctx& c, const Tensor& flat, const char* what) {
+void Collectives::reduce_scatter_sum(Ctx& c, const Tensor& flat, const char* what, const Tensor& pieces) {
   if (size() == 1) return;
   const std::vector<FlatRange> ranges = shards(flat.size());
-  reduce_scatter_ranges(c, view_range(flat, ranges[static_cast<size_t>(rank())]), flat, ranges, what);
+  reduce_scatter_ranges(c, view_range(flat, ranges[static_cast<size_t>(rank())]), flat, ranges, what, pieces);
 }
 
 void Collectives::all_reduce_sum_into(Ctx& c, const Tensor& sum, const CTensor& parts, const char* what) {

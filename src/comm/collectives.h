@@ -39,22 +39,30 @@ class Collectives {
   /// To other ranks, so far.
   int64_t bytes_sent() const { return bytes_sent_; }
 
+  /// A context whose exchanges and sums go on beside the work of c. It has a lane of its own, of which there
+  /// is one for all callers, and c's scratch: neither of the two takes memory there that the other still has
+  /// work on.
+  Ctx beside(Ctx& c);
+
   /// flat [n]: this rank's shard_range becomes the sum over ranks; the rest is left as it was. fp32, fp64;
-  /// bf16 is added in fp32 and rounded once. Takes at most 64 MiB of scratch.
-  void reduce_scatter_sum(Ctx& c, const Tensor& flat, const char* what);
+  /// bf16 is added in fp32 and rounded once. `pieces`: of make_pieces, else it is taken from scratch.
+  void reduce_scatter_sum(Ctx& c, const Tensor& flat, const char* what, const Tensor& pieces = {});
+  /// Memory for sums of up to `elements` on a lane beside, in scratch: at most 64 MiB. Other sums take twice
+  /// that on a GPU, where pieces are added while the next ones are on their way.
+  Tensor make_pieces(Ctx& c, int64_t elements, DType dtype) const;
   /// flat [n]: every rank's shard_range is copied to all ranks.
   void all_gather_shards(Ctx& c, const Tensor& flat, const char* what);
   /// flat [n]: becomes the sum over ranks, the same bits on all of them.
   void all_reduce_sum(Ctx& c, const Tensor& flat, const char* what);
-  /// The same of parts [n] in the accumulate dtype of sum [n], rounded once. Takes at most 64 MiB of scratch.
+  /// The same of parts [n] in the accumulate dtype of sum [n], rounded once.
   void all_reduce_sum_into(Ctx& c, const Tensor& sum, const CTensor& parts, const char* what);
   /// sum [m] = over ranks of their block number `rank()` of `blocks` [size * m], in the accumulate dtype of
   /// sum, rounded once.
   void reduce_scatter_blocks(Ctx& c, const Tensor& sum, const CTensor& blocks, const char* what);
   /// sum = over ranks of the range `rank()` of `parts` [n], in the accumulate dtype of sum, which may be its
-  /// memory; rounded once. `ranges`: by rank. Takes at most 64 MiB of scratch.
+  /// memory; rounded once. `ranges`: by rank. `pieces`: as for reduce_scatter_sum.
   void reduce_scatter_ranges(Ctx& c, const Tensor& sum, const CTensor& parts,
-                             std::span<const FlatRange> ranges, const char* what);
+                             std::span<const FlatRange> ranges, const char* what, const Tensor& pieces = {});
   /// flat [n]: the range of every rank is copied to all ranks. `ranges`: by rank.
   void all_gather_ranges(Ctx& c, const Tensor& flat, std::span<const FlatRange> ranges, const char* what);
   /// out [size, ...]: `mine` of every rank in rank order, each of the same size.
@@ -67,9 +75,16 @@ class Collectives {
   void send_recv(Ctx& c, const CTensor& out, int to, const Tensor& in, int from, const char* what);
 
  private:
+  struct Piece;
   std::vector<FlatRange> shards(int64_t elements) const;
+  /// Of one rank's range, in a piece.
+  int64_t step(DType dtype) const;
+  Lane& lane_beside(Device device);
+  void exchange_piece(Lane& lane, const Piece& piece, const char* what);
+  void add_piece(Ctx& c, const Piece& piece);
 
   std::unique_ptr<Transport> transport_;
+  std::unique_ptr<Lane> beside_;  // it ends before what its work uses
   int64_t bytes_sent_ = 0;
 };
 

@@ -7,9 +7,14 @@
 #include <dlfcn.h>
 #include <nccl.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "src/core/cuda.h"
 #include "src/core/process/progress.h"
@@ -93,29 +98,53 @@ const Nccl& nccl() {
         .fix = "see what NCCL prints with NCCL_DEBUG=WARN; a run goes on from its newest checkpoint"});
 }
 
+/// Queues an exchange of one communicator.
+struct Exchange {
+  ncclComm_t comm;
+  cudaStream_t stream;
+  std::vector<Parcel> out, in;
+
+  ncclResult_t operator()() const {
+    if (const ncclResult_t code = nccl().group_start(); code != ncclSuccess) return code;
+    ncclResult_t bad = ncclSuccess;
+    for (const Parcel& p : out)
+      if (p.bytes > 0 && bad == ncclSuccess)
+        bad = nccl().send(p.data, static_cast<size_t>(p.bytes), ncclInt8, p.peer, comm, stream);
+    for (const Parcel& p : in)
+      if (p.bytes > 0 && bad == ncclSuccess)
+        bad = nccl().recv(p.data, static_cast<size_t>(p.bytes), ncclInt8, p.peer, comm, stream);
+    const ncclResult_t end = nccl().group_end();
+    return bad != ncclSuccess ? bad : end;
+  }
+};
+
+/// NCCL's calls queue work and return, but for those that wait for other ranks: these are made on a thread of
+/// their own, beside which messages of MPI move on, with a limit. (Communicators that never block would start
+/// a thread for every exchange: 100 us instead of 10.)
 class NcclTransport : public Transport {
  public:
   NcclTransport(const NcclId& id, int rank, int size, const char* axis, double limit_seconds)
       : rank_(rank),
         size_(size),
         where_(fmt::format("NCCL among {} ranks ({})", size, axis)),
-        limit_seconds_(limit_seconds) {
-    constexpr const char* kWhat = "ranks join";
+        limit_seconds_(limit_seconds),
+        sent_to_(static_cast<size_t>(size)),
+        got_from_(static_cast<size_t>(size)) {
     ncclUniqueId unique;
     static_assert(sizeof unique == sizeof id);
     std::memcpy(&unique, id.data(), sizeof unique);
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;  // no call of it waits; the waits here have a limit
-    try {
-      settle(nccl().init(&comm_, size, unique, rank, &config), kWhat, limit_seconds);
-    } catch (...) {
-      abort();
-      throw;
-    }
+    const auto joined = std::make_shared<ncclComm_t>();
+    wait_for(
+        [=] {
+          ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+          return nccl().init(joined.get(), size, unique, rank, &config);
+        },
+        "ranks join", limit_seconds);
+    comm_ = *joined;
   }
   ~NcclTransport() override {
     // Beside an error other ranks may never come to what is queued here.
-    if (std::uncaught_exceptions() > 0 || !finish()) abort();
+    if (std::uncaught_exceptions() > 0 || !finish()) (void)nccl().abort(comm_);
   }
 
   int rank() const override { return rank_; }
@@ -127,54 +156,65 @@ class NcclTransport : public Transport {
                 const char* what) override {
     note_wait(what, where_);          // the next wait of the host is for this, whoever waits
     lane.set_move_on(&mpi_progress);  // a rank that is waited for here may wait for a message
-    check(nccl().group_start(), what);
-    for (const Parcel& p : out)
-      if (p.bytes > 0)
-        check(nccl().send(p.data, static_cast<size_t>(p.bytes), ncclInt8, p.peer, comm_, stream_of(lane)),
-              what);
-    for (const Parcel& p : in)
-      if (p.bytes > 0)
-        check(nccl().recv(p.data, static_cast<size_t>(p.bytes), ncclInt8, p.peer, comm_, stream_of(lane)),
-              what);
-    settle(nccl().group_end(), what, limit_seconds_);
+    mpi_progress();
+    const Exchange queue{comm_, stream_of(lane), {out.begin(), out.end()}, {in.begin(), in.end()}};
+    // A first one with another rank connects to it, for which both have to come.
+    if (note_peers(out, sent_to_) + note_peers(in, got_from_) > 0)
+      wait_for(queue, what, limit_seconds_);
+    else
+      check(queue(), what);
+    ncclResult_t state = ncclSuccess;
+    check(nccl().async_error(comm_, &state), what);
+    check(state, what);
     lane.order();
   }
 
  private:
   void check(ncclResult_t code, const char* what) const {
-    if (code != ncclSuccess && code != ncclInProgress) fail_nccl(code, comm_, what, where_);
+    if (code != ncclSuccess) fail_nccl(code, comm_, what, where_);
   }
-  /// Until what was begun is queued, or has failed.
-  void settle(ncclResult_t code, const char* what, double limit_seconds) const {
-    check(code, what);
-    const auto settled = [&] {
+  /// How many of them are new.
+  static int64_t note_peers(std::span<const Parcel> parcels, std::vector<char>& known) {
+    return std::count_if(parcels.begin(), parcels.end(), [&](const Parcel& p) {
+      return p.bytes > 0 && std::cmp_less(p.peer, known.size()) &&
+             !std::exchange(known[static_cast<size_t>(p.peer)], 1);
+    });
+  }
+  /// A call that other ranks have to make, too. Beyond the limit its thread is left to itself: the process
+  /// ends soon.
+  template <class Call>
+  void wait_for(const Call& call, const char* what, double limit_seconds) const {
+    const auto result = std::make_shared<std::atomic<int> >(kUnderWay);
+    int gpu = 0;
+    CUDA_CHECK(cudaGetDevice(&gpu));
+    std::thread([=] {
+      (void)cudaSetDevice(gpu);
+      *result = call();
+    }).detach();
+    const auto done = [&] {
       mpi_progress();
-      ncclResult_t state = ncclSuccess;
-      check(nccl().async_error(comm_, &state), what);
-      check(state, what);
-      return state != ncclInProgress;
+      return *result != kUnderWay;
     };
-    wait_until(settled, rank_, what, where_, limit_seconds);
+    wait_until(done, rank_, what, where_, limit_seconds);
+    check(static_cast<ncclResult_t>(result->load()), what);
   }
   /// All that is queued is done and all ranks have come here. False: not within seconds.
   bool finish() noexcept {
     constexpr double kSeconds = 10;
     try {
-      settle(nccl().finalize(comm_), "end", kSeconds);
+      wait_for([comm = comm_] { return nccl().finalize(comm); }, "end", kSeconds);
       return nccl().destroy(comm_) == ncclSuccess;
     } catch (const std::exception&) {
       return false;
     }
   }
-  void abort() noexcept {
-    if (comm_ != nullptr) (void)nccl().abort(comm_);
-    comm_ = nullptr;
-  }
 
+  static constexpr int kUnderWay = -1;
   int rank_, size_;
   std::string where_;
   double limit_seconds_;
   ncclComm_t comm_ = nullptr;
+  std::vector<char> sent_to_, got_from_;  // by rank
 };
 
 }  // namespace

@@ -27,11 +27,14 @@ void move_on_until(void (*move_on)(), const State& state) {
 }  // namespace
 #endif
 
-Lane::Lane(Device device) : device_(device) {
+Lane::Lane(Device device, [[maybe_unused]] Turn turn) : device_(device) {
 #ifdef TEMPER_CUDA
   if (device != Device::cuda) return;
   cudaStream_t stream = nullptr;
-  CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  int last = 0, first = 0;
+  CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&last, &first));
+  CUDA_CHECK(
+      cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, turn == Turn::first ? first : last));
   stream_ = stream;
 #endif
 }
@@ -60,6 +63,7 @@ void Lane::follow([[maybe_unused]] const Lane& other) {
   }
   CUDA_CHECK(cudaEventRecord(event, stream_of(other)));
   CUDA_CHECK(cudaStreamWaitEvent(stream_of(*this), event));
+  ordered_ = true;
   if (other.moves_on()) move_on_ = other.move_on_;
 #endif
 }

@@ -15,9 +15,12 @@ struct LaneLibraries {
   virtual ~LaneLibraries() = default;
 };
 
+/// What has room on a GPU first, where work of two lanes is ready.
+enum class Turn { usual, first };
+
 class Lane {
  public:
-  explicit Lane(Device device = Device::cpu);
+  explicit Lane(Device device = Device::cpu, Turn turn = Turn::usual);
   ~Lane();
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
@@ -33,7 +36,8 @@ class Lane {
     if (move_on_ != nullptr && ++launches_ % kAhead == 0) stay_near();
     return std::exchange(ordered_, false);
   }
-  /// What comes on this lane begins when all that the other one has now is done. Of the same device.
+  /// What comes on this lane begins when all that the other one has now is done, as after `order`. Of the
+  /// same device.
   void follow(const Lane& other);
   /// The host waits for all work of this lane; errors of its kernels come out here.
   void wait();

@@ -66,8 +66,7 @@ Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* sav
 
 Tensor Attention::backward(Ctx& c, const Batch& b, CTensor dy, CTensor x, const AttentionSaved& s) const {
   dy = wo_.own_outputs(c, dy, b.stream());
-  wo_.backward_weight(c, dy, s.out, b.stream());
-  const Tensor dout = exchange_.to_heads(c, c.scratch, b, wo_.backward_input(c, dy, b.stream()),
+  const Tensor dout = exchange_.to_heads(c, c.scratch, b, wo_.backward(c, dy, s.out, b.stream()),
                                          "gradients of own heads, of all tokens");
   Tensor qkv = s.qkv;
   if (qkv.empty()) {
@@ -84,8 +83,7 @@ Tensor Attention::backward(Ctx& c, const Batch& b, CTensor dy, CTensor x, const 
                             q_norm_->value, k_norm_->value, s.head_rstd, rope_of(b), shape_);
   else
     rope_backward(c, dqkv, b.positions, rope_.cosine, rope_.sine, shape_);
-  wqkv_.backward_weight(c, dqkv, x, b.stream());
-  return wqkv_.backward_input(c, dqkv, b.stream());
+  return wqkv_.backward(c, dqkv, x, b.stream());
 }
 
 }  // namespace temper

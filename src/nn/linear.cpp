@@ -26,14 +26,63 @@ Tensor Linear::forward(Ctx& c, const CTensor& x, Arena& memory, const StreamRows
 }
 
 void Linear::forward_into(Ctx& c, const Tensor& y, const CTensor& x, const StreamRows& stream) const {
+  if (!split() || (!gathers() && !splits_.shares(stream))) return multiply(c, y, x);
+  if (!gathers())
+    return multiply_in_turn(c, x, stream, [&](const FlatRange& tokens, const CTensor& some) {
+      multiply(c, rows(y, tokens.begin, tokens.end), some);
+    });
+  if (splits_.shares(stream)) return multiply_for_owners(c, y, x, stream);
   ArenaScope scope(c.scratch);
-  if (!gathers()) return multiply(c, y, whole_input(c, x, stream));
   const Tensor mine = c.scratch.make({x.dim(0), weight_->value.dim(0)}, x.dtype);
   multiply(c, mine, whole_input(c, x, stream));
-  if (splits_.shares(stream))
-    columns_to_tokens(c, *splits_.tp, y, mine);
-  else
-    gather_columns(c, *splits_.tp, y, mine);
+  gather_columns(c, *splits_.tp, y, mine);
+}
+
+/// Column parallel: own tokens while those of others arrive.
+void Linear::multiply_in_turn(Ctx& c, const CTensor& own_x, const StreamRows& stream,
+                              const Product& product) const {
+  ArenaScope scope(c.scratch);
+  const FlatRange own = splits_.own_tokens(stream);
+  Ctx beside = splits_.tp->beside(c);
+  beside.lane.follow(c.lane);
+  const CTensor whole = whole_input(beside, own_x, stream);
+  product(own, own_x);
+  c.lane.follow(beside.lane);
+  product({0, own.begin}, rows(whole, 0, own.begin));
+  product({own.end, stream.tokens}, rows(whole, own.end, stream.tokens));
+}
+
+/// Row parallel: in step s rank r makes the tokens of rank r + 1 + s, its own ones last; the inputs of a step
+/// travel beside the products of the one before, its outputs beside those of the next.
+void Linear::multiply_for_owners(Ctx& c, const Tensor& y, const CTensor& x, const StreamRows& stream) const {
+  ArenaScope scope(c.scratch);
+  Collectives& tp = *splits_.tp;
+  const int ranks = tp.size(), me = tp.rank();
+  const auto owner = [ranks](int rank, int step) { return (rank + 1 + step) % ranks; };
+  const auto tokens = [&](int rank) { return token_share(stream.tokens, rank, ranks); };
+  const Tensor whole = c.scratch.make({stream.tokens, weight_->value.dim(1)}, x.dtype),
+               mine = c.scratch.make({stream.tokens, weight_->value.dim(0)}, x.dtype);
+  const auto part = [&](const Tensor& all, int step) {
+    const FlatRange range = tokens(owner(me, step));
+    return rows(all, range.begin, range.end);
+  };
+  Ctx beside = tp.beside(c);
+  const auto gather = [&](int step) {
+    std::vector<FlatRange> wanted;
+    for (int rank = 0; rank < ranks; ++rank) wanted.push_back(tokens(owner(rank, step)));
+    gather_columns_of(beside, tp, part(whole, step), x, wanted);
+  };
+  beside.lane.follow(c.lane);
+  gather(0);
+  c.lane.follow(beside.lane);
+  for (int step = 0; step < ranks; ++step) {
+    if (step + 1 < ranks) gather(step + 1);
+    multiply(c, part(mine, step), part(whole, step));
+    c.lane.follow(beside.lane);  // for the inputs of the next step, not for what comes now
+    beside.lane.follow(c.lane);
+    columns_to_tokens(beside, tp, y, (me + ranks - 1 - step) % ranks, part(mine, step), owner(me, step));
+  }
+  c.lane.follow(beside.lane);
 }
 
 void Linear::multiply(Ctx& c, const Tensor& y, const CTensor& x) const {
@@ -42,9 +91,12 @@ void Linear::multiply(Ctx& c, const Tensor& y, const CTensor& x) const {
 
 void Linear::forward_swiglu(Ctx& c, const Tensor& a, const CTensor& x, const StreamRows& stream) const {
   CHECK(!gathers(), "{} gathers its outputs", weight_->spec.name);
-  ArenaScope scope(c.scratch);
-  linear_swiglu_forward(c, a, whole_input(c, x, stream), weight_->value,
-                        bias_ ? CTensor(bias_->value) : CTensor{});
+  const Product product = [&](const FlatRange& tokens, const CTensor& some) {
+    linear_swiglu_forward(c, rows(a, tokens.begin, tokens.end), some, weight_->value,
+                          bias_ ? CTensor(bias_->value) : CTensor{});
+  };
+  if (splits_.shares(stream)) return multiply_in_turn(c, x, stream, product);
+  product({0, x.dim(0)}, x);
 }
 
 CTensor Linear::whole_input(Ctx& c, const CTensor& x, const StreamRows& stream) const {
@@ -65,35 +117,51 @@ CTensor Linear::own_outputs(Ctx& c, const CTensor& dy, const StreamRows& stream)
   return own;
 }
 
-Tensor Linear::backward_input(Ctx& c, const CTensor& own_dy, const StreamRows& stream) const {
-  const int64_t tokens = own_dy.dim(0), inputs = weight_->value.dim(1);
-  const bool to_stream = splits_.shares(stream) && !gathers();
-  const Tensor dx = c.scratch.make({to_stream ? splits_.own_tokens(stream).size() : tokens,
-                                    gathers() ? inputs / splits_.tp_ranks() : inputs},
-                                   own_dy.dtype);
-  if (!split()) {
-    linear_backward_input(c, dx, own_dy, weight_->value);
+Tensor Linear::backward(Ctx& c, const CTensor& own_dy, const CTensor& x, const StreamRows& stream) const {
+  const Tensor dx = c.scratch.like(x);
+  if (split()) {
+    split_backward(c, dx, own_dy, x, stream);
     return dx;
   }
-  ArenaScope scope(c.scratch);
-  const Tensor part = c.scratch.make({tokens, inputs}, accumulate_dtype(own_dy.dtype));
-  linear_backward_input(c, part, own_dy, weight_->value);
-  if (gathers())
-    sum_own_columns(c, *splits_.tp, dx, part);
-  else if (to_stream)
-    sum_own_tokens(c, *splits_.tp, dx, part, "gradient of an input, sum over tp for own tokens");
-  else
-    sum_parts(c, *splits_.tp, dx, part);
+  add_weight_gradient(c, own_dy, x);
+  add_bias_gradient(c, own_dy);
+  linear_backward_input(c, dx, own_dy, weight_->value);
   return dx;
 }
 
-void Linear::backward_weight(Ctx& c, const CTensor& own_dy, const CTensor& x,
-                             const StreamRows& stream) const {
-  // All ranks of a split take part in the exchanges of the input.
-  if (!weight_->has_grad()) return;
+/// Both lanes have the same scratch: of what is queued here only the exchanges take more of it, no product.
+void Linear::split_backward(Ctx& c, const Tensor& dx, const CTensor& own_dy, const CTensor& x,
+                            const StreamRows& stream) const {
   ArenaScope scope(c.scratch);
-  linear_backward_weight(c, weight_->grad, own_dy, whole_input(c, x, stream), weight_->take_write());
-  if (bias_) linear_backward_bias(c, bias_->grad_sum(c.lane), own_dy);
+  const Tensor part = c.scratch.make({own_dy.dim(0), weight_->value.dim(1)}, accumulate_dtype(own_dy.dtype));
+  Ctx beside = splits_.tp->beside(c);
+  beside.lane.follow(c.lane);
+  const CTensor whole_x = weight_->has_grad() ? whole_input(beside, x, stream) : CTensor{};
+  linear_backward_input(c, part, own_dy, weight_->value);
+  c.lane.follow(beside.lane);  // x is here
+  beside.lane.follow(c.lane);
+  sum_parts_of_input(beside, dx, part, stream);
+  add_weight_gradient(c, own_dy, whole_x);
+  c.lane.follow(beside.lane);
+  add_bias_gradient(c, own_dy);
+}
+
+void Linear::sum_parts_of_input(Ctx& c, const Tensor& dx, const CTensor& part,
+                                const StreamRows& stream) const {
+  if (gathers())
+    sum_own_columns(c, *splits_.tp, dx, part);
+  else if (splits_.shares(stream))
+    sum_own_tokens(c, *splits_.tp, dx, part, "gradient of an input, sum over tp for own tokens");
+  else
+    sum_parts(c, *splits_.tp, dx, part);
+}
+
+void Linear::add_weight_gradient(Ctx& c, const CTensor& own_dy, const CTensor& whole_x) const {
+  if (weight_->has_grad()) linear_backward_weight(c, weight_->grad, own_dy, whole_x, weight_->take_write());
+}
+
+void Linear::add_bias_gradient(Ctx& c, const CTensor& own_dy) const {
+  if (weight_->has_grad() && bias_) linear_backward_bias(c, bias_->grad_sum(c.lane), own_dy);
 }
 
 }  // namespace temper

@@ -38,11 +38,9 @@ class Mlp {
       swiglu_forward(c, a, saved.gate_up);
     }
     const CTensor own_dy = down_.own_outputs(c, dy, stream);
-    down_.backward_weight(c, own_dy, a, stream);
-    const Tensor da = down_.backward_input(c, own_dy, stream), dgate_up = saved.gate_up;
+    const Tensor da = down_.backward(c, own_dy, a, stream), dgate_up = saved.gate_up;
     swiglu_backward(c, dgate_up, da, saved.gate_up);
-    gate_up_.backward_weight(c, dgate_up, x, stream);
-    return gate_up_.backward_input(c, dgate_up, stream);
+    return gate_up_.backward(c, dgate_up, x, stream);
   }
 
  private:

@@ -96,14 +96,14 @@ void ParameterStore::allocate(DType storage, bool with_gradients, Device device,
   if (shards_values()) {
     shard_memory_ = Arena(device, MemoryUse::weights);
     window_memory_ = Arena(device, MemoryUse::weights);
-    value_shards_ = ShardedUnits(units_, shards, storage, shard_memory_, window_memory_, UnitWindows::two);
+    value_shards_ = ShardedUnits(units_, shards, storage, shard_memory_, window_memory_);
     if (!split_) window_memory_.suspend();
   }
   if (with_gradients) {
     const DType sums = accumulate_dtype(storage);
     grad_memory_ = Arena(device, MemoryUse::gradients);
     if (shards_grads())
-      grad_shards_ = ShardedUnits(units_, shards, sums, grad_memory_, grad_memory_, UnitWindows::one);
+      grad_shards_ = ShardedUnits(units_, shards, sums, grad_memory_, grad_memory_);
     else
       grads_ = grad_memory_.zeros({num_elements_}, sums);
     grad_memory_.suspend();

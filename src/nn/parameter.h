@@ -121,7 +121,7 @@ class ParameterStore {
   /// This rank's shard of a unit to its place among the unit's values.
   void place_own(Lane& lane, const Unit& unit) const;
   bool shards_grads() const { return shards_.ranks > 1; }
-  /// With shards: while they are made, until those of the next unit.
+  /// With shards: while they are made, until those of the unit after the next.
   Tensor grads_of(const Unit& unit) const;
   /// [size] sums from an element of the flat buffers on, in this rank's shard of a unit.
   Tensor grad_sums(int64_t first, int64_t size) const;

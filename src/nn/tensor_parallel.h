@@ -18,12 +18,16 @@ namespace temper {
 
 /// all [T, ranks * n]: `mine` [T, n] of every rank, side by side.
 void gather_columns(Ctx& c, Collectives& tp, const Tensor& all, const CTensor& mine);
+/// The same of the rows that each rank wants, by rank: all [own of them, ranks * n], mine [T, n].
+void gather_columns_of(Ctx& c, Collectives& tp, const Tensor& all, const CTensor& mine,
+                       std::span<const FlatRange> rows);
 /// The columns of this rank, of all [T, ranks * n]; in scratch.
 Tensor own_columns(Ctx& c, const Collectives& tp, const CTensor& all);
 /// all [T, n]: `mine` of every rank, its token_share of T.
 void gather_tokens(Ctx& c, Collectives& tp, const Tensor& all, const CTensor& mine);
-/// y [own tokens, ranks * n]: the columns of every rank, of which `mine` [T, n] has this one's; and back.
-void columns_to_tokens(Ctx& c, Collectives& tp, const Tensor& y, const CTensor& mine);
+/// Of y [own tokens, ranks * n] the columns of rank `from`; rank `to` gets `mine` [its tokens, n].
+void columns_to_tokens(Ctx& c, Collectives& tp, const Tensor& y, int from, const CTensor& mine, int to);
+/// mine [T, n]: of all tokens this rank's columns of y [own tokens, ranks * n].
 void tokens_to_columns(Ctx& c, Collectives& tp, const Tensor& mine, const CTensor& y);
 /// sum [own tokens, n] = over ranks of these rows of `parts` [T, n], in the accumulate dtype of sum.
 void sum_own_tokens(Ctx& c, Collectives& tp, const Tensor& sum, const CTensor& parts, const char* what);

@@ -26,7 +26,6 @@ void UnitGather::gather(Ctx& c, const ParameterStore& parameters, const Unit& un
     fetch(c, parameters, unit);
   else
     c.lane.follow(ahead_);
-  c.lane.order();
   if (!expected || ++next_ == order_.size()) return;
   const Unit& next = *order_[next_];
   if (parameters.values_of(next).data == parameters.values_of(unit).data) return;

@@ -7,28 +7,28 @@ namespace temper {
 namespace {
 
 /// Units with the same number share a window.
-size_t window_number(const std::vector<Unit>& units, size_t unit, UnitWindows at_once) {
+size_t window_number(const std::vector<Unit>& units, size_t unit) {
   if (units[unit].tied) return 0;
   const bool end = unit == 0 || unit + 1 == units.size();
-  return at_once == UnitWindows::one || end ? 1 : 2 + unit % 2;
+  return end ? 1 : 2 + unit % 2;
 }
 
 }  // namespace
 
 ShardedUnits::ShardedUnits(const std::vector<Unit>& units, const UnitShards& shards, DType dtype, Arena& kept,
-                           Arena& windows, UnitWindows at_once)
+                           Arena& windows)
     : units_(units), shards_(shards) {
   std::array<int64_t, 4> sizes{};
   int64_t elements = 0, in_windows = 0;
   for (size_t i = 0; i < units_.size(); ++i) {
     begin_.push_back(elements);
     elements += shards_.own(units_[i]).size();
-    int64_t& size = sizes[window_number(units_, i, at_once)];
+    int64_t& size = sizes[window_number(units_, i)];
     size = std::max(size, units_[i].range.size());
   }
   std::array<int64_t, 4> begins{};
   for (size_t i = 0; i < sizes.size(); in_windows += sizes[i++]) begins[i] = in_windows;
-  for (size_t i = 0; i < units_.size(); ++i) window_.push_back(begins[window_number(units_, i, at_once)]);
+  for (size_t i = 0; i < units_.size(); ++i) window_.push_back(begins[window_number(units_, i)]);
   kept_ = kept.zeros({elements}, dtype);
   windows_ = windows.zeros({in_windows}, dtype);
 }

@@ -1,7 +1,8 @@
 #pragma once
 // A value for each element of a model's units, of which this rank keeps its shard_range of every unit: sums
 // of gradients (ZeRO-2), values while they are trained (ZeRO-3). A unit is whole in a window, which it shares
-// with others; a tied embedding, which head and first layer both work with, has its own.
+// with others: a unit and the next of a pass are whole at the same time (layers in turn, the ends apart). A
+// tied embedding, which head and first layer both work with, has its own.
 
 #include <limits>
 #include <string>
@@ -42,9 +43,6 @@ struct UnitShards {
   FlatRange own(const Unit& unit) const { return shard_range(unit.range.size(), rank, ranks); }
 };
 
-/// What is whole at the same time: one unit, or one and the next of a pass (layers in turn, the ends apart).
-enum class UnitWindows { one, two };
-
 /// Of the unit that has an element of the flat buffers.
 size_t unit_index(const std::vector<Unit>& units, int64_t element);
 
@@ -53,7 +51,7 @@ class ShardedUnits {
   ShardedUnits() = default;
   /// Zeros. The arenas outlive it.
   ShardedUnits(const std::vector<Unit>& units, const UnitShards& shards, DType dtype, Arena& kept,
-               Arena& windows, UnitWindows at_once);
+               Arena& windows);
 
   bool empty() const { return units_.empty(); }
   Tensor window(const Unit& unit) const;

@@ -1,8 +1,9 @@
 #pragma once
 // Sums the gradients of a unit, over tp what ranks share of it, over dp, as soon as its last backward is
-// done. Every rank reduces every unit once an update, in the order of backward; a rank without micro-batches,
-// in the same order, at once. Where only shards are kept (ZeRO-2) the same is done after every backward, and
-// added to the shard: a rank with fewer micro-batches than others sums zeros for those that it lacks.
+// done, beside the backward of the next one. Every rank reduces every unit once an update, in the order of
+// backward; a rank without micro-batches, in the same order, at once. Where only shards are kept (ZeRO-2) the
+// same is done after every backward, and added to the shard: a rank with fewer micro-batches than others sums
+// zeros for those that it lacks.
 
 #include <algorithm>
 
@@ -14,34 +15,54 @@ namespace temper {
 
 class GradientReducer : public LayerWatcher {
  public:
-  /// `tp` null: nothing is shared.
-  GradientReducer(ParameterStore& parameters, Collectives& dp, Collectives* tp)
-      : parameters_(parameters), dp_(dp), tp_(tp) {}
+  /// `tp` null: nothing is shared. Takes scratch of c, which has to last as long as the work of this.
+  GradientReducer(Ctx& c, ParameterStore& parameters, Collectives& dp, Collectives* tp)
+      : parameters_(parameters), dp_(dp), tp_(tp) {
+    if (dp.size() == 1) return;
+    int64_t largest = 0;
+    for (const Unit& unit : parameters.units()) largest = std::max(largest, unit.range.size());
+    pieces_ = dp.make_pieces(c, largest, accumulate_dtype(parameters.dtype()));
+  }
 
   void after_backward(Ctx& c, const Unit& unit) override {
     parameters_.settle_grads(c.lane, unit);
     if (tp_) sum_shared_gradients(c, *tp_, parameters_, unit);
+    wait(c);  // for the unit before: the next one may take its window
+    if (dp_.size() == 1) return;
+    Ctx beside = dp_.beside(c);
+    beside.lane.follow(c.lane);
     const Tensor all = parameters_.grads_of(unit);
-    dp_.reduce_scatter_sum(c, all, "gradients, sum over dp");
+    dp_.reduce_scatter_sum(beside, all, "gradients, sum over dp", pieces_);
     const FlatRange own = shard_range(all.size(), dp_.rank(), dp_.size());
     if (!parameters_.shards_grads() || own.size() == 0) return;
     const Tensor sum = parameters_.grad_sums(unit.range.begin + own.begin, own.size());
-    add(c, sum, sum, rows(all, own.begin, own.end));
+    add(beside, sum, sum, rows(all, own.begin, own.end));
+  }
+  /// What comes on the lane of c finds the sums done.
+  void wait(Ctx& c) {
+    if (dp_.size() > 1) c.lane.follow(dp_.beside(c).lane);
+  }
+  /// Where only shards are kept: before gradients of the same units are made again.
+  void begin_microbatch(Ctx& c) {
+    wait(c);
+    parameters_.clear_grads();
   }
   /// After the last backward of this rank's micro-batches, of which ranks have these numbers.
   void finish(Ctx& c, size_t own, size_t most) {
     const size_t sums = parameters_.shards_grads() ? std::max<size_t>(most, 1) : 1;
     for (size_t i = own; i < sums; ++i) {
-      parameters_.clear_grads();
+      begin_microbatch(c);
       for (auto unit = parameters_.units().rbegin(); unit != parameters_.units().rend(); ++unit)
         if (unit->range.size() > 0) after_backward(c, *unit);
     }
+    wait(c);
   }
 
  private:
   ParameterStore& parameters_;
   Collectives& dp_;
   Collectives* tp_;
+  Tensor pieces_;
 };
 
 }  // namespace temper

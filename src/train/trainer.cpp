@@ -12,11 +12,6 @@
 #include "src/train/stage_borders.h"
 
 namespace temper {
-namespace {
-
-constexpr size_t kStopChecks = 16;  // most of an update: each waits for the slowest rank
-
-}  // namespace
 
 Trainer::Trainer(Ctx& c, Model& model, Comm& all, Comm& control, Collectives& dp,
                  const TrainerOptions& options, const Pipeline& pipeline)
@@ -67,7 +62,8 @@ bool Trainer::accumulate_gradients(Ctx& c, std::span<const Trajectory* const> al
                                    const PolicyObjective& objective, ObjectiveUpdate& update) {
   model_.parameters().begin_update(c.lane);
   const bool every_time = model_.parameters().shards_grads();
-  GradientReducer reducer(model_.parameters(), dp_, model_.splits().tp);
+  const ArenaScope scope(c.scratch);
+  GradientReducer reducer(c, model_.parameters(), dp_, model_.splits().tp);
   const auto& mine = plan.ranks[static_cast<size_t>(control_.rank())];
   // The last micro-batch of a rank waits for the other ranks: before that of any, all may be asked. Stages
   // are at different ones, and would wait for each other: they are asked before the first.
@@ -76,10 +72,10 @@ bool Trainer::accumulate_gradients(Ctx& c, std::span<const Trajectory* const> al
     asked = std::min(asked, microbatches.size());
     most = std::max(most, microbatches.size());
   }
+  constexpr size_t kStopChecks = 16;  // most of an update: each waits for the slowest rank
   const size_t every = asked / kStopChecks + 1;
   // Of what ranks have shards of, every one takes part in every pass.
   const size_t passes = every_time ? std::max<size_t>(most, 1) : mine.size();
-  const ArenaScope scope(c.scratch);
   const Schedule order = schedule({pipeline_.stages(), static_cast<int>(std::ssize(model_.parts()))},
                                   pipeline_.stage(), static_cast<int64_t>(passes), training_steps);
   StageBorders borders(c, model_, all, mine, order.borders);
@@ -87,13 +83,17 @@ bool Trainer::accumulate_gradients(Ctx& c, std::span<const Trajectory* const> al
     const auto i = time.step ? static_cast<size_t>(time.step->microbatch) : mine.size();
     if (i >= mine.size()) {
       pipeline_.exchange(c, borders.sent(time, mine.size()), {});
+      reducer.wait(c);
       if (time.step)
         join_pass(c, model_, part(*time.step).layers, options_.recompute, time.step->backward, reducer);
       continue;
     }
     const ScheduleStep& step = *time.step;
     const bool starts = !step.backward && step.chunk == 0;
-    if (starts && stop_check_ && i < asked && i % every == 0 && stop_check_()) return false;
+    if (starts && stop_check_ && i < asked && i % every == 0 && stop_check_()) {
+      reducer.wait(c);
+      return false;
+    }
     Slot& slot = slot_of(step);
     if (!step.backward) slot.begin(step, pack_for(model_, all, mine[i]), {.recompute = options_.recompute});
     pipeline_.exchange(c, borders.sent(time, mine.size()), incoming(time, slot));
@@ -123,7 +123,7 @@ Pipeline::Parcel Trainer::incoming(const ScheduleSlot& time, Slot& slot) const {
 
 /// `y`: what it makes for another rank. The last part has its forward with its backward.
 void Trainer::run(Ctx& c, const ScheduleStep& step, Slot& slot, std::span<const Trajectory* const> all,
-                  const PolicyObjective& objective, ObjectiveUpdate& update, LayerWatcher* watcher,
+                  const PolicyObjective& objective, ObjectiveUpdate& update, GradientReducer* watcher,
                   const Tensor& y) {
   const ModelPart of = part(step);
   if (!step.backward && of.is_last()) return;
@@ -132,7 +132,7 @@ void Trainer::run(Ctx& c, const ScheduleStep& step, Slot& slot, std::span<const 
   const ArenaScope scratch(c.scratch);
   Ctx keeping{c.scratch, c.lane, c.threads, &slot.memory};
   if (!step.backward) return forward_stage(keeping, of, slot.mb.batch(c), slot.x, &slot.saved, y);
-  if (model_.parameters().shards_grads()) model_.parameters().clear_grads();
+  if (model_.parameters().shards_grads()) watcher->begin_microbatch(c);
   if (of.is_last()) {
     run_last(keeping, of, slot, all, objective, update, watcher, y);
     if (model_.splits().place().rank == 0) note_work(slot.mb.sequences_here(), tokens);
@@ -144,7 +144,7 @@ void Trainer::run(Ctx& c, const ScheduleStep& step, Slot& slot, std::span<const 
 
 /// Forward, loss and backward.
 void Trainer::run_last(Ctx& c, const ModelPart& part, Slot& slot, std::span<const Trajectory* const> all,
-                       const PolicyObjective& objective, ObjectiveUpdate& update, LayerWatcher* watcher,
+                       const PolicyObjective& objective, ObjectiveUpdate& update, GradientReducer* watcher,
                        const Tensor& dx) {
   Microbatch& mb = slot.mb;
   const Tensor rows = target_hidden(c, part, mb, &slot.saved, slot.x), drows = c.scratch.like(rows);

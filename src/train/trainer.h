@@ -14,6 +14,8 @@
 
 namespace temper {
 
+class GradientReducer;
+
 struct UpdateStats {
   std::string defect = {};  // not empty: loss or gradient is not finite and nothing was changed
   Metrics metrics = {};     // of the objective, summed over micro-batches and ranks
@@ -104,9 +106,10 @@ class Trainer {
   }
   Slot& slot_of(const ScheduleStep& step);
   void run(Ctx& c, const ScheduleStep& step, Slot& slot, std::span<const Trajectory* const> all,
-           const PolicyObjective& objective, ObjectiveUpdate& update, LayerWatcher* watcher, const Tensor& y);
+           const PolicyObjective& objective, ObjectiveUpdate& update, GradientReducer* watcher,
+           const Tensor& y);
   void run_last(Ctx& c, const ModelPart& part, Slot& slot, std::span<const Trajectory* const> all,
-                const PolicyObjective& objective, ObjectiveUpdate& update, LayerWatcher* watcher,
+                const PolicyObjective& objective, ObjectiveUpdate& update, GradientReducer* watcher,
                 const Tensor& dx);
   Pipeline::Parcel incoming(const ScheduleSlot& time, Slot& slot) const;
   void sum_tied_gradients(Ctx& c);

@@ -9,6 +9,8 @@
 #include "src/core/stopwatch.h"
 #include "src/ops/elementwise.h"
 #include "tests/gpu/gpu_support.h"
+#include "tests/gpu/late_writer.h"
+#include "tests/support/normal_block.h"
 #include "tests/support/ranks.h"
 
 namespace temper {
@@ -53,6 +55,53 @@ TEST_F(DeviceCollectives, SumsHaveTheBitsOfHostMemory) {
       compare(dtype, count, [](Ctx& c, Collectives& ranks, const Tensor& flat) {
         ranks.all_reduce_sum(c, flat, "test: sum");
       });
+}
+
+/// Sums of several pieces, of which each is added while the next one is on its way: after a kernel that lets
+/// its successor begin before it has written, again and again in the same memory, and used at once.
+TEST_F(DeviceCollectives, SumsOfManyPiecesAreInOrderWithTheLane) {
+  constexpr int64_t kCount = (int64_t{50} << 20) + 32, kRounds = 3;
+  Ctx &c = cpu_.ctx(), &g = gpu_.ctx();
+  ArenaScope on_cpu(c.scratch), on_gpu(g.scratch);
+  const Tensor want = c.scratch.make({kCount}, DType::f32), flat = g.scratch.make({kCount}, DType::f32),
+               from = g.scratch.like(flat), got = g.scratch.like(flat);
+  for (int64_t round = 0; round < kRounds; ++round) {
+    NormalBlock().fill(Device::cuda, from, 1, 0, round * size() + rank());
+    device::copy_from_device(g.lane, want.raw(), from.data, from.bytes());
+    copy_late(g.lane, flat, from);
+    device_->all_reduce_sum(g, flat, "test: many pieces");
+    add(g, got, flat, flat);
+    device::fill(g.lane, flat.raw(), 0xff, flat.bytes());
+    host_->all_reduce_sum(c, want, "test: the same on the host");
+    const std::vector<float> sums = to_host<float>(g, got);
+    const auto* const wanted = want.as<float>();
+    int64_t different = 0;
+    for (int64_t i = 0; i < kCount; ++i) different += sums[static_cast<size_t>(i)] != wanted[i] + wanted[i];
+    EXPECT_EQ(different, 0) << "round " << round;
+  }
+}
+
+/// A sum on the lane beside, in its own pieces, while the caller's lane is busy with something else.
+TEST_F(DeviceCollectives, SumsBesideOtherWork) {
+  constexpr int64_t kCount = (int64_t{50} << 20) + 32;
+  Ctx& g = gpu_.ctx();
+  ArenaScope on_gpu(g.scratch);
+  const Tensor flat = g.scratch.make({kCount}, DType::f32), again = g.scratch.like(flat),
+               other = g.scratch.like(flat);
+  NormalBlock().fill(Device::cuda, other, 1, 0, rank());
+  device::copy(g.lane, again.raw(), other.data, other.bytes());
+  device_->reduce_scatter_sum(g, again, "test: a sum");
+  const Tensor pieces = device_->make_pieces(g, kCount, DType::f32);
+  copy_late(g.lane, flat, other);
+  Ctx beside = device_->beside(g);
+  beside.lane.follow(g.lane);
+  device_->reduce_scatter_sum(beside, flat, "test: a sum beside", pieces);
+  for (int i = 0; i < 20; ++i) add(g, other, other, other);
+  g.lane.follow(beside.lane);
+  add(g, flat, flat, again);
+  add(g, again, again, again);
+  const FlatRange own = shard_range(kCount, rank(), size());
+  EXPECT_TRUE(bytes_of(g, rows(flat, own.begin, own.end)) == bytes_of(g, rows(again, own.begin, own.end)));
 }
 
 TEST_F(DeviceCollectives, GathersCopy) {

@@ -5,6 +5,7 @@
 // Moments are fp32, in bf16 where fp32 does not fit (8B); masters are remainders.
 // usage: train_bench [NAME ...] [--tokens N] [--recompute none|selective|full]
 //                    [--tp N] [--cp N] [--pp N] [--vpp N] [--zero N]   (ranks that are left: data parallel)
+//                    [--layers N] (of the shape's) [--updates N] (measured, after as many as half of them)
 
 #include <chrono>
 #include <cstdio>
@@ -125,7 +126,7 @@ ModelOptions options_of(const ModelConfig& config, const Layout& layout, Mesh& m
 }
 
 void bench(const MpiSession& mpi, const Shape& shape, const Layout& layout, int64_t tokens,
-           const char* recompute) {
+           const char* recompute, int updates) {
   const ModelConfig config = config_of(shape);
   Backend gpu(Device::cuda);
   std::vector<int> ranks(static_cast<size_t>(layout.ranks()));
@@ -160,16 +161,16 @@ void bench(const MpiSession& mpi, const Shape& shape, const Layout& layout, int6
   }
   for (const Trajectory& t : list) all.push_back(&t);
   double best = 1e9, sum = 0;
-  constexpr int kWarm = 2, kMeasured = 4;
-  for (int i = 0; i < kWarm + kMeasured; ++i) {
+  const int warm = (updates + 1) / 2;
+  for (int i = 0; i < warm + updates; ++i) {
     comm->barrier("bench: before an update");
     const double start = now();
     const UpdateStats stats = trainer.update(gpu.ctx(), all, objective);
     const double seconds = now() - start;
     if (!stats.defect.empty()) std::printf("defect: %s\n", stats.defect.c_str());
-    if (i < kWarm) continue;
+    if (i < warm) continue;
     best = std::min(best, seconds);
-    sum += seconds / kMeasured;
+    sum += seconds / updates;
   }
   if (mpi.rank() != 0) return;
   const device::GpuMemory memory = device::gpu_memory();
@@ -195,10 +196,10 @@ int main(int argc, char** argv) {
   int64_t tokens = 0;
   const char* recompute = "none";
   Layout layout;
-  const std::pair<const char*, int*> numbers[] = {{"--tp", &layout.mesh.tp},
-                                                  {"--cp", &layout.mesh.cp},
-                                                  {"--pp", &layout.mesh.pp},
-                                                  {"--vpp", &layout.vpp},
+  int layers = 0, updates = 4;
+  const std::pair<const char*, int*> numbers[] = {{"--layers", &layers},     {"--updates", &updates},
+                                                  {"--tp", &layout.mesh.tp}, {"--cp", &layout.mesh.cp},
+                                                  {"--pp", &layout.mesh.pp}, {"--vpp", &layout.vpp},
                                                   {"--zero", &layout.zero}};
   std::vector<std::string> names;
   for (int i = 1; i < argc; ++i) {
@@ -218,8 +219,10 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%d ranks do not divide into models of %d\n", mpi.size(), layout.ranks());
     return 1;
   }
-  for (const Shape& shape : kShapes)
+  for (Shape shape : kShapes) {
+    if (layers > 0) shape.layers = layers;
     if (names.empty() ? shape.hidden < 4096
                       : std::find(names.begin(), names.end(), shape.name) != names.end())
-      bench(mpi, shape, layout, tokens > 0 ? tokens : shape.tokens, recompute);
+      bench(mpi, shape, layout, tokens > 0 ? tokens : shape.tokens, recompute, updates);
+  }
 }

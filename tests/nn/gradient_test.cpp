@@ -57,8 +57,7 @@ TEST(LayerGradients, Linear) {
       const TestTensor x = l.tensor(l.inputs[0]);
       if (!douts) return Many{values_of(linear.forward(l.c, x, l.c.scratch))};
       const TestTensor dy = l.tensor((*douts)[0]);
-      linear.backward_weight(l.c, dy, x);
-      return Many{values_of(linear.backward_input(l.c, dy))};
+      return Many{values_of(linear.backward(l.c, dy, x))};
     };
     check_layer(bias ? "linear with bias" : "linear", config, "layers.0.mlp.", {config.intermediate_size},
                 layer);

@@ -147,13 +147,11 @@ TEST_F(SplitLinear, GradientsAreThoseOfOneRankWithinRounding) {
                  own_dy = column
                               ? TestTensor(c, own_columns(up, {kGate, kUp}), DType::f64, {all, out / ranks})
                               : TestTensor(c, own_tokens(up, stream), DType::f64, {own, out});
-      const Tensor want = whole.linear.backward_input(c, dy),
-                   got = split.linear.backward_input(c, split.linear.own_outputs(c, own_dy, stream), stream);
+      const Tensor want = whole.linear.backward(c, dy, x),
+                   got = split.linear.backward(c, split.linear.own_outputs(c, own_dy, stream), own_x, stream);
       expect_near("dx", values(got),
                   column ? own_tokens(values(want), stream) : own_columns(values(want), {kIn}), 1e-12);
       if (column && !stream.shared) expect_same_on_all_ranks(got);
-      whole.linear.backward_weight(c, dy, x);
-      split.linear.backward_weight(c, split.linear.own_outputs(c, own_dy, stream), own_x, stream);
       expect_near("dw", values(split.weight.grad), own_rows(whole.weight.grad, kIn, split.weight), 1e-12);
       expect_near("db", values(split.bias.grad), own_rows(whole.bias.grad, 1, split.bias), 1e-12);
     }

@@ -9,14 +9,21 @@
 namespace temper {
 namespace {
 
+/// Of layers enough that two of them, whose gradients are whole at once, are less than all.
+ModelConfig deep_config() {
+  ModelConfig config = tiny_config();
+  config.num_layers = 8;
+  return config;
+}
+
 /// The first error; empty where the limit holds.
 std::string refusal(const std::vector<std::string>& keys, int ranks, int64_t limit) {
   const PlanResult result =
-      try_plan(load_text(kMinimalConfig, keys).config, ranks, tiny_config(), {{limit}, {}});
+      try_plan(load_text(kMinimalConfig, keys).config, ranks, deep_config(), {{limit}, {}});
   return result.errors.empty() ? "" : result.errors[0].message;
 }
 int64_t peak(const std::vector<std::string>& keys, int ranks) {
-  return peak_bytes(try_plan(load_text(kMinimalConfig, keys).config, ranks, tiny_config()).plan);
+  return peak_bytes(try_plan(load_text(kMinimalConfig, keys).config, ranks, deep_config()).plan);
 }
 
 /// Where other ranks can keep the rest, and do not yet.

@@ -7,7 +7,8 @@
 namespace temper {
 namespace {
 
-constexpr int64_t kSumBytes = int64_t{64} << 20;  // of the pieces that are added at once
+/// Of the pieces that are added at once. A link of a GPU takes 0.1 ms for what a call costs anyway.
+int64_t piece_bytes(Device device) { return int64_t{like_gpu(device) ? 128 : 64} << 20; }
 
 char* bytes_at(const CTensor& flat, int64_t element) {
   return static_cast<char*>(const_cast<void*>(flat.data)) + element * dtype_size(flat.dtype);
@@ -47,7 +48,9 @@ Lane& Collectives::lane_beside(Device device) {
 
 Ctx Collectives::beside(Ctx& c) { return {c.scratch, lane_beside(c.lane.device()), c.threads, nullptr}; }
 
-int64_t Collectives::step(DType dtype) const { return kSumBytes / dtype_size(dtype) / size() / 64 * 64; }
+int64_t Collectives::step(Device device, DType dtype) const {
+  return piece_bytes(device) / dtype_size(dtype) / size() / 64 * 64;
+}
 
 /// A part of each rank's range: this rank's one of every rank, in memory or where it lies, to be added.
 struct Collectives::Piece {
@@ -90,7 +93,8 @@ void Collectives::add_piece(Ctx& c, const Piece& piece) {
 }
 
 Tensor Collectives::make_pieces(Ctx& c, int64_t elements, DType dtype) const {
-  return c.scratch.make({size() * std::min(step(dtype), shard_range(elements, 0, size()).size())}, dtype);
+  return c.scratch.make({size() * std::min(step(c.device, dtype), shard_range(elements, 0, size()).size())},
+                        dtype);
 }
 
 void Collectives::reduce_scatter_ranges(Ctx& c, const Tensor& sum, const CTensor& parts,
@@ -105,7 +109,7 @@ void Collectives::reduce_scatter_ranges(Ctx& c, const Tensor& sum, const CTensor
   }
   if (longest == 0) return;
   ArenaScope scope(c.scratch);
-  const int64_t one = std::min(step(parts.dtype), longest), half = size() * one;
+  const int64_t one = std::min(step(c.device, parts.dtype), longest), half = size() * one;
   // On a GPU pieces travel on the lane beside while those before them are added, where c is not on it.
   const bool overlap =
       pieces.empty() && longest > one && like_gpu(c.device) && &c.lane != &lane_beside(c.lane.device());

@@ -47,8 +47,8 @@ class Collectives {
   /// flat [n]: this rank's shard_range becomes the sum over ranks; the rest is left as it was. fp32, fp64;
   /// bf16 is added in fp32 and rounded once. `pieces`: of make_pieces, else it is taken from scratch.
   void reduce_scatter_sum(Ctx& c, const Tensor& flat, const char* what, const Tensor& pieces = {});
-  /// Memory for sums of up to `elements` on a lane beside, in scratch: at most 64 MiB. Other sums take twice
-  /// that on a GPU, where pieces are added while the next ones are on their way.
+  /// Memory for sums of up to `elements` on a lane beside, in scratch: at most 64 MiB, on a GPU 128. Other
+  /// sums take twice that on a GPU, where pieces are added while the next ones are on their way.
   Tensor make_pieces(Ctx& c, int64_t elements, DType dtype) const;
   /// flat [n]: every rank's shard_range is copied to all ranks.
   void all_gather_shards(Ctx& c, const Tensor& flat, const char* what);
@@ -78,7 +78,7 @@ class Collectives {
   struct Piece;
   std::vector<FlatRange> shards(int64_t elements) const;
   /// Of one rank's range, in a piece.
-  int64_t step(DType dtype) const;
+  int64_t step(Device device, DType dtype) const;
   Lane& lane_beside(Device device);
   void exchange_piece(Lane& lane, const Piece& piece, const char* what);
   void add_piece(Ctx& c, const Piece& piece);

@@ -60,7 +60,7 @@ TEST_F(DeviceCollectives, SumsHaveTheBitsOfHostMemory) {
 /// Sums of several pieces, of which each is added while the next one is on its way: after a kernel that lets
 /// its successor begin before it has written, again and again in the same memory, and used at once.
 TEST_F(DeviceCollectives, SumsOfManyPiecesAreInOrderWithTheLane) {
-  constexpr int64_t kCount = (int64_t{50} << 20) + 32, kRounds = 3;
+  constexpr int64_t kCount = (int64_t{72} << 20) + 32, kRounds = 3;
   Ctx &c = cpu_.ctx(), &g = gpu_.ctx();
   ArenaScope on_cpu(c.scratch), on_gpu(g.scratch);
   const Tensor want = c.scratch.make({kCount}, DType::f32), flat = g.scratch.make({kCount}, DType::f32),
@@ -83,7 +83,7 @@ TEST_F(DeviceCollectives, SumsOfManyPiecesAreInOrderWithTheLane) {
 
 /// A sum on the lane beside, in its own pieces, while the caller's lane is busy with something else.
 TEST_F(DeviceCollectives, SumsBesideOtherWork) {
-  constexpr int64_t kCount = (int64_t{50} << 20) + 32;
+  constexpr int64_t kCount = (int64_t{72} << 20) + 32;
   Ctx& g = gpu_.ctx();
   ArenaScope on_gpu(g.scratch);
   const Tensor flat = g.scratch.make({kCount}, DType::f32), again = g.scratch.like(flat),

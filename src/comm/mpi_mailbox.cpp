@@ -1,5 +1,6 @@
 #define OMPI_SKIP_MPICXX 1  // the removed C++ bindings do not compile without warnings
 #include <mpi.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <deque>
 #include <list>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "src/comm/mpi_check.h"
@@ -17,14 +19,20 @@
 namespace temper {
 namespace {
 
-constexpr size_t kPartBytes = size_t{64} << 20;  // MPI counts stay far below 2^31
-constexpr size_t kHeader = sizeof(uint64_t);     // the length of the whole message, before its first part
+constexpr size_t kPartBytes = size_t{8} << 20;  // MPI counts stay far below 2^31
+/// Within a host a message moves a little at every look of either side: while parts of one arrive no look is
+/// put off by a sleep.
+constexpr double kMovingSeconds = 0.1;
+/// The first part: the length of the whole message and as many of its bytes.
+constexpr size_t kHeader = sizeof(uint64_t), kFirst = 4096;
 
 /// A message that MPI is still reading from.
 struct Outgoing {
   int channel = 0;
-  std::string bytes;
-  std::vector<MPI_Request> parts;
+  std::string first = {};
+  std::shared_ptr<const std::string> bytes = {};
+  std::vector<MPI_Request> parts = {};
+  size_t sent = 0;  // of the parts, from the first on
 };
 
 class MpiMailbox : public Mailbox {
@@ -48,22 +56,27 @@ class MpiMailbox : public Mailbox {
   int rank() const override { return rank_; }
 
   void post(int to, int channel, std::string bytes) override {
-    if (to == rank_) {
+    if (to == rank_)
       own_[channel].push_back(std::move(bytes));
-      return;
-    }
+    else
+      post_shared(to, channel, std::make_shared<const std::string>(std::move(bytes)));
+  }
+
+  void post_shared(int to, int channel, std::shared_ptr<const std::string> bytes) override {
+    if (to == rank_) return own_[channel].push_back(*bytes);
     Outgoing& out = outgoing_.emplace_back();
     out.channel = channel;
-    out.bytes.resize(kHeader + bytes.size());
-    const uint64_t size = bytes.size();
-    std::memcpy(out.bytes.data(), &size, kHeader);
-    std::copy(bytes.begin(), bytes.end(), out.bytes.begin() + kHeader);
-    for (size_t at = 0; at < out.bytes.size(); at += kPartBytes) {
-      const size_t part = std::min(kPartBytes, out.bytes.size() - at);
-      check_mpi(MPI_Isend(out.bytes.data() + at, static_cast<int>(part), MPI_BYTE, to, channel, comm_,
-                          &out.parts.emplace_back()),
-                "MPI_Isend");
-    }
+    out.bytes = std::move(bytes);
+    const uint64_t size = out.bytes->size();
+    out.first.assign(reinterpret_cast<const char*>(&size), kHeader).append(*out.bytes, 0, kFirst);
+    const auto send = [&](const char* data, size_t count) {
+      check_mpi(
+          MPI_Isend(data, static_cast<int>(count), MPI_BYTE, to, channel, comm_, &out.parts.emplace_back()),
+          "MPI_Isend");
+    };
+    send(out.first.data(), out.first.size());
+    for (size_t at = kFirst; at < size; at += kPartBytes)
+      send(out.bytes->data() + at, std::min(kPartBytes, size - at));
   }
 
   std::optional<Message> poll(int channel) override {
@@ -87,65 +100,86 @@ class MpiMailbox : public Mailbox {
     free_sent();
     int64_t bytes = 0;
     for (const Outgoing& out : outgoing_)
-      if (out.channel == channel) bytes += static_cast<int64_t>(out.bytes.size());
+      if (out.channel == channel) bytes += static_cast<int64_t>(kHeader + out.bytes->size());
     return bytes;
+  }
+
+  void reuse(std::string memory) override {
+    if (memory.capacity() >= std::max(kPartBytes, spare_.capacity())) spare_ = std::move(memory);
   }
 
   void pause(double waited_seconds, const char* what) override {
     if (waited_seconds > limit_seconds_) fail_hang(rank_, what, "a message", waited_seconds, limit_seconds_);
     note_wait(what, "a message");
-    ::usleep(waited_seconds < 0.01 ? 20 : 200);
+    if (!outgoing_.empty() && since_part_.seconds() < kMovingSeconds)
+      ::sched_yield();
+    else
+      ::usleep(waited_seconds < 0.01 ? 20 : 200);
   }
 
  private:
   void free_sent() {
     for (auto out = outgoing_.begin(); out != outgoing_.end();) {
-      int done = 0;
-      check_mpi(
-          MPI_Testall(static_cast<int>(out->parts.size()), out->parts.data(), &done, MPI_STATUSES_IGNORE),
-          "MPI_Testall");
-      out = done ? outgoing_.erase(out) : std::next(out);
+      for (int done = 1; done && out->sent < out->parts.size();) {
+        check_mpi(MPI_Test(&out->parts[out->sent], &done, MPI_STATUS_IGNORE), "MPI_Test");
+        if (!done) break;
+        ++out->sent;
+        since_part_ = Stopwatch();
+      }
+      out = out->sent == out->parts.size() ? outgoing_.erase(out) : std::next(out);
     }
   }
 
   /// Its sender is at work on it, or has died.
   void wait(MPI_Request& request) {
-    constexpr double kSpinSeconds = 0.01;
     const Stopwatch waited;
     for (int done = 0; !done;) {
       check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
-      if (!done && waited.seconds() > kSpinSeconds) pause(waited.seconds(), "the rest of a message");
+      if (done) return;
+      if (waited.seconds() > kMovingSeconds)
+        pause(waited.seconds(), "the rest of a message");
+      else
+        ::sched_yield();
     }
   }
 
   /// The first part is matched; the others of this sender and channel follow it directly.
   Message receive(MPI_Message handle, const MPI_Status& status, int channel) {
-    int first = 0;
-    check_mpi(MPI_Get_count(&status, MPI_BYTE, &first), "MPI_Get_count");
-    std::string part(static_cast<size_t>(first), '\0');
+    int count = 0;
+    check_mpi(MPI_Get_count(&status, MPI_BYTE, &count), "MPI_Get_count");
+    std::string first(static_cast<size_t>(count), '\0');
     MPI_Request request;
-    check_mpi(MPI_Imrecv(part.data(), first, MPI_BYTE, &handle, &request), "MPI_Imrecv");
+    check_mpi(MPI_Imrecv(first.data(), count, MPI_BYTE, &handle, &request), "MPI_Imrecv");
     wait(request);
     uint64_t size = 0;
-    CHECK(part.size() >= kHeader, "a message of {} bytes", part.size());
-    std::memcpy(&size, part.data(), kHeader);
-    Message message{status.MPI_SOURCE, part.substr(kHeader)};
-    message.bytes.reserve(size);
-    while (message.bytes.size() < size) {
-      part.resize(std::min(kPartBytes, size - message.bytes.size()));
-      check_mpi(MPI_Irecv(part.data(), static_cast<int>(part.size()), MPI_BYTE, message.from, channel, comm_,
-                          &request),
+    CHECK(first.size() >= kHeader, "a message of {} bytes", first.size());
+    std::memcpy(&size, first.data(), kHeader);
+    first.erase(0, kHeader);
+    if (first.size() == size) return {status.MPI_SOURCE, std::move(first)};
+    Message message{status.MPI_SOURCE, memory_of(size)};
+    std::copy(first.begin(), first.end(), message.bytes.begin());
+    for (size_t at = first.size(); at < size; at += kPartBytes) {
+      check_mpi(MPI_Irecv(message.bytes.data() + at, static_cast<int>(std::min(kPartBytes, size - at)),
+                          MPI_BYTE, message.from, channel, comm_, &request),
                 "MPI_Irecv");
       wait(request);
-      message.bytes += part;
     }
     return message;
+  }
+  /// [size], of whatever was there.
+  std::string memory_of(size_t size) {
+    std::string memory;
+    if (spare_.capacity() >= size && size > kPartBytes / 2) memory.swap(spare_);
+    memory.resize(size);
+    return memory;
   }
 
   MPI_Comm comm_;
   double limit_seconds_;
   int rank_ = 0;
   std::list<Outgoing> outgoing_;
+  Stopwatch since_part_;  // of a message of this rank arrived
+  std::string spare_;     // memory of messages that were taken
   std::map<int, std::deque<std::string>> own_;
 };
 

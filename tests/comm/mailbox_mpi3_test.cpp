@@ -75,6 +75,37 @@ TEST_F(MailboxOnRanks, AMessageStaysOnItsChannel) {
   EXPECT_EQ(come, (std::vector<std::string>{"four", "to myself"}));
 }
 
+/// The sender writes to it again when it alone has it; the second message, which is shorter, comes into the
+/// memory of the first.
+TEST_F(MailboxOnRanks, SeveralGetTheSameMemoryAndGiveTheirsForTheNext) {
+  constexpr int kChannel = 6;
+  constexpr size_t kSize = (size_t{24} << 20) + 5;
+  const auto text = [](size_t round) {
+    std::string bytes(kSize - round * 1000, '\0');
+    for (size_t i = 0; i < bytes.size(); i += 977) bytes[i] = static_cast<char>(i + round);
+    return bytes;
+  };
+  const auto memory = std::make_shared<std::string>();
+  const char* place = nullptr;
+  for (const size_t round : {0, 1, 2}) {
+    if (rank() == 0) {
+      EXPECT_EQ(memory.use_count(), 1);
+      *memory = text(round);
+      mailbox_->post_shared(1, kChannel, memory);
+      mailbox_->post_shared(2, kChannel, memory);
+      wait_until_taken(kChannel);
+      continue;
+    }
+    Message message = next(kChannel);
+    EXPECT_TRUE(message.bytes == text(round)) << round;
+    if (round > 0) {
+      EXPECT_EQ(static_cast<const void*>(message.bytes.data()), place) << round;
+    }
+    place = message.bytes.data();
+    mailbox_->reuse(std::move(message.bytes));
+  }
+}
+
 TEST_F(MailboxOnRanks, ALargeMessageIsUnderWayUntilItIsTaken) {
   const int64_t size_of_it = (int64_t{64} << 20) + 77;
   if (rank() == 2) {

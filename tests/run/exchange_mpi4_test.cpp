@@ -22,6 +22,10 @@ class FlippingMailbox : public Mailbox {
     }
     inner_.post(to, channel, std::move(bytes));
   }
+  void post_shared(int to, int channel, std::shared_ptr<const std::string> bytes) override {
+    post(to, channel, *bytes);
+  }
+  void reuse(std::string memory) override { inner_.reuse(std::move(memory)); }
   std::optional<Message> poll(int channel) override { return inner_.poll(channel); }
   int64_t outgoing_bytes(int channel) override { return inner_.outgoing_bytes(channel); }
   void pause(double waited, const char* what) override { inner_.pause(waited, what); }

@@ -118,37 +118,43 @@ void WeightSync::publish(Ctx& c, const ParameterStore& trained, int64_t version)
   post(c, trained, version, By::memory);
 }
 
-/// Receivers with the same place that do not train get the same rows; the first of each place have a whole
-/// model together.
+/// Receivers with the same place that do not train get the same rows, out of the same memory; the first of
+/// each place have a whole model together.
 void WeightSync::post(Ctx& c, const ParameterStore& trained, int64_t version, By by) {
   const int own = routes_.source(mailbox_.rank());
-  std::map<std::tuple<int, int64_t, bool>, std::string> by_place;
+  std::map<std::tuple<int, int64_t, bool>, Bytes> by_place;
   std::set<std::pair<int, int64_t>> places;
-  std::map<size_t, std::string> first_model, free = take_oldest(version - keeps_);
+  sent_.erase(sent_.begin(), sent_.lower_bound(version - keeps_));
+  std::map<size_t, Bytes> first_model;
   for (size_t i = 0; i < routes_.receivers.size(); ++i) {
     const WeightRoutes::Receiver& to = routes_.receivers[i];
     const WeightTransfer& plan = transfer(trained, i);
     if (!plan.sends(own)) continue;
     const bool alike = routes_.source(to.rank) < 0, reads = by == By::memory && readers_.contains(i);
     const int64_t unit = to.place.units.ranges.front().begin;
-    std::string other, &bytes = alike ? by_place[{to.place.rank, unit, reads}] : other;
-    if (bytes.empty())
-      bytes = reads ? plan.notice(c, trained, own, version) : plan.message(c, trained, own, version);
-    mailbox_.post(to.rank, kWeights, bytes);
-    bytes_moved_ += static_cast<int64_t>(bytes.size()) + (reads ? plan.bytes_from(own) : 0);
+    Bytes other, &bytes = alike ? by_place[{to.place.rank, unit, reads}] : other;
+    if (!bytes)
+      bytes = reads ? std::make_shared<const std::string>(plan.notice(c, trained, own, version))
+                    : make_message(c, plan, trained, version);
+    mailbox_.post_shared(to.rank, kWeights, bytes);
+    bytes_moved_ += static_cast<int64_t>(bytes->size()) + (reads ? plan.bytes_from(own) : 0);
     reading_ += reads;
     if (keeps_ > 0 && (!alike || places.emplace(to.place.rank, unit).second))
-      first_model[i] = reads ? plan.message(c, trained, own, version, std::move(free[i])) : bytes;
+      first_model[i] = reads ? make_message(c, plan, trained, version) : bytes;
   }
   if (keeps_ > 0 && !routes_.receivers.empty()) sent_[version] = std::move(first_model);
 }
 
-/// What is kept no longer when only `version` and later ones are; its memory is used again.
-std::map<size_t, std::string> WeightSync::take_oldest(int64_t version) {
-  std::map<size_t, std::string> oldest;
-  for (auto at = sent_.begin(); at != sent_.end() && at->first < version; at = sent_.erase(at))
-    oldest = std::move(at->second);
-  return oldest;
+WeightSync::Bytes WeightSync::make_message(Ctx& c, const WeightTransfer& plan, const ParameterStore& trained,
+                                           int64_t version) {
+  const int own = routes_.source(mailbox_.rank());
+  const auto bytes = static_cast<size_t>(plan.bytes_from(own));
+  auto free = std::find_if(memory_.begin(), memory_.end(), [&](const std::shared_ptr<std::string>& memory) {
+    return memory.use_count() == 1 && memory->capacity() >= bytes;
+  });
+  if (free == memory_.end()) free = memory_.insert(free, std::make_shared<std::string>());
+  **free = plan.message(c, trained, own, version, std::move(**free));
+  return *free;
 }
 
 bool WeightSync::look_into_sent(const ParameterStore& trained, int64_t version,
@@ -157,7 +163,7 @@ bool WeightSync::look_into_sent(const ParameterStore& trained, int64_t version,
   if (sent == sent_.end()) return false;
   const int own = routes_.source(mailbox_.rank());
   for (const auto& [receiver, bytes] : sent->second)
-    transfer(trained, receiver).look_into(trained, own, bytes, see);
+    transfer(trained, receiver).look_into(trained, own, *bytes, see);
   return true;
 }
 
@@ -191,7 +197,7 @@ bool WeightSync::receive(Ctx& c, ParameterStore& weights, const ParameterStore* 
   CHECK(own >= 0, "rank {} has weights of its own, and none are sent there", mailbox_.rank());
   const WeightTransfer& plan = transfer(weights, static_cast<size_t>(own));
   for (const int source : plan.senders()) {
-    const std::optional<std::string> message = next_from(source);
+    std::optional<std::string> message = next_from(source);
     if (!message) return false;
     bytes_moved_ += static_cast<int64_t>(message->size());
     if (WeightTransfer::is_notice(*message) && memories_.contains(source)) {
@@ -200,6 +206,7 @@ bool WeightSync::receive(Ctx& c, ParameterStore& weights, const ParameterStore* 
       bytes_moved_ += plan.bytes_from(source);
     } else {
       plan.apply(c, weights, source, version, *message);
+      mailbox_.reuse(std::move(*message));
     }
   }
   if (trained) plan.copy_own(c.lane, weights, *trained);

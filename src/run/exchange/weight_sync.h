@@ -88,7 +88,9 @@ class WeightSync {
   void open(const ParameterStore& generating);
   Message await(int channel, const char* what);
   void post(Ctx& c, const ParameterStore& trained, int64_t version, By by);
-  std::map<size_t, std::string> take_oldest(int64_t version);
+  /// A message in memory of one that nobody has any longer.
+  std::shared_ptr<const std::string> make_message(Ctx& c, const WeightTransfer& plan,
+                                                  const ParameterStore& trained, int64_t version);
   /// As far as messages have come.
   bool all_read();
   std::optional<std::string> next_from(int source);
@@ -97,7 +99,9 @@ class WeightSync {
   WeightRoutes routes_;
   int64_t keeps_;  // versions before the last one
   EndOfRun& end_;
-  std::map<int64_t, std::map<size_t, std::string>> sent_;  // by version, the last one too, and receiver
+  using Bytes = std::shared_ptr<const std::string>;
+  std::map<int64_t, std::map<size_t, Bytes>> sent_;   // by version, the last one too, and receiver
+  std::vector<std::shared_ptr<std::string>> memory_;  // of messages
   std::optional<device::HostWindows> windows_;
   std::map<size_t, WeightTransfer> transfers_;  // by receiver
   /// By sender: one may already have sent the next version before the last one's message is found.

@@ -130,19 +130,16 @@ int64_t versions_kept(const RunPlan& plan) {
 }
 
 /// Host memory of a rank, beside what a CPU computes with.
-Parts host_parts(const RunPlan& plan, const ModelMemory& model, int rank, std::string_view phase) {
+Parts host_parts(const RunPlan& plan, const ModelMemory& model, int rank) {
   const bool trains = plan.has_role(RoleKind::trainer, rank),
              generates = plan.has_role(RoleKind::rollout, rank);
   Parts parts;
   parts.add("process", process_bytes(plan, rank));
   const WeightTraffic& weights = plan.weights;
-  // Without a lag weights have arrived before the next ones are made.
-  const bool travels = plan.max_policy_lag > 0 || phase != "train";
-  if (trains && travels)
-    parts.add("weights_sent", saturating_add(weights.most_sent,
-                                             saturating_multiply(weights.first_model, versions_kept(plan))));
-  if (generates && travels && !plan.shares_buffers(rank))
-    parts.add("weights_received", weights.most_in_message);
+  // Both keep the memory of messages; with versions that are kept the last one is what goes out.
+  const int64_t kept = saturating_multiply(weights.first_model, versions_kept(plan));
+  if (trains) parts.add("weights_sent", std::max(weights.most_messages, kept));
+  if (generates && !plan.shares_buffers(rank)) parts.add("weights_received", weights.most_in_message);
   // All trajectories of a step, on trainer ranks of every step that can be under way.
   parts.add("trajectories", saturating_multiply(step_bytes(plan), trains ? plan.max_policy_lag + 1 : 1));
   if (trains && plan.optimizer_in_host) parts.add("optimizer", trained_by(plan, model, rank).optimizer);
@@ -243,7 +240,7 @@ MemoryRow row(const RunPlan& plan, const ModelMemory& held, const std::vector<in
   phase_parts.add("activations", more.activations);
   phase_parts.add("workspace", more.workspace);
   windows.add("workspace", window);
-  take(host_parts(plan, held, rank, phase), row.host_bytes);
+  take(host_parts(plan, held, rank), row.host_bytes);
   take(device_parts(plan, held, rank), device);
   take(lent_parts(plan, held, rank, phase), device);
   take(phase_parts, device);

@@ -47,6 +47,7 @@ struct BatchPlan {
 struct WeightTraffic {
   int64_t bytes = 0;            // over all ranks
   int64_t most_sent = 0;        // by one trainer rank
+  int64_t most_messages = 0;    // the same in its memory: what several get is there once
   int64_t most_in_message = 0;  // from one rank to another
   int64_t first_model = 0;      // by one trainer rank to the ranks that first have a whole model
 };

@@ -80,16 +80,23 @@ WeightTraffic weight_traffic(const RunPlan& plan, const ModelConfig& model) {
   if (sources.stages.size() == 1) sources.stages = {{}};
   const std::vector<Alike> parameters =
       alike_parameters(model, sources, plan.role(RoleKind::rollout)->holders());
-  std::map<int, int64_t> sent, first;
+  std::map<int, int64_t> sent, messages, first;
   for (const Receivers& kind : alike_receivers(plan))
     for (const auto& [source, bytes] : bytes_to(parameters, plan.dtype, sources, kind.place, kind.self)) {
       traffic.bytes += kind.count * bytes;
       traffic.most_in_message = std::max(traffic.most_in_message, bytes);
       sent[source] += kind.count * bytes;
+      messages[source] += kind.self < 0 ? bytes : kind.count * bytes;
       first[source] += bytes;
     }
-  for (const auto& [source, bytes] : sent) traffic.most_sent = std::max(traffic.most_sent, bytes);
-  for (const auto& [source, bytes] : first) traffic.first_model = std::max(traffic.first_model, bytes);
+  const auto most = [](const std::map<int, int64_t>& by_source) {
+    int64_t bytes = 0;
+    for (const auto& [source, own] : by_source) bytes = std::max(bytes, own);
+    return bytes;
+  };
+  traffic.most_sent = most(sent);
+  traffic.most_messages = most(messages);
+  traffic.first_model = most(first);
   return traffic;
 }
 

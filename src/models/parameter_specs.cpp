@@ -36,7 +36,8 @@ void add_attention(std::vector<ParamSpec>& specs, const ModelConfig& c, const st
   specs.push_back({.name = ours + "attn.wo",
                    .parts = {{attn + "o_proj.weight", c.hidden_size}},
                    .shape = {c.hidden_size, q},
-                   .shard = Shard::rows});
+                   .shard = Shard::rows,
+                   .grad_by_columns = true});
   if (c.o_bias)
     specs.push_back({.name = ours + "attn.bo",
                      .parts = {{attn + "o_proj.bias", c.hidden_size}},
@@ -62,7 +63,8 @@ void add_mlp(std::vector<ParamSpec>& specs, const ModelConfig& c, const std::str
   specs.push_back({.name = ours + "mlp.wd",
                    .parts = {{mlp + "down_proj.weight", c.hidden_size}},
                    .shape = {c.hidden_size, f},
-                   .shard = Shard::rows});
+                   .shard = Shard::rows,
+                   .grad_by_columns = true});
   if (c.mlp_bias)
     specs.push_back({.name = ours + "mlp.bd",
                      .parts = {{mlp + "down_proj.bias", c.hidden_size}},

@@ -65,7 +65,6 @@ Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* sav
 }
 
 Tensor Attention::backward(Ctx& c, const Batch& b, CTensor dy, CTensor x, const AttentionSaved& s) const {
-  dy = wo_.own_outputs(c, dy, b.stream());
   const Tensor dout = exchange_.to_heads(c, c.scratch, b, wo_.backward(c, dy, s.out, b.stream()),
                                          "gradients of own heads, of all tokens");
   Tensor qkv = s.qkv;

@@ -109,55 +109,62 @@ CTensor Linear::whole_input(Ctx& c, const CTensor& x, const StreamRows& stream) 
   return whole;
 }
 
-CTensor Linear::own_outputs(Ctx& c, const CTensor& dy, const StreamRows& stream) const {
-  if (!gathers()) return dy;
-  if (!splits_.shares(stream)) return own_columns(c, *splits_.tp, dy);
-  const Tensor own = c.scratch.make({stream.tokens, weight_->value.dim(0)}, dy.dtype);
-  tokens_to_columns(c, *splits_.tp, own, dy);
-  return own;
-}
-
-Tensor Linear::backward(Ctx& c, const CTensor& own_dy, const CTensor& x, const StreamRows& stream) const {
+Tensor Linear::backward(Ctx& c, const CTensor& dy, const CTensor& x, const StreamRows& stream) const {
   const Tensor dx = c.scratch.like(x);
-  if (split()) {
-    split_backward(c, dx, own_dy, x, stream);
-    return dx;
+  if (gathers()) {
+    backward_by_columns(c, dx, dy, x, stream);
+  } else if (split()) {
+    backward_by_rows(c, dx, dy, x, stream);
+  } else {
+    if (weight_->has_grad()) linear_backward_weight(c, weight_->grad, dy, x, weight_->take_write());
+    add_bias_gradient(c, dy);
+    linear_backward_input(c, dx, dy, weight_->value);
   }
-  add_weight_gradient(c, own_dy, x);
-  add_bias_gradient(c, own_dy);
-  linear_backward_input(c, dx, own_dy, weight_->value);
   return dx;
 }
 
-/// Both lanes have the same scratch: of what is queued here only the exchanges take more of it, no product.
-void Linear::split_backward(Ctx& c, const Tensor& dx, const CTensor& own_dy, const CTensor& x,
-                            const StreamRows& stream) const {
+/// Column parallel. Both lanes have the same scratch: of what is queued here only the exchanges take more of
+/// it, no product.
+void Linear::backward_by_rows(Ctx& c, const Tensor& dx, const CTensor& dy, const CTensor& x,
+                              const StreamRows& stream) const {
   ArenaScope scope(c.scratch);
-  const Tensor part = c.scratch.make({own_dy.dim(0), weight_->value.dim(1)}, accumulate_dtype(own_dy.dtype));
+  const Tensor part = c.scratch.make({dy.dim(0), weight_->value.dim(1)}, accumulate_dtype(dy.dtype));
   Ctx beside = splits_.tp->beside(c);
   beside.lane.follow(c.lane);
   const CTensor whole_x = weight_->has_grad() ? whole_input(beside, x, stream) : CTensor{};
-  linear_backward_input(c, part, own_dy, weight_->value);
+  linear_backward_input(c, part, dy, weight_->value);
   c.lane.follow(beside.lane);  // x is here
   beside.lane.follow(c.lane);
-  sum_parts_of_input(beside, dx, part, stream);
-  add_weight_gradient(c, own_dy, whole_x);
-  c.lane.follow(beside.lane);
-  add_bias_gradient(c, own_dy);
-}
-
-void Linear::sum_parts_of_input(Ctx& c, const Tensor& dx, const CTensor& part,
-                                const StreamRows& stream) const {
-  if (gathers())
-    sum_own_columns(c, *splits_.tp, dx, part);
-  else if (splits_.shares(stream))
-    sum_own_tokens(c, *splits_.tp, dx, part, "gradient of an input, sum over tp for own tokens");
+  if (splits_.shares(stream))
+    sum_own_tokens(beside, *splits_.tp, dx, part, "gradient of an input, sum over tp for own tokens");
   else
-    sum_parts(c, *splits_.tp, dx, part);
+    sum_parts(beside, *splits_.tp, dx, part);
+  if (weight_->has_grad()) linear_backward_weight(c, weight_->grad, dy, whole_x, weight_->take_write());
+  c.lane.follow(beside.lane);
+  add_bias_gradient(c, dy);
 }
 
-void Linear::add_weight_gradient(Ctx& c, const CTensor& own_dy, const CTensor& whole_x) const {
-  if (weight_->has_grad()) linear_backward_weight(c, weight_->grad, own_dy, whole_x, weight_->take_write());
+/// Row parallel; scratch as above.
+void Linear::backward_by_columns(Ctx& c, const Tensor& dx, const CTensor& dy, const CTensor& x,
+                                 const StreamRows& stream) const {
+  ArenaScope scope(c.scratch);
+  Collectives& tp = *splits_.tp;
+  const Tensor columns = c.scratch.make({outputs(), x.dim(1)}, x.dtype);
+  CTensor all = dy;
+  if (splits_.shares(stream)) {
+    const Tensor gathered = c.scratch.make({stream.tokens, outputs()}, dy.dtype);
+    gather_tokens(c, tp, gathered, dy);
+    all = gathered;
+  }
+  Ctx beside = tp.beside(c);
+  beside.lane.follow(c.lane);
+  rows_to_columns(beside, tp, columns, weight_->value, "weights, copied for backward to owners of columns");
+  if (weight_->has_grad())
+    linear_backward_weight(c, make_tensor(weight_->grad.raw(), weight_->grad.dtype, {outputs(), x.dim(1)}),
+                           all, x, weight_->take_write());
+  c.lane.follow(beside.lane);
+  linear_backward_input(c, dx, all, columns);
+  if (bias_) add_bias_gradient(c, own_columns(c, tp, all));
 }
 
 void Linear::add_bias_gradient(Ctx& c, const CTensor& own_dy) const {

@@ -3,7 +3,7 @@
 // and out is cut by columns as nn/tensor_parallel.h says: the bits of y are those of one rank.
 // Of a shared stream exchanges go on beside products (on the lane of Collectives::beside): forward works in
 // turn on the tokens of each rank, those that are here first where x is gathered, those of others first where
-// y goes to their owners; backward gathers x beside the product for dx, and sums dx beside that for dW.
+// y goes to their owners; backward copies what the second of its two products needs beside the first one.
 
 #include <functional>
 
@@ -26,10 +26,9 @@ class Linear {
   void forward_into(Ctx& c, const Tensor& y, const CTensor& x, const StreamRows& stream = {}) const;
   /// a = SwiGLU of the product, whose first half of outputs is the gate. Column parallel alone.
   void forward_swiglu(Ctx& c, const Tensor& a, const CTensor& x, const StreamRows& stream = {}) const;
-  /// dy as backward takes it: the columns of this rank's rows of W, of all tokens. In scratch.
-  CTensor own_outputs(Ctx& c, const CTensor& dy, const StreamRows& stream = {}) const;
-  /// dx, of x's shape, in scratch; adds to the gradients of weight and bias.
-  Tensor backward(Ctx& c, const CTensor& own_dy, const CTensor& x, const StreamRows& stream = {}) const;
+  /// dx, of x's shape, in scratch, from dy of y's; adds to the gradients of weight and bias. Row parallel:
+  /// to those of the weight's columns (ParamSpec::grad_by_columns).
+  Tensor backward(Ctx& c, const CTensor& dy, const CTensor& x, const StreamRows& stream = {}) const;
 
   /// Rows of y.
   int64_t output_rows(const CTensor& x, const StreamRows& stream = {}) const;
@@ -44,11 +43,11 @@ class Linear {
   using Product = std::function<void(const FlatRange& tokens, const CTensor& x)>;
   void multiply_in_turn(Ctx& c, const CTensor& own_x, const StreamRows& stream, const Product& product) const;
   void multiply_for_owners(Ctx& c, const Tensor& y, const CTensor& x, const StreamRows& stream) const;
-  void add_weight_gradient(Ctx& c, const CTensor& own_dy, const CTensor& whole_x) const;
   void add_bias_gradient(Ctx& c, const CTensor& own_dy) const;
-  void sum_parts_of_input(Ctx& c, const Tensor& dx, const CTensor& part, const StreamRows& stream) const;
-  void split_backward(Ctx& c, const Tensor& dx, const CTensor& own_dy, const CTensor& x,
-                      const StreamRows& stream) const;
+  void backward_by_rows(Ctx& c, const Tensor& dx, const CTensor& dy, const CTensor& x,
+                        const StreamRows& stream) const;
+  void backward_by_columns(Ctx& c, const Tensor& dx, const CTensor& dy, const CTensor& x,
+                           const StreamRows& stream) const;
   CTensor whole_input(Ctx& c, const CTensor& x, const StreamRows& stream) const;
 
   Parameter* weight_;

@@ -37,8 +37,7 @@ class Mlp {
       a = c.scratch.make({saved.gate_up.dim(0), gate_up_.outputs() / 2}, x.dtype);
       swiglu_forward(c, a, saved.gate_up);
     }
-    const CTensor own_dy = down_.own_outputs(c, dy, stream);
-    const Tensor da = down_.backward(c, own_dy, a, stream), dgate_up = saved.gate_up;
+    const Tensor da = down_.backward(c, dy, a, stream), dgate_up = saved.gate_up;
     swiglu_backward(c, dgate_up, da, saved.gate_up);
     return gate_up_.backward(c, dgate_up, x, stream);
   }

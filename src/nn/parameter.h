@@ -51,7 +51,8 @@ struct ParamSpec {
   int64_t also_in = -1;  // number of a unit that has a copy: a tied head's, where its embedding is elsewhere
   Shard shard = Shard::none;
   bool partial_grad = false;  // whole on every rank, each with the gradient of its own heads or tokens only
-  bool trained = true;        // false: no gradient, and the optimizer leaves it as it is
+  bool grad_by_columns = false;  // ranks have rows, and first make the gradients of their columns
+  bool trained = true;           // false: no gradient, and the optimizer leaves it as it is
   Init init = Init::normal;
   int64_t size() const;
   /// Its own unit or that of its copy is one of these.

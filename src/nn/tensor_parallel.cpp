@@ -104,22 +104,43 @@ void columns_to_tokens(Ctx& c, Collectives& tp, const Tensor& y, int from, const
   copy_in(c, y, from * mine.dim(1), got);
 }
 
-void tokens_to_columns(Ctx& c, Collectives& tp, const Tensor& mine, const CTensor& y) {
+void rows_to_columns(Ctx& c, Collectives& tp, const Tensor& columns, const CTensor& of_rows,
+                     const char* what) {
   ArenaScope scope(c.scratch);
-  const int64_t own = y.dim(0), width = mine.dim(1);
-  const Tensor sent = c.scratch.make({tp.size() * own, width}, y.dtype);
+  const int64_t own = of_rows.dim(0), width = columns.dim(1);
+  const Tensor sent = c.scratch.make({tp.size() * own, width}, columns.dtype);
   std::vector<Parcel> out, in;
   for (int peer = 0; peer < tp.size(); ++peer) {
-    const FlatRange theirs = tokens_of(tp, mine.dim(0), peer);
-    const Tensor place = rows(mine, theirs.begin, theirs.end);
+    const Tensor place = rows(columns, peer * own, (peer + 1) * own);
     const bool self = peer == tp.rank();
     const Tensor block = self ? place : rows(sent, peer * own, (peer + 1) * own);
-    copy_out(c, block, y, peer * width);
+    copy_out(c, block, of_rows, peer * width);
     if (self) continue;
     out.push_back(parcel(peer, block));
     in.push_back(parcel(peer, place));
   }
-  tp.exchange(c, out, in, "gradients of tokens, copied to the owners of their columns over tp");
+  tp.exchange(c, out, in, what);
+}
+
+void columns_to_rows(Ctx& c, Collectives& tp, const Tensor& of_rows, const CTensor& columns,
+                     const char* what) {
+  ArenaScope scope(c.scratch);
+  const int64_t own = of_rows.dim(0), width = columns.dim(1);
+  const Tensor got = c.scratch.make({tp.size() * own, width}, columns.dtype);
+  std::vector<Parcel> out, in;
+  for (int peer = 0; peer < tp.size(); ++peer) {
+    const CTensor block = rows(columns, peer * own, (peer + 1) * own);
+    const Tensor place = rows(got, peer * own, (peer + 1) * own);
+    if (peer == tp.rank()) {
+      device::copy(c.lane, place.raw(), block.data, block.bytes());
+      continue;
+    }
+    out.push_back(parcel(peer, block));
+    in.push_back(parcel(peer, place));
+  }
+  tp.exchange(c, out, in, what);
+  for (int peer = 0; peer < tp.size(); ++peer)
+    copy_in(c, of_rows, peer * width, rows(got, peer * own, (peer + 1) * own));
 }
 
 void sum_own_tokens(Ctx& c, Collectives& tp, const Tensor& sum, const CTensor& parts, const char* what) {
@@ -128,15 +149,6 @@ void sum_own_tokens(Ctx& c, Collectives& tp, const Tensor& sum, const CTensor& p
 
 void sum_parts(Ctx& c, Collectives& tp, const Tensor& sum, const CTensor& parts) {
   tp.all_reduce_sum_into(c, flat(sum), flat(parts), "gradient of an input, sum over tp");
-}
-
-void sum_own_columns(Ctx& c, Collectives& tp, const Tensor& sum, const CTensor& parts) {
-  ArenaScope scope(c.scratch);
-  const int64_t rows = sum.dim(0), width = sum.dim(1);
-  const Tensor blocks = c.scratch.make({tp.size() * rows, width}, parts.dtype);
-  for (int rank = 0; rank < tp.size(); ++rank)
-    copy_out(c, temper::rows(blocks, rank * rows, (rank + 1) * rows), parts, rank * width);
-  tp.reduce_scatter_blocks(c, flat(sum), flat(blocks), "gradient of own columns, sum over tp");
 }
 
 /// x + (-0) is x for every x: the sum is a copy.
@@ -161,9 +173,16 @@ void gather_samples(Ctx& c, Collectives& tp, const SampleChunks& chunks, int64_t
     gather_chunks(c, tp, chunks.unedited, vocabulary, "logits before edits, copied from their tp owners");
 }
 
-void sum_shared_gradients(Ctx& c, Collectives& tp, ParameterStore& parameters, const Unit& unit) {
+void place_gradient(Ctx& c, Collectives& tp, const Parameter& p) {
+  const int64_t outputs = p.spec.shape[0], own = p.spec.shape[1] / tp.size();
+  columns_to_rows(c, tp, p.grad, make_tensor(p.grad.raw(), p.grad.dtype, {outputs, own}),
+                  "gradients of columns, copied to the tp owners of their rows");
+}
+
+void settle_gradients(Ctx& c, Collectives& tp, ParameterStore& parameters, const Unit& unit) {
   for (Parameter& p : parameters.list()) {
     if (p.offset < unit.range.begin || p.offset >= unit.range.end || !p.has_grad()) continue;
+    if (p.spec.grad_by_columns) place_gradient(c, tp, p);
     const bool heads = p.spec.shard == Shard::rows;
     for (const RowSpan& span : p.spans)
       if (span.num_ranks > 1 && (heads || p.spec.partial_grad))

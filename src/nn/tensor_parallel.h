@@ -3,13 +3,15 @@
 // those of one rank: every matrix is cut by the rows of its outputs, never by its inputs.
 //   column parallel (q,k,v; gate,up)   whole x -> own columns of y;  backward: dx = sum over ranks of dy W
 //   row parallel (o; down)             own columns of x -> whole y: x is gathered, and so is y;
-//                                      backward: own columns of dx = sum over ranks of dy W
+//                                      backward, of whole dy: own columns of dx by those of W, which are
+//                                      copied for it; dW by the columns of x that are here, which become
+//                                      rows when a unit is done. No sums: the bits of one rank.
 // (the names are Megatron's, for what goes in and out; there the second one cuts its inputs and sums
 // outputs). Sums are in ascending rank order, of parts in the accumulate dtype, rounded once.
 // Sequence parallel (Korthikanti et al., Reducing Activation Recomputation in Large Transformer Models,
 // 2022): in a batch without pages a rank has its tokens of the residual stream, its norms and their
-// gradients. What is "whole" above is then gathered from own tokens (x), exchanged for own tokens (y: columns
-// to tokens), and summed for own tokens (dx).
+// gradients. What is "whole" above is then gathered from own tokens (x, dy), exchanged for own tokens (y:
+// columns to tokens), and summed for own tokens (dx).
 
 #include "src/core/ctx.h"
 #include "src/nn/splits.h"
@@ -27,14 +29,15 @@ Tensor own_columns(Ctx& c, const Collectives& tp, const CTensor& all);
 void gather_tokens(Ctx& c, Collectives& tp, const Tensor& all, const CTensor& mine);
 /// Of y [own tokens, ranks * n] the columns of rank `from`; rank `to` gets `mine` [its tokens, n].
 void columns_to_tokens(Ctx& c, Collectives& tp, const Tensor& y, int from, const CTensor& mine, int to);
-/// mine [T, n]: of all tokens this rank's columns of y [own tokens, ranks * n].
-void tokens_to_columns(Ctx& c, Collectives& tp, const Tensor& mine, const CTensor& y);
+/// columns [N, n]: of the rows of all ranks, N / ranks each, this rank's columns; rows [N / ranks, ranks *
+/// n].
+void rows_to_columns(Ctx& c, Collectives& tp, const Tensor& columns, const CTensor& rows, const char* what);
+/// And back.
+void columns_to_rows(Ctx& c, Collectives& tp, const Tensor& rows, const CTensor& columns, const char* what);
 /// sum [own tokens, n] = over ranks of these rows of `parts` [T, n], in the accumulate dtype of sum.
 void sum_own_tokens(Ctx& c, Collectives& tp, const Tensor& sum, const CTensor& parts, const char* what);
 /// sum = over ranks of `parts`, of one shape, in the accumulate dtype of sum.
 void sum_parts(Ctx& c, Collectives& tp, const Tensor& sum, const CTensor& parts);
-/// sum [T, n] = this rank's columns of the sum over ranks of `parts` [T, ranks * n].
-void sum_own_columns(Ctx& c, Collectives& tp, const Tensor& sum, const CTensor& parts);
 /// rows [T, D], of which every element is -0 on all ranks but its owner's, become those of the owners.
 void copy_owned(Ctx& c, Collectives& tp, const Tensor& rows);
 /// own [own tokens, D]: these rows of such `rows`.
@@ -45,9 +48,11 @@ void gather_stats(Ctx& c, Collectives& tp, const Tensor& stats, const Tensor& lo
 /// The chunks of every rank's share of the vocabulary are copied to all ranks.
 void gather_samples(Ctx& c, Collectives& tp, const SampleChunks& chunks, int64_t vocabulary);
 
-/// After the backward of a unit: gradients of what several ranks have become sums over them, where each has
-/// made its own part alone (norms: of its tokens or heads; keys and values of a head that several ranks
-/// have).
-void sum_shared_gradients(Ctx& c, Collectives& tp, ParameterStore& parameters, const Unit& unit);
+/// A gradient that was made by columns becomes that of this rank's rows.
+void place_gradient(Ctx& c, Collectives& tp, const Parameter& p);
+/// After the backward of a unit: gradients are those of this rank's rows, and of what several ranks have they
+/// are sums over them, where each has made its own part alone (norms: of its tokens or heads; keys and values
+/// of a head that several ranks have).
+void settle_gradients(Ctx& c, Collectives& tp, ParameterStore& parameters, const Unit& unit);
 
 }  // namespace temper

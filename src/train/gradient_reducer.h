@@ -26,7 +26,7 @@ class GradientReducer : public LayerWatcher {
 
   void after_backward(Ctx& c, const Unit& unit) override {
     parameters_.settle_grads(c.lane, unit);
-    if (tp_) sum_shared_gradients(c, *tp_, parameters_, unit);
+    if (tp_) settle_gradients(c, *tp_, parameters_, unit);
     wait(c);  // for the unit before: the next one may take its window
     if (dp_.size() == 1) return;
     Ctx beside = dp_.beside(c);

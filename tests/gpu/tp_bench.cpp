@@ -90,7 +90,13 @@ KernelTimes::ByName times_of_update(const MpiSession& mpi, const ModelConfig& co
   for (int i = 0; i < 2; ++i) trainer.update(gpu.ctx(), all, objective);  // sweeps, first touch of memory
   KernelTimes times;
   trainer.update(gpu.ctx(), all, objective);
-  return times.of(gpu.ctx().lane);
+  KernelTimes::ByName sum = times.of(gpu.ctx().lane);
+  if (tp == nullptr) return sum;
+  for (const auto& [name, time] : times.of(tp->beside(gpu.ctx()).lane)) {
+    sum[name].milliseconds += time.milliseconds;
+    sum[name].calls += time.calls;
+  }
+  return sum;
 }
 
 bool is_of_exchanges(const std::string& name) {

@@ -16,8 +16,8 @@ echo
 "$build"/tests/gpu/train_bench 1.7B
 ranks "$build"/tests/gpu/train_bench 1.7B
 ranks "$build"/tests/gpu/train_bench 1.7B --pp "$gpus"
-"$build"/tests/gpu/train_bench 8B
+"$build"/tests/gpu/train_bench 8B --updates 2
 for layout in "--tp $gpus" "--pp $gpus" "--zero 1" "--zero 3"; do
   # shellcheck disable=SC2086
-  ranks "$build"/tests/gpu/train_bench 8B $layout
+  ranks "$build"/tests/gpu/train_bench 8B --updates 2 $layout
 done

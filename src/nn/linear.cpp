@@ -31,7 +31,7 @@ void Linear::forward_into(Ctx& c, const Tensor& y, const CTensor& x, const Strea
     return multiply_in_turn(c, x, stream, [&](const FlatRange& tokens, const CTensor& some) {
       multiply(c, rows(y, tokens.begin, tokens.end), some);
     });
-  if (splits_.shares(stream)) return multiply_for_owners(c, y, x, stream);
+  if (splits_.shares(stream)) return multiply_own_tokens(c, y, x);
   ArenaScope scope(c.scratch);
   const Tensor mine = c.scratch.make({x.dim(0), weight_->value.dim(0)}, x.dtype);
   multiply(c, mine, whole_input(c, x, stream));
@@ -52,37 +52,18 @@ void Linear::multiply_in_turn(Ctx& c, const CTensor& own_x, const StreamRows& st
   product({own.end, stream.tokens}, rows(whole, own.end, stream.tokens));
 }
 
-/// Row parallel: in step s rank r makes the tokens of rank r + 1 + s, its own ones last; the inputs of a step
-/// travel beside the products of the one before, its outputs beside those of the next.
-void Linear::multiply_for_owners(Ctx& c, const Tensor& y, const CTensor& x, const StreamRows& stream) const {
+/// Row parallel: with whole weights, which are less than the columns of tokens in a micro-batch of many.
+void Linear::multiply_own_tokens(Ctx& c, const Tensor& y, const CTensor& x) const {
   ArenaScope scope(c.scratch);
   Collectives& tp = *splits_.tp;
-  const int ranks = tp.size(), me = tp.rank();
-  const auto owner = [ranks](int rank, int step) { return (rank + 1 + step) % ranks; };
-  const auto tokens = [&](int rank) { return token_share(stream.tokens, rank, ranks); };
-  const Tensor whole = c.scratch.make({stream.tokens, weight_->value.dim(1)}, x.dtype),
-               mine = c.scratch.make({stream.tokens, weight_->value.dim(0)}, x.dtype);
-  const auto part = [&](const Tensor& all, int step) {
-    const FlatRange range = tokens(owner(me, step));
-    return rows(all, range.begin, range.end);
-  };
-  Ctx beside = tp.beside(c);
-  const auto gather = [&](int step) {
-    std::vector<FlatRange> wanted;
-    for (int rank = 0; rank < ranks; ++rank) wanted.push_back(tokens(owner(rank, step)));
-    gather_columns_of(beside, tp, part(whole, step), x, wanted);
-  };
-  beside.lane.follow(c.lane);
-  gather(0);
-  c.lane.follow(beside.lane);
-  for (int step = 0; step < ranks; ++step) {
-    if (step + 1 < ranks) gather(step + 1);
-    multiply(c, part(mine, step), part(whole, step));
-    c.lane.follow(beside.lane);  // for the inputs of the next step, not for what comes now
-    beside.lane.follow(c.lane);
-    columns_to_tokens(beside, tp, y, (me + ranks - 1 - step) % ranks, part(mine, step), owner(me, step));
-  }
-  c.lane.follow(beside.lane);
+  const int64_t inputs = weight_->value.dim(1);
+  const Tensor own_x = c.scratch.make({y.dim(0), inputs}, x.dtype),
+               weights = c.scratch.make({outputs(), inputs}, x.dtype),
+               biases = bias_ ? c.scratch.make({outputs()}, x.dtype) : Tensor{};
+  tp.all_gather(c, weights, weight_->value, "weights, copied from their tp owners");
+  if (bias_) tp.all_gather(c, biases, bias_->value, "biases, copied from their tp owners");
+  columns_to_tokens(c, tp, own_x, x);
+  linear_forward(c, y, own_x, weights, biases);
 }
 
 void Linear::multiply(Ctx& c, const Tensor& y, const CTensor& x) const {

@@ -1,9 +1,9 @@
 #pragma once
 // y = x W^T (+ b), W [out, in] as stored by Hugging Face. Over tp ranks each has rows of W, and what goes in
 // and out is cut by columns as nn/tensor_parallel.h says: the bits of y are those of one rank.
-// Of a shared stream exchanges go on beside products (on the lane of Collectives::beside): forward works in
-// turn on the tokens of each rank, those that are here first where x is gathered, those of others first where
-// y goes to their owners; backward copies what the second of its two products needs beside the first one.
+// Exchanges go on beside products where they can (on the lane of Collectives::beside): forward multiplies own
+// tokens while those of others arrive; backward copies what the second of its two products needs beside the
+// first one.
 
 #include <functional>
 
@@ -42,7 +42,7 @@ class Linear {
   /// Some rows of y, of these tokens, from x.
   using Product = std::function<void(const FlatRange& tokens, const CTensor& x)>;
   void multiply_in_turn(Ctx& c, const CTensor& own_x, const StreamRows& stream, const Product& product) const;
-  void multiply_for_owners(Ctx& c, const Tensor& y, const CTensor& x, const StreamRows& stream) const;
+  void multiply_own_tokens(Ctx& c, const Tensor& y, const CTensor& x) const;
   void add_bias_gradient(Ctx& c, const CTensor& own_dy) const;
   void backward_by_rows(Ctx& c, const Tensor& dx, const CTensor& dy, const CTensor& x,
                         const StreamRows& stream) const;

@@ -56,29 +56,19 @@ void gather_chunks(Ctx& c, Collectives& tp, const Tensor& of_chunks, int64_t voc
 }  // namespace
 
 void gather_columns(Ctx& c, Collectives& tp, const Tensor& all, const CTensor& mine) {
-  gather_columns_of(c, tp, all, mine,
-                    std::vector<FlatRange>(static_cast<size_t>(tp.size()), {0, mine.dim(0)}));
-}
-
-void gather_columns_of(Ctx& c, Collectives& tp, const Tensor& all, const CTensor& mine,
-                       std::span<const FlatRange> of_ranks) {
   ArenaScope scope(c.scratch);
-  const auto wanted = [&](int rank) {
-    const FlatRange& range = of_ranks[static_cast<size_t>(rank)];
-    return rows(mine, range.begin, range.end);
-  };
-  const CTensor own = wanted(tp.rank());
-  const int64_t count = own.dim(0), width = mine.dim(1);
-  const Tensor got = c.scratch.make({tp.size() * count, width}, mine.dtype);
+  const int64_t rows = mine.dim(0), width = mine.dim(1);
+  const Tensor got = c.scratch.make({tp.size() * rows, width}, mine.dtype);
   std::vector<Parcel> out, in;
   for (int peer = 0; peer < tp.size(); ++peer) {
     if (peer == tp.rank()) continue;
-    out.push_back(parcel(peer, wanted(peer)));
-    in.push_back(parcel(peer, rows(got, peer * count, (peer + 1) * count)));
+    out.push_back(parcel(peer, mine));
+    in.push_back(parcel(peer, temper::rows(got, peer * rows, (peer + 1) * rows)));
   }
   tp.exchange(c, out, in, "output columns, copied from their tp owners");
   for (int rank = 0; rank < tp.size(); ++rank)
-    copy_in(c, all, rank * width, rank == tp.rank() ? own : rows(got, rank * count, (rank + 1) * count));
+    copy_in(c, all, rank * width,
+            rank == tp.rank() ? mine : temper::rows(got, rank * rows, (rank + 1) * rows));
 }
 
 Tensor own_columns(Ctx& c, const Collectives& tp, const CTensor& all) {
@@ -95,13 +85,24 @@ void gather_tokens(Ctx& c, Collectives& tp, const Tensor& all, const CTensor& mi
                        "rows of tokens, copied from their tp owners");
 }
 
-void columns_to_tokens(Ctx& c, Collectives& tp, const Tensor& y, int from, const CTensor& mine, int to) {
-  const char* const what = "output columns, copied to the owners of their tokens over tp";
-  if (from == tp.rank()) return copy_in(c, y, from * mine.dim(1), mine);
+void columns_to_tokens(Ctx& c, Collectives& tp, const Tensor& y, const CTensor& mine) {
   ArenaScope scope(c.scratch);
-  const Tensor got = c.scratch.make({y.dim(0), mine.dim(1)}, mine.dtype);
-  tp.send_recv(c, mine, to, got, from, what);
-  copy_in(c, y, from * mine.dim(1), got);
+  const int64_t own = y.dim(0), width = mine.dim(1);
+  const Tensor got = c.scratch.make({tp.size() * own, width}, mine.dtype);
+  std::vector<Parcel> out, in;
+  for (int peer = 0; peer < tp.size(); ++peer) {
+    const FlatRange theirs = tokens_of(tp, mine.dim(0), peer);
+    const CTensor block = rows(mine, theirs.begin, theirs.end);
+    if (peer == tp.rank()) {
+      copy_in(c, y, peer * width, block);
+      continue;
+    }
+    out.push_back(parcel(peer, block));
+    in.push_back(parcel(peer, rows(got, peer * own, (peer + 1) * own)));
+  }
+  tp.exchange(c, out, in, "columns, copied to the owners of their tokens over tp");
+  for (int peer = 0; peer < tp.size(); ++peer)
+    if (peer != tp.rank()) copy_in(c, y, peer * width, rows(got, peer * own, (peer + 1) * own));
 }
 
 void rows_to_columns(Ctx& c, Collectives& tp, const Tensor& columns, const CTensor& of_rows,

@@ -2,7 +2,8 @@
 // What tensor parallel ranks exchange inside a model, and when. A forward only copies, so that its bits are
 // those of one rank: every matrix is cut by the rows of its outputs, never by its inputs.
 //   column parallel (q,k,v; gate,up)   whole x -> own columns of y;  backward: dx = sum over ranks of dy W
-//   row parallel (o; down)             own columns of x -> whole y: x is gathered, and so is y;
+//   row parallel (o; down)             own columns of x -> whole y: x is gathered, and so is y; where ranks
+//                                      share tokens x goes to the owners of its tokens, and W is gathered;
 //                                      backward, of whole dy: own columns of dx by those of W, which are
 //                                      copied for it; dW by the columns of x that are here, which become
 //                                      rows when a unit is done. No sums: the bits of one rank.
@@ -10,8 +11,8 @@
 // outputs). Sums are in ascending rank order, of parts in the accumulate dtype, rounded once.
 // Sequence parallel (Korthikanti et al., Reducing Activation Recomputation in Large Transformer Models,
 // 2022): in a batch without pages a rank has its tokens of the residual stream, its norms and their
-// gradients. What is "whole" above is then gathered from own tokens (x, dy), exchanged for own tokens (y:
-// columns to tokens), and summed for own tokens (dx).
+// gradients. What is "whole" above is then gathered from own tokens (x, dy), made of own tokens (y), and
+// summed for own tokens (dx).
 
 #include "src/core/ctx.h"
 #include "src/nn/splits.h"
@@ -20,15 +21,12 @@ namespace temper {
 
 /// all [T, ranks * n]: `mine` [T, n] of every rank, side by side.
 void gather_columns(Ctx& c, Collectives& tp, const Tensor& all, const CTensor& mine);
-/// The same of the rows that each rank wants, by rank: all [own of them, ranks * n], mine [T, n].
-void gather_columns_of(Ctx& c, Collectives& tp, const Tensor& all, const CTensor& mine,
-                       std::span<const FlatRange> rows);
 /// The columns of this rank, of all [T, ranks * n]; in scratch.
 Tensor own_columns(Ctx& c, const Collectives& tp, const CTensor& all);
 /// all [T, n]: `mine` of every rank, its token_share of T.
 void gather_tokens(Ctx& c, Collectives& tp, const Tensor& all, const CTensor& mine);
-/// Of y [own tokens, ranks * n] the columns of rank `from`; rank `to` gets `mine` [its tokens, n].
-void columns_to_tokens(Ctx& c, Collectives& tp, const Tensor& y, int from, const CTensor& mine, int to);
+/// y [own tokens, ranks * n]: the columns of every rank, of which `mine` [T, n] has this one's.
+void columns_to_tokens(Ctx& c, Collectives& tp, const Tensor& y, const CTensor& mine);
 /// columns [N, n]: of the rows of all ranks, N / ranks each, this rank's columns; rows [N / ranks, ranks *
 /// n].
 void rows_to_columns(Ctx& c, Collectives& tp, const Tensor& columns, const CTensor& rows, const char* what);

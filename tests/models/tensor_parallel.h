@@ -93,7 +93,7 @@ class TensorParallel : public OnRanks {
     ParameterStore& store = model.parameters();
     for (const Unit& unit : store.units()) {
       store.settle_grads(backend_.ctx().lane, unit);
-      if (split) sum_shared_gradients(backend_.ctx(), *tp_, store, unit);
+      if (split) settle_gradients(backend_.ctx(), *tp_, store, unit);
     }
     return logprobs;
   }

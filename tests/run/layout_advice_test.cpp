@@ -193,18 +193,22 @@ TEST(AxisTraffic, ActivationsBetweenStagesOfARollout) {
     }
 }
 
-/// A layer copies what attention and SwiGLU give, what its norms give, and to the owners of tokens what the
-/// products give. Backward it copies the first two again and the gradients of the last, sums parts in fp32,
-/// of own columns of the first and of own tokens of the second, and once the gradients of the norms' weights.
+/// Forward copies what both norms give, brings what attention and SwiGLU give to the owners of tokens, and
+/// gathers the weights of o and down. Backward copies what the norms gave again, the gradients of what o and
+/// down gave, and columns of their weights; it sums two gradients of inputs in fp32. Once an update gradients
+/// of columns become rows, and those of the norms' weights are copied.
 TEST(AxisTraffic, CopiesAndPartialSumsOfALayer) {
-  const int64_t width = 128, heads = 256, inner = 256;
-  for (const int tp : {2, 4})
+  constexpr int64_t kMicrobatches = 2, width = 128, heads = 256, inner = 256;
+  for (const int64_t tp : {2, 4})
     for (const int64_t item : {4, 2}) {
       const std::string layout = fmt::format("roles.trainer.tp={}", tp);
-      const AxisBytes layer = sent(layout, tp, 4, item == 2) - sent(layout, tp, 3, item == 2);
-      const int64_t copies = item * (heads + inner + 2 * width + 2 * width / tp),
-                    sums = 4 * (heads + inner + 2 * width), norms = 2 * tp * width * 4;
-      EXPECT_EQ(layer, (AxisBytes{.tp = (tp - 1) * (kRows * (2 * copies + sums) + norms)}))
+      const AxisBytes layer =
+          sent(layout, static_cast<int>(tp), 4, item == 2) - sent(layout, static_cast<int>(tp), 3, item == 2);
+      const int64_t row = item * (6 * width + (heads + inner) / tp) + 4 * 2 * width,
+                    weights = width * (heads + inner), norms = 2 * tp * width * 4;
+      EXPECT_EQ(layer,
+                (AxisBytes{.tp = (tp - 1) * (kRows * row + kMicrobatches * item * (weights + weights / tp) +
+                                             4 * weights / tp + norms)}))
           << tp << ", " << item;
     }
 }

@@ -7,7 +7,7 @@
 namespace temper {
 namespace {
 
-/// Of the pieces that are added at once. A link of a GPU takes 0.1 ms for what a call costs anyway.
+/// Of the pieces that are added at once: on a GPU smaller ones cost more calls than they save memory.
 int64_t piece_bytes(Device device) { return int64_t{like_gpu(device) ? 128 : 64} << 20; }
 
 char* bytes_at(const CTensor& flat, int64_t element) {
@@ -145,15 +145,6 @@ void Collectives::all_reduce_sum_into(Ctx& c, const Tensor& sum, const CTensor& 
   const std::vector<FlatRange> ranges = shards(sum.size());
   reduce_scatter_ranges(c, view_range(sum, ranges[static_cast<size_t>(rank())]), parts, ranges, what);
   all_gather_ranges(c, sum, ranges, what);
-}
-
-void Collectives::reduce_scatter_blocks(Ctx& c, const Tensor& sum, const CTensor& blocks, const char* what) {
-  std::vector<FlatRange> ranges;
-  for (int64_t rank = 0; rank < size(); ++rank)
-    ranges.push_back({rank * sum.size(), (rank + 1) * sum.size()});
-  CHECK(blocks.size() == size() * sum.size(), "{} elements in {} blocks of {}", blocks.size(), size(),
-        sum.size());
-  reduce_scatter_ranges(c, sum, blocks, ranges, what);
 }
 
 void Collectives::all_gather_ranges(Ctx& c, const Tensor& flat, std::span<const FlatRange> ranges,

@@ -56,9 +56,6 @@ class Collectives {
   void all_reduce_sum(Ctx& c, const Tensor& flat, const char* what);
   /// The same of parts [n] in the accumulate dtype of sum [n], rounded once.
   void all_reduce_sum_into(Ctx& c, const Tensor& sum, const CTensor& parts, const char* what);
-  /// sum [m] = over ranks of their block number `rank()` of `blocks` [size * m], in the accumulate dtype of
-  /// sum, rounded once.
-  void reduce_scatter_blocks(Ctx& c, const Tensor& sum, const CTensor& blocks, const char* what);
   /// sum = over ranks of the range `rank()` of `parts` [n], in the accumulate dtype of sum, which may be its
   /// memory; rounded once. `ranges`: by rank. `pieces`: as for reduce_scatter_sum.
   void reduce_scatter_ranges(Ctx& c, const Tensor& sum, const CTensor& parts,

@@ -62,7 +62,7 @@ void Linear::multiply_own_tokens(Ctx& c, const Tensor& y, const CTensor& x) cons
                biases = bias_ ? c.scratch.make({outputs()}, x.dtype) : Tensor{};
   tp.all_gather(c, weights, weight_->value, "weights, copied from their tp owners");
   if (bias_) tp.all_gather(c, biases, bias_->value, "biases, copied from their tp owners");
-  columns_to_tokens(c, tp, own_x, x);
+  columns_to_rows(c, tp, own_x, x, "columns, copied to the owners of their tokens over tp");
   linear_forward(c, y, own_x, weights, biases);
 }
 

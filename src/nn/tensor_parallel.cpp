@@ -85,7 +85,7 @@ void gather_tokens(Ctx& c, Collectives& tp, const Tensor& all, const CTensor& mi
                        "rows of tokens, copied from their tp owners");
 }
 
-void columns_to_tokens(Ctx& c, Collectives& tp, const Tensor& y, const CTensor& mine) {
+void columns_to_rows(Ctx& c, Collectives& tp, const Tensor& y, const CTensor& mine, const char* what) {
   ArenaScope scope(c.scratch);
   const int64_t own = y.dim(0), width = mine.dim(1);
   const Tensor got = c.scratch.make({tp.size() * own, width}, mine.dtype);
@@ -100,48 +100,27 @@ void columns_to_tokens(Ctx& c, Collectives& tp, const Tensor& y, const CTensor& 
     out.push_back(parcel(peer, block));
     in.push_back(parcel(peer, rows(got, peer * own, (peer + 1) * own)));
   }
-  tp.exchange(c, out, in, "columns, copied to the owners of their tokens over tp");
+  tp.exchange(c, out, in, what);
   for (int peer = 0; peer < tp.size(); ++peer)
     if (peer != tp.rank()) copy_in(c, y, peer * width, rows(got, peer * own, (peer + 1) * own));
 }
 
-void rows_to_columns(Ctx& c, Collectives& tp, const Tensor& columns, const CTensor& of_rows,
-                     const char* what) {
+void rows_to_columns(Ctx& c, Collectives& tp, const Tensor& mine, const CTensor& y, const char* what) {
   ArenaScope scope(c.scratch);
-  const int64_t own = of_rows.dim(0), width = columns.dim(1);
-  const Tensor sent = c.scratch.make({tp.size() * own, width}, columns.dtype);
+  const int64_t own = y.dim(0), width = mine.dim(1);
+  const Tensor sent = c.scratch.make({tp.size() * own, width}, y.dtype);
   std::vector<Parcel> out, in;
   for (int peer = 0; peer < tp.size(); ++peer) {
-    const Tensor place = rows(columns, peer * own, (peer + 1) * own);
+    const FlatRange theirs = tokens_of(tp, mine.dim(0), peer);
+    const Tensor place = rows(mine, theirs.begin, theirs.end);
     const bool self = peer == tp.rank();
     const Tensor block = self ? place : rows(sent, peer * own, (peer + 1) * own);
-    copy_out(c, block, of_rows, peer * width);
+    copy_out(c, block, y, peer * width);
     if (self) continue;
     out.push_back(parcel(peer, block));
     in.push_back(parcel(peer, place));
   }
   tp.exchange(c, out, in, what);
-}
-
-void columns_to_rows(Ctx& c, Collectives& tp, const Tensor& of_rows, const CTensor& columns,
-                     const char* what) {
-  ArenaScope scope(c.scratch);
-  const int64_t own = of_rows.dim(0), width = columns.dim(1);
-  const Tensor got = c.scratch.make({tp.size() * own, width}, columns.dtype);
-  std::vector<Parcel> out, in;
-  for (int peer = 0; peer < tp.size(); ++peer) {
-    const CTensor block = rows(columns, peer * own, (peer + 1) * own);
-    const Tensor place = rows(got, peer * own, (peer + 1) * own);
-    if (peer == tp.rank()) {
-      device::copy(c.lane, place.raw(), block.data, block.bytes());
-      continue;
-    }
-    out.push_back(parcel(peer, block));
-    in.push_back(parcel(peer, place));
-  }
-  tp.exchange(c, out, in, what);
-  for (int peer = 0; peer < tp.size(); ++peer)
-    copy_in(c, of_rows, peer * width, rows(got, peer * own, (peer + 1) * own));
 }
 
 void sum_own_tokens(Ctx& c, Collectives& tp, const Tensor& sum, const CTensor& parts, const char* what) {
@@ -175,9 +154,11 @@ void gather_samples(Ctx& c, Collectives& tp, const SampleChunks& chunks, int64_t
 }
 
 void place_gradient(Ctx& c, Collectives& tp, const Parameter& p) {
-  const int64_t outputs = p.spec.shape[0], own = p.spec.shape[1] / tp.size();
-  columns_to_rows(c, tp, p.grad, make_tensor(p.grad.raw(), p.grad.dtype, {outputs, own}),
-                  "gradients of columns, copied to the tp owners of their rows");
+  ArenaScope scope(c.scratch);
+  const int64_t outputs = p.grad.dim(0) * tp.size();  // none of what another stage has
+  const Tensor columns = c.scratch.make({outputs, p.grad.dim(1) / tp.size()}, p.grad.dtype);
+  device::copy(c.lane, columns.raw(), p.grad.data, p.grad.bytes());
+  columns_to_rows(c, tp, p.grad, columns, "gradients of columns, copied to the tp owners of their rows");
 }
 
 void settle_gradients(Ctx& c, Collectives& tp, ParameterStore& parameters, const Unit& unit) {

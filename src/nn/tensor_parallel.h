@@ -25,13 +25,10 @@ void gather_columns(Ctx& c, Collectives& tp, const Tensor& all, const CTensor& m
 Tensor own_columns(Ctx& c, const Collectives& tp, const CTensor& all);
 /// all [T, n]: `mine` of every rank, its token_share of T.
 void gather_tokens(Ctx& c, Collectives& tp, const Tensor& all, const CTensor& mine);
-/// y [own tokens, ranks * n]: the columns of every rank, of which `mine` [T, n] has this one's.
-void columns_to_tokens(Ctx& c, Collectives& tp, const Tensor& y, const CTensor& mine);
-/// columns [N, n]: of the rows of all ranks, N / ranks each, this rank's columns; rows [N / ranks, ranks *
-/// n].
-void rows_to_columns(Ctx& c, Collectives& tp, const Tensor& columns, const CTensor& rows, const char* what);
-/// And back.
-void columns_to_rows(Ctx& c, Collectives& tp, const Tensor& rows, const CTensor& columns, const char* what);
+/// y [own rows, ranks * n]: the columns of every rank, of which `mine` [N, n] has this one's; a rank's own
+/// rows are its token_share of N. And back. Not in the same memory.
+void columns_to_rows(Ctx& c, Collectives& tp, const Tensor& y, const CTensor& mine, const char* what);
+void rows_to_columns(Ctx& c, Collectives& tp, const Tensor& mine, const CTensor& y, const char* what);
 /// sum [own tokens, n] = over ranks of these rows of `parts` [T, n], in the accumulate dtype of sum.
 void sum_own_tokens(Ctx& c, Collectives& tp, const Tensor& sum, const CTensor& parts, const char* what);
 /// sum = over ranks of `parts`, of one shape, in the accumulate dtype of sum.

@@ -123,7 +123,7 @@ Pipeline::Parcel Trainer::incoming(const ScheduleSlot& time, Slot& slot) const {
 
 /// `y`: what it makes for another rank. The last part has its forward with its backward.
 void Trainer::run(Ctx& c, const ScheduleStep& step, Slot& slot, std::span<const Trajectory* const> all,
-                  const PolicyObjective& objective, ObjectiveUpdate& update, GradientReducer* watcher,
+                  const PolicyObjective& objective, ObjectiveUpdate& update, GradientReducer* reducer,
                   const Tensor& y) {
   const ModelPart of = part(step);
   if (!step.backward && of.is_last()) return;
@@ -132,26 +132,26 @@ void Trainer::run(Ctx& c, const ScheduleStep& step, Slot& slot, std::span<const 
   const ArenaScope scratch(c.scratch);
   Ctx keeping{c.scratch, c.lane, c.threads, &slot.memory};
   if (!step.backward) return forward_stage(keeping, of, slot.mb.batch(c), slot.x, &slot.saved, y);
-  if (model_.parameters().shards_grads()) watcher->begin_microbatch(c);
+  if (model_.parameters().shards_grads()) reducer->begin_microbatch(c);
   if (of.is_last()) {
-    run_last(keeping, of, slot, all, objective, update, watcher, y);
+    run_last(keeping, of, slot, all, objective, update, reducer, y);
     if (model_.splits().place().rank == 0) note_work(slot.mb.sequences_here(), tokens);
   } else {
-    backward_pass(keeping, of, slot.mb.batch(c), slot.dy, slot.saved, watcher, y);
+    backward_pass(keeping, of, slot.mb.batch(c), slot.dy, slot.saved, reducer, y);
   }
   slot.of.reset();
 }
 
 /// Forward, loss and backward.
 void Trainer::run_last(Ctx& c, const ModelPart& part, Slot& slot, std::span<const Trajectory* const> all,
-                       const PolicyObjective& objective, ObjectiveUpdate& update, GradientReducer* watcher,
+                       const PolicyObjective& objective, ObjectiveUpdate& update, GradientReducer* reducer,
                        const Tensor& dx) {
   Microbatch& mb = slot.mb;
   const Tensor rows = target_hidden(c, part, mb, &slot.saved, slot.x), drows = c.scratch.like(rows);
   objective.backward(c, drows, rows, mb, all, update);
   const Tensor dhidden = c.scratch.make({mb.num_tokens(), rows.dim(1)}, rows.dtype);
   scatter_rows(c, dhidden, drows, mb.target_rows(c));
-  backward_pass(c, part, mb.batch(c), dhidden, slot.saved, watcher, dx);
+  backward_pass(c, part, mb.batch(c), dhidden, slot.saved, reducer, dx);
 }
 
 /// A tied head is a copy of the embedding of the first stage: both get the gradients of both.

@@ -106,10 +106,10 @@ class Trainer {
   }
   Slot& slot_of(const ScheduleStep& step);
   void run(Ctx& c, const ScheduleStep& step, Slot& slot, std::span<const Trajectory* const> all,
-           const PolicyObjective& objective, ObjectiveUpdate& update, GradientReducer* watcher,
+           const PolicyObjective& objective, ObjectiveUpdate& update, GradientReducer* reducer,
            const Tensor& y);
   void run_last(Ctx& c, const ModelPart& part, Slot& slot, std::span<const Trajectory* const> all,
-                const PolicyObjective& objective, ObjectiveUpdate& update, GradientReducer* watcher,
+                const PolicyObjective& objective, ObjectiveUpdate& update, GradientReducer* reducer,
                 const Tensor& dx);
   Pipeline::Parcel incoming(const ScheduleSlot& time, Slot& slot) const;
   void sum_tied_gradients(Ctx& c);

@@ -97,8 +97,11 @@ TEST_F(CollectivesTest, BlocksGoToTheirRanks) {
     std::vector<bf16> got(static_cast<size_t>(count) + 1);
     const std::vector<bf16> want(all.begin() + rank() * count, all.begin() + (rank() + 1) * count);
     blocks.resize(blocks.size() + 1);
-    tensors_->reduce_scatter_blocks(ctx(), make_tensor(got.data(), DType::bf16, {count}),
-                                    make_tensor(blocks.data(), DType::f32, {count * size()}), "test: blocks");
+    std::vector<FlatRange> ranges;
+    for (int64_t r = 0; r < size(); ++r) ranges.push_back({r * count, (r + 1) * count});
+    tensors_->reduce_scatter_ranges(ctx(), make_tensor(got.data(), DType::bf16, {count}),
+                                    make_tensor(blocks.data(), DType::f32, {count * size()}), ranges,
+                                    "test: blocks");
     EXPECT_EQ(std::memcmp(got.data(), want.data(), static_cast<size_t>(count) * sizeof(bf16)), 0) << count;
   }
 }

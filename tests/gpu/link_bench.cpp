@@ -68,8 +68,30 @@ class Peer {
   ncclComm_t comm_ = nullptr;
 };
 
+/// What it takes of a GPU to join and, with the first exchange, to connect: src/run/plan/memory.h counts it.
+/// Twice, since the first one loads the library's kernels, too.
+void report_memory(const MpiSession& mpi, Ctx& c) {
+  std::vector<std::unique_ptr<Collectives>> made;
+  const auto free_mib = [&] {
+    c.lane.wait();
+    return device::gpu_memory().free >> 20;
+  };
+  const ArenaScope scope(c.scratch);
+  const Tensor x = c.scratch.make({kSmall}, DType::f32);
+  for (const char* which : {"first", "second"}) {
+    const int64_t before = free_mib();
+    made.push_back(mpi.make_collectives(0, mpi.rank(), Device::cuda, which, 600));
+    const int64_t joined = free_mib();
+    made.back()->all_gather_shards(c, x, "bench: all with all");
+    if (mpi.rank() == 0)
+      std::printf("| memory of the %s communicator of %d ranks | joined %ld MiB | connected %ld MiB more |\n",
+                  which, mpi.size(), before - joined, joined - free_mib());
+  }
+}
+
 void bench(const MpiSession& mpi) {
   Backend gpu(Device::cuda);
+  report_memory(mpi, gpu.ctx());
   const std::unique_ptr<Comm> all = mpi.make_comm_of_all(600);
   const std::unique_ptr<Collectives> ranks = mpi.make_collectives(0, mpi.rank(), Device::cuda, "bench", 600);
   Bench b{gpu.ctx(), *all, mpi.rank(), mpi.size()};

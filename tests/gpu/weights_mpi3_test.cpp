@@ -88,8 +88,8 @@ TEST_F(WeightsOnGpus, ThatAreChangedOnTheWayStopTheRun) {
   }
 }
 
-/// What a checkpoint held goes by message: the memory has the next one at once. So does what is kept for a
-/// checkpoint.
+/// What a checkpoint held goes by message: the memory has the next one at once. What is kept for a checkpoint
+/// is copied before the weights change.
 TEST_F(WeightsOnGpus, OlderOnesComeToo) {
   make(DType::bf16);
   sync.start(7);

@@ -104,6 +104,7 @@ bool WeightSync::all_read() {
 void WeightSync::wait_read() {
   for (const Stopwatch waited; !all_read();)
     mailbox_.pause(waited.seconds(), "weights, last version read by all");
+  if (copying_) copying_->wait();
 }
 
 void WeightSync::publish(Ctx& c, const ParameterStore& trained, int64_t version) {
@@ -125,7 +126,7 @@ void WeightSync::post(Ctx& c, const ParameterStore& trained, int64_t version, By
   std::map<std::tuple<int, int64_t, bool>, Bytes> by_place;
   std::set<std::pair<int, int64_t>> places;
   sent_.erase(sent_.begin(), sent_.lower_bound(version - keeps_));
-  std::map<size_t, Bytes> first_model;
+  std::map<size_t, Kept> first_model;
   for (size_t i = 0; i < routes_.receivers.size(); ++i) {
     const WeightRoutes::Receiver& to = routes_.receivers[i];
     const WeightTransfer& plan = transfer(trained, i);
@@ -140,7 +141,7 @@ void WeightSync::post(Ctx& c, const ParameterStore& trained, int64_t version, By
     bytes_moved_ += static_cast<int64_t>(bytes->size()) + (reads ? plan.bytes_from(own) : 0);
     reading_ += reads;
     if (keeps_ > 0 && (!alike || places.emplace(to.place.rank, unit).second))
-      first_model[i] = reads ? make_message(c, plan, trained, version) : bytes;
+      first_model[i] = reads ? begin_copy(c.lane, plan, trained) : Kept{bytes, nullptr};
   }
   if (keeps_ > 0 && !routes_.receivers.empty()) sent_[version] = std::move(first_model);
 }
@@ -157,13 +158,32 @@ WeightSync::Bytes WeightSync::make_message(Ctx& c, const WeightTransfer& plan, c
   return *free;
 }
 
+WeightSync::Kept WeightSync::begin_copy(const Lane& written, const WeightTransfer& plan,
+                                        const ParameterStore& trained) {
+  const int own = routes_.source(mailbox_.rank());
+  const int64_t bytes = plan.bytes_from(own);
+  auto free = std::find_if(copies_.begin(), copies_.end(), [&](const std::shared_ptr<Region>& memory) {
+    return memory.use_count() == 1 && memory->held_bytes() >= bytes;
+  });
+  if (free == copies_.end()) {
+    free = copies_.insert(free, std::make_shared<Region>(Device::cpu, MemoryUse::weights));
+    (*free)->grow_to(bytes);
+    (*free)->pin();
+  }
+  if (!copying_) copying_ = std::make_unique<Lane>(trained.device());
+  copying_->follow(written);
+  plan.copy_rows(*copying_, trained, own, (*free)->base());
+  return {nullptr, *free};
+}
+
 bool WeightSync::look_into_sent(const ParameterStore& trained, int64_t version,
                                 const WeightTransfer::See& see) {
   const auto sent = sent_.find(version);
   if (sent == sent_.end()) return false;
   const int own = routes_.source(mailbox_.rank());
-  for (const auto& [receiver, bytes] : sent->second)
-    transfer(trained, receiver).look_into(trained, own, *bytes, see);
+  if (copying_) copying_->wait();
+  for (const auto& [receiver, kept] : sent->second)
+    transfer(trained, receiver).look_into(trained, own, kept.rows(), see);
   return true;
 }
 

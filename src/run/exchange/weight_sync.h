@@ -4,8 +4,10 @@
 // version what it lacks from each trainer rank that has some of it, by plans made once, and compares digests:
 // out of the GPU memory of that rank, where both are of one host and it can be opened, else in a message. A
 // version goes out only after the one before was taken: with a lag, those that generate are at most two
-// versions behind. Where they do nothing else the trainer keeps that many, for a checkpoint of a run that is
-// stopped. Weights that others read where they lie do not change before all have read them.
+// versions behind. Where they do nothing else the trainer keeps that many in host memory, for a checkpoint of
+// a run that is stopped: those that it sent, or else copies that a lane of their own makes while the next
+// step computes. Weights that others read where they lie, or that are copied, do not change before that is
+// done.
 
 #include <cstdint>
 #include <deque>
@@ -16,6 +18,8 @@
 #include <string>
 
 #include "src/core/gpu/peer_memory.h"
+#include "src/core/lane.h"
+#include "src/core/region.h"
 #include "src/run/exchange/end_of_run.h"
 #include "src/run/exchange/weight_transfer.h"
 
@@ -62,9 +66,10 @@ class WeightSync {
     post(c, trained, version, By::message);
   }
   /// Trainer ranks, each for itself, before the weights change: the last version was read by all that read it
-  /// where it lies. They come to it without this rank: it is older than what they generate with next.
+  /// where it lies. They come to it without this rank: it is older than what they generate with next. And
+  /// what is kept of it is copied.
   void wait_read();
-  /// Trainer ranks: what this rank sent of a version before the last one, to those that first have a whole
+  /// Trainer ranks: what this rank sent of a version up to the last one, to those that first have a whole
   /// model, as long as it may be needed; false when it is not kept.
   bool look_into_sent(const ParameterStore& trained, int64_t version, const WeightTransfer::See& see);
   /// Rollout ranks: the weights become exactly this version. `trained`: on trainer ranks, which may be the
@@ -88,9 +93,16 @@ class WeightSync {
   void open(const ParameterStore& generating);
   Message await(int channel, const char* what);
   void post(Ctx& c, const ParameterStore& trained, int64_t version, By by);
-  /// A message in memory of one that nobody has any longer.
-  std::shared_ptr<const std::string> make_message(Ctx& c, const WeightTransfer& plan,
-                                                  const ParameterStore& trained, int64_t version);
+  using Bytes = std::shared_ptr<const std::string>;
+  /// Of a version, for one receiver: the message that went out, or a copy of the rows that it reads.
+  struct Kept {
+    Bytes message;
+    std::shared_ptr<Region> copy;
+    const char* rows() const { return copy ? copy->base() : WeightTransfer::rows_in(*message); }
+  };
+  /// Both in memory of what nobody has any longer: new pages can cost more than the copy.
+  Bytes make_message(Ctx& c, const WeightTransfer& plan, const ParameterStore& trained, int64_t version);
+  Kept begin_copy(const Lane& written, const WeightTransfer& plan, const ParameterStore& trained);
   /// As far as messages have come.
   bool all_read();
   std::optional<std::string> next_from(int source);
@@ -99,9 +111,10 @@ class WeightSync {
   WeightRoutes routes_;
   int64_t keeps_;  // versions before the last one
   EndOfRun& end_;
-  using Bytes = std::shared_ptr<const std::string>;
-  std::map<int64_t, std::map<size_t, Bytes>> sent_;   // by version, the last one too, and receiver
+  std::map<int64_t, std::map<size_t, Kept>> sent_;    // by version, the last one too, and receiver
   std::vector<std::shared_ptr<std::string>> memory_;  // of messages
+  std::vector<std::shared_ptr<Region>> copies_;       // pinned
+  std::unique_ptr<Lane> copying_;                     // from the first copy on
   std::optional<device::HostWindows> windows_;
   std::map<size_t, WeightTransfer> transfers_;  // by receiver
   /// By sender: one may already have sent the next version before the last one's message is found.

@@ -89,22 +89,32 @@ std::string WeightTransfer::message(Ctx& c, const ParameterStore& weights, int s
   return bytes;
 }
 
-void WeightTransfer::look_into(const ParameterStore& weights, int source, std::string_view message,
-                               const See& see) const {
-  const char* from = message.data() + sizeof(Header);
+void WeightTransfer::copy_rows(Lane& lane, const ParameterStore& weights, int source, char* to) const {
   for (const WeightPiece& piece : pieces_) {
     if (piece.move.holder != source) continue;
-    see(weights.list()[piece.parameter], piece, from);
-    from += piece.bytes;
+    device::copy_to_pinned(lane, to, rows_of(weights, piece, piece.move.from), piece.bytes);
+    to += piece.bytes;
+  }
+}
+
+const char* WeightTransfer::rows_in(std::string_view message) { return message.data() + sizeof(Header); }
+
+void WeightTransfer::look_into(const ParameterStore& weights, int source, const char* rows,
+                               const See& see) const {
+  for (const WeightPiece& piece : pieces_) {
+    if (piece.move.holder != source) continue;
+    see(weights.list()[piece.parameter], piece, rows);
+    rows += piece.bytes;
   }
 }
 
 void WeightTransfer::take_rows(ParameterStore& weights, int source, std::string_view message) const {
-  look_into(weights, source, message, [&](const Parameter&, const WeightPiece& piece, const char* from) {
+  const See write = [&](const Parameter&, const WeightPiece& piece, const char* from) {
     windows_.write(
         rows_of(weights, piece, piece.move.to), piece.bytes,
         [&](char* to, int64_t at, int64_t bytes) { std::memcpy(to, from + at, static_cast<size_t>(bytes)); });
-  });
+  };
+  look_into(weights, source, rows_in(message), write);
 }
 
 void WeightTransfer::read_rows(Lane& lane, ParameterStore& weights, int source,

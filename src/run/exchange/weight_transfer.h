@@ -50,9 +50,13 @@ class WeightTransfer {
   std::string notice(Ctx& c, const ParameterStore& weights, int source, int64_t version) const;
   std::vector<int64_t> places(const ParameterStore& weights, int source) const;
   static bool is_notice(std::string_view message);
-  /// The rows of a message of `source`: see(parameter, piece, its bytes in the message).
+  /// The rows that `source` sends, without more, to pinned memory `to` [bytes_from(source)]; there after the
+  /// next wait of the lane.
+  void copy_rows(Lane& lane, const ParameterStore& weights, int source, char* to) const;
+  static const char* rows_in(std::string_view message);
+  /// Such rows: see(parameter, piece, its bytes).
   using See = std::function<void(const Parameter&, const WeightPiece&, const char*)>;
-  void look_into(const ParameterStore& weights, int source, std::string_view message, const See& see) const;
+  void look_into(const ParameterStore& weights, int source, const char* rows, const See& see) const;
   /// Writes the rows of a message, or of the memory that a notice is of, into the receiver's weights;
   /// Exit::internal when it is not of this version or size, Exit::storage unless what is in memory then has
   /// the digest that the source said.

@@ -150,6 +150,27 @@ Parts host_parts(const RunPlan& plan, const ModelMemory& model, int rank) {
   return parts;
 }
 
+/// Of an axis with so many ranks, neighbours in blocks of `block` ranks; a rank exchanges with `peers`.
+ExchangeMemory axis_memory(int along, int block, int peers) {
+  if (along == 1) return {};
+  return {kJoined, peers * (block <= kLinkedGpus ? kNearPeer : kFarPeer)};
+}
+
+ExchangeMemory mesh_memory(const RolePlan& role) {
+  const bool sums = role.kind == RoleKind::trainer || role.keeps_shards();  // gradients, or shards of weights
+  const int stage = role.ranks_of_stage(), all = static_cast<int>(role.ranks.size());
+  ExchangeMemory memory;
+  for (const ExchangeMemory& axis :
+       {axis_memory(role.tp, role.tp, role.tp - 1), axis_memory(role.cp, role.tp * role.cp, role.cp - 1),
+        axis_memory(role.dp(), stage, sums && role.cp == 1 ? role.dp() - 1 : 0),
+        axis_memory(role.cp > 1 ? role.replicas() : 1, stage, sums ? role.replicas() - 1 : 0),
+        axis_memory(role.pp(), all, std::min(2, role.pp() - 1))}) {
+    memory.joined += axis.joined;
+    memory.connections += axis.connections;
+  }
+  return memory;
+}
+
 /// Memory of the device from start to end.
 Parts device_parts(const RunPlan& plan, const ModelMemory& model, int rank) {
   const bool trains = plan.has_role(RoleKind::trainer, rank),
@@ -160,6 +181,8 @@ Parts device_parts(const RunPlan& plan, const ModelMemory& model, int rank) {
   if (plan.device == Device::cuda) {
     parts.add("context", kGpuContext);
     parts.add("product_trials", kProductTrials);
+    const ExchangeMemory exchanges = exchange_memory(plan, rank);
+    parts.add("exchanges", exchanges.joined + exchanges.connections);
   }
   if (trains && splits_weights(plan))
     parts.add("weight_shards", trained_by(plan, model, rank).weight_shards);
@@ -252,6 +275,18 @@ MemoryRow row(const RunPlan& plan, const ModelMemory& held, const std::vector<in
 
 std::string gib_text(int64_t bytes) {
   return fmt::format("{:.3f} GiB", static_cast<double>(bytes) / 1073741824.0);
+}
+
+ExchangeMemory exchange_memory(const RunPlan& plan, int rank) {
+  ExchangeMemory memory;
+  for (const RolePlan& role : plan.roles) {
+    if (!plan.has_role(role.kind, rank)) continue;
+    if (role.kind != RoleKind::trainer && !plan.has_own_mesh(role)) continue;
+    const ExchangeMemory of = mesh_memory(role);
+    memory.joined += of.joined;
+    memory.connections += of.connections;
+  }
+  return memory;
 }
 
 int64_t saturating_multiply(int64_t a, int64_t b) {

@@ -22,6 +22,18 @@ int64_t process_bytes(const RunPlan& plan, int rank);
 /// workspaces, graphs. Measured on an H200 with CUDA 13: 0.58 to 0.6 GiB.
 inline constexpr int64_t kGpuContext = int64_t{640} << 20;
 
+/// Of a GPU for what exchanges tensors with other GPUs (NCCL): what `joined` ranks have from the start on, and
+/// connections to those that it exchanges with, which come with the first exchange.
+struct ExchangeMemory {
+  int64_t joined = 0, connections = 0;
+};
+/// Of one axis: for a rank that joins; for each other rank, where all of them can be of one host with GPUs
+/// that are linked, or not.
+inline constexpr int64_t kJoined = int64_t{320} << 20, kNearPeer = int64_t{512} << 20,
+                         kFarPeer = int64_t{32} << 20;
+inline constexpr int kLinkedGpus = 8;
+ExchangeMemory exchange_memory(const RunPlan& plan, int rank);
+
 /// Of a GPU for a moment of the first steps: the first product of each shape is tried out in memory of its
 /// own, at most 0.9 GiB at vocabularies of 152k.
 inline constexpr int64_t kProductTrials = int64_t{1} << 30;

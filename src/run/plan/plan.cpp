@@ -124,6 +124,19 @@ bool RunPlan::shares_buffers(int rank) const {
   return rollout.stages == trainer.stages && rollout.team(rank) == trainer.team(rank);
 }
 
+bool RunPlan::in_trainer_mesh(const RolePlan& of, int rank) const {
+  const RolePlan& trainer = *role(RoleKind::trainer);
+  const bool fits = of.keeps_shards() ? of.ranks == trainer.ranks && of.cp == trainer.cp
+                                      : of.cp == 1 || of.cp == trainer.cp;
+  return has_role(RoleKind::trainer, rank) && of.tp == trainer.tp && fits && of.stages == trainer.stages &&
+         of.team(rank) == trainer.through_stages(rank, of.team_of_stage());
+}
+
+bool RunPlan::has_own_mesh(const RolePlan& of) const {
+  return of.kind != RoleKind::trainer && of.team_size() > 1 &&
+         !std::all_of(of.ranks.begin(), of.ranks.end(), [&](int rank) { return in_trainer_mesh(of, rank); });
+}
+
 std::vector<int> RunPlan::weight_receivers() const {
   std::vector<int> receivers;
   for (int rank = 0; rank < num_ranks; ++rank)

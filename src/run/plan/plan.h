@@ -137,6 +137,10 @@ struct RunPlan {
   WeightTraffic weights;  // of a version
   /// What a rank trains is what it generates with: the two roles have it in the same team.
   bool shares_buffers(int rank) const;
+  /// Those that share a model of the role with this rank of it are in the trainer's grid what they are there.
+  bool in_trainer_mesh(const RolePlan& role, int rank) const;
+  /// Ranks of a role beside the trainer share a model, not all of them as the trainer's do.
+  bool has_own_mesh(const RolePlan& role) const;
   /// Ranks that generate with weights of their own: what they lack of every version comes in messages.
   std::vector<int> weight_receivers() const;
   int64_t context_tokens = 0;

@@ -105,10 +105,11 @@ void settle_sizes(LoadedConfig& loaded, const RunPlan& plan, int64_t gpu_bytes) 
 }
 
 void require_free_memory(const RunPlan& plan, int rank) {
+  const int64_t taken = kGpuContext + exchange_memory(plan, rank).joined;  // before it comes here
   int64_t needed = 0;
   for (const MemoryRow& row : plan.memory)
     if (std::binary_search(row.ranks.begin(), row.ranks.end(), rank))
-      needed = std::max(needed, row.device_bytes - kGpuContext);
+      needed = std::max(needed, row.device_bytes - taken);
   const device::GpuMemory memory = device::gpu_memory();
   if (memory.free >= needed) return;
   fail(Exit::environment,

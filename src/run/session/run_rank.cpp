@@ -61,7 +61,7 @@ RunRank::RunRank(const RunTask& run_task, const MpiSession& mpi, std::span<const
       groups(*mailbox, placement.ranks, task.plan.max_policy_lag, end),
       weights(*mailbox, weight_routes(task, placement.ranks), task.lag(), end) {
   for (const RolePlan& role : task.plan.roles)
-    if (role.kind != RoleKind::trainer && role.team_size() > 1)
+    if (task.plan.has_own_mesh(role))
       other_meshes[role.kind] =
           std::make_unique<Mesh>(mpi, role.ranks, shape_of(role), device, task.wait_limit());
   if (device == Device::cuda && config().cluster.shared_gpus == "error")
@@ -155,12 +155,7 @@ Mesh* RunRank::mesh_of(RoleKind kind) {
   const RolePlan* role = task.plan.role(kind);
   if (!role || !task.plan.has_role(kind, mpi_rank)) return nullptr;
   if (role->tp * role->cp * role->pp() == 1 && role->team_size() == 1) return nullptr;
-  const RolePlan& trainer = *task.plan.role(RoleKind::trainer);
-  const bool fits = role->keeps_shards() ? role->ranks == trainer.ranks && role->cp == trainer.cp
-                                         : role->cp == 1 || role->cp == trainer.cp;
-  const bool same = trains() && role->tp == trainer.tp && fits && role->stages == trainer.stages &&
-                    role->team(mpi_rank) == trainer.through_stages(mpi_rank, role->team_of_stage());
-  return same ? &mesh : other_meshes.at(kind).get();
+  return task.plan.in_trainer_mesh(*role, mpi_rank) ? &mesh : other_meshes.at(kind).get();
 }
 
 Team RunRank::team_of(RoleKind kind) {

@@ -47,7 +47,7 @@ struct RunRank {
   Device device;                                           // that this rank computes on
   std::string threads;                                     // of the ranks, for people
   Mesh mesh;                                               // of the trainer
-  std::map<RoleKind, std::unique_ptr<Mesh>> other_meshes;  // of roles whose ranks share a model, too
+  std::map<RoleKind, std::unique_ptr<Mesh>> other_meshes;  // of roles whose ranks share a model in another way
   std::unique_ptr<Mailbox> mailbox;
   EndOfRun end;
   GroupExchange groups;

@@ -2,6 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <utility>
+
 #include "src/core/process/progress.h"
 #include "src/core/process/stop_signal.h"
 #include "src/run/session/saving.h"
@@ -14,7 +16,7 @@ namespace {
 void publish_weights(RunRank& rank, int64_t step) {
   enter_phase(Phase::sync, step);
   const TraceSpan span(rank.trace, step, "trainer", fmt::format("send weights {}", step));
-  const PhaseTimer timer(*rank.journal, "sync_weights");  // a part of the next step
+  const PhaseTimer timer(*rank.journal, "sync_weights");
   if (rank.writes())
     for (const int to : rank.task.plan.weight_receivers())
       rank.trace.arrow(step, "trainer", weights_arrow(step, to), Trace::Arrow::begins);
@@ -24,8 +26,8 @@ void publish_weights(RunRank& rank, int64_t step) {
 /// True when the run was stopped before its last step.
 bool run_steps(RunRank& rank) {
   const int64_t last = rank.last_step();
+  Stopwatch watch;  // what comes after a step (its weights go out, it is saved) is a part of the next one
   for (int64_t step = rank.first_step(); step <= last; ++step) {
-    const Stopwatch watch;
     LaneSpans& spans = rank.host->ctx().lane.spans();
     if (rank.trace.on(step)) spans.start(rank.host->ctx().lane, [&] { return rank.trace.now(); });
     for (const std::unique_ptr<Role>& role : rank.roles) {
@@ -37,7 +39,7 @@ bool run_steps(RunRank& rank) {
     }
     if (spans.on()) rank.trace.gpu_spans(step, spans.take());
     if (!rank.trains()) continue;  // it is told of the end
-    finish_step(rank, step, watch.seconds());
+    finish_step(rank, step, std::exchange(watch, {}).seconds());
     if (step < last && rank.end.agree(*rank.trainers, rank.groups.stop_requested())) {
       stop_after(rank, step);
       return true;

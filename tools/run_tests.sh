@@ -13,7 +13,7 @@ run_one() {  # run_one BUILD SCRIPT_OR_TEST: leaves a log and one line `passed f
   local command=(timeout -k 10 "${LIMIT:-600}" "$program")
   if [[ $name =~ _mpi([0-9]+)_test$ ]]; then
     ranks=${BASH_REMATCH[1]}
-    command=(timeout -k 10 300 mpirun --oversubscribe --bind-to none -n "$ranks" "$program")
+    command=(timeout -k 10 "${LIMIT:-300}" mpirun --oversubscribe --bind-to none -n "$ranks" "$program")
   fi
   "${command[@]}" > "$log" 2>&1
   rc=$?

@@ -43,6 +43,43 @@ TEST(MemoryLimit, ProposesShardsOfGradients) {
   EXPECT_FALSE(proposed(refusal({"roles.trainer.tp=2"}, 2, peak({"roles.trainer.tp=2"}, 2) - 1)));
 }
 
+/// What NCCL takes of the GPU of the last rank: kernels, axes joined, ranks connected to.
+int64_t exchanges(const std::vector<std::string>& keys, int ranks) {
+  std::vector<std::string> on_gpus{"run.device=cuda"};
+  on_gpus.insert(on_gpus.end(), keys.begin(), keys.end());
+  const RunPlan plan = try_plan(load_text(kMinimalConfig, on_gpus).config, ranks, deep_config()).plan;
+  int64_t bytes = 0;
+  for (const MemoryRow& row : plan.memory) {
+    int64_t sum = 0;
+    for (const auto& [name, size] : row.parts) sum += size;
+    EXPECT_EQ(sum, row.device_bytes + row.host_bytes);
+    if (row.ranks.back() != ranks - 1) continue;
+    for (const auto& [name, size] : row.parts)
+      if (name == "exchanges") bytes = size;
+  }
+  const ExchangeMemory memory = exchange_memory(plan, ranks - 1);
+  EXPECT_EQ(bytes, memory.joined + memory.connections);
+  return bytes;
+}
+int64_t taken(int axes, int near, int far = 0) {
+  return kExchangeKernels + axes * kJoined + near * kNearPeer + far * kFarPeer;
+}
+
+TEST(ExchangeMemory, IsThatOfEachGridOfRanks) {
+  const std::string tp = "roles.trainer.tp=2", whole = "roles.rollout.tp=1", pp = "roles.trainer.pp=4",
+                    cp = "roles.trainer.cp=2";
+  EXPECT_EQ(exchanges({}, 1), 0);
+  EXPECT_EQ(exchanges({}, 2), taken(1, 1));
+  EXPECT_EQ(exchanges({tp}, 2), taken(1, 1)) << "rollouts are in the trainer's grid";
+  EXPECT_EQ(exchanges({tp, whole}, 2), taken(1, 1));
+  EXPECT_EQ(exchanges({whole, "roles.rollout.tp=2"}, 2), taken(2, 2)) << "each has a grid of its own";
+  EXPECT_EQ(exchanges({tp}, 4), taken(2, 2)) << "tp and dp";
+  EXPECT_EQ(exchanges({pp}, 4), taken(1, 2)) << "a stage has two neighbours";
+  EXPECT_EQ(exchanges({cp}, 4), taken(3, 1 + 3)) << "cp, dp, which gradients do not use, and both";
+  EXPECT_EQ(exchanges({tp}, 16), taken(2, 1, 7)) << "dp goes to other hosts";
+  EXPECT_EQ(exchanges({"roles.rollout.ranks='1'", "roles.trainer.ranks='0'"}, 2), 0);
+}
+
 }  // namespace
 }  // namespace temper
 

@@ -286,6 +286,10 @@ ExchangeMemory exchange_memory(const RunPlan& plan, int rank) {
     memory.joined += of.joined;
     memory.connections += of.connections;
   }
+  if (memory.joined > 0) {
+    memory.joined += kExchangeKernels / 2;
+    memory.connections += kExchangeKernels / 2;
+  }
   return memory;
 }
 

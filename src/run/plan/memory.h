@@ -22,15 +22,16 @@ int64_t process_bytes(const RunPlan& plan, int rank);
 /// workspaces, graphs. Measured on an H200 with CUDA 13: 0.58 to 0.6 GiB.
 inline constexpr int64_t kGpuContext = int64_t{640} << 20;
 
-/// Of a GPU for what exchanges tensors with other GPUs (NCCL): what `joined` ranks have from the start on, and
-/// connections to those that it exchanges with, which come with the first exchange.
+/// Of a GPU for what exchanges tensors with other GPUs (NCCL): what ranks that join an axis have from then on,
+/// and connections to those that they exchange with, which come with the first exchange.
 struct ExchangeMemory {
   int64_t joined = 0, connections = 0;
 };
-/// Of one axis: for a rank that joins; for each other rank, where all of them can be of one host with GPUs
-/// that are linked, or not.
-inline constexpr int64_t kJoined = int64_t{320} << 20, kNearPeer = int64_t{512} << 20,
-                         kFarPeer = int64_t{32} << 20;
+/// Its kernels, once, half of them with the first exchange; of an axis, where a rank joins, and for each other
+/// rank: 32 channels of 12 MiB where all of them can be of one host with linked GPUs, few where not. Measured
+/// between two H200 with NCCL 2.28 (tests/gpu/link_bench): 188 and 248 MiB; 198; 384.
+inline constexpr int64_t kExchangeKernels = int64_t{448} << 20, kJoined = int64_t{208} << 20,
+                         kNearPeer = int64_t{400} << 20, kFarPeer = int64_t{32} << 20;
 inline constexpr int kLinkedGpus = 8;
 ExchangeMemory exchange_memory(const RunPlan& plan, int rank);
 

@@ -120,9 +120,11 @@ class MpiMailbox : public Mailbox {
  private:
   void free_sent() {
     for (auto out = outgoing_.begin(); out != outgoing_.end();) {
-      for (int done = 1; done && out->sent < out->parts.size(); out->sent += done != 0) {
+      for (; out->sent < out->parts.size(); ++out->sent) {
+        int done = 0;
         check_mpi(MPI_Test(&out->parts[out->sent], &done, MPI_STATUS_IGNORE), "MPI_Test");
-        if (done) since_part_ = Stopwatch();
+        if (!done) break;
+        since_part_ = Stopwatch();
       }
       out = out->sent == out->parts.size() ? outgoing_.erase(out) : std::next(out);
     }

@@ -62,6 +62,16 @@ TEST_F(Report, OfARunWithTwoRestarts) {
   EXPECT_EQ(count(page, "http:") + count(page, "https:"), 0u);
 }
 
+/// A step begins when the one before was trained: what is done between them is in no gap.
+TEST_F(Report, TheTimeOfAStepHoldsTheSaveBeforeIt) {
+  const std::vector<Json> lines = program_.metrics("a");
+  ASSERT_EQ(lines.size(), 2u);
+  double parts = 0;
+  for (const char* part : {"gen", "update_actor", "save_checkpoint"})
+    parts += lines[1].at(std::string("timing_s/") + part).get<double>();
+  EXPECT_GE(lines[1].at("timing_s/step").get<double>(), parts) << lines[1].dump();
+}
+
 TEST_F(Report, TheTableHasTheBitsOfTheMetrics) {
   ASSERT_EQ(program_.run("report runs/a --csv a.csv --out a.html"), 0) << output();
   EXPECT_FALSE(exists("runs/a/report.html"));

@@ -112,7 +112,7 @@ struct SampleChunks {
   }
 };
 
-/// Whether a parameter gradient replaces what its memory held, or is added to it.
+/// Whether a gradient, or a sum of them, replaces what its memory held, or is added to it.
 enum class GradWrite { first, add };
 
 /// One AdamW update (decoupled weight decay); `count` is the 1-based number of this update.
@@ -123,6 +123,24 @@ struct AdamwStep {
   uint64_t seed = 0;
   int64_t first_element = 0;  // number of the first element of the tensors among all of the model
 };
+/// Parcels from a GPU to another one that reaches its memory, or from that one (ops/small_exchange.h), at
+/// most kParcels; cut into pieces of kPieceBytes. Places for kPlaces pieces lie in the inbox of the receiver:
+/// for bytes as they are, and for parcels of at most kMarkedBytes, of which every four bytes have a mark
+/// beside them that says whose they are, so that nothing else has to. Of counters there is one for each block
+/// of a direction: pieces that have come, in the inbox of the receiver, and those that it has taken, in that
+/// of the sender.
+struct SmallFlow {
+  static constexpr int kParcels = 8, kPlaces = 4;
+  static constexpr int64_t kPieceBytes = int64_t{4} << 20, kMarkedBytes = int64_t{128} << 10;
+  void* data[kParcels] = {};
+  int64_t bytes[kParcels] = {};
+  int count = 0;
+  char *places = nullptr, *marked_places = nullptr;  // of kPieceBytes, of 2 kMarkedBytes
+  uint32_t *theirs = nullptr, *ours = nullptr;  // counters: one that this GPU writes, one that it waits for
+  uint32_t* turn = nullptr;                     // pieces so far, per block, for this GPU alone
+};
+inline constexpr int kSmallBlocks = 16, kMostFlows = 15;  // of each direction
+
 /// Elements whose moments share a block of random numbers: `first_element` is a multiple of it.
 inline constexpr int64_t kMomentGroup = 4;
 

@@ -16,6 +16,9 @@ namespace temper::cuda {
 #undef KERNEL
 
 class Libraries;  // of a lane: kernels/cuda/libraries.h
+/// Between GPUs, which no other backend has: src/ops/small_exchange.h.
+void exchange_small(Lane& lane, std::span<const SmallFlow> out, std::span<const SmallFlow> in,
+                    const uint32_t* stop);
 /// Gives a lane of the selected GPU what this backend needs there: library handles, workspaces, caches.
 void open_libraries(Lane& lane);
 }  // namespace temper::cuda

@@ -24,8 +24,8 @@ struct MeshShape {
 class Mesh {
  public:
   /// Every rank of the world calls it, with the same arguments. Tensors of `device`: host memory goes by MPI,
-  /// that of ranks with a GPU each by NCCL, of ranks that share one through pinned host memory (unless NCCL
-  /// takes them for ranks of several hosts: comm/mpi_transport.cpp). A wait beyond the limit is Exit::hang.
+  /// that of ranks with a GPU each as comm/gpu/gpu_transport.h says, of ranks that share one through pinned
+  /// host memory. A wait beyond the limit is Exit::hang.
   Mesh(const MpiSession& mpi, const std::vector<int>& ranks, MeshShape shape, Device device,
        double wait_limit_seconds);
 

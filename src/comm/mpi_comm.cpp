@@ -162,6 +162,10 @@ std::unique_ptr<Comm> MpiSession::make_comm(const std::vector<int>& ranks, doubl
   return make_comm(at == ranks.end() ? -1 : 0, static_cast<int>(at - ranks.begin()), wait_limit_seconds);
 }
 
+std::unique_ptr<Comm> make_mpi_comm(MPI_Comm comm, double limit_seconds) {
+  return std::make_unique<MpiComm>(comm, limit_seconds);
+}
+
 std::unique_ptr<Comm> MpiSession::make_comm(int color, int key, double wait_limit_seconds) const {
   MPI_Comm comm = MPI_COMM_NULL;
   note_wait("MPI_Comm_split", "all ranks");

@@ -2,13 +2,11 @@
 #include <mpi.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <set>
 
+#include "src/comm/gpu/gpu_transport.h"
 #include "src/comm/mpi_check.h"
 #include "src/comm/mpi_comm.h"
 #include "src/comm/mpi_wait.h"
-#include "src/comm/nccl_transport.h"
 #include "src/core/process/progress.h"
 
 namespace temper {
@@ -129,32 +127,15 @@ class StagedTransport : public Transport {
   int64_t piece_;
 };
 
-/// All have NCCL, and each of these ranks a GPU of its own, or one that NCCL takes for its own: that of
-/// another host, which the variable NCCL_HOSTID names to it. So it carries tensors between ranks that share a
-/// GPU, over sockets, in tests.
-bool gpus_and_nccl(MPI_Comm comm, int size) {
-  constexpr int kBytes = 128;
-  const char* const host = std::getenv("NCCL_HOSTID");
-  std::string own = nccl_is_here() ? device::gpu_uuid() + (host != nullptr ? host : "") : "";
-  own.resize(kBytes);
-  std::string all(static_cast<size_t>(kBytes * size), '\0');
-  check_mpi(MPI_Allgather(own.data(), kBytes, MPI_BYTE, all.data(), kBytes, MPI_BYTE, comm), "MPI_Allgather");
-  std::set<std::string> gpus;
-  for (int rank = 0; rank < size; ++rank) gpus.insert(all.substr(static_cast<size_t>(rank * kBytes), kBytes));
-  return std::ssize(gpus) == size && !gpus.contains(std::string(kBytes, '\0'));
-}
-
 std::unique_ptr<Transport> gpu_transport(MPI_Comm comm, const char* axis, double limit_seconds) {
   auto host = std::make_unique<HostTransport>(comm, axis, limit_seconds);
-  const int rank = host->rank(), size = host->size();
-  note_wait("which GPUs the ranks have", axis);
-  const bool staged = size == 1 || !gpus_and_nccl(comm, size);
-  NcclId id{};
-  if (!staged && rank == 0) id = make_nccl_id();
-  if (!staged) check_mpi(MPI_Bcast(id.data(), static_cast<int>(id.size()), MPI_BYTE, 0, comm), "MPI_Bcast");
+  MPI_Comm copy = MPI_COMM_NULL;
+  note_wait("MPI_Comm_dup", axis);
+  check_mpi(MPI_Comm_dup(comm, &copy), "MPI_Comm_dup");
   note_progress();
-  if (staged) return std::make_unique<StagedTransport>(std::move(host));
-  return make_nccl_transport(id, rank, size, axis, limit_seconds);
+  const std::unique_ptr<Comm> all = make_mpi_comm(copy, limit_seconds);
+  if (std::unique_ptr<Transport> direct = make_gpu_transport(*all, axis, limit_seconds)) return direct;
+  return std::make_unique<StagedTransport>(std::move(host));
 }
 
 }  // namespace

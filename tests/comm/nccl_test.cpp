@@ -5,7 +5,7 @@
 
 #include <regex>
 
-#include "src/comm/nccl_transport.h"
+#include "src/comm/gpu/nccl_transport.h"
 #include "src/core/process/cuda_version.h"
 
 namespace temper {

@@ -9,7 +9,7 @@
 #include <cstdio>
 
 #include "src/comm/collectives.h"
-#include "src/comm/nccl_transport.h"
+#include "src/comm/gpu/nccl_transport.h"
 #include "src/core/cuda.h"
 #include "src/ops/backend.h"
 #include "tests/gpu/nccl_ranks.h"
@@ -19,7 +19,8 @@ namespace temper {
 namespace {
 
 constexpr int kWarm = 3, kMeasured = 10;
-constexpr int64_t kSmall = int64_t{16} << 20, kLarge = int64_t{512} << 20;  // bytes
+constexpr int64_t kStep = int64_t{64} << 10, kSmall = int64_t{16} << 20,
+                  kLarge = int64_t{512} << 20;  // bytes: of a decode step, of a layer, of a unit
 
 struct Bench {
   Ctx& c;
@@ -40,7 +41,7 @@ struct Bench {
   }
   void report(const char* what, int64_t data, int64_t sent, double took) const {
     if (rank == 0)
-      std::printf("| %s, %ld MiB, %d GPUs | %.0f us | %.1f GB/s |\n", what, data >> 20, size, took * 1e6,
+      std::printf("| %s, %ld KiB, %d GPUs | %.1f us | %.1f GB/s |\n", what, data >> 10, size, took * 1e6,
                   static_cast<double>(sent) / took * 1e-9);
   }
 };
@@ -89,6 +90,23 @@ void report_memory(const MpiSession& mpi, Ctx& c) {
   }
 }
 
+/// As the layers of a decode step: many in a row, recorded.
+void report_graph(Bench& b, Collectives& ranks, int64_t bytes) {
+  constexpr int kGathers = 100;
+  const ArenaScope scope(b.c.scratch);
+  const Tensor mine = b.c.scratch.make({bytes / 4}, DType::f32),
+               all = b.c.scratch.make({b.size, bytes / 4}, DType::f32);
+  const auto gathers = [&] {
+    for (int i = 0; i < kGathers; ++i) ranks.all_gather(b.c, all, mine, "bench: recorded");
+  };
+  gathers();
+  b.c.lane.wait();
+  device::Graph graph;
+  graph.record(b.c.lane, gathers);
+  b.report("gather in a graph", bytes, bytes * (b.size - 1),
+           b.seconds([&] { graph.replay(b.c.lane); }) / kGathers);
+}
+
 void bench(const MpiSession& mpi) {
   Backend gpu(Device::cuda);
   report_memory(mpi, gpu.ctx());
@@ -97,7 +115,9 @@ void bench(const MpiSession& mpi) {
   Bench b{gpu.ctx(), *all, mpi.rank(), mpi.size()};
   if (b.rank == 0) std::printf("Tensors go %s.\n", ranks->carrier());
   Peer peer(b);
-  for (const int64_t bytes : {kSmall, kLarge}) {
+  for (const int64_t bytes : {kStep / 8, kStep, 2 * kStep, 4 * kStep, 16 * kStep})
+    report_graph(b, *ranks, bytes);
+  for (const int64_t bytes : {kStep, int64_t{1} << 20, kSmall, kLarge}) {
     ArenaScope scope(b.c.scratch);
     const Tensor x = b.c.scratch.make({bytes / 4}, DType::f32), y = b.c.scratch.like(x);
     NormalBlock().fill(b.c.device, x, 1, 0, static_cast<uint64_t>(b.rank));

@@ -1,4 +1,4 @@
-// Decode steps of tensor parallel ranks, recorded with what NCCL carries between them: the tokens and
+// Decode steps of tensor parallel ranks, recorded with what goes between them: the tokens and
 // log-probs of steps that are not recorded, and of one rank.
 
 #include "src/nn/init.h"
@@ -76,7 +76,7 @@ class NcclGraphs : public OnRanks {
 };
 
 TEST_F(NcclGraphs, HaveTheBitsOfStepsThatAreNotRecordedAndOfOneRank) {
-  ASSERT_STREQ(tp_->carrier(), "NCCL");
+  ASSERT_STREQ(tp_->carrier(), carrier_of_all());
   const auto whole = make(false), split = make(true);
   const SampleOptions filters{.temperature = 0.8, .top_k = 40, .top_p = 0.9};
   Lane& lane = backend_.ctx().lane;

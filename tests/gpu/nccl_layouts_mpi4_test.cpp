@@ -1,4 +1,4 @@
-// Trainers over 2 and 4 ranks that NCCL carries between, each against one rank. All layouts on a GPU:
+// Trainers over 2 and 4 ranks of several hosts, each against one rank. All layouts on a GPU:
 // layouts_mpi4_test.
 
 #include "tests/gpu/nccl_ranks.h"

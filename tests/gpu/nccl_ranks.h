@@ -1,7 +1,7 @@
 #pragma once
-// NCCL between several ranks, on any number of GPUs. Ranks have a GPU each; where there are fewer they share
-// one, and each tells NCCL that it is a host of its own, whose ranks it then reaches over sockets. Exchanges
-// take milliseconds so: for bits and for ends of jobs, not for speed.
+// Several ranks with a GPU each. Where there are fewer GPUs, ranks share them and say by NCCL_HOSTID that
+// they are on hosts of so many GPUs, between which NCCL goes over sockets. Exchanges take milliseconds so:
+// for bits and for ends of jobs, not for speed.
 
 #include <cstdlib>
 #include <vector>
@@ -23,14 +23,19 @@ inline bool select_gpu_for_nccl() {
     const char* const value = std::getenv(name);
     return value != nullptr ? std::atoi(value) : without;
   };
-  const int own = number("OMPI_COMM_WORLD_RANK", 0);
-  const bool shared = std::ssize(gpus) < number("OMPI_COMM_WORLD_SIZE", 1);
-  if (shared) {
-    ::setenv("NCCL_HOSTID", fmt::format("rank-{}", own).c_str(), 1);
+  const int own = number("OMPI_COMM_WORLD_RANK", 0), count = static_cast<int>(gpus.size());
+  if (count < number("OMPI_COMM_WORLD_SIZE", 1)) {
+    ::setenv("NCCL_HOSTID", fmt::format("host-{}", own / count).c_str(), 1);
     for (const auto& [name, value] : kAloneOnItsHost) ::setenv(name, value, 1);
   }
-  device::select_gpu(gpus[static_cast<size_t>(shared ? 0 : own)]);
+  device::select_gpu(gpus[static_cast<size_t>(own % count)]);
   return true;
+}
+
+/// What then carries tensors between all ranks.
+inline const char* carrier_of_all() {
+  const auto gpus = std::ssize(device::find_gpus().gpus);
+  return gpus >= test_world->size() ? "peer memory" : gpus > 1 ? "peer memory and NCCL" : "NCCL";
 }
 
 /// The main of X_mpiN_test.cpp.

@@ -1,6 +1,6 @@
-// Whole runs whose tensors NCCL carries, through the program: they have the bits of runs that go by way of
-// host memory, and a rank that is killed or stopped ends the job by name, also while others wait for it in
-// NCCL. Ranks have a GPU each, or share one as in tests/gpu/nccl_ranks.h.
+// Whole runs whose tensors go from GPU to GPU, through the program: they have the bits of runs that go by way
+// of host memory, and a rank that is killed or stopped ends the job by name, also while the GPUs of others
+// wait for it. Ranks have a GPU each; where they share one, NCCL carries (tests/gpu/nccl_ranks.h).
 
 #include "src/core/device.h"
 #include "tests/gpu/gpu_runs.h"
@@ -56,7 +56,7 @@ class NcclRuns : public RunFixture {
     return program_.mpirun(l.ranks, fmt::format("train run.toml run.name={} cluster.shared_gpus=allow {} {}",
                                                 name, l.keys, more));
   }
-  /// The same by NCCL.
+  /// The same by peer memory, on a GPU that they share by NCCL.
   std::string command(const Layout& l, const std::string& name, const std::string& more = "") const {
     std::string line = start(l, name, more);
     if (gpus_ < l.ranks) line.insert(line.find(program_.temper()), alone_on_their_hosts());
@@ -92,7 +92,8 @@ TEST_P(NcclLayouts, HaveTheBitsOfHostMemory) {
   ASSERT_EQ(program_.shell("CUDA_VISIBLE_DEVICES=0 " + start(l, "staged")), 0) << output();
   EXPECT_TRUE(says("by way of host memory")) << output();
   ASSERT_EQ(program_.shell(command(l, "nccl")), 0) << output();
-  EXPECT_TRUE(says("by NCCL") && !says("by way of host memory")) << output();
+  EXPECT_TRUE(says(gpus_ < l.ranks ? "by NCCL" : "by peer memory") && !says("by way of host memory"))
+      << output();
   EXPECT_EQ(says("weights read out of this GPU's memory by "), l.weights_move) << output();
   expect_same("nccl", "staged");
   copy_until("nccl", "on", 2, kSteps);

@@ -3,7 +3,7 @@
 // communicators side by side; ends in order and beside an error; refusals in words.
 
 #include "src/comm/collectives.h"
-#include "src/comm/nccl_transport.h"
+#include "src/comm/gpu/nccl_transport.h"
 #include "src/ops/elementwise.h"
 #include "tests/gpu/gpu_support.h"
 #include "tests/support/expect_error.h"

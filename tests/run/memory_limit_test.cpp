@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "src/comm/gpu/neighbours.h"
 #include "src/run/plan/memory.h"
 #include "tests/config/config_text.h"
 #include "tests/support/tiny_model.h"
@@ -43,7 +44,7 @@ TEST(MemoryLimit, ProposesShardsOfGradients) {
   EXPECT_FALSE(proposed(refusal({"roles.trainer.tp=2"}, 2, peak({"roles.trainer.tp=2"}, 2) - 1)));
 }
 
-/// What NCCL takes of the GPU of the last rank: kernels, axes joined, ranks connected to.
+/// What exchanges take of the GPU of the last rank.
 int64_t exchanges(const std::vector<std::string>& keys, int ranks) {
   std::vector<std::string> on_gpus{"run.device=cuda"};
   on_gpus.insert(on_gpus.end(), keys.begin(), keys.end());
@@ -61,22 +62,23 @@ int64_t exchanges(const std::vector<std::string>& keys, int ranks) {
   EXPECT_EQ(bytes, memory.joined + memory.connections);
   return bytes;
 }
-int64_t taken(int axes, int near, int far = 0) {
-  return kExchangeKernels + axes * kJoined + near * kNearPeer + far * kFarPeer;
+/// For so many other ranks of the host; over one axis, for so many of other hosts.
+int64_t taken(int near, int far = 0) {
+  return near * Inbox::kRankBytes + (far > 0 ? kExchangeKernels + kJoined + far * kFarPeer : 0);
 }
 
 TEST(ExchangeMemory, IsThatOfEachGridOfRanks) {
   const std::string tp = "roles.trainer.tp=2", whole = "roles.rollout.tp=1", pp = "roles.trainer.pp=4",
                     cp = "roles.trainer.cp=2";
   EXPECT_EQ(exchanges({}, 1), 0);
-  EXPECT_EQ(exchanges({}, 2), taken(1, 1));
-  EXPECT_EQ(exchanges({tp}, 2), taken(1, 1)) << "rollouts are in the trainer's grid";
-  EXPECT_EQ(exchanges({tp, whole}, 2), taken(1, 1));
-  EXPECT_EQ(exchanges({whole, "roles.rollout.tp=2"}, 2), taken(2, 2)) << "each has a grid of its own";
-  EXPECT_EQ(exchanges({tp}, 4), taken(2, 2)) << "tp and dp";
-  EXPECT_EQ(exchanges({pp}, 4), taken(1, 2)) << "a stage has two neighbours";
-  EXPECT_EQ(exchanges({cp}, 4), taken(3, 1 + 3)) << "cp, dp, which gradients do not use, and both";
-  EXPECT_EQ(exchanges({tp}, 16), taken(2, 1, 7)) << "dp goes to other hosts";
+  EXPECT_EQ(exchanges({}, 2), taken(1));
+  EXPECT_EQ(exchanges({tp}, 2), taken(1)) << "rollouts are in the trainer's grid";
+  EXPECT_EQ(exchanges({tp, whole}, 2), taken(1));
+  EXPECT_EQ(exchanges({"roles.rollout.tp=2"}, 2), taken(2)) << "each has a grid of its own";
+  EXPECT_EQ(exchanges({tp}, 4), taken(2)) << "tp and dp";
+  EXPECT_EQ(exchanges({pp}, 4), taken(3));
+  EXPECT_EQ(exchanges({cp}, 4), taken(1 + 1 + 3)) << "cp, dp, which gradients do not use, and both";
+  EXPECT_EQ(exchanges({tp}, 16), taken(1 + 3, 7)) << "dp goes to other hosts";
   EXPECT_EQ(exchanges({"roles.rollout.ranks='1'", "roles.trainer.ranks='0'"}, 2), 0);
 }
 

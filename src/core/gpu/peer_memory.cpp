@@ -1,26 +1,23 @@
 #include "src/core/gpu/peer_memory.h"
 
+#include <fstream>
+
 #ifdef TEMPER_CUDA
 #include <cstring>
-#include <fstream>
 
 #include "src/core/cuda.h"
 #endif
 
 namespace temper::device {
 
-#ifdef TEMPER_CUDA
-
-namespace {
-
-/// Tells hosts apart, also those of one name: handles of another one mean nothing here.
-std::string this_boot() {
+/// Of this start of the system: handles of another one mean nothing here.
+std::string host_id() {
   std::string id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
   return id;
 }
 
-}  // namespace
+#ifdef TEMPER_CUDA
 
 std::string memory_handle(const void* base) {
   cudaIpcMemHandle_t handle;
@@ -28,12 +25,12 @@ std::string memory_handle(const void* base) {
     (void)cudaGetLastError();
     return "";
   }
-  return this_boot() + std::string(handle.reserved, sizeof handle.reserved);
+  return host_id() + std::string(handle.reserved, sizeof handle.reserved);
 }
 
 std::unique_ptr<PeerMemory> PeerMemory::open(std::string_view text) {
   cudaIpcMemHandle_t handle;
-  const std::string boot = this_boot();
+  const std::string boot = host_id();
   if (text.size() != boot.size() + sizeof handle.reserved || !text.starts_with(boot)) return nullptr;
   std::memcpy(handle.reserved, text.data() + boot.size(), sizeof handle.reserved);
   void* base = nullptr;

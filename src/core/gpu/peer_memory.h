@@ -1,6 +1,6 @@
 #pragma once
-// Memory of a GPU that another process of the same host reads where it lies (CUDA's inter-process memory):
-// over NVLink or PCIe between two GPUs, within the GPU where both processes use one.
+// Memory of a GPU that another process of the same host reads and writes where it lies (CUDA's inter-process
+// memory): over NVLink or PCIe between two GPUs, within the GPU where both processes use one.
 
 #include <memory>
 #include <string>
@@ -8,6 +8,8 @@
 
 namespace temper::device {
 
+/// Tells hosts apart, also those of one name.
+std::string host_id();
 /// What another process opens the memory by; `base`: of a region that is shared (Region::share), with memory.
 /// Empty where the driver shares none.
 std::string memory_handle(const void* base);
@@ -22,7 +24,7 @@ class PeerMemory {
   PeerMemory(const PeerMemory&) = delete;
   PeerMemory& operator=(const PeerMemory&) = delete;
 
-  const char* base() const { return base_; }
+  char* base() const { return base_; }
 
  private:
   explicit PeerMemory(char* base) : base_(base) {}

@@ -6,6 +6,7 @@
 #include <map>
 #include <tuple>
 
+#include "src/comm/gpu/neighbours.h"
 #include "src/core/check.h"
 #include "src/run/plan/dry_run.h"
 #include "src/train/schedule.h"
@@ -150,10 +151,15 @@ Parts host_parts(const RunPlan& plan, const ModelMemory& model, int rank) {
   return parts;
 }
 
-/// Of an axis with so many ranks, neighbours in blocks of `block` ranks; a rank exchanges with `peers`.
+/// Of an axis with so many ranks, neighbours in blocks of `block` ranks; with `peers` of them a rank
+/// exchanges.
 ExchangeMemory axis_memory(int along, int block, int peers) {
   if (along == 1) return {};
-  return {kJoined, peers * (block <= kLinkedGpus ? kNearPeer : kFarPeer)};
+  const bool near = block <= kLinkedGpus;
+  const int on_host = near ? along : std::max(1, along * kLinkedGpus / block);
+  const int64_t inboxes = (on_host - 1) * Inbox::kRankBytes;
+  if (near) return {inboxes, 0};
+  return {kJoined + inboxes, peers * kFarPeer};
 }
 
 ExchangeMemory mesh_memory(const RolePlan& role) {
@@ -286,7 +292,7 @@ ExchangeMemory exchange_memory(const RunPlan& plan, int rank) {
     memory.joined += of.joined;
     memory.connections += of.connections;
   }
-  if (memory.joined > 0) {
+  if (memory.connections > 0) {
     memory.joined += kExchangeKernels / 2;
     memory.connections += kExchangeKernels / 2;
   }

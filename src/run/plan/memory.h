@@ -22,16 +22,18 @@ int64_t process_bytes(const RunPlan& plan, int rank);
 /// workspaces, graphs. Measured on an H200 with CUDA 13: 0.58 to 0.6 GiB.
 inline constexpr int64_t kGpuContext = int64_t{640} << 20;
 
-/// Of a GPU for what exchanges tensors with other GPUs (NCCL): what ranks that join an axis have from then on,
-/// and connections to those that they exchange with, which come with the first exchange.
+/// Of a GPU for what exchanges tensors with other GPUs: what ranks that join an axis have from then on,
+/// inboxes for ranks of the host (comm/gpu/neighbours.h) and, over several hosts, NCCL's; and NCCL's
+/// connections, which come with the first exchange. (Where GPUs of a host do not reach each other, NCCL takes
+/// more than is said here: 384 MiB for each.)
 struct ExchangeMemory {
   int64_t joined = 0, connections = 0;
 };
-/// Its kernels, once, half of them with the first exchange; of an axis, where a rank joins, and for each other
-/// rank: 32 channels of 12 MiB where all of them can be of one host with linked GPUs, few where not. Measured
-/// between two H200 with NCCL 2.28 (tests/gpu/link_bench): 188 and 248 MiB; 198; 384.
+/// NCCL's kernels, once, half of them with the first exchange; where a rank joins an axis; for each rank of
+/// another host, few channels of 12 MiB. Measured between two H200 with NCCL 2.28 (tests/gpu/link_bench,
+/// NCCL_P2P_DISABLE=1): 188 and 248 MiB; 198; within a host it had 384.
 inline constexpr int64_t kExchangeKernels = int64_t{448} << 20, kJoined = int64_t{208} << 20,
-                         kNearPeer = int64_t{400} << 20, kFarPeer = int64_t{32} << 20;
+                         kFarPeer = int64_t{32} << 20;
 inline constexpr int kLinkedGpus = 8;
 ExchangeMemory exchange_memory(const RunPlan& plan, int rank);
 

@@ -11,8 +11,8 @@
 
 #include <filesystem>
 
+#include "src/comm/gpu/nccl_transport.h"
 #include "src/comm/mpi_comm.h"
-#include "src/comm/nccl_transport.h"
 #include "src/core/process/cuda_version.h"
 #include "src/io/hdf5_layout.h"
 

@@ -1,4 +1,4 @@
-#include "src/comm/nccl_transport.h"
+#include "src/comm/gpu/nccl_transport.h"
 
 #include "src/comm/mpi_check.h"
 #include "src/core/process/cuda_version.h"

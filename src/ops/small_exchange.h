@@ -1,0 +1,19 @@
+#pragma once
+// Parcels between GPUs that reach each other's memory, by one kernel: half of its blocks write what it sends,
+// piece by piece, into the inboxes of the others and say so, half wait for what it gets and copy it to where
+// it belongs. Pieces are counted on the GPU, so that a graph may hold it. A call of one side may be several
+// of the other. For small parcels: large ones take the blocks for long.
+
+#include <span>
+
+#include "kernels/types.h"
+#include "src/core/lane.h"
+
+namespace temper {
+
+/// On a lane of a GPU; one flow of each direction for a peer, at most kMostFlows. `stop`: where kernels see
+/// it; not 0: nobody is waited for any longer.
+void exchange_small(Lane& lane, std::span<const SmallFlow> out, std::span<const SmallFlow> in,
+                    const uint32_t* stop);
+
+}  // namespace temper

@@ -15,7 +15,7 @@ void add(Ctx& ctx, Tensor y, CTensor a, CTensor b) {
   });
 }
 
-void sum_in_order(Ctx& ctx, Tensor y, CTensor parts, CTensor own, int64_t own_part) {
+void sum_in_order(Ctx& ctx, Tensor y, CTensor parts, CTensor own, int64_t own_part, GradWrite write) {
   dispatch_storage(y.dtype, [&](auto s) {
     using S = decltype(s);
     const auto add_up = [&]<class P>(P) {
@@ -29,7 +29,7 @@ void sum_in_order(Ctx& ctx, Tensor y, CTensor parts, CTensor own, int64_t own_pa
         for (int64_t i = begin; i < end; ++i) {
           Accumulate<S> sum = part(0, i);
           for (int64_t r = 1; r < ranks; ++r) sum += part(r, i);
-          to[i] = store<S>(sum);
+          to[i] = store<S>(write == GradWrite::add ? load(to[i]) + sum : sum);
         }
       });
     };

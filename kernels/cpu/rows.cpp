@@ -40,4 +40,17 @@ void copy_columns(Ctx& ctx, Tensor to, int64_t to_column, CTensor from, int64_t 
   });
 }
 
+void join_columns(Ctx& ctx, Tensor y, CTensor parts, CTensor own, int64_t own_part) {
+  const int64_t n = own.dim(0), bytes = own.dim(1) * dtype_size(own.dtype), count = y.dim(1) / own.dim(1);
+  char* const to = static_cast<char*>(y.raw());
+  const char *const all = static_cast<const char*>(parts.data), *const mine =
+                                                                    static_cast<const char*>(own.data);
+  parallel_ranges(ctx.threads, n, row_grain(y.dim(1)), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      for (int64_t r = 0; r < count; ++r)
+        std::memcpy(to + (i * count + r) * bytes, (r == own_part ? mine : all + r * n * bytes) + i * bytes,
+                    static_cast<size_t>(bytes));
+  });
+}
+
 }  // namespace temper::cpu

@@ -71,11 +71,11 @@ __global__ void add_kernel(S* y, const S* a, const S* b, int64_t count) {
   store_group(y + first, left, n, whole);
 }
 
-/// y[i] = ((x[0, i] + x[1, i]) + ...), one rounding; `own` in place of x[own_part, :]. Four elements a thread
-/// where `fours` says that all lie for it.
+/// y[i] = ((x[0, i] + x[1, i]) + ...), one rounding; `own` in place of x[own_part, :]; `onto`: what y has
+/// before comes to it. Four elements a thread where `fours` says that all lie for it.
 template <class S, class P>
 __global__ void sum_in_order_kernel(S* y, const P* x, const P* own, int64_t own_part, int64_t parts,
-                                    int64_t count, bool fours) {
+                                    int64_t count, bool onto, bool fours) {
   constexpr int kElements = 4;
   begin_kernel();
   const int64_t first = (blockIdx.x * int64_t{kThreads} + threadIdx.x) * kElements;
@@ -87,6 +87,11 @@ __global__ void sum_in_order_kernel(S* y, const P* x, const P* own, int64_t own_
     load_group<P, kElements>(r == 0 ? sum : part, (r == own_part ? own : x + r * count) + first, n, whole);
 #pragma unroll
     for (int i = 0; r > 0 && i < kElements; ++i) sum[i] = __fadd_rn(sum[i], part[i]);
+  }
+  if (onto) {
+    load_group<S, kElements>(part, y + first, n, whole);
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) sum[i] = __fadd_rn(part[i], sum[i]);
   }
   store_group<S, kElements>(y + first, sum, n, whole);
 }
@@ -107,6 +112,25 @@ __global__ void copy_columns_kernel(W* to, int64_t to_pitch, const W* from, int6
   for (int k = 0; k < kWordsOfThread; ++k)
     if (const uint32_t i = first + k * kThreads; i < count)
       to[i / columns * to_pitch + i % columns] = words[k];
+}
+
+/// Words of W: rows of y are so many parts of `width`, each from a block of `block` words.
+template <class W>
+__global__ void join_columns_kernel(W* y, const W* parts, const W* own, uint32_t own_part, uint32_t num_parts,
+                                    uint32_t width, uint32_t block, uint32_t count) {
+  begin_kernel();
+  const uint32_t first = blockIdx.x * uint32_t{kThreads * kWordsOfThread} + threadIdx.x;
+  W words[kWordsOfThread];
+#pragma unroll
+  for (int k = 0; k < kWordsOfThread; ++k)
+    if (const uint32_t i = first + k * kThreads; i < count) {
+      const uint32_t piece = i / width, row = piece / num_parts, part = piece % num_parts;
+      words[k] =
+          (part == own_part ? own : parts + static_cast<size_t>(part) * block)[row * width + i % width];
+    }
+#pragma unroll
+  for (int k = 0; k < kWordsOfThread; ++k)
+    if (const uint32_t i = first + k * kThreads; i < count) y[i] = words[k];
 }
 
 template <class S>
@@ -161,7 +185,7 @@ void widen(Ctx& ctx, Tensor y, CTensor x) {
   });
 }
 
-void sum_in_order(Ctx& ctx, Tensor y, CTensor parts, CTensor own, int64_t own_part) {
+void sum_in_order(Ctx& ctx, Tensor y, CTensor parts, CTensor own, int64_t own_part, GradWrite write) {
   const int64_t count = y.size();
   const auto lies = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; };
   const bool fours = count % 4 == 0 && lies(y.data) && lies(parts.data) && lies(own.data);
@@ -169,7 +193,8 @@ void sum_in_order(Ctx& ctx, Tensor y, CTensor parts, CTensor own, int64_t own_pa
     using S = decltype(s);
     const auto add_up = [&]<class P>(P) {
       launch(ctx.lane, sum_in_order_kernel<S, P>, blocks_for(count, int64_t{kThreads} * 4), kThreads, 0,
-             data_of<S>(y), data_of<P>(parts), data_of<P>(own), own_part, parts.dim(0), count, fours);
+             data_of<S>(y), data_of<P>(parts), data_of<P>(own), own_part, parts.dim(0), count,
+             write == GradWrite::add, fours);
     };
     if (parts.dtype == y.dtype)
       add_up(S{});
@@ -191,6 +216,26 @@ void copy_columns(Ctx& ctx, Tensor to, int64_t to_column, CTensor from, int64_t 
     launch(ctx.lane, copy_columns_kernel<W>, blocks_for(count, kThreads * kWordsOfThread), kThreads, 0,
            reinterpret_cast<W*>(y), to_pitch / kBytes, reinterpret_cast<const W*>(x), from_pitch / kBytes,
            static_cast<uint32_t>(words), static_cast<uint32_t>(count));
+  };
+  if (bits % 16 == 0)
+    go(uint4{});
+  else
+    go(uint16_t{});
+}
+
+void join_columns(Ctx& ctx, Tensor y, CTensor parts, CTensor own, int64_t own_part) {
+  const int64_t item = dtype_size(y.dtype), width = own.dim(1) * item;
+  const auto bits = static_cast<uintptr_t>(width) | reinterpret_cast<uintptr_t>(y.raw()) |
+                    reinterpret_cast<uintptr_t>(parts.data) | reinterpret_cast<uintptr_t>(own.data);
+  const auto go = [&]<class W>(W) {
+    constexpr int64_t kBytes = sizeof(W);
+    const int64_t words = width / kBytes, block = words * own.dim(0), num_parts = y.dim(1) / own.dim(1),
+                  count = block * num_parts;
+    CHECK(count < int64_t{1} << 31, "{} words of columns at once", count);
+    launch(ctx.lane, join_columns_kernel<W>, blocks_for(count, kThreads * kWordsOfThread), kThreads, 0,
+           static_cast<W*>(y.raw()), static_cast<const W*>(parts.data), static_cast<const W*>(own.data),
+           static_cast<uint32_t>(own_part), static_cast<uint32_t>(num_parts), static_cast<uint32_t>(words),
+           static_cast<uint32_t>(block), static_cast<uint32_t>(count));
   };
   if (bits % 16 == 0)
     go(uint4{});

@@ -59,6 +59,7 @@ struct Collectives::Piece {
   CTensor parts;
   Tensor sum, memory;  // [own range], [ranks * step]
   int me;
+  bool onto;
 
   int64_t ranks() const { return std::ssize(ranges); }
   FlatRange of(int64_t peer) const { return part_of(ranges[static_cast<size_t>(peer)], at, step); }
@@ -86,10 +87,11 @@ void Collectives::add_piece(Ctx& c, const Piece& piece) {
   const int64_t begin = piece.ranges[static_cast<size_t>(rank())].begin;
   const Tensor got = piece.got(), own = view_range(piece.parts, mine),
                to = view_range(piece.sum, {mine.begin - begin, mine.end - begin});
-  if (like_gpu(c.device)) return sum_in_order(c, to, got, own, rank());
+  const GradWrite write = piece.onto ? GradWrite::add : GradWrite::first;
+  if (like_gpu(c.device)) return sum_in_order(c, to, got, own, rank(), write);
   // Host memory that nobody writes to is not taken, and the plan counts what is asked for.
   device::copy(c.lane, bytes_at(got, rank() * mine.size()), own.data, own.bytes());
-  sum_in_order(c, to, got);
+  sum_in_order(c, to, got, {}, -1, write);
 }
 
 Tensor Collectives::make_pieces(Ctx& c, int64_t elements, DType dtype) const {
@@ -97,9 +99,9 @@ Tensor Collectives::make_pieces(Ctx& c, int64_t elements, DType dtype) const {
                         dtype);
 }
 
-void Collectives::reduce_scatter_ranges(Ctx& c, const Tensor& sum, const CTensor& parts,
-                                        std::span<const FlatRange> ranges, const char* what,
-                                        const Tensor& pieces) {
+void Collectives::reduce_scatter(Ctx& c, const Tensor& sum, const CTensor& parts,
+                                 std::span<const FlatRange> ranges, const char* what, const Tensor& pieces,
+                                 bool onto) {
   int64_t longest = 0;
   for (int peer = 0; peer < size(); ++peer) {
     const int64_t own = ranges[static_cast<size_t>(peer)].size();
@@ -117,7 +119,7 @@ void Collectives::reduce_scatter_ranges(Ctx& c, const Tensor& sum, const CTensor
   CHECK(memory.size() >= half, "{} elements of memory for pieces of {}", memory.size(), half);
   const auto piece = [&](int64_t number) {
     const int64_t begin = overlap ? number % 2 * half : 0;
-    return Piece{ranges, number * one, one, parts, sum, rows(memory, begin, begin + half), rank()};
+    return Piece{ranges, number * one, one, parts, sum, rows(memory, begin, begin + half), rank(), onto};
   };
   Lane& carrying = overlap ? lane_beside(c.lane.device()) : c.lane;
   if (overlap) carrying.follow(c.lane);
@@ -133,6 +135,17 @@ void Collectives::reduce_scatter_ranges(Ctx& c, const Tensor& sum, const CTensor
     add_piece(c, piece(number));
     if (!overlap && number + 1 < count) exchange_piece(carrying, piece(number + 1), what);
   }
+}
+
+void Collectives::reduce_scatter_ranges(Ctx& c, const Tensor& sum, const CTensor& parts,
+                                        std::span<const FlatRange> ranges, const char* what,
+                                        const Tensor& pieces) {
+  reduce_scatter(c, sum, parts, ranges, what, pieces, /*onto=*/false);
+}
+
+void Collectives::reduce_scatter_onto(Ctx& c, const Tensor& own, const CTensor& flat, const char* what,
+                                      const Tensor& pieces) {
+  reduce_scatter(c, own, flat, shards(flat.size()), what, pieces, /*onto=*/true);
 }
 
 void Collectives::reduce_scatter_sum(Ctx& c, const Tensor& flat, const char* what, const Tensor& pieces) {

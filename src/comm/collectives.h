@@ -47,6 +47,10 @@ class Collectives {
   /// flat [n]: this rank's shard_range becomes the sum over ranks; the rest is left as it was. fp32, fp64;
   /// bf16 is added in fp32 and rounded once. `pieces`: of make_pieces, else it is taken from scratch.
   void reduce_scatter_sum(Ctx& c, const Tensor& flat, const char* what, const Tensor& pieces = {});
+  /// own, that shard of sums elsewhere: to what it has comes the sum of flat over ranks. flat is left as it
+  /// was.
+  void reduce_scatter_onto(Ctx& c, const Tensor& own, const CTensor& flat, const char* what,
+                           const Tensor& pieces = {});
   /// Memory for sums of up to `elements` on a lane beside, in scratch: at most 64 MiB, on a GPU 128. Other
   /// sums take twice that on a GPU, where pieces are added while the next ones are on their way.
   Tensor make_pieces(Ctx& c, int64_t elements, DType dtype) const;
@@ -73,6 +77,8 @@ class Collectives {
 
  private:
   struct Piece;
+  void reduce_scatter(Ctx& c, const Tensor& sum, const CTensor& parts, std::span<const FlatRange> ranges,
+                      const char* what, const Tensor& pieces, bool onto);
   std::vector<FlatRange> shards(int64_t elements) const;
   /// Of one rank's range, in a piece.
   int64_t step(Device device, DType dtype) const;

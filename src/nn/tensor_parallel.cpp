@@ -8,12 +8,9 @@ namespace {
 
 Tensor flat(const CTensor& t) { return make_tensor(const_cast<void*>(t.data), t.dtype, {t.size()}); }
 
-/// Columns [at, at + width of `part`) of `whole`, into or out of it.
+/// Columns [at, at + width of `part`) of `whole`.
 void copy_out(Ctx& c, const Tensor& part, const CTensor& whole, int64_t at) {
   copy_columns(c, part, 0, whole, at, part.dim(1));
-}
-void copy_in(Ctx& c, const Tensor& whole, int64_t at, const CTensor& part) {
-  copy_columns(c, whole, at, part, 0, part.dim(1));
 }
 
 Parcel parcel(int peer, const CTensor& t) { return {peer, const_cast<void*>(t.data), t.bytes()}; }
@@ -66,9 +63,7 @@ void gather_columns(Ctx& c, Collectives& tp, const Tensor& all, const CTensor& m
     in.push_back(parcel(peer, temper::rows(got, peer * rows, (peer + 1) * rows)));
   }
   tp.exchange(c, out, in, "output columns, copied from their tp owners");
-  for (int rank = 0; rank < tp.size(); ++rank)
-    copy_in(c, all, rank * width,
-            rank == tp.rank() ? mine : temper::rows(got, rank * rows, (rank + 1) * rows));
+  join_columns(c, all, got, mine, tp.rank());
 }
 
 Tensor own_columns(Ctx& c, const Collectives& tp, const CTensor& all) {
@@ -89,20 +84,18 @@ void columns_to_rows(Ctx& c, Collectives& tp, const Tensor& y, const CTensor& mi
   ArenaScope scope(c.scratch);
   const int64_t own = y.dim(0), width = mine.dim(1);
   const Tensor got = c.scratch.make({tp.size() * own, width}, mine.dtype);
+  const auto block_of = [&](int rank) {
+    const FlatRange tokens = tokens_of(tp, mine.dim(0), rank);
+    return rows(mine, tokens.begin, tokens.end);
+  };
   std::vector<Parcel> out, in;
   for (int peer = 0; peer < tp.size(); ++peer) {
-    const FlatRange theirs = tokens_of(tp, mine.dim(0), peer);
-    const CTensor block = rows(mine, theirs.begin, theirs.end);
-    if (peer == tp.rank()) {
-      copy_in(c, y, peer * width, block);
-      continue;
-    }
-    out.push_back(parcel(peer, block));
+    if (peer == tp.rank()) continue;
+    out.push_back(parcel(peer, block_of(peer)));
     in.push_back(parcel(peer, rows(got, peer * own, (peer + 1) * own)));
   }
   tp.exchange(c, out, in, what);
-  for (int peer = 0; peer < tp.size(); ++peer)
-    if (peer != tp.rank()) copy_in(c, y, peer * width, rows(got, peer * own, (peer + 1) * own));
+  join_columns(c, y, got, block_of(tp.rank()), tp.rank());
 }
 
 void rows_to_columns(Ctx& c, Collectives& tp, const Tensor& mine, const CTensor& y, const char* what) {

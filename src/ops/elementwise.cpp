@@ -8,7 +8,7 @@ void add(Ctx& c, Tensor y, CTensor a, CTensor b) {
   DISPATCH(c, add, y, a, b);
 }
 
-void sum_in_order(Ctx& c, Tensor y, CTensor x, CTensor own, int64_t own_part) {
+void sum_in_order(Ctx& c, Tensor y, CTensor x, CTensor own, int64_t own_part, GradWrite write) {
   CHECK_SHAPE(y, y.size());
   CHECK_SHAPE(x, x.dim(0), y.size());
   CHECK(x.dim(0) > 0 && (x.dtype == y.dtype || x.dtype == accumulate_dtype(y.dtype)),
@@ -18,7 +18,7 @@ void sum_in_order(Ctx& c, Tensor y, CTensor x, CTensor own, int64_t own_part) {
     CHECK_SHAPE(own, y.size());
     CHECK(own.dtype == x.dtype, "own part of {} among {}", dtype_name(own.dtype), dtype_name(x.dtype));
   }
-  DISPATCH(c, sum_in_order, y, x, own, own_part);
+  DISPATCH(c, sum_in_order, y, x, own, own_part, write);
 }
 
 void widen(Ctx& c, Tensor y, CTensor x) {

@@ -27,4 +27,14 @@ void copy_columns(Ctx& c, Tensor to, int64_t to_column, CTensor from, int64_t fr
   DISPATCH(c, copy_columns, to, to_column, from, from_column, columns);
 }
 
+void join_columns(Ctx& c, Tensor y, CTensor parts, CTensor own, int64_t own_part) {
+  const int64_t n = own.dim(0), width = own.dim(1), count = width > 0 ? y.dim(1) / width : 0;
+  CHECK_SHAPE(y, n, count * width);
+  CHECK_SHAPE(parts, count * n, width);
+  CHECK(own_part >= 0 && own_part < count && parts.dtype == y.dtype && own.dtype == y.dtype,
+        "part {} of {}: {} and {} joined to {}", own_part, count, dtype_name(own.dtype),
+        dtype_name(parts.dtype), dtype_name(y.dtype));
+  if (n > 0) DISPATCH(c, join_columns, y, parts, own, own_part);
+}
+
 }  // namespace temper

@@ -9,7 +9,6 @@
 
 #include "src/models/layer_pass.h"
 #include "src/nn/tensor_parallel.h"
-#include "src/ops/elementwise.h"
 
 namespace temper {
 
@@ -32,18 +31,20 @@ class GradientReducer : public LayerWatcher {
     Ctx beside = dp_.beside(c);
     beside.lane.follow(c.lane);
     const Tensor all = parameters_.grads_of(unit);
-    dp_.reduce_scatter_sum(beside, all, "gradients, sum over dp", pieces_);
+    constexpr const char* kWhat = "gradients, sum over dp";
+    if (!parameters_.shards_grads()) return dp_.reduce_scatter_sum(beside, all, kWhat, pieces_);
     const FlatRange own = shard_range(all.size(), dp_.rank(), dp_.size());
-    if (!parameters_.shards_grads() || own.size() == 0) return;
-    const Tensor sum = parameters_.grad_sums(unit.range.begin + own.begin, own.size());
-    add(beside, sum, sum, rows(all, own.begin, own.end));
+    const Tensor sums =
+        own.size() > 0 ? parameters_.grad_sums(unit.range.begin + own.begin, own.size()) : Tensor();
+    dp_.reduce_scatter_onto(beside, sums, all, kWhat, pieces_);
   }
   /// What comes on the lane of c finds the sums done.
   void wait(Ctx& c) {
     if (dp_.size() > 1) c.lane.follow(dp_.beside(c).lane);
   }
-  /// Where only shards are kept: before gradients of the same units are made again.
-  void begin_microbatch(Ctx& c) {
+  /// Where only shards are kept: gradients of the same units are made again from here on.
+  void begin_backward(Ctx& c) {
+    if (!parameters_.shards_grads()) return;
     wait(c);
     parameters_.clear_grads();
   }
@@ -51,7 +52,7 @@ class GradientReducer : public LayerWatcher {
   void finish(Ctx& c, size_t own, size_t most) {
     const size_t sums = parameters_.shards_grads() ? std::max<size_t>(most, 1) : 1;
     for (size_t i = own; i < sums; ++i) {
-      begin_microbatch(c);
+      begin_backward(c);
       for (auto unit = parameters_.units().rbegin(); unit != parameters_.units().rend(); ++unit)
         if (unit->range.size() > 0) after_backward(c, *unit);
     }

@@ -132,11 +132,11 @@ void Trainer::run(Ctx& c, const ScheduleStep& step, Slot& slot, std::span<const 
   const ArenaScope scratch(c.scratch);
   Ctx keeping{c.scratch, c.lane, c.threads, &slot.memory};
   if (!step.backward) return forward_stage(keeping, of, slot.mb.batch(c), slot.x, &slot.saved, y);
-  if (model_.parameters().shards_grads()) reducer->begin_microbatch(c);
   if (of.is_last()) {
     run_last(keeping, of, slot, all, objective, update, reducer, y);
     if (model_.splits().place().rank == 0) note_work(slot.mb.sequences_here(), tokens);
   } else {
+    if (reducer) reducer->begin_backward(c);
     backward_pass(keeping, of, slot.mb.batch(c), slot.dy, slot.saved, reducer, y);
   }
   slot.of.reset();
@@ -148,6 +148,7 @@ void Trainer::run_last(Ctx& c, const ModelPart& part, Slot& slot, std::span<cons
                        const Tensor& dx) {
   Microbatch& mb = slot.mb;
   const Tensor rows = target_hidden(c, part, mb, &slot.saved, slot.x), drows = c.scratch.like(rows);
+  if (reducer) reducer->begin_backward(c);
   objective.backward(c, drows, rows, mb, all, update);
   const Tensor dhidden = c.scratch.make({mb.num_tokens(), rows.dim(1)}, rows.dtype);
   scatter_rows(c, dhidden, drows, mb.target_rows(c));

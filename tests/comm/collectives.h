@@ -90,6 +90,24 @@ TEST_F(CollectivesTest, WideSumsAreRoundedOnce) {
   }
 }
 
+/// What lies elsewhere gets the sum added; what was summed stays.
+TEST_F(CollectivesTest, SumsAreAddedToTheOwnShardElsewhere) {
+  for (const int64_t count : kCounts) {
+    const FlatRange own = shard_range(count, rank(), size());
+    std::vector<float> flat = values_of<float>(rank(), count), kept = values_of<float>(size(), own.size());
+    const std::vector<float> sum = serial_sum<float>(size(), count), before = kept;
+    flat.resize(flat.size() + 1);
+    kept.resize(kept.size() + 1);
+    tensors_->reduce_scatter_onto(ctx(), make_tensor(kept.data(), DType::f32, {own.size()}),
+                                  make_tensor(flat.data(), DType::f32, {count}), "test: onto");
+    for (int64_t i = 0; i < own.size(); ++i)
+      ASSERT_EQ(kept[static_cast<size_t>(i)],
+                before[static_cast<size_t>(i)] + sum[static_cast<size_t>(own.begin + i)]);
+    flat.pop_back();
+    EXPECT_EQ(flat, values_of<float>(rank(), count));
+  }
+}
+
 TEST_F(CollectivesTest, BlocksGoToTheirRanks) {
   for (const int64_t count : kCounts) {
     std::vector<float> blocks = values_of<float>(rank(), count * size());

@@ -1,7 +1,7 @@
 #pragma once
 // Collectives on device memory against the same ones on host memory: the same bits at odd sizes, below and
 // above what is staged at once. Ranks that share a GPU: through pinned host memory (collectives_mpi3_test);
-// with a GPU each: by NCCL (collectives_mpi2_test).
+// with a GPU each: by peer memory (collectives_mpi2_test), and by NCCL to other hosts (hosts_mpi3_test).
 
 #include <cstring>
 
@@ -55,6 +55,18 @@ TEST_F(DeviceCollectives, SumsHaveTheBitsOfHostMemory) {
       compare(dtype, count, [](Ctx& c, Collectives& ranks, const Tensor& flat) {
         ranks.all_reduce_sum(c, flat, "test: sum");
       });
+}
+
+TEST_F(DeviceCollectives, SumsAddedElsewhereHaveTheBitsOfHostMemory) {
+  for (const int64_t count : kCounts)
+    compare(DType::f32, count, [this](Ctx& c, Collectives& ranks, const Tensor& flat) {
+      const FlatRange range = shard_range(flat.size(), rank(), size());
+      const ArenaScope scope(c.scratch);
+      const Tensor own = rows(flat, range.begin, range.end), kept = c.scratch.like(own);
+      device::copy(c.lane, kept.raw(), own.data, own.bytes());
+      ranks.reduce_scatter_onto(c, kept, flat, "test: a sum elsewhere");
+      device::copy(c.lane, own.raw(), kept.data, own.bytes());
+    });
 }
 
 /// Sums of several pieces, of which each is added while the next one is on its way: after a kernel that lets
@@ -112,12 +124,13 @@ TEST_F(DeviceCollectives, GathersCopy) {
 }
 
 TEST_F(DeviceCollectives, SendAndReceiveGoAround) {
-  compare(DType::f32, 70001, [this](Ctx& c, Collectives& ranks, const Tensor& flat) {
-    for (int from = 0; from + 1 < size(); ++from) {
-      if (rank() == from) ranks.send(c, flat, from + 1, "test: send");
-      if (rank() == from + 1) ranks.recv(c, flat, from, "test: receive");
-    }
-  });
+  for (const int64_t count : {int64_t{70001}, kCounts[6]})
+    compare(DType::f32, count, [this](Ctx& c, Collectives& ranks, const Tensor& flat) {
+      for (int from = 0; from + 1 < size(); ++from) {
+        if (rank() == from) ranks.send(c, flat, from + 1, "test: send");
+        if (rank() == from + 1) ranks.recv(c, flat, from, "test: receive");
+      }
+    });
 }
 
 /// A rank that others wait for on the GPU waits for their messages itself, which are longer than what MPI

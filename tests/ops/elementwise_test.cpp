@@ -84,6 +84,22 @@ TEST(SumInOrder, OwnPartElsewhere) {
       }
 }
 
+/// What is there comes last, to the sum of the parts.
+TEST(SumInOrder, OntoWhatIsThere) {
+  for (const auto& [parts, count] : {std::pair<int64_t, int64_t>{1, 5}, {2, 4096}, {3, 33001}})
+    for (DType dtype : kStorageTypes) {
+      TestCtx c(2);
+      const Values x = normal_values(parts * count, 8), before = round_to(normal_values(count, 9), dtype);
+      const DType wide = accumulate_dtype(dtype);
+      TestTensor all(c, x, wide, {parts, count}), sum(c, wide, {count}), y(c, before, dtype, {count});
+      sum_in_order(c, sum, all);
+      Values want = sum.values();
+      for (int64_t i = 0; i < count; ++i) want[i] = round_to(round_to(before[i] + want[i], wide), dtype);
+      sum_in_order(c, y, all, {}, -1, GradWrite::add);
+      expect_same_bits(fmt::format("{} parts onto {}", parts, dtype_name(dtype)), y.values(), want);
+    }
+}
+
 /// 1e8 + 1 - 1e8 - 1 and the same numbers in other orders: fp32 tells them apart.
 TEST(SumInOrder, OrderOfTheParts) {
   const auto sum_of = [](const Values& parts) {

@@ -58,6 +58,44 @@ TEST(CopyColumns, OutsideIsRefused) {
   EXPECT_THROW(copy_columns(c, half, 0, x, 0, 2), Error);
 }
 
+/// What lies in the place of the own part is not read.
+TEST(JoinColumns, OfAllRanks) {
+  struct Case {
+    int64_t rows, parts, width;
+  };
+  for (const Case& k : {Case{1, 1, 1}, {1, 2, 8}, {7, 3, 5}, {300, 2, 256}, {33, 8, 24}, {0, 2, 8}})
+    for (DType dtype : kStorageTypes)
+      for (int64_t own_part = 0; own_part < k.parts; ++own_part) {
+        TestCtx c(2);
+        const int64_t block = k.rows * k.width;
+        Values from = round_to(normal_values(k.parts * block, 1), dtype), want(from.size());
+        for (int64_t i = 0; i < k.rows; ++i)
+          for (int64_t r = 0; r < k.parts; ++r)
+            std::copy_n(from.begin() + r * block + i * k.width, k.width,
+                        want.begin() + (i * k.parts + r) * k.width);
+        TestTensor own(c, slice_rows(from, block, own_part, own_part + 1), dtype, {k.rows, k.width});
+        std::fill_n(from.begin() + own_part * block, block, std::nan(""));
+        TestTensor parts(c, from, dtype, {k.parts * k.rows, k.width}),
+            y(c, dtype, {k.rows, k.parts * k.width});
+        join_columns(c, y, parts, own, own_part);
+        expect_same_bits(
+            fmt::format("{} x {}, part {} of {}, {}", k.rows, k.width, own_part, k.parts, dtype_name(dtype)),
+            y.values(), want);
+      }
+}
+
+TEST(JoinColumns, OtherShapesAreRefused) {
+  TestCtx c;
+  TestTensor y(c, DType::f32, {4, 6}), parts(c, DType::f32, {8, 3}), own(c, DType::f32, {4, 3}),
+      fewer(c, DType::f32, {3, 3}), narrow(c, DType::f32, {4, 4}), half(c, DType::bf16, {4, 3});
+  EXPECT_THROW(join_columns(c, y, parts, own, 2), Error);
+  EXPECT_THROW(join_columns(c, y, parts, own, -1), Error);
+  EXPECT_THROW(join_columns(c, y, parts, fewer, 0), Error);
+  EXPECT_THROW(join_columns(c, y, parts, narrow, 0), Error);
+  EXPECT_THROW(join_columns(c, y, own, own, 0), Error);
+  EXPECT_THROW(join_columns(c, y, parts, half, 0), Error);
+}
+
 /// Rows that nothing goes to are zeros.
 TEST(ScatterRows, UndoesAGather) {
   for (int64_t width : {1, 5, 24, 150, 1000})

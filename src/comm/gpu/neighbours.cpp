@@ -72,7 +72,9 @@ std::unique_ptr<Neighbours> Neighbours::meet(Comm& all, const std::string& host)
 }
 
 const uint32_t* Neighbours::stop_word() const { return numbers_->on_gpu(num_numbers() - 1); }
-void Neighbours::stop_kernels() { numbers_->set(num_numbers() - 1, 1); }
+void Neighbours::stop_kernels() {
+  if (numbers_) numbers_->set(num_numbers() - 1, 1);
+}
 
 /// All that this rank reaches have come as far.
 void Neighbours::wait_for_phase(uint32_t phase) const {

@@ -30,8 +30,8 @@ struct ExchangeMemory {
   int64_t joined = 0, connections = 0;
 };
 /// NCCL's kernels, once, half of them with the first exchange; where a rank joins an axis; for each rank of
-/// another host, few channels of 12 MiB. Measured between two H200 with NCCL 2.28 (tests/gpu/link_bench,
-/// NCCL_P2P_DISABLE=1): 188 and 248 MiB; 198; within a host it had 384.
+/// another host, few channels of 12 MiB. Between two H200 with NCCL 2.28, when it carried within a host, too:
+/// 188 and 248 MiB; 198; 384.
 inline constexpr int64_t kExchangeKernels = int64_t{448} << 20, kJoined = int64_t{208} << 20,
                          kFarPeer = int64_t{32} << 20;
 inline constexpr int kLinkedGpus = 8;

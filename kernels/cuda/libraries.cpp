@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "src/core/file.h"
+#include "src/core/gpu/driver.h"
 #include "src/core/process/cuda_version.h"
 
 namespace temper::cuda {
@@ -38,17 +39,7 @@ Libraries::Libraries(Lane& lane) : lane_(lane) {
   CUDA_CHECK(cudaMalloc(&workspace_, kWorkspaceBytes));
   CUDA_CHECK(cudaMalloc(&counters_, kCounters * sizeof(int)));
   CUDA_CHECK(cudaMemsetAsync(counters_, 0, kCounters * sizeof(int), stream_of(lane)));
-  // The driver's library is not linked: the program has to start without it.
-  cudaDriverEntryPointQueryResult found;
-  void* encode = nullptr;
-  CUDA_CHECK(
-      cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, 12000, cudaEnableDefault, &found));
-  if (encode == nullptr || found != cudaDriverEntryPointSuccess)
-    fail(Exit::environment, {.what = "the GPU driver is too old",
-                             .where = device::gpu_name(),
-                             .why = "it has no cuTensorMapEncodeTiled",
-                             .fix = "install a driver of CUDA 12 or later"});
-  encode_ = reinterpret_cast<decltype(encode_)>(encode);
+  find_in_driver(encode_, "cuTensorMapEncodeTiled");
 }
 
 Libraries::~Libraries() {

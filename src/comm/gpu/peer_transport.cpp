@@ -144,34 +144,24 @@ class Smalls {
     std::vector<SmallFlow> all;
     int peer = -1;
     for (const Parcel& p : parcels) {
-      if (std::exchange(peer, p.peer) != p.peer) all.push_back(out ? flow_to(p.peer) : flow_from(p.peer));
-      SmallFlow& flow = all.back();
-      CHECK(flow.count < SmallFlow::kParcels, "more than {} parcels for one rank", SmallFlow::kParcels);
-      flow.data[flow.count] = p.data;
-      flow.bytes[flow.count++] = p.bytes;
+      if (std::exchange(peer, p.peer) != p.peer) all.push_back(flow(p.peer, out));
+      SmallFlow& last = all.back();
+      CHECK(last.count < SmallFlow::kParcels, "more than {} parcels for one rank", SmallFlow::kParcels);
+      last.data[last.count] = p.data;
+      last.bytes[last.count++] = p.bytes;
     }
     return all;
   }
-  SmallFlow flow_to(int rank) const {
-    const Inbox &here = neighbours_.own(), &there = *neighbours_.inbox(rank);
-    const int me = here.owner, them = neighbours_.number(rank);
+  /// To the rank, or from it.
+  SmallFlow flow(int rank, bool out) const {
+    const Inbox &here = neighbours_.own(), &there = *neighbours_.inbox(rank), &receiver = out ? there : here;
+    const int me = here.owner, them = neighbours_.number(rank), sender = out ? me : them;
     SmallFlow flow;
-    flow.places = there.small_places(me);
-    flow.marked_places = there.marked_places(me);
-    flow.theirs = there.counter(Inbox::small_came, me);
-    flow.ours = here.counter(Inbox::small_taken, them);
-    flow.turn = here.counter(Inbox::small_sent, them);
-    return flow;
-  }
-  SmallFlow flow_from(int rank) const {
-    const Inbox &here = neighbours_.own(), &there = *neighbours_.inbox(rank);
-    const int me = here.owner, them = neighbours_.number(rank);
-    SmallFlow flow;
-    flow.places = here.small_places(them);
-    flow.marked_places = here.marked_places(them);
-    flow.theirs = there.counter(Inbox::small_taken, me);
-    flow.ours = here.counter(Inbox::small_came, them);
-    flow.turn = here.counter(Inbox::small_got, them);
+    flow.places = receiver.small_places(sender);
+    flow.marked_places = receiver.marked_places(sender);
+    flow.theirs = there.counter(out ? Inbox::small_came : Inbox::small_taken, me);
+    flow.ours = here.counter(out ? Inbox::small_taken : Inbox::small_came, them);
+    flow.turn = here.counter(out ? Inbox::small_sent : Inbox::small_got, them);
     return flow;
   }
 

@@ -1,13 +1,10 @@
 #include "src/core/gpu/cuda_memory.h"
 
 #ifdef TEMPER_CUDA
-#include <cuda.h>
-
 #include <map>
 #include <mutex>
 
-#include "src/core/cuda.h"
-#include "src/core/device.h"
+#include "src/core/gpu/driver.h"
 
 namespace temper::cuda_memory {
 namespace {
@@ -22,27 +19,13 @@ struct Driver {
   decltype(&::cuMemSetAccess) set_access;
 
   Driver() {
-    get(reserve, "cuMemAddressReserve");
-    get(unreserve, "cuMemAddressFree");
-    get(create, "cuMemCreate");
-    get(release, "cuMemRelease");
-    get(map, "cuMemMap");
-    get(unmap, "cuMemUnmap");
-    get(set_access, "cuMemSetAccess");
-  }
-
- private:
-  template <class F>
-  static void get(F& function, const char* name) {
-    cudaDriverEntryPointQueryResult found;
-    void* address = nullptr;
-    CUDA_CHECK(cudaGetDriverEntryPointByVersion(name, &address, 12000, cudaEnableDefault, &found));
-    if (address == nullptr || found != cudaDriverEntryPointSuccess)
-      fail(Exit::environment, {.what = "the GPU driver is too old",
-                               .where = device::gpu_name(),
-                               .why = fmt::format("it has no {}", name),
-                               .fix = "install a driver of CUDA 12 or later"});
-    function = reinterpret_cast<F>(address);
+    find_in_driver(reserve, "cuMemAddressReserve");
+    find_in_driver(unreserve, "cuMemAddressFree");
+    find_in_driver(create, "cuMemCreate");
+    find_in_driver(release, "cuMemRelease");
+    find_in_driver(map, "cuMemMap");
+    find_in_driver(unmap, "cuMemUnmap");
+    find_in_driver(set_access, "cuMemSetAccess");
   }
 };
 
@@ -62,11 +45,6 @@ CUmemLocation this_gpu() {
   return location;
 }
 
-/// The driver counts its errors as the runtime does.
-void check_driver(CUresult result, const char* call, int line) {
-  if (result != CUDA_SUCCESS) fail_cuda(static_cast<cudaError_t>(result), call, __FILE__, line);
-}
-
 /// False when none is left.
 bool create(int64_t bytes, CUmemGenericAllocationHandle& memory) {
   CUmemAllocationProp properties{};
@@ -74,7 +52,7 @@ bool create(int64_t bytes, CUmemGenericAllocationHandle& memory) {
   properties.location = this_gpu();
   const CUresult made = driver().create(&memory, static_cast<size_t>(bytes), &properties, 0);
   if (made == CUDA_ERROR_OUT_OF_MEMORY) return false;
-  check_driver(made, "cuMemCreate", __LINE__);
+  check_driver(made, "cuMemCreate");
   return true;
 }
 
@@ -132,8 +110,8 @@ bool back(char* at, int64_t bytes, uint64_t& handle) {
   CUmemAccessDesc access{};
   access.location = this_gpu();
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  check_driver(driver().map(address(at), size, 0, memory, 0), "cuMemMap", __LINE__);
-  check_driver(driver().set_access(address(at), size, &access, 1), "cuMemSetAccess", __LINE__);
+  check_driver(driver().map(address(at), size, 0, memory, 0), "cuMemMap");
+  check_driver(driver().set_access(address(at), size, &access, 1), "cuMemSetAccess");
   handle = memory;
   return true;
 }

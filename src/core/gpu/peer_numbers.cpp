@@ -1,7 +1,6 @@
 #include "src/core/gpu/peer_numbers.h"
 
 #ifdef TEMPER_CUDA
-#include <cuda.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -9,7 +8,7 @@
 #include <atomic>
 #include <random>
 
-#include "src/core/cuda.h"
+#include "src/core/gpu/driver.h"
 #endif
 
 namespace temper::device {
@@ -34,28 +33,13 @@ struct Driver {
   decltype(&::cuStreamWriteValue32) write;
 
   Driver() {
-    get(wait, "cuStreamWaitValue32");
-    get(write, "cuStreamWriteValue32");
-  }
-
- private:
-  template <class F>
-  static void get(F& function, const char* name) {
-    cudaDriverEntryPointQueryResult found;
-    void* address = nullptr;
-    CUDA_CHECK(cudaGetDriverEntryPointByVersion(name, &address, 12000, cudaEnableDefault, &found));
-    CHECK(address != nullptr && found == cudaDriverEntryPointSuccess, "the GPU driver has no {}", name);
-    function = reinterpret_cast<F>(address);
+    find_in_driver(wait, "cuStreamWaitValue32");
+    find_in_driver(write, "cuStreamWriteValue32");
   }
 };
 const Driver& driver() {
   static const Driver functions;
   return functions;
-}
-
-/// The driver counts its errors as the runtime does.
-void check_driver(CUresult result, const char* call, int line) {
-  if (result != CUDA_SUCCESS) fail_cuda(static_cast<cudaError_t>(result), call, __FILE__, line);
 }
 
 }  // namespace
@@ -116,12 +100,12 @@ void PeerNumbers::forget_name() {
 
 void PeerNumbers::write(Lane& lane, int64_t number, uint32_t value) const {
   check_driver(driver().write(stream_of(lane), address(number), value, CU_STREAM_WRITE_VALUE_DEFAULT),
-               "cuStreamWriteValue32", __LINE__);
+               "cuStreamWriteValue32");
 }
 
 void PeerNumbers::wait(Lane& lane, int64_t number, uint32_t least) const {
   check_driver(driver().wait(stream_of(lane), address(number), least, CU_STREAM_WAIT_VALUE_GEQ),
-               "cuStreamWaitValue32", __LINE__);
+               "cuStreamWaitValue32");
 }
 
 void PeerNumbers::set(int64_t number, uint32_t value) const { std::atomic_ref(on_host(number)).store(value); }

@@ -12,7 +12,7 @@
 #include "src/comm/gpu/nccl_transport.h"
 #include "src/core/cuda.h"
 #include "src/ops/backend.h"
-#include "tests/gpu/nccl_ranks.h"
+#include "tests/gpu/gpu_ranks.h"
 #include "tests/support/normal_block.h"
 
 namespace temper {
@@ -139,7 +139,7 @@ void bench(const MpiSession& mpi) {
 }  // namespace temper
 
 int main() {
-  if (!temper::select_gpu_for_nccl()) return 1;
+  if (!temper::select_gpu_of_rank()) return 1;
   const temper::MpiSession mpi(nullptr, nullptr);
   temper::bench(mpi);
 }

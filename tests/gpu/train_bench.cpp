@@ -17,7 +17,7 @@
 #include "src/ops/backend.h"
 #include "src/rl/registry.h"
 #include "src/train/trainer.h"
-#include "tests/gpu/nccl_ranks.h"
+#include "tests/gpu/gpu_ranks.h"
 #include "tests/support/normal_block.h"
 #include "tests/support/random.h"
 
@@ -191,7 +191,7 @@ void bench(const MpiSession& mpi, const Shape& shape, const Layout& layout, int6
 
 int main(int argc, char** argv) {
   using namespace temper;
-  if (!select_gpu_for_nccl()) return 1;
+  if (!select_gpu_of_rank()) return 1;
   const MpiSession mpi(nullptr, nullptr);
   int64_t tokens = 0;
   const char* recompute = "none";

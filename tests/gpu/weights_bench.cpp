@@ -11,7 +11,7 @@
 #include "src/core/gpu/peer_memory.h"
 #include "src/ops/backend.h"
 #include "src/run/exchange/weight_sync.h"
-#include "tests/gpu/nccl_ranks.h"
+#include "tests/gpu/gpu_ranks.h"
 #include "tests/support/normal_block.h"
 
 namespace temper {
@@ -99,7 +99,7 @@ class Bench {
 }  // namespace temper
 
 int main(int argc, char** argv) {
-  if (!temper::select_gpu_for_nccl()) return 1;
+  if (!temper::select_gpu_of_rank()) return 1;
   const temper::MpiSession mpi(&argc, &argv);
   if (mpi.size() != 2) {
     std::fprintf(stderr, "usage: mpirun -n 2 %s [GB]\n", argv[0]);

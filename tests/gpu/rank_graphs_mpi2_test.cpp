@@ -3,13 +3,13 @@
 
 #include "src/nn/init.h"
 #include "src/rollout/engine.h"
-#include "tests/gpu/nccl_ranks.h"
+#include "tests/gpu/gpu_ranks.h"
 #include "tests/support/check_op.h"
 
 namespace temper {
 namespace {
 
-class NcclGraphs : public OnRanks {
+class RankGraphs : public OnRanks {
  protected:
   static ModelConfig shape() {
     ModelConfig c;
@@ -75,7 +75,7 @@ class NcclGraphs : public OnRanks {
       test_world->make_collectives(0, test_world->rank(), Device::cuda, "tp", kTestWaitLimit);
 };
 
-TEST_F(NcclGraphs, HaveTheBitsOfStepsThatAreNotRecordedAndOfOneRank) {
+TEST_F(RankGraphs, HaveTheBitsOfStepsThatAreNotRecordedAndOfOneRank) {
   ASSERT_STREQ(tp_->carrier(), carrier_of_all());
   const auto whole = make(false), split = make(true);
   const SampleOptions filters{.temperature = 0.8, .top_k = 40, .top_p = 0.9};
@@ -98,4 +98,4 @@ TEST_F(NcclGraphs, HaveTheBitsOfStepsThatAreNotRecordedAndOfOneRank) {
 }  // namespace
 }  // namespace temper
 
-int main(int argc, char** argv) { return temper::run_tests_over_nccl(argc, argv, 2); }
+int main(int argc, char** argv) { return temper::run_tests_on_gpus(argc, argv, 2); }

@@ -1,13 +1,13 @@
 // Trainers over 2 and 4 ranks of several hosts, each against one rank. All layouts on a GPU:
 // layouts_mpi4_test.
 
-#include "tests/gpu/nccl_ranks.h"
+#include "tests/gpu/gpu_ranks.h"
 #include "tests/train/layouts.h"
 
 namespace temper {
 namespace {
 
-constexpr TrainedLayout kOverNccl[] = {
+constexpr TrainedLayout kOverHosts[] = {
     {.mesh = {.tp = 2}, .shape = &kQwen3Tied},
     {.mesh = {.tp = 4}, .shape = &kQwen2},
     {.mesh = {.cp = 4}, .shape = &kQwen3Tied, .zero = 2},
@@ -18,11 +18,11 @@ constexpr TrainedLayout kOverNccl[] = {
     {.mesh = {.dp = 2, .pp = 2}, .shape = &kQwen3Tied, .zero = 3},
 };
 
-TEST_F(TrainedLayouts, OverNccl) { expect_like_one_rank(kOverNccl); }
+TEST_F(TrainedLayouts, OverHosts) { expect_like_one_rank(kOverHosts); }
 
 }  // namespace
 }  // namespace temper
 
 temper::Device temper::device_of_layouts() { return temper::Device::cuda; }
 
-int main(int argc, char** argv) { return temper::run_tests_over_nccl(argc, argv, 4); }
+int main(int argc, char** argv) { return temper::run_tests_on_gpus(argc, argv, 4); }

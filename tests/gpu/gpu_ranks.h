@@ -16,7 +16,7 @@ inline constexpr std::pair<const char*, const char*> kAloneOnItsHost[] = {{"NCCL
                                                                           {"NCCL_MNNVL_ENABLE", "0"}};
 
 /// Before MPI and NCCL start. False: there is no GPU.
-inline bool select_gpu_for_nccl() {
+inline bool select_gpu_of_rank() {
   const std::vector<int> gpus = device::find_gpus().gpus;
   if (gpus.empty()) return false;
   const auto number = [](const char* name, int without) {
@@ -39,8 +39,8 @@ inline const char* carrier_of_all() {
 }
 
 /// The main of X_mpiN_test.cpp.
-inline int run_tests_over_nccl(int argc, char** argv, int num_ranks) {
-  return select_gpu_for_nccl() ? run_tests_on_ranks(argc, argv, num_ranks) : 1;
+inline int run_tests_on_gpus(int argc, char** argv, int num_ranks) {
+  return select_gpu_of_rank() ? run_tests_on_ranks(argc, argv, num_ranks) : 1;
 }
 
 }  // namespace temper

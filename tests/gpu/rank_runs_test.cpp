@@ -1,10 +1,10 @@
 // Whole runs whose tensors go from GPU to GPU, through the program: they have the bits of runs that go by way
 // of host memory, and a rank that is killed or stopped ends the job by name, also while the GPUs of others
-// wait for it. Ranks have a GPU each; where they share one, NCCL carries (tests/gpu/nccl_ranks.h).
+// wait for it. Ranks have a GPU each; where they share one, NCCL carries (tests/gpu/gpu_ranks.h).
 
 #include "src/core/device.h"
 #include "tests/gpu/gpu_runs.h"
-#include "tests/gpu/nccl_ranks.h"
+#include "tests/gpu/gpu_ranks.h"
 #include "tests/support/background.h"
 
 namespace temper {
@@ -37,7 +37,7 @@ struct Layout {
   bool weights_move = false;  // to ranks that read the GPU memory of others
 };
 
-class NcclRuns : public RunFixture {
+class RankRuns : public RunFixture {
  protected:
   void SetUp() override {
     ::unsetenv("CUDA_VISIBLE_DEVICES");
@@ -85,26 +85,26 @@ const Layout kLayouts[] = {
      "roles.trainer.ranks='\"1-2\"' roles.trainer.tp=2 roles.rollout.tp=1",
      true}};
 
-class NcclLayouts : public NcclRuns, public ::testing::WithParamInterface<Layout> {};
+class RankLayouts : public RankRuns, public ::testing::WithParamInterface<Layout> {};
 
-TEST_P(NcclLayouts, HaveTheBitsOfHostMemory) {
+TEST_P(RankLayouts, HaveTheBitsOfHostMemory) {
   const Layout& l = GetParam();
   ASSERT_EQ(program_.shell("CUDA_VISIBLE_DEVICES=0 " + start(l, "staged")), 0) << output();
   EXPECT_TRUE(says("by way of host memory")) << output();
-  ASSERT_EQ(program_.shell(command(l, "nccl")), 0) << output();
+  ASSERT_EQ(program_.shell(command(l, "direct")), 0) << output();
   EXPECT_TRUE(says(gpus_ < l.ranks ? "by NCCL" : "by peer memory") && !says("by way of host memory"))
       << output();
   EXPECT_EQ(says("weights read out of this GPU's memory by "), l.weights_move) << output();
-  expect_same("nccl", "staged");
-  copy_until("nccl", "on", 2, kSteps);
+  expect_same("direct", "staged");
+  copy_until("direct", "on", 2, kSteps);
   ASSERT_EQ(program_.shell(command(l, "on")), 0) << output();
   expect_same("on", "staged");
 }
 
-INSTANTIATE_TEST_SUITE_P(Runs, NcclLayouts, ::testing::ValuesIn(kLayouts),
+INSTANTIATE_TEST_SUITE_P(Runs, RankLayouts, ::testing::ValuesIn(kLayouts),
                          [](const auto& of) { return std::string(of.param.name); });
 
-TEST_F(NcclRuns, ARankThatIsKilledOrStoppedEndsTheJobByName) {
+TEST_F(RankRuns, ARankThatIsKilledOrStoppedEndsTheJobByName) {
   for (const Layout& l : {kLayouts[0], Layout{"pp2", 2, "roles.trainer.pp=2"}})
     for (const int signal : {SIGKILL, SIGSTOP}) {
       const std::string name = fmt::format("{}-{}", l.name, signal);

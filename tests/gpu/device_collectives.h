@@ -1,7 +1,8 @@
 #pragma once
 // Collectives on device memory against the same ones on host memory: the same bits at odd sizes, below and
 // above what is staged at once. Ranks that share a GPU: through pinned host memory (collectives_mpi3_test);
-// with a GPU each: by peer memory (collectives_mpi2_test), and by NCCL to other hosts (hosts_mpi3_test).
+// with a GPU each: by peer memory (collectives_mpi2_test, peers_mpi4_test), and by NCCL to other hosts
+// (hosts_mpi3_test).
 
 #include <cstring>
 
@@ -15,13 +16,20 @@
 
 namespace temper {
 
-/// Of the test program: what is to carry the parcels.
+/// Of the test program: what is to carry the parcels, and collectives that have it.
 const char* expected_carrier();
+std::unique_ptr<Collectives> collectives_of_gpus(Comm& all);
+/// As the program makes them.
+inline std::unique_ptr<Collectives> chosen_collectives() {
+  return test_world->make_collectives(0, test_world->rank(), Device::cuda, "dp", kTestWaitLimit);
+}
 
 class DeviceCollectives : public OnRanks {
  protected:
   int rank() const { return comm_->rank(); }
   int size() const { return comm_->size(); }
+  int right() const { return (rank() + 1) % size(); }
+  int left() const { return (rank() + size() - 1) % size(); }
 
   /// `op` on the values of this rank, in the memory of each backend: equal bits.
   template <class Op>
@@ -40,9 +48,7 @@ class DeviceCollectives : public OnRanks {
   }
 
   Backend cpu_{Device::cpu}, gpu_{Device::cuda};
-  std::unique_ptr<Collectives> host_ = collectives_of_all(),
-                               device_ = test_world->make_collectives(0, rank(), Device::cuda, "dp",
-                                                                      kTestWaitLimit);
+  std::unique_ptr<Collectives> host_ = collectives_of_all(), device_ = collectives_of_gpus(*comm_);
 };
 
 constexpr int64_t kCounts[] = {1, 15, 16, 17, 1000, 300001, (int64_t{30} << 20) + 75};
@@ -131,6 +137,52 @@ TEST_F(DeviceCollectives, SendAndReceiveGoAround) {
         if (rank() == from + 1) ranks.recv(c, flat, from, "test: receive");
       }
     });
+}
+
+/// Bytes of what a rank sends to another in a round: of every way that there is to go, and of several pieces.
+inline std::vector<int64_t> drawn_parcels(int64_t key) {
+  constexpr int64_t kKiB = 1 << 10, kMiB = 1 << 20,
+                    kBytes[] = {0,        3,           5000,         128 * kKiB, 128 * kKiB + 4,
+                                1 * kMiB, 1025 * kKiB, 5 * kMiB + 9, 32 * kMiB,  70 * kMiB + 1};
+  std::vector<int64_t> bytes;
+  for (const int32_t drawn : random_ids(2, std::ssize(kBytes), static_cast<uint64_t>(key)))
+    bytes.push_back(kBytes[drawn]);
+  return bytes;
+}
+
+/// Parcels of every rank for every other one at odd places, in lists that have them in turns.
+TEST_F(DeviceCollectives, AnyParcelsBetweenAllRanks) {
+  constexpr int64_t kParcel = int64_t{71} << 20, kPeer = 2 * kParcel;
+  Ctx& g = gpu_.ctx();
+  const ArenaScope scope(g.scratch);
+  const Tensor own = g.scratch.make({size() * kPeer / 4}, DType::f32), got = g.scratch.like(own),
+               want = g.scratch.like(own), theirs = g.scratch.like(own);
+  const auto place = [](const Tensor& t, int peer, int i) {
+    return static_cast<char*>(t.raw()) + peer * kPeer + i * kParcel + peer % 3;
+  };
+  for (int round = 0; round < 6; ++round) {
+    const auto bytes = [&](int from, int to, int i) {
+      return drawn_parcels((round * size() + from) * size() + to)[static_cast<size_t>(i)];
+    };
+    for (const Tensor& t : {got, want}) device::fill(g.lane, t.raw(), 0, t.bytes());
+    NormalBlock().fill(Device::cuda, own, 1, 0, round * size() + rank());
+    std::vector<Parcel> out, in;
+    for (int i = 0; i < 2; ++i)
+      for (int peer = 0; peer < size(); ++peer) {
+        if (peer == rank()) continue;
+        out.push_back({peer, place(own, peer, i), bytes(rank(), peer, i)});
+        in.push_back({peer, place(got, peer, i), bytes(peer, rank(), i)});
+      }
+    device_->exchange(g, out, in, "test: any parcels");
+    for (int from = 0; from < size(); ++from) {
+      if (from == rank()) continue;
+      NormalBlock().fill(Device::cuda, theirs, 1, 0, round * size() + from);
+      for (int i = 0; i < 2; ++i)
+        device::copy(g.lane, place(want, from, i), place(theirs, rank(), i), bytes(from, rank(), i));
+      g.lane.wait();
+    }
+    EXPECT_TRUE(bytes_of(g, got) == bytes_of(g, want)) << "round " << round;
+  }
 }
 
 /// A rank that others wait for on the GPU waits for their messages itself, which are longer than what MPI

@@ -2,9 +2,10 @@
 their bits (rollouts of step 1 in any layout, the whole run for one layout of the trainer, log-probs with a lag as `score`
 gives them, resuming), seconds of a step and of its phases. Prints Markdown for tests/bench/RESULTS.md; exit status 1 if a
 promise is broken. Runs are killed when their steps are done, so that none waits for a checkpoint at its end.
-usage: layout_runs.py SHAPE [--gpus N] [--steps N] [--only NAME,...] [--resume NAME,...] [--score] [--out DIR]
+usage: layout_runs.py SHAPE [--layers N] [--gpus N] [--steps N] [--only NAME,...] [--resume NAME,...] [--score] [--out DIR]
                       [--limit SECONDS] [section.key=value ...]
   SHAPE     tiny, 0.6b, 1.7b, 8b
+  --layers  of the shape's, for GPUs of less memory
   --only    layouts; one and the layout that a run has to be equal to come with it
   --resume  these layouts are killed after the last step and go on from a checkpoint before it
   --score   log-probs of the run that is a step ahead, beside `score` with the exported weights of their version"""
@@ -73,7 +74,8 @@ class Runs:
         self.args, self.out = args, pathlib.Path(args.out).resolve()
         self.seen, self.broken = {}, 0
         self.out.mkdir(parents=True, exist_ok=True)
-        (self.out / "config.json").write_text(json.dumps(COMMON | SHAPES[args.shape]))
+        (self.out / "config.json").write_text(json.dumps(COMMON | SHAPES[args.shape] |
+                                                          (dict(num_hidden_layers=args.layers) if args.layers else {})))
         (self.out / "run.toml").write_text(CONFIG)
         (self.out / "data.jsonl").write_text("".join(
             json.dumps(dict(prompt=f"What is {i} plus {3 * i}?", answer=str(4 * i))) + "\n" for i in range(256)))
@@ -199,6 +201,7 @@ class Runs:
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("shape", choices=SHAPES)
+    parser.add_argument("--layers", type=int)
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--only", type=lambda text: text.split(","), default=[])

@@ -2,6 +2,8 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <limits>
+#include <numeric>
 
 #include "src/comm/gpu/gpu_transport.h"
 #include "src/comm/mpi_check.h"
@@ -26,7 +28,8 @@ void mpi_wait(std::vector<MPI_Request>& requests, int rank, const char* what, co
 namespace {
 
 constexpr int64_t kMessageBytes = int64_t{64} << 20;  // MPI counts stay far below 2^31
-constexpr int64_t kPinnedBytes = int64_t{64} << 20;   // of each direction
+// Of each direction: what goes at once, and else in a step.
+constexpr int64_t kAtOnceBytes = int64_t{1} << 30, kStepBytes = int64_t{64} << 20;
 
 /// Parcels of host memory, straight from and to where they lie.
 class HostTransport : public Transport {
@@ -73,14 +76,15 @@ class HostTransport : public Transport {
   int rank_ = 0, size_ = 1;
 };
 
-/// Parcels of device memory by way of pinned host memory, for ranks that share a GPU. Every parcel is cut
-/// alike on both sides; the pieces of one round travel together, so that no rank waits for a later round of
-/// another.
+/// Parcels of device memory by way of pinned host memory, for ranks that share a GPU or have no NCCL. At
+/// once, since the other side may take all of them before it sends what is taken here; what is too much for
+/// that comes from calls of all ranks. Those go step by step: parcels are cut alike on both sides, and ranks
+/// go through the steps in the same order, so that none waits for a later step of another.
 class StagedTransport : public Transport {
  public:
   explicit StagedTransport(std::unique_ptr<Transport> host)
       : host_(std::move(host)),
-        piece_(kPinnedBytes / std::max(1, host_->size() - 1) / kAlignment * kAlignment) {}
+        piece_(kStepBytes / std::max(1, host_->size() - 1) / kAlignment * kAlignment) {}
 
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
@@ -88,42 +92,83 @@ class StagedTransport : public Transport {
 
   void exchange(Lane& lane, std::span<const Parcel> out, std::span<const Parcel> in,
                 const char* what) override {
-    if (!out_) out_ = device::make_pinned(kPinnedBytes), in_ = device::make_pinned(kPinnedBytes);
-    int64_t longest = 0;
-    for (const std::span<const Parcel> list : {out, in}) {
-      CHECK(std::ssize(list) < size(), "{} parcels for {} ranks", list.size(), size());
-      for (const Parcel& p : list) longest = std::max(longest, p.bytes);
-    }
-    for (int64_t at = 0; at < longest; at += piece_) {
-      const std::vector<Parcel> sent = pieces(out, at, out_.get()), got = pieces(in, at, in_.get());
-      for (size_t i = 0; i < out.size(); ++i)
-        device::copy_to_pinned(lane, sent[i].data, place(out[i], at), sent[i].bytes);
-      lane.wait();
-      host_->exchange(lane, sent, got, what);
-      for (size_t i = 0; i < in.size(); ++i)
-        device::copy_to_device(lane, place(in[i], at), got[i].data, got[i].bytes);
-      lane.wait();  // the pinned memory is free for the next round
+    const Pieces sent = pieces(out), got = pieces(in);
+    const bool at_once = bytes_of(sent) <= kAtOnceBytes && bytes_of(got) <= kAtOnceBytes;
+    for (auto from = sent.begin(), to = got.begin(); from != sent.end() || to != got.end();) {
+      const Step last = at_once ? kLastStep : std::min(step(from, sent), step(to, got));
+      exchange_now(lane, take(from, sent, last), take(to, got, last), what);
     }
   }
 
  private:
   static constexpr int64_t kAlignment = 256;
+  /// Of a piece: which parcel of its two ranks, and where in it.
+  using Step = std::pair<int64_t, int64_t>;
+  static constexpr Step kLastStep{std::numeric_limits<int64_t>::max(), 0};
+  struct Piece {
+    Step step;
+    Parcel parcel;
+  };
+  using Pieces = std::vector<Piece>;
 
-  static void* place(const Parcel& p, int64_t at) {
-    return static_cast<char*>(p.data) + std::min(at, p.bytes);
+  /// Pinned memory for so many bytes at least.
+  struct Pinned {
+    device::PinnedMemory memory;
+    int64_t bytes = 0;
+
+    char* for_bytes(int64_t needed) {
+      if (needed > bytes) memory = device::make_pinned(bytes = std::max(needed, kStepBytes));
+      return memory.get();
+    }
+  };
+
+  void exchange_now(Lane& lane, const Pieces& sent, const Pieces& got, const char* what) {
+    const std::vector<Parcel> pinned = side_by_side(out_.for_bytes(bytes_of(sent)), sent),
+                              came = side_by_side(in_.for_bytes(bytes_of(got)), got);
+    for (size_t i = 0; i < sent.size(); ++i)
+      device::copy_to_pinned(lane, pinned[i].data, sent[i].parcel.data, pinned[i].bytes);
+    lane.wait();
+    host_->exchange(lane, pinned, came, what);
+    for (size_t i = 0; i < got.size(); ++i)
+      device::copy_to_device(lane, got[i].parcel.data, came[i].data, came[i].bytes);
+    lane.wait();  // the pinned memory is free
   }
-  /// The part of each parcel that begins at `at`, side by side in pinned memory.
-  std::vector<Parcel> pieces(std::span<const Parcel> parcels, int64_t at, char* pinned) const {
-    std::vector<Parcel> list;
+  static int64_t bytes_of(const Pieces& pieces) {
+    return std::accumulate(pieces.begin(), pieces.end(), int64_t{0},
+                           [](int64_t sum, const Piece& piece) { return sum + piece.parcel.bytes; });
+  }
+  /// By step: of each at most one for a rank, so that those of a step fit.
+  Pieces pieces(std::span<const Parcel> parcels) const {
+    Pieces list;
+    std::vector<int64_t> turns(static_cast<size_t>(size()));
     for (const Parcel& p : parcels) {
-      list.push_back({p.peer, pinned, std::clamp<int64_t>(p.bytes - at, 0, piece_)});
-      pinned += piece_;
+      const int64_t turn = turns[static_cast<size_t>(p.peer)]++;
+      for (int64_t at = 0; at < p.bytes; at += piece_)
+        list.push_back(
+            {{turn, at}, {p.peer, static_cast<char*>(p.data) + at, std::min(piece_, p.bytes - at)}});
+    }
+    std::ranges::stable_sort(list, {}, &Piece::step);
+    return list;
+  }
+  static Step step(Pieces::const_iterator next, const Pieces& of) {
+    return next != of.end() ? next->step : kLastStep;
+  }
+  static Pieces take(Pieces::const_iterator& next, const Pieces& of, Step last) {
+    const auto begin = next;
+    while (next != of.end() && next->step <= last) ++next;
+    return {begin, next};
+  }
+  static std::vector<Parcel> side_by_side(char* pinned, const Pieces& pieces) {
+    std::vector<Parcel> list;
+    for (const auto& [step, parcel] : pieces) {
+      list.push_back({parcel.peer, pinned, parcel.bytes});
+      pinned += parcel.bytes;
     }
     return list;
   }
 
   std::unique_ptr<Transport> host_;
-  device::PinnedMemory out_, in_;  // from the first exchange on
+  Pinned out_, in_;
   int64_t piece_;
 };
 

@@ -139,6 +139,24 @@ TEST_F(DeviceCollectives, SendAndReceiveGoAround) {
     });
 }
 
+/// As stages that generate: one sends what it made and takes what comes back in one call, the other one sends
+/// first. More than goes in a step by way of host memory.
+TEST_F(DeviceCollectives, OneSideMaySendBeforeItTakes) {
+  constexpr int64_t kCount = (int64_t{30} << 20) + 1;
+  Ctx& g = gpu_.ctx();
+  const ArenaScope scope(g.scratch);
+  const Tensor own = g.scratch.make({kCount}, DType::f32), got = g.scratch.like(own),
+               want = g.scratch.like(own);
+  NormalBlock().fill(Device::cuda, own, 1, 0, rank());
+  NormalBlock().fill(Device::cuda, want, 1, 0, 1 - rank());
+  if (rank() == 0) device_->send_recv(g, own, 1, got, 1, "test: both at once");
+  if (rank() == 1) {
+    device_->send(g, own, 0, "test: send first");
+    device_->recv(g, got, 0, "test: then take");
+  }
+  EXPECT_TRUE(rank() > 1 || bytes_of(g, got) == bytes_of(g, want));
+}
+
 /// Bytes of what a rank sends to another in a round: of every way that there is to go, and of several pieces.
 inline std::vector<int64_t> drawn_parcels(int64_t key) {
   constexpr int64_t kKiB = 1 << 10, kMiB = 1 << 20,

@@ -3,8 +3,8 @@
 // wait for it. Ranks have a GPU each; where they share one, NCCL carries (tests/gpu/gpu_ranks.h).
 
 #include "src/core/device.h"
-#include "tests/gpu/gpu_runs.h"
 #include "tests/gpu/gpu_ranks.h"
+#include "tests/gpu/gpu_runs.h"
 #include "tests/support/background.h"
 
 namespace temper {

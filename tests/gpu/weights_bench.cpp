@@ -83,7 +83,8 @@ class Bench {
   void report(const char* what, double took) const {
     const double gigabytes = 1e-9 * static_cast<double>(weights_.value_bytes());
     if (mpi_.rank() == 0)
-      std::printf("| %.2f GB of weights %s | %.4f s | %.1f GB/s |\n", gigabytes, what, took, gigabytes / took);
+      std::printf("| %.2f GB of weights %s | %.4f s | %.1f GB/s |\n", gigabytes, what, took,
+                  gigabytes / took);
   }
 
   const MpiSession& mpi_;

@@ -142,6 +142,8 @@ TEST_F(DeviceCollectives, SendAndReceiveGoAround) {
 /// As stages that generate: one sends what it made and takes what comes back in one call, the other one sends
 /// first. More than goes in a step by way of host memory.
 TEST_F(DeviceCollectives, OneSideMaySendBeforeItTakes) {
+  if (std::string_view(device_->carrier()).ends_with("NCCL"))
+    GTEST_SKIP() << "two ranks connect by their first exchange, which has to name the same on both sides";
   constexpr int64_t kCount = (int64_t{30} << 20) + 1;
   Ctx& g = gpu_.ctx();
   const ArenaScope scope(g.scratch);

@@ -1,5 +1,5 @@
-// Four ranks that write into each other's memory on however few GPUs: a rank more than two has several peers
-// at once. Kernels of ranks that share a GPU take turns of milliseconds.
+// Four ranks that write into each other's memory on however few GPUs: each has several peers at once. Kernels
+// of ranks that share a GPU take turns of milliseconds.
 
 #include "src/comm/gpu/peer_transport.h"
 #include "tests/gpu/gpu_ranks.h"

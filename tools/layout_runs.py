@@ -74,8 +74,11 @@ class Runs:
         self.args, self.out = args, pathlib.Path(args.out).resolve()
         self.seen, self.broken = {}, 0
         self.out.mkdir(parents=True, exist_ok=True)
-        (self.out / "config.json").write_text(json.dumps(COMMON | SHAPES[args.shape] |
-                                                          (dict(num_hidden_layers=args.layers) if args.layers else {})))
+        shape = json.dumps(COMMON | SHAPES[args.shape] | (dict(num_hidden_layers=args.layers) if args.layers else {}))
+        path = self.out / "config.json"
+        if path.exists() and path.read_text() != shape:
+            sys.exit(f"{self.out} holds runs of another shape: remove it, or name another --out")
+        path.write_text(shape)
         (self.out / "run.toml").write_text(CONFIG)
         (self.out / "data.jsonl").write_text("".join(
             json.dumps(dict(prompt=f"What is {i} plus {3 * i}?", answer=str(4 * i))) + "\n" for i in range(256)))

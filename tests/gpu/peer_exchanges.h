@@ -42,6 +42,7 @@ TEST_F(DeviceCollectives, CallsMayBeCutOtherwiseOnTheOtherSide) {
   Ctx& g = gpu_.ctx();
   const ArenaScope scope(g.scratch);
   const int other = rank() ^ 1;
+  connect();
   for (const int64_t count : {int64_t{77}, int64_t{3} << 20}) {
     const Tensor there = g.scratch.make({3, count}, DType::f32), back = g.scratch.like(there);
     const auto part = [](const Tensor& t, int i) { return rows(t, i, i + 1); };
@@ -123,8 +124,8 @@ TEST_F(DeviceCollectives, AreRecordedInAGraph) {
 TEST_F(DeviceCollectives, AnErrorDoesNotWaitForParcelsThatNeverCome) {
   Ctx& c = gpu_.ctx();
   const ArenaScope scope(c.scratch);
-  const Tensor large =
-      c.scratch.make({size() + 2, 8 << 20}, DType::f32);  // more pieces than there are places for
+  // More pieces than there are places for.
+  const Tensor large = c.scratch.make({size() + 2, 8 << 20}, DType::f32);
   const Tensor small = c.scratch.make({size() + 1, 100}, DType::f32), all = rows(small, 0, size()),
                own = rows(small, size(), size() + 1);
   using Calls = std::function<void(Collectives&)>;

@@ -9,6 +9,7 @@ build=$1 gpus=$2
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 ranks() { mpirun -n "$gpus" --oversubscribe --bind-to none "$@"; }
 echo "## $(date -u +%F), $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1), $gpus ranks"
+"$build"/temper --version | grep -E '^(temper|CUDA|NCCL)'
 nvidia-smi topo -m || true
 ranks "$build"/tests/gpu/link_bench
 mpirun -n 2 --oversubscribe --bind-to none "$build"/tests/gpu/weights_bench

@@ -2,11 +2,12 @@
 their bits (rollouts of step 1 in any layout, the whole run for one layout of the trainer, log-probs with a lag as `score`
 gives them, resuming), seconds of a step and of its phases. Prints Markdown for tests/bench/RESULTS.md; exit status 1 if a
 promise is broken. Runs are killed when their steps are done, so that none waits for a checkpoint at its end.
-usage: layout_runs.py SHAPE [--layers N] [--gpus N] [--steps N] [--only NAME,...] [--resume NAME,...] [--score] [--out DIR]
-                      [--limit SECONDS] [section.key=value ...]
+usage: layout_runs.py SHAPE [--layers N] [--gpus N] [--steps N] [--only NAME,...] [--first NAME] [--resume NAME,...] [--score]
+                      [--out DIR] [--limit SECONDS] [section.key=value ...]
   SHAPE     tiny, 0.6b, 1.7b, 8b
   --layers  of the shape's, for GPUs of less memory
-  --only    layouts; one and the layout that a run has to be equal to come with it
+  --only    layouts; the first one and the layout that a run has to be equal to come with it
+  --first   whose rollouts of step 1 the others have to have: one, or another one where the model needs several GPUs
   --resume  these layouts are killed after the last step and go on from a checkpoint before it
   --score   log-probs of the run that is a step ahead, beside `score` with the exported weights of their version"""
 import argparse
@@ -156,8 +157,9 @@ class Runs:
         difference = max(line.get("actor/rollout_logprob_diff_max", 0) for line in self.metrics(name)[:self.args.steps])
         if "ahead" not in name:
             self.say(name, f"rollout_logprob_diff_max is 0 in {self.args.steps} steps ({difference})", difference == 0)
-        if "one" in self.seen and name != "one":
-            self.say(name, "rollouts of step 1 as on one GPU", self.seen[name][1][0] == self.seen["one"][1][0])
+        first = self.args.first
+        if first in self.seen and name != first:
+            self.say(name, f"rollouts of step 1 as '{first}'", self.seen[name][1][0] == self.seen[first][1][0])
         if like in self.seen:
             self.say(name, f"the whole run as '{like}'", self.seen[name] == self.seen[like])
         if name in self.args.resume:
@@ -188,10 +190,10 @@ class Runs:
     def all(self):
         self.table = layouts(self.args.gpus)
         names = [n for n in self.table if not self.args.only or n in self.args.only]
-        for needed in [self.table[n][2] for n in names] + ["one"]:
+        for needed in [self.table[n][2] for n in names] + [self.args.first]:
             if needed and needed not in names:
                 names.insert(0, needed)
-        for name in sorted(names, key=list(self.table).index):
+        for name in sorted(names, key=lambda n: (n != self.args.first, list(self.table).index(n))):
             self.run(name)
         print(f"\n{self.args.shape}, {self.args.gpus} GPUs, steps 2 to {self.args.steps}:\n\n"
               "| layout | generate | update | weights | step | idle in generation | tokens/s/GPU | MFU | peak of the update |\n"
@@ -208,6 +210,7 @@ def main():
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--only", type=lambda text: text.split(","), default=[])
+    parser.add_argument("--first", choices=layouts(2), default="one", metavar="NAME")
     parser.add_argument("--resume", type=lambda text: text.split(","), default=[])
     parser.add_argument("--score", action="store_true")
     parser.add_argument("--out", default="runs/layouts")

@@ -30,11 +30,23 @@ TEMPER_DEVICE uint32_t load_acquire(const uint32_t* p) {
   return value;
 }
 
+/// What is written may be what is read next, for all that the compiler knows: a thread reads several words
+/// before it writes the first one, so as not to wait for memory once for each.
 template <class Word>
 TEMPER_DEVICE void copy_words(char* to, const char* from, int64_t bytes) {
+  constexpr int kAtOnce = 8;
   const int64_t words = bytes / static_cast<int64_t>(sizeof(Word));
-  for (int64_t i = threadIdx.x; i < words; i += kThreads)
-    reinterpret_cast<Word*>(to)[i] = __ldcg(reinterpret_cast<const Word*>(from) + i);
+  auto* const out = reinterpret_cast<Word*>(to);
+  const auto* const in = reinterpret_cast<const Word*>(from);
+  for (int64_t i = threadIdx.x; i < words; i += kAtOnce * kThreads) {
+    Word word[kAtOnce];
+#pragma unroll
+    for (int n = 0; n < kAtOnce; ++n)
+      if (const int64_t at = i + n * kThreads; at < words) word[n] = __ldcg(in + at);
+#pragma unroll
+    for (int n = 0; n < kAtOnce; ++n)
+      if (const int64_t at = i + n * kThreads; at < words) out[at] = word[n];
+  }
   const int64_t rest = words * static_cast<int64_t>(sizeof(Word)) + threadIdx.x;
   if (rest < bytes) to[rest] = __ldcg(from + rest);
 }

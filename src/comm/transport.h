@@ -28,10 +28,10 @@ class Transport {
   virtual bool can_record() const { return false; }
   /// Sends all of `out` and receives all of `in`, memory of the lane's device, in order of the lane. Between
   /// two ranks parcels arrive in the order of the lists; both sides name the same sizes. No rank sends to
-  /// itself. Ranks make the same calls, or such as one schedule of all of them gives. A call of up to 1 GiB
-  /// that names one rank for each direction may be several of the other side, but for the first one between
-  /// two ranks. Returns when `in` may be used on the lane and `out` written again. Exit::hang names `what`
-  /// and the axis.
+  /// itself. Ranks make the same calls, or such as one schedule of all of them gives: a call of up to 1 GiB
+  /// may be several of the other side, if these do not wait for a parcel of it before they let an earlier one
+  /// go, earlier in either list. Returns when `in` may be used on the lane and `out` written again.
+  /// Exit::hang names `what` and the axis.
   virtual void exchange(Lane& lane, std::span<const Parcel> out, std::span<const Parcel> in,
                         const char* what) = 0;
 };

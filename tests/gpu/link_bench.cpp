@@ -117,7 +117,7 @@ void bench(const MpiSession& mpi) {
   Peer peer(b);
   for (const int64_t bytes : {kStep / 8, kStep, 2 * kStep, 4 * kStep, 16 * kStep})
     report_graph(b, *ranks, bytes);
-  for (const int64_t bytes : {kStep, int64_t{1} << 20, kSmall, kLarge}) {
+  for (const int64_t bytes : {kStep, int64_t{1} << 20, int64_t{4} << 20, kSmall, kLarge}) {
     ArenaScope scope(b.c.scratch);
     const Tensor x = b.c.scratch.make({bytes / 4}, DType::f32), y = b.c.scratch.like(x);
     NormalBlock().fill(b.c.device, x, 1, 0, static_cast<uint64_t>(b.rank));

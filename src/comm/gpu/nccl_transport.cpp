@@ -7,7 +7,6 @@
 #include <dlfcn.h>
 #include <nccl.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "src/core/cuda.h"
+#include "src/core/device.h"
 #include "src/core/process/progress.h"
 #endif
 
@@ -128,8 +128,8 @@ class NcclTransport : public Transport {
         size_(size),
         where_(fmt::format("NCCL among {} ranks ({})", size, axis)),
         limit_seconds_(limit_seconds),
-        sent_to_(static_cast<size_t>(size)),
-        got_from_(static_cast<size_t>(size)) {
+        connected_(static_cast<size_t>(size)),
+        greetings_(device::make_pinned(size + 1)) {
     ncclUniqueId unique;
     static_assert(sizeof unique == sizeof id);
     std::memcpy(&unique, id.data(), sizeof unique);
@@ -157,12 +157,8 @@ class NcclTransport : public Transport {
     note_wait(what, where_);          // the next wait of the host is for this, whoever waits
     lane.set_move_on(&mpi_progress);  // a rank that is waited for here may wait for a message
     mpi_progress();
-    const Exchange queue{comm_, stream_of(lane), {out.begin(), out.end()}, {in.begin(), in.end()}};
-    // A first one with another rank connects to it, for which both have to come.
-    if (note_peers(out, sent_to_) + note_peers(in, got_from_) > 0)
-      wait_for(queue, what, limit_seconds_);
-    else
-      check(queue(), what);
+    connect(lane, out, in, what);
+    check(Exchange{comm_, stream_of(lane), {out.begin(), out.end()}, {in.begin(), in.end()}}(), what);
     ncclResult_t state = ncclSuccess;
     check(nccl().async_error(comm_, &state), what);
     check(state, what);
@@ -173,12 +169,18 @@ class NcclTransport : public Transport {
   void check(ncclResult_t code, const char* what) const {
     if (code != ncclSuccess) fail_nccl(code, comm_, what, where_);
   }
-  /// How many of them are new.
-  static int64_t note_peers(std::span<const Parcel> parcels, std::vector<char>& known) {
-    return std::count_if(parcels.begin(), parcels.end(), [&](const Parcel& p) {
-      return p.bytes > 0 && std::cmp_less(p.peer, known.size()) &&
-             !std::exchange(known[static_cast<size_t>(p.peer)], 1);
-    });
+  /// NCCL connects two ranks when they first exchange something, for which both have to come and to name the
+  /// same directions. Their calls may differ (comm/transport.h), so a byte goes both ways before them.
+  void connect(Lane& lane, std::span<const Parcel> out, std::span<const Parcel> in, const char* what) {
+    Exchange greeting{comm_, stream_of(lane), {}, {}};
+    for (const std::span<const Parcel> list : {out, in})
+      for (const Parcel& p : list) {
+        if (p.bytes == 0 || p.peer < 0 || p.peer >= size_) continue;  // NCCL refuses who is not there
+        if (std::exchange(connected_[static_cast<size_t>(p.peer)], 1)) continue;
+        greeting.out.push_back({p.peer, greetings_.get() + size_, 1});
+        greeting.in.push_back({p.peer, greetings_.get() + p.peer, 1});
+      }
+    if (!greeting.out.empty()) wait_for(greeting, what, limit_seconds_);
   }
   /// A call that other ranks have to make, too. Beyond the limit its thread is left to itself: the process
   /// ends soon.
@@ -214,7 +216,8 @@ class NcclTransport : public Transport {
   std::string where_;
   double limit_seconds_;
   ncclComm_t comm_ = nullptr;
-  std::vector<char> sent_to_, got_from_;  // by rank
+  std::vector<char> connected_;     // by rank
+  device::PinnedMemory greetings_;  // a byte from each rank, and the one that goes to them
 };
 
 }  // namespace

@@ -19,6 +19,30 @@ char* rows_of(const ParameterStore& weights, const WeightPiece& piece, int64_t r
          piece.bytes / piece.move.rows * row;
 }
 
+/// Of rows of a store, in the order of the plan.
+class RowsDigest {
+ public:
+  explicit RowsDigest(Ctx& c) : c_(c), scope_(c.scratch), sum_(c.scratch.make({2}, DType::i32)) {
+    device::fill(c.lane, sum_.raw(), 0, sum_.bytes());
+  }
+  void add(const ParameterStore& weights, const WeightPiece& piece, int64_t row) {
+    const int64_t elements = piece.bytes / dtype_size(weights.dtype());
+    add_digest(c_, sum_, make_tensor(rows_of(weights, piece, row), weights.dtype(), {elements}), words_);
+    words_ += digest_words(piece.bytes);
+  }
+  uint64_t value() const {
+    uint64_t digest = 0;
+    device::copy_from_device(c_.lane, &digest, sum_.data, sum_.bytes());
+    return digest;
+  }
+
+ private:
+  Ctx& c_;
+  ArenaScope scope_;
+  Tensor sum_;
+  int64_t words_ = 0;
+};
+
 }  // namespace
 
 WeightTransfer::WeightTransfer(const ParameterStore& weights, const Holders& sources,
@@ -43,27 +67,11 @@ int64_t WeightTransfer::bytes_from(int source) const {
   return bytes;
 }
 
-/// Of the rows of a source as they lie in memory.
-uint64_t WeightTransfer::digest_of(Ctx& c, const ParameterStore& weights, int source,
-                                   int64_t RowMove::*row) const {
-  const ArenaScope scope(c.scratch);
-  const Tensor sum = c.scratch.make({2}, DType::i32);
-  device::fill(c.lane, sum.raw(), 0, sum.bytes());
-  int64_t words = 0;
-  for (const WeightPiece& piece : pieces_) {
-    if (piece.move.holder != source) continue;
-    const int64_t elements = piece.bytes / dtype_size(weights.dtype());
-    add_digest(c, sum, make_tensor(rows_of(weights, piece, piece.move.*row), weights.dtype(), {elements}),
-               words);
-    words += digest_words(piece.bytes);
-  }
-  uint64_t digest = 0;
-  device::copy_from_device(c.lane, &digest, sum.data, sum.bytes());
-  return digest;
-}
-
 std::string WeightTransfer::notice(Ctx& c, const ParameterStore& weights, int source, int64_t version) const {
-  const Header header{version, digest_of(c, weights, source, &RowMove::from)};
+  RowsDigest digest(c);
+  for (const WeightPiece& piece : pieces_)
+    if (piece.move.holder == source) digest.add(weights, piece, piece.move.from);
+  const Header header{version, digest.value()};
   return {reinterpret_cast<const char*>(&header), sizeof header};
 }
 
@@ -108,37 +116,48 @@ void WeightTransfer::look_into(const ParameterStore& weights, int source, const 
   }
 }
 
-void WeightTransfer::take_rows(ParameterStore& weights, int source, std::string_view message) const {
+uint64_t WeightTransfer::take_rows(Ctx& c, ParameterStore& weights, int source,
+                                   std::string_view message) const {
+  RowsDigest digest(c);
   const See write = [&](const Parameter&, const WeightPiece& piece, const char* from) {
     windows_.write(
         rows_of(weights, piece, piece.move.to), piece.bytes,
         [&](char* to, int64_t at, int64_t bytes) { std::memcpy(to, from + at, static_cast<size_t>(bytes)); });
+    digest.add(weights, piece, piece.move.to);
   };
   look_into(weights, source, rows_in(message), write);
+  return digest.value();
 }
 
-void WeightTransfer::read_rows(Lane& lane, ParameterStore& weights, int source,
-                               const WeightMemory& memory) const {
+/// The digest of a piece runs beside the copies of those behind it.
+uint64_t WeightTransfer::read_rows(Ctx& c, ParameterStore& weights, int source,
+                                   const WeightMemory& memory) const {
+  RowsDigest digest(c);
+  Lane copies(c.device);
+  copies.follow(c.lane);
   size_t next = 0;
-  for (const WeightPiece& piece : pieces_)
-    if (piece.move.holder == source)
-      device::copy(lane, rows_of(weights, piece, piece.move.to), memory.base + memory.at.at(next++),
-                   piece.bytes);
+  for (const WeightPiece& piece : pieces_) {
+    if (piece.move.holder != source) continue;
+    device::copy(copies, rows_of(weights, piece, piece.move.to), memory.base + memory.at.at(next++),
+                 piece.bytes);
+    c.lane.follow(copies);
+    digest.add(weights, piece, piece.move.to);
+  }
+  return digest.value();
 }
 
 void WeightTransfer::apply(Ctx& c, ParameterStore& weights, int source, int64_t version,
                            std::string_view message, const WeightMemory& memory) const {
-  const auto expected = static_cast<size_t>(memory.base != nullptr ? 0 : bytes_from(source)) + sizeof(Header);
+  const bool reads = memory.base != nullptr;
+  const auto expected = static_cast<size_t>(reads ? 0 : bytes_from(source)) + sizeof(Header);
   CHECK(message.size() == expected, "weights from trainer {}: {} bytes instead of {}", source, message.size(),
         expected);
   Header said;
   std::memcpy(&said, message.data(), sizeof said);
   CHECK(said.version == version, "weights of version {} came, {} is awaited", said.version, version);
-  if (memory.base != nullptr)
-    read_rows(c.lane, weights, source, memory);
-  else
-    take_rows(weights, source, message);
-  if (const uint64_t mine = digest_of(c, weights, source, &RowMove::to); said.digest != mine)
+  const uint64_t mine =
+      reads ? read_rows(c, weights, source, memory) : take_rows(c, weights, source, message);
+  if (said.digest != mine)
     fail(Exit::storage,
          {.what = "weights were changed on their way to this rank",
           .where = fmt::format("transfer from trainer rank {}", source),

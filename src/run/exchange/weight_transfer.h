@@ -66,9 +66,9 @@ class WeightTransfer {
   void copy_own(Lane& lane, ParameterStore& weights, const ParameterStore& trained) const;
 
  private:
-  uint64_t digest_of(Ctx& c, const ParameterStore& weights, int source, int64_t RowMove::*row) const;
-  void take_rows(ParameterStore& weights, int source, std::string_view message) const;
-  void read_rows(Lane& lane, ParameterStore& weights, int source, const WeightMemory& memory) const;
+  // They give the digest of what is in the receiver's memory then.
+  uint64_t take_rows(Ctx& c, ParameterStore& weights, int source, std::string_view message) const;
+  uint64_t read_rows(Ctx& c, ParameterStore& weights, int source, const WeightMemory& memory) const;
 
   std::vector<WeightPiece> pieces_;
   std::vector<int> senders_;

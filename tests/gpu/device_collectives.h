@@ -162,9 +162,9 @@ TEST_F(DeviceCollectives, OneSideMaySendBeforeItTakes) {
 
 /// Bytes of what a rank sends to another in a round: of every way that there is to go, and of several pieces.
 inline std::vector<int64_t> drawn_parcels(int64_t key) {
-  constexpr int64_t kKiB = 1 << 10, kMiB = 1 << 20,
-                    kBytes[] = {0,        3,           5000,         128 * kKiB, 128 * kKiB + 4,
-                                1 * kMiB, 1025 * kKiB, 5 * kMiB + 9, 32 * kMiB,  70 * kMiB + 1};
+  constexpr int64_t kKiB = 1 << 10, kMiB = 1 << 20;
+  constexpr int64_t kBytes[] = {
+      0, 3, 5000, 128 * kKiB, 128 * kKiB + 4, 8 * kMiB, 8 * kMiB + 4, 5 * kMiB + 9, 32 * kMiB, 70 * kMiB + 1};
   std::vector<int64_t> bytes;
   for (const int32_t drawn : random_ids(2, std::ssize(kBytes), static_cast<uint64_t>(key)))
     bytes.push_back(kBytes[drawn]);

@@ -224,7 +224,7 @@ class PeerTransport : public Transport {
 
  private:
   /// What copies would take longer for.
-  static constexpr int64_t kSmallBytes = int64_t{1} << 20;
+  static constexpr int64_t kSmallBytes = int64_t{8} << 20;
 
   /// So that no two ranks begin with the same one: the next ones first when sending, the last ones when
   /// taking. The two ranks of a parcel decide the same, by its size.

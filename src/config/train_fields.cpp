@@ -65,7 +65,9 @@ void train_fields(TrainConfig& c, Section f) {
      .unit = "tokens",
      .range = kCount,
      .absent = "auto",
-     .absent_means = "the longest possible sequence, at least 4096; on a GPU what fits, up to 65,536"});
+     .absent_means =
+         "the longest possible sequence, at least 4096; on a GPU what fits, up to 65,536; "
+         "stages of a pipeline get smaller micro-batches of at least 4096, so that none waits long"});
   f("last_partial", c.last_partial,
     {.help = "samples left over when a step does not divide into full updates: "
              "refuse, a smaller last update, or leave them out",

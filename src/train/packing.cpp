@@ -48,6 +48,15 @@ void append(std::string& bytes, T value) {
 
 }  // namespace
 
+int64_t pipeline_budget(std::span<const int64_t> lengths, int num_ranks, int stages, int64_t least,
+                        int64_t most) {
+  constexpr int64_t kForEachStage = 4;
+  const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0}),
+                wanted = num_ranks * stages * kForEachStage;
+  for (const int64_t length : lengths) least = std::max(least, length);
+  return std::min(most, std::max(least, (tokens + wanted - 1) / wanted));
+}
+
 PackPlan plan_packing(std::span<const int64_t> lengths, int num_ranks, int64_t token_budget,
                       const CostModel& model) {
   PackPlan plan;

@@ -33,6 +33,12 @@ struct PackPlan {
   static PackPlan from_bytes(const std::string& bytes);
 };
 
+/// The budget for stages of a pipeline, which are idle for (p - 1) / (m + p - 1) of a pass over m
+/// micro-batches of a rank: 4 p of them where sequences allow, none of less than `least` tokens, for which
+/// products would lose what stages gain, or more than `most`.
+int64_t pipeline_budget(std::span<const int64_t> lengths, int num_ranks, int stages, int64_t least,
+                        int64_t most);
+
 /// `lengths[i]` tokens of sequence i; 0 leaves it out. A sequence longer than the budget is Exit::usage.
 PackPlan plan_packing(std::span<const int64_t> lengths, int num_ranks, int64_t token_budget,
                       const CostModel& model);

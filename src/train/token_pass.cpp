@@ -17,6 +17,14 @@ std::vector<int64_t> packed_lengths(std::span<const Trajectory* const> all) {
   return lengths;
 }
 
+PackPlan pack_plan(std::span<const Trajectory* const> all, int num_ranks, const PassOptions& options) {
+  const std::vector<int64_t> lengths = packed_lengths(all);
+  const int64_t budget = options.stages == 1 ? options.token_budget
+                                             : pipeline_budget(lengths, num_ranks, options.stages,
+                                                               options.least_budget, options.token_budget);
+  return plan_packing(lengths, num_ranks, budget, options.cost);
+}
+
 /// Calls see(micro-batch, head's values per target row) for each of these micro-batches, on the last stage.
 /// `passes`: those of the rank with the most, which all make who gather weights from each other.
 template <class See>
@@ -76,9 +84,7 @@ std::vector<std::vector<double>> score(Ctx& c, const Model& model, std::span<con
 
 PackPlan shared_plan(std::span<const Trajectory* const> all, Comm& comm, const PassOptions& options) {
   std::string bytes;
-  if (comm.rank() == 0) {
-    bytes = plan_packing(packed_lengths(all), comm.size(), options.token_budget, options.cost).to_bytes();
-  }
+  if (comm.rank() == 0) bytes = pack_plan(all, comm.size(), options).to_bytes();
   return PackPlan::from_bytes(comm.broadcast(bytes, 0, "packing plan"));
 }
 
@@ -120,7 +126,7 @@ Tensor target_hidden(Ctx& c, const ModelPart& part, const Microbatch& mb, PassSa
 std::vector<std::vector<double>> local_logprobs(Ctx& c, const Model& model,
                                                 std::span<const Trajectory* const> all,
                                                 const PassOptions& options, const Pipeline& pipeline) {
-  const PackPlan plan = plan_packing(packed_lengths(all), 1, options.token_budget, options.cost);
+  const PackPlan plan = pack_plan(all, 1, options);
   std::vector<std::vector<double>> result = score(c, model, all, plan, 0, options, pipeline);
   for (std::vector<double>& of : result)
     pipeline.copy_from_last(of, "log-probs of a sequence, copied from the last stage");
@@ -130,7 +136,7 @@ std::vector<std::vector<double>> local_logprobs(Ctx& c, const Model& model,
 std::vector<TokenValues> local_token_values(Ctx& c, const Model& model,
                                             std::span<const Trajectory* const> all,
                                             const PassOptions& options) {
-  const PackPlan plan = plan_packing(packed_lengths(all), 1, options.token_budget, options.cost);
+  const PackPlan plan = pack_plan(all, 1, options);
   std::vector<TokenValues> result(all.size());
   for (size_t i = 0; i < all.size(); ++i) {
     result[i].logprob.resize(all[i]->response.tokens.size());

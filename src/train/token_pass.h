@@ -16,6 +16,10 @@ namespace temper {
 struct PassOptions {
   double temperature = 1.0;
   int64_t token_budget = 0;  // train.max_tokens_per_microbatch
+  /// Of a pipeline whose stages are to be kept busy by smaller micro-batches, down to so many tokens; 1: all
+  /// are as large as the budget allows.
+  int stages = 1;
+  int64_t least_budget = 0;
   CostModel cost;
 };
 

@@ -228,6 +228,28 @@ TEST(Packing, DamagedBytesAreRefused) {
     EXPECT_THROW(PackPlan::from_bytes(bytes.substr(0, size)), Error) << size;
 }
 
+/// Four micro-batches for each stage, of a rank's share; fewer where they would be too small, or where the
+/// longest sequence is longer; as many as the budget makes where that is less.
+TEST(PipelineBudget, KeepsStagesBusy) {
+  const std::vector<int64_t> lengths(1024, 100);  // 102,400 tokens
+  EXPECT_EQ(pipeline_budget(lengths, 1, 2, 4096, 65536), 12800);
+  EXPECT_EQ(pipeline_budget(lengths, 2, 2, 4096, 65536), 6400);
+  EXPECT_EQ(pipeline_budget(lengths, 4, 2, 4096, 65536), 4096);
+  EXPECT_EQ(pipeline_budget(lengths, 1, 2, 4096, 8192), 8192);
+  EXPECT_EQ(pipeline_budget(lengths, 1, 2, 4096, 2000), 2000);
+  EXPECT_EQ(pipeline_budget(std::vector<int64_t>{}, 1, 2, 4096, 65536), 4096);
+  std::vector<int64_t> one_long = lengths;
+  one_long.back() = 30000;
+  EXPECT_EQ(pipeline_budget(one_long, 4, 2, 4096, 65536), 30000);
+  EXPECT_EQ(pipeline_budget(one_long, 4, 2, 4096, 8192), 8192);  // plan_packing says what does not fit
+  for (const int stages : {2, 4}) {
+    const int64_t budget = pipeline_budget(lengths, 1, stages, 1000, 65536);
+    const PackPlan plan = plan_packing(lengths, 1, budget, kCost);
+    EXPECT_GE(plan.num_microbatches, 4 * stages);
+    EXPECT_LE(plan.num_microbatches, 4 * stages + 1);
+  }
+}
+
 }  // namespace
 }  // namespace temper
 

@@ -270,13 +270,14 @@ std::vector<MicrobatchMemory> microbatch_memory(const RunPlan& plan, const Model
   const std::unique_ptr<Algorithm> algorithm = make_algorithm(config.algorithm);
   const RoleStage of{RoleKind::trainer, stage};
   std::vector<MicrobatchMemory> kinds;
+  TrainerOptions options = trainer_options(config, plan);
+  options.pass.stages = 1;  // none is cut
   for (const std::vector<Trajectory>& all : fullest(plan, plan.microbatch_tokens(), update)) {
     const auto measure = [&](Model part) {
       Backend backend = backend_of(config, device);
       OneRank control;
       SilentPipeline pipeline(plan, of);
-      Trainer trainer(backend.ctx(), part, control, control, *part.splits().owners,
-                      trainer_options(config, plan), pipeline.get());
+      Trainer trainer(backend.ctx(), part, control, control, *part.splits().owners, options, pipeline.get());
       const PolicyObjective objective(part, *algorithm, config.rollout.temperature, plan.max_new_tokens);
       trainer.update(backend.ctx(), pointers(all), objective);
       return PhaseMemory{trainer.activation_bytes(), backend.ctx().scratch.peak_bytes()};
@@ -294,7 +295,8 @@ PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const 
                            const RoleStage& of, std::optional<Device> real) {
   const Device device = real.value_or(counting_device(plan));
   const int64_t step = share_of(plan, of.role, plan.batch.samples_per_step);
-  const PassOptions pass = pass_options(config, plan, of.role);
+  PassOptions pass = pass_options(config, plan, of.role);
+  pass.stages = 1;  // none is cut
   return of_layers(layers_of(plan, model, of), config, device, [&](const SomeLayers& some) {
     PhaseMemory most;
     for (const std::vector<Trajectory>& all : fullest(plan, pass.token_budget, step)) {

@@ -119,6 +119,9 @@ struct MemoryRow {
   std::vector<std::pair<std::string, int64_t>> parts;
 };
 
+/// Tokens of an automatic micro-batch.
+inline constexpr int64_t kLeastBudget = 4096;
+
 struct RunPlan {
   std::string algorithm;
   bool generates = false;        // has a rollout phase

@@ -9,7 +9,6 @@
 namespace temper {
 namespace {
 
-constexpr int64_t kLeastBudget = 4096;             // tokens of an automatic micro-batch
 constexpr int64_t kCacheBytes = int64_t{2} << 30;  // most that an automatic cache takes per rank
 constexpr int64_t kMaxPages = 2147483647;          // page numbers are 32-bit
 constexpr int64_t kPageStep = 16;

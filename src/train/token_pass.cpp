@@ -17,11 +17,13 @@ std::vector<int64_t> packed_lengths(std::span<const Trajectory* const> all) {
   return lengths;
 }
 
-PackPlan pack_plan(std::span<const Trajectory* const> all, int num_ranks, const PassOptions& options) {
+PackPlan pack_plan(std::span<const Trajectory* const> all, int num_ranks, const PassOptions& options,
+                   int stages) {
   const std::vector<int64_t> lengths = packed_lengths(all);
-  const int64_t budget = options.stages == 1 ? options.token_budget
-                                             : pipeline_budget(lengths, num_ranks, options.stages,
-                                                               options.least_budget, options.token_budget);
+  const bool smaller = stages > 1 && options.least_of_stages > 0;
+  const int64_t budget =
+      smaller ? pipeline_budget(lengths, num_ranks, stages, options.least_of_stages, options.token_budget)
+              : options.token_budget;
   return plan_packing(lengths, num_ranks, budget, options.cost);
 }
 
@@ -82,9 +84,10 @@ std::vector<std::vector<double>> score(Ctx& c, const Model& model, std::span<con
 
 }  // namespace
 
-PackPlan shared_plan(std::span<const Trajectory* const> all, Comm& comm, const PassOptions& options) {
+PackPlan shared_plan(std::span<const Trajectory* const> all, Comm& comm, const PassOptions& options,
+                     int stages) {
   std::string bytes;
-  if (comm.rank() == 0) bytes = pack_plan(all, comm.size(), options).to_bytes();
+  if (comm.rank() == 0) bytes = pack_plan(all, comm.size(), options, stages).to_bytes();
   return PackPlan::from_bytes(comm.broadcast(bytes, 0, "packing plan"));
 }
 
@@ -126,7 +129,7 @@ Tensor target_hidden(Ctx& c, const ModelPart& part, const Microbatch& mb, PassSa
 std::vector<std::vector<double>> local_logprobs(Ctx& c, const Model& model,
                                                 std::span<const Trajectory* const> all,
                                                 const PassOptions& options, const Pipeline& pipeline) {
-  const PackPlan plan = pack_plan(all, 1, options);
+  const PackPlan plan = pack_plan(all, 1, options, pipeline.stages());
   std::vector<std::vector<double>> result = score(c, model, all, plan, 0, options, pipeline);
   for (std::vector<double>& of : result)
     pipeline.copy_from_last(of, "log-probs of a sequence, copied from the last stage");
@@ -136,7 +139,7 @@ std::vector<std::vector<double>> local_logprobs(Ctx& c, const Model& model,
 std::vector<TokenValues> local_token_values(Ctx& c, const Model& model,
                                             std::span<const Trajectory* const> all,
                                             const PassOptions& options) {
-  const PackPlan plan = pack_plan(all, 1, options);
+  const PackPlan plan = pack_plan(all, 1, options, 1);
   std::vector<TokenValues> result(all.size());
   for (size_t i = 0; i < all.size(); ++i) {
     result[i].logprob.resize(all[i]->response.tokens.size());
@@ -159,7 +162,7 @@ std::vector<TokenValues> local_token_values(Ctx& c, const Model& model,
 std::vector<std::vector<double>> packed_logprobs(Ctx& c, const Model& model, Comm& comm,
                                                  std::span<const Trajectory* const> all,
                                                  const PassOptions& options, const Pipeline& pipeline) {
-  const PackPlan plan = shared_plan(all, comm, options);
+  const PackPlan plan = shared_plan(all, comm, options, pipeline.stages());
   std::vector<std::vector<double>> result = score(c, model, all, plan, comm.rank(), options, pipeline);
   // Each rank sends the rows of its own sequences; the plan says whose they are.
   std::string mine;

@@ -16,15 +16,14 @@ namespace temper {
 struct PassOptions {
   double temperature = 1.0;
   int64_t token_budget = 0;  // train.max_tokens_per_microbatch
-  /// Of a pipeline whose stages are to be kept busy by smaller micro-batches, down to so many tokens; 1: all
-  /// are as large as the budget allows.
-  int stages = 1;
-  int64_t least_budget = 0;
+  /// Smaller micro-batches keep stages of a pipeline busy, down to so many tokens; 0: none is smaller.
+  int64_t least_of_stages = 0;
   CostModel cost;
 };
 
-/// The packing plan of these trajectories, made once on rank 0 and shared.
-PackPlan shared_plan(std::span<const Trajectory* const> all, Comm& comm, const PassOptions& options);
+/// The packing plan of these trajectories for ranks with so many stages, made once on rank 0 and shared.
+PackPlan shared_plan(std::span<const Trajectory* const> all, Comm& comm, const PassOptions& options,
+                     int stages);
 
 /// The share of a packed micro-batch that this rank has with this model.
 Microbatch pack_for(const Model& model, std::span<const Trajectory* const> all,

@@ -26,7 +26,7 @@ Trainer::Trainer(Ctx& c, Model& model, Comm& all, Comm& control, Collectives& dp
 
 UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,
                             const PolicyObjective& objective) {
-  const PackPlan plan = shared_plan(all, control_, options_.pass);
+  const PackPlan plan = shared_plan(all, control_, options_.pass, pipeline_.stages());
   UpdateStats stats{
       .num_microbatches = plan.num_microbatches, .fill = plan.fill, .imbalance = plan.imbalance};
   for (const Trajectory* t : all) stats.num_tokens += packed_length(*t);

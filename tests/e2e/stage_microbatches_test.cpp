@@ -16,14 +16,16 @@ class StageMicrobatches : public RunFixture {
     for (int i = 1; i <= 60; ++i) count += fmt::format(" {}", i);
     for (int i = 0; i < kSamples; ++i)
       data += fmt::format("{{\"prompt\":\"Count to 60, {}:\",\"response\":\"{}\"}}\n", i, count);
-    prepare("\nrun.name = \"x\"\nalgorithm.name = \"sft\"\nmodel.path = \"long\"\nrun.steps = 1\n", data);
+    const std::string keys = fmt::format(
+        "\nrun.name = \"x\"\nalgorithm.name = \"sft\"\nmodel.path = \"long\"\nrun.steps = 1\n"
+        "model.context_tokens = 16384\ntrain.samples_per_update = {}\n",
+        kSamples);
+    prepare(keys, data);
     prepare_long_model();
   }
   /// The metrics of its step.
   Json train(const std::string& name, int ranks, const std::string& keys) {
-    const std::string all =
-        fmt::format("train run.toml run.name={} train.samples_per_update={} model.context_tokens=16384 {}",
-                    name, kSamples, keys);
+    const std::string all = fmt::format("train run.toml run.name={} {}", name, keys);
     EXPECT_EQ(program_.run_ranks(ranks, all), 0) << output();
     return program_.metrics(name).front();
   }
@@ -46,6 +48,17 @@ TEST_F(StageMicrobatches, AreAsManyAsKeepStagesBusy) {
   EXPECT_EQ(microbatches(shared), 2);  // one of each rank of dp
   for (const Json& other : {cut, whole, shared})
     EXPECT_NEAR(other.at("train/loss").get<double>(), one.at("train/loss").get<double>(), 1e-5);
+}
+
+TEST_F(StageMicrobatches, AreInThePlan) {
+  const auto plan_says = [&](const std::string& keys) {
+    EXPECT_EQ(program_.run("check run.toml --ranks 4 roles.trainer.pp=2 " + keys), 0) << output();
+    return says("of stages, at least");
+  };
+  EXPECT_TRUE(plan_says(""));
+  EXPECT_FALSE(plan_says("train.max_tokens_per_microbatch=16384"));
+  EXPECT_FALSE(plan_says("roles.trainer.zero=2"));
+  EXPECT_TRUE(plan_says("roles.trainer.zero=2 roles.trainer.tp=2"));
 }
 
 }  // namespace

@@ -271,7 +271,7 @@ std::vector<MicrobatchMemory> microbatch_memory(const RunPlan& plan, const Model
   const RoleStage of{RoleKind::trainer, stage};
   std::vector<MicrobatchMemory> kinds;
   TrainerOptions options = trainer_options(config, plan);
-  options.pass.stages = 1;  // none is cut
+  options.pass.least_of_stages = 0;  // the fullest one
   for (const std::vector<Trajectory>& all : fullest(plan, plan.microbatch_tokens(), update)) {
     const auto measure = [&](Model part) {
       Backend backend = backend_of(config, device);
@@ -296,7 +296,7 @@ PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const 
   const Device device = real.value_or(counting_device(plan));
   const int64_t step = share_of(plan, of.role, plan.batch.samples_per_step);
   PassOptions pass = pass_options(config, plan, of.role);
-  pass.stages = 1;  // none is cut
+  pass.least_of_stages = 0;  // the fullest one
   return of_layers(layers_of(plan, model, of), config, device, [&](const SomeLayers& some) {
     PhaseMemory most;
     for (const std::vector<Trajectory>& all : fullest(plan, pass.token_budget, step)) {

@@ -119,9 +119,6 @@ struct MemoryRow {
   std::vector<std::pair<std::string, int64_t>> parts;
 };
 
-/// Tokens of an automatic micro-batch.
-inline constexpr int64_t kLeastBudget = 4096;
-
 struct RunPlan {
   std::string algorithm;
   bool generates = false;        // has a rollout phase
@@ -151,6 +148,7 @@ struct RunPlan {
   int64_t steps_of_longest_response = 1;  // more than one with rollout.tokens_per_step
   int64_t longest_sequence = 0;           // tokens, prompt and response
   int64_t max_tokens_per_microbatch = 0;  // of a rank
+  int64_t least_tokens_of_stages = 0;     // of a rank: smaller ones keep stages busy; 0: none is smaller
   /// The least that holds the longest sequence.
   int64_t least_budget() const;
   /// Of a reference, whose ranks may share tokens in another way.
@@ -159,6 +157,12 @@ struct RunPlan {
   }
   /// Of the ranks together that share one.
   int64_t microbatch_tokens() const { return max_tokens_per_microbatch * role(RoleKind::trainer)->cp; }
+  /// The least of a role's stages, of the ranks together that share one; 0: none is made smaller for them.
+  /// Where there are shards of gradients or weights, every one would cost a sum or a gather of all.
+  int64_t least_of_stages(const RolePlan& with) const {
+    const bool cut = with.pp() > 1 && (with.zero == 1 || with.replicas() == 1);
+    return cut ? least_tokens_of_stages * with.cp : 0;
+  }
   // Of a rank that generates, with the most layers of a stage; 0 pages: none does.
   int64_t kv_page_tokens = 0, kv_page_bytes = 0, kv_pages = 0;
   int64_t validation_page_bytes = 0;  // on trainer ranks

@@ -62,6 +62,8 @@ std::string lengths_text(const RunPlan& plan) {
       "max_tokens_per_microbatch", plan.max_tokens_per_microbatch,
       cp > 1 ? fmt::format("of a rank: {} together pack micro-batches up to {}", cp, plan.microbatch_tokens())
              : "micro-batches are packed up to it; their number does not change the gradient");
+  if (const int64_t least = plan.least_of_stages(*plan.role(RoleKind::trainer)); least > 0)
+    text += line("of stages, at least", least, "smaller micro-batches, as many as keep stages busy");
   if (plan.kv_pages > 0)
     text += line("kv_pages", plan.kv_pages,
                  fmt::format("per rank, {} tokens each, {} together", plan.kv_page_tokens,

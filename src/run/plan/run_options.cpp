@@ -43,15 +43,10 @@ EngineOptions engine_options(const Config& config, const RunPlan& plan) {
           .num_pages = plan.kv_pages};
 }
 
-/// Smaller micro-batches keep stages busy; but where there are shards of gradients or weights, every one of
-/// them costs a sum or a gather of all.
 PassOptions pass_options(const Config& config, const RunPlan& plan, RoleKind role) {
-  const RolePlan& with = *plan.role(role);
-  const bool cuts = !config.train.max_tokens_per_microbatch && (with.zero == 1 || with.replicas() == 1);
   return {.temperature = config.rollout.temperature,
           .token_budget = role == RoleKind::reference ? plan.reference_budget() : plan.microbatch_tokens(),
-          .stages = cuts ? with.pp() : 1,
-          .least_budget = kLeastBudget * with.cp,
+          .least_of_stages = plan.least_of_stages(*plan.role(role)),
           .cost = {config.train.cost_linear, config.train.cost_quadratic}};
 }
 

@@ -9,6 +9,7 @@
 namespace temper {
 namespace {
 
+constexpr int64_t kLeastBudget = 4096;             // tokens of an automatic micro-batch
 constexpr int64_t kCacheBytes = int64_t{2} << 30;  // most that an automatic cache takes per rank
 constexpr int64_t kMaxPages = 2147483647;          // page numbers are 32-bit
 constexpr int64_t kPageStep = 16;
@@ -110,6 +111,7 @@ void plan_microbatch(PlanDraft& d) {
   const int64_t cp = plan.role(RoleKind::trainer)->cp, least = plan.least_budget();
   plan.max_tokens_per_microbatch =
       d.config.train.max_tokens_per_microbatch.value_or(std::max(least, kLeastBudget));
+  plan.least_tokens_of_stages = d.config.train.max_tokens_per_microbatch ? 0 : kLeastBudget;
   if (plan.max_tokens_per_microbatch >= least) return;
   const std::string shared = cp > 1 ? fmt::format(" on each of {} ranks that share it", cp) : "";
   d.error("train.max_tokens_per_microbatch",

@@ -92,6 +92,7 @@ TEST_P(GpuTraining, OnPolicyToTheBitHoweverItIsCut) {
 }
 
 TEST_P(GpuTraining, RanksThatShareTheGpu) {
+  ::setenv("CUDA_VISIBLE_DEVICES", "0", 1);  // one for all of them, whatever the machine has
   ASSERT_EQ(program_.run_ranks(2, "train run.toml run.name=refused"), 64);
   EXPECT_TRUE(says("cluster.shared_gpus")) << output();
   EXPECT_FALSE(exists("runs/refused/metrics.jsonl"));

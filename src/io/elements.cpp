@@ -29,36 +29,52 @@ void dispatch_file(DType type, F&& f) {
   }
 }
 
+/// As fp32; fp64 as it is.
 template <class T>
-double widen(T x) {
+auto widen(T x) {
   if constexpr (std::is_same_v<T, double>)
     return x;
   else
-    return static_cast<double>(static_cast<float>(x));
+    return static_cast<float>(x);
 }
-template <class To>
-To narrow(double x) {
+template <class To, class Wide>
+To narrow(Wide x) {
   if constexpr (std::is_same_v<To, double>)
-    return x;
+    return static_cast<double>(x);
   else
     return static_cast<To>(static_cast<float>(x));
 }
 
-/// memcpy per element: file data need not be aligned.
+template <class T>
+T element_at(const char* data, int64_t index) {
+  T x;  // memcpy: file data need not be aligned
+  std::memcpy(&x, data + index * static_cast<int64_t>(sizeof(T)), sizeof(T));
+  return x;
+}
+
+/// False when a result is not finite. No branch in the loop: it has a vector of elements at once.
 template <class To, class From>
-int64_t convert(char* out, const char* in, int64_t count) {
-  int64_t bad = -1;
+bool convert_all(char* out, const char* in, int64_t count) {
+  int defects = 0;
+#pragma omp simd reduction(| : defects)
   for (int64_t i = 0; i < count; ++i) {
-    From x;
-    std::memcpy(&x, in + i * static_cast<int64_t>(sizeof(From)), sizeof(From));
+    const From x = element_at<From>(in, i);
     To y;
     if constexpr (std::is_same_v<To, From>)
       y = x;
     else
       y = narrow<To>(widen(x));
     std::memcpy(out + i * static_cast<int64_t>(sizeof(To)), &y, sizeof(To));
-    if (!std::isfinite(widen(y)) && bad < 0) bad = i;
+    defects |= std::isfinite(widen(y)) ? 0 : 1;
   }
+  return defects == 0;
+}
+
+template <class To, class From>
+int64_t convert(char* out, const char* in, int64_t count) {
+  if (convert_all<To, From>(out, in, count)) return -1;
+  int64_t bad = 0;
+  while (std::isfinite(widen(element_at<To>(out, bad)))) ++bad;
   return bad;
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 
 #include "src/core/json.h"
@@ -194,6 +195,35 @@ TEST(Elements, ConvertsAndFindsTheFirstValueThatIsNotFinite) {
   double wide[5];
   EXPECT_EQ(convert_elements(wide, DType::f64, values, DType::f32, 5), -1);
   EXPECT_EQ(wide[2], static_cast<double>(3.0e38f));
+}
+
+/// Whatever the length of a vector of the machine: many at once, at any address, as each alone.
+TEST(Elements, ManyAsEachAlone) {
+  constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64};
+  constexpr int64_t kMost = 133;
+  double values[kMost];
+  for (int64_t i = 0; i < kMost; ++i) {
+    const uint32_t drawn = static_cast<uint32_t>(i) * 2654435761u;  // also subnormal and too large for fp16
+    values[i] = std::ldexp(static_cast<double>(drawn) * 0x1p-32 - 0.5, static_cast<int>(drawn % 44) - 26);
+  }
+  const auto convert = [](char* out, DType to, const char* in, DType from, int64_t n) {
+    return convert_elements(out + 1, to, in + 1, from, n);  // aligned for none of them
+  };
+  for (const DType from : kTypes)
+    for (const DType to : kTypes)
+      for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{7}, int64_t{64}, kMost}) {
+        std::vector<char> in(8 * kMost + 1), many(8 * kMost + 1, 'x'), alone(8 * kMost + 1, 'x');
+        convert_elements(in.data() + 1, from, values, DType::f64, kMost);
+        const int64_t bad = convert(many.data(), to, in.data(), from, n);
+        int64_t first = -1;
+        for (int64_t i = 0; i < n; ++i)
+          if (convert(alone.data() + i * dtype_size(to), to, in.data() + i * dtype_size(from), from, 1) ==
+                  0 &&
+              first < 0)
+            first = i;
+        EXPECT_EQ(bad, first) << dtype_name(from) << " -> " << dtype_name(to) << ", " << n;
+        EXPECT_TRUE(many == alone) << dtype_name(from) << " -> " << dtype_name(to) << ", " << n;
+      }
 }
 
 }  // namespace

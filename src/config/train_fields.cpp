@@ -67,7 +67,8 @@ void train_fields(TrainConfig& c, Section f) {
      .absent = "auto",
      .absent_means =
          "the longest possible sequence, at least 4096; on a GPU what fits, up to 65,536; "
-         "stages of a pipeline get smaller micro-batches of at least 4096, so that none waits long"});
+         "stages of a pipeline get smaller micro-batches of at least 4096, so that none waits long, "
+         "but not where ZeRO 2 or 3 would exchange something for each"});
   f("last_partial", c.last_partial,
     {.help = "samples left over when a step does not divide into full updates: "
              "refuse, a smaller last update, or leave them out",

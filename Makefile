@@ -122,7 +122,10 @@ deps:
 	@tools/deps.sh "$(DEPS_PREFIX)"
 test: deps
 	@$(MAKE) --no-print-directory build/temper tests
+	@$(MAKE) --no-print-directory CUDA=0 without-cuda
 	@tools/run_tests.sh $(B)
+# What is another without CUDA, so that it still compiles on a machine that has none.
+without-cuda: $(patsubst %,$(B)/%.o,$(shell grep -rl --include='*.cpp' TEMPER_CUDA src))
 # Needs a GPU: not a part of `make test`. One at a time: some take all the memory that there is.
 test-gpu: deps
 	@$(MAKE) --no-print-directory build/temper $(GPU_TESTS) $(GPU_OP_TESTS)
@@ -235,6 +238,6 @@ help:
 	@echo "make $(B)/tests/ops/norm_test   one test; it runs from here"
 	@echo "MODE=release|debug|asan|tsan  CUDA=0|1 (1 where nvcc is)  ARCH=native  DEPS_PREFIX=DIR (include/, lib/)  -j1"
 
-.PHONY: all deps test fuzz fuzzers test-asan asan-tests test-slurm test-gpu test-long test-layouts test-tsan tsan-tests chaos tests demo demo-control learn bench benches bench-ranks install package test-package clean help FORCE
+.PHONY: all deps test without-cuda fuzz fuzzers test-asan asan-tests test-slurm test-gpu test-long test-layouts test-tsan tsan-tests chaos tests demo demo-control learn bench benches bench-ranks install package test-package clean help FORCE
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -4,6 +4,7 @@
 #include <exception>
 #include <thread>
 
+#include "src/core/check.h"
 #ifdef TEMPER_CUDA
 #include "src/core/cuda.h"
 #endif

@@ -3,6 +3,7 @@
 // number of ranks, more than the 64 MiB that are sent at once; on all ranks and on some. The same tests run
 // on 2 and 4 ranks (mpi_comm_mpi*_test.cpp).
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -86,7 +87,8 @@ TEST_F(CollectivesTest, WideSumsAreRoundedOnce) {
     parts.resize(parts.size() + 1);
     tensors_->all_reduce_sum_into(ctx(), make_tensor(got.data(), DType::bf16, {count}),
                                   make_tensor(parts.data(), DType::f32, {count}), "test: wide sum");
-    EXPECT_EQ(std::memcmp(got.data(), want.data(), static_cast<size_t>(count) * sizeof(bf16)), 0) << count;
+    got.pop_back();
+    EXPECT_TRUE(std::ranges::equal(got, want, {}, &bf16::bits, &bf16::bits)) << count;
   }
 }
 
@@ -120,7 +122,8 @@ TEST_F(CollectivesTest, BlocksGoToTheirRanks) {
     tensors_->reduce_scatter_ranges(ctx(), make_tensor(got.data(), DType::bf16, {count}),
                                     make_tensor(blocks.data(), DType::f32, {count * size()}), ranges,
                                     "test: blocks");
-    EXPECT_EQ(std::memcmp(got.data(), want.data(), static_cast<size_t>(count) * sizeof(bf16)), 0) << count;
+    got.pop_back();
+    EXPECT_TRUE(std::ranges::equal(got, want, {}, &bf16::bits, &bf16::bits)) << count;
   }
 }
 

@@ -275,7 +275,7 @@ class TrainedLayouts : public OnRanks {
     const std::string bytes = comm_->broadcast(
         {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(double)}, 0, "test: values");
     values.resize(bytes.size() / sizeof(double));
-    std::memcpy(values.data(), bytes.data(), bytes.size());
+    if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
   }
 
   void expect_updates(const TrainedLayout& l, const Group& group, const TypeChecks& of, const Trained& want) {

@@ -17,8 +17,12 @@ echo
 "$build"/tests/gpu/train_bench 1.7B
 ranks "$build"/tests/gpu/train_bench 1.7B
 ranks "$build"/tests/gpu/train_bench 1.7B --pp "$gpus"
-"$build"/tests/gpu/train_bench 8B --updates 2
+# What layouts are compared with is one GPU that holds the model, its gradients and moments.
+large=(8B --updates 2)
+memory_mib=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits | head -1)
+[ "$memory_mib" -gt 100000 ] || large+=(--layers 16)
+"$build"/tests/gpu/train_bench "${large[@]}"
 for layout in "--tp $gpus" "--pp $gpus" "--zero 1" "--zero 3"; do
   # shellcheck disable=SC2086
-  ranks "$build"/tests/gpu/train_bench 8B --updates 2 $layout
+  ranks "$build"/tests/gpu/train_bench "${large[@]}" $layout
 done

@@ -175,9 +175,9 @@ void bench(const MpiSession& mpi, const Shape& shape, const Layout& layout, int6
   if (mpi.rank() != 0) return;
   const device::GpuMemory memory = device::gpu_memory();
   std::printf(
-      "| train %s, micro-batches of %ld, recompute %s%s | %.3f s | %.0f tok/s | %.0f TFLOP/s (best %.0f) | "
-      "activations %.1f GB, scratch %.1f GB, GPU %.1f GB |\n",
-      shape.name, tokens, recompute, layout.text().c_str(), sum, kTokens / sum,
+      "| train %s, %ld layers, micro-batches of %ld, recompute %s%s | %.3f s | %.0f tok/s | %.0f TFLOP/s "
+      "(best %.0f) | activations %.1f GB, scratch %.1f GB, GPU %.1f GB |\n",
+      shape.name, shape.layers, tokens, recompute, layout.text().c_str(), sum, kTokens / sum,
       flops_of(config) / sum * 1e-12, flops_of(config) / best * 1e-12,
       static_cast<double>(trainer.activation_bytes()) * 1e-9,
       static_cast<double>(gpu.ctx().scratch.peak_bytes()) * 1e-9,

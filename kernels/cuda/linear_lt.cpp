@@ -176,6 +176,7 @@ std::optional<cublasLtMatmulAlgo_t> choose_algorithm(Libraries& libraries, const
                                                      const std::string& name) {
   std::vector<Candidate> list = LtCall(libraries, many).candidates();
   if (list.empty()) return std::nullopt;
+  libraries.lane().wait();  // an error of what ran before is not one of the candidates'
   Trial trial(libraries.lane(), many);
   const auto passes = [&](const Candidate& c) {
     return trial.same_bits_as_chain([&](const Product& q) { LtCall(libraries, q).run(c.algorithm); });

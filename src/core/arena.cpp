@@ -26,6 +26,18 @@ Tensor Arena::zeros(std::initializer_list<int64_t> shape, DType dtype) {
   return t;
 }
 
+void Arena::trim(Lane& lane) {
+  lane.wait();
+  region_.shrink_to(used_);
+}
+
+void Arena::suspend(Lane& lane) {
+  if (!like_gpu(device()) || held_bytes() == 0) return;
+  lane.wait();
+  suspended_ = held_bytes();
+  region_.shrink_to(0);
+}
+
 Tensor Arena::like(const CTensor& t) {
   Tensor copy;
   static_cast<CTensor&>(copy) = t;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "src/core/lane.h"
 #include "src/core/region.h"
 #include "src/core/tensor.h"
 
@@ -28,15 +29,11 @@ class Arena {
   void release(Mark mark) { used_ = mark; }
   /// Most bytes ever in use at once.
   int64_t peak_bytes() const { return peak_; }
-  /// Gives back what is not in use now.
-  void trim() { region_.shrink_to(used_); }
+  /// Gives back what is not in use now, when the lane has done its work with it: no other may have any.
+  void trim(Lane& lane);
   /// Memory of a GPU that others may have for a while: all of it keeps its addresses and loses its content,
-  /// until `resume`. Host memory stays as it is.
-  void suspend() {
-    if (!like_gpu(device()) || held_bytes() == 0) return;
-    suspended_ = held_bytes();
-    region_.shrink_to(0);
-  }
+  /// until `resume`. The lane as for `trim`. Host memory stays as it is.
+  void suspend(Lane& lane);
   void resume() {
     region_.grow_to(suspended_);
     suspended_ = 0;

@@ -40,12 +40,16 @@ Lane::Lane(Device device, [[maybe_unused]] Turn turn) : device_(device) {
 #endif
 }
 
-/// Memory of its work may go after it: none is under way then, unless an error leaves work that never ends.
-Lane::~Lane() {
+void Lane::settle() noexcept {
   try {
     if (stream_ != nullptr && std::uncaught_exceptions() == 0) wait();
   } catch (const Error&) {  // of a GPU that every later call finds in the same state
   }
+}
+
+/// Memory of its work may go after it.
+Lane::~Lane() {
+  settle();
   libraries_.reset();
 #ifdef TEMPER_CUDA
   for (void* event : {event_, near_})

@@ -41,6 +41,9 @@ class Lane {
   void follow(const Lane& other);
   /// The host waits for all work of this lane; errors of its kernels come out here.
   void wait();
+  /// For the end of memory that work of this lane may use: `wait`, but it fails nobody, and where an error
+  /// unwinds, after which work may never end, it is nothing.
+  void settle() noexcept;
   /// What is queued here waits for other processes from now on, which may wait for messages of this one: its
   /// waits for this lane call `move_on` again and again. Nor does it queue so much that a launch waits for
   /// room, where nothing would be called.

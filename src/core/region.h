@@ -19,6 +19,8 @@ class Region {
 
   /// Errors name the use.
   explicit Region(Device device, MemoryUse use = MemoryUse::any) : device_(device), use_(use) {}
+  /// Work on it has ended: a driver need not wait for it, and memory that is taken away from under a kernel
+  /// or a copy is an error of the GPU. (cudaFree waits, cuMemUnmap mostly does.)
   ~Region();
   Region(Region&& other) noexcept { *this = std::move(other); }
   Region& operator=(Region&& other) noexcept;

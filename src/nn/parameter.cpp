@@ -88,6 +88,7 @@ Parameter& ParameterStore::add(ParamSpec spec, const ShardPlace& of) {
 
 void ParameterStore::allocate(DType storage, bool with_gradients, Device device, const UnitShards& shards) {
   CHECK(values_.empty(), "parameters allocated twice");
+  Lane lane(device);  // that has no work yet
   shards_ = shards;
   memory_ = Arena(device, MemoryUse::weights);
   if (with_gradients && !shards_values()) memory_.share();  // those that generate may read what is trained
@@ -97,7 +98,7 @@ void ParameterStore::allocate(DType storage, bool with_gradients, Device device,
     shard_memory_ = Arena(device, MemoryUse::weights);
     window_memory_ = Arena(device, MemoryUse::weights);
     value_shards_ = ShardedUnits(units_, shards, storage, shard_memory_, window_memory_);
-    if (!split_) window_memory_.suspend();
+    if (!split_) window_memory_.suspend(lane);
   }
   if (with_gradients) {
     const DType sums = accumulate_dtype(storage);
@@ -106,7 +107,7 @@ void ParameterStore::allocate(DType storage, bool with_gradients, Device device,
       grad_shards_ = ShardedUnits(units_, shards, sums, grad_memory_, grad_memory_);
     else
       grads_ = grad_memory_.zeros({num_elements_}, sums);
-    grad_memory_.suspend();
+    grad_memory_.suspend(lane);
   }
   for (Parameter& p : list_) {
     const Unit& unit = units_[unit_index(units_, p.offset)];
@@ -166,16 +167,16 @@ void ParameterStore::place_own(Lane& lane, const Unit& unit) const {
   device::copy(lane, rows(values_of(unit), own.begin, own.end).raw(), kept.data, kept.bytes());
 }
 
-void ParameterStore::split_values() {
+void ParameterStore::split_values(Lane& lane) {
   if (!shards_values() || std::exchange(split_, true)) return;
-  memory_.suspend();
+  memory_.suspend(lane);
   window_memory_.resume();
   set_views();
 }
 
-void ParameterStore::join_values() {
+void ParameterStore::join_values(Lane& lane) {
   if (!std::exchange(split_, false)) return;
-  window_memory_.suspend();
+  window_memory_.suspend(lane);
   memory_.resume();
   set_views();
 }
@@ -228,7 +229,7 @@ void ParameterStore::move_to_host(Lane& lane) {
   host_values_ = host_memory_.like(values_);
   host_memory_.pin();
   device::copy_from_device(lane, host_values_.raw(), values_.data, values_.bytes());
-  drop();
+  drop(lane);
 }
 
 void ParameterStore::fetch(Lane& lane) {
@@ -237,9 +238,9 @@ void ParameterStore::fetch(Lane& lane) {
   device::copy_to_device(lane, values_.raw(), host_values_.data, values_.bytes());
 }
 
-void ParameterStore::drop() {
+void ParameterStore::drop(Lane& lane) {
   if (host_values_.empty() || !std::exchange(fetched_, false)) return;
-  memory_.suspend();
+  memory_.suspend(lane);
 }
 
 void ParameterStore::clear_grads() {
@@ -253,8 +254,7 @@ void ParameterStore::clear_sums(Lane& lane) {
 }
 
 void ParameterStore::begin_update(Lane& lane) {
-  if (shards_values()) lane.wait();
-  split_values();
+  split_values(lane);
   resume_grads(lane);
   clear_grads();
   clear_sums(lane);

@@ -116,9 +116,9 @@ class ParameterStore {
   /// becomes this rank's shard with its last one, and its window is free for the next.
   void filled(const Parameter& p);
   /// From here on a unit's values are in its window, after `join_values` all in their place again: what
-  /// others have of them comes from there. On a GPU no lane has work on them.
-  void split_values();
-  void join_values();
+  /// others have of them comes from there. On a GPU no other lane has work on them.
+  void split_values(Lane& lane);
+  void join_values(Lane& lane);
   /// This rank's shard of a unit to its place among the unit's values.
   void place_own(Lane& lane, const Unit& unit) const;
   bool shards_grads() const { return shards_.ranks > 1; }
@@ -142,13 +142,13 @@ class ParameterStore {
   }
   /// A GPU has no memory for gradients until `resume_grads`, and after `suspend_grads`. They are lost.
   void resume_grads(Lane& lane);
-  void suspend_grads() { grad_memory_.suspend(); }
+  void suspend_grads(Lane& lane) { grad_memory_.suspend(lane); }
   /// From here on the values lie in host memory, and on the GPU only from `fetch` to `drop`. For weights that
   /// nothing trains.
   void move_to_host(Lane& lane);
   /// Where they are there already, or were never moved, nothing is done.
   void fetch(Lane& lane);
-  void drop();
+  void drop(Lane& lane);
   int64_t host_bytes() const { return host_memory_.held_bytes(); }
   /// All gradients count as zeros; their memory is left as it is until they are written.
   void clear_grads();

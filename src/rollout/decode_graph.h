@@ -33,7 +33,7 @@ class DecodeGraphs {
   /// Steps that were recorded so far.
   int64_t captures() const { return captures_; }
   /// Lends the scratch memory, whose addresses the recorded steps know, until the next step.
-  void suspend() { scratch_.suspend(); }
+  void suspend() { scratch_.suspend(lane_); }
   int64_t held_bytes() const { return scratch_.held_bytes() + blocks_.held_bytes(); }
 
  private:

@@ -30,12 +30,15 @@ class KvCache {
   /// Pages are copied on `lane`, on which the batches run.
   /// `poison`: pages are filled with NaN when they become free (tests: nobody may read them).
   KvCache(const KvShape& shape, int64_t num_pages, int64_t page_tokens, bool poison, Lane& lane);
+  ~KvCache() { lane_.settle(); }
+  KvCache(const KvCache&) = delete;
+  KvCache& operator=(const KvCache&) = delete;
 
   int64_t page_tokens() const { return page_tokens_; }
   int64_t num_pages() const { return static_cast<int64_t>(references_.size()); }
   int64_t held_bytes() const { return memory_.held_bytes(); }
   /// Between generations: a GPU has no memory for the pages, which are free, until `resume`.
-  void suspend() { memory_.suspend(); }
+  void suspend() { memory_.suspend(lane_); }
   void resume() { memory_.resume(); }
   int64_t num_free() const { return static_cast<int64_t>(free_.size()); }
   int64_t pages_for(int64_t tokens) const { return (tokens + page_tokens_ - 1) / page_tokens_; }

@@ -18,11 +18,10 @@ int64_t Trainer::held_bytes() const {
 
 AxisBytes Trainer::trim(Ctx& c) {
   const AxisBytes before = bytes_sent();
-  for (Slot& slot : slots_) slot.memory.trim();
-  model_.parameters().suspend_grads();
+  for (Slot& slot : slots_) slot.memory.trim(c.lane);
+  model_.parameters().suspend_grads(c.lane);
   if (!model_.parameters().split()) return {};
-  c.lane.wait();
-  model_.parameters().join_values();
+  model_.parameters().join_values(c.lane);
   optimizer_.gather_weights(c, "trained weights, copied from their dp owners");
   c.lane.wait();
   return bytes_sent() - before;

@@ -65,6 +65,27 @@ TEST_F(GpuFaults, AKilledRunGoesOnWithTheSameBits) {
     EXPECT_TRUE(rollouts("killed", step) == rollouts("whole", step)) << step;
 }
 
+/// In steps that are mostly update, of many micro-batches: what its kernels work on goes after them.
+TEST_F(GpuFaults, AStopInAnUpdateLosesNothing) {
+  const std::string command =
+      "train run.toml rollout.max_new_tokens=12 train.samples_per_update=24 "
+      "train.max_tokens_per_microbatch=64 ";
+  ASSERT_EQ(program_.run(command), 0) << output();
+  for (const int milliseconds : {1, 5, 9, 13, 17, 21, 25, 29}) {
+    Background job(program_, program_.temper() + " " + command + "run.name=stopped");
+    const int64_t before = steps_done("stopped");
+    ASSERT_TRUE(job.until([&] { return steps_done("stopped") > before; })) << output();
+    ::usleep(static_cast<useconds_t>(milliseconds) * 1000);
+    ::kill(job.pid(), SIGUSR1);
+    ASSERT_EQ(job.wait(), static_cast<int>(Exit::retry)) << milliseconds << " ms: " << output();
+    ASSERT_LT(steps_done("stopped"), kSteps) << "the run was over before the signal";
+  }
+  ASSERT_EQ(program_.run(command + "run.name=stopped"), 0) << output();
+  EXPECT_TRUE(says("resumed from")) << output();
+  EXPECT_EQ(metrics("stopped"), metrics("whole"));
+  EXPECT_TRUE(exported_weights("stopped", kSteps) == exported_weights("whole", kSteps));
+}
+
 TEST_F(GpuFaults, AWeightThatIsNoNumberIsRefused) {
   std::string weights = program_.read("model/model.safetensors");
   weights.replace(weights.size() - 2, 2, std::string("\xc0\x7f", 2));  // NaN, in bf16 and in fp32

@@ -3,6 +3,7 @@
 
 #include "src/core/stopwatch.h"
 #include "src/ops/linear.h"
+#include "src/rollout/kv_cache.h"
 #include "tests/gpu/gpu_support.h"
 #include "tests/gpu/late_writer.h"
 
@@ -114,6 +115,43 @@ TEST(Lane, MemoryOfABackendGoesAfterItsWork) {
     const Tensor again = to;
     device::fill(goes.ctx().lane, again.raw(), 0, again.bytes());
   }
+  EXPECT_EQ(TestTensor(stays.ctx(), numbers, DType::f32, {1024}).values(), numbers);
+}
+
+/// So does memory that an arena gives back, and that of a cache whose pages were freed last: the driver need
+/// not wait for what is queued before it takes memory away.
+TEST(Lane, MemoryIsGivenBackAfterItsWork) {
+  Backend works(Device::cuda), stays(Device::cuda);
+  Lane& lane = works.ctx().lane;
+  const Values numbers = round_to(normal_values(1024, 1), DType::f32);
+  const TestTensor from(works.ctx(), numbers, DType::f32, {1024}), to(works.ctx(), DType::f32, {1024});
+  Arena memory(Device::cuda);
+  const Tensor lent = memory.make({1 << 20}, DType::f32);
+  lane.wait();
+  const auto busy = [&] {  // some milliseconds
+    copy_late(lane, to, from);
+    device::fill(lane, lent.raw(), 0, lent.bytes());
+  };
+  const auto seconds = [](const auto& call) {
+    const Stopwatch watch;
+    call();
+    return watch.seconds();
+  };
+  constexpr double kLate = 2e-3;
+  busy();
+  EXPECT_GT(seconds([&] { memory.suspend(lane); }), kLate);
+  EXPECT_EQ(memory.held_bytes(), 0);
+  memory.resume();
+  busy();
+  memory.release(0);
+  EXPECT_GT(seconds([&] { memory.trim(lane); }), kLate);
+  auto cache = std::make_unique<KvCache>(KvShape(2, 32, DType::f32), 64, 16, /*poison=*/true, lane);
+  const int32_t page = cache->take();
+  lane.wait();
+  copy_late(lane, to, from);
+  cache->release(page);
+  EXPECT_GT(seconds([&] { cache.reset(); }), kLate);
+  EXPECT_EQ(to.values(), numbers);
   EXPECT_EQ(TestTensor(stays.ctx(), numbers, DType::f32, {1024}).values(), numbers);
 }
 

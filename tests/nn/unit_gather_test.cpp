@@ -40,7 +40,7 @@ class GatherAhead : public ::testing::Test {
     store_.allocate(DType::f32, false, Device::cpu, {0, 2, /*of_values=*/true});
     ASSERT_EQ(store_.units().size(), 5u);
     store_.keep_own(ctx_.lane);
-    store_.split_values();
+    store_.split_values(ctx_.lane);
   }
   const Unit* unit(size_t i) const { return &store_.units()[i]; }
   const void* window(size_t i) const { return store_.values_of(*unit(i)).data; }
@@ -129,7 +129,7 @@ TEST_F(GatherAhead, AnotherOrderIsAnError) {
 
 TEST_F(GatherAhead, WholeValuesAreNotGathered) {
   make(false);
-  store_.join_values();
+  store_.join_values(ctx_.lane);
   gather_.expect({unit(0), unit(1)});
   gather(0);
   gather(1);

@@ -272,7 +272,7 @@ TEST_F(ShardedTrainer, SplitWeightsTakeAWindowAndTheirShards) {
              weights.units().back().range.size()) *
                 4);
   weights.keep_own(ctx().lane);
-  weights.split_values();
+  weights.split_values(ctx().lane);
   EXPECT_THROW(weights.flat_values(), std::exception);
   const Unit& layer = model->layer_unit(1);
   model->gather_layer(ctx(), 1);
@@ -282,7 +282,7 @@ TEST_F(ShardedTrainer, SplitWeightsTakeAWindowAndTheirShards) {
   const Unit& embedding = model->embedding_unit();
   expect_same_bits("embedding", read(weights.values_of(embedding)),
                    slice_rows(before, 1, embedding.range.begin, embedding.range.end));
-  weights.join_values();
+  weights.join_values(ctx().lane);
   for (const Unit& unit : weights.units()) {
     weights.place_own(ctx().lane, unit);
     dp_->all_gather_shards(ctx(), weights.values_of(unit), "test: weights");

@@ -66,8 +66,8 @@ Trainer::GradientHook gradient_dump(const std::string& folder, Collectives& dp, 
   return [folder, &dp, model](Ctx& c, ParameterStore& store, int64_t update) {
     Arena memory(store.device());
     const Tensor all = whole_gradients(c, memory, dp, store);
-    if (dp.rank() != 0) return;
     c.lane.wait();
+    if (dp.rank() != 0) return;
     read_shared(model, store, all,
                 [&](const ElementReader& read) { write_gradients(folder, store, update, read); });
   };

@@ -44,7 +44,7 @@ bool ReferenceRole::add_logprobs(int64_t step) {
     seconds += watch.seconds();
     if (p_.dp) break;  // these were all
   }
-  frozen_->parameters().drop();
+  frozen_->parameters().drop(p_.ctx.lane);
   const auto ended = [this] { return p_.end.has_come(); };
   if (p_.team.agree(ended, "whether the run ends, as the leader says")) return false;
   close(step, seconds);
@@ -84,7 +84,7 @@ void ReferenceRole::restore(const CheckpointReader& checkpoint) {
   }
   // One that a stop cut is closed when it is whole.
   if (checkpoint.has(open_name(step))) complete(step, read_ahead(checkpoint, open_name(step)));
-  frozen_->parameters().drop();
+  frozen_->parameters().drop(p_.ctx.lane);
 }
 
 bool ReferenceRole::complete(int64_t step, StepInput input) {

@@ -144,8 +144,7 @@ void RunRank::connect_weights() {
 }
 
 void RunRank::lend_memory() {
-  host->ctx().lane.wait();
-  host->ctx().scratch.trim();
+  host->ctx().scratch.trim(host->ctx().lane);
   for (const auto& [model, engine] : engines) engine->suspend();
 }
 

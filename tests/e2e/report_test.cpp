@@ -18,6 +18,7 @@ rollout.samples_per_prompt = 2
 rollout.max_prompt_tokens = 64
 rollout.max_new_tokens = 4
 checkpoint.every = 1
+checkpoint.export_hf_every = 1
 reward.functions = ["exact"]
 )";
 
@@ -53,7 +54,7 @@ TEST_F(Report, OfARunWithTwoRestarts) {
   EXPECT_NE(page.find("4 of 4"), std::string::npos);
   EXPECT_EQ(count(page, "Step 3 "), 1u) << "packed rollouts are shown, too";
   for (const char* chart : {"critic/score/mean", "actor/loss", "actor/entropy", "response_length/mean",
-                            "perf/throughput", "perf/cpu_memory_used_gb", "update_actor"})
+                            "perf/throughput", "perf/cpu_memory_used_gb", "update_actor", "export_hf"})
     EXPECT_NE(page.find(chart), std::string::npos) << chart;
   // Nothing of what a run holds is markup, and the page asks for nothing.
   EXPECT_NE(page.find("&lt;/pre&gt;&lt;script&gt;alert(1)"), std::string::npos);
@@ -67,7 +68,7 @@ TEST_F(Report, TheTimeOfAStepHoldsTheSaveBeforeIt) {
   const std::vector<Json> lines = program_.metrics("a");
   ASSERT_EQ(lines.size(), 2u);
   double parts = 0;
-  for (const char* part : {"gen", "update_actor", "save_checkpoint"})
+  for (const char* part : {"gen", "update_actor", "save_checkpoint", "export_hf"})
     parts += lines[1].at(std::string("timing_s/") + part).get<double>();
   EXPECT_GE(lines[1].at("timing_s/step").get<double>(), parts) << lines[1].dump();
 }

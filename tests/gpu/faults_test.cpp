@@ -69,7 +69,7 @@ TEST_F(GpuFaults, AKilledRunGoesOnWithTheSameBits) {
 TEST_F(GpuFaults, AStopInAnUpdateLosesNothing) {
   const std::string command =
       "train run.toml rollout.max_new_tokens=12 train.samples_per_update=24 "
-      "train.max_tokens_per_microbatch=64 ";
+      "train.max_tokens_per_microbatch=64 rollout.max_prompt_tokens=40 ";
   ASSERT_EQ(program_.run(command), 0) << output();
   for (const int milliseconds : {1, 5, 9, 13, 17, 21, 25, 29}) {
     Background job(program_, program_.temper() + " " + command + "run.name=stopped");

@@ -1,6 +1,7 @@
 // Whole runs whose tensors go from GPU to GPU, through the program: they have the bits of runs that go by way
-// of host memory, and a rank that is killed or stopped ends the job by name, also while the GPUs of others
-// wait for it. Ranks have a GPU each; where they share one, NCCL carries (tests/gpu/gpu_ranks.h).
+// of host memory, a stop inside of an update loses nothing, and a rank that is killed or stands still ends
+// the job by name, also while the GPUs of others wait for it. Ranks have a GPU each; where they share one,
+// NCCL carries (tests/gpu/gpu_ranks.h).
 
 #include "src/core/device.h"
 #include "tests/gpu/gpu_ranks.h"
@@ -103,6 +104,31 @@ TEST_P(RankLayouts, HaveTheBitsOfHostMemory) {
 
 INSTANTIATE_TEST_SUITE_P(Runs, RankLayouts, ::testing::ValuesIn(kLayouts),
                          [](const auto& of) { return std::string(of.param.name); });
+
+/// One rank is told, in steps that are mostly update, and all leave the same one.
+TEST_F(RankRuns, AStopInAnUpdateLosesNothing) {
+  constexpr int kMore = 30;
+  const std::string keys = fmt::format(
+      "run.steps={0} checkpoint.export_hf_every={0} checkpoint.every=0 rollout.prompts_per_step=4 "
+      "train.samples_per_update=12 train.max_tokens_per_microbatch=40 rollout.max_prompt_tokens=28",
+      kMore);
+  for (const Layout& l : {kLayouts[0], kLayouts[1], Layout{"dp2", 2, ""}}) {
+    const std::string whole = std::string(l.name) + "-whole", stopped = std::string(l.name) + "-stopped";
+    ASSERT_EQ(program_.shell(command(l, whole, keys)), 0) << output();
+    for (const int milliseconds : {1, 8, 15, 22}) {
+      Background job(program_, command(l, stopped, keys));
+      const int64_t before = steps_done(stopped);
+      ASSERT_TRUE(job.until([&] { return steps_done(stopped) > before; })) << output();
+      ::usleep(static_cast<useconds_t>(milliseconds) * 1000);
+      ::kill(job.rank(1), SIGUSR1);
+      ASSERT_EQ(job.wait(), static_cast<int>(Exit::retry)) << milliseconds << " ms: " << output();
+      ASSERT_LT(steps_done(stopped), kMore) << "the run was over before the signal";
+    }
+    ASSERT_EQ(program_.shell(command(l, stopped, keys)), 0) << output();
+    EXPECT_EQ(metrics(stopped), metrics(whole)) << l.name;
+    EXPECT_TRUE(exported_weights(stopped, kMore) == exported_weights(whole, kMore)) << l.name;
+  }
+}
 
 TEST_F(RankRuns, ARankThatIsKilledOrStoppedEndsTheJobByName) {
   for (const Layout& l : {kLayouts[0], Layout{"pp2", 2, "roles.trainer.pp=2"}})

@@ -49,10 +49,11 @@ constexpr std::array kMetrics{
     MetricDoc{"val/<set>/response_length/{mean,clip_ratio}",
               "tokens of validation responses; share that was cut"},
     MetricDoc{"val/<set>/pass@<k>", "share of prompts of which one of k responses scores at least 1"},
-    MetricDoc{"timing_s/{step,gen,gen_all_ranks,reward,ref,adv,old_log_prob,update_actor,sync_weights,"
-              "save_checkpoint}",
-              "seconds of the step and of its phases, the slowest rank's; what comes after a step (its weights go "
-              "out, it is saved) is a part of the next one"},
+    MetricDoc{
+        "timing_s/{step,gen,gen_all_ranks,reward,ref,adv,old_log_prob,update_actor,sync_weights,"
+        "save_checkpoint,export_hf}",
+        "seconds of the step and of its phases, the slowest rank's; what comes after a step (its weights go "
+        "out, it is saved) is a part of the next one"},
     MetricDoc{"perf/total_num_tokens", "tokens that were trained on, prompts included"},
     MetricDoc{"perf/throughput", "tokens that were trained on, a second and rank"},
     MetricDoc{"perf/time_per_step", "seconds"},

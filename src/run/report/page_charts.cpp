@@ -21,8 +21,9 @@ constexpr int64_t kCurveBytes = 1'000'000, kBytesAColumn = 22, kLeastColumns = 2
 constexpr int64_t kBins = 170;
 constexpr std::string_view kTiming = "timing_s/";
 // In the order of a step; the last colour is for what is in no phase.
-constexpr std::array<std::string_view, 8> kPhases{
-    "gen", "reward", "ref", "old_log_prob", "adv", "update_actor", "save_checkpoint", "sync_weights"};
+constexpr std::array<std::string_view, 9> kPhases{
+    "gen",          "reward",          "ref",       "old_log_prob", "adv",
+    "update_actor", "save_checkpoint", "export_hf", "sync_weights"};
 
 StepRange range_of(const std::vector<RunHistory>& runs) {
   StepRange range{INFINITY, -INFINITY};

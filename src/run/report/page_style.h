@@ -2,20 +2,20 @@
 
 namespace temper {
 
-/// Of the page, for light and dark screens and any width. r0 ... r7: a run; p0 ... p8: a phase.
+/// Of the page, for light and dark screens and any width. r0 ... r7: a run; p0 ... p9: a phase.
 inline constexpr const char* kPageStyle = R"CSS(
 :root{color-scheme:light dark;--bg:#f6f6f4;--card:#fff;--ink:#191918;--soft:#5f5e5a;--line:#e3e2de;
 --grid:#ecebe7;
 --good:#0b7a3e;--bad:#b3261e;--r0:#2a78d6;--r1:#d9581f;--r2:#128a63;--r3:#b07a00;--r4:#c9538a;
 --r5:#4a3aa7;--r6:#5d7f17;--r7:#8a5a3c;
---p0:#7fb2ea;--p1:#f2b179;--p2:#8fd1b6;--p3:#b9a7e6;--p4:#e8c95c;--p5:#5b86b5;--p6:#e79ab4;--p7:#a7b86d;
---p8:#cfcdc6}
+--p0:#7fb2ea;--p1:#f2b179;--p2:#8fd1b6;--p3:#b9a7e6;--p4:#e8c95c;--p5:#5b86b5;--p6:#e79ab4;--p7:#d3a283;
+--p8:#a7b86d;--p9:#cfcdc6}
 @media(prefers-color-scheme:dark){:root{--bg:#131312;--card:#1d1d1b;--ink:#ecebe6;--soft:#a3a199;
 --line:#34332f;--grid:#2a2926;
 --good:#5fc98c;--bad:#f08b82;--r0:#5aa0f2;--r1:#f0834c;--r2:#3dbb90;--r3:#d9a520;--r4:#e583b1;
 --r5:#a296f2;--r6:#9cbf4f;--r7:#c99873;
---p0:#4f83bd;--p1:#bd7d45;--p2:#4f9b7f;--p3:#8272b8;--p4:#ab8f2c;--p5:#37577c;--p6:#ab6680;--p7:#74833f;
---p8:#55534d}}
+--p0:#4f83bd;--p1:#bd7d45;--p2:#4f9b7f;--p3:#8272b8;--p4:#ab8f2c;--p5:#37577c;--p6:#ab6680;--p7:#8f6648;
+--p8:#74833f;--p9:#55534d}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--bg);color:var(--ink);
 font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans","DejaVu Sans",sans-serif;
@@ -57,7 +57,7 @@ circle{fill:currentColor}
 .p0{fill:var(--p0);color:var(--p0)}.p1{fill:var(--p1);color:var(--p1)}.p2{fill:var(--p2);color:var(--p2)}
 .p3{fill:var(--p3);color:var(--p3)}
 .p4{fill:var(--p4);color:var(--p4)}.p5{fill:var(--p5);color:var(--p5)}.p6{fill:var(--p6);color:var(--p6)}
-.p7{fill:var(--p7);color:var(--p7)}.p8{fill:var(--p8);color:var(--p8)}
+.p7{fill:var(--p7);color:var(--p7)}.p8{fill:var(--p8);color:var(--p8)}.p9{fill:var(--p9);color:var(--p9)}
 .scroll{overflow-x:auto;background:var(--card);border:1px solid var(--line);border-radius:8px}
 table{border-collapse:collapse;width:100%;font-size:13.5px}
 th,td{text-align:left;padding:7px 12px;border-top:1px solid var(--line);vertical-align:top}

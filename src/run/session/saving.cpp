@@ -113,6 +113,7 @@ Holders holders_of_one(RunRank& rank) {
 
 void export_step(RunRank& rank, int64_t step) {
   enter_phase(Phase::exported, step);
+  const PhaseTimer timer(*rank.journal, "export_hf");
   const ParameterStore& weights = rank.policy->parameters();
   const auto write = [&](const ElementReader& read) {
     const std::string out = export_folder(rank, step);

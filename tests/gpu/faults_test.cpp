@@ -34,10 +34,6 @@ class GpuFaults : public RunFixture {
     program_.write("data.jsonl", sums(29));
     ASSERT_EQ(program_.init_model("model", kTensorCores), 0) << output();
   }
-  int64_t steps_done(const std::string& name) const {
-    const std::string path = "runs/" + name + "/metrics.jsonl";
-    return exists(path) ? std::ranges::count(program_.read(path), '\n') : 0;
-  }
   void expect_ends(const std::string& arguments, Exit code, const std::vector<std::string>& words) const {
     EXPECT_EQ(program_.run("train run.toml " + arguments), static_cast<int>(code)) << arguments << "\n"
                                                                                    << output();

@@ -3,7 +3,6 @@
 
 #include "src/core/arena.h"
 #include "tests/gpu/gpu_runs.h"
-#include "tests/support/background.h"
 
 namespace temper {
 namespace {
@@ -26,7 +25,7 @@ checkpoint.export_hf_every = 40
 )";
 constexpr int kSteps = 40;
 
-class GpuFaults : public RunFixture {
+class GpuFaults : public GpuRunFixture {
  protected:
   void SetUp() override {
     ::unsetenv("CUDA_VISIBLE_DEVICES");
@@ -67,15 +66,9 @@ TEST_F(GpuFaults, AStopInAnUpdateLosesNothing) {
       "train run.toml rollout.max_new_tokens=12 train.samples_per_update=24 "
       "train.max_tokens_per_microbatch=64 rollout.max_prompt_tokens=40 ";
   ASSERT_EQ(program_.run(command), 0) << output();
-  for (const int milliseconds : {1, 5, 9, 13, 17, 21, 25, 29}) {
-    Background job(program_, program_.temper() + " " + command + "run.name=stopped");
-    const int64_t before = steps_done("stopped");
-    ASSERT_TRUE(job.until([&] { return steps_done("stopped") > before; })) << output();
-    ::usleep(static_cast<useconds_t>(milliseconds) * 1000);
-    ::kill(job.pid(), SIGUSR1);
-    ASSERT_EQ(job.wait(), static_cast<int>(Exit::retry)) << milliseconds << " ms: " << output();
-    ASSERT_LT(steps_done("stopped"), kSteps) << "the run was over before the signal";
-  }
+  for (const int milliseconds : {1, 5, 9, 13, 17, 21, 25, 29})
+    stop_inside_of_a_step(program_.temper() + " " + command + "run.name=stopped", "stopped", kSteps,
+                          milliseconds, [](Background& job) { return job.pid(); });
   ASSERT_EQ(program_.run(command + "run.name=stopped"), 0) << output();
   EXPECT_TRUE(says("resumed from")) << output();
   EXPECT_EQ(metrics("stopped"), metrics("whole"));

@@ -1,6 +1,9 @@
 #pragma once
 // What tests of whole runs on a GPU share.
 
+#include <functional>
+
+#include "tests/support/background.h"
 #include "tests/support/run_fixture.h"
 
 namespace temper {
@@ -11,5 +14,21 @@ inline constexpr const char* kTensorCores = R"({"architectures": ["Qwen3ForCausa
   "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 6400, "max_position_embeddings": 512,
   "tie_word_embeddings": false, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "initializer_range": 0.1,
   "eos_token_id": 2})";
+
+class GpuRunFixture : public RunFixture {
+ protected:
+  /// Starts the run or goes on with it, for a step and some milliseconds; the process that is `told` then
+  /// gets SIGUSR1, and all save and leave before its last step.
+  void stop_inside_of_a_step(const std::string& command, const std::string& run, int64_t last_step,
+                             int milliseconds, const std::function<pid_t(Background&)>& told) const {
+    Background job(program_, command);
+    const int64_t before = steps_done(run);
+    ASSERT_TRUE(job.until([&] { return steps_done(run) > before; })) << output();
+    ::usleep(static_cast<useconds_t>(milliseconds) * 1000);
+    ::kill(told(job), SIGUSR1);
+    EXPECT_EQ(job.wait(), static_cast<int>(Exit::retry)) << milliseconds << " ms: " << output();
+    EXPECT_LT(steps_done(run), last_step) << "the run was over before the signal";
+  }
+};
 
 }  // namespace temper

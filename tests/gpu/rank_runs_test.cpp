@@ -6,7 +6,6 @@
 #include "src/core/device.h"
 #include "tests/gpu/gpu_ranks.h"
 #include "tests/gpu/gpu_runs.h"
-#include "tests/support/background.h"
 
 namespace temper {
 namespace {
@@ -38,7 +37,7 @@ struct Layout {
   bool weights_move = false;  // to ranks that read the GPU memory of others
 };
 
-class RankRuns : public RunFixture {
+class RankRuns : public GpuRunFixture {
  protected:
   void SetUp() override {
     ::unsetenv("CUDA_VISIBLE_DEVICES");
@@ -115,15 +114,9 @@ TEST_F(RankRuns, AStopInAnUpdateLosesNothing) {
   for (const Layout& l : {kLayouts[0], kLayouts[1], Layout{"dp2", 2, ""}}) {
     const std::string whole = std::string(l.name) + "-whole", stopped = std::string(l.name) + "-stopped";
     ASSERT_EQ(program_.shell(command(l, whole, keys)), 0) << output();
-    for (const int milliseconds : {1, 8, 15, 22}) {
-      Background job(program_, command(l, stopped, keys));
-      const int64_t before = steps_done(stopped);
-      ASSERT_TRUE(job.until([&] { return steps_done(stopped) > before; })) << output();
-      ::usleep(static_cast<useconds_t>(milliseconds) * 1000);
-      ::kill(job.rank(1), SIGUSR1);
-      ASSERT_EQ(job.wait(), static_cast<int>(Exit::retry)) << milliseconds << " ms: " << output();
-      ASSERT_LT(steps_done(stopped), kMore) << "the run was over before the signal";
-    }
+    for (const int milliseconds : {1, 8, 15, 22})
+      stop_inside_of_a_step(command(l, stopped, keys), stopped, kMore, milliseconds,
+                            [](Background& job) { return job.rank(1); });
     ASSERT_EQ(program_.shell(command(l, stopped, keys)), 0) << output();
     EXPECT_EQ(metrics(stopped), metrics(whole)) << l.name;
     EXPECT_TRUE(exported_weights(stopped, kMore) == exported_weights(whole, kMore)) << l.name;

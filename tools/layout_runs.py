@@ -54,6 +54,13 @@ def layouts(n):
     """name -> ranks, keys, the run that it has to be equal to as a whole"""
     apart = f"roles.rollout.ranks='0' roles.rollout.tp=1 roles.rollout.pp=1 roles.trainer.ranks='1-{n - 1}'"
     trainer = f"roles.trainer.ranks='0-{n - 2}' roles.rollout.ranks='{n - 1}'"
+    return layouts_of_axes(n) | (layouts_of_pairs(n // 2) if n % 4 == 0 else {}) | {
+            "apart": (n, apart, "one" if n == 2 else None),
+            "apart, reversed": (n, trainer, "apart"),
+            "a step ahead": (n, apart + " run.max_policy_lag=1", None)}
+
+
+def layouts_of_axes(n):
     return {"one": (1, "", None),
             "dp": (n, "", None),
             "dp again": (n, "", "dp"),
@@ -64,10 +71,28 @@ def layouts(n):
             "dp, rollouts in tp": (n, f"roles.rollout.tp={n}", "dp"),
             "pp": (n, f"roles.trainer.pp={n} roles.rollout.pp={n}", None),
             "pp, rollouts whole": (n, f"roles.trainer.pp={n} roles.rollout.pp=1", "pp"),
-            "cp": (n, f"roles.trainer.cp={n}", None),
-            "apart": (n, apart, "one" if n == 2 else None),
-            "apart, reversed": (n, trainer, "apart"),
-            "a step ahead": (n, apart + " run.max_policy_lag=1", None)}
+            "cp": (n, f"roles.trainer.cp={n}", None)}
+
+
+def layouts_of_pairs(h):
+    """Two axes of 2 and half of the GPUs each; roles on some of the ranks of others, or on half of them."""
+    n = 2 * h
+    trainer = lambda keys: " ".join(f"roles.trainer.{key}" for key in keys.split())
+    halves = f"roles.rollout.ranks='0-{h - 1}' roles.rollout.tp={h} roles.trainer.ranks='{h}-{n - 1}'"
+    return {"tp dp": (n, trainer(f"tp={h}"), None),
+            "tp dp, zero 3": (n, trainer(f"tp={h} zero=3"), None),
+            "tp pp": (n, trainer(f"tp={h} pp=2"), None),
+            "tp pp, rollouts in tp": (n, trainer(f"tp={h} pp=2") + f" roles.rollout.tp={n} roles.rollout.pp=1", "tp pp"),
+            "tp cp": (n, trainer(f"tp={h} cp=2"), None),
+            "tp cp, rollouts on three": (n, trainer(f"tp={h} cp=2") + " roles.rollout.ranks='0-2' roles.rollout.tp=1", "tp cp"),
+            "pp dp": (n, trainer("pp=2"), None),
+            "pp dp, rollouts in tp": (n, trainer("pp=2") + f" roles.rollout.tp={n} roles.rollout.pp=1", "pp dp"),
+            "pp vpp dp, zero 2": (n, trainer("pp=2 vpp=2 zero=2"), None),
+            "pp cp": (n, trainer("pp=2 cp=2"), None),
+            "cp dp, zero 3": (n, trainer("cp=2 zero=3"), None),
+            "tp, rollouts in pp dp": (n, trainer(f"tp={n}") + " roles.rollout.tp=1 roles.rollout.pp=2", "tp"),
+            "halves": (n, halves, None),
+            "halves, a step ahead": (n, halves + " run.max_policy_lag=1", None)}
 
 
 class Runs:
@@ -119,7 +144,7 @@ class Runs:
                     break
                 time.sleep(0.05)
             finished = started and len(self.metrics(name)) >= self.args.steps
-            subprocess.run(["pkill", "-9", "-f", f"{TEMPER} train run.toml run.name={name} "], check=False)
+            self.kill_ranks()
             try:
                 job.wait(30)
             except subprocess.TimeoutExpired:
@@ -127,6 +152,15 @@ class Runs:
         if finished:
             return None
         return " / ".join(line.strip()[:160] for line in log.read_text(errors="replace").split("\n") if line.strip())[-700:]
+
+    def kill_ranks(self):
+        """Of this folder: other runs may be on the same machine."""
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if (process / "cwd").resolve() == self.out and (process / "exe").resolve() == TEMPER.resolve():
+                    os.kill(int(process.name), signal.SIGKILL)
+            except OSError:  # it has ended, or is another user's
+                pass
 
     def say(self, name, promise, kept):
         self.broken += not kept
@@ -210,7 +244,7 @@ def main():
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--only", type=lambda text: text.split(","), default=[])
-    parser.add_argument("--first", choices=layouts(2), default="one", metavar="NAME")
+    parser.add_argument("--first", choices=layouts(4), default="one", metavar="NAME")
     parser.add_argument("--resume", type=lambda text: text.split(","), default=[])
     parser.add_argument("--score", action="store_true")
     parser.add_argument("--out", default="runs/layouts")

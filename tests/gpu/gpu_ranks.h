@@ -32,6 +32,16 @@ inline bool select_gpu_of_rank() {
   return true;
 }
 
+/// The same where there are as many; otherwise the first one is everybody's, and tensors go by way of host
+/// memory.
+inline bool select_own_gpu_or_first() {
+  const std::vector<int> gpus = device::find_gpus().gpus;
+  const char* const ranks = std::getenv("OMPI_COMM_WORLD_SIZE");
+  if (ranks != nullptr && std::ssize(gpus) >= std::atoi(ranks)) return select_gpu_of_rank();
+  if (!gpus.empty()) device::select_gpu(gpus.front());
+  return !gpus.empty();
+}
+
 /// What then carries tensors between all ranks.
 inline const char* carrier_of_all() {
   const auto gpus = std::ssize(device::find_gpus().gpus);

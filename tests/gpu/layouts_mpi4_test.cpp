@@ -1,5 +1,7 @@
-// Trainers on 1, 2 and 4 ranks that share a GPU, each against one rank there.
+// Trainers on 1, 2 and 4 ranks, with a GPU each where there are four, else on one: each against one rank
+// there.
 
+#include "tests/gpu/gpu_ranks.h"
 #include "tests/train/layouts.h"
 
 namespace temper {
@@ -32,8 +34,8 @@ constexpr TrainedLayout kMore[] = {
     {.mesh = {.dp = 2, .pp = 2}, .shape = &kQwen3Tied, .zero = 3, .vpp = 2},
 };
 
-TEST_F(TrainedLayouts, EveryAxisOnOneGpu) { expect_like_one_rank(kEveryAxis); }
-TEST_F(TrainedLayouts, OnOneGpu) { expect_like_one_rank(kMore); }
+TEST_F(TrainedLayouts, EveryAxis) { expect_like_one_rank(kEveryAxis); }
+TEST_F(TrainedLayouts, AndMore) { expect_like_one_rank(kMore); }
 
 }  // namespace
 }  // namespace temper
@@ -41,7 +43,6 @@ TEST_F(TrainedLayouts, OnOneGpu) { expect_like_one_rank(kMore); }
 temper::Device temper::device_of_layouts() { return temper::Device::cuda; }
 
 int main(int argc, char** argv) {
-  if (temper::device::find_gpus().gpus.empty()) return 1;
-  temper::device::select_gpu(0);
+  if (!temper::select_own_gpu_or_first()) return 1;
   return temper::run_tests_on_ranks(argc, argv, 4);
 }

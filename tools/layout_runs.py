@@ -197,6 +197,9 @@ class Runs:
         if like in self.seen:
             self.say(name, f"the whole run as '{like}'", self.seen[name] == self.seen[like])
         if name in self.args.resume:
+            for later in (self.out / "runs" / name / "checkpoints").glob("step-*"):  # of a run that was quick to die late
+                if int(later.name[5:11]) >= self.args.steps:
+                    shutil.rmtree(later)
             error = self.start(name, ranks, keys)
             self.say(name, f"killed and resumed, the same run {error or ''}", not error and self.read(name) == self.seen[name])
         if self.args.score and name == "a step ahead":

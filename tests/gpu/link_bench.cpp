@@ -19,8 +19,8 @@ namespace temper {
 namespace {
 
 constexpr int kWarm = 3, kMeasured = 10;
-constexpr int64_t kStep = int64_t{64} << 10, kSmall = int64_t{16} << 20,
-                  kLarge = int64_t{512} << 20;  // bytes: of a decode step, of a layer, of a unit
+constexpr int64_t kStep = int64_t{64} << 10, kSmall = int64_t{16} << 20, kLayer = int64_t{128} << 20,
+                  kLarge = int64_t{512} << 20;  // bytes: of a decode step, a small layer, 8B's, a unit
 
 struct Bench {
   Ctx& c;
@@ -117,7 +117,7 @@ void bench(const MpiSession& mpi) {
   Peer peer(b);
   for (const int64_t bytes : {kStep / 8, kStep, 2 * kStep, 4 * kStep, 16 * kStep})
     report_graph(b, *ranks, bytes);
-  for (const int64_t bytes : {kStep, int64_t{1} << 20, int64_t{4} << 20, kSmall, kLarge}) {
+  for (const int64_t bytes : {kStep, int64_t{1} << 20, int64_t{4} << 20, kSmall, kLayer, kLarge}) {
     ArenaScope scope(b.c.scratch);
     const Tensor x = b.c.scratch.make({bytes / 4}, DType::f32), y = b.c.scratch.like(x);
     NormalBlock().fill(b.c.device, x, 1, 0, static_cast<uint64_t>(b.rank));

@@ -6,6 +6,11 @@
 set -eu
 cd "$(dirname "$0")/.."
 build=$1 gpus=$2
+here=$(nvidia-smi -L 2> /dev/null | wc -l) || true
+if [ "$here" -lt "$gpus" ] || [ "$gpus" -lt 2 ]; then
+  echo "bench_ranks: GPUS=$gpus, and this machine has $here GPUs: name two or more that it has" >&2
+  exit 2
+fi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 ranks() { mpirun -n "$gpus" --oversubscribe --bind-to none "$@"; }
 echo "## $(date -u +%F), $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1), $gpus ranks"

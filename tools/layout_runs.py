@@ -197,7 +197,8 @@ class Runs:
         if like in self.seen:
             self.say(name, f"the whole run as '{like}'", self.seen[name] == self.seen[like])
         if name in self.args.resume:
-            for later in (self.out / "runs" / name / "checkpoints").glob("step-*"):  # of a run that was quick to die late
+            # Where steps are fast, the kill comes after a checkpoint behind the last step that is compared.
+            for later in (self.out / "runs" / name / "checkpoints").glob("step-*"):
                 if int(later.name[5:11]) >= self.args.steps:
                     shutil.rmtree(later)
             error = self.start(name, ranks, keys)

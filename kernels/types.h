@@ -131,7 +131,7 @@ struct AdamwStep {
 /// of the sender.
 struct SmallFlow {
   static constexpr int kParcels = 8, kPlaces = 4;
-  static constexpr int64_t kPieceBytes = int64_t{4} << 20, kMarkedBytes = int64_t{128} << 10;
+  static constexpr int64_t kPieceBytes = int64_t{2} << 20, kMarkedBytes = int64_t{128} << 10;
   void* data[kParcels] = {};
   int64_t bytes[kParcels] = {};
   int count = 0;
@@ -139,7 +139,20 @@ struct SmallFlow {
   uint32_t *theirs = nullptr, *ours = nullptr;  // counters: one that this GPU writes, one that it waits for
   uint32_t* turn = nullptr;                     // pieces so far, per block, for this GPU alone
 };
-inline constexpr int kSmallBlocks = 16, kMostFlows = 15;  // of each direction
+inline constexpr int kSmallBlocks = 24, kMostFlows = 15;  // of each direction
+/// A sum over ranks, in their order: what this rank has of it, and where it goes, as in sum_in_order
+/// (ops/elementwise.h). `to` may be `own`.
+struct RankSum {
+  Tensor to;    // [n]
+  CTensor own;  // [n], of to's dtype or of its accumulate dtype
+  int rank = 0;
+  GradWrite write = GradWrite::first;
+
+  /// Elements [begin, begin + count) of it.
+  RankSum piece(int64_t begin, int64_t count) const {
+    return {rows(to, begin, begin + count), rows(own, begin, begin + count), rank, write};
+  }
+};
 
 /// Elements whose moments share a block of random numbers: `first_element` is a multiple of it.
 inline constexpr int64_t kMomentGroup = 4;

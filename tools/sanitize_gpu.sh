@@ -34,7 +34,7 @@ families=(
   "engine           one_numerics_test  *EverythingAtOnce/qwen3_heads_of_128:*LogitEdits/qwen2*"
   "decode-graphs    hf_parity_test     *GreedyTokens/qwen3_default:*GreedyTokens/llama_default"
   "digests          ops/digest_test    *"
-  "exchanges        collectives_mpi2_test *InAGraph:*LieAnywhere:*CutOtherwise* *CutOtherwise*"
+  "exchanges        collectives_mpi2_test *InAGraph:*LieAnywhere:*CutOtherwise*:*OfAnySize *CutOtherwise*:*OfAnySize"
   "layouts          layouts_mpi4_test  *EveryAxis* none"
 )
 

@@ -3,14 +3,13 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/rank_sum.h"
 
 namespace temper::cuda {
 namespace {
 
 constexpr int kThreads = 512;
 constexpr int kLooks = 1024;  // at a counter, between two at the word that stops
-constexpr int kOfRound = 2;   // pieces of a flow: others are under way, or being taken
 
 struct Flows {
   SmallFlow out[kMostFlows], in[kMostFlows];
@@ -121,6 +120,17 @@ TEMPER_DEVICE Piece piece_of(const SmallFlow& flow, int number) {
           bytes <= SmallFlow::kMarkedBytes};
 }
 
+struct Share {
+  int64_t begin, end;
+};
+/// A block's, of the bytes of a piece without marks: whole lines, but for the last one.
+TEMPER_DEVICE Share share_of(int64_t bytes, int block) {
+  constexpr int64_t kLine = 128;
+  const int64_t each = (bytes + kSmallBlocks * kLine - 1) / (kSmallBlocks * kLine) * kLine,
+                begin = min(bytes, block * each);
+  return {begin, min(bytes, begin + each)};
+}
+
 /// A block's share of a piece, between where it belongs and its place, which `turn` tells.
 template <bool kTakes>
 TEMPER_DEVICE void carry_piece(const SmallFlow& flow, const Piece& piece, uint32_t turn, int block,
@@ -136,14 +146,13 @@ TEMPER_DEVICE void carry_piece(const SmallFlow& flow, const Piece& piece, uint32
         store_marked(place + i, load_eight(piece.data + i * 8, piece.bytes - i * 8), turn + 1);
     return;
   }
-  constexpr int64_t kLine = 128;
-  const int64_t each = (piece.bytes + kSmallBlocks * kLine - 1) / (kSmallBlocks * kLine) * kLine,
-                begin = min(piece.bytes, block * each);
-  char *const data = piece.data + begin, *const place = flow.places + number * SmallFlow::kPieceBytes + begin;
-  copy_bytes(kTakes ? data : place, kTakes ? place : data, min(piece.bytes - begin, each));
+  const Share share = share_of(piece.bytes, block);
+  char *const data = piece.data + share.begin, *const place = flow.places + number * SmallFlow::kPieceBytes +
+                                                              share.begin;
+  copy_bytes(kTakes ? data : place, kTakes ? place : data, share.end - share.begin);
 }
 
-/// All of one direction, in rounds of a few pieces of each flow. A thread for each flow looks after its
+/// All of one direction, a piece of each flow after the other. A thread for each flow looks after its
 /// counters, all threads copy.
 template <bool kTakes>
 TEMPER_DEVICE void carry(const SmallFlow* flows, int count, int block, const uint32_t* stop) {
@@ -155,22 +164,90 @@ TEMPER_DEVICE void carry(const SmallFlow* flows, int count, int block, const uin
   uint32_t turn = looks ? mine.turn[block] : 0;
   int most = 0;
   for (int f = 0; f < count; ++f) most = max(most, pieces_of(flows[f]));
-  for (int done = 0; done < most; done += kOfRound) {
-    const int now = min(max(pieces - done, 0), kOfRound);
-    int plain = 0;  // of them, up to the last one without marks
-    for (int i = 0; i < now; ++i)
-      if (!piece_of(mine, done + i).marked) plain = i + 1;
+  for (int number = 0; number < most; ++number) {
+    const bool has = number < pieces, marked = has && piece_of(mine, number).marked;
     if (looks) turns[thread] = turn;
-    if (kTakes ? plain > 0 : now > 0)
-      wait_for(mine.ours + block, kTakes ? turn + plain : turn + now - SmallFlow::kPlaces, stop);
+    if (has && !(kTakes && marked))
+      wait_for(mine.ours + block, kTakes ? turn + 1 : turn + 1 - SmallFlow::kPlaces, stop);
     __syncthreads();
     for (int f = 0; f < count; ++f)
-      for (int piece = done, end = min(pieces_of(flows[f]), done + kOfRound); piece < end; ++piece)
-        carry_piece<kTakes>(flows[f], piece_of(flows[f], piece), turns[f] + (piece - done), block, stop);
+      if (number < pieces_of(flows[f]))
+        carry_piece<kTakes>(flows[f], piece_of(flows[f], number), turns[f], block, stop);
     __syncthreads();
-    turn += now;
-    if (now > 0 && (kTakes || plain > 0)) store_release(mine.theirs + block, turn);
-    if (now > 0 && !kTakes && plain == 0) store_relaxed(mine.theirs + block, turn);
+    if (!has) continue;
+    ++turn;
+    if (kTakes || !marked)
+      store_release(mine.theirs + block, turn);
+    else
+      store_relaxed(mine.theirs + block, turn);
+  }
+  if (looks) mine.turn[block] = turn;
+}
+
+/// The flow of another rank, by their order, in which this rank has none.
+TEMPER_DEVICE int flow_of(int r, int rank) { return r > rank ? r - 1 : r; }
+
+/// A block's share of the sum of pieces with marks, of which `turns` tell the places: eight bytes of each
+/// rank at once.
+template <class S, class P>
+TEMPER_DEVICE void add_marked(const Flows& flows, const uint32_t* turns, const RankAdder<S, P>& sum,
+                              int block) {
+  constexpr int N = 8 / sizeof(P);
+  const auto* const own = reinterpret_cast<const char*>(sum.own);
+  for (int64_t i = block * kThreads + threadIdx.x; i * 8 < sum.bytes(); i += kSmallBlocks * kThreads) {
+    float total[N], part[N];
+    for (int r = 0; r < sum.ranks; ++r) {
+      RawGroup<P, N> raw;
+      if (r == sum.rank) {
+        *reinterpret_cast<uint64_t*>(raw.at) = load_eight(own + i * 8, sum.bytes() - i * 8);
+      } else {
+        const int f = flow_of(r, sum.rank);
+        const char* const place =
+            flows.in[f].marked_places + turns[f] % SmallFlow::kPlaces * 2 * SmallFlow::kMarkedBytes;
+        *reinterpret_cast<uint64_t*>(raw.at) =
+            load_marked(reinterpret_cast<const ulonglong2*>(place) + i, turns[f] + 1, flows.stop);
+      }
+#pragma unroll
+      for (int k = 0; k < N; ++k) part[k] = canonical::load(raw.at[k]);
+      add_part(total, part, r);
+    }
+    sum.write(total, i * N, static_cast<int>(min(int64_t{N}, sum.count - i * N)), /*whole=*/false);
+  }
+}
+/// The same without marks, of pieces that have come.
+template <class S, class P>
+TEMPER_DEVICE void add_plain(const Flows& flows, const uint32_t* turns, const RankAdder<S, P>& sum,
+                             int block) {
+  constexpr int64_t kElement = sizeof(P);
+  const Share share = share_of(sum.bytes(), block);
+  add_range<kThreads>(sum, share.begin / kElement, share.end / kElement, [&](int r) {
+    const int f = flow_of(r, sum.rank);
+    return reinterpret_cast<const P*>(flows.in[f].places +
+                                      turns[f] % SmallFlow::kPlaces * SmallFlow::kPieceBytes);
+  });
+}
+
+/// Flows bring a parcel each of the size of `sum.own`, of which pieces are added where they lie.
+template <class S, class P>
+TEMPER_DEVICE void take_sum(const Flows& flows, const RankAdder<S, P>& sum, int block) {
+  constexpr int64_t kPiece = SmallFlow::kPieceBytes / sizeof(P);
+  __shared__ uint32_t turns[kMostFlows];
+  const int thread = static_cast<int>(threadIdx.x);
+  const bool looks = thread < flows.num_in, marked = sum.bytes() <= SmallFlow::kMarkedBytes;
+  const SmallFlow& mine = flows.in[looks ? thread : 0];
+  uint32_t turn = looks ? mine.turn[block] : 0;
+  for (int64_t at = 0; at < sum.count; at += kPiece) {
+    if (looks) turns[thread] = turn;
+    if (looks && !marked) wait_for(mine.ours + block, turn + 1, flows.stop);
+    __syncthreads();
+    const RankAdder<S, P> piece = sum.piece(at, min(kPiece, sum.count - at));
+    if (marked)
+      add_marked(flows, turns, piece, block);
+    else
+      add_plain(flows, turns, piece, block);
+    __syncthreads();
+    ++turn;
+    if (looks) store_release(mine.theirs + block, turn);
   }
   if (looks) mine.turn[block] = turn;
 }
@@ -185,14 +262,38 @@ __global__ void __launch_bounds__(kThreads) exchange_kernel(const __grid_constan
     carry<true>(flows.in, flows.num_in, block - kSmallBlocks, flows.stop);
 }
 
+template <class S, class P>
+__global__ void __launch_bounds__(kThreads)
+    exchange_sum_kernel(const __grid_constant__ Flows flows, const RankAdder<S, P> sum) {
+  wait_for_previous_kernel();
+  const int block = static_cast<int>(blockIdx.x);
+  if (block < kSmallBlocks)
+    carry<false>(flows.out, flows.num_out, block, flows.stop);
+  else
+    take_sum(flows, sum, block - kSmallBlocks);
+}
+
+Flows flows_of(std::span<const SmallFlow> out, std::span<const SmallFlow> in, const uint32_t* stop) {
+  Flows flows{{}, {}, static_cast<int>(out.size()), static_cast<int>(in.size()), stop};
+  std::copy(out.begin(), out.end(), flows.out);
+  std::copy(in.begin(), in.end(), flows.in);
+  return flows;
+}
+
 }  // namespace
 
 void exchange_small(Lane& lane, std::span<const SmallFlow> out, std::span<const SmallFlow> in,
                     const uint32_t* stop) {
-  Flows flows{{}, {}, static_cast<int>(out.size()), static_cast<int>(in.size()), stop};
-  std::copy(out.begin(), out.end(), flows.out);
-  std::copy(in.begin(), in.end(), flows.in);
-  launch(lane, exchange_kernel, 2 * kSmallBlocks, kThreads, 0, flows);
+  launch(lane, exchange_kernel, 2 * kSmallBlocks, kThreads, 0, flows_of(out, in, stop));
+}
+
+void exchange_small_sum(Lane& lane, std::span<const SmallFlow> out, std::span<const SmallFlow> in,
+                        const RankSum& sum, const uint32_t* stop) {
+  dispatch_rank_sum(sum, static_cast<int>(in.size()) + 1,
+                    [&]<class S, class P>(const RankAdder<S, P>& adder) {
+                      launch(lane, exchange_sum_kernel<S, P>, 2 * kSmallBlocks, kThreads, 0,
+                             flows_of(out, in, stop), adder);
+                    });
 }
 
 }  // namespace temper::cuda

@@ -41,6 +41,12 @@ void Collectives::exchange(Ctx& c, std::span<const Parcel> out, std::span<const 
   transport_->exchange(c.lane, out, in, what);
 }
 
+void Collectives::exchange_all(Ctx& c, std::span<const Parcel> out, std::span<const Parcel> in,
+                               const char* what) {
+  for (const Parcel& p : out) bytes_sent_ += p.bytes;
+  transport_->exchange_all(c.lane, out, in, what);
+}
+
 Lane& Collectives::lane_beside(Device device) {
   if (!beside_) beside_ = std::make_unique<Lane>(device, Turn::first);
   return *beside_;
@@ -59,7 +65,7 @@ struct Collectives::Piece {
   CTensor parts;
   Tensor sum, memory;  // [own range], [ranks * step]
   int me;
-  bool onto;
+  GradWrite write;
 
   int64_t ranks() const { return std::ssize(ranges); }
   FlatRange of(int64_t peer) const { return part_of(ranges[static_cast<size_t>(peer)], at, step); }
@@ -78,7 +84,7 @@ void Collectives::exchange_piece(Lane& lane, const Piece& piece, const char* wha
     out.push_back(parcel(peer, piece.parts, piece.of(peer)));
     in.push_back(parcel(peer, got, {peer * own, (peer + 1) * own}));
   }
-  transport_->exchange(lane, out, in, what);
+  transport_->exchange_all(lane, out, in, what);
 }
 
 void Collectives::add_piece(Ctx& c, const Piece& piece) {
@@ -87,21 +93,33 @@ void Collectives::add_piece(Ctx& c, const Piece& piece) {
   const int64_t begin = piece.ranges[static_cast<size_t>(rank())].begin;
   const Tensor got = piece.got(), own = view_range(piece.parts, mine),
                to = view_range(piece.sum, {mine.begin - begin, mine.end - begin});
-  const GradWrite write = piece.onto ? GradWrite::add : GradWrite::first;
-  if (like_gpu(c.device)) return sum_in_order(c, to, got, own, rank(), write);
+  if (like_gpu(c.device)) return sum_in_order(c, to, got, own, rank(), piece.write);
   // Host memory that nobody writes to is not taken, and the plan counts what is asked for.
   device::copy(c.lane, bytes_at(got, rank() * mine.size()), own.data, own.bytes());
-  sum_in_order(c, to, got, {}, -1, write);
+  sum_in_order(c, to, got, {}, -1, piece.write);
 }
 
 Tensor Collectives::make_pieces(Ctx& c, int64_t elements, DType dtype) const {
+  if (transport_->adds()) return {};
   return c.scratch.make({size() * std::min(step(c.device, dtype), shard_range(elements, 0, size()).size())},
                         dtype);
 }
 
+void Collectives::exchange_sum(Lane& lane, const Tensor& sum, const CTensor& parts,
+                               std::span<const FlatRange> ranges, const char* what, GradWrite write) {
+  std::vector<Parcel> out;
+  for (int peer = 0; peer < size(); ++peer)
+    if (peer != rank()) out.push_back(parcel(peer, parts, ranges[static_cast<size_t>(peer)]));
+  const FlatRange mine = ranges[static_cast<size_t>(rank())];
+  RankSum own;
+  if (mine.size() > 0)
+    own = {make_tensor(sum.raw(), sum.dtype, {mine.size()}), view_range(parts, mine), rank(), write};
+  transport_->exchange_sum(lane, out, own, what);
+}
+
 void Collectives::reduce_scatter(Ctx& c, const Tensor& sum, const CTensor& parts,
                                  std::span<const FlatRange> ranges, const char* what, const Tensor& pieces,
-                                 bool onto) {
+                                 GradWrite write) {
   int64_t longest = 0;
   for (int peer = 0; peer < size(); ++peer) {
     const int64_t own = ranges[static_cast<size_t>(peer)].size();
@@ -110,6 +128,8 @@ void Collectives::reduce_scatter(Ctx& c, const Tensor& sum, const CTensor& parts
     if (peer != rank()) bytes_sent_ += own * dtype_size(parts.dtype);
   }
   if (longest == 0) return;
+  if (transport_->adds() && c.device == Device::cuda)
+    return exchange_sum(c.lane, sum, parts, ranges, what, write);
   ArenaScope scope(c.scratch);
   const int64_t one = std::min(step(c.device, parts.dtype), longest), half = size() * one;
   // On a GPU pieces travel on the lane beside while those before them are added, where c is not on it.
@@ -119,7 +139,7 @@ void Collectives::reduce_scatter(Ctx& c, const Tensor& sum, const CTensor& parts
   CHECK(memory.size() >= half, "{} elements of memory for pieces of {}", memory.size(), half);
   const auto piece = [&](int64_t number) {
     const int64_t begin = overlap ? number % 2 * half : 0;
-    return Piece{ranges, number * one, one, parts, sum, rows(memory, begin, begin + half), rank(), onto};
+    return Piece{ranges, number * one, one, parts, sum, rows(memory, begin, begin + half), rank(), write};
   };
   Lane& carrying = overlap ? lane_beside(c.lane.device()) : c.lane;
   if (overlap) carrying.follow(c.lane);
@@ -140,12 +160,12 @@ void Collectives::reduce_scatter(Ctx& c, const Tensor& sum, const CTensor& parts
 void Collectives::reduce_scatter_ranges(Ctx& c, const Tensor& sum, const CTensor& parts,
                                         std::span<const FlatRange> ranges, const char* what,
                                         const Tensor& pieces) {
-  reduce_scatter(c, sum, parts, ranges, what, pieces, /*onto=*/false);
+  reduce_scatter(c, sum, parts, ranges, what, pieces, GradWrite::first);
 }
 
 void Collectives::reduce_scatter_onto(Ctx& c, const Tensor& own, const CTensor& flat, const char* what,
                                       const Tensor& pieces) {
-  reduce_scatter(c, own, flat, shards(flat.size()), what, pieces, /*onto=*/true);
+  reduce_scatter(c, own, flat, shards(flat.size()), what, pieces, GradWrite::add);
 }
 
 void Collectives::reduce_scatter_sum(Ctx& c, const Tensor& flat, const char* what, const Tensor& pieces) {
@@ -168,7 +188,7 @@ void Collectives::all_gather_ranges(Ctx& c, const Tensor& flat, std::span<const 
     out.push_back(parcel(peer, flat, ranges[static_cast<size_t>(rank())]));
     in.push_back(parcel(peer, flat, ranges[static_cast<size_t>(peer)]));
   }
-  exchange(c, out, in, what);
+  exchange_all(c, out, in, what);
 }
 
 void Collectives::all_gather_shards(Ctx& c, const Tensor& flat, const char* what) {
@@ -193,7 +213,7 @@ void Collectives::all_gather(Ctx& c, const Tensor& out, const CTensor& mine, con
     sent.push_back({peer, const_cast<void*>(mine.data), mine.bytes()});
     got.push_back({peer, place, mine.bytes()});
   }
-  exchange(c, sent, got, what);
+  exchange_all(c, sent, got, what);
 }
 
 void Collectives::send(Ctx& c, const CTensor& t, int to, const char* what) {

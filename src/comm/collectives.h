@@ -52,7 +52,8 @@ class Collectives {
   void reduce_scatter_onto(Ctx& c, const Tensor& own, const CTensor& flat, const char* what,
                            const Tensor& pieces = {});
   /// Memory for sums of up to `elements` on a lane beside, in scratch: at most 64 MiB, on a GPU 128. Other
-  /// sums take twice that on a GPU, where pieces are added while the next ones are on their way.
+  /// sums take twice that on a GPU, where pieces are added while the next ones are on their way. None where
+  /// the transport adds.
   Tensor make_pieces(Ctx& c, int64_t elements, DType dtype) const;
   /// flat [n]: every rank's shard_range is copied to all ranks.
   void all_gather_shards(Ctx& c, const Tensor& flat, const char* what);
@@ -70,6 +71,9 @@ class Collectives {
   void all_gather(Ctx& c, const Tensor& out, const CTensor& mine, const char* what);
   /// Parcels of the caller's: to others only.
   void exchange(Ctx& c, std::span<const Parcel> out, std::span<const Parcel> in, const char* what);
+  /// The same of all ranks at once, between every two; the longest parcel that a rank sends or receives is as
+  /// long as that of any other rank.
+  void exchange_all(Ctx& c, std::span<const Parcel> out, std::span<const Parcel> in, const char* what);
   void send(Ctx& c, const CTensor& t, int to, const char* what);
   void recv(Ctx& c, const Tensor& t, int from, const char* what);
   /// Both at once; either may be empty.
@@ -78,7 +82,10 @@ class Collectives {
  private:
   struct Piece;
   void reduce_scatter(Ctx& c, const Tensor& sum, const CTensor& parts, std::span<const FlatRange> ranges,
-                      const char* what, const Tensor& pieces, bool onto);
+                      const char* what, const Tensor& pieces, GradWrite write);
+  /// The same by a transport that adds.
+  void exchange_sum(Lane& lane, const Tensor& sum, const CTensor& parts, std::span<const FlatRange> ranges,
+                    const char* what, GradWrite write);
   std::vector<FlatRange> shards(int64_t elements) const;
   /// Of one rank's range, in a piece.
   int64_t step(Device device, DType dtype) const;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 
+#include "kernels/types.h"
 #include "src/core/lane.h"
 
 namespace temper {
@@ -34,6 +35,21 @@ class Transport {
   /// Exit::hang names `what` and the axis.
   virtual void exchange(Lane& lane, std::span<const Parcel> out, std::span<const Parcel> in,
                         const char* what) = 0;
+  /// The same of all ranks at once, where each sends something to every other one: the longest parcel that a
+  /// rank sends or receives is as long as that of any other rank.
+  virtual void exchange_all(Lane& lane, std::span<const Parcel> out, std::span<const Parcel> in,
+                            const char* what) {
+    exchange(lane, out, in, what);
+  }
+  /// Whether `exchange_sum` is to be called: the same on all ranks.
+  virtual bool adds() const { return false; }
+  /// As exchange_all: sends all of `out` while every other rank sends this one a parcel of the size of
+  /// sum.own, and adds what comes to that; none where it is empty. sum.to is sum.own or apart from all that
+  /// is sent.
+  virtual void exchange_sum(Lane& /*lane*/, std::span<const Parcel> /*out*/, const RankSum& /*sum*/,
+                            const char* what) {
+    CHECK(false, "{}: {} adds nothing", what, carrier());
+  }
 };
 
 }  // namespace temper

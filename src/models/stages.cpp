@@ -7,12 +7,13 @@
 namespace temper {
 namespace {
 
-/// Of the head, in layers.
+/// Of the head, in layers: an update computes its logits twice, so that it has four products for each
+/// parameter where they have three.
 double head_cost(const ModelConfig& config) {
   int64_t layer = 0;
   for (const ParamSpec& spec : parameter_specs(config))
     if (spec.unit == layer_unit_name(0)) layer += spec.size();
-  return static_cast<double>(config.vocab_size * config.hidden_size) / static_cast<double>(layer);
+  return 4.0 / 3 * static_cast<double>(config.vocab_size * config.hidden_size) / static_cast<double>(layer);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 namespace temper {
 
 /// Neighbouring layers in turn, so that the slowest stage is as fast as can be: a layer costs its parameters,
-/// and the last stage has the head beside its layers. 1 <= stages <= layers.
+/// a head a third more than its own, and the last stage has it beside its layers. 1 <= stages <= layers.
 std::vector<LayerRange> balanced_stages(const ModelConfig& config, int stages);
 
 /// The parts of each of `stages` stages, of which part c of stage s is number c * stages + s of all.

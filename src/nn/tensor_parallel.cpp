@@ -62,7 +62,7 @@ void gather_columns(Ctx& c, Collectives& tp, const Tensor& all, const CTensor& m
     out.push_back(parcel(peer, mine));
     in.push_back(parcel(peer, temper::rows(got, peer * rows, (peer + 1) * rows)));
   }
-  tp.exchange(c, out, in, "output columns, copied from their tp owners");
+  tp.exchange_all(c, out, in, "output columns, copied from their tp owners");
   join_columns(c, all, got, mine, tp.rank());
 }
 
@@ -94,7 +94,7 @@ void columns_to_rows(Ctx& c, Collectives& tp, const Tensor& y, const CTensor& mi
     out.push_back(parcel(peer, block_of(peer)));
     in.push_back(parcel(peer, rows(got, peer * own, (peer + 1) * own)));
   }
-  tp.exchange(c, out, in, what);
+  tp.exchange_all(c, out, in, what);
   join_columns(c, y, got, block_of(tp.rank()), tp.rank());
 }
 
@@ -113,7 +113,7 @@ void rows_to_columns(Ctx& c, Collectives& tp, const Tensor& mine, const CTensor&
     out.push_back(parcel(peer, block));
     in.push_back(parcel(peer, place));
   }
-  tp.exchange(c, out, in, what);
+  tp.exchange_all(c, out, in, what);
 }
 
 void sum_own_tokens(Ctx& c, Collectives& tp, const Tensor& sum, const CTensor& parts, const char* what) {

@@ -16,4 +16,10 @@ namespace temper {
 void exchange_small(Lane& lane, std::span<const SmallFlow> out, std::span<const SmallFlow> in,
                     const uint32_t* stop);
 
+/// The same, where of what comes the sum alone is wanted. `in`: a flow of each other rank, in their order,
+/// without data, which brings a parcel of the size of `sum.own`. The blocks that take add pieces where they
+/// lie: one launch, and less memory to go through, than to copy them first.
+void exchange_small_sum(Lane& lane, std::span<const SmallFlow> out, std::span<const SmallFlow> in,
+                        const RankSum& sum, const uint32_t* stop);
+
 }  // namespace temper

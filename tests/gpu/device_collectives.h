@@ -74,6 +74,32 @@ TEST_F(DeviceCollectives, SumsAddedElsewhereHaveTheBitsOfHostMemory) {
     });
 }
 
+/// Parts are wider than their sum, which is rounded once.
+TEST_F(DeviceCollectives, SumsOfFp32InBf16HaveTheBitsOfHostMemory) {
+  for (const int64_t count : kCounts)
+    compare(DType::f32, count, [](Ctx& c, Collectives& ranks, const Tensor& flat) {
+      const ArenaScope scope(c.scratch);
+      const Tensor sum = c.scratch.make({flat.size()}, DType::bf16);
+      ranks.all_reduce_sum_into(c, sum, flat, "test: a sum in bf16");
+      widen(c, flat, sum);
+    });
+}
+
+/// Of ranks that get a large parcel from each other one, a small one, or nothing, by turns.
+TEST_F(DeviceCollectives, SumsOfRangesOfAnySize) {
+  constexpr int64_t kSizes[] = {(int64_t{9} << 20) + 3, 0, (int64_t{3} << 20) - 1, 5};  // elements
+  for (int shift = 0; shift < 4; ++shift) {
+    std::vector<FlatRange> ranges;
+    for (int64_t begin = 0; std::ssize(ranges) < size(); begin = ranges.back().end)
+      ranges.push_back({begin, begin + kSizes[(ranges.size() + static_cast<size_t>(shift)) % 4]});
+    compare(DType::f32, ranges.back().end, [&](Ctx& c, Collectives& ranks, const Tensor& flat) {
+      const auto [begin, end] = ranges[static_cast<size_t>(rank())];
+      ranks.reduce_scatter_ranges(c, rows(flat, begin, end), flat, ranges, "test: a sum of ranges");
+      ranks.all_gather_ranges(c, flat, ranges, "test: ranges");
+    });
+  }
+}
+
 /// Sums of several pieces, of which each is added while the next one is on its way: after a kernel that lets
 /// its successor begin before it has written, again and again in the same memory, and used at once.
 TEST_F(DeviceCollectives, SumsOfManyPiecesAreInOrderWithTheLane) {

@@ -139,6 +139,25 @@ TEST_F(DeviceCollectives, AreRecordedInAGraph) {
   }
 }
 
+/// Sums of what goes by copy engines where nothing is recorded, of several pieces.
+TEST_F(DeviceCollectives, SumsAreRecordedInAGraph) {
+  Ctx& g = gpu_.ctx();
+  const ArenaScope scope(g.scratch);
+  const Tensor mine = g.scratch.make({(int64_t{11} << 20) + 3}, DType::f32), sum = g.scratch.like(mine),
+               want = g.scratch.like(mine);
+  NormalBlock().fill(Device::cuda, mine, 1, 0, rank());
+  const auto step = [&] {
+    add(g, mine, mine, mine);
+    device_->all_reduce_sum_into(g, sum, mine, "test: a recorded sum");
+  };
+  step();
+  device::Graph graph;
+  graph.record(g.lane, step);
+  for (int i = 0; i < 20; ++i) graph.replay(g.lane);
+  device_->all_reduce_sum_into(g, want, mine, "test: after the graph");
+  EXPECT_TRUE(bytes_of(g, sum) == bytes_of(g, want));
+}
+
 /// Whoever fails leaves exchanges behind that never end; what else was queued on the lane goes on.
 TEST_F(DeviceCollectives, AnErrorDoesNotWaitForParcelsThatNeverCome) {
   Ctx& c = gpu_.ctx();

@@ -13,4 +13,30 @@ std::unique_ptr<temper::Collectives> temper::collectives_of_gpus(Comm& all) {
       make_peer_transport(std::move(neighbours), nullptr, all.rank(), all.size(), "test"));
 }
 
+namespace temper {
+
+/// An odd number takes other turns. Sums and gathers of large parcels, several after each other.
+TEST_F(DeviceCollectives, ThreeOfTheRanks) {
+  const std::unique_ptr<Comm> three = test_world->make_comm({0, 1, 2}, kTestWaitLimit);
+  if (!three) return;
+  const std::unique_ptr<Collectives> ranks = collectives_of_gpus(*three);
+  Ctx& g = gpu_.ctx();
+  const ArenaScope scope(g.scratch);
+  const Tensor flat = g.scratch.make({(int64_t{75} << 20) + 7}, DType::f32), want = g.scratch.like(flat),
+               part = g.scratch.like(flat);
+  for (int round = 0; round < 4; ++round) {
+    NormalBlock().fill(Device::cuda, want, 1, 0, round);
+    for (int of = 1; of < 3; ++of) {
+      NormalBlock().fill(Device::cuda, part, 1, 0, 10 * of + round);
+      add(g, want, want, part);
+    }
+    NormalBlock().fill(Device::cuda, part, 1, 0, 10 * rank() + round);
+    copy_late(g.lane, flat, part);
+    ranks->all_reduce_sum(g, flat, "test: a sum of three");
+    EXPECT_TRUE(bytes_of(g, flat) == bytes_of(g, want)) << "round " << round;
+  }
+}
+
+}  // namespace temper
+
 int main(int argc, char** argv) { return temper::run_tests_on_gpus(argc, argv, 4); }

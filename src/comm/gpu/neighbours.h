@@ -19,9 +19,9 @@ namespace temper {
 /// small parcels by (ops/small_exchange.h). Ranks are named by their numbers among those of the host.
 struct Inbox {
   static constexpr int64_t kPlaceBytes = int64_t{32} << 20, kPlaces = 2;
-  /// Numbers: pieces that came from a rank; of those sent to it, how many it has taken; how far it is with
-  /// its end.
-  enum Kind { came, taken, gone, kinds };
+  /// Numbers: pieces that came from a rank; of those sent to it, how many it has taken; turns in which it has
+  /// sent something to some rank; how far it is with its end.
+  enum Kind { came, taken, turns, gone, kinds };
   /// Of small parcels: the same on the GPU, and how many pieces this rank has had of both.
   enum Counter { small_came, small_taken, small_sent, small_got, counters };
 

@@ -11,6 +11,7 @@
 #include "src/core/cuda.h"
 #include "src/core/process/progress.h"
 #include "src/core/stopwatch.h"
+#include "src/ops/rank_sum.h"
 #include "src/ops/small_exchange.h"
 #endif
 
@@ -33,27 +34,26 @@ bool is_recorded(const Lane& lane) {
   return capture != cudaStreamCaptureStatusNone;
 }
 
-/// Large parcels, by copy engines.
+/// Large parcels, by copy engines: of all that a GPU sends at once only one, which has its whole link.
 class Copies {
  public:
-  explicit Copies(const Neighbours& neighbours, int size)
-      : neighbours_(neighbours), peers_(static_cast<size_t>(size)) {}
+  Copies(const Neighbours& neighbours, int rank, int size)
+      : neighbours_(neighbours), rank_(rank), peers_(static_cast<size_t>(size)) {}
 
-  /// In rounds, of a piece of each parcel: were all streams of a GPU one queue, a piece would wait only for
-  /// those of rounds before.
-  void exchange(Lane& lane, std::span<const Parcel> out, std::span<const Parcel> in) {
-    if (out.empty() && in.empty()) return;
-    sends_.follow(lane);
-    takes_.follow(lane);
-    int64_t longest = 0;
-    for (const std::span<const Parcel> list : {out, in})
-      for (const Parcel& p : list) longest = std::max(longest, p.bytes);
-    for (int64_t at = 0; at < longest; at += Inbox::kPlaceBytes) {
-      for (const Parcel& p : out)
-        if (at < p.bytes) send(piece(p, at));
+  /// `all`: of all ranks at once.
+  void exchange(Lane& lane, std::span<const Parcel> out, std::span<const Parcel> in, bool all) {
+    in_rounds(lane, out, longest(in), all, [&](int64_t at) {
       for (const Parcel& p : in)
         if (at < p.bytes) take(piece(p, at));
-    }
+    });
+  }
+  /// Of all ranks at once; what comes is added where it lies.
+  void exchange_sum(Lane& lane, std::span<const Parcel> out, const RankSum& sum) {
+    const int64_t element = dtype_size(sum.own.dtype), all = sum.own.size(),
+                  step = Inbox::kPlaceBytes / element;
+    in_rounds(lane, out, sum.own.bytes(), /*all=*/true, [&](int64_t at) {
+      if (const int64_t begin = at / element; begin < all) add(sum.piece(begin, std::min(step, all - begin)));
+    });
   }
   /// What comes on the lane comes after the last exchange.
   void join(Lane& lane) {
@@ -86,9 +86,54 @@ class Copies {
       if (neighbours_.inbox(rank) == nullptr) continue;
       own.numbers->set(Inbox::number(Inbox::came, neighbours_.number(rank)), peer(rank).taken + kFar);
       own.numbers->set(Inbox::number(Inbox::taken, neighbours_.number(rank)), peer(rank).sent + kFar);
+      own.numbers->set(Inbox::number(Inbox::turns, neighbours_.number(rank)), turns_ + kFar);
     }
   }
   Peer& peer(int rank) { return peers_[static_cast<size_t>(rank)]; }
+  static int64_t longest(std::span<const Parcel> list) {
+    int64_t bytes = 0;
+    for (const Parcel& p : list) bytes = std::max(bytes, p.bytes);
+    return bytes;
+  }
+  /// Of a piece of each parcel: were all streams of a GPU one queue, a piece would wait only for those of
+  /// rounds before.
+  template <class TakePieces>
+  void in_rounds(Lane& lane, std::span<const Parcel> out, int64_t longest_in, bool all,
+                 TakePieces&& take_pieces) {
+    if (out.empty() && longest_in == 0) return;
+    sends_.follow(lane);
+    takes_.follow(lane);
+    const int64_t end = std::max(longest(out), longest_in);
+    for (int64_t at = 0; at < end; at += Inbox::kPlaceBytes) {
+      for (int turn = 1; turn < std::ssize(peers_); ++turn) {
+        if (all) wait_for_turn(turn);
+        for (const Parcel& p : out)
+          if (p.peer == after(turn) && at < p.bytes) send(piece(p, at));
+        if (all) end_turn(turn);
+      }
+      take_pieces(at);
+    }
+  }
+  int after(int ranks) const {
+    const auto size = static_cast<int>(peers_.size());
+    return (rank_ + ranks + size) % size;
+  }
+  /// In turn `t` a rank sends to the one that comes t after it, once the rank that sent there in the turn
+  /// before has done so. Were two to send to the same one they would share its link, and that of another
+  /// would be idle.
+  void wait_for_turn(int turn) {
+    const int before = after(turn == 1 ? 2 : 1);
+    if (before != rank_)
+      neighbours_.own().numbers->wait(sends_, Inbox::number(Inbox::turns, neighbours_.number(before)),
+                                      turns_);
+  }
+  void end_turn(int turn) {
+    ++turns_;
+    const int next = after(turn == std::ssize(peers_) - 1 ? -2 : -1);
+    if (next != rank_)
+      neighbours_.inbox(next)->numbers->write(sends_, Inbox::number(Inbox::turns, neighbours_.own().owner),
+                                              turns_);
+  }
   static Parcel piece(const Parcel& p, int64_t at) {
     return {p.peer, static_cast<char*>(p.data) + at, std::min(Inbox::kPlaceBytes, p.bytes - at)};
   }
@@ -109,37 +154,78 @@ class Copies {
     there.numbers->write(sends_, Inbox::number(Inbox::came, neighbours_.own().owner), to.sent);
   }
   void take(const Parcel& p) {
-    const Inbox &here = neighbours_.own(), &there = *neighbours_.inbox(p.peer);
-    Peer& from = peer(p.peer);
+    copy(takes_, p.data, wait_for_piece(p.peer), p.bytes);
+    say_taken(p.peer);
+  }
+  /// A piece of every rank.
+  void add(const RankSum& sum) {
+    std::vector<const void*> parts(peers_.size(), sum.own.data);
+    for (int rank = 0; rank < std::ssize(peers_); ++rank)
+      if (rank != sum.rank) parts[static_cast<size_t>(rank)] = wait_for_piece(rank);
+    takes_.order();  // no kernel before that one ends with what is waited for here
+    sum_ranks(takes_, sum, parts);
+    for (int rank = 0; rank < std::ssize(peers_); ++rank)
+      if (rank != sum.rank) say_taken(rank);
+  }
+  /// Where the next one of the rank has come to, for what comes on takes_.
+  const char* wait_for_piece(int rank) {
+    const Inbox& here = neighbours_.own();
+    Peer& from = peer(rank);
     const uint32_t number = from.taken++;
-    here.numbers->wait(takes_, Inbox::number(Inbox::came, neighbours_.number(p.peer)), from.taken);
-    copy(takes_, p.data, here.place(neighbours_.number(p.peer), number), p.bytes);
-    there.numbers->write(takes_, Inbox::number(Inbox::taken, neighbours_.own().owner), from.taken);
+    here.numbers->wait(takes_, Inbox::number(Inbox::came, neighbours_.number(rank)), from.taken);
+    return here.place(neighbours_.number(rank), number);
+  }
+  void say_taken(int rank) {
+    neighbours_.inbox(rank)->numbers->write(takes_, Inbox::number(Inbox::taken, neighbours_.own().owner),
+                                            peer(rank).taken);
   }
 
   const Neighbours& neighbours_;
+  int rank_;
   std::vector<Peer> peers_;  // by rank
+  uint32_t turns_ = 0;
   Lane sends_{Device::cuda, Turn::first}, takes_{Device::cuda, Turn::first};
 };
 
 /// Small parcels, by a kernel.
 class Smalls {
  public:
-  explicit Smalls(const Neighbours& neighbours) : neighbours_(neighbours) {}
+  explicit Smalls(const Neighbours& neighbours) : neighbours_(neighbours) {
+    CUDA_CHECK(cudaEventCreateWithFlags(&last_done_, cudaEventDisableTiming));
+  }
+  ~Smalls() { (void)cudaEventDestroy(last_done_); }
+  Smalls(const Smalls&) = delete;
+  Smalls& operator=(const Smalls&) = delete;
 
   /// Parcels of a rank side by side. Calls are in turn whatever lanes they are on; those of a graph have its
   /// order.
   void exchange(Lane& lane, std::span<const Parcel> out, std::span<const Parcel> in, bool recorded) {
     if (out.empty() && in.empty()) return;
-    if (!recorded && last_ != lane.stream()) lane.follow(order_);
-    exchange_small(lane, flows(out, true), flows(in, false), neighbours_.stop_word());
-    if (recorded) return;
-    last_ = lane.stream();
-    order_.follow(lane);
+    in_turn(lane, recorded,
+            [&] { exchange_small(lane, flows(out, true), flows(in, false), neighbours_.stop_word()); });
   }
-  void wait() { order_.wait(); }
+  /// A parcel of each of so many ranks, added up.
+  void exchange_sum(Lane& lane, std::span<const Parcel> out, const RankSum& sum, int ranks, bool recorded) {
+    std::vector<SmallFlow> in;
+    for (int rank = 0; rank < ranks; ++rank)
+      if (rank != sum.rank) in.push_back(flow(rank, false));
+    in_turn(lane, recorded,
+            [&] { exchange_small_sum(lane, flows(out, true), in, sum, neighbours_.stop_word()); });
+  }
+  void wait() const { CUDA_CHECK(cudaEventSynchronize(last_done_)); }
 
  private:
+  template <class Launch>
+  void in_turn(Lane& lane, bool recorded, Launch&& launch) {
+    if (recorded) return launch();
+    if (last_ != lane.stream()) {
+      CUDA_CHECK(cudaStreamWaitEvent(stream_of(lane), last_done_));
+      lane.order();
+    }
+    launch();
+    CUDA_CHECK(cudaEventRecord(last_done_, stream_of(lane)));
+    last_ = lane.stream();
+  }
   std::vector<SmallFlow> flows(std::span<const Parcel> parcels, bool out) const {
     std::vector<SmallFlow> all;
     int peer = -1;
@@ -166,8 +252,8 @@ class Smalls {
   }
 
   const Neighbours& neighbours_;
-  Lane order_{Device::cuda, Turn::first};  // all of them so far
-  const void* last_ = nullptr;             // the stream that had the last one
+  const void* last_ = nullptr;  // the stream that had the last one
+  cudaEvent_t last_done_ = nullptr;
 };
 
 /// Parcels of one direction by what carries them.
@@ -184,7 +270,7 @@ class PeerTransport : public Transport {
         where_(fmt::format("{} ranks of one host ({})", size, axis)),
         others_(std::move(others)),
         neighbours_(std::move(neighbours)),
-        copies_(*neighbours_, size),
+        copies_(*neighbours_, rank, size),
         smalls_(*neighbours_) {}
   /// Beside an error nothing is waited for.
   ~PeerTransport() override {
@@ -210,32 +296,60 @@ class PeerTransport : public Transport {
 
   void exchange(Lane& lane, std::span<const Parcel> out, std::span<const Parcel> in,
                 const char* what) override {
+    carry(lane, out, in, /*all=*/false, what);
+  }
+  void exchange_all(Lane& lane, std::span<const Parcel> out, std::span<const Parcel> in,
+                    const char* what) override {
+    carry(lane, out, in, /*all=*/!others_, what);
+  }
+  bool adds() const override { return !others_; }
+  void exchange_sum(Lane& lane, std::span<const Parcel> out, const RankSum& sum, const char* what) override {
+    const bool recorded = is_recorded(lane), takes = !sum.own.empty(),
+               small = takes && is_small(sum.own.bytes(), recorded);
+    const Sorted sent = sort(out, 1, recorded);
+    begin(lane, what);
+    if (takes && !small)
+      copies_.exchange_sum(lane, sent.large, sum);
+    else
+      copies_.exchange(lane, sent.large, {}, /*all=*/true);
+    if (small)
+      smalls_.exchange_sum(lane, sent.small, sum, size_, recorded);
+    else
+      smalls_.exchange(lane, sent.small, {}, recorded);
+    if (!sent.large.empty() || (takes && !small)) copies_.join(lane);
+    lane.order();
+  }
+
+ private:
+  void carry(Lane& lane, std::span<const Parcel> out, std::span<const Parcel> in, bool all,
+             const char* what) {
     const bool recorded = is_recorded(lane);
     const Sorted sent = sort(out, 1, recorded), got = sort(in, -1, recorded);
-    note_wait(what, where_);          // the next wait of the host is for this, whoever waits
-    lane.set_move_on(&mpi_progress);  // a rank that is waited for here may wait for a message
-    mpi_progress();
-    copies_.exchange(lane, sent.large, got.large);
+    begin(lane, what);
+    copies_.exchange(lane, sent.large, got.large, all);
     smalls_.exchange(lane, sent.small, got.small, recorded);
     if (!sent.rest.empty() || !got.rest.empty()) others_->exchange(lane, sent.rest, got.rest, what);
     if (!sent.large.empty() || !got.large.empty()) copies_.join(lane);
     lane.order();
   }
-
- private:
-  /// What copies would take longer for.
-  static constexpr int64_t kSmallBytes = int64_t{8} << 20;
+  void begin(Lane& lane, const char* what) const {
+    note_wait(what, where_);          // the next wait of the host is for this, whoever waits
+    lane.set_move_on(&mpi_progress);  // a rank that is waited for here may wait for a message
+    mpi_progress();
+  }
+  /// What copies would take longer for, and all in a graph. The two ranks of a parcel decide the same.
+  static bool is_small(int64_t bytes, bool recorded) { return recorded || bytes <= int64_t{8} << 20; }
 
   /// So that no two ranks begin with the same one: the next ones first when sending, the last ones when
-  /// taking. The two ranks of a parcel decide the same, by its size.
+  /// taking.
   Sorted sort(std::span<const Parcel> parcels, int direction, bool recorded) const {
     Sorted by;
     for (int turn = 1; turn < size_; ++turn) {
       const int peer = (rank_ + direction * turn + size_) % size_;
       for (const Parcel& p : parcels) {
         if (p.peer != peer || p.bytes == 0) continue;
-        const bool small = recorded || p.bytes <= kSmallBytes, reached = neighbours_->inbox(peer) != nullptr;
-        (!reached ? by.rest : small ? by.small : by.large).push_back(p);
+        const bool reached = neighbours_->inbox(peer) != nullptr;
+        (!reached ? by.rest : is_small(p.bytes, recorded) ? by.small : by.large).push_back(p);
       }
     }
     return by;

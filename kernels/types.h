@@ -139,7 +139,7 @@ struct SmallFlow {
   uint32_t *theirs = nullptr, *ours = nullptr;  // counters: one that this GPU writes, one that it waits for
   uint32_t* turn = nullptr;                     // pieces so far, per block, for this GPU alone
 };
-inline constexpr int kSmallBlocks = 24, kMostFlows = 15;  // of each direction
+inline constexpr int kSmallBlocks = 32, kMostFlows = 15;  // of each direction
 /// A sum over ranks, in their order: what this rank has of it, and where it goes, as in sum_in_order
 /// (ops/elementwise.h). `to` may be `own`.
 struct RankSum {

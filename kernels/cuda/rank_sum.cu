@@ -6,6 +6,7 @@ namespace temper::cuda {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int64_t kThreadBytes = 64;  // of each part, at once
 
 template <class P>
 struct RankParts {
@@ -14,10 +15,10 @@ struct RankParts {
 
 template <class S, class P>
 __global__ void __launch_bounds__(kThreads)
-    sum_ranks_kernel(const __grid_constant__ RankParts<P> parts, RankAdder<S, P> sum, int64_t of_block) {
+    sum_ranks_kernel(const __grid_constant__ RankParts<P> parts, RankAdder<S, P> sum) {
   begin_kernel();
-  const int64_t begin = blockIdx.x * of_block;
-  add_range<kThreads>(sum, begin, min(sum.count, begin + of_block), [&](int r) { return parts.of[r]; });
+  add_groups<kThreads>(sum, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x),
+                       [&](int r) { return parts.of[r]; });
 }
 
 }  // namespace
@@ -26,9 +27,8 @@ void sum_ranks(Lane& lane, const RankSum& sum, std::span<const void* const> part
   dispatch_rank_sum(sum, static_cast<int>(parts.size()), [&]<class S, class P>(const RankAdder<S, P>& adder) {
     RankParts<P> all{};
     for (size_t r = 0; r < parts.size(); ++r) all.of[r] = static_cast<const P*>(parts[r]);
-    constexpr int64_t kOfBlock = int64_t{kThreads} * 64 / sizeof(P);  // four groups of 16 bytes a thread
-    launch(lane, sum_ranks_kernel<S, P>, blocks_for(adder.count, kOfBlock), kThreads, 0, all, adder,
-           kOfBlock);
+    launch(lane, sum_ranks_kernel<S, P>, blocks_for(adder.bytes(), kThreads * kThreadBytes), kThreads, 0, all,
+           adder);
   });
 }
 

@@ -16,7 +16,7 @@ struct RankAdder {
   bool onto;    // what `to` has before comes to it
   bool groups;  // `to` and `own` lie as groups of elements need it
 
-  TEMPER_DEVICE int64_t bytes() const { return count * static_cast<int64_t>(sizeof(P)); }
+  __host__ __device__ int64_t bytes() const { return count * static_cast<int64_t>(sizeof(P)); }
   TEMPER_DEVICE RankAdder piece(int64_t begin, int64_t elements) const {
     return {to + begin, own + begin, elements, rank, ranks, onto, groups};
   }
@@ -40,15 +40,17 @@ TEMPER_DEVICE void add_part(float (&sum)[N], const float (&part)[N], int r) {
   for (int i = 0; i < N; ++i) sum[i] = r == 0 ? part[i] : __fadd_rn(sum[i], part[i]);
 }
 
-/// Elements [begin, end) by a block of kThreads: several groups of 16 bytes a thread, so as not to wait for
-/// memory once for each. part_of(r): where the part of another rank lies, aligned for groups.
+/// The share of block `block` of `blocks`, of kThreads each: groups of 16 bytes, as many in a row as it has
+/// threads. Several at once for a thread, so as not to wait for memory once for each. part_of(r): where the
+/// part of another rank lies, aligned for groups.
 template <int kThreads, class S, class P, class PartOf>
-TEMPER_DEVICE void add_range(const RankAdder<S, P>& sum, int64_t begin, int64_t end, PartOf&& part_of) {
-  constexpr int N = 16 / sizeof(P), kAtOnce = 4, kStride = kThreads * N;
-  for (int64_t first = begin + static_cast<int64_t>(threadIdx.x) * N; first < end;
-       first += kAtOnce * kStride) {
+TEMPER_DEVICE void add_groups(const RankAdder<S, P>& sum, int block, int blocks, PartOf&& part_of) {
+  constexpr int N = 16 / sizeof(P), kAtOnce = 16 / N;
+  const int64_t stride = int64_t{blocks} * kThreads * N;
+  for (int64_t first = (int64_t{block} * kThreads + threadIdx.x) * N; first < sum.count;
+       first += kAtOnce * stride) {
     const auto left = [&](int k) {
-      return static_cast<int>(max(int64_t{0}, min(int64_t{N}, end - first - k * kStride)));
+      return static_cast<int>(max(int64_t{0}, min(int64_t{N}, sum.count - first - k * stride)));
     };
     float total[kAtOnce][N];
     for (int r = 0; r < sum.ranks; ++r) {
@@ -57,13 +59,13 @@ TEMPER_DEVICE void add_range(const RankAdder<S, P>& sum, int64_t begin, int64_t 
       float part[kAtOnce][N];
 #pragma unroll
       for (int k = 0; k < kAtOnce; ++k)
-        load_group<P, N>(part[k], from + first + k * kStride, left(k), left(k) == N && (!own || sum.groups));
+        load_group<P, N>(part[k], from + first + k * stride, left(k), left(k) == N && (!own || sum.groups));
 #pragma unroll
       for (int k = 0; k < kAtOnce; ++k) add_part(total[k], part[k], r);
     }
 #pragma unroll
     for (int k = 0; k < kAtOnce; ++k)
-      sum.write(total[k], first + k * kStride, left(k), left(k) == N && sum.groups);
+      sum.write(total[k], first + k * stride, left(k), left(k) == N && sum.groups);
   }
 }
 

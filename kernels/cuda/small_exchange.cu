@@ -8,7 +8,7 @@
 namespace temper::cuda {
 namespace {
 
-constexpr int kThreads = 512;
+constexpr int kThreads = 256;
 constexpr int kLooks = 1024;  // at a counter, between two at the word that stops
 
 struct Flows {
@@ -29,35 +29,43 @@ TEMPER_DEVICE uint32_t load_acquire(const uint32_t* p) {
   return value;
 }
 
+/// Bytes of a piece that a block carries in a row; the next ones are those of the next block. The same place
+/// in memory has the same block in every piece, whatever its size: blocks of a sender wait for those of the
+/// receiver that have the same number, and for no other.
+constexpr int64_t kRunBytes = kThreads * int64_t{sizeof(uint4)};
+TEMPER_DEVICE bool is_of(int block, int64_t at) { return at / kRunBytes % kSmallBlocks == block; }
+
 /// What is written may be what is read next, for all that the compiler knows: a thread reads several words
 /// before it writes the first one, so as not to wait for memory once for each.
 template <class Word>
-TEMPER_DEVICE void copy_words(char* to, const char* from, int64_t bytes) {
+TEMPER_DEVICE void copy_words(char* to, const char* from, int64_t bytes, int block) {
   constexpr int kAtOnce = 8;
-  const int64_t words = bytes / static_cast<int64_t>(sizeof(Word));
+  constexpr int64_t kItem = sizeof(Word), kRun = kRunBytes / kItem, kApart = kRun * kSmallBlocks;
+  const int64_t words = bytes / kItem;
   auto* const out = reinterpret_cast<Word*>(to);
   const auto* const in = reinterpret_cast<const Word*>(from);
-  for (int64_t i = threadIdx.x; i < words; i += kAtOnce * kThreads) {
+  const auto place_of = [&](int64_t i) { return i / kRun * kApart + block * kRun + i % kRun; };
+  for (int64_t i = threadIdx.x; place_of(i) < words; i += kAtOnce * kThreads) {
     Word word[kAtOnce];
 #pragma unroll
     for (int n = 0; n < kAtOnce; ++n)
-      if (const int64_t at = i + n * kThreads; at < words) word[n] = __ldcg(in + at);
+      if (const int64_t at = place_of(i + n * kThreads); at < words) word[n] = __ldcg(in + at);
 #pragma unroll
     for (int n = 0; n < kAtOnce; ++n)
-      if (const int64_t at = i + n * kThreads; at < words) out[at] = word[n];
+      if (const int64_t at = place_of(i + n * kThreads); at < words) out[at] = word[n];
   }
-  const int64_t rest = words * static_cast<int64_t>(sizeof(Word)) + threadIdx.x;
-  if (rest < bytes) to[rest] = __ldcg(from + rest);
+  const int64_t rest = words * kItem + threadIdx.x;
+  if (rest < bytes && is_of(block, rest)) to[rest] = __ldcg(from + rest);
 }
-/// By all threads of a block, past the first-level cache: others have written.
-TEMPER_DEVICE void copy_bytes(char* to, const char* from, int64_t bytes) {
+/// A block's share, by all of its threads, past the first-level cache: others have written.
+TEMPER_DEVICE void copy_share(char* to, const char* from, int64_t bytes, int block) {
   const auto both = reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from);
   if (both % sizeof(uint4) == 0)
-    copy_words<uint4>(to, from, bytes);
+    copy_words<uint4>(to, from, bytes, block);
   else if (both % sizeof(uint32_t) == 0)
-    copy_words<uint32_t>(to, from, bytes);
+    copy_words<uint32_t>(to, from, bytes, block);
   else
-    copy_words<char>(to, from, bytes);
+    copy_words<char>(to, from, bytes, block);
 }
 
 /// Eight bytes of data, each half with its mark: written and read as two words that are whole or not there.
@@ -120,17 +128,6 @@ TEMPER_DEVICE Piece piece_of(const SmallFlow& flow, int number) {
           bytes <= SmallFlow::kMarkedBytes};
 }
 
-struct Share {
-  int64_t begin, end;
-};
-/// A block's, of the bytes of a piece without marks: whole lines, but for the last one.
-TEMPER_DEVICE Share share_of(int64_t bytes, int block) {
-  constexpr int64_t kLine = 128;
-  const int64_t each = (bytes + kSmallBlocks * kLine - 1) / (kSmallBlocks * kLine) * kLine,
-                begin = min(bytes, block * each);
-  return {begin, min(bytes, begin + each)};
-}
-
 /// A block's share of a piece, between where it belongs and its place, which `turn` tells.
 template <bool kTakes>
 TEMPER_DEVICE void carry_piece(const SmallFlow& flow, const Piece& piece, uint32_t turn, int block,
@@ -146,10 +143,8 @@ TEMPER_DEVICE void carry_piece(const SmallFlow& flow, const Piece& piece, uint32
         store_marked(place + i, load_eight(piece.data + i * 8, piece.bytes - i * 8), turn + 1);
     return;
   }
-  const Share share = share_of(piece.bytes, block);
-  char *const data = piece.data + share.begin, *const place = flow.places + number * SmallFlow::kPieceBytes +
-                                                              share.begin;
-  copy_bytes(kTakes ? data : place, kTakes ? place : data, share.end - share.begin);
+  char* const place = flow.places + number * SmallFlow::kPieceBytes;
+  copy_share(kTakes ? piece.data : place, kTakes ? place : piece.data, piece.bytes, block);
 }
 
 /// All of one direction, a piece of each flow after the other. A thread for each flow looks after its
@@ -218,9 +213,7 @@ TEMPER_DEVICE void add_marked(const Flows& flows, const uint32_t* turns, const R
 template <class S, class P>
 TEMPER_DEVICE void add_plain(const Flows& flows, const uint32_t* turns, const RankAdder<S, P>& sum,
                              int block) {
-  constexpr int64_t kElement = sizeof(P);
-  const Share share = share_of(sum.bytes(), block);
-  add_range<kThreads>(sum, share.begin / kElement, share.end / kElement, [&](int r) {
+  add_groups<kThreads>(sum, block, kSmallBlocks, [&](int r) {
     const int f = flow_of(r, sum.rank);
     return reinterpret_cast<const P*>(flows.in[f].places +
                                       turns[f] % SmallFlow::kPlaces * SmallFlow::kPieceBytes);

@@ -22,7 +22,7 @@ TEST_F(DeviceCollectives, ThreeOfTheRanks) {
   const std::unique_ptr<Collectives> ranks = collectives_of_gpus(*three);
   Ctx& g = gpu_.ctx();
   const ArenaScope scope(g.scratch);
-  const Tensor flat = g.scratch.make({(int64_t{75} << 20) + 7}, DType::f32), want = g.scratch.like(flat),
+  const Tensor flat = g.scratch.make({(int64_t{75} << 20) + 4}, DType::f32), want = g.scratch.like(flat),
                part = g.scratch.like(flat);
   for (int round = 0; round < 4; ++round) {
     NormalBlock().fill(Device::cuda, want, 1, 0, round);

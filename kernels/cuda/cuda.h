@@ -16,12 +16,11 @@ namespace temper::cuda {
 #undef KERNEL
 
 class Libraries;  // of a lane: kernels/cuda/libraries.h
-/// Between GPUs, which no other backend has: src/ops/small_exchange.h.
+/// Between GPUs, which no other backend has: src/ops/peer_exchange.h.
 void exchange_small(Lane& lane, std::span<const SmallFlow> out, std::span<const SmallFlow> in,
                     const uint32_t* stop);
 void exchange_small_sum(Lane& lane, std::span<const SmallFlow> out, std::span<const SmallFlow> in,
                         const RankSum& sum, const uint32_t* stop);
-/// The same: src/ops/rank_sum.h.
 void sum_ranks(Lane& lane, const RankSum& sum, std::span<const void* const> parts);
 /// Gives a lane of the selected GPU what this backend needs there: library handles, workspaces, caches.
 void open_libraries(Lane& lane);

@@ -100,7 +100,6 @@ void Collectives::add_piece(Ctx& c, const Piece& piece) {
 }
 
 Tensor Collectives::make_pieces(Ctx& c, int64_t elements, DType dtype) const {
-  if (transport_->adds()) return {};
   return c.scratch.make({size() * std::min(step(c.device, dtype), shard_range(elements, 0, size()).size())},
                         dtype);
 }
@@ -128,7 +127,8 @@ void Collectives::reduce_scatter(Ctx& c, const Tensor& sum, const CTensor& parts
     if (peer != rank()) bytes_sent_ += own * dtype_size(parts.dtype);
   }
   if (longest == 0) return;
-  if (transport_->adds() && c.device == Device::cuda)
+  // Not beside other work: kernels that add wait there for a multiprocessor, and pieces behind them do.
+  if (pieces.empty() && transport_->adds() && c.device == Device::cuda)
     return exchange_sum(c.lane, sum, parts, ranges, what, write);
   ArenaScope scope(c.scratch);
   const int64_t one = std::min(step(c.device, parts.dtype), longest), half = size() * one;

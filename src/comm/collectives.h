@@ -52,7 +52,7 @@ class Collectives {
   void reduce_scatter_onto(Ctx& c, const Tensor& own, const CTensor& flat, const char* what,
                            const Tensor& pieces = {});
   /// Memory for sums of up to `elements` on a lane beside, in scratch: at most 64 MiB, on a GPU 128. Other
-  /// sums take twice that on a GPU, where pieces are added while the next ones are on their way. None where
+  /// sums take twice that on a GPU, where pieces are added while the next ones are on their way; none where
   /// the transport adds.
   Tensor make_pieces(Ctx& c, int64_t elements, DType dtype) const;
   /// flat [n]: every rank's shard_range is copied to all ranks.

@@ -6,8 +6,8 @@
 #include <memory>
 #include <span>
 
-#include "kernels/types.h"
 #include "src/core/lane.h"
+#include "src/ops/peer_exchange.h"
 
 namespace temper {
 

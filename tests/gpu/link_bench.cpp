@@ -132,6 +132,9 @@ void bench(const MpiSession& mpi) {
     b.report("sum in rank order, fp32", bytes, sent, own);
     b.report("NCCL's reduce-scatter, fp32", bytes, sent, theirs);
     if (b.rank == 0) std::printf("| of it | %.0f %% | |\n", 100 * theirs / own);
+    const Tensor pieces = ranks->make_pieces(b.c, x.size(), x.dtype);
+    b.report("sum by pieces, as beside other work", bytes, sent,
+             b.seconds([&] { ranks->reduce_scatter_sum(b.c, x, "bench: sum by pieces", pieces); }));
   }
 }
 

@@ -11,8 +11,7 @@
 #include "src/core/cuda.h"
 #include "src/core/process/progress.h"
 #include "src/core/stopwatch.h"
-#include "src/ops/rank_sum.h"
-#include "src/ops/small_exchange.h"
+#include "src/ops/peer_exchange.h"
 #endif
 
 namespace temper {
@@ -34,11 +33,40 @@ bool is_recorded(const Lane& lane) {
   return capture != cudaStreamCaptureStatusNone;
 }
 
+/// The order in which ranks that exchange at once send. In turn `t` a rank sends to the one that comes t
+/// after it, once the rank that sent there in the turn before has done so: were two to send to the same one,
+/// they would share its link, and that of another would be idle.
+class SendTurns {
+ public:
+  SendTurns(const Neighbours& neighbours, int rank, int size)
+      : neighbours_(neighbours), rank_(rank), size_(size) {}
+
+  int after(int ranks) const { return (rank_ + ranks + size_) % size_; }
+  void begin(Lane& lane, int turn) const {
+    const int before = after(turn == 1 ? 2 : 1);
+    if (before != rank_)
+      neighbours_.own().numbers->wait(lane, Inbox::number(Inbox::turns, neighbours_.number(before)), done_);
+  }
+  void end(Lane& lane, int turn) {
+    ++done_;
+    const int next = after(turn == size_ - 1 ? -2 : -1);
+    if (next != rank_)
+      neighbours_.inbox(next)->numbers->write(lane, Inbox::number(Inbox::turns, neighbours_.own().owner),
+                                              done_);
+  }
+  uint32_t done() const { return done_; }
+
+ private:
+  const Neighbours& neighbours_;
+  int rank_, size_;
+  uint32_t done_ = 0;  // of all exchanges
+};
+
 /// Large parcels, by copy engines: of all that a GPU sends at once only one, which has its whole link.
 class Copies {
  public:
   Copies(const Neighbours& neighbours, int rank, int size)
-      : neighbours_(neighbours), rank_(rank), peers_(static_cast<size_t>(size)) {}
+      : neighbours_(neighbours), turns_(neighbours, rank, size), peers_(static_cast<size_t>(size)) {}
 
   /// `all`: of all ranks at once.
   void exchange(Lane& lane, std::span<const Parcel> out, std::span<const Parcel> in, bool all) {
@@ -86,7 +114,7 @@ class Copies {
       if (neighbours_.inbox(rank) == nullptr) continue;
       own.numbers->set(Inbox::number(Inbox::came, neighbours_.number(rank)), peer(rank).taken + kFar);
       own.numbers->set(Inbox::number(Inbox::taken, neighbours_.number(rank)), peer(rank).sent + kFar);
-      own.numbers->set(Inbox::number(Inbox::turns, neighbours_.number(rank)), turns_ + kFar);
+      own.numbers->set(Inbox::number(Inbox::turns, neighbours_.number(rank)), turns_.done() + kFar);
     }
   }
   Peer& peer(int rank) { return peers_[static_cast<size_t>(rank)]; }
@@ -106,33 +134,13 @@ class Copies {
     const int64_t end = std::max(longest(out), longest_in);
     for (int64_t at = 0; at < end; at += Inbox::kPlaceBytes) {
       for (int turn = 1; turn < std::ssize(peers_); ++turn) {
-        if (all) wait_for_turn(turn);
+        if (all) turns_.begin(sends_, turn);
         for (const Parcel& p : out)
-          if (p.peer == after(turn) && at < p.bytes) send(piece(p, at));
-        if (all) end_turn(turn);
+          if (p.peer == turns_.after(turn) && at < p.bytes) send(piece(p, at));
+        if (all) turns_.end(sends_, turn);
       }
       take_pieces(at);
     }
-  }
-  int after(int ranks) const {
-    const auto size = static_cast<int>(peers_.size());
-    return (rank_ + ranks + size) % size;
-  }
-  /// In turn `t` a rank sends to the one that comes t after it, once the rank that sent there in the turn
-  /// before has done so. Were two to send to the same one they would share its link, and that of another
-  /// would be idle.
-  void wait_for_turn(int turn) {
-    const int before = after(turn == 1 ? 2 : 1);
-    if (before != rank_)
-      neighbours_.own().numbers->wait(sends_, Inbox::number(Inbox::turns, neighbours_.number(before)),
-                                      turns_);
-  }
-  void end_turn(int turn) {
-    ++turns_;
-    const int next = after(turn == std::ssize(peers_) - 1 ? -2 : -1);
-    if (next != rank_)
-      neighbours_.inbox(next)->numbers->write(sends_, Inbox::number(Inbox::turns, neighbours_.own().owner),
-                                              turns_);
   }
   static Parcel piece(const Parcel& p, int64_t at) {
     return {p.peer, static_cast<char*>(p.data) + at, std::min(Inbox::kPlaceBytes, p.bytes - at)};
@@ -181,9 +189,8 @@ class Copies {
   }
 
   const Neighbours& neighbours_;
-  int rank_;
+  SendTurns turns_;
   std::vector<Peer> peers_;  // by rank
-  uint32_t turns_ = 0;
   Lane sends_{Device::cuda, Turn::first}, takes_{Device::cuda, Turn::first};
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// Sums over ranks (ops/peer_exchange.h) by threads of a kernel: what the kernels of large pieces (rank_sum.cu)
-// and of small ones (small_exchange.cu) share.
+// Sums over ranks (ops/peer_exchange.h) by threads of a kernel: what the kernels of large pieces
+// (rank_sum.cu) and of small ones (small_exchange.cu) share.
 
 #include "kernels/cuda/launch.h"
 

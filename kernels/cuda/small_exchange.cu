@@ -209,7 +209,8 @@ TEMPER_DEVICE void add_marked(const Flows& flows, const uint32_t* turns, const R
     sum.write(total, i * N, static_cast<int>(min(int64_t{N}, sum.count - i * N)), /*whole=*/false);
   }
 }
-/// The same without marks, of pieces that have come.
+/// The same without marks, of pieces that have come. Blocks have the bytes that those of copies have: 16 for
+/// a thread, in runs of all threads.
 template <class S, class P>
 TEMPER_DEVICE void add_plain(const Flows& flows, const uint32_t* turns, const RankAdder<S, P>& sum,
                              int block) {

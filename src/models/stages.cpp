@@ -7,24 +7,24 @@
 namespace temper {
 namespace {
 
-/// Of the head, in layers: an update computes its logits twice, so that it has four products for each
-/// parameter where they have three.
-double head_cost(const ModelConfig& config) {
+/// Of the head, in layers.
+double head_cost(const ModelConfig& config, StageWork work) {
   int64_t layer = 0;
   for (const ParamSpec& spec : parameter_specs(config))
     if (spec.unit == layer_unit_name(0)) layer += spec.size();
-  return 4.0 / 3 * static_cast<double>(config.vocab_size * config.hidden_size) / static_cast<double>(layer);
+  const double products = work == StageWork::update ? 4.0 / 3 : 1;
+  return products * static_cast<double>(config.vocab_size * config.hidden_size) / static_cast<double>(layer);
 }
 
 }  // namespace
 
-std::vector<LayerRange> balanced_stages(const ModelConfig& config, int stages) {
+std::vector<LayerRange> balanced_stages(const ModelConfig& config, int stages, StageWork work) {
   CHECK(stages >= 1 && stages <= config.num_layers, "{} stages for {} layers", stages, config.num_layers);
   const int64_t layers = config.num_layers, others = stages - 1;
   if (others == 0) return {{0, layers}};
   ModelConfig one = config;
   one.num_layers = 1;
-  const double head = head_cost(one);
+  const double head = head_cost(one, work);
   const auto slowest = [&](int64_t last) {
     const auto most = static_cast<double>((layers - last + others - 1) / others);
     return std::max(most, static_cast<double>(last) + head);

@@ -50,6 +50,9 @@ TEST(Stages, TheHeadCountsInLayers) {
   EXPECT_EQ(sizes(model(5, 16), 5), (List{1, 1, 1, 1, 1}));
   EXPECT_EQ(sizes(model(7, 16), 3), (List{3, 2, 2}));
   EXPECT_EQ(sizes(model(61, 16), 1), (List{61}));
+  const ModelConfig large = model(5, 1040);  // a head of 1.8 layers, in an update of 2.4
+  EXPECT_EQ(balanced_stages(large, 2, StageWork::forward).front().end, 3);
+  EXPECT_EQ(balanced_stages(large, 2, StageWork::update).front().end, 4);
 }
 
 TEST(Stages, NoOtherCutIsFaster) {

@@ -222,6 +222,12 @@ void choose_stages(PlanDraft& d, RolePlan& role) {
           {balanced, Json::array()});
 }
 
+/// So many parts of each stage.
+std::vector<LayerRanges> balanced(const PlanDraft& d, RoleKind kind, int stages, int parts) {
+  const StageWork work = kind == RoleKind::trainer ? StageWork::update : StageWork::forward;
+  return parts_of_stages(balanced_stages(d.facts, stages * parts, work), stages);
+}
+
 /// Balanced parts of the stages that a role has; an illegal number is an error.
 template <class Fits>
 bool take_parts(PlanDraft& d, RolePlan& role, int64_t vpp, const Fits& fits) {
@@ -233,7 +239,7 @@ bool take_parts(PlanDraft& d, RolePlan& role, int64_t vpp, const Fits& fits) {
     d.error(fmt::format("roles.{}.vpp", role_name(role.kind)), why, as_legal(numbers));
     return false;
   }
-  role.stages = parts_of_stages(balanced_stages(d.facts, role.pp() * static_cast<int>(vpp)), role.pp());
+  role.stages = balanced(d, role.kind, role.pp(), static_cast<int>(vpp));
   return true;
 }
 
@@ -286,8 +292,7 @@ void plan_pipeline_parallel(PlanDraft& d, RolePlan& role) {
     return d.error(fmt::format("roles.{}.pp", role_name(role.kind)), why, as_legal(numbers));
   }
   const bool same = !trains && pp == trainer.pp();
-  role.stages = same ? trainer.whole_stages()
-                     : parts_of_stages(balanced_stages(d.facts, static_cast<int>(pp)), static_cast<int>(pp));
+  role.stages = same ? trainer.whole_stages() : balanced(d, role.kind, static_cast<int>(pp), /*parts=*/1);
   if (trains) plan_interleaved(d, role);
   if (role.kind == RoleKind::reference) plan_parts_of_reference(d, role);
 }

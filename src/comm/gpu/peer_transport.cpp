@@ -312,10 +312,10 @@ class PeerTransport : public Transport {
   bool adds() const override { return !others_; }
   void exchange_sum(Lane& lane, std::span<const Parcel> out, const RankSum& sum, const char* what) override {
     const bool recorded = is_recorded(lane), takes = !sum.own.empty(),
-               small = takes && is_small(sum.own.bytes(), recorded);
+               small = takes && is_small(sum.own.bytes(), recorded), large = takes && !small;
     const Sorted sent = sort(out, 1, recorded);
     begin(lane, what);
-    if (takes && !small)
+    if (large)
       copies_.exchange_sum(lane, sent.large, sum);
     else
       copies_.exchange(lane, sent.large, {}, /*all=*/true);
@@ -323,7 +323,7 @@ class PeerTransport : public Transport {
       smalls_.exchange_sum(lane, sent.small, sum, size_, recorded);
     else
       smalls_.exchange(lane, sent.small, {}, recorded);
-    if (!sent.large.empty() || (takes && !small)) copies_.join(lane);
+    if (!sent.large.empty() || large) copies_.join(lane);
     lane.order();
   }
 

@@ -16,7 +16,8 @@ namespace {
 /// Of a rank whose config leaves run.threads to the machine, which a plan does not know.
 constexpr int64_t kAssumedThreads = 16;
 
-/// A rank beside others that send nothing.
+/// A rank beside others that send nothing. It does not add what comes, as those of one host with a GPU each
+/// do: what memory takes pieces elsewhere is counted.
 class SilentTransport : public Transport {
  public:
   SilentTransport(int rank, int size) : rank_(rank), size_(size) {}

@@ -15,8 +15,8 @@ run_one() {  # run_one BUILD SCRIPT_OR_TEST: leaves a log and one line `passed f
     ranks=${BASH_REMATCH[1]}
     command=(timeout -k 10 "${LIMIT:-300}" mpirun --oversubscribe --bind-to none -n "$ranks" "$program")
   fi
-  # Open MPI's launchers of a user share a folder that the last one removes: one in 140 of those that begin as it goes finds
-  # it neither there nor to be made.
+  # Open MPI's launchers of a user share a folder that the last of them removes; one that begins just then fails ("mkdir:
+  # File exists", some 7 of 1000).
   session=$(mktemp -d /tmp/temper-test.XXXXXX)
   trap 'rm -rf "$session"' EXIT
   OMPI_MCA_orte_tmpdir_base=$session "${command[@]}" > "$log" 2>&1

@@ -1,7 +1,8 @@
 #pragma once
 // Collectives on device memory against the same ones on host memory: the same bits at odd sizes. Ranks that
 // share a GPU: through pinned host memory (collectives_mpi3_test); with a GPU each: by peer memory
-// (collectives_mpi2_test; peers_mpi4_test on fewer GPUs, too), and by NCCL to other hosts (hosts_mpi3_test).
+// (collectives_mpi2_test; peers_mpi4_test on fewer GPUs, too), and by NCCL to other hosts (hosts_mpi2_test,
+// hosts_mpi3_test).
 
 #include <cstring>
 

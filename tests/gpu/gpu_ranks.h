@@ -1,9 +1,12 @@
 #pragma once
 // Several ranks with a GPU each. Where there are fewer GPUs, ranks share them and say by NCCL_HOSTID that
-// they are on hosts of so many GPUs, between which NCCL goes over sockets. Exchanges take milliseconds so:
-// for bits and for ends of jobs, not for speed.
+// they are on hosts of so many GPUs, between which NCCL goes over sockets; a test of several hosts says how
+// many ranks each has, so that a machine of many GPUs does not make it one of a single host. Exchanges take
+// milliseconds so: for bits and for ends of jobs, not for speed.
 
+#include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <vector>
 
 #include "src/core/device.h"
@@ -15,8 +18,11 @@ namespace temper {
 inline constexpr std::pair<const char*, const char*> kAloneOnItsHost[] = {{"NCCL_SOCKET_IFNAME", "lo"},
                                                                           {"NCCL_MNNVL_ENABLE", "0"}};
 
-/// Before MPI and NCCL start. False: there is no GPU.
-inline bool select_gpu_of_rank() {
+inline constexpr int kAllOnOneHost = std::numeric_limits<int>::max();
+
+/// Before MPI and NCCL start. A host has at most `per_host` ranks, and no more than there are GPUs. False:
+/// there is no GPU.
+inline bool select_gpu_of_rank(int per_host = kAllOnOneHost) {
   const std::vector<int> gpus = device::find_gpus().gpus;
   if (gpus.empty()) return false;
   const auto number = [](const char* name, int without) {
@@ -24,8 +30,9 @@ inline bool select_gpu_of_rank() {
     return value != nullptr ? std::atoi(value) : without;
   };
   const int own = number("OMPI_COMM_WORLD_RANK", 0), count = static_cast<int>(gpus.size());
-  if (count < number("OMPI_COMM_WORLD_SIZE", 1)) {
-    ::setenv("NCCL_HOSTID", fmt::format("host-{}", own / count).c_str(), 1);
+  const int of_host = std::min(count, per_host);
+  if (of_host < number("OMPI_COMM_WORLD_SIZE", 1)) {
+    ::setenv("NCCL_HOSTID", fmt::format("host-{}", own / of_host).c_str(), 1);
     for (const auto& [name, value] : kAloneOnItsHost) ::setenv(name, value, 1);
   }
   device::select_gpu(gpus[static_cast<size_t>(own % count)]);
@@ -43,14 +50,14 @@ inline bool select_own_gpu_or_first() {
 }
 
 /// What then carries tensors between all ranks.
-inline const char* carrier_of_all() {
-  const auto gpus = std::ssize(device::find_gpus().gpus);
-  return gpus >= test_world->size() ? "peer memory" : gpus > 1 ? "peer memory and NCCL" : "NCCL";
+inline const char* carrier_of_all(int per_host = kAllOnOneHost) {
+  const int of_host = std::min(static_cast<int>(device::find_gpus().gpus.size()), per_host);
+  return of_host >= test_world->size() ? "peer memory" : of_host > 1 ? "peer memory and NCCL" : "NCCL";
 }
 
 /// The main of X_mpiN_test.cpp.
-inline int run_tests_on_gpus(int argc, char** argv, int num_ranks) {
-  return select_gpu_of_rank() ? run_tests_on_ranks(argc, argv, num_ranks) : 1;
+inline int run_tests_on_gpus(int argc, char** argv, int num_ranks, int per_host = kAllOnOneHost) {
+  return select_gpu_of_rank(per_host) ? run_tests_on_ranks(argc, argv, num_ranks) : 1;
 }
 
 }  // namespace temper

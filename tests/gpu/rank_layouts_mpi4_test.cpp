@@ -25,4 +25,4 @@ TEST_F(TrainedLayouts, OverHosts) { expect_like_one_rank(kOverHosts); }
 
 temper::Device temper::device_of_layouts() { return temper::Device::cuda; }
 
-int main(int argc, char** argv) { return temper::run_tests_on_gpus(argc, argv, 4); }
+int main(int argc, char** argv) { return temper::run_tests_on_gpus(argc, argv, 4, /*per_host=*/2); }

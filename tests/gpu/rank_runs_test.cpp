@@ -1,7 +1,7 @@
 // Whole runs whose tensors go from GPU to GPU, through the program: they have the bits of runs that go by way
 // of host memory, a stop inside of an update loses nothing, and a rank that is killed or stands still ends
-// the job by name, also while the GPUs of others wait for it. Ranks have a GPU each; where they share one,
-// NCCL carries (tests/gpu/gpu_ranks.h).
+// the job by name, also while the GPUs of others wait for it. Ranks have a GPU each, by peer memory and by
+// NCCL; where they share one, NCCL carries (tests/gpu/gpu_ranks.h).
 
 #include "src/core/device.h"
 #include "tests/gpu/gpu_ranks.h"
@@ -37,6 +37,12 @@ struct Layout {
   bool weights_move = false;  // to ranks that read the GPU memory of others
 };
 
+/// Of tensors between GPUs: in names of runs, in words of the program.
+struct Carrier {
+  const char *name, *words;
+};
+constexpr Carrier kPeers{"peers", "by peer memory"}, kNccl{"nccl", "by NCCL"};
+
 class RankRuns : public GpuRunFixture {
  protected:
   void SetUp() override {
@@ -56,10 +62,17 @@ class RankRuns : public GpuRunFixture {
     return program_.mpirun(l.ranks, fmt::format("train run.toml run.name={} cluster.shared_gpus=allow {} {}",
                                                 name, l.keys, more));
   }
-  /// The same by peer memory, on a GPU that they share by NCCL.
-  std::string command(const Layout& l, const std::string& name, const std::string& more = "") const {
+  std::vector<Carrier> carriers(const Layout& l) const {
+    if (gpus_ < l.ranks) return {kNccl};
+    return {kPeers, kNccl};
+  }
+  std::string command(const Carrier& by, const Layout& l, const std::string& name,
+                      const std::string& more = "") const {
     std::string line = start(l, name, more);
-    if (gpus_ < l.ranks) line.insert(line.find(program_.temper()), alone_on_their_hosts());
+    if (gpus_ < l.ranks)
+      line.insert(line.find(program_.temper()), alone_on_their_hosts());
+    else if (by.name == kNccl.name)
+      line = "env NCCL_P2P_DISABLE=1 " + line;
     return line;
   }
   void expect_same(const std::string& a, const std::string& b) const {
@@ -91,14 +104,16 @@ TEST_P(RankLayouts, HaveTheBitsOfHostMemory) {
   const Layout& l = GetParam();
   ASSERT_EQ(program_.shell("CUDA_VISIBLE_DEVICES=0 " + start(l, "staged")), 0) << output();
   EXPECT_TRUE(says("by way of host memory")) << output();
-  ASSERT_EQ(program_.shell(command(l, "direct")), 0) << output();
-  EXPECT_TRUE(says(gpus_ < l.ranks ? "by NCCL" : "by peer memory") && !says("by way of host memory"))
-      << output();
-  EXPECT_EQ(says("weights read out of this GPU's memory by "), l.weights_move) << output();
-  expect_same("direct", "staged");
-  copy_until("direct", "on", 2, kSteps);
-  ASSERT_EQ(program_.shell(command(l, "on")), 0) << output();
-  expect_same("on", "staged");
+  for (const Carrier& by : carriers(l)) {
+    const std::string direct = by.name, on = direct + "-on";
+    ASSERT_EQ(program_.shell(command(by, l, direct)), 0) << output();
+    EXPECT_TRUE(says(by.words) && !says("by way of host memory")) << output();
+    EXPECT_EQ(says("weights read out of this GPU's memory by "), l.weights_move) << output();
+    expect_same(direct, "staged");
+    copy_until(direct, on, 2, kSteps);
+    ASSERT_EQ(program_.shell(command(by, l, on)), 0) << output();
+    expect_same(on, "staged");
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Runs, RankLayouts, ::testing::ValuesIn(kLayouts),
@@ -112,12 +127,13 @@ TEST_F(RankRuns, AStopInAnUpdateLosesNothing) {
       "train.samples_per_update=12 train.max_tokens_per_microbatch=40 rollout.max_prompt_tokens=28",
       kMore);
   for (const Layout& l : {kLayouts[0], kLayouts[1], Layout{"dp2", 2, ""}}) {
+    const Carrier by = carriers(l).front();
     const std::string whole = std::string(l.name) + "-whole", stopped = std::string(l.name) + "-stopped";
-    ASSERT_EQ(program_.shell(command(l, whole, keys)), 0) << output();
+    ASSERT_EQ(program_.shell(command(by, l, whole, keys)), 0) << output();
     for (const int milliseconds : {1, 8, 15, 22})
-      stop_inside_of_a_step(command(l, stopped, keys), stopped, kMore, milliseconds,
+      stop_inside_of_a_step(command(by, l, stopped, keys), stopped, kMore, milliseconds,
                             [](Background& job) { return job.rank(1); });
-    ASSERT_EQ(program_.shell(command(l, stopped, keys)), 0) << output();
+    ASSERT_EQ(program_.shell(command(by, l, stopped, keys)), 0) << output();
     EXPECT_EQ(metrics(stopped), metrics(whole)) << l.name;
     EXPECT_TRUE(exported_weights(stopped, kMore) == exported_weights(whole, kMore)) << l.name;
   }
@@ -125,17 +141,20 @@ TEST_F(RankRuns, AStopInAnUpdateLosesNothing) {
 
 TEST_F(RankRuns, ARankThatIsKilledOrStoppedEndsTheJobByName) {
   for (const Layout& l : {kLayouts[0], Layout{"pp2", 2, "roles.trainer.pp=2"}})
-    for (const int signal : {SIGKILL, SIGSTOP}) {
-      const std::string name = fmt::format("{}-{}", l.name, signal);
-      Background job(program_, command(l, name, "run.steps=100000 cluster.watchdog_seconds=5"));
-      ASSERT_TRUE(job.until([&] { return steps_done(name) > 1; })) << output();
-      const pid_t process = job.rank(1);
-      ::kill(process, signal);
-      EXPECT_EQ(job.wait(), signal == SIGKILL ? 128 + SIGKILL : static_cast<int>(Exit::hang)) << output();
-      EXPECT_TRUE(exists(fmt::format("runs/{}/missing-rank.txt", name))) << output();
-      EXPECT_TRUE(says("where: rank 1, host ") && says(fmt::format("pid {}", process))) << output();
-      EXPECT_TRUE(says(signal == SIGKILL ? " died in " : "waits: rank 0, host ")) << output();
-    }
+    for (const Carrier& by : carriers(l))
+      for (const int signal : {SIGKILL, SIGSTOP}) {
+        const std::string name = fmt::format("{}-{}-{}", l.name, by.name, signal);
+        SCOPED_TRACE(name);
+        Background job(program_, command(by, l, name, "run.steps=100000 cluster.watchdog_seconds=5"));
+        ASSERT_TRUE(job.until([&] { return steps_done(name) > 1; })) << output();
+        EXPECT_TRUE(says(by.words)) << output();
+        const pid_t process = job.rank(1);
+        ::kill(process, signal);
+        EXPECT_EQ(job.wait(), signal == SIGKILL ? 128 + SIGKILL : static_cast<int>(Exit::hang)) << output();
+        EXPECT_TRUE(exists(fmt::format("runs/{}/missing-rank.txt", name))) << output();
+        EXPECT_TRUE(says("where: rank 1, host ") && says(fmt::format("pid {}", process))) << output();
+        EXPECT_TRUE(says(signal == SIGKILL ? " died in " : "waits: rank 0, host ")) << output();
+      }
 }
 
 }  // namespace

@@ -37,11 +37,12 @@ struct Layout {
   bool weights_move = false;  // to ranks that read the GPU memory of others
 };
 
-/// Of tensors between GPUs: in names of runs, in words of the program.
+/// Of tensors between GPUs: in names of runs, in words of the program; what has it taken where ranks have a
+/// GPU each.
 struct Carrier {
-  const char *name, *words;
+  const char *name, *words, *before;
 };
-constexpr Carrier kPeers{"peers", "by peer memory"}, kNccl{"nccl", "by NCCL"};
+constexpr Carrier kPeers{"peers", "by peer memory", ""}, kNccl{"nccl", "by NCCL", "env NCCL_P2P_DISABLE=1 "};
 
 class RankRuns : public GpuRunFixture {
  protected:
@@ -69,11 +70,8 @@ class RankRuns : public GpuRunFixture {
   std::string command(const Carrier& by, const Layout& l, const std::string& name,
                       const std::string& more = "") const {
     std::string line = start(l, name, more);
-    if (gpus_ < l.ranks)
-      line.insert(line.find(program_.temper()), alone_on_their_hosts());
-    else if (by.name == kNccl.name)
-      line = "env NCCL_P2P_DISABLE=1 " + line;
-    return line;
+    if (gpus_ >= l.ranks) return by.before + line;
+    return line.insert(line.find(program_.temper()), alone_on_their_hosts());
   }
   void expect_same(const std::string& a, const std::string& b) const {
     EXPECT_EQ(metrics(a), metrics(b)) << a << ", " << b;

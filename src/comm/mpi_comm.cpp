@@ -16,6 +16,7 @@
 #include "src/comm/mpi_wait.h"
 #include "src/comm/shared_memory.h"
 #include "src/core/process/progress.h"
+#include "src/core/process/stop_signal.h"
 
 namespace temper {
 
@@ -95,6 +96,14 @@ class MpiComm : public Comm {
   int rank_ = 0, size_ = 1;
 };
 
+/// A signal has to wait: a rank that dies while it connects to mpirun can leave that waiting for ever, or end
+/// it with a code of its own (PMIx 4.2).
+void start_mpi(int* argc, char*** argv) {
+  const HeldStopSignals held;
+  int provided = 0;
+  check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+}
+
 MPI_Comm ranks_of_host() {
   MPI_Comm host;
   check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host),
@@ -120,8 +129,7 @@ MpiSession::MpiSession(int* argc, char*** argv) {
   // Without a launcher Open MPI 4 starts a daemon beside this one process, which takes longer than the rest.
   if (!std::getenv("PMIX_RANK") && !std::getenv("OMPI_COMM_WORLD_RANK"))
     ::setenv("OMPI_MCA_ess_singleton_isolated", "1", /*overwrite=*/0);
-  int provided = 0;
-  check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+  start_mpi(argc, argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &size_);
   MPI_Comm host = ranks_of_host();

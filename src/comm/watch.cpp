@@ -1,7 +1,6 @@
 #include "src/comm/watch.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -28,6 +27,7 @@
 #include "src/core/process/host.h"
 #include "src/core/process/stop_signal.h"
 #include "src/core/stopwatch.h"
+#include "src/core/threads/quiet_thread.h"
 
 namespace temper {
 namespace {
@@ -35,13 +35,6 @@ namespace {
 constexpr double kLongestInterval = 0.25;  // between messages of a rank
 constexpr double kMostBetweenTicks = 0.5;
 constexpr int kTick = 20;  // milliseconds; a new phase is told at the next one
-
-/// Handlers run on the thread that works, which looks for what they set.
-void block_signals() {
-  sigset_t all;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
-}
 
 /// What the ranks tell each other once MPI is up.
 struct Meeting {
@@ -111,7 +104,7 @@ class Watch::Body {
  public:
   explicit Body(const Options& options)
       : options_(options), interval_(std::clamp(options.limit_seconds / 10, 0.01, kLongestInterval)) {
-    thread_ = std::thread([this] { run(); });
+    thread_ = quiet_thread([this] { run(); });
   }
   ~Body() {
     const bool failed = std::uncaught_exceptions() > 0;
@@ -145,7 +138,6 @@ class Watch::Body {
 
  private:
   void run() {
-    block_signals();
     const Stopwatch clock;
     double before = 0;
     for (bool last = false; !last;) {

@@ -121,6 +121,7 @@ TEST_F(SignalsAtAnyInstant, SaveOrSayThatThereIsNothingToSave) {
       sent += hit;
       if (const std::string defect = end_defect(run, code, signal.number, steps, reached); !defect.empty())
         return fmt::format("{}: {}", fault, defect);
+      if (job.was_stuck()) return fault + ": mpirun went on waiting";
       if (code != 0 && since.seconds() > limit) return fault + ": too late";
       if (const std::string defect = committed_defect(run, steps); !defect.empty())
         return fmt::format("{}: {}", fault, defect);

@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 
+#include "src/core/stopwatch.h"
 #include "tests/support/background.h"
 #include "tests/support/run_fixture.h"
 #include "tests/support/same_run.h"
@@ -259,6 +260,28 @@ TEST_F(Signals, TheFirstStepOfAResumedRunIsCutToo) {
   EXPECT_TRUE(says("SIGTERM: saved step 1")) << output();
   EXPECT_NE(program_.read(checkpoint("resumed", 1) + "/manifest.json").find("open/step-000002"),
             std::string::npos);
+}
+
+/// mpirun may never end when a rank dies while it connects. The other rank stands still before it gets there.
+TEST_F(Signals, WhileARankConnectsTheyWait) {
+  constexpr int kStarts = 20;  // a rank that is seen late has connected
+  bool held = false;
+  for (int i = 0; i < kStarts && !held; ++i) {
+    Background job(program_, program_.mpirun(2, train("run.name=connecting")));
+    const pid_t late = job.rank(0), rank = job.rank(1);
+    ::kill(late, SIGSTOP);
+    const Stopwatch since;
+    job.until([&] { return since.seconds() > 2 || (held = Background::blocked(rank, SIGHUP)); });
+    if (!held) continue;
+    ::kill(rank, SIGHUP);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    EXPECT_TRUE(Background::pending(rank, SIGHUP)) << output();
+    ::kill(late, SIGCONT);
+    EXPECT_EQ(job.wait(), 128 + SIGHUP) << output();
+    EXPECT_FALSE(job.was_stuck()) << output();
+    EXPECT_FALSE(exists("runs/connecting/checkpoints"));
+  }
+  EXPECT_TRUE(held) << "the signal is not blocked in any of " << kStarts << " starts";
 }
 
 /// The second signal does not wait for the first one's save.

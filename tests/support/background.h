@@ -99,6 +99,10 @@ class Background {
   static bool stands_still(pid_t process) { return state_and_parent(process).starts_with("T"); }
   /// True when the signal has arrived and waits to be handled: the process is stopped.
   static bool pending(pid_t process, int signal) { return in_mask(process, "ShdPnd:", signal); }
+  /// True while the process's first thread lets the signal wait.
+  static bool blocked(pid_t process, int signal) { return in_mask(process, "SigBlk:", signal); }
+  /// mpirun would have waited for ever with no rank left, and was ended here.
+  bool was_stuck() const { return code_of_ranks_ != 0; }
 
  private:
   static std::vector<pid_t> all_processes() {
@@ -138,9 +142,9 @@ class Background {
         return (std::stoull(line.substr(mask.size()), nullptr, 16) >> (signal - 1) & 1) != 0;
     return false;
   }
-  /// Some builds of PMIx lock themselves out in the server's end when a rank died while it connected: mpirun
-  /// then waits for ever with no rank left. After three seconds of that it is ended, and the code of the
-  /// first rank that failed by itself is its own, or the one that it has said where all are gone.
+  /// Some builds of PMIx lock themselves out in the server's end when a rank was killed while it connected:
+  /// mpirun then waits for ever with no rank left. After three seconds of that it is ended, and the code of
+  /// the first rank that failed by itself is its own, or the one that it has said where all are gone.
   void end_stuck_launcher() {
     const auto now = std::chrono::steady_clock::now();
     if (now < next_look_) return;

@@ -26,6 +26,15 @@ void on_signal(int signal) {
 
 }  // namespace
 
+HeldStopSignals::HeldStopSignals() {
+  sigset_t held;
+  sigemptyset(&held);
+  for (const StopSignal& s : kSignals) sigaddset(&held, s.number);
+  ::pthread_sigmask(SIG_BLOCK, &held, &before_);
+}
+
+HeldStopSignals::~HeldStopSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
 void install_stop_signals() {
   struct sigaction action {};
   action.sa_handler = on_signal;

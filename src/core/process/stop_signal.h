@@ -3,7 +3,21 @@
 // to save, and the second time, they end the process at once with 128 + their number. SIGPIPE is ignored: a
 // run goes on when nobody reads what it prints. The handler only sets a flag.
 
+#include <csignal>
+
 namespace temper {
+
+/// While one lives these signals wait, for this thread and for those that start meanwhile.
+class HeldStopSignals {
+ public:
+  HeldStopSignals();
+  ~HeldStopSignals();
+  HeldStopSignals(const HeldStopSignals&) = delete;
+  HeldStopSignals& operator=(const HeldStopSignals&) = delete;
+
+ private:
+  sigset_t before_;
+};
 
 /// Until signals_ask() any of them ends the process. Again after MPI started, which may bring its own.
 void install_stop_signals();

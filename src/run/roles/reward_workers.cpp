@@ -7,6 +7,7 @@
 #include "src/core/check.h"
 #include "src/core/process/progress.h"
 #include "src/core/stopwatch.h"
+#include "src/core/threads/quiet_thread.h"
 
 namespace temper {
 
@@ -23,7 +24,7 @@ RewardWorkers::RewardWorkers(const RewardSet& rewards)
 
 RewardWorkers::RewardWorkers(const RewardSet& rewards, int num_threads) : rewards_(rewards) {
   CHECK(num_threads > 0, "{} reward threads", num_threads);
-  for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this] { work(); });
+  for (int i = 0; i < num_threads; ++i) threads_.push_back(quiet_thread([this] { work(); }));
 }
 
 RewardWorkers::~RewardWorkers() {

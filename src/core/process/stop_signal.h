@@ -1,7 +1,8 @@
 #pragma once
 // SIGTERM, SIGINT, SIGUSR1 and SIGHUP ask a run to save and leave with exit code 75. Before there is anything
-// to save, and the second time, they end the process at once with 128 + their number. SIGPIPE is ignored: a
-// run goes on when nobody reads what it prints. The handler only sets a flag.
+// to save, and the second time, they end the process at once with 128 + their number, but while MPI starts
+// right after that. SIGPIPE is ignored: a run goes on when nobody reads what it prints. The handler only sets
+// a flag.
 
 #include <csignal>
 

@@ -262,6 +262,19 @@ TEST_F(Signals, TheFirstStepOfAResumedRunIsCutToo) {
             std::string::npos);
 }
 
+TEST_F(Signals, UnderNohupAHangupIsIgnored) {
+  const auto reaches = [&](Background& job, int64_t step) {
+    return job.until([&] { return steps_done("alone") >= step; });
+  };
+  Background job(program_, "nohup " + program_.temper() + " " + train("run.steps=1000000 run.name=alone"));
+  ASSERT_TRUE(reaches(job, 1)) << output();
+  ::kill(job.pid(), SIGHUP);
+  EXPECT_TRUE(reaches(job, steps_done("alone") + 3)) << output();
+  ::kill(job.pid(), SIGTERM);
+  EXPECT_EQ(job.wait(), kRetry) << output();
+  EXPECT_TRUE(says("SIGTERM: saved step")) << output();
+}
+
 /// mpirun may never end when a rank dies while it connects. The other rank stands still before it gets there.
 TEST_F(Signals, WhileARankConnectsTheyWait) {
   constexpr int kStarts = 20;  // a rank that is seen late has connected

@@ -31,6 +31,7 @@ class Background {
     pid_ = ::fork();
     if (pid_ != 0) return;
     ::setpgid(0, 0);
+    for (const int signal : {SIGINT, SIGHUP}) ::signal(signal, SIG_DFL);  // the tests may run under nohup
     ::execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
     ::_exit(127);
   }

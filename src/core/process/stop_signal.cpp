@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <csignal>
 
@@ -14,6 +15,7 @@ struct StopSignal {
 };
 constexpr StopSignal kSignals[] = {
     {SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}, {SIGUSR1, "SIGUSR1"}, {SIGHUP, "SIGHUP"}};
+constexpr std::array kHeld{SIGTERM, SIGINT, SIGUSR1, SIGHUP, SIGPIPE};
 
 // A signal handler can reach nothing else. Two threads may handle two signals at the same time.
 std::atomic<int> requested = 0;  // the signal's number
@@ -24,23 +26,37 @@ void on_signal(int signal) {
   if (requested.exchange(signal) != 0 || !asks) ::_exit(128 + signal);
 }
 
+struct sigaction action_of(int signal) {
+  struct sigaction action {};
+  ::sigaction(signal, nullptr, &action);
+  return action;
+}
+
 }  // namespace
 
 HeldStopSignals::HeldStopSignals() {
   sigset_t held;
   sigemptyset(&held);
-  for (const StopSignal& s : kSignals) sigaddset(&held, s.number);
-  ::pthread_sigmask(SIG_BLOCK, &held, &before_);
+  for (size_t i = 0; i < actions_.size(); ++i) {
+    sigaddset(&held, kHeld[i]);
+    actions_[i] = action_of(kHeld[i]);
+  }
+  ::pthread_sigmask(SIG_BLOCK, &held, &mask_);
 }
 
-HeldStopSignals::~HeldStopSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+HeldStopSignals::~HeldStopSignals() {
+  for (size_t i = 0; i < actions_.size(); ++i) ::sigaction(kHeld[i], &actions_[i], nullptr);
+  ::pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
+}
 
 void install_stop_signals() {
   struct sigaction action {};
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
-  for (const StopSignal& s : kSignals) ::sigaction(s.number, &action, nullptr);
+  const bool hangs_up = action_of(SIGHUP).sa_handler != SIG_IGN;
+  for (const StopSignal& s : kSignals)
+    if (s.number != SIGHUP || hangs_up) ::sigaction(s.number, &action, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
 }
 

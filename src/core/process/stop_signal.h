@@ -1,14 +1,16 @@
 #pragma once
 // SIGTERM, SIGINT, SIGUSR1 and SIGHUP ask a run to save and leave with exit code 75. Before there is anything
 // to save, and the second time, they end the process at once with 128 + their number, but while MPI starts
-// right after that. SIGPIPE is ignored: a run goes on when nobody reads what it prints. The handler only sets
-// a flag.
+// right after that. A SIGHUP that is ignored when the process starts (nohup) stays so. SIGPIPE is ignored: a
+// run goes on when nobody reads what it prints. The handler only sets a flag.
 
+#include <array>
 #include <csignal>
 
 namespace temper {
 
-/// While one lives these signals wait, for this thread and for those that start meanwhile.
+/// While one lives these signals wait, for this thread and for those that start meanwhile. Handlers that are
+/// installed meanwhile are gone afterwards.
 class HeldStopSignals {
  public:
   HeldStopSignals();
@@ -17,10 +19,11 @@ class HeldStopSignals {
   HeldStopSignals& operator=(const HeldStopSignals&) = delete;
 
  private:
-  sigset_t before_;
+  sigset_t mask_;
+  std::array<struct sigaction, 5> actions_;
 };
 
-/// Until signals_ask() any of them ends the process. Again after MPI started, which may bring its own.
+/// Until signals_ask() any of them ends the process.
 void install_stop_signals();
 /// From here on the first one asks.
 void signals_ask();

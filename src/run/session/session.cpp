@@ -54,10 +54,10 @@ bool run_steps(RunRank& rank) {
 }  // namespace
 
 int run_session(const RunTask& task, const MpiSession& mpi, std::span<const RoleRow> table) {
-  install_stop_signals();
   RunRank rank(task, mpi, table);
   bool stopped = false;
   signals_ask();
+  rank.world->barrier("start of the run");  // no step before a signal to any rank saves it
   if (rank.roles.empty()) {
     stopped = wait_for_end(rank);
   } else {

@@ -183,6 +183,7 @@ bench: deps
 # Needs several GPUs, GPUS of them.
 GPUS ?= 2
 bench-ranks: deps
+	@tools/bench_ranks.sh $(B) $(GPUS) check
 	@$(MAKE) --no-print-directory build/temper $(B)/tests/gpu/link_bench $(B)/tests/gpu/weights_bench $(B)/tests/gpu/train_bench
 	@tools/bench_ranks.sh $(B) $(GPUS)
 # What the README's commands name lies below share/temper, the program as build/temper.

@@ -2,7 +2,7 @@
 # `make bench-ranks` on a machine with several GPUs: what carries tensors between them (tests/gpu/link_bench), new weights
 # for a rank that generates (weights_bench), whole updates in layouts beside the same on one GPU (train_bench). Prints
 # Markdown for tests/bench/RESULTS.md.
-# usage: tools/bench_ranks.sh BUILD_DIR GPUS
+# usage: tools/bench_ranks.sh BUILD_DIR GPUS [check]: with `check` only says whether there are so many
 set -eu
 cd "$(dirname "$0")/.."
 build=$1 gpus=$2
@@ -11,6 +11,7 @@ if [ "$here" -lt "$gpus" ] || [ "$gpus" -lt 2 ]; then
   echo "bench_ranks: GPUS=$gpus, and this machine has $here GPUs: name two or more that it has" >&2
   exit 2
 fi
+[ "${3:-}" != check ] || exit 0
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 ranks() { mpirun -n "$gpus" --oversubscribe --bind-to none "$@"; }
 echo "## $(date -u +%F), $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1), $gpus ranks"

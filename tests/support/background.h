@@ -12,6 +12,7 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <stdexcept>
 #include <thread>
 
 #include "tests/support/program.h"
@@ -87,7 +88,8 @@ class Background {
         found[std::stoi(rank)] = process;
     return found;
   }
-  /// The process of a rank, once mpirun has started it; -1 when the command ended before.
+  /// The process of a rank, once mpirun has started it. Throws where the command ended before: a signal to a
+  /// number that stands for none would go to every process of the machine.
   pid_t rank(int number) {
     pid_t found = -1;
     until([&] {
@@ -95,6 +97,7 @@ class Background {
       if (there.contains(number)) found = there.at(number);
       return found > 0;
     });
+    if (found < 0) throw std::runtime_error(fmt::format("no process of rank {}", number));
     return found;
   }
   static bool stands_still(pid_t process) { return state_and_parent(process).starts_with("T"); }

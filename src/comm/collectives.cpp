@@ -5,6 +5,18 @@
 #include "src/ops/elementwise.h"
 
 namespace temper {
+
+AxisBytes operator+(const AxisBytes& a, const AxisBytes& b) {
+  AxisBytes sum;
+  for (const AxisRow& row : kAxes) sum[row.axis] = a[row.axis] + b[row.axis];
+  return sum;
+}
+
+AxisBytes operator*(int64_t times, const AxisBytes& a) {
+  AxisBytes product;
+  for (const AxisRow& row : kAxes) product[row.axis] = times * a[row.axis];
+  return product;
+}
 namespace {
 
 /// Of the pieces that are added at once: on a GPU smaller ones cost more calls than they save memory.

@@ -4,28 +4,30 @@
 // ascending rank order, so that a sum is a pure function of its inputs and of the number of ranks, whatever
 // carries the bytes. Every call names what it is about, for the report of a wait over its limit.
 
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "src/comm/grid.h"
 #include "src/comm/transport.h"
 #include "src/core/ctx.h"
 #include "src/core/flat_range.h"
 
 namespace temper {
 
-/// Bytes that went over each axis of a role's ranks.
-struct AxisBytes {
-  int64_t tp = 0, cp = 0, dp = 0, pp = 0;  // dp: and cp, where gradients are summed over both
-  bool operator==(const AxisBytes&) const = default;
+/// Bytes that went over each axis of a role's ranks; where gradients are summed over several they count as
+/// dp's.
+struct AxisBytes : PerAxis<int64_t> {
+  AxisBytes() = default;
+  AxisBytes(std::initializer_list<std::pair<Axis, int64_t>> bytes) {
+    for (const auto& [axis, n] : bytes) (*this)[axis] = n;
+  }
 };
-inline AxisBytes operator+(const AxisBytes& a, const AxisBytes& b) {
-  return {a.tp + b.tp, a.cp + b.cp, a.dp + b.dp, a.pp + b.pp};
-}
-inline AxisBytes operator*(int64_t times, const AxisBytes& a) {
-  return {times * a.tp, times * a.cp, times * a.dp, times * a.pp};
-}
+AxisBytes operator+(const AxisBytes& a, const AxisBytes& b);
+AxisBytes operator*(int64_t times, const AxisBytes& a);
 inline AxisBytes operator-(const AxisBytes& a, const AxisBytes& b) { return a + -1 * b; }
 
 class Collectives {

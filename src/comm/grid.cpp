@@ -8,19 +8,44 @@ Grid::Grid(std::initializer_list<Along> along) : Grid() {
 
 int Grid::size(AxisSet axes) const {
   int ranks = 1;
-  for (const auto& [axis, name] : kAxes)
-    if (axes.has(axis)) ranks *= along(axis);
+  for (const AxisRow& row : kAxes)
+    if (axes.has(row.axis)) ranks *= along(row.axis);
   return ranks;
+}
+
+AxisSet Grid::wide(AxisSet axes) const {
+  AxisSet wide;
+  for (const AxisRow& row : kAxes)
+    if (axes.has(row.axis) && along(row.axis) > 1) wide = wide | row.axis;
+  return wide;
+}
+
+int Grid::number(const PerAxis<int>& place) const {
+  int number = 0, stride = 1;
+  for (const AxisRow& row : kAxes) {
+    number += place[row.axis] * stride;
+    stride *= along(row.axis);
+  }
+  return number;
+}
+
+int Grid::span(AxisSet axes) const {
+  int span = 1, stride = 1;
+  for (const AxisRow& row : kAxes) {
+    stride *= along(row.axis);
+    if (axes.has(row.axis)) span = stride;
+  }
+  return span;
 }
 
 int Grid::at(int number, AxisSet axes) const {
   int place = 0, stride = 1;
-  for (const auto& [axis, name] : kAxes) {
-    if (axes.has(axis)) {
-      place += number % along(axis) * stride;
-      stride *= along(axis);
+  for (const AxisRow& row : kAxes) {
+    if (axes.has(row.axis)) {
+      place += number % along(row.axis) * stride;
+      stride *= along(row.axis);
     }
-    number /= along(axis);
+    number /= along(row.axis);
   }
   return place;
 }

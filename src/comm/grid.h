@@ -16,9 +16,10 @@ enum class Axis : uint8_t { tp, cp, dp, pp };
 struct AxisRow {
   Axis axis;
   const char* name;
+  bool within_layers;  // ranks exchange in every layer: they belong on one node
 };
 inline constexpr AxisRow kAxes[] = {
-    {Axis::tp, "tp"}, {Axis::cp, "cp"}, {Axis::dp, "dp"}, {Axis::pp, "pp"}};
+    {Axis::tp, "tp", true}, {Axis::cp, "cp", true}, {Axis::dp, "dp", false}, {Axis::pp, "pp", false}};
 inline constexpr size_t kNumAxes = std::size(kAxes);
 
 /// Some of the axes.
@@ -46,7 +47,13 @@ inline constexpr AxisSet kModel = Axis::tp | Axis::pp;
 /// Ranks that have one whole model together, and the same tokens.
 inline constexpr AxisSet kTeam = kModel | Axis::cp;
 
-/// A number of a value for each axis.
+/// Groups that exchange tensors. Each has links of its own, also where two have the same ranks: what goes
+/// over one may be under way while another one is used.
+inline constexpr AxisSet kTensorGroups[] = {Axis::tp, Axis::cp, kReplicas, Axis::pp};
+/// Groups that agree on what they do.
+inline constexpr AxisSet kControlGroups[] = {Axis::dp, Axis::pp, kModel, kTeam, AxisSet::all()};
+
+/// A value for each axis.
 template <class Value>
 struct PerAxis {
   std::array<Value, kNumAxes> of{};
@@ -68,12 +75,18 @@ class Grid {
 
   int along(Axis axis) const { return along_[axis]; }
   void set(Axis axis, int ranks) { along_[axis] = ranks; }
+  /// Those of these axes along which there is more than one rank.
+  AxisSet wide(AxisSet axes) const;
   /// The ranks of a group over these axes.
   int size(AxisSet axes = AxisSet::all()) const;
   /// The place of a number in its group over these axes.
   int at(int number, AxisSet axes) const;
   /// Which of the groups over these axes a number is in: 0 to size(axes.others()) - 1.
   int group_of(int number, AxisSet axes) const { return at(number, axes.others()); }
+  /// The number with this place along each axis.
+  int number(const PerAxis<int>& place) const;
+  /// How far apart the numbers of a group can be, the first and the last one counted.
+  int span(AxisSet axes) const;
   /// The numbers that differ from this one along these axes alone, itself among them, ascending.
   std::vector<int> group(int number, AxisSet axes) const;
   bool operator==(const Grid&) const = default;

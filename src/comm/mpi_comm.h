@@ -37,7 +37,7 @@ class MpiSession {
   std::unique_ptr<Comm> make_comm_of_host(double wait_limit_seconds) const;
   /// Those of the ranks that call with the same color (not negative; others get null), by ascending key;
   /// every rank of the world calls it. `axis` is what the ranks are along, for reports.
-  std::unique_ptr<Collectives> make_collectives(int color, int key, Device device, const char* axis,
+  std::unique_ptr<Collectives> make_collectives(int color, int key, Device device, const std::string& axis,
                                                 double wait_limit_seconds) const;
   /// Every rank of the world calls it.
   std::unique_ptr<Mailbox> make_mailbox(double wait_limit_seconds) const;

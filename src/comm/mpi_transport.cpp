@@ -34,7 +34,7 @@ constexpr int64_t kAtOnceBytes = int64_t{1} << 30, kStepBytes = int64_t{64} << 2
 /// Parcels of host memory, straight from and to where they lie.
 class HostTransport : public Transport {
  public:
-  HostTransport(MPI_Comm comm, const char* axis, double limit_seconds)
+  HostTransport(MPI_Comm comm, const std::string& axis, double limit_seconds)
       : comm_(comm), axis_(axis), limit_seconds_(limit_seconds) {
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(comm_, &rank_);
@@ -71,7 +71,7 @@ class HostTransport : public Transport {
   }
 
   MPI_Comm comm_;
-  const char* axis_;
+  std::string axis_;
   double limit_seconds_;
   int rank_ = 0, size_ = 1;
 };
@@ -172,7 +172,7 @@ class StagedTransport : public Transport {
   int64_t piece_;
 };
 
-std::unique_ptr<Transport> gpu_transport(MPI_Comm comm, const char* axis, double limit_seconds) {
+std::unique_ptr<Transport> gpu_transport(MPI_Comm comm, const std::string& axis, double limit_seconds) {
   auto host = std::make_unique<HostTransport>(comm, axis, limit_seconds);
   MPI_Comm copy = MPI_COMM_NULL;
   note_wait("MPI_Comm_dup", axis);
@@ -185,7 +185,8 @@ std::unique_ptr<Transport> gpu_transport(MPI_Comm comm, const char* axis, double
 
 }  // namespace
 
-std::unique_ptr<Collectives> MpiSession::make_collectives(int color, int key, Device device, const char* axis,
+std::unique_ptr<Collectives> MpiSession::make_collectives(int color, int key, Device device,
+                                                          const std::string& axis,
                                                           double wait_limit_seconds) const {
   note_wait("MPI_Comm_split", "all ranks");
   MPI_Comm comm = MPI_COMM_NULL;

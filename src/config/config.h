@@ -11,6 +11,7 @@
 
 #include "src/config/algorithm_config.h"
 #include "src/config/reward_config.h"
+#include "src/config/roles.h"
 #include "src/core/json.h"
 
 namespace temper {
@@ -117,25 +118,6 @@ struct DataConfig {
   Json chat_arguments = Json::object();
   bool shuffle = true;
   std::string overlong = "error";
-};
-
-struct RoleConfig {
-  std::string ranks = "all";
-  int64_t tp = 1, cp = 1, pp = 1;     // of the trainer
-  int64_t vpp = 1;                    // of the trainer
-  int64_t zero = 1;                   // of the trainer
-  std::vector<int64_t> stage_layers;  // of the trainer, part by part; empty: balanced
-};
-
-struct RolesConfig {
-  RoleConfig trainer;
-  std::optional<RoleConfig> rollout, reference;     // absent: as trainer
-  std::optional<int64_t> rollout_tp, reference_tp;  // keys roles.rollout.tp, roles.reference.tp
-  std::optional<int64_t> rollout_pp, reference_pp;  // keys roles.rollout.pp, roles.reference.pp
-  std::optional<int64_t> reference_cp;              // key roles.reference.cp
-  std::optional<int64_t> reference_vpp;             // key roles.reference.vpp
-  std::optional<int64_t> reference_zero;            // key roles.reference.zero
-  std::optional<bool> reference_offload;            // key roles.reference.offload
 };
 
 struct ClusterConfig {

@@ -38,8 +38,8 @@ struct KeySpec {
 
 using FieldTarget = std::variant<std::string*, bool*, int64_t*, uint64_t*, double*, std::optional<bool>*,
                                  std::optional<int64_t>*, std::optional<double>*, std::optional<std::string>*,
-                                 std::optional<RoleConfig>*, std::vector<std::string>*, std::vector<int64_t>*,
-                                 std::vector<double>*, std::map<int64_t, double>*, std::vector<DataSource>*,
+                                 std::vector<std::string>*, std::vector<int64_t>*, std::vector<double>*,
+                                 std::map<int64_t, double>*, std::vector<DataSource>*,
                                  std::vector<RewardFunctionConfig>*, Json*>;
 
 struct Field {

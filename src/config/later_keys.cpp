@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/config/roles.h"
 #include "src/core/check.h"
 
 namespace temper {
@@ -14,14 +15,16 @@ std::vector<LaterKey> later_keys() {
       {"roles.reward", {}, "reward models"},
       {"moe", {}, "mixture-of-experts models"},
   };
-  for (const char* role : {"trainer", "rollout", "reference"}) {
-    const std::string prefix = std::string("roles.") + role + ".";
-    for (const char* axis : {"vpp", "cp", "ep", "etp"})
-      if (const std::string key = prefix + axis; key != "roles.trainer.cp" && key != "roles.reference.cp" &&
-                                                 key != "roles.trainer.vpp" && key != "roles.reference.vpp")
-        keys.push_back({key, {1}, "splitting a model over ranks in this way"});
-    if (prefix == "roles.rollout.")
-      keys.push_back({prefix + "zero", {1}, "sharding weights over the ranks of this role"});
+  for (const RoleTraits& role : built_in_role_traits()) {
+    const auto later = [&](const char* key, const char* feature) {
+      keys.push_back({fmt::format("roles.{}.{}", role.name, key), {1}, feature});
+    };
+    const char* const splits = "splitting a model over ranks in this way";
+    if (!role.keys.has(RoleKey::vpp)) later("vpp", splits);
+    if (!role.keys.has(RoleKey::cp)) later("cp", splits);
+    later("ep", splits);
+    later("etp", splits);
+    if (!role.keys.has(RoleKey::zero)) later("zero", "sharding weights over the ranks of this role");
   }
   for (const char* key : {"min_new_tokens", "repetition_penalty", "presence_penalty", "frequency_penalty",
                           "logit_bias", "stop", "stop_token_ids", "ignore_eos", "max_prompt_tokens"})

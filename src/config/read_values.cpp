@@ -152,7 +152,6 @@ class Reader {
     return {};
   }
   Failed operator()(std::optional<std::string>* out) const { return text(node_, out->emplace()); }
-  Failed operator()(std::optional<RoleConfig>* out) const { return text(node_, out->emplace().ranks); }
 
   Failed operator()(std::vector<std::string>* out) const {
     return list<std::string>(out,

@@ -36,5 +36,7 @@ class Section {
 void algorithm_fields(AlgorithmConfig& c, Section f);
 void train_fields(TrainConfig& c, Section f);
 void optimizer_fields(OptimizerConfig& c, Section f);
+/// The sections of all roles: role_fields.cpp.
+void roles_fields(RolesConfig& c, std::vector<Field>& fields);
 
 }  // namespace temper

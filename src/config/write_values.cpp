@@ -41,9 +41,6 @@ struct ToJson {
     if (!*value) return absent();
     return spec.format == Format::duration ? Json(format_duration(**value)) : Json(**value);
   }
-  Json operator()(const std::optional<RoleConfig>* value) const {
-    return *value ? Json((*value)->ranks) : absent();
-  }
   Json operator()(const std::map<int64_t, double>* value) const {
     Json object = Json::object();
     for (const auto& [id, number] : *value) object[fmt::format("{}", id)] = number;
@@ -63,7 +60,6 @@ struct TypeText {
   std::string operator()(const std::optional<T>*) const {
     return (*this)(static_cast<const T*>(nullptr));
   }
-  std::string operator()(const RoleConfig*) const { return "string"; }
   std::string operator()(const std::vector<std::string>*) const { return "list of strings"; }
   std::string operator()(const std::vector<int64_t>*) const { return "list of integers"; }
   std::string operator()(const std::vector<double>*) const { return "list of numbers"; }

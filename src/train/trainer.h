@@ -75,7 +75,10 @@ class Trainer {
   AxisBytes bytes_sent() const {
     const Splits& splits = model_.splits();
     const auto by = [](const Collectives* axis) { return axis ? axis->bytes_sent() : 0; };
-    return {by(splits.tp), by(splits.cp), dp_.bytes_sent(), pipeline_.bytes_sent()};
+    return {{Axis::tp, by(splits.tp)},
+            {Axis::cp, by(splits.cp)},
+            {Axis::dp, dp_.bytes_sent()},
+            {Axis::pp, pipeline_.bytes_sent()}};
   }
   /// A micro-batch between its forward and its backward by a part of the model.
   struct Slot {

@@ -33,7 +33,7 @@ TEST(Config, MinimalHasTheDefaultsOfTheContract) {
   EXPECT_EQ(c.data.train.at(0).path, "data/a.jsonl");
   EXPECT_EQ(c.data.train.at(0).weight, 1.0);
   EXPECT_EQ(c.reward.functions.at(0).name, "exact");
-  EXPECT_FALSE(c.roles.rollout);
+  EXPECT_FALSE(c.roles.of("rollout").ranks);
 }
 
 TEST(Config, OriginsNameFileLineCommandLineAndDefault) {

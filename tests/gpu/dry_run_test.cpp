@@ -49,11 +49,12 @@ TEST(GpuDryRun, CountsWhatAStepTakes) {
       ASSERT_TRUE(result.errors.empty()) << result.errors[0].message;
       SCOPED_TRACE(fmt::format("heads of {}, recompute {}", model.head_dim, recompute));
       const RunPlan& plan = result.plan;
-      const auto counted = microbatch_memory(plan, model, config),
-                 trained = microbatch_memory(plan, model, config, 0, Device::cuda);
+      const RoleStage trainer{plan.trainer()};
+      const auto counted = microbatch_memory(plan, model, config, trainer),
+                 trained = microbatch_memory(plan, model, config, trainer, Device::cuda);
       for (size_t kind = 0; kind < trained.size(); ++kind)
         expect_near("train", counted[kind].memory, trained[kind].memory);
-      const RoleStage reference{RoleKind::reference}, rollout{RoleKind::rollout};
+      const RoleStage reference{*plan.role("reference")}, rollout{*plan.generator()};
       expect_near("reference", logprob_memory(plan, model, config, reference),
                   logprob_memory(plan, model, config, reference, Device::cuda));
       expect_near("generate", generate_memory(plan, model, config, rollout),

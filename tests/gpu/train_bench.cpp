@@ -18,6 +18,7 @@
 #include "src/rl/registry.h"
 #include "src/train/trainer.h"
 #include "tests/gpu/gpu_ranks.h"
+#include "tests/support/grid_shape.h"
 #include "tests/support/normal_block.h"
 #include "tests/support/random.h"
 
@@ -55,10 +56,10 @@ ModelConfig config_of(const Shape& s) {
 }
 
 struct Layout {
-  MeshShape mesh;
+  GridShape mesh;
   int vpp = 1, zero = 1;
 
-  int ranks() const { return mesh.tp * mesh.cp * mesh.dp * mesh.pp; }
+  int ranks() const { return mesh.ranks(); }
   std::string text() const {
     if (ranks() == 1) return "";
     return fmt::format(", tp {} cp {} dp {} pp {} vpp {} zero {}", mesh.tp, mesh.cp, mesh.dp, mesh.pp, vpp,
@@ -114,14 +115,14 @@ void bench_host_work(Ctx& c, Model& model, std::span<const Trajectory* const> al
 
 ModelOptions options_of(const ModelConfig& config, const Layout& layout, Mesh& mesh) {
   ModelOptions options{DType::bf16, kSequence + 1, /*with_gradients=*/true, Device::cuda};
-  if (layout.mesh.tp > 1) options.splits.tp = &mesh.on(Axis::tp);
-  if (layout.mesh.cp > 1) options.splits.cp = &mesh.on(Axis::cp);
+  if (layout.mesh.tp > 1) options.splits.tp = &mesh.tensors(Axis::tp);
+  if (layout.mesh.cp > 1) options.splits.cp = &mesh.tensors(Axis::cp);
   if (layout.mesh.pp > 1)
     options.layers = parts_of_stages(balanced_stages(config, layout.mesh.pp * layout.vpp),
                                      layout.mesh.pp)[static_cast<size_t>(mesh.control(Axis::pp).rank())];
   if (layout.zero > 1)
-    options.unit_shards = {mesh.replicas().rank(), mesh.replicas().size(), layout.zero > 2};
-  if (layout.zero > 2) options.splits.owners = &mesh.replicas();
+    options.unit_shards = {mesh.tensors(kReplicas).rank(), mesh.tensors(kReplicas).size(), layout.zero > 2};
+  if (layout.zero > 2) options.splits.owners = &mesh.tensors(kReplicas);
   return options;
 }
 
@@ -144,8 +145,9 @@ void bench(const MpiSession& mpi, const Shape& shape, const Layout& layout, int6
   if (std::strcmp(recompute, "selective") == 0) options.recompute.granularity = Recompute::selective;
   if (std::strcmp(recompute, "full") == 0) options.recompute.granularity = Recompute::full;
   const Pipeline pipeline =
-      layout.mesh.pp > 1 ? Pipeline(mesh.on(Axis::pp), mesh.control(Axis::pp)) : Pipeline();
-  Trainer trainer(gpu.ctx(), model, *comm, mesh.control(Axis::dp), mesh.replicas(), options, pipeline);
+      layout.mesh.pp > 1 ? Pipeline(mesh.tensors(Axis::pp), mesh.control(Axis::pp)) : Pipeline();
+  Trainer trainer(gpu.ctx(), model, *comm, mesh.control(Axis::dp), mesh.tensors(kReplicas), options,
+                  pipeline);
   AlgorithmConfig algorithm_config;
   algorithm_config.name = "sft";
   const std::unique_ptr<Algorithm> algorithm = make_algorithm(algorithm_config);

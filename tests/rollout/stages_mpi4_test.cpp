@@ -5,6 +5,7 @@
 #include "src/models/stages.h"
 #include "src/nn/init.h"
 #include "tests/rollout/engine_run.h"
+#include "tests/support/grid_shape.h"
 #include "tests/support/ranks.h"
 
 namespace temper {
@@ -22,16 +23,16 @@ class StagesOfAnEngine : public OnRanks {
   /// All four ranks: pp stages of tp neighbours.
   std::unique_ptr<Mesh> mesh_of(int tp, int pp) const {
     return std::make_unique<Mesh>(*test_world, std::vector<int>{0, 1, 2, 3},
-                                  MeshShape{.tp = tp, .dp = 4 / tp / pp, .pp = pp}, Device::cpu,
+                                  GridShape{.tp = tp, .dp = 4 / tp / pp, .pp = pp}, Device::cpu,
                                   kTestWaitLimit);
   }
   std::unique_ptr<Model> make(const ModelConfig& config, DType dtype, Mesh* mesh, int vpp = 1) const {
     ModelOptions options{dtype, kTinyContext};
     if (mesh) {
-      options.splits.tp = &mesh->on(Axis::tp);
-      const int pp = mesh->on(Axis::pp).size();
+      options.splits.tp = &mesh->tensors(Axis::tp);
+      const int pp = mesh->tensors(Axis::pp).size();
       options.layers = parts_of_stages(balanced_stages(config, pp * vpp),
-                                      pp)[static_cast<size_t>(mesh->on(Axis::pp).rank())];
+                                       pp)[static_cast<size_t>(mesh->tensors(Axis::pp).rank())];
     }
     auto model = std::make_unique<Model>(config, options);
     random_init(model->parameters(), config, 5);
@@ -48,7 +49,7 @@ class StagesOfAnEngine : public OnRanks {
                   const GenerateOptions& generate, const std::vector<Request>& of = requests()) {
     Lane lane;
     Engine engine(model, options, lane,
-                  mesh ? Pipeline(mesh->on(Axis::pp), mesh->control(Axis::pp)) : Pipeline());
+                  mesh ? Pipeline(mesh->tensors(Axis::pp), mesh->control(Axis::pp)) : Pipeline());
     return run(engine, of, generate);
   }
   static void expect_equal(const Output& got, const Output& want) {
@@ -136,7 +137,8 @@ TEST_F(StagesOfAnEngine, HoldKeysOfTheirLayers) {
   const std::unique_ptr<Model> model = make(config, DType::f32, mesh.get()),
                                whole = make(config, DType::f32, nullptr);
   Lane lane;
-  const Engine stage(*model, engine_options(), lane, Pipeline(mesh->on(Axis::pp), mesh->control(Axis::pp))),
+  const Engine stage(*model, engine_options(), lane,
+                     Pipeline(mesh->tensors(Axis::pp), mesh->control(Axis::pp))),
       all(*whole, engine_options(), lane);
   const int64_t layers = model->layers().end - model->layers().begin;
   EXPECT_EQ(stage.cache_bytes() * config.num_layers, all.cache_bytes() * layers);

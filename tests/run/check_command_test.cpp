@@ -164,7 +164,7 @@ TEST_F(Check, OffloadsWhatDoesNotFit) {
                                                     {less - 1, true, true}}) {
     const PlanResult result = plan_with(limit);
     EXPECT_TRUE(result.errors.empty()) << limit;
-    EXPECT_EQ(result.plan.reference_in_host, reference) << limit;
+    EXPECT_EQ(result.plan.role("reference")->in_host, reference) << limit;
     EXPECT_EQ(result.plan.optimizer_in_host, optimizer) << limit;
   }
   const PlanResult refused =

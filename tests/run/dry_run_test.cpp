@@ -42,12 +42,12 @@ void expect_same(const PhaseMemory& counted, const PhaseMemory& taken) {
 /// What each stage of each role takes.
 void compare_forward(const RunPlan& plan, const ModelConfig& model, const Config& config) {
   for (const RolePlan& role : plan.roles)
-    for (RoleStage of{role.kind}; of.stage < role.pp(); ++of.stage) {
-      SCOPED_TRACE(fmt::format("stage {} of {}", of.stage, role_name(role.kind)));
-      if (role.kind == (plan.needs_reference ? RoleKind::reference : RoleKind::trainer))
+    for (RoleStage of{role}; of.stage < role.pp(); ++of.stage) {
+      SCOPED_TRACE(fmt::format("stage {} of {}", of.stage, role.name()));
+      if (role.traits->scores() || (plan.num_scorers() == 0 && role.traits->trains()))
         expect_same(logprob_memory(plan, model, config, of),
                     logprob_memory(plan, model, config, of, Device::cpu));
-      if (role.kind == RoleKind::rollout)
+      if (role.traits->generates())
         expect_same(generate_memory(plan, model, config, of),
                     generate_memory(plan, model, config, of, Device::cpu));
     }
@@ -64,9 +64,9 @@ void compare(const std::string& text, const std::vector<std::string>& keys, int 
     const RunPlan& plan = result.plan;
     SCOPED_TRACE(
         fmt::format("{} layers, {} threads, {}", shape.layers, *config.run.threads, dtype_name(plan.dtype)));
-    for (int stage = 0; stage < plan.role(RoleKind::trainer)->pp(); ++stage) {
-      const auto counted = microbatch_memory(plan, model, config, stage),
-                 trained = microbatch_memory(plan, model, config, stage, Device::cpu);
+    for (RoleStage of{plan.trainer()}; of.stage < of.role.pp(); ++of.stage) {
+      const auto counted = microbatch_memory(plan, model, config, of),
+                 trained = microbatch_memory(plan, model, config, of, Device::cpu);
       for (size_t kind = 0; kind < trained.size(); ++kind) {
         EXPECT_GT(trained[kind].memory.activations, 0);
         expect_same(counted[kind].memory, trained[kind].memory);

@@ -115,7 +115,7 @@ TEST_F(ExchangeOnRanks, BytesOfWeightsMoveOnlyToRanksThatDoNotTrain) {
     const auto sources = static_cast<int>(p.ranks.trainer.size());
     device::HostWindows windows(Device::cpu);
     Backend backend(Device::cpu);
-    const WeightTransfer transfer(weights, {sources, 1}, {}, -1, windows);
+    const WeightTransfer transfer(weights, {Grid{{Axis::dp, sources}}}, {}, -1, windows);
     int64_t expected = 0;
     for (int source = 0; source < sources; ++source) {
       const auto bytes = static_cast<int64_t>(transfer.message(backend.ctx(), weights, source, 0).size());

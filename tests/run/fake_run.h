@@ -101,7 +101,8 @@ inline double fake_value(const Trajectory& t) {
 
 /// Weights go whole to every producer that does not train.
 inline WeightRoutes whole_copies(const RoleRanks& ranks) {
-  WeightRoutes routes{ranks.trainer, {static_cast<int>(ranks.trainer.size()), 1}, {}, ranks.generate_apart()};
+  const Grid grid{{Axis::dp, static_cast<int>(ranks.trainer.size())}};
+  WeightRoutes routes{ranks.trainer, {grid}, {}, ranks.generate_apart()};
   for (const int rank : ranks.producers)
     if (!ranks.trains(rank)) routes.receivers.push_back({rank, {}});
   return routes;

@@ -86,8 +86,8 @@ TEST(LayoutAdvice, SeveralKeysWhereNoneDoesAlone) {
 TEST(LayoutAdvice, GroupsOnSeveralNodesAndWhatTheySend) {
   const PlanResult result = plan_of(16, 141, {"roles.trainer.tp=4", "roles.rollout.tp=8"});
   ASSERT_TRUE(result.errors.empty()) << result.errors.front().message;
-  const std::vector<RoleTraffic> traffic{{RoleKind::rollout, {.tp = 3200 * kGiB}},
-                                         {RoleKind::trainer, {.tp = 1600 * kGiB}}};
+  const std::vector<RoleTraffic> traffic{{result.plan.role("rollout")->traits, {{Axis::tp, 3200 * kGiB}}},
+                                         {result.plan.trainer().traits, {{Axis::tp, 1600 * kGiB}}}};
   EXPECT_TRUE(node_warnings(result.plan, traffic, 8).empty());
   const std::vector<std::string> four = node_warnings(result.plan, traffic, 4);
   ASSERT_EQ(four.size(), 1u);
@@ -101,7 +101,8 @@ TEST(LayoutAdvice, GroupsOnSeveralNodesAndWhatTheySend) {
   // Ranks that share tokens are tp ranks apart.
   const PlanResult tokens = plan_of(16, 141, {"roles.trainer.tp=4", "roles.trainer.cp=2"});
   ASSERT_TRUE(tokens.errors.empty()) << tokens.errors.front().message;
-  const std::vector<RoleTraffic> sent{{RoleKind::trainer, {.tp = kGiB, .cp = 160 * kGiB}}};
+  const std::vector<RoleTraffic> sent{
+      {tokens.plan.trainer().traits, {{Axis::tp, kGiB}, {Axis::cp, 160 * kGiB}}}};
   EXPECT_TRUE(node_warnings(tokens.plan, sent, 8).empty());
   const std::vector<std::string> half = node_warnings(tokens.plan, sent, 4);
   ASSERT_EQ(half.size(), 1u);
@@ -125,7 +126,7 @@ TEST(LayoutMemory, OfTheStagesOfARollout) {
     EXPECT_TRUE(result.errors.empty());
     for (const MemoryRow& row : result.plan.memory)
       if (std::find(row.ranks.begin(), row.ranks.end(), rank) != row.ranks.end() && row.phase == "generate")
-        for (const auto& [key, bytes] : row.parts)
+        for (const auto& [key, bytes] : row.all_parts())
           if (key == name) return bytes;
     return int64_t{0};
   };
@@ -171,14 +172,14 @@ TEST(AxisTraffic, SumsOfGradientsAndNewWeights) {
   const int64_t layer = 4 * 128 * 256 + 3 * 128 * 256 + 2 * 128, ends = 2 * 512 * 128 + 128;
   for (const int dp : {2, 4}) {
     const AxisBytes bytes = sent("run.seed=1", dp, 3);
-    EXPECT_EQ(bytes, (AxisBytes{.dp = (dp - 1) * (ends + 3 * layer) * (4 + 4)})) << dp;
+    EXPECT_EQ(bytes, (AxisBytes{{Axis::dp, (dp - 1) * (ends + 3 * layer) * (4 + 4)}})) << dp;
   }
 }
 
 TEST(AxisTraffic, ActivationsAndTheirGradientsBetweenStages) {
   for (const int stages : {2, 3}) {
     const AxisBytes bytes = sent(fmt::format("roles.trainer.pp={}", stages), stages, 3);
-    EXPECT_EQ(bytes, (AxisBytes{.pp = 2 * (stages - 1) * kRows * 128 * 4})) << stages;
+    EXPECT_EQ(bytes, (AxisBytes{{Axis::pp, 2 * (stages - 1) * kRows * 128 * 4}})) << stages;
   }
 }
 
@@ -188,8 +189,8 @@ TEST(AxisTraffic, ActivationsBetweenStagesOfARollout) {
       const std::vector<RoleTraffic> roles =
           sent_by_roles(fmt::format("roles.rollout.pp={}", stages), stages, 3, item == 2);
       ASSERT_EQ(roles.size(), 2u);
-      EXPECT_EQ(roles.front().role, RoleKind::rollout);
-      EXPECT_EQ(roles.front().bytes, (AxisBytes{.pp = (stages - 1) * kRows * 128 * item})) << stages;
+      EXPECT_EQ(std::string(roles.front().role->name), "rollout");
+      EXPECT_EQ(roles.front().bytes, (AxisBytes{{Axis::pp, (stages - 1) * kRows * 128 * item}})) << stages;
     }
 }
 
@@ -206,9 +207,10 @@ TEST(AxisTraffic, CopiesAndPartialSumsOfALayer) {
           sent(layout, static_cast<int>(tp), 4, item == 2) - sent(layout, static_cast<int>(tp), 3, item == 2);
       const int64_t row = item * (6 * width + (heads + inner) / tp) + 4 * 2 * width,
                     weights = width * (heads + inner), norms = 2 * tp * width * 4;
-      EXPECT_EQ(layer,
-                (AxisBytes{.tp = (tp - 1) * (kRows * row + kMicrobatches * item * (weights + weights / tp) +
-                                             4 * weights / tp + norms)}))
+      EXPECT_EQ(
+          layer,
+          (AxisBytes{{Axis::tp, (tp - 1) * (kRows * row + kMicrobatches * item * (weights + weights / tp) +
+                                            4 * weights / tp + norms)}}))
           << tp << ", " << item;
     }
 }

@@ -68,30 +68,29 @@ TEST(LayoutRules, StagesOfOtherRoles) {
 
 /// Absent: as the trainer's, and then the same layers.
 TEST(LayoutRules, StagesThatComeFromTheTrainer) {
-  const auto stages_of = [](RoleKind kind, const std::vector<std::string>& keys) {
+  const auto stages_of = [](const char* name, const std::vector<std::string>& keys) {
     const PlanResult result = try_plan(load_text(kMinimalConfig, keys).config, 8, shape_of(6, 8, 4));
     EXPECT_TRUE(result.errors.empty());
     std::vector<int64_t> layers;
-    for (const LayerRange& s : result.plan.role(kind)->parts()) layers.push_back(s.end - s.begin);
+    for (const LayerRange& s : result.plan.role(name)->parts()) layers.push_back(s.end - s.begin);
     return layers;
   };
   using List = std::vector<int64_t>;
   const std::string pp2 = "roles.trainer.pp=2", uneven = "roles.trainer.stage_layers=[5,1]";
-  EXPECT_EQ(stages_of(RoleKind::rollout, {pp2}), (List{3, 3}));
-  EXPECT_EQ(stages_of(RoleKind::rollout, {pp2, uneven}), (List{5, 1}));
-  EXPECT_EQ(stages_of(RoleKind::rollout, {pp2, uneven, "roles.rollout.pp=2"}), (List{5, 1}));
-  EXPECT_EQ(stages_of(RoleKind::rollout, {pp2, uneven, "roles.rollout.pp=1"}), (List{6}));
-  EXPECT_EQ(stages_of(RoleKind::rollout, {pp2, uneven, "roles.rollout.pp=4"}), (List{2, 2, 1, 1}));
-  EXPECT_EQ(stages_of(RoleKind::rollout, {pp2, "roles.rollout.tp=8"}), (List{6}));
+  EXPECT_EQ(stages_of("rollout", {pp2}), (List{3, 3}));
+  EXPECT_EQ(stages_of("rollout", {pp2, uneven}), (List{5, 1}));
+  EXPECT_EQ(stages_of("rollout", {pp2, uneven, "roles.rollout.pp=2"}), (List{5, 1}));
+  EXPECT_EQ(stages_of("rollout", {pp2, uneven, "roles.rollout.pp=1"}), (List{6}));
+  EXPECT_EQ(stages_of("rollout", {pp2, uneven, "roles.rollout.pp=4"}), (List{2, 2, 1, 1}));
+  EXPECT_EQ(stages_of("rollout", {pp2, "roles.rollout.tp=8"}), (List{6}));
   const std::string kl = "algorithm.kl_coef=0.1", vpp2 = "roles.trainer.vpp=2",
                     parts = "roles.trainer.stage_layers=[3,1,1,1]";
-  EXPECT_EQ(stages_of(RoleKind::reference, {pp2, uneven, kl}), (List{5, 1}));
-  EXPECT_EQ(stages_of(RoleKind::reference, {pp2, vpp2, parts, kl}), (List{3, 1, 1, 1}));
-  EXPECT_EQ(stages_of(RoleKind::reference, {pp2, vpp2, parts, kl, "roles.reference.vpp=1"}), (List{4, 2}));
-  EXPECT_EQ(stages_of(RoleKind::reference, {pp2, vpp2, parts, kl, "roles.reference.pp=1"}), (List{6}));
-  EXPECT_EQ(stages_of(RoleKind::reference, {pp2, uneven, kl, "roles.reference.vpp=3"}),
-            (List{1, 1, 1, 1, 1, 1}));
-  EXPECT_EQ(stages_of(RoleKind::rollout, {pp2, vpp2, parts}), (List{4, 2}));
+  EXPECT_EQ(stages_of("reference", {pp2, uneven, kl}), (List{5, 1}));
+  EXPECT_EQ(stages_of("reference", {pp2, vpp2, parts, kl}), (List{3, 1, 1, 1}));
+  EXPECT_EQ(stages_of("reference", {pp2, vpp2, parts, kl, "roles.reference.vpp=1"}), (List{4, 2}));
+  EXPECT_EQ(stages_of("reference", {pp2, vpp2, parts, kl, "roles.reference.pp=1"}), (List{6}));
+  EXPECT_EQ(stages_of("reference", {pp2, uneven, kl, "roles.reference.vpp=3"}), (List{1, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(stages_of("rollout", {pp2, vpp2, parts}), (List{4, 2}));
 }
 
 /// A rank's team is spread over the stages; the first ones speak for the teams.
@@ -99,7 +98,7 @@ TEST(LayoutRules, TeamsThroughTheStages) {
   const PlanResult result = try_plan(
       load_text(kMinimalConfig, {"roles.rollout.tp=2", "roles.rollout.pp=2"}).config, 8, shape_of(6, 8, 4));
   ASSERT_TRUE(result.errors.empty());
-  const RolePlan& rollout = *result.plan.role(RoleKind::rollout);
+  const RolePlan& rollout = *result.plan.role("rollout");
   EXPECT_EQ(rollout.leaders(), (std::vector<int>{0, 2}));
   EXPECT_EQ(rollout.team(5), (std::vector<int>{0, 1, 4, 5}));
   EXPECT_EQ(rollout.team(2), (std::vector<int>{2, 3, 6, 7}));
@@ -135,31 +134,29 @@ struct Drawn {
 
   PlanResult plan() const { return try_plan(config, ranks, facts); }
   PlanResult plan_with(const std::string& key, int64_t n) const {
+    static const std::map<std::string, std::optional<int64_t> RoleSection::*> kMembers{
+        {"tp", &RoleSection::tp},
+        {"cp", &RoleSection::cp},
+        {"pp", &RoleSection::pp},
+        {"vpp", &RoleSection::vpp},
+        {"zero", &RoleSection::zero}};
     Config with = config;
-    RolesConfig& roles = with.roles;
-    if (key == "roles.trainer.tp") roles.trainer.tp = n;
-    if (key == "roles.trainer.cp") roles.trainer.cp = n;
-    if (key == "roles.trainer.pp") roles.trainer.pp = n;
-    if (key == "roles.trainer.vpp") roles.trainer.vpp = n;
-    if (key == "roles.rollout.tp") roles.rollout_tp = n;
-    if (key == "roles.reference.tp") roles.reference_tp = n;
-    if (key == "roles.reference.cp") roles.reference_cp = n;
-    if (key == "roles.rollout.pp") roles.rollout_pp = n;
-    if (key == "roles.reference.pp") roles.reference_pp = n;
-    if (key == "roles.reference.vpp") roles.reference_vpp = n;
-    if (key == "roles.reference.zero") roles.reference_zero = n;
+    const size_t begin = key.find('.') + 1, end = key.find('.', begin);
+    const auto member = kMembers.find(key.substr(end + 1));
+    if (key.starts_with("roles.") && member != kMembers.end())
+      with.roles.of(key.substr(begin, end - begin)).*member->second = n;
     return try_plan(with, ranks, facts);
   }
   std::string text() const {
-    const auto& t = config.roles.trainer;
-    return fmt::format(
-        "{} ranks, {} layers, {} heads, {} of keys, tp {} cp {} pp {} vpp {} zero {}, rollout tp {} pp {}, "
-        "reference tp {} cp {} pp {} vpp {} zero {}",
-        ranks, facts.num_layers, facts.num_heads, facts.num_kv_heads, t.tp, t.cp, t.pp, t.vpp, t.zero,
-        config.roles.rollout_tp.value_or(0), config.roles.rollout_pp.value_or(0),
-        config.roles.reference_tp.value_or(0), config.roles.reference_cp.value_or(0),
-        config.roles.reference_pp.value_or(0), config.roles.reference_vpp.value_or(0),
-        config.roles.reference_zero.value_or(0));
+    std::string text = fmt::format("{} ranks, {} layers, {} heads, {} of keys", ranks, facts.num_layers,
+                                   facts.num_heads, facts.num_kv_heads);
+    for (const RoleTraits& role : config.roles.rows()) {
+      const RoleSection& keys = config.roles.of(role.name);
+      text +=
+          fmt::format(", {} tp {} cp {} pp {} vpp {} zero {}", role.name, keys.tp.value_or(0),
+                      keys.cp.value_or(0), keys.pp.value_or(0), keys.vpp.value_or(0), keys.zero.value_or(0));
+    }
+    return text;
   }
 };
 
@@ -176,20 +173,21 @@ Drawn draw(int64_t index) {
   d.facts.qk_norm = one_of({0, 1}) == 1;
   d.facts.qkv_bias = d.facts.o_bias = d.facts.mlp_bias = one_of({0, 1}) == 1;
   d.facts.vocab_size = one_of({96, 2 * kVocabularyChunk + 5, 5 * kVocabularyChunk});
-  auto& trainer = d.config.roles.trainer;
+  RoleSection &trainer = d.config.roles.lead(), &rollout = d.config.roles.of("rollout"),
+              &reference = d.config.roles.of("reference");
   trainer.tp = one_of(factors), trainer.cp = one_of(factors), trainer.pp = one_of(factors);
   trainer.zero = one_of({1, 2, 3}), trainer.vpp = one_of({1, 1, 1, 1, 1, 1, 2, 3});
-  const int64_t model = trainer.tp * trainer.cp * trainer.pp;
+  const int64_t model = *trainer.tp * *trainer.cp * *trainer.pp;
   d.ranks = static_cast<int>(model <= 32 && one_of({0, 1, 1}) == 1 ? model * one_of({1, 2, 3})
                                                                    : one_of({1, 2, 4, 6, 8, 12, 16}));
-  if (one_of({0, 1}) == 1) d.config.roles.rollout_tp = one_of(factors);
+  if (one_of({0, 1}) == 1) rollout.tp = one_of(factors);
   if (one_of({0, 1}) == 1) d.config.algorithm.kl_coef = 0.1;
-  if (one_of({0, 1}) == 1) d.config.roles.reference_tp = one_of(factors);
-  if (one_of({0, 1}) == 1) d.config.roles.reference_cp = one_of(factors);
-  if (one_of({0, 1, 1}) == 0) d.config.roles.rollout_pp = one_of(factors);
-  if (one_of({0, 1, 1}) == 0) d.config.roles.reference_pp = one_of(factors);
-  if (one_of({0, 1, 1, 1}) == 0) d.config.roles.reference_vpp = one_of({1, 2, 3});
-  if (one_of({0, 1, 1, 1}) == 0) d.config.roles.reference_zero = one_of({1, 2, 3});
+  if (one_of({0, 1}) == 1) reference.tp = one_of(factors);
+  if (one_of({0, 1}) == 1) reference.cp = one_of(factors);
+  if (one_of({0, 1, 1}) == 0) rollout.pp = one_of(factors);
+  if (one_of({0, 1, 1}) == 0) reference.pp = one_of(factors);
+  if (one_of({0, 1, 1, 1}) == 0) reference.vpp = one_of({1, 2, 3});
+  if (one_of({0, 1, 1, 1}) == 0) reference.zero = one_of({1, 2, 3});
   return d;
 }
 
@@ -199,7 +197,7 @@ void expect_owners(const RolePlan& role, const Holders& trainer, const ModelConf
   const Holders holders = role.holders();
   for (const ParamSpec& spec : parameter_specs(facts)) {
     std::vector<int> owners(static_cast<size_t>(spec.shape[0]));
-    for (int number = 0; number < holders.ranks; ++number) {
+    for (int number = 0; number < holders.grid.size(); ++number) {
       const ShardPlace place = holders.place(number);
       int64_t next = 0;  // row of what it has
       for (const RowMove& move : row_moves(spec, trainer, place, -1)) {
@@ -214,15 +212,15 @@ void expect_owners(const RolePlan& role, const Holders& trainer, const ModelConf
       EXPECT_EQ(next, 0) << spec.name;
     }
     EXPECT_EQ(std::count(owners.begin(), owners.end(), role.replicas()), spec.shape[0])
-        << role_name(role.kind) << ", " << spec.name;
+        << role.name() << ", " << spec.name;
   }
 }
 
 void expect_consistent(const RunPlan& plan, const ModelConfig& facts) {
   for (const RolePlan& role : plan.roles) {
-    EXPECT_EQ(role.dp() * role.tp * role.cp * role.pp(), std::ssize(role.ranks));
+    EXPECT_EQ(role.grid.size(), std::ssize(role.ranks));
     EXPECT_GE(role.dp(), 1);
-    expect_owners(role, plan.role(RoleKind::trainer)->holders(), facts);
+    expect_owners(role, plan.trainer().holders(), facts);
   }
   for (const RolePlan& role : plan.roles) {
     int64_t layers = 0;
@@ -241,7 +239,7 @@ void expect_consistent(const RunPlan& plan, const ModelConfig& facts) {
   std::map<std::string, std::vector<int>> ranks_of;
   for (const MemoryRow& row : plan.memory) {
     int64_t bytes = 0;
-    for (const auto& [name, part] : row.parts) bytes += part;
+    for (const auto& [name, part] : row.all_parts()) bytes += part;
     EXPECT_EQ(bytes, row.device_bytes + row.host_bytes) << row.phase;
     auto& ranks = ranks_of[row.phase];
     ranks.insert(ranks.end(), row.ranks.begin(), row.ranks.end());

@@ -13,9 +13,15 @@ namespace {
 RunPlan plan_with(std::vector<int> rollout, std::vector<int> reference, std::vector<int> trainer) {
   RunPlan plan;
   plan.generates = !rollout.empty();
-  if (!rollout.empty()) plan.roles.push_back({RoleKind::rollout, std::move(rollout)});
-  if (!reference.empty()) plan.roles.push_back({RoleKind::reference, std::move(reference)});
-  plan.roles.push_back({RoleKind::trainer, std::move(trainer)});
+  std::map<std::string_view, std::vector<int>> ranks{
+      {"rollout", std::move(rollout)}, {"reference", std::move(reference)}, {"trainer", std::move(trainer)}};
+  for (const RoleTraits& row : built_in_role_traits()) {
+    if (ranks[row.name].empty()) continue;
+    RolePlan& role = plan.roles.emplace_back();
+    role.traits = &row;
+    role.ranks = ranks[row.name];
+    role.take_stages({{{}}});
+  }
   return plan;
 }
 

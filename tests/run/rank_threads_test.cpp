@@ -1,7 +1,7 @@
 // How ranks of a host divide its cores: equal masks, masks of their own, overlaps, quotas, ranks without
 // roles.
 
-#include "src/run/session/rank_threads.h"
+#include "src/run/host/rank_threads.h"
 
 #include <gtest/gtest.h>
 

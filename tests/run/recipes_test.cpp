@@ -85,10 +85,10 @@ TEST(Recipes, OfLargeModelsFitTheirGpus) {
       const RunPlan& plan = result.plan;
       EXPECT_EQ(plan.device, Device::cuda);
       EXPECT_LE(peak_bytes(plan), memory * kGiB);
-      const RolePlan& trainer = *plan.role(RoleKind::trainer);
-      EXPECT_EQ(trainer.tp, recipe.tp);
+      const RolePlan& trainer = plan.trainer();
+      EXPECT_EQ(trainer.tp(), recipe.tp);
       EXPECT_EQ(trainer.pp(), recipe.pp);
-      EXPECT_EQ(trainer.tp * trainer.pp() * trainer.dp(), recipe.ranks);
+      EXPECT_EQ(trainer.grid.size(), recipe.ranks);
       EXPECT_GE(plan.batch.samples_per_update, 64 * trainer.dp()) << "sequences for an even share of work";
     }
 }

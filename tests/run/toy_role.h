@@ -64,7 +64,7 @@ class ToyRole : public Role {
   double mood_ = 0;
 };
 
-inline std::vector<int> toy_ranks(const RunTask& task) { return task.plan.role(RoleKind::trainer)->ranks; }
+inline std::vector<int> toy_ranks(const RunTask& task) { return task.plan.trainer().ranks; }
 inline std::unique_ptr<Role> make_toy_role(const RoleParts& p) {
   return std::make_unique<ToyRole>(p.groups, p.end, p.stage, p.lead);
 }

@@ -19,15 +19,20 @@ std::string bits(const ParameterStore& store) {
   return {static_cast<const char*>(flat.raw()), static_cast<size_t>(flat.bytes())};
 }
 
+/// So many ranks, of which `tp` neighbours share a model.
+Holders holders(int ranks, int tp) { return {{{Axis::tp, tp}, {Axis::dp, ranks / tp}}}; }
+
 struct Layouts {
   Holders sources;
   int receiver_tp;
 };
-const Layouts kLayouts[] = {{{1, 1}, 1}, {{5, 1}, 1}, {{4, 4}, 1}, {{4, 2}, 4}, {{2, 1}, 8},
-                            {{8, 8}, 2}, {{6, 2}, 2}, {{3, 1}, 4}, {{8, 4}, 8}, {{2, 2}, 2}};
+const Layouts kLayouts[] = {{holders(1, 1), 1}, {holders(5, 1), 1}, {holders(4, 4), 1}, {holders(4, 2), 4},
+                            {holders(2, 1), 8}, {holders(8, 8), 2}, {holders(6, 2), 2}, {holders(3, 1), 4},
+                            {holders(8, 4), 8}, {holders(2, 2), 2}};
 
 std::string text(const Layouts& l) {
-  return fmt::format("{} sources of tp {} to tp {}", l.sources.ranks, l.sources.tp, l.receiver_tp);
+  return fmt::format("{} sources of tp {} to tp {}", l.sources.grid.size(), l.sources.grid.along(Axis::tp),
+                     l.receiver_tp);
 }
 
 TEST(WeightTransfer, EveryRowComesOnceFromOneThatHasIt) {
@@ -57,9 +62,9 @@ TEST(WeightTransfer, EveryRowComesOnceFromOneThatHasIt) {
 
 TEST(WeightTransfer, HoldersShareTheRowsEvenly) {
   const ParamSpec spec{.name = "w", .parts = {{"w", 1001}}, .shape = {1001, 8}};
-  for (const RowMove& move : row_moves(spec, {4, 1}, {}, -1))
+  for (const RowMove& move : row_moves(spec, holders(4, 1), {}, -1))
     EXPECT_TRUE(move.rows == 250 || move.rows == 251);
-  for (const RowMove& move : row_moves(spec, {4, 2}, {1, 2}, -1))  // all four have it
+  for (const RowMove& move : row_moves(spec, holders(4, 2), {1, 2}, -1))  // all four have it
     EXPECT_TRUE(move.rows == 250 || move.rows == 251);
 }
 
@@ -68,7 +73,8 @@ TEST(WeightTransfer, OneOfThoseThatGetARowIsTheFirst) {
   for (const ParamSpec& spec : shared_specs()) {
     int64_t rows = 0;
     for (int rank = 0; rank < 4; ++rank)
-      for (const RowMove& move : row_moves(spec, {2, 2}, {rank, 4}, -1)) rows += move.first ? move.rows : 0;
+      for (const RowMove& move : row_moves(spec, holders(2, 2), {rank, 4}, -1))
+        rows += move.first ? move.rows : 0;
     EXPECT_EQ(rows, spec.shape[0]) << spec.name;
   }
 }
@@ -77,8 +83,8 @@ TEST(WeightTransfer, OneOfThoseThatGetARowIsTheFirst) {
 class Transfer {
  public:
   Transfer(const Layouts& l, int rank, DType dtype, int self)
-      : to_place_{rank, l.receiver_tp}, sources_(static_cast<size_t>(l.sources.ranks)) {
-    for (int s = 0; s < l.sources.ranks; ++s)
+      : to_place_{rank, l.receiver_tp}, sources_(static_cast<size_t>(l.sources.grid.size())) {
+    for (int s = 0; s < l.sources.grid.size(); ++s)
       make_store(sources_[static_cast<size_t>(s)], l.sources.place(s), dtype, 10);
     make_store(to, to_place_, dtype, 20);
     make_store(want, to_place_, dtype, 10);
@@ -103,7 +109,7 @@ TEST(WeightTransfer, TheSameBitsArriveUnderEveryLayout) {
   for (DType dtype : {DType::f32, DType::f64})
     for (const Layouts& l : kLayouts)
       for (int rank = 0; rank < l.receiver_tp; ++rank)
-        for (const int self : {-1, l.sources.ranks - 1}) {
+        for (const int self : {-1, l.sources.grid.size() - 1}) {
           Transfer t(l, rank, dtype, self);
           ASSERT_NE(bits(t.to), bits(t.want));
           EXPECT_EQ(std::count(t.plan->senders().begin(), t.plan->senders().end(), self), 0) << text(l);
@@ -117,7 +123,7 @@ TEST(WeightTransfer, TheSameBitsArriveUnderEveryLayout) {
 
 /// A rank that trains gets nothing that it has itself.
 TEST(WeightTransfer, OnlyMissingRowsMove) {
-  const Layouts same{{4, 2}, 2}, cut{{4, 2}, 4}, whole{{4, 2}, 1};
+  const Layouts same{holders(4, 2), 2}, cut{holders(4, 2), 4}, whole{holders(4, 2), 1};
   EXPECT_TRUE(Transfer(same, 1, DType::f32, 3).plan->senders().empty());
   EXPECT_TRUE(Transfer(cut, 3, DType::f32, 3).plan->senders().empty());  // the last quarter of the last half
   const Transfer t(whole, 0, DType::f32, 3);
@@ -137,7 +143,7 @@ class BrokenTransfer : public ::testing::Test {
     t_.plan->apply(t_.backend.ctx(), t_.to, source, 5, message);
   }
 
-  Transfer t_{{{2, 1}, 1}, 0, DType::f32, -1};
+  Transfer t_{{holders(2, 1), 1}, 0, DType::f32, -1};
 };
 
 TEST_F(BrokenTransfer, OfAnotherVersionOrSizeIsRefused) {

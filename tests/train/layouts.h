@@ -13,6 +13,7 @@
 #include "src/rl/registry.h"
 #include "src/train/trainer.h"
 #include "tests/support/check_op.h"
+#include "tests/support/grid_shape.h"
 #include "tests/support/ranks.h"
 #include "tests/support/tiny_model.h"
 
@@ -58,7 +59,7 @@ inline constexpr TrainedShape kQwen3{"qwen3", 8, 4, 3, kChunks, false, true, fal
     kLlamaBiases{"llama", 8, 2, 9, kPart, false, false, true};
 
 struct TrainedLayout {
-  MeshShape mesh = {};
+  GridShape mesh = {};
   const TrainedShape* shape = &kQwen3;
   int zero = 1, vpp = 1;
   int32_t sequences = 11;  // few: fewer micro-batches than stages, data parallel ranks without any
@@ -66,7 +67,7 @@ struct TrainedLayout {
   Recompute recompute = Recompute::none;
   const char* aggregation = "token-mean";
 
-  int ranks() const { return mesh.tp * mesh.cp * mesh.dp * mesh.pp; }
+  int ranks() const { return mesh.ranks(); }
   std::string text() const {
     return fmt::format(
         "tp {} cp {} dp {} pp {} vpp {} zero {}, {}, {} sequences, {} tokens, recompute {}, {}", mesh.tp,
@@ -134,13 +135,14 @@ class TrainedLayouts : public OnRanks {
     const ModelConfig config = l.shape->config();
     ModelOptions options{dtype, 64, /*with_gradients=*/true, device_of_layouts()};
     if (mesh) {
-      if (l.mesh.tp > 1) options.splits.tp = &mesh->on(Axis::tp);
-      if (l.mesh.cp > 1) options.splits.cp = &mesh->on(Axis::cp);
+      if (l.mesh.tp > 1) options.splits.tp = &mesh->tensors(Axis::tp);
+      if (l.mesh.cp > 1) options.splits.cp = &mesh->tensors(Axis::cp);
       if (l.mesh.pp > 1)
         options.layers = parts_of_stages(balanced_stages(config, l.mesh.pp * l.vpp),
-                                        l.mesh.pp)[static_cast<size_t>(mesh->control(Axis::pp).rank())];
-      if (l.zero > 1) options.unit_shards = {mesh->replicas().rank(), mesh->replicas().size(), l.zero > 2};
-      if (l.zero > 2) options.splits.owners = &mesh->replicas();
+                                         l.mesh.pp)[static_cast<size_t>(mesh->control(Axis::pp).rank())];
+      if (l.zero > 1)
+        options.unit_shards = {mesh->tensors(kReplicas).rank(), mesh->tensors(kReplicas).size(), l.zero > 2};
+      if (l.zero > 2) options.splits.owners = &mesh->tensors(kReplicas);
     }
     auto model = std::make_unique<Model>(config, options);
     random_init(model->parameters(), config, 5);
@@ -206,7 +208,8 @@ class TrainedLayouts : public OnRanks {
     return flat;
   }
   static Pipeline pipeline_of(const TrainedLayout& l, const Group& group) {
-    return l.mesh.pp > 1 ? Pipeline(group.mesh->on(Axis::pp), group.mesh->control(Axis::pp)) : Pipeline();
+    return l.mesh.pp > 1 ? Pipeline(group.mesh->tensors(Axis::pp), group.mesh->control(Axis::pp))
+                         : Pipeline();
   }
   void expect_logprobs(const TrainedLayout& l, const Group& group, DType dtype, const Trained& want) {
     const auto model = make(l, group.mesh.get(), dtype);
@@ -282,8 +285,8 @@ class TrainedLayouts : public OnRanks {
     Trained first;
     for (const bool again : {false, true}) {
       const auto model = make(l, group.mesh.get(), of.dtype);
-      Trained got = train(l, *model, *group.all, group.mesh->control(Axis::dp), group.mesh->replicas(),
-                          pipeline_of(l, group));
+      Trained got = train(l, *model, *group.all, group.mesh->control(Axis::dp),
+                          group.mesh->tensors(kReplicas), pipeline_of(l, group));
       if (again) {
         expect_same_bits("norms, again", got.norms, first.norms);
         for (const auto& [name, values] : first.weights)

@@ -68,7 +68,7 @@ class RandomLayouts : public TrainedLayouts {
       return static_cast<int64_t>(uniform_value(5, index * 100 + next++) * static_cast<double>(n));
     };
     const auto axis = [&](int most) { return std::min(1 << below(3), most); };
-    MeshShape mesh{.tp = axis(4)};
+    GridShape mesh{.tp = axis(4)};
     mesh.cp = axis(4 / mesh.tp);
     mesh.pp = axis(4 / mesh.tp / mesh.cp);
     mesh.dp = 4 / mesh.tp / mesh.cp / mesh.pp;

@@ -25,7 +25,7 @@ bool has_own_gpu_each(Comm& all) {
   return std::ssize(std::set(of.begin(), of.end())) == all.size();
 }
 
-std::unique_ptr<Transport> join_nccl(Comm& all, const char* axis, double limit_seconds) {
+std::unique_ptr<Transport> join_nccl(Comm& all, const std::string& axis, double limit_seconds) {
   const NcclId made = all.rank() == 0 ? make_nccl_id() : NcclId{};
   const std::string bytes = all.broadcast({made.begin(), made.end()}, 0, "NCCL's id, copied from rank 0");
   NcclId id;
@@ -35,7 +35,7 @@ std::unique_ptr<Transport> join_nccl(Comm& all, const char* axis, double limit_s
 
 }  // namespace
 
-std::unique_ptr<Transport> make_gpu_transport(Comm& all, const char* axis, double limit_seconds) {
+std::unique_ptr<Transport> make_gpu_transport(Comm& all, const std::string& axis, double limit_seconds) {
   if (all.size() == 1 || !has_own_gpu_each(all)) return nullptr;
   const bool opens = variable("NCCL_P2P_DISABLE") != "1";
   std::unique_ptr<Neighbours> neighbours =

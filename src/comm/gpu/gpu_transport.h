@@ -13,6 +13,6 @@ namespace temper {
 /// missed. Two variables of NCCL hold here, too: NCCL_P2P_DISABLE=1, no GPU opens its memory; NCCL_HOSTID
 /// names the host that a rank is taken to be on. `axis`, `limit_seconds`: as for NCCL
 /// (comm/gpu/nccl_transport.h).
-std::unique_ptr<Transport> make_gpu_transport(Comm& all, const char* axis, double limit_seconds);
+std::unique_ptr<Transport> make_gpu_transport(Comm& all, const std::string& axis, double limit_seconds);
 
 }  // namespace temper

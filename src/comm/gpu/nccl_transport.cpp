@@ -123,7 +123,7 @@ struct Exchange {
 /// thread for every exchange, which costs 80 us.)
 class NcclTransport : public Transport {
  public:
-  NcclTransport(const NcclId& id, int rank, int size, const char* axis, double limit_seconds)
+  NcclTransport(const NcclId& id, int rank, int size, const std::string& axis, double limit_seconds)
       : rank_(rank),
         size_(size),
         where_(fmt::format("NCCL among {} ranks ({})", size, axis)),
@@ -239,7 +239,7 @@ NcclId make_nccl_id() {
   return id;
 }
 
-std::unique_ptr<Transport> make_nccl_transport(const NcclId& id, int rank, int size, const char* axis,
+std::unique_ptr<Transport> make_nccl_transport(const NcclId& id, int rank, int size, const std::string& axis,
                                                double limit_seconds) {
   return std::make_unique<NcclTransport>(id, rank, size, axis, limit_seconds);
 }

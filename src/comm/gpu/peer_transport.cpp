@@ -271,7 +271,7 @@ struct Sorted {
 class PeerTransport : public Transport {
  public:
   PeerTransport(std::unique_ptr<Neighbours> neighbours, std::unique_ptr<Transport> others, int rank, int size,
-                const char* axis)
+                const std::string& axis)
       : rank_(rank),
         size_(size),
         where_(fmt::format("{} ranks of one host ({})", size, axis)),
@@ -374,7 +374,7 @@ class PeerTransport : public Transport {
 
 std::unique_ptr<Transport> make_peer_transport(std::unique_ptr<Neighbours> neighbours,
                                                std::unique_ptr<Transport> others, int rank, int size,
-                                               const char* axis) {
+                                               const std::string& axis) {
   return std::make_unique<PeerTransport>(std::move(neighbours), std::move(others), rank, size, axis);
 }
 

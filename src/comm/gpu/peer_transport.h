@@ -16,6 +16,6 @@ namespace temper {
 /// is for reports.
 std::unique_ptr<Transport> make_peer_transport(std::unique_ptr<Neighbours> neighbours,
                                                std::unique_ptr<Transport> others, int rank, int size,
-                                               const char* axis);
+                                               const std::string& axis);
 
 }  // namespace temper

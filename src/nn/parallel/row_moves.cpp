@@ -14,12 +14,9 @@ struct Holder {
 /// Who has rows of part `part`, with them.
 std::vector<Holder> holders_of(const ParamSpec& spec, const Holders& holders, size_t part) {
   std::vector<Holder> all;
-  const int stages = static_cast<int>(holders.stages.size()), of_stage = holders.ranks / stages;
-  for (int stage = 0; stage < stages; ++stage) {
-    if (!spec.is_in(holders.stages[static_cast<size_t>(stage)])) continue;
-    for (int number = stage * of_stage; number < (stage + 1) * of_stage; ++number)
+  for (int number = 0; number < holders.grid.size(); ++number)
+    if (spec.is_in(holders.stages[static_cast<size_t>(holders.grid.at(number, Axis::pp))]))
       all.push_back({number, row_spans(spec, holders.place(number))[part]});
-  }
   return all;
 }
 

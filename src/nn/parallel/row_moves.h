@@ -4,19 +4,19 @@
 
 #include <vector>
 
+#include "src/comm/grid.h"
 #include "src/nn/parameter.h"
 
 namespace temper {
 
-/// Ranks that hold a model: tp neighbours share it, as often as there are ranks of a stage, stage after
-/// stage.
+/// Ranks that hold a model: by number, as their grid says.
 struct Holders {
-  int ranks = 1, tp = 1;
+  Grid grid;
   std::vector<UnitSet> stages = {{}};
 
   ShardPlace place(int number) const {
-    const auto stage = static_cast<size_t>(number) * stages.size() / static_cast<size_t>(ranks);
-    return {number % tp, tp, stages[stage]};
+    return {grid.at(number, Axis::tp), grid.along(Axis::tp),
+            stages[static_cast<size_t>(grid.at(number, Axis::pp))]};
   }
 };
 

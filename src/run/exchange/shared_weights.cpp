@@ -31,7 +31,7 @@ void for_each_owned(const ParamSpec& spec, const Request& request, const ShardPl
 void put_together(const std::vector<std::string>& parts, const Holders& holders, const ParamSpec& spec,
                   const Request& asked, DType held, const Tensor& destination) {
   const int64_t item = dtype_size(held), to_item = dtype_size(destination.dtype);
-  for (int rank = 0; rank < holders.ranks; ++rank) {
+  for (int rank = 0; rank < holders.grid.size(); ++rank) {
     const char* from = parts[static_cast<size_t>(rank)].data();
     for_each_owned(spec, asked, holders.place(rank), [&](int64_t begin, int64_t n, int64_t) {
       convert_elements(static_cast<char*>(destination.raw()) + (begin - asked.first) * to_item,

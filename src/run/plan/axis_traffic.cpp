@@ -21,8 +21,8 @@ int64_t full_microbatch(const RunPlan& plan) {
 }
 
 /// Sequences of one length are dealt in turn, and fill micro-batches one after the other (train/packing.h).
-Microbatches microbatches_of(const RunPlan& plan, int64_t samples) {
-  const int64_t ranks = plan.role(RoleKind::trainer)->dp();
+Microbatches microbatches_of(const RunPlan& plan, const RolePlan& trainer, int64_t samples) {
+  const int64_t ranks = trainer.dp();
   const int64_t full = full_microbatch(plan);
   Microbatches all;
   const auto add = [&](int64_t of_ranks, int64_t share) {
@@ -39,7 +39,7 @@ std::vector<std::pair<int, int64_t>> alike_owners(const ModelConfig& model, cons
                                                   int stage, int tp_rank) {
   ParameterStore store;
   for (ParamSpec& spec : parameter_specs(model))
-    store.add(std::move(spec), {tp_rank, trainer.tp, trainer.holders().stages[static_cast<size_t>(stage)]});
+    store.add(std::move(spec), {tp_rank, trainer.tp(), trainer.holders().stages[static_cast<size_t>(stage)]});
   std::map<std::vector<int64_t>, std::pair<int, int64_t>> kinds;
   for (int replica = 0; replica < trainer.replicas(); ++replica) {
     std::vector<int64_t> owned;
@@ -78,26 +78,28 @@ std::vector<AlikeUpdates> alike_updates(const BatchPlan& batch) {
 /// each but the first.
 AxisBytes with_all_borders(const RolePlan& trainer, int stage, AxisBytes of_one) {
   const int ends = (stage == 0 ? 1 : 0) + (stage == trainer.pp() - 1 ? 1 : 0);
-  if (trainer.vpp() > 1) of_one.pp = of_one.pp / (2 - ends) * (2 * trainer.vpp() - ends);
+  if (trainer.vpp() > 1) of_one[Axis::pp] = of_one[Axis::pp] / (2 - ends) * (2 * trainer.vpp() - ends);
   return of_one;
 }
 
 /// Of all ranks with one share of one stage's model, in an update: what it sends without micro-batches, what
 /// each of these adds, and where ranks keep shards of gradients what each but the first adds to their sums,
 /// which all ranks make as often.
-AxisBytes share_traffic(const RunPlan& plan, const ModelConfig& model, const Config& config, GridPlace place,
+AxisBytes share_traffic(const RunPlan& plan, const RolePlan& trainer, const ModelConfig& model,
+                        const Config& config, GridPlace place,
                         const std::vector<std::pair<int, int64_t>>& owners, int64_t samples) {
-  const RolePlan& trainer = *plan.role(RoleKind::trainer);
   const int64_t ranks = trainer.dp();
   const int64_t full = full_microbatch(plan), most = ((samples + ranks - 1) / ranks + full - 1) / full;
-  const auto of = [&](int64_t sequences) { return update_bytes(plan, model, config, place, sequences); };
+  const auto of = [&](int64_t sequences) {
+    return update_bytes(plan, trainer, model, config, place, sequences);
+  };
   AxisBytes all;
-  for (; place.cp < trainer.cp; ++place.cp) {
+  for (; place.at[Axis::cp] < trainer.cp(); ++place.at[Axis::cp]) {
     const AxisBytes none = of(0);
-    for (const auto& [sequences, count] : microbatches_of(plan, samples))
-      all = all + count * with_all_borders(trainer, place.stage, of(sequences) - none);
+    for (const auto& [sequences, count] : microbatches_of(plan, trainer, samples))
+      all = all + count * with_all_borders(trainer, place.at[Axis::pp], of(sequences) - none);
   }
-  place.cp = 0;
+  place.at[Axis::cp] = 0;
   for (const auto& [replica, alike] : owners) {
     place.replica = replica;
     const AxisBytes ends = of(0);
@@ -115,62 +117,69 @@ AxisBytes gathered_weights(const RunPlan& plan, const ModelConfig& model, const 
   if (!role.splits_weights()) return {};
   ParameterStore store;
   for (ParamSpec& spec : parameter_specs(model))
-    store.add(std::move(spec), {tp_rank, role.tp, role.holders().stages[static_cast<size_t>(stage)]});
+    store.add(std::move(spec), {tp_rank, role.tp(), role.holders().stages[static_cast<size_t>(stage)]});
   const bool twice = passes && model.tie_word_embeddings && role.pp() == 1;
   const int64_t elements = store.num_elements() + (twice ? store.units().front().range.size() : 0);
-  return {.dp = (role.replicas() - 1) * elements * dtype_size(plan.dtype)};
+  return {{Axis::dp, (role.replicas() - 1) * elements * dtype_size(plan.dtype)}};
 }
 
-AxisBytes trainer_traffic(const RunPlan& plan, const ModelConfig& model, const Config& config) {
-  const RolePlan& trainer = *plan.role(RoleKind::trainer);
+GridPlace place_at(int tp, int cp, int stage) {
+  GridPlace place;
+  place.at[Axis::tp] = tp;
+  place.at[Axis::cp] = cp;
+  place.at[Axis::pp] = stage;
+  return place;
+}
+
+AxisBytes trainer_traffic(const RunPlan& plan, const RolePlan& trainer, const ModelConfig& model,
+                          const Config& config) {
   AxisBytes step, once;
   for (const auto& [stage, stages] : alike_stages(trainer))
-    for (int tp = 0; tp < trainer.tp; ++tp) {
+    for (int tp = 0; tp < trainer.tp(); ++tp) {
       const std::vector<std::pair<int, int64_t>> owners = alike_owners(model, trainer, stage, tp);
       for (const AlikeUpdates& updates : alike_updates(plan.batch))
         if (updates.count > 0)
-          step = step +
-                 stages * updates.count *
-                     share_traffic(plan, model, config, {.tp = tp, .stage = stage}, owners, updates.samples);
+          step = step + stages * updates.count *
+                            share_traffic(plan, trainer, model, config, place_at(tp, 0, stage), owners,
+                                          updates.samples);
       once = once + stages * gathered_weights(plan, model, trainer, stage, tp);
     }
   return plan.batch.epochs_per_step * step + once;
 }
 
-/// Most micro-batches of a rank in a step of a reference with shards of weights: all gather for each.
-int64_t reference_passes(const RunPlan& plan, const RolePlan& role) {
+/// Most micro-batches of a rank in a step of a role that scores with shards of weights: all gather for each.
+int64_t gathering_passes(const RunPlan& plan, const RolePlan& role) {
   const int64_t samples = (plan.batch.samples_per_step + role.dp() - 1) / role.dp();
-  const int64_t full = plan.reference_budget() / (plan.longest_sequence - 1);
+  const int64_t full = plan.budget_of(role) / (plan.longest_sequence - 1);
   return (samples + full - 1) / full;
 }
 
 /// Of a role that only goes forward over each sample. Of stages in parts a stream leaves each part but the
 /// model's last.
-AxisBytes forward_traffic(const RunPlan& plan, const ModelConfig& model, const Config& config,
-                          RoleKind kind) {
+AxisBytes forward_traffic(const RunPlan& plan, const RolePlan& role, const ModelConfig& model,
+                          const Config& config) {
   AxisBytes sample, gathers;
-  const RolePlan& role = *plan.role(kind);
   for (const auto& [stage, stages] : alike_stages(role))
-    for (int tp = 0; tp < role.tp; ++tp) {
+    for (int tp = 0; tp < role.tp(); ++tp) {
       gathers = gathers + stages * gathered_weights(plan, model, role, stage, tp, /*passes=*/true);
-      for (int cp = 0; cp < role.cp; ++cp) {
-        GridPlace place{.tp = tp, .cp = cp, .stage = stage};
-        AxisBytes of_one = logprob_bytes(plan, model, config, kind, place);
-        if (role.vpp() > 1) {
-          place.stage = 0;
-          of_one.pp = logprob_bytes(plan, model, config, kind, place).pp *
-                      (role.vpp() - (stage == role.pp() - 1 ? 1 : 0));
-        }
+      for (int cp = 0; cp < role.cp(); ++cp) {
+        const auto bytes_at = [&](int of) {
+          return logprob_bytes(plan, role, model, config, place_at(tp, cp, of));
+        };
+        AxisBytes of_one = bytes_at(stage);
+        if (role.vpp() > 1)
+          of_one[Axis::pp] = bytes_at(0)[Axis::pp] * (role.vpp() - (stage == role.pp() - 1 ? 1 : 0));
         sample = sample + stages * of_one;
       }
     }
   const AxisBytes all = plan.batch.samples_per_step * sample;
-  return role.keeps_shards() ? all + reference_passes(plan, role) * gathers : all;
+  return role.keeps_shards() ? all + gathering_passes(plan, role) * gathers : all;
 }
 
 /// Where blocks of so many neighbours, over which an axis sends, are on several nodes.
-void warn_across(std::vector<std::string>& warnings, const RolePlan& role, const char* axis, int along,
-                 int block, int64_t bytes, int ranks_per_node) {
+void warn_across(std::vector<std::string>& warnings, const RolePlan& role, const AxisRow& axis, int64_t bytes,
+                 int ranks_per_node) {
+  const int block = role.grid.span(axis.axis);
   int64_t across = 0, blocks = 0, first = 0;
   for (int64_t at = 0; at < std::ssize(role.ranks); at += block, ++blocks) {
     const int begin = role.ranks[static_cast<size_t>(at)],
@@ -183,20 +192,20 @@ void warn_across(std::vector<std::string>& warnings, const RolePlan& role, const
       "sends "
       "{8} a step, {9} by each rank, at the speed of the network between nodes. Let {1} divide the ranks "
       "of a node and begin each role at a node",
-      role_name(role.kind), axis, along, across, blocks, ranks_per_node,
+      role.name(), axis.name, role.grid.along(axis.axis), across, blocks, ranks_per_node,
       role.ranks[static_cast<size_t>(first)], role.ranks[static_cast<size_t>(first + block - 1)],
       gib_text(bytes), gib_text(bytes / std::ssize(role.ranks))));
 }
 
 }  // namespace
 
-std::vector<RoleTraffic> axis_traffic(const RunPlan& plan, const ModelConfig& model, const Config& config) {
+std::vector<RoleTraffic> axis_traffic(const RunPlan& plan, const RunModels& models, const Config& config) {
   std::vector<RoleTraffic> all;
   for (const RolePlan& role : plan.roles) {
-    if (role.ranks.size() == 1 || (role.kind != RoleKind::trainer && role.team_size() == 1)) continue;
-    all.push_back({role.kind, role.kind == RoleKind::trainer
-                                  ? trainer_traffic(plan, model, config)
-                                  : forward_traffic(plan, model, config, role.kind)});
+    const bool trains = role.traits->trains();
+    if (role.ranks.size() == 1 || (!trains && role.team_size() == 1)) continue;
+    all.push_back(
+        {role.traits, (trains ? trainer_traffic : forward_traffic)(plan, role, models.of(role), config)});
   }
   return all;
 }
@@ -205,10 +214,10 @@ std::vector<std::string> node_warnings(const RunPlan& plan, const std::vector<Ro
                                        int ranks_per_node) {
   std::vector<std::string> warnings;
   for (const RoleTraffic& of : traffic) {
-    const RolePlan& role = *plan.role(of.role);
-    if (role.tp > 1) warn_across(warnings, role, "tp", role.tp, role.tp, of.bytes.tp, ranks_per_node);
-    if (role.cp > 1)
-      warn_across(warnings, role, "cp", role.cp, role.tp * role.cp, of.bytes.cp, ranks_per_node);
+    const RolePlan& role = *plan.role(of.role->name);
+    for (const AxisRow& row : kAxes)
+      if (row.within_layers && role.grid.along(row.axis) > 1)
+        warn_across(warnings, role, row, of.bytes[row.axis], ranks_per_node);
   }
   return warnings;
 }

@@ -8,7 +8,8 @@ namespace temper {
 
 struct PlanDraft {
   const Config& config;
-  const ModelConfig& facts;
+  const RunModels& models;
+  const ModelConfig& facts;  // of the policy
   PlanResult result;
 
   bool supervised() const { return !algorithm_traits(config.algorithm.name).generates; }

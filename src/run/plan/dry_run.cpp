@@ -55,12 +55,6 @@ Collectives silent_collectives(int ranks, int rank = 0) {
   return Collectives(std::make_unique<SilentTransport>(rank, ranks));
 }
 
-const RolePlan& trainer_of(const RunPlan& plan) { return *plan.role(RoleKind::trainer); }
-
-/// Of the ranks that share the model of a role, or its tokens.
-int tp_of(const RunPlan& plan, RoleKind kind) { return plan.role(kind) ? plan.role(kind)->tp : 1; }
-int cp_of(const RunPlan& plan, RoleKind kind) { return plan.role(kind) ? plan.role(kind)->cp : 1; }
-
 /// The share that is largest: chunks of a vocabulary may not go evenly.
 ShardPlace largest_share(const ModelConfig& model, int tp, const UnitSet& units = {}) {
   const ShardPlace all{0, tp, units};
@@ -81,7 +75,7 @@ Trajectory trajectory(const RunPlan& plan, int64_t prompt, int64_t response) {
   t.response.mask.assign(n, 1);
   t.advantage = 1;
   if (plan.generates) t.response.logprobs.assign(n, 0.0);
-  if (plan.needs_reference) t.ref_logprobs.assign(n, 0.0);
+  if (plan.num_scorers() > 0) t.ref_logprobs.assign(n, 0.0);
   return t;
 }
 
@@ -99,8 +93,8 @@ std::vector<Trajectory> filled(const RunPlan& plan, int64_t budget, int64_t prom
 }
 
 /// Sequences of these that one of the ranks of a role is dealt, where all are as long as they can be.
-int64_t share_of(const RunPlan& plan, RoleKind role, int64_t sequences) {
-  const int64_t ranks = plan.role(role)->dp();
+int64_t share_of(const RolePlan& role, int64_t sequences) {
+  const int64_t ranks = role.dp();
   return (sequences + ranks - 1) / ranks;
 }
 
@@ -148,8 +142,8 @@ PhaseMemory of_layers(const SomeLayers& all, const Config& config, Device device
   return {two.activations + more, two.workspace};
 }
 
-SomeLayers layers_of(const RunPlan& plan, const ModelConfig& model, const RoleStage& of) {
-  const LayerRanges& parts = plan.role(of.role)->stages[static_cast<size_t>(of.stage)];
+SomeLayers layers_of(const ModelConfig& model, const RoleStage& of) {
+  const LayerRanges& parts = of.role.stages[static_cast<size_t>(of.stage)];
   const SomeLayers ends{model, {parts.front().begin, parts.back().end}};
   return parts.size() == 1 ? ends : fewer(ends, num_layers(parts));
 }
@@ -157,8 +151,7 @@ SomeLayers layers_of(const RunPlan& plan, const ModelConfig& model, const RoleSt
 /// A stage beside others that send nothing.
 class SilentPipeline {
  public:
-  SilentPipeline(const RunPlan& plan, const RoleStage& of)
-      : tensors_(silent_collectives(plan.role(of.role)->pp(), of.stage)) {}
+  explicit SilentPipeline(const RoleStage& of) : tensors_(silent_collectives(of.role.pp(), of.stage)) {}
   Pipeline get() { return tensors_.size() > 1 ? Pipeline(tensors_, control_) : Pipeline(); }
 
  private:
@@ -171,47 +164,34 @@ ModelOptions model_options(const RunPlan& plan, bool trains, Device device) {
       .dtype = plan.dtype, .context_tokens = plan.context_tokens, .with_gradients = trains, .device = device};
 }
 
-/// Weights of the largest share of each stage of a role, if there is one, or its shards and windows.
-std::vector<int64_t> weight_bytes(const RunPlan& plan, const ModelConfig& model, RoleKind kind) {
-  std::vector<int64_t> bytes;
-  if (!plan.role(kind)) return bytes;
-  for (const UnitSet& units : plan.role(kind)->holders().stages) {
-    const ShardPlace share = largest_share(model, tp_of(plan, kind), units);
-    ParameterStore store;
-    for (ParamSpec& spec : parameter_specs(model)) store.add(std::move(spec), share);
-    store.allocate(plan.dtype, /*with_gradients=*/false, counting_device(plan),
-                   plan.role(kind)->keeps_shards() ? plan.role(kind)->unit_shards(0) : UnitShards{});
-    bytes.push_back(store.value_bytes() + store.own_value_bytes() + store.value_window_bytes());
-  }
-  return bytes;
-}
-
-/// `measure` of a model like those of a role, as one of the ranks that share it has it, and of what they
-/// share it by.
+/// `measure` of a model like that of a role, as one of the ranks that share it has it, and of what they share
+/// it by.
 template <class Measure>
-auto with_share_of(const RunPlan& plan, const SomeLayers& some, Device device, bool trains, RoleKind kind,
-                   const GridPlace& place, const Measure& measure) {
-  const int ranks = tp_of(plan, kind);
-  Collectives tp = silent_collectives(ranks, place.tp);
+auto with_share_of(const RunPlan& plan, const RolePlan& role, const SomeLayers& some, Device device,
+                   bool trains, const GridPlace& place, const Measure& measure) {
+  const auto along = [&](Axis axis) { return silent_collectives(role.grid.along(axis), place.at[axis]); };
+  Collectives tp = along(Axis::tp), cp = along(Axis::cp),
+              owners = silent_collectives(role.replicas(), place.replica);
   ModelOptions options = model_options(plan, trains, device);
   options.layers = {some.layers};
-  Collectives cp = silent_collectives(cp_of(plan, kind), place.cp);
-  Collectives owners = silent_collectives(trainer_of(plan).replicas(), place.replica);
-  if (trains) options.unit_shards = trainer_of(plan).unit_shards(place.replica);
+  if (trains) options.unit_shards = role.unit_shards(place.replica);
   if (trains) options.splits.owners = &owners;
   if (cp.size() > 1) options.splits.cp = &cp;
-  if (ranks > 1) options.splits.tp = &tp;
+  if (tp.size() > 1) options.splits.tp = &tp;
   return measure(Model(some.model, options));
 }
 
 /// The most of this, as ranks with the largest share have it: of those that share tokens the first one, which
 /// may have all of a prompt, and the last one, which may have all of a response.
 template <class Measure>
-PhaseMemory with_model_of(const RunPlan& plan, const SomeLayers& some, Device device, bool trains,
-                          RoleKind kind, const Measure& measure) {
-  const int rank = largest_share(some.model, tp_of(plan, kind)).rank, last = cp_of(plan, kind) - 1;
+PhaseMemory with_model_of(const RunPlan& plan, const RolePlan& role, const SomeLayers& some, Device device,
+                          bool trains, const Measure& measure) {
+  const int rank = largest_share(some.model, role.tp()).rank, last = role.cp() - 1;
   const auto of = [&](int cp) {
-    return with_share_of(plan, some, device, trains, kind, {.tp = rank, .cp = cp}, measure);
+    GridPlace place;
+    place.at[Axis::tp] = rank;
+    place.at[Axis::cp] = cp;
+    return with_share_of(plan, role, some, device, trains, place, measure);
   };
   return last > 0 ? larger(of(0), of(last)) : of(0);
 }
@@ -232,44 +212,48 @@ std::vector<Trajectory> longest(const RunPlan& plan, int64_t sequences) {
   return {static_cast<size_t>(sequences), trajectory(plan, plan.longest_sequence - response, response)};
 }
 
-TrainedMemory stage_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
-                           const UnitSet& units) {
+/// What the first rank with the largest share of a stage's units holds.
+TrainedMemory stage_memory(const RunPlan& plan, const RolePlan& role, const ModelConfig& model,
+                           const Config& config, const UnitSet& units) {
   const Device device = counting_device(plan);
-  const ShardPlace share = largest_share(model, trainer_of(plan).tp, units);
+  const bool trains = role.traits->trains();
+  const ShardPlace share = largest_share(model, role.tp(), units);
   ParameterStore store;
   for (ParamSpec& spec : parameter_specs(model)) store.add(std::move(spec), share);
-  store.allocate(plan.dtype, /*with_gradients=*/true, device, trainer_of(plan).unit_shards(0));
-  Collectives dp = silent_collectives(trainer_of(plan).replicas());
+  store.allocate(plan.dtype, trains, device,
+                 trains || role.keeps_shards() ? role.unit_shards(0) : UnitShards{});
+  TrainedMemory memory{.weights = store.value_bytes(),
+                       .weight_shards = store.own_value_bytes(),
+                       .weight_windows = store.value_window_bytes()};
+  if (!trains) return memory;
+  memory.gradients = store.grad_bytes();
+  Collectives dp = silent_collectives(role.replicas());
   Backend backend = backend_of(config, device);
-  return {.weights = store.value_bytes(),
-          .weight_shards = store.own_value_bytes(),
-          .weight_windows = store.value_window_bytes(),
-          .gradients = store.grad_bytes(),
-          .optimizer = Optimizer(backend.ctx(), store, config.optimizer, dp, 0,
-                                 plan.optimizer_in_host ? StatePlace::host : StatePlace::device)
-                           .state_bytes()};
+  memory.optimizer = Optimizer(backend.ctx(), store, config.optimizer, dp, 0,
+                               plan.optimizer_in_host ? StatePlace::host : StatePlace::device)
+                         .state_bytes();
+  return memory;
 }
 
 }  // namespace
 
-ModelMemory model_memory(const RunPlan& plan, const ModelConfig& model, const Config& config) {
+ModelMemory model_memory(const RunPlan& plan, const RolePlan& role, const ModelConfig& model,
+                         const Config& config) {
   ModelConfig one = model;
   one.num_layers = 1;
   ModelMemory memory{.stages = {},
-                     .rollout_weights = weight_bytes(plan, model, RoleKind::rollout),
-                     .reference_weights = weight_bytes(plan, model, RoleKind::reference),
                      .tables = Model(one, model_options(plan, false, counting_device(plan))).table_bytes()};
-  for (const UnitSet& units : trainer_of(plan).holders().stages)
-    memory.stages.push_back(stage_memory(plan, model, config, units));
+  for (const UnitSet& units : role.holders().stages)
+    memory.stages.push_back(stage_memory(plan, role, model, config, units));
   return memory;
 }
 
 std::vector<MicrobatchMemory> microbatch_memory(const RunPlan& plan, const ModelConfig& model,
-                                                const Config& config, int stage, std::optional<Device> real) {
+                                                const Config& config, const RoleStage& of,
+                                                std::optional<Device> real) {
   const Device device = real.value_or(counting_device(plan));
-  const int64_t update = share_of(plan, RoleKind::trainer, plan.batch.samples_per_update);
+  const int64_t update = share_of(of.role, plan.batch.samples_per_update);
   const std::unique_ptr<Algorithm> algorithm = make_algorithm(config.algorithm);
-  const RoleStage of{RoleKind::trainer, stage};
   std::vector<MicrobatchMemory> kinds;
   TrainerOptions options = trainer_options(config, plan);
   options.pass.least_of_stages = 0;  // the fullest one
@@ -277,15 +261,15 @@ std::vector<MicrobatchMemory> microbatch_memory(const RunPlan& plan, const Model
     const auto measure = [&](Model part) {
       Backend backend = backend_of(config, device);
       OneRank control;
-      SilentPipeline pipeline(plan, of);
+      SilentPipeline pipeline(of);
       Trainer trainer(backend.ctx(), part, control, control, *part.splits().owners, options, pipeline.get());
       const PolicyObjective objective(part, *algorithm, config.rollout.temperature, plan.max_new_tokens);
       trainer.update(backend.ctx(), pointers(all), objective);
       return PhaseMemory{trainer.activation_bytes(), backend.ctx().scratch.peak_bytes()};
     };
-    kinds.push_back({of_layers(layers_of(plan, model, of), config, device,
+    kinds.push_back({of_layers(layers_of(model, of), config, device,
                                [&](const SomeLayers& some) {
-                                 return with_model_of(plan, some, device, true, RoleKind::trainer, measure);
+                                 return with_model_of(plan, of.role, some, device, true, measure);
                                }),
                      std::ssize(all)});
   }
@@ -295,15 +279,15 @@ std::vector<MicrobatchMemory> microbatch_memory(const RunPlan& plan, const Model
 PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
                            const RoleStage& of, std::optional<Device> real) {
   const Device device = real.value_or(counting_device(plan));
-  const int64_t step = share_of(plan, of.role, plan.batch.samples_per_step);
+  const int64_t step = share_of(of.role, plan.batch.samples_per_step);
   PassOptions pass = pass_options(config, plan, of.role);
   pass.least_of_stages = 0;  // the fullest one
-  return of_layers(layers_of(plan, model, of), config, device, [&](const SomeLayers& some) {
+  return of_layers(layers_of(model, of), config, device, [&](const SomeLayers& some) {
     PhaseMemory most;
     for (const std::vector<Trajectory>& all : fullest(plan, pass.token_budget, step)) {
       Backend backend = backend_of(config, device);
-      SilentPipeline pipeline(plan, of);
-      most = larger(most, with_model_of(plan, some, device, false, of.role, [&](const Model& layers) {
+      SilentPipeline pipeline(of);
+      most = larger(most, with_model_of(plan, of.role, some, device, false, [&](const Model& layers) {
                       local_logprobs(backend.ctx(), layers, pointers(all), pass, pipeline.get());
                       return PhaseMemory{0, backend.ctx().scratch.peak_bytes()};
                     }));
@@ -320,17 +304,17 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
   options.num_sampleable = model.vocab_size;
   const Sampler sampler(options);
   const auto measure = [&](std::vector<Sequence> sequences) {
-    return of_layers(layers_of(plan, model, of), config, device, [&](const SomeLayers& some) {
+    return of_layers(layers_of(model, of), config, device, [&](const SomeLayers& some) {
       Backend backend = backend_of(config, device);
       Ctx& c = backend.ctx();
-      SilentPipeline pipeline(plan, of);
-      return with_model_of(plan, some, device, false, of.role, [&](const Model& layers) {
+      SilentPipeline pipeline(of);
+      return with_model_of(plan, of.role, some, device, false, [&](const Model& layers) {
         const KvCache cache(KvShape(layers), plan.kv_pages, plan.kv_page_tokens, false, c.lane);
         std::vector<ScheduledRows> rows;
         for (Sequence& s : sequences) rows.push_back({&s, s.missing()});
         const StepBatch batch(rows);
         const int64_t width = model.hidden_size;
-        if (plan.role(of.role)->vpp() > 1 && of.stage == 0)  // what comes back from the last stage
+        if (of.role.vpp() > 1 && of.stage == 0)  // what comes back from the last stage
           c.scratch.make({2 * batch.num_rows(), width}, plan.dtype);
         const Tensor x = pipeline.get().receive(c, batch.num_rows(), width, plan.dtype);
         const Tensor hidden = batch.forward(c, layers, cache, x);
@@ -343,22 +327,22 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
   };
   PhaseMemory most = measure(fullest_step(plan, config.rollout.prefill_chunk_tokens));
   // Recorded decode steps have scratch memory of their own.
-  if (like_gpu(device) && plan.role(of.role)->tp * plan.role(of.role)->pp() == 1)
+  if (like_gpu(device) && of.role.grid.size(kModel) == 1)
     most.workspace += measure(fullest_step(plan, 0)).workspace;
   return most;
 }
 
-AxisBytes update_bytes(const RunPlan& plan, const ModelConfig& model, const Config& config,
-                       const GridPlace& place, int64_t sequences) {
+AxisBytes update_bytes(const RunPlan& plan, const RolePlan& role, const ModelConfig& model,
+                       const Config& config, const GridPlace& place, int64_t sequences) {
   const Device device = counting_device(plan);
   const std::unique_ptr<Algorithm> algorithm = make_algorithm(config.algorithm);
   const std::vector<Trajectory> all = longest(plan, sequences);
-  const RoleStage of{RoleKind::trainer, place.stage};
-  return bytes_of_layers(layers_of(plan, model, of), config, [&](const SomeLayers& some) {
-    return with_share_of(plan, some, device, true, RoleKind::trainer, place, [&](Model part) {
+  const RoleStage of{role, place.at[Axis::pp]};
+  return bytes_of_layers(layers_of(model, of), config, [&](const SomeLayers& some) {
+    return with_share_of(plan, role, some, device, true, place, [&](Model part) {
       Backend backend = backend_of(config, device);
       OneRank control;
-      SilentPipeline pipeline(plan, of);
+      SilentPipeline pipeline(of);
       Trainer one(backend.ctx(), part, control, control, *part.splits().owners, trainer_options(config, plan),
                   pipeline.get());
       const PolicyObjective objective(part, *algorithm, config.rollout.temperature, plan.max_new_tokens);
@@ -367,21 +351,21 @@ AxisBytes update_bytes(const RunPlan& plan, const ModelConfig& model, const Conf
   });
 }
 
-AxisBytes logprob_bytes(const RunPlan& plan, const ModelConfig& model, const Config& config, RoleKind role,
-                        const GridPlace& place) {
+AxisBytes logprob_bytes(const RunPlan& plan, const RolePlan& role, const ModelConfig& model,
+                        const Config& config, const GridPlace& place) {
   const Device device = counting_device(plan);
   const std::vector<Trajectory> all = longest(plan, 1);
-  const RoleStage of{role, place.stage};
-  return bytes_of_layers(layers_of(plan, model, of), config, [&](const SomeLayers& some) {
-    return with_share_of(plan, some, device, false, role, place, [&](const Model& layers) {
+  const RoleStage of{role, place.at[Axis::pp]};
+  return bytes_of_layers(layers_of(model, of), config, [&](const SomeLayers& some) {
+    return with_share_of(plan, role, some, device, false, place, [&](const Model& layers) {
       Backend backend = backend_of(config, device);
-      SilentPipeline stages(plan, of);
+      SilentPipeline stages(of);
       const Pipeline pipeline = stages.get();
       local_logprobs(backend.ctx(), layers, pointers(all), pass_options(config, plan, role), pipeline);
       const Splits& by = layers.splits();
-      return AxisBytes{.tp = by.tp ? by.tp->bytes_sent() : 0,
-                       .cp = by.cp ? by.cp->bytes_sent() : 0,
-                       .pp = pipeline.bytes_sent()};
+      return AxisBytes{{Axis::tp, by.tp ? by.tp->bytes_sent() : 0},
+                       {Axis::cp, by.cp ? by.cp->bytes_sent() : 0},
+                       {Axis::pp, pipeline.bytes_sent()}};
     });
   });
 }

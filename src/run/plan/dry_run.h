@@ -20,31 +20,32 @@ struct TrainedMemory {
   int64_t gradients = 0;
   int64_t optimizer = 0;  // of the first of the stage's ranks, which has most
 };
+/// What ranks of a role have of its model, by stage.
 struct ModelMemory {
-  std::vector<TrainedMemory> stages;                        // of the trainer
-  std::vector<int64_t> rollout_weights, reference_weights;  // of a share of these roles' stages
+  std::vector<TrainedMemory> stages;  // of those that do not train: weights alone, or shards and windows
   int64_t tables = 0;
 };
-ModelMemory model_memory(const RunPlan& plan, const ModelConfig& model, const Config& config);
+ModelMemory model_memory(const RunPlan& plan, const RolePlan& role, const ModelConfig& model,
+                         const Config& config);
 
 /// Most bytes in use at once.
 struct PhaseMemory {
   int64_t activations = 0, workspace = 0;  // kept for backward; everything else
 };
-/// One full micro-batch of each kind that may take most, on a stage of the trainer: of the longest sequences,
-/// and of the most targets.
+/// Whose model is worked with, and what of it.
+struct RoleStage {
+  const RolePlan& role;
+  int stage = 0;
+};
+/// One full micro-batch of each kind that may take most, on a stage of a role that trains: of the longest
+/// sequences, and of the most targets.
 struct MicrobatchMemory {
   PhaseMemory memory;
   int64_t sequences = 0;
 };
 std::vector<MicrobatchMemory> microbatch_memory(const RunPlan& plan, const ModelConfig& model,
-                                                const Config& config, int stage = 0,
+                                                const Config& config, const RoleStage& of,
                                                 std::optional<Device> real = {});
-/// Whose model is worked with, and what of it.
-struct RoleStage {
-  RoleKind role;
-  int stage = 0;
-};
 /// Log-probs of such micro-batches.
 PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
                            const RoleStage& of, std::optional<Device> real = {});
@@ -54,15 +55,15 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
 
 /// A rank's place in the layout of a role.
 struct GridPlace {
-  int tp = 0, cp = 0, stage = 0;
+  PerAxis<int> at = {};
   int replica = 0;  // among those that share the optimizer's state
 };
 /// What this rank sends in an update of so many of the longest sequences, all of them its own.
-AxisBytes update_bytes(const RunPlan& plan, const ModelConfig& model, const Config& config,
-                       const GridPlace& place, int64_t sequences);
+AxisBytes update_bytes(const RunPlan& plan, const RolePlan& role, const ModelConfig& model,
+                       const Config& config, const GridPlace& place, int64_t sequences);
 /// What a rank of a role, one of those that share the model, sends for the log-probs of one of the longest
 /// sequences.
-AxisBytes logprob_bytes(const RunPlan& plan, const ModelConfig& model, const Config& config, RoleKind role,
-                        const GridPlace& place);
+AxisBytes logprob_bytes(const RunPlan& plan, const RolePlan& role, const ModelConfig& model,
+                        const Config& config, const GridPlace& place);
 
 }  // namespace temper

@@ -18,23 +18,23 @@ struct Peak {
 template <class Chosen>
 Peak peak_of(const PlanDraft& d, const RunPlan& plan, const Chosen& chosen) {
   Peak peak;
-  for (const MemoryRow& row : plan_memory(plan, d.facts, d.config)) {
+  for (const MemoryRow& row : plan_memory(plan, d.models, d.config)) {
     if (!chosen(row.phase) || row.device_bytes <= peak.bytes) continue;
-    peak = {row.device_bytes, 0};
-    for (const auto& [name, bytes] : row.parts)
-      if (name == "kv_cache") peak.cache = bytes;
+    peak = {row.device_bytes, MemoryRow::bytes_of(row.device, "kv_cache")};
   }
   return peak;
 }
 
 bool uses_cache(const std::string& phase) { return phase == "generate" || phase == "validation"; }
 
-/// What lies in host memory where not even the least budget fits without: the reference first, which costs
-/// least.
+/// What lies in host memory where not even the least budget fits without: weights that one phase needs first,
+/// which cost least.
 void choose_offload(const PlanDraft& d, RunPlan& plan, int64_t limit) {
   const auto fits = [&] { return peak_of(d, plan, [](const std::string&) { return true; }).bytes <= limit; };
-  const bool moves = plan.needs_reference && !plan.role(RoleKind::reference)->splits_weights();
-  if (moves && !d.config.roles.reference_offload && !fits()) plan.reference_in_host = true;
+  for (RolePlan& role : plan.roles)
+    if (role.traits->keys.has(RoleKey::offload) && !role.splits_weights() &&
+        !d.config.roles.of(role.name()).offload && !fits())
+      role.in_host = true;
   if (!d.config.train.offload_optimizer && !fits()) plan.optimizer_in_host = true;
 }
 
@@ -42,7 +42,7 @@ void choose_offload(const PlanDraft& d, RunPlan& plan, int64_t limit) {
 int64_t largest_budget(const PlanDraft& d, int64_t limit) {
   RunPlan plan = d.result.plan;
   const int64_t least = plan.max_tokens_per_microbatch;
-  const auto ranks = static_cast<int64_t>(plan.role(RoleKind::trainer)->replicas());
+  const auto ranks = static_cast<int64_t>(plan.trainer().replicas());
   const int64_t share =
       saturating_multiply((plan.batch.samples_per_update + ranks - 1) / ranks, plan.longest_sequence);
   int64_t low = 0, high = std::max<int64_t>(0, std::min(kMostTokens, share) - least) / kTokenStep;

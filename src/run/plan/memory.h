@@ -8,7 +8,7 @@ namespace temper {
 
 /// One row per kind of rank (which roles it has, whether it writes the run folder) and phase of a step, for a
 /// plan whose other fields are filled.
-std::vector<MemoryRow> plan_memory(const RunPlan& plan, const ModelConfig& model, const Config& config);
+std::vector<MemoryRow> plan_memory(const RunPlan& plan, const RunModels& models, const Config& config);
 
 /// The rows of each phase, one for all ranks that hold the same in it, the largest first.
 std::vector<std::vector<MemoryRow>> rows_by_phase(const RunPlan& plan);
@@ -43,6 +43,9 @@ inline constexpr int64_t kProductTrials = int64_t{1} << 30;
 
 /// What a save, and an export, hold beside the state that they write.
 inline constexpr int64_t kSaveWindow = int64_t{8} << 20, kExportWindow = int64_t{32} << 20;
+
+/// The part of a row for weights that a phase lends from host memory.
+std::string lent_weights_name(const RolePlan& role);
 
 /// The largest row: of the memory of the plan's device, and of the host.
 int64_t peak_bytes(const RunPlan& plan);

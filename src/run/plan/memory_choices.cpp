@@ -9,18 +9,15 @@ namespace {
 /// in a second.
 constexpr double kStateRate = 42e9, kCopyRate = 55e9;
 
-int64_t part_bytes(const RunPlan& plan, const char* phase, const char* name) {
+const MemoryRow* row_of(const RunPlan& plan, std::string_view phase) {
   for (const MemoryRow& row : plan.memory)
-    if (row.phase == phase)
-      for (const auto& [part, bytes] : row.parts)
-        if (part == name) return bytes;
-  return 0;
+    if (row.phase == phase) return &row;
+  return nullptr;
 }
 
 }  // namespace
 
-std::vector<MemoryChoice> memory_choices(const RunPlan& plan, const ModelConfig& model,
-                                         const Config& config) {
+std::vector<MemoryChoice> memory_choices(const RunPlan& plan, const RunModels& models, const Config& config) {
   std::vector<MemoryChoice> choices;
   if (plan.device != Device::cuda) return choices;
   for (const char* recompute : {"none", "selective", "full"})
@@ -30,7 +27,7 @@ std::vector<MemoryChoice> memory_choices(const RunPlan& plan, const ModelConfig&
       RunPlan changed = plan;
       changed.optimizer_in_host = in_host;
       const bool same = recompute == config.train.recompute.granularity && in_host == plan.optimizer_in_host;
-      if (!same) changed.memory = plan_memory(changed, model, other);
+      if (!same) changed.memory = plan_memory(changed, models, other);
       choices.push_back({recompute, in_host, peak_bytes(changed), host_peak_bytes(changed)});
     }
   return choices;
@@ -39,10 +36,12 @@ std::vector<MemoryChoice> memory_choices(const RunPlan& plan, const ModelConfig&
 double offload_seconds(const RunPlan& plan) {
   const auto updates = static_cast<double>(plan.batch.updates_per_step * plan.batch.epochs_per_step);
   double seconds = 0;
-  if (plan.optimizer_in_host)
-    seconds += updates * static_cast<double>(part_bytes(plan, "train", "host_optimizer")) / kStateRate;
-  if (plan.reference_in_host)
-    seconds += static_cast<double>(part_bytes(plan, "reference", "reference_weights_lent")) / kCopyRate;
+  const MemoryRow* const trains = row_of(plan, plan.trainer().traits->phase);
+  if (plan.optimizer_in_host && trains)
+    seconds += updates * static_cast<double>(MemoryRow::bytes_of(trains->host, "optimizer")) / kStateRate;
+  for (const RolePlan& role : plan.roles)
+    if (const MemoryRow* const row = row_of(plan, role.traits->phase); role.in_host && row)
+      seconds += static_cast<double>(MemoryRow::bytes_of(row->device, lent_weights_name(role))) / kCopyRate;
   return seconds;
 }
 

@@ -7,7 +7,7 @@
 namespace temper {
 
 /// With the plan's token budget and cache. Empty for a plan on the CPU.
-std::vector<MemoryChoice> memory_choices(const RunPlan& plan, const ModelConfig& model, const Config& config);
+std::vector<MemoryChoice> memory_choices(const RunPlan& plan, const RunModels& models, const Config& config);
 
 /// Seconds of a step that what lies in host memory costs: the optimizer's state, which every update reads and
 /// writes, and the weights of the reference, which come once a step.

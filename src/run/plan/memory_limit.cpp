@@ -9,12 +9,25 @@ namespace temper {
 namespace {
 
 struct Proposal {
-  const char* key;
+  std::string key;
   Json value;
   int64_t peak;
 };
 
 using PeakOf = int64_t(const RunPlan&);
+
+std::string key_of(const RolePlan& role, const char* key) {
+  return fmt::format("roles.{}.{}", role.name(), key);
+}
+
+/// `now` and the larger numbers that divide the ranks of the trainer.
+std::vector<int64_t> more_of(const RunPlan& plan, int64_t now) {
+  std::vector<int64_t> numbers{now};
+  const auto ranks = std::ssize(plan.trainer().ranks);
+  for (int64_t n = now + 1; n <= ranks; ++n)
+    if (ranks % n == 0) numbers.push_back(n);
+  return numbers;
+}
 
 /// Looks for the smallest change of one key that fits.
 class Search {
@@ -23,7 +36,8 @@ class Search {
       : draft_(draft), config_(draft.config), peak_of_(peak_of), limit_(limit) {
     // What "auto" has chosen stays chosen.
     if (draft.result.plan.optimizer_in_host) config_.train.offload_optimizer = true;
-    if (draft.result.plan.reference_in_host) config_.roles.reference_offload = true;
+    for (const RolePlan& role : draft.result.plan.roles)
+      if (role.in_host) config_.roles.of(role.name()).offload = true;
   }
 
   std::vector<Proposal> proposals() const {
@@ -46,12 +60,14 @@ class Search {
              [more](Config& c) { c.train.recompute.granularity = more; });
     if (plan.device == Device::cuda && !plan.optimizer_in_host)
       word(found, "train.offload.optimizer", true, [](Config& c) { c.train.offload_optimizer = true; });
-    if (plan.device == Device::cuda && plan.needs_reference && !plan.reference_in_host)
-      word(found, "roles.reference.offload", true, [](Config& c) { c.roles.reference_offload = true; });
-    const RolePlan& trainer = *plan.role(RoleKind::trainer);
+    for (const RolePlan& role : plan.roles)
+      if (plan.device == Device::cuda && role.traits->keys.has(RoleKey::offload) && !role.in_host)
+        word(found, key_of(role, "offload"), true,
+             [&](Config& c) { c.roles.of(role.name()).offload = true; });
+    const RolePlan& trainer = plan.trainer();
     for (const int64_t zero : {2, 3})
       if (trainer.replicas() > 1 && trainer.zero < zero)
-        word(found, "roles.trainer.zero", zero, [zero](Config& c) { c.roles.trainer.zero = zero; });
+        word(found, key_of(trainer, "zero"), zero, [zero](Config& c) { c.roles.lead().zero = zero; });
     if (config_.optimizer.state != "bf16")
       word(found, "optimizer.state", "bf16", [](Config& c) { c.optimizer.state = "bf16"; });
     layouts(found);
@@ -69,48 +85,39 @@ class Search {
       if (!draft_.result.plan.optimizer_in_host) words += "train.offload.optimizer=true ";
       config.train.offload_optimizer = true;
     }
-    const RolePlan& trainer = trainer_of_plan();
+    const RolePlan& trainer = draft_.result.plan.trainer();
     std::vector<std::pair<int64_t, int64_t>> layouts;
-    for (const int64_t tp : more_of(trainer.tp))
-      for (const int64_t pp : more_of(trainer.pp())) layouts.emplace_back(tp, pp);
+    for (const int64_t tp : more_of(draft_.result.plan, trainer.tp()))
+      for (const int64_t pp : more_of(draft_.result.plan, trainer.pp())) layouts.emplace_back(tp, pp);
     std::stable_sort(layouts.begin(), layouts.end(),
                      [](const auto& a, const auto& b) { return a.first * a.second < b.first * b.second; });
     for (const auto& [tp, pp] : layouts) {
-      config.roles.trainer.tp = tp, config.roles.trainer.pp = pp;
+      config.roles.lead().tp = tp, config.roles.lead().pp = pp;
       const int64_t peak = fitting_peak(config);
       if (peak == 0) continue;
-      if (tp != trainer.tp) words += fmt::format("roles.trainer.tp={} ", tp);
-      if (pp != trainer.pp()) words += fmt::format("roles.trainer.pp={} ", pp);
+      if (tp != trainer.tp()) words += fmt::format("{}={} ", key_of(trainer, "tp"), tp);
+      if (pp != trainer.pp()) words += fmt::format("{}={} ", key_of(trainer, "pp"), pp);
       return fmt::format("{}needs {}", words, gib_text(peak));
     }
     return "";
   }
 
  private:
-  const RolePlan& trainer_of_plan() const { return *draft_.result.plan.role(RoleKind::trainer); }
-
-  /// `now` and the larger numbers that divide the ranks of the trainer.
-  std::vector<int64_t> more_of(int64_t now) const {
-    std::vector<int64_t> numbers{now};
-    const auto ranks = std::ssize(trainer_of_plan().ranks);
-    for (int64_t n = now + 1; n <= ranks; ++n)
-      if (ranks % n == 0) numbers.push_back(n);
-    return numbers;
-  }
-
   /// The fewest more ranks that share the model.
   void layouts(std::vector<Proposal>& found) const {
-    const auto fewest = [&](const char* key, int64_t now, const auto& set) {
+    const RunPlan& plan = draft_.result.plan;
+    const auto fewest = [&](const RolePlan& role, const char* key, int64_t now,
+                            std::optional<int64_t> RoleSection::*member) {
       const size_t before = found.size();
-      for (const int64_t n : more_of(now))
-        if (n > now && found.size() == before) word(found, key, n, [&](Config& c) { set(c, n); });
+      for (const int64_t n : more_of(plan, now))
+        if (n > now && found.size() == before)
+          word(found, key_of(role, key), n, [&](Config& c) { c.roles.of(role.name()).*member = n; });
     };
-    fewest("roles.trainer.tp", trainer_of_plan().tp, [](Config& c, int64_t n) { c.roles.trainer.tp = n; });
-    fewest("roles.trainer.pp", trainer_of_plan().pp(), [](Config& c, int64_t n) { c.roles.trainer.pp = n; });
-    if (const RolePlan* rollout = draft_.result.plan.role(RoleKind::rollout)) {
-      fewest("roles.rollout.tp", rollout->tp, [](Config& c, int64_t n) { c.roles.rollout_tp = n; });
-      fewest("roles.rollout.pp", rollout->pp(), [](Config& c, int64_t n) { c.roles.rollout_pp = n; });
-    }
+    for (const RolePlan* role : {&plan.trainer(), plan.generator()})
+      if (role) {
+        fewest(*role, "tp", role->tp(), &RoleSection::tp);
+        fewest(*role, "pp", role->pp(), &RoleSection::pp);
+      }
   }
 
   /// Fewer samples of a step, as many as still divide into its updates.
@@ -128,14 +135,14 @@ class Search {
 
   /// The peak of this config, or 0 when it is illegal or does not fit.
   int64_t fitting_peak(const Config& config) const {
-    const PlanResult result = try_plan(config, draft_.result.plan.num_ranks, draft_.facts);
+    const PlanResult result = try_plan(config, draft_.result.plan.num_ranks, draft_.models);
     const int64_t peak = peak_of_(result.plan);
     return result.errors.empty() && peak <= limit_ ? peak : 0;
   }
 
   /// Another value of one key, where it fits.
   template <class Set>
-  void word(std::vector<Proposal>& found, const char* key, const Json& value, const Set& set) const {
+  void word(std::vector<Proposal>& found, const std::string& key, const Json& value, const Set& set) const {
     Config config = config_;
     set(config);
     if (const int64_t peak = fitting_peak(config)) found.push_back({key, value, peak});
@@ -151,7 +158,7 @@ class Search {
       Config config = config_;
       const int64_t value = saturating_multiply(middle, unit);
       set(config, value);
-      const PlanResult result = try_plan(config, draft_.result.plan.num_ranks, draft_.facts);
+      const PlanResult result = try_plan(config, draft_.result.plan.num_ranks, draft_.models);
       const int64_t peak = peak_of_(result.plan);
       if (result.errors.empty() && peak <= limit_) best = {key, value, peak};
       // Too small to be legal: look higher. Legal but too large: look lower.
@@ -174,7 +181,7 @@ int64_t least_peak(const PlanDraft& draft, PeakOf* peak_of) {
   config.train.max_tokens_per_microbatch = plan.least_budget();
   config.rollout.max_running_sequences = 1;  // an automatic cache then holds one sequence
   config.rollout.kv_memory_bytes.reset();
-  return peak_of(try_plan(config, plan.num_ranks, draft.facts).plan);
+  return peak_of(try_plan(config, plan.num_ranks, draft.models).plan);
 }
 
 void hold_to(PlanDraft& draft, PeakOf* peak_of, const MemoryLimit& limit) {
@@ -195,7 +202,7 @@ void hold_to(PlanDraft& draft, PeakOf* peak_of, const MemoryLimit& limit) {
         "rollout.kv_memory it needs {}. Lower both, use more ranks, a shorter context or a "
         "smaller model",
         gib_text(least_peak(draft, peak_of)));
-  const char* key = found.empty() ? "train.max_tokens_per_microbatch" : found.front().key;
+  const std::string key = found.empty() ? "train.max_tokens_per_microbatch" : found.front().key;
   std::vector<Json> legal;
   for (const Proposal& p : found)
     if (p.key == key) legal.push_back(p.value);

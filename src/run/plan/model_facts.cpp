@@ -1,5 +1,6 @@
 #include "src/run/plan/model_facts.h"
 
+#include "src/config/config.h"
 #include "src/core/check.h"
 #include "src/io/hf_config.h"
 #include "src/io/model_folder.h"
@@ -28,6 +29,14 @@ ModelConfig read_model_facts(const std::string& model_path) {
       parse_model_config(read_json_file(path, kConfigLimits), generation ? &*generation : nullptr, path);
   check_supported(config, path);
   return config;
+}
+
+RunModels read_run_models(const Config& config) {
+  RunModels models(read_model_facts(config.model.path));
+  for (const RoleTraits& role : config.roles.rows())
+    if (const auto& path = config.roles.of(role.name).path)
+      models.own.emplace(role.name, read_model_facts(*path));
+  return models;
 }
 
 }  // namespace temper

@@ -1,16 +1,34 @@
 #pragma once
-// The model that a plan is for, from its config.json and generation_config.json alone.
+// The models that a plan is for, from their config.json and generation_config.json alone.
 
+#include <map>
 #include <string>
 
 #include "src/nn/model_config.h"
+#include "src/run/plan/layout/role_plan.h"
 
 namespace temper {
 
+/// The shapes of a run's models.
+struct RunModels {
+  RunModels(ModelConfig of_policy) : policy(std::move(of_policy)) {}
+  /// The model of a role: its own, where its section names a path.
+  const ModelConfig& of(std::string_view role) const {
+    const auto found = own.find(role);
+    return found == own.end() ? policy : found->second;
+  }
+  const ModelConfig& of(const RolePlan& role) const { return of(role.name()); }
+
+  ModelConfig policy;
+  std::map<std::string, ModelConfig, std::less<>> own = {};  // by role
+};
+
 int64_t num_parameters(const ModelConfig& config);
 
-/// Of a model folder; Exit::data where it has no config.json, and where no kernel can run the shape: not even
-/// those of the CPU, for those of a GPU the plan says it.
+/// The shape of a model folder; Exit::data where it has no config.json, and where no kernel can run the
+/// shape: not even those of the CPU, for those of a GPU the plan says it.
 ModelConfig read_model_facts(const std::string& model_path);
+/// Those of a config: of model.path, and of each path that a role's section names.
+RunModels read_run_models(const Config& config);
 
 }  // namespace temper

@@ -9,13 +9,12 @@
 #include "src/run/plan/batch.h"
 #include "src/run/plan/draft.h"
 #include "src/run/plan/memory.h"
-#include "src/run/plan/model_facts.h"
 #include "src/run/plan/weight_traffic.h"
 
 namespace temper {
 namespace {
 
-void require_path(const char* key, const std::string& path, std::vector<PlanError>& errors) {
+void require_path(const std::string& key, const std::string& path, std::vector<PlanError>& errors) {
   if (!path_exists(path))
     errors.push_back(
         {key, "", fmt::format("{} does not exist (relative paths start at the working folder)", path), {}});
@@ -51,109 +50,89 @@ std::string dtype_defect(std::string_view dtype, Device device) {
              : "";
 }
 
-std::string_view role_name(RoleKind kind) {
-  return kind == RoleKind::rollout ? "rollout" : kind == RoleKind::reference ? "reference" : "trainer";
+MemoryParts MemoryRow::all_parts() const {
+  MemoryParts all = device;
+  for (const auto& [name, bytes] : host) all.emplace_back(device.empty() ? name : "host_" + name, bytes);
+  return all;
 }
 
-const RolePlan* RunPlan::role(RoleKind kind) const {
+int64_t MemoryRow::bytes_of(const MemoryParts& parts, std::string_view name) {
+  for (const auto& [part, bytes] : parts)
+    if (part == name) return bytes;
+  return 0;
+}
+
+RolePlan& RunPlan::trainer() {
+  return *std::find_if(roles.begin(), roles.end(), [](const RolePlan& role) { return role.traits->leads(); });
+}
+
+const RolePlan* RunPlan::generator() const {
   for (const RolePlan& role : roles)
-    if (role.kind == kind) return &role;
+    if (role.traits->of_policy && role.traits->generates()) return &role;
   return nullptr;
 }
 
-bool RunPlan::has_role(RoleKind kind, int rank) const {
-  const RolePlan* found = role(kind);
-  return found && std::binary_search(found->ranks.begin(), found->ranks.end(), rank);
+const RolePlan* RunPlan::role(std::string_view name) const {
+  for (const RolePlan& role : roles)
+    if (role.name() == name) return &role;
+  return nullptr;
 }
 
-int RolePlan::number_of(int rank) const {
-  return static_cast<int>(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
+int64_t RunPlan::num_scorers() const {
+  return std::count_if(roles.begin(), roles.end(),
+                       [](const RolePlan& role) { return role.traits->scores(); });
 }
 
-int RolePlan::stage_of(int rank) const { return number_of(rank) / ranks_of_stage(); }
-
-int64_t RolePlan::most_layers() const {
-  int64_t most = 0;
-  for (const LayerRanges& layers : stages) most = std::max(most, num_layers(layers));
-  return most;
-}
-
-LayerRanges RolePlan::parts() const {
-  LayerRanges all;
-  for (size_t part = 0; part < stages.front().size(); ++part)
-    for (const LayerRanges& stage : stages) all.push_back(stage[part]);
-  return all;
-}
-
-std::vector<LayerRanges> RolePlan::whole_stages() const {
-  std::vector<LayerRanges> whole;
-  for (int64_t begin = 0; const LayerRanges& stage : stages) {
-    whole.push_back({{begin, begin + num_layers(stage)}});
-    begin = whole.back().back().end;
-  }
-  return whole;
-}
-
-int RolePlan::team_number(int rank) const { return number_of(rank) % ranks_of_stage() / team_of_stage(); }
-
-std::vector<int> RolePlan::through_stages(int rank, int neighbours) const {
-  const int first = number_of(rank) % ranks_of_stage() / neighbours * neighbours;
-  std::vector<int> all;
-  for (int stage = 0; stage < pp(); ++stage) {
-    const auto begin = ranks.begin() + stage * ranks_of_stage() + first;
-    all.insert(all.end(), begin, begin + neighbours);
-  }
-  return all;
-}
-
-std::vector<int> RolePlan::leaders() const {
-  std::vector<int> first;
-  for (int team = 0; team < teams(); ++team)
-    first.push_back(ranks[static_cast<size_t>(team * team_of_stage())]);
-  return first;
+size_t RunPlan::num_scorer_teams() const {
+  int teams = 0;
+  for (const RolePlan& role : roles)
+    if (role.traits->scores()) teams += role.teams();
+  return static_cast<size_t>(teams);
 }
 
 int64_t RunPlan::least_budget() const {
-  const int64_t cp = role(RoleKind::trainer)->cp;
+  const int64_t cp = trainer().cp();
   return (longest_sequence + cp - 1) / cp;
 }
 
 bool RunPlan::shares_buffers(int rank) const {
-  if (!has_role(RoleKind::rollout, rank) || !has_role(RoleKind::trainer, rank)) return false;
-  const RolePlan &rollout = *role(RoleKind::rollout), &trainer = *role(RoleKind::trainer);
-  return rollout.stages == trainer.stages && rollout.team(rank) == trainer.team(rank);
+  if (!generates_on(rank) || !trains(rank)) return false;
+  return generator()->stages == trainer().stages && generator()->team(rank) == trainer().team(rank);
 }
 
 bool RunPlan::in_trainer_mesh(const RolePlan& of, int rank) const {
-  const RolePlan& trainer = *role(RoleKind::trainer);
-  const bool fits = of.keeps_shards() ? of.ranks == trainer.ranks && of.cp == trainer.cp
-                                      : of.cp == 1 || of.cp == trainer.cp;
-  return has_role(RoleKind::trainer, rank) && of.tp == trainer.tp && fits && of.stages == trainer.stages &&
-         of.team(rank) == trainer.through_stages(rank, of.team_of_stage());
+  const RolePlan& lead = trainer();
+  const bool fits = of.keeps_shards() ? of.ranks == lead.ranks && of.cp() == lead.cp()
+                                      : of.cp() == 1 || of.cp() == lead.cp();
+  return lead.has(rank) && of.tp() == lead.tp() && fits && of.stages == lead.stages &&
+         of.team(rank) == lead.group(rank, of.grid.wide(of.team_axes()));
 }
 
 bool RunPlan::has_own_mesh(const RolePlan& of) const {
-  return of.kind != RoleKind::trainer && of.team_size() > 1 &&
-         !std::all_of(of.ranks.begin(), of.ranks.end(), [&](int rank) { return in_trainer_mesh(of, rank); });
+  if (of.traits->leads()) return false;
+  return of.traits->trains() ||
+         (of.team_size() > 1 && !std::all_of(of.ranks.begin(), of.ranks.end(),
+                                             [&](int rank) { return in_trainer_mesh(of, rank); }));
 }
 
 std::vector<int> RunPlan::weight_receivers() const {
   std::vector<int> receivers;
   for (int rank = 0; rank < num_ranks; ++rank)
-    if (has_role(RoleKind::rollout, rank) && !shares_buffers(rank)) receivers.push_back(rank);
+    if (generates_on(rank) && !shares_buffers(rank)) receivers.push_back(rank);
   return receivers;
 }
 
-PlanResult try_plan(const Config& config, int num_ranks, const ModelConfig& facts,
+PlanResult try_plan(const Config& config, int num_ranks, const RunModels& models,
                     const MemoryLimits& limits) {
+  const ModelConfig& facts = models.policy;
   CHECK(num_ranks >= 1, "a plan for {} ranks", num_ranks);
   CHECK(facts.vocab_size > 0 && facts.num_layers > 0 && facts.num_kv_heads > 0,
         "a plan for a model without a shape");
-  PlanDraft draft{config, facts, {}};
+  PlanDraft draft{config, models, facts, {}};
   RunPlan& plan = draft.result.plan;
   plan.algorithm = config.algorithm.name;
   plan.generates = !draft.supervised();
-  plan.needs_reference = algorithm_traits(config.algorithm.name).compares && config.algorithm.kl_coef > 0;
+  plan.rows = config.roles.rows();
   plan.num_ranks = num_ranks;
   plan.device = config.run.device == "cuda" ? Device::cuda : Device::cpu;
   plan.dtype = resolve_dtype(config.run.dtype, plan.device);
@@ -181,20 +160,20 @@ PlanResult try_plan(const Config& config, int num_ranks, const ModelConfig& fact
   if (!draft.result.errors.empty()) return std::move(draft.result);
   plan.weights = weight_traffic(plan, facts);
   if (plan.device == Device::cuda && limits.device.bytes > 0) plan_gpu_sizes(draft, limits.device.bytes);
-  plan.memory = plan_memory(plan, facts, config);
+  plan.memory = plan_memory(plan, models, config);
   plan_warnings(draft);
   plan_memory_limits(draft, limits);
   draft.result.complete = draft.result.errors.empty();
   return std::move(draft.result);
 }
 
-std::vector<PlanError> validate(const Config& config, int num_ranks, const ModelConfig& facts) {
-  return try_plan(config, num_ranks, facts).errors;
+std::vector<PlanError> validate(const Config& config, int num_ranks, const RunModels& models) {
+  return try_plan(config, num_ranks, models).errors;
 }
 
-RunPlan make_plan(const LoadedConfig& loaded, int num_ranks, const ModelConfig& facts,
+RunPlan make_plan(const LoadedConfig& loaded, int num_ranks, const RunModels& models,
                   const MemoryLimits& limits) {
-  PlanResult result = try_plan(loaded.config, num_ranks, facts, limits);
+  PlanResult result = try_plan(loaded.config, num_ranks, models, limits);
   add_origins(result.errors, loaded);
   if (!result.errors.empty()) fail_config(fmt::format("plan for {} rank(s)", num_ranks), result.errors);
   return std::move(result.plan);
@@ -203,6 +182,9 @@ RunPlan make_plan(const LoadedConfig& loaded, int num_ranks, const ModelConfig& 
 std::vector<PlanError> validate_paths(const Config& c) {
   std::vector<PlanError> errors;
   require_path("model.path", c.model.path, errors);
+  for (const RoleTraits& role : c.roles.rows())
+    if (const auto& path = c.roles.of(role.name).path)
+      require_path(fmt::format("roles.{}.path", role.name), *path, errors);
   if (c.tokenizer.path) require_path("tokenizer.path", *c.tokenizer.path, errors);
   if (c.tokenizer.chat_template) require_path("tokenizer.chat_template", *c.tokenizer.chat_template, errors);
   for (const DataSource& source : c.data.train) require_path("data.train", source.path, errors);

@@ -5,8 +5,8 @@
 // such numbers.
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,8 +17,8 @@
 #include "src/config/config_error.h"
 #include "src/core/device.h"
 #include "src/core/dtype.h"
-#include "src/models/stages.h"
-#include "src/nn/parallel/row_moves.h"
+#include "src/run/plan/layout/role_plan.h"
+#include "src/run/plan/model_facts.h"
 
 namespace temper {
 
@@ -52,87 +52,48 @@ struct WeightTraffic {
   int64_t first_model = 0;      // by one trainer rank to the ranks that first have a whole model
 };
 
-enum class RoleKind { rollout, reference, trainer };
-/// As config, reports and `check --json` call it.
-std::string_view role_name(RoleKind kind);
+/// Named bytes.
+using MemoryParts = std::vector<std::pair<std::string, int64_t>>;
 
-struct RolePlan {
-  RoleKind kind = RoleKind::trainer;
-  std::vector<int> ranks;                    // ascending
-  int tp = 1;                                // neighbours that share the model
-  int cp = 1;                                // those that share the tokens of micro-batches
-  std::vector<LayerRanges> stages = {{{}}};  // layers of each stage of a pipeline, in one part or several
-  int pp() const { return static_cast<int>(stages.size()); }
-  /// Parts of each stage (virtual stages): part c of stage s is number c * pp + s of all.
-  int vpp() const { return static_cast<int>(stages.front().size()); }
-  /// All of them in the order of layers.
-  LayerRanges parts() const;
-  /// The same stages with as many layers in one part each.
-  std::vector<LayerRanges> whole_stages() const;
-  int dp() const { return static_cast<int>(ranks.size()) / tp / cp / pp(); }
-  int zero = 1;  // 2: a rank of the trainer keeps its shard of gradients; 3: of weights, as of the reference
-  int ranks_of_stage() const { return static_cast<int>(ranks.size()) / pp(); }
-  /// Among the ranks of the role, which this one has.
-  int number_of(int rank) const;
-  int stage_of(int rank) const;
-  /// The same for stages with as many layers at the same end of the model, which hold and send the same.
-  std::array<int64_t, 3> stage_kind(int stage) const {
-    return {stage == 0, stage == pp() - 1, num_layers(stages[static_cast<size_t>(stage)])};
-  }
-  const LayerRanges& layers_of(int rank) const { return stages[static_cast<size_t>(stage_of(rank))]; }
-  /// Of a stage.
-  int64_t most_layers() const;
-  /// Ranks with the same part of the model, which share the optimizer's state.
-  int replicas() const { return cp * dp(); }
-  UnitShards unit_shards(int replica) const {
-    return zero > 1 ? UnitShards{replica, replicas(), zero > 2, kind != RoleKind::trainer} : UnitShards{};
-  }
-  bool splits_weights() const { return zero > 2 && replicas() > 1; }
-  /// Weights are shards in every phase, not only while they are trained.
-  bool keeps_shards() const { return splits_weights() && kind == RoleKind::reference; }
-  Holders holders() const { return {static_cast<int>(ranks.size()), tp, stage_units(stages)}; }
-  /// A team does the same work together: in each stage the neighbours of tp, and but for the trainer of cp;
-  /// where a reference has shards of weights all that gather them.
-  int team_of_stage() const {
-    if (kind == RoleKind::trainer) return tp;
-    return tp * (keeps_shards() ? replicas() : cp);
-  }
-  int team_size() const { return team_of_stage() * pp(); }
-  int teams() const { return static_cast<int>(ranks.size()) / team_size(); }
-  /// Of a rank that has the role.
-  int team_number(int rank) const;
-  std::vector<int> team(int rank) const { return through_stages(rank, team_of_stage()); }
-  /// So many neighbours that this rank, which has the role, is one of, and those in their places of the other
-  /// stages; stage after stage.
-  std::vector<int> through_stages(int rank, int neighbours) const;
-  /// The first ranks of the teams: what others hand to the role goes to them, and what it makes comes from
-  /// them.
-  std::vector<int> leaders() const;
-};
-
-/// Bytes of one rank in one phase of a step, alike on all of `ranks`; `parts` add up to device_bytes +
-/// host_bytes. Beside a GPU the names of those in host memory begin with "host_".
+/// Bytes of one rank in one phase of a step, alike on all of `ranks`. What a CPU computes with is host
+/// memory.
 struct MemoryRow {
   std::vector<int> ranks;  // ascending
-  std::string phase;       // generate, reference, train, validation, save, export
-  int64_t device_bytes = 0, host_bytes = 0;
-  std::vector<std::pair<std::string, int64_t>> parts;
+  std::string phase;       // that of a role, validation, save, export
+  MemoryParts device, host;
+  int64_t device_bytes = 0, host_bytes = 0;  // their sums
+  /// Both lists; beside a GPU the names of host memory begin with "host_".
+  MemoryParts all_parts() const;
+  /// 0: there is none of this name.
+  static int64_t bytes_of(const MemoryParts& parts, std::string_view name);
 };
 
 struct RunPlan {
   std::string algorithm;
-  bool generates = false;        // has a rollout phase
-  bool needs_reference = false;  // keeps a frozen copy of the first weights
+  bool generates = false;  // has a rollout phase
   int num_ranks = 0;
   Device device = Device::cpu;
   DType dtype = DType::f32;
-  DType master = DType::f32, moments = DType::f32;            // StateFormats of the optimizer
-  bool optimizer_in_host = false, reference_in_host = false;  // offloaded from the GPU
+  DType master = DType::f32, moments = DType::f32;  // StateFormats of the optimizer
+  bool optimizer_in_host = false;                   // offloaded from the GPU
   int64_t num_parameters = 0;
   int64_t vocab_size = 0;
   int64_t steps = 0;
   BatchPlan batch;
-  std::vector<RolePlan> roles;  // in the order of their phases
+  std::span<const RoleTraits> rows;  // all roles that there are
+  std::vector<RolePlan> roles;       // of this run, in the order of their phases
+  /// The role that trains the policy.
+  RolePlan& trainer();
+  const RolePlan& trainer() const { return const_cast<RunPlan*>(this)->trainer(); }
+  /// The role that generates with the policy; null: none does.
+  const RolePlan* generator() const;
+  /// Null when the run has no such role.
+  const RolePlan* role(std::string_view name) const;
+  bool trains(int rank) const { return trainer().has(rank); }
+  bool generates_on(int rank) const { return generator() && generator()->has(rank); }
+  /// Roles that add a log-prob to each token of the responses.
+  int64_t num_scorers() const;
+  size_t num_scorer_teams() const;
   int64_t max_policy_lag = 0;
   WeightTraffic weights;  // of a version
   /// What a rank trains is what it generates with: the two roles have it in the same team.
@@ -151,17 +112,17 @@ struct RunPlan {
   int64_t least_tokens_of_stages = 0;     // of a rank: smaller ones keep stages busy; 0: none is smaller
   /// The least that holds the longest sequence.
   int64_t least_budget() const;
-  /// Of a reference, whose ranks may share tokens in another way.
-  int64_t reference_budget() const {
-    return std::max(max_tokens_per_microbatch * role(RoleKind::reference)->cp, longest_sequence);
+  /// The tokens of a micro-batch of a role, on all of the ranks that share one.
+  int64_t budget_of(const RolePlan& with) const {
+    return with.traits->trains() ? microbatch_tokens()
+                                 : std::max(max_tokens_per_microbatch * with.cp(), longest_sequence);
   }
-  /// Of the ranks together that share one.
-  int64_t microbatch_tokens() const { return max_tokens_per_microbatch * role(RoleKind::trainer)->cp; }
+  int64_t microbatch_tokens() const { return max_tokens_per_microbatch * trainer().cp(); }
   /// The least of a role's stages, of the ranks together that share one; 0: none is made smaller for them.
   /// Where there are shards of gradients or weights, every one would cost a sum or a gather of all.
   int64_t least_of_stages(const RolePlan& with) const {
     const bool cut = with.pp() > 1 && (with.zero == 1 || with.replicas() == 1);
-    return cut ? least_tokens_of_stages * with.cp : 0;
+    return cut ? least_tokens_of_stages * with.cp() : 0;
   }
   // Of a rank that generates, with the most layers of a stage; 0 pages: none does.
   int64_t kv_page_tokens = 0, kv_page_bytes = 0, kv_pages = 0;
@@ -171,10 +132,6 @@ struct RunPlan {
   bool validates = false;  // has data, rewards and lengths to validate with
   int64_t validation_max_prompt_tokens = 0, validation_max_new_tokens = 0;
   std::vector<MemoryRow> memory;
-
-  /// Null when the run has no such role.
-  const RolePlan* role(RoleKind kind) const;
-  bool has_role(RoleKind kind, int rank) const;
 };
 
 /// The run's largest phase, had it other keys.
@@ -186,7 +143,7 @@ struct MemoryChoice {
 
 /// Bytes of a step.
 struct RoleTraffic {
-  RoleKind role = RoleKind::trainer;
+  const RoleTraits* role = nullptr;
   AxisBytes bytes;
 };
 
@@ -211,14 +168,14 @@ struct MemoryLimits {
 };
 
 /// The plan with all its errors and warnings.
-PlanResult try_plan(const Config& config, int num_ranks, const ModelConfig& facts,
+PlanResult try_plan(const Config& config, int num_ranks, const RunModels& models,
                     const MemoryLimits& limits = {});
 
 /// Only the errors of try_plan.
-std::vector<PlanError> validate(const Config& config, int num_ranks, const ModelConfig& facts);
+std::vector<PlanError> validate(const Config& config, int num_ranks, const RunModels& models);
 
 /// The plan, or Error(Exit::usage) with all errors.
-RunPlan make_plan(const LoadedConfig& loaded, int num_ranks, const ModelConfig& facts,
+RunPlan make_plan(const LoadedConfig& loaded, int num_ranks, const RunModels& models,
                   const MemoryLimits& limits = {});
 
 /// Files and folders that the config names and that are not there (relative to the working folder).

@@ -57,12 +57,12 @@ std::string lengths_text(const RunPlan& plan) {
     text += line("steps of a response", plan.steps_of_longest_response,
                  "at most, by rollout.tokens_per_step; a prompt is trained in the step that finishes it");
   text += line("longest_sequence", plan.longest_sequence, "prompt and response");
-  const int cp = plan.role(RoleKind::trainer)->cp;
+  const int cp = plan.trainer().cp();
   text += line(
       "max_tokens_per_microbatch", plan.max_tokens_per_microbatch,
       cp > 1 ? fmt::format("of a rank: {} together pack micro-batches up to {}", cp, plan.microbatch_tokens())
              : "micro-batches are packed up to it; their number does not change the gradient");
-  if (const int64_t least = plan.least_of_stages(*plan.role(RoleKind::trainer)); least > 0)
+  if (const int64_t least = plan.least_of_stages(plan.trainer()); least > 0)
     text += line("of stages, at least", least, "smaller micro-batches, as many as keep stages busy");
   if (plan.kv_pages > 0)
     text += line("kv_pages", plan.kv_pages,
@@ -78,8 +78,8 @@ std::string rank_map(const RunPlan& plan) {
   std::string text;
   for (const RolePlan& role : plan.roles) {
     std::string cells;
-    for (int rank = 0; rank < plan.num_ranks; ++rank) cells += plan.has_role(role.kind, rank) ? '#' : '.';
-    text += fmt::format("  {:<12}{}\n", role_name(role.kind), cells);
+    for (int rank = 0; rank < plan.num_ranks; ++rank) cells += role.has(rank) ? '#' : '.';
+    text += fmt::format("  {:<12}{}\n", role.name(), cells);
   }
   return text;
 }
@@ -90,10 +90,10 @@ std::string stages_text(const RunPlan& plan) {
   for (const RolePlan& role : plan.roles) {
     const auto alike = [&](const RolePlan& other) { return other.stages == role.stages; };
     const auto first = std::find_if(plan.roles.begin(), plan.roles.end(), alike);
-    if (role.pp() == 1 || first->kind != role.kind) continue;
+    if (role.pp() == 1 || &*first != &role) continue;
     std::string names, layers;
     for (const RolePlan& other : plan.roles)
-      if (alike(other)) names += (names.empty() ? "" : ", ") + std::string(role_name(other.kind));
+      if (alike(other)) names += (names.empty() ? "" : ", ") + std::string(other.name());
     for (const LayerRange& s : role.parts()) layers += fmt::format(" {}-{}", s.begin, s.end - 1);
     text += line("stages", role.pp(),
                  fmt::format("layers{}, after the embedding and before the head{} ({})", layers,
@@ -123,9 +123,9 @@ std::string roles_text(const RunPlan& plan, int per_node) {
   std::string text = "roles\n";
   for (const RolePlan& role : plan.roles)
     text +=
-        line(std::string(role_name(role.kind)),
-             (role.tp > 1 ? fmt::format("tp {} ", role.tp) : "") +
-                 (role.cp > 1 ? fmt::format("cp {} ", role.cp) : "") +
+        line(std::string(role.name()),
+             (role.tp() > 1 ? fmt::format("tp {} ", role.tp()) : "") +
+                 (role.cp() > 1 ? fmt::format("cp {} ", role.cp()) : "") +
                  (role.pp() > 1 ? fmt::format("pp {} ", role.pp()) : "") +
                  (role.vpp() > 1 ? fmt::format("vpp {} ", role.vpp()) : "") +
                  fmt::format("dp {}", role.dp()) + (role.zero > 1 ? fmt::format(" zero {}", role.zero) : ""),
@@ -147,15 +147,17 @@ std::string roles_text(const RunPlan& plan, int per_node) {
 /// Floating-point operations of one step when every sample has full length, attention left out.
 struct Work {
   int64_t tokens = 0;
-  double generate = 0, reference = 0, train = 0;
+  std::vector<double> of_row;  // of the roles that there are, 0: the run has no such one
 };
 
 Work most_work(const RunPlan& plan) {
-  Work work{.tokens = saturating_multiply(plan.batch.samples_per_step, plan.longest_sequence)};
+  Work work;
+  work.tokens = saturating_multiply(plan.batch.samples_per_step, plan.longest_sequence);
   const double forward = 2.0 * static_cast<double>(plan.num_parameters) * static_cast<double>(work.tokens);
-  work.generate = plan.generates ? forward : 0;
-  work.reference = plan.needs_reference ? forward : 0;
-  work.train = 3 * forward * static_cast<double>(plan.batch.epochs_per_step);
+  for (const RoleTraits& row : plan.rows) {
+    const double times = row.trains() ? 3.0 * static_cast<double>(plan.batch.epochs_per_step) : 1.0;
+    work.of_row.push_back(plan.role(row.name) ? times * forward : 0);
+  }
   return work;
 }
 
@@ -163,12 +165,11 @@ std::string work_text(const RunPlan& plan) {
   const Work work = most_work(plan);
   std::string text = "work per step, at most (seconds = this / measured FLOP per second of all ranks)\n";
   text += line("tokens", work.tokens, "samples_per_step x longest_sequence");
-  const auto add = [&](const char* name, double flop, const char* formula) {
-    if (flop > 0) text += line(name, fmt::format("{:.3g} TFLOP", flop / 1e12), formula);
-  };
-  add("generate", work.generate, "2 x parameters x tokens");
-  add("reference", work.reference, "2 x parameters x tokens");
-  add("train", work.train, "6 x parameters x tokens x epochs_per_step");
+  for (size_t i = 0; i < plan.rows.size(); ++i)
+    if (work.of_row[i] > 0)
+      text += line(
+          plan.rows[i].phase, fmt::format("{:.3g} TFLOP", work.of_row[i] / 1e12),
+          plan.rows[i].trains() ? "6 x parameters x tokens x epochs_per_step" : "2 x parameters x tokens");
   return text;
 }
 
@@ -183,18 +184,18 @@ std::string memory_text(const RunPlan& plan, const ReportOptions& options) {
       text += line(row.phase, gib_text(cpu ? row.host_bytes : row.device_bytes),
                    host + "ranks " + rank_set_text(row.ranks));
       if (rows.size() > kMany && &row != &rows.front()) continue;
-      for (const auto& [name, bytes] : row.parts) text += line("    " + name, gib_text(bytes), "");
+      for (const auto& [name, bytes] : row.all_parts()) text += line("    " + name, gib_text(bytes), "");
     }
   text += line("optimizer state", fmt::format("{} moments", dtype_name(plan.moments)),
                plan.master == plan.dtype   ? "the weights are the master"
                : plan.master == DType::u16 ? "the master is the weights and 16 bits that they lack"
                                            : fmt::format("a master in {}", dtype_name(plan.master)));
-  if (plan.optimizer_in_host || plan.reference_in_host)
+  std::string offloaded = plan.optimizer_in_host ? "optimizer" : "";
+  for (const RolePlan& role : plan.roles)
+    if (role.in_host) offloaded += (offloaded.empty() ? "" : ", ") + std::string(role.name());
+  if (!offloaded.empty())
     text +=
-        line("offloaded",
-             fmt::format("{}{}{}", plan.optimizer_in_host ? "optimizer" : "",
-                         plan.optimizer_in_host && plan.reference_in_host ? ", " : "",
-                         plan.reference_in_host ? "reference" : ""),
+        line("offloaded", offloaded,
              fmt::format("to host memory; about {:.2f} s of a step over PCIe 5 x16", offload_seconds(plan)));
   if (options.memory_limit > 0) text += line("limit", gib_text(options.memory_limit), "of a rank");
   return text;
@@ -220,21 +221,30 @@ Json choices_json(const std::vector<MemoryChoice>& choices) {
   return list;
 }
 
+const char* what_goes_over(Axis axis, bool trains) {
+  switch (axis) {
+    case Axis::tp:
+      return trains ? "copies of the forward, partial sums of the backward" : "copies of the forward";
+    case Axis::cp:
+      return "heads of attention and their gradients, between shares of tokens";
+    case Axis::dp:
+      return "sums of gradients, new weights";
+    case Axis::pp:
+      return trains ? "activations and gradients between stages" : "activations between stages";
+  }
+  return "";
+}
+
 std::string traffic_text(const std::vector<RoleTraffic>& traffic) {
   std::string text =
       traffic.empty()
           ? ""
           : "sent over the axes per step, by all ranks of a role, when every sample has full length\n";
   for (const RoleTraffic& t : traffic) {
-    const auto add = [&](const char* axis, int64_t bytes, const char* what) {
-      if (bytes > 0) text += line(fmt::format("{} {}", role_name(t.role), axis), gib_text(bytes), what);
-    };
-    const bool trains = t.role == RoleKind::trainer;
-    add("tp", t.bytes.tp,
-        trains ? "copies of the forward, partial sums of the backward" : "copies of the forward");
-    add("dp", t.bytes.dp, "sums of gradients, new weights");
-    add("cp", t.bytes.cp, "heads of attention and their gradients, between shares of tokens");
-    add("pp", t.bytes.pp, trains ? "activations and gradients between stages" : "activations between stages");
+    for (const AxisRow& row : kAxes)
+      if (t.bytes[row.axis] > 0)
+        text += line(fmt::format("{} {}", t.role->name, row.name), gib_text(t.bytes[row.axis]),
+                     what_goes_over(row.axis, t.role->trains()));
   }
   return text;
 }
@@ -242,8 +252,7 @@ std::string traffic_text(const std::vector<RoleTraffic>& traffic) {
 Json traffic_json(const std::vector<RoleTraffic>& traffic) {
   Json roles = Json::object();
   for (const RoleTraffic& t : traffic)
-    roles[std::string(role_name(t.role))] = {
-        {"tp", t.bytes.tp}, {"cp", t.bytes.cp}, {"dp", t.bytes.dp}, {"pp", t.bytes.pp}};
+    for (const AxisRow& row : kAxes) roles[t.role->name][row.name] = t.bytes[row.axis];
   return roles;
 }
 
@@ -253,7 +262,7 @@ std::string peer_keys_text(const RunPlan& plan) {
   for (const PeerKey& row : peer_keys())
     text += fmt::format("  {:<6} {:<52} {:<32} {}\n", row.peer, row.theirs, row.ours.empty() ? "-" : row.ours,
                         row.note);
-  const auto world = static_cast<int64_t>(plan.role(RoleKind::trainer)->ranks.size());
+  const auto world = static_cast<int64_t>(plan.trainer().ranks.size());
   text += fmt::format(
       "  world = ranks of roles.trainer = {}; global batch = samples_per_update = {}; a per-device batch and "
       "an\n"
@@ -270,23 +279,17 @@ std::string peer_keys_text(const RunPlan& plan) {
 
 Json roles_json(const RunPlan& plan) {
   Json roles = Json::object();
-  for (const RolePlan& role : plan.roles)
-    roles[std::string(role_name(role.kind))] = {{"ranks", role.ranks},
-                                                {"layout",
-                                                 {{"dp", role.dp()},
-                                                  {"tp", role.tp},
-                                                  {"pp", role.pp()},
-                                                  {"vpp", role.vpp()},
-                                                  {"cp", role.cp},
-                                                  {"ep", 1},
-                                                  {"expert_dp", role.dp()},
-                                                  {"zero", role.zero}}}};
+  for (const RolePlan& role : plan.roles) {
+    Json layout{{"vpp", role.vpp()}, {"ep", 1}, {"expert_dp", role.dp()}, {"zero", role.zero}};
+    for (const AxisRow& row : kAxes) layout[row.name] = role.grid.along(row.axis);
+    roles[std::string(role.name())] = {{"ranks", role.ranks}, {"layout", std::move(layout)}};
+  }
   return roles;
 }
 
 Json row_json(const MemoryRow& row) {
   Json parts = Json::object();
-  for (const auto& [name, bytes] : row.parts) parts[name] = bytes;
+  for (const auto& [name, bytes] : row.all_parts()) parts[name] = bytes;
   return {{"rank", row.ranks.front()},
           {"phase", row.phase},
           {"device_bytes", row.device_bytes},
@@ -378,14 +381,14 @@ Json plan_json(const PlanResult& result, const ReportOptions& options) {
                      {"kv_page_tokens", plan.kv_page_tokens},
                      {"kv_pages", plan.kv_pages}};
   const Work work = most_work(plan);
-  json["work"] = {{"tokens", work.tokens},
-                  {"generate_flop", work.generate},
-                  {"reference_flop", work.reference},
-                  {"train_flop", work.train}};
+  json["work"] = {{"tokens", work.tokens}};
+  for (size_t i = 0; i < plan.rows.size(); ++i)
+    json["work"][fmt::format("{}_flop", plan.rows[i].phase)] = work.of_row[i];
   json["traffic"] = traffic_json(result.traffic);
-  json["offload"] = {{"optimizer", plan.optimizer_in_host},
-                     {"reference", plan.reference_in_host},
-                     {"seconds_per_step", offload_seconds(plan)}};
+  json["offload"] = {{"optimizer", plan.optimizer_in_host}, {"seconds_per_step", offload_seconds(plan)}};
+  for (const RoleTraits& row : plan.rows)
+    if (row.keys.has(RoleKey::offload))
+      json["offload"][row.name] = plan.role(row.name) && plan.role(row.name)->in_host;
   if (!result.choices.empty()) json["memory_choices"] = choices_json(result.choices);
   if (options.memory_limit > 0) json["memory_limit"] = options.memory_limit;
   if (options.explain_batch) json["peers"] = peers_json();

@@ -119,30 +119,33 @@ void plan_optimizer_state(PlanDraft& d) {
 /// "auto" stays false until the memory of the GPU is known: plan_gpu_sizes.
 void plan_offload(PlanDraft& d) {
   RunPlan& plan = d.result.plan;
-  const auto resolve = [&](const char* key, const std::optional<bool>& wanted) {
+  const auto resolve = [&](const std::string& key, const std::optional<bool>& wanted) {
     if (wanted.value_or(false) && plan.device == Device::cpu)
       d.error(key, "a run on the CPU has its state in host memory already", {"auto", false});
     return wanted.value_or(false) && plan.device == Device::cuda;
   };
   plan.optimizer_in_host = resolve("train.offload.optimizer", d.config.train.offload_optimizer);
-  plan.reference_in_host =
-      resolve("roles.reference.offload", d.config.roles.reference_offload) && plan.needs_reference;
+  for (const RoleTraits& row : plan.rows) {
+    const bool in_host =
+        resolve(fmt::format("roles.{}.offload", row.name), d.config.roles.of(row.name).offload);
+    for (RolePlan& role : plan.roles)
+      if (role.traits == &row) role.in_host = in_host;
+  }
 }
 
 void plan_warnings(PlanDraft& d) {
   const Config& c = d.config;
   const RunPlan& plan = d.result.plan;
   const BatchPlan& b = plan.batch;
-  const auto warn_idle = [&](RoleKind role, int64_t items, const char* of, const char* doing) {
-    const RolePlan& with = *plan.role(role);
+  const auto warn_idle = [&](const RolePlan& with, int64_t items, const char* of, const char* doing) {
     const int64_t teams = with.dp();
     if (items < teams)
       d.warn(fmt::format("{} {} on {} {}: {:.0f} % of the ranks are idle while {}", items, of, teams,
-                         with.tp * with.pp() > 1 ? "groups of ranks" : "ranks",
+                         with.grid.size(kModel) > 1 ? "groups of ranks" : "ranks",
                          100.0 * static_cast<double>(teams - items) / static_cast<double>(teams), doing));
   };
-  if (plan.generates) warn_idle(RoleKind::rollout, b.prompts_per_step, "prompts per step", "generating");
-  warn_idle(RoleKind::trainer, b.samples_per_update, "samples per update", "training");
+  if (plan.generates) warn_idle(*plan.generator(), b.prompts_per_step, "prompts per step", "generating");
+  warn_idle(plan.trainer(), b.samples_per_update, "samples per update", "training");
   if (!plan.generates && c.run.max_policy_lag > 0) d.warn("run.max_policy_lag has no effect on sft");
   if (b.dropped_samples > 0)
     d.warn(fmt::format("{} of {} samples are left out every step (train.last_partial = \"drop\")",
@@ -168,8 +171,9 @@ void plan_warnings(PlanDraft& d) {
   if (plan.generates && b.samples_per_prompt == 1 && c.algorithm.single_group == "zero")
     d.warn("groups of one sample with single_group = \"zero\": all advantages are 0, nothing is learned");
   if (c.optimizer.lr == 0) d.warn("optimizer.lr = 0: the weights never change");
-  if (!plan.needs_reference && c.roles.reference)
-    d.warn("roles.reference has no effect: algorithm.kl_coef is not above 0");
+  for (const RoleTraits& row : plan.rows)
+    if (!plan.role(row.name) && c.roles.of(row.name).ranks && *row.when_needed)
+      d.warn(fmt::format("roles.{} has no effect: {}", row.name, row.when_needed));
   if (d.supervised() && c.algorithm.kl_coef > 0)
     d.warn("algorithm.kl_coef has no effect on " + c.algorithm.name);
   if (d.supervised() && (c.rollout.prompts_per_step > 0 || c.rollout.samples_per_prompt > 0))

@@ -43,10 +43,10 @@ EngineOptions engine_options(const Config& config, const RunPlan& plan) {
           .num_pages = plan.kv_pages};
 }
 
-PassOptions pass_options(const Config& config, const RunPlan& plan, RoleKind role) {
+PassOptions pass_options(const Config& config, const RunPlan& plan, const RolePlan& role) {
   return {.temperature = config.rollout.temperature,
-          .token_budget = role == RoleKind::reference ? plan.reference_budget() : plan.microbatch_tokens(),
-          .least_of_stages = plan.least_of_stages(*plan.role(role)),
+          .token_budget = plan.budget_of(role),
+          .least_of_stages = plan.least_of_stages(role),
           .cost = {config.train.cost_linear, config.train.cost_quadratic}};
 }
 
@@ -59,7 +59,7 @@ RecomputePlan recompute_plan(const RecomputeConfig& c) {
 }
 
 TrainerOptions trainer_options(const Config& config, const RunPlan& plan) {
-  return {.pass = pass_options(config, plan, RoleKind::trainer),
+  return {.pass = pass_options(config, plan, plan.trainer()),
           .optimizer = config.optimizer,
           .total_updates = plan.batch.updates_total,
           .seed = config.run.seed,

@@ -20,7 +20,7 @@ GenerateOptions rollout_options(const Config& config, const RunPlan& plan, const
                                 const Tokenizer& tokenizer);
 EngineOptions engine_options(const Config& config, const RunPlan& plan);
 /// Of the trainer or a reference.
-PassOptions pass_options(const Config& config, const RunPlan& plan, RoleKind role);
+PassOptions pass_options(const Config& config, const RunPlan& plan, const RolePlan& role);
 RecomputePlan recompute_plan(const RecomputeConfig& section);
 TrainerOptions trainer_options(const Config& config, const RunPlan& plan);
 

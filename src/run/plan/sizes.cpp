@@ -62,16 +62,16 @@ int64_t running_sequences(const PlanDraft& d) {
   const RunPlan& plan = d.result.plan;
   const ValidationConfig& v = d.config.validation;
   const int64_t most = d.config.rollout.max_running_sequences;
-  const auto share = [&](RoleKind role, int64_t prompts, int64_t samples) {
-    const auto teams = std::max<int64_t>(1, plan.role(role)->teams());
+  const auto share = [&](const RolePlan& role, int64_t prompts, int64_t samples) {
+    const auto teams = std::max<int64_t>(1, role.teams());
     return saturating_multiply(ceil_divide(prompts, teams), samples);
   };
   int64_t sequences = 1;
   if (plan.generates)
-    sequences = share(RoleKind::rollout, plan.batch.prompts_per_step, plan.batch.samples_per_prompt);
+    sequences = share(*plan.generator(), plan.batch.prompts_per_step, plan.batch.samples_per_prompt);
   if (plan.validates)
     sequences = std::max(
-        sequences, v.max_prompts > 0 ? share(RoleKind::trainer, v.max_prompts, v.samples_per_prompt) : most);
+        sequences, v.max_prompts > 0 ? share(plan.trainer(), v.max_prompts, v.samples_per_prompt) : most);
   return std::clamp<int64_t>(sequences, 1, most);
 }
 
@@ -108,7 +108,7 @@ void plan_lengths(PlanDraft& d) {
 void plan_microbatch(PlanDraft& d) {
   RunPlan& plan = d.result.plan;
   const int64_t longest = plan.longest_sequence;
-  const int64_t cp = plan.role(RoleKind::trainer)->cp, least = plan.least_budget();
+  const int64_t cp = plan.trainer().cp(), least = plan.least_budget();
   plan.max_tokens_per_microbatch =
       d.config.train.max_tokens_per_microbatch.value_or(std::max(least, kLeastBudget));
   plan.least_tokens_of_stages = d.config.train.max_tokens_per_microbatch ? 0 : kLeastBudget;
@@ -163,13 +163,13 @@ void plan_cache(PlanDraft& d) {
   const int64_t longest = longest_cached(plan);
   if (longest == 0) return;
   plan.kv_page_tokens = r.kv_page_tokens;
-  const auto page_bytes = [&](RoleKind role) {
-    const int64_t width = attention_shape(d.facts, plan.role(role)->tp).kv_width();
+  const auto page_bytes = [&](const RolePlan& role) {
+    const int64_t width = attention_shape(d.facts, role.tp()).kv_width();
     return saturating_multiply(2 * r.kv_page_tokens * dtype_size(plan.dtype),
-                               saturating_multiply(plan.role(role)->most_layers(), width));
+                               saturating_multiply(role.most_layers(), width));
   };
-  plan.kv_page_bytes = page_bytes(plan.generates ? RoleKind::rollout : RoleKind::trainer);
-  plan.validation_page_bytes = page_bytes(RoleKind::trainer);
+  plan.kv_page_bytes = page_bytes(plan.generates ? *plan.generator() : plan.trainer());
+  plan.validation_page_bytes = page_bytes(plan.trainer());
   const int64_t needed = ceil_divide(longest, r.kv_page_tokens);
   plan.running_sequences = running_sequences(d);
   if (!r.kv_memory_bytes && plan.device == Device::cuda) {

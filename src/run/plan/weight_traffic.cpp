@@ -55,15 +55,15 @@ struct Receivers {
 };
 
 std::vector<Receivers> alike_receivers(const RunPlan& plan) {
-  const RolePlan &trainer = *plan.role(RoleKind::trainer), &rollout = *plan.role(RoleKind::rollout);
+  const RolePlan &trainer = plan.trainer(), &rollout = *plan.generator();
   std::map<std::array<int, 4>, Receivers> kinds;
   const Holders holders = rollout.holders();
   for (const int receiver : plan.weight_receivers()) {
     const ShardPlace place = holders.place(rollout.number_of(receiver));
-    const int self = plan.has_role(RoleKind::trainer, receiver) ? trainer.number_of(receiver) : -1;
+    const int self = trainer.has(receiver) ? trainer.number_of(receiver) : -1;
     const std::array<int, 4> kind{place.rank, rollout.stage_of(receiver),
                                   self < 0 ? -1 : trainer.stage_of(receiver),
-                                  self < 0 ? 0 : self % trainer.tp};
+                                  self < 0 ? 0 : trainer.grid.at(self, Axis::tp)};
     ++kinds.try_emplace(kind, Receivers{place, self}).first->second.count;
   }
   std::vector<Receivers> all;
@@ -76,10 +76,9 @@ std::vector<Receivers> alike_receivers(const RunPlan& plan) {
 WeightTraffic weight_traffic(const RunPlan& plan, const ModelConfig& model) {
   WeightTraffic traffic;
   if (plan.weight_receivers().empty()) return traffic;
-  Holders sources = plan.role(RoleKind::trainer)->holders();
+  Holders sources = plan.trainer().holders();
   if (sources.stages.size() == 1) sources.stages = {{}};
-  const std::vector<Alike> parameters =
-      alike_parameters(model, sources, plan.role(RoleKind::rollout)->holders());
+  const std::vector<Alike> parameters = alike_parameters(model, sources, plan.generator()->holders());
   std::map<int, int64_t> sent, messages, first;
   for (const Receivers& kind : alike_receivers(plan))
     for (const auto& [source, bytes] : bytes_to(parameters, plan.dtype, sources, kind.place, kind.self)) {

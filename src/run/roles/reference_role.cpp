@@ -97,20 +97,20 @@ bool ReferenceRole::complete(int64_t step, StepInput input) {
 std::unique_ptr<Role> make_reference_role(const RoleParts& p) {
   const ReferenceRole::Parts parts{p.ctx,
                                    p.task.plan,
-                                   pass_options(p.task.config(), p.task.plan, RoleKind::reference),
+                                   pass_options(p.task.config(), p.task.plan, *p.role),
                                    p.end,
                                    p.groups,
                                    p.trace,
                                    p.memory,
                                    p.share,
-                                   p.team,
-                                   p.reference_pipeline,
-                                   p.reference_dp,
+                                   p.model_share.team,
+                                   p.model_share.pipeline,
+                                   p.role->keeps_shards() ? &p.model_share.mesh->control(Axis::dp) : nullptr,
                                    p.stage,
                                    p.trainers != nullptr,
                                    p.lead};
-  std::unique_ptr<Model> frozen = p.load_reference();
-  if (p.task.plan.reference_in_host) frozen->parameters().move_to_host(p.ctx.lane);
+  std::unique_ptr<Model> frozen = p.load();
+  if (p.role->in_host) frozen->parameters().move_to_host(p.ctx.lane);
   p.memory.add(frozen->device(), [&model = *frozen] { return model.held_bytes(); });
   p.memory.add(Device::cpu, [&model = *frozen] { return model.parameters().host_bytes(); });
   return std::make_unique<ReferenceRole>(parts, std::move(frozen));

@@ -20,13 +20,13 @@
 #include "src/rollout/engine.h"
 #include "src/run/exchange/group_exchange.h"
 #include "src/run/exchange/weight_sync.h"
+#include "src/run/host/model_share.h"
 #include "src/run/plan/plan.h"
 #include "src/run/record/journal.h"
 #include "src/run/record/memory_ledger.h"
 #include "src/run/record/run_checkpoint.h"
 #include "src/run/record/trace.h"
 #include "src/run/roles/prompt_stream.h"
-#include "src/run/roles/team.h"
 
 namespace temper {
 
@@ -81,13 +81,11 @@ struct Lead {
 struct RoleParts {
   const RunTask& task;
   Ctx& ctx;
-  Comm* trainers;               // all of them; null on others
-  Comm* dp;                     // those that share micro-batches out; null on others
-  Collectives* replicas;        // those that train the same part of the model, with shares of micro-batches
-  Comm* model;                  // those that have the trained model together; null on others
-  Pipeline pipeline;            // of the trained model's stages
-  Pipeline reference_pipeline;  // of those of the reference
-  Comm* reference_dp;           // those that gather its weights and share out its work; null: none do
+  Comm* trainers;         // all of them; null on others
+  Comm* dp;               // those that share micro-batches out; null on others
+  Collectives* replicas;  // those that train the same part of the model, with shares of micro-batches
+  Comm* model;            // those that have the trained model together; null on others
+  Pipeline pipeline;      // of the trained model's stages
   EndOfRun& end;
   GroupExchange& groups;
   WeightSync& weights;
@@ -102,11 +100,12 @@ struct RoleParts {
   const RewardSet* rewards;    // null: the config names none
   /// One for all roles of the rank that generate with a model, made when it is first asked for.
   std::function<Engine&(const Model&)> engine;
-  std::function<std::unique_ptr<Model>()> load_reference;  // the first weights, which stay as they are
   // Of the role that is made.
-  Share share = {};  // among its ranks
-  Team team = {};    // which this rank is one of
-  size_t stage = 0;  // of the exchange, where the role annotates
+  const RolePlan* role = nullptr;  // of the run; null: the role has no model
+  ModelShare model_share = {};
+  std::function<std::unique_ptr<Model>()> load = {};  // the first weights of the role's model
+  Share share = {};                                   // among its ranks
+  size_t stage = 0;                                   // of the exchange, where the role annotates
   Lead lead = {};
 };
 
@@ -119,8 +118,8 @@ struct RoleRow {
   /// World ranks that have the role, ascending; none: the run does without.
   std::vector<int> (*ranks)(const RunTask&);
   std::unique_ptr<Role> (*make)(const RoleParts&);
-  /// Neighbours with this role's share of its model work as one in it; absent: every rank for itself.
-  std::optional<RoleKind> shares_model_of = {};
+  /// The role of the config whose model it works with; null: it has none.
+  const char* model_of = nullptr;
 };
 std::span<const RoleRow> built_in_roles();
 

@@ -7,34 +7,33 @@
 namespace temper {
 namespace {
 
-std::vector<int> ranks_of(const RunTask& task, RoleKind kind) {
-  const RolePlan* role = task.plan.role(kind);
-  return role ? role->ranks : std::vector<int>{};
-}
-std::vector<int> trainer_ranks(const RunTask& task) { return ranks_of(task, RoleKind::trainer); }
+std::vector<int> trainer_ranks(const RunTask& task) { return task.plan.trainer().ranks; }
 std::vector<int> trainer_ranks_if(const RunTask& task, bool needed) {
   return needed ? trainer_ranks(task) : std::vector<int>{};
 }
 
 std::vector<int> rollout_ranks(const RunTask& task) {
-  return task.replay() ? std::vector<int>{} : ranks_of(task, RoleKind::rollout);
+  return task.replay() || !task.plan.generator() ? std::vector<int>{} : task.plan.generator()->ranks;
 }
 std::vector<int> sft_ranks(const RunTask& task) {
   return trainer_ranks_if(task, !task.plan.generates && !task.replay());
 }
 std::vector<int> replay_ranks(const RunTask& task) { return trainer_ranks_if(task, task.replay()); }
-std::vector<int> reference_ranks(const RunTask& task) { return ranks_of(task, RoleKind::reference); }
+std::vector<int> reference_ranks(const RunTask& task) {
+  const RolePlan* reference = task.plan.role("reference");
+  return reference ? reference->ranks : std::vector<int>{};
+}
 std::vector<int> validation_ranks(const RunTask& task) {
   return trainer_ranks_if(task, task.plan.validates && task.config().validation.every > 0 && !task.replay());
 }
 
 constexpr RoleRow kRoles[] = {
-    {"rollout", Duty::produces, rollout_ranks, make_rollout_role, RoleKind::rollout},
+    {"rollout", Duty::produces, rollout_ranks, make_rollout_role, "rollout"},
     {"sft", Duty::produces, sft_ranks, make_sft_producer},
     {"replay", Duty::produces, replay_ranks, make_replay_producer},
-    {"reference", Duty::annotates, reference_ranks, make_reference_role, RoleKind::reference},
-    {"trainer", Duty::trains, trainer_ranks, make_train_role},
-    {"validation", Duty::observes, validation_ranks, make_validation_role, RoleKind::trainer},
+    {"reference", Duty::annotates, reference_ranks, make_reference_role, "reference"},
+    {"trainer", Duty::trains, trainer_ranks, make_train_role, "trainer"},
+    {"validation", Duty::observes, validation_ranks, make_validation_role, "trainer"},
 };
 
 }  // namespace

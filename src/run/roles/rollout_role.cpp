@@ -62,7 +62,7 @@ std::unique_ptr<Role> make_rollout_role(const RoleParts& p) {
                                                     .trace = p.trace,
                                                     .trained = p.trained,
                                                     .share = p.share,
-                                                    .team = p.team,
+                                                    .team = p.model_share.team,
                                                     .lead = p.lead});
 }
 

@@ -28,7 +28,7 @@ std::vector<const Trajectory*> in_order(std::span<const Group> groups) {
 
 TrainRole::TrainRole(const Parts& parts)
     : p_(parts),
-      pass_(pass_options(config(), plan(), RoleKind::trainer)),
+      pass_(pass_options(config(), plan(), plan().trainer())),
       algorithm_(make_algorithm(config().algorithm)),
       objective_(parts.model, *algorithm_, pass_.temperature, plan().max_new_tokens),
       trainer_(parts.ctx, parts.model, parts.trainers, parts.dp, parts.replicas,
@@ -40,16 +40,12 @@ TrainRole::TrainRole(const Parts& parts)
     trainer_.set_gradient_hook(gradient_dump(folder, p_.replicas, shared_model()));
 }
 
-SharedModel TrainRole::shared_model() const {
-  Holders holders = plan().role(RoleKind::trainer)->holders();
-  holders.ranks = p_.model_ranks.size();
-  return {p_.model_ranks, holders};
-}
+SharedModel TrainRole::shared_model() const { return {p_.model_ranks, plan().trainer().holders_of_one()}; }
 
 std::vector<Group> TrainRole::receive(int64_t step) {
   const double waiting = p_.trace.now();
   const StepInput& input = p_.groups.peek(step);  // it stays as it is: its update may be dropped
-  if (const RolePlan* rollout = plan().role(RoleKind::rollout); rollout && p_.trainers.rank() == 0)
+  if (const RolePlan* rollout = plan().generator(); rollout && p_.trainers.rank() == 0)
     for (const int rank : rollout->leaders())
       p_.trace.arrow(step, "trainer", groups_arrow(step, rank), Trace::Arrow::ends);
   p_.trace.span(step, "trainer", fmt::format("get groups of step {}", step), waiting);
@@ -109,7 +105,7 @@ void TrainRole::add_old_logprobs(std::vector<Group>& groups, int64_t step, bool 
 
 /// What the notes of the rollout ranks say together.
 void TrainRole::record_rollout(const StepNote& note) {
-  const RolePlan* rollout = plan().role(RoleKind::rollout);
+  const RolePlan* rollout = plan().generator();
   if (!rollout || p_.task.replay()) return;
   const auto ranks = static_cast<double>(rollout->dp());
   const auto share_of_max = [&](const char* sum, const char* max) {

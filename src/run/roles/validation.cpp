@@ -160,7 +160,7 @@ std::unique_ptr<Role> make_validation_role(const RoleParts& p) {
                                 p.task.plan,
                                 *p.trainers,
                                 p.share,
-                                p.team,
+                                p.model_share.team,
                                 p.ctx,
                                 *p.trained,
                                 p.engine(*p.trained),

@@ -48,6 +48,11 @@ struct Teams {
   }
 };
 
+/// The role whose teams work as one in a row; null: every rank for itself, as those that train do.
+const RolePlan* team_role(const RunTask& task, const RoleRow& row) {
+  return row.model_of && row.duty != Duty::trains ? task.plan.role(row.model_of) : nullptr;
+}
+
 }  // namespace
 
 Placement place_roles(const RunTask& task, std::span<const RoleRow> rows, int rank) {
@@ -59,7 +64,7 @@ Placement place_roles(const RunTask& task, std::span<const RoleRow> rows, int ra
   for (const RoleRow& row : rows) {
     const std::vector<int> ranks = row.ranks(task);
     if (ranks.empty()) continue;
-    const Teams teams{ranks, row.shares_model_of ? task.plan.role(*row.shares_model_of) : nullptr};
+    const Teams teams{ranks, team_role(task, row)};
     const size_t stage = all.stages.size();
     if (row.duty == Duty::annotates) teams.add_to(all.stages.emplace_back(), all.with_stages);
     if (row.duty == Duty::produces || row.duty == Duty::trains) {
@@ -76,14 +81,14 @@ Placement place_roles(const RunTask& task, std::span<const RoleRow> rows, int ra
 }
 
 WeightRoutes weight_routes(const RunTask& task, const RoleRanks& ranks) {
-  const RolePlan& trainer = *task.plan.role(RoleKind::trainer);
+  const RolePlan& trainer = task.plan.trainer();
   WeightRoutes routes{.sources = trainer.ranks,
                       .holders = trainer.holders(),
                       .receivers = {},
                       .apart = ranks.generate_apart()};
   if (task.replay()) return routes;
   for (const int rank : task.plan.weight_receivers()) {
-    const RolePlan& rollout = *task.plan.role(RoleKind::rollout);
+    const RolePlan& rollout = *task.plan.generator();
     routes.receivers.push_back({rank, rollout.holders().place(rollout.number_of(rank))});
   }
   return routes;

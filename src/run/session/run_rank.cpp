@@ -10,12 +10,12 @@
 #include "src/core/process/progress.h"
 #include "src/core/process/stop_signal.h"
 #include "src/rl/trajectory_json.h"
+#include "src/run/host/gpu.h"
+#include "src/run/host/rank_threads.h"
 #include "src/run/plan/memory.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/record/run_log.h"
-#include "src/run/session/gpu.h"
 #include "src/run/session/older_weights.h"
-#include "src/run/session/rank_threads.h"
 
 namespace temper {
 namespace {
@@ -23,10 +23,6 @@ namespace {
 /// A rank without roles waits for the whole run.
 double wait_limit(const RunTask& task, bool idle) {
   return idle ? std::numeric_limits<double>::infinity() : task.wait_limit();
-}
-
-MeshShape shape_of(const RolePlan& role) {
-  return {.tp = role.tp, .cp = role.cp, .dp = role.dp(), .pp = role.pp()};
 }
 
 std::vector<int> all_ranks(const MpiSession& mpi) {
@@ -54,16 +50,11 @@ RunRank::RunRank(const RunTask& run_task, const MpiSession& mpi, std::span<const
       trainers(mpi.make_comm(placement.ranks.trainer, task.wait_limit())),
       device(take_device(mpi, task.plan.device, *world, !placement.roles.empty(),
                          config().cluster.shared_gpus == "allow")),
-      mesh(mpi, placement.ranks.trainer, shape_of(*task.plan.role(RoleKind::trainer)), device,
-           task.wait_limit()),
+      meshes(mpi, task.plan, device, task.wait_limit()),
       mailbox(mpi.make_mailbox(task.wait_limit())),
       end(*mailbox, placement.ranks, all_ranks(mpi), [this] { return why_stop(*this); }),
       groups(*mailbox, placement.ranks, task.plan.max_policy_lag, end),
       weights(*mailbox, weight_routes(task, placement.ranks), task.lag(), end) {
-  for (const RolePlan& role : task.plan.roles)
-    if (task.plan.has_own_mesh(role))
-      other_meshes[role.kind] =
-          std::make_unique<Mesh>(mpi, role.ranks, shape_of(role), device, task.wait_limit());
   if (device == Device::cuda && config().cluster.shared_gpus == "error")
     require_free_memory(task.plan, mpi.rank());
   enter_phase(Phase::load);
@@ -148,62 +139,15 @@ void RunRank::lend_memory() {
   for (const auto& [model, engine] : engines) engine->suspend();
 }
 
-/// Of this rank with those that share the model of a role with it; null: none do. The trainer's, where the
-/// role has the same team.
-Mesh* RunRank::mesh_of(RoleKind kind) {
-  const RolePlan* role = task.plan.role(kind);
-  if (!role || !task.plan.has_role(kind, mpi_rank)) return nullptr;
-  if (role->tp * role->cp * role->pp() == 1 && role->team_size() == 1) return nullptr;
-  return task.plan.in_trainer_mesh(*role, mpi_rank) ? &mesh : other_meshes.at(kind).get();
-}
-
-Team RunRank::team_of(RoleKind kind) {
-  Mesh* const of = mesh_of(kind);
-  const RolePlan* role = task.plan.role(kind);
-  if (!of || role->team_size() == 1) return {};
-  if (role->keeps_shards()) return Team(of->all());
-  return Team(role->team_of_stage() > role->tp ? of->team() : of->model());
-}
-
-Pipeline RunRank::pipeline_of(RoleKind kind) {
-  Mesh* const of = mesh_of(kind);
-  return of ? Pipeline(of->on(Axis::pp), of->control(Axis::pp)) : Pipeline();
-}
-
-/// Those that share out what a reference with shards of weights scores.
-Comm* RunRank::dp_of_reference() {
-  const RolePlan* role = task.plan.role(RoleKind::reference);
-  const bool gathers = role && role->keeps_shards() && task.plan.has_role(RoleKind::reference, mpi_rank);
-  return gathers ? &mesh_of(RoleKind::reference)->control(Axis::dp) : nullptr;
-}
-
-Splits RunRank::splits(RoleKind kind) {
-  Mesh* const of = mesh_of(kind);
-  const RolePlan* role = task.plan.role(kind);
-  return {.tp = of ? &of->on(Axis::tp) : nullptr, .cp = of && role->cp > 1 ? &of->on(Axis::cp) : nullptr};
-}
-
-/// What this rank, which has the role, has of its model.
-ModelOptions RunRank::share_of_model(RoleKind kind) {
-  const RolePlan& role = *task.plan.role(kind);
-  ModelOptions options{.splits = splits(kind)};
-  if (role.pp() > 1) options.layers = role.layers_of(mpi_rank);
-  if (role.keeps_shards()) {
-    options.splits.owners = &mesh_of(kind)->replicas();
-    options.unit_shards = role.unit_shards(options.splits.owners->rank());
-  }
-  return options;
-}
-
 Model* RunRank::generating() const {
   if (own) return own.get();
-  return task.plan.has_role(RoleKind::rollout, mpi_rank) ? policy.get() : nullptr;
+  return task.plan.generates_on(mpi_rank) ? policy.get() : nullptr;
 }
 
 /// Its weights come with the first version that is generated with.
 void RunRank::make_own() {
   if (!trains() || !generates() || task.plan.shares_buffers(mpi_rank)) return;
-  ModelOptions options = share_of_model(RoleKind::rollout);
+  ModelOptions options = meshes.share_of(*task.plan.generator()).options;
   options.dtype = policy->dtype();
   options.context_tokens = policy->context_tokens();
   options.device = device;
@@ -211,20 +155,11 @@ void RunRank::make_own() {
   memory->add(device, [this] { return own->held_bytes(); });
 }
 
-/// What this rank has of the model that it trains or, where it trains none, generates with.
-ModelOptions RunRank::policy_options() {
-  if (!trains()) return share_of_model(RoleKind::rollout);
-  ModelOptions options = share_of_model(RoleKind::trainer);
-  options.with_gradients = true;
-  options.unit_shards = task.plan.role(RoleKind::trainer)->unit_shards(mesh.replicas().rank());
-  if (options.unit_shards.of_values) options.splits.owners = &mesh.replicas();
-  return options;
-}
-
 /// How fast they came is a metric of the first step.
 void RunRank::load_policy(const ModelSource& source) {
   const Stopwatch watch;
-  policy = host->load(source, policy_options());
+  policy =
+      host->load(source, meshes.share_of(trains() ? task.plan.trainer() : *task.plan.generator()).options);
   if (source.random) return;
   const double seconds = watch.seconds();
   const double gigabytes = 1e-9 * static_cast<double>(policy->parameters().value_bytes());
@@ -236,41 +171,37 @@ void RunRank::load_policy(const ModelSource& source) {
 Engine& RunRank::engine_of(const Model& model) {
   std::unique_ptr<Engine>& engine = engines[&model];
   if (!engine) {
-    const RoleKind kind = &model == generating() ? RoleKind::rollout : RoleKind::trainer;
+    const RolePlan& role = &model == generating() ? *task.plan.generator() : task.plan.trainer();
     engine = std::make_unique<Engine>(model, engine_options(config(), task.plan), host->ctx().lane,
-                                      pipeline_of(kind));
+                                      meshes.share_of(role).pipeline);
     engine->suspend();
     memory->add(device, [engine = engine.get()] { return engine->held_bytes(); });
   }
   return *engine;
 }
 
-RoleParts RunRank::role_parts(const ModelSource& source) {
-  return {
-      .task = task,
-      .ctx = host->ctx(),
-      .trainers = trainers.get(),
-      .dp = trains() ? &mesh.control(Axis::dp) : nullptr,
-      .replicas = trains() ? &mesh.replicas() : nullptr,
-      .model = trains() ? &mesh.model() : nullptr,
-      .pipeline = pipeline_of(RoleKind::trainer),
-      .reference_pipeline = pipeline_of(RoleKind::reference),
-      .reference_dp = dp_of_reference(),
-      .end = end,
-      .groups = groups,
-      .weights = weights,
-      .journal = *journal,
-      .memory = *memory,
-      .trace = trace,
-      .trained = trains() ? policy.get() : nullptr,
-      .generating = generating(),
-      .tokenizer = text.tokenizer.get(),
-      .chat = text.chat_template(),
-      .prompts = prompts.get(),
-      .rewards = rewards.get(),
-      .engine = [this](const Model& model) -> Engine& { return engine_of(model); },
-      .load_reference = [this, source] { return host->load(source, share_of_model(RoleKind::reference)); },
-      .lead = {0, last_step(), resume.produced}};
+RoleParts RunRank::role_parts() {
+  return {.task = task,
+          .ctx = host->ctx(),
+          .trainers = trainers.get(),
+          .dp = trains() ? &meshes.trainer().control(Axis::dp) : nullptr,
+          .replicas = trains() ? &meshes.trainer().tensors(kReplicas) : nullptr,
+          .model = trains() ? &meshes.trainer().control(kModel) : nullptr,
+          .pipeline = trains() ? meshes.share_of(task.plan.trainer()).pipeline : Pipeline(),
+          .end = end,
+          .groups = groups,
+          .weights = weights,
+          .journal = *journal,
+          .memory = *memory,
+          .trace = trace,
+          .trained = trains() ? policy.get() : nullptr,
+          .generating = generating(),
+          .tokenizer = text.tokenizer.get(),
+          .chat = text.chat_template(),
+          .prompts = prompts.get(),
+          .rewards = rewards.get(),
+          .engine = [this](const Model& model) -> Engine& { return engine_of(model); },
+          .lead = {0, last_step(), resume.produced}};
 }
 
 void RunRank::build_roles() {
@@ -283,12 +214,14 @@ void RunRank::build_roles() {
   if (trains() || produces) load_policy(source);
   if (policy) memory->add(policy->device(), [this] { return policy->held_bytes(); });
   if (policy) make_own();
-  RoleParts parts = role_parts(source);
+  RoleParts parts = role_parts();
   for (const PlacedRole& role : placement.roles) {
     parts.share = role.share;
     parts.lead.lag = role.ahead ? task.lag() : 0;
     parts.stage = role.stage;
-    parts.team = role.row->shares_model_of ? team_of(*role.row->shares_model_of) : Team();
+    parts.role = role.row->model_of ? task.plan.role(role.row->model_of) : nullptr;
+    parts.model_share = parts.role ? meshes.share_of(*parts.role) : ModelShare();
+    parts.load = [this, source, &share = parts.model_share] { return host->load(source, share.options); };
     roles.push_back(role.row->make(parts));
   }
 }

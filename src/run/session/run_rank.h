@@ -3,9 +3,9 @@
 
 #include <map>
 
-#include "src/comm/mesh.h"
+#include "src/run/host/model_host.h"
+#include "src/run/host/model_share.h"
 #include "src/run/record/run_folder.h"
-#include "src/run/session/model_host.h"
 #include "src/run/session/placement.h"
 #include "src/run/session/run_start.h"
 
@@ -43,11 +43,10 @@ struct RunRank {
   Stopwatch age;
   Placement placement;
   Trace trace;
-  std::unique_ptr<Comm> world, trainers;                   // all ranks; trainer ranks, null on others
-  Device device;                                           // that this rank computes on
-  std::string threads;                                     // of the ranks, for people
-  Mesh mesh;                                               // of the trainer
-  std::map<RoleKind, std::unique_ptr<Mesh>> other_meshes;  // of roles whose ranks share a model in another way
+  std::unique_ptr<Comm> world, trainers;  // all ranks; trainer ranks, null on others
+  Device device;                          // that this rank computes on
+  std::string threads;                    // of the ranks, for people
+  Meshes meshes;
   std::unique_ptr<Mailbox> mailbox;
   EndOfRun end;
   GroupExchange groups;
@@ -72,18 +71,11 @@ struct RunRank {
   void open_folder(int rank);
   void find_start();
   void remember_verdicts();
-  Mesh* mesh_of(RoleKind kind);
-  Team team_of(RoleKind kind);
-  Pipeline pipeline_of(RoleKind kind);
-  Comm* dp_of_reference();
-  Splits splits(RoleKind kind);
-  ModelOptions share_of_model(RoleKind kind);
   Model* generating() const;
-  ModelOptions policy_options();
   void load_policy(const ModelSource& source);
   void make_own();
   Engine& engine_of(const Model& model);
-  RoleParts role_parts(const ModelSource& source);
+  RoleParts role_parts();
   void build_roles();
 };
 

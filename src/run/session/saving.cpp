@@ -105,12 +105,6 @@ std::string export_folder(const RunRank& rank, int64_t step) {
   return rank.folder->path("export/" + step_name(step));
 }
 
-Holders holders_of_one(RunRank& rank) {
-  Holders holders = rank.task.plan.role(RoleKind::trainer)->holders();
-  holders.ranks = rank.mesh.model().size();
-  return holders;
-}
-
 void export_step(RunRank& rank, int64_t step) {
   enter_phase(Phase::exported, step);
   const PhaseTimer timer(*rank.journal, "export_hf");
@@ -122,11 +116,11 @@ void export_step(RunRank& rank, int64_t step) {
     export_model(rank.config().model.path, parameter_specs(rank.policy->config()), read, out, {});
     spdlog::info("exported {}", out);
   };
-  Comm& model = rank.mesh.model();
+  Comm& model = rank.meshes.trainer().control(kModel);
   const bool shared = model.size() > 1;
   if (rank.writes() && !shared) write(store_reader(weights));
-  if (shared && rank.mesh.replicas().rank() == 0)
-    read_shared({model, holders_of_one(rank)}, weights, weights.flat_values(), write);
+  if (shared && rank.meshes.trainer().tensors(kReplicas).rank() == 0)
+    read_shared({model, rank.task.plan.trainer().holders_of_one()}, weights, weights.flat_values(), write);
   rank.trainers->barrier("export written by the first trainer rank");
 }
 
@@ -141,15 +135,18 @@ void export_what_is_owed(RunRank& rank) {
 
 /// "; tensors over tp, dp by NCCL", where GPUs exchange any.
 std::string carriers(RunRank& rank) {
-  std::map<std::string, std::string> axes;  // by carrier
-  if (rank.device == Device::cuda)
-    for (const Axis axis : kAxes)
-      if (const Collectives& ranks = rank.mesh.on(axis); ranks.size() > 1) {
-        std::string& names = axes[ranks.carrier()];
-        names += (names.empty() ? "" : ", ") + std::string(kAxisNames[static_cast<size_t>(axis)]);
+  std::map<std::string, std::string> names_by;  // carrier
+  const Mesh& mesh = rank.meshes.trainer();
+  for (const AxisRow& row : kAxes)
+    for (const AxisSet axes : kTensorGroups)
+      if (rank.device == Device::cuda && mesh.grid().wide(axes).has(row.axis)) {
+        std::string& names = names_by[mesh.tensors(axes).carrier()];
+        if (names.find(row.name) == std::string::npos)
+          names += (names.empty() ? "" : ", ") + std::string(row.name);
       }
   std::string text;
-  for (const auto& [carrier, names] : axes) text += fmt::format("; tensors over {} by {}", names, carrier);
+  for (const auto& [carrier, names] : names_by)
+    text += fmt::format("; tensors over {} by {}", names, carrier);
   if (const size_t readers = rank.weights.num_readers(); readers > 0)
     text += fmt::format("; weights read out of this GPU's memory by {} ranks", readers);
   return text;

@@ -82,9 +82,9 @@ void warn_of_host(const CommandLine& line, PlanResult& result) {
 }
 
 /// What `check` alone asks of a plan.
-void add_costs(const CommandLine& line, const ModelConfig& facts, const Config& config, PlanResult& result) {
-  result.choices = memory_choices(result.plan, facts, config);
-  result.traffic = axis_traffic(result.plan, facts, config);
+void add_costs(const CommandLine& line, const RunModels& models, const Config& config, PlanResult& result) {
+  result.choices = memory_choices(result.plan, models, config);
+  result.traffic = axis_traffic(result.plan, models, config);
   const int per_node = static_cast<int>(line.integer("--gpus-per-node", 0));
   if (per_node == 0) return;
   for (std::string& warning : node_warnings(result.plan, result.traffic, per_node))
@@ -101,15 +101,16 @@ CheckedConfig check_config(const CommandLine& line, int64_t& memory_limit) {
   Config& config = reading.loaded.config;
   memory_limit = settle_device(config, memory_limit);
   const std::vector<PlanError> missing = validate_paths(config);
-  const bool has_model =
-      std::none_of(missing.begin(), missing.end(), [](const PlanError& e) { return e.key == "model.path"; });
-  if (has_model) {
+  const bool has_models = std::none_of(missing.begin(), missing.end(), [](const PlanError& e) {
+    return e.key == "model.path" || (e.key.starts_with("roles.") && e.key.ends_with(".path"));
+  });
+  if (has_models) {
     const int num_ranks = static_cast<int>(line.integer("--ranks", 1));
-    const ModelConfig facts = read_model_facts(config.model.path);
-    result = try_plan(config, num_ranks, facts, memory_limits(line, memory_limit));
-    if (result.errors.empty()) add_costs(line, facts, config, result);
+    const RunModels models = read_run_models(config);
+    result = try_plan(config, num_ranks, models, memory_limits(line, memory_limit));
+    if (result.errors.empty()) add_costs(line, models, config, result);
     warn_of_host(line, result);
-    if (result.errors.empty() && missing.empty()) open_inputs(config, facts, checked);
+    if (result.errors.empty() && missing.empty()) open_inputs(config, models.policy, checked);
   }
   result.errors.insert(result.errors.end(), missing.begin(), missing.end());
   add_origins(result.errors, reading.loaded);

@@ -11,15 +11,15 @@
 #include "src/core/process/progress.h"
 #include "src/rl/registry.h"
 #include "src/rl/trajectory_json.h"
+#include "src/run/host/gpu.h"
+#include "src/run/host/model_host.h"
+#include "src/run/host/rank_threads.h"
 #include "src/run/plan/host_memory.h"
 #include "src/run/plan/model_facts.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/record/run_log.h"
 #include "src/run/record/shared_results.h"
 #include "src/run/roles/validation.h"
-#include "src/run/session/gpu.h"
-#include "src/run/session/model_host.h"
-#include "src/run/session/rank_threads.h"
 
 namespace temper {
 
@@ -78,11 +78,15 @@ std::vector<int> all_ranks(int size) {
 
 /// All ranks, whatever their roles in a run: shared as the trainer's, or whole where they do not divide so.
 RolePlan eval_role(const RunPlan& plan, int ranks) {
-  RolePlan role = *plan.role(RoleKind::trainer);
+  RolePlan role = plan.trainer();
   role.ranks = all_ranks(ranks);
-  role.cp = 1;
-  role.stages = role.whole_stages();
-  if (ranks % role.team_size() != 0) role.tp = 1, role.stages = {{{0, role.parts().back().end}}};
+  role.zero = 1;
+  role.split(Axis::cp, 1);
+  role.take_stages(role.whole_stages());
+  if (ranks % role.team_size() != 0) {
+    role.split(Axis::tp, 1);
+    role.take_stages({{{0, role.parts().back().end}}});
+  }
   return role;
 }
 
@@ -103,7 +107,7 @@ int run_eval(const CommandLine& line) {
   const double wait_limit = watch.connect(mpi);
   const std::unique_ptr<Comm> comm = mpi.make_comm_of_all(wait_limit);
   const int64_t gpu_bytes = gpu_bytes_per_rank(mpi, settle_device(loaded, *comm), *comm);
-  const RunPlan plan = make_plan(loaded, mpi.size(), read_model_facts(config.model.path),
+  const RunPlan plan = make_plan(loaded, mpi.size(), read_run_models(config),
                                  {{gpu_bytes, "its share of the GPU"}, share_of_host(mpi.ranks_on_node())});
   require_free_host_memory(plan, mpi.ranks_on_node());
   if (!plan.validates)
@@ -119,20 +123,19 @@ int run_eval(const CommandLine& line) {
   const std::unique_ptr<Comm> neighbours = mpi.make_comm_of_host(wait_limit);
   ModelHost host(device, plan.dtype, rank_threads(*neighbours, threads).number);
   const RolePlan role = eval_role(plan, mpi.size());
-  Mesh mesh(mpi, role.ranks, {.tp = role.tp, .dp = role.dp(), .pp = role.pp()}, device, wait_limit);
-  const std::unique_ptr<Model> model = host.load(
-      first_weights(config, plan), {.layers = role.layers_of(mpi.rank()), .splits = {&mesh.on(Axis::tp)}});
+  Mesh mesh(mpi, role.ranks, role.grid, device, wait_limit);
+  ModelShare share = share_of(role, mpi.rank(), &mesh);
+  share.options.with_gradients = false;
+  const std::unique_ptr<Model> model = host.load(first_weights(config, plan), share.options);
   if (const std::string lost = lost_end_tokens_text(model->config(), text.tokenizer->eos_id()); !lost.empty())
     spdlog::warn("{}", lost);
-  Engine engine(*model, engine_options(config, plan), host.ctx().lane,
-                Pipeline(mesh.on(Axis::pp), mesh.control(Axis::pp)));
+  Engine engine(*model, engine_options(config, plan), host.ctx().lane, share.pipeline);
   const RewardSet rewards(config.reward, helpers ? &*helpers : nullptr);
-  const Team team = role.team_size() > 1 ? Team(mesh.model()) : Team();
   Validation validation({config,
                          plan,
                          *comm,
                          {role.team_number(mpi.rank()), role.teams()},
-                         team,
+                         share.team,
                          host.ctx(),
                          *model,
                          engine,

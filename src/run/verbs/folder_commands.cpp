@@ -12,9 +12,9 @@
 #include "src/io/model_folder.h"
 #include "src/models/model.h"
 #include "src/models/parameter_specs.h"
+#include "src/run/host/model_host.h"
+#include "src/run/host/rank_threads.h"
 #include "src/run/session/find_checkpoint.h"
-#include "src/run/session/model_host.h"
-#include "src/run/session/rank_threads.h"
 #include "src/run/verbs/json_lines.h"
 
 namespace temper {

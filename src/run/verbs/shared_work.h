@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "src/comm/mpi_comm.h"
+#include "src/run/host/gpu.h"
+#include "src/run/host/model_host.h"
+#include "src/run/host/rank_threads.h"
 #include "src/run/record/run_log.h"
 #include "src/run/record/shared_results.h"
-#include "src/run/session/gpu.h"
-#include "src/run/session/model_host.h"
-#include "src/run/session/rank_threads.h"
 #include "src/run/verbs/command_line.h"
 
 namespace temper {

@@ -7,10 +7,10 @@
 #include "src/core/process/stop_signal.h"
 #include "src/io/checkpoint.h"
 #include "src/rl/registry.h"
+#include "src/run/host/gpu.h"
 #include "src/run/plan/host_memory.h"
 #include "src/run/plan/model_facts.h"
 #include "src/run/record/run_log.h"
-#include "src/run/session/gpu.h"
 #include "src/run/session/session.h"
 #include "src/run/verbs/guard.h"
 
@@ -48,7 +48,7 @@ int run_train(const CommandLine& line) {
   const std::unique_ptr<Comm> all = mpi.make_comm_of_all(wait_limit);
   const Device device = settle_device(loaded, *all);
   const int64_t gpu_bytes = gpu_bytes_per_rank(mpi, device, *all);
-  const RunPlan plan = make_plan(loaded, mpi.size(), read_model_facts(loaded.config.model.path),
+  const RunPlan plan = make_plan(loaded, mpi.size(), read_run_models(loaded.config),
                                  {{gpu_bytes, "its share of the GPU"}, share_of_host(mpi.ranks_on_node())});
   settle_sizes(loaded, plan, gpu_bytes);
   require_free_host_memory(plan, mpi.ranks_on_node());

@@ -1,4 +1,4 @@
-#include "src/run/session/gpu.h"
+#include "src/run/host/gpu.h"
 
 #include <spdlog/spdlog.h>
 
@@ -92,12 +92,15 @@ void settle_sizes(LoadedConfig& loaded, const RunPlan& plan, int64_t gpu_bytes) 
     config.train.max_tokens_per_microbatch = plan.max_tokens_per_microbatch;
     loaded.origins["train.max_tokens_per_microbatch"] = origin;
   }
-  const auto settle = [&](std::optional<bool>& value, bool found, const char* key) {
+  const auto settle = [&](std::optional<bool>& value, bool found, const std::string& key) {
     if (!value) loaded.origins[key] = origin;
     value = value.value_or(found);
   };
   settle(config.train.offload_optimizer, plan.optimizer_in_host, "train.offload.optimizer");
-  settle(config.roles.reference_offload, plan.reference_in_host, "roles.reference.offload");
+  for (const RoleTraits& row : plan.rows)
+    if (row.keys.has(RoleKey::offload))
+      settle(config.roles.of(row.name).offload, plan.role(row.name) && plan.role(row.name)->in_host,
+             fmt::format("roles.{}.offload", row.name));
   if (!config.rollout.kv_memory_bytes && plan.kv_pages > 0) {
     config.rollout.kv_memory_bytes = plan.kv_pages * plan.kv_page_bytes;
     loaded.origins["rollout.kv_memory"] = origin;

@@ -1,4 +1,4 @@
-#include "src/run/session/model_host.h"
+#include "src/run/host/model_host.h"
 
 #include <spdlog/spdlog.h>
 

@@ -1,4 +1,4 @@
-#include "src/run/session/rank_threads.h"
+#include "src/run/host/rank_threads.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,40 @@
+#include "src/run/host/model_share.h"
+
+namespace temper {
+
+ModelShare share_of(const RolePlan& role, int rank, Mesh* mesh) {
+  ModelShare share;
+  share.mesh = mesh;
+  ModelOptions& options = share.options;
+  options.with_gradients = role.traits->trains();
+  if (role.pp() > 1) options.layers = role.layers_of(rank);
+  if (!mesh) return share;
+  // In a mesh of the trainer's the role's team may be a smaller one than the axes have there.
+  if (role.team_size() > 1) share.team = Team(mesh->control(role.grid.wide(role.team_axes())));
+  if (role.pp() > 1) share.pipeline = Pipeline(mesh->tensors(Axis::pp), mesh->control(Axis::pp));
+  options.splits.tp = &mesh->tensors(Axis::tp);
+  if (role.cp() > 1) options.splits.cp = &mesh->tensors(Axis::cp);
+  if (!role.traits->trains() && !role.keeps_shards()) return share;
+  Collectives& replicas = mesh->tensors(kReplicas);
+  options.unit_shards = role.unit_shards(replicas.rank());
+  if (options.unit_shards.of_values) options.splits.owners = &replicas;
+  return share;
+}
+
+Meshes::Meshes(const MpiSession& mpi, const RunPlan& plan, Device device, double wait_limit_seconds)
+    : plan_(plan), rank_(mpi.rank()) {
+  const auto add = [&](const RolePlan& role) {
+    meshes_[role.traits] = std::make_unique<Mesh>(mpi, role.ranks, role.grid, device, wait_limit_seconds);
+  };
+  add(plan.trainer());
+  for (const RolePlan& role : plan.roles)
+    if (plan.has_own_mesh(role)) add(role);
+}
+
+Mesh* Meshes::of(const RolePlan& role) {
+  if (role.traits->leads()) return &trainer();
+  if (!role.traits->trains() && role.grid.size(kTeam) == 1 && role.team_size() == 1) return nullptr;
+  return plan_.in_trainer_mesh(role, rank_) ? &trainer() : meshes_.at(role.traits).get();
+}
+
+}  // namespace temper

@@ -1,0 +1,60 @@
+#include "src/run/plan/layout/role_plan.h"
+
+#include <algorithm>
+
+namespace temper {
+
+void RolePlan::split(Axis axis, int64_t along) {
+  grid.set(axis, static_cast<int>(along));
+  grid.set(Axis::dp, 1);
+  grid.set(Axis::dp, static_cast<int>(ranks.size()) / grid.size());
+}
+
+void RolePlan::take_stages(std::vector<LayerRanges> all) {
+  stages = std::move(all);
+  split(Axis::pp, std::ssize(stages));
+}
+
+LayerRanges RolePlan::parts() const {
+  LayerRanges all;
+  for (size_t part = 0; part < stages.front().size(); ++part)
+    for (const LayerRanges& stage : stages) all.push_back(stage[part]);
+  return all;
+}
+
+std::vector<LayerRanges> RolePlan::whole_stages() const {
+  std::vector<LayerRanges> whole;
+  for (int64_t begin = 0; const LayerRanges& stage : stages) {
+    whole.push_back({{begin, begin + num_layers(stage)}});
+    begin = whole.back().back().end;
+  }
+  return whole;
+}
+
+int64_t RolePlan::most_layers() const {
+  int64_t most = 0;
+  for (const LayerRanges& layers : stages) most = std::max(most, num_layers(layers));
+  return most;
+}
+
+bool RolePlan::has(int rank) const { return std::binary_search(ranks.begin(), ranks.end(), rank); }
+
+int RolePlan::number_of(int rank) const {
+  return static_cast<int>(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
+}
+
+std::vector<int> RolePlan::group(int rank, AxisSet axes) const {
+  std::vector<int> all;
+  for (const int number : grid.group(number_of(rank), axes))
+    all.push_back(ranks[static_cast<size_t>(number)]);
+  return all;
+}
+
+std::vector<int> RolePlan::leaders() const {
+  std::vector<int> first;
+  for (const int rank : ranks)
+    if (grid.at(number_of(rank), team_axes()) == 0) first.push_back(rank);
+  return first;
+}
+
+}  // namespace temper

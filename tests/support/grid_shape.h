@@ -1,0 +1,14 @@
+#pragma once
+// A grid of ranks written by its axes: {.tp = 2, .pp = 2}.
+
+#include "src/comm/grid.h"
+
+namespace temper {
+
+struct GridShape {
+  int tp = 1, cp = 1, dp = 1, pp = 1;
+  int ranks() const { return tp * cp * dp * pp; }
+  operator Grid() const { return {{Axis::tp, tp}, {Axis::cp, cp}, {Axis::dp, dp}, {Axis::pp, pp}}; }
+};
+
+}  // namespace temper

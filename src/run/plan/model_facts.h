@@ -13,4 +13,11 @@ int64_t num_parameters(const ModelConfig& config);
 /// those of the CPU, for those of a GPU the plan says it.
 ModelConfig read_model_facts(const std::string& model_path);
 
+/// The same of a config.json alone.
+ModelConfig read_config_facts(const std::string& config_json);
+
+/// The config.json of a model that is not here, as models/NAME.json beside `config_file` or in conf/: NAME is
+/// the last part of the model's path that has one ("Qwen3-0.6B", "demo" of runs/demo/model). Empty: none has.
+std::string find_published_config(const std::string& model_path, const std::string& config_file);
+
 }  // namespace temper

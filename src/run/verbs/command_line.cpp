@@ -32,8 +32,8 @@ int64_t parse_bytes(const std::string& text) {
   return parse_number(text, bytes) ? bytes : parse_byte_size(text).value_or(0);
 }
 
-/// What cudaGetDeviceProperties tells of cards with this much on the label, rounded down to 0.1 GiB: of an
-/// H100 79.18 GiB, of H200s 139.72 to 139.81.
+/// GiB of cards with this much on the label, rounded down to 0.1: the driver gave 79.18 for an H100 here; for
+/// H200s, not measured here, public logs show 139.72 to 139.81.
 constexpr std::pair<std::string_view, double> kCards[] = {{"80GB", 79.1}, {"141GB", 139.7}};
 
 /// A number is GiB; 0: it is no size.

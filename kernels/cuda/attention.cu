@@ -148,10 +148,6 @@ AttentionCall call_of(Tensor out, CTensor qkv, CTensor cu_seqlens, const Attenti
           .pages = {}};
 }
 
-bool has_tensor_core_kernel(DType type, int head_dim) {
-  return type == DType::bf16 && (head_dim == 64 || head_dim == 128);
-}
-
 }  // namespace
 
 AttentionCall paged_call(Tensor out, CTensor qkv, const PagedKv& kv, int64_t layer, CTensor cu_seqlens,

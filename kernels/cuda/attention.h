@@ -4,6 +4,7 @@
 // dimension alone.
 
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/scratch/attention.h"
 
 namespace temper::cuda {
 
@@ -40,7 +41,6 @@ void attention_plain(Ctx& ctx, DType type, const AttentionCall& a);
 void attention_prefill(Ctx& ctx, const AttentionCall& a, bool skip_single_rows);
 
 /// The sequences with one row, from pages; groups of at most kDecodeGroup query heads per kv head.
-inline constexpr int kDecodeGroup = 8;
 void attention_decode(Ctx& ctx, const AttentionCall& a);
 
 /// Rows of a page that one tensor copy brings: copies make up granules of 64 keys.

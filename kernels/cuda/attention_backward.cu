@@ -221,7 +221,7 @@ void attention_backward_plain(Ctx& ctx, DType type, const AttentionBackwardCall&
   if (a.T == 0) return;
   ArenaScope scope(ctx.scratch);
   const int64_t items = int64_t{a.T} * a.q_heads;
-  const Plain args{a, static_cast<float*>(ctx.scratch.allocate(items * int64_t{sizeof(float)}))};
+  const Plain args{a, attention_backward_plain_scratch(ctx.scratch, a.T, a.q_heads).as<float>()};
   const auto tiles = static_cast<unsigned>(first_tile(a.T, a.S, kTile));
   dispatch_gpu_storage(type, [&](auto s) {
     using S = decltype(s);
@@ -249,7 +249,7 @@ void attention_varlen_backward(Ctx& ctx, Tensor dqkv, CTensor dout, CTensor qkv,
                                 .kv_heads = static_cast<int>(shape.kv_heads),
                                 .head_dim = static_cast<int>(shape.head_dim),
                                 .scale = static_cast<float>(scale)};
-  if (qkv.dtype == DType::bf16 && (a.head_dim == 64 || a.head_dim == 128))
+  if (has_tensor_core_kernel(qkv.dtype, a.head_dim))
     attention_backward_one_pass(ctx, a);
   else
     attention_backward_plain(ctx, qkv.dtype, a);

@@ -2,6 +2,7 @@
 // The attention backward of the CUDA backend: one description of a call for its two kernels.
 
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/scratch/attention.h"
 
 namespace temper::cuda {
 

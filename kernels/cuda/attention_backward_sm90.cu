@@ -170,15 +170,15 @@ template <int D>
 void run(Ctx& ctx, const AttentionBackwardCall& a) {
   using SM = Smem<D>;
   const Libraries& libraries = libraries_of(ctx);
-  const int most_tiles = a.T / kKeys + std::min(a.S, a.T), padded = first_tile(a.T, a.S, kKeys) * kKeys;
-  const int64_t rows = int64_t{a.q_heads} * padded;
+  static_assert(kKeys == kBackwardKeys && SM::kRows == backward_queries(D));
+  const int most_tiles = a.T / kKeys + std::min(a.S, a.T);
   ArenaScope scope(ctx.scratch);
   auto* tiles = allocate<Tile>(ctx.scratch, most_tiles);
   auto* list = allocate<List>(ctx.scratch, 1);
-  auto* lse = allocate<float>(ctx.scratch, rows);
-  auto* delta = allocate<float>(ctx.scratch, rows);
-  auto* flags = allocate<int>(ctx.scratch, rows / SM::kRows);
-  auto* dq = allocate<float>(ctx.scratch, rows * D);
+  const BackwardSums sums = attention_backward_one_pass_scratch(ctx.scratch, a.T, a.S, a.q_heads, D);
+  const auto padded = static_cast<int>(sums.padded);
+  auto *lse = sums.lse.as<float>(), *delta = sums.delta.as<float>();
+  auto* flags = sums.flags.as<int>();
   launch(ctx.lane, list_kernel, 1, kListThreads, 0, tiles, list, a, libraries.multiprocessors());
   launch(ctx.lane, prepare_kernel<D>, padded / kPrepareRows, kPrepareThreads,
          static_cast<size_t>(a.q_heads * kSumStride) * sizeof(float), a, padded, lse, delta, flags);
@@ -190,7 +190,7 @@ void run(Ctx& ctx, const AttentionBackwardCall& a) {
                        .list = list,
                        .lse = lse,
                        .delta = delta,
-                       .dq = dq,
+                       .dq = sums.dq.as<float>(),
                        .flags = flags,
                        .q_heads = a.q_heads,
                        .kv_heads = a.kv_heads,

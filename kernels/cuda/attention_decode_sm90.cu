@@ -374,15 +374,13 @@ void run_fitting(const Libraries& libraries, const DecodeArguments& args) {
 void attention_decode(Ctx& ctx, const AttentionCall& a) {
   if (a.S == 0) return;
   ArenaScope scope(ctx.scratch);
-  const int splits = (a.pages.per_sequence * a.pages.page_tokens + cn::kSplit - 1) / cn::kSplit;
-  const int64_t slots = int64_t{a.S} * a.q_heads * splits;
+  static_assert(cn::kSplit == kSplitKeys);
+  const int64_t splits = num_splits(a.pages.per_sequence, a.pages.page_tokens);
   CHECK(int64_t{a.S} * a.kv_heads <= Libraries::kCounters, "{} sequences of {} kv heads in one step", a.S,
         a.kv_heads);
-  DecodeArguments args{a, splits, nullptr, nullptr, libraries_of(ctx).counters()};
-  if (splits > 1) {
-    args.ws_o = static_cast<float*>(ctx.scratch.allocate(slots * a.head_dim * int64_t{sizeof(float)}));
-    args.ws_ml = static_cast<float2*>(ctx.scratch.allocate(slots * int64_t{sizeof(float2)}));
-  }
+  const DecodeSplits memory = attention_decode_scratch(ctx.scratch, a.S, a.q_heads, a.head_dim, splits);
+  const DecodeArguments args{a, static_cast<int>(splits), memory.outputs,
+                             reinterpret_cast<float2*>(memory.statistics), libraries_of(ctx).counters()};
   if (a.head_dim == 128)
     run_fitting<128>(libraries_of(ctx), args);
   else

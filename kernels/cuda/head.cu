@@ -7,7 +7,6 @@ namespace temper::cuda {
 namespace {
 
 namespace cn = canonical;
-constexpr int64_t kHeadRows = 2048;
 constexpr int kFinishThreads = 128;
 
 /// Statistics of row i in chunk c are at [i * row + c * chunk].
@@ -55,7 +54,7 @@ __global__ void fill_kernel(float* x, int64_t count, float value) {
 
 void fill_stats(Ctx& ctx, const StatsTable& stats, float* target_logit, const CTensor& hidden,
                 const CTensor& w, const int32_t* targets, double temperature, int64_t first) {
-  for_each_window(ctx, hidden, w, kHeadRows, [&](const LogitsWindow& window) {
+  for_each_window(ctx, hidden, w, kLogprobRows, [&](const LogitsWindow& window) {
     launch(ctx.lane, stats_kernel,
            dim3(static_cast<unsigned>(num_chunks(window.ids)), static_cast<unsigned>(window.rows)),
            kHeadThreads, 0, stats, target_logit, targets, window, first, inverse_temperature(temperature));
@@ -75,9 +74,8 @@ void logprob_forward(Ctx& ctx, Tensor logprob, Tensor entropy, Tensor lse, CTens
                      CTensor targets, double temperature) {
   ArenaScope scope(ctx.scratch);
   const int64_t n = hidden.dim(0), chunks = num_chunks(w.dim(0));
-  const StatsTable stats{
-      static_cast<cn::ChunkStats*>(ctx.scratch.allocate(n * chunks * int64_t{sizeof(cn::ChunkStats)})),
-      chunks, 1};
+  const Tensor memory = logprob_forward_scratch(ctx.scratch, n, w.dim(0));
+  const StatsTable stats{reinterpret_cast<cn::ChunkStats*>(memory.as<float>()), chunks, 1};
   // logprob keeps t of the target until the log-sum-exp is known.
   fill_stats(ctx, stats, logprob.as<float>(), hidden, w, targets.as<int32_t>(), temperature, 0);
   finish(ctx, logprob, entropy, lse, stats, logprob.as<float>(), static_cast<int>(chunks));

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/linear.h"
+#include "kernels/cuda/scratch/head.h"
 
 namespace temper::cuda {
 
@@ -29,16 +30,12 @@ struct LogitsWindow {
 /// body(window) over all rows and ids; rows in blocks of at most `most_rows`, ids in whole chunks.
 template <class Body>
 void for_each_window(Ctx& ctx, const CTensor& hidden, const CTensor& w, int64_t most_rows, Body&& body) {
-  constexpr int64_t kWindowLogits = int64_t{16} << 20;  // 64 MiB
-  constexpr int64_t kChunk = canonical::kVocabularyChunk;
   const int64_t n = hidden.dim(0), K = hidden.dim(1), V = w.dim(0), size = dtype_size(hidden.dtype);
   for (int64_t row = 0; row < n; row += most_rows) {
     ArenaScope scope(ctx.scratch);
     const int64_t rows = std::min(most_rows, n - row);
-    const int64_t most_ids = std::max(kChunk, kWindowLogits / rows / kChunk * kChunk),
-                  width = std::min(most_ids, V);
-    const int64_t pitch = (width + kGroup - 1) / kGroup * kGroup;
-    auto* z = static_cast<float*>(ctx.scratch.allocate(rows * pitch * int64_t{sizeof(float)}));
+    const auto [most_ids, pitch, memory] = logits_scratch(ctx.scratch, rows, V);
+    auto* z = memory.template as<float>();
     for (int64_t id = 0; id < V; id += most_ids) {
       const int64_t ids = std::min(most_ids, V - id);
       multiply(ctx, {z, static_cast<const char*>(hidden.data) + row * K * size,

@@ -7,12 +7,8 @@ namespace temper::cuda {
 namespace {
 
 namespace cn = canonical;
-constexpr int64_t kWindowIds = 8192;  // a constant: the order of dhidden's sum is a matter of V alone
-constexpr int64_t kMostRows = 4096;   // at once: 192 MiB of logits and their gradients
 constexpr int64_t kEights = 8;
 constexpr int kScanThreads = 1024, kThreads = 256;
-
-int64_t whole_eights(int64_t count) { return (count + kEights - 1) / kEights * kEights; }
 
 /// index[i] = the i-th row with a gradient, *count = how many there are. One block.
 __global__ void __launch_bounds__(kScanThreads)
@@ -96,7 +92,7 @@ struct HeadGradients {
 
 /// Ids of the next window: all, or the eights among the last, or the rest that tensor copies cannot address.
 int64_t next_ids(int64_t left) {
-  return left >= kWindowIds ? kWindowIds : left >= kEights ? left / kEights * kEights : left;
+  return left >= kBackwardIds ? kBackwardIds : left >= kEights ? left / kEights * kEights : left;
 }
 
 /// The rows index[first, first + count), with rows of zeros up to whole eights.
@@ -104,11 +100,10 @@ void backward_rows(Ctx& ctx, const HeadGradients& head, int64_t first, int64_t c
   ArenaScope scope(ctx.scratch);
   const DType dtype = head.hidden.dtype;
   const int64_t n = whole_eights(count), D = head.hidden.dim(1), V = head.w.dim(0);
-  const int64_t pitch = std::min(kWindowIds, whole_eights(V));
   const CTensor index = rows(head.index, first, first + count);
-  const Tensor x = ctx.scratch.make({n, D}, dtype), z = ctx.scratch.make({n, pitch}, DType::f32),
-               dz = dtype == DType::f32 ? z : ctx.scratch.make({n, pitch}, dtype),
-               sums = ctx.scratch.make({n, D}, DType::f32);
+  const BackwardRows made = logprob_backward_rows_scratch(ctx.scratch, count, D, V, dtype);
+  const Tensor &x = made.x, &z = made.z, &dz = made.dz, &sums = made.dhidden;
+  const int64_t pitch = made.pitch;
   gather_rows(ctx, rows(x, 0, count), head.hidden, index);
   const Tensor rest = rows(x, count, n);
   device::fill(ctx.lane, rest.raw(), 0, rest.bytes());
@@ -146,7 +141,7 @@ void logprob_backward(Ctx& ctx, Tensor dhidden, Tensor dw, CTensor dlogprob, CTe
   device::fill(ctx.lane, dhidden.raw(), 0, dhidden.bytes());
   if (n == 0 || w.dim(0) == 0) return;
   ArenaScope scope(ctx.scratch);
-  const Tensor index = ctx.scratch.make({n}, DType::i32), count = ctx.scratch.make({1}, DType::i32);
+  const auto [index, count] = logprob_backward_scratch(ctx.scratch, n);
   launch(ctx.lane, active_rows_kernel, 1, kScanThreads, 0, index.as<int32_t>(), count.as<int32_t>(),
          dlogprob.as<float>(), dentropy.as<float>(), n);
   const int64_t active = to_host<int32_t>(ctx, count)[0];
@@ -157,8 +152,7 @@ void logprob_backward(Ctx& ctx, Tensor dhidden, Tensor dw, CTensor dlogprob, CTe
                            index,
                            {dlogprob.as<float>(), dentropy.as<float>(), lse.as<float>(), entropy.as<float>(),
                             targets.as<int32_t>(), nullptr, share.first, inverse_temperature(temperature)}};
-  const int64_t blocks = (active + kMostRows - 1) / kMostRows;
-  const int64_t per_block = blocks == 0 ? 0 : whole_eights((active + blocks - 1) / blocks);
+  const int64_t per_block = backward_rows_at_once(active);
   for (int64_t first = 0; first < active; first += per_block)
     backward_rows(ctx, head, first, std::min(per_block, active - first));
 }

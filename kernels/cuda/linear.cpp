@@ -131,12 +131,12 @@ void linear_forward(Ctx& ctx, Tensor y, CTensor x, CTensor w, CTensor bias) {
 void linear_swiglu_forward(Ctx& ctx, Tensor a, CTensor x, CTensor w, CTensor bias) {
   const Product p{a.raw(),  x.data,   w.data,   bias.data, x.dim(0),
                   w.dim(0), x.dim(1), a.dim(1), x.dtype,   a.dtype};
-  if (p.M > 0 && p.M <= kSkinnyRows && is_aligned(p)) {
+  if (p.M > 0 && is_skinny_swiglu(p.M, p.K, p.pitch, p.in) && is_aligned(p)) {
     require_gated_class(ctx, p);
     return multiply_skinny_gated(libraries_of(ctx), p);
   }
   ArenaScope scope(ctx.scratch);
-  const Tensor gate_up = ctx.scratch.make({p.M, p.N}, x.dtype);
+  const Tensor gate_up = linear_swiglu_forward_scratch(ctx.scratch, p.M, p.pitch, x.dtype);
   linear_forward(ctx, gate_up, x, w, bias);
   swiglu_forward(ctx, a, gate_up);
 }

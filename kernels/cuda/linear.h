@@ -5,6 +5,7 @@
 // fused multiply-adds over ascending K. The head uses them too.
 
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/scratch/linear.h"
 
 namespace temper::cuda {
 
@@ -39,7 +40,6 @@ void multiply_chain(Lane& lane, const Product& p);
 /// fp32, any shape.
 void multiply_fp32(Lane& lane, const Product& p);
 /// Decode: M <= kSkinnyRows. The weights are streamed once at the rate of memory.
-inline constexpr int64_t kSkinnyRows = 64;
 void multiply_skinny(const Libraries& libraries, const Product& p);
 /// The same for w = gate over up, [N, K]: y, rows of `pitch` = N / 2 bf16, is the SwiGLU of the product's
 /// bf16 outputs.

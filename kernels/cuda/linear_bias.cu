@@ -1,13 +1,13 @@
 // Gradients of biases: column sums of dy, in parts of 256 rows, then over the parts, both ascending.
 
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/scratch/linear.h"
 
 namespace temper::cuda {
 namespace {
 
 namespace cn = canonical;
 constexpr int kThreads = 128;
-constexpr int64_t kPartRows = 256;
 
 /// Block (columns, part): parts[part, n].
 template <class S>
@@ -15,7 +15,7 @@ __global__ void part_sums_kernel(float* parts, const S* dy, int64_t T, int64_t N
   begin_kernel();
   const int64_t n = blockIdx.x * int64_t{kThreads} + threadIdx.x;
   if (n >= N) return;
-  const int64_t first = blockIdx.y * kPartRows, end = min(first + kPartRows, T);
+  const int64_t first = blockIdx.y * kBiasPartRows, end = min(first + kBiasPartRows, T);
   float sum = 0.f;
 #pragma unroll 8
   for (int64_t t = first; t < end; ++t) sum = __fadd_rn(sum, cn::load(dy[t * N + n]));
@@ -37,8 +37,8 @@ void linear_backward_bias(Ctx& ctx, Tensor db, CTensor dy) {
   const int64_t T = dy.dim(0), N = dy.dim(1);
   if (T == 0) return;
   ArenaScope scope(ctx.scratch);
-  const int count = blocks_for(T, kPartRows), columns = blocks_for(N, kThreads);
-  const Tensor parts = ctx.scratch.make({count, N}, DType::f32);
+  const Tensor parts = linear_backward_bias_scratch(ctx.scratch, T, N);
+  const int count = blocks_for(T, kBiasPartRows), columns = blocks_for(N, kThreads);
   dispatch_gpu_storage(dy.dtype, [&](auto s) {
     using S = decltype(s);
     launch(ctx.lane, part_sums_kernel<S>, dim3(static_cast<unsigned>(columns), static_cast<unsigned>(count)),

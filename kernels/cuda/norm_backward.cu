@@ -1,20 +1,15 @@
 // Backward of RMSNorm, of rows and of heads (with their rope): one pass over memory, and weight gradients as
 // partial sums of blocks of rows. How rows are cut into blocks depends on their number and width alone.
 
-#include <algorithm>
 #include <type_traits>
 
 #include "kernels/cuda/norm.h"
+#include "kernels/cuda/scratch/norm.h"
 
 namespace temper::cuda {
 namespace {
 
 namespace cn = canonical;
-
-/// partials [count, width], rows given by blocks.
-float* make_partials(Ctx& ctx, int64_t count, int64_t width) {
-  return static_cast<float*>(ctx.scratch.allocate(count * width * int64_t{sizeof(float)}));
-}
 
 constexpr int kFoldColumns = 32, kFoldChunks = 32;
 
@@ -160,18 +155,15 @@ __global__ void __launch_bounds__(kThreads, 512 / kThreads) norm_backward_kernel
   }
 }
 
-/// 512 threads of every multiprocessor of an H100 or H200 in one wave; a constant, so that sums do not depend
-/// on the chip.
-constexpr int64_t kWaveThreads = 132 * 512;
-
 template <class S, int kThreads, int kRows, int kGroups>
 void launch_norm_backward(Ctx& ctx, NormCall<S> call, Tensor dw) {
   constexpr bool kAhead = kRows * kGroups * sizeof(S) <= 4;  // as registers allow
-  constexpr int64_t kMostBlocks = kWaveThreads / kThreads;
-  call.per_block = static_cast<int>(std::max<int64_t>(4, (call.rows + kMostBlocks - 1) / kMostBlocks));
-  const int blocks = blocks_for(call.rows, call.per_block);
+  CHECK(kThreads == norm_backward_threads(call.width), "{} threads for rows of {}", kThreads, call.width);
   ArenaScope scope(ctx.scratch);
-  call.partials = make_partials(ctx, blocks, call.width);
+  const NormPartials partials = rmsnorm_backward_scratch(ctx.scratch, call.rows, call.width);
+  call.per_block = static_cast<int>(partials.per_block);
+  call.partials = partials.sums.as<float>();
+  const int blocks = blocks_for(call.rows, call.per_block);
   launch(ctx.lane, norm_backward_kernel<S, kThreads, kRows, kGroups, kAhead>, blocks, kThreads, 0, call);
   fold(ctx, call.width, {dw.as<float>(), call.partials, blocks});
 }
@@ -332,7 +324,7 @@ void launch_head_backward(Ctx& ctx, HeadCall<S> call, Tensor dwq, Tensor dwk) {
   call.query_blocks = blocks_for(queries, call.per_block);
   const int key_blocks = blocks_for(keys, call.per_block), width = call.shape.head_dim;
   ArenaScope scope(ctx.scratch);
-  call.partials = make_partials(ctx, call.query_blocks + key_blocks, width);
+  call.partials = ctx.scratch.make({call.query_blocks + key_blocks, width}, DType::f32).as<float>();
   launch(ctx.lane, head_norm_backward_kernel<S, kLanes, kFit>, call.query_blocks + key_blocks, kHeadThreads,
          0, call);
   fold(ctx, width, {dwq.as<float>(), call.partials, call.query_blocks},

@@ -11,6 +11,7 @@
 
 #include "src/core/check.h"
 #include "src/core/process/progress.h"
+#include "src/core/text/download.h"
 
 namespace temper {
 namespace {
@@ -72,11 +73,13 @@ std::string parent_of(const std::string& path) {
 
 InputFile::InputFile(const std::string& path, Exit missing) : path_(path) {
   descriptor_ = ::open(path.c_str(), O_RDONLY | kNeverWait);
-  if (descriptor_ < 0 && is_missing(errno) && missing != Exit::storage)
+  if (descriptor_ < 0 && is_missing(errno) && missing != Exit::storage) {
+    const std::string why = std::strerror(errno), download = data_download(path);
     fail(missing, {.what = "cannot open file",
                    .where = path,
-                   .why = std::strerror(errno),
-                   .fix = "check the path; it does not exist"});
+                   .why = why,
+                   .fix = "check the path; it does not exist" + (download.empty() ? "" : "; " + download)});
+  }
   if (descriptor_ < 0 && errno != ENXIO) fail_io("cannot open file", path, errno);
   size_ = regular_size(descriptor_, path, Exit::data);
 }

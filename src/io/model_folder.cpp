@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "src/core/check.h"
+#include "src/core/text/download.h"
 #include "src/io/json_members.h"
 
 namespace temper {
@@ -152,11 +153,15 @@ std::vector<Companion> companion_files(const std::string& folder) {
 }
 
 ModelFolder ModelFolder::open(const std::string& path, Weights weights) {
-  if (!path_exists(path))
-    fail(Exit::usage, {.what = "no such model folder",
-                       .where = path,
-                       .why = "the path does not exist",
-                       .fix = "give the folder that holds config.json and the safetensors files"});
+  if (!path_exists(path)) {
+    const std::string download = model_download(path);
+    fail(Exit::usage,
+         {.what = "no such model folder",
+          .where = path,
+          .why = "the path does not exist",
+          .fix = download.empty() ? "give the folder that holds config.json and the safetensors files"
+                                  : download});
+  }
   if (!is_directory(path))
     fail(Exit::usage, {.what = "not a model folder",
                        .where = path,

@@ -25,6 +25,8 @@ const char* const kModel = R"({"architectures":["Qwen3ForCausalLM"],"model_type"
 "vocab_size":320,"max_position_embeddings":256,"rms_norm_eps":1e-6,"rope_theta":10000.0,"tie_word_embeddings":true,
 "hidden_act":"silu","torch_dtype":"float32"})";
 
+using Words = std::vector<std::string>;
+
 class Check : public ::testing::Test {
  protected:
   Check() {
@@ -246,6 +248,44 @@ TEST_F(Check, PlansWithoutTheFilesOfARun) {
   words = paths();
   words.emplace_back("data.train=elsewhere.jsonl");
   plans(words, 64, "data.train");
+}
+
+/// A plan for another machine goes without what is not here, and says so; what is wrong stays wrong.
+TEST_F(Check, PlansForAnotherMachineWithoutItsFiles) {
+  std::filesystem::create_directory(folder_ / "models");
+  std::ofstream(folder_ / "models/tiny.json") << kModel;
+  const Words elsewhere{"model.path=elsewhere/tiny", "data.train=elsewhere/a.jsonl"};
+  for (const Words& options :
+       {Words{"--ranks", "2"}, Words{"--gpus-per-node", "1"}, Words{"--device-memory", "80GB"}}) {
+    Words words = elsewhere;
+    words.insert(words.end(), options.begin(), options.end());
+    const CheckOutcome text = check(words);
+    EXPECT_EQ(text.exit_code, 0) << text.output;
+    for (const char* part :
+         {"\nok\nnot here, so not looked at:\n  model.path", "models/tiny.json\n  data.train"})
+      EXPECT_NE(text.output.find(part), std::string::npos) << part << "\n" << text.output;
+    words.emplace_back("--json");
+    const Json json = parse_json(check(words).output, "output");
+    EXPECT_EQ(json["ok"], true);
+    ASSERT_EQ(json["absent"].size(), 2u) << json;
+    EXPECT_EQ(json["absent"][1]["key"], "data.train");
+  }
+  EXPECT_EQ(check(elsewhere).exit_code, 64);
+  Words unknown{"model.path=elsewhere/huge", "--ranks", "2"};
+  EXPECT_EQ(check(unknown).exit_code, 64);
+  Words wrong = elsewhere;
+  wrong.insert(wrong.end(), {"--ranks", "2", "train.samples_per_update=5"});
+  EXPECT_EQ(check(wrong).exit_code, 64);
+  wrong.back() = "checkpoint.resume=elsewhere/run";
+  EXPECT_EQ(check(wrong).exit_code, 64);
+}
+
+TEST_F(Check, SaysHowToGetModelAndData) {
+  const CheckOutcome outcome = check({"model.path=Qwen/Qwen3-0.6B", "data.train=openai/gsm8k"});
+  EXPECT_EQ(outcome.exit_code, 64);
+  for (const char* part : {"`hf download Qwen/Qwen3-0.6B --local-dir models/Qwen3-0.6B`", "huggingface-cli",
+                           "`hf download openai/gsm8k --repo-type dataset", "tools/gsm8k_data.py"})
+    EXPECT_NE(outcome.output.find(part), std::string::npos) << part << "\n" << outcome.output;
 }
 
 TEST_F(Check, WrongKeysAndMissingModel) {

@@ -42,6 +42,25 @@ TEST(CommandLine, Check) {
   EXPECT_EQ(parse_command_line(Words{"check", "c.toml"}).integer("--ranks", 1), 1);
 }
 
+TEST(CommandLine, MemoryIsGiBOrWhatACardHas) {
+  const auto memory = [](const char* text) {
+    return parse_command_line(Words{"check", "c.toml", "--device-memory", text}).memory("--device-memory", 0);
+  };
+  constexpr int64_t kGiB = int64_t{1} << 30;
+  EXPECT_EQ(memory("80"), 80 * kGiB);
+  EXPECT_EQ(memory("1.5"), 3 * kGiB / 2);
+  EXPECT_EQ(memory("40GiB"), 40 * kGiB);
+  EXPECT_EQ(memory("64GB"), 64000000000);
+  // An H100 as its driver gave it; of an H200 the least that public logs show, to two places.
+  const std::pair<const char*, int64_t> cards[] = {{"80GB", 85017493504},
+                                                   {"141GB", static_cast<int64_t>(139.72 * kGiB)}};
+  for (const auto& [label, total] : cards) {
+    EXPECT_LE(memory(label), total) << label;
+    EXPECT_GT(memory(label), total - kGiB / 4) << label;
+  }
+  EXPECT_EQ(parse_command_line(Words{"check", "c.toml"}).memory("--device-memory", 7), 7);
+}
+
 TEST(CommandLine, OtherVerbs) {
   const CommandLine generate =
       parse_command_line(Words{"generate", "--model", "m", "--prompt", "-5 + 3 = ?", "--samples", "4",
@@ -106,6 +125,8 @@ TEST(CommandLine, MistakesAreNamed) {
       {{"check", "a", "--json=1"}, {"--json"}},
       {{"check", "a", "--device-memory", "nan"}, {"--device-memory"}},
       {{"check", "a", "--device-memory", "-1"}, {"--device-memory"}},
+      {{"check", "a", "--device-memory", "0GB"}, {"--device-memory"}},
+      {{"check", "a", "--device-memory", "80gigs"}, {"--device-memory", "80GB", "GiB"}},
       {{"generate", "--model", "m"}, {"--prompt or --prompts"}},
       {{"generate", "--model", "m", "--prompt", "a", "--prompts", "b"}, {"exactly one"}},
       {{"generate", "--prompt", "a"}, {"--model DIR"}},

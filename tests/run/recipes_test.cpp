@@ -5,15 +5,20 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "src/config/load.h"
+#include "src/core/file.h"
 #include "src/run/plan/memory.h"
 #include "src/run/plan/model_facts.h"
 #include "src/run/plan/plan.h"
+#include "src/run/verbs/check_command.h"
 
 namespace temper {
 namespace {
+
+using Words = std::vector<std::string>;
 
 constexpr int64_t kGiB = int64_t{1} << 30;
 
@@ -111,6 +116,55 @@ TEST(Recipes, OfLargeModelsNameTheLegalLayouts) {
       EXPECT_EQ(std::find(legal.begin(), legal.end(), Json(7)), legal.end());
     }
   }
+}
+
+/// Parameters as the model cards say.
+TEST(Recipes, ModelsAreAsPublished) {
+  const std::map<std::string, int64_t> published = {{"Qwen3-0.6B", 596049920},
+                                                    {"Qwen3-8B", 8190735360},
+                                                    {"Qwen3-32B", 32762123264},
+                                                    {"Qwen2.5-0.5B", 494032768},
+                                                    {"Llama-3.1-70B-Instruct", 70553706496},
+                                                    {"Llama-3.1-405B-Instruct", 405853388800}};
+  for (const auto& [name, parameters] : published)
+    EXPECT_EQ(num_parameters(read_config_facts("conf/models/" + name + ".json")), parameters) << name;
+  for (const auto& [name, folder] :
+       {std::pair{"demo", "demo"}, {"demo-sft", "demo"}, {"products", "products"}})
+    EXPECT_EQ(read_file(fmt::format("conf/models/{}.json", name), 1 << 20),
+              read_file(fmt::format("conf/{}/config.json", folder), 1 << 20))
+        << name;
+}
+
+/// What `check` is asked of a recipe on any machine.
+Words options_of(const std::string& file) {
+  for (const Recipe& recipe : large_recipes())
+    if (file == recipe.file)
+      return {"--ranks", std::to_string(recipe.ranks), "--gpus-per-node", "8", "--device-memory", "80GB"};
+  if (file.find("8b_") != std::string::npos) return {"--device-memory", "141GB"};
+  if (file.find("1gpu") != std::string::npos || file.find("products") != std::string::npos)
+    return {"--device-memory", "80GB"};
+  return {"--ranks", "2"};
+}
+
+TEST(Recipes, ArePlannedWithoutModelsAndData) {
+  int recipes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("conf")) {
+    const std::string file = entry.path().string();
+    if (entry.path().extension() != ".toml") continue;
+    // Folders that nobody has, whatever lies in this one.
+    const std::string model = load_config(file, {}).config.model.path;
+    Words words{"check", file, "model.path=not-here/" + model, "data.train=not-here/train.jsonl"};
+    const CheckOutcome here = check_outcome(parse_command_line(words));
+    EXPECT_EQ(here.exit_code, 64) << file;
+    const Words more = options_of(file);
+    words.insert(words.end(), more.begin(), more.end());
+    const CheckOutcome there = check_outcome(parse_command_line(words));
+    EXPECT_EQ(there.exit_code, 0) << file << "\n" << there.output;
+    EXPECT_NE(there.output.find("\nok\nnot here, so not looked at:\n"), std::string::npos) << there.output;
+    EXPECT_NE(there.output.find("; planned from conf/models/"), std::string::npos) << there.output;
+    ++recipes;
+  }
+  EXPECT_GE(recipes, 13);
 }
 
 }  // namespace

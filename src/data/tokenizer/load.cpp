@@ -4,6 +4,7 @@
 
 #include "src/core/check.h"
 #include "src/core/file.h"
+#include "src/core/text/download.h"
 #include "src/data/tokenizer/parts.h"
 
 namespace temper {
@@ -142,12 +143,15 @@ void Tokenizer::Parts::read_special_strings(const std::string& path) {
 
 Tokenizer Tokenizer::load(const std::string& folder) {
   const std::string path = join_path(folder, "tokenizer.json");
-  if (!path_exists(path))
+  if (!path_exists(path)) {
+    const std::string download = path_exists(folder) ? "" : model_download(folder);
     fail(path_exists(folder) ? Exit::data : Exit::usage,
          {.what = "no tokenizer here",
           .where = path,
           .why = is_directory(folder) ? "the folder has no tokenizer.json" : "no such folder",
-          .fix = "name a Hugging Face folder with a tokenizer.json (for a run: tokenizer.path)"});
+          .fix = "name a Hugging Face folder with a tokenizer.json (for a run: tokenizer.path)" +
+                 (download.empty() ? "" : "; " + download)});
+  }
   return Tokenizer(std::make_unique<Parts>(folder, read_tokenizer_file(path)));
 }
 

@@ -31,4 +31,11 @@ ModelConfig read_model_facts(const std::string& model_path);
 /// Those of a config: of model.path, and of each path that a role's section names.
 RunModels read_run_models(const Config& config);
 
+/// The same of a config.json alone.
+ModelConfig read_config_facts(const std::string& config_json);
+
+/// The config.json of a model that is not here, as models/NAME.json beside `config_file` or in conf/: NAME is
+/// the last part of the model's path that has one ("Qwen3-0.6B", "demo" of runs/demo/model). Empty: none has.
+std::string find_published_config(const std::string& model_path, const std::string& config_file);
+
 }  // namespace temper

@@ -4,6 +4,7 @@
 
 #include "src/core/check.h"
 #include "src/core/file.h"
+#include "src/core/text/download.h"
 #include "src/io/checkpoint.h"
 #include "src/models/model.h"
 #include "src/run/plan/batch.h"
@@ -15,9 +16,14 @@ namespace temper {
 namespace {
 
 void require_path(const std::string& key, const std::string& path, std::vector<PlanError>& errors) {
-  if (!path_exists(path))
-    errors.push_back(
-        {key, "", fmt::format("{} does not exist (relative paths start at the working folder)", path), {}});
+  if (path_exists(path)) return;
+  const bool of_model = key == "model.path" || key.starts_with("roles.");
+  const std::string download = of_model ? model_download(path) : data_download(path);
+  errors.push_back({key,
+                    "",
+                    fmt::format("{} does not exist (relative paths start at the working folder){}{}", path,
+                                download.empty() ? "" : "; ", download),
+                    {}});
 }
 
 /// A step folder has a manifest; a run folder has checkpoints; a folder of them has steps.

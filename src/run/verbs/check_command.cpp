@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
+#include <optional>
 
 #include "src/config/load.h"
 #include "src/core/check.h"
@@ -43,8 +45,9 @@ int64_t settle_device(Config& config, int64_t given_bytes) {
 struct CheckedConfig {
   PlanResult plan;
   Exit code = Exit::ok;
-  Json trial = nullptr;  // of reward programs; null: there are none
-  Json data = nullptr;   // DataCheck::data
+  Json trial = nullptr;                // of reward programs; null: there are none
+  Json data = nullptr;                 // DataCheck::data
+  std::vector<PlanError> absent = {};  // inputs that a plan for another machine does without
 };
 
 /// Opens what a config names whose plan is sound.
@@ -91,6 +94,41 @@ void add_costs(const CommandLine& line, const RunModels& models, const Config& c
     result.warnings.push_back(std::move(warning));
 }
 
+/// Moves to `absent` what a run reads, and another machine may have.
+void leave_inputs(std::vector<PlanError>& missing, std::vector<PlanError>& absent) {
+  const auto is_input = [](const PlanError& e) { return e.key != "checkpoint.resume"; };
+  std::copy_if(missing.begin(), missing.end(), std::back_inserter(absent), is_input);
+  std::erase_if(missing, is_input);
+}
+
+/// What the plan knows of the model that a key names; nothing where it is not here, and for another machine not
+/// published.
+std::optional<ModelConfig> facts_of(const CommandLine& line, const std::string& key, const std::string& path,
+                                    std::vector<PlanError>& missing) {
+  const auto absent =
+      std::find_if(missing.begin(), missing.end(), [&](const PlanError& e) { return e.key == key; });
+  if (absent == missing.end()) return read_model_facts(path);
+  if (is_for_this_machine(line)) return std::nullopt;
+  const std::string published = find_published_config(path, line.positional);
+  if (published.empty()) return std::nullopt;
+  absent->message += fmt::format("; planned from {}", published);
+  return read_config_facts(published);
+}
+
+std::optional<RunModels> models_of(const CommandLine& line, const Config& config,
+                                   std::vector<PlanError>& missing) {
+  const std::optional<ModelConfig> policy = facts_of(line, "model.path", config.model.path, missing);
+  if (!policy) return std::nullopt;
+  RunModels models(*policy);
+  for (const RoleTraits& role : config.roles.rows())
+    if (const auto& path = config.roles.of(role.name).path) {
+      const auto own = facts_of(line, fmt::format("roles.{}.path", role.name), *path, missing);
+      if (!own) return std::nullopt;
+      models.own.emplace(role.name, *own);
+    }
+  return models;
+}
+
 /// The plan with the errors of every stage; later stages need the earlier ones to be clean.
 CheckedConfig check_config(const CommandLine& line, int64_t& memory_limit) {
   ConfigReading reading = read_config(line.positional, line.overrides);
@@ -100,21 +138,29 @@ CheckedConfig check_config(const CommandLine& line, int64_t& memory_limit) {
   if (!result.errors.empty()) return checked;
   Config& config = reading.loaded.config;
   memory_limit = settle_device(config, memory_limit);
-  const std::vector<PlanError> missing = validate_paths(config);
-  const bool has_models = std::none_of(missing.begin(), missing.end(), [](const PlanError& e) {
-    return e.key == "model.path" || (e.key.starts_with("roles.") && e.key.ends_with(".path"));
-  });
-  if (has_models) {
+  std::vector<PlanError> missing = validate_paths(config);
+  if (const std::optional<RunModels> models = models_of(line, config, missing)) {
     const int num_ranks = static_cast<int>(line.integer("--ranks", 1));
-    const RunModels models = read_run_models(config);
-    result = try_plan(config, num_ranks, models, memory_limits(line, memory_limit));
-    if (result.errors.empty()) add_costs(line, models, config, result);
+    result = try_plan(config, num_ranks, *models, memory_limits(line, memory_limit));
+    if (result.errors.empty()) add_costs(line, *models, config, result);
     warn_of_host(line, result);
-    if (result.errors.empty() && missing.empty()) open_inputs(config, models.policy, checked);
+    if (result.errors.empty() && missing.empty()) open_inputs(config, models->policy, checked);
+    if (!is_for_this_machine(line)) leave_inputs(missing, checked.absent);
   }
   result.errors.insert(result.errors.end(), missing.begin(), missing.end());
   add_origins(result.errors, reading.loaded);
+  add_origins(checked.absent, reading.loaded);
   return checked;
+}
+
+/// Behind the verdict on the plan: what it does not speak of.
+std::string absent_text(const std::vector<PlanError>& absent) {
+  if (absent.empty()) return "";
+  std::string text = "not here, so not looked at:\n";
+  for (const PlanError& input : absent)
+    text += fmt::format("  {}{}: {}\n", input.key, input.where.empty() ? "" : " (" + input.where + ")",
+                        input.message);
+  return text;
 }
 
 }  // namespace
@@ -122,18 +168,20 @@ CheckedConfig check_config(const CommandLine& line, int64_t& memory_limit) {
 CheckOutcome check_outcome(const CommandLine& line) {
   ReportOptions options;
   options.ranks_per_node = static_cast<int>(line.integer("--gpus-per-node", 0));
-  options.memory_limit = static_cast<int64_t>(line.number("--device-memory", 0) * 1073741824.0);
+  options.memory_limit = line.memory("--device-memory", 0);
   options.explain_batch = line.has("--explain-batch");
-  const auto [result, wrong_data, trial, data] = check_config(line, options.memory_limit);
+  const auto [result, wrong_data, trial, data, absent] = check_config(line, options.memory_limit);
   const Exit wrong = wrong_data == Exit::ok ? Exit::usage : wrong_data;
   const int code = static_cast<int>(result.errors.empty() ? Exit::ok : wrong);
   if (!line.has("--json"))
-    return {
-        printable(data_text(data) + (trial.is_null() ? "" : trial_text(trial)) + plan_text(result, options)),
-        code};
+    return {printable(data_text(data) + (trial.is_null() ? "" : trial_text(trial)) +
+                      plan_text(result, options) + absent_text(absent)),
+            code};
   Json json = plan_json(result, options);
   if (!data.is_null()) json["data"] = data;
   if (!trial.is_null()) json["reward_trial"] = trial;
+  for (const PlanError& input : absent)
+    json["absent"].push_back({{"key", input.key}, {"message", input.message}, {"where", input.where}});
   return {dump_json_line(json) + "\n", code};
 }
 

@@ -12,7 +12,8 @@
 
 namespace temper {
 
-enum class OptionKind { flag, text, integer, bytes, number, choice, files };  // bytes: "5GB" too
+/// bytes: "5GB" too; memory: GiB, or a size.
+enum class OptionKind { flag, text, integer, bytes, memory, number, choice, files };
 
 struct OptionSpec {
   std::string_view name;  // "--ranks"
@@ -21,7 +22,7 @@ struct OptionSpec {
   std::string_view standard;  // default in words
   std::string_view help;
   bool required = false;
-  double low = 0, high = 0;  // integer and number
+  double low = 0, high = 0;  // integer, number and memory (GiB)
   bool or_zero = false;      // 0 is legal too
 };
 
@@ -54,6 +55,9 @@ struct CommandLine {
   std::string text(const std::string& option, const std::string& fallback = "") const;
   int64_t integer(const std::string& option, int64_t fallback) const;
   double number(const std::string& option, double fallback) const;
+  /// Bytes. "80GB" and "141GB" are what such cards have: less than their names say in GiB, and more than in
+  /// GB.
+  int64_t memory(const std::string& option, int64_t fallback) const;
   std::vector<std::string> list(const std::string& option) const;
   /// The positional and the words after it.
   std::vector<std::string> words() const;

@@ -166,7 +166,8 @@ std::vector<std::string> help_topics() {
 
 std::string option_help(const OptionSpec& option) {
   std::string text(option.help);
-  if (option.kind == OptionKind::integer || option.kind == OptionKind::number)
+  if (option.kind == OptionKind::integer || option.kind == OptionKind::number ||
+      option.kind == OptionKind::memory)
     text += fmt::format("; legal: {}", option_range(option));
   if (option.required) text += "; required";
   if (!option.standard.empty()) text += fmt::format("; default: {}", option.standard);

@@ -46,9 +46,11 @@ constexpr std::array kCheck{
                kMaxRanks},
     OptionSpec{"--gpus-per-node", Kind::integer, "N", "all on one node",
                "ranks of one node, for the map of ranks", false, 1, kMaxRanks},
-    OptionSpec{"--device-memory", Kind::number, "GiB", "what this machine has; unlimited for another one",
-               "memory of one rank (host memory on the cpu backend); a plan that needs more is an error",
-               false, 1e-6, 1e6},
+    OptionSpec{
+        "--device-memory", Kind::memory, "GiB", "what this machine has; unlimited for another one",
+        "memory of one rank (host memory on the cpu backend); a plan that needs more is an error; a bare "
+        "number is GiB, 80GB and 141GB are what such cards have",
+        false, 1e-6, 1e6},
     OptionSpec{"--json", Kind::flag, "", "", "the plan as one JSON object"},
     OptionSpec{"--explain-batch", Kind::flag, "", "", "with the names that other trainers use"},
 };

@@ -63,7 +63,7 @@ LineChart line_chart(const std::vector<RunHistory>& runs, const ChartMetric& met
     if (!column) continue;
     chart.curves.push_back({r, runs[r].name, curve_of(runs[r].metrics.steps, *column)});
     for (const RunEvent& event : runs[r].events)
-      if (event.kind == RunEvent::Kind::resumed && event.step > 0 && event.step <= runs[r].last_step())
+      if (event.kind == "resume" && event.step > 0 && event.step <= runs[r].last_step())
         chart.marks.push_back({r, event.step});
   }
   return chart;

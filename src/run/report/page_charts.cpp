@@ -16,7 +16,7 @@
 namespace temper {
 namespace {
 
-// Of all curves together: pages that phones open, whatever a run measures.
+// Limits of all curves together: pages that phones open, whatever a run measures.
 constexpr int64_t kCurveBytes = 1'000'000, kBytesAColumn = 22, kLeastColumns = 24;
 constexpr int64_t kBins = 170;
 constexpr std::string_view kTiming = "timing_s/";

@@ -23,7 +23,7 @@ double last_value(const MetricTable& table, const std::string& key) {
   return NAN;
 }
 
-/// Of the last steps, at most twenty: one step says little.
+/// The mean of the last steps, at most twenty: one step says little.
 double recent_mean(const MetricTable& table, const std::string& key) {
   const std::vector<double>* column = table.find(key);
   double sum = 0;

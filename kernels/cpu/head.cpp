@@ -46,7 +46,7 @@ struct LogprobOut {
   A *logprob, *entropy, *lse;
 };
 
-/// Of `n` rows; logprob holds t of the target.
+/// Merges the chunks of `n` rows; logprob holds t of the target.
 template <class A>
 void merge_rows(Ctx& ctx, const LogprobOut<A>& out, const ChunkStats<A>* stats, int64_t chunks, int64_t n) {
   parallel_for(ctx.threads, n, [&](int64_t row) {

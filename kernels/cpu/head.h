@@ -17,7 +17,7 @@ A inverse_temperature(double temperature) {
   return temperature == 0.0 ? A(1) : A(1) / static_cast<A>(temperature);
 }
 
-/// Of the tempered logits t of one chunk, or of several merged in ascending order.
+/// What is known of the tempered logits t of one chunk, or of several merged in ascending order.
 template <class A>
 struct ChunkStats {
   A max;       // m

@@ -6,7 +6,7 @@
 namespace temper::cpu {
 
 inline constexpr int kPhiloxBlocks = 16;
-/// Of blocks side by side: words[j][b] is word j of block b.
+/// The words of blocks side by side: words[j][b] is word j of block b.
 using PhiloxWords = uint32_t[4][kPhiloxBlocks];
 
 /// Counters become random words; each round is a few vector instructions.

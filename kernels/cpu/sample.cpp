@@ -66,7 +66,7 @@ struct ChunkTable {
     static_assert(sizeof(ChunkBest<A>) == 6 * sizeof(A));
   }
   ChunkBest<A>& at(int64_t chunk, int64_t row) const { return best[chunk * n + row]; }
-  /// Of the row in a slot of `kept` or `unedited`.
+  /// The logits of the row in a slot of `kept` or `unedited`.
   A* logits(A* of, int64_t chunk, int64_t slot) const {
     return of + (chunk * slots + slot) * kVocabularyChunk;
   }

@@ -6,7 +6,7 @@
 // Warps 0-7 compute, warp 8 copies granules of 64 keys into one ring (keys first, then values). The last
 // block of a (sequence, kv head) merges the splits in ascending order.
 //
-// Of all keys only the newest, in the last granule, comes from a kernel of this step: the host's copies of
+// Only the newest of all keys, in the last granule, comes from a kernel of this step: the host's copies of
 // the tables lie between two steps. So the other granules are copied before the previous kernel has finished.
 
 #include "kernels/cuda/attention.h"

@@ -20,7 +20,7 @@ struct Fold {
 };
 
 /// dw[i] += the partials of column i: ascending within each of 32 chunks of rows, then the chunks ascending.
-/// Of `first`, and in the blocks of y = 1 of `second`.
+/// They are those of `first`, and in the blocks of y = 1 those of `second`.
 __global__ void __launch_bounds__(kFoldColumns* kFoldChunks)
     fold_kernel(const Fold first, const Fold second, int width) {
   begin_kernel();

@@ -102,7 +102,7 @@ struct AdamwCall {
   const float* grad;
   int64_t begin, end;  // elements of this launch; begin is a multiple of eight
   bool aligned;        // all pointers, to 16 bytes
-  // Of bf16 moments.
+  // What rounds bf16 moments.
   uint64_t seed;
   uint32_t update;
   int64_t first_element;

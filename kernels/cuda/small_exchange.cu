@@ -83,7 +83,7 @@ TEMPER_DEVICE uint64_t load_marked(const ulonglong2* p, uint32_t mark, const uin
   }
   return (a & 0xffffffffu) | (b << 32);
 }
-/// Of data that may end before eight bytes do, and lie anywhere.
+/// Eight bytes of data that may end before eight bytes do, and lie anywhere.
 TEMPER_DEVICE uint64_t load_eight(const char* p, int64_t left) {
   if (left >= 8 && reinterpret_cast<uintptr_t>(p) % 8 == 0)
     return __ldcg(reinterpret_cast<const uint64_t*>(p));

@@ -19,7 +19,8 @@ AxisBytes operator*(int64_t times, const AxisBytes& a) {
 }
 namespace {
 
-/// Of the pieces that are added at once: on a GPU smaller ones cost more calls than they save memory.
+/// The size of the pieces that are added at once: on a GPU smaller ones cost more calls than they save
+/// memory.
 int64_t piece_bytes(Device device) { return int64_t{like_gpu(device) ? 128 : 64} << 20; }
 
 char* bytes_at(const CTensor& flat, int64_t element) {

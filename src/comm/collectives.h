@@ -89,7 +89,7 @@ class Collectives {
   void exchange_sum(Lane& lane, const Tensor& sum, const CTensor& parts, std::span<const FlatRange> ranges,
                     const char* what, GradWrite write);
   std::vector<FlatRange> shards(int64_t elements) const;
-  /// Of one rank's range, in a piece.
+  /// The elements of one rank's range in a piece.
   int64_t step(Device device, DType dtype) const;
   Lane& lane_beside(Device device);
   void exchange_piece(Lane& lane, const Piece& piece, const char* what);

@@ -1,7 +1,7 @@
 #pragma once
 // Messages between any two ranks of the world, sent without waiting for the receiver: what roles hand to each
 // other while both go on computing. Messages of one sender and channel arrive in the order of sending. How
-// much can be under way is for the protocol above to bound (src/run/exchange/exchange.h).
+// much can be under way is for the protocol above to bound (src/run/exchange/group_exchange.h).
 
 #include <cstdint>
 #include <memory>

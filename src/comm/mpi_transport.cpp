@@ -28,7 +28,7 @@ void mpi_wait(std::vector<MPI_Request>& requests, int rank, const char* what, co
 namespace {
 
 constexpr int64_t kMessageBytes = int64_t{64} << 20;  // MPI counts stay far below 2^31
-// Of each direction: what goes at once, and else in a step.
+// What goes in each direction at once, and else in a step.
 constexpr int64_t kAtOnceBytes = int64_t{1} << 30, kStepBytes = int64_t{64} << 20;
 
 /// Parcels of host memory, straight from and to where they lie.
@@ -102,7 +102,7 @@ class StagedTransport : public Transport {
 
  private:
   static constexpr int64_t kAlignment = 256;
-  /// Of a piece: which parcel of its two ranks, and where in it.
+  /// What a piece is: which parcel of its two ranks, and where in it.
   using Step = std::pair<int64_t, int64_t>;
   static constexpr Step kLastStep{std::numeric_limits<int64_t>::max(), 0};
   struct Piece {

@@ -15,7 +15,8 @@ class ProgressLine {
   explicit ProgressLine(double interval) : interval_(interval) {}
   /// Whether it is time to look at the ranks again.
   bool looks(double now) const { return now >= next_look_; }
-  /// Of the states of all ranks; where they are at several steps it speaks of the first. Empty: not yet.
+  /// The line about the states of all ranks; where they are at several steps it speaks of the first. Empty:
+  /// not yet.
   std::string due(std::span<const ProgressState> ranks, double now);
 
  private:

@@ -1,7 +1,7 @@
 #pragma once
 // Finds the rank that holds up a job. A thread on each rank tells two of them, over sockets of their own,
-// what its rank is at (core/progress.h); MPI takes no part, so a rank can be at work for as long as it likes
-// and still be known to live. A job has a missing rank when one
+// what its rank is at (core/process/progress.h); MPI takes no part, so a rank can be at work for as long as
+// it likes and still be known to live. A job has a missing rank when one
 //   died      its line was closed without a good-bye;
 //   is silent nothing was heard of it for longer than the limit (stopped, host cut off);
 //   is stuck  it is at work and made no progress for longer than the limit;

@@ -45,7 +45,7 @@ class WatchHub {
   /// Once a rank is missing. `deaths`: a closed line counts. A deputy speaks only where rank 0 is missing.
   std::optional<Verdict> judge(double now, bool deaths) const;
   bool all_others_left() const;
-  /// Of every rank, as last heard.
+  /// The state of every rank, as last heard.
   std::vector<ProgressState> states() const;
   /// Tells all ranks to end with this code.
   void send_end(int32_t code);

@@ -165,7 +165,7 @@ void release_pinned(void* p) noexcept { (void)cudaFreeHost(p); }
 void upload(Device d, void* to, const void* from, int64_t bytes) {
   if (d != Device::cuda) return d == Device::cpu ? copy_host(to, from, bytes) : void();
   CUDA_CHECK(cudaMemcpy(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice));
-  // Of pageable memory it returns when the data is on its way, and lanes do not wait for this stream.
+  // The copy of pageable memory returns when the data is on its way, and lanes do not wait for this stream.
   CUDA_CHECK(cudaStreamSynchronize(cudaStreamLegacy));
 }
 

@@ -32,7 +32,8 @@ Found find_gpus();
 void select_gpu(int index);
 /// "NVIDIA H200, 132 multiprocessors" of the selected GPU.
 std::string gpu_name();
-/// Of the selected GPU: the same for every process that uses it, whatever number it has there.
+/// The name of the selected GPU that is the same for every process that uses it, whatever number it has
+/// there.
 std::string gpu_uuid();
 /// All memory of a GPU; nothing is started on it. Of the selected one, what nobody has now too.
 int64_t gpu_total_bytes(int index);

@@ -67,7 +67,7 @@ int64_t LaneSpans::begin(Lane& lane, const char* name, int64_t number) {
 
 void LaneSpans::end(Lane& lane, int64_t index) {
   Pair& pair = *events_->pairs[static_cast<size_t>(index)];
-  // Of work that an exception cut off nothing is asked.
+  // Nothing is asked about work that an exception cut off.
   pair.ended = cudaEventRecord(pair.end.get(), stream_of(lane)) == cudaSuccess;
 }
 

@@ -26,7 +26,7 @@ class LaneSpans {
   /// From here on, without what there was: waits for the lane once, to read the host's clock `now` with it.
   void start(Lane& lane, const std::function<double()>& now);
   bool on() const { return on_; }
-  /// Of LaneSpan (core/lane.h).
+  /// What LaneSpan calls (core/lane.h).
   int64_t begin(Lane& lane, const char* name, int64_t number);
   void end(Lane& lane, int64_t index);
   /// All that have ended, in order of their begin; off again. The lane's work has ended.

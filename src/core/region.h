@@ -33,8 +33,8 @@ class Region {
   /// What a region of the host holds becomes memory that kernels of the GPU work on, over the link between
   /// them, at the same addresses. From then on it does not change its size.
   void pin();
-  /// Of a region that has no memory yet: on a GPU it will be one allocation, which other processes of the
-  /// host can read (core/gpu/peer_memory.h), and not change its size.
+  /// The region, which has no memory yet, will be one allocation on a GPU, which other processes of the host
+  /// can read (core/gpu/peer_memory.h), and not change its size.
   void share();
   char* base() const { return base_; }
   int64_t held_bytes() const { return held_; }

@@ -22,7 +22,7 @@ bool is_messages(const Json& value) {
   return value.is_array() && !value.empty() && value.front().is_object() && value.front().contains("role");
 }
 
-/// Of a line that lacks the one that was looked for.
+/// The keys of a line that lacks the one that was looked for.
 std::string keys_of(const Json& record) {
   constexpr size_t kMost = 8, kLongest = 40;
   std::string names;

@@ -17,7 +17,8 @@ namespace temper {
 namespace {
 
 constexpr int64_t kWindowBytes = int64_t{16} << 20;
-/// Of a piece as stored: twice as wide in memory it still fits into a window. The digest follows from it.
+/// The size of a piece as stored: twice as wide in memory it still fits into a window. The digest follows
+/// from it.
 constexpr int64_t kPieceBytes = int64_t{8} << 20;
 constexpr const char* kEmbedding = "model.embed_tokens.weight";
 
@@ -123,8 +124,8 @@ struct Piece {
   std::string digest = {};
 };
 
-/// Of all tensors, in the order of the store; the same ones whatever type that has, and whatever a rank has
-/// of it.
+/// The pieces of all tensors, in the order of the store; the same ones whatever type that has, and whatever a
+/// rank has of it.
 std::vector<Piece> pieces_of(const ModelFolder& folder, const ParameterStore& store) {
   const int64_t size = dtype_size(store.dtype());
   std::vector<Piece> pieces;
@@ -158,7 +159,7 @@ void read_piece(const ModelFolder& folder, Piece& piece, void* out, DType type, 
   piece.digest = digest_hex(raw, piece.count * dtype_size(stored));
 }
 
-/// Of lines "name dtype shape digest ...", a tensor each, in the order of their names.
+/// The digest of lines "name dtype shape digest ...", a tensor each, in the order of their names.
 std::string digest_of(const ModelFolder& folder, const std::vector<Piece>& pieces) {
   std::map<std::string, std::string> lines;
   for (const Piece& piece : pieces) {

@@ -301,6 +301,10 @@ TEST_F(ExitCodes, OtherWeights) {
   expect_refused(Exit::usage,
                  {"train run.toml run.steps=2", {"changed since", digest, "checkpoint.accept_changes"}});
   EXPECT_EQ(program_.run("train run.toml run.steps=2 checkpoint.accept_changes=true"), 0) << output();
+  int told = 0;
+  for (const Json& event : program_.json_lines("runs/r/events.jsonl"))
+    told += event.value("key", "") == "digest of the weights" && event.at("before") == digest ? 1 : 0;
+  EXPECT_EQ(told, 1) << program_.read("runs/r/events.jsonl");
 }
 
 TEST_F(ExitCodes, EndTokensOutsideOfTheVocabulary) {

@@ -46,7 +46,17 @@ TEST_F(Report, OfARunWithTwoRestarts) {
   EXPECT_EQ(output(), "a.csv\nruns/a/report.html\n");
   const std::string page = program_.read("runs/a/report.html");
   EXPECT_EQ(count(page, "<tr class=start>"), 3u);
-  EXPECT_EQ(count(page, "<tr class=resumed>"), 2u);
+  EXPECT_EQ(count(page, "<tr class=resume>"), 2u);
+  EXPECT_EQ(count(page, "<tr class=end>"), 3u);
+  EXPECT_EQ(count(page, "<tr class=changed>"), 5u)
+      << "run.steps twice, optimizer.lr, rollout.dump_compress there and back";
+  EXPECT_EQ(count(page, "changed since"), 0u) << "what the log has of them is not said again";
+  std::string events;
+  for (const Json& line : program_.json_lines("runs/a/events.jsonl"))
+    events += line.at("event").get<std::string>() + " ";
+  EXPECT_EQ(events,
+            "start checkpoint export checkpoint export end changed changed changed resume start checkpoint "
+            "export end changed changed resume start checkpoint export end ");
   EXPECT_NE(page.find("resumed from step 2</title>"), std::string::npos);
   EXPECT_EQ(count(page, "change 1</h3>"), 1u);
   EXPECT_EQ(count(page, "change 2</h3>"), 1u);
@@ -128,7 +138,8 @@ TEST_F(Report, SaysWhatIsMissing) {
   EXPECT_EQ(program_.run("report"), 64) << output();
   EXPECT_TRUE(says("RUN..."));
   ASSERT_EQ(program_.run("report runs/new"), 0) << output();
-  EXPECT_NE(program_.read("runs/new/report.html").find("no step is done yet"), std::string::npos);
+  for (const char* note : {"no step is done yet", "no events.jsonl"})
+    EXPECT_NE(program_.read("runs/new/report.html").find(note), std::string::npos) << note;
   damage("runs/a/config.toml");
   program_.write(rollout_file("a", 1), "nonsense\n");
   program_.write("runs/a/metrics.jsonl", "{\"step\":1,\"x\":1}\nnonsense\n{\"step\":4,\"x\":2}\n");

@@ -103,6 +103,10 @@ TEST_F(Signals, ControlCAndTheTimeLimitSaveALoneRun) {
 
   ASSERT_EQ(program_.run(sft + "run.name=limited run.steps=1000000 run.time_limit=1s"), kRetry) << output();
   expect_saved_at("limited", steps_done("limited"));
+  const Json stop = program_.json_lines("runs/limited/events.jsonl").back();
+  EXPECT_EQ(stop.at("event"), "stop") << stop.dump();
+  EXPECT_EQ(stop.at("step"), steps_done("limited")) << stop.dump();
+  EXPECT_EQ(stop.at("reason"), "run.time_limit") << stop.dump();
 }
 
 TEST_F(Signals, ASignalCutsAStepAndTheRunGoesOnBitForBit) {

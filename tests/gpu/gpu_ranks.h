@@ -55,7 +55,7 @@ inline const char* carrier_of_all(int per_host = kAllOnOneHost) {
   return of_host >= test_world->size() ? "peer memory" : of_host > 1 ? "peer memory and NCCL" : "NCCL";
 }
 
-/// The main of X_mpiN_test.cpp.
+/// The main of <name>_mpiN_test.cpp.
 inline int run_tests_on_gpus(int argc, char** argv, int num_ranks, int per_host = kAllOnOneHost) {
   return select_gpu_of_rank(per_host) ? run_tests_on_ranks(argc, argv, num_ranks) : 1;
 }

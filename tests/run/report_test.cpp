@@ -1,4 +1,4 @@
-// The parts of `temper report`: what thinning keeps, ticks, escaping, tables, events of logs, pages.
+// The parts of `temper report`: what thinning keeps, ticks, escaping, tables, events, pages.
 
 #include <cmath>
 #include <limits>
@@ -181,23 +181,67 @@ TEST(MetricTable, HolesDamageAndALineBeingWritten) {
   EXPECT_TRUE(read_metric_table(folder / "absent").steps.empty());
 }
 
-TEST(RunEvents, AreTakenFromTheLog) {
-  using Kind = RunEvent::Kind;
-  const auto kind = [](const std::string& rest) {
-    const std::optional<RunEvent> event = event_of("2026-01-02T03:04:05.678 rank 0 " + rest);
-    return event ? std::optional(event->kind) : std::nullopt;
+TEST(RunEvents, AreTakenFromTheirFile) {
+  const auto event = [](const std::string& rest) {
+    return event_of(R"({"time":"2026-01-02T03:04:05+01:00","event":)" + rest + "}");
   };
-  EXPECT_EQ(kind("info 12 parameters, 2 ranks, fp32, 3 updates in all; grpo"), Kind::start);
-  EXPECT_EQ(kind("info resumed from runs/x/checkpoints/step-000012, step 12"), Kind::resumed);
-  EXPECT_EQ(kind("info signal 15: saved step 4; run the same command again"), Kind::stop);
-  EXPECT_EQ(kind("warning changed since: run.steps 1 -> 2"), Kind::change);
-  EXPECT_EQ(kind("warning no signal"), Kind::warning);
-  EXPECT_EQ(kind("error bad"), Kind::error);
-  EXPECT_EQ(kind("info step 3/9  score 0.1"), std::nullopt);
-  EXPECT_EQ(event_of("no log line"), std::nullopt);
-  EXPECT_EQ(
-      event_of("2026-01-02T03:04:05.678 rank 0 info resumed from x, step 12: nothing is left to do")->step,
-      12);
+  const std::optional<RunEvent> start = event(R"("start","ranks":2,"dtype":"fp32")");
+  ASSERT_TRUE(start);
+  EXPECT_EQ(start->kind, "start");
+  EXPECT_EQ(start->time, "2026-01-02 03:04:05");
+  EXPECT_EQ(start->text, "ranks 2, dtype fp32");
+  EXPECT_EQ(event(R"("resume","step":12,"path":"runs/x")").value().step, 12);
+  EXPECT_EQ(event(R"("changed","key":"run.steps","before":"1","after":"2")").value().text,
+            "run.steps 1 -> 2");
+  EXPECT_EQ(event(R"("stop","step":4,"reason":"SIGTERM")").value().text, "step 4, reason SIGTERM");
+  EXPECT_EQ(event(R"("end","step":4)").value().kind, "end");
+  for (const char* left_out : {R"("checkpoint","step":4)", R"("export","step":4)", R"("<b>")"})
+    EXPECT_FALSE(event(left_out)) << left_out;
+  for (const char* damaged : {"1", "null", R"("resume")", R"("resume","step":"x")", R"("changed","key":1)"})
+    EXPECT_FALSE(event(damaged)) << damaged;
+  for (const char* damaged : {"", "[]", "1", R"({"event":"start"})", R"({"time":"x","event":"start"})",
+                              R"({"time":1,"event":"start"})", R"({"time":"2026-01-02T03:04:0)"})
+    EXPECT_FALSE(event_of(damaged)) << damaged;
+}
+
+TEST(RunEvents, TroubleIsTakenFromTheLog) {
+  const auto kind = [](const std::string& rest) {
+    const std::optional<RunEvent> event = trouble_of("2026-01-02T03:04:05.678 rank 0 " + rest);
+    return event ? event->kind : "";
+  };
+  EXPECT_EQ(kind("warning no signal"), "warning");
+  EXPECT_EQ(kind("error bad"), "error");
+  EXPECT_EQ(kind("critical bad"), "error");
+  EXPECT_EQ(kind("info step 3/9  score 0.1"), "");
+  EXPECT_EQ(trouble_of("no log line at all"), std::nullopt);
+  EXPECT_EQ(trouble_of("2026-01-02T03:04:05.678 rank 0 error a b")->text, "a b");
+}
+
+/// The log warns of changes, too; the folder of an older version has only the log.
+TEST(RunEvents, AreInOrderAndSaidOnce) {
+  const TempDir folder;
+  make_directories(folder / "logs");
+  write_file_atomic(folder / "logs/rank-0000.log",
+                    "2026-01-02T03:04:04.100 rank 0 warning changed since: run.steps 1 -> 2\n"
+                    "2026-01-02T03:04:05.900 rank 0 info 12 parameters, 2 ranks\n"
+                    "2026-01-02T03:04:06.000 rank 0 warning slow: disk\n");
+  RunHistory older;
+  read_events(folder.path(), older);
+  ASSERT_EQ(older.events.size(), 2u);
+  EXPECT_EQ(older.events[0].text, "changed since: run.steps 1 -> 2");
+  ASSERT_EQ(older.notes.size(), 1u);
+  EXPECT_NE(older.notes[0].find("no events.jsonl"), std::string::npos);
+  write_file_atomic(folder / "events.jsonl",
+                    "{\"time\":\"2026-01-02T03:04:04+00:00\",\"event\":\"changed\",\"key\":\"run.steps\","
+                    "\"before\":\"1\",\"after\":\"2\"}\n{\"time\":\"2026-01\n"
+                    "{\"time\":\"2026-01-02T03:04:07+00:00\",\"event\":\"end\",\"step\":2}\n{\"time\"");
+  RunHistory run;
+  read_events(folder.path(), run);
+  EXPECT_TRUE(run.notes.empty());
+  ASSERT_EQ(run.events.size(), 3u);
+  EXPECT_EQ(run.events[0].kind, "changed");
+  EXPECT_EQ(run.events[1].text, "slow: disk");
+  EXPECT_EQ(run.events[2].kind, "end");
 }
 
 /// A run of `steps` steps and `keys` metrics, each noise.

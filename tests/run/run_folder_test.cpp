@@ -137,9 +137,34 @@ TEST_F(RunFolderTest, DamagedMetricsAreRepairedAndKept) {
   }
 }
 
+TEST_F(RunFolderTest, EventsAreAddedAndStay) {
+  const auto folder = open();
+  folder->events().write("start", {{"ranks", 2}, {"dtype", "fp32"}});
+  const std::string first = read("events.jsonl");
+  const Json start = parse_json(first, "events.jsonl");
+  EXPECT_EQ(start.at("event"), "start");
+  EXPECT_EQ(start.at("ranks"), 2);
+  const std::string time = start.at("time");  // 2026-01-02T03:04:05+01:00
+  ASSERT_EQ(time.size(), 25u);
+  EXPECT_TRUE(time[10] == 'T' && time[22] == ':') << time;
+  write("events.jsonl", first + "{\"time\":\"20");  // what a crash cuts
+  folder->events().write("end", {{"step", 3}});
+  const std::string all = read("events.jsonl"), before = first + "{\"time\":\"20\n";
+  ASSERT_TRUE(all.starts_with(before)) << all;
+  EXPECT_EQ(parse_json(all.substr(before.size()), "events.jsonl").at("step"), 3);
+  write("metrics.jsonl", metrics(1, 3));
+  folder->truncate_to(1, 1);
+  folder->set_aside();
+  folder->clear();
+  EXPECT_EQ(read("events.jsonl"), all);
+  remove_tree(path(""));
+  expect_error(Exit::storage, {"vanished"}, "a folder that is gone", [&] { folder->events(); });
+}
+
 TEST_F(RunFolderTest, LinksToFilesAreRefused) {
   write_file_atomic(dir_ / "precious", "content");
-  for (const char* name : {"owner.lock", "metrics.jsonl", "config.toml", "logs/rank-0000.log"}) {
+  for (const char* name :
+       {"owner.lock", "metrics.jsonl", "events.jsonl", "config.toml", "logs/rank-0000.log"}) {
     make_directories(path("logs"));
     std::filesystem::create_symlink(dir_ / "precious", path(name));
     expect_error(Exit::busy, {path(name), "symbolic link"}, name, [&] { open(); });

@@ -1,7 +1,7 @@
 #pragma once
-// One body of tests per op, for every backend that has it: tests/ops/X_test.cpp is compiled twice, for the
-// CPU (make test) and as tests/gpu/ops/X_test for the GPU (make test-gpu). A TEST runs on the device of its
-// program, a CPU_TEST on the CPU alone: fp64, threads, the definition of the CPU's bits. Values travel as
+// One body of tests per op, for every backend that has it: tests/ops/<op>_test.cpp is compiled twice, for the
+// CPU (make test) and as tests/gpu/ops/<op>_test for the GPU (make test-gpu). A TEST runs on the device of
+// its program, a CPU_TEST on the CPU alone: fp64, threads, the definition of the CPU's bits. Values travel as
 // doubles (fp32 and bf16 fit exactly); an op under test is a function from a list of tensors to a list of
 // tensors:
 //   check_dtypes     fp32 and bf16 against the CPU in fp64, on inputs that all three hold exactly

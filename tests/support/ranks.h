@@ -47,7 +47,7 @@ class OnRanks : public ::testing::Test {
   std::string folder_;
 };
 
-/// The main of X_mpiN_test.cpp.
+/// The main of <name>_mpiN_test.cpp.
 inline int run_tests_on_ranks(int argc, char** argv, int num_ranks) {
   ::testing::InitGoogleTest(&argc, argv);
   // An exception has to end the process, and the launcher then all others, instead of leaving them in a

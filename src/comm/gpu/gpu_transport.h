@@ -9,9 +9,9 @@
 
 namespace temper {
 
-/// Of the selected GPUs; all ranks of `all` call it. Null, on all of them, where some share a GPU or NCCL is
-/// missed. Two variables of NCCL hold here, too: NCCL_P2P_DISABLE=1, no GPU opens its memory; NCCL_HOSTID
-/// names the host that a rank is taken to be on. `axis`, `limit_seconds`: as for NCCL
+/// The transport between the selected GPUs; all ranks of `all` call it. Null, on all of them, where some
+/// share a GPU or NCCL is missed. Two variables of NCCL hold here, too: NCCL_P2P_DISABLE=1, no GPU opens its
+/// memory; NCCL_HOSTID names the host that a rank is taken to be on. `axis`, `limit_seconds`: as for NCCL
 /// (comm/gpu/nccl_transport.h).
 std::unique_ptr<Transport> make_gpu_transport(Comm& all, const std::string& axis, double limit_seconds);
 

@@ -22,7 +22,7 @@ struct Inbox {
   /// Numbers: pieces that came from a rank; of those sent to it, how many it has taken; turns in which it has
   /// sent something to some rank; how far it is with its end.
   enum Kind { came, taken, turns, gone, kinds };
-  /// Of small parcels: the same on the GPU, and how many pieces this rank has had of both.
+  /// Counters of small parcels: the same on the GPU, and how many pieces this rank has had of both.
   enum Counter { small_came, small_taken, small_sent, small_got, counters };
 
   int owner = 0;
@@ -55,7 +55,7 @@ class Neighbours {
 
   /// Whether every two ranks reach each other.
   bool all() const { return all_; }
-  /// Of the rank with this number in `all`, or null: it is not reached.
+  /// The inbox of the rank with this number in `all`, or null: it is not reached.
   const Inbox* inbox(int rank) const {
     const Inbox& of = peers_[static_cast<size_t>(rank)].inbox;
     return of.base != nullptr ? &of : nullptr;

@@ -75,7 +75,7 @@ class Copies {
         if (at < p.bytes) take(piece(p, at));
     });
   }
-  /// Of all ranks at once; what comes is added where it lies.
+  /// Exchanges with all ranks at once; what comes is added where it lies.
   void exchange_sum(Lane& lane, std::span<const Parcel> out, const RankSum& sum) {
     const int64_t element = dtype_size(sum.own.dtype), all = sum.own.size(),
                   step = Inbox::kPlaceBytes / element;
@@ -123,8 +123,8 @@ class Copies {
     for (const Parcel& p : list) bytes = std::max(bytes, p.bytes);
     return bytes;
   }
-  /// Of a piece of each parcel: were all streams of a GPU one queue, a piece would wait only for those of
-  /// rounds before.
+  /// A round has a piece of each parcel: were all streams of a GPU one queue, a piece would wait only for
+  /// those of rounds before.
   template <class TakePieces>
   void in_rounds(Lane& lane, std::span<const Parcel> out, int64_t longest_in, bool all,
                  TakePieces&& take_pieces) {

@@ -15,8 +15,8 @@ bool back(char* at, int64_t bytes, uint64_t& handle);
 /// No work may be under way on it.
 void give_back(char* at, int64_t bytes, uint64_t handle) noexcept;
 
-/// Memory that is no part of such a range: one allocation, which other processes can open (gpu/peer_memory.h).
-/// Null when none is left.
+/// Memory that is no part of such a range: one allocation, which other processes can open
+/// (core/gpu/peer_memory.h). Null when none is left.
 char* allocate_shared(int64_t bytes);
 void release_shared(char* base) noexcept;
 

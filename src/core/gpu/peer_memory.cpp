@@ -10,7 +10,7 @@
 
 namespace temper::device {
 
-/// Of this start of the system: handles of another one mean nothing here.
+/// The name of this start of the system: handles of another one mean nothing here.
 std::string host_id() {
   std::string id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> id;

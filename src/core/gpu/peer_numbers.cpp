@@ -45,7 +45,7 @@ const Driver& driver() {
 }  // namespace
 
 std::unique_ptr<PeerNumbers> PeerNumbers::make(int64_t count) {
-  // Of no process in another container either, where process numbers are the same.
+  // The name is that of no process in another container either, where process numbers are the same.
   std::random_device any;
   const std::string name = fmt::format("/temper-{}-{:08x}{:08x}", ::getpid(), any(), any());
   const int file = ::shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600);

@@ -16,8 +16,8 @@ namespace {
 
 constexpr const char* kNone = "none found";
 
-/// Of "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.03  Release Build ...": the first word of
-/// digits and dots. Empty without it.
+/// The first word of digits and dots in "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.03  Release
+/// Build ...". Empty without it.
 std::string kernel_module(const std::string& root) {
   std::ifstream file(root + "/proc/driver/nvidia/version");
   for (std::string word; file >> word;)

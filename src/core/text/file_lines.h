@@ -5,6 +5,7 @@
 #include <string>
 
 #include "src/core/check.h"
+#include "src/core/file.h"
 #include "src/core/text/block_reader.h"
 
 namespace temper {
@@ -32,6 +33,14 @@ void for_each_line(const std::string& path, int64_t max_bytes, const Visit& visi
     }
   }
   if (!rest.empty()) visit(rest, number + 1);
+}
+
+/// False for a file whose last line has no end: it is being written, or a crash cut it.
+inline bool ends_a_line(const std::string& path) {
+  const InputFile file(path);
+  char last = '\n';
+  if (file.size() > 0) file.read(&last, file.size() - 1, 1);
+  return last == '\n';
 }
 
 }  // namespace temper

@@ -1,4 +1,4 @@
-// Filters over one value. Those over sequences are in jinja_filters_lists.cpp.
+// Filters over one value. Those over sequences are in filters_lists.cpp.
 #include <algorithm>
 #include <cmath>
 

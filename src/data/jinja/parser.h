@@ -1,7 +1,7 @@
 #pragma once
 // Recursive descent over the tokens of a template, with the precedences of Jinja2: conditional, or, and, not,
 // comparison, + -, ~, * / // %, **, sign, postfix, filter and test. In three files: operators and literals,
-// what follows a value (jinja_parser_postfix.cpp), statements (jinja_parser_statements.cpp). Every recursion
+// what follows a value (parser_postfix.cpp), statements (parser_statements.cpp). Every recursion
 // passes through Nesting, which stops at kMaxNesting.
 
 #include <algorithm>

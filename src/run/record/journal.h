@@ -30,11 +30,11 @@ class Journal {
 
   void set(const std::string& name, double value) { values_[name] = value; }
   void add(const std::map<std::string, double>& values);
-  /// Of the values set in this step, those that start so.
+  /// The values set in this step whose names start so.
   std::vector<std::string> names(const std::string& prefix) const;
   /// A value set in this step, or 0.
   double value(const std::string& name) const;
-  /// Of what is trained in this step: its metrics, its file, and samples of it for people.
+  /// Records what is trained in this step: its metrics, its file, and samples of it for people.
   void record_rollouts(std::span<const Group> groups, int64_t step, const Config& config);
   /// Writes rollouts/step-XXXXXX.jsonl (or validation/...).
   void write_groups(const std::string& subfolder, std::span<const Group> groups, int64_t step);

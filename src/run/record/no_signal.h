@@ -9,7 +9,7 @@ namespace temper {
 
 class NoSignal {
  public:
-  /// Of the metrics of a step. The warning, once: when five steps in a row had none.
+  /// Looks at the metrics of a step. Returns the warning, once: when five steps in a row had none.
   std::string look(int64_t step, const std::map<std::string, double>& metrics);
 
  private:

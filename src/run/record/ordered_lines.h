@@ -22,7 +22,7 @@ class OrderedLines {
     size_t items = 0;       // each has `lines_per_item` lines
     size_t lines_per_item = 1;
     const char* counted = "";  // what items are called on stderr; empty: nothing is told
-    /// Of a line of the file: whether it is result `line` of `item`.
+    /// Says whether a line of the file is result `line` of `item`.
     std::function<bool(const Json& line, size_t item, size_t number)> belongs = {};
   };
   /// Reads the file: lines of another input are Exit::usage, a last item that is not whole is removed.

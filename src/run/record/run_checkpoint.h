@@ -84,8 +84,8 @@ class CheckpointReader {
 /// written.
 void check_groups(const std::vector<Group>& groups, bool finished);
 
-/// Of all prompts, by data position; empty where the checkpoint has none. Generated in part, or whole and not
-/// scored.
+/// Groups of all prompts, by data position; empty where the checkpoint has none. They are generated in part,
+/// or whole and not scored.
 std::vector<Group> read_unfinished(const CheckpointReader& checkpoint);
 
 }  // namespace temper

@@ -24,8 +24,8 @@
 namespace temper {
 namespace {
 
-/// What a run leaves besides logs and configs; checkpoints first: a start that is cut short must not find
-/// them without the rest.
+/// What a run leaves besides logs, configs and events.jsonl; checkpoints first: a start that is cut short
+/// must not find them without the rest.
 constexpr std::array kOfARun{"checkpoints", "metrics.jsonl", "rollouts",    "validation",
                              "export",      "trace",         "tensorboard", "nonfinite"};
 constexpr int64_t kMaxMetrics = int64_t{4} << 30;

@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "src/run/record/event_lines.h"
+
 namespace temper {
 
 class RunFolder {
@@ -37,6 +39,12 @@ class RunFolder {
 
   /// Exit::storage when the folder was removed, moved or replaced since: what is written there now is lost.
   void require_intact() const;
+
+  /// The history of the folder. It stays, as logs and configs do, when a run goes on or begins anew.
+  EventLines events() const {
+    require_intact();
+    return EventLines(path("events.jsonl"));
+  }
 
   std::string path(const std::string& name) const;
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kGpu = "GPU";
 
-/// Of the clock that all processes of a host share.
+/// The time of the clock that all processes of a host share.
 int64_t nanoseconds() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())

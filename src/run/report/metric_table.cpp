@@ -26,13 +26,6 @@ int64_t read_line(const std::string& text, Json& line) {
   return legal ? std::max<int64_t>(0, step->get<int64_t>()) : 0;
 }
 
-bool ends_with_a_line(const std::string& path) {
-  const InputFile file(path);
-  char last = '\n';
-  if (file.size() > 0) file.read(&last, file.size() - 1, 1);
-  return last == '\n';
-}
-
 std::string csv_cell(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string quoted = "\"";
@@ -51,7 +44,7 @@ MetricTable read_metric_table(const std::string& path) {
   MetricTable table;
   if (!path_exists(path)) return table;
   std::map<int64_t, std::map<std::string, double>> rows;
-  const bool whole = ends_with_a_line(path);
+  const bool whole = ends_a_line(path);
   int64_t last = 0;
   for_each_line(path, kMaxLine, [&](const std::string& text, int64_t number) {
     Json line;

@@ -17,7 +17,7 @@ struct MetricTable {
   const std::vector<double>* find(const std::string& key) const;
 };
 
-/// Of a step that is there twice the later line counts. A last line without its end is one that is being
+/// The later line counts where a step is there twice. A last line without its end is one that is being
 /// written: it is left out. No such file: a table without rows.
 MetricTable read_metric_table(const std::string& path);
 

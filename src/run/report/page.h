@@ -8,7 +8,7 @@
 
 namespace temper {
 
-/// Of at most kMaxRuns runs (chart.h).
+/// The page about at most kMaxRuns runs (src/run/report/chart.h).
 std::string report_page(const std::vector<RunHistory>& runs);
 
 }  // namespace temper

@@ -16,7 +16,7 @@
 namespace temper {
 namespace {
 
-// Of all curves together: pages that phones open, whatever a run measures.
+// Limits of all curves together: pages that phones open, whatever a run measures.
 constexpr int64_t kCurveBytes = 1'000'000, kBytesAColumn = 22, kLeastColumns = 24;
 constexpr int64_t kBins = 170;
 constexpr std::string_view kTiming = "timing_s/";
@@ -63,7 +63,7 @@ LineChart line_chart(const std::vector<RunHistory>& runs, const ChartMetric& met
     if (!column) continue;
     chart.curves.push_back({r, runs[r].name, curve_of(runs[r].metrics.steps, *column)});
     for (const RunEvent& event : runs[r].events)
-      if (event.kind == RunEvent::Kind::resumed && event.step > 0 && event.step <= runs[r].last_step())
+      if (event.kind == "resume" && event.step > 0 && event.step <= runs[r].last_step())
         chart.marks.push_back({r, event.step});
   }
   return chart;

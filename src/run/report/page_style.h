@@ -2,7 +2,7 @@
 
 namespace temper {
 
-/// Of the page, for light and dark screens and any width. r0 ... r7: a run; p0 ... p9: a phase.
+/// The style of the page, for light and dark screens and any width. r0 ... r7: a run; p0 ... p9: a phase.
 inline constexpr const char* kPageStyle = R"CSS(
 :root{color-scheme:light dark;--bg:#f6f6f4;--card:#fff;--ink:#191918;--soft:#5f5e5a;--line:#e3e2de;
 --grid:#ecebe7;

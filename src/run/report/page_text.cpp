@@ -23,7 +23,7 @@ double last_value(const MetricTable& table, const std::string& key) {
   return NAN;
 }
 
-/// Of the last steps, at most twenty: one step says little.
+/// The mean of the last steps, at most twenty: one step says little.
 double recent_mean(const MetricTable& table, const std::string& key) {
   const std::vector<double>* column = table.find(key);
   double sum = 0;
@@ -46,9 +46,8 @@ constexpr std::array<std::string_view, 7> kOverview{
 std::string overview_row(const std::vector<RunHistory>& runs, size_t r) {
   const RunHistory& run = runs[r];
   const std::string of = run.config ? fmt::format(" of {}", run.config->run.steps) : "";
-  const auto starts = std::count_if(run.events.begin(), run.events.end(), [](const RunEvent& event) {
-    return event.kind == RunEvent::Kind::start;
-  });
+  const auto starts = std::count_if(run.events.begin(), run.events.end(),
+                                    [](const RunEvent& event) { return event.kind == "start"; });
   const auto number = [](double value) { return html(short_value(value)); };
   const std::array<std::string, kOverview.size()> cells{
       run.config ? html(run.config->algorithm.name) : "",
@@ -57,7 +56,7 @@ std::string overview_row(const std::vector<RunHistory>& runs, size_t r) {
       number(last_value(run.metrics, first_validation(run.metrics))),
       number(recent_mean(run.metrics, "perf/time_per_step")),
       number(recent_mean(run.metrics, "perf/throughput")),
-      std::to_string(starts)};
+      starts > 0 ? std::to_string(starts) : ""};
   std::string row = fmt::format("<tr><td>{}</td>", run_label(runs, r));
   for (size_t i = 0; i < cells.size(); ++i)
     row += fmt::format("<td class=num data-of=\"{}\">{}</td>", kOverview[i], cells[i]);
@@ -111,24 +110,6 @@ std::string config_of_run(const std::vector<RunHistory>& runs, size_t r) {
                     run_label(runs, r), html_of_at_most(run.config_text, kMaxConfigText));
 }
 
-std::string_view kind_name(RunEvent::Kind kind) {
-  switch (kind) {
-    case RunEvent::Kind::start:
-      return "start";
-    case RunEvent::Kind::resumed:
-      return "resumed";
-    case RunEvent::Kind::change:
-      return "change";
-    case RunEvent::Kind::stop:
-      return "stop";
-    case RunEvent::Kind::warning:
-      return "warning";
-    case RunEvent::Kind::error:
-      return "error";
-  }
-  return "";
-}
-
 }  // namespace
 
 std::string overview_table(const std::vector<RunHistory>& runs) {
@@ -174,7 +155,7 @@ std::string event_section(const std::vector<RunHistory>& runs) {
     text += "<div class=scroll><table class=events><tr><th>time<th>what<th></tr>";
     for (const RunEvent& event : runs[r].events)
       text += fmt::format("<tr class={0}><td class=time>{1}</td><td>{0}</td><td class=w>{2}</td></tr>",
-                          kind_name(event.kind), html(event.time), html_of_at_most(event.text, 600));
+                          event.kind, html(event.time), html_of_at_most(event.text, 600));
     text += "</table></div>";
     if (runs[r].events_left_out > 0)
       text += fmt::format("<p class=soft>{} more in the middle are left out.</p>", runs[r].events_left_out);

@@ -1,5 +1,5 @@
 #pragma once
-// Starts and stops of a run, as the logs of its ranks have them.
+// Starts and stops of a run, as events.jsonl has them, and what went wrong, as the logs of its ranks have it.
 
 #include <string>
 
@@ -7,9 +7,12 @@
 
 namespace temper {
 
-/// Of a line of a log: "2026-11-23T01:12:22.069 rank 0 info MESSAGE". Nothing where it is about a step, a
-/// sample, or anything else that runs say all the time.
+/// A line of events.jsonl. Nothing where it cannot be read, and where it is about a checkpoint, an export or
+/// anything else that is no start and no stop.
 std::optional<RunEvent> event_of(const std::string& line);
+
+/// A line of a log: "2026-11-23T01:12:22.069 rank 0 warning MESSAGE". Nothing where it is of a lower level.
+std::optional<RunEvent> trouble_of(const std::string& line);
 
 /// Fills the events, in order of time; of very many the first and the last.
 void read_events(const std::string& folder, RunHistory& run);

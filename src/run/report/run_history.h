@@ -13,13 +13,12 @@
 
 namespace temper {
 
-/// A line of the log about a start, a stop, or what went wrong.
+/// A start, a stop, or what went wrong.
 struct RunEvent {
-  enum class Kind { start, resumed, change, stop, warning, error };
-  Kind kind = Kind::start;
-  std::string time;  // as the log has it
+  std::string kind;  // "start", "resume", "changed", "stop", "end", "warning", "error"
+  std::string time;  // of the clock of the run's host
   std::string text;
-  int64_t step = 0;  // of `resumed`: the step that it goes on from
+  int64_t step = 0;  // of "resume": the step that it goes on from
 };
 
 struct StepSamples {

@@ -8,8 +8,8 @@
 
 namespace temper {
 
-/// Of the rollout files of `folder` (there may be none): at most six steps, the first and the newest among
-/// them; of each three prompts, with the best and the worst response.
+/// Samples from the rollout files of `folder` (there may be none): at most six steps, the first and the
+/// newest among them; of each three prompts, with the best and the worst response.
 std::vector<StepSamples> read_samples(const std::string& folder);
 
 }  // namespace temper

@@ -43,7 +43,7 @@ std::vector<ConfigChange> changes_since(const CheckpointReader& checkpoint, cons
   return changes;
 }
 
-void accept_changes(const CheckpointReader& checkpoint, const RunTask& task) {
+void accept_changes(const CheckpointReader& checkpoint, const RunTask& task, const RunFolder& folder) {
   std::string grave, keys;
   const std::vector<ConfigChange> changes = changes_since(checkpoint, task);
   for (const ConfigChange& change : changes) {
@@ -59,7 +59,11 @@ void accept_changes(const CheckpointReader& checkpoint, const RunTask& task) {
          .why = "changed since: " + grave,
          .fix = "choose another run.name; go on all the same with checkpoint.accept_changes = true; or start "
                 "anew with checkpoint.resume = \"none\" and run.overwrite = true"});
-  for (const ConfigChange& change : changes) spdlog::warn("changed since: {}", change.text());
+  for (const ConfigChange& change : changes) {
+    spdlog::warn("changed since: {}", change.text());
+    folder.events().write("changed",
+                          {{"key", change.key}, {"before", change.before}, {"after", change.after}});
+  }
 }
 
 bool resumes_path(const std::string& resume) { return resume != "auto" && resume != "none"; }
@@ -149,7 +153,7 @@ RunStart find_run_start(const RunTask& task, const RunFolder& folder) {
   if (start.checkpoint.empty()) return start;
   const CheckpointReader checkpoint(start.checkpoint);
   require_same_dtype(checkpoint, task.plan.dtype);
-  accept_changes(checkpoint, task);
+  accept_changes(checkpoint, task, folder);
   return start;
 }
 

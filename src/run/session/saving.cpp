@@ -45,6 +45,10 @@ void require_same_model(const RunRank& rank, const CheckpointReader& checkpoint)
          .why = "changed since: " + change,
          .fix = "put them back, choose another run.name, or set checkpoint.accept_changes = true"});
   if (rank.writes()) spdlog::warn("changed since: {}", change);
+  if (rank.folder)
+    rank.folder->events().write(
+        "changed",
+        {{"key", "digest of the weights"}, {"before", checkpoint.text("model_digest")}, {"after", now}});
 }
 
 void restore(RunRank& rank) {
@@ -65,6 +69,8 @@ void restore(RunRank& rank) {
   if (rank.trains())
     spdlog::info("resumed from {}, step {}{}", checkpoint.path(), rank.resume.step,
                  rank.resume.step >= rank.last_step() ? ": nothing is left to do" : "");
+  if (rank.folder)
+    rank.folder->events().write("resume", {{"step", rank.resume.step}, {"path", checkpoint.path()}});
   tell_what_differs(rank);
 }
 
@@ -98,6 +104,9 @@ void save_checkpoint(RunRank& rank, int64_t step, int64_t ahead) {
   rank.journal->sync();
   checkpoint.write(rank.checkpoints, step);
   spdlog::info("saved {}", join_path(rank.checkpoints, step_name(step)));
+  if (rank.folder)
+    rank.folder->events().write("checkpoint",
+                                {{"step", step}, {"path", join_path(rank.checkpoints, step_name(step))}});
   if (rank.writes()) remove_older(rank, step);
 }
 
@@ -115,6 +124,7 @@ void export_step(RunRank& rank, int64_t step) {
     make_directories(rank.folder->path("export"));
     export_model(rank.config().model.path, parameter_specs(rank.policy->config()), read, out, {});
     spdlog::info("exported {}", out);
+    rank.folder->events().write("export", {{"step", step}, {"path", out}});
   };
   Comm& model = rank.meshes.trainer().control(kModel);
   const bool shared = model.size() > 1;
@@ -178,6 +188,11 @@ void start_run(RunRank& rank) {
                make_algorithm(rank.config().algorithm)->describe(),
                digest.empty() ? "" : "; weights of digest " + digest, carriers(rank),
                by_mpirun ? "; kill -USR1 of mpirun saves and stops, Ctrl-C does not save" : "");
+  if (rank.folder)
+    rank.folder->events().write("start", {{"ranks", plan.num_ranks},
+                                          {"dtype", dtype_name(plan.dtype)},
+                                          {"parameters", rank.policy->parameters().num_parameters()},
+                                          {"updates", plan.batch.updates_total}});
   const std::string changed = changed_sampling_text(rank.config().rollout);
   if (plan.generates && !rank.task.replay() && !changed.empty()) spdlog::warn("{}", changed);
   const auto eos = rank.text.tokenizer ? rank.text.tokenizer->eos_id() : std::nullopt;

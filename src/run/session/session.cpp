@@ -70,6 +70,7 @@ int run_session(const RunTask& task, const MpiSession& mpi, std::span<const Role
   rank.weights.disconnect();
   rank.trace.write(*rank.world, rank.folder ? rank.folder->path("trace") : "");
   rank.world->barrier("end of the run");
+  if (rank.folder && !stopped) rank.folder->events().write("end", {{"step", rank.last_step()}});
   return static_cast<int>(stopped ? Exit::retry : Exit::ok);
 }
 

@@ -15,6 +15,7 @@ void stop_after(RunRank& rank, int64_t step) {
     rank.mailbox->pause(0, "why the run was stopped");
   }
   if (rank.writes()) spdlog::info("{}: saved step {}; run the same command again", rank.end.reason(), step);
+  if (rank.folder) rank.folder->events().write("stop", {{"step", step}, {"reason", rank.end.reason()}});
 }
 
 bool wait_for_end(RunRank& rank) {

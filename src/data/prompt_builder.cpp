@@ -1,5 +1,7 @@
 #include "src/data/prompt_builder.h"
 
+#include <set>
+
 #include "src/core/big_integer.h"
 #include "src/core/check.h"
 
@@ -60,13 +62,14 @@ std::string answer_of(const Json& record, const std::string& key) {
 Json template_variables(const Tokenizer& tokenizer, const Json& messages, bool generation_prompt,
                         const Json& arguments) {
   Json variables = arguments;
-  const auto add = [&](const char* name, Json value) {
-    if (!arguments.contains(name)) append_member(variables, name, std::move(value));
+  std::set<std::string_view> given;
+  for (const auto& [key, unused] : arguments.items()) given.insert(key);
+  const auto add = [&](const std::string& name, Json value) {
+    if (!given.contains(name)) append_member(variables, name, std::move(value));
   };
   add("messages", messages);
   add("add_generation_prompt", generation_prompt);
-  for (const char* name : {"bos_token", "eos_token", "pad_token", "unk_token"})
-    if (const auto token = tokenizer.special_token(name)) add(name, *token);
+  for (const auto& [name, token] : tokenizer.special_tokens()) add(name, token);
   return variables;
 }
 

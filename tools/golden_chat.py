@@ -8,7 +8,7 @@ expressions.json        [{template, variables, output or error}]: only the resul
 
     tools/golden_chat.py [--tokenizers DIR]     DIR/<name>/tokenizer_config.json for each name in REAL
 
-Null-valued keys of messages but `content` are dropped before rendering, as temper does. The day is fixed at DATE.
+Null-valued keys of messages are dropped before rendering, as apply_chat_template does. The day is fixed at DATE.
 """
 
 import argparse
@@ -30,7 +30,7 @@ class FixedDay(datetime.datetime):
 
 
 def drop_null_keys(messages):
-    return [{k: v for k, v in message.items() if v is not None or k == "content"} for message in messages]
+    return [{k: v for k, v in message.items() if v is not None} for message in messages]
 
 
 def render_chat(template, variables):

@@ -35,39 +35,53 @@ std::optional<std::string> named_template(const Json& config, const std::string&
         .fix = "put the wanted template into chat_template.jinja of that folder"});
 }
 
-/// Reasoning of a message is found under both names that templates read, whichever it came as.
-Json alias_reasoning(Json message) {
+/// A message without its null members: templates print `none`, or fail on it, and take a missing key well.
+/// Its reasoning is found under both names that templates read, whichever it came as.
+Json prepare_message(const Json& message) {
+  const Json* reasoning = nullptr;
   for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
     const auto found = message.find(name);
-    if (found == message.end()) continue;
-    const Json reasoning = *found;
-    Json aliased = Json::object();
-    if (!message.contains("thinking")) aliased["thinking"] = reasoning;
-    for (const auto& [key, value] : message.items()) aliased[key] = value;
-    aliased["reasoning_content"] = reasoning;
-    return aliased;
+    if (found == message.end() || found->is_null()) continue;
+    reasoning = &*found;
+    break;
   }
-  return message;
+  const auto given = message.find("thinking");
+  Json prepared = Json::object();
+  if (reasoning)
+    append_member(prepared, "thinking", given == message.end() || given->is_null() ? *reasoning : *given);
+  bool named = false;
+  for (const auto& [key, value] : message.items()) {
+    if (value.is_null() || (reasoning && key == "thinking")) continue;
+    const bool content = reasoning && key == "reasoning_content";
+    named |= content;
+    append_member(prepared, key, content ? *reasoning : value);
+  }
+  if (reasoning && !named) append_member(prepared, "reasoning_content", *reasoning);
+  return prepared;
+}
+
+[[noreturn]] void fail_list(const std::string& name, const std::string& source, const Json& found) {
+  fail(Exit::data, {.what = fmt::format("the chat template wants a list of {}", name),
+                    .where = source,
+                    .why = fmt::format("`{}` is {}", name, found.type_name()),
+                    .fix = fmt::format("give {} as a list of objects", name)});
+}
+
+/// `messages`, `tools` and `documents`: lists of objects.
+void check_objects(const std::string& name, const std::string& source, const Json& list) {
+  if (!list.is_array()) fail_list(name, source, list);
+  for (size_t i = 0; i < list.size(); ++i)
+    if (!list[i].is_object())
+      fail(Exit::data, {.what = fmt::format("one of the {} is not an object", name),
+                        .where = fmt::format("{}: {}[{}]", source, name, i),
+                        .why = fmt::format("found {}", list[i].type_name()),
+                        .fix = fmt::format("give {} as a list of objects", name)});
 }
 
 Json prepare_messages(const Json& messages, const std::string& source) {
-  if (!messages.is_array())
-    fail(Exit::data, {.what = "the chat template wants a list of messages",
-                      .where = source,
-                      .why = fmt::format("`messages` is {}", messages.type_name()),
-                      .fix = "give messages as [{\"role\": ..., \"content\": ...}, ...]"});
+  check_objects("messages", source, messages);
   Json prepared = Json::array();
-  for (const Json& message : messages) {
-    if (!message.is_object())
-      fail(Exit::data, {.what = "a message is not an object",
-                        .where = fmt::format("{}: messages[{}]", source, prepared.size()),
-                        .why = fmt::format("found {}", message.type_name()),
-                        .fix = "give messages as [{\"role\": ..., \"content\": ...}, ...]"});
-    Json kept = Json::object();
-    for (const auto& [key, value] : message.items())
-      if (!value.is_null() || key == "content") kept[key] = value;
-    prepared.push_back(alias_reasoning(std::move(kept)));
-  }
+  for (const Json& message : messages) prepared.push_back(prepare_message(message));
   return prepared;
 }
 
@@ -78,9 +92,17 @@ Json prepare_variables(const Json& variables, const std::string& source) {
                       .where = source,
                       .why = fmt::format("found {}", variables.type_name()),
                       .fix = "give {\"messages\": [...], ...}"});
-  Json prepared = {{"tools", nullptr}, {"documents", nullptr}, {"add_generation_prompt", false}};
+  Json prepared = Json::object();
+  for (const char* name : {"tools", "documents"}) {
+    const auto given = variables.find(name);
+    if (given == variables.end())
+      append_member(prepared, name, nullptr);
+    else if (!given->is_null())
+      check_objects(name, source, *given);
+  }
+  if (!variables.contains("add_generation_prompt")) append_member(prepared, "add_generation_prompt", false);
   for (const auto& [name, value] : variables.items())
-    prepared[name] = name == "messages" ? prepare_messages(value, source) : value;
+    append_member(prepared, name, name == "messages" ? prepare_messages(value, source) : value);
   return prepared;
 }
 

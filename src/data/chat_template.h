@@ -32,10 +32,11 @@ class ChatTemplate {
   static std::optional<ChatTemplate> load(const std::string& folder);
 
   /// `variables`: messages, tools, add_generation_prompt, special tokens (bos_token, ...; leave unset ones
-  /// out), any other. As in transformers, absent `tools` and `documents` are none, an absent
-  /// add_generation_prompt is false, and a message's reasoning is found under reasoning_content and thinking
-  /// whichever of reasoning_content, thinking, reasoning it came as. Null-valued keys of messages are
-  /// dropped. strftime_now(format) formats the variable date_string ("26 Jul 2024" or "2024-07-26").
+  /// out), any other. As in transformers, absent `tools` and `documents` are none (given ones are lists of
+  /// objects), an absent add_generation_prompt is false, and a message's reasoning is found under
+  /// reasoning_content and thinking whichever of reasoning_content, thinking, reasoning it came as. Keys of
+  /// messages whose value is null, `content` too, are dropped. strftime_now(format) formats the variable
+  /// date_string ("26 Jul 2024" or "2024-07-26").
   /// Exit::data error naming the template line on raise_exception, type errors or a limit. Thread-safe.
   std::string render(const Json& variables, const TemplateLimits& limits = {}) const;
 

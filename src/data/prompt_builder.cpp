@@ -1,5 +1,7 @@
 #include "src/data/prompt_builder.h"
 
+#include <set>
+
 #include "src/core/big_integer.h"
 #include "src/core/check.h"
 
@@ -59,12 +61,15 @@ std::string answer_of(const Json& record, const std::string& key) {
 
 Json template_variables(const Tokenizer& tokenizer, const Json& messages, bool generation_prompt,
                         const Json& arguments) {
-  Json variables = Json::object();
-  variables["messages"] = messages;
-  variables["add_generation_prompt"] = generation_prompt;
-  for (const char* name : {"bos_token", "eos_token", "pad_token", "unk_token"})
-    if (const auto token = tokenizer.special_token(name)) variables[name] = *token;
-  for (const auto& [key, value] : arguments.items()) variables[key] = value;
+  Json variables = arguments;
+  std::set<std::string_view> given;
+  for (const auto& [key, unused] : arguments.items()) given.insert(key);
+  const auto add = [&](const std::string& name, Json value) {
+    if (!given.contains(name)) append_member(variables, name, std::move(value));
+  };
+  add("messages", messages);
+  add("add_generation_prompt", generation_prompt);
+  for (const auto& [name, token] : tokenizer.special_tokens()) add(name, token);
   return variables;
 }
 
@@ -108,11 +113,15 @@ Json PromptBuilder::messages_of(const Json& record, const std::string& where) co
 }
 
 std::string PromptBuilder::render(const Json& messages, const Json& record, bool generation_prompt) const {
-  Json arguments = options_.chat_arguments;
-  for (const auto& [key, value] : record.items()) {
+  Json arguments = Json::object();
+  const auto is_argument = [&](const std::string& key) {
     const bool says_messages = key == options_.prompt_key || key == options_.messages_key;
-    if (key == "tools" || (options_.lines_have_arguments && !says_messages)) arguments[key] = value;
-  }
+    return key == "tools" || (options_.lines_have_arguments && !says_messages);
+  };
+  for (const auto& [key, value] : record.items())
+    if (is_argument(key)) append_member(arguments, key, value);
+  for (const auto& [key, value] : options_.chat_arguments.items())
+    if (!is_argument(key) || !record.contains(key)) append_member(arguments, key, value);
   return template_->render(template_variables(tokenizer_, messages, generation_prompt, arguments));
 }
 

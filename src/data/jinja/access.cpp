@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/core/check.h"
+#include "src/data/jinja/evaluator.h"
 #include "src/data/jinja/library.h"
 #include "src/data/jinja/runtime.h"
 #include "src/data/jinja/text.h"
@@ -23,23 +24,47 @@ void refuse_method(Runtime& runtime, const char* type, std::string_view name, Na
                              name, type, name));
 }
 
+/// What Jinja2 tells about a macro.
+Value macro_attribute(Runtime& runtime, const Stmt& macro, std::string_view name) {
+  if (name == "name") return macro.kind == StmtKind::macro ? Value(std::string_view(macro.text)) : None{};
+  if (name == "caller") return macro.takes_caller;
+  if (name == "catch_kwargs") return macro.takes_kwargs;
+  if (name == "catch_varargs") return macro.takes_varargs;
+  if (name != "arguments") return Undefined{.owner = "macro", .name = name};
+  std::vector<Value> names;
+  for (const auto& parameter : macro.parameters) names.emplace_back(std::string_view(parameter));
+  return runtime.sequence(Form::tuple, std::move(names));
+}
+
 /// The method of that name, or Undefined.
 Value find_method(Runtime& runtime, const Value& object, std::string_view name) {
   if (is<Dict*>(object)) {
-    if (among(name, {"get", "items", "keys", "values"})) return runtime.method(object, name);
-    refuse_method(runtime, "dict", name,
-                  {"clear", "copy", "fromkeys", "pop", "popitem", "setdefault", "update"});
+    if (among(name, {"get", "items", "keys", "values", "copy"})) return runtime.method(object, name);
+    refuse_method(runtime, "dict", name, {"clear", "fromkeys", "pop", "popitem", "setdefault", "update"});
   } else if (as_text(object)) {
     if (has_text_method(name)) return runtime.method(object, name);
-    refuse_method(
-        runtime, "str", name,
-        {"casefold",  "center",    "encode",       "expandtabs", "format",      "format_map", "isalnum",
-         "isascii",   "isdecimal", "isidentifier", "isnumeric",  "isprintable", "istitle",    "ljust",
-         "maketrans", "partition", "rjust",        "rpartition", "swapcase",    "translate",  "zfill"});
+    refuse_method(runtime, "str", name,
+                  {"casefold", "encode", "expandtabs", "format_map", "isidentifier", "isnumeric",
+                   "isprintable", "istitle", "maketrans", "swapcase", "translate"});
   } else if (auto* const* s = std::get_if<Sequence*>(&object); s && (*s)->form <= Form::range) {
+    if ((*s)->group && name == "grouper") return (*s)->items[0];
+    if ((*s)->group && name == "list") return (*s)->items[1];
     if (among(name, {"index", "count"})) return runtime.method(object, name);
+    if (name == "copy" && (*s)->form == Form::list) return runtime.method(object, name);
+    if ((*s)->form == Form::range) refuse_method(runtime, "range", name, {"start", "stop", "step"});
     refuse_method(runtime, "list", name,
-                  {"append", "clear", "copy", "extend", "insert", "pop", "remove", "reverse", "sort"});
+                  {"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"});
+  } else if (auto* const* cycler = std::get_if<Cycler*>(&object)) {
+    if (name == "current") return (*cycler)->items[(*cycler)->at];
+    if (among(name, {"next", "reset"})) return runtime.method(object, name);
+    refuse_method(runtime, "cycler", name, {"items", "pos"});
+  } else if (is<Joiner*>(object)) {
+    refuse_method(runtime, "joiner", name, {"sep", "used"});
+  } else if (as_real(object) || is<BigInteger>(object)) {
+    if (name == "real") return as_integer(object) ? Value(*as_integer(object)) : object;
+    refuse_method(runtime, type_name(object), name,
+                  {"as_integer_ratio", "bit_count", "bit_length", "conjugate", "denominator", "from_bytes",
+                   "fromhex", "hex", "imag", "is_integer", "numerator", "to_bytes"});
   }
   return Undefined{.owner = type_name(object), .name = name};
 }
@@ -115,10 +140,11 @@ Value slice_text(Runtime& runtime, std::string_view text, const Value& start, co
 Value get_attribute(Runtime& runtime, const Value& object, std::string_view name) {
   if (const auto* missing = std::get_if<Undefined>(&object)) runtime.fail_undefined(*missing);
   if (auto* const* space = std::get_if<Namespace*>(&object)) {
-    for (const auto& [key, value] : (*space)->items)
-      if (key == name) return value;
-    return Undefined{.owner = "namespace", .name = name};
+    const Value* value = (*space)->items.find(name);
+    return value ? *value : Value(Undefined{.owner = "namespace", .name = name});
   }
+  if (auto* const* macro = std::get_if<Macro*>(&object))
+    return macro_attribute(runtime, *(*macro)->definition, name);
   const Value method = find_method(runtime, object, name);
   if (!is<Undefined>(method)) return method;
   if (auto* const* dict = std::get_if<Dict*>(&object))
@@ -130,9 +156,11 @@ Value get_item(Runtime& runtime, const Value& object, const Value& key) {
   if (const auto* missing = std::get_if<Undefined>(&object)) runtime.fail_undefined(*missing);
   if (auto* const* dict = std::get_if<Dict*>(&object))
     if (const Value* value = find(runtime, **dict, key)) return *value;
-  if (is<Markup>(object)) runtime.fail("a part of text marked `safe` is not supported (put `safe` last)");
   if (const auto index = as_integer(key)) {
-    if (const auto text = as_text(object)) return text_at(runtime, *text, *index);
+    if (const auto text = as_text(object)) {
+      const Value part = text_at(runtime, *text, *index);
+      return is<Markup>(object) ? mark_safe(runtime, part) : part;
+    }
     if (auto* const* s = std::get_if<Sequence*>(&object); s && (*s)->form <= Form::range)
       return list_at(**s, *index);
   }
@@ -150,7 +178,6 @@ Value get_item(Runtime& runtime, const Value& object, const Value& key) {
 Value get_slice(Runtime& runtime, const Value& object, const Value& start, const Value& stop,
                 const Value& step) {
   if (const auto* missing = std::get_if<Undefined>(&object)) runtime.fail_undefined(*missing);
-  if (is<Markup>(object)) runtime.fail("a part of text marked `safe` is not supported (put `safe` last)");
   const auto text = as_text(object);
   auto* const* s = std::get_if<Sequence*>(&object);
   const bool numbers = (is<None>(start) || as_integer(start)) && (is<None>(stop) || as_integer(stop)) &&
@@ -158,7 +185,10 @@ Value get_slice(Runtime& runtime, const Value& object, const Value& start, const
   if (!numbers || (!text && !(s && (*s)->form <= Form::range)))
     runtime.fail(numbers ? fmt::format("a value of type '{}' cannot be sliced", type_name(object))
                          : std::string("the bounds of a slice must be integers"));
-  if (text) return slice_text(runtime, *text, start, stop, step);
+  if (text) {
+    const Value part = slice_text(runtime, *text, start, stop, step);
+    return is<Markup>(object) ? mark_safe(runtime, part) : part;
+  }
   const auto& items = (*s)->items;
   const Range range = slice_range(runtime, static_cast<int64_t>(items.size()), start, stop, step);
   std::vector<Value> out;

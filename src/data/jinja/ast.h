@@ -71,10 +71,13 @@ struct Expr {
   std::string text = {};
   Literal literal = {};
   std::vector<ExprPtr> items = {};
-  std::vector<std::string> keywords = {};  // names of the last items of a call, filter or test
+  std::vector<std::string> keywords =
+      {};                     // names of the last items of a call, filter or test but the next two
+  bool spread = false;        // behind them an item whose items are arguments (*items),
+  bool spread_named = false;  // and one whose keys name arguments (**items)
   std::vector<Op> ops = {};
-  const Filter* filter = nullptr;
-  const Test* test = nullptr;
+  const Filter* filter = nullptr;  // null: one that does not exist, an error where it is applied
+  const Test* test = nullptr;      // the same
 };
 
 enum class StmtKind : uint8_t {
@@ -85,6 +88,7 @@ enum class StmtKind : uint8_t {
   branch,        // branches, otherwise
   loop,          // for target in value if condition: body, else: otherwise
   macro,         // text(parameters = defaults): body
+  call_block,    // value, a call, given the macro (parameters = defaults): body as `caller`
   scope,         // body with its own variables (generation)
   filter_block,  // body through the filters of value
   with,          // parameters = defaults: body
@@ -110,6 +114,9 @@ struct Stmt {
   std::vector<Branch> branches = {};
   Block body = {};
   Block otherwise = {};
+  bool recursive = false;  // of a loop: it may be called with another list
+  // Of a macro: names its body reads that are no parameters.
+  bool takes_caller = false, takes_varargs = false, takes_kwargs = false;
   std::vector<std::string> parameters = {};
   std::vector<ExprPtr> defaults = {};              // one per parameter, null: none
   std::vector<std::string> hidden = {};            // see hide_names; in the frame of body
@@ -126,6 +133,10 @@ struct Program {
 /// them itself: they belong to the scope from its start, also for the loops and macros in it that come
 /// earlier.
 void hide_names(Program& program, const std::string& source);
+
+/// Fills in what macros take beside their parameters, and refuses filters and tests that do not exist, as
+/// Jinja2 does: but for those behind an `if`, which are an error only when they are applied.
+void check_names(Program& program, const std::string& source);
 
 /// Exit::data with line and column for anything outside of the supported part.
 Program parse_template(std::string_view text, const std::string& source);

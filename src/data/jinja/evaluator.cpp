@@ -1,5 +1,7 @@
 #include "src/data/jinja/evaluator.h"
 
+#include <unordered_set>
+
 #include "src/core/check.h"
 #include "src/data/jinja/text.h"
 
@@ -8,6 +10,19 @@ namespace {
 
 /// Expressions and blocks inside each other over all running macro calls: bounds the stack of the process.
 constexpr int kMaxDescent = 2000;
+
+/// The members of a mapping as named arguments (**mapping).
+void add_named(Runtime& runtime, const Value& from, Arguments& arguments) {
+  auto* const* dict = std::get_if<Dict*>(&from);
+  if (!dict) runtime.fail(fmt::format("`**` wants a mapping, not '{}'", type_name(from)));
+  std::unordered_set<std::string_view> names;
+  for (const auto& [name, unused] : arguments.named) names.insert(name);
+  for (const auto& [key, value] : (*dict)->items) {
+    const auto name = plain_text(runtime, key, "**");
+    if (!names.insert(name).second) runtime.fail(fmt::format("the argument `{}` is given twice", name));
+    arguments.named.emplace_back(name, value);
+  }
+}
 
 }  // namespace
 
@@ -99,14 +114,15 @@ Value Evaluator::eval_operation(const Expr& expr) {
   const Arguments arguments = eval_arguments(expr);
   runtime_.at = expr.at;
   if (expr.filter) return expr.filter->apply(runtime_, first, arguments);
-  return expr.test->apply(runtime_, first, arguments);
+  if (expr.test) return expr.test->apply(runtime_, first, arguments);
+  runtime_.fail(fmt::format("the {} `{}` is not supported", expr.kind == ExprKind::filter ? "filter" : "test",
+                            expr.text));
 }
 
 Value Evaluator::eval_name(const Expr& expr) {
   for (const Frame* frame = frame_; frame; frame = frame->parent) {
-    runtime_.work(static_cast<int64_t>(frame->variables.size() / 16));
-    for (const auto& [name, value] : frame->variables)
-      if (name == expr.text) return value;
+    runtime_.work();
+    if (const Value* value = frame->variables.find(expr.text)) return *value;
   }
   if (const auto function = find_function(expr.text)) return *function;
   return Undefined{.owner = nullptr, .name = expr.text};
@@ -153,13 +169,24 @@ Value Evaluator::eval_subscript(const Expr& expr) {
   return get_item(runtime_, object, key);
 }
 
-Value Evaluator::eval_call(const Expr& expr) {
+/// `caller`: the macro of a call block, which is one more named argument.
+Value Evaluator::eval_call(const Expr& expr, const Value* caller) {
   const Value callee = eval(*expr.items[0]);
-  const Arguments arguments = eval_arguments(expr);
+  Arguments arguments = eval_arguments(expr);
+  if (caller) arguments.named.emplace_back("caller", *caller);
   runtime_.at = expr.at;
+  return call(callee, arguments);
+}
+
+Value Evaluator::call(const Value& callee, const Arguments& arguments) {
   if (const auto* function = std::get_if<Function>(&callee))
     return call_function(runtime_, *function, arguments);
   if (const auto* macro = std::get_if<Macro*>(&callee)) return call_macro(**macro, arguments);
+  if (const auto* loop = std::get_if<Loop*>(&callee)) return call_loop(**loop, arguments);
+  if (const auto* joiner = std::get_if<Joiner*>(&callee)) {
+    const Bound bound(runtime_, "joiner", arguments, {});
+    return std::exchange((*joiner)->used, true) ? Value((*joiner)->between) : Value(std::string_view());
+  }
   if (const auto* method = std::get_if<Method*>(&callee)) {
     if (const auto* loop = std::get_if<Loop*>(&(*method)->self))
       return call_loop_method(**loop, (*method)->name, arguments);
@@ -195,8 +222,9 @@ Value Evaluator::eval_conditional(const Expr& expr) {
 
 Arguments Evaluator::eval_arguments(const Expr& expr) {
   Arguments arguments;
-  const size_t positional = expr.items.size() - expr.keywords.size();
-  for (size_t i = 1; i < expr.items.size(); ++i) {
+  const size_t spreads = (expr.spread ? 1 : 0) + (expr.spread_named ? 1 : 0);
+  const size_t plain = expr.items.size() - spreads, positional = plain - expr.keywords.size();
+  for (size_t i = 1; i < plain; ++i) {
     const Value value = eval(*expr.items[i]);
     if (i < positional) {
       arguments.positional.push_back(value);
@@ -204,43 +232,71 @@ Arguments Evaluator::eval_arguments(const Expr& expr) {
       arguments.named.emplace_back(expr.keywords[i - positional], value);
     }
   }
+  if (expr.spread)
+    for (const Value& item : iterate(runtime_, eval(*expr.items[plain])))
+      arguments.positional.push_back(item);
+  if (expr.spread_named) add_named(runtime_, eval(*expr.items.back()), arguments);
   return arguments;
+}
+
+void Evaluator::enter_call(const char* what) {
+  if (calls_ >= runtime_.limits().depth)
+    runtime_.fail(fmt::format("{} call each other deeper than {} levels", what, runtime_.limits().depth));
+  ++calls_;
 }
 
 Value Evaluator::call_macro(const Macro& macro, const Arguments& arguments) {
   const Stmt& definition = *macro.definition;
-  if (calls_ >= runtime_.limits().depth)
-    runtime_.fail(fmt::format("macros call each other deeper than {} levels", runtime_.limits().depth));
+  enter_call("macros");
   const auto& names = definition.parameters;
-  if (arguments.positional.size() > names.size())
-    runtime_.fail(fmt::format("the macro `{}` takes at most {} arguments, {} are given", definition.text,
-                              names.size(), arguments.positional.size()));
   Frame* frame = make_frame(macro.scope, definition.hidden);
-  std::vector<bool> given(names.size(), false);
-  const auto put = [&](size_t i, const Value& value) {
-    if (given[i])
-      runtime_.fail(fmt::format("the argument `{}` of `{}` is given twice", names[i], definition.text));
-    given[i] = true;
-    set(*frame, names[i], value);
-  };
-  for (size_t i = 0; i < arguments.positional.size(); ++i) put(i, arguments.positional[i]);
-  for (const auto& [name, value] : arguments.named) {
-    const auto place = std::find(names.begin(), names.end(), name);
-    if (place == names.end())
-      runtime_.fail(fmt::format("the macro `{}` takes no argument `{}`", definition.text, name));
-    put(static_cast<size_t>(place - names.begin()), value);
-  }
-  Frame* const caller = std::exchange(frame_, frame);
-  ++calls_;
+  NamedArguments named(arguments.named.begin(), arguments.named.end());
+  std::vector<size_t> missing;
   for (size_t i = 0; i < names.size(); ++i) {
-    if (given[i]) continue;
-    const Undefined missing{.owner = "", .name = "a parameter of this macro was not given"};
-    set(*frame, names[i], definition.defaults[i] ? eval(*definition.defaults[i]) : Value(missing));
+    const auto place = i < arguments.positional.size() ? named.end() : named.find(names[i]);
+    if (i >= arguments.positional.size() && place == named.end()) {
+      missing.push_back(i);
+      continue;
+    }
+    set(*frame, names[i], place == named.end() ? arguments.positional[i] : place->second);
+    if (place != named.end()) named.erase(place);
+  }
+  set_specials(definition, arguments, named, *frame);
+  Frame* const caller = std::exchange(frame_, frame);
+  for (const size_t i : missing) {
+    const Undefined nothing{.owner = "", .name = "a parameter of this macro was not given"};
+    set(*frame, names[i], definition.defaults[i] ? eval(*definition.defaults[i]) : Value(nothing));
   }
   std::string text = capture(definition.body, frame);
   --calls_;
   frame_ = caller;
   return runtime_.keep(std::move(text));
+}
+
+/// What no parameter took: `caller`, `kwargs` and `varargs` where the body reads them.
+void Evaluator::set_specials(const Stmt& definition, const Arguments& arguments, NamedArguments& named,
+                             Frame& frame) {
+  const size_t count = definition.parameters.size();
+  if (definition.takes_caller) {
+    const auto given = named.find("caller");
+    const bool none = given == named.end() || is<None>(given->second);
+    const Undefined missing{.owner = "", .name = "this macro was not called by a `call` block"};
+    set(frame, "caller", none ? Value(missing) : given->second);
+    if (given != named.end()) named.erase(given);
+  }
+  std::vector<std::pair<Value, Value>> rest;
+  for (const auto& [name, value] : arguments.named)
+    if (named.contains(name)) rest.emplace_back(name, value);
+  if (!rest.empty() && !definition.takes_kwargs)
+    runtime_.fail(fmt::format("the macro `{}` takes no argument `{}`, or it is given twice", definition.text,
+                              std::get<std::string_view>(rest.front().first)));
+  if (definition.takes_kwargs) set(frame, "kwargs", runtime_.dict(std::move(rest)));
+  std::vector<Value> more;
+  for (size_t i = count; i < arguments.positional.size(); ++i) more.push_back(arguments.positional[i]);
+  if (!more.empty() && !definition.takes_varargs)
+    runtime_.fail(fmt::format("the macro `{}` takes at most {} arguments, {} are given", definition.text,
+                              count, arguments.positional.size()));
+  if (definition.takes_varargs) set(frame, "varargs", runtime_.sequence(Form::tuple, std::move(more)));
 }
 
 }  // namespace temper::jinja

@@ -7,6 +7,7 @@
 #include <deque>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -18,18 +19,21 @@ namespace temper::jinja {
 
 struct Frame {
   Frame* parent;
-  std::vector<std::pair<std::string_view, Value>> variables;
+  NameTable variables;
 };
 
 struct Macro {
   const Stmt* definition;
   Frame* scope;
 };
+/// Named arguments of a call, until a parameter takes them.
+using NamedArguments = std::unordered_map<std::string_view, Value>;
 
 /// State of a running `for`. Items pass the loop's condition one by one, as late as possible.
 struct Loop {
   const Stmt* statement;
   Frame* outer;
+  int64_t depth0;  // of the calls of a recursive loop that led here
   std::vector<Value> source;
   size_t next = 0;
   bool filtered = false;
@@ -54,11 +58,15 @@ class Evaluator {
   void print(const Value& value);
   void run_set_block(const Stmt& stmt);
   Flow run_branch(const Stmt& stmt);
-  Flow run_loop(const Stmt& stmt);
+  Flow run_loop(const Stmt& stmt, const Value& iterable, Frame* outer, int64_t depth0);
+  void run_call_block(const Stmt& stmt);
   Flow run_rounds(Loop& loop, bool& completed);
   Flow run_scope(const Stmt& stmt);
   /// Text of a block that runs in a frame of its own.
   std::string capture(const Block& block, Frame* frame);
+  /// Text of what `run` emits.
+  template <typename Run>
+  std::string captured(Frame* frame, Run run);
   void assign(const Expr& target, const Value& value);
   void set(Frame& frame, std::string_view name, const Value& value);
   Frame* make_frame(Frame* parent, const std::vector<std::string>& hidden = {});
@@ -79,12 +87,16 @@ class Evaluator {
   Value eval_dict(const Expr& expr);
   Value eval_attribute(const Expr& expr);
   Value eval_subscript(const Expr& expr);
-  Value eval_call(const Expr& expr);
+  Value eval_call(const Expr& expr, const Value* caller = nullptr);
   Value eval_concat(const Expr& expr);
   Value eval_compare(const Expr& expr);
   Value eval_conditional(const Expr& expr);
   Arguments eval_arguments(const Expr& expr);
+  Value call(const Value& callee, const Arguments& arguments);
   Value call_macro(const Macro& macro, const Arguments& arguments);
+  void set_specials(const Stmt& definition, const Arguments& arguments, NamedArguments& named, Frame& frame);
+  Value call_loop(Loop& loop, const Arguments& arguments);
+  void enter_call(const char* what);
 
   Runtime& runtime_;
   std::deque<Frame> frames_;

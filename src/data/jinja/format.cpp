@@ -30,10 +30,8 @@ class ReprWriter {
     if (depth > kMaxNesting) runtime_.fail(fmt::format("values nested deeper than {} levels", kMaxNesting));
     runtime_.work();
     if (const auto text = as_text(value)) {
-      if (is<Markup>(value))
-        runtime_.fail("text marked `safe` inside a list or mapping cannot be written as text");
       runtime_.handle(16 * text->size());
-      add(quote_python(*text));
+      add(is<Markup>(value) ? "Markup(" + quote_python(*text) + ")" : quote_python(*text));
     } else if (const auto* s = std::get_if<Sequence*>(&value)) {
       write_sequence(**s, depth);
     } else if (const auto* d = std::get_if<Dict*>(&value)) {

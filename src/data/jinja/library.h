@@ -1,8 +1,8 @@
 #pragma once
 // What a template can call: operators, subscripts, attributes, filters, tests, methods of Python's types and
 // the global functions. Each does what its namesake in Jinja2 or Python does for the argument types it takes,
-// and fails for the others. Names that are not in the tables are refused when the template is parsed (filters
-// and tests) or when they are looked up (methods).
+// and fails for the others. Names that are not in the tables are refused when the template is parsed or,
+// behind an `if`, applied (filters and tests), or when they are looked up (methods).
 
 #include <initializer_list>
 #include <string_view>
@@ -50,12 +50,17 @@ struct Test {
 const Filter* find_filter(std::string_view name);
 const Filter* find_list_filter(std::string_view name);  // those over sequences, in a file of their own
 const Test* find_test(std::string_view name);
+/// Names that Jinja2 has, whether they are in the tables or not.
+bool is_jinja_filter(std::string_view name);
+bool is_jinja_test(std::string_view name);
 
 Value binary(Runtime& runtime, Op op, const Value& a, const Value& b);
 Value negate(Runtime& runtime, const Value& value, bool keep_sign);
 bool compare(Runtime& runtime, Op op, const Value& a, const Value& b);
 /// Text of the `%` operator between a format and its values.
 Value format_percent(Runtime& runtime, std::string_view format, const Value& values);
+/// str.format.
+Value format_fields(Runtime& runtime, std::string_view format, const Arguments& arguments);
 
 /// object.name, object[key], object[start:stop:step] (none: not given).
 Value get_attribute(Runtime& runtime, const Value& object, std::string_view name);
@@ -74,12 +79,18 @@ Value call_function(Runtime& runtime, Function function, const Arguments& argume
 
 enum class Case : uint8_t { upper, lower, capitalize, title };
 std::string change_case(Runtime& runtime, std::string_view text, Case to);
+/// For HTML; text marked safe stays as it is.
+std::string escape_html(Runtime& runtime, const Value& value);
+/// A text, or each of a list of texts, marked safe.
+Value mark_safe(Runtime& runtime, const Value& value);
 /// str.replace; count < 0: all.
 Value replace_text(Runtime& runtime, std::string_view text, std::string_view from, std::string_view to,
                    int64_t count);
 /// Joins texts; fails when one is not a text and `convert` is false.
 Value join_texts(Runtime& runtime, std::string_view between, const std::vector<Value>& items, bool convert);
-/// The text of a str (not of one marked safe: what Python does with those is not supported).
+/// `text` between so many times `fill`.
+std::string pad(Runtime& runtime, std::string_view text, std::string_view fill, int64_t left, int64_t right);
+/// The text of a str; fails for any other value.
 std::string_view plain_text(Runtime& runtime, const Value& value, std::string_view user);
 
 }  // namespace temper::jinja

@@ -23,16 +23,13 @@ const char* symbol_of(Op op) {
   runtime.fail(fmt::format("{} {} {} is beyond 64-bit integers", a, symbol_of(op), b));
 }
 
-/// `+` with text marked safe escapes the other side; where there is nothing to escape, the result is known.
+/// `+` with text marked safe escapes the other side.
 Value add_texts(Runtime& runtime, const Value& a, const Value& b) {
-  const auto x = *as_text(a), y = *as_text(b);
   const bool marked = is<Markup>(a) || is<Markup>(b);
-  for (const Value* side : {&a, &b}) {
-    if (marked && is<std::string_view>(*side) &&
-        as_text(*side)->find_first_of("&<>'\"") != std::string_view::npos)
-      runtime.fail(
-          "`+` of text marked `safe` and other text would escape HTML, which is not supported (use `~`)");
-  }
+  const auto side = [&](const Value& value) {
+    return marked && !is<Markup>(value) ? runtime.keep(escape_html(runtime, value)) : *as_text(value);
+  };
+  const auto x = side(a), y = side(b);
   runtime.reserve(x.size() + y.size());
   std::string sum;
   sum.reserve(x.size() + y.size());
@@ -59,7 +56,7 @@ Value add(Runtime& runtime, const Value& a, const Value& b) {
 
 /// text * n or list * n.
 Value repeat(Runtime& runtime, const Value& what, int64_t count) {
-  const auto text = std::get_if<std::string_view>(&what);
+  const auto text = as_text(what);
   const Sequence* s = as_list(what);
   if (!text && !s) fail_types(runtime, Op::multiply, what, count);
   const auto size = static_cast<int64_t>(text ? text->size() : s->items.size() * sizeof(Value));
@@ -71,7 +68,8 @@ Value repeat(Runtime& runtime, const Value& what, int64_t count) {
   if (text) {
     std::string out;
     for (int64_t i = 0; i < count && size > 0; ++i) out += *text;
-    return runtime.keep(std::move(out));
+    const Value made = runtime.keep(std::move(out));
+    return is<Markup>(what) ? mark_safe(runtime, made) : made;
   }
   std::vector<Value> items;
   for (int64_t i = 0; i < count && size > 0; ++i) items.insert(items.end(), s->items.begin(), s->items.end());
@@ -209,41 +207,6 @@ bool compare(Runtime& runtime, Op op, const Value& a, const Value& b) {
     default:
       return ordering >= 0;
   }
-}
-
-Value format_percent(Runtime& runtime, std::string_view format, const Value& values) {
-  const Sequence* tuple = as_list(values);
-  if (tuple && tuple->form != Form::tuple) tuple = nullptr;
-  if (is<Dict*>(values)) runtime.fail("a mapping behind `%` is not supported");
-  runtime.handle(16 * format.size());
-  std::string out;
-  size_t used = 0;
-  for (size_t i = 0; i < format.size(); ++i) {
-    if (format[i] != '%') {
-      out += format[i];
-      continue;
-    }
-    const char type = ++i < format.size() ? format[i] : '\0';
-    if (type == '%') {
-      out += '%';
-      continue;
-    }
-    if (type != 's' && type != 'd' && type != 'i' && type != 'r')
-      runtime.fail("of the `%` formats only %s, %d, %i, %r and %% are supported");
-    if (used >= (tuple ? tuple->items.size() : 1)) runtime.fail("not enough values for the `%` format");
-    const Value& value = tuple ? tuple->items[used] : values;
-    ++used;
-    if (type != 's' && type != 'r' && !as_integer(value))
-      runtime.fail(fmt::format("%{} wants an integer, not '{}'", type, type_name(value)));
-    const bool number = as_integer(value) && (type == 'd' || type == 'i');
-    const auto text = number        ? fmt::format("{}", *as_integer(value))
-                      : type == 'r' ? to_repr(runtime, value)
-                                    : to_text(runtime, value);
-    runtime.reserve(text.size());
-    out += text;
-  }
-  if (used < (tuple ? tuple->items.size() : 1)) runtime.fail("not all values are used by the `%` format");
-  return runtime.keep(std::move(out));
 }
 
 }  // namespace temper::jinja

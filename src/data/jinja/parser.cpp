@@ -253,10 +253,6 @@ ExprPtr Parser::parse_name() {
     if (name != "none" && name != "None") value->literal = is_true;
     return value;
   }
-  const bool special = name == "varargs" || name == "kwargs" || name == "caller";
-  if (special && parameters_ &&
-      std::find(parameters_->begin(), parameters_->end(), name) == parameters_->end())
-    fail_at(at, fmt::format("`{}` inside a macro is not supported", name));
   ExprPtr value = node(ExprKind::name, at);
   value->text = name;
   return value;

@@ -87,6 +87,8 @@ class Parser {
   Stmt parse_if(Position at);
   Stmt parse_for(Position at);
   Stmt parse_macro(Position at);
+  Stmt parse_call_block(Position at);
+  void parse_parameters(Stmt& stmt);
   Stmt parse_with(Position at);
   Stmt parse_generation(Position at);
   Stmt parse_filter_block(Position at);
@@ -100,8 +102,7 @@ class Parser {
   const std::string& source_;
   size_t next_ = 0;
   int nesting_ = 0;
-  int loops_ = 0;                                         // loops around, inside the current function
-  const std::vector<std::string>* parameters_ = nullptr;  // of the macro around
+  int loops_ = 0;  // loops around, inside the current function
 };
 
 }  // namespace temper::jinja

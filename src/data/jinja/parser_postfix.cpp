@@ -1,5 +1,6 @@
 // What follows a value: attributes, subscripts, calls, filters and tests.
 #include <algorithm>
+#include <unordered_set>
 
 #include "src/core/check.h"
 #include "src/data/jinja/library.h"
@@ -77,7 +78,6 @@ ExprPtr Parser::parse_filter(ExprPtr value) {
   ExprPtr result = node(ExprKind::filter, at, list_of(std::move(value)));
   result->text = expect_identifier("the name of a filter");
   result->filter = find_filter(result->text);
-  if (!result->filter) fail_at(at, fmt::format("the filter `{}` is not supported", result->text));
   if (is_op("(")) parse_arguments(*result);
   return result;
 }
@@ -86,11 +86,9 @@ ExprPtr Parser::parse_test(ExprPtr value) {
   const Position at = now().at;
   ++next_;
   const bool negated = take_name("not");
-  const Position name_at = now().at;
-  ExprPtr result = node(ExprKind::test, at, list_of(std::move(value)));
+  ExprPtr result = node(ExprKind::test, now().at, list_of(std::move(value)));
   result->text = expect_identifier("the name of a test");
   result->test = find_test(result->text);
-  if (!result->test) fail_at(name_at, fmt::format("the test `{}` is not supported", result->text));
   const bool bare = now().kind == TokenKind::text || now().kind == TokenKind::integer ||
                     now().kind == TokenKind::real || is_op("[") || is_op("{") ||
                     (now().kind == TokenKind::name && !is_name("else") && !is_name("or") && !is_name("and"));
@@ -106,27 +104,40 @@ ExprPtr Parser::parse_test(ExprPtr value) {
 
 void Parser::parse_arguments(Expr& call) {
   expect_op("(");
-  bool first = true;
-  while (!is_op(")")) {
+  std::unordered_set<std::string> names;
+  ExprPtr spread, spread_named;
+  const auto add = [&](ExprPtr item) {
+    call.height = std::max(call.height, item->height + 1);
+    call.items.push_back(std::move(item));
+  };
+  for (bool first = true; !is_op(")"); first = false) {
     if (!first) expect_op(",");
-    if (is_op(")")) break;
-    first = false;
-    if (is_op("*") || is_op("**")) fail_at(now().at, "`*` and `**` arguments are not supported");
+    if (is_op(")") && !first) break;
+    if (spread_named) fail_at(now().at, "an argument behind `**`");
     const bool keyword =
         now().kind == TokenKind::name && behind().kind == TokenKind::op && behind().text == "=";
-    if (keyword) {
-      auto& names = call.keywords;
-      if (std::find(names.begin(), names.end(), now().text) != names.end())
+    if (is_op("*")) {
+      if (spread) fail_at(now().at, "a second `*`");
+      take_op("*");
+      spread = parse_expression();
+    } else if (take_op("**")) {
+      spread_named = parse_expression();
+    } else if (keyword) {
+      if (!names.insert(now().text).second)
         fail_at(now().at, fmt::format("the argument `{}` is given twice", now().text));
-      names.push_back(now().text);
+      call.keywords.push_back(now().text);
       next_ += 2;
-    } else if (!call.keywords.empty()) {
-      fail_at(now().at, "a positional argument behind a keyword argument");
+      add(parse_expression());
+    } else {
+      if (spread || !names.empty()) fail_at(now().at, "a positional argument behind a keyword argument");
+      add(parse_expression());
     }
-    call.items.push_back(parse_expression());
-    call.height = std::max(call.height, call.items.back()->height + 1);
   }
   expect_op(")");
+  call.spread = spread != nullptr;
+  call.spread_named = spread_named != nullptr;
+  for (ExprPtr* item : {&spread, &spread_named})
+    if (*item) add(std::move(*item));
   if (call.height > kMaxNesting) fail_at(call.at, fmt::format("nested deeper than {} levels", kMaxNesting));
 }
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <unordered_set>
 
 #include "src/core/check.h"
 #include "src/data/jinja/library.h"
@@ -67,6 +68,7 @@ Stmt Parser::parse_statement() {
   if (name == "if") return parse_if(at);
   if (name == "for") return parse_for(at);
   if (name == "macro") return parse_macro(at);
+  if (name == "call") return parse_call_block(at);
   if (name == "with") return parse_with(at);
   if (name == "generation") return parse_generation(at);
   if (name == "filter") return parse_filter_block(at);
@@ -108,24 +110,28 @@ Stmt Parser::parse_for(Position at) {
   if (!take_name("in")) fail_unexpected("`in`");
   stmt.value = parse_tuple(false, false);
   if (take_name("if")) stmt.condition = parse_expression();
-  if (is_name("recursive")) fail_at(now().at, "recursive loops are not supported");
-  ++loops_;
-  stmt.body = parse_body({"else", "endfor"}, at);
-  --loops_;
-  if (take_name("else")) stmt.otherwise = parse_body({"endfor"}, at);
+  stmt.recursive = take_name("recursive");
+  {
+    const Override loops(loops_, loops_ + 1);
+    stmt.body = parse_body({"else", "endfor"}, at);
+  }
+  if (take_name("else")) {
+    const Override loops(loops_, stmt.recursive ? 0 : loops_);
+    stmt.otherwise = parse_body({"endfor"}, at);
+  }
   end_tag("endfor");
   return stmt;
 }
 
-Stmt Parser::parse_macro(Position at) {
-  Stmt stmt{.kind = StmtKind::macro, .at = at, .text = expect_identifier("the name of the macro")};
+/// (name, name = default, ...)
+void Parser::parse_parameters(Stmt& stmt) {
+  std::unordered_set<std::string> names;
   expect_op("(");
   while (!is_op(")")) {
     if (!stmt.parameters.empty()) expect_op(",");
     const Position name_at = now().at;
     std::string name = expect_identifier("the name of a parameter");
-    if (std::find(stmt.parameters.begin(), stmt.parameters.end(), name) != stmt.parameters.end())
-      fail_at(name_at, fmt::format("the parameter `{}` is there twice", name));
+    if (!names.insert(name).second) fail_at(name_at, fmt::format("the parameter `{}` is there twice", name));
     stmt.parameters.push_back(std::move(name));
     const bool follows_default = !stmt.defaults.empty() && stmt.defaults.back();
     stmt.defaults.push_back(take_op("=") ? parse_expression() : nullptr);
@@ -133,11 +139,25 @@ Stmt Parser::parse_macro(Position at) {
       fail_at(name_at, "a parameter without default behind one with a default");
   }
   expect_op(")");
+}
+
+Stmt Parser::parse_macro(Position at) {
+  Stmt stmt{.kind = StmtKind::macro, .at = at, .text = expect_identifier("the name of the macro")};
+  parse_parameters(stmt);
   const Override function_loops(loops_, 0);
-  const Override function_parameters(parameters_,
-                                     static_cast<const std::vector<std::string>*>(&stmt.parameters));
   stmt.body = parse_body({"endmacro"}, at);
   end_tag("endmacro");
+  return stmt;
+}
+
+Stmt Parser::parse_call_block(Position at) {
+  Stmt stmt{.kind = StmtKind::call_block, .at = at, .text = "caller"};
+  if (is_op("(")) parse_parameters(stmt);
+  stmt.value = parse_expression();
+  if (stmt.value->kind != ExprKind::call) fail_at(stmt.value->at, "a `call` block wants a call");
+  const Override function_loops(loops_, 0);
+  stmt.body = parse_body({"endcall"}, at);
+  end_tag("endcall");
   return stmt;
 }
 
@@ -216,6 +236,7 @@ void Parser::check_target(const Expr& target, bool attributes) const {
 
 Program parse_template(std::string_view text, const std::string& source) {
   Program program{.body = Parser(tokenize(text, source), source).parse_all()};
+  check_names(program, source);
   hide_names(program, source);
   return program;
 }

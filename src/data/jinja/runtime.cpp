@@ -50,14 +50,24 @@ Value Runtime::sequence(Form form, std::vector<Value> items) {
   return &sequences_.emplace_back(Sequence{.form = form, .items = std::move(items)});
 }
 
-Value Runtime::dict(std::vector<std::pair<Value, Value>> items) {
-  reserve(items.size() * sizeof(items[0]) + sizeof(Dict));
-  return &dicts_.emplace_back(Dict{.items = std::move(items)});
+Value Runtime::dict(Dict dict) {
+  reserve(dict.items.size() * sizeof(dict.items[0]) + sizeof(Dict));
+  return &dicts_.emplace_back(std::move(dict));
 }
 
 Value Runtime::method(const Value& self, std::string_view name) {
   reserve(sizeof(Method));
   return &methods_.emplace_back(Method{.self = self, .name = name});
+}
+
+Value Runtime::cycler(std::vector<Value> items) {
+  reserve(items.size() * sizeof(Value) + sizeof(Cycler));
+  return &cyclers_.emplace_back(Cycler{.items = std::move(items)});
+}
+
+Value Runtime::joiner(std::string_view between) {
+  reserve(sizeof(Joiner));
+  return &joiners_.emplace_back(Joiner{.between = between});
 }
 
 Namespace* Runtime::make_namespace() {

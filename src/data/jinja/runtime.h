@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/data/jinja/keys.h"
 #include "src/data/jinja/lexer.h"
 #include "src/data/jinja/limits.h"
 #include "src/data/jinja/value.h"
@@ -35,9 +36,12 @@ class Runtime {
   std::string_view keep(std::string text);
   Value sequence(Form form, std::vector<Value> items);
   Value list(std::vector<Value> items) { return sequence(Form::list, std::move(items)); }
-  Value dict(std::vector<std::pair<Value, Value>> items);
+  Value dict(std::vector<std::pair<Value, Value>> items) { return dict(Dict{.items = std::move(items)}); }
   Value method(const Value& self, std::string_view name);
+  Value dict(Dict dict);
   Namespace* make_namespace();
+  Value cycler(std::vector<Value> items);
+  Value joiner(std::string_view between);
 
   const TemplateLimits& limits() const { return limits_; }
 
@@ -57,6 +61,8 @@ class Runtime {
   std::deque<Dict> dicts_;
   std::deque<Namespace> namespaces_;
   std::deque<Method> methods_;
+  std::deque<Cycler> cyclers_;
+  std::deque<Joiner> joiners_;
 };
 
 }  // namespace temper::jinja

@@ -143,6 +143,7 @@ void visit_block(Scope& scope, const Block& block) {
         visit_branches(scope, stmt);
         break;
       case StmtKind::loop:
+      case StmtKind::call_block:
         visit_reads(scope, stmt.value.get());
         break;
       case StmtKind::macro:
@@ -174,7 +175,7 @@ void analyze_statement(const Scope& outside, Stmt& stmt) {
     visit_target(scope, *stmt.target, true);
   }
   for (const auto& name : stmt.parameters) scope.declare(name);
-  if (stmt.kind == StmtKind::macro)
+  if (stmt.kind == StmtKind::macro || stmt.kind == StmtKind::call_block)
     for (const auto& value : stmt.defaults) visit_reads(scope, value.get());
   stmt.hidden = analyze(std::move(scope), stmt.body);
 }

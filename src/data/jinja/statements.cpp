@@ -10,8 +10,8 @@ std::string Evaluator::run(const Program& program, const Json& variables) {
   frame_ = make_frame(nullptr);
   for (const auto& [name, value] : variables.items())
     set(*frame_, runtime_.keep(name), from_json(runtime_, value));
-  for (const auto& [name, value] : frame_->variables)
-    if (const auto text = as_text(value); text && name == "date_string") runtime_.date = *text;
+  if (const Value* date = frame_->variables.find("date_string"))
+    if (const auto text = as_text(*date)) runtime_.date = *text;
   return capture(program.body, make_frame(frame_, program.hidden));
 }
 
@@ -24,18 +24,12 @@ Frame* Evaluator::make_frame(Frame* parent, const std::vector<std::string>& hidd
 
 void Evaluator::hide(Frame& frame, const std::vector<std::string>& names) {
   runtime_.work(static_cast<int64_t>(names.size()));
-  for (const auto& name : names)
-    frame.variables.emplace_back(name, Undefined{.owner = nullptr, .name = name});
+  for (const auto& name : names) frame.variables.set(name, Undefined{.owner = nullptr, .name = name});
 }
 
 void Evaluator::set(Frame& frame, std::string_view name, const Value& value) {
-  runtime_.work(static_cast<int64_t>(frame.variables.size() / 16));
-  for (auto& variable : frame.variables) {
-    if (variable.first != name) continue;
-    variable.second = value;
-    return;
-  }
-  frame.variables.emplace_back(name, value);
+  runtime_.work();
+  frame.variables.set(name, value);
 }
 
 void Evaluator::emit(std::string_view text) {
@@ -51,14 +45,19 @@ void Evaluator::print(const Value& value) {
   emit(to_text(runtime_, value));
 }
 
-std::string Evaluator::capture(const Block& block, Frame* frame) {
+template <typename Run>
+std::string Evaluator::captured(Frame* frame, Run run) {
   std::string text;
   std::string* const outer_text = std::exchange(out_, &text);
   Frame* const outer_frame = std::exchange(frame_, frame);
-  run_block(block);
+  run();
   out_ = outer_text;
   frame_ = outer_frame;
   return text;
+}
+
+std::string Evaluator::capture(const Block& block, Frame* frame) {
+  return captured(frame, [&] { run_block(block); });
 }
 
 Evaluator::Flow Evaluator::run_block(const Block& block) {
@@ -87,10 +86,13 @@ Evaluator::Flow Evaluator::run_statement(const Stmt& stmt) {
     case StmtKind::branch:
       return run_branch(stmt);
     case StmtKind::loop:
-      return run_loop(stmt);
+      return run_loop(stmt, eval(*stmt.value), frame_, 0);
     case StmtKind::macro:
       runtime_.reserve(sizeof(Macro));
       set(*frame_, stmt.text, &macros_.emplace_back(Macro{.definition = &stmt, .scope = frame_}));
+      break;
+    case StmtKind::call_block:
+      run_call_block(stmt);
       break;
     case StmtKind::scope:
     case StmtKind::with:
@@ -131,13 +133,22 @@ Evaluator::Flow Evaluator::run_scope(const Stmt& stmt) {
   return flow;
 }
 
-Evaluator::Flow Evaluator::run_loop(const Stmt& stmt) {
-  const Value iterable = eval(*stmt.value);
+void Evaluator::run_call_block(const Stmt& stmt) {
+  runtime_.reserve(sizeof(Macro));
+  const Value caller = &macros_.emplace_back(Macro{.definition = &stmt, .scope = frame_});
+  const Value value = eval_call(*stmt.value, &caller);
+  const auto text = as_text(value);
+  if (!text) runtime_.fail(fmt::format("a `call` block gave '{}', not a text", type_name(value)));
+  emit(*text);
+}
+
+Evaluator::Flow Evaluator::run_loop(const Stmt& stmt, const Value& iterable, Frame* outer, int64_t depth0) {
   runtime_.at = stmt.at;
   std::vector<Value> source = iterate(runtime_, iterable);
   runtime_.reserve(sizeof(Loop) + source.size() * sizeof(Value));
   Loop& loop = loops_.emplace_back(Loop{.statement = &stmt,
-                                        .outer = frame_,
+                                        .outer = outer,
+                                        .depth0 = depth0,
                                         .source = std::move(source),
                                         .filtered = stmt.condition != nullptr,
                                         .before = {},
@@ -181,16 +192,8 @@ void Evaluator::assign(const Expr& target, const Value& value) {
       runtime_.fail(
           fmt::format("`{}` is not a namespace, so its parts cannot be set", target.items[0]->text));
     if (target.text.starts_with('_')) runtime_.fail(fmt::format("a namespace cannot hold `{}`", target.text));
-    auto& items = (*space)->items;
-    runtime_.work(static_cast<int64_t>(items.size() / 16));
-    const auto place =
-        std::find_if(items.begin(), items.end(), [&](const auto& i) { return i.first == target.text; });
-    if (place != items.end()) {
-      place->second = value;
-    } else {
-      items.emplace_back(target.text, value);
-    }
-    return;
+    runtime_.work();
+    return (*space)->items.set(target.text, value);
   }
   const auto parts = iterate(runtime_, value);
   if (parts.size() != target.items.size())
@@ -247,14 +250,25 @@ Value Evaluator::loop_attribute(Loop& loop, std::string_view name) {
   if (name == "length") return loop_length(loop);
   if (name == "revindex") return loop_length(loop) - loop.index0;
   if (name == "revindex0") return loop_length(loop) - loop.index0 - 1;
-  if (name == "depth") return int64_t{1};
-  if (name == "depth0") return int64_t{0};
+  if (name == "depth") return loop.depth0 + 1;
+  if (name == "depth0") return loop.depth0;
   if (name == "previtem")
     return loop.before ? *loop.before : Value(Undefined{.owner = "", .name = "there is no previous item"});
   if (name == "nextitem")
     return peek(loop) ? *loop.after : Value(Undefined{.owner = "", .name = "there is no next item"});
   if (name == "cycle" || name == "changed") return runtime_.method(&loop, name);
   return Undefined{.owner = "loop", .name = name};
+}
+
+/// What a recursive loop writes over other items.
+Value Evaluator::call_loop(Loop& loop, const Arguments& arguments) {
+  if (!loop.statement->recursive) runtime_.fail("only a loop with `recursive` can be called");
+  const Bound bound(runtime_, "loop", arguments, {"iterable"}, 1);
+  enter_call("loops");
+  std::string text =
+      captured(loop.outer, [&] { run_loop(*loop.statement, *bound[0], loop.outer, loop.depth0 + 1); });
+  --calls_;
+  return runtime_.keep(std::move(text));
 }
 
 Value Evaluator::call_loop_method(Loop& loop, std::string_view name, const Arguments& arguments) {

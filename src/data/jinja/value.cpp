@@ -5,6 +5,7 @@
 #include "src/core/big_integer.h"
 #include "src/core/check.h"
 #include "src/data/jinja/ast.h"
+#include "src/data/jinja/keys.h"
 #include "src/data/jinja/runtime.h"
 #include "src/data/jinja/text.h"
 
@@ -17,7 +18,7 @@ void check_depth(Runtime& runtime, int depth) {
 }
 
 template <typename T>
-const T* pointer(const Value& value) {
+T* pointer(const Value& value) {
   const auto* place = std::get_if<T*>(&value);
   return place ? *place : nullptr;
 }
@@ -43,7 +44,7 @@ bool equal_sequences(Runtime& runtime, const Sequence& a, const Sequence& b, int
   return true;
 }
 
-bool equal_dicts(Runtime& runtime, const Dict& a, const Dict& b, int depth) {
+bool equal_dicts(Runtime& runtime, const Dict& a, Dict& b, int depth) {
   if (&a == &b) return true;
   if (a.items.size() != b.items.size()) return false;
   for (const auto& [key, value] : a.items) {
@@ -77,7 +78,8 @@ const char* type_name(const Value& value) {
   static constexpr const char* kNames[] = {
       "Undefined", "NoneType", "bool",   "int",      "float",
       "str",       "Markup",   "",       "dict",     "namespace",
-      "loop",      "macro",    "method", "function", "int beyond 64 bits"};
+      "loop",      "macro",    "method", "function", "int beyond 64 bits",
+      "cycler",    "joiner"};
   return kNames[value.index()];
 }
 
@@ -199,7 +201,7 @@ bool contains(Runtime& runtime, const Value& container, const Value& needle) {
     runtime.handle(4 * (text->size() + part->size()));
     return find_first(*text, *part) != std::string_view::npos;
   }
-  if (const auto* d = pointer<Dict>(container)) {
+  if (auto* d = pointer<Dict>(container)) {
     check_hashable(runtime, needle);
     return find(runtime, *d, needle) != nullptr;
   }
@@ -211,19 +213,9 @@ bool contains(Runtime& runtime, const Value& container, const Value& needle) {
                      [&](const Value& item) { return equals(runtime, item, needle); });
 }
 
-const Value* find(Runtime& runtime, const Dict& dict, const Value& key) {
-  runtime.work(static_cast<int64_t>(dict.items.size() / 16));
-  const auto* text = std::get_if<std::string_view>(&key);
-  for (const auto& [name, value] : dict.items) {
-    const auto* other = std::get_if<std::string_view>(&name);
-    if (!text || !other) {
-      if (equals(runtime, name, key)) return &value;
-    } else if (text->size() == other->size()) {
-      runtime.handle(text->size());
-      if (*text == *other) return &value;
-    }
-  }
-  return nullptr;
+const Value* find(Runtime& runtime, Dict& dict, const Value& key) {
+  const size_t at = dict.places.find(runtime, dict.items, key);
+  return at == KeyPlaces::kNone ? nullptr : &dict.items[at].second;
 }
 
 void check_hashable(Runtime& runtime, const Value& key, int depth) {

@@ -24,6 +24,8 @@ struct Namespace;
 struct Loop;
 struct Macro;
 struct Method;
+struct Cycler;
+struct Joiner;
 
 /// What a missing variable (owner null) or attribute (owner: type of the object) gives; owner "": name is a
 /// sentence.
@@ -32,7 +34,8 @@ struct Undefined {
   std::string_view name;
 };
 struct None {};
-/// Text that went through the filter `safe`: `+` with it would escape the other side.
+/// Text that went through the filter `safe` or `e`: what other text is joined to it with `+` is escaped for
+/// HTML, and parts of it are such text again.
 struct Markup {
   std::string_view text;
 };
@@ -40,22 +43,27 @@ struct Markup {
 struct BigInteger {
   std::string_view digits;
 };
-enum class Function : uint8_t { range, dict, make_namespace, raise_exception, strftime_now };
+enum class Function : uint8_t { range, dict, make_namespace, raise_exception, strftime_now, cycler, joiner };
 
 using Value = std::variant<Undefined, None, bool, int64_t, double, std::string_view, Markup, Sequence*, Dict*,
-                           Namespace*, Loop*, Macro*, Method*, Function, BigInteger>;
+                           Namespace*, Loop*, Macro*, Method*, Function, BigInteger, Cycler*, Joiner*>;
 
 enum class Form : uint8_t { list, tuple, range, keys, values, items, iterator };
 struct Sequence {
   Form form;
   std::vector<Value> items;
-  size_t next = 0;  // of an iterator: what lies before was consumed
+  size_t next = 0;     // of an iterator: what lies before was consumed
+  bool group = false;  // a tuple whose items are found under `grouper` and `list`, too
 };
-struct Dict {
-  std::vector<std::pair<Value, Value>> items;
+/// A `cycler`, which gives its items in turn.
+struct Cycler {
+  std::vector<Value> items;
+  size_t at = 0;
 };
-struct Namespace {
-  std::vector<std::pair<std::string_view, Value>> items;
+/// A `joiner`, which gives nothing at first and then `between`.
+struct Joiner {
+  std::string_view between;
+  bool used = false;
 };
 /// A method of `self`, not called yet.
 struct Method {
@@ -90,7 +98,8 @@ bool is_iterable(const Value& value);
 /// All items that iteration gives; consumes an iterator.
 std::vector<Value> iterate(Runtime& runtime, const Value& value);
 bool contains(Runtime& runtime, const Value& container, const Value& needle);
-const Value* find(Runtime& runtime, const Dict& dict, const Value& key);
+/// Null: the mapping has no such key.
+const Value* find(Runtime& runtime, Dict& dict, const Value& key);
 /// Fails for values that Python cannot hash.
 void check_hashable(Runtime& runtime, const Value& key, int depth = 0);
 

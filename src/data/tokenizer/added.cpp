@@ -11,13 +11,14 @@ namespace {
 
 constexpr size_t kMaxContent = 1024;
 
-size_t white_space_before(std::string_view text, size_t at) {
-  while (at > 0) {
+/// From where on there is only white space before `at`, but not before `floor`.
+size_t white_space_before(std::string_view text, size_t at, size_t floor) {
+  while (at > floor) {
     const size_t previous = last_char_offset(text.substr(0, at));
     if (!is_white_space(decode_char(text, previous))) break;
     at = previous;
   }
-  return at;
+  return std::max(at, floor);
 }
 
 size_t white_space_after(std::string_view text, size_t at) {
@@ -32,6 +33,24 @@ bool touches_word(std::string_view text, size_t begin, size_t end) {
 
 }  // namespace
 
+void check_content(const JsonSection& place, const std::string& content) {
+  if (content.empty()) place.refuse("is empty");
+  if (content.size() > kMaxContent)
+    place.refuse(fmt::format("has {} bytes, the limit is {}", content.size(), kMaxContent));
+}
+
+AddedToken read_added_token(const JsonSection& item) {
+  item.allow({"__type", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
+  AddedToken token{.content = item.at("content").text()};
+  check_content(item.at("content"), token.content);
+  token.single_word = item.flag("single_word", false);
+  token.lstrip = item.flag("lstrip", false);
+  token.rstrip = item.flag("rstrip", false);
+  token.special = item.flag("special", false);
+  token.normalized = item.flag("normalized", !token.special);
+  return token;
+}
+
 std::vector<AddedToken> read_added_tokens(const JsonSection& section) {
   std::vector<AddedToken> tokens;
   for (const JsonSection& item : section.items()) {
@@ -41,10 +60,7 @@ std::vector<AddedToken> read_added_tokens(const JsonSection& section) {
     if (id < 0 || id > std::numeric_limits<int32_t>::max()) item.at("id").refuse("is out of range");
     token.id = static_cast<int32_t>(id);
     token.content = item.at("content").text();
-    if (token.content.empty()) item.at("content").refuse("is empty");
-    if (token.content.size() > kMaxContent)
-      item.at("content").refuse(
-          fmt::format("has {} bytes, the limit is {}", token.content.size(), kMaxContent));
+    check_content(item.at("content"), token.content);
     token.single_word = item.flag("single_word", std::nullopt);
     token.lstrip = item.flag("lstrip", std::nullopt);
     token.rstrip = item.flag("rstrip", std::nullopt);
@@ -96,7 +112,8 @@ int32_t AddedTokenSet::longest_match(std::string_view text, size_t at, size_t* e
 
 std::vector<TextSegment> AddedTokenSet::split(std::string_view text) const {
   std::vector<TextSegment> segments;
-  size_t done = 0;  // everything before is in a segment
+  size_t done = 0;   // everything before is in a segment
+  size_t blank = 0;  // white space behind a token was passed up to here
   for (size_t at = 0; at < text.size() && !tokens_.empty();) {
     size_t match_end = at;
     const int32_t index = first_[static_cast<uint8_t>(text[at])] ? longest_match(text, at, &match_end) : -1;
@@ -109,8 +126,8 @@ std::vector<TextSegment> AddedTokenSet::split(std::string_view text) const {
     size_t end = match_end;
     at = match_end;
     if (token.single_word && touches_word(text, begin, end)) continue;
-    if (token.lstrip) begin = std::max(white_space_before(text, begin), done);
-    if (token.rstrip) end = white_space_after(text, end);
+    if (token.lstrip) begin = white_space_before(text, begin, done);
+    if (token.rstrip) end = blank = end < blank ? blank : white_space_after(text, end);
     if (done < begin) segments.push_back({done, begin, -1});
     segments.push_back({begin, end, token.id});
     done = end;

@@ -14,7 +14,7 @@ namespace temper {
 
 struct AddedToken {
   int32_t id = 0;
-  std::string content;
+  std::string content = {};
   bool single_word = false;  // only where no word character touches it
   bool lstrip = false;       // takes the white space before it along
   bool rstrip = false;       // ... after it
@@ -22,8 +22,12 @@ struct AddedToken {
   bool special = false;
 };
 
-/// Reads the array added_tokens; ids are checked by the caller.
+/// Reads the array added_tokens of tokenizer.json; ids are checked by the caller.
 std::vector<AddedToken> read_added_tokens(const JsonSection& section);
+/// Reads a token of the other files, where everything but the content may be left out and an id is none.
+AddedToken read_added_token(const JsonSection& item);
+/// Refuses what is empty or too long.
+void check_content(const JsonSection& place, const std::string& content);
 
 /// A stretch of text: an added token (id >= 0) or text between them (id -1).
 struct TextSegment {

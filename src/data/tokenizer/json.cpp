@@ -164,26 +164,34 @@ TokenizerFile parse_tokenizer_file(std::string_view text, const std::string& pat
 }
 
 bool JsonSection::has(const std::string& key) const {
-  return value_.is_object() && value_.contains(key) && !value_.at(key).is_null();
+  return value_->is_object() && value_->contains(key) && !value_->at(key).is_null();
 }
 
 JsonSection JsonSection::at(const std::string& key) const {
-  if (!value_.is_object()) refuse("is not an object");
-  if (!value_.contains(key)) refuse("lacks the key \"" + key + "\"");
-  return {value_.at(key), file_, path_.empty() ? key : path_ + "." + key};
+  if (!value_->is_object()) refuse("is not an object");
+  if (!value_->contains(key)) refuse("lacks the key \"" + key + "\"");
+  return {value_->at(key), file_, path_.empty() ? key : path_ + "." + key};
 }
 
 std::vector<JsonSection> JsonSection::items() const {
-  if (!value_.is_array()) refuse("is not an array");
+  if (!value_->is_array()) refuse("is not an array");
   std::vector<JsonSection> sections;
-  for (size_t i = 0; i < value_.size(); ++i)
-    sections.emplace_back(value_[i], file_, fmt::format("{}[{}]", path_, i));
+  for (size_t i = 0; i < value_->size(); ++i)
+    sections.emplace_back((*value_)[i], file_, fmt::format("{}[{}]", path_, i));
   return sections;
 }
 
+std::vector<std::pair<std::string, JsonSection>> JsonSection::members() const {
+  if (!value_->is_object()) refuse("is not an object");
+  std::vector<std::pair<std::string, JsonSection>> members;
+  for (const auto& [key, value] : value_->items())
+    members.emplace_back(key, JsonSection(value, file_, path_.empty() ? key : path_ + "." + key));
+  return members;
+}
+
 std::string JsonSection::text() const {
-  if (!value_.is_string()) refuse("is not a string");
-  return value_.get<std::string>();
+  if (!value_->is_string()) refuse("is not a string");
+  return value_->get<std::string>();
 }
 
 bool JsonSection::flag(const std::string& key, std::optional<bool> otherwise) const {
@@ -194,27 +202,29 @@ bool JsonSection::flag(const std::string& key, std::optional<bool> otherwise) co
 }
 
 int64_t JsonSection::integer() const {
-  if (!value_.is_number_integer()) refuse("is not an integer");
-  if (value_.is_number_unsigned() && value_.get<uint64_t>() > INT64_MAX) refuse("is too large");
-  return value_.get<int64_t>();
+  if (!value_->is_number_integer()) refuse("is not an integer");
+  if (value_->is_number_unsigned() && value_->get<uint64_t>() > INT64_MAX) refuse("is too large");
+  return value_->get<int64_t>();
 }
 
 void JsonSection::allow(std::initializer_list<std::string_view> keys) const {
-  if (!value_.is_object()) refuse("is not an object");
-  for (const auto& [key, unused] : value_.items())
+  if (!value_->is_object()) refuse("is not an object");
+  for (const auto& [key, unused] : value_->items())
     if (std::find(keys.begin(), keys.end(), key) == keys.end())
       at(key).refuse("is a setting that is not supported here");
 }
 
 void JsonSection::refuse(const std::string& why) const {
   std::string shown =
-      value_.is_structured() ? "" : value_.dump(-1, ' ', true, Json::error_handler_t::replace);
+      value_->is_structured() ? "" : value_->dump(-1, ' ', true, Json::error_handler_t::replace);
   if (shown.size() > 200) shown = shown.substr(0, 200) + "...";
-  fail(Exit::data,
-       {.what = "tokenizer.json cannot be used",
-        .where = fmt::format("{}: {}{}{}", file_, path_, shown.empty() ? "" : " ", shown),
-        .why = fmt::format("{} {}", path_.empty() ? "the file" : path_, why),
-        .fix = "use a byte-level or SentencePiece-style BPE tokenizer.json as its publisher wrote it"});
+  fail(
+      Exit::data,
+      {.what = fmt::format("{} cannot be used", file_.substr(file_.rfind('/') + 1)),
+       .where = fmt::format("{}: {}{}{}", file_, path_, shown.empty() ? "" : " ", shown),
+       .why = fmt::format("{} {}", path_.empty() ? "the file" : path_, why),
+       .fix =
+           "use the files of a byte-level or SentencePiece-style BPE tokenizer as its publisher wrote them"});
 }
 
 }  // namespace temper

@@ -27,15 +27,16 @@ TokenizerFile parse_tokenizer_file(std::string_view text, const std::string& pat
 class JsonSection {
  public:
   JsonSection(const Json& value, std::string file, std::string path)
-      : value_(value), file_(std::move(file)), path_(std::move(path)) {}
+      : value_(&value), file_(std::move(file)), path_(std::move(path)) {}
 
-  const Json& value() const { return value_; }
-  bool is_null() const { return value_.is_null(); }
+  const Json& value() const { return *value_; }
+  bool is_null() const { return value_->is_null(); }
   /// True if the key is there and not null.
   bool has(const std::string& key) const;
 
   JsonSection at(const std::string& key) const;
-  std::vector<JsonSection> items() const;  // elements of an array
+  std::vector<JsonSection> items() const;                            // elements of an array
+  std::vector<std::pair<std::string, JsonSection>> members() const;  // of an object
   std::string type() const { return at("type").text(); }
   std::string text() const;
   bool flag(const std::string& key, std::optional<bool> otherwise) const;
@@ -46,7 +47,7 @@ class JsonSection {
   [[noreturn]] void refuse(const std::string& why) const;
 
  private:
-  const Json& value_;
+  const Json* value_;
   std::string file_;
   std::string path_;
 };

@@ -133,6 +133,11 @@ void Normalizer::read(const JsonSection& section) {
   }
 }
 
+bool Normalizer::prepends() const {
+  return std::any_of(steps_.begin(), steps_.end(),
+                     [](const Step& step) { return step.kind == Step::Kind::prepend; });
+}
+
 std::string_view Normalizer::apply(std::string_view text, std::string& buffer) const {
   if (text.empty()) return text;
   const size_t limit = growth_limit(text.size());

@@ -14,6 +14,7 @@
 #include "src/data/tokenizer/decoder.h"
 #include "src/data/tokenizer/normalizer.h"
 #include "src/data/tokenizer/pretokenizer.h"
+#include "src/data/tokenizer/settings.h"
 #include "src/data/tokenizer/tokenizer.h"
 
 namespace temper {
@@ -37,6 +38,9 @@ struct Tokenizer::Parts {
   Decoder decoder;
   std::vector<int32_t> prefix, suffix;  // of the post-processor template
   std::vector<Entry> entries;           // by id
+  std::vector<PlacedToken> added;       // what the files say of added tokens, while they are read,
+  std::unordered_map<std::string, size_t> added_places;  // and where there by content
+  int32_t last_added_id = -1;
   std::unordered_map<std::string, int32_t> added_ids;
   std::map<std::string, std::string> special_strings;  // "eos_token" -> "<|im_end|>"
   std::optional<int32_t> eos;
@@ -51,11 +55,15 @@ struct Tokenizer::Parts {
 
  private:
   void encode_segment(std::string_view text, bool at_start, Call& call, std::vector<int32_t>& ids) const;
-  void add_tokens(const JsonSection& section);
+  void read_tokens(const JsonSection& section);
+  void read_tokens(const TokenSettings& settings);
+  void add_token(const PlacedToken& placed);
+  int32_t next_id(const std::string& content) const;
+  void install_tokens();
+  void check_prefix_space(const TokenSettings& settings) const;
   void set_entry(int32_t id, const std::string& token, bool special);
   void read_post_processor(const JsonSection& section);
   void read_template(const JsonSection& section);
-  void read_special_strings(const std::string& path);
 };
 
 }  // namespace temper

@@ -117,6 +117,11 @@ void PreTokenizer::read_metaspace(const JsonSection& section) {
   if (section.flag("split", true)) stages_.push_back(std::move(cut));
 }
 
+bool PreTokenizer::adds_prefix() const {
+  return std::any_of(stages_.begin(), stages_.end(),
+                     [](const Stage& stage) { return stage.rewrite && stage.prefix != Prefix::never; });
+}
+
 void PreTokenizer::split(std::string_view text, bool at_start, WordList& words) const {
   words.text = text;
   words.spans.clear();

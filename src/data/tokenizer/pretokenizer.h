@@ -32,6 +32,8 @@ class PreTokenizer {
 
   /// True if words are to be encoded as bytes (a ByteLevel stage is present).
   bool byte_level() const { return byte_level_; }
+  /// True if a blank, or what stands for one, is put before words.
+  bool adds_prefix() const;
   /// `at_start`: `text` begins where the whole input does.
   void split(std::string_view text, bool at_start, WordList& words) const;
 

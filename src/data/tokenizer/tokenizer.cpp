@@ -55,7 +55,7 @@ const Tokenizer::Parts::Entry& Tokenizer::Parts::entry(int32_t id) const {
 
 std::optional<int32_t> Tokenizer::Parts::find(std::string_view content) const {
   const std::string key(content);
-  if (const auto added = added_ids.find(key); added != added_ids.end()) return added->second;
+  if (const auto found = added_ids.find(key); found != added_ids.end()) return found->second;
   if (const auto known = bpe->vocab().find(key); known != bpe->vocab().end()) return known->second;
   return std::nullopt;
 }
@@ -108,6 +108,10 @@ std::optional<std::string> Tokenizer::special_token(const std::string& name) con
   const auto found = parts_->special_strings.find(name);
   if (found == parts_->special_strings.end()) return std::nullopt;
   return found->second;
+}
+
+const std::map<std::string, std::string>& Tokenizer::special_tokens() const {
+  return parts_->special_strings;
 }
 
 struct StreamDecoder::State : Decoder::State {};

@@ -8,6 +8,7 @@
 // ignored. A Tokenizer does not change after loading; any number of threads may use it at once.
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -19,9 +20,9 @@ namespace temper {
 
 class Tokenizer {
  public:
-  /// `folder` holds tokenizer.json and, optionally, tokenizer_config.json (special token names) and
-  /// special_tokens_map.json (the same in older folders). Error: Exit::usage without a folder, Exit::data for
-  /// what it lacks or has wrong.
+  /// `folder` holds tokenizer.json and, optionally, tokenizer_config.json (names of special tokens, more
+  /// added tokens) or, in older folders, special_tokens_map.json and added_tokens.json (see settings.h).
+  /// Error: Exit::usage without a folder, Exit::data for what it lacks or has wrong.
   static Tokenizer load(const std::string& folder);
   ~Tokenizer();
   Tokenizer(Tokenizer&&) noexcept;
@@ -43,6 +44,7 @@ class Tokenizer {
   std::optional<int32_t> eos_id() const;
   /// "bos_token", "eos_token", "pad_token", ...: their strings, for chat templates.
   std::optional<std::string> special_token(const std::string& name) const;
+  const std::map<std::string, std::string>& special_tokens() const;
 
  private:
   friend class StreamDecoder;

@@ -37,20 +37,18 @@ Value make_range(Runtime& runtime, const Arguments& arguments) {
 }
 
 /// dict(mapping or pairs, name=value...).
-std::vector<std::pair<Value, Value>> make_items(Runtime& runtime, const char* callee,
-                                                const Arguments& arguments) {
+Dict make_dict(Runtime& runtime, const char* callee, const Arguments& arguments) {
   if (arguments.positional.size() > 1)
     runtime.fail(fmt::format("`{}` takes at most one positional argument", callee));
-  std::vector<std::pair<Value, Value>> items;
+  Dict made;
+  auto& items = made.items;
   const auto put = [&](const Value& key, const Value& value) {
     check_hashable(runtime, key);
-    runtime.work(static_cast<int64_t>(items.size() / 16));
-    auto place = std::find_if(items.begin(), items.end(),
-                              [&](const auto& item) { return equals(runtime, item.first, key); });
-    if (place == items.end()) {
+    const size_t place = made.places.find(runtime, items, key);
+    if (place == KeyPlaces::kNone) {
       items.emplace_back(key, value);
     } else {
-      place->second = value;
+      items[place].second = value;
     }
   };
   if (!arguments.positional.empty()) {
@@ -68,15 +66,15 @@ std::vector<std::pair<Value, Value>> make_items(Runtime& runtime, const char* ca
     }
   }
   for (const auto& [name, value] : arguments.named) put(name, value);
-  return items;
+  return made;
 }
 
 Value make_namespace(Runtime& runtime, const Arguments& arguments) {
   Namespace* space = runtime.make_namespace();
-  for (const auto& [key, value] : make_items(runtime, "namespace", arguments)) {
+  for (const auto& [key, value] : make_dict(runtime, "namespace", arguments).items) {
     const auto name = plain_text(runtime, key, "namespace");
     if (name.starts_with('_')) runtime.fail(fmt::format("a namespace cannot hold `{}`", name));
-    space->items.emplace_back(name, value);
+    space->items.set(name, value);
   }
   return space;
 }
@@ -209,6 +207,8 @@ std::optional<Function> find_function(std::string_view name) {
   if (name == "namespace") return Function::make_namespace;
   if (name == "raise_exception") return Function::raise_exception;
   if (name == "strftime_now") return Function::strftime_now;
+  if (name == "cycler") return Function::cycler;
+  if (name == "joiner") return Function::joiner;
   return std::nullopt;
 }
 
@@ -217,11 +217,18 @@ Value call_function(Runtime& runtime, Function function, const Arguments& argume
     case Function::range:
       return make_range(runtime, arguments);
     case Function::dict:
-      return runtime.dict(make_items(runtime, "dict", arguments));
+      return runtime.dict(make_dict(runtime, "dict", arguments));
     case Function::make_namespace:
       return make_namespace(runtime, arguments);
     case Function::strftime_now:
       return strftime_now(runtime, arguments);
+    case Function::cycler:
+      if (arguments.positional.empty() || !arguments.named.empty()) runtime.fail("`cycler` wants items");
+      return runtime.cycler(arguments.positional);
+    case Function::joiner: {
+      const Bound bound(runtime, "joiner", arguments, {"sep"});
+      return runtime.joiner(bound.text(0, ", "));
+    }
     case Function::raise_exception:
       break;
   }

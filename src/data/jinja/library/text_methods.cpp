@@ -1,6 +1,4 @@
-// Methods of texts, lists and mappings.
-#include <utf8proc.h>
-
+// Methods of texts.
 #include <algorithm>
 
 #include "src/core/check.h"
@@ -10,19 +8,6 @@
 
 namespace temper::jinja {
 namespace {
-
-/// Characters whose change of case gives several characters or depends on their neighbours.
-bool has_special_case(char32_t c, bool raise) {
-  if (!raise) return c == 0x130 || c == 0x3A3;
-  static constexpr std::pair<char32_t, char32_t> kRanges[] = {
-      {0xDF, 0xDF},     {0x130, 0x130},   {0x149, 0x149},   {0x1C4, 0x1CC},   {0x1F0, 0x1F3},
-      {0x390, 0x390},   {0x3A3, 0x3A3},   {0x3B0, 0x3B0},   {0x587, 0x587},   {0x10D0, 0x10FF},
-      {0x1C90, 0x1CBF}, {0x1E96, 0x1E9E}, {0x1F50, 0x1F57}, {0x1F80, 0x1FAF}, {0x1FB2, 0x1FB7},
-      {0x1FBC, 0x1FBC}, {0x1FC2, 0x1FC7}, {0x1FCC, 0x1FCC}, {0x1FD2, 0x1FD7}, {0x1FE2, 0x1FE7},
-      {0x1FF2, 0x1FF7}, {0x1FFC, 0x1FFC}, {0xFB00, 0xFB17}};
-  return std::any_of(std::begin(kRanges), std::end(kRanges),
-                     [c](const auto& range) { return c >= range.first && c <= range.second; });
-}
 
 /// Where the last word of a text without white space at its end begins.
 size_t last_word(std::string_view text) {
@@ -146,15 +131,19 @@ Value count_text(Runtime& runtime, std::string_view self, std::string_view name,
   return count;
 }
 
-/// isdigit, isalpha, isspace: not empty, and all characters are such.
+/// isdigit, isdecimal, isalpha, isalnum, isspace: not empty, and all characters are such.
 Value all_such(Runtime& runtime, std::string_view self, std::string_view name, const Arguments& arguments) {
   const Bound bound(runtime, name, arguments, {});
   runtime.handle(32 * self.size());
   bool all = !self.empty();
   for (size_t at = 0; at < self.size() && all;) {
     const char32_t c = next_code_point(self, at);
-    if (name == "isdigit" && c >= 0x80) runtime.fail("`isdigit` is supported for ASCII text only");
-    all = name == "isdigit" ? c >= '0' && c <= '9' : name == "isspace" ? is_space(c) : is_letter(c);
+    const bool digits = name == "isdigit" || name == "isdecimal";
+    if (digits && c >= 0x80) runtime.fail(fmt::format("`{}` is supported for ASCII text only", name));
+    all = digits              ? c >= '0' && c <= '9'
+          : name == "isspace" ? is_space(c)
+          : name == "isalnum" ? is_word(c) && c != '_'
+                              : is_letter(c);
   }
   return all;
 }
@@ -202,6 +191,47 @@ Value lines_method(Runtime& runtime, std::string_view self, std::string_view nam
   return list_of(runtime, split_lines(self, bound.flag(0, false)));
 }
 
+Value is_ascii(Runtime& runtime, std::string_view self, std::string_view name, const Arguments& arguments) {
+  const Bound bound(runtime, name, arguments, {});
+  return std::all_of(self.begin(), self.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+}
+
+/// partition, rpartition: what stands before a separator, the separator, what follows.
+Value partition(Runtime& runtime, std::string_view self, std::string_view name, const Arguments& arguments) {
+  const Bound bound(runtime, name, arguments, {"sep"}, 1);
+  const auto separator = bound.text(0);
+  if (separator.empty()) runtime.fail(fmt::format("the separator of `{}` is empty", name));
+  runtime.handle(16 * (self.size() + separator.size()));
+  const bool last = name == "rpartition";
+  const size_t at = last ? find_last(self, separator) : find_first(self, separator);
+  const std::string_view none;
+  if (at == std::string_view::npos)
+    return runtime.sequence(Form::tuple, {last ? none : self, none, last ? self : none});
+  return runtime.sequence(Form::tuple, {self.substr(0, at), separator, self.substr(at + separator.size())});
+}
+
+/// center, ljust, rjust.
+Value justify(Runtime& runtime, std::string_view self, std::string_view name, const Arguments& arguments) {
+  const Bound bound(runtime, name, arguments, {"width", "fillchar"}, 1);
+  const std::string_view fill = bound.text(1, " ");
+  if (count_code_points(fill) != 1) runtime.fail(fmt::format("`{}` fills with one character", name));
+  const int64_t width = bound.integer(0, 0), padding = std::max<int64_t>(width - count_code_points(self), 0);
+  const int64_t left = name == "ljust" ? 0 : name == "rjust" ? padding : padding / 2 + (padding & width & 1);
+  return runtime.keep(pad(runtime, self, fill, left, padding - left));
+}
+
+/// Zeros between the sign and the rest.
+Value zfill(Runtime& runtime, std::string_view self, std::string_view name, const Arguments& arguments) {
+  const Bound bound(runtime, name, arguments, {"width"}, 1);
+  const size_t sign = !self.empty() && (self[0] == '-' || self[0] == '+') ? 1 : 0;
+  const int64_t zeros = std::max<int64_t>(bound.integer(0, 0) - count_code_points(self), 0);
+  return runtime.keep(std::string(self.substr(0, sign)) + pad(runtime, self.substr(sign), "0", zeros, 0));
+}
+
+Value format_method(Runtime& runtime, std::string_view self, std::string_view, const Arguments& arguments) {
+  return format_fields(runtime, self, arguments);
+}
+
 struct TextMethod {
   std::string_view name;
   Value (*apply)(Runtime&, std::string_view, std::string_view, const Arguments&);
@@ -231,6 +261,16 @@ constexpr TextMethod kTextMethods[] = {
     {"isdigit", all_such},
     {"isalpha", all_such},
     {"isspace", all_such},
+    {"isalnum", all_such},
+    {"isdecimal", all_such},
+    {"isascii", is_ascii},
+    {"partition", partition},
+    {"rpartition", partition},
+    {"center", justify},
+    {"ljust", justify},
+    {"rjust", justify},
+    {"zfill", zfill},
+    {"format", format_method},
     {"islower", has_case},
     {"isupper", has_case},
 };
@@ -241,37 +281,6 @@ const TextMethod* find_text_method(std::string_view name) {
   return entry == std::end(kTextMethods) ? nullptr : entry;
 }
 
-Value call_dict_method(Runtime& runtime, const Dict& self, std::string_view name,
-                       const Arguments& arguments) {
-  if (name == "get") {
-    const Bound bound(runtime, name, arguments, {"key", "default"}, 1);
-    check_hashable(runtime, *bound[0]);
-    if (const Value* value = find(runtime, self, *bound[0])) return *value;
-    return bound[1] ? *bound[1] : Value(None{});
-  }
-  const Bound bound(runtime, name, arguments, {});
-  const Form form = name == "keys" ? Form::keys : name == "values" ? Form::values : Form::items;
-  std::vector<Value> items;
-  for (const auto& [key, value] : self.items)
-    items.push_back(form == Form::keys     ? key
-                    : form == Form::values ? value
-                                           : runtime.sequence(Form::tuple, {key, value}));
-  return runtime.sequence(form, std::move(items));
-}
-
-Value call_list_method(Runtime& runtime, const Sequence& self, std::string_view name,
-                       const Arguments& arguments) {
-  const Bound bound(runtime, name, arguments, {"value"}, 1);
-  int64_t count = 0;
-  for (size_t i = 0; i < self.items.size(); ++i) {
-    if (!equals(runtime, self.items[i], *bound[0])) continue;
-    if (name == "index") return static_cast<int64_t>(i);
-    ++count;
-  }
-  if (name == "index") runtime.fail("`index` did not find the value");
-  return count;
-}
-
 }  // namespace
 
 bool has_text_method(std::string_view name) { return find_text_method(name) != nullptr; }
@@ -280,40 +289,6 @@ Value call_text_method(Runtime& runtime, std::string_view self, std::string_view
                        const Arguments& arguments) {
   runtime.handle(4 * self.size());
   return find_text_method(name)->apply(runtime, self, name, arguments);
-}
-
-Value call_method(Runtime& runtime, const Method& method, const Arguments& arguments) {
-  if (const auto* dict = std::get_if<Dict*>(&method.self))
-    return call_dict_method(runtime, **dict, method.name, arguments);
-  if (const auto* s = std::get_if<Sequence*>(&method.self))
-    return call_list_method(runtime, **s, method.name, arguments);
-  return call_text_method(runtime, plain_text(runtime, method.self, method.name), method.name, arguments);
-}
-
-std::string change_case(Runtime& runtime, std::string_view text, Case to) {
-  runtime.handle(16 * text.size());
-  std::string out;
-  bool first = true;  // of the text (capitalize) or of a word (title)
-  for (size_t at = 0; at < text.size();) {
-    const char32_t c = next_code_point(text, at);
-    const auto code = static_cast<utf8proc_int32_t>(c);
-    const auto category = utf8proc_category(code);
-    // Modifier letters (and some like them) belong to words in a way of their own.
-    const bool modifier =
-        category == UTF8PROC_CATEGORY_LM || c == 0xAA || c == 0xBA || (c >= 0x1F130 && c <= 0x1F189);
-    const bool raise = to == Case::upper || (to != Case::lower && first);
-    if (has_special_case(c, raise) || (to == Case::title && modifier)) {
-      std::string shown;
-      append_code_point(shown, c);
-      runtime.fail(fmt::format("changing the case of `{}` is not supported", shown));
-    }
-    append_code_point(out, static_cast<char32_t>(raise ? utf8proc_toupper(code) : utf8proc_tolower(code)));
-    const bool cased = category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL ||
-                       category == UTF8PROC_CATEGORY_LT || utf8proc_toupper(code) != code ||
-                       utf8proc_tolower(code) != code;
-    first = to == Case::title && !cased;
-  }
-  return out;
 }
 
 Value replace_text(Runtime& runtime, std::string_view text, std::string_view from, std::string_view to,
@@ -358,7 +333,7 @@ Value join_texts(Runtime& runtime, std::string_view between, const std::vector<V
 
 std::string_view plain_text(Runtime& runtime, const Value& value, std::string_view user) {
   if (const auto* missing = std::get_if<Undefined>(&value)) runtime.fail_undefined(*missing);
-  if (const auto* text = std::get_if<std::string_view>(&value)) return *text;
+  if (const auto text = as_text(value)) return *text;
   runtime.fail(fmt::format("`{}` wants a text, not '{}'", user, type_name(value)));
 }
 

@@ -10,22 +10,27 @@
 namespace temper::jinja {
 namespace {
 
-/// str() of anything but text marked safe, whose kind Python would keep.
-std::string soft_text(Runtime& runtime, const Value& value) {
-  if (is<Markup>(value)) runtime.fail("a text filter behind `safe` or `e` is not supported (put it last)");
-  return to_text(runtime, value);
+/// What a filter makes of the text of a value is marked safe if the value was.
+Value keep_kind(Runtime& runtime, const Value& value, const Value& made) {
+  return is<Markup>(value) ? mark_safe(runtime, made) : made;
+}
+
+void refuse_markup(Runtime& runtime, const Value& value, const char* filter) {
+  if (is<Markup>(value))
+    runtime.fail(fmt::format("`{}` behind `safe` or `e` is not supported (put it before)", filter));
 }
 
 template <Case to>
 Value case_filter(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Bound bound(runtime, "case", arguments, {});
-  return runtime.keep(change_case(runtime, soft_text(runtime, value), to));
+  return keep_kind(runtime, value, runtime.keep(change_case(runtime, to_text(runtime, value), to)));
 }
 
 /// Words begin behind white space, - ( { [ and <, which is not what str.title does.
 Value title(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Bound bound(runtime, "title", arguments, {});
-  const std::string text = soft_text(runtime, value);
+  refuse_markup(runtime, value, "title");
+  const std::string text = to_text(runtime, value);
   runtime.handle(32 * text.size());  // its words alone may be too short to be charged
   std::string out;
   size_t begin = 0;
@@ -48,12 +53,12 @@ Value title(Runtime& runtime, const Value& value, const Arguments& arguments) {
 
 Value trim(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Bound bound(runtime, "trim", arguments, {"chars"});
-  const auto* text = std::get_if<std::string_view>(&value);
-  const auto whole = text ? *text : runtime.keep(soft_text(runtime, value));
+  const auto text = as_text(value);
+  const auto whole = text ? *text : runtime.keep(to_text(runtime, value));
   runtime.handle(16 * whole.size());
-  if (bound.empty(0)) return strip_space(whole);
+  if (bound.empty(0)) return keep_kind(runtime, value, strip_space(whole));
   runtime.handle(16 * (whole.size() + bound.text(0).size()));
-  return strip_any(whole, bound.text(0));
+  return keep_kind(runtime, value, strip_any(whole, bound.text(0)));
 }
 
 /// The code points [0, count) of a text.
@@ -72,6 +77,7 @@ Value shorten(Runtime& runtime, const Value& value, const Arguments& arguments) 
     runtime.fail(
         fmt::format("`truncate` to {} wants an end that is no longer, and a leeway of at least 0", length));
   if (is<Undefined>(value)) return value;
+  refuse_markup(runtime, value, "truncate");
   const std::string_view text = plain_text(runtime, value, "truncate");
   runtime.handle(16 * text.size());
   if (count_code_points(text) - leeway <= length) return value;
@@ -82,7 +88,7 @@ Value shorten(Runtime& runtime, const Value& value, const Arguments& arguments) 
 
 Value word_count(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Bound bound(runtime, "wordcount", arguments, {});
-  const std::string text = soft_text(runtime, value);
+  const std::string text = to_text(runtime, value);
   runtime.handle(32 * text.size());
   int64_t words = 0;
   bool inside = false;
@@ -94,26 +100,22 @@ Value word_count(Runtime& runtime, const Value& value, const Arguments& argument
   return words;
 }
 
-/// For HTML. Text marked safe stays as it is, and what comes out is marked.
 Value escape(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Bound bound(runtime, "e", arguments, {});
-  if (is<Markup>(value)) return value;
+  return Markup{runtime.keep(escape_html(runtime, value))};
+}
+
+/// Escapes text marked safe, too.
+Value force_escape(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  const Bound bound(runtime, "forceescape", arguments, {});
+  return Markup{runtime.keep(escape_html(runtime, runtime.keep(to_text(runtime, value))))};
+}
+
+Value center(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  const Bound bound(runtime, "center", arguments, {"width"});
+  const Arguments width{.positional = {bound.integer(0, 80)}, .named = {}};
   const std::string text = to_text(runtime, value);
-  runtime.handle(16 * text.size());
-  std::string out;
-  for (const char c : text) {
-    const std::string_view name = c == '&'    ? "&amp;"
-                                  : c == '<'  ? "&lt;"
-                                  : c == '>'  ? "&gt;"
-                                  : c == '\'' ? "&#39;"
-                                  : c == '"'  ? "&#34;"
-                                              : "";
-    if (name.empty())
-      out += c;
-    else
-      out += name;
-  }
-  return Markup{runtime.keep(std::move(out))};
+  return keep_kind(runtime, value, call_text_method(runtime, text, "center", width));
 }
 
 Value default_value(Runtime& runtime, const Value& value, const Arguments& arguments) {
@@ -151,6 +153,7 @@ Value replace(Runtime& runtime, const Value& value, const Arguments& arguments) 
 
 Value indent(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Bound bound(runtime, "indent", arguments, {"width", "first", "blank"});
+  refuse_markup(runtime, value, "indent");
   std::string text(plain_text(runtime, value, "indent"));
   text += '\n';
   runtime.handle(32 * text.size());
@@ -253,20 +256,26 @@ Value round(Runtime& runtime, const Value& value, const Arguments& arguments) {
 }
 
 Value format(Runtime& runtime, const Value& value, const Arguments& arguments) {
-  if (!arguments.named.empty()) runtime.fail("`format` with named values is not supported");
-  return format_percent(runtime, plain_text(runtime, value, "format"),
-                        runtime.sequence(Form::tuple, arguments.positional));
+  refuse_markup(runtime, value, "format");
+  if (!arguments.named.empty() && !arguments.positional.empty())
+    runtime.fail("`format` takes values or named values, not both");
+  std::vector<std::pair<Value, Value>> named(arguments.named.begin(), arguments.named.end());
+  return format_percent(
+      runtime, runtime.keep(to_text(runtime, value)),
+      named.empty() ? runtime.sequence(Form::tuple, arguments.positional) : runtime.dict(std::move(named)));
 }
 
 constexpr Filter kFilters[] = {
     {"abs", absolute},
     {"capitalize", case_filter<Case::capitalize>},
+    {"center", center},
     {"count", length},
     {"d", default_value},
     {"default", default_value},
     {"e", escape},
     {"escape", escape},
     {"float", to_float},
+    {"forceescape", force_escape},
     {"format", format},
     {"indent", indent},
     {"int", to_int},
@@ -284,7 +293,46 @@ constexpr Filter kFilters[] = {
     {"wordcount", word_count},
 };
 
+/// What Jinja2 has beyond kFilters and the filters over sequences.
+constexpr std::string_view kUnsupported[] = {"attr",      "filesizeformat", "pprint",   "random", "striptags",
+                                             "urlencode", "urlize",         "wordwrap", "xmlattr"};
+
 }  // namespace
+
+std::string escape_html(Runtime& runtime, const Value& value) {
+  std::string text = to_text(runtime, value);
+  if (is<Markup>(value)) return text;
+  runtime.handle(16 * text.size());
+  std::string out;
+  for (const char c : text) {
+    const std::string_view name = c == '&'    ? "&amp;"
+                                  : c == '<'  ? "&lt;"
+                                  : c == '>'  ? "&gt;"
+                                  : c == '\'' ? "&#39;"
+                                  : c == '"'  ? "&#34;"
+                                              : "";
+    if (name.empty())
+      out += c;
+    else
+      out += name;
+  }
+  return out;
+}
+
+Value mark_safe(Runtime& runtime, const Value& value) {
+  if (const auto text = as_text(value)) return Markup{*text};
+  auto* const* s = std::get_if<Sequence*>(&value);
+  if (!s) return value;
+  runtime.handle((*s)->items.size() * sizeof(Value));
+  std::vector<Value> items;
+  for (const Value& item : (*s)->items) items.push_back(mark_safe(runtime, item));
+  return runtime.sequence((*s)->form, std::move(items));
+}
+
+bool is_jinja_filter(std::string_view name) {
+  return find_filter(name) ||
+         std::find(std::begin(kUnsupported), std::end(kUnsupported), name) != std::end(kUnsupported);
+}
 
 const Filter* find_filter(std::string_view name) {
   const auto* filter =

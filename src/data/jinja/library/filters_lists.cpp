@@ -79,7 +79,8 @@ Value last(Runtime& runtime, const Value& value, const Arguments& arguments) {
   if (auto* const* s = std::get_if<Sequence*>(&value); s && (*s)->form == Form::iterator)
     runtime.fail("an iterator has no last item (use the filter `list` first)");
   const auto all = iterate(runtime, value);
-  return all.empty() ? Value(Undefined{.owner = "", .name = "the sequence has no last item"}) : all.back();
+  if (all.empty()) return Undefined{.owner = "", .name = "the sequence has no last item"};
+  return is<Markup>(value) ? mark_safe(runtime, all.back()) : all.back();
 }
 
 /// Lists of `linecount` items; the last one is filled up where there is something to fill it with.
@@ -106,6 +107,26 @@ Value batch(Runtime& runtime, const Value& value, const Arguments& arguments) {
   return iterator(runtime, std::move(lists));
 }
 
+/// So many lists of about the same length; the shorter ones are filled up where there is something to fill
+/// them with.
+Value slice(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  const Bound bound(runtime, "slice", arguments, {"slices", "fill_with"}, 1);
+  const auto all = iterate(runtime, value);
+  const int64_t count = bound.integer(0, 0), length = static_cast<int64_t>(all.size());
+  if (count == 0) runtime.fail("`slice` into 0 lists");
+  std::vector<Value> lists;
+  int64_t begin = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const bool longer = i < length % count;
+    const int64_t end = begin + length / count + (longer ? 1 : 0);
+    std::vector<Value> items(all.begin() + begin, all.begin() + end);
+    if (!bound.empty(1) && !longer) items.push_back(*bound[1]);
+    lists.push_back(runtime.list(std::move(items)));
+    begin = end;
+  }
+  return iterator(runtime, std::move(lists));
+}
+
 Value list(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Bound bound(runtime, "list", arguments, {});
   return runtime.list(iterate(runtime, value));
@@ -113,7 +134,7 @@ Value list(Runtime& runtime, const Value& value, const Arguments& arguments) {
 
 Value reverse(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Bound bound(runtime, "reverse", arguments, {});
-  if (is<std::string_view>(value)) return get_slice(runtime, value, None{}, None{}, int64_t{-1});
+  if (as_text(value)) return get_slice(runtime, value, None{}, None{}, int64_t{-1});
   auto* const* s = std::get_if<Sequence*>(&value);
   const bool is_iterator = s && (*s)->form == Form::iterator;
   auto all = iterate(runtime, value);
@@ -121,23 +142,27 @@ Value reverse(Runtime& runtime, const Value& value, const Arguments& arguments) 
   return is_iterator ? runtime.list(std::move(all)) : iterator(runtime, std::move(all));
 }
 
-/// Ascending (or descending) and stable, by the keys.
-std::vector<Value> sort_by(Runtime& runtime, const std::vector<Value>& values, const std::vector<Value>& keys,
-                           bool descending) {
+/// The places of the keys in ascending (or descending) order; equal keys keep theirs.
+std::vector<size_t> sorted_order(Runtime& runtime, const std::vector<Value>& keys, bool descending) {
   const auto is_nan = [](const Value& v) { return is<double>(v) && std::isnan(std::get<double>(v)); };
   for (const Value& key : keys) {
     auto* const* parts = std::get_if<Sequence*>(&key);
     if (is_nan(key) || (parts && std::any_of((*parts)->items.begin(), (*parts)->items.end(), is_nan)))
       runtime.fail("NaN cannot be sorted");
   }
-  std::vector<size_t> order_of(values.size());
+  std::vector<size_t> order_of(keys.size());
   for (size_t i = 0; i < order_of.size(); ++i) order_of[i] = i;
   std::stable_sort(order_of.begin(), order_of.end(), [&](size_t a, size_t b) {
     const auto ordering = order(runtime, "<", keys[a], keys[b]);
     return descending ? ordering > 0 : ordering < 0;
   });
+  return order_of;
+}
+
+std::vector<Value> sort_by(Runtime& runtime, const std::vector<Value>& values, const std::vector<Value>& keys,
+                           bool descending) {
   std::vector<Value> sorted;
-  for (const size_t i : order_of) sorted.push_back(values[i]);
+  for (const size_t i : sorted_order(runtime, keys, descending)) sorted.push_back(values[i]);
   return sorted;
 }
 
@@ -194,6 +219,32 @@ Value unique(Runtime& runtime, const Value& value, const Arguments& arguments) {
     out.push_back(item);
   }
   return iterator(runtime, std::move(out));
+}
+
+/// Pairs of a key and the items that have it, by ascending keys; a key is that of its first item.
+Value groupby(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  const Bound bound(runtime, "groupby", arguments, {"attribute", "default", "case_sensitive"}, 1);
+  const auto all = iterate(runtime, value);
+  const Value* otherwise = bound.empty(1) ? nullptr : bound[1];
+  const auto key_of = [&](const Value& item) { return get_path(runtime, item, *bound[0], otherwise); };
+  std::vector<Value> keys;
+  for (const Value& item : all) keys.push_back(fold_case(runtime, key_of(item), bound.flag(2, false)));
+  std::vector<Value> groups, members;
+  const auto close = [&] {
+    if (members.empty()) return;
+    const Value key = key_of(members.front());
+    const Value group = runtime.sequence(Form::tuple, {key, runtime.list(std::exchange(members, {}))});
+    std::get<Sequence*>(group)->group = true;
+    groups.push_back(group);
+  };
+  Value before;
+  for (const size_t i : sorted_order(runtime, keys, false)) {
+    if (!members.empty() && !equals(runtime, before, keys[i])) close();
+    before = keys[i];
+    members.push_back(all[i]);
+  }
+  close();
+  return runtime.list(std::move(groups));
 }
 
 template <bool largest>
@@ -278,6 +329,7 @@ constexpr Filter kListFilters[] = {
     {"batch", batch},
     {"dictsort", dictsort},
     {"first", first},
+    {"groupby", groupby},
     {"items", items},
     {"join", join},
     {"last", last},
@@ -290,6 +342,7 @@ constexpr Filter kListFilters[] = {
     {"reverse", reverse},
     {"select", select<true, false>},
     {"selectattr", select<true, true>},
+    {"slice", slice},
     {"sort", sort},
     {"sum", sum},
     {"unique", unique},

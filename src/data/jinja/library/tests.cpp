@@ -55,6 +55,19 @@ bool cased(Runtime& runtime, const Value& value, const Arguments& arguments) {
   return std::get<bool>(call_text_method(runtime, text, upper ? "isupper" : "islower", {}));
 }
 
+bool names_filter(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  no_arguments(runtime, arguments);
+  const auto name = as_text(value);
+  return name && is_jinja_filter(*name);
+}
+
+bool names_test(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  no_arguments(runtime, arguments);
+  const auto name = as_text(value);
+  return name && is_jinja_test(*name);
+}
+
+bool is_escaped(const Value& v) { return is<Markup>(v); }
 bool is_defined(const Value& v) { return !is<Undefined>(v); }
 bool is_undefined(const Value& v) { return is<Undefined>(v); }
 bool is_none(const Value& v) { return is<None>(v); }
@@ -67,7 +80,8 @@ bool is_integer(const Value& v) { return is<int64_t>(v) || is<BigInteger>(v); }
 bool is_float(const Value& v) { return is<double>(v); }
 bool is_number(const Value& v) { return as_real(v) || is<BigInteger>(v); }
 bool is_callable(const Value& v) {
-  return is<Function>(v) || is<Method*>(v) || is<Macro*>(v) || is<Undefined>(v);
+  return is<Function>(v) || is<Method*>(v) || is<Macro*>(v) || is<Undefined>(v) || is<Loop*>(v) ||
+         is<Joiner*>(v);
 }
 
 bool is_sequence(const Value& v) {
@@ -90,6 +104,9 @@ constexpr Test kTests[] = {
     {"float", simple<is_float>},
     {"number", simple<is_number>},
     {"callable", simple<is_callable>},
+    {"escaped", simple<is_escaped>},
+    {"filter", names_filter},
+    {"test", names_test},
     {"odd", parity<1>},
     {"even", parity<0>},
     {"divisibleby", divisible},
@@ -115,6 +132,8 @@ constexpr Test kTests[] = {
 };
 
 }  // namespace
+
+bool is_jinja_test(std::string_view name) { return find_test(name) != nullptr; }
 
 const Test* find_test(std::string_view name) {
   const auto* test =

@@ -1,6 +1,7 @@
 // Bytes that trainer ranks send each other over each axis: what the plan predicts is what runs count.
 
 #include "tests/support/run_fixture.h"
+#include "tests/support/run_list.h"
 
 namespace temper {
 namespace {
@@ -32,6 +33,13 @@ constexpr const char* kTied = R"({"architectures": ["Qwen3ForCausalLM"], "model_
 struct Layout {
   int tp = 1, dp = 1, pp = 1, cp = 1;
   std::string more = {};
+
+  int ranks() const { return tp * cp * dp * pp; }
+  std::string keys() const {
+    return fmt::format(
+        "roles.trainer.tp={} roles.trainer.cp={} roles.trainer.pp={} train.max_tokens_per_microbatch={} {}",
+        tp, cp, pp, 30 / cp, more);
+  }
 };
 
 class AxisTraffic : public RunFixture {
@@ -43,17 +51,13 @@ class AxisTraffic : public RunFixture {
     prepare(kConfig, prompts);
     ASSERT_EQ(program_.init_model("tied", kTied), 0) << output();
   }
-  void expect_as_planned(const Layout& l) const {
-    const int ranks = l.tp * l.cp * l.dp * l.pp, budget = 30 / l.cp;
-    const std::string keys = fmt::format(
-        "roles.trainer.tp={} roles.trainer.cp={} roles.trainer.pp={} train.max_tokens_per_microbatch={} {}",
-        l.tp, l.cp, l.pp, budget, l.more);
-    SCOPED_TRACE(fmt::format("{} ranks, {}", ranks, keys));
-    ASSERT_EQ(program_.run(fmt::format("check run.toml --ranks {} --json {} 2> errors", ranks, keys)), 0)
+  void expect_as_planned(const Layout& l, const std::string& run) const {
+    SCOPED_TRACE(fmt::format("{} ranks, {}", l.ranks(), l.keys()));
+    ASSERT_EQ(program_.run(fmt::format("check run.toml --ranks {} --json {} 2> errors", l.ranks(), l.keys())),
+              0)
         << output();
     const Json planned = parse_json(output(), "check").at("traffic").at("trainer");
-    ASSERT_EQ(program_.run_ranks(ranks, "train run.toml run.overwrite=true " + keys), 0) << output();
-    for (const Json& step : program_.metrics("x"))
+    for (const Json& step : program_.metrics(run))
       for (const auto& [axis, size] :
            {std::pair{"tp", l.tp}, {"cp", l.cp}, {"dp", l.cp * l.dp}, {"pp", l.pp}}) {
         const std::string key = fmt::format("perf/comm_bytes/{}", axis);
@@ -61,30 +65,32 @@ class AxisTraffic : public RunFixture {
         EXPECT_EQ(planned.at(axis).get<double>() > 0, size > 1) << axis;
         EXPECT_EQ(step.value(key, 0.0), planned.at(axis).get<double>()) << axis;
       }
-    std::filesystem::remove_all(program_.path("runs"));
   }
 };
 
 TEST_F(AxisTraffic, IsCountedAsPlanned) {
   const std::string tied = "model.path=tied";
-  expect_as_planned({.tp = 2});
-  expect_as_planned({.dp = 2});
-  expect_as_planned({.pp = 2});
-  expect_as_planned({.dp = 3, .more = "roles.trainer.zero=2"});
-  expect_as_planned({.tp = 2, .dp = 2});
-  expect_as_planned({.cp = 2});
-  expect_as_planned({.tp = 2, .dp = 2, .cp = 2, .more = "roles.trainer.zero=2"});
-  expect_as_planned({.dp = 3, .more = "roles.trainer.zero=3 train.recompute.granularity=full"});
-  expect_as_planned({.dp = 2, .pp = 2, .more = tied + " roles.trainer.zero=3 roles.trainer.vpp=2"});
-  expect_as_planned({.tp = 4, .more = tied});
-  expect_as_planned({.pp = 3, .more = tied + " train.recompute.granularity=full"});
-  expect_as_planned({.tp = 2, .dp = 2, .pp = 2, .more = tied + " train.recompute.granularity=selective"});
+  const std::vector<Layout> layouts = {
+      {.tp = 2},
+      {.dp = 2},
+      {.pp = 2},
+      {.dp = 3, .more = "roles.trainer.zero=2"},
+      {.tp = 2, .dp = 2},
+      {.cp = 2},
+      {.tp = 2, .dp = 2, .cp = 2, .more = "roles.trainer.zero=2"},
+      {.dp = 3, .more = "roles.trainer.zero=3 train.recompute.granularity=full"},
+      {.dp = 2, .pp = 2, .more = tied + " roles.trainer.zero=3 roles.trainer.vpp=2"},
+      {.tp = 4, .more = tied},
+      {.pp = 3, .more = tied + " train.recompute.granularity=full"},
+      {.tp = 2, .dp = 2, .pp = 2, .more = tied + " train.recompute.granularity=selective"}};
+  std::vector<RanksRun> runs;
+  for (const Layout& l : layouts)
+    runs.push_back({l.ranks(), fmt::format("train run.toml run.name={} {}", runs.size(), l.keys())});
+  ASSERT_EQ(run_each(runs), 0) << output();
+  for (size_t i = 0; i < layouts.size(); ++i) expect_as_planned(layouts[i], std::to_string(i));
 }
 
 }  // namespace
 }  // namespace temper
 
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return temper::run_tests_or_list(argc, argv); }

@@ -1,7 +1,10 @@
 // Runs that are saved under one layout of the trainer and go on under another: the same weights, the same
 // responses with the same log-probs, and with the state of the optimizer the update of the undisturbed run.
 
+#include <map>
+
 #include "tests/e2e/layout_run.h"
+#include "tests/support/run_list.h"
 
 namespace temper {
 namespace {
@@ -9,6 +12,11 @@ namespace {
 struct Change {
   Placement from, to;
   bool deep;
+
+  std::string name() const { return from.name + "-" + to.name; }
+  std::string keys() const {
+    return kSmall + (deep ? kDeepModel : "") + "run.dtype=fp64 run.steps=2 checkpoint.export_hf_every=2";
+  }
 };
 
 Placement of(const std::string& name, int ranks, const std::string& keys) {
@@ -41,27 +49,29 @@ class LayoutChange : public LayoutRun {
 };
 
 TEST_F(LayoutChange, StateOfOneLayoutIsThatOfAnother) {
-  for (const Change& change : kChanges) {
-    const std::string &from = change.from.name, to = from + "-" + change.to.name;
-    const std::string more =
-        kSmall + (change.deep ? kDeepModel : "") + "run.dtype=fp64 run.steps=2 checkpoint.export_hf_every=2";
-    ASSERT_EQ(train(change.from, 0, from, more), 0) << from << ": " << output();
-    copy_until(from, to, 1, 2);
-    ASSERT_EQ(train(change.to, 0, to, more), 0) << to << ": " << output();
+  std::vector<Run> whole, after_one, after_two;
+  for (const Change& c : kChanges) whole.push_back({c.from, 0, c.from.name, c.keys()});
+  ASSERT_EQ(train_each(whole), 0) << output();
+  for (const Change& c : kChanges) {
+    copy_until(c.from.name, c.name(), 1, 2);
+    after_one.push_back({c.to, 0, c.name(), c.keys()});
+  }
+  ASSERT_EQ(train_each(after_one), 0) << output();
+  std::map<std::string, std::string> weights_of_two;
+  for (const Change& c : kChanges) {
+    const std::string &from = c.from.name, to = c.name();
     EXPECT_TRUE(rollouts(to, 2) == rollouts(from, 2)) << to << ": other weights after step 1";
     EXPECT_EQ(program_.metrics(to)[1].at("actor/rollout_logprob_diff_max").get<double>(), 0.0) << to;
     EXPECT_LE(difference(exported(to), exported(from)), 1e-9) << to;
-    const std::string weights_of_two = weights(from, 2);
+    weights_of_two[from] = weights(from, 2);
     std::filesystem::remove_all(program_.path("runs/" + from + "/export"));
-    ASSERT_EQ(train(change.to, 0, from, more), 0) << to << ": " << output();
-    EXPECT_TRUE(weights(from, 2) == weights_of_two) << to;
+    after_two.push_back({c.to, 0, from, c.keys()});
   }
+  ASSERT_EQ(train_each(after_two), 0) << output();
+  for (const auto& [from, kept] : weights_of_two) EXPECT_TRUE(weights(from, 2) == kept) << from;
 }
 
 }  // namespace
 }  // namespace temper
 
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return temper::run_tests_or_list(argc, argv); }

@@ -33,11 +33,12 @@ class LayoutRun : public PlacedRun {
   /// `tolerance`: of the first step's metrics, whose later updates have weights of other sums.
   void expect_like_one_rank(const std::vector<Placement>& layouts, const std::string& more,
                             double tolerance = 1e-5) {
-    ASSERT_EQ(train(kOne, 0, "one", more), 0) << output();
+    std::vector<Run> runs = {{kOne, 0, "one", more}};
+    for (const Placement& l : layouts) runs.push_back({l, 0, l.name, more});
+    ASSERT_EQ(train_each(runs), 0) << output();
     const std::vector<Json> want = program_.metrics("one");
     EXPECT_GT(want[0].at("batch/num_microbatches").get<double>(), more.find(kSmall) == 0 ? 2 : 0);
     for (const Placement& l : layouts) {
-      ASSERT_EQ(train(l, 0, l.name, more), 0) << l.name << ": " << output();
       EXPECT_TRUE(rollouts(l.name, 1) == rollouts("one", 1)) << l.name;
       const std::vector<Json> got = program_.metrics(l.name);
       for (size_t i = 0; i < got.size(); ++i)
@@ -52,15 +53,15 @@ class LayoutRun : public PlacedRun {
   }
   /// A step ahead of the trainer: again from the start, and after every second step from `first` on.
   void expect_repeats_and_goes_on(const Placement& l, const std::string& more, int first = 1) {
-    ASSERT_EQ(train(l, 1, "whole", more), 0) << output();
-    ASSERT_EQ(train(l, 1, "again", more), 0) << output();
+    ASSERT_EQ(train_each({{l, 1, "whole", more}, {l, 1, "again", more}}), 0) << output();
     expect_same_run("again", "whole");
+    std::vector<Run> rest;
     for (int step = first; step < kSteps; step += 2) {
-      const std::string name = fmt::format("after-{}", step);
-      copy_until("whole", name, step);
-      ASSERT_EQ(train(l, 1, name, more), 0) << output();
-      expect_same_run(name, "whole");
+      rest.push_back({l, 1, fmt::format("after-{}", step), more});
+      copy_until("whole", rest.back().name, step);
     }
+    ASSERT_EQ(train_each(rest), 0) << output();
+    for (const Run& run : rest) expect_same_run(run.name, "whole");
   }
   /// Largest difference of two files of doubles, relative to the largest number.
   double difference(const std::string& a, const std::string& b) const {

@@ -2,6 +2,7 @@
 // with its roles at home, whatever generates; with a lag every token's log-prob is what `score` says of it.
 
 #include "tests/e2e/placed_run.h"
+#include "tests/support/run_list.h"
 #include "tests/support/score_check.h"
 
 namespace temper {
@@ -16,20 +17,29 @@ std::string roles(const std::string& rollout, const std::string& reference, cons
   return role("rollout", rollout) + role("reference", reference) + role("trainer", trainer);
 }
 
+/// The first one, and what must be like it.
+struct Alike {
+  std::vector<Placement> layouts;
+  int lag;
+};
+
 class LayoutRun : public PlacedRun {
  protected:
-  /// All in one, and what must be like it.
-  void expect_equal_runs(const std::vector<Placement>& layouts, int lag, const std::string& more = "") {
-    for (const Placement& layout : layouts) {
-      const std::string name = fmt::format("{}-{}", layout.name, lag);
-      ASSERT_EQ(train(layout, lag, name, more), 0) << layout.name << ": " << output();
-      const bool same_weights = lag == 0 && more.find("tokens_per_step") == std::string::npos;
-      for (const Json& line : program_.metrics(name))
-        if (same_weights) {
-          EXPECT_EQ(line.at("actor/rollout_logprob_diff_max").get<double>(), 0.0) << name;
-        }
-      expect_same_run(fmt::format("{}-{}", layouts.front().name, lag), name);
-    }
+  void expect_equal_runs(const std::vector<Alike>& sets, const std::string& more = "") {
+    const auto name = [](const Placement& l, int lag) { return fmt::format("{}-{}", l.name, lag); };
+    std::vector<Run> runs;
+    for (const auto& [layouts, lag] : sets)
+      for (const Placement& l : layouts) runs.push_back({l, lag, name(l, lag), more});
+    ASSERT_EQ(train_each(runs), 0) << output();
+    for (const auto& [layouts, lag] : sets)
+      for (const Placement& l : layouts) {
+        const bool same_weights = lag == 0 && more.find("tokens_per_step") == std::string::npos;
+        for (const Json& line : program_.metrics(name(l, lag)))
+          if (same_weights) {
+            EXPECT_EQ(line.at("actor/rollout_logprob_diff_max").get<double>(), 0.0) << name(l, lag);
+          }
+        expect_same_run(name(layouts.front(), lag), name(l, lag));
+      }
   }
 };
 
@@ -43,22 +53,24 @@ TEST_F(LayoutRun, TrainersOfTp2AndDp2WithAnyRollout) {
       {"half", 6, roles("2-5 tp4", "0-1 tp2", "0-3 tp2")},
       {"shifted", 5, roles("1-4 tp2", "0 tp1", "0-3 tp2")},
   };
-  expect_equal_runs(layouts, 0);
+  expect_equal_runs({{layouts, 0}});
 }
 
 TEST_F(LayoutRun, TrainersOfDp4WithARolloutOfTp4AndTheReverse) {
-  expect_equal_runs({{"dp4", 4, ""}, {"dp4-tp4", 4, "roles.rollout.tp=4 roles.reference.tp=2"}}, 0);
   expect_equal_runs(
-      {{"tp4", 4, "roles.trainer.tp=4"}, {"tp4-dp4", 4, roles("0-3 tp1", "0-3 tp1", "0-3 tp4")}}, 0);
+      {{{{"dp4", 4, ""}, {"dp4-tp4", 4, "roles.rollout.tp=4 roles.reference.tp=2"}}, 0},
+       {{{"tp4", 4, "roles.trainer.tp=4"}, {"tp4-dp4", 4, roles("0-3 tp1", "0-3 tp1", "0-3 tp4")}}, 0}});
 }
 
 TEST_F(LayoutRun, TrainersOfPp2AndDp2WithARolloutOfTp4AndTheReverse) {
   const std::string stages = "roles.trainer.pp=2 ", shares = "roles.trainer.tp=4 ",
                     in_stages = "roles.rollout.tp=1 roles.rollout.pp=2 roles.reference.tp=2 ";
+  std::vector<Alike> sets;
   for (const int lag : {0, 1}) {
-    expect_equal_runs({{"pp2dp2", 4, stages}, {"pp2dp2-tp4", 4, stages + "roles.rollout.tp=4"}}, lag);
-    expect_equal_runs({{"tp4", 4, shares}, {"tp4-pp2dp2", 4, shares + in_stages}}, lag);
+    sets.push_back({{{"pp2dp2", 4, stages}, {"pp2dp2-tp4", 4, stages + "roles.rollout.tp=4"}}, lag});
+    sets.push_back({{{"tp4", 4, shares}, {"tp4-pp2dp2", 4, shares + in_stages}}, lag});
   }
+  expect_equal_runs(sets);
 }
 
 /// A rollout that runs ahead, cut or whole; stopped after each step, when older weights are in the
@@ -66,7 +78,7 @@ TEST_F(LayoutRun, TrainersOfPp2AndDp2WithARolloutOfTp4AndTheReverse) {
 TEST_F(LayoutRun, WithALagAndAnyLayoutTheTokensAreThoseOfTheirVersion) {
   const std::vector<Placement> layouts = {{"whole", 3, roles("0 tp1", "0 tp1", "1-2 tp2")},
                                           {"cut", 6, roles("0-3 tp4", "0-3 tp2", "4-5 tp2")}};
-  expect_equal_runs(layouts, 1, "checkpoint.export_hf_every=1");
+  expect_equal_runs({{layouts, 1}}, "checkpoint.export_hf_every=1");
   expect_score_agrees(program_, "cut-1", kSteps, "model", "");
   for (const int step : {1, 3}) {
     const std::string name = fmt::format("after-{}", step);
@@ -82,8 +94,9 @@ TEST_F(LayoutRun, FiltersAndPenaltiesDrawTheSameTokens) {
       "rollout.top_k=40 rollout.top_p=0.9 rollout.min_p=0.001 rollout.temperature=0.8 "
       "rollout.repetition_penalty=1.2 rollout.presence_penalty=0.1 rollout.frequency_penalty=0.2 "
       "rollout.min_new_tokens=3 rollout.stop='[\"e\"]' ";
-  expect_equal_runs({{"one", 2, "roles.trainer.tp=2 roles.rollout.tp=1"}, {"tp2", 2, "roles.trainer.tp=2"}},
-                    0, drawn + "run.dtype=bf16");
+  expect_equal_runs(
+      {{{{"one", 2, "roles.trainer.tp=2 roles.rollout.tp=1"}, {"tp2", 2, "roles.trainer.tp=2"}}, 0}},
+      drawn + "run.dtype=bf16");
 }
 
 /// Responses over several steps, prompts that are replaced, and a checkpoint in between.
@@ -94,7 +107,7 @@ TEST_F(LayoutRun, LongResponsesAndReplacedPromptsInTeams) {
       "rollout.tokens_per_step=3 rollout.dynamic_sampling_rounds=2 ";
   const std::vector<Placement> layouts = {{"whole", 4, roles("0-3 tp1", "0-3 tp2", "0-3 tp2")},
                                           {"cut", 4, roles("0-3 tp2", "0-3 tp4", "0-3 tp2")}};
-  expect_equal_runs(layouts, 0, moving);
+  expect_equal_runs({{layouts, 0}}, moving);
   copy_until("cut-0", "after-2", 2);
   ASSERT_EQ(train(layouts.front(), 0, "after-2", moving), 0) << output();
   expect_same_run("after-2", "cut-0");
@@ -114,7 +127,4 @@ TEST_F(LayoutRun, IllegalLayoutsOfARoleAreRefusedWithLegalOnes) {
 }  // namespace
 }  // namespace temper
 
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return temper::run_tests_or_list(argc, argv); }

@@ -3,6 +3,7 @@
 
 #include "src/io/manifest.h"
 #include "tests/support/run_fixture.h"
+#include "tests/support/run_list.h"
 
 namespace temper {
 namespace {
@@ -28,14 +29,21 @@ class OptimizerFormats : public RunFixture {
  protected:
   void SetUp() override { prepare(kConfig, sums(23)); }
 
-  void train(const std::string& name, const std::string& formats) const {
-    ASSERT_EQ(program_.run_ranks(2, "train run.toml run.name=" + name + " " + formats), 0) << output();
-  }
-  /// `name` is `of` until a crash, and goes on with other formats.
-  void go_on(const std::string& of, const std::string& name, const std::string& formats) const {
-    copy_until(of, name, kStopped, kSteps);
-    train(name, formats);
-    EXPECT_TRUE(says(fmt::format("step {}", kStopped))) << output();
+  struct Run {
+    std::string name, formats;
+    std::string of = {};  // the run that it is until a crash; it goes on with other formats
+  };
+  void train(const std::vector<Run>& runs) const {
+    std::vector<RanksRun> all;
+    for (const Run& r : runs) {
+      if (!r.of.empty()) copy_until(r.of, r.name, kStopped, kSteps);
+      all.push_back({2, "train run.toml run.name=" + r.name + " " + r.formats});
+    }
+    ASSERT_EQ(run_each(all), 0) << output();
+    for (const Run& r : runs)
+      if (!r.of.empty()) {
+        EXPECT_TRUE(logged(r.name, fmt::format("{0}, step {1}", step_name(kStopped), kStopped))) << r.name;
+      }
   }
   void expect_same(const std::string& got, const std::string& want) const {
     EXPECT_EQ(metrics(got), metrics(want)) << got;
@@ -52,20 +60,16 @@ class OptimizerFormats : public RunFixture {
 };
 
 TEST_F(OptimizerFormats, HaveTheBitsOfTheirRun) {
-  train("whole", "optimizer.master=fp32");
-  train("halves", "optimizer.master=remainder");
-  expect_same("halves", "whole");
-  go_on("whole", "whole-then-halves", "optimizer.master=remainder");
-  expect_same("whole-then-halves", "whole");
-  go_on("halves", "halves-then-whole", "optimizer.master=fp32");
-  expect_same("halves-then-whole", "whole");
-
-  const std::string shorter = "optimizer.state=bf16 optimizer.master=remainder";
-  train("short", shorter);
+  const std::string full = "optimizer.master=fp32", halves = "optimizer.master=remainder",
+                    shorter = "optimizer.state=bf16 optimizer.master=remainder";
+  ASSERT_NO_FATAL_FAILURE(train({{"whole", full}, {"halves", halves}, {"short", shorter}}));
+  ASSERT_NO_FATAL_FAILURE(train({{"whole-then-halves", halves, "whole"},
+                                 {"halves-then-whole", full, "halves"},
+                                 {"short-again", shorter, "short"},
+                                 {"whole-then-short", shorter, "whole"}}));
+  for (const char* run : {"halves", "whole-then-halves", "halves-then-whole"}) expect_same(run, "whole");
   EXPECT_FALSE(exported_weights("short", kSteps) == exported_weights("whole", kSteps));
-  go_on("short", "short-again", shorter);
   expect_same("short-again", "short");
-  go_on("whole", "whole-then-short", shorter);
   for (const auto& [name, entry] : tensors("whole-then-short"))
     EXPECT_FALSE(entry.starts_with("bf16")) << name;
 }
@@ -73,7 +77,4 @@ TEST_F(OptimizerFormats, HaveTheBitsOfTheirRun) {
 }  // namespace
 }  // namespace temper
 
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return temper::run_tests_or_list(argc, argv); }

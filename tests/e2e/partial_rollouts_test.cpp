@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tests/e2e/placed_run.h"
+#include "tests/support/run_list.h"
 #include "tests/support/score_check.h"
 
 namespace temper {
@@ -64,11 +65,13 @@ class PartialRollouts : public PlacedRun {
 /// Weights that never change: a cut moves a response to a later step and changes no bit of it.
 TEST_F(PartialRollouts, WithFrozenWeightsACutDoesNotShow) {
   const std::string frozen = moving(0, 0) + "optimizer.lr=0 ";
+  std::vector<Run> cuts;
+  for (const auto& [tokens, lag] : std::vector<std::pair<int, int>>{{1, 0}, {3, 0}, {3, 2}, {7, 1}})
+    cuts.push_back({kOverlapping, lag, fmt::format("cut-{}-{}", tokens, lag),
+                    frozen + fmt::format("rollout.tokens_per_step={}", tokens)});
   ASSERT_EQ(train(kColocated, 0, "whole", frozen), 0) << output();
-  for (const auto& [tokens, lag] : std::vector<std::pair<int, int>>{{1, 0}, {3, 0}, {3, 2}, {7, 1}}) {
-    const std::string name = fmt::format("cut-{}-{}", tokens, lag);
-    ASSERT_EQ(train(kOverlapping, lag, name, frozen + fmt::format("rollout.tokens_per_step={}", tokens)), 0)
-        << output();
+  ASSERT_EQ(train_each(cuts), 0) << output();
+  for (const auto& [placement, lag, name, more] : cuts) {
     EXPECT_EQ(responses(name), responses("whole")) << name;
     EXPECT_GT(metric(name, 1, "rollout/prompts_unfinished"), 0) << name;
     EXPECT_EQ(metric(name, kSteps, "rollout/prompts_unfinished"), 0) << "the last step finishes all";
@@ -87,7 +90,9 @@ TEST_F(PartialRollouts, EveryTokenHasTheLogprobOfItsWeights) {
 /// Versions of a response are one run per step that it took; the weights of older tokens enter the loss.
 TEST_F(PartialRollouts, VersionsAreThoseOfTheSteps) {
   const std::string more = moving(3, 0) + many_steps();
-  ASSERT_EQ(train(kColocated, 0, "run", more), 0) << output();
+  ASSERT_EQ(
+      train_each({{kColocated, 0, "run", more}, {kColocated, 0, "ratio", more + "algorithm.tis_cap=0"}}), 0)
+      << output();
   int several = 0;
   for (int step = 1; step <= kManySteps; ++step)
     for (const Json& line : lines("run", step)) {
@@ -112,39 +117,35 @@ TEST_F(PartialRollouts, VersionsAreThoseOfTheSteps) {
   EXPECT_EQ(metric("run", 6, "policy/lag_max"), 2);
   EXPECT_GT(metric("run", 6, "policy/off_policy_share"), 0);
   EXPECT_NE(metric("run", 6, "actor/tis_weight"), 1);
-  ASSERT_EQ(train(kColocated, 0, "ratio", more + "algorithm.tis_cap=0"), 0) << output();
   EXPECT_EQ(metric("ratio", 6, "actor/tis_weight"), 1);
   EXPECT_FALSE(weights("run", kManySteps) == weights("ratio", kManySteps));
 }
 
 TEST_F(PartialRollouts, PlacementDoesNotChangeTheRun) {
   const std::string more = moving(3, 2) + many_steps();
-  for (const int lag : {0, 1}) {
-    std::string first;
-    for (const Placement& placement : {kColocated, kDisjoint, kOverlapping}) {
-      const std::string name = fmt::format("{}-{}", placement.name, lag);
-      ASSERT_EQ(train(placement, lag, name, more), 0) << output();
-      if (first.empty()) first = name;
-      expect_same_run(first, name, kManySteps);
-    }
-  }
+  std::vector<Run> runs;
+  for (const int lag : {0, 1})
+    for (const Placement& placement : {kColocated, kDisjoint, kOverlapping})
+      runs.push_back({placement, lag, fmt::format("{}-{}", placement.name, lag), more});
+  ASSERT_EQ(train_each(runs), 0) << output();
+  for (const Run& run : runs) expect_same_run(fmt::format("colocated-{}", run.lag), run.name, kManySteps);
 }
 
 /// Each time in the next placement. With one lag after every step, with the others after some.
 TEST_F(PartialRollouts, GoOnAfterEveryStep) {
   const std::string more = moving(3, 1) + many_steps();
-  for (const int lag : {0, 1, 2}) {
-    const std::string whole = fmt::format("whole-{}", lag);
-    ASSERT_EQ(train(kDisjoint, lag, whole, more), 0) << output();
-    for (int step = 1; step < kManySteps; step += lag == 1 ? 1 : 3) {
-      const Placement placements[] = {kColocated, kDisjoint, kOverlapping};
-      const std::string name = fmt::format("{}-from-{}", whole, step);
-      copy_until(whole, name, step, kManySteps);
-      ASSERT_EQ(train(placements[(step + lag) % 3], lag, name, more), 0) << name << ": " << output();
-      expect_same_run(whole, name, kManySteps);
-      std::filesystem::remove_all(program_.path("runs/" + name));
+  const Placement placements[] = {kColocated, kDisjoint, kOverlapping};
+  std::vector<Run> whole, rest;
+  for (const int lag : {0, 1, 2}) whole.push_back({kDisjoint, lag, fmt::format("whole-{}", lag), more});
+  ASSERT_EQ(train_each(whole), 0) << output();
+  for (const Run& run : whole)
+    for (int step = 1; step < kManySteps; step += run.lag == 1 ? 1 : 3) {
+      rest.push_back(
+          {placements[(step + run.lag) % 3], run.lag, fmt::format("{}-from-{}", run.name, step), more});
+      copy_until(run.name, rest.back().name, step, kManySteps);
     }
-  }
+  ASSERT_EQ(train_each(rest), 0) << output();
+  for (const Run& run : rest) expect_same_run(fmt::format("whole-{}", run.lag), run.name, kManySteps);
 }
 
 TEST_F(PartialRollouts, AnotherNumberOfRanksGeneratesTheSameNextStep) {
@@ -208,7 +209,4 @@ TEST_F(PartialRollouts, NothingToTrainOnIsNoEnd) {
 }  // namespace
 }  // namespace temper
 
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return temper::run_tests_or_list(argc, argv); }

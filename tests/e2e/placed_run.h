@@ -44,6 +44,18 @@ class PlacedRun : public RunFixture {
             const std::string& more = "") const {
     return program_.run_ranks(placement.ranks, arguments(placement, lag, name, more));
   }
+  struct Run {
+    Placement placement;
+    int lag;
+    std::string name, more = {};
+  };
+  /// As train() for each, by one start of as many ranks.
+  int train_each(const std::vector<Run>& runs) const {
+    std::vector<RanksRun> all;
+    for (const Run& r : runs)
+      all.push_back({r.placement.ranks, arguments(r.placement, r.lag, r.name, r.more)});
+    return run_each(all);
+  }
   static std::string arguments(const Placement& placement, int lag, const std::string& name,
                                const std::string& more) {
     return fmt::format("train run.toml run.name={} run.max_policy_lag={} {} {}", name, lag, placement.roles,

@@ -3,6 +3,7 @@
 // says.
 
 #include "tests/e2e/placed_run.h"
+#include "tests/support/run_list.h"
 
 namespace temper {
 namespace {
@@ -28,19 +29,15 @@ class PlacementTest : public PlacedRun {
 };
 
 TEST_F(PlacementTest, DoesNotChangeTheRun) {
-  for (int lag : {0, 1, 2}) {
-    std::string first;
-    for (const Placement& placement : {kColocated, kDisjoint, kOverlapping}) {
-      const std::string name = fmt::format("{}-{}", placement.name, lag);
-      ASSERT_EQ(train(placement, lag, name), 0) << name << ": " << output();
-      expect_versions(name, lag);
-      if (!first.empty()) expect_same_run(first, name);
-      if (first.empty()) first = name;
-    }
-    if (lag == 0) continue;
-    ASSERT_EQ(train(kDisjoint, lag, "again"), 0) << output();
-    expect_same_run("again", first);
-    std::filesystem::remove_all(program_.path("runs/again"));
+  std::vector<Run> runs;
+  for (int lag : {0, 1, 2})
+    for (const Placement& placement : {kColocated, kDisjoint, kOverlapping})
+      runs.push_back({placement, lag, fmt::format("{}-{}", placement.name, lag)});
+  for (int lag : {1, 2}) runs.push_back({kDisjoint, lag, fmt::format("again-{}", lag)});
+  ASSERT_EQ(train_each(runs), 0) << output();
+  for (const Run& run : runs) {
+    expect_versions(run.name, run.lag);
+    expect_same_run(fmt::format("colocated-{}", run.lag), run.name);
   }
   EXPECT_TRUE(rollouts("colocated-0", 1) == rollouts("colocated-2", 1));
   EXPECT_FALSE(weights("colocated-0") == weights("colocated-1")) << "a lag has to change something";
@@ -55,13 +52,15 @@ TEST_F(PlacementTest, AnyNumberOfTrainerRanksMayBePlacedAnyhow) {
   const Placement shifted{
       "shifted", 4,
       R"(roles.rollout.ranks='"0-2"' roles.reference.ranks='"0-2"' roles.trainer.ranks='"1-3"')"};
-  for (const auto& [first, second] : {std::pair(alone, apart), std::pair(three, shifted)})
-    for (const int lag : {0, 2}) {
-      const auto name = [&](const Placement& p) { return fmt::format("{}-{}", p.name, lag); };
-      ASSERT_EQ(train(first, lag, name(first)), 0) << output();
-      ASSERT_EQ(train(second, lag, name(second)), 0) << output();
-      expect_same_run(name(first), name(second));
-    }
+  const auto name = [&](const Placement& p, int lag) { return fmt::format("{}-{}", p.name, lag); };
+  std::vector<Run> runs;
+  for (const int lag : {0, 2})
+    for (const Placement& p : {alone, apart, three, shifted}) runs.push_back({p, lag, name(p, lag)});
+  ASSERT_EQ(train_each(runs), 0) << output();
+  for (const int lag : {0, 2}) {
+    expect_same_run(name(alone, lag), name(apart, lag));
+    expect_same_run(name(three, lag), name(shifted, lag));
+  }
 }
 
 TEST_F(PlacementTest, AnotherNumberOfTrainerRanksHasTheSameFirstRollouts) {
@@ -78,7 +77,4 @@ TEST_F(PlacementTest, AnotherNumberOfTrainerRanksHasTheSameFirstRollouts) {
 }  // namespace
 }  // namespace temper
 
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return temper::run_tests_or_list(argc, argv); }

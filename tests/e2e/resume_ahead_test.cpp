@@ -4,6 +4,7 @@
 
 #include "tests/e2e/placed_run.h"
 #include "tests/support/background.h"
+#include "tests/support/run_list.h"
 
 namespace temper {
 namespace {
@@ -29,17 +30,23 @@ class ResumeAhead : public PlacedRun {
 
 /// Each time in the next placement; with the lag of 1 after every step.
 TEST_F(ResumeAhead, GoesOnAfterEveryStepInAnyPlacement) {
-  for (int lag : {0, 1, 2}) {
-    const std::string whole = fmt::format("whole-{}", lag);
-    ASSERT_EQ(train(kDisjoint, lag, whole), 0) << output();
+  const auto whole = [](int lag) { return fmt::format("whole-{}", lag); };
+  const auto from = [&](int lag, int step) { return fmt::format("{}-from-{}", whole(lag), step); };
+  ASSERT_EQ(train_each({{kDisjoint, 0, whole(0)}, {kDisjoint, 1, whole(1)}, {kDisjoint, 2, whole(2)}}), 0)
+      << output();
+  std::vector<std::pair<int, int>> stops;  // lag, step
+  std::vector<Run> rest;
+  for (int lag : {0, 1, 2})
     for (int step = 1; step < kSteps; step += lag == 1 ? 1 : 2) {
-      const Placement& placement = placements_[static_cast<size_t>(step + lag) % placements_.size()];
-      const std::string name = fmt::format("{}-from-{}", whole, step);
-      copy_until(whole, name, step);
-      ASSERT_EQ(train(placement, lag, name), 0) << name << ", " << placement.name << ": " << output();
-      EXPECT_TRUE(says(fmt::format("step-{0:06d}, step {0}", step))) << output();
-      expect_same_run(whole, name);
+      stops.emplace_back(lag, step);
+      copy_until(whole(lag), from(lag, step), step);
+      rest.push_back(
+          {placements_[static_cast<size_t>(step + lag) % placements_.size()], lag, from(lag, step)});
     }
+  ASSERT_EQ(train_each(rest), 0) << output();
+  for (const auto& [lag, step] : stops) {
+    EXPECT_TRUE(logged(from(lag, step), fmt::format("step-{0:06d}, step {0}", step))) << from(lag, step);
+    expect_same_run(whole(lag), from(lag, step));
   }
 }
 
@@ -74,11 +81,15 @@ TEST_F(ResumeAhead, WithAnotherLagGoesOnToTheEnd) {
 TEST_F(ResumeAhead, WithAReferenceThatTheRunDidNotHave) {
   ASSERT_EQ(train(kColocated, 2, "without", "algorithm.kl_coef=0"), 0) << output();
   std::string first;
+  std::vector<Run> rest;
   for (const auto& [placement, lag] :
        {std::pair(kColocated, 2), std::pair(kDisjoint, 2), std::pair(kOverlapping, 0)}) {
     copy_until("without", placement.name, 2);
-    ASSERT_EQ(train(placement, lag, placement.name), 0) << output();
-    EXPECT_TRUE(says("changed since: algorithm.kl_coef 0.0 -> 0.1")) << output();
+    rest.push_back({placement, lag, placement.name});
+  }
+  ASSERT_EQ(train_each(rest), 0) << output();
+  for (const auto& [placement, lag, name, more] : rest) {
+    EXPECT_TRUE(logged(name, "changed since: algorithm.kl_coef 0.0 -> 0.1")) << name;
     for (int step : {3, 4})
       for (const Json& line : program_.json_lines(rollout_file(placement.name, step))) {
         EXPECT_EQ(line.at("ref_logprobs").size(), line.at("response_tokens").size()) << step;
@@ -126,13 +137,19 @@ TEST_F(ResumeAhead, ASignalToAnyRankSavesAndEnds) {
   const std::string steady = "optimizer.schedule=constant checkpoint.export_hf_every=1000 ";
   const std::vector<std::pair<std::vector<int>, int>> cases = {
       {{0}, 2}, {{1}, 2}, {{0, 1, 2, 3}, 2}, {{2}, 1}};
+  std::vector<Run> rest;
+  std::map<std::string, int> stopped;
   for (const auto& [victims, lag] : cases) {
     const std::string name = fmt::format("signal-{}-{}-{}", victims[0], victims.size(), lag);
     const int steps = stop(kDisjoint, lag, name, victims, steady + "run.steps=1000");
     ASSERT_LT(steps, 900) << "it was not stopped by the signal";
+    stopped[name] = steps;
     const std::string last = steady + fmt::format("run.steps={}", steps + 4);
-    ASSERT_EQ(train(kOverlapping, lag, name, last), 0) << name << ": " << output();
-    ASSERT_EQ(train(kDisjoint, lag, "whole-" + name, last), 0) << output();
+    rest.push_back({kOverlapping, lag, name, last});
+    rest.push_back({kDisjoint, lag, "whole-" + name, last});
+  }
+  ASSERT_EQ(train_each(rest), 0) << output();
+  for (const auto& [name, steps] : stopped) {
     EXPECT_EQ(metrics(name), metrics("whole-" + name)) << "stopped after step " << steps;
     EXPECT_TRUE(weights(name, steps + 4) == weights("whole-" + name, steps + 4)) << name;
   }
@@ -141,7 +158,4 @@ TEST_F(ResumeAhead, ASignalToAnyRankSavesAndEnds) {
 }  // namespace
 }  // namespace temper
 
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return temper::run_tests_or_list(argc, argv); }

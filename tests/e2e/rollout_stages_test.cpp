@@ -3,6 +3,7 @@
 // their version, and what is validated does not depend on the layout.
 
 #include "tests/e2e/layout_run.h"
+#include "tests/support/run_list.h"
 #include "tests/support/score_check.h"
 
 namespace temper {
@@ -11,12 +12,10 @@ namespace {
 class RolloutStages : public LayoutRun {
  protected:
   void expect_like_first(const std::vector<Placement>& layouts, int lag, const std::string& more, int steps) {
-    const std::string first = fmt::format("{}-{}", layouts.front().name, lag);
-    for (const Placement& l : layouts) {
-      const std::string name = fmt::format("{}-{}", l.name, lag);
-      ASSERT_EQ(train(l, lag, name, more), 0) << l.name << ": " << output();
-      expect_same_run(name, first, steps);
-    }
+    std::vector<Run> runs;
+    for (const Placement& l : layouts) runs.push_back({l, lag, fmt::format("{}-{}", l.name, lag), more});
+    ASSERT_EQ(train_each(runs), 0) << output();
+    for (const Run& run : runs) expect_same_run(run.name, runs.front().name, steps);
   }
 };
 
@@ -50,15 +49,16 @@ TEST_F(RolloutStages, WithALagAndResponsesOverSeveralSteps) {
 
 /// Stages of a reference in several parts, like those of the trainer or not: the log-probs are the same.
 TEST_F(RolloutStages, OfAReferenceInParts) {
-  ASSERT_EQ(train({"whole", 2, "roles.trainer.pp=2 roles.rollout.pp=1"}, 0, "whole", kDeepModel), 0)
-      << output();
-  const Placement inherited{"inherited", 2, "roles.trainer.pp=2 roles.trainer.vpp=2 roles.rollout.pp=1"},
+  const Placement whole{"whole", 2, "roles.trainer.pp=2 roles.rollout.pp=1"},
+      inherited{"inherited", 2, "roles.trainer.pp=2 roles.trainer.vpp=2 roles.rollout.pp=1"},
       own{"own", 2, "roles.trainer.pp=2 roles.rollout.pp=1 roles.reference.vpp=2"},
       apart{"apart", 4,
             R"(roles.trainer.ranks='"0-1"' roles.trainer.pp=2 roles.rollout.ranks='"0"' )"
             R"(roles.reference.ranks='"2-3"' roles.reference.vpp=2)"};
+  std::vector<Run> runs;
+  for (const Placement& l : {whole, inherited, own, apart}) runs.push_back({l, 0, l.name, kDeepModel});
+  ASSERT_EQ(train_each(runs), 0) << output();
   for (const Placement& l : {inherited, own, apart}) {
-    ASSERT_EQ(train(l, 0, l.name, kDeepModel), 0) << l.name << ": " << output();
     EXPECT_TRUE(rollouts(l.name, 1) == rollouts("whole", 1)) << l.name;
     EXPECT_EQ(program_.metrics(l.name)[0].at("actor/kl_loss"),
               program_.metrics("whole")[0].at("actor/kl_loss"))
@@ -79,22 +79,23 @@ TEST_F(RolloutStages, OfAReferenceInShards) {
             on("trainer", "0-2", 1, 1) + on("rollout", "1-2", 1, 1) + on("reference", "2-5", 1, 2) + zero +
                 "roles.reference.vpp=2 "};
   const std::string more = kSmall + kDeepModel;
-  for (const int lag : {0, 2}) {
-    for (const Placement& l : {home, own, apart}) {
-      const std::string name = fmt::format("{}-{}", l.name, lag);
-      ASSERT_EQ(train(l, lag, name, more), 0) << l.name << ": " << output();
-      expect_same_run(name, fmt::format("home-{}", lag));
-    }
-    copy_until(fmt::format("own-{}", lag), "on", 2);
-    ASSERT_EQ(train(apart, lag, "on", more), 0) << output();
-    expect_same_run("on", fmt::format("home-{}", lag));
-    std::filesystem::remove_all(program_.path("runs/on"));
-  }
+  std::vector<Run> runs, rest;
+  for (const int lag : {0, 2})
+    for (const Placement& l : {home, own, apart})
+      runs.push_back({l, lag, fmt::format("{}-{}", l.name, lag), more});
   const Placement inherits = layout("inherits", 4, 1, 2, "roles.trainer.zero=3 ");
-  for (const std::string& keys : {std::string(), std::string("roles.reference.zero=1")}) {
-    const std::string name = keys.empty() ? "shards" : "whole";
-    ASSERT_EQ(train(inherits, 1, name, more + keys), 0) << output();
+  const std::vector<Run> inherited = {{inherits, 1, "shards", more},
+                                      {inherits, 1, "whole", more + "roles.reference.zero=1"}};
+  runs.insert(runs.end(), inherited.begin(), inherited.end());
+  ASSERT_EQ(train_each(runs), 0) << output();
+  for (const int lag : {0, 2}) {
+    rest.push_back({apart, lag, fmt::format("on-{}", lag), more});
+    copy_until(fmt::format("own-{}", lag), rest.back().name, 2);
   }
+  ASSERT_EQ(train_each(rest), 0) << output();
+  for (const int lag : {0, 2})
+    for (const char* like : {"own", "apart", "on"})
+      expect_same_run(fmt::format("{}-{}", like, lag), fmt::format("home-{}", lag));
   expect_same_run("shards", "whole");
   EXPECT_EQ(program_.run("check run.toml --ranks 2 run.device=cuda roles.reference.offload=true" + zero), 64);
   EXPECT_TRUE(says("roles.reference.offload = \"auto\" or false")) << output();
@@ -106,12 +107,15 @@ TEST_F(RolloutStages, ValidateWithTheTrainersStages) {
                            "run.steps=1 optimizer.lr=0 validation.every=1 validation.samples_per_prompt=2 "
                            "'validation.data=[\"data.jsonl\"]' validation.max_prompts=7 ";
   const std::string file = "runs/{}/validation/step-000001.jsonl";
-  ASSERT_EQ(train(kOne, 0, "one", more), 0) << output();
+  const std::vector<Placement> layouts = {kOne,
+                                          layout("pp2", 2, 1, 2, "roles.rollout.pp=1"),
+                                          layout("cp2pp2", 4, 1, 2, "roles.trainer.cp=2"),
+                                          {"vpp2", 2, "roles.trainer.pp=2 roles.trainer.vpp=2"}};
+  std::vector<Run> runs;
+  for (const Placement& l : layouts) runs.push_back({l, 0, l.name, more});
+  ASSERT_EQ(train_each(runs), 0) << output();
   const std::string want = program_.read(fmt::format(fmt::runtime(file), "one"));
-  for (const Placement& l :
-       {layout("pp2", 2, 1, 2, "roles.rollout.pp=1"), layout("cp2pp2", 4, 1, 2, "roles.trainer.cp=2"),
-        Placement{"vpp2", 2, "roles.trainer.pp=2 roles.trainer.vpp=2"}}) {
-    ASSERT_EQ(train(l, 0, l.name, more), 0) << l.name << ": " << output();
+  for (const Placement& l : layouts) {
     EXPECT_TRUE(program_.read(fmt::format(fmt::runtime(file), l.name)) == want) << l.name;
     EXPECT_TRUE(rollouts(l.name, 1) == rollouts("one", 1)) << l.name << ": log-probs of the reference, too";
   }
@@ -124,7 +128,4 @@ TEST_F(RolloutStages, ValidateWithTheTrainersStages) {
 }  // namespace
 }  // namespace temper
 
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return temper::run_tests_or_list(argc, argv); }

@@ -5,6 +5,7 @@
 
 #include "tests/support/golden_case.h"
 #include "tests/support/run_fixture.h"
+#include "tests/support/run_list.h"
 
 namespace temper {
 namespace {
@@ -80,30 +81,38 @@ class SameUpdate : public RunFixture {
     return lines;
   }
 
-  Update update(int ranks, int64_t budget, const std::string& file, const std::string& keys = "") const {
-    const std::string name = fmt::format("{}-{}-{}", file, ranks, budget);
-    const int code = program_.run_ranks(
-        ranks, fmt::format("train run.toml run.name={0} train.max_tokens_per_microbatch={1} {2} --replay {3} "
-                           "--dump-gradients dump-{0}",
-                           name, budget, keys, file));
-    if (code != 0) throw std::runtime_error(output());
-    return {program_.path("dump-" + name + "/update-000001.safetensors"), program_.metrics(name).at(0)};
-  }
-
   struct Cut {
     int ranks;
     int64_t budget;
   };
+  /// One for each cut.
+  std::vector<Update> updates(const std::vector<Cut>& cuts, const std::string& file,
+                              const std::string& keys = "") const {
+    const auto name = [&](const Cut& cut) { return fmt::format("{}-{}-{}", file, cut.ranks, cut.budget); };
+    std::vector<RanksRun> runs;
+    for (const Cut& cut : cuts)
+      runs.push_back(
+          {cut.ranks, fmt::format("train run.toml run.name={0} train.max_tokens_per_microbatch={1} {2} "
+                                  "--replay {3} --dump-gradients dump-{0}",
+                                  name(cut), cut.budget, keys, file)});
+    if (run_each(runs) != 0) throw std::runtime_error(output());
+    std::vector<Update> made;
+    for (const Cut& cut : cuts)
+      made.push_back({program_.path("dump-" + name(cut) + "/update-000001.safetensors"),
+                      program_.metrics(name(cut)).at(0)});
+    return made;
+  }
   /// The update for every cut against that of one rank and the smallest budget, which is returned.
-  Update expect_same(const std::string& file, const std::vector<Cut>& cuts,
-                     const std::string& keys = "") const {
-    const Update first = update(1, kLongest, file, keys);
+  Update expect_same(const std::string& file, std::vector<Cut> cuts, const std::string& keys = "") const {
+    cuts.insert(cuts.begin(), {1, kLongest});
+    const std::vector<Update> all = updates(cuts, file, keys);
+    const Update& first = all.front();
     EXPECT_GT(first.metrics.at("batch/num_microbatches"), 2);
     double worst = 0, worst_loss = 0;
     size_t compared = 0;
-    for (const auto [ranks, budget] : cuts) {
-      SCOPED_TRACE(fmt::format("{} ranks, budget {}", ranks, budget));
-      const Update other = update(ranks, budget, file, keys);
+    for (size_t i = 1; i < cuts.size(); ++i) {
+      SCOPED_TRACE(fmt::format("{} ranks, budget {}", cuts[i].ranks, cuts[i].budget));
+      const Update& other = all[i];
       compared += compare_dumps(other.dump, first.dump, kSame, worst);
       for (const char* name :
            {"actor/loss", "actor/pg_loss", "actor/kl_loss", "actor/entropy", "actor/grad_norm"}) {
@@ -150,11 +159,11 @@ TEST_F(SameUpdate, UnevenGroupsAndOwnLogprobs) {
 TEST_F(SameUpdate, FewerSamplesThanRanks) {
   const std::vector<Json> lines = golden_lines();
   write_lines("two.jsonl", {lines.at(0), lines.at(1)});
-  const Update one = update(1, 1024, "two.jsonl");
   double worst = 0;
+  const Update one = updates({{1, 1024}}, "two.jsonl").front();
   for (int ranks = 2; ranks <= kMaxRanks; ++ranks) {
     SCOPED_TRACE(ranks);
-    const Update many = update(ranks, 1024, "two.jsonl");
+    const Update many = updates({{ranks, 1024}}, "two.jsonl").front();
     EXPECT_EQ(compare_dumps(many.dump, one.dump, kSame, worst), 24u);
     EXPECT_NEAR(many.metrics.at("actor/loss"), one.metrics.at("actor/loss").get<double>(), kSame);
   }
@@ -171,16 +180,16 @@ TEST_F(SameUpdate, GeneratedStepInPlacementsWithOtherNumbersOfTrainerRanks) {
       {4, R"(roles.rollout.ranks='"0"' roles.reference.ranks='"1"' roles.trainer.ranks='"2-3"')"},
       {3, R"(roles.rollout.ranks='"0-1"' roles.reference.ranks='"2"' roles.trainer.ranks='"2"')"},
       {4, R"(roles.rollout.ranks='"0-2"' roles.reference.ranks='"0"' roles.trainer.ranks='"1-3"')"}};
+  const auto name = [](size_t run) { return fmt::format("placed-{}", run); };
+  std::vector<RanksRun> runs;
+  for (const auto& [ranks, keys] : placements)
+    runs.push_back({ranks, fmt::format("train run.toml run.name={0} model.path=tiny "
+                                       "checkpoint.export_hf_every=0 {1} --dump-gradients dump-{0}",
+                                       name(runs.size()), keys)});
+  ASSERT_EQ(run_each(runs), 0) << output();
   double worst = 0;
   for (size_t i = 0; i < placements.size(); ++i) {
     SCOPED_TRACE(placements[i].second);
-    const auto name = [](size_t run) { return fmt::format("placed-{}", run); };
-    const std::string keys = "model.path=tiny checkpoint.export_hf_every=0 " + placements[i].second;
-    ASSERT_EQ(program_.run_ranks(
-                  placements[i].first,
-                  fmt::format("train run.toml run.name={0} {1} --dump-gradients dump-{0}", name(i), keys)),
-              0)
-        << output();
     EXPECT_EQ(rollouts(name(i), 1), rollouts(name(0), 1));
     const auto dump = [&](size_t run) {
       return program_.path("dump-" + name(run) + "/update-000001.safetensors");
@@ -219,7 +228,4 @@ TEST_F(SameUpdate, TwiceTheSameBytes) {
 }  // namespace
 }  // namespace temper
 
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return temper::run_tests_or_list(argc, argv); }

@@ -3,6 +3,7 @@
 // refused with what is legal. More runs of each axis: tests/layouts.
 
 #include "tests/e2e/layout_run.h"
+#include "tests/support/run_list.h"
 
 namespace temper {
 namespace {
@@ -34,8 +35,11 @@ TEST_F(SharedModels, BeginWithTheBitsOfOneRank) {
 
 TEST_F(SharedModels, DumpTheGradientsOfOneRank) {
   const std::string more = kPrompts + kDeepModel + "run.dtype=fp64 run.steps=1 --dump-gradients ";
-  for (const Placement& l : {kOne, kTp2Pp2, kCp2Dp2, kDp3, kParts}) {
-    ASSERT_EQ(train(l, 0, l.name, more + "gradients-" + l.name), 0) << l.name << output();
+  std::vector<Run> runs;
+  for (const Placement& l : {kOne, kTp2Pp2, kCp2Dp2, kDp3, kParts})
+    runs.push_back({l, 0, l.name, more + "gradients-" + l.name});
+  ASSERT_EQ(train_each(runs), 0) << output();
+  for (const auto& [l, lag, name, keys] : runs) {
     const auto file = [&](const std::string& of) {
       return fmt::format("gradients-{}/update-000001.safetensors", of);
     };
@@ -60,13 +64,13 @@ TEST_F(SharedModels, TeamsOfRanksThatGenerateAndOthers) {
 
 TEST_F(SharedModels, SupervisedRuns) {
   const std::string more = kPrompts + "algorithm.name=sft algorithm.kl_coef=0 train.updates_per_step=1 ";
-  ASSERT_EQ(train(kOne, 0, "one", more), 0) << output();
-  for (const Placement& l : {kTp2Pp2, kTp2Cp2, kDp3}) {
-    ASSERT_EQ(train(l, 0, l.name, more), 0) << output();
+  std::vector<Run> runs;
+  for (const Placement& l : {kOne, kTp2Pp2, kTp2Cp2, kDp3}) runs.push_back({l, 0, l.name, more});
+  ASSERT_EQ(train_each(runs), 0) << output();
+  for (const Placement& l : {kTp2Pp2, kTp2Cp2, kDp3})
     EXPECT_NEAR(program_.metrics(l.name)[0].at("train/loss").get<double>(),
                 program_.metrics("one")[0].at("train/loss").get<double>(), 1e-6)
         << l.name;
-  }
 }
 
 TEST_F(SharedModels, IllegalTensorParallelNumbersAreRefused) {
@@ -184,7 +188,4 @@ TEST_F(SharedModels, OtherShardingIsRefused) {
 }  // namespace
 }  // namespace temper
 
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return temper::run_tests_or_list(argc, argv); }

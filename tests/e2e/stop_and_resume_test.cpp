@@ -2,6 +2,7 @@
 // Through the program itself, on two ranks.
 
 #include "tests/support/run_fixture.h"
+#include "tests/support/run_list.h"
 #include "tests/support/same_run.h"
 
 namespace temper {
@@ -30,9 +31,7 @@ class StopAndResume : public RunFixture {
  protected:
   void SetUp() override { prepare(kConfig, sums(23)); }
 
-  int train(int ranks, const std::string& name) const {
-    return program_.run_ranks(ranks, "train run.toml run.name=" + name);
-  }
+  static std::string train(const std::string& name) { return "train run.toml run.name=" + name; }
   void expect_same_run(const std::string& name) const {
     EXPECT_EQ(run_difference(program_, "whole", name), "");
   }
@@ -42,31 +41,31 @@ class StopAndResume : public RunFixture {
 };
 
 TEST_F(StopAndResume, GoesOnBitForBit) {
-  ASSERT_EQ(train(2, "whole"), 0) << output();
+  ASSERT_EQ(run_each({{2, train("whole")}, {2, train("again")}}), 0) << output();
   EXPECT_EQ(steps_done("whole"), kSteps);
-  ASSERT_EQ(train(2, "again"), 0) << output();
   expect_same_run("again");
+  const auto from = [](int step) { return "from" + std::to_string(step); };
+  std::vector<RanksRun> rest;
   for (int step : {1, 4, 7, 11}) {
-    const std::string name = "from" + std::to_string(step);
-    copy_until(name, step);
-    ASSERT_EQ(train(2, name), 0) << output();
-    EXPECT_TRUE(says(fmt::format("step {}", step))) << output();
-    expect_same_run(name);
+    copy_until(from(step), step);
+    rest.push_back({2, train(from(step))});
+  }
+  ASSERT_EQ(run_each(rest), 0) << output();
+  for (int step : {1, 4, 7, 11}) {
+    EXPECT_TRUE(logged(from(step), fmt::format("{0}, step {1}", step_name(step), step))) << step;
+    expect_same_run(from(step));
   }
   copy_until("damaged", 6);
   damage(checkpoint("damaged", 6) + "/rank-0001.h5");
   EXPECT_EQ(program_.run("verify --checkpoint runs/damaged"), 65);
   EXPECT_TRUE(says("rank-0001.h5")) << output();
-  ASSERT_EQ(train(2, "damaged"), 0) << output();  // goes on from step 5
+  ASSERT_EQ(program_.run_ranks(2, train("damaged")), 0) << output();  // goes on from step 5
   expect_same_run("damaged");
   copy_until("wider", 6);
-  EXPECT_EQ(train(3, "wider"), 0) << output();
+  EXPECT_EQ(program_.run_ranks(3, train("wider")), 0) << output();
 }
 
 }  // namespace
 }  // namespace temper
 
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return temper::run_tests_or_list(argc, argv); }

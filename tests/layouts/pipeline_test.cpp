@@ -3,6 +3,7 @@
 // up.
 
 #include "tests/e2e/layout_run.h"
+#include "tests/support/run_list.h"
 #include "tests/support/score_check.h"
 
 namespace temper {
@@ -119,7 +120,4 @@ TEST_F(PipelineRun, SupervisedRuns) {
 }  // namespace
 }  // namespace temper
 
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return temper::run_tests_or_list(argc, argv); }

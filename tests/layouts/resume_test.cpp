@@ -2,6 +2,7 @@
 // responses that take several steps: gone on after each of them, it leaves what the whole one leaves.
 
 #include "tests/e2e/layout_run.h"
+#include "tests/support/run_list.h"
 #include "tests/support/same_run.h"
 
 namespace temper {
@@ -30,7 +31,4 @@ TEST_F(LayoutRun, GoesOnAfterEveryStepWithALagAndPartialRollouts) {
 }  // namespace
 }  // namespace temper
 
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return temper::run_tests_or_list(argc, argv); }

@@ -3,6 +3,7 @@
 // repeat and go on with their own, and leave state that any layout takes up.
 
 #include "tests/e2e/layout_run.h"
+#include "tests/support/run_list.h"
 
 namespace temper {
 namespace {
@@ -88,7 +89,4 @@ TEST_F(ZeroRun, StateOfOneLayoutLoadsUnderAnother) {
 }  // namespace
 }  // namespace temper
 
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return temper::run_tests_or_list(argc, argv); }

@@ -23,6 +23,9 @@ inline constexpr const char* kTinyQwen3 = R"({"architectures": ["Qwen3ForCausalL
   "tie_word_embeddings": true, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "initializer_range": 0.2,
   "eos_token_id": 2})";
 
+/// Begins a run among the arguments of a test program that makes several (tests/support/run_list.h).
+inline constexpr const char* kNextRun = "--run";
+
 class Program {
  public:
   /// Tests of the CPU backend mean the same on a machine with a GPU.
@@ -48,10 +51,15 @@ class Program {
   /// `temper ARGUMENTS` without mpirun.
   int run(const std::string& arguments) const { return shell(temper_ + " " + arguments); }
   int run_ranks(int ranks, const std::string& arguments) const { return shell(mpirun(ranks, arguments)); }
+  /// The runs ("train ...") one after the other, by ranks that are started once. The exit code of the first
+  /// that fails, with which it ends.
+  int run_ranks_each(int ranks, const std::vector<std::string>& runs) const {
+    std::string command = std::filesystem::canonical("/proc/self/exe").string();
+    for (const std::string& run : runs) command += fmt::format(" {} {}", kNextRun, run);
+    return shell(by_mpirun(ranks, command));
+  }
   std::string mpirun(int ranks, const std::string& arguments) const {
-    const std::string root = ::getuid() == 0 ? " --allow-run-as-root" : "";
-    return fmt::format("mpirun -n {} --oversubscribe --bind-to none{} {} {}", ranks, root, temper_,
-                       arguments);
+    return by_mpirun(ranks, temper_ + " " + arguments);
   }
   /// What the last command printed, both streams.
   std::string output() const { return read("output.log"); }
@@ -90,6 +98,11 @@ class Program {
   }
 
  private:
+  static std::string by_mpirun(int ranks, const std::string& command) {
+    const std::string root = ::getuid() == 0 ? " --allow-run-as-root" : "";
+    return fmt::format("mpirun -n {} --oversubscribe --bind-to none{} {}", ranks, root, command);
+  }
+
   std::string temper_;
   TempDir folder_;
 };

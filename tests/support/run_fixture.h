@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "tests/support/program.h"
 
 namespace temper {
@@ -56,6 +58,25 @@ class RunFixture : public ::testing::Test {
   std::string output() const { return program_.output(); }
   bool says(const std::string& text) const { return output().find(text) != std::string::npos; }
   bool exists(const std::string& name) const { return path_exists(program_.path(name)); }
+  /// True when a rank of the run has said so in its log.
+  bool logged(const std::string& run, const std::string& text) const {
+    const std::string logs = "runs/" + run + "/logs";
+    for (const std::string& file : list_directory(program_.path(logs)))
+      if (program_.read(join_path(logs, file)).find(text) != std::string::npos) return true;
+    return false;
+  }
+  struct RanksRun {
+    int ranks;
+    std::string arguments;  // "train ..."
+  };
+  /// Those on as many ranks by one start (tests/support/run_list.h). The first exit code that is not 0.
+  int run_each(const std::vector<RanksRun>& runs) const {
+    std::map<int, std::vector<std::string>> by_ranks;
+    for (const RanksRun& run : runs) by_ranks[run.ranks].push_back(run.arguments);
+    for (const auto& [ranks, list] : by_ranks)
+      if (const int code = program_.run_ranks_each(ranks, list); code != 0) return code;
+    return 0;
+  }
   /// Changes one bit in the middle of a file.
   void damage(const std::string& name) const {
     std::string bytes = program_.read(name);

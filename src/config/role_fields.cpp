@@ -4,7 +4,9 @@ namespace temper {
 namespace {
 
 KeySpec lead_ranks() {
-  return {.help = "ranks that train: \"all\" or a set like \"0-7,16-23\"", .format = Format::rank_set};
+  return {.help = "ranks that train: \"all\" or a set like \"0-7,16-23\"",
+          .format = Format::rank_set,
+          .example = "all"};
 }
 KeySpec ranks_spec() {
   return {.help = "ranks of this role",

@@ -11,7 +11,7 @@
 #include "src/core/process/stop_signal.h"
 #include "src/run/plan/host_memory.h"
 #include "src/run/plan/model_facts.h"
-#include "src/run/session/gpu.h"
+#include "src/run/host/gpu.h"
 #include "src/run/session/session.h"
 #include "src/run/verbs/command_line.h"
 #include "src/run/verbs/guard.h"

@@ -223,8 +223,7 @@ void JsonSection::refuse(const std::string& why) const {
       {.what = fmt::format("{} cannot be used", file_.substr(file_.rfind('/') + 1)),
        .where = fmt::format("{}: {}{}{}", file_, path_, shown.empty() ? "" : " ", shown),
        .why = fmt::format("{} {}", path_.empty() ? "the file" : path_, why),
-       .fix =
-           "use the files of a byte-level or SentencePiece-style BPE tokenizer as its publisher wrote them"});
+       .fix = "use the files of a byte-level or SentencePiece-style BPE tokenizer as they were published"});
 }
 
 }  // namespace temper

@@ -1,8 +1,8 @@
 #pragma once
 // What is done without a micro-batch while others make the steps of one with weights that all have shards
-// of (ZeRO-3): in the order of layer_pass.h it takes part in their gathers and in the sums of gradients.
+// of (ZeRO-3): in the order of pass_order.h it takes part in their gathers and in the sums of gradients.
 
-#include "src/models/layer_pass.h"
+#include "src/models/pass_order.h"
 
 namespace temper {
 

@@ -1,129 +1,132 @@
 #include "src/models/layer_pass.h"
 
 #include <array>
+#include <optional>
 
-#include "src/core/process/progress.h"
-#include "src/models/gather_order.h"
 #include "src/ops/elementwise.h"
 
 namespace temper {
-
 namespace {
 
-/// The stream after a run of layers. Of a run that is computed again only the stream before it is kept.
-Residual forward_run(Ctx& c, const ModelPart& part, const Batch& b, const Residual& x,
-                     const std::array<Residual, 2>& memory, const RecomputePlan::Run& run,
-                     std::vector<LayerSaved>* saved) {
-  Residual from = x;
-  for (int64_t layer = run.layers.begin; layer < run.layers.end; ++layer) {
-    const bool keeps = saved && (run.recompute != Recompute::full || layer == run.layers.begin);
-    // A layer's addend dies in the next one; its stream is what that one's backward reads.
-    note_progress();
-    Residual to = memory[static_cast<size_t>(layer % 2)];
-    if (saved && run.recompute != Recompute::full) to.stream = c.saved->like(x.stream);
-    ArenaScope scope(c.scratch);
-    part.model.layer_forward(c, b, layer, to, from,
-                             keeps ? &saved->at(static_cast<size_t>(layer - part.layers.begin)) : nullptr,
-                             run.recompute);
-    from = to;
+/// The stream through layers, one after the other. A layer's addend dies in the next one; its stream is what
+/// that one's backward reads.
+class Stream {
+ public:
+  /// `streams`: some layer keeps nothing.
+  Stream(Ctx& c, const ModelPart& part, const Batch& b, const Residual& x, bool streams)
+      : c_(c), part_(part), b_(b), at_(x) {
+    for (Residual& r : memory_) r = {streams ? c.scratch.like(x.stream) : Tensor{}, c.scratch.like(x.stream)};
   }
-  return from;
-}
-
-std::array<Residual, 2> stream_memory(Ctx& c, const CTensor& like, bool streams) {
-  std::array<Residual, 2> memory;
-  for (Residual& r : memory) {
-    r.delta = c.scratch.like(like);
-    if (streams) r.stream = c.scratch.like(like);
+  /// After the next layer. Of a run that is computed again only the stream before it is kept.
+  const Residual& through(int64_t layer, const RecomputePlan::Run& run, PassSaved* saved) {
+    const bool first = saved && layer == run.layers.begin, keeps = saved && !run.again();
+    if (first) saved->runs.push_back({c_.saved->mark(), {}});
+    Residual to = memory_[static_cast<size_t>(layer % 2)];
+    if (keeps) to.stream = c_.saved->like(at_.stream);
+    const ArenaScope scope(c_.scratch);
+    const Tensor sum = at_.delta.empty() ? at_.stream : c_.memory(first || keeps).like(at_.stream);
+    part_.model.layer(layer).forward(c_, b_, to, at_, sum,
+                                     keeps ? &saved->layers[part_.index(layer)] : nullptr,
+                                     keeps ? run.keep(*c_.saved) : Keep{});
+    if (first) saved->runs.back().stream = sum;
+    return at_ = to;
   }
-  return memory;
-}
 
-}  // namespace
+ private:
+  Ctx& c_;
+  const ModelPart& part_;
+  const Batch& b_;
+  Residual at_;
+  std::array<Residual, 2> memory_;
+};
 
-Residual forward_layers(Ctx& c, const ModelPart& part, const Batch& b, const Residual& x, PassSaved* saved) {
-  const LayerRange& layers = part.layers;
-  if (saved) saved->layers.assign(static_cast<size_t>(layers.end - layers.begin), {});
+/// The stream after the layers, with the last addend beside it, and of the last part the hidden states.
+struct Forward {
+  Residual stream;
+  Tensor hidden;
+};
+Forward forward(Ctx& c, const ModelPart& part, const Batch& b, const Residual& x, PassSaved* saved) {
   const RecomputePlan plan = saved ? saved->recompute : RecomputePlan{};
-  const bool streams = !saved || plan.granularity == Recompute::full;
-  const std::array<Residual, 2> memory = stream_memory(c, x.stream, streams);
-  Residual from = x;
-  for (const RecomputePlan::Run& run : plan.runs(layers)) {
-    if (saved) saved->runs.push_back(c.saved->mark());
-    from = forward_run(c, part, b, from, memory, run, saved ? &saved->layers : nullptr);
+  if (saved) saved->layers.assign(part.index(part.layers.end), {});
+  Forward made{x, {}};
+  std::optional<Stream> stream;
+  for (const UnitStep& step : announced_order(part, plan, /*backward=*/false)) {
+    enter(c, part.model, step);
+    if (step.kind == UnitStep::Kind::begin) {
+      made.stream = part.model.begin(c, b, saved != nullptr);
+    } else if (step.kind == UnitStep::Kind::end) {
+      made.hidden = part.model.end(c, b, made.stream, saved ? &saved->norm : nullptr);
+    } else {
+      if (!stream) stream.emplace(c, part, b, made.stream, !saved || plan.granularity == Recompute::full);
+      made.stream = stream->through(step.layer, step.run, saved);
+    }
   }
-  return from;
+  return made;
 }
 
-Tensor backward_layers(Ctx& c, const ModelPart& part, const Batch& b, const CTensor& dy,
-                       const PassSaved& saved, LayerWatcher* watcher) {
-  const std::array<Tensor, 2> memory{c.scratch.like(dy), c.scratch.like(dy)};
-  CTensor from = dy;
-  Tensor to;
-  const std::vector<RecomputePlan::Run> runs = saved.recompute.runs(part.layers);
-  for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
-    const ArenaScope scope(c.scratch);
-    const auto index = [&](int64_t layer) { return static_cast<size_t>(layer - part.layers.begin); };
-    const bool again = run->recompute == Recompute::full;
-    std::vector<LayerSaved> computed;
-    if (again) {
-      computed.resize(saved.layers.size());
-      Residual x;
-      static_cast<CTensor&>(x.stream) = saved.layers[index(run->layers.begin)].attn_norm.x;
-      forward_run(c, part, b, x, stream_memory(c, dy, false), {run->layers, Recompute::none}, &computed);
-    }
-    for (int64_t layer = run->layers.end; layer-- > run->layers.begin;) {
-      note_progress();
-      to = memory[static_cast<size_t>(layer % 2)];
-      const ArenaScope temporary(c.scratch);
-      part.model.layer_backward(c, b, layer, to, from, (again ? computed : saved.layers)[index(layer)]);
-      if (watcher) watcher->after_backward(c, part.model.layer_unit(layer));
-      from = to;
-    }
-    c.saved->release(saved.runs[static_cast<size_t>(runs.rend() - run - 1)]);
+/// Of a run of layers that goes backward.
+struct RunBackward {
+  std::array<Tensor, 2> memory;  // of all runs: gradients between layers
+  PassSaved again = {};          // what is computed again
+  std::optional<ArenaScope> scratch = {};
+  std::optional<Stream> stream = {};
+};
+
+/// The gradient before the layer; what a run has is given back after its last step.
+CTensor backward_layer(Ctx& c, const ModelPart& part, const Batch& b, const UnitStep& step,
+                       const PassSaved& saved, const CTensor& dy, RunBackward& r) {
+  if (!r.scratch) {
+    r.scratch.emplace(c.scratch);
+    r.again.layers.assign(saved.layers.size(), {});
+    if (step.run.again())
+      r.stream.emplace(c, part, b, Residual{saved.runs[step.run_number].stream, {}}, /*streams=*/false);
   }
-  return to;
-}
-
-namespace {
-
-/// The stream after the model's layers, with the last addend beside it.
-Residual forward_all(Ctx& c, const ModelPart& part, const Batch& b, const Residual& x, PassSaved* saved) {
-  expect_forward(part);
-  return forward_layers(c, part, b, part.is_first() ? part.model.begin(c, b, saved != nullptr) : x, saved);
+  if (step.kind == UnitStep::Kind::layer_again)
+    return r.stream->through(step.layer, {step.run.layers, Recompute::none}, &r.again), dy;
+  const ArenaScope temporary(c.scratch);
+  const Tensor& dx = r.memory[static_cast<size_t>(step.layer % 2)];
+  const LayerSaved& kept = (step.run.again() ? r.again : saved).layers[part.index(step.layer)];
+  part.model.layer(step.layer).backward(c, b, dx, dy, kept);
+  return dx;
 }
 
 }  // namespace
 
 Tensor forward_pass(Ctx& c, const ModelPart& part, const Batch& b, PassSaved* saved, const Residual& x) {
-  return part.model.end(c, b, forward_all(c, part, b, x, saved), saved ? &saved->norm : nullptr);
+  return forward(c, part, b, x, saved).hidden;
 }
 
 void forward_stage(Ctx& c, const ModelPart& part, const Batch& b, const Residual& x, PassSaved* saved,
                    const Tensor& stream) {
   ArenaScope scope(c.scratch);
-  const Residual y = forward_all(c, part, b, x, saved);
+  const Residual y = forward(c, part, b, x, saved).stream;
   if (stream.dim(0) > 0) add(c, stream, y.stream, y.delta);
 }
 
 void backward_pass(Ctx& c, const ModelPart& part, const Batch& b, const CTensor& dhidden,
                    const PassSaved& saved, LayerWatcher* watcher, const Tensor& dx) {
   ArenaScope all(c.scratch);
-  expect_backward(part, saved.recompute);
-  CTensor dlast = dhidden;
-  if (part.is_last()) {
-    const Tensor dnorm = c.scratch.like(saved.norm.x);
-    part.model.end_backward(c, b, dnorm, dhidden, saved.norm);
-    dlast = dnorm;
-    if (watcher) watcher->after_backward(c, part.model.head_unit());
+  CTensor dy = dhidden;
+  const CTensor& like = saved.runs.front().stream;
+  RunBackward run{{c.scratch.like(like), c.scratch.like(like)}};
+  for (const UnitStep& step : announced_order(part, saved.recompute, /*backward=*/true)) {
+    enter(c, part.model, step);
+    if (step.kind == UnitStep::Kind::end_backward) {
+      const Tensor dnorm = c.scratch.like(saved.norm.x);
+      part.model.end_backward(c, b, dnorm, dy, saved.norm);
+      dy = dnorm;
+    } else if (step.kind != UnitStep::Kind::begin_backward) {
+      dy = backward_layer(c, part, b, step, saved, dy, run);
+    } else if (part.is_first()) {
+      part.model.begin_backward(c, b, dy);
+    } else {
+      device::copy(c.lane, dx.raw(), dy.data, dx.bytes());
+    }
+    leave(c, step, watcher);
+    if (!step.ends_run) continue;
+    run.stream.reset(), run.scratch.reset();
+    c.saved->release(saved.runs[step.run_number].begin);
   }
-  const Tensor dfirst = backward_layers(c, part, b, dlast, saved, watcher);
-  if (part.is_first())
-    part.model.begin_backward(c, b, dfirst);
-  else
-    device::copy(c.lane, dx.raw(), dfirst.data, dx.bytes());
-  if (watcher && (part.is_first() || (part.is_last() && part.model.has_tied_copy())))
-    watcher->after_backward(c, part.model.embedding_unit());
 }
 
 }  // namespace temper

@@ -129,14 +129,7 @@ void Model::expect_gathers(std::vector<const Unit*> units) const {
   if (gather_) gather_->expect(std::move(units));
 }
 
-/// For the head, too.
-void Model::gather_end(Ctx& c) const {
-  if (config_.tie_word_embeddings) gather(c, embedding_unit());
-  gather(c, head_unit());
-}
-
 Residual Model::begin(Ctx& c, const Batch& b, bool keep) const {
-  gather_begin(c);
   const Tensor stream = c.memory(keep).make({stream_rows(b.stream()), config_.hidden_size}, dtype());
   const ArenaScope scope(c.scratch);
   const Tensor all = shares(b) ? c.scratch.make({b.num_tokens(), config_.hidden_size}, dtype()) : stream;
@@ -148,18 +141,11 @@ Residual Model::begin(Ctx& c, const Batch& b, bool keep) const {
   return {stream, {}};
 }
 
-void Model::layer_forward(Ctx& c, const Batch& b, int64_t layer, const Residual& y, const Residual& x,
-                          LayerSaved* saved, Recompute recompute) const {
-  gather_layer(c, layer);
-  decoder_.at(layer).forward(c, b, y, x, saved, recompute);
-}
-
 Tensor Model::end(Ctx& c, const Batch& b, const Residual& x, NormSaved* saved) const {
-  gather_end(c);
   const Tensor hidden = c.scratch.make({b.num_tokens(), config_.hidden_size}, dtype());
   const Tensor sum = c.memory(saved != nullptr).like(x.stream),
                own = shares(b) ? c.scratch.like(sum) : hidden;
-  norm_->forward_residual(c, own, sum, x.stream, x.delta, saved);
+  norm_->forward_residual(c, own, sum, x.stream, x.delta, saved, saved ? Keep::all(*c.saved) : Keep{});
   if (shares(b)) gather_tokens(c, *options_.splits.tp, hidden, own);
   return hidden;
 }
@@ -168,12 +154,6 @@ void Model::end_backward(Ctx& c, const Batch& b, const Tensor& dx, const CTensor
                          const NormSaved& saved) const {
   const FlatRange own = options_.splits.own_tokens(b.stream());
   norm_->backward_into(c, dx, rows(dhidden, own.begin, own.end), {}, saved);
-}
-
-void Model::layer_backward(Ctx& c, const Batch& b, int64_t layer, const Tensor& dx, const CTensor& dy,
-                           const LayerSaved& saved) const {
-  gather_layer(c, layer);
-  decoder_.at(layer).backward(c, b, dx, dy, saved);
 }
 
 void Model::begin_backward(Ctx& c, const Batch& b, const CTensor& dx) const {

@@ -58,11 +58,10 @@ class Model {
   bool is_first() const { return parts_.front().begin == 0; }
   bool is_last() const { return parts_.back().end == config_.num_layers; }
 
+  /// The steps of a pass, each of which reads units that are here (see `gather`).
   /// The residual stream [stream_rows, D] before the first layer; kept for backward (in c.saved) or not.
   Residual begin(Ctx& c, const Batch& b, bool keep) const;
-  /// y = layer(x); y is the caller's.
-  void layer_forward(Ctx& c, const Batch& b, int64_t layer, const Residual& y, const Residual& x,
-                     LayerSaved* saved, Recompute recompute = Recompute::none) const;
+  const DecoderLayer& layer(int64_t number) const { return decoder_.at(number); }
   /// Final hidden states [T, D].
   Tensor end(Ctx& c, const Batch& b, const Residual& x, NormSaved* saved) const;
   /// Rows of the stream that are here of T: its own tokens where tensor parallel neighbours share them.
@@ -71,19 +70,15 @@ class Model {
   /// dx [T, D] overwritten; weight gradients accumulate.
   void end_backward(Ctx& c, const Batch& b, const Tensor& dx, const CTensor& dhidden,
                     const NormSaved& saved) const;
-  void layer_backward(Ctx& c, const Batch& b, int64_t layer, const Tensor& dx, const CTensor& dy,
-                      const LayerSaved& saved) const;
   void begin_backward(Ctx& c, const Batch& b, const CTensor& dx) const;
 
   /// Where the parameters of a step are: for what works unit by unit.
   const Unit& embedding_unit() const { return parameters_.units().front(); }
   const Unit& layer_unit(int64_t layer) const;
   const Unit& head_unit() const { return parameters_.units().back(); }
-  /// What a step reads is here: the steps above do so by themselves. Who has nothing to do in them does it
-  /// all the same, where others have shards of the weights (ZeRO-3).
-  void gather_begin(Ctx& c) const { gather(c, embedding_unit()); }
-  void gather_layer(Ctx& c, int64_t layer) const { gather(c, layer_unit(layer)); }
-  void gather_end(Ctx& c) const;
+  /// What a step reads is here. Who has nothing to do in it does this all the same, where others have shards
+  /// of the weights (ZeRO-3).
+  void gather(Ctx& c, const Unit& unit) const;
   /// The units that come next, in this order: each is on its way while the one before it is worked with.
   void expect_gathers(std::vector<const Unit*> units) const;
 
@@ -105,7 +100,6 @@ class Model {
  private:
   /// Tensor parallel neighbours have their own tokens of the stream.
   bool shares(const Batch& b) const { return options_.splits.shares(b.stream()); }
-  void gather(Ctx& c, const Unit& unit) const;
   void make_parameters();
   void make_layers();
   void make_rope();

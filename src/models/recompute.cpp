@@ -16,4 +16,9 @@ std::vector<RecomputePlan::Run> RecomputePlan::runs(const LayerRange& layers) co
   return list;
 }
 
+Keep RecomputePlan::Run::keep(Arena& saved) const {
+  if (again()) return {};
+  return {.products = &saved, .rest = recompute == Recompute::none ? &saved : nullptr};
+}
+
 }  // namespace temper

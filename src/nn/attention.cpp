@@ -26,15 +26,16 @@ Attention::Attention(const ModelConfig& config, int64_t layer, const Parameters&
       k_norm_(p.k_norm),
       rope_(rope) {}
 
-Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* saved, bool products) const {
+Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* saved, const Keep& keep) const {
   const int64_t tokens = b.num_tokens();
   const DType accumulate = accumulate_dtype(x.dtype);
-  Arena& memory = c.memory(saved != nullptr);
-  Tensor projected, head_rstd,
-      qkv = wqkv_.forward(c, x, exchange_.on(b) && !q_norm_ ? c.scratch : memory, b.stream());
+  Arena& memory = keep.for_products(c);
+  Arena& of_qkv = q_norm_ ? keep.for_rest(c) : memory;  // what attention works on
+  Arena& of_tokens = exchange_.on(b) ? c.scratch : of_qkv;
+  Tensor projected, head_rstd, qkv = wqkv_.forward(c, x, q_norm_ ? memory : of_tokens, b.stream());
   if (q_norm_) {
     projected = qkv;
-    qkv = c.memory(saved && !products && !exchange_.on(b)).like(projected);
+    qkv = of_tokens.like(projected);
     head_rstd = memory.make({tokens, shape_.q_heads + shape_.kv_heads}, accumulate);
     if (b.kv)
       head_norm_rope_append(c, qkv, head_rstd, *b.kv, layer_, projected, q_norm_->value, k_norm_->value,
@@ -52,15 +53,14 @@ Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* sav
     attention_paged(c, out, qkv, *b.kv, layer_, b.cu_seqlens, shape_, scale_);
   } else {
     const AttentionShape own = exchange_.own(b);
-    qkv = exchange_.to_heads(c, c.memory(saved && !(products && q_norm_)), b, qkv, "heads of all tokens");
+    qkv = exchange_.to_heads(c, of_qkv, b, qkv, "heads of all tokens");
     of_heads = memory.make({qkv.dim(0), own.q_width()}, x.dtype);
     lse = memory.make({own.q_heads, qkv.dim(0)}, accumulate);
     attention_varlen_forward(c, of_heads, lse, qkv, b.cu_seqlens, own, scale_);
     out = exchange_.to_tokens(c, memory, b, of_heads, "attention of own tokens");
   }
   if (saved) *saved = {x, projected, head_rstd, qkv, out, lse, of_heads};
-  if (saved && products) saved->x = {};
-  if (saved && products && q_norm_) saved->qkv = {};
+  if (saved && !keep.rest) saved->x = {}, saved->qkv = q_norm_ ? Tensor{} : qkv;
   return wo_.forward(c, out, c.scratch, b.stream());
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "src/nn/context_parallel.h"
+#include "src/nn/keep.h"
 #include "src/nn/linear.h"
 #include "src/nn/model_config.h"
 
@@ -44,8 +45,7 @@ class Attention {
   Attention(const ModelConfig& config, int64_t layer, const Parameters& parameters, const RopeTensors& rope,
             const Splits& splits = {});
 
-  /// `products`: only those are saved, not what is made of them element by element.
-  Tensor forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* saved, bool products = false) const;
+  Tensor forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* saved, const Keep& keep = {}) const;
   /// `x` as in forward.
   Tensor backward(Ctx& c, const Batch& b, CTensor dy, CTensor x, const AttentionSaved& saved) const;
 

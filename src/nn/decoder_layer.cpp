@@ -2,19 +2,14 @@
 
 namespace temper {
 
-void DecoderLayer::forward(Ctx& c, const Batch& b, const Residual& y, const Residual& x, LayerSaved* s,
-                           Recompute recompute) const {
-  Tensor sum = x.stream;
-  if (!x.delta.empty()) sum = c.memory(s != nullptr).like(x.stream);
-  const bool products = recompute == Recompute::selective;
-  LayerSaved* kept = recompute == Recompute::full ? nullptr : s;
-  Arena& memory = c.memory(kept && !products);
-  const Tensor normed = memory.like(sum), normed2 = memory.like(sum);
-  attn_norm_.forward_residual(c, normed, sum, x.stream, x.delta, kept ? &kept->attn_norm : nullptr);
-  if (s && !kept) s->attn_norm = {sum, {}};
-  const Tensor attended = attn_.forward(c, b, normed, kept ? &kept->attn : nullptr, products);
-  mlp_norm_.forward_residual(c, normed2, y.stream, sum, attended, kept ? &kept->mlp_norm : nullptr);
-  mlp_.forward_into(c, y.delta, normed2, kept ? &kept->mlp : nullptr, products, b.stream());
+void DecoderLayer::forward(Ctx& c, const Batch& b, const Residual& y, const Residual& x, const Tensor& sum,
+                           LayerSaved* s, const Keep& keep) const {
+  Arena& rest = keep.for_rest(c);
+  const Tensor normed = rest.like(sum), normed2 = rest.like(sum);
+  attn_norm_.forward_residual(c, normed, sum, x.stream, x.delta, s ? &s->attn_norm : nullptr, keep);
+  const Tensor attended = attn_.forward(c, b, normed, s ? &s->attn : nullptr, keep);
+  mlp_norm_.forward_residual(c, normed2, y.stream, sum, attended, s ? &s->mlp_norm : nullptr, keep);
+  mlp_.forward_into(c, y.delta, normed2, s ? &s->mlp : nullptr, keep, b.stream());
 }
 
 void DecoderLayer::backward(Ctx& c, const Batch& b, Tensor dx, CTensor dy, const LayerSaved& s) const {

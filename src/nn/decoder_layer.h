@@ -10,11 +10,6 @@
 
 namespace temper {
 
-/// What is not kept for the backward of a layer but computed again, with the same bits: nothing; what
-/// products do not give (norms, rope, SwiGLU); all but the stream before the layer.
-enum class Recompute { none, selective, full };
-
-/// Of Recompute::full it has attn_norm.x alone: the stream before the layer.
 struct LayerSaved {
   NormSaved attn_norm, mlp_norm;
   AttentionSaved attn;
@@ -31,11 +26,11 @@ class DecoderLayer {
   DecoderLayer(Norm attn_norm, Attention attn, Norm mlp_norm, Mlp mlp)
       : attn_norm_(attn_norm), attn_(attn), mlp_norm_(mlp_norm), mlp_(mlp) {}
 
-  /// y = layer(x); y is the caller's. What `saved` holds comes from c.saved; so must y.stream, unless
-  /// everything is computed again.
-  void forward(Ctx& c, const Batch& b, const Residual& y, const Residual& x, LayerSaved* saved,
-               Recompute recompute = Recompute::none) const;
-  /// dx [T, D] from dy, of the sums; adds to the weight gradients. Not of a layer that kept its input alone.
+  /// y = layer(x). The caller's: y, and sum [T, D], which becomes x.stream + x.delta, or is x.stream where
+  /// there is no delta. `saved` points to sum and y.stream, and to what is kept.
+  void forward(Ctx& c, const Batch& b, const Residual& y, const Residual& x, const Tensor& sum,
+               LayerSaved* saved = nullptr, const Keep& keep = {}) const;
+  /// dx [T, D] from dy, of the sums; adds to the weight gradients.
   void backward(Ctx& c, const Batch& b, Tensor dx, CTensor dy, const LayerSaved& saved) const;
 
  private:

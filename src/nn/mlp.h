@@ -1,6 +1,7 @@
 #pragma once
 // SwiGLU feed-forward: y = (silu(x Wg^T) * (x Wu^T)) Wd^T, gate and up in one product.
 
+#include "src/nn/keep.h"
 #include "src/nn/linear.h"
 #include "src/ops/glu.h"
 
@@ -16,15 +17,15 @@ class Mlp {
  public:
   Mlp(Linear gate_up, Linear down) : gate_up_(gate_up), down_(down) {}
 
-  /// y [T, D] is the caller's. `products`: only those are saved, not what is made of them element by element.
-  void forward_into(Ctx& c, Tensor y, CTensor x, MlpSaved* saved, bool products = false,
+  /// y [T, D] is the caller's.
+  void forward_into(Ctx& c, Tensor y, CTensor x, MlpSaved* saved, const Keep& keep = {},
                     const StreamRows& stream = {}) const {
     const Tensor a =
-        c.memory(saved && !products).make({gate_up_.output_rows(x, stream), gate_up_.outputs() / 2}, x.dtype);
+        keep.for_rest(c).make({gate_up_.output_rows(x, stream), gate_up_.outputs() / 2}, x.dtype);
     if (saved) {
-      const Tensor gate_up = gate_up_.forward(c, x, *c.saved, stream);
+      const Tensor gate_up = gate_up_.forward(c, x, keep.for_products(c), stream);
       swiglu_forward(c, a, gate_up);
-      *saved = products ? MlpSaved{{}, gate_up, {}} : MlpSaved{x, gate_up, a};
+      *saved = keep.rest ? MlpSaved{x, gate_up, a} : MlpSaved{{}, gate_up, {}};
     } else {
       gate_up_.forward_swiglu(c, a, x, stream);
     }

@@ -1,7 +1,7 @@
 #pragma once
 // RMSNorm layer: y = w * (x / sqrt(mean(x^2) + eps)).
 
-#include "src/core/ctx.h"
+#include "src/nn/keep.h"
 #include "src/nn/parameter.h"
 #include "src/ops/norm.h"
 
@@ -17,8 +17,9 @@ class Norm {
   Norm(Parameter& weight, double eps) : weight_(&weight), eps_(eps) {}
 
   /// y = norm of sum = a + b; without b, of sum as it is. y and sum are the caller's; backward reads sum.
-  void forward_residual(Ctx& c, Tensor y, Tensor sum, CTensor a, CTensor b, NormSaved* saved) const {
-    Tensor rstd = c.memory(saved != nullptr).make({sum.dim(0)}, accumulate_dtype(sum.dtype));
+  void forward_residual(Ctx& c, Tensor y, Tensor sum, CTensor a, CTensor b, NormSaved* saved,
+                        const Keep& keep = {}) const {
+    Tensor rstd = keep.for_products(c).make({sum.dim(0)}, accumulate_dtype(sum.dtype));
     if (sum.dim(0) == 0)
       ;  // a rank that has no token of the batch
     else if (b.empty())

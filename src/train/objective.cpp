@@ -18,8 +18,7 @@ void note_difference(const Trajectory& t, int32_t token, double sampled, double 
 }
 
 /// Where the policy that sampled is not known its log-probs are those of now.
-void complete_inputs(Microbatch& mb, std::span<const Trajectory* const> all, std::span<const double> logprob,
-                     ObjectiveUpdate& update) {
+void complete_inputs(Microbatch& mb, std::span<const double> logprob, ObjectiveUpdate& update) {
   LossInputs& in = mb.inputs;
   for (size_t i = 0; i < logprob.size(); ++i) {
     if (std::isnan(in.old_logprob[i])) in.old_logprob[i] = logprob[i];
@@ -30,7 +29,7 @@ void complete_inputs(Microbatch& mb, std::span<const Trajectory* const> all, std
     // The rank that computed it says so.
     const auto at = static_cast<int64_t>(i);
     if (at < mb.own_targets.begin || at >= mb.own_targets.end) continue;
-    note_difference(*all[static_cast<size_t>(mb.sequence[i])], mb.offset[i], in.sampled_logprob[i],
+    note_difference(*update.all[static_cast<size_t>(mb.sequence[i])], mb.offset[i], in.sampled_logprob[i],
                     logprob[i], update.difference);
   }
 }
@@ -47,7 +46,7 @@ CTensor on_device(Ctx& c, const std::vector<double>& values, DType dtype) {
 }  // namespace
 
 ObjectiveUpdate PolicyObjective::begin(std::span<const Trajectory* const> all) const {
-  ObjectiveUpdate update{.counts = {.max_response_tokens = max_response_tokens_}};
+  ObjectiveUpdate update{.all = all, .counts = {.max_response_tokens = max_response_tokens_}};
   for (const Trajectory* t : all) {
     update.counts.tokens += t->counted_tokens();
     update.counts.sequences += t->counted_tokens() > 0;
@@ -57,22 +56,28 @@ ObjectiveUpdate PolicyObjective::begin(std::span<const Trajectory* const> all) c
   return update;
 }
 
-TokenGradients PolicyObjective::loss_gradients(Ctx& c, Microbatch& mb, std::span<const Trajectory* const> all,
-                                               ObjectiveUpdate& update, const TokenStats& now) const {
-  fill_loss_inputs(mb, all, algorithm_.aggregation(), update.counts);
+Microbatch PolicyObjective::pack(const ObjectiveUpdate& update, std::span<const int32_t> sequences,
+                                 bool losses) const {
+  Microbatch mb = pack_for(model_, update.all, sequences);
+  if (losses) fill_loss_inputs(mb, update.all, algorithm_.aggregation(), update.counts);
+  return mb;
+}
+
+TokenGradients PolicyObjective::loss_gradients(Ctx& c, Microbatch& mb, ObjectiveUpdate& update,
+                                               const TokenStats& now) const {
   const std::vector<double> logprob = to_host<double>(c, now.logprob);
-  complete_inputs(mb, all, logprob, update);
+  complete_inputs(mb, logprob, update);
   const LossResult loss = algorithm_.loss(logprob, to_host<double>(c, now.entropy), mb.inputs);
   for (const auto& [name, value] : loss.sums) update.sums.at(name) += value;
   return {on_device(c, loss.dlogprob, now.logprob.dtype), on_device(c, loss.dentropy, now.logprob.dtype)};
 }
 
 void PolicyObjective::backward(Ctx& c, const Tensor& drows, const CTensor& rows, Microbatch& mb,
-                               std::span<const Trajectory* const> all, ObjectiveUpdate& update) const {
+                               ObjectiveUpdate& update) const {
   ArenaScope scope(c.scratch);
   const CTensor targets = mb.target_ids(c);
   const TokenStats own = own_stats(c, model_, rows, targets, temperature_);
-  const TokenGradients up = loss_gradients(c, mb, all, update, stats_of_all(c, model_, mb, own));
+  const TokenGradients up = loss_gradients(c, mb, update, stats_of_all(c, model_, mb, own));
   if (rows.dim(0) == 0) return;
   const auto here = [&](const CTensor& of_all) {
     return temper::rows(of_all, mb.own_targets.begin, mb.own_targets.end);

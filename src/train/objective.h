@@ -24,7 +24,8 @@ struct LogprobDifference {
 
 /// An objective over the micro-batches of one update.
 struct ObjectiveUpdate {
-  UpdateCounts counts;                      // of the whole update, over all ranks
+  std::span<const Trajectory* const> all;   // its trajectories, known to all ranks
+  UpdateCounts counts;                      // of these
   std::map<std::string, double> sums = {};  // the same keys on every rank, to be added up
   double logprob_diff_max = 0;              // own log-prob - that of the sampling, over counted tokens
   /// Of those the first one, on this rank, that the newest weights sampled.
@@ -48,14 +49,15 @@ class PolicyObjective {
         max_response_tokens_(max_response_tokens) {}
 
   ObjectiveUpdate begin(std::span<const Trajectory* const> all) const;
-  /// rows, drows: [n, D], of the targets of `mb`, whose loss inputs are filled from `all`. drows is
-  /// overwritten, the head's weight gradient accumulates, the loss adds to the sums of the update.
+  /// A micro-batch of these sequences of the update, as this rank has it; `losses`: with loss inputs.
+  Microbatch pack(const ObjectiveUpdate& update, std::span<const int32_t> sequences, bool losses) const;
+  /// rows, drows: [n, D], of the targets of `mb`, whose loss inputs are filled. drows is overwritten, the
+  /// head's weight gradient accumulates, the loss adds to the sums of the update.
   void backward(Ctx& c, const Tensor& drows, const CTensor& rows, Microbatch& mb,
-                std::span<const Trajectory* const> all, ObjectiveUpdate& update) const;
+                ObjectiveUpdate& update) const;
   /// The part of backward that the host does: the loss, in double, from `now`; it adds to the sums of the
   /// update.
-  TokenGradients loss_gradients(Ctx& c, Microbatch& mb, std::span<const Trajectory* const> all,
-                                ObjectiveUpdate& update, const TokenStats& now) const;
+  TokenGradients loss_gradients(Ctx& c, Microbatch& mb, ObjectiveUpdate& update, const TokenStats& now) const;
   Metrics metrics(const ObjectiveUpdate& update) const { return algorithm_.metrics(update.sums); }
 
  private:

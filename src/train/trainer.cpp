@@ -7,7 +7,6 @@
 #include "src/models/join_pass.h"
 #include "src/ops/rows.h"
 #include "src/train/flops.h"
-#include "src/train/gradient_reducer.h"
 #include "src/train/lr_schedule.h"
 #include "src/train/stage_borders.h"
 
@@ -33,15 +32,15 @@ UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,
   stats.flops = training_flops(model_.config(), all);
 
   const AxisBytes before = bytes_sent();
-  ObjectiveUpdate update = objective.begin(all);
-  stats.dropped = !accumulate_gradients(c, all, plan, objective, update);
+  ObjectiveUpdate sums = objective.begin(all);
+  stats.dropped = !accumulate_gradients(c, plan, objective, sums);
   if (stats.dropped) return stats;
-  reduce_sums(update);
-  stats.logprob_diff_max = update.logprob_diff_max;
-  stats.difference = update.difference;
+  reduce_sums(sums);
+  stats.logprob_diff_max = sums.logprob_diff_max;
+  stats.difference = sums.difference;
   if (hook_) hook_(c, model_.parameters(), optimizer_.count() + 1);
 
-  for (const auto& [name, value] : update.sums)
+  for (const auto& [name, value] : sums.sums)
     if (!std::isfinite(value)) stats.defect = fmt::format("the loss is not finite: {} = {}", name, value);
   if (!stats.defect.empty()) return stats;
   stats.lr = learning_rate(options_.optimizer, optimizer_.count(), options_.total_updates);
@@ -50,7 +49,7 @@ UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,
   stats.grad_norm = optimizer_.step(c, all_, stats.lr);
   if (!std::isfinite(stats.grad_norm))
     stats.defect = fmt::format("the gradient is not finite: its norm is {}", stats.grad_norm);
-  stats.metrics = objective.metrics(update);
+  stats.metrics = objective.metrics(sums);
   stats.sent = bytes_sent() - before;
   c.lane.wait();
   return stats;
@@ -58,13 +57,14 @@ UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,
 
 /// The sum over dp, in this rank's shard of each unit: unit by unit while the last micro-batch goes back, or
 /// where only shards are kept while any does, as often on every rank.
-bool Trainer::accumulate_gradients(Ctx& c, std::span<const Trajectory* const> all, const PackPlan& plan,
-                                   const PolicyObjective& objective, ObjectiveUpdate& update) {
-  model_.parameters().begin_update(c.lane);
-  const bool every_time = model_.parameters().shards_grads();
+bool Trainer::accumulate_gradients(Ctx& c, const PackPlan& plan, const PolicyObjective& objective,
+                                   ObjectiveUpdate& sums) {
+  ParameterStore& parameters = model_.parameters();
+  parameters.begin_update(c.lane);
   const ArenaScope scope(c.scratch);
-  GradientReducer reducer(c, model_.parameters(), dp_, model_.splits().tp);
   const auto& mine = plan.ranks[static_cast<size_t>(control_.rank())];
+  Update update{objective, sums, GradientReducer(c, parameters, dp_, model_.splits().tp),
+                parameters.shards_grads(), std::ssize(mine) - 1};
   // The last micro-batch of a rank waits for the other ranks: before that of any, all may be asked. Stages
   // are at different ones, and would wait for each other: they are asked before the first.
   size_t asked = pipeline_.stages() > 1 ? 1 : mine.size(), most = 0;
@@ -75,32 +75,33 @@ bool Trainer::accumulate_gradients(Ctx& c, std::span<const Trajectory* const> al
   constexpr size_t kStopChecks = 16;  // most of an update: each waits for the slowest rank
   const size_t every = asked / kStopChecks + 1;
   // Of what ranks have shards of, every one takes part in every pass.
-  const size_t passes = every_time ? std::max<size_t>(most, 1) : mine.size();
+  const size_t passes = update.every_time ? std::max<size_t>(most, 1) : mine.size();
   const Schedule order = schedule({pipeline_.stages(), static_cast<int>(std::ssize(model_.parts()))},
                                   pipeline_.stage(), static_cast<int64_t>(passes), training_steps);
-  StageBorders borders(c, model_, all, mine, order.borders);
+  StageBorders borders(c, model_, sums.all, mine, order.borders);
   for (const ScheduleSlot& time : order.slots) {
     const auto i = time.step ? static_cast<size_t>(time.step->microbatch) : mine.size();
     if (i >= mine.size()) {
       pipeline_.exchange(c, borders.sent(time, mine.size()), {});
-      reducer.wait(c);
+      update.reducer.wait(c);
       if (time.step)
-        join_pass(c, model_, part(*time.step).layers, options_.recompute, time.step->backward, reducer);
+        join_pass(c, model_, part(*time.step).layers, options_.recompute, time.step->backward,
+                  update.reducer);
       continue;
     }
     const ScheduleStep& step = *time.step;
     const bool starts = !step.backward && step.chunk == 0;
     if (starts && stop_check_ && i < asked && i % every == 0 && stop_check_()) {
-      reducer.wait(c);
+      update.reducer.wait(c);
       return false;
     }
     Slot& slot = slot_of(step);
-    if (!step.backward) slot.begin(step, pack_for(model_, all, mine[i]), {.recompute = options_.recompute});
+    if (!step.backward)
+      slot.begin(step, objective.pack(sums, mine[i], part(step).is_last()), {options_.recompute});
     pipeline_.exchange(c, borders.sent(time, mine.size()), incoming(time, slot));
-    const bool complete = step.backward && (every_time || i + 1 == mine.size());
-    run(c, step, slot, all, objective, update, complete ? &reducer : nullptr, borders.take(time, slot.mb));
+    run(c, step, slot, update, borders.take(time, slot.mb));
   }
-  reducer.finish(c, passes, most);
+  update.reducer.finish(c, passes, most);
   sum_tied_gradients(c);
   return true;
 }
@@ -122,9 +123,7 @@ Pipeline::Parcel Trainer::incoming(const ScheduleSlot& time, Slot& slot) const {
 }
 
 /// `y`: what it makes for another rank. The last part has its forward with its backward.
-void Trainer::run(Ctx& c, const ScheduleStep& step, Slot& slot, std::span<const Trajectory* const> all,
-                  const PolicyObjective& objective, ObjectiveUpdate& update, GradientReducer* reducer,
-                  const Tensor& y) {
+void Trainer::run(Ctx& c, const ScheduleStep& step, Slot& slot, Update& update, const Tensor& y) {
   const ModelPart of = part(step);
   if (!step.backward && of.is_last()) return;
   const int64_t tokens = slot.mb.num_tokens();
@@ -133,26 +132,24 @@ void Trainer::run(Ctx& c, const ScheduleStep& step, Slot& slot, std::span<const 
   Ctx keeping{c.scratch, c.lane, c.threads, &slot.memory};
   if (!step.backward) return forward_stage(keeping, of, slot.mb.batch(c), slot.x, &slot.saved, y);
   if (of.is_last()) {
-    run_last(keeping, of, slot, all, objective, update, reducer, y);
+    run_last(keeping, of, slot, update, y);
     if (model_.splits().place().rank == 0) note_work(slot.mb.sequences_here(), tokens);
   } else {
-    if (reducer) reducer->begin_backward(c);
-    backward_pass(keeping, of, slot.mb.batch(c), slot.dy, slot.saved, reducer, y);
+    LayerWatcher* const watcher = update.begin_backward(c, step.microbatch);
+    backward_pass(keeping, of, slot.mb.batch(c), slot.dy, slot.saved, watcher, y);
   }
   slot.of.reset();
 }
 
 /// Forward, loss and backward.
-void Trainer::run_last(Ctx& c, const ModelPart& part, Slot& slot, std::span<const Trajectory* const> all,
-                       const PolicyObjective& objective, ObjectiveUpdate& update, GradientReducer* reducer,
-                       const Tensor& dx) {
+void Trainer::run_last(Ctx& c, const ModelPart& part, Slot& slot, Update& update, const Tensor& dx) {
   Microbatch& mb = slot.mb;
   const Tensor rows = target_hidden(c, part, mb, &slot.saved, slot.x), drows = c.scratch.like(rows);
-  if (reducer) reducer->begin_backward(c);
-  objective.backward(c, drows, rows, mb, all, update);
+  LayerWatcher* const watcher = update.begin_backward(c, slot.of->microbatch);
+  update.objective.backward(c, drows, rows, mb, update.sums);
   const Tensor dhidden = c.scratch.make({mb.num_tokens(), rows.dim(1)}, rows.dtype);
   scatter_rows(c, dhidden, drows, mb.target_rows(c));
-  backward_pass(c, part, mb.batch(c), dhidden, slot.saved, reducer, dx);
+  backward_pass(c, part, mb.batch(c), dhidden, slot.saved, watcher, dx);
 }
 
 /// A tied head is a copy of the embedding of the first stage: both get the gradients of both.
@@ -165,15 +162,15 @@ void Trainer::sum_tied_gradients(Ctx& c) {
                      "gradients of a tied embedding, sum over its stages");
 }
 
-void Trainer::reduce_sums(ObjectiveUpdate& update) {
+void Trainer::reduce_sums(ObjectiveUpdate& sums) const {
   std::vector<double> values;
-  for (const auto& [name, value] : update.sums) values.push_back(value);
+  for (const auto& [name, value] : sums.sums) values.push_back(value);
   control_.all_reduce_sum(values, "loss and metric sums, sum over dp");
-  values.push_back(control_.all_reduce_max(update.logprob_diff_max, "log-prob difference, max over dp"));
+  values.push_back(control_.all_reduce_max(sums.logprob_diff_max, "log-prob difference, max over dp"));
   pipeline_.copy_from_last(values, "loss and metric sums, copied from the last stage");
   size_t i = 0;
-  for (auto& [name, value] : update.sums) value = values[i++];
-  update.logprob_diff_max = values.back();
+  for (auto& [name, value] : sums.sums) value = values[i++];
+  sums.logprob_diff_max = values.back();
 }
 
 }  // namespace temper

@@ -7,14 +7,13 @@
 #include <functional>
 #include <span>
 
+#include "src/train/gradient_reducer.h"
 #include "src/train/objective.h"
 #include "src/train/optimizer.h"
 #include "src/train/schedule.h"
 #include "src/train/token_pass.h"
 
 namespace temper {
-
-class GradientReducer;
 
 struct UpdateStats {
   std::string defect = {};  // not empty: loss or gradient is not finite and nothing was changed
@@ -101,22 +100,33 @@ class Trainer {
     Tensor dy = {};   // what the next stage sent
   };
 
+  /// What an update is made of.
+  struct Update {
+    const PolicyObjective& objective;
+    ObjectiveUpdate& sums;  // of the losses, and its trajectories
+    GradientReducer reducer;
+    bool every_time;   // sums are made after every backward, not only after the last one
+    int64_t own_last;  // the last micro-batch of this rank
+    /// Who is told of the units of a backward that begins now. Null: later ones add to its gradients.
+    GradientReducer* begin_backward(Ctx& c, int64_t microbatch) {
+      if (!every_time && microbatch < own_last) return nullptr;
+      reducer.begin_backward(c);
+      return &reducer;
+    }
+  };
+
   /// False: dropped.
-  bool accumulate_gradients(Ctx& c, std::span<const Trajectory* const> all, const PackPlan& plan,
-                            const PolicyObjective& objective, ObjectiveUpdate& update);
+  bool accumulate_gradients(Ctx& c, const PackPlan& plan, const PolicyObjective& objective,
+                            ObjectiveUpdate& sums);
   ModelPart part(const ScheduleStep& step) const {
     return {model_, model_.parts()[static_cast<size_t>(step.chunk)]};
   }
   Slot& slot_of(const ScheduleStep& step);
-  void run(Ctx& c, const ScheduleStep& step, Slot& slot, std::span<const Trajectory* const> all,
-           const PolicyObjective& objective, ObjectiveUpdate& update, GradientReducer* reducer,
-           const Tensor& y);
-  void run_last(Ctx& c, const ModelPart& part, Slot& slot, std::span<const Trajectory* const> all,
-                const PolicyObjective& objective, ObjectiveUpdate& update, GradientReducer* reducer,
-                const Tensor& dx);
+  void run(Ctx& c, const ScheduleStep& step, Slot& slot, Update& update, const Tensor& y);
+  void run_last(Ctx& c, const ModelPart& part, Slot& slot, Update& update, const Tensor& dx);
   Pipeline::Parcel incoming(const ScheduleSlot& time, Slot& slot) const;
   void sum_tied_gradients(Ctx& c);
-  void reduce_sums(ObjectiveUpdate& update);
+  void reduce_sums(ObjectiveUpdate& sums) const;
 
   Model& model_;
   Comm& all_;

@@ -76,22 +76,18 @@ TEST_F(LayerPassTest, TwoStagesHaveTheBitsOfOne) {
     copy_values(*stage, *whole);
     PassSaved saved;
     if (first) {
-      const Residual y = forward_layers(c, *stage, batch(), stage->begin(c, batch(), true), &saved);
-      pp_->send(c, y.stream, 1, "stream to the next stage");
-      pp_->send(c, y.delta, 1, "addend to the next stage");
-      const Tensor dy = c.scratch.like(y.stream);
+      const Tensor y = c.scratch.like(dhidden), dy = c.scratch.like(dhidden);
+      forward_stage(c, *stage, batch(), {}, &saved, y);
+      pp_->send(c, y, 1, "stream to the next stage");
       pp_->recv(c, dy, 1, "gradient from the next stage");
-      stage->begin_backward(c, batch(), backward_layers(c, *stage, batch(), dy, saved, nullptr));
+      backward_pass(c, *stage, batch(), dy, saved, nullptr);
     } else {
-      const Residual x{saved_.like(dhidden), c.scratch.like(dhidden)};
+      const Residual x{saved_.like(dhidden), {}};
+      const Tensor dx = c.scratch.like(dhidden);
       pp_->recv(c, x.stream, 0, "stream of the stage before");
-      pp_->recv(c, x.delta, 0, "addend of the stage before");
-      const Tensor hidden = stage->end(c, batch(), forward_layers(c, *stage, batch(), x, &saved), &saved.norm);
-      expect_equal("hidden states", hidden, want);
-      const Tensor dlast = c.scratch.like(dhidden);
-      stage->end_backward(c, batch(), dlast, dhidden, saved.norm);
-      pp_->send(c, backward_layers(c, *stage, batch(), dlast, saved, nullptr), 0,
-                "gradient to the stage before");
+      expect_equal("hidden states", forward_pass(c, *stage, batch(), &saved, x), want);
+      backward_pass(c, *stage, batch(), dhidden, saved, nullptr, dx);
+      pp_->send(c, dx, 0, "gradient to the stage before");
     }
     size_t compared = 0;
     for (const Parameter& p : stage->parameters().list())

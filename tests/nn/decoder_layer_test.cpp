@@ -39,7 +39,8 @@ Many stack_gradients(DType dtype, const ModelConfig& config, const LayerBatch& b
   Residual x{stream, {}};
   for (size_t i = 0; i < layers.size(); ++i) {
     const Residual y{c.scratch.like(x.stream), c.scratch.like(x.stream)};
-    layers[i].layer().forward(c, b, y, x, &saved[i]);
+    const Tensor sum = i == 0 ? x.stream : kept.like(x.stream);
+    layers[i].layer().forward(c, b, y, x, sum, &saved[i], Keep::all(kept));
     x = y;
   }
   Tensor dy = upstream, dx = c.scratch.like(dy);

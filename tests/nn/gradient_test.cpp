@@ -106,7 +106,7 @@ TEST(LayerGradients, Mlp) {
                   const TestTensor x = l.tensor(l.inputs[0]);
                   const Tensor y = l.c.scratch.like(x);
                   MlpSaved saved;
-                  mlp.forward_into(l.c, y, x, &saved);
+                  mlp.forward_into(l.c, y, x, &saved, Keep::all(*l.c.saved));
                   if (!douts) return Many{values_of(y)};
                   return Many{values_of(mlp.backward(l.c, l.tensor((*douts)[0]), x, saved))};
                 });
@@ -139,7 +139,7 @@ TEST(LayerGradients, Attention) {
           const Attention attention = make_attention(l.parameters, config, 0, l.rope);
           const TestTensor x = l.tensor(l.inputs[0]);
           AttentionSaved saved;
-          const Tensor y = attention.forward(l.c, l.batch.view(), x, &saved);
+          const Tensor y = attention.forward(l.c, l.batch.view(), x, &saved, Keep::all(*l.c.saved));
           if (!douts) return Many{values_of(y)};
           return Many{values_of(attention.backward(l.c, l.batch.view(), l.tensor((*douts)[0]), x, saved))};
         });
@@ -154,7 +154,8 @@ TEST(LayerGradients, DecoderLayer) {
                   const TestTensor stream = l.tensor(l.inputs[0]), delta = l.tensor(l.inputs[1]);
                   const Residual y{l.c.scratch.like(stream), l.c.scratch.like(stream)};
                   LayerSaved saved;
-                  layer.forward(l.c, l.batch.view(), y, {stream, delta}, &saved);
+                  layer.forward(l.c, l.batch.view(), y, {stream, delta}, l.c.scratch.like(stream), &saved,
+                                Keep::all(*l.c.saved));
                   if (!douts) {
                     Values sum = values_of(y.stream), part = values_of(y.delta);
                     for (size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
@@ -202,7 +203,7 @@ TEST(LayerGradients, AddUpUntilTheyAreCleared) {
   const auto pass = [&] {
     const Residual y{c.scratch.like(x), c.scratch.like(x)};
     LayerSaved saved;
-    layer.forward(c, batch.view(), y, {x, {}}, &saved);
+    layer.forward(c, batch.view(), y, {x, {}}, x, &saved, Keep::all(kept));
     layer.backward(c, batch.view(), c.scratch.like(x), dy, saved);
   };
   pass();

@@ -275,11 +275,11 @@ TEST_F(ShardedTrainer, SplitWeightsTakeAWindowAndTheirShards) {
   weights.split_values(ctx().lane);
   EXPECT_THROW(weights.flat_values(), std::exception);
   const Unit& layer = model->layer_unit(1);
-  model->gather_layer(ctx(), 1);
+  model->gather(ctx(), layer);
   expect_same_bits("layer", read(weights.values_of(layer)),
                    slice_rows(before, 1, layer.range.begin, layer.range.end));
-  model->gather_end(ctx());
   const Unit& embedding = model->embedding_unit();
+  model->gather(ctx(), embedding);
   expect_same_bits("embedding", read(weights.values_of(embedding)),
                    slice_rows(before, 1, embedding.range.begin, embedding.range.end));
   weights.join_values(ctx().lane);

@@ -132,13 +132,9 @@ int run_eval(const CommandLine& line) {
                          plan,
                          *comm,
                          {role.team_number(mpi.rank()), role.teams()},
-                         team,
-                         host.ctx(),
-                         *model,
-                         engine,
-                         *text.tokenizer,
+                         {host.ctx(), engine, *text.tokenizer, rewards, team},
+                         model->config(),
                          text.chat_template(),
-                         rewards,
                          /*stops=*/[] { return false; }});
   enter_phase(Phase::validation);
   Json result = Json::object();

@@ -1,4 +1,4 @@
-#include "src/run/roles/prompt_work.h"
+#include "src/run/groups/prompt_work.h"
 
 #include <algorithm>
 #include <numeric>

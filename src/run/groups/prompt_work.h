@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "src/rollout/request.h"
-#include "src/run/roles/prompt_stream.h"
+#include "src/run/groups/prompt_stream.h"
 
 namespace temper {
 

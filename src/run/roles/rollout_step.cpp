@@ -25,8 +25,16 @@ RolloutStep::RolloutStep(const RoleParts& parts, const GroupMaker::Parts& maker,
 
 std::vector<Group> RolloutStep::run(std::vector<Group> before) {
   std::vector<PromptWork> work;
-  for (Group& g : before) work.push_back(go_on(p_.prompts, std::move(g)));
-  int64_t fresh = goes_on() ? 0 : p_.plan.batch.prompts_per_step;
+  for (Group& g : before)
+    if (auto known = go_on(*p_.prompts, std::move(g), p_.task.config().checkpoint.accept_changes))
+      work.push_back(*std::move(known));
+  const int64_t lost = std::ssize(before) - std::ssize(work);
+  if (lost > 0 && p_.share.index == 0 && maker_.team.leads())
+    spdlog::warn(
+        "step {}: new prompts take the place of {} unfinished ones, which the data no longer have "
+        "where they were",
+        step_, lost);
+  int64_t fresh = lost + (goes_on() ? 0 : p_.task.plan.batch.prompts_per_step);
   RoundResult all;
   int64_t owed = open_.owed;
   for (int64_t round = open_.round; fresh > 0 || owed > 0 || !work.empty(); ++round) {

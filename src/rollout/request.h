@@ -36,6 +36,7 @@ struct GenerateOptions {
   int64_t min_new_tokens = 0;           // neither a stop id nor a stop string ends with one of the first ones
   std::vector<int32_t> stop_token_ids;  // a sampled one ends the sequence and belongs to it
   std::vector<std::string> stop;        // need a tokenizer
+  bool include_stop_text = false;       // the text of a response ends with the stop string, not before it
   std::map<int32_t, double> logit_bias;
   int64_t num_sampleable = 0;  // ids from here on are never drawn
   int64_t version = 0;         // of the weights, as responses record it

@@ -59,6 +59,7 @@ struct RolloutConfig {
   double frequency_penalty = 0.0;
   std::map<int64_t, double> logit_bias;  // by token id
   std::vector<std::string> stop;
+  bool include_stop_text = false;
   std::vector<int64_t> stop_token_ids;
   bool ignore_eos = false;
   int64_t max_running_sequences = 256;

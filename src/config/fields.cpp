@@ -141,6 +141,8 @@ void rollout_fields(RolloutConfig& c, Section f) {
      .unit = "tokens"});
   sampling_fields(c, f);
   f("stop", c.stop, {.help = "texts that end a response", .format = Format::not_empty});
+  f("include_stop_text", c.include_stop_text,
+    {.help = "a response that a stop text ended keeps it: rewards see all that is trained"});
   f("stop_token_ids", c.stop_token_ids, {.help = "token ids that end a response, besides the model's own"});
   f("ignore_eos", c.ignore_eos, {.help = "do not stop at the model's own end tokens"});
   f("max_running_sequences", c.max_running_sequences,

@@ -1,6 +1,7 @@
 #include "src/rl/rollout_metrics.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace temper {
@@ -30,15 +31,29 @@ class Statistic {
   double min_ = std::numeric_limits<double>::infinity();
 };
 
+/// So far apart that their variance is infinite.
+bool too_far_apart(const Group& group) {
+  double low = std::numeric_limits<double>::infinity(), high = -low;
+  for (const Trajectory& t : group.samples) {
+    if (t.excluded) continue;
+    low = std::min(low, t.reward);
+    high = std::max(high, t.reward);
+  }
+  return high > low &&
+         !std::isfinite(static_cast<double>(group.samples.size()) * (high - low) * (high - low));
+}
+
 }  // namespace
 
 std::map<std::string, double> rollout_metrics(std::span<const Group> groups) {
   Statistic score, reward, advantage, response, prompt;
   std::map<std::string, Statistic> parts;
-  double count = 0, cut = 0, excluded = 0, dull = 0;
+  double count = 0, cut = 0, excluded = 0, dull = 0, lost = 0;
   for (const Group& group : groups) {
-    dull += std::none_of(group.samples.begin(), group.samples.end(),
-                         [](const Trajectory& t) { return t.advantage != 0; });
+    const bool silent = std::none_of(group.samples.begin(), group.samples.end(),
+                                     [](const Trajectory& t) { return t.advantage != 0; });
+    dull += silent;
+    lost += silent && too_far_apart(group);
     for (const Trajectory& t : group.samples) {
       excluded += t.excluded;
       if (!t.excluded) {
@@ -62,6 +77,7 @@ std::map<std::string, double> rollout_metrics(std::span<const Group> groups) {
   prompt.write(metrics, "prompt_length");
   for (const auto& [name, part] : parts) metrics["reward/" + name + "/mean"] = part.mean();
   if (excluded > 0) metrics["reward/excluded"] = excluded;
+  if (lost > 0) metrics["reward/signal_lost"] = lost;
   metrics["response_length/clip_ratio"] = cut / count;
   metrics["rollout/no_signal_share"] = dull / static_cast<double>(groups.size());
   return metrics;

@@ -8,6 +8,8 @@
 //   reward/PART/mean                  each of reward_parts, where a response has it
 //   reward/excluded                   responses without a reward, where there are any: none of critic/ counts
 //                                     them
+//   reward/signal_lost                groups, where there are any, whose rewards are so far apart that their
+//                                     variance is infinite and all advantages are 0
 //   rollout/no_signal_share           share of groups without an advantage other than 0: all rewards alike
 // A mean is the left-to-right double sum divided by the count, so a script can repeat it bit for bit; that of
 // the advantages adds advantage x counted tokens of each response. What has no value has no metric.

@@ -52,20 +52,17 @@ size_t Generation::add(Request request) {
   prompt->request = num_requests_;
   prompt->data_position = request.data_position;
   prompt->prompt_tokens = static_cast<int64_t>(request.prompt.size());
-  const bool begun = std::any_of(request.begun.begin(), request.begun.end(),
-                                 [](const Response& r) { return !r.tokens.empty(); });
-  prompt->seen = begun ? prompt->prompt_tokens : 0;
-  prompt->begun = begun;
-  prompt->after_stop = request.after_stop && begun;
+  prompt->samples = open_samples(request, options_);
+  CHECK(!prompt->samples.empty(), "prompt {} has no sample to go on with", request.data_position);
+  for (const Response& r : request.begun) {
+    if (!r.tokens.empty()) prompt->seen = prompt->prompt_tokens;  // its rows were counted
+    prompt->after_stop |= tokens_before_stop(request.after_stop, r, options_.version) > 0;
+  }
   prompt->counts = sampler_.edits().count(request.prompt, prompt->prompt_tokens);
   prompt->tokens = std::move(request.prompt);
   std::vector<Response> responses = std::move(request.begun);
   responses.resize(static_cast<size_t>(request.num_samples));
-  for (int32_t sample = 0; sample < request.num_samples; ++sample)
-    if (responses[static_cast<size_t>(sample)].finish == FinishReason::unfinished)
-      prompt->samples.push_back(sample);
-  CHECK(!prompt->samples.empty(), "prompt {} has no sample to go on with", request.data_position);
-  pending_[num_requests_] = {prompt->samples.size(), std::move(responses)};
+  pending_[num_requests_] = {prompt->samples.size(), std::move(responses), request.after_stop};
   scheduler_.add(std::move(prompt));
   return num_requests_++;
 }
@@ -132,12 +129,15 @@ std::vector<DrawTarget> Generation::fork_prompts(const std::vector<DrawTarget>& 
 
 /// Gives a sample of a prompt what an earlier call generated; its rows are then missing in the cache.
 void Generation::go_on(Sequence& s) {
-  const Response before = std::move(pending_.at(s.request).responses[static_cast<size_t>(s.sample)]);
+  Pending& pending = pending_.at(s.request);
+  const Response before = std::move(pending.responses[static_cast<size_t>(s.sample)]);
+  const int64_t made = tokens_before_stop(pending.after_stop, before, options_.version);
+  s.after_stop = made > 0;
   if (before.tokens.empty()) return;
   text_.skip(s, before.text);
   for (size_t i = 0; i < before.tokens.size(); ++i) take(s, before.tokens[i], before.logprobs[i]);
   s.response.versions = before.versions;
-  s.begun_tokens = s.new_tokens();
+  s.begun_tokens = s.new_tokens() - made;
   s.seen = s.size() - 1;  // the last token was never fed
 }
 
@@ -162,6 +162,7 @@ void Generation::append(std::span<const DrawTarget> targets, const DrawnTokens& 
 
 void Generation::append(Sequence& s, int32_t token, double logprob) {
   sampler_.require_drawn(s, token, logprob);
+  s.got_token();
   const bool stopped = take(s, token, logprob);
   const int64_t added = s.new_tokens() - s.begun_tokens;
   const bool full = s.new_tokens() >= options_.max_new_tokens || s.size() >= engine_.capacity();
@@ -191,8 +192,8 @@ void Generation::finish(Sequence& s) { put_away(*scheduler_.remove(s)); }
 void Generation::put_away(Sequence& s) {
   const auto added = static_cast<int32_t>(s.new_tokens() - s.begun_tokens);
   auto& versions = s.response.versions;
-  if (s.after_stop && !versions.empty() && versions.back().first == options_.version)
-    versions.back().second += added;
+  if (s.after_stop)
+    versions.back().second = added;
   else if (added > 0)
     versions.emplace_back(options_.version, added);
   Pending& pending = pending_.at(s.request);

@@ -98,6 +98,7 @@ class Generation {
   struct Pending {
     size_t at_work = 0;  // samples
     std::vector<Response> responses;
+    bool after_stop = false;
   };
 
   /// A step from its begin on the first stage until its tokens are known on all; without targets there are

@@ -39,4 +39,33 @@ void check_request(const Request& r, int64_t capacity, const ModelConfig& model)
         r.begun.size(), r.num_samples);
 }
 
+int64_t tokens_before_stop(bool after_stop, const Response& response, int64_t version) {
+  const auto& versions = response.versions;
+  const bool any = after_stop && !versions.empty() && versions.back().first == version;
+  return any ? versions.back().second : 0;
+}
+
+std::vector<int32_t> open_samples(const Request& request, const GenerateOptions& options) {
+  std::vector<int32_t> open;
+  for (int32_t sample = 0; sample < request.num_samples; ++sample) {
+    if (!request.begun.empty()) {
+      const Response& begun = request.begun[static_cast<size_t>(sample)];
+      const int64_t budget = options.tokens_per_call;
+      if (begun.finish != FinishReason::unfinished ||
+          (budget > 0 && tokens_before_stop(request.after_stop, begun, options.version) >= budget))
+        continue;
+    }
+    open.push_back(sample);
+  }
+  return open;
+}
+
+void add(RolloutCounters& all, const RolloutCounters& some, int64_t times) {
+  all.rows_prefilled += times * some.rows_prefilled;
+  all.rows_shared += times * some.rows_shared;
+  all.rows_generated += times * some.rows_generated;
+  all.rows_recomputed += times * some.rows_recomputed;
+  all.preemptions += times * some.preemptions;
+}
+
 }  // namespace temper

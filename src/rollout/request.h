@@ -19,7 +19,8 @@ struct Request {
   int32_t num_samples = 1;
   /// By sample, where an earlier call began them; empty: none did. Unfinished ones go on.
   std::vector<Response> begun = {};
-  /// A stop cut it: what it costs to come back to where it was is not counted, as if it had never been cut.
+  /// A stop cut this very call, which began the tokens of these weights (GenerateOptions::version): they
+  /// count in its budget, and what it costs to come back to them is not counted, as if it had never been cut.
   bool after_stop = false;
 };
 
@@ -35,15 +36,23 @@ struct GenerateOptions {
   int64_t min_new_tokens = 0;           // neither a stop id nor a stop string ends with one of the first ones
   std::vector<int32_t> stop_token_ids;  // a sampled one ends the sequence and belongs to it
   std::vector<std::string> stop;        // need a tokenizer
+  bool include_stop_text = false;       // the text of a response ends with the stop string, not before it
   std::map<int32_t, double> logit_bias;
   int64_t num_sampleable = 0;  // ids from here on are never drawn
   int64_t version = 0;         // of the weights, as responses record it
 };
 
+/// The tokens that a call with these weights made of a response before a stop cut it, if one did.
+int64_t tokens_before_stop(bool after_stop, const Response& response, int64_t version);
+/// The samples that the call works on: those that neither ended nor have all tokens of the call.
+std::vector<int32_t> open_samples(const Request& request, const GenerateOptions& options);
+
 /// Rows through the model: a prompt token is prefilled once per group, a response token but the last is one
-/// generated row; recomputed rows are what preemption, or going on with a begun sample, cost.
+/// generated row; recomputed rows are what preemption, or going on with a begun sample, cost. Rows of which a
+/// stop left no token do not count.
 struct RolloutCounters {
   int64_t rows_prefilled = 0, rows_shared = 0, rows_generated = 0, rows_recomputed = 0, preemptions = 0;
 };
+void add(RolloutCounters& all, const RolloutCounters& some, int64_t times = 1);
 
 }  // namespace temper

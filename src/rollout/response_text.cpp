@@ -30,7 +30,8 @@ bool ResponseText::add(Sequence& s, const std::string& more) const {
   for (const std::string& stop : options_.stop) {
     if (s.new_tokens() <= options_.min_new_tokens) break;
     const size_t from = before >= stop.size() ? before - stop.size() + 1 : 0;
-    cut = std::min(cut, text.find(stop, from));
+    if (const size_t at = text.find(stop, from); at != std::string::npos)
+      cut = std::min(cut, options_.include_stop_text ? at + stop.size() : at);
   }
   s.text_cut = cut != std::string::npos;
   if (s.text_cut) text.resize(cut);

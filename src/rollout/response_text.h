@@ -1,6 +1,7 @@
 #pragma once
-// The text of responses while they grow: out of the decoder token by token, cut before the first stop string,
-// and handed out up to where a stop string may have begun.
+// The text of responses while they grow: out of the decoder token by token, cut before the first stop string
+// (or behind it, GenerateOptions::include_stop_text), and handed out up to where a stop string may have
+// begun.
 
 #include <string>
 

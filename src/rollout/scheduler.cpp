@@ -1,6 +1,7 @@
 #include "src/rollout/scheduler.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace temper {
 namespace {
@@ -11,6 +12,16 @@ int64_t num_samples(const Sequence& prompt) { return static_cast<int64_t>(prompt
 
 Scheduler::~Scheduler() {
   for (auto& s : active_) drop_pages(*s);
+}
+
+void Scheduler::add(std::unique_ptr<Sequence> prompt) {
+  prompt->prompt_rows = std::make_shared<RolloutCounters>();
+  waiting_.push_back(std::move(prompt));
+}
+
+void Scheduler::count(RolloutCounters& of, const RolloutCounters& rows) {
+  temper::add(counters_, rows);
+  temper::add(of, rows);
 }
 
 int64_t Scheduler::pages_wanted(const Sequence& s, int64_t rows) const {
@@ -95,8 +106,9 @@ void Scheduler::commit(std::span<const ScheduledRows> step) {
     Sequence& s = *part.sequence;
     const int64_t end = s.cached + part.rows;
     const int64_t again = std::max<int64_t>(0, std::min(end, s.seen) - s.cached);
-    if (!s.after_stop) counters_.rows_recomputed += again;
-    (s.is_prompt() ? counters_.rows_prefilled : counters_.rows_generated) += part.rows - again;
+    RolloutCounters rows{.rows_recomputed = s.after_stop ? 0 : again};
+    (s.is_prompt() ? rows.rows_prefilled : rows.rows_generated) = part.rows - again;
+    count(s.is_prompt() ? *s.prompt_rows : s.rows, rows);
     s.cached = end;
     s.seen = std::max(s.seen, end);
   }
@@ -117,13 +129,15 @@ std::vector<Sequence*> Scheduler::fork(Sequence& prompt) {
     s->prompt_tokens = prompt.prompt_tokens;
     s->counts = prompt.counts;
     s->after_stop = prompt.after_stop;
+    s->prompt_rows = prompt.prompt_rows;
     s->pages = prompt.pages;
     s->cached = s->seen = prompt.cached;
     for (int32_t page : s->pages) cache_.retain(page);
     samples.push_back(s.get());
     active_.insert(at, std::move(s));
   }
-  if (!prompt.after_stop) counters_.rows_shared += (num_samples(prompt) - 1) * prompt.cached;
+  if (!prompt.after_stop)
+    count(*prompt.prompt_rows, {.rows_shared = (num_samples(prompt) - 1) * prompt.cached});
   drop_pages(prompt);
   active_.erase(at);
   return samples;
@@ -142,7 +156,8 @@ std::unique_ptr<Sequence> Scheduler::remove(Sequence& sequence) {
 std::vector<std::unique_ptr<Sequence>> Scheduler::remove_all() {
   std::vector<std::unique_ptr<Sequence>> all;
   for (auto& s : active_) {
-    if (s->is_prompt() && !s->begun) counters_.rows_prefilled -= s->seen;  // it begins anew
+    temper::add(counters_, std::exchange(s->rows, {}), -1);
+    temper::add(counters_, std::exchange(*s->prompt_rows, {}), -1);
     drop_pages(*s);
     all.push_back(std::move(s));
   }

@@ -40,7 +40,7 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  void add(std::unique_ptr<Sequence> prompt) { waiting_.push_back(std::move(prompt)); }
+  void add(std::unique_ptr<Sequence> prompt);
   bool done() const { return waiting_.empty() && active_.empty(); }
 
   /// Rows of the next step with pages for all of them; none only where sequences of steps under way
@@ -65,6 +65,7 @@ class Scheduler {
   bool preempt_youngest(const Sequence& except);
   int64_t pages_wanted(const Sequence& s, int64_t rows) const;
   void drop_pages(Sequence& s);
+  void count(RolloutCounters& of, const RolloutCounters& rows);
 
   KvCache& cache_;
   SchedulerOptions options_;

@@ -11,6 +11,7 @@
 
 #include "src/data/tokenizer/tokenizer.h"
 #include "src/rl/types.h"
+#include "src/rollout/request.h"
 #include "src/rollout/token_counts.h"
 
 namespace temper {
@@ -21,16 +22,20 @@ struct Sequence {
   int64_t data_position = 0;
   int32_t sample = -1;           // -1: the prompt itself
   std::vector<int32_t> samples;  // of a prompt: what it is forked into
-  bool begun = false;            // of a prompt: an earlier call has counted its rows
   std::vector<int32_t> tokens;   // prompt and response so far
   int64_t prompt_tokens = 0;
-  int64_t begun_tokens = 0;  // of the response, by earlier calls
+  int64_t begun_tokens = 0;  // of the response, by earlier calls than this one, which a stop may have cut
   TokenCounts counts;        // of those tokens, where penalties need them
   std::vector<int32_t> pages;
   int64_t cached = 0;       // tokens whose keys are in the pages
   int64_t seen = 0;         // most tokens ever cached: rows below it are recomputed ones
   int steps = 0;            // with rows of it that parts of this stage have still to be gone through
-  bool after_stop = false;  // its recomputed rows are not counted (Request::after_stop)
+  bool after_stop = false;  // this call had made tokens of it: it counts no recomputed rows
+  RolloutCounters rows;     // counted since its last token
+  /// The rows of the prompt that are counted, until one of its samples gets a token; they share it.
+  std::shared_ptr<RolloutCounters> prompt_rows;
+
+  void got_token() { rows = *prompt_rows = {}; }
   Response response;
   std::unique_ptr<StreamDecoder> decoder;
   bool text_cut = false;  // a stop string ended the text

@@ -38,10 +38,6 @@ class SignalsAtAnyInstant : public ChaosRun {
       all.push_back({name, 2, overrides->c_str()});
     return all;
   }
-  /// With partial rollouts the weights of a response depend on where it was cut.
-  static bool has_fixed_bits(const Scenario& s) {
-    return std::string(s.overrides).find("tokens_per_step") == std::string::npos;
-  }
 
   struct Signal {
     int number;
@@ -75,11 +71,6 @@ class SignalsAtAnyInstant : public ChaosRun {
     if (code != kRetry) return fmt::format("code {}: {}", code, said);
     const std::string words = fmt::format(": saved step {}; run the same command again", newest_step(run));
     return said.find(words) != std::string::npos ? "" : fmt::format("no \"{}\": {}", words, said);
-  }
-  std::string finish(const Scenario& s, const std::string& run) {
-    if (has_fixed_bits(s)) return finish_and_compare(s, run);
-    Background job(program_, command(s, run), log_of(run));
-    return job.wait() == 0 && steps_done(run) == kChaosSteps ? "" : "it does not go on: " + printed(run);
   }
 
   std::mutex mutex_;
@@ -126,7 +117,7 @@ TEST_F(SignalsAtAnyInstant, SaveOrSayThatThereIsNothingToSave) {
       if (const std::string defect = committed_defect(run, steps); !defect.empty())
         return fmt::format("{}: {}", fault, defect);
     }
-    return finish(s, run);
+    return finish_and_compare(s, run);
   });
   std::printf("%lld signals, the longest time to the end was %.2f s; exit codes:",
               static_cast<long long>(sent), longest_);

@@ -59,6 +59,7 @@ class CommandReward : public RunFixture {
 
 TEST_F(CommandReward, FailuresAreCountedAndTheRunCanBeRepeated) {
   ASSERT_EQ(program_.run(train("")), 0) << output();
+  EXPECT_TRUE(says("the reward program sh reward.sh ")) << output();
   double failures = 0;
   const std::vector<Json> metrics_of = program_.metrics("whole");
   ASSERT_EQ(metrics_of.size(), size_t{kSteps});

@@ -168,6 +168,18 @@ TEST_F(PartialRollouts, OtherDataIsRefusedOnTheWayOn) {
   EXPECT_NE(output().find("an unfinished response belongs to another prompt"), std::string::npos) << output();
 }
 
+/// Another seed has other prompts where the unfinished ones were: new ones take their place.
+TEST_F(PartialRollouts, AnotherOrderIsAcceptedOnTheWayOn) {
+  ASSERT_EQ(train(kColocated, 0, "run", moving(3, 0)), 0) << output();
+  const std::string other = moving(3, 0) + "run.seed=99 ";
+  copy_until("run", "other", 2);
+  EXPECT_EQ(train(kColocated, 0, "other", other), 64) << output();
+  ASSERT_EQ(train(kDisjoint, 0, "other", other + "checkpoint.accept_changes=true"), 0) << output();
+  EXPECT_NE(output().find("new prompts take the place of"), std::string::npos) << output();
+  EXPECT_GT(metric("run", 2, "rollout/prompts_unfinished"), 0);
+  EXPECT_EQ(metric("other", kSteps, "rollout/prompts_unfinished"), 0);
+}
+
 /// No group that is trained has equal raw rewards; prompts are drawn in order, without a gap.
 TEST_F(PartialRollouts, PromptsWithoutSignalAreReplaced) {
   ASSERT_EQ(train(kColocated, 0, "all", moving(0, 0)), 0) << output();

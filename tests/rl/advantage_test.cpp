@@ -225,6 +225,19 @@ TEST(RolloutMetrics, OverResponsesInOrder) {
   EXPECT_FALSE(rollout_metrics(groups).contains("critic/rewards/mean"));
 }
 
+/// Squares of such rewards overflow: every advantage is 0, and that is counted.
+TEST(RolloutMetrics, RewardsTooFarApartAreCounted) {
+  std::vector<Group> groups{group_of({1e308, -1e308}), group_of({1e160, 0, 0}), group_of({1e308, 1e308}),
+                            group_of({1e150, 0}), group_of({0.5, 1})};
+  grpo_advantages(groups, 1e-6, SingleGroup::drop);
+  EXPECT_EQ(groups[0].samples[0].advantage, 0);
+  EXPECT_EQ(groups[1].samples[0].advantage, 0);
+  EXPECT_GT(groups[3].samples[0].advantage, 0.7);
+  EXPECT_EQ(rollout_metrics(groups).at("reward/signal_lost"), 2);
+  for (const size_t far : {0, 1}) groups[far].samples[0].excluded = true;
+  EXPECT_FALSE(rollout_metrics(groups).contains("reward/signal_lost"));
+}
+
 TEST(Sft, AdvantagesAreOne) {
   AlgorithmConfig config;
   config.name = "sft";

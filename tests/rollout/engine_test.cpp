@@ -468,6 +468,31 @@ TEST_F(EngineText, StopStringsCutIt) {
   EXPECT_GE(stops, 2);
 }
 
+/// All that is trained: the text goes on to the end of the stop string, in one go or in cuts.
+TEST_F(EngineText, KeepsTheStopStringWhereItIsAskedTo) {
+  GenerateOptions options = generate_options(50, vocab_);
+  const std::string text = text_of(options).groups[0][2].text;
+  options.stop = {text.substr(text.size() / 3, 4), "not in any text"};
+  const Output before = text_of(options);
+  options.include_stop_text = true;
+  const Output kept = text_of(options);
+  int stops = 0;
+  for (size_t i = 0; i < kept.groups.size(); ++i)
+    for (size_t k = 0; k < kept.groups[i].size(); ++k) {
+      const Response &b = before.groups[i][k], &r = kept.groups[i][k];
+      const bool stopped = r.finish == FinishReason::stop;
+      EXPECT_EQ(r.tokens, b.tokens);
+      EXPECT_EQ(r.finish, b.finish);
+      EXPECT_EQ(r.text, b.text + (stopped ? options.stop[0] : "")) << i << " " << k;
+      EXPECT_EQ(r.text, kept.streamed.at({i, static_cast<int32_t>(k)}));
+      stops += stopped;
+    }
+  EXPECT_GE(stops, 1);
+  const std::vector<Request> requests{tiny_request(0, 5, 4, vocab_), tiny_request(1, 12, 2, vocab_)};
+  for (const int64_t tokens : {1, 7})
+    expect_equal(run_in_cuts(engine_, requests, options, tokens, &tokenizer_), kept);
+}
+
 /// A stop string that ends with one of the first min_new_tokens tokens is text like any other.
 TEST_F(EngineText, LeastLengthHoldsStopStringsBack) {
   GenerateOptions options = generate_options(50, vocab_);

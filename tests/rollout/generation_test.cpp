@@ -71,6 +71,70 @@ TEST(Generation, IsWholeWithoutItsEnd) {
   for (size_t k = 0; k < 2; ++k) EXPECT_EQ(finished[0].responses[k].tokens, alone.groups[0][k].tokens) << k;
 }
 
+void expect_same(const RolloutCounters& a, const RolloutCounters& b, const std::string& label) {
+  EXPECT_EQ(a.rows_prefilled, b.rows_prefilled) << label;
+  EXPECT_EQ(a.rows_shared, b.rows_shared) << label;
+  EXPECT_EQ(a.rows_generated, b.rows_generated) << label;
+  EXPECT_EQ(a.rows_recomputed, b.rows_recomputed) << label;
+}
+
+/// A call of a token budget that a stop cuts after any of its steps, and that goes on: its responses, their
+/// versions and its counts are those of a call that nobody stopped.
+TEST(Generation, AStopDoesNotRenewTheTokenBudget) {
+  const auto model = tiny_model(DType::bf16);
+  Lane lane;
+  EngineOptions small = engine_options();
+  small.scheduler.prefill_chunk_tokens = 9;  // going on takes several steps
+  Engine engine(*model, small, lane);
+  Backend backend(Device::cpu);
+  Ctx& c = backend.ctx();
+  GenerateOptions options = generate_options(10);
+  options.tokens_per_call = 4;
+  options.stop_token_ids = {3, 50, 51, 60};
+  options.version = 7;
+  std::vector<Request> requests{tiny_request(0, 5, 3), tiny_request(1, 20, 2), tiny_request(2, 11, 4)};
+  const std::vector<std::vector<Response>> before = run(engine, requests, options).groups;
+  for (size_t i = 0; i < requests.size(); ++i) requests[i].begun = before[i];
+  requests.push_back(tiny_request(3, 17, 3));  // drawn in the second call
+  options.version = 8;
+  const Output whole = run(engine, requests, options);
+  bool ended = false;
+  for (int64_t steps = 0; !ended; ++steps) {
+    const std::string label = fmt::format("cut after {} steps", steps);
+    RolloutCounters counted;
+    {
+      std::vector<Request> stopped = requests;
+      Generation generation(engine, options, nullptr);
+      for (const Request& request : requests) generation.add(request);
+      const auto keep = [&](std::vector<Generation::Finished> all) {
+        for (Generation::Finished& f : all) stopped[f.request].begun = std::move(f.responses);
+      };
+      for (int64_t step = 0; step < steps && !generation.done(); ++step) keep(generation.step(c));
+      ended = generation.done();
+      keep(generation.cut(c));
+      counted = generation.counters();
+      Generation rest(engine, options, nullptr);
+      std::map<size_t, size_t> which;
+      for (size_t i = 0; i < stopped.size(); ++i) {
+        stopped[i].after_stop = true;
+        if (!open_samples(stopped[i], options).empty()) which[rest.add(stopped[i])] = i;
+      }
+      while (!rest.done())
+        for (Generation::Finished& f : rest.step(c)) stopped[which[f.request]].begun = std::move(f.responses);
+      add(counted, rest.counters());
+      for (size_t i = 0; i < stopped.size(); ++i)
+        for (size_t k = 0; k < stopped[i].begun.size(); ++k) {
+          const Response &mine = stopped[i].begun[k], &wanted = whole.groups[i][k];
+          EXPECT_EQ(mine.tokens, wanted.tokens) << label << " " << i << " " << k;
+          EXPECT_EQ(mine.logprobs, wanted.logprobs) << label << " " << i << " " << k;
+          EXPECT_EQ(mine.versions, wanted.versions) << label << " " << i << " " << k;
+          EXPECT_EQ(mine.finish, wanted.finish) << label << " " << i << " " << k;
+        }
+    }
+    expect_same(counted, whole.counters, label);
+  }
+}
+
 }  // namespace
 }  // namespace temper
 

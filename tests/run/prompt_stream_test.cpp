@@ -1,7 +1,7 @@
 // The prompts of a run: a cursor is the whole state, dropped lines count in it, every treatment of long
 // prompts, lines that cannot be used are named.
 
-#include "src/run/roles/prompt_stream.h"
+#include "src/run/groups/prompt_stream.h"
 
 #include <gtest/gtest.h>
 

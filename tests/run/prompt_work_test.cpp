@@ -1,6 +1,6 @@
 // How prompts are dealt to rollout ranks and how a begun one becomes a request and a group again.
 
-#include "src/run/roles/prompt_work.h"
+#include "src/run/groups/prompt_work.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 // number of threads and the order of submission; an error comes out of collect, and the workers can be used
 // again or left.
 
-#include "src/run/roles/reward_workers.h"
+#include "src/run/groups/reward_workers.h"
 
 #include <gtest/gtest.h>
 

@@ -23,6 +23,7 @@ GenerateOptions sampling_options(const RolloutConfig& section, const ModelConfig
                     .min_new_tokens = r.min_new_tokens,
                     .stop_token_ids = {r.stop_token_ids.begin(), r.stop_token_ids.end()},
                     .stop = r.stop,
+                    .include_stop_text = r.include_stop_text,
                     .logit_bias = {r.logit_bias.begin(), r.logit_bias.end()},
                     .num_sampleable = model.vocab_size};
   if (tokenizer) o.num_sampleable = std::min<int64_t>(o.num_sampleable, tokenizer->vocab_size());

@@ -24,6 +24,7 @@ constexpr std::array kRows{
     Row{kReward, "reward/<part>/<part>/mean", "reward"},
     Row{kReward, "rollout/no_signal_share", "share of groups"},
     Row{kReward, "reward/excluded", "responses"},
+    Row{kReward, "reward/signal_lost", "groups"},
     Row{kLoss, "train/loss", "nats a token"},
     Row{kLoss, "actor/{loss,pg_loss}", "loss"},
     Row{kLoss, "actor/entropy", "nats a token"},

@@ -28,6 +28,8 @@ constexpr std::array kMetrics{
     MetricDoc{"reward/<part>/mean", "each function of reward.functions, unweighted"},
     MetricDoc{"reward/<part>/<part>/mean", "each part that a reward program reports"},
     MetricDoc{"reward/excluded", "responses without a reward"},
+    MetricDoc{"reward/signal_lost",
+              "groups whose rewards are too far apart for a variance: no advantage comes of them"},
     MetricDoc{"response_length/{mean,max,min}", "tokens of a response"},
     MetricDoc{"response_length/clip_ratio", "share of responses cut at rollout.max_new_tokens"},
     MetricDoc{"prompt_length/{mean,max,min}", "tokens of a prompt"},

@@ -3,7 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include "src/rl/trajectory_json.h"
-#include "src/run/roles/prompt_work.h"
+#include "src/run/groups/prompt_work.h"
 
 namespace temper {
 namespace {

@@ -20,13 +20,13 @@
 #include "src/rollout/engine.h"
 #include "src/run/exchange/group_exchange.h"
 #include "src/run/exchange/weight_sync.h"
+#include "src/run/groups/prompt_stream.h"
 #include "src/run/host/model_share.h"
 #include "src/run/plan/plan.h"
 #include "src/run/record/journal.h"
 #include "src/run/record/memory_ledger.h"
 #include "src/run/record/run_checkpoint.h"
 #include "src/run/record/trace.h"
-#include "src/run/roles/prompt_stream.h"
 
 namespace temper {
 

@@ -18,9 +18,9 @@ bool RolloutRole::phase(int64_t step) {
     enter_phase(Phase::rollout, next);
     const TraceSpan span(p_.trace, next, "rollout",
                          fmt::format("generate step {} with weights {}", next, version));
-    RolloutStep work(p_, open_, next, version);
+    RolloutStep work(p_, maker_, open_, next, version);
     unfinished_ = work.run(std::move(unfinished_));
-    if (p_.team.leads())
+    if (p_.model_share.team.leads())
       p_.trace.arrow(next, "rollout", groups_arrow(next, p_.trace.rank()), Trace::Arrow::begins);
     if (was_cut_ = work.was_cut(); was_cut_) break;
   }
@@ -31,8 +31,8 @@ bool RolloutRole::phase(int64_t step) {
 bool RolloutRole::receive_weights(int64_t version) {
   const TraceSpan span(p_.trace, version, "rollout", fmt::format("get weights {}", version));
   const ParameterStore* trained = trains() ? &p_.trained->parameters() : nullptr;
-  if (!p_.weights.receive(p_.ctx, p_.model.parameters(), trained, version)) return false;
-  if (p_.trained != &p_.model)
+  if (!p_.weights.receive(p_.ctx, p_.generating->parameters(), trained, version)) return false;
+  if (p_.trained != p_.generating)
     p_.trace.arrow(version, "rollout", weights_arrow(version, p_.trace.rank()), Trace::Arrow::ends);
   return true;
 }
@@ -43,27 +43,11 @@ void RolloutRole::restore(const CheckpointReader& checkpoint) {
     const StepNote note = read_ahead(checkpoint, open_name(step)).note;
     open_ = {step, note.round, note.owed};
   }
-  p_.prompts.set_position(checkpoint.count("data_position"));
+  p_.prompts->set_position(checkpoint.count("data_position"));
 }
 
-std::unique_ptr<Role> make_rollout_role(const RoleParts& p) {
-  return std::make_unique<RolloutRole>(RolloutParts{.config = p.task.config(),
-                                                    .plan = p.task.plan,
-                                                    .ctx = p.ctx,
-                                                    .model = *p.generating,
-                                                    .engine = p.engine(*p.generating),
-                                                    .tokenizer = *p.tokenizer,
-                                                    .prompts = *p.prompts,
-                                                    .rewards = *p.rewards,
-                                                    .groups = p.groups,
-                                                    .weights = p.weights,
-                                                    .end = p.end,
-                                                    .memory = p.memory,
-                                                    .trace = p.trace,
-                                                    .trained = p.trained,
-                                                    .share = p.share,
-                                                    .team = p.model_share.team,
-                                                    .lead = p.lead});
+std::unique_ptr<Role> make_rollout_role(const RoleParts& parts) {
+  return std::make_unique<RolloutRole>(parts);
 }
 
 }  // namespace temper

@@ -10,7 +10,8 @@ namespace temper {
 
 class RolloutRole : public Role {
  public:
-  explicit RolloutRole(const RolloutParts& parts) : p_(parts) {}
+  explicit RolloutRole(const RoleParts& parts)
+      : p_(parts), maker_{p_.ctx, p_.engine(*p_.generating), *p_.tokenizer, *p_.rewards, p_.team} {}
   bool phase(int64_t step) override;
   void restore(const CheckpointReader& checkpoint) override;
 
@@ -18,7 +19,8 @@ class RolloutRole : public Role {
   bool trains() const { return p_.trained != nullptr; }
   bool receive_weights(int64_t version);
 
-  RolloutParts p_;
+  RoleParts p_;
+  GroupMaker::Parts maker_;
   std::vector<Group> unfinished_;  // of all rollout ranks, by data position
   OpenStep open_;
   bool was_cut_ = false;  // by a stop

@@ -6,8 +6,6 @@
 #include "src/core/process/progress.h"
 #include "src/rl/trajectory_bytes.h"
 #include "src/run/plan/run_options.h"
-#include "src/run/roles/prompt_work.h"
-#include "src/run/roles/reward_workers.h"
 
 namespace temper {
 namespace {
@@ -49,10 +47,12 @@ std::map<std::string, double> set_metrics(const std::string& name, const std::ve
 Validation::Validation(const Parts& parts) : p_(parts) {
   const Config& c = p_.config;
   for (const DataSource& source : c.validation.data) {
-    PromptStream stream({source}, c.data, c.run.seed, p_.tokenizer, p_.chat,
+    PromptStream stream({source}, c.data, c.run.seed, p_.maker.tokenizer, p_.chat,
                         {.max_prompt_tokens = p_.plan.validation_max_prompt_tokens});
-    sets_.push_back(
-        {std::filesystem::path(source.path).stem().string(), stream.all(c.validation.max_prompts), items()});
+    Set set{std::filesystem::path(source.path).stem().string(), stream.all(c.validation.max_prompts),
+            items()};
+    for (DrawnPrompt& p : set.prompts) p.position += kFirstPosition;
+    sets_.push_back(std::move(set));
   }
 }
 
@@ -68,7 +68,7 @@ Validation::Item Validation::item(size_t number) const {
 
 GenerateOptions Validation::options(int64_t version) const {
   const ValidationConfig& v = p_.config.validation;
-  GenerateOptions o = rollout_options(p_.config, p_.plan, p_.model.config(), p_.tokenizer);
+  GenerateOptions o = rollout_options(p_.config, p_.plan, p_.model, p_.maker.tokenizer);
   o.max_new_tokens = p_.plan.validation_max_new_tokens;
   o.version = version;
   if (v.temperature) o.sampling.temperature = *v.temperature;
@@ -83,46 +83,20 @@ std::optional<std::vector<Group>> Validation::generate(const Set& set, int64_t v
   std::vector<Group> mine;
   for (size_t i = set.first; i < std::min(record.before.size(), set.first + set.prompts.size()); ++i)
     mine.push_back(record.before[i]);
-  const auto keep = [&](std::vector<Group> groups) {
-    for (Group& g : groups) {
-      if (record.made) record.made(set.first + static_cast<size_t>(g.samples.front().group), g);
+  GroupMaker maker(p_.maker, options(version), p_.stops);
+  for (size_t i = 0; i < set.prompts.size(); ++i)
+    if (p_.share.has(static_cast<int64_t>(i)) && set.first + i >= record.begun)
+      maker.add({set.prompts[i]}, p_.config.validation.samples_per_prompt);
+  while (!maker.done())
+    for (Group& g : maker.next().scored) {
+      const auto prompt = std::ranges::lower_bound(set.prompts, position_of(g), {}, &DrawnPrompt::position);
+      const auto index = prompt - set.prompts.begin();
+      for (Trajectory& t : g.samples) t.group = static_cast<int32_t>(index);
+      if (record.made) record.made(set.first + static_cast<size_t>(index), g);
       mine.push_back(std::move(g));
     }
-  };
-  std::optional<RewardWorkers> workers;
-  if (p_.team.leads()) workers.emplace(p_.rewards);
-  Generation generation(p_.engine, options(version), &p_.tokenizer);
-  std::vector<size_t> which;
-  for (size_t i = 0; i < set.prompts.size(); ++i) {
-    if (!p_.share.has(static_cast<int64_t>(i)) || set.first + i < record.begun) continue;
-    generation.add({kFirstPosition + set.prompts[i].position, set.prompts[i].prompt.tokens,
-                    static_cast<int32_t>(p_.config.validation.samples_per_prompt)});
-    which.push_back(i);
-  }
-  expect_work(static_cast<int64_t>(which.size()));
-  bool cut = false;
-  while (!cut && !generation.done()) {
-    for (Generation::Finished& f : generation.step(p_.ctx)) {
-      note_work(1, 0);
-      if (!workers) continue;
-      const DrawnPrompt& p = set.prompts[which[f.request]];
-      Group g = to_group({p}, std::move(f.responses));
-      for (Trajectory& t : g.samples) {
-        t.data_position = kFirstPosition + p.position;
-        t.group = static_cast<int32_t>(which[f.request]);
-      }
-      workers->submit(std::move(g), p.record);
-    }
-    if (workers) keep(workers->take_finished());
-    cut = p_.team.agree(p_.stops, "whether the validation is cut, as the leader says");
-  }
-  if (cut) generation.cut(p_.ctx);
-  if (workers) {
-    keep(workers->collect(p_.stops));
-    cut = cut || !workers->take_unscored().empty();
-    p_.rewards.end_step();
-  }
-  if (p_.comm.all_reduce_max(cut ? 1.0 : 0.0, "validation that was cut, max over ranks") > 0)
+  if (p_.maker.team.leads()) p_.maker.rewards.end_step();
+  if (p_.comm.all_reduce_max(maker.was_cut() ? 1.0 : 0.0, "validation that was cut, max over ranks") > 0)
     return std::nullopt;
   std::vector<Group> all;
   for (const std::string& part :
@@ -160,13 +134,9 @@ std::unique_ptr<Role> make_validation_role(const RoleParts& p) {
                                 p.task.plan,
                                 *p.trainers,
                                 p.share,
-                                p.model_share.team,
-                                p.ctx,
-                                *p.trained,
-                                p.engine(*p.trained),
-                                *p.tokenizer,
+                                {p.ctx, p.engine(*p.trained), *p.tokenizer, *p.rewards, p.model_share.team},
+                                p.trained->config(),
                                 p.chat,
-                                *p.rewards,
                                 [&end = p.end] {
                                   end.look();
                                   return end.after().has_value();

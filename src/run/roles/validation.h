@@ -5,6 +5,7 @@
 // does not, and counts in no score). Random numbers: data positions from kFirstPosition on, so that no draw
 // of training is repeated.
 
+#include "src/run/groups/group_maker.h"
 #include "src/run/roles/role.h"
 
 namespace temper {
@@ -18,13 +19,9 @@ class Validation {
     const RunPlan& plan;
     Comm& comm;  // its ranks share the prompts, team by team
     Share share;
-    Team team;
-    Ctx& ctx;
-    const Model& model;
-    Engine& engine;
-    const Tokenizer& tokenizer;
+    GroupMaker::Parts maker;
+    const ModelConfig& model;
     const ChatTemplate* chat;
-    const RewardSet& rewards;
     std::function<bool()> stops;  // asked between engine steps: nobody waits for the rest
   };
   explicit Validation(const Parts& parts);

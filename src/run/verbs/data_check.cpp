@@ -8,9 +8,9 @@
 #include "src/io/hf_import.h"
 #include "src/models/parameter_specs.h"
 #include "src/rl/rewards/reward_set.h"
+#include "src/run/groups/prompt_stream.h"
 #include "src/run/host/model_host.h"
 #include "src/run/plan/run_options.h"
-#include "src/run/roles/prompt_stream.h"
 
 namespace temper {
 namespace {

@@ -135,13 +135,9 @@ int run_eval(const CommandLine& line) {
                          plan,
                          *comm,
                          {role.team_number(mpi.rank()), role.teams()},
-                         share.team,
-                         host.ctx(),
-                         *model,
-                         engine,
-                         *text.tokenizer,
+                         {host.ctx(), engine, *text.tokenizer, rewards, share.team},
+                         model->config(),
                          text.chat_template(),
-                         rewards,
                          /*stops=*/[] { return false; }});
   enter_phase(Phase::validation);
   Json result = Json::object();

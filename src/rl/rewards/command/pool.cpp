@@ -244,8 +244,8 @@ void CommandPool::fail_call(CommandCall& call, CommandFailure failure, const std
   counts_.died += failure == CommandFailure::died;
   counts_.nonsense += failure == CommandFailure::nonsense;
   if (++failures_told_ <= kWarningsPerStep)
-    spdlog::warn("the reward program {} {}: {}; it is started again", options_.argv[0], name_of(failure),
-                 why);
+    spdlog::warn("the reward program {:.120} {}: {}; it is started again",
+                 fmt::format("{}", fmt::join(options_.argv, " ")), name_of(failure), why);
   call.answer.set_value({.failure = failure, .why = why});
 }
 

@@ -1,4 +1,4 @@
-#include "src/run/roles/prompt_stream.h"
+#include "src/run/groups/prompt_stream.h"
 
 #include <algorithm>
 

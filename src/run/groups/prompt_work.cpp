@@ -1,4 +1,4 @@
-#include "src/run/roles/prompt_work.h"
+#include "src/run/groups/prompt_work.h"
 
 #include <algorithm>
 #include <numeric>
@@ -39,17 +39,17 @@ std::vector<int64_t> deal(const std::vector<PromptWork>& work, const DealOptions
   return rank;
 }
 
-PromptWork go_on(PromptStream& prompts, Group begun) {
+std::optional<PromptWork> go_on(PromptStream& prompts, Group begun, bool accepts_changes) {
   const Trajectory& t = begun.samples.front();
   DrawnPrompt drawn = prompts.at(t.data_position);
-  if (drawn.prompt.tokens != t.prompt_tokens)
-    fail(Exit::data,
-         {.what = "an unfinished response belongs to another prompt",
-          .where = fmt::format("data position {}", drawn.position),
-          .why = fmt::format("the checkpoint has a prompt of {} tokens there, data.train one of {}",
-                             t.prompt_tokens.size(), drawn.prompt.tokens.size()),
-          .fix = "go on with the data, chat template and tokenizer of the checkpoint's run"});
-  return {std::move(drawn), std::move(begun)};
+  if (drawn.prompt.tokens == t.prompt_tokens) return PromptWork{std::move(drawn), std::move(begun)};
+  if (accepts_changes) return std::nullopt;
+  fail(Exit::data, {.what = "an unfinished response belongs to another prompt",
+                    .where = fmt::format("data position {}", drawn.position),
+                    .why = fmt::format("the checkpoint has a prompt of {} tokens there, data.train one of {}",
+                                       t.prompt_tokens.size(), drawn.prompt.tokens.size()),
+                    .fix = "go on with the data, chat template and tokenizer of the checkpoint's run, or set "
+                           "checkpoint.accept_changes = true: new prompts take the place of such ones"});
 }
 
 Request to_request(const PromptWork& work, int64_t samples_per_prompt) {

@@ -1,4 +1,4 @@
-#include "src/run/roles/reward_workers.h"
+#include "src/run/groups/reward_workers.h"
 
 #include <algorithm>
 #include <chrono>

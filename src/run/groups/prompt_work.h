@@ -3,10 +3,11 @@
 // rollout ranks know the whole list and deal it out alike, so a prompt may go on at another rank.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "src/rollout/request.h"
-#include "src/run/roles/prompt_stream.h"
+#include "src/run/groups/prompt_stream.h"
 
 namespace temper {
 
@@ -26,8 +27,9 @@ struct DealOptions {
 /// rank with the least (the first of equals).
 std::vector<int64_t> deal(const std::vector<PromptWork>& work, const DealOptions& options);
 
-/// A group that was begun, with its prompt. A run may go on from a checkpoint with other data: Exit::data.
-PromptWork go_on(PromptStream& prompts, Group begun);
+/// A group that was begun, with its prompt. A run may go on from a checkpoint with another order of the data,
+/// or others: nothing where that is accepted, else Error(Exit::data).
+std::optional<PromptWork> go_on(PromptStream& prompts, Group begun, bool accepts_changes);
 
 Request to_request(const PromptWork& work, int64_t samples_per_prompt);
 

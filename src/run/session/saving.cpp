@@ -13,6 +13,7 @@
 #include "src/run/exchange/shared_weights.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/session/older_weights.h"
+#include "src/run/session/saved_file.h"
 
 namespace temper {
 namespace {
@@ -98,6 +99,7 @@ void save_checkpoint(RunRank& rank, int64_t step, int64_t ahead) {
   rank.journal->sync();
   checkpoint.write(rank.checkpoints, step);
   spdlog::info("saved {}", join_path(rank.checkpoints, step_name(step)));
+  if (rank.writes()) tell_saved(step, join_path(rank.checkpoints, step_name(step)));
   if (rank.writes()) remove_older(rank, step);
 }
 

@@ -1,7 +1,6 @@
 // temper: every rank runs this. A verb is parsed, run under the one guard, and its exit code returned.
 
-#include <cstdio>
-
+#include "src/core/process/results.h"
 #include "src/run/verbs/command_line.h"
 #include "src/run/verbs/guard.h"
 #include "src/run/verbs/version.h"
@@ -11,7 +10,7 @@ namespace {
 
 int run_verb(const CommandLine& line) {
   // No row of the table: it names the commit, which the library does not know.
-  if (line.verb == "version") return std::fputs(version_text().c_str(), stdout) < 0 ? 1 : 0;
+  if (line.verb == "version") return write_results(version_text()), 0;
   return find_verb(line.verb).run(line);
 }
 

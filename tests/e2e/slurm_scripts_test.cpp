@@ -32,6 +32,28 @@ class SlurmScripts : public ::testing::Test {
   const Program program_;
 };
 
+/// The job scripts with the program itself, which srun starts as one rank.
+class SlurmRuns : public RunFixture {
+ protected:
+  /// A start that ends with 75. What follows the words is done by srun in the program's place.
+  bool is_queued_again(const std::string& script, const std::string& instead = "") const {
+    program_.write("bin/srun", "#!/bin/bash\nwhile [ \"$1\" != \"$TEMPER\" ]; do shift; done\n" +
+                                   (instead.empty() ? "\"$@\" run.dir=elsewhere\n" : instead) + "exit 75\n");
+    program_.write("bin/scontrol", fmt::format("#!/bin/sh\necho \"$1\"\n[ $1 = requeue ] || "
+                                               "echo \"   Command={}/x.sbatch a b\"\n",
+                                               folder_));
+    EXPECT_EQ(
+        program_.shell(fmt::format("chmod +x bin/*; PATH=$PWD/bin:$PATH SLURM_JOB_ID=7 "
+                                   "SLURM_JOB_NUM_NODES=1 SLURM_NTASKS_PER_NODE=1 SLURM_CPUS_PER_TASK=1 "
+                                   "TEMPER={} bash {}/{} run.toml",
+                                   program_.temper(), folder_, script)),
+        75)
+        << output();
+    return says("queued again\nrequeue\n");
+  }
+  const std::string folder_ = std::filesystem::absolute("slurm").string();
+};
+
 std::string last_lines(const std::string& text, int count) {
   size_t at = text.size();
   while (count-- >= 0 && at != std::string::npos && at > 0) at = text.rfind('\n', at - 1);
@@ -74,6 +96,31 @@ TEST_F(SlurmScripts, QueueThemselvesAgainWhereTheRunCanGoOn) {
   const std::string again = "ended with 75; queued again\nrequeue\n";
   EXPECT_EQ(last_lines(job("gpu_nodes.sbatch", 2, "c.toml", "SRUN_CODE=75", 75), 2), again);
   EXPECT_EQ(job("gpu_nodes.sbatch", 2, "c.toml", "SRUN_CODE=65", 65).find("queued again"), std::string::npos);
+}
+
+/// Wherever the run is; what another run saves beside it is none of it.
+TEST_F(SlurmRuns, GoOnWhileTheirOwnRunSaves) {
+  ASSERT_EQ(program_.shell("mkdir bin"), 0);
+  prepare(R"(
+run.name = "r"
+run.steps = 1
+algorithm.name = "sft"
+rollout.prompts_per_step = 2
+rollout.max_new_tokens = 2
+train.samples_per_update = 2
+reward.functions = ["exact"]
+)",
+          sums(3));
+  ASSERT_TRUE(is_queued_again("cpu.sbatch")) << output();
+  EXPECT_EQ(program_.read("temper-7.saved"),
+            "1 " + std::filesystem::canonical(program_.path("elsewhere/r/checkpoints/step-000001")).string() +
+                "\n");
+  const std::string other =
+      "saved=runs/other/checkpoints/step-$RANDOM; mkdir -p $saved; echo > $saved/manifest.json\n";
+  EXPECT_TRUE(is_queued_again("cpu.sbatch", other)) << output();
+  EXPECT_TRUE(is_queued_again("cpu.sbatch", other)) << output();
+  EXPECT_FALSE(is_queued_again("cpu.sbatch", other)) << output();
+  EXPECT_TRUE(is_queued_again("cpu.sbatch", "echo 2 /elsewhere > $TEMPER_SAVED_FILE\n")) << output();
 }
 
 }  // namespace

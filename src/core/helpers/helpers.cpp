@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
+#include <optional>
 
-#include "src/core/check.h"
 #include "src/core/helpers/keeper.h"
+#include "src/core/stopwatch.h"
 
 namespace temper {
 namespace {
@@ -22,11 +24,11 @@ namespace {
 }
 
 [[noreturn]] void fail_keeper() {
-  fail(Exit::environment,
-       {.what = "the keeper of helper programs has ended",
-        .where = "processes of this host",
-        .why = "it was killed, by hand or for want of memory (see dmesg), and its programs with it",
-        .fix = "start the run again"});
+  throw KeeperLost(
+      {.what = "the keeper of helper programs has ended",
+       .where = "processes of this host",
+       .why = "it was killed, by hand or for want of memory (see dmesg), and its programs with it",
+       .fix = "start the run again"});
 }
 
 void close_pipe(int& descriptor) {
@@ -34,8 +36,8 @@ void close_pipe(int& descriptor) {
   descriptor = -1;
 }
 
-/// The answer to a request, with the descriptors that came along (-1: none).
-KeeperAnswer receive_answer(int socket, int (&descriptors)[2]) {
+/// The answer to a request, with the descriptors that came along (-1: none); none where the keeper has ended.
+std::optional<KeeperAnswer> receive_answer(int socket, int (&descriptors)[2]) {
   KeeperAnswer answer;
   iovec part{&answer, sizeof answer};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof descriptors)] = {};
@@ -47,7 +49,7 @@ KeeperAnswer receive_answer(int socket, int (&descriptors)[2]) {
   ssize_t got;
   do got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   while (got < 0 && errno == EINTR);
-  if (got != sizeof answer) fail_keeper();
+  if (got != sizeof answer) return std::nullopt;
   if (const cmsghdr* head = CMSG_FIRSTHDR(&message); head && head->cmsg_type == SCM_RIGHTS)
     std::memcpy(descriptors, CMSG_DATA(head), sizeof descriptors);
   return answer;
@@ -67,7 +69,15 @@ Helpers::Helpers() {
 }
 
 Helpers::~Helpers() {
+  constexpr double kPatience = 3;  // seconds: longer than a keeper that runs takes
   ::close(socket_);
+  pid_t ended = 0;
+  for (const Stopwatch waited; ended == 0 && waited.seconds() < kPatience;) {
+    ended = ::waitpid(keeper_, nullptr, WNOHANG);
+    if (ended == 0) ::usleep(1000);
+  }
+  if (ended != 0) return;
+  ::kill(keeper_, SIGKILL);
   while (::waitpid(keeper_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }
@@ -80,16 +90,17 @@ HelperProgram Helpers::start(const std::vector<std::string>& argv) {
   const std::lock_guard lock(mutex_);
   if (::send(socket_, request.data(), request.size(), MSG_NOSIGNAL) < 0) fail_keeper();
   int descriptors[2] = {-1, -1};
-  const KeeperAnswer answer = receive_answer(socket_, descriptors);
-  if (answer.pid > 0) return {answer.pid, descriptors[0], descriptors[1]};
+  const std::optional<KeeperAnswer> answer = receive_answer(socket_, descriptors);
+  if (!answer) fail_keeper();
+  if (answer->pid > 0) return {answer->pid, descriptors[0], descriptors[1]};
   fail(Exit::usage,
        {.what = fmt::format("cannot start the program {}", argv[0]),
         .where = fmt::format("{}", fmt::join(argv, " ")),
-        .why = std::strerror(answer.error),
+        .why = std::strerror(answer->error),
         .fix = "name a program in PATH, or a path from the working folder that may be executed"});
 }
 
-void Helpers::end(HelperProgram& program) {
+void Helpers::end(HelperProgram& program) noexcept {
   close_pipe(program.input);
   close_pipe(program.output);
   if (program.pid <= 0) return;

@@ -13,10 +13,21 @@
 #include <string>
 #include <vector>
 
+#include "src/core/check.h"
+
 namespace temper {
 
+/// The keeper was killed, and its programs with it. As it is, nothing goes on; a run that has a checkpoint is
+/// asked for again (run/verbs/guard.h).
+class KeeperLost : public Error {
+ public:
+  explicit KeeperLost(Problem problem) : Error(Exit::environment, std::move(problem)) {}
+};
+
 /// A program that runs. `input` and `output` are pipes to its stdin and from its stdout, not blocking, owned
-/// by the caller; its stderr is that of this process.
+/// by the caller. What it writes to stderr comes out at that of this process in whole lines, without what a
+/// terminal would obey. Its environment is that of this process without the launcher's variables (OMPI_*,
+/// PMIX_*, SLURM_PROCID ...): with them, what uses MPI would take itself for a rank of this job.
 struct HelperProgram {
   pid_t pid = -1;
   int input = -1, output = -1;
@@ -26,16 +37,17 @@ class Helpers {
  public:
   /// Forks the keeper: call it while the process has one thread.
   Helpers();
-  /// Ends all programs.
+  /// Ends all programs. A keeper that does not end within seconds (it was stopped) is killed.
   ~Helpers();
   Helpers(const Helpers&) = delete;
   Helpers& operator=(const Helpers&) = delete;
 
   /// From any thread. argv[0] is looked up in PATH. A program that cannot be started is Error(Exit::usage), a
-  /// keeper that was killed Error(Exit::environment).
+  /// keeper that was killed KeeperLost.
   HelperProgram start(const std::vector<std::string>& argv);
-  /// Kills the program with what it has started, and closes the pipes.
-  void end(HelperProgram& program);
+  /// Kills the program with what it has started, and closes the pipes. It does not wait for a program that a
+  /// disk access keeps alive; where the keeper was killed there is nothing to do.
+  void end(HelperProgram& program) noexcept;
 
  private:
   std::mutex mutex_;

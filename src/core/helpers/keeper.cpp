@@ -15,7 +15,11 @@
 #include <cstring>
 #include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "src/core/helpers/error_lines.h"
+#include "src/core/helpers/launcher_variables.h"
 
 namespace temper {
 namespace {
@@ -55,16 +59,19 @@ void leave_the_parent(int socket) {
   ::dup2(copy, kSocket);
   ::fcntl(kSocket, F_SETFD, FD_CLOEXEC);
   ::close_range(kSocket + 1, ~0u, 0);
+  remove_launcher_variables();
 }
 
 /// In the child that becomes the program. Only a failure comes back, as errno in `status`.
-[[noreturn]] void become(char** argv, const Pipe& in, const Pipe& out, const Pipe& status, pid_t keeper) {
+[[noreturn]] void become(char** argv, const Pipe& in, const Pipe& out, const Pipe& errors, const Pipe& status,
+                         pid_t keeper) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != keeper) ::_exit(127);  // it died before that was said
   for (const int signal : kStopSignals) ::signal(signal, SIG_DFL);
   ::dup2(in.read, 0);
   ::dup2(out.write, 1);
+  ::dup2(errors.write, 2);
   ::execvp(argv[0], argv);
   const int error = errno;
   [[maybe_unused]] const ssize_t told = ::write(status.write, &error, sizeof error);
@@ -94,20 +101,20 @@ void answer(const KeeperAnswer& answer, const Pipe* in, const Pipe* out) {
 }
 
 /// The pid, or 0.
-pid_t start(char* words, const char* end) {
+pid_t start(char* words, const char* end, ErrorLines& lines) {
   std::vector<char*> argv;
   for (char* at = words; at < end; at += std::strlen(at) + 1) argv.push_back(at);
   argv.push_back(nullptr);
-  Pipe in, out, status;
+  Pipe in, out, errors, status;
   const auto refuse = [](int error) {
     answer({0, error}, nullptr, nullptr);
     return 0;
   };
-  if (!in.open() || !out.open() || !status.open()) return refuse(errno);
+  if (!in.open() || !out.open() || !errors.open() || !status.open()) return refuse(errno);
   const pid_t keeper = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) return refuse(errno);
-  if (pid == 0) become(argv.data(), in, out, status, keeper);
+  if (pid == 0) become(argv.data(), in, out, errors, status, keeper);
   ::setpgid(pid, pid);  // whoever is first
   ::close(status.write);
   status.write = -1;
@@ -119,6 +126,8 @@ pid_t start(char* words, const char* end) {
   }
   ::fcntl(in.write, F_SETFL, O_NONBLOCK);
   ::fcntl(out.read, F_SETFL, O_NONBLOCK);
+  ::fcntl(errors.read, F_SETFL, O_NONBLOCK);
+  lines.add(std::exchange(errors.read, -1));
   answer({pid, 0}, &in, &out);
   return pid;
 }
@@ -138,7 +147,8 @@ std::vector<pid_t> children(pid_t parent) {
   return found;
 }
 
-/// A program's pid is not given out again before it is waited for, and that is only at its end.
+/// A program's pid is not given out again before it is waited for, and that is only after its end: what is in
+/// the middle of a disk access dies later.
 void wait_for_orphans(const std::vector<pid_t>& programs) {
   for (const pid_t pid : children(::getpid()))
     if (std::find(programs.begin(), programs.end(), pid) == programs.end()) ::waitpid(pid, nullptr, WNOHANG);
@@ -153,12 +163,11 @@ void end(pid_t program, std::vector<pid_t>& programs) {
     for (const pid_t pid : children(below[i])) below.push_back(pid);
   ::kill(-program, SIGKILL);
   for (const pid_t pid : below) ::kill(pid, SIGKILL);
-  ::waitpid(program, nullptr, 0);
   std::erase(programs, program);
   answer({}, nullptr, nullptr);
 }
 
-[[noreturn]] void leave_nobody_behind(const std::vector<pid_t>& programs) {
+[[noreturn]] void leave_nobody_behind(const std::vector<pid_t>& programs, ErrorLines& lines) {
   constexpr int kPolls = 2000;  // of a millisecond: a process in the middle of a disk access dies later
   for (const pid_t pid : programs) ::kill(-pid, SIGKILL);
   for (int i = 0; i < kPolls; ++i) {
@@ -167,6 +176,9 @@ void end(pid_t program, std::vector<pid_t>& programs) {
     }
     if (::waitpid(-1, nullptr, WNOHANG) < 0) break;
     ::usleep(1000);
+  }
+  constexpr int kMostBlocks = 64;  // a pipe's
+  for (int i = 0; i < kMostBlocks && lines.pass_on(); ++i) {
   }
   ::_exit(0);
 }
@@ -178,22 +190,26 @@ void keep_programs(int socket, pid_t parent) {
   leave_the_parent(socket);
   static char request[kMaxRequest];
   std::vector<pid_t> programs;
+  ErrorLines lines;
   while (::getppid() == parent) {
     wait_for_orphans(programs);
-    pollfd wait{kSocket, POLLIN, 0};
-    if (::poll(&wait, 1, kLookUp) <= 0) continue;
+    std::vector<pollfd> waits{{kSocket, POLLIN, 0}};
+    lines.add_to(waits);
+    ::poll(waits.data(), waits.size(), kLookUp);
+    lines.pass_on();
+    if (waits.front().revents == 0) continue;
     const ssize_t got = ::recv(kSocket, request, sizeof request, 0);
     if (got <= 0) break;
     pid_t pid = 0;
     if (request[0] == kStartProgram) {
-      pid = start(request + 1, request + got);
+      pid = start(request + 1, request + got, lines);
       if (pid > 0) programs.push_back(pid);
     } else {
       std::memcpy(&pid, request + 1, sizeof pid);
       end(pid, programs);
     }
   }
-  leave_nobody_behind(programs);
+  leave_nobody_behind(programs, lines);
 }
 
 }  // namespace temper

@@ -4,6 +4,8 @@
 
 #include <cstdio>
 
+#include "src/core/process/results.h"
+
 namespace temper {
 namespace {
 
@@ -48,9 +50,8 @@ void OrderedLines::put(size_t item, std::string text) {
     if (file_)
       file_->write(at->second);
     else
-      std::fputs(at->second.c_str(), stdout);
+      write_results(at->second);
   }
-  if (!file_) std::fflush(stdout);
   if (told_.seconds() > (terminal_ ? kOnTerminal : kElsewhere)) tell();
 }
 

@@ -82,14 +82,7 @@ RunFolder::RunFolder(const std::string& dir, const std::string& name) : root_(jo
                       .where = lock,
                       .why = std::strerror(errno),
                       .fix = "set run.dir to a folder you may write to"});
-  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    const std::string owner = read_file(lock, 4096);
-    ::close(lock_);
-    fail(Exit::busy, {.what = "the run folder is in use",
-                      .where = root_,
-                      .why = "its owner is " + (owner.empty() ? "another process" : owner),
-                      .fix = "wait for it, stop it, or choose another run.name"});
-  }
+  take_lock(lock);
   remove_leftovers();  // before they fill a file system that the name below has to go to
   const std::string me = fmt::format("host {}, pid {}", this_host(), ::getpid());
   if (::ftruncate(lock_, 0) != 0 ||
@@ -98,6 +91,22 @@ RunFolder::RunFolder(const std::string& dir, const std::string& name) : root_(jo
                          .where = lock,
                          .why = std::strerror(errno),
                          .fix = "check the space on this file system, or set run.dir to another folder"});
+}
+
+void RunFolder::take_lock(const std::string& lock) {
+  int result;
+  do result = ::flock(lock_, LOCK_EX | LOCK_NB);
+  while (result != 0 && errno == EINTR);
+  if (result == 0) return;
+  if (errno == EWOULDBLOCK) {
+    const std::string owner = read_file(lock, 4096);
+    ::close(lock_);
+    fail(Exit::busy, {.what = "the run folder is in use",
+                      .where = root_,
+                      .why = "its owner is " + (owner.empty() ? "another process" : owner),
+                      .fix = "wait for it, stop it, or choose another run.name"});
+  }
+  lease_.emplace(path("owner.lease"));
 }
 
 RunFolder::~RunFolder() {
@@ -109,6 +118,13 @@ void RunFolder::require_intact() const {
   const std::string lock = path("owner.lock");
   struct stat mine {
   }, found{};
+  if (lease_ && !lease_->held())
+    fail(Exit::storage,
+         {.what = "the run folder has another owner",
+          .where = path("owner.lease"),
+          .why = "the lease of this process was not renewed for a minute: it was stopped, or cut "
+                 "off from the file system",
+          .fix = "leave the folder to the new owner, or start the run again when that has ended"});
   const bool there = ::fstat(lock_, &mine) == 0 && ::stat(lock.c_str(), &found) == 0;
   if (there && mine.st_dev == found.st_dev && mine.st_ino == found.st_ino) return;
   fail(Exit::storage,

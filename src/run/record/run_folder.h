@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "src/core/process/lease.h"
 #include "src/run/record/event_lines.h"
 
 namespace temper {
@@ -14,7 +15,8 @@ namespace temper {
 class RunFolder {
  public:
   /// Makes the folder and takes its lock: Exit::busy with the owner's host and pid when another process has
-  /// it, or a file in it is a symbolic link. The operating system gives the lock back when the owner dies.
+  /// it, or a file in it is a symbolic link. The operating system gives the lock back when the owner dies. On
+  /// a file system without locks a lease takes its place (core/process/lease.h).
   /// Temporary files and folders of killed owners are removed.
   RunFolder(const std::string& dir, const std::string& name);
   ~RunFolder();
@@ -49,6 +51,7 @@ class RunFolder {
   std::string path(const std::string& name) const;
 
  private:
+  void take_lock(const std::string& lock);
   void refuse_links() const;
   void remove_leftovers();
   void truncate_metrics(int64_t step);
@@ -57,6 +60,7 @@ class RunFolder {
 
   std::string root_;
   int lock_ = -1;
+  std::optional<Lease> lease_;
 };
 
 }  // namespace temper

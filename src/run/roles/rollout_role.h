@@ -11,7 +11,7 @@ namespace temper {
 class RolloutRole : public Role {
  public:
   explicit RolloutRole(const RoleParts& parts)
-      : p_(parts), maker_{p_.ctx, p_.engine(*p_.generating), *p_.tokenizer, *p_.rewards, p_.team} {}
+      : p_(parts), maker_{p_.ctx, p_.engine(*p_.generating), *p_.tokenizer, *p_.rewards, p_.model_share.team} {}
   bool phase(int64_t step) override;
   void restore(const CheckpointReader& checkpoint) override;
 

@@ -13,6 +13,7 @@
 #include "src/run/exchange/shared_weights.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/session/older_weights.h"
+#include "src/run/session/saved_file.h"
 
 namespace temper {
 namespace {
@@ -104,9 +105,11 @@ void save_checkpoint(RunRank& rank, int64_t step, int64_t ahead) {
   rank.journal->sync();
   checkpoint.write(rank.checkpoints, step);
   spdlog::info("saved {}", join_path(rank.checkpoints, step_name(step)));
-  if (rank.folder)
-    rank.folder->events().write("checkpoint",
-                                {{"step", step}, {"path", join_path(rank.checkpoints, step_name(step))}});
+  if (rank.folder) {
+    const std::string path = join_path(rank.checkpoints, step_name(step));
+    rank.folder->events().write("checkpoint", {{"step", step}, {"path", path}});
+    tell_saved(step, path);
+  }
   if (rank.writes()) remove_older(rank, step);
 }
 

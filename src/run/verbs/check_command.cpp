@@ -7,6 +7,7 @@
 
 #include "src/config/load.h"
 #include "src/core/check.h"
+#include "src/core/process/results.h"
 #include "src/core/text/printable.h"
 #include "src/rl/registry.h"
 #include "src/run/plan/axis_traffic.h"
@@ -187,7 +188,7 @@ CheckOutcome check_outcome(const CommandLine& line) {
 
 int run_check(const CommandLine& line) {
   const CheckOutcome outcome = check_outcome(line);
-  std::fputs(outcome.output.c_str(), stdout);
+  write_results(outcome.output);
   return outcome.exit_code;
 }
 

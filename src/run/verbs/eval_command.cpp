@@ -2,13 +2,13 @@
 
 #include <spdlog/spdlog.h>
 
-#include <cstdio>
 #include <numeric>
 
 #include "src/comm/mesh.h"
 #include "src/comm/watch.h"
 #include "src/config/load.h"
 #include "src/core/process/progress.h"
+#include "src/core/process/results.h"
 #include "src/rl/registry.h"
 #include "src/rl/trajectory_json.h"
 #include "src/run/host/gpu.h"
@@ -144,7 +144,7 @@ int run_eval(const CommandLine& line) {
   for (const auto& [name, value] : evaluate(validation, line.text("--out"), config, mpi, *comm))
     result[name] = value;
   log_progress("");  // it would stand before the result
-  if (comm->rank() == 0) std::printf("%s\n", dump_json_line(result).c_str());
+  if (comm->rank() == 0) write_results(dump_json_line(result) + "\n");
   return static_cast<int>(Exit::ok);
 }
 

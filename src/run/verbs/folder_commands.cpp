@@ -1,8 +1,7 @@
 #include "src/run/verbs/folder_commands.h"
 
-#include <cstdio>
-
 #include "src/core/file.h"
+#include "src/core/process/results.h"
 #include "src/core/text/printable.h"
 #include "src/data/prompt_builder.h"
 #include "src/io/checkpoint.h"
@@ -61,9 +60,8 @@ int run_tokenize(const CommandLine& line) {
                          .fix = "leave --chat out, or put a chat_template.jinja there"});
   }
   for (const JsonLine& one : read_json_lines(line.text("--input")))
-    std::printf("%s\n",
-                dump_json_line(tokenized(one, tokenizer, chat ? &*chat : nullptr, line.has("--add-special")))
-                    .c_str());
+    write_results(
+        dump_json_line(tokenized(one, tokenizer, chat ? &*chat : nullptr, line.has("--add-special"))) + "\n");
   return 0;
 }
 
@@ -99,13 +97,12 @@ int run_verify(const CommandLine& line) {
     Json list = Json::array();
     for (const Damage& d : damage)
       list.push_back({{"file", d.file}, {"tensor", d.tensor}, {"reason", d.reason}});
-    std::printf(
-        "%s\n",
-        dump_json_line({{"ok", damage.empty()}, {"checkpoint", checkpoint}, {"damage", list}}).c_str());
+    write_results(dump_json_line({{"ok", damage.empty()}, {"checkpoint", checkpoint}, {"damage", list}}) +
+                  "\n");
   } else {
     for (const Damage& d : damage)
-      std::printf("%s\n", printable(fmt::format("damaged: {} {}: {}", d.file, d.tensor, d.reason)).c_str());
-    if (damage.empty()) std::printf("%s: every checksum matches\n", printable(checkpoint).c_str());
+      write_results(printable(fmt::format("damaged: {} {}: {}\n", d.file, d.tensor, d.reason)));
+    if (damage.empty()) write_results(printable(checkpoint) + ": every checksum matches\n");
   }
   return static_cast<int>(damage.empty() ? Exit::ok : Exit::data);
 }

@@ -12,9 +12,11 @@
 
 #include "src/comm/mpi_comm.h"
 #include "src/core/check.h"
+#include "src/core/helpers/helpers.h"
 #include "src/core/json.h"
 #include "src/core/process/memory_error.h"
 #include "src/core/process/progress.h"
+#include "src/core/process/results.h"
 
 namespace temper {
 namespace {
@@ -39,8 +41,11 @@ void write_to_log_file(const std::string& block) {
   if (!logger) return;
   for (const spdlog::sink_ptr& sink : logger->sinks()) {
     if (std::dynamic_pointer_cast<spdlog::sinks::stderr_color_sink_mt>(sink)) continue;
-    sink->log({logger->name(), spdlog::level::critical, block});
-    sink->flush();
+    try {
+      sink->log({logger->name(), spdlog::level::critical, block});
+      sink->flush();
+    } catch (const spdlog::spdlog_ex&) {  // the disk that is full is often the log's, too; stderr has it
+    }
   }
 }
 
@@ -61,14 +66,17 @@ int report(Exit code, const std::string& text) {
   return static_cast<int>(code);
 }
 
+/// The error has its exit code: a stdout that takes nothing changes nothing about it.
 void print_json(const Problem& p) {
   const Json error{
       {"key", ""},
       {"message", p.what + (p.why.empty() ? "" : ": " + p.why) + (p.fix.empty() ? "" : "; " + p.fix)},
       {"legal", Json::array()},
       {"where", p.where}};
-  std::printf("%s\n", dump_json_line({{"ok", false}, {"errors", Json::array({error})}}).c_str());
-  std::fflush(stdout);
+  try {
+    write_results(dump_json_line({{"ok", false}, {"errors", Json::array({error})}}) + "\n");
+  } catch (const Error&) {
+  }
 }
 
 }  // namespace
@@ -83,7 +91,9 @@ int run_guarded(const std::function<int()>& body, bool json) {
     return report(e.code(), e.what());
   };
   try {
-    return body();
+    const int code = body();
+    finish_results();
+    return code;
   } catch (const Error& e) {
     return ended(e);
   } catch (const std::bad_alloc&) {
@@ -94,13 +104,20 @@ int run_guarded(const std::function<int()>& body, bool json) {
 }
 
 int retry_after_loss(const std::function<int()>& body, const std::function<bool()>& has_checkpoint) {
-  try {
-    return body();
-  } catch (const DeviceLost& lost) {
-    if (progress_state().phase <= Phase::load || !has_checkpoint()) throw;
+  const auto ask_again = [&](const Error& lost) {
+    if (progress_state().phase <= Phase::load || !has_checkpoint()) return;
     Problem problem = lost.problem();
     problem.fix = "start the same command again, it goes on from the newest checkpoint; " + problem.fix;
     fail(Exit::retry, std::move(problem));
+  };
+  try {
+    return body();
+  } catch (const DeviceLost& lost) {
+    ask_again(lost);
+    throw;
+  } catch (const KeeperLost& lost) {
+    ask_again(lost);
+    throw;
   }
 }
 

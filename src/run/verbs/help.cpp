@@ -11,6 +11,7 @@
 #include "src/config/config.h"
 #include "src/config/peer_keys.h"
 #include "src/core/check.h"
+#include "src/core/process/results.h"
 #include "src/core/text/fold.h"
 #include "src/core/text/nearest.h"
 #include "src/rl/registry.h"
@@ -45,7 +46,10 @@ std::string environment_text() {
          "else is in the config and on the command line. Without any of the three the\n"
          "ranks of a host divide the cores of their affinity masks and the CPU quotas of\n"
          "their control groups (cgroup v1, v2). The launcher's own variables (mpirun,\n"
-         "srun) decide ranks.\n"
+         "srun) decide ranks; reward programs do not see them. Without a launcher there\n"
+         "is one rank, and no MPI.\n"
+         "TEMPER_SAVED_FILE names a file that gets \"STEP PATH\" of the checkpoint that a\n"
+         "run has saved last, for job scripts.\n"
          "XDG_CACHE_HOME or HOME says where the fastest library algorithm of each matrix\n"
          "shape on a GPU is kept (temper/gemm-*.json); the files may be removed at any\n"
          "time and never change a result.\n"
@@ -201,7 +205,7 @@ int run_help(const CommandLine& line) {
   constexpr size_t kFewest = 40;
   if (const size_t columns = terminal_columns(); for_people && columns >= kFewest)
     text = folded(text, columns);
-  std::fputs(text.c_str(), stdout);
+  write_results(text);
   return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "src/config/load.h"
+#include "src/core/process/results.h"
 #include "src/core/text/printable.h"
 #include "src/data/prompt_builder.h"
 #include "src/nn/rope_table.h"
@@ -181,11 +182,7 @@ int run_generate(const CommandLine& line) {
   const bool streams = line.has("--prompt") && !line.has("--out") && line.integer("--samples", 1) == 1 &&
                        ::isatty(STDOUT_FILENO) == 1;
   Engine::OnText on_text;
-  if (streams)
-    on_text = [](size_t, int32_t, const std::string& text) {
-      std::fputs(printable(text).c_str(), stdout);
-      std::fflush(stdout);
-    };
+  if (streams) on_text = [](size_t, int32_t, const std::string& text) { write_results(printable(text)); };
   engine.generate(
       work.host().ctx(), mine, sampling, tokenizer,
       [&](size_t i, std::vector<Response> done) {

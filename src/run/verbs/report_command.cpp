@@ -1,10 +1,10 @@
 #include "src/run/verbs/report_command.h"
 
-#include <cstdio>
 #include <map>
 
 #include "src/core/check.h"
 #include "src/core/file.h"
+#include "src/core/process/results.h"
 #include "src/run/report/chart.h"
 #include "src/run/report/page.h"
 
@@ -34,7 +34,7 @@ void write_result(const std::string& path, const std::string& text) {
                        .why = "it is a folder",
                        .fix = "name a file"});
   write_file_atomic(path, text);
-  std::printf("%s\n", path.c_str());
+  write_results(path + "\n");
 }
 
 }  // namespace

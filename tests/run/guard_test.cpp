@@ -1,0 +1,46 @@
+// Where errors end: what fails beside the error that is reported changes neither its message nor its code.
+
+#include "src/run/verbs/guard.h"
+
+#include <gtest/gtest.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/spdlog.h>
+
+#include "src/core/helpers/helpers.h"
+#include "src/core/process/progress.h"
+#include "tests/support/expect_error.h"
+
+namespace temper {
+namespace {
+
+TEST(Guard, AFullDiskUnderTheLogDoesNotHideTheError) {
+  auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>("/dev/full");
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>("temper", sink));
+  ::testing::internal::CaptureStderr();
+  const int code = run_guarded([]() -> int { fail(Exit::storage, {.what = "no space", .where = "a file"}); });
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(code, static_cast<int>(Exit::storage));
+  EXPECT_NE(said.find("temper: no space\n  where: a file\n"), std::string::npos) << said;
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>(""));
+}
+
+TEST(Guard, AKeeperThatIsLostAsksForTheRunAgainWhereItCanGoOn) {
+  const auto lose = [](bool has_checkpoint) {
+    retry_after_loss(
+        []() -> int { throw KeeperLost({.what = "the keeper has ended", .where = "here", .why = "killed"}); },
+        [=] { return has_checkpoint; });
+  };
+  enter_phase(Phase::rollout, 2);
+  expect_error(Exit::retry, {"the keeper has ended"}, "with a checkpoint", [&] { lose(true); });
+  expect_error(Exit::environment, {"the keeper has ended"}, "without one", [&] { lose(false); });
+  enter_phase(Phase::load);
+  expect_error(Exit::environment, {"the keeper has ended"}, "at the start", [&] { lose(true); });
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -23,7 +23,7 @@ offenders=$(
       allow("run/verbs", "run/session run/roles run/groups run/host run/plan run/exchange run/record run/report " run)
       allow("run/session", "run/roles run/groups run/host run/plan run/exchange run/record " run)
       allow("run/roles", "run/groups run/host run/plan run/exchange run/record " run)
-      allow("run/groups", "run/host " run); allow("run/host", "run/plan " run); allow("run/plan", run); allow("run/exchange", run); allow("run/record", run); allow("run/report", run)
+      allow("run/groups", "run/host " run); allow("run/host", "run/plan run/record " run); allow("run/plan", run); allow("run/exchange", run); allow("run/record", run); allow("run/report", run)
       allow("train", "models rl nn ops comm config core")
       allow("rollout", "models rl nn ops data/tokenizer core")
       allow("models", "nn ops core")

@@ -30,14 +30,20 @@ std::unique_ptr<Model> ModelHost::load(const ModelSource& source, ModelOptions o
   if (source.random)
     random_init(model->parameters(), config, source.seed, ctx().threads);
   else
-    digest_ = import_weights(folder, config, model->parameters());
-  if (!source.digest.empty() && digest_ != source.digest)
+    digests_[source.folder] = import_weights(folder, config, model->parameters());
+  if (const std::string digest = weights_digest(source.folder);
+      !source.digest.empty() && digest != source.digest)
     fail(Exit::data,
          {.what = "these are other weights than those that were asked for",
           .where = "model.digest, " + source.folder,
-          .why = fmt::format("the weights have the digest {}, model.digest is {}", digest_, source.digest),
+          .why = fmt::format("the weights have the digest {}, model.digest is {}", digest, source.digest),
           .fix = "put the right weights there, or set model.digest to theirs (\"\": any)"});
   return model;
+}
+
+std::string ModelHost::weights_digest(const std::string& folder) const {
+  const auto found = digests_.find(folder);
+  return found == digests_.end() ? "" : found->second;
 }
 
 std::string tokenizer_folder(const Config& config) {

@@ -2,6 +2,7 @@
 // A process that runs models, as every verb needs it that computes with one: its device, threads and type,
 // the models it loads, and what turns their tokens into text.
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,12 +36,12 @@ class ModelHost {
   /// Of `options` what the host and the source do not say: layers, splits, gradients. Warnings of the folder
   /// are logged. Exit::data for weights of another digest than the source's.
   std::unique_ptr<Model> load(const ModelSource& source, ModelOptions options = {});
-  /// Of the weights that were loaded last, as stored; empty: random ones.
-  const std::string& weights_digest() const { return digest_; }
+  /// The digest of the weights that were loaded from a folder, as stored; empty: random ones.
+  std::string weights_digest(const std::string& folder) const;
 
  private:
   DType dtype_;
-  std::string digest_;
+  std::map<std::string, std::string> digests_;  // by folder
   Backend backend_;
 };
 

@@ -38,8 +38,8 @@ void SftProducer::restore(const CheckpointReader& checkpoint) {
 }
 
 bool ReplayProducer::phase(int64_t step) {
-  std::vector<Group> groups = read_rollouts(files_[static_cast<size_t>(step - 1)],
-                                            {model_.config().vocab_size, model_.context_tokens()});
+  std::vector<Group> groups =
+      read_rollouts(files_[static_cast<size_t>(step - 1)], {plan_.vocab_size, plan_.context_tokens});
   if (groups.empty() && share_.has(0))
     spdlog::warn("{} is empty: nothing is trained in step {}", files_[static_cast<size_t>(step - 1)], step);
   for (Group& g : groups)  // lags become versions: the step begins with the weights after the one before
@@ -56,7 +56,7 @@ std::unique_ptr<Role> make_sft_producer(const RoleParts& p) {
 }
 
 std::unique_ptr<Role> make_replay_producer(const RoleParts& p) {
-  return std::make_unique<ReplayProducer>(p.groups, *p.trained, p.task.replay_files, p.share);
+  return std::make_unique<ReplayProducer>(p.groups, p.task.plan, p.task.replay_files, p.share);
 }
 
 }  // namespace temper

@@ -25,13 +25,13 @@ class SftProducer : public Role {
 /// Takes the groups of a step from a rollout file.
 class ReplayProducer : public Role {
  public:
-  ReplayProducer(GroupExchange& groups, const Model& model, std::vector<std::string> files, Share share)
-      : groups_(groups), model_(model), files_(std::move(files)), share_(share) {}
+  ReplayProducer(GroupExchange& groups, const RunPlan& plan, std::vector<std::string> files, Share share)
+      : groups_(groups), plan_(plan), files_(std::move(files)), share_(share) {}
   bool phase(int64_t step) override;
 
  private:
   GroupExchange& groups_;
-  const Model& model_;  // says which ids and lengths a file may have
+  const RunPlan& plan_;  // says which ids and lengths a file may have
   std::vector<std::string> files_;
   Share share_;
 };

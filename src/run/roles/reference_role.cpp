@@ -44,7 +44,7 @@ bool ReferenceRole::add_logprobs(int64_t step) {
     seconds += watch.seconds();
     if (p_.dp) break;  // these were all
   }
-  frozen_->parameters().drop(p_.ctx.lane);
+  frozen_.parameters().drop(p_.ctx.lane);
   const auto ended = [this] { return p_.end.has_come(); };
   if (p_.team.agree(ended, "whether the run ends, as the leader says")) return false;
   close(step, seconds);
@@ -57,10 +57,10 @@ void ReferenceRole::annotate(int64_t step, std::span<const Group> groups) {
   for (const Group& g : groups)
     for (const Trajectory& t : g.samples)
       if (t.ref_logprobs.empty()) missing.push_back(&t);
-  frozen_->parameters().fetch(p_.ctx.lane);
+  frozen_.parameters().fetch(p_.ctx.lane);
   std::vector<std::vector<double>> logprobs =
-      p_.dp ? packed_logprobs(p_.ctx, *frozen_, *p_.dp, missing, p_.pass, p_.pipeline)
-            : local_logprobs(p_.ctx, *frozen_, missing, p_.pass, p_.pipeline);
+      p_.dp ? packed_logprobs(p_.ctx, frozen_, *p_.dp, missing, p_.pass, p_.pipeline)
+            : local_logprobs(p_.ctx, frozen_, missing, p_.pass, p_.pipeline);
   std::vector<Annotation> added;
   for (size_t i = 0; i < missing.size(); ++i)
     added.push_back({missing[i]->data_position, missing[i]->sample, "ref_logprobs", std::move(logprobs[i])});
@@ -84,7 +84,7 @@ void ReferenceRole::restore(const CheckpointReader& checkpoint) {
   }
   // One that a stop cut is closed when it is whole.
   if (checkpoint.has(open_name(step))) complete(step, read_ahead(checkpoint, open_name(step)));
-  frozen_->parameters().drop(p_.ctx.lane);
+  frozen_.parameters().drop(p_.ctx.lane);
 }
 
 bool ReferenceRole::complete(int64_t step, StepInput input) {
@@ -107,13 +107,9 @@ std::unique_ptr<Role> make_reference_role(const RoleParts& p) {
                                    p.model_share.pipeline,
                                    p.role->keeps_shards() ? &p.model_share.mesh->control(Axis::dp) : nullptr,
                                    p.stage,
-                                   p.trainers != nullptr,
+                                   p.models.trained() != nullptr,
                                    p.lead};
-  std::unique_ptr<Model> frozen = p.load();
-  if (p.role->in_host) frozen->parameters().move_to_host(p.ctx.lane);
-  p.memory.add(frozen->device(), [&model = *frozen] { return model.held_bytes(); });
-  p.memory.add(Device::cpu, [&model = *frozen] { return model.parameters().host_bytes(); });
-  return std::make_unique<ReferenceRole>(parts, std::move(frozen));
+  return std::make_unique<ReferenceRole>(parts, p.model());
 }
 
 }  // namespace temper

@@ -25,7 +25,7 @@ class ReferenceRole : public Role {
     bool trains;   // this rank has the trainer role: it waits for no step after one that was cut
     Lead lead;
   };
-  ReferenceRole(const Parts& parts, std::unique_ptr<Model> frozen) : p_(parts), frozen_(std::move(frozen)) {}
+  ReferenceRole(const Parts& parts, Model& frozen) : p_(parts), frozen_(frozen) {}
   bool phase(int64_t step) override { return work_until(p_.lead.limit(step)); }
   void settle(int64_t produced) override { work_until(produced); }
   /// Steps of a run that kept no reference get their log-probs here.
@@ -42,7 +42,7 @@ class ReferenceRole : public Role {
   bool complete(int64_t step, StepInput input);
 
   Parts p_;
-  std::unique_ptr<Model> frozen_;
+  Model& frozen_;
 };
 
 std::unique_ptr<Role> make_reference_role(const RoleParts& parts);

@@ -21,7 +21,7 @@
 #include "src/run/exchange/group_exchange.h"
 #include "src/run/exchange/weight_sync.h"
 #include "src/run/groups/prompt_stream.h"
-#include "src/run/host/model_share.h"
+#include "src/run/host/model_pool.h"
 #include "src/run/plan/plan.h"
 #include "src/run/record/journal.h"
 #include "src/run/record/memory_ledger.h"
@@ -81,32 +81,28 @@ struct Lead {
 struct RoleParts {
   const RunTask& task;
   Ctx& ctx;
-  Comm* trainers;         // all of them; null on others
-  Comm* dp;               // those that share micro-batches out; null on others
-  Collectives* replicas;  // those that train the same part of the model, with shares of micro-batches
-  Comm* model;            // those that have the trained model together; null on others
-  Pipeline pipeline;      // of the trained model's stages
+  ModelPool& models;
   EndOfRun& end;
   GroupExchange& groups;
   WeightSync& weights;
   Journal& journal;
-  MemoryLedger& memory;  // a role that holds much says so here
+  MemoryLedger& memory;  // a role that holds much beside its model says so here
   Trace& trace;
-  Model* trained;              // null on ranks that do not train
-  Model* generating;           // may be the trained one; null on ranks that do not generate
   const Tokenizer* tokenizer;  // null: replay without a tokenizer folder
   const ChatTemplate* chat;    // null: the folder has none
   PromptStream* prompts;       // null on ranks that draw none
   const RewardSet* rewards;    // null: the config names none
-  /// One for all roles of the rank that generate with a model, made when it is first asked for.
-  std::function<Engine&(const Model&)> engine;
   // Of the role that is made.
-  const RolePlan* role = nullptr;  // of the run; null: the role has no model
-  ModelShare model_share = {};
-  std::function<std::unique_ptr<Model>()> load = {};  // the first weights of the role's model
-  Share share = {};                                   // among its ranks
-  size_t stage = 0;                                   // of the exchange, where the role annotates
+  const RolePlan* role = nullptr;  // whose model it works with; null: it has none
+  ModelShare model_share = {};     // of that model
+  Share share = {};                // of its work, among its ranks
+  size_t stage = 0;                // of the exchange, where the role annotates
   Lead lead = {};
+
+  Model& model() const { return models.of(*role); }
+  Engine& engine() const { return models.engine(*role); }
+  /// All ranks of the role whose model it is.
+  Comm& all_ranks() const { return model_share.mesh->control(AxisSet::all()); }
 };
 
 /// In the order of a step on a rank. `observes`: after the training of the step, on trainer ranks.

@@ -30,9 +30,9 @@ bool RolloutRole::phase(int64_t step) {
 /// False: the run has ended.
 bool RolloutRole::receive_weights(int64_t version) {
   const TraceSpan span(p_.trace, version, "rollout", fmt::format("get weights {}", version));
-  const ParameterStore* trained = trains() ? &p_.trained->parameters() : nullptr;
-  if (!p_.weights.receive(p_.ctx, p_.generating->parameters(), trained, version)) return false;
-  if (p_.trained != p_.generating)
+  const ParameterStore* trained = trains() ? &p_.models.trained()->parameters() : nullptr;
+  if (!p_.weights.receive(p_.ctx, p_.model().parameters(), trained, version)) return false;
+  if (p_.models.trained() != &p_.model())
     p_.trace.arrow(version, "rollout", weights_arrow(version, p_.trace.rank()), Trace::Arrow::ends);
   return true;
 }

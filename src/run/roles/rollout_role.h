@@ -11,12 +11,12 @@ namespace temper {
 class RolloutRole : public Role {
  public:
   explicit RolloutRole(const RoleParts& parts)
-      : p_(parts), maker_{p_.ctx, p_.engine(*p_.generating), *p_.tokenizer, *p_.rewards, p_.model_share.team} {}
+      : p_(parts), maker_{p_.ctx, p_.engine(), *p_.tokenizer, *p_.rewards, p_.model_share.team} {}
   bool phase(int64_t step) override;
   void restore(const CheckpointReader& checkpoint) override;
 
  private:
-  bool trains() const { return p_.trained != nullptr; }
+  bool trains() const { return p_.models.trained() != nullptr; }
   bool receive_weights(int64_t version);
 
   RoleParts p_;

@@ -15,7 +15,7 @@ RolloutStep::RolloutStep(const RoleParts& parts, const GroupMaker::Parts& maker,
       maker_(maker),
       step_(step),
       open_(open.step == step ? open : OpenStep{}),
-      options_(rollout_options(p_.task.config(), p_.task.plan, p_.generating->config(), maker_.tokenizer)) {
+      options_(rollout_options(p_.task.config(), p_.task.plan, p_.model().config(), maker_.tokenizer)) {
   options_.version = version;
   const int64_t cut = p_.task.config().rollout.tokens_per_step;
   if (step < p_.lead.last_step) options_.tokens_per_call = cut;

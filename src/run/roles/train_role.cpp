@@ -26,26 +26,28 @@ std::vector<const Trajectory*> in_order(std::span<const Group> groups) {
 
 }  // namespace
 
-TrainRole::TrainRole(const Parts& parts)
+TrainRole::TrainRole(const RoleParts& parts)
     : p_(parts),
-      pass_(pass_options(config(), plan(), plan().trainer())),
+      model_(p_.model()),
+      dp_(p_.model_share.mesh->control(Axis::dp)),
+      pass_(pass_options(config(), plan(), *p_.role)),
       algorithm_(make_algorithm(config().algorithm)),
-      objective_(parts.model, *algorithm_, pass_.temperature, plan().max_new_tokens),
-      trainer_(parts.ctx, parts.model, parts.trainers, parts.dp, parts.replicas,
-               trainer_options(config(), plan()), parts.pipeline) {
-  p_.memory.add(parts.model.device(), [this] { return trainer_.held_bytes(); });
+      objective_(model_, *algorithm_, pass_.temperature, plan().max_new_tokens),
+      trainer_(p_.ctx, model_, trainers(), dp_, p_.model_share.mesh->tensors(kReplicas),
+               trainer_options(config(), plan()), p_.model_share.pipeline) {
+  p_.memory.add(model_.device(), [this] { return trainer_.held_bytes(); });
   p_.memory.add(trainer_.optimizer().state_device(), [this] { return trainer_.optimizer().held_bytes(); });
   trainer_.set_change_hook([this] { p_.weights.wait_read(); });
+  Mesh& mesh = *p_.model_share.mesh;
   if (const std::string& folder = p_.task.gradient_folder; !folder.empty())
-    trainer_.set_gradient_hook(gradient_dump(folder, p_.replicas, shared_model()));
+    trainer_.set_gradient_hook(
+        gradient_dump(folder, mesh.tensors(kReplicas), {mesh.control(kModel), p_.role->holders_of_one()}));
 }
-
-SharedModel TrainRole::shared_model() const { return {p_.model_ranks, plan().trainer().holders_of_one()}; }
 
 std::vector<Group> TrainRole::receive(int64_t step) {
   const double waiting = p_.trace.now();
   const StepInput& input = p_.groups.peek(step);  // it stays as it is: its update may be dropped
-  if (const RolePlan* rollout = plan().generator(); rollout && p_.trainers.rank() == 0)
+  if (const RolePlan* rollout = plan().generator(); rollout && trainers().rank() == 0)
     for (const int rank : rollout->leaders())
       p_.trace.arrow(step, "trainer", groups_arrow(step, rank), Trace::Arrow::ends);
   p_.trace.span(step, "trainer", fmt::format("get groups of step {}", step), waiting);
@@ -68,7 +70,7 @@ void TrainRole::add_own_logprobs(std::vector<Group>& groups) {
     for (Trajectory& t : g.samples)
       if (t.response.logprobs.empty()) missing.push_back(&t);
   const std::vector<const Trajectory*> view(missing.begin(), missing.end());
-  auto logprobs = packed_logprobs(p_.ctx, p_.model, p_.dp, view, pass_, p_.pipeline);
+  auto logprobs = packed_logprobs(p_.ctx, model_, dp_, view, pass_, p_.model_share.pipeline);
   for (size_t i = 0; i < missing.size(); ++i) missing[i]->response.logprobs = std::move(logprobs[i]);
 }
 
@@ -91,7 +93,7 @@ void TrainRole::add_old_logprobs(std::vector<Group>& groups, int64_t step, bool 
   const PhaseTimer timer(p_.journal, "old_log_prob");
   const std::vector<const Trajectory*> view(old.begin(), old.end());
   std::vector<std::vector<double>> own(old.size());
-  if (!one_update) own = packed_logprobs(p_.ctx, p_.model, p_.dp, view, pass_, p_.pipeline);
+  if (!one_update) own = packed_logprobs(p_.ctx, model_, dp_, view, pass_, p_.model_share.pipeline);
   for (size_t i = 0; i < old.size(); ++i) {
     Trajectory& t = *old[i];
     t.old_logprobs = t.response.logprobs;
@@ -125,9 +127,9 @@ void TrainRole::record_rollout(const StepNote& note) {
 bool TrainRole::phase(int64_t step) {
   enter_phase(Phase::train, step);
   std::vector<Group> groups = receive(step);
-  if (p_.end.agree(p_.trainers)) return false;
+  if (p_.end.agree(trainers())) return false;
   const bool one_update = plan().batch.updates_per_step * plan().batch.epochs_per_step == 1;
-  if (generates() && p_.task.replay()) warn_of_unknown_versions(p_.task, p_.trainers, in_order(groups), step);
+  if (generates() && p_.task.replay()) warn_of_unknown_versions(p_.task, trainers(), in_order(groups), step);
   if (generates()) add_old_logprobs(groups, step, one_update);
   if (generates()) p_.journal.record_rollouts(groups, step, config());
 
@@ -138,7 +140,7 @@ bool TrainRole::phase(int64_t step) {
     return false;
   }
   if (!stats.empty() && !p_.task.replay() && step >= first_own_step_)
-    warn_of_differences(stats.front(), step, p_.trace.rank(), p_.trainers);
+    warn_of_differences(stats.front(), step, p_.trace.rank(), trainers());
   data_position_ = p_.groups.receive(step).note.data_position;
   step_ = step;
   p_.end.set_trained(step);
@@ -150,7 +152,7 @@ bool TrainRole::phase(int64_t step) {
   p_.journal.set("policy/lag_max",
                  static_cast<double>(step - 1 - oldest_version(in_order(groups), step - 1)));
   p_.journal.add(p_.memory.metrics("train"));
-  record_traffic(p_.journal, p_.trainers, stats, trainer_.trim(p_.ctx));
+  record_traffic(p_.journal, trainers(), stats, trainer_.trim(p_.ctx));
   return true;
 }
 
@@ -164,14 +166,14 @@ std::vector<UpdateStats> TrainRole::update(std::span<const Group> groups, int64_
   const int64_t per_update =
       size == batch.samples_per_step ? batch.samples_per_update : (size + updates - 1) / updates;
   std::vector<UpdateStats> stats;
-  expect_work(p_.trainers.rank() == 0 ? size * batch.epochs_per_step : 0);  // of all ranks
+  expect_work(trainers().rank() == 0 ? size * batch.epochs_per_step : 0);  // of all ranks
   for (int64_t epoch = 0; epoch < batch.epochs_per_step; ++epoch)
     for (int64_t u = 0; u < updates && u * per_update < size; ++u) {
       const TraceSpan span(p_.trace, step, "trainer",
                            fmt::format("update {} of step {}", stats.size() + 1, step));
       const int64_t begin = std::min(size, u * per_update), end = std::min(size, begin + per_update);
       // Weights that are half way through a step are no state to go on from.
-      const auto stops = [this] { return p_.end.agree(p_.trainers); };
+      const auto stops = [this] { return p_.end.agree(trainers()); };
       trainer_.set_stop_check(stats.empty() ? stops : std::function<bool()>());
       stats.push_back(trainer_.update(
           p_.ctx, std::span(all).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)),
@@ -207,7 +209,7 @@ void TrainRole::record(const std::vector<UpdateStats>& updates) {
 
 void TrainRole::stop(int64_t step, const std::string& defect, std::span<const Group> groups) {
   p_.journal.write_groups("nonfinite", groups, step);
-  p_.trainers.barrier("dump of the non-finite step written by rank 0");
+  trainers().barrier("dump of the non-finite step written by rank 0");
   fail(Exit::numerics,
        {.what = "training stopped before the update: " + defect,
         .where = fmt::format("step {}", step),
@@ -217,10 +219,6 @@ void TrainRole::stop(int64_t step, const std::string& defect, std::span<const Gr
                "for extreme rewards"});
 }
 
-std::unique_ptr<Role> make_train_role(const RoleParts& p) {
-  return std::make_unique<TrainRole>(TrainRole::Parts{p.task, p.ctx, *p.trained, *p.trainers, *p.dp,
-                                                      *p.replicas, *p.model, p.pipeline, p.end, p.groups,
-                                                      p.weights, p.journal, p.memory, p.trace});
-}
+std::unique_ptr<Role> make_train_role(const RoleParts& parts) { return std::make_unique<TrainRole>(parts); }
 
 }  // namespace temper

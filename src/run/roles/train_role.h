@@ -9,23 +9,7 @@ namespace temper {
 
 class TrainRole : public Role {
  public:
-  struct Parts {
-    const RunTask& task;
-    Ctx& ctx;
-    Model& model;
-    Comm& trainers;
-    Comm& dp;
-    Collectives& replicas;  // along cp and dp
-    Comm& model_ranks;      // those that have a model together
-    Pipeline pipeline;
-    EndOfRun& end;
-    GroupExchange& groups;
-    WeightSync& weights;
-    Journal& journal;
-    MemoryLedger& memory;
-    Trace& trace;
-  };
-  explicit TrainRole(const Parts& parts);
+  explicit TrainRole(const RoleParts& parts);
   bool phase(int64_t step) override;
   /// Waits for the groups of the steps that are generated ahead, up to one that was cut.
   void settle(int64_t produced) override;
@@ -37,7 +21,7 @@ class TrainRole : public Role {
   const Config& config() const { return p_.task.config(); }
   const RunPlan& plan() const { return p_.task.plan; }
   bool generates() const { return plan().generates; }
-  SharedModel shared_model() const;
+  Comm& trainers() const { return p_.all_ranks(); }
   std::vector<Group> receive(int64_t step);
   void record_rollout(const StepNote& note);
   void add_own_logprobs(std::vector<Group>& groups);
@@ -46,7 +30,9 @@ class TrainRole : public Role {
   void record(const std::vector<UpdateStats>& updates);
   [[noreturn]] void stop(int64_t step, const std::string& defect, std::span<const Group> groups);
 
-  Parts p_;
+  RoleParts p_;
+  Model& model_;
+  Comm& dp_;
   PassOptions pass_;
   std::unique_ptr<Algorithm> algorithm_;
   PolicyObjective objective_;

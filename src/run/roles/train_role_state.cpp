@@ -15,7 +15,7 @@ void TrainRole::settle(int64_t produced) {
 }
 
 void TrainRole::save(CheckpointWriter& checkpoint) const {
-  for (StateTensor& tensor : state_tensors(trainer_.optimizer(), p_.model.device(), StateUse::save))
+  for (StateTensor& tensor : state_tensors(trainer_.optimizer(), model_.device(), StateUse::save))
     checkpoint.tensor(std::move(tensor));
   int64_t data_position = data_position_;
   for (int64_t s = step_ + 1; s <= produced_; ++s) {
@@ -35,7 +35,7 @@ void TrainRole::save(CheckpointWriter& checkpoint) const {
 }
 
 void TrainRole::restore(const CheckpointReader& checkpoint) {
-  checkpoint.fill(state_tensors(trainer_.optimizer(), p_.model.device(), StateUse::load));
+  checkpoint.fill(state_tensors(trainer_.optimizer(), model_.device(), StateUse::load));
   trainer_.optimizer().restore(p_.ctx, checkpoint.count("optimizer_updates"));
   int64_t produced = checkpoint.step();
   for (; checkpoint.has(ahead_name(produced + 1)); ++produced) {

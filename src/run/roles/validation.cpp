@@ -132,10 +132,10 @@ bool ValidationRole::phase(int64_t step) {
 std::unique_ptr<Role> make_validation_role(const RoleParts& p) {
   const Validation::Parts parts{p.task.config(),
                                 p.task.plan,
-                                *p.trainers,
+                                p.all_ranks(),
                                 p.share,
-                                {p.ctx, p.engine(*p.trained), *p.tokenizer, *p.rewards, p.model_share.team},
-                                p.trained->config(),
+                                {p.ctx, p.engine(), *p.tokenizer, *p.rewards, p.model_share.team},
+                                p.model().config(),
                                 p.chat,
                                 [&end = p.end] {
                                   end.look();

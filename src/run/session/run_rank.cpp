@@ -47,10 +47,10 @@ RunRank::RunRank(const RunTask& run_task, const MpiSession& mpi, std::span<const
       placement(place_roles(task, rows, mpi.rank())),
       trace(mpi.rank(), task.plan.profiled_steps),
       world(mpi.make_comm_of_all(wait_limit(task, placement.roles.empty()))),
-      trainers(mpi.make_comm(placement.ranks.trainer, task.wait_limit())),
       device(take_device(mpi, task.plan.device, *world, !placement.roles.empty(),
                          config().cluster.shared_gpus == "allow")),
       meshes(mpi, task.plan, device, task.wait_limit()),
+      trainers(task.plan.trains(mpi_rank) ? &meshes.trainer().control(AxisSet::all()) : nullptr),
       mailbox(mpi.make_mailbox(task.wait_limit())),
       end(*mailbox, placement.ranks, all_ranks(mpi), [this] { return why_stop(*this); }),
       groups(*mailbox, placement.ranks, task.plan.max_policy_lag, end),
@@ -130,37 +130,21 @@ void RunRank::remember_verdicts() {
 
 void RunRank::connect_weights() {
   if (task.replay()) return;
-  const Model* const generates = generating();
+  const Model* const generates = models->generating();
   weights.connect(trains() ? &policy->parameters() : nullptr, generates ? &generates->parameters() : nullptr);
 }
 
 void RunRank::lend_memory() {
   host->ctx().scratch.trim(host->ctx().lane);
-  for (const auto& [model, engine] : engines) engine->suspend();
+  models->suspend_engines();
 }
 
-Model* RunRank::generating() const {
-  if (own) return own.get();
-  return task.plan.generates_on(mpi_rank) ? policy.get() : nullptr;
-}
-
-/// Its weights come with the first version that is generated with.
-void RunRank::make_own() {
-  if (!trains() || !generates() || task.plan.shares_buffers(mpi_rank)) return;
-  ModelOptions options = meshes.share_of(*task.plan.generator()).options;
-  options.dtype = policy->dtype();
-  options.context_tokens = policy->context_tokens();
-  options.device = device;
-  own = std::make_unique<Model>(policy->config(), options);
-  memory->add(device, [this] { return own->held_bytes(); });
-}
-
-/// How fast they came is a metric of the first step.
-void RunRank::load_policy(const ModelSource& source) {
+/// How fast the policy's weights came is a metric of the first step.
+void RunRank::load_policy() {
   const Stopwatch watch;
-  policy =
-      host->load(source, meshes.share_of(trains() ? task.plan.trainer() : *task.plan.generator()).options);
-  if (source.random) return;
+  policy = &models->of(trains() ? task.plan.trainer() : *task.plan.generator());
+  if (generates()) models->of(*task.plan.generator());
+  if (config().model.init == "random") return;
   const double seconds = watch.seconds();
   const double gigabytes = 1e-9 * static_cast<double>(policy->parameters().value_bytes());
   spdlog::info("loaded {:.3f} GB of weights in {:.2f} s, {:.2f} GB/s", gigabytes, seconds,
@@ -168,39 +152,20 @@ void RunRank::load_policy(const ModelSource& source) {
   journal->set("perf/load_weights_gb_per_s", gigabytes / seconds);
 }
 
-Engine& RunRank::engine_of(const Model& model) {
-  std::unique_ptr<Engine>& engine = engines[&model];
-  if (!engine) {
-    const RolePlan& role = &model == generating() ? *task.plan.generator() : task.plan.trainer();
-    engine = std::make_unique<Engine>(model, engine_options(config(), task.plan), host->ctx().lane,
-                                      meshes.share_of(role).pipeline);
-    engine->suspend();
-    memory->add(device, [engine = engine.get()] { return engine->held_bytes(); });
-  }
-  return *engine;
-}
-
 RoleParts RunRank::role_parts() {
   return {.task = task,
           .ctx = host->ctx(),
-          .trainers = trainers.get(),
-          .dp = trains() ? &meshes.trainer().control(Axis::dp) : nullptr,
-          .replicas = trains() ? &meshes.trainer().tensors(kReplicas) : nullptr,
-          .model = trains() ? &meshes.trainer().control(kModel) : nullptr,
-          .pipeline = trains() ? meshes.share_of(task.plan.trainer()).pipeline : Pipeline(),
+          .models = *models,
           .end = end,
           .groups = groups,
           .weights = weights,
           .journal = *journal,
           .memory = *memory,
           .trace = trace,
-          .trained = trains() ? policy.get() : nullptr,
-          .generating = generating(),
           .tokenizer = text.tokenizer.get(),
           .chat = text.chat_template(),
           .prompts = prompts.get(),
           .rewards = rewards.get(),
-          .engine = [this](const Model& model) -> Engine& { return engine_of(model); },
           .lead = {0, last_step(), resume.produced}};
 }
 
@@ -209,11 +174,9 @@ void RunRank::build_roles() {
   memory = std::make_unique<MemoryLedger>(process_bytes(task.plan, world->rank()));
   Arena& scratch = host->ctx().scratch;
   memory->add(scratch.device(), [&scratch] { return scratch.held_bytes(); });
-  const ModelSource source = first_weights(config(), task.plan);
   journal = std::make_unique<Journal>(last_step(), resume.step - (resume.unsaid ? 1 : 0));
-  if (trains() || produces) load_policy(source);
-  if (policy) memory->add(policy->device(), [this] { return policy->held_bytes(); });
-  if (policy) make_own();
+  models = std::make_unique<ModelPool>(config(), task.plan, meshes, *host, *memory, mpi_rank);
+  if (trains() || produces) load_policy();
   RoleParts parts = role_parts();
   for (const PlacedRole& role : placement.roles) {
     parts.share = role.share;
@@ -221,7 +184,6 @@ void RunRank::build_roles() {
     parts.stage = role.stage;
     parts.role = role.row->model_of ? task.plan.role(role.row->model_of) : nullptr;
     parts.model_share = parts.role ? meshes.share_of(*parts.role) : ModelShare();
-    parts.load = [this, source, &share = parts.model_share] { return host->load(source, share.options); };
     roles.push_back(role.row->make(parts));
   }
 }

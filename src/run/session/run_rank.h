@@ -3,8 +3,7 @@
 
 #include <map>
 
-#include "src/run/host/model_host.h"
-#include "src/run/host/model_share.h"
+#include "src/run/host/model_pool.h"
 #include "src/run/record/run_folder.h"
 #include "src/run/session/placement.h"
 #include "src/run/session/run_start.h"
@@ -43,10 +42,11 @@ struct RunRank {
   Stopwatch age;
   Placement placement;
   Trace trace;
-  std::unique_ptr<Comm> world, trainers;  // all ranks; trainer ranks, null on others
-  Device device;                          // that this rank computes on
-  std::string threads;                    // of the ranks, for people
+  std::unique_ptr<Comm> world;
+  Device device;        // that this rank computes on
+  std::string threads;  // of the ranks, for people
   Meshes meshes;
+  Comm* trainers;  // null on other ranks
   std::unique_ptr<Mailbox> mailbox;
   EndOfRun end;
   GroupExchange groups;
@@ -59,11 +59,10 @@ struct RunRank {
   RunStart::Finds found = RunStart::Finds::nothing;  // in the folder, on the rank that writes
   ResumePoint resume;
   std::unique_ptr<ModelHost> host;
-  std::unique_ptr<Model> policy;  // on ranks that train or generate: what is trained here, or generates
-  std::unique_ptr<Model> own;     // generates where the trained one is shared in another way
-  std::map<const Model*, std::unique_ptr<Engine>> engines;
+  Model* policy = nullptr;  // on ranks that train or generate: what is trained here, or generates
   std::unique_ptr<Journal> journal;
   std::unique_ptr<MemoryLedger> memory;
+  std::unique_ptr<ModelPool> models;
   std::vector<std::unique_ptr<Role>> roles;
 
  private:
@@ -71,10 +70,7 @@ struct RunRank {
   void open_folder(int rank);
   void find_start();
   void remember_verdicts();
-  Model* generating() const;
-  void load_policy(const ModelSource& source);
-  void make_own();
-  Engine& engine_of(const Model& model);
+  void load_policy();
   RoleParts role_parts();
   void build_roles();
 };

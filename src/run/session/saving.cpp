@@ -34,7 +34,7 @@ void tell_what_differs(const RunRank& rank) {
 
 /// The model folder is the reference's, and what is not trained of an export.
 void require_same_model(const RunRank& rank, const CheckpointReader& checkpoint) {
-  const std::string now = rank.host->weights_digest();
+  const std::string now = rank.host->weights_digest(rank.config().model.path);
   if (now.empty() || !checkpoint.has_meta("model_digest") || checkpoint.text("model_digest") == now) return;
   const std::string change =
       fmt::format("digest of the weights {} -> {}", checkpoint.text("model_digest"), now);
@@ -96,7 +96,7 @@ void save_checkpoint(RunRank& rank, int64_t step, int64_t ahead) {
   for (const std::unique_ptr<Role>& role : rank.roles) role->save(checkpoint);
   checkpoint.text("dtype", std::string(dtype_name(rank.policy->dtype())));
   checkpoint.text("model_path", rank.config().model.path);
-  if (const std::string& digest = rank.host->weights_digest(); !digest.empty())
+  if (const std::string digest = rank.host->weights_digest(rank.config().model.path); !digest.empty())
     checkpoint.text("model_digest", digest);
   checkpoint.text("config", dump_config(rank.task.loaded));
   save_older_weights(rank, checkpoint, step);
@@ -184,7 +184,7 @@ void start_run(RunRank& rank) {
   if (rank.folder) rank.journal->open(*rank.folder);
   const RunPlan& plan = rank.task.plan;
   const bool by_mpirun = std::getenv("OMPI_COMM_WORLD_RANK") != nullptr;
-  const std::string& digest = rank.host->weights_digest();
+  const std::string digest = rank.host->weights_digest(rank.config().model.path);
   spdlog::info("{} parameters, {} ranks, {}, {}, {} updates in all; {}{}{}{}",
                rank.policy->parameters().num_parameters(), plan.num_ranks, rank.threads,
                dtype_name(plan.dtype), plan.batch.updates_total,

@@ -1,0 +1,73 @@
+#include "src/run/host/model_pool.h"
+
+#include "src/run/plan/run_options.h"
+
+namespace temper {
+
+ModelPool::ModelPool(const Config& config, const RunPlan& plan, Meshes& meshes, ModelHost& host,
+                     MemoryLedger& memory, int rank)
+    : config_(config), plan_(plan), meshes_(meshes), host_(host), memory_(memory), rank_(rank) {}
+
+ModelSource ModelPool::source_of(const RolePlan& role) const {
+  ModelSource source = first_weights(config_, plan_);
+  if (const auto& path = config_.roles.of(role.name()).path)
+    source = {.folder = *path, .context_tokens = plan_.context_tokens};
+  return source;
+}
+
+bool ModelPool::are_one(const Held& held, const RolePlan& role, const std::string& folder) const {
+  const RolePlan& other = *held.role;
+  if (&other == &role) return true;
+  if (other.traits->of_policy != role.traits->of_policy) return false;
+  if (role.traits->of_policy) return plan_.shares_buffers(rank_);
+  return !other.traits->trains() && !role.traits->trains() && held.folder == folder &&
+         held.mesh == meshes_.of(role) && other.stages == role.stages && other.zero == role.zero &&
+         other.in_host == role.in_host;
+}
+
+std::unique_ptr<Model> ModelPool::make(const RolePlan& role, const ModelSource& source) {
+  ModelOptions options = meshes_.share_of(role).options;
+  if (!role.traits->of_policy || role.traits->trains() || !trained_) return host_.load(source, options);
+  options.dtype = trained_->dtype();
+  options.context_tokens = trained_->context_tokens();
+  options.device = trained_->device();
+  return std::make_unique<Model>(trained_->config(), options);
+}
+
+Model& ModelPool::of(const RolePlan& role) {
+  // What is trained comes first: a model that generates beside it gets its weights from there.
+  if (role.traits->of_policy && !role.traits->trains() && plan_.trains(rank_) && !trained_)
+    of(plan_.trainer());
+  const ModelSource source = source_of(role);
+  Model* model = nullptr;
+  for (const Held& held : held_)
+    if (are_one(held, role, source.folder)) model = held.model.get();
+  if (!model) {
+    const Held& held = held_.emplace_back(&role, source.folder, meshes_.of(role), make(role, source));
+    model = held.model.get();
+    if (role.in_host) model->parameters().move_to_host(host_.ctx().lane);
+    memory_.add(model->device(), [model] { return model->held_bytes(); });
+    memory_.add(Device::cpu, [model] { return model->parameters().host_bytes(); });
+  }
+  if (role.traits->leads()) trained_ = model;
+  if (role.traits->of_policy && role.traits->generates()) generating_ = model;
+  return *model;
+}
+
+Engine& ModelPool::engine(const RolePlan& role) {
+  Model& model = of(role);
+  std::unique_ptr<Engine>& engine = engines_[&model];
+  if (!engine) {
+    engine = std::make_unique<Engine>(model, engine_options(config_, plan_), host_.ctx().lane,
+                                      meshes_.share_of(role).pipeline);
+    engine->suspend();
+    memory_.add(model.device(), [engine = engine.get()] { return engine->held_bytes(); });
+  }
+  return *engine;
+}
+
+void ModelPool::suspend_engines() {
+  for (const auto& [model, engine] : engines_) engine->suspend();
+}
+
+}  // namespace temper

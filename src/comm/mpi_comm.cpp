@@ -6,17 +6,23 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
-#include <cstdlib>
+#include <cstdio>
 #include <exception>
+#include <future>
 #include <limits>
 #include <numeric>
 
+#include "src/comm/alone/launcher.h"
+#include "src/comm/alone/one_rank.h"
 #include "src/comm/mpi_check.h"
 #include "src/comm/mpi_wait.h"
 #include "src/comm/shared_memory.h"
 #include "src/core/process/progress.h"
 #include "src/core/process/stop_signal.h"
+#include "src/core/stopwatch.h"
+#include "src/core/threads/quiet_thread.h"
 
 namespace temper {
 
@@ -118,17 +124,10 @@ struct MpiSession::Farewell {
   MPI_Comm comm = MPI_COMM_NULL;
 };
 
-MpiSession::MpiSession(int* argc, char*** argv) {
-  if (std::getenv("SLURM_STEP_ID") && !std::getenv("PMIX_RANK") && !std::getenv("OMPI_COMM_WORLD_RANK") &&
-      std::getenv("SLURM_STEP_NUM_TASKS") && std::string(std::getenv("SLURM_STEP_NUM_TASKS")) != "1")
-    fail(Exit::environment, {.what = "started by srun without PMIx",
-                             .where = "launch",
-                             .why = "Open MPI finds the other ranks through PMIx only",
-                             .fix = "use `srun --mpi=pmix ...`"});
+MpiSession::MpiSession(int* argc, char*** argv, double end_limit_seconds)
+    : end_limit_seconds_(end_limit_seconds) {
+  if (!started_by_launcher()) return;
   prepare_shared_memory();
-  // Without a launcher Open MPI 4 starts a daemon beside this one process, which takes longer than the rest.
-  if (!std::getenv("PMIX_RANK") && !std::getenv("OMPI_COMM_WORLD_RANK"))
-    ::setenv("OMPI_MCA_ess_singleton_isolated", "1", /*overwrite=*/0);
   start_mpi(argc, argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &size_);
@@ -141,18 +140,38 @@ MpiSession::MpiSession(int* argc, char*** argv) {
 }
 
 MpiSession::~MpiSession() {
-  if (!mpi_is_up() || (std::uncaught_exceptions() > 0 && !all_ranks_leave())) return;
-  note_wait("MPI_Finalize", "all ranks");
-  MPI_Comm_free(&farewell_->comm);
-  MPI_Finalize();
+  if (!farewell_ || !mpi_is_up()) return;
+  constexpr double kAfterError = 1;
+  const bool in_order = std::uncaught_exceptions() == 0;
+  if (in_order) note_wait("MPI_Finalize", "all ranks");
+  if (all_ranks_leave(in_order ? std::numeric_limits<double>::infinity() : kAfterError)) finalize();
 }
 
-bool MpiSession::all_ranks_leave() {
-  constexpr int kPolls = 1000;  // of a millisecond
+/// All ranks have come: what is left is between MPI and its launcher.
+void MpiSession::finalize() {
+  note_wait("MPI_Finalize", "the launcher");
+  std::promise<void> ended;
+  std::thread limit = quiet_thread([&, done = ended.get_future()] {
+    if (done.wait_for(std::chrono::duration<double>(end_limit_seconds_)) == std::future_status::ready) return;
+    std::fprintf(stderr,
+                 "temper: rank %d does not get out of MPI_Finalize\n  where: end of the job, pid %d\n"
+                 "  why:   all ranks are done and %.0f s passed: MPI and its launcher do not find an end\n"
+                 "  fix:   nothing is lost, all results are written; the same command goes on from there\n",
+                 rank_, static_cast<int>(::getpid()), end_limit_seconds_);
+    std::fflush(stderr);
+    ::_exit(static_cast<int>(Exit::hang));
+  });
+  MPI_Comm_free(&farewell_->comm);
+  MPI_Finalize();
+  ended.set_value();
+  limit.join();
+}
+
+bool MpiSession::all_ranks_leave(double limit_seconds) {
   MPI_Request request;
   int done = 0;
   if (MPI_Ibarrier(farewell_->comm, &request) != MPI_SUCCESS) return false;
-  for (int i = 0; i < kPolls && !done; ++i) {
+  for (const Stopwatch waited; !done && waited.seconds() < limit_seconds;) {
     if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
     if (!done) ::usleep(1000);
   }
@@ -175,6 +194,7 @@ std::unique_ptr<Comm> make_mpi_comm(MPI_Comm comm, double limit_seconds) {
 }
 
 std::unique_ptr<Comm> MpiSession::make_comm(int color, int key, double wait_limit_seconds) const {
+  if (!farewell_) return color < 0 ? nullptr : std::make_unique<OneRank>();
   MPI_Comm comm = MPI_COMM_NULL;
   note_wait("MPI_Comm_split", "all ranks");
   check_mpi(MPI_Comm_split(MPI_COMM_WORLD, color < 0 ? MPI_UNDEFINED : color, key, &comm), "MPI_Comm_split");
@@ -184,6 +204,7 @@ std::unique_ptr<Comm> MpiSession::make_comm(int color, int key, double wait_limi
 }
 
 std::unique_ptr<Comm> MpiSession::make_comm_of_host(double wait_limit_seconds) const {
+  if (!farewell_) return std::make_unique<OneRank>();
   note_wait("MPI_Comm_split_type", "all ranks");
   const MPI_Comm host = ranks_of_host();
   note_progress();

@@ -13,12 +13,17 @@
 
 namespace temper {
 
-/// MPI_Init .. MPI_Finalize of this process. A lone process (no launcher) is a world of one rank. Left by an
-/// exception it finalizes only if all ranks leave within seconds (they failed alike): MPI_Finalize would wait
-/// for ranks that wait for this one. Otherwise MPI stays up, for abort_all_ranks.
+/// MPI_Init .. MPI_Finalize of this process. A process alone (no launcher) is a world of one rank, without
+/// MPI (comm/alone/one_rank.h): several of them share nothing. Left by an exception it finalizes only if all
+/// ranks leave within seconds (they failed alike): MPI_Finalize would wait for ranks that wait for this one.
+/// Otherwise MPI stays up, for abort_all_ranks. Left in order it waits for the other ranks, however long they
+/// are at work; a MPI_Finalize that takes longer than the limit after that is said on stderr and ends the
+/// process with Exit::hang.
 class MpiSession {
  public:
-  MpiSession(int* argc, char*** argv);
+  static constexpr double kEndSeconds = 60;
+
+  MpiSession(int* argc, char*** argv, double end_limit_seconds = kEndSeconds);
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
@@ -44,9 +49,11 @@ class MpiSession {
   static std::string library_version();
 
  private:
-  bool all_ranks_leave();
+  bool all_ranks_leave(double limit_seconds);
+  void finalize();
   struct Farewell;
-  std::unique_ptr<Farewell> farewell_;
+  std::unique_ptr<Farewell> farewell_;  // null: a process alone, without MPI
+  double end_limit_seconds_ = kEndSeconds;
   int rank_ = 0, size_ = 1, ranks_on_node_ = 1;
 };
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "src/comm/alone/one_rank.h"
 #include "src/comm/mpi_check.h"
 #include "src/comm/mpi_comm.h"
 #include "src/core/process/progress.h"
@@ -186,6 +187,7 @@ class MpiMailbox : public Mailbox {
 }  // namespace
 
 std::unique_ptr<Mailbox> MpiSession::make_mailbox(double wait_limit_seconds) const {
+  if (!farewell_) return mailbox_of_one(wait_limit_seconds);
   MPI_Comm comm = MPI_COMM_NULL;
   note_wait("MPI_Comm_dup", "all ranks");
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");

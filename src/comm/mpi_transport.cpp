@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "src/comm/alone/one_rank.h"
 #include "src/comm/gpu/gpu_transport.h"
 #include "src/comm/mpi_check.h"
 #include "src/comm/mpi_comm.h"
@@ -188,6 +189,7 @@ std::unique_ptr<Transport> gpu_transport(MPI_Comm comm, const std::string& axis,
 std::unique_ptr<Collectives> MpiSession::make_collectives(int color, int key, Device device,
                                                           const std::string& axis,
                                                           double wait_limit_seconds) const {
+  if (!farewell_) return color < 0 ? nullptr : collectives_of_one();
   note_wait("MPI_Comm_split", "all ranks");
   MPI_Comm comm = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split(MPI_COMM_WORLD, color < 0 ? MPI_UNDEFINED : color, key, &comm), "MPI_Comm_split");

@@ -5,9 +5,11 @@
 //   died      its line was closed without a good-bye;
 //   is silent nothing was heard of it for longer than the limit (stopped, host cut off);
 //   is stuck  it is at work and made no progress for longer than the limit;
-// or when all wait for each other for so long. Then one report goes to stderr and to a file, and the job
-// ends: Exit::hang, after a death Exit::retry where there is a checkpoint and Exit::internal where there is
-// none. Before MPI is up each host looks at its own processes (comm/start_scan.h).
+// or when all wait for each other for so long. A rank that was itself stopped for longer than the limit says
+// nothing about the others for a while. A job of one rank is watched, too. Then one report goes to stderr and
+// to a file, and the job ends: Exit::hang, after a death Exit::retry where there is a checkpoint and
+// Exit::internal where there is none. Before MPI is up each host looks at its own processes
+// (comm/start_scan.h).
 
 #include <functional>
 #include <memory>

@@ -37,7 +37,7 @@ std::string since(double seconds) {
                      fmt::gmtime(std::chrono::system_clock::to_time_t(begin)));
 }
 
-WatchHub::WatchHub(Socket listener, int rank, uint64_t job, std::vector<RankPlace> places,
+WatchHub::WatchHub(Socket listener, int rank, WatchWord job, std::vector<RankPlace> places,
                    double limit_seconds, double now)
     : listener_(std::move(listener)),
       me_(static_cast<size_t>(rank)),
@@ -50,7 +50,7 @@ WatchHub::WatchHub(Socket listener, int rank, uint64_t job, std::vector<RankPlac
 }
 
 void WatchHub::add_to(std::vector<pollfd>& wanted) const {
-  wanted.push_back({listener_.descriptor(), POLLIN, 0});
+  if (listener_) wanted.push_back({listener_.descriptor(), POLLIN, 0});
   for (const Newcomer& n : newcomers_) wanted.push_back({n.line.descriptor(), POLLIN, 0});
   for (const Rank& r : ranks_)
     if (r.line && !r.closed) wanted.push_back({r.line.descriptor(), POLLIN, 0});
@@ -65,24 +65,36 @@ void WatchHub::take(const WatchMessage& message, double now) {
   if (rank.last.kind == WatchMessage::alive) rank.last = message;
 }
 
-void WatchHub::look(const ProgressState& mine, double now) {
-  while (Socket line = accept_one(listener_)) newcomers_.push_back({std::move(line), ""});
-  for (Newcomer& n : newcomers_) {
-    bool there = n.line.receive(n.bytes);
-    WatchMessage first;
-    if (n.bytes.size() >= sizeof first) {
-      std::memcpy(&first, n.bytes.data(), sizeof first);
-      const auto at = static_cast<size_t>(first.rank);
-      there =
-          first.job == job_ && first.rank >= 0 && at < ranks_.size() && !ranks_[at].line;  // else a stranger
-      if (there) {
-        bytes_[at] = std::move(n.bytes);
-        ranks_[at].line = std::move(n.line);
-      }
-    }
-    if (!there) n.line = Socket();
-  }
+/// Known or dropped: false.
+bool WatchHub::stays_new(Newcomer& n, double now) {
+  const bool there = n.line.receive(n.bytes);
+  WatchMessage first;
+  if (n.bytes.size() < sizeof first) return there && now - n.since <= kNewcomerSeconds;
+  std::memcpy(&first, n.bytes.data(), sizeof first);
+  const auto at = static_cast<size_t>(first.rank);
+  if (first.job != job_ || first.rank < 0 || at >= ranks_.size() || ranks_[at].line) return false;
+  bytes_[at] = std::move(n.bytes);
+  ranks_[at].line = std::move(n.line);
+  return false;
+}
+
+void WatchHub::welcome(double now) {
+  constexpr int kMostAtOnce = 256;
+  for (Newcomer& n : newcomers_)
+    if (!stays_new(n, now)) n.line = Socket();
   std::erase_if(newcomers_, [](const Newcomer& n) { return !n.line; });
+  if (!listener_) return;
+  for (int i = 0; i < kMostAtOnce; ++i) {
+    Newcomer newcomer{accept_one(listener_), "", now};
+    if (!newcomer.line) return;
+    if (!stays_new(newcomer, now)) continue;
+    if (newcomers_.size() == kMostNewcomers) newcomers_.erase(newcomers_.begin());
+    newcomers_.push_back(std::move(newcomer));
+  }
+}
+
+void WatchHub::look(const ProgressState& mine, double now) {
+  welcome(now);
   for (size_t i = 0; i < ranks_.size(); ++i) {
     Rank& rank = ranks_[i];
     if (!rank.line || rank.closed) continue;
@@ -127,6 +139,7 @@ std::optional<Verdict> WatchHub::judge(double now, bool deaths) const {
     return Verdict{false, text + others(now)};
   }
   if (!all_wait(now)) return std::nullopt;
+  if (ranks_.size() == 1) return Verdict{false, report(0, Fault::stuck, now)};
   return Verdict{
       false,
       fmt::format("all {} ranks wait for each other\n  where: rank 0 to rank {}\n  why:   no rank made "
@@ -161,8 +174,9 @@ std::string WatchHub::report(size_t i, Fault fault, double now) const {
   } else {
     what = fmt::format("rank {} on host {} makes no progress in {}{}", i, places_[i].host,
                        phase_name(s.phase), step);
-    why = fmt::format("it is at work without a sign of progress for {}, the limit is {} s",
-                      since(now - rank.changed), limit_);
+    why = fmt::format("{} without a sign of progress for {}, the limit is {} s",
+                      s.waits ? "it waits in " + wait_of(s) : "it is at work", since(now - rank.changed),
+                      limit_);
   }
   return fmt::format("{}\n  where: {}\n  why:   {}\n", what, describe(i), why);
 }
@@ -196,8 +210,6 @@ std::vector<ProgressState> WatchHub::states() const {
 void WatchHub::send_end(int32_t code) {
   for (Rank& rank : ranks_)
     if (rank.line && !rank.closed) rank.line.send(&code, sizeof code);
-  for (Newcomer& newcomer : newcomers_)  // a rank that was stopped before it said who it is
-    newcomer.line.send(&code, sizeof code);
 }
 
 }  // namespace temper

@@ -5,6 +5,8 @@
 
 #include <poll.h>
 
+#include <array>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -19,10 +21,13 @@ struct RankPlace {
   int process = 0;
 };
 
+/// A number that strangers do not know: drawn for a job, and told to its ranks through MPI.
+using WatchWord = std::array<uint64_t, 2>;
+
 /// What goes over a line to a hub, as bytes.
 struct WatchMessage {
   enum Kind : int32_t { alive, done, failed };  // the last two: the rank leaves, after an error of its own
-  uint64_t job = 0;
+  WatchWord job = {};
   int32_t rank = 0;
   Kind kind = alive;
   ProgressState state;
@@ -35,8 +40,14 @@ struct Verdict {
 
 class WatchHub {
  public:
-  /// Times are seconds of a clock of the caller that stands still while the caller does.
-  WatchHub(Socket listener, int rank, uint64_t job, std::vector<RankPlace> places, double limit_seconds,
+  /// Of whoever connects, ranks are known by the job's word, which they say at once; who does not say it in
+  /// kNewcomerSeconds is dropped, and of more than kMostNewcomers the first ones.
+  static constexpr double kNewcomerSeconds = 1;
+  static constexpr size_t kMostNewcomers = 16;
+
+  /// Times are seconds of a clock of the caller that stands still while the caller does. `listener`: empty
+  /// for a job of one rank.
+  WatchHub(Socket listener, int rank, WatchWord job, std::vector<RankPlace> places, double limit_seconds,
            double now);
 
   void add_to(std::vector<pollfd>& wanted) const;
@@ -60,9 +71,12 @@ class WatchHub {
   struct Newcomer {
     Socket line;
     std::string bytes;
+    double since;
   };
   enum class Fault { none, died, silent, stuck };
 
+  void welcome(double now);
+  bool stays_new(Newcomer& newcomer, double now);
   void take(const WatchMessage& message, double now);
   Fault fault_of(size_t rank, double now, bool deaths) const;
   bool all_wait(double now) const;
@@ -72,7 +86,7 @@ class WatchHub {
 
   Socket listener_;
   size_t me_;
-  uint64_t job_;
+  WatchWord job_;
   std::vector<RankPlace> places_;
   double limit_;
   std::vector<Rank> ranks_;

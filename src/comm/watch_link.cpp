@@ -57,14 +57,14 @@ bool Socket::send(const void* data, size_t bytes) {
 }
 
 bool Socket::receive(std::string& text) {
+  constexpr int kMostBlocks = 16;  // a stranger may send without end
   char bytes[4096];
-  for (;;) {
+  for (int i = 0; i < kMostBlocks; ++i) {
     const ssize_t got = ::recv(descriptor_, bytes, sizeof bytes, MSG_DONTWAIT);
-    if (got > 0)
-      text.append(bytes, static_cast<size_t>(got));
-    else
-      return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+    if (got <= 0) return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+    text.append(bytes, static_cast<size_t>(got));
   }
+  return true;
 }
 
 Socket listen_anywhere() {

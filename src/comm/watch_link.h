@@ -20,7 +20,7 @@ class Socket {
   /// Sends what fits; the rest of a message that was begun goes first, and a message that finds no room is
   /// left out: false. Never waits.
   bool send(const void* data, size_t bytes);
-  /// Appends what has come to `text`. False: the other side is gone.
+  /// Appends what has come to `text`, at most 64 KiB. False: the other side is gone.
   bool receive(std::string& text);
 
  private:

@@ -5,7 +5,8 @@
 //   TEMPER_FAULT_RANK  of this rank alone (0: a process without mpirun too)
 //   TEMPER_FAULT_CALL  the call that goes wrong; 0: none
 //   TEMPER_FAULT       ENOSPC, EIO (it fails, nothing is done), SHORT (half is written, and it says so),
-//                      KILL (the process is killed before it), TORN (after half of it was written)
+//                      KILL (the process is killed before it), TORN (after half of it was written); HANG
+//                      (every fsync that is counted has no end)
 //   TEMPER_FAULT_LOG   a file that gets a line "NUMBER CALL [w] PATH" for each call, or only for the one that
 //                      goes wrong; w: it needs space
 #include <dirent.h>
@@ -81,6 +82,8 @@ Meets meet(const char* name, const char* path, bool needs_space = false) {
   if (!plan().mine || !below_root(path)) return Meets::nothing;
   if (!counting) counting = strstr(path, plan().from) != nullptr;
   if (!counting) return Meets::nothing;
+  if (strcmp(plan().fault, "HANG") == 0 && strcmp(name, "fsync") == 0)
+    for (;;) ::pause();
   const long number = ++calls;
   if (plan().call == 0 || plan().call == number) write_line(number, name, needs_space, path);
   if (plan().call != number) return Meets::nothing;

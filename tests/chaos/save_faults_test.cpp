@@ -116,6 +116,22 @@ TEST_F(SaveFaults, EveryFileCallGoesWrongOnce) {
   });
 }
 
+/// The watch ends it, and does not wait for the same disk itself.
+TEST_F(SaveFaults, AFsyncWithoutEndIsAHang) {
+  const std::string watched = std::string(kFaulty.overrides) + "cluster.watchdog_seconds=2 ";
+  for (const int ranks : {1, 2}) {
+    if (ranks == 2 && !chaos_in_full()) continue;
+    const Scenario hangs{"saves", ranks == 1 ? 0 : ranks, watched.c_str()};
+    const std::string run = fmt::format("hangs-{}", ranks);
+    begin_at_save(run);
+    Background job(program_, command(hangs, run, variables(run, {.kind = "HANG"})), log_of(run));
+    EXPECT_EQ(job.wait(), static_cast<int>(Exit::hang)) << printed(run);
+    EXPECT_NE(printed(run).find("rank 0 on host "), std::string::npos) << printed(run);
+    EXPECT_NE(printed(run).find("makes no progress in "), std::string::npos) << printed(run);
+    EXPECT_EQ(committed_defect(run, kBefore), "");
+  }
+}
+
 /// A file that cannot be looked at is there: the new checkpoint's manifest, as it is read back.
 TEST_F(SaveFaults, AFailingLookIsAFailureOfStorage) {
   for (const Fault& f : faults_of(0)) {

@@ -3,16 +3,31 @@
 // code, and nobody waits. This program starts itself under mpirun for that.
 
 #include <gtest/gtest.h>
+#define OMPI_SKIP_MPICXX 1  // the removed C++ bindings do not compile without warnings
+#include <mpi.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <functional>
 #include <thread>
 
 #include "src/comm/mpi_comm.h"
+#include "src/comm/watch.h"
 #include "src/core/process/progress.h"
 #include "src/ops/backend.h"
 #include "src/run/record/run_log.h"
 #include "src/run/verbs/guard.h"
 #include "tests/support/program.h"
+
+namespace {
+bool finalize_hangs = false;
+}  // namespace
+
+/// In the place of MPI's, which it calls.
+extern "C" int MPI_Finalize() {
+  if (finalize_hangs) std::this_thread::sleep_for(std::chrono::seconds(40));
+  return PMPI_Finalize();
+}
 
 namespace temper {
 namespace {
@@ -91,8 +106,34 @@ void lose_gpu(const MpiSession& world, Phase phase, bool has_checkpoint) {
       [=] { return has_checkpoint; });
 }
 
+/// Rank 1 stops rank 0 for longer than the limit of its watch and ends: mpirun wakes rank 0 and ends it, too.
+[[noreturn]] void stop_rank_0(const MpiSession& world) {
+  // The deputy has all the time: it does not speak first.
+  Watch watch({.limit_seconds = world.rank() == 0 ? 0.5 : 100.0, .report_file = "", .has_checkpoint = [] {
+                 return false;
+               }});
+  watch.connect(world);
+  const std::unique_ptr<Comm> comm = world.make_comm({0, 1}, 300.0);
+  const pid_t rank_0 = std::stoi(comm->broadcast(std::to_string(::getpid()), 0, "pid of rank 0, copied"));
+  comm->barrier("both are watched");
+  if (world.rank() == 1) {
+    ::kill(rank_0, SIGSTOP);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+    ::_exit(5);
+  }
+  for (;;) {
+    note_progress();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
 int run_child(const std::string& mode, int argc, char** argv) {
   return run_guarded([&] {
+    if (mode == "--finalize-hangs") {
+      const MpiSession world(&argc, &argv, /*end_limit_seconds=*/0.3);
+      finalize_hangs = world.rank() == 1;
+      return 0;
+    }
     if (mode == "--rank-0-is-late" || mode == "--rank-1-alone") fail_before_mpi(mode == "--rank-0-is-late");
     const MpiSession world(&argc, &argv);
     if (mode == "--nobody-comes") wait_for_nobody(world);
@@ -102,6 +143,7 @@ int run_child(const std::string& mode, int argc, char** argv) {
       start_log(fmt::format("rank-{}.log", world.rank()), "info", world.rank(), world.rank() == 1);
       fail_on(world, mode == "--logged-rank-1-fails" ? 1 : 0, Exit::storage);
     }
+    if (mode == "--rank-0-was-stopped") stop_rank_0(world);
     if (mode == "--gpu-lost") lose_gpu(world, Phase::train, true);
     if (mode == "--gpu-lost-before-a-checkpoint") lose_gpu(world, Phase::rollout, false);
     if (mode == "--gpu-lost-at-the-start") lose_gpu(world, Phase::load, true);
@@ -137,6 +179,17 @@ TEST_F(JobEnd, AWaitEndsAtItsLimitAndIsNamed) {
         << wait.name << " in: " << output();
   EXPECT_EQ(count("came back"), 0) << output();
   EXPECT_GE(count("cluster.watchdog_seconds"), 1) << "the message says what to do";
+}
+
+TEST_F(JobEnd, AnEndlessFinalizeHasANameAndALimit) {
+  EXPECT_EQ(run("--finalize-hangs"), static_cast<int>(Exit::hang)) << output();
+  EXPECT_EQ(count("temper: rank 1 does not get out of MPI_Finalize"), 1) << output();
+  EXPECT_GE(count("all results are written"), 1) << output();
+}
+
+TEST_F(JobEnd, ARankThatWasStoppedBlamesNobodyWhenTheLauncherWakesIt) {
+  EXPECT_NE(run("--rank-0-was-stopped"), 0) << output();
+  EXPECT_EQ(count("  where: rank "), 0) << output();
 }
 
 TEST_F(JobEnd, AnErrorOfOneRankEndsTheOthers) {

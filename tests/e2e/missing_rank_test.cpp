@@ -71,6 +71,19 @@ TEST_F(MissingRank, ARewardProgramThatIsLateIsNoHang) {
   EXPECT_EQ(program_.run_ranks(3, "train run.toml run.steps=1 " + late), 0) << output();
 }
 
+/// A run of one rank is watched, too: the keeper of its reward programs answers to nobody.
+TEST_F(MissingRank, AStoppedKeeperIsAHang) {
+  program_.write("reward.sh", "touch asked; sleep 1; exit 1\n");
+  Background job(program_, program_.temper() +
+                               " train run.toml reward.functions='[{name = \"command\", argv = [\"sh\", "
+                               "\"reward.sh\"], limit_seconds = 100}]'");
+  ASSERT_TRUE(job.until([&] { return exists("asked"); })) << output();
+  for (const pid_t child : job.children()) ::kill(child, SIGSTOP);
+  EXPECT_EQ(job.wait(), kHang) << output();
+  EXPECT_TRUE(says("rank 0 on host ") && says("phase rollout")) << output();
+  EXPECT_TRUE(exists("runs/run/missing-rank.txt"));
+}
+
 TEST_F(MissingRank, AStoppedRankIsNamed) {
   for (const int victim : {0, 1, 2}) {
     std::filesystem::remove_all(program_.path("runs/run"));

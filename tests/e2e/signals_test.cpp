@@ -301,6 +301,24 @@ TEST_F(Signals, WhileARankConnectsTheyWait) {
   EXPECT_TRUE(held) << "the signal is not blocked in any of " << kStarts << " starts";
 }
 
+/// `pkill -USR1 -f` reaches mpirun, too, which hands the signal on.
+TEST_F(Signals, TheSameSignalTwiceWithinAMomentIsOne) {
+  const auto twice = [&](Background& job, const std::string& name, const std::vector<pid_t>& to) {
+    ASSERT_TRUE(job.until([&] { return steps_done(name) >= 2; })) << output();
+    for (const pid_t process : to) ::kill(process, SIGUSR1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (const pid_t process : to) ::kill(process, SIGUSR1);
+    EXPECT_EQ(job.wait(), kRetry) << output();
+    EXPECT_TRUE(says("SIGUSR1: saved step")) << output();
+  };
+  {
+    Background job(program_, program_.temper() + " " + train("run.steps=100000 run.name=alone"));
+    twice(job, "alone", {job.pid()});
+  }
+  Background job(program_, program_.mpirun(2, train("run.steps=100000 run.name=ranks")));
+  twice(job, "ranks", two_ranks(job));
+}
+
 /// The second signal does not wait for the first one's save.
 TEST_F(Signals, ASecondSignalEndsTheRunAtOnce) {
   prepare_long_model();

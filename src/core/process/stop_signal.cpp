@@ -5,6 +5,8 @@
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <cstdint>
+#include <ctime>
 
 namespace temper {
 namespace {
@@ -17,13 +19,28 @@ constexpr StopSignal kSignals[] = {
     {SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}, {SIGUSR1, "SIGUSR1"}, {SIGHUP, "SIGHUP"}};
 constexpr std::array kHeld{SIGTERM, SIGINT, SIGUSR1, SIGHUP, SIGPIPE};
 
+constexpr int64_t kSameMilliseconds = 2000;
+
 // A signal handler can reach nothing else. Two threads may handle two signals at the same time.
-std::atomic<int> requested = 0;  // the signal's number
+std::atomic<int> requested = 0;         // the signal's number
+std::atomic<int64_t> requested_at = 0;  // milliseconds; 0: not yet
 std::atomic<bool> asks = false;
-static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+static_assert(std::atomic<int64_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+
+int64_t milliseconds() {
+  struct timespec now {};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000 + 1;
+}
 
 void on_signal(int signal) {
-  if (requested.exchange(signal) != 0 || !asks) ::_exit(128 + signal);
+  if (!asks) ::_exit(128 + signal);
+  const int64_t now = milliseconds();
+  int64_t never = 0;
+  requested_at.compare_exchange_strong(never, now);  // before anybody finds the signal
+  int before = 0;
+  if (requested.compare_exchange_strong(before, signal)) return;
+  if (before != signal || now - requested_at > kSameMilliseconds) ::_exit(128 + signal);
 }
 
 struct sigaction action_of(int signal) {

@@ -1,8 +1,9 @@
 #pragma once
 // SIGTERM, SIGINT, SIGUSR1 and SIGHUP ask a run to save and leave with exit code 75. Before there is anything
 // to save, and the second time, they end the process at once with 128 + their number, but while MPI starts
-// right after that. A SIGHUP that is ignored when the process starts (nohup) stays so. SIGPIPE is ignored: a
-// run goes on when nobody reads what it prints. The handler only sets a flag.
+// right after that. The same one within 2 s is no second one: `pkill -USR1 -f` and `scancel --full` reach a
+// launcher, too, which hands it on. A SIGHUP that is ignored when the process starts (nohup) stays so.
+// SIGPIPE is ignored: a run goes on when nobody reads what it prints. The handler only sets a flag.
 
 #include <array>
 #include <csignal>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/comm/alone/one_rank.h"
 #include "src/models/parameter_specs.h"
 #include "src/ops/backend.h"
 #include "src/rl/registry.h"
@@ -28,18 +29,6 @@ class SilentTransport : public Transport {
 
  private:
   int rank_, size_;
-};
-
-/// The only rank of an update: all of its sequences are this rank's.
-class OneRank : public Comm {
- public:
-  int rank() const override { return 0; }
-  int size() const override { return 1; }
-  void barrier(const char*) override {}
-  std::string broadcast(const std::string& bytes, int, const char*) override { return bytes; }
-  std::vector<std::string> all_gather(const std::string& bytes, const char*) override { return {bytes}; }
-  void all_reduce_sum(std::vector<double>&, const char*) override {}
-  double all_reduce_max(double value, const char*) override { return value; }
 };
 
 /// The one that counts for the device of the plan.

@@ -102,7 +102,7 @@ def temper_lines(temper, folder, cases, first):
     run = subprocess.run([temper, "tokenize", "--tokenizer", folder, "--input", lines, "--chat"], capture_output=True,
                          text=True, encoding="utf-8")
     why = [line.strip() for line in run.stderr.splitlines() if line.strip().startswith(("why:", "where:"))]
-    return [json.loads(line)["text"] for line in run.stdout.splitlines()], run.returncode, " ".join(why)[:300]
+    return [json.loads(line)["text"] for line in run.stdout.split("\n") if line], run.returncode, " ".join(why)[:300]
 
 
 def got(temper, text, tokens, cases):

@@ -184,7 +184,11 @@ void ModelFolder::open_weights(Weights weights) {
   if (!index.empty()) {
     open_indexed(index);
     if (!single.empty() && !files_.contains(kSingleName))
-      warnings_.push_back(fmt::format("{}: {} is ignored, the index names other files", path_, kSingleName));
+      warnings_.push_back(
+          fmt::format("{} has both {} and {}: the weights are read from the {} files that the index names, "
+                      "{} is not read "
+                      "(other programs may read it instead)",
+                      path_, kSingleName, kIndexName, files_.size(), kSingleName));
     return;
   }
   if (single.empty() && weights == Weights::optional) return;

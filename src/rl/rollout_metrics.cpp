@@ -24,6 +24,7 @@ class Statistic {
     metrics[name + "/min"] = min_;
   }
   double mean() const { return sum_ / count_; }
+  double count() const { return count_; }
 
  private:
   double sum_ = 0, count_ = 0;
@@ -41,6 +42,18 @@ bool too_far_apart(const Group& group) {
   }
   return high > low &&
          !std::isfinite(static_cast<double>(group.samples.size()) * (high - low) * (high - low));
+}
+
+/// The means of the parts that most samples have, of equally frequent ones the first by name.
+void write_parts(const std::map<std::string, Statistic>& parts, std::map<std::string, double>& metrics) {
+  std::vector<std::pair<double, const std::string*>> order;
+  for (const auto& [name, part] : parts) order.emplace_back(-part.count(), &name);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (size_t i = 0; i < std::min(order.size(), kMaxPartNames); ++i)
+    metrics["reward/" + *order[i].second + "/mean"] = parts.at(*order[i].second).mean();
+  if (order.size() > kMaxPartNames)
+    metrics["reward/parts_left_out"] = static_cast<double>(order.size() - kMaxPartNames);
 }
 
 }  // namespace
@@ -75,7 +88,7 @@ std::map<std::string, double> rollout_metrics(std::span<const Group> groups) {
   advantage.write(metrics, "critic/advantages");
   response.write(metrics, "response_length");
   prompt.write(metrics, "prompt_length");
-  for (const auto& [name, part] : parts) metrics["reward/" + name + "/mean"] = part.mean();
+  write_parts(parts, metrics);
   if (excluded > 0) metrics["reward/excluded"] = excluded;
   if (lost > 0) metrics["reward/signal_lost"] = lost;
   metrics["response_length/clip_ratio"] = cut / count;

@@ -5,7 +5,9 @@
 //   critic/advantages/{mean,max,min}  advantage            prompt_length/{mean,max,min}      prompt tokens
 //   response_length/{mean,max,min}    all response tokens  response_length/clip_ratio        share cut at the
 //   limit
-//   reward/PART/mean                  each of reward_parts, where a response has it
+//   reward/PART/mean                  each of reward_parts, where a response has it: of more than
+//                                     kMaxPartNames those that most responses have
+//   reward/parts_left_out             how many more there are, if there are
 //   reward/excluded                   responses without a reward, where there are any: none of critic/ counts
 //                                     them
 //   reward/signal_lost                groups, where there are any, whose rewards are so far apart that their
@@ -21,6 +23,9 @@
 #include "src/rl/types.h"
 
 namespace temper {
+
+/// A program that names its parts after what it scores would make a metric of each.
+inline constexpr size_t kMaxPartNames = 64;
 
 /// Empty when there is no response.
 std::map<std::string, double> rollout_metrics(std::span<const Group> groups);

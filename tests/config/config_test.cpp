@@ -171,6 +171,7 @@ LoadedConfig every_key_set() {
       "model.init=random",
       "model.context_tokens=77",
       "tokenizer.path=t",
+      "rollout.include_stop_text=true",
       "tokenizer.chat_template=c",
       "algorithm.clip_low=0.1",
       "algorithm.clip_high=0.28",

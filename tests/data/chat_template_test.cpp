@@ -366,12 +366,13 @@ TEST(ChatTemplate, HostileDepthIsBounded) {
 
 /// Mappings, namespaces, scopes and macros of any size: twice as many names take twice the steps.
 TEST(ChatTemplate, ManyNamesCostTheirNumber) {
-  std::string named, assigned, parameters, reads;
+  std::string named, assigned, parameters, reads, fields;
   for (int i = 0; i < 20'000; ++i) {
     const std::string name = "k" + std::to_string(i);
     named += (i > 0 ? "," : "") + name + "=1";
     assigned += "{% set " + name + "=1 %}";
     parameters += (i > 0 ? "," : "") + name;
+    fields += "{" + name + "}";
     reads += "{% set ns.x = " + name + " %}";
   }
   const std::clock_t begin = std::clock();
@@ -379,6 +380,7 @@ TEST(ChatTemplate, ManyNamesCostTheirNumber) {
   EXPECT_EQ(render("{% set n = namespace(" + named + ") %}{{ n.k19999 }}"), "1");
   EXPECT_EQ(render("{% macro m(" + parameters + ") %}{{ k19999 }}{% endmacro %}{{ m(" + named + ") }}"), "1");
   EXPECT_EQ(render("{% macro m() %}{{ kwargs|length }}{% endmacro %}{{ m(" + named + ") }}"), "20000");
+  EXPECT_EQ(render("{{ '" + fields + "'.format(" + named + ")|length }}"), "20000");
   EXPECT_EQ(render("{% set ns = namespace() %}" + assigned + reads + "{{ ns.x }}"), "1");
   Json variables = Json::object(), message = {{"role", "user"}};
   for (int i = 0; i < 50'000; ++i) {

@@ -186,7 +186,7 @@ inline void expect_frozen(const RunBits& bits, const Json& golden, int ranks) {
     EXPECT_EQ(now.size(), before.size()) << "parts of " << product;
     std::string differing;
     for (const auto& [part, digest] : before.items())
-      if (now.value(part, "missing") != digest) differing += "\n  " + part;
+      if (now.value(part, "missing") != digest.get<std::string>()) differing += "\n  " + part;
     EXPECT_TRUE(differing.empty()) << product << " differ from those that were frozen:" << differing;
   }
   expect_norms(bits.grad_norms, golden.at("grad_norm").get<std::vector<double>>(), ranks);

@@ -66,7 +66,7 @@ class WeightsOnGpus : public OnRanks {
   Backend gpu{Device::cuda};
   std::unique_ptr<Mailbox> mailbox = test_world->make_mailbox(kTestWaitLimit);
   EndOfRun end{*mailbox, RoleRanks{{kReceiver}, {}, {0, 1}}};
-  WeightSync sync{*mailbox, WeightRoutes{{0, 1}, {2, 2}, {{kReceiver, {}}}, true}, 1, end};
+  WeightSync sync{*mailbox, WeightRoutes{{0, 1}, {{{Axis::tp, 2}}}, {{kReceiver, {}}}, true}, 1, end};
   ParameterStore weights;
 };
 

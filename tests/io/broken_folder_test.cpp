@@ -347,6 +347,16 @@ TEST(BrokenFolder, Config) {
       });
 }
 
+TEST(BrokenFolder, SaysWhichOfTwoSetsOfWeightsIsRead) {
+  const Folder folder("tests/golden/io/qwen2-sharded");
+  EXPECT_TRUE(ModelFolder::open(folder.path()).warnings().empty());
+  folder.write(kWeights, "not even read");
+  const ModelFolder both = ModelFolder::open(folder.path());
+  ASSERT_EQ(both.warnings().size(), 1u);
+  EXPECT_NE(both.warnings()[0].find("model.safetensors is not read"), std::string::npos);
+  EXPECT_NE(both.warnings()[0].find("files that the index names"), std::string::npos);
+}
+
 TEST(BrokenFolder, PathsThatDoNotExistAreUsageErrors) {
   expect_error(Exit::usage, {"/nowhere/at/all"}, "no folder", [] { load("/nowhere/at/all"); });
   expect_error(Exit::usage, {"config.json"}, "a file", [] { load("tests/golden/io/llama-v4/config.json"); });

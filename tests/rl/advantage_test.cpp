@@ -238,6 +238,27 @@ TEST(RolloutMetrics, RewardsTooFarApartAreCounted) {
   EXPECT_FALSE(rollout_metrics(groups).contains("reward/signal_lost"));
 }
 
+/// Names without end give no metrics without end: those that most responses have stay, the rest is counted.
+TEST(RolloutMetrics, PartsAreBounded) {
+  std::vector<Group> groups{group_of({0.1, 0.2, 0.3})};
+  int made = 0;
+  for (Trajectory& t : groups[0].samples) {
+    t.reward_parts = {{"zz", 6}};
+    while (t.reward_parts.size() < 200) t.reward_parts.emplace_back(fmt::format("n{:04}", made++), 1);
+  }
+  const auto metrics = rollout_metrics(groups);
+  const auto named = std::count_if(metrics.begin(), metrics.end(), [](const auto& m) {
+    return m.first.starts_with("reward/") && m.first.ends_with("/mean");
+  });
+  EXPECT_EQ(static_cast<size_t>(named), kMaxPartNames);
+  EXPECT_EQ(metrics.at("reward/zz/mean"), 6);
+  EXPECT_TRUE(metrics.contains("reward/n0062/mean"));
+  EXPECT_FALSE(metrics.contains("reward/n0063/mean"));
+  EXPECT_EQ(metrics.at("reward/parts_left_out"), 3 * 199 + 1 - 64);
+  for (Trajectory& t : groups[0].samples) t.reward_parts.resize(22);
+  EXPECT_FALSE(rollout_metrics(groups).contains("reward/parts_left_out"));
+}
+
 TEST(Sft, AdvantagesAreOne) {
   AlgorithmConfig config;
   config.name = "sft";

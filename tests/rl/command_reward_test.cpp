@@ -162,6 +162,24 @@ TEST_F(CommandRewards, NothingIsAnsweredTwice) {
   }
 }
 
+/// A program that names its parts after what it scores: said once.
+TEST_F(CommandRewards, TooManyNamesAreSaid) {
+  write_file_atomic("reward.sh", R"sh(
+while IFS= read -r line; do
+  id=${line##*\"id\":}; id=${id%\}}
+  response=${line#*\"response\":\"}; response=${response%%\"*}
+  echo "{\"id\":$id,\"reward\":1,\"parts\":{\"$response\":2}}"
+done
+)sh");
+  const auto program = reward();
+  ::testing::internal::CaptureStdout();
+  for (int i = 0; i < 70; ++i) EXPECT_EQ(ask(*program, "part " + std::to_string(i)), 1);
+  const std::string said = ::testing::internal::GetCapturedStdout();
+  const size_t first = said.find("named more than 64 parts");
+  EXPECT_NE(first, std::string::npos) << said;
+  EXPECT_EQ(said.find("named more than", first + 1), std::string::npos) << said;
+}
+
 TEST_F(CommandRewards, AStepWaitsOnceForItsLimit) {
   const auto program = reward({{"limit_seconds", 3}});
   EXPECT_FALSE(ask(*program, "hang").value);

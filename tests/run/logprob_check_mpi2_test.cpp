@@ -19,7 +19,7 @@ class Between : public Role {
       }
       p_.groups.close(p_.stage, done_ + 1, {});
     }
-    const Tensor weights = p_.trained->parameters().flat_values();
+    const Tensor weights = p_.models.trained()->parameters().flat_values();
     if (plants_ && step == kBadStep && p_.trace.rank() == kBadRank)
       weights.as<float>()[weights.size() / 2] += 0.5f;
     return true;

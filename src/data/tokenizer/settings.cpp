@@ -4,6 +4,7 @@
 #include <charconv>
 #include <limits>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "src/core/check.h"
 #include "src/core/file.h"
@@ -98,12 +99,13 @@ void TokenSettings::read_numbered() {
 
 /// added_tokens.json: {"content": id}.
 void TokenSettings::read_legacy_numbered() {
+  std::unordered_set<std::string> special_contents;
+  for (const PlacedToken& placed : special_) special_contents.insert(placed.token.content);
   for (const auto& [content, place] : section(added_, added_path_).members()) {
     check_content(place, content);
     const int64_t id = place.integer();
     if (id < 0 || id > std::numeric_limits<int32_t>::max()) place.refuse("is out of range");
-    const bool special = std::any_of(special_.begin(), special_.end(),
-                                     [&](const PlacedToken& t) { return t.token.content == content; });
+    const bool special = special_contents.contains(content);
     numbered_.push_back(
         {{.id = static_cast<int32_t>(id), .content = content, .normalized = !special, .special = special},
          place});

@@ -17,7 +17,8 @@ ModelSource first_weights(const Config& config, const RunPlan& plan) {
 std::unique_ptr<Model> ModelHost::load(const ModelSource& source, ModelOptions options) {
   const ModelFolder folder = ModelFolder::open(
       source.folder, source.random ? ModelFolder::Weights::optional : ModelFolder::Weights::required);
-  std::vector<std::string> warnings = folder.warnings();
+  for (const std::string& w : folder.warnings()) spdlog::warn("{}", w);
+  std::vector<std::string> warnings;
   const Json* generation = folder.generation_config() ? &*folder.generation_config() : nullptr;
   const ModelConfig config = parse_model_config(folder.config(), generation, folder.config_path(), &warnings);
   check_supported(config, folder.config_path(), backend_.ctx().device);

@@ -27,6 +27,7 @@ constexpr std::array kMetrics{
     MetricDoc{"critic/advantages/{mean,max,min}", "advantage, over response tokens"},
     MetricDoc{"reward/<part>/mean", "each function of reward.functions, unweighted"},
     MetricDoc{"reward/<part>/<part>/mean", "each part that a reward program reports"},
+    MetricDoc{"reward/parts_left_out", "names of parts beyond the 64 that most responses have"},
     MetricDoc{"reward/excluded", "responses without a reward"},
     MetricDoc{"reward/signal_lost",
               "groups whose rewards are too far apart for a variance: no advantage comes of them"},

@@ -1,6 +1,7 @@
 // str.format and the `%` operator.
 #include <algorithm>
 #include <cmath>
+#include <unordered_map>
 
 #include "src/core/check.h"
 #include "src/data/jinja/library/format_specs.h"
@@ -13,7 +14,8 @@ namespace {
 /// One call of str.format.
 class Fields {
  public:
-  Fields(Runtime& runtime, const Arguments& arguments) : runtime_(runtime), arguments_(arguments) {}
+  Fields(Runtime& runtime, const Arguments& arguments)
+      : runtime_(runtime), arguments_(arguments), named_(arguments.named.begin(), arguments.named.end()) {}
 
   std::string format(std::string_view text, int depth) {
     std::string out;
@@ -112,13 +114,13 @@ class Fields {
         runtime_.fail(fmt::format("a format wants more than its {} values", arguments_.positional.size()));
       return arguments_.positional[static_cast<size_t>(index)];
     }
-    for (const auto& [key, value] : arguments_.named)
-      if (key == name) return value;
+    if (const auto found = named_.find(name); found != named_.end()) return found->second;
     runtime_.fail(fmt::format("a format wants a value named `{}`", name.substr(0, 60)));
   }
 
   Runtime& runtime_;
   const Arguments& arguments_;
+  const std::unordered_map<std::string_view, Value> named_;
   int64_t next_ = 0;
   std::optional<bool> numbered_;
 };

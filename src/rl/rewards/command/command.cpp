@@ -1,8 +1,11 @@
 #include "src/rl/rewards/command/command.h"
 
+#include <spdlog/spdlog.h>
+
 #include <array>
 
 #include "src/core/check.h"
+#include "src/rl/rollout_metrics.h"
 
 namespace temper {
 namespace {
@@ -28,13 +31,28 @@ Verdict CommandReward::score(const RewardInput& input) const {
                                      {"response", input.response},
                                      {"answer", input.answer},
                                      {"record", input.record}});
-  if (answer.failure == CommandFailure::none) return std::move(answer.verdict);
+  if (answer.failure == CommandFailure::none) {
+    note_parts(answer.verdict);
+    return std::move(answer.verdict);
+  }
   if (on_error_ == OnError::zero) return 0;
   if (on_error_ == OnError::exclude) return {};
   fail(Exit::data, {.what = "a reward program gave no reward",
                     .where = fmt::format("{}", fmt::join(options_.argv, " ")),
                     .why = answer.why,
                     .fix = "correct the program, raise limit_seconds, or set on_error = \"exclude\""});
+}
+
+void CommandReward::note_parts(const Verdict& verdict) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, unused] : verdict.parts) {
+    if (part_names_.size() > kMaxPartNames || !part_names_.insert(name).second) continue;
+    if (part_names_.size() > kMaxPartNames)
+      spdlog::warn(
+          "the reward program {} has named more than {} parts: the metrics of a step have those that most "
+          "responses have, and count the others (reward/parts_left_out)",
+          options_.argv[0], kMaxPartNames);
+  }
 }
 
 void CommandReward::abandon() const {

@@ -9,8 +9,12 @@
 // limit_seconds = 10 (for one answer, the start of the program included), on_error = "exclude" | "zero" |
 // "stop": what a response earns whose program is late, has ended or talks nonsense: nothing (it takes no part
 // in the statistics of its group and trains nothing), 0, or the end of the run (Exit::data).
-// reward_parts has the reward as "command" and the program's parts as "command/NAME".
+// reward_parts has the reward as "command" and the program's parts as "command/NAME". The metrics of a step have
+// the names that most responses have, at most kMaxPartNames (rl/rollout_metrics.h); more are warned about once.
 // The program runs with the rights of the run, without a sandbox.
+
+#include <mutex>
+#include <set>
 
 #include "src/rl/reward.h"
 #include "src/rl/rewards/command/pool.h"
@@ -30,9 +34,13 @@ class CommandReward final : public Reward {
  private:
   enum class OnError { exclude, zero, stop };
 
+  void note_parts(const Verdict& verdict) const;
+
   CommandOptions options_;
   OnError on_error_;
   std::unique_ptr<CommandPool> pool_;  // null without helpers
+  mutable std::mutex mutex_;
+  mutable std::set<std::string> part_names_;  // at most one more than the metrics of a step have
 };
 
 }  // namespace temper

@@ -174,7 +174,7 @@ TEST_F(PartialRollouts, AnotherOrderIsAcceptedOnTheWayOn) {
   const std::string other = moving(3, 0) + "run.seed=99 ";
   copy_until("run", "other", 2);
   EXPECT_EQ(train(kColocated, 0, "other", other), 64) << output();
-  ASSERT_EQ(train(kDisjoint, 0, "other", other + "checkpoint.accept_changes=true"), 0) << output();
+  ASSERT_EQ(train(kColocated, 0, "other", other + "checkpoint.accept_changes=true"), 0) << output();
   EXPECT_NE(output().find("new prompts take the place of"), std::string::npos) << output();
   EXPECT_GT(metric("run", 2, "rollout/prompts_unfinished"), 0);
   EXPECT_EQ(metric("other", kSteps, "rollout/prompts_unfinished"), 0);

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "src/core/check.h"
+#include "src/core/text/answer_text.h"
 
 namespace temper {
 namespace {
@@ -26,7 +27,7 @@ Verdict CommandReward::score(const RewardInput& input) const {
   CHECK(pool_, "a command reward without helpers");
   CommandAnswer answer = pool_->ask({{"prompt", input.prompt},
                                      {"response", input.response},
-                                     {"answer", input.answer},
+                                     {"answer", shown_answer(input.answer)},
                                      {"record", input.record}});
   if (answer.failure == CommandFailure::none) return std::move(answer.verdict);
   if (on_error_ == OnError::zero) return 0;

@@ -4,6 +4,7 @@
 
 #include "src/core/big_integer.h"
 #include "src/core/check.h"
+#include "src/core/text/answer_text.h"
 
 namespace temper {
 namespace {
@@ -52,9 +53,7 @@ std::string text_of(const Json& record, const std::string& key, const std::strin
 /// Answers are compared as text: numbers keep the digits of the file.
 std::string answer_of(const Json& record, const std::string& key) {
   const Json* found = find_key(record, key);
-  if (!found || found->is_null()) return {};
-  if (const auto digits = big_integer(*found)) return *digits;
-  return found->is_string() ? found->get<std::string>() : found->dump();
+  return found ? answer_text(*found) : std::string();
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ struct PromptOptions {
 struct Prompt {
   std::string text;  // rendered
   std::vector<int32_t> tokens;
-  std::string answer;    // empty when the line has none
+  std::string answer;    // of core/text/answer_text.h; empty when the line has none
   std::string response;  // SFT: text of the response
   std::vector<int32_t> response_tokens;
 };

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "src/core/check.h"
+#include "src/core/text/answer_text.h"
 #include "src/core/text/block_reader.h"
 #include "src/core/text/file_lines.h"
 
@@ -227,7 +228,8 @@ Json trajectory_to_json(const Trajectory& t, int64_t step) {
   line["finish_reason"] = std::string(finish_reason_name(t.response.finish));
   line["prompt"] = t.prompt;
   line["response"] = t.response.text;
-  line["answer"] = t.answer;
+  std::optional<Json> answers = structured_answer(t.answer);
+  line["answer"] = answers ? std::move(*answers) : Json(t.answer);
   if (t.response.versions.size() > 1) line["policy_versions"] = t.response.versions;
   return line;
 }
@@ -262,7 +264,8 @@ Trajectory trajectory_from_json(const Json& line, const std::string& where, cons
   t.response.finish = read_finish_reason(reader);
   t.prompt = reader.text("prompt");
   t.response.text = reader.text("response");
-  t.answer = reader.text("answer");
+  const Json* answer = reader.find("answer");
+  t.answer = answer && answer->is_structured() ? answer_text(*answer) : reader.text("answer");
   return t;
 }
 

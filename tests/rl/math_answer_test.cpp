@@ -188,6 +188,37 @@ TEST(MathAnswer, DifferentPairs) {
   }
 }
 
+// The table is written by tools/golden_math.py.
+TEST(MathAnswer, TableOfPairs) {
+  const std::string content = read_file("tests/golden/rl/math_pairs.jsonl", int64_t{1} << 20);
+  size_t equal = 0, unequal = 0;
+  for (size_t begin = 0; begin < content.size();) {
+    const size_t end = std::min(content.find('\n', begin), content.size());
+    const Json row = parse_json(std::string_view(content).substr(begin, end - begin), "math_pairs.jsonl");
+    begin = end + 1;
+    const std::string gold = row["gold"].get<std::string>(), response = row["response"].get<std::string>();
+    const bool want = row["want"].get<int>() == 1;
+    (want ? equal : unequal) += 1;
+    const auto box = last_boxed(response);
+    ASSERT_TRUE(box.has_value()) << response;
+    EXPECT_EQ(math_answers_equal(*box, gold), want) << gold << "   " << response;
+    EXPECT_EQ(math_answers_equal(gold, *box), want) << response << "   " << gold;
+  }
+  EXPECT_GE(equal, 300u);
+  EXPECT_GE(unequal, 120u);
+}
+
+TEST(MathAnswer, LimitsOfExactArithmetic) {
+  EXPECT_TRUE(math_answers_equal("(2^{100},0.5)", R"((2^{100},\frac12))"));
+  EXPECT_FALSE(math_answers_equal("2^{100}", "2^{101}"));
+  EXPECT_FALSE(math_answers_equal("2^{1000000000000}", "2^{1000000000001}"));
+  EXPECT_TRUE(math_answers_equal("999999999999999998+1", "999999999999999999"));
+  EXPECT_FALSE(math_answers_equal("999999999999999999*999999999999999999", "1"));
+  EXPECT_FALSE(math_answers_equal(R"(\sqrt{999999999999999989})", R"(\sqrt{999999999999999987})"));
+  EXPECT_FALSE(math_answers_equal("1/0", "2/0"));
+  EXPECT_FALSE(math_answers_equal("21!", "20!"));
+}
+
 TEST(MathAnswer, NormalForms) {
   EXPECT_EQ(normal_math_answer(R"(\dfrac 12 x^{2})"), R"(\frac{1}{2}x^2)");
   EXPECT_EQ(normal_math_answer(R"(\sqrt[3]{2})"), R"(\sqrt[3]{2})");
@@ -209,6 +240,12 @@ TEST(LastBoxed, FindsAndMatchesBraces) {
   EXPECT_EQ(last_boxed(R"(\boxed{1} then \boxed{2)"), std::nullopt);  // cut off: no answer
   EXPECT_EQ(last_boxed("no box 5"), std::nullopt);
   EXPECT_EQ(last_boxed(R"(\boxed)"), std::nullopt);
+  EXPECT_EQ(last_boxed(R"(\boxed5)"), "5");
+  EXPECT_EQ(last_boxed(R"($\boxed-5$ or)"), "-5");
+  EXPECT_EQ(last_boxed(R"($\boxed\frac12$)"), R"(\frac12)");
+  EXPECT_EQ(last_boxed(R"(\boxedA)"), std::nullopt);
+  EXPECT_EQ(last_boxed("\\boxed\n{7}"), "7");
+  EXPECT_EQ(last_boxed(R"(\boxed{1} \framebox{7})"), "7");
   EXPECT_EQ(last_boxed(R"(\boxed{)"), std::nullopt);
   EXPECT_EQ(last_boxed(R"(\boxed{}\)"), "");
   EXPECT_EQ(last_boxed(std::string(R"(\boxed{1})") + std::string(kMathTailBytes, ' ')), std::nullopt);
@@ -263,6 +300,49 @@ TEST(MathAnswer, HostileTextTakesLittleTime) {
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   EXPECT_LT(took.count(), 30) << "35 texts of 64 KiB, three normal forms each";
+}
+
+TEST(MathAnswer, HostileStructureTakesLittleTime) {
+  const auto start = std::chrono::steady_clock::now();
+  for (const char* part : {"(",
+                           "((",
+                           "{",
+                           "\\{",
+                           "|",
+                           "-",
+                           "(1+\\pi)^6",
+                           "(x+1)(",
+                           "\\sqrt{",
+                           "\\sqrt{9999999967}",
+                           "x^",
+                           "\\frac{1+\\pi}{",
+                           "(1+\\sqrt2+\\pi)^6(",
+                           "\\pm 1",
+                           "1/(",
+                           "1,",
+                           "\\sin",
+                           "f(",
+                           "ab+",
+                           "a_",
+                           "\\begin{array}{",
+                           "\\begin{matrix}",
+                           "9!",
+                           "\\overline{9",
+                           "2^{64}*",
+                           "1 ",
+                           "1 111 ",
+                           "x=",
+                           "1<",
+                           "\\cup ",
+                           "7\\text{ cm}",
+                           "7\\text{ cm",
+                           " per cm"}) {
+    std::string text;
+    while (text.size() < 900) text += part;
+    math_answers_equal(text, text + "1");
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  EXPECT_LT(took.count(), 10) << "33 texts of 900 bytes, twice";
 }
 
 /// Share of lines of a data file on which `reward` gives 1 for the reference itself and 0 for a wrong answer.

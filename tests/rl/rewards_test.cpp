@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "src/core/check.h"
+#include "src/core/text/answer_text.h"
 #include "src/rl/registry.h"
 #include "src/rl/rewards/reward_set.h"
 
@@ -94,6 +95,41 @@ TEST(Math, BoxedAgainstTheReference) {
   EXPECT_EQ(score(*reward, "\\boxed{27}", "27.0"), 1);
   EXPECT_THROW(score(*reward, "\\boxed{1}", "$ $"), Error);
   EXPECT_THROW(reward->check_answer("", "f:1"), Error);
+}
+
+std::string any_of(std::initializer_list<Json> answers) {
+  Json list = Json::array();
+  for (const Json& answer : answers) list.push_back(answer);
+  return answer_text(list);
+}
+
+TEST(ListOfAnswers, AnyIsRight) {
+  auto exact = make_reward({.name = "exact"}), arithmetic = make_reward({.name = "arithmetic"}),
+       gsm8k = make_reward({.name = "gsm8k", .numbers = {{"format_score", 0.1}}}),
+       math = make_reward({.name = "math"});
+  EXPECT_EQ(score(*exact, "no", any_of({"yes", "no"})), 1);
+  EXPECT_EQ(score(*exact, "maybe", any_of({"yes", "no"})), 0);
+  EXPECT_EQ(score(*exact, "4", any_of({3, 4})), 1);
+  EXPECT_EQ(score(*exact, "[3,4]", any_of({3, 4})), 0);
+  EXPECT_EQ(score(*exact, "[3,4]", answer_text("[3,4]")), 1);  // a text that looks like a list
+  EXPECT_EQ(score(*arithmetic, "=4", any_of({3, 4})), 1);
+  EXPECT_EQ(score(*arithmetic, "=5", any_of({3, 4})), 0);
+  EXPECT_EQ(score(*gsm8k, "#### 4", any_of({"so #### 3", "4"})), 1);
+  EXPECT_EQ(score(*gsm8k, "#### 5", any_of({3, 4})), 0.1);
+  EXPECT_EQ(score(*math, "\\boxed{0.5}", any_of({"\\frac{1}{3}", "50\\%"})), 1);
+  EXPECT_EQ(score(*math, "\\boxed{4}", any_of({3, 4.0})), 1);
+  EXPECT_EQ(score(*math, "\\boxed{3,4}", any_of({3, 4})), 0);
+  const Json refused[] = {Json::object({{"target", {1}}}), Json::array(), Json::array({Json::array({1})}),
+                          Json::array({"1", nullptr})};
+  for (const Json& value : refused)
+    for (const Reward* reward : {exact.get(), arithmetic.get(), gsm8k.get(), math.get()}) {
+      EXPECT_THROW(reward->check_answer(answer_text(value), "f:1"), Error) << value.dump();
+      EXPECT_THROW(score(*reward, "1", answer_text(value)), Error) << value.dump();
+    }
+  EXPECT_THROW(math->check_answer(any_of({"1", ""}), "f:1"), Error);
+  EXPECT_EQ(shown_answer(any_of({3, "4"})), "[3,\"4\"]");
+  EXPECT_EQ(answer_text(true), "true");
+  EXPECT_EQ(answer_text(nullptr), "");
 }
 
 TEST(Length, SoftOverlongPunishment) {

@@ -7,6 +7,7 @@
 
 #include "src/core/check.h"
 #include "src/core/file.h"
+#include "src/core/text/answer_text.h"
 #include "src/rl/trajectory_bytes.h"
 #include "src/rl/trajectory_json.h"
 #include "tests/support/temp_dir.h"
@@ -91,6 +92,14 @@ TEST(TrajectoryJson, RoundTripIsExact) {
   expect_same(t, back);
   EXPECT_EQ(back.group, 2);
   EXPECT_EQ(back.sample, 1);
+}
+
+TEST(TrajectoryJson, AListOfAnswersIsAList) {
+  Trajectory t = example();
+  t.answer = answer_text(Json::parse(R"(["1/2",3])"));
+  const Json line = trajectory_to_json(t, 1);
+  EXPECT_EQ(line["answer"], Json::parse(R"(["1/2",3])"));
+  EXPECT_EQ(trajectory_from_json(line, "x", {}).answer, t.answer);
 }
 
 TEST(TrajectoryJson, NoRewardIsNull) {

@@ -28,9 +28,7 @@ bool started_by_launcher() {
     fail(Exit::environment,
          {.what = "started by the launcher of another MPI",
           .where = "launch",
-          .why = fmt::format("PMI_SIZE = {} tells of {} ranks, which Open MPI cannot find; each would be a "
-                             "run of its own",
-                             ranks, ranks),
+          .why = fmt::format("PMI_SIZE = {}: Open MPI cannot find these ranks, each would run alone", ranks),
           .fix = "use the mpirun of Open MPI, or `srun --mpi=pmix ...`"});
   return false;
 }

@@ -1,6 +1,7 @@
 #include "src/rl/rewards/arithmetic.h"
 
 #include "src/core/check.h"
+#include "src/rl/rewards/any_answer.h"
 #include "src/rl/rewards/text.h"
 
 namespace temper {
@@ -41,15 +42,19 @@ Integer last_integer(std::string_view text) {
 
 Verdict ArithmeticReward::score(const RewardInput& input) const {
   check_answer(input.answer, "the answer of a prompt");
-  return last_integer(input.response) == last_integer(input.answer) ? 1 : 0;
+  return best_of_answers(input.answer, [&](const std::string& answer) {
+    return last_integer(input.response) == last_integer(answer) ? 1 : 0;
+  });
 }
 
 void ArithmeticReward::check_answer(std::string_view answer, const std::string& where) const {
-  if (!strip(answer).empty() && last_integer(answer).written == strip(answer)) return;
-  fail(Exit::data, {.what = "the reward \"arithmetic\" needs an integer as answer",
-                    .where = where,
-                    .why = fmt::format("the answer is \"{}\"", answer.substr(0, 200)),
-                    .fix = "write answers such as \"-12\", or use the reward \"exact\""});
+  check_each_answer("arithmetic", answer, where, [&](const std::string& right) {
+    if (!strip(right).empty() && last_integer(right).written == strip(right)) return;
+    fail(Exit::data, {.what = "the reward \"arithmetic\" needs an integer as answer",
+                      .where = where,
+                      .why = fmt::format("the answer is \"{}\"", right.substr(0, 200)),
+                      .fix = "write answers such as \"-12\", or use the reward \"exact\""});
+  });
 }
 
 }  // namespace temper

@@ -1,8 +1,8 @@
 #pragma once
-// `arithmetic`: 1 when the integer at the very end of the response equals the answer, else 0. No options.
-// The integer is the longest run of digits that ends the stripped response, with a `+` or `-` directly before
-// it unless that sign is an operator (a letter, digit or closing bracket stands before it: "12-5" ends in 5).
-// Integers of any length are compared by value: leading zeros and "-0" do not matter.
+// `arithmetic`: 1 when the integer at the very end of the response equals the answer (any of a list), else 0.
+// No options. The integer is the longest run of digits that ends the stripped response, with a `+` or `-`
+// directly before it unless that sign is an operator (a letter, digit or closing bracket stands before it:
+// "12-5" ends in 5). Integers of any length are compared by value: leading zeros and "-0" do not matter.
 
 #include "src/rl/reward.h"
 #include "src/rl/rewards/options.h"

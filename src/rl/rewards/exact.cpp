@@ -1,11 +1,19 @@
 #include "src/rl/rewards/exact.h"
 
+#include "src/rl/rewards/any_answer.h"
 #include "src/rl/rewards/text.h"
 
 namespace temper {
 
 Verdict ExactReward::score(const RewardInput& input) const {
-  return strip(input.response) == strip(input.answer) ? 1 : 0;
+  check_answer(input.answer, "the answer of a prompt");
+  return best_of_answers(input.answer, [&](const std::string& answer) {
+    return strip(input.response) == strip(answer) ? 1 : 0;
+  });
+}
+
+void ExactReward::check_answer(std::string_view answer, const std::string& where) const {
+  check_each_answer("exact", answer, where, [](const std::string&) {});
 }
 
 }  // namespace temper

@@ -1,5 +1,6 @@
 #pragma once
-// `exact`: 1 when the response equals the answer, white space at the ends of both aside, else 0. No options.
+// `exact`: 1 when the response equals the answer, white space at the ends of both aside, else 0; of a list
+// of answers any is right. No options.
 
 #include "src/rl/reward.h"
 #include "src/rl/rewards/options.h"
@@ -10,6 +11,7 @@ class ExactReward final : public Reward {
  public:
   explicit ExactReward(RewardOptions&) {}
   Verdict score(const RewardInput& input) const override;
+  void check_answer(std::string_view answer, const std::string& where) const override;
 };
 
 }  // namespace temper

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "src/core/check.h"
+#include "src/rl/rewards/any_answer.h"
 #include "src/rl/rewards/text.h"
 
 namespace temper {
@@ -74,16 +75,21 @@ Verdict Gsm8kReward::score(const RewardInput& input) const {
   std::string_view tail = last_code_points(input.response, kTail);
   std::optional<std::string> found = flexible_ ? last_number(tail) : marked_number(tail);
   if (!found) return 0;
-  return found == reference_number(input.answer) ? 1 : format_score_;
+  const bool right = best_of_answers(input.answer, [&](const std::string& answer) {
+                       return found == reference_number(answer) ? 1 : 0;
+                     }) > 0;
+  return right ? 1 : format_score_;
 }
 
 void Gsm8kReward::check_answer(std::string_view answer, const std::string& where) const {
-  if (reference_number(answer)) return;
-  fail(Exit::data,
-       {.what = "the reward \"gsm8k\" needs an answer",
-        .where = where,
-        .why = "the answer is empty",
-        .fix = "write the number, or a solution that ends in `#### number`; see data.answer_key"});
+  check_each_answer("gsm8k", answer, where, [&](const std::string& right) {
+    if (reference_number(right)) return;
+    fail(Exit::data,
+         {.what = "the reward \"gsm8k\" needs an answer",
+          .where = where,
+          .why = "the answer is empty",
+          .fix = "write the number, or a solution that ends in `#### number`; see data.answer_key"});
+  });
 }
 
 }  // namespace temper

@@ -1,8 +1,9 @@
 #pragma once
 // `gsm8k`: the final number of the response against the number after `####` of the reference solution (or the
-// whole reference when it has no `####`). 1 when equal, `format_score` when a number was found but differs,
-// 0 when none was found. Only the last 300 characters of the response count, as in verl's scorer.
-// Options: method = "strict": the last `#### number`, where a number is [-][0-9.,]+ without its commas, equal
+// whole reference when it has no `####`; of a list of references any is right). 1 when equal, `format_score`
+// when a number was found but differs, 0 when none was found. Only the last 300 characters of the response
+// count, as in verl's scorer. Options: method = "strict": the last `#### number`, where a number is
+// [-][0-9.,]+ without its commas, equal
 //            as text (verl's rule: "18" and "18.0" differ);
 //          method = "flexible": the last number anywhere, without commas and without a final full stop;
 //          format_score = 0.

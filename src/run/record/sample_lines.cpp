@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "src/core/json.h"
+#include "src/core/text/answer_text.h"
 
 namespace temper {
 namespace {
@@ -27,7 +28,8 @@ std::string quoted(const std::string& text) {
 }
 
 std::string line_of(const Trajectory& t, int64_t step) {
-  const std::string answer = t.answer.empty() ? "" : ", answer " + quoted(ends_of(t.answer, kHead, kTail));
+  const std::string right(shown_answer(t.answer));
+  const std::string answer = right.empty() ? "" : ", answer " + quoted(ends_of(right, kHead, kTail));
   return fmt::format("sample of step {}: {} -> {}{}, {}", step, quoted(ends_of(t.prompt, 0, kPrompt)),
                      quoted(ends_of(t.response.text, kHead, kTail)), answer,
                      t.excluded ? "no reward" : fmt::format("reward {:.4g}", t.raw_reward));

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "src/core/text/answer_text.h"
 #include "src/run/report/axis.h"
 #include "src/run/report/html.h"
 #include "src/run/report/page_charts.h"
@@ -75,7 +76,7 @@ std::string sample_card(const Trajectory& t, size_t bytes) {
       "<div class=label>answer</div><pre>{}</pre></div>",
       reward, parts, t.response.tokens.size(), finish_reason_name(t.response.finish),
       html_of_at_most(t.prompt, most), html_of_at_most(t.response.text, most),
-      html_of_at_most(t.answer, most));
+      html_of_at_most(shown_answer(t.answer), most));
 }
 
 std::string step_samples(const StepSamples& step, size_t bytes, bool open) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "src/core/check.h"
+#include "src/core/text/answer_text.h"
 #include "src/data/dataset.h"
 #include "src/io/hf_import.h"
 #include "src/models/parameter_specs.h"
@@ -109,7 +110,7 @@ void judge(DataCheck& check, const Config& config, const PromptStream::Limits& l
 }
 
 Json first_json(const Prompt& p, const std::string& where) {
-  Json first{{"text", p.text}, {"ids", p.tokens}, {"where", where}, {"answer", p.answer}};
+  Json first{{"text", p.text}, {"ids", p.tokens}, {"where", where}, {"answer", shown_answer(p.answer)}};
   if (!p.response_tokens.empty()) first["response"] = p.response;
   if (!p.response_tokens.empty()) first["response_ids"] = p.response_tokens;
   return first;

@@ -2,6 +2,7 @@
 
 #include "src/core/check.h"
 #include "src/core/stopwatch.h"
+#include "src/core/text/answer_text.h"
 #include "src/rl/rewards/reward_set.h"
 #include "src/run/record/run_log.h"
 
@@ -12,7 +13,9 @@ Json try_rewards(const Config& config, const Prompt& first, const Json& record) 
   start_log("", config.log.level, 0, /*on_stderr=*/true);
   Trajectory t;
   t.prompt = first.text;
-  t.response.text = t.answer = first.answer;
+  t.answer = first.answer;
+  const std::vector<std::string> right = right_answers(first.answer);
+  t.response.text = right.empty() ? std::string(shown_answer(first.answer)) : right[0];
   RewardConfig once = config.reward;
   for (RewardFunctionConfig& function : once.functions)
     if (function.name == "command") function.strings["on_error"] = "exclude";

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "src/core/check.h"
+#include "src/core/text/answer_text.h"
 #include "src/rl/rollout_metrics.h"
 
 namespace temper {
@@ -29,7 +30,7 @@ Verdict CommandReward::score(const RewardInput& input) const {
   CHECK(pool_, "a command reward without helpers");
   CommandAnswer answer = pool_->ask({{"prompt", input.prompt},
                                      {"response", input.response},
-                                     {"answer", input.answer},
+                                     {"answer", shown_answer(input.answer)},
                                      {"record", input.record}});
   if (answer.failure == CommandFailure::none) {
     note_parts(answer.verdict);

@@ -1,7 +1,8 @@
 #pragma once
 // `command`: a program of one's own says the reward. It gets a line of JSON for each response,
 //   {"prompt": text, "response": text, "answer": text, "record": the line of the data file, "id": integer}
-// on stdin and answers with a line of JSON on stdout, in any order:
+// (an answer that is a list or an object: its JSON text) on stdin and answers with a line of JSON on stdout,
+// in any order:
 //   {"id": the same, "reward": finite number, "parts": {name: number, ...} (may be left out)}
 // Nothing else may be written to stdout; stderr is free. The program ends when its stdin does.
 // Options: argv (needed, list of strings: the program and its arguments, from the working folder of the run),

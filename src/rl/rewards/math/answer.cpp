@@ -2,9 +2,10 @@
 
 #include <algorithm>
 
-#include "src/rl/rewards/math/number.h"
 #include "src/rl/rewards/math/passes.h"
 #include "src/rl/rewards/math/tokens.h"
+#include "src/rl/rewards/math/units.h"
+#include "src/rl/rewards/math/value.h"
 #include "src/rl/rewards/text.h"
 
 namespace temper {
@@ -25,27 +26,80 @@ std::optional<std::string_view> braced(std::string_view text) {
   return std::nullopt;
 }
 
+std::string_view without_blanks_before(std::string_view text) {
+  while (!text.empty() && is_space(text[0])) text.remove_prefix(1);
+  return text;
+}
+
+/// The content of a box without braces: a number directly behind it, or the rest of the line.
+std::optional<std::string_view> bare_box(std::string_view rest, bool spaced) {
+  const std::string_view line = rest.substr(0, rest.find_first_of("$\n"));
+  if (!line.empty() && (spaced || line[0] == '\\')) return line;
+  size_t end = line.starts_with('-') || line.starts_with('+');
+  while (end < line.size() && (is_digit(line[end]) || line[end] == '.' || line[end] == ',')) ++end;
+  const std::string_view number = line.substr(0, end);
+  return number.find_first_of("0123456789") == std::string_view::npos ? std::nullopt : std::optional(number);
+}
+
 struct NormalAnswer {
-  MathTokens tokens;
-  int unit_power;  // 0: it has no unit
+  MathTokens tokens;               // without the name, for a comparison as they are
+  std::string name;                // x of `x = 5`
+  std::optional<MathValue> value;  // nothing: only the tokens say what it is
+  std::vector<std::string> units;
+  bool percent = false;
 };
 
+/// Without braces, or a \text, around the whole.
+std::string_view unwrapped(std::string_view text) {
+  text = strip(text);
+  for (const std::string_view wrapper : {"\\text{", "\\mathrm{", "{"}) {
+    if (!text.starts_with(wrapper)) continue;
+    const std::string_view rest = text.substr(wrapper.size());
+    const std::optional<std::string_view> inside = braced(rest);
+    if (inside && inside->size() + 1 == rest.size()) return strip(*inside);
+  }
+  return text;
+}
+
 NormalAnswer normal_answer(std::string_view answer) {
-  const WithoutUnit plain = drop_unit_words(strip(math_tail(answer)));
+  NormalAnswer result;
+  const WithoutUnit plain = drop_unit_words(unwrapped(unwrapped(math_tail(answer))));
   MathTokens tokens = math_tokens(plain.text);
   drop_degrees(tokens);
   drop_final_marks(tokens);
-  const int power = std::max(plain.power, drop_final_units(tokens));
+  drop_outer_braces(tokens);
+  result.units = drop_text_units(tokens);
+  if (!plain.unit.empty()) result.units.push_back(plain.unit);
+  result.percent = std::erase(result.units, "%") > 0 || plain.text.find('%') != std::string_view::npos;
   unwrap_text(tokens);
   drop_final_marks(tokens);
   drop_outer_braces(tokens);
-  drop_assignment(tokens);
+  join_commas(tokens);
   resolve_commas(tokens);
   brace_arguments(tokens);
   merge_numbers(tokens);
   write_fractions(tokens);
   unwrap_choice(tokens);
-  return {std::move(tokens), power};
+  result.value = math_value(tokens);
+  result.name = drop_assignment(tokens);
+  result.tokens = std::move(tokens);
+  return result;
+}
+
+/// One unit may be left out, or stand once for all parts.
+bool same_units(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  if (a.empty() || b.empty()) return true;
+  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), units_agree);
+}
+
+bool differs_by_percent(const NormalAnswer& percent, const NormalAnswer& plain) {
+  if (!percent.percent || plain.percent || !percent.value || !plain.value) return false;
+  const std::optional<Fraction> hundredfold = percent.value->number, value = plain.value->number;
+  try {
+    return hundredfold && value && *hundredfold / Fraction(100) == *value;
+  } catch (const NoValue&) {
+    return false;
+  }
 }
 
 }  // namespace
@@ -56,16 +110,20 @@ std::string_view math_tail(std::string_view text) {
 
 std::optional<std::string_view> last_boxed(std::string_view text) {
   text = math_tail(text);
-  const size_t boxed = text.rfind("\\boxed"), fbox = text.rfind("\\fbox");
-  const bool use_fbox = boxed == std::string_view::npos || (fbox != std::string_view::npos && fbox > boxed);
-  const size_t at = use_fbox ? fbox : boxed;
-  if (at == std::string_view::npos) return std::nullopt;
-  std::string_view rest = text.substr(at + (use_fbox ? 5 : 6));
-  const bool spaced = !rest.empty() && rest[0] == ' ';
-  while (!rest.empty() && rest[0] == ' ') rest.remove_prefix(1);
+  std::string_view rest;
+  bool found = false;
+  for (const std::string_view box : {"\\boxed", "\\fbox", "\\framebox"}) {
+    const size_t at = text.rfind(box);
+    if (at == std::string_view::npos || (found && at < static_cast<size_t>(rest.data() - text.data())))
+      continue;
+    rest = text.substr(at + box.size());
+    found = true;
+  }
+  if (!found) return std::nullopt;
+  const size_t blanks = rest.size() - without_blanks_before(rest).size();
+  rest.remove_prefix(blanks);
   if (!rest.empty() && rest[0] == '{') return braced(rest.substr(1));
-  std::string_view line = rest.substr(0, rest.find_first_of("$\n"));
-  return spaced && !line.empty() ? std::optional(line) : std::nullopt;
+  return bare_box(rest, blanks > 0);
 }
 
 std::string normal_math_answer(std::string_view answer) {
@@ -82,11 +140,11 @@ std::string normal_math_answer(std::string_view answer) {
 
 bool math_answers_equal(std::string_view a, std::string_view b) {
   const NormalAnswer left = normal_answer(a), right = normal_answer(b);
-  if (left.tokens.empty() || right.tokens.empty()) return false;
-  if (left.unit_power > 0 && right.unit_power > 0 && left.unit_power != right.unit_power) return false;
-  if (left.tokens == right.tokens) return true;
-  const std::optional<Rational> x = rational_value(left.tokens), y = rational_value(right.tokens);
-  return x && y && x->numerator * y->denominator == y->numerator * x->denominator;
+  if (left.tokens.empty() || right.tokens.empty() || !same_units(left.units, right.units)) return false;
+  const bool named = !left.name.empty() && !right.name.empty() && left.name != right.name;
+  if (left.tokens == right.tokens && !named) return true;
+  if (left.value && right.value && values_equal(*left.value, *right.value)) return true;
+  return differs_by_percent(left, right) || differs_by_percent(right, left);
 }
 
 }  // namespace temper

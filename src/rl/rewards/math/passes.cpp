@@ -2,30 +2,24 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
+#include "src/rl/rewards/math/units.h"
 #include "src/rl/rewards/text.h"
 
 namespace temper {
 namespace {
 
-constexpr auto kUnits = std::to_array<std::string_view>(
-    {"am",     "cent",    "cents",     "centimeter", "centimeters", "cm",     "cubic",  "day",
-     "days",   "degree",  "degrees",   "dollar",     "dollars",     "feet",   "foot",   "ft",
-     "g",      "gallons", "gram",      "grams",      "hour",        "hours",  "inch",   "inches",
-     "kg",     "km",      "kilometer", "kilometers", "lb",          "lbs",    "meter",  "meters",
-     "mile",   "miles",   "minute",    "minutes",    "mm",          "month",  "months", "mph",
-     "ounces", "people",  "per",       "percent",    "pm",          "points", "pound",  "pounds",
-     "second", "seconds", "square",    "students",   "unit",        "units",  "way",    "ways",
-     "week",   "weeks",   "yard",      "yards",      "year",        "years"});
-
-/// Short for units where nothing else is meant: in \text{...}.
-constexpr auto kTextUnits = std::to_array<std::string_view>({"in", "m", "rad", "s"});
-
-constexpr size_t kLongestUnit = 64;
-
 constexpr auto kTextCommands = std::to_array<std::string_view>(
-    {"\\text", "\\mbox", "\\hbox", "\\textrm", "\\textbf", "\\textit", "\\textsf", "\\texttt", "\\mathrm",
-     "\\mathbf", "\\mathit", "\\mathsf", "\\operatorname"});
+    {"\\text",       "\\mbox",       "\\hbox",    "\\textrm", "\\textbf",    "\\textit",       "\\textsf",
+     "\\texttt",     "\\mathrm",     "\\mathbf",  "\\mathit", "\\mathsf",    "\\operatorname", "\\textnormal",
+     "\\emph",       "\\boldsymbol", "\\bm",      "\\pmb",    "\\underline", "\\boxed",        "\\fbox",
+     "\\ensuremath", "\\mathop",     "\\mathord", "\\textsc"});
+
+/// What may follow a unit: the end of an answer, of an item or of a group.
+constexpr auto kBehindUnit =
+    std::to_array<std::string_view>({",", kTightComma, ";", ".", ")", "]", "}", "\\}", "=", "\\approx", "<",
+                                     ">", "\\le", "\\ge", "\\or", "\\and"});
 
 template <typename List>
 bool contains(const List& list, std::string_view item) {
@@ -37,83 +31,63 @@ bool is_number_token(const std::string& token) { return is_digit(token[0]); }
 bool is_letter_token(const std::string& token) { return token.size() == 1 && is_letter(token[0]); }
 bool is_text_command(const std::string& token) { return contains(kTextCommands, token); }
 
-WithoutUnit without_power(std::string_view text) {
-  for (std::string_view power : {"^2", "^{2}", "\xC2\xB2"})
-    if (text.ends_with(power)) return {text.substr(0, text.size() - power.size()), 2};
-  for (std::string_view power : {"^3", "^{3}", "\xC2\xB3"})
-    if (text.ends_with(power)) return {text.substr(0, text.size() - power.size()), 3};
-  return {text, 1};
-}
-
-/// The power that a word such as "square" gives to a unit.
-int power_of_word(std::string_view word) {
-  return word.starts_with("square") ? 2 : word.starts_with("cubic") ? 3 : 1;
-}
-
-/// Units without the blanks between them ("cm", "squarefeet", "milesperhour").
-bool is_unit(std::string_view text) {
-  if (text.size() > kLongestUnit) return false;
-  if (contains(kUnits, text) || contains(kTextUnits, text)) return true;
-  for (std::string_view power : {"square", "cubic"})
-    if (text.starts_with(power)) return is_unit(text.substr(power.size()));
-  const size_t per = text.find("per", 1);
-  return per != std::string_view::npos && is_unit(text.substr(0, per)) && is_unit(text.substr(per + 3));
-}
-
 std::string joined(const MathTokens& tokens, size_t begin, size_t end) {
   std::string text;
   for (size_t i = begin; i < end; ++i) text += tokens[i];
   return text;
 }
 
-/// Text behind a number, a closed group, a matrix or pi is a unit, behind a letter only what is known as one.
-bool carries_unit(const std::string& token, std::string_view unit) {
-  if (is_letter_token(token)) return is_unit(unit);
-  return is_digit_token(token) || token == "}" || token == ")" || token == "]" || token == "\\pi" ||
-         token.starts_with("\\end{");
+bool carries_unit(const std::string& token) {
+  return is_digit_token(token) || is_letter_token(token) || token == "}" || token == ")" || token == "]" ||
+         token == "\\pi" || token == "\\}" || token.starts_with("\\end{");
 }
 
-struct UnitAtEnd {
-  size_t begin;  // where the answer before it ends
-  int power;     // 0: there is no unit
+struct TextUnit {
+  size_t end;  // behind it
+  std::string name;
 };
 
-/// The unit `\text{...}` (with power) that ends at `end`.
-UnitAtEnd find_unit(const MathTokens& tokens, const std::vector<size_t>& match, size_t end) {
-  size_t close = end;
-  std::string_view power;
-  if (close >= 2 && tokens[close - 2] == "^") {
-    power = tokens[close - 1];
-    close -= 2;
-  } else if (close >= 4 && tokens[close - 4] == "^" && match[close - 1] == close - 3) {
-    power = tokens[close - 2];
-    close -= 4;
+/// The unit that starts at `begin`: \text{...} with a power, and more of them behind it or behind a `/`.
+std::optional<TextUnit> text_unit(const MathTokens& tokens, const std::vector<size_t>& match, size_t begin) {
+  constexpr size_t kMostTokens = 64;
+  std::string content;
+  size_t at = begin;
+  while (at + 1 < tokens.size() && is_text_command(tokens[at]) && tokens[at + 1] == "{" &&
+         match[at + 1] != kNoMatch && match[at + 1] - at < kMostTokens && content.size() < kMostTokens) {
+    const size_t close = match[at + 1];
+    if (tokens[at + 2] == "\\and" || tokens[at + 2] == "\\or") break;
+    content += joined(tokens, at + 2, close);
+    at = close + 1;
+    if (at + 1 < tokens.size() && tokens[at] == "^") {
+      const size_t power_end = tokens[at + 1] == "{" ? match[at + 1] : at + 1;
+      if (power_end == kNoMatch || power_end - at > 3) break;
+      content += joined(tokens, at, power_end + 1);
+      at = power_end + 1;
+    }
+    if (at + 1 < tokens.size() && tokens[at] == "/" && is_text_command(tokens[at + 1]))
+      content += tokens[at++];
   }
-  if (close == 0 || match[close - 1] == kNoMatch) return {end, 0};
-  const size_t open = match[close - 1];
-  if (open < 2 || !is_text_command(tokens[open - 1])) return {end, 0};
-  const std::string content = joined(tokens, open + 1, close - 1);
-  const WithoutUnit inside = without_power(content);
-  const bool name = content.size() == 1 && content[0] >= 'A' && content[0] <= 'Z';
-  if (name || !carries_unit(tokens[open - 2], inside.text)) return {end, 0};
-  const int outside = power == "2" ? 2 : power == "3" ? 3 : 1;
-  return {open - 1, std::max({outside, inside.power, power_of_word(content)})};
+  const bool name = content.size() == 1 && is_letter_token(tokens[begin - 1]);
+  const auto unit = name && content != "m" && content != "s" ? std::nullopt : unit_name(content);
+  const bool text_list = at + 2 < tokens.size() && is_text_command(tokens[at]) &&
+                         (tokens[at + 2] == "\\and" || tokens[at + 2] == "\\or" || tokens[at + 2] == ",");
+  if (!unit || !(at >= tokens.size() || text_list || contains(kBehindUnit, tokens[at]))) return std::nullopt;
+  return TextUnit{at, *unit};
 }
 
-bool ends_in_command(std::string_view text) {
-  size_t begin = text.size();
-  while (begin > 0 && is_letter(text[begin - 1])) --begin;
-  return begin > 0 && begin < text.size() && text[begin - 1] == '\\';
+/// For every `open` the index of its `close`; kNoMatch elsewhere.
+std::vector<size_t> match_of(const MathTokens& tokens, std::string_view open, std::string_view close) {
+  std::vector<size_t> match(tokens.size(), kNoMatch), opened;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] == open) opened.push_back(i);
+    if (tokens[i] != close || opened.empty()) continue;
+    match[opened.back()] = i;
+    opened.pop_back();
+  }
+  return match;
 }
 
-/// A Greek letter at the end of the text, or a letter that is no word.
-bool ends_in_variable(std::string_view text) {
-  if (ends_in_command(text)) return true;
-  if (!is_letter(text.back())) return false;
-  const std::string_view before = text.substr(0, text.size() - 1), near = strip(before);
-  const bool in_word = !before.empty() && is_letter(before.back());
-  return !in_word && (near.empty() || !is_letter(near.back()) || ends_in_command(near));
-}
+bool is_gap(const std::string& token) { return token == kGap || token == kBreak; }
 
 /// First token after the variable that the answer starts with (x, x_1, f(x), \theta); 0 when there is none.
 size_t after_variable(const MathTokens& t) {
@@ -124,28 +98,6 @@ size_t after_variable(const MathTokens& t) {
 }
 
 }  // namespace
-
-WithoutUnit drop_unit_words(std::string_view text) {
-  std::string_view rest = text, last_word;
-  if (rest.ends_with('.')) rest.remove_suffix(1);
-  int power = 0;
-  while (true) {
-    const WithoutUnit base = without_power(rest);
-    const std::string_view word_end = strip(base.text);
-    size_t begin = word_end.size();
-    while (begin > 0 && is_letter(word_end[begin - 1])) --begin;
-    const bool command = begin > 0 && word_end[begin - 1] == '\\';
-    const std::string_view word = word_end.substr(begin);
-    if (command || !contains(kUnits, word)) break;
-    power = std::max({power, base.power, power_of_word(word)});
-    last_word = word;
-    rest = strip(word_end.substr(0, begin));
-  }
-  if (rest.empty() || power == 0) return {text};
-  const bool group = rest.find_last_of("})]$%") == rest.size() - 1;
-  const bool variable = last_word.size() > 1 && ends_in_variable(rest);  // "m g" is a product
-  return is_digit(rest.back()) || group || variable ? WithoutUnit{rest, power} : WithoutUnit{text};
-}
 
 void drop_degrees(MathTokens& tokens) {
   MathTokens result;
@@ -164,38 +116,58 @@ void drop_degrees(MathTokens& tokens) {
 }
 
 void drop_final_marks(MathTokens& tokens) {
+  const size_t size = tokens.size();
+  if (size > 1 && tokens[size - 1] == "." && tokens[size - 2] == ".") return;  // "7..." is not 7
   while (!tokens.empty() && (tokens.back() == "." || tokens.back() == "," || tokens.back() == ";")) {
     tokens.pop_back();
   }
 }
 
-int drop_final_units(MathTokens& tokens) {
+std::vector<std::string> drop_text_units(MathTokens& tokens) {
   const std::vector<size_t> match = match_braces(tokens);
-  size_t end = tokens.size();
-  int power = 0;
-  for (UnitAtEnd unit; (unit = find_unit(tokens, match, end)).power > 0; end = unit.begin)
-    power = std::max(power, unit.power);
-  tokens.resize(end);
-  return power;
+  std::vector<std::string> units;
+  MathTokens result;
+  for (size_t i = 0; i < tokens.size();) {
+    const bool start = i > 0 && is_text_command(tokens[i]) && carries_unit(tokens[i - 1]);
+    if (const auto unit = start ? text_unit(tokens, match, i) : std::nullopt) {
+      if (units.empty() || units.back() != unit->name) units.push_back(unit->name);
+      i = unit->end;
+    } else {
+      result.push_back(tokens[i++]);
+    }
+  }
+  tokens = std::move(result);
+  return units;
 }
 
 void unwrap_text(MathTokens& tokens) {
   const std::vector<size_t> match = match_braces(tokens);
   std::vector<bool> dropped(tokens.size(), false);
   for (size_t i = 0; i + 1 < tokens.size(); ++i) {
-    if (!is_text_command(tokens[i]) || tokens[i + 1] != "{" || match[i + 1] == kNoMatch) continue;
-    const size_t open = i + 1, close = match[open];
-    dropped[i] = dropped[open] = dropped[close] = true;
-    if (close - open > 4) continue;
-    const std::string word = joined(tokens, open + 1, close);  // "and" and "or" have at most 3 tokens
-    if (word != "and" && word != "or") continue;
-    tokens[open + 1].assign(1, ',');
-    std::fill(dropped.begin() + static_cast<int64_t>(open) + 2, dropped.begin() + static_cast<int64_t>(close),
-              true);
+    if (!is_text_command(tokens[i])) continue;
+    if (tokens[i + 1] == "{" && match[i + 1] == kNoMatch) continue;
+    dropped[i] = true;
+    if (tokens[i + 1] == "{") dropped[i + 1] = dropped[match[i + 1]] = true;
   }
   MathTokens result;
+  bool apart = false;
   for (size_t i = 0; i < tokens.size(); ++i) {
-    if (!dropped[i]) result.push_back(std::move(tokens[i]));
+    if (!dropped[i]) {
+      const bool digits = !result.empty() && is_digit(result.back()[0]) && is_digit_token(tokens[i]);
+      if (apart && digits) result.emplace_back(kBreak);
+      result.push_back(std::move(tokens[i]));
+    }
+    apart = dropped[i];
+  }
+  tokens = std::move(result);
+}
+
+void join_commas(MathTokens& tokens) {
+  MathTokens result;
+  for (std::string& token : tokens) {
+    const bool word = token == "\\and" || token == "\\or";
+    if (word && !result.empty() && result.back() == ",") result.pop_back();
+    result.push_back(token == "\\and" ? "," : std::move(token));
   }
   tokens = std::move(result);
 }
@@ -211,12 +183,15 @@ void drop_outer_braces(MathTokens& tokens) {
       MathTokens(tokens.begin() + static_cast<int64_t>(begin), tokens.begin() + static_cast<int64_t>(end));
 }
 
-void drop_assignment(MathTokens& tokens) {
+std::string drop_assignment(MathTokens& tokens) {
   const size_t variable = after_variable(tokens);
-  if (variable == 0 || variable + 1 >= tokens.size()) return;
+  if (variable == 0 || variable + 1 >= tokens.size()) return {};
   const bool equals = tokens[variable] == "=" && std::count(tokens.begin(), tokens.end(), "=") == 1;
-  if (!equals && tokens[variable] != "\\in") return;
+  if (!equals && tokens[variable] != "\\in") return {};
+  const bool plain = variable != 4;  // not f(x)
+  std::string name = plain ? tokens[0] : std::string();
   tokens.erase(tokens.begin(), tokens.begin() + static_cast<int64_t>(variable) + 1);
+  return name;
 }
 
 void resolve_commas(MathTokens& tokens) {
@@ -252,27 +227,36 @@ void resolve_commas(MathTokens& tokens) {
 }
 
 void brace_arguments(MathTokens& tokens) {
-  const std::vector<size_t> match = match_braces(tokens);
+  const std::vector<size_t> match = match_braces(tokens), round = match_of(tokens, "(", ")"),
+                            square = match_of(tokens, "[", "]");
   const size_t n = tokens.size();
   std::vector<int> wrapped(n, 0);
   std::vector<bool> dropped(n, false);
   auto after_argument = [&](size_t at) {
+    while (at < n && is_gap(tokens[at])) dropped[at++] = true;
     if (at >= n || tokens[at] == "}") return n;
     if (tokens[at] == "{") return match[at] == kNoMatch ? n : match[at] + 1;
     ++wrapped[at];
     return at + 1;
   };
-  for (size_t i = 0; i < n; ++i) {
-    const bool root = tokens[i] == "\\sqrt";
-    if (root && i + 1 < n && tokens[i + 1] != "[") after_argument(i + 1);
-    if (tokens[i] == "\\frac" || tokens[i] == "\\binom") after_argument(after_argument(i + 1));
-    const bool script = tokens[i] == "^" || tokens[i] == "_";
-    if (script && i + 1 < n && tokens[i + 1] == "{" && match[i + 1] == i + 3) {
-      dropped[i + 1] = dropped[i + 3] = true;
+  for (size_t i = 0; i + 1 < n; ++i) {
+    if (tokens[i] == "\\sqrt" && tokens[i + 1] == "(" && round[i + 1] != kNoMatch) {
+      tokens[round[i + 1]] = "}";
+      tokens[i + 1] = "{";
+    } else if (tokens[i] == "\\sqrt" && tokens[i + 1] == "[") {
+      if (square[i + 1] != kNoMatch) after_argument(square[i + 1] + 1);
+    } else if (tokens[i] == "\\sqrt" || tokens[i] == "\\overline" || tokens[i] == "\\mathbb") {
+      after_argument(i + 1);
+    } else if (tokens[i] == "\\frac" || tokens[i] == "\\binom") {
+      after_argument(after_argument(i + 1));
     }
+    const bool script = tokens[i] == "^" || tokens[i] == "_";
+    if (script && tokens[i + 1] == "{" && match[i + 1] == i + 3) dropped[i + 1] = dropped[i + 3] = true;
   }
   MathTokens result;
   for (size_t i = 0; i < n; ++i) {
+    const bool digit_follows = i + 1 < n && is_digit_token(tokens[i + 1]);
+    if (dropped[i] && tokens[i] == "}" && digit_follows) result.emplace_back(kBreak);  // 2^{1}0 is not 2^10
     if (dropped[i]) continue;
     result.insert(result.end(), static_cast<size_t>(wrapped[i]), "{");
     result.push_back(std::move(tokens[i]));
@@ -281,22 +265,82 @@ void brace_arguments(MathTokens& tokens) {
   tokens = std::move(result);
 }
 
-void merge_numbers(MathTokens& tokens) {
-  MathTokens result;
-  auto digit_at = [&](size_t i) { return i < tokens.size() && is_digit_token(tokens[i]); };
-  for (size_t i = 0; i < tokens.size();) {
-    if (!digit_at(i) && !(tokens[i] == "." && digit_at(i + 1))) {
-      result.push_back(std::move(tokens[i++]));
-      continue;
+namespace {
+
+/// Reads one number from single digits.
+class NumberReader {
+ public:
+  explicit NumberReader(const MathTokens& tokens) : tokens_(tokens) {}
+
+  bool at_number(size_t i) const {
+    return digit(i) || (is(i, ".") && (digit(i + 1) || repeated_end(i + 1) > 0));
+  }
+
+  /// The number that starts at `i`, which moves behind it. `groups`: blanks may stand between its thousands.
+  std::string read(size_t& i, bool groups) const {
+    std::string whole, fraction, repeated;
+    const size_t grouped_end = groups ? thousands_end(i) : i;
+    for (; digit(i) || i < grouped_end; ++i)
+      if (digit(i)) whole += tokens_[i];
+    const size_t behind = i + is(i, ".");
+    if (behind > i && (digit(behind) || repeated_end(behind) > 0)) {
+      for (i = behind; digit(i);) fraction += tokens_[i++];
+      if (const size_t end = repeated_end(i)) {
+        for (size_t k = i + 2; k + 1 < end; ++k) repeated += tokens_[k];
+        i = end;
+      }
     }
-    std::string whole, fraction;
-    while (digit_at(i)) whole += tokens[i++];
-    if (i < tokens.size() && tokens[i] == "." && digit_at(i + 1)) ++i;
-    while (digit_at(i)) fraction += tokens[i++];
     whole.erase(0, std::min(whole.find_first_not_of('0'), whole.size()));
-    while (fraction.ends_with('0')) fraction.pop_back();
+    while (repeated.empty() && fraction.ends_with('0')) fraction.pop_back();
     if (whole.empty()) whole.push_back('0');
-    result.push_back(fraction.empty() ? whole : whole + "." + fraction);
+    if (!repeated.empty()) return whole + "." + fraction + "(" + repeated + ")";
+    return fraction.empty() ? whole : whole + "." + fraction;
+  }
+
+ private:
+  bool is(size_t i, std::string_view token) const { return i < tokens_.size() && tokens_[i] == token; }
+  bool digit(size_t i) const { return i < tokens_.size() && is_digit_token(tokens_[i]); }
+  size_t digits_end(size_t i) const {
+    while (digit(i)) ++i;
+    return i;
+  }
+
+  /// End of \overline{digits} at `i`; 0 when it is none.
+  size_t repeated_end(size_t i) const {
+    constexpr size_t kMost = 9;
+    if (!is(i, "\\overline") || !is(i + 1, "{") || !digit(i + 2)) return 0;
+    size_t end = i + 2;
+    while (digit(end) && end < i + 2 + kMost) ++end;
+    return is(end, "}") ? end + 1 : 0;
+  }
+
+  /// End of `1 200 000` at `i`; `i` where blanks stand between other groups of digits.
+  size_t thousands_end(size_t i) const {
+    size_t end = digits_end(i);
+    if (end - i > 3 || is(i, "0")) return i;
+    while (end < tokens_.size() && is_gap(tokens_[end])) {
+      const size_t next = digits_end(end + 1);
+      if (tokens_[end] != kGap || next - end != 4) return i;
+      end = next;
+    }
+    return is(end, "/") ? i : end;
+  }
+
+  const MathTokens& tokens_;
+};
+
+}  // namespace
+
+void merge_numbers(MathTokens& tokens) {
+  const NumberReader reader(tokens);
+  MathTokens result;
+  for (size_t i = 0; i < tokens.size();) {
+    const bool apart = result.empty() || (!is_gap(result.back()) && result.back() != ".");
+    if (reader.at_number(i)) {
+      result.push_back(reader.read(i, apart));
+    } else {
+      result.push_back(std::move(tokens[i++]));
+    }
   }
   tokens = std::move(result);
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "src/rl/rewards/math/signs.h"
 #include "src/rl/rewards/text.h"
 
 namespace temper {
@@ -11,39 +12,146 @@ namespace {
 
 using Synonym = std::pair<std::string_view, std::string_view>;
 
-constexpr auto kDropped = std::to_array<std::string_view>(
-    {"$",           "%",        "~",           "\\",     "\\$",     "\\%",
-     "\\!",         "\\,",      "\\;",         "\\:",    "\\>",     "\\ ",
-     "\\(",         "\\)",      "\\[",         "\\]",    "\\quad",  "\\qquad",
-     "\\left",      "\\right",  "\\big",       "\\Big",  "\\bigg",  "\\Bigg",
-     "\\bigl",      "\\bigr",   "\\Bigl",      "\\Bigr", "\\biggl", "\\biggr",
-     "\\Biggl",     "\\Biggr",  "\\limits",    "\\rm",   "\\bf",    "\\displaystyle",
-     "\\textstyle", "\\degree", "\\textdegree"});
+constexpr auto kDropped = std::to_array<std::string_view>({"$",
+                                                           "%",
+                                                           "~",
+                                                           "\\",
+                                                           "\\$",
+                                                           "\\%",
+                                                           "\\!",
+                                                           "\\,",
+                                                           "\\;",
+                                                           "\\:",
+                                                           "\\>",
+                                                           "\\ ",
+                                                           "\\(",
+                                                           "\\)",
+                                                           "\\[",
+                                                           "\\]",
+                                                           "\\quad",
+                                                           "\\qquad",
+                                                           "\\left",
+                                                           "\\right",
+                                                           "\\big",
+                                                           "\\Big",
+                                                           "\\bigg",
+                                                           "\\Bigg",
+                                                           "\\bigl",
+                                                           "\\bigr",
+                                                           "\\Bigl",
+                                                           "\\Bigr",
+                                                           "\\biggl",
+                                                           "\\biggr",
+                                                           "\\Biggl",
+                                                           "\\Biggr",
+                                                           "\\limits",
+                                                           "\\rm",
+                                                           "\\bf",
+                                                           "\\it",
+                                                           "\\degree",
+                                                           "\\textdegree",
+                                                           "\\displaystyle",
+                                                           "\\textstyle",
+                                                           "\\scriptstyle",
+                                                           "\\tiny",
+                                                           "\\small",
+                                                           "\\normalsize",
+                                                           "\\large",
+                                                           "\\Large",
+                                                           "\\LARGE",
+                                                           "\\huge",
+                                                           "\\Huge",
+                                                           "\\pounds",
+                                                           "\\euro",
+                                                           "\\thinspace",
+                                                           "\\enspace",
+                                                           "\\space",
+                                                           "\\dollar",
+                                                           "\\middle",
+                                                           "\\bfseries",
+                                                           "\\nobreak"});
+
+constexpr auto kGaps =
+    std::to_array<std::string_view>({" ", "~", "\\,", "\\;", "\\:", "\\>", "\\ ", "\\thinspace"});
 
 constexpr auto kSynonyms = std::to_array<Synonym>({{"\\dfrac", "\\frac"},
                                                    {"\\tfrac", "\\frac"},
                                                    {"\\cfrac", "\\frac"},
+                                                   {"\\dbinom", "\\binom"},
+                                                   {"\\tbinom", "\\binom"},
                                                    {"\\leq", "\\le"},
                                                    {"\\leqslant", "\\le"},
                                                    {"\\geq", "\\ge"},
                                                    {"\\geqslant", "\\ge"},
+                                                   {"\\lt", "<"},
+                                                   {"\\gt", ">"},
                                                    {"\\neq", "\\ne"},
+                                                   {"\\simeq", "\\approx"},
                                                    {"\\times", "\\cdot"},
+                                                   {"\\ast", "\\cdot"},
+                                                   {"*", "\\cdot"},
+                                                   {"\\div", "/"},
+                                                   {"\\slash", "/"},
                                                    {"\\lbrace", "\\{"},
                                                    {"\\rbrace", "\\}"},
+                                                   {"\\lbrack", "["},
+                                                   {"\\rbrack", "]"},
+                                                   {"\\lparen", "("},
+                                                   {"\\rparen", ")"},
+                                                   {"\\lvert", "|"},
+                                                   {"\\rvert", "|"},
+                                                   {"\\vert", "|"},
+                                                   {"\\mid", "|"},
+                                                   {"\\bar", "\\overline"},
                                                    {"\\ldots", "\\dots"},
                                                    {"\\cdots", "\\dots"},
+                                                   {"\\union", "\\cup"},
+                                                   {"\\intersect", "\\cap"},
+                                                   {"\\varphi", "\\phi"},
+                                                   {"\\lor", "\\or"},
+                                                   {"\\vee", "\\or"},
                                                    {"\\emptyset", "\\varnothing"}});
 
-constexpr auto kUnicode = std::to_array<Synonym>({{"\xE2\x88\x92", "-"},        // U+2212 minus
-                                                  {"\xC2\xB0", ""},             // U+00B0 degree
-                                                  {"\xC2\xA0", ""},             // U+00A0 no-break space
-                                                  {"\xC3\x97", "\\cdot"},       // U+00D7 times
-                                                  {"\xC2\xB7", "\\cdot"},       // U+00B7 middle dot
-                                                  {"\xCF\x80", "\\pi"},         // U+03C0 pi
-                                                  {"\xE2\x88\x9E", "\\infty"},  // U+221E infinity
-                                                  {"\xE2\x89\xA4", "\\le"},     // U+2264
-                                                  {"\xE2\x89\xA5", "\\ge"}});   // U+2265
+/// Whole words of plain text.
+constexpr auto kWords = std::to_array<Synonym>({{"and", "\\and"},
+                                                {"or", "\\or"},
+                                                {"sqrt", "\\sqrt"},
+                                                {"pi", "\\pi"},
+                                                {"infinity", "\\infty"},
+                                                {"infty", "\\infty"},
+                                                {"inf", "\\infty"},
+                                                {"sin", "\\sin"},
+                                                {"cos", "\\cos"},
+                                                {"tan", "\\tan"},
+                                                {"ln", "\\ln"},
+                                                {"log", "\\log"}});
+
+constexpr auto kPairs = std::to_array<Synonym>({{">=", "\\ge"},
+                                                {"<=", "\\le"},
+                                                {"==", "="},
+                                                {"**", "^"},
+                                                {"+-", "\\pm"},
+                                                {"\\not=", "\\ne"},
+                                                {"\\not =", "\\ne"}});
+
+template <typename List>
+const Synonym* synonym_at(const List& list, std::string_view text) {
+  for (const Synonym& synonym : list)
+    if (text.starts_with(synonym.first)) return &synonym;
+  return nullptr;
+}
+
+template <typename List>
+std::string_view name_in(const List& list, std::string_view token) {
+  for (const Synonym& synonym : list)
+    if (synonym.first == token) return synonym.second;
+  return token;
+}
+
+template <typename List>
+bool contains(const List& list, std::string_view item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
 
 /// Length of `{name}` at the front of `text`, 0 when there is none.
 size_t braced_name(std::string_view text) {
@@ -53,34 +161,20 @@ size_t braced_name(std::string_view text) {
   return end > 1 && end < text.size() && text[end] == '}' ? end + 1 : 0;
 }
 
-/// Length of the token that starts at `i`: a command, a known multi-byte sign, or one byte.
-size_t token_length(std::string_view text, size_t i) {
-  if (text[i] == '\\') {
-    size_t end = i + 1;
-    while (end < text.size() && is_letter(text[end])) ++end;
-    if (end == i + 1) return std::min<size_t>(2, text.size() - i);
-    std::string_view command = text.substr(i, end - i);
-    const bool environment = command == "\\begin" || command == "\\end";
-    return end - i + (environment ? braced_name(text.substr(end)) : 0);
-  }
-  for (const Synonym& sign : kUnicode) {
-    if (text.substr(i).starts_with(sign.first)) return sign.first.size();
-  }
-  return 1;
+size_t letters_at(std::string_view text, size_t i) {
+  size_t end = i;
+  while (end < text.size() && is_letter(text[end])) ++end;
+  return end - i;
 }
 
-std::string_view common_name(std::string_view token) {
-  for (const Synonym& synonym : kSynonyms) {
-    if (synonym.first == token) return synonym.second;
-  }
-  for (const Synonym& sign : kUnicode) {
-    if (sign.first == token) return sign.second;
-  }
-  return token;
-}
-
-bool dropped(std::string_view token) {
-  return is_space(token[0]) || std::find(kDropped.begin(), kDropped.end(), token) != kDropped.end();
+/// Length of a command; that of an environment's begin or end, or of a colour, with its name.
+size_t command_length(std::string_view text, size_t i) {
+  const size_t end = i + 1 + letters_at(text, i + 1);
+  if (end == i + 1) return std::min<size_t>(2, text.size() - i);
+  const std::string_view command = text.substr(i, end - i);
+  const bool named =
+      command == "\\begin" || command == "\\end" || command == "\\color" || command == "\\textcolor";
+  return end - i + (named ? braced_name(text.substr(end)) : 0);
 }
 
 /// Length of a thousands comma as TeX authors write it, `{,}` or `,\!` (`, \!`) after a digit; 0 when there
@@ -98,24 +192,79 @@ bool between_digits(std::string_view text, size_t i) {
   return i > 0 && i + 1 < text.size() && is_digit(text[i - 1]) && is_digit(text[i + 1]);
 }
 
+class Lexer {
+ public:
+  explicit Lexer(std::string_view text) : text_(text) {}
+
+  MathTokens tokens() {
+    while (at_ < text_.size()) {
+      if (const size_t comma = thousands_comma(text_, at_)) {
+        at_ += comma;
+        while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+        blank_ = {};
+      } else if (const Synonym* pair = synonym_at(kPairs, text_.substr(at_))) {
+        at_ += pair->first.size();
+        push(pair->second);
+      } else if (is_letter(text_[at_])) {
+        word();
+      } else {
+        token();
+      }
+    }
+    return std::move(tokens_);
+  }
+
+ private:
+  void push(std::string_view name) {
+    const bool digit = is_digit(name[0]) || (name == "." && at_ < text_.size() && is_digit(text_[at_]));
+    const bool after = !tokens_.empty() && (is_digit(tokens_.back()[0]) || tokens_.back() == ".");
+    if (digit && after && !blank_.empty()) tokens_.emplace_back(blank_);
+    blank_ = {};
+    tokens_.emplace_back(name);
+  }
+
+  /// `5!=120` is a factorial, `x!=5` an inequality.
+  bool ends_operand() const {
+    return !tokens_.empty() &&
+           (is_digit(tokens_.back()[0]) || tokens_.back() == ")" || tokens_.back() == "}");
+  }
+
+  void word() {
+    const size_t length = letters_at(text_, at_);
+    const std::string_view letters = text_.substr(at_, length), name = name_in(kWords, letters);
+    at_ += length;
+    if (name != letters) return push(name);
+    for (size_t i = 0; i < length; ++i) push(letters.substr(i, 1));
+  }
+
+  void token() {
+    const size_t begin = at_;
+    std::string_view token = text_.substr(at_, text_[at_] == '\\' ? command_length(text_, at_) : 1);
+    at_ += token.size();
+    const bool delimiter = token == "\\left" || token == "\\right";
+    if (delimiter && at_ < text_.size() && text_[at_] == '.') ++at_;  // the empty delimiter
+    if (is_space(token[0]) || contains(kDropped, token) || token.starts_with("\\color{") ||
+        token.starts_with("\\textcolor{")) {
+      if (token != "\\!" && blank_ != kBreak) blank_ = contains(kGaps, token) ? kGap : kBreak;
+      return;
+    }
+    if (token == "!" && at_ < text_.size() && text_[at_] == '=' && !ends_operand()) {
+      ++at_;
+      return push("\\ne");
+    }
+    if (token == ",") token = between_digits(text_, begin) ? kTightComma : token;
+    push(name_in(kSynonyms, token));
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+  std::string_view blank_;  // what was passed over since the last token
+  MathTokens tokens_;
+};
+
 }  // namespace
 
-MathTokens math_tokens(std::string_view text) {
-  MathTokens tokens;
-  for (size_t i = 0, length; i < text.size(); i += length) {
-    length = thousands_comma(text, i);
-    if (length > 0) continue;
-    length = token_length(text, i);
-    std::string_view token = text.substr(i, length);
-    const bool delimiter = token == "\\left" || token == "\\right";
-    if (delimiter && i + length < text.size() && text[i + length] == '.') ++length;  // the empty delimiter
-    if (dropped(token)) continue;
-    if (token == ",") token = between_digits(text, i) ? kTightComma : token;
-    std::string_view name = common_name(token);
-    if (!name.empty()) tokens.emplace_back(name);
-  }
-  return tokens;
-}
+MathTokens math_tokens(std::string_view text) { return Lexer(without_unicode_signs(text)).tokens(); }
 
 std::vector<size_t> match_braces(const MathTokens& tokens) {
   std::vector<size_t> match(tokens.size(), kNoMatch), open;

@@ -75,6 +75,7 @@ list() {
   echo tools/check_layers.sh
   echo tools/check_size.sh
   echo tools/check_path.sh
+  echo tools/check_roles.sh
   find tests -name '*_test.cpp' -not -path 'tests/gpu/*' -not -path 'tests/long/*' -not -path 'tests/layouts/*' |
     sed "s|^|$build/|; s|\.cpp$||"
 }

@@ -158,6 +158,7 @@ void Trainer::sum_tied_gradients(Ctx& c) {
   if (!pipeline_.first() && !pipeline_.last()) return;
   const FlatRange& all = model_.embedding_unit().range;
   const FlatRange own = shard_range(all.size(), dp_.rank(), dp_.size());
+  if (own.size() == 0) return;  // nor has the rank of the other stage some of it
   pipeline_.sum_ends(c, model_.parameters().grad_sums(all.begin + own.begin, own.size()),
                      "gradients of a tied embedding, sum over its stages");
 }

@@ -55,6 +55,7 @@ struct TrainedShape {
 inline constexpr int64_t kChunks = 2 * kVocabularyChunk + 100, kPart = 90;
 inline constexpr TrainedShape kQwen3{"qwen3", 8, 4, 3, kChunks, false, true, false},
     kQwen3Tied{"qwen3", 8, 1, 5, kChunks, true, true, false},
+    kTiedPart{"qwen3", 8, 2, 3, kPart, true, true, false},
     kQwen2{"qwen2", 8, 2, 5, kPart, true, false, true}, kLlama{"llama", 8, 8, 3, kPart, false, false, false},
     kLlamaBiases{"llama", 8, 2, 9, kPart, false, false, true};
 

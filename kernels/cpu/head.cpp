@@ -119,7 +119,7 @@ void backward_batch(Ctx& ctx, const BackwardBatch<S>& batch, Accumulate<S>* dw, 
     const int64_t ids = std::min(kVocabularyChunk, V - id);
     chunk_gradients(ctx, batch, w + id * D, id, ids, scale);
     outer_product(ctx, batch.dhidden, by_id, w + id * D, {n, D, ids}, id > 0);
-    outer_product(ctx, dw + id * D, by_row, batch.hidden, {ids, D, n}, true);
+    if (dw) outer_product(ctx, dw + id * D, by_row, batch.hidden, {ids, D, n}, true);
   }
 }
 
@@ -228,7 +228,8 @@ void logprob_backward(Ctx& ctx, Tensor dhidden, Tensor dw, CTensor dlogprob, CTe
       A* dz = static_cast<A*>(ctx.scratch.allocate(count * kWindowStride * int64_t{sizeof(A)}));
       A* sums = static_cast<A*>(ctx.scratch.allocate(count * D * int64_t{sizeof(A)}));
       const BackwardBatch<S> batch{std::move(up), gathered, packed, dz, sums};
-      backward_batch(ctx, batch, dw.as<A>(), w.as<S>(), V, inverse_temperature<A>(temperature));
+      backward_batch(ctx, batch, dw.empty() ? nullptr : dw.as<A>(), w.as<S>(), V,
+                     inverse_temperature<A>(temperature));
       const auto scatter = [&](auto* dx) {
         using T = std::remove_pointer_t<decltype(dx)>;
         parallel_for(ctx.threads, count, [&](int64_t i) {

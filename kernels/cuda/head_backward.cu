@@ -121,6 +121,7 @@ void backward_rows(Ctx& ctx, const HeadGradients& head, int64_t first, int64_t c
     });
     multiply(ctx, {sums.raw(), dz.data, w.data, nullptr, n, D, ids, D, dtype, DType::f32,
                    ProductKind::input_gradient, /*add=*/id > 0, pitch});
+    if (head.dw.empty()) continue;  // the head is not trained
     multiply(ctx, {rows(head.dw, id, id + ids).raw(), dz.data, x.data, nullptr, ids, D, n, D, dtype,
                    DType::f32, ProductKind::weight_gradient, /*add=*/true, pitch});
   }

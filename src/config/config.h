@@ -84,6 +84,7 @@ struct TrainConfig {
   int64_t epochs_per_step = 1;
   std::optional<int64_t> max_tokens_per_microbatch;
   std::string last_partial = "error";
+  std::vector<std::string> freeze;  // tensors that are not trained, or patterns
   RecomputeConfig recompute;
   std::optional<bool> offload_optimizer;  // key train.offload.optimizer
   double cost_linear = 1.0;               // key train.cost_linear: cost of one token

@@ -73,6 +73,10 @@ void train_fields(TrainConfig& c, Section f) {
     {.help = "samples left over when a step does not divide into full updates: "
              "refuse, a smaller last update, or leave them out",
      .choices = kLastPartial});
+  f("freeze", c.freeze,
+    {.help =
+         "Hugging Face tensors that are not trained, by name or pattern (* stands for any text): they have "
+         "no gradients and no optimizer state, and keep their bits"});
   f("recompute.granularity", c.recompute.granularity,
     {.help = "activations that backward computes again instead of keeping them: none; selective: those that "
              "cost little; full: all but the input of a layer. No choice changes a bit",

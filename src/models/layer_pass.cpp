@@ -64,7 +64,7 @@ Forward forward(Ctx& c, const ModelPart& part, const Batch& b, const Residual& x
   return made;
 }
 
-/// Of a run of layers that goes backward.
+/// A run of layers that goes backward.
 struct RunBackward {
   std::array<Tensor, 2> memory;  // of all runs: gradients between layers
   PassSaved again = {};          // what is computed again

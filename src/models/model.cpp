@@ -113,19 +113,15 @@ void Model::make_rope() {
   device::upload(device(), rope_.sine.raw(), sine.data, sine.bytes());
 }
 
-const Unit& Model::layer_unit(int64_t layer) const {
-  return parameters_.units().at(static_cast<size_t>(layer + 1));
-}
-
 VocabularyShare Model::embedding_share() const {
   return {embedding_->spans.front().whole, config_.vocab_size};
 }
 
-void Model::gather(Ctx& c, const Unit& unit) const {
-  if (gather_) gather_->gather(c, parameters_, unit);
+void Model::gather(Ctx& c, UnitGroup units) const {
+  if (gather_) gather_->gather(c, parameters_, units);
 }
 
-void Model::expect_gathers(std::vector<const Unit*> units) const {
+void Model::expect_gathers(std::vector<UnitGroup> units) const {
   if (gather_) gather_->expect(std::move(units));
 }
 
@@ -157,6 +153,7 @@ void Model::end_backward(Ctx& c, const Batch& b, const Tensor& dx, const CTensor
 }
 
 void Model::begin_backward(Ctx& c, const Batch& b, const CTensor& dx) const {
+  if (!embedding_->has_grad()) return;
   const ArenaScope scope(c.scratch);
   CTensor all = dx;
   if (shares(b)) {

@@ -73,14 +73,14 @@ class Model {
   void begin_backward(Ctx& c, const Batch& b, const CTensor& dx) const;
 
   /// Where the parameters of a step are: for what works unit by unit.
-  const Unit& embedding_unit() const { return parameters_.units().front(); }
-  const Unit& layer_unit(int64_t layer) const;
-  const Unit& head_unit() const { return parameters_.units().back(); }
+  UnitGroup embedding_units() const { return parameters_.group(0); }
+  UnitGroup layer_units(int64_t layer) const { return parameters_.group(layer + 1); }
+  UnitGroup head_units() const { return parameters_.group(config_.num_layers + 1); }
   /// What a step reads is here. Who has nothing to do in it does this all the same, where others have shards
   /// of the weights (ZeRO-3).
-  void gather(Ctx& c, const Unit& unit) const;
+  void gather(Ctx& c, UnitGroup units) const;
   /// The units that come next, in this order: each is on its way while the one before it is worked with.
-  void expect_gathers(std::vector<const Unit*> units) const;
+  void expect_gathers(std::vector<UnitGroup> units) const;
 
   const Splits& splits() const { return options_.splits; }
   /// What parameters() are of the whole model's.

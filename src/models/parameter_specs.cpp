@@ -108,6 +108,7 @@ std::vector<ParamSpec> parameter_specs(const ModelConfig& c) {
                      .shape = {c.vocab_size, c.hidden_size},
                      .shard = Shard::vocabulary});
   end_unit(kHeadUnit);
+  for (ParamSpec& spec : specs) spec.trained = !c.frozen.contains(spec.name);
   return specs;
 }
 

@@ -44,9 +44,9 @@ struct UnitStep {
   int64_t layer = -1;
   bool ends_run = false;  // the last step of a run of layers in a backward
   RecomputePlan::Run run = {};
-  size_t run_number = 0;                 // of the layers, in RecomputePlan::runs
-  std::vector<const Unit*> reads = {};   // they are gathered first
-  std::vector<const Unit*> filled = {};  // they have all gradients of this backward then
+  size_t run_number = 0;              // of the layers, in RecomputePlan::runs
+  std::vector<UnitGroup> reads = {};  // they are gathered first
+  UnitGroup filled = {};              // they have all gradients of this backward then
 };
 /// The steps of a pass over a part, the backward of one that kept what the plan says.
 std::vector<UnitStep> pass_order(const ModelPart& part, const RecomputePlan& recompute, bool backward);

@@ -23,7 +23,7 @@ struct RecomputePlan {
   struct Run {
     LayerRange layers = {};
     Recompute recompute = Recompute::none;
-    /// Of each of its layers; of those that are computed again the stream before the run is kept, and no
+    /// For each of its layers; of those that are computed again the stream before the run is kept, and no
     /// more.
     Keep keep(Arena& saved) const;
     bool again() const { return recompute == Recompute::full; }

@@ -78,8 +78,8 @@ Tensor Attention::backward(Ctx& c, const Batch& b, CTensor dy, CTensor x, const 
   attention_varlen_backward(c, dqkv, dout, qkv, s.of_heads, s.lse, b.cu_seqlens, exchange_.own(b), scale_);
   dqkv = exchange_.to_tokens(c, c.scratch, b, dqkv, "gradients of own tokens, with sums over shared heads");
   if (q_norm_)
-    head_norm_rope_backward(c, dqkv, q_norm_->grad_sum(c.lane), k_norm_->grad_sum(c.lane), dqkv, s.projected,
-                            q_norm_->value, k_norm_->value, s.head_rstd, rope_of(b), shape_);
+    head_norm_rope_backward(c, dqkv, q_norm_->grad_sum_beside(c), k_norm_->grad_sum_beside(c), dqkv,
+                            s.projected, q_norm_->value, k_norm_->value, s.head_rstd, rope_of(b), shape_);
   else
     rope_backward(c, dqkv, b.positions, rope_.cosine, rope_.sine, shape_);
   return wqkv_.backward(c, dqkv, x, b.stream());

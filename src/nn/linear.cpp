@@ -145,11 +145,11 @@ void Linear::backward_by_columns(Ctx& c, const Tensor& dx, const CTensor& dy, co
                            all, x, weight_->take_write());
   c.lane.follow(beside.lane);
   linear_backward_input(c, dx, all, columns);
-  if (bias_) add_bias_gradient(c, own_columns(c, tp, all));
+  if (bias_ && bias_->has_grad()) add_bias_gradient(c, own_columns(c, tp, all));
 }
 
 void Linear::add_bias_gradient(Ctx& c, const CTensor& own_dy) const {
-  if (weight_->has_grad() && bias_) linear_backward_bias(c, bias_->grad_sum(c.lane), own_dy);
+  if (bias_ && bias_->has_grad()) linear_backward_bias(c, bias_->grad_sum(c.lane), own_dy);
 }
 
 }  // namespace temper

@@ -41,8 +41,9 @@ class LogprobHead {
   void backward_into(Ctx& c, Tensor dhidden, CTensor dlogprob, CTensor dentropy, CTensor hidden,
                      CTensor targets, const TokenStats& stats, double temperature) const {
     const auto backward = [&](const Tensor& dx) {
-      logprob_backward(c, dx, weight_->grad_sum(c.lane), dlogprob, dentropy, hidden, weight_->value, targets,
-                       stats.lse, stats.entropy, temperature, share());
+      const Tensor dweight = weight_->has_grad() ? weight_->grad_sum(c.lane) : Tensor{};
+      logprob_backward(c, dx, dweight, dlogprob, dentropy, hidden, weight_->value, targets, stats.lse,
+                       stats.entropy, temperature, share());
     };
     if (!split()) return backward(dhidden);
     ArenaScope scope(c.scratch);

@@ -1,8 +1,10 @@
 #pragma once
-// Shape of a dense decoder model, as read from config.json (io/hf_config.h). Every default of a family has
-// been applied and every value checked: sizes are positive, products fit, heads divide.
+// Shape of a dense decoder model, as read from config.json (io/hf_config.h), and what of it is not trained.
+// Every default of a family has been applied and every value checked: sizes are positive, products fit, heads
+// divide.
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,6 +34,7 @@ struct ModelConfig {
   double initializer_range = 0.02;
   std::vector<int32_t> eos_token_ids;            // config.json and generation_config.json, ascending
   std::vector<int64_t> lost_eos_token_ids = {};  // those that lie outside of the vocabulary
+  std::set<std::string> frozen = {};             // parameters of models/parameter_specs.h that nothing trains
 };
 
 }  // namespace temper

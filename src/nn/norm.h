@@ -39,7 +39,7 @@ class Norm {
   /// or none.
   void backward_into(Ctx& c, Tensor dx, CTensor dy, CTensor dresidual, const NormSaved& saved) const {
     if (dx.dim(0) == 0) return;
-    rmsnorm_backward(c, dx, weight_->grad_sum(c.lane), dy, dresidual, saved.x, weight_->value, saved.rstd);
+    rmsnorm_backward(c, dx, weight_->grad_sum_beside(c), dy, dresidual, saved.x, weight_->value, saved.rstd);
   }
 
  private:

@@ -74,16 +74,41 @@ Parameter& ParameterStore::add(ParamSpec spec, const ShardPlace& of) {
   for (const HfPart& part : spec.parts) part_rows += part.rows;
   CHECK(part_rows == spec.shape[0], "parts of {} have {} rows, the parameter {}", spec.name, part_rows,
         spec.shape[0]);
+  const size_t at = unit_of(spec);
+  Unit& unit = units_[at];
   Parameter& p = list_.emplace_back();
   p.spec = std::move(spec);
-  p.offset = num_elements_;
+  p.unit = at;
+  p.offset = unit.range.end;
   p.spans = row_spans(p.spec, of);
   p.value = local_shape(p.spec, p.spans);
-  num_elements_ += (p.value.size() + kPad - 1) / kPad * kPad;
-  if (units_.empty() || units_.back().name != p.spec.unit) units_.push_back({p.spec.unit, {p.offset, 0}});
-  units_.back().range.end = num_elements_;
-  units_.back().tied |= p.spec.also_in >= 0;
+  const int64_t size = (p.value.size() + kPad - 1) / kPad * kPad;
+  num_elements_ += size;
+  unit.range.end += size;
+  unit.tied |= p.spec.also_in >= 0;
+  for (size_t later = at + 1; later < units_.size(); ++later)
+    units_[later].range.begin += size, units_[later].range.end += size;
+  for (Parameter& other : list_)
+    if (other.unit > at) other.offset += size;
   return p;
+}
+
+/// It is made with its first parameter. Those of the units of a layer may come in turn.
+size_t ParameterStore::unit_of(const ParamSpec& spec) {
+  for (size_t i = units_.size(); i-- > 0 && units_[i].name == spec.unit;)
+    if (units_[i].trained == spec.trained && units_[i].summed_over == spec.summed_over) return i;
+  units_.push_back({.name = spec.unit,
+                    .number = spec.unit_number,
+                    .range = {num_elements_, num_elements_},
+                    .trained = spec.trained,
+                    .summed_over = spec.summed_over});
+  return units_.size() - 1;
+}
+
+UnitGroup ParameterStore::group(int64_t number) const {
+  const auto of = [&](const Unit& unit) { return unit.number == number; };
+  const auto begin = std::find_if(units_.begin(), units_.end(), of);
+  return {begin, std::find_if_not(begin, units_.end(), of)};
 }
 
 void ParameterStore::allocate(DType storage, bool with_gradients, Device device, const UnitShards& shards) {
@@ -103,14 +128,19 @@ void ParameterStore::allocate(DType storage, bool with_gradients, Device device,
   if (with_gradients) {
     const DType sums = accumulate_dtype(storage);
     grad_memory_ = Arena(device, MemoryUse::gradients);
+    int64_t trained = 0;
+    for (const Unit& unit : units_) {
+      grads_begin_.push_back(trained);
+      trained += unit.trained ? unit.range.size() : 0;
+    }
     if (shards_grads())
-      grad_shards_ = ShardedUnits(units_, shards, sums, grad_memory_, grad_memory_);
+      grad_shards_ = ShardedUnits(units_, shards, sums, grad_memory_, grad_memory_, /*trained=*/true);
     else
-      grads_ = grad_memory_.zeros({num_elements_}, sums);
+      grads_ = grad_memory_.zeros({trained}, sums);
     grad_memory_.suspend(lane);
   }
   for (Parameter& p : list_) {
-    const Unit& unit = units_[unit_index(units_, p.offset)];
+    const Unit& unit = units_[p.unit];
     if (with_gradients && p.spec.trained) p.grad = view(grads_of(unit), p.offset - unit.range.begin, p);
   }
   set_views();
@@ -118,7 +148,7 @@ void ParameterStore::allocate(DType storage, bool with_gradients, Device device,
 
 void ParameterStore::set_views() {
   for (Parameter& p : list_) {
-    const Unit& unit = units_[unit_index(units_, p.offset)];
+    const Unit& unit = units_[p.unit];
     p.value = view(values_of(unit), p.offset - unit.range.begin, p);
   }
 }
@@ -148,10 +178,9 @@ void ParameterStore::keep_own(Lane& lane, const Unit& unit) {
 }
 
 void ParameterStore::filled(const Parameter& p) {
-  const auto of_unit = [&](const Parameter& other) { return other.spec.unit == p.spec.unit; };
+  const auto of_unit = [&](const Parameter& other) { return other.unit == p.unit; };
   if (!split_ || &*std::find_if(list_.rbegin(), list_.rend(), of_unit) != &p) return;
-  const Unit& unit =
-      *std::find_if(units_.begin(), units_.end(), [&](const Unit& u) { return u.name == p.spec.unit; });
+  const Unit& unit = units_[p.unit];
   if (unit.range.size() == 0) return;
   Lane lane(device());
   keep_own(lane, unit);
@@ -187,11 +216,16 @@ Tensor ParameterStore::flat_grads() const {
 }
 
 Tensor ParameterStore::grads_of(const Unit& unit) const {
-  return shards_grads() ? grad_shards_.window(unit) : rows(grads_, unit.range.begin, unit.range.end);
+  if (shards_grads()) return grad_shards_.window(unit);
+  const int64_t begin = grads_begin_[unit_index(units_, unit.range.begin)];
+  return rows(grads_, begin, begin + unit.range.size());
 }
 
 Tensor ParameterStore::grad_sums(int64_t first, int64_t size) const {
-  return shards_grads() ? grad_shards_.kept(first, size) : rows(grads_, first, first + size);
+  if (shards_grads()) return grad_shards_.kept(first, size);
+  const size_t unit = unit_index(units_, first);
+  const int64_t begin = grads_begin_[unit] + first - units_[unit].range.begin;
+  return rows(grads_, begin, begin + size);
 }
 
 int64_t ParameterStore::grad_bytes() const {
@@ -207,6 +241,14 @@ int64_t ParameterStore::num_parameters() const {
 Tensor Parameter::grad_sum(Lane& lane) {
   if (std::exchange(cleared, false)) device::fill(lane, grad.raw(), 0, grad.bytes());
   return grad;
+}
+
+Tensor Parameter::grad_sum_beside(Ctx& c) {
+  if (has_grad()) return grad_sum(c.lane);
+  const Tensor unused = c.scratch.make({value.dim(0)}, accumulate_dtype(value.dtype));
+  CHECK(value.rank == 1, "a gradient of {} that nobody reads", spec.name);
+  device::fill(c.lane, unused.raw(), 0, unused.bytes());
+  return unused;
 }
 
 /// The padding between parameters is all that has to be known: it stays zero.

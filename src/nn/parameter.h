@@ -1,8 +1,10 @@
 #pragma once
 // Tensors that a model learns. All values lie in one flat buffer (storage dtype), all gradients in another
-// (fp32, or fp64 in fp64 runs), in the order of the spec list and at the same element offsets: the optimizer,
-// gradient reduction and checkpoints work on flat ranges, layers on the views. Neighbours of one unit (the
-// embedding, each layer, the head) are one flat range: what is reduced, gathered and sharded at a time.
+// (fp32, or fp64 in fp64 runs), unit by unit, in each in the order of the spec list: the optimizer,
+// gradient reduction and checkpoints work on flat ranges, layers on the views. What is of one unit (the
+// embedding, each layer, the head, of each what is trained and what is not, and what is summed over other
+// ranks) is one flat range: what is reduced, gathered and sharded at a time. What is not trained has no
+// gradients.
 // With UnitShards gradients are made in a window, unit by unit, and only this rank's shard of their sums
 // stays (ZeRO-2). Of the values, too (ZeRO-3), from `split_values` to `join_values`: whoever works with a
 // unit then gathers it in its window first (nn/unit_gather.h).
@@ -14,7 +16,7 @@
 #include <vector>
 
 #include "kernels/types.h"
-#include "src/core/lane.h"
+#include "src/core/ctx.h"
 #include "src/core/tensor.h"
 #include "src/nn/unit_shards.h"
 
@@ -51,8 +53,9 @@ struct ParamSpec {
   int64_t also_in = -1;  // number of a unit that has a copy: a tied head's, where its embedding is elsewhere
   Shard shard = Shard::none;
   bool partial_grad = false;  // whole on every rank, each with the gradient of its own heads or tokens only
-  bool grad_by_columns = false;  // ranks have rows, and first make the gradients of their columns
-  bool trained = true;           // false: no gradient, and the optimizer leaves it as it is
+  bool grad_by_columns = false;     // ranks have rows, and first make the gradients of their columns
+  bool trained = true;              // false: no gradient, and the optimizer leaves it as it is
+  AxisSet summed_over = kReplicas;  // the ranks with the same parameter: its gradient is their sum
   Init init = Init::normal;
   int64_t size() const;
   /// Its own unit or that of its copy is one of these.
@@ -77,6 +80,7 @@ std::vector<RowSpan> row_spans(const ParamSpec& spec, const ShardPlace& of);
 /// by one of the two calls below, whatever the memory held.
 struct Parameter {
   ParamSpec spec;
+  size_t unit = 0;                  // in ParameterStore::units
   int64_t offset = 0;               // first element in the flat buffers
   Tensor value;                     // storage dtype
   Tensor grad;                      // accumulate dtype; empty where nothing is trained
@@ -87,6 +91,8 @@ struct Parameter {
   GradWrite take_write() { return std::exchange(cleared, false) ? GradWrite::first : GradWrite::add; }
   /// For an op that adds.
   Tensor grad_sum(Lane& lane);
+  /// For an op that makes it beside other results: scratch, which nobody reads, where nothing is trained.
+  Tensor grad_sum_beside(Ctx& c);
 };
 
 class ParameterStore {
@@ -102,8 +108,10 @@ class ParameterStore {
   const std::deque<Parameter>& list() const { return list_; }
   /// Ascending, without gaps.
   const std::vector<Unit>& units() const { return units_; }
+  /// Those with a number.
+  UnitGroup group(int64_t number) const;
   Tensor flat_values() const;  // [num_elements()]; none while they are split
-  Tensor flat_grads() const;   // [num_elements()]; none with shards
+  Tensor flat_grads() const;   // of trained units, one after the other; none with shards
   Tensor values_of(const Unit& unit) const;
   /// [size] values from an element of the flat buffers on, in this rank's shard of a unit: those that are
   /// trained.
@@ -161,6 +169,7 @@ class ParameterStore {
 
  private:
   void set_views();
+  size_t unit_of(const ParamSpec& spec);
   void keep_own(Lane& lane, const Unit& unit);
   void clear_padding(Lane& lane, const Parameter& p);
 
@@ -169,8 +178,9 @@ class ParameterStore {
   UnitShards shards_;
   int64_t num_elements_ = 0;
   Arena memory_, grad_memory_, host_memory_, shard_memory_, window_memory_;
-  Tensor values_, host_values_;  // the second is empty unless values were moved
-  Tensor grads_;                 // none with shards
+  Tensor values_, host_values_;       // the second is empty unless values were moved
+  Tensor grads_;                      // none with shards
+  std::vector<int64_t> grads_begin_;  // of each unit, in grads_
   ShardedUnits grad_shards_, value_shards_;
   bool split_ = false;
   bool fetched_ = true;

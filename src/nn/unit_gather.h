@@ -15,19 +15,19 @@ class UnitGather {
   UnitGather(Collectives& owners, Device device) : owners_(owners), ahead_(device) {}
 
   /// The units that a pass gathers from here on, in this order. None is on its way yet.
-  void expect(std::vector<const Unit*> order);
-  /// The unit's values are whole in their window; that of the next one is being filled, if it is another.
-  /// Units that nobody expected are gathered now. Nothing is done with whole values.
-  void gather(Ctx& c, const ParameterStore& parameters, const Unit& unit);
+  void expect(std::vector<UnitGroup> order);
+  /// The values of these units are whole in their window; that of the next ones is being filled, if it is
+  /// another. Units that nobody expected are gathered now. Nothing is done with whole values.
+  void gather(Ctx& c, const ParameterStore& parameters, UnitGroup units);
 
  private:
-  void fetch(Ctx& c, const ParameterStore& parameters, const Unit& unit);
+  void fetch(Ctx& c, const ParameterStore& parameters, UnitGroup units);
 
   Collectives& owners_;
   Lane ahead_;
-  std::vector<const Unit*> order_;
-  size_t next_ = 0;              // in order_
-  const Unit* begun_ = nullptr;  // on its way
+  std::vector<UnitGroup> order_;
+  size_t next_ = 0;     // in order_
+  bool begun_ = false;  // it is on its way
 };
 
 }  // namespace temper

@@ -6,29 +6,33 @@ namespace temper {
 
 namespace {
 
-/// Units with the same number share a window.
-size_t window_number(const std::vector<Unit>& units, size_t unit) {
-  if (units[unit].tied) return 0;
-  const bool end = unit == 0 || unit + 1 == units.size();
-  return end ? 1 : 2 + unit % 2;
+size_t window_number(const std::vector<Unit>& units, const Unit& unit) {
+  if (unit.tied) return 0;
+  const bool end = unit.number == units.front().number || unit.number == units.back().number;
+  return end ? 1 : 2 + static_cast<size_t>(unit.number % 2);
 }
 
 }  // namespace
 
 ShardedUnits::ShardedUnits(const std::vector<Unit>& units, const UnitShards& shards, DType dtype, Arena& kept,
-                           Arena& windows)
+                           Arena& windows, bool trained)
     : units_(units), shards_(shards) {
   std::array<int64_t, 4> sizes{};
-  int64_t elements = 0, in_windows = 0;
+  int64_t elements = 0, in_windows = 0, in_window = 0;
   for (size_t i = 0; i < units_.size(); ++i) {
+    const Unit& unit = units_[i];
+    const bool has = unit.trained || !trained;
     begin_.push_back(elements);
-    elements += shards_.own(units_[i]).size();
-    int64_t& size = sizes[window_number(units_, i)];
-    size = std::max(size, units_[i].range.size());
+    elements += has ? shards_.own(unit).size() : 0;
+    if (i > 0 && units_[i - 1].number != unit.number) in_window = 0;
+    window_.push_back(in_window);  // behind others of its number
+    in_window += has ? unit.range.size() : 0;
+    int64_t& size = sizes[window_number(units_, unit)];
+    size = std::max(size, in_window);
   }
   std::array<int64_t, 4> begins{};
   for (size_t i = 0; i < sizes.size(); in_windows += sizes[i++]) begins[i] = in_windows;
-  for (size_t i = 0; i < units_.size(); ++i) window_.push_back(begins[window_number(units_, i)]);
+  for (size_t i = 0; i < units_.size(); ++i) window_[i] += begins[window_number(units_, units_[i])];
   kept_ = kept.zeros({elements}, dtype);
   windows_ = windows.zeros({in_windows}, dtype);
 }

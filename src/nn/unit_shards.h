@@ -1,13 +1,16 @@
 #pragma once
 // A value for each element of a model's units, of which this rank keeps its shard_range of every unit: sums
 // of gradients (ZeRO-2), values while they are trained (ZeRO-3). A unit is whole in a window, which it shares
-// with others: a unit and the next of a pass are whole at the same time (layers in turn, the ends apart). A
-// tied embedding, which head and first layer both work with, has its own.
+// with others: those of a step and of the next one of a pass are whole at the same time (layers in turn, the
+// ends apart). A tied embedding, which head and first layer both work with, has its own.
 
 #include <limits>
+#include <map>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "src/comm/grid.h"
 #include "src/core/arena.h"
 #include "src/core/flat_range.h"
 
@@ -29,18 +32,33 @@ struct UnitSet {
   }
 };
 
+/// What is gathered, summed and sharded at a time: all that a layer has, or what it has that is trained, and
+/// what is not.
 struct Unit {
   std::string name;
-  FlatRange range;    // of the flat buffers
-  bool tied = false;  // the head has the same parameters, or a copy of them
+  int64_t number = 0;
+  FlatRange range;                  // of the flat buffers
+  bool trained = true;              // else it has no gradients and no state of an optimizer
+  AxisSet summed_over = kReplicas;  // the ranks that have this unit, whose gradients are summed
+  bool tied = false;                // the head has the same parameters, or a copy of them
 };
+/// Those with one number, which a step of a pass works with.
+using UnitGroup = std::span<const Unit>;
 
 /// A rank among those that keep shards; of one rank: everything, and no windows.
 struct UnitShards {
   int rank = 0, ranks = 1;
   bool of_values = false;    // as well as those of gradients
   bool never_whole = false;  // values are shards from the start: nothing trains them
-  FlatRange own(const Unit& unit) const { return shard_range(unit.range.size(), rank, ranks); }
+  struct Among {
+    int rank = 0, ranks = 1;
+  };
+  std::map<AxisSet, Among> others = {};  // of units that are summed over other axes than kReplicas
+  FlatRange own(const Unit& unit) const {
+    const auto other = others.find(unit.summed_over);
+    const Among among = other == others.end() ? Among{rank, ranks} : other->second;
+    return shard_range(unit.range.size(), among.rank, among.ranks);
+  }
 };
 
 /// Of the unit that has an element of the flat buffers.
@@ -49,9 +67,9 @@ size_t unit_index(const std::vector<Unit>& units, int64_t element);
 class ShardedUnits {
  public:
   ShardedUnits() = default;
-  /// Zeros. The arenas outlive it.
+  /// Zeros, `trained`: of units that are trained alone. The arenas outlive it.
   ShardedUnits(const std::vector<Unit>& units, const UnitShards& shards, DType dtype, Arena& kept,
-               Arena& windows);
+               Arena& windows, bool trained = false);
 
   bool empty() const { return units_.empty(); }
   Tensor window(const Unit& unit) const;

@@ -24,8 +24,8 @@ void logprob_merge(Ctx& c, Tensor logprob, Tensor entropy, Tensor lse, CTensor s
 /// dz_v = (1/T) (dlogprob (1[v = target] - p_v) - dentropy p_v (t_v - lse + entropy));  p_v = e^(t_v - lse)
 /// dhidden = dz w, overwritten, one rounding;  dw += dz^T hidden. Rows whose two gradients are 0 take no
 /// part: their dhidden is exactly 0, whatever hidden holds. dhidden: [n, D], of hidden's dtype, or in A
-/// (unrounded: a part of a sum over shares)   dw: [V, D] in A   dlogprob, dentropy: [n] in A
-/// lse, entropy: [n] in A, of the forward, over all shares
+/// (unrounded: a part of a sum over shares)   dw: [V, D] in A, or empty: it is not made   dlogprob, dentropy:
+/// [n] in A lse, entropy: [n] in A, of the forward, over all shares
 void logprob_backward(Ctx& c, Tensor dhidden, Tensor dw, CTensor dlogprob, CTensor dentropy, CTensor hidden,
                       CTensor w, CTensor targets, CTensor lse, CTensor entropy, double temperature,
                       VocabularyShare share = {});

@@ -1,46 +1,53 @@
 #pragma once
-// Sums the gradients of a unit, over tp what ranks share of it, over dp, as soon as its last backward is
-// done, beside the backward of the next one. Every rank reduces every unit once an update, in the order of
-// backward; a rank without micro-batches, in the same order, at once. Where only shards are kept (ZeRO-2) the
-// same is done after every backward, and added to the shard: a rank with fewer micro-batches than others sums
-// zeros for those that it lacks.
+// Sums the gradients of a unit, over tp what ranks share of it, over the ranks that have it (dp), as soon as
+// its last backward is done, beside the backward of the next one. Every rank reduces every unit once an
+// update, in the order of backward; a rank without micro-batches, in the same order, at once. Where only
+// shards are kept (ZeRO-2) the same is done after every backward, and added to the shard: a rank with fewer
+// micro-batches than others sums zeros for those that it lacks.
 
 #include <algorithm>
+#include <map>
 
 #include "src/models/layer_pass.h"
 #include "src/nn/tensor_parallel.h"
+#include "src/train/sum_ranks.h"
 
 namespace temper {
 
 class GradientReducer : public LayerWatcher {
  public:
   /// `tp` null: nothing is shared. Takes scratch of c, which has to last as long as the work of this.
-  GradientReducer(Ctx& c, ParameterStore& parameters, Collectives& dp, Collectives* tp)
-      : parameters_(parameters), dp_(dp), tp_(tp) {
-    if (dp.size() == 1) return;
-    int64_t largest = 0;
-    for (const Unit& unit : parameters.units()) largest = std::max(largest, unit.range.size());
-    pieces_ = dp.make_pieces(c, largest, accumulate_dtype(parameters.dtype()));
+  GradientReducer(Ctx& c, ParameterStore& parameters, const SumRanks& over, Collectives* tp)
+      : parameters_(parameters), tp_(tp) {
+    std::map<AxisSet, int64_t> largest;
+    for (const Unit& unit : parameters.units())
+      if (unit.trained) largest[unit.summed_over] = std::max(largest[unit.summed_over], unit.range.size());
+    for (const auto& [axes, elements] : largest)
+      if (Collectives& ranks = over.of(axes); ranks.size() > 1)
+        sums_.emplace(axes, Sum{ranks, ranks.make_pieces(c, elements, accumulate_dtype(parameters.dtype()))});
   }
 
   void after_backward(Ctx& c, const Unit& unit) override {
+    if (!unit.trained) return;
     parameters_.settle_grads(c.lane, unit);
     if (tp_) settle_gradients(c, *tp_, parameters_, unit);
     wait(c);  // for the unit before: the next one may take its window
-    if (dp_.size() == 1) return;
-    Ctx beside = dp_.beside(c);
+    const auto found = sums_.find(unit.summed_over);
+    if (found == sums_.end()) return;
+    const auto& [ranks, pieces] = found->second;
+    Ctx beside = ranks.beside(c);
     beside.lane.follow(c.lane);
     const Tensor all = parameters_.grads_of(unit);
     constexpr const char* kWhat = "gradients, sum over dp";
-    if (!parameters_.shards_grads()) return dp_.reduce_scatter_sum(beside, all, kWhat, pieces_);
-    const FlatRange own = shard_range(all.size(), dp_.rank(), dp_.size());
+    if (!parameters_.shards_grads()) return ranks.reduce_scatter_sum(beside, all, kWhat, pieces);
+    const FlatRange own = shard_range(all.size(), ranks.rank(), ranks.size());
     const Tensor sums =
         own.size() > 0 ? parameters_.grad_sums(unit.range.begin + own.begin, own.size()) : Tensor();
-    dp_.reduce_scatter_onto(beside, sums, all, kWhat, pieces_);
+    ranks.reduce_scatter_onto(beside, sums, all, kWhat, pieces);
   }
   /// What comes on the lane of c finds the sums done.
   void wait(Ctx& c) {
-    if (dp_.size() > 1) c.lane.follow(dp_.beside(c).lane);
+    for (auto& [axes, sum] : sums_) c.lane.follow(sum.ranks.beside(c).lane);
   }
   /// Where only shards are kept: gradients of the same units are made again from here on.
   void begin_backward(Ctx& c) {
@@ -60,10 +67,14 @@ class GradientReducer : public LayerWatcher {
   }
 
  private:
+  struct Sum {
+    Collectives& ranks;
+    Tensor pieces;
+  };
+
   ParameterStore& parameters_;
-  Collectives& dp_;
   Collectives* tp_;
-  Tensor pieces_;
+  std::map<AxisSet, Sum> sums_;  // over more than one rank
 };
 
 }  // namespace temper

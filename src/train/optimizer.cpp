@@ -47,46 +47,43 @@ std::vector<LogicalRange> logical_ranges(const OptimizerPiece& piece, int tp_ran
   return ranges;
 }
 
-Optimizer::Optimizer(Ctx& c, ParameterStore& parameters, const OptimizerConfig& config, Collectives& dp,
+Optimizer::Optimizer(Ctx& c, ParameterStore& parameters, const OptimizerConfig& config, const SumRanks& over,
                      uint64_t seed, StatePlace place, int tp_rank)
     : parameters_(parameters),
       config_(config),
       seed_(seed),
       tp_rank_(tp_rank),
       formats_(state_formats(config, parameters.dtype(), parameters.device())),
-      dp_(dp),
+      over_(over),
       memory_(place == StatePlace::host ? host_of(parameters.device()) : parameters.device(),
               MemoryUse::optimizer) {
   parameters.keep_own(c.lane);
-  for (const Unit& unit : parameters.units())
-    if (unit.range.size() > 0) add_unit(c, unit);  // another stage has it
+  for (size_t unit = 0; unit < parameters.units().size(); ++unit) {
+    std::vector<OptimizerPiece> own = pieces_of(unit);  // none of what another stage has
+    if (own.empty()) continue;
+    if (parameters.units()[unit].trained)
+      add_range(c, own);
+    else
+      add_frozen(own);
+  }
   if (memory_.device() != parameters.device()) memory_.pin();
   for (const UpdateRange& r : ranges_)
     if (rounds_to_weight(r)) widen(c, r.master, r.weight);
 }
 
-/// State of this rank's shard of a unit, for each run of trained parameters in it.
-void Optimizer::add_unit(Ctx& c, const Unit& unit) {
-  const FlatRange share = shard_range(unit.range.size(), dp_.rank(), dp_.size());
-  const FlatRange shard{unit.range.begin + share.begin, unit.range.begin + share.end};
-  std::vector<OptimizerPiece> run;
-  const auto finish = [&] {
-    if (!run.empty()) add_range(c, run);
-    run.clear();
-  };
-  const auto ends_before = [](const Parameter& p, int64_t at) { return p.offset + p.value.size() <= at; };
-  auto& list = parameters_.list();
-  for (auto at = std::lower_bound(list.begin(), list.end(), shard.begin, ends_before);
-       at != list.end() && at->offset < shard.end; ++at) {
-    Parameter& p = *at;
-    const FlatRange piece{std::max(shard.begin, p.offset), std::min(shard.end, p.offset + p.value.size())};
-    if (piece.size() <= 0) continue;
-    if (p.has_grad())
-      run.push_back({&p, {piece.begin - p.offset, piece.end - p.offset}, {}, {}, {}, {}, {}});
-    else
-      finish();
+/// In this rank's shard of a unit, without state.
+std::vector<OptimizerPiece> Optimizer::pieces_of(size_t unit) const {
+  const FlatRange& all = parameters_.units()[unit].range;
+  const Collectives& ranks = over_.of(parameters_.units()[unit]);
+  const FlatRange share = shard_range(all.size(), ranks.rank(), ranks.size());
+  std::vector<OptimizerPiece> pieces;
+  for (Parameter& p : parameters_.list()) {
+    if (p.unit != unit) continue;
+    const int64_t at = p.offset - all.begin;
+    const FlatRange piece{std::max(share.begin - at, int64_t{0}), std::min(share.end - at, p.value.size())};
+    if (piece.size() > 0) pieces.push_back({&p, piece, {}, {}, {}, {}, {}});
   }
-  finish();
+  return pieces;
 }
 
 /// Host memory is touched first by all threads: the state of a large model is tens of GB.
@@ -126,6 +123,13 @@ void Optimizer::add_range(Ctx& c, std::span<OptimizerPiece> run) {
   ranges_.push_back(std::move(all));
 }
 
+void Optimizer::add_frozen(std::span<OptimizerPiece> run) {
+  for (OptimizerPiece& piece : run) {
+    piece.weight = parameters_.own_values(piece.parameter->offset + piece.range.begin, piece.range.size());
+    frozen_.push_back(piece);
+  }
+}
+
 double Optimizer::step(Ctx& c, Comm& all, double lr) {
   ArenaScope scope(c.scratch);
   const Tensor squares = c.scratch.make({1}, DType::f64);
@@ -150,15 +154,15 @@ double Optimizer::step(Ctx& c, Comm& all, double lr) {
     update.first_element = r.first_element;
     adamw_step(c, r.weight, r.master, r.m, r.v, r.grad, r.decays, update);
   }
-  if (!parameters_.split()) gather_weights(c, "new weights, copied from their dp owners");
+  if (!parameters_.split()) gather_weights(c, "new weights, copied from their dp owners", /*trained=*/true);
   return norm;
 }
 
-void Optimizer::gather_weights(Ctx& c, const char* what) {
+void Optimizer::gather_weights(Ctx& c, const char* what, bool trained) {
   for (const Unit& unit : parameters_.units()) {
-    if (unit.range.size() == 0) continue;
+    if (unit.range.size() == 0 || (trained && !unit.trained)) continue;
     parameters_.place_own(c.lane, unit);
-    dp_.all_gather_shards(c, parameters_.values_of(unit), what);
+    over_.of(unit).all_gather_shards(c, parameters_.values_of(unit), what);
   }
 }
 

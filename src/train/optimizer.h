@@ -14,6 +14,7 @@
 #include "src/comm/comm.h"
 #include "src/config/config.h"
 #include "src/nn/parameter.h"
+#include "src/train/sum_ranks.h"
 
 namespace temper {
 
@@ -35,7 +36,7 @@ struct LogicalRange {
 };
 std::vector<LogicalRange> logical_ranges(const OptimizerPiece& piece, int tp_rank);
 
-/// Neighbours among the trained parameters of a unit, as far as this rank owns them: what one call updates.
+/// The parameters of a unit, as far as this rank owns them: what one call updates.
 struct UpdateRange {
   int64_t first_element = 0;    // in the flat buffers
   Tensor weight, master, m, v;  // [n] views, with the padding between parameters, which stays zero
@@ -56,9 +57,9 @@ StateFormats state_formats(const OptimizerConfig& config, DType weights, Device 
 
 class Optimizer {
  public:
-  /// Masters from the weights. `dp` shares the state; it stays in use. `seed` rounds bf16 moments. `tp_rank`:
-  /// of this rank among those that share the parameters.
-  Optimizer(Ctx& c, ParameterStore& parameters, const OptimizerConfig& config, Collectives& dp,
+  /// Masters from the weights. `over` share the state of a unit; they stay in use. `seed` rounds bf16
+  /// moments. `tp_rank`: of this rank among those that share the parameters.
+  Optimizer(Ctx& c, ParameterStore& parameters, const OptimizerConfig& config, const SumRanks& over,
             uint64_t seed = 0, StatePlace place = StatePlace::device, int tp_rank = 0);
 
   /// After the gradients of this rank's shards hold the sum over dp: clips, updates the shards, gathers the
@@ -67,22 +68,27 @@ class Optimizer {
   double step(Ctx& c, Comm& all, double lr);
 
   const std::vector<OptimizerPiece>& pieces() const { return pieces_; }
+  /// What this rank owns of parameters that are not trained: weights without state, which checkpoints hold,
+  /// too.
+  const std::vector<OptimizerPiece>& frozen() const { return frozen_; }
   int tp_rank() const { return tp_rank_; }
   /// Finished updates; restored with the state.
   int64_t count() const { return count_; }
   /// After the pieces (and the weights that masters are the remainder of) were filled from a checkpoint:
   /// weights from masters, on all ranks.
   void restore(Ctx& c, int64_t count);
-  /// All weights from their owners: `step` leaves it to others while values are split.
-  void gather_weights(Ctx& c, const char* what);
+  /// All weights from their owners, or those that are trained: `step` leaves it to others while values are
+  /// split.
+  void gather_weights(Ctx& c, const char* what, bool trained = false);
   int64_t state_bytes() const { return memory_.peak_bytes(); }
   int64_t held_bytes() const { return memory_.held_bytes(); }
   /// Where they are: cpu for StatePlace::host.
   Device state_device() const { return memory_.device(); }
 
  private:
-  void add_unit(Ctx& c, const Unit& unit);
+  std::vector<OptimizerPiece> pieces_of(size_t unit) const;
   void add_range(Ctx& c, std::span<OptimizerPiece> run);
+  void add_frozen(std::span<OptimizerPiece> run);
   Tensor zeros(Ctx& c, int64_t size, DType dtype);
 
   ParameterStore& parameters_;
@@ -90,9 +96,9 @@ class Optimizer {
   uint64_t seed_;
   int tp_rank_;
   StateFormats formats_;
-  Collectives& dp_;
+  SumRanks over_;
   Arena memory_;
-  std::vector<OptimizerPiece> pieces_;
+  std::vector<OptimizerPiece> pieces_, frozen_;
   std::vector<UpdateRange> ranges_;
   int64_t count_ = 0;
 };

@@ -12,14 +12,14 @@
 
 namespace temper {
 
-Trainer::Trainer(Ctx& c, Model& model, Comm& all, Comm& control, Collectives& dp,
+Trainer::Trainer(Ctx& c, Model& model, Comm& all, Comm& control, const SumRanks& over,
                  const TrainerOptions& options, const Pipeline& pipeline)
     : model_(model),
       all_(all),
       control_(control),
-      dp_(dp),
+      over_(over),
       options_(options),
-      optimizer_(c, model.parameters(), options.optimizer, dp, options.seed, options.optimizer_state,
+      optimizer_(c, model.parameters(), options.optimizer, over, options.seed, options.optimizer_state,
                  model.splits().place().rank),
       pipeline_(pipeline) {}
 
@@ -63,7 +63,7 @@ bool Trainer::accumulate_gradients(Ctx& c, const PackPlan& plan, const PolicyObj
   parameters.begin_update(c.lane);
   const ArenaScope scope(c.scratch);
   const auto& mine = plan.ranks[static_cast<size_t>(control_.rank())];
-  Update update{objective, sums, GradientReducer(c, parameters, dp_, model_.splits().tp),
+  Update update{objective, sums, GradientReducer(c, parameters, over_, model_.splits().tp),
                 parameters.shards_grads(), std::ssize(mine) - 1};
   // The last micro-batch of a rank waits for the other ranks: before that of any, all may be asked. Stages
   // are at different ones, and would wait for each other: they are asked before the first.
@@ -154,10 +154,11 @@ void Trainer::run_last(Ctx& c, const ModelPart& part, Slot& slot, Update& update
 
 /// A tied head is a copy of the embedding of the first stage: both get the gradients of both.
 void Trainer::sum_tied_gradients(Ctx& c) {
-  if (pipeline_.stages() == 1 || !model_.config().tie_word_embeddings) return;
+  const Unit& unit = model_.embedding_units().front();
+  if (pipeline_.stages() == 1 || !model_.config().tie_word_embeddings || !unit.trained) return;
   if (!pipeline_.first() && !pipeline_.last()) return;
-  const FlatRange& all = model_.embedding_unit().range;
-  const FlatRange own = shard_range(all.size(), dp_.rank(), dp_.size());
+  const Collectives& ranks = over_.of(unit);
+  const FlatRange &all = unit.range, own = shard_range(all.size(), ranks.rank(), ranks.size());
   if (own.size() == 0) return;  // nor has the rank of the other stage some of it
   pipeline_.sum_ends(c, model_.parameters().grad_sums(all.begin + own.begin, own.size()),
                      "gradients of a tied embedding, sum over its stages");

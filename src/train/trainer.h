@@ -44,9 +44,9 @@ class Trainer {
   /// Sees the gradients after the sum over dp (own shard of each unit only), before clipping.
   using GradientHook = std::function<void(Ctx&, ParameterStore&, int64_t update)>;
 
-  /// `control` and `dp` have the same ranks, which share every update; `all`: these and the ranks that share
-  /// the model, as those of `pipeline` do, each with layers of its own.
-  Trainer(Ctx& c, Model& model, Comm& all, Comm& control, Collectives& dp, const TrainerOptions& options,
+  /// `control` and `over` have the same ranks, which share every update; `all`: these and the ranks that
+  /// share the model, as those of `pipeline` do, each with layers of its own.
+  Trainer(Ctx& c, Model& model, Comm& all, Comm& control, const SumRanks& over, const TrainerOptions& options,
           const Pipeline& pipeline = {});
 
   /// Its work is done when it returns. A non-finite loss or gradient is a `defect`, the same on all ranks;
@@ -76,7 +76,7 @@ class Trainer {
     const auto by = [](const Collectives* axis) { return axis ? axis->bytes_sent() : 0; };
     return {{Axis::tp, by(splits.tp)},
             {Axis::cp, by(splits.cp)},
-            {Axis::dp, dp_.bytes_sent()},
+            {Axis::dp, over_.bytes_sent(model_.parameters().units())},
             {Axis::pp, pipeline_.bytes_sent()}};
   }
   /// A micro-batch between its forward and its backward by a part of the model.
@@ -131,7 +131,7 @@ class Trainer {
   Model& model_;
   Comm& all_;
   Comm& control_;
-  Collectives& dp_;
+  SumRanks over_;
   TrainerOptions options_;
   Optimizer optimizer_;
   Pipeline pipeline_;

@@ -128,7 +128,8 @@ TEST(Config, OffValuesOfLaterKeysAreAccepted) {
   EXPECT_NO_THROW(load_text(text, {"run.max_policy_lag=0", "rollout.tokens_per_step=0"}));
 }
 
-constexpr const char* kLastSections[] = {"roles.trainer.pp=2",
+constexpr const char* kLastSections[] = {"train.freeze=[\"lm_head.weight\",\"model.layers.0.*\"]",
+                                         "roles.trainer.pp=2",
                                          "roles.trainer.vpp=2",
                                          "roles.trainer.stage_layers=[3,1]",
                                          "roles.trainer.zero=2",

@@ -70,6 +70,9 @@ class AxisTraffic : public RunFixture {
 
 TEST_F(AxisTraffic, IsCountedAsPlanned) {
   const std::string tied = "model.path=tied";
+  // Layers of two kinds on one stage, of one on the other; an end that is not trained.
+  const std::string frozen = R"( 'train.freeze=["model.layers.1.*", "model.layers.3.mlp.*", "*.4.*norm*"]')",
+                    end = R"( 'train.freeze=["model.embed_tokens.weight"]')";
   const std::vector<Layout> layouts = {
       {.tp = 2},
       {.dp = 2},
@@ -80,6 +83,9 @@ TEST_F(AxisTraffic, IsCountedAsPlanned) {
       {.tp = 2, .dp = 2, .cp = 2, .more = "roles.trainer.zero=2"},
       {.dp = 3, .more = "roles.trainer.zero=3 train.recompute.granularity=full"},
       {.dp = 2, .pp = 2, .more = tied + " roles.trainer.zero=3 roles.trainer.vpp=2"},
+      {.dp = 2, .pp = 2, .more = tied + frozen},
+      {.tp = 2, .dp = 2, .more = tied + frozen + " roles.trainer.zero=3"},
+      {.dp = 3, .more = "roles.trainer.zero=2" + end},
       {.tp = 4, .more = tied},
       {.pp = 3, .more = tied + " train.recompute.granularity=full"},
       {.tp = 2, .dp = 2, .pp = 2, .more = tied + " train.recompute.granularity=selective"}};

@@ -57,6 +57,9 @@ const Case kCases[] = {
     {"tp2", 2, "roles.trainer.tp=2"},
     {"pp2", 2, "roles.trainer.pp=2 roles.rollout.pp=1"},
     {"stages", 2, "roles.trainer.pp=2"},
+    {"frozen", 2,
+     "roles.trainer.pp=2 roles.rollout.pp=1 "
+     "'train.freeze=[\"model.embed_tokens.weight\", \"model.layers.*.mlp.*\", \"model.layers.1.*\"]'"},
     {"zero3", 2, "roles.trainer.zero=3 algorithm.kl_coef=0.1"},
 };
 

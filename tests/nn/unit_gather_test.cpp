@@ -42,15 +42,15 @@ class GatherAhead : public ::testing::Test {
     store_.keep_own(ctx_.lane);
     store_.split_values(ctx_.lane);
   }
-  const Unit* unit(size_t i) const { return &store_.units()[i]; }
-  const void* window(size_t i) const { return store_.values_of(*unit(i)).data; }
-  void gather(size_t i) { gather_.gather(ctx_, store_, *unit(i)); }
+  UnitGroup unit(size_t i) const { return store_.group(static_cast<int64_t>(i)); }
+  const void* window(size_t i) const { return store_.values_of(unit(i).front()).data; }
+  void gather(size_t i) { gather_.gather(ctx_, store_, unit(i)); }
   /// So far, in this order.
   void expect_gathered(const std::vector<size_t>& units) {
     std::vector<const void*> want;
     for (const size_t i : units) {
-      const int64_t size = unit(i)->range.size();
-      want.push_back(rows(store_.values_of(*unit(i)), shard_range(size, 1, 2).begin, size).data);
+      const int64_t size = unit(i).front().range.size();
+      want.push_back(rows(store_.values_of(unit(i).front()), shard_range(size, 1, 2).begin, size).data);
     }
     EXPECT_EQ(places_, want);
   }

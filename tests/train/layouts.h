@@ -7,6 +7,7 @@
 #include <map>
 
 #include "src/comm/mesh.h"
+#include "src/models/freeze.h"
 #include "src/models/stages.h"
 #include "src/nn/init.h"
 #include "src/ops/head.h"
@@ -67,13 +68,20 @@ struct TrainedLayout {
   int64_t budget = 20;     // tokens of a micro-batch
   Recompute recompute = Recompute::none;
   const char* aggregation = "token-mean";
+  const char* frozen = "";  // train.freeze
 
+  ModelConfig config() const {
+    ModelConfig c = shape->config();
+    if (*frozen) c.frozen = frozen_parameters(c, {frozen}).parameters;
+    return c;
+  }
   int ranks() const { return mesh.ranks(); }
   std::string text() const {
     return fmt::format(
-        "tp {} cp {} dp {} pp {} vpp {} zero {}, {}, {} sequences, {} tokens, recompute {}, {}", mesh.tp,
-        mesh.cp, mesh.dp, mesh.pp, vpp, zero, shape->text(), sequences, budget, static_cast<int>(recompute),
-        aggregation);
+        "tp {} cp {} dp {} pp {} vpp {} zero {}, {}, {} sequences, {} tokens, recompute {}, {}, frozen "
+        "\"{}\"",
+        mesh.tp, mesh.cp, mesh.dp, mesh.pp, vpp, zero, shape->text(), sequences, budget,
+        static_cast<int>(recompute), aggregation, frozen);
   }
 };
 
@@ -110,6 +118,38 @@ class TrainedLayouts : public OnRanks {
     return kCpu;
   }
 
+  /// With about half of the parameters frozen: after these updates they have their bits, and gradients and
+  /// state are of the others alone.
+  void expect_frozen(const TrainedLayout& l, int updates) {
+    SCOPED_TRACE(l.text());
+    const Group group = make_group(l);
+    const auto model = make(l, group.mesh.get(), DType::f32);
+    const ParameterStore& weights = model->parameters();
+    std::map<std::string, Values> before;
+    for (const Parameter& p : weights.list()) before[p.spec.name] = read(p.value);
+    updates_ = updates;
+    const Trained after = train(l, *model, *group.all, group.mesh->control(Axis::dp),
+                                group.mesh->tensors(kReplicas), pipeline_of(l, group));
+    int64_t all = 0, trained = 0;
+    for (const Parameter& p : weights.list()) {
+      all += p.value.size();
+      if (p.spec.trained) trained += p.value.size();
+      if (p.value.size() == 0) continue;
+      EXPECT_EQ(after.weights.at(p.spec.name) == before[p.spec.name], !p.spec.trained) << p.spec.name;
+    }
+    EXPECT_NEAR(static_cast<double>(trained), 0.5 * static_cast<double>(all), 0.1 * static_cast<double>(all));
+    TrainedLayout whole = l;
+    whole.frozen = "";
+    const auto both = make(whole, group.mesh.get(), DType::f32);
+    Trainer of_all(ctx(), *both, *group.all, group.mesh->control(Axis::dp), group.mesh->tensors(kReplicas),
+                   trainer_options(l), pipeline_of(l, group));
+    const double share = static_cast<double>(trained) / static_cast<double>(all);
+    EXPECT_NEAR(state_bytes_, share * static_cast<double>(of_all.optimizer().state_bytes()),
+                0.02 * static_cast<double>(of_all.optimizer().state_bytes()));
+    EXPECT_LT(static_cast<double>(weights.grad_bytes()),
+              (share + 0.1) * static_cast<double>(both->parameters().grad_bytes()));
+  }
+
   void expect_like_one_rank(std::span<const TrainedLayout> layouts) {
     for (const TrainedLayout& l : layouts) {
       SCOPED_TRACE(l.text());
@@ -133,7 +173,7 @@ class TrainedLayouts : public OnRanks {
   }
 
   std::unique_ptr<Model> make(const TrainedLayout& l, Mesh* mesh, DType dtype) {
-    const ModelConfig config = l.shape->config();
+    const ModelConfig config = l.config();
     ModelOptions options{dtype, 64, /*with_gradients=*/true, device_of_layouts()};
     if (mesh) {
       if (l.mesh.tp > 1) options.splits.tp = &mesh->tensors(Axis::tp);
@@ -231,12 +271,15 @@ class TrainedLayouts : public OnRanks {
     const std::vector<Trajectory> list = trajectories(l);
     Trainer trainer(ctx(), model, all, dp, replicas, trainer_options(l), pipeline);
     Trained result;
+    std::map<std::string, Values> before;
+    for (const Parameter& p : model.parameters().list())
+      if (!p.spec.trained) before[p.spec.name] = read(p.value);
     trainer.set_gradient_hook([&](Ctx&, ParameterStore&, int64_t) {
       auto& of = result.gradients.emplace_back();
       for (const OptimizerPiece& piece : trainer.optimizer().pieces())
         of[piece.parameter->spec.name] = read(piece.grad);
     });
-    for (int i = 0; i < kUpdates; ++i) {
+    for (int i = 0; i < updates_; ++i) {
       const UpdateStats stats = trainer.update(ctx(), pointers(list), {model, *algorithm, 1.0, 32});
       EXPECT_EQ(stats.defect, "");
       result.norms.push_back(stats.grad_norm);
@@ -244,15 +287,17 @@ class TrainedLayouts : public OnRanks {
     }
     trainer.trim(ctx());
     for (const Parameter& p : model.parameters().list()) result.weights[p.spec.name] = read(p.value);
+    for (const auto& [name, values] : before) expect_same_bits(name, result.weights[name], values);
     pieces_ = trainer.optimizer().pieces();
+    state_bytes_ = static_cast<double>(trainer.optimizer().state_bytes());
     return result;
   }
 
   /// Made once, by rank 0, for all.
   const Trained& of_one_rank(const TrainedLayout& l, const TypeChecks& of) {
     const DType dtype = of.dtype;
-    const std::string key =
-        fmt::format("{} {} {} {}", l.shape->text(), l.sequences, l.aggregation, dtype_name(dtype));
+    const std::string key = fmt::format("{} {} {} {} {}", l.shape->text(), l.sequences, l.aggregation,
+                                        dtype_name(dtype), l.frozen);
     const auto [at, is_new] = ones_.try_emplace(key);
     if (!is_new) return at->second;
     Trained& one = at->second;
@@ -321,7 +366,10 @@ class TrainedLayouts : public OnRanks {
       }
     }
     all.all_reduce_sum(elements, "test: elements");
-    EXPECT_EQ(elements[0], static_cast<double>(model.parameters().num_parameters()));
+    double trained = 0;
+    for (const Parameter& p : model.parameters().list())
+      trained += p.spec.trained ? static_cast<double>(p.spec.size()) : 0;
+    EXPECT_EQ(elements[0], trained);
   }
   void expect_weights(const Model& model, const Trained& got, const Trained& want, double tolerance) {
     for (const Parameter& p : model.parameters().list()) {
@@ -348,6 +396,8 @@ class TrainedLayouts : public OnRanks {
       test_world->make_collectives(test_world->rank(), 0, device_of_layouts(), "alone", kTestWaitLimit);
   std::unique_ptr<Comm> alone_control_ = test_world->make_comm(test_world->rank(), 0, kTestWaitLimit);
   std::map<std::string, Trained> ones_;
+  int updates_ = kUpdates;
+  double state_bytes_ = 0;              // of the last trainer, this rank's
   std::vector<OptimizerPiece> pieces_;  // of the last trainer: where they are in the whole
 };
 

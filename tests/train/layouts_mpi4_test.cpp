@@ -54,6 +54,19 @@ constexpr TrainedLayout kOfFour[] = {
     {.mesh = {.pp = 4}, .shape = &kLlamaBiases, .vpp = 2},
 };
 
+/// Embeddings, heads of their own, whole layers, some of each layer, all layers.
+constexpr TrainedLayout kFrozen[] = {
+    {.mesh = {.tp = 2, .dp = 2}, .shape = &kQwen3Tied, .zero = 3, .frozen = "model.embed_tokens.weight"},
+    {.mesh = {.dp = 2, .pp = 2}, .shape = &kQwen3Tied, .zero = 3, .frozen = "model.layers.*norm*"},
+    {.mesh = {.dp = 2, .pp = 2}, .zero = 3, .recompute = kFull, .frozen = "*o_proj*"},
+    {.mesh = {.tp = 2, .pp = 2}, .shape = &kQwen2, .recompute = kSelective, .frozen = "model.layers.0.*"},
+    {.mesh = {.cp = 2, .dp = 2}, .shape = &kLlama, .zero = 2, .frozen = "lm_head.weight"},
+    {.mesh = {.tp = 2, .cp = 2}, .shape = &kQwen3, .frozen = "*.mlp.down_proj.*"},
+    {.mesh = {.dp = 2, .pp = 2}, .shape = &kLlamaBiases, .vpp = 2, .frozen = "*bias"},
+    {.mesh = {.dp = 4}, .shape = &kQwen2, .zero = 3, .sequences = 3, .frozen = "model.layers.*"},
+    {.mesh = {.tp = 4}, .shape = &kQwen2, .frozen = "model.norm.weight"},
+};
+
 /// Legal ones of 4 ranks.
 class RandomLayouts : public TrainedLayouts {
  protected:
@@ -94,6 +107,7 @@ class RandomLayouts : public TrainedLayouts {
 
 TEST_F(TrainedLayouts, OfTwoRanks) { expect_like_one_rank(kOfTwo); }
 TEST_F(TrainedLayouts, OfFourRanks) { expect_like_one_rank(kOfFour); }
+TEST_F(TrainedLayouts, WithWhatIsNotTrained) { expect_like_one_rank(kFrozen); }
 TEST_F(RandomLayouts, OfFourRanks) { expect_like_one_rank(layouts_); }
 
 }  // namespace

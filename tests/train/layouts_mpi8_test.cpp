@@ -25,6 +25,15 @@ constexpr TrainedLayout kOfEight[] = {
     {.mesh = {.cp = 4, .dp = 2}, .shape = &kLlama, .aggregation = "seq-mean-token-mean"},
 };
 
+/// Some of each layer, and the head.
+TEST_F(TrainedLayouts, FrozenBytesStayThroughManyUpdates) {
+  expect_frozen({.mesh = {.tp = 2, .dp = 2, .pp = 2},
+                 .shape = &kLlamaBiases,
+                 .zero = 3,
+                 .frozen = "model.layers.*.self_attn.*"},
+                50);
+}
+
 TEST_F(TrainedLayouts, OfEightRanks) { expect_like_one_rank(kOfEight); }
 
 }  // namespace

@@ -47,8 +47,14 @@ class ShardedSums : public ShardedGradients {
   }
   void add(const std::string& name, const char* unit, std::vector<int64_t> shape, int64_t also_in = -1) {
     const int64_t rows = shape[0];
-    store_.add(
-        {.name = name, .parts = {{name, rows}}, .shape = std::move(shape), .unit = unit, .also_in = also_in});
+    store_.add({.name = name,
+                .parts = {{name, rows}},
+                .shape = std::move(shape),
+                .unit = unit,
+                .unit_number = store_.units().empty()               ? 0
+                               : store_.units().back().name == unit ? store_.units().back().number
+                                                                    : store_.units().back().number + 1,
+                .also_in = also_in});
   }
 
   static int64_t microbatches(int rank) {
@@ -274,12 +280,12 @@ TEST_F(ShardedTrainer, SplitWeightsTakeAWindowAndTheirShards) {
   weights.keep_own(ctx().lane);
   weights.split_values(ctx().lane);
   EXPECT_THROW(weights.flat_values(), std::exception);
-  const Unit& layer = model->layer_unit(1);
-  model->gather(ctx(), layer);
+  const Unit& layer = model->layer_units(1).front();
+  model->gather(ctx(), model->layer_units(1));
   expect_same_bits("layer", read(weights.values_of(layer)),
                    slice_rows(before, 1, layer.range.begin, layer.range.end));
-  const Unit& embedding = model->embedding_unit();
-  model->gather(ctx(), embedding);
+  const Unit& embedding = model->embedding_units().front();
+  model->gather(ctx(), model->embedding_units());
   expect_same_bits("embedding", read(weights.values_of(embedding)),
                    slice_rows(before, 1, embedding.range.begin, embedding.range.end));
   weights.join_values(ctx().lane);
@@ -313,7 +319,7 @@ TEST_F(ShardedTrainer, WeightsThatAreNeverWholeHaveTheLogprobsOfWholeOnes) {
         std::vector<double> sent{static_cast<double>(dp_->bytes_sent() - before)};
         comm_->all_reduce_sum(sent, "test: bytes");
         const int64_t passes = (std::ssize(all) + ranks() - 1) / ranks(),
-                      twice = tied ? whole->embedding_unit().range.size() : 0;
+                      twice = tied ? whole->embedding_units().front().range.size() : 0;
         EXPECT_EQ(sent[0], static_cast<double>(2 * passes * (ranks() - 1) * dtype_size(dtype) *
                                                (whole->parameters().num_elements() + twice)));
       }

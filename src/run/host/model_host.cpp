@@ -10,8 +10,8 @@
 namespace temper {
 
 ModelSource first_weights(const Config& config, const RunPlan& plan) {
-  return {config.model.path, plan.context_tokens, config.model.init == "random", config.run.seed,
-          config.model.digest};
+  return {config.model.path, plan.context_tokens, config.model.init == "random",
+          config.run.seed,   config.model.digest, plan.frozen};
 }
 
 std::unique_ptr<Model> ModelHost::load(const ModelSource& source, ModelOptions options) {
@@ -20,7 +20,8 @@ std::unique_ptr<Model> ModelHost::load(const ModelSource& source, ModelOptions o
   for (const std::string& w : folder.warnings()) spdlog::warn("{}", w);
   std::vector<std::string> warnings;
   const Json* generation = folder.generation_config() ? &*folder.generation_config() : nullptr;
-  const ModelConfig config = parse_model_config(folder.config(), generation, folder.config_path(), &warnings);
+  ModelConfig config = parse_model_config(folder.config(), generation, folder.config_path(), &warnings);
+  config.frozen = source.frozen;
   check_supported(config, folder.config_path(), backend_.ctx().device);
   for (const std::string& w : warnings) spdlog::debug("{}", w);
   if (!source.random) check_weights(folder, config, parameter_specs(config));

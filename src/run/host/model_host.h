@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "src/config/config.h"
@@ -22,7 +23,8 @@ struct ModelSource {
   std::optional<int64_t> context_tokens = {};  // rope tables go up to here; absent: from config.json
   bool random = false;                         // weights are drawn from `seed`, not read
   uint64_t seed = 0;
-  std::string digest = {};  // weights of another one are refused; empty: any
+  std::string digest = {};            // weights of another one are refused; empty: any
+  std::set<std::string> frozen = {};  // ModelConfig::frozen
 };
 /// The first weights of a run.
 ModelSource first_weights(const Config& config, const RunPlan& plan);

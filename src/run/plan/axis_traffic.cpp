@@ -7,6 +7,7 @@
 #include "src/core/check.h"
 #include "src/models/parameter_specs.h"
 #include "src/run/plan/dry_run.h"
+#include "src/run/plan/layout/layer_samples.h"
 #include "src/run/plan/memory.h"
 
 namespace temper {
@@ -56,10 +57,10 @@ std::vector<std::pair<int, int64_t>> alike_owners(const ModelConfig& model, cons
 
 /// Stages with as many layers at the same end of the model send the same: one of each kind, and how many
 /// there are.
-std::vector<std::pair<int, int64_t>> alike_stages(const RolePlan& role) {
-  std::map<std::array<int64_t, 3>, std::pair<int, int64_t>> kinds;
+std::vector<std::pair<int, int64_t>> alike_stages(const RolePlan& role, const ModelConfig& model) {
+  std::map<std::vector<int64_t>, std::pair<int, int64_t>> kinds;
   for (int stage = 0; stage < role.pp(); ++stage)
-    ++kinds.try_emplace(role.stage_kind(stage), stage, 0).first->second.second;
+    ++kinds.try_emplace(stage_kind(role, model, stage), stage, 0).first->second.second;
   std::vector<std::pair<int, int64_t>> all;
   for (const auto& [key, kind] : kinds) all.push_back(kind);
   return all;
@@ -134,7 +135,7 @@ GridPlace place_at(int tp, int cp, int stage) {
 AxisBytes trainer_traffic(const RunPlan& plan, const RolePlan& trainer, const ModelConfig& model,
                           const Config& config) {
   AxisBytes step, once;
-  for (const auto& [stage, stages] : alike_stages(trainer))
+  for (const auto& [stage, stages] : alike_stages(trainer, model))
     for (int tp = 0; tp < trainer.tp(); ++tp) {
       const std::vector<std::pair<int, int64_t>> owners = alike_owners(model, trainer, stage, tp);
       for (const AlikeUpdates& updates : alike_updates(plan.batch))
@@ -159,7 +160,7 @@ int64_t gathering_passes(const RunPlan& plan, const RolePlan& role) {
 AxisBytes forward_traffic(const RunPlan& plan, const RolePlan& role, const ModelConfig& model,
                           const Config& config) {
   AxisBytes sample, gathers;
-  for (const auto& [stage, stages] : alike_stages(role))
+  for (const auto& [stage, stages] : alike_stages(role, model))
     for (int tp = 0; tp < role.tp(); ++tp) {
       gathers = gathers + stages * gathered_weights(plan, model, role, stage, tp, /*passes=*/true);
       for (int cp = 0; cp < role.cp(); ++cp) {

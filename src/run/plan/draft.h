@@ -8,9 +8,9 @@ namespace temper {
 
 struct PlanDraft {
   const Config& config;
-  const RunModels& models;
-  const ModelConfig& facts;  // of the policy
-  PlanResult result;
+  RunModels models;
+  const ModelConfig& facts = models.policy;
+  PlanResult result = {};
 
   bool supervised() const { return !algorithm_traits(config.algorithm.name).generates; }
   void error(const std::string& key, std::string message, std::vector<Json> legal) {
@@ -19,6 +19,7 @@ struct PlanDraft {
   void warn(std::string message) { result.warnings.push_back(std::move(message)); }
 };
 
+void plan_freeze(PlanDraft& draft);
 void plan_roles(PlanDraft& draft);
 void plan_model(PlanDraft& draft);
 void plan_algorithm(PlanDraft& draft);

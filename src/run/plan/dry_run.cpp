@@ -8,6 +8,7 @@
 #include "src/rl/registry.h"
 #include "src/rollout/step_batch.h"
 #include "src/run/plan/fullest_step.h"
+#include "src/run/plan/layout/layer_samples.h"
 #include "src/run/plan/memory.h"
 #include "src/run/plan/run_options.h"
 
@@ -103,38 +104,30 @@ PhaseMemory larger(const PhaseMemory& a, const PhaseMemory& b) {
   return {std::max(a.activations, b.activations), std::max(a.workspace, b.workspace)};
 }
 
-/// Layers of a model: what a rank has of it.
-struct SomeLayers {
-  ModelConfig model;
-  LayerRange layers;
-};
-
-/// `n` layers in the place of these: with the embedding, with the head, or with neither.
-SomeLayers fewer(const SomeLayers& all, int64_t n) {
-  const bool first = all.layers.begin == 0, last = all.layers.end == all.model.num_layers;
-  SomeLayers some{all.model, {first ? 0 : 1, n + (first ? 0 : 1)}};
-  some.model.num_layers = some.layers.end + (last ? 0 : 1);
-  return some;
-}
-
-/// `measure` of these layers, by models with one and with two: layers are alike, so that each adds the same
-/// to what is kept, and no more than two have temporaries at once. Not so where runs of layers are computed
-/// again.
+/// `measure` of these layers, by models with few of each kind: each layer of a kind adds the same to what is
+/// kept, and no more than two have temporaries at once. Not so where runs of layers are computed again.
 template <class Measure>
 PhaseMemory of_layers(const SomeLayers& all, const Config& config, Device device, const Measure& measure) {
   if (!counts_only(device) || config.train.recompute.granularity == "full") return measure(all);
-  const int64_t layers = all.layers.end - all.layers.begin;
-  const PhaseMemory one = measure(fewer(all, 1));
-  if (layers == 1) return one;
-  const PhaseMemory two = measure(fewer(all, 2));
-  const int64_t more = saturating_multiply(two.activations - one.activations, layers - 2);
-  return {two.activations + more, two.workspace};
+  const LayerSamples samples = samples_of(all);
+  const PhaseMemory each = measure(samples.one_each);
+  PhaseMemory sum = each;
+  for (const LayerSamples::More& more : samples.more) {
+    const PhaseMemory with = measure(more.layers);
+    sum.activations += saturating_multiply(with.activations - each.activations, more.times);
+    sum.workspace = std::max(sum.workspace, with.workspace);
+  }
+  return sum;
 }
 
 SomeLayers layers_of(const ModelConfig& model, const RoleStage& of) {
   const LayerRanges& parts = of.role.stages[static_cast<size_t>(of.stage)];
   const SomeLayers ends{model, {parts.front().begin, parts.back().end}};
-  return parts.size() == 1 ? ends : fewer(ends, num_layers(parts));
+  if (parts.size() == 1) return ends;
+  std::vector<int64_t> own;
+  for (const LayerRange& part : parts)
+    for (int64_t layer = part.begin; layer < part.end; ++layer) own.push_back(layer);
+  return instead(ends, std::move(own));
 }
 
 /// A stage beside others that send nothing.
@@ -185,14 +178,16 @@ PhaseMemory with_model_of(const RunPlan& plan, const RolePlan& role, const SomeL
   return last > 0 ? larger(of(0), of(last)) : of(0);
 }
 
-/// `measure` of these layers, by models with one and with two: each sends the same, but where runs of layers
-/// are computed again.
+/// `measure` of these layers, by models with few of each kind: each layer of a kind sends the same, but where
+/// runs of layers are computed again.
 template <class Measure>
 AxisBytes bytes_of_layers(const SomeLayers& all, const Config& config, const Measure& measure) {
-  const int64_t layers = all.layers.end - all.layers.begin;
-  if (layers == 1 || config.train.recompute.granularity == "full") return measure(all);
-  const AxisBytes two = measure(fewer(all, 2));
-  return two + (layers - 2) * (two - measure(fewer(all, 1)));
+  if (config.train.recompute.granularity == "full") return measure(all);
+  const LayerSamples samples = samples_of(all);
+  const AxisBytes each = measure(samples.one_each);
+  AxisBytes sum = each;
+  for (const LayerSamples::More& more : samples.more) sum = sum + more.times * (measure(more.layers) - each);
+  return sum;
 }
 
 /// So many of the longest sequences of a run.
@@ -228,8 +223,7 @@ TrainedMemory stage_memory(const RunPlan& plan, const RolePlan& role, const Mode
 
 ModelMemory model_memory(const RunPlan& plan, const RolePlan& role, const ModelConfig& model,
                          const Config& config) {
-  ModelConfig one = model;
-  one.num_layers = 1;
+  const ModelConfig one = with_layers(model, {0});
   ModelMemory memory{.stages = {},
                      .tables = Model(one, model_options(plan, false, counting_device(plan))).table_bytes()};
   for (const UnitSet& units : role.holders().stages)

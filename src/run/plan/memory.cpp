@@ -9,6 +9,7 @@
 #include "src/comm/gpu/neighbours.h"
 #include "src/core/check.h"
 #include "src/run/plan/dry_run.h"
+#include "src/run/plan/layout/layer_samples.h"
 #include "src/train/schedule.h"
 
 namespace temper {
@@ -45,12 +46,12 @@ int64_t step_bytes(const RunPlan& plan) {
 
 /// `measure` of each stage of a role; stages alike are measured once.
 template <class Measure>
-auto of_stages(const RolePlan& role, const Measure& measure) {
+auto of_stages(const RolePlan& role, const ModelConfig& model, const Measure& measure) {
   using Measured = decltype(measure(RoleStage{role, 0}));
-  std::map<std::array<int64_t, 3>, Measured> known;
+  std::map<std::vector<int64_t>, Measured> known;
   std::vector<Measured> stages;
   for (int stage = 0; stage < role.pp(); ++stage) {
-    const auto [at, is_new] = known.try_emplace(role.stage_kind(stage));
+    const auto [at, is_new] = known.try_emplace(stage_kind(role, model, stage));
     if (is_new) at->second = measure(RoleStage{role, stage});
     stages.push_back(at->second);
   }
@@ -79,7 +80,7 @@ PhaseMemory in_flight(const RunPlan& plan, const RolePlan& trainer, const ModelC
 std::vector<PhaseMemory> train_memory(const RunPlan& plan, const RolePlan& role, const ModelConfig& model,
                                       const Config& config) {
   const auto kinds =
-      of_stages(role, [&](const RoleStage& of) { return microbatch_memory(plan, model, config, of); });
+      of_stages(role, model, [&](const RoleStage& of) { return microbatch_memory(plan, model, config, of); });
   std::vector<PhaseMemory> stages;
   for (int stage = 0; stage < role.pp(); ++stage) {
     PhaseMemory& most = stages.emplace_back();
@@ -96,7 +97,7 @@ std::vector<PhaseMemory> work_memory(const RunPlan& plan, const RolePlan& role, 
                                      const Config& config) {
   if (role.traits->trains()) return train_memory(plan, role, model, config);
   const auto measure = role.traits->scores() ? logprob_memory : generate_memory;
-  return of_stages(role, [&](const RoleStage& of) { return measure(plan, model, config, of, {}); });
+  return of_stages(role, model, [&](const RoleStage& of) { return measure(plan, model, config, of, {}); });
 }
 
 /// The pages of this rank's layers, where a role generates on it.
@@ -322,8 +323,9 @@ std::vector<MemoryRow> plan_memory(const RunPlan& plan, const RunModels& models,
   const RolePlan& trainer = plan.trainer();
   std::vector<PhaseMemory> validation;
   if (plan.validates && config.validation.every > 0)
-    validation = of_stages(
-        trainer, [&](const RoleStage& of) { return generate_memory(plan, models.policy, config, of); });
+    validation = of_stages(trainer, models.policy, [&](const RoleStage& of) {
+      return generate_memory(plan, models.policy, config, of);
+    });
   std::vector<MemoryRow> memory;
   for (const std::vector<int>& ranks : kinds_of_ranks(plan)) {
     const int rank = ranks.front();

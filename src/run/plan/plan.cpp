@@ -134,7 +134,7 @@ PlanResult try_plan(const Config& config, int num_ranks, const RunModels& models
   CHECK(num_ranks >= 1, "a plan for {} ranks", num_ranks);
   CHECK(facts.vocab_size > 0 && facts.num_layers > 0 && facts.num_kv_heads > 0,
         "a plan for a model without a shape");
-  PlanDraft draft{config, models, facts, {}};
+  PlanDraft draft{config, models};
   RunPlan& plan = draft.result.plan;
   plan.algorithm = config.algorithm.name;
   plan.generates = !draft.supervised();
@@ -149,6 +149,7 @@ PlanResult try_plan(const Config& config, int num_ranks, const RunModels& models
   plan.num_parameters = num_parameters(facts);
   plan.vocab_size = facts.vocab_size;
   plan.steps = config.run.steps;
+  plan_freeze(draft);
   plan_roles(draft);
   plan_model(draft);
   plan_algorithm(draft);
@@ -164,9 +165,9 @@ PlanResult try_plan(const Config& config, int num_ranks, const RunModels& models
   plan_offload(draft);
   plan_profile(draft);
   if (!draft.result.errors.empty()) return std::move(draft.result);
-  plan.weights = weight_traffic(plan, facts);
+  plan.weights = weight_traffic(plan, draft.facts);
   if (plan.device == Device::cuda && limits.device.bytes > 0) plan_gpu_sizes(draft, limits.device.bytes);
-  plan.memory = plan_memory(plan, models, config);
+  plan.memory = plan_memory(plan, draft.models, config);
   plan_warnings(draft);
   plan_memory_limits(draft, limits);
   draft.result.complete = draft.result.errors.empty();

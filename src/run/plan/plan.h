@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -76,6 +77,7 @@ struct RunPlan {
   DType dtype = DType::f32;
   DType master = DType::f32, moments = DType::f32;  // StateFormats of the optimizer
   bool optimizer_in_host = false;                   // offloaded from the GPU
+  std::set<std::string> frozen = {};                // ModelConfig::frozen of the policy
   int64_t num_parameters = 0;
   int64_t vocab_size = 0;
   int64_t steps = 0;

@@ -2,6 +2,7 @@
 
 #include "src/comm/rank_set.h"
 #include "src/core/check.h"
+#include "src/models/freeze.h"
 #include "src/rl/registry.h"
 #include "src/run/plan/draft.h"
 #include "src/run/plan/run_options.h"
@@ -23,6 +24,12 @@ std::string reward_defect(const RewardFunctionConfig& function) {
 }
 
 }  // namespace
+
+void plan_freeze(PlanDraft& d) {
+  Freeze freeze = frozen_parameters(d.facts, d.config.train.freeze);
+  for (std::string& defect : freeze.defects) d.error("train.freeze", std::move(defect), {Json::array()});
+  d.models.policy.frozen = d.result.plan.frozen = std::move(freeze.parameters);
+}
 
 void plan_model(PlanDraft& d) {
   const ModelSection& m = d.config.model;

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "src/models/layer_kinds.h"
 #include "src/models/parameter_specs.h"
 #include "src/nn/parallel/row_moves.h"
 
@@ -17,10 +18,14 @@ struct Alike {
   int64_t times = 1;
 };
 
-/// Layers that one stage of the trainer has, and one of the rollout, are alike.
+/// Neighbouring layers of a kind that one stage of the trainer has, and one of the rollout, stand for each
+/// other.
 std::vector<Alike> alike_parameters(const ModelConfig& model, const Holders& sources,
                                     const Holders& receivers) {
   std::set<int64_t> borders{model.num_layers + 1};
+  const std::vector<int64_t> kinds = layer_kinds(model);
+  for (size_t layer = 1; layer < kinds.size(); ++layer)
+    if (kinds[layer] != kinds[layer - 1]) borders.insert(static_cast<int64_t>(layer) + 1);
   for (const Holders& holders : {sources, receivers})
     for (const UnitSet& stage : holders.stages)
       for (const UnitRange& part : stage.ranges) borders.insert(std::max<int64_t>(1, part.begin));

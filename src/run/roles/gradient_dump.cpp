@@ -1,5 +1,7 @@
 #include "src/run/roles/gradient_dump.h"
 
+#include <algorithm>
+
 #include "src/core/file.h"
 #include "src/io/safetensors.h"
 #include "src/run/exchange/shared_weights.h"
@@ -11,7 +13,7 @@ constexpr int64_t kWindow = int64_t{1} << 20;  // elements
 
 /// Rows of a parameter as a tensor of the file; `first`: their first element.
 TensorToWrite tensor_of(const Parameter& p, const HfPart& part, int64_t first, const ElementReader& read) {
-  const DType dtype = p.grad.dtype;
+  const DType dtype = accumulate_dtype(p.value.dtype);
   std::vector<int64_t> shape = p.spec.shape;
   shape[0] = part.rows;
   const int64_t count = p.spec.size() / p.spec.shape[0] * part.rows;
@@ -32,6 +34,7 @@ void write_gradients(const std::string& folder, const ParameterStore& store, int
   make_directories(folder);
   std::vector<TensorToWrite> tensors;
   for (const Parameter& p : store.list()) {
+    if (!p.spec.trained) continue;
     int64_t first = 0;
     for (const HfPart& part : p.spec.parts) {
       tensors.push_back(tensor_of(p, part, first, read));
@@ -43,13 +46,16 @@ void write_gradients(const std::string& folder, const ParameterStore& store, int
   write_safetensors(path, tensors);
 }
 
-/// Of all units, on every dp rank: in their own place, or where only shards are kept in `memory`.
+/// Of all units, on every dp rank, where values are: in their own place, or in `memory`, where only shards
+/// are kept or not all is trained.
 Tensor whole_gradients(Ctx& c, Arena& memory, Collectives& dp, const ParameterStore& store) {
-  const bool apart = store.shards_grads();
+  const auto trained = [](const Unit& unit) { return unit.trained; };
+  const bool apart =
+      store.shards_grads() || !std::all_of(store.units().begin(), store.units().end(), trained);
   const Tensor all =
-      apart ? memory.make({store.num_elements()}, store.list().front().grad.dtype) : store.flat_grads();
+      apart ? memory.make({store.num_elements()}, accumulate_dtype(store.dtype())) : store.flat_grads();
   for (const Unit& unit : store.units()) {
-    if (unit.range.size() == 0) continue;  // another stage has it
+    if (unit.range.size() == 0 || !unit.trained) continue;  // another stage has it
     const Tensor whole = rows(all, unit.range.begin, unit.range.end);
     const FlatRange own = shard_range(whole.size(), dp.rank(), dp.size());
     if (const Tensor sums = store.grad_sums(unit.range.begin + own.begin, own.size());

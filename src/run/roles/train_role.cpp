@@ -33,7 +33,8 @@ TrainRole::TrainRole(const RoleParts& parts)
       pass_(pass_options(config(), plan(), *p_.role)),
       algorithm_(make_algorithm(config().algorithm)),
       objective_(model_, *algorithm_, pass_.temperature, plan().max_new_tokens),
-      trainer_(p_.ctx, model_, trainers(), dp_, p_.model_share.mesh->tensors(kReplicas),
+      trainer_(p_.ctx, model_, trainers(), dp_,
+               SumRanks([this](AxisSet axes) -> Collectives& { return p_.model_share.mesh->tensors(axes); }),
                trainer_options(config(), plan()), p_.model_share.pipeline) {
   p_.memory.add(model_.device(), [this] { return trainer_.held_bytes(); });
   p_.memory.add(trainer_.optimizer().state_device(), [this] { return trainer_.optimizer().held_bytes(); });

@@ -35,7 +35,12 @@ void TrainRole::save(CheckpointWriter& checkpoint) const {
 }
 
 void TrainRole::restore(const CheckpointReader& checkpoint) {
-  checkpoint.fill(state_tensors(trainer_.optimizer(), model_.device(), StateUse::load));
+  std::vector<StateTensor> state = state_tensors(trainer_.optimizer(), model_.device(), StateUse::load);
+  // What was frozen until then has no moments there: they begin at zero.
+  std::erase_if(state, [&](const StateTensor& tensor) {
+    return tensor.name.starts_with("opt/") && !checkpoint.has(tensor.name);
+  });
+  checkpoint.fill(state);
   trainer_.optimizer().restore(p_.ctx, checkpoint.count("optimizer_updates"));
   int64_t produced = checkpoint.step();
   for (; checkpoint.has(ahead_name(produced + 1)); ++produced) {

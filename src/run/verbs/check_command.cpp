@@ -102,8 +102,8 @@ void leave_inputs(std::vector<PlanError>& missing, std::vector<PlanError>& absen
   std::erase_if(missing, is_input);
 }
 
-/// What the plan knows of the model that a key names; nothing where it is not here, and for another machine not
-/// published.
+/// What the plan knows of the model that a key names; nothing where it is not here, and for another machine
+/// not published.
 std::optional<ModelConfig> facts_of(const CommandLine& line, const std::string& key, const std::string& path,
                                     std::vector<PlanError>& missing) {
   const auto absent =
@@ -140,9 +140,10 @@ CheckedConfig check_config(const CommandLine& line, int64_t& memory_limit) {
   Config& config = reading.loaded.config;
   memory_limit = settle_device(config, memory_limit);
   std::vector<PlanError> missing = validate_paths(config);
-  if (const std::optional<RunModels> models = models_of(line, config, missing)) {
+  if (std::optional<RunModels> models = models_of(line, config, missing)) {
     const int num_ranks = static_cast<int>(line.integer("--ranks", 1));
     result = try_plan(config, num_ranks, *models, memory_limits(line, memory_limit));
+    models->policy.frozen = result.plan.frozen;
     if (result.errors.empty()) add_costs(line, *models, config, result);
     warn_of_host(line, result);
     if (result.errors.empty() && missing.empty()) open_inputs(config, models->policy, checked);

@@ -38,10 +38,6 @@ struct RolePlan {
   LayerRanges parts() const;
   /// The same stages with as many layers in one part each.
   std::vector<LayerRanges> whole_stages() const;
-  /// The same for stages with as many layers at the same end of the model, which hold and send the same.
-  std::array<int64_t, 3> stage_kind(int stage) const {
-    return {stage == 0, stage == pp() - 1, num_layers(stages[static_cast<size_t>(stage)])};
-  }
   const LayerRanges& layers_of(int rank) const { return stages[static_cast<size_t>(stage_of(rank))]; }
   /// The most layers that a stage has.
   int64_t most_layers() const;

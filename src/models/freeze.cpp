@@ -1,0 +1,74 @@
+#include "src/models/freeze.h"
+
+#include <algorithm>
+
+#include "src/core/text/nearest.h"
+#include "src/models/parameter_specs.h"
+
+namespace temper {
+namespace {
+
+/// * stands for any text. The last * that was met takes more where the rest does not fit.
+bool matches(std::string_view pattern, std::string_view text) {
+  constexpr size_t kNone = std::string_view::npos;
+  size_t p = 0, t = 0, star = kNone, taken = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      taken = t;
+    } else if (p < pattern.size() && pattern[p] == text[t]) {
+      ++p, ++t;
+    } else if (star != kNone) {
+      p = star + 1;
+      t = ++taken;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == kNone;
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+  return all;
+}
+
+std::string unknown_text(const ModelConfig& config, const std::string& name,
+                         const std::vector<std::string>& tensors) {
+  if (config.tie_word_embeddings && name == "lm_head.weight")
+    return "\"lm_head.weight\" is no tensor of its own in this model: its head is model.embed_tokens.weight";
+  return fmt::format("none of the model's {} tensors is called \"{}\"{}", tensors.size(), name,
+                     did_you_mean(name, tensors));
+}
+
+}  // namespace
+
+Freeze frozen_parameters(const ModelConfig& config, const std::vector<std::string>& names) {
+  const std::vector<ParamSpec> specs = parameter_specs(config);
+  std::vector<std::string> tensors;
+  for (const ParamSpec& spec : specs)
+    for (const HfPart& part : spec.parts) tensors.push_back(part.name);
+  const auto named = [&](const std::string& tensor) {
+    return std::any_of(names.begin(), names.end(),
+                       [&](const std::string& name) { return matches(name, tensor); });
+  };
+  Freeze freeze;
+  for (const std::string& name : names)
+    if (std::none_of(tensors.begin(), tensors.end(), [&](const auto& t) { return matches(name, t); }))
+      freeze.defects.push_back(unknown_text(config, name, tensors));
+  for (const ParamSpec& spec : specs) {
+    std::vector<std::string> inside, outside;
+    for (const HfPart& part : spec.parts) (named(part.name) ? inside : outside).push_back(part.name);
+    if (outside.empty()) freeze.parameters.insert(spec.name);
+    if (!inside.empty() && !outside.empty())
+      freeze.defects.push_back(fmt::format("{} is stored as one with {} ({}): name all {} of them, or none",
+                                           joined(inside), joined(outside), spec.name, spec.parts.size()));
+  }
+  if (freeze.parameters.size() == specs.size())
+    freeze.defects.push_back(
+        fmt::format("all {} tensors of the model are named: nothing is left to train", tensors.size()));
+  return freeze;
+}
+
+}  // namespace temper

@@ -116,7 +116,7 @@ void dot_panel(const BlockOutput<Accumulate<S>>& out, const TileResult<Accumulat
   }
 }
 
-/// At most kBlockColumns columns.
+/// The part has at most kBlockColumns columns.
 template <class S>
 void dot_packed(const BlockOutput<Accumulate<S>>& out, const PackedRows<Accumulate<S>>& x,
                 const Columns<S>& part, Accumulate<S>* workspace) {

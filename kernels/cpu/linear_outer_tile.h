@@ -132,7 +132,7 @@ struct FetchRows {
   }
 };
 
-/// For tiles that nothing is packed after, and those before the last.
+/// Fetches nothing, for tiles that nothing is packed after, and for those before the last.
 struct FetchNothing {
   void next() {}
 };

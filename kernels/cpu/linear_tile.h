@@ -130,8 +130,9 @@ class Ahead {
         parts_(std::max<int64_t>(1, tiles / std::max<int64_t>(1, rows))),
         step_(kFetchGroups * kLanes * static_cast<int64_t>(sizeof(T)) / parts_),
         part_bytes_(features * static_cast<int64_t>(sizeof(T)) / parts_) {}
-  /// For tiles of `tile_stride` elements of rows that `passes` passes read as they are stored: `data` is what
-  /// comes after all these rows. Each pass fetches its share of it, so that memory has work all the time.
+  /// It serves tiles of `tile_stride` elements of rows that `passes` passes read as they are stored: `data`
+  /// is what comes after all these rows. Each pass fetches its share of it, so that memory has work all the
+  /// time.
   template <class T>
   static Ahead of_pass(const T* data, int64_t tile_stride, int64_t features, int64_t pass, int64_t passes) {
     Ahead ahead = none(data + features * pass / passes);
@@ -151,7 +152,7 @@ class Ahead {
     if (++part_ == parts_) part_ = 0, row_ += stride_;
     return fetch;
   }
-  /// As if of_tile had been called `tiles` times.
+  /// Goes on as if of_tile had been called `tiles` times.
   void skip(int64_t tiles) {
     row_ += tiles / parts_ * stride_;
     part_ = tiles % parts_;

@@ -75,7 +75,7 @@ struct SamplePass {
   TEMPER_DEVICE int64_t slot(int64_t row) const {
     return filtered_before == nullptr ? row : filtered_before[row] - filtered_before[0];
   }
-  /// In `kept` or `unedited`.
+  /// The place is one in `kept` or `unedited`.
   TEMPER_DEVICE int64_t place(int64_t chunk, int64_t row) const {
     return (chunk * slots + slot(row)) * cn::kVocabularyChunk;
   }

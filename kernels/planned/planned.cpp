@@ -68,7 +68,7 @@ void logprob_stats(Ctx& ctx, Tensor, Tensor, CTensor hidden, CTensor w, CTensor,
   logits(ctx, hidden, w, cuda::kLogprobRows);
 }
 
-/// As if every row had a gradient.
+/// The scratch is taken as if every row had a gradient.
 void logprob_backward(Ctx& ctx, Tensor, Tensor, CTensor, CTensor, CTensor hidden, CTensor w, CTensor, CTensor,
                       CTensor, double, VocabularyShare) {
   const int64_t n = hidden.dim(0);

@@ -40,8 +40,8 @@ struct Verdict {
 
 class WatchHub {
  public:
-  /// Of whoever connects, ranks are known by the job's word, which they say at once; who does not say it in
-  /// kNewcomerSeconds is dropped, and of more than kMostNewcomers the first ones.
+  /// Ranks among those who connect are known by the job's word, which they say at once; who does not say it
+  /// in kNewcomerSeconds is dropped, and of more than kMostNewcomers the first ones.
   static constexpr double kNewcomerSeconds = 1;
   static constexpr size_t kMostNewcomers = 16;
 

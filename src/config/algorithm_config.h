@@ -41,7 +41,7 @@ inline constexpr auto kAlgorithmNames = [] {
   for (size_t i = 0; i < names.size(); ++i) names[i] = kAlgorithms[i].name;
   return names;
 }();
-/// Of a legal name; an illegal one is answered elsewhere, and has those of the default.
+/// The traits of a legal name; an illegal one is answered elsewhere, and has those of the default.
 constexpr const AlgorithmTraits& algorithm_traits(std::string_view name) {
   for (const AlgorithmTraits& traits : kAlgorithms)
     if (traits.name == name) return traits;

@@ -13,7 +13,7 @@ struct ConfigChange {
   bool grave() const;
 };
 
-/// In the order of the keys.
+/// The changes stand in the order of the keys.
 std::vector<ConfigChange> config_changes(const Config& before, const Config& after);
 
 }  // namespace temper

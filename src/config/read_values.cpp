@@ -67,7 +67,7 @@ class Refusals {
     return node_.kind == Kind::array || is_list() ? std::vector<Json>{field_json(field_)}
                                                   : proposals(whole, value);
   }
-  /// For a text that may not be empty: its default, if that is a text.
+  /// What is proposed for a text that may not be empty: its default, if that is a text.
   std::vector<Json> texts() const {
     const Json standard = field_json(field_);
     if (standard.is_array() || (standard.is_string() && !standard.get_ref<const std::string&>().empty()))

@@ -52,10 +52,10 @@ struct RoleTraits {
   constexpr bool leads() const { return of_policy && trains(); }
 };
 
-/// In the order of their phases in a step. One of them leads.
+/// The rows stand in the order of their phases in a step. One of them leads.
 std::span<const RoleTraits> built_in_role_traits();
 
-/// Absent keys are those of the role that leads, as far as they fit (run/plan/layout_rules.cpp).
+/// Absent keys are those of the role that leads, as far as they fit (run/plan/layout/layout_rules.cpp).
 struct RoleSection {
   std::optional<std::string> ranks, path;
   std::optional<int64_t> tp, cp, pp, vpp, zero;

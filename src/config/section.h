@@ -32,7 +32,7 @@ class Section {
   std::vector<Field>& fields_;
 };
 
-/// Of algorithm, train and optimizer: train_fields.cpp.
+/// The fields of [algorithm], [train] and [optimizer]: train_fields.cpp.
 void algorithm_fields(AlgorithmConfig& c, Section f);
 void train_fields(TrainConfig& c, Section f);
 void optimizer_fields(OptimizerConfig& c, Section f);

@@ -7,7 +7,7 @@
 namespace temper {
 namespace {
 
-/// Of the head, in layers.
+/// What the head costs, in layers.
 double head_cost(const ModelConfig& config, StageWork work) {
   int64_t layer = 0;
   for (const ParamSpec& spec : parameter_specs(config))

@@ -90,7 +90,7 @@ Tensor HeadExchange::to_tokens(Ctx& c, Arena& memory, const Batch& b, const Tens
   return of_tokens;
 }
 
-/// Of each head of keys and values that several ranks have: their sum.
+/// Sums up each head of keys and values that several ranks have.
 void HeadExchange::add_copies(Ctx& c, const Tensor& of_tokens, std::span<const CTensor> blocks) const {
   const auto ranks = static_cast<int>(blocks.size());
   const int64_t tokens = of_tokens.dim(0);

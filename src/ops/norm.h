@@ -36,10 +36,10 @@ void head_norm_rope_forward(Ctx& c, Tensor y, Tensor rstd, CTensor x, CTensor wq
 void head_norm_rope_append(Ctx& c, Tensor y, Tensor rstd, PagedKv kv, int64_t layer, CTensor x, CTensor wq,
                            CTensor wk, RopeInput rope, CTensor cu_seqlens, AttentionShape shape, double eps);
 
-/// Of head_norm_rope_forward: rope_backward (ops/rope.h) of dy, rounded, then the backward of the norm of
-/// each head. The v part of dx is that of dy; dwq and dwk accumulate over tokens and heads. dx, dy: [T,
-/// (Hq+2Hkv)dh], may be the same memory   x: [T, (Hq+2Hkv)dh]   dwq, dwk: [dh] in A wq, wk: [dh]   rstd: [T,
-/// Hq+Hkv]
+/// The backward of head_norm_rope_forward: rope_backward (ops/rope.h) of dy, rounded, then the backward of
+/// the norm of each head. The v part of dx is that of dy; dwq and dwk accumulate over tokens and heads.
+/// dx, dy: [T, (Hq+2Hkv)dh], may be the same memory   x: [T, (Hq+2Hkv)dh]   dwq, dwk: [dh] in A
+/// wq, wk: [dh]   rstd: [T, Hq+Hkv]
 void head_norm_rope_backward(Ctx& c, Tensor dx, Tensor dwq, Tensor dwk, CTensor dy, CTensor x, CTensor wq,
                              CTensor wk, CTensor rstd, RopeInput rope, AttentionShape shape);
 

@@ -17,7 +17,7 @@ struct KlTerm {
   bool clamped = false;  // by one of KlLimits
 };
 
-/// Of k3 and k3+: the largest |d| in its formula, and the largest value. 0: off.
+/// The limits of k3 and k3+: the largest |d| in its formula, and the largest value. 0: off.
 struct KlLimits {
   double exponent = 0, value = 0;
 };

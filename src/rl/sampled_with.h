@@ -15,10 +15,10 @@ struct TokenShare {
 };
 TokenShare off_policy_tokens(const Trajectory& t, int64_t version);
 
-/// Of the weights that sampled a response token; nothing where versions are not known.
+/// The version of the weights that sampled a response token; nothing where versions are not known.
 std::optional<int64_t> version_of(const Response& response, int64_t token);
 
-/// Of the weights that any token was generated with; `current` when nothing is known.
+/// The oldest version of the weights that any token was generated with; `current` when nothing is known.
 int64_t oldest_version(std::span<const Trajectory* const> all, int64_t current);
 
 }  // namespace temper

@@ -39,8 +39,8 @@ struct Trajectory {
   std::string prompt, answer;
   Response response;
   std::vector<double> ref_logprobs;  // empty = no reference
-  /// Of the weights before the first update of the step, where others sampled; the trainer fills it. Empty:
-  /// as response.logprobs; NaN: those of the update itself.
+  /// The log-probs under the weights before the first update of the step, where others sampled; the trainer
+  /// fills them. Empty: as response.logprobs; NaN: those of the update itself.
   std::vector<double> old_logprobs;
   bool excluded = false;  // no reward could be found: outside of all statistics, and nothing is trained on it
   double raw_reward = 0;  // weighted sum of the task rewards; filters use it

@@ -33,7 +33,7 @@ struct Microbatch {
   /// The first of the ranks counts them.
   int64_t sequences_here() const { return own.begin == 0 ? std::ssize(inputs.sequence_begin) - 1 : 0; }
   Batch batch(Ctx& c) const;
-  /// Of the own targets: ids, and rows among the own tokens.
+  /// The own targets: their ids, and their rows among the own tokens.
   CTensor target_ids(Ctx& c) const;
   CTensor target_rows(Ctx& c) const;
 };

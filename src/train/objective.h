@@ -28,11 +28,12 @@ struct ObjectiveUpdate {
   UpdateCounts counts;                      // of these
   std::map<std::string, double> sums = {};  // the same keys on every rank, to be added up
   double logprob_diff_max = 0;              // own log-prob - that of the sampling, over counted tokens
-  /// Of those the first one, on this rank, that the newest weights sampled.
+  /// The first of these differences, on this rank, in what the newest weights sampled.
   std::optional<LogprobDifference> difference = {};
 };
 
-/// Of a loss, by the log-probs and the entropy of its tokens; where the ops of the context read them.
+/// The gradients of a loss by the log-probs and the entropy of its tokens; where the ops of the context read
+/// them.
 struct TokenGradients {
   CTensor dlogprob, dentropy;  // [n]
 };

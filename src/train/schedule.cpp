@@ -10,7 +10,7 @@
 namespace temper {
 namespace {
 
-/// In groups of as many micro-batches as there are ranks, part by part; the last group is filled up.
+/// Micro-batches go in groups of as many as there are ranks, part by part; the last group is filled up.
 std::vector<ScheduleStep> forwards(const PipelineShape& shape, int64_t microbatches) {
   std::vector<ScheduleStep> all;
   const int64_t group = shape.chunks > 1 ? shape.ranks : 1;

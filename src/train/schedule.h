@@ -53,8 +53,8 @@ struct Schedule {
   int borders = 0;                  // that are in use at once
   int64_t idle = 0;                 // times without a step, until the last rank is done
 };
-/// Of one rank, when each step is made as soon as its rank is free and its input was made. `steps_of` gives
-/// the steps of a rank, training_steps or forward_steps.
+/// The schedule of one rank, where each step is made as soon as its rank is free and its input was made.
+/// `steps_of` gives the steps of a rank, training_steps or forward_steps.
 Schedule schedule(const PipelineShape& shape, int rank, int64_t microbatches,
                   std::vector<ScheduleStep> (*steps_of)(const PipelineShape&, int, int64_t));
 

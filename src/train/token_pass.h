@@ -41,11 +41,11 @@ TokenStats stats_of_all(Ctx& c, const Model& model, const Microbatch& mb, const 
 Tensor target_hidden(Ctx& c, const ModelPart& part, const Microbatch& mb, PassSaved* saved,
                      const Residual& x = {});
 
-/// Of the response tokens of a trajectory.
+/// The log-prob and the entropy of each response token of a trajectory.
 struct TokenValues {
   std::vector<double> logprob, entropy;
 };
-/// Of every trajectory, by this rank alone.
+/// The values of every trajectory, by this rank alone.
 std::vector<TokenValues> local_token_values(Ctx& c, const Model& model,
                                             std::span<const Trajectory* const> all,
                                             const PassOptions& options);

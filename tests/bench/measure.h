@@ -75,7 +75,8 @@ inline constexpr double kPeakFlop = 2.0 * kPeakChains * kPeakSteps * cpu::Vec<fl
   if (sink[0] == 0.5f) std::puts("");
 }
 
-/// Of a call, medians of many: its time, and its share of the peak that the threads have right after it.
+/// The medians of many calls: the time of one, and its share of the peak that the threads have right after
+/// it.
 struct Speed {
   double seconds = 0, share = 0;
   double peak(double flop) const { return flop / seconds / share; }

@@ -26,7 +26,7 @@ class Draw {
   Draw(uint64_t seed, uint64_t number) : bits_(seed * 0x9E3779B97F4A7C15 + number) { bits_.discard(8); }
 
   int64_t below(int64_t n) { return static_cast<int64_t>(bits_() % static_cast<uint64_t>(n)); }
-  /// In [0, 1).
+  /// A number in [0, 1).
   double part() { return static_cast<double>(bits_() >> 11) * 0x1p-53; }
   template <class List>
   const auto& from(const List& list) {

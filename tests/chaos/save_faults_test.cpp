@@ -29,7 +29,7 @@ class SaveFaults : public ChaosRun {
     ChaosRun::SetUp();
   }
 
-  /// As the run was after the save of step 4.
+  /// The run stands as it did after the save of step 4.
   void begin_at_save(const std::string& run) {
     std::filesystem::copy(program_.path("runs/" + whole(kWhole)), program_.path("runs/" + run),
                           std::filesystem::copy_options::recursive);

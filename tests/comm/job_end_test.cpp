@@ -23,7 +23,7 @@ namespace {
 bool finalize_hangs = false;
 }  // namespace
 
-/// In the place of MPI's, which it calls.
+/// It stands in the place of MPI's, which it calls.
 extern "C" int MPI_Finalize() {
   if (finalize_hangs) std::this_thread::sleep_for(std::chrono::seconds(40));
   return PMPI_Finalize();

@@ -27,7 +27,7 @@ TEST(Bf16, AllPatternsComeBack) {
   }
 }
 
-/// Between neighbours: below the middle down, above up, the middle to the even one.
+/// Values between neighbours go down below the middle, up above it, and to the even one in the middle.
 TEST(Bf16, RoundsToNearestEven) {
   for (uint32_t bits = 0; bits < 0x7f80; ++bits)
     for (uint32_t sign : {0u, 0x8000u}) {

@@ -311,7 +311,7 @@ TEST(ChatTemplate, HostileWorkIsBounded) {
   expect_stopped(repeat("{% if 1 %}", 190) + names + repeat("{% endif %}", 190), "too many names");
 }
 
-/// As a model's template is rendered.
+/// The limits are those with which a model's template is rendered.
 TEST(ChatTemplate, HostileWorkIsBoundedByTheDefaultLimits) {
   expect_stopped(loops(3, "{% set y = x + 1 %}"), "the limit of 5000000 steps", {});
   expect_stopped(loops(2, "some text of a certain length, to be printed very often"), "16777216 bytes", {});

@@ -14,7 +14,7 @@ constexpr int kStopped = 3;
 const std::string kGolden = std::string(kFrozenFolder) + "checkpoint.json";
 const std::string kFrozenRun = std::string(kFrozenFolder) + "run";
 
-/// As small as the vocabulary lets it be.
+/// The model is as small as the vocabulary lets it be.
 const char* kModel = R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 8,
   "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
   "head_dim": 8, "attention_bias": true, "vocab_size": 6400, "max_position_embeddings": 64,

@@ -24,7 +24,7 @@ inline constexpr int kFrozenSteps = 6;
 /// Ranks may add the squares of a gradient norm in another order.
 inline constexpr double kNormTolerance = 1e-12;
 
-/// By name of the item: a short value as text, a long one as its digest.
+/// The items go by name: a short value is its text, a long one its digest.
 using Items = std::map<std::string, std::string>;
 
 struct RunBits {
@@ -120,7 +120,7 @@ inline Items read_weights(const std::string& path) {
   return items;
 }
 
-/// By the group of the name: "opt/m" -> "embed".
+/// Items go by the group of their name: "opt/m" -> "embed".
 inline std::map<std::string, Items> read_checkpoint(const std::string& path) {
   const Manifest manifest = Manifest::read(path);
   std::map<std::string, Items> groups;
@@ -159,7 +159,7 @@ inline std::string digest_of(const Items& items) {
   return digest.hex();
 }
 
-/// As it is kept in a golden file: a digest for each part.
+/// What is kept in a golden file: a digest for each part.
 inline Json digests_of(const RunBits& bits) {
   Json all;
   for (const auto& [product, parts] : bits.products) {

@@ -56,7 +56,7 @@ TEST_F(Machine, AStrangeNumberOfThreadsIsRefused) {
   }
 }
 
-/// In a mount namespace of their own, which not every machine allows.
+/// The runs are in a mount namespace of their own, which not every machine allows.
 TEST_F(Machine, SharedMemoryThatIsTooSmallOrLitteredIsSaid) {
   if (!can("unshare -m mount -t tmpfs tmpfs /dev/shm")) GTEST_SKIP() << "no mount namespaces here";
   const auto with_shm = [&](const std::string& size, const std::string& then) {

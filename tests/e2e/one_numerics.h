@@ -177,7 +177,7 @@ TEST_P(OneNumerics, RanksAndPackingDoNotMatter) {
   }
 }
 
-/// With every option that changes a draw.
+/// Every option that changes a draw is on.
 TEST_P(OneNumerics, RanksDoNotMatterToPenalties) {
   Workload work = mixed_workload();
   work.requests.resize(17);

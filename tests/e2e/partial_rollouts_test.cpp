@@ -36,7 +36,7 @@ class PartialRollouts : public PlacedRun {
     return fmt::format("run.steps={0} checkpoint.export_hf_every={0} ", kManySteps);
   }
 
-  /// By prompt and sample: everything that generation decides.
+  /// Everything that generation decides, by prompt and sample.
   std::map<std::pair<std::string, int>, Json> responses(const std::string& name, int steps = kSteps) const {
     std::map<std::pair<std::string, int>, Json> all;
     for (int step = 1; step <= steps; ++step)

@@ -49,7 +49,7 @@ class PlacedRun : public RunFixture {
     int lag;
     std::string name, more = {};
   };
-  /// As train() for each, by one start of as many ranks.
+  /// Does what train() does for each, by one start of as many ranks.
   int train_each(const std::vector<Run>& runs) const {
     std::vector<RanksRun> all;
     for (const Run& r : runs)

@@ -328,7 +328,7 @@ TEST_F(Signals, ASecondSignalEndsTheRunAtOnce) {
     const std::string log = fmt::format("runs/{}/logs/rank-{:04d}.log", name, rank);
     return exists(log) && program_.read(log).find("updates in all") != std::string::npos;
   };
-  // Of two signals that wait for a busy process the system may hand over either first.
+  // The system may hand over either first of two signals that wait for a busy process.
   const auto expect_second = [&](int code) {
     EXPECT_TRUE(code == 128 + SIGINT || code == 128 + SIGTERM) << code << "\n" << output();
   };

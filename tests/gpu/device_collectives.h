@@ -16,10 +16,10 @@
 
 namespace temper {
 
-/// Of the test program: what is to carry the parcels, and collectives that have it.
+/// The test program says what is to carry the parcels, and makes collectives that have it.
 const char* expected_carrier();
 std::unique_ptr<Collectives> collectives_of_gpus(Comm& all);
-/// As the program makes them.
+/// The collectives are made as the program makes them.
 inline std::unique_ptr<Collectives> chosen_collectives() {
   return test_world->make_collectives(0, test_world->rank(), Device::cuda, "dp", kTestWaitLimit);
 }
@@ -86,7 +86,7 @@ TEST_F(DeviceCollectives, SumsOfFp32InBf16HaveTheBitsOfHostMemory) {
     });
 }
 
-/// Of ranks that get a large parcel from each other one, a small one, or nothing, by turns.
+/// Ranks get a large parcel from each other one, a small one, or nothing, by turns.
 TEST_F(DeviceCollectives, SumsOfRangesOfAnySize) {
   constexpr int64_t kSizes[] = {(int64_t{9} << 20) + 3, 0, (int64_t{3} << 20) - 1, 5};  // elements
   for (int shift = 0; shift < 4; ++shift) {

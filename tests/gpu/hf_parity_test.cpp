@@ -87,7 +87,7 @@ TEST_P(GpuHfParity, Gradients) {
   std::printf("%-24s fp32, gradients of %zu tensors %.1e\n", GetParam().c_str(), compared, worst);
 }
 
-/// Of the whole gradient, as a share of its norm.
+/// The distance is that of the whole gradient, as a share of its norm.
 TEST_P(GpuHfParity, Bf16GradientsAreNoFartherFromFp64ThanTransformers) {
   const TransformersDistance theirs(GetParam(), "gradient ");
   const auto gradient = [&](Device device, DType dtype) {

@@ -31,7 +31,7 @@ class KernelTimes {
   ~KernelTimes() {
     for (const CUpti_ActivityKind kind : kKinds) (void)cuptiActivityDisable(kind);
   }
-  /// Of all work of the lane since the start. Waits for it.
+  /// The times of all work of the lane since the start. Waits for it.
   ByName of(Lane& lane) {
     lane.wait();
     check(cuptiActivityFlushAll(1), "cuptiActivityFlushAll");

@@ -47,7 +47,7 @@ class LateWeights {
   TestTensor old_, new_, x_, w_;
 };
 
-/// In the host's time, one after the other; off they cost nothing and tell nothing.
+/// Spans lie in the host's time, one after the other; off they cost nothing and tell nothing.
 TEST(Lane, SpansTellWhenWorkRan) {
   LateWeights late;
   Lane& lane = late.lane();

@@ -27,7 +27,7 @@ struct Bench {
   Comm& all;
   int rank, size;
 
-  /// Of one call, the slowest rank's.
+  /// The time of one call, the slowest rank's.
   template <class Call>
   double seconds(Call&& call) {
     for (int i = 0; i < kWarm; ++i) call();
@@ -90,7 +90,7 @@ void report_memory(const MpiSession& mpi, Ctx& c) {
   }
 }
 
-/// As the layers of a decode step: many in a row, recorded.
+/// Many gathers run in a row and recorded, as those of the layers of a decode step.
 void report_graph(Bench& b, Collectives& ranks, int64_t bytes) {
   constexpr int kGathers = 100;
   const ArenaScope scope(b.c.scratch);

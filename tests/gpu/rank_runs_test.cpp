@@ -37,8 +37,8 @@ struct Layout {
   bool weights_move = false;  // to ranks that read the GPU memory of others
 };
 
-/// Of tensors between GPUs: in names of runs, in words of the program; what has it taken where ranks have a
-/// GPU each.
+/// What carries tensors between GPUs: its name in names of runs and in words of the program, and what has it
+/// taken where ranks have a GPU each.
 struct Carrier {
   const char *name, *words, *before;
 };

@@ -67,7 +67,7 @@ struct Layout {
   }
 };
 
-/// Of 65,536 tokens.
+/// Floating point operations for 65,536 tokens.
 double flops_of(const ModelConfig& c) {
   const auto of = [](int64_t n) { return static_cast<double>(n); };
   const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim, D = c.hidden_size;

@@ -204,8 +204,8 @@ std::string digest_of(const std::string& path, DType dtype) {
   return import_weights(folder, config, store);
 }
 
-/// Of the stored values: neither the type that they are loaded as nor how they lie in files changes it, one
-/// bit of one weight does.
+/// The digest is that of the stored values: neither the type that they are loaded as nor how they lie in
+/// files changes it, one bit of one weight does.
 TEST(HfImport, TheDigestIsThatOfTheStoredTensors) {
   const TempDir dir;
   for (const char* path : kFolders) {

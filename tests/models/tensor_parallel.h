@@ -15,7 +15,7 @@
 
 namespace temper {
 
-/// Of the test program.
+/// The device that the test program says.
 Device device_of_split_models();
 
 struct SplitShape {

@@ -16,7 +16,7 @@ namespace temper {
 class SplitLinear : public OnRanks {
  protected:
   static constexpr int64_t kIn = 24, kGate = 20, kUp = 12;
-  /// Of one token some ranks have none.
+  /// Some ranks have none of a stream of one token.
   static constexpr StreamRows kStreams[] = {{13, false}, {13, true}, {1, true}};
 
   /// A weight and a bias of two parts, whole or this rank's share, filled from the same numbers.

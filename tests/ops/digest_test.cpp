@@ -9,7 +9,7 @@
 namespace temper {
 namespace {
 
-/// From the definition, byte by byte.
+/// The sum follows the definition, byte by byte.
 uint64_t definition(const std::vector<uint8_t>& bytes, uint64_t first) {
   uint64_t sum = 0;
   for (size_t at = 0; at < bytes.size(); at += 8) {

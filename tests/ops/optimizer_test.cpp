@@ -10,7 +10,7 @@ struct State {
   Values weight, master, m, v;
 };
 
-/// In what masters of bf16 weights and moments are held.
+/// The formats that hold masters of bf16 weights and moments.
 struct Formats {
   bool remainder = false, bf16_moments = false;
 };

@@ -235,7 +235,7 @@ void expect_file_error(const std::string& content, const std::string& part) {
   }
 }
 
-/// As a run writes it for a step that finished no prompt.
+/// A run writes such a file for a step that finished no prompt.
 TEST(ReadRollouts, AnEmptyFileHasNoGroups) {
   const TempDir folder;
   const std::string empty = folder / "empty", blank = folder / "blank", full = folder / "full";

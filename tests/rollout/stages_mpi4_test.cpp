@@ -63,7 +63,7 @@ class StagesOfAnEngine : public OnRanks {
       }
     }
   }
-  /// By ranks in each of these ways, beside the whole model with plenty of pages.
+  /// Compares ranks in each of these ways with the whole model that has plenty of pages.
   void compare(const ModelConfig& config, DType dtype, const EngineOptions& options,
                const GenerateOptions& how) {
     const Output want = generate(*make(config, dtype, nullptr), nullptr, engine_options(), how);

@@ -129,7 +129,7 @@ class FakeRank {
   const GroupExchange& groups() const { return groups_; }
   const WeightSync& sync() const { return sync_; }
 
-  /// As run_steps of the session: true when the run was stopped.
+  /// Runs as run_steps of the session does: true when the run was stopped.
   bool run() {
     const bool idle = !produces_ && !dp_ &&
                       std::none_of(stages_.begin(), stages_.end(), [](const Stage& s) { return s.mine; });

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kGiB = int64_t{1} << 30;
 
-/// Of Qwen3-32B.
+/// The shapes of Qwen3-32B.
 ModelConfig large_model() {
   return {.family = "qwen3",
           .vocab_size = 151936,
@@ -141,7 +141,7 @@ TEST(LayoutMemory, OfTheStagesOfARollout) {
   EXPECT_EQ(part(2, 0, "weights"), part(2, 1, "weights")) << "the ranks of a stage";
 }
 
-/// Of a model whose parameters need no padding, with samples of 100 + 60 tokens, in fp32.
+/// What roles send of a model whose parameters need no padding, with samples of 100 + 60 tokens, in fp32.
 std::vector<RoleTraffic> sent_by_roles(const std::string& layout, int ranks, int64_t layers, bool bf16) {
   const ModelConfig model{.family = "llama",
                           .vocab_size = 512,
@@ -162,7 +162,7 @@ std::vector<RoleTraffic> sent_by_roles(const std::string& layout, int ranks, int
   EXPECT_TRUE(result.errors.empty());
   return axis_traffic(result.plan, model, config);
 }
-/// By the trainer.
+/// What the trainer sends.
 AxisBytes sent(const std::string& layout, int ranks, int64_t layers, bool bf16 = false) {
   return sent_by_roles(layout, ranks, layers, bf16).back().bytes;
 }

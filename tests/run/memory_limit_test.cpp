@@ -10,7 +10,7 @@
 namespace temper {
 namespace {
 
-/// Of layers enough that two of them, whose gradients are whole at once, are less than all.
+/// It has layers enough that two of them, whose gradients are whole at once, are less than all.
 ModelConfig deep_config() {
   ModelConfig config = tiny_config();
   config.num_layers = 8;
@@ -27,7 +27,7 @@ int64_t peak(const std::vector<std::string>& keys, int ranks) {
   return peak_bytes(try_plan(load_text(kMinimalConfig, keys).config, ranks, deep_config()).plan);
 }
 
-/// Where other ranks can keep the rest, and do not yet.
+/// Other ranks can keep the rest, and do not yet.
 TEST(MemoryLimit, ProposesShardsOfGradients) {
   const std::string sharded = "roles.trainer.zero=2", proposal = "; roles.trainer.zero = 2 needs ";
   const int64_t less = peak({sharded}, 4);
@@ -62,7 +62,7 @@ int64_t exchanges(const std::vector<std::string>& keys, int ranks) {
   EXPECT_EQ(bytes, memory.joined + memory.connections);
   return bytes;
 }
-/// For so many other ranks of the host; over one axis, for so many of other hosts.
+/// The bytes for so many other ranks of the host; over one axis, for so many of other hosts.
 int64_t taken(int near, int far = 0) {
   return near * Inbox::kRankBytes + (far > 0 ? kExchangeKernels + kJoined + far * kFarPeer : 0);
 }

@@ -135,7 +135,7 @@ class RandomPlacements : public OnRanks {
     return all;
   }
 
-  /// On any rank.
+  /// It failed on any rank.
   bool failed() { return comm_->all_reduce_max(HasFailure() ? 1 : 0, "test: failures") > 0; }
 
   std::map<std::vector<int>, std::unique_ptr<Comm>> comms_;

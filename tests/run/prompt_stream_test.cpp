@@ -127,8 +127,8 @@ TEST_F(PromptStreamTest, LongPromptsAreRefusedDroppedOrCut) {
   }
 }
 
-/// As unfinished responses need it: cut as it was drawn, over epochs and dropped lines, the cursor left
-/// alone.
+/// A prompt is drawn again as unfinished responses need it: cut as it was, over epochs and dropped lines, the
+/// cursor left alone.
 TEST_F(PromptStreamTest, APositionGivesWhatWasDrawnThere) {
   for (const char* overlong : {"truncate-left", "drop"}) {
     data_.overlong = overlong;

@@ -20,7 +20,7 @@ namespace {
 int lock_error = ENOLCK;
 }  // namespace
 
-/// In the place of the system's.
+/// It stands in the place of the system's.
 extern "C" int flock(int, int) noexcept {
   errno = lock_error;
   return -1;

@@ -28,7 +28,7 @@ class RunStart : public RunFixture {
   }
   int train(const std::string& overrides) const { return program_.run("train run.toml " + overrides); }
   std::string read(const std::string& name) const { return program_.read("runs/a/" + name); }
-  /// As a crash after `step` of `steps` leaves it.
+  /// Leaves the run as a crash after `step` of `steps` does.
   void crash_after(const std::string& run, int64_t step, int64_t steps) const {
     for (int64_t later = step + 1; later <= steps; ++later)
       std::filesystem::remove_all(program_.path(checkpoint(run, later)));

@@ -88,7 +88,8 @@ class ToyRun : public OnRanks {
     return lines(fmt::format("{}/rollouts/step-{:06d}.jsonl", name, step));
   }
 
-  /// By the definition of the role; every rank of the role sees a share of the groups and all steps.
+  /// What is expected follows from the definition of the role; every rank of the role sees a share of the
+  /// groups and all steps.
   void expect_annotated(const std::string& name) const {
     double mood = 0;
     const std::vector<Json> metrics = lines(name + "/metrics.jsonl");

@@ -34,8 +34,8 @@ inline std::vector<double> gradient_weights() {
   return weights;
 }
 
-/// Of transformers with either of its attentions: the root mean square over their log-probs, or the distance
-/// of the whole gradient as a share of its norm (`of` = "gradient ").
+/// How far transformers is off with either of its attentions: the root mean square over their log-probs, or
+/// the distance of the whole gradient as a share of its norm (`of` = "gradient ").
 struct TransformersDistance {
   explicit TransformersDistance(const std::string& model, const std::string& of = "") {
     const Json entry = read_json_file("tests/golden/bf16_distance.json").at(model);

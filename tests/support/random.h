@@ -10,7 +10,7 @@
 
 namespace temper {
 
-/// In (0, 1).
+/// A number in (0, 1).
 inline double uniform_value(uint64_t seed, int64_t index, uint32_t which = 0) {
   const PhiloxBlock w =
       philox({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), which, 0}, seed);
@@ -35,7 +35,7 @@ inline std::vector<double> normal_values(int64_t count, uint64_t seed, double sc
   return out;
 }
 
-/// In [0, below).
+/// Numbers in [0, below).
 inline std::vector<int32_t> random_ids(int64_t count, int32_t below, uint64_t seed) {
   std::vector<int32_t> out(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i)

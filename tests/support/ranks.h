@@ -16,7 +16,7 @@
 
 namespace temper {
 
-/// Of the test programs; tools that slow them down a hundredfold raise it.
+/// The limit of waits in test programs; tools that slow them down a hundredfold raise it.
 inline const double kTestWaitLimit = [] {
   const char* const seconds = std::getenv("TEST_WAIT_SECONDS");
   return seconds != nullptr ? std::atof(seconds) : 60.0;

@@ -34,7 +34,7 @@ inline std::string sums(int count) {
   return data;
 }
 
-/// With many positions: a step of long answers takes as long as a test needs.
+/// It has many positions: a step of long answers takes as long as a test needs.
 inline constexpr const char* kLongContext = R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
   "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
   "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 6400, "max_position_embeddings": 16384,

@@ -20,8 +20,9 @@ inline std::vector<int64_t> token_versions(const Json& line) {
   return versions;
 }
 
-/// Of a run of `steps` steps that began with `first_model` and exported after each; `how`: options of
-/// `score`. Returns how many tokens older weights than those of the last step before theirs have made.
+/// Checks `score` on a run of `steps` steps that began with `first_model` and exported after each; `how`:
+/// options of `score`. Returns how many tokens older weights than those of the last step before theirs have
+/// made.
 inline int64_t expect_score_agrees(const Program& program, const std::string& run, int64_t steps,
                                    const std::string& first_model, const std::string& how) {
   std::vector<Json> lines;

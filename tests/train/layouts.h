@@ -20,7 +20,7 @@
 
 namespace temper {
 
-/// Of the test program.
+/// The device that the test program says.
 Device device_of_layouts();
 
 struct TrainedShape {
@@ -87,7 +87,7 @@ struct TrainedLayout {
 
 class TrainedLayouts : public OnRanks {
  protected:
-  /// By the names of parameters where there are such.
+  /// Parameters go by their names where there are such.
   struct Trained {
     Values logprobs;
     std::vector<std::map<std::string, Values>> gradients;  // of each update, before clipping

@@ -94,8 +94,8 @@ class ShardedSums : public ShardedGradients {
     for (int64_t i = 0; i < microbatches(rank()); ++i) backward(reducer, i);
     reducer.finish(ctx(), static_cast<size_t>(microbatches(rank())), kMost);
   }
-  /// Of all elements: micro-batch by micro-batch, of each the ranks in ascending order; zeros between
-  /// parameters.
+  /// The sums of all elements: micro-batch by micro-batch, of each the ranks in ascending order; zeros
+  /// between parameters.
   Values plain_sums() const {
     std::vector<float> sums(static_cast<size_t>(store_.num_elements()));
     for (const Parameter& p : store_.list())
@@ -238,7 +238,7 @@ TEST_F(ShardedTrainer, TrainsLikeOneRank) {
   }
 }
 
-/// Of one micro-batch there is one order of sums, whatever is kept of them.
+/// A single micro-batch has one order of sums, whatever is kept of them.
 TEST_F(ShardedTrainer, OneMicrobatchHasTheBitsOfWholeGradients) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
     const auto whole = make(true, dtype), shared = make(true, dtype, shards());

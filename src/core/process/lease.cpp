@@ -131,7 +131,7 @@ void Lease::wait_until_free(const std::string& found) {
   take_away(found);
 }
 
-/// Of several that find it free one takes it away; who took away another one than it found puts it back.
+/// One of several that find it free takes it away; who took away another one than it found puts it back.
 void Lease::take_away(const std::string& found) const {
   const std::string aside = fmt::format("{}.tmp.{}", path_, word_);
   if (::rename(path_.c_str(), aside.c_str()) != 0) {

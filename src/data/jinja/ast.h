@@ -115,7 +115,7 @@ struct Stmt {
   Block body = {};
   Block otherwise = {};
   bool recursive = false;  // of a loop: it may be called with another list
-  // Of a macro: names its body reads that are no parameters.
+  // A macro's body reads these names, which are no parameters.
   bool takes_caller = false, takes_varargs = false, takes_kwargs = false;
   std::vector<std::string> parameters = {};
   std::vector<ExprPtr> defaults = {};              // one per parameter, null: none

@@ -17,7 +17,7 @@ namespace temper::jinja {
 class KeyPlaces {
  public:
   static constexpr size_t kNone = static_cast<size_t>(-1);
-  /// Of the first pair whose key equals `key`, or kNone.
+  /// The place of the first pair whose key equals `key`, or kNone.
   size_t find(Runtime& runtime, const std::vector<std::pair<Value, Value>>& pairs, const Value& key);
 
  private:

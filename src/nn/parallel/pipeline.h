@@ -14,12 +14,12 @@ class Pipeline {
  public:
   /// One stage.
   Pipeline() = default;
-  /// Of the same ranks, in the order of their stages.
+  /// Both are of the same ranks, in the order of their stages.
   Pipeline(Collectives& tensors, Comm& control) : tensors_(&tensors), control_(&control) {}
 
   int stage() const { return tensors_ ? tensors_->rank() : 0; }
   int stages() const { return tensors_ ? tensors_->size() : 1; }
-  /// By this stage to others, so far.
+  /// What this stage has sent to others so far.
   int64_t bytes_sent() const { return tensors_ ? tensors_->bytes_sent() : 0; }
   bool first() const { return stage() == 0; }
   bool last() const { return stage() == stages() - 1; }
@@ -34,7 +34,8 @@ class Pipeline {
   void exchange(Ctx& c, std::span<const Parcel> out, std::span<const Parcel> in, const char* what) const;
   /// The stream [tokens, width] that the stage before sends, in scratch; none to the first one.
   Tensor receive(Ctx& c, int64_t tokens, int64_t width, DType dtype) const;
-  /// For a step: streams and gradients to others, and what it works on, if that comes from another.
+  /// Exchanges what a step needs: streams and gradients go to others, and what it works on comes, if another
+  /// has it.
   void exchange(Ctx& c, std::span<const Parcel> out, const Parcel& in) const {
     exchange(c, out, {&in, in.tensor.empty() ? 0u : 1u}, "streams and gradients between stages");
   }

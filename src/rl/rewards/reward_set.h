@@ -39,7 +39,7 @@ class RewardSet {
   void score(Trajectory& trajectory, const Json& record) const;
   /// Checks an answer with every function, before training; `where` is the file and line of the prompt.
   void check_answer(std::string_view answer, const std::string& where) const;
-  /// Of all functions; see Reward.
+  /// The sum over all functions; see Reward.
   int64_t concurrency() const;
   void abandon() const;
   std::map<std::string, double> end_step() const;

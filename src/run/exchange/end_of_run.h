@@ -32,7 +32,7 @@ class EndOfRun {
   /// This rank was told, as far as messages have come. Passes on that it was asked, and decides where it is
   /// the one to do so: not within an update that will be finished.
   bool look();
-  /// As of the last look.
+  /// The end had come at the last look.
   bool has_come() const { return has_come_; }
 
   /// Trainer ranks: weights and optimizer are those after this step.
@@ -46,7 +46,7 @@ class EndOfRun {
   std::optional<int64_t> after() const { return after_; }
   /// Generation with the weights of this version is cut: it goes on after the end.
   bool cuts(int64_t version) const { return after_ && (*after_ == version || ranks_.generate_apart()); }
-  /// On the rank that decides.
+  /// Why the run ends; the rank that decides knows it.
   const std::string& reason() const { return reason_; }
 
  private:

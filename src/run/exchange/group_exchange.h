@@ -28,7 +28,7 @@ class GroupExchange {
 
   // Producers.
   void send_sampled(int64_t step, Group group);
-  /// For the checkpoint: goes on in the next step.
+  /// The checkpoint gets the group: it goes on in the next step.
   void send_unfinished(int64_t step, const Group& group);
   void close_sampled(int64_t step, StepNote note);
   /// Every producer's bytes, in order of rank; all producers call it alike.
@@ -51,7 +51,7 @@ class GroupExchange {
   bool stop_requested() const { return stop_requested_; }
   /// The groups that the last generated step left unfinished, by data position.
   const std::vector<Group>& unfinished_after(int64_t step);
-  /// From a checkpoint, after `start`: a step that was generated, what the last one left unfinished.
+  /// Takes from a checkpoint, after `start`: a step that was generated, what the last one left unfinished.
   /// `awaited`: ranks of stages that still annotate the step and close it.
   void put_back(int64_t step, StepInput input, size_t awaited = 0);
   /// A step that was cut: producers close it again, with what was missing.
@@ -65,7 +65,7 @@ class GroupExchange {
   struct Inbox {
     std::vector<Group> groups;  // of a stage, as they came
     size_t taken = 0;           // of them by `take`
-    // Of the trainer.
+    // What the trainer has of the step.
     std::map<int64_t, Group> by_position;
     std::vector<Annotation> annotations;
     size_t num_annotations = 0;  // as the stages say

@@ -36,7 +36,7 @@ struct StepInput {
 std::string step_input_to_bytes(const StepInput& input);
 StepInput step_input_from_bytes(std::string_view bytes);
 
-/// Of the prompt of a group, which has samples.
+/// The data position of the prompt of a group, which has samples.
 int64_t position_of(const Group& group);
 
 }  // namespace temper

@@ -54,7 +54,7 @@ void WeightSync::connect(const ParameterStore* trained, const ParameterStore* ge
   }
 }
 
-/// To how many ranks.
+/// Returns how many ranks it asked.
 size_t WeightSync::offer(const ParameterStore& trained) {
   const int own = routes_.source(mailbox_.rank());
   size_t asked = 0;

@@ -94,7 +94,8 @@ class WeightSync {
   Message await(int channel, const char* what);
   void post(Ctx& c, const ParameterStore& trained, int64_t version, By by);
   using Bytes = std::shared_ptr<const std::string>;
-  /// Of a version, for one receiver: the message that went out, or a copy of the rows that it reads.
+  /// What is kept of a version for one receiver: the message that went out, or a copy of the rows that it
+  /// reads.
   struct Kept {
     Bytes message;
     std::shared_ptr<Region> copy;
@@ -103,7 +104,7 @@ class WeightSync {
   /// Both in memory of what nobody has any longer: new pages can cost more than the copy.
   Bytes make_message(Ctx& c, const WeightTransfer& plan, const ParameterStore& trained, int64_t version);
   Kept begin_copy(const Lane& written, const WeightTransfer& plan, const ParameterStore& trained);
-  /// As far as messages have come.
+  /// All receivers have read what they were told of, as far as messages have come.
   bool all_read();
   std::optional<std::string> next_from(int source);
 
@@ -117,7 +118,8 @@ class WeightSync {
   std::unique_ptr<Lane> copying_;                     // from the first copy on
   std::optional<device::HostWindows> windows_;
   std::map<size_t, WeightTransfer> transfers_;  // by receiver
-  /// By sender: one may already have sent the next version before the last one's message is found.
+  /// Messages that came, by sender: one may already have sent the next version before the last one's message
+  /// is found.
   std::map<int, std::deque<std::string>> come_;
   struct Opened {
     std::unique_ptr<device::PeerMemory> memory;

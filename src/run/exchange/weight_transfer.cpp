@@ -19,7 +19,7 @@ char* rows_of(const ParameterStore& weights, const WeightPiece& piece, int64_t r
          piece.bytes / piece.move.rows * row;
 }
 
-/// Of rows of a store, in the order of the plan.
+/// The digest of rows of a store, in the order of the plan.
 class RowsDigest {
  public:
   explicit RowsDigest(Ctx& c) : c_(c), scope_(c.scratch), sum_(c.scratch.make({2}, DType::i32)) {

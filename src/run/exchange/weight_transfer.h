@@ -28,7 +28,7 @@ struct WeightMemory {
   std::vector<int64_t> at = {};
 };
 
-/// To one receiver.
+/// What one receiver gets.
 class WeightTransfer {
  public:
   /// `weights`: any store of the model, for shapes and type. `self`: the receiver among the sources; -1:
@@ -40,7 +40,7 @@ class WeightTransfer {
   /// Sources that send to the receiver.
   const std::vector<int>& senders() const { return senders_; }
   bool sends(int source) const { return std::binary_search(senders_.begin(), senders_.end(), source); }
-  /// Of rows that `source` sends, version and digest not counted.
+  /// Bytes of the rows that `source` sends, version and digest not counted.
   int64_t bytes_from(int source) const;
   /// What source number `source` sends of its weights for this version. In memory of `into`, where that has
   /// enough: new pages can cost more than the copy.

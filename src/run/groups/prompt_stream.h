@@ -44,7 +44,7 @@ class PromptStream {
   void set_position(int64_t position) { position_ = position; }
 
  private:
-  /// At its own length.
+  /// The prompt has its own length, whatever the limit.
   DrawnPrompt build(int64_t position);
   /// False when the prompt is dropped.
   bool fit(Prompt& prompt, const std::string& where) const;

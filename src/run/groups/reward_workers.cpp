@@ -92,7 +92,7 @@ void RewardWorkers::work() {
   }
 }
 
-/// With the mutex held.
+/// The caller holds the mutex.
 void RewardWorkers::finish(OpenGroup& open) {
   (open.unscored ? unscored_ : finished_).push_back(std::move(open.group));
   --unfinished_;

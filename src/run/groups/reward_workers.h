@@ -20,7 +20,7 @@ namespace temper {
 
 class RewardWorkers {
  public:
-  /// As many threads as the functions can use.
+  /// It has as many threads as the functions can use.
   explicit RewardWorkers(const RewardSet& rewards);
   RewardWorkers(const RewardSet& rewards, int num_threads);
   ~RewardWorkers();

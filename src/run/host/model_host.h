@@ -35,7 +35,7 @@ class ModelHost {
 
   Ctx& ctx() { return backend_.ctx(); }
   DType dtype() const { return dtype_; }
-  /// Of `options` what the host and the source do not say: layers, splits, gradients. Warnings of the folder
+  /// `options` says what the host and the source do not: layers, splits, gradients. Warnings of the folder
   /// are logged. Exit::data for weights of another digest than the source's.
   std::unique_ptr<Model> load(const ModelSource& source, ModelOptions options = {});
   /// The digest of the weights that were loaded from a folder, as stored; empty: random ones.
@@ -53,7 +53,7 @@ struct TextTools {
 
   const ChatTemplate* chat_template() const { return chat ? &*chat : nullptr; }
 };
-/// Of a folder with a tokenizer.json. `template_file` empty: the folder's own template.
+/// The tools of a folder with a tokenizer.json. `template_file` empty: the folder's own template.
 TextTools load_text_tools(const std::string& folder, const std::string& template_file = "");
 /// Those that a config names.
 TextTools load_text_tools(const Config& config);

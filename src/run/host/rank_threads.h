@@ -22,10 +22,10 @@ struct RankThreads {
   std::string why;  // for people
 };
 
-/// Of the rank whose Cpus are `ranks[mine]`, among those of its host.
+/// The threads of the rank whose Cpus are `ranks[mine]`, among those of its host.
 RankThreads divide_cpus(std::span<const Cpus> ranks, size_t mine);
 
-/// Of this process alone.
+/// The threads of this process alone.
 RankThreads process_threads();
 
 /// Every rank of `host`, the ranks of this host, calls it. `asked`: threads that the config or the command

@@ -13,7 +13,7 @@
 namespace temper {
 namespace {
 
-/// Of micro-batches with so many sequences, how many there are on all dp ranks.
+/// How many micro-batches with so many sequences there are on all dp ranks, by the number of sequences.
 using Microbatches = std::map<int64_t, int64_t>;
 
 /// Sequences of one length in a full micro-batch.
@@ -35,7 +35,7 @@ Microbatches microbatches_of(const RunPlan& plan, const RolePlan& trainer, int64
   return all;
 }
 
-/// Of replicas that own as much of each unit, the first one and how many there are.
+/// Replicas that own as much of each unit stand as one: the first of them, and how many there are.
 std::vector<std::pair<int, int64_t>> alike_owners(const ModelConfig& model, const RolePlan& trainer,
                                                   int stage, int tp_rank) {
   ParameterStore store;
@@ -75,17 +75,17 @@ std::vector<AlikeUpdates> alike_updates(const BatchPlan& batch) {
   return {{batch.updates_per_step - 1, batch.samples_per_update}, {1, batch.last_update_samples}};
 }
 
-/// Of a micro-batch that goes through one part of a stage: a stream leaves each part but the last, a gradient
-/// each but the first.
+/// What a micro-batch sends that goes through all parts of a stage, from what it sends through one: a stream
+/// leaves each part but the last, a gradient each but the first.
 AxisBytes with_all_borders(const RolePlan& trainer, int stage, AxisBytes of_one) {
   const int ends = (stage == 0 ? 1 : 0) + (stage == trainer.pp() - 1 ? 1 : 0);
   if (trainer.vpp() > 1) of_one[Axis::pp] = of_one[Axis::pp] / (2 - ends) * (2 * trainer.vpp() - ends);
   return of_one;
 }
 
-/// Of all ranks with one share of one stage's model, in an update: what it sends without micro-batches, what
-/// each of these adds, and where ranks keep shards of gradients what each but the first adds to their sums,
-/// which all ranks make as often.
+/// What all ranks with one share of one stage's model send in an update: without micro-batches, what each of
+/// these adds, and where ranks keep shards of gradients what each but the first adds to their sums, which all
+/// ranks make as often.
 AxisBytes share_traffic(const RunPlan& plan, const RolePlan& trainer, const ModelConfig& model,
                         const Config& config, GridPlace place,
                         const std::vector<std::pair<int, int64_t>>& owners, int64_t samples) {
@@ -111,8 +111,8 @@ AxisBytes share_traffic(const RunPlan& plan, const RolePlan& trainer, const Mode
   return all;
 }
 
-/// Of all ranks with one share of one stage's model: its weights, gathered once from their shards (ZeRO-3).
-/// `passes`: as a forward does, which takes a tied embedding twice.
+/// What all ranks with one share of one stage's model send to gather its weights once from their shards
+/// (ZeRO-3). `passes`: as a forward does, which takes a tied embedding twice.
 AxisBytes gathered_weights(const RunPlan& plan, const ModelConfig& model, const RolePlan& role, int stage,
                            int tp_rank, bool passes = false) {
   if (!role.splits_weights()) return {};
@@ -155,8 +155,8 @@ int64_t gathering_passes(const RunPlan& plan, const RolePlan& role) {
   return (samples + full - 1) / full;
 }
 
-/// Of a role that only goes forward over each sample. Of stages in parts a stream leaves each part but the
-/// model's last.
+/// What a role sends in a step that only goes forward over each sample. Where stages have parts a stream
+/// leaves each part but the model's last.
 AxisBytes forward_traffic(const RunPlan& plan, const RolePlan& role, const ModelConfig& model,
                           const Config& config) {
   AxisBytes sample, gathers;
@@ -177,7 +177,7 @@ AxisBytes forward_traffic(const RunPlan& plan, const RolePlan& role, const Model
   return role.keeps_shards() ? all + gathering_passes(plan, role) * gathers : all;
 }
 
-/// Where blocks of so many neighbours, over which an axis sends, are on several nodes.
+/// Warns where blocks of so many neighbours, over which an axis sends, are on several nodes.
 void warn_across(std::vector<std::string>& warnings, const RolePlan& role, const AxisRow& axis, int64_t bytes,
                  int ranks_per_node) {
   const int block = role.grid.span(axis.axis);

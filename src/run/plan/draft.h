@@ -28,7 +28,7 @@ void plan_dynamic_sampling(PlanDraft& draft);
 void plan_lengths(PlanDraft& draft);
 void plan_microbatch(PlanDraft& draft);
 void plan_cache(PlanDraft& draft);
-/// On a GPU whose memory is known: token budget and cache as large as it allows, and offloading where nothing
+/// Makes token budget and cache as large as a GPU whose memory is known allows, and offloads where nothing
 /// fits without it, as far as the config leaves them "auto". A function of the card, not of what is free.
 void plan_gpu_sizes(PlanDraft& draft, int64_t device_bytes);
 void plan_schedule(PlanDraft& draft);

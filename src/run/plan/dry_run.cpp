@@ -15,7 +15,7 @@
 namespace temper {
 namespace {
 
-/// Of a rank whose config leaves run.threads to the machine, which a plan does not know.
+/// The threads of a rank whose config leaves run.threads to the machine, which a plan does not know.
 constexpr int64_t kAssumedThreads = 16;
 
 /// A rank beside others that send nothing. It does not add what comes, as those of one host with a GPU each

@@ -27,12 +27,12 @@ void add(MemoryParts& parts, std::string name, int64_t bytes) {
 /// What the roles of a run have of their models, in the order of the plan's roles.
 using HeldModels = std::vector<ModelMemory>;
 
-/// Of a process with a GPU: the driver, cuBLASLt, pinned windows.
+/// What a process with a GPU holds: the driver, cuBLASLt, pinned windows.
 constexpr int64_t kDriver = int64_t{880} << 20;
 constexpr int64_t kProcess = int64_t{38} << 20, kWriter = int64_t{12} << 20,
                   kProcessPerRank = int64_t{1} << 20;
-/// Of the tokenizer for each id: its token in both directions, its merge, and what reading the file leaves in
-/// the heap. Measured with Qwen3's.
+/// What the tokenizer holds for each id: its token in both directions, its merge, and what reading the file
+/// leaves in the heap. Measured with Qwen3's.
 constexpr int64_t kTokenBytes = 256;
 
 /// The phase in which trainer ranks generate.
@@ -58,8 +58,9 @@ auto of_stages(const RolePlan& role, const ModelConfig& model, const Measure& me
   return stages;
 }
 
-/// Of an update, by one full micro-batch with so many sequences: those in flight, by parts, the last one not
-/// full where the update has no more sequences, and what is made for other ranks until it is sent.
+/// What an update holds, reckoned from one full micro-batch with so many sequences: those in flight, by
+/// parts, the last one not full where the update has no more sequences, and what is made for other ranks
+/// until it is sent.
 PhaseMemory in_flight(const RunPlan& plan, const RolePlan& trainer, const ModelConfig& model, int stage,
                       const MicrobatchMemory& of) {
   const PipelineShape shape{trainer.pp(), trainer.vpp()};

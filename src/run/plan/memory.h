@@ -18,12 +18,12 @@ std::vector<std::vector<MemoryRow>> rows_by_phase(const RunPlan& plan);
 /// tests/e2e/memory_plan_test.cpp: a large data set comes on top, with about 70 bytes a line.
 int64_t process_bytes(const RunPlan& plan, int rank);
 
-/// Of a GPU before anything is allocated: the driver's context with its kernels, libraries and their
-/// workspaces, graphs. Measured on an H200 with CUDA 13: 0.58 to 0.6 GiB.
+/// What is taken of a GPU before anything is allocated: the driver's context with its kernels, libraries and
+/// their workspaces, graphs. Measured on an H200 with CUDA 13: 0.58 to 0.6 GiB.
 inline constexpr int64_t kGpuContext = int64_t{640} << 20;
 
-/// Of a GPU for what exchanges tensors with other GPUs: what ranks that join an axis have from then on,
-/// inboxes for ranks of the host (comm/gpu/neighbours.h) and, over several hosts, NCCL's; and NCCL's
+/// What is taken of a GPU by what exchanges tensors with other GPUs: what ranks that join an axis have from
+/// then on, inboxes for ranks of the host (comm/gpu/neighbours.h) and, over several hosts, NCCL's; and NCCL's
 /// connections, which come with the first exchange. (Where GPUs of a host do not reach each other, NCCL takes
 /// more than is said here: 384 MiB for each.)
 struct ExchangeMemory {
@@ -37,8 +37,8 @@ inline constexpr int64_t kExchangeKernels = int64_t{448} << 20, kJoined = int64_
 inline constexpr int kLinkedGpus = 8;
 ExchangeMemory exchange_memory(const RunPlan& plan, int rank);
 
-/// Of a GPU for a moment of the first steps: the first product of each shape is tried out in memory of its
-/// own, at most 0.9 GiB at vocabularies of 152k.
+/// What is taken of a GPU for a moment of the first steps: the first product of each shape is tried out in
+/// memory of its own, at most 0.9 GiB at vocabularies of 152k.
 inline constexpr int64_t kProductTrials = int64_t{1} << 30;
 
 /// What a save, and an export, hold beside the state that they write.

@@ -5,8 +5,8 @@
 namespace temper {
 namespace {
 
-/// Of a GPU on PCIe 5 x16: bytes of state that an update reads and writes back, and bytes that a copy brings,
-/// in a second.
+/// What a GPU on PCIe 5 x16 does in a second: bytes of state that an update reads and writes back, and bytes
+/// that a copy brings.
 constexpr double kStateRate = 42e9, kCopyRate = 55e9;
 
 const MemoryRow* row_of(const RunPlan& plan, std::string_view phase) {

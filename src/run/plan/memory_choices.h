@@ -6,7 +6,7 @@
 
 namespace temper {
 
-/// With the plan's token budget and cache. Empty for a plan on the CPU.
+/// Each choice is reckoned with the plan's token budget and cache. Empty for a plan on the CPU.
 std::vector<MemoryChoice> memory_choices(const RunPlan& plan, const RunModels& models, const Config& config);
 
 /// Seconds of a step that what lies in host memory costs: the optimizer's state, which every update reads and

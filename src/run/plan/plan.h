@@ -126,7 +126,7 @@ struct RunPlan {
     const bool cut = with.pp() > 1 && (with.zero == 1 || with.replicas() == 1);
     return cut ? least_tokens_of_stages * with.cp() : 0;
   }
-  // Of a rank that generates, with the most layers of a stage; 0 pages: none does.
+  // The cache of a rank that generates, with the most layers of a stage; 0 pages: none does.
   int64_t kv_page_tokens = 0, kv_page_bytes = 0, kv_pages = 0;
   int64_t validation_page_bytes = 0;  // on trainer ranks
   int64_t running_sequences = 0;      // most of them at once, per rank

@@ -15,11 +15,11 @@ SampleOptions sample_options(const RolloutConfig& section);
 GenerateOptions sampling_options(const RolloutConfig& section, const ModelConfig& model,
                                  const Tokenizer* tokenizer, uint64_t seed, int64_t max_new_tokens);
 
-/// Of the rollouts of a run.
+/// How the rollouts of a run are generated.
 GenerateOptions rollout_options(const Config& config, const RunPlan& plan, const ModelConfig& model,
                                 const Tokenizer& tokenizer);
 EngineOptions engine_options(const Config& config, const RunPlan& plan);
-/// Of the trainer or a reference.
+/// How the trainer or a reference passes tokens through its model.
 PassOptions pass_options(const Config& config, const RunPlan& plan, const RolePlan& role);
 RecomputePlan recompute_plan(const RecomputeConfig& section);
 TrainerOptions trainer_options(const Config& config, const RunPlan& plan);

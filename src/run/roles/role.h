@@ -39,9 +39,10 @@ class Role {
   /// have cut one before (GroupExchange::was_cut): no step follows it, and the rest of it comes after a
   /// resume.
   virtual void settle(int64_t /*produced*/) {}
-  /// On trainer ranks, which write the checkpoints: a role with more state than its notes say runs there.
+  /// Trainer ranks, which write the checkpoints, call it: a role with more state than its notes say runs
+  /// there.
   virtual void save(CheckpointWriter&) const {}
-  /// On every rank of the role, before the first step.
+  /// Every rank of the role calls it, before the first step.
   virtual void restore(const CheckpointReader&) {}
 };
 
@@ -52,7 +53,7 @@ struct RunTask {
   std::vector<std::string> replay_files = {};  // each the groups of one step; none: the run makes its own
   std::string gradient_folder = {};            // of --dump-gradients; empty: none
   Helpers* helpers = nullptr;                  // null: no reward asks a program
-  /// Of a wait for other ranks; absent: cluster.watchdog_seconds.
+  /// The limit of a wait for other ranks; absent: cluster.watchdog_seconds.
   std::optional<double> wait_limit_seconds = {};
 
   const Config& config() const { return loaded.config; }
@@ -92,7 +93,7 @@ struct RoleParts {
   const ChatTemplate* chat;    // null: the folder has none
   PromptStream* prompts;       // null on ranks that draw none
   const RewardSet* rewards;    // null: the config names none
-  // Of the role that is made.
+  // What belongs to the role that is made.
   const RolePlan* role = nullptr;  // whose model it works with; null: it has none
   ModelShare model_share = {};     // of that model
   Share share = {};                // of its work, among its ranks
@@ -105,7 +106,8 @@ struct RoleParts {
   Comm& all_ranks() const { return model_share.mesh->control(AxisSet::all()); }
 };
 
-/// In the order of a step on a rank. `observes`: after the training of the step, on trainer ranks.
+/// Duties stand in the order of a step on a rank. `observes`: after the training of the step, on trainer
+/// ranks.
 enum class Duty { produces, annotates, trains, observes };
 
 struct RoleRow {

@@ -34,7 +34,7 @@ class Validation {
   };
   size_t items() const;
   Item item(size_t number) const;
-  /// For an evaluation that is written down while it is made.
+  /// What is on record of an evaluation that is written down while it is made, and who is told of the rest.
   struct Record {
     size_t begun = 0;                // items that are there: they are not made again
     std::vector<Group> before = {};  // those, in order, on one rank; none on the others

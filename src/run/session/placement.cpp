@@ -25,8 +25,8 @@ bool meet(const std::vector<int>& some, const std::vector<int>& ranks) {
                      [&](int rank) { return std::binary_search(ranks.begin(), ranks.end(), rank); });
 }
 
-/// Of the ranks that have the role of a row: those that speak for others, and which share each has. `model`:
-/// the role whose teams work as one; null: every rank for itself.
+/// How the ranks that have the role of a row work together: who speaks for others, and which share each has.
+/// `model`: the role whose teams work as one; null: every rank for itself.
 struct Teams {
   const std::vector<int>& ranks;
   const RolePlan* model;

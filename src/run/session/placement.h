@@ -26,7 +26,7 @@ struct Placement {
 
 Placement place_roles(const RunTask& task, std::span<const RoleRow> rows, int rank);
 
-/// From the trainer to ranks that generate.
+/// The routes of weights from the trainer to ranks that generate.
 WeightRoutes weight_routes(const RunTask& task, const RoleRanks& ranks);
 
 }  // namespace temper

@@ -117,7 +117,7 @@ void RunRank::find_start() {
   if (task.helpers) remember_verdicts();
 }
 
-/// Of the steps that are made again, before their files are removed.
+/// Reads the verdicts of the steps that are made again, before their files are removed.
 void RunRank::remember_verdicts() {
   const std::string rollouts = join_path(join_path(config().run.dir, config().run.name), "rollouts");
   const size_t number = std::string_view("step-").size();

@@ -19,8 +19,8 @@ struct ResumePoint {
       {};  // metrics of the step, which has no line yet: a stop cut its validation
 };
 
-/// In the order in which it is built; members below use those above. A rank without roles has no host, models
-/// and journal: it waits for the end.
+/// Its members stand in the order in which they are built, and use those above. A rank without roles has no
+/// host, models and journal: it waits for the end.
 struct RunRank {
   RunRank(const RunTask& run_task, const MpiSession& mpi, std::span<const RoleRow> rows);
 

@@ -34,7 +34,7 @@ void require_same_dtype(const CheckpointReader& checkpoint, DType dtype) {
                      .fix = "set run.dtype = \"" + theirs + "\""});
 }
 
-/// Of the config, and of the files of a replay.
+/// What changed since the checkpoint: keys of the config, and the files of a replay.
 std::vector<ConfigChange> changes_since(const CheckpointReader& checkpoint, const RunTask& task) {
   std::vector<ConfigChange> changes = config_changes(config_of(checkpoint), task.config());
   const std::string before = checkpoint.has_meta("replay") ? checkpoint.text("replay") : "none",
@@ -129,8 +129,8 @@ RunStart find(const RunTask& task, const RunFolder& folder) {
   return {Finds::foreign, named};
 }
 
-/// Of the steps whose files should be here: a run may have begun at another one's checkpoint. The config of
-/// its first start says so, and the first line of its metrics the step.
+/// The first of the steps whose files should be here: a run may have begun at another one's checkpoint. The
+/// config of its first start says so, and the first line of its metrics the step.
 int64_t first_step(const RunFolder& folder) {
   const std::string first = folder.path("config-1.toml"), newest = folder.path("config.toml");
   const std::string file = path_exists(first) ? first : newest;

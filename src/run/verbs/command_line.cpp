@@ -180,7 +180,7 @@ class Parser {
     }
   }
 
-  /// For `lr=1e-6`: a key needs its section.
+  /// What to say of `lr=1e-6`: a key needs its section.
   std::string key_hint(const std::string& name) const {
     std::string hint = peer_key_hint(name);
     std::vector<std::string> keys;

@@ -102,7 +102,7 @@ std::string bash_text() {
 
 // ---- zsh
 
-/// In `_arguments` and `_describe`: brackets and colons end a description.
+/// The text for `_arguments` and `_describe`: brackets and colons end a description.
 std::string zsh_help(std::string_view text) {
   std::string out;
   for (const char c : text) {

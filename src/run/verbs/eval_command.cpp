@@ -27,7 +27,7 @@ namespace {
 
 constexpr double kWaitSeconds = 86400;  // one rank may have a day's more work than another
 
-/// As a rollout file has it, without what only training has.
+/// The line is that of a rollout file, without what only training has.
 Json result_line(const Trajectory& t, const std::string& set) {
   Json line = trajectory_to_json(t, 0);
   for (const char* key : {"step", "policy_version", "policy_versions", "advantage", "ref_logprobs"})

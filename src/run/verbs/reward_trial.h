@@ -15,7 +15,7 @@ namespace temper {
 /// there is no reward is logged.
 Json try_rewards(const Config& config, const Prompt& first, const Json& record);
 
-/// For people.
+/// The trial in words, for people.
 std::string trial_text(const Json& trial);
 
 }  // namespace temper

@@ -36,7 +36,7 @@ class SharedWork {
   }
   ModelHost& host() { return *host_; }
 
-  /// Where the results go; once.
+  /// Says where the results go; once.
   SharedResults& begin(OrderedLines::Options options) {
     return results_.emplace(mpi_, *comm_, kWaitSeconds, std::move(options));
   }

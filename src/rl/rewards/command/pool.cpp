@@ -102,7 +102,7 @@ void CommandPool::work() {
   }
 }
 
-/// Of all calls that wait for an answer.
+/// Gives up all calls that wait for an answer.
 void CommandPool::give_up() {
   const auto abandoned = std::make_exception_ptr(Abandoned());
   for (const auto& process : processes_) {

@@ -47,7 +47,7 @@ class CommandPool {
   CommandAnswer ask(Json request);
   /// Ends the programs that work at a call.
   void abandon();
-  /// Of the step that ends with this call.
+  /// The counts of the step that ends with this call.
   CommandCounts end_step();
 
  private:
@@ -73,7 +73,7 @@ class CommandPool {
   std::deque<std::shared_ptr<CommandCall>> queue_;
   CommandCounts counts_;
   bool stop_ = false, abandoned_ = false;
-  // Of the thread.
+  // What belongs to the thread.
   std::vector<std::unique_ptr<CommandProcess>> processes_;
   int64_t started_ = 0;
   std::mt19937_64 ids_;

@@ -63,7 +63,7 @@ std::string context_parallel_defect(const PlanDraft& d, const RolePlan& role, in
                      heads.kv_heads, cp);
 }
 
-/// Of a role with these tp and cp.
+/// Why a role with these tp and cp cannot have `pp` stages; empty if it can.
 std::string pipeline_parallel_defect(const PlanDraft& d, const RolePlan& role, int64_t pp) {
   const ModelConfig& m = d.models.of(role);
   if (pp > m.num_layers) return fmt::format("{} stages for {} layers", pp, m.num_layers);
@@ -88,7 +88,7 @@ bool takes_stages(const ModelConfig& m, const RolePlan& role, const RoleSection&
          interleaved_defect(m, *role.traits, pp, vpp).empty();
 }
 
-/// From 1 to `most`.
+/// The legal numbers from 1 to `most`.
 template <class IsLegal>
 std::vector<int64_t> numbers_that(int64_t most, const IsLegal& is_legal) {
   std::vector<int64_t> numbers;
@@ -123,7 +123,7 @@ bool takes(const PlanDraft& d, RolePlan role, int64_t tp, int64_t cp) {
   return !pp || pipeline_parallel_defect(d, role, *pp).empty();
 }
 
-/// With the other keys as they are.
+/// The values of tp that are legal with the other keys as they are.
 std::vector<Json> legal_tensor_parallel(const PlanDraft& d, const RolePlan& role) {
   const auto is_legal = [&](const RolePlan& of, int64_t n) {
     return tensor_parallel_defect(d, of, n).empty();
@@ -161,7 +161,7 @@ void plan_tensor_parallel(PlanDraft& d, RolePlan& role) {
   d.error(fmt::format("roles.{}.tp", role.name()), why, legal_tensor_parallel(d, role));
 }
 
-/// With the other keys as they are.
+/// The values of cp that are legal with the other keys as they are.
 std::vector<Json> legal_context_parallel(const PlanDraft& d, const RolePlan& role) {
   const auto is_legal = [&](const RolePlan& of, int64_t n) {
     return context_parallel_defect(d, of, n).empty();

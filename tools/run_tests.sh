@@ -76,6 +76,7 @@ list() {
   echo tools/check_size.sh
   echo tools/check_path.sh
   echo tools/check_roles.sh
+  echo tools/check_comments.sh
   find tests -name '*_test.cpp' -not -path 'tests/gpu/*' -not -path 'tests/long/*' -not -path 'tests/layouts/*' |
     sed "s|^|$build/|; s|\.cpp$||"
 }

@@ -50,7 +50,7 @@ class Model {
   Model& operator=(const Model&) = delete;
 
   const LayerRanges& parts() const { return parts_; }
-  /// Of a model with one part.
+  /// The layers of a model with one part.
   const LayerRange& layers() const {
     CHECK(parts_.size() == 1, "a model with {} parts is taken as one", parts_.size());
     return parts_.front();

@@ -73,7 +73,7 @@ struct RowSpan {
   int num_ranks = 1;   // neighbours
   bool copy = false;   // for ParamSpec::also_in: they are those of another stage
 };
-/// Of the rows of every part in turn.
+/// The rows of every part, part by part.
 std::vector<RowSpan> row_spans(const ParamSpec& spec, const ShardPlace& of);
 
 /// The first gradient after ParameterStore::clear_grads is written, later ones are added: a gradient is made
@@ -136,7 +136,7 @@ class ParameterStore {
   Tensor grad_sums(int64_t first, int64_t size) const;
   int64_t grad_bytes() const;
   int64_t value_bytes() const { return values_.bytes(); }
-  /// Of shards, all the time, and of windows, while values are split.
+  /// Bytes of shards, all the time, and of windows, while values are split.
   int64_t own_value_bytes() const { return shards_values() ? value_shards_.all_kept().bytes() : 0; }
   int64_t value_window_bytes() const { return shards_values() ? value_shards_.window_bytes() : 0; }
   /// Elements of the flat buffers; offsets are padded to 16, padding stays zero.

@@ -61,7 +61,7 @@ struct UnitShards {
   }
 };
 
-/// Of the unit that has an element of the flat buffers.
+/// The number of the unit that has an element of the flat buffers.
 size_t unit_index(const std::vector<Unit>& units, int64_t element);
 
 class ShardedUnits {

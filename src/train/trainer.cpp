@@ -74,7 +74,7 @@ bool Trainer::accumulate_gradients(Ctx& c, const PackPlan& plan, const PolicyObj
   }
   constexpr size_t kStopChecks = 16;  // most of an update: each waits for the slowest rank
   const size_t every = asked / kStopChecks + 1;
-  // Of what ranks have shards of, every one takes part in every pass.
+  // Where ranks have shards, every one takes part in every pass.
   const size_t passes = update.every_time ? std::max<size_t>(most, 1) : mine.size();
   const Schedule order = schedule({pipeline_.stages(), static_cast<int>(std::ssize(model_.parts()))},
                                   pipeline_.stage(), static_cast<int64_t>(passes), training_steps);

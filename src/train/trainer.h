@@ -63,7 +63,7 @@ class Trainer {
   Model& model() { return model_; }
   /// Most bytes of activations that were ever kept for a backward.
   int64_t activation_bytes() const;
-  /// Of activations; the optimizer has its own.
+  /// Bytes of activations; the optimizer counts its own.
   int64_t held_bytes() const;
   /// Between steps: gives the memory of the activations back, and on a GPU that of the gradients. Of weights
   /// that were split for an update all are here again. Bytes that this rank sent for it.

@@ -46,8 +46,8 @@ void write_gradients(const std::string& folder, const ParameterStore& store, int
   write_safetensors(path, tensors);
 }
 
-/// Of all units, on every dp rank, where values are: in their own place, or in `memory`, where only shards
-/// are kept or not all is trained.
+/// The gradients of all units on every dp rank, where values are: in their own place, or in `memory`, where
+/// only shards are kept or not all is trained.
 Tensor whole_gradients(Ctx& c, Arena& memory, Collectives& dp, const ParameterStore& store) {
   const auto trained = [](const Unit& unit) { return unit.trained; };
   const bool apart =

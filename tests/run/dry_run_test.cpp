@@ -57,11 +57,12 @@ void compare(const std::string& text, const std::vector<std::string>& keys, int 
              int64_t fewest_layers = 1) {
   for (const Shape& shape : kShapes) {
     if (shape.layers < fewest_layers) continue;
-    const ModelConfig model = model_of(shape);
+    ModelConfig model = model_of(shape);
     const Config config = load_text(text, keys).config;
     const PlanResult result = try_plan(config, ranks, model);
     ASSERT_TRUE(result.errors.empty()) << result.errors[0].message;
     const RunPlan& plan = result.plan;
+    model.frozen = plan.frozen;
     SCOPED_TRACE(
         fmt::format("{} layers, {} threads, {}", shape.layers, *config.run.threads, dtype_name(plan.dtype)));
     for (RoleStage of{plan.trainer()}; of.stage < of.role.pp(); ++of.stage) {
@@ -117,6 +118,16 @@ TEST(DryRun, CountsWhatShardsOfGradientsTake) {
              fmt::format("roles.trainer.pp={}", stages), "rollout.max_new_tokens=50",
              "train.max_tokens_per_microbatch=450"},
             4, 2);
+}
+
+/// Some layers have a part that is not trained, one is not trained at all.
+TEST(DryRun, CountsLayersOfSeveralKinds) {
+  for (const char* stages : {"1", "2"})
+    compare(kMinimalConfig,
+            {"run.dtype=bf16", "run.threads=2", fmt::format("roles.trainer.pp={}", stages),
+             R"(train.freeze=["model.layers.1.*", "model.layers.3.*norm*", "model.norm.weight"])",
+             "rollout.max_new_tokens=50", "train.max_tokens_per_microbatch=450"},
+            2, 5);
 }
 
 TEST(DryRun, CountsFiltersPenaltiesAndReferences) {

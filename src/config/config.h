@@ -184,7 +184,9 @@ struct LoadedConfig {
 
 /// Reads a TOML file and applies `section.key=value` overrides. Unknown keys, wrong types and illegal values
 /// of a single key: Exit::usage with key, line, legal values and the nearest known key.
-LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides);
+/// `roles`: those that the config may have sections of.
+LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides,
+                         std::span<const RoleTraits> roles = built_in_role_traits());
 
 /// The resolved config as TOML, each value with its origin as a comment; loading it gives an equal Config.
 std::string dump_config(const LoadedConfig& loaded);

@@ -217,6 +217,8 @@ void expand_home(Config& c) {
   for (std::string* path : {&c.run.dir, &c.model.path, &c.checkpoint.resume}) expand_home(*path);
   for (std::optional<std::string>* path : {&c.tokenizer.path, &c.tokenizer.chat_template})
     if (*path) expand_home(**path);
+  for (const RoleTraits& role : c.roles.rows())
+    if (std::optional<std::string>& path = c.roles.of(role.name).path) expand_home(*path);
   for (std::vector<DataSource>* sources : {&c.data.train, &c.validation.data})
     for (DataSource& source : *sources) expand_home(source.path);
 }
@@ -232,9 +234,11 @@ void merge_overrides(TomlNode& tree, const std::vector<std::string>& overrides, 
 
 }  // namespace
 
-ConfigReading read_config(const std::string& path, const std::vector<std::string>& overrides) {
+ConfigReading read_config(const std::string& path, const std::vector<std::string>& overrides,
+                          std::span<const RoleTraits> roles) {
   TomlNode tree = parse_toml(read_config_text(path), path);
   ConfigReading reading;
+  reading.loaded.config.roles = RolesConfig(roles);
   merge_overrides(tree, overrides, reading);
   Loader loader(reading);
   loader.read_table(tree, "");
@@ -243,8 +247,10 @@ ConfigReading read_config(const std::string& path, const std::vector<std::string
   return reading;
 }
 
-Config read_dumped_config(const std::string& text, const std::string& source) {
+Config read_dumped_config(const std::string& text, const std::string& source,
+                          std::span<const RoleTraits> roles) {
   ConfigReading reading;
+  reading.loaded.config.roles = RolesConfig(roles);
   Loader(reading).read_table(parse_toml(text, source), "");
   return std::move(reading.loaded.config);
 }
@@ -258,8 +264,9 @@ RolloutConfig load_rollout_overrides(const std::vector<std::string>& overrides) 
   return reading.loaded.config.rollout;
 }
 
-LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides) {
-  ConfigReading reading = read_config(path, overrides);
+LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides,
+                         std::span<const RoleTraits> roles) {
+  ConfigReading reading = read_config(path, overrides, roles);
   if (!reading.errors.empty()) fail_config(path, reading.errors);
   return std::move(reading.loaded);
 }

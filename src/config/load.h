@@ -13,12 +13,14 @@ struct ConfigReading {
 
 /// A path that does not exist, or text that is no TOML, is Error(Exit::usage); everything else goes into
 /// `errors`.
-ConfigReading read_config(const std::string& path, const std::vector<std::string>& overrides);
+ConfigReading read_config(const std::string& path, const std::vector<std::string>& overrides,
+                          std::span<const RoleTraits> roles = built_in_role_traits());
 
 /// What an earlier run has written down of itself (dump_config, perhaps of another version): keys that are
 /// not known any more are passed over, absent ones have their default. Text that is no TOML is
 /// Error(Exit::usage).
-Config read_dumped_config(const std::string& text, const std::string& source);
+Config read_dumped_config(const std::string& text, const std::string& source,
+                          std::span<const RoleTraits> roles = built_in_role_traits());
 
 /// The [rollout] section with defaults and `rollout.key=value` arguments alone (verbs without a config file).
 RolloutConfig load_rollout_overrides(const std::vector<std::string>& overrides);

@@ -61,17 +61,21 @@ class ToyRun : public OnRanks {
     rows_.push_back({"toy", Duty::annotates, toy_ranks, make_toy_role});
   }
 
-  /// `stops`: the time is over after each step. The exit code.
-  int train(const std::string& name, bool stops, std::vector<std::string> overrides) const {
+  LoadedConfig load(const std::string& name, std::vector<std::string> overrides) const {
     for (const char* key : {"model.path=", "data.train=", "run.dir="})
       overrides.push_back(key + folder_ +
                           (key[0] == 'm'   ? "/model"
                            : key[0] == 'd' ? "/data.jsonl"
                                            : "/runs"));
     overrides.push_back("run.name=" + name);
-    LoadedConfig loaded = load_config(folder_ + "/run.toml", overrides);
+    return load_config(folder_ + "/run.toml", overrides, traits_);
+  }
+
+  /// `stops`: the time is over after each step. The exit code.
+  int train(const std::string& name, bool stops, const std::vector<std::string>& overrides) const {
+    LoadedConfig loaded = load(name, overrides);
     if (stops) loaded.config.run.time_limit_seconds = 0;
-    const RunPlan plan = make_plan(loaded, comm_->size(), read_model_facts(loaded.config.model.path));
+    const RunPlan plan = make_plan(loaded, comm_->size(), read_run_models(loaded.config));
     return run_session({loaded, plan}, *test_world, rows_);
   }
 
@@ -140,6 +144,7 @@ class ToyRun : public OnRanks {
   }
 
   std::vector<RoleRow> rows_;
+  std::span<const RoleTraits> traits_ = built_in_role_traits();
 };
 
 }  // namespace temper

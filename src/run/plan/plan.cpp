@@ -89,13 +89,6 @@ int64_t RunPlan::num_scorers() const {
                        [](const RolePlan& role) { return role.traits->scores(); });
 }
 
-size_t RunPlan::num_scorer_teams() const {
-  int teams = 0;
-  for (const RolePlan& role : roles)
-    if (role.traits->scores()) teams += role.teams();
-  return static_cast<size_t>(teams);
-}
-
 int64_t RunPlan::least_budget() const {
   const int64_t cp = trainer().cp();
   return (longest_sequence + cp - 1) / cp;

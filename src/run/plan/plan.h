@@ -95,7 +95,6 @@ struct RunPlan {
   bool generates_on(int rank) const { return generator() && generator()->has(rank); }
   /// Roles that add a log-prob to each token of the responses.
   int64_t num_scorers() const;
-  size_t num_scorer_teams() const;
   int64_t max_policy_lag = 0;
   WeightTraffic weights;  // of a version
   /// What a rank trains is what it generates with: the two roles have it in the same team.

@@ -17,7 +17,7 @@ StepInput read_ahead(const CheckpointReader& checkpoint, const std::string& name
 }
 
 bool lacks_reference(const StepInput& input, const RunPlan& plan) {
-  if (plan.num_scorers() == 0) return false;
+  if (!plan.role("reference")) return false;
   return std::any_of(input.groups.begin(), input.groups.end(), [](const Group& group) {
     return std::any_of(group.samples.begin(), group.samples.end(),
                        [](const Trajectory& t) { return t.ref_logprobs.size() != t.response.tokens.size(); });

@@ -46,7 +46,8 @@ void TrainRole::restore(const CheckpointReader& checkpoint) {
   for (; checkpoint.has(ahead_name(produced + 1)); ++produced) {
     StepInput input = read_ahead(checkpoint, ahead_name(produced + 1));
     const bool awaited = lacks_reference(input, plan());
-    p_.groups.put_back(produced + 1, std::move(input), awaited ? plan().num_scorer_teams() : 0);
+    p_.groups.put_back(produced + 1, std::move(input),
+                       awaited ? static_cast<size_t>(plan().role("reference")->teams()) : 0);
   }
   const std::string open = open_name(produced + 1);
   if (checkpoint.has(open))

@@ -13,10 +13,10 @@ namespace temper {
 namespace {
 
 /// The config of the run that wrote the checkpoint.
-Config config_of(const CheckpointReader& checkpoint) {
+Config config_of(const CheckpointReader& checkpoint, std::span<const RoleTraits> roles) {
   const std::string where = checkpoint.path() + ": meta.config";
   try {
-    return read_dumped_config(checkpoint.text("config"), where);
+    return read_dumped_config(checkpoint.text("config"), where, roles);
   } catch (const Error& e) {
     fail(Exit::data, {.what = "the config in a checkpoint cannot be read",
                       .where = where,
@@ -36,7 +36,8 @@ void require_same_dtype(const CheckpointReader& checkpoint, DType dtype) {
 
 /// What changed since the checkpoint: keys of the config, and the files of a replay.
 std::vector<ConfigChange> changes_since(const CheckpointReader& checkpoint, const RunTask& task) {
-  std::vector<ConfigChange> changes = config_changes(config_of(checkpoint), task.config());
+  std::vector<ConfigChange> changes =
+      config_changes(config_of(checkpoint, task.config().roles.rows()), task.config());
   const std::string before = checkpoint.has_meta("replay") ? checkpoint.text("replay") : "none",
                     now = task.replay() ? replayed_text(task, checkpoint.step()) : "none";
   if (before != now) changes.push_back({"--replay", before, now});

@@ -43,6 +43,8 @@ struct TokenizerConfig {
 
 /// Logits are divided by a temperature in fp32, which smaller ones take beyond its largest number.
 inline constexpr double kLeastTemperature = 1e-6;
+/// Smaller ones are nothing in fp32: a moment of 0 would be divided by 0.
+inline constexpr double kLeastEps = 1.2e-38;
 
 struct RolloutConfig {
   int64_t prompts_per_step = 0;

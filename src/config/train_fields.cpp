@@ -102,7 +102,9 @@ void optimizer_fields(OptimizerConfig& c, Section f) {
     {.help = "peak learning rate of AdamW", .needed = Needed::always, .range = {0, 1000}, .example = 1e-6});
   f("betas", c.betas,
     {.help = "decay of the first and second moment", .range = {0, 1, false, true}, .count = 2});
-  f("eps", c.eps, {.help = "added to the root of the second moment", .range = kPositive});
+  f("eps", c.eps,
+    {.help = "added to the root of the second moment; it has to be more than 0 in fp32",
+     .range = {kLeastEps, kHuge}});
   f("weight_decay", c.weight_decay,
     {.help = "decoupled; parameters of two dimensions only", .range = kNotNegative});
   f("grad_clip", c.grad_clip, {.help = "largest global gradient norm; 0: off", .range = kNotNegative});

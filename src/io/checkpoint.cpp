@@ -6,6 +6,7 @@
 #include "src/core/check.h"
 #include "src/core/file.h"
 #include "src/core/hash.h"
+#include "src/io/elements.h"
 #include "src/io/hdf5_layout.h"
 
 namespace temper {
@@ -72,16 +73,29 @@ std::vector<Hdf5Dataset> datasets_of(std::span<const StateTensor> state) {
   return datasets;
 }
 
+[[noreturn]] void refuse_numbers(const std::string& tensor, int64_t first) {
+  fail(Exit::numerics,
+       {.what = "a checkpoint was not written: its numbers are not finite",
+        .where = fmt::format("{}, elements from {} on", tensor, first),
+        .why =
+            "weights or moments of the optimizer have become infinite or no numbers; a run that went on from "
+            "them would be lost",
+        .fix = "the last good checkpoint is as it was: start again from it with a lower optimizer.lr"});
+}
+
 /// Appends the piece; returns its shards: one for each run that it has a part of.
-Json write_piece(RankFile& file, const StateTensor& s, device::HostWindows& windows) {
+Json write_piece(RankFile& file, const StateTensor& s, device::HostWindows& windows, Numbers numbers) {
   CHECK(s.data.size() == s.range.size(), "{} elements for {} of {}", s.data.size(), s.range.size(), s.name);
   Json shards = Json::array();
   for (int64_t first = s.range.begin, end = first; first < s.range.end; first = end) {
     end = std::min(s.range.end, (first / kDigestRun + 1) * kDigestRun);
     const int64_t offset = file.written();
     Digest digest;
-    s.read({first, end}, windows,
-           [&](const char* from, int64_t bytes) { file.write_data(from, bytes, digest); });
+    s.read({first, end}, windows, [&](const char* from, int64_t bytes) {
+      if (numbers == Numbers::finite && !all_finite(s.stored_dtype(), from, bytes))
+        refuse_numbers(s.name, first);
+      file.write_data(from, bytes, digest);
+    });
     shards.push_back(
         {{"first", first}, {"count", end - first}, {"offset", offset}, {"digest", digest.hex()}});
   }
@@ -96,7 +110,8 @@ Json piece_entry(const StateTensor& s, Json shards) {
 }
 
 /// Writes this rank's file; returns its entry of the manifest, with "pieces". Empty pieces have no dataset.
-Json write_rank_file(const std::string& folder, int rank, std::span<const StateTensor> state) {
+Json write_rank_file(const std::string& folder, int rank, std::span<const StateTensor> state,
+                     Numbers numbers) {
   Json pieces = Json::array();
   std::vector<StateTensor> held;
   for (const StateTensor& s : state)
@@ -113,7 +128,7 @@ Json write_rank_file(const std::string& folder, int rank, std::span<const StateT
   for (const auto& [offset, s] : by_offset) {
     file.write_metadata(layout.metadata, offset);
     device::HostWindows& through = windows.try_emplace(s->device, s->device).first->second;
-    pieces.push_back(piece_entry(*s, write_piece(file, *s, through)));
+    pieces.push_back(piece_entry(*s, write_piece(file, *s, through, numbers)));
   }
   file.write_metadata(layout.metadata, layout.bytes);
   file.close();
@@ -187,14 +202,14 @@ void commit(const std::string& temporary, const std::string& final_path) {
 }  // namespace
 
 std::string save_checkpoint(const std::string& folder, int64_t step, std::span<const StateTensor> state,
-                            const Json& meta, Comm& comm) {
+                            const Json& meta, Comm& comm, Numbers numbers) {
   const std::string final_path = join_path(folder, step_name(step)), temporary = final_path + ".tmp";
   if (comm.rank() == 0) {
     if (path_exists(temporary)) remove_tree(temporary);
     make_directories(temporary);
   }
   comm.barrier("checkpoint folder made by rank 0");
-  const Json mine = write_rank_file(temporary, comm.rank(), state);
+  const Json mine = write_rank_file(temporary, comm.rank(), state, numbers);
   const std::vector<std::string> entries = comm.all_gather(mine.dump(), "checkpoint file digests, copied");
   if (comm.rank() == 0) {
     Json files = Json::array();

@@ -44,10 +44,14 @@ struct StateTensor {
              const std::function<void(char*, int64_t, int64_t)>& fill) const;
 };
 
+/// Which numbers tensors of floats may hold. A run never goes on from others than finite ones.
+enum class Numbers { any, finite };
+
 /// `folder` is the run's checkpoints folder. `meta`: scalar state and configs, kept verbatim. All ranks call
-/// it with the same step and meta. Returns the path of the new checkpoint.
+/// it with the same step and meta. Returns the path of the new checkpoint. Numbers that are not finite where
+/// they have to be end it with Exit::numerics before the commit: what was there stays.
 std::string save_checkpoint(const std::string& folder, int64_t step, std::span<const StateTensor> state,
-                            const Json& meta, Comm& comm);
+                            const Json& meta, Comm& comm, Numbers numbers = Numbers::any);
 
 /// A save that was killed while it replaced a checkpoint of its step may have left that one under a name that
 /// no list has: gives it its name back, or removes it where the new one is committed.
@@ -61,7 +65,7 @@ struct Damage {
   std::string file, tensor, reason;
 };
 /// Reads everything and compares every digest; empty means sound.
-std::vector<Damage> verify_checkpoint(const std::string& checkpoint);
+std::vector<Damage> verify_checkpoint(const std::string& checkpoint, Numbers numbers = Numbers::any);
 /// Exit::data that names the first damage, if there is any.
 void require_sound(const std::string& checkpoint);
 

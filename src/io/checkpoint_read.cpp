@@ -6,6 +6,7 @@
 #include "src/core/file.h"
 #include "src/core/hash.h"
 #include "src/io/checkpoint.h"
+#include "src/io/elements.h"
 
 namespace temper {
 namespace {
@@ -25,15 +26,19 @@ class RankFiles {
     }
     return *file_;
   }
-  /// Adds [offset, offset + bytes) of a file to digests, a window at a time.
-  void digest(const std::string& name, int64_t offset, int64_t bytes,
-              std::initializer_list<Digest*> digests) {
+  /// Adds [offset, offset + bytes) of a file to digests, a window at a time. False: they are elements of this
+  /// type, and not all are finite.
+  bool digest(const std::string& name, int64_t offset, int64_t bytes, std::initializer_list<Digest*> digests,
+              std::optional<DType> type = {}) {
+    bool finite = true;
     window_.resize(static_cast<size_t>(kWindow));
     for (int64_t at = 0; at < bytes; at += kWindow) {
       const int64_t n = std::min(kWindow, bytes - at);
       open(name).read(window_.data(), offset + at, n);
       for (Digest* d : digests) d->update(window_.data(), n);
+      finite = finite && (!type || all_finite(*type, window_.data(), n));
     }
+    return finite;
   }
 
  private:
@@ -53,19 +58,25 @@ std::string file_defect(RankFiles& files, const Manifest::File& expected) {
 }
 
 void verify_tensor(RankFiles& files, int64_t version, const std::string& name, const Manifest::Tensor& tensor,
-                   std::vector<Damage>& damage) {
+                   Numbers numbers, std::vector<Damage>& damage) {
   Digest all_bytes;
+  const std::optional<DType> type = numbers == Numbers::finite ? std::optional(tensor.dtype) : std::nullopt;
   const size_t before = damage.size();
   for (const Manifest::Shard& shard : tensor.shards) {
     const int64_t bytes = shard.count * dtype_size(tensor.dtype);
     Digest part;
     const bool readable = files.exists(shard.file) && files.open(shard.file).size() >= shard.offset + bytes;
-    if (readable && version == 1) files.digest(shard.file, shard.offset, bytes, {&part, &all_bytes});
-    if (readable && version != 1) files.digest(shard.file, shard.offset, bytes, {&part});
+    bool finite = true;
+    if (readable && version == 1)
+      finite = files.digest(shard.file, shard.offset, bytes, {&part, &all_bytes}, type);
+    if (readable && version != 1) finite = files.digest(shard.file, shard.offset, bytes, {&part}, type);
     if (!readable || part.hex() != shard.digest)
       damage.push_back(
           {shard.file, name,
            fmt::format("elements from {} on are {}", shard.first, readable ? "changed" : "missing")});
+    else if (!finite)
+      damage.push_back(
+          {shard.file, name, fmt::format("elements from {} on are not all finite", shard.first)});
   }
   const std::string whole = version == 1 ? all_bytes.hex() : digest_of_shards(tensor.shards);
   if (damage.size() == before && whole != tensor.digest)
@@ -119,7 +130,7 @@ void load_tensor(const Manifest& manifest, RankFiles& files, const StateTensor& 
 
 }  // namespace
 
-std::vector<Damage> verify_checkpoint(const std::string& checkpoint) {
+std::vector<Damage> verify_checkpoint(const std::string& checkpoint, Numbers numbers) {
   const Manifest manifest = Manifest::read(checkpoint);
   RankFiles files(checkpoint);
   std::vector<Damage> damage;
@@ -127,7 +138,7 @@ std::vector<Damage> verify_checkpoint(const std::string& checkpoint) {
     if (const std::string defect = file_defect(files, file); !defect.empty())
       damage.push_back({file.name, "", defect});
   for (const auto& [name, tensor] : manifest.tensors())
-    verify_tensor(files, manifest.version(), name, tensor, damage);
+    verify_tensor(files, manifest.version(), name, tensor, numbers, damage);
   return damage;
 }
 

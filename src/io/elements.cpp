@@ -70,6 +70,14 @@ bool convert_all(char* out, const char* in, int64_t count) {
   return defects == 0;
 }
 
+template <class T>
+bool finite_in(const char* in, int64_t count) {
+  int defects = 0;
+#pragma omp simd reduction(| : defects)
+  for (int64_t i = 0; i < count; ++i) defects |= std::isfinite(widen(element_at<T>(in, i))) ? 0 : 1;
+  return defects == 0;
+}
+
 template <class To, class From>
 int64_t convert(char* out, const char* in, int64_t count) {
   if (convert_all<To, From>(out, in, count)) return -1;
@@ -144,6 +152,20 @@ int64_t convert_elements(void* destination, DType to, const void* source, DType 
     });
   });
   return bad;
+}
+
+bool all_finite(DType type, const char* elements, int64_t bytes) {
+  const int64_t count = bytes / dtype_size(type);
+  switch (type) {
+    case DType::f32:
+      return finite_in<float>(elements, count);
+    case DType::f64:
+      return finite_in<double>(elements, count);
+    case DType::bf16:
+      return finite_in<bf16>(elements, count);
+    default:
+      return true;
+  }
 }
 
 double element_value(const void* data, DType type, int64_t index) {

@@ -23,6 +23,8 @@ DType parse_dtype_option(const std::string& text);
 /// Converts `count` elements (round to nearest even). Returns the index of the first result that is not
 /// finite, or -1 when all are.
 int64_t convert_elements(void* destination, DType to, const void* source, DType from, int64_t count);
+/// Whether `bytes` of elements of a type, from a file or not aligned, are all finite; those of integers are.
+bool all_finite(DType type, const char* elements, int64_t bytes);
 double element_value(const void* data, DType type, int64_t index);
 
 }  // namespace temper

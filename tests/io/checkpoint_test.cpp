@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <limits>
 
 #include "tests/io/checkpoint_ranks.h"
 #include "tests/support/expect_error.h"
@@ -249,6 +250,33 @@ TEST_F(Checkpoint, StorageThatEndsAnywhereIsAnErrorAndTheLastOneStays) {
   EXPECT_EQ(list_checkpoints(folder_), std::vector<int64_t>{1});
   EXPECT_TRUE(verify_checkpoint(path_of(1)).empty());
   expect_loads(save(2, 2), 1, 2);
+}
+
+/// What a run cannot go on from is not committed, and the last good one stays; where it was, it is found.
+TEST_F(Checkpoint, NumbersThatAreNotFinite) {
+  float good[3] = {0, -1e38f, 1e-45f}, bad[3] = {1, std::numeric_limits<float>::infinity(), 2};
+  double worse[2] = {std::numeric_limits<double>::quiet_NaN(), 0};
+  int32_t ids[2] = {0x7f800000, -1};  // bits of an infinity
+  const StateTensor fine{"param/a", {3}, {0, 3}, make_tensor(good, DType::f32, {3})},
+      words{"ahead/x", {2}, {0, 2}, make_tensor(ids, DType::i32, {2})},
+      infinite{"opt/v/a", {3}, {0, 3}, make_tensor(bad, DType::f32, {3})},
+      none{"opt/m/b", {2}, {0, 2}, make_tensor(worse, DType::f64, {2})};
+  const auto save = [&](int64_t step, const std::vector<StateTensor>& state, Numbers numbers) {
+    return save_checkpoint(folder_, step, state, checkpoint_meta(), *comm_, numbers);
+  };
+  save(1, {fine, words}, Numbers::finite);
+  expect_error(Exit::numerics, {"opt/v/a", "not finite", "last good checkpoint"}, "infinite", [&] {
+    save(2, {fine, infinite}, Numbers::finite);
+  });
+  expect_error(Exit::numerics, {"opt/m/b"}, "no number", [&] { save(2, {none}, Numbers::finite); });
+  EXPECT_EQ(list_checkpoints(folder_), std::vector<int64_t>{1});
+  EXPECT_TRUE(verify_checkpoint(path_of(1), Numbers::finite).empty());
+  const std::string other = save(3, {fine, infinite, none}, Numbers::any);
+  EXPECT_TRUE(verify_checkpoint(other).empty());
+  const std::vector<Damage> damage = verify_checkpoint(other, Numbers::finite);
+  ASSERT_EQ(damage.size(), 2u);
+  EXPECT_EQ(damage[0].tensor, "opt/m/b");
+  EXPECT_EQ(damage[1].tensor, "opt/v/a");
 }
 
 /// A checkpoint that two ranks wrote in version 1 of the format.

@@ -29,7 +29,7 @@ void CheckpointWriter::bytes(const std::string& name, std::string_view bytes) {
 }
 
 void CheckpointWriter::write(const std::string& folder, int64_t step) {
-  save_checkpoint(folder, step, tensors_, meta_, comm_);
+  save_checkpoint(folder, step, tensors_, meta_, comm_, Numbers::finite);
 }
 
 void CheckpointReader::refuse(const std::string& name, const std::string& why) const {

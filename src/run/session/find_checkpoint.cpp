@@ -14,7 +14,7 @@ namespace {
 /// Empty: it is sound.
 std::string defect_of(const std::string& checkpoint) {
   try {
-    const std::vector<Damage> damage = verify_checkpoint(checkpoint);
+    const std::vector<Damage> damage = verify_checkpoint(checkpoint, Numbers::finite);
     return damage.empty() ? "" : fmt::format("{}: {}", damage.front().file, damage.front().reason);
   } catch (const Error& e) {  // a manifest that cannot be used; storage that fails now may work later
     if (e.code() == Exit::storage) throw;

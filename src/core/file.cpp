@@ -180,7 +180,16 @@ void write_file_atomic(const std::string& path, std::string_view content) {
 }
 
 bool is_temporary(const std::string& name) {
-  return name.ends_with(".tmp") || name.find(".tmp.") != std::string::npos;
+  const auto number = [](std::string_view text) {
+    return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+  };
+  const size_t at = name.rfind(".tmp");
+  if (at == std::string::npos || at == 0) return false;
+  const std::string_view all = name, before = all.substr(0, at), rest = all.substr(at + 4);
+  if (rest.empty()) return before.starts_with("step-") && number(before.substr(5));
+  if (rest.front() != '.') return false;
+  const size_t dash = std::min(rest.find('-'), rest.size());
+  return number(rest.substr(1, dash - 1)) && (dash == rest.size() || number(rest.substr(dash + 1)));
 }
 
 void sync_directory(const std::string& path) {

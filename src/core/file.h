@@ -61,7 +61,9 @@ bool is_directory(const std::string& path);
 std::string read_file(const std::string& path, int64_t max_bytes);
 /// Temp file in the same folder (removed when that fails), fsync, rename over `path`, fsync of the folder.
 void write_file_atomic(const std::string& path, std::string_view content);
-/// A name that files and folders have until they are whole: a process that was killed leaves it.
+/// A name that files and folders of this program have until they are whole, and that a process which was
+/// killed leaves: NAME.tmp.PID, NAME.tmp.PID-NUMBER, step-XXXXXX.tmp. Other names with "tmp" in them are
+/// somebody else's.
 bool is_temporary(const std::string& name);
 void sync_directory(const std::string& path);
 /// With its parents; each new folder is in its parent for good (fsync).

@@ -271,7 +271,7 @@ void remove_old_checkpoints(const std::string& folder, int64_t keep) {
     remove_tree(path);
   }
   for (const std::string& name : list_directory(folder))
-    if (name.starts_with("step-") && name.ends_with(".tmp")) remove_tree(join_path(folder, name));
+    if (name.ends_with(".tmp") && is_temporary(name)) remove_tree(join_path(folder, name));
 }
 
 }  // namespace temper

@@ -77,7 +77,7 @@ void remove_abandoned(const std::string& target) {
   const std::string folder = parent.empty() ? "." : parent.string();
   const std::string prefix = std::filesystem::path(temporary_name(target)).filename().string();
   for (const std::string& name : list_directory(folder)) {
-    if (name != prefix && !name.starts_with(prefix + ".")) continue;
+    if (!name.starts_with(prefix + ".") || !is_temporary(name)) continue;
     const std::string path = join_path(folder, name);
     const int lock = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (lock < 0) continue;

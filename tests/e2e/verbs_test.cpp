@@ -379,6 +379,24 @@ TEST_F(Verbs, GenerateRefusesOptionsThatCannotBe) {
   EXPECT_EQ(program_.run(generate + "rollout.min_new_tokens=8 rollout.max_new_tokens=8"), 0) << output();
 }
 
+/// The model folder was named from where the run began: an export finds it from elsewhere, or takes another one.
+TEST_F(Verbs, ExportsFindTheSourceOfARunFromAnywhere) {
+  ASSERT_EQ(program_.run("train run.toml run.name=far run.steps=1"), 0) << output();
+  ASSERT_EQ(program_.shell("mkdir elsewhere && cp -r model elsewhere/moved && cd elsewhere && " +
+                           program_.temper() + " export --checkpoint ../runs/far --out out"),
+            0)
+      << output();
+  ASSERT_EQ(program_.shell("mv model gone && cd elsewhere && ! " + program_.temper() +
+                           " export --checkpoint ../runs/far --out none && " + program_.temper() +
+                           " export --checkpoint ../runs/far --out other --source moved"),
+            0)
+      << output();
+  for (const char* file : {"config.json", "tokenizer.json", "model.safetensors"})
+    EXPECT_TRUE(program_.read(std::string("elsewhere/out/") + file) ==
+                program_.read(std::string("elsewhere/other/") + file))
+        << file;
+}
+
 TEST_F(Verbs, CheckShowsThePlanAndRefusesWhatCannotRun) {
   const std::string plan = result("check run.toml --ranks 2 --explain-batch");
   for (const char* part :

@@ -252,6 +252,15 @@ TEST_F(Checkpoint, StorageThatEndsAnywhereIsAnErrorAndTheLastOneStays) {
   expect_loads(save(2, 2), 1, 2);
 }
 
+TEST_F(Checkpoint, ANameAndAManifestThatDisagree) {
+  save(5, 1);
+  std::filesystem::rename(path_of(5), path_of(9));
+  expect_error(Exit::data, {"step-000009", "step 5", "step-000005"}, "under another number",
+               [&] { Manifest::read(path_of(9)); });
+  std::filesystem::rename(path_of(9), folder_ + "/mine");
+  EXPECT_EQ(Manifest::read(folder_ + "/mine").step(), 5) << "a name without a number says nothing";
+}
+
 /// What a run cannot go on from is not committed, and the last good one stays; where it was, it is found.
 TEST_F(Checkpoint, NumbersThatAreNotFinite) {
   float good[3] = {0, -1e38f, 1e-45f}, bad[3] = {1, std::numeric_limits<float>::infinity(), 2};

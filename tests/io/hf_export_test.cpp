@@ -154,10 +154,12 @@ TEST(HfExport, TargetMustBeNewOrEmpty) {
   const TempDir dir;
   const Loaded model(kLlama);
   make_directories(dir / "empty");
-  make_directories(dir / "empty.tmp/left/over");
+  make_directories(dir / "empty.tmp.1-0/left/over");
+  for (const char* others : {"empty.tmp/mine", "empty.tmp.old/mine"}) make_directories(dir / others);
   model.write(dir / "empty/");
   EXPECT_TRUE(path_exists(dir / "empty/model.safetensors"));
-  EXPECT_FALSE(path_exists(dir / "empty.tmp"));
+  EXPECT_FALSE(path_exists(dir / "empty.tmp.1-0"));
+  EXPECT_TRUE(path_exists(dir / "empty.tmp/mine") && path_exists(dir / "empty.tmp.old/mine"));
   expect_error(Exit::usage, {"not empty"}, "full", [&] { model.write(dir / "empty"); });
   write_file_atomic(dir / "file", "x");
   expect_error(Exit::usage, {"file"}, "file", [&] { model.write(dir / "file"); });

@@ -183,7 +183,15 @@ TEST_F(RunFolderTest, WhatKilledOwnersLeftIsRemoved) {
                              "export/step-000002.tmp.5-0/x",
                              "tensorboard/events.tmp.1",
                              "set-aside-2/config.toml.tmp.8"};
-  const char* kept[] = {"rollouts/step-000001.jsonl", "export/a.tmpl/x", "notes.tmp2"};
+  const char* kept[] = {"rollouts/step-000001.jsonl",
+                        "export/a.tmpl/x",
+                        "notes.tmp2",
+                        "notes.tmp",
+                        "export/mine.tmp/x",
+                        "step-mine.tmp",
+                        "a.tmp.old",
+                        "a.tmp.5-",
+                        "a.tmp.5-x"};
   for (const char* name : leftovers) write(name, "x");
   for (const char* name : kept) write(name, "x");
   const auto folder = open();

@@ -1,6 +1,7 @@
 #include "src/run/session/saved_file.h"
 
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -13,7 +14,7 @@ namespace temper {
 void tell_saved(int64_t step, const std::string& checkpoint) {
   const char* const name = std::getenv("TEMPER_SAVED_FILE");
   if (!name || !*name) return;
-  const std::string temporary = fmt::format("{}.tmp", name);
+  const std::string temporary = fmt::format("{}.tmp.{}", name, ::getpid());
   std::error_code error;
   const std::filesystem::path path = std::filesystem::absolute(checkpoint, error);
   std::ofstream file(temporary, std::ios::binary | std::ios::trunc);

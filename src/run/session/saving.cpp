@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 
 #include "src/config/load.h"
 #include "src/core/process/progress.h"
@@ -95,7 +96,9 @@ void save_checkpoint(RunRank& rank, int64_t step, int64_t ahead) {
   CheckpointWriter checkpoint(*rank.trainers);
   for (const std::unique_ptr<Role>& role : rank.roles) role->save(checkpoint);
   checkpoint.text("dtype", std::string(dtype_name(rank.policy->dtype())));
-  checkpoint.text("model_path", rank.config().model.path);
+  // From wherever an export is started.
+  checkpoint.text("model_path",
+                  std::filesystem::absolute(rank.config().model.path).lexically_normal().string());
   if (const std::string digest = rank.host->weights_digest(rank.config().model.path); !digest.empty())
     checkpoint.text("model_digest", digest);
   checkpoint.text("config", dump_config(rank.task.loaded));

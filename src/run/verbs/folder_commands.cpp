@@ -82,7 +82,7 @@ int run_export(const CommandLine& line) {
   const std::string checkpoint = resolve_checkpoint(line.text("--checkpoint"));
   require_sound(checkpoint);
   const Manifest manifest = Manifest::read(checkpoint);
-  const std::string source = manifest.meta_text("model_path");
+  const std::string source = line.text("--source", manifest.meta_text("model_path"));
   const ModelFolder folder = ModelFolder::open(source, ModelFolder::Weights::optional);
   const ModelConfig config = parse_model_config(folder.config(), nullptr, folder.config_path());
   export_model(source, parameter_specs(config), master_reader(manifest), line.text("--out"),

@@ -99,6 +99,8 @@ constexpr std::array kInit{
 constexpr std::array kExport{
     kCheckpoint,
     kOut,
+    OptionSpec{"--source", Kind::text, "DIR", "model.path of the run",
+               "folder whose config, tokenizer and other files go with the weights"},
     OptionSpec{"--dtype", Kind::choice, kFileDtypes, "auto: the source's dtype per tensor",
                "type of the tensors"},
     OptionSpec{"--shard-size", Kind::bytes, "BYTES", "5GB",

@@ -133,7 +133,7 @@ void Lease::wait_until_free(const std::string& found) {
 
 /// One of several that find it free takes it away; who took away another one than it found puts it back.
 void Lease::take_away(const std::string& found) const {
-  const std::string aside = fmt::format("{}.tmp.{}", path_, word_);
+  const std::string aside = fmt::format("{}.tmp.{}-{}", path_, ::getpid(), std::random_device()());
   if (::rename(path_.c_str(), aside.c_str()) != 0) {
     if (errno != ENOENT) fail_lease(path_, "cannot take over the run folder's lease");
     return;

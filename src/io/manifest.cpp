@@ -157,14 +157,14 @@ Manifest Manifest::read(const std::string& checkpoint) {
     root.at("version").refuse(
         fmt::format("version {}; this program reads versions 1 to {}", manifest.version_, kManifestVersion));
   manifest.step_ = root.at("step").count();
-  const std::string name = std::filesystem::path(checkpoint).lexically_normal().filename().string();
-  const bool numbered = name.starts_with("step-") && name.size() > 5 &&
-                        name.find_first_not_of("0123456789", 5) == std::string::npos;
-  if (numbered && name != step_name(manifest.step_))
+  const std::string folder = std::filesystem::path(checkpoint).lexically_normal().filename().string();
+  const bool numbered = folder.starts_with("step-") && folder.size() > 5 &&
+                        folder.find_first_not_of("0123456789", 5) == std::string::npos;
+  if (numbered && folder != step_name(manifest.step_))
     root.at("step").refuse(
         fmt::format("step {}, and the folder is called {}: it was renamed, or copied over "
                     "another one; give it the name {}",
-                    manifest.step_, name, step_name(manifest.step_)));
+                    manifest.step_, folder, step_name(manifest.step_)));
   std::map<std::string, int64_t> file_bytes;
   root.at("files").each([&](const Field& f) {
     manifest.files_.push_back(read_file_entry(f));

@@ -77,9 +77,7 @@ std::vector<Hdf5Dataset> datasets_of(std::span<const StateTensor> state) {
   fail(Exit::numerics,
        {.what = "a checkpoint was not written: its numbers are not finite",
         .where = fmt::format("{}, elements from {} on", tensor, first),
-        .why =
-            "weights or moments of the optimizer have become infinite or no numbers; a run that went on from "
-            "them would be lost",
+        .why = "weights or moments of the optimizer are infinite or no numbers: nothing can go on from them",
         .fix = "the last good checkpoint is as it was: start again from it with a lower optimizer.lr"});
 }
 

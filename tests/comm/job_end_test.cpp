@@ -19,16 +19,6 @@
 #include "src/run/verbs/guard.h"
 #include "tests/support/program.h"
 
-namespace {
-bool finalize_hangs = false;
-}  // namespace
-
-/// It stands in the place of MPI's, which it calls.
-extern "C" int MPI_Finalize() {
-  if (finalize_hangs) std::this_thread::sleep_for(std::chrono::seconds(40));
-  return PMPI_Finalize();
-}
-
 namespace temper {
 namespace {
 
@@ -129,11 +119,6 @@ void lose_gpu(const MpiSession& world, Phase phase, bool has_checkpoint) {
 
 int run_child(const std::string& mode, int argc, char** argv) {
   return run_guarded([&] {
-    if (mode == "--finalize-hangs") {
-      const MpiSession world(&argc, &argv, /*end_limit_seconds=*/0.3);
-      finalize_hangs = world.rank() == 1;
-      return 0;
-    }
     if (mode == "--rank-0-is-late" || mode == "--rank-1-alone") fail_before_mpi(mode == "--rank-0-is-late");
     const MpiSession world(&argc, &argv);
     if (mode == "--nobody-comes") wait_for_nobody(world);
@@ -179,12 +164,6 @@ TEST_F(JobEnd, AWaitEndsAtItsLimitAndIsNamed) {
         << wait.name << " in: " << output();
   EXPECT_EQ(count("came back"), 0) << output();
   EXPECT_GE(count("cluster.watchdog_seconds"), 1) << "the message says what to do";
-}
-
-TEST_F(JobEnd, AnEndlessFinalizeHasANameAndALimit) {
-  EXPECT_EQ(run("--finalize-hangs"), static_cast<int>(Exit::hang)) << output();
-  EXPECT_EQ(count("temper: rank 1 does not get out of MPI_Finalize"), 1) << output();
-  EXPECT_GE(count("all results are written"), 1) << output();
 }
 
 TEST_F(JobEnd, ARankThatWasStoppedBlamesNobodyWhenTheLauncherWakesIt) {

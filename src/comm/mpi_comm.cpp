@@ -124,8 +124,7 @@ struct MpiSession::Farewell {
   MPI_Comm comm = MPI_COMM_NULL;
 };
 
-MpiSession::MpiSession(int* argc, char*** argv, double end_limit_seconds)
-    : end_limit_seconds_(end_limit_seconds) {
+MpiSession::MpiSession(int* argc, char*** argv) {
   if (!started_by_launcher()) return;
   prepare_shared_memory();
   start_mpi(argc, argv);
@@ -152,12 +151,12 @@ void MpiSession::finalize() {
   note_wait("MPI_Finalize", "the launcher");
   std::promise<void> ended;
   std::thread limit = quiet_thread([&, done = ended.get_future()] {
-    if (done.wait_for(std::chrono::duration<double>(end_limit_seconds_)) == std::future_status::ready) return;
+    if (done.wait_for(std::chrono::duration<double>(kEndSeconds)) == std::future_status::ready) return;
     std::fprintf(stderr,
                  "temper: rank %d does not get out of MPI_Finalize\n  where: end of the job, pid %d\n"
                  "  why:   all ranks are done and %.0f s passed: MPI and its launcher do not find an end\n"
                  "  fix:   nothing is lost, all results are written; the same command goes on from there\n",
-                 rank_, static_cast<int>(::getpid()), end_limit_seconds_);
+                 rank_, static_cast<int>(::getpid()), kEndSeconds);
     std::fflush(stderr);
     ::_exit(static_cast<int>(Exit::hang));
   });

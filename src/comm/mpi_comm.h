@@ -23,7 +23,7 @@ class MpiSession {
  public:
   static constexpr double kEndSeconds = 60;
 
-  MpiSession(int* argc, char*** argv, double end_limit_seconds = kEndSeconds);
+  MpiSession(int* argc, char*** argv);
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
@@ -53,7 +53,6 @@ class MpiSession {
   void finalize();
   struct Farewell;
   std::unique_ptr<Farewell> farewell_;  // null: a process alone, without MPI
-  double end_limit_seconds_ = kEndSeconds;
   int rank_ = 0, size_ = 1, ranks_on_node_ = 1;
 };
 

@@ -1,40 +1,19 @@
 // What the files beside tokenizer.json say about tokens, and what hostile ones may cost.
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <ctime>
-#include <filesystem>
-#include <fstream>
 
 #include "src/core/check.h"
 #include "src/core/file.h"
 #include "src/core/json.h"
 #include "src/data/tokenizer/tokenizer.h"
+#include "tests/support/temp_dir.h"
 
 namespace temper {
 namespace {
 
-class TempFolder {
- public:
-  TempFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "token_settings_XXXXXX").string();
-    CHECK(mkdtemp(pattern.data()), "no temporary folder {}", pattern);
-    path_ = pattern;
-  }
-  ~TempFolder() { std::filesystem::remove_all(path_); }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  const std::string& path() const { return path_; }
-  void write(const std::string& name, const std::string& content) const {
-    std::ofstream(path_ + "/" + name, std::ios::binary) << content;
-  }
-
- private:
-  std::string path_;
-};
-
 /// The error of loading a folder, as text.
-std::string refusal(const TempFolder& folder) {
+std::string refusal(const TempDir& folder) {
   try {
     Tokenizer::load(folder.path());
   } catch (const Error& e) {
@@ -52,11 +31,11 @@ TEST(TokenSettings, AsTransformers) {
   ASSERT_GE(made["cases"].size(), 30u);
   for (const Json& entry : made["cases"]) {
     const std::string name = entry["name"];
-    TempFolder temp;
+    TempDir temp;
     Json base = made["base"];
     for (const Json& token : entry["added"]) base["added_tokens"].push_back(token);
-    temp.write("tokenizer.json", base.dump());
-    for (const auto& [file, content] : entry["files"].items()) temp.write(file, content.dump());
+    write_file_atomic(temp / "tokenizer.json", base.dump());
+    for (const auto& [file, content] : entry["files"].items()) write_file_atomic(temp / file, content.dump());
     if (entry.contains("refused")) {
       const std::string why = refusal(temp);
       EXPECT_NE(why.find(entry["refused"].get<std::string>()), std::string::npos) << name << "\n" << why;
@@ -83,9 +62,9 @@ TEST(TokenSettings, RefusesBrokenFiles) {
       {R"({"split_special_tokens": 1})", "split_special_tokens"},
       {"[]", "not a JSON object"}};
   for (const auto& [config, expected] : broken) {
-    TempFolder temp;
-    temp.write("tokenizer.json", golden()["base"].dump());
-    temp.write("tokenizer_config.json", config);
+    TempDir temp;
+    write_file_atomic(temp / "tokenizer.json", golden()["base"].dump());
+    write_file_atomic(temp / "tokenizer_config.json", config);
     const std::string why = refusal(temp);
     EXPECT_NE(why.find(expected), std::string::npos) << config << "\n" << why;
     EXPECT_NE(why.find("tokenizer_config.json"), std::string::npos) << why;
@@ -105,8 +84,8 @@ TEST(TokenSettings, CostsWhatIsWritten) {
     file["post_processor"] = {{"type", "TemplateProcessing"},
                               {"single", single},
                               {"special_tokens", {{"x", {{"id", "x"}, {"ids", list}, {"tokens", {"x"}}}}}}};
-    TempFolder temp;
-    temp.write("tokenizer.json", file.dump());
+    TempDir temp;
+    write_file_atomic(temp / "tokenizer.json", file.dump());
     return refusal(temp);
   };
   EXPECT_NE(template_refusal(pieces, ids).find("limit is 1024"), std::string::npos);
@@ -117,8 +96,8 @@ TEST(TokenSettings, CostsWhatIsWritten) {
     Json blanks = golden()["base"];
     blanks["added_tokens"][0]["content"] = " ";
     blanks["added_tokens"][0][side] = true;
-    TempFolder temp;
-    temp.write("tokenizer.json", blanks.dump());
+    TempDir temp;
+    write_file_atomic(temp / "tokenizer.json", blanks.dump());
     EXPECT_GT(Tokenizer::load(temp.path()).encode(std::string(300'000, ' '), false).size(), 1u);
   }
   EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 20.0);  // it took minutes

@@ -281,12 +281,14 @@ TEST_F(Signals, UnderNohupAHangupIsIgnored) {
 
 /// mpirun may never end when a rank dies while it connects. The other rank stands still before it gets there.
 TEST_F(Signals, WhileARankConnectsTheyWait) {
-  constexpr int kStarts = 20;  // a rank that is seen late has connected
+  constexpr int kStarts = 20;  // a rank that is stopped late has connected, and the other one waits no more
   bool held = false;
   for (int i = 0; i < kStarts && !held; ++i) {
     Background job(program_, program_.mpirun(2, train("run.name=connecting")));
     const pid_t late = job.rank(0), rank = job.rank(1);
     ::kill(late, SIGSTOP);
+    job.until([&] { return Background::stands_still(late); });
+    if (!Background::before_mpi(late, SIGHUP)) continue;
     const Stopwatch since;
     job.until([&] { return since.seconds() > 2 || (held = Background::blocked(rank, SIGHUP)); });
     if (!held) continue;

@@ -102,9 +102,17 @@ class Background {
   }
   static bool stands_still(pid_t process) { return state_and_parent(process).starts_with("T"); }
   /// True when the signal has arrived and waits to be handled: the process is stopped.
-  static bool pending(pid_t process, int signal) { return in_mask(process, "ShdPnd:", signal); }
-  /// True while the process's first thread lets the signal wait.
-  static bool blocked(pid_t process, int signal) { return in_mask(process, "SigBlk:", signal); }
+  static bool pending(pid_t process, int signal) { return holds(mask(process, "ShdPnd:"), signal); }
+  /// True while the process's first thread lets the signal wait, and not all: a call of libc that makes a
+  /// thread or a process blocks every signal for a moment.
+  static bool blocked(pid_t process, int signal) {
+    const uint64_t waiting = mask(process, "SigBlk:");
+    return holds(waiting, signal) && !holds(waiting, SIGUSR2);
+  }
+  /// True while the process has one thread and lets the signal through: MPI, which starts others, has not begun.
+  static bool before_mpi(pid_t process, int signal) {
+    return list_directory(fmt::format("/proc/{}/task", process)).size() == 1 && !blocked(process, signal);
+  }
   /// mpirun would have waited for ever with no rank left, and was ended here.
   bool was_stuck() const { return code_of_ranks_ != 0; }
 
@@ -139,13 +147,14 @@ class Background {
     const size_t after_name = text.rfind(") ");  // a process may have any name
     return after_name == std::string::npos ? "" : text.substr(after_name + 2);
   }
-  static bool in_mask(pid_t process, const std::string& mask, int signal) {
+  /// One of the masks of signals in /proc; 0 where the process is gone.
+  static uint64_t mask(pid_t process, const std::string& name) {
     std::ifstream file(fmt::format("/proc/{}/status", process));
     for (std::string line; std::getline(file, line);)
-      if (line.starts_with(mask))
-        return (std::stoull(line.substr(mask.size()), nullptr, 16) >> (signal - 1) & 1) != 0;
-    return false;
+      if (line.starts_with(name)) return std::stoull(line.substr(name.size()), nullptr, 16);
+    return 0;
   }
+  static bool holds(uint64_t mask, int signal) { return (mask >> (signal - 1) & 1) != 0; }
   /// Some builds of PMIx lock themselves out in the server's end when a rank was killed while it connected:
   /// mpirun then waits for ever with no rank left. After three seconds of that it is ended, and the code of
   /// the first rank that failed by itself is its own, or the one that it has said where all are gone.

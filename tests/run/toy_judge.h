@@ -52,7 +52,7 @@ class JudgeRole : public Role {
   bool judge(int64_t step) {
     const auto bytes = [&] { return groups_to_bytes(take_all(step)); };
     const std::vector<Group> groups = groups_from_bytes(team_.share(bytes, "groups, as the leader got them"));
-    if (team_.agree([this] { return p_.end.has_come(); }, "whether the run ends")) return false;
+    if (team_.agree([&] { return p_.groups.ends_before(p_.stage, step); }, "whether the run ends")) return false;
     std::vector<const Trajectory*> all;
     for (const Group& g : groups)
       for (const Trajectory& t : g.samples) all.push_back(&t);

@@ -11,8 +11,7 @@ namespace temper {
 
 class ToyRole : public Role {
  public:
-  ToyRole(GroupExchange& groups, EndOfRun& end, size_t stage, Lead lead)
-      : groups_(groups), end_(end), stage_(stage), lead_(lead) {}
+  ToyRole(GroupExchange& groups, size_t stage, Lead lead) : groups_(groups), stage_(stage), lead_(lead) {}
 
   bool phase(int64_t step) override { return work_until(lead_.limit(step)); }
   void settle(int64_t produced) override { work_until(produced); }
@@ -49,7 +48,7 @@ class ToyRole : public Role {
       groups_.annotate(stage_, step, added);
       annotated += static_cast<double>(added.size());
     }
-    if (end_.has_come()) return false;
+    if (groups_.ends_before(stage_, step)) return false;
     groups_.close(stage_, step, {.sums = {{"toy/annotated", annotated}}});
     if (groups_.was_cut(stage_)) return true;         // the rest of it comes when the run goes on
     mood_ = (mood_ + static_cast<double>(step)) / 3;  // has no short decimal form: it must come back exactly
@@ -58,7 +57,6 @@ class ToyRole : public Role {
   }
 
   GroupExchange& groups_;
-  EndOfRun& end_;
   size_t stage_;
   Lead lead_;
   double mood_ = 0;
@@ -66,7 +64,7 @@ class ToyRole : public Role {
 
 inline std::vector<int> toy_ranks(const RunTask& task) { return task.plan.trainer().ranks; }
 inline std::unique_ptr<Role> make_toy_role(const RoleParts& p) {
-  return std::make_unique<ToyRole>(p.groups, p.end, p.stage, p.lead);
+  return std::make_unique<ToyRole>(p.groups, p.stage, p.lead);
 }
 
 }  // namespace temper

@@ -2,6 +2,9 @@
 
 #include <set>
 
+#include "src/core/json.h"
+#include "src/core/stopwatch.h"
+
 namespace temper {
 
 void EndOfRun::tell() {
@@ -21,8 +24,39 @@ void EndOfRun::tell_idle() {
     if (!ranks_.has_role(rank)) mailbox_.post(rank, kEnd, "");
 }
 
+void EndOfRun::tell_trained(int64_t step, bool saves) {
+  if (!decides()) return;
+  for (const int rank : ranks_.keepers_apart())
+    mailbox_.post(rank, kTrained, dump_json_line({{"step", step}, {"saves", saves}}));
+}
+
+void EndOfRun::tell_last_save(const LastSave& save) {
+  if (!decides()) return;
+  const Json message{{"step", save.step}, {"produced", save.produced}, {"version", save.version}};
+  for (const int rank : ranks_.keepers_apart()) mailbox_.post(rank, kLastSave, dump_json_line(message));
+}
+
+std::optional<bool> EndOfRun::wait_trained(int64_t step) {
+  for (const Stopwatch waited; look(), !told_trained_.contains(step);) {
+    // The last save may be found before what was sent ahead of it.
+    if (has_come_ || (last_save_ && last_save_->step < step)) return std::nullopt;
+    mailbox_.pause(waited.seconds(), "the trainer's step");
+  }
+  return told_trained_.extract(step).mapped();
+}
+
 bool EndOfRun::look() {
   if (mailbox_.poll(kEnd)) has_come_ = true;
+  while (const std::optional<Message> trained = mailbox_.poll(kTrained)) {
+    const Json message = parse_json(trained->bytes, "message between ranks");
+    told_trained_[message.at("step").get<int64_t>()] = message.at("saves").get<bool>();
+  }
+  if (const std::optional<Message> last = mailbox_.poll(kLastSave)) {
+    const auto of = [message = parse_json(last->bytes, "message between ranks")](const char* name) {
+      return message.at(name).get<int64_t>();
+    };
+    last_save_ = {of("step"), of("produced"), of("version")};
+  }
   if (const std::optional<Message> decided = mailbox_.poll(kDecided)) after_ = std::stoll(decided->bytes);
   if (asked() && decides()) decide();
   return has_come_;

@@ -5,8 +5,14 @@
 // nothing else: the trainer keeps those (WeightSync). Else they are gone, and the work is finished. When all
 // is saved it tells ranks without the trainer role; those that wait for groups or
 // for weights look for it and leave.
+//
+// Ranks beside the trainer's that have state of their own (keepers) save with it: after each step it tells
+// them that the step is trained, and whether it saves then; before the save of a run that is stopped in
+// between it tells them of that one. A role that learns does so when its step is trained, and not before: an
+// update may be dropped until it is complete. So all stand at the same step in a checkpoint.
 
 #include <functional>
+#include <map>
 #include <optional>
 
 #include "src/comm/comm.h"
@@ -34,6 +40,27 @@ class EndOfRun {
   bool look();
   /// The end had come at the last look.
   bool has_come() const { return has_come_; }
+  /// No groups of this step will come: the end has come, or this rank knows of a save that ends the run and
+  /// has less.
+  bool ends_before(int64_t step) const { return has_come_ || (last_save_ && step > last_save_->produced); }
+  /// The same of a version of the weights.
+  bool ends_before_version(int64_t version) const {
+    return has_come_ || (last_save_ && version > last_save_->version);
+  }
+
+  /// The save of a run that ends before its last step: the state after `step`, steps up to `produced` are
+  /// generated as far as no stop cut them, weights up to `version` went out.
+  struct LastSave {
+    int64_t step = 0, produced = 0, version = 0;
+  };
+  /// Trainer ranks: `step` is trained; the state after it is saved or not.
+  void tell_trained(int64_t step, bool saves);
+  /// Trainer ranks: the run ends with this save.
+  void tell_last_save(const LastSave& save);
+  /// Keepers beside the trainer: waits until the step is trained. True: it is saved. Nothing when the run
+  /// ends before.
+  std::optional<bool> wait_trained(int64_t step);
+  const std::optional<LastSave>& last_save() const { return last_save_; }
 
   /// Trainer ranks: weights and optimizer are those after this step.
   void set_trained(int64_t step) { trained_ = step; }
@@ -58,6 +85,8 @@ class EndOfRun {
   std::vector<int> world_;
   Asked asked_;
   bool has_come_ = false, passed_on_ = false;
+  std::map<int64_t, bool> told_trained_;  // of steps not yet waited for: whether they are saved
+  std::optional<LastSave> last_save_;
   int64_t trained_ = 0;
   std::string reason_;
   std::optional<int64_t> after_;

@@ -1,14 +1,16 @@
 #pragma once
 // What roles hand to each other of a step: groups, annotations, notes. A group goes from its producer (a
-// rollout rank) to every trainer rank, and to one rank of each stage, a role that adds something to it (the
-// reference its log-probs): the stage sends annotations to every trainer rank, which puts them together.
-// Stages wait for producers alone, never for each other or the trainer. Nobody waits to send. A step is
-// complete at a receiver when every sender has closed it; its groups are those of the prompts that finished
-// in it, in order of data position. Groups that are not finished go on in the next step: producers know all
-// of them (`share`), trainer ranks keep the last ones for a checkpoint.
+// rollout rank) to every rank that gets whole steps (those of the trainer, and of other roles that learn),
+// and to one rank of each stage, a role that adds something to it (the reference its log-probs): the stage
+// sends annotations to the ranks with whole steps, which put them together. Stages wait for producers alone,
+// never for each other or the trainer; but a role that learns annotates a step when it has learned the one
+// before. Nobody waits to send. A step is complete at a receiver when every sender has closed it; its groups
+// are those of the prompts that finished in it, in order of data position. Groups that are not finished go on
+// in the next step: producers know all of them (`share`), trainer ranks keep the last ones for a checkpoint.
 //
 // Bounds: step s is generated with exactly version max(0, s - 1 - max_policy_lag), and a version goes out
-// only after the one before was taken, so no receiver ever holds more than max_policy_lag + 1 steps.
+// only after the one before was taken, so no receiver ever holds more than max_policy_lag + 1 steps; one that
+// learns beside the trainer one more, as the trainer is done with a step before it.
 
 #include <map>
 #include <optional>
@@ -40,19 +42,27 @@ class GroupExchange {
   /// `take` would return a group at once.
   bool waiting(size_t stage, int64_t step);
   /// The last step that `take` came to the end of was cut: none follows.
-  bool was_cut(size_t stage) const { return stages_[stage].cut; }
+  bool was_cut(size_t stage) const { return stages_[stage].cut.has_value(); }
+  /// `take` ended without the step: the run ends before it, as far as this rank knows.
+  bool ends_before(size_t stage, int64_t step) const {
+    const std::optional<int64_t>& cut = stages_[stage].cut;
+    return end_.ends_before(step) || (cut && step > *cut && end_.last_save());
+  }
   void annotate(size_t stage, int64_t step, const std::vector<Annotation>& annotations);
   void close(size_t stage, int64_t step, const StepNote& note);
 
-  // Trainer ranks: all groups of the step, the same on each. `peek` leaves them for a later `receive`.
-  StepInput receive(int64_t step);
+  // Ranks with whole steps: all groups of the step, the same on each, until it is finished.
   const StepInput& peek(int64_t step);
-  /// A rank asked for a stop in the last step that was received.
+  /// What a checkpoint holds of the step: it lacks what stages that learn add, for they add it when they
+  /// stand at the step.
+  const StepInput& peek_made(int64_t step);
+  void finish(int64_t step);
+  /// A rank asked for a stop in the last step that was finished.
   bool stop_requested() const { return stop_requested_; }
   /// The groups that the last generated step left unfinished, by data position.
   const std::vector<Group>& unfinished_after(int64_t step);
   /// Takes from a checkpoint, after `start`: a step that was generated, what the last one left unfinished.
-  /// `awaited`: ranks of stages that still annotate the step and close it.
+  /// `awaited`: ranks of stages that still annotate the step and close it, beside those that learn.
   void put_back(int64_t step, StepInput input, size_t awaited = 0);
   /// A step that was cut: producers close it again, with what was missing.
   void put_back_open(int64_t step, StepInput input);
@@ -62,41 +72,49 @@ class GroupExchange {
   int64_t most_steps_held() const { return most_steps_held_; }
 
  private:
+  /// What some of the senders say of a step.
+  struct Said {
+    std::vector<Annotation> annotations = {};
+    size_t num_annotations = 0;          // as the notes say
+    std::map<int, StepNote> notes = {};  // by sender: sums of times depend on the order
+    size_t closed = 0;
+  };
   struct Inbox {
     std::vector<Group> groups;  // of a stage, as they came
     size_t taken = 0;           // of them by `take`
-    // What the trainer has of the step.
+    Said said, learning;        // the second by stages that learn
+    // For those who get whole steps.
     std::map<int64_t, Group> by_position;
-    std::vector<Annotation> annotations;
-    size_t num_annotations = 0;  // as the stages say
     std::vector<Group> unfinished;
-    StepInput input;
-    std::map<int, StepNote> notes;  // by sender: sums of times depend on the order
-    size_t closed = 0;
+    std::optional<StepInput> made;   // once all of `said` is there
+    std::optional<StepInput> whole;  // where stages learn: with what those say
   };
   /// What comes to this rank in one of its roles.
   struct Lane {
     int channel = 0;
-    size_t num_senders = 0;
+    size_t num_senders = 0, num_learning = 0;
+    int64_t most_steps = 0;  // under way at once
     std::map<int64_t, Inbox> steps = {};
-    bool cut = false;
+    std::optional<int64_t> cut = {};  // the step that was
     int64_t finished = 0;  // this role is done with the groups of all steps up to here
   };
 
-  void send_to_trainer(const std::string& message);
+  void send_whole(const std::string& message);
+  int receiver_of(size_t stage, const Group& group) const;
+  void take_back(int64_t step, StepInput input);
   void sort_in(Lane& lane);
-  void put_together(Inbox& inbox, int64_t step);
-  Inbox& wait_closed(int64_t step);
+  void put_in_stages(int64_t step, const StepInput& input, bool closed);
+  static void put_together(StepInput& input, Said said, int64_t step);
+  void wait_closed(int64_t step, bool learning);
 
   Mailbox& mailbox_;
   RoleRanks ranks_;
-  int64_t max_lag_;
   EndOfRun& end_;
   std::vector<Lane> stages_;
-  Lane trainer_;
+  Lane whole_;
   std::map<int64_t, int64_t> groups_sent_;                         // by step that is open
   std::map<std::pair<size_t, int64_t>, size_t> annotations_sent_;  // by stage and step that is open
-  std::map<int64_t, std::vector<Group>> unfinished_;               // after a step, on trainer ranks
+  std::map<int64_t, std::vector<Group>> unfinished_;               // after a step
   int64_t put_back_until_ = 0;                                     // the last step that a checkpoint held
   int64_t shares_ = 0;                                             // calls of `share`
   std::map<int64_t, std::map<int, std::string>> shared_come_;      // by call, by sender

@@ -2,6 +2,8 @@
 // Who hands what to whom: ranks by what they do in a run, and the channels between them.
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <vector>
 
 namespace temper {
@@ -9,12 +11,16 @@ namespace temper {
 /// World ranks, ascending. `producers`: who makes groups (the rollout ranks; the trainer's own where nothing
 /// is generated). `stages`: roles that add something to each group (the reference its log-probs); none empty.
 /// Where several ranks share the model of a role, these are the ones that speak for them; the others stand
-/// below.
+/// below. `learners`: all ranks of roles that learn from whole steps beside the trainer. `keepers`: all that
+/// have state for a checkpoint, those of trainer and learners among them.
 struct RoleRanks {
   std::vector<int> producers;
   std::vector<std::vector<int>> stages;
   std::vector<int> trainer;
   std::vector<int> with_producers = {}, with_stages = {};
+  std::vector<int> learners = {}, keepers = {};
+  /// Stages of roles that learn: what they say of a step depends on the step that they have learned last.
+  std::set<size_t> learning_stages = {};
 
   bool has_role(int rank) const {
     const auto in = [rank](const std::vector<int>& some) {
@@ -31,6 +37,19 @@ struct RoleRanks {
     return apart(producers) && apart(with_producers);
   }
   bool trains(int rank) const { return std::binary_search(trainer.begin(), trainer.end(), rank); }
+  /// Who gets all groups of every step, with what the stages add.
+  std::vector<int> with_whole_steps() const {
+    std::vector<int> all;
+    std::set_union(trainer.begin(), trainer.end(), learners.begin(), learners.end(), std::back_inserter(all));
+    return all;
+  }
+  /// Keepers that the trainer has to tell how far it is.
+  std::vector<int> keepers_apart() const {
+    std::vector<int> apart;
+    std::set_difference(keepers.begin(), keepers.end(), trainer.begin(), trainer.end(),
+                        std::back_inserter(apart));
+    return apart;
+  }
 };
 
 /// A stage has kToStage + its number.
@@ -44,7 +63,9 @@ enum Channel : int {
   kDecided = 101,
   kMemory = 102,  // of weights, for those that may read it
   kOpened = 103,
-  kRead = 104
+  kRead = 104,
+  kTrained = 105,
+  kLastSave = 106
 };
 
 }  // namespace temper

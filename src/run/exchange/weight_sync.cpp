@@ -188,15 +188,16 @@ bool WeightSync::look_into_sent(const ParameterStore& trained, int64_t version,
 }
 
 void WeightSync::wait_for_end() {
-  for (const Stopwatch waited; !end_.look();)
+  for (const Stopwatch waited; !end_.look() && !end_.last_save();)
     if (!mailbox_.poll(kWeights)) mailbox_.pause(waited.seconds(), "end of the run");
 }
 
-/// What a source sent next; nothing where the run has ended.
-std::optional<std::string> WeightSync::next_from(int source) {
+/// What a source sent next, of this version; nothing where the run ends before it.
+std::optional<std::string> WeightSync::next_from(int source, int64_t version) {
   std::deque<std::string>& come = come_[routes_.sources[static_cast<size_t>(source)]];
   for (const Stopwatch waited; come.empty();) {
-    const bool last = end_.look();  // looked at first: versions that were sent before the end are still taken
+    // Looked at first: versions that were sent before the end are still taken.
+    const bool last = end_.look() || end_.ends_before_version(version);
     if (std::optional<Message> message = mailbox_.poll(kWeights))
       come_[message->from].push_back(std::move(message->bytes));
     else if (last)
@@ -217,7 +218,7 @@ bool WeightSync::receive(Ctx& c, ParameterStore& weights, const ParameterStore* 
   CHECK(own >= 0, "rank {} has weights of its own, and none are sent there", mailbox_.rank());
   const WeightTransfer& plan = transfer(weights, static_cast<size_t>(own));
   for (const int source : plan.senders()) {
-    std::optional<std::string> message = next_from(source);
+    std::optional<std::string> message = next_from(source, version);
     if (!message) return false;
     bytes_moved_ += static_cast<int64_t>(message->size());
     if (WeightTransfer::is_notice(*message) && memories_.contains(source)) {

@@ -106,7 +106,7 @@ class WeightSync {
   Kept begin_copy(const Lane& written, const WeightTransfer& plan, const ParameterStore& trained);
   /// All receivers have read what they were told of, as far as messages have come.
   bool all_read();
-  std::optional<std::string> next_from(int source);
+  std::optional<std::string> next_from(int source, int64_t version);
 
   Mailbox& mailbox_;
   WeightRoutes routes_;

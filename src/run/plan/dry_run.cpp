@@ -238,9 +238,9 @@ std::vector<MicrobatchMemory> microbatch_memory(const RunPlan& plan, const Model
   const int64_t update = share_of(of.role, plan.batch.samples_per_update);
   const std::unique_ptr<Algorithm> algorithm = make_algorithm(config.algorithm);
   std::vector<MicrobatchMemory> kinds;
-  TrainerOptions options = trainer_options(config, plan);
+  TrainerOptions options = trainer_options(config, plan, of.role);
   options.pass.least_of_stages = 0;  // the fullest one
-  for (const std::vector<Trajectory>& all : fullest(plan, plan.microbatch_tokens(), update)) {
+  for (const std::vector<Trajectory>& all : fullest(plan, plan.budget_of(of.role), update)) {
     const auto measure = [&](Model part) {
       Backend backend = backend_of(config, device);
       OneRank control;
@@ -326,8 +326,8 @@ AxisBytes update_bytes(const RunPlan& plan, const RolePlan& role, const ModelCon
       Backend backend = backend_of(config, device);
       OneRank control;
       SilentPipeline pipeline(of);
-      Trainer one(backend.ctx(), part, control, control, *part.splits().owners, trainer_options(config, plan),
-                  pipeline.get());
+      Trainer one(backend.ctx(), part, control, control, *part.splits().owners,
+                  trainer_options(config, plan, role), pipeline.get());
       const PolicyObjective objective(part, *algorithm, config.rollout.temperature, plan.max_new_tokens);
       return one.update(backend.ctx(), pointers(all), objective).sent;
     });

@@ -115,8 +115,8 @@ struct RunPlan {
   int64_t least_budget() const;
   /// The tokens of a micro-batch of a role, on all of the ranks that share one.
   int64_t budget_of(const RolePlan& with) const {
-    return with.traits->trains() ? microbatch_tokens()
-                                 : std::max(max_tokens_per_microbatch * with.cp(), longest_sequence);
+    return with.traits->leads() ? microbatch_tokens()
+                                : std::max(max_tokens_per_microbatch * with.cp(), longest_sequence);
   }
   int64_t microbatch_tokens() const { return max_tokens_per_microbatch * trainer().cp(); }
   /// The least of a role's stages, of the ranks together that share one; 0: none is made smaller for them.

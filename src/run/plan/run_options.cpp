@@ -59,8 +59,8 @@ RecomputePlan recompute_plan(const RecomputeConfig& c) {
           .num_layers = c.num_layers};
 }
 
-TrainerOptions trainer_options(const Config& config, const RunPlan& plan) {
-  return {.pass = pass_options(config, plan, plan.trainer()),
+TrainerOptions trainer_options(const Config& config, const RunPlan& plan, const RolePlan& role) {
+  return {.pass = pass_options(config, plan, role),
           .optimizer = config.optimizer,
           .total_updates = plan.batch.updates_total,
           .seed = config.run.seed,

@@ -22,7 +22,7 @@ EngineOptions engine_options(const Config& config, const RunPlan& plan);
 /// How the trainer or a reference passes tokens through its model.
 PassOptions pass_options(const Config& config, const RunPlan& plan, const RolePlan& role);
 RecomputePlan recompute_plan(const RecomputeConfig& section);
-TrainerOptions trainer_options(const Config& config, const RunPlan& plan);
+TrainerOptions trainer_options(const Config& config, const RunPlan& plan, const RolePlan& role);
 
 /// That no response can end with these ids of a model's folder and its tokenizer; "" when there are none.
 std::string lost_end_tokens_text(const ModelConfig& model, std::optional<int32_t> tokenizer_eos = {});

@@ -23,13 +23,20 @@ void CheckpointWriter::bytes(const std::string& name, std::string_view bytes) {
   std::memset(words.raw(), 0, static_cast<size_t>(words.size()) * 4);
   std::memcpy(words.raw(), &size, sizeof size);
   std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char*>(words.as<int32_t>() + 2));
-  const FlatRange mine = shard_range(words.size(), comm_.rank(), comm_.size());
+  const FlatRange mine = shard_range(words.size(), index_, count_);
   tensor(
       {name, {words.size()}, mine, make_tensor(words.as<int32_t>() + mine.begin, DType::i32, {mine.size()})});
 }
 
+/// Ranks of several roles know several counts and texts; of one that several know the first rank's stands.
 void CheckpointWriter::write(const std::string& folder, int64_t step) {
-  save_checkpoint(folder, step, tensors_, meta_, comm_, Numbers::finite);
+  Json meta = Json::object();
+  for (const std::string& said : comm_.all_gather(dump_json_line(meta_), "counts and texts of a checkpoint")) {
+    const Json of_rank = parse_json(said, "message between ranks");
+    for (const auto& [name, value] : of_rank.items())
+      if (!meta.contains(name)) append_member(meta, name, value);
+  }
+  save_checkpoint(folder, step, tensors_, meta, comm_, Numbers::finite);
 }
 
 void CheckpointReader::refuse(const std::string& name, const std::string& why) const {

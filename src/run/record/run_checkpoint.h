@@ -22,16 +22,18 @@ inline constexpr const char* kUnsaid =
 std::string ahead_name(int64_t step);
 std::string open_name(int64_t step);
 
-/// Gathers what roles save; the ranks of `comm` write it together.
+/// Gathers what roles save; the ranks of `comm`, all that have state, write it together.
 class CheckpointWriter {
  public:
-  explicit CheckpointWriter(Comm& comm) : comm_(comm) {}
+  explicit CheckpointWriter(Comm& comm) : comm_(comm), index_(comm.rank()), count_(comm.size()) {}
+  /// What follows is said by `count` of the ranks, of which this is number `index`: those of a role.
+  void of_role(int index, int count) { index_ = index, count_ = count; }
 
   /// This rank's range of a tensor, empty where others hold all of it; its data stays as it is until `write`.
   void tensor(StateTensor tensor) {
     if (tensor.range.size() > 0) tensors_.push_back(std::move(tensor));
   }
-  // The same on all ranks.
+  // The same on all ranks that say it.
   void bytes(const std::string& name, std::string_view bytes);
   void count(const std::string& key, int64_t value) { meta_[key] = value; }
   void text(const std::string& key, const std::string& value) { meta_[key] = value; }
@@ -41,6 +43,7 @@ class CheckpointWriter {
 
  private:
   Comm& comm_;
+  int index_, count_;
   Arena memory_;  // of `bytes`
   std::vector<StateTensor> tensors_;
   Json meta_ = Json::object();

@@ -8,8 +8,8 @@
 
 namespace temper {
 
-bool ReferenceRole::work_until(int64_t step) {
-  const auto was_cut = [this] { return p_.trains && p_.groups.was_cut(p_.stage); };
+bool ReferenceRole::work_until(int64_t step, bool to_cut) {
+  const auto was_cut = [&] { return to_cut && p_.groups.was_cut(p_.stage); };
   while (p_.lead.done < step && !p_.team.agree(was_cut, "whether the step was cut, as the leader says"))
     if (!add_logprobs(++p_.lead.done)) return false;
   return true;
@@ -45,7 +45,7 @@ bool ReferenceRole::add_logprobs(int64_t step) {
     if (p_.dp) break;  // these were all
   }
   frozen_.parameters().drop(p_.ctx.lane);
-  const auto ended = [this] { return p_.end.has_come(); };
+  const auto ended = [&] { return p_.groups.ends_before(p_.stage, step); };
   if (p_.team.agree(ended, "whether the run ends, as the leader says")) return false;
   close(step, seconds);
   return true;

@@ -26,14 +26,14 @@ class ReferenceRole : public Role {
     Lead lead;
   };
   ReferenceRole(const Parts& parts, Model& frozen) : p_(parts), frozen_(frozen) {}
-  bool phase(int64_t step) override { return work_until(p_.lead.limit(step)); }
-  void settle(int64_t produced) override { work_until(produced); }
+  bool phase(int64_t step) override { return work_until(p_.lead.limit(step), p_.trains); }
+  void settle(int64_t produced) override { work_until(produced, /*to_cut=*/true); }
   /// Steps of a run that kept no reference get their log-probs here.
   void restore(const CheckpointReader& checkpoint) override;
 
  private:
-  /// All steps up to this one. False: the run has ended.
-  bool work_until(int64_t step);
+  /// All steps up to this one; `to_cut`: or one that a stop cut. False: the run has ended.
+  bool work_until(int64_t step, bool to_cut);
   bool add_logprobs(int64_t step);
   std::vector<Group> take_some(int64_t step);
   void annotate(int64_t step, std::span<const Group> groups);

@@ -35,12 +35,15 @@ class Role {
   virtual ~Role() = default;
   /// The part of this role while the trainer is at `step`. False: the run has ended.
   virtual bool phase(int64_t step) = 0;
-  /// Before a checkpoint, on trainer ranks: works until this step, the last one that is generated. A stop may
-  /// have cut one before (GroupExchange::was_cut): no step follows it, and the rest of it comes after a
-  /// resume.
+  /// Every rank of a role that learns beside the trainer, when the trainer has trained the step: its groups,
+  /// with what all roles add.
+  virtual void learn(int64_t /*step*/, const StepInput&) {}
+  /// Before a checkpoint, on ranks with state: works until this step, the last one that is generated; but for
+  /// a role that learns, which stays at the trainer's. A stop may have cut one before
+  /// (GroupExchange::was_cut): no step follows it, and the rest of it comes after a resume.
   virtual void settle(int64_t /*produced*/) {}
-  /// Trainer ranks, which write the checkpoints, call it: a role with more state than its notes say runs
-  /// there.
+  /// Every rank of a role with state calls it, and trainer ranks for all of theirs. Names of what it says
+  /// begin with "roles/" and the role's.
   virtual void save(CheckpointWriter&) const {}
   /// Every rank of the role calls it, before the first step.
   virtual void restore(const CheckpointReader&) {}
@@ -110,6 +113,14 @@ struct RoleParts {
 /// ranks.
 enum class Duty { produces, annotates, trains, observes };
 
+/// What a role beside the trainer leaves in a checkpoint, wherever it runs.
+enum class State {
+  none,     // or that of a role whose ranks train
+  kept,     // save() is called on all of its ranks
+  learned,  // the same, and learn(); such a role annotates, and a step only when it has learned the one
+            // before
+};
+
 struct RoleRow {
   const char* name;
   Duty duty;
@@ -118,6 +129,7 @@ struct RoleRow {
   std::unique_ptr<Role> (*make)(const RoleParts&);
   /// The role of the config whose model it works with; null: it has none.
   const char* model_of = nullptr;
+  State state = State::none;
 };
 std::span<const RoleRow> built_in_roles();
 

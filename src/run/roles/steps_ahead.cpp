@@ -24,4 +24,19 @@ bool lacks_reference(const StepInput& input, const RunPlan& plan) {
   });
 }
 
+void put_back_steps(const CheckpointReader& checkpoint, const RunPlan& plan, GroupExchange& groups) {
+  int64_t produced = checkpoint.step();
+  for (; checkpoint.has(ahead_name(produced + 1)); ++produced) {
+    StepInput input = read_ahead(checkpoint, ahead_name(produced + 1));
+    const bool awaited = lacks_reference(input, plan);
+    groups.put_back(produced + 1, std::move(input),
+                    awaited ? static_cast<size_t>(plan.role("reference")->teams()) : 0);
+  }
+  const std::string open = open_name(produced + 1);
+  if (checkpoint.has(open))
+    groups.put_back_open(produced + 1, read_ahead(checkpoint, open));
+  else
+    groups.put_back_unfinished(produced, read_unfinished(checkpoint));
+}
+
 }  // namespace temper

@@ -13,4 +13,8 @@ StepInput read_ahead(const CheckpointReader& checkpoint, const std::string& name
 /// when it takes up the checkpoint.
 bool lacks_reference(const StepInput& input, const RunPlan& plan);
 
+/// Ranks with whole steps, after GroupExchange::start: takes those of the checkpoint, and what the last one
+/// left unfinished.
+void put_back_steps(const CheckpointReader& checkpoint, const RunPlan& plan, GroupExchange& groups);
+
 }  // namespace temper

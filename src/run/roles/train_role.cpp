@@ -35,7 +35,7 @@ TrainRole::TrainRole(const RoleParts& parts)
       objective_(model_, *algorithm_, pass_.temperature, plan().max_new_tokens),
       trainer_(p_.ctx, model_, trainers(), dp_,
                SumRanks([this](AxisSet axes) -> Collectives& { return p_.model_share.mesh->tensors(axes); }),
-               trainer_options(config(), plan()), p_.model_share.pipeline) {
+               trainer_options(config(), plan(), *p_.role), p_.model_share.pipeline) {
   p_.memory.add(model_.device(), [this] { return trainer_.held_bytes(); });
   p_.memory.add(trainer_.optimizer().state_device(), [this] { return trainer_.optimizer().held_bytes(); });
   trainer_.set_change_hook([this] { p_.weights.wait_read(); });
@@ -142,7 +142,7 @@ bool TrainRole::phase(int64_t step) {
   }
   if (!stats.empty() && !p_.task.replay() && step >= first_own_step_)
     warn_of_differences(stats.front(), step, p_.trace.rank(), trainers());
-  data_position_ = p_.groups.receive(step).note.data_position;
+  data_position_ = p_.groups.peek(step).note.data_position;
   step_ = step;
   p_.end.set_trained(step);
   if (stats.empty())

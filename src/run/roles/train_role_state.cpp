@@ -11,7 +11,7 @@ void TrainRole::settle(int64_t produced) {
   cut_ = false;
   produced_ = step_;
   while (produced_ < produced && !cut_)
-    if (cut_ = p_.groups.peek(produced_ + 1).note.cut; !cut_) ++produced_;
+    if (cut_ = p_.groups.peek_made(produced_ + 1).note.cut; !cut_) ++produced_;
 }
 
 void TrainRole::save(CheckpointWriter& checkpoint) const {
@@ -19,12 +19,12 @@ void TrainRole::save(CheckpointWriter& checkpoint) const {
     checkpoint.tensor(std::move(tensor));
   int64_t data_position = data_position_;
   for (int64_t s = step_ + 1; s <= produced_; ++s) {
-    const StepInput& ahead = p_.groups.peek(s);
+    const StepInput& ahead = p_.groups.peek_made(s);
     checkpoint.bytes(ahead_name(s), step_input_to_bytes(ahead));
     data_position = ahead.note.data_position;
   }
   if (cut_) {
-    const StepInput& open = p_.groups.peek(produced_ + 1);
+    const StepInput& open = p_.groups.peek_made(produced_ + 1);
     checkpoint.bytes(open_name(produced_ + 1), step_input_to_bytes(open));
     data_position = open.note.data_position;
   }
@@ -42,20 +42,9 @@ void TrainRole::restore(const CheckpointReader& checkpoint) {
   });
   checkpoint.fill(state);
   trainer_.optimizer().restore(p_.ctx, checkpoint.count("optimizer_updates"));
-  int64_t produced = checkpoint.step();
-  for (; checkpoint.has(ahead_name(produced + 1)); ++produced) {
-    StepInput input = read_ahead(checkpoint, ahead_name(produced + 1));
-    const bool awaited = lacks_reference(input, plan());
-    p_.groups.put_back(produced + 1, std::move(input),
-                       awaited ? static_cast<size_t>(plan().role("reference")->teams()) : 0);
-  }
-  const std::string open = open_name(produced + 1);
-  if (checkpoint.has(open))
-    p_.groups.put_back_open(produced + 1, read_ahead(checkpoint, open));
-  else
-    p_.groups.put_back_unfinished(produced, read_unfinished(checkpoint));
   step_ = checkpoint.step();
-  first_own_step_ = step_ + (produced > step_ || checkpoint.has(open) ? 2 : 1);
+  const bool made_before = checkpoint.has(ahead_name(step_ + 1)) || checkpoint.has(open_name(step_ + 1));
+  first_own_step_ = step_ + (made_before ? 2 : 1);
   p_.end.set_trained(step_);
   data_position_ = checkpoint.count("data_position");
 }

@@ -17,7 +17,7 @@ std::string name_of(int64_t version, const ParamSpec& spec) {
 int64_t first_version(RunRank& rank, int64_t step) {
   const int64_t lag = rank.task.lag();
   for (int64_t s = step + 1; s <= std::min(step + lag, rank.last_step()); ++s)
-    if (rank.groups.peek(s).note.cut) return std::max<int64_t>(0, s - 1 - lag);
+    if (rank.groups.peek_made(s).note.cut) return std::max<int64_t>(0, s - 1 - lag);
   return step;
 }
 

@@ -12,6 +12,10 @@ bool Placement::has(Duty duty) const {
                      [duty](const PlacedRole& role) { return role.row->duty == duty; });
 }
 
+bool Placement::learns() const {
+  return std::any_of(roles.begin(), roles.end(), [](const PlacedRole& role) { return role.learns(); });
+}
+
 namespace {
 
 std::vector<int> united(const std::vector<int>& a, const std::vector<int>& b) {
@@ -66,6 +70,13 @@ Placement place_roles(const RunTask& task, std::span<const RoleRow> rows, int ra
     if (ranks.empty()) continue;
     const Teams teams{ranks, team_role(task, row)};
     const size_t stage = all.stages.size();
+    CHECK(row.state != State::learned || row.duty == Duty::annotates,
+          "the role {} learns and does not annotate", row.name);
+    if (row.state != State::none) all.keepers = united(all.keepers, ranks);
+    if (row.state == State::learned) {
+      all.learners = united(all.learners, ranks);
+      all.learning_stages.insert(stage);
+    }
     if (row.duty == Duty::annotates) teams.add_to(all.stages.emplace_back(), all.with_stages);
     if (row.duty == Duty::produces || row.duty == Duty::trains) {
       std::vector<int>& only = row.duty == Duty::produces ? all.producers : all.trainer;
@@ -73,8 +84,10 @@ Placement place_roles(const RunTask& task, std::span<const RoleRow> rows, int ra
       teams.add_to(only, all.with_producers);
     }
     if (std::binary_search(ranks.begin(), ranks.end(), rank))
-      placement.roles.push_back({&row, teams.share(rank), stage, meet(teams.of(rank), producing)});
+      placement.roles.push_back({&row, teams.share(rank), stage,
+                                 row.state != State::learned && meet(teams.of(rank), producing), ranks});
   }
+  all.keepers = united(all.keepers, all.trainer);
   std::stable_sort(placement.roles.begin(), placement.roles.end(),
                    [](const PlacedRole& a, const PlacedRole& b) { return a.row->duty < b.row->duty; });
   return placement;

@@ -13,8 +13,11 @@ struct PlacedRole {
   size_t stage = 0;  // of the exchange, where it annotates
   /// It works ahead of the trainer, as some rank of its team produces. A rank that annotates and does not
   /// produce takes a step when the trainer needs it: it must not wait for groups ahead; but a team goes
-  /// through the steps together.
+  /// through the steps together. A role that learns never does.
   bool ahead = false;
+  std::vector<int> ranks = {};  // all that have it
+
+  bool learns() const { return row->state == State::learned; }
 };
 
 struct Placement {
@@ -22,6 +25,8 @@ struct Placement {
   std::vector<PlacedRole> roles;  // of this rank, in the order of their duties
 
   bool has(Duty duty) const;
+  /// A role of this rank learns from whole steps beside the trainer.
+  bool learns() const;
 };
 
 Placement place_roles(const RunTask& task, std::span<const RoleRow> rows, int rank);

@@ -31,6 +31,14 @@ std::vector<int> all_ranks(const MpiSession& mpi) {
   return all;
 }
 
+/// The trainer's ranks first: the first of them writes what is one rank's to write.
+std::unique_ptr<Comm> make_keepers(const MpiSession& mpi, const RoleRanks& ranks, double wait_limit) {
+  const int rank = mpi.rank();
+  if (ranks.keepers == ranks.trainer) return nullptr;
+  const bool keeps = std::binary_search(ranks.keepers.begin(), ranks.keepers.end(), rank);
+  return mpi.make_comm(keeps ? 0 : -1, ranks.trains(rank) ? rank : mpi.size() + rank, wait_limit);
+}
+
 /// A start makes at least one step: a time limit that is shorter would stop it at the same place for ever.
 std::string why_stop(const RunRank& rank) {
   const auto& limit = rank.config().run.time_limit_seconds;
@@ -51,6 +59,8 @@ RunRank::RunRank(const RunTask& run_task, const MpiSession& mpi, std::span<const
                          config().cluster.shared_gpus == "allow")),
       meshes(mpi, task.plan, device, task.wait_limit()),
       trainers(task.plan.trains(mpi_rank) ? &meshes.trainer().control(AxisSet::all()) : nullptr),
+      other_keepers(make_keepers(mpi, placement.ranks, task.wait_limit())),
+      keepers(other_keepers ? other_keepers.get() : trainers),
       mailbox(mpi.make_mailbox(task.wait_limit())),
       end(*mailbox, placement.ranks, all_ranks(mpi), [this] { return why_stop(*this); }),
       groups(*mailbox, placement.ranks, task.plan.max_policy_lag, end),

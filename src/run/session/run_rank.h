@@ -19,6 +19,11 @@ struct ResumePoint {
       {};  // metrics of the step, which has no line yet: a stop cut its validation
 };
 
+/// What a step leaves behind.
+struct Saves {
+  bool checkpoint = false, exported = false;
+};
+
 /// Its members stand in the order in which they are built, and use those above. A rank without roles has no
 /// host, models and journal: it waits for the end.
 struct RunRank {
@@ -27,6 +32,8 @@ struct RunRank {
   const Config& config() const { return task.config(); }
   int64_t last_step() const { return task.last_step(); }
   bool trains() const { return trainers != nullptr; }
+  /// It has state, and takes part in checkpoints.
+  bool keeps() const { return keepers != nullptr; }
   bool generates() const { return task.plan.generates && !task.replay() && prompts != nullptr; }
   /// Ranks that only generate may be behind the trainer.
   int64_t first_step() const { return (trains() ? resume.step : resume.weights) + 1; }
@@ -46,7 +53,9 @@ struct RunRank {
   Device device;        // that this rank computes on
   std::string threads;  // of the ranks, for people
   Meshes meshes;
-  Comm* trainers;  // null on other ranks
+  Comm* trainers;                       // null on other ranks
+  std::unique_ptr<Comm> other_keepers;  // null where only trainer ranks have state
+  Comm* keepers;                        // all ranks that have state, the trainer's first; null on others
   std::unique_ptr<Mailbox> mailbox;
   EndOfRun end;
   GroupExchange groups;
@@ -58,6 +67,7 @@ struct RunRank {
   std::string checkpoints;                           // folder of the run's own
   RunStart::Finds found = RunStart::Finds::nothing;  // in the folder, on the rank that writes
   ResumePoint resume;
+  Saves saves;  // after the step that was trained last, until they are made
   std::unique_ptr<ModelHost> host;
   Model* policy = nullptr;  // on ranks that train or generate: what is trained here, or generates
   std::unique_ptr<Journal> journal;

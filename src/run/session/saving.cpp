@@ -13,6 +13,7 @@
 #include "src/rl/registry.h"
 #include "src/run/exchange/shared_weights.h"
 #include "src/run/plan/run_options.h"
+#include "src/run/roles/steps_ahead.h"
 #include "src/run/session/older_weights.h"
 #include "src/run/session/saved_file.h"
 
@@ -66,6 +67,7 @@ void restore(RunRank& rank) {
     rollout->restore(checkpoint);
     roles = roles.subspan(1);
   }
+  if (rank.trains() || rank.placement.learns()) put_back_steps(checkpoint, rank.task.plan, rank.groups);
   if (rank.trains()) publish_older_weights(rank, checkpoint, rollout);
   for (const std::unique_ptr<Role>& role : roles) role->restore(checkpoint);
   if (rank.trains())
@@ -86,15 +88,32 @@ void remove_older(const RunRank& rank, int64_t step) {
                 damage.front().file, damage.front().reason);
 }
 
-/// The state after `step`, and all that was generated ahead of it, up to step `ahead`.
-void save_checkpoint(RunRank& rank, int64_t step, int64_t ahead) {
-  enter_phase(Phase::save, step);
-  // A checkpoint made with a larger lag may have brought more.
-  const int64_t produced = std::max(std::min(ahead, rank.last_step()), rank.resume.produced);
+/// The last step of those ahead that is generated before a save. A checkpoint made with a larger lag may have
+/// brought more.
+int64_t last_produced(const RunRank& rank, int64_t ahead) {
+  return std::max(std::min(ahead, rank.last_step()), rank.resume.produced);
+}
+
+void settle(RunRank& rank, int64_t produced) {
   for (const std::unique_ptr<Role>& role : rank.roles) role->settle(produced);
+}
+
+void add_state_of_roles(RunRank& rank, CheckpointWriter& checkpoint) {
+  for (size_t i = 0; i < rank.roles.size(); ++i) {
+    const std::vector<int>& ranks = rank.placement.roles[i].ranks;
+    const auto own = std::lower_bound(ranks.begin(), ranks.end(), rank.mpi_rank) - ranks.begin();
+    checkpoint.of_role(static_cast<int>(own), static_cast<int>(ranks.size()));
+    rank.roles[i]->save(checkpoint);
+  }
+}
+
+/// The state after a step and what was generated ahead of it, up to step `produced`.
+void save_checkpoint(RunRank& rank, int64_t step, int64_t produced) {
+  enter_phase(Phase::save, step);
+  settle(rank, produced);
   const PhaseTimer timer(*rank.journal, "save_checkpoint");
-  CheckpointWriter checkpoint(*rank.trainers);
-  for (const std::unique_ptr<Role>& role : rank.roles) role->save(checkpoint);
+  CheckpointWriter checkpoint(*rank.keepers);
+  add_state_of_roles(rank, checkpoint);
   checkpoint.text("dtype", std::string(dtype_name(rank.policy->dtype())));
   // From wherever an export is started.
   checkpoint.text("model_path",
@@ -215,8 +234,8 @@ Saves saves_after(const RunRank& rank, int64_t step) {
 
 void save_step(RunRank& rank, int64_t step) {
   const TraceSpan span(rank.trace, step, "trainer", "checkpoint and export");
-  const Saves saves = saves_after(rank, step);
-  if (saves.checkpoint) save_checkpoint(rank, step, step + rank.task.lag());
+  const Saves saves = std::exchange(rank.saves, {});
+  if (saves.checkpoint) save_checkpoint(rank, step, last_produced(rank, step + rank.task.lag()));
   if (saves.exported) export_step(rank, step);
 }
 
@@ -225,7 +244,19 @@ void save_stopped(RunRank& rank, int64_t step) {
   // With the weights of this step, if they went out and it was left behind, one more is generated; a replay
   // reads it again.
   const bool one_more = rank.weights.version() == step && !rank.task.replay() && rank.journal->said() == step;
-  save_checkpoint(rank, step, step + rank.task.lag() + (one_more ? 1 : 0));
+  const int64_t produced = last_produced(rank, step + rank.task.lag() + (one_more ? 1 : 0));
+  // Others that have state know of the save that is due.
+  if (!std::exchange(rank.saves, {}).checkpoint)
+    rank.end.tell_last_save({step, produced, rank.weights.version()});
+  save_checkpoint(rank, step, produced);
+}
+
+void save_beside(RunRank& rank, int64_t step, int64_t produced) {
+  enter_phase(Phase::save, step);
+  settle(rank, last_produced(rank, produced));
+  CheckpointWriter checkpoint(*rank.keepers);
+  add_state_of_roles(rank, checkpoint);
+  checkpoint.write(rank.checkpoints, step);
 }
 
 }  // namespace temper

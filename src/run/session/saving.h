@@ -9,15 +9,15 @@ namespace temper {
 /// and gets the export of that step where one is due and missing.
 void start_run(RunRank& rank);
 
-/// What save_step will do after this step.
-struct Saves {
-  bool checkpoint = false, exported = false;
-};
+/// What is due after this step.
 Saves saves_after(const RunRank& rank, int64_t step);
 
-/// Trainer ranks, after each step: a checkpoint and an export where they are due.
+/// Trainer ranks, after each step: the checkpoint and the export of RunRank::saves.
 void save_step(RunRank& rank, int64_t step);
 /// Trainer ranks: a checkpoint of the state after `step`, which is the last one that was trained.
 void save_stopped(RunRank& rank, int64_t step);
+/// Ranks with state beside the trainer's: their part of a checkpoint; `produced`: the last step that is
+/// generated.
+void save_beside(RunRank& rank, int64_t step, int64_t produced);
 
 }  // namespace temper

@@ -6,6 +6,7 @@
 
 #include "src/core/process/progress.h"
 #include "src/core/process/stop_signal.h"
+#include "src/run/session/beside_trainer.h"
 #include "src/run/session/saving.h"
 #include "src/run/session/step_line.h"
 #include "src/run/session/stopping.h"
@@ -23,6 +24,27 @@ void publish_weights(RunRank& rank, int64_t step) {
   rank.weights.publish(rank.host->ctx(), rank.policy->parameters(), step);
 }
 
+/// Trainer ranks, when the step is trained: what follows from it, which others with state get to know.
+void decide_saves(RunRank& rank, int64_t step) {
+  rank.saves = saves_after(rank, step);
+  rank.end.tell_trained(step, rank.saves.checkpoint);
+}
+
+/// This rank's roles in a step, up to one that finds the end of the run: false then.
+bool run_roles(RunRank& rank, int64_t step) {
+  for (size_t i = 0; i < rank.roles.size(); ++i) {
+    if (rank.placement.roles[i].learns() && step <= rank.resume.step)
+      continue;  // what generates may be behind
+    if (!rank.roles[i]->phase(step)) return false;
+    rank.lend_memory();
+    if (rank.placement.roles[i].row->duty == Duty::trains) {
+      decide_saves(rank, step);
+      learn(rank, step);
+    }
+  }
+  return true;
+}
+
 /// True when the run was stopped before its last step.
 bool run_steps(RunRank& rank) {
   const int64_t last = rank.last_step();
@@ -30,15 +52,13 @@ bool run_steps(RunRank& rank) {
   for (int64_t step = rank.first_step(); step <= last; ++step) {
     LaneSpans& spans = rank.host->ctx().lane.spans();
     if (rank.trace.on(step)) spans.start(rank.host->ctx().lane, [&] { return rank.trace.now(); });
-    for (const std::unique_ptr<Role>& role : rank.roles) {
-      if (!role->phase(step)) {
-        if (rank.trains()) stop_after(rank, rank.end.trained());
-        return true;
-      }
-      rank.lend_memory();
+    if (!run_roles(rank, step) || !follow_trainer(rank, step)) {
+      rank.trains() ? stop_after(rank, rank.end.trained()) : stop_beside(rank);
+      return true;
     }
     if (spans.on()) rank.trace.gpu_spans(step, spans.take());
     if (!rank.trains()) continue;  // it is told of the end
+    rank.groups.finish(step);
     finish_step(rank, step, std::exchange(watch, {}).seconds());
     if (step < last && rank.end.agree(*rank.trainers, rank.groups.stop_requested())) {
       stop_after(rank, step);

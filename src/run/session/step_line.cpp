@@ -13,11 +13,10 @@ namespace {
 
 /// A save and an export hold what is held between phases, and their window: their step's line is written
 /// before them. The largest over the trainer ranks; other ranks told of theirs in their notes.
-void record_memory(RunRank& rank, int64_t step) {
+void record_memory(RunRank& rank) {
   Journal& journal = *rank.journal;
-  const Saves saves = saves_after(rank, step);
-  if (saves.checkpoint) journal.add(rank.memory->metrics("save", kSaveWindow));
-  if (saves.exported) journal.add(rank.memory->metrics("export", kExportWindow));
+  if (rank.saves.checkpoint) journal.add(rank.memory->metrics("save", kSaveWindow));
+  if (rank.saves.exported) journal.add(rank.memory->metrics("export", kExportWindow));
   struct rusage usage {};
   ::getrusage(RUSAGE_SELF, &usage);
   journal.set("perf/cpu_memory_used_gb", static_cast<double>(usage.ru_maxrss) / 1048576.0);
@@ -32,7 +31,7 @@ void record_memory(RunRank& rank, int64_t step) {
 
 void finish_step(RunRank& rank, int64_t step, double seconds) {
   Journal& journal = *rank.journal;
-  record_memory(rank, step);
+  record_memory(rank);
   journal.set("timing_s/step", seconds);
   journal.set("perf/time_per_step", seconds);
   if (rank.device == Device::cuda)

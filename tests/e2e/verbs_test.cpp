@@ -379,7 +379,8 @@ TEST_F(Verbs, GenerateRefusesOptionsThatCannotBe) {
   EXPECT_EQ(program_.run(generate + "rollout.min_new_tokens=8 rollout.max_new_tokens=8"), 0) << output();
 }
 
-/// The model folder was named from where the run began: an export finds it from elsewhere, or takes another one.
+/// The model folder was named from where the run began: an export finds it from elsewhere, or takes another
+/// one.
 TEST_F(Verbs, ExportsFindTheSourceOfARunFromAnywhere) {
   ASSERT_EQ(program_.run("train run.toml run.name=far run.steps=1"), 0) << output();
   ASSERT_EQ(program_.shell("mkdir elsewhere && cp -r model elsewhere/moved && cd elsewhere && " +
@@ -391,10 +392,27 @@ TEST_F(Verbs, ExportsFindTheSourceOfARunFromAnywhere) {
                            " export --checkpoint ../runs/far --out other --source moved"),
             0)
       << output();
+  EXPECT_FALSE(says("has another")) << output();
   for (const char* file : {"config.json", "tokenizer.json", "model.safetensors"})
     EXPECT_TRUE(program_.read(std::string("elsewhere/out/") + file) ==
                 program_.read(std::string("elsewhere/other/") + file))
         << file;
+}
+
+/// What is not the run's any more is said: files of other content, those that came, those that are gone.
+TEST_F(Verbs, ExportsSayThatTheirSourceIsAnotherOne) {
+  ASSERT_EQ(program_.run("train run.toml run.name=kept run.steps=1"), 0) << output();
+  ASSERT_EQ(program_.shell("cp -r model other && echo >> other/tokenizer.json && echo '{}' > "
+                           "other/generation_config.json && rm other/tokenizer_config.json"),
+            0);
+  ASSERT_EQ(program_.run("export --checkpoint runs/kept --out same"), 0) << output();
+  EXPECT_EQ(output(), "");
+  ASSERT_EQ(program_.run("export --checkpoint runs/kept --out changed --source other"), 0) << output();
+  for (const char* words :
+       {"another tokenizer.json than", "another generation_config.json than the run was made with: none -> ",
+        "another tokenizer_config.json than"})
+    EXPECT_TRUE(says(words)) << words << ": " << output();
+  EXPECT_FALSE(says("another config.json")) << output();
 }
 
 TEST_F(Verbs, CheckShowsThePlanAndRefusesWhatCannotRun) {

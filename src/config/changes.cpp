@@ -20,9 +20,9 @@ std::string shown(const Field& field) {
 }  // namespace
 
 bool ConfigChange::grave() const {
-  return std::any_of(kGrave.begin(), kGrave.end(), [&](std::string_view name) {
-    return name.ends_with('.') ? key.starts_with(name) : key == name;
-  });
+  return same.empty() && std::any_of(kGrave.begin(), kGrave.end(), [&](std::string_view name) {
+           return name.ends_with('.') ? key.starts_with(name) : key == name;
+         });
 }
 
 std::vector<ConfigChange> config_changes(const Config& before, const Config& after) {

@@ -7,8 +7,11 @@ namespace temper {
 
 struct ConfigChange {
   std::string key, before, after;  // values as TOML; what an absent one means
+  std::string same = {};           // another path where this is the same: what is known of that
 
-  std::string text() const { return key + " " + before + " -> " + after; }
+  std::string text() const {
+    return key + " " + before + " -> " + after + (same.empty() ? "" : " (" + same + ")");
+  }
   /// The run would not be the same run: another algorithm, model, tokenizer, seed or other data.
   bool grave() const;
 };

@@ -120,6 +120,7 @@ ChatTemplate::ChatTemplate(std::string text, std::string source) : source_(std::
                       .where = source_,
                       .why = "templates are read as UTF-8",
                       .fix = "save it as UTF-8"});
+  digest_ = digest_of_text(source_, text);
   program_ = std::make_unique<const jinja::Program>(jinja::parse_template(text, source_));
 }
 

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "src/core/file_digest.h"
 #include "src/core/json.h"
 #include "src/data/jinja/limits.h"
 
@@ -41,9 +42,12 @@ class ChatTemplate {
   std::string render(const Json& variables, const TemplateLimits& limits = {}) const;
 
   const std::string& source() const { return source_; }
+  /// The text, under its source.
+  const FileDigest& digest() const { return digest_; }
 
  private:
   std::string source_;
+  FileDigest digest_;
   std::unique_ptr<const jinja::Program> program_;
 };
 

@@ -34,8 +34,10 @@ Json parse_data_line(const std::string& text, const std::string& where) {
 Dataset::Dataset(const std::vector<DatasetFile>& files, uint64_t seed, bool shuffle)
     : seed_(seed), shuffle_(shuffle) {
   for (const DatasetFile& f : files) {
-    File file{f.path, f.weight, InputFile(f.path), {}};
-    file.lines = find_lines(file.input);
+    File file{f.path, f.weight, InputFile(f.path), {}, ""};
+    Digest digest;
+    file.lines = find_lines(file.input, &digest);
+    file.digest = digest.hex();
     files_.push_back(std::move(file));
   }
   double epoch_lines = 0;
@@ -46,6 +48,12 @@ Dataset::Dataset(const std::vector<DatasetFile>& files, uint64_t seed, bool shuf
                        .why = fmt::format("weight times lines, over all files, is {}", epoch_lines),
                        .fix = "give larger weights"});
   for (int64_t i = 0; i < num_lines(); ++i) line(i);
+}
+
+std::vector<FileDigest> Dataset::digests() const {
+  std::vector<FileDigest> digests;
+  for (const File& f : files_) digests.push_back({f.path, f.input.size(), f.digest});
+  return digests;
 }
 
 int64_t Dataset::num_lines() const {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "src/core/file.h"
+#include "src/core/file_digest.h"
 #include "src/core/json.h"
 #include "src/data/lines.h"
 
@@ -35,6 +36,8 @@ class Dataset {
   Json record(int64_t position);
   /// "path:line" of that position, for messages.
   std::string where(int64_t position);
+  /// What the files held when their lines were found, in the order in which they were given.
+  std::vector<FileDigest> digests() const;
   /// Lines of all files; record_of_line walks them in file order (validation, checks).
   int64_t num_lines() const;
   Json line(int64_t index) const;
@@ -46,6 +49,7 @@ class Dataset {
     double weight;
     InputFile input;
     std::vector<Line> lines;
+    std::string digest;
   };
   struct Item {
     size_t file;

@@ -97,7 +97,7 @@ double mean_bytes(const std::vector<Line>& lines) {
 
 }  // namespace
 
-std::vector<Line> find_lines(const InputFile& file) {
+std::vector<Line> find_lines(const InputFile& file, Digest* digest) {
   refuse_other_formats(file);
   std::vector<Line> lines;
   std::string window;
@@ -113,6 +113,7 @@ std::vector<Line> find_lines(const InputFile& file) {
   for (int64_t at = 0; at < file.size(); at += kWindow) {
     window.resize(static_cast<size_t>(std::min(kWindow, file.size() - at)));
     file.read(window.data(), at, static_cast<int64_t>(window.size()));
+    if (digest) digest->update(window.data(), static_cast<int64_t>(window.size()));
     const std::string_view all = window;
     for (size_t i = 0; i < all.size();) {
       const size_t end = std::min(all.find('\n', i), all.size());

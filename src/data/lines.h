@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/core/file.h"
+#include "src/core/hash.h"
 
 namespace temper {
 
@@ -16,8 +17,9 @@ struct Line {
   int64_t number = 0;  // from 1; 0: not known
 };
 
-/// All that are not blank. Error(Exit::data) when there is none, and for one of more than 8 MiB.
-std::vector<Line> find_lines(const InputFile& file);
+/// All that are not blank. Error(Exit::data) when there is none, and for one of more than 8 MiB. `digest`
+/// takes in the bytes of the file as they are read.
+std::vector<Line> find_lines(const InputFile& file, Digest* digest = nullptr);
 
 std::string read_line(const InputFile& file, const Line& line);
 

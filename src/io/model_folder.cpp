@@ -152,6 +152,15 @@ std::vector<Companion> companion_files(const std::string& folder) {
   return files;
 }
 
+std::optional<Json> read_config_file(const std::string& folder, const std::string& name,
+                                     std::vector<FileDigest>* read) {
+  const std::string path = find_in_folder(folder, name);
+  if (path.empty()) return std::nullopt;
+  const std::string text = read_file(path, kConfigLimits.bytes);
+  if (read) read->push_back(digest_of_text(join_path(folder, name), text));
+  return parse_json(text, path, kConfigLimits);
+}
+
 ModelFolder ModelFolder::open(const std::string& path, Weights weights) {
   if (!path_exists(path)) {
     const std::string download = model_download(path);
@@ -169,10 +178,9 @@ ModelFolder ModelFolder::open(const std::string& path, Weights weights) {
                        .fix = "give the folder that holds config.json and the safetensors files"});
   ModelFolder folder;
   folder.path_ = path;
-  folder.config_ =
-      read_json_file(require_in_folder(path, "config.json", "every model has one"), kConfigLimits);
-  if (const std::string generation = find_in_folder(path, "generation_config.json"); !generation.empty())
-    folder.generation_config_ = read_json_file(generation, kConfigLimits);
+  require_in_folder(path, "config.json", "every model has one");
+  folder.config_ = read_config_file(path, "config.json", &folder.config_files_).value();
+  folder.generation_config_ = read_config_file(path, "generation_config.json", &folder.config_files_);
   companion_files(path);  // an export copies them at the end of a run; a bad link is refused now
   folder.open_weights(weights);
   return folder;

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "src/core/file_digest.h"
 #include "src/core/json.h"
 #include "src/io/safetensors.h"
 
@@ -28,6 +29,8 @@ class ModelFolder {
   std::string config_path() const { return join_path(path_, "config.json"); }
   const Json& config() const { return config_; }
   const std::optional<Json>& generation_config() const { return generation_config_; }
+  /// What those two files held.
+  const std::vector<FileDigest>& config_files() const { return config_files_; }
   const std::map<std::string, TensorInfo>& tensors() const { return tensors_; }
   /// Names of the weight files, ascending.
   std::vector<std::string> files() const;
@@ -50,6 +53,7 @@ class ModelFolder {
   std::string path_;
   Json config_;
   std::optional<Json> generation_config_;
+  std::vector<FileDigest> config_files_;
   std::map<std::string, std::unique_ptr<SafetensorsFile>> files_;
   std::map<std::string, TensorInfo> tensors_;
   std::vector<std::string> warnings_;
@@ -64,5 +68,9 @@ struct Companion {
 std::vector<Companion> companion_files(const std::string& folder);
 /// Limits for config.json and its like.
 inline constexpr JsonLimits kConfigLimits{.depth = 32, .bytes = 256 << 10};
+/// Such a file of a folder, after the link rules; nothing where it is not there. `read` gets what it held,
+/// under its path in the folder.
+std::optional<Json> read_config_file(const std::string& folder, const std::string& name,
+                                     std::vector<FileDigest>* read);
 
 }  // namespace temper

@@ -144,6 +144,9 @@ TEST_F(DatasetTest, WhereNamesTheLineInItsFile) {
   EXPECT_EQ(data.where(4), a + ":4");  // the second line of the second epoch
   EXPECT_EQ(id(data.record(4)), "second");
   EXPECT_THROW(data.line(3), Error);
+  ASSERT_EQ(data.digests().size(), 2u);
+  EXPECT_EQ(data.digests()[0].text(), digest_of_file(a).text());
+  EXPECT_EQ(data.digests()[1].text(), digest_of_file(b).text());
 }
 
 TEST_F(DatasetTest, WithoutShuffleTheFilesAreReadInOrder) {

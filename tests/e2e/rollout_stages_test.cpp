@@ -123,6 +123,7 @@ TEST_F(RolloutStages, ValidateWithTheTrainersStages) {
   ASSERT_EQ(program_.run(fmt::format(fmt::runtime(eval), "one.jsonl", 1)), 0) << output();
   ASSERT_EQ(program_.run_ranks(2, fmt::format(fmt::runtime(eval), "two.jsonl", 2)), 0) << output();
   EXPECT_TRUE(program_.read("two.jsonl") == program_.read("one.jsonl"));
+  EXPECT_EQ(program_.read("two.jsonl.settings.json"), program_.read("one.jsonl.settings.json"));
 }
 
 }  // namespace

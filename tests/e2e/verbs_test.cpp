@@ -129,6 +129,7 @@ TEST_F(Verbs, GenerateGoesOnWithItsFile) {
   size_t end = 0;  // of the fifth line: two prompts and a half
   for (int line = 0; line < 5; ++line) end = all.find('\n', end) + 1;
   program_.write("begun.jsonl", all.substr(0, end + 20));
+  program_.write("begun.jsonl.settings.json", program_.read("whole.jsonl.settings.json"));
   EXPECT_EQ(result_of(program_.mpirun(2, generate + "--out begun.jsonl")), "");
   EXPECT_EQ(program_.read("begun.jsonl"), all);
   EXPECT_EQ(result(generate + "--out begun.jsonl"), "") << "nothing is left to do";
@@ -140,6 +141,42 @@ TEST_F(Verbs, GenerateGoesOnWithItsFile) {
   program_.write("notes.txt", "not a result");
   EXPECT_EQ(program_.run(generate + "--out notes.txt"), 64) << output();
   EXPECT_EQ(program_.read("notes.txt"), "not a result");
+}
+
+/// A file of results stays one of one model, seed and way to sample, wherever the command is given again.
+TEST_F(Verbs, OutputFilesAreGoneOnWithByTheirOwnSettings) {
+  program_.write("prompts.jsonl", "{\"prompt\":\"one\"}\n{\"prompt\":\"two\"}\n{\"prompt\":\"three\"}\n");
+  const auto generate = [&](const std::string& more, const std::string& model = "model") {
+    return program_.run("generate --prompts prompts.jsonl --threads 1 --out out.jsonl --model " + model +
+                        " rollout.max_new_tokens=5 " + more);
+  };
+  ASSERT_EQ(generate(""), 0) << output();
+  const std::string all = program_.read("out.jsonl"), begun = all.substr(0, all.find('\n') + 20);
+  program_.write("out.jsonl", begun);
+  const std::pair<const char*, const char*> others[] = {
+      {"--seed 7", "seed 0 -> 7"},
+      {"--dtype bf16", R"(dtype "fp32" -> "bf16")"},
+      {"rollout.temperature=0.5", "rollout.temperature 1.0 -> 0.5"},
+      {"rollout.max_new_tokens=6", "rollout.max_new_tokens 5 -> 6"},
+      {"'rollout.stop=[\"e\"]'", R"(rollout.stop [] -> ["e"])"}};
+  for (const auto& [more, words] : others) {
+    EXPECT_EQ(generate(more), 64) << more << ": " << output();
+    EXPECT_TRUE(says(words) && says("out.jsonl.settings.json")) << more << ": " << output();
+  }
+  result("init --config model.config.json --out reseeded --seed 2 --tokenizer model");
+  EXPECT_EQ(generate("", "reseeded"), 64) << output();
+  EXPECT_TRUE(says("--out out.jsonl: model")) << output();
+  EXPECT_EQ(program_.read("out.jsonl"), begun) << "refused commands leave it alone";
+  ASSERT_EQ(program_.shell("cp -r model copied"), 0);
+  EXPECT_EQ(generate("rollout.max_running_sequences=1", "copied"), 0) << "the same content: " << output();
+  EXPECT_FALSE(says("settings")) << output();
+  EXPECT_EQ(program_.read("out.jsonl"), all);
+  std::filesystem::remove(program_.path("out.jsonl.settings.json"));
+  program_.write("out.jsonl", begun);
+  EXPECT_EQ(generate(""), 0) << output();
+  EXPECT_TRUE(says("no out.jsonl.settings.json that says what made them")) << output();
+  std::filesystem::remove(program_.path("out.jsonl"));
+  EXPECT_EQ(generate("--seed 7"), 0) << "a new file, whatever made the one before: " << output();
 }
 
 TEST_F(Verbs, EvalGoesOnWithItsFile) {
@@ -171,12 +208,18 @@ done
   size_t end = 0;  // of the third line: a prompt and a half
   for (int line = 0; line < 3; ++line) end = all.find('\n', end) + 1;
   program_.write("begun.jsonl", all.substr(0, end + 20));
+  program_.write("begun.jsonl.settings.json", program_.read("whole.jsonl.settings.json"));
   EXPECT_EQ(result_of(program_.mpirun(2, eval + "--out begun.jsonl")), metrics);
   EXPECT_EQ(program_.read("begun.jsonl"), all);
   EXPECT_EQ(result(eval + "--out begun.jsonl"), metrics) << "nothing is left to do";
   EXPECT_EQ(program_.read("begun.jsonl"), all);
   EXPECT_EQ(program_.run(eval + "--out begun.jsonl validation.samples_per_prompt=1"), 64);
   EXPECT_TRUE(says("begun.jsonl, line 2")) << output();
+  EXPECT_EQ(program_.run(eval + "--out begun.jsonl run.seed=5"), 64);
+  EXPECT_TRUE(says("run.seed 0 -> 5")) << output();
+  EXPECT_EQ(program_.run(eval + "--out begun.jsonl validation.rollout.temperature=0.25"), 64);
+  EXPECT_TRUE(says("validation.rollout.temperature null -> 0.25")) << output();
+  EXPECT_EQ(program_.read("begun.jsonl"), all);
 }
 
 TEST_F(Verbs, TokenPromptsNeedNoTokenizer) {
@@ -379,7 +422,8 @@ TEST_F(Verbs, GenerateRefusesOptionsThatCannotBe) {
   EXPECT_EQ(program_.run(generate + "rollout.min_new_tokens=8 rollout.max_new_tokens=8"), 0) << output();
 }
 
-/// The model folder was named from where the run began: an export finds it from elsewhere, or takes another one.
+/// The model folder was named from where the run began: an export finds it from elsewhere, or takes another
+/// one.
 TEST_F(Verbs, ExportsFindTheSourceOfARunFromAnywhere) {
   ASSERT_EQ(program_.run("train run.toml run.name=far run.steps=1"), 0) << output();
   ASSERT_EQ(program_.shell("mkdir elsewhere && cp -r model elsewhere/moved && cd elsewhere && " +
@@ -391,10 +435,27 @@ TEST_F(Verbs, ExportsFindTheSourceOfARunFromAnywhere) {
                            " export --checkpoint ../runs/far --out other --source moved"),
             0)
       << output();
+  EXPECT_FALSE(says("has another")) << output();
   for (const char* file : {"config.json", "tokenizer.json", "model.safetensors"})
     EXPECT_TRUE(program_.read(std::string("elsewhere/out/") + file) ==
                 program_.read(std::string("elsewhere/other/") + file))
         << file;
+}
+
+/// What is not the run's any more is said: files of other content, those that came, those that are gone.
+TEST_F(Verbs, ExportsSayThatTheirSourceIsAnotherOne) {
+  ASSERT_EQ(program_.run("train run.toml run.name=kept run.steps=1"), 0) << output();
+  ASSERT_EQ(program_.shell("cp -r model other && echo >> other/tokenizer.json && echo '{}' > "
+                           "other/generation_config.json && rm other/tokenizer_config.json"),
+            0);
+  ASSERT_EQ(program_.run("export --checkpoint runs/kept --out same"), 0) << output();
+  EXPECT_EQ(output(), "");
+  ASSERT_EQ(program_.run("export --checkpoint runs/kept --out changed --source other"), 0) << output();
+  for (const char* words :
+       {"another tokenizer.json than", "another generation_config.json than the run was made with: none -> ",
+        "another tokenizer_config.json than"})
+    EXPECT_TRUE(says(words)) << words << ": " << output();
+  EXPECT_FALSE(says("another config.json")) << output();
 }
 
 TEST_F(Verbs, CheckShowsThePlanAndRefusesWhatCannotRun) {

@@ -1,7 +1,8 @@
 // What a start finds in the run folder: its own newest checkpoint comes first, nothing is removed that does
-// not come again, changes of the config are said and grave ones refused, and a refused start writes nothing.
-// Through the program itself.
+// not come again, changes of the config and of what it leads to are said and grave ones refused, and a
+// refused start writes nothing. Through the program itself.
 
+#include "src/core/hash.h"
 #include "tests/support/run_fixture.h"
 
 namespace temper {
@@ -173,6 +174,120 @@ TEST_F(RunStart, GraveChangesAreRefusedAndNothingIsWritten) {
   EXPECT_EQ(train("run.steps=4 run.seed=5 checkpoint.accept_changes=true"), 0) << output();
   EXPECT_TRUE(says("changed since: run.seed 0 -> 5")) << output();
   EXPECT_EQ(steps_of("a").size(), 4u);
+}
+
+/// Files of the inputs by name, with what takes their place; empty: there is none.
+using Contents = std::map<std::string, std::string>;
+
+class RunInputs : public RunStart {
+ protected:
+  void place(const Contents& contents) const {
+    for (const auto& [name, text] : contents)
+      if (text.empty())
+        std::filesystem::remove(program_.path(name));
+      else
+        program_.write(name, text);
+  }
+  Contents now(const Contents& like) const {
+    Contents contents;
+    for (const auto& [name, unused] : like) contents[name] = exists(name) ? program_.read(name) : "";
+    return contents;
+  }
+  std::string with(const std::string& file, const std::string& from, const std::string& to) const {
+    std::string text = program_.read(file);
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << file << " has no " << from;
+    return at == std::string::npos ? text : text.replace(at, from.size(), to);
+  }
+};
+
+TEST_F(RunInputs, AnotherContentUnderAPathIsRefused) {
+  const std::string config = read("config.toml"), all = read("metrics.jsonl");
+  const std::string rows = program_.read("data.jsonl");
+  const std::string row = R"({"prompt":"And 1 plus 1?","answer":"2","response":"2"})"
+                          "\n";
+  const Contents changes[] = {
+      {{"data.jsonl", row + rows.substr(rows.find('\n') + 1)}},
+      {{"data.jsonl", rows + row}},
+      {{"data.jsonl", rows.substr(rows.find('\n') + 1)}},
+      {{"model/config.json", with("model/config.json", "10000.0", "20000.0")}},
+      {{"model/generation_config.json", R"({"eos_token_id": 3})"}},
+      {{"model/tokenizer.json", program_.read("model/tokenizer.json") + "\n"}},
+      {{"model/tokenizer_config.json", ""}},
+      {{"model/chat_template.jinja", "{{ messages[0].content }}"}},
+  };
+  for (const Contents& change : changes) {
+    const std::string name = change.begin()->first;
+    const Contents before = now(change);
+    place(change);
+    EXPECT_EQ(train("run.steps=4"), 64) << name << ": " << output();
+    EXPECT_TRUE(says("changed since: ") && says(name) && says("digest ") &&
+                says("checkpoint.accept_changes") && says("run.overwrite"))
+        << name << ": " << output();
+    place(before);
+  }
+  EXPECT_TRUE(read("config.toml") == config && read("metrics.jsonl") == all);
+  EXPECT_EQ(train("run.steps=4"), 0) << "all is as it was: " << output();
+  EXPECT_FALSE(says("bytes, digest")) << output();
+}
+
+TEST_F(RunInputs, AnotherContentIsAcceptedOnce) {
+  program_.write("data.jsonl", sums(3));
+  EXPECT_EQ(train("run.steps=4 checkpoint.accept_changes=true"), 0) << output();
+  EXPECT_TRUE(says("changed since: data.train data.jsonl (")) << output();
+  EXPECT_TRUE(read("events.jsonl").find(R"("key":"data.train","before":"data.jsonl ()") != std::string::npos);
+  EXPECT_EQ(train("run.steps=5"), 0) << "the newest checkpoint knows it: " << output();
+}
+
+/// What is held out trains nothing: it is said, as another path is.
+TEST_F(RunInputs, OtherPromptsOfAValidationAreSaid) {
+  program_.write("held-out.jsonl", sums(2));
+  const std::string validated =
+      "run.name=v algorithm.name=grpo rollout.samples_per_prompt=2 'validation.data=[\"held-out.jsonl\"]' "
+      "validation.every=2 ";
+  ASSERT_EQ(train(validated), 0) << output();
+  program_.write("held-out.jsonl", sums(3));
+  EXPECT_EQ(train(validated + "run.steps=4"), 0) << output();
+  EXPECT_TRUE(says("changed since: validation.data held-out.jsonl (")) << output();
+}
+
+TEST_F(RunInputs, AnotherPathToTheSameContentIsNoChange) {
+  const std::string moved = "run.steps=4 model.path=models/same ",
+                    same = moved + "data.train=data/same.jsonl ";
+  std::filesystem::create_directories(program_.path("models"));
+  std::filesystem::copy(program_.path("model"), program_.path("models/same"),
+                        std::filesystem::copy_options::recursive);
+  std::filesystem::create_directories(program_.path("data"));
+  std::filesystem::copy(program_.path("data.jsonl"), program_.path("data/same.jsonl"));
+  EXPECT_EQ(train(moved + "'data.train=[{path=\"data/same.jsonl\",weight=2}]'"), 64) << output();
+  EXPECT_TRUE(says("data.train")) << "another weight: " << output();
+  ASSERT_EQ(program_.run("train run.toml run.name=whole run.steps=4"), 0) << output();
+  EXPECT_EQ(train(same), 0) << output();
+  EXPECT_TRUE(says(R"(changed since: model.path "model" -> "models/same" (the same)")) << output();
+  EXPECT_TRUE(says("(the same content)")) << output();
+  EXPECT_EQ(metrics("a"), metrics("whole"));
+  program_.write("models/same/config.json", with("model/config.json", "10000.0", "20000.0"));
+  EXPECT_EQ(train(same), 64) << output();
+  EXPECT_TRUE(says("models/same/config.json")) << output();
+}
+
+/// They know of no content: paths are compared, as ever.
+TEST_F(RunInputs, CheckpointsThatHaveNoDigestsGoOn) {
+  for (const int step : {1, 2, 3}) {
+    const std::string name = checkpoint("a", step) + "/manifest.json";
+    Json manifest = parse_json(program_.read(name), name);
+    EXPECT_EQ(manifest["meta"].erase("inputs"), 1u);
+    manifest.erase("digest");
+    const std::string body = manifest.dump();
+    manifest["digest"] = digest_hex(body.data(), std::ssize(body));
+    program_.write(name, manifest.dump());
+  }
+  std::filesystem::copy(program_.path("data.jsonl"), program_.path("same.jsonl"));
+  EXPECT_EQ(train("run.steps=4 data.train=same.jsonl"), 64) << output();
+  program_.write("data.jsonl", sums(3));
+  EXPECT_EQ(train("run.steps=4"), 0) << output();
+  program_.write("data.jsonl", sums(4));
+  EXPECT_EQ(train("run.steps=5"), 64) << "the newest one knows: " << output();
 }
 
 }  // namespace

@@ -142,8 +142,10 @@ class FileHandler : public nlohmann::json_sax<Json> {
 
 }  // namespace
 
-TokenizerFile read_tokenizer_file(const std::string& path) {
-  return parse_tokenizer_file(read_file(path, kMaxBytes), path);
+TokenizerFile read_tokenizer_file(const std::string& path, FileDigest& digest) {
+  const std::string text = read_file(path, kMaxBytes);
+  digest = digest_of_text(path, text);
+  return parse_tokenizer_file(text, path);
 }
 
 TokenizerFile parse_tokenizer_file(std::string_view text, const std::string& path) {

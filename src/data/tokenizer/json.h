@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/core/file_digest.h"
 #include "src/core/json.h"
 
 namespace temper {
@@ -20,8 +21,9 @@ struct TokenizerFile {
   std::vector<std::pair<std::string, std::string>> merges;
 };
 
-/// Reads `path`; anything that is not strict JSON or not of the expected form is Error(Exit::data).
-TokenizerFile read_tokenizer_file(const std::string& path);
+/// Reads `path`, and says what it held; anything that is not strict JSON or not of the expected form is
+/// Error(Exit::data).
+TokenizerFile read_tokenizer_file(const std::string& path, FileDigest& digest);
 TokenizerFile parse_tokenizer_file(std::string_view text, const std::string& path);
 
 class JsonSection {

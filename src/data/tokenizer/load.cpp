@@ -37,6 +37,7 @@ Tokenizer::Parts::Parts(const std::string& folder, TokenizerFile file) {
   const JsonSection listed = section_of(file, path, "added_tokens");
   if (!listed.is_null()) read_tokens(listed);
   const TokenSettings settings(folder);
+  files = settings.files();
   special_strings = settings.names();
   check_prefix_space(settings);
   read_tokens(settings);
@@ -189,7 +190,10 @@ Tokenizer Tokenizer::load(const std::string& folder) {
           .fix = "name a Hugging Face folder with a tokenizer.json (for a run: tokenizer.path)" +
                  (download.empty() ? "" : "; " + download)});
   }
-  return Tokenizer(std::make_unique<Parts>(folder, read_tokenizer_file(path)));
+  FileDigest digest;
+  auto parts = std::make_unique<Parts>(folder, read_tokenizer_file(path, digest));
+  parts->files.push_back(digest);
+  return Tokenizer(std::move(parts));
 }
 
 }  // namespace temper

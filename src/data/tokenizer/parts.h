@@ -30,6 +30,8 @@ struct Tokenizer::Parts {
 
   Parts(const std::string& folder, TokenizerFile file);
 
+  std::vector<FileDigest> files;  // it was read from
+
   Normalizer normalizer;
   AddedTokenSet raw_tokens;         // matched before normalisation
   AddedTokenSet normalized_tokens;  // ... and after

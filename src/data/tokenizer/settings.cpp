@@ -15,17 +15,6 @@ namespace {
 constexpr const char* kOrdered[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                     "pad_token", "cls_token", "mask_token"};
 
-Json read_settings(const std::string& path) {
-  if (!path_exists(path)) return Json::object();
-  Json file = read_json_file(path);
-  if (!file.is_object())
-    fail(Exit::data, {.what = "tokenizer settings cannot be used",
-                      .where = path,
-                      .why = "not a JSON object",
-                      .fix = "fetch the file again"});
-  return file;
-}
-
 /// A token by its content alone, or written out.
 PlacedToken special_token(const JsonSection& place) {
   AddedToken token{.special = true};
@@ -72,6 +61,19 @@ TokenSettings::TokenSettings(const std::string& folder)
     read_legacy_numbered();
   std::stable_sort(numbered_.begin(), numbered_.end(),
                    [](const PlacedToken& a, const PlacedToken& b) { return a.token.id < b.token.id; });
+}
+
+Json TokenSettings::read_settings(const std::string& path) {
+  if (!path_exists(path)) return Json::object();
+  const std::string text = read_file(path, JsonLimits().bytes);
+  files_.push_back(digest_of_text(path, text));
+  Json file = parse_json(text, path);
+  if (!file.is_object())
+    fail(Exit::data, {.what = "tokenizer settings cannot be used",
+                      .where = path,
+                      .why = "not a JSON object",
+                      .fix = "fetch the file again"});
+  return file;
 }
 
 std::string TokenSettings::where(const std::string& name) const {

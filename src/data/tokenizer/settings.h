@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "src/core/file_digest.h"
 #include "src/data/tokenizer/added.h"
 
 namespace temper {
@@ -32,6 +33,8 @@ class TokenSettings {
   const std::vector<PlacedToken>& numbered() const { return numbered_; }
   /// Special tokens that become added tokens if they are none yet, in order.
   const std::vector<PlacedToken>& special() const { return special_; }
+  /// The files that were read, and what they held.
+  const std::vector<FileDigest>& files() const { return files_; }
   /// The setting add_prefix_space, if the file has it.
   std::optional<bool> add_prefix_space() const;
   /// The file and key that give a token its name.
@@ -40,12 +43,14 @@ class TokenSettings {
 
  private:
   JsonSection section(const Json& file, const std::string& path) const { return {file, path, ""}; }
+  Json read_settings(const std::string& path);
   void read_numbered();
   void read_legacy_numbered();
   void read_named();
   void read_extra();
   void add_named(const std::string& name, const JsonSection& place);
 
+  std::vector<FileDigest> files_;
   std::string config_path_, map_path_, added_path_;
   Json config_, map_, added_;  // of a file that is not there or does not count: an empty object
   std::map<std::string, std::string> names_;

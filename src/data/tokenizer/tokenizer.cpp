@@ -92,6 +92,8 @@ std::string Tokenizer::decode(std::span<const int32_t> tokens, bool skip_special
   return text + stream.finish();
 }
 
+const std::vector<FileDigest>& Tokenizer::files() const { return parts_->files; }
+
 int32_t Tokenizer::vocab_size() const { return static_cast<int32_t>(parts_->entries.size()); }
 
 bool Tokenizer::is_special(int32_t id) const {

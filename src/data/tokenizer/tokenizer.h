@@ -16,6 +16,8 @@
 #include <string_view>
 #include <vector>
 
+#include "src/core/file_digest.h"
+
 namespace temper {
 
 class Tokenizer {
@@ -37,6 +39,8 @@ class Tokenizer {
   /// changes.
   std::string decode(std::span<const int32_t> tokens, bool skip_special) const;
 
+  /// The files of the folder that were read, and what they held.
+  const std::vector<FileDigest>& files() const;
   int32_t vocab_size() const;  // 1 + largest id
   bool is_special(int32_t id) const;
   std::optional<int32_t> token_id(std::string_view content) const;  // exact string, as written in the file

@@ -40,6 +40,8 @@ class PromptStream {
   void check_all(
       const std::function<void(const std::string& answer, const std::string& where)>& check_answer) const;
 
+  /// What its files held when they were read.
+  std::vector<FileDigest> digests() const { return dataset_.digests(); }
   int64_t position() const { return position_; }
   void set_position(int64_t position) { position_ = position; }
 

@@ -2,12 +2,19 @@
 
 #include <spdlog/spdlog.h>
 
+#include <filesystem>
+
 #include "src/io/hf_config.h"
 #include "src/io/hf_import.h"
 #include "src/models/parameter_specs.h"
 #include "src/nn/init.h"
 
 namespace temper {
+namespace {
+
+std::string name_of(const FileDigest& file) { return std::filesystem::path(file.path).filename().string(); }
+
+}  // namespace
 
 ModelSource first_weights(const Config& config, const RunPlan& plan) {
   return {config.model.path, plan.context_tokens, config.model.init == "random",
@@ -18,6 +25,7 @@ std::unique_ptr<Model> ModelHost::load(const ModelSource& source, ModelOptions o
   const ModelFolder folder = ModelFolder::open(
       source.folder, source.random ? ModelFolder::Weights::optional : ModelFolder::Weights::required);
   for (const std::string& w : folder.warnings()) spdlog::warn("{}", w);
+  config_files_[source.folder] = folder.config_files();
   std::vector<std::string> warnings;
   const Json* generation = folder.generation_config() ? &*folder.generation_config() : nullptr;
   ModelConfig config = parse_model_config(folder.config(), generation, folder.config_path(), &warnings);
@@ -48,11 +56,28 @@ std::string ModelHost::weights_digest(const std::string& folder) const {
   return found == digests_.end() ? "" : found->second;
 }
 
+Json ModelHost::model_digests(const std::string& folder) const {
+  Json digests = Json::object();
+  if (const auto read = config_files_.find(folder); read != config_files_.end())
+    for (const FileDigest& file : read->second) digests[name_of(file)] = file.digest;
+  digests["weights"] = weights_digest(folder);
+  return digests;
+}
+
 std::string tokenizer_folder(const Config& config) {
   return config.tokenizer.path.value_or(config.model.path);
 }
 
 bool has_tokenizer(const std::string& folder) { return !find_in_folder(folder, "tokenizer.json").empty(); }
+
+std::map<std::string, FileDigest> TextTools::files() const {
+  std::map<std::string, FileDigest> files;
+  if (!tokenizer) return files;
+  for (const FileDigest& file : tokenizer->files()) files[name_of(file)] = file;
+  const bool apart = chat && path_exists(chat->digest().path);  // else: "FILE: chat_template"
+  if (apart) files["chat_template.jinja"] = chat->digest();
+  return files;
+}
 
 TextTools load_text_tools(const std::string& folder, const std::string& template_file) {
   constexpr int64_t kMaxTemplate = int64_t{1} << 20;

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "src/config/config.h"
+#include "src/core/file_digest.h"
 #include "src/data/chat_template.h"
 #include "src/data/tokenizer/tokenizer.h"
 #include "src/models/model.h"
@@ -40,10 +41,13 @@ class ModelHost {
   std::unique_ptr<Model> load(const ModelSource& source, ModelOptions options = {});
   /// The digest of the weights that were loaded from a folder, as stored; empty: random ones.
   std::string weights_digest(const std::string& folder) const;
+  /// Digests of what a model is made of that was loaded from a folder, by file name, and "weights".
+  Json model_digests(const std::string& folder) const;
 
  private:
   DType dtype_;
   std::map<std::string, std::string> digests_;  // by folder
+  std::map<std::string, std::vector<FileDigest>> config_files_;
   Backend backend_;
 };
 
@@ -52,6 +56,9 @@ struct TextTools {
   std::optional<ChatTemplate> chat = {};  // absent: the folder has none
 
   const ChatTemplate* chat_template() const { return chat ? &*chat : nullptr; }
+  /// What they were read from. The template is called chat_template.jinja wherever it lies, and stands here
+  /// unless it is a part of another one.
+  std::map<std::string, FileDigest> files() const;
 };
 /// The tools of a folder with a tokenizer.json. `template_file` empty: the folder's own template.
 TextTools load_text_tools(const std::string& folder, const std::string& template_file = "");

@@ -20,29 +20,28 @@ int64_t num_parameters(const ModelConfig& config) {
 
 namespace {
 
-ModelConfig supported_facts(const std::string& path, const Json* generation) {
-  ModelConfig config = parse_model_config(read_json_file(path, kConfigLimits), generation, path);
+ModelConfig supported_facts(const Json& json, const std::string& path, const Json* generation) {
+  ModelConfig config = parse_model_config(json, generation, path);
   check_supported(config, path);
   return config;
 }
 
 }  // namespace
 
-ModelConfig read_model_facts(const std::string& model_path) {
+ModelConfig read_model_facts(const std::string& model_path, std::vector<FileDigest>* files) {
   const std::string path = find_in_folder(model_path, "config.json");
   if (path.empty())
     fail(Exit::data, {.what = "no model",
                       .where = model_path,
                       .why = "it has no config.json",
                       .fix = "set model.path to a Hugging Face folder"});
-  std::optional<Json> generation;
-  if (const std::string other = find_in_folder(model_path, "generation_config.json"); !other.empty())
-    generation = read_json_file(other, kConfigLimits);
-  return supported_facts(path, generation ? &*generation : nullptr);
+  const std::optional<Json> config = read_config_file(model_path, "config.json", files),
+                            generation = read_config_file(model_path, "generation_config.json", files);
+  return supported_facts(config.value(), path, generation ? &*generation : nullptr);
 }
 
 ModelConfig read_config_facts(const std::string& config_json) {
-  return supported_facts(config_json, nullptr);
+  return supported_facts(read_json_file(config_json, kConfigLimits), config_json, nullptr);
 }
 
 std::string find_published_config(const std::string& model_path, const std::string& config_file) {
@@ -60,10 +59,13 @@ std::string find_published_config(const std::string& model_path, const std::stri
 }
 
 RunModels read_run_models(const Config& config) {
-  RunModels models(read_model_facts(config.model.path));
+  std::vector<FileDigest> files;
+  RunModels models(read_model_facts(config.model.path, &files));
+  models.files["model.path"] = std::move(files);
   for (const RoleTraits& role : config.roles.rows())
     if (const auto& path = config.roles.of(role.name).path)
-      models.own.emplace(role.name, read_model_facts(*path));
+      models.own.emplace(role.name,
+                         read_model_facts(*path, &models.files[fmt::format("roles.{}.path", role.name)]));
   return models;
 }
 

@@ -3,7 +3,9 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
+#include "src/core/file_digest.h"
 #include "src/nn/model_config.h"
 #include "src/run/plan/layout/role_plan.h"
 
@@ -21,13 +23,15 @@ struct RunModels {
 
   ModelConfig policy;
   std::map<std::string, ModelConfig, std::less<>> own = {};  // by role
+  /// What was read of their folders, by the key of the config that names one.
+  std::map<std::string, std::vector<FileDigest>> files = {};
 };
 
 int64_t num_parameters(const ModelConfig& config);
 
 /// The shape of a model folder; Exit::data where it has no config.json, and where no kernel can run the
-/// shape: not even those of the CPU, for those of a GPU the plan says it.
-ModelConfig read_model_facts(const std::string& model_path);
+/// shape: not even those of the CPU, for those of a GPU the plan says it. `files`: gets what was read.
+ModelConfig read_model_facts(const std::string& model_path, std::vector<FileDigest>* files = nullptr);
 /// Those of a config: of model.path, and of each path that a role's section names.
 RunModels read_run_models(const Config& config);
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "src/core/process/results.h"
+#include "src/run/record/origins/output_settings.h"
 
 namespace temper {
 namespace {
@@ -18,6 +19,7 @@ OrderedLines::OrderedLines(Options options)
     : options_(std::move(options)), terminal_(::isatty(STDERR_FILENO) == 1) {
   if (options_.file.empty()) return;
   if (path_exists(options_.file)) read_file_before();
+  write_output_settings(options_.file, options_.settings);
   file_ = std::make_unique<OutputFile>(options_.file, OutputFile::Mode::append);
 }
 
@@ -40,6 +42,7 @@ void OrderedLines::read_file_before() {
     if (++number % options_.lines_per_item == 0) whole = end + 1;
   }
   if (at < all.size() && all[at] != '{') refuse(number + 1);  // no line that a stop cut
+  compare_output_settings(options_.file, options_.settings, /*begun=*/!all.empty());
   begun_ = next_ = number / options_.lines_per_item;
   if (whole < all.size()) write_file_atomic(options_.file, std::string_view(all).substr(0, whole));
 }

@@ -24,8 +24,11 @@ class OrderedLines {
     const char* counted = "";  // what items are called on stderr; empty: nothing is told
     /// Says whether a line of the file is result `line` of `item`.
     std::function<bool(const Json& line, size_t item, size_t number)> belongs = {};
+    /// What makes the lines: it stands beside the file, and other settings are refused.
+    Json settings = Json::object();
   };
-  /// Reads the file: lines of another input are Exit::usage, a last item that is not whole is removed.
+  /// Reads the file: lines of another input or made by other settings are Exit::usage, a last item that is
+  /// not whole is removed.
   explicit OrderedLines(Options options);
 
   /// Items that the file had.

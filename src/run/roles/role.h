@@ -4,6 +4,7 @@
 // is a file and a row.
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,6 +14,7 @@
 #include "src/comm/collectives.h"
 #include "src/comm/comm.h"
 #include "src/config/config.h"
+#include "src/core/file_digest.h"
 #include "src/data/chat_template.h"
 #include "src/models/model.h"
 #include "src/nn/parallel/pipeline.h"
@@ -58,6 +60,8 @@ struct RunTask {
   Helpers* helpers = nullptr;                  // null: no reward asks a program
   /// The limit of a wait for other ranks; absent: cluster.watchdog_seconds.
   std::optional<double> wait_limit_seconds = {};
+  /// What the plan has read of model folders, by the key that names one.
+  std::map<std::string, std::vector<FileDigest>> model_files = {};
 
   const Config& config() const { return loaded.config; }
   bool replay() const { return !replay_files.empty(); }

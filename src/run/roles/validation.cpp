@@ -51,6 +51,7 @@ Validation::Validation(const Parts& parts) : p_(parts) {
                         {.max_prompt_tokens = p_.plan.validation_max_prompt_tokens});
     Set set{std::filesystem::path(source.path).stem().string(), stream.all(c.validation.max_prompts),
             items()};
+    digests_.push_back(stream.digests().front());
     for (DrawnPrompt& p : set.prompts) p.position += kFirstPosition;
     sets_.push_back(std::move(set));
   }

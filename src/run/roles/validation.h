@@ -34,6 +34,8 @@ class Validation {
   };
   size_t items() const;
   Item item(size_t number) const;
+  /// What the files of the sets held, in order.
+  const std::vector<FileDigest>& digests() const { return digests_; }
   /// What is on record of an evaluation that is written down while it is made, and who is told of the rest.
   struct Record {
     size_t begun = 0;                // items that are there: they are not made again
@@ -59,6 +61,7 @@ class Validation {
 
   Parts p_;
   std::vector<Set> sets_;
+  std::vector<FileDigest> digests_;
 };
 
 /// Every validation.every steps and after the last one: metrics, and validation/step-XXXXXX.jsonl. One that a

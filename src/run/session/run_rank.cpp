@@ -73,6 +73,7 @@ RunRank::RunRank(const RunTask& run_task, const MpiSession& mpi, std::span<const
   const RankThreads share = rank_threads(*neighbours, config().run.threads, !idle);
   threads = describe_threads(*world, share, !idle);
   if (!idle) load_data();
+  inputs = agree_on_inputs(read_inputs(), *world);
   open_folder(mpi.rank());
   find_start();
   if (idle) return;
@@ -96,6 +97,19 @@ void RunRank::load_data() {
   });
 }
 
+/// What this rank has read. The prompts of a validation are read when its role is made.
+InputDigests RunRank::read_inputs() const {
+  InputDigests read;
+  for (const auto& [key, files] : task.model_files) read.add_folder(key, files);
+  for (const auto& [name, file] : text.files()) read.add("tokenizer.path", name, file);
+  if (prompts) read.add_list("data.train", prompts->digests());
+  std::vector<FileDigest> held_out;
+  if (trains() && task.plan.validates && config().validation.every > 0 && !task.replay())
+    for (const DataSource& source : config().validation.data) held_out.push_back(digest_of_file(source.path));
+  read.add_list("validation.data", held_out);
+  return read;
+}
+
 void RunRank::open_folder(int rank) {
   if (writes()) {
     folder = std::make_unique<RunFolder>(config().run.dir, config().run.name);
@@ -112,7 +126,7 @@ void RunRank::open_folder(int rank) {
 void RunRank::find_start() {
   std::string checkpoint_path;
   if (writes()) {
-    const RunStart start = find_run_start(task, *folder);
+    const RunStart start = find_run_start(task, *folder, inputs);
     found = start.finds;
     checkpoint_path = start.checkpoint;
   }

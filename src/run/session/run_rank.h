@@ -4,6 +4,7 @@
 #include <map>
 
 #include "src/run/host/model_pool.h"
+#include "src/run/record/origins/input_digests.h"
 #include "src/run/record/run_folder.h"
 #include "src/run/session/placement.h"
 #include "src/run/session/run_start.h"
@@ -60,6 +61,7 @@ struct RunRank {
   EndOfRun end;
   GroupExchange groups;
   WeightSync weights;
+  InputDigests inputs;  // of the whole run, on all ranks
   TextTools text;
   std::unique_ptr<PromptStream> prompts;             // on ranks that draw from the data
   std::unique_ptr<RewardSet> rewards;                // null: the config names none
@@ -77,6 +79,7 @@ struct RunRank {
 
  private:
   void load_data();
+  InputDigests read_inputs() const;
   void open_folder(int rank);
   void find_start();
   void remember_verdicts();

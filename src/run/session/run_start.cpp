@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "src/config/changes.h"
 #include "src/config/load.h"
 #include "src/core/file.h"
 #include "src/run/session/find_checkpoint.h"
@@ -34,22 +33,43 @@ void require_same_dtype(const CheckpointReader& checkpoint, DType dtype) {
                      .fix = "set run.dtype = \"" + theirs + "\""});
 }
 
-/// What changed since the checkpoint: keys of the config, and the files of a replay.
-std::vector<ConfigChange> changes_since(const CheckpointReader& checkpoint, const RunTask& task) {
-  std::vector<ConfigChange> changes =
-      config_changes(config_of(checkpoint, task.config().roles.rows()), task.config());
-  const std::string before = checkpoint.has_meta("replay") ? checkpoint.text("replay") : "none",
-                    now = task.replay() ? replayed_text(task, checkpoint.step()) : "none";
-  if (before != now) changes.push_back({"--replay", before, now});
-  return changes;
+/// Checkpoints that were made before there were digests have none.
+InputDigests inputs_of(const CheckpointReader& checkpoint) {
+  if (!checkpoint.has_meta(kInputs)) return {};
+  return InputDigests::from_text(checkpoint.text(kInputs),
+                                 fmt::format("{}: meta.{}", checkpoint.path(), kInputs));
 }
 
-void accept_changes(const CheckpointReader& checkpoint, const RunTask& task, const RunFolder& folder) {
+bool same_weights_of_files(const std::vector<DataSource>& a, const std::vector<DataSource>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const DataSource& x, const DataSource& y) { return x.weight == y.weight; });
+}
+
+/// What is known to be the same behind another path; empty: nothing.
+std::string same_behind(const std::string& key, const CheckpointReader& checkpoint, const Config& before,
+                        const Config& after, const InputDigests& inputs) {
+  const InputDigests old = inputs_of(checkpoint);
+  constexpr const char* kContent = "the same content";
+  if (key == "data.train")
+    return same_content(old, inputs, key) && same_weights_of_files(before.data.train, after.data.train)
+               ? kContent
+               : "";
+  if (key == "tokenizer.path") return same_content(old, inputs, key) ? kContent : "";
+  if (key == "tokenizer.chat_template")
+    return same_content(old, inputs, "tokenizer.path", "chat_template.jinja") ? kContent : "";
+  if (key != "model.path" || !same_content(old, inputs, key)) return "";
+  if (after.model.init == "random") return kContent;
+  return checkpoint.has_meta("model_digest") ? "the same config.json; its weights are compared when loaded"
+                                             : "";
+}
+
+void accept_changes(const CheckpointReader& checkpoint, const RunTask& task, const RunFolder& folder,
+                    const InputDigests& inputs) {
   std::string grave, keys;
-  const std::vector<ConfigChange> changes = changes_since(checkpoint, task);
+  const std::vector<ConfigChange> changes = changes_since(checkpoint, task, inputs);
   for (const ConfigChange& change : changes) {
     if (!change.grave()) continue;
-    keys += (keys.empty() ? "" : ", ") + change.key;
+    if (!keys.ends_with(change.key)) keys += (keys.empty() ? "" : ", ") + change.key;
     grave += (grave.empty() ? "" : "; ") + change.text();
   }
   if (!grave.empty() && !task.config().checkpoint.accept_changes)
@@ -70,10 +90,10 @@ void accept_changes(const CheckpointReader& checkpoint, const RunTask& task, con
 bool resumes_path(const std::string& resume) { return resume != "auto" && resume != "none"; }
 
 /// A run that this very command began (run.overwrite was heeded then) and did not finish.
-bool began_it(const std::string& checkpoint, const RunTask& task) {
+bool began_it(const std::string& checkpoint, const RunTask& task, const InputDigests& inputs) {
   if (checkpoint.empty()) return false;
   const CheckpointReader reader(checkpoint);
-  return reader.step() < task.last_step() && changes_since(reader, task).empty();
+  return reader.step() < task.last_step() && changes_since(reader, task, inputs).empty();
 }
 
 [[noreturn]] void fail_unsound(const std::string& folder) {
@@ -86,13 +106,13 @@ bool began_it(const std::string& checkpoint, const RunTask& task) {
 }
 
 /// A replay goes on with itself alone; checkpoint.resume is not looked at.
-RunStart find_for_replay(const RunTask& task, const RunFolder& folder) {
+RunStart find_for_replay(const RunTask& task, const RunFolder& folder, const InputDigests& inputs) {
   using Finds = RunStart::Finds;
   const std::string checkpoints = folder.path("checkpoints");
   const std::string own = newest_sound_checkpoint(checkpoints);
   const bool its_own = !own.empty() && CheckpointReader(own).has_meta("replay");
   if (task.config().run.overwrite)
-    return began_it(own, task) ? RunStart{Finds::own, own} : RunStart{Finds::replaced, ""};
+    return began_it(own, task, inputs) ? RunStart{Finds::own, own} : RunStart{Finds::replaced, ""};
   if (its_own) return {Finds::own, own};
   if (!list_checkpoints(checkpoints).empty())
     fail(Exit::usage, {.what = "the run folder holds a run with checkpoints",
@@ -102,12 +122,12 @@ RunStart find_for_replay(const RunTask& task, const RunFolder& folder) {
   return {};
 }
 
-RunStart find(const RunTask& task, const RunFolder& folder) {
+RunStart find(const RunTask& task, const RunFolder& folder, const InputDigests& inputs) {
   using Finds = RunStart::Finds;
   const std::string& resume = task.config().checkpoint.resume;
   const std::string checkpoints = folder.path("checkpoints");
   const bool overwrite = task.config().run.overwrite;
-  if (task.replay()) return find_for_replay(task, folder);
+  if (task.replay()) return find_for_replay(task, folder, inputs);
   if (resume == "none" && folder.has_run() && !overwrite)
     fail(Exit::usage,
          {.what = "the run folder holds a run",
@@ -116,8 +136,8 @@ RunStart find(const RunTask& task, const RunFolder& folder) {
           .fix = "choose another run.name, set run.overwrite = true, or checkpoint.resume = \"auto\""});
   const std::string own = newest_sound_checkpoint(checkpoints, resumes_path(resume) ? resume : "");
   if (resume == "none")
-    return began_it(own, task) ? RunStart{Finds::own, own}
-                               : RunStart{folder.has_run() ? Finds::replaced : Finds::nothing, ""};
+    return began_it(own, task, inputs) ? RunStart{Finds::own, own}
+                                       : RunStart{folder.has_run() ? Finds::replaced : Finds::nothing, ""};
   if (!own.empty()) {
     if (resumes_path(resume))
       spdlog::info("checkpoint.resume = {} is not needed: the run has checkpoints of its own", resume);
@@ -149,12 +169,26 @@ std::string replayed_text(const RunTask& task, int64_t step) {
   return text;
 }
 
-RunStart find_run_start(const RunTask& task, const RunFolder& folder) {
-  RunStart start = find(task, folder);
+std::vector<ConfigChange> changes_since(const CheckpointReader& checkpoint, const RunTask& task,
+                                        const InputDigests& inputs) {
+  const Config before = config_of(checkpoint, task.config().roles.rows());
+  std::vector<ConfigChange> changes = config_changes(before, task.config());
+  for (ConfigChange& change : changes)
+    change.same = same_behind(change.key, checkpoint, before, task.config(), inputs);
+  for (ConfigChange& change : changed_content(inputs_of(checkpoint), inputs))
+    changes.push_back(std::move(change));
+  const std::string replayed = checkpoint.has_meta("replay") ? checkpoint.text("replay") : "none",
+                    now = task.replay() ? replayed_text(task, checkpoint.step()) : "none";
+  if (replayed != now) changes.push_back({"--replay", replayed, now});
+  return changes;
+}
+
+RunStart find_run_start(const RunTask& task, const RunFolder& folder, const InputDigests& inputs) {
+  RunStart start = find(task, folder, inputs);
   if (start.checkpoint.empty()) return start;
   const CheckpointReader checkpoint(start.checkpoint);
   require_same_dtype(checkpoint, task.plan.dtype);
-  accept_changes(checkpoint, task, folder);
+  accept_changes(checkpoint, task, folder, inputs);
   return start;
 }
 

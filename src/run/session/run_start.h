@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "src/config/changes.h"
+#include "src/run/record/origins/input_digests.h"
 #include "src/run/record/run_checkpoint.h"
 #include "src/run/record/run_folder.h"
 #include "src/run/roles/role.h"
@@ -21,10 +23,16 @@ struct RunStart {
   std::string checkpoint;  // empty: from the first weights
 };
 
+/// What changed since the checkpoint was made: keys of the config, the content of inputs, the files of a
+/// replay. Another path to the same content says so and is not grave; whether weights are the same is known
+/// when they are loaded.
+std::vector<ConfigChange> changes_since(const CheckpointReader& checkpoint, const RunTask& task,
+                                        const InputDigests& inputs);
+
 /// The folder's own newest sound checkpoint comes first, whatever checkpoint.resume names; the log says what
-/// changed in the config since. Exit::usage for a run that may not be replaced, and for grave changes without
+/// changed since. Exit::usage for a run that may not be replaced, and for grave changes without
 /// checkpoint.accept_changes; Exit::data when no checkpoint is sound.
-RunStart find_run_start(const RunTask& task, const RunFolder& folder);
+RunStart find_run_start(const RunTask& task, const RunFolder& folder, const InputDigests& inputs);
 
 /// What a checkpoint of a replay keeps: the files of the steps up to `step`.
 std::string replayed_text(const RunTask& task, int64_t step);

@@ -38,15 +38,17 @@ void tell_what_differs(const RunRank& rank) {
 void require_same_model(const RunRank& rank, const CheckpointReader& checkpoint) {
   const std::string now = rank.host->weights_digest(rank.config().model.path);
   if (now.empty() || !checkpoint.has_meta("model_digest") || checkpoint.text("model_digest") == now) return;
-  const std::string change =
-      fmt::format("digest of the weights {} -> {}", checkpoint.text("model_digest"), now);
+  std::string change = fmt::format("digest of the weights {} -> {}", checkpoint.text("model_digest"), now);
+  for (const ConfigChange& key : changes_since(checkpoint, rank.task, rank.inputs))
+    if (key.key == "model.path") change += fmt::format("; {} {} -> {}", key.key, key.before, key.after);
   if (!rank.config().checkpoint.accept_changes)
     fail(
         Exit::usage,
         {.what = "the weights of the model folder are not those that the run began with",
          .where = fmt::format("model.path = {} (checkpoint {})", rank.config().model.path, checkpoint.path()),
          .why = "changed since: " + change,
-         .fix = "put them back, choose another run.name, or set checkpoint.accept_changes = true"});
+         .fix = "put them back, choose another run.name, set checkpoint.accept_changes = true, or start anew "
+                "with checkpoint.resume = \"none\" and run.overwrite = true"});
   if (rank.writes()) spdlog::warn("changed since: {}", change);
   if (rank.folder)
     rank.folder->events().write(
@@ -121,6 +123,7 @@ void save_checkpoint(RunRank& rank, int64_t step, int64_t produced) {
   if (const std::string digest = rank.host->weights_digest(rank.config().model.path); !digest.empty())
     checkpoint.text("model_digest", digest);
   checkpoint.text("config", dump_config(rank.task.loaded));
+  checkpoint.text(kInputs, rank.inputs.text());
   save_older_weights(rank, checkpoint, step);
   if (rank.journal->said() < step) checkpoint.text(kUnsaid, rank.journal->unsaid());
   if (rank.task.replay()) checkpoint.text("replay", replayed_text(rank.task, step));
@@ -148,6 +151,7 @@ void export_step(RunRank& rank, int64_t step) {
     if (path_exists(out)) remove_tree(out);
     make_directories(rank.folder->path("export"));
     export_model(rank.config().model.path, parameter_specs(rank.policy->config()), read, out, {});
+    tell_what_changed(rank.inputs, rank.config().model.path);
     spdlog::info("exported {}", out);
     rank.folder->events().write("export", {{"step", step}, {"path", out}});
   };

@@ -17,6 +17,7 @@
 #include "src/run/plan/host_memory.h"
 #include "src/run/plan/model_facts.h"
 #include "src/run/plan/run_options.h"
+#include "src/run/record/origins/output_settings.h"
 #include "src/run/record/run_log.h"
 #include "src/run/record/shared_results.h"
 #include "src/run/roles/validation.h"
@@ -36,10 +37,23 @@ Json result_line(const Trajectory& t, const std::string& set) {
   return line;
 }
 
+/// What the lines of --out depend on.
+Json settings_of(const Config& config, ModelHost& host, const TextTools& text, const Validation& validation) {
+  Json settings{{"verb", "eval"}};
+  settings.update(sampling_settings(config));
+  settings["device"] = device_name(host.ctx().device);
+  settings["dtype"] = dtype_name(host.dtype());
+  settings["model"] = host.model_digests(config.model.path);
+  settings["tokenizer"] = settings_of_files(text.files());
+  settings["validation.data"] = Json::array();
+  for (const FileDigest& file : validation.digests()) settings["validation.data"].push_back(file.digest);
+  return settings;
+}
+
 /// The metrics. `out`: a file with a line per sample, written as they are scored; it goes on after the
 /// prompts that it has. Empty: none.
 std::map<std::string, double> evaluate(Validation& validation, const std::string& out, const Config& config,
-                                       const MpiSession& mpi, Comm& comm) {
+                                       const Json& settings, const MpiSession& mpi, Comm& comm) {
   if (out.empty()) return validation.run(0, {})->metrics;
   Validation::Record record;
   const auto belongs = [&](const Json& line, size_t number, size_t sample) {
@@ -56,7 +70,8 @@ std::map<std::string, double> evaluate(Validation& validation, const std::string
                         {.file = out,
                          .items = validation.items(),
                          .lines_per_item = static_cast<size_t>(config.validation.samples_per_prompt),
-                         .belongs = belongs});
+                         .belongs = belongs,
+                         .settings = settings});
   record.begun = results.begun();
   record.before.resize(std::min(record.before.size(), record.begun));  // the last one may be a part
   record.made = [&](size_t item, const Group& group) {
@@ -141,7 +156,8 @@ int run_eval(const CommandLine& line) {
                          /*stops=*/[] { return false; }});
   enter_phase(Phase::validation);
   Json result = Json::object();
-  for (const auto& [name, value] : evaluate(validation, line.text("--out"), config, mpi, *comm))
+  const Json settings = settings_of(config, host, text, validation);
+  for (const auto& [name, value] : evaluate(validation, line.text("--out"), config, settings, mpi, *comm))
     result[name] = value;
   log_progress("");  // it would stand before the result
   if (comm->rank() == 0) write_results(dump_json_line(result) + "\n");

@@ -13,6 +13,8 @@
 #include "src/models/parameter_specs.h"
 #include "src/run/host/model_host.h"
 #include "src/run/host/rank_threads.h"
+#include "src/run/record/origins/input_digests.h"
+#include "src/run/record/run_log.h"
 #include "src/run/session/find_checkpoint.h"
 #include "src/run/verbs/json_lines.h"
 
@@ -84,6 +86,11 @@ int run_export(const CommandLine& line) {
   const Manifest manifest = Manifest::read(checkpoint);
   const std::string source = line.text("--source", manifest.meta_text("model_path"));
   const ModelFolder folder = ModelFolder::open(source, ModelFolder::Weights::optional);
+  start_log("", "warn", 0, /*on_stderr=*/true);
+  if (manifest.has_meta(kInputs))
+    tell_what_changed(
+        InputDigests::from_text(manifest.meta_text(kInputs), fmt::format("{}: meta.{}", checkpoint, kInputs)),
+        source);
   const ModelConfig config = parse_model_config(folder.config(), nullptr, folder.config_path());
   export_model(source, parameter_specs(config), master_reader(manifest), line.text("--out"),
                {line.text("--dtype", "auto"), line.integer("--shard-size", 5'000'000'000)});

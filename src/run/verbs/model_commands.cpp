@@ -13,6 +13,7 @@
 #include "src/nn/rope_table.h"
 #include "src/rollout/engine.h"
 #include "src/run/plan/run_options.h"
+#include "src/run/record/origins/output_settings.h"
 #include "src/run/verbs/json_lines.h"
 #include "src/run/verbs/shared_work.h"
 #include "src/train/token_pass.h"
@@ -90,17 +91,32 @@ GenerateInput read_prompts(const CommandLine& line, bool has_stop_texts) {
   return input;
 }
 
+/// What the lines of --out depend on, besides the prompts that stand in them.
+Json settings_of(const CommandLine& line, const RolloutConfig& r, ModelHost& host, const TextTools& tools) {
+  Json settings{{"verb", "generate"},
+                {"seed", line.integer("--seed", 0)},
+                {"device", device_name(host.ctx().device)},
+                {"dtype", dtype_name(host.dtype())},
+                {"model", host.model_digests(line.text("--model"))},
+                {"tokenizer", settings_of_files(tools.files())}};
+  settings.update(sampling_settings(r));
+  return settings;
+}
+
 /// What goes to stdout or --out, and what of it a file may have.
-OrderedLines::Options generated_results(const CommandLine& line, const std::vector<Request>& requests) {
+OrderedLines::Options generated_results(const CommandLine& line, const std::vector<Request>& requests,
+                                        const Json& settings) {
   return {.file = line.text("--out"),
           .items = requests.size(),
           .lines_per_item = static_cast<size_t>(line.integer("--samples", 1)),
           .counted = line.has("--prompts") ? "prompts" : "",
-          .belongs = [&requests](const Json& result, size_t prompt, size_t sample) {
-            return result.value("prompt_index", Json()) == prompt &&
-                   result.value("sample_index", Json()) == sample &&
-                   result.value("prompt_tokens", Json()) == requests[prompt].prompt;
-          }};
+          .belongs =
+              [&requests](const Json& result, size_t prompt, size_t sample) {
+                return result.value("prompt_index", Json()) == prompt &&
+                       result.value("sample_index", Json()) == sample &&
+                       result.value("prompt_tokens", Json()) == requests[prompt].prompt;
+              },
+          .settings = settings};
 }
 
 /// Room for pages where rollout.kv_memory is not given: half of what the weights left free on a GPU.
@@ -171,7 +187,8 @@ int run_generate(const CommandLine& line) {
   const GenerateOptions sampling = sampling_options(
       r, model->config(), tokenizer, static_cast<uint64_t>(line.integer("--seed", 0)), r.max_new_tokens);
 
-  SharedResults& results = work.begin(generated_results(line, input.requests));
+  SharedResults& results =
+      work.begin(generated_results(line, input.requests, settings_of(line, r, work.host(), input.tools)));
   std::vector<Request> mine;
   std::vector<size_t> which;
   for (size_t i = 0; i < input.requests.size(); ++i)

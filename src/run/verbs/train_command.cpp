@@ -48,13 +48,18 @@ int run_train(const CommandLine& line) {
   const std::unique_ptr<Comm> all = mpi.make_comm_of_all(wait_limit);
   const Device device = settle_device(loaded, *all);
   const int64_t gpu_bytes = gpu_bytes_per_rank(mpi, device, *all);
-  const RunPlan plan = make_plan(loaded, mpi.size(), read_run_models(loaded.config),
+  const RunModels models = read_run_models(loaded.config);
+  const RunPlan plan = make_plan(loaded, mpi.size(), models,
                                  {{gpu_bytes, "its share of the GPU"}, share_of_host(mpi.ranks_on_node())});
   settle_sizes(loaded, plan, gpu_bytes);
   require_free_host_memory(plan, mpi.ranks_on_node());
-  const RunTask task{
-      loaded,    plan, line.list("--replay"), line.text("--dump-gradients"), helpers ? &*helpers : nullptr,
-      wait_limit};
+  const RunTask task{loaded,
+                     plan,
+                     line.list("--replay"),
+                     line.text("--dump-gradients"),
+                     helpers ? &*helpers : nullptr,
+                     wait_limit,
+                     models.files};
   return retry_after_loss([&] { return run_session(task, mpi); }, checkpoint_check(loaded.config));
 }
 

@@ -59,8 +59,10 @@ constexpr std::array kGenerate{
     OptionSpec{"--prompt", Kind::text, "TEXT", "", "one prompt; its text is streamed to a terminal"},
     OptionSpec{"--prompts", Kind::text, "FILE", "", "JSONL of {\"prompt\"}, {\"messages\"} or {\"tokens\"}"},
     OptionSpec{"--prompt-key", Kind::text, "KEY", "prompt", "key of the prompt in a line"},
-    OptionSpec{"--out", Kind::text, "FILE", "stdout",
-               "file for the results; one that exists goes on after the prompts that it has"},
+    OptionSpec{
+        "--out", Kind::text, "FILE", "stdout",
+        "file for the results; one that exists goes on after the prompts that it has, with the settings "
+        "in FILE.settings.json"},
     OptionSpec{
         "--chat", Kind::flag, "", "",
         "render prompts with the chat template; other keys of a line (\"tools\", \"enable_thinking\") are "
@@ -111,7 +113,7 @@ constexpr std::array kVerify{kCheckpoint,
 constexpr std::array kEval{
     OptionSpec{"--out", Kind::text, "FILE", "none",
                "file for responses and rewards, a line per sample; one that exists goes on after the prompts "
-               "that it has"},
+               "that it has, with the settings in FILE.settings.json"},
     kThreads};
 constexpr std::array kReport{
     OptionSpec{"--out", Kind::text, "FILE", "report.html in the folder of the first run", "the page"},

@@ -1,0 +1,60 @@
+#pragma once
+// What the inputs of a run held when they were read: data, config.json, tokenizer, template. Files are known
+// by the key of the config that leads to them and a name of their own there, not by their path. They stand in
+// the manifest of a checkpoint (text `inputs`), so that a start sees that another content lies under a path,
+// or the same one under another.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/comm/comm.h"
+#include "src/config/changes.h"
+#include "src/core/file_digest.h"
+
+namespace temper {
+
+/// Meta key of a manifest.
+inline constexpr const char* kInputs = "inputs";
+
+class InputDigests {
+ public:
+  using Files = std::map<std::string, FileDigest>;  // by name
+
+  void add(const std::string& key, const std::string& name, FileDigest file) {
+    files_[key][name] = std::move(file);
+  }
+  /// Files that are known by their place in a list.
+  void add_list(const std::string& key, const std::vector<FileDigest>& files);
+  /// Files of a folder, which are known by their file names.
+  void add_folder(const std::string& key, const std::vector<FileDigest>& files);
+
+  const std::map<std::string, Files>& files() const { return files_; }
+  /// Empty where nothing of the key was read.
+  const Files& of(const std::string& key) const;
+
+  std::string text() const;
+  /// Exit::data at `where` for what is no such text.
+  static InputDigests from_text(const std::string& text, const std::string& where);
+
+ private:
+  std::map<std::string, Files> files_;  // by key
+};
+
+/// What all ranks have read together. Exit::data names two ranks that found different content in one file.
+InputDigests agree_on_inputs(const InputDigests& mine, Comm& ranks);
+
+/// Files of another content, or there on one side alone, of the keys that both sides have read.
+std::vector<ConfigChange> changed_content(const InputDigests& before, const InputDigests& after);
+
+/// Both sides have read the key, and all of its files are equal.
+bool same_content(const InputDigests& before, const InputDigests& after, const std::string& key);
+/// Both sides have read that file, and it is equal.
+bool same_content(const InputDigests& before, const InputDigests& after, const std::string& key,
+                  const std::string& name);
+
+/// Warns of files that an export takes out of `folder`, and that are not those which the run read in its
+/// model folder.
+void tell_what_changed(const InputDigests& inputs, const std::string& folder);
+
+}  // namespace temper

@@ -28,6 +28,16 @@ CPPFLAGS := -I. $(DEPS_PREFIX:%=-I%/include) -MMD -MP -DTOML_HEADER_ONLY=1 -DSPD
 # No fused multiply-add that the source does not write: the bits of a result are part of the interface.
 HOSTFLAGS := -march=$(ARCH) -ffp-contract=off -fno-math-errno -fno-trapping-math -fopenmp-simd -pthread
 CXXFLAGS := -std=c++20 $(HOSTFLAGS) $(FLAGS.$(MODE)) $(WARN)
+# Headers of others that most files include, compiled once for src/ and once for tests. Nothing but time depends on it:
+# sources include what they use, and PCH=0 (always for clang) builds without. ccache takes a precompiled header only with
+# these settings, and knows it by PCH.sum, as its bytes are others every time.
+PCH ?= 1
+PCH_OF.src := $(B)/precompiled/src.h
+PCH_OF.tests := $(B)/precompiled/tests.h
+export CCACHE_SLOPPINESS ?= pch_defines,time_macros
+export CCACHE_PCH_EXTSUM ?= 1
+# g++ looks for garbage when it holds 128 MB, which the headers fill by themselves: an eighth of its time.
+SPEED := $(if $(findstring clang,$(MPICXX)),,--param ggc-min-heapsize=524288)
 LDFLAGS := -pthread $(FLAGS.$(MODE)) $(DEPS_PREFIX:%=-L%/lib)
 LDLIBS := -lspdlog -lfmt -lpcre2-8 -lutf8proc -lxxhash -lzstd $(HDF5_LIBS) -lpthread
 
@@ -80,19 +90,28 @@ $(LIB): $(OBJ)
 	@rm -f $@; ar rcs $@ $^
 $(B)/temper: $(MAIN) $(LIB)
 	@echo "  LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
-$(B)/src/io/%.cpp.o $(B)/tests/io/%.cpp.o: CPPFLAGS += $(HDF5_FLAGS)
+$(B)/src/io/%.cpp.o $(B)/tests/io/%.cpp.o: private CPPFLAGS += $(HDF5_FLAGS)
 ifeq ($(MODE),release)
 $(B)/kernels/%.cpp.o: CXXFLAGS += -O3
-$(B)/tests/%_test.cpp.o: CXXFLAGS += -O1 -g0
+$(B)/tests/%_test.cpp.o $(PCH_OF.tests).gch: private CXXFLAGS += -O1 -g0
 $(B)/tests/%_bench.cpp.o: CXXFLAGS += -O3
 endif
-$(B)/src/run/verbs/version.cpp.o: CPPFLAGS += -DTEMPER_COMMIT='"$(COMMIT)"' -DTEMPER_BUILD_FLAGS='"$(CXXFLAGS)"'
+$(B)/src/run/verbs/version.cpp.o: private CPPFLAGS += -DTEMPER_COMMIT='"$(COMMIT)"' -DTEMPER_BUILD_FLAGS='"$(CXXFLAGS)"'
 $(B)/src/run/verbs/version.cpp.o: $(B)/commit
+ifeq ($(PCH)$(findstring clang,$(MPICXX)),1)
+PCH_OBJ.src := $(filter $(B)/src/%,$(OBJ) $(MAIN))
+PCH_OBJ.tests := $(filter %_test.cpp.o,$(ALL_OBJ)) $(GPU_OP_TESTS:%=%.cpp.o)
+$(foreach p,src tests,$(eval $(PCH_OBJ.$(p)): PCH_FLAGS := -include $(PCH_OF.$(p)) -Winvalid-pch -Wno-error=invalid-pch))
+$(foreach p,src tests,$(eval $(PCH_OBJ.$(p)): $(PCH_OF.$(p)).gch))
+$(B)/precompiled/%.h.gch: %/precompiled.h | $(B)/has-zstd
+	@mkdir -p $(@D); echo "  CXX   $<"; cp $< $(@:.gch=); $(MPICXX) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CXXFLAGS) -E -P $< | md5sum > $@.sum; \
+	  $(MPICXX) $(CPPFLAGS:-MMD=-MD) $(CXXFLAGS) $(SPEED) -x c++-header -c $< -o $@
+endif
 $(B)/%.cpp.o: %.cpp
-	@mkdir -p $(@D); echo "  CXX   $<"; $(MPICXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
+	@mkdir -p $(@D); echo "  CXX   $<"; $(MPICXX) $(PCH_FLAGS) $(SPEED) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
 $(B)/tests/gpu/ops/%.cpp.o: CPPFLAGS += -DTEMPER_TEST_GPU
 $(B)/tests/gpu/ops/%.cpp.o: tests/ops/%.cpp
-	@mkdir -p $(@D); echo "  CXX   $< for the GPU"; $(MPICXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
+	@mkdir -p $(@D); echo "  CXX   $< for the GPU"; $(MPICXX) $(PCH_FLAGS) $(SPEED) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
 $(B)/%.cu.o: %.cu
 	@mkdir -p $(@D); echo "  NVCC  $<"; $(NVCC) -ccbin $(MPICXX) $(CPPFLAGS) $(NVFLAGS) -c $< -o $@
 $(B)/tests/%_test: $(B)/tests/%_test.cpp.o $(TESTLIB) $(LIB)
@@ -122,7 +141,7 @@ deps:
 	@tools/deps.sh "$(DEPS_PREFIX)"
 test: deps
 	@$(MAKE) --no-print-directory build/temper tests
-	@$(MAKE) --no-print-directory CUDA=0 without-cuda
+	@$(MAKE) --no-print-directory CUDA=0 PCH=0 without-cuda
 	@tools/run_tests.sh $(B)
 # What is another without CUDA, so that it still compiles on a machine that has none.
 without-cuda: $(patsubst %,$(B)/%.o,$(shell grep -rl --include='*.cpp' TEMPER_CUDA src))
@@ -237,7 +256,7 @@ help:
 	@echo "make compile_commands.json  for editors and clang-tidy"
 	@echo "make clean                  removes build/"
 	@echo "make $(B)/tests/ops/norm_test   one test; it runs from here"
-	@echo "MODE=release|debug|asan|tsan  CUDA=0|1 (1 where nvcc is)  ARCH=native  DEPS_PREFIX=DIR (include/, lib/)  -j1"
+	@echo "MODE=release|debug|asan|tsan  CUDA=0|1 (1 where nvcc is)  ARCH=native  DEPS_PREFIX=DIR (include/, lib/)  PCH=0  -j1"
 
 .PHONY: all deps test without-cuda fuzz fuzzers test-asan asan-tests test-slurm test-gpu test-long test-layouts test-tsan tsan-tests chaos tests demo demo-control learn bench benches bench-ranks install package test-package clean help FORCE
 .SECONDARY:

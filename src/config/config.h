@@ -132,6 +132,7 @@ struct ClusterConfig {
 
 struct CheckpointConfig {
   int64_t every = 0;
+  double every_minutes = 15;  // besides; 0: never
   int64_t keep = 2;
   std::string resume = "auto";
   bool accept_changes = false;

@@ -217,6 +217,11 @@ void cluster_fields(ClusterConfig& c, std::vector<Field>& fields) {
 void output_fields(Config& c, std::vector<Field>& fields) {
   Section f("checkpoint", fields);
   f("every", c.checkpoint.every, {.help = "steps between checkpoints; 0: only at the end", .unit = "steps"});
+  f("every_minutes", c.checkpoint.every_minutes,
+    {.help = "a checkpoint also after the step in which so long has passed since the last one, and ten times as "
+             "long as that one took; one more beside keep, which the next one replaces; 0: none",
+     .unit = "minutes",
+     .range = {0, 1e9}});
   f("keep", c.checkpoint.keep,
     {.help = "newest checkpoints that are kept", .unit = "checkpoints", .range = kCount});
   f("resume", c.checkpoint.resume,

@@ -197,35 +197,66 @@ void commit(const std::string& temporary, const std::string& final_path) {
   if (path_exists(aside)) remove_tree(aside);
 }
 
+/// What keeps `work` from being done, where that need not end the run; empty: nothing.
+template <class Work>
+std::string defect_of(const SaveRules& rules, const Work& work) {
+  try {
+    work();
+    return "";
+  } catch (const Error& e) {
+    if (!rules.optional || e.code() != Exit::storage) throw;
+    return e.what();
+  }
+}
+
+/// Rank 0: the manifest of what all ranks wrote, and the new name of the folder.
+void finish_checkpoint(const std::string& temporary, const std::string& final_path, int64_t step, Json files,
+                       const Json& meta) {
+  Json table = tensor_table(files);
+  for (Json& file : files) file.erase("pieces");
+  sync_directory(temporary);
+  const auto ranks = files.size();
+  write_manifest(temporary, {{"format", kManifestFormat},
+                             {"version", kManifestVersion},
+                             {"step", step},
+                             {"layout", {{"dp", ranks}}},
+                             {"files", std::move(files)},
+                             {"tensors", table},
+                             {"meta", meta}});
+  commit(temporary, final_path);
+}
+
 }  // namespace
 
-std::string save_checkpoint(const std::string& folder, int64_t step, std::span<const StateTensor> state,
-                            const Json& meta, Comm& comm, Numbers numbers) {
+SaveResult save_checkpoint(const std::string& folder, int64_t step, std::span<const StateTensor> state,
+                           const Json& meta, Comm& comm, const SaveRules& rules) {
   const std::string final_path = join_path(folder, step_name(step)), temporary = final_path + ".tmp";
-  if (comm.rank() == 0) {
+  std::string defect = defect_of(rules, [&] {
+    if (comm.rank() != 0) return;
     if (path_exists(temporary)) remove_tree(temporary);
     make_directories(temporary);
-  }
+  });
   comm.barrier("checkpoint folder made by rank 0");
-  const Json mine = write_rank_file(temporary, comm.rank(), state, numbers);
+  Json mine;
+  const std::string of_file =
+      defect_of(rules, [&] { mine = write_rank_file(temporary, comm.rank(), state, rules.numbers); });
+  if (defect.empty()) defect = of_file;
+  if (!defect.empty()) mine = {{"defect", defect}};
   const std::vector<std::string> entries = comm.all_gather(mine.dump(), "checkpoint file digests, copied");
-  if (comm.rank() == 0) {
-    Json files = Json::array();
-    for (const std::string& text : entries) files.push_back(Json::parse(text));
-    Json table = tensor_table(files);
-    for (Json& file : files) file.erase("pieces");
-    sync_directory(temporary);
-    write_manifest(temporary, {{"format", kManifestFormat},
-                               {"version", kManifestVersion},
-                               {"step", step},
-                               {"layout", {{"dp", comm.size()}}},
-                               {"files", files},
-                               {"tensors", table},
-                               {"meta", meta}});
-    commit(temporary, final_path);
+  Json files = Json::array();
+  for (const std::string& text : entries) {
+    files.push_back(Json::parse(text));
+    if (defect.empty() && files.back().contains("defect")) defect = files.back().at("defect");
   }
-  comm.barrier("checkpoint committed by rank 0");
-  return final_path;
+  if (comm.rank() == 0 && defect.empty())
+    defect =
+        defect_of(rules, [&] { finish_checkpoint(temporary, final_path, step, std::move(files), meta); });
+  if (comm.rank() == 0 && !defect.empty() && path_exists(temporary)) remove_tree(temporary);
+  defect = comm.broadcast(defect, 0, "checkpoint committed by rank 0, or why it is not");
+  if (!rules.optional && !defect.empty())
+    fail(Exit::storage,
+         {.what = "a checkpoint could not be written by another rank", .where = folder, .why = defect});
+  return defect.empty() ? SaveResult{.path = final_path} : SaveResult{.defect = defect};
 }
 
 std::vector<int64_t> list_checkpoints(const std::string& folder) {
@@ -254,18 +285,28 @@ void finish_replacing(const std::string& folder) {
   }
 }
 
-void remove_old_checkpoints(const std::string& folder, int64_t keep) {
+KeptCheckpoints kept_checkpoints(const std::string& folder, const KeepRules& rules) {
   std::vector<int64_t> steps = list_checkpoints(folder);
   std::reverse(steps.begin(), steps.end());
-  int64_t committed = 0;
-  for (int64_t step : steps) {
+  KeptCheckpoints all;
+  int64_t counted = 0;
+  for (const int64_t step : steps) {
+    const std::string path = join_path(folder, step_name(step));
+    const bool whole = path_exists(join_path(path, kManifestName));
+    if (all.kept.empty() && !whole) continue;  // newer than all that is known to be good: not ours to judge
+    const bool extra = whole && rules.is_extra && rules.is_extra(path);
+    counted += whole && !extra;
+    const bool stays = whole && (all.kept.empty() || (!extra && counted <= rules.keep));
+    (stays ? all.kept : all.old).push_back(step);
+  }
+  return all;
+}
+
+void remove_old_checkpoints(const std::string& folder, const KeepRules& rules) {
+  for (const int64_t step : kept_checkpoints(folder, rules).old) {
     const std::string path = join_path(folder, step_name(step)), manifest = join_path(path, kManifestName);
-    const bool whole = path_exists(manifest);
-    if (committed == 0 && !whole) continue;  // newer than all that is known to be good: not ours to judge
-    committed += whole;
-    if (whole && committed <= keep) continue;
     // Without its manifest a folder is no checkpoint: a removal that is cut short leaves nothing half valid.
-    if (whole) remove_tree(manifest);
+    if (path_exists(manifest)) remove_tree(manifest);
     remove_tree(path);
   }
   for (const std::string& name : list_directory(folder))

@@ -47,19 +47,40 @@ struct StateTensor {
 /// Which numbers tensors of floats may hold. A run never goes on from others than finite ones.
 enum class Numbers { any, finite };
 
+struct SaveRules {
+  Numbers numbers = Numbers::any;
+  bool optional = false;  // a rank that cannot write ends nothing: there is no new checkpoint then
+};
+
+/// What became of a save, the same on all ranks: the path of the new checkpoint, or why there is none.
+struct SaveResult {
+  std::string path = {}, defect = {};
+};
+
 /// `folder` is the run's checkpoints folder. `meta`: scalar state and configs, kept verbatim. All ranks call
-/// it with the same step and meta. Returns the path of the new checkpoint. Numbers that are not finite where
-/// they have to be end it with Exit::numerics before the commit: what was there stays.
-std::string save_checkpoint(const std::string& folder, int64_t step, std::span<const StateTensor> state,
-                            const Json& meta, Comm& comm, Numbers numbers = Numbers::any);
+/// it with the same step, meta and rules. Numbers that are not finite where they have to be end it with
+/// Exit::numerics before the commit, a rank that cannot write with Exit::storage: what was there stays.
+SaveResult save_checkpoint(const std::string& folder, int64_t step, std::span<const StateTensor> state,
+                           const Json& meta, Comm& comm, const SaveRules& rules = {});
 
 /// A save that was killed while it replaced a checkpoint of its step may have left that one under a name that
 /// no list has: gives it its name back, or removes it where the new one is committed.
 void finish_replacing(const std::string& folder);
 
-/// Removes all but the newest `keep` committed checkpoints, step folders without a manifest that are older
-/// than the newest of them, and abandoned .tmp folders.
-void remove_old_checkpoints(const std::string& folder, int64_t keep);
+/// Whether a checkpoint, by its path, is kept only while it is the newest, beside `keep` others.
+using IsExtra = std::function<bool(const std::string&)>;
+
+/// Which are kept: the newest `keep` committed checkpoints, without extra ones, and the newest in any case.
+struct KeepRules {
+  int64_t keep = 1;
+  IsExtra is_extra = {};  // none: no checkpoint is
+};
+struct KeptCheckpoints {
+  std::vector<int64_t> kept, old;  // steps, newest first; the second without what is newer than all committed
+};
+KeptCheckpoints kept_checkpoints(const std::string& folder, const KeepRules& rules);
+/// Removes the old ones, step folders without a manifest among them, and abandoned .tmp folders.
+void remove_old_checkpoints(const std::string& folder, const KeepRules& rules);
 
 struct Damage {
   std::string file, tensor, reason;

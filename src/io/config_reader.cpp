@@ -13,7 +13,7 @@ constexpr size_t kMaxIds = 4096;
 std::string shown(const Json& value) {
   std::string text = value.is_structured() ? (value.is_array() ? "an array" : "an object")
                                            : value.dump(-1, ' ', true, Json::error_handler_t::replace);
-  return text.size() > 120 ? text.substr(0, 120) + "..." : text;
+  return text.size() > 120 ? fmt::format("{}...", text.substr(0, 120)) : text;
 }
 
 bool fits(const Json& value, int64_t low, int64_t high) {

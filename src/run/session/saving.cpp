@@ -80,12 +80,24 @@ void restore(RunRank& rank) {
   tell_what_differs(rank);
 }
 
-/// Where one checkpoint is kept, it is read back before the one that it replaces goes.
+/// Saves by the clock take at most an eleventh of the time.
+constexpr double kLeastPause = 10;
+
+/// What is due after a step, whatever the clock says.
+Saves due_after(const RunRank& rank, int64_t step) {
+  const CheckpointConfig& c = rank.config().checkpoint;
+  const bool last = step == rank.last_step(), due = last || (c.every > 0 && step % c.every == 0);
+  return {due ? Saving::due : Saving::none, c.export_hf_every > 0 && (step % c.export_hf_every == 0 || last)};
+}
+
+KeepRules keep_rules(const RunRank& rank) { return {rank.config().checkpoint.keep, is_by_clock}; }
+
+/// Where one checkpoint is kept, it is read back before those that it replaces go.
 void remove_older(const RunRank& rank, int64_t step) {
-  const int64_t keep = rank.config().checkpoint.keep;
   const std::string newest = join_path(rank.checkpoints, step_name(step));
-  const std::vector<Damage> damage = keep == 1 ? verify_checkpoint(newest) : std::vector<Damage>{};
-  if (damage.empty()) return remove_old_checkpoints(rank.checkpoints, keep);
+  const bool alone = kept_checkpoints(rank.checkpoints, keep_rules(rank)).kept.size() == 1;
+  const std::vector<Damage> damage = alone ? verify_checkpoint(newest) : std::vector<Damage>{};
+  if (damage.empty()) return remove_old_checkpoints(rank.checkpoints, keep_rules(rank));
   spdlog::error("checkpoint {} reads back damaged ({}: {}): the one before stays", newest,
                 damage.front().file, damage.front().reason);
 }
@@ -110,7 +122,8 @@ void add_state_of_roles(RunRank& rank, CheckpointWriter& checkpoint) {
 }
 
 /// The state after a step and what was generated ahead of it, up to step `produced`.
-void save_checkpoint(RunRank& rank, int64_t step, int64_t produced) {
+void save_checkpoint(RunRank& rank, int64_t step, int64_t produced, Saving saving) {
+  const Stopwatch watch;
   enter_phase(Phase::save, step);
   settle(rank, produced);
   const PhaseTimer timer(*rank.journal, "save_checkpoint");
@@ -127,8 +140,15 @@ void save_checkpoint(RunRank& rank, int64_t step, int64_t produced) {
   save_older_weights(rank, checkpoint, step);
   if (rank.journal->said() < step) checkpoint.text(kUnsaid, rank.journal->unsaid());
   if (rank.task.replay()) checkpoint.text("replay", replayed_text(rank.task, step));
+  if (saving == Saving::optional) checkpoint.count(kByClock, 1);
   rank.journal->sync();
-  checkpoint.write(rank.checkpoints, step);
+  const SaveResult saved = checkpoint.write(rank.checkpoints, step, saving == Saving::optional);
+  rank.since_save = {};
+  rank.save_seconds = watch.seconds();
+  if (!saved.defect.empty()) {
+    if (rank.writes()) spdlog::warn("no checkpoint by checkpoint.every_minutes: {}", saved.defect);
+    return;
+  }
   spdlog::info("saved {}", join_path(rank.checkpoints, step_name(step)));
   if (rank.folder) {
     const std::string path = join_path(rank.checkpoints, step_name(step));
@@ -166,7 +186,7 @@ void export_step(RunRank& rank, int64_t step) {
 /// A step leaves its export after its checkpoint: a run that ended in between owes it.
 void export_what_is_owed(RunRank& rank) {
   const int64_t step = rank.resume.step;
-  if (step == 0 || !saves_after(rank, step).exported) return;
+  if (step == 0 || !due_after(rank, step).exported) return;
   const bool owed = rank.writes() && !path_exists(export_folder(rank, step));
   if (rank.trainers->all_reduce_max(owed ? 1.0 : 0.0, "export that is owed, max over trainer ranks") > 0)
     export_step(rank, step);
@@ -201,8 +221,7 @@ void start_run(RunRank& rank) {
   if (rank.folder) {
     const bool writes_all = rank.task.plan.generates && rank.config().rollout.dump_every == 1;
     prepare_folder(*rank.folder, rank.found, rank.resume.step, rank.journal->said(), writes_all);
-    if (rank.found == RunStart::Finds::own)
-      remove_old_checkpoints(rank.checkpoints, rank.config().checkpoint.keep);
+    if (rank.found == RunStart::Finds::own) remove_old_checkpoints(rank.checkpoints, keep_rules(rank));
     rank.folder->keep_config(dump_config(rank.task.loaded));
   }
   rank.trainers->barrier("run folder prepared by the first trainer rank");
@@ -229,17 +248,24 @@ void start_run(RunRank& rank) {
     spdlog::warn("{}", lost);
 }
 
-Saves saves_after(const RunRank& rank, int64_t step) {
-  const CheckpointConfig& c = rank.config().checkpoint;
-  const bool last = step == rank.last_step();
-  return {last || (c.every > 0 && step % c.every == 0),
-          c.export_hf_every > 0 && (step % c.export_hf_every == 0 || last)};
+void decide_saves(RunRank& rank, int64_t step) {
+  rank.saves = due_after(rank, step);
+  const double minutes = rank.config().checkpoint.every_minutes;
+  if (minutes > 0 && rank.saves.checkpoint == Saving::none) {
+    const bool now =
+        rank.writes() && rank.since_save.seconds() >= std::max(60 * minutes, kLeastPause * rank.save_seconds);
+    if (rank.trainers->all_reduce_max(now ? 1.0 : 0.0, "save by the clock, as the first trainer rank says") >
+        0)
+      rank.saves.checkpoint = Saving::optional;
+  }
+  rank.end.tell_trained(step, rank.saves.checkpoint);
 }
 
 void save_step(RunRank& rank, int64_t step) {
   const TraceSpan span(rank.trace, step, "trainer", "checkpoint and export");
   const Saves saves = std::exchange(rank.saves, {});
-  if (saves.checkpoint) save_checkpoint(rank, step, last_produced(rank, step + rank.task.lag()));
+  if (saves.checkpoint != Saving::none)
+    save_checkpoint(rank, step, last_produced(rank, step + rank.task.lag()), saves.checkpoint);
   if (saves.exported) export_step(rank, step);
 }
 
@@ -250,17 +276,17 @@ void save_stopped(RunRank& rank, int64_t step) {
   const bool one_more = rank.weights.version() == step && !rank.task.replay() && rank.journal->said() == step;
   const int64_t produced = last_produced(rank, step + rank.task.lag() + (one_more ? 1 : 0));
   // Others that have state know of the save that is due.
-  if (!std::exchange(rank.saves, {}).checkpoint)
+  if (std::exchange(rank.saves, {}).checkpoint == Saving::none)
     rank.end.tell_last_save({step, produced, rank.weights.version()});
-  save_checkpoint(rank, step, produced);
+  save_checkpoint(rank, step, produced, Saving::due);
 }
 
-void save_beside(RunRank& rank, int64_t step, int64_t produced) {
+void save_beside(RunRank& rank, int64_t step, int64_t produced, Saving saving) {
   enter_phase(Phase::save, step);
   settle(rank, last_produced(rank, produced));
   CheckpointWriter checkpoint(*rank.keepers);
   add_state_of_roles(rank, checkpoint);
-  checkpoint.write(rank.checkpoints, step);
+  checkpoint.write(rank.checkpoints, step, saving == Saving::optional);
 }
 
 }  // namespace temper

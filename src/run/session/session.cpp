@@ -24,12 +24,6 @@ void publish_weights(RunRank& rank, int64_t step) {
   rank.weights.publish(rank.host->ctx(), rank.policy->parameters(), step);
 }
 
-/// Trainer ranks, when the step is trained: what follows from it, which others with state get to know.
-void decide_saves(RunRank& rank, int64_t step) {
-  rank.saves = saves_after(rank, step);
-  rank.end.tell_trained(step, rank.saves.checkpoint);
-}
-
 /// This rank's roles in a step, up to one that finds the end of the run: false then.
 bool run_roles(RunRank& rank, int64_t step) {
   for (size_t i = 0; i < rank.roles.size(); ++i) {

@@ -15,7 +15,7 @@ namespace {
 /// before them. The largest over the trainer ranks; other ranks told of theirs in their notes.
 void record_memory(RunRank& rank) {
   Journal& journal = *rank.journal;
-  if (rank.saves.checkpoint) journal.add(rank.memory->metrics("save", kSaveWindow));
+  if (rank.saves.checkpoint != Saving::none) journal.add(rank.memory->metrics("save", kSaveWindow));
   if (rank.saves.exported) journal.add(rank.memory->metrics("export", kExportWindow));
   struct rusage usage {};
   ::getrusage(RUSAGE_SELF, &usage);

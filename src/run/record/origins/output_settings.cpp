@@ -51,7 +51,7 @@ std::string settings_file(const std::string& file) { return file + ".settings.js
 
 std::string shown(const Json& value) {
   const std::string text = dump_json_line(value);
-  return text.size() > 400 ? text.substr(0, 400) + "..." : text;
+  return text.size() > 400 ? fmt::format("{}...", text.substr(0, 400)) : text;
 }
 
 }  // namespace

@@ -69,12 +69,13 @@ TEST_F(Checkpoint, ExtraOnesStayWhileTheyAreTheNewest) {
 TEST_F(Checkpoint, AnOptionalOneThatCannotBeWrittenIsSaid) {
   const std::string blocked = folder_ + "/file";
   write_file_atomic(blocked, "no folder");
-  State state(1);
+  RankState state(tensors_, 0, 1);
+  state.fill(tensors_, 1);
   const SaveResult none =
       save_checkpoint(blocked, 1, state.pieces(), checkpoint_meta(), *comm_, {.optional = true});
   EXPECT_EQ(none.path, "");
-  EXPECT_NE(none.defect.find("step-000001.tmp"), std::string::npos) << none.defect;
-  expect_error(Exit::storage, {"step-000001.tmp"}, "one that has to be",
+  EXPECT_NE(none.defect.find(blocked), std::string::npos) << none.defect;
+  expect_error(Exit::storage, {blocked}, "one that has to be",
                [&] { save_checkpoint(blocked, 1, state.pieces(), checkpoint_meta(), *comm_); });
 }
 

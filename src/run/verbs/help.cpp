@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "src/config/config.h"
-#include "src/config/peer_keys.h"
+#include "src/config/typed/peer_keys.h"
 #include "src/core/check.h"
 #include "src/core/process/results.h"
 #include "src/core/text/fold.h"

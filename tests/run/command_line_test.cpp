@@ -11,7 +11,7 @@
 #include "src/config/typed/peer_keys.h"
 #include "src/rl/registry.h"
 #include "src/run/report/metric_docs.h"
-#include "src/run/verbs/help.h"
+#include "src/run/verbs/help/help.h"
 #include "tests/support/expect_error.h"
 
 namespace temper {

@@ -13,7 +13,11 @@ constexpr std::array kPeerNames{
              "`rollout.prompts_per_step`"},
     PeerName{"num_rollout", "is `run.steps` here: a step generates, scores and trains once"},
     PeerName{"max_epochs", "is `train.epochs_per_step` here: passes over the samples of a step"},
-    PeerName{"num_steps_per_rollout steps_per_generation ppo_n_minibatches",
+    PeerName{
+        "steps_per_generation",
+        "over gradient_accumulation_steps is `train.updates_per_step` here: optimizer updates on the samples "
+        "of one step"},
+    PeerName{"num_steps_per_rollout ppo_n_minibatches",
              "is `train.updates_per_step` here: optimizer updates on the samples of one step"},
     PeerName{"generation_batch_size",
              "is `rollout.prompts_per_step` x `rollout.samples_per_prompt` here: the samples of one step"},

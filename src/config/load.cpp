@@ -5,7 +5,7 @@
 #include <map>
 
 #include "src/config/later_keys.h"
-#include "src/config/peer_keys.h"
+#include "src/config/typed/peer_keys.h"
 #include "src/config/values.h"
 #include "src/core/check.h"
 #include "src/core/file.h"
@@ -158,7 +158,8 @@ class Loader {
     if (later && !is_off(*later, field_json(field))) add(later_error(*later, field_json(field), node.origin));
   }
 
-  /// The hint for the first key of an unknown section that another trainer is known to have.
+  /// The hint for the first key of an unknown section that another trainer is known to have, or for the
+  /// section.
   std::string section_hint(const std::string& key, const TomlNode& table, int depth = 0) const {
     constexpr int kDeepest = 8;
     for (const auto& [name, node] : table.table) {
@@ -167,7 +168,7 @@ class Loader {
       std::string hint = deeper ? section_hint(inner, node, depth + 1) : peer_key_hint(inner);
       if (!hint.empty()) return hint;
     }
-    return "";
+    return peer_key_hint(key);
   }
 
   /// Sections as deep as `key`.

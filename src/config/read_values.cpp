@@ -5,6 +5,7 @@
 
 #include "src/config/byte_size.h"
 #include "src/config/duration.h"
+#include "src/config/typed/meant.h"
 #include "src/config/values.h"
 #include "src/core/check.h"
 #include "src/core/text/nearest.h"
@@ -392,7 +393,8 @@ Failed Reader::operator()(Json* out) const {
 }  // namespace
 
 std::optional<BadValue> read_value(const TomlNode& node, const Field& field) {
-  return std::visit(Reader(node, field), field.target);
+  const TomlNode meant = as_meant(node, field);
+  return std::visit(Reader(meant, field), field.target);
 }
 
 }  // namespace temper

@@ -8,10 +8,10 @@
 #include <random>
 
 #include "src/config/config.h"
-#include "src/config/peer_keys.h"
+#include "src/config/typed/peer_keys.h"
 #include "src/rl/registry.h"
 #include "src/run/report/metric_docs.h"
-#include "src/run/verbs/help.h"
+#include "src/run/verbs/help/help.h"
 #include "tests/support/expect_error.h"
 
 namespace temper {
@@ -52,8 +52,8 @@ TEST(CommandLine, MemoryIsGiBOrWhatACardHas) {
   EXPECT_EQ(memory("40GiB"), 40 * kGiB);
   EXPECT_EQ(memory("64GB"), 64000000000);
   // An H100 as its driver gave it; of an H200 the least that public logs show, to two places.
-  const std::pair<const char*, int64_t> cards[] = {{"80GB", 85017493504},
-                                                   {"141GB", static_cast<int64_t>(139.72 * kGiB)}};
+  const std::pair<const char*, int64_t> cards[] = {
+      {"80GB", 85017493504}, {"80 gb", 85017493504}, {"141GB", static_cast<int64_t>(139.72 * kGiB)}};
   for (const auto& [label, total] : cards) {
     EXPECT_LE(memory(label), total) << label;
     EXPECT_GT(memory(label), total - kGiB / 4) << label;
@@ -102,8 +102,22 @@ TEST(CommandLine, HelpAndVersion) {
 TEST(CommandLine, ArgcArgv) {
   const char* argv[] = {"temper", "check", "c.toml"};
   EXPECT_EQ(parse_command_line(3, argv).positional, "c.toml");
-  expect_error(Exit::usage, {"temper help"}, "none", [&] { parse_command_line(1, argv); });
-  expect_error(Exit::usage, {"temper help"}, "no argv[0]", [&] { parse_command_line(0, argv); });
+  for (const int none : {1, 0}) {  // no word behind the program, not even that: the overview
+    EXPECT_EQ(parse_command_line(none, argv).verb, "help");
+    EXPECT_EQ(parse_command_line(none, argv).positional, "");
+  }
+}
+
+TEST(CommandLine, ValuesInOtherSpellingsAreUnderstood) {
+  const CommandLine generate = parse_command_line(
+      Words{"generate", "--model", "m", "--prompt", "BF16", "--dtype", "bfloat16", "--device=CUDA"});
+  EXPECT_EQ(generate.text("--dtype"), "bf16");
+  EXPECT_EQ(generate.text("--device"), "cuda");
+  EXPECT_EQ(generate.text("--prompt"), "BF16") << "a text is what it is";
+  const CommandLine exporting = parse_command_line(
+      Words{"export", "--checkpoint", "c", "--out", "o", "--dtype", "Float16", "--shard-size", "2 gib"});
+  EXPECT_EQ(exporting.text("--dtype"), "fp16");
+  EXPECT_EQ(exporting.integer("--shard-size", 0), int64_t{2} << 30);
 }
 
 TEST(CommandLine, MistakesAreNamed) {
@@ -117,6 +131,11 @@ TEST(CommandLine, MistakesAreNamed) {
       {{"train", "a", "--replay"}, {"--replay FILE"}},
       {{"train", "a", "--replay", "--dump-gradients", "x"}, {"--replay FILE"}},
       {{"train", "a", "-x"}, {"-x"}},
+      {{"train", "a", "-="}, {"no option -"}},
+      {{"train", "a", "--report-to", "wandb"}, {"--report-to", "metrics.jsonl"}},
+      {{"train", "a", "--rollout-batch-size=32"}, {"`rollout.prompts_per_step`"}},
+      {{"train", "a", "beta=0.1"}, {"`algorithm.kl_coef`"}},
+      {{"train", "a", "wandb"}, {"wandb"}},
       {{"check", "a", "--ranks", "0"}, {"--ranks", "1 to 65536"}},
       {{"check", "a", "--ranks", "4x"}, {"--ranks", "integer"}},
       {{"check", "a", "--ranks", "99999999999999999999"}, {"--ranks"}},

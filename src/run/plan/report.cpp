@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "src/comm/rank_set.h"
-#include "src/config/peer_keys.h"
+#include "src/config/typed/peer_keys.h"
 #include "src/core/check.h"
 #include "src/run/plan/memory.h"
 #include "src/run/plan/memory_choices.h"

@@ -7,7 +7,8 @@
 #include "src/config/byte_size.h"
 #include "src/config/config.h"
 #include "src/config/load.h"
-#include "src/config/peer_keys.h"
+#include "src/config/typed/meant.h"
+#include "src/config/typed/peer_keys.h"
 #include "src/core/check.h"
 #include "src/core/split.h"
 #include "src/core/text/nearest.h"
@@ -42,8 +43,16 @@ double parse_gib(const std::string& text) {
   double gib = 0;
   if (parse_number(text, gib)) return gib;
   for (const auto& [label, real] : kCards)
-    if (text == label) return real;
+    if (parse_byte_size(text) == parse_byte_size(label)) return real;
   return static_cast<double>(parse_byte_size(text).value_or(0)) / kGiB;
+}
+
+/// "BF16" and "bfloat16" as the option has it; any other value as it is.
+std::string meant_value(const OptionSpec& option, const std::string& value) {
+  if (option.kind != OptionKind::choice) return value;
+  const std::vector<std::string> words = split(option.value, '|');
+  const std::vector<std::string_view> views(words.begin(), words.end());
+  return std::string(meant_word(value, views).value_or(value));
 }
 
 /// Why `value` is illegal for the option, or nothing.
@@ -122,8 +131,12 @@ class Parser {
     if (!option) {
       std::vector<std::string> names{"--help"};
       for (const OptionSpec& known : verb_.options) names.emplace_back(known.name);
+      const std::string hint =
+          peer_key_hint(std::string_view(name).substr(std::min(name.find_first_not_of('-'), name.size())));
       fail_usage("unknown option", where(),
-                 fmt::format("`{}` has no option {}{}", verb_.name, name, did_you_mean(name, names)), see());
+                 fmt::format("`{}` has no option {}{}", verb_.name, name,
+                             hint.empty() ? did_you_mean(name, names) : hint),
+                 see());
     }
     if (line_.has(name)) fail_usage("an option is given twice", where(), name, "leave one of them out");
     std::vector<std::string>& values = line_.options[name];
@@ -136,10 +149,12 @@ class Parser {
       values.push_back(argument.substr(equals + 1));
     else
       take_values(*option, values);
-    for (const std::string& value : values)
+    for (std::string& value : values) {
+      value = meant_value(*option, value);
       if (const std::string why = value_defect(*option, value); !why.empty())
         fail_usage("illegal value of an option", where(), fmt::format("{} \"{}\": {}", name, value, why),
                    see());
+    }
   }
 
   /// One value, or for a list of files all words up to the next option or override.
@@ -265,8 +280,7 @@ std::vector<std::string> CommandLine::words() const {
 }
 
 CommandLine parse_command_line(const std::vector<std::string>& arguments) {
-  if (arguments.empty()) fail_usage("no command", "temper", "a verb is wanted", "see `temper help`");
-  const std::string& first = arguments[0];
+  const std::string first = arguments.empty() ? "--help" : arguments[0];
   if (first == "--version" || first == "version")
     return {.verb = "version", .positional = {}, .overrides = {}, .options = {}};
   if (first == "--help" || first == "-h")

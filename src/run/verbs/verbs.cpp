@@ -6,7 +6,7 @@
 #include "src/run/verbs/command_line.h"
 #include "src/run/verbs/eval_command.h"
 #include "src/run/verbs/folder_commands.h"
-#include "src/run/verbs/help.h"
+#include "src/run/verbs/help/help.h"
 #include "src/run/verbs/model_commands.h"
 #include "src/run/verbs/report_command.h"
 #include "src/run/verbs/train_command.h"
@@ -162,7 +162,7 @@ const std::array kVerbs{
         Overrides::none,
         kHelp,
         run_help,
-        "this text, or that of a verb, a config key, a section, `keys`, `rewards`, `metrics`, `exit-codes`, "
+        "this text, or that of a topic, a verb, a config key, a section, `keys`, `exit-codes`, `environment`, "
         "`completion bash` (zsh, fish) or `man`",
         {}},
 };

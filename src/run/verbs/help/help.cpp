@@ -1,4 +1,4 @@
-#include "src/run/verbs/help.h"
+#include "src/run/verbs/help/help.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "src/config/config.h"
-#include "src/config/peer_keys.h"
+#include "src/config/typed/peer_keys.h"
 #include "src/core/check.h"
 #include "src/core/process/results.h"
 #include "src/core/text/fold.h"
 #include "src/core/text/nearest.h"
 #include "src/rl/registry.h"
 #include "src/run/report/metric_docs.h"
+#include "src/run/verbs/help/topics.h"
 
 namespace temper {
 namespace {
@@ -68,16 +69,17 @@ std::string rewards_text() {
 std::string overview_text() {
   std::string text = "temper post-trains language models with reinforcement learning, in one program.\n\n";
   for (const VerbSpec& verb : verbs()) text += fmt::format("  {:<10} {}\n", verb.name, verb.help);
+  text += "\n";
+  for (const TopicPage& page : topic_pages())
+    text += fmt::format("  temper help {:<15} {}\n", page.name, page.summary());
   return text +
-         "\n  temper --version     versions as built and as found\n"
-         "  temper help VERB     options of a verb\n"
-         "  temper help keys     every config key; `temper help rollout` a section, `temper help run.seed` a "
-         "key\n"
-         "  temper help rewards  the reward functions and their options\n"
-         "  temper help metrics  what metrics.jsonl and TensorBoard show\n"
-         "  temper help exit-codes\n"
-         "  temper help man | man -l -\n"
-         "  temper help completion bash  a script for the shell (bash, zsh, fish)\n"
+         "\n  temper help VERB            options of a verb\n"
+         "  temper help keys            every config key; `temper help rollout` a section, `temper help "
+         "run.seed` a key\n"
+         "  temper help environment     variables that are read\n"
+         "  temper help completion bash a script for the shell (bash, zsh, fish)\n"
+         "  temper help man | man -l -  all of this\n"
+         "  temper --version            versions as built and as found\n"
          "\nResults go to stdout; logs, progress and errors to stderr.\n\n" +
          exit_codes_text();
 }
@@ -97,9 +99,8 @@ std::string verb_text(const VerbSpec& verb) {
 }
 
 std::string metrics_text() {
-  std::string text = "metrics.jsonl: a line per step; {a,b}: each of these, <x>: any name\n";
-  for (const MetricDoc& metric : metric_docs())
-    text += fmt::format("  {}\n      {}\n", metric.name, metric.help);
+  std::string text;
+  for (const MetricDoc& metric : metric_docs()) text += fmt::format("  {}  {}\n", metric.name, metric.help);
   return text + "timing_s/ and perf/ differ between two runs of one config; nothing else does.\n";
 }
 
@@ -120,6 +121,26 @@ std::string section_text(const std::string& section) {
     if (doc.key.starts_with(section + "."))
       text += fmt::format("{}{}", text.empty() ? "" : "\n", key_text(doc));
   return text;
+}
+
+/// A line for each key of the section, below a page that has its name.
+std::string section_rows(const std::string& section) {
+  std::string text;
+  for (const KeyDoc& doc : config_key_docs())
+    if (!doc.later && doc.key.starts_with(section + "."))
+      text += fmt::format("  {:<34} {}\n", doc.key, doc.help);
+  return text;
+}
+
+/// A page with what the tables of the program say of its subject.
+std::string page_text(const std::string& topic) {
+  std::string text;
+  for (const VerbSpec& verb : verbs())
+    if (verb.name == topic) text += verb_text(verb) + "\n";
+  text += topic_text(topic);
+  if (topic == "metrics") text += metrics_text();
+  if (topic == "rewards") text += rewards_text();
+  return text + section_rows(topic);
 }
 
 /// Every key, under a line for each section. `all`: those of later versions too.
@@ -158,13 +179,13 @@ size_t terminal_columns() {
 std::span<const ExitText> exit_texts() { return kExits; }
 
 std::vector<std::string> help_topics() {
-  std::vector<std::string> topics{"keys",        "rewards",    "metrics", "exit-codes",
-                                  "environment", "completion", "man"};
-  for (const VerbSpec& verb : verbs()) topics.emplace_back(verb.name);
-  for (const KeyDoc& doc : config_key_docs()) {
-    const std::string section = doc.key.substr(0, doc.key.find('.'));
-    if (std::find(topics.begin(), topics.end(), section) == topics.end()) topics.push_back(section);
-  }
+  std::vector<std::string> topics{"keys", "exit-codes", "environment", "completion", "man"};
+  const auto add = [&](std::string_view topic) {
+    if (std::find(topics.begin(), topics.end(), topic) == topics.end()) topics.emplace_back(topic);
+  };
+  for (const TopicPage& page : topic_pages()) add(page.name);
+  for (const VerbSpec& verb : verbs()) add(verb.name);
+  for (const KeyDoc& doc : config_key_docs()) add(std::string_view(doc.key).substr(0, doc.key.find('.')));
   return topics;
 }
 
@@ -181,8 +202,7 @@ std::string option_help(const OptionSpec& option) {
 std::string help_text(const std::string& topic, bool all) {
   if (topic.empty()) return overview_text();
   if (topic == "keys") return keys_text(all);
-  if (topic == "metrics") return metrics_text();
-  if (topic == "rewards") return rewards_text();
+  if (!topic_text(topic).empty()) return page_text(topic);
   if (topic == "exit-codes") return exit_codes_text();
   if (topic == "environment") return environment_text();
   if (topic == "man") return manual_text();

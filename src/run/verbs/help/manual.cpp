@@ -2,9 +2,11 @@
 
 #include "src/config/config.h"
 #include "src/core/check.h"
+#include "src/core/split.h"
 #include "src/rl/registry.h"
 #include "src/run/report/metric_docs.h"
-#include "src/run/verbs/help.h"
+#include "src/run/verbs/help/help.h"
+#include "src/run/verbs/help/topics.h"
 
 namespace temper {
 namespace {
@@ -46,6 +48,17 @@ std::string key_manual(const KeyDoc& doc) {
   if (!doc.type.empty()) text += fmt::format(". {}{}", doc.type, doc.unit.empty() ? "" : ", " + doc.unit);
   text += doc.required ? "; required" : "; default: " + doc.default_text;
   return tagged(doc.key, text + "; legal: " + doc.legal);
+}
+
+/// The pages as they are written, four columns in.
+std::string topics_manual() {
+  std::string text = ".SH TOPICS\nAlso by temper help TOPIC.\n";
+  for (const TopicPage& page : topic_pages()) {
+    text += fmt::format(".SS {}\n.nf\n.in 4n\n", roff(page.name));
+    for (const std::string& line : split(page.text, '\n')) text += (line.empty() ? "" : roff(line)) + "\n";
+    text += ".in\n.fi\n";
+  }
+  return text;
 }
 
 std::string rewards_manual() {
@@ -93,7 +106,7 @@ std::string manual_text() {
     }
     text += key_manual(doc);
   }
-  return text + rewards_manual() + metrics_manual() + exits_manual() + ".SH ENVIRONMENT\n" +
+  return text + topics_manual() + rewards_manual() + metrics_manual() + exits_manual() + ".SH ENVIRONMENT\n" +
          roff(help_text("environment")) + "\n";
 }
 

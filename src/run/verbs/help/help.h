@@ -11,8 +11,8 @@
 
 namespace temper {
 
-/// Text of a topic: "" (overview), a verb, a key, a section, or one of help_topics(). An unknown topic is
-/// Error(Exit::usage) with the nearest ones.
+/// Text of a topic: "" (overview), a page (topics.h), a verb, a key, a section, or one of help_topics(). An
+/// unknown topic is Error(Exit::usage) with the nearest ones.
 std::string help_text(const std::string& topic, bool all = false);
 
 struct ExitText {

@@ -6,7 +6,7 @@
 #include "src/core/check.h"
 #include "src/core/split.h"
 #include "src/core/text/nearest.h"
-#include "src/run/verbs/help.h"
+#include "src/run/verbs/help/help.h"
 
 namespace temper {
 namespace {

@@ -1,8 +1,10 @@
-#include "src/config/peer_keys.h"
+#include "src/config/typed/peer_keys.h"
 
+#include <algorithm>
 #include <array>
 
 #include "src/core/check.h"
+#include "src/core/split.h"
 
 namespace temper {
 namespace {
@@ -48,11 +50,22 @@ constexpr std::array kPeerKeys{
 
 std::string_view last_part(std::string_view key) { return key.substr(key.rfind('.') + 1); }
 
+std::string peer_name_hint(const std::string& key) {
+  for (const PeerName& row : peer_names()) {
+    if (row.names.find(last_part(key)) == std::string_view::npos) continue;
+    for (const std::string& name : split(row.names, ' '))
+      if (key == name || key.ends_with("." + name)) return fmt::format("; `{}` {}", name, row.says);
+  }
+  return "";
+}
+
 }  // namespace
 
 std::span<const PeerKey> peer_keys() { return kPeerKeys; }
 
-std::string peer_key_hint(std::string_view key) {
+std::string peer_key_hint(std::string_view typed) {
+  std::string key(typed);
+  std::replace(key.begin(), key.end(), '-', '_');  // as options are written
   for (const PeerKey& row : kPeerKeys) {
     // `n` alone says nothing; longer names are known without their sections.
     const bool same =
@@ -62,7 +75,7 @@ std::string peer_key_hint(std::string_view key) {
       return fmt::format("; {}'s `{}` has no key here: {}", row.peer, last_part(row.theirs), row.note);
     return fmt::format("; {}'s `{}` is `{}` here ({})", row.peer, last_part(row.theirs), row.ours, row.note);
   }
-  return "";
+  return peer_name_hint(key);
 }
 
 }  // namespace temper

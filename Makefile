@@ -152,7 +152,7 @@ test: deps
 	@$(MAKE) --no-print-directory CUDA=0 PCH=0 WITH=$(B) without-cuda
 	@tools/run_tests.sh $(B)
 # What is another without CUDA, linked with what was built with it: it compiles and links on a machine that has none.
-WITHOUT_CUDA := $(patsubst %,$(B)/%.o,$(shell grep -rlE --include='*.cpp' 'TEMPER_CUDA|ops/dispatch\.h' src))
+WITHOUT_CUDA := $(patsubst %,$(B)/%.o,$(shell grep -rlE --include='*.cpp' 'TEMPER_CUDA|ops/dispatch\.h|\<DISPATCH\>' src))
 WITH ?= $(B)
 without-cuda: $(if $(filter $(B),$(WITH)),$(OBJ) $(MAIN),$(WITHOUT_CUDA))
 	@echo "$(STEP) LINK  $(B)/$@"; $(MPICXX) $(LDFLAGS) -o $(B)/$@ $^ $(patsubst $(B)/%,$(WITH)/%,$(filter-out $^,$(OBJ) $(MAIN))) $(LDLIBS)

@@ -20,8 +20,8 @@ FLAGS.asan := -O1 -g -fsanitize=address,undefined -fno-omit-frame-pointer -Wno-m
 # Of clang, without OpenMP: `make fuzz` builds with it what reads files.
 FLAGS.fuzz := -O1 -g -fsanitize=fuzzer-no-link,address,undefined,float-cast-overflow -fno-sanitize-recover=all \
   -fno-omit-frame-pointer -fno-openmp
-# g++ 13 sees overflows inside fmt 9 (its big integers, behind spdlog) that never happen.
-WARN := -Wall -Wextra -Wshadow -Werror -Wno-array-bounds -Wno-stringop-overflow
+# g++ 12 and 13 see overflows inside fmt 9 (its big integers, behind spdlog) and in moves of short strings that never happen.
+WARN := -Wall -Wextra -Wshadow -Werror -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread
 HDF5_FLAGS := $(shell pkg-config --cflags hdf5-serial 2>/dev/null || pkg-config --cflags hdf5 2>/dev/null || echo -I/usr/include/hdf5/serial)
 HDF5_LIBS := $(shell pkg-config --libs hdf5-serial 2>/dev/null || pkg-config --libs hdf5 2>/dev/null || echo -lhdf5_serial)
 CPPFLAGS := -I. $(DEPS_PREFIX:%=-I%/include) -MMD -MP -DTOML_HEADER_ONLY=1 -DSPDLOG_COMPILED_LIB -DSPDLOG_FMT_EXTERNAL $(EXTRA_CPPFLAGS)
@@ -77,6 +77,14 @@ CUDA_HOST := $(shell find kernels/cuda -name '*.cpp' 2>/dev/null)
 OBJ += $(if $(filter-out $(WHOLE),$(ONLY)),,$(CU:%=$(B)/%.o) $(CUDA_HOST:%=$(B)/%.o))
 endif
 
+# [n/m]: the n-th command that this make starts, of the m that a make of the same goals would: counted before the first.
+ifdef COUNTING
+STEP = [step]
+else
+COUNT = $(shell MAKEFLAGS= $(MAKE) -n COUNTING=1 $(MAKEOVERRIDES) $(MAKECMDGOALS) 2>/dev/null | grep -cF '[step]')
+STEP = $(if $(TOTAL),,$(eval TOTAL := $(COUNT)))$(eval STARTED += x)[$(words $(STARTED))/$(TOTAL)]
+endif
+
 all: build/temper
 # Always: make sees the time of the program behind the link, which may be that of another mode.
 build/temper: $(B)/temper FORCE
@@ -89,7 +97,7 @@ $(B)/has-zstd:
 $(LIB): $(OBJ)
 	@rm -f $@; ar rcs $@ $^
 $(B)/temper: $(MAIN) $(LIB)
-	@echo "  LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	@echo "$(STEP) LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 $(B)/src/io/%.cpp.o $(B)/tests/io/%.cpp.o: private CPPFLAGS += $(HDF5_FLAGS)
 ifeq ($(MODE),release)
 $(B)/kernels/%.cpp.o: CXXFLAGS += -O3
@@ -104,28 +112,28 @@ PCH_OBJ.tests := $(filter %_test.cpp.o,$(ALL_OBJ)) $(GPU_OP_TESTS:%=%.cpp.o)
 $(foreach p,src tests,$(eval $(PCH_OBJ.$(p)): PCH_FLAGS := -include $(PCH_OF.$(p)) -Winvalid-pch -Wno-error=invalid-pch))
 $(foreach p,src tests,$(eval $(PCH_OBJ.$(p)): $(PCH_OF.$(p)).gch))
 $(B)/precompiled/%.h.gch: %/precompiled.h | $(B)/has-zstd
-	@mkdir -p $(@D); echo "  CXX   $<"; cp $< $(@:.gch=); $(MPICXX) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CXXFLAGS) -E -P $< | md5sum > $@.sum; \
+	@mkdir -p $(@D); echo "$(STEP) CXX   $<"; cp $< $(@:.gch=); $(MPICXX) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CXXFLAGS) -E -P $< | md5sum > $@.sum; \
 	  $(MPICXX) $(CPPFLAGS:-MMD=-MD) $(CXXFLAGS) $(SPEED) -x c++-header -c $< -o $@
 endif
 $(B)/%.cpp.o: %.cpp
-	@mkdir -p $(@D); echo "  CXX   $<"; $(MPICXX) $(PCH_FLAGS) $(SPEED) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
+	@mkdir -p $(@D); echo "$(STEP) CXX   $<"; $(MPICXX) $(PCH_FLAGS) $(SPEED) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
 $(B)/tests/gpu/ops/%.cpp.o: CPPFLAGS += -DTEMPER_TEST_GPU
 $(B)/tests/gpu/ops/%.cpp.o: tests/ops/%.cpp
-	@mkdir -p $(@D); echo "  CXX   $< for the GPU"; $(MPICXX) $(PCH_FLAGS) $(SPEED) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
+	@mkdir -p $(@D); echo "$(STEP) CXX   $< for the GPU"; $(MPICXX) $(PCH_FLAGS) $(SPEED) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
 $(B)/%.cu.o: %.cu
-	@mkdir -p $(@D); echo "  NVCC  $<"; $(NVCC) -ccbin $(MPICXX) $(CPPFLAGS) $(NVFLAGS) -c $< -o $@
+	@mkdir -p $(@D); echo "$(STEP) NVCC  $<"; $(NVCC) -ccbin $(MPICXX) $(CPPFLAGS) $(NVFLAGS) -c $< -o $@
 $(B)/tests/%_test: $(B)/tests/%_test.cpp.o $(TESTLIB) $(LIB)
-	@echo "  LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lgtest $(LDLIBS)
+	@echo "$(STEP) LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lgtest $(LDLIBS)
 # Lets file calls of the program go wrong: tests/chaos loads it into runs.
 $(B)/tests/chaos/fault_shim.so: tests/chaos/fault_shim.cpp
-	@mkdir -p $(@D); echo "  LINK  $@"; $(MPICXX) -std=c++20 -O1 -fPIC -shared $(WARN) -o $@ $< -ldl
+	@mkdir -p $(@D); echo "$(STEP) LINK  $@"; $(MPICXX) -std=c++20 -O1 -fPIC -shared $(WARN) -o $@ $< -ldl
 $(B)/tests/chaos/save_faults_test: | $(B)/tests/chaos/fault_shim.so
 $(B)/tests/%_fuzz: $(B)/tests/%_fuzz.cpp.o $(LIB)
-	@echo "  LINK  $@"; $(MPICXX) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
+	@echo "$(STEP) LINK  $@"; $(MPICXX) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
 # The one part of the CUDA backend that needs no CUDA: tested in every build.
 $(B)/tests/kernels/choice_file_test: $(if $(CU),,$(B)/kernels/cuda/choice_file.cpp.o)
 $(B)/tests/%_bench: $(B)/tests/%_bench.cpp.o $(LIB)
-	@echo "  LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $^ $(BENCH_LIBS) $(LDLIBS)
+	@echo "$(STEP) LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $^ $(BENCH_LIBS) $(LDLIBS)
 $(B)/tests/gpu/%_bench: BENCH_LIBS := -lgtest
 $(B)/tests/gpu/tp_bench: BENCH_LIBS := -lcupti
 $(B)/tests/gpu/link_bench: BENCH_LIBS := -lgtest -lnccl
@@ -133,18 +141,21 @@ $(B)/tests/gpu/model_bench $(B)/tests/gpu/elementwise_bench: $(B)/tests/gpu/read
 $(B)/tests/gpu/lane_test $(foreach t,collectives_mpi2 collectives_mpi3 hosts_mpi2 hosts_mpi3 peers_mpi4,$(B)/tests/gpu/$(t)_test): $(B)/tests/gpu/late_writer.cu.o
 
 COMMIT = $(or $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null),unknown)
-$(B)/commit: FORCE
-	@mkdir -p $(@D); echo "$(COMMIT)" | cmp -s - $@ || echo "$(COMMIT)" > $@
+$(B)/commit: $(if $(filter "$(COMMIT)","$(shell cat $(B)/commit 2>/dev/null)"),,FORCE)
+	@mkdir -p $(@D); echo "$(COMMIT)" > $@
 
 # deps may install what the variables above look for, so what follows it is a make of its own.
 deps:
 	@tools/deps.sh "$(DEPS_PREFIX)"
 test: deps
 	@$(MAKE) --no-print-directory build/temper tests
-	@$(MAKE) --no-print-directory CUDA=0 PCH=0 without-cuda
+	@$(MAKE) --no-print-directory CUDA=0 PCH=0 WITH=$(B) without-cuda
 	@tools/run_tests.sh $(B)
-# What is another without CUDA, so that it still compiles on a machine that has none.
-without-cuda: $(patsubst %,$(B)/%.o,$(shell grep -rl --include='*.cpp' TEMPER_CUDA src))
+# What is another without CUDA, linked with what was built with it: it compiles and links on a machine that has none.
+WITHOUT_CUDA := $(patsubst %,$(B)/%.o,$(shell grep -rlE --include='*.cpp' 'TEMPER_CUDA|ops/dispatch\.h|\<DISPATCH\>' src))
+WITH ?= $(B)
+without-cuda: $(if $(filter $(B),$(WITH)),$(OBJ) $(MAIN),$(WITHOUT_CUDA))
+	@echo "$(STEP) LINK  $(B)/$@"; $(MPICXX) $(LDFLAGS) -o $(B)/$@ $^ $(patsubst $(B)/%,$(WITH)/%,$(filter-out $^,$(OBJ) $(MAIN))) $(LDLIBS)
 # Needs a GPU: not a part of `make test`. One at a time: some take all the memory that there is.
 test-gpu: deps
 	@$(MAKE) --no-print-directory build/temper $(GPU_TESTS) $(GPU_OP_TESTS)
@@ -182,12 +193,16 @@ fuzzers: $(FUZZERS)
 test-slurm: deps
 	@$(MAKE) --no-print-directory build/temper
 	@tools/test_slurm.sh
+# Both run on CPUs: kernels for a GPU are compiled for them only where the driver has one, or CUDA=1 says so.
+DEMO_CUDA = $(if $(filter command environment,$(firstword $(origin CUDA))),$(CUDA),$(if $(shell nvidia-smi -L 2>/dev/null),$(CUDA),0))
 demo: deps
-	@$(MAKE) --no-print-directory build/temper
+	@$(MAKE) -n --no-print-directory COUNTING=1 CUDA=$(DEMO_CUDA) build/temper | awk -v cores=$$(nproc) \
+	  '/\[step\]/ { n++; s += / NVCC / ? 40 : 2 } END { if (n) printf "== build: %d commands, about %d min on %d cores\n", n, s / 60 / cores + 1, cores }'
+	@$(MAKE) --no-print-directory CUDA=$(DEMO_CUDA) build/temper
 	@tools/demo.sh
 # The demo's GRPO with shuffled answers, after `make demo`.
 demo-control: deps
-	@$(MAKE) --no-print-directory build/temper
+	@$(MAKE) --no-print-directory CUDA=$(DEMO_CUDA) build/temper
 	@tools/demo_control.sh
 # Needs a GPU: minutes of it.
 learn: deps

@@ -1,4 +1,7 @@
-// Headers of others that most files of src/ include, compiled once (Makefile). Every file includes them itself, too.
+// Headers of others that most files of src/ include, compiled once (Makefile). Every file includes them
+// itself, too.
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -38,5 +41,4 @@
 #include <variant>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-#include <spdlog/fmt/fmt.h>
+#include "src/core/json_library.h"

@@ -1,7 +1,6 @@
 #include "src/comm/watch.h"
 
 #include <fcntl.h>
-#include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -26,6 +25,7 @@
 #include "src/comm/watch_hub.h"
 #include "src/core/file.h"
 #include "src/core/json.h"
+#include "src/core/log.h"
 #include "src/core/process/host.h"
 #include "src/core/process/stop_signal.h"
 #include "src/core/stopwatch.h"
@@ -192,7 +192,7 @@ class Watch::Body {
       if (m.is_hub)
         hub_.emplace(std::move(m.listener), rank_, job_, m.places, options_.limit_seconds, clock_.now());
     } else if (mpi.rank() == 0) {
-      spdlog::warn(
+      log::warn(
           "ranks cannot reach each other over TCP: their progress is not seen, and a wait ends after {} s",
           options_.limit_seconds);
     }

@@ -20,7 +20,7 @@ TEST_F(RunCheckpoint, EntriesComeBackExactly) {
   writer.tensor({"values", {2, 3}, mine, make_tensor(values + mine.begin, DType::f32, {mine.size()})});
   writer.count("roles/toy/count", int64_t{1} << 40);
   writer.text("roles/toy/text", "as it is");
-  writer.write(folder_, 3);
+  writer.write(folder_, 3, false);
 
   const CheckpointReader reader(folder_ + "/step-000003");
   EXPECT_EQ(reader.step(), 3);
@@ -45,7 +45,7 @@ TEST_F(RunCheckpoint, WhatIsMissingOrOfAnotherKindIsRefused) {
     writer.tensor({"tiny", {1}, {0, 1}, make_tensor(one, DType::i32, {1})});
   }
   writer.bytes(kUnfinished, "no groups");
-  writer.write(folder_, 1);
+  writer.write(folder_, 1, false);
   const CheckpointReader reader(folder_ + "/step-000001");
   const auto size_of = [&](const char* name) {
     return reader.parsed(name, [](std::string_view b) { return b.size(); });
@@ -76,7 +76,7 @@ TEST_F(RunCheckpoint, GroupsThatCannotBeAreNamed) {
     CheckpointWriter writer(*comm_);
     const Group group{{sample}};
     writer.bytes(kUnfinished, groups_to_bytes({&group, 1}));
-    writer.write(folder_, ++step);
+    writer.write(folder_, ++step, false);
     const CheckpointReader reader(folder_ + fmt::format("/step-{:06d}", step));
     expect_error(Exit::data, {"unfinished", "group 0"}, fmt::format("{}", step),
                  [&] { read_unfinished(reader); });

@@ -1,9 +1,8 @@
 #include "src/run/host/model_host.h"
 
-#include <spdlog/spdlog.h>
-
 #include <filesystem>
 
+#include "src/core/log.h"
 #include "src/io/hf_config.h"
 #include "src/io/hf_import.h"
 #include "src/models/parameter_specs.h"
@@ -24,14 +23,14 @@ ModelSource first_weights(const Config& config, const RunPlan& plan) {
 std::unique_ptr<Model> ModelHost::load(const ModelSource& source, ModelOptions options) {
   const ModelFolder folder = ModelFolder::open(
       source.folder, source.random ? ModelFolder::Weights::optional : ModelFolder::Weights::required);
-  for (const std::string& w : folder.warnings()) spdlog::warn("{}", w);
+  for (const std::string& w : folder.warnings()) log::warn("{}", w);
   config_files_[source.folder] = folder.config_files();
   std::vector<std::string> warnings;
   const Json* generation = folder.generation_config() ? &*folder.generation_config() : nullptr;
   ModelConfig config = parse_model_config(folder.config(), generation, folder.config_path(), &warnings);
   config.frozen = source.frozen;
   check_supported(config, folder.config_path(), backend_.ctx().device);
-  for (const std::string& w : warnings) spdlog::debug("{}", w);
+  for (const std::string& w : warnings) log::debug("{}", w);
   if (!source.random) check_weights(folder, config, parameter_specs(config));
   options.dtype = dtype_;
   options.context_tokens = source.context_tokens.value_or(config.max_position_embeddings);

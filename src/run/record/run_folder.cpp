@@ -1,7 +1,6 @@
 #include "src/run/record/run_folder.h"
 
 #include <fcntl.h>
-#include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,13 +9,16 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <set>
 
 #include "src/core/check.h"
 #include "src/core/file.h"
 #include "src/core/json.h"
+#include "src/core/log.h"
 #include "src/core/process/host.h"
+#include "src/core/text/file_lines.h"
 #include "src/io/checkpoint.h"
 #include "src/run/record/set_aside.h"
 #include "src/run/record/tensorboard.h"
@@ -63,7 +65,25 @@ std::string missing_steps(const std::set<int64_t>& there, int64_t first, int64_t
   return text;
 }
 
+std::string local_time() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  char text[32];
+  const std::string time(text, std::strftime(text, sizeof text, "%FT%T%z", &local));
+  return time.substr(0, time.size() - 2) + ":" + time.substr(time.size() - 2);
+}
+
 }  // namespace
+
+void EventLines::write(const char* event, const Json& more) const {
+  Json line = {{"time", local_time()}, {"event", event}};
+  line.update(more);
+  const char* const end_of_cut = path_exists(file_) && !ends_a_line(file_) ? "\n" : "";
+  OutputFile file(file_, OutputFile::Mode::append);
+  file.write(end_of_cut + dump_json_line(line) + "\n");
+  file.close();
+}
 
 RunFolder::RunFolder(const std::string& dir, const std::string& name) : root_(join_path(dir, name)) {
   try {
@@ -190,7 +210,7 @@ void RunFolder::set_aside() {
   for (const char* name : kOfARun) aside.move(name);
   if (path_exists(path("config.toml")))
     write_file_atomic(join_path(aside.folder(), "config.toml"), read_file(path("config.toml"), kMaxConfig));
-  spdlog::warn("the run folder holds what no checkpoint of it goes on from: set aside in {}", aside.folder());
+  log::warn("the run folder holds what no checkpoint of it goes on from: set aside in {}", aside.folder());
 }
 
 void RunFolder::clear() {
@@ -212,7 +232,7 @@ void RunFolder::set_aside_later(int64_t step) {
     }
   }
   if (!aside.folder().empty())
-    spdlog::warn("checkpoints and exports beyond step {} are set aside in {}", step, aside.folder());
+    log::warn("checkpoints and exports beyond step {} are set aside in {}", step, aside.folder());
 }
 
 void RunFolder::keep_config(const std::string& text) const {
@@ -246,7 +266,7 @@ void RunFolder::truncate_metrics(int64_t step) {
   if (damaged) {
     SetAside aside(root_);
     aside.move("metrics.jsonl");
-    spdlog::warn("metrics.jsonl has lines that cannot be read: as it was it is in {}", aside.folder());
+    log::warn("metrics.jsonl has lines that cannot be read: as it was it is in {}", aside.folder());
   }
   if (kept.size() != all.size()) write_file_atomic(file, kept);
 }
@@ -266,12 +286,12 @@ void RunFolder::tell_what_is_missing(int64_t first, int64_t last, bool with_roll
       lines.insert(step_of_line(std::string_view(all).substr(at, end - at)));
   }
   if (const std::string missing = missing_steps(lines, first, last); !missing.empty())
-    spdlog::warn("metrics.jsonl of {} is short: steps {} are missing", root_, missing);
+    log::warn("metrics.jsonl of {} is short: steps {} are missing", root_, missing);
   if (!with_rollouts) return;
   if (is_directory(path("rollouts")))
     for (const std::string& name : list_directory(path("rollouts"))) files.insert(step_of_name(name));
   for (int64_t s = first; s <= last; ++s)
-    if (!files.contains(s)) spdlog::warn("{} is missing", path("rollouts/" + step_name(s) + ".jsonl"));
+    if (!files.contains(s)) log::warn("{} is missing", path("rollouts/" + step_name(s) + ".jsonl"));
 }
 
 void RunFolder::remove_later(const std::string& folder, int64_t step) {

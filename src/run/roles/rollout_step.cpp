@@ -1,9 +1,8 @@
 #include "src/run/roles/rollout_step.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 
+#include "src/core/log.h"
 #include "src/core/process/stop_signal.h"
 #include "src/run/plan/run_options.h"
 
@@ -30,7 +29,7 @@ std::vector<Group> RolloutStep::run(std::vector<Group> before) {
       work.push_back(*std::move(known));
   const int64_t lost = std::ssize(before) - std::ssize(work);
   if (lost > 0 && p_.share.index == 0 && maker_.team.leads())
-    spdlog::warn(
+    log::warn(
         "step {}: new prompts take the place of {} unfinished ones, which the data no longer have "
         "where they were",
         step_, lost);
@@ -54,7 +53,7 @@ std::vector<Group> RolloutStep::run(std::vector<Group> before) {
     fresh = round < replacing_rounds() ? all.replaced : 0;
   }
   if (all.replaced > 0 && !all.cut && p_.share.index == 0 && maker_.team.leads())
-    spdlog::warn(
+    log::warn(
         "step {}: {} prompts whose samples all earned the same reward were not replaced after {} rounds",
         step_, all.replaced, replacing_rounds());
   was_cut_ = all.cut;

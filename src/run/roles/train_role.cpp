@@ -1,10 +1,9 @@
 #include "src/run/roles/train_role.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <limits>
 
+#include "src/core/log.h"
 #include "src/core/process/progress.h"
 #include "src/rl/registry.h"
 #include "src/rl/sampled_with.h"
@@ -146,7 +145,7 @@ bool TrainRole::phase(int64_t step) {
   step_ = step;
   p_.end.set_trained(step);
   if (stats.empty())
-    spdlog::warn("step {}: no group to train on, the weights stay as they are", step);
+    log::warn("step {}: no group to train on, the weights stay as they are", step);
   else
     record(stats);
   p_.journal.set("policy/version", static_cast<double>(step));

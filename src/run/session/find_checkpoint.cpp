@@ -1,10 +1,9 @@
 #include "src/run/session/find_checkpoint.h"
 
-#include <spdlog/spdlog.h>
-
 #include <filesystem>
 
 #include "src/core/file.h"
+#include "src/core/log.h"
 #include "src/io/checkpoint.h"
 #include "src/run/record/run_folder.h"
 
@@ -38,7 +37,7 @@ std::string newest_sound_checkpoint(const std::string& folder, const std::string
     const std::string defect = defect_of(path);
     if (defect.empty()) return path;
     if (names(named, path)) require_sound(path);
-    spdlog::warn("checkpoint {} is passed over: {}", path, defect);
+    log::warn("checkpoint {} is passed over: {}", path, defect);
   }
   return "";
 }

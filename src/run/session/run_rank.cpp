@@ -1,12 +1,11 @@
 #include "src/run/session/run_rank.h"
 
-#include <spdlog/spdlog.h>
-
 #include <cstdlib>
 #include <limits>
 #include <numeric>
 
 #include "src/config/load.h"
+#include "src/core/log.h"
 #include "src/core/process/progress.h"
 #include "src/core/process/stop_signal.h"
 #include "src/rl/trajectory_json.h"
@@ -171,8 +170,7 @@ void RunRank::load_policy() {
   if (config().model.init == "random") return;
   const double seconds = watch.seconds();
   const double gigabytes = 1e-9 * static_cast<double>(policy->parameters().value_bytes());
-  spdlog::info("loaded {:.3f} GB of weights in {:.2f} s, {:.2f} GB/s", gigabytes, seconds,
-               gigabytes / seconds);
+  log::info("loaded {:.3f} GB of weights in {:.2f} s, {:.2f} GB/s", gigabytes, seconds, gigabytes / seconds);
   journal->set("perf/load_weights_gb_per_s", gigabytes / seconds);
 }
 

@@ -1,11 +1,10 @@
 #include "src/run/session/run_start.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 
 #include "src/config/load.h"
 #include "src/core/file.h"
+#include "src/core/log.h"
 #include "src/run/session/find_checkpoint.h"
 
 namespace temper {
@@ -81,7 +80,7 @@ void accept_changes(const CheckpointReader& checkpoint, const RunTask& task, con
          .fix = "choose another run.name; go on all the same with checkpoint.accept_changes = true; or start "
                 "anew with checkpoint.resume = \"none\" and run.overwrite = true"});
   for (const ConfigChange& change : changes) {
-    spdlog::warn("changed since: {}", change.text());
+    log::warn("changed since: {}", change.text());
     folder.events().write("changed",
                           {{"key", change.key}, {"before", change.before}, {"after", change.after}});
   }
@@ -140,7 +139,7 @@ RunStart find(const RunTask& task, const RunFolder& folder, const InputDigests& 
                                        : RunStart{folder.has_run() ? Finds::replaced : Finds::nothing, ""};
   if (!own.empty()) {
     if (resumes_path(resume))
-      spdlog::info("checkpoint.resume = {} is not needed: the run has checkpoints of its own", resume);
+      log::info("checkpoint.resume = {} is not needed: the run has checkpoints of its own", resume);
     return {Finds::own, own};
   }
   if (!list_checkpoints(checkpoints).empty()) fail_unsound(checkpoints);

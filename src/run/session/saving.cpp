@@ -1,12 +1,11 @@
 #include "src/run/session/saving.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
 #include "src/config/load.h"
+#include "src/core/log.h"
 #include "src/core/process/progress.h"
 #include "src/io/hf_export.h"
 #include "src/models/parameter_specs.h"
@@ -26,7 +25,7 @@ void tell_what_differs(const RunRank& rank) {
   const int64_t first = rank.resume.produced + 1, last = std::min(step + lag, rank.last_step());
   if (!rank.writes() || !rank.task.plan.generates || step == 0 || first > last || rank.resume.weights < step)
     return;
-  spdlog::warn(
+  log::warn(
       "the checkpoint holds no steps ahead beyond {}: steps {} to {} are generated with the weights after "
       "step "
       "{}, a run that was never ended would have taken those after step {} to {}; what follows differs from "
@@ -49,7 +48,7 @@ void require_same_model(const RunRank& rank, const CheckpointReader& checkpoint)
          .why = "changed since: " + change,
          .fix = "put them back, choose another run.name, set checkpoint.accept_changes = true, or start anew "
                 "with checkpoint.resume = \"none\" and run.overwrite = true"});
-  if (rank.writes()) spdlog::warn("changed since: {}", change);
+  if (rank.writes()) log::warn("changed since: {}", change);
   if (rank.folder)
     rank.folder->events().write(
         "changed",
@@ -73,8 +72,8 @@ void restore(RunRank& rank) {
   if (rank.trains()) publish_older_weights(rank, checkpoint, rollout);
   for (const std::unique_ptr<Role>& role : roles) role->restore(checkpoint);
   if (rank.trains())
-    spdlog::info("resumed from {}, step {}{}", checkpoint.path(), rank.resume.step,
-                 rank.resume.step >= rank.last_step() ? ": nothing is left to do" : "");
+    log::info("resumed from {}, step {}{}", checkpoint.path(), rank.resume.step,
+              rank.resume.step >= rank.last_step() ? ": nothing is left to do" : "");
   if (rank.folder)
     rank.folder->events().write("resume", {{"step", rank.resume.step}, {"path", checkpoint.path()}});
   tell_what_differs(rank);
@@ -98,8 +97,8 @@ void remove_older(const RunRank& rank, int64_t step) {
   const bool alone = kept_checkpoints(rank.checkpoints, keep_rules(rank)).kept.size() == 1;
   const std::vector<Damage> damage = alone ? verify_checkpoint(newest) : std::vector<Damage>{};
   if (damage.empty()) return remove_old_checkpoints(rank.checkpoints, keep_rules(rank));
-  spdlog::error("checkpoint {} reads back damaged ({}: {}): the one before stays", newest,
-                damage.front().file, damage.front().reason);
+  log::error("checkpoint {} reads back damaged ({}: {}): the one before stays", newest, damage.front().file,
+             damage.front().reason);
 }
 
 /// The last step of those ahead that is generated before a save. A checkpoint made with a larger lag may have
@@ -146,10 +145,10 @@ void save_checkpoint(RunRank& rank, int64_t step, int64_t produced, Saving savin
   rank.since_save = {};
   rank.save_seconds = watch.seconds();
   if (!saved.defect.empty()) {
-    if (rank.writes()) spdlog::warn("no checkpoint by checkpoint.every_minutes: {}", saved.defect);
+    if (rank.writes()) log::warn("no checkpoint by checkpoint.every_minutes: {}", saved.defect);
     return;
   }
-  spdlog::info("saved {}", join_path(rank.checkpoints, step_name(step)));
+  log::info("saved {}", join_path(rank.checkpoints, step_name(step)));
   if (rank.folder) {
     const std::string path = join_path(rank.checkpoints, step_name(step));
     rank.folder->events().write("checkpoint", {{"step", step}, {"path", path}});
@@ -172,7 +171,7 @@ void export_step(RunRank& rank, int64_t step) {
     make_directories(rank.folder->path("export"));
     export_model(rank.config().model.path, parameter_specs(rank.policy->config()), read, out, {});
     tell_what_changed(rank.inputs, rank.config().model.path);
-    spdlog::info("exported {}", out);
+    log::info("exported {}", out);
     rank.folder->events().write("export", {{"step", step}, {"path", out}});
   };
   Comm& model = rank.meshes.trainer().control(kModel);
@@ -230,22 +229,21 @@ void start_run(RunRank& rank) {
   const RunPlan& plan = rank.task.plan;
   const bool by_mpirun = std::getenv("OMPI_COMM_WORLD_RANK") != nullptr;
   const std::string digest = rank.host->weights_digest(rank.config().model.path);
-  spdlog::info("{} parameters, {} ranks, {}, {}, {} updates in all; {}{}{}{}",
-               rank.policy->parameters().num_parameters(), plan.num_ranks, rank.threads,
-               dtype_name(plan.dtype), plan.batch.updates_total,
-               make_algorithm(rank.config().algorithm)->describe(),
-               digest.empty() ? "" : "; weights of digest " + digest, carriers(rank),
-               by_mpirun ? "; kill -USR1 of mpirun saves and stops, Ctrl-C does not save" : "");
+  log::info("{} parameters, {} ranks, {}, {}, {} updates in all; {}{}{}{}",
+            rank.policy->parameters().num_parameters(), plan.num_ranks, rank.threads, dtype_name(plan.dtype),
+            plan.batch.updates_total, make_algorithm(rank.config().algorithm)->describe(),
+            digest.empty() ? "" : "; weights of digest " + digest, carriers(rank),
+            by_mpirun ? "; kill -USR1 of mpirun saves and stops, Ctrl-C does not save" : "");
   if (rank.folder)
     rank.folder->events().write("start", {{"ranks", plan.num_ranks},
                                           {"dtype", dtype_name(plan.dtype)},
                                           {"parameters", rank.policy->parameters().num_parameters()},
                                           {"updates", plan.batch.updates_total}});
   const std::string changed = changed_sampling_text(rank.config().rollout);
-  if (plan.generates && !rank.task.replay() && !changed.empty()) spdlog::warn("{}", changed);
+  if (plan.generates && !rank.task.replay() && !changed.empty()) log::warn("{}", changed);
   const auto eos = rank.text.tokenizer ? rank.text.tokenizer->eos_id() : std::nullopt;
   if (const std::string lost = lost_end_tokens_text(rank.policy->config(), eos); !lost.empty())
-    spdlog::warn("{}", lost);
+    log::warn("{}", lost);
 }
 
 void decide_saves(RunRank& rank, int64_t step) {

@@ -1,7 +1,5 @@
 #include "src/run/session/session.h"
 
-#include <spdlog/spdlog.h>
-
 #include <utility>
 
 #include "src/core/process/progress.h"

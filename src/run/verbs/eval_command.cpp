@@ -1,12 +1,11 @@
 #include "src/run/verbs/eval_command.h"
 
-#include <spdlog/spdlog.h>
-
 #include <numeric>
 
 #include "src/comm/mesh.h"
 #include "src/comm/watch.h"
 #include "src/config/load.h"
+#include "src/core/log.h"
 #include "src/core/process/progress.h"
 #include "src/core/process/results.h"
 #include "src/rl/registry.h"
@@ -143,7 +142,7 @@ int run_eval(const CommandLine& line) {
   share.options.with_gradients = false;
   const std::unique_ptr<Model> model = host.load(first_weights(config, plan), share.options);
   if (const std::string lost = lost_end_tokens_text(model->config(), text.tokenizer->eos_id()); !lost.empty())
-    spdlog::warn("{}", lost);
+    log::warn("{}", lost);
   Engine engine(*model, engine_options(config, plan), host.ctx().lane, share.pipeline);
   const RewardSet rewards(config.reward, helpers ? &*helpers : nullptr);
   Validation validation({config,

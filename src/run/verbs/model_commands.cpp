@@ -1,12 +1,12 @@
 #include "src/run/verbs/model_commands.h"
 
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 
 #include "src/config/load.h"
+#include "src/core/log.h"
 #include "src/core/process/results.h"
 #include "src/core/text/printable.h"
 #include "src/data/prompt_builder.h"
@@ -180,7 +180,7 @@ int run_generate(const CommandLine& line) {
   const Tokenizer* tokenizer = input.tools.tokenizer.get();
   const std::string lost =
       lost_end_tokens_text(model->config(), tokenizer ? tokenizer->eos_id() : std::nullopt);
-  if (!lost.empty()) spdlog::warn("{}", lost);
+  if (!lost.empty()) log::warn("{}", lost);
   const int64_t longest = std::min(model->context_tokens(), input.longest + r.max_new_tokens);
   Engine engine(*model, generate_engine(*model, r, longest), work.host().ctx().lane);
   require_ids_of_model(r, model->config().vocab_size);

@@ -254,8 +254,10 @@ SaveResult save_checkpoint(const std::string& folder, int64_t step, std::span<co
   if (comm.rank() == 0 && !defect.empty() && path_exists(temporary)) remove_tree(temporary);
   defect = comm.broadcast(defect, 0, "checkpoint committed by rank 0, or why it is not");
   if (!rules.optional && !defect.empty())
-    fail(Exit::storage,
-         {.what = "a checkpoint could not be written by another rank", .where = folder, .why = defect});
+    fail(Exit::storage, {.what = "a checkpoint could not be written by another rank",
+                         .where = folder,
+                         .why = defect,
+                         .fix = "free space on that file system, and run the same command again"});
   return defect.empty() ? SaveResult{.path = final_path} : SaveResult{.defect = defect};
 }
 

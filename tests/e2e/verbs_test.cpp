@@ -115,6 +115,24 @@ TEST_F(Verbs, ScoreGivesTheLogprobsOfGenerate) {
   }
 }
 
+TEST_F(Verbs, VerifyBitsFindsNoneThatDiffers) {
+  const std::string verify = "verify-bits --model model --device cpu --threads 1 ";
+  const Json alone = lines(result(verify + "--json --dtype bf16")).at(0);
+  EXPECT_EQ(alone.at("ok"), true);
+  ASSERT_EQ(alone.at("pairs").size(), 1u);
+  EXPECT_EQ(alone.at("pairs")[0].at("layouts"), "1:1");
+  EXPECT_GT(alone.at("pairs")[0].at("tokens"), 500);
+  EXPECT_EQ(alone.at("pairs")[0].at("differing_bits"), 0);
+  EXPECT_TRUE(alone.at("cost").is_null());
+  const std::string text = result_of(program_.mpirun(2, verify + "--layouts tp2:pp2,1:cp2 1:tp2zero3"));
+  for (const char* pair : {"\ntp2:pp2: ", "\n1:cp2: ", "\n1:tp2zero3: ", "the same bits\n"})
+    EXPECT_NE(text.find(pair), std::string::npos) << text;
+  EXPECT_EQ(program_.run(verify + "--layouts tp2:1"), 64);
+  EXPECT_TRUE(says("--layouts tp2:1") && says("roles.rollout.tp") && says("legal here: 1")) << output();
+  EXPECT_EQ(program_.run("verify-bits --model nothing --device cpu"), 64);
+  EXPECT_TRUE(says("nothing")) << output();
+}
+
 TEST_F(Verbs, GenerateGoesOnWithItsFile) {
   std::string prompts;
   for (int i = 0; i < 7; ++i) prompts += fmt::format("{{\"question\":\"number {}\"}}\n", i);

@@ -16,6 +16,7 @@
 #include "src/core/text/nearest.h"
 #include "src/rl/registry.h"
 #include "src/run/report/metric_docs.h"
+#include "src/run/verbs/bits/bits_pair.h"
 
 namespace temper {
 namespace {
@@ -31,6 +32,7 @@ constexpr std::array kExits{
     ExitText{Exit::hang, "hang, report written"},
     ExitText{Exit::numerics, "stopped on non-finite or exploding numbers, dump written"},
     ExitText{Exit::environment, "wrong environment (no driver, wrong launch; a GPU lost, and no checkpoint)"},
+    ExitText{kBitsDiffer, "verify-bits: log-probs of rollout and trainer differ"},
 };
 
 std::string exit_codes_text() {
@@ -67,7 +69,7 @@ std::string rewards_text() {
 
 std::string overview_text() {
   std::string text = "temper post-trains language models with reinforcement learning, in one program.\n\n";
-  for (const VerbSpec& verb : verbs()) text += fmt::format("  {:<10} {}\n", verb.name, verb.help);
+  for (const VerbSpec& verb : verbs()) text += fmt::format("  {:<11} {}\n", verb.name, verb.help);
   return text +
          "\n  temper --version     versions as built and as found\n"
          "  temper help VERB     options of a verb\n"

@@ -2,6 +2,7 @@
 
 #include "src/config/config.h"
 #include "src/core/rng.h"
+#include "src/run/verbs/bits/verify_bits_command.h"
 #include "src/run/verbs/check_command.h"
 #include "src/run/verbs/command_line.h"
 #include "src/run/verbs/eval_command.h"
@@ -108,6 +109,18 @@ constexpr std::array kExport{
 };
 constexpr std::array kVerify{kCheckpoint,
                              OptionSpec{"--json", Kind::flag, "", "", "the result as one JSON object"}};
+constexpr std::array kVerifyBits{
+    kModel,
+    OptionSpec{
+        "--layouts", Kind::files, "PAIR", "each axis, along as many of the ranks as it can have",
+        "ROLLOUT:TRAINER, such as tp2:pp2 or 1:tp2cp2; 1 splits nothing, the rest of the ranks is data "
+        "parallel"},
+    OptionSpec{"--json", Kind::flag, "", "", "the result as one JSON object"},
+    OptionSpec{"--seed", Kind::integer, "N", "0", "seed of prompts and sampling", false, 0, kMaxSeed},
+    kDevice,
+    kDtype,
+    kThreads,
+};
 constexpr std::array kEval{
     OptionSpec{"--out", Kind::text, "FILE", "none",
                "file for responses and rewards, a line per sample; one that exists goes on after the prompts "
@@ -146,6 +159,15 @@ const std::array kVerbs{
              run_verify,
              "read a checkpoint and compare every checksum",
              {}},
+    VerbSpec{
+        "verify-bits",
+        "",
+        Overrides::none,
+        kVerifyBits,
+        run_verify_bits,
+        "whether the log-probs that rollout reports and those that training computes are the same bits, for "
+        "a model on this machine",
+        {}},
     VerbSpec{"eval", "CONFIG", Overrides::all, kEval, run_eval, "the validation of a config alone", {}},
     VerbSpec{"report",
              "RUN...",

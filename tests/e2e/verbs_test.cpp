@@ -356,6 +356,55 @@ TEST_F(Verbs, TrainVerifyExportEvalScore) {
   EXPECT_EQ(lines(result_of(program_.mpirun(2, eval + "out"))).at(0), after);
 }
 
+/// The weights of a run without an export: generate, score and eval give what the exported folder gives.
+TEST_F(Verbs, ACheckpointIsAModel) {
+  program_.write("input.jsonl", "{\"tokens\":[7,8,9,10,11,12]}\n");
+  for (const char* dtype : {"fp32", "bf16"}) {
+    const std::string run = std::string("run-") + dtype;
+    ASSERT_EQ(program_.run_ranks(2, fmt::format("train sft.toml run.steps=2 checkpoint.export_hf_every=0 "
+                                                "checkpoint.every=1 run.name={} run.dtype={}",
+                                                run, dtype)),
+              0)
+        << output();
+    result(fmt::format("export --checkpoint runs/{0} --out {0}", run));
+    const std::string options = fmt::format(" --threads 1 --dtype {} ", dtype);
+    const std::string score = "score --input input.jsonl" + options;
+    const std::string wanted = result(score + "--model " + run);
+    EXPECT_NE(result(score + "--model model"), wanted);
+    EXPECT_EQ(result(score + "--checkpoint runs/" + run), wanted);
+    EXPECT_EQ(result(score + "--checkpoint " + checkpoint(run, 2) + " --model model"), wanted);
+    EXPECT_NE(result(score + "--checkpoint " + checkpoint(run, 1)), wanted);
+    if (dtype == std::string("bf16")) continue;
+    const std::string generate = "generate --prompts data.jsonl rollout.max_new_tokens=9" + options;
+    EXPECT_EQ(result_of(program_.mpirun(2, generate + "--checkpoint runs/" + run)),
+              result(generate + "--model " + run));
+    const std::string eval = fmt::format("eval sft.toml --threads 1 run.dtype={} ", dtype);
+    const std::string metrics = result(eval + "model.path=" + run);
+    EXPECT_EQ(result(eval + "--checkpoint runs/" + run), metrics);
+    EXPECT_EQ(result_of(program_.mpirun(2, eval + "roles.trainer.tp=2 --checkpoint runs/" + run)), metrics);
+  }
+  EXPECT_EQ(program_.shell("mv model moved && ! " + program_.temper() +
+                           " score --input input.jsonl --checkpoint runs/run-fp32"),
+            0);
+  EXPECT_TRUE(says("/model, which does not exist") && says("--model DIR")) << output();
+  EXPECT_EQ(program_.run("score --input input.jsonl --checkpoint moved --model moved"), 65) << output();
+}
+
+TEST_F(Verbs, ARunFolderIsNamedWhereAModelIsWanted) {
+  ASSERT_EQ(program_.run("train run.toml run.steps=1"), 0) << output();
+  const std::string run = "runs/grpo", step = checkpoint("grpo", 1);
+  for (const std::string& verb :
+       {std::string("score --input data.jsonl --model "), std::string("generate --prompt x --model "),
+        std::string("verify-bits --model "), std::string("train run.toml model.path="),
+        std::string("check run.toml model.path="), std::string("eval sft.toml model.path=")})
+    for (const std::string& path : {run, run + "/checkpoints", step}) {
+      EXPECT_EQ(program_.run(verb + path), 65) << verb << path << "\n" << output();
+      EXPECT_TRUE(says(path == step ? "it is a checkpoint" : "it is the folder of a run") &&
+                  says("export --checkpoint " + path) && says("--checkpoint " + path))
+          << verb << output();
+    }
+}
+
 TEST_F(Verbs, KlOfTheFirstUpdateIsZero) {
   ASSERT_EQ(program_.run_ranks(2, "train run.toml"), 0) << output();
   const std::vector<Json> steps = program_.metrics("grpo");
@@ -397,7 +446,8 @@ TEST_F(Verbs, GenerateRefusesOptionsThatCannotBe) {
   EXPECT_EQ(program_.run(generate + "rollout.min_new_tokens=8 rollout.max_new_tokens=8"), 0) << output();
 }
 
-/// The model folder was named from where the run began: an export finds it from elsewhere, or takes another one.
+/// The model folder was named from where the run began: an export finds it from elsewhere, or takes another
+/// one.
 TEST_F(Verbs, ExportsFindTheSourceOfARunFromAnywhere) {
   ASSERT_EQ(program_.run("train run.toml run.name=far run.steps=1"), 0) << output();
   ASSERT_EQ(program_.shell("mkdir elsewhere && cp -r model elsewhere/moved && cd elsewhere && " +

@@ -78,6 +78,12 @@ std::string value_defect(const OptionSpec& option, const std::string& value) {
   return value.empty() && option.name != "--prompt" ? "an empty value" : "";
 }
 
+/// "--model DIR", "(--model DIR | --checkpoint DIR)".
+std::string required_usage(const OptionSpec& option) {
+  if (option.unless.empty()) return option_usage(option);
+  return fmt::format("({} | {} {})", option_usage(option), option.unless, option.value);
+}
+
 class Parser {
  public:
   Parser(const VerbSpec& verb, std::span<const std::string> arguments) : verb_(verb), arguments_(arguments) {
@@ -196,8 +202,8 @@ class Parser {
     if (needed && line_.positional.empty())
       fail_usage("an argument is missing", where(), fmt::format("{} is not given", verb_.positional), see());
     for (const OptionSpec& option : verb_.options)
-      if (option.required && !line_.has(std::string(option.name)))
-        fail_usage("an option is missing", where(), fmt::format("{} is not given", option_usage(option)),
+      if (option.required && !line_.has(std::string(option.name)) && !line_.has(std::string(option.unless)))
+        fail_usage("an option is missing", where(), fmt::format("{} is not given", required_usage(option)),
                    see());
     std::string all;
     int given = 0;
@@ -295,7 +301,7 @@ std::string verb_usage(const VerbSpec& verb) {
   std::string text = fmt::format("temper {}", verb.name);
   if (!verb.positional.empty()) text += fmt::format(" {}", verb.positional);
   for (const OptionSpec& option : verb.options)
-    if (option.required) text += fmt::format(" {}", option_usage(option));
+    if (option.required) text += fmt::format(" {}", required_usage(option));
   if (!verb.one_of.empty()) {
     std::string alternatives;
     for (const OptionSpec& option : verb.options)

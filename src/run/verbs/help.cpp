@@ -176,6 +176,7 @@ std::string option_help(const OptionSpec& option) {
       option.kind == OptionKind::memory)
     text += fmt::format("; legal: {}", option_range(option));
   if (option.required) text += "; required";
+  if (!option.unless.empty()) text += fmt::format(", or {}", option.unless);
   if (!option.standard.empty()) text += fmt::format("; default: {}", option.standard);
   return text;
 }

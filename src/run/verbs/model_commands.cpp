@@ -63,7 +63,7 @@ std::vector<JsonLine> prompt_lines(const CommandLine& line, const std::string& k
   return read_json_lines(line.text("--prompts"));
 }
 
-GenerateInput read_prompts(const CommandLine& line, bool has_stop_texts) {
+GenerateInput read_prompts(const CommandLine& line, const std::string& folder, bool has_stop_texts) {
   PromptOptions options;
   options.prompt_key = line.text("--prompt-key", options.prompt_key);
   options.chat = line.has("--chat");
@@ -73,7 +73,6 @@ GenerateInput read_prompts(const CommandLine& line, bool has_stop_texts) {
   const auto has_ids = [&](const JsonLine& one) {
     return one.value.contains("tokens") && !one.value.contains(options.prompt_key);
   };
-  const std::string folder = line.text("--model");
   GenerateInput input;
   if (has_stop_texts || has_tokenizer(folder) || !std::all_of(lines.begin(), lines.end(), has_ids))
     input.tools = load_text_tools(folder);
@@ -159,8 +158,9 @@ int64_t longest_packed(const std::vector<const Trajectory*>& sequences) {
 int run_generate(const CommandLine& line) {
   const RolloutConfig r = rollout_settings(line);
   SharedWork work(line);
-  const GenerateInput input = read_prompts(line, !r.stop.empty());
-  const auto model = work.host().load({line.text("--model")});
+  const ModelSource source = work.source(line);
+  const GenerateInput input = read_prompts(line, source.folder, !r.stop.empty());
+  const auto model = work.host().load(source);
   const Tokenizer* tokenizer = input.tools.tokenizer.get();
   const std::string lost =
       lost_end_tokens_text(model->config(), tokenizer ? tokenizer->eos_id() : std::nullopt);
@@ -198,7 +198,7 @@ int run_generate(const CommandLine& line) {
 
 int run_score(const CommandLine& line) {
   SharedWork work(line);
-  const auto model = work.host().load({line.text("--model")});
+  const auto model = work.host().load(work.source(line));
   const std::vector<Trajectory> sequences = read_sequences(line.text("--input"), *model);
   SharedResults& results = work.begin({.items = sequences.size()});
   std::vector<const Trajectory*> mine;

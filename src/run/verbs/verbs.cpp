@@ -30,6 +30,12 @@ constexpr OptionSpec kThreads{
     "--threads",        Kind::integer, "N", "OMP_NUM_THREADS, or its share of the host's cores",
     "threads per rank", false,         1,   kMaxThreads};
 constexpr OptionSpec kModel{"--model", Kind::text, "DIR", "", "Hugging Face folder", true};
+constexpr OptionSpec kModelOr{"--model", Kind::text, "DIR", "",    "Hugging Face folder",
+                              true,      0,          0,     false, "--checkpoint"};
+constexpr OptionSpec kWeights{"--checkpoint", Kind::text, "DIR", "",
+                              "weights of a step folder, or of the newest checkpoint of a run folder; config "
+                              "and tokenizer are those of "
+                              "--model, else of the run's model.path"};
 constexpr OptionSpec kCheckpoint{
     "--checkpoint", Kind::text, "DIR", "", "a step folder, or a run folder: its newest checkpoint", true};
 constexpr OptionSpec kOut{"--out", Kind::text, "DIR", "", "folder to write; it must not exist or be empty",
@@ -56,7 +62,8 @@ constexpr std::array kCheck{
     OptionSpec{"--explain-batch", Kind::flag, "", "", "with the names that other trainers use"},
 };
 constexpr std::array kGenerate{
-    kModel,
+    kModelOr,
+    kWeights,
     OptionSpec{"--prompt", Kind::text, "TEXT", "", "one prompt; its text is streamed to a terminal"},
     OptionSpec{"--prompts", Kind::text, "FILE", "", "JSONL of {\"prompt\"}, {\"messages\"} or {\"tokens\"}"},
     OptionSpec{"--prompt-key", Kind::text, "KEY", "prompt", "key of the prompt in a line"},
@@ -74,7 +81,8 @@ constexpr std::array kGenerate{
 };
 constexpr std::array<std::string_view, 2> kOnePrompt{"--prompt", "--prompts"};
 constexpr std::array kScore{
-    kModel,
+    kModelOr,
+    kWeights,
     OptionSpec{"--input", Kind::text, "FILE", "", "JSONL of {\"tokens\": [n ids]}", true},
     OptionSpec{"--temperature", Kind::number, "T", "1.0", "divides the logits; 0 counts as 1", false,
                kLeastTemperature, 1000, true},
@@ -122,6 +130,8 @@ constexpr std::array kVerifyBits{
     kThreads,
 };
 constexpr std::array kEval{
+    OptionSpec{"--checkpoint", Kind::text, "DIR", "weights of model.path",
+               "weights of a step folder, or of the newest checkpoint of a run folder"},
     OptionSpec{"--out", Kind::text, "FILE", "none",
                "file for responses and rewards, a line per sample; one that exists goes on after the prompts "
                "that it has"},

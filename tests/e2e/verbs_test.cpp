@@ -133,6 +133,26 @@ TEST_F(Verbs, VerifyBitsFindsNoneThatDiffers) {
   EXPECT_TRUE(says("nothing")) << output();
 }
 
+/// "-" in the place of a file: under mpirun rank 0 has stdin.
+TEST_F(Verbs, LinesComeFromStdin) {
+  program_.write("prompts.jsonl", "{\"prompt\":\"one\"}\n \n{\"tokens\":[7,8]}\n{\"prompt\":\"three\"}");
+  const std::string generate = "generate --model model --threads 1 rollout.max_new_tokens=5 --prompts ";
+  const std::string wanted = result(generate + "prompts.jsonl");
+  ASSERT_EQ(lines(wanted).size(), 3u);
+  EXPECT_EQ(result_of("cat prompts.jsonl | " + program_.temper() + " " + generate + "-"), wanted);
+  EXPECT_EQ(result_of(program_.mpirun(2, generate + "-") + " < prompts.jsonl"), wanted);
+  program_.write("ids.jsonl", "{\"tokens\":[7,8,9]}\n");
+  const std::string score = "score --model model --threads 1 --input ";
+  EXPECT_EQ(result(score + "- < ids.jsonl"), result(score + "ids.jsonl"));
+  const std::string tokenize = "tokenize --tokenizer model --input ";
+  EXPECT_EQ(result(tokenize + "- < ids.jsonl"), result(tokenize + "ids.jsonl"));
+  EXPECT_EQ(program_.run(generate + "- < /dev/null"), 65);
+  EXPECT_TRUE(says("stdin") && says("no lines")) << output();
+  program_.write("prompts.jsonl", "{\"prompt\":\"one\"}\nplain text\n");
+  EXPECT_EQ(program_.run(generate + "- < prompts.jsonl"), 65);
+  EXPECT_TRUE(says("stdin:2")) << output();
+}
+
 TEST_F(Verbs, GenerateGoesOnWithItsFile) {
   std::string prompts;
   for (int i = 0; i < 7; ++i) prompts += fmt::format("{{\"question\":\"number {}\"}}\n", i);

@@ -211,7 +211,8 @@ class Parser {
       given += line_.has(std::string(name)) ? 1 : 0;
       all += fmt::format("{}{}", all.empty() ? "" : " or ", name);
     }
-    if (!verb_.one_of.empty() && given != 1)
+    const bool needs_none = given == 0 && line_.has(std::string(verb_.or_this));
+    if (!verb_.one_of.empty() && given != 1 && !needs_none)
       fail_usage("options exclude each other, or one is missing", where(),
                  fmt::format("{} of {} are given", given, all), "give exactly one of " + all);
   }
@@ -307,6 +308,7 @@ std::string verb_usage(const VerbSpec& verb) {
     for (const OptionSpec& option : verb.options)
       if (std::find(verb.one_of.begin(), verb.one_of.end(), option.name) != verb.one_of.end())
         alternatives += fmt::format("{}{}", alternatives.empty() ? "" : " | ", option_usage(option));
+    if (!verb.or_this.empty()) alternatives += fmt::format(" | {}", verb.or_this);
     text += fmt::format(" ({})", alternatives);
   }
   if (verb.overrides == Overrides::all) text += " [section.key=value ...]";

@@ -39,6 +39,7 @@ struct VerbSpec {
   int (*run)(const CommandLine&);  // returns the exit code
   std::string_view help;
   std::span<const std::string_view> one_of;  // exactly one of these options must be given
+  std::string_view or_this = {};             // or none of them, with this option
 };
 std::span<const VerbSpec> verbs();
 /// Exit::usage names the nearest verb.

@@ -15,6 +15,7 @@
 #include "src/run/record/shared_results.h"
 #include "src/run/session/find_checkpoint.h"
 #include "src/run/verbs/command_line.h"
+#include "src/run/verbs/json_lines.h"
 
 namespace temper {
 
@@ -37,6 +38,13 @@ class SharedWork {
     host_.emplace(device, resolve_dtype(dtype, device), rank_threads(*neighbours, threads).number);
   }
   ModelHost& host() { return *host_; }
+
+  /// Those of a file, or of rank 0's stdin ("-").
+  std::vector<JsonLine> lines(const std::string& path) const {
+    if (path != "-") return read_json_lines(path);
+    return json_lines_of(comm_->broadcast(comm_->rank() == 0 ? read_stdin() : "", 0, "stdin of rank 0"),
+                         "stdin");
+  }
 
   /// The model of --model, or of --checkpoint.
   ModelSource source(const CommandLine& line) const {

@@ -48,6 +48,7 @@ void require_terminal(const CommandLine& line) {
 RolloutConfig rollout_settings(const CommandLine& line) {
   RolloutConfig r = load_rollout_overrides(line.overrides);
   if (r.max_new_tokens == 0) r.max_new_tokens = is_conversation(line) ? kAnswerTokens : kGenerateTokens;
+  if (is_conversation(line)) r.max_running_sequences = 1;
   if (r.min_new_tokens > r.max_new_tokens)
     fail(Exit::usage,
          {.what = "rollout.min_new_tokens is more than rollout.max_new_tokens",

@@ -16,7 +16,6 @@
 #include "src/core/text/nearest.h"
 #include "src/rl/registry.h"
 #include "src/run/report/metric_docs.h"
-#include "src/run/verbs/bits/bits_pair.h"
 
 namespace temper {
 namespace {
@@ -32,7 +31,7 @@ constexpr std::array kExits{
     ExitText{Exit::hang, "hang, report written"},
     ExitText{Exit::numerics, "stopped on non-finite or exploding numbers, dump written"},
     ExitText{Exit::environment, "wrong environment (no driver, wrong launch; a GPU lost, and no checkpoint)"},
-    ExitText{kBitsDiffer, "verify-bits: log-probs of rollout and trainer differ"},
+    ExitText{Exit::bits, "verify-bits: log-probs of rollout and trainer differ"},
 };
 
 std::string exit_codes_text() {

@@ -13,9 +13,6 @@
 
 namespace temper {
 
-/// The exit code where some bits differ.
-inline constexpr Exit kBitsDiffer{79};
-
 /// What is checked on.
 struct BitsModel {
   std::string folder;

@@ -80,7 +80,7 @@ int tell_bits(const BitsModel& model, std::span<const BitsFound> pairs, Comm& wo
                                          {"cost", nullptr}}) +
                              "\n"
                        : as_text(model, pairs, world.size(), ok));
-  return static_cast<int>(ok ? Exit::ok : kBitsDiffer);
+  return static_cast<int>(ok ? Exit::ok : Exit::bits);
 }
 
 int run_verify_bits(const CommandLine& line) {

@@ -9,7 +9,7 @@
 
 namespace temper {
 
-/// Exit::ok, or kBitsDiffer.
+/// Exit::ok, or Exit::bits.
 int run_verify_bits(const CommandLine& line);
 
 /// Tells of every pair on rank 0, as one JSON object or a line each and a verdict. Returns the exit code.

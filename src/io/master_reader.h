@@ -1,5 +1,5 @@
 #pragma once
-// The weights of a checkpoint, for an export.
+// The weights of a checkpoint, for an export or for a model.
 
 #include "src/io/hf_export.h"
 #include "src/io/manifest.h"
@@ -9,5 +9,9 @@ namespace temper {
 /// Reads the master weights as the run's weights had them: a bf16 run rounds its masters. The manifest must
 /// outlive the reader.
 ElementReader master_reader(const Manifest& manifest);
+
+/// They become what this rank has of a model, in the type of `store`; a tensor that the checkpoint lacks or
+/// has in another shape, or a number that is not finite in this type, is Exit::data.
+void load_weights(const Manifest& manifest, ParameterStore& store);
 
 }  // namespace temper

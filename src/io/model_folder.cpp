@@ -9,6 +9,7 @@
 
 #include "src/core/check.h"
 #include "src/core/text/download.h"
+#include "src/io/checkpoint.h"
 #include "src/io/json_members.h"
 
 namespace temper {
@@ -161,6 +162,20 @@ std::optional<Json> read_config_file(const std::string& folder, const std::strin
   return parse_json(text, path, kConfigLimits);
 }
 
+void refuse_run_folder(const std::string& path) {
+  if (path_exists(join_path(path, "config.json"))) return;
+  const bool is_step = path_exists(join_path(path, kManifestName));
+  const bool is_run = is_directory(join_path(path, "checkpoints")) || !list_checkpoints(path).empty();
+  if (!is_step && !is_run) return;
+  fail(Exit::data,
+       {.what = "this is no model folder",
+        .where = path,
+        .why = is_step ? "it is a checkpoint" : "it is the folder of a run",
+        .fix = fmt::format("make one of it: temper export --checkpoint {} --out DIR; generate, score "
+                           "and eval take it as it is: --checkpoint {}",
+                           path, path)});
+}
+
 ModelFolder ModelFolder::open(const std::string& path, Weights weights) {
   if (!path_exists(path)) {
     const std::string download = model_download(path);
@@ -176,6 +191,7 @@ ModelFolder ModelFolder::open(const std::string& path, Weights weights) {
                        .where = path,
                        .why = "it is a file",
                        .fix = "give the folder that holds config.json and the safetensors files"});
+  refuse_run_folder(path);
   ModelFolder folder;
   folder.path_ = path;
   require_in_folder(path, "config.json", "every model has one");

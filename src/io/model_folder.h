@@ -59,6 +59,9 @@ class ModelFolder {
   std::vector<std::string> warnings_;
 };
 
+/// Exit::data where a path that is to be a model is a run or a checkpoint: says how it becomes one.
+void refuse_run_folder(const std::string& path);
+
 /// Path of the regular file `name` of a model folder after the link rules above; empty if there is none.
 std::string find_in_folder(const std::string& folder, const std::string& name);
 struct Companion {

@@ -72,6 +72,8 @@ TEST(CommandLine, OtherVerbs) {
   EXPECT_EQ(parse_command_line(Words{"score", "--model", "m", "--input", "f", "--temperature", "0.7"})
                 .number("--temperature", 1),
             0.7);
+  EXPECT_EQ(parse_command_line(Words{"score", "--checkpoint", "runs/r", "--input", "f"}).text("--checkpoint"),
+            "runs/r");
   EXPECT_TRUE(parse_command_line(Words{"tokenize", "--tokenizer", "t", "--input", "f", "--add-special"})
                   .has("--add-special"));
   EXPECT_EQ(
@@ -149,6 +151,7 @@ TEST(CommandLine, MistakesAreNamed) {
       {{"generate", "--model", "m"}, {"--prompt or --prompts"}},
       {{"generate", "--model", "m", "--prompt", "a", "--prompts", "b"}, {"exactly one"}},
       {{"generate", "--prompt", "a"}, {"--model DIR"}},
+      {{"score", "--input", "f"}, {"--model DIR | --checkpoint DIR"}},
       {{"generate", "--model", "m", "--prompt", "a", "run.seed=1"}, {"rollout.key=value"}},
       {{"generate", "--model", "m", "--prompt", "a", "--device", "gpu"}, {"auto|cpu|cuda"}},
       {{"generate", "--model", "m", "--prompt", "a", "--dtype", "fp16"}, {"fp16"}},

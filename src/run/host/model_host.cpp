@@ -5,6 +5,7 @@
 #include "src/core/log.h"
 #include "src/io/hf_config.h"
 #include "src/io/hf_import.h"
+#include "src/io/master_reader.h"
 #include "src/models/parameter_specs.h"
 #include "src/nn/init.h"
 
@@ -21,8 +22,9 @@ ModelSource first_weights(const Config& config, const RunPlan& plan) {
 }
 
 std::unique_ptr<Model> ModelHost::load(const ModelSource& source, ModelOptions options) {
+  const bool imports = !source.random && source.checkpoint.empty();
   const ModelFolder folder = ModelFolder::open(
-      source.folder, source.random ? ModelFolder::Weights::optional : ModelFolder::Weights::required);
+      source.folder, imports ? ModelFolder::Weights::required : ModelFolder::Weights::optional);
   for (const std::string& w : folder.warnings()) log::warn("{}", w);
   config_files_[source.folder] = folder.config_files();
   std::vector<std::string> warnings;
@@ -31,12 +33,14 @@ std::unique_ptr<Model> ModelHost::load(const ModelSource& source, ModelOptions o
   config.frozen = source.frozen;
   check_supported(config, folder.config_path(), backend_.ctx().device);
   for (const std::string& w : warnings) log::debug("{}", w);
-  if (!source.random) check_weights(folder, config, parameter_specs(config));
+  if (imports) check_weights(folder, config, parameter_specs(config));
   options.dtype = dtype_;
   options.context_tokens = source.context_tokens.value_or(config.max_position_embeddings);
   options.device = ctx().device;
   auto model = std::make_unique<Model>(config, options);
-  if (source.random)
+  if (!source.checkpoint.empty())
+    load_weights(Manifest::read(source.checkpoint), model->parameters());
+  else if (source.random)
     random_init(model->parameters(), config, source.seed, ctx().threads);
   else
     digests_[source.folder] = import_weights(folder, config, model->parameters());

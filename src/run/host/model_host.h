@@ -26,6 +26,7 @@ struct ModelSource {
   uint64_t seed = 0;
   std::string digest = {};            // weights of another one are refused; empty: any
   std::set<std::string> frozen = {};  // ModelConfig::frozen
+  std::string checkpoint = {};        // its weights are taken, not those of the folder; empty: none
 };
 /// The first weights of a run.
 ModelSource first_weights(const Config& config, const RunPlan& plan);

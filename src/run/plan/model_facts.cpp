@@ -29,6 +29,7 @@ ModelConfig supported_facts(const Json& json, const std::string& path, const Jso
 }  // namespace
 
 ModelConfig read_model_facts(const std::string& model_path, std::vector<FileDigest>* files) {
+  refuse_run_folder(model_path);
   const std::string path = find_in_folder(model_path, "config.json");
   if (path.empty())
     fail(Exit::data, {.what = "no model",

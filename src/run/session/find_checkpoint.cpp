@@ -42,6 +42,23 @@ std::string newest_sound_checkpoint(const std::string& folder, const std::string
   return "";
 }
 
+std::string shared_checkpoint(const std::string& path, Comm& comm) {
+  return comm.broadcast(comm.rank() == 0 ? resolve_checkpoint(path) : "", 0,
+                        "checkpoint, as rank 0 found it");
+}
+
+ModelSource checkpoint_source(const std::string& checkpoint, const std::string& folder) {
+  ModelSource source{.folder = folder, .checkpoint = checkpoint};
+  if (!folder.empty()) return source;
+  source.folder = Manifest::read(checkpoint).meta_text("model_path");
+  if (!is_directory(source.folder))
+    fail(Exit::usage, {.what = "the model folder of this checkpoint is not here",
+                       .where = checkpoint,
+                       .why = fmt::format("its run began with {}, which does not exist", source.folder),
+                       .fix = "name a folder that has its config.json and tokenizer: --model DIR"});
+  return source;
+}
+
 std::string resolve_checkpoint(const std::string& path) {
   if (path_exists(join_path(path, "manifest.json"))) return path;
   const std::string folder = join_path(path, "checkpoints");

@@ -87,6 +87,12 @@ std::string value_defect(const OptionSpec& option, const std::string& value) {
   return value.empty() && option.name != "--prompt" ? "an empty value" : "";
 }
 
+/// "--model DIR", "(--model DIR | --checkpoint DIR)".
+std::string required_usage(const OptionSpec& option) {
+  if (option.unless.empty()) return option_usage(option);
+  return fmt::format("({} | {} {})", option_usage(option), option.unless, option.value);
+}
+
 class Parser {
  public:
   Parser(const VerbSpec& verb, std::span<const std::string> arguments) : verb_(verb), arguments_(arguments) {
@@ -211,8 +217,8 @@ class Parser {
     if (needed && line_.positional.empty())
       fail_usage("an argument is missing", where(), fmt::format("{} is not given", verb_.positional), see());
     for (const OptionSpec& option : verb_.options)
-      if (option.required && !line_.has(std::string(option.name)))
-        fail_usage("an option is missing", where(), fmt::format("{} is not given", option_usage(option)),
+      if (option.required && !line_.has(std::string(option.name)) && !line_.has(std::string(option.unless)))
+        fail_usage("an option is missing", where(), fmt::format("{} is not given", required_usage(option)),
                    see());
     std::string all;
     int given = 0;
@@ -220,7 +226,8 @@ class Parser {
       given += line_.has(std::string(name)) ? 1 : 0;
       all += fmt::format("{}{}", all.empty() ? "" : " or ", name);
     }
-    if (!verb_.one_of.empty() && given != 1)
+    const bool needs_none = given == 0 && line_.has(std::string(verb_.or_this));
+    if (!verb_.one_of.empty() && given != 1 && !needs_none)
       fail_usage("options exclude each other, or one is missing", where(),
                  fmt::format("{} of {} are given", given, all), "give exactly one of " + all);
   }
@@ -309,12 +316,13 @@ std::string verb_usage(const VerbSpec& verb) {
   std::string text = fmt::format("temper {}", verb.name);
   if (!verb.positional.empty()) text += fmt::format(" {}", verb.positional);
   for (const OptionSpec& option : verb.options)
-    if (option.required) text += fmt::format(" {}", option_usage(option));
+    if (option.required) text += fmt::format(" {}", required_usage(option));
   if (!verb.one_of.empty()) {
     std::string alternatives;
     for (const OptionSpec& option : verb.options)
       if (std::find(verb.one_of.begin(), verb.one_of.end(), option.name) != verb.one_of.end())
         alternatives += fmt::format("{}{}", alternatives.empty() ? "" : " | ", option_usage(option));
+    if (!verb.or_this.empty()) alternatives += fmt::format(" | {}", verb.or_this);
     text += fmt::format(" ({})", alternatives);
   }
   if (verb.overrides == Overrides::all) text += " [section.key=value ...]";

@@ -20,6 +20,7 @@
 #include "src/run/record/run_log.h"
 #include "src/run/record/shared_results.h"
 #include "src/run/roles/validation.h"
+#include "src/run/session/find_checkpoint.h"
 
 namespace temper {
 
@@ -104,6 +105,16 @@ RolePlan eval_role(const RunPlan& plan, int ranks) {
   return role;
 }
 
+/// Those that model.path says, or of --checkpoint.
+ModelSource eval_weights(const CommandLine& line, const Config& config, const RunPlan& plan, Comm& comm) {
+  ModelSource source = first_weights(config, plan);
+  if (!line.has("--checkpoint")) return source;
+  source.checkpoint = shared_checkpoint(line.text("--checkpoint"), comm);
+  source.random = false;
+  source.digest.clear();  // model.digest is of the weights that the run began with
+  return source;
+}
+
 }  // namespace
 
 int run_eval(const CommandLine& line) {
@@ -140,7 +151,7 @@ int run_eval(const CommandLine& line) {
   Mesh mesh(mpi, role.ranks, role.grid, device, wait_limit);
   ModelShare share = share_of(role, mpi.rank(), &mesh);
   share.options.with_gradients = false;
-  const std::unique_ptr<Model> model = host.load(first_weights(config, plan), share.options);
+  const std::unique_ptr<Model> model = host.load(eval_weights(line, config, plan, *comm), share.options);
   if (const std::string lost = lost_end_tokens_text(model->config(), text.tokenizer->eos_id()); !lost.empty())
     log::warn("{}", lost);
   Engine engine(*model, engine_options(config, plan), host.ctx().lane, share.pipeline);

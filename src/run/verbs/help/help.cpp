@@ -32,6 +32,7 @@ constexpr std::array kExits{
     ExitText{Exit::hang, "hang, report written"},
     ExitText{Exit::numerics, "stopped on non-finite or exploding numbers, dump written"},
     ExitText{Exit::environment, "wrong environment (no driver, wrong launch; a GPU lost, and no checkpoint)"},
+    ExitText{Exit::bits, "verify-bits: log-probs of rollout and trainer differ"},
 };
 
 std::string exit_codes_text() {
@@ -68,7 +69,7 @@ std::string rewards_text() {
 
 std::string overview_text() {
   std::string text = "temper post-trains language models with reinforcement learning, in one program.\n\n";
-  for (const VerbSpec& verb : verbs()) text += fmt::format("  {:<10} {}\n", verb.name, verb.help);
+  for (const VerbSpec& verb : verbs()) text += fmt::format("  {:<11} {}\n", verb.name, verb.help);
   text += "\n";
   for (const TopicPage& page : topic_pages())
     text += fmt::format("  temper help {:<15} {}\n", page.name, page.summary());
@@ -195,6 +196,7 @@ std::string option_help(const OptionSpec& option) {
       option.kind == OptionKind::memory)
     text += fmt::format("; legal: {}", option_range(option));
   if (option.required) text += "; required";
+  if (!option.unless.empty()) text += fmt::format(", or {}", option.unless);
   if (!option.standard.empty()) text += fmt::format("; default: {}", option.standard);
   return text;
 }

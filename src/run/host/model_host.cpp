@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "src/core/hash.h"
 #include "src/core/log.h"
 #include "src/io/hf_config.h"
 #include "src/io/hf_import.h"
@@ -11,6 +12,14 @@
 
 namespace temper {
 namespace {
+
+/// Of the weights of a checkpoint, as its manifest has those of their tensors.
+std::string digest_of_weights(const Manifest& manifest) {
+  std::string all;
+  for (const auto& [name, tensor] : manifest.tensors())
+    if (name.starts_with("param/")) all += fmt::format("{} {}\n", name, tensor.digest);
+  return digest_hex(all.data(), std::ssize(all));
+}
 
 std::string name_of(const FileDigest& file) { return std::filesystem::path(file.path).filename().string(); }
 
@@ -51,6 +60,8 @@ std::unique_ptr<Model> ModelHost::load(const ModelSource& source, ModelOptions o
           .where = "model.digest, " + source.folder,
           .why = fmt::format("the weights have the digest {}, model.digest is {}", digest, source.digest),
           .fix = "put the right weights there, or set model.digest to theirs (\"\": any)"});
+  if (!source.checkpoint.empty())
+    digests_[source.folder] = digest_of_weights(Manifest::read(source.checkpoint));
   return model;
 }
 

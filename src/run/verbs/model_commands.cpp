@@ -113,12 +113,13 @@ GenerateInput read_prompts(const CommandLine& line, const SharedWork& work, cons
 }
 
 /// What the lines of --out depend on, besides the prompts that stand in them.
-Json settings_of(const CommandLine& line, const RolloutConfig& r, ModelHost& host, const TextTools& tools) {
+Json settings_of(const CommandLine& line, const RolloutConfig& r, ModelHost& host, const std::string& folder,
+                 const TextTools& tools) {
   Json settings{{"verb", "generate"},
                 {"seed", line.integer("--seed", 0)},
                 {"device", device_name(host.ctx().device)},
                 {"dtype", dtype_name(host.dtype())},
-                {"model", host.model_digests(line.text("--model"))},
+                {"model", host.model_digests(folder)},
                 {"tokenizer", settings_of_files(tools.files())}};
   settings.update(sampling_settings(r));
   return settings;
@@ -223,8 +224,8 @@ int run_generate(const CommandLine& line) {
     return 0;
   }
 
-  SharedResults& results =
-      work.begin(generated_results(line, input.requests, settings_of(line, r, work.host(), input.tools)));
+  SharedResults& results = work.begin(
+      generated_results(line, input.requests, settings_of(line, r, work.host(), source.folder, input.tools)));
   std::vector<Request> mine;
   std::vector<size_t> which;
   for (size_t i = 0; i < input.requests.size(); ++i)

@@ -174,7 +174,9 @@ void rollout_fields(RolloutConfig& c, Section f) {
 void data_fields(DataConfig& c, RewardConfig& r, std::vector<Field>& fields) {
   Section f("data", fields);
   f("train", c.train,
-    {.help = "JSONL files: a path, a list of paths, or a list of {path, weight}", .needed = Needed::always});
+    {.help = "JSONL files: a path, a list of paths, or a list of {path, weight}; lines that have messages, "
+             "prompt and completion, instruction, input and output, or conversations need no keys below",
+     .needed = Needed::always});
   f("prompt_key", c.prompt_key,
     {.help = "key of the prompt text in a line; of each of these keys a.b is b inside of a",
      .format = Format::not_empty});

@@ -206,8 +206,6 @@ const Broken kBroken[] = {
     {"train.max_tokens_per_microbatch=1000", "train.max_tokens_per_microbatch", "can have 1024 tokens"},
     {"rollout.kv_page_tokens=40", "rollout.kv_page_tokens", "multiple of 16"},
     {"rollout.kv_memory=100000", "rollout.kv_memory", "one sequence can have 1024"},
-    {"optimizer.warmup_steps=10", "optimizer.warmup_steps", "whole run has 10"},
-    {"run.steps=1 optimizer.warmup_steps=1", "optimizer.warmup_steps", "whole run has 1"},
     {"optimizer.master=remainder", "optimizer.master", "fp32 weights are their own master"},
     {"optimizer.master=remainder run.dtype=fp64", "optimizer.master", "fp64 weights are their own master"},
     {"optimizer.state=bf16 run.dtype=fp64", "optimizer.state", "moments in fp64"},

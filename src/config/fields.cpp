@@ -233,7 +233,9 @@ void output_fields(Config& c, std::vector<Field>& fields) {
     {.help = "steps between Hugging Face exports; 0: none", .unit = "steps"});
   ValidationConfig& v = c.validation;
   Section g("validation", fields);
-  g("data", v.data, {.help = "JSONL files, written as data.train"});
+  g("data", v.data,
+    {.help = "JSONL files, written as data.train; sft: their responses have a loss, and where there are "
+             "reward.functions others are generated"});
   g("every", v.every, {.help = "steps between validations; 0: never during training", .unit = "steps"});
   g("samples_per_prompt", v.samples_per_prompt,
     {.help = "responses per validation prompt", .unit = "samples", .range = kSamples});

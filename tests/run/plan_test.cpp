@@ -212,7 +212,7 @@ const Broken kBroken[] = {
     {"validation.every=2", "validation.every", "names no file"},
     {"validation.every=2 validation.data=v validation.rollout.max_new_tokens=2000",
      "validation.rollout.max_new_tokens", "context of 1024"},
-    {"validation.every=2 validation.data=v", "validation.every", "reward.functions", 1, kMinimalSft},
+    {"validation.every=2", "validation.every", "names no file", 1, kMinimalSft},
     {"validation.every=2 validation.data=v reward.functions=exact", "validation.rollout.max_new_tokens",
      "neither", 1, kMinimalSft},
     {"reward.functions=exakt", "reward.functions", "exact"},

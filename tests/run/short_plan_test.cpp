@@ -1,4 +1,4 @@
-// Plans of short trials: what they make idle is a warning.
+// Plans of short trials: what they make idle is a warning, and a supervised one validates by its loss.
 
 #include <gtest/gtest.h>
 
@@ -57,6 +57,25 @@ TEST(ShortPlan, WhatAShorterRunMakesIdleIsAWarning) {
   EXPECT_EQ(plan_with("profile.steps=\"9-12\"").plan.profiled_steps, (std::vector<int>{9, 10}));
   for (const char* key : {"optimizer.warmup_steps=9", "profile.steps=\"10\"", "validation.every=10"})
     EXPECT_TRUE(plan_with(key).plan.idle_keys.empty()) << key;
+}
+
+TEST(ShortPlan, HeldOutLossNeedsDataAlone) {
+  const auto sft = [](const std::vector<std::string>& keys) { return plan_of(keys, 1, kMinimalSft).plan; };
+  const RunPlan plan = sft({"validation.data=v", "validation.every=1"});
+  EXPECT_TRUE(plan.validates_loss && !plan.validates);
+  EXPECT_EQ(plan.kv_pages, 0);
+  const auto of_phase = [](const RunPlan& of, const std::string& phase) {
+    const auto row = std::find_if(of.memory.begin(), of.memory.end(),
+                                  [&](const MemoryRow& r) { return r.phase == phase; });
+    return row == of.memory.end() ? 0 : row->host_bytes;
+  };
+  EXPECT_GT(of_phase(plan, "validation"), of_phase(plan, "save") - (int64_t{64} << 20));
+  EXPECT_EQ(of_phase(sft({"validation.data=v"}), "validation"), 0) << "never during training";
+  const RunPlan both =
+      sft({"validation.data=v", "validation.every=1", "reward.functions=exact", "rollout.max_new_tokens=8"});
+  EXPECT_TRUE(both.validates_loss && both.validates);
+  EXPECT_GT(both.kv_pages, 0);
+  EXPECT_FALSE(plan_of({"validation.data=v"}).plan.validates_loss) << "nothing is supervised";
 }
 
 }  // namespace

@@ -32,7 +32,15 @@ void run_fields(RunConfig& c, Section f) {
      .unit = "steps",
      .needed = Needed::always,
      .range = {1, 1e12},
-     .example = 100});
+     .example = 100,
+     .instead = "run.epochs"});
+  f("epochs", c.epochs,
+    {.help = "passes over data.train, instead of run.steps: in one, each line comes once (of a file with a "
+             "weight that many times); what data.overlong drops does not count; rounded up to a whole step",
+     .unit = "epochs",
+     .range = {0, 1e9, true},
+     .absent_means = "run.steps says how long the run is",
+     .example = 3});
   f("device", c.device,
     {.help = "backend; auto: cuda where built and present, else cpu", .choices = kDevices});
   f("dtype", c.dtype,

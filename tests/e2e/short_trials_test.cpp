@@ -1,8 +1,9 @@
-// Short trials of a supervised run: keys that a short run has no use for, and the
+// Short trials of a supervised run: epochs instead of steps, keys that a short run has no use for, and the
 // loss on held-out lines, whose bits no layout, packing or verb changes.
 
 #include <cmath>
 
+#include "src/io/checkpoint.h"
 #include "tests/support/background.h"
 #include "tests/support/run_fixture.h"
 #include "tests/support/run_list.h"
@@ -32,12 +33,70 @@ class ShortTrial : public RunFixture {
     program_.write("run.toml", config.erase(rewards, config.find('\n', rewards) - rewards));
   }
 
+  /// The line of config.toml in the run folder, and of the config in a checkpoint.
+  void expect_steps(const std::string& run, int64_t steps, const std::string& origin) const {
+    const std::string line = fmt::format("\nsteps = {}  # {}\n", steps, origin);
+    EXPECT_NE(program_.read("runs/" + run + "/config.toml").find(line), std::string::npos)
+        << line << program_.read("runs/" + run + "/config.toml");
+    const std::string manifest = program_.read(checkpoint(run, steps) + "/manifest.json");
+    EXPECT_NE(manifest.find(fmt::format("\\nsteps = {}  # {}\\n", steps, origin)), std::string::npos);
+    EXPECT_EQ(steps_done(run), steps);
+  }
   Json eval(int ranks, const std::string& more) const {
     const std::string line = "eval run.toml " + more + " 2> /dev/null";
     EXPECT_EQ(ranks == 1 ? program_.run(line) : program_.run_ranks(ranks, line), 0) << output();
     return Json::parse(output());
   }
 };
+
+TEST_F(ShortTrial, EpochsAreCountedInStepsAndGoOn) {
+  ASSERT_EQ(program_.run("train run.toml run.epochs=1"), 0) << output();
+  expect_steps("run", 3, "run.epochs = 1 (command line) of 40 lines, 16 a step");
+  const std::string before = metrics("run");
+  ASSERT_EQ(program_.run("train run.toml run.epochs=1"), 0) << output();
+  EXPECT_TRUE(says("nothing is left to do")) << output();
+  EXPECT_FALSE(says("changed since")) << output();
+  EXPECT_EQ(metrics("run"), before);
+  ASSERT_EQ(program_.run_ranks(2, "train run.toml run.epochs=1.5"), 0) << output();
+  EXPECT_TRUE(says("changed since: run.steps 3 -> 4")) << output();
+  expect_steps("run", 4, "run.epochs = 1.5 (command line) of 40 lines, 16 a step");
+  // What the run wrote down is the same run.
+  ASSERT_EQ(program_.run("train runs/run/config.toml"), 0) << output();
+  EXPECT_TRUE(says("nothing is left to do")) << output();
+}
+
+TEST_F(ShortTrial, AnEpochHasTheWeightedLinesThatFit) {
+  std::string data = sums(30);
+  for (int i = 0; i < 10; ++i)
+    data +=
+        "{\"prompt\":\"one two three four five six seven eight nine ten, how many is that in all?\","
+        "\"response\":\"10\"}\n";
+  program_.write("long.jsonl", data);
+  ASSERT_EQ(program_.run("train run.toml run.epochs=1 data.train=long.jsonl data.overlong=drop "
+                         "rollout.max_prompt_tokens=16"),
+            0)
+      << output();
+  expect_steps("run", 2, "run.epochs = 1 (command line) of 30 lines, 16 a step");
+  const auto steps_of = [&](const std::string& more) {
+    EXPECT_EQ(program_.run("check run.toml --json " + more + " 2> /dev/null"), 0) << output();
+    return Json::parse(output()).at("steps").get<int64_t>();
+  };
+  EXPECT_EQ(steps_of("run.epochs=2"), 5) << "80 lines, 16 a step";
+  EXPECT_EQ(steps_of("run.epochs=2 'data.train=[{path=\"data.jsonl\",weight=0.5}, \"long.jsonl\"]'"), 8)
+      << "2 x (20 + 40)";
+  EXPECT_EQ(steps_of("run.epochs=0.1"), 1);
+  const std::string grpo =
+      "algorithm.name=grpo reward.functions=exact rollout.prompts_per_step=8 rollout.samples_per_prompt=2 "
+      "rollout.max_new_tokens=8 ";
+  EXPECT_EQ(steps_of(grpo + "run.epochs=3"), 15) << "120 prompts, 8 a step";
+  EXPECT_EQ(steps_of("run.epochs=1 data.overlong=drop"), 3);
+  EXPECT_NE(program_.run("check run.toml run.epochs=1 data.train=nowhere.jsonl --ranks 1"), 70) << output();
+  EXPECT_TRUE(says("its steps are not known")) << output();
+  EXPECT_EQ(program_.run("train run.toml run.name=too-long run.epochs=1e9 train.samples_per_update=1 "
+                         "'data.train=[{path=\"data.jsonl\",weight=1e6}]'"),
+            64);
+  EXPECT_TRUE(says("run.epochs makes a run too long")) << output();
+}
 
 TEST_F(ShortTrial, WhatTheRunIsTooShortForIsSaid) {
   program_.write("held.jsonl", sums(3));

@@ -21,6 +21,7 @@
 #include "src/run/record/run_log.h"
 #include "src/run/record/shared_results.h"
 #include "src/run/roles/validation.h"
+#include "src/run/session/epochs.h"
 
 namespace temper {
 
@@ -131,6 +132,7 @@ void require_work(const RunPlan& plan, bool samples) {
 
 int run_eval(const CommandLine& line) {
   LoadedConfig loaded = load_config(line.positional, line.overrides);
+  leave_epochs(loaded);
   const Config& config = loaded.config;
   require_paths(loaded, {"data.train", "checkpoint.resume"});
   std::optional<Helpers> helpers;

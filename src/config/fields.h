@@ -32,8 +32,9 @@ struct KeySpec {
   std::string_view absent = {};                    // the word for an empty optional: "auto", "none"
   std::string_view absent_means = {};              // what an empty optional means
   Format format = Format::plain;
-  size_t count = 0;   // lists: exactly this many, 0 = any number
-  Json example = {};  // proposed when a value is illegal and there is no default
+  size_t count = 0;               // lists: exactly this many, 0 = any number
+  Json example = {};              // proposed when a value is illegal and there is no default
+  std::string_view instead = {};  // key that may be written instead of this one, never beside it
 };
 
 using FieldTarget = std::variant<std::string*, bool*, int64_t*, uint64_t*, double*, std::optional<bool>*,

@@ -98,6 +98,17 @@ std::vector<DrawnPrompt> PromptStream::all(int64_t max_count) {
   return list;
 }
 
+int64_t PromptStream::count_fitting() const {
+  int64_t fitting = 0;
+  for (int64_t i = 0; i < dataset_.num_lines(); ++i) {
+    const std::string where = dataset_.where_line(i);
+    Prompt prompt = builder_.build(dataset_.line(i), where, limits_.with_response);
+    note_progress();
+    fitting += fit(prompt, where);
+  }
+  return fitting;
+}
+
 void PromptStream::check_all(
     const std::function<void(const std::string&, const std::string&)>& check_answer) const {
   int64_t fitting = 0;

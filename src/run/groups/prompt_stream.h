@@ -42,6 +42,11 @@ class PromptStream {
 
   /// What its files held when they were read.
   std::vector<FileDigest> digests() const { return dataset_.digests(); }
+  /// The first line has a response.
+  bool has_responses() const { return builder_.has_response(dataset_.line(0)); }
+  /// Lines that data.overlong does not drop.
+  int64_t count_fitting() const;
+
   int64_t position() const { return position_; }
   void set_position(int64_t position) { position_ = position; }
 

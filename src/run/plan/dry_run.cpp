@@ -1,6 +1,7 @@
 #include "src/run/plan/dry_run.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "src/comm/alone/one_rank.h"
 #include "src/models/parameter_specs.h"
@@ -259,15 +260,16 @@ std::vector<MicrobatchMemory> microbatch_memory(const RunPlan& plan, const Model
   return kinds;
 }
 
-PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
-                           const RoleStage& of, std::optional<Device> real) {
-  const Device device = real.value_or(counting_device(plan));
-  const int64_t step = share_of(of.role, plan.batch.samples_per_step);
+namespace {
+
+/// A micro-batch has at most so many sequences.
+PhaseMemory logprobs_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
+                            const RoleStage& of, Device device, int64_t most_sequences) {
   PassOptions pass = pass_options(config, plan, of.role);
   pass.least_of_stages = 0;  // the fullest one
   return of_layers(layers_of(model, of), config, device, [&](const SomeLayers& some) {
     PhaseMemory most;
-    for (const std::vector<Trajectory>& all : fullest(plan, pass.token_budget, step)) {
+    for (const std::vector<Trajectory>& all : fullest(plan, pass.token_budget, most_sequences)) {
       Backend backend = backend_of(config, device);
       SilentPipeline pipeline(of);
       most = larger(most, with_model_of(plan, of.role, some, device, false, [&](const Model& layers) {
@@ -277,6 +279,14 @@ PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const 
     }
     return most;
   });
+}
+
+}  // namespace
+
+PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
+                           const RoleStage& of, std::optional<Device> real) {
+  return logprobs_memory(plan, model, config, of, real.value_or(counting_device(plan)),
+                         share_of(of.role, plan.batch.samples_per_step));
 }
 
 PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
@@ -313,6 +323,16 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
   if (like_gpu(device) && of.role.grid.size(kModel) == 1)
     most.workspace += measure(fullest_step(plan, 0)).workspace;
   return most;
+}
+
+PhaseMemory validation_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
+                              const RoleStage& of) {
+  PhaseMemory memory;
+  if (plan.validates) memory = generate_memory(plan, model, config, of);
+  if (plan.validates_loss)
+    memory = larger(memory, logprobs_memory(plan, model, config, of, counting_device(plan),
+                                            std::numeric_limits<int64_t>::max()));
+  return memory;
 }
 
 AxisBytes update_bytes(const RunPlan& plan, const RolePlan& role, const ModelConfig& model,

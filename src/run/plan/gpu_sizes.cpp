@@ -49,7 +49,10 @@ int64_t largest_budget(const PlanDraft& d, int64_t limit) {
   while (low < high) {
     const int64_t middle = (low + high + 1) / 2;
     plan.max_tokens_per_microbatch = least + middle * kTokenStep;
-    const bool fits = peak_of(d, plan, [](const std::string& p) { return !uses_cache(p); }).bytes <= limit;
+    const auto has_budget = [&](const std::string& phase) {
+      return !uses_cache(phase) || (plan.validates_loss && phase == "validation");
+    };
+    const bool fits = peak_of(d, plan, has_budget).bytes <= limit;
     (fits ? low : high) = fits ? middle : middle - 1;
   }
   return least + low * kTokenStep;

@@ -35,7 +35,7 @@ constexpr int64_t kProcess = int64_t{38} << 20, kWriter = int64_t{12} << 20,
 /// leaves in the heap. Measured with Qwen3's.
 constexpr int64_t kTokenBytes = 256;
 
-/// The phase in which trainer ranks generate.
+/// The phase in which trainer ranks generate, or score held-out responses.
 constexpr const char* kValidation = "validation";
 
 /// Trajectories of a step: ids, mask, log-probs of the policy and of each role that scores.
@@ -323,9 +323,9 @@ std::vector<MemoryRow> plan_memory(const RunPlan& plan, const RunModels& models,
   }
   const RolePlan& trainer = plan.trainer();
   std::vector<PhaseMemory> validation;
-  if (plan.validates && config.validation.every > 0)
+  if ((plan.validates || plan.validates_loss) && config.validation.every > 0)
     validation = of_stages(trainer, models.policy, [&](const RoleStage& of) {
-      return generate_memory(plan, models.policy, config, of);
+      return validation_memory(plan, models.policy, config, of);
     });
   std::vector<MemoryRow> memory;
   for (const std::vector<int>& ranks : kinds_of_ranks(plan)) {

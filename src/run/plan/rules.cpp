@@ -84,27 +84,28 @@ void plan_profile(PlanDraft& d) {
   constexpr int64_t kMostSteps = 1000000;
   const std::string& text = d.config.profile.steps;
   if (text.empty()) return;
-  const int64_t end = std::min(d.result.plan.steps, kMostSteps) + 1;
-  RankSet set = read_rank_set(text, static_cast<int>(end));
+  const RankSet set = read_rank_set(text, static_cast<int>(kMostSteps + 1));
   if (!set.defect.empty() || text == "all" || set.ranks.front() == 0)
     return d.error(
         "profile.steps",
-        fmt::format("\"{}\" is no set of steps from 1 to {}, like \"3-5\" or \"1,10\"", text, end - 1),
+        fmt::format("\"{}\" is no set of steps from 1 to {}, like \"3-5\" or \"1,10\"", text, kMostSteps),
         {"", "1"});
-  d.result.plan.profiled_steps = std::move(set.ranks);
+  const int64_t last = d.result.plan.steps;
+  for (const int step : set.ranks)
+    if (step <= last) d.result.plan.profiled_steps.push_back(step);
+  if (set.ranks.back() > last)
+    d.idle(fmt::format("profile.steps = \"{}\": the run ends with step {}, {} of these steps are profiled",
+                       text, last, d.result.plan.profiled_steps.size()));
 }
 
 void plan_schedule(PlanDraft& d) {
   const OptimizerConfig& o = d.config.optimizer;
   const int64_t updates = d.result.plan.batch.updates_total;
   if (updates == 0 || o.warmup_steps < updates) return;  // 0: the batch has errors of its own
-  std::vector<Json> legal{0};
-  if (updates > 1) legal.push_back(updates - 1);
-  d.error(
-      "optimizer.warmup_steps",
-      fmt::format("warm-up takes {} updates, the whole run has {}: full learning rate would never be reached",
-                  o.warmup_steps, updates),
-      legal);
+  d.idle(fmt::format(
+      "optimizer.warmup_steps = {}: the whole run has {} updates and ends in warm-up, at {:.3g} of "
+      "optimizer.lr",
+      o.warmup_steps, updates, static_cast<double>(updates) / static_cast<double>(o.warmup_steps)));
 }
 
 void plan_optimizer_state(PlanDraft& d) {
@@ -189,7 +190,8 @@ void plan_warnings(PlanDraft& d) {
         "train.samples_per_update x train.updates_per_step lines");
   const auto never = [&](const char* key, int64_t every) {
     if (every > plan.steps)
-      d.warn(fmt::format("{} = {} is beyond the last step, {}", key, every, plan.steps));
+      d.idle(fmt::format("{} = {} is beyond the last step, {}: it happens after that one alone", key, every,
+                         plan.steps));
   };
   never("checkpoint.every", c.checkpoint.every);
   never("checkpoint.export_hf_every", c.checkpoint.export_hf_every);

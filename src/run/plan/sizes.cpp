@@ -128,8 +128,9 @@ void plan_validation(PlanDraft& d) {
   const int64_t most = plan.context_tokens - 1;
   const int64_t tokens = v.max_new_tokens.value_or(d.config.rollout.max_new_tokens);
   if (most < 1) return;  // an error already
+  plan.validates_loss = d.supervised() && !v.data.empty();
   if (v.data.empty() || d.config.reward.functions.empty()) {
-    if (v.every > 0)
+    if (v.every > 0 && !plan.validates_loss)
       d.error("validation.every",
               v.data.empty() ? "validation.data names no file to validate on"
                              : "validation needs reward.functions to score responses",

@@ -51,6 +51,8 @@ constexpr std::array kMetrics{
     MetricDoc{"val/<set>/score/{mean,max,min}", "score of validation responses"},
     MetricDoc{"val/<set>/response_length/{mean,clip_ratio}",
               "tokens of validation responses; share that was cut"},
+    MetricDoc{"val/<set>/loss", "cross entropy of held-out responses, nats a token (sft)"},
+    MetricDoc{"val/<set>/ppl", "their perplexity: e to the power of that loss"},
     MetricDoc{"val/<set>/pass@<k>", "share of prompts of which one of k responses scores at least 1"},
     MetricDoc{
         "timing_s/{step,gen,gen_all_ranks,reward,ref,adv,old_log_prob,update_actor,sync_weights,"

@@ -5,20 +5,6 @@
 #include "src/run/groups/prompt_work.h"
 
 namespace temper {
-namespace {
-
-/// The response that the data bring, as if weights of this version had said it.
-Response given_response(const Prompt& p, int64_t version) {
-  Response r;
-  r.tokens = p.response_tokens;
-  r.mask.assign(r.tokens.size(), 1);
-  if (!r.tokens.empty()) r.versions = {{version, static_cast<int32_t>(r.tokens.size())}};
-  r.text = p.response;
-  r.finish = FinishReason::stop;
-  return r;
-}
-
-}  // namespace
 
 bool SftProducer::phase(int64_t step) {
   if (step <= produced_) return true;

@@ -103,7 +103,8 @@ InputDigests RunRank::read_inputs() const {
   for (const auto& [name, file] : text.files()) read.add("tokenizer.path", name, file);
   if (prompts) read.add_list("data.train", prompts->digests());
   std::vector<FileDigest> held_out;
-  if (trains() && task.plan.validates && config().validation.every > 0 && !task.replay())
+  const bool validates = task.plan.validates || task.plan.validates_loss;
+  if (trains() && validates && config().validation.every > 0 && !task.replay())
     for (const DataSource& source : config().validation.data) held_out.push_back(digest_of_file(source.path));
   read.add_list("validation.data", held_out);
   return read;

@@ -241,6 +241,8 @@ void start_run(RunRank& rank) {
                                           {"updates", plan.batch.updates_total}});
   const std::string changed = changed_sampling_text(rank.config().rollout);
   if (plan.generates && !rank.task.replay() && !changed.empty()) log::warn("{}", changed);
+  if (!rank.task.replay())
+    for (const std::string& text : plan.idle_keys) log::warn("{}", text);
   const auto eos = rank.text.tokenizer ? rank.text.tokenizer->eos_id() : std::nullopt;
   if (const std::string lost = lost_end_tokens_text(rank.policy->config(), eos); !lost.empty())
     log::warn("{}", lost);

@@ -16,6 +16,7 @@
 #include "src/run/plan/memory_choices.h"
 #include "src/run/plan/model_facts.h"
 #include "src/run/plan/report.h"
+#include "src/run/session/epochs.h"
 #include "src/run/verbs/data_check.h"
 #include "src/run/verbs/reward_trial.h"
 
@@ -140,11 +141,15 @@ CheckedConfig check_config(const CommandLine& line, int64_t& memory_limit) {
   Config& config = reading.loaded.config;
   memory_limit = settle_device(config, memory_limit);
   std::vector<PlanError> missing = validate_paths(config);
+  const bool has_data =
+      std::none_of(missing.begin(), missing.end(), [](const PlanError& e) { return e.key == "data.train"; });
+  const std::string about_epochs = estimate_epochs(reading.loaded, has_data);
   if (std::optional<RunModels> models = models_of(line, config, missing)) {
     const int num_ranks = static_cast<int>(line.integer("--ranks", 1));
     result = try_plan(config, num_ranks, *models, memory_limits(line, memory_limit));
     models->policy.frozen = result.plan.frozen;
     if (result.errors.empty()) add_costs(line, *models, config, result);
+    if (!about_epochs.empty()) result.warnings.push_back(about_epochs);
     warn_of_host(line, result);
     if (result.errors.empty() && missing.empty()) open_inputs(config, models->policy, checked);
     if (!is_for_this_machine(line)) leave_inputs(missing, checked.absent);

@@ -152,6 +152,17 @@ void look_at_rows(DataCheck& check, const Config& config, const RunPlan& plan, c
   judge(check, config, limits, overlong, looked_at, answers);
 }
 
+/// The first line of each held-out file is read; one that is only generated for may lack a response.
+void look_at_held_out(const Config& config, const RunPlan& plan, const TextTools& text) {
+  const PromptBuilder builder(*text.tokenizer, text.chat_template(), prompt_options(config.data));
+  for (const DataSource& source : config.validation.data) {
+    const InputFile file(source.path);
+    const std::string where = source.path + ":1";
+    const Json record = parse_data_line(read_line(file, sample_lines(file, 1).lines.front()), where);
+    builder.build(record, where, plan.validates_loss && !plan.validates);
+  }
+}
+
 std::string shown(const std::string& text) {
   return dump_json_line(text.size() <= kShownText ? text : text.substr(0, kShownText) + "...");
 }
@@ -179,6 +190,7 @@ DataCheck check_data(const Config& config, const RunPlan& plan, const ModelConfi
   if (const std::string lost = lost_end_tokens_text(facts, text.tokenizer->eos_id()); !lost.empty())
     check.warnings.push_back(lost);
   sound(check, "data.train", [&] { look_at_rows(check, config, plan, text); });
+  sound(check, "validation.data", [&] { look_at_held_out(config, plan, text); });
   return check;
 }
 

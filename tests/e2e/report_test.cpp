@@ -61,7 +61,7 @@ TEST_F(Report, OfARunWithTwoRestarts) {
   EXPECT_EQ(count(page, "change 1</h3>"), 1u);
   EXPECT_EQ(count(page, "change 2</h3>"), 1u);
   EXPECT_NE(page.find("<td class=k>optimizer.lr</td>"), std::string::npos);
-  EXPECT_NE(page.find("4 of 4"), std::string::npos);
+  EXPECT_NE(page.find("all 4 steps"), std::string::npos);
   EXPECT_EQ(count(page, "Step 3 "), 1u) << "packed rollouts are shown, too";
   for (const char* chart : {"critic/score/mean", "actor/loss", "actor/entropy", "response_length/mean",
                             "perf/throughput", "perf/cpu_memory_used_gb", "update_actor", "export_hf"})

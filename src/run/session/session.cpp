@@ -37,7 +37,7 @@ bool run_steps(RunRank& rank) {
       }
       rank.lend_memory();
     }
-    if (spans.on()) rank.trace.gpu_spans(step, spans.take());
+    if (spans.on()) rank.trace.spans(step, device_lane(rank.device), spans.take());
     if (!rank.trains()) continue;  // it is told of the end
     finish_step(rank, step, std::exchange(watch, {}).seconds());
     if (step < last && rank.end.agree(*rank.trainers, rank.groups.stop_requested())) {

@@ -57,6 +57,7 @@ class RunFolder {
   void truncate_metrics(int64_t step);
   void remove_later(const std::string& folder, int64_t step);
   void set_aside_later(int64_t step);
+  void set_aside_what_is_no_folder();
 
   std::string root_;
   int lock_ = -1;

@@ -178,7 +178,7 @@ TEST_F(Folder, ItsStateIsThatOfItsLastEventOrOfItsOwner) {
 
 TEST_F(Folder, ThePageOpensWithWhatIsTrainedOnWhatAndHowItEnded) {
   const std::string start = line(
-      "\"start\",\"ranks\":2,\"dtype\":\"fp32\",\"device\":\"cpu\",\"parameters\":1234567,\"prompts\":6000");
+      "\"start\",\"ranks\":2,\"dtype\":\"fp32\",\"device\":\"cpu\",\"parameters\":1234567,\"lines\":6000");
   RunHistory run = of_owner("", start + line("\"stop\",\"step\":45,\"reason\":\"SIGTERM\""));
   run.config.emplace();
   run.config->run.steps = 120;

@@ -40,6 +40,9 @@ class PromptStream {
   void check_all(
       const std::function<void(const std::string& answer, const std::string& where)>& check_answer) const;
 
+  /// Lines of the data.
+  int64_t num_lines() const { return dataset_.num_lines(); }
+
   int64_t position() const { return position_; }
   void set_position(int64_t position) { position_ = position; }
 

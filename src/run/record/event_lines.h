@@ -3,7 +3,8 @@
 // "event", and more:
 //   changed      key, before, after of a value of the config since the checkpoint
 //   resume       step, path of the checkpoint that the run goes on from
-//   start        ranks, dtype, parameters, updates
+//   start        ranks, device, dtype, parameters, updates, lines of the data (where the first trainer rank
+//                reads them), prompt_frame: what the chat template puts before and after a question
 //   checkpoint   step, path; export the same
 //   stop         step, reason; end only the step
 // Unlike metrics it is never cut: steps that are made again have their events again.

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "src/config/duration.h"
+#include "src/core/text/short_number.h"
 #include "src/run/report/axis.h"
 #include "src/run/report/history/run_state.h"
 #include "src/run/report/html.h"
@@ -38,13 +39,6 @@ double sum_of(const MetricTable& table, const std::string& key) {
 std::string duration_text(double seconds) {
   const double unit = seconds < 3600 ? 1 : 60;
   return seconds < 1 ? "under 1s" : format_duration(std::max(1.0, std::round(seconds / unit) * unit));
-}
-
-/// 986496 as "986,496".
-std::string grouped(int64_t number) {
-  std::string digits = std::to_string(number);
-  for (auto at = std::ssize(digits) - 3; at > 0; at -= 3) digits.insert(static_cast<size_t>(at), 1, ',');
-  return digits;
 }
 
 int64_t steps_of(const RunHistory& run) { return run.config ? run.config->run.steps : 0; }
@@ -119,7 +113,7 @@ std::string batch_text(const RunHistory& run) {
 }
 
 std::string parameters_text(const RunHistory& run) {
-  return run.start && run.start->parameters > 0 ? grouped(run.start->parameters) : "";
+  return run.start && run.start->parameters > 0 ? grouped_number(run.start->parameters) : "";
 }
 
 /// "2 on cpu, fp32".
@@ -161,8 +155,8 @@ const Fact kWhat[] = {
     {"parameters", parameters_text},
     {"algorithm", [](const RunHistory& r) { return r.config ? r.config->algorithm.name : ""; }},
     {"data", data_text},
-    {"prompts", [](const RunHistory& r) {
-       return r.start && r.start->prompts > 0 ? grouped(r.start->prompts) : std::string();
+    {"lines of data", [](const RunHistory& r) {
+       return r.start && r.start->lines > 0 ? grouped_number(r.start->lines) : std::string();
      }}};
 const Fact kHow[] = {
     {"batch", batch_text},
@@ -197,12 +191,12 @@ std::string tile(const Score& score) {
 
 std::string lead(const RunHistory& run) {
   if (!run.config) return "";
-  const std::string size = parameters_text(run), prompts = kWhat[4].text(run);
+  const std::string size = parameters_text(run), lines = kWhat[4].text(run);
   return fmt::format("<p class=lead><b>{}</b> on <b>{}</b>{}, with <b>{}</b>{}.</p>",
                      html(run.config->algorithm.name), html_of_at_most(run.config->model.path, kPathBytes),
                      size.empty() ? "" : fmt::format(" ({} parameters)", size),
                      html_of_at_most(data_text(run), kPathBytes),
-                     prompts.empty() ? "" : fmt::format(" ({} prompts)", prompts));
+                     lines.empty() ? "" : fmt::format(" ({} lines)", lines));
 }
 
 std::string head_of_one(const std::vector<RunHistory>& runs) {

@@ -13,6 +13,7 @@
 #include "src/run/record/run_log.h"
 #include "src/run/session/session.h"
 #include "src/run/verbs/guard.h"
+#include "src/run/verbs/report_command.h"
 
 namespace temper {
 namespace {
@@ -55,7 +56,10 @@ int run_train(const CommandLine& line) {
   const RunTask task{
       loaded,    plan, line.list("--replay"), line.text("--dump-gradients"), helpers ? &*helpers : nullptr,
       wait_limit};
-  return retry_after_loss([&] { return run_session(task, mpi); }, checkpoint_check(loaded.config));
+  const int code = retry_after_loss([&] { return run_session(task, mpi); }, checkpoint_check(loaded.config));
+  if (mpi.rank() == plan.trainer().ranks.front())
+    write_page_of_run(join_path(loaded.config.run.dir, loaded.config.run.name));
+  return code;
 }
 
 }  // namespace temper

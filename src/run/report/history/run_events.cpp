@@ -69,7 +69,7 @@ void take_start(const std::string& text, RunHistory& run) try {
   const auto number = [&](const char* key) { return std::max<int64_t>(0, line.value(key, int64_t{0})); };
   const auto word = [&](const char* key) { return line.value(key, std::string()); };
   run.start = {shown_time(word("time")), word("dtype"),        word("device"),
-               number("ranks"),          number("parameters"), number("prompts")};
+               number("ranks"),          number("parameters"), number("lines")};
   const auto frame = line.find("prompt_frame");
   if (frame != line.end()) run.frame = {frame->at(0).get<std::string>(), frame->at(1).get<std::string>()};
 } catch (const std::exception&) {  // the event itself is shown, or counted, where it can be

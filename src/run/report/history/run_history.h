@@ -33,7 +33,7 @@ struct StepSamples {
 /// What the newest start said of itself; 0 and empty: an older version, which did not say it.
 struct StartFacts {
   std::string time, dtype, device;
-  int64_t ranks = 0, parameters = 0, prompts = 0;
+  int64_t ranks = 0, parameters = 0, lines = 0;
 };
 
 /// lost: its process is gone, without a word. silent: that cannot be known, and nothing was written for long.

@@ -194,7 +194,7 @@ TEST_F(Folder, ThePageOpensWithWhatIsTrainedOnWhatAndHowItEnded) {
   const std::string head = page.substr(0, page.find("<nav>"));
   for (const char* said :
        {"<b>grpo</b> on <b>models/&lt;m&gt;</b> (1,234,567 parameters), with <b>data/a.jsonl</b> (6,000 "
-        "prompts)",
+        "lines)",
         "stopped</span>", "by SIGTERM at step 45 of 120, about 2m30s left; the same command goes on",
         "2 on cpu, fp32", "64 prompts x 8 samples", "2026-01-02 03:04:05", "<dd>1m30s</dd>",
         "val/x/score/mean", "first 0.5"})

@@ -101,6 +101,7 @@ TEST(MetricCards, ConstantAndEqualCurvesAreNotDrawn) {
                                     {"actor/lr", {2, 2, 2}},
                                     {"actor/kl_loss", {0, 0, 0}},
                                     {"actor/entropy", {kNan, 1, 2}},
+                                    {"val/x/score/mean", {kNan, 0.5, kNan}},
                                     {"actor/loss", {3, 1, 2}}});
   RunHistory b = a;
   b.name = "b";
@@ -114,6 +115,7 @@ TEST(MetricCards, ConstantAndEqualCurvesAreNotDrawn) {
   EXPECT_EQ(count(page, "<figure>"), 3u);
   EXPECT_TRUE(has(page, "The same in every step: <code>actor/lr</code> 2 / 3"));
   EXPECT_TRUE(has(page, "0 in every step: <code>actor/kl_loss</code>"));
+  EXPECT_TRUE(has(page, "At one step alone: <code>val/x/score/mean</code> 0.5 / 0.5"));
   EXPECT_TRUE(has(page, "the same: <code>critic/rewards/mean</code>"));
   b.metrics.columns["critic/rewards/mean"] = {0, 0.5, 2};
   EXPECT_EQ(metric_cards({a, b}).drawn, 4u) << "equal in one run alone";

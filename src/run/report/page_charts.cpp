@@ -105,21 +105,33 @@ std::string constant_value(const std::vector<RunHistory>& runs, const std::strin
   return text;
 }
 
+/// Whether no run has more than one value of it.
+bool is_single(const std::vector<RunHistory>& runs, const std::string& key) {
+  return std::all_of(runs.begin(), runs.end(), [&](const RunHistory& run) {
+    const std::vector<double>* column = run.metrics.find(key);
+    return !column ||
+           std::count_if(column->begin(), column->end(), [](double v) { return std::isfinite(v); }) < 2;
+  });
+}
+
+bool is_zero(const std::vector<RunHistory>& runs, const std::string& key) {
+  return std::all_of(runs.begin(), runs.end(), [&](const RunHistory& run) {
+    const std::vector<double>* column = run.metrics.find(key);
+    return !column || last_value(*column) == 0;
+  });
+}
+
 std::string constants_html(const std::vector<RunHistory>& runs, const std::vector<std::string>& keys) {
-  std::vector<std::string> zeros, others;
-  for (const std::string& key : keys) {
-    const bool zero = std::all_of(runs.begin(), runs.end(), [&](const RunHistory& run) {
-      const std::vector<double>* column = run.metrics.find(key);
-      return !column || last_value(*column) == 0;
-    });
-    (zero ? zeros : others).push_back(key);
-  }
-  std::string text;
-  if (!others.empty())
-    text += "<p class=\"soft n\">The same in every step: " +
-            names_html(others, [&](const std::string& key) { return constant_value(runs, key); }) + "</p>";
-  if (!zeros.empty()) text += "<p class=\"soft n\">0 in every step: " + names_html(zeros) + "</p>";
-  return text;
+  std::vector<std::string> zeros, single, others;
+  for (const std::string& key : keys)
+    (is_single(runs, key) ? single : is_zero(runs, key) ? zeros : others).push_back(key);
+  const auto value = [&](const std::string& key) { return constant_value(runs, key); };
+  const auto line = [](const char* said, const std::string& names) {
+    return names.empty() ? "" : fmt::format("<p class=\"soft n\">{}: {}</p>", said, names);
+  };
+  return line("At one step alone", names_html(single, value)) +
+         line("The same in every step", names_html(others, value)) +
+         line("0 in every step", names_html(zeros));
 }
 
 std::string group_html(const std::vector<RunHistory>& runs, const CardGroup& group, const StepRange& range,

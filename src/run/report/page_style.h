@@ -28,12 +28,13 @@ border:1px solid;border-radius:99px;padding:0 9px;white-space:nowrap}
 .pill.cut{color:var(--bad)}.pill.not{color:var(--soft)}
 .lead{font-size:16.5px;max-width:none;overflow-wrap:anywhere}
 .state{margin:2px 0 16px;max-width:none;overflow-wrap:anywhere}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,260px),1fr));gap:14px;max-width:900px}
+.state::first-letter{text-transform:uppercase}
+.tiles{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,260px),1fr));gap:14px;max-width:1000px}
 .tile{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:10px 14px;min-width:0;
 font-size:13px;font-variant-numeric:tabular-nums}
 .tile .k{overflow-wrap:anywhere}
 .now{font-size:26px;font-weight:600;line-height:1.3}
-.facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,185px),1fr));gap:8px 24px;
+.facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,160px),1fr));gap:8px 24px;
 margin:18px 0;font-size:14px}
 .facts div{min-width:0}
 dt{color:var(--soft);font-size:12.5px}
@@ -43,7 +44,7 @@ h3{font-size:14px;margin:20px 0 8px}
 p{margin:6px 0;max-width:75ch}
 .soft,figcaption small{color:var(--soft)}
 code,pre,.k{font-family:ui-monospace,"SF Mono",Menlo,Consolas,"DejaVu Sans Mono",monospace;font-size:.88em}
-nav{margin:14px 0 0;display:flex;flex-wrap:wrap;gap:4px 18px;font-size:14px}
+nav{margin:14px 0 10px;display:flex;flex-wrap:wrap;gap:4px 18px;font-size:14px}
 a{color:inherit;text-decoration-color:var(--soft);text-underline-offset:3px}
 .grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,360px),1fr));gap:14px}
 figure,.card{margin:0;background:var(--card);border:1px solid var(--line);border-radius:8px;

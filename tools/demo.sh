@@ -61,6 +61,7 @@ paste <(sed 's/.*"prompt":"\([^"]*\)","answer":"\([^"]*\)".*/\1  (\2)/' runs/dem
   <(answers "$warm") <(answers "$model") | awk -F '\t' '{ printf "%-34s %-13s %s\n", "  " $1, $2, $3 }'
 cat <<TEXT
 
+page       runs/demo-grpo/report.html (for a browser); $temper report runs/demo-sft runs/demo-grpo: both beside each other
 metrics    runs/demo-grpo/metrics.jsonl, tensorboard/ beside it
 rollouts   runs/demo-grpo/rollouts/
 model      $model (a Hugging Face folder)

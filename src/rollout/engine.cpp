@@ -75,7 +75,7 @@ std::vector<Generation::Finished> Generation::step(Ctx& c) {
     return std::exchange(finished_, {});
   }
   const std::vector<ScheduledRows> rows = scheduler_.next();
-  const LaneSpan span(c.lane, "engine step, sequences", std::ssize(rows));
+  const LaneSpan span(c.lane, work_of_step(rows), std::ssize(rows));
   if (can_replay(rows))
     replay(c, rows);
   else

@@ -11,8 +11,8 @@ using GpuRows = OnRanks;
 
 TEST_F(GpuRows, AreThreadsOfTheRank) {
   Trace trace(5, {2});
-  trace.gpu_spans(1, {{"not asked for", 0.1, 0.2}});
-  trace.gpu_spans(2, {{"micro-batch, rows 300", 0.5, 0.75}, {"optimizer, update 2", 0.75, 0.8}});
+  trace.spans(1, "GPU", {{"not asked for", 0.1, 0.2}});
+  trace.spans(2, "GPU", {{"micro-batch, rows 300", 0.5, 0.75}, {"optimizer, update 2", 0.75, 0.8}});
   trace.span(2, "trainer", "update 1 of step 2", trace.now());
   trace.write(*comm_, folder_ + "/trace");
   const std::string file = folder_ + "/trace/step-000002.json";

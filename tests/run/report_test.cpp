@@ -1,6 +1,10 @@
-// The parts of `temper report`: what thinning keeps, ticks, escaping, tables, events, pages.
+// The parts of `temper report`: what thinning keeps, ticks, escaping, tables, events, what is read of a
+// folder.
+
+#include <sys/stat.h>
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <random>
 #include <set>
@@ -9,9 +13,10 @@
 #include "src/run/report/axis.h"
 #include "src/run/report/chart.h"
 #include "src/run/report/chart_groups.h"
+#include "src/run/report/history/metric_table.h"
+#include "src/run/report/history/run_events.h"
+#include "src/run/report/history/run_samples.h"
 #include "src/run/report/html.h"
-#include "src/run/report/page.h"
-#include "src/run/report/run_events.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_dir.h"
 
@@ -181,6 +186,103 @@ TEST(MetricTable, HolesDamageAndALineBeingWritten) {
   EXPECT_TRUE(read_metric_table(folder / "absent").steps.empty());
 }
 
+TEST(MetricTable, StepsBeyondAllReasonAndLongLinesAreCounted) {
+  const TempDir folder;
+  std::string text =
+      "{\"step\":1,\"a\":1}\n{\"step\":2,\"a\":2,\"text\":\"" + std::string(17 << 20, 'x') + "\"}\n";
+  for (const char* step : {"9223372036854775807", "18446744073709551615", "1000000000001", "-1", "0", "1e3"})
+    text += std::string("{\"step\":") + step + ",\"a\":1}\n";
+  write_file_atomic(folder / "m.jsonl", text + "{\"step\":1000000000000,\"a\":3}\n");
+  const MetricTable table = read_metric_table(folder / "m.jsonl");
+  EXPECT_EQ(table.steps, (std::vector<int64_t>{1, 1'000'000'000'000}));
+  EXPECT_EQ(table.unreadable, (std::vector<int64_t>{2, 3, 4, 5, 6, 7, 8}));
+}
+
+TEST(MetricTable, HasSoManyColumns) {
+  const TempDir folder;
+  std::string text;
+  for (size_t i = 0; i < kMaxColumns + 30; i += 10) {
+    text += fmt::format("{{\"step\":{}", i + 1);
+    for (size_t k = i; k < i + 10; ++k) text += fmt::format(",\"k{}\":{}", k, k);
+    text += "}\n";
+  }
+  write_file_atomic(folder / "m.jsonl", text);
+  const MetricTable table = read_metric_table(folder / "m.jsonl");
+  EXPECT_EQ(table.columns.size(), kMaxColumns);
+  EXPECT_EQ(table.values_left_out, 30);
+  EXPECT_EQ(table.steps.size(), kMaxColumns / 10 + 3);
+}
+
+TEST(MetricTable, RowsAreSortedWhateverTheirOrder) {
+  const TempDir folder;
+  write_file_atomic(
+      folder / "m.jsonl",
+      "{\"step\":3,\"a\":3}\n{\"step\":1,\"b\":1}\n{\"step\":2,\"a\":2}\n{\"step\":3,\"b\":4}\n");
+  const MetricTable table = read_metric_table(folder / "m.jsonl");
+  EXPECT_EQ(metrics_csv({{"r", &table}}), "step,a,b\n1,,1.0\n2,2.0,\n3,,4.0\n");
+}
+
+/// What opens the table must not run what it says, nor a terminal that shows it.
+TEST(MetricTable, NamesOfATableAreTextAlone) {
+  MetricTable table;
+  table.steps = {1};
+  for (const char* key : {"=1+1", "@x", "-x", "a\x1b[2J", "b\nc\td", "\"q\",r"}) table.columns[key] = {1};
+  const std::string head = "step,\"\"\"q\"\",r\",'-x,'=1+1,'@x,a\\x1b[2J,b\\x0ac\\x09d\n";
+  EXPECT_EQ(metrics_csv({{"r", &table}}).substr(0, head.size()), head);
+  EXPECT_NE(metrics_csv({{"=cmd", &table}, {"s", &table}}).find("\n'=cmd,1,"), std::string::npos);
+}
+
+/// Files of a run folder that lead elsewhere, or are none.
+TEST(RunFiles, NothingOutsideOfTheFolderIsRead) {
+  const TempDir outside, folder;
+  write_file_atomic(outside / "secret.jsonl", "{\"step\":1,\"secret\":1}\n");
+  write_file_atomic(folder / "config.toml", "nonsense");
+  make_directories(folder / "rollouts");
+  for (const char* name : {"metrics.jsonl", "events.jsonl", "rollouts/step-000001.jsonl", "config-1.toml"})
+    std::filesystem::create_symlink(outside / "secret.jsonl", folder / name);
+  std::filesystem::create_directory_symlink(outside.path(), folder / "logs");
+  const RunHistory run = read_run_history(folder.path());
+  EXPECT_TRUE(run.metrics.columns.empty());
+  EXPECT_TRUE(run.samples.empty());
+  std::string notes;
+  for (const std::string& note : run.notes) notes += note + "\n";
+  for (const char* name :
+       {"metrics.jsonl", "events.jsonl", "rollouts/step-000001.jsonl", "config-1.toml", "logs"})
+    EXPECT_NE(notes.find(join_path(folder.path(), name) + " is not read: a link leads out of the run folder"),
+              std::string::npos)
+        << name << "\n"
+        << notes;
+}
+
+TEST(RunFiles, LinksWithinTheFolderAreFollowedAndAPipeIsNotWaitedFor) {
+  const TempDir folder;
+  write_file_atomic(folder / "elsewhere.jsonl", "{\"step\":1,\"a\":1}\n");
+  std::filesystem::create_symlink("elsewhere.jsonl", folder / "metrics.jsonl");
+  ASSERT_EQ(::mkfifo((folder / "events.jsonl").c_str(), 0600), 0);
+  const RunHistory run = read_run_history(folder.path());
+  EXPECT_EQ(run.metrics.steps, std::vector<int64_t>{1});
+  ASSERT_FALSE(run.notes.empty());
+  EXPECT_NE(run.notes.front().find("events.jsonl is not read: it is no file"), std::string::npos);
+}
+
+TEST(RunSamples, WhatCannotBeReadIsCountedAndTheRestIsShown) {
+  const TempDir folder;
+  make_directories(folder / "rollouts");
+  const std::string sample =
+      R"("prompt_tokens":[1],"response_tokens":[2],"prompt":"p","response":"r","answer":"a")";
+  write_file_atomic(folder / "rollouts/step-000001.jsonl",
+                    "{\"group\":0,\"reward\":1," + sample + "}\nnonsense\n{\"group\":0,\"reward\":0," +
+                        sample + "}\n" + "{\"group\":1,\"x\":\"" + std::string(17 << 20, 'x') + "\"}\n");
+  write_file_atomic(folder / "rollouts/step-000002-copy.jsonl", "");
+  std::vector<std::string> notes;
+  const std::vector<StepSamples> steps = read_samples(folder.path(), notes);
+  ASSERT_EQ(steps.size(), 2u);
+  EXPECT_EQ(steps[0].samples.size(), 2u) << "the best and the worst";
+  EXPECT_NE(steps[0].defect.find("2 lines cannot be read; line 2"), std::string::npos) << steps[0].defect;
+  EXPECT_FALSE(steps[0].whole) << "it has more bytes than are read";
+  EXPECT_TRUE(notes.empty());
+}
+
 TEST(RunEvents, AreTakenFromTheirFile) {
   const auto event = [](const std::string& rest) {
     return event_of(R"({"time":"2026-01-02T03:04:05+01:00","event":)" + rest + "}");
@@ -226,7 +328,8 @@ TEST(RunEvents, AreInOrderAndSaidOnce) {
                     "2026-01-02T03:04:05.900 rank 0 info 12 parameters, 2 ranks\n"
                     "2026-01-02T03:04:06.000 rank 0 warning slow: disk\n");
   RunHistory older;
-  read_events(folder.path(), older);
+  older.folder = folder.path();
+  read_events(older);
   ASSERT_EQ(older.events.size(), 2u);
   EXPECT_EQ(older.events[0].text, "changed since: run.steps 1 -> 2");
   ASSERT_EQ(older.notes.size(), 1u);
@@ -236,41 +339,13 @@ TEST(RunEvents, AreInOrderAndSaidOnce) {
                     "\"before\":\"1\",\"after\":\"2\"}\n{\"time\":\"2026-01\n"
                     "{\"time\":\"2026-01-02T03:04:07+00:00\",\"event\":\"end\",\"step\":2}\n{\"time\"");
   RunHistory run;
-  read_events(folder.path(), run);
+  run.folder = folder.path();
+  read_events(run);
   EXPECT_TRUE(run.notes.empty());
   ASSERT_EQ(run.events.size(), 3u);
   EXPECT_EQ(run.events[0].kind, "changed");
   EXPECT_EQ(run.events[1].text, "slow: disk");
   EXPECT_EQ(run.events[2].kind, "end");
-}
-
-/// A run of `steps` steps and `keys` metrics, each noise.
-RunHistory noisy_run(const std::string& name, int64_t steps, int keys) {
-  std::mt19937 random(9);
-  RunHistory run;
-  run.name = run.folder = name;
-  run.metrics.steps = steps_to(steps);
-  for (int k = 0; k < keys; ++k)
-    for (int64_t s = 0; s < steps; ++s)
-      run.metrics.columns[fmt::format("m/{}", k)].push_back(std::normal_distribution<>()(random));
-  return run;
-}
-
-TEST(ReportPage, StaysSmall) {
-  EXPECT_LT(report_page({noisy_run("a", 1000, 90)}).size(), 2'000'000u);
-  std::vector<RunHistory> many;
-  for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h"}) many.push_back(noisy_run(name, 1000, 90));
-  EXPECT_LT(report_page(many).size(), 2'000'000u);
-  EXPECT_GT(report_page(many).size(), 500'000u);
-}
-
-TEST(ReportPage, OfARunWithoutSteps) {
-  RunHistory run;
-  run.name = "<b>new</b>";
-  run.notes = {"no step is done yet"};
-  const std::string page = report_page({run});
-  EXPECT_NE(page.find("no step is done yet"), std::string::npos);
-  EXPECT_EQ(page.find("<b>new"), std::string::npos);
 }
 
 }  // namespace

@@ -46,6 +46,17 @@ TEST_F(RunFolderTest, HasOneOwner) {
   EXPECT_NO_THROW(open()) << "given back";
 }
 
+TEST_F(RunFolderTest, FilesInThePlaceOfFoldersAreSetAside) {
+  auto folder = open();
+  write("metrics.jsonl", metrics(1, 2));
+  for (const char* name : {"rollouts", "trace", "tensorboard"}) write(name, "x");
+  folder->truncate_to(2, 2);
+  for (const char* name : {"rollouts", "trace", "tensorboard"}) {
+    EXPECT_FALSE(path_exists(path(name))) << name;
+    EXPECT_EQ(read(std::string("set-aside-1/") + name), "x");
+  }
+}
+
 TEST_F(RunFolderTest, ADeadOwnerLeavesItFree) {
   int ready[2];
   ASSERT_EQ(::pipe(ready), 0);

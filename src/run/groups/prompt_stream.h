@@ -46,6 +46,8 @@ class PromptStream {
   bool has_responses() const { return builder_.has_response(dataset_.line(0)); }
   /// Lines that data.overlong does not drop.
   int64_t count_fitting() const;
+  /// Lines of the data.
+  int64_t num_lines() const { return dataset_.num_lines(); }
 
   int64_t position() const { return position_; }
   void set_position(int64_t position) { position_ = position; }

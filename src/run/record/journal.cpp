@@ -19,8 +19,10 @@ std::string lines_of(std::span<const Group> groups, int64_t step) {
 
 }  // namespace
 
-void Journal::open(const RunFolder& folder) {
+void Journal::open(const RunFolder& folder, PromptFrame frame) {
   folder_ = &folder;
+  frame_ = std::move(frame);
+  part_names_ = PartNames(folder.path("metrics.jsonl"));
   age_ = {};
   metrics_ = std::make_unique<OutputFile>(folder.path("metrics.jsonl"), OutputFile::Mode::append);
   events_ = std::make_unique<EventFile>(folder.path("tensorboard"));
@@ -55,7 +57,7 @@ void Journal::record_rollouts(std::span<const Group> groups, int64_t step, const
     write_file_atomic(folder_->path(file),
                       packed ? zstd_packed(lines_of(groups, step)) : lines_of(groups, step));
   }
-  for (const std::string& line : sample_lines(groups, step, config.log.samples_per_step))
+  for (const std::string& line : sample_lines(groups, frame_, step, config.log.samples_per_step))
     log::info("{}", line);
 }
 
@@ -68,6 +70,7 @@ void Journal::write_groups(const std::string& subfolder, std::span<const Group> 
 
 std::string Journal::finish_step(int64_t step) {
   if (folder_) folder_->require_intact();
+  if (const std::string text = part_names_.limit(values_); folder_ && !text.empty()) log::warn("{}", text);
   Json line;
   line["step"] = step;
   for (const auto& [name, value] : values_) line[name] = value;

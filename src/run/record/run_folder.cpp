@@ -28,8 +28,8 @@ namespace {
 
 /// What a run leaves besides logs, configs and events.jsonl; checkpoints first: a start that is cut short
 /// must not find them without the rest.
-constexpr std::array kOfARun{"checkpoints", "metrics.jsonl", "rollouts",    "validation",
-                             "export",      "trace",         "tensorboard", "nonfinite"};
+constexpr std::array kOfARun{"checkpoints", "metrics.jsonl", "rollouts",  "validation", "export",
+                             "trace",       "tensorboard",   "nonfinite", "report.html"};
 constexpr int64_t kMaxMetrics = int64_t{4} << 30;
 constexpr int64_t kMaxConfig = int64_t{16} << 20;
 
@@ -188,6 +188,7 @@ void RunFolder::remove_leftovers() {
 
 void RunFolder::truncate_to(int64_t step, int64_t said) {
   remove_leftovers();
+  set_aside_what_is_no_folder();
   set_aside_later(step);
   truncate_metrics(said);
   truncate_event_files(path("tensorboard"), said);
@@ -216,6 +217,15 @@ void RunFolder::set_aside() {
 void RunFolder::clear() {
   for (const char* name : kOfARun)
     if (path_exists(path(name))) remove_tree(path(name));
+}
+
+/// Files in the place of folders that the run will write into.
+void RunFolder::set_aside_what_is_no_folder() {
+  SetAside aside(root_);
+  for (const char* name : {"rollouts", "validation", "export", "trace", "tensorboard", "nonfinite"})
+    if (path_exists(path(name)) && !is_directory(path(name))) aside.move(name);
+  if (!aside.folder().empty())
+    spdlog::warn("files in the place of folders of the run are set aside in {}", aside.folder());
 }
 
 void RunFolder::set_aside_later(int64_t step) {

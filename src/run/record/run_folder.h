@@ -17,7 +17,8 @@ namespace temper {
 /// "event", and more:
 ///   changed      key, before, after of a value of the config since the checkpoint
 ///   resume       step, path of the checkpoint that the run goes on from
-///   start        ranks, dtype, parameters, updates
+///   start        ranks, device, dtype, parameters, updates, lines of the data (where the first trainer rank
+///                reads them), prompt_frame: what the chat template puts before and after a question
 ///   checkpoint   step, path; export the same
 ///   stop         step, reason; end only the step
 /// Unlike metrics it is never cut: steps that are made again have their events again.
@@ -78,6 +79,7 @@ class RunFolder {
   void truncate_metrics(int64_t step);
   void remove_later(const std::string& folder, int64_t step);
   void set_aside_later(int64_t step);
+  void set_aside_what_is_no_folder();
 
   std::string root_;
   int lock_ = -1;

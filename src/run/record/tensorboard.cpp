@@ -1,17 +1,21 @@
 #include "src/run/record/tensorboard.h"
 
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstring>
+#include <filesystem>
+#include <vector>
 
 #include "src/core/check.h"
 
 namespace temper {
 namespace {
 
-constexpr int64_t kMaxEventFile = int64_t{1} << 30;
+constexpr int64_t kAround = 16;  // bytes of a record besides its data: length, two checksums
+constexpr int64_t kWindow = int64_t{4} << 20;
 
 std::array<uint32_t, 256> make_crc_table() {
   std::array<uint32_t, 256> table{};
@@ -75,6 +79,50 @@ int64_t step_of(std::string_view event) {
   return static_cast<int64_t>(value);
 }
 
+struct ByteRange {
+  int64_t begin = 0, end = 0;
+};
+
+/// The records of steps up to `step`, as few ranges as they make; a cut last record is in none.
+std::vector<ByteRange> records_to(const InputFile& file, int64_t step) {
+  constexpr int64_t kBeforeData = 12, kStepIsWithin = 24;
+  std::vector<ByteRange> kept;
+  for (int64_t at = 0; at + kAround <= file.size();) {
+    uint64_t length = 0;
+    file.read(&length, at, sizeof length);
+    if (length > static_cast<uint64_t>(file.size() - at - kAround)) break;
+    const auto data = static_cast<int64_t>(length), end = at + data + kAround;
+    std::string event(static_cast<size_t>(std::min(data, kStepIsWithin)), '\0');
+    file.read(event.data(), at + kBeforeData, std::ssize(event));
+    if (step_of(event) <= step) {
+      if (!kept.empty() && kept.back().end == at)
+        kept.back().end = end;
+      else
+        kept.push_back({at, end});
+    }
+    at = end;
+  }
+  return kept;
+}
+
+/// Event files of long runs are large: nothing of one is in memory but a window.
+void truncate_event_file(const std::string& path, int64_t step) {
+  const InputFile file(path);
+  const std::vector<ByteRange> kept = records_to(file, step);
+  if (kept.size() == 1 && kept.front().begin == 0 && kept.front().end == file.size()) return;
+  const std::string copy = fmt::format("{}.tmp.{}", path, ::getpid());
+  OutputFile out(copy, OutputFile::Mode::truncate);
+  std::string window;
+  for (const ByteRange& range : kept)
+    for (int64_t at = range.begin; at < range.end; at += std::ssize(window)) {
+      window.resize(static_cast<size_t>(std::min(kWindow, range.end - at)));
+      file.read(window.data(), at, std::ssize(window));
+      out.write(window);
+    }
+  out.close();
+  rename_path(copy, path);
+}
+
 }  // namespace
 
 uint32_t crc32c(std::string_view bytes) {
@@ -124,17 +172,12 @@ void EventFile::write(int64_t step, const std::map<std::string, double>& values)
 void truncate_event_files(const std::string& folder, int64_t step) {
   if (!is_directory(folder)) return;
   for (const std::string& name : list_directory(folder)) {
-    if (name.find("tfevents") == std::string::npos) continue;
-    const std::string path = join_path(folder, name), all = read_file(path, kMaxEventFile);
-    std::string kept;
-    for (size_t at = 0; at + 16 <= all.size();) {
-      uint64_t length = 0;
-      std::memcpy(&length, all.data() + at, sizeof length);
-      if (length > all.size() - at - 16) break;  // a cut last record
-      if (step_of(std::string_view(all).substr(at + 12, length)) <= step) kept.append(all, at, length + 16);
-      at += length + 16;
-    }
-    if (kept.size() != all.size()) write_file_atomic(path, kept);
+    const std::string path = join_path(folder, name);
+    if (name.find("tfevents") == std::string::npos || is_temporary(name)) continue;
+    if (!std::filesystem::is_regular_file(path))
+      spdlog::warn("{} stays as it is: it is no file", path);
+    else
+      truncate_event_file(path, step);
   }
 }
 

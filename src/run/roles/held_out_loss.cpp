@@ -1,12 +1,11 @@
 #include "src/run/roles/held_out_loss.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 
 #include "src/core/check.h"
+#include "src/core/log.h"
 #include "src/core/process/progress.h"
 #include "src/run/groups/prompt_work.h"
 
@@ -18,7 +17,7 @@ HeldOutLoss::HeldOutLoss(const Parts& parts) : p_(parts) {
     PromptStream stream({source}, c.data, c.run.seed, p_.tokenizer, p_.chat,
                         {p_.plan.max_prompt_tokens, p_.plan.longest_sequence, /*with_response=*/true});
     if (!c.reward.functions.empty() && !stream.has_responses()) {
-      if (p_.all.rank() == 0) spdlog::info("no loss on {}: its first line has no response", source.path);
+      if (p_.all.rank() == 0) log::info("no loss on {}: its first line has no response", source.path);
       continue;
     }
     Set set{.name = std::filesystem::path(source.path).stem().string(), .lines = {}};

@@ -100,8 +100,17 @@ RoundResult RolloutStep::generate(std::vector<PromptWork> work) {
     for (Group& g : made.left) put_off(std::move(g), result);
   }
   result.cut = maker.was_cut();
+  trace_rewards(maker.scoring_times());
   add_work(note_, maker.counters(), maker.generating_seconds(), maker.rewarding_seconds());
   return result;
+}
+
+void RolloutStep::trace_rewards(const std::vector<RewardWorkers::Scored>& times) const {
+  if (!p_.trace.on(step_)) return;
+  for (const RewardWorkers::Scored& scored : times)
+    p_.trace.spans(step_, reward_lane(scored.thread),
+                   {{fmt::format("reward of prompt {}, sample {}", scored.data_position, scored.sample),
+                     p_.trace.at(scored.begin), p_.trace.at(scored.end)}});
 }
 
 void RolloutStep::put_off(Group group, RoundResult& result) {

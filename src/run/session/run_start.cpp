@@ -149,14 +149,24 @@ RunStart find(const RunTask& task, const RunFolder& folder, const InputDigests& 
   return {Finds::foreign, named};
 }
 
+/// The config of the first start; nothing where it cannot be read.
+std::optional<Config> first_config(const RunFolder& folder) {
+  const std::string first = folder.path("config-1.toml"), newest = folder.path("config.toml");
+  const std::string file = path_exists(first) ? first : newest;
+  if (!path_exists(file)) return std::nullopt;
+  try {
+    return read_dumped_config(read_file(file, int64_t{16} << 20), file);
+  } catch (const Error& e) {
+    spdlog::warn("{} cannot be read: {}", file, e.problem().why);
+    return std::nullopt;
+  }
+}
+
 /// The first of the steps whose files should be here: a run may have begun at another one's checkpoint. The
 /// config of its first start says so, and the first line of its metrics the step.
 int64_t first_step(const RunFolder& folder) {
-  const std::string first = folder.path("config-1.toml"), newest = folder.path("config.toml");
-  const std::string file = path_exists(first) ? first : newest;
-  if (!path_exists(file)) return 1;
-  const std::string resume = read_dumped_config(read_file(file, int64_t{16} << 20), file).checkpoint.resume;
-  return resumes_path(resume) ? folder.first_line().value_or(1) : 1;
+  const std::optional<Config> first = first_config(folder);
+  return first && resumes_path(first->checkpoint.resume) ? folder.first_line().value_or(1) : 1;
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "src/run/roles/steps_ahead.h"
 #include "src/run/session/older_weights.h"
 #include "src/run/session/saved_file.h"
+#include "src/run/session/start_line.h"
 
 namespace temper {
 namespace {
@@ -225,20 +226,15 @@ void start_run(RunRank& rank) {
   }
   rank.trainers->barrier("run folder prepared by the first trainer rank");
   export_what_is_owed(rank);
-  if (rank.folder) rank.journal->open(*rank.folder);
+  if (rank.folder) rank.journal->open(*rank.folder, run_prompt_frame(rank));
   const RunPlan& plan = rank.task.plan;
   const bool by_mpirun = std::getenv("OMPI_COMM_WORLD_RANK") != nullptr;
   const std::string digest = rank.host->weights_digest(rank.config().model.path);
-  log::info("{} parameters, {} ranks, {}, {}, {} updates in all; {}{}{}{}",
-            rank.policy->parameters().num_parameters(), plan.num_ranks, rank.threads, dtype_name(plan.dtype),
-            plan.batch.updates_total, make_algorithm(rank.config().algorithm)->describe(),
-            digest.empty() ? "" : "; weights of digest " + digest, carriers(rank),
-            by_mpirun ? "; kill -USR1 of mpirun saves and stops, Ctrl-C does not save" : "");
-  if (rank.folder)
-    rank.folder->events().write("start", {{"ranks", plan.num_ranks},
-                                          {"dtype", dtype_name(plan.dtype)},
-                                          {"parameters", rank.policy->parameters().num_parameters()},
-                                          {"updates", plan.batch.updates_total}});
+  log::info("{0}{5}\n  {1} updates in all; {2}{3}{4}", start_text(rank), plan.batch.updates_total,
+               make_algorithm(rank.config().algorithm)->describe(),
+               digest.empty() ? "" : "; weights of digest " + digest, carriers(rank),
+               by_mpirun ? "; kill -USR1 of mpirun saves and stops, Ctrl-C does not save" : "");
+  if (rank.folder) rank.folder->events().write("start", start_event(rank));
   const std::string changed = changed_sampling_text(rank.config().rollout);
   if (plan.generates && !rank.task.replay() && !changed.empty()) log::warn("{}", changed);
   if (!rank.task.replay())

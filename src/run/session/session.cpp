@@ -48,7 +48,7 @@ bool run_steps(RunRank& rank) {
       rank.trains() ? stop_after(rank, rank.end.trained()) : stop_beside(rank);
       return true;
     }
-    if (spans.on()) rank.trace.gpu_spans(step, spans.take());
+    if (spans.on()) rank.trace.spans(step, device_lane(rank.device), spans.take());
     if (!rank.trains()) continue;  // it is told of the end
     rank.groups.finish(step);
     finish_step(rank, step, std::exchange(watch, {}).seconds());

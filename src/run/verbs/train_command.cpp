@@ -14,6 +14,7 @@
 #include "src/run/session/epochs.h"
 #include "src/run/session/session.h"
 #include "src/run/verbs/guard.h"
+#include "src/run/verbs/report_command.h"
 
 namespace temper {
 namespace {
@@ -62,7 +63,10 @@ int run_train(const CommandLine& line) {
                      helpers ? &*helpers : nullptr,
                      wait_limit,
                      models.files};
-  return retry_after_loss([&] { return run_session(task, mpi); }, checkpoint_check(loaded.config));
+  const int code = retry_after_loss([&] { return run_session(task, mpi); }, checkpoint_check(loaded.config));
+  if (mpi.rank() == plan.trainer().ranks.front())
+    write_page_of_run(join_path(loaded.config.run.dir, loaded.config.run.name));
+  return code;
 }
 
 }  // namespace temper

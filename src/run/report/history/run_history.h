@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "src/config/changes.h"
+#include "src/data/prompt_frame.h"
 #include "src/rl/types.h"
-#include "src/run/report/metric_table.h"
+#include "src/run/report/history/metric_table.h"
 
 namespace temper {
 
@@ -23,10 +24,20 @@ struct RunEvent {
 
 struct StepSamples {
   int64_t step = 0;
-  int64_t groups = 0;
+  int64_t groups = 0;  // that were read
+  bool whole = true;   // false: the file goes on
   std::vector<Trajectory> samples;
-  std::string defect;  // why the file cannot be read
+  std::string defect;  // what of the file cannot be read, and why
 };
+
+/// What the newest start said of itself; 0 and empty: an older version, which did not say it.
+struct StartFacts {
+  std::string time, dtype, device;
+  int64_t ranks = 0, parameters = 0, lines = 0;
+};
+
+/// lost: its process is gone, without a word. silent: that cannot be known, and nothing was written for long.
+enum class RunState { fresh, running, ended, stopped, lost, silent };
 
 struct RunHistory {
   std::string name, folder;
@@ -35,6 +46,9 @@ struct RunHistory {
   std::string config_text;
   std::vector<std::vector<ConfigChange>> changes;  // an element for each time that the config changed
   std::vector<RunEvent> events;
+  std::optional<StartFacts> start;
+  PromptFrame frame;  // of the newest start
+  RunState state = RunState::fresh;
   int64_t events_left_out = 0;
   std::vector<StepSamples> samples;
   std::vector<std::string> notes;  // what could not be read, and why

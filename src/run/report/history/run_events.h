@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "src/run/report/run_history.h"
+#include "src/run/report/history/run_history.h"
 
 namespace temper {
 
@@ -11,10 +11,14 @@ namespace temper {
 /// anything else that is no start and no stop.
 std::optional<RunEvent> event_of(const std::string& line);
 
+/// What a line about a start says of it; a line about anything else, or one that cannot be read, changes
+/// nothing.
+void take_start(const std::string& line, RunHistory& run);
+
 /// A line of a log: "2026-11-23T01:12:22.069 rank 0 warning MESSAGE". Nothing where it is of a lower level.
 std::optional<RunEvent> trouble_of(const std::string& line);
 
-/// Fills the events, in order of time; of very many the first and the last.
-void read_events(const std::string& folder, RunHistory& run);
+/// Fills the events of a run whose folder is known, in order of time; of very many the first and the last.
+void read_events(RunHistory& run);
 
 }  // namespace temper

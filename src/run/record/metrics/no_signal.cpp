@@ -1,4 +1,4 @@
-#include "src/run/record/no_signal.h"
+#include "src/run/record/metrics/no_signal.h"
 
 #include <spdlog/fmt/fmt.h>
 

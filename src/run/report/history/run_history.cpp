@@ -1,4 +1,4 @@
-#include "src/run/report/run_history.h"
+#include "src/run/report/history/run_history.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -6,13 +6,16 @@
 #include "src/config/load.h"
 #include "src/core/check.h"
 #include "src/core/file.h"
-#include "src/run/report/run_events.h"
-#include "src/run/report/run_samples.h"
+#include "src/run/report/history/run_events.h"
+#include "src/run/report/history/run_files.h"
+#include "src/run/report/history/run_samples.h"
+#include "src/run/report/history/run_state.h"
 
 namespace temper {
 namespace {
 
 constexpr int64_t kMaxConfig = int64_t{16} << 20;
+constexpr size_t kMaxConfigs = 50;
 
 void require_run(const std::string& folder) {
   if (!is_directory(folder))
@@ -34,22 +37,25 @@ std::string name_of(const std::string& folder) {
   return name.empty() ? whole.parent_path().filename().string() : name;
 }
 
-/// The configs of all starts, oldest first.
-std::vector<std::string> config_files(const std::string& folder) {
-  std::vector<std::string> files;
-  for (int n = 1;; ++n) {
-    const std::string file = join_path(folder, fmt::format("config-{}.toml", n));
-    if (!path_exists(file)) break;
-    files.push_back(file);
+/// The configs of the newest starts, oldest first.
+std::vector<std::string> config_files(RunHistory& run) {
+  std::vector<std::string> names, files;
+  for (int n = 1; path_exists(join_path(run.folder, fmt::format("config-{}.toml", n))); ++n)
+    names.push_back(fmt::format("config-{}.toml", n));
+  names.push_back("config.toml");
+  if (names.size() > kMaxConfigs) {
+    run.notes.push_back(
+        fmt::format("the configs of {} starts are left out, the oldest ones", names.size() - kMaxConfigs));
+    names.erase(names.begin(), names.end() - kMaxConfigs);
   }
-  if (const std::string newest = join_path(folder, "config.toml"); path_exists(newest))
-    files.push_back(newest);
+  for (const std::string& name : names)
+    if (may_be_read(run.folder, name, run.notes)) files.push_back(join_path(run.folder, name));
   return files;
 }
 
 void read_configs(RunHistory& run) {
   std::optional<Config> before;
-  for (const std::string& file : config_files(run.folder)) {
+  for (const std::string& file : config_files(run)) {
     try {
       run.config_text = read_file(file, kMaxConfig);
       const Config config = read_dumped_config(run.config_text, file);
@@ -64,6 +70,14 @@ void read_configs(RunHistory& run) {
   run.config = before;
 }
 
+void read_metrics(RunHistory& run) {
+  if (may_be_read(run.folder, "metrics.jsonl", run.notes)) try {
+      run.metrics = read_metric_table(join_path(run.folder, "metrics.jsonl"));
+    } catch (const Error& e) {
+      run.notes.push_back("metrics.jsonl cannot be read: " + e.problem().why);
+    }
+}
+
 void note_metrics(RunHistory& run) {
   const MetricTable& table = run.metrics;
   if (table.steps.empty())
@@ -71,6 +85,10 @@ void note_metrics(RunHistory& run) {
   if (!table.unreadable.empty())
     run.notes.push_back(fmt::format("metrics.jsonl has {} lines that cannot be read, the first is line {}",
                                     table.unreadable.size(), table.unreadable.front()));
+  if (table.values_left_out > 0)
+    run.notes.push_back(
+        fmt::format("metrics.jsonl has too many keys: {} values of others than the first {} are left out",
+                    table.values_left_out, table.columns.size()));
   if (table.steps.empty()) return;
   const int64_t absent =
       table.steps.back() - table.steps.front() + 1 - static_cast<int64_t>(table.steps.size());
@@ -86,11 +104,12 @@ RunHistory read_run_history(const std::string& folder) {
   RunHistory run;
   run.name = name_of(folder);
   run.folder = folder;
-  run.metrics = read_metric_table(join_path(folder, "metrics.jsonl"));
+  read_metrics(run);
   note_metrics(run);
   read_configs(run);
-  read_events(folder, run);
-  run.samples = read_samples(join_path(folder, "rollouts"));
+  read_events(run);
+  run.samples = read_samples(folder, run.notes);
+  run.state = run_state(run);
   return run;
 }
 

@@ -1,4 +1,4 @@
-#include "src/run/report/run_events.h"
+#include "src/run/report/history/run_events.h"
 
 #include <algorithm>
 #include <array>
@@ -8,33 +8,39 @@
 #include "src/core/check.h"
 #include "src/core/file.h"
 #include "src/core/json.h"
-#include "src/core/text/file_lines.h"
+#include "src/run/report/history/run_files.h"
 
 namespace temper {
 namespace {
 
 constexpr size_t kMaxEvents = 400;
-constexpr int64_t kMaxLine = int64_t{16} << 20;
+constexpr int64_t kMaxLine = int64_t{1} << 20;
 
 /// "2026-11-23T01:12:22": what comes behind it is cut off. Empty: it is no time.
 std::string shown_time(const std::string& text) {
   return text.size() < 19 || text[10] != 'T' ? "" : text.substr(0, 10) + " " + text.substr(11, 8);
 }
 
-/// All that an event has besides its time and its name.
+/// All that an event has besides its time and its name, and what is shown elsewhere.
 std::string details(const Json& line) {
   std::string text;
   for (const auto& [key, value] : line.items())
-    if (key != "time" && key != "event")
+    if (key != "time" && key != "event" && key != "prompt_frame")
       text += (text.empty() ? "" : ", ") + key + " " +
               (value.is_string() ? value.get<std::string>() : dump_json_line(value));
   return text;
 }
 
+/// A file, named from the run folder.
 void for_each_line_of(const std::string& file, RunHistory& run,
                       const std::function<void(const std::string&)>& visit) {
+  if (!may_be_read(run.folder, file, run.notes)) return;
   try {
-    for_each_line(file, kMaxLine, [&](const std::string& line, int64_t) { visit(line); });
+    const LinesRead read = read_lines(join_path(run.folder, file), {.line = kMaxLine},
+                                      [&](const std::string& line, int64_t) { visit(line); });
+    if (!read.too_long.empty())
+      run.notes.push_back(fmt::format("{} has {} lines that are too long, the first is line {}", file,
+                                      read.too_long.size(), read.too_long.front()));
   } catch (const Error& e) {
     run.notes.push_back(fmt::format("{} cannot be read: {}", file, e.problem().why));
   }
@@ -57,6 +63,18 @@ std::optional<RunEvent> event_of(const std::string& text) try {
   return std::nullopt;
 }
 
+void take_start(const std::string& text, RunHistory& run) try {
+  const Json line = parse_json(text, "events.jsonl");
+  if (line.at("event") != "start") return;
+  const auto number = [&](const char* key) { return std::max<int64_t>(0, line.value(key, int64_t{0})); };
+  const auto word = [&](const char* key) { return line.value(key, std::string()); };
+  run.start = {shown_time(word("time")), word("dtype"),        word("device"),
+               number("ranks"),          number("parameters"), number("lines")};
+  const auto frame = line.find("prompt_frame");
+  if (frame != line.end()) run.frame = {frame->at(0).get<std::string>(), frame->at(1).get<std::string>()};
+} catch (const std::exception&) {  // the event itself is shown, or counted, where it can be
+}
+
 std::optional<RunEvent> trouble_of(const std::string& line) {
   std::array<std::string, 4> words;  // time, "rank", its number, level
   size_t at = 0;
@@ -72,21 +90,23 @@ std::optional<RunEvent> trouble_of(const std::string& line) {
   return RunEvent{warning ? "warning" : "error", time, line.substr(at), 0};
 }
 
-void read_events(const std::string& folder, RunHistory& run) {
-  const std::string events = join_path(folder, "events.jsonl"), logs = join_path(folder, "logs");
+void read_events(RunHistory& run) {
+  const std::string logs = join_path(run.folder, "logs");
   std::set<std::string> changes;  // the log warns of them, too
-  if (!path_exists(events))
+  if (!path_exists(join_path(run.folder, "events.jsonl")))
     run.notes.push_back("there is no events.jsonl: starts and stops are not shown");
   else
-    for_each_line_of(events, run, [&](const std::string& line) {
+    for_each_line_of("events.jsonl", run, [&](const std::string& line) {
+      take_start(line, run);
       std::optional<RunEvent> event = event_of(line);
       if (!event) return;
       if (event->kind == "changed") changes.insert(event->text);
       run.events.push_back(std::move(*event));
     });
-  for (const std::string& name : is_directory(logs) ? list_directory(logs) : std::vector<std::string>{})
+  const bool readable = may_be_read(run.folder, "logs", run.notes) && is_directory(logs);
+  for (const std::string& name : readable ? list_directory(logs) : std::vector<std::string>{})
     if (name.starts_with("rank-") && name.ends_with(".log"))
-      for_each_line_of(join_path(logs, name), run, [&](const std::string& line) {
+      for_each_line_of(join_path("logs", name), run, [&](const std::string& line) {
         std::optional<RunEvent> trouble = trouble_of(line);
         if (!trouble) return;
         const size_t colon = trouble->text.find(": ");

@@ -225,7 +225,7 @@ void RunFolder::set_aside_what_is_no_folder() {
   for (const char* name : {"rollouts", "validation", "export", "trace", "tensorboard", "nonfinite"})
     if (path_exists(path(name)) && !is_directory(path(name))) aside.move(name);
   if (!aside.folder().empty())
-    spdlog::warn("files in the place of folders of the run are set aside in {}", aside.folder());
+    log::warn("files in the place of folders of the run are set aside in {}", aside.folder());
 }
 
 void RunFolder::set_aside_later(int64_t step) {

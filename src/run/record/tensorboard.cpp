@@ -1,6 +1,5 @@
 #include "src/run/record/tensorboard.h"
 
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "src/core/check.h"
+#include "src/core/log.h"
 
 namespace temper {
 namespace {
@@ -175,7 +175,7 @@ void truncate_event_files(const std::string& folder, int64_t step) {
     const std::string path = join_path(folder, name);
     if (name.find("tfevents") == std::string::npos || is_temporary(name)) continue;
     if (!std::filesystem::is_regular_file(path))
-      spdlog::warn("{} stays as it is: it is no file", path);
+      log::warn("{} stays as it is: it is no file", path);
     else
       truncate_event_file(path, step);
   }

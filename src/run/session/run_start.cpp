@@ -157,7 +157,7 @@ std::optional<Config> first_config(const RunFolder& folder) {
   try {
     return read_dumped_config(read_file(file, int64_t{16} << 20), file);
   } catch (const Error& e) {
-    spdlog::warn("{} cannot be read: {}", file, e.problem().why);
+    log::warn("{} cannot be read: {}", file, e.problem().why);
     return std::nullopt;
   }
 }

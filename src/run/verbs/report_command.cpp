@@ -1,11 +1,10 @@
 #include "src/run/verbs/report_command.h"
 
-#include <spdlog/spdlog.h>
-
 #include <map>
 
 #include "src/core/check.h"
 #include "src/core/file.h"
+#include "src/core/log.h"
 #include "src/core/process/results.h"
 #include "src/run/report/chart.h"
 #include "src/run/report/page.h"
@@ -42,8 +41,8 @@ void write_result(const std::string& path, const std::string& text) {
 /// What a table leaves out, for whoever takes it alone.
 void warn_of_columns(const RunHistory& run) {
   if (run.metrics.values_left_out > 0)
-    spdlog::warn("{}: {} values of further keys than the first {} are left out", run.name,
-                 run.metrics.values_left_out, run.metrics.columns.size());
+    log::warn("{}: {} values of further keys than the first {} are left out", run.name,
+              run.metrics.values_left_out, run.metrics.columns.size());
 }
 
 }  // namespace
@@ -66,9 +65,9 @@ int run_report(const CommandLine& line) {
 void write_page_of_run(const std::string& folder) try {
   const std::string page = join_path(folder, "report.html");
   write_file_atomic(page, report_page({read_run_history(folder)}));
-  spdlog::info("page {}", page);
+  log::info("page {}", page);
 } catch (const std::exception& e) {
-  spdlog::warn("no page about the run: {}", e.what());
+  log::warn("no page about the run: {}", e.what());
 }
 
 }  // namespace temper

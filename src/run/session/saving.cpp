@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "src/config/load.h"
+#include "src/core/process/local_parent.h"
 #include "src/core/process/progress.h"
 #include "src/io/hf_export.h"
 #include "src/models/parameter_specs.h"
@@ -193,7 +194,9 @@ void start_run(RunRank& rank) {
                dtype_name(plan.dtype), plan.batch.updates_total,
                make_algorithm(rank.config().algorithm)->describe(),
                digest.empty() ? "" : "; weights of digest " + digest, carriers(rank),
-               by_mpirun ? "; kill -USR1 of mpirun saves and stops, Ctrl-C does not save" : "");
+               has_local_parent() ? "; Ctrl-C saves and stops"
+               : by_mpirun        ? "; kill -USR1 of mpirun saves and stops, Ctrl-C does not save"
+                                  : "");
   if (rank.folder)
     rank.folder->events().write("start", {{"ranks", plan.num_ranks},
                                           {"dtype", dtype_name(plan.dtype)},

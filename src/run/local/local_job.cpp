@@ -17,6 +17,7 @@
 #include "src/run/local/launcher_program.h"
 #include "src/run/local/own_children.h"
 #include "src/run/local/rank_lines.h"
+#include "src/run/local/stdin_relay.h"
 #include "src/run/local/terminal_state.h"
 
 namespace temper {
@@ -66,7 +67,7 @@ class Since {
 class Job {
  public:
   explicit Job(const LocalJob& job)
-      : job_(job), signals_(open_signals()), folder_(job.ranks), lines_(job.ranks, job.reads_stdin) {
+      : job_(job), signals_(open_signals()), folder_(job.ranks), lines_(job.ranks, input_.reads()) {
     launcher_path_ = find_launcher();
     launcher_ = start_child(launcher_path_, launcher_words(launcher_path_, job.ranks, job.command),
                             launcher_environment(folder_.path(), folder_.messages(), lines_.name()));
@@ -83,6 +84,8 @@ class Job {
     while (!over()) {
       wait();
       lines_.look();
+      if (lines_.ranks().front().joined()) input_.close_reads();
+      input_.look();
       take_signals();
       listen_ = listen_ && read_child(launcher_, text_, kMostText);
       if (launcher_code_ < 0) launcher_code_ = ended_child(launcher_);
@@ -99,6 +102,7 @@ class Job {
     std::vector<pollfd> wanted{{signals_, POLLIN, 0}};
     if (listen_) wanted.push_back({launcher_.output, POLLIN, 0});
     lines_.add_to(wanted);
+    input_.add_to(wanted);
     ::poll(wanted.data(), wanted.size(), kTick);
   }
 
@@ -169,6 +173,7 @@ class Job {
   const OwnChildren children_;
   const int signals_;
   const JobFolder folder_;
+  StdinRelay input_{job_.reads_stdin ? STDIN_FILENO : -1};
   RankLines lines_;
   std::string launcher_path_;
   Child launcher_;

@@ -53,8 +53,7 @@ bool is_end_by_signal(int code) {
 
 }  // namespace
 
-RankLines::RankLines(int ranks, bool reads_stdin)
-    : reads_stdin_(reads_stdin), ranks_(static_cast<size_t>(ranks)) {
+RankLines::RankLines(int ranks, int input) : input_(input), ranks_(static_cast<size_t>(ranks)) {
   std::random_device draw;
   name_ = fmt::format("temper-local-{}-{:08x}{:08x}", ::getpid(), draw(), draw());
   null_ = ::open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -118,8 +117,8 @@ void RankLines::give_descriptors(int line, int rank) const {
   const auto open_or_null = [&](int descriptor) {
     return ::fcntl(descriptor, F_GETFD) >= 0 ? descriptor : null_;
   };
-  const std::array<int, 3> descriptors{reads_stdin_ && rank == 0 ? open_or_null(STDIN_FILENO) : null_,
-                                       open_or_null(STDOUT_FILENO), open_or_null(STDERR_FILENO)};
+  const std::array<int, 3> descriptors{rank == 0 ? open_or_null(input_) : null_, open_or_null(STDOUT_FILENO),
+                                       open_or_null(STDERR_FILENO)};
   char byte = 0;
   iovec part{&byte, 1};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof descriptors)] = {};

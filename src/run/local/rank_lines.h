@@ -26,8 +26,8 @@ class RankLines {
     bool runs() const { return line >= 0; }
   };
 
-  /// `reads_stdin`: rank 0 gets the parent's; all others, and else rank 0 too, find theirs empty.
-  RankLines(int ranks, bool reads_stdin);
+  /// `input`: what rank 0 reads as its stdin; that of all others, and of rank 0 where it is -1, is empty.
+  RankLines(int ranks, int input);
   ~RankLines();
   RankLines(const RankLines&) = delete;
   RankLines& operator=(const RankLines&) = delete;
@@ -61,7 +61,7 @@ class RankLines {
 
   std::string name_;
   int listener_ = -1, null_ = -1;
-  bool reads_stdin_;
+  int input_;
   std::vector<int> newcomers_;
   std::vector<Rank> ranks_;
   std::optional<int> failed_, lost_;

@@ -21,10 +21,10 @@ offenders=$(
       # run: verbs -> session -> roles -> groups -> host -> { plan, exchange, record, report }, which do not see each other
       run = "train rollout models rl nn ops comm data data/tokenizer config io core"
       allow("main", "run/verbs core")
-      allow("run/verbs", "run/session run/roles run/groups run/host run/plan run/exchange run/record run/report " run)
+      allow("run/verbs", "run/local run/session run/roles run/groups run/host run/plan run/exchange run/record run/report " run)
       allow("run/session", "run/roles run/groups run/host run/plan run/exchange run/record " run)
       allow("run/roles", "run/groups run/host run/plan run/exchange run/record " run)
-      allow("run/groups", "run/host " run); allow("run/host", "run/plan run/record " run); allow("run/plan", run); allow("run/exchange", run); allow("run/record", run); allow("run/report", run)
+      allow("run/groups", "run/host " run); allow("run/host", "run/plan run/record " run); allow("run/plan", run); allow("run/exchange", run); allow("run/record", run); allow("run/report", run); allow("run/local", "comm core")
       allow("train", "models rl nn ops comm config core")
       allow("rollout", "models rl nn ops data/tokenizer core")
       allow("models", "nn ops core")

@@ -27,6 +27,7 @@
 #include "src/core/json.h"
 #include "src/core/log.h"
 #include "src/core/process/host.h"
+#include "src/core/process/local_parent.h"
 #include "src/core/process/stop_signal.h"
 #include "src/core/stopwatch.h"
 #include "src/core/threads/quiet_thread.h"
@@ -139,7 +140,7 @@ bool patiently_true(const std::function<bool()>& ask) {
   std::fflush(stderr);
   patiently([block, report_file] { append_report(block, report_file); });
   std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the launcher reads stderr
-  ::_exit(static_cast<int>(code));
+  leave_at_once(static_cast<int>(code));
 }
 
 /// Stands still while this process is stopped: it has not seen its ranks be silent then.
@@ -182,6 +183,7 @@ class Watch::Body {
 
   double connect(const MpiSession& mpi) {
     Meeting m = mpi.size() > 1 ? meet(mpi) : meet_nobody();
+    for (size_t i = 0; i < m.places.size(); ++i) m.places[i].log = options_.log_of(static_cast<int>(i));
     const std::lock_guard lock(mutex_);
     connected_ = true;
     tells_ = mpi.rank() == 0 && options_.tell_seconds > 0;
@@ -254,7 +256,7 @@ class Watch::Body {
       if (bytes.size() < sizeof code) continue;
       std::memcpy(&code, bytes.data(), sizeof code);
       std::this_thread::sleep_for(std::chrono::seconds(1));  // the launcher is faster where there is one
-      ::_exit(code);
+      leave_at_once(code);
     }
     if (hub_) hub_->look(mine, clock_.now());
     if (tells_ && line_.looks(clock_.now())) tell(mine);

@@ -25,6 +25,8 @@ class Watch {
     double limit_seconds = 0;
     std::string report_file;               // reports are appended, its folder is made; empty: stderr alone
     std::function<bool()> has_checkpoint;  // is asked on another thread
+    // The log of a rank, which reports name.
+    std::function<std::string(int rank)> log_of = [](int) { return std::string(); };
     // What the job is at (comm/progress_line.h), told on rank 0, on another thread, whenever a step has
     // lasted for so long again; 0: never. An empty line at the end.
     double tell_seconds = 0;

@@ -178,7 +178,8 @@ std::string WatchHub::report(size_t i, Fault fault, double now) const {
                       s.waits ? "it waits in " + wait_of(s) : "it is at work", since(now - rank.changed),
                       limit_);
   }
-  return fmt::format("{}\n  where: {}\n  why:   {}\n", what, describe(i), why);
+  const std::string log = places_[i].log.empty() ? "" : "  log:   " + places_[i].log + "\n";
+  return fmt::format("{}\n  where: {}\n  why:   {}\n{}", what, describe(i), why, log);
 }
 
 std::string WatchHub::others(double now) const {

@@ -19,6 +19,7 @@ namespace temper {
 struct RankPlace {
   std::string host;
   int process = 0;
+  std::string log = {};  // its file; empty: none
 };
 
 /// A number that strangers do not know: drawn for a job, and told to its ranks through MPI.

@@ -9,8 +9,7 @@ namespace {
 constexpr std::array kPeerNames{
     // how long, how much
     PeerName{"num_train_epochs total_epochs num_episodes num_epoch num_epochs",
-             "has its place in `run.steps`, which counts training steps: epochs x lines of the data / "
-             "`rollout.prompts_per_step`"},
+             "is `run.epochs` here: passes over the lines of the data; `run.steps` counts training steps"},
     PeerName{"num_rollout", "is `run.steps` here: a step generates, scores and trains once"},
     PeerName{"max_epochs", "is `train.epochs_per_step` here: passes over the samples of a step"},
     PeerName{

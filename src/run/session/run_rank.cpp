@@ -119,7 +119,7 @@ void RunRank::open_folder(int rank) {
   trace.start(*world);
   const std::string root = join_path(config().run.dir, config().run.name);
   checkpoints = join_path(root, "checkpoints");
-  start_log(join_path(root, fmt::format("logs/rank-{:04d}.log", rank)), config().log.level, rank, writes());
+  start_log(rank_log_file(root, rank), config().log.level, rank, writes());
 }
 
 /// The first trainer rank looks, all ranks of the world get to know it.

@@ -6,6 +6,7 @@
 
 #include "src/config/load.h"
 #include "src/core/log.h"
+#include "src/core/process/local_parent.h"
 #include "src/core/process/progress.h"
 #include "src/io/hf_export.h"
 #include "src/models/parameter_specs.h"
@@ -233,7 +234,9 @@ void start_run(RunRank& rank) {
   log::info("{0}{5}\n  {1} updates in all; {2}{3}{4}", start_text(rank), plan.batch.updates_total,
                make_algorithm(rank.config().algorithm)->describe(),
                digest.empty() ? "" : "; weights of digest " + digest, carriers(rank),
-               by_mpirun ? "; kill -USR1 of mpirun saves and stops, Ctrl-C does not save" : "");
+                has_local_parent() ? "; Ctrl-C saves and stops"
+                : by_mpirun        ? "; kill -USR1 of mpirun saves and stops, Ctrl-C does not save"
+                                   : "");
   if (rank.folder) rank.folder->events().write("start", start_event(rank));
   const std::string changed = changed_sampling_text(rank.config().rollout);
   if (plan.generates && !rank.task.replay() && !changed.empty()) log::warn("{}", changed);

@@ -14,6 +14,7 @@
 #include "src/core/check.h"
 #include "src/core/helpers/helpers.h"
 #include "src/core/json.h"
+#include "src/core/process/local_parent.h"
 #include "src/core/process/memory_error.h"
 #include "src/core/process/progress.h"
 #include "src/core/process/results.h"
@@ -62,6 +63,7 @@ int report(Exit code, const std::string& text) {
     std::fprintf(stderr, "%s\n", block.c_str());
     std::fflush(stderr);
   }
+  tell_local_parent(RankWord::failed, static_cast<int>(code));
   abort_all_ranks(code);
   return static_cast<int>(code);
 }
@@ -93,6 +95,7 @@ int run_guarded(const std::function<int()>& body, bool json) {
   try {
     const int code = body();
     finish_results();
+    tell_local_parent(RankWord::done, code);
     return code;
   } catch (const Error& e) {
     return ended(e);

@@ -30,6 +30,7 @@ Watch::Options watch_options(const Config& config) {
   return {.limit_seconds = config.cluster.watchdog_seconds,
           .report_file = join_path(root, "missing-rank.txt"),
           .has_checkpoint = checkpoint_check(config),
+          .log_of = [root](int rank) { return rank_log_file(root, rank); },
           .tell_seconds = progress_interval(config.log.progress_seconds),
           .tell = log_progress};
 }

@@ -41,11 +41,23 @@ constexpr OptionSpec kCheckpoint{
 constexpr OptionSpec kOut{"--out", Kind::text, "DIR", "", "folder to write; it must not exist or be empty",
                           true};
 
+constexpr OptionSpec kLocal{
+    "--local",
+    Kind::integer,
+    "N",
+    "1",
+    "N ranks of this host, started by the mpirun of Open MPI; Ctrl-C saves a run, as SIGTERM, SIGHUP and "
+    "SIGUSR1 do",
+    false,
+    1,
+    kMaxRanks};
+
 constexpr std::array kTrain{
     OptionSpec{"--replay", Kind::files, "FILE", "",
                "no generation: each file (as written under rollouts/) is the rollouts of one step"},
     OptionSpec{"--dump-gradients", Kind::text, "DIR", "",
                "per update one update-000001.safetensors: fp32, Hugging Face names, before clipping"},
+    kLocal,
 };
 constexpr std::array kCheck{
     OptionSpec{"--ranks", Kind::integer, "N", "1",
@@ -81,6 +93,7 @@ constexpr std::array kGenerate{
     kDevice,
     kDtype,
     kThreads,
+    kLocal,
 };
 constexpr std::array<std::string_view, 2> kOnePrompt{"--prompt", "--prompts"};
 constexpr std::array kScore{
@@ -92,6 +105,7 @@ constexpr std::array kScore{
     kDevice,
     kDtype,
     kThreads,
+    kLocal,
 };
 constexpr std::array kTokenize{
     OptionSpec{"--tokenizer", Kind::text, "DIR", "", "folder with tokenizer.json", true},
@@ -138,7 +152,7 @@ constexpr std::array kEval{
     OptionSpec{"--out", Kind::text, "FILE", "none",
                "file for responses and rewards, a line per sample; one that exists goes on after the prompts "
                "that it has, with the settings in FILE.settings.json"},
-    kThreads};
+    kThreads, kLocal};
 constexpr std::array kReport{
     OptionSpec{"--out", Kind::text, "FILE", "report.html in the folder of the first run", "the page"},
     OptionSpec{"--csv", Kind::text, "FILE", "none",
@@ -149,7 +163,13 @@ constexpr std::array kHelp{
 };
 
 const std::array kVerbs{
-    VerbSpec{"train", "CONFIG", Overrides::all, kTrain, run_train, "train, under mpirun, srun or alone", {}},
+    VerbSpec{"train",
+             "CONFIG",
+             Overrides::all,
+             kTrain,
+             run_train,
+             "train, under mpirun or srun, with --local or alone",
+             {}},
     VerbSpec{
         "check",
         "CONFIG",

@@ -92,9 +92,9 @@ std::string manual_text() {
   text +=
       ".SH DESCRIPTION\nOne program that reads a Hugging Face folder, generates, scores, trains, and writes "
       "a Hugging\n"
-      "Face folder. Started by mpirun or srun its ranks share the work. Results go to stdout; logs, progress "
-      "and\n"
-      "errors to stderr.\n.SH COMMANDS\n";
+      "Face folder. Started by mpirun or srun, or with \\-\\-local N, its ranks share the work. Results go "
+      "to stdout;\n"
+      "logs, progress and errors to stderr.\n.SH COMMANDS\n";
   for (const VerbSpec& verb : verbs()) text += verb_manual(verb);
   text += ".SH CONFIG KEYS\nOf the TOML file that CONFIG names, or section.key=value on the command line.\n";
   std::string section;

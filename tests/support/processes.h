@@ -1,0 +1,46 @@
+#pragma once
+// Processes as Linux shows them in /proc.
+
+#include <sys/types.h>
+
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "src/core/file.h"
+
+namespace temper {
+
+inline std::vector<pid_t> all_processes() {
+  std::vector<pid_t> all;
+  for (const std::string& name : list_directory("/proc"))
+    if (name.find_first_not_of("0123456789") == std::string::npos) all.push_back(std::stoi(name));
+  return all;
+}
+/// What the process was started with; a zombie has nothing.
+inline std::string environment_of(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/environ", process), std::ios::binary);
+  return '\0' + std::string(std::istreambuf_iterator<char>(file), {}) + '\0';
+}
+inline bool has_variable(pid_t process, const std::string& variable) {
+  return environment_of(process).find('\0' + variable + '\0') != std::string::npos;
+}
+/// `name` with its "=".
+inline std::string variable_of(pid_t process, const std::string& name) {
+  const std::string all = environment_of(process);
+  const size_t at = all.find('\0' + name);
+  if (at == std::string::npos) return "";
+  const size_t begin = at + 1 + name.size();
+  return all.substr(begin, all.find('\0', begin) - begin);
+}
+/// "S 123 ... EXIT-STATUS", from /proc; empty when there is no such process.
+inline std::string state_and_parent(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string text;
+  std::getline(file, text, '\0');              // nothing where the process ends before it is read
+  const size_t after_name = text.rfind(") ");  // a process may have any name
+  return after_name == std::string::npos ? "" : text.substr(after_name + 2);
+}
+
+}  // namespace temper

@@ -4,7 +4,7 @@
 
 #include "src/core/check.h"
 #include "src/core/file.h"
-#include "src/core/hash.h"
+#include "src/core/digest/hash.h"
 #include "src/io/checkpoint.h"
 #include "src/io/elements.h"
 

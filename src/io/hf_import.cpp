@@ -9,7 +9,7 @@
 #include <span>
 
 #include "src/core/check.h"
-#include "src/core/hash.h"
+#include "src/core/digest/hash.h"
 #include "src/io/elements.h"
 #include "src/io/json_members.h"
 

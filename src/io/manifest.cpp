@@ -6,7 +6,7 @@
 
 #include "src/core/check.h"
 #include "src/core/file.h"
-#include "src/core/hash.h"
+#include "src/core/digest/hash.h"
 
 namespace temper {
 namespace {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "src/core/file_digest.h"
+#include "src/core/digest/file_digest.h"
 #include "src/core/json.h"
 #include "src/io/safetensors.h"
 

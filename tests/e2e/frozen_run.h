@@ -11,7 +11,7 @@
 #include <set>
 #include <sstream>
 
-#include "src/core/hash.h"
+#include "src/core/digest/hash.h"
 #include "src/io/checkpoint.h"
 #include "src/io/safetensors.h"
 #include "tests/support/libm_bits.h"

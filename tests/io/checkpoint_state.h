@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "src/core/hash.h"
+#include "src/core/digest/hash.h"
 #include "src/core/rng.h"
 #include "src/io/checkpoint.h"
 

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "src/core/file.h"
-#include "src/core/hash.h"
+#include "src/core/digest/hash.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_dir.h"
 

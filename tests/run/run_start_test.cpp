@@ -2,7 +2,7 @@
 // not come again, changes of the config and of what it leads to are said and grave ones refused, and a
 // refused start writes nothing. Through the program itself.
 
-#include "src/core/hash.h"
+#include "src/core/digest/hash.h"
 #include "tests/support/run_fixture.h"
 
 namespace temper {

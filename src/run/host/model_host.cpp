@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "src/core/hash.h"
+#include "src/core/digest/hash.h"
 #include "src/core/log.h"
 #include "src/io/hf_config.h"
 #include "src/io/hf_import.h"
@@ -13,7 +13,7 @@
 namespace temper {
 namespace {
 
-/// Of the weights of a checkpoint, as its manifest has those of their tensors.
+/// The digest of the weights of a checkpoint, from those of their tensors.
 std::string digest_of_weights(const Manifest& manifest) {
   std::string all;
   for (const auto& [name, tensor] : manifest.tensors())

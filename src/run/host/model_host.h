@@ -9,7 +9,7 @@
 #include <string>
 
 #include "src/config/config.h"
-#include "src/core/file_digest.h"
+#include "src/core/digest/file_digest.h"
 #include "src/data/chat_template.h"
 #include "src/data/tokenizer/tokenizer.h"
 #include "src/models/model.h"

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "src/core/file.h"
-#include "src/core/hash.h"
+#include "src/core/digest/hash.h"
 #include "src/core/process/host.h"
 #include "src/run/record/run_folder.h"
 

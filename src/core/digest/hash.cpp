@@ -1,4 +1,4 @@
-#include "src/core/hash.h"
+#include "src/core/digest/hash.h"
 
 #include <xxhash.h>
 

@@ -1,9 +1,9 @@
-#include "src/core/file_digest.h"
+#include "src/core/digest/file_digest.h"
 
 #include <algorithm>
 
 #include "src/core/file.h"
-#include "src/core/hash.h"
+#include "src/core/digest/hash.h"
 
 namespace temper {
 

@@ -81,7 +81,7 @@ endif
 ifdef COUNTING
 STEP = [step]
 else
-COUNT = $(shell MAKEFLAGS= $(MAKE) -n COUNTING=1 $(MAKEOVERRIDES) $(MAKECMDGOALS) 2>/dev/null | grep -cF '[step]')
+COUNT = $(shell MAKEFLAGS= $(MAKE) -n$(findstring B,$(firstword -$(MAKEFLAGS))) COUNTING=1 $(MAKEOVERRIDES) $(MAKECMDGOALS) 2>/dev/null | grep -cF '[step]')
 STEP = $(if $(TOTAL),,$(eval TOTAL := $(COUNT)))$(eval STARTED += x)[$(words $(STARTED))/$(TOTAL)]
 endif
 

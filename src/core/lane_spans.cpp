@@ -1,5 +1,7 @@
 #include "src/core/lane_spans.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <utility>
 
 #include "src/core/lane.h"

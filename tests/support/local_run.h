@@ -110,7 +110,9 @@ class LocalRun {
     const std::string text = printed();
     const size_t line = text.find_last_of("\r\n");
     const std::string rest = line == std::string::npos ? text : text.substr(line + 1);
-    return rest.empty() || rest == "\033[K" ? "" : "a line is left on the terminal: " + rest;
+    // ^C: the terminal's own, where it came when all was said.
+    const bool empty = rest.empty() || rest == "\033[K" || rest == "^C";
+    return empty ? "" : "a line is left on the terminal: " + rest;
   }
 
  private:

@@ -9,6 +9,7 @@
 
 #ifdef TEMPER_CUDA
 #include "src/core/cuda.h"
+#include "src/core/process/out_of_memory.h"
 #endif
 
 namespace temper {
@@ -68,6 +69,7 @@ void fail_cuda(cudaError_t error, const char* call, const char* file, int line) 
       .why = kind.why,
       .fix = kind.fix};
   if (kind.lost) throw DeviceLost(problem);
+  if (error == cudaErrorMemoryAllocation) throw OutOfMemory(problem);
   fail(kind.code, problem);
 }
 #endif

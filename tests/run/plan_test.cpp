@@ -14,6 +14,7 @@
 #include "src/run/plan/memory.h"
 #include "src/run/plan/model_facts.h"
 #include "src/run/plan/report/plan_json.h"
+#include "src/run/plan/report/planned_parts.h"
 #include "tests/config/config_text.h"
 #include "tests/support/expect_error.h"
 
@@ -478,6 +479,22 @@ TEST(Plan, MemoryHasARowPerPhaseWhosePartsAddUp) {
   }
   EXPECT_EQ(phases,
             (std::vector<std::string>{"generate", "reference", "train", "validation", "save", "export"}));
+}
+
+/// What a rank that gets no memory is told: its own row, whatever the other ranks hold.
+TEST(Plan, PartsOfARankAndPhase) {
+  const RunPlan plan =
+      plan_of({"run.device=cuda", "roles.rollout.ranks=0", "roles.trainer.ranks=1-2"}, 3).plan;
+  const std::string trains = planned_parts(plan, 1, "train"), loads = planned_parts(plan, 1, "load"),
+                    generates = planned_parts(plan, 0, "load");
+  EXPECT_TRUE(trains.starts_with("planned for rank 1 in train:\n    GPU memory ")) << trains;
+  for (const char* part :
+       {"\n      gradients ", "\n      optimizer ", "\n    host memory ", "\n      process "})
+    EXPECT_NE(trains.find(part), std::string::npos) << part << " in\n" << trains;
+  EXPECT_EQ(trains.find("kv_cache"), std::string::npos) << trains;
+  EXPECT_TRUE(loads.starts_with("planned for rank 1 in its largest phase, train:\n")) << loads;
+  EXPECT_NE(generates.find("kv_cache"), std::string::npos) << generates;
+  EXPECT_EQ(generates.find("optimizer"), std::string::npos) << generates;
 }
 
 TEST(Plan, ProcessGrowsWithTheVocabulary) {

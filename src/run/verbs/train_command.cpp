@@ -10,6 +10,7 @@
 #include "src/run/host/gpu.h"
 #include "src/run/plan/host_memory.h"
 #include "src/run/plan/model_facts.h"
+#include "src/run/plan/report/planned_parts.h"
 #include "src/run/record/run_log.h"
 #include "src/run/session/session.h"
 #include "src/run/verbs/guard.h"
@@ -55,7 +56,9 @@ int run_train(const CommandLine& line) {
   const RunTask task{
       loaded,    plan, line.list("--replay"), line.text("--dump-gradients"), helpers ? &*helpers : nullptr,
       wait_limit};
-  return retry_after_loss([&] { return run_session(task, mpi); }, checkpoint_check(loaded.config));
+  const auto run = [&] { return run_session(task, mpi); };
+  const auto planned = [&](std::string_view phase) { return planned_parts(plan, mpi.rank(), phase); };
+  return retry_after_loss([&] { return tell_of_planned(run, planned); }, checkpoint_check(loaded.config));
 }
 
 }  // namespace temper

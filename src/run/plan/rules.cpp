@@ -34,10 +34,10 @@ void warn_of_training(PlanDraft& d) {
         fmt::format("optimizer.lr = {:g} is above {}: models diverge at such a rate; 1e-6 to 1e-3 are usual",
                     o.lr, kLargeRate));
   if (r.num_layers > d.facts.num_layers)
-    d.warn(
-        fmt::format("train.recompute.num_layers = {}, and the model has {} layers: it acts as {}{}",
-                    r.num_layers, d.facts.num_layers, d.facts.num_layers,
-                    r.granularity == "full" ? "" : "; without recompute.granularity = \"full\" not at all"));
+    d.warn(fmt::format("train.recompute.num_layers = {}, and the model has {} layers: {}", r.num_layers,
+                       d.facts.num_layers,
+                       r.granularity == "full" ? "all of them are computed again"
+                                               : "it counts with recompute.granularity = \"full\" alone"));
 }
 
 }  // namespace

@@ -174,6 +174,8 @@ CheckedConfig check_config(const CommandLine& line) {
     if (result.errors.empty() && missing.empty()) open_inputs(checked);
     if (!is_for_this_machine(line)) leave_inputs(missing, facts.absent);
     facts.time = run_pace(facts.config);
+    if (!facts.time && !result.plan.memory.empty())
+      facts.time = gpu_step_time(result.plan, *facts.model, facts.config, facts.limits.device.bytes);
   }
   result.errors.insert(result.errors.end(), missing.begin(), missing.end());
   add_origins(result.errors, reading.loaded);

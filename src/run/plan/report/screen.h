@@ -6,15 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "src/run/plan/plan.h"
+#include "src/run/plan/report/step_time.h"
 
 namespace temper {
-
-/// How long a step takes, and how that is known, in words.
-struct StepTime {
-  double seconds = 0;
-  std::string from;
-};
 
 /// What `check` knows beside the plan.
 struct CheckFacts {

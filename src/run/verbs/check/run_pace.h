@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "src/run/plan/report/screen.h"
+#include "src/run/plan/report/step_time.h"
 
 namespace temper {
 

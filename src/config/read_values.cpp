@@ -89,6 +89,8 @@ class Refusals {
     if (spec_.count == 0 && current.is_number() && spec_.needed == Needed::no) add(current);
     if (!spec_.absent.empty()) add(std::string(spec_.absent));
     add(spec_.example);
+    const bool few = whole && spec_.range.high - spec_.range.low < 8;
+    for (double n = spec_.range.low; few && n <= spec_.range.high; ++n) add(number_json(n, true));
     if (value <= spec_.range.low && !spec_.range.above_low) add(number_json(spec_.range.low, whole));
     if (value >= spec_.range.high && !spec_.range.below_high && spec_.range.high < 1e300)
       add(number_json(spec_.range.high, whole));

@@ -10,6 +10,7 @@
 
 #ifdef TEMPER_CUDA
 #include "src/core/cuda.h"
+#include "src/core/process/out_of_memory.h"
 #endif
 
 namespace temper {
@@ -69,6 +70,7 @@ void fail_cuda(cudaError_t error, const char* call, const char* file, int line) 
       .why = kind.why,
       .fix = kind.fix};
   if (kind.lost) throw DeviceLost(problem);
+  if (error == cudaErrorMemoryAllocation) throw OutOfMemory(problem);
   fail(kind.code, problem);
 }
 #endif

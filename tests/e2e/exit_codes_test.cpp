@@ -367,7 +367,8 @@ TEST_F(ExitCodes, MemoryThatIsNotThere) {
   const std::string limited = "ulimit -d 1000000; " + program_.temper() + " train run.toml ";
   EXPECT_EQ(program_.shell(limited + "rollout.kv_memory=2GiB"), static_cast<int>(Exit::storage)) << output();
   expect_block({"out of host memory: KV cache", "phase load", "bytes more are wanted beside 0 that are held",
-                "lower rollout.kv_memory"},
+                "lower rollout.kv_memory",
+                "; planned for rank 0 in its largest phase, train:", "kv_cache              2.00 GiB"},
                "a cache that is too large");
 }
 #endif

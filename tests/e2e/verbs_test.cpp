@@ -571,6 +571,10 @@ TEST_F(Verbs, CheckShowsThePlanAndRefusesWhatCannotRun) {
     const std::string& check = std::string_view(wrong).ends_with("=none.jsonl") ? here : there;
     EXPECT_EQ(program_.run(check + wrong), 64) << wrong;
     EXPECT_TRUE(says(key)) << wrong << "\n" << output();
+    EXPECT_EQ(program_.run(check + wrong + " > plan.txt"), 64);
+    EXPECT_TRUE(output().starts_with("temper: ") && says(" is refused\n  where: ")) << output();
+    EXPECT_TRUE(program_.read("plan.txt").starts_with("would not start: 1 error"))
+        << program_.read("plan.txt");
     ASSERT_EQ(program_.run(check + std::string(wrong) + " --json > plan.json"), 64);
     const Json bad = lines(program_.read("plan.json")).at(0);
     EXPECT_EQ(bad.at("ok"), false);

@@ -13,7 +13,9 @@
 #include "src/core/json.h"
 #include "src/run/plan/memory.h"
 #include "src/run/plan/model_facts.h"
-#include "src/run/plan/report.h"
+#include "src/run/plan/report/plan_json.h"
+#include "src/run/plan/report/sizes.h"
+#include "src/run/plan/report/text_lines.h"
 #include "tests/config/config_text.h"
 #include "tests/support/expect_error.h"
 
@@ -26,6 +28,12 @@ const char* const kModel = R"({"architectures":["Qwen3ForCausalLM"],"model_type"
 "hidden_act":"silu","torch_dtype":"float32"})";
 
 using Words = std::vector<std::string>;
+
+bool says(const Json& warnings, const std::string& text) {
+  return std::any_of(warnings.begin(), warnings.end(), [&](const Json& warning) {
+    return warning.get<std::string>().find(text) != std::string::npos;
+  });
+}
 
 class Check : public ::testing::Test {
  protected:
@@ -66,13 +74,13 @@ TEST_F(Check, ContextBeyondTheRangeOfDynamicRopeNamesIt) {
   words.push_back("model.context_tokens=2000");
   const CheckOutcome other = check(words);
   EXPECT_EQ(other.exit_code, 64);
-  EXPECT_EQ(other.output.find("dynamic"), std::string::npos) << other.output;
+  EXPECT_EQ(other.errors.find("dynamic"), std::string::npos) << other.errors;
   change_model({{"rope_scaling", {{"rope_type", "dynamic"}, {"factor", 2.0}}}});
   const CheckOutcome beyond = check(words);
   EXPECT_EQ(beyond.exit_code, 64);
-  EXPECT_NE(beyond.output.find("rope type \"dynamic\" reaches to max_position_embeddings = 256"),
+  EXPECT_NE(beyond.errors.find("rope type \"dynamic\" reaches to max_position_embeddings = 256"),
             std::string::npos)
-      << beyond.output;
+      << beyond.errors;
   words.back() = "model.context_tokens=256";
   EXPECT_EQ(check(words).exit_code, 0);
 }
@@ -104,7 +112,9 @@ TEST_F(Check, GoodConfig) {
   EXPECT_EQ(json["roles"]["trainer"]["ranks"].size(), 3u);
   const int64_t layer = (64 + 2 * 32) * 64 + 64 * 64 + 3 * 64 * 128 + 2 * 64 + 2 * 16;
   EXPECT_EQ(json["memory"][0]["parts"]["weights"], (320 * 64 + 2 * layer + 64) * 4);
-  const CheckOutcome text = check(paths());
+  words.assign(1, "--all");
+  for (const std::string& path : paths()) words.push_back(path);
+  const CheckOutcome text = check(words);
   EXPECT_EQ(text.exit_code, 0);
   EXPECT_NE(text.output.find("updates_total"), std::string::npos);
 }
@@ -217,7 +227,8 @@ TEST_F(Check, AllPathsAndRulesAtOnce) {
 TEST_F(Check, NodesOfAnySize) {
   const auto says = [&](const char* ranks, const char* per_node, const char* text) {
     auto words = paths();
-    for (const char* word : {"--ranks", ranks, "--gpus-per-node", per_node, "rollout.prompts_per_step=64"})
+    for (const char* word :
+         {"--all", "--ranks", ranks, "--gpus-per-node", per_node, "rollout.prompts_per_step=64"})
       words.emplace_back(word);
     const CheckOutcome outcome = check(words);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
@@ -233,8 +244,9 @@ TEST_F(Check, PlansWithoutTheFilesOfARun) {
   const auto plans = [&](const std::vector<std::string>& words, int code, const char* key) {
     const CheckOutcome text = check(words);
     EXPECT_EQ(text.exit_code, code) << text.output;
-    EXPECT_NE(text.output.find("memory per rank"), std::string::npos) << text.output;
-    EXPECT_TRUE(text.output.ends_with("1 error(s): this run would not start\n")) << text.output;
+    EXPECT_TRUE(text.output.starts_with("would not start: 1 error (the fullest rank takes ")) << text.output;
+    EXPECT_NE(text.output.find("\n  memory "), std::string::npos) << text.output;
+    EXPECT_TRUE(text.errors.starts_with(fmt::format("temper: {} is refused\n", key))) << text.errors;
     std::vector<std::string> as_json = words;
     as_json.emplace_back("--json");
     const Json json = parse_json(check(as_json).output, "output");
@@ -261,9 +273,12 @@ TEST_F(Check, PlansForAnotherMachineWithoutItsFiles) {
     words.insert(words.end(), options.begin(), options.end());
     const CheckOutcome text = check(words);
     EXPECT_EQ(text.exit_code, 0) << text.output;
-    for (const char* part :
-         {"\nok\nnot here, so not looked at:\n  model.path", "models/tiny.json\n  data.train"})
-      EXPECT_NE(text.output.find(part), std::string::npos) << part << "\n" << text.output;
+    const size_t second = text.output.find('\n') + 1;
+    EXPECT_TRUE(
+        text.output.substr(second).starts_with("not here, so not looked at: model.path (planned from " +
+                                               (folder_ / "models/tiny.json") + "), data.train\n"))
+        << text.output;
+    EXPECT_EQ(text.errors, "");
     words.emplace_back("--json");
     const Json json = parse_json(check(words).output, "output");
     EXPECT_EQ(json["ok"], true);
@@ -285,7 +300,7 @@ TEST_F(Check, SaysHowToGetModelAndData) {
   EXPECT_EQ(outcome.exit_code, 64);
   for (const char* part : {"`hf download Qwen/Qwen3-0.6B --local-dir models/Qwen3-0.6B`", "huggingface-cli",
                            "`hf download openai/gsm8k --repo-type dataset", "tools/gsm8k_data.py"})
-    EXPECT_NE(outcome.output.find(part), std::string::npos) << part << "\n" << outcome.output;
+    EXPECT_NE(outcome.errors.find(part), std::string::npos) << part << "\n" << outcome.errors;
 }
 
 TEST_F(Check, WrongKeysAndMissingModel) {
@@ -294,7 +309,8 @@ TEST_F(Check, WrongKeysAndMissingModel) {
   EXPECT_TRUE(keys["batch"].is_object() && keys["roles"].is_object() && keys["memory"].is_array());
   const CheckOutcome missing = check({});
   EXPECT_EQ(missing.exit_code, 64);
-  EXPECT_NE(missing.output.find("models/tiny does not exist"), std::string::npos);
+  EXPECT_NE(missing.errors.find("models/tiny does not exist"), std::string::npos);
+  EXPECT_EQ(missing.output, "would not start: 2 errors\n");
 }
 
 TEST_F(Check, DeviceMemory) {
@@ -333,7 +349,9 @@ TEST_F(Check, OpensTheData) {
   EXPECT_EQ(data["lengths"], (Json{{"p50", 50}, {"p95", 95}, {"max", 100}}));
   EXPECT_EQ(data["overlong"], 0);
   EXPECT_EQ(data["answers"]["unreadable"], 0);
-  const CheckOutcome text = check(paths());
+  auto words = paths();
+  words.emplace_back("--all");
+  const CheckOutcome text = check(words);
   EXPECT_EQ(text.exit_code, 0);
   for (const char* part : {"p50 50", "p95 95, max 100", "all rows", "[10]", "data.overlong"})
     EXPECT_NE(text.output.find(part), std::string::npos) << part << "\n" << text.output;
@@ -387,14 +405,178 @@ TEST_F(Check, RefusesAFolderWithoutTokenizerOrWeights) {
 
 TEST_F(Check, WarnsOfEndTokensOutsideOfTheVocabulary) {
   std::ofstream(folder_ / "model/generation_config.json") << R"({"eos_token_id": [1, 320]})";
-  const Json warnings = with_data(growing(3), {}, 0).at("warnings");
+  const Json warnings = with_data(growing(4), {}, 0).at("warnings");
   ASSERT_EQ(warnings.size(), 1u) << warnings;
   EXPECT_NE(warnings[0].get<std::string>().find("eos_token_id 320"), std::string::npos);
+}
+
+/// Ids of the data, not those that the tokenizer could make: folders have tokenizers with more of them.
+TEST_F(Check, IdsOfTheDataAreKnownToTheModel) {
+  change_model({{"vocab_size", 12}});
+  const std::string lines = growing(4) + "{\"prompt\":\"1\",\"answer\":\"9\"}\n";
+  const Json fits = with_data(lines, {}, 0);
+  EXPECT_TRUE(says(fits["warnings"], "the tokenizer has ids up to")) << fits["warnings"];
+  change_model({{"vocab_size", 10}});
+  const Json json = with_data(lines, {}, 65);
+  ASSERT_EQ(json["errors"].size(), 1u) << json;
+  EXPECT_EQ(json["errors"][0]["key"], "data.train");
+  EXPECT_NE(json["errors"][0]["message"].get<std::string>().find("id 10; the ids of the model are 0 to 9"),
+            std::string::npos)
+      << json;
+  EXPECT_TRUE(json["errors"][0]["where"].get<std::string>().ends_with("a.jsonl:1"));
+}
+
+TEST_F(Check, WarnsOfAnswersThatNoResponseMatches) {
+  const auto lines = [](const std::vector<std::string>& answers) {
+    std::string text;
+    for (const std::string& answer : answers)
+      text += fmt::format("{{\"prompt\":\"1\",\"answer\":{}}}\n", answer);
+    return text;
+  };
+  const Json gsm8k = with_data(lines({"\"2\"", "\"so many\"", "\"$18\"", "[\"x\", \"#### 1,200\"]"}),
+                               {"reward.functions=[\"gsm8k\"]"}, 0);
+  EXPECT_EQ(gsm8k["data"]["answers"]["unmatched"], 2);
+  EXPECT_TRUE(says(gsm8k["warnings"], "2 of 4 answers can never be matched")) << gsm8k["warnings"];
+  EXPECT_TRUE(says(gsm8k["warnings"], "a.jsonl:2, by the reward \"gsm8k\": \"so many\" is no number"))
+      << gsm8k["warnings"];
+  const Json exact = with_data(lines({"\" \"", "\"2\"", "\"\"", "3"}), {"reward.functions=[\"exact\"]"}, 0);
+  EXPECT_TRUE(says(exact["warnings"], "2 of 4 answers")) << exact["warnings"];
+  EXPECT_TRUE(says(exact["warnings"], "the answer is empty")) << exact["warnings"];
+}
+
+TEST_F(Check, WarnsOfDataThatIsLessThanAStep) {
+  const std::string words = "and a step draws 4: it sees some of them twice";
+  const Json few = with_data(growing(3), {}, 0);
+  EXPECT_TRUE(says(few["warnings"], "data.train has 3 lines " + words)) << few["warnings"];
+  EXPECT_TRUE(
+      says(with_data(growing(5), {"rollout.max_prompt_tokens=3", "data.overlong=drop"}, 0)["warnings"],
+           "data.train has 3 lines that are not too long " + words));
+  EXPECT_FALSE(says(with_data(growing(4), {}, 0)["warnings"], words));
+}
+
+TEST_F(Check, WarnsOfARateAndOfRunsThatNoModelHas) {
+  const auto warned = [&](const std::string& word, const char* of) {
+    return says(with_data(growing(4), {word}, 0)["warnings"], of);
+  };
+  EXPECT_TRUE(warned("optimizer.lr=0.02", "optimizer.lr = 0.02 is above 0.01"));
+  EXPECT_FALSE(warned("optimizer.lr=0.01", "is above 0.01"));
+  EXPECT_TRUE(warned("train.recompute.num_layers=3", "num_layers = 3, and the model has 2 layers"));
+  EXPECT_FALSE(warned("train.recompute.num_layers=2", "and the model has"));
+}
+
+/// A value that no run could have is answered like one that this run cannot have.
+TEST_F(Check, NamesEveryLegalNumberOfALayoutKey) {
+  const std::map<std::string, Json> legal = {
+      {"tp", {1, 2, 4}}, {"cp", {1, 2, 4}}, {"pp", {1, 2}}, {"vpp", {1}}};
+  for (const auto& [name, numbers] : legal)
+    for (const char* role : {"trainer", "reference"})
+      for (const char* value : {"0", "-2", "\"two\"", "3"}) {
+        const std::string key = fmt::format("roles.{}.{}", role, name);
+        const Json json = with_data(
+            growing(4), {"--ranks", "4", "algorithm.kl_coef=0.1", fmt::format("{}={}", key, value)}, 64);
+        ASSERT_EQ(json["errors"].size(), 1u) << json;
+        EXPECT_EQ(json["errors"][0]["key"], key);
+        EXPECT_EQ(json["errors"][0]["legal"], numbers) << key << "=" << value;
+      }
+  const Json with_others =
+      with_data(growing(4), {"--ranks", "4", "roles.trainer.pp=2", "roles.trainer.tp=0"}, 64);
+  EXPECT_EQ(with_others["errors"][0]["legal"], Json({1, 2}));
+  const Json two = with_data(growing(4), {"--ranks", "4", "roles.trainer.pp=0", "roles.trainer.tp=0"}, 64);
+  ASSERT_EQ(two["errors"].size(), 2u);
+  EXPECT_EQ(two["errors"][1]["legal"], Json({1, 2, 4}));
+  EXPECT_EQ(with_data(growing(4), {"roles.trainer.zero=0"}, 64)["errors"][0]["legal"], Json({1, 2, 3}));
+}
+
+TEST_F(Check, IsOneScreen) {
+  with_data("{\"prompt\":\"" + std::string(700, '1') + "\",\"answer\":\"2\"}\n" + growing(3),
+            {"data.overlong=drop"}, 0);
+  auto words = paths();
+  words.emplace_back("data.overlong=drop");
+  const CheckOutcome text = check(words);
+  EXPECT_TRUE(text.output.starts_with("fits: the fullest rank takes ")) << text.output;
+  EXPECT_LE(std::count(text.output.begin(), text.output.end(), '\n'), 25) << text.output;
+  for (const char* part :
+       {"10 steps, each 4 prompts x 8 samples", "13.3 epochs", "a.jsonl: 4 lines", "all 4 answers",
+        "1 of 4 too long: left out", "700 tokens; answer \"2\"\n  | 1111"})
+    EXPECT_NE(text.output.find(part), std::string::npos) << part << " in\n" << text.output;
+  EXPECT_EQ(text.output.find("kv_cache"), std::string::npos);
+  words.emplace_back("--memory");
+  const CheckOutcome memory = check(words);
+  EXPECT_TRUE(memory.output.starts_with("fits: ")) << memory.output;
+  for (const char* part :
+       {"host, MiB               generate       train        save\n", "  kv_cache ", "  together "})
+    EXPECT_NE(memory.output.find(part), std::string::npos) << part << " in\n" << memory.output;
+}
+
+/// What does not fit is shown with what it takes; the way out is an error.
+TEST_F(Check, SaysWhatDoesNotFit) {
+  auto words = paths();
+  words.insert(words.end(), {"run.device=cpu", "--device-memory", "0.05"});
+  const CheckOutcome outcome = check(words);
+  EXPECT_EQ(outcome.exit_code, 64);
+  EXPECT_TRUE(outcome.output.starts_with("does not fit: train needs ")) << outcome.output;
+  EXPECT_NE(outcome.output.find(" of host memory on rank 0, which has 51.2 MiB\n"), std::string::npos);
+  EXPECT_EQ(outcome.output.find("--device-memory)"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.errors.find("(--device-memory)"), std::string::npos) << outcome.errors;
+}
+
+/// A run that has been under way says how long its steps take.
+TEST_F(Check, KnowsThePaceOfARunThatWasThere) {
+  std::filesystem::create_directories(folder_ / "runs/first");
+  const std::string name = std::string("run.dir=") + (folder_ / "runs");
+  EXPECT_FALSE(with_data(growing(4), {name, "run.name=first"}, 0).contains("step_time"));
+  std::string lines = "{\"step\":1,\"timing_s/step\":900.0}\n";
+  for (int step = 2; step <= 22; ++step)
+    lines += fmt::format("{{\"step\":{},\"timing_s/gen\":1,\"timing_s/step\":{}}}\n", step,
+                         step == 22 ? 50 : 12.5);
+  std::ofstream(folder_ / "runs/first/metrics.jsonl") << lines << "{\"step\":23,\"timing_s/st";
+  const Json time = with_data(growing(4), {name, "run.name=first"}, 0).at("step_time");
+  EXPECT_EQ(time["seconds"], 12.5);
+  EXPECT_TRUE(time["from"].get<std::string>().starts_with("as steps 3 to 22 of ")) << time;
+  auto words = paths();
+  words.insert(words.end(), {name, "run.name=first"});
+  EXPECT_NE(check(words).output.find("about 12 s a step, 2.1 min in all (as steps"), std::string::npos);
 }
 
 TEST_F(Check, RandomWeightsHaveNoDigest) {
   const Json json = with_data(growing(3), {"model.digest=0123456789abcdef0123456789abcdef"}, 64);
   EXPECT_EQ(json["errors"].at(0)["key"], "model.digest");
+}
+
+TEST(CheckText, NumbersForPeople) {
+  const std::pair<std::string, const char*> cases[] = {
+      {grouped(0), "0"},
+      {grouped(999), "999"},
+      {grouped(-1000), "-1,000"},
+      {grouped(393216), "393,216"},
+      {grouped(1234567890), "1,234,567,890"},
+      {count_text(1, "rank"), "1 rank"},
+      {count_text(0, "error"), "0 errors"},
+      {large_text(986496), "986,496"},
+      {large_text(596049920), "596 million"},
+      {large_text(8190735360), "8.19 billion"},
+      {large_text(405853388800), "406 billion"},
+      {size_text(int64_t{1} << 20), "1.00 MiB"},
+      {size_text((int64_t{1} << 30) - 1), "1024.0 MiB"},
+      {size_text(int64_t{80} << 30), "80.0 GiB"},
+      {time_text(0.25), "0.25 s"},
+      {time_text(119), "119 s"},
+      {time_text(7200), "2.0 h"},
+      {time_text(260000), "3.0 days"},
+  };
+  for (const auto& [text, wanted] : cases) EXPECT_EQ(text, wanted);
+}
+
+TEST(CheckText, LongTextsAreShownByTheirEnds) {
+  using Lines = std::vector<std::string>;
+  EXPECT_EQ(wrapped("one two three\n\nfour", 8), (Lines{"one two", "three", "", "four"}));
+  EXPECT_EQ(wrapped("äöüäöü", 4), (Lines{"äöüä", "öü"})) << "characters, not bytes";
+  EXPECT_TRUE(wrapped("\n", 4).empty());
+  EXPECT_EQ(excerpt("a\n\nb\n", 9, 2, 1), (Lines{"a", "", "b"}));
+  EXPECT_EQ(excerpt("a\n\nb\n \nc", 9, 2, 1), (Lines{"a", "b", "c"})) << "blank lines go first";
+  EXPECT_EQ(excerpt("aaaaaaaaa\nb\nc\nd\ne", 9, 1, 2), (Lines{"aaaaa ...", "d", "e"}));
+  EXPECT_EQ(cut_middle("0123456789", 2, 3), "0123456789");
+  EXPECT_EQ(cut_middle("0123456789ä", 2, 3), "01 ... 89ä");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <spdlog/spdlog.h>
 
 #include "src/core/helpers/helpers.h"
+#include "src/core/process/out_of_memory.h"
 #include "src/core/process/progress.h"
 #include "tests/support/expect_error.h"
 
@@ -35,6 +36,24 @@ TEST(Guard, AKeeperThatIsLostAsksForTheRunAgainWhereItCanGoOn) {
   expect_error(Exit::environment, {"the keeper has ended"}, "without one", [&] { lose(false); });
   enter_phase(Phase::load);
   expect_error(Exit::environment, {"the keeper has ended"}, "at the start", [&] { lose(true); });
+}
+
+/// What was planned stands behind the reason, of a library's shortage, too; other errors are as they were.
+TEST(Guard, AShortageOfMemoryShowsWhatWasPlanned) {
+  const auto run = [](const std::function<int()>& body) {
+    return tell_of_planned(body, [](std::string_view phase) { return fmt::format("planned in {}", phase); });
+  };
+  enter_phase(Phase::rollout, 2);
+  expect_error(Exit::storage, {"no room", "all is taken; planned in generate"}, "a part", [&] {
+    run([]() -> int { throw OutOfMemory({.what = "no room", .where = "here", .why = "all is taken"}); });
+  });
+  enter_phase(Phase::train, 2);
+  expect_error(Exit::storage, {"out of host memory", "; planned in train"}, "a library",
+               [&] { run([]() -> int { throw std::bad_alloc(); }); });
+  expect_error(Exit::storage, {"disk"}, "another one", [&] {
+    run([]() -> int { fail(Exit::storage, {.what = "disk", .where = "there", .why = "full"}); });
+  });
+  EXPECT_EQ(run([] { return 75; }), 75);
 }
 
 }  // namespace

@@ -60,6 +60,23 @@ class PromptStreamTest : public ::testing::Test {
   DataConfig data_;
 };
 
+TEST_F(PromptStreamTest, IdsThatTheModelLacksAreFoundFirst) {
+  const std::string path =
+      write("{\"prompt\":\" one\",\"response\":\" two\"}\n{\"prompt\":\" two\",\"response\":\" one\"}\n");
+  const std::vector<int32_t> one = tokenizer_.encode(" one", false), two = tokenizer_.encode(" two", false);
+  const int64_t largest =
+      std::max(*std::max_element(one.begin(), one.end()), *std::max_element(two.begin(), two.end()));
+  for (const bool with_response : {false, true}) {
+    stream(path, {1000, 1000, with_response, largest + 1}).check_all(nullptr);
+    expect_error(
+        Exit::data,
+        {fmt::format("id {}; the ids of the model are 0 to {}", largest, largest - 1), "tokenizer.path"},
+        "an id too many", [&] {
+          stream(path, {1000, 1000, with_response, largest}).check_all(nullptr);
+        });
+  }
+}
+
 TEST_F(PromptStreamTest, EveryLineOncePerEpochWithItsRecord) {
   PromptStream s = stream(counted(9));
   const std::vector<DrawnPrompt> drawn = s.next(9);

@@ -19,12 +19,16 @@ struct DrawnPrompt {
 
 PromptOptions prompt_options(const DataConfig& section);
 
+/// Error(Exit::data) at `where` for a token, of the prompt or its response, that the model has no row for.
+void require_known_ids(const Prompt& prompt, int64_t vocab_size, const std::string& where);
+
 class PromptStream {
  public:
   struct Limits {
     int64_t max_prompt_tokens = 0;
     int64_t max_sequence_tokens = 0;  // prompt and response (SFT)
     bool with_response = false;
+    int64_t vocab_size = int64_t{1} << 31;  // of the model: larger ids are refused
 
     bool fits(const Prompt& prompt) const;
   };

@@ -23,6 +23,23 @@ std::string reward_defect(const RewardFunctionConfig& function) {
   return "";
 }
 
+/// Values that no run is meant to have.
+void warn_of_training(PlanDraft& d) {
+  constexpr double kLargeRate = 0.01;
+  const OptimizerConfig& o = d.config.optimizer;
+  const RecomputeConfig& r = d.config.train.recompute;
+  if (o.lr == 0) d.warn("optimizer.lr = 0: the weights never change");
+  if (o.lr > kLargeRate)
+    d.warn(
+        fmt::format("optimizer.lr = {:g} is above {}: models diverge at such a rate; 1e-6 to 1e-3 are usual",
+                    o.lr, kLargeRate));
+  if (r.num_layers > d.facts.num_layers)
+    d.warn(fmt::format("train.recompute.num_layers = {}, and the model has {} layers: {}", r.num_layers,
+                       d.facts.num_layers,
+                       r.granularity == "full" ? "all of them are computed again"
+                                               : "it counts with recompute.granularity = \"full\" alone"));
+}
+
 }  // namespace
 
 void plan_freeze(PlanDraft& d) {
@@ -178,7 +195,7 @@ void plan_warnings(PlanDraft& d) {
   }
   if (plan.generates && b.samples_per_prompt == 1 && c.algorithm.single_group == "zero")
     d.warn("groups of one sample with single_group = \"zero\": all advantages are 0, nothing is learned");
-  if (c.optimizer.lr == 0) d.warn("optimizer.lr = 0: the weights never change");
+  warn_of_training(d);
   for (const RoleTraits& row : plan.rows)
     if (!plan.role(row.name) && c.roles.of(row.name).ranks && *row.when_needed)
       d.warn(fmt::format("roles.{} has no effect: {}", row.name, row.when_needed));

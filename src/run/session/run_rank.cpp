@@ -90,7 +90,8 @@ void RunRank::load_data() {
   const bool sft = !task.plan.generates;
   prompts = std::make_unique<PromptStream>(
       config().data.train, config().data, config().run.seed, *text.tokenizer, text.chat_template(),
-      PromptStream::Limits{task.plan.max_prompt_tokens, task.plan.longest_sequence, sft});
+      PromptStream::Limits{task.plan.max_prompt_tokens, task.plan.longest_sequence, sft,
+                           task.plan.vocab_size});
   prompts->check_all([&](const std::string& answer, const std::string& where) {
     if (!sft) rewards->check_answer(answer, where);
   });

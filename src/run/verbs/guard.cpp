@@ -16,6 +16,7 @@
 #include "src/core/json.h"
 #include "src/core/process/local_parent.h"
 #include "src/core/process/memory_error.h"
+#include "src/core/process/out_of_memory.h"
 #include "src/core/process/progress.h"
 #include "src/core/process/results.h"
 
@@ -104,6 +105,23 @@ int run_guarded(const std::function<int()>& body, bool json) {
   } catch (const std::exception& e) {
     return ended({Exit::internal, {.what = fmt::format("internal error: {}", e.what())}});
   }
+}
+
+int tell_of_planned(const std::function<int()>& body,
+                    const std::function<std::string(std::string_view phase)>& planned) {
+  const auto tell = [&](Problem problem) {
+    const Phase phase = progress_state().phase;
+    problem.why += "; " + planned(phase == Phase::rollout ? "generate" : phase_name(phase));
+    throw OutOfMemory(std::move(problem));
+  };
+  try {
+    return body();
+  } catch (const OutOfMemory& e) {
+    tell(e.problem());
+  } catch (const std::bad_alloc&) {
+    tell(out_of_memory({}).problem());
+  }
+  return 0;
 }
 
 int retry_after_loss(const std::function<int()>& body, const std::function<bool()>& has_checkpoint) {

@@ -10,6 +10,7 @@
 #include "src/run/host/gpu.h"
 #include "src/run/plan/host_memory.h"
 #include "src/run/plan/model_facts.h"
+#include "src/run/plan/report/planned_parts.h"
 #include "src/run/record/run_log.h"
 #include "src/run/session/epochs.h"
 #include "src/run/session/session.h"
@@ -64,7 +65,10 @@ int run_train(const CommandLine& line) {
                      helpers ? &*helpers : nullptr,
                      wait_limit,
                      models.files};
-  const int code = retry_after_loss([&] { return run_session(task, mpi); }, checkpoint_check(loaded.config));
+  const auto run = [&] { return run_session(task, mpi); };
+  const auto planned = [&](std::string_view phase) { return planned_parts(plan, mpi.rank(), phase); };
+  const int code =
+      retry_after_loss([&] { return tell_of_planned(run, planned); }, checkpoint_check(loaded.config));
   if (mpi.rank() == plan.trainer().ranks.front())
     write_page_of_run(join_path(loaded.config.run.dir, loaded.config.run.name));
   return code;

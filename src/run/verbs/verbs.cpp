@@ -70,8 +70,13 @@ constexpr std::array kCheck{
         "memory of one rank (host memory on the cpu backend); a plan that needs more is an error; a bare "
         "number is GiB, 80GB and 141GB are what such cards have",
         false, 1e-6, 1e6},
+    OptionSpec{"--memory", Kind::flag, "", "",
+               "with what each phase holds, and what other keys would change"},
+    OptionSpec{"--all", Kind::flag, "", "",
+               "with every number: batch, lengths, ranks, memory, traffic, data"},
+    OptionSpec{"--explain-batch", Kind::flag, "", "",
+               "with the batch under the names that other trainers use"},
     OptionSpec{"--json", Kind::flag, "", "", "the plan as one JSON object"},
-    OptionSpec{"--explain-batch", Kind::flag, "", "", "with the names that other trainers use"},
 };
 constexpr std::array kGenerate{
     kModelOr,
@@ -176,8 +181,8 @@ const std::array kVerbs{
         Overrides::all,
         kCheck,
         run_check,
-        "the plan of a config: batch arithmetic, ranks, memory, a look at model folder and data, each broken "
-        "rule with legal values",
+        "whether a config would start and fit, on one screen: batch, ranks, memory, a look at model folder "
+        "and data; each broken rule with legal values on stderr",
         {}},
     VerbSpec{"generate", "", Overrides::rollout, kGenerate, run_generate, "sample responses, in input order",
              kOnePrompt, "--chat"},

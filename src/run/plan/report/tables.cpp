@@ -1,4 +1,4 @@
-#include "src/run/plan/report.h"
+#include "src/run/plan/report/tables.h"
 
 #include <algorithm>
 
@@ -7,6 +7,8 @@
 #include "src/core/check.h"
 #include "src/run/plan/memory.h"
 #include "src/run/plan/memory_choices.h"
+#include "src/run/plan/report/sizes.h"
+#include "src/run/plan/report/work.h"
 
 namespace temper {
 namespace {
@@ -144,23 +146,6 @@ std::string roles_text(const RunPlan& plan, int per_node) {
   return text + nodes_text(plan.num_ranks, per_node);
 }
 
-/// Floating-point operations of one step when every sample has full length, attention left out.
-struct Work {
-  int64_t tokens = 0;
-  std::vector<double> of_row;  // of the roles that there are, 0: the run has no such one
-};
-
-Work most_work(const RunPlan& plan) {
-  Work work;
-  work.tokens = saturating_multiply(plan.batch.samples_per_step, plan.longest_sequence);
-  const double forward = 2.0 * static_cast<double>(plan.num_parameters) * static_cast<double>(work.tokens);
-  for (const RoleTraits& row : plan.rows) {
-    const double times = row.trains() ? 3.0 * static_cast<double>(plan.batch.epochs_per_step) : 1.0;
-    work.of_row.push_back(plan.role(row.name) ? times * forward : 0);
-  }
-  return work;
-}
-
 std::string work_text(const RunPlan& plan) {
   const Work work = most_work(plan);
   std::string text = "work per step, at most (seconds = this / measured FLOP per second of all ranks)\n";
@@ -173,19 +158,83 @@ std::string work_text(const RunPlan& plan) {
   return text;
 }
 
-/// Where ranks hold many different things in a phase, those of the largest row are shown.
+/// Ranks that hold the same in every phase.
+struct RankKind {
+  std::vector<int> ranks;
+  std::vector<MemoryRow> phases;
+  int64_t peak(bool device) const {
+    int64_t most = 0;
+    for (const MemoryRow& row : phases) most = std::max(most, device ? row.device_bytes : row.host_bytes);
+    return most;
+  }
+};
+
+/// The fullest ones first.
+std::vector<RankKind> rank_kinds(const RunPlan& plan) {
+  std::vector<RankKind> kinds;
+  for (const MemoryRow& row : plan.memory) {
+    const auto same = [&](const RankKind& kind) { return kind.ranks == row.ranks; };
+    auto kind = std::find_if(kinds.begin(), kinds.end(), same);
+    if (kind == kinds.end()) kind = kinds.insert(kind, {row.ranks, {}});
+    kind->phases.push_back(row);
+  }
+  const bool device = plan.device == Device::cuda;
+  std::stable_sort(kinds.begin(), kinds.end(),
+                   [&](const RankKind& a, const RankKind& b) { return a.peak(device) > b.peak(device); });
+  return kinds;
+}
+
+/// One line of a table with a column for each phase.
+template <class BytesOf>
+std::string phase_line(const std::string& name, const RankKind& kind, const SizeUnit& unit,
+                       const BytesOf& bytes_of) {
+  std::string text = fmt::format("  {:<18}", name);
+  for (const MemoryRow& row : kind.phases) {
+    const int64_t bytes = bytes_of(row);
+    text += bytes == 0 ? fmt::format("{:>12}", "-") : fmt::format("{:>12.{}f}", unit.of(bytes), unit.digits);
+  }
+  return text + "\n";
+}
+
+/// What ranks hold, a part a line; of one memory.
+std::string parts_text(const RankKind& kind, MemoryParts MemoryRow::*parts, int64_t MemoryRow::*sum,
+                       const SizeUnit& unit) {
+  std::vector<std::string> names;
+  for (const MemoryRow& row : kind.phases)
+    for (const auto& [name, bytes] : row.*parts)
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  std::string text;
+  for (const std::string& name : names)
+    text += phase_line(name, kind, unit,
+                       [&](const MemoryRow& row) { return MemoryRow::bytes_of(row.*parts, name); });
+  return names.empty() ? ""
+                       : text + phase_line("together", kind, unit, [&](const auto& row) { return row.*sum; });
+}
+
+std::string kind_text(const RunPlan& plan, const RankKind& kind) {
+  const bool gpu = plan.device == Device::cuda;
+  const SizeUnit unit = size_unit(kind.peak(gpu));
+  const auto header = [&](const char* of) {
+    std::string text = fmt::format("{:<20}", fmt::format("{}, {}", of, unit.name));
+    for (const MemoryRow& row : kind.phases) text += fmt::format("{:>12}", row.phase);
+    return text + "\n";
+  };
+  std::string text =
+      fmt::format("memory of rank{} {}\n", kind.ranks.size() > 1 ? "s" : "", rank_set_text(kind.ranks));
+  if (gpu) text += header("GPU") + parts_text(kind, &MemoryRow::device, &MemoryRow::device_bytes, unit);
+  return text + header("host") + parts_text(kind, &MemoryRow::host, &MemoryRow::host_bytes, unit);
+}
+
+/// The fullest kinds of ranks are shown in parts.
 std::string memory_text(const RunPlan& plan, const ReportOptions& options) {
-  constexpr size_t kMany = 3;
-  const bool cpu = plan.device == Device::cpu;
-  std::string text = fmt::format("memory per rank ({})\n", cpu ? "host" : "device");
-  for (const std::vector<MemoryRow>& rows : rows_by_phase(plan))
-    for (const MemoryRow& row : rows) {
-      const std::string host = cpu ? "" : gib_text(row.host_bytes) + " of the host; ";
-      text += line(row.phase, gib_text(cpu ? row.host_bytes : row.device_bytes),
-                   host + "ranks " + rank_set_text(row.ranks));
-      if (rows.size() > kMany && &row != &rows.front()) continue;
-      for (const auto& [name, bytes] : row.all_parts()) text += line("    " + name, gib_text(bytes), "");
-    }
+  constexpr size_t kMany = 2;
+  const bool gpu = plan.device == Device::cuda;
+  const std::vector<RankKind> kinds = rank_kinds(plan);
+  std::string text;
+  for (size_t i = 0; i < std::min(kMany, kinds.size()); ++i) text += kind_text(plan, kinds[i]);
+  if (kinds.size() > kMany) text += "largest phase of the other ranks\n";
+  for (size_t i = kMany; i < kinds.size(); ++i)
+    text += line("ranks " + rank_set_text(kinds[i].ranks), size_text(kinds[i].peak(gpu)), "");
   text += line("optimizer state", fmt::format("{} moments", dtype_name(plan.moments)),
                plan.master == plan.dtype   ? "the weights are the master"
                : plan.master == DType::u16 ? "the master is the weights and 16 bits that they lack"
@@ -197,7 +246,7 @@ std::string memory_text(const RunPlan& plan, const ReportOptions& options) {
     text +=
         line("offloaded", offloaded,
              fmt::format("to host memory; about {:.2f} s of a step over PCIe 5 x16", offload_seconds(plan)));
-  if (options.memory_limit > 0) text += line("limit", gib_text(options.memory_limit), "of a rank");
+  if (options.memory_limit > 0) text += line("limit", size_text(options.memory_limit), "of a rank");
   return text;
 }
 
@@ -209,16 +258,6 @@ std::string choices_text(const std::vector<MemoryChoice>& choices) {
                  fmt::format("train.recompute.granularity = \"{}\"{}", c.recompute,
                              c.optimizer_in_host ? ", train.offload.optimizer = true" : ""));
   return text;
-}
-
-Json choices_json(const std::vector<MemoryChoice>& choices) {
-  Json list = Json::array();
-  for (const MemoryChoice& c : choices)
-    list.push_back({{"recompute", c.recompute},
-                    {"offload_optimizer", c.optimizer_in_host},
-                    {"device_bytes", c.device_bytes},
-                    {"host_bytes", c.host_bytes}});
-  return list;
 }
 
 const char* what_goes_over(Axis axis, bool trains) {
@@ -249,13 +288,6 @@ std::string traffic_text(const std::vector<RoleTraffic>& traffic) {
   return text;
 }
 
-Json traffic_json(const std::vector<RoleTraffic>& traffic) {
-  Json roles = Json::object();
-  for (const RoleTraffic& t : traffic)
-    for (const AxisRow& row : kAxes) roles[t.role->name][row.name] = t.bytes[row.axis];
-  return roles;
-}
-
 std::string peer_keys_text(const RunPlan& plan) {
   const BatchPlan& b = plan.batch;
   std::string text = "the same numbers under other trainers' names\n";
@@ -277,123 +309,17 @@ std::string peer_keys_text(const RunPlan& plan) {
   return text;
 }
 
-Json roles_json(const RunPlan& plan) {
-  Json roles = Json::object();
-  for (const RolePlan& role : plan.roles) {
-    Json layout{{"vpp", role.vpp()}, {"ep", 1}, {"expert_dp", role.dp()}, {"zero", role.zero}};
-    for (const AxisRow& row : kAxes) layout[row.name] = role.grid.along(row.axis);
-    roles[std::string(role.name())] = {{"ranks", role.ranks}, {"layout", std::move(layout)}};
-  }
-  return roles;
-}
-
-Json row_json(const MemoryRow& row) {
-  Json parts = Json::object();
-  for (const auto& [name, bytes] : row.all_parts()) parts[name] = bytes;
-  return {{"rank", row.ranks.front()},
-          {"phase", row.phase},
-          {"device_bytes", row.device_bytes},
-          {"host_bytes", row.host_bytes},
-          {"parts", std::move(parts)}};
-}
-
-/// A row for each rank: those of ranks alike are copies.
-Json memory_json(const RunPlan& plan) {
-  std::vector<Json> alike;
-  std::vector<std::vector<size_t>> of_rank(static_cast<size_t>(plan.num_ranks));
-  for (const MemoryRow& row : plan.memory) {
-    for (const int rank : row.ranks) of_rank[static_cast<size_t>(rank)].push_back(alike.size());
-    alike.push_back(row_json(row));
-  }
-  Json memory = Json::array();
-  for (size_t rank = 0; rank < of_rank.size(); ++rank)
-    for (const size_t row : of_rank[rank]) {
-      memory.push_back(alike[row]);
-      memory.back()["rank"] = rank;
-    }
-  return memory;
-}
-
-Json peers_json() {
-  Json peers = Json::array();
-  for (const PeerKey& row : peer_keys())
-    peers.push_back({{"peer", row.peer}, {"theirs", row.theirs}, {"ours", row.ours}, {"note", row.note}});
-  return peers;
-}
-
-Json batch_json(const BatchPlan& b) {
-  return {{"prompts_per_step", b.prompts_per_step}, {"samples_per_prompt", b.samples_per_prompt},
-          {"samples_per_step", b.samples_per_step}, {"samples_per_update", b.samples_per_update},
-          {"updates_per_step", b.updates_per_step}, {"epochs_per_step", b.epochs_per_step},
-          {"updates_total", b.updates_total},       {"last_update_samples", b.last_update_samples},
-          {"dropped_samples", b.dropped_samples}};
-}
-
 }  // namespace
 
-std::string plan_text(const PlanResult& result, const ReportOptions& options) {
+std::string plan_tables(const PlanResult& result, const ReportOptions& options) {
+  const RunPlan& plan = result.plan;
   std::string text;
-  for (const PlanError& error : result.errors) {
-    text += fmt::format("error   {}{}: {}\n", error.key, error.where.empty() ? "" : " (" + error.where + ")",
-                        error.message);
-    if (!error.legal.empty())
-      text += fmt::format("        legal: {} = {}\n", error.key, legal_text(error.legal));
-  }
-  for (const std::string& warning : result.warnings) text += "warning " + warning + "\n";
-  const std::string end = result.errors.empty()
-                              ? "ok\n"
-                              : fmt::format("{} error(s): this run would not start\n", result.errors.size());
-  if (!result.complete) return text + end;
-  const RunPlan& plan = result.plan;
-  text += fmt::format("{} on {} rank(s), {}, {}, {} steps\n", plan.algorithm, plan.num_ranks,
-                      device_name(plan.device), dtype_name(plan.dtype), plan.steps);
-  text += batch_text(plan) + lengths_text(plan) + roles_text(plan, options.ranks_per_node) +
-          memory_text(plan, options) + choices_text(result.choices) + traffic_text(result.traffic);
-  text += work_text(plan);
+  if (options.all || options.explain_batch) text += batch_text(plan);
+  if (options.all) text += lengths_text(plan) + roles_text(plan, options.ranks_per_node);
+  if (options.all || options.memory) text += memory_text(plan, options) + choices_text(result.choices);
+  if (options.all) text += traffic_text(result.traffic) + work_text(plan);
   if (options.explain_batch) text += peer_keys_text(plan);
-  return text + end;
-}
-
-Json plan_json(const PlanResult& result, const ReportOptions& options) {
-  const RunPlan& plan = result.plan;
-  Json errors = Json::array();
-  for (const PlanError& error : result.errors)
-    errors.push_back(
-        {{"key", error.key}, {"message", error.message}, {"legal", error.legal}, {"where", error.where}});
-  Json json{{"ok", result.errors.empty()},
-            {"errors", std::move(errors)},
-            {"warnings", result.warnings},
-            {"batch", result.complete ? batch_json(plan.batch) : Json::object()},
-            {"roles", result.complete ? roles_json(plan) : Json::object()},
-            {"memory", Json::array()}};
-  if (!result.complete) return json;
-  json["num_ranks"] = plan.num_ranks;
-  json["algorithm"] = plan.algorithm;
-  json["device"] = device_name(plan.device);
-  json["dtype"] = dtype_name(plan.dtype);
-  json["steps"] = plan.steps;
-  json["lengths"] = {{"context_tokens", plan.context_tokens},
-                     {"max_prompt_tokens", plan.max_prompt_tokens},
-                     {"max_new_tokens", plan.max_new_tokens},
-                     {"steps_of_longest_response", plan.steps_of_longest_response},
-                     {"longest_sequence", plan.longest_sequence},
-                     {"max_tokens_per_microbatch", plan.max_tokens_per_microbatch},
-                     {"kv_page_tokens", plan.kv_page_tokens},
-                     {"kv_pages", plan.kv_pages}};
-  const Work work = most_work(plan);
-  json["work"] = {{"tokens", work.tokens}};
-  for (size_t i = 0; i < plan.rows.size(); ++i)
-    json["work"][fmt::format("{}_flop", plan.rows[i].phase)] = work.of_row[i];
-  json["traffic"] = traffic_json(result.traffic);
-  json["offload"] = {{"optimizer", plan.optimizer_in_host}, {"seconds_per_step", offload_seconds(plan)}};
-  for (const RoleTraits& row : plan.rows)
-    if (row.keys.has(RoleKey::offload))
-      json["offload"][row.name] = plan.role(row.name) && plan.role(row.name)->in_host;
-  if (!result.choices.empty()) json["memory_choices"] = choices_json(result.choices);
-  if (options.memory_limit > 0) json["memory_limit"] = options.memory_limit;
-  if (options.explain_batch) json["peers"] = peers_json();
-  json["memory"] = memory_json(plan);  // last: an object that grows copies what it holds
-  return json;
+  return text;
 }
 
 }  // namespace temper

@@ -21,6 +21,11 @@ struct Range {
   double low, high;
   bool above_low = false, below_high = false;  // that bound itself is excluded
   bool or_zero = false;                        // 0 is legal too: off
+
+  bool has(double value) const {
+    if (or_zero && value == 0) return true;
+    return (above_low ? value > low : value >= low) && (below_high ? value < high : value <= high);
+  }
 };
 
 struct KeySpec {

@@ -29,13 +29,6 @@ std::string shown(const TomlNode& node) {
   return text.substr(0, end) + "...";
 }
 
-bool in_range(double value, const Range& range) {
-  if (range.or_zero && value == 0) return true;
-  const bool low = range.above_low ? value > range.low : value >= range.low;
-  const bool high = range.below_high ? value < range.high : value <= range.high;
-  return low && high;
-}
-
 Json number_json(double value, bool whole) { return whole ? Json(static_cast<int64_t>(value)) : Json(value); }
 
 bool is_folder_name(const std::string& text) {
@@ -180,7 +173,7 @@ class Reader {
     if (node.kind != Kind::integer) return refuse_.wrong_type(node, refuse_.numbers(true));
     // 2^63 - 1 is not a double: the upper bound of seeds is the type's own.
     const auto value = static_cast<double>(node.integer);
-    if (!in_range(value, spec_.range)) return refuse_.illegal(node, refuse_.numbers(true, value));
+    if (!spec_.range.has(value)) return refuse_.illegal(node, refuse_.numbers(true, value));
     out = node.integer;
     return {};
   }
@@ -188,7 +181,7 @@ class Reader {
     if (node.kind != Kind::integer && node.kind != Kind::real)
       return refuse_.wrong_type(node, refuse_.numbers(false));
     const double value = node.kind == Kind::real ? node.real : static_cast<double>(node.integer);
-    if (!std::isfinite(value) || !in_range(value, spec_.range))
+    if (!std::isfinite(value) || !spec_.range.has(value))
       return refuse_.illegal(node, refuse_.numbers(false, value));
     out = value;
     return {};

@@ -116,6 +116,20 @@ TEST_F(Local, ASecondSignalEndsItAtOnce) {
   EXPECT_FALSE(exists("runs/run/checkpoints"));
 }
 
+/// `pkill -f` reaches all of them, and the launcher hands its own on.
+TEST_F(Local, ASignalToAllProcessesIsOne) {
+  for (const int signal : {SIGUSR1, SIGTERM, SIGINT}) {
+    LocalRun job(program_, train(), Where::pipe);
+    const int64_t before = steps_done("run");
+    ASSERT_TRUE(job.until([&] { return steps_done("run") > before + 1; })) << job.printed();
+    for (int times = 0; times < 2; ++times)
+      for (const pid_t process : job.processes()) ::kill(process, signal);
+    EXPECT_EQ(job.wait(), kRetry) << job.printed();
+    EXPECT_TRUE(exists(checkpoint("run", steps_done("run")) + "/manifest.json")) << job.printed();
+    expect_nothing_left(job);
+  }
+}
+
 TEST_F(Local, ARankThatDiesIsReportedAndNotByTheLauncher) {
   const std::tuple<int, Where, const char*, int> cases[] = {
       {1, Where::terminal, "checkpoint.every=1", kRetry},

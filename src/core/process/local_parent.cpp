@@ -97,6 +97,10 @@ void join_local_parent() {
   // The launcher gives ranks process groups of their own: to a terminal they are in the background, which
   // with `stty tostop` would stop what writes to it.
   ::signal(SIGTTOU, SIG_IGN);
+  sigset_t held;  // in the launcher; it should not hand that on
+  sigemptyset(&held);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) sigaddset(&held, signal);
+  ::sigprocmask(SIG_UNBLOCK, &held, nullptr);
   die_with(line);
   parent = line;
 }

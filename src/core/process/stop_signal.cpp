@@ -45,7 +45,8 @@ void on_signal(int signal, siginfo_t* info, void*) {
   const int meant = by_parent ? info->si_value.sival_int : signal;
   if (requested.compare_exchange_strong(before, signal + kMeant * meant)) return;
   if (by_parent) return;  // after a second one it ends its ranks itself
-  if (before % kMeant != signal || now - requested_at > kSameMilliseconds) leave_at_once(128 + signal);
+  const bool same = before % kMeant == signal || has_local_parent();  // `pkill -f` reaches ranks and parent
+  if (!same || now - requested_at > kSameMilliseconds) leave_at_once(128 + signal);
 }
 
 struct sigaction action_of(int signal) {

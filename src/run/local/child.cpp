@@ -28,9 +28,10 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(127);  // it died before that was said
-  sigset_t none;
-  sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  sigset_t held;
+  sigemptyset(&held);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) sigaddset(&held, signal);
+  ::sigprocmask(SIG_SETMASK, &held, nullptr);
   ::dup2(null, STDIN_FILENO);
   ::dup2(output, STDOUT_FILENO);
   ::dup2(output, STDERR_FILENO);

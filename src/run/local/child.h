@@ -14,7 +14,8 @@ struct Child {
 };
 
 /// `program` is a path; `environment`: NAME=VALUE. Its stdin is empty. A terminal's signals do not reach it,
-/// Linux kills it when this process ends. Exit::environment where it cannot be started.
+/// and SIGTERM, SIGINT, SIGHUP and SIGUSR1 wait: `pkill -f` means this process, which alone decides about an
+/// end. Linux kills it when this process ends. Exit::environment where it cannot be started.
 Child start_child(const std::string& program, const std::vector<std::string>& argv,
                   const std::vector<std::string>& environment);
 

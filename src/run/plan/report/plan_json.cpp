@@ -1,6 +1,6 @@
 #include "src/run/plan/report/plan_json.h"
 
-#include "src/config/peer_keys.h"
+#include "src/config/typed/peer_keys.h"
 #include "src/core/check.h"
 #include "src/run/plan/memory_choices.h"
 #include "src/run/plan/report/work.h"

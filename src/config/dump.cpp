@@ -18,6 +18,7 @@ std::string one_line(std::string text) {
 
 std::string dump_config(const LoadedConfig& loaded) {
   Config copy = loaded.config, defaults;
+  defaults.roles = RolesConfig(loaded.config.roles.rows());
   const std::vector<Field> unset = config_fields(defaults);
   size_t number = 0;
   std::string text = "# Resolved config: every value, and where it came from.\n", section;

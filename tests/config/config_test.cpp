@@ -250,6 +250,7 @@ LoadedConfig every_key_set() {
       "checkpoint.every=5",
       "checkpoint.keep=1",
       "checkpoint.resume=none",
+      "checkpoint.every_minutes=2.5",
       "checkpoint.export_hf_every=7",
       "checkpoint.accept_changes=true"};
   overrides.insert(overrides.end(), std::begin(kLastSections), std::end(kLastSections));

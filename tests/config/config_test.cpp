@@ -128,7 +128,8 @@ TEST(Config, OffValuesOfLaterKeysAreAccepted) {
   EXPECT_NO_THROW(load_text(text, {"run.max_policy_lag=0", "rollout.tokens_per_step=0"}));
 }
 
-constexpr const char* kLastSections[] = {"train.freeze=[\"lm_head.weight\",\"model.layers.0.*\"]",
+constexpr const char* kLastSections[] = {"checkpoint.every_minutes=2.5",
+                                         "train.freeze=[\"lm_head.weight\",\"model.layers.0.*\"]",
                                          "roles.trainer.pp=2",
                                          "roles.trainer.vpp=2",
                                          "roles.trainer.stage_layers=[3,1]",
@@ -250,7 +251,6 @@ LoadedConfig every_key_set() {
       "checkpoint.every=5",
       "checkpoint.keep=1",
       "checkpoint.resume=none",
-      "checkpoint.every_minutes=2.5",
       "checkpoint.export_hf_every=7",
       "checkpoint.accept_changes=true"};
   overrides.insert(overrides.end(), std::begin(kLastSections), std::end(kLastSections));

@@ -1,5 +1,6 @@
 #include "src/run/verbs/chat/conversation.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -42,17 +43,26 @@ void say(const std::string& text) {
   std::fflush(stderr);
 }
 
+/// Waits until stdin has something to read. False: Ctrl-C was pressed. It is looked for now and then: between
+/// a look and the wait it would not end the wait.
+bool wait_for_input() {
+  constexpr int kLookMs = 100;
+  for (pollfd input{STDIN_FILENO, POLLIN, 0}; !InterruptKey::take();)
+    if (::poll(&input, 1, kLookMs) > 0) return true;
+  return false;
+}
+
 /// A line without its end; empty after Ctrl-C; nothing at the end of stdin.
 std::optional<std::string> read_message() {
   say("> ");
   std::string line;
   for (char c = 0;;) {
-    const ssize_t n = ::read(STDIN_FILENO, &c, 1);
-    if (n < 0 && errno == EINTR) {
-      if (!InterruptKey::take()) continue;
+    if (!wait_for_input()) {
       say("\n");
       return "";
     }
+    const ssize_t n = ::read(STDIN_FILENO, &c, 1);
+    if (n < 0 && errno == EINTR) continue;
     if (n <= 0 && line.empty()) return std::nullopt;
     if (n <= 0 || c == '\n') return line;
     line += c;

@@ -12,12 +12,14 @@
 #include <csignal>
 #include <cstring>
 #include <initializer_list>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "src/core/helpers/error_lines.h"
 #include "src/core/helpers/launcher_variables.h"
 #include "src/core/process/children.h"
+#include "src/core/process/descriptors.h"
 
 namespace temper {
 namespace {
@@ -77,25 +79,9 @@ void leave_the_parent(int socket) {
 }
 
 void answer(const KeeperAnswer& answer, const Pipe* in, const Pipe* out) {
-  KeeperAnswer copy = answer;
-  iovec part{&copy, sizeof copy};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  int descriptors[2];
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof descriptors)] = {};
-  if (in && out) {
-    descriptors[0] = in->write;
-    descriptors[1] = out->read;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    cmsghdr* head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof descriptors);
-    std::memcpy(CMSG_DATA(head), descriptors, sizeof descriptors);
-  }
-  ::sendmsg(kSocket, &message, MSG_NOSIGNAL);
+  const bool both = in && out;
+  const int descriptors[] = {both ? in->write : -1, both ? out->read : -1};
+  send_descriptors(kSocket, &answer, sizeof answer, std::span(descriptors, both ? 2 : 0));
 }
 
 /// The pid, or 0.

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "src/core/check.h"
+#include "src/core/process/descriptors.h"
 
 namespace temper {
 namespace {
@@ -45,23 +46,11 @@ int connect_to_parent(const std::string& name) {
 }
 
 /// stdin, stdout and stderr.
-std::array<int, 3> receive_descriptors(int line) {
-  std::array<int, 3> descriptors{};
+std::array<int, 3> parents_descriptors(int line) {
+  std::array<int, 3> descriptors;
   char byte = 0;
-  iovec part{&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof descriptors)] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  ssize_t got;
-  do got = ::recvmsg(line, &message, MSG_CMSG_CLOEXEC);
-  while (got < 0 && errno == EINTR);
-  const cmsghdr* const head = got > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
-  if (!head || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(sizeof descriptors))
+  if (receive_descriptors(line, &byte, 1, descriptors) <= 0 || descriptors.back() < 0)
     fail_parent("it has ended");
-  std::memcpy(descriptors.data(), CMSG_DATA(head), sizeof descriptors);
   return descriptors;
 }
 
@@ -89,7 +78,7 @@ void join_local_parent() {
   ::unsetenv(kLocalParentVariable);  // what this process starts is no rank
   const RankWord hello{RankWord::hello, rank_of_launcher()};
   ::send(line, &hello, sizeof hello, MSG_NOSIGNAL);
-  const std::array<int, 3> descriptors = receive_descriptors(line);
+  const std::array<int, 3> descriptors = parents_descriptors(line);
   for (int i = 0; i < 3; ++i) {
     ::dup2(descriptors[static_cast<size_t>(i)], i);
     ::close(descriptors[static_cast<size_t>(i)]);

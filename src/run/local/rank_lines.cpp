@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "src/core/check.h"
+#include "src/core/process/descriptors.h"
 
 namespace temper {
 namespace {
@@ -119,20 +120,8 @@ void RankLines::give_descriptors(int line, int rank) const {
   };
   const std::array<int, 3> descriptors{rank == 0 ? open_or_null(input_) : null_, open_or_null(STDOUT_FILENO),
                                        open_or_null(STDERR_FILENO)};
-  char byte = 0;
-  iovec part{&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof descriptors)] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr* head = CMSG_FIRSTHDR(&message);
-  head->cmsg_level = SOL_SOCKET;
-  head->cmsg_type = SCM_RIGHTS;
-  head->cmsg_len = CMSG_LEN(sizeof descriptors);
-  std::memcpy(CMSG_DATA(head), descriptors.data(), sizeof descriptors);
-  ::sendmsg(line, &message, MSG_NOSIGNAL);  // one that has died is seen by its line
+  const char byte = 0;
+  send_descriptors(line, &byte, 1, descriptors);  // one that has died is seen by its line
 }
 
 void RankLines::take_words(size_t i) {

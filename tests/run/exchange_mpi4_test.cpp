@@ -274,8 +274,8 @@ class CountingMailbox : public FlippingMailbox {
  public:
   CountingMailbox(Mailbox& inner, int lost) : FlippingMailbox(inner, -1), lost_(lost) {}
   void post(int to, int channel, std::string bytes) override {
-    if (channel == kToTrainer) sent += static_cast<int64_t>(bytes.size());
-    if (channel == kToTrainer && ++posted_ == lost_) return;
+    if (channel == kWholeSteps) sent += static_cast<int64_t>(bytes.size());
+    if (channel == kWholeSteps && ++posted_ == lost_) return;
     FlippingMailbox::post(to, channel, std::move(bytes));
   }
   int64_t sent = 0;

@@ -16,28 +16,13 @@
 #include "src/run/plan/report/plan_json.h"
 #include "src/run/plan/report/planned_parts.h"
 #include "tests/config/config_text.h"
+#include "tests/run/small_model.h"
 #include "tests/support/expect_error.h"
 
 namespace temper {
 namespace {
 
 constexpr int64_t kGiB = int64_t{1} << 30;
-
-ModelConfig small_model() {
-  return {.family = "qwen3",
-          .vocab_size = 100,
-          .hidden_size = 64,
-          .intermediate_size = 128,
-          .num_layers = 2,
-          .num_heads = 4,
-          .num_kv_heads = 2,
-          .head_dim = 16,
-          .max_position_embeddings = 1024,
-          .tie_word_embeddings = true,
-          .qk_norm = true,
-          .rope = {},
-          .eos_token_ids = {}};
-}
 
 PlanResult plan_of(const std::vector<std::string>& overrides, int ranks = 1,
                    const std::string& text = kMinimalConfig) {

@@ -6,26 +6,14 @@
 
 #include "src/run/plan/plan.h"
 #include "tests/config/config_text.h"
+#include "tests/run/small_model.h"
 
 namespace temper {
 namespace {
 
 PlanResult plan_of(const std::vector<std::string>& overrides, int ranks = 1,
                    const std::string& text = kMinimalConfig) {
-  const ModelConfig model{.family = "qwen3",
-                          .vocab_size = 100,
-                          .hidden_size = 64,
-                          .intermediate_size = 128,
-                          .num_layers = 2,
-                          .num_heads = 4,
-                          .num_kv_heads = 2,
-                          .head_dim = 16,
-                          .max_position_embeddings = 1024,
-                          .tie_word_embeddings = true,
-                          .qk_norm = true,
-                          .rope = {},
-                          .eos_token_ids = {}};
-  return try_plan(load_text(text, overrides).config, ranks, model);
+  return try_plan(load_text(text, overrides).config, ranks, small_model());
 }
 
 bool warns(const PlanResult& result, const std::string& words) {

@@ -75,20 +75,9 @@ class Background {
     return found;
   }
   /// All that is left of the command and of what it started, whoever is the parent now.
-  std::vector<pid_t> processes() const {
-    std::vector<pid_t> found;
-    for (const pid_t process : all_processes())
-      if (has_variable(process, mark_)) found.push_back(process);
-    return found;
-  }
+  std::vector<pid_t> processes() const { return processes_with(mark_); }
   /// The processes of ranks that mpirun has started so far.
-  std::map<int, pid_t> ranks() const {
-    std::map<int, pid_t> found;
-    for (const pid_t process : children())
-      if (const std::string rank = variable_of(process, "OMPI_COMM_WORLD_RANK="); !rank.empty())
-        found[std::stoi(rank)] = process;
-    return found;
-  }
+  std::map<int, pid_t> ranks() const { return ranks_among(children()); }
   /// The process of a rank, once mpirun has started it. Throws where the command ended before: a signal to a
   /// number that stands for none would go to every process of the machine.
   pid_t rank(int number) {

@@ -83,19 +83,8 @@ class LocalRun {
     return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
   }
   /// What is left of the command and of what it started, whoever is the parent now.
-  std::vector<pid_t> processes() const {
-    std::vector<pid_t> found;
-    for (const pid_t process : all_processes())
-      if (has_variable(process, mark_)) found.push_back(process);
-    return found;
-  }
-  std::map<int, pid_t> ranks() const {
-    std::map<int, pid_t> found;
-    for (const pid_t process : processes())
-      if (const std::string rank = variable_of(process, "OMPI_COMM_WORLD_RANK="); !rank.empty())
-        found.emplace(std::stoi(rank), process);
-    return found;
-  }
+  std::vector<pid_t> processes() const { return processes_with(mark_); }
+  std::map<int, pid_t> ranks() const { return ranks_among(processes()); }
   /// What came out so far, with the control sequences that went to the terminal.
   std::string printed() {
     const std::lock_guard lock(mutex_);

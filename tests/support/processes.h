@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,21 @@ inline std::string variable_of(pid_t process, const std::string& name) {
   if (at == std::string::npos) return "";
   const size_t begin = at + 1 + name.size();
   return all.substr(begin, all.find('\0', begin) - begin);
+}
+/// All that were started with the variable, whoever is the parent now.
+inline std::vector<pid_t> processes_with(const std::string& variable) {
+  std::vector<pid_t> found;
+  for (const pid_t process : all_processes())
+    if (has_variable(process, variable)) found.push_back(process);
+  return found;
+}
+/// Those of ranks that mpirun has started, by rank; of two of one rank the first.
+inline std::map<int, pid_t> ranks_among(const std::vector<pid_t>& processes) {
+  std::map<int, pid_t> found;
+  for (const pid_t process : processes)
+    if (const std::string rank = variable_of(process, "OMPI_COMM_WORLD_RANK="); !rank.empty())
+      found.emplace(std::stoi(rank), process);
+  return found;
 }
 /// "S 123 ... EXIT-STATUS", from /proc; empty when there is no such process.
 inline std::string state_and_parent(pid_t process) {

@@ -136,7 +136,8 @@ void Generation::go_on(Sequence& s) {
   if (before.tokens.empty()) return;
   text_.skip(s, before.text);
   for (size_t i = 0; i < before.tokens.size(); ++i) take(s, before.tokens[i], before.logprobs[i]);
-  s.response.versions = before.versions;
+  auto& versions = s.response.versions = before.versions;
+  if (!versions.empty() && versions.back().second == 0) versions.pop_back();  // its call makes some now
   s.begun_tokens = s.new_tokens() - made;
   s.seen = s.size() - 1;  // the last token was never fed
 }
@@ -181,10 +182,21 @@ std::vector<Generation::Finished> Generation::cut(Ctx& c) {
   for (const std::unique_ptr<Sequence>& s : scheduler_.remove_all()) {
     if (!s->is_prompt())
       put_away(*s);
-    else if (Pending& pending = pending_.at(s->request); (pending.at_work -= s->samples.size()) == 0)
-      give_out(s->request);
+    else
+      put_away_prompt(*s);
   }
   return std::exchange(finished_, {});
+}
+
+/// Samples that this call has not come to.
+void Generation::put_away_prompt(const Sequence& prompt) {
+  Pending& pending = pending_.at(prompt.request);
+  for (const int32_t sample : prompt.samples) {
+    auto& versions = pending.responses[static_cast<size_t>(sample)].versions;
+    const bool has_own = pending.after_stop && !versions.empty() && versions.back().first == options_.version;
+    if (!versions.empty() && !has_own) versions.emplace_back(options_.version, 0);
+  }
+  if ((pending.at_work -= prompt.samples.size()) == 0) give_out(prompt.request);
 }
 
 void Generation::finish(Sequence& s) { put_away(*scheduler_.remove(s)); }
@@ -194,7 +206,7 @@ void Generation::put_away(Sequence& s) {
   auto& versions = s.response.versions;
   if (s.after_stop)
     versions.back().second = added;
-  else if (added > 0)
+  else if (added > 0 || !versions.empty())
     versions.emplace_back(options_.version, added);
   Pending& pending = pending_.at(s.request);
   pending.responses[static_cast<size_t>(s.sample)] = std::move(s.response);

@@ -180,23 +180,16 @@ void Generation::append(Sequence& s, int32_t token, double logprob) {
 std::vector<Generation::Finished> Generation::cut(Ctx& c) {
   end_steps(c);
   for (const std::unique_ptr<Sequence>& s : scheduler_.remove_all()) {
-    if (!s->is_prompt())
+    if (!s->is_prompt()) {
       put_away(*s);
-    else
-      put_away_prompt(*s);
+      continue;
+    }
+    Pending& pending = pending_.at(s->request);
+    for (const int32_t sample : s->samples)
+      leave_run(pending.after_stop, pending.responses[static_cast<size_t>(sample)], options_.version);
+    if ((pending.at_work -= s->samples.size()) == 0) give_out(s->request);
   }
   return std::exchange(finished_, {});
-}
-
-/// Samples that this call has not come to.
-void Generation::put_away_prompt(const Sequence& prompt) {
-  Pending& pending = pending_.at(prompt.request);
-  for (const int32_t sample : prompt.samples) {
-    auto& versions = pending.responses[static_cast<size_t>(sample)].versions;
-    const bool has_own = pending.after_stop && !versions.empty() && versions.back().first == options_.version;
-    if (!versions.empty() && !has_own) versions.emplace_back(options_.version, 0);
-  }
-  if ((pending.at_work -= prompt.samples.size()) == 0) give_out(prompt.request);
 }
 
 void Generation::finish(Sequence& s) { put_away(*scheduler_.remove(s)); }

@@ -133,7 +133,6 @@ class Generation {
   void append(Sequence& s, int32_t token, double logprob);
   void finish(Sequence& s);
   void put_away(Sequence& s);
-  void put_away_prompt(const Sequence& prompt);
   void give_out(size_t request);
 
   Engine& engine_;

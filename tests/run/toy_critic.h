@@ -92,12 +92,6 @@ class CriticRole : public Role {
   }
 
  private:
-  static std::vector<const Trajectory*> in_order(std::span<const Group> groups) {
-    std::vector<const Trajectory*> all;
-    for (const Group& g : groups)
-      for (const Trajectory& t : g.samples) all.push_back(&t);
-    return all;
-  }
   std::vector<Group> take_all(int64_t step) {
     std::vector<Group> groups;
     while (std::optional<Group> group = p_.groups.take(p_.stage, step)) groups.push_back(std::move(*group));

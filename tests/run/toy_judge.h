@@ -52,10 +52,9 @@ class JudgeRole : public Role {
   bool judge(int64_t step) {
     const auto bytes = [&] { return groups_to_bytes(take_all(step)); };
     const std::vector<Group> groups = groups_from_bytes(team_.share(bytes, "groups, as the leader got them"));
-    if (team_.agree([&] { return p_.groups.ends_before(p_.stage, step); }, "whether the run ends")) return false;
-    std::vector<const Trajectory*> all;
-    for (const Group& g : groups)
-      for (const Trajectory& t : g.samples) all.push_back(&t);
+    if (team_.agree([&] { return p_.groups.ends_before(p_.stage, step); }, "whether the run ends"))
+      return false;
+    const std::vector<const Trajectory*> all = in_order(groups);
     const auto logprobs = local_logprobs(p_.ctx, p_.model(), all, pass_, p_.model_share.pipeline);
     if (!team_.leads()) return true;
     std::vector<Annotation> added;

@@ -14,17 +14,6 @@
 #include "src/run/roles/train_record.h"
 
 namespace temper {
-namespace {
-
-/// All trajectories of the step in order of group and sample.
-std::vector<const Trajectory*> in_order(std::span<const Group> groups) {
-  std::vector<const Trajectory*> all;
-  for (const Group& g : groups)
-    for (const Trajectory& t : g.samples) all.push_back(&t);
-  return all;
-}
-
-}  // namespace
 
 TrainRole::TrainRole(const RoleParts& parts)
     : p_(parts),

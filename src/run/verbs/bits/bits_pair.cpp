@@ -189,9 +189,7 @@ BitsFound BitsPair::compare() {
   const ModelShare share = meshes_.share_of(role);
   BitsFound found{.layouts = text_};
   for (size_t i = 0; i < groups_.size(); ++i) {
-    std::vector<const Trajectory*> all;
-    for (const Group& group : groups_[i])
-      for (const Trajectory& t : group.samples) all.push_back(&t);
+    const std::vector<const Trajectory*> all = in_order(groups_[i]);
     PassOptions options = pass_options(loaded_.config, plan_, role);
     options.temperature = kWays[i].temperature;
     if (kWays[i].smallest_batches) {

@@ -213,13 +213,13 @@ benches: $(BENCHES)
 HAS_GPU := $(and $(filter 1,$(CUDA)),$(wildcard /dev/nvidiactl))
 bench: deps
 	@$(MAKE) --no-print-directory build/temper benches $(if $(HAS_GPU),$(GPU_BENCHES))
-	@$(if $(HAS_GPU),tools/bench_gpu.sh,tools/bench_cpu.sh) $(B)
+	@$(if $(HAS_GPU),tools/bench/bench_gpu.sh,tools/bench/bench_cpu.sh) $(B)
 # Needs several GPUs, GPUS of them.
 GPUS ?= 2
 bench-ranks: deps
-	@tools/bench_ranks.sh $(B) $(GPUS) check
+	@tools/bench/bench_ranks.sh $(B) $(GPUS) check
 	@$(MAKE) --no-print-directory build/temper $(B)/tests/gpu/link_bench $(B)/tests/gpu/weights_bench $(B)/tests/gpu/train_bench
-	@tools/bench_ranks.sh $(B) $(GPUS)
+	@tools/bench/bench_ranks.sh $(B) $(GPUS)
 # What the README's commands name lies below share/temper, the program as build/temper.
 SHARE = "$(DESTDIR)$(PREFIX)"/share
 ZSH_FOLDER = $(SHARE)/zsh/$(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)
@@ -229,7 +229,7 @@ install: build/temper
 	cp -r conf slurm README.md $(SHARE)/temper/
 	install -D -m 644 -t $(SHARE)/temper/tools/rewards tools/rewards/*.py
 	install -m 755 -t $(SHARE)/temper/tools tools/demo.sh tools/demo_control.sh tools/demo_data.sh tools/learn_gpu.sh tools/gsm8k_data.py
-	install -m 644 tools/installed.mk $(SHARE)/temper/Makefile
+	install -m 644 tools/package/installed.mk $(SHARE)/temper/Makefile
 	ln -sfn "$(PREFIX)"/bin/temper $(SHARE)/temper/build/temper
 	$(B)/temper help completion bash > $(SHARE)/bash-completion/completions/temper
 	$(B)/temper help completion zsh > $(ZSH_FOLDER)/_temper
@@ -239,9 +239,9 @@ install: build/temper
 PACKAGE_ARCH := $(if $(filter command environment,$(firstword $(origin ARCH))),$(ARCH),x86-64-v3)
 package: deps
 	@$(MAKE) --no-print-directory ARCH=$(PACKAGE_ARCH) build/temper
-	@tools/package.sh $(MAKE) ARCH=$(PACKAGE_ARCH)
+	@tools/package/package.sh $(MAKE) ARCH=$(PACKAGE_ARCH)
 test-package: package
-	@tools/test_package.sh build/package/temper.deb
+	@tools/package/test_package.sh build/package/temper.deb
 compile_commands.json: FORCE
 	@echo '$(ALL_OBJ)' | tr ' ' '\n' | sed 's|^$(B)/||; s|\.o$$||' | awk -v dir="$(CURDIR)" -v b="$(B)" \
 	  -v cc="$(MPICXX) $(CPPFLAGS) $(HDF5_FLAGS) $(CXXFLAGS)" -v cu='$(subst ",\\",$(NVCC) $(CPPFLAGS) $(NVFLAGS))' '\

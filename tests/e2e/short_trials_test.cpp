@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "src/io/checkpoint.h"
+#include "src/io/checkpoint/checkpoint.h"
 #include "tests/support/background.h"
 #include "tests/support/run_fixture.h"
 #include "tests/support/run_list.h"

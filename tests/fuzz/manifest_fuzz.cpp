@@ -2,7 +2,7 @@
 // is taken is consistent in itself.
 
 #include "src/core/digest/hash.h"
-#include "src/io/manifest.h"
+#include "src/io/checkpoint/manifest.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace temper {

@@ -8,7 +8,7 @@
 
 #include "src/core/digest/hash.h"
 #include "src/core/rng.h"
-#include "src/io/checkpoint.h"
+#include "src/io/checkpoint/checkpoint.h"
 
 namespace temper {
 

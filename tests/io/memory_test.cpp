@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "src/core/file.h"
-#include "src/io/hf_config.h"
-#include "src/io/hf_export.h"
-#include "src/io/hf_import.h"
+#include "src/io/hf/hf_config.h"
+#include "src/io/hf/hf_export.h"
+#include "src/io/hf/hf_import.h"
 #include "src/models/parameter_specs.h"
 #include "tests/io/checkpoint_state.h"
 #include "tests/support/ranks.h"

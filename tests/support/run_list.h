@@ -6,11 +6,11 @@
 #include <gtest/gtest.h>
 
 #include "src/comm/mpi_comm.h"
-#include "src/comm/watch.h"
+#include "src/comm/watch/watch.h"
 #include "src/config/load.h"
 #include "src/core/process/stop_signal.h"
 #include "src/run/host/gpu.h"
-#include "src/run/plan/host_memory.h"
+#include "src/run/plan/memory/host_memory.h"
 #include "src/run/plan/model_facts.h"
 #include "src/run/session/epochs.h"
 #include "src/run/session/session.h"

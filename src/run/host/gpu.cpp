@@ -4,7 +4,7 @@
 #include <map>
 
 #include "src/core/log.h"
-#include "src/run/plan/memory.h"
+#include "src/run/plan/memory/memory.h"
 
 namespace temper {
 

@@ -4,9 +4,9 @@
 
 #include "src/core/digest/hash.h"
 #include "src/core/log.h"
-#include "src/io/hf_config.h"
-#include "src/io/hf_import.h"
-#include "src/io/master_reader.h"
+#include "src/io/checkpoint/master_reader.h"
+#include "src/io/hf/hf_config.h"
+#include "src/io/hf/hf_import.h"
 #include "src/models/parameter_specs.h"
 #include "src/nn/init.h"
 

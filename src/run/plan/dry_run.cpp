@@ -10,7 +10,7 @@
 #include "src/rollout/step_batch.h"
 #include "src/run/plan/fullest_step.h"
 #include "src/run/plan/layout/layer_samples.h"
-#include "src/run/plan/memory.h"
+#include "src/run/plan/memory/memory.h"
 #include "src/run/plan/run_options.h"
 
 namespace temper {

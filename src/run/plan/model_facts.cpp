@@ -5,8 +5,8 @@
 #include "src/config/config.h"
 #include "src/core/check.h"
 #include "src/core/file.h"
-#include "src/io/hf_config.h"
-#include "src/io/model_folder.h"
+#include "src/io/hf/hf_config.h"
+#include "src/io/hf/model_folder.h"
 #include "src/models/model.h"
 #include "src/models/parameter_specs.h"
 

@@ -156,7 +156,7 @@ struct PlanResult {
   bool complete = false;  // the plan; errors are of files that the config names then
   std::vector<PlanError> errors;
   std::vector<std::string> warnings;
-  std::vector<MemoryChoice> choices = {};  // where they were asked for: run/plan/memory_choices.h
+  std::vector<MemoryChoice> choices = {};  // where they were asked for: run/plan/memory/memory_choices.h
   std::vector<RoleTraffic> traffic = {};   // the same: run/plan/axis_traffic.h
 };
 

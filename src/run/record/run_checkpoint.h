@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "src/core/arena.h"
-#include "src/io/checkpoint.h"
+#include "src/io/checkpoint/checkpoint.h"
 #include "src/rl/types.h"
 
 namespace temper {

@@ -4,7 +4,7 @@
 
 #include "src/core/file.h"
 #include "src/core/log.h"
-#include "src/io/checkpoint.h"
+#include "src/io/checkpoint/checkpoint.h"
 #include "src/run/record/run_folder.h"
 
 namespace temper {

@@ -11,7 +11,7 @@
 #include "src/rl/trajectory_json.h"
 #include "src/run/host/gpu.h"
 #include "src/run/host/rank_threads.h"
-#include "src/run/plan/memory.h"
+#include "src/run/plan/memory/memory.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/record/run_log.h"
 #include "src/run/session/older_weights.h"

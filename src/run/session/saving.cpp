@@ -8,7 +8,7 @@
 #include "src/core/log.h"
 #include "src/core/process/local_parent.h"
 #include "src/core/process/progress.h"
-#include "src/io/hf_export.h"
+#include "src/io/hf/hf_export.h"
 #include "src/models/parameter_specs.h"
 #include "src/rl/registry.h"
 #include "src/run/exchange/shared_weights.h"

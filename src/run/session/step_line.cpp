@@ -3,7 +3,7 @@
 #include <sys/resource.h>
 
 #include "src/core/log.h"
-#include "src/run/plan/memory.h"
+#include "src/run/plan/memory/memory.h"
 #include "src/run/session/saving.h"
 #include "src/run/session/stopping.h"
 #include "src/train/flops.h"

@@ -6,7 +6,7 @@
 #include "src/core/check.h"
 #include "src/core/text/answer_text.h"
 #include "src/data/dataset.h"
-#include "src/io/hf_import.h"
+#include "src/io/hf/hf_import.h"
 #include "src/models/parameter_specs.h"
 #include "src/rl/rewards/reward_set.h"
 #include "src/run/groups/prompt_stream.h"

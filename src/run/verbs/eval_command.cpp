@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "src/comm/mesh.h"
-#include "src/comm/watch.h"
+#include "src/comm/watch/watch.h"
 #include "src/config/load.h"
 #include "src/core/log.h"
 #include "src/core/process/progress.h"
@@ -13,7 +13,7 @@
 #include "src/run/host/gpu.h"
 #include "src/run/host/model_host.h"
 #include "src/run/host/rank_threads.h"
-#include "src/run/plan/host_memory.h"
+#include "src/run/plan/memory/host_memory.h"
 #include "src/run/plan/model_facts.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/record/origins/output_settings.h"

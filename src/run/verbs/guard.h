@@ -16,7 +16,7 @@ int run_guarded(const std::function<int()>& body, bool json = false);
 bool asks_for_json(int argc, const char* const* argv);
 
 /// Runs the body of a training run: a GPU, or a keeper of reward programs, that is lost once its steps have
-/// begun is Exit::retry where there is a checkpoint to go on from, as a rank that is lost (comm/watch.h).
+/// begun is Exit::retry where there is a checkpoint to go on from, as a rank that is lost (comm/watch/watch.h).
 int retry_after_loss(const std::function<int()>& body, const std::function<bool()>& has_checkpoint);
 
 /// Runs a body whose memory was planned: where it gets none, the error has what `planned` says of the phase

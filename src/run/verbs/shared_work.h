@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "src/comm/mpi_comm.h"
-#include "src/io/model_folder.h"
+#include "src/io/hf/model_folder.h"
 #include "src/run/host/gpu.h"
 #include "src/run/host/model_host.h"
 #include "src/run/host/rank_threads.h"

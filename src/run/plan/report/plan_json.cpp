@@ -2,7 +2,7 @@
 
 #include "src/config/typed/peer_keys.h"
 #include "src/core/check.h"
-#include "src/run/plan/memory_choices.h"
+#include "src/run/plan/memory/memory_choices.h"
 #include "src/run/plan/report/work.h"
 
 namespace temper {

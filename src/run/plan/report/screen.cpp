@@ -6,7 +6,7 @@
 #include "src/comm/rank_set.h"
 #include "src/core/check.h"
 #include "src/core/text/printable.h"
-#include "src/run/plan/memory.h"
+#include "src/run/plan/memory/memory.h"
 #include "src/run/plan/report/sizes.h"
 #include "src/run/plan/report/text_lines.h"
 #include "src/run/plan/report/work.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "src/core/check.h"
-#include "src/run/plan/memory_choices.h"
+#include "src/run/plan/memory/memory_choices.h"
 #include "src/run/plan/report/sizes.h"
 #include "src/run/plan/report/work.h"
 #include "src/train/flops.h"

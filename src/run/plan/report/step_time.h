@@ -19,7 +19,7 @@ struct StepTime {
 ///   train     6 x parameters x tokens x epochs_per_step / (share of peak x 989e12), with full recomputation
 ///   8 x reference 2 x parameters x tokens / (0.6 x 989e12) generate  for each token of a response (weights +
 ///   keys and values) / read rate + 45 us x layers
-/// and what is offloaded (run/plan/memory_choices.h). `device_bytes`: memory of the GPU, which tells the
+/// and what is offloaded (run/plan/memory/memory_choices.h). `device_bytes`: memory of the GPU, which tells the
 /// card. Nothing for what was not measured: other cards, types, models below 0.5 or above 10 billion
 /// parameters, shared models, more than 4 GPUs, roles apart.
 std::optional<StepTime> gpu_step_time(const RunPlan& plan, const ModelConfig& model, const Config& config,

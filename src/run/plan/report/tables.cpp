@@ -5,8 +5,8 @@
 #include "src/comm/rank_set.h"
 #include "src/config/typed/peer_keys.h"
 #include "src/core/check.h"
-#include "src/run/plan/memory.h"
-#include "src/run/plan/memory_choices.h"
+#include "src/run/plan/memory/memory.h"
+#include "src/run/plan/memory/memory_choices.h"
 #include "src/run/plan/report/sizes.h"
 #include "src/run/plan/report/work.h"
 

@@ -1,6 +1,6 @@
 #include "src/run/plan/report/work.h"
 
-#include "src/run/plan/memory.h"
+#include "src/run/plan/memory/memory.h"
 
 namespace temper {
 

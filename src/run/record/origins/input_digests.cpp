@@ -7,7 +7,7 @@
 #include "src/core/file.h"
 #include "src/core/json.h"
 #include "src/core/log.h"
-#include "src/io/model_folder.h"
+#include "src/io/hf/model_folder.h"
 
 namespace temper {
 namespace {

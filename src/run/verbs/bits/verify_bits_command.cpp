@@ -1,10 +1,10 @@
 #include "src/run/verbs/bits/verify_bits_command.h"
 
-#include "src/comm/watch.h"
+#include "src/comm/watch/watch.h"
 #include "src/core/process/progress.h"
 #include "src/core/process/results.h"
 #include "src/core/text/printable.h"
-#include "src/io/model_folder.h"
+#include "src/io/hf/model_folder.h"
 #include "src/run/host/gpu.h"
 #include "src/run/host/rank_threads.h"
 #include "src/run/plan/model_facts.h"

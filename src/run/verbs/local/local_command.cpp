@@ -8,7 +8,7 @@
 #include "src/config/load.h"
 #include "src/core/device.h"
 #include "src/core/file.h"
-#include "src/io/checkpoint.h"
+#include "src/io/checkpoint/checkpoint.h"
 #include "src/run/local/local_job.h"
 #include "src/run/record/run_log.h"
 

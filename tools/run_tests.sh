@@ -77,6 +77,7 @@ list() {
   echo tools/check/check_path.sh
   echo tools/check/check_roles.sh
   echo tools/check/check_comments.sh
+  echo tools/check/check_parameters.sh
   find tests -name '*_test.cpp' -not -path 'tests/gpu/*' -not -path 'tests/long/*' -not -path 'tests/layouts/*' |
     sed "s|^|$build/|; s|\.cpp$||"
 }

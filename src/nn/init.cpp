@@ -45,31 +45,33 @@ std::array<double, 4> normal_block(uint64_t seed, int64_t parameter, int64_t blo
   return {a, b, c, d};
 }
 
-void zero_padding_row(const ParamSpec& spec, int64_t row, int64_t first, int64_t count, float* out) {
+void zero_padding_row(const ParamSpec& spec, int64_t row, FlatRange elements, float* out) {
   const int64_t width = spec.shape[1];
-  const int64_t begin = std::max(row * width, first), end = std::min((row + 1) * width, first + count);
-  for (int64_t i = begin; i < end; ++i) out[i - first] = 0.0f;
+  const int64_t begin = std::max(row * width, elements.begin),
+                end = std::min((row + 1) * width, elements.end);
+  for (int64_t i = begin; i < end; ++i) out[i - elements.begin] = 0.0f;
 }
 
 }  // namespace
 
 void random_values(const ParamSpec& spec, int64_t index, const ModelConfig& config, uint64_t seed,
-                   int64_t first, int64_t count, float* out) {
+                   FlatRange elements, float* out) {
   note_progress();
-  CHECK(first >= 0 && count >= 0 && first + count <= spec.size(), "elements {}+{} of {}", first, count,
-        spec.name);
+  const int64_t count = elements.size();
+  CHECK(elements.begin >= 0 && count >= 0 && elements.end <= spec.size(), "elements {} to {} of {}",
+        elements.begin, elements.end, spec.name);
   if (spec.init != Init::normal) {
     std::fill(out, out + count, spec.init == Init::ones ? 1.0f : 0.0f);
     return;
   }
   for (int64_t i = 0; i < count;) {
-    const int64_t element = first + i;
+    const int64_t element = elements.begin + i;
     const std::array<double, 4> values = normal_block(seed, index, element / 4);
     for (int64_t k = element % 4; k < 4 && i < count; ++k, ++i)
       out[i] = static_cast<float>(values[static_cast<size_t>(k)] * config.initializer_range);
   }
   if (spec.name == "embed" && config.pad_token_id >= 0)
-    zero_padding_row(spec, config.pad_token_id, first, count, out);
+    zero_padding_row(spec, config.pad_token_id, elements, out);
 }
 
 void random_init(ParameterStore& store, const ModelConfig& config, uint64_t seed, const Threads& threads) {
@@ -85,7 +87,7 @@ void random_init(ParameterStore& store, const ModelConfig& config, uint64_t seed
         for (int64_t at = 0; at < span.rows * width; at += kWindow) {
           const int64_t n = std::min(kWindow, span.rows * width - at), first = span.whole * width + at;
           parallel_ranges(threads, n, kGrain, [&](int64_t begin, int64_t end) {
-            random_values(p.spec, index, config, seed, first + begin, end - begin, values.data() + begin);
+            random_values(p.spec, index, config, seed, {first + begin, first + end}, values.data() + begin);
             for (int64_t i = begin; i < end; ++i)
               rounded[static_cast<size_t>(i)] = static_cast<S>(values[static_cast<size_t>(i)]);
           });

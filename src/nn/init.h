@@ -11,9 +11,9 @@
 
 namespace temper {
 
-/// Elements [first, first + count) of parameter number `index`.
+/// Elements of parameter number `index`.
 void random_values(const ParamSpec& spec, int64_t index, const ModelConfig& config, uint64_t seed,
-                   int64_t first, int64_t count, float* out);
+                   FlatRange elements, float* out);
 
 /// All values of an allocated store (fp32, bf16, fp64), rounded from fp32.
 void random_init(ParameterStore& store, const ModelConfig& config, uint64_t seed,

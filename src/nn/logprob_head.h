@@ -16,6 +16,12 @@ struct TokenStats {
   Tensor logprob, entropy, lse;  // [n]
 };
 
+/// The gradients of a loss by the log-probs and the entropy of its tokens; where the ops of the context read
+/// them.
+struct TokenGradients {
+  CTensor dlogprob, dentropy;  // [n]
+};
+
 struct Sampled {
   Tensor tokens;   // [n] i32
   Tensor logprob;  // [n]
@@ -38,11 +44,11 @@ class LogprobHead {
     return s;
   }
   /// dhidden [n, D] is overwritten; adds to the head's weight gradient.
-  void backward_into(Ctx& c, Tensor dhidden, CTensor dlogprob, CTensor dentropy, CTensor hidden,
-                     CTensor targets, const TokenStats& stats, double temperature) const {
+  void backward_into(Ctx& c, Tensor dhidden, const TokenGradients& up, CTensor hidden, CTensor targets,
+                     const TokenStats& stats, double temperature) const {
     const auto backward = [&](const Tensor& dx) {
       const Tensor dweight = weight_->has_grad() ? weight_->grad_sum(c.lane) : Tensor{};
-      logprob_backward(c, dx, dweight, dlogprob, dentropy, hidden, weight_->value, targets, stats.lse,
+      logprob_backward(c, dx, dweight, up.dlogprob, up.dentropy, hidden, weight_->value, targets, stats.lse,
                        stats.entropy, temperature, share());
     };
     if (!split()) return backward(dhidden);

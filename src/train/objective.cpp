@@ -82,7 +82,7 @@ void PolicyObjective::backward(Ctx& c, const Tensor& drows, const CTensor& rows,
   const auto here = [&](const CTensor& of_all) {
     return temper::rows(of_all, mb.own_targets.begin, mb.own_targets.end);
   };
-  model_.head().backward_into(c, drows, here(up.dlogprob), here(up.dentropy), rows, targets, own,
+  model_.head().backward_into(c, drows, {here(up.dlogprob), here(up.dentropy)}, rows, targets, own,
                               temperature_);
 }
 

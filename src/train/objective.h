@@ -32,12 +32,6 @@ struct ObjectiveUpdate {
   std::optional<LogprobDifference> difference = {};
 };
 
-/// The gradients of a loss by the log-probs and the entropy of its tokens; where the ops of the context read
-/// them.
-struct TokenGradients {
-  CTensor dlogprob, dentropy;  // [n]
-};
-
 /// The loss of an algorithm on the log-probs of a policy.
 class PolicyObjective {
  public:

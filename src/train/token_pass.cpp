@@ -27,12 +27,20 @@ PackPlan pack_plan(std::span<const Trajectory* const> all, int num_ranks, const 
   return plan_packing(lengths, num_ranks, budget, options.cost);
 }
 
+/// What goes through which model, with whom.
+struct TokenPass {
+  const Model& model;
+  std::span<const Trajectory* const> all;
+  const PassOptions& options;
+  const Pipeline& pipeline;
+};
+
 /// Calls see(micro-batch, head's values per target row) for each of these micro-batches, on the last stage.
 /// `passes`: those of the rank with the most, which all make who gather weights from each other.
 template <class See>
-void for_each_microbatch(Ctx& c, const Model& model, std::span<const Trajectory* const> all,
-                         const std::vector<std::vector<int32_t>>& microbatches, size_t passes,
-                         const PassOptions& options, const Pipeline& pipeline, const See& see) {
+void for_each_microbatch(Ctx& c, const TokenPass& pass, const std::vector<std::vector<int32_t>>& microbatches,
+                         size_t passes, const See& see) {
+  const auto& [model, all, options, pipeline] = pass;
   const ArenaScope all_of(c.scratch);
   const Schedule order = schedule({pipeline.stages(), static_cast<int>(std::ssize(model.parts()))},
                                   pipeline.stage(), static_cast<int64_t>(passes), forward_steps);
@@ -64,21 +72,19 @@ void for_each_microbatch(Ctx& c, const Model& model, std::span<const Trajectory*
 }
 
 /// Log-probs of the sequences in the micro-batches of a rank; zeros of the others.
-std::vector<std::vector<double>> score(Ctx& c, const Model& model, std::span<const Trajectory* const> all,
-                                       const PackPlan& plan, int rank, const PassOptions& options,
-                                       const Pipeline& pipeline) {
+std::vector<std::vector<double>> score(Ctx& c, const TokenPass& pass, const PackPlan& plan, int rank) {
+  const std::span<const Trajectory* const> all = pass.all;
   const std::vector<std::vector<int32_t>>& mine = plan.ranks[static_cast<size_t>(rank)];
   size_t passes = mine.size();
-  if (model.parameters().split())
+  if (pass.model.parameters().split())
     for (const auto& of_rank : plan.ranks) passes = std::max(passes, of_rank.size());
   std::vector<std::vector<double>> result(all.size());
   for (size_t i = 0; i < all.size(); ++i) result[i].assign(all[i]->response.tokens.size(), 0.0);
-  for_each_microbatch(
-      c, model, all, mine, passes, options, pipeline, [&](const Microbatch& mb, const TokenStats& stats) {
-        const std::vector<double> logprob = to_host<double>(c, stats.logprob);
-        for (size_t i = 0; i < logprob.size(); ++i)
-          result[static_cast<size_t>(mb.sequence[i])][static_cast<size_t>(mb.offset[i])] = logprob[i];
-      });
+  for_each_microbatch(c, pass, mine, passes, [&](const Microbatch& mb, const TokenStats& stats) {
+    const std::vector<double> logprob = to_host<double>(c, stats.logprob);
+    for (size_t i = 0; i < logprob.size(); ++i)
+      result[static_cast<size_t>(mb.sequence[i])][static_cast<size_t>(mb.offset[i])] = logprob[i];
+  });
   return result;
 }
 
@@ -130,7 +136,7 @@ std::vector<std::vector<double>> local_logprobs(Ctx& c, const Model& model,
                                                 std::span<const Trajectory* const> all,
                                                 const PassOptions& options, const Pipeline& pipeline) {
   const PackPlan plan = pack_plan(all, 1, options, pipeline.stages());
-  std::vector<std::vector<double>> result = score(c, model, all, plan, 0, options, pipeline);
+  std::vector<std::vector<double>> result = score(c, {model, all, options, pipeline}, plan, 0);
   for (std::vector<double>& of : result)
     pipeline.copy_from_last(of, "log-probs of a sequence, copied from the last stage");
   return result;
@@ -146,7 +152,7 @@ std::vector<TokenValues> local_token_values(Ctx& c, const Model& model,
     result[i].entropy.resize(all[i]->response.tokens.size());
   }
   const auto& mine = plan.ranks.front();
-  for_each_microbatch(c, model, all, mine, mine.size(), options, {},
+  for_each_microbatch(c, {model, all, options, Pipeline()}, mine, mine.size(),
                       [&](const Microbatch& mb, const TokenStats& stats) {
                         const std::vector<double> logprob = to_host<double>(c, stats.logprob);
                         const std::vector<double> entropy = to_host<double>(c, stats.entropy);
@@ -163,7 +169,7 @@ std::vector<std::vector<double>> packed_logprobs(Ctx& c, const Model& model, Com
                                                  std::span<const Trajectory* const> all,
                                                  const PassOptions& options, const Pipeline& pipeline) {
   const PackPlan plan = shared_plan(all, comm, options, pipeline.stages());
-  std::vector<std::vector<double>> result = score(c, model, all, plan, comm.rank(), options, pipeline);
+  std::vector<std::vector<double>> result = score(c, {model, all, options, pipeline}, plan, comm.rank());
   // Each rank sends the rows of its own sequences; the plan says whose they are.
   std::string mine;
   for (const auto& sequences : plan.ranks[static_cast<size_t>(comm.rank())])

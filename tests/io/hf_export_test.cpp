@@ -232,8 +232,9 @@ TEST(HfExport, ReaderSeesWindowsOfBoundedSize) {
 TEST(InitModelFolder, WritesTheSameWeightsAsRandomInit) {
   const TempDir dir;
   const auto specs_of = [](const ModelConfig& c) { return parameter_specs(c); };
-  init_model_folder(kQwen3 + "/config.json", dir / "a", 11, "auto", kQwen2, specs_of, 1);
-  init_model_folder(kQwen3 + "/config.json", dir / "b", 11, "fp32", "", specs_of, 3);
+  init_model_folder(kQwen3 + "/config.json", dir / "a", specs_of, {.seed = 11, .tokenizer_folder = kQwen2});
+  init_model_folder(kQwen3 + "/config.json", dir / "b", specs_of,
+                    {.seed = 11, .dtype = "fp32", .threads = 3});
   EXPECT_EQ(bytes_of(dir / "a/chat_template.jinja"), bytes_of(kQwen2 + "/chat_template.jinja"));
   EXPECT_FALSE(path_exists(dir / "b/chat_template.jinja"));
   EXPECT_EQ(read_json_file(dir / "b/config.json")["dtype"], "float32");
@@ -248,9 +249,9 @@ TEST(InitModelFolder, WritesTheSameWeightsAsRandomInit) {
   EXPECT_EQ(a.folder.tensors().at("lm_head.weight").dtype, "F16");
   EXPECT_NE(a.store.list().front().value.as<float>()[0], b.store.list().front().value.as<float>()[0]);
   expect_error(Exit::usage, {"nowhere"}, "config",
-               [&] { init_model_folder(dir / "nowhere.json", dir / "c", 0, "auto", "", specs_of, 1); });
+               [&] { init_model_folder(dir / "nowhere.json", dir / "c", specs_of, {}); });
   expect_error(Exit::usage, {"nowhere"}, "tokenizer", [&] {
-    init_model_folder(kQwen3 + "/config.json", dir / "c", 0, "auto", dir / "nowhere", specs_of, 1);
+    init_model_folder(kQwen3 + "/config.json", dir / "c", specs_of, {.tokenizer_folder = dir / "nowhere"});
   });
 }
 

@@ -85,8 +85,8 @@ TEST_F(Memory, AModelFolderGoesThroughWindows) {
     "tie_word_embeddings": true, "torch_dtype": "bfloat16"})");
   const std::string source = join_path(folder_, "source"), out = join_path(folder_, "out");
   expect_windows(growth_mib([&] {
-                   init_model_folder(join_path(folder_, "config.json"), source, 1, "auto", "",
-                                     parameter_specs, 2);
+                   init_model_folder(join_path(folder_, "config.json"), source, parameter_specs,
+                                     {.seed = 1, .threads = 2});
                  }),
                  "init");
   const ModelFolder folder = ModelFolder::open(source);

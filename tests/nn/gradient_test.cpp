@@ -179,7 +179,7 @@ TEST(LayerGradients, LogprobHead) {
       const TestTensor dlogprob(l.c, (*douts)[0], DType::f64, {n}),
           dentropy(l.c, (*douts)[1], DType::f64, {n});
       const Tensor dhidden = l.c.scratch.like(hidden);
-      head.backward_into(l.c, dhidden, dlogprob, dentropy, hidden, targets, stats, temperature);
+      head.backward_into(l.c, dhidden, {dlogprob, dentropy}, hidden, targets, stats, temperature);
       return Many{values_of(dhidden)};
     });
 }

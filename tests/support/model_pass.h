@@ -46,7 +46,7 @@ inline std::vector<double> target_gradients(Ctx& c, Model& model, const std::vec
   const CTensor dlogprob = to_device(c, wide ? view_of(weights.data(), {n}) : view_of(narrow.data(), {n}));
   const Tensor dentropy = c.scratch.like(dlogprob);
   device::fill(c.lane, dentropy.raw(), 0, dentropy.bytes());
-  model.head().backward_into(c, drows, dlogprob, dentropy, rows, targets, stats, 1.0);
+  model.head().backward_into(c, drows, {dlogprob, dentropy}, rows, targets, stats, 1.0);
   const Tensor dhidden = c.scratch.make({static_cast<int64_t>(mb.tokens.size()), rows.dim(1)}, rows.dtype);
   scatter_rows(c, dhidden, drows, to_device(c, view_of(mb.rows.data(), {n})));
   backward_pass(keeping, model, mb.batch(c), dhidden, saved, nullptr);

@@ -201,16 +201,15 @@ ElementReader store_reader(const ParameterStore& store) {
   };
 }
 
-void init_model_folder(const std::string& config_json_path, const std::string& out, uint64_t seed,
-                       const std::string& dtype, const std::string& tokenizer_folder,
-                       const SpecsFunction& specs_of, int threads) {
-  ThreadTeam team(threads);
-  const std::optional<DType> wanted = requested_dtype(dtype);
+void init_model_folder(const std::string& config_json_path, const std::string& out,
+                       const SpecsFunction& specs_of, const InitOptions& options) {
+  ThreadTeam team(options.threads);
+  const std::optional<DType> wanted = requested_dtype(options.dtype);
   const Json source = read_json_file(config_json_path, kConfigLimits);
   const ModelConfig config = parse_model_config(source, nullptr, config_json_path);
-  if (!tokenizer_folder.empty() && !is_directory(tokenizer_folder))
+  if (!options.tokenizer_folder.empty() && !is_directory(options.tokenizer_folder))
     fail(Exit::usage, {.what = "no such tokenizer folder",
-                       .where = tokenizer_folder,
+                       .where = options.tokenizer_folder,
                        .why = "the path does not exist or is a file",
                        .fix = "give the folder of tokenizer.json"});
   const DType type = wanted.value_or(config_dtype(source));
@@ -223,7 +222,8 @@ void init_model_folder(const std::string& config_json_path, const std::string& o
     values.resize(static_cast<size_t>(count));
     const int64_t parameter = index.at(spec.name);
     parallel_ranges(team, count, kRandomGrain, [&](int64_t begin, int64_t end) {
-      random_values(spec, parameter, config, seed, first + begin, end - begin, values.data() + begin);
+      random_values(spec, parameter, config, options.seed, {first + begin, first + end},
+                    values.data() + begin);
     });
     convert_elements(destination.raw(), destination.dtype, values.data(), DType::f32, count);
   };
@@ -231,7 +231,7 @@ void init_model_folder(const std::string& config_json_path, const std::string& o
   plan.shards = split_shards(tensors_of_specs(specs, sources_of(specs), type, read), kShardBytes);
   plan.total_parameters = num_parameters(specs);
   plan.config = export_config(source, config, type, wanted.has_value());
-  plan.companions = tokenizer_folder;
+  plan.companions = options.tokenizer_folder;
   write_model_folder(out, plan);
 }
 

@@ -34,11 +34,15 @@ void export_model(const std::string& source_folder, const std::vector<ParamSpec>
 /// reader.
 ElementReader store_reader(const ParameterStore& store);
 
-/// Verb init: a folder with random weights from a config.json. `dtype` auto: the config's, or fp32. Tokenizer
-/// and generation files are copied from `tokenizer_folder` unless it is empty. Any number of threads gives
-/// the same weights.
-void init_model_folder(const std::string& config_json_path, const std::string& out, uint64_t seed,
-                       const std::string& dtype, const std::string& tokenizer_folder,
-                       const SpecsFunction& specs_of, int threads);
+struct InitOptions {
+  uint64_t seed = 0;
+  std::string dtype = "auto";         // the config's, or fp32
+  std::string tokenizer_folder = {};  // unless empty, tokenizer and generation files are copied from it
+  int threads = 1;                    // any number gives the same weights
+};
+
+/// Verb init: a folder with random weights from a config.json.
+void init_model_folder(const std::string& config_json_path, const std::string& out,
+                       const SpecsFunction& specs_of, const InitOptions& options);
 
 }  // namespace temper

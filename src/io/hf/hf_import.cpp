@@ -73,23 +73,23 @@ void check_tied_head_shape(const ModelFolder& folder, const std::string& name) {
           .fix = "set tie_word_embeddings to false to keep a head of its own, or remove the tensor"});
 }
 
-/// Elements [first, first + count) as the type of `out`; a value that is not finite there is refused. As
+/// Elements of a tensor as the type of `out`; a value that is not finite there is refused. As
 /// stored they fit into a window; returns where they lie so.
-const void* read_window(const ModelFolder& folder, const std::string& name, int64_t first, int64_t count,
-                        void* out, DType type, std::vector<char>& window) {
+const void* read_window(const ModelFolder& folder, const std::string& name, FlatRange elements, void* out,
+                        DType type, std::vector<char>& window) {
   const TensorInfo& info = folder.tensors().at(name);
   const DType from = *float_dtype(info.dtype);
   window.resize(static_cast<size_t>(kWindowBytes));
   void* raw = from == type ? out : window.data();
-  folder.read(name, first, count, raw);
-  const int64_t bad = convert_elements(out, type, raw, from, count);
+  folder.read(name, elements.begin, elements.size(), raw);
+  const int64_t bad = convert_elements(out, type, raw, from, elements.size());
   if (bad < 0) return raw;
-  fail(Exit::data,
-       {.what = "tensor " + quote_name(name) + " holds a value that is not finite",
-        .where = join_path(folder.path(), info.file),
-        .why = fmt::format("element {} is {} ({}), stored as {}", index_text(info.shape, first + bad),
-                           element_value(raw, from, bad), info.dtype, dtype_name(type)),
-        .fix = "fetch the weights again; if they were trained like this they cannot be used"});
+  fail(Exit::data, {.what = "tensor " + quote_name(name) + " holds a value that is not finite",
+                    .where = join_path(folder.path(), info.file),
+                    .why = fmt::format("element {} is {} ({}), stored as {}",
+                                       index_text(info.shape, elements.begin + bad),
+                                       element_value(raw, from, bad), info.dtype, dtype_name(type)),
+                    .fix = "fetch the weights again; if they were trained like this they cannot be used"});
 }
 
 void check_tied_head(const ModelFolder& folder, const std::string& name) {
@@ -99,8 +99,8 @@ void check_tied_head(const ModelFolder& folder, const std::string& name) {
   std::vector<char> window;
   for (int64_t first = 0; first < count; first += step) {
     const int64_t n = std::min(step, count - first);
-    read_window(folder, name, first, n, head.data(), DType::f64, window);
-    read_window(folder, kEmbedding, first, n, embedding.data(), DType::f64, window);
+    read_window(folder, name, {first, first + n}, head.data(), DType::f64, window);
+    read_window(folder, kEmbedding, {first, first + n}, embedding.data(), DType::f64, window);
     const auto [at, other] = std::mismatch(head.begin(), head.begin() + n, embedding.begin());
     if (at == head.begin() + n) continue;
     const TensorInfo& info = folder.tensors().at(name);
@@ -154,7 +154,8 @@ std::vector<Piece> pieces_of(const ModelFolder& folder, const ParameterStore& st
 
 /// Fills `out` and the piece's digest.
 void read_piece(const ModelFolder& folder, Piece& piece, void* out, DType type, std::vector<char>& window) {
-  const void* raw = read_window(folder, *piece.tensor, piece.first, piece.count, out, type, window);
+  const void* raw =
+      read_window(folder, *piece.tensor, {piece.first, piece.first + piece.count}, out, type, window);
   const DType stored = *float_dtype(folder.tensors().at(*piece.tensor).dtype);
   piece.digest = digest_hex(raw, piece.count * dtype_size(stored));
 }

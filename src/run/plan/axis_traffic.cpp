@@ -37,10 +37,11 @@ Microbatches microbatches_of(const RunPlan& plan, const RolePlan& trainer, int64
 
 /// Replicas that own as much of each unit stand as one: the first of them, and how many there are.
 std::vector<std::pair<int, int64_t>> alike_owners(const ModelConfig& model, const RolePlan& trainer,
-                                                  int stage, int tp_rank) {
+                                                  const GridPlace& place) {
   ParameterStore store;
   for (ParamSpec& spec : parameter_specs(model))
-    store.add(std::move(spec), {tp_rank, trainer.tp(), trainer.holders().stages[static_cast<size_t>(stage)]});
+    store.add(std::move(spec), {place.at[Axis::tp], trainer.tp(),
+                                trainer.holders().stages[static_cast<size_t>(place.at[Axis::pp])]});
   std::map<std::vector<int64_t>, std::pair<int, int64_t>> kinds;
   for (int replica = 0; replica < trainer.replicas(); ++replica) {
     std::vector<int64_t> owned;
@@ -87,8 +88,7 @@ AxisBytes with_all_borders(const RolePlan& trainer, int stage, AxisBytes of_one)
 /// these adds, and where ranks keep shards of gradients what each but the first adds to their sums, which all
 /// ranks make as often.
 AxisBytes share_traffic(const RunPlan& plan, const RolePlan& trainer, const ModelConfig& model,
-                        const Config& config, GridPlace place,
-                        const std::vector<std::pair<int, int64_t>>& owners, int64_t samples) {
+                        const Config& config, GridPlace place, int64_t samples) {
   const int64_t ranks = trainer.dp();
   const int64_t full = full_microbatch(plan), most = ((samples + ranks - 1) / ranks + full - 1) / full;
   const auto of = [&](int64_t sequences) {
@@ -101,7 +101,7 @@ AxisBytes share_traffic(const RunPlan& plan, const RolePlan& trainer, const Mode
       all = all + count * with_all_borders(trainer, place.at[Axis::pp], of(sequences) - none);
   }
   place.at[Axis::cp] = 0;
-  for (const auto& [replica, alike] : owners) {
+  for (const auto& [replica, alike] : alike_owners(model, trainer, place)) {
     place.replica = replica;
     const AxisBytes ends = of(0);
     all = all + alike * ends;
@@ -137,12 +137,11 @@ AxisBytes trainer_traffic(const RunPlan& plan, const RolePlan& trainer, const Mo
   AxisBytes step, once;
   for (const auto& [stage, stages] : alike_stages(trainer, model))
     for (int tp = 0; tp < trainer.tp(); ++tp) {
-      const std::vector<std::pair<int, int64_t>> owners = alike_owners(model, trainer, stage, tp);
       for (const AlikeUpdates& updates : alike_updates(plan.batch))
         if (updates.count > 0)
-          step = step + stages * updates.count *
-                            share_traffic(plan, trainer, model, config, place_at(tp, 0, stage), owners,
-                                          updates.samples);
+          step =
+              step + stages * updates.count *
+                         share_traffic(plan, trainer, model, config, place_at(tp, 0, stage), updates.samples);
       once = once + stages * gathered_weights(plan, model, trainer, stage, tp);
     }
   return plan.batch.epochs_per_step * step + once;

@@ -150,15 +150,14 @@ ModelOptions model_options(const RunPlan& plan, bool trains, Device device) {
 /// `measure` of a model like that of a role, as one of the ranks that share it has it, and of what they share
 /// it by.
 template <class Measure>
-auto with_share_of(const RunPlan& plan, const RolePlan& role, const SomeLayers& some, Device device,
-                   bool trains, const GridPlace& place, const Measure& measure) {
+auto with_share_of(const RolePlan& role, const SomeLayers& some, ModelOptions options, const GridPlace& place,
+                   const Measure& measure) {
   const auto along = [&](Axis axis) { return silent_collectives(role.grid.along(axis), place.at[axis]); };
   Collectives tp = along(Axis::tp), cp = along(Axis::cp),
               owners = silent_collectives(role.replicas(), place.replica);
-  ModelOptions options = model_options(plan, trains, device);
   options.layers = {some.layers};
-  if (trains) options.unit_shards = role.unit_shards(place.replica);
-  if (trains) options.splits.owners = &owners;
+  if (options.with_gradients) options.unit_shards = role.unit_shards(place.replica);
+  if (options.with_gradients) options.splits.owners = &owners;
   if (cp.size() > 1) options.splits.cp = &cp;
   if (tp.size() > 1) options.splits.tp = &tp;
   return measure(Model(some.model, options));
@@ -167,14 +166,14 @@ auto with_share_of(const RunPlan& plan, const RolePlan& role, const SomeLayers& 
 /// The most of this, as ranks with the largest share have it: of those that share tokens the first one, which
 /// may have all of a prompt, and the last one, which may have all of a response.
 template <class Measure>
-PhaseMemory with_model_of(const RunPlan& plan, const RolePlan& role, const SomeLayers& some, Device device,
-                          bool trains, const Measure& measure) {
+PhaseMemory with_model_of(const RolePlan& role, const SomeLayers& some, const ModelOptions& options,
+                          const Measure& measure) {
   const int rank = largest_share(some.model, role.tp()).rank, last = role.cp() - 1;
   const auto of = [&](int cp) {
     GridPlace place;
     place.at[Axis::tp] = rank;
     place.at[Axis::cp] = cp;
-    return with_share_of(plan, role, some, device, trains, place, measure);
+    return with_share_of(role, some, options, place, measure);
   };
   return last > 0 ? larger(of(0), of(last)) : of(0);
 }
@@ -253,7 +252,8 @@ std::vector<MicrobatchMemory> microbatch_memory(const RunPlan& plan, const Model
     };
     kinds.push_back({of_layers(layers_of(model, of), config, device,
                                [&](const SomeLayers& some) {
-                                 return with_model_of(plan, of.role, some, device, true, measure);
+                                 return with_model_of(of.role, some, model_options(plan, true, device),
+                                                      measure);
                                }),
                      std::ssize(all)});
   }
@@ -272,10 +272,11 @@ PhaseMemory logprobs_memory(const RunPlan& plan, const ModelConfig& model, const
     for (const std::vector<Trajectory>& all : fullest(plan, pass.token_budget, most_sequences)) {
       Backend backend = backend_of(config, device);
       SilentPipeline pipeline(of);
-      most = larger(most, with_model_of(plan, of.role, some, device, false, [&](const Model& layers) {
-                      local_logprobs(backend.ctx(), layers, pointers(all), pass, pipeline.get());
-                      return PhaseMemory{0, backend.ctx().scratch.peak_bytes()};
-                    }));
+      const auto measure = [&](const Model& layers) {
+        local_logprobs(backend.ctx(), layers, pointers(all), pass, pipeline.get());
+        return PhaseMemory{0, backend.ctx().scratch.peak_bytes()};
+      };
+      most = larger(most, with_model_of(of.role, some, model_options(plan, false, device), measure));
     }
     return most;
   });
@@ -301,7 +302,7 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
       Backend backend = backend_of(config, device);
       Ctx& c = backend.ctx();
       SilentPipeline pipeline(of);
-      return with_model_of(plan, of.role, some, device, false, [&](const Model& layers) {
+      return with_model_of(of.role, some, model_options(plan, false, device), [&](const Model& layers) {
         const KvCache cache(KvShape(layers), plan.kv_pages, plan.kv_page_tokens, false, c.lane);
         std::vector<ScheduledRows> rows;
         for (Sequence& s : sequences) rows.push_back({&s, s.missing()});
@@ -342,7 +343,7 @@ AxisBytes update_bytes(const RunPlan& plan, const RolePlan& role, const ModelCon
   const std::vector<Trajectory> all = longest(plan, sequences);
   const RoleStage of{role, place.at[Axis::pp]};
   return bytes_of_layers(layers_of(model, of), config, [&](const SomeLayers& some) {
-    return with_share_of(plan, role, some, device, true, place, [&](Model part) {
+    return with_share_of(role, some, model_options(plan, true, device), place, [&](Model part) {
       Backend backend = backend_of(config, device);
       OneRank control;
       SilentPipeline pipeline(of);
@@ -360,7 +361,7 @@ AxisBytes logprob_bytes(const RunPlan& plan, const RolePlan& role, const ModelCo
   const std::vector<Trajectory> all = longest(plan, 1);
   const RoleStage of{role, place.at[Axis::pp]};
   return bytes_of_layers(layers_of(model, of), config, [&](const SomeLayers& some) {
-    return with_share_of(plan, role, some, device, false, place, [&](const Model& layers) {
+    return with_share_of(role, some, model_options(plan, false, device), place, [&](const Model& layers) {
       Backend backend = backend_of(config, device);
       SilentPipeline stages(of);
       const Pipeline pipeline = stages.get();

@@ -75,8 +75,11 @@ int run_init(const CommandLine& line) {
   };
   const std::string tokenizer = line.text("--tokenizer");
   if (is_directory(tokenizer)) Tokenizer::load(tokenizer);  // one that nothing could read is not copied
-  init_model_folder(source, line.text("--out"), static_cast<uint64_t>(line.integer("--seed", 0)),
-                    line.text("--dtype", "auto"), tokenizer, specs, process_threads().number);
+  init_model_folder(source, line.text("--out"), specs,
+                    {.seed = static_cast<uint64_t>(line.integer("--seed", 0)),
+                     .dtype = line.text("--dtype", "auto"),
+                     .tokenizer_folder = tokenizer,
+                     .threads = process_threads().number});
   return 0;
 }
 

@@ -23,8 +23,8 @@ class ToyCritic : public ToyRun {
       other["hidden_size"] = 48;
       other["num_hidden_layers"] = 3;
       write_file_atomic(folder_ + "/critic.json", other.dump());
-      init_model_folder(folder_ + "/critic.json", folder_ + "/critic", 7, "fp32",
-                        "tests/golden/tokenizer/minimind", parameter_specs, 1);
+      init_model_folder(folder_ + "/critic.json", folder_ + "/critic", parameter_specs,
+                        {.seed = 7, .dtype = "fp32", .tokenizer_folder = "tests/golden/tokenizer/minimind"});
     }
     comm_->barrier("test: the critic's model is there");
     rows_.assign(built_in_roles().begin(), built_in_roles().end());

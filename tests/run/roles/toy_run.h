@@ -1,7 +1,7 @@
 #pragma once
-// Whole small runs in this process with the program's roles and one more (tests/run/roles/toy_role.h): what it says
-// reaches the trainer and the rollout files, and a run that is stopped after every step goes on with the same
-// bits.
+// Whole small runs in this process with the program's roles and one more (tests/run/roles/toy_role.h): what
+// it says reaches the trainer and the rollout files, and a run that is stopped after every step goes on with
+// the same bits.
 
 #include <filesystem>
 
@@ -53,8 +53,8 @@ class ToyRun : public OnRanks {
       for (int i = 0; i < 7; ++i)
         data += fmt::format("{{\"prompt\":\"What is {} plus {}?\",\"answer\":\"{}\"}}\n", i, 2 * i, 3 * i);
       write_file_atomic(folder_ + "/data.jsonl", data);
-      init_model_folder(folder_ + "/model.json", folder_ + "/model", 1, "fp32",
-                        "tests/golden/tokenizer/minimind", parameter_specs, 1);
+      init_model_folder(folder_ + "/model.json", folder_ + "/model", parameter_specs,
+                        {.seed = 1, .dtype = "fp32", .tokenizer_folder = "tests/golden/tokenizer/minimind"});
     }
     comm_->barrier("test: config, data and model are there");
     rows_.assign(built_in_roles().begin(), built_in_roles().end());

@@ -19,8 +19,8 @@ class VerifyBits : public OnRanks {
   VerifyBits() {
     if (comm_->rank() == 0) {
       write_file_atomic(folder_ + "/model.json", kTinyQwen3);
-      init_model_folder(folder_ + "/model.json", folder_ + "/model", 1, "fp32",
-                        "tests/golden/tokenizer/minimind", parameter_specs, 1);
+      init_model_folder(folder_ + "/model.json", folder_ + "/model", parameter_specs,
+                        {.seed = 1, .dtype = "fp32", .tokenizer_folder = "tests/golden/tokenizer/minimind"});
     }
     comm_->barrier("test: the model is there");
   }

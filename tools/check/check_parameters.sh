@@ -2,7 +2,7 @@
 # A function of src/ has at most 6 parameters besides the context (`Ctx&`, in core the `Lane&` of one): more of them are
 # values that belong together. The operations of src/ops, whose parameters are what a formula says, are not counted.
 # Prints offenders; exit 1 if any.
-set -u
+set -uo pipefail
 cd "$(dirname "$0")/../.."
 limit=6
 

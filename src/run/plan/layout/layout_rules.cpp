@@ -49,8 +49,7 @@ std::string tensor_parallel_defect(const PlanDraft& d, const RolePlan& role, int
 
 std::string context_parallel_defect(const PlanDraft& d, const RolePlan& role, int64_t cp) {
   const ModelConfig& m = d.models.of(role);
-  const int64_t groups = std::ssize(role.ranks) / role.tp();
-  if (groups % cp != 0)
+  if (role.groups_of(Axis::tp) % cp != 0)
     return fmt::format("{} {} ranks with tp = {} do not divide into groups of {}", role.ranks.size(),
                        role.name(), role.tp(), cp);
   const AttentionShape heads = attention_shape(m, role.tp());
@@ -67,7 +66,7 @@ std::string context_parallel_defect(const PlanDraft& d, const RolePlan& role, in
 std::string pipeline_parallel_defect(const PlanDraft& d, const RolePlan& role, int64_t pp) {
   const ModelConfig& m = d.models.of(role);
   if (pp > m.num_layers) return fmt::format("{} stages for {} layers", pp, m.num_layers);
-  if (std::ssize(role.ranks) / role.tp() / role.cp() % pp == 0) return "";
+  if (role.groups_of(Axis::tp | Axis::cp) % pp == 0) return "";
   return fmt::format("{} {} ranks with tp = {}{} do not divide into {} stages", role.ranks.size(),
                      role.name(), role.tp(),
                      has_key(role, RoleKey::cp) ? fmt::format(" and cp = {}", role.cp()) : "", pp);
@@ -167,7 +166,7 @@ std::vector<Json> legal_context_parallel(const PlanDraft& d, const RolePlan& rol
     return context_parallel_defect(d, of, n).empty();
   };
   std::vector<int64_t> numbers =
-      numbers_that(std::ssize(role.ranks) / role.tp(), [&](int64_t n) { return is_legal(role, n); });
+      numbers_that(role.groups_of(Axis::tp), [&](int64_t n) { return is_legal(role, n); });
   keep_fitting(numbers, [&](int64_t n) { return takes(d, role, role.tp(), n); });
   if (!role.traits->leads()) return as_legal(numbers);
   for (RolePlan other : d.result.plan.roles)

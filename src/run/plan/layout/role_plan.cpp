@@ -7,7 +7,7 @@ namespace temper {
 void RolePlan::split(Axis axis, int64_t along) {
   grid.set(axis, static_cast<int>(along));
   grid.set(Axis::dp, 1);
-  grid.set(Axis::dp, static_cast<int>(ranks.size()) / grid.size());
+  grid.set(Axis::dp, groups_of(AxisSet::all()));
 }
 
 void RolePlan::take_stages(std::vector<LayerRanges> all) {

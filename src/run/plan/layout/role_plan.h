@@ -27,6 +27,8 @@ struct RolePlan {
   int cp() const { return grid.along(Axis::cp); }
   int dp() const { return grid.along(Axis::dp); }
   int pp() const { return grid.along(Axis::pp); }
+  /// How many groups its ranks make that are as large as the grid along these axes.
+  int groups_of(AxisSet axes) const { return static_cast<int>(ranks.size()) / grid.size(axes); }
   /// So many ranks along an axis; what is left of them is data parallel.
   void split(Axis axis, int64_t along);
   /// Stages of the pipeline, and with them the ranks along pp.

@@ -83,7 +83,7 @@ void fail_before_mpi(bool rank_0_too) {
 }
 
 /// Rank 1's GPU goes away in a step of a training run, after a checkpoint or before one; or at its start.
-void lose_gpu(const MpiSession& world, Phase phase, bool has_checkpoint) {
+void lose_gpu(const MpiSession& world, const Phase& phase, bool has_checkpoint) {
   const std::unique_ptr<Comm> comm = world.make_comm({0, 1}, 300.0);
   enter_phase(phase, 1);
   retry_after_loss(
@@ -129,8 +129,8 @@ int run_child(const std::string& mode, int argc, char** argv) {
       fail_on(world, mode == "--logged-rank-1-fails" ? 1 : 0, Exit::storage);
     }
     if (mode == "--rank-0-was-stopped") stop_rank_0(world);
-    if (mode == "--gpu-lost") lose_gpu(world, Phase::train, true);
-    if (mode == "--gpu-lost-before-a-checkpoint") lose_gpu(world, Phase::rollout, false);
+    if (mode == "--gpu-lost") lose_gpu(world, {40, "train"}, true);
+    if (mode == "--gpu-lost-before-a-checkpoint") lose_gpu(world, {20, "rollout"}, false);
     if (mode == "--gpu-lost-at-the-start") lose_gpu(world, Phase::load, true);
     if (mode == "--all-fail") fail_on(world, -1, Exit::usage);
     if (mode == "--all-find-bad-data") fail_on(world, -1, Exit::data);

@@ -7,7 +7,10 @@
 namespace temper {
 namespace {
 
-ProgressState at(int64_t step, Phase phase, const WorkState& work) {
+constexpr Phase kGenerate{20, "rollout", "generating", "prompts"}, kTrain{30, "train", "training", "samples"},
+    kValidate{50, "validation", "validation", "prompts"};
+
+ProgressState at(int64_t step, const Phase& phase, const WorkState& work) {
   ProgressState s;
   s.step = step, s.phase = phase, s.work = work;
   return s;
@@ -16,7 +19,7 @@ ProgressState at(int64_t step, Phase phase, const WorkState& work) {
 TEST(ProgressLine, AddsUpTheRanks) {
   ProgressLine line(0.5);
   const auto state = [](int64_t done, int64_t total, int64_t tokens) {
-    return at(3, Phase::train, {3, Phase::train, done, total, tokens});
+    return at(3, kTrain, {3, kTrain, done, total, tokens});
   };
   EXPECT_EQ(line.due(std::vector{state(0, 64, 0), state(0, 0, 0)}, 1.0), "");
   EXPECT_EQ(line.due(std::vector{state(4, 64, 1000), state(6, 0, 3000)}, 2.0),
@@ -27,18 +30,18 @@ TEST(ProgressLine, AddsUpTheRanks) {
 /// The rank that others wait for says it; what a rank did that is ahead of it stays counted.
 TEST(ProgressLine, RanksAheadStayCounted) {
   ProgressLine line(0.5);
-  const ProgressState late = at(3, Phase::train, {3, Phase::train, 8, 0, 500});
-  line.due(std::vector{at(3, Phase::train, {3, Phase::train, 50, 64, 0}), late}, 1.0);
-  EXPECT_EQ(line.due(std::vector{at(3, Phase::train, {3, Phase::train, 56, 64, 1500}), late}, 2.0),
+  const ProgressState late = at(3, kTrain, {3, kTrain, 8, 0, 500});
+  line.due(std::vector{at(3, kTrain, {3, kTrain, 50, 64, 0}), late}, 1.0);
+  EXPECT_EQ(line.due(std::vector{at(3, kTrain, {3, kTrain, 56, 64, 1500}), late}, 2.0),
             "step 3: training, 64/64 samples, 1.5k tok/s");
-  EXPECT_EQ(line.due(std::vector{at(3, Phase::validation, {3, Phase::validation, 1, 24, 10}), late}, 3.0),
+  EXPECT_EQ(line.due(std::vector{at(3, kValidate, {3, kValidate, 1, 24, 10}), late}, 3.0),
             "step 3: training, 64/64 samples, 750 tok/s");
 }
 
 TEST(ProgressLine, SaysNoNumbersBeforeItIsKnownHowMuchThereIs) {
   ProgressLine line(0.5);
-  const ProgressState early = at(3, Phase::train, {3, Phase::train, 0, 0, 0}),
-                      waits = at(3, Phase::rollout, {3, Phase::rollout, 4, 4, 10});
+  const ProgressState early = at(3, kTrain, {3, kTrain, 0, 0, 0}),
+                      waits = at(3, kGenerate, {3, kGenerate, 4, 4, 10});
   line.due(std::vector{waits, early}, 1.0);
   ProgressState idle = waits;
   idle.waits = 1;

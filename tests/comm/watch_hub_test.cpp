@@ -15,7 +15,9 @@ constexpr WatchWord kWord{0x0123456789abcdef, 0xfedcba9876543210};
 
 size_t open_descriptors() { return list_directory("/proc/self/fd").size(); }
 
-ProgressState state(uint64_t count, Phase phase) {
+constexpr Phase kWork{20, "work"};
+
+ProgressState state(uint64_t count, const Phase& phase) {
   ProgressState s;
   s.count = count;
   s.phase = phase;
@@ -32,11 +34,11 @@ class WatchedJob : public ::testing::Test {
   /// A line of a process that says this word.
   Socket line(const WatchWord& word, int rank = 1) const {
     Socket socket = connect_to(address_);
-    const WatchMessage hello{word, rank, WatchMessage::alive, state(1, Phase::rollout)};
+    const WatchMessage hello{word, rank, WatchMessage::alive, state(1, kWork)};
     EXPECT_TRUE(socket.send(&hello, sizeof hello));
     return socket;
   }
-  void look(double now) { hub_->look(state(++count_, Phase::rollout), now); }
+  void look(double now) { hub_->look(state(++count_, kWork), now); }
   bool is_silent(double now) const { return hub_->judge(now, true).has_value(); }
 
   std::string address_;
@@ -82,7 +84,7 @@ TEST(WatchedRank, AloneIsJudgedByItsOwnProgress) {
   EXPECT_FALSE(stuck->died);
   EXPECT_NE(stuck->text.find("rank 0 on host host makes no progress in save"), std::string::npos)
       << stuck->text;
-  ProgressState waits = state(1, Phase::rollout);
+  ProgressState waits = state(1, kWork);
   waits.waits = 1;
   std::snprintf(waits.what, sizeof waits.what, "an answer");
   hub.look(waits, 6.2);

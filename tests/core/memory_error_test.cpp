@@ -20,7 +20,7 @@ TEST(MemoryError, NamesPhaseUseBytesAndKeys) {
       {MemoryUse::cache, {"KV cache", "rollout.kv_memory"}},
       {MemoryUse::scratch, {"scratch", "train.max_tokens_per_microbatch", "rollout.prefill_chunk_tokens"}},
       {MemoryUse::any, {"memory", "train.max_tokens_per_microbatch", "rollout.kv_memory"}}};
-  enter_phase(Phase::train, 3);
+  enter_phase({40, "train"}, 3);
   for (auto [use, words] : uses) {
     const std::string label = words.front();
     for (const char* word : {"out of GPU memory", "phase train of step 3", "94371840 bytes more are wanted",

@@ -12,43 +12,14 @@ namespace {
 
 constexpr double kLongestLook = 0.25;  // seconds between two looks at the ranks
 
-struct Words {
-  const char* phase;
-  const char* pieces;  // of its work
-};
-
-Words words_of(Phase phase) {
-  switch (phase) {
-    case Phase::start:
-      return {"starting", ""};
-    case Phase::load:
-      return {"loading", ""};
-    case Phase::rollout:
-      return {"generating", "prompts"};
-    case Phase::reference:
-      return {"reference", "samples"};
-    case Phase::train:
-      return {"training", "samples"};
-    case Phase::validation:
-      return {"validation", "prompts"};
-    case Phase::sync:
-      return {"sending weights", ""};
-    case Phase::save:
-      return {"saving", ""};
-    case Phase::exported:
-      return {"exporting", ""};
-  }
-  return {"unknown", ""};
-}
-
 bool has_work(const ProgressState& s) {
-  return s.phase != Phase::start && s.work.step == s.step && s.work.phase == s.phase;
+  return s.phase != Phase() && s.work.step == s.step && s.work.phase == s.phase;
 }
 
 /// A rank that others wait for: one at counted work, else one that does not wait itself.
 const ProgressState& who_holds_up(std::span<const ProgressState> ranks) {
   const auto order = [](const ProgressState& s) {
-    return std::tuple(!has_work(s), s.waits != 0, s.step, s.phase);
+    return std::tuple(!has_work(s), s.waits != 0, s.step, s.phase.order);
   };
   const ProgressState* first = &ranks.front();
   for (const ProgressState& s : ranks)
@@ -88,13 +59,13 @@ std::string ProgressLine::text(std::span<const ProgressState> ranks, double now)
   known_.tokens = std::max(known_.tokens, all.tokens);
   step_ = at.step;
   phase_ = at.phase;
-  const Words words = words_of(at.phase);
-  std::string text = at.step > 0 ? fmt::format("step {}: {}", at.step, words.phase) : words.phase;
+  const std::string doing = phase_text(at.phase.doing);
+  std::string text = at.step > 0 ? fmt::format("step {}: {}", at.step, doing) : doing;
   if (!has_work(at) || known_.total == 0) return text;
   const double past = now - since_;
   const double rate = past > 0 ? static_cast<double>(known_.tokens - tokens_before_) / past : 0;
-  return text +
-         fmt::format(", {}/{} {}, {} tok/s", known_.done, known_.total, words.pieces, short_number(rate));
+  return text + fmt::format(", {}/{} {}, {} tok/s", known_.done, known_.total, phase_text(at.phase.pieces),
+                            short_number(rate));
 }
 
 }  // namespace temper

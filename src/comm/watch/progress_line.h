@@ -25,7 +25,7 @@ class ProgressLine {
   double interval_, next_look_ = 0;
   double begun_ = 0;  // the wait for the next line
   int64_t step_ = -1;
-  Phase phase_ = Phase::start;
+  Phase phase_;
   double since_ = 0;
   int64_t tokens_before_ = 0;
   WorkState known_;  // of all ranks, in this phase of this step

@@ -11,10 +11,8 @@ namespace {
 
 constexpr size_t kMostListed = 16;
 
-std::string text_of(const char (&bytes)[80]) { return {bytes, ::strnlen(bytes, sizeof bytes)}; }
-
 std::string wait_of(const ProgressState& s) {
-  return fmt::format("'{}' ({})", text_of(s.what), text_of(s.where));
+  return fmt::format("'{}' ({})", phase_text(s.what), phase_text(s.where));
 }
 
 /// Takes whole messages off the front.
@@ -151,7 +149,7 @@ std::optional<Verdict> WatchHub::judge(double now, bool deaths) const {
 std::string WatchHub::describe(size_t i) const {
   const ProgressState& s = ranks_[i].last.state;
   return fmt::format("rank {}, host {}, pid {}, phase {}{}", i, places_[i].host, places_[i].process,
-                     phase_name(s.phase), s.step > 0 ? fmt::format(", step {}", s.step) : "");
+                     phase_text(s.phase.name), s.step > 0 ? fmt::format(", step {}", s.step) : "");
 }
 
 std::string WatchHub::report(size_t i, Fault fault, double now) const {
@@ -161,19 +159,19 @@ std::string WatchHub::report(size_t i, Fault fault, double now) const {
   const std::string step = s.step > 0 ? fmt::format(" of step {}", s.step) : "";
   std::string what, why;
   if (fault == Fault::died) {
-    what = fmt::format("rank {} on host {} died in {}{}", i, places_[i].host, phase_name(s.phase), step);
+    what = fmt::format("rank {} on host {} died in {}{}", i, places_[i].host, phase_text(s.phase.name), step);
     why = fmt::format("its process ended without a word; {}; nothing was heard of it for {}", doing,
                       since(now - rank.heard));
   } else if (fault == Fault::silent) {
-    what = fmt::format("rank {} on host {} does not answer in {}{}", i, places_[i].host, phase_name(s.phase),
-                       step);
+    what = fmt::format("rank {} on host {} does not answer in {}{}", i, places_[i].host,
+                       phase_text(s.phase.name), step);
     why = fmt::format(
         "nothing was heard of it for {}, the limit is {} s; {}: the process is stopped, or its host is cut "
         "off",
         since(now - rank.heard), limit_, doing);
   } else {
     what = fmt::format("rank {} on host {} makes no progress in {}{}", i, places_[i].host,
-                       phase_name(s.phase), step);
+                       phase_text(s.phase.name), step);
     why = fmt::format("{} without a sign of progress for {}, the limit is {} s",
                       s.waits ? "it waits in " + wait_of(s) : "it is at work", since(now - rank.changed),
                       limit_);

@@ -31,10 +31,10 @@ constexpr std::array kUses{
             "lower train.max_tokens_per_microbatch, rollout.prefill_chunk_tokens or "
             "rollout.max_running_sequences"}};
 
-std::string phase_text() {
+std::string place_text() {
   const ProgressState now = progress_state();
   const std::string of_step = now.step > 0 ? fmt::format(" of step {}", now.step) : "";
-  return fmt::format("phase {}{}", phase_name(now.phase), of_step);
+  return fmt::format("phase {}{}", phase_text(now.phase.name), of_step);
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ Error out_of_memory(const MemoryShortage& s) {
   const char* others = s.gpu ? "; `temper check` shows what a rank needs, `nvidia-smi` what else uses the GPU"
                              : "; `temper check` shows what a rank needs";
   return Error(Exit::storage, {.what = fmt::format("out of {} memory: {}", s.gpu ? "GPU" : "host", use.name),
-                               .where = phase_text(),
+                               .where = place_text(),
                                .why = wanted + left,
                                .fix = use.fix + std::string(others)});
 }

@@ -1,7 +1,6 @@
 #include "src/core/process/progress.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstring>
 #include <mutex>
@@ -12,10 +11,10 @@ namespace {
 /// The one of this process.
 struct Block {
   std::atomic<uint64_t> count = 0;
-  std::atomic<int64_t> step = 0;
-  std::atomic<Phase> phase = Phase::start;
   std::atomic<bool> waits = false;
   std::mutex mutex;  // of what follows
+  int64_t step = 0;
+  Phase phase;
   WorkState work;
   char what[80] = {}, where[80] = {};
 };
@@ -33,16 +32,12 @@ void set_text(char (&to)[n], std::string_view from) {
 
 }  // namespace
 
-const char* phase_name(Phase phase) {
-  static constexpr std::array kNames{"start",      "load", "rollout", "reference", "train",
-                                     "validation", "sync", "save",    "export"};
-  const auto at = static_cast<size_t>(phase);
-  return at < kNames.size() ? kNames[at] : "unknown";  // it may have come from elsewhere
-}
-
-void enter_phase(Phase phase, int64_t step) {
-  block().phase = phase;
-  block().step = step;
+void enter_phase(const Phase& phase, int64_t step) {
+  {
+    const std::lock_guard lock(block().mutex);
+    block().phase = phase;
+    block().step = step;
+  }
   note_progress();
 }
 
@@ -78,10 +73,10 @@ ProgressState progress_state() {
   Block& b = block();
   ProgressState s;
   s.count = b.count;
-  s.step = b.step;
-  s.phase = b.phase;
   s.waits = b.waits;
   const std::lock_guard lock(b.mutex);
+  s.step = b.step;
+  s.phase = b.phase;
   s.work = b.work;
   std::memcpy(s.what, b.what, sizeof s.what);
   std::memcpy(s.where, b.where, sizeof s.where);

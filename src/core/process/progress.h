@@ -1,20 +1,41 @@
 #pragma once
-// What this process is at, for those that watch it (comm/watch/watch.h): a count that every piece of work moves (an
-// engine step, a micro-batch, a tensor read or written), the phase, and what it waits for. There is one per
-// process, as there is one set of signals: work in any layer and on any thread moves it, a thread beside
-// reads it. For people that wait, a phase may also say how much there is to do, and how much is done.
+// What this process is at, for those that watch it (comm/watch/watch.h): a count that every piece of work
+// moves (an engine step, a micro-batch, a tensor read or written), the phase, and what it waits for. There is
+// one per process, as there is one set of signals: work in any layer and on any thread moves it, a thread
+// beside reads it. For people that wait, a phase may also say how much there is to do, and how much is done.
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace temper {
 
-/// In the order in which a step passes them.
-enum class Phase : int32_t { start, load, rollout, reference, train, validation, sync, save, exported };
-const char* phase_name(Phase phase);
+/// What a process is at, in the words of who works: plain bytes, which travel. Those that any process with a
+/// model has stand here; the phases between load and sync are their workers' (run/roles).
+struct Phase {
+  int32_t order = 0;            // a step passes phases in the order of these numbers
+  char name[16] = "start";      // in reports: "died in NAME of step 3"
+  char doing[20] = "starting";  // in the line about what goes on
+  char pieces[12] = "";         // what there it counts
+  char in_plan[12] = "";        // its name in the plan of memory, if that is another
+  bool operator==(const Phase&) const = default;
+
+  static const Phase load, sync, save, exported;
+};
+inline constexpr Phase Phase::load{10, "load", "loading"};
+inline constexpr Phase Phase::sync{60, "sync", "sending weights"};
+inline constexpr Phase Phase::save{70, "save", "saving"};
+inline constexpr Phase Phase::exported{80, "export", "exporting"};
+
+/// A text of a phase or of a wait, which may have come from elsewhere.
+template <size_t n>
+std::string phase_text(const char (&bytes)[n]) {
+  const std::string_view all(bytes, n);
+  return std::string(all.substr(0, all.find('\0')));
+}
 
 /// From here on the process is in this phase of `step` (0: none).
-void enter_phase(Phase phase, int64_t step = 0);
+void enter_phase(const Phase& phase, int64_t step = 0);
 /// In this phase of this step there is so much (more) to do: prompts, or samples. Ranks are added up.
 void expect_work(int64_t pieces);
 /// So many of them are done, so many tokens made or looked at; progress.
@@ -28,7 +49,7 @@ void note_wait(std::string_view what, std::string_view where);
 /// behind.
 struct WorkState {
   int64_t step = 0;
-  Phase phase = Phase::start;
+  Phase phase;
   int64_t done = 0, total = 0, tokens = 0;
 };
 
@@ -36,7 +57,7 @@ struct WorkState {
 struct ProgressState {
   uint64_t count = 0;
   int64_t step = 0;
-  Phase phase = Phase::start;
+  Phase phase;
   int32_t waits = 0;
   WorkState work;
   char what[80] = {}, where[80] = {};  // of the wait that is under way

@@ -1,6 +1,5 @@
 #include "src/run/roles/reference_role.h"
 
-#include "src/core/process/progress.h"
 #include "src/core/process/stop_signal.h"
 #include "src/rl/trajectory_bytes.h"
 #include "src/run/plan/run_options.h"
@@ -37,7 +36,7 @@ std::vector<Group> ReferenceRole::take_some(int64_t step) {
 
 /// Groups that have come are scored together, up to a micro-batch: which ones changes no bit of a log-prob.
 bool ReferenceRole::add_logprobs(int64_t step) {
-  enter_phase(Phase::reference, step);
+  enter_phase(kPhase, step);
   expect_work(p_.share.of(p_.task.plan.batch.prompts_per_step) * p_.task.plan.batch.samples_per_prompt);
   double seconds = 0;
   while (true) {

@@ -2,6 +2,7 @@
 // Adds the log-probs of the first weights to the groups that are dealt to this rank, as they come. Weights
 // that were moved to host memory are on the GPU while a step is worked on.
 
+#include "src/core/process/progress.h"
 #include "src/run/roles/role.h"
 #include "src/train/token_pass.h"
 
@@ -9,6 +10,7 @@ namespace temper {
 
 class ReferenceRole : public Role {
  public:
+  static constexpr Phase kPhase{30, "reference", "reference", "samples"};
   explicit ReferenceRole(const RoleParts& parts);
   bool phase(int64_t step) override { return work_until(p_.lead.limit(step), trains()); }
   void settle(int64_t produced) override { work_until(produced, /*to_cut=*/true); }

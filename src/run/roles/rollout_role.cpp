@@ -1,6 +1,5 @@
 #include "src/run/roles/rollout_role.h"
 
-#include "src/core/process/progress.h"
 #include "src/run/roles/steps_ahead.h"
 
 namespace temper {
@@ -15,7 +14,7 @@ bool RolloutRole::phase(int64_t step) {
   if (!receive_weights(version)) return false;
   while (p_.lead.done < p_.lead.limit(step)) {
     const int64_t next = ++p_.lead.done;
-    enter_phase(Phase::rollout, next);
+    enter_phase(kPhase, next);
     const TraceSpan span(p_.trace, next, "rollout",
                          fmt::format("generate step {} with weights {}", next, version));
     RolloutStep work(p_, maker_, open_, next, version);

@@ -4,12 +4,14 @@
 // and goes on in the next one (the last step finishes all); with rollout.dynamic_sampling_rounds a prompt
 // whose samples earn all the same is replaced by the next one.
 
+#include "src/core/process/progress.h"
 #include "src/run/roles/rollout_step.h"
 
 namespace temper {
 
 class RolloutRole : public Role {
  public:
+  static constexpr Phase kPhase{20, "rollout", "generating", "prompts", "generate"};
   explicit RolloutRole(const RoleParts& parts)
       : p_(parts), maker_{p_.ctx, p_.engine(), *p_.tokenizer, *p_.rewards, p_.model_share.team} {}
   bool phase(int64_t step) override;

@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "src/core/log.h"
-#include "src/core/process/progress.h"
 #include "src/rl/registry.h"
 #include "src/rl/sampled_with.h"
 #include "src/run/plan/run_options.h"
@@ -96,7 +95,7 @@ void TrainRole::add_old_logprobs(std::vector<Group>& groups, int64_t step, bool 
 }
 
 bool TrainRole::phase(int64_t step) {
-  enter_phase(Phase::train, step);
+  enter_phase(kPhase, step);
   std::vector<Group> groups = receive(step);
   if (p_.end.agree(trainers())) return false;
   const bool one_update = plan().batch.updates_per_step * plan().batch.epochs_per_step == 1;

@@ -1,6 +1,7 @@
 #pragma once
 // Advantages and optimizer updates.
 
+#include "src/core/process/progress.h"
 #include "src/run/exchange/shared_weights.h"
 #include "src/run/roles/role.h"
 #include "src/train/trainer.h"
@@ -9,6 +10,7 @@ namespace temper {
 
 class TrainRole : public Role {
  public:
+  static constexpr Phase kPhase{40, "train", "training", "samples"};
   explicit TrainRole(const RoleParts& parts);
   bool phase(int64_t step) override;
   /// Waits for the groups of the steps that are generated ahead, up to one that was cut.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "src/core/process/progress.h"
 #include "src/rl/trajectory_bytes.h"
 #include "src/run/plan/run_options.h"
 
@@ -121,7 +120,7 @@ std::optional<Validation::Result> Validation::run(int64_t version, const Record&
 
 bool ValidationRole::phase(int64_t step) {
   if (step % every_ != 0 && step != last_step_) return true;
-  enter_phase(Phase::validation, step);
+  enter_phase(kPhase, step);
   if (loss_) {
     const std::optional<std::map<std::string, double>> losses = loss_->run();
     if (!losses) return false;

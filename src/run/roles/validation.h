@@ -5,6 +5,7 @@
 // does not, and counts in no score). Random numbers: data positions from kFirstPosition on, so that no draw
 // of training is repeated.
 
+#include "src/core/process/progress.h"
 #include "src/run/groups/group_maker.h"
 #include "src/run/roles/held_out_loss.h"
 #include "src/run/roles/role.h"
@@ -69,6 +70,7 @@ class Validation {
 /// validation/step-XXXXXX.jsonl. One that a stop cut is made when the run goes on.
 class ValidationRole : public Role {
  public:
+  static constexpr Phase kPhase{50, "validation", "validation", "prompts"};
   /// Absent parts: nothing is generated, or no loss is asked for.
   ValidationRole(const std::optional<HeldOutLoss::Parts>& loss, const std::optional<Validation::Parts>& parts,
                  Journal& journal, const MemoryLedger& memory, int64_t every, int64_t last_step)

@@ -170,7 +170,7 @@ int run_eval(const CommandLine& line) {
   const std::unique_ptr<Model> model = host.load(eval_weights(line, config, plan, *comm), share.options);
   if (const std::string lost = lost_end_tokens_text(model->config(), text.tokenizer->eos_id()); !lost.empty())
     log::warn("{}", lost);
-  enter_phase(Phase::validation);
+  enter_phase(ValidationRole::kPhase);
   const auto stops = [] { return false; };
   Json result = Json::object();
   const auto add = [&](const std::map<std::string, double>& metrics) {

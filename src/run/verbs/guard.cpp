@@ -111,7 +111,7 @@ int tell_of_planned(const std::function<int()>& body,
                     const std::function<std::string(std::string_view phase)>& planned) {
   const auto tell = [&](Problem problem) {
     const Phase phase = progress_state().phase;
-    problem.why += "; " + planned(phase == Phase::rollout ? "generate" : phase_name(phase));
+    problem.why += "; " + planned(*phase.in_plan ? phase_text(phase.in_plan) : phase_text(phase.name));
     throw OutOfMemory(std::move(problem));
   };
   try {
@@ -126,7 +126,7 @@ int tell_of_planned(const std::function<int()>& body,
 
 int retry_after_loss(const std::function<int()>& body, const std::function<bool()>& has_checkpoint) {
   const auto ask_again = [&](const Error& lost) {
-    if (progress_state().phase <= Phase::load || !has_checkpoint()) return;
+    if (progress_state().phase.order <= Phase::load.order || !has_checkpoint()) return;
     Problem problem = lost.problem();
     problem.fix = "start the same command again, it goes on from the newest checkpoint; " + problem.fix;
     fail(Exit::retry, std::move(problem));

@@ -8,7 +8,8 @@
 
 #include "src/core/helpers/helpers.h"
 #include "src/core/process/out_of_memory.h"
-#include "src/core/process/progress.h"
+#include "src/run/roles/rollout_role.h"
+#include "src/run/roles/train_role.h"
 #include "tests/support/expect_error.h"
 
 namespace temper {
@@ -31,7 +32,7 @@ TEST(Guard, AKeeperThatIsLostAsksForTheRunAgainWhereItCanGoOn) {
         []() -> int { throw KeeperLost({.what = "the keeper has ended", .where = "here", .why = "killed"}); },
         [=] { return has_checkpoint; });
   };
-  enter_phase(Phase::rollout, 2);
+  enter_phase(RolloutRole::kPhase, 2);
   expect_error(Exit::retry, {"the keeper has ended"}, "with a checkpoint", [&] { lose(true); });
   expect_error(Exit::environment, {"the keeper has ended"}, "without one", [&] { lose(false); });
   enter_phase(Phase::load);
@@ -43,11 +44,11 @@ TEST(Guard, AShortageOfMemoryShowsWhatWasPlanned) {
   const auto run = [](const std::function<int()>& body) {
     return tell_of_planned(body, [](std::string_view phase) { return fmt::format("planned in {}", phase); });
   };
-  enter_phase(Phase::rollout, 2);
+  enter_phase(RolloutRole::kPhase, 2);
   expect_error(Exit::storage, {"no room", "all is taken; planned in generate"}, "a part", [&] {
     run([]() -> int { throw OutOfMemory({.what = "no room", .where = "here", .why = "all is taken"}); });
   });
-  enter_phase(Phase::train, 2);
+  enter_phase(TrainRole::kPhase, 2);
   expect_error(Exit::storage, {"out of host memory", "; planned in train"}, "a library",
                [&] { run([]() -> int { throw std::bad_alloc(); }); });
   expect_error(Exit::storage, {"disk"}, "another one", [&] {

@@ -9,6 +9,8 @@
 #include "src/rl/trajectory_bytes.h"
 #include "src/run/plan/model_facts.h"
 #include "src/run/plan/run_options.h"
+#include "src/run/roles/rollout_role.h"
+#include "src/run/roles/train_role.h"
 
 namespace temper {
 namespace {
@@ -142,7 +144,7 @@ std::vector<Request> BitsPair::requests() const {
 }
 
 void BitsPair::generate() {
-  enter_phase(Phase::rollout);
+  enter_phase(RolloutRole::kPhase);
   const RolePlan& role = *plan_.generator();
   const std::vector<Request> all = requests();
   std::vector<Request> mine;
@@ -184,7 +186,7 @@ std::vector<Group> BitsPair::gather(const std::vector<Group>& mine) {
 }
 
 BitsFound BitsPair::compare() {
-  enter_phase(Phase::train);
+  enter_phase(TrainRole::kPhase);
   const RolePlan& role = plan_.trainer();
   const ModelShare share = meshes_.share_of(role);
   BitsFound found{.layouts = text_};

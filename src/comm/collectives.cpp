@@ -223,25 +223,25 @@ void Collectives::all_gather(Ctx& c, const Tensor& out, const CTensor& mine, con
       device::copy(c.lane, place, mine.data, mine.bytes());
       continue;
     }
-    sent.push_back({peer, const_cast<void*>(mine.data), mine.bytes()});
+    sent.push_back(parcel(peer, mine));
     got.push_back({peer, place, mine.bytes()});
   }
   exchange_all(c, sent, got, what);
 }
 
 void Collectives::send(Ctx& c, const CTensor& t, int to, const char* what) {
-  const Parcel one{to, const_cast<void*>(t.data), t.bytes()};
+  const Parcel one = parcel(to, t);
   exchange(c, {&one, 1}, {}, what);
 }
 
 void Collectives::send_recv(Ctx& c, const CTensor& out, int to, const Tensor& in, int from,
                             const char* what) {
-  const Parcel sent{to, const_cast<void*>(out.data), out.bytes()}, got{from, in.raw(), in.bytes()};
+  const Parcel sent = parcel(to, out), got = parcel(from, in);
   exchange(c, {&sent, out.empty() ? 0u : 1u}, {&got, in.empty() ? 0u : 1u}, what);
 }
 
 void Collectives::recv(Ctx& c, const Tensor& t, int from, const char* what) {
-  const Parcel one{from, t.raw(), t.bytes()};
+  const Parcel one = parcel(from, t);
   exchange(c, {}, {&one, 1}, what);
 }
 

@@ -11,12 +11,14 @@
 
 namespace temper {
 
-/// Bytes that go to, or come from, a rank of the axis.
+/// Bytes that go to a rank of the axis, which are only read, or come from it.
 struct Parcel {
   int peer = 0;
   void* data = nullptr;
   int64_t bytes = 0;
 };
+/// All of a tensor.
+inline Parcel parcel(int peer, const CTensor& t) { return {peer, const_cast<void*>(t.data), t.bytes()}; }
 
 class Transport {
  public:

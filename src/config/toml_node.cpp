@@ -186,15 +186,17 @@ class Converter {
   const std::string& source_;
 };
 
-}  // namespace
-
-TomlNode* TomlNode::find(std::string_view key) {
+template <class Table>
+auto find_in(Table& table, std::string_view key) -> decltype(&table.front().value) {
   for (auto& [name, node] : table)
     if (name == key) return &node;
   return nullptr;
 }
 
-const TomlNode* TomlNode::find(std::string_view key) const { return const_cast<TomlNode*>(this)->find(key); }
+}  // namespace
+
+TomlNode* TomlNode::find(std::string_view key) { return find_in(table, key); }
+const TomlNode* TomlNode::find(std::string_view key) const { return find_in(table, key); }
 
 std::string kind_name(TomlNode::Kind kind) {
   switch (kind) {

@@ -29,8 +29,6 @@ std::vector<Columns> columns_of(const AttentionShape& all, int ranks, int64_t wi
   return list;
 }
 
-Parcel parcel(int peer, const CTensor& t) { return {peer, const_cast<void*>(t.data), t.bytes()}; }
-
 }  // namespace
 
 AttentionShape own_heads(const AttentionShape& all, int ranks) {

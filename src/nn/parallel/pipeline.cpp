@@ -10,7 +10,7 @@ void Pipeline::exchange(Ctx& c, std::span<const Parcel> out, std::span<const Par
                         const char* what) const {
   const auto as_bytes = [](std::span<const Parcel> parcels) {
     std::vector<temper::Parcel> list;
-    for (const Parcel& p : parcels) list.push_back({p.stage, p.tensor.raw(), p.tensor.bytes()});
+    for (const Parcel& p : parcels) list.push_back(parcel(p.stage, p.tensor));
     return list;
   };
   if (!out.empty() || !in.empty()) tensors_->exchange(c, as_bytes(out), as_bytes(in), what);

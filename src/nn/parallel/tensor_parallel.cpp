@@ -13,8 +13,6 @@ void copy_out(Ctx& c, const Tensor& part, const CTensor& whole, int64_t at) {
   copy_columns(c, part, 0, whole, at, part.dim(1));
 }
 
-Parcel parcel(int peer, const CTensor& t) { return {peer, const_cast<void*>(t.data), t.bytes()}; }
-
 FlatRange tokens_of(const Collectives& tp, int64_t tokens, int rank) {
   return token_share(tokens, rank, tp.size());
 }

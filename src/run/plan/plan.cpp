@@ -68,7 +68,7 @@ int64_t MemoryRow::bytes_of(const MemoryParts& parts, std::string_view name) {
   return 0;
 }
 
-RolePlan& RunPlan::trainer() {
+const RolePlan& RunPlan::trainer() const {
   return *std::find_if(roles.begin(), roles.end(), [](const RolePlan& role) { return role.traits->leads(); });
 }
 

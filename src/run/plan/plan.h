@@ -85,8 +85,7 @@ struct RunPlan {
   std::span<const RoleTraits> rows;  // all roles that there are
   std::vector<RolePlan> roles;       // of this run, in the order of their phases
   /// The role that trains the policy.
-  RolePlan& trainer();
-  const RolePlan& trainer() const { return const_cast<RunPlan*>(this)->trainer(); }
+  const RolePlan& trainer() const;
   /// The role that generates with the policy; null: none does.
   const RolePlan* generator() const;
   /// Null when the run has no such role.

@@ -331,7 +331,7 @@ void plan_roles(PlanDraft& d) {
   RunPlan& plan = d.result.plan;
   const std::vector<int> used = plan_ranks(d);
   const RoleSection& keys = d.config.roles.lead();
-  RolePlan& lead = plan.trainer();
+  RolePlan& lead = *std::ranges::find_if(plan.roles, [](const RolePlan& r) { return r.traits->leads(); });
   plan_tensor_parallel(d, lead);
   plan_context_parallel(d, lead);
   plan_pipeline_parallel(d, lead);

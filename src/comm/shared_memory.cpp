@@ -85,8 +85,8 @@ std::string remove_text(const std::string& folder, const SharedMemory& found) {
 
 /// A share of the folder that is worth a word although there is room: few small files are not.
 bool much_is_left(const SharedMemory& found) {
-  constexpr int64_t kShare = 64, kMuch = int64_t{64} << 20;
-  return found.left_bytes() > std::min(found.total / kShare, kMuch);
+  constexpr int64_t kParts = 64, kMuch = int64_t{64} << 20;
+  return found.left_bytes() > std::min(found.total / kParts, kMuch);
 }
 
 /// The largest that a rank's file may become.

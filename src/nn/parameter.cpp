@@ -302,7 +302,7 @@ void ParameterStore::begin_update(Lane& lane) {
   clear_sums(lane);
 }
 
-void ParameterStore::settle_grads(Lane& lane, const Unit& unit) {
+void ParameterStore::fill_grads(Lane& lane, const Unit& unit) {
   for (Parameter& p : list_)
     if (p.offset >= unit.range.begin && p.offset < unit.range.end) {
       p.grad_sum(lane);

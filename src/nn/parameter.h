@@ -165,7 +165,7 @@ class ParameterStore {
   /// Gradients have memory and count as zeros; values of which there are shards are split.
   void begin_update(Lane& lane);
   /// Zeros where nothing was written since: before the gradients of a unit are read as a whole.
-  void settle_grads(Lane& lane, const Unit& unit);
+  void fill_grads(Lane& lane, const Unit& unit);
 
  private:
   void set_views();

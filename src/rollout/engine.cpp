@@ -173,7 +173,7 @@ void Generation::append(Sequence& s, int32_t token, double logprob) {
     text_.end(s);
   }
   if (on_text_)
-    if (const std::string text = text_.take_settled(s); !text.empty()) on_text_(s.request, s.sample, text);
+    if (const std::string text = text_.take_certain(s); !text.empty()) on_text_(s.request, s.sample, text);
   if (stopped || full || cut) finish(s);
 }
 

@@ -51,7 +51,7 @@ void ResponseText::skip(Sequence& s, const std::string& before) const {
   s.streamed = before.size() - begun_stop(before);
 }
 
-std::string ResponseText::take_settled(Sequence& s) const {
+std::string ResponseText::take_certain(Sequence& s) const {
   const std::string& text = s.response.text;
   const bool whole = s.text_cut || s.response.finish != FinishReason::unfinished;
   const size_t from = s.streamed, end = whole ? text.size() : text.size() - begun_stop(text);

@@ -20,10 +20,10 @@ class ResponseText {
   /// The response has ended: adds what the decoder held back.
   void end(Sequence& s) const;
 
-  /// Earlier calls have handed out what is settled in `before`.
+  /// Earlier calls have handed out what is certain in `before`.
   void skip(Sequence& s, const std::string& before) const;
-  /// What is settled and was not handed out yet.
-  std::string take_settled(Sequence& s) const;
+  /// What is certain and was not handed out yet.
+  std::string take_certain(Sequence& s) const;
 
  private:
   bool add(Sequence& s, const std::string& more) const;

@@ -27,9 +27,10 @@ std::vector<double> Generation::take_due(Ctx& c, UnderWay& due) {
   const Pipeline& pipeline = engine_.pipeline_;
   if (due.targets.empty()) return {};
   if (due.drawn.empty()) {
-    const Pipeline::Parcel in{room_for(c, due.targets.size()), pipeline.stage() - 1};
+    const Tensor drawn = room_for(c, due.targets.size());
+    const Parcel in = parcel(pipeline.stage() - 1, drawn);
     pipeline.exchange(c, {}, {&in, 1}, kWhat);
-    due.drawn = to_host<double>(c, in.tensor);
+    due.drawn = to_host<double>(c, drawn);
   }
   const auto logprobs = due.drawn.begin() + std::ssize(due.targets);
   append(due.targets, {{due.drawn.begin(), logprobs}, {logprobs, due.drawn.end()}});
@@ -55,22 +56,23 @@ void Generation::slot_of_stage(Ctx& c, const Slot& now, Tensor& room, bool begin
   const Tensor back = pipeline.first() && !draws ? room_for_stream(c, coming, room) : Tensor();
   const ArenaScope scope(c.scratch);
   UnderWay& step = under_way_[static_cast<size_t>(now.step)];
-  std::vector<Pipeline::Parcel> out, in;
+  std::vector<Parcel> out, in;
   std::vector<double> due;
   if (now.part == 0) {
     due = take_due(c, step);
-    if (!due.empty() && pipeline.stage() + 1 < last) out.push_back({as_tensor(c, due), next});
+    if (!due.empty() && pipeline.stage() + 1 < last) out.push_back(parcel(next, as_tensor(c, due)));
     begin_step(step, begins);
   }
   const LaneSpan span(c.lane, work_of_step(step.rows), std::ssize(step.rows));
   if (step.batch)
-    if (const Tensor made = work_on(c, step, now.part); !made.empty()) out.push_back({made, next});
-  if (!back.empty()) in.push_back({back, last});
+    if (const Tensor made = work_on(c, step, now.part); !made.empty()) out.push_back(parcel(next, made));
+  if (!back.empty()) in.push_back(parcel(last, back));
   const bool tokens = pipeline.first() && draws && !coming.targets.empty();
-  if (tokens) in.push_back({room_for(c, coming.targets.size()), last});
+  const Tensor drawn = tokens ? room_for(c, coming.targets.size()) : Tensor();
+  if (tokens) in.push_back(parcel(last, drawn));
   pipeline.exchange(c, out, in, kWhat);
   coming.x = back;
-  if (tokens) coming.drawn = to_host<double>(c, in.front().tensor);
+  if (tokens) coming.drawn = to_host<double>(c, drawn);
 }
 
 /// The largest of the steps under way: there are two at most in a turn.

@@ -29,8 +29,8 @@ class GradientReducer : public LayerWatcher {
 
   void after_backward(Ctx& c, const Unit& unit) override {
     if (!unit.trained) return;
-    parameters_.settle_grads(c.lane, unit);
-    if (tp_) settle_gradients(c, *tp_, parameters_, unit);
+    parameters_.fill_grads(c.lane, unit);
+    if (tp_) complete_gradients(c, *tp_, parameters_, unit);
     wait(c);  // for the unit before: the next one may take its window
     const auto found = sums_.find(unit.summed_over);
     if (found == sums_.end()) return;

@@ -8,7 +8,7 @@
 
 namespace temper {
 
-void Microbatch::share(int rank, int ranks) {
+void Microbatch::keep_share(int rank, int ranks) {
   // A sequence that trains nothing, so that no rank is without tokens.
   const int32_t missing = ranks - static_cast<int32_t>(tokens.size());
   for (int32_t i = 0; i < missing; ++i) tokens.push_back(0), positions.push_back(i);
@@ -92,7 +92,7 @@ Microbatch pack(std::span<const Trajectory* const> all, std::span<const int32_t>
     mb.cu_seqlens.push_back(static_cast<int32_t>(mb.tokens.size()));
     mb.inputs.sequence_begin.push_back(static_cast<int32_t>(mb.rows.size()));
   }
-  mb.share(0, 1);
+  mb.keep_share(0, 1);
   return mb;
 }
 

@@ -27,7 +27,7 @@ struct Microbatch {
   std::vector<int32_t> own_rows;           // of these, among the own tokens
 
   /// Context parallel: this one of `ranks` has its share of the tokens, and each at least one.
-  void share(int rank, int ranks);
+  void keep_share(int rank, int ranks);
   int64_t num_tokens() const { return own.size(); }
   StreamRows stream() const { return {num_tokens(), true}; }
   /// The first of the ranks counts them.

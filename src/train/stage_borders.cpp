@@ -24,11 +24,11 @@ Tensor StageBorders::take(const ScheduleSlot& time, const Microbatch& mb) {
   return made_[at] = rows(places_[at], 0, model_.stream_rows(mb.stream()));
 }
 
-std::vector<Pipeline::Parcel> StageBorders::sent(const ScheduleSlot& time, size_t own) const {
-  std::vector<Pipeline::Parcel> parcels;
+std::vector<Parcel> StageBorders::sent(const ScheduleSlot& time, size_t own) const {
+  std::vector<Parcel> parcels;
   for (const ScheduleSlot::Send& send : time.sends)
     if (static_cast<size_t>(send.microbatch) < own)
-      parcels.push_back({made_[static_cast<size_t>(send.border)], send.to});
+      parcels.push_back(parcel(send.to, made_[static_cast<size_t>(send.border)]));
   return parcels;
 }
 

@@ -19,7 +19,7 @@ class StageBorders {
   /// Where the step of this time puts what it makes for another rank of this micro-batch; none: nothing.
   Tensor take(const ScheduleSlot& time, const Microbatch& mb);
   /// What is sent at this time, of the first `own` micro-batches: there are no others here.
-  std::vector<Pipeline::Parcel> sent(const ScheduleSlot& time, size_t own) const;
+  std::vector<Parcel> sent(const ScheduleSlot& time, size_t own) const;
 
  private:
   const Model& model_;

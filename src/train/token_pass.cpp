@@ -49,7 +49,7 @@ void for_each_microbatch(Ctx& c, const TokenPass& pass, const std::vector<std::v
     note_progress();
     ArenaScope scope(c.scratch);
     const bool works = time.step && static_cast<size_t>(time.step->microbatch) < microbatches.size();
-    if (!works) pipeline.exchange(c, borders.sent(time, microbatches.size()), {});
+    if (!works) pipeline.exchange(c, borders.sent(time, microbatches.size()), Parcel());
     if (!time.step) continue;
     const ModelPart part(model, model.parts()[static_cast<size_t>(time.step->chunk)]);
     if (!works) {
@@ -61,7 +61,7 @@ void for_each_microbatch(Ctx& c, const TokenPass& pass, const std::vector<std::v
     Residual x;
     if (time.from >= 0)
       x.stream = c.scratch.make({model.stream_rows(mb.stream()), model.config().hidden_size}, model.dtype());
-    pipeline.exchange(c, borders.sent(time, microbatches.size()), {x.stream, time.from});
+    pipeline.exchange(c, borders.sent(time, microbatches.size()), parcel(time.from, x.stream));
     if (!part.is_last()) {
       forward_stage(c, part, mb.batch(c), x, nullptr, borders.take(time, mb));
       continue;
@@ -100,7 +100,7 @@ PackPlan shared_plan(std::span<const Trajectory* const> all, Comm& comm, const P
 Microbatch pack_for(const Model& model, std::span<const Trajectory* const> all,
                     std::span<const int32_t> sequences) {
   Microbatch mb = pack(all, sequences);
-  if (Collectives* cp = model.splits().cp) mb.share(cp->rank(), cp->size());
+  if (Collectives* cp = model.splits().cp) mb.keep_share(cp->rank(), cp->size());
   return mb;
 }
 

@@ -82,7 +82,7 @@ bool Trainer::accumulate_gradients(Ctx& c, const PackPlan& plan, const PolicyObj
   for (const ScheduleSlot& time : order.slots) {
     const auto i = time.step ? static_cast<size_t>(time.step->microbatch) : mine.size();
     if (i >= mine.size()) {
-      pipeline_.exchange(c, borders.sent(time, mine.size()), {});
+      pipeline_.exchange(c, borders.sent(time, mine.size()), Parcel());
       update.reducer.wait(c);
       if (time.step)
         join_pass(c, model_, part(*time.step).layers, options_.recompute, time.step->backward,
@@ -95,11 +95,11 @@ bool Trainer::accumulate_gradients(Ctx& c, const PackPlan& plan, const PolicyObj
       update.reducer.wait(c);
       return false;
     }
-    Slot& slot = slot_of(step);
+    OpenMicrobatch& open = open_for(step);
     if (!step.backward)
-      slot.begin(step, objective.pack(sums, mine[i], part(step).is_last()), {options_.recompute});
-    pipeline_.exchange(c, borders.sent(time, mine.size()), incoming(time, slot));
-    run(c, step, slot, update, borders.take(time, slot.mb));
+      open.begin(step, objective.pack(sums, mine[i], part(step).is_last()), {options_.recompute});
+    pipeline_.exchange(c, borders.sent(time, mine.size()), incoming(time, open));
+    run(c, step, open, update, borders.take(time, open.mb));
   }
   update.reducer.finish(c, passes, most);
   sum_tied_gradients(c);
@@ -107,49 +107,50 @@ bool Trainer::accumulate_gradients(Ctx& c, const PackPlan& plan, const PolicyObj
 }
 
 /// A forward gets a free one.
-Trainer::Slot& Trainer::slot_of(const ScheduleStep& step) {
-  const auto fits = [&](const Slot& slot) { return step.backward ? slot.holds(step) : !slot.of; };
-  const auto found = std::find_if(slots_.begin(), slots_.end(), fits);
-  return found != slots_.end() ? *found : slots_.emplace_back(model_.device());
+Trainer::OpenMicrobatch& Trainer::open_for(const ScheduleStep& step) {
+  const auto fits = [&](const OpenMicrobatch& open) { return step.backward ? open.holds(step) : !open.of; };
+  const auto found = std::find_if(open_.begin(), open_.end(), fits);
+  return found != open_.end() ? *found : open_.emplace_back(model_.device());
 }
 
 /// What another rank made for this step.
-Pipeline::Parcel Trainer::incoming(const ScheduleSlot& time, Slot& slot) const {
+Parcel Trainer::incoming(const ScheduleSlot& time, OpenMicrobatch& open) const {
   if (time.from < 0) return {};
   const Tensor got =
-      slot.memory.make({model_.stream_rows(slot.mb.stream()), model_.config().hidden_size}, model_.dtype());
-  (time.step->backward ? slot.dy : slot.x.stream) = got;
-  return {got, time.from};
+      open.memory.make({model_.stream_rows(open.mb.stream()), model_.config().hidden_size}, model_.dtype());
+  (time.step->backward ? open.dy : open.x.stream) = got;
+  return parcel(time.from, got);
 }
 
 /// `y`: what it makes for another rank. The last part has its forward with its backward.
-void Trainer::run(Ctx& c, const ScheduleStep& step, Slot& slot, Update& update, const Tensor& y) {
+void Trainer::run(Ctx& c, const ScheduleStep& step, OpenMicrobatch& open, Update& update, const Tensor& y) {
   const ModelPart of = part(step);
   if (!step.backward && of.is_last()) return;
-  const int64_t tokens = slot.mb.num_tokens();
+  const int64_t tokens = open.mb.num_tokens();
   const LaneSpan span(c.lane, step.backward ? "micro-batch, rows" : "forward of a micro-batch, rows", tokens);
   const ArenaScope scratch(c.scratch);
-  Ctx keeping{c.scratch, c.lane, c.threads, &slot.memory};
-  if (!step.backward) return forward_stage(keeping, of, slot.mb.batch(c), slot.x, &slot.saved, y);
+  Ctx keeping{c.scratch, c.lane, c.threads, &open.memory};
+  if (!step.backward) return forward_stage(keeping, of, open.mb.batch(c), open.x, &open.saved, y);
   if (of.is_last()) {
-    run_last(keeping, of, slot, update, y);
-    if (model_.splits().place().rank == 0) note_work(slot.mb.sequences_here(), tokens);
+    run_last(keeping, of, open, update, y);
+    if (model_.splits().place().rank == 0) note_work(open.mb.sequences_here(), tokens);
   } else {
     LayerWatcher* const watcher = update.begin_backward(c, step.microbatch);
-    backward_pass(keeping, of, slot.mb.batch(c), slot.dy, slot.saved, watcher, y);
+    backward_pass(keeping, of, open.mb.batch(c), open.dy, open.saved, watcher, y);
   }
-  slot.of.reset();
+  open.of.reset();
 }
 
 /// Forward, loss and backward.
-void Trainer::run_last(Ctx& c, const ModelPart& part, Slot& slot, Update& update, const Tensor& dx) {
-  Microbatch& mb = slot.mb;
-  const Tensor rows = target_hidden(c, part, mb, &slot.saved, slot.x), drows = c.scratch.like(rows);
-  LayerWatcher* const watcher = update.begin_backward(c, slot.of->microbatch);
+void Trainer::run_last(Ctx& c, const ModelPart& part, OpenMicrobatch& open, Update& update,
+                       const Tensor& dx) {
+  Microbatch& mb = open.mb;
+  const Tensor rows = target_hidden(c, part, mb, &open.saved, open.x), drows = c.scratch.like(rows);
+  LayerWatcher* const watcher = update.begin_backward(c, open.of->microbatch);
   update.objective.backward(c, drows, rows, mb, update.sums);
   const Tensor dhidden = c.scratch.make({mb.num_tokens(), rows.dim(1)}, rows.dtype);
   scatter_rows(c, dhidden, drows, mb.target_rows(c));
-  backward_pass(c, part, mb.batch(c), dhidden, slot.saved, watcher, dx);
+  backward_pass(c, part, mb.batch(c), dhidden, open.saved, watcher, dx);
 }
 
 /// A tied head is a copy of the embedding of the first stage: both get the gradients of both.

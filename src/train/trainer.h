@@ -80,8 +80,8 @@ class Trainer {
             {Axis::pp, pipeline_.bytes_sent()}};
   }
   /// A micro-batch between its forward and its backward by a part of the model.
-  struct Slot {
-    explicit Slot(Device device) : memory(device, MemoryUse::activations) {}
+  struct OpenMicrobatch {
+    explicit OpenMicrobatch(Device device) : memory(device, MemoryUse::activations) {}
     void begin(const ScheduleStep& step, Microbatch microbatch, PassSaved keeps) {
       memory.release(0);
       of = step;
@@ -121,10 +121,10 @@ class Trainer {
   ModelPart part(const ScheduleStep& step) const {
     return {model_, model_.parts()[static_cast<size_t>(step.chunk)]};
   }
-  Slot& slot_of(const ScheduleStep& step);
-  void run(Ctx& c, const ScheduleStep& step, Slot& slot, Update& update, const Tensor& y);
-  void run_last(Ctx& c, const ModelPart& part, Slot& slot, Update& update, const Tensor& dx);
-  Pipeline::Parcel incoming(const ScheduleSlot& time, Slot& slot) const;
+  OpenMicrobatch& open_for(const ScheduleStep& step);
+  void run(Ctx& c, const ScheduleStep& step, OpenMicrobatch& open, Update& update, const Tensor& y);
+  void run_last(Ctx& c, const ModelPart& part, OpenMicrobatch& open, Update& update, const Tensor& dx);
+  Parcel incoming(const ScheduleSlot& time, OpenMicrobatch& open) const;
   void sum_tied_gradients(Ctx& c);
   void reduce_sums(ObjectiveUpdate& sums) const;
 
@@ -135,7 +135,7 @@ class Trainer {
   TrainerOptions options_;
   Optimizer optimizer_;
   Pipeline pipeline_;
-  std::deque<Slot> slots_;
+  std::deque<OpenMicrobatch> open_;
   GradientHook hook_;
   std::function<bool()> stop_check_;
   std::function<void()> change_hook_;

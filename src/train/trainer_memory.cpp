@@ -6,19 +6,19 @@ namespace temper {
 
 int64_t Trainer::activation_bytes() const {
   int64_t bytes = 0;
-  for (const Slot& slot : slots_) bytes += slot.memory.peak_bytes();
+  for (const OpenMicrobatch& open : open_) bytes += open.memory.peak_bytes();
   return bytes;
 }
 
 int64_t Trainer::held_bytes() const {
   int64_t bytes = 0;
-  for (const Slot& slot : slots_) bytes += slot.memory.held_bytes();
+  for (const OpenMicrobatch& open : open_) bytes += open.memory.held_bytes();
   return bytes;
 }
 
 AxisBytes Trainer::trim(Ctx& c) {
   const AxisBytes before = bytes_sent();
-  for (Slot& slot : slots_) slot.memory.trim(c.lane);
+  for (OpenMicrobatch& open : open_) open.memory.trim(c.lane);
   model_.parameters().suspend_grads(c.lane);
   if (!model_.parameters().split()) return {};
   model_.parameters().join_values(c.lane);

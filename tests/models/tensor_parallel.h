@@ -92,8 +92,8 @@ class TensorParallel : public OnRanks {
     const std::vector<double> logprobs = target_gradients(backend_.ctx(), model, all, normal_values(100, 77));
     ParameterStore& store = model.parameters();
     for (const Unit& unit : store.units()) {
-      store.settle_grads(backend_.ctx().lane, unit);
-      if (split) settle_gradients(backend_.ctx(), *tp_, store, unit);
+      store.fill_grads(backend_.ctx().lane, unit);
+      if (split) complete_gradients(backend_.ctx(), *tp_, store, unit);
     }
     return logprobs;
   }

@@ -59,7 +59,7 @@ class LayerParameters {
   ParameterStore& store() { return store_; }
   Many gradients() {
     TestCtx c;
-    for (const Unit& unit : store_.units()) store_.settle_grads(static_cast<Ctx&>(c).lane, unit);
+    for (const Unit& unit : store_.units()) store_.fill_grads(static_cast<Ctx&>(c).lane, unit);
     Many all;
     for (const Parameter& p : store_.list()) all.push_back(values_of(p.grad));
     return all;

@@ -29,7 +29,7 @@ void expect_shares(const std::vector<Trajectory>& list, int ranks) {
   int64_t tokens = 0, targets = 0;
   for (int rank = 0; rank < ranks; ++rank) {
     Microbatch mb = whole;
-    mb.share(rank, ranks);
+    mb.keep_share(rank, ranks);
     EXPECT_GT(mb.num_tokens(), 0);
     EXPECT_EQ(mb.cu_seqlens.back(), std::ssize(mb.tokens));
     EXPECT_EQ(mb.own.begin, tokens);

@@ -8,12 +8,7 @@ namespace temper {
 
 void Pipeline::exchange(Ctx& c, std::span<const Parcel> out, std::span<const Parcel> in,
                         const char* what) const {
-  const auto as_bytes = [](std::span<const Parcel> parcels) {
-    std::vector<temper::Parcel> list;
-    for (const Parcel& p : parcels) list.push_back(parcel(p.stage, p.tensor));
-    return list;
-  };
-  if (!out.empty() || !in.empty()) tensors_->exchange(c, as_bytes(out), as_bytes(in), what);
+  if (!out.empty() || !in.empty()) tensors_->exchange(c, out, in, what);
 }
 
 void Pipeline::copy_from_last(std::vector<double>& values, const char* what) const {
@@ -25,7 +20,7 @@ void Pipeline::copy_from_last(std::vector<double>& values, const char* what) con
 Tensor Pipeline::receive(Ctx& c, int64_t tokens, int64_t width, DType dtype) const {
   if (first()) return {};
   const Tensor x = c.scratch.make({tokens, width}, dtype);
-  exchange(c, {}, {x, stage() - 1});
+  exchange(c, {}, parcel(stage() - 1, x));
   return x;
 }
 

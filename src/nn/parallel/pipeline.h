@@ -24,20 +24,15 @@ class Pipeline {
   bool first() const { return stage() == 0; }
   bool last() const { return stage() == stages() - 1; }
 
-  /// A stream or gradient, and the neighbour that it goes to or comes from; no tensor: nothing does.
-  struct Parcel {
-    Tensor tensor = {};
-    int stage = 0;
-  };
-  /// All at once, in the order of the lists between two stages: ranks that send to each other never wait in a
-  /// circle.
+  /// All at once, to and from stages, in the order of the lists between two of them: ranks that send to each
+  /// other never wait in a circle.
   void exchange(Ctx& c, std::span<const Parcel> out, std::span<const Parcel> in, const char* what) const;
   /// The stream [tokens, width] that the stage before sends, in scratch; none to the first one.
   Tensor receive(Ctx& c, int64_t tokens, int64_t width, DType dtype) const;
   /// Exchanges what a step needs: streams and gradients go to others, and what it works on comes, if another
-  /// has it.
+  /// has it (else no data).
   void exchange(Ctx& c, std::span<const Parcel> out, const Parcel& in) const {
-    exchange(c, out, {&in, in.tensor.empty() ? 0u : 1u}, "streams and gradients between stages");
+    exchange(c, out, {&in, in.data ? 1u : 0u}, "streams and gradients between stages");
   }
   /// The last stage's bytes, on all.
   std::string from_last(const std::string& bytes, const char* what) const {

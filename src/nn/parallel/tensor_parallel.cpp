@@ -152,7 +152,7 @@ void place_gradient(Ctx& c, Collectives& tp, const Parameter& p) {
   columns_to_rows(c, tp, p.grad, columns, "gradients of columns, copied to the tp owners of their rows");
 }
 
-void settle_gradients(Ctx& c, Collectives& tp, ParameterStore& parameters, const Unit& unit) {
+void complete_gradients(Ctx& c, Collectives& tp, ParameterStore& parameters, const Unit& unit) {
   for (Parameter& p : parameters.list()) {
     if (p.offset < unit.range.begin || p.offset >= unit.range.end || !p.has_grad()) continue;
     if (p.spec.grad_by_columns) place_gradient(c, tp, p);

@@ -48,6 +48,6 @@ void place_gradient(Ctx& c, Collectives& tp, const Parameter& p);
 /// After the backward of a unit: gradients are those of this rank's rows, and of what several ranks have they
 /// are sums over them, where each has made its own part alone (norms: of its tokens or heads; keys and values
 /// of a head that several ranks have).
-void settle_gradients(Ctx& c, Collectives& tp, ParameterStore& parameters, const Unit& unit);
+void complete_gradients(Ctx& c, Collectives& tp, ParameterStore& parameters, const Unit& unit);
 
 }  // namespace temper

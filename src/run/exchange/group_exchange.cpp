@@ -167,8 +167,8 @@ std::vector<std::string> GroupExchange::share(std::string bytes) {
 }
 
 /// Takes everything that has come to a role of this rank.
-void GroupExchange::sort_in(Lane& lane) {
-  while (std::optional<Message> message = mailbox_.poll(lane.channel)) {
+void GroupExchange::sort_in(Intake& intake) {
+  while (std::optional<Message> message = mailbox_.poll(intake.channel)) {
     const size_t end = message->bytes.find('\n');
     CHECK(end != std::string::npos, "a message from rank {} without a header", message->from);
     const Json header = parse_json(message->bytes.substr(0, end), "message between ranks");
@@ -176,11 +176,11 @@ void GroupExchange::sort_in(Lane& lane) {
     const int64_t step = header.at("step").get<int64_t>();
     const int kind = header.at("kind").get<int>();
     // A checkpoint made with a larger lag may have brought more.
-    CHECK(step > lane.finished && step <= std::max(lane.finished + lane.most_steps, put_back_until_),
-          "groups of step {} came while step {} is under way, at most {} are", step, lane.finished + 1,
-          lane.most_steps);
-    Inbox& inbox = lane.steps[step];
-    most_steps_held_ = std::max(most_steps_held_, static_cast<int64_t>(lane.steps.size()));
+    CHECK(step > intake.finished && step <= std::max(intake.finished + intake.most_steps, put_back_until_),
+          "groups of step {} came while step {} is under way, at most {} are", step, intake.finished + 1,
+          intake.most_steps);
+    Inbox& inbox = intake.steps[step];
+    most_steps_held_ = std::max(most_steps_held_, static_cast<int64_t>(intake.steps.size()));
     if (kind == kClose) {
       StepNote note = note_from_json(header.at("note"));
       note.cut = header.at("cut").get<bool>();
@@ -193,7 +193,7 @@ void GroupExchange::sort_in(Lane& lane) {
       for (Annotation& a : annotations_from_bytes(bytes)) said.annotations.push_back(std::move(a));
     } else if (kind == kUnfinished) {
       inbox.unfinished.push_back(group_from_bytes(bytes));
-    } else if (&lane != &whole_) {
+    } else if (&intake != &whole_) {
       inbox.groups.push_back(group_from_bytes(bytes));
     } else {
       Group group = group_from_bytes(bytes);
@@ -205,25 +205,25 @@ void GroupExchange::sort_in(Lane& lane) {
 }
 
 bool GroupExchange::waiting(size_t stage, int64_t step) {
-  Lane& lane = stages_[stage];
-  sort_in(lane);
-  const Inbox& inbox = lane.steps[step];
+  Intake& intake = stages_[stage];
+  sort_in(intake);
+  const Inbox& inbox = intake.steps[step];
   return inbox.taken < inbox.groups.size();
 }
 
 std::optional<Group> GroupExchange::take(size_t stage, int64_t step) {
-  Lane& lane = stages_[stage];
+  Intake& intake = stages_[stage];
   const Stopwatch waited;
   while (end_.look(), !ends_before(stage, step)) {
-    Inbox& inbox = lane.steps[step];
+    Inbox& inbox = intake.steps[step];
     if (waiting(stage, step)) return std::move(inbox.groups[inbox.taken++]);
-    if (inbox.said.closed == lane.num_senders) break;
+    if (inbox.said.closed == intake.num_senders) break;
     mailbox_.pause(waited.seconds(), "groups for the next role");
   }
-  for (const auto& [from, note] : lane.steps[step].said.notes)
-    if (note.cut) lane.cut = step;
-  lane.steps.erase(step);
-  lane.finished = step;
+  for (const auto& [from, note] : intake.steps[step].said.notes)
+    if (note.cut) intake.cut = step;
+  intake.steps.erase(step);
+  intake.finished = step;
   return std::nullopt;
 }
 

@@ -90,19 +90,19 @@ class GroupExchange {
     std::optional<StepInput> whole;  // where stages learn: with what those say
   };
   /// What comes to this rank in one of its roles.
-  struct Lane {
+  struct Intake {
     int channel = 0;
     size_t num_senders = 0, num_learning = 0;
     int64_t most_steps = 0;  // under way at once
     std::map<int64_t, Inbox> steps = {};
     std::optional<int64_t> cut = {};  // the step that was
-    int64_t finished = 0;  // this role is done with the groups of all steps up to here
+    int64_t finished = 0;             // this role is done with the groups of all steps up to here
   };
 
   void send_whole(const std::string& message);
   int receiver_of(size_t stage, const Group& group) const;
   void take_back(int64_t step, StepInput input);
-  void sort_in(Lane& lane);
+  void sort_in(Intake& intake);
   void put_in_stages(int64_t step, const StepInput& input, bool closed);
   static void put_together(StepInput& input, Said said, int64_t step);
   void wait_closed(int64_t step, bool learning);
@@ -110,8 +110,8 @@ class GroupExchange {
   Mailbox& mailbox_;
   RoleRanks ranks_;
   EndOfRun& end_;
-  std::vector<Lane> stages_;
-  Lane whole_;
+  std::vector<Intake> stages_;
+  Intake whole_;
   std::map<int64_t, int64_t> groups_sent_;                         // by step that is open
   std::map<std::pair<size_t, int64_t>, size_t> annotations_sent_;  // by stage and step that is open
   std::map<int64_t, std::vector<Group>> unfinished_;               // after a step

@@ -56,7 +56,7 @@ void select_gpu(const MpiSession& mpi) {
   log::debug("GPU {} of {}: {}", index, gpus.size(), device::gpu_name());
 }
 
-Device settle_device(LoadedConfig& loaded, Comm& comm) {
+Device resolve_device(LoadedConfig& loaded, Comm& comm) {
   std::string& device = loaded.config.run.device;
   const bool automatic = device == "auto";
   const Device found = resolve_device(device, "run.device = \"" + device + "\"", comm);
@@ -83,7 +83,7 @@ int64_t gpu_bytes_per_rank(const MpiSession& mpi, Device device, Comm& comm) {
   return static_cast<int64_t>(-comm.all_reduce_max(-mine, "memory of a GPU, min over ranks"));
 }
 
-void settle_sizes(LoadedConfig& loaded, const RunPlan& plan, int64_t gpu_bytes) {
+void resolve_sizes(LoadedConfig& loaded, const RunPlan& plan, int64_t gpu_bytes) {
   if (gpu_bytes == 0) return;
   const std::string origin = fmt::format("auto, for {} bytes of GPU memory a rank", gpu_bytes);
   Config& config = loaded.config;
@@ -91,15 +91,15 @@ void settle_sizes(LoadedConfig& loaded, const RunPlan& plan, int64_t gpu_bytes) 
     config.train.max_tokens_per_microbatch = plan.max_tokens_per_microbatch;
     loaded.origins["train.max_tokens_per_microbatch"] = origin;
   }
-  const auto settle = [&](std::optional<bool>& value, bool found, const std::string& key) {
+  const auto keep = [&](std::optional<bool>& value, bool found, const std::string& key) {
     if (!value) loaded.origins[key] = origin;
     value = value.value_or(found);
   };
-  settle(config.train.offload_optimizer, plan.optimizer_in_host, "train.offload.optimizer");
+  keep(config.train.offload_optimizer, plan.optimizer_in_host, "train.offload.optimizer");
   for (const RoleTraits& row : plan.rows)
     if (row.keys.has(RoleKey::offload))
-      settle(config.roles.of(row.name).offload, plan.role(row.name) && plan.role(row.name)->in_host,
-             fmt::format("roles.{}.offload", row.name));
+      keep(config.roles.of(row.name).offload, plan.role(row.name) && plan.role(row.name)->in_host,
+           fmt::format("roles.{}.offload", row.name));
   if (!config.rollout.kv_memory_bytes && plan.kv_pages > 0) {
     config.rollout.kv_memory_bytes = plan.kv_pages * plan.kv_page_bytes;
     loaded.origins["rollout.kv_memory"] = origin;

@@ -15,12 +15,12 @@ namespace temper {
 Device resolve_device(const std::string& device, const std::string& where, Comm& comm);
 
 /// run.device of a config whose value is "auto" becomes what it means here.
-Device settle_device(LoadedConfig& loaded, Comm& comm);
+Device resolve_device(LoadedConfig& loaded, Comm& comm);
 
 /// Memory of a GPU for each rank that uses it, the least of all ranks; 0 on the CPU.
 int64_t gpu_bytes_per_rank(const MpiSession& mpi, Device device, Comm& comm);
 /// The sizes that a config left to the plan, as it chose them: the config of the run has them.
-void settle_sizes(LoadedConfig& loaded, const RunPlan& plan, int64_t gpu_bytes);
+void resolve_sizes(LoadedConfig& loaded, const RunPlan& plan, int64_t gpu_bytes);
 
 /// Makes one of the GPUs that this rank sees its own: the ranks of a node take turns.
 void select_gpu(const MpiSession& mpi);

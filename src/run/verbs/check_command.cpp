@@ -41,7 +41,7 @@ Json try_programs(const Config& config, const DataCheck& data, PlanResult& resul
 }
 
 /// "auto" is a GPU where its memory was given, or one is here. Bytes of it that a rank has; 0: not known.
-int64_t settle_device(Config& config, int64_t given_bytes) {
+int64_t resolve_device(Config& config, int64_t given_bytes) {
   const std::vector<int> here = config.run.device == "cpu" ? std::vector<int>{} : device::find_gpus().gpus;
   if (config.run.device == "auto") config.run.device = given_bytes > 0 || !here.empty() ? "cuda" : "cpu";
   return given_bytes > 0 || here.empty() ? given_bytes : device::gpu_total_bytes(here.front());
@@ -165,7 +165,7 @@ CheckedConfig check_config(const CommandLine& line) {
     return checked;
   }
   Config& config = reading.loaded.config;
-  facts.limits = memory_limits(line, settle_device(config, line.memory("--device-memory", 0)));
+  facts.limits = memory_limits(line, resolve_device(config, line.memory("--device-memory", 0)));
   std::vector<PlanError> missing = validate_paths(config);
   const bool has_data =
       std::none_of(missing.begin(), missing.end(), [](const PlanError& e) { return e.key == "data.train"; });

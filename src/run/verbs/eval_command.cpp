@@ -151,7 +151,7 @@ int run_eval(const CommandLine& line) {
   MpiSession mpi(nullptr, nullptr);
   const double wait_limit = watch.connect(mpi);
   const std::unique_ptr<Comm> comm = mpi.make_comm_of_all(wait_limit);
-  const int64_t gpu_bytes = gpu_bytes_per_rank(mpi, settle_device(loaded, *comm), *comm);
+  const int64_t gpu_bytes = gpu_bytes_per_rank(mpi, resolve_device(loaded, *comm), *comm);
   const RunPlan plan = make_plan(loaded, mpi.size(), read_run_models(config),
                                  {{gpu_bytes, "its share of the GPU"}, share_of_host(mpi.ranks_on_node())});
   require_free_host_memory(plan, mpi.ranks_on_node());

@@ -50,13 +50,13 @@ int run_train(const CommandLine& line) {
   MpiSession mpi(nullptr, nullptr);
   const double wait_limit = watch.connect(mpi);
   const std::unique_ptr<Comm> all = mpi.make_comm_of_all(wait_limit);
-  const Device device = settle_device(loaded, *all);
+  const Device device = resolve_device(loaded, *all);
   settle_epochs(loaded, std::ssize(line.list("--replay")), *all);
   const int64_t gpu_bytes = gpu_bytes_per_rank(mpi, device, *all);
   const RunModels models = read_run_models(loaded.config);
   const RunPlan plan = make_plan(loaded, mpi.size(), models,
                                  {{gpu_bytes, "its share of the GPU"}, share_of_host(mpi.ranks_on_node())});
-  settle_sizes(loaded, plan, gpu_bytes);
+  resolve_sizes(loaded, plan, gpu_bytes);
   require_free_host_memory(plan, mpi.ranks_on_node());
   const RunTask task{loaded,
                      plan,

@@ -17,7 +17,7 @@ bool is_constant_atom(const std::string& atom) {
 bool is_positive_atom(const std::string& atom) { return atom[0] == '#' || atom == "\\pi" || atom == "e"; }
 
 /// Moves whole powers of primes, and i^2, into the coefficient.
-void settle(Monomial& product, Fraction& coefficient) {
+void simplify(Monomial& product, Fraction& coefficient) {
   for (auto at = product.begin(); at != product.end();) {
     Fraction& exponent = at->second;
     if (at->first[0] == '#') {
@@ -46,7 +46,7 @@ Sum Sum::atom(std::string name) {
 
 void Sum::add(Monomial product, const Fraction& added) {
   Fraction coefficient = added;
-  settle(product, coefficient);
+  simplify(product, coefficient);
   Fraction& sum = terms_[product];
   sum = sum + coefficient;
   if (sum == Fraction(0)) terms_.erase(product);

@@ -9,7 +9,6 @@ cd "$(dirname "$0")/../.."
 limit=300
 contexts='Ctx Lane Runtime'
 later=(
-  RunRank
   Evaluator
   Generation
   GroupExchange

@@ -2,7 +2,6 @@
 // Adds the log-probs of the first weights to the groups that are dealt to this rank, as they come. Weights
 // that were moved to host memory are on the GPU while a step is worked on.
 
-#include "src/core/process/progress.h"
 #include "src/run/roles/role.h"
 #include "src/train/token_pass.h"
 

@@ -4,7 +4,6 @@
 // and goes on in the next one (the last step finishes all); with rollout.dynamic_sampling_rounds a prompt
 // whose samples earn all the same is replaced by the next one.
 
-#include "src/core/process/progress.h"
 #include "src/run/roles/rollout_step.h"
 
 namespace temper {

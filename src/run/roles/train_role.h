@@ -1,7 +1,6 @@
 #pragma once
 // Advantages and optimizer updates.
 
-#include "src/core/process/progress.h"
 #include "src/run/exchange/shared_weights.h"
 #include "src/run/roles/role.h"
 #include "src/train/trainer.h"

@@ -5,7 +5,6 @@
 // does not, and counts in no score). Random numbers: data positions from kFirstPosition on, so that no draw
 // of training is repeated.
 
-#include "src/core/process/progress.h"
 #include "src/run/groups/group_maker.h"
 #include "src/run/roles/held_out_loss.h"
 #include "src/run/roles/role.h"

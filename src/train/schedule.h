@@ -1,6 +1,6 @@
 #pragma once
 // The order in which the ranks of a pipeline work on the micro-batches of an update, as lists that can be
-// counted and shown. A rank of p has one part of the model, or v (chunks): part c of rank r is the stage
+// counted and shown. A rank of p has one part of the model, or v (chunks): part c of rank r is number
 // c * p + r of all. One part: 1F1B (PipeDream-Flush; Megatron-LM's default): rank r begins with p - 1 - r
 // forwards, then takes a forward and a backward in turn, so that at most p - r micro-batches are kept. More
 // parts: interleaved 1F1B (Narayanan et al., Efficient Large-Scale Language Model Training, 2021): forwards

@@ -37,6 +37,7 @@ Generation::Generation(Engine& engine, const GenerateOptions& options, const Tok
       text_(options_, tokenizer),
       on_text_(std::move(on_text)),
       scheduler_(engine.cache_, engine.scheduler_),
+      requests_(options_.version),
       under_way_(static_cast<size_t>(engine.pipeline_.stages())) {
   CHECK(engine.cache_.num_free() == engine.cache_.num_pages(),
         "another generation holds pages of the engine");
@@ -49,7 +50,6 @@ size_t Generation::add(Request request) {
             request.num_samples <= SampleKey::kMaxSample,
         "no random numbers for {} samples of the prompt at {}", request.num_samples, request.data_position);
   auto prompt = std::make_unique<Sequence>();
-  prompt->request = num_requests_;
   prompt->data_position = request.data_position;
   prompt->prompt_tokens = static_cast<int64_t>(request.prompt.size());
   prompt->samples = open_samples(request, options_);
@@ -62,9 +62,10 @@ size_t Generation::add(Request request) {
   prompt->tokens = std::move(request.prompt);
   std::vector<Response> responses = std::move(request.begun);
   responses.resize(static_cast<size_t>(request.num_samples));
-  pending_[num_requests_] = {prompt->samples.size(), std::move(responses), request.after_stop};
+  const size_t number = requests_.add(prompt->samples.size(), std::move(responses), request.after_stop);
+  prompt->request = number;
   scheduler_.add(std::move(prompt));
-  return num_requests_++;
+  return number;
 }
 
 std::vector<Generation::Finished> Generation::step(Ctx& c) {
@@ -72,7 +73,7 @@ std::vector<Generation::Finished> Generation::step(Ctx& c) {
   const ArenaScope scope(c.scratch);
   if (engine_.pipeline_.stages() > 1) {
     turn_of_stage(c, true);
-    return std::exchange(finished_, {});
+    return requests_.take_finished();
   }
   const std::vector<ScheduledRows> rows = scheduler_.next();
   const LaneSpan span(c.lane, work_of_step(rows), std::ssize(rows));
@@ -80,7 +81,7 @@ std::vector<Generation::Finished> Generation::step(Ctx& c) {
     replay(c, rows);
   else
     run(c, rows);
-  return std::exchange(finished_, {});
+  return requests_.take_finished();
 }
 
 void Generation::run(Ctx& c, std::span<const ScheduledRows> rows) {
@@ -129,9 +130,7 @@ std::vector<DrawTarget> Generation::fork_prompts(const std::vector<DrawTarget>& 
 
 /// Gives a sample of a prompt what an earlier call generated; its rows are then missing in the cache.
 void Generation::go_on(Sequence& s) {
-  Pending& pending = pending_.at(s.request);
-  const Response before = std::move(pending.responses[static_cast<size_t>(s.sample)]);
-  const int64_t made = tokens_before_stop(pending.after_stop, before, options_.version);
+  const auto [before, made] = requests_.take_begun(s);
   s.after_stop = made > 0;
   if (before.tokens.empty()) return;
   text_.skip(s, before.text);
@@ -179,36 +178,11 @@ void Generation::append(Sequence& s, int32_t token, double logprob) {
 
 std::vector<Generation::Finished> Generation::cut(Ctx& c) {
   end_steps(c);
-  for (const std::unique_ptr<Sequence>& s : scheduler_.remove_all()) {
-    if (!s->is_prompt()) {
-      put_away(*s);
-      continue;
-    }
-    Pending& pending = pending_.at(s->request);
-    for (const int32_t sample : s->samples)
-      leave_run(pending.after_stop, pending.responses[static_cast<size_t>(sample)], options_.version);
-    if ((pending.at_work -= s->samples.size()) == 0) give_out(s->request);
-  }
-  return std::exchange(finished_, {});
+  for (const std::unique_ptr<Sequence>& s : scheduler_.remove_all())
+    s->is_prompt() ? requests_.put_away_prompt(*s) : requests_.put_away(*s);
+  return requests_.take_finished();
 }
 
-void Generation::finish(Sequence& s) { put_away(*scheduler_.remove(s)); }
-
-void Generation::put_away(Sequence& s) {
-  const auto added = static_cast<int32_t>(s.new_tokens() - s.begun_tokens);
-  auto& versions = s.response.versions;
-  if (s.after_stop)
-    versions.back().second = added;
-  else if (added > 0 || !versions.empty())
-    versions.emplace_back(options_.version, added);
-  Pending& pending = pending_.at(s.request);
-  pending.responses[static_cast<size_t>(s.sample)] = std::move(s.response);
-  if (--pending.at_work == 0) give_out(s.request);
-}
-
-void Generation::give_out(size_t request) {
-  finished_.push_back({request, std::move(pending_.at(request).responses)});
-  pending_.erase(request);
-}
+void Generation::finish(Sequence& s) { requests_.put_away(*scheduler_.remove(s)); }
 
 }  // namespace temper

@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <optional>
 #include <span>
 
 #include "src/models/model.h"
 #include "src/nn/parallel/pipeline.h"
 #include "src/rollout/decode_graph.h"
+#include "src/rollout/open_requests.h"
 #include "src/rollout/response_text.h"
 #include "src/rollout/scheduler.h"
 #include "src/rollout/step_batch.h"
@@ -73,10 +73,7 @@ class Engine {
 /// An engine has one at a time; pages that are still taken at its end go back.
 class Generation {
  public:
-  struct Finished {
-    size_t request = 0;
-    std::vector<Response> responses;  // in order of sample
-  };
+  using Finished = OpenRequests::Finished;
 
   /// Engine and tokenizer outlive it.
   Generation(Engine& engine, const GenerateOptions& options, const Tokenizer* tokenizer,
@@ -95,12 +92,6 @@ class Generation {
   const RolloutCounters& counters() const { return scheduler_.counters(); }
 
  private:
-  struct Pending {
-    size_t at_work = 0;  // samples
-    std::vector<Response> responses;
-    bool after_stop = false;
-  };
-
   /// A step from its begin on the first stage until its tokens are known on all; without targets there are
   /// none.
   struct UnderWay {
@@ -132,8 +123,6 @@ class Generation {
   void append(std::span<const DrawTarget> targets, const DrawnTokens& drawn);
   void append(Sequence& s, int32_t token, double logprob);
   void finish(Sequence& s);
-  void put_away(Sequence& s);
-  void give_out(size_t request);
 
   Engine& engine_;
   const GenerateOptions options_;
@@ -141,10 +130,8 @@ class Generation {
   const ResponseText text_;
   const Engine::OnText on_text_;
   Scheduler scheduler_;
-  size_t num_requests_ = 0;
-  std::map<size_t, Pending> pending_;  // by number of the request
-  std::vector<Finished> finished_;     // in this step
-  std::vector<UnderWay> under_way_;    // as many as there are stages; of one stage: none
+  OpenRequests requests_;
+  std::vector<UnderWay> under_way_;  // as many as there are stages; of one stage: none
 };
 
 }  // namespace temper

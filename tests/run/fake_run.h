@@ -217,7 +217,7 @@ class FakeRank {
     }
     unfinished_.clear();
     if (config_.cut)
-      for (const std::string& bytes : groups_.share(groups_to_bytes(left)))
+      for (const std::string& bytes : groups_.gather(groups_to_bytes(left)))
         for (Group& g : groups_from_bytes(bytes)) unfinished_.push_back(std::move(g));
     groups_.close_sampled(step, {.sums = {{"groups", mine}, {"producers", 1}},
                                  .maxima = {{"largest", static_cast<double>(rank_)}},

@@ -10,8 +10,6 @@ limit=300
 contexts='Ctx Lane Runtime'
 later=(
   Evaluator
-  Generation
-  GroupExchange
   MathParser
   Parser
   PlanDraft

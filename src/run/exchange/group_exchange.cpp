@@ -1,7 +1,6 @@
 #include "src/run/exchange/group_exchange.h"
 
 #include <algorithm>
-#include <tuple>
 
 #include "src/core/check.h"
 #include "src/core/stopwatch.h"
@@ -41,8 +40,30 @@ void sort_by_position(std::vector<Group>& groups) {
 
 }  // namespace
 
+std::vector<std::string> ProducerGather::gather(std::string bytes) {
+  const int64_t call = ++calls_;
+  for (const int rank : producers_)
+    if (rank != mailbox_.rank()) mailbox_.post(rank, kGathered, fmt::format("{}\n", call) + bytes);
+  std::map<int, std::string>& come = come_[call];
+  come[mailbox_.rank()] = std::move(bytes);
+  const Stopwatch waited;
+  while (come.size() < producers_.size()) {
+    if (std::optional<Message> message = mailbox_.poll(kGathered)) {
+      const size_t end = message->bytes.find('\n');
+      come_[std::stoll(message->bytes.substr(0, end))][message->from] = message->bytes.substr(end + 1);
+    } else {
+      end_.look();
+      mailbox_.pause(waited.seconds(), "prompts of the other rollout ranks");
+    }
+  }
+  std::vector<std::string> all;
+  for (auto& [rank, text] : come) all.push_back(std::move(text));
+  come_.erase(call);
+  return all;
+}
+
 GroupExchange::GroupExchange(Mailbox& mailbox, const RoleRanks& ranks, int64_t max_policy_lag, EndOfRun& end)
-    : mailbox_(mailbox), ranks_(ranks), end_(end) {
+    : mailbox_(mailbox), ranks_(ranks), end_(end), producers_(mailbox, end, ranks.producers) {
   whole_ = {.channel = kWholeSteps,
             .num_senders = ranks.producers.size(),
             .most_steps = max_policy_lag + (ranks.trains(mailbox.rank()) ? 1 : 2)};
@@ -144,28 +165,6 @@ void GroupExchange::close(size_t stage, int64_t step, const StepNote& note) {
   annotations_sent_.erase({stage, step});
 }
 
-std::vector<std::string> GroupExchange::share(std::string bytes) {
-  const int64_t call = ++shares_;
-  for (const int rank : ranks_.producers)
-    if (rank != mailbox_.rank()) mailbox_.post(rank, kShared, fmt::format("{}\n", call) + bytes);
-  std::map<int, std::string>& come = shared_come_[call];
-  come[mailbox_.rank()] = std::move(bytes);
-  const Stopwatch waited;
-  while (come.size() < ranks_.producers.size()) {
-    if (std::optional<Message> message = mailbox_.poll(kShared)) {
-      const size_t end = message->bytes.find('\n');
-      shared_come_[std::stoll(message->bytes.substr(0, end))][message->from] = message->bytes.substr(end + 1);
-    } else {
-      end_.look();
-      mailbox_.pause(waited.seconds(), "prompts of the other rollout ranks");
-    }
-  }
-  std::vector<std::string> all;
-  for (auto& [rank, text] : come) all.push_back(std::move(text));
-  shared_come_.erase(call);
-  return all;
-}
-
 /// Takes everything that has come to a role of this rank.
 void GroupExchange::sort_in(Intake& intake) {
   while (std::optional<Message> message = mailbox_.poll(intake.channel)) {
@@ -236,25 +235,6 @@ void GroupExchange::wait_closed(int64_t step, bool learning) {
     end_.look();
     mailbox_.pause(waited.seconds(), "groups of a whole step");
   }
-}
-
-/// Adds what senders say to the groups of a step: the same in whatever order it came.
-void GroupExchange::put_together(StepInput& input, Said said, int64_t step) {
-  std::sort(said.annotations.begin(), said.annotations.end(), [](const Annotation& a, const Annotation& b) {
-    return std::tie(a.data_position, a.sample, a.field) < std::tie(b.data_position, b.sample, b.field);
-  });
-  for (const Annotation& a : said.annotations) {
-    const auto group =
-        std::lower_bound(input.groups.begin(), input.groups.end(), a.data_position,
-                         [](const Group& some, int64_t position) { return position_of(some) < position; });
-    CHECK(group != input.groups.end() && position_of(*group) == a.data_position,
-          "prompt {} is annotated and did not come in step {}", a.data_position, step);
-    apply(a, group->samples.at(static_cast<size_t>(a.sample)));
-  }
-  for (const auto& [from, note] : said.notes) add(input.note, note);
-  CHECK(std::ssize(input.groups) == input.note.num_groups && said.annotations.size() == said.num_annotations,
-        "step {} has {} groups and {} annotations, {} and {} were sent", step, input.groups.size(),
-        said.annotations.size(), input.note.num_groups, said.num_annotations);
 }
 
 const StepInput& GroupExchange::peek_made(int64_t step) {

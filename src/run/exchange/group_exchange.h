@@ -6,7 +6,7 @@
 // never for each other or the trainer; but a role that learns annotates a step when it has learned the one
 // before. Nobody waits to send. A step is complete at a receiver when every sender has closed it; its groups
 // are those of the prompts that finished in it, in order of data position. Groups that are not finished go on
-// in the next step: producers know all of them (`share`), trainer ranks keep the last ones for a checkpoint.
+// in the next step: producers know all of them (`gather`), trainer ranks keep the last ones for a checkpoint.
 //
 // Bounds: step s is generated with exactly version max(0, s - 1 - max_policy_lag), and a version goes out
 // only after the one before was taken, so no receiver ever holds more than max_policy_lag + 1 steps; one that
@@ -21,6 +21,21 @@
 
 namespace temper {
 
+/// What every producer says to all of them beside its groups.
+class ProducerGather {
+ public:
+  ProducerGather(Mailbox& mailbox, EndOfRun& end, const std::vector<int>& producers)
+      : mailbox_(mailbox), end_(end), producers_(producers) {}
+  std::vector<std::string> gather(std::string bytes);
+
+ private:
+  Mailbox& mailbox_;
+  EndOfRun& end_;
+  std::vector<int> producers_;
+  int64_t calls_ = 0;
+  std::map<int64_t, std::map<int, std::string>> come_;  // by call, by sender
+};
+
 class GroupExchange {
  public:
   GroupExchange(Mailbox& mailbox, const RoleRanks& ranks, int64_t max_policy_lag, EndOfRun& end);
@@ -34,7 +49,7 @@ class GroupExchange {
   void send_unfinished(int64_t step, const Group& group);
   void close_sampled(int64_t step, StepNote note);
   /// Every producer's bytes, in order of rank; all producers call it alike.
-  std::vector<std::string> share(std::string bytes);
+  std::vector<std::string> gather(std::string bytes) { return producers_.gather(std::move(bytes)); }
 
   // Ranks of a stage: the groups of a step dealt to this rank, as they come; nothing when all have come (or
   // the run ends).
@@ -72,13 +87,6 @@ class GroupExchange {
   int64_t most_steps_held() const { return most_steps_held_; }
 
  private:
-  /// What some of the senders say of a step.
-  struct Said {
-    std::vector<Annotation> annotations = {};
-    size_t num_annotations = 0;          // as the notes say
-    std::map<int, StepNote> notes = {};  // by sender: sums of times depend on the order
-    size_t closed = 0;
-  };
   struct Inbox {
     std::vector<Group> groups;  // of a stage, as they came
     size_t taken = 0;           // of them by `take`
@@ -104,20 +112,18 @@ class GroupExchange {
   void take_back(int64_t step, StepInput input);
   void sort_in(Intake& intake);
   void put_in_stages(int64_t step, const StepInput& input, bool closed);
-  static void put_together(StepInput& input, Said said, int64_t step);
   void wait_closed(int64_t step, bool learning);
 
   Mailbox& mailbox_;
   RoleRanks ranks_;
   EndOfRun& end_;
+  ProducerGather producers_;
   std::vector<Intake> stages_;
   Intake whole_;
   std::map<int64_t, int64_t> groups_sent_;                         // by step that is open
   std::map<std::pair<size_t, int64_t>, size_t> annotations_sent_;  // by stage and step that is open
   std::map<int64_t, std::vector<Group>> unfinished_;               // after a step
   int64_t put_back_until_ = 0;                                     // the last step that a checkpoint held
-  int64_t shares_ = 0;                                             // calls of `share`
-  std::map<int64_t, std::map<int, std::string>> shared_come_;      // by call, by sender
   bool stop_requested_ = false;
   int64_t most_steps_held_ = 0;
 };

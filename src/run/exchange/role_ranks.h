@@ -55,7 +55,7 @@ struct RoleRanks {
 /// A stage has kToStage + its number.
 enum Channel : int {
   kWholeSteps = 1,
-  kShared = 2,
+  kGathered = 2,
   kWeights = 3,
   kEnd = 4,
   kToStage = 5,

@@ -1,6 +1,7 @@
 #include "src/run/exchange/step_input.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "src/core/check.h"
 #include "src/rl/trajectory_bytes.h"
@@ -44,6 +45,24 @@ StepNote note_from_json(const Json& json) {
   for (const Json& prompt : json.at("replaced"))
     note.replaced[prompt.at(0).get<int64_t>()] = prompt.at(1).get<double>();
   return note;
+}
+
+void put_together(StepInput& input, Said said, int64_t step) {
+  std::sort(said.annotations.begin(), said.annotations.end(), [](const Annotation& a, const Annotation& b) {
+    return std::tie(a.data_position, a.sample, a.field) < std::tie(b.data_position, b.sample, b.field);
+  });
+  for (const Annotation& a : said.annotations) {
+    const auto group =
+        std::lower_bound(input.groups.begin(), input.groups.end(), a.data_position,
+                         [](const Group& some, int64_t position) { return position_of(some) < position; });
+    CHECK(group != input.groups.end() && position_of(*group) == a.data_position,
+          "prompt {} is annotated and did not come in step {}", a.data_position, step);
+    apply(a, group->samples.at(static_cast<size_t>(a.sample)));
+  }
+  for (const auto& [from, note] : said.notes) add(input.note, note);
+  CHECK(std::ssize(input.groups) == input.note.num_groups && said.annotations.size() == said.num_annotations,
+        "step {} has {} groups and {} annotations, {} and {} were sent", step, input.groups.size(),
+        said.annotations.size(), input.note.num_groups, said.num_annotations);
 }
 
 std::string step_input_to_bytes(const StepInput& input) {

@@ -9,6 +9,7 @@
 
 #include "src/core/json.h"
 #include "src/rl/types.h"
+#include "src/run/exchange/annotation.h"
 
 namespace temper {
 
@@ -31,6 +32,16 @@ struct StepInput {
   std::vector<Group> groups;  // ascending by data position, which gives the index of a group in the step
   StepNote note;
 };
+
+/// What some of the senders say of a step.
+struct Said {
+  std::vector<Annotation> annotations = {};
+  size_t num_annotations = 0;          // as the notes say
+  std::map<int, StepNote> notes = {};  // by sender: sums of times depend on the order
+  size_t closed = 0;
+};
+/// Adds it to the groups of a step: the same in whatever order it came.
+void put_together(StepInput& input, Said said, int64_t step);
 
 /// Exact: groups and note come back with the same bits. Reading throws on bytes that are no such step.
 std::string step_input_to_bytes(const StepInput& input);

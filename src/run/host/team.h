@@ -26,7 +26,7 @@ class Team {
   }
   /// The leader's bytes, on all: make() runs on the leader alone.
   template <class Make>
-  std::string share(Make&& make, const char* what) const {
+  std::string from_leader(Make&& make, const char* what) const {
     if (!ranks_) return make();
     return ranks_->broadcast(leads() ? make() : "", 0, what);
   }

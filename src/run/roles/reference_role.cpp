@@ -43,7 +43,7 @@ bool ReferenceRole::add_logprobs(int64_t step) {
     const auto bytes = [&] { return groups_to_bytes(take_some(step)); };
     const std::vector<Group> groups =
         team_.alone() ? take_some(step)
-                      : groups_from_bytes(team_.share(bytes, "groups, as the leader got them"));
+                      : groups_from_bytes(team_.from_leader(bytes, "groups, as the leader got them"));
     if (groups.empty()) break;
     const Stopwatch watch;
     annotate(step, groups);

@@ -72,14 +72,15 @@ RoundResult RolloutStep::follow(const RoundResult& mine, int64_t owed, RoundResu
   if (maker_.team.leads() && shares()) share(mine, all);
   if (maker_.team.alone()) return all;
   RoundResult led;
-  add_round(maker_.team.share([&] { return round_to_bytes(all); }, "result of a round, as the leader has it"),
-            led);
+  add_round(
+      maker_.team.from_leader([&] { return round_to_bytes(all); }, "result of a round, as the leader has it"),
+      led);
   return led;
 }
 
 void RolloutStep::share(const RoundResult& mine, RoundResult& all) {
   const TraceSpan span(p_.trace, step_, "rollout", "wait for the other rollout ranks");
-  for (const std::string& bytes : p_.groups.share(round_to_bytes(mine))) add_round(bytes, all);
+  for (const std::string& bytes : p_.groups.gather(round_to_bytes(mine))) add_round(bytes, all);
 }
 
 RoundResult RolloutStep::generate(std::vector<PromptWork> work) {

@@ -355,7 +355,7 @@ TEST_F(ExchangeOnRanks, ProducersShareInOrderOfRank) {
   if (rank() == 1) return;
   for (int call = 0; call < 5; ++call) {
     if (rank() == call % 4) ::usleep(2000);  // another may be a call ahead
-    const std::vector<std::string> all = hops.groups.share(fmt::format("{}\n of {}", call, rank()));
+    const std::vector<std::string> all = hops.groups.gather(fmt::format("{}\n of {}", call, rank()));
     EXPECT_EQ(all, (std::vector<std::string>{fmt::format("{}\n of 0", call), fmt::format("{}\n of 2", call),
                                              fmt::format("{}\n of 3", call)}));
   }

@@ -48,7 +48,8 @@ class CriticRole : public Role {
 
   bool phase(int64_t step) override {
     const auto bytes = [&] { return groups_to_bytes(take_all(step)); };
-    const std::vector<Group> groups = groups_from_bytes(team_.share(bytes, "groups, as the leader got them"));
+    const std::vector<Group> groups =
+        groups_from_bytes(team_.from_leader(bytes, "groups, as the leader got them"));
     if (team_.agree([&] { return p_.groups.ends_before(p_.stage, step); }, "whether the run ends"))
       return false;
     const std::vector<const Trajectory*> all = in_order(groups);

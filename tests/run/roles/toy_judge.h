@@ -51,7 +51,8 @@ class JudgeRole : public Role {
   }
   bool judge(int64_t step) {
     const auto bytes = [&] { return groups_to_bytes(take_all(step)); };
-    const std::vector<Group> groups = groups_from_bytes(team_.share(bytes, "groups, as the leader got them"));
+    const std::vector<Group> groups =
+        groups_from_bytes(team_.from_leader(bytes, "groups, as the leader got them"));
     if (team_.agree([&] { return p_.groups.ends_before(p_.stage, step); }, "whether the run ends"))
       return false;
     const std::vector<const Trajectory*> all = in_order(groups);

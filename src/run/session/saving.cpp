@@ -14,6 +14,7 @@
 #include "src/run/exchange/shared_weights.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/roles/steps_ahead.h"
+#include "src/run/session/find_checkpoint.h"
 #include "src/run/session/older_weights.h"
 #include "src/run/session/saved_file.h"
 #include "src/run/session/start_line.h"
@@ -122,6 +123,16 @@ void add_state_of_roles(RunRank& rank, CheckpointWriter& checkpoint) {
   }
 }
 
+/// Where the model comes from and what makes text of its tokens, from wherever the checkpoint is used.
+void add_origins(const Config& config, CheckpointWriter& checkpoint) {
+  const auto add = [&](const char* key, const std::string& path) {
+    checkpoint.text(key, std::filesystem::absolute(path).lexically_normal().string());
+  };
+  add("model_path", config.model.path);
+  if (config.tokenizer.path) add(kTokenizerPath, *config.tokenizer.path);
+  if (config.tokenizer.chat_template) add(kTemplatePath, *config.tokenizer.chat_template);
+}
+
 /// The state after a step and what was generated ahead of it, up to step `produced`.
 void save_checkpoint(RunRank& rank, int64_t step, int64_t produced, Saving saving) {
   const Stopwatch watch;
@@ -131,9 +142,7 @@ void save_checkpoint(RunRank& rank, int64_t step, int64_t produced, Saving savin
   CheckpointWriter checkpoint(*rank.keepers);
   add_state_of_roles(rank, checkpoint);
   checkpoint.text("dtype", std::string(dtype_name(rank.policy->dtype())));
-  // From wherever an export is started.
-  checkpoint.text("model_path",
-                  std::filesystem::absolute(rank.config().model.path).lexically_normal().string());
+  add_origins(rank.config(), checkpoint);
   if (const std::string digest = rank.host->weights_digest(rank.config().model.path); !digest.empty())
     checkpoint.text("model_digest", digest);
   checkpoint.text("config", dump_config(rank.task.loaded));

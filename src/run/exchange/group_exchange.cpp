@@ -14,6 +14,9 @@ namespace {
 /// learns, or the note that closes the step.
 enum Kind : int { kGroup, kUnfinished, kAnnotations, kLearning, kClose };
 
+/// In the place of a sender: what was said of a step until a stop cut it.
+constexpr int kEarlier = -1;
+
 std::string to_message(int64_t step, Kind kind, const std::string& bytes) {
   return dump_json_line({{"step", step}, {"kind", kind}}) + "\n" + bytes;
 }
@@ -83,7 +86,7 @@ void GroupExchange::take_back(int64_t step, StepInput input) {
     const int64_t position = position_of(group);
     inbox.by_position.emplace(position, std::move(group));
   }
-  inbox.said.notes[-1] = std::move(input.note);  // as if a rank had sent it
+  inbox.said.notes[kEarlier] = std::move(input.note);
   put_back_until_ = std::max(put_back_until_, step);
 }
 
@@ -251,7 +254,9 @@ void GroupExchange::put_together(StepInput& input, Said said, int64_t step) {
           "prompt {} is annotated and did not come in step {}", a.data_position, step);
     apply(a, group->samples.at(static_cast<size_t>(a.sample)));
   }
+  const auto earlier = said.notes.extract(kEarlier);
   for (const auto& [from, note] : said.notes) add(input.note, note);
+  if (!earlier.empty()) add_earlier(input.note, earlier.mapped());
   CHECK(std::ssize(input.groups) == input.note.num_groups && said.annotations.size() == said.num_annotations,
         "step {} has {} groups and {} annotations, {} and {} were sent", step, input.groups.size(),
         said.annotations.size(), input.note.num_groups, said.num_annotations);

@@ -133,7 +133,7 @@ begin='? err: loaded [0-9.]+ GB of weights in [0-9.]+ s, [0-9.]+ GB/s'
 # shellcheck disable=SC2086
 step "supervised fine-tuning with held-out loss" 0 build/temper train $sft --local 2 <<LINES
 $begin
-err: sft of models/Qwen3-0.6B \([0-9,]+ parameters\) on data/gsm8k/train.jsonl \([0-9]+ lines\): steps 1 to 60 .*; 2 ranks, .*, cpu, fp32; Ctrl-C saves and stops
+err: sft of models/Qwen3-0.6B \([0-9,]+ parameters\) on data/gsm8k/train.jsonl \([0-9]+ lines\): steps 1 to 60 of 32 lines; 2 ranks, .*, cpu, fp32; Ctrl-C saves and stops
 err:   60 updates in all; sft: .*
 err: step [0-9]+/60  loss [0-9.]+  grad_norm [0-9.]+  s [0-9.]+  $number[k]? tok/s  [0-9]+s left
 err: step [0-9]+/60  loss [0-9.]+  grad_norm [0-9.]+  val/test/.*  s [0-9.]+  $number[k]? tok/s  [0-9]+s left

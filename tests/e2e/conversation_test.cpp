@@ -112,6 +112,32 @@ TEST_F(Conversation, NeedsATerminal) {
   EXPECT_EQ(terminal.exit_code(), 64);
 }
 
+/// They need not lie in its model folder, nor be named from here.
+TEST_F(Conversation, ACheckpointHasTheTokenizerAndTheTemplateOfItsRun) {
+  prepare(R"(
+run.name = "run"
+run.steps = 1
+tokenizer.path = "words"
+tokenizer.chat_template = "loud.jinja"
+rollout.prompts_per_step = 1
+rollout.samples_per_prompt = 2
+rollout.max_new_tokens = 4
+)",
+          sums(2));
+  program_.write("loud.jinja", "LOUD: {{ messages[0].content }}");
+  ASSERT_EQ(program_.shell("mkdir words && mv model/tokenizer*.json words"), 0);
+  ASSERT_EQ(program_.run("train run.toml"), 0) << output();
+  program_.write("prompts.jsonl", Json{{"messages", {{{"role", "user"}, {"content", "How many?"}}}}}.dump());
+  const std::string generate = program_.temper() +
+                               " generate --chat --checkpoint ../runs/run --prompts ../prompts.jsonl "
+                               "--threads 1 rollout.max_new_tokens=2 > ../out.log";
+  ASSERT_EQ(program_.shell("cd words && " + generate), 0) << output();
+  program_.write("text.jsonl", Json{{"text", "LOUD: How many?"}}.dump());
+  ASSERT_EQ(program_.run("tokenize --tokenizer words --input text.jsonl > ids.log"), 0) << output();
+  EXPECT_EQ(program_.json_lines("out.log").at(0).at("prompt_tokens"),
+            program_.json_lines("ids.log").at(0).at("tokens"));
+}
+
 }  // namespace
 }  // namespace temper
 

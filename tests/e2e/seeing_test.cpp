@@ -108,19 +108,19 @@ TEST_F(Seeing, HelpDescribesEveryMetricOfARun) {
 }
 
 TEST_F(Seeing, RolloutsMayBeThinnedOutAndPacked) {
-  ASSERT_EQ(program_.run("train run.toml run.name=plain run.steps=3"), 0) << output();
-  ASSERT_EQ(program_.run("train run.toml run.name=none run.steps=3 rollout.dump_every=0"), 0) << output();
+  const std::string train = "train run.toml validation.every=0 rollout.prompts_per_step=4 ";
+  ASSERT_EQ(program_.run(train + "run.name=plain run.steps=3"), 0) << output();
+  ASSERT_EQ(program_.run(train + "run.name=none run.steps=3 rollout.dump_every=0"), 0) << output();
   EXPECT_FALSE(exists("runs/none/rollouts"));
-  ASSERT_EQ(program_.run("train run.toml run.name=packed run.steps=3 rollout.dump_every=2 "
-                         "rollout.dump_compress=zstd"),
-            0)
+  ASSERT_EQ(
+      program_.run(train + "run.name=packed run.steps=3 rollout.dump_every=2 rollout.dump_compress=zstd"), 0)
       << output();
   EXPECT_EQ(list_directory(program_.path("runs/packed/rollouts")),
             std::vector<std::string>{"step-000002.jsonl.zst"});
   EXPECT_EQ(metrics("packed"), metrics("plain"));
   const std::string packed = "runs/packed/rollouts/step-000002.jsonl.zst";
   EXPECT_LT(program_.read(packed).size(), rollouts("plain", 2).size() / 2);
-  const std::string replay = "train run.toml validation.every=0 --replay ";
+  const std::string replay = train + "--replay ";
   ASSERT_EQ(program_.run(replay + packed + " run.name=from-packed"), 0) << output();
   ASSERT_EQ(program_.run(replay + rollout_file("plain", 2) + " run.name=from-plain"), 0) << output();
   EXPECT_EQ(metrics("from-packed"), metrics("from-plain"));

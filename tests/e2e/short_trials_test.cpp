@@ -197,7 +197,7 @@ TEST_F(ShortTrial, TheLossIsThatOfTheStepAndIsResumed) {
 }
 
 TEST_F(ShortTrial, AStopCutsTheHeldOutLoss) {
-  program_.write("held.jsonl", sums(1000));
+  program_.write("held.jsonl", sums(400));
   const std::string command =
       "train run.toml run.steps=2 validation.data=held.jsonl validation.every=1 roles.trainer.tp=2 "
       "train.max_tokens_per_microbatch=256 ";

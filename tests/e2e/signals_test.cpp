@@ -146,6 +146,8 @@ TEST_F(Signals, ASignalCutsAStepAndTheRunGoesOnBitForBit) {
     if (code != 0) code = program_.run_ranks(2, command + "run.name=cut");
     EXPECT_EQ(code, 0) << output();
     expect_same_run("cut", placed);
+    for (const Json& step : program_.metrics("cut"))  // of both parts of a step
+      EXPECT_GT(step.at("perf/rollout_idle_share"), -1e-9) << placed << step;
   }
 }
 

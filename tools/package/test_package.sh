@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# `make test-package`: unpacks a .deb and looks at what is in it. usage: tools/package/test_package.sh FILE.deb
+# `make test-package`: unpacks a .deb, looks at what is in it, and spends a newcomer's first hour with it.
+# usage: tools/package/test_package.sh FILE.deb
 set -euo pipefail
 deb=$1
+tree=$PWD
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 wrong() { echo "test-package: $*" >&2; exit 1; }
@@ -35,4 +37,5 @@ tools/demo_data.sh runs/demo/data
 build/temper init --config conf/demo/config.json --tokenizer conf/demo --out runs/demo/model --seed 1 > /dev/null
 build/temper check conf/demo_sft.toml --ranks 2 > /dev/null
 env -u MAKEFLAGS -u MAKELEVEL make -s help > /dev/null
-echo "test-package: $(basename "$(readlink -f "$OLDPWD/$deb")") is sound"
+"$tree/tools/package/newcomers_hour.sh" "$root/copy"
+echo "test-package: $(basename "$(readlink -f "$tree/$deb")") is sound"

@@ -104,7 +104,7 @@ void GroupExchange::take_back(int64_t step, StepInput input) {
     const int64_t position = position_of(group);
     inbox.by_position.emplace(position, std::move(group));
   }
-  inbox.said.notes[-1] = std::move(input.note);  // as if a rank had sent it
+  inbox.said.notes[kEarlier] = std::move(input.note);
   put_back_until_ = std::max(put_back_until_, step);
 }
 

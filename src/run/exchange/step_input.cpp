@@ -11,6 +11,7 @@ namespace temper {
 void add(StepNote& all, const StepNote& note) {
   for (const auto& [name, value] : note.sums) all.sums[name] += value;
   for (const auto& [name, value] : note.maxima) all.maxima[name] = std::max(all.maxima[name], value);
+  for (const auto& [name, value] : note.most) all.most[name] = std::max(all.most[name], value);
   all.replaced.insert(note.replaced.begin(), note.replaced.end());
   all.num_groups += note.num_groups;
   all.data_position = std::max(all.data_position, note.data_position);
@@ -20,11 +21,17 @@ void add(StepNote& all, const StepNote& note) {
   all.owed += note.owed;
 }
 
+void add_earlier(StepNote& all, StepNote earlier) {
+  for (auto& [name, value] : earlier.most) value += all.most[name];
+  add(all, earlier);
+}
+
 Json note_to_json(const StepNote& note) {
   Json replaced = Json::array();
   for (const auto& [position, reward] : note.replaced) replaced.push_back({position, reward});
   return {{"sums", note.sums},
           {"maxima", note.maxima},
+          {"most", note.most},
           {"replaced", replaced},
           {"num_groups", note.num_groups},
           {"data_position", note.data_position},
@@ -36,6 +43,7 @@ Json note_to_json(const StepNote& note) {
 StepNote note_from_json(const Json& json) {
   StepNote note{.sums = json.at("sums").get<std::map<std::string, double>>(),
                 .maxima = json.at("maxima").get<std::map<std::string, double>>(),
+                .most = json.value("most", std::map<std::string, double>()),
                 .replaced = {},
                 .num_groups = json.at("num_groups").get<int64_t>(),
                 .data_position = json.at("data_position").get<int64_t>(),
@@ -59,7 +67,9 @@ void put_together(StepInput& input, Said said, int64_t step) {
           "prompt {} is annotated and did not come in step {}", a.data_position, step);
     apply(a, group->samples.at(static_cast<size_t>(a.sample)));
   }
+  const auto earlier = said.notes.extract(kEarlier);
   for (const auto& [from, note] : said.notes) add(input.note, note);
+  if (!earlier.empty()) add_earlier(input.note, earlier.mapped());
   CHECK(std::ssize(input.groups) == input.note.num_groups && said.annotations.size() == said.num_annotations,
         "step {} has {} groups and {} annotations, {} and {} were sent", step, input.groups.size(),
         said.annotations.size(), input.note.num_groups, said.num_annotations);

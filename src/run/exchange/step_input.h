@@ -16,6 +16,7 @@ namespace temper {
 /// What a sender says of a step when it closes it; receivers add up.
 struct StepNote {
   std::map<std::string, double> sums = {}, maxima = {};  // metrics; sums of integers or of times
+  std::map<std::string, double> most = {};  // of the busiest sender; parts of a step that was cut add up
   std::map<int64_t, double> replaced = {};  // prompts whose samples all had this raw reward, by data position
   int64_t num_groups = 0;                   // finished in this step; counted by GroupExchange
   int64_t data_position = 0;                // of the prompts after this step; the largest counts
@@ -25,6 +26,8 @@ struct StepNote {
 };
 
 void add(StepNote& all, const StepNote& note);
+/// What was said of a step until a stop cut it.
+void add_earlier(StepNote& all, StepNote earlier);
 Json note_to_json(const StepNote& note);
 StepNote note_from_json(const Json& json);
 
@@ -32,6 +35,9 @@ struct StepInput {
   std::vector<Group> groups;  // ascending by data position, which gives the index of a group in the step
   StepNote note;
 };
+
+/// In the place of a sender: what was said of a step until a stop cut it.
+inline constexpr int kEarlier = -1;
 
 /// What some of the senders say of a step.
 struct Said {

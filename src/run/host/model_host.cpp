@@ -82,6 +82,10 @@ std::string tokenizer_folder(const Config& config) {
   return config.tokenizer.path.value_or(config.model.path);
 }
 
+std::string tokenizer_folder(const ModelSource& source) {
+  return source.tokenizer.empty() ? source.folder : source.tokenizer;
+}
+
 bool has_tokenizer(const std::string& folder) { return !find_in_folder(folder, "tokenizer.json").empty(); }
 
 std::map<std::string, FileDigest> TextTools::files() const {
@@ -99,6 +103,10 @@ TextTools load_text_tools(const std::string& folder, const std::string& template
   text.chat = template_file.empty() ? ChatTemplate::load(folder)
                                     : ChatTemplate(read_file(template_file, kMaxTemplate), template_file);
   return text;
+}
+
+TextTools load_text_tools(const ModelSource& source) {
+  return load_text_tools(tokenizer_folder(source), source.chat_template);
 }
 
 TextTools load_text_tools(const Config& config) {

@@ -27,6 +27,8 @@ struct ModelSource {
   std::string digest = {};            // weights of another one are refused; empty: any
   std::set<std::string> frozen = {};  // ModelConfig::frozen
   std::string checkpoint = {};        // its weights are taken, not those of the folder; empty: none
+  std::string tokenizer = {};         // another folder, that of the tokenizer; empty: `folder`
+  std::string chat_template = {};     // a file; empty: the tokenizer folder's
 };
 /// The first weights of a run.
 ModelSource first_weights(const Config& config, const RunPlan& plan);
@@ -63,9 +65,12 @@ struct TextTools {
 };
 /// The tools of a folder with a tokenizer.json. `template_file` empty: the folder's own template.
 TextTools load_text_tools(const std::string& folder, const std::string& template_file = "");
+/// Those of a model.
+TextTools load_text_tools(const ModelSource& source);
 /// Those that a config names.
 TextTools load_text_tools(const Config& config);
 std::string tokenizer_folder(const Config& config);
+std::string tokenizer_folder(const ModelSource& source);
 bool has_tokenizer(const std::string& folder);
 
 }  // namespace temper

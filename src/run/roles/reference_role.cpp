@@ -78,7 +78,7 @@ void ReferenceRole::close(int64_t step, double seconds) {
   StepNote note{.maxima = team_.largest(p_.memory.metrics("reference"), "memory of a team, max"),
                 .stop_requested = stop_requested()};
   if (!team_.leads()) return;
-  note.maxima["timing_s/ref"] = seconds;
+  note.most["timing_s/ref"] = seconds;
   p_.groups.close(p_.stage, step, note);
 }
 

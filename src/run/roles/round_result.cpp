@@ -14,9 +14,9 @@ void add_work(StepNote& note, const RolloutCounters& c, double generating, doubl
                       {"rollout/rows_recomputed", static_cast<double>(c.rows_recomputed)},
                       {"perf/rollout_rows", rows},
                       {"timing_s/gen_all_ranks", generating}}});
-  note.maxima["timing_s/gen"] += generating;
-  note.maxima["timing_s/reward"] += rewarding;
-  note.maxima["perf/rollout_rows_max"] += rows;
+  note.most["timing_s/gen"] += generating;
+  note.most["timing_s/reward"] += rewarding;
+  note.most["perf/rollout_rows_max"] += rows;
 }
 
 std::string round_to_bytes(const RoundResult& round) {

@@ -42,6 +42,7 @@ std::vector<Group> TrainRole::receive(int64_t step) {
   p_.trace.span(step, "trainer", fmt::format("get groups of step {}", step), waiting);
   p_.journal.add(input.note.sums);
   p_.journal.add(input.note.maxima);
+  p_.journal.add(input.note.most);
   record_rollout(p_, input.note);
   std::vector<Group> groups = input.groups;
   const PhaseTimer timer(p_.journal, "adv");

@@ -9,6 +9,7 @@
 #include "src/run/session/exporting.h"
 #include "src/run/session/older_weights.h"
 #include "src/run/session/saved_file.h"
+#include "src/run/session/start/find_checkpoint.h"
 
 namespace temper {
 namespace {
@@ -30,6 +31,11 @@ void remove_older(const std::string& checkpoints, const std::string& newest, con
   if (damage.empty()) return remove_old_checkpoints(checkpoints, rules);
   log::error("checkpoint {} reads back damaged ({}: {}): the one before stays", newest, damage.front().file,
              damage.front().reason);
+}
+
+/// So that it leads there from wherever the checkpoint is used.
+void add_path(CheckpointWriter& checkpoint, const char* key, const std::string& path) {
+  checkpoint.text(key, std::filesystem::absolute(path).lexically_normal().string());
 }
 
 }  // namespace
@@ -100,9 +106,10 @@ void Saver::add_state_of_roles(CheckpointWriter& checkpoint) const {
 /// What the run was made of, and what of the step is not told yet.
 void Saver::add_origin(CheckpointWriter& checkpoint, int64_t step) const {
   checkpoint.text("dtype", std::string(dtype_name(rank_.policy->dtype())));
-  // From wherever an export is started.
-  checkpoint.text("model_path",
-                  std::filesystem::absolute(rank_.config().model.path).lexically_normal().string());
+  const Config& config = rank_.config();
+  add_path(checkpoint, "model_path", config.model.path);
+  if (config.tokenizer.path) add_path(checkpoint, kTokenizerPath, *config.tokenizer.path);
+  if (config.tokenizer.chat_template) add_path(checkpoint, kTemplatePath, *config.tokenizer.chat_template);
   if (const std::string digest = rank_.weights_digest(); !digest.empty())
     checkpoint.text("model_digest", digest);
   checkpoint.text("config", dump_config(rank_.task.loaded));

@@ -77,15 +77,16 @@ MemoryLimits memory_limits(const CommandLine& line, int64_t device_bytes) {
   return limits;
 }
 
-/// That this machine could not do what another one may.
-void warn_of_host(const CommandLine& line, PlanResult& result) {
-  if (is_for_this_machine(line) || !result.errors.empty()) return;
+/// That this machine could not do what another one may. Returns what it has for each rank.
+int64_t warn_of_host(const CommandLine& line, PlanResult& result) {
+  if (is_for_this_machine(line) || !result.errors.empty()) return 0;
   const int ranks = static_cast<int>(line.integer("--gpus-per-node", result.plan.num_ranks));
   const MemoryLimit host = share_of_host(std::min(ranks, result.plan.num_ranks));
   const int64_t peak = host_peak_bytes(result.plan);
   if (host.bytes > 0 && peak > host.bytes)
     result.warnings.push_back(
         fmt::format("a rank needs {} of the host: more than here ({})", gib_text(peak), host.of));
+  return host.bytes;
 }
 
 /// What `check` alone asks of a plan.
@@ -176,7 +177,7 @@ CheckedConfig check_config(const CommandLine& line) {
     facts.model->frozen = models->policy.frozen = result.plan.frozen;
     if (result.errors.empty()) add_costs(line, *models, facts.config, result);
     if (!about_epochs.empty()) result.warnings.push_back(about_epochs);
-    warn_of_host(line, result);
+    facts.host_here = warn_of_host(line, result);
     if (result.errors.empty() && missing.empty()) open_inputs(checked);
     if (!is_for_this_machine(line)) leave_inputs(missing, facts.absent);
     facts.time = run_pace(facts.config);

@@ -84,7 +84,7 @@ std::vector<JsonLine> prompt_lines(const CommandLine& line, const SharedWork& wo
   return work.lines(line.text("--prompts"));
 }
 
-GenerateInput read_prompts(const CommandLine& line, const SharedWork& work, const std::string& folder,
+GenerateInput read_prompts(const CommandLine& line, const SharedWork& work, const ModelSource& source,
                            bool has_stop_texts) {
   PromptOptions options;
   options.prompt_key = line.text("--prompt-key", options.prompt_key);
@@ -96,9 +96,9 @@ GenerateInput read_prompts(const CommandLine& line, const SharedWork& work, cons
     return one.value.contains("tokens") && !one.value.contains(options.prompt_key);
   };
   GenerateInput input;
-  if (has_stop_texts || is_conversation(line) || has_tokenizer(folder) ||
+  if (has_stop_texts || is_conversation(line) || has_tokenizer(tokenizer_folder(source)) ||
       !std::all_of(lines.begin(), lines.end(), has_ids))
-    input.tools = load_text_tools(folder);
+    input.tools = load_text_tools(source);
   std::optional<PromptBuilder> builder;
   if (input.tools.tokenizer) builder.emplace(*input.tools.tokenizer, input.tools.chat_template(), options);
   const auto samples = static_cast<int32_t>(line.integer("--samples", 1));
@@ -206,7 +206,7 @@ int run_generate(const CommandLine& line) {
   if (is_conversation(line)) require_terminal(line);
   SharedWork work(line);
   const ModelSource source = work.source(line);
-  const GenerateInput input = read_prompts(line, work, source.folder, !r.stop.empty());
+  const GenerateInput input = read_prompts(line, work, source, !r.stop.empty());
   const auto model = work.host().load(source);
   const Tokenizer* tokenizer = input.tools.tokenizer.get();
   const std::string lost =

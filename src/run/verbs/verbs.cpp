@@ -33,9 +33,8 @@ constexpr OptionSpec kModel{"--model", Kind::text, "DIR", "", "Hugging Face fold
 constexpr OptionSpec kModelOr{"--model", Kind::text, "DIR", "",    "Hugging Face folder",
                               true,      0,          0,     false, "--checkpoint"};
 constexpr OptionSpec kWeights{"--checkpoint", Kind::text, "DIR", "",
-                              "weights of a step folder, or of the newest checkpoint of a run folder; config "
-                              "and tokenizer are those of "
-                              "--model, else of the run's model.path"};
+                              "weights of a step folder, or of the newest checkpoint of a run folder; "
+                              "config, tokenizer and template are those of --model, else of the run"};
 constexpr OptionSpec kCheckpoint{
     "--checkpoint", Kind::text, "DIR", "", "a step folder, or a run folder: its newest checkpoint", true};
 constexpr OptionSpec kOut{"--out", Kind::text, "DIR", "", "folder to write; it must not exist or be empty",

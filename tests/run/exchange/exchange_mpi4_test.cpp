@@ -144,6 +144,7 @@ TEST_F(ExchangeOnRanks, AStopIsKnownToTheTrainerAndNotTakenAlong) {
       hops.groups.send_sampled(step, fake_group(2 * step + rank(), step, 0));
       hops.groups.close_sampled(step, {.sums = {{"half", 0.5}},
                                        .maxima = {{"rank", static_cast<double>(rank())}},
+                                       .most = {{"busy", 1.0 + rank()}},
                                        .data_position = 10 * step + rank(),
                                        .stop_requested = rank() == 1 && step == 2});
     }
@@ -170,7 +171,12 @@ TEST_F(ExchangeOnRanks, AStopIsKnownToTheTrainerAndNotTakenAlong) {
     const StepInput again = next.receive(2);
     EXPECT_FALSE(again.note.stop_requested);
     EXPECT_EQ(again.note.data_position, 21);
+    EXPECT_EQ(again.note.most.at("busy"), 2);
     EXPECT_EQ(again.groups.size(), 2u);
+    StepNote rest{.maxima = {{"rank", 1}}, .most = {{"busy", 0.5}}};
+    add_earlier(rest, again.note);
+    EXPECT_EQ(rest.most.at("busy"), 2.5) << "parts of a step, one after the other";
+    EXPECT_EQ(rest.maxima.at("rank"), 2);
   }
 }
 

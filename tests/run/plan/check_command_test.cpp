@@ -508,6 +508,16 @@ TEST_F(Check, IsOneScreen) {
     EXPECT_NE(memory.output.find(part), std::string::npos) << part << " in\n" << memory.output;
 }
 
+/// A plan for other ranks than one has no limit, but this machine to compare with.
+TEST_F(Check, SaysWhatThisMachineHasForEachRank) {
+  auto words = paths();
+  words.insert(words.end(), {"run.device=cpu", "--ranks", "2"});
+  const CheckOutcome outcome = check(words);
+  const std::string verdict = outcome.output.substr(0, outcome.output.find('\n'));
+  EXPECT_TRUE(verdict.starts_with("ok: ")) << verdict;
+  EXPECT_NE(verdict.find("; this machine has "), std::string::npos) << verdict;
+}
+
 /// What does not fit is shown with what it takes; the way out is an error.
 TEST_F(Check, SaysWhatDoesNotFit) {
   auto words = paths();

@@ -60,10 +60,12 @@ std::string verdict(const PlanResult& result, const CheckFacts& facts) {
   if (facts.limits.host.bytes > 0 && in_host.host_bytes > facts.limits.host.bytes)
     return too_much_text(in_host, false, facts.limits.host.bytes);
   const std::string phase = fmt::format("in its largest phase, {}", row.phase);
-  const std::string needs = limit > 0
-                                ? fmt::format("{} of {} {}", of_text(bytes, limit), memory_name(plan), phase)
-                                : fmt::format("{} of {} {}; --device-memory would say if it fits",
-                                              size_text(bytes), memory_name(plan), phase);
+  const std::string hint = !gpu && bytes <= facts.host_here
+                               ? fmt::format("this machine has {} for each rank", size_text(facts.host_here))
+                               : "--device-memory would say if it fits";
+  const std::string needs =
+      limit > 0 ? fmt::format("{} of {} {}", of_text(bytes, limit), memory_name(plan), phase)
+                : fmt::format("{} of {} {}; {}", size_text(bytes), memory_name(plan), phase, hint);
   if (!result.errors.empty())
     return fmt::format("would not start: {} (the fullest rank takes {})", errors, needs);
   return fmt::format("{}: the fullest rank takes {}", limit > 0 ? "fits" : "ok", needs);

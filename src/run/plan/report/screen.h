@@ -16,6 +16,7 @@ struct CheckFacts {
   std::optional<ModelConfig> model = {};  // absent: of a folder that could not be read
   std::string published = {};             // the config.json that stands for a model folder which is not here
   MemoryLimits limits = {};
+  int64_t host_here = 0;               // a rank's share of this machine's memory, where that is no limit
   int ranks_per_node = 0;              // 0: all on one
   std::vector<PlanError> absent = {};  // inputs that a plan for another machine does without
   Json data = nullptr;                 // DataCheck::data of run/verbs/data_check.h; null: not looked at

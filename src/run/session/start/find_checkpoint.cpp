@@ -50,12 +50,15 @@ std::string shared_checkpoint(const std::string& path, Comm& comm) {
 ModelSource checkpoint_source(const std::string& checkpoint, const std::string& folder) {
   ModelSource source{.folder = folder, .checkpoint = checkpoint};
   if (!folder.empty()) return source;
-  source.folder = Manifest::read(checkpoint).meta_text("model_path");
+  const Manifest manifest = Manifest::read(checkpoint);
+  source.folder = manifest.meta_text("model_path");
   if (!is_directory(source.folder))
     fail(Exit::usage, {.what = "the model folder of this checkpoint is not here",
                        .where = checkpoint,
                        .why = fmt::format("its run began with {}, which does not exist", source.folder),
                        .fix = "name a folder that has its config.json and tokenizer: --model DIR"});
+  if (manifest.has_meta(kTokenizerPath)) source.tokenizer = manifest.meta_text(kTokenizerPath);
+  if (manifest.has_meta(kTemplatePath)) source.chat_template = manifest.meta_text(kTemplatePath);
   return source;
 }
 

@@ -18,8 +18,12 @@ std::string resolve_checkpoint(const std::string& path);
 /// The same on all ranks of `comm`, while a run may save: the first one looks.
 std::string shared_checkpoint(const std::string& path, Comm& comm);
 
-/// A checkpoint as a model: its weights, with config and tokenizer of `folder`, or (empty) of the one that
-/// the run began with. Exit::usage where that is no longer there.
+/// Meta keys of a manifest, where the run's config names them: absolute paths.
+inline constexpr const char* kTokenizerPath = "tokenizer_path";
+inline constexpr const char* kTemplatePath = "template_path";
+
+/// A checkpoint as a model: its weights, with config and tokenizer of `folder`, or (empty) of the folders
+/// that the run began with. Exit::usage where the model's is no longer there.
 ModelSource checkpoint_source(const std::string& checkpoint, const std::string& folder);
 
 }  // namespace temper

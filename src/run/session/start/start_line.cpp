@@ -21,11 +21,12 @@ std::string data_text(const RunTask& task, const RunInputs& inputs) {
   return lines > 0 ? text + fmt::format(" ({} lines)", grouped_number(lines)) : text;
 }
 
-std::string batch_text(const BatchPlan& batch) {
+std::string batch_text(const RunPlan& plan) {
+  const BatchPlan& batch = plan.batch;
   const std::string samples =
       batch.samples_per_prompt > 1 ? fmt::format(" x {} samples", batch.samples_per_prompt) : "";
   const int64_t updates = batch.updates_per_step * batch.epochs_per_step;
-  return fmt::format("{} prompts{}{}", batch.prompts_per_step, samples,
+  return fmt::format("{} {}{}{}", batch.prompts_per_step, plan.generates ? "prompts" : "lines", samples,
                      updates > 1 ? fmt::format(", {} updates each", updates) : "");
 }
 
@@ -47,7 +48,7 @@ std::string start_text(const RunTask& task, const RunInputs& inputs, const Start
   const Config& config = task.config();
   return fmt::format("{} of {} ({} parameters) on {}: {}{}; {} ranks, {}, {}, {}{}", config.algorithm.name,
                      config.model.path, grouped_number(facts.parameters), data_text(task, inputs),
-                     steps_text(facts.first_step, task.last_step()), batch_text(plan.batch), plan.num_ranks,
+                     steps_text(facts.first_step, task.last_step()), batch_text(plan), plan.num_ranks,
                      facts.threads, device_name(plan.device), dtype_name(plan.dtype), how_to_stop()) +
          fmt::format("\n  {} updates in all; {}{}", plan.batch.updates_total,
                      make_algorithm(config.algorithm)->describe(),

@@ -1,9 +1,12 @@
 #include "src/run/record/tensorboard.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
+
+#include "tests/support/temp_dir.h"
 
 namespace temper {
 namespace {
@@ -45,6 +48,22 @@ TEST(Tensorboard, TruncationKeepsEarlierStepsAndDropsACutRecord) {
   truncate_event_files(folder, 300);
   EXPECT_EQ(read_file(path, 1 << 20), head);
   remove_tree(folder);
+}
+
+/// Files of any size, and what only has the name of one.
+TEST(Tensorboard, NothingOfAFolderHoldsAStartUp) {
+  const TempDir folder;
+  const std::string large = folder / "events.out.tfevents.1.host.1", pipe = folder / "events.out.tfevents.2";
+  const int64_t length = int64_t{3} << 30;
+  std::string head(reinterpret_cast<const char*>(&length), sizeof length);
+  OutputFile(large, OutputFile::Mode::create_new).write(head + "crc.");
+  std::filesystem::resize_file(large, static_cast<size_t>(length + 16));  // zeros that take no room
+  OutputFile(large, OutputFile::Mode::append).write(scalar_event(2.0, 1, {{"a", 1}}));
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0644), 0);
+  const int64_t bytes = InputFile(large).size();
+  truncate_event_files(folder.path(), 300);
+  EXPECT_EQ(InputFile(large).size(), bytes);
+  EXPECT_EQ(list_directory(folder.path()).size(), 2u);
 }
 
 }  // namespace

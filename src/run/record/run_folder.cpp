@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <set>
 
 #include "src/core/check.h"
@@ -30,6 +32,7 @@ constexpr std::array kOfARun{"checkpoints", "metrics.jsonl", "rollouts",    "val
                              "export",      "trace",         "tensorboard", "nonfinite"};
 constexpr int64_t kMaxMetrics = int64_t{4} << 30;
 constexpr int64_t kMaxConfig = int64_t{16} << 20;
+constexpr int64_t kNamedFiles = 20;  // of those that are missing
 
 bool is_empty_file(const std::string& path) { return InputFile(path).size() == 0; }
 
@@ -53,14 +56,53 @@ int64_t step_of_line(std::string_view text) {
   }
 }
 
-/// "3 to 4, 7": the steps from first to last that are not in `there`.
-std::string missing_steps(const std::set<int64_t>& there, int64_t first, int64_t last) {
-  std::string text;
-  for (int64_t s = first, end; s <= last; s = end + 1) {
-    for (end = s; end <= last && !there.contains(end);) ++end;
-    if (end > s) text += fmt::format("{}{} to {}", text.empty() ? "" : ", ", s, end - 1);
+/// Runs of steps from first to last that are not in `there`. A checkpoint says how far they go: they are not
+/// counted one by one.
+std::vector<std::pair<int64_t, int64_t>> missing_steps(const std::set<int64_t>& there, int64_t first,
+                                                       int64_t last) {
+  std::vector<std::pair<int64_t, int64_t>> runs;
+  for (auto next = there.lower_bound(first); first <= last; ++next) {
+    const bool none = next == there.end() || *next > last;
+    const int64_t end = none ? last + 1 : *next;
+    if (end > first) runs.emplace_back(first, end - 1);
+    if (none) break;
+    first = end + 1;
   }
-  return text;
+  return runs;
+}
+
+/// Can be written to, or read and kept.
+bool usable_file(const std::string& file, int64_t max_bytes) {
+  std::error_code error;
+  return !path_exists(file) || (std::filesystem::is_regular_file(file, error) &&
+                                static_cast<int64_t>(std::filesystem::file_size(file, error)) <= max_bytes);
+}
+
+/// What lies in the place of a folder or file of a run and is none, or is larger than what a run reads.
+void clear_the_way(const std::string& root) {
+  constexpr int64_t kAnySize = std::numeric_limits<int64_t>::max();
+  const auto path = [&](const std::string& name) { return join_path(root, name); };
+  SetAside aside(root);
+  std::string names;
+  const auto move = [&](const std::string& name) {
+    aside.move(name);
+    names += (names.empty() ? "" : ", ") + name;
+  };
+  for (const char* name : kOfARun)
+    if (std::string_view(name) != "metrics.jsonl" && path_exists(path(name)) && !is_directory(path(name)))
+      move(name);
+  if (path_exists(path("logs")) && !is_directory(path("logs"))) move("logs");
+  if (!usable_file(path("metrics.jsonl"), kMaxMetrics)) move("metrics.jsonl");
+  if (!usable_file(path("events.jsonl"), kAnySize)) move("events.jsonl");
+  for (const std::string& name : list_directory(root))
+    if (name.starts_with("config") && name.ends_with(".toml") && !usable_file(path(name), kMaxConfig))
+      move(name);
+  if (is_directory(path("logs")))
+    for (const std::string& name : list_directory(path("logs")))
+      if (name.ends_with(".log") && !usable_file(path("logs/" + name), kAnySize)) move("logs/" + name);
+  if (!names.empty())  // there is no log yet
+    std::fprintf(stderr, "temper: warning: no file or folder of a run, or too large: %s; set aside in %s\n",
+                 printable(names).c_str(), printable(aside.folder()).c_str());
 }
 
 }  // namespace
@@ -84,6 +126,7 @@ RunFolder::RunFolder(const std::string& dir, const std::string& name) : root_(jo
                       .fix = "set run.dir to a folder you may write to"});
   take_lock(lock);
   remove_leftovers();  // before they fill a file system that the name below has to go to
+  clear_the_way(root_);
   const std::string me = fmt::format("host {}, pid {}", this_host(), ::getpid());
   if (::ftruncate(lock_, 0) != 0 ||
       ::pwrite(lock_, me.data(), me.size(), 0) != static_cast<ssize_t>(me.size()))
@@ -265,13 +308,20 @@ void RunFolder::tell_what_is_missing(int64_t first, int64_t last, bool with_roll
     for (size_t at = 0, end; (end = all.find('\n', at)) != std::string::npos; at = end + 1)
       lines.insert(step_of_line(std::string_view(all).substr(at, end - at)));
   }
-  if (const std::string missing = missing_steps(lines, first, last); !missing.empty())
-    spdlog::warn("metrics.jsonl of {} is short: steps {} are missing", root_, missing);
+  std::string missing;
+  for (const auto& [begin, end] : missing_steps(lines, first, last))
+    missing += fmt::format("{}{} to {}", missing.empty() ? "" : ", ", begin, end);
+  if (!missing.empty()) spdlog::warn("metrics.jsonl of {} is short: steps {} are missing", root_, missing);
   if (!with_rollouts) return;
   if (is_directory(path("rollouts")))
     for (const std::string& name : list_directory(path("rollouts"))) files.insert(step_of_name(name));
-  for (int64_t s = first; s <= last; ++s)
-    if (!files.contains(s)) spdlog::warn("{} is missing", path("rollouts/" + step_name(s) + ".jsonl"));
+  int64_t named = 0, all = 0;
+  for (const auto& [begin, end] : missing_steps(files, first, last)) {
+    all += end - begin + 1;
+    for (int64_t s = begin; s <= end && named < kNamedFiles; ++s, ++named)
+      spdlog::warn("{} is missing", path("rollouts/" + step_name(s) + ".jsonl"));
+  }
+  if (all > named) spdlog::warn("{} more files of {} are missing", all - named, path("rollouts"));
 }
 
 void RunFolder::remove_later(const std::string& folder, int64_t step) {

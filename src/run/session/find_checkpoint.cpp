@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "src/core/file.h"
+#include "src/core/reachable.h"
 #include "src/io/checkpoint.h"
 #include "src/run/record/run_folder.h"
 
@@ -44,6 +45,7 @@ std::string newest_sound_checkpoint(const std::string& folder, const std::string
 }
 
 std::string resolve_checkpoint(const std::string& path) {
+  require_reachable(join_path(path, "manifest.json"));
   if (path_exists(join_path(path, "manifest.json"))) return path;
   const std::string folder = join_path(path, "checkpoints");
   const std::vector<int64_t> steps = list_checkpoints(is_directory(folder) ? folder : path);

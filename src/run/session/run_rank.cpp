@@ -141,14 +141,20 @@ void RunRank::find_start() {
   if (task.helpers) remember_verdicts();
 }
 
-/// Reads the verdicts of the steps that are made again, before their files are removed.
+/// Reads the verdicts of the steps that are made again, before their files are removed. What a file does not
+/// give is asked for again.
 void RunRank::remember_verdicts() {
   const std::string rollouts = join_path(join_path(config().run.dir, config().run.name), "rollouts");
   const size_t number = std::string_view("step-").size();
   if (placement.has(Duty::produces) && is_directory(rollouts))
-    for (const std::string& name : list_directory(rollouts))
-      if (name.size() > number && std::atoll(name.c_str() + number) > resume.produced)
+    for (const std::string& name : list_directory(rollouts)) {
+      if (name.size() <= number || std::atoll(name.c_str() + number) <= resume.produced) continue;
+      try {
         rewards->remember(join_path(rollouts, name));
+      } catch (const Error& e) {
+        spdlog::warn("verdicts of {} cannot be read: {}", join_path(rollouts, name), e.problem().why);
+      }
+    }
   world->barrier("verdicts of reward programs read by all ranks");
 }
 

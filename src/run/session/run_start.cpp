@@ -156,8 +156,14 @@ int64_t first_step(const RunFolder& folder) {
   const std::string first = folder.path("config-1.toml"), newest = folder.path("config.toml");
   const std::string file = path_exists(first) ? first : newest;
   if (!path_exists(file)) return 1;
-  const std::string resume = read_dumped_config(read_file(file, int64_t{16} << 20), file).checkpoint.resume;
-  return resumes_path(resume) ? folder.first_line().value_or(1) : 1;
+  try {
+    const std::string resume = read_dumped_config(read_file(file, int64_t{16} << 20), file).checkpoint.resume;
+    return resumes_path(resume) ? folder.first_line().value_or(1) : 1;
+  } catch (const Error& e) {
+    spdlog::warn("{} cannot be read, the run is taken for one that began at step 1: {}", file,
+                 e.problem().why);
+    return 1;
+  }
 }
 
 }  // namespace

@@ -20,14 +20,24 @@ FLAGS.asan := -O1 -g -fsanitize=address,undefined -fno-omit-frame-pointer -Wno-m
 # Of clang, without OpenMP: `make fuzz` builds with it what reads files.
 FLAGS.fuzz := -O1 -g -fsanitize=fuzzer-no-link,address,undefined,float-cast-overflow -fno-sanitize-recover=all \
   -fno-omit-frame-pointer -fno-openmp
-# g++ 13 sees overflows inside fmt 9 (its big integers, behind spdlog) that never happen.
-WARN := -Wall -Wextra -Wshadow -Werror -Wno-array-bounds -Wno-stringop-overflow
+# g++ 12 and 13 see overflows inside fmt 9 (its big integers, behind spdlog) and in moves of short strings that never happen.
+WARN := -Wall -Wextra -Wshadow -Werror -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread
 HDF5_FLAGS := $(shell pkg-config --cflags hdf5-serial 2>/dev/null || pkg-config --cflags hdf5 2>/dev/null || echo -I/usr/include/hdf5/serial)
 HDF5_LIBS := $(shell pkg-config --libs hdf5-serial 2>/dev/null || pkg-config --libs hdf5 2>/dev/null || echo -lhdf5_serial)
 CPPFLAGS := -I. $(DEPS_PREFIX:%=-I%/include) -MMD -MP -DTOML_HEADER_ONLY=1 -DSPDLOG_COMPILED_LIB -DSPDLOG_FMT_EXTERNAL $(EXTRA_CPPFLAGS)
 # No fused multiply-add that the source does not write: the bits of a result are part of the interface.
 HOSTFLAGS := -march=$(ARCH) -ffp-contract=off -fno-math-errno -fno-trapping-math -fopenmp-simd -pthread
 CXXFLAGS := -std=c++20 $(HOSTFLAGS) $(FLAGS.$(MODE)) $(WARN)
+# Headers of others that most files include, compiled once for src/ and once for tests. Nothing but time depends on it:
+# sources include what they use, and PCH=0 (always for clang) builds without. ccache takes a precompiled header only with
+# these settings, and knows it by PCH.sum, as its bytes are others every time.
+PCH ?= 1
+PCH_OF.src := $(B)/precompiled/src.h
+PCH_OF.tests := $(B)/precompiled/tests.h
+export CCACHE_SLOPPINESS ?= pch_defines,time_macros
+export CCACHE_PCH_EXTSUM ?= 1
+# g++ looks for garbage when it holds 128 MB, which the headers fill by themselves: an eighth of its time.
+SPEED := $(if $(findstring clang,$(MPICXX)),,--param ggc-min-heapsize=524288)
 LDFLAGS := -pthread $(FLAGS.$(MODE)) $(DEPS_PREFIX:%=-L%/lib)
 LDLIBS := -lspdlog -lfmt -lpcre2-8 -lutf8proc -lxxhash -lzstd $(HDF5_LIBS) -lpthread
 
@@ -67,6 +77,14 @@ CUDA_HOST := $(shell find kernels/cuda -name '*.cpp' 2>/dev/null)
 OBJ += $(if $(filter-out $(WHOLE),$(ONLY)),,$(CU:%=$(B)/%.o) $(CUDA_HOST:%=$(B)/%.o))
 endif
 
+# [n/m]: the n-th command that this make starts, of the m that a make of the same goals would: counted before the first.
+ifdef COUNTING
+STEP = [step]
+else
+COUNT = $(shell MAKEFLAGS= $(MAKE) -n$(findstring B,$(firstword -$(MAKEFLAGS))) COUNTING=1 $(MAKEOVERRIDES) $(MAKECMDGOALS) 2>/dev/null | grep -cF '[step]')
+STEP = $(if $(TOTAL),,$(eval TOTAL := $(COUNT)))$(eval STARTED += x)[$(words $(STARTED))/$(TOTAL)]
+endif
+
 all: build/temper
 # Always: make sees the time of the program behind the link, which may be that of another mode.
 build/temper: $(B)/temper FORCE
@@ -79,34 +97,43 @@ $(B)/has-zstd:
 $(LIB): $(OBJ)
 	@rm -f $@; ar rcs $@ $^
 $(B)/temper: $(MAIN) $(LIB)
-	@echo "  LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
-$(B)/src/io/%.cpp.o $(B)/tests/io/%.cpp.o: CPPFLAGS += $(HDF5_FLAGS)
+	@echo "$(STEP) LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+$(B)/src/io/%.cpp.o $(B)/tests/io/%.cpp.o: private CPPFLAGS += $(HDF5_FLAGS)
 ifeq ($(MODE),release)
 $(B)/kernels/%.cpp.o: CXXFLAGS += -O3
-$(B)/tests/%_test.cpp.o: CXXFLAGS += -O1 -g0
+$(B)/tests/%_test.cpp.o $(PCH_OF.tests).gch: private CXXFLAGS += -O1 -g0
 $(B)/tests/%_bench.cpp.o: CXXFLAGS += -O3
 endif
-$(B)/src/run/verbs/version.cpp.o: CPPFLAGS += -DTEMPER_COMMIT='"$(COMMIT)"' -DTEMPER_BUILD_FLAGS='"$(CXXFLAGS)"'
+$(B)/src/run/verbs/version.cpp.o: private CPPFLAGS += -DTEMPER_COMMIT='"$(COMMIT)"' -DTEMPER_BUILD_FLAGS='"$(CXXFLAGS)"'
 $(B)/src/run/verbs/version.cpp.o: $(B)/commit
+ifeq ($(PCH)$(findstring clang,$(MPICXX)),1)
+PCH_OBJ.src := $(filter $(B)/src/%,$(OBJ) $(MAIN))
+PCH_OBJ.tests := $(filter %_test.cpp.o,$(ALL_OBJ)) $(GPU_OP_TESTS:%=%.cpp.o)
+$(foreach p,src tests,$(eval $(PCH_OBJ.$(p)): PCH_FLAGS := -include $(PCH_OF.$(p)) -Winvalid-pch -Wno-error=invalid-pch))
+$(foreach p,src tests,$(eval $(PCH_OBJ.$(p)): $(PCH_OF.$(p)).gch))
+$(B)/precompiled/%.h.gch: %/precompiled.h | $(B)/has-zstd
+	@mkdir -p $(@D); echo "$(STEP) CXX   $<"; cp $< $(@:.gch=); $(MPICXX) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CXXFLAGS) -E -P $< | md5sum > $@.sum; \
+	  $(MPICXX) $(CPPFLAGS:-MMD=-MD) $(CXXFLAGS) $(SPEED) -x c++-header -c $< -o $@
+endif
 $(B)/%.cpp.o: %.cpp
-	@mkdir -p $(@D); echo "  CXX   $<"; $(MPICXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
+	@mkdir -p $(@D); echo "$(STEP) CXX   $<"; $(MPICXX) $(PCH_FLAGS) $(SPEED) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
 $(B)/tests/gpu/ops/%.cpp.o: CPPFLAGS += -DTEMPER_TEST_GPU
 $(B)/tests/gpu/ops/%.cpp.o: tests/ops/%.cpp
-	@mkdir -p $(@D); echo "  CXX   $< for the GPU"; $(MPICXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
+	@mkdir -p $(@D); echo "$(STEP) CXX   $< for the GPU"; $(MPICXX) $(PCH_FLAGS) $(SPEED) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
 $(B)/%.cu.o: %.cu
-	@mkdir -p $(@D); echo "  NVCC  $<"; $(NVCC) -ccbin $(MPICXX) $(CPPFLAGS) $(NVFLAGS) -c $< -o $@
+	@mkdir -p $(@D); echo "$(STEP) NVCC  $<"; $(NVCC) -ccbin $(MPICXX) $(CPPFLAGS) $(NVFLAGS) -c $< -o $@
 $(B)/tests/%_test: $(B)/tests/%_test.cpp.o $(TESTLIB) $(LIB)
-	@echo "  LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lgtest $(LDLIBS)
+	@echo "$(STEP) LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lgtest $(LDLIBS)
 # Lets file calls of the program go wrong: tests/chaos loads it into runs.
 $(B)/tests/chaos/fault_shim.so: tests/chaos/fault_shim.cpp
-	@mkdir -p $(@D); echo "  LINK  $@"; $(MPICXX) -std=c++20 -O1 -fPIC -shared $(WARN) -o $@ $< -ldl
+	@mkdir -p $(@D); echo "$(STEP) LINK  $@"; $(MPICXX) -std=c++20 -O1 -fPIC -shared $(WARN) -o $@ $< -ldl
 $(B)/tests/chaos/save_faults_test: | $(B)/tests/chaos/fault_shim.so
 $(B)/tests/%_fuzz: $(B)/tests/%_fuzz.cpp.o $(LIB)
-	@echo "  LINK  $@"; $(MPICXX) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
+	@echo "$(STEP) LINK  $@"; $(MPICXX) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
 # The one part of the CUDA backend that needs no CUDA: tested in every build.
 $(B)/tests/kernels/choice_file_test: $(if $(CU),,$(B)/kernels/cuda/choice_file.cpp.o)
 $(B)/tests/%_bench: $(B)/tests/%_bench.cpp.o $(LIB)
-	@echo "  LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $^ $(BENCH_LIBS) $(LDLIBS)
+	@echo "$(STEP) LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $^ $(BENCH_LIBS) $(LDLIBS)
 $(B)/tests/gpu/%_bench: BENCH_LIBS := -lgtest
 $(B)/tests/gpu/tp_bench: BENCH_LIBS := -lcupti
 $(B)/tests/gpu/link_bench: BENCH_LIBS := -lgtest -lnccl
@@ -114,18 +141,21 @@ $(B)/tests/gpu/model_bench $(B)/tests/gpu/elementwise_bench: $(B)/tests/gpu/read
 $(B)/tests/gpu/lane_test $(foreach t,collectives_mpi2 collectives_mpi3 hosts_mpi2 hosts_mpi3 peers_mpi4,$(B)/tests/gpu/$(t)_test): $(B)/tests/gpu/late_writer.cu.o
 
 COMMIT = $(or $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null),unknown)
-$(B)/commit: FORCE
-	@mkdir -p $(@D); echo "$(COMMIT)" | cmp -s - $@ || echo "$(COMMIT)" > $@
+$(B)/commit: $(if $(filter "$(COMMIT)","$(shell cat $(B)/commit 2>/dev/null)"),,FORCE)
+	@mkdir -p $(@D); echo "$(COMMIT)" > $@
 
 # deps may install what the variables above look for, so what follows it is a make of its own.
 deps:
 	@tools/deps.sh "$(DEPS_PREFIX)"
 test: deps
 	@$(MAKE) --no-print-directory build/temper tests
-	@$(MAKE) --no-print-directory CUDA=0 without-cuda
+	@$(MAKE) --no-print-directory CUDA=0 PCH=0 WITH=$(B) without-cuda
 	@tools/run_tests.sh $(B)
-# What is another without CUDA, so that it still compiles on a machine that has none.
-without-cuda: $(patsubst %,$(B)/%.o,$(shell grep -rl --include='*.cpp' TEMPER_CUDA src))
+# What is another without CUDA, linked with what was built with it: it compiles and links on a machine that has none.
+WITHOUT_CUDA := $(patsubst %,$(B)/%.o,$(shell grep -rlE --include='*.cpp' 'TEMPER_CUDA|ops/dispatch\.h|\<DISPATCH\>' src))
+WITH ?= $(B)
+without-cuda: $(if $(filter $(B),$(WITH)),$(OBJ) $(MAIN),$(WITHOUT_CUDA))
+	@echo "$(STEP) LINK  $(B)/$@"; $(MPICXX) $(LDFLAGS) -o $(B)/$@ $^ $(patsubst $(B)/%,$(WITH)/%,$(filter-out $^,$(OBJ) $(MAIN))) $(LDLIBS)
 # Needs a GPU: not a part of `make test`. One at a time: some take all the memory that there is.
 test-gpu: deps
 	@$(MAKE) --no-print-directory build/temper $(GPU_TESTS) $(GPU_OP_TESTS)
@@ -163,12 +193,16 @@ fuzzers: $(FUZZERS)
 test-slurm: deps
 	@$(MAKE) --no-print-directory build/temper
 	@tools/test_slurm.sh
+# Both run on CPUs: kernels for a GPU are compiled for them only where the driver has one, or CUDA=1 says so.
+DEMO_CUDA = $(if $(filter command environment,$(firstword $(origin CUDA))),$(CUDA),$(if $(shell nvidia-smi -L 2>/dev/null),$(CUDA),0))
 demo: deps
-	@$(MAKE) --no-print-directory build/temper
+	@$(MAKE) -n --no-print-directory COUNTING=1 CUDA=$(DEMO_CUDA) build/temper | awk -v cores=$$(nproc) \
+	  '/\[step\]/ { n++; s += / NVCC / ? 40 : 2 } END { if (n) printf "== build: %d commands, about %d min on %d cores\n", n, s / 60 / cores + 1, cores }'
+	@$(MAKE) --no-print-directory CUDA=$(DEMO_CUDA) build/temper
 	@tools/demo.sh
 # The demo's GRPO with shuffled answers, after `make demo`.
 demo-control: deps
-	@$(MAKE) --no-print-directory build/temper
+	@$(MAKE) --no-print-directory CUDA=$(DEMO_CUDA) build/temper
 	@tools/demo_control.sh
 # Needs a GPU: minutes of it.
 learn: deps
@@ -179,13 +213,13 @@ benches: $(BENCHES)
 HAS_GPU := $(and $(filter 1,$(CUDA)),$(wildcard /dev/nvidiactl))
 bench: deps
 	@$(MAKE) --no-print-directory build/temper benches $(if $(HAS_GPU),$(GPU_BENCHES))
-	@$(if $(HAS_GPU),tools/bench_gpu.sh,tools/bench_cpu.sh) $(B)
+	@$(if $(HAS_GPU),tools/bench/bench_gpu.sh,tools/bench/bench_cpu.sh) $(B)
 # Needs several GPUs, GPUS of them.
 GPUS ?= 2
 bench-ranks: deps
-	@tools/bench_ranks.sh $(B) $(GPUS) check
+	@tools/bench/bench_ranks.sh $(B) $(GPUS) check
 	@$(MAKE) --no-print-directory build/temper $(B)/tests/gpu/link_bench $(B)/tests/gpu/weights_bench $(B)/tests/gpu/train_bench
-	@tools/bench_ranks.sh $(B) $(GPUS)
+	@tools/bench/bench_ranks.sh $(B) $(GPUS)
 # What the README's commands name lies below share/temper, the program as build/temper.
 SHARE = "$(DESTDIR)$(PREFIX)"/share
 ZSH_FOLDER = $(SHARE)/zsh/$(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)
@@ -195,7 +229,7 @@ install: build/temper
 	cp -r conf slurm README.md $(SHARE)/temper/
 	install -D -m 644 -t $(SHARE)/temper/tools/rewards tools/rewards/*.py
 	install -m 755 -t $(SHARE)/temper/tools tools/demo.sh tools/demo_control.sh tools/demo_data.sh tools/learn_gpu.sh tools/gsm8k_data.py
-	install -m 644 tools/installed.mk $(SHARE)/temper/Makefile
+	install -m 644 tools/package/installed.mk $(SHARE)/temper/Makefile
 	ln -sfn "$(PREFIX)"/bin/temper $(SHARE)/temper/build/temper
 	$(B)/temper help completion bash > $(SHARE)/bash-completion/completions/temper
 	$(B)/temper help completion zsh > $(ZSH_FOLDER)/_temper
@@ -205,9 +239,9 @@ install: build/temper
 PACKAGE_ARCH := $(if $(filter command environment,$(firstword $(origin ARCH))),$(ARCH),x86-64-v3)
 package: deps
 	@$(MAKE) --no-print-directory ARCH=$(PACKAGE_ARCH) build/temper
-	@tools/package.sh $(MAKE) ARCH=$(PACKAGE_ARCH)
+	@tools/package/package.sh $(MAKE) ARCH=$(PACKAGE_ARCH)
 test-package: package
-	@tools/test_package.sh build/package/temper.deb
+	@tools/package/test_package.sh build/package/temper.deb
 compile_commands.json: FORCE
 	@echo '$(ALL_OBJ)' | tr ' ' '\n' | sed 's|^$(B)/||; s|\.o$$||' | awk -v dir="$(CURDIR)" -v b="$(B)" \
 	  -v cc="$(MPICXX) $(CPPFLAGS) $(HDF5_FLAGS) $(CXXFLAGS)" -v cu='$(subst ",\\",$(NVCC) $(CPPFLAGS) $(NVFLAGS))' '\
@@ -237,7 +271,7 @@ help:
 	@echo "make compile_commands.json  for editors and clang-tidy"
 	@echo "make clean                  removes build/"
 	@echo "make $(B)/tests/ops/norm_test   one test; it runs from here"
-	@echo "MODE=release|debug|asan|tsan  CUDA=0|1 (1 where nvcc is)  ARCH=native  DEPS_PREFIX=DIR (include/, lib/)  -j1"
+	@echo "MODE=release|debug|asan|tsan  CUDA=0|1 (1 where nvcc is)  ARCH=native  DEPS_PREFIX=DIR (include/, lib/)  PCH=0  -j1"
 
 .PHONY: all deps test without-cuda fuzz fuzzers test-asan asan-tests test-slurm test-gpu test-long test-layouts test-tsan tsan-tests chaos tests demo demo-control learn bench benches bench-ranks install package test-package clean help FORCE
 .SECONDARY:

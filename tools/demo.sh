@@ -9,7 +9,9 @@ mpi=(mpirun -n 2 --bind-to none)
 [ "$(nproc)" -ge 2 ] || mpi+=(--oversubscribe)
 [ "$(id -u)" != 0 ] || mpi+=(--allow-run-as-root)
 start=$SECONDS
-begin() { echo; echo "== $1   [$((SECONDS - start)) s]"; }
+slower=1; [ "$(nproc)" -ge 2 ] || slower=2
+# begin PART TITLE SECONDS: about what the part takes where each rank has a core.
+begin() { echo; echo "== $1  $2: about $(($3 * slower)) s   [after $((SECONDS - start)) s]"; }
 show() { echo "\$ $*"; "$@"; }
 train() {  # one step in ten is shown
   show "${mpi[@]}" "$temper" train "$@" 2>&1 | awk '
@@ -29,27 +31,27 @@ answers() {  # of a model folder to the first held-out problems
     rollout.max_new_tokens=4 2> /dev/null | sed -n 's/.*"text":"\([^"]*\)".*/\1/p'
 }
 
-begin "1/5  data and a model with random weights"
+begin 1/5 "data and a model with random weights" 1
 rm -rf runs/demo runs/demo-sft runs/demo-grpo
 tools/demo_data.sh runs/demo/data
 head -6 runs/demo/data/heldout.jsonl > runs/demo/data/samples.jsonl
 head -5 runs/demo/data/teacher.jsonl
 show "$temper" init --config conf/demo/config.json --tokenizer conf/demo --out runs/demo/model --seed 1
 
-begin "2/5  warm start: supervised fine-tuning on a careless teacher (2 of 5 answers right, 3 ten too high)"
+begin 2/5 "warm start: supervised fine-tuning on a careless teacher (2 of 5 answers right, 3 ten too high)" 50
 train conf/demo_sft.toml
 warm=$(ls -d runs/demo-sft/export/step-*)
 
-begin "3/5  accuracy before GRPO, on 512 held-out problems"
+begin 3/5 "accuracy before GRPO, on 512 held-out problems" 2
 before=$(accuracy "$warm")
 half_known=$(pass_of_8 "$warm")
 echo "$before; one of 8 samples is right for $half_known of them: GRPO sharpens what the model half knows"
 
-begin "4/5  GRPO: 8 samples a problem, reward 1 for the right sum"
+begin 4/5 "GRPO: 8 samples a problem, reward 1 for the right sum" 35
 train conf/demo_grpo.toml model.path="$warm"
 model=$(ls -d runs/demo-grpo/export/step-*)
 
-begin "5/5  accuracy after GRPO"
+begin 5/5 "accuracy after GRPO" 2
 after=$(accuracy "$model")
 
 echo
@@ -59,6 +61,7 @@ paste <(sed 's/.*"prompt":"\([^"]*\)","answer":"\([^"]*\)".*/\1  (\2)/' runs/dem
   <(answers "$warm") <(answers "$model") | awk -F '\t' '{ printf "%-34s %-13s %s\n", "  " $1, $2, $3 }'
 cat <<TEXT
 
+page       runs/demo-grpo/report.html (for a browser); $temper report runs/demo-sft runs/demo-grpo: both beside each other
 metrics    runs/demo-grpo/metrics.jsonl, tensorboard/ beside it
 rollouts   runs/demo-grpo/rollouts/
 model      $model (a Hugging Face folder)

@@ -1,4 +1,4 @@
-"""What the program says of the table of mathematical answers (tools/golden_math.py), beside math-verify.
+"""What the program says of the table of mathematical answers (tools/golden/golden_math.py), beside math-verify.
     python3 tools/math_sweep.py [TEMPER]    # default build/temper
 tools/answers_model.py writes a model whose greedy answer to prompt K is response K, so that `eval` scores the pairs as it
 scores a model. math-verify is asked where it can be imported (pip install math-verify[antlr4_13_2] into a venv of

@@ -15,7 +15,7 @@ mpi=(mpirun -n 2 --bind-to none)
 [ "$(id -u)" != 0 ] || mpi+=(--allow-run-as-root)
 show() { echo "\$ $*"; "$@"; }
 train() { show "${mpi[@]}" "$temper" train "$@"; }
-check() { show "$python" tools/check_advantages.py "$1"; }
+check() { show "$python" tools/golden/check_advantages.py "$1"; }
 rm -rf "$out"
 mkdir -p "$out/qwen3"
 

@@ -72,11 +72,11 @@ list() {
     find "tests/$SUITE" -name '*_test.cpp' | sed "s|^|$build/|; s|\.cpp$||"
     return
   fi
-  echo tools/check_layers.sh
-  echo tools/check_size.sh
-  echo tools/check_path.sh
-  echo tools/check_roles.sh
-  echo tools/check_comments.sh
+  echo tools/check/check_layers.sh
+  echo tools/check/check_size.sh
+  echo tools/check/check_path.sh
+  echo tools/check/check_roles.sh
+  echo tools/check/check_comments.sh
   find tests -name '*_test.cpp' -not -path 'tests/gpu/*' -not -path 'tests/long/*' -not -path 'tests/layouts/*' |
     sed "s|^|$build/|; s|\.cpp$||"
 }

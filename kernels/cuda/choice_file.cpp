@@ -1,11 +1,10 @@
 #include "kernels/cuda/choice_file.h"
 
-#include <spdlog/spdlog.h>
-
 #include <cstdlib>
 
 #include "src/core/file.h"
 #include "src/core/json.h"
+#include "src/core/log.h"
 
 namespace temper::cuda {
 namespace {
@@ -54,7 +53,7 @@ ChoiceFile::Choices ChoiceFile::read() const {
       read[name] = choice.get<std::string>();
     }
   } catch (const Error& error) {
-    spdlog::warn("{} is not used and will be made again: {}", path_, error.problem().why);
+    log::warn("{} is not used and will be made again: {}", path_, error.problem().why);
     return {};
   }
   return read;
@@ -70,7 +69,7 @@ void ChoiceFile::put(const std::string& name, const std::string& choice) {
     make_directories(path_.substr(0, path_.rfind('/')));
     write_file_atomic(path_, Json{{"for", identity_}, {"choices", list}}.dump(1) + "\n");
   } catch (const Error& error) {
-    spdlog::warn("choices are not kept: {}", error.problem().what);
+    log::warn("choices are not kept: {}", error.problem().what);
     path_.clear();
   }
 }

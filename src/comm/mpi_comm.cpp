@@ -19,6 +19,7 @@
 #include "src/comm/mpi_check.h"
 #include "src/comm/mpi_wait.h"
 #include "src/comm/shared_memory.h"
+#include "src/core/process/local_parent.h"
 #include "src/core/process/progress.h"
 #include "src/core/process/stop_signal.h"
 #include "src/core/stopwatch.h"
@@ -158,7 +159,7 @@ void MpiSession::finalize() {
                  "  fix:   nothing is lost, all results are written; the same command goes on from there\n",
                  rank_, static_cast<int>(::getpid()), kEndSeconds);
     std::fflush(stderr);
-    ::_exit(static_cast<int>(Exit::hang));
+    leave_at_once(static_cast<int>(Exit::hang));
   });
   MPI_Comm_free(&farewell_->comm);
   MPI_Finalize();

@@ -90,6 +90,9 @@ bool much_is_left(const SharedMemory& found) {
   return found.left_bytes() > std::min(found.total / kShare, kMuch);
 }
 
+/// The largest that a rank's file may become.
+int64_t segment_bytes() { return number_in(kSegmentVariable, kSegment) + kSegmentHead; }
+
 bool has_room(const SharedMemory& found, int64_t bytes) { return found.usable && found.free >= bytes; }
 
 /// By the first rank of each host, where an mpirun of Open MPI has started it.
@@ -157,13 +160,18 @@ std::string shared_memory_warning(const std::string& folder, const SharedMemory&
   return found.left.empty() ? text : text + "; " + remove_text(folder, found);
 }
 
+bool messages_have_room(const std::string& folder, int64_t ranks) {
+  return variable(kFolderVariable).empty() &&
+         has_room(look_at_shared_memory(folder), ranks * segment_bytes());
+}
+
 void prepare_shared_memory() {
   const int64_t ranks = number_in("OMPI_COMM_WORLD_LOCAL_SIZE", number_in("SLURM_STEP_TASKS_PER_NODE", 1));
   const std::string chosen = variable(kFolderVariable), folder = chosen.empty() ? "/dev/shm" : chosen;
   const std::string local = variable("OMPI_COMM_WORLD_LOCAL_RANK") + variable("SLURM_LOCALID");
   if (local == "0") clear_litter(folder);
   if (ranks < 2) return;
-  const int64_t segment = number_in(kSegmentVariable, kSegment) + kSegmentHead, need = ranks * segment;
+  const int64_t segment = segment_bytes(), need = ranks * segment;
   const SharedMemory found = look_at_shared_memory(folder);
   const std::string temporary = variable("TMPDIR").empty() ? "/tmp" : variable("TMPDIR");
   std::string instead;

@@ -29,6 +29,9 @@ SharedMemory look_at_shared_memory(const std::string& folder);
 std::string shared_memory_warning(const std::string& folder, const SharedMemory& found, int64_t ranks,
                                   int64_t segment, const std::string& instead);
 
+/// The messages of so many ranks find room in `folder`, and the user has not named another one for them.
+bool messages_have_room(const std::string& folder, int64_t ranks);
+
 /// Before MPI starts, on every rank: where too little is free, Open MPI gets its files into the folder for
 /// temporary files, unless the user has named one. The first rank of the host says what is wrong.
 void prepare_shared_memory();

@@ -1,5 +1,6 @@
 #include "src/config/byte_size.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -15,6 +16,13 @@ constexpr std::array kUnits{Unit{"B", 1},           Unit{"KB", 1e3},           U
                             Unit{"MiB", 1048576.0}, Unit{"GiB", 1073741824.0}, Unit{"TiB", 1099511627776.0}};
 constexpr double kMost = 9007199254740992.0;  // 2^53
 
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+bool same_letters(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](char x, char y) { return lower(x) == lower(y); });
+}
+
 }  // namespace
 
 std::optional<int64_t> parse_byte_size(std::string_view text) {
@@ -22,9 +30,10 @@ std::optional<int64_t> parse_byte_size(std::string_view text) {
   const auto [end, error] =
       std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
   if (error != std::errc{}) return std::nullopt;
-  const std::string_view unit = text.substr(static_cast<size_t>(end - text.data()));
+  std::string_view unit = text.substr(static_cast<size_t>(end - text.data()));
+  while (unit.starts_with(' ')) unit.remove_prefix(1);
   for (const Unit& u : kUnits) {
-    if (u.name != unit) continue;
+    if (!same_letters(u.name, unit)) continue;
     const double bytes = number * u.bytes;
     if (!(bytes >= 1) || bytes >= kMost) return std::nullopt;
     return static_cast<int64_t>(bytes);

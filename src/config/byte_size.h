@@ -1,6 +1,6 @@
 #pragma once
-// Sizes as users write them: "40GiB", "1.5GB". Units B, KB, MB, GB, TB (powers of 1,000) and KiB, MiB, GiB,
-// TiB.
+// Sizes as users write them: "40GiB", "1.5 gb". Units B, KB, MB, GB, TB (powers of 1,000) and KiB, MiB, GiB,
+// TiB, in any case and perhaps behind spaces.
 
 #include <cstdint>
 #include <optional>

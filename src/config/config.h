@@ -21,6 +21,7 @@ struct RunConfig {
   std::string dir = "runs";
   uint64_t seed = 0;
   int64_t steps = 0;
+  std::optional<double> epochs;  // instead of steps, until the data are counted (run/session/epochs.h)
   std::string device = "auto";
   std::string dtype = "auto";
   std::optional<int64_t> threads;
@@ -132,6 +133,7 @@ struct ClusterConfig {
 
 struct CheckpointConfig {
   int64_t every = 0;
+  double every_minutes = 15;  // besides; 0: never
   int64_t keep = 2;
   std::string resume = "auto";
   bool accept_changes = false;

@@ -17,7 +17,10 @@ std::string one_line(std::string text) {
 }  // namespace
 
 std::string dump_config(const LoadedConfig& loaded) {
-  Config copy = loaded.config;
+  Config copy = loaded.config, defaults;
+  defaults.roles = RolesConfig(loaded.config.roles.rows());
+  const std::vector<Field> unset = config_fields(defaults);
+  size_t number = 0;
   std::string text = "# Resolved config: every value, and where it came from.\n", section;
   for (const Field& field : config_fields(copy)) {
     const size_t dot = field.key.find('.');
@@ -29,8 +32,12 @@ std::string dump_config(const LoadedConfig& loaded) {
     const std::string from = one_line(origin == loaded.origins.end() ? "default" : origin->second);
     const std::string name = field.key.substr(dot + 1);
     const Json value = field_json(field);
+    // What has no default and was not needed holds something that cannot be written.
+    const bool same = value == field_json(unset[number++]);
     if (value.is_null())
       text += fmt::format("# {}: {}  # {}\n", name, field.spec.absent_means, from);
+    else if (same && field.spec.needed != Needed::no && from == "default")
+      text += fmt::format("# {}: not set  # {}\n", name, from);
     else
       text += fmt::format("{} = {}  # {}\n", name, toml_text(value), from);
   }
@@ -65,6 +72,7 @@ std::vector<KeyDoc> config_key_docs() {
       doc.default_text += (doc.default_text.empty() ? "" : ": ") + std::string(spec.absent_means);
     if (spec.needed == Needed::reinforcement) doc.help += " (required but for sft)";
     if (spec.needed == Needed::supervised) doc.help += " (required for sft)";
+    if (!spec.instead.empty()) doc.help += fmt::format(" (or {})", spec.instead);
     if (const LaterKey* limited = find_later(later, field.key))
       doc.legal = fmt::format("{} in this version (later: {})", legal_text(limited->off), doc.legal);
     docs.push_back(std::move(doc));

@@ -1,6 +1,6 @@
 #pragma once
-// Durations as users write them: "3h45m", "90s", "1d12h". Units d, h, m, s, each at most once and in this
-// order.
+// Durations as users write them: "3h45m", "90s", "1d12h" with units d, h, m, s, each at most once and in this
+// order, or as batch systems do: "03:45:00", "1-12:00:00" (hours, minutes and seconds behind days).
 
 #include <optional>
 #include <string>

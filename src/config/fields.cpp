@@ -32,7 +32,15 @@ void run_fields(RunConfig& c, Section f) {
      .unit = "steps",
      .needed = Needed::always,
      .range = {1, 1e12},
-     .example = 100});
+     .example = 100,
+     .instead = "run.epochs"});
+  f("epochs", c.epochs,
+    {.help = "passes over data.train, instead of run.steps: in one, each line comes once (of a file with a "
+             "weight that many times); what data.overlong drops does not count; rounded up to a whole step",
+     .unit = "epochs",
+     .range = {0, 1e9, true},
+     .absent_means = "run.steps says how long the run is",
+     .example = 3});
   f("device", c.device,
     {.help = "backend; auto: cuda where built and present, else cpu", .choices = kDevices});
   f("dtype", c.dtype,
@@ -174,7 +182,9 @@ void rollout_fields(RolloutConfig& c, Section f) {
 void data_fields(DataConfig& c, RewardConfig& r, std::vector<Field>& fields) {
   Section f("data", fields);
   f("train", c.train,
-    {.help = "JSONL files: a path, a list of paths, or a list of {path, weight}", .needed = Needed::always});
+    {.help = "JSONL files: a path, a list of paths, or a list of {path, weight}; lines that have messages, "
+             "prompt and completion, instruction, input and output, or conversations need no keys below",
+     .needed = Needed::always});
   f("prompt_key", c.prompt_key,
     {.help = "key of the prompt text in a line; of each of these keys a.b is b inside of a",
      .format = Format::not_empty});
@@ -217,6 +227,11 @@ void cluster_fields(ClusterConfig& c, std::vector<Field>& fields) {
 void output_fields(Config& c, std::vector<Field>& fields) {
   Section f("checkpoint", fields);
   f("every", c.checkpoint.every, {.help = "steps between checkpoints; 0: only at the end", .unit = "steps"});
+  f("every_minutes", c.checkpoint.every_minutes,
+    {.help = "a checkpoint also after the step in which so long has passed since the last one, and ten times as "
+             "long as that one took; one more beside keep, which the next one replaces; 0: none",
+     .unit = "minutes",
+     .range = {0, 1e9}});
   f("keep", c.checkpoint.keep,
     {.help = "newest checkpoints that are kept", .unit = "checkpoints", .range = kCount});
   f("resume", c.checkpoint.resume,
@@ -231,7 +246,9 @@ void output_fields(Config& c, std::vector<Field>& fields) {
     {.help = "steps between Hugging Face exports; 0: none", .unit = "steps"});
   ValidationConfig& v = c.validation;
   Section g("validation", fields);
-  g("data", v.data, {.help = "JSONL files, written as data.train"});
+  g("data", v.data,
+    {.help = "JSONL files, written as data.train; sft: their responses have a loss, and where there are "
+             "reward.functions others are generated"});
   g("every", v.every, {.help = "steps between validations; 0: never during training", .unit = "steps"});
   g("samples_per_prompt", v.samples_per_prompt,
     {.help = "responses per validation prompt", .unit = "samples", .range = kSamples});

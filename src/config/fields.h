@@ -21,6 +21,11 @@ struct Range {
   double low, high;
   bool above_low = false, below_high = false;  // that bound itself is excluded
   bool or_zero = false;                        // 0 is legal too: off
+
+  bool has(double value) const {
+    if (or_zero && value == 0) return true;
+    return (above_low ? value > low : value >= low) && (below_high ? value < high : value <= high);
+  }
 };
 
 struct KeySpec {
@@ -32,8 +37,9 @@ struct KeySpec {
   std::string_view absent = {};                    // the word for an empty optional: "auto", "none"
   std::string_view absent_means = {};              // what an empty optional means
   Format format = Format::plain;
-  size_t count = 0;   // lists: exactly this many, 0 = any number
-  Json example = {};  // proposed when a value is illegal and there is no default
+  size_t count = 0;               // lists: exactly this many, 0 = any number
+  Json example = {};              // proposed when a value is illegal and there is no default
+  std::string_view instead = {};  // key that may be written instead of this one, never beside it
 };
 
 using FieldTarget = std::variant<std::string*, bool*, int64_t*, uint64_t*, double*, std::optional<bool>*,

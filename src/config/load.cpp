@@ -5,7 +5,7 @@
 #include <map>
 
 #include "src/config/later_keys.h"
-#include "src/config/peer_keys.h"
+#include "src/config/typed/peer_keys.h"
 #include "src/config/values.h"
 #include "src/core/check.h"
 #include "src/core/file.h"
@@ -89,21 +89,43 @@ class Loader {
     }
   }
 
+  /// Two keys stand for each other: the one of the command line counts, both at once are an error.
+  void choose_keys() {
+    Config defaults;
+    const std::vector<Field> unset = config_fields(defaults);
+    for (const Field& field : fields_) {
+      const std::string other(field.spec.instead);
+      if (other.empty() || origin(field.key) == "default" || origin(other) == "default") continue;
+      const bool first = origin(field.key) == kCommandLine, second = origin(other) == kCommandLine;
+      if (first == second) {
+        add({other, origin(other), fmt::format("{} is written, too; write only one of them", field.key), {}});
+        continue;
+      }
+      const std::string& dropped = first ? other : field.key;
+      const auto named = [&](const Field& f) { return f.key == dropped; };
+      const Field& from = *std::find_if(unset.begin(), unset.end(), named);
+      std::visit([&](auto* to) { *to = *std::get<decltype(to)>(from.target); }, by_key_[dropped]->target);
+      out_.loaded.origins[dropped] = "default";
+    }
+  }
+
   void require_keys() {
     const bool supervised = !algorithm_traits(out_.loaded.config.algorithm.name).generates;
     for (const Field& field : fields_) {
       const Needed needed = field.spec.needed;
       const bool wanted = needed == Needed::always || (needed == Needed::supervised && supervised) ||
                           (needed == Needed::reinforcement && !supervised);
-      if (!wanted || out_.loaded.origins[field.key] != "default" || failed(field.key)) continue;
+      const std::string other(field.spec.instead);
+      if (!wanted || is_written(field.key) || (!other.empty() && is_written(other))) continue;
       std::vector<Json> legal;
       if (!field.spec.example.is_null()) legal.push_back(field.spec.example);
       const std::string for_whom =
           needed == Needed::always
               ? ""
               : " with algorithm.name = " + quote_toml(out_.loaded.config.algorithm.name);
-      add({field.key, "", fmt::format("this key is required{}; legal: {}", for_whom, rule_text(field)),
-           legal});
+      const std::string or_other = other.empty() ? "" : fmt::format(", or {}", other);
+      add({field.key, "",
+           fmt::format("this key is required{}{}; legal: {}", for_whom, or_other, rule_text(field)), legal});
     }
   }
 
@@ -115,6 +137,8 @@ class Loader {
     return std::any_of(out_.errors.begin(), out_.errors.end(),
                        [&](const ConfigError& e) { return e.key == key; });
   }
+  const std::string& origin(const std::string& key) const { return out_.loaded.origins.at(key); }
+  bool is_written(const std::string& key) const { return origin(key) != "default" || failed(key); }
   bool is_section(const std::string& key) const {
     return std::any_of(known_.begin(), known_.end(),
                        [&](const std::string& k) { return k.starts_with(key + "."); });
@@ -158,7 +182,8 @@ class Loader {
     if (later && !is_off(*later, field_json(field))) add(later_error(*later, field_json(field), node.origin));
   }
 
-  /// The hint for the first key of an unknown section that another trainer is known to have.
+  /// The hint for the first key of an unknown section that another trainer is known to have, or for the
+  /// section.
   std::string section_hint(const std::string& key, const TomlNode& table, int depth = 0) const {
     constexpr int kDeepest = 8;
     for (const auto& [name, node] : table.table) {
@@ -167,7 +192,7 @@ class Loader {
       std::string hint = deeper ? section_hint(inner, node, depth + 1) : peer_key_hint(inner);
       if (!hint.empty()) return hint;
     }
-    return "";
+    return peer_key_hint(key);
   }
 
   /// Sections as deep as `key`.
@@ -242,6 +267,7 @@ ConfigReading read_config(const std::string& path, const std::vector<std::string
   merge_overrides(tree, overrides, reading);
   Loader loader(reading);
   loader.read_table(tree, "");
+  loader.choose_keys();
   loader.require_keys();
   expand_home(reading.loaded.config);
   return reading;

@@ -5,6 +5,7 @@
 
 #include "src/config/byte_size.h"
 #include "src/config/duration.h"
+#include "src/config/typed/meant.h"
 #include "src/config/values.h"
 #include "src/core/check.h"
 #include "src/core/text/nearest.h"
@@ -26,13 +27,6 @@ std::string shown(const TomlNode& node) {
   size_t end = kMaxShown;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0u) == 0x80u) --end;  // no half character
   return text.substr(0, end) + "...";
-}
-
-bool in_range(double value, const Range& range) {
-  if (range.or_zero && value == 0) return true;
-  const bool low = range.above_low ? value > range.low : value >= range.low;
-  const bool high = range.below_high ? value < range.high : value <= range.high;
-  return low && high;
 }
 
 Json number_json(double value, bool whole) { return whole ? Json(static_cast<int64_t>(value)) : Json(value); }
@@ -88,6 +82,8 @@ class Refusals {
     if (spec_.count == 0 && current.is_number() && spec_.needed == Needed::no) add(current);
     if (!spec_.absent.empty()) add(std::string(spec_.absent));
     add(spec_.example);
+    const bool few = whole && spec_.range.high - spec_.range.low < 8;
+    for (double n = spec_.range.low; few && n <= spec_.range.high; ++n) add(number_json(n, true));
     if (value <= spec_.range.low && !spec_.range.above_low) add(number_json(spec_.range.low, whole));
     if (value >= spec_.range.high && !spec_.range.below_high && spec_.range.high < 1e300)
       add(number_json(spec_.range.high, whole));
@@ -177,7 +173,7 @@ class Reader {
     if (node.kind != Kind::integer) return refuse_.wrong_type(node, refuse_.numbers(true));
     // 2^63 - 1 is not a double: the upper bound of seeds is the type's own.
     const auto value = static_cast<double>(node.integer);
-    if (!in_range(value, spec_.range)) return refuse_.illegal(node, refuse_.numbers(true, value));
+    if (!spec_.range.has(value)) return refuse_.illegal(node, refuse_.numbers(true, value));
     out = node.integer;
     return {};
   }
@@ -185,7 +181,7 @@ class Reader {
     if (node.kind != Kind::integer && node.kind != Kind::real)
       return refuse_.wrong_type(node, refuse_.numbers(false));
     const double value = node.kind == Kind::real ? node.real : static_cast<double>(node.integer);
-    if (!std::isfinite(value) || !in_range(value, spec_.range))
+    if (!std::isfinite(value) || !spec_.range.has(value))
       return refuse_.illegal(node, refuse_.numbers(false, value));
     out = value;
     return {};
@@ -392,7 +388,8 @@ Failed Reader::operator()(Json* out) const {
 }  // namespace
 
 std::optional<BadValue> read_value(const TomlNode& node, const Field& field) {
-  return std::visit(Reader(node, field), field.target);
+  const TomlNode meant = as_meant(node, field);
+  return std::visit(Reader(meant, field), field.target);
 }
 
 }  // namespace temper

@@ -92,7 +92,7 @@ std::string format_text(Format format) {
     case Format::not_empty:
       return "any string but the empty one";
     case Format::duration:
-      return "a duration such as \"3h45m\" (units d, h, m, s in this order)";
+      return "a duration such as \"3h45m\" (units d, h, m, s in this order) or \"03:45:00\"";
     case Format::byte_size:
       return "a number of bytes, or a size such as \"40GiB\" (B, KB to TB, KiB to TiB)";
     case Format::rank_set:

@@ -26,6 +26,7 @@ enum class Exit : int {
   hang = 76,         // a wait went over its limit
   numerics = 77,     // non-finite numbers, a dump was written
   environment = 78,  // missing driver, wrong launch
+  bits = 79,         // log-probs of rollout and trainer differ
 };
 
 /// The parts of an error block; empty parts are left out. They may hold what came from outside as it is.

@@ -6,9 +6,11 @@
 
 #include "src/core/check.h"
 #include "src/core/lane.h"
+#include "src/core/process/progress.h"
 
 #ifdef TEMPER_CUDA
 #include "src/core/cuda.h"
+#include "src/core/process/out_of_memory.h"
 #endif
 
 namespace temper {
@@ -68,6 +70,7 @@ void fail_cuda(cudaError_t error, const char* call, const char* file, int line) 
       .why = kind.why,
       .fix = kind.fix};
   if (kind.lost) throw DeviceLost(problem);
+  if (error == cudaErrorMemoryAllocation) throw OutOfMemory(problem);
   fail(kind.code, problem);
 }
 #endif
@@ -86,9 +89,16 @@ void copy_host(void* to, const void* from, int64_t bytes) {
   if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));  // an empty vector's data may be null
 }
 
+/// So many bytes are progress: a cache of hundreds of GB takes minutes, as the system backs its pages.
+constexpr int64_t kFilledAtOnce = int64_t{32} << 20;
+
 void fill_rows_host(void* to, int value, int64_t bytes, int64_t rows, int64_t pitch) {
   for (int64_t r = 0; r < rows; ++r)
-    std::memset(static_cast<char*>(to) + r * pitch, value, static_cast<size_t>(bytes));
+    for (int64_t at = 0; at < bytes; at += kFilledAtOnce) {
+      std::memset(static_cast<char*>(to) + r * pitch + at, value,
+                  static_cast<size_t>(std::min(kFilledAtOnce, bytes - at)));
+      note_progress();
+    }
 }
 
 }  // namespace

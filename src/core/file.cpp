@@ -11,6 +11,7 @@
 
 #include "src/core/check.h"
 #include "src/core/process/progress.h"
+#include "src/core/stopwatch.h"
 #include "src/core/text/download.h"
 
 namespace temper {
@@ -36,6 +37,13 @@ std::string io_fix(int error) {
 
 /// An open never waits for the other end of a pipe; it makes no difference to a regular file.
 constexpr int kNeverWait = O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+
+/// Bytes of one call: a disk that is slow, or throttles who writes, is still seen to move.
+constexpr int64_t kReadWindow = int64_t{4} << 20, kWriteWindow = int64_t{1} << 18;
+/// Between syncs of a file that is being written: from what even a bad disk takes in a moment, to what costs
+/// a fast one nothing.
+constexpr int32_t kLeastSynced = 1 << 18, kMostSynced = 1 << 28;
+constexpr double kShortSync = 0.1, kLongSync = 0.4;  // seconds
 
 /// Size of the open file; closes it where it is none. Sockets and pipes without a reader do not even open
 /// (ENXIO).
@@ -97,7 +105,8 @@ void InputFile::read(void* destination, int64_t offset, int64_t bytes) const {
   auto* out = static_cast<char*>(destination);
   int64_t done = 0;
   while (done < bytes) {
-    const ssize_t got = ::pread(descriptor_, out + done, static_cast<size_t>(bytes - done), offset + done);
+    const auto window = static_cast<size_t>(std::min(bytes - done, kReadWindow));
+    const ssize_t got = ::pread(descriptor_, out + done, window, offset + done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_io("cannot read file", path_, errno, fmt::format("offset {}, {} bytes", offset, bytes));
     if (got == 0)
@@ -129,17 +138,29 @@ void OutputFile::write(const void* data, int64_t bytes) {
   const auto* in = static_cast<const char*>(data);
   int64_t done = 0;
   while (done < bytes) {
-    const ssize_t put = ::write(descriptor_, in + done, static_cast<size_t>(bytes - done));
+    const auto window = static_cast<size_t>(std::min(bytes - done, kWriteWindow));
+    const ssize_t put = ::write(descriptor_, in + done, window);
     if (put < 0 && errno == EINTR) continue;
-    if (put < 0) fail_io("cannot write file", path_, errno, fmt::format("after {} bytes", written_ + done));
+    if (put < 0) fail_io("cannot write file", path_, errno, fmt::format("after {} bytes", written_));
     done += put;
+    const int64_t before = written_;
+    written_ += put;
     note_progress();
+    if (written_ / sync_every_ > before / sync_every_) sync_piece();
   }
-  written_ += bytes;
 }
 
 void OutputFile::sync() {
   if (::fsync(descriptor_) != 0) fail_io("cannot sync file", path_, errno);
+  note_progress();
+}
+
+void OutputFile::sync_piece() {
+  const Stopwatch watch;
+  sync();
+  const double seconds = watch.seconds();
+  if (seconds < kShortSync) sync_every_ = std::min(sync_every_ * 2, kMostSynced);
+  if (seconds > kLongSync) sync_every_ = std::max(sync_every_ / 2, kLeastSynced);
 }
 
 void OutputFile::close() {

@@ -34,7 +34,9 @@ class InputFile {
   int64_t size_ = 0;
 };
 
-/// Append-only file written in order; `close` syncs and checks. Destroyed without close: left as it is.
+/// Append-only file written in order; `close` syncs and checks. Destroyed without close: left as it is. What
+/// was written is synced piece by piece, in pieces that the disk takes some tenths of a second for: no single
+/// sync of a large file lasts long, and each is progress (core/process/progress.h).
 class OutputFile {
  public:
   enum class Mode { create_new, truncate, append };
@@ -50,8 +52,11 @@ class OutputFile {
   int64_t written() const { return written_; }
 
  private:
+  void sync_piece();
+
   std::string path_;
   int descriptor_ = -1;
+  int32_t sync_every_ = 1 << 18;  // bytes; follows the speed of the disk
   int64_t written_ = 0;
 };
 

@@ -4,9 +4,10 @@
 // invalid UTF-8 are refused with the byte offset. Key order is kept (chat templates and exports show it).
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+
+#include "src/core/json_library.h"
 
 namespace temper {
 

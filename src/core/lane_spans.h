@@ -1,6 +1,6 @@
 #pragma once
-// From when to when pieces of work ran on the GPU of a lane, in the host's time: events between the work,
-// which are asked for their times when it has ended. Nobody waits for a span. Lanes of the CPU have none.
+// From when to when pieces of work ran on a lane, in the host's time. On a GPU events stand between the work,
+// which are asked for their times when it has ended: nobody waits for a span.
 
 #include <cstdint>
 #include <functional>
@@ -35,7 +35,7 @@ class LaneSpans {
  private:
   struct Events;
   bool on_ = false;
-  std::unique_ptr<Events> events_;  // of a GPU; kept for the next start
+  std::unique_ptr<Events> events_;  // kept for the next start
 };
 
 }  // namespace temper

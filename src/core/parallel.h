@@ -6,6 +6,7 @@
 #include <memory>
 #include <type_traits>
 
+#include "src/core/process/progress.h"
 #include "src/core/threads/thread_team.h"
 
 namespace temper {
@@ -28,12 +29,16 @@ struct Threads {
   ThreadTeam* team = nullptr;  // none: the caller alone
 };
 
-/// body(i) for i in [0, count), as ThreadTeam::run says; never, where they only count.
+/// body(i) for i in [0, count), as ThreadTeam::run says; never, where they only count. Each piece of the
+/// caller is progress (core/process/progress.h).
 template <class Body>
 void parallel_for(const Threads& threads, int64_t count, Body&& body) {
   if (threads.count_only) return;
   if (!threads.team || count <= 1) {
-    for (int64_t i = 0; i < count; ++i) body(i);
+    for (int64_t i = 0; i < count; ++i) {
+      body(i);
+      note_progress();
+    }
     return;
   }
   using Callable = std::remove_reference_t<Body>;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "src/core/check.h"
+#include "src/core/process/out_of_memory.h"
 
 #ifdef TEMPER_CUDA
 #include "src/core/gpu/cuda_memory.h"
@@ -63,7 +64,7 @@ void Region::reserve() {
 void Region::fail_memory(int64_t bytes) const {
   const bool gpu = device_ == Device::cuda;
   const device::GpuMemory memory = gpu ? device::gpu_memory() : device::GpuMemory{};
-  throw out_of_memory({use_, gpu, bytes, held_, memory.free, memory.total});
+  throw OutOfMemory(out_of_memory({use_, gpu, bytes, held_, memory.free, memory.total}).problem());
 }
 
 void Region::grow_to(int64_t bytes) {

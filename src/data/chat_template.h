@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "src/core/file_digest.h"
+#include "src/core/digest/file_digest.h"
 #include "src/core/json.h"
 #include "src/data/jinja/limits.h"
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "src/core/file.h"
-#include "src/core/file_digest.h"
+#include "src/core/digest/file_digest.h"
 #include "src/core/json.h"
 #include "src/data/lines.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "src/core/file.h"
-#include "src/core/hash.h"
+#include "src/core/digest/hash.h"
 
 namespace temper {
 

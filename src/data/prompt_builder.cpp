@@ -1,5 +1,6 @@
 #include "src/data/prompt_builder.h"
 
+#include <algorithm>
 #include <set>
 
 #include "src/core/big_integer.h"
@@ -10,45 +11,6 @@ namespace temper {
 namespace {
 
 constexpr const char* kVerlAnswer = "reward_model.ground_truth";
-
-/// "a.b" is that key, or else b inside of a. Null: neither is there.
-const Json* find_key(const Json& record, const std::string& key) {
-  if (const auto at = record.find(key); at != record.end()) return &*at;
-  const size_t dot = key.find('.');
-  if (dot == std::string::npos) return nullptr;
-  const auto outer = record.find(key.substr(0, dot));
-  if (outer == record.end() || !outer->is_object()) return nullptr;
-  return find_key(*outer, key.substr(dot + 1));
-}
-
-bool is_messages(const Json& value) {
-  return value.is_array() && !value.empty() && value.front().is_object() && value.front().contains("role");
-}
-
-/// The keys of a line that lacks the one that was looked for.
-std::string keys_of(const Json& record) {
-  constexpr size_t kMost = 8, kLongest = 40;
-  std::string names;
-  size_t count = 0;
-  for (const auto& [key, unused] : record.items())
-    if (++count <= kMost)
-      names += fmt::format("{}{}", names.empty() ? "" : ", ", dump_json_line(key.substr(0, kLongest)));
-  return names.empty() ? "none" : names + (count > kMost ? fmt::format(" and {} more", count - kMost) : "");
-}
-
-std::string text_of(const Json& record, const std::string& key, const std::string& where) {
-  const Json* found = find_key(record, key);
-  if (found && found->is_string()) return found->get<std::string>();
-  const bool messages = found && is_messages(*found);
-  fail(Exit::data,
-       {.what = fmt::format("a data line has no text \"{}\"", key),
-        .where = where,
-        .why = !found ? "the key is missing; keys of the line: " + keys_of(record)
-                      : fmt::format("it is {}", messages ? "a list of chat messages" : json_kind(*found)),
-        .fix = messages ? fmt::format("set data.messages_key = \"{}\" and data.chat = true", key)
-                        : "correct the line, or set data.prompt_key / data.messages_key / data.response_key "
-                          "(generate: --prompt-key)"});
-}
 
 /// Answers are compared as text: numbers keep the digits of the file.
 std::string answer_of(const Json& record, const std::string& key) {
@@ -83,38 +45,22 @@ PromptBuilder::PromptBuilder(const Tokenizer& tokenizer, const ChatTemplate* cha
                               "tokenizer.chat_template = a file"});
 }
 
-Json PromptBuilder::messages_of(const Json& record, const std::string& where) const {
-  const Json* at = options_.messages_key.empty() ? nullptr : find_key(record, options_.messages_key);
-  Json messages = Json::array();
-  if (!at) {
-    if (!options_.system_prompt.empty())
-      messages.push_back({{"role", "system"}, {"content", options_.system_prompt}});
-    messages.push_back({{"role", "user"}, {"content", text_of(record, options_.prompt_key, where)}});
-    return messages;
-  }
-  if (!at->is_array() || at->empty())
-    fail(Exit::data, {.what = fmt::format("\"{}\" is not a list of messages", options_.messages_key),
-                      .where = where,
-                      .why = at->is_array() ? "the list is empty" : "it is " + json_kind(*at),
-                      .fix = "write [{\"role\": ..., \"content\": ...}, ...]"});
-  const bool has_system = at->front().is_object() && at->front().value("role", "") == "system";
-  if (!options_.system_prompt.empty() && !has_system)
-    messages.push_back({{"role", "system"}, {"content", options_.system_prompt}});
-  for (const Json& m : *at) {
-    if (!m.is_object() || !m.contains("role") || !m["role"].is_string())
-      fail(Exit::data, {.what = "a message has no role",
-                        .where = where,
-                        .why = m.is_object() ? "\"role\" is missing or not a text" : "it is " + json_kind(m),
-                        .fix = "each is {\"role\": ..., \"content\": ...}"});
-    messages.push_back(m);
-  }
+Json PromptBuilder::messages_of(LineParts parts) const {
+  if (parts.messages.is_null())
+    parts.messages = Json::array({Json{{"role", "user"}, {"content", std::move(parts.prompt)}}});
+  const bool has_system = !parts.messages.empty() && parts.messages.front().value("role", "") == "system";
+  if (options_.system_prompt.empty() || has_system) return std::move(parts.messages);
+  Json messages = Json::array({Json{{"role", "system"}, {"content", options_.system_prompt}}});
+  for (Json& m : parts.messages) messages.push_back(std::move(m));
   return messages;
 }
 
-std::string PromptBuilder::render(const Json& messages, const Json& record, bool generation_prompt) const {
+std::string PromptBuilder::render(const Json& messages, const Json& record,
+                                  const std::vector<std::string>& used, bool generation_prompt) const {
   Json arguments = Json::object();
   const auto is_argument = [&](const std::string& key) {
-    const bool says_messages = key == options_.prompt_key || key == options_.messages_key;
+    const bool says_messages = key == options_.prompt_key || key == options_.messages_key ||
+                               std::find(used.begin(), used.end(), key) != used.end();
     return key == "tools" || (options_.lines_have_arguments && !says_messages);
   };
   for (const auto& [key, value] : record.items())
@@ -136,6 +82,16 @@ Prompt PromptBuilder::build(const Json& record, const std::string& where, bool w
                                   : "its text is empty",
                     .fix = silent ? "use the tokenizer that the model was trained with (tokenizer.path)"
                                   : "correct or remove the line"});
+}
+
+bool PromptBuilder::has_response(const Json& record) const {
+  try {
+    read(record, "", /*with_response=*/true);
+    return true;
+  } catch (const Error& e) {
+    if (e.code() != Exit::data) throw;
+    return false;
+  }
 }
 
 std::string PromptBuilder::where_answer(const Json& record, const std::string& where) const {
@@ -161,30 +117,25 @@ Prompt PromptBuilder::read(const Json& record, const std::string& where, bool wi
       prompt.tokens.push_back(id.get<int32_t>());
     }
     prompt.text = tokenizer_.decode(prompt.tokens, /*skip_special=*/false);
-    if (with_response) add_plain_response(prompt, record, where);
+    if (with_response) add_plain_response(prompt, response_text(record, options_, where));
     return prompt;
   }
+  LineParts parts = line_parts(record, options_, where, with_response);
   if (!options_.chat) {
-    prompt.text = text_of(record, options_.prompt_key, where);
+    prompt.text = std::move(parts.prompt);
     prompt.tokens = tokenizer_.encode(prompt.text, /*add_special=*/true);
-    if (with_response) add_plain_response(prompt, record, where);
+    if (with_response) add_plain_response(prompt, parts.response.get<std::string>());
     return prompt;
   }
-  Json messages = messages_of(record, where);
-  Json answer;
-  if (with_response) {
-    if (messages.back()["role"] == "assistant") {
-      answer = messages.back();
-      messages.erase(messages.size() - 1);
-    } else {
-      answer = {{"role", "assistant"}, {"content", text_of(record, options_.response_key, where)}};
-    }
-  }
-  prompt.text = render(messages, record, /*generation_prompt=*/true);
+  Json answer = parts.response.is_string() ? Json{{"role", "assistant"}, {"content", parts.response}}
+                                           : std::move(parts.response);
+  const std::vector<std::string> used = std::move(parts.keys);
+  Json messages = messages_of(std::move(parts));
+  prompt.text = render(messages, record, used, /*generation_prompt=*/true);
   prompt.tokens = tokenizer_.encode(prompt.text, /*add_special=*/false);
   if (!with_response) return prompt;
-  messages.push_back(answer);
-  std::string whole = render(messages, record, /*generation_prompt=*/false);
+  messages.push_back(std::move(answer));
+  std::string whole = render(messages, record, used, /*generation_prompt=*/false);
   if (!whole.starts_with(prompt.text))
     fail(Exit::data,
          {.what = "the chat template changes the prompt when the answer is added",
@@ -200,8 +151,8 @@ Prompt PromptBuilder::read(const Json& record, const std::string& where, bool wi
   return prompt;
 }
 
-void PromptBuilder::add_plain_response(Prompt& prompt, const Json& record, const std::string& where) const {
-  prompt.response = text_of(record, options_.response_key, where);
+void PromptBuilder::add_plain_response(Prompt& prompt, std::string response) const {
+  prompt.response = std::move(response);
   prompt.response_tokens = tokenizer_.encode(prompt.response, /*add_special=*/false);
   if (const auto eos = tokenizer_.eos_id()) prompt.response_tokens.push_back(*eos);
 }

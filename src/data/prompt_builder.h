@@ -1,5 +1,6 @@
 #pragma once
-// From a data line to token ids: the text or messages of the line, the chat template, the tokenizer. Prompts
+// From a data line to token ids: the text or messages of the line (line_shape.h), the chat template, the
+// tokenizer. Prompts
 // are rendered once; what is sampled after them is never rendered or tokenised again.
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 
 #include "src/core/json.h"
 #include "src/data/chat_template.h"
+#include "src/data/line_shape.h"
 #include "src/data/tokenizer/tokenizer.h"
 
 namespace temper {
@@ -34,17 +36,21 @@ class PromptBuilder {
  public:
   PromptBuilder(const Tokenizer& tokenizer, const ChatTemplate* chat_template, PromptOptions options);
 
-  /// `where` names the line in errors. With `with_response` the line must hold one (response_key, or a last
-  /// assistant message); its tokens end with the end-of-turn token.
+  /// `where` names the line in errors. With `with_response` the line must hold one; its tokens end with the
+  /// end-of-turn token.
   Prompt build(const Json& record, const std::string& where, bool with_response) const;
+  /// The line has a prompt and a response.
+  bool has_response(const Json& record) const;
   /// `where` for errors about the answer: says so where the line has none.
   std::string where_answer(const Json& record, const std::string& where) const;
 
  private:
   Prompt read(const Json& record, const std::string& where, bool with_response) const;
-  Json messages_of(const Json& record, const std::string& where) const;
-  std::string render(const Json& messages, const Json& record, bool generation_prompt) const;
-  void add_plain_response(Prompt& prompt, const Json& record, const std::string& where) const;
+  Json messages_of(LineParts parts) const;
+  /// `used`: keys of the record that are no variables of the template.
+  std::string render(const Json& messages, const Json& record, const std::vector<std::string>& used,
+                     bool generation_prompt) const;
+  void add_plain_response(Prompt& prompt, std::string response) const;
 
   const Tokenizer& tokenizer_;
   const ChatTemplate* template_;

@@ -11,8 +11,8 @@
 #include "src/nn/decoder_layer.h"
 #include "src/nn/logprob_head.h"
 #include "src/nn/model_config.h"
+#include "src/nn/parallel/unit_gather.h"
 #include "src/nn/parameter.h"
-#include "src/nn/unit_gather.h"
 
 namespace temper {
 

@@ -5,10 +5,10 @@
 
 #include <optional>
 
-#include "src/nn/context_parallel.h"
 #include "src/nn/keep.h"
 #include "src/nn/linear.h"
 #include "src/nn/model_config.h"
+#include "src/nn/parallel/context_parallel.h"
 
 namespace temper {
 

@@ -1,6 +1,6 @@
 #include "src/nn/linear.h"
 
-#include "src/nn/tensor_parallel.h"
+#include "src/nn/parallel/tensor_parallel.h"
 #include "src/ops/glu.h"
 #include "src/ops/linear.h"
 

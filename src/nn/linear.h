@@ -1,6 +1,6 @@
 #pragma once
 // y = x W^T (+ b), W [out, in] as stored by Hugging Face. Over tp ranks each has rows of W, and what goes in
-// and out is cut by columns as nn/tensor_parallel.h says: the bits of y are those of one rank.
+// and out is cut by columns as nn/parallel/tensor_parallel.h says: the bits of y are those of one rank.
 // Exchanges go on beside products where they can (on the lane of Collectives::beside): forward multiplies own
 // tokens while those of others arrive; backward copies what the second of its two products needs beside the
 // first one.

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "src/core/ctx.h"
-#include "src/nn/tensor_parallel.h"
+#include "src/nn/parallel/tensor_parallel.h"
 #include "src/ops/head.h"
 #include "src/ops/sample.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-// Shape of a dense decoder model, as read from config.json (io/hf_config.h), and what of it is not trained.
+// Shape of a dense decoder model, as read from config.json (io/hf/hf_config.h), and what of it is not trained.
 // Every default of a family has been applied and every value checked: sizes are positive, products fit, heads
 // divide.
 

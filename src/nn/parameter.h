@@ -7,7 +7,7 @@
 // gradients.
 // With UnitShards gradients are made in a window, unit by unit, and only this rank's shard of their sums
 // stays (ZeRO-2). Of the values, too (ZeRO-3), from `split_values` to `join_values`: whoever works with a
-// unit then gathers it in its window first (nn/unit_gather.h).
+// unit then gathers it in its window first (nn/parallel/unit_gather.h).
 
 #include <cstdint>
 #include <deque>
@@ -18,7 +18,7 @@
 #include "kernels/types.h"
 #include "src/core/ctx.h"
 #include "src/core/tensor.h"
-#include "src/nn/unit_shards.h"
+#include "src/nn/parallel/unit_shards.h"
 
 namespace temper {
 

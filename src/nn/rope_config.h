@@ -1,5 +1,5 @@
 #pragma once
-// Rotary position settings of a model, as in its config.json (read and checked by io/hf_rope.h). A value that
+// Rotary position settings of a model, as in its config.json (read and checked by io/hf/hf_rope.h). A value that
 // the file does not have, and that changes the formula by its absence, is optional. Formulas:
 // nn/rope_table.h.
 

@@ -5,7 +5,7 @@
 // A is exactly 0 when all rewards of the group are equal. Responses without counted tokens keep their reward
 // in the statistics. Excluded ones have no reward: n and the sums leave them out, A = 0 and their mask
 // becomes all zeros, so that KL and entropy terms do not train on them either; a group with one reward left
-// is a group of one. tools/check_advantages.py repeats these formulas and compares bit for bit.
+// is a group of one. tools/golden/check_advantages.py repeats these formulas and compares bit for bit.
 
 #include <span>
 

@@ -48,6 +48,9 @@ class Reward {
   virtual bool is_shaping() const { return false; }
   /// Error(Exit::data) at `where` when no response could ever match this answer; run before training starts.
   virtual void check_answer(std::string_view /*answer*/, const std::string& /*where*/) const {}
+  /// Why no response that says something could be right by an answer which `check_answer` takes (a word where
+  /// this function looks for a number); empty: one could, or that is not known.
+  virtual std::string unmatched(std::string_view /*answer*/) const { return ""; }
   /// Calls of `score` that wait for something else than this process; so many are worth a thread.
   virtual int64_t concurrency() const { return 0; }
   /// Nobody waits any longer: calls that wait for something else, and all later ones, throw Abandoned.

@@ -6,6 +6,7 @@
 // counts of versions sum to that length when they are known.
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -60,5 +61,13 @@ struct Trajectory {
 struct Group {
   std::vector<Trajectory> samples;
 };
+
+/// All trajectories in order of group and sample; the groups outlive the list.
+inline std::vector<const Trajectory*> in_order(std::span<const Group> groups) {
+  std::vector<const Trajectory*> all;
+  for (const Group& group : groups)
+    for (const Trajectory& t : group.samples) all.push_back(&t);
+  return all;
+}
 
 }  // namespace temper

@@ -75,7 +75,7 @@ std::vector<Generation::Finished> Generation::step(Ctx& c) {
     return std::exchange(finished_, {});
   }
   const std::vector<ScheduledRows> rows = scheduler_.next();
-  const LaneSpan span(c.lane, "engine step, sequences", std::ssize(rows));
+  const LaneSpan span(c.lane, work_of_step(rows), std::ssize(rows));
   if (can_replay(rows))
     replay(c, rows);
   else
@@ -136,7 +136,8 @@ void Generation::go_on(Sequence& s) {
   if (before.tokens.empty()) return;
   text_.skip(s, before.text);
   for (size_t i = 0; i < before.tokens.size(); ++i) take(s, before.tokens[i], before.logprobs[i]);
-  s.response.versions = before.versions;
+  auto& versions = s.response.versions = before.versions;
+  if (!versions.empty() && versions.back().second == 0) versions.pop_back();  // its call makes some now
   s.begun_tokens = s.new_tokens() - made;
   s.seen = s.size() - 1;  // the last token was never fed
 }
@@ -179,10 +180,14 @@ void Generation::append(Sequence& s, int32_t token, double logprob) {
 std::vector<Generation::Finished> Generation::cut(Ctx& c) {
   end_steps(c);
   for (const std::unique_ptr<Sequence>& s : scheduler_.remove_all()) {
-    if (!s->is_prompt())
+    if (!s->is_prompt()) {
       put_away(*s);
-    else if (Pending& pending = pending_.at(s->request); (pending.at_work -= s->samples.size()) == 0)
-      give_out(s->request);
+      continue;
+    }
+    Pending& pending = pending_.at(s->request);
+    for (const int32_t sample : s->samples)
+      leave_run(pending.after_stop, pending.responses[static_cast<size_t>(sample)], options_.version);
+    if ((pending.at_work -= s->samples.size()) == 0) give_out(s->request);
   }
   return std::exchange(finished_, {});
 }
@@ -194,7 +199,7 @@ void Generation::put_away(Sequence& s) {
   auto& versions = s.response.versions;
   if (s.after_stop)
     versions.back().second = added;
-  else if (added > 0)
+  else if (added > 0 || !versions.empty())
     versions.emplace_back(options_.version, added);
   Pending& pending = pending_.at(s.request);
   pending.responses[static_cast<size_t>(s.sample)] = std::move(s.response);

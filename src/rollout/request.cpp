@@ -39,10 +39,22 @@ void check_request(const Request& r, int64_t capacity, const ModelConfig& model)
         r.begun.size(), r.num_samples);
 }
 
+namespace {
+
+/// The last run is of the call that a stop cut.
+bool has_run(bool after_stop, const Response& response, int64_t version) {
+  return after_stop && !response.versions.empty() && response.versions.back().first == version;
+}
+
+}  // namespace
+
+void leave_run(bool after_stop, Response& response, int64_t version) {
+  if (!response.versions.empty() && !has_run(after_stop, response, version))
+    response.versions.emplace_back(version, 0);
+}
+
 int64_t tokens_before_stop(bool after_stop, const Response& response, int64_t version) {
-  const auto& versions = response.versions;
-  const bool any = after_stop && !versions.empty() && versions.back().first == version;
-  return any ? versions.back().second : 0;
+  return has_run(after_stop, response, version) ? response.versions.back().second : 0;
 }
 
 std::vector<int32_t> open_samples(const Request& request, const GenerateOptions& options) {

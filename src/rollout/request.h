@@ -42,6 +42,9 @@ struct GenerateOptions {
   int64_t version = 0;         // of the weights, as responses record it
 };
 
+/// A call that is cut before it makes tokens of a begun response leaves a run of 0 tokens in its versions:
+/// the call before may have had the same weights.
+void leave_run(bool after_stop, Response& response, int64_t version);
 /// The tokens that a call with these weights made of a response before a stop cut it, if one did.
 int64_t tokens_before_stop(bool after_stop, const Response& response, int64_t version);
 /// The samples that the call works on: those that neither ended nor have all tokens of the call.

@@ -62,7 +62,7 @@ void Generation::slot_of_stage(Ctx& c, const Slot& now, Tensor& room, bool begin
     if (!due.empty() && pipeline.stage() + 1 < last) out.push_back({as_tensor(c, due), next});
     begin_step(step, begins);
   }
-  const LaneSpan span(c.lane, "engine step, rows", step.batch ? step.batch->num_rows() : 0);
+  const LaneSpan span(c.lane, work_of_step(step.rows), std::ssize(step.rows));
   if (step.batch)
     if (const Tensor made = work_on(c, step, now.part); !made.empty()) out.push_back({made, next});
   if (!back.empty()) in.push_back({back, last});

@@ -4,6 +4,13 @@
 
 namespace temper {
 
+const char* work_of_step(std::span<const ScheduledRows> step) {
+  const auto alone = [](const ScheduledRows& part) { return part.rows == 1; };
+  if (std::all_of(step.begin(), step.end(), alone)) return "decode, sequences";
+  return std::none_of(step.begin(), step.end(), alone) ? "prefill, sequences"
+                                                       : "prefill and decode, sequences";
+}
+
 StepBatch::StepBatch(std::span<const ScheduledRows> step) {
   size_t pages = 1;
   for (const ScheduledRows& part : step) pages = std::max(pages, part.sequence->pages.size());

@@ -9,6 +9,9 @@
 
 namespace temper {
 
+/// For a timeline, how many sequences behind it: a row of each is decoding, several are a prompt's prefill.
+const char* work_of_step(std::span<const ScheduledRows> step);
+
 class StepBatch {
  public:
   explicit StepBatch(std::span<const ScheduledRows> step);

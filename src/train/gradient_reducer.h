@@ -9,7 +9,7 @@
 #include <map>
 
 #include "src/models/layer_pass.h"
-#include "src/nn/tensor_parallel.h"
+#include "src/nn/parallel/tensor_parallel.h"
 #include "src/train/sum_ranks.h"
 
 namespace temper {

@@ -4,7 +4,7 @@
 #include <limits>
 #include <numeric>
 
-#include "src/nn/context_parallel.h"
+#include "src/nn/parallel/context_parallel.h"
 
 namespace temper {
 

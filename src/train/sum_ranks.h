@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "src/comm/collectives.h"
-#include "src/nn/unit_shards.h"
+#include "src/nn/parallel/unit_shards.h"
 
 namespace temper {
 

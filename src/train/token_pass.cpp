@@ -4,7 +4,7 @@
 
 #include "src/core/process/progress.h"
 #include "src/models/join_pass.h"
-#include "src/nn/context_parallel.h"
+#include "src/nn/parallel/context_parallel.h"
 #include "src/ops/rows.h"
 #include "src/train/stage_borders.h"
 

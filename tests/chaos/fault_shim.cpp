@@ -6,7 +6,8 @@
 //   TEMPER_FAULT_CALL  the call that goes wrong; 0: none
 //   TEMPER_FAULT       ENOSPC, EIO (it fails, nothing is done), SHORT (half is written, and it says so),
 //                      KILL (the process is killed before it), TORN (after half of it was written); HANG
-//                      (every fsync that is counted has no end)
+//                      (every fsync that is counted has no end), SLOW (each takes TEMPER_FAULT_SECONDS for
+//                      each MiB that was written to its file since the last one)
 //   TEMPER_FAULT_LOG   a file that gets a line "NUMBER CALL [w] PATH" for each call, or only for the one that
 //                      goes wrong; w: it needs space
 #include <dirent.h>
@@ -39,6 +40,7 @@ struct Plan {
   const char* from = variable("TEMPER_FAULT_FROM", "");
   const char* fault = variable("TEMPER_FAULT", "");
   const char* log = variable("TEMPER_FAULT_LOG", "");
+  double seconds = atof(variable("TEMPER_FAULT_SECONDS", "0"));
   long call = atol(variable("TEMPER_FAULT_CALL", "0"));
   bool mine =
       *root != 0 && atol(variable("OMPI_COMM_WORLD_RANK", "0")) == atol(variable("TEMPER_FAULT_RANK", "0"));
@@ -49,6 +51,7 @@ const Plan& plan() {
 }
 std::atomic<long> calls = 0;
 std::atomic<bool> counting = false;
+std::atomic<long> unsynced[1024];  // bytes, by descriptor
 
 template <class Function>
 Function* real(const char* name) {
@@ -105,6 +108,21 @@ Meets meet(const char* name, int descriptor, bool needs_space = false) {
   return meet(name, path, needs_space);
 }
 
+std::atomic<long>& unsynced_of(int descriptor) { return unsynced[descriptor & 1023]; }
+
+ssize_t note_written(int descriptor, ssize_t bytes) {
+  if (bytes > 0) unsynced_of(descriptor) += bytes;
+  return bytes;
+}
+
+void take_as_long_as_a_slow_disk(int descriptor) {
+  const double bytes = static_cast<double>(unsynced_of(descriptor).exchange(0));
+  char path[4096];
+  path_of(descriptor, path);
+  if (plan().mine && counting && below_root(path) && strcmp(plan().fault, "SLOW") == 0)
+    ::usleep(static_cast<useconds_t>(1e6 * plan().seconds * bytes / (1 << 20)));
+}
+
 /// A path that is relative to an open folder.
 Meets meet_at(const char* name, int folder, const char* path, bool needs_space = false) {
   if (!plan().mine || folder == AT_FDCWD || *path == '/') return meet(name, path, needs_space);
@@ -149,18 +167,20 @@ int openat(int folder, const char* path, int flags, ...) {
 }
 int close(int descriptor) {
   const bool fails = meet("close", descriptor) == Meets::failure;
+  unsynced_of(descriptor) = 0;
   const int result = real<int(int)>("close")(descriptor);
   if (fails) errno = EIO;
   return fails ? -1 : result;
 }
 ssize_t write(int descriptor, const void* from, size_t bytes) {
   return write_or_fail(meet("write", descriptor, true), bytes, [&](size_t n) {
-    return real<ssize_t(int, const void*, size_t)>("write")(descriptor, from, n);
+    return note_written(descriptor, real<ssize_t(int, const void*, size_t)>("write")(descriptor, from, n));
   });
 }
 ssize_t pwrite(int descriptor, const void* from, size_t bytes, off_t at) {
   return write_or_fail(meet("pwrite", descriptor, true), bytes, [&](size_t n) {
-    return real<ssize_t(int, const void*, size_t, off_t)>("pwrite")(descriptor, from, n, at);
+    return note_written(descriptor,
+                        real<ssize_t(int, const void*, size_t, off_t)>("pwrite")(descriptor, from, n, at));
   });
 }
 ssize_t read(int descriptor, void* to, size_t bytes) {
@@ -173,6 +193,7 @@ ssize_t pread(int descriptor, void* to, size_t bytes, off_t at) {
 }
 int fsync(int descriptor) {
   if (meet("fsync", descriptor, true) == Meets::failure) return -1;
+  take_as_long_as_a_slow_disk(descriptor);
   return real<int(int)>("fsync")(descriptor);
 }
 int ftruncate(int descriptor, off_t size) noexcept {

@@ -20,6 +20,7 @@ struct Fault {
   int rank = 0;
   int64_t call = 0;
   std::string kind = {}, what = {};  // ENOSPC, EIO ...; the call and its path
+  double seconds = 0;                // of a fsync, for each MiB
 };
 
 class SaveFaults : public ChaosRun {
@@ -42,8 +43,9 @@ class SaveFaults : public ChaosRun {
         (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "fault_shim.so").string();
     return fmt::format(
         "ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 LD_PRELOAD={} TEMPER_FAULT_ROOT=runs/{} "
-        "TEMPER_FAULT_FROM={} TEMPER_FAULT_RANK={} TEMPER_FAULT_CALL={} TEMPER_FAULT={} TEMPER_FAULT_LOG={}",
-        shim, run, step_name(kChaosSteps), fault.rank, fault.call, fault.kind,
+        "TEMPER_FAULT_FROM={} TEMPER_FAULT_RANK={} TEMPER_FAULT_CALL={} TEMPER_FAULT={} "
+        "TEMPER_FAULT_SECONDS={} TEMPER_FAULT_LOG={}",
+        shim, run, step_name(kChaosSteps), fault.rank, fault.call, fault.kind, fault.seconds,
         program_.path(run + ".faults"));
   }
   std::vector<std::string> fault_lines(const std::string& run) const {
@@ -129,6 +131,32 @@ TEST_F(SaveFaults, AFsyncWithoutEndIsAHang) {
     EXPECT_NE(printed(run).find("rank 0 on host "), std::string::npos) << printed(run);
     EXPECT_NE(printed(run).find("makes no progress in "), std::string::npos) << printed(run);
     EXPECT_EQ(committed_defect(run, kBefore), "");
+  }
+}
+
+/// The disk takes a file of the save in more than the limit, piece by piece.
+TEST_F(SaveFaults, AFsyncThatIsSlowByBytesIsNoHang) {
+  constexpr double kLimit = 3, kSeconds = 4.5;
+  const std::string watched =
+      fmt::format("{} cluster.watchdog_seconds={} ", kFaulty.overrides, static_cast<int>(kLimit));
+  for (const int ranks : {1, 2}) {
+    if (ranks == 2 && !chaos_in_full()) continue;
+    const Scenario slow{"saves", ranks == 1 ? 0 : ranks, watched.c_str()};
+    const std::string run = fmt::format("slow-{}", ranks);
+    begin_at_save(run);
+    double bytes = 0;  // of a rank
+    for (const char* file : {"rank-0000.h5", "rank-0001.h5"})
+      bytes += static_cast<double>(
+                   std::filesystem::file_size(program_.path(join_path(checkpoint(run, kBefore), file)))) /
+               ranks;
+    const Stopwatch watch;
+    Background job(
+        program_,
+        command(slow, run, variables(run, {.kind = "SLOW", .seconds = kSeconds / bytes * (1 << 20)})),
+        log_of(run));
+    EXPECT_EQ(job.wait(), 0) << printed(run);
+    EXPECT_GT(watch.seconds(), kLimit) << "no fsync was slow";
+    EXPECT_EQ(committed_defect(run, kChaosSteps), "");
   }
 }
 

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "src/comm/mpi_comm.h"
-#include "src/comm/watch.h"
+#include "src/comm/watch/watch.h"
 #include "src/core/process/progress.h"
 #include "src/ops/backend.h"
 #include "src/run/record/run_log.h"

@@ -1,6 +1,6 @@
 // The line that says what a job is at, of ranks that are at several works.
 
-#include "src/comm/progress_line.h"
+#include "src/comm/watch/progress_line.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Who connects to the place where the progress of all ranks comes together: ranks are known by the word of
 // the job, and strangers neither take its room nor keep ranks out.
 
-#include "src/comm/watch_hub.h"
+#include "src/comm/watch/watch_hub.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

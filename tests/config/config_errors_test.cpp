@@ -196,6 +196,26 @@ TEST(ConfigErrors, RequiredKeysDependOnTheAlgorithm) {
   EXPECT_EQ(none.errors.size(), 6u);
 }
 
+TEST(ConfigErrors, StepsOrEpochs) {
+  std::string file = kMinimalConfig;
+  file.insert(file.find("steps = 10"), "epochs = 2\n");
+  for (const ConfigReading& both :
+       {read_text(file), read_text(kMinimalConfig, {"run.steps=3", "run.epochs=2"})}) {
+    ASSERT_EQ(both.errors.size(), 1u);
+    EXPECT_EQ(both.errors[0].key, "run.epochs");
+    EXPECT_NE(both.errors[0].message.find("run.steps is written, too"), std::string::npos);
+  }
+  const ConfigReading none = read_text("run.name = \"x\"\nalgorithm.name = \"sft\"\n");
+  const ConfigError* missing = error_of(none, "run.steps");
+  ASSERT_NE(missing, nullptr);
+  EXPECT_NE(missing->message.find("or run.epochs"), std::string::npos) << missing->message;
+  for (const char* wrong : {"run.epochs=0", "run.epochs=-1", "run.epochs=two"}) {
+    const ConfigReading reading = read_text(kMinimalConfig, {wrong});
+    ASSERT_EQ(reading.errors.size(), 1u) << wrong;
+    EXPECT_EQ(reading.errors[0].key, "run.epochs") << wrong;
+  }
+}
+
 TEST(ConfigErrors, SyntaxNamesTheLine) {
   expect_error(Exit::usage, {"x.toml:2"}, "missing value", [] { load_text("[run]\nname =\n"); });
   expect_error(Exit::usage, {"x.toml:3"}, "key twice", [] { load_text("[run]\nseed = 1\nseed = 2\n"); });

@@ -128,7 +128,8 @@ TEST(Config, OffValuesOfLaterKeysAreAccepted) {
   EXPECT_NO_THROW(load_text(text, {"run.max_policy_lag=0", "rollout.tokens_per_step=0"}));
 }
 
-constexpr const char* kLastSections[] = {"train.freeze=[\"lm_head.weight\",\"model.layers.0.*\"]",
+constexpr const char* kLastSections[] = {"checkpoint.every_minutes=2.5",
+                                         "train.freeze=[\"lm_head.weight\",\"model.layers.0.*\"]",
                                          "roles.trainer.pp=2",
                                          "roles.trainer.vpp=2",
                                          "roles.trainer.stage_layers=[3,1]",
@@ -256,6 +257,24 @@ LoadedConfig every_key_set() {
   return load_text(kMinimalConfig, overrides);
 }
 
+TEST(Config, EpochsStandInsteadOfSteps) {
+  std::string epochs = kMinimalConfig;
+  epochs.replace(epochs.find("steps = 10"), 10, "epochs = 2.5");
+  const LoadedConfig counted = load_text(epochs);
+  EXPECT_EQ(counted.config.run.epochs, 2.5);
+  EXPECT_EQ(counted.config.run.steps, 0);
+  // The command line comes before a file.
+  const LoadedConfig more = load_text(kMinimalConfig, {"run.epochs=3"});
+  EXPECT_EQ(more.config.run.epochs, 3.0);
+  EXPECT_EQ(more.config.run.steps, 0);
+  EXPECT_EQ(more.origins.at("run.steps"), "default");
+  const LoadedConfig fewer = load_text(epochs, {"run.steps=7"});
+  EXPECT_FALSE(fewer.config.run.epochs);
+  EXPECT_EQ(fewer.config.run.steps, 7);
+  EXPECT_NE(dump_config(fewer).find("# epochs: run.steps says how long the run is  # default\n"),
+            std::string::npos);
+}
+
 TEST(Config, SizesHaveUnits) {
   const auto bytes = [](const std::string& text) {
     return load_text(kMinimalConfig, {"rollout.kv_memory=" + text}).config.rollout.kv_memory_bytes.value();
@@ -272,7 +291,8 @@ TEST(Config, DumpReloadsToAnEqualConfig) {
   const Json defaults = config_json(Config{});
   const Json values = config_json(first.config);
   // Only keys that must keep one value in this version stay at their default.
-  const std::vector<std::string> fixed{"algorithm.name"};
+  // Epochs stand instead of steps, until a run has counted them.
+  const std::vector<std::string> fixed{"algorithm.name", "run.epochs"};
   for (const KeyDoc& doc : config_key_docs()) {
     if (doc.later || std::find(fixed.begin(), fixed.end(), doc.key) != fixed.end()) continue;
     EXPECT_TRUE(values.contains(doc.key)) << doc.key;
@@ -284,6 +304,19 @@ TEST(Config, DumpReloadsToAnEqualConfig) {
   EXPECT_NE(dump.find("seed = 9223372036854775807  # command line\n"), std::string::npos);
   EXPECT_NE(dump.find("temperature = 0.30000000000000004  # command line\n"), std::string::npos);
   EXPECT_NE(dump.find("name = \"grpo\"  # default\n"), std::string::npos);
+}
+
+/// Keys that only other algorithms, or no epochs, need.
+TEST(Config, DumpOfWhatIsNotSetReloads) {
+  std::string epochs = kMinimalConfig;
+  epochs.replace(epochs.find("steps = 10"), 10, "epochs = 2");
+  for (const std::string& text : {std::string(kMinimalSft), epochs}) {
+    const LoadedConfig first = load_text(text, {"optimizer.lr=0"});
+    const std::string dump = dump_config(first);
+    EXPECT_NE(dump.find(": not set  # default\n"), std::string::npos);
+    EXPECT_NE(dump.find("\nlr = 0.0  # command line\n"), std::string::npos);
+    EXPECT_EQ(config_json(load_text(dump).config).dump(), config_json(first.config).dump());
+  }
 }
 
 TEST(Config, LogitBiasIsATableOfIds) {

@@ -1,4 +1,4 @@
-// Tokenizers against the golden ids of tools/golden_tokenizer.py (Hugging Face tokenizers), hostile files,
+// Tokenizers against the golden ids of tools/golden/golden_tokenizer.py (Hugging Face tokenizers), hostile files,
 // worst cases, streaming. `--corpus=DIR` compares with a big corpus made by the same script. The tokenizers
 // of Qwen and DeepSeek are too large for the repository; their golden ids are checked where real data is
 // (tests/support/real_data.h).
@@ -160,7 +160,7 @@ TEST_P(SharedTokenizer, Golden) {
 INSTANTIATE_TEST_SUITE_P(Large, SharedTokenizer, ::testing::Values("qwen2.5", "qwen3", "deepseek-v3"));
 
 TEST(TokenizerCorpus, Equal) {
-  if (corpus_folder().empty()) GTEST_SKIP() << "no --corpus=DIR (tools/golden_tokenizer.py corpus makes one)";
+  if (corpus_folder().empty()) GTEST_SKIP() << "no --corpus=DIR (tools/golden/golden_tokenizer.py corpus makes one)";
   for (const auto& entry : std::filesystem::directory_iterator(corpus_folder())) {
     if (!entry.is_directory()) continue;
     const std::string folder = entry.path().string();

@@ -142,7 +142,7 @@ TEST_F(CommandReward, CheckAsksOnce) {
   program_.write("reward.sh", "read -r line; echo broken");
   EXPECT_EQ(program_.run("check run.toml"), static_cast<int>(Exit::usage));
   EXPECT_TRUE(says("no line of JSON")) << output();
-  EXPECT_TRUE(says("error   reward.functions")) << output();
+  EXPECT_TRUE(says("reward.functions is refused")) << output();
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // train.freeze: what is refused, and runs whose frozen tensors keep their bits through saves, resumes with
 // another list, exports and dumps of gradients.
 
-#include "src/io/manifest.h"
-#include "src/io/safetensors.h"
+#include "src/io/checkpoint/manifest.h"
+#include "src/io/hf/safetensors.h"
 #include "tests/support/run_fixture.h"
 
 namespace temper {

@@ -11,9 +11,9 @@
 #include <set>
 #include <sstream>
 
-#include "src/core/hash.h"
-#include "src/io/checkpoint.h"
-#include "src/io/safetensors.h"
+#include "src/core/digest/hash.h"
+#include "src/io/checkpoint/checkpoint.h"
+#include "src/io/hf/safetensors.h"
 #include "tests/support/libm_bits.h"
 #include "tests/support/program.h"
 

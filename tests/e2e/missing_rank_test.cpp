@@ -121,6 +121,7 @@ TEST_F(MissingRank, AKilledRankIsNamed) {
   EXPECT_EQ(job.wait(), 128 + SIGKILL) << output();
   EXPECT_TRUE(says("rank 1 on host ")) << output();
   EXPECT_TRUE(says(" died in ")) << output();
+  EXPECT_TRUE(says("  log:   runs/run/logs/rank-0001.log\n")) << output();
   expect_named(1, process, "");
 }
 

@@ -1,7 +1,7 @@
 // Runs in bf16 with the formats of the optimizer's state: halves of masters give the bits of fp32 masters,
 // bf16 moments those of the run that was not stopped, and a checkpoint goes on in every format. On two ranks.
 
-#include "src/io/manifest.h"
+#include "src/io/checkpoint/manifest.h"
 #include "tests/support/run_fixture.h"
 #include "tests/support/run_list.h"
 

@@ -164,6 +164,10 @@ TEST_F(PartialRollouts, OtherDataIsRefusedOnTheWayOn) {
   ASSERT_EQ(train(kColocated, 0, "run", moving(3, 0)), 0) << output();
   copy_until("run", "other", 2);
   program_.write("data.jsonl", "{\"prompt\":\"Something else\",\"answer\":\"1\"}\n");
+  EXPECT_EQ(train(kColocated, 0, "other", moving(3, 0)), 64);
+  for (const char* word : {"data.train", "data.jsonl", "checkpoint.accept_changes"})
+    EXPECT_NE(output().find(word), std::string::npos) << output();
+  for (const int step : {1, 2}) forget_inputs("other", step);
   EXPECT_EQ(train(kColocated, 0, "other", moving(3, 0)), 65);
   EXPECT_NE(output().find("an unfinished response belongs to another prompt"), std::string::npos) << output();
 }

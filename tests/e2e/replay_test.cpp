@@ -1,5 +1,5 @@
 // One whole update from a rollout file, in fp64, against torch autograd in fp64 (tests/golden/replay, made by
-// tools/golden.py): advantages, ratio clipping, KL, entropy bonus, aggregation, packing, model and head.
+// tools/golden/golden.py): advantages, ratio clipping, KL, entropy bonus, aggregation, packing, model and head.
 
 #include <gtest/gtest.h>
 

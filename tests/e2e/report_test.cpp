@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
+#include <regex>
 #include <set>
 
 #include "tests/support/run_fixture.h"
@@ -30,7 +31,9 @@ class Report : public RunFixture {
     data += "{\"prompt\":\"'\\\" onload=x \\u202e\\u001b\",\"answer\":\"]]>--><!--\"}\n";
     prepare(kConfig, data);
     ASSERT_EQ(program_.run("train run.toml"), 0) << output();
+    start_ = output();
   }
+  std::string start_;  // what the first run said
   size_t count(const std::string& text, const std::string& what) const {
     size_t found = 0;
     for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += what.size()) ++found;
@@ -61,7 +64,7 @@ TEST_F(Report, OfARunWithTwoRestarts) {
   EXPECT_EQ(count(page, "change 1</h3>"), 1u);
   EXPECT_EQ(count(page, "change 2</h3>"), 1u);
   EXPECT_NE(page.find("<td class=k>optimizer.lr</td>"), std::string::npos);
-  EXPECT_NE(page.find("4 of 4"), std::string::npos);
+  EXPECT_NE(page.find("all 4 steps"), std::string::npos);
   EXPECT_EQ(count(page, "Step 3 "), 1u) << "packed rollouts are shown, too";
   for (const char* chart : {"critic/score/mean", "actor/loss", "actor/entropy", "response_length/mean",
                             "perf/throughput", "perf/cpu_memory_used_gb", "update_actor", "export_hf"})
@@ -84,6 +87,7 @@ TEST_F(Report, TheTimeOfAStepHoldsTheSaveBeforeIt) {
 }
 
 TEST_F(Report, TheTableHasTheBitsOfTheMetrics) {
+  program_.shell("rm runs/a/report.html");
   ASSERT_EQ(program_.run("report runs/a --csv a.csv --out a.html"), 0) << output();
   EXPECT_FALSE(exists("runs/a/report.html"));
   const std::string table = program_.read("a.csv");
@@ -99,6 +103,45 @@ TEST_F(Report, TheTableHasTheBitsOfTheMetrics) {
       row += "," + (line.contains(key) && !line[key].is_null() ? dump_json_line(line[key]) : "");
     EXPECT_NE(table.find(row + "\n"), std::string::npos) << row;
   }
+}
+
+TEST_F(Report, IsWrittenAtTheEndOfEachRun) {
+  EXPECT_NE(start_.find("page runs/a/report.html\n"), std::string::npos) << start_;
+  const std::string ended = program_.read("runs/a/report.html");
+  for (const char* said : {"ended</span>", "all 2 steps", "1 on cpu, fp32", "(8 lines)"})
+    EXPECT_NE(ended.find(said), std::string::npos) << said;
+  ASSERT_EQ(program_.run("train run.toml run.steps=100000 run.time_limit=1s checkpoint.every=0 "
+                         "checkpoint.export_hf_every=0"),
+            75)
+      << output();
+  const std::string stopped = program_.read("runs/a/report.html");
+  for (const char* said :
+       {"stopped</span>", "by run.time_limit at step", " of 100000, about ", "resumed from step 2"})
+    EXPECT_NE(stopped.find(said), std::string::npos) << said;
+}
+
+TEST_F(Report, TheStartSaysWhatIsTrainedOnWhat) {
+  const std::regex line(
+      "grpo of [^ ]+ \\([0-9,]+ parameters\\) on [^ ]*data.jsonl \\(8 lines\\): steps 1 to 2 of 4 prompts x "
+      "2 "
+      "samples; 1 ranks, [0-9]+ threads each \\([^\n]*\\), cpu, fp32");
+  EXPECT_TRUE(std::regex_search(start_, line)) << start_;
+  const Json start = program_.json_lines("runs/a/events.jsonl").front();
+  for (const char* key : {"ranks", "device", "dtype", "parameters", "updates", "lines"})
+    EXPECT_TRUE(start.contains(key)) << key;
+}
+
+/// Files that are not of the run's making are no reason not to go on.
+TEST_F(Report, SideFilesDoNotBlockAStart) {
+  program_.write("runs/a/config-1.toml", "not [ toml");
+  ASSERT_EQ(program_.shell("rm -r runs/a/rollouts && echo x > runs/a/rollouts && mkfifo "
+                           "runs/a/tensorboard/events.out.tfevents.1.x"),
+            0);
+  ASSERT_EQ(program_.run("train run.toml run.steps=3"), 0) << output();
+  EXPECT_TRUE(says("runs/a/config-1.toml cannot be read")) << output();
+  EXPECT_TRUE(says("tfevents.1.x stays as it is: it is no file")) << output();
+  EXPECT_TRUE(exists("runs/a/set-aside-1/rollouts"));
+  EXPECT_TRUE(exists("runs/a/rollouts/step-000003.jsonl"));
 }
 
 TEST_F(Report, OfTwoRuns) {

@@ -3,7 +3,7 @@
 
 #include <regex>
 
-#include "src/run/record/no_signal.h"
+#include "src/run/record/metrics/no_signal.h"
 #include "src/run/report/metric_docs.h"
 #include "tests/support/run_fixture.h"
 #include "tests/support/terminal.h"

@@ -104,8 +104,9 @@ TEST_F(SharedModels, IllegalPartsOfStagesAreRefused) {
   EXPECT_EQ(program_.run(check + "roles.trainer.pp=2 roles.trainer.vpp=2 roles.trainer.stage_layers=[3,2]"),
             64);
   EXPECT_TRUE(says("roles.trainer.stage_layers = [")) << output();
-  EXPECT_EQ(
-      program_.run(check + "roles.trainer.pp=2 roles.trainer.vpp=2 roles.trainer.stage_layers=[1,2,1,1]"), 0);
+  EXPECT_EQ(program_.run(check +
+                         "--all roles.trainer.pp=2 roles.trainer.vpp=2 roles.trainer.stage_layers=[1,2,1,1]"),
+            0);
   EXPECT_TRUE(says("pp 2 vpp 2") && says("layers 0-0 1-2 3-3 4-4")) << output();
 }
 

@@ -52,7 +52,7 @@ TEST_F(StageMicrobatches, AreAsManyAsKeepStagesBusy) {
 
 TEST_F(StageMicrobatches, AreInThePlan) {
   const auto plan_says = [&](const std::string& keys) {
-    EXPECT_EQ(program_.run("check run.toml --ranks 4 roles.trainer.pp=2 " + keys), 0) << output();
+    EXPECT_EQ(program_.run("check run.toml --all --ranks 4 roles.trainer.pp=2 " + keys), 0) << output();
     return says("of stages, at least");
   };
   EXPECT_TRUE(plan_says(""));

@@ -1,4 +1,4 @@
-// A published model (tests/golden/tinyzero: one layer of TinyZero, bf16, made by tools/golden_tinyzero.py)
+// A published model (tests/golden/tinyzero: one layer of TinyZero, bf16, made by tools/golden/golden_tinyzero.py)
 // through the program: log-probs as transformers gives them; after a GRPO step with a learning rate of 0 on
 // two ranks the checkpoint exports to the same bytes.
 

@@ -92,7 +92,15 @@ TEST_F(Trace, HasALanePerRoleAndBothEndsOfEveryArrow) {
       if (phase == "s" || phase == "f") ends[event.at("id")] += phase;
       events += phase != "M";
     }
-    EXPECT_EQ(lanes, (std::set<std::string>{"0 rollout", "1 reference", "2 trainer"}));
+    EXPECT_GT(std::erase_if(lanes, [](const std::string& lane) { return lane.starts_with("0 rewards "); }),
+              0u);
+    EXPECT_EQ(lanes,
+              (std::set<std::string>{"0 rollout", "0 CPU", "1 reference", "1 CPU", "2 trainer", "2 CPU"}));
+    for (const char* begin : {"prefill, sequences ", "decode, sequences ", "micro-batch, rows ",
+                              "optimizer, update ", "reward of prompt "}) {
+      const auto at = spans.lower_bound(begin);
+      EXPECT_TRUE(at != spans.end() && at->starts_with(begin)) << begin;
+    }
     for (const std::string& name :
          {fmt::format("generate step {} with weights {}", step, step - 2),
           fmt::format("send weights {}", step), fmt::format("update 1 of step {}", step),

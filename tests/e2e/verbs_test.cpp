@@ -115,6 +115,44 @@ TEST_F(Verbs, ScoreGivesTheLogprobsOfGenerate) {
   }
 }
 
+TEST_F(Verbs, VerifyBitsFindsNoneThatDiffers) {
+  const std::string verify = "verify-bits --model model --device cpu --threads 1 ";
+  const Json alone = lines(result(verify + "--json --dtype bf16")).at(0);
+  EXPECT_EQ(alone.at("ok"), true);
+  ASSERT_EQ(alone.at("pairs").size(), 1u);
+  EXPECT_EQ(alone.at("pairs")[0].at("layouts"), "1:1");
+  EXPECT_GT(alone.at("pairs")[0].at("tokens"), 500);
+  EXPECT_EQ(alone.at("pairs")[0].at("differing_bits"), 0);
+  EXPECT_TRUE(alone.at("cost").is_null());
+  const std::string text = result_of(program_.mpirun(2, verify + "--layouts tp2:pp2,1:cp2 1:tp2zero3"));
+  for (const char* pair : {"\ntp2:pp2: ", "\n1:cp2: ", "\n1:tp2zero3: ", "the same bits\n"})
+    EXPECT_NE(text.find(pair), std::string::npos) << text;
+  EXPECT_EQ(program_.run(verify + "--layouts tp2:1"), 64);
+  EXPECT_TRUE(says("--layouts tp2:1") && says("roles.rollout.tp") && says("legal here: 1")) << output();
+  EXPECT_EQ(program_.run("verify-bits --model nothing --device cpu"), 64);
+  EXPECT_TRUE(says("nothing")) << output();
+}
+
+/// "-" in the place of a file: under mpirun rank 0 has stdin.
+TEST_F(Verbs, LinesComeFromStdin) {
+  program_.write("prompts.jsonl", "{\"prompt\":\"one\"}\n \n{\"tokens\":[7,8]}\n{\"prompt\":\"three\"}");
+  const std::string generate = "generate --model model --threads 1 rollout.max_new_tokens=5 --prompts ";
+  const std::string wanted = result(generate + "prompts.jsonl");
+  ASSERT_EQ(lines(wanted).size(), 3u);
+  EXPECT_EQ(result_of("cat prompts.jsonl | " + program_.temper() + " " + generate + "-"), wanted);
+  EXPECT_EQ(result_of(program_.mpirun(2, generate + "-") + " < prompts.jsonl"), wanted);
+  program_.write("ids.jsonl", "{\"tokens\":[7,8,9]}\n");
+  const std::string score = "score --model model --threads 1 --input ";
+  EXPECT_EQ(result(score + "- < ids.jsonl"), result(score + "ids.jsonl"));
+  const std::string tokenize = "tokenize --tokenizer model --input ";
+  EXPECT_EQ(result(tokenize + "- < ids.jsonl"), result(tokenize + "ids.jsonl"));
+  EXPECT_EQ(program_.run(generate + "- < /dev/null"), 65);
+  EXPECT_TRUE(says("stdin") && says("no lines")) << output();
+  program_.write("prompts.jsonl", "{\"prompt\":\"one\"}\nplain text\n");
+  EXPECT_EQ(program_.run(generate + "- < prompts.jsonl"), 65);
+  EXPECT_TRUE(says("stdin:2")) << output();
+}
+
 TEST_F(Verbs, GenerateGoesOnWithItsFile) {
   std::string prompts;
   for (int i = 0; i < 7; ++i) prompts += fmt::format("{{\"question\":\"number {}\"}}\n", i);
@@ -381,6 +419,55 @@ TEST_F(Verbs, TrainVerifyExportEvalScore) {
   EXPECT_EQ(lines(result_of(program_.mpirun(2, eval + "out"))).at(0), after);
 }
 
+/// The weights of a run without an export: generate, score and eval give what the exported folder gives.
+TEST_F(Verbs, ACheckpointIsAModel) {
+  program_.write("input.jsonl", "{\"tokens\":[7,8,9,10,11,12]}\n");
+  for (const char* dtype : {"fp32", "bf16"}) {
+    const std::string run = std::string("run-") + dtype;
+    ASSERT_EQ(program_.run_ranks(2, fmt::format("train sft.toml run.steps=2 checkpoint.export_hf_every=0 "
+                                                "checkpoint.every=1 run.name={} run.dtype={}",
+                                                run, dtype)),
+              0)
+        << output();
+    result(fmt::format("export --checkpoint runs/{0} --out {0}", run));
+    const std::string options = fmt::format(" --threads 1 --dtype {} ", dtype);
+    const std::string score = "score --input input.jsonl" + options;
+    const std::string wanted = result(score + "--model " + run);
+    EXPECT_NE(result(score + "--model model"), wanted);
+    EXPECT_EQ(result(score + "--checkpoint runs/" + run), wanted);
+    EXPECT_EQ(result(score + "--checkpoint " + checkpoint(run, 2) + " --model model"), wanted);
+    EXPECT_NE(result(score + "--checkpoint " + checkpoint(run, 1)), wanted);
+    if (dtype == std::string("bf16")) continue;
+    const std::string generate = "generate --prompts data.jsonl rollout.max_new_tokens=9" + options;
+    EXPECT_EQ(result_of(program_.mpirun(2, generate + "--checkpoint runs/" + run)),
+              result(generate + "--model " + run));
+    const std::string eval = fmt::format("eval sft.toml --threads 1 run.dtype={} ", dtype);
+    const std::string metrics = result(eval + "model.path=" + run);
+    EXPECT_EQ(result(eval + "--checkpoint runs/" + run), metrics);
+    EXPECT_EQ(result_of(program_.mpirun(2, eval + "roles.trainer.tp=2 --checkpoint runs/" + run)), metrics);
+  }
+  EXPECT_EQ(program_.shell("mv model moved && ! " + program_.temper() +
+                           " score --input input.jsonl --checkpoint runs/run-fp32"),
+            0);
+  EXPECT_TRUE(says("/model, which does not exist") && says("--model DIR")) << output();
+  EXPECT_EQ(program_.run("score --input input.jsonl --checkpoint moved --model moved"), 65) << output();
+}
+
+TEST_F(Verbs, ARunFolderIsNamedWhereAModelIsWanted) {
+  ASSERT_EQ(program_.run("train run.toml run.steps=1"), 0) << output();
+  const std::string run = "runs/grpo", step = checkpoint("grpo", 1);
+  for (const std::string& verb :
+       {std::string("score --input data.jsonl --model "), std::string("generate --prompt x --model "),
+        std::string("verify-bits --model "), std::string("train run.toml model.path="),
+        std::string("check run.toml model.path="), std::string("eval sft.toml model.path=")})
+    for (const std::string& path : {run, run + "/checkpoints", step}) {
+      EXPECT_EQ(program_.run(verb + path), 65) << verb << path << "\n" << output();
+      EXPECT_TRUE(says(path == step ? "it is a checkpoint" : "it is the folder of a run") &&
+                  says("export --checkpoint " + path) && says("--checkpoint " + path))
+          << verb << output();
+    }
+}
+
 TEST_F(Verbs, KlOfTheFirstUpdateIsZero) {
   ASSERT_EQ(program_.run_ranks(2, "train run.toml"), 0) << output();
   const std::vector<Json> steps = program_.metrics("grpo");
@@ -484,6 +571,10 @@ TEST_F(Verbs, CheckShowsThePlanAndRefusesWhatCannotRun) {
     const std::string& check = std::string_view(wrong).ends_with("=none.jsonl") ? here : there;
     EXPECT_EQ(program_.run(check + wrong), 64) << wrong;
     EXPECT_TRUE(says(key)) << wrong << "\n" << output();
+    EXPECT_EQ(program_.run(check + wrong + " > plan.txt"), 64);
+    EXPECT_TRUE(output().starts_with("temper: ") && says(" is refused\n  where: ")) << output();
+    EXPECT_TRUE(program_.read("plan.txt").starts_with("would not start: 1 error"))
+        << program_.read("plan.txt");
     ASSERT_EQ(program_.run(check + std::string(wrong) + " --json > plan.json"), 64);
     const Json bad = lines(program_.read("plan.json")).at(0);
     EXPECT_EQ(bad.at("ok"), false);

@@ -1,8 +1,8 @@
 // config.json, and generation_config.json behind a line "=====". What is taken is exported, and read again as
 // the same model.
 
-#include "src/io/hf_config.h"
-#include "src/io/model_folder.h"
+#include "src/io/hf/hf_config.h"
+#include "src/io/hf/model_folder.h"
 #include "src/nn/rope_table.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,8 +1,8 @@
 // The manifest of a checkpoint, as it is and with its own digest put right: who writes one can sign it. What
 // is taken is consistent in itself.
 
-#include "src/core/hash.h"
-#include "src/io/manifest.h"
+#include "src/core/digest/hash.h"
+#include "src/io/checkpoint/manifest.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace temper {

@@ -3,7 +3,7 @@
 
 #include <charconv>
 
-#include "src/io/safetensors.h"
+#include "src/io/hf/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace temper {

@@ -1,7 +1,7 @@
 // A run takes memory of the GPU in its first two steps and never again: what the driver has free between the
 // same two phases is the same, to the byte, in every later step. Nothing else may use the GPU.
 
-#include "tests/run/toy_run.h"
+#include "tests/run/roles/toy_run.h"
 
 namespace temper {
 namespace {

@@ -2,7 +2,7 @@
 // checkpoints and rollouts of other builds no longer compare: change kernels/cuda/NUMERICS.md with it, and
 // say so.
 
-#include "src/core/hash.h"
+#include "src/core/digest/hash.h"
 #include "src/ops/attention.h"
 #include "src/ops/elementwise.h"
 #include "src/ops/glu.h"

@@ -1,6 +1,6 @@
 // Every folder of tests/golden/models on the GPU: log-probs and gradients against transformers in fp32,
 // greedy tokens, and the distance of bf16 log-probs and gradients to fp64, which is to be no larger than that
-// of transformers in bf16 (tools/golden_bf16.py says how it is measured).
+// of transformers in bf16 (tools/golden/golden_bf16.py says how it is measured).
 
 #include <algorithm>
 #include <filesystem>

@@ -69,7 +69,7 @@ class Peer {
   ncclComm_t comm_ = nullptr;
 };
 
-/// What it takes of a GPU to join and, with the first exchange, to connect: src/run/plan/memory.h counts it.
+/// What it takes of a GPU to join and, with the first exchange, to connect: src/run/plan/memory/memory.h counts it.
 /// Twice, since the first one loads the library's kernels, too.
 void report_memory(const MpiSession& mpi, Ctx& c) {
   std::vector<std::unique_ptr<Collectives>> made;

@@ -9,7 +9,7 @@
 #include "src/ops/backend.h"
 #include "src/run/exchange/weight_sync.h"
 #include "tests/gpu/gpu_support.h"
-#include "tests/run/shared_store.h"
+#include "tests/run/exchange/shared_store.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/ranks.h"
 

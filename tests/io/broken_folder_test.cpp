@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <random>
 
-#include "src/io/hf_config.h"
-#include "src/io/hf_import.h"
+#include "src/io/hf/hf_config.h"
+#include "src/io/hf/hf_import.h"
 #include "src/models/parameter_specs.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_dir.h"

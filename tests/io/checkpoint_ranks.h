@@ -14,12 +14,12 @@ class CheckpointOnRanks : public OnRanks {
   std::string save(int64_t step, uint64_t seed) {
     RankState state(tensors_, comm_->rank(), comm_->size());
     state.fill(tensors_, seed);
-    return save_checkpoint(folder_, step, state.pieces(), checkpoint_meta(), *comm_);
+    return save_checkpoint(folder_, step, state.pieces(), checkpoint_meta(), *comm_).path;
   }
   std::string save_fused(int64_t step, uint64_t seed) {
     RankState state(fused_cuts(tensors_, 3, comm_->rank(), comm_->size()));
     state.fill(tensors_, seed);
-    return save_checkpoint(folder_, step, state.pieces(), checkpoint_meta(), *comm_);
+    return save_checkpoint(folder_, step, state.pieces(), checkpoint_meta(), *comm_).path;
   }
   void expect_loads(const std::string& checkpoint, int ranks, uint64_t seed) {
     for (int rank = 0; rank < ranks; ++rank)

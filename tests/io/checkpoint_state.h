@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "src/core/hash.h"
+#include "src/core/digest/hash.h"
 #include "src/core/rng.h"
-#include "src/io/checkpoint.h"
+#include "src/io/checkpoint/checkpoint.h"
 
 namespace temper {
 

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <filesystem>
 #include <limits>
+#include <set>
 
 #include "tests/io/checkpoint_ranks.h"
 #include "tests/support/expect_error.h"
@@ -38,12 +39,46 @@ TEST_F(Checkpoint, KeepsTheNewest) {
     save(step, 1);
     EXPECT_EQ(list_checkpoints(folder_).size(), static_cast<size_t>(std::min<int64_t>(step, 3)))
         << "saving removes nothing";
-    remove_old_checkpoints(folder_, 2);
+    remove_old_checkpoints(folder_, {2});
   }
   EXPECT_EQ(list_checkpoints(folder_), (std::vector<int64_t>{4, 5}));
   expect_loads(path_of(4), 1, 1);
-  remove_old_checkpoints(folder_, 10);
+  remove_old_checkpoints(folder_, {10});
   EXPECT_EQ(list_checkpoints(folder_), (std::vector<int64_t>{4, 5}));
+}
+
+/// They do not count among those that are kept, and stay as long as nothing is newer.
+TEST_F(Checkpoint, ExtraOnesStayWhileTheyAreTheNewest) {
+  std::set<std::string> extra;
+  const KeepRules rules{2, [&](const std::string& path) { return extra.contains(path); }};
+  const auto after = [&](int64_t step, bool is_extra) {
+    save(step, 1);
+    if (is_extra) extra.insert(path_of(step));
+    remove_old_checkpoints(folder_, rules);
+    return list_checkpoints(folder_);
+  };
+  EXPECT_EQ(after(1, true), (std::vector<int64_t>{1}));
+  EXPECT_EQ(after(2, true), (std::vector<int64_t>{2}));
+  EXPECT_EQ(after(3, false), (std::vector<int64_t>{3}));
+  EXPECT_EQ(after(4, true), (std::vector<int64_t>{3, 4}));
+  EXPECT_EQ(after(5, false), (std::vector<int64_t>{3, 5}));
+  EXPECT_EQ(after(6, true), (std::vector<int64_t>{3, 5, 6}));
+  EXPECT_EQ(after(7, true), (std::vector<int64_t>{3, 5, 7}));
+  EXPECT_EQ(after(8, false), (std::vector<int64_t>{5, 8}));
+}
+
+/// What was there stays; only one that has to be made ends the run.
+TEST_F(Checkpoint, AnOptionalOneThatCannotBeWrittenIsSaid) {
+  const std::string blocked = folder_ + "/file";
+  write_file_atomic(blocked, "no folder");
+  RankState state(tensors_, 0, 1);
+  state.fill(tensors_, 1);
+  const SaveResult none =
+      save_checkpoint(blocked, 1, state.pieces(), checkpoint_meta(), *comm_, {.optional = true});
+  EXPECT_EQ(none.path, "");
+  EXPECT_NE(none.defect.find(blocked), std::string::npos) << none.defect;
+  expect_error(Exit::storage, {blocked}, "one that has to be",
+               [&] { save_checkpoint(blocked, 1, state.pieces(), checkpoint_meta(), *comm_); });
 }
 
 TEST_F(Checkpoint, OnlyCommittedOnesCount) {
@@ -51,7 +86,7 @@ TEST_F(Checkpoint, OnlyCommittedOnesCount) {
   remove_tree(path_of(3, kManifestName));  // a removal that was cut short
   remove_tree(path_of(5, kManifestName));
   make_directories(path_of(6) + ".tmp");
-  remove_old_checkpoints(folder_, 2);
+  remove_old_checkpoints(folder_, {2});
   EXPECT_EQ(list_checkpoints(folder_), (std::vector<int64_t>{2, 4, 5}));
   EXPECT_FALSE(path_exists(path_of(6) + ".tmp"));
   expect_loads(path_of(2), 1, 1);
@@ -87,7 +122,7 @@ TEST_F(Checkpoint, ListsNothingButStepFolders) {
 TEST_F(Checkpoint, AStateWithGapsIsNotPublished) {
   save(1, 1);
   RankState state(tensors_, 0, 2);  // the second half of the elements is nowhere
-  EXPECT_THROW(save_checkpoint(folder_, 2, state.pieces(), checkpoint_meta(), *comm_), Error);
+  EXPECT_THROW(save_checkpoint(folder_, 2, state.pieces(), checkpoint_meta(), *comm_).path, Error);
   EXPECT_EQ(list_checkpoints(folder_), std::vector<int64_t>{1});
   EXPECT_TRUE(verify_checkpoint(path_of(1)).empty());
 }
@@ -179,8 +214,9 @@ TEST_F(Checkpoint, StateInHalvesIsStoredAsFp32) {
   const Tensor remainder = make_tensor(low.data(), DType::u16, {n});
   const std::vector<StateTensor> fp32{wide("param/a", master), wide("opt/m/a", moment)},
       halves{half("param/a", weight, remainder), half("opt/m/a", short_moment)};
-  const Manifest of_fp32 = Manifest::read(save_checkpoint(folder_, 1, fp32, checkpoint_meta(), *comm_)),
-                 of_halves = Manifest::read(save_checkpoint(folder_, 2, halves, checkpoint_meta(), *comm_));
+  const Manifest of_fp32 = Manifest::read(save_checkpoint(folder_, 1, fp32, checkpoint_meta(), *comm_).path),
+                 of_halves =
+                     Manifest::read(save_checkpoint(folder_, 2, halves, checkpoint_meta(), *comm_).path);
   EXPECT_EQ(verify_checkpoint(of_halves.path()).size(), 0u);
   for (const auto& [name, tensor] : of_fp32.tensors()) {
     EXPECT_EQ(of_halves.tensors().at(name).digest, tensor.digest) << name;
@@ -196,7 +232,7 @@ TEST_F(Checkpoint, StateInHalvesIsStoredAsFp32) {
 }
 
 TEST_F(Checkpoint, AnEmptyStateIsACheckpointToo) {
-  const std::string path = save_checkpoint(folder_, 1, {}, checkpoint_meta(), *comm_);
+  const std::string path = save_checkpoint(folder_, 1, {}, checkpoint_meta(), *comm_).path;
   EXPECT_TRUE(verify_checkpoint(path).empty());
   EXPECT_TRUE(Manifest::read(path).tensors().empty());
 }
@@ -204,7 +240,7 @@ TEST_F(Checkpoint, AnEmptyStateIsACheckpointToo) {
 TEST_F(Checkpoint, EmptyPiecesAndEmptyTensorsAreKept) {
   const LogicalTensor nothing{"param/nothing", {0, 3}, DType::f32}, some = tensors_[0];
   RankState state({{nothing, {0, 0}}, {some, {0, 0}}, {some, {0, some.size()}}});
-  const std::string path = save_checkpoint(folder_, 1, state.pieces(), checkpoint_meta(), *comm_);
+  const std::string path = save_checkpoint(folder_, 1, state.pieces(), checkpoint_meta(), *comm_).path;
   EXPECT_TRUE(verify_checkpoint(path).empty());
   const Manifest manifest = Manifest::read(path);
   EXPECT_EQ(manifest.tensors().at(nothing.name).shape, nothing.shape);
@@ -215,7 +251,7 @@ TEST_F(Checkpoint, EmptyPiecesAndEmptyTensorsAreKept) {
 TEST_F(Checkpoint, PiecesThatOverlapAreNotPublished) {
   const LogicalTensor& t = tensors_[0];
   RankState state({{t, {0, 40}}, {t, {39, t.size()}}});
-  EXPECT_THROW(save_checkpoint(folder_, 1, state.pieces(), checkpoint_meta(), *comm_), Error);
+  EXPECT_THROW(save_checkpoint(folder_, 1, state.pieces(), checkpoint_meta(), *comm_).path, Error);
   EXPECT_TRUE(list_checkpoints(folder_).empty());
 }
 
@@ -247,7 +283,7 @@ TEST_F(Checkpoint, StorageThatEndsAnywhereIsAnErrorAndTheLastOneStays) {
   for (size_t limit = 0; limit < size; limit += limit < 64 ? 1 : 401) {
     const FileSizeLimit full(limit);
     expect_error(Exit::storage, {kFile}, fmt::format("{} bytes", limit),
-                 [&] { save_checkpoint(folder_, 2, state.pieces(), checkpoint_meta(), *comm_); });
+                 [&] { save_checkpoint(folder_, 2, state.pieces(), checkpoint_meta(), *comm_).path; });
   }
   EXPECT_EQ(list_checkpoints(folder_), std::vector<int64_t>{1});
   EXPECT_TRUE(verify_checkpoint(path_of(1)).empty());
@@ -273,7 +309,7 @@ TEST_F(Checkpoint, NumbersThatAreNotFinite) {
       infinite{"opt/v/a", {3}, {0, 3}, make_tensor(bad, DType::f32, {3})},
       none{"opt/m/b", {2}, {0, 2}, make_tensor(worse, DType::f64, {2})};
   const auto save = [&](int64_t step, const std::vector<StateTensor>& state, Numbers numbers) {
-    return save_checkpoint(folder_, step, state, checkpoint_meta(), *comm_, numbers);
+    return save_checkpoint(folder_, step, state, checkpoint_meta(), *comm_, {numbers}).path;
   };
   save(1, {fine, words}, Numbers::finite);
   expect_error(Exit::numerics, {"opt/v/a", "not finite", "last good checkpoint"}, "infinite", [&] {
@@ -330,10 +366,10 @@ TEST_F(Checkpoint, OneThatMayNotBeLookedAtIsThere) {
   save(3, 1);
   ASSERT_EQ(::chmod(path_of(3).c_str(), 0), 0);
   const bool root = ::geteuid() == 0;  // who may look everywhere
-  if (root) ASSERT_EQ(::seteuid(65534), 0);
+  ASSERT_EQ(::seteuid(root ? 65534 : ::geteuid()), 0);
   expect_error(Exit::storage, {"step-000003", "Permission denied"}, "without rights",
                [&] { Manifest::read(path_of(3)); });
-  if (root) ASSERT_EQ(::seteuid(0), 0);
+  ASSERT_EQ(::seteuid(root ? 0 : ::geteuid()), 0);
   ASSERT_EQ(::chmod(path_of(3).c_str(), 0755), 0);
   EXPECT_EQ(Manifest::read(path_of(3)).step(), 3);
 }

@@ -90,7 +90,7 @@ class Hdf5File : public OnRanks {
     const std::vector<LogicalTensor> tensors = tensors_of_all_sizes();
     RankState state(cuts);
     state.fill(tensors, 4);
-    const std::string path = save_checkpoint(folder_, 1, state.pieces(), checkpoint_meta(), *comm_);
+    const std::string path = save_checkpoint(folder_, 1, state.pieces(), checkpoint_meta(), *comm_).path;
     EXPECT_TRUE(verify_checkpoint(path).empty());
     const std::string name = join_path(path, "rank-0000.h5");
     ASSERT_GT(H5Fis_hdf5(name.c_str()), 0);
@@ -124,7 +124,7 @@ TEST_F(Hdf5File, DigestsEndWhereRunsOfTheTensorEnd) {
   const LogicalTensor t = tensors_of_all_sizes().back();
   const auto borders = [&](const std::vector<Cut>& cuts) {
     const RankState state(cuts);
-    const std::string path = save_checkpoint(folder_, 2, state.pieces(), checkpoint_meta(), *comm_);
+    const std::string path = save_checkpoint(folder_, 2, state.pieces(), checkpoint_meta(), *comm_).path;
     std::vector<int64_t> firsts;
     const Manifest manifest = Manifest::read(path);
     for (const Manifest::Shard& s : manifest.tensors().at(t.name).shards) firsts.push_back(s.first);

@@ -1,4 +1,4 @@
-#include "src/io/hf_config.h"
+#include "src/io/hf/hf_config.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "src/io/hf_import.h"
+#include "src/io/hf/hf_import.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 
 #include "src/core/file.h"
 #include "src/io/elements.h"
-#include "src/io/hf_config.h"
-#include "src/io/hf_export.h"
+#include "src/io/hf/hf_config.h"
+#include "src/io/hf/hf_export.h"
 #include "src/models/parameter_specs.h"
 #include "src/nn/init.h"
 #include "tests/support/expect_error.h"

@@ -5,9 +5,9 @@
 
 #include <tuple>
 
+#include "src/core/digest/hash.h"
 #include "src/core/file.h"
-#include "src/core/hash.h"
-#include "src/io/checkpoint.h"
+#include "src/io/checkpoint/checkpoint.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_dir.h"
 

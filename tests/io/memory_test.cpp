@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "src/core/file.h"
-#include "src/io/hf_config.h"
-#include "src/io/hf_export.h"
-#include "src/io/hf_import.h"
+#include "src/io/hf/hf_config.h"
+#include "src/io/hf/hf_export.h"
+#include "src/io/hf/hf_import.h"
 #include "src/models/parameter_specs.h"
 #include "tests/io/checkpoint_state.h"
 #include "tests/support/ranks.h"
@@ -69,8 +69,9 @@ TEST_F(Memory, ACheckpointGoesThroughWindows) {
   const std::vector<Cut> cuts{
       {whole, {0, 25 * kMiB}}, {cut, {0, 3 * kMiB + 7}}, {cut, {3 * kMiB + 7, 25 * kMiB}}};
   RankState state(cuts);  // 200 MiB
-  expect_windows(growth_mib([&] { save_checkpoint(folder_, 1, state.pieces(), checkpoint_meta(), *comm_); }),
-                 "save");
+  expect_windows(
+      growth_mib([&] { save_checkpoint(folder_, 1, state.pieces(), checkpoint_meta(), *comm_).path; }),
+      "save");
   const std::string path = join_path(folder_, "step-000001");
   expect_windows(growth_mib([&] { require_sound(path); }), "verify");
   expect_windows(growth_mib([&] { load_state(Manifest::read(path), state.pieces()); }), "load");

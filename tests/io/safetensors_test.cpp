@@ -1,4 +1,4 @@
-#include "src/io/safetensors.h"
+#include "src/io/hf/safetensors.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Every folder of tests/golden/models (tools/golden.py) against transformers in fp32: log-probs of a packed
+// Every folder of tests/golden/models (tools/golden/golden.py) against transformers in fp32: log-probs of a packed
 // batch, the gradient of every tensor, and 64 greedy tokens through the rollout engine.
 
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "src/nn/init.h"
-#include "src/nn/tensor_parallel.h"
+#include "src/nn/parallel/tensor_parallel.h"
 #include "tests/support/check_op.h"
 #include "tests/support/model_pass.h"
 #include "tests/support/ranks.h"

@@ -1,6 +1,6 @@
 // Which units are on their way while a pass works with another.
 
-#include "src/nn/unit_gather.h"
+#include "src/nn/parallel/unit_gather.h"
 
 #include <gtest/gtest.h>
 

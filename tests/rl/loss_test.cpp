@@ -1,4 +1,4 @@
-// GRPO and SFT losses against autograd in fp64 (tests/golden/rl/losses.json, tools/golden_rl.py), against
+// GRPO and SFT losses against autograd in fp64 (tests/golden/rl/losses.json, tools/golden/golden_rl.py), against
 // central differences, and the boundary rules.
 
 #include <gtest/gtest.h>

@@ -188,7 +188,7 @@ TEST(MathAnswer, DifferentPairs) {
   }
 }
 
-// The table is written by tools/golden_math.py.
+// The table is written by tools/golden/golden_math.py.
 TEST(MathAnswer, TableOfPairs) {
   const std::string content = read_file("tests/golden/rl/math_pairs.jsonl", int64_t{1} << 20);
   size_t equal = 0, unequal = 0;

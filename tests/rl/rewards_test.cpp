@@ -103,6 +103,24 @@ std::string any_of(std::initializer_list<Json> answers) {
   return answer_text(list);
 }
 
+/// An answer in which no response's number can be found again.
+TEST(Gsm8k, UnmatchedAnswers) {
+  const auto strict = make_reward({.name = "gsm8k", .numbers = {}}),
+             flexible = make_reward({.name = "gsm8k", .numbers = {}, .strings = {{"method", "flexible"}}});
+  for (const char* answer : {"7", "-1,042", "2.50", "So 6 * 7 = 42.\n#### 42"}) {
+    EXPECT_EQ(strict->unmatched(answer), "") << answer;
+    EXPECT_EQ(flexible->unmatched(answer), "") << answer;
+  }
+  for (const char* answer : {"many", "$18", "1/2", "-", "18 apples"}) {
+    EXPECT_NE(strict->unmatched(answer), "") << answer;
+    EXPECT_NE(flexible->unmatched(answer), "") << answer;
+  }
+  EXPECT_EQ(strict->unmatched("18."), "");
+  EXPECT_NE(flexible->unmatched("18."), "") << "the full stop is no part of its number";
+  EXPECT_EQ(flexible->unmatched(any_of({"many", "3"})), "");
+  EXPECT_NE(flexible->unmatched(any_of({"many", "few"})), "");
+}
+
 TEST(ListOfAnswers, AnyIsRight) {
   auto exact = make_reward({.name = "exact"}), arithmetic = make_reward({.name = "arithmetic"}),
        gsm8k = make_reward({.name = "gsm8k", .numbers = {{"format_score", 0.1}}}),

@@ -15,6 +15,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "tests/support/processes.h"
 #include "tests/support/program.h"
 
 namespace temper {
@@ -74,20 +75,9 @@ class Background {
     return found;
   }
   /// All that is left of the command and of what it started, whoever is the parent now.
-  std::vector<pid_t> processes() const {
-    std::vector<pid_t> found;
-    for (const pid_t process : all_processes())
-      if (has_variable(process, mark_)) found.push_back(process);
-    return found;
-  }
+  std::vector<pid_t> processes() const { return processes_with(mark_); }
   /// The processes of ranks that mpirun has started so far.
-  std::map<int, pid_t> ranks() const {
-    std::map<int, pid_t> found;
-    for (const pid_t process : children())
-      if (const std::string rank = variable(process, "OMPI_COMM_WORLD_RANK="); !rank.empty())
-        found[std::stoi(rank)] = process;
-    return found;
-  }
+  std::map<int, pid_t> ranks() const { return ranks_among(children()); }
   /// The process of a rank, once mpirun has started it. Throws where the command ended before: a signal to a
   /// number that stands for none would go to every process of the machine.
   pid_t rank(int number) {
@@ -109,7 +99,8 @@ class Background {
     const uint64_t waiting = mask(process, "SigBlk:");
     return holds(waiting, signal) && !holds(waiting, SIGUSR2);
   }
-  /// True while the process has one thread and lets the signal through: MPI, which starts others, has not begun.
+  /// True while the process has one thread and lets the signal through: MPI, which starts others, has not
+  /// begun.
   static bool before_mpi(pid_t process, int signal) {
     return list_directory(fmt::format("/proc/{}/task", process)).size() == 1 && !blocked(process, signal);
   }
@@ -117,36 +108,6 @@ class Background {
   bool was_stuck() const { return code_of_ranks_ != 0; }
 
  private:
-  static std::vector<pid_t> all_processes() {
-    std::vector<pid_t> all;
-    for (const std::string& name : list_directory("/proc"))
-      if (name.find_first_not_of("0123456789") == std::string::npos) all.push_back(std::stoi(name));
-    return all;
-  }
-  /// What the process was started with; a zombie has nothing.
-  static std::string environment(pid_t process) {
-    std::ifstream file(fmt::format("/proc/{}/environ", process), std::ios::binary);
-    return '\0' + std::string(std::istreambuf_iterator<char>(file), {}) + '\0';
-  }
-  static bool has_variable(pid_t process, const std::string& variable) {
-    return environment(process).find('\0' + variable + '\0') != std::string::npos;
-  }
-  /// `name` with its "=".
-  static std::string variable(pid_t process, const std::string& name) {
-    const std::string all = environment(process);
-    const size_t at = all.find('\0' + name);
-    if (at == std::string::npos) return "";
-    const size_t begin = at + 1 + name.size();
-    return all.substr(begin, all.find('\0', begin) - begin);
-  }
-  /// "S 123 ... EXIT-STATUS", from /proc; empty when there is no such process.
-  static std::string state_and_parent(pid_t process) {
-    std::ifstream file(fmt::format("/proc/{}/stat", process));
-    std::string text;
-    std::getline(file, text, '\0');              // nothing where the process ends before it is read
-    const size_t after_name = text.rfind(") ");  // a process may have any name
-    return after_name == std::string::npos ? "" : text.substr(after_name + 2);
-  }
   /// One of the masks of signals in /proc; 0 where the process is gone.
   static uint64_t mask(pid_t process, const std::string& name) {
     std::ifstream file(fmt::format("/proc/{}/status", process));

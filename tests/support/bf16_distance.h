@@ -1,5 +1,5 @@
 #pragma once
-// How far bf16 log-probs may be from fp64: no farther than those of transformers. tools/golden_bf16.py
+// How far bf16 log-probs may be from fp64: no farther than those of transformers. tools/golden/golden_bf16.py
 // measured them and says how; here are its sequences and its numbers.
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace temper {
 
-/// The sequences of tools/golden_bf16.py; every token but the first of each is a target.
+/// The sequences of tools/golden/golden_bf16.py; every token but the first of each is a target.
 inline std::vector<Trajectory> bf16_sequences(int64_t vocab_size) {
   constexpr uint32_t kSequences = 512, kLength = 64;
   std::vector<Trajectory> list(kSequences);

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "src/core/file.h"
-#include "src/io/hf_config.h"
-#include "src/io/hf_import.h"
-#include "src/io/model_folder.h"
-#include "src/io/safetensors.h"
+#include "src/io/hf/hf_config.h"
+#include "src/io/hf/hf_import.h"
+#include "src/io/hf/model_folder.h"
+#include "src/io/hf/safetensors.h"
 #include "src/models/model.h"
 
 namespace temper {

@@ -7,7 +7,7 @@
 #include <functional>
 #include <string>
 
-#include "src/core/hash.h"
+#include "src/core/digest/hash.h"
 #include "src/core/json.h"
 #include "tests/support/random.h"
 

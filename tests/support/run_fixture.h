@@ -6,6 +6,7 @@
 
 #include <map>
 
+#include "src/core/digest/hash.h"
 #include "tests/support/program.h"
 
 namespace temper {
@@ -112,6 +113,17 @@ class RunFixture : public ::testing::Test {
                           std::filesystem::copy_options::recursive);
     for (int64_t later = step + 1; later <= steps; ++later)
       std::filesystem::remove_all(program_.path(checkpoint(name, later)));
+  }
+
+  /// As a checkpoint was before runs kept what their inputs held.
+  void forget_inputs(const std::string& run, int64_t step) const {
+    const std::string name = checkpoint(run, step) + "/manifest.json";
+    Json manifest = parse_json(program_.read(name), name);
+    EXPECT_EQ(manifest["meta"].erase("inputs"), 1u);
+    manifest.erase("digest");
+    const std::string body = manifest.dump();
+    manifest["digest"] = digest_hex(body.data(), std::ssize(body));
+    program_.write(name, manifest.dump());
   }
 
   const Program program_;

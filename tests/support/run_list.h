@@ -6,12 +6,13 @@
 #include <gtest/gtest.h>
 
 #include "src/comm/mpi_comm.h"
-#include "src/comm/watch.h"
+#include "src/comm/watch/watch.h"
 #include "src/config/load.h"
 #include "src/core/process/stop_signal.h"
-#include "src/run/plan/host_memory.h"
-#include "src/run/plan/model_facts.h"
 #include "src/run/host/gpu.h"
+#include "src/run/plan/memory/host_memory.h"
+#include "src/run/plan/model_facts.h"
+#include "src/run/session/epochs.h"
 #include "src/run/session/session.h"
 #include "src/run/verbs/command_line.h"
 #include "src/run/verbs/guard.h"
@@ -24,6 +25,7 @@ inline int train(const CommandLine& line, const MpiSession& mpi, double wait_lim
   LoadedConfig loaded = load_config(line.positional, line.overrides);
   const std::unique_ptr<Comm> all = mpi.make_comm_of_all(wait_limit);
   const Device device = settle_device(loaded, *all);
+  settle_epochs(loaded, std::ssize(line.list("--replay")), *all);
   const int64_t gpu_bytes = gpu_bytes_per_rank(mpi, device, *all);
   const RunPlan plan = make_plan(loaded, mpi.size(), read_model_facts(loaded.config.model.path),
                                  {{gpu_bytes, "its share of the GPU"}, share_of_host(mpi.ranks_on_node())});

@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "src/io/checkpoint.h"
+#include "src/io/checkpoint/checkpoint.h"
 #include "tests/support/program.h"
 
 namespace temper {

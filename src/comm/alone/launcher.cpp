@@ -33,4 +33,12 @@ bool started_by_launcher() {
   return false;
 }
 
+std::string variable_of_launcher() {
+  for (const char* const name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
+    if (std::getenv(name)) return name;
+  const bool of_step = std::getenv("SLURM_PROCID") && std::getenv("SLURM_STEP_ID");
+  const bool shell = std::getenv("SLURM_PTY_PORT") && number_in("SLURM_STEP_NUM_TASKS") == 1;
+  return of_step && !shell ? "SLURM_PROCID" : "";
+}
+
 }  // namespace temper

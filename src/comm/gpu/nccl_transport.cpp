@@ -27,7 +27,7 @@ namespace temper {
 bool nccl_is_here() { return false; }
 std::string nccl_version() { return cuda_version(); }
 NcclId make_nccl_id() { CHECK(false, "NCCL in a build without CUDA"); }
-std::unique_ptr<Transport> make_nccl_transport(const NcclId&, int, int, const char*, double) {
+std::unique_ptr<Transport> make_nccl_transport(const NcclId&, int, int, const std::string&, double) {
   CHECK(false, "NCCL in a build without CUDA");
 }
 

@@ -21,7 +21,7 @@ using NcclId = std::array<char, 128>;
 NcclId make_nccl_id();
 
 /// On the selected GPU; every one of the `size` ranks calls it. Exchanges are queued on the lane, the host
-/// does not wait for them: a rank that never comes is found by comm/watch.h, which ends the process. What
+/// does not wait for them: a rank that never comes is found by comm/watch/watch.h, which ends the process. What
 /// the host itself waits for (ranks that join, connections at a first exchange) is Exit::hang beyond the
 /// limit; Exit::retry where NCCL reports an error, with its words. `axis` is for reports.
 std::unique_ptr<Transport> make_nccl_transport(const NcclId& id, int rank, int size, const std::string& axis,

@@ -19,7 +19,7 @@ namespace temper {
 #ifndef TEMPER_CUDA
 
 std::unique_ptr<Transport> make_peer_transport(std::unique_ptr<Neighbours>, std::unique_ptr<Transport>, int,
-                                               int, const char*) {
+                                               int, const std::string&) {
   CHECK(false, "GPUs that reach each other in a build without CUDA");
 }
 

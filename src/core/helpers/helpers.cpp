@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "src/core/helpers/keeper.h"
+#include "src/core/process/descriptors.h"
 #include "src/core/stopwatch.h"
 
 namespace temper {
@@ -39,19 +40,7 @@ void close_pipe(int& descriptor) {
 /// The answer to a request, with the descriptors that came along (-1: none); none where the keeper has ended.
 std::optional<KeeperAnswer> receive_answer(int socket, int (&descriptors)[2]) {
   KeeperAnswer answer;
-  iovec part{&answer, sizeof answer};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof descriptors)] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  ssize_t got;
-  do got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-  while (got < 0 && errno == EINTR);
-  if (got != sizeof answer) return std::nullopt;
-  if (const cmsghdr* head = CMSG_FIRSTHDR(&message); head && head->cmsg_type == SCM_RIGHTS)
-    std::memcpy(descriptors, CMSG_DATA(head), sizeof descriptors);
+  if (receive_descriptors(socket, &answer, sizeof answer, descriptors) != sizeof answer) return std::nullopt;
   return answer;
 }
 

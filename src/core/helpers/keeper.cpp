@@ -1,6 +1,5 @@
 #include "src/core/helpers/keeper.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
@@ -11,15 +10,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <initializer_list>
-#include <string>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "src/core/helpers/error_lines.h"
 #include "src/core/helpers/launcher_variables.h"
+#include "src/core/process/children.h"
+#include "src/core/process/descriptors.h"
 
 namespace temper {
 namespace {
@@ -79,25 +79,9 @@ void leave_the_parent(int socket) {
 }
 
 void answer(const KeeperAnswer& answer, const Pipe* in, const Pipe* out) {
-  KeeperAnswer copy = answer;
-  iovec part{&copy, sizeof copy};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  int descriptors[2];
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof descriptors)] = {};
-  if (in && out) {
-    descriptors[0] = in->write;
-    descriptors[1] = out->read;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    cmsghdr* head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof descriptors);
-    std::memcpy(CMSG_DATA(head), descriptors, sizeof descriptors);
-  }
-  ::sendmsg(kSocket, &message, MSG_NOSIGNAL);
+  const bool both = in && out;
+  const int descriptors[] = {both ? in->write : -1, both ? out->read : -1};
+  send_descriptors(kSocket, &answer, sizeof answer, std::span(descriptors, both ? 2 : 0));
 }
 
 /// The pid, or 0.
@@ -132,25 +116,10 @@ pid_t start(char* words, const char* end, ErrorLines& lines) {
   return pid;
 }
 
-/// Children of all threads of a process; of this one also those that were orphaned below it.
-std::vector<pid_t> children(pid_t parent) {
-  std::vector<pid_t> found;
-  const std::string tasks = "/proc/" + std::to_string(parent) + "/task/";
-  DIR* const threads = ::opendir(tasks.c_str());
-  if (!threads) return found;  // it has ended
-  while (const dirent* thread = ::readdir(threads))
-    if (std::FILE* file = std::fopen((tasks + thread->d_name + "/children").c_str(), "re")) {
-      for (int pid = 0; std::fscanf(file, "%d", &pid) == 1;) found.push_back(pid);
-      std::fclose(file);
-    }
-  ::closedir(threads);
-  return found;
-}
-
 /// A program's pid is not given out again before it is waited for, and that is only after its end: what is in
 /// the middle of a disk access dies later.
 void wait_for_orphans(const std::vector<pid_t>& programs) {
-  for (const pid_t pid : children(::getpid()))
+  for (const pid_t pid : children_of(::getpid()))
     if (std::find(programs.begin(), programs.end(), pid) == programs.end()) ::waitpid(pid, nullptr, WNOHANG);
 }
 
@@ -160,7 +129,7 @@ void end(pid_t program, std::vector<pid_t>& programs) {
   ::kill(program, SIGSTOP);  // starts nothing more while it is looked at
   std::vector<pid_t> below{program};
   for (size_t i = 0; i < below.size(); ++i)
-    for (const pid_t pid : children(below[i])) below.push_back(pid);
+    for (const pid_t pid : children_of(below[i])) below.push_back(pid);
   ::kill(-program, SIGKILL);
   for (const pid_t pid : below) ::kill(pid, SIGKILL);
   std::erase(programs, program);
@@ -171,7 +140,7 @@ void end(pid_t program, std::vector<pid_t>& programs) {
   constexpr int kPolls = 2000;  // of a millisecond: a process in the middle of a disk access dies later
   for (const pid_t pid : programs) ::kill(-pid, SIGKILL);
   for (int i = 0; i < kPolls; ++i) {
-    for (const pid_t pid : children(::getpid())) ::kill(pid, SIGKILL);
+    for (const pid_t pid : children_of(::getpid())) ::kill(pid, SIGKILL);
     while (::waitpid(-1, nullptr, WNOHANG) > 0) {
     }
     if (::waitpid(-1, nullptr, WNOHANG) < 0) break;

@@ -1,5 +1,5 @@
 #pragma once
-// What this process is at, for those that watch it (comm/watch.h): a count that every piece of work moves (an
+// What this process is at, for those that watch it (comm/watch/watch.h): a count that every piece of work moves (an
 // engine step, a micro-batch, a tensor read or written), the phase, and what it waits for. There is one per
 // process, as there is one set of signals: work in any layer and on any thread moves it, a thread beside
 // reads it. For people that wait, a phase may also say how much there is to do, and how much is done.

@@ -1,13 +1,13 @@
 #include "src/core/process/stop_signal.h"
 
-#include <unistd.h>
-
 #include <array>
 #include <atomic>
 #include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <ctime>
+
+#include "src/core/process/local_parent.h"
 
 namespace temper {
 namespace {
@@ -21,9 +21,10 @@ constexpr StopSignal kSignals[] = {
 constexpr std::array kHeld{SIGTERM, SIGINT, SIGUSR1, SIGHUP, SIGPIPE};
 
 constexpr int64_t kSameMilliseconds = 2000;
+constexpr int kMeant = 256;
 
 // A signal handler can reach nothing else. Two threads may handle two signals at the same time.
-std::atomic<int> requested = 0;         // the signal's number
+std::atomic<int> requested = 0;         // the signal's number, and above it that of the one it stands for
 std::atomic<int64_t> requested_at = 0;  // milliseconds; 0: not yet
 std::atomic<bool> asks = false;
 static_assert(std::atomic<int64_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
@@ -45,17 +46,22 @@ void tell_end(int signal) {
   }
 }
 
-void on_signal(int signal) {
+/// A parent (core/process/local_parent.h) hands every signal on as one, and says which it was.
+void on_signal(int signal, siginfo_t* info, void*) {
   if (!asks) {
     tell_end(signal);
-    ::_exit(128 + signal);
+    leave_at_once(128 + signal);
   }
+  const bool by_parent = info->si_code == SI_QUEUE && has_local_parent();
   const int64_t now = milliseconds();
   int64_t never = 0;
   requested_at.compare_exchange_strong(never, now);  // before anybody finds the signal
   int before = 0;
-  if (requested.compare_exchange_strong(before, signal)) return;
-  if (before != signal || now - requested_at > kSameMilliseconds) ::_exit(128 + signal);
+  const int meant = by_parent ? info->si_value.sival_int : signal;
+  if (requested.compare_exchange_strong(before, signal + kMeant * meant)) return;
+  if (by_parent) return;  // after a second one it ends its ranks itself
+  const bool same = before % kMeant == signal || has_local_parent();  // `pkill -f` reaches ranks and parent
+  if (!same || now - requested_at > kSameMilliseconds) leave_at_once(128 + signal);
 }
 
 struct sigaction action_of(int signal) {
@@ -83,25 +89,31 @@ HeldStopSignals::~HeldStopSignals() {
 
 void install_stop_signals() {
   struct sigaction action {};
-  action.sa_handler = on_signal;
+  action.sa_sigaction = on_signal;
   sigemptyset(&action.sa_mask);
-  action.sa_flags = SA_RESTART;
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
   const bool hangs_up = action_of(SIGHUP).sa_handler != SIG_IGN;
   for (const StopSignal& s : kSignals)
     if (s.number != SIGHUP || hangs_up) ::sigaction(s.number, &action, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
 }
 
-void signals_ask() { asks = true; }
+void signals_ask() {
+  asks = true;
+  tell_local_parent(RankWord::asks);
+}
 
 bool stop_requested() { return requested != 0; }
 
 const char* stop_signal_name() {
   for (const StopSignal& s : kSignals)
-    if (s.number == requested) return s.name;
+    if (s.number == requested / kMeant) return s.name;
   return "";
 }
 
-bool ended_by_launcher() { return requested == SIGTERM || requested == SIGINT; }
+bool ended_by_launcher() {
+  const int signal = requested % kMeant;
+  return signal == SIGTERM || signal == SIGINT;
+}
 
 }  // namespace temper

@@ -3,7 +3,8 @@
 // to save, and the second time, they end the process at once with 128 + their number, but while MPI starts
 // right after that. The same one within 2 s is no second one: `pkill -USR1 -f` and `scancel --full` reach a
 // launcher, too, which hands it on. A SIGHUP that is ignored when the process starts (nohup) stays so.
-// SIGPIPE is ignored: a run goes on when nobody reads what it prints. The handler only sets a flag.
+// SIGPIPE is ignored: a run goes on when nobody reads what it prints. The handler only sets a flag. Under a
+// parent of `--local` that is what decides about a second signal.
 
 #include <array>
 #include <csignal>

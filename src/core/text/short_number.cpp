@@ -12,4 +12,11 @@ std::string short_number(double value) {
   return fmt::format("{:.{}f}{}", value, value < 9.95 && value != 0 ? 1 : 0, unit);
 }
 
+std::string grouped_number(int64_t value) {
+  std::string digits = std::to_string(value);
+  const std::ptrdiff_t sign = value < 0 ? 1 : 0;
+  for (auto at = std::ssize(digits) - 3; at > sign; at -= 3) digits.insert(static_cast<size_t>(at), 1, ',');
+  return digits;
+}
+
 }  // namespace temper

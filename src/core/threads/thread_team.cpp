@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/core/check.h"
+#include "src/core/process/progress.h"
 #include "src/core/threads/quiet_thread.h"
 
 // What orders what. The caller writes the loop (count_, piece_, body_, next_) before it opens the gate with a
@@ -78,7 +79,10 @@ void ThreadTeam::start() {
 void ThreadTeam::run(int64_t count, Piece piece, void* body) {
   const bool inside = place.team != nullptr;
   if (inside || count <= 1 || size_ <= 1 || in_use_.exchange(true, std::memory_order_acquire)) {
-    for (int64_t i = 0; i < count; ++i) piece(body, i);
+    for (int64_t i = 0; i < count; ++i) {
+      piece(body, i);
+      note_progress();
+    }
     return;
   }
   struct Use {
@@ -110,6 +114,7 @@ void ThreadTeam::take_pieces() {
     } catch (...) {
       keep_exception(i);
     }
+    if (place.index == 0) note_progress();  // of the caller alone: threads do not fight for the count
   }
 }
 

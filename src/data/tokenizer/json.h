@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/core/file_digest.h"
+#include "src/core/digest/file_digest.h"
 #include "src/core/json.h"
 
 namespace temper {

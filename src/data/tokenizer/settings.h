@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "src/core/file_digest.h"
+#include "src/core/digest/file_digest.h"
 #include "src/data/tokenizer/added.h"
 
 namespace temper {

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/core/file_digest.h"
+#include "src/core/digest/file_digest.h"
 
 namespace temper {
 

@@ -1,5 +1,7 @@
 #include "src/rl/rewards/exact.h"
 
+#include <algorithm>
+
 #include "src/rl/rewards/any_answer.h"
 #include "src/rl/rewards/text.h"
 
@@ -14,6 +16,13 @@ Verdict ExactReward::score(const RewardInput& input) const {
 
 void ExactReward::check_answer(std::string_view answer, const std::string& where) const {
   check_each_answer("exact", answer, where, [](const std::string&) {});
+}
+
+std::string ExactReward::unmatched(std::string_view answer) const {
+  const std::vector<std::string> answers = right_answers(answer);
+  const bool empty = std::all_of(answers.begin(), answers.end(),
+                                 [](const std::string& right) { return strip(right).empty(); });
+  return empty && !answers.empty() ? "the answer is empty" : "";
 }
 
 }  // namespace temper

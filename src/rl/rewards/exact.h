@@ -12,6 +12,7 @@ class ExactReward final : public Reward {
   explicit ExactReward(RewardOptions&) {}
   Verdict score(const RewardInput& input) const override;
   void check_answer(std::string_view answer, const std::string& where) const override;
+  std::string unmatched(std::string_view answer) const override;
 };
 
 }  // namespace temper

@@ -70,10 +70,14 @@ Gsm8kReward::Gsm8kReward(RewardOptions& options)
     : flexible_(options.choice("method", kMethods[0], kMethods) == 1),
       format_score_(options.number("format_score", 0, {})) {}
 
+std::optional<std::string> Gsm8kReward::number_of(std::string_view response) const {
+  const std::string_view tail = last_code_points(response, kTail);
+  return flexible_ ? last_number(tail) : marked_number(tail);
+}
+
 Verdict Gsm8kReward::score(const RewardInput& input) const {
   check_answer(input.answer, "the answer of a prompt");
-  std::string_view tail = last_code_points(input.response, kTail);
-  std::optional<std::string> found = flexible_ ? last_number(tail) : marked_number(tail);
+  const std::optional<std::string> found = number_of(input.response);
   if (!found) return 0;
   const bool right = best_of_answers(input.answer, [&](const std::string& answer) {
                        return found == reference_number(answer) ? 1 : 0;
@@ -90,6 +94,20 @@ void Gsm8kReward::check_answer(std::string_view answer, const std::string& where
           .why = "the answer is empty",
           .fix = "write the number, or a solution that ends in `#### number`; see data.answer_key"});
   });
+}
+
+std::string Gsm8kReward::unmatched(std::string_view answer) const {
+  constexpr size_t kShown = 40;
+  const std::vector<std::string> answers = right_answers(answer);
+  for (const std::string& right : answers) {
+    const std::optional<std::string> number = reference_number(right);
+    if (number && number_of(std::string(kMark) + *number) == number) return "";
+  }
+  if (answers.empty()) return "";
+  const std::optional<std::string> first = reference_number(answers[0]);
+  return first ? dump_json_line(first->substr(0, kShown)) +
+                     " is no number as responses are read, like 18 or -2.5"
+               : "the answer is empty";
 }
 
 }  // namespace temper

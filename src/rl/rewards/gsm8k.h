@@ -8,6 +8,8 @@
 //          method = "flexible": the last number anywhere, without commas and without a final full stop;
 //          format_score = 0.
 
+#include <optional>
+
 #include "src/rl/reward.h"
 #include "src/rl/rewards/options.h"
 
@@ -18,8 +20,12 @@ class Gsm8kReward final : public Reward {
   explicit Gsm8kReward(RewardOptions& options);
   Verdict score(const RewardInput& input) const override;
   void check_answer(std::string_view answer, const std::string& where) const override;
+  std::string unmatched(std::string_view answer) const override;
 
  private:
+  /// The number that a response gives.
+  std::optional<std::string> number_of(std::string_view response) const;
+
   bool flexible_;
   double format_score_;
 };

@@ -1,6 +1,6 @@
 #include "src/rl/rewards/recorded.h"
 
-#include "src/core/hash.h"
+#include "src/core/digest/hash.h"
 #include "src/rl/trajectory_json.h"
 
 namespace temper {

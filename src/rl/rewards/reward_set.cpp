@@ -89,6 +89,13 @@ void RewardSet::check_answer(std::string_view answer, const std::string& where) 
   for (const Entry& entry : entries_) entry.reward->check_answer(answer, where);
 }
 
+std::string RewardSet::unmatched(std::string_view answer) const {
+  for (const Entry& entry : entries_)
+    if (const std::string why = entry.reward->unmatched(answer); !why.empty())
+      return fmt::format("\"{}\": {}", entry.name, why);
+  return "";
+}
+
 int64_t RewardSet::concurrency() const {
   int64_t sum = 0;
   for (const Entry& entry : entries_) sum += entry.reward->concurrency();

@@ -39,6 +39,8 @@ class RewardSet {
   void score(Trajectory& trajectory, const Json& record) const;
   /// Checks an answer with every function, before training; `where` is the file and line of the prompt.
   void check_answer(std::string_view answer, const std::string& where) const;
+  /// Why a function can give no response what it gives a right one, see Reward; empty: all of them can.
+  std::string unmatched(std::string_view answer) const;
   /// The sum over all functions; see Reward.
   int64_t concurrency() const;
   void abandon() const;

@@ -24,10 +24,10 @@ void EndOfRun::tell_idle() {
     if (!ranks_.has_role(rank)) mailbox_.post(rank, kEnd, "");
 }
 
-void EndOfRun::tell_trained(int64_t step, bool saves) {
+void EndOfRun::tell_trained(int64_t step, Saving saving) {
   if (!decides()) return;
   for (const int rank : ranks_.keepers_apart())
-    mailbox_.post(rank, kTrained, dump_json_line({{"step", step}, {"saves", saves}}));
+    mailbox_.post(rank, kTrained, dump_json_line({{"step", step}, {"saving", saving}}));
 }
 
 void EndOfRun::tell_last_save(const LastSave& save) {
@@ -36,7 +36,7 @@ void EndOfRun::tell_last_save(const LastSave& save) {
   for (const int rank : ranks_.keepers_apart()) mailbox_.post(rank, kLastSave, dump_json_line(message));
 }
 
-std::optional<bool> EndOfRun::wait_trained(int64_t step) {
+std::optional<Saving> EndOfRun::wait_trained(int64_t step) {
   for (const Stopwatch waited; look(), !told_trained_.contains(step);) {
     // The last save may be found before what was sent ahead of it.
     if (has_come_ || (last_save_ && last_save_->step < step)) return std::nullopt;
@@ -49,7 +49,7 @@ bool EndOfRun::look() {
   if (mailbox_.poll(kEnd)) has_come_ = true;
   while (const std::optional<Message> trained = mailbox_.poll(kTrained)) {
     const Json message = parse_json(trained->bytes, "message between ranks");
-    told_trained_[message.at("step").get<int64_t>()] = message.at("saves").get<bool>();
+    told_trained_[message.at("step").get<int64_t>()] = message.at("saving").get<Saving>();
   }
   if (const std::optional<Message> last = mailbox_.poll(kLastSave)) {
     const auto of = [message = parse_json(last->bytes, "message between ranks")](const char* name) {

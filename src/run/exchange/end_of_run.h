@@ -21,6 +21,9 @@
 
 namespace temper {
 
+/// A checkpoint after a step: due, or one that may fail.
+enum class Saving { none, due, optional };
+
 class EndOfRun {
  public:
   /// Why this rank was asked to stop; empty: it was not.
@@ -54,12 +57,12 @@ class EndOfRun {
     int64_t step = 0, produced = 0, version = 0;
   };
   /// Trainer ranks: `step` is trained; the state after it is saved or not.
-  void tell_trained(int64_t step, bool saves);
+  void tell_trained(int64_t step, Saving saving);
   /// Trainer ranks: the run ends with this save.
   void tell_last_save(const LastSave& save);
-  /// Keepers beside the trainer: waits until the step is trained. True: it is saved. Nothing when the run
-  /// ends before.
-  std::optional<bool> wait_trained(int64_t step);
+  /// Keepers beside the trainer: waits until the step is trained, and says what is saved after it. Nothing
+  /// when the run ends before.
+  std::optional<Saving> wait_trained(int64_t step);
   const std::optional<LastSave>& last_save() const { return last_save_; }
 
   /// Trainer ranks: weights and optimizer are those after this step.
@@ -85,7 +88,7 @@ class EndOfRun {
   std::vector<int> world_;
   Asked asked_;
   bool has_come_ = false, passed_on_ = false;
-  std::map<int64_t, bool> told_trained_;  // of steps not yet waited for: whether they are saved
+  std::map<int64_t, Saving> told_trained_;  // steps not yet waited for
   std::optional<LastSave> last_save_;
   int64_t trained_ = 0;
   std::string reason_;

@@ -43,7 +43,7 @@ void sort_by_position(std::vector<Group>& groups) {
 
 GroupExchange::GroupExchange(Mailbox& mailbox, const RoleRanks& ranks, int64_t max_policy_lag, EndOfRun& end)
     : mailbox_(mailbox), ranks_(ranks), end_(end) {
-  whole_ = {.channel = kToTrainer,
+  whole_ = {.channel = kWholeSteps,
             .num_senders = ranks.producers.size(),
             .most_steps = max_policy_lag + (ranks.trains(mailbox.rank()) ? 1 : 2)};
   for (const std::vector<int>& stage : ranks.stages) {
@@ -107,7 +107,7 @@ void GroupExchange::put_back_unfinished(int64_t step, std::vector<Group> groups)
 }
 
 void GroupExchange::send_whole(const std::string& message) {
-  for (const int rank : ranks_.with_whole_steps()) mailbox_.post(rank, kToTrainer, message);
+  for (const int rank : ranks_.with_whole_steps()) mailbox_.post(rank, kWholeSteps, message);
 }
 
 void GroupExchange::send_sampled(int64_t step, Group group) {

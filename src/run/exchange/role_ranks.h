@@ -54,7 +54,7 @@ struct RoleRanks {
 
 /// A stage has kToStage + its number.
 enum Channel : int {
-  kToTrainer = 1,
+  kWholeSteps = 1,
   kShared = 2,
   kWeights = 3,
   kEnd = 4,

@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "src/comm/comm.h"
-#include "src/io/hf_export.h"
+#include "src/io/hf/hf_export.h"
 #include "src/nn/parallel/row_moves.h"
 
 namespace temper {

@@ -47,6 +47,10 @@ class GroupMaker {
   /// When all is done: what it took, and for how much of it rewards alone were waited for.
   double generating_seconds() const { return generated_; }
   double rewarding_seconds() const { return rewarded_; }
+  /// When all is done, on the rank that scores.
+  std::vector<RewardWorkers::Scored> scoring_times() {
+    return workers_ ? workers_->take_times() : std::vector<RewardWorkers::Scored>{};
+  }
 
  private:
   void sort_in(Group group, std::shared_ptr<const Json> record);

@@ -25,6 +25,19 @@ PromptOptions prompt_options(const DataConfig& d) {
           d.chat,       d.system_prompt, d.chat_arguments};
 }
 
+void require_known_ids(const Prompt& prompt, int64_t vocab_size, const std::string& where) {
+  int32_t largest = 0;
+  for (const std::vector<int32_t>* ids : {&prompt.tokens, &prompt.response_tokens})
+    for (const int32_t id : *ids) largest = std::max(largest, id);
+  if (largest < vocab_size) return;
+  fail(Exit::data,
+       {.what = "the data has a token that the model does not know",
+        .where = where,
+        .why = fmt::format("id {}; the ids of the model are 0 to {} (vocab_size of its config.json)", largest,
+                           vocab_size - 1),
+        .fix = "use the tokenizer that the model was trained with (tokenizer.path)"});
+}
+
 bool PromptStream::Limits::fits(const Prompt& p) const {
   return static_cast<int64_t>(p.tokens.size()) <= max_prompt_tokens &&
          !(with_response && whole_tokens(p) > max_sequence_tokens);
@@ -98,6 +111,17 @@ std::vector<DrawnPrompt> PromptStream::all(int64_t max_count) {
   return list;
 }
 
+int64_t PromptStream::count_fitting() const {
+  int64_t fitting = 0;
+  for (int64_t i = 0; i < dataset_.num_lines(); ++i) {
+    const std::string where = dataset_.where_line(i);
+    Prompt prompt = builder_.build(dataset_.line(i), where, limits_.with_response);
+    note_progress();
+    fitting += fit(prompt, where);
+  }
+  return fitting;
+}
+
 void PromptStream::check_all(
     const std::function<void(const std::string&, const std::string&)>& check_answer) const {
   int64_t fitting = 0;
@@ -106,6 +130,7 @@ void PromptStream::check_all(
     const std::string where = dataset_.where_line(i);
     Prompt prompt = builder_.build(record, where, limits_.with_response);
     note_progress();
+    require_known_ids(prompt, limits_.vocab_size, where);
     fitting += fit(prompt, where);
     if (check_answer) check_answer(prompt.answer, builder_.where_answer(record, where));
   }

@@ -19,12 +19,16 @@ struct DrawnPrompt {
 
 PromptOptions prompt_options(const DataConfig& section);
 
+/// Error(Exit::data) at `where` for a token, of the prompt or its response, that the model has no row for.
+void require_known_ids(const Prompt& prompt, int64_t vocab_size, const std::string& where);
+
 class PromptStream {
  public:
   struct Limits {
     int64_t max_prompt_tokens = 0;
     int64_t max_sequence_tokens = 0;  // prompt and response (SFT)
     bool with_response = false;
+    int64_t vocab_size = int64_t{1} << 31;  // of the model: larger ids are refused
 
     bool fits(const Prompt& prompt) const;
   };
@@ -42,6 +46,13 @@ class PromptStream {
 
   /// What its files held when they were read.
   std::vector<FileDigest> digests() const { return dataset_.digests(); }
+  /// The first line has a response.
+  bool has_responses() const { return builder_.has_response(dataset_.line(0)); }
+  /// Lines that data.overlong does not drop.
+  int64_t count_fitting() const;
+  /// Lines of the data.
+  int64_t num_lines() const { return dataset_.num_lines(); }
+
   int64_t position() const { return position_; }
   void set_position(int64_t position) { position_ = position; }
 

@@ -74,6 +74,16 @@ Group to_group(const PromptWork& work, std::vector<Response> responses) {
   return group;
 }
 
+Response given_response(const Prompt& prompt, int64_t version) {
+  Response r;
+  r.tokens = prompt.response_tokens;
+  r.mask.assign(r.tokens.size(), 1);
+  if (!r.tokens.empty()) r.versions = {{version, static_cast<int32_t>(r.tokens.size())}};
+  r.text = prompt.response;
+  r.finish = FinishReason::stop;
+  return r;
+}
+
 bool is_finished(const Group& group) {
   return std::none_of(group.samples.begin(), group.samples.end(),
                       [](const Trajectory& t) { return t.response.finish == FinishReason::unfinished; });

@@ -36,6 +36,9 @@ Request to_request(const PromptWork& work, int64_t samples_per_prompt);
 /// The samples of a prompt after generation.
 Group to_group(const PromptWork& work, std::vector<Response> responses);
 
+/// The response that the data bring, as if weights of this version had said it.
+Response given_response(const Prompt& prompt, int64_t version);
+
 bool is_finished(const Group& group);
 /// Nothing of it is left to generate: a stop did not wait for its rewards.
 bool is_whole(const PromptWork& work);

@@ -24,7 +24,7 @@ RewardWorkers::RewardWorkers(const RewardSet& rewards)
 
 RewardWorkers::RewardWorkers(const RewardSet& rewards, int num_threads) : rewards_(rewards) {
   CHECK(num_threads > 0, "{} reward threads", num_threads);
-  for (int i = 0; i < num_threads; ++i) threads_.push_back(quiet_thread([this] { work(); }));
+  for (int i = 0; i < num_threads; ++i) threads_.push_back(quiet_thread([this, i] { work(i); }));
 }
 
 RewardWorkers::~RewardWorkers() {
@@ -67,7 +67,12 @@ std::vector<Group> RewardWorkers::collect(const std::function<bool()>& stops) {
   return finished;
 }
 
-void RewardWorkers::work() {
+std::vector<RewardWorkers::Scored> RewardWorkers::take_times() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(times_, {});
+}
+
+void RewardWorkers::work(int thread) {
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return stop_ || !jobs_.empty(); });
@@ -75,17 +80,21 @@ void RewardWorkers::work() {
     Job job = std::move(jobs_.front());
     jobs_.pop_front();
     lock.unlock();
+    Trajectory& sample = job.of->group.samples[job.sample];
+    Scored times{thread, sample.data_position, sample.sample, std::chrono::steady_clock::now(), {}};
     std::exception_ptr error;
     bool unscored = false;
     try {
-      rewards_.score(job.of->group.samples[job.sample], *job.of->record);
+      rewards_.score(sample, *job.of->record);
       note_progress();
     } catch (const Abandoned&) {
       unscored = true;
     } catch (...) {
       error = std::current_exception();  // rethrown on the thread that collects
     }
+    times.end = std::chrono::steady_clock::now();
     lock.lock();
+    times_.push_back(times);
     if (error && !error_) error_ = error;
     job.of->unscored = job.of->unscored || unscored;
     if (--job.of->left == 0) finish(*job.of);

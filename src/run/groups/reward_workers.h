@@ -2,6 +2,7 @@
 // Reward functions on threads while generation goes on, a response each. Scores do not depend on which thread
 // ran them or when.
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -36,8 +37,18 @@ class RewardWorkers {
   /// Groups with samples that have no verdict yet.
   std::vector<Group> take_unscored() { return std::exchange(unscored_, {}); }
 
+  /// From when to when a thread scored a response.
+  struct Scored {
+    int thread = 0;
+    int64_t data_position = 0;
+    int32_t sample = 0;
+    std::chrono::steady_clock::time_point begin, end;
+  };
+  /// All that were scored so far, and not given out before.
+  std::vector<Scored> take_times();
+
  private:
-  void work();
+  void work(int thread);
   struct OpenGroup {
     Group group;
     std::shared_ptr<const Json> record;
@@ -58,6 +69,7 @@ class RewardWorkers {
   size_t unfinished_ = 0;
   bool stop_ = false;
   std::exception_ptr error_;
+  std::vector<Scored> times_;
   std::vector<std::thread> threads_;
 };
 

@@ -1,11 +1,10 @@
 #include "src/run/host/gpu.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <map>
 
-#include "src/run/plan/memory.h"
+#include "src/core/log.h"
+#include "src/run/plan/memory/memory.h"
 
 namespace temper {
 
@@ -39,7 +38,7 @@ Device resolve_device(const std::string& device, const std::string& where, Comm&
       comm.all_reduce_max(found.gpus.empty() ? 1.0 : 0.0, "a rank without a GPU, max over ranks") > 0;
   if (!missing) return Device::cuda;
   if (device == "auto") {
-    spdlog::debug("no GPU: {}", found.why);
+    log::debug("no GPU: {}", found.why);
     return Device::cpu;
   }
   fail(Exit::environment,
@@ -54,7 +53,7 @@ void select_gpu(const MpiSession& mpi) {
   const auto turn = static_cast<size_t>(mpi.rank() % mpi.ranks_on_node());
   const int index = gpus.at(turn % gpus.size());
   device::select_gpu(index);
-  spdlog::debug("GPU {} of {}: {}", index, gpus.size(), device::gpu_name());
+  log::debug("GPU {} of {}: {}", index, gpus.size(), device::gpu_name());
 }
 
 Device settle_device(LoadedConfig& loaded, Comm& comm) {

@@ -1,16 +1,25 @@
 #include "src/run/host/model_host.h"
 
-#include <spdlog/spdlog.h>
-
 #include <filesystem>
 
-#include "src/io/hf_config.h"
-#include "src/io/hf_import.h"
+#include "src/core/digest/hash.h"
+#include "src/core/log.h"
+#include "src/io/checkpoint/master_reader.h"
+#include "src/io/hf/hf_config.h"
+#include "src/io/hf/hf_import.h"
 #include "src/models/parameter_specs.h"
 #include "src/nn/init.h"
 
 namespace temper {
 namespace {
+
+/// The digest of the weights of a checkpoint, from those of their tensors.
+std::string digest_of_weights(const Manifest& manifest) {
+  std::string all;
+  for (const auto& [name, tensor] : manifest.tensors())
+    if (name.starts_with("param/")) all += fmt::format("{} {}\n", name, tensor.digest);
+  return digest_hex(all.data(), std::ssize(all));
+}
 
 std::string name_of(const FileDigest& file) { return std::filesystem::path(file.path).filename().string(); }
 
@@ -22,22 +31,25 @@ ModelSource first_weights(const Config& config, const RunPlan& plan) {
 }
 
 std::unique_ptr<Model> ModelHost::load(const ModelSource& source, ModelOptions options) {
+  const bool imports = !source.random && source.checkpoint.empty();
   const ModelFolder folder = ModelFolder::open(
-      source.folder, source.random ? ModelFolder::Weights::optional : ModelFolder::Weights::required);
-  for (const std::string& w : folder.warnings()) spdlog::warn("{}", w);
+      source.folder, imports ? ModelFolder::Weights::required : ModelFolder::Weights::optional);
+  for (const std::string& w : folder.warnings()) log::warn("{}", w);
   config_files_[source.folder] = folder.config_files();
   std::vector<std::string> warnings;
   const Json* generation = folder.generation_config() ? &*folder.generation_config() : nullptr;
   ModelConfig config = parse_model_config(folder.config(), generation, folder.config_path(), &warnings);
   config.frozen = source.frozen;
   check_supported(config, folder.config_path(), backend_.ctx().device);
-  for (const std::string& w : warnings) spdlog::debug("{}", w);
-  if (!source.random) check_weights(folder, config, parameter_specs(config));
+  for (const std::string& w : warnings) log::debug("{}", w);
+  if (imports) check_weights(folder, config, parameter_specs(config));
   options.dtype = dtype_;
   options.context_tokens = source.context_tokens.value_or(config.max_position_embeddings);
   options.device = ctx().device;
   auto model = std::make_unique<Model>(config, options);
-  if (source.random)
+  if (!source.checkpoint.empty())
+    load_weights(Manifest::read(source.checkpoint), model->parameters());
+  else if (source.random)
     random_init(model->parameters(), config, source.seed, ctx().threads);
   else
     digests_[source.folder] = import_weights(folder, config, model->parameters());
@@ -48,6 +60,8 @@ std::unique_ptr<Model> ModelHost::load(const ModelSource& source, ModelOptions o
           .where = "model.digest, " + source.folder,
           .why = fmt::format("the weights have the digest {}, model.digest is {}", digest, source.digest),
           .fix = "put the right weights there, or set model.digest to theirs (\"\": any)"});
+  if (!source.checkpoint.empty())
+    digests_[source.folder] = digest_of_weights(Manifest::read(source.checkpoint));
   return model;
 }
 

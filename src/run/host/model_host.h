@@ -9,7 +9,7 @@
 #include <string>
 
 #include "src/config/config.h"
-#include "src/core/file_digest.h"
+#include "src/core/digest/file_digest.h"
 #include "src/data/chat_template.h"
 #include "src/data/tokenizer/tokenizer.h"
 #include "src/models/model.h"
@@ -26,6 +26,7 @@ struct ModelSource {
   uint64_t seed = 0;
   std::string digest = {};            // weights of another one are refused; empty: any
   std::set<std::string> frozen = {};  // ModelConfig::frozen
+  std::string checkpoint = {};        // its weights are taken, not those of the folder; empty: none
 };
 /// The first weights of a run.
 ModelSource first_weights(const Config& config, const RunPlan& plan);

@@ -8,7 +8,7 @@
 #include "src/models/parameter_specs.h"
 #include "src/run/plan/dry_run.h"
 #include "src/run/plan/layout/layer_samples.h"
-#include "src/run/plan/memory.h"
+#include "src/run/plan/memory/memory.h"
 
 namespace temper {
 namespace {

@@ -17,6 +17,11 @@ struct PlanDraft {
     result.errors.push_back({key, "", std::move(message), std::move(legal)});
   }
   void warn(std::string message) { result.warnings.push_back(std::move(message)); }
+  /// A key that a longer run would heed.
+  void idle(std::string message) {
+    result.plan.idle_keys.push_back(message);
+    warn(std::move(message));
+  }
 };
 
 void plan_freeze(PlanDraft& draft);

@@ -1,7 +1,6 @@
 #include "src/run/plan/dry_run.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
 #include "src/comm/alone/one_rank.h"
@@ -9,9 +8,10 @@
 #include "src/ops/backend.h"
 #include "src/rl/registry.h"
 #include "src/rollout/step_batch.h"
+#include "src/run/plan/full_batch.h"
 #include "src/run/plan/fullest_step.h"
 #include "src/run/plan/layout/layer_samples.h"
-#include "src/run/plan/memory.h"
+#include "src/run/plan/memory/memory.h"
 #include "src/run/plan/run_options.h"
 
 namespace temper {
@@ -62,51 +62,10 @@ ShardPlace largest_share(const ModelConfig& model, int tp, const UnitSet& units 
   return largest;
 }
 
-Trajectory trajectory(const RunPlan& plan, int64_t prompt, int64_t response) {
-  const auto n = static_cast<size_t>(response);
-  Trajectory t;
-  t.prompt_tokens.assign(static_cast<size_t>(prompt), 0);
-  t.response.tokens.assign(n, 0);
-  t.response.mask.assign(n, 1);
-  t.advantage = 1;
-  if (plan.generates) t.response.logprobs.assign(n, 0.0);
-  if (plan.num_scorers() > 0) t.ref_logprobs.assign(n, 0.0);
-  return t;
-}
-
-/// A micro-batch of sequences of one length.
-struct FullBatch {
-  int64_t prompt = 0, response = 0, most = 0;  // of each sequence; sequences
-  int64_t rows() const { return prompt + response - 1; }
-  int64_t sequences(int64_t budget) const { return std::min(most, (budget + rows() - 1) / rows()); }
-  /// A budget that is not larger than what there is to fill it.
-  int64_t tokens(int64_t budget) const {
-    return sequences(budget) < most ? budget : std::min(budget, most * rows());
-  }
-};
-
-/// Sequences of one length that fill a micro-batch of `budget` tokens, but for more than `most` sequences.
-std::vector<Trajectory> filled(const RunPlan& plan, int64_t budget, const FullBatch& of) {
-  std::vector<Trajectory> all;
-  int64_t left = budget;
-  for (; left >= of.rows() && std::ssize(all) < of.most; left -= of.rows())
-    all.push_back(trajectory(plan, of.prompt, of.response));
-  if (left > 0 && std::ssize(all) < of.most)  // one row more than targets, so that it is one of these
-    all.push_back(
-        trajectory(plan, std::max<int64_t>(1, left + 1 - of.response), std::min(left, of.response)));
-  return all;
-}
-
 /// Sequences of these that one of the ranks of a role is dealt, where all are as long as they can be.
 int64_t share_of(const RolePlan& role, int64_t sequences) {
   const int64_t ranks = role.dp();
   return (sequences + ranks - 1) / ranks;
-}
-
-/// Those that take most: of the longest sequences, and of those with the most targets.
-std::array<FullBatch, 2> fullest(const RunPlan& plan, int64_t most) {
-  const int64_t longest = plan.longest_sequence, response = std::min(plan.max_new_tokens, longest - 1);
-  return {FullBatch{longest - response, response, most}, FullBatch{1, response, most}};
 }
 
 std::vector<const Trajectory*> pointers(const std::vector<Trajectory>& all) {
@@ -218,12 +177,6 @@ AxisBytes bytes_of_layers(const SomeLayers& all, const Config& config, const Mea
   return sum;
 }
 
-/// So many of the longest sequences of a run.
-std::vector<Trajectory> longest(const RunPlan& plan, int64_t sequences) {
-  const int64_t response = std::min(plan.max_new_tokens, plan.longest_sequence - 1);
-  return {static_cast<size_t>(sequences), trajectory(plan, plan.longest_sequence - response, response)};
-}
-
 /// What the first rank with the largest share of a stage's units holds.
 TrainedMemory stage_memory(const RunPlan& plan, const RolePlan& role, const ModelConfig& model,
                            const Config& config, const UnitSet& units) {
@@ -291,14 +244,15 @@ std::vector<MicrobatchMemory> microbatch_memory(const RunPlan& plan, const Model
   return kinds;
 }
 
-PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
-                           const RoleStage& of, std::optional<Device> real) {
-  const Device device = real.value_or(counting_device(plan));
-  const int64_t step = share_of(of.role, plan.batch.samples_per_step);
+namespace {
+
+/// A micro-batch has at most so many sequences.
+PhaseMemory logprobs_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
+                            const RoleStage& of, Device device, int64_t most_sequences) {
   PassOptions pass = pass_options(config, plan, of.role);
   pass.least_of_stages = 0;  // the fullest one
   PhaseMemory most;
-  for (const FullBatch& full : fullest(plan, step)) {
+  for (const FullBatch& full : fullest(plan, most_sequences)) {
     const auto of_tokens = [&](int64_t tokens) {
       const std::vector<Trajectory> all = filled(plan, tokens, full);
       return of_layers(layers_of(model, of), config, device, [&](const SomeLayers& some) {
@@ -313,6 +267,14 @@ PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const 
     most = larger(most, by_few(full.tokens(pass.token_budget), kMostTokens, of_tokens));
   }
   return most;
+}
+
+}  // namespace
+
+PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
+                           const RoleStage& of, std::optional<Device> real) {
+  return logprobs_memory(plan, model, config, of, real.value_or(counting_device(plan)),
+                         share_of(of.role, plan.batch.samples_per_step));
 }
 
 PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
@@ -356,6 +318,16 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
   if (like_gpu(device) && of.role.grid.size(kModel) == 1)
     most.workspace += std::min(of_step(0).workspace, std::numeric_limits<int64_t>::max() - most.workspace);
   return most;
+}
+
+PhaseMemory validation_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
+                              const RoleStage& of) {
+  PhaseMemory memory;
+  if (plan.validates) memory = generate_memory(plan, model, config, of);
+  if (plan.validates_loss)
+    memory = larger(memory, logprobs_memory(plan, model, config, of, counting_device(plan),
+                                            std::numeric_limits<int64_t>::max()));
+  return memory;
 }
 
 AxisBytes update_bytes(const RunPlan& plan, const RolePlan& role, const ModelConfig& model,

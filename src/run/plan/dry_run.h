@@ -52,6 +52,10 @@ PhaseMemory logprob_memory(const RunPlan& plan, const ModelConfig& model, const 
 /// The engine's batch with the most rows.
 PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
                             const RoleStage& of, std::optional<Device> real = {});
+/// What the validation of the plan takes: generation, and log-probs of held-out responses, as many of them as
+/// a micro-batch holds.
+PhaseMemory validation_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
+                              const RoleStage& of);
 
 /// A rank's place in the layout of a role.
 struct GridPlace {

@@ -5,8 +5,8 @@
 #include "src/config/config.h"
 #include "src/core/check.h"
 #include "src/core/file.h"
-#include "src/io/hf_config.h"
-#include "src/io/model_folder.h"
+#include "src/io/hf/hf_config.h"
+#include "src/io/hf/model_folder.h"
 #include "src/models/model.h"
 #include "src/models/parameter_specs.h"
 
@@ -29,6 +29,7 @@ ModelConfig supported_facts(const Json& json, const std::string& path, const Jso
 }  // namespace
 
 ModelConfig read_model_facts(const std::string& model_path, std::vector<FileDigest>* files) {
+  refuse_run_folder(model_path);
   const std::string path = find_in_folder(model_path, "config.json");
   if (path.empty())
     fail(Exit::data, {.what = "no model",

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "src/core/file_digest.h"
+#include "src/core/digest/file_digest.h"
 #include "src/nn/model_config.h"
 #include "src/run/plan/layout/role_plan.h"
 

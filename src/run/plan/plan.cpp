@@ -5,11 +5,11 @@
 #include "src/core/check.h"
 #include "src/core/file.h"
 #include "src/core/text/download.h"
-#include "src/io/checkpoint.h"
+#include "src/io/checkpoint/checkpoint.h"
 #include "src/models/model.h"
 #include "src/run/plan/batch.h"
 #include "src/run/plan/draft.h"
-#include "src/run/plan/memory.h"
+#include "src/run/plan/memory/memory.h"
 #include "src/run/plan/weight_traffic.h"
 
 namespace temper {

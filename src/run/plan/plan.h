@@ -130,7 +130,10 @@ struct RunPlan {
   int64_t validation_page_bytes = 0;  // on trainer ranks
   int64_t running_sequences = 0;      // most of them at once, per rank
   std::vector<int> profiled_steps;
-  bool validates = false;  // has data, rewards and lengths to validate with
+  bool validates = false;       // has data, rewards and lengths to validate with
+  bool validates_loss = false;  // on held-out responses (SFT)
+  /// What the run is too short for, in words.
+  std::vector<std::string> idle_keys;
   int64_t validation_max_prompt_tokens = 0, validation_max_new_tokens = 0;
   std::vector<MemoryRow> memory;
 };
@@ -153,7 +156,7 @@ struct PlanResult {
   bool complete = false;  // the plan; errors are of files that the config names then
   std::vector<PlanError> errors;
   std::vector<std::string> warnings;
-  std::vector<MemoryChoice> choices = {};  // where they were asked for: run/plan/memory_choices.h
+  std::vector<MemoryChoice> choices = {};  // where they were asked for: run/plan/memory/memory_choices.h
   std::vector<RoleTraffic> traffic = {};   // the same: run/plan/axis_traffic.h
 };
 

@@ -23,6 +23,23 @@ std::string reward_defect(const RewardFunctionConfig& function) {
   return "";
 }
 
+/// Values that no run is meant to have.
+void warn_of_training(PlanDraft& d) {
+  constexpr double kLargeRate = 0.01;
+  const OptimizerConfig& o = d.config.optimizer;
+  const RecomputeConfig& r = d.config.train.recompute;
+  if (o.lr == 0) d.warn("optimizer.lr = 0: the weights never change");
+  if (o.lr > kLargeRate)
+    d.warn(
+        fmt::format("optimizer.lr = {:g} is above {}: models diverge at such a rate; 1e-6 to 1e-3 are usual",
+                    o.lr, kLargeRate));
+  if (r.num_layers > d.facts.num_layers)
+    d.warn(fmt::format("train.recompute.num_layers = {}, and the model has {} layers: {}", r.num_layers,
+                       d.facts.num_layers,
+                       r.granularity == "full" ? "all of them are computed again"
+                                               : "it counts with recompute.granularity = \"full\" alone"));
+}
+
 }  // namespace
 
 void plan_freeze(PlanDraft& d) {
@@ -84,27 +101,28 @@ void plan_profile(PlanDraft& d) {
   constexpr int64_t kMostSteps = 1000000;
   const std::string& text = d.config.profile.steps;
   if (text.empty()) return;
-  const int64_t end = std::min(d.result.plan.steps, kMostSteps) + 1;
-  RankSet set = read_rank_set(text, static_cast<int>(end));
+  const RankSet set = read_rank_set(text, static_cast<int>(kMostSteps + 1));
   if (!set.defect.empty() || text == "all" || set.ranks.front() == 0)
     return d.error(
         "profile.steps",
-        fmt::format("\"{}\" is no set of steps from 1 to {}, like \"3-5\" or \"1,10\"", text, end - 1),
+        fmt::format("\"{}\" is no set of steps from 1 to {}, like \"3-5\" or \"1,10\"", text, kMostSteps),
         {"", "1"});
-  d.result.plan.profiled_steps = std::move(set.ranks);
+  const int64_t last = d.result.plan.steps;
+  for (const int step : set.ranks)
+    if (step <= last) d.result.plan.profiled_steps.push_back(step);
+  if (set.ranks.back() > last)
+    d.idle(fmt::format("profile.steps = \"{}\": the run ends with step {}, {} of these steps are profiled",
+                       text, last, d.result.plan.profiled_steps.size()));
 }
 
 void plan_schedule(PlanDraft& d) {
   const OptimizerConfig& o = d.config.optimizer;
   const int64_t updates = d.result.plan.batch.updates_total;
   if (updates == 0 || o.warmup_steps < updates) return;  // 0: the batch has errors of its own
-  std::vector<Json> legal{0};
-  if (updates > 1) legal.push_back(updates - 1);
-  d.error(
-      "optimizer.warmup_steps",
-      fmt::format("warm-up takes {} updates, the whole run has {}: full learning rate would never be reached",
-                  o.warmup_steps, updates),
-      legal);
+  d.idle(fmt::format(
+      "optimizer.warmup_steps = {}: the whole run has {} updates and ends in warm-up, at {:.3g} of "
+      "optimizer.lr",
+      o.warmup_steps, updates, static_cast<double>(updates) / static_cast<double>(o.warmup_steps)));
 }
 
 void plan_optimizer_state(PlanDraft& d) {
@@ -177,7 +195,7 @@ void plan_warnings(PlanDraft& d) {
   }
   if (plan.generates && b.samples_per_prompt == 1 && c.algorithm.single_group == "zero")
     d.warn("groups of one sample with single_group = \"zero\": all advantages are 0, nothing is learned");
-  if (c.optimizer.lr == 0) d.warn("optimizer.lr = 0: the weights never change");
+  warn_of_training(d);
   for (const RoleTraits& row : plan.rows)
     if (!plan.role(row.name) && c.roles.of(row.name).ranks && *row.when_needed)
       d.warn(fmt::format("roles.{} has no effect: {}", row.name, row.when_needed));
@@ -189,7 +207,8 @@ void plan_warnings(PlanDraft& d) {
         "train.samples_per_update x train.updates_per_step lines");
   const auto never = [&](const char* key, int64_t every) {
     if (every > plan.steps)
-      d.warn(fmt::format("{} = {} is beyond the last step, {}", key, every, plan.steps));
+      d.idle(fmt::format("{} = {} is beyond the last step, {}: it happens after that one alone", key, every,
+                         plan.steps));
   };
   never("checkpoint.every", c.checkpoint.every);
   never("checkpoint.export_hf_every", c.checkpoint.export_hf_every);

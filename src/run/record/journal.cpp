@@ -1,7 +1,6 @@
 #include "src/run/record/journal.h"
 
-#include <spdlog/spdlog.h>
-
+#include "src/core/log.h"
 #include "src/core/text/block_reader.h"
 #include "src/rl/rollout_metrics.h"
 #include "src/rl/trajectory_json.h"
@@ -20,8 +19,10 @@ std::string lines_of(std::span<const Group> groups, int64_t step) {
 
 }  // namespace
 
-void Journal::open(const RunFolder& folder) {
+void Journal::open(const RunFolder& folder, PromptFrame frame) {
   folder_ = &folder;
+  frame_ = std::move(frame);
+  part_names_ = PartNames(folder.path("metrics.jsonl"));
   age_ = {};
   metrics_ = std::make_unique<OutputFile>(folder.path("metrics.jsonl"), OutputFile::Mode::append);
   events_ = std::make_unique<EventFile>(folder.path("tensorboard"));
@@ -56,8 +57,8 @@ void Journal::record_rollouts(std::span<const Group> groups, int64_t step, const
     write_file_atomic(folder_->path(file),
                       packed ? zstd_packed(lines_of(groups, step)) : lines_of(groups, step));
   }
-  for (const std::string& line : sample_lines(groups, step, config.log.samples_per_step))
-    spdlog::info("{}", line);
+  for (const std::string& line : sample_lines(groups, frame_, step, config.log.samples_per_step))
+    log::info("{}", line);
 }
 
 void Journal::write_groups(const std::string& subfolder, std::span<const Group> groups, int64_t step) {
@@ -69,17 +70,18 @@ void Journal::write_groups(const std::string& subfolder, std::span<const Group> 
 
 std::string Journal::finish_step(int64_t step) {
   if (folder_) folder_->require_intact();
+  if (const std::string text = part_names_.limit(values_); folder_ && !text.empty()) log::warn("{}", text);
   Json line;
   line["step"] = step;
   for (const auto& [name, value] : values_) line[name] = value;
   if (metrics_ && !path_exists(folder_->path("metrics.jsonl"))) {
-    spdlog::warn("metrics.jsonl was removed from {}: it goes on with step {}", folder_->path(""), step);
+    log::warn("metrics.jsonl was removed from {}: it goes on with step {}", folder_->path(""), step);
     metrics_ = std::make_unique<OutputFile>(folder_->path("metrics.jsonl"), OutputFile::Mode::append);
   }
   if (metrics_) metrics_->write(dump_json_line(line) + "\n");
   if (events_) events_->write(step, values_);
   if (const std::string text = no_signal_.look(step, values_); folder_ && !text.empty())
-    spdlog::warn("{}", text);
+    log::warn("{}", text);
   ++steps_;
   const double left = age_.seconds() / static_cast<double>(steps_) * static_cast<double>(total_steps_ - step);
   std::string text = step_line(step, total_steps_, values_, left);

@@ -14,8 +14,10 @@
 #include "src/core/file.h"
 #include "src/core/json.h"
 #include "src/core/stopwatch.h"
+#include "src/data/prompt_frame.h"
 #include "src/rl/types.h"
-#include "src/run/record/no_signal.h"
+#include "src/run/record/metrics/no_signal.h"
+#include "src/run/record/metrics/part_names.h"
 #include "src/run/record/run_folder.h"
 #include "src/run/record/tensorboard.h"
 
@@ -25,8 +27,8 @@ class Journal {
  public:
   /// `said`: the last step that has its line.
   Journal(int64_t total_steps, int64_t said) : total_steps_(total_steps), said_(said) {}
-  /// From here on this rank writes, into `folder`.
-  void open(const RunFolder& folder);
+  /// From here on this rank writes, into `folder`. `frame`: of the prompts, for samples.
+  void open(const RunFolder& folder, PromptFrame frame);
 
   void set(const std::string& name, double value) { values_[name] = value; }
   void add(const std::map<std::string, double>& values);
@@ -56,6 +58,8 @@ class Journal {
   std::map<std::string, double> values_;
   std::unique_ptr<OutputFile> metrics_;
   std::unique_ptr<EventFile> events_;
+  PromptFrame frame_;
+  PartNames part_names_;
 };
 
 /// Adds the seconds of its life to timing_s/<name>.

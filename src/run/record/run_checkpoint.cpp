@@ -29,14 +29,15 @@ void CheckpointWriter::bytes(const std::string& name, std::string_view bytes) {
 }
 
 /// Ranks of several roles know several counts and texts; of one that several know the first rank's stands.
-void CheckpointWriter::write(const std::string& folder, int64_t step) {
+SaveResult CheckpointWriter::write(const std::string& folder, int64_t step, bool optional) {
   Json meta = Json::object();
-  for (const std::string& said : comm_.all_gather(dump_json_line(meta_), "counts and texts of a checkpoint")) {
+  for (const std::string& said :
+       comm_.all_gather(dump_json_line(meta_), "counts and texts of a checkpoint")) {
     const Json of_rank = parse_json(said, "message between ranks");
     for (const auto& [name, value] : of_rank.items())
       if (!meta.contains(name)) append_member(meta, name, value);
   }
-  save_checkpoint(folder, step, tensors_, meta, comm_, Numbers::finite);
+  return save_checkpoint(folder, step, tensors_, meta, comm_, {Numbers::finite, optional});
 }
 
 /// Those who read bytes that ranks send take what is wrong with them for a bug; these came from a disk.
@@ -90,6 +91,14 @@ std::string sample_defect(const Trajectory& t) {
 }
 
 }  // namespace
+
+bool is_by_clock(const std::string& checkpoint) {
+  try {
+    return CheckpointReader(checkpoint).has_meta(kByClock);
+  } catch (const Error&) {  // damaged: as any other
+    return false;
+  }
+}
 
 void check_groups(const std::vector<Group>& groups, bool finished) {
   int64_t last = -1;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "src/core/arena.h"
-#include "src/io/checkpoint.h"
+#include "src/io/checkpoint/checkpoint.h"
 #include "src/rl/types.h"
 
 namespace temper {
@@ -19,6 +19,7 @@ namespace temper {
 inline constexpr const char* kUnfinished = "unfinished";
 inline constexpr const char* kUnsaid =
     "unsaid";  // text: metrics of a step whose validation is yet to be made
+inline constexpr const char* kByClock = "by_clock";  // count: checkpoint.every_minutes made it
 std::string ahead_name(int64_t step);
 std::string open_name(int64_t step);
 
@@ -38,8 +39,9 @@ class CheckpointWriter {
   void count(const std::string& key, int64_t value) { meta_[key] = value; }
   void text(const std::string& key, const std::string& value) { meta_[key] = value; }
 
-  /// Into `folder`, the run's checkpoints; all ranks call it.
-  void write(const std::string& folder, int64_t step);
+  /// Into `folder`, the run's checkpoints; all ranks call it. `optional`: one that cannot be written ends
+  /// nothing.
+  SaveResult write(const std::string& folder, int64_t step, bool optional);
 
  private:
   Comm& comm_;
@@ -82,6 +84,9 @@ class CheckpointReader {
 
   Manifest manifest_;
 };
+
+/// One that the clock made is kept only while it is the newest.
+bool is_by_clock(const std::string& checkpoint);
 
 /// Throws what is wrong with groups that bytes say to be those of one step: digests match whatever was
 /// written.

@@ -1,7 +1,6 @@
 #include "src/run/record/run_folder.h"
 
 #include <fcntl.h>
-#include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <limits>
 #include <set>
@@ -18,8 +18,10 @@
 #include "src/core/check.h"
 #include "src/core/file.h"
 #include "src/core/json.h"
+#include "src/core/log.h"
 #include "src/core/process/host.h"
-#include "src/io/checkpoint.h"
+#include "src/core/text/file_lines.h"
+#include "src/io/checkpoint/checkpoint.h"
 #include "src/run/record/set_aside.h"
 #include "src/run/record/tensorboard.h"
 
@@ -28,8 +30,8 @@ namespace {
 
 /// What a run leaves besides logs, configs and events.jsonl; checkpoints first: a start that is cut short
 /// must not find them without the rest.
-constexpr std::array kOfARun{"checkpoints", "metrics.jsonl", "rollouts",    "validation",
-                             "export",      "trace",         "tensorboard", "nonfinite"};
+constexpr std::array kOfARun{"checkpoints", "metrics.jsonl", "rollouts",  "validation", "export",
+                             "trace",       "tensorboard",   "nonfinite", "report.html"};
 constexpr int64_t kMaxMetrics = int64_t{4} << 30;
 constexpr int64_t kMaxConfig = int64_t{16} << 20;
 constexpr int64_t kNamedFiles = 20;  // of those that are missing
@@ -71,7 +73,7 @@ std::vector<std::pair<int64_t, int64_t>> missing_steps(const std::set<int64_t>& 
   return runs;
 }
 
-/// Can be written to, or read and kept.
+/// Whether a run can write to it, or read and keep it.
 bool usable_file(const std::string& file, int64_t max_bytes) {
   std::error_code error;
   return !path_exists(file) || (std::filesystem::is_regular_file(file, error) &&
@@ -79,33 +81,61 @@ bool usable_file(const std::string& file, int64_t max_bytes) {
 }
 
 /// What lies in the place of a folder or file of a run and is none, or is larger than what a run reads.
-void clear_the_way(const std::string& root) {
+std::vector<std::string> in_the_way(const std::string& root) {
   constexpr int64_t kAnySize = std::numeric_limits<int64_t>::max();
-  const auto path = [&](const std::string& name) { return join_path(root, name); };
-  SetAside aside(root);
-  std::string names;
-  const auto move = [&](const std::string& name) {
-    aside.move(name);
-    names += (names.empty() ? "" : ", ") + name;
+  std::vector<std::string> names, files{"metrics.jsonl", "events.jsonl", "report.html"};
+  const auto is_file = [&](const std::string& name) {
+    return std::find(files.begin(), files.end(), name) != files.end();
   };
-  for (const char* name : kOfARun)
-    if (std::string_view(name) != "metrics.jsonl" && path_exists(path(name)) && !is_directory(path(name)))
-      move(name);
-  if (path_exists(path("logs")) && !is_directory(path("logs"))) move("logs");
-  if (!usable_file(path("metrics.jsonl"), kMaxMetrics)) move("metrics.jsonl");
-  if (!usable_file(path("events.jsonl"), kAnySize)) move("events.jsonl");
+  const auto path = [&](const std::string& name) { return join_path(root, name); };
+  for (const std::string name : kOfARun)
+    if (!is_file(name) && path_exists(path(name)) && !is_directory(path(name))) names.push_back(name);
+  if (path_exists(path("logs")) && !is_directory(path("logs"))) names.push_back("logs");
   for (const std::string& name : list_directory(root))
-    if (name.starts_with("config") && name.ends_with(".toml") && !usable_file(path(name), kMaxConfig))
-      move(name);
+    if (name.starts_with("config") && name.ends_with(".toml")) files.push_back(name);
   if (is_directory(path("logs")))
     for (const std::string& name : list_directory(path("logs")))
-      if (name.ends_with(".log") && !usable_file(path("logs/" + name), kAnySize)) move("logs/" + name);
-  if (!names.empty())  // there is no log yet
+      if (const std::string log = join_path("logs", name); log.ends_with(".log") && !is_directory(path(log)))
+        files.push_back(log);  // a folder in the place of a log is refused
+  for (const std::string& name : files) {
+    const bool config = name.ends_with(".toml");
+    const int64_t most = config ? kMaxConfig : name == "metrics.jsonl" ? kMaxMetrics : kAnySize;
+    if (!usable_file(path(name), most)) names.push_back(name);
+  }
+  return names;
+}
+
+void clear_the_way(const std::string& root) {
+  SetAside aside(root);
+  std::string text;
+  for (const std::string& name : in_the_way(root)) {
+    aside.move(name);
+    text += (text.empty() ? "" : ", ") + name;
+  }
+  if (!text.empty())  // there is no log yet
     std::fprintf(stderr, "temper: warning: no file or folder of a run, or too large: %s; set aside in %s\n",
-                 printable(names).c_str(), printable(aside.folder()).c_str());
+                 printable(text).c_str(), printable(aside.folder()).c_str());
+}
+
+std::string local_time() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  char text[32];
+  const std::string time(text, std::strftime(text, sizeof text, "%FT%T%z", &local));
+  return time.substr(0, time.size() - 2) + ":" + time.substr(time.size() - 2);
 }
 
 }  // namespace
+
+void EventLines::write(const char* event, const Json& more) const {
+  Json line = {{"time", local_time()}, {"event", event}};
+  line.update(more);
+  const char* const end_of_cut = path_exists(file_) && !ends_a_line(file_) ? "\n" : "";
+  OutputFile file(file_, OutputFile::Mode::append);
+  file.write(end_of_cut + dump_json_line(line) + "\n");
+  file.close();
+}
 
 RunFolder::RunFolder(const std::string& dir, const std::string& name) : root_(join_path(dir, name)) {
   try {
@@ -233,7 +263,7 @@ void RunFolder::set_aside() {
   for (const char* name : kOfARun) aside.move(name);
   if (path_exists(path("config.toml")))
     write_file_atomic(join_path(aside.folder(), "config.toml"), read_file(path("config.toml"), kMaxConfig));
-  spdlog::warn("the run folder holds what no checkpoint of it goes on from: set aside in {}", aside.folder());
+  log::warn("the run folder holds what no checkpoint of it goes on from: set aside in {}", aside.folder());
 }
 
 void RunFolder::clear() {
@@ -255,7 +285,7 @@ void RunFolder::set_aside_later(int64_t step) {
     }
   }
   if (!aside.folder().empty())
-    spdlog::warn("checkpoints and exports beyond step {} are set aside in {}", step, aside.folder());
+    log::warn("checkpoints and exports beyond step {} are set aside in {}", step, aside.folder());
 }
 
 void RunFolder::keep_config(const std::string& text) const {
@@ -289,7 +319,7 @@ void RunFolder::truncate_metrics(int64_t step) {
   if (damaged) {
     SetAside aside(root_);
     aside.move("metrics.jsonl");
-    spdlog::warn("metrics.jsonl has lines that cannot be read: as it was it is in {}", aside.folder());
+    log::warn("metrics.jsonl has lines that cannot be read: as it was it is in {}", aside.folder());
   }
   if (kept.size() != all.size()) write_file_atomic(file, kept);
 }
@@ -311,7 +341,7 @@ void RunFolder::tell_what_is_missing(int64_t first, int64_t last, bool with_roll
   std::string missing;
   for (const auto& [begin, end] : missing_steps(lines, first, last))
     missing += fmt::format("{}{} to {}", missing.empty() ? "" : ", ", begin, end);
-  if (!missing.empty()) spdlog::warn("metrics.jsonl of {} is short: steps {} are missing", root_, missing);
+  if (!missing.empty()) log::warn("metrics.jsonl of {} is short: steps {} are missing", root_, missing);
   if (!with_rollouts) return;
   if (is_directory(path("rollouts")))
     for (const std::string& name : list_directory(path("rollouts"))) files.insert(step_of_name(name));
@@ -319,9 +349,9 @@ void RunFolder::tell_what_is_missing(int64_t first, int64_t last, bool with_roll
   for (const auto& [begin, end] : missing_steps(files, first, last)) {
     all += end - begin + 1;
     for (int64_t s = begin; s <= end && named < kNamedFiles; ++s, ++named)
-      spdlog::warn("{} is missing", path("rollouts/" + step_name(s) + ".jsonl"));
+      log::warn("{} is missing", path("rollouts/" + step_name(s) + ".jsonl"));
   }
-  if (all > named) spdlog::warn("{} more files of {} are missing", all - named, path("rollouts"));
+  if (all > named) log::warn("{} more files of {} are missing", all - named, path("rollouts"));
 }
 
 void RunFolder::remove_later(const std::string& folder, int64_t step) {

@@ -6,11 +6,33 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "src/core/json.h"
 #include "src/core/process/lease.h"
-#include "src/run/record/event_lines.h"
 
 namespace temper {
+
+/// events.jsonl: the history of a run folder, a JSON object per line with "time" (local, with its offset),
+/// "event", and more:
+///   changed      key, before, after of a value of the config since the checkpoint
+///   resume       step, path of the checkpoint that the run goes on from
+///   start        ranks, device, dtype, parameters, updates, lines of the data (where the first trainer rank
+///                reads them), prompt_frame: what the chat template puts before and after a question
+///   checkpoint   step, path; export the same
+///   stop         step, reason; end only the step
+/// Unlike metrics it is never cut: steps that are made again have their events again.
+class EventLines {
+ public:
+  explicit EventLines(std::string file) : file_(std::move(file)) {}
+
+  /// Adds a line that is on the disk when this returns. A line before it that a crash cut stays one of its
+  /// own.
+  void write(const char* event, const Json& more) const;
+
+ private:
+  std::string file_;
+};
 
 class RunFolder {
  public:

@@ -97,6 +97,10 @@ void start_log(const std::string& file, const std::string& level, int rank, bool
   spdlog::register_logger(shows);
 }
 
+std::string rank_log_file(const std::string& run_folder, int rank) {
+  return join_path(run_folder, fmt::format("logs/rank-{:04d}.log", rank));
+}
+
 void log_progress(const std::string& text) {
   const std::shared_ptr<spdlog::logger> shows = spdlog::get(kProgress);
   if (shows && (on_terminal() || !text.empty())) shows->info(text);

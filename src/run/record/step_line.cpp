@@ -76,7 +76,9 @@ std::string step_line(int64_t step, int64_t last_step, const std::map<std::strin
     if (const auto at = metrics.find(s.metric); at != metrics.end())
       parts.push_back({s.importance, fmt::format("{} {:.{}f}", s.label, at->second, s.digits)});
   for (const auto& [name, value] : metrics)
-    if (name.starts_with("val/") && name.ends_with(kMean))
+    if (name.starts_with("val/") && name.ends_with("/loss"))
+      parts.push_back({5, fmt::format("{} {:.4f}", name, value)});
+    else if (name.starts_with("val/") && name.ends_with(kMean))
       parts.push_back(
           {5, fmt::format("{} {:.3f}", terminal ? name.substr(0, name.size() - kMean.size()) : name, value)});
   const auto seconds = metrics.find("timing_s/step"), tokens = metrics.find("perf/total_num_tokens");

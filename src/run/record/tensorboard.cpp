@@ -1,21 +1,21 @@
 #include "src/run/record/tensorboard.h"
 
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <vector>
 
 #include "src/core/check.h"
+#include "src/core/log.h"
 
 namespace temper {
 namespace {
 
-constexpr int64_t kWindow = int64_t{1} << 20;
+constexpr int64_t kAround = 16;  // bytes of a record besides its data: length, two checksums
+constexpr int64_t kWindow = int64_t{4} << 20;
 
 std::array<uint32_t, 256> make_crc_table() {
   std::array<uint32_t, 256> table{};
@@ -79,62 +79,48 @@ int64_t step_of(std::string_view event) {
   return static_cast<int64_t>(value);
 }
 
-/// Small pieces of a file of any size, read in windows, mostly forwards.
-class Pieces {
- public:
-  explicit Pieces(const InputFile& file) : file_(file) {}
-  std::string_view at(int64_t offset, int64_t bytes) {
-    bytes = std::min(bytes, file_.size() - offset);
-    if (offset < begin_ || offset + bytes > begin_ + std::ssize(window_)) {
-      begin_ = offset;
-      window_.resize(static_cast<size_t>(std::min(std::max(kWindow, bytes), file_.size() - offset)));
-      file_.read(window_.data(), offset, std::ssize(window_));
-    }
-    return std::string_view(window_).substr(static_cast<size_t>(offset - begin_), static_cast<size_t>(bytes));
-  }
-
- private:
-  const InputFile& file_;
-  int64_t begin_ = 0;
-  std::string window_;
+struct ByteRange {
+  int64_t begin = 0, end = 0;
 };
 
-struct Range {
-  int64_t begin, end;
-};
-
-/// Whole records of events up to `step`; neighbours are one range.
-std::vector<Range> kept_records(const InputFile& file, int64_t step) {
-  constexpr int64_t kHead = 12, kFrame = 16, kStepEnd = 20;  // of an event: its step ends before that byte
-  std::vector<Range> kept;
-  Pieces pieces(file);
-  for (int64_t at = 0; at + kFrame <= file.size();) {
+/// The records of steps up to `step`, as few ranges as they make; a cut last record is in none.
+std::vector<ByteRange> records_to(const InputFile& file, int64_t step) {
+  constexpr int64_t kBeforeData = 12, kStepIsWithin = 24;
+  std::vector<ByteRange> kept;
+  for (int64_t at = 0; at + kAround <= file.size();) {
     uint64_t length = 0;
-    std::memcpy(&length, pieces.at(at, kHead).data(), sizeof length);
-    if (length > static_cast<uint64_t>(file.size() - at - kFrame)) break;  // a cut last record
-    const int64_t end = at + kFrame + static_cast<int64_t>(length);
-    if (step_of(pieces.at(at + kHead, std::min(static_cast<int64_t>(length), kStepEnd))) <= step) {
-      if (kept.empty() || kept.back().end != at) kept.push_back({at, at});
-      kept.back().end = end;
+    file.read(&length, at, sizeof length);
+    if (length > static_cast<uint64_t>(file.size() - at - kAround)) break;
+    const auto data = static_cast<int64_t>(length), end = at + data + kAround;
+    std::string event(static_cast<size_t>(std::min(data, kStepIsWithin)), '\0');
+    file.read(event.data(), at + kBeforeData, std::ssize(event));
+    if (step_of(event) <= step) {
+      if (!kept.empty() && kept.back().end == at)
+        kept.back().end = end;
+      else
+        kept.push_back({at, end});
     }
     at = end;
   }
   return kept;
 }
 
+/// Event files of long runs are large: nothing of one is in memory but a window.
 void truncate_event_file(const std::string& path, int64_t step) {
   const InputFile file(path);
-  const std::vector<Range> kept = kept_records(file, step);
-  if (file.size() == 0 || (kept.size() == 1 && kept[0].begin == 0 && kept[0].end == file.size())) return;
-  const std::string temporary = fmt::format("{}.tmp.{}", path, ::getpid());
-  ::unlink(temporary.c_str());  // of a process of this number that was killed
-  OutputFile out(temporary, OutputFile::Mode::create_new);
-  Pieces pieces(file);
-  for (const Range& range : kept)
-    for (int64_t at = range.begin; at < range.end; at += kWindow)
-      out.write(pieces.at(at, std::min(kWindow, range.end - at)));
+  const std::vector<ByteRange> kept = records_to(file, step);
+  if (kept.size() == 1 && kept.front().begin == 0 && kept.front().end == file.size()) return;
+  const std::string copy = fmt::format("{}.tmp.{}", path, ::getpid());
+  OutputFile out(copy, OutputFile::Mode::truncate);
+  std::string window;
+  for (const ByteRange& range : kept)
+    for (int64_t at = range.begin; at < range.end; at += std::ssize(window)) {
+      window.resize(static_cast<size_t>(std::min(kWindow, range.end - at)));
+      file.read(window.data(), at, std::ssize(window));
+      out.write(window);
+    }
   out.close();
-  rename_path(temporary, path);
+  rename_path(copy, path);
 }
 
 }  // namespace
@@ -187,12 +173,11 @@ void truncate_event_files(const std::string& folder, int64_t step) {
   if (!is_directory(folder)) return;
   for (const std::string& name : list_directory(folder)) {
     const std::string path = join_path(folder, name);
-    std::error_code error;
     if (name.find("tfevents") == std::string::npos || is_temporary(name)) continue;
-    if (std::filesystem::is_regular_file(path, error))
-      truncate_event_file(path, step);
+    if (!std::filesystem::is_regular_file(path))
+      log::warn("{} stays as it is: it is no file", path);
     else
-      spdlog::warn("{} is left as it is: it is no file", path);
+      truncate_event_file(path, step);
   }
 }
 

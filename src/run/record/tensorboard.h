@@ -27,7 +27,8 @@ class EventFile {
   std::unique_ptr<OutputFile> file_;
 };
 
-/// Rewrites every event file of `folder` without the events of steps above `step`.
+/// Rewrites every event file of `folder` without the events of steps above `step`. What has the name of one
+/// and is no file stays, with a warning.
 void truncate_event_files(const std::string& folder, int64_t step);
 
 }  // namespace temper

@@ -7,29 +7,30 @@
 #include <set>
 
 #include "src/core/file.h"
-#include "src/core/hash.h"
+#include "src/core/digest/hash.h"
 #include "src/core/process/host.h"
 #include "src/run/record/run_folder.h"
 
 namespace temper {
 namespace {
 
-constexpr const char* kGpu = "GPU";
+constexpr std::string_view kRewards = "rewards ";
 
-/// The time of the clock that all processes of a host share.
-int64_t nanoseconds() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
+/// The clock is one that all processes of a host share.
+int64_t nanoseconds(std::chrono::steady_clock::time_point time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
 }
+int64_t nanoseconds() { return nanoseconds(std::chrono::steady_clock::now()); }
 
 /// Microseconds, to the nanosecond: what is rounded may lie outside of the span that it lies in.
 double microseconds(double seconds) { return std::round(seconds * 1e9) / 1e3; }
 
 /// Lanes are the threads of a rank's process in the viewer.
 int lane_number(const std::string& lane) {
-  const std::vector<std::string> known{"rollout", "reference", "trainer", kGpu};
-  return static_cast<int>(std::find(known.begin(), known.end(), lane) - known.begin());
+  const std::vector<std::string> known{"rollout", "reference", "trainer", device_lane(Device::cuda),
+                                       device_lane(Device::cpu)};
+  const auto at = static_cast<int>(std::find(known.begin(), known.end(), lane) - known.begin());
+  return lane.starts_with(kRewards) ? at + std::atoi(lane.c_str() + kRewards.size()) : at;
 }
 
 Json name_event(const char* kind, int rank, const std::string& lane, const std::string& name) {
@@ -52,6 +53,9 @@ void write_timeline(const std::string& path, Json events) {
 
 }  // namespace
 
+const char* device_lane(Device device) { return device == Device::cuda ? "GPU" : "CPU"; }
+std::string reward_lane(int thread) { return fmt::format("{}{}", kRewards, thread + 1); }
+
 std::string weights_arrow(int64_t version, int to) {
   return fmt::format("weights {} to rank {}", version, to);
 }
@@ -73,9 +77,12 @@ void Trace::start(Comm& world) {
     }
 }
 
-double Trace::now() const { return static_cast<double>(nanoseconds() - origin_) * 1e-9; }
+double Trace::now() const { return at(std::chrono::steady_clock::now()); }
+double Trace::at(std::chrono::steady_clock::time_point time) const {
+  return static_cast<double>(nanoseconds(time) - origin_) * 1e-9;
+}
 
-void Trace::add(int64_t step, const char* lane, const char* category, Json event) {
+void Trace::add(int64_t step, const std::string& lane, const std::string& category, Json event) {
   event["pid"] = rank_;
   event["tid"] = lane_number(lane);
   event["cat"] = category;
@@ -83,21 +90,21 @@ void Trace::add(int64_t step, const char* lane, const char* category, Json event
 }
 
 void Trace::span(int64_t step, const char* lane, const std::string& name, double begin) {
-  if (on(step)) add_span(step, lane, name, begin, now());
+  if (on(step)) add_span(step, lane, {name, begin, now()});
 }
 
-void Trace::gpu_spans(int64_t step, const std::vector<LaneSpans::Span>& spans) {
+void Trace::spans(int64_t step, const std::string& lane, const std::vector<LaneSpans::Span>& spans) {
   if (!on(step)) return;
-  for (const LaneSpans::Span& s : spans) add_span(step, kGpu, s.name, s.begin, s.end);
+  for (const LaneSpans::Span& span : spans) add_span(step, lane, span);
 }
 
-void Trace::add_span(int64_t step, const char* lane, const std::string& name, double begin, double end) {
-  const double from = microseconds(begin);
+void Trace::add_span(int64_t step, const std::string& lane, const LaneSpans::Span& span) {
+  const double from = microseconds(span.begin);
   add(step, lane, lane,
       {{"ph", "X"},
-       {"name", name},
+       {"name", span.name},
        {"ts", from},
-       {"dur", microseconds((microseconds(end) - from) * 1e-6)},
+       {"dur", microseconds((microseconds(span.end) - from) * 1e-6)},
        {"args", {{"step", step}}}});
 }
 

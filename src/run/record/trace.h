@@ -1,15 +1,18 @@
 #pragma once
-// What each rank did when, for the steps of `profile.steps`: spans on one lane per role and one for the GPU,
-// arrows for weights and batches, in the Chrome trace event format (open trace/step-000003.json in Perfetto).
+// What each rank did when, for the steps of `profile.steps`: spans on one lane per role, one for what its
+// GPU or CPU computes (prefill, decode, micro-batches) and one per thread that scores responses; arrows for
+// weights and batches, in the Chrome trace event format (open trace/step-000003.json in Perfetto).
 // Times count from a barrier of all ranks at the start of the run: the clocks of a host are one, those of
 // several hosts agree to the time of a barrier.
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "src/comm/comm.h"
+#include "src/core/device.h"
 #include "src/core/json.h"
 #include "src/core/lane_spans.h"
 
@@ -29,8 +32,10 @@ class Trace {
   double now() const;
   /// Something that lasted from `begin` (a value of `now`) until now.
   void span(int64_t step, const char* lane, const std::string& name, double begin);
-  /// What ran on the GPU while this rank was at `step`; the times are values of `now`.
-  void gpu_spans(int64_t step, const std::vector<LaneSpans::Span>& spans);
+  /// What ran beside the roles while this rank was at `step`; the times are values of `now`.
+  void spans(int64_t step, const std::string& lane, const std::vector<LaneSpans::Span>& spans);
+  /// A time of the host's clock as a value of `now`.
+  double at(std::chrono::steady_clock::time_point time) const;
   /// One end of an arrow, now; both ends name it alike ("weights 3 to rank 1"). It hangs on the span of the
   /// same step and lane that is under way.
   void arrow(int64_t step, const char* lane, const std::string& name, Arrow end);
@@ -40,14 +45,18 @@ class Trace {
   void write(Comm& world, const std::string& folder);
 
  private:
-  void add(int64_t step, const char* lane, const char* category, Json event);
-  void add_span(int64_t step, const char* lane, const std::string& name, double begin, double end);
+  void add(int64_t step, const std::string& lane, const std::string& category, Json event);
+  void add_span(int64_t step, const std::string& lane, const LaneSpans::Span& span);
 
   int rank_;
   std::vector<int> steps_;
   int64_t origin_ = 0;  // nanoseconds
   std::map<int64_t, std::vector<Json>> events_;
 };
+
+/// Lanes that are no role's.
+const char* device_lane(Device device);
+std::string reward_lane(int thread);  // from 0 on
 
 /// Names of arrows, alike at both ends.
 std::string weights_arrow(int64_t version, int to);

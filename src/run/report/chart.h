@@ -32,7 +32,10 @@ struct LineChart {
   std::vector<RunCurve> curves;  // not thinned
   std::vector<StepMark> marks;
   int64_t columns = kChartColumns;
+  int64_t means = 120;    // points of the curve of means, at most
+  int64_t readouts = 60;  // columns that tell their values to the pointer, at most
 };
+/// Over the values of a curve stand their means (mean_curve.h), where there are enough of them.
 std::string chart_svg(const LineChart& chart, const StepRange& range);
 
 struct StackLayer {

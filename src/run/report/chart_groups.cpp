@@ -26,6 +26,8 @@ constexpr std::array kRows{
     Row{kReward, "reward/excluded", "responses"},
     Row{kReward, "reward/signal_lost", "groups"},
     Row{kLoss, "train/loss", "nats a token"},
+    Row{kLoss, "val/<set>/loss", "nats a token"},
+    Row{kLoss, "val/<set>/ppl", "perplexity"},
     Row{kLoss, "actor/{loss,pg_loss}", "loss"},
     Row{kLoss, "actor/entropy", "nats a token"},
     Row{kLoss, "actor/{kl_loss,ppo_kl}", "nats a token"},

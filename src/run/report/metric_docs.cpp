@@ -27,7 +27,8 @@ constexpr std::array kMetrics{
     MetricDoc{"critic/advantages/{mean,max,min}", "advantage, over response tokens"},
     MetricDoc{"reward/<part>/mean", "each function of reward.functions, unweighted"},
     MetricDoc{"reward/<part>/<part>/mean", "each part that a reward program reports"},
-    MetricDoc{"reward/parts_left_out", "names of parts beyond the 64 that most responses have"},
+    MetricDoc{"reward/parts_left_out",
+              "names of parts beyond the 64 that most responses have, or the first 128 of a run"},
     MetricDoc{"reward/excluded", "responses without a reward"},
     MetricDoc{"reward/signal_lost",
               "groups whose rewards are too far apart for a variance: no advantage comes of them"},
@@ -51,6 +52,8 @@ constexpr std::array kMetrics{
     MetricDoc{"val/<set>/score/{mean,max,min}", "score of validation responses"},
     MetricDoc{"val/<set>/response_length/{mean,clip_ratio}",
               "tokens of validation responses; share that was cut"},
+    MetricDoc{"val/<set>/loss", "cross entropy of held-out responses, nats a token (sft)"},
+    MetricDoc{"val/<set>/ppl", "their perplexity: e to the power of that loss"},
     MetricDoc{"val/<set>/pass@<k>", "share of prompts of which one of k responses scores at least 1"},
     MetricDoc{
         "timing_s/{step,gen,gen_all_ranks,reward,ref,adv,old_log_prob,update_actor,sync_weights,"

@@ -4,6 +4,7 @@
 
 #include "src/run/report/html.h"
 #include "src/run/report/page_charts.h"
+#include "src/run/report/page_head.h"
 #include "src/run/report/page_style.h"
 #include "src/run/report/page_text.h"
 
@@ -24,9 +25,9 @@ std::string report_page(const std::vector<RunHistory>& runs) {
              "<!doctype html>\n<html lang=en><head><meta charset=utf-8><meta name=viewport "
              "content=\"width=device-width,initial-scale=1\"><meta http-equiv=Content-Security-Policy "
              "content=\"default-src 'none'; style-src 'unsafe-inline'\"><title>{} - temper report</title>"
-             "<style>{}</style></head><body><main><h1>{}</h1>",
-             html(names), kPageStyle, html(names)) +
-         overview_table(runs) + notes_html(runs) + "<nav>" + links + "</nav><div id=curves>" +
+             "<style>{}</style></head><body><main>",
+             html_of_at_most(names, 300), kPageStyle) +
+         page_head(runs) + notes_html(runs) + "<nav>" + links + "</nav><div id=curves>" +
          metric_sections(runs) + "</div>" + phases + samples + events + config_section(runs) +
          "</main></body></html>\n";
 }

@@ -6,19 +6,19 @@
 #include <array>
 #include <cmath>
 #include <numeric>
-#include <set>
 
 #include "src/run/report/axis.h"
 #include "src/run/report/chart.h"
-#include "src/run/report/chart_groups.h"
 #include "src/run/report/html.h"
+#include "src/run/report/metric_cards.h"
 
 namespace temper {
 namespace {
 
-// Limits of all curves together: pages that phones open, whatever a run measures.
-constexpr int64_t kCurveBytes = 1'000'000, kBytesAColumn = 22, kLeastColumns = 24;
-constexpr int64_t kBins = 170;
+// Bytes of all charts together, about: pages that phones open, whatever a run measures.
+constexpr int64_t kChartBytes = 1'400'000, kBytesAround = 1500;  // of a chart, besides curves and readouts
+constexpr int64_t kBins = 120;
+constexpr size_t kMaxNames = 60, kNameBytes = 120;
 constexpr std::string_view kTiming = "timing_s/";
 // In the order of a step; the last colour is for what is in no phase.
 constexpr std::array<std::string_view, 9> kPhases{
@@ -35,29 +35,26 @@ StepRange range_of(const std::vector<RunHistory>& runs) {
   return range.first <= range.last ? range : StepRange{};
 }
 
-std::vector<std::string> all_keys(const std::vector<RunHistory>& runs) {
-  std::set<std::string> keys;
-  for (const RunHistory& run : runs)
-    for (const auto& [key, column] : run.metrics.columns) keys.insert(key);
-  return {keys.begin(), keys.end()};
-}
-
-bool is_zero(const std::vector<RunHistory>& runs, const std::string& key) {
-  for (const RunHistory& run : runs)
-    if (const std::vector<double>* column = run.metrics.find(key))
-      if (std::any_of(column->begin(), column->end(), [](double v) { return std::isfinite(v) && v != 0; }))
-        return false;
-  return true;
-}
-
 double last_value(const std::vector<double>& column) {
   for (size_t i = column.size(); i-- > 0;)
     if (std::isfinite(column[i])) return column[i];
   return NAN;
 }
 
-LineChart line_chart(const std::vector<RunHistory>& runs, const ChartMetric& metric, int64_t columns) {
-  LineChart chart{metric.key, metric.unit, {}, {}, columns};
+/// What a chart may have, where there are so many.
+struct Budget {
+  int64_t columns = kChartColumns, means = 120, readouts = 60;
+};
+Budget budget_of(size_t charts, size_t runs) {
+  const auto each = kChartBytes / static_cast<int64_t>(std::max<size_t>(1, charts)) - kBytesAround,
+             curves = static_cast<int64_t>(runs);
+  return {std::clamp<int64_t>(each * 45 / 100 / (22 * curves), 24, kChartColumns),
+          std::clamp<int64_t>(each * 15 / 100 / (11 * curves), 24, 120),
+          std::clamp<int64_t>(each * 40 / 100 / (110 + 45 * curves), 10, 60)};
+}
+
+LineChart line_chart(const std::vector<RunHistory>& runs, const ChartMetric& metric, const Budget& budget) {
+  LineChart chart{metric.key, metric.unit, {}, {}, budget.columns, budget.means, budget.readouts};
   for (size_t r = 0; r < runs.size(); ++r) {
     const std::vector<double>* column = runs[r].metrics.find(metric.key);
     if (!column) continue;
@@ -69,37 +66,84 @@ LineChart line_chart(const std::vector<RunHistory>& runs, const ChartMetric& met
   return chart;
 }
 
-std::string figure(const std::vector<RunHistory>& runs, const ChartMetric& metric, const StepRange& range,
-                   int64_t columns) {
-  std::string text = fmt::format("<figure><figcaption><b class=k>{}</b>", html(metric.key));
-  if (const std::string_view help = metric_help(metric.key); !help.empty())
+/// "a, b and 3 more"; `value` may add to a name.
+template <typename Value>
+std::string names_html(const std::vector<std::string>& names, const Value& value) {
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kMaxNames); ++i)
+    text += fmt::format("{}<code>{}</code>{}", i == 0 ? "" : ", ", html_of_at_most(names[i], kNameBytes),
+                        value(names[i]));
+  return names.size() <= kMaxNames ? text : text + fmt::format(" and {} more", names.size() - kMaxNames);
+}
+std::string names_html(const std::vector<std::string>& names) {
+  return names_html(names, [](const std::string&) { return ""; });
+}
+
+std::string figure(const std::vector<RunHistory>& runs, const MetricCard& card, const StepRange& range,
+                   const Budget& budget) {
+  const std::string& key = card.metric.key;
+  std::string text = fmt::format("<figure><figcaption><b class=k>{}</b>", html_of_at_most(key, kNameBytes));
+  if (const std::string_view help = metric_help(key); !help.empty())
     text += fmt::format("<small>{}</small>", html(help));
+  if (!card.equal.empty()) text += "<small>the same: " + names_html(card.equal) + "</small>";
   text += "<div class=last>";
   for (size_t r = 0; r < runs.size(); ++r)
-    if (const std::vector<double>* column = runs[r].metrics.find(metric.key))
+    if (const std::vector<double>* column = runs[r].metrics.find(key))
       text += fmt::format("<span><i class=\"sw r{}\"></i>{} {}</span>", r,
                           runs.size() > 1 ? html_of_at_most(runs[r].name, 40) : "last",
                           short_value(last_value(*column)));
-  return text + "</div></figcaption>" + chart_svg(line_chart(runs, metric, columns), range) + "</figure>";
+  return text + "</div></figcaption>" + chart_svg(line_chart(runs, card.metric, budget), range) + "</figure>";
 }
 
-std::string group_html(const std::vector<RunHistory>& runs, const ChartGroup& group, const StepRange& range,
-                       int64_t columns) {
-  std::string figures, zeros;
-  size_t drawn = 0;
-  for (const ChartMetric& metric : group.metrics) {
-    if (is_zero(runs, metric.key)) {
-      zeros += fmt::format("{}<code>{}</code>", zeros.empty() ? "" : ", ", html(metric.key));
-    } else {
-      figures += figure(runs, metric, range, columns);
-      ++drawn;
-    }
+/// " 1" of a run, " 1 / 2" of several.
+std::string constant_value(const std::vector<RunHistory>& runs, const std::string& key) {
+  std::string text;
+  for (const RunHistory& run : runs) {
+    const std::vector<double>* column = run.metrics.find(key);
+    text += (text.empty() ? " " : " / ") + (column ? short_value(last_value(*column)) : "–");
   }
-  std::string text = figures.empty() ? "" : "<div class=grid>" + figures + "</div>";
-  if (!zeros.empty()) text += "<p class=\"soft n\">0 in every step: " + zeros + "</p>";
+  return text;
+}
+
+/// Whether no run has more than one value of it.
+bool is_single(const std::vector<RunHistory>& runs, const std::string& key) {
+  return std::all_of(runs.begin(), runs.end(), [&](const RunHistory& run) {
+    const std::vector<double>* column = run.metrics.find(key);
+    return !column ||
+           std::count_if(column->begin(), column->end(), [](double v) { return std::isfinite(v); }) < 2;
+  });
+}
+
+bool is_zero(const std::vector<RunHistory>& runs, const std::string& key) {
+  return std::all_of(runs.begin(), runs.end(), [&](const RunHistory& run) {
+    const std::vector<double>* column = run.metrics.find(key);
+    return !column || last_value(*column) == 0;
+  });
+}
+
+std::string constants_html(const std::vector<RunHistory>& runs, const std::vector<std::string>& keys) {
+  std::vector<std::string> zeros, single, others;
+  for (const std::string& key : keys)
+    (is_single(runs, key) ? single : is_zero(runs, key) ? zeros : others).push_back(key);
+  const auto value = [&](const std::string& key) { return constant_value(runs, key); };
+  const auto line = [](const char* said, const std::string& names) {
+    return names.empty() ? "" : fmt::format("<p class=\"soft n\">{}: {}</p>", said, names);
+  };
+  return line("At one step alone", names_html(single, value)) +
+         line("The same in every step", names_html(others, value)) +
+         line("0 in every step", names_html(zeros));
+}
+
+std::string group_html(const std::vector<RunHistory>& runs, const CardGroup& group, const StepRange& range,
+                       const Budget& budget) {
+  std::string figures;
+  for (const MetricCard& card : group.cards) figures += figure(runs, card, range, budget);
+  const std::string text =
+      (figures.empty() ? "" : "<div class=grid>" + figures + "</div>") + constants_html(runs, group.constant);
+  if (text.empty()) return "";
   if (group.title != "Other metrics") return fmt::format("<h2>{}</h2>{}", html(group.title), text);
   return fmt::format("<details><summary>{} <span class=soft>({} charts)</span></summary>{}</details>",
-                     html(group.title), drawn, text);
+                     html(group.title), group.cards.size(), text);
 }
 
 struct Phase {
@@ -149,7 +193,8 @@ std::string phase_figure(const std::vector<RunHistory>& runs, size_t run, const 
   const std::vector<Phase> phases = phases_of(table);
   if (phases.empty()) return "";
   const double first = range.first - 0.5, last = range.last + 0.5;
-  const int64_t bins = std::min<int64_t>(kBins, static_cast<int64_t>(range.last - range.first) + 1);
+  const int64_t most = std::max<int64_t>(40, 2 * kBins / static_cast<int64_t>(runs.size()));
+  const int64_t bins = std::min({kBins, most, static_cast<int64_t>(range.last - range.first) + 1});
   StackChart chart{"seconds of a step by phase, " + runs[run].name, "seconds a step", {}, {}};
   for (const Phase& phase : phases)
     chart.layers.push_back(
@@ -167,15 +212,20 @@ std::string run_label(const std::vector<RunHistory>& runs, size_t run) {
 }
 
 std::string metric_sections(const std::vector<RunHistory>& runs) {
-  const std::vector<std::string> keys = all_keys(runs);
   const StepRange range = range_of(runs);
-  const auto curves = static_cast<int64_t>(std::max<size_t>(1, keys.size() * runs.size()));
-  const int64_t columns = std::clamp(kCurveBytes / (curves * kBytesAColumn), kLeastColumns, kChartColumns);
+  const MetricCards cards = metric_cards(runs);
+  const Budget budget = budget_of(cards.drawn, runs.size());
+  if (range.first == range.last && cards.drawn == 0 && cards.groups.empty()) return "";
   std::string text =
-      "<p class=soft>Of every column of pixels a curve shows the least and the greatest value; the numbers "
-      "above it are the newest. It has gaps where steps have no value; dotted lines: a run was resumed "
-      "there.</p>";
-  for (const ChartGroup& group : chart_groups(keys)) text += group_html(runs, group, range, columns);
+      "<p class=soft>Thin: the values, of every column of pixels the least and the greatest. Bold: means "
+      "over "
+      "neighbouring steps. Point at a curve for its values. It has gaps where steps have none; dotted lines: "
+      "a run was resumed there.</p>";
+  for (const CardGroup& group : cards.groups) text += group_html(runs, group, range, budget);
+  if (!cards.left_out.empty())
+    text += fmt::format(
+        "<p class=notes>{} metrics more than the {} that are drawn: {}. <code>--csv</code> has them.</p>",
+        cards.left_out.size(), kMaxCards, names_html(cards.left_out));
   return text;
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "src/run/report/run_history.h"
+#include "src/run/report/history/run_history.h"
 
 namespace temper {
 

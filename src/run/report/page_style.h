@@ -22,12 +22,29 @@ font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans","DejaVu Sans
 -webkit-text-size-adjust:100%}
 main{max-width:1320px;margin:0 auto;padding:24px 20px 64px}
 h1{font-size:24px;line-height:1.25;margin:0 0 14px;overflow-wrap:anywhere}
+.pill{display:inline-block;vertical-align:.18em;font-size:12.5px;font-weight:600;line-height:1.5;
+border:1px solid;border-radius:99px;padding:0 9px;white-space:nowrap}
+.pill.ended{color:var(--good)}.pill.running{color:var(--r0)}.pill.stopped,.pill.silent{color:var(--r3)}
+.pill.cut{color:var(--bad)}.pill.not{color:var(--soft)}
+.lead{font-size:16.5px;max-width:none;overflow-wrap:anywhere}
+.state{margin:2px 0 16px;max-width:none;overflow-wrap:anywhere}
+.state::first-letter{text-transform:uppercase}
+.tiles{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,260px),1fr));gap:14px;max-width:1000px}
+.tile{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:10px 14px;min-width:0;
+font-size:13px;font-variant-numeric:tabular-nums}
+.tile .k{overflow-wrap:anywhere}
+.now{font-size:26px;font-weight:600;line-height:1.3}
+.facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,160px),1fr));gap:8px 24px;
+margin:18px 0;font-size:14px}
+.facts div{min-width:0}
+dt{color:var(--soft);font-size:12.5px}
+dd{margin:0;overflow-wrap:anywhere}
 h2{font-size:18px;margin:40px 0 12px}
 h3{font-size:14px;margin:20px 0 8px}
 p{margin:6px 0;max-width:75ch}
 .soft,figcaption small{color:var(--soft)}
 code,pre,.k{font-family:ui-monospace,"SF Mono",Menlo,Consolas,"DejaVu Sans Mono",monospace;font-size:.88em}
-nav{margin:14px 0 0;display:flex;flex-wrap:wrap;gap:4px 18px;font-size:14px}
+nav{margin:14px 0 10px;display:flex;flex-wrap:wrap;gap:4px 18px;font-size:14px}
 a{color:inherit;text-decoration-color:var(--soft);text-underline-offset:3px}
 .grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,360px),1fr));gap:14px}
 figure,.card{margin:0;background:var(--card);border:1px solid var(--line);border-radius:8px;
@@ -51,6 +68,15 @@ svg text{fill:var(--soft);font-size:10.5px;font-family:inherit;font-variant-nume
 .c{fill:none;stroke:currentColor;stroke-width:1.6;stroke-linejoin:round;stroke-linecap:round}
 circle{fill:currentColor}
 .m{stroke:currentColor;stroke-width:1.2;stroke-dasharray:2 4;stroke-opacity:.7;fill:none}
+.raw{stroke-opacity:.38;stroke-width:1.1}
+.h rect{fill:none;pointer-events:all}
+.h path,.h text{visibility:hidden;pointer-events:none}
+.h:hover path,.h:hover text{visibility:visible}
+.h path{stroke:var(--soft);stroke-width:.8;fill:none}
+.h text{fill:currentColor;font-size:11px;paint-order:stroke;stroke:var(--card);stroke-width:4px;
+stroke-linejoin:round}
+.h tspan{fill:currentColor}
+.e{text-anchor:end}
 .whole{stroke:var(--ink);stroke-width:1.1}
 .r0{color:var(--r0)}.r1{color:var(--r1)}.r2{color:var(--r2)}.r3{color:var(--r3)}.r4{color:var(--r4)}
 .r5{color:var(--r5)}.r6{color:var(--r6)}.r7{color:var(--r7)}
@@ -65,6 +91,12 @@ tr:first-child>th{border-top:0}
 th{font-weight:600;color:var(--soft);white-space:nowrap}
 td.num,th.num{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 td:first-child{min-width:8.5em}
+.runs{table-layout:fixed;min-width:max-content}
+.runs th,.runs td{width:260px;max-width:260px;white-space:normal;overflow-wrap:anywhere;
+font-variant-numeric:tabular-nums}
+.runs td{padding-right:16px}
+.runs th:first-child{position:sticky;left:0;background:var(--card);width:150px}
+.runs tr:first-child th{color:inherit}
 td.w{overflow-wrap:anywhere;min-width:9em}
 td.time{white-space:nowrap;font-variant-numeric:tabular-nums}
 .error td.w,.warning td.w{color:var(--bad)}
@@ -83,12 +115,8 @@ font-variant-numeric:tabular-nums}
 @media(max-width:600px){main{padding:16px 12px 48px}h1{font-size:20px}h2{margin-top:32px}
 figure,.card{padding:10px 10px 8px}
 svg text{font-size:11.5px}th,td{padding:6px 9px}
-.runs tr{display:grid;grid-template-columns:1fr 1fr;gap:0 16px;border-top:1px solid var(--line);
-padding:7px 10px}.runs tr:first-child{display:none}.runs tr:nth-child(2){border-top:0}
-.runs td{display:flex;justify-content:space-between;border:0;padding:1px 0}
-.runs td:first-child{display:block;grid-column:1/-1;font-weight:600;padding-bottom:3px}
-.runs td::before{content:attr(data-of);color:var(--soft);margin-right:6px}
-.runs td:first-child::before{display:none}
+.facts{grid-template-columns:1fr 1fr}
+.runs{font-size:12.5px}.runs th,.runs td{width:133px;padding:6px}.runs th:first-child{width:96px}
 .events tr{display:block;border-top:1px solid var(--line);padding:6px 0}.events tr:first-child{display:none}
 .events td{display:inline-block;border:0;padding:0 9px}.events td.w{display:block}}
 @media print{body{background:#fff}figure,.card{break-inside:avoid}}

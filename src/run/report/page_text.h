@@ -4,12 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "src/run/report/run_history.h"
+#include "src/run/report/history/run_history.h"
 
 namespace temper {
 
-/// A row for each run: how far it is, how well and how fast it does.
-std::string overview_table(const std::vector<RunHistory>& runs);
 /// What could not be read.
 std::string notes_html(const std::vector<RunHistory>& runs);
 std::string sample_section(const std::vector<RunHistory>& runs);

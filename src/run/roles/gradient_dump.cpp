@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "src/core/file.h"
-#include "src/io/safetensors.h"
+#include "src/io/hf/safetensors.h"
 #include "src/run/exchange/shared_weights.h"
 
 namespace temper {

@@ -1,6 +1,6 @@
 #include "src/run/roles/logprob_check.h"
 
-#include <spdlog/spdlog.h>
+#include "src/core/log.h"
 
 namespace temper {
 namespace {
@@ -20,7 +20,7 @@ void warn_of_unknown_versions(const RunTask& task, const Comm& dp, std::span<con
   int64_t unknown = 0;
   for (const Trajectory* t : all) unknown += t->response.versions.empty() && !t->response.tokens.empty();
   if (unknown > 0 && task.config().algorithm.tis_cap > 0 && dp.rank() == 0)
-    spdlog::warn(
+    log::warn(
         "step {}: algorithm.tis_cap needs versions of the weights, and {} of {} responses of {} have none "
         "(step, policy_version): the ratio of their tokens starts at their logprobs",
         step, unknown, all.size(), task.replay_files[static_cast<size_t>(step - 1)]);
@@ -30,10 +30,10 @@ void warn_of_differences(const UpdateStats& first, int64_t step, int rank, Comm&
   if (first.logprob_diff_max == 0) return;  // on every rank
   const bool seen = first.difference && first.difference->version == step - 1;
   const std::string mine = seen ? warning(*first.difference, step, rank) : "";
-  if (seen) spdlog::warn("{}", mine);
+  if (seen) log::warn("{}", mine);
   const std::vector<std::string> all = dp.all_gather(mine, "log-probs that differ, copied");
   for (size_t other = 1; dp.rank() == 0 && other < all.size(); ++other)
-    if (!all[other].empty()) spdlog::warn("{}", all[other]);
+    if (!all[other].empty()) log::warn("{}", all[other]);
 }
 
 }  // namespace temper

@@ -1,25 +1,10 @@
 #include "src/run/roles/producers.h"
 
-#include <spdlog/spdlog.h>
-
+#include "src/core/log.h"
 #include "src/rl/trajectory_json.h"
 #include "src/run/groups/prompt_work.h"
 
 namespace temper {
-namespace {
-
-/// The response that the data bring, as if weights of this version had said it.
-Response given_response(const Prompt& p, int64_t version) {
-  Response r;
-  r.tokens = p.response_tokens;
-  r.mask.assign(r.tokens.size(), 1);
-  if (!r.tokens.empty()) r.versions = {{version, static_cast<int32_t>(r.tokens.size())}};
-  r.text = p.response;
-  r.finish = FinishReason::stop;
-  return r;
-}
-
-}  // namespace
 
 bool SftProducer::phase(int64_t step) {
   if (step <= produced_) return true;
@@ -41,7 +26,7 @@ bool ReplayProducer::phase(int64_t step) {
   std::vector<Group> groups =
       read_rollouts(files_[static_cast<size_t>(step - 1)], {plan_.vocab_size, plan_.context_tokens});
   if (groups.empty() && share_.has(0))
-    spdlog::warn("{} is empty: nothing is trained in step {}", files_[static_cast<size_t>(step - 1)], step);
+    log::warn("{} is empty: nothing is trained in step {}", files_[static_cast<size_t>(step - 1)], step);
   for (Group& g : groups)  // lags become versions: the step begins with the weights after the one before
     for (Trajectory& t : g.samples)
       for (auto& [version, tokens] : t.response.versions) version += step - 1;

@@ -8,9 +8,16 @@
 
 namespace temper {
 
+ReferenceRole::ReferenceRole(const RoleParts& parts)
+    : p_(parts),
+      pass_(pass_options(p_.task.config(), p_.task.plan, *p_.role)),
+      team_(p_.model_share.team),
+      dp_(p_.role->keeps_shards() ? &p_.model_share.mesh->control(Axis::dp) : nullptr),
+      model_(p_.model()) {}
+
 bool ReferenceRole::work_until(int64_t step, bool to_cut) {
   const auto was_cut = [&] { return to_cut && p_.groups.was_cut(p_.stage); };
-  while (p_.lead.done < step && !p_.team.agree(was_cut, "whether the step was cut, as the leader says"))
+  while (p_.lead.done < step && !team_.agree(was_cut, "whether the step was cut, as the leader says"))
     if (!add_logprobs(++p_.lead.done)) return false;
   return true;
 }
@@ -23,7 +30,7 @@ std::vector<Group> ReferenceRole::take_some(int64_t step) {
   for (int64_t tokens = 0; next; next = p_.groups.take(p_.stage, step)) {
     tokens += packed_length(*next);
     groups.push_back(std::move(*next));
-    if (!p_.dp && (tokens >= p_.pass.token_budget || !p_.groups.waiting(p_.stage, step))) break;
+    if (!dp_ && (tokens >= pass_.token_budget || !p_.groups.waiting(p_.stage, step))) break;
   }
   return groups;
 }
@@ -31,22 +38,22 @@ std::vector<Group> ReferenceRole::take_some(int64_t step) {
 /// Groups that have come are scored together, up to a micro-batch: which ones changes no bit of a log-prob.
 bool ReferenceRole::add_logprobs(int64_t step) {
   enter_phase(Phase::reference, step);
-  expect_work(p_.share.of(p_.plan.batch.prompts_per_step) * p_.plan.batch.samples_per_prompt);
+  expect_work(p_.share.of(p_.task.plan.batch.prompts_per_step) * p_.task.plan.batch.samples_per_prompt);
   double seconds = 0;
   while (true) {
     const auto bytes = [&] { return groups_to_bytes(take_some(step)); };
     const std::vector<Group> groups =
-        p_.team.alone() ? take_some(step)
-                        : groups_from_bytes(p_.team.share(bytes, "groups, as the leader got them"));
+        team_.alone() ? take_some(step)
+                      : groups_from_bytes(team_.share(bytes, "groups, as the leader got them"));
     if (groups.empty()) break;
     const Stopwatch watch;
     annotate(step, groups);
     seconds += watch.seconds();
-    if (p_.dp) break;  // these were all
+    if (dp_) break;  // these were all
   }
-  frozen_.parameters().drop(p_.ctx.lane);
+  model_.parameters().drop(p_.ctx.lane);
   const auto ended = [&] { return p_.groups.ends_before(p_.stage, step); };
-  if (p_.team.agree(ended, "whether the run ends, as the leader says")) return false;
+  if (team_.agree(ended, "whether the run ends, as the leader says")) return false;
   close(step, seconds);
   return true;
 }
@@ -57,21 +64,21 @@ void ReferenceRole::annotate(int64_t step, std::span<const Group> groups) {
   for (const Group& g : groups)
     for (const Trajectory& t : g.samples)
       if (t.ref_logprobs.empty()) missing.push_back(&t);
-  frozen_.parameters().fetch(p_.ctx.lane);
+  model_.parameters().fetch(p_.ctx.lane);
   std::vector<std::vector<double>> logprobs =
-      p_.dp ? packed_logprobs(p_.ctx, frozen_, *p_.dp, missing, p_.pass, p_.pipeline)
-            : local_logprobs(p_.ctx, frozen_, missing, p_.pass, p_.pipeline);
+      dp_ ? packed_logprobs(p_.ctx, model_, *dp_, missing, pass_, p_.model_share.pipeline)
+          : local_logprobs(p_.ctx, model_, missing, pass_, p_.model_share.pipeline);
   std::vector<Annotation> added;
   for (size_t i = 0; i < missing.size(); ++i)
     added.push_back({missing[i]->data_position, missing[i]->sample, "ref_logprobs", std::move(logprobs[i])});
   for (const Trajectory* t : missing) note_work(1, packed_length(*t));
-  if (p_.team.leads()) p_.groups.annotate(p_.stage, step, added);
+  if (team_.leads()) p_.groups.annotate(p_.stage, step, added);
 }
 
 void ReferenceRole::close(int64_t step, double seconds) {
-  StepNote note{.maxima = p_.team.largest(p_.memory.metrics("reference"), "memory of a team, max"),
+  StepNote note{.maxima = team_.largest(p_.memory.metrics("reference"), "memory of a team, max"),
                 .stop_requested = stop_requested()};
-  if (!p_.team.leads()) return;
+  if (!team_.leads()) return;
   note.maxima["timing_s/ref"] = seconds;
   p_.groups.close(p_.stage, step, note);
 }
@@ -84,32 +91,18 @@ void ReferenceRole::restore(const CheckpointReader& checkpoint) {
   }
   // One that a stop cut is closed when it is whole.
   if (checkpoint.has(open_name(step))) complete(step, read_ahead(checkpoint, open_name(step)));
-  frozen_.parameters().drop(p_.ctx.lane);
+  model_.parameters().drop(p_.ctx.lane);
 }
 
 bool ReferenceRole::complete(int64_t step, StepInput input) {
-  if (!lacks_reference(input, p_.plan)) return false;
+  if (!lacks_reference(input, p_.task.plan)) return false;
   std::erase_if(input.groups, [&](const Group& g) { return !p_.share.has(position_of(g)); });
   annotate(step, input.groups);
   return true;
 }
 
-std::unique_ptr<Role> make_reference_role(const RoleParts& p) {
-  const ReferenceRole::Parts parts{p.ctx,
-                                   p.task.plan,
-                                   pass_options(p.task.config(), p.task.plan, *p.role),
-                                   p.end,
-                                   p.groups,
-                                   p.trace,
-                                   p.memory,
-                                   p.share,
-                                   p.model_share.team,
-                                   p.model_share.pipeline,
-                                   p.role->keeps_shards() ? &p.model_share.mesh->control(Axis::dp) : nullptr,
-                                   p.stage,
-                                   p.models.trained() != nullptr,
-                                   p.lead};
-  return std::make_unique<ReferenceRole>(parts, p.model());
+std::unique_ptr<Role> make_reference_role(const RoleParts& parts) {
+  return std::make_unique<ReferenceRole>(parts);
 }
 
 }  // namespace temper

@@ -9,29 +9,15 @@ namespace temper {
 
 class ReferenceRole : public Role {
  public:
-  struct Parts {
-    Ctx& ctx;
-    const RunPlan& plan;
-    PassOptions pass;
-    EndOfRun& end;
-    GroupExchange& groups;
-    Trace& trace;
-    const MemoryLedger& memory;
-    Share share;
-    Team team;
-    Pipeline pipeline;
-    Comm* dp;      // with shards of weights: those that score the groups of a step together; else null
-    size_t stage;  // of the exchange
-    bool trains;   // this rank has the trainer role: it waits for no step after one that was cut
-    Lead lead;
-  };
-  ReferenceRole(const Parts& parts, Model& frozen) : p_(parts), frozen_(frozen) {}
-  bool phase(int64_t step) override { return work_until(p_.lead.limit(step), p_.trains); }
+  explicit ReferenceRole(const RoleParts& parts);
+  bool phase(int64_t step) override { return work_until(p_.lead.limit(step), trains()); }
   void settle(int64_t produced) override { work_until(produced, /*to_cut=*/true); }
   /// Steps of a run that kept no reference get their log-probs here.
   void restore(const CheckpointReader& checkpoint) override;
 
  private:
+  /// It waits for no step after one that was cut then.
+  bool trains() const { return p_.models.trained() != nullptr; }
   /// All steps up to this one; `to_cut`: or one that a stop cut. False: the run has ended.
   bool work_until(int64_t step, bool to_cut);
   bool add_logprobs(int64_t step);
@@ -41,8 +27,11 @@ class ReferenceRole : public Role {
   /// This rank's share of a step from a checkpoint. False: it lacks nothing.
   bool complete(int64_t step, StepInput input);
 
-  Parts p_;
-  Model& frozen_;
+  RoleParts p_;
+  PassOptions pass_;
+  Team team_;
+  Comm* dp_;  // with shards of weights: those that score the groups of a step together; else null
+  Model& model_;
 };
 
 std::unique_ptr<Role> make_reference_role(const RoleParts& parts);

@@ -14,7 +14,7 @@
 #include "src/comm/collectives.h"
 #include "src/comm/comm.h"
 #include "src/config/config.h"
-#include "src/core/file_digest.h"
+#include "src/core/digest/file_digest.h"
 #include "src/data/chat_template.h"
 #include "src/models/model.h"
 #include "src/nn/parallel/pipeline.h"

@@ -24,7 +24,8 @@ std::vector<int> reference_ranks(const RunTask& task) {
   return reference ? reference->ranks : std::vector<int>{};
 }
 std::vector<int> validation_ranks(const RunTask& task) {
-  return trainer_ranks_if(task, task.plan.validates && task.config().validation.every > 0 && !task.replay());
+  const bool has_data = task.plan.validates || task.plan.validates_loss;
+  return trainer_ranks_if(task, has_data && task.config().validation.every > 0 && !task.replay());
 }
 
 constexpr RoleRow kRoles[] = {

@@ -1,9 +1,8 @@
 #include "src/run/roles/rollout_step.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 
+#include "src/core/log.h"
 #include "src/core/process/stop_signal.h"
 #include "src/run/plan/run_options.h"
 
@@ -30,7 +29,7 @@ std::vector<Group> RolloutStep::run(std::vector<Group> before) {
       work.push_back(*std::move(known));
   const int64_t lost = std::ssize(before) - std::ssize(work);
   if (lost > 0 && p_.share.index == 0 && maker_.team.leads())
-    spdlog::warn(
+    log::warn(
         "step {}: new prompts take the place of {} unfinished ones, which the data no longer have "
         "where they were",
         step_, lost);
@@ -54,7 +53,7 @@ std::vector<Group> RolloutStep::run(std::vector<Group> before) {
     fresh = round < replacing_rounds() ? all.replaced : 0;
   }
   if (all.replaced > 0 && !all.cut && p_.share.index == 0 && maker_.team.leads())
-    spdlog::warn(
+    log::warn(
         "step {}: {} prompts whose samples all earned the same reward were not replaced after {} rounds",
         step_, all.replaced, replacing_rounds());
   was_cut_ = all.cut;
@@ -101,8 +100,17 @@ RoundResult RolloutStep::generate(std::vector<PromptWork> work) {
     for (Group& g : made.left) put_off(std::move(g), result);
   }
   result.cut = maker.was_cut();
+  trace_rewards(maker.scoring_times());
   add_work(note_, maker.counters(), maker.generating_seconds(), maker.rewarding_seconds());
   return result;
+}
+
+void RolloutStep::trace_rewards(const std::vector<RewardWorkers::Scored>& times) const {
+  if (!p_.trace.on(step_)) return;
+  for (const RewardWorkers::Scored& scored : times)
+    p_.trace.spans(step_, reward_lane(scored.thread),
+                   {{fmt::format("reward of prompt {}, sample {}", scored.data_position, scored.sample),
+                     p_.trace.at(scored.begin), p_.trace.at(scored.end)}});
 }
 
 void RolloutStep::put_off(Group group, RoundResult& result) {

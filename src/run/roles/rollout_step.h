@@ -32,6 +32,7 @@ class RolloutStep {
   RoundResult follow(const RoundResult& mine, int64_t owed, RoundResult all);
   void share(const RoundResult& mine, RoundResult& all);
   RoundResult generate(std::vector<PromptWork> work);
+  void trace_rewards(const std::vector<RewardWorkers::Scored>& times) const;
   void put_off(Group group, RoundResult& result);
   void send(Group scored, RoundResult& result);
   void close();

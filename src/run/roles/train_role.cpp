@@ -1,10 +1,9 @@
 #include "src/run/roles/train_role.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <limits>
 
+#include "src/core/log.h"
 #include "src/core/process/progress.h"
 #include "src/rl/registry.h"
 #include "src/rl/sampled_with.h"
@@ -12,19 +11,9 @@
 #include "src/run/record/traffic_metrics.h"
 #include "src/run/roles/gradient_dump.h"
 #include "src/run/roles/logprob_check.h"
+#include "src/run/roles/train_record.h"
 
 namespace temper {
-namespace {
-
-/// All trajectories of the step in order of group and sample.
-std::vector<const Trajectory*> in_order(std::span<const Group> groups) {
-  std::vector<const Trajectory*> all;
-  for (const Group& g : groups)
-    for (const Trajectory& t : g.samples) all.push_back(&t);
-  return all;
-}
-
-}  // namespace
 
 TrainRole::TrainRole(const RoleParts& parts)
     : p_(parts),
@@ -54,7 +43,7 @@ std::vector<Group> TrainRole::receive(int64_t step) {
   p_.trace.span(step, "trainer", fmt::format("get groups of step {}", step), waiting);
   p_.journal.add(input.note.sums);
   p_.journal.add(input.note.maxima);
-  record_rollout(input.note);
+  record_rollout(p_, input.note);
   std::vector<Group> groups = input.groups;
   const PhaseTimer timer(p_.journal, "adv");
   if (p_.task.replay()) add_own_logprobs(groups);
@@ -106,25 +95,6 @@ void TrainRole::add_old_logprobs(std::vector<Group>& groups, int64_t step, bool 
   }
 }
 
-/// What the notes of the rollout ranks say together.
-void TrainRole::record_rollout(const StepNote& note) {
-  const RolePlan* rollout = plan().generator();
-  if (!rollout || p_.task.replay()) return;
-  const auto ranks = static_cast<double>(rollout->dp());
-  const auto share_of_max = [&](const char* sum, const char* max) {
-    const double all = p_.journal.value(sum), most = p_.journal.value(max) * ranks;
-    return most > 0 ? all / most : 1.0;
-  };
-  p_.journal.set("perf/rollout_idle_share", 1 - share_of_max("timing_s/gen_all_ranks", "timing_s/gen"));
-  p_.journal.set("perf/rollout_balance", share_of_max("perf/rollout_rows", "perf/rollout_rows_max"));
-  if (config().rollout.dynamic_sampling_rounds == 0) return;
-  double score = 0;
-  for (const auto& [position, reward] : note.replaced) score += reward;
-  p_.journal.set("rollout/prompts_replaced", static_cast<double>(note.replaced.size()));
-  if (!note.replaced.empty())
-    p_.journal.set("rollout/replaced_score", score / static_cast<double>(note.replaced.size()));
-}
-
 bool TrainRole::phase(int64_t step) {
   enter_phase(Phase::train, step);
   std::vector<Group> groups = receive(step);
@@ -146,9 +116,9 @@ bool TrainRole::phase(int64_t step) {
   step_ = step;
   p_.end.set_trained(step);
   if (stats.empty())
-    spdlog::warn("step {}: no group to train on, the weights stay as they are", step);
+    log::warn("step {}: no group to train on, the weights stay as they are", step);
   else
-    record(stats);
+    record_updates(p_.journal, stats, generates());
   p_.journal.set("policy/version", static_cast<double>(step));
   p_.journal.set("policy/lag_max",
                  static_cast<double>(step - 1 - oldest_version(in_order(groups), step - 1)));
@@ -180,44 +150,9 @@ std::vector<UpdateStats> TrainRole::update(std::span<const Group> groups, int64_
           p_.ctx, std::span(all).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)),
           objective_));
       if (stats.back().dropped) return stats;
-      if (!stats.back().defect.empty()) stop(step, stats.back().defect, groups);
+      if (!stats.back().defect.empty()) stop_at_defect(p_, step, stats.back().defect, groups);
     }
   return stats;
-}
-
-/// Means over the updates of the step; what can only be asked once comes from the first.
-void TrainRole::record(const std::vector<UpdateStats>& updates) {
-  const std::string prefix = generates() ? "actor/" : "train/";
-  std::map<std::string, double> mean;
-  int64_t tokens = 0;
-  double flops = 0;
-  for (const UpdateStats& u : updates) {
-    for (const auto& [name, value] : u.metrics) mean[name] += value;
-    mean[prefix + "grad_norm"] += u.grad_norm;
-    mean[prefix + "lr"] += u.lr;
-    mean["batch/fill"] += u.fill;
-    mean["batch/imbalance"] += u.imbalance;
-    mean["batch/num_microbatches"] += static_cast<double>(u.num_microbatches);
-    tokens += u.num_tokens;
-    flops += u.flops;
-  }
-  for (auto& [name, value] : mean) value /= static_cast<double>(updates.size());
-  if (generates()) mean["actor/rollout_logprob_diff_max"] = updates.front().logprob_diff_max;
-  p_.journal.add(mean);
-  p_.journal.set("perf/total_num_tokens", static_cast<double>(tokens));
-  p_.journal.set("perf/update_tflop", flops * 1e-12);
-}
-
-void TrainRole::stop(int64_t step, const std::string& defect, std::span<const Group> groups) {
-  p_.journal.write_groups("nonfinite", groups, step);
-  trainers().barrier("dump of the non-finite step written by rank 0");
-  fail(Exit::numerics,
-       {.what = "training stopped before the update: " + defect,
-        .where = fmt::format("step {}", step),
-        .why = "weights and optimizer state are those before this update; the rollouts of the step "
-               "were written to nonfinite/ in the run folder",
-        .fix = "replay the dump with `temper train CONFIG --replay FILE`; lower optimizer.lr, or look "
-               "for extreme rewards"});
 }
 
 std::unique_ptr<Role> make_train_role(const RoleParts& parts) { return std::make_unique<TrainRole>(parts); }

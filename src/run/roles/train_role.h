@@ -23,12 +23,9 @@ class TrainRole : public Role {
   bool generates() const { return plan().generates; }
   Comm& trainers() const { return p_.all_ranks(); }
   std::vector<Group> receive(int64_t step);
-  void record_rollout(const StepNote& note);
   void add_own_logprobs(std::vector<Group>& groups);
   void add_old_logprobs(std::vector<Group>& groups, int64_t step, bool one_update);
   std::vector<UpdateStats> update(std::span<const Group> groups, int64_t step);
-  void record(const std::vector<UpdateStats>& updates);
-  [[noreturn]] void stop(int64_t step, const std::string& defect, std::span<const Group> groups);
 
   RoleParts p_;
   Model& model_;

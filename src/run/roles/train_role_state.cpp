@@ -1,9 +1,9 @@
 // What the trainer role leaves in a checkpoint, and takes up from one.
 
 #include "src/rl/trajectory_bytes.h"
-#include "src/run/record/optimizer_state.h"
 #include "src/run/roles/steps_ahead.h"
 #include "src/run/roles/train_role.h"
+#include "src/train/optimizer_state.h"
 
 namespace temper {
 

@@ -122,27 +122,38 @@ std::optional<Validation::Result> Validation::run(int64_t version, const Record&
 bool ValidationRole::phase(int64_t step) {
   if (step % every_ != 0 && step != last_step_) return true;
   enter_phase(Phase::validation, step);
-  const std::optional<Validation::Result> result = validation_.run(step, {});
-  if (!result) return false;
-  journal_.add(result->metrics);
+  if (loss_) {
+    const std::optional<std::map<std::string, double>> losses = loss_->run();
+    if (!losses) return false;
+    journal_.add(*losses);
+  }
+  if (validation_) {
+    const std::optional<Validation::Result> result = validation_->run(step, {});
+    if (!result) return false;
+    journal_.add(result->metrics);
+    journal_.write_groups("validation", result->groups, step);
+  }
   journal_.add(memory_.metrics("validation"));
-  journal_.write_groups("validation", result->groups, step);
   return true;
 }
 
 std::unique_ptr<Role> make_validation_role(const RoleParts& p) {
-  const Validation::Parts parts{p.task.config(),
-                                p.task.plan,
-                                p.all_ranks(),
-                                p.share,
-                                {p.ctx, p.engine(), *p.tokenizer, *p.rewards, p.model_share.team},
-                                p.model().config(),
-                                p.chat,
-                                [&end = p.end] {
-                                  end.look();
-                                  return end.after().has_value();
-                                }};
-  return std::make_unique<ValidationRole>(parts, p.journal, p.memory, p.task.config().validation.every,
+  const Config& config = p.task.config();
+  const RunPlan& plan = p.task.plan;
+  const auto stops = [&end = p.end] {
+    end.look();
+    return end.after().has_value();
+  };
+  std::optional<HeldOutLoss::Parts> loss;
+  if (plan.validates_loss)
+    loss.emplace(config, plan, p.ctx, p.model(), p.all_ranks(), p.model_share.mesh->control(Axis::dp),
+                 pass_options(config, plan, *p.role), p.model_share.pipeline, *p.tokenizer, p.chat, stops);
+  std::optional<Validation::Parts> generated;
+  if (plan.validates)
+    generated.emplace(config, plan, p.all_ranks(), p.share,
+                      GroupMaker::Parts{p.ctx, p.engine(), *p.tokenizer, *p.rewards, p.model_share.team},
+                      p.model().config(), p.chat, stops);
+  return std::make_unique<ValidationRole>(loss, generated, p.journal, p.memory, config.validation.every,
                                           p.task.last_step());
 }
 

@@ -6,6 +6,7 @@
 // of training is repeated.
 
 #include "src/run/groups/group_maker.h"
+#include "src/run/roles/held_out_loss.h"
 #include "src/run/roles/role.h"
 
 namespace temper {
@@ -64,17 +65,22 @@ class Validation {
   std::vector<FileDigest> digests_;
 };
 
-/// Every validation.every steps and after the last one: metrics, and validation/step-XXXXXX.jsonl. One that a
-/// stop cut is made when the run goes on.
+/// Every validation.every steps and after the last one: metrics, and of what is generated
+/// validation/step-XXXXXX.jsonl. One that a stop cut is made when the run goes on.
 class ValidationRole : public Role {
  public:
-  ValidationRole(const Validation::Parts& parts, Journal& journal, const MemoryLedger& memory, int64_t every,
-                 int64_t last_step)
-      : validation_(parts), journal_(journal), memory_(memory), every_(every), last_step_(last_step) {}
+  /// Absent parts: nothing is generated, or no loss is asked for.
+  ValidationRole(const std::optional<HeldOutLoss::Parts>& loss, const std::optional<Validation::Parts>& parts,
+                 Journal& journal, const MemoryLedger& memory, int64_t every, int64_t last_step)
+      : journal_(journal), memory_(memory), every_(every), last_step_(last_step) {
+    if (loss) loss_.emplace(*loss);
+    if (parts) validation_.emplace(*parts);
+  }
   bool phase(int64_t step) override;
 
  private:
-  Validation validation_;
+  std::optional<HeldOutLoss> loss_;
+  std::optional<Validation> validation_;
   Journal& journal_;
   const MemoryLedger& memory_;
   int64_t every_, last_step_;

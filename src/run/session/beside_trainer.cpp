@@ -14,11 +14,11 @@ void learn(RunRank& rank, int64_t step) {
 
 bool follow_trainer(RunRank& rank, int64_t step) {
   if (rank.trains() || !rank.keeps() || step <= rank.resume.step) return true;
-  const std::optional<bool> saves = rank.end.wait_trained(step);
-  if (!saves) return false;
+  const std::optional<Saving> saving = rank.end.wait_trained(step);
+  if (!saving) return false;
   learn(rank, step);
   if (rank.placement.learns()) rank.groups.finish(step);
-  if (*saves) save_beside(rank, step, step + rank.task.lag());
+  if (*saving != Saving::none) save_beside(rank, step, step + rank.task.lag(), *saving);
   return true;
 }
 
@@ -27,7 +27,7 @@ void stop_beside(RunRank& rank) {
   // Its team may know before it does.
   while (!end.look() && !(rank.keeps() && end.last_save())) rank.mailbox->pause(0, "end of the run");
   if (end.has_come()) return;
-  save_beside(rank, end.last_save()->step, end.last_save()->produced);
+  save_beside(rank, end.last_save()->step, end.last_save()->produced, Saving::due);
   while (!end.look()) rank.mailbox->pause(0, "end of the run");
 }
 

@@ -1,12 +1,11 @@
 #include "src/run/session/find_checkpoint.h"
 
-#include <spdlog/spdlog.h>
-
 #include <filesystem>
 
 #include "src/core/file.h"
+#include "src/core/log.h"
 #include "src/core/reachable.h"
-#include "src/io/checkpoint.h"
+#include "src/io/checkpoint/checkpoint.h"
 #include "src/run/record/run_folder.h"
 
 namespace temper {
@@ -39,9 +38,26 @@ std::string newest_sound_checkpoint(const std::string& folder, const std::string
     const std::string defect = defect_of(path);
     if (defect.empty()) return path;
     if (names(named, path)) require_sound(path);
-    spdlog::warn("checkpoint {} is passed over: {}", path, defect);
+    log::warn("checkpoint {} is passed over: {}", path, defect);
   }
   return "";
+}
+
+std::string shared_checkpoint(const std::string& path, Comm& comm) {
+  return comm.broadcast(comm.rank() == 0 ? resolve_checkpoint(path) : "", 0,
+                        "checkpoint, as rank 0 found it");
+}
+
+ModelSource checkpoint_source(const std::string& checkpoint, const std::string& folder) {
+  ModelSource source{.folder = folder, .checkpoint = checkpoint};
+  if (!folder.empty()) return source;
+  source.folder = Manifest::read(checkpoint).meta_text("model_path");
+  if (!is_directory(source.folder))
+    fail(Exit::usage, {.what = "the model folder of this checkpoint is not here",
+                       .where = checkpoint,
+                       .why = fmt::format("its run began with {}, which does not exist", source.folder),
+                       .fix = "name a folder that has its config.json and tokenizer: --model DIR"});
+  return source;
 }
 
 std::string resolve_checkpoint(const std::string& path) {

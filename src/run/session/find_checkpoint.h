@@ -3,6 +3,9 @@
 
 #include <string>
 
+#include "src/comm/comm.h"
+#include "src/run/host/model_host.h"
+
 namespace temper {
 
 /// The newest checkpoint of `folder` that verifies; the log says which were passed over, and why. Empty:
@@ -11,5 +14,12 @@ std::string newest_sound_checkpoint(const std::string& folder, const std::string
 
 /// `path` is a step folder, or a run folder: then its newest checkpoint.
 std::string resolve_checkpoint(const std::string& path);
+
+/// The same on all ranks of `comm`, while a run may save: the first one looks.
+std::string shared_checkpoint(const std::string& path, Comm& comm);
+
+/// A checkpoint as a model: its weights, with config and tokenizer of `folder`, or (empty) of the one that
+/// the run began with. Exit::usage where that is no longer there.
+ModelSource checkpoint_source(const std::string& checkpoint, const std::string& folder);
 
 }  // namespace temper

@@ -1,18 +1,17 @@
 #include "src/run/session/run_rank.h"
 
-#include <spdlog/spdlog.h>
-
 #include <cstdlib>
 #include <limits>
 #include <numeric>
 
 #include "src/config/load.h"
+#include "src/core/log.h"
 #include "src/core/process/progress.h"
 #include "src/core/process/stop_signal.h"
 #include "src/rl/trajectory_json.h"
 #include "src/run/host/gpu.h"
 #include "src/run/host/rank_threads.h"
-#include "src/run/plan/memory.h"
+#include "src/run/plan/memory/memory.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/record/run_log.h"
 #include "src/run/session/older_weights.h"
@@ -91,7 +90,8 @@ void RunRank::load_data() {
   const bool sft = !task.plan.generates;
   prompts = std::make_unique<PromptStream>(
       config().data.train, config().data, config().run.seed, *text.tokenizer, text.chat_template(),
-      PromptStream::Limits{task.plan.max_prompt_tokens, task.plan.longest_sequence, sft});
+      PromptStream::Limits{task.plan.max_prompt_tokens, task.plan.longest_sequence, sft,
+                           task.plan.vocab_size});
   prompts->check_all([&](const std::string& answer, const std::string& where) {
     if (!sft) rewards->check_answer(answer, where);
   });
@@ -104,7 +104,8 @@ InputDigests RunRank::read_inputs() const {
   for (const auto& [name, file] : text.files()) read.add("tokenizer.path", name, file);
   if (prompts) read.add_list("data.train", prompts->digests());
   std::vector<FileDigest> held_out;
-  if (trains() && task.plan.validates && config().validation.every > 0 && !task.replay())
+  const bool validates = task.plan.validates || task.plan.validates_loss;
+  if (trains() && validates && config().validation.every > 0 && !task.replay())
     for (const DataSource& source : config().validation.data) held_out.push_back(digest_of_file(source.path));
   read.add_list("validation.data", held_out);
   return read;
@@ -119,7 +120,7 @@ void RunRank::open_folder(int rank) {
   trace.start(*world);
   const std::string root = join_path(config().run.dir, config().run.name);
   checkpoints = join_path(root, "checkpoints");
-  start_log(join_path(root, fmt::format("logs/rank-{:04d}.log", rank)), config().log.level, rank, writes());
+  start_log(rank_log_file(root, rank), config().log.level, rank, writes());
 }
 
 /// The first trainer rank looks, all ranks of the world get to know it.
@@ -152,7 +153,7 @@ void RunRank::remember_verdicts() {
       try {
         rewards->remember(join_path(rollouts, name));
       } catch (const Error& e) {
-        spdlog::warn("verdicts of {} cannot be read: {}", join_path(rollouts, name), e.problem().why);
+        log::warn("verdicts of {} cannot be read: {}", join_path(rollouts, name), e.problem().why);
       }
     }
   world->barrier("verdicts of reward programs read by all ranks");
@@ -177,8 +178,7 @@ void RunRank::load_policy() {
   if (config().model.init == "random") return;
   const double seconds = watch.seconds();
   const double gigabytes = 1e-9 * static_cast<double>(policy->parameters().value_bytes());
-  spdlog::info("loaded {:.3f} GB of weights in {:.2f} s, {:.2f} GB/s", gigabytes, seconds,
-               gigabytes / seconds);
+  log::info("loaded {:.3f} GB of weights in {:.2f} s, {:.2f} GB/s", gigabytes, seconds, gigabytes / seconds);
   journal->set("perf/load_weights_gb_per_s", gigabytes / seconds);
 }
 

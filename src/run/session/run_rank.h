@@ -22,7 +22,8 @@ struct ResumePoint {
 
 /// What a step leaves behind.
 struct Saves {
-  bool checkpoint = false, exported = false;
+  Saving checkpoint = Saving::none;
+  bool exported = false;
 };
 
 /// Its members stand in the order in which they are built, and use those above. A rank without roles has no
@@ -69,7 +70,9 @@ struct RunRank {
   std::string checkpoints;                           // folder of the run's own
   RunStart::Finds found = RunStart::Finds::nothing;  // in the folder, on the rank that writes
   ResumePoint resume;
-  Saves saves;  // after the step that was trained last, until they are made
+  Stopwatch since_save;     // or the start
+  double save_seconds = 0;  // that the last one took
+  Saves saves;              // after the step that was trained last, until they are made
   std::unique_ptr<ModelHost> host;
   Model* policy = nullptr;  // on ranks that train or generate: what is trained here, or generates
   std::unique_ptr<Journal> journal;

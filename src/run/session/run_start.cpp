@@ -1,11 +1,10 @@
 #include "src/run/session/run_start.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 
 #include "src/config/load.h"
 #include "src/core/file.h"
+#include "src/core/log.h"
 #include "src/run/session/find_checkpoint.h"
 
 namespace temper {
@@ -81,7 +80,7 @@ void accept_changes(const CheckpointReader& checkpoint, const RunTask& task, con
          .fix = "choose another run.name; go on all the same with checkpoint.accept_changes = true; or start "
                 "anew with checkpoint.resume = \"none\" and run.overwrite = true"});
   for (const ConfigChange& change : changes) {
-    spdlog::warn("changed since: {}", change.text());
+    log::warn("changed since: {}", change.text());
     folder.events().write("changed",
                           {{"key", change.key}, {"before", change.before}, {"after", change.after}});
   }
@@ -140,7 +139,7 @@ RunStart find(const RunTask& task, const RunFolder& folder, const InputDigests& 
                                        : RunStart{folder.has_run() ? Finds::replaced : Finds::nothing, ""};
   if (!own.empty()) {
     if (resumes_path(resume))
-      spdlog::info("checkpoint.resume = {} is not needed: the run has checkpoints of its own", resume);
+      log::info("checkpoint.resume = {} is not needed: the run has checkpoints of its own", resume);
     return {Finds::own, own};
   }
   if (!list_checkpoints(checkpoints).empty()) fail_unsound(checkpoints);
@@ -150,20 +149,24 @@ RunStart find(const RunTask& task, const RunFolder& folder, const InputDigests& 
   return {Finds::foreign, named};
 }
 
+/// The config of the first start; nothing where it cannot be read.
+std::optional<Config> first_config(const RunFolder& folder) {
+  const std::string first = folder.path("config-1.toml"), newest = folder.path("config.toml");
+  const std::string file = path_exists(first) ? first : newest;
+  if (!path_exists(file)) return std::nullopt;
+  try {
+    return read_dumped_config(read_file(file, int64_t{16} << 20), file);
+  } catch (const Error& e) {
+    log::warn("{} cannot be read: {}", file, e.problem().why);
+    return std::nullopt;
+  }
+}
+
 /// The first of the steps whose files should be here: a run may have begun at another one's checkpoint. The
 /// config of its first start says so, and the first line of its metrics the step.
 int64_t first_step(const RunFolder& folder) {
-  const std::string first = folder.path("config-1.toml"), newest = folder.path("config.toml");
-  const std::string file = path_exists(first) ? first : newest;
-  if (!path_exists(file)) return 1;
-  try {
-    const std::string resume = read_dumped_config(read_file(file, int64_t{16} << 20), file).checkpoint.resume;
-    return resumes_path(resume) ? folder.first_line().value_or(1) : 1;
-  } catch (const Error& e) {
-    spdlog::warn("{} cannot be read, the run is taken for one that began at step 1: {}", file,
-                 e.problem().why);
-    return 1;
-  }
+  const std::optional<Config> first = first_config(folder);
+  return first && resumes_path(first->checkpoint.resume) ? folder.first_line().value_or(1) : 1;
 }
 
 }  // namespace

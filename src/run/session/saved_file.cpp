@@ -1,6 +1,5 @@
 #include "src/run/session/saved_file.h"
 
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -8,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 #include <system_error>
+
+#include "src/core/log.h"
 
 namespace temper {
 
@@ -21,7 +22,7 @@ void tell_saved(int64_t step, const std::string& checkpoint) {
   file << step << ' ' << path.lexically_normal().string() << '\n';
   file.close();
   if (error || !file || std::rename(temporary.c_str(), name) != 0)
-    spdlog::warn("TEMPER_SAVED_FILE = {} cannot be written: what was saved is not told there", name);
+    log::warn("TEMPER_SAVED_FILE = {} cannot be written: what was saved is not told there", name);
 }
 
 }  // namespace temper

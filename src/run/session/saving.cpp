@@ -1,14 +1,14 @@
 #include "src/run/session/saving.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
 #include "src/config/load.h"
+#include "src/core/log.h"
+#include "src/core/process/local_parent.h"
 #include "src/core/process/progress.h"
-#include "src/io/hf_export.h"
+#include "src/io/hf/hf_export.h"
 #include "src/models/parameter_specs.h"
 #include "src/rl/registry.h"
 #include "src/run/exchange/shared_weights.h"
@@ -16,6 +16,7 @@
 #include "src/run/roles/steps_ahead.h"
 #include "src/run/session/older_weights.h"
 #include "src/run/session/saved_file.h"
+#include "src/run/session/start_line.h"
 
 namespace temper {
 namespace {
@@ -26,7 +27,7 @@ void tell_what_differs(const RunRank& rank) {
   const int64_t first = rank.resume.produced + 1, last = std::min(step + lag, rank.last_step());
   if (!rank.writes() || !rank.task.plan.generates || step == 0 || first > last || rank.resume.weights < step)
     return;
-  spdlog::warn(
+  log::warn(
       "the checkpoint holds no steps ahead beyond {}: steps {} to {} are generated with the weights after "
       "step "
       "{}, a run that was never ended would have taken those after step {} to {}; what follows differs from "
@@ -49,7 +50,7 @@ void require_same_model(const RunRank& rank, const CheckpointReader& checkpoint)
          .why = "changed since: " + change,
          .fix = "put them back, choose another run.name, set checkpoint.accept_changes = true, or start anew "
                 "with checkpoint.resume = \"none\" and run.overwrite = true"});
-  if (rank.writes()) spdlog::warn("changed since: {}", change);
+  if (rank.writes()) log::warn("changed since: {}", change);
   if (rank.folder)
     rank.folder->events().write(
         "changed",
@@ -73,21 +74,33 @@ void restore(RunRank& rank) {
   if (rank.trains()) publish_older_weights(rank, checkpoint, rollout);
   for (const std::unique_ptr<Role>& role : roles) role->restore(checkpoint);
   if (rank.trains())
-    spdlog::info("resumed from {}, step {}{}", checkpoint.path(), rank.resume.step,
-                 rank.resume.step >= rank.last_step() ? ": nothing is left to do" : "");
+    log::info("resumed from {}, step {}{}", checkpoint.path(), rank.resume.step,
+              rank.resume.step >= rank.last_step() ? ": nothing is left to do" : "");
   if (rank.folder)
     rank.folder->events().write("resume", {{"step", rank.resume.step}, {"path", checkpoint.path()}});
   tell_what_differs(rank);
 }
 
-/// Where one checkpoint is kept, it is read back before the one that it replaces goes.
+/// Saves by the clock take at most an eleventh of the time.
+constexpr double kLeastPause = 10;
+
+/// What is due after a step, whatever the clock says.
+Saves due_after(const RunRank& rank, int64_t step) {
+  const CheckpointConfig& c = rank.config().checkpoint;
+  const bool last = step == rank.last_step(), due = last || (c.every > 0 && step % c.every == 0);
+  return {due ? Saving::due : Saving::none, c.export_hf_every > 0 && (step % c.export_hf_every == 0 || last)};
+}
+
+KeepRules keep_rules(const RunRank& rank) { return {rank.config().checkpoint.keep, is_by_clock}; }
+
+/// Where one checkpoint is kept, it is read back before those that it replaces go.
 void remove_older(const RunRank& rank, int64_t step) {
-  const int64_t keep = rank.config().checkpoint.keep;
   const std::string newest = join_path(rank.checkpoints, step_name(step));
-  const std::vector<Damage> damage = keep == 1 ? verify_checkpoint(newest) : std::vector<Damage>{};
-  if (damage.empty()) return remove_old_checkpoints(rank.checkpoints, keep);
-  spdlog::error("checkpoint {} reads back damaged ({}: {}): the one before stays", newest,
-                damage.front().file, damage.front().reason);
+  const bool alone = kept_checkpoints(rank.checkpoints, keep_rules(rank)).kept.size() == 1;
+  const std::vector<Damage> damage = alone ? verify_checkpoint(newest) : std::vector<Damage>{};
+  if (damage.empty()) return remove_old_checkpoints(rank.checkpoints, keep_rules(rank));
+  log::error("checkpoint {} reads back damaged ({}: {}): the one before stays", newest, damage.front().file,
+             damage.front().reason);
 }
 
 /// The last step of those ahead that is generated before a save. A checkpoint made with a larger lag may have
@@ -110,7 +123,8 @@ void add_state_of_roles(RunRank& rank, CheckpointWriter& checkpoint) {
 }
 
 /// The state after a step and what was generated ahead of it, up to step `produced`.
-void save_checkpoint(RunRank& rank, int64_t step, int64_t produced) {
+void save_checkpoint(RunRank& rank, int64_t step, int64_t produced, Saving saving) {
+  const Stopwatch watch;
   enter_phase(Phase::save, step);
   settle(rank, produced);
   const PhaseTimer timer(*rank.journal, "save_checkpoint");
@@ -127,9 +141,16 @@ void save_checkpoint(RunRank& rank, int64_t step, int64_t produced) {
   save_older_weights(rank, checkpoint, step);
   if (rank.journal->said() < step) checkpoint.text(kUnsaid, rank.journal->unsaid());
   if (rank.task.replay()) checkpoint.text("replay", replayed_text(rank.task, step));
+  if (saving == Saving::optional) checkpoint.count(kByClock, 1);
   rank.journal->sync();
-  checkpoint.write(rank.checkpoints, step);
-  spdlog::info("saved {}", join_path(rank.checkpoints, step_name(step)));
+  const SaveResult saved = checkpoint.write(rank.checkpoints, step, saving == Saving::optional);
+  rank.since_save = {};
+  rank.save_seconds = watch.seconds();
+  if (!saved.defect.empty()) {
+    if (rank.writes()) log::warn("no checkpoint by checkpoint.every_minutes: {}", saved.defect);
+    return;
+  }
+  log::info("saved {}", join_path(rank.checkpoints, step_name(step)));
   if (rank.folder) {
     const std::string path = join_path(rank.checkpoints, step_name(step));
     rank.folder->events().write("checkpoint", {{"step", step}, {"path", path}});
@@ -152,7 +173,7 @@ void export_step(RunRank& rank, int64_t step) {
     make_directories(rank.folder->path("export"));
     export_model(rank.config().model.path, parameter_specs(rank.policy->config()), read, out, {});
     tell_what_changed(rank.inputs, rank.config().model.path);
-    spdlog::info("exported {}", out);
+    log::info("exported {}", out);
     rank.folder->events().write("export", {{"step", step}, {"path", out}});
   };
   Comm& model = rank.meshes.trainer().control(kModel);
@@ -166,7 +187,7 @@ void export_step(RunRank& rank, int64_t step) {
 /// A step leaves its export after its checkpoint: a run that ended in between owes it.
 void export_what_is_owed(RunRank& rank) {
   const int64_t step = rank.resume.step;
-  if (step == 0 || !saves_after(rank, step).exported) return;
+  if (step == 0 || !due_after(rank, step).exported) return;
   const bool owed = rank.writes() && !path_exists(export_folder(rank, step));
   if (rank.trainers->all_reduce_max(owed ? 1.0 : 0.0, "export that is owed, max over trainer ranks") > 0)
     export_step(rank, step);
@@ -201,45 +222,49 @@ void start_run(RunRank& rank) {
   if (rank.folder) {
     const bool writes_all = rank.task.plan.generates && rank.config().rollout.dump_every == 1;
     prepare_folder(*rank.folder, rank.found, rank.resume.step, rank.journal->said(), writes_all);
-    if (rank.found == RunStart::Finds::own)
-      remove_old_checkpoints(rank.checkpoints, rank.config().checkpoint.keep);
+    if (rank.found == RunStart::Finds::own) remove_old_checkpoints(rank.checkpoints, keep_rules(rank));
     rank.folder->keep_config(dump_config(rank.task.loaded));
   }
   rank.trainers->barrier("run folder prepared by the first trainer rank");
   export_what_is_owed(rank);
-  if (rank.folder) rank.journal->open(*rank.folder);
+  if (rank.folder) rank.journal->open(*rank.folder, run_prompt_frame(rank));
   const RunPlan& plan = rank.task.plan;
   const bool by_mpirun = std::getenv("OMPI_COMM_WORLD_RANK") != nullptr;
   const std::string digest = rank.host->weights_digest(rank.config().model.path);
-  spdlog::info("{} parameters, {} ranks, {}, {}, {} updates in all; {}{}{}{}",
-               rank.policy->parameters().num_parameters(), plan.num_ranks, rank.threads,
-               dtype_name(plan.dtype), plan.batch.updates_total,
+  log::info("{0}{5}\n  {1} updates in all; {2}{3}{4}", start_text(rank), plan.batch.updates_total,
                make_algorithm(rank.config().algorithm)->describe(),
                digest.empty() ? "" : "; weights of digest " + digest, carriers(rank),
-               by_mpirun ? "; kill -USR1 of mpirun saves and stops, Ctrl-C does not save" : "");
-  if (rank.folder)
-    rank.folder->events().write("start", {{"ranks", plan.num_ranks},
-                                          {"dtype", dtype_name(plan.dtype)},
-                                          {"parameters", rank.policy->parameters().num_parameters()},
-                                          {"updates", plan.batch.updates_total}});
+                has_local_parent() ? "; Ctrl-C saves and stops"
+                : by_mpirun        ? "; kill -USR1 of mpirun saves and stops, Ctrl-C does not save"
+                                   : "");
+  if (rank.folder) rank.folder->events().write("start", start_event(rank));
   const std::string changed = changed_sampling_text(rank.config().rollout);
-  if (plan.generates && !rank.task.replay() && !changed.empty()) spdlog::warn("{}", changed);
+  if (plan.generates && !rank.task.replay() && !changed.empty()) log::warn("{}", changed);
+  if (!rank.task.replay())
+    for (const std::string& text : plan.idle_keys) log::warn("{}", text);
   const auto eos = rank.text.tokenizer ? rank.text.tokenizer->eos_id() : std::nullopt;
   if (const std::string lost = lost_end_tokens_text(rank.policy->config(), eos); !lost.empty())
-    spdlog::warn("{}", lost);
+    log::warn("{}", lost);
 }
 
-Saves saves_after(const RunRank& rank, int64_t step) {
-  const CheckpointConfig& c = rank.config().checkpoint;
-  const bool last = step == rank.last_step();
-  return {last || (c.every > 0 && step % c.every == 0),
-          c.export_hf_every > 0 && (step % c.export_hf_every == 0 || last)};
+void decide_saves(RunRank& rank, int64_t step) {
+  rank.saves = due_after(rank, step);
+  const double minutes = rank.config().checkpoint.every_minutes;
+  if (minutes > 0 && rank.saves.checkpoint == Saving::none) {
+    const bool now =
+        rank.writes() && rank.since_save.seconds() >= std::max(60 * minutes, kLeastPause * rank.save_seconds);
+    if (rank.trainers->all_reduce_max(now ? 1.0 : 0.0, "save by the clock, as the first trainer rank says") >
+        0)
+      rank.saves.checkpoint = Saving::optional;
+  }
+  rank.end.tell_trained(step, rank.saves.checkpoint);
 }
 
 void save_step(RunRank& rank, int64_t step) {
   const TraceSpan span(rank.trace, step, "trainer", "checkpoint and export");
   const Saves saves = std::exchange(rank.saves, {});
-  if (saves.checkpoint) save_checkpoint(rank, step, last_produced(rank, step + rank.task.lag()));
+  if (saves.checkpoint != Saving::none)
+    save_checkpoint(rank, step, last_produced(rank, step + rank.task.lag()), saves.checkpoint);
   if (saves.exported) export_step(rank, step);
 }
 
@@ -250,17 +275,17 @@ void save_stopped(RunRank& rank, int64_t step) {
   const bool one_more = rank.weights.version() == step && !rank.task.replay() && rank.journal->said() == step;
   const int64_t produced = last_produced(rank, step + rank.task.lag() + (one_more ? 1 : 0));
   // Others that have state know of the save that is due.
-  if (!std::exchange(rank.saves, {}).checkpoint)
+  if (std::exchange(rank.saves, {}).checkpoint == Saving::none)
     rank.end.tell_last_save({step, produced, rank.weights.version()});
-  save_checkpoint(rank, step, produced);
+  save_checkpoint(rank, step, produced, Saving::due);
 }
 
-void save_beside(RunRank& rank, int64_t step, int64_t produced) {
+void save_beside(RunRank& rank, int64_t step, int64_t produced, Saving saving) {
   enter_phase(Phase::save, step);
   settle(rank, last_produced(rank, produced));
   CheckpointWriter checkpoint(*rank.keepers);
   add_state_of_roles(rank, checkpoint);
-  checkpoint.write(rank.checkpoints, step);
+  checkpoint.write(rank.checkpoints, step, saving == Saving::optional);
 }
 
 }  // namespace temper

@@ -9,8 +9,9 @@ namespace temper {
 /// and gets the export of that step where one is due and missing.
 void start_run(RunRank& rank);
 
-/// What is due after this step.
-Saves saves_after(const RunRank& rank, int64_t step);
+/// Trainer ranks, when the step is trained: sets RunRank::saves, and tells others that have state. Saves by
+/// the clock (checkpoint.every_minutes) are optional: the first trainer rank decides, before the step's line.
+void decide_saves(RunRank& rank, int64_t step);
 
 /// Trainer ranks, after each step: the checkpoint and the export of RunRank::saves.
 void save_step(RunRank& rank, int64_t step);
@@ -18,6 +19,6 @@ void save_step(RunRank& rank, int64_t step);
 void save_stopped(RunRank& rank, int64_t step);
 /// Ranks with state beside the trainer's: their part of a checkpoint; `produced`: the last step that is
 /// generated.
-void save_beside(RunRank& rank, int64_t step, int64_t produced);
+void save_beside(RunRank& rank, int64_t step, int64_t produced, Saving saving);
 
 }  // namespace temper

@@ -1,7 +1,5 @@
 #include "src/run/session/session.h"
 
-#include <spdlog/spdlog.h>
-
 #include <utility>
 
 #include "src/core/process/progress.h"
@@ -22,12 +20,6 @@ void publish_weights(RunRank& rank, int64_t step) {
     for (const int to : rank.task.plan.weight_receivers())
       rank.trace.arrow(step, "trainer", weights_arrow(step, to), Trace::Arrow::begins);
   rank.weights.publish(rank.host->ctx(), rank.policy->parameters(), step);
-}
-
-/// Trainer ranks, when the step is trained: what follows from it, which others with state get to know.
-void decide_saves(RunRank& rank, int64_t step) {
-  rank.saves = saves_after(rank, step);
-  rank.end.tell_trained(step, rank.saves.checkpoint);
 }
 
 /// This rank's roles in a step, up to one that finds the end of the run: false then.
@@ -56,7 +48,7 @@ bool run_steps(RunRank& rank) {
       rank.trains() ? stop_after(rank, rank.end.trained()) : stop_beside(rank);
       return true;
     }
-    if (spans.on()) rank.trace.gpu_spans(step, spans.take());
+    if (spans.on()) rank.trace.spans(step, device_lane(rank.device), spans.take());
     if (!rank.trains()) continue;  // it is told of the end
     rank.groups.finish(step);
     finish_step(rank, step, std::exchange(watch, {}).seconds());

@@ -1,9 +1,9 @@
 #include "src/run/session/step_line.h"
 
-#include <spdlog/spdlog.h>
 #include <sys/resource.h>
 
-#include "src/run/plan/memory.h"
+#include "src/core/log.h"
+#include "src/run/plan/memory/memory.h"
 #include "src/run/session/saving.h"
 #include "src/run/session/stopping.h"
 #include "src/train/flops.h"
@@ -15,7 +15,7 @@ namespace {
 /// before them. The largest over the trainer ranks; other ranks told of theirs in their notes.
 void record_memory(RunRank& rank) {
   Journal& journal = *rank.journal;
-  if (rank.saves.checkpoint) journal.add(rank.memory->metrics("save", kSaveWindow));
+  if (rank.saves.checkpoint != Saving::none) journal.add(rank.memory->metrics("save", kSaveWindow));
   if (rank.saves.exported) journal.add(rank.memory->metrics("export", kExportWindow));
   struct rusage usage {};
   ::getrusage(RUSAGE_SELF, &usage);
@@ -38,7 +38,7 @@ void finish_step(RunRank& rank, int64_t step, double seconds) {
     journal.set("perf/mfu", journal.value("perf/update_tflop") / journal.value("timing_s/update_actor") /
                                 (kPeakFlops * 1e-12 * static_cast<double>(rank.trainers->size())));
   journal.set("perf/throughput", journal.value("perf/total_num_tokens") / seconds / rank.task.plan.num_ranks);
-  spdlog::info("{}", journal.finish_step(step));
+  log::info("{}", journal.finish_step(step));
 }
 
 bool finish_begun_step(RunRank& rank) {

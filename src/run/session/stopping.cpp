@@ -1,7 +1,6 @@
 #include "src/run/session/stopping.h"
 
-#include <spdlog/spdlog.h>
-
+#include "src/core/log.h"
 #include "src/run/session/saving.h"
 
 namespace temper {
@@ -14,7 +13,7 @@ void stop_after(RunRank& rank, int64_t step) {
     rank.end.look();
     rank.mailbox->pause(0, "why the run was stopped");
   }
-  if (rank.writes()) spdlog::info("{}: saved step {}; run the same command again", rank.end.reason(), step);
+  if (rank.writes()) log::info("{}: saved step {}; run the same command again", rank.end.reason(), step);
   if (rank.folder) rank.folder->events().write("stop", {{"step", step}, {"reason", rank.end.reason()}});
 }
 

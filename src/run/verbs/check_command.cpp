@@ -11,11 +11,15 @@
 #include "src/core/text/printable.h"
 #include "src/rl/registry.h"
 #include "src/run/plan/axis_traffic.h"
-#include "src/run/plan/host_memory.h"
-#include "src/run/plan/memory.h"
-#include "src/run/plan/memory_choices.h"
+#include "src/run/plan/memory/host_memory.h"
+#include "src/run/plan/memory/memory.h"
+#include "src/run/plan/memory/memory_choices.h"
 #include "src/run/plan/model_facts.h"
-#include "src/run/plan/report.h"
+#include "src/run/plan/report/plan_json.h"
+#include "src/run/plan/report/screen.h"
+#include "src/run/session/epochs.h"
+#include "src/run/verbs/check/layout_legal.h"
+#include "src/run/verbs/check/run_pace.h"
 #include "src/run/verbs/data_check.h"
 #include "src/run/verbs/reward_trial.h"
 
@@ -46,19 +50,18 @@ int64_t settle_device(Config& config, int64_t given_bytes) {
 struct CheckedConfig {
   PlanResult plan;
   Exit code = Exit::ok;
-  Json trial = nullptr;                // of reward programs; null: there are none
-  Json data = nullptr;                 // DataCheck::data
-  std::vector<PlanError> absent = {};  // inputs that a plan for another machine does without
+  CheckFacts facts = {};
 };
 
 /// Opens what a config names whose plan is sound.
-void open_inputs(const Config& config, const ModelConfig& facts, CheckedConfig& checked) {
-  DataCheck data = check_data(config, checked.plan.plan, facts);
+void open_inputs(CheckedConfig& checked) {
+  const Config& config = checked.facts.config;
+  DataCheck data = check_data(config, checked.plan.plan, *checked.facts.model);
   checked.plan.warnings.insert(checked.plan.warnings.end(), data.warnings.begin(), data.warnings.end());
   checked.plan.errors = std::move(data.errors);
   if (!checked.plan.errors.empty()) checked.code = Exit::data;
-  checked.trial = try_programs(config, data, checked.plan);
-  checked.data = std::move(data.data);
+  checked.facts.trial = try_programs(config, data, checked.plan);
+  checked.facts.data = std::move(data.data);
 }
 
 /// Without these options the plan is for this machine; with one of them for another one.
@@ -104,92 +107,157 @@ void leave_inputs(std::vector<PlanError>& missing, std::vector<PlanError>& absen
 
 /// What the plan knows of the model that a key names; nothing where it is not here, and for another machine
 /// not published.
-std::optional<ModelConfig> facts_of(const CommandLine& line, const std::string& key, const std::string& path,
-                                    std::vector<PlanError>& missing) {
+struct FoundModel {
+  std::optional<ModelConfig> shape = {};
+  std::string published = {};
+};
+FoundModel find_model(const CommandLine& line, const std::string& key, const std::string& path,
+                      std::vector<PlanError>& missing) {
   const auto absent =
       std::find_if(missing.begin(), missing.end(), [&](const PlanError& e) { return e.key == key; });
-  if (absent == missing.end()) return read_model_facts(path);
-  if (is_for_this_machine(line)) return std::nullopt;
+  if (absent == missing.end()) return {read_model_facts(path)};
+  if (is_for_this_machine(line)) return {};
   const std::string published = find_published_config(path, line.positional);
-  if (published.empty()) return std::nullopt;
+  if (published.empty()) return {};
   absent->message += fmt::format("; planned from {}", published);
-  return read_config_facts(published);
+  return {read_config_facts(published), published};
 }
 
-std::optional<RunModels> models_of(const CommandLine& line, const Config& config,
-                                   std::vector<PlanError>& missing) {
-  const std::optional<ModelConfig> policy = facts_of(line, "model.path", config.model.path, missing);
-  if (!policy) return std::nullopt;
-  RunModels models(*policy);
+std::optional<RunModels> find_models(const CommandLine& line, CheckFacts& facts,
+                                     std::vector<PlanError>& missing) {
+  const Config& config = facts.config;
+  const FoundModel policy = find_model(line, "model.path", config.model.path, missing);
+  facts.model = policy.shape;
+  facts.published = policy.published;
+  if (!policy.shape) return std::nullopt;
+  RunModels models(*policy.shape);
   for (const RoleTraits& role : config.roles.rows())
     if (const auto& path = config.roles.of(role.name).path) {
-      const auto own = facts_of(line, fmt::format("roles.{}.path", role.name), *path, missing);
-      if (!own) return std::nullopt;
-      models.own.emplace(role.name, *own);
+      const FoundModel own = find_model(line, fmt::format("roles.{}.path", role.name), *path, missing);
+      if (!own.shape) return std::nullopt;
+      models.own.emplace(role.name, *own.shape);
     }
   return models;
 }
 
+int ranks_of(const CommandLine& line) { return static_cast<int>(line.integer("--ranks", 1)); }
+
+/// The errors of values that no plan can be made with; the plan knows best which others are legal.
+void refuse_values(const CommandLine& line, ConfigReading& reading, PlanResult& result) {
+  result.errors = reading.errors;
+  add_legal_layouts(line.positional, line.overrides, result.errors, [&](const Config& config) {
+    std::vector<PlanError> missing = validate_paths(config);
+    CheckFacts facts{.config = config};
+    const std::optional<RunModels> models = find_models(line, facts, missing);
+    return models ? validate(config, ranks_of(line), *models) : std::vector<PlanError>{};
+  });
+}
+
 /// The plan with the errors of every stage; later stages need the earlier ones to be clean.
-CheckedConfig check_config(const CommandLine& line, int64_t& memory_limit) {
+CheckedConfig check_config(const CommandLine& line) {
   ConfigReading reading = read_config(line.positional, line.overrides);
   CheckedConfig checked;
   PlanResult& result = checked.plan;
-  result.errors = reading.errors;
-  if (!result.errors.empty()) return checked;
+  CheckFacts& facts = checked.facts;
+  facts.ranks_per_node = static_cast<int>(line.integer("--gpus-per-node", 0));
+  if (!reading.errors.empty()) {
+    refuse_values(line, reading, result);
+    return checked;
+  }
   Config& config = reading.loaded.config;
-  memory_limit = settle_device(config, memory_limit);
+  facts.limits = memory_limits(line, settle_device(config, line.memory("--device-memory", 0)));
   std::vector<PlanError> missing = validate_paths(config);
-  if (std::optional<RunModels> models = models_of(line, config, missing)) {
-    const int num_ranks = static_cast<int>(line.integer("--ranks", 1));
-    result = try_plan(config, num_ranks, *models, memory_limits(line, memory_limit));
-    models->policy.frozen = result.plan.frozen;
-    if (result.errors.empty()) add_costs(line, *models, config, result);
+  const bool has_data =
+      std::none_of(missing.begin(), missing.end(), [](const PlanError& e) { return e.key == "data.train"; });
+  const std::string about_epochs = estimate_epochs(reading.loaded, has_data);
+  facts.config = config;
+  if (std::optional<RunModels> models = find_models(line, facts, missing)) {
+    result = try_plan(facts.config, ranks_of(line), *models, facts.limits);
+    facts.model->frozen = models->policy.frozen = result.plan.frozen;
+    if (result.errors.empty()) add_costs(line, *models, facts.config, result);
+    if (!about_epochs.empty()) result.warnings.push_back(about_epochs);
     warn_of_host(line, result);
-    if (result.errors.empty() && missing.empty()) open_inputs(config, models->policy, checked);
-    if (!is_for_this_machine(line)) leave_inputs(missing, checked.absent);
+    if (result.errors.empty() && missing.empty()) open_inputs(checked);
+    if (!is_for_this_machine(line)) leave_inputs(missing, facts.absent);
+    facts.time = run_pace(facts.config);
+    if (!facts.time && !result.plan.memory.empty())
+      facts.time = gpu_step_time(result.plan, *facts.model, facts.config, facts.limits.device.bytes);
   }
   result.errors.insert(result.errors.end(), missing.begin(), missing.end());
   add_origins(result.errors, reading.loaded);
-  add_origins(checked.absent, reading.loaded);
+  add_origins(facts.absent, reading.loaded);
   return checked;
 }
 
-/// Behind the verdict on the plan: what it does not speak of.
+/// How what is not here can be had.
 std::string absent_text(const std::vector<PlanError>& absent) {
   if (absent.empty()) return "";
-  std::string text = "not here, so not looked at:\n";
+  std::string text = "not here, so not looked at\n";
   for (const PlanError& input : absent)
     text += fmt::format("  {}{}: {}\n", input.key, input.where.empty() ? "" : " (" + input.where + ")",
                         input.message);
   return text;
 }
 
+std::string text_of(const CheckedConfig& checked, const ReportOptions& options) {
+  const CheckFacts& facts = checked.facts;
+  const bool tables = options.all || options.memory || options.explain_batch;
+  std::string text = screen_text(checked.plan, facts, /*hints=*/!tables);
+  if (!tables) return text;
+  if (options.all)
+    text += "\n" + data_text(facts.data) + (facts.trial.is_null() ? "" : trial_text(facts.trial)) +
+            absent_text(facts.absent);
+  if (!checked.plan.plan.memory.empty()) text += "\n" + plan_tables(checked.plan, options);
+  return text;
+}
+
+std::string json_of(const CheckedConfig& checked, const ReportOptions& options) {
+  const CheckFacts& facts = checked.facts;
+  Json json = plan_json(checked.plan, options);
+  if (!facts.data.is_null()) {
+    json["data"] = facts.data;
+    json["data"]["epochs"] = epochs_of(checked.plan.plan, facts.data);
+  }
+  if (facts.time) json["step_time"] = {{"seconds", facts.time->seconds}, {"from", facts.time->from}};
+  if (!facts.trial.is_null()) json["reward_trial"] = facts.trial;
+  for (const PlanError& input : facts.absent)
+    json["absent"].push_back({{"key", input.key}, {"message", input.message}, {"where", input.where}});
+  return dump_json_line(json) + "\n";
+}
+
+/// A block for each error.
+std::string error_blocks(const std::vector<PlanError>& errors, Exit code) {
+  std::string text;
+  for (const PlanError& error : errors) {
+    const std::string legal =
+        error.legal.empty() ? "" : fmt::format("write {} = {}", error.key, legal_text(error.legal));
+    const Error block(
+        code, {.what = error.key + " is refused", .where = error.where, .why = error.message, .fix = legal});
+    text += fmt::format("temper: {}\n", block.what());
+  }
+  return text;
+}
+
 }  // namespace
 
 CheckOutcome check_outcome(const CommandLine& line) {
-  ReportOptions options;
-  options.ranks_per_node = static_cast<int>(line.integer("--gpus-per-node", 0));
-  options.memory_limit = line.memory("--device-memory", 0);
-  options.explain_batch = line.has("--explain-batch");
-  const auto [result, wrong_data, trial, data, absent] = check_config(line, options.memory_limit);
-  const Exit wrong = wrong_data == Exit::ok ? Exit::usage : wrong_data;
-  const int code = static_cast<int>(result.errors.empty() ? Exit::ok : wrong);
-  if (!line.has("--json"))
-    return {printable(data_text(data) + (trial.is_null() ? "" : trial_text(trial)) +
-                      plan_text(result, options) + absent_text(absent)),
-            code};
-  Json json = plan_json(result, options);
-  if (!data.is_null()) json["data"] = data;
-  if (!trial.is_null()) json["reward_trial"] = trial;
-  for (const PlanError& input : absent)
-    json["absent"].push_back({{"key", input.key}, {"message", input.message}, {"where", input.where}});
-  return {dump_json_line(json) + "\n", code};
+  const CheckedConfig checked = check_config(line);
+  const ReportOptions options{.ranks_per_node = checked.facts.ranks_per_node,
+                              .memory_limit = checked.facts.limits.device.bytes,
+                              .explain_batch = line.has("--explain-batch"),
+                              .memory = line.has("--memory"),
+                              .all = line.has("--all")};
+  const std::vector<PlanError>& errors = checked.plan.errors;
+  const Exit wrong = checked.code == Exit::ok ? Exit::usage : checked.code;
+  const Exit code = errors.empty() ? Exit::ok : wrong;
+  return {line.has("--json") ? json_of(checked, options) : printable(text_of(checked, options)),
+          error_blocks(errors, code), static_cast<int>(code)};
 }
 
 int run_check(const CommandLine& line) {
   const CheckOutcome outcome = check_outcome(line);
   write_results(outcome.output);
+  std::fputs(outcome.errors.c_str(), stderr);
   return outcome.exit_code;
 }
 

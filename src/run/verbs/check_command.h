@@ -10,8 +10,9 @@
 namespace temper {
 
 struct CheckOutcome {
-  std::string output;  // for stdout
-  int exit_code = 0;   // 0, or 64 when the config has errors
+  std::string output;  // for stdout: the screen, tables that are asked for, or JSON
+  std::string errors;  // for stderr: a block for each
+  int exit_code = 0;   // 0; 64 when the config has errors, 65 when what it names has some
 };
 CheckOutcome check_outcome(const CommandLine& line);
 int run_check(const CommandLine& line);

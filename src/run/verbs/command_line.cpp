@@ -7,7 +7,8 @@
 #include "src/config/byte_size.h"
 #include "src/config/config.h"
 #include "src/config/load.h"
-#include "src/config/peer_keys.h"
+#include "src/config/typed/meant.h"
+#include "src/config/typed/peer_keys.h"
 #include "src/core/check.h"
 #include "src/core/split.h"
 #include "src/core/text/nearest.h"
@@ -42,8 +43,16 @@ double parse_gib(const std::string& text) {
   double gib = 0;
   if (parse_number(text, gib)) return gib;
   for (const auto& [label, real] : kCards)
-    if (text == label) return real;
+    if (parse_byte_size(text) == parse_byte_size(label)) return real;
   return static_cast<double>(parse_byte_size(text).value_or(0)) / kGiB;
+}
+
+/// "BF16" and "bfloat16" as the option has it; any other value as it is.
+std::string meant_value(const OptionSpec& option, const std::string& value) {
+  if (option.kind != OptionKind::choice) return value;
+  const std::vector<std::string> words = split(option.value, '|');
+  const std::vector<std::string_view> views(words.begin(), words.end());
+  return std::string(meant_word(value, views).value_or(value));
 }
 
 /// Why `value` is illegal for the option, or nothing.
@@ -76,6 +85,12 @@ std::string value_defect(const OptionSpec& option, const std::string& value) {
     return fmt::format("legal: {}{}", option.value, did_you_mean(value, words));
   }
   return value.empty() && option.name != "--prompt" ? "an empty value" : "";
+}
+
+/// "--model DIR", "(--model DIR | --checkpoint DIR)".
+std::string required_usage(const OptionSpec& option) {
+  if (option.unless.empty()) return option_usage(option);
+  return fmt::format("({} | {} {})", option_usage(option), option.unless, option.value);
 }
 
 class Parser {
@@ -122,8 +137,12 @@ class Parser {
     if (!option) {
       std::vector<std::string> names{"--help"};
       for (const OptionSpec& known : verb_.options) names.emplace_back(known.name);
+      const std::string hint =
+          peer_key_hint(std::string_view(name).substr(std::min(name.find_first_not_of('-'), name.size())));
       fail_usage("unknown option", where(),
-                 fmt::format("`{}` has no option {}{}", verb_.name, name, did_you_mean(name, names)), see());
+                 fmt::format("`{}` has no option {}{}", verb_.name, name,
+                             hint.empty() ? did_you_mean(name, names) : hint),
+                 see());
     }
     if (line_.has(name)) fail_usage("an option is given twice", where(), name, "leave one of them out");
     std::vector<std::string>& values = line_.options[name];
@@ -136,10 +155,12 @@ class Parser {
       values.push_back(argument.substr(equals + 1));
     else
       take_values(*option, values);
-    for (const std::string& value : values)
+    for (std::string& value : values) {
+      value = meant_value(*option, value);
       if (const std::string why = value_defect(*option, value); !why.empty())
         fail_usage("illegal value of an option", where(), fmt::format("{} \"{}\": {}", name, value, why),
                    see());
+    }
   }
 
   /// One value, or for a list of files all words up to the next option or override.
@@ -196,8 +217,8 @@ class Parser {
     if (needed && line_.positional.empty())
       fail_usage("an argument is missing", where(), fmt::format("{} is not given", verb_.positional), see());
     for (const OptionSpec& option : verb_.options)
-      if (option.required && !line_.has(std::string(option.name)))
-        fail_usage("an option is missing", where(), fmt::format("{} is not given", option_usage(option)),
+      if (option.required && !line_.has(std::string(option.name)) && !line_.has(std::string(option.unless)))
+        fail_usage("an option is missing", where(), fmt::format("{} is not given", required_usage(option)),
                    see());
     std::string all;
     int given = 0;
@@ -205,7 +226,8 @@ class Parser {
       given += line_.has(std::string(name)) ? 1 : 0;
       all += fmt::format("{}{}", all.empty() ? "" : " or ", name);
     }
-    if (!verb_.one_of.empty() && given != 1)
+    const bool needs_none = given == 0 && line_.has(std::string(verb_.or_this));
+    if (!verb_.one_of.empty() && given != 1 && !needs_none)
       fail_usage("options exclude each other, or one is missing", where(),
                  fmt::format("{} of {} are given", given, all), "give exactly one of " + all);
   }
@@ -265,8 +287,7 @@ std::vector<std::string> CommandLine::words() const {
 }
 
 CommandLine parse_command_line(const std::vector<std::string>& arguments) {
-  if (arguments.empty()) fail_usage("no command", "temper", "a verb is wanted", "see `temper help`");
-  const std::string& first = arguments[0];
+  const std::string first = arguments.empty() ? "--help" : arguments[0];
   if (first == "--version" || first == "version")
     return {.verb = "version", .positional = {}, .overrides = {}, .options = {}};
   if (first == "--help" || first == "-h")
@@ -295,12 +316,13 @@ std::string verb_usage(const VerbSpec& verb) {
   std::string text = fmt::format("temper {}", verb.name);
   if (!verb.positional.empty()) text += fmt::format(" {}", verb.positional);
   for (const OptionSpec& option : verb.options)
-    if (option.required) text += fmt::format(" {}", option_usage(option));
+    if (option.required) text += fmt::format(" {}", required_usage(option));
   if (!verb.one_of.empty()) {
     std::string alternatives;
     for (const OptionSpec& option : verb.options)
       if (std::find(verb.one_of.begin(), verb.one_of.end(), option.name) != verb.one_of.end())
         alternatives += fmt::format("{}{}", alternatives.empty() ? "" : " | ", option_usage(option));
+    if (!verb.or_this.empty()) alternatives += fmt::format(" | {}", verb.or_this);
     text += fmt::format(" ({})", alternatives);
   }
   if (verb.overrides == Overrides::all) text += " [section.key=value ...]";

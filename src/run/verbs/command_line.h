@@ -22,8 +22,9 @@ struct OptionSpec {
   std::string_view standard;  // default in words
   std::string_view help;
   bool required = false;
-  double low = 0, high = 0;  // integer, number and memory (GiB)
-  bool or_zero = false;      // 0 is legal too
+  double low = 0, high = 0;      // integer, number and memory (GiB)
+  bool or_zero = false;          // 0 is legal too
+  std::string_view unless = {};  // required but with this option
 };
 
 enum class Overrides { none, all, rollout };  // `section.key=value` arguments: any, or only rollout.*
@@ -38,6 +39,7 @@ struct VerbSpec {
   int (*run)(const CommandLine&);  // returns the exit code
   std::string_view help;
   std::span<const std::string_view> one_of;  // exactly one of these options must be given
+  std::string_view or_this = {};             // or none of them, with this option
 };
 std::span<const VerbSpec> verbs();
 /// Exit::usage names the nearest verb.

@@ -6,7 +6,7 @@
 #include "src/core/check.h"
 #include "src/core/text/answer_text.h"
 #include "src/data/dataset.h"
-#include "src/io/hf_import.h"
+#include "src/io/hf/hf_import.h"
 #include "src/models/parameter_specs.h"
 #include "src/rl/rewards/reward_set.h"
 #include "src/run/groups/prompt_stream.h"
@@ -64,19 +64,25 @@ Rows read_rows(const std::vector<DataSource>& sources) {
   return all;
 }
 
-/// How many of the answers no reward could ever be given for, and why not the first of them.
+/// How many of the answers no reward could ever be given for, or only for a response that says nothing, and
+/// why not the first of them.
 struct Answers {
-  int64_t unreadable = 0;
-  std::string why, where;
+  struct Lost {
+    int64_t count = 0;
+    std::string why, where;
+    void add(const std::string& reason, const std::string& place) {
+      if (count++ == 0) why = reason, where = place;
+    }
+  };
+  Lost unreadable, unmatched;
 
   void look(const RewardSet& rewards, const std::string& answer, const std::string& place) {
     try {
       rewards.check_answer(answer, place);
     } catch (const Error& e) {
-      if (unreadable++ > 0) return;
-      why = e.problem().what + ": " + e.problem().why;
-      where = e.problem().where;
+      return unreadable.add(e.problem().what + ": " + e.problem().why, e.problem().where);
     }
+    if (const std::string why = rewards.unmatched(answer); !why.empty()) unmatched.add(why, place);
   }
 };
 
@@ -101,12 +107,37 @@ void judge(DataCheck& check, const Config& config, const PromptStream::Limits& l
                             none_fits ? std::vector<Json>{} : std::vector<Json>{"drop"}});
   else if (none_fits)
     check.errors.push_back({"rollout.max_prompt_tokens", "", many + ": nothing is left to draw from", {}});
-  if (answers.unreadable > 0)
+  if (answers.unreadable.count > 0)
     check.errors.push_back({"reward.functions",
-                            answers.where,
+                            answers.unreadable.where,
                             fmt::format("the rewards cannot read {} of {} answers; the first: {}",
-                                        answers.unreadable, looked_at, answers.why),
+                                        answers.unreadable.count, looked_at, answers.unreadable.why),
                             {}});
+}
+
+/// What a run does not end with, and nobody means.
+void warn_of_data(DataCheck& check, const Config& config, const RunPlan& plan, const Answers& answers) {
+  const int64_t looked_at = check.data.at("looked_at"), overlong = check.data.at("overlong");
+  if (answers.unmatched.count > 0)
+    check.warnings.push_back(
+        fmt::format("{} of {} answers can never be matched; the first, {}, by the reward {}",
+                    answers.unmatched.count, looked_at, answers.unmatched.where, answers.unmatched.why));
+  const int64_t rows = check.data.at("rows");
+  const bool all = looked_at == rows && config.data.overlong == "drop";
+  const int64_t usable = rows - (all ? overlong : 0);
+  const int64_t drawn = plan.generates ? plan.batch.prompts_per_step : plan.batch.samples_per_step;
+  if (usable < drawn)
+    check.warnings.push_back(
+        fmt::format("data.train has {} lines{} and a step draws {}: it sees some of them twice", usable,
+                    usable < rows ? " that are not too long" : "", drawn));
+}
+
+/// A text with one of the ids ends the run; most tokenizers have a few that no text needs.
+void compare_vocabularies(DataCheck& check, const ModelConfig& facts, const Tokenizer& tokenizer) {
+  if (tokenizer.vocab_size() <= facts.vocab_size) return;
+  check.warnings.push_back(fmt::format(
+      "the tokenizer has ids up to {}, the model up to {}: a text that needs a larger one ends the run",
+      tokenizer.vocab_size() - 1, facts.vocab_size - 1));
 }
 
 Json first_json(const Prompt& p, const std::string& where) {
@@ -118,7 +149,8 @@ Json first_json(const Prompt& p, const std::string& where) {
 
 void look_at_rows(DataCheck& check, const Config& config, const RunPlan& plan, const TextTools& text) {
   const PromptBuilder builder(*text.tokenizer, text.chat_template(), prompt_options(config.data));
-  const PromptStream::Limits limits{plan.max_prompt_tokens, plan.longest_sequence, !plan.generates};
+  const PromptStream::Limits limits{plan.max_prompt_tokens, plan.longest_sequence, !plan.generates,
+                                    plan.vocab_size};
   const Rows rows = read_rows(config.data.train);
   std::optional<RewardSet> rewards;
   if (plan.generates) rewards.emplace(config.reward);
@@ -127,6 +159,7 @@ void look_at_rows(DataCheck& check, const Config& config, const RunPlan& plan, c
   Answers answers;
   for (const auto& [where, record] : rows.records) {
     Prompt prompt = builder.build(record, where, limits.with_response);
+    require_known_ids(prompt, limits.vocab_size, where);
     lengths.push_back(static_cast<int64_t>(prompt.tokens.size()));
     overlong += limits.fits(prompt) ? 0 : 1;
     if (rewards) answers.look(*rewards, prompt.answer, builder.where_answer(record, where));
@@ -148,8 +181,23 @@ void look_at_rows(DataCheck& check, const Config& config, const RunPlan& plan, c
       {"overlong_rule", config.data.overlong}};
   if (rewards)
     check.data["answers"] = {
-        {"looked_at", looked_at}, {"unreadable", answers.unreadable}, {"why", answers.why}};
+        {"looked_at", looked_at},
+        {"unreadable", answers.unreadable.count},
+        {"why", answers.unreadable.count > 0 ? answers.unreadable.why : answers.unmatched.why},
+        {"unmatched", answers.unmatched.count}};
   judge(check, config, limits, overlong, looked_at, answers);
+  warn_of_data(check, config, plan, answers);
+}
+
+/// The first line of each held-out file is read; one that is only generated for may lack a response.
+void look_at_held_out(const Config& config, const RunPlan& plan, const TextTools& text) {
+  const PromptBuilder builder(*text.tokenizer, text.chat_template(), prompt_options(config.data));
+  for (const DataSource& source : config.validation.data) {
+    const InputFile file(source.path);
+    const std::string where = source.path + ":1";
+    const Json record = parse_data_line(read_line(file, sample_lines(file, 1).lines.front()), where);
+    builder.build(record, where, plan.validates_loss && !plan.validates);
+  }
 }
 
 std::string shown(const std::string& text) {
@@ -178,7 +226,9 @@ DataCheck check_data(const Config& config, const RunPlan& plan, const ModelConfi
   if (!sound(check, "tokenizer.path", [&] { text = load_text_tools(config); })) return check;
   if (const std::string lost = lost_end_tokens_text(facts, text.tokenizer->eos_id()); !lost.empty())
     check.warnings.push_back(lost);
+  compare_vocabularies(check, facts, *text.tokenizer);
   sound(check, "data.train", [&] { look_at_rows(check, config, plan, text); });
+  sound(check, "validation.data", [&] { look_at_held_out(config, plan, text); });
   return check;
 }
 
@@ -201,8 +251,11 @@ std::string data_text(const Json& data) {
   text += line("overlong", number(data.at("overlong")),
                fmt::format("data.overlong = \"{}\": {}", data.at("overlong_rule").get<std::string>(),
                            overlong_text(data.at("overlong_rule"))));
-  if (data.contains("answers"))
+  if (data.contains("answers")) {
     text += line("unreadable answers", number(data.at("answers").at("unreadable")), "by reward.functions");
+    text +=
+        line("unmatched answers", number(data.at("answers").at("unmatched")), "no response could be right");
+  }
   text += line("first prompt", first.at("where").get<std::string>(), shown(first.at("text")));
   text += line("first prompt, ids", std::to_string(first.at("ids").size()), shown_ids(first.at("ids")));
   if (first.contains("response")) {

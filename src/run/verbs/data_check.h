@@ -15,7 +15,7 @@ namespace temper {
 struct DataCheck {
   /// {"rows", "rows_are", "looked_at", "sample", "first_prompt": {"text", "ids", "where", "answer"},
   /// "lengths": {"p50", "p95", "max"}, "max_prompt_tokens", "overlong", "overlong_rule",
-  /// "answers": {"looked_at", "unreadable", "why"}}: lengths are tokens of prompts. Null: it could not be
+  /// "answers": {"looked_at", "unreadable", "unmatched", "why"}}: lengths are tokens of prompts. Null: it could not be
   /// opened.
   Json data;
   std::optional<Prompt> first;  // of the first line

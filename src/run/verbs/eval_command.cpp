@@ -1,12 +1,11 @@
 #include "src/run/verbs/eval_command.h"
 
-#include <spdlog/spdlog.h>
-
 #include <numeric>
 
 #include "src/comm/mesh.h"
-#include "src/comm/watch.h"
+#include "src/comm/watch/watch.h"
 #include "src/config/load.h"
+#include "src/core/log.h"
 #include "src/core/process/progress.h"
 #include "src/core/process/results.h"
 #include "src/rl/registry.h"
@@ -14,13 +13,15 @@
 #include "src/run/host/gpu.h"
 #include "src/run/host/model_host.h"
 #include "src/run/host/rank_threads.h"
-#include "src/run/plan/host_memory.h"
+#include "src/run/plan/memory/host_memory.h"
 #include "src/run/plan/model_facts.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/record/origins/output_settings.h"
 #include "src/run/record/run_log.h"
 #include "src/run/record/shared_results.h"
 #include "src/run/roles/validation.h"
+#include "src/run/session/epochs.h"
+#include "src/run/session/find_checkpoint.h"
 
 namespace temper {
 
@@ -105,19 +106,48 @@ RolePlan eval_role(const RunPlan& plan, int ranks) {
   return role;
 }
 
+/// Those that model.path says, or of --checkpoint.
+ModelSource eval_weights(const CommandLine& line, const Config& config, const RunPlan& plan, Comm& comm) {
+  ModelSource source = first_weights(config, plan);
+  if (!line.has("--checkpoint")) return source;
+  source.checkpoint = shared_checkpoint(line.text("--checkpoint"), comm);
+  source.random = false;
+  source.digest.clear();  // model.digest is of the weights that the run began with
+  return source;
+}
+
+Watch::Options watch_options(const Config& config) {
+  return {.limit_seconds = config.cluster.watchdog_seconds,
+          .report_file = "",
+          .has_checkpoint = [] { return false; },
+          .tell_seconds = progress_interval(config.log.progress_seconds),
+          .tell = log_progress};
+}
+
+/// `samples`: of each response a line is asked for.
+void require_work(const RunPlan& plan, bool samples) {
+  if (!plan.validates && !plan.validates_loss)
+    fail(Exit::usage, {.what = "nothing to evaluate",
+                       .where = "validation.data",
+                       .why = "the list is empty",
+                       .fix = "name a JSONL file in validation.data"});
+  if (!plan.validates && samples)
+    fail(Exit::usage, {.what = "no samples to write",
+                       .where = "--out",
+                       .why = "without reward.functions nothing is generated, the loss alone is measured",
+                       .fix = "leave --out away, or set reward.functions and rollout.max_new_tokens"});
+}
+
 }  // namespace
 
 int run_eval(const CommandLine& line) {
   LoadedConfig loaded = load_config(line.positional, line.overrides);
+  leave_epochs(loaded);
   const Config& config = loaded.config;
   require_paths(loaded, {"data.train", "checkpoint.resume"});
   std::optional<Helpers> helpers;
   if (needs_helpers(config.reward)) helpers.emplace();  // before there are threads
-  Watch watch({.limit_seconds = config.cluster.watchdog_seconds,
-               .report_file = "",
-               .has_checkpoint = [] { return false; },
-               .tell_seconds = progress_interval(config.log.progress_seconds),
-               .tell = log_progress});
+  Watch watch(watch_options(config));
   MpiSession mpi(nullptr, nullptr);
   const double wait_limit = watch.connect(mpi);
   const std::unique_ptr<Comm> comm = mpi.make_comm_of_all(wait_limit);
@@ -125,11 +155,7 @@ int run_eval(const CommandLine& line) {
   const RunPlan plan = make_plan(loaded, mpi.size(), read_run_models(config),
                                  {{gpu_bytes, "its share of the GPU"}, share_of_host(mpi.ranks_on_node())});
   require_free_host_memory(plan, mpi.ranks_on_node());
-  if (!plan.validates)
-    fail(Exit::usage, {.what = "nothing to evaluate",
-                       .where = "validation.data",
-                       .why = "the list is empty",
-                       .fix = "name a JSONL file in validation.data"});
+  require_work(plan, line.has("--out"));
   start_log("", config.log.level, mpi.rank(), mpi.rank() == 0);
   const TextTools text = load_text_tools(config);
   std::optional<int64_t> threads = config.run.threads;
@@ -141,24 +167,34 @@ int run_eval(const CommandLine& line) {
   Mesh mesh(mpi, role.ranks, role.grid, device, wait_limit);
   ModelShare share = share_of(role, mpi.rank(), &mesh);
   share.options.with_gradients = false;
-  const std::unique_ptr<Model> model = host.load(first_weights(config, plan), share.options);
+  const std::unique_ptr<Model> model = host.load(eval_weights(line, config, plan, *comm), share.options);
   if (const std::string lost = lost_end_tokens_text(model->config(), text.tokenizer->eos_id()); !lost.empty())
-    spdlog::warn("{}", lost);
-  Engine engine(*model, engine_options(config, plan), host.ctx().lane, share.pipeline);
-  const RewardSet rewards(config.reward, helpers ? &*helpers : nullptr);
-  Validation validation({config,
-                         plan,
-                         *comm,
-                         {role.team_number(mpi.rank()), role.teams()},
-                         {host.ctx(), engine, *text.tokenizer, rewards, share.team},
-                         model->config(),
-                         text.chat_template(),
-                         /*stops=*/[] { return false; }});
+    log::warn("{}", lost);
   enter_phase(Phase::validation);
+  const auto stops = [] { return false; };
   Json result = Json::object();
-  const Json settings = settings_of(config, host, text, validation);
-  for (const auto& [name, value] : evaluate(validation, line.text("--out"), config, settings, mpi, *comm))
-    result[name] = value;
+  const auto add = [&](const std::map<std::string, double>& metrics) {
+    for (const auto& [name, value] : metrics) result[name] = value;
+  };
+  if (plan.validates_loss)
+    add(*HeldOutLoss({config, plan, host.ctx(), *model, *comm, mesh.control(Axis::dp),
+                      pass_options(config, plan, role), share.pipeline, *text.tokenizer, text.chat_template(),
+                      stops})
+             .run());
+  if (plan.validates) {
+    Engine engine(*model, engine_options(config, plan), host.ctx().lane, share.pipeline);
+    const RewardSet rewards(config.reward, helpers ? &*helpers : nullptr);
+    Validation validation({config,
+                           plan,
+                           *comm,
+                           {role.team_number(mpi.rank()), role.teams()},
+                           {host.ctx(), engine, *text.tokenizer, rewards, share.team},
+                           model->config(),
+                           text.chat_template(),
+                           stops});
+    const Json settings = settings_of(config, host, text, validation);
+    add(evaluate(validation, line.text("--out"), config, settings, mpi, *comm));
+  }
   log_progress("");  // it would stand before the result
   if (comm->rank() == 0) write_results(dump_json_line(result) + "\n");
   return static_cast<int>(Exit::ok);

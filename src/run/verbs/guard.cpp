@@ -15,7 +15,9 @@
 #include "src/core/check.h"
 #include "src/core/helpers/helpers.h"
 #include "src/core/json.h"
+#include "src/core/process/local_parent.h"
 #include "src/core/process/memory_error.h"
+#include "src/core/process/out_of_memory.h"
 #include "src/core/process/progress.h"
 #include "src/core/process/results.h"
 
@@ -63,6 +65,7 @@ int report(Exit code, const std::string& text) {
     std::fprintf(stderr, "%s\n", block.c_str());
     std::fflush(stderr);
   }
+  tell_local_parent(RankWord::failed, static_cast<int>(code));
   abort_all_ranks(code);
   return static_cast<int>(code);
 }
@@ -94,6 +97,7 @@ int run_guarded(const std::function<int()>& body, bool json) {
   try {
     const int code = body();
     finish_results();
+    tell_local_parent(RankWord::done, code);
     return code;
   } catch (const Error& e) {
     return ended(e);
@@ -107,6 +111,23 @@ int run_guarded(const std::function<int()>& body, bool json) {
   } catch (const std::exception& e) {
     return ended({Exit::internal, {.what = fmt::format("internal error: {}", e.what())}});
   }
+}
+
+int tell_of_planned(const std::function<int()>& body,
+                    const std::function<std::string(std::string_view phase)>& planned) {
+  const auto tell = [&](Problem problem) {
+    const Phase phase = progress_state().phase;
+    problem.why += "; " + planned(phase == Phase::rollout ? "generate" : phase_name(phase));
+    throw OutOfMemory(std::move(problem));
+  };
+  try {
+    return body();
+  } catch (const OutOfMemory& e) {
+    tell(e.problem());
+  } catch (const std::bad_alloc&) {
+    tell(out_of_memory({}).problem());
+  }
+  return 0;
 }
 
 int retry_after_loss(const std::function<int()>& body, const std::function<bool()>& has_checkpoint) {

@@ -1,11 +1,57 @@
 #include "src/run/verbs/json_lines.h"
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
 #include "src/core/check.h"
+#include "src/core/split.h"
 #include "src/data/dataset.h"
 
 namespace temper {
 
+std::string read_stdin() {
+  constexpr size_t kMost = size_t{1} << 30;
+  std::string text;
+  std::vector<char> window(size_t{1} << 16);
+  while (true) {
+    const ssize_t n = ::read(STDIN_FILENO, window.data(), window.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0)
+      fail(Exit::storage, {.what = "stdin cannot be read",
+                           .where = "stdin",
+                           .why = std::strerror(errno),
+                           .fix = "give the name of a file instead of -"});
+    if (n == 0) return text;
+    text.append(window.data(), static_cast<size_t>(n));
+    if (text.size() > kMost)
+      fail(Exit::data, {.what = "stdin has too much",
+                        .where = "stdin",
+                        .why = fmt::format("more than {} bytes", kMost),
+                        .fix = "give the name of a file instead of -"});
+  }
+}
+
+std::vector<JsonLine> json_lines_of(const std::string& text, const std::string& source) {
+  std::vector<JsonLine> list;
+  size_t number = 0;
+  for (const std::string& line : split(text, '\n')) {
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const std::string where = fmt::format("{}:{}", source, number);
+    list.push_back({parse_data_line(line, where), where});
+  }
+  if (list.empty())
+    fail(Exit::data, {.what = "there are no lines",
+                      .where = source,
+                      .why = fmt::format("{} bytes, all of them blanks", text.size()),
+                      .fix = "give lines with one JSON object each"});
+  return list;
+}
+
 std::vector<JsonLine> read_json_lines(const std::string& path) {
+  if (path == "-") return json_lines_of(read_stdin(), "stdin");
   const Dataset lines({{path, 1.0}}, 0, /*shuffle=*/false);
   std::vector<JsonLine> list;
   for (int64_t i = 0; i < lines.num_lines(); ++i) list.push_back({lines.line(i), lines.where_line(i)});

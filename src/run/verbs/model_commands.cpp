@@ -1,12 +1,12 @@
 #include "src/run/verbs/model_commands.h"
 
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 
 #include "src/config/load.h"
+#include "src/core/log.h"
 #include "src/core/process/results.h"
 #include "src/core/text/printable.h"
 #include "src/data/prompt_builder.h"
@@ -14,6 +14,7 @@
 #include "src/rollout/engine.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/record/origins/output_settings.h"
+#include "src/run/verbs/chat/conversation.h"
 #include "src/run/verbs/json_lines.h"
 #include "src/run/verbs/shared_work.h"
 #include "src/train/token_pass.h"
@@ -24,13 +25,31 @@ namespace {
 constexpr int64_t kScoreBudget = 4096;  // rows of one packed scoring pass, at least one sequence
 constexpr int64_t kGenerateTokens =
     256;  // max_new_tokens of `generate` unless rollout.max_new_tokens is given
+constexpr int64_t kAnswerTokens = 4096;  // the same in a conversation, where Ctrl-C ends an answer
 constexpr int64_t kMostIds = int64_t{1} << 31;
 constexpr int64_t kCacheBytes = int64_t{2} << 30;
+
+/// --chat alone: messages come from the terminal.
+bool is_conversation(const CommandLine& line) {
+  return line.has("--chat") && !line.has("--prompt") && !line.has("--prompts");
+}
+
+void require_terminal(const CommandLine& line) {
+  const bool terminal = ::isatty(STDIN_FILENO) == 1, plain = !line.has("--out") && !line.has("--samples");
+  if (terminal && plain) return;
+  fail(Exit::usage, {.what = "this is no conversation",
+                     .where = "--chat without --prompt or --prompts",
+                     .why = terminal ? "it has no file of results and one answer to each message"
+                                     : "messages are typed on a terminal, which stdin is not",
+                     .fix = terminal ? "leave --out and --samples out, or give --prompts FILE"
+                                     : "give --prompts FILE (-: stdin) or --prompt TEXT"});
+}
 
 /// The [rollout] section from `rollout.key=value` arguments alone.
 RolloutConfig rollout_settings(const CommandLine& line) {
   RolloutConfig r = load_rollout_overrides(line.overrides);
-  if (r.max_new_tokens == 0) r.max_new_tokens = kGenerateTokens;
+  if (r.max_new_tokens == 0) r.max_new_tokens = is_conversation(line) ? kAnswerTokens : kGenerateTokens;
+  if (is_conversation(line)) r.max_running_sequences = 1;
   if (r.min_new_tokens > r.max_new_tokens)
     fail(Exit::usage,
          {.what = "rollout.min_new_tokens is more than rollout.max_new_tokens",
@@ -59,24 +78,26 @@ struct GenerateInput {
   int64_t longest = 0;
 };
 
-std::vector<JsonLine> prompt_lines(const CommandLine& line, const std::string& key) {
+std::vector<JsonLine> prompt_lines(const CommandLine& line, const SharedWork& work, const std::string& key) {
+  if (is_conversation(line)) return {};
   if (line.has("--prompt")) return {{Json{{key, line.text("--prompt")}}, "--prompt"}};
-  return read_json_lines(line.text("--prompts"));
+  return work.lines(line.text("--prompts"));
 }
 
-GenerateInput read_prompts(const CommandLine& line, bool has_stop_texts) {
+GenerateInput read_prompts(const CommandLine& line, const SharedWork& work, const std::string& folder,
+                           bool has_stop_texts) {
   PromptOptions options;
   options.prompt_key = line.text("--prompt-key", options.prompt_key);
   options.chat = line.has("--chat");
   options.messages_key = options.chat ? "messages" : "";
   options.lines_have_arguments = options.chat;
-  const std::vector<JsonLine> lines = prompt_lines(line, options.prompt_key);
+  const std::vector<JsonLine> lines = prompt_lines(line, work, options.prompt_key);
   const auto has_ids = [&](const JsonLine& one) {
     return one.value.contains("tokens") && !one.value.contains(options.prompt_key);
   };
-  const std::string folder = line.text("--model");
   GenerateInput input;
-  if (has_stop_texts || has_tokenizer(folder) || !std::all_of(lines.begin(), lines.end(), has_ids))
+  if (has_stop_texts || is_conversation(line) || has_tokenizer(folder) ||
+      !std::all_of(lines.begin(), lines.end(), has_ids))
     input.tools = load_text_tools(folder);
   std::optional<PromptBuilder> builder;
   if (input.tools.tokenizer) builder.emplace(*input.tools.tokenizer, input.tools.chat_template(), options);
@@ -92,12 +113,13 @@ GenerateInput read_prompts(const CommandLine& line, bool has_stop_texts) {
 }
 
 /// What the lines of --out depend on, besides the prompts that stand in them.
-Json settings_of(const CommandLine& line, const RolloutConfig& r, ModelHost& host, const TextTools& tools) {
+Json settings_of(const CommandLine& line, const RolloutConfig& r, ModelHost& host, const std::string& folder,
+                 const TextTools& tools) {
   Json settings{{"verb", "generate"},
                 {"seed", line.integer("--seed", 0)},
                 {"device", device_name(host.ctx().device)},
                 {"dtype", dtype_name(host.dtype())},
-                {"model", host.model_digests(line.text("--model"))},
+                {"model", host.model_digests(folder)},
                 {"tokenizer", settings_of_files(tools.files())}};
   settings.update(sampling_settings(r));
   return settings;
@@ -124,6 +146,13 @@ int64_t cache_bytes(const Model& model) {
   return model.device() == Device::cpu ? kCacheBytes : device::gpu_memory().free / 2;
 }
 
+/// Tokens that it may have: those of the context, as far as the cache has room for them.
+int64_t longest_conversation(const Model& model, const RolloutConfig& r) {
+  const int64_t pages =
+      r.kv_memory_bytes.value_or(cache_bytes(model)) / KvShape(model).page_bytes(r.kv_page_tokens);
+  return std::min(model.context_tokens(), std::max<int64_t>(2, (pages - 1) * r.kv_page_tokens));
+}
+
 EngineOptions generate_engine(const Model& model, const RolloutConfig& r, int64_t longest_sequence) {
   EngineOptions o{.scheduler = {r.max_running_sequences, r.prefill_chunk_tokens},
                   .page_tokens = r.kv_page_tokens};
@@ -145,9 +174,9 @@ Json generated_line(size_t prompt, size_t sample, const Request& request, const 
 }
 
 /// Every token but the first is a target: a one-token prompt and the rest as response.
-std::vector<Trajectory> read_sequences(const std::string& path, const Model& model) {
+std::vector<Trajectory> read_sequences(const std::vector<JsonLine>& lines, const Model& model) {
   std::vector<Trajectory> sequences;
-  for (const JsonLine& one : read_json_lines(path)) {
+  for (const JsonLine& one : lines) {
     const std::vector<int32_t> tokens = token_list(one, model.config().vocab_size);
     if (static_cast<int64_t>(tokens.size()) > model.context_tokens())
       fail(Exit::data,
@@ -174,21 +203,29 @@ int64_t longest_packed(const std::vector<const Trajectory*>& sequences) {
 
 int run_generate(const CommandLine& line) {
   const RolloutConfig r = rollout_settings(line);
+  if (is_conversation(line)) require_terminal(line);
   SharedWork work(line);
-  const GenerateInput input = read_prompts(line, !r.stop.empty());
-  const auto model = work.host().load({line.text("--model")});
+  const ModelSource source = work.source(line);
+  const GenerateInput input = read_prompts(line, work, source.folder, !r.stop.empty());
+  const auto model = work.host().load(source);
   const Tokenizer* tokenizer = input.tools.tokenizer.get();
   const std::string lost =
       lost_end_tokens_text(model->config(), tokenizer ? tokenizer->eos_id() : std::nullopt);
-  if (!lost.empty()) spdlog::warn("{}", lost);
-  const int64_t longest = std::min(model->context_tokens(), input.longest + r.max_new_tokens);
+  if (!lost.empty()) log::warn("{}", lost);
+  const int64_t longest = is_conversation(line)
+                              ? longest_conversation(*model, r)
+                              : std::min(model->context_tokens(), input.longest + r.max_new_tokens);
   Engine engine(*model, generate_engine(*model, r, longest), work.host().ctx().lane);
   require_ids_of_model(r, model->config().vocab_size);
   const GenerateOptions sampling = sampling_options(
       r, model->config(), tokenizer, static_cast<uint64_t>(line.integer("--seed", 0)), r.max_new_tokens);
+  if (is_conversation(line)) {
+    converse({work.host().ctx(), engine, *tokenizer, input.tools.chat_template(), sampling});
+    return 0;
+  }
 
-  SharedResults& results =
-      work.begin(generated_results(line, input.requests, settings_of(line, r, work.host(), input.tools)));
+  SharedResults& results = work.begin(
+      generated_results(line, input.requests, settings_of(line, r, work.host(), source.folder, input.tools)));
   std::vector<Request> mine;
   std::vector<size_t> which;
   for (size_t i = 0; i < input.requests.size(); ++i)
@@ -215,8 +252,8 @@ int run_generate(const CommandLine& line) {
 
 int run_score(const CommandLine& line) {
   SharedWork work(line);
-  const auto model = work.host().load({line.text("--model")});
-  const std::vector<Trajectory> sequences = read_sequences(line.text("--input"), *model);
+  const auto model = work.host().load(work.source(line));
+  const std::vector<Trajectory> sequences = read_sequences(work.lines(line.text("--input")), *model);
   SharedResults& results = work.begin({.items = sequences.size()});
   std::vector<const Trajectory*> mine;
   std::vector<size_t> which;

@@ -7,4 +7,8 @@ namespace temper {
 
 int run_report(const CommandLine& line);
 
+/// report.html of a run that ends or stops, into its folder. The run is what counts: where no page can be
+/// made that is a warning.
+void write_page_of_run(const std::string& folder);
+
 }  // namespace temper

@@ -7,12 +7,15 @@
 #include <utility>
 
 #include "src/comm/mpi_comm.h"
+#include "src/io/hf/model_folder.h"
 #include "src/run/host/gpu.h"
 #include "src/run/host/model_host.h"
 #include "src/run/host/rank_threads.h"
 #include "src/run/record/run_log.h"
 #include "src/run/record/shared_results.h"
+#include "src/run/session/find_checkpoint.h"
 #include "src/run/verbs/command_line.h"
+#include "src/run/verbs/json_lines.h"
 
 namespace temper {
 
@@ -35,6 +38,20 @@ class SharedWork {
     host_.emplace(device, resolve_dtype(dtype, device), rank_threads(*neighbours, threads).number);
   }
   ModelHost& host() { return *host_; }
+
+  /// Those of a file, or of rank 0's stdin ("-").
+  std::vector<JsonLine> lines(const std::string& path) const {
+    if (path != "-") return read_json_lines(path);
+    return json_lines_of(comm_->broadcast(comm_->rank() == 0 ? read_stdin() : "", 0, "stdin of rank 0"),
+                         "stdin");
+  }
+
+  /// The model of --model, or of --checkpoint.
+  ModelSource source(const CommandLine& line) const {
+    refuse_run_folder(line.text("--model"));
+    if (!line.has("--checkpoint")) return {.folder = line.text("--model")};
+    return checkpoint_source(shared_checkpoint(line.text("--checkpoint"), *comm_), line.text("--model"));
+  }
 
   /// Says where the results go; once.
   SharedResults& begin(OrderedLines::Options options) {

@@ -1,18 +1,21 @@
 #include "src/run/verbs/train_command.h"
 
 #include "src/comm/mpi_comm.h"
-#include "src/comm/watch.h"
+#include "src/comm/watch/watch.h"
 #include "src/config/load.h"
 #include "src/core/file.h"
 #include "src/core/process/stop_signal.h"
-#include "src/io/checkpoint.h"
+#include "src/io/checkpoint/checkpoint.h"
 #include "src/rl/registry.h"
 #include "src/run/host/gpu.h"
-#include "src/run/plan/host_memory.h"
+#include "src/run/plan/memory/host_memory.h"
 #include "src/run/plan/model_facts.h"
+#include "src/run/plan/report/planned_parts.h"
 #include "src/run/record/run_log.h"
+#include "src/run/session/epochs.h"
 #include "src/run/session/session.h"
 #include "src/run/verbs/guard.h"
+#include "src/run/verbs/report_command.h"
 
 namespace temper {
 namespace {
@@ -28,6 +31,7 @@ Watch::Options watch_options(const Config& config) {
   return {.limit_seconds = config.cluster.watchdog_seconds,
           .report_file = join_path(root, "missing-rank.txt"),
           .has_checkpoint = checkpoint_check(config),
+          .log_of = [root](int rank) { return rank_log_file(root, rank); },
           .tell_seconds = progress_interval(config.log.progress_seconds),
           .tell = log_progress};
 }
@@ -47,6 +51,7 @@ int run_train(const CommandLine& line) {
   const double wait_limit = watch.connect(mpi);
   const std::unique_ptr<Comm> all = mpi.make_comm_of_all(wait_limit);
   const Device device = settle_device(loaded, *all);
+  settle_epochs(loaded, std::ssize(line.list("--replay")), *all);
   const int64_t gpu_bytes = gpu_bytes_per_rank(mpi, device, *all);
   const RunModels models = read_run_models(loaded.config);
   const RunPlan plan = make_plan(loaded, mpi.size(), models,
@@ -60,7 +65,13 @@ int run_train(const CommandLine& line) {
                      helpers ? &*helpers : nullptr,
                      wait_limit,
                      models.files};
-  return retry_after_loss([&] { return run_session(task, mpi); }, checkpoint_check(loaded.config));
+  const auto run = [&] { return run_session(task, mpi); };
+  const auto planned = [&](std::string_view phase) { return planned_parts(plan, mpi.rank(), phase); };
+  const int code =
+      retry_after_loss([&] { return tell_of_planned(run, planned); }, checkpoint_check(loaded.config));
+  if (mpi.rank() == plan.trainer().ranks.front())
+    write_page_of_run(join_path(loaded.config.run.dir, loaded.config.run.name));
+  return code;
 }
 
 }  // namespace temper

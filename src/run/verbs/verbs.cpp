@@ -2,11 +2,12 @@
 
 #include "src/config/config.h"
 #include "src/core/rng.h"
+#include "src/run/verbs/bits/verify_bits_command.h"
 #include "src/run/verbs/check_command.h"
 #include "src/run/verbs/command_line.h"
 #include "src/run/verbs/eval_command.h"
 #include "src/run/verbs/folder_commands.h"
-#include "src/run/verbs/help.h"
+#include "src/run/verbs/help/help.h"
 #include "src/run/verbs/model_commands.h"
 #include "src/run/verbs/report_command.h"
 #include "src/run/verbs/train_command.h"
@@ -29,16 +30,34 @@ constexpr OptionSpec kThreads{
     "--threads",        Kind::integer, "N", "OMP_NUM_THREADS, or its share of the host's cores",
     "threads per rank", false,         1,   kMaxThreads};
 constexpr OptionSpec kModel{"--model", Kind::text, "DIR", "", "Hugging Face folder", true};
+constexpr OptionSpec kModelOr{"--model", Kind::text, "DIR", "",    "Hugging Face folder",
+                              true,      0,          0,     false, "--checkpoint"};
+constexpr OptionSpec kWeights{"--checkpoint", Kind::text, "DIR", "",
+                              "weights of a step folder, or of the newest checkpoint of a run folder; config "
+                              "and tokenizer are those of "
+                              "--model, else of the run's model.path"};
 constexpr OptionSpec kCheckpoint{
     "--checkpoint", Kind::text, "DIR", "", "a step folder, or a run folder: its newest checkpoint", true};
 constexpr OptionSpec kOut{"--out", Kind::text, "DIR", "", "folder to write; it must not exist or be empty",
                           true};
+
+constexpr OptionSpec kLocal{
+    "--local",
+    Kind::integer,
+    "N",
+    "1",
+    "N ranks of this host, started by the mpirun of Open MPI; Ctrl-C saves a run, as SIGTERM, SIGHUP and "
+    "SIGUSR1 do",
+    false,
+    1,
+    kMaxRanks};
 
 constexpr std::array kTrain{
     OptionSpec{"--replay", Kind::files, "FILE", "",
                "no generation: each file (as written under rollouts/) is the rollouts of one step"},
     OptionSpec{"--dump-gradients", Kind::text, "DIR", "",
                "per update one update-000001.safetensors: fp32, Hugging Face names, before clipping"},
+    kLocal,
 };
 constexpr std::array kCheck{
     OptionSpec{"--ranks", Kind::integer, "N", "1",
@@ -51,13 +70,20 @@ constexpr std::array kCheck{
         "memory of one rank (host memory on the cpu backend); a plan that needs more is an error; a bare "
         "number is GiB, 80GB and 141GB are what such cards have",
         false, 1e-6, 1e6},
+    OptionSpec{"--memory", Kind::flag, "", "",
+               "with what each phase holds, and what other keys would change"},
+    OptionSpec{"--all", Kind::flag, "", "",
+               "with every number: batch, lengths, ranks, memory, traffic, data"},
+    OptionSpec{"--explain-batch", Kind::flag, "", "",
+               "with the batch under the names that other trainers use"},
     OptionSpec{"--json", Kind::flag, "", "", "the plan as one JSON object"},
-    OptionSpec{"--explain-batch", Kind::flag, "", "", "with the names that other trainers use"},
 };
 constexpr std::array kGenerate{
-    kModel,
+    kModelOr,
+    kWeights,
     OptionSpec{"--prompt", Kind::text, "TEXT", "", "one prompt; its text is streamed to a terminal"},
-    OptionSpec{"--prompts", Kind::text, "FILE", "", "JSONL of {\"prompt\"}, {\"messages\"} or {\"tokens\"}"},
+    OptionSpec{"--prompts", Kind::text, "FILE", "",
+               "JSONL of {\"prompt\"}, {\"messages\"} or {\"tokens\"}; -: stdin"},
     OptionSpec{"--prompt-key", Kind::text, "KEY", "prompt", "key of the prompt in a line"},
     OptionSpec{
         "--out", Kind::text, "FILE", "stdout",
@@ -66,27 +92,30 @@ constexpr std::array kGenerate{
     OptionSpec{
         "--chat", Kind::flag, "", "",
         "render prompts with the chat template; other keys of a line (\"tools\", \"enable_thinking\") are "
-        "variables of it"},
+        "variables of it; without prompts: a conversation on this terminal"},
     OptionSpec{"--samples", Kind::integer, "N", "1", "responses per prompt", false, 1, SampleKey::kMaxSample},
     OptionSpec{"--seed", Kind::integer, "N", "0", "seed of sampling", false, 0, kMaxSeed},
     kDevice,
     kDtype,
     kThreads,
+    kLocal,
 };
 constexpr std::array<std::string_view, 2> kOnePrompt{"--prompt", "--prompts"};
 constexpr std::array kScore{
-    kModel,
-    OptionSpec{"--input", Kind::text, "FILE", "", "JSONL of {\"tokens\": [n ids]}", true},
+    kModelOr,
+    kWeights,
+    OptionSpec{"--input", Kind::text, "FILE", "", "JSONL of {\"tokens\": [n ids]}; -: stdin", true},
     OptionSpec{"--temperature", Kind::number, "T", "1.0", "divides the logits; 0 counts as 1", false,
                kLeastTemperature, 1000, true},
     kDevice,
     kDtype,
     kThreads,
+    kLocal,
 };
 constexpr std::array kTokenize{
     OptionSpec{"--tokenizer", Kind::text, "DIR", "", "folder with tokenizer.json", true},
     OptionSpec{"--input", Kind::text, "FILE", "",
-               "JSONL of {\"text\"}, {\"tokens\"} or, with --chat, {\"messages\"}", true},
+               "JSONL of {\"text\"}, {\"tokens\"} or, with --chat, {\"messages\"}; -: stdin", true},
     OptionSpec{"--chat", Kind::flag, "", "",
                "render messages with the chat template, whose variables the other keys of a line are"},
     OptionSpec{"--add-special", Kind::flag, "", "", "add what tokenizer.json's post_processor adds"},
@@ -110,11 +139,25 @@ constexpr std::array kExport{
 };
 constexpr std::array kVerify{kCheckpoint,
                              OptionSpec{"--json", Kind::flag, "", "", "the result as one JSON object"}};
+constexpr std::array kVerifyBits{
+    kModel,
+    OptionSpec{
+        "--layouts", Kind::files, "PAIR", "each axis, along as many of the ranks as it can have",
+        "ROLLOUT:TRAINER, such as tp2:pp2 or 1:tp2cp2; 1 splits nothing, the rest of the ranks is data "
+        "parallel"},
+    OptionSpec{"--json", Kind::flag, "", "", "the result as one JSON object"},
+    OptionSpec{"--seed", Kind::integer, "N", "0", "seed of prompts and sampling", false, 0, kMaxSeed},
+    kDevice,
+    kDtype,
+    kThreads,
+};
 constexpr std::array kEval{
+    OptionSpec{"--checkpoint", Kind::text, "DIR", "weights of model.path",
+               "weights of a step folder, or of the newest checkpoint of a run folder"},
     OptionSpec{"--out", Kind::text, "FILE", "none",
                "file for responses and rewards, a line per sample; one that exists goes on after the prompts "
                "that it has, with the settings in FILE.settings.json"},
-    kThreads};
+    kThreads, kLocal};
 constexpr std::array kReport{
     OptionSpec{"--out", Kind::text, "FILE", "report.html in the folder of the first run", "the page"},
     OptionSpec{"--csv", Kind::text, "FILE", "none",
@@ -125,18 +168,24 @@ constexpr std::array kHelp{
 };
 
 const std::array kVerbs{
-    VerbSpec{"train", "CONFIG", Overrides::all, kTrain, run_train, "train, under mpirun, srun or alone", {}},
+    VerbSpec{"train",
+             "CONFIG",
+             Overrides::all,
+             kTrain,
+             run_train,
+             "train, under mpirun or srun, with --local or alone",
+             {}},
     VerbSpec{
         "check",
         "CONFIG",
         Overrides::all,
         kCheck,
         run_check,
-        "the plan of a config: batch arithmetic, ranks, memory, a look at model folder and data, each broken "
-        "rule with legal values",
+        "whether a config would start and fit, on one screen: batch, ranks, memory, a look at model folder "
+        "and data; each broken rule with legal values on stderr",
         {}},
     VerbSpec{"generate", "", Overrides::rollout, kGenerate, run_generate, "sample responses, in input order",
-             kOnePrompt},
+             kOnePrompt, "--chat"},
     VerbSpec{"score", "", Overrides::none, kScore, run_score, "log-probs and entropies of given tokens", {}},
     VerbSpec{"tokenize", "", Overrides::none, kTokenize, run_tokenize, "text to tokens and back", {}},
     VerbSpec{"init", "", Overrides::none, kInit, run_init, "a Hugging Face folder with random weights", {}},
@@ -148,6 +197,15 @@ const std::array kVerbs{
              run_verify,
              "read a checkpoint and compare every checksum",
              {}},
+    VerbSpec{
+        "verify-bits",
+        "",
+        Overrides::none,
+        kVerifyBits,
+        run_verify_bits,
+        "whether the log-probs that rollout reports and those that training computes are the same bits, for "
+        "a model on this machine",
+        {}},
     VerbSpec{"eval", "CONFIG", Overrides::all, kEval, run_eval, "the validation of a config alone", {}},
     VerbSpec{"report",
              "RUN...",
@@ -162,7 +220,7 @@ const std::array kVerbs{
         Overrides::none,
         kHelp,
         run_help,
-        "this text, or that of a verb, a config key, a section, `keys`, `rewards`, `metrics`, `exit-codes`, "
+        "this text, or that of a topic, a verb, a config key, a section, `keys`, `exit-codes`, `environment`, "
         "`completion bash` (zsh, fish) or `man`",
         {}},
 };

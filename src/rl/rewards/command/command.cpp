@@ -1,10 +1,9 @@
 #include "src/rl/rewards/command/command.h"
 
-#include <spdlog/spdlog.h>
-
 #include <array>
 
 #include "src/core/check.h"
+#include "src/core/log.h"
 #include "src/core/text/answer_text.h"
 #include "src/rl/rollout_metrics.h"
 
@@ -49,7 +48,7 @@ void CommandReward::note_parts(const Verdict& verdict) const {
   for (const auto& [name, unused] : verdict.parts) {
     if (part_names_.size() > kMaxPartNames || !part_names_.insert(name).second) continue;
     if (part_names_.size() > kMaxPartNames)
-      spdlog::warn(
+      log::warn(
           "the reward program {} has named more than {} parts: the metrics of a step have those that most "
           "responses have, and count the others (reward/parts_left_out)",
           options_.argv[0], kMaxPartNames);

@@ -1,7 +1,6 @@
 #include "src/rl/rewards/command/pool.h"
 
 #include <poll.h>
-#include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 #include <cmath>
 
 #include "src/core/check.h"
+#include "src/core/log.h"
 #include "src/core/process/progress.h"
 #include "src/core/threads/quiet_thread.h"
 
@@ -244,8 +244,8 @@ void CommandPool::fail_call(CommandCall& call, CommandFailure failure, const std
   counts_.died += failure == CommandFailure::died;
   counts_.nonsense += failure == CommandFailure::nonsense;
   if (++failures_told_ <= kWarningsPerStep)
-    spdlog::warn("the reward program {:.120} {}: {}; it is started again",
-                 fmt::format("{}", fmt::join(options_.argv, " ")), name_of(failure), why);
+    log::warn("the reward program {:.120} {}: {}; it is started again",
+              fmt::format("{}", fmt::join(options_.argv, " ")), name_of(failure), why);
   call.answer.set_value({.failure = failure, .why = why});
 }
 

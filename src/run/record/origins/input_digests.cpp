@@ -1,14 +1,13 @@
 #include "src/run/record/origins/input_digests.h"
 
-#include <spdlog/spdlog.h>
-
 #include <filesystem>
 #include <set>
 
 #include "src/core/check.h"
 #include "src/core/file.h"
 #include "src/core/json.h"
-#include "src/io/model_folder.h"
+#include "src/core/log.h"
+#include "src/io/hf/model_folder.h"
 
 namespace temper {
 namespace {
@@ -157,8 +156,8 @@ void tell_what_changed(const InputDigests& inputs, const std::string& folder) {
       if (const std::string path = find_in_folder(folder, name); !path.empty())
         now[name] = digest_of_file(path);
       if ((read.contains(name) || now.contains(name)) && !equal_in(read, now, name))
-        spdlog::warn("the exported folder has another {} than the run was made with: {} -> {}", name,
-                     shown(read, name), shown(now, name));
+        log::warn("the exported folder has another {} than the run was made with: {} -> {}", name,
+                  shown(read, name), shown(now, name));
     }
   }
 }

@@ -10,7 +10,7 @@
 
 #include "src/comm/comm.h"
 #include "src/config/changes.h"
-#include "src/core/file_digest.h"
+#include "src/core/digest/file_digest.h"
 
 namespace temper {
 

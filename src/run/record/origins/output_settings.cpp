@@ -1,13 +1,12 @@
 #include "src/run/record/origins/output_settings.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 
 #include "src/config/fields.h"
 #include "src/config/values.h"
 #include "src/core/check.h"
 #include "src/core/file.h"
+#include "src/core/log.h"
 
 namespace temper {
 namespace {
@@ -51,7 +50,7 @@ std::string settings_file(const std::string& file) { return file + ".settings.js
 
 std::string shown(const Json& value) {
   const std::string text = dump_json_line(value);
-  return text.size() > 400 ? text.substr(0, 400) + "..." : text;
+  return text.size() > 400 ? fmt::format("{}...", text.substr(0, 400)) : text;
 }
 
 }  // namespace
@@ -84,7 +83,7 @@ void compare_output_settings(const std::string& file, const Json& settings, bool
   if (!begun) return;
   const std::string path = settings_file(file);
   if (!path_exists(path))
-    return spdlog::warn(
+    return log::warn(
         "{} has results, and there is no {} that says what made them: they are taken for results of these "
         "settings",
         file, path);

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "src/config/config.h"
-#include "src/core/file_digest.h"
+#include "src/core/digest/file_digest.h"
 #include "src/core/json.h"
 
 namespace temper {

@@ -1,0 +1,237 @@
+#include "src/io/hf/hf_config.h"
+
+#include <algorithm>
+
+#include "src/core/check.h"
+#include "src/io/elements.h"
+#include "src/io/hf/config_reader.h"
+#include "src/io/hf/hf_rope.h"
+#include "src/io/json_members.h"
+#include "src/nn/families.h"
+
+namespace temper {
+namespace {
+
+constexpr int64_t kMaxVocab = 1 << 24, kMaxWidth = 1 << 20, kMaxFfn = 1 << 24, kMaxLayers = 1 << 14;
+constexpr int64_t kMaxHeads = 1 << 14, kMaxHeadDim = 1 << 12, kMaxPositions = 1 << 27;
+constexpr int64_t kMaxParameters = int64_t{1} << 44;
+
+std::string supported() {
+  std::string names;
+  for (const Family& family : families())
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", family.architecture);
+  return "supported: " + names;
+}
+
+const Family& detect_family(const ConfigReader& r) {
+  const std::optional<std::string> type = r.text("model_type");
+  std::string architecture;
+  if (const Json* list = r.find("architectures")) {
+    if (!list->is_array() || list->empty() || !list->front().is_string())
+      r.refuse("architectures", "it must be a list of class names", supported());
+    architecture = list->front().get<std::string>();
+  }
+  if (!type && architecture.empty())
+    r.refuse("architectures", "neither it nor \"model_type\" is there", supported());
+  for (const Family& family : families()) {
+    if (!architecture.empty() && architecture != family.architecture) continue;
+    if (!type) return family;
+    if (*type == family.model_type) return family;
+    if (!architecture.empty())
+      r.refuse("model_type", quote_name(*type) + " does not belong to architecture " + architecture,
+               fmt::format("{} has model_type \"{}\"", architecture, family.model_type));
+  }
+  if (!architecture.empty())
+    r.refuse("architectures", quote_name(architecture) + " is not supported", supported());
+  r.refuse("model_type", quote_name(*type) + " is not supported", supported());
+}
+
+void refuse_unsupported(const ConfigReader& r) {
+  if (r.find("quantization_config"))
+    r.refuse("quantization_config", "quantised weights are not supported",
+             "use the bf16 or fp32 release of the model");
+  if (const auto act = r.text("hidden_act"); act && *act != "silu")
+    r.refuse("hidden_act", quote_name(*act) + " is not supported", "only \"silu\" is");
+  if (const auto factor = r.number("partial_rotary_factor", -1e9, 1e9); factor && *factor != 1.0)
+    r.refuse("partial_rotary_factor", fmt::format("{} is not supported", *factor), "only 1 is");
+  if (r.find("auto_map")) r.warn("\"auto_map\" is ignored, no code from a model folder is run");
+}
+
+int64_t size_of(const ConfigReader& r, const Family& family, const char* key, int64_t high, int64_t absent) {
+  if (const auto value = r.integer(key, 1, high)) return *value;
+  r.warn(fmt::format("\"{}\" is absent, {} is used (the default of {})", key, absent, family.model_type));
+  return absent;
+}
+
+void read_heads(const ConfigReader& r, const Family& family, ModelConfig& c) {
+  c.num_heads = size_of(r, family, "num_attention_heads", kMaxHeads, family.num_heads);
+  // null means "as many as query heads" even where the absent key has another default.
+  const bool like_queries = r.has("num_key_value_heads") || family.num_kv_heads == 0;
+  const auto kv = r.integer("num_key_value_heads", 1, kMaxHeads);
+  c.num_kv_heads = kv ? *kv : like_queries ? c.num_heads : family.num_kv_heads;
+  if (!kv && !like_queries)
+    r.warn(fmt::format("\"num_key_value_heads\" is absent, {} is used", c.num_kv_heads));
+  if (c.num_heads % c.num_kv_heads != 0)
+    r.refuse("num_key_value_heads",
+             fmt::format("{} does not divide num_attention_heads {}", c.num_kv_heads, c.num_heads));
+
+  if (const auto dim = r.integer("head_dim", 1, kMaxHeadDim)) {
+    c.head_dim = *dim;
+  } else if (!r.has("head_dim") && family.head_dim != 0) {
+    c.head_dim = family.head_dim;
+    r.warn(
+        fmt::format("\"head_dim\" is absent, {} is used (the default of {})", c.head_dim, family.model_type));
+  } else {
+    if (c.hidden_size % c.num_heads != 0)
+      r.refuse("num_attention_heads",
+               fmt::format("{} does not divide hidden_size {}, and there is no head_dim", c.num_heads,
+                           c.hidden_size));
+    c.head_dim = c.hidden_size / c.num_heads;
+  }
+  if (c.head_dim % 2 != 0 || c.head_dim > kMaxHeadDim)
+    r.refuse("head_dim", fmt::format("{} is not an even number up to {}", c.head_dim, kMaxHeadDim));
+}
+
+void read_flags(const ConfigReader& r, const Family& family, ModelConfig& c) {
+  c.tie_word_embeddings = r.flag("tie_word_embeddings").value_or(false);
+  const bool by_key = family.attention_biases == Biases::as_attention_bias;
+  c.o_bias = by_key && r.flag("attention_bias").value_or(false);
+  c.qkv_bias = by_key ? c.o_bias : true;
+  c.mlp_bias = family.reads_mlp_bias && r.flag("mlp_bias").value_or(false);
+  c.qk_norm = family.qk_norm;
+}
+
+bool any_layer_slides(const ConfigReader& r, const ModelConfig& c) {
+  const Json* types = r.find("layer_types");
+  if (!types) return r.integer("max_window_layers", 0, kMaxLayers).value_or(28) < c.num_layers;
+  if (!types->is_array() || static_cast<int64_t>(types->size()) != c.num_layers)
+    r.refuse("layer_types", fmt::format("it must be a list of num_hidden_layers = {} strings", c.num_layers));
+  bool slides = false;
+  for (const Json& type : *types) {
+    if (type != "full_attention" && type != "sliding_attention")
+      r.refuse("layer_types",
+               type.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 100) + " is not supported",
+               "only \"full_attention\" (and \"sliding_attention\" that is switched off) is");
+    slides = slides || type == "sliding_attention";
+  }
+  return slides;
+}
+
+/// A window that covers every position is no window; anything narrower in use is refused.
+void check_sliding_window(const ConfigReader& r, const Family& family, const ModelConfig& c) {
+  if (!family.reads_sliding_window) return;
+  const bool slides = any_layer_slides(r, c);
+  const int64_t window =
+      r.has("sliding_window") ? r.integer("sliding_window", 0, int64_t{1} << 40).value_or(0) : 4096;
+  if (!r.flag("use_sliding_window").value_or(false) || !slides) return;
+  if (window == 0 || window >= c.max_position_embeddings) return;
+  r.refuse(
+      "use_sliding_window",
+      fmt::format("true with sliding_window {} < max_position_embeddings {}: sliding-window attention is not "
+                  "supported",
+                  window, c.max_position_embeddings),
+      "set use_sliding_window to false, or max_position_embeddings to at most sliding_window");
+}
+
+void read_tokens(const ConfigReader& r, const Family& family, const Json* generation, ModelConfig& c) {
+  if (const auto pad = r.integer("pad_token_id", -1, c.vocab_size - 1)) c.pad_token_id = *pad;
+  std::vector<int64_t> ids = r.ids("eos_token_id");
+  bool given = r.has("eos_token_id");
+  if (generation) {
+    const ConfigReader g(*generation, r.source(), "generation_config.");
+    const std::vector<int64_t> more = g.ids("eos_token_id");
+    ids.insert(ids.end(), more.begin(), more.end());
+    given = given || g.has("eos_token_id");
+  }
+  if (!given && family.default_eos >= 0 && family.default_eos < c.vocab_size) {
+    ids.push_back(family.default_eos);
+    r.warn(fmt::format("\"eos_token_id\" is absent, {} is used (the default of {})", family.default_eos,
+                       family.model_type));
+  }
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  for (int64_t id : ids) {
+    if (id < c.vocab_size)
+      c.eos_token_ids.push_back(static_cast<int32_t>(id));
+    else
+      c.lost_eos_token_ids.push_back(id);
+  }
+}
+
+void check_products(const ConfigReader& r, const ModelConfig& c) {
+  using Wide = __int128;
+  const Wide q = Wide{c.num_heads} * c.head_dim, kv = Wide{c.num_kv_heads} * c.head_dim;
+  const Wide layer = c.hidden_size * (2 * q + 2 * kv) + Wide{3} * c.hidden_size * c.intermediate_size;
+  const Wide total = layer * c.num_layers + Wide{2} * c.vocab_size * c.hidden_size;
+  if (q + 2 * kv > kMaxFfn)
+    r.refuse("num_attention_heads", fmt::format("{} heads ({} of keys) x head_dim {} is more than {}",
+                                                c.num_heads, c.num_kv_heads, c.head_dim, kMaxFfn));
+  if (total > kMaxParameters)
+    r.refuse(
+        "num_hidden_layers",
+        fmt::format("{} layers of hidden_size {}, intermediate_size {} and vocab_size {} have more than 2^44 "
+                    "parameters",
+                    c.num_layers, c.hidden_size, c.intermediate_size, c.vocab_size),
+        "correct the sizes of this file");
+}
+
+/// What transformers 4 calls rope_scaling: the object without theta, which it reads at the top level.
+Json scaling_of(Json rope) {
+  rope["rope_type"] = rope_type(rope);
+  rope.erase("rope_theta");
+  return rope;
+}
+
+}  // namespace
+
+ModelConfig parse_model_config(const Json& config, const Json* generation_config, const std::string& source,
+                               std::vector<std::string>* warnings) {
+  const ConfigReader r(config, source, "", warnings);
+  const Family& family = detect_family(r);
+  refuse_unsupported(r);
+  ModelConfig c;
+  c.family = family.model_type;
+  c.vocab_size = size_of(r, family, "vocab_size", kMaxVocab, family.vocab_size);
+  c.hidden_size = size_of(r, family, "hidden_size", kMaxWidth, family.hidden_size);
+  c.intermediate_size = size_of(r, family, "intermediate_size", kMaxFfn, family.intermediate_size);
+  c.num_layers = size_of(r, family, "num_hidden_layers", kMaxLayers, family.num_layers);
+  c.max_position_embeddings =
+      size_of(r, family, "max_position_embeddings", kMaxPositions, family.max_positions);
+  read_heads(r, family, c);
+  read_flags(r, family, c);
+  if (const auto eps = r.number("rms_norm_eps", 1e-12, 1.0))
+    c.rms_norm_eps = *eps;
+  else
+    r.warn("\"rms_norm_eps\" is absent, 1e-06 is used");
+  c.initializer_range = r.number("initializer_range", 0.0, 100.0).value_or(0.02);
+  c.rope = parse_rope(r, config, c, warnings);
+  check_sliding_window(r, family, c);
+  read_tokens(r, family, generation_config, c);
+  check_products(r, c);
+  return c;
+}
+
+Json export_config(const Json& source, const ModelConfig& config, DType dtype, bool set_dtype) {
+  Json out = source;
+  const auto absent = [&](const char* key) {
+    return !out.contains(key) || out[key].is_null() || (out[key].is_object() && out[key].empty());
+  };
+  const Json rope = rope_object(source);
+  const bool plain = rope_type(rope) == "default";
+  // The rope object's own may be another one; what is added to the file below leaves it to this key.
+  if (absent("rope_theta") || out["rope_theta"] != config.rope.theta) out["rope_theta"] = config.rope.theta;
+  if (absent("rope_scaling")) out["rope_scaling"] = plain ? Json(nullptr) : scaling_of(rope);
+  if (absent("rope_parameters")) {
+    Json parameters = plain ? Json::object() : rope;
+    parameters["rope_type"] = rope_type(rope);
+    parameters["rope_theta"] = config.rope.theta;
+    out["rope_parameters"] = std::move(parameters);
+  }
+  const char* other = !absent("dtype") ? "dtype" : "torch_dtype";
+  const Json name = set_dtype || absent(other) ? Json(torch_name(dtype)) : out[other];
+  for (const char* key : {"torch_dtype", "dtype"})
+    if (set_dtype || absent(key)) out[key] = name;
+  return out;
+}
+
+}  // namespace temper

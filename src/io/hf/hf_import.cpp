@@ -1,0 +1,274 @@
+#include "src/io/hf/hf_import.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <future>
+#include <map>
+#include <set>
+#include <span>
+
+#include "src/core/check.h"
+#include "src/core/digest/hash.h"
+#include "src/io/elements.h"
+#include "src/io/json_members.h"
+
+namespace temper {
+namespace {
+
+constexpr int64_t kWindowBytes = int64_t{16} << 20;
+/// The size of a piece as stored: twice as wide in memory it still fits into a window. The digest follows
+/// from it.
+constexpr int64_t kPieceBytes = int64_t{8} << 20;
+constexpr const char* kEmbedding = "model.embed_tokens.weight";
+
+/// "[3, 17]" of a flat element index.
+std::string index_text(const std::vector<int64_t>& shape, int64_t element) {
+  std::vector<int64_t> index(shape.size());
+  for (size_t i = shape.size(); i-- > 0; element /= shape[i]) index[i] = element % shape[i];
+  return shape_text(index);
+}
+
+/// Layer number of "model.layers.<n>....", or -1.
+int64_t layer_of(std::string_view name) {
+  constexpr std::string_view kPrefix = "model.layers.";
+  if (!name.starts_with(kPrefix)) return -1;
+  name.remove_prefix(kPrefix.size());
+  int32_t layer = -1;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
+  const bool number = error == std::errc{} && layer >= 0 && end != name.data() + name.size() && *end == '.';
+  return number ? layer : -1;
+}
+
+void check_part(const ModelFolder& folder, const ParamSpec& spec, const HfPart& part) {
+  const auto it = folder.tensors().find(part.name);
+  if (it == folder.tensors().end())
+    fail(Exit::data, {.what = "tensor " + quote_name(part.name) + " is missing",
+                      .where = folder.path(),
+                      .why = "config.json asks for it, with shape " + shape_text(part_shape(spec, part)),
+                      .fix = "fetch the weights again, or correct config.json"});
+  const TensorInfo& info = it->second;
+  if (info.shape != part_shape(spec, part))
+    fail(Exit::data, {.what = "tensor " + quote_name(part.name) + " has the wrong shape",
+                      .where = join_path(folder.path(), info.file),
+                      .why = fmt::format("it is {}, config.json asks for {}", shape_text(info.shape),
+                                         shape_text(part_shape(spec, part))),
+                      .fix = "weights and config.json belong to different models; fetch both again"});
+  if (!float_dtype(info.dtype))
+    fail(Exit::data, {.what = "tensor " + quote_name(part.name) + " has an unsupported type",
+                      .where = join_path(folder.path(), info.file),
+                      .why = info.dtype + "; weights are BF16, F16, F32 or F64",
+                      .fix = "use an unquantised release of the model"});
+}
+
+void check_tied_head_shape(const ModelFolder& folder, const std::string& name) {
+  const TensorInfo& head = folder.tensors().at(name);
+  const TensorInfo& embedding = folder.tensors().at(kEmbedding);
+  if (head.shape != embedding.shape || !float_dtype(head.dtype))
+    fail(Exit::data,
+         {.what = "tensor " + quote_name(name) + " differs from the embedding it is tied to",
+          .where = join_path(folder.path(), head.file),
+          .why = fmt::format("it is {} {}, {} is {} {}", head.dtype, shape_text(head.shape), kEmbedding,
+                             embedding.dtype, shape_text(embedding.shape)),
+          .fix = "set tie_word_embeddings to false to keep a head of its own, or remove the tensor"});
+}
+
+/// Elements [first, first + count) as the type of `out`; a value that is not finite there is refused. As
+/// stored they fit into a window; returns where they lie so.
+const void* read_window(const ModelFolder& folder, const std::string& name, int64_t first, int64_t count,
+                        void* out, DType type, std::vector<char>& window) {
+  const TensorInfo& info = folder.tensors().at(name);
+  const DType from = *float_dtype(info.dtype);
+  window.resize(static_cast<size_t>(kWindowBytes));
+  void* raw = from == type ? out : window.data();
+  folder.read(name, first, count, raw);
+  const int64_t bad = convert_elements(out, type, raw, from, count);
+  if (bad < 0) return raw;
+  fail(Exit::data,
+       {.what = "tensor " + quote_name(name) + " holds a value that is not finite",
+        .where = join_path(folder.path(), info.file),
+        .why = fmt::format("element {} is {} ({}), stored as {}", index_text(info.shape, first + bad),
+                           element_value(raw, from, bad), info.dtype, dtype_name(type)),
+        .fix = "fetch the weights again; if they were trained like this they cannot be used"});
+}
+
+void check_tied_head(const ModelFolder& folder, const std::string& name) {
+  const int64_t count = folder.tensors().at(name).num_elements();
+  const int64_t step = kWindowBytes / dtype_size(DType::f64);
+  std::vector<double> head(static_cast<size_t>(step)), embedding(static_cast<size_t>(step));
+  std::vector<char> window;
+  for (int64_t first = 0; first < count; first += step) {
+    const int64_t n = std::min(step, count - first);
+    read_window(folder, name, first, n, head.data(), DType::f64, window);
+    read_window(folder, kEmbedding, first, n, embedding.data(), DType::f64, window);
+    const auto [at, other] = std::mismatch(head.begin(), head.begin() + n, embedding.begin());
+    if (at == head.begin() + n) continue;
+    const TensorInfo& info = folder.tensors().at(name);
+    fail(Exit::data,
+         {.what = "tensor " + quote_name(name) + " differs from the embedding it is tied to",
+          .where = join_path(folder.path(), info.file),
+          .why = fmt::format("element {} is {}, {} has {}; config.json says tie_word_embeddings",
+                             index_text(info.shape, first + (at - head.begin())), *at, kEmbedding, *other),
+          .fix = "set tie_word_embeddings to false to keep a head of its own, or remove the tensor"});
+  }
+}
+
+/// Elements of a tensor; where this rank's own of them go, [begin, end) of the piece; and the digest of its
+/// bytes as stored, once they were read.
+struct Piece {
+  const Parameter* of;
+  const std::string* tensor;
+  int64_t first, count;
+  int64_t begin = 0, end = 0;
+  char* to = nullptr;
+  std::string digest = {};
+};
+
+/// The pieces of all tensors, in the order of the store; the same ones whatever type that has, and whatever a
+/// rank has of it.
+std::vector<Piece> pieces_of(const ModelFolder& folder, const ParameterStore& store) {
+  const int64_t size = dtype_size(store.dtype());
+  std::vector<Piece> pieces;
+  for (const Parameter& p : store.list()) {
+    const int64_t width = p.spec.size() / p.spec.shape[0];
+    int64_t rows_before = 0;
+    for (size_t i = 0; i < p.spec.parts.size(); ++i) {
+      const HfPart& part = p.spec.parts[i];
+      const RowSpan& span = p.spans[i];
+      const int64_t own = (span.whole - rows_before) * width, own_end = own + span.rows * width;
+      char* to = static_cast<char*>(p.value.raw()) + span.own * width * size;
+      const int64_t step = kPieceBytes / dtype_size(*float_dtype(folder.tensors().at(part.name).dtype));
+      for (int64_t first = 0; first < part.rows * width; first += step) {
+        Piece piece{&p, &part.name, first, std::min(step, part.rows * width - first)};
+        piece.begin = std::clamp<int64_t>(own - first, 0, piece.count);
+        piece.end = std::clamp<int64_t>(own_end - first, piece.begin, piece.count);
+        piece.to = to;
+        to += (piece.end - piece.begin) * size;
+        pieces.push_back(piece);
+      }
+      rows_before += part.rows;
+    }
+  }
+  return pieces;
+}
+
+/// Fills `out` and the piece's digest.
+void read_piece(const ModelFolder& folder, Piece& piece, void* out, DType type, std::vector<char>& window) {
+  const void* raw = read_window(folder, *piece.tensor, piece.first, piece.count, out, type, window);
+  const DType stored = *float_dtype(folder.tensors().at(*piece.tensor).dtype);
+  piece.digest = digest_hex(raw, piece.count * dtype_size(stored));
+}
+
+/// The digest of lines "name dtype shape digest ...", a tensor each, in the order of their names.
+std::string digest_of(const ModelFolder& folder, const std::vector<Piece>& pieces) {
+  std::map<std::string, std::string> lines;
+  for (const Piece& piece : pieces) {
+    const TensorInfo& info = folder.tensors().at(*piece.tensor);
+    std::string& line = lines[*piece.tensor];
+    if (line.empty()) line = fmt::format("{} {} {}", *piece.tensor, info.dtype, shape_text(info.shape));
+    line += " " + piece.digest;
+  }
+  Digest digest;
+  for (const auto& [name, line] : lines) {
+    digest.update(line.data(), static_cast<int64_t>(line.size()));
+    digest.update("\n", 1);
+  }
+  return digest.hex();
+}
+
+bool ends_parameter(std::span<const Piece> pieces, const Piece& piece) {
+  return &piece == &pieces.back() || (&piece)[1].of != piece.of;
+}
+
+/// A piece that is all this rank's goes straight to its place.
+void import_to_host(const ModelFolder& folder, ParameterStore& store, std::span<Piece> pieces) {
+  const int64_t size = dtype_size(store.dtype());
+  std::vector<char> window, values;
+  for (Piece& piece : pieces) {
+    const bool whole = piece.end - piece.begin == piece.count;
+    if (!whole) values.resize(static_cast<size_t>(piece.count * size));
+    read_piece(folder, piece, whole ? piece.to : values.data(), store.dtype(), window);
+    if (!whole)
+      std::memcpy(piece.to, values.data() + piece.begin * size,
+                  static_cast<size_t>((piece.end - piece.begin) * size));
+    if (ends_parameter(pieces, piece)) store.filled(*piece.of);
+  }
+}
+
+/// Several windows at a time: files are read and checked by threads, and sent to the GPU in order.
+void import_to_gpu(const ModelFolder& folder, ParameterStore& store, std::span<Piece> pieces) {
+  constexpr size_t kWindows = 8;
+  std::vector<device::PinnedMemory> pinned;
+  for (size_t i = 0; i < kWindows; ++i) pinned.push_back(device::make_pinned(kWindowBytes));
+  std::vector<std::vector<char>> raw(kWindows);
+  Lane lane(store.device());
+  for (size_t begin = 0; begin < pieces.size(); begin += kWindows) {
+    std::vector<std::future<void>> reads;
+    for (size_t i = 0; i < std::min(kWindows, pieces.size() - begin); ++i)
+      reads.push_back(std::async(std::launch::async, [&, i] {
+        read_piece(folder, pieces[begin + i], pinned[i].get(), store.dtype(), raw[i]);
+      }));
+    for (size_t i = 0; i < reads.size(); ++i) {
+      reads[i].get();
+      const Piece& p = pieces[begin + i];
+      const int64_t size = dtype_size(store.dtype());
+      device::copy_to_device(lane, p.to, static_cast<const char*>(pinned[i].get()) + p.begin * size,
+                             (p.end - p.begin) * size);
+      if (!store.split() || !ends_parameter(pieces, p)) continue;
+      lane.wait();
+      store.filled(*p.of);
+    }
+    lane.wait();
+  }
+}
+
+}  // namespace
+
+bool is_kept_tensor(const std::string& name, const ModelConfig& config) {
+  return name.ends_with(".rotary_emb.inv_freq") || layer_of(name) >= config.num_layers;
+}
+
+bool is_tied_head(const std::string& name, const ModelConfig& config) {
+  return config.tie_word_embeddings && name == "lm_head.weight";
+}
+
+std::vector<int64_t> part_shape(const ParamSpec& spec, const HfPart& part) {
+  std::vector<int64_t> shape = spec.shape;
+  shape[0] = part.rows;
+  return shape;
+}
+
+void check_weights(const ModelFolder& folder, const ModelConfig& config,
+                   const std::vector<ParamSpec>& specs) {
+  std::set<std::string> used;
+  for (const ParamSpec& spec : specs)
+    for (const HfPart& part : spec.parts) {
+      check_part(folder, spec, part);
+      used.insert(part.name);
+    }
+  for (const auto& [name, info] : folder.tensors()) {
+    if (used.contains(name) || is_kept_tensor(name, config)) continue;
+    if (!is_tied_head(name, config))
+      fail(Exit::data, {.what = "tensor " + quote_name(name) + " does not belong to the model",
+                        .where = join_path(folder.path(), info.file),
+                        .why = "config.json (" + config.family + ") describes no such weight",
+                        .fix = "correct config.json, or remove the tensor"});
+    check_tied_head_shape(folder, name);
+  }
+}
+
+std::string import_weights(const ModelFolder& folder, const ModelConfig& config, ParameterStore& store) {
+  std::vector<ParamSpec> specs;
+  for (const Parameter& p : store.list()) specs.push_back(p.spec);
+  check_weights(folder, config, specs);
+  for (const auto& [name, info] : folder.tensors())
+    if (is_tied_head(name, config)) check_tied_head(folder, name);
+  std::vector<Piece> pieces = pieces_of(folder, store);
+  if (store.device() == Device::cuda)
+    import_to_gpu(folder, store, pieces);
+  else
+    import_to_host(folder, store, pieces);
+  return digest_of(folder, pieces);
+}
+
+}  // namespace temper

@@ -1,0 +1,79 @@
+#pragma once
+// A Hugging Face model folder, opened: config.json and generation_config.json parsed, the headers of all
+// weight files validated and matched with the index. Everything in it is untrusted: names from the index are
+// plain file names, links may not leave the folder but in the pattern of the Hugging Face cache (snapshots/*
+// -> ../../blobs/*), and data is only read in the windows asked for. After `open` every tensor lies wholly
+// inside its file.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/core/digest/file_digest.h"
+#include "src/core/json.h"
+#include "src/io/hf/safetensors.h"
+
+namespace temper {
+
+class ModelFolder {
+ public:
+  /// `required`: weights must be there. `optional`: a folder of config and tokenizer alone (random
+  /// initialisation) is fine too; weights that are there are still validated.
+  enum class Weights { required, optional };
+  static ModelFolder open(const std::string& path, Weights weights = Weights::required);
+
+  const std::string& path() const { return path_; }
+  std::string config_path() const { return join_path(path_, "config.json"); }
+  const Json& config() const { return config_; }
+  const std::optional<Json>& generation_config() const { return generation_config_; }
+  /// What those two files held.
+  const std::vector<FileDigest>& config_files() const { return config_files_; }
+  const std::map<std::string, TensorInfo>& tensors() const { return tensors_; }
+  /// Names of the weight files, ascending.
+  std::vector<std::string> files() const;
+  const std::map<std::string, std::string>& metadata(const std::string& file) const;
+  /// What is odd but not wrong, for the log.
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+  /// Elements [first, first + count) of a tensor, in the dtype of the file (whole bytes per element only).
+  void read(const std::string& tensor, int64_t first, int64_t count, void* destination) const;
+  /// Bytes [first, first + count) of a tensor of any dtype.
+  void read_bytes(const std::string& tensor, int64_t first, int64_t count, void* destination) const;
+
+ private:
+  ModelFolder() = default;
+  void open_weights(Weights weights);
+  void open_indexed(const std::string& index_path);
+  void add_file(const std::string& name);
+  void check_index(const std::map<std::string, std::string>& weight_map) const;
+
+  std::string path_;
+  Json config_;
+  std::optional<Json> generation_config_;
+  std::vector<FileDigest> config_files_;
+  std::map<std::string, std::unique_ptr<SafetensorsFile>> files_;
+  std::map<std::string, TensorInfo> tensors_;
+  std::vector<std::string> warnings_;
+};
+
+/// Exit::data where a path that is to be a model is a run or a checkpoint: says how it becomes one.
+void refuse_run_folder(const std::string& path);
+
+/// Path of the regular file `name` of a model folder after the link rules above; empty if there is none.
+std::string find_in_folder(const std::string& folder, const std::string& name);
+struct Companion {
+  std::string name, path;
+};
+/// Tokenizer, template, generation and licence files of a folder, those that are there, after the link rules.
+std::vector<Companion> companion_files(const std::string& folder);
+/// Limits for config.json and its like.
+inline constexpr JsonLimits kConfigLimits{.depth = 32, .bytes = 256 << 10};
+/// Such a file of a folder, after the link rules; nothing where it is not there. `read` gets what it held,
+/// under its path in the folder.
+std::optional<Json> read_config_file(const std::string& folder, const std::string& name,
+                                     std::vector<FileDigest>* read);
+
+}  // namespace temper

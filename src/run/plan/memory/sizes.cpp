@@ -1,0 +1,195 @@
+#include <algorithm>
+
+#include "src/core/check.h"
+#include "src/nn/attention.h"
+#include "src/nn/rope_table.h"
+#include "src/run/plan/draft.h"
+#include "src/run/plan/memory/memory.h"
+
+namespace temper {
+namespace {
+
+constexpr int64_t kLeastBudget = 4096;             // tokens of an automatic micro-batch
+constexpr int64_t kCacheBytes = int64_t{2} << 30;  // most that an automatic cache takes per rank
+constexpr int64_t kMaxPages = 2147483647;          // page numbers are 32-bit
+constexpr int64_t kPageStep = 16;
+
+int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// Sampled: prompt and response have limits of their own. Supervised: the context is the only limit unless
+/// given.
+void sampled_lengths(PlanDraft& d) {
+  const RolloutConfig& r = d.config.rollout;
+  RunPlan& plan = d.result.plan;
+  if (r.max_new_tokens >= plan.context_tokens)
+    return d.error("rollout.max_new_tokens",
+                   fmt::format("{} new tokens leave no room for a prompt in a context of {} tokens",
+                               r.max_new_tokens, plan.context_tokens),
+                   {plan.context_tokens - 1, std::max<int64_t>(1, plan.context_tokens / 2)});
+  if (r.min_new_tokens > r.max_new_tokens)
+    d.error("rollout.min_new_tokens",
+            fmt::format("no response is longer than rollout.max_new_tokens = {}: it is {}", r.max_new_tokens,
+                        r.min_new_tokens),
+            {0, r.max_new_tokens});
+  plan.max_new_tokens = r.max_new_tokens;
+  if (r.tokens_per_step > 0) plan.steps_of_longest_response = (r.max_new_tokens - 1) / r.tokens_per_step + 1;
+  plan.max_prompt_tokens = r.max_prompt_tokens.value_or(plan.context_tokens - r.max_new_tokens);
+  plan.longest_sequence = plan.max_prompt_tokens + plan.max_new_tokens;
+  if (plan.longest_sequence > plan.context_tokens)
+    d.error("rollout.max_prompt_tokens",
+            fmt::format("{} prompt + {} new tokens are more than the context of {}", plan.max_prompt_tokens,
+                        plan.max_new_tokens, plan.context_tokens),
+            {"auto", plan.context_tokens - plan.max_new_tokens});
+}
+
+void supervised_lengths(PlanDraft& d) {
+  const RolloutConfig& r = d.config.rollout;
+  RunPlan& plan = d.result.plan;
+  const int64_t longest_part = plan.context_tokens - 1;
+  plan.max_prompt_tokens = std::min(r.max_prompt_tokens.value_or(longest_part), longest_part);
+  plan.max_new_tokens = r.max_new_tokens > 0 ? std::min(r.max_new_tokens, longest_part) : longest_part;
+  plan.longest_sequence = std::min(plan.context_tokens, plan.max_prompt_tokens + plan.max_new_tokens);
+}
+
+/// Tokens that the cache must hold for one sequence.
+int64_t longest_cached(const RunPlan& plan) {
+  const int64_t validation = plan.validation_max_prompt_tokens + plan.validation_max_new_tokens;
+  return std::max(plan.generates ? plan.longest_sequence : 0, plan.validates ? validation : 0);
+}
+
+/// Sequences that a team of ranks can have at once.
+int64_t running_sequences(const PlanDraft& d) {
+  const RunPlan& plan = d.result.plan;
+  const ValidationConfig& v = d.config.validation;
+  const int64_t most = d.config.rollout.max_running_sequences;
+  const auto share = [&](const RolePlan& role, int64_t prompts, int64_t samples) {
+    const auto teams = std::max<int64_t>(1, role.teams());
+    return saturating_multiply(ceil_divide(prompts, teams), samples);
+  };
+  int64_t sequences = 1;
+  if (plan.generates)
+    sequences = share(*plan.generator(), plan.batch.prompts_per_step, plan.batch.samples_per_prompt);
+  if (plan.validates)
+    sequences = std::max(
+        sequences, v.max_prompts > 0 ? share(plan.trainer(), v.max_prompts, v.samples_per_prompt) : most);
+  return std::clamp<int64_t>(sequences, 1, most);
+}
+
+}  // namespace
+
+void plan_lengths(PlanDraft& d) {
+  const int64_t most = d.facts.max_position_embeddings;
+  const std::optional<int64_t> given = d.config.model.context_tokens;
+  RunPlan& plan = d.result.plan;
+  plan.context_tokens = std::min(given.value_or(most), most);
+  if (given && *given > most)
+    d.error("model.context_tokens",
+            fmt::format("the model was made for {} tokens (max_position_embeddings), not {}{}", most, *given,
+                        why_no_longer_context(d.facts.rope)),
+            {"auto", most});
+  if (plan.context_tokens < 2)
+    return d.error("model.path",
+                   fmt::format("a context of {} token(s) holds no prompt and response", plan.context_tokens),
+                   {});
+  for (const int64_t id : d.config.rollout.stop_token_ids)
+    if (id >= d.facts.vocab_size)
+      return d.error("rollout.stop_token_ids",
+                     fmt::format("id {} is beyond the vocabulary of {}", id, d.facts.vocab_size),
+                     {Json::array()});
+  // Nothing is proposed: an override of a table adds ids to it and takes none away.
+  const auto& bias = d.config.rollout.logit_bias;
+  if (!bias.empty() && bias.rbegin()->first >= d.facts.vocab_size)
+    return d.error(
+        "rollout.logit_bias",
+        fmt::format("id {} is beyond the vocabulary of {}", bias.rbegin()->first, d.facts.vocab_size), {});
+  d.supervised() ? supervised_lengths(d) : sampled_lengths(d);
+}
+
+void plan_microbatch(PlanDraft& d) {
+  RunPlan& plan = d.result.plan;
+  const int64_t longest = plan.longest_sequence;
+  const int64_t cp = plan.trainer().cp(), least = plan.least_budget();
+  plan.max_tokens_per_microbatch =
+      d.config.train.max_tokens_per_microbatch.value_or(std::max(least, kLeastBudget));
+  plan.least_tokens_of_stages = d.config.train.max_tokens_per_microbatch ? 0 : kLeastBudget;
+  if (plan.max_tokens_per_microbatch >= least) return;
+  const std::string shared = cp > 1 ? fmt::format(" on each of {} ranks that share it", cp) : "";
+  d.error("train.max_tokens_per_microbatch",
+          fmt::format(
+              "a sequence can have {} tokens (prompt {}, new {}) and is never cut; the budget is {}{}. Lower "
+              "rollout.max_prompt_tokens where prompts are shorter",
+              longest, plan.max_prompt_tokens, plan.max_new_tokens, plan.max_tokens_per_microbatch, shared),
+          {"auto", least});
+}
+
+void plan_validation(PlanDraft& d) {
+  const ValidationConfig& v = d.config.validation;
+  RunPlan& plan = d.result.plan;
+  const int64_t most = plan.context_tokens - 1;
+  const int64_t tokens = v.max_new_tokens.value_or(d.config.rollout.max_new_tokens);
+  if (most < 1) return;  // an error already
+  plan.validates_loss = d.supervised() && !v.data.empty();
+  if (v.data.empty() || d.config.reward.functions.empty()) {
+    if (v.every > 0 && !plan.validates_loss)
+      d.error("validation.every",
+              v.data.empty() ? "validation.data names no file to validate on"
+                             : "validation needs reward.functions to score responses",
+              {0});
+    return;
+  }
+  if (tokens < 1 && v.every == 0) return;
+  if (tokens < 1 || (v.max_new_tokens && tokens > most))
+    return d.error(
+        "validation.rollout.max_new_tokens",
+        tokens < 1
+            ? std::string("validation generates, and neither this key nor rollout.max_new_tokens is set")
+            : fmt::format("{} new tokens leave no room for a prompt in a context of {}", tokens,
+                          plan.context_tokens),
+        {std::min<int64_t>(256, most), most});
+  plan.validates = true;
+  plan.validation_max_new_tokens = std::min(tokens, most);
+  plan.validation_max_prompt_tokens = std::min(d.config.rollout.max_prompt_tokens.value_or(most),
+                                               plan.context_tokens - plan.validation_max_new_tokens);
+}
+
+void plan_cache(PlanDraft& d) {
+  const RolloutConfig& r = d.config.rollout;
+  RunPlan& plan = d.result.plan;
+  if (r.kv_page_tokens % kPageStep != 0) {
+    const int64_t below = std::max(kPageStep, r.kv_page_tokens / kPageStep * kPageStep);
+    return d.error("rollout.kv_page_tokens",
+                   fmt::format("{} is no multiple of {}", r.kv_page_tokens, kPageStep),
+                   {below, below + kPageStep});
+  }
+  const int64_t longest = longest_cached(plan);
+  if (longest == 0) return;
+  plan.kv_page_tokens = r.kv_page_tokens;
+  const auto page_bytes = [&](const RolePlan& role) {
+    const int64_t width = attention_shape(d.facts, role.tp()).kv_width();
+    return saturating_multiply(2 * r.kv_page_tokens * dtype_size(plan.dtype),
+                               saturating_multiply(role.most_layers(), width));
+  };
+  plan.kv_page_bytes = page_bytes(plan.generates ? *plan.generator() : plan.trainer());
+  plan.validation_page_bytes = page_bytes(plan.trainer());
+  const int64_t needed = ceil_divide(longest, r.kv_page_tokens);
+  plan.running_sequences = running_sequences(d);
+  if (!r.kv_memory_bytes && plan.device == Device::cuda) {
+    plan.kv_pages = needed;  // more where the memory of the GPU is known: plan_gpu_sizes
+    return;
+  }
+  if (!r.kv_memory_bytes) {
+    const int64_t useful = saturating_multiply(plan.running_sequences, needed);
+    plan.kv_pages = std::max(needed, std::min({useful, kCacheBytes / plan.kv_page_bytes, kMaxPages}));
+    return;
+  }
+  plan.kv_pages = std::min(*r.kv_memory_bytes / plan.kv_page_bytes, kMaxPages);
+  if (plan.kv_pages < needed)
+    d.error("rollout.kv_memory",
+            fmt::format(
+                "{} bytes hold {} tokens; one sequence can have {} and needs {} bytes ({} pages of {} bytes)",
+                *r.kv_memory_bytes, plan.kv_pages * r.kv_page_tokens, longest,
+                saturating_multiply(needed, plan.kv_page_bytes), needed, plan.kv_page_bytes),
+            {"auto", saturating_multiply(needed, plan.kv_page_bytes)});
+}
+
+}  // namespace temper

@@ -1,0 +1,74 @@
+// SIGINT, SIGTERM, SIGHUP and SIGUSR1 to a run with `--local` at any instant from its start to its end, on a
+// terminal and into a pipe. What can be saved is, with 75; before that it ends with 128 + the number. Nothing
+// goes on afterwards, the terminal is as it was, and the run that goes on is the one that nobody stopped.
+
+#include "tests/chaos/chaos_run.h"
+#include "tests/support/local_run.h"
+
+namespace temper {
+namespace {
+
+constexpr int kRetry = static_cast<int>(Exit::retry);
+
+class LocalSignals : public ChaosRun {
+ protected:
+  std::string local(const Scenario& s, const std::string& run) const {
+    return fmt::format("{} train run.toml {} run.name={} --local {}", program_.temper(), s.overrides, run,
+                       s.ranks);
+  }
+  /// Empty, or what is wrong about the end.
+  std::string end_defect(LocalRun& job, const std::string& run, int signal, int64_t before) const {
+    const int code = job.wait();
+    const std::string printed = job.printed();
+    if (!job.processes().empty()) return fmt::format("code {}, and something goes on: {}", code, printed);
+    if (const std::string words = words_of_launcher(printed); !words.empty())
+      return words + " in: " + printed;
+    if (code == 0) return newest_step(run) == kChaosSteps ? "" : "code 0 without the last step: " + printed;
+    if (code == 128 + signal)
+      return newest_step(run) == before ? "" : fmt::format("code {}, and steps were made: {}", code, printed);
+    if (code != kRetry) return fmt::format("code {}: {}", code, printed);
+    const std::string words = fmt::format(": saved step {}; run the same command again", newest_step(run));
+    return printed.find(words) != std::string::npos ? "" : fmt::format("no \"{}\": {}", words, printed);
+  }
+};
+
+TEST_F(LocalSignals, SaveOrSayThatThereIsNothingToSave) {
+  constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+  std::map<int, int> codes;
+  std::mutex mutex;
+  run_cases(chaos_count(2, 30), [&](int64_t number, Draw& draw) -> std::string {
+    const Scenario& s = kScenarios[1 + draw.below(2)];  // two ranks
+    const std::string run = fmt::format("local-{}", number);
+    double seconds = 0;
+    whole(s, &seconds);
+    for (int64_t left = 1 + draw.below(3); left > 0; --left) {
+      const double instant = draw.part() * 1.1 * seconds;
+      const int signal = draw.from(kSignals);
+      const auto where = draw.below(3) > 0 ? LocalRun::Where::terminal : LocalRun::Where::pipe;
+      const int64_t before = newest_step(run);
+      LocalRun job(program_, local(s, run), where);
+      const Stopwatch started;
+      if (job.until([&] { return started.seconds() >= instant; })) job.send(signal);
+      std::string defect = end_defect(job, run, signal, before);
+      if (defect.empty() && where == LocalRun::Where::terminal) defect = job.terminal_defect();
+      if (defect.empty()) defect = committed_defect(run, before);
+      if (!defect.empty())
+        return fmt::format("{}, signal {} after {:.3f} of {:.3f} s: {}", s.name, signal, instant, seconds,
+                           defect);
+      const std::lock_guard lock(mutex);
+      ++codes[job.wait()];
+    }
+    return finish_and_compare(s, run);
+  });
+  std::printf("exit codes:");
+  for (const auto& [code, times] : codes) std::printf(" %d (%d times)", code, times);
+  std::printf("\n");
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -21,7 +21,7 @@ struct RunConfig {
   std::string dir = "runs";
   uint64_t seed = 0;
   int64_t steps = 0;
-  std::optional<double> epochs;  // instead of steps, until the data are counted (run/session/epochs.h)
+  std::optional<double> epochs;  // instead of steps, until the data are counted (run/session/start/epochs.h)
   std::string device = "auto";
   std::string dtype = "auto";
   std::optional<int64_t> threads;

@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "src/core/stopwatch.h"
-#include "src/run/session/find_checkpoint.h"
+#include "src/run/session/start/find_checkpoint.h"
 #include "tests/chaos/cases.h"
 #include "tests/support/background.h"
 #include "tests/support/run_fixture.h"

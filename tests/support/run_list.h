@@ -12,7 +12,7 @@
 #include "src/run/host/gpu.h"
 #include "src/run/plan/memory/host_memory.h"
 #include "src/run/plan/model_facts.h"
-#include "src/run/session/epochs.h"
+#include "src/run/session/start/epochs.h"
 #include "src/run/session/session.h"
 #include "src/run/verbs/command_line.h"
 #include "src/run/verbs/guard.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/core/file.h"
+#include "src/run/session/run_rank.h"
 
 namespace temper {
 namespace {
@@ -13,23 +14,21 @@ std::string name_of(int64_t version, const ParamSpec& spec) {
   return fmt::format("older/{}/{}", step_name(version), spec.name);
 }
 
-/// The version that the first step which is not whole is generated with; `step`: none is older.
-int64_t first_version(RunRank& rank, int64_t step) {
-  const int64_t lag = rank.task.lag();
-  for (int64_t s = step + 1; s <= std::min(step + lag, rank.last_step()); ++s)
-    if (rank.groups.peek_made(s).note.cut) return std::max<int64_t>(0, s - 1 - lag);
-  return step;
+/// The version that the first step which is not whole is generated with; its own step: none is older.
+int64_t first_version(GroupExchange& groups, const StepsAhead& ahead) {
+  for (int64_t s = ahead.step + 1; s <= ahead.last; ++s)
+    if (groups.peek_made(s).note.cut) return std::max<int64_t>(0, s - 1 - ahead.lag);
+  return ahead.step;
 }
 
 }  // namespace
 
-void save_older_weights(RunRank& rank, CheckpointWriter& checkpoint, int64_t step) {
-  if (!rank.placement.ranks.generate_apart()) return;
-  const ParameterStore& weights = rank.policy->parameters();
-  const int64_t oldest = first_version(rank, step);
-  if (oldest == step) return;
-  for (int64_t version = oldest; version < step; ++version) {
-    const bool kept = rank.weights.look_into_sent(
+void save_older_weights(RunLinks& links, const ParameterStore& weights, CheckpointWriter& checkpoint,
+                        const StepsAhead& ahead) {
+  const int64_t oldest = first_version(links.groups, ahead);
+  if (oldest == ahead.step) return;
+  for (int64_t version = oldest; version < ahead.step; ++version) {
+    const bool kept = links.weights.look_into_sent(
         weights, version, [&](const Parameter& p, const WeightPiece& piece, const char* bytes) {
           const RowMove& move = piece.move;
           if (!move.first) return;
@@ -38,7 +37,7 @@ void save_older_weights(RunRank& rank, CheckpointWriter& checkpoint, int64_t ste
           const Tensor data = make_tensor(const_cast<char*>(bytes), weights.dtype(), {range.size()});
           checkpoint.tensor({name_of(version, p.spec), p.spec.shape, range, data});
         });
-    CHECK(kept, "weights {} are not kept, steps are generated with them after step {}", version, step);
+    CHECK(kept, "weights {} are not kept, steps are generated with them after step {}", version, ahead.step);
   }
   checkpoint.count(kOldest, oldest);
 }
@@ -49,7 +48,7 @@ int64_t oldest_weights(const CheckpointReader& checkpoint) {
 
 void publish_older_weights(RunRank& rank, const CheckpointReader& checkpoint, Role* rollout) {
   ParameterStore& weights = rank.policy->parameters();
-  for (int64_t version = rank.resume.weights; version < rank.resume.step; ++version) {
+  for (int64_t version = rank.files.resume.weights; version < rank.files.resume.step; ++version) {
     std::vector<StateTensor> tensors;
     for (const Parameter& p : weights.list()) {
       const int64_t row = p.spec.size() / p.spec.shape.front();
@@ -64,13 +63,13 @@ void publish_older_weights(RunRank& rank, const CheckpointReader& checkpoint, Ro
       }
     }
     checkpoint.fill(tensors);
-    rank.weights.publish_older(rank.host->ctx(), weights, version);
+    rank.links.weights.publish_older(rank.host->ctx(), weights, version);
     if (!rollout) continue;
-    rank.weights.start(version);
+    rank.links.weights.start(version);
     rollout->phase(version + 1);
     rank.lend_memory();
   }
-  rank.weights.start(rank.resume.step);
+  rank.links.weights.start(rank.files.resume.step);
 }
 
 }  // namespace temper

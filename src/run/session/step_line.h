@@ -1,14 +1,14 @@
 #pragma once
 // The line that a step leaves in metrics.jsonl, and on the terminal.
 
-#include "src/run/session/run_rank.h"
+#include "src/run/session/run_steps.h"
 
 namespace temper {
 
-/// Trainer ranks: the step, which took `seconds`, is trained and validated.
-void finish_step(RunRank& rank, int64_t step, double seconds);
-/// A stop cut the validation of the step that the run goes on from: it is made, and the step has its line.
-/// False: cut again, and saved.
-bool finish_begun_step(RunRank& rank);
+/// Trainer ranks: the step, which took `seconds`, is trained and validated; what it leaves is decided.
+void finish_step(RunSteps& run, int64_t step, double seconds);
+/// Trainer ranks, at the start: a stop cut the validation of the step that the run goes on from: it is made,
+/// and the step has its line. False: cut again.
+bool finish_begun_step(RunSteps& run);
 
 }  // namespace temper

@@ -17,7 +17,7 @@
 #include "src/run/plan/model_facts.h"
 #include "src/run/plan/report/plan_json.h"
 #include "src/run/plan/report/screen.h"
-#include "src/run/session/epochs.h"
+#include "src/run/session/start/epochs.h"
 #include "src/run/verbs/check/layout_legal.h"
 #include "src/run/verbs/check/run_pace.h"
 #include "src/run/verbs/data_check.h"

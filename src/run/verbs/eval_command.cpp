@@ -20,8 +20,8 @@
 #include "src/run/record/run_log.h"
 #include "src/run/record/shared_results.h"
 #include "src/run/roles/validation.h"
-#include "src/run/session/epochs.h"
-#include "src/run/session/find_checkpoint.h"
+#include "src/run/session/start/epochs.h"
+#include "src/run/session/start/find_checkpoint.h"
 
 namespace temper {
 

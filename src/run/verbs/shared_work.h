@@ -13,7 +13,7 @@
 #include "src/run/host/rank_threads.h"
 #include "src/run/record/run_log.h"
 #include "src/run/record/shared_results.h"
-#include "src/run/session/find_checkpoint.h"
+#include "src/run/session/start/find_checkpoint.h"
 #include "src/run/verbs/command_line.h"
 #include "src/run/verbs/json_lines.h"
 

@@ -12,7 +12,7 @@
 #include "src/run/plan/model_facts.h"
 #include "src/run/plan/report/planned_parts.h"
 #include "src/run/record/run_log.h"
-#include "src/run/session/epochs.h"
+#include "src/run/session/start/epochs.h"
 #include "src/run/session/session.h"
 #include "src/run/verbs/guard.h"
 #include "src/run/verbs/report_command.h"

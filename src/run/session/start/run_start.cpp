@@ -1,11 +1,11 @@
-#include "src/run/session/run_start.h"
+#include "src/run/session/start/run_start.h"
 
 #include <algorithm>
 
 #include "src/config/load.h"
 #include "src/core/file.h"
 #include "src/core/log.h"
-#include "src/run/session/find_checkpoint.h"
+#include "src/run/session/start/find_checkpoint.h"
 
 namespace temper {
 namespace {

@@ -1,4 +1,4 @@
-#include "src/run/session/find_checkpoint.h"
+#include "src/run/session/start/find_checkpoint.h"
 
 #include <filesystem>
 

@@ -1,4 +1,4 @@
-#include "src/run/session/epochs.h"
+#include "src/run/session/start/epochs.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,57 @@
+#include "src/run/session/exporting.h"
+
+#include "src/core/log.h"
+#include "src/core/process/progress.h"
+#include "src/io/hf/hf_export.h"
+#include "src/models/parameter_specs.h"
+#include "src/run/exchange/shared_weights.h"
+
+namespace temper {
+namespace {
+
+std::string export_folder(const RunFiles& files, int64_t step) {
+  return files.folder->path("export/" + step_name(step));
+}
+
+/// On the rank that writes. `read`: all elements of the weights, wherever they are.
+void write_export(const RunRank& rank, int64_t step, const ElementReader& read) {
+  const std::string out = export_folder(rank.files, step);
+  if (path_exists(out)) remove_tree(out);
+  make_directories(rank.files.folder->path("export"));
+  export_model(rank.config().model.path, parameter_specs(rank.policy->config()), read, out, {});
+  tell_what_changed(rank.inputs.digests, rank.config().model.path);
+  log::info("exported {}", out);
+  rank.files.write_event("export", {{"step", step}, {"path", out}});
+}
+
+}  // namespace
+
+bool export_is_due(const RunTask& task, int64_t step) {
+  const int64_t every = task.config().checkpoint.export_hf_every;
+  return every > 0 && (step % every == 0 || step == task.last_step());
+}
+
+void export_step(RunRank& rank, int64_t step) {
+  enter_phase(Phase::exported, step);
+  const PhaseTimer timer(*rank.journal, "export_hf");
+  const ParameterStore& weights = rank.policy->parameters();
+  const auto write = [&](const ElementReader& read) { write_export(rank, step, read); };
+  const Mesh& trainer = rank.links.meshes.trainer();
+  Comm& model = trainer.control(kModel);
+  const bool shared = model.size() > 1;
+  if (rank.writes() && !shared) write(store_reader(weights));
+  if (shared && trainer.tensors(kReplicas).rank() == 0)
+    read_shared({model, rank.task.plan.trainer().holders_of_one()}, weights, weights.flat_values(), write);
+  rank.links.trainers->barrier("export written by the first trainer rank");
+}
+
+void export_what_is_owed(RunRank& rank) {
+  const int64_t step = rank.files.resume.step;
+  if (step == 0 || !export_is_due(rank.task, step)) return;
+  const bool owed = rank.writes() && !path_exists(export_folder(rank.files, step));
+  if (rank.links.trainers->all_reduce_max(owed ? 1.0 : 0.0, "export that is owed, max over trainer ranks") >
+      0)
+    export_step(rank, step);
+}
+
+}  // namespace temper

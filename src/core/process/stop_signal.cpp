@@ -1,5 +1,7 @@
 #include "src/core/process/stop_signal.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
 #include <csignal>
@@ -35,21 +37,10 @@ int64_t milliseconds() {
   return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000 + 1;
 }
 
-/// As a handler may: without memory, locks or a look at what came of it.
-void tell_end(int signal) {
-  for (const StopSignal& s : kSignals) {
-    if (s.number != signal) continue;
-    constexpr char kBefore[] = "temper: ", kAfter[] = " before there was anything to save: ended\n";
-    [[maybe_unused]] ssize_t told = ::write(STDERR_FILENO, kBefore, sizeof kBefore - 1);
-    told = ::write(STDERR_FILENO, s.name, std::strlen(s.name));
-    told = ::write(STDERR_FILENO, kAfter, sizeof kAfter - 1);
-  }
-}
-
 /// A parent (core/process/local_parent.h) hands every signal on as one, and says which it was.
 void on_signal(int signal, siginfo_t* info, void*) {
   if (!asks) {
-    tell_end(signal);
+    if (!has_local_parent()) tell_end_by(signal);
     leave_at_once(128 + signal);
   }
   const bool by_parent = info->si_code == SI_QUEUE && has_local_parent();
@@ -85,6 +76,16 @@ HeldStopSignals::HeldStopSignals() {
 HeldStopSignals::~HeldStopSignals() {
   for (size_t i = 0; i < actions_.size(); ++i) ::sigaction(kHeld[i], &actions_[i], nullptr);
   ::pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
+}
+
+void tell_end_by(int signal) {
+  for (const StopSignal& s : kSignals) {
+    if (s.number != signal) continue;
+    constexpr char kBefore[] = "temper: ", kAfter[] = " before there was anything to save: ended\n";
+    [[maybe_unused]] ssize_t told = ::write(STDERR_FILENO, kBefore, sizeof kBefore - 1);
+    told = ::write(STDERR_FILENO, s.name, std::strlen(s.name));
+    told = ::write(STDERR_FILENO, kAfter, sizeof kAfter - 1);
+  }
 }
 
 void install_stop_signals() {

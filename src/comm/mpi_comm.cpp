@@ -13,6 +13,7 @@
 #include <future>
 #include <limits>
 #include <numeric>
+#include <system_error>
 
 #include "src/comm/alone/launcher.h"
 #include "src/comm/alone/one_rank.h"
@@ -151,7 +152,7 @@ MpiSession::~MpiSession() {
 void MpiSession::finalize() {
   note_wait("MPI_Finalize", "the launcher");
   std::promise<void> ended;
-  std::thread limit = quiet_thread([&, done = ended.get_future()] {
+  const auto end_late = [&, done = ended.get_future().share()] {
     if (done.wait_for(std::chrono::duration<double>(kEndSeconds)) == std::future_status::ready) return;
     std::fprintf(stderr,
                  "temper: rank %d does not get out of MPI_Finalize\n  where: end of the job, pid %d\n"
@@ -160,11 +161,16 @@ void MpiSession::finalize() {
                  rank_, static_cast<int>(::getpid()), kEndSeconds);
     std::fflush(stderr);
     leave_at_once(static_cast<int>(Exit::hang));
-  });
+  };
+  std::thread limit;
+  try {
+    limit = quiet_thread(end_late);
+  } catch (const std::system_error&) {  // no room for a thread: that is no reason not to end
+  }
   MPI_Comm_free(&farewell_->comm);
   MPI_Finalize();
   ended.set_value();
-  limit.join();
+  if (limit.joinable()) limit.join();
 }
 
 bool MpiSession::all_ranks_leave(double limit_seconds) {

@@ -14,6 +14,7 @@
 #include <set>
 #include <tuple>
 
+#include "src/comm/host/job_litter.h"
 #include "src/core/check.h"
 #include "src/core/file.h"
 #include "src/core/text/printable.h"
@@ -94,6 +95,22 @@ int64_t segment_bytes() { return number_in(kSegmentVariable, kSegment) + kSegmen
 
 bool has_room(const SharedMemory& found, int64_t bytes) { return found.usable && found.free >= bytes; }
 
+/// By the first rank of each host, where an mpirun of Open MPI has started it.
+void clear_litter(const std::string& folder) {
+  const std::string session = variable("OMPI_MCA_orte_jobfam_session_dir");
+  const int64_t job = number_in("OMPI_MCA_ess_base_jobid", 0);
+  if (session.empty() || job == 0) return;
+  try {
+    const Cleared cleared = clear_killed_jobs(session, folder);
+    mark_job(session, static_cast<uint32_t>(job));
+    if (cleared.jobs > 0)
+      std::fprintf(stderr, "temper: removed what %lld killed job(s) left: %s in %s, and session folders\n",
+                   static_cast<long long>(cleared.jobs), mib_text(cleared.bytes).c_str(),
+                   printable(folder).c_str());
+  } catch (const Error&) {  // a run needs none of it
+  }
+}
+
 }  // namespace
 
 int64_t SharedMemory::left_bytes() const {
@@ -150,8 +167,10 @@ bool messages_have_room(const std::string& folder, int64_t ranks) {
 
 void prepare_shared_memory() {
   const int64_t ranks = number_in("OMPI_COMM_WORLD_LOCAL_SIZE", number_in("SLURM_STEP_TASKS_PER_NODE", 1));
-  if (ranks < 2) return;
   const std::string chosen = variable(kFolderVariable), folder = chosen.empty() ? "/dev/shm" : chosen;
+  const std::string local = variable("OMPI_COMM_WORLD_LOCAL_RANK") + variable("SLURM_LOCALID");
+  if (local == "0") clear_litter(folder);
+  if (ranks < 2) return;
   const int64_t segment = segment_bytes(), need = ranks * segment;
   const SharedMemory found = look_at_shared_memory(folder);
   const std::string temporary = variable("TMPDIR").empty() ? "/tmp" : variable("TMPDIR");
@@ -160,7 +179,6 @@ void prepare_shared_memory() {
     instead = temporary;
     ::setenv(kFolderVariable, instead.c_str(), 1);
   }
-  const std::string local = variable("OMPI_COMM_WORLD_LOCAL_RANK") + variable("SLURM_LOCALID");
   const std::string text = shared_memory_warning(folder, found, ranks, segment, instead);
   if (!text.empty() && local.starts_with("0"))
     std::fprintf(stderr, "temper: warning: %s\n", printable(text).c_str());

@@ -56,7 +56,7 @@ void Region::reserve() {
     reserved_ = reserve_addresses(device_, reserved_bytes_);
     if (reserved_ != nullptr) break;
   }
-  CHECK(reserved_ != nullptr, "not even {} bytes of addresses can be reserved", kStep);
+  if (reserved_ == nullptr) fail_memory(kStep);
   const auto address = reinterpret_cast<uintptr_t>(reserved_);
   base_ = reserved_ + (kStep - static_cast<int64_t>(address % kStep)) % kStep;
 }

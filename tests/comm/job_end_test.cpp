@@ -117,8 +117,26 @@ void lose_gpu(const MpiSession& world, const Phase& phase, bool has_checkpoint) 
   }
 }
 
+/// Rank 1 does not get out of MPI_Finalize: it is stopped there, or at work for ever.
+void stay_in_finalize(bool stopped, int argc, char** argv) {
+  Watch watch({.limit_seconds = 1, .report_file = "", .has_checkpoint = [] { return true; }});
+  const MpiSession world(&argc, &argv);
+  watch.connect(world);
+  if (world.rank() == 0) return;
+  const auto stay = [](MPI_Comm, int, void* state, void*) -> int {
+    if (state) ::raise(SIGSTOP);
+    std::this_thread::sleep_for(std::chrono::seconds(120));
+    return MPI_SUCCESS;
+  };
+  int key = 0;
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, stay, &key, nullptr);
+  MPI_Comm_set_attr(MPI_COMM_SELF, key, stopped ? argv : nullptr);  // MPI_Finalize deletes it first
+}
+
 int run_child(const std::string& mode, int argc, char** argv) {
   return run_guarded([&] {
+    if (mode.starts_with("--stays-in-finalize"))
+      return stay_in_finalize(mode.ends_with("stopped"), argc, argv), 0;
     if (mode == "--rank-0-is-late" || mode == "--rank-1-alone") fail_before_mpi(mode == "--rank-0-is-late");
     const MpiSession world(&argc, &argv);
     if (mode == "--nobody-comes") wait_for_nobody(world);
@@ -164,6 +182,13 @@ TEST_F(JobEnd, AWaitEndsAtItsLimitAndIsNamed) {
         << wait.name << " in: " << output();
   EXPECT_EQ(count("came back"), 0) << output();
   EXPECT_GE(count("cluster.watchdog_seconds"), 1) << "the message says what to do";
+}
+
+TEST_F(JobEnd, ARankThatStaysInFinalizeIsNamed) {
+  EXPECT_EQ(run("--stays-in-finalize-stopped"), static_cast<int>(Exit::hang)) << output();
+  EXPECT_EQ(count("  where: rank 1, "), 1) << output();
+  EXPECT_EQ(run("--stays-in-finalize"), static_cast<int>(Exit::hang)) << output();
+  EXPECT_GE(count("MPI_Finalize"), 1) << output();
 }
 
 TEST_F(JobEnd, ARankThatWasStoppedBlamesNobodyWhenTheLauncherWakesIt) {

@@ -87,6 +87,31 @@ TEST(Helpers, ATerminalFindsNothingToObeyInStderr) {
   ::close(before);
 }
 
+TEST(Helpers, TheSameTextOnStderrIsSaidOnceAndCounted) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const int before = ::dup(STDERR_FILENO);
+  ::dup2(ends[1], STDERR_FILENO);
+  {
+    Helpers helpers;
+    ::dup2(before, STDERR_FILENO);
+    ::close(ends[1]);
+    for (int i = 0; i < 13; ++i) {
+      const char* last = i == 5 ? "KeyError: 'b'" : "KeyError: 'a'";
+      HelperProgram program = helpers.start(
+          {"sh", "-c", fmt::format("printf 'Traceback:\n  line 1\n%s\n' \"{}\" >&2; echo", last)});
+      EXPECT_EQ(read_all(program.output), "\n");
+      helpers.end(program);
+    }
+  }
+  const std::string trace = "Traceback:\n  line 1\nKeyError: ";
+  const std::string count = "temper: a program's text on stderr came {} times, it is said once: KeyError: 'a'\n";
+  EXPECT_EQ(read_all(ends[0]), trace + "'a'\n" + trace + "'b'\n" + fmt::format(fmt::runtime(count), 10) +
+                                   fmt::format(fmt::runtime(count), 12));
+  ::close(ends[0]);
+  ::close(before);
+}
+
 TEST(Helpers, AProgramThatDoesNotDieIsNotWaitedFor) {
   Helpers helpers;
   HelperProgram program = helpers.start({"sleep", "1000"});

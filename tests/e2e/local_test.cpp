@@ -85,6 +85,7 @@ TEST_F(Local, BeforeAnythingCanBeSavedASignalEndsItWithItsOwnNumber) {
     EXPECT_TRUE(code == 128 + signal || (code == kRetry && steps_done("run") >= 0)) << code << job.printed();
     if (code != kRetry) {
       EXPECT_EQ(steps_done("run"), 0) << job.printed();
+      EXPECT_EQ(count(job.printed(), "before there was anything to save: ended"), 1) << job.printed();
     }
     expect_nothing_left(job);
     EXPECT_EQ(job.terminal_defect(), "");

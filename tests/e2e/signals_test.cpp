@@ -299,6 +299,7 @@ TEST_F(Signals, WhileARankConnectsTheyWait) {
     EXPECT_TRUE(Background::pending(rank, SIGHUP)) << output();
     ::kill(late, SIGCONT);
     EXPECT_EQ(job.wait(), 128 + SIGHUP) << output();
+    EXPECT_TRUE(says("temper: SIGHUP before there was anything to save: ended")) << output();
     EXPECT_FALSE(job.was_stuck()) << output();
     EXPECT_FALSE(exists("runs/connecting/checkpoints"));
   }

@@ -1,6 +1,8 @@
 // Checkpoints of one rank: which are kept, what every kind of damage leads to, what load_state refuses.
 
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -358,6 +360,18 @@ TEST_F(CheckpointOfVersion1, EveryByteThatChangesIsFound) {
 
 TEST_F(Checkpoint, APathThatDoesNotExist) {
   expect_error(Exit::usage, {"absent"}, "absent", [&] { Manifest::read(join_path(folder_, "absent")); });
+}
+
+TEST_F(Checkpoint, OneThatMayNotBeLookedAtIsThere) {
+  save(3, 1);
+  ASSERT_EQ(::chmod(path_of(3).c_str(), 0), 0);
+  const bool root = ::geteuid() == 0;  // who may look everywhere
+  ASSERT_EQ(::seteuid(root ? 65534 : ::geteuid()), 0);
+  expect_error(Exit::storage, {"step-000003", "Permission denied"}, "without rights",
+               [&] { Manifest::read(path_of(3)); });
+  ASSERT_EQ(::seteuid(root ? 0 : ::geteuid()), 0);
+  ASSERT_EQ(::chmod(path_of(3).c_str(), 0755), 0);
+  EXPECT_EQ(Manifest::read(path_of(3)).step(), 3);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "src/rl/rewards/command/command.h"
 #include "src/rl/rewards/reward_set.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/processes.h"
 #include "tests/support/reward_program.h"
 #include "tests/support/temp_dir.h"
 
@@ -178,6 +179,21 @@ done
   const size_t first = said.find("named more than 64 parts");
   EXPECT_NE(first, std::string::npos) << said;
   EXPECT_EQ(said.find("named more than", first + 1), std::string::npos) << said;
+}
+
+/// What a program was at when its keeper was killed is no failure of the program: nothing is trained without
+/// an answer.
+TEST_F(CommandRewards, CallsOfAKeeperThatIsKilledAreNotTakenForFailed) {
+  const auto program = reward({{"workers", 2}});
+  EXPECT_EQ(ask(*program, "well"), 4);
+  std::thread killer([&] {
+    while (!path_exists("deeds")) std::this_thread::yield();
+    for (const pid_t keeper : keepers_among(all_processes()))
+      if (std::stoi(state_and_parent(keeper).substr(2)) == ::getpid()) ::kill(keeper, SIGKILL);
+  });
+  EXPECT_THROW(ask(*program, "slow"), KeeperLost);
+  killer.join();
+  EXPECT_THROW(ask(*program, "well"), KeeperLost);
 }
 
 TEST_F(CommandRewards, AStepWaitsOnceForItsLimit) {

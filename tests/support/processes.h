@@ -50,6 +50,15 @@ inline std::map<int, pid_t> ranks_among(const std::vector<pid_t>& processes) {
       found.emplace(std::stoi(rank), process);
   return found;
 }
+/// Those that keep the reward programs of a rank (core/helpers/keeper.h).
+inline std::vector<pid_t> keepers_among(std::vector<pid_t> processes) {
+  std::erase_if(processes, [](pid_t process) {
+    std::string name;
+    std::ifstream(fmt::format("/proc/{}/comm", process)) >> name;
+    return name != "helper-keeper";
+  });
+  return processes;
+}
 /// "S 123 ... EXIT-STATUS", from /proc; empty when there is no such process.
 inline std::string state_and_parent(pid_t process) {
   std::ifstream file(fmt::format("/proc/{}/stat", process));

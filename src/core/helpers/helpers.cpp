@@ -89,17 +89,16 @@ HelperProgram Helpers::start(const std::vector<std::string>& argv) {
         .fix = "name a program in PATH, or a path from the working folder that may be executed"});
 }
 
-void Helpers::end(HelperProgram& program) noexcept {
+bool Helpers::end(HelperProgram& program) noexcept {
   close_pipe(program.input);
   close_pipe(program.output);
-  if (program.pid <= 0) return;
+  if (program.pid <= 0) return true;
   std::string request(1, kEndProgram);
   request.append(reinterpret_cast<const char*>(&program.pid), sizeof program.pid);
   program.pid = -1;
   const std::lock_guard lock(mutex_);
   int none[2] = {-1, -1};
-  // A keeper that is gone has taken its programs along.
-  if (::send(socket_, request.data(), request.size(), MSG_NOSIGNAL) >= 0) receive_answer(socket_, none);
+  return ::send(socket_, request.data(), request.size(), MSG_NOSIGNAL) >= 0 && receive_answer(socket_, none);
 }
 
 }  // namespace temper

@@ -46,8 +46,8 @@ class Helpers {
   /// keeper that was killed KeeperLost.
   HelperProgram start(const std::vector<std::string>& argv);
   /// Kills the program with what it has started, and closes the pipes. It does not wait for a program that a
-  /// disk access keeps alive; where the keeper was killed there is nothing to do.
-  void end(HelperProgram& program) noexcept;
+  /// disk access keeps alive. False: the keeper was killed, and the program with it.
+  bool end(HelperProgram& program) noexcept;
 
  private:
   std::mutex mutex_;

@@ -149,6 +149,7 @@ void end(pid_t program, std::vector<pid_t>& programs) {
   constexpr int kMostBlocks = 64;  // a pipe's
   for (int i = 0; i < kMostBlocks && lines.pass_on(); ++i) {
   }
+  lines.finish();
   ::_exit(0);
 }
 
@@ -164,7 +165,7 @@ void keep_programs(int socket, pid_t parent) {
     wait_for_orphans(programs);
     std::vector<pollfd> waits{{kSocket, POLLIN, 0}};
     lines.add_to(waits);
-    ::poll(waits.data(), waits.size(), kLookUp);
+    ::poll(waits.data(), waits.size(), lines.patience(kLookUp));
     lines.pass_on();
     if (waits.front().revents == 0) continue;
     const ssize_t got = ::recv(kSocket, request, sizeof request, 0);

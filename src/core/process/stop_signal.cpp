@@ -1,9 +1,12 @@
 #include "src/core/process/stop_signal.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
 #include <csignal>
 #include <cstdint>
+#include <cstring>
 #include <ctime>
 
 #include "src/core/process/local_parent.h"
@@ -36,7 +39,10 @@ int64_t milliseconds() {
 
 /// A parent (core/process/local_parent.h) hands every signal on as one, and says which it was.
 void on_signal(int signal, siginfo_t* info, void*) {
-  if (!asks) leave_at_once(128 + signal);
+  if (!asks) {
+    if (!has_local_parent()) tell_end_by(signal);
+    leave_at_once(128 + signal);
+  }
   const bool by_parent = info->si_code == SI_QUEUE && has_local_parent();
   const int64_t now = milliseconds();
   int64_t never = 0;
@@ -70,6 +76,16 @@ HeldStopSignals::HeldStopSignals() {
 HeldStopSignals::~HeldStopSignals() {
   for (size_t i = 0; i < actions_.size(); ++i) ::sigaction(kHeld[i], &actions_[i], nullptr);
   ::pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
+}
+
+void tell_end_by(int signal) {
+  for (const StopSignal& s : kSignals) {
+    if (s.number != signal) continue;
+    constexpr char kBefore[] = "temper: ", kAfter[] = " before there was anything to save: ended\n";
+    [[maybe_unused]] ssize_t told = ::write(STDERR_FILENO, kBefore, sizeof kBefore - 1);
+    told = ::write(STDERR_FILENO, s.name, std::strlen(s.name));
+    told = ::write(STDERR_FILENO, kAfter, sizeof kAfter - 1);
+  }
 }
 
 void install_stop_signals() {

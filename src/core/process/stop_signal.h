@@ -25,6 +25,8 @@ class HeldStopSignals {
   std::array<struct sigaction, 5> actions_;
 };
 
+/// Says on stderr that the signal ends the process, as a handler may: without memory or locks.
+void tell_end_by(int signal);
 /// Until signals_ask() any of them ends the process.
 void install_stop_signals();
 /// From here on the first one asks.

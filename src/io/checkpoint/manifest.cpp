@@ -7,6 +7,7 @@
 #include "src/core/check.h"
 #include "src/core/digest/hash.h"
 #include "src/core/file.h"
+#include "src/core/reachable.h"
 
 namespace temper {
 namespace {
@@ -137,6 +138,7 @@ Manifest::Tensor read_tensor(const Field& f, const std::map<std::string, int64_t
 
 Manifest Manifest::read(const std::string& checkpoint) {
   const std::string path = join_path(checkpoint, kManifestName);
+  require_reachable(path);
   if (!path_exists(path))
     fail(path_exists(checkpoint) ? Exit::data : Exit::usage,
          {.what = "not a checkpoint",

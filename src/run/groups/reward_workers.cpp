@@ -22,7 +22,8 @@ constexpr std::chrono::milliseconds kBetweenLooks{20};
 RewardWorkers::RewardWorkers(const RewardSet& rewards)
     : RewardWorkers(rewards, static_cast<int>(std::max(kThreads, rewards.concurrency()))) {}
 
-RewardWorkers::RewardWorkers(const RewardSet& rewards, int num_threads) : rewards_(rewards) {
+/// What is begun has to end where the system gives no further thread.
+RewardWorkers::RewardWorkers(const RewardSet& rewards, int num_threads) : RewardWorkers(rewards, NoThreads{}) {
   CHECK(num_threads > 0, "{} reward threads", num_threads);
   for (int i = 0; i < num_threads; ++i) threads_.push_back(quiet_thread([this, i] { work(i); }));
 }

@@ -48,6 +48,8 @@ class RewardWorkers {
   std::vector<Scored> take_times();
 
  private:
+  struct NoThreads {};
+  RewardWorkers(const RewardSet& rewards, NoThreads) : rewards_(rewards) {}
   void work(int thread);
   struct OpenGroup {
     Group group;

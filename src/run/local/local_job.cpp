@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "src/core/check.h"
+#include "src/core/process/stop_signal.h"
 #include "src/core/stopwatch.h"
 #include "src/run/local/child.h"
 #include "src/run/local/job_errors.h"
@@ -131,10 +132,10 @@ class Job {
     if (asked_) return;
     asked_.note();
     // No rank begins anything that could be saved before all have said so.
-    if (!lines_.all_ask())
-      ended_by_ = signal;
-    else
-      lines_.hand_on(signal);
+    if (lines_.all_ask()) return lines_.hand_on(signal);
+    ended_by_ = signal;
+    terminal_.clear_line();
+    tell_end_by(signal);
   }
 
   void decide() {

@@ -8,6 +8,7 @@
 #include "src/ops/backend.h"
 #include "src/rl/registry.h"
 #include "src/rollout/step_batch.h"
+#include "src/run/plan/full_batch.h"
 #include "src/run/plan/fullest_step.h"
 #include "src/run/plan/layout/layer_samples.h"
 #include "src/run/plan/memory/memory.h"
@@ -18,6 +19,9 @@ namespace {
 
 /// The threads of a rank whose config leaves run.threads to the machine, which a plan does not know.
 constexpr int64_t kAssumedThreads = 16;
+/// Micro-batches of more tokens, and steps of generation of more positions, are not made: what these many
+/// take, and how much more that is than for half of them, says what any number takes.
+constexpr int64_t kMostTokens = int64_t{1} << 18, kMostPositions = int64_t{1} << 26, kMostRunning = 1 << 14;
 
 /// A rank beside others that send nothing. It does not add what comes, as those of one host with a GPU each
 /// do: what memory takes pieces elsewhere is counted.
@@ -58,47 +62,29 @@ ShardPlace largest_share(const ModelConfig& model, int tp, const UnitSet& units 
   return largest;
 }
 
-Trajectory trajectory(const RunPlan& plan, int64_t prompt, int64_t response) {
-  const auto n = static_cast<size_t>(response);
-  Trajectory t;
-  t.prompt_tokens.assign(static_cast<size_t>(prompt), 0);
-  t.response.tokens.assign(n, 0);
-  t.response.mask.assign(n, 1);
-  t.advantage = 1;
-  if (plan.generates) t.response.logprobs.assign(n, 0.0);
-  if (plan.num_scorers() > 0) t.ref_logprobs.assign(n, 0.0);
-  return t;
-}
-
-/// Sequences of one length that fill a micro-batch of `budget` tokens, but for more than `most` sequences.
-std::vector<Trajectory> filled(const RunPlan& plan, int64_t budget, int64_t prompt, int64_t response,
-                               int64_t most) {
-  const int64_t rows = prompt + response - 1;
-  std::vector<Trajectory> all;
-  int64_t left = budget;
-  for (; left >= rows && std::ssize(all) < most; left -= rows)
-    all.push_back(trajectory(plan, prompt, response));
-  if (left > 0 && std::ssize(all) < most)  // one row more than targets, so that it is one of these
-    all.push_back(trajectory(plan, std::max<int64_t>(1, left + 1 - response), std::min(left, response)));
-  return all;
-}
-
 /// Sequences of these that one of the ranks of a role is dealt, where all are as long as they can be.
 int64_t share_of(const RolePlan& role, int64_t sequences) {
   const int64_t ranks = role.dp();
   return (sequences + ranks - 1) / ranks;
 }
 
-/// The micro-batches that take most: of the longest sequences, and of those with the most targets.
-std::vector<std::vector<Trajectory>> fullest(const RunPlan& plan, int64_t budget, int64_t most) {
-  const int64_t longest = plan.longest_sequence, response = std::min(plan.max_new_tokens, longest - 1);
-  return {filled(plan, budget, longest - response, response, most), filled(plan, budget, 1, response, most)};
-}
-
 std::vector<const Trajectory*> pointers(const std::vector<Trajectory>& all) {
   std::vector<const Trajectory*> list;
   for (const Trajectory& t : all) list.push_back(&t);
   return list;
+}
+
+/// `measure` of so many, by few: each one adds the same.
+template <class Measure>
+PhaseMemory by_few(int64_t number, int64_t few, const Measure& measure) {
+  if (number <= few) return measure(number);
+  const int64_t half = few / 2, more = (number - few + half - 1) / half;
+  const PhaseMemory a = measure(half), b = measure(few);
+  const auto with_more = [&](int64_t of_half, int64_t of_few) {
+    const int64_t added = saturating_multiply(of_few - of_half, more);
+    return of_few + std::min(added, std::numeric_limits<int64_t>::max() - of_few);
+  };
+  return {with_more(a.activations, b.activations), with_more(a.workspace, b.workspace)};
 }
 
 PhaseMemory larger(const PhaseMemory& a, const PhaseMemory& b) {
@@ -190,12 +176,6 @@ AxisBytes bytes_of_layers(const SomeLayers& all, const Config& config, const Mea
   return sum;
 }
 
-/// So many of the longest sequences of a run.
-std::vector<Trajectory> longest(const RunPlan& plan, int64_t sequences) {
-  const int64_t response = std::min(plan.max_new_tokens, plan.longest_sequence - 1);
-  return {static_cast<size_t>(sequences), trajectory(plan, plan.longest_sequence - response, response)};
-}
-
 /// What the first rank with the largest share of a stage's units holds.
 TrainedMemory stage_memory(const RunPlan& plan, const RolePlan& role, const ModelConfig& model,
                            const Config& config, const UnitSet& units) {
@@ -240,7 +220,9 @@ std::vector<MicrobatchMemory> microbatch_memory(const RunPlan& plan, const Model
   std::vector<MicrobatchMemory> kinds;
   TrainerOptions options = trainer_options(config, plan, of.role);
   options.pass.least_of_stages = 0;  // the fullest one
-  for (const std::vector<Trajectory>& all : fullest(plan, plan.budget_of(of.role), update)) {
+  const int64_t budget = plan.budget_of(of.role);
+  for (const FullBatch& full : fullest(plan, update)) {
+    std::vector<Trajectory> all;
     const auto measure = [&](Model part) {
       Backend backend = backend_of(config, device);
       OneRank control;
@@ -250,12 +232,13 @@ std::vector<MicrobatchMemory> microbatch_memory(const RunPlan& plan, const Model
       trainer.update(backend.ctx(), pointers(all), objective);
       return PhaseMemory{trainer.activation_bytes(), backend.ctx().scratch.peak_bytes()};
     };
-    kinds.push_back({of_layers(layers_of(model, of), config, device,
-                               [&](const SomeLayers& some) {
-                                 return with_model_of(of.role, some, model_options(plan, true, device),
-                                                      measure);
-                               }),
-                     std::ssize(all)});
+    const auto of_tokens = [&](int64_t tokens) {
+      all = filled(plan, tokens, full);
+      return of_layers(layers_of(model, of), config, device, [&](const SomeLayers& some) {
+        return with_model_of(of.role, some, model_options(plan, true, device), measure);
+      });
+    };
+    kinds.push_back({by_few(full.tokens(budget), kMostTokens, of_tokens), full.sequences(budget)});
   }
   return kinds;
 }
@@ -267,19 +250,22 @@ PhaseMemory logprobs_memory(const RunPlan& plan, const ModelConfig& model, const
                             const RoleStage& of, Device device, int64_t most_sequences) {
   PassOptions pass = pass_options(config, plan, of.role);
   pass.least_of_stages = 0;  // the fullest one
-  return of_layers(layers_of(model, of), config, device, [&](const SomeLayers& some) {
-    PhaseMemory most;
-    for (const std::vector<Trajectory>& all : fullest(plan, pass.token_budget, most_sequences)) {
-      Backend backend = backend_of(config, device);
-      SilentPipeline pipeline(of);
-      const auto measure = [&](const Model& layers) {
-        local_logprobs(backend.ctx(), layers, pointers(all), pass, pipeline.get());
-        return PhaseMemory{0, backend.ctx().scratch.peak_bytes()};
-      };
-      most = larger(most, with_model_of(of.role, some, model_options(plan, false, device), measure));
-    }
-    return most;
-  });
+  PhaseMemory most;
+  for (const FullBatch& full : fullest(plan, most_sequences)) {
+    const auto of_tokens = [&](int64_t tokens) {
+      const std::vector<Trajectory> all = filled(plan, tokens, full);
+      return of_layers(layers_of(model, of), config, device, [&](const SomeLayers& some) {
+        Backend backend = backend_of(config, device);
+        SilentPipeline pipeline(of);
+        return with_model_of(of.role, some, model_options(plan, false, device), [&](const Model& layers) {
+          local_logprobs(backend.ctx(), layers, pointers(all), pass, pipeline.get());
+          return PhaseMemory{0, backend.ctx().scratch.peak_bytes()};
+        });
+      });
+    };
+    most = larger(most, by_few(full.tokens(pass.token_budget), kMostTokens, of_tokens));
+  }
+  return most;
 }
 
 }  // namespace
@@ -297,13 +283,16 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
   options.sampling = sample_options(config.rollout);
   options.num_sampleable = model.vocab_size;
   const Sampler sampler(options);
-  const auto measure = [&](std::vector<Sequence> sequences) {
+  const auto measure = [&](int64_t running, int64_t prefilled) {
+    RunPlan fewer = plan;
+    fewer.running_sequences = running;
+    std::vector<Sequence> sequences = fullest_step(fewer, prefilled);
     return of_layers(layers_of(model, of), config, device, [&](const SomeLayers& some) {
       Backend backend = backend_of(config, device);
       Ctx& c = backend.ctx();
       SilentPipeline pipeline(of);
       return with_model_of(of.role, some, model_options(plan, false, device), [&](const Model& layers) {
-        const KvCache cache(KvShape(layers), plan.kv_pages, plan.kv_page_tokens, false, c.lane);
+        const KvCache cache(KvShape(layers), 1, plan.kv_page_tokens, false, c.lane);  // all use this page
         std::vector<ScheduledRows> rows;
         for (Sequence& s : sequences) rows.push_back({&s, s.missing()});
         const StepBatch batch(rows);
@@ -313,16 +302,20 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
         const Tensor x = pipeline.get().receive(c, batch.num_rows(), width, plan.dtype);
         const Tensor hidden = batch.forward(c, layers, cache, x);
         std::vector<DrawTarget> targets = batch.last_rows();
-        while (std::ssize(targets) < plan.running_sequences) targets.push_back(targets.back());
+        while (std::ssize(targets) < running) targets.push_back(targets.back());
         if (layers.is_last()) sampler.draw(c, layers.head(), hidden, targets);
         return PhaseMemory{0, c.scratch.peak_bytes()};
       });
     });
   };
-  PhaseMemory most = measure(fullest_step(plan, config.rollout.prefill_chunk_tokens));
+  const int64_t few = std::clamp(kMostPositions / plan.context_tokens, int64_t{2}, kMostRunning);
+  const auto of_step = [&](int64_t prefilled) {
+    return by_few(plan.running_sequences, few, [&](int64_t running) { return measure(running, prefilled); });
+  };
+  PhaseMemory most = of_step(config.rollout.prefill_chunk_tokens);
   // Recorded decode steps have scratch memory of their own.
   if (like_gpu(device) && of.role.grid.size(kModel) == 1)
-    most.workspace += measure(fullest_step(plan, 0)).workspace;
+    most.workspace += std::min(of_step(0).workspace, std::numeric_limits<int64_t>::max() - most.workspace);
   return most;
 }
 

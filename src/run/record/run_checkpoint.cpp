@@ -40,10 +40,13 @@ SaveResult CheckpointWriter::write(const std::string& folder, int64_t step, bool
   return save_checkpoint(folder, step, tensors_, meta, comm_, {Numbers::finite, optional});
 }
 
+/// Those who read bytes that ranks send take what is wrong with them for a bug; these came from a disk.
 void CheckpointReader::refuse(const std::string& name, const std::string& why) const {
+  constexpr std::string_view kBug = "internal error: ";
+  const bool as_bug = why.starts_with(kBug);
   fail(Exit::data, {.what = "an entry of a checkpoint cannot be read",
                     .where = path() + ": " + name,
-                    .why = why,
+                    .why = as_bug ? why.substr(kBug.size(), why.find('\n') - kBug.size()) : why,
                     .fix = "use another checkpoint; `temper verify --checkpoint DIR` lists what is wrong"});
 }
 

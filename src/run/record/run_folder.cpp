@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <limits>
 #include <set>
 
 #include "src/core/check.h"
@@ -32,6 +34,7 @@ constexpr std::array kOfARun{"checkpoints", "metrics.jsonl", "rollouts",  "valid
                              "trace",       "tensorboard",   "nonfinite", "report.html"};
 constexpr int64_t kMaxMetrics = int64_t{4} << 30;
 constexpr int64_t kMaxConfig = int64_t{16} << 20;
+constexpr int64_t kNamedFiles = 20;  // of those that are missing
 
 bool is_empty_file(const std::string& path) { return InputFile(path).size() == 0; }
 
@@ -55,14 +58,63 @@ int64_t step_of_line(std::string_view text) {
   }
 }
 
-/// "3 to 4, 7": the steps from first to last that are not in `there`.
-std::string missing_steps(const std::set<int64_t>& there, int64_t first, int64_t last) {
-  std::string text;
-  for (int64_t s = first, end; s <= last; s = end + 1) {
-    for (end = s; end <= last && !there.contains(end);) ++end;
-    if (end > s) text += fmt::format("{}{} to {}", text.empty() ? "" : ", ", s, end - 1);
+/// Runs of steps from first to last that are not in `there`. A checkpoint says how far they go: they are not
+/// counted one by one.
+std::vector<std::pair<int64_t, int64_t>> missing_steps(const std::set<int64_t>& there, int64_t first,
+                                                       int64_t last) {
+  std::vector<std::pair<int64_t, int64_t>> runs;
+  for (auto next = there.lower_bound(first); first <= last; ++next) {
+    const bool none = next == there.end() || *next > last;
+    const int64_t end = none ? last + 1 : *next;
+    if (end > first) runs.emplace_back(first, end - 1);
+    if (none) break;
+    first = end + 1;
   }
-  return text;
+  return runs;
+}
+
+/// Whether a run can write to it, or read and keep it.
+bool usable_file(const std::string& file, int64_t max_bytes) {
+  std::error_code error;
+  return !path_exists(file) || (std::filesystem::is_regular_file(file, error) &&
+                                static_cast<int64_t>(std::filesystem::file_size(file, error)) <= max_bytes);
+}
+
+/// What lies in the place of a folder or file of a run and is none, or is larger than what a run reads.
+std::vector<std::string> in_the_way(const std::string& root) {
+  constexpr int64_t kAnySize = std::numeric_limits<int64_t>::max();
+  std::vector<std::string> names, files{"metrics.jsonl", "events.jsonl", "report.html"};
+  const auto is_file = [&](const std::string& name) {
+    return std::find(files.begin(), files.end(), name) != files.end();
+  };
+  const auto path = [&](const std::string& name) { return join_path(root, name); };
+  for (const std::string name : kOfARun)
+    if (!is_file(name) && path_exists(path(name)) && !is_directory(path(name))) names.push_back(name);
+  if (path_exists(path("logs")) && !is_directory(path("logs"))) names.push_back("logs");
+  for (const std::string& name : list_directory(root))
+    if (name.starts_with("config") && name.ends_with(".toml")) files.push_back(name);
+  if (is_directory(path("logs")))
+    for (const std::string& name : list_directory(path("logs")))
+      if (const std::string log = join_path("logs", name); log.ends_with(".log") && !is_directory(path(log)))
+        files.push_back(log);  // a folder in the place of a log is refused
+  for (const std::string& name : files) {
+    const bool config = name.ends_with(".toml");
+    const int64_t most = config ? kMaxConfig : name == "metrics.jsonl" ? kMaxMetrics : kAnySize;
+    if (!usable_file(path(name), most)) names.push_back(name);
+  }
+  return names;
+}
+
+void clear_the_way(const std::string& root) {
+  SetAside aside(root);
+  std::string text;
+  for (const std::string& name : in_the_way(root)) {
+    aside.move(name);
+    text += (text.empty() ? "" : ", ") + name;
+  }
+  if (!text.empty())  // there is no log yet
+    std::fprintf(stderr, "temper: warning: no file or folder of a run, or too large: %s; set aside in %s\n",
+                 printable(text).c_str(), printable(aside.folder()).c_str());
 }
 
 std::string local_time() {
@@ -104,6 +156,7 @@ RunFolder::RunFolder(const std::string& dir, const std::string& name) : root_(jo
                       .fix = "set run.dir to a folder you may write to"});
   take_lock(lock);
   remove_leftovers();  // before they fill a file system that the name below has to go to
+  clear_the_way(root_);
   const std::string me = fmt::format("host {}, pid {}", this_host(), ::getpid());
   if (::ftruncate(lock_, 0) != 0 ||
       ::pwrite(lock_, me.data(), me.size(), 0) != static_cast<ssize_t>(me.size()))
@@ -188,7 +241,6 @@ void RunFolder::remove_leftovers() {
 
 void RunFolder::truncate_to(int64_t step, int64_t said) {
   remove_leftovers();
-  set_aside_what_is_no_folder();
   set_aside_later(step);
   truncate_metrics(said);
   truncate_event_files(path("tensorboard"), said);
@@ -217,15 +269,6 @@ void RunFolder::set_aside() {
 void RunFolder::clear() {
   for (const char* name : kOfARun)
     if (path_exists(path(name))) remove_tree(path(name));
-}
-
-/// Files in the place of folders that the run will write into.
-void RunFolder::set_aside_what_is_no_folder() {
-  SetAside aside(root_);
-  for (const char* name : {"rollouts", "validation", "export", "trace", "tensorboard", "nonfinite"})
-    if (path_exists(path(name)) && !is_directory(path(name))) aside.move(name);
-  if (!aside.folder().empty())
-    log::warn("files in the place of folders of the run are set aside in {}", aside.folder());
 }
 
 void RunFolder::set_aside_later(int64_t step) {
@@ -295,13 +338,20 @@ void RunFolder::tell_what_is_missing(int64_t first, int64_t last, bool with_roll
     for (size_t at = 0, end; (end = all.find('\n', at)) != std::string::npos; at = end + 1)
       lines.insert(step_of_line(std::string_view(all).substr(at, end - at)));
   }
-  if (const std::string missing = missing_steps(lines, first, last); !missing.empty())
-    log::warn("metrics.jsonl of {} is short: steps {} are missing", root_, missing);
+  std::string missing;
+  for (const auto& [begin, end] : missing_steps(lines, first, last))
+    missing += fmt::format("{}{} to {}", missing.empty() ? "" : ", ", begin, end);
+  if (!missing.empty()) log::warn("metrics.jsonl of {} is short: steps {} are missing", root_, missing);
   if (!with_rollouts) return;
   if (is_directory(path("rollouts")))
     for (const std::string& name : list_directory(path("rollouts"))) files.insert(step_of_name(name));
-  for (int64_t s = first; s <= last; ++s)
-    if (!files.contains(s)) log::warn("{} is missing", path("rollouts/" + step_name(s) + ".jsonl"));
+  int64_t named = 0, all = 0;
+  for (const auto& [begin, end] : missing_steps(files, first, last)) {
+    all += end - begin + 1;
+    for (int64_t s = begin; s <= end && named < kNamedFiles; ++s, ++named)
+      log::warn("{} is missing", path("rollouts/" + step_name(s) + ".jsonl"));
+  }
+  if (all > named) log::warn("{} more files of {} are missing", all - named, path("rollouts"));
 }
 
 void RunFolder::remove_later(const std::string& folder, int64_t step) {

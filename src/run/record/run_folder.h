@@ -39,7 +39,7 @@ class RunFolder {
   /// Makes the folder and takes its lock: Exit::busy with the owner's host and pid when another process has
   /// it, or a file in it is a symbolic link. The operating system gives the lock back when the owner dies. On
   /// a file system without locks a lease takes its place (core/process/lease.h).
-  /// Temporary files and folders of killed owners are removed.
+  /// What killed owners left unfinished is removed, what cannot be a file or folder of a run is set aside.
   RunFolder(const std::string& dir, const std::string& name);
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
@@ -79,7 +79,6 @@ class RunFolder {
   void truncate_metrics(int64_t step);
   void remove_later(const std::string& folder, int64_t step);
   void set_aside_later(int64_t step);
-  void set_aside_what_is_no_folder();
 
   std::string root_;
   int lock_ = -1;

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "src/core/log.h"
 #include "src/run/record/run_log.h"
 #include "src/run/session/older_weights.h"
 
@@ -42,14 +43,20 @@ void RunFiles::take_up(const std::string& path, bool replay) {
   while (reader.has(ahead_name(resume.produced + 1))) ++resume.produced;
 }
 
-/// Reads the verdicts of the steps that are made again, before their files are removed.
+/// Reads the verdicts of the steps that are made again, before their files are removed. What a file does not
+/// give is asked for again.
 void RunFiles::remember_verdicts(const RunInputs& inputs) const {
   const std::string rollouts = join_path(root, "rollouts");
   const size_t number = std::string_view("step-").size();
   if (!is_directory(rollouts)) return;
-  for (const std::string& name : list_directory(rollouts))
-    if (name.size() > number && std::atoll(name.c_str() + number) > resume.produced)
+  for (const std::string& name : list_directory(rollouts)) {
+    if (name.size() <= number || std::atoll(name.c_str() + number) <= resume.produced) continue;
+    try {
       inputs.rewards->remember(join_path(rollouts, name));
+    } catch (const Error& e) {
+      log::warn("verdicts of {} cannot be read: {}", join_path(rollouts, name), e.problem().why);
+    }
+  }
 }
 
 }  // namespace temper

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <system_error>
 #include <thread>
 
 #include "src/comm/mpi_comm.h"
@@ -102,6 +103,11 @@ int run_guarded(const std::function<int()>& body, bool json) {
     return ended(e);
   } catch (const std::bad_alloc&) {
     return ended(out_of_memory({}));
+  } catch (const std::system_error& e) {  // a thread finds no room for its stack
+    const bool full =
+        e.code() == std::errc::resource_unavailable_try_again || e.code() == std::errc::not_enough_memory;
+    if (full) return ended(out_of_memory({}));
+    return ended({Exit::internal, {.what = fmt::format("internal error: {}", e.what())}});
   } catch (const std::exception& e) {
     return ended({Exit::internal, {.what = fmt::format("internal error: {}", e.what())}});
   }

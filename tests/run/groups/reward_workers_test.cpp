@@ -5,9 +5,13 @@
 #include "src/run/groups/reward_workers.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
+#include <system_error>
 
 #include "tests/support/expect_error.h"
 
@@ -125,6 +129,20 @@ TEST(RewardWorkers, LeavingWithWorkUnderWayDoesNotWaitForAllOfIt) {
   const RewardSet set = rewards();
   RewardWorkers workers(set, 2);
   for (int32_t i = 0; i < 1000; ++i) workers.submit(make_group(i, 10'000), record());
+}
+
+/// A limit on addresses (`ulimit -v`) lets some threads begin and not all: these end.
+TEST(RewardWorkers, AThreadThatFindsNoRoomIsAnError) {
+  const RewardSet set = rewards();
+  rlimit before{};
+  ::getrlimit(RLIMIT_AS, &before);
+  rlim_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlimit some{pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + (rlim_t{256} << 20),
+                    before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &some), 0);
+  EXPECT_THROW(RewardWorkers(set, 5000), std::system_error);
+  ::setrlimit(RLIMIT_AS, &before);
 }
 
 }  // namespace

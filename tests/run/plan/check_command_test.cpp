@@ -11,6 +11,7 @@
 #include <map>
 
 #include "src/core/json.h"
+#include "src/core/stopwatch.h"
 #include "src/run/plan/memory/memory.h"
 #include "src/run/plan/model_facts.h"
 #include "src/run/plan/report/plan_json.h"
@@ -135,6 +136,17 @@ TEST_F(Check, MemoryThatThisMachineDoesNotHave) {
   const CheckOutcome there = check(words);
   EXPECT_EQ(there.exit_code, 0);
   EXPECT_NE(there.output.find("more than here (this machine's"), std::string::npos) << there.output;
+}
+
+/// No list grows with the pages of a cache, or with the tokens of a micro-batch that nothing could hold.
+TEST_F(Check, SizesThatNoMachineHasAreCountedAtOnce) {
+  auto words = paths();
+  words.insert(words.end(), {"rollout.kv_memory=1TiB", "train.max_tokens_per_microbatch=130000000",
+                             "rollout.prompts_per_step=1000000", "--json", "--device-memory", "80"});
+  const Stopwatch watch;
+  const CheckOutcome outcome = check(words);
+  EXPECT_LT(watch.seconds(), 30);
+  EXPECT_NE(outcome.output.find("memory"), std::string::npos) << outcome.output;
 }
 
 /// What a GPU holds is held against the memory of the GPU, and the rest of the process against the host's.

@@ -34,6 +34,17 @@ TEST(PartNames, OfARunAreSoManyAndTheRestIsCounted) {
   EXPECT_EQ(later, (Metrics{{"critic/score/mean", 1}, {"reward/parts_left_out", 3 + 5}}));
 }
 
+TEST(PartNames, ANameIsSaidInOneLine) {
+  PartNames names;
+  Metrics all = step_with(0, static_cast<int>(kMaxPartNamesOfARun));
+  EXPECT_EQ(names.limit(all), "");
+  Metrics one_more{{"reward/\n\x1b" + std::string(1000, 'x') + "/mean", 1}};
+  const std::string said = names.limit(one_more);
+  EXPECT_NE(said.find("xxx"), std::string::npos) << said;
+  EXPECT_EQ(said.find_first_of("\n\x1b"), std::string::npos) << said;
+  EXPECT_LT(said.size(), 500u);
+}
+
 /// A run that goes on keeps the names that it would have kept.
 TEST(PartNames, OfARunThatGoesOnAreThoseOfItsMetrics) {
   const TempDir folder;

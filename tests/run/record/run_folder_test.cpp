@@ -5,11 +5,15 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <memory>
+#include <sstream>
 
 #include "src/core/file.h"
 #include "tests/support/expect_error.h"
@@ -34,6 +38,7 @@ class RunFolderTest : public ::testing::Test {
   }
 
   TempDir dir_;
+  std::ostringstream said_;
 };
 
 TEST_F(RunFolderTest, HasOneOwner) {
@@ -47,10 +52,9 @@ TEST_F(RunFolderTest, HasOneOwner) {
 }
 
 TEST_F(RunFolderTest, FilesInThePlaceOfFoldersAreSetAside) {
-  auto folder = open();
   write("metrics.jsonl", metrics(1, 2));
   for (const char* name : {"rollouts", "trace", "tensorboard"}) write(name, "x");
-  folder->truncate_to(2, 2);
+  open()->truncate_to(2, 2);
   for (const char* name : {"rollouts", "trace", "tensorboard"}) {
     EXPECT_FALSE(path_exists(path(name))) << name;
     EXPECT_EQ(read(std::string("set-aside-1/") + name), "x");
@@ -170,6 +174,46 @@ TEST_F(RunFolderTest, EventsAreAddedAndStay) {
   EXPECT_EQ(read("events.jsonl"), all);
   remove_tree(path(""));
   expect_error(Exit::storage, {"vanished"}, "a folder that is gone", [&] { folder->events(); });
+}
+
+TEST_F(RunFolderTest, WhatCannotBeAFileOfARunIsSetAside) {
+  const char* files[] = {"rollouts", "tensorboard", "validation"};  // in the place of folders
+  const char* pipes[] = {"metrics.jsonl", "logs/rank-0000.log"};
+  const char* folders[] = {"config.toml", "events.jsonl"};
+  make_directories(path("logs"));
+  for (const char* name : files) write(name, "mine");
+  for (const char* name : pipes) ASSERT_EQ(::mkfifo(path(name).c_str(), 0644), 0);
+  for (const char* name : folders) make_directories(path(name));
+  write("config-1.toml", "");
+  std::filesystem::resize_file(path("config-1.toml"), int64_t{17} << 20);
+  const auto folder = open();
+  for (const auto& names : {std::vector<const char*>(std::begin(files), std::end(files)),
+                            {std::begin(pipes), std::end(pipes)},
+                            {std::begin(folders), std::end(folders)},
+                            {"config-1.toml"}})
+    for (const char* name : names) {
+      EXPECT_FALSE(path_exists(path(name))) << name;
+      EXPECT_TRUE(path_exists(path(std::string("set-aside-1/") + name))) << name;
+    }
+  EXPECT_FALSE(folder->has_run());
+  folder->keep_config("a = 1");
+  folder->truncate_to(1, 1);
+  folder->events().write("start", Json::object());
+  EXPECT_EQ(read("config.toml"), "a = 1");
+}
+
+/// A checkpoint may say any number.
+TEST_F(RunFolderTest, MissingStepsAreNotCountedOneByOne) {
+  const auto folder = open();
+  write("metrics.jsonl", metrics(2, 3) + metrics(5, 5));
+  write("rollouts/step-000002.jsonl", "");
+  auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(said_);
+  spdlog::default_logger()->sinks().push_back(sink);
+  folder->tell_what_is_missing(1, 1'000'000'000'000'000, true);
+  spdlog::default_logger()->sinks().pop_back();
+  for (const char* text : {"steps 1 to 1, 4 to 4, 6 to 1000000000000000 are missing", "step-000001.jsonl is",
+                           "step-000021.jsonl is", "999999999999979 more files"})
+    EXPECT_NE(said_.str().find(text), std::string::npos) << text << " in " << said_.str();
 }
 
 TEST_F(RunFolderTest, LinksToFilesAreRefused) {

@@ -138,6 +138,9 @@ TEST_F(RunStart, MetricsThatAreShortAreToldOf) {
   EXPECT_TRUE(says("metrics.jsonl") && says("steps 3 to 4")) << output();
   damage("runs/a/metrics.jsonl");
   EXPECT_EQ(train("run.steps=7"), 0) << "side files never block: " << output();
+  program_.write("runs/a/config-1.toml", "no = [toml");
+  EXPECT_EQ(train("run.steps=7"), 0) << output();
+  EXPECT_TRUE(says("config-1.toml cannot be read")) << output();
 }
 
 TEST_F(RunStart, ChangesAreSaid) {

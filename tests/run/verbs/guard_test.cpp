@@ -5,9 +5,14 @@
 #include <gtest/gtest.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
+
+#include <thread>
 
 #include "src/core/helpers/helpers.h"
 #include "src/core/process/out_of_memory.h"
+#include "src/core/process/progress.h"
+#include "src/core/region.h"
 #include "src/run/roles/rollout_role.h"
 #include "src/run/roles/train_role.h"
 #include "tests/support/expect_error.h"
@@ -24,6 +29,28 @@ TEST(Guard, AFullDiskUnderTheLogDoesNotHideTheError) {
   EXPECT_EQ(code, static_cast<int>(Exit::storage));
   EXPECT_NE(said.find("temper: no space\n  where: a file\n"), std::string::npos) << said;
   spdlog::set_default_logger(std::make_shared<spdlog::logger>(""));
+}
+
+/// A limit on addresses (`ulimit -v`) is met by whoever asks next: a region, or the stack of a thread.
+TEST(Guard, ALimitOfAddressesIsAShortageOfMemory) {
+  const auto limited = [](const std::function<void()>& use) {
+    ::testing::internal::CaptureStderr();
+    rlimit before{};
+    ::getrlimit(RLIMIT_AS, &before);
+    const rlimit none{0, before.rlim_max};
+    const int code = run_guarded([&]() -> int {
+      ::setrlimit(RLIMIT_AS, &none);
+      use();
+      return 0;
+    });
+    ::setrlimit(RLIMIT_AS, &before);
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(code, static_cast<int>(Exit::storage)) << said;
+    EXPECT_NE(said.find("out of host memory"), std::string::npos) << said;
+    EXPECT_NE(said.find("`ulimit`"), std::string::npos) << said;
+  };
+  limited([] { Region(Device::cpu, MemoryUse::any).grow_to(1); });
+  limited([] { std::thread([] {}).join(); });
 }
 
 TEST(Guard, AKeeperThatIsLostAsksForTheRunAgainWhereItCanGoOn) {

@@ -49,9 +49,9 @@ void CommandReward::note_parts(const Verdict& verdict) const {
     if (part_names_.size() > kMaxPartNames || !part_names_.insert(name).second) continue;
     if (part_names_.size() > kMaxPartNames)
       log::warn(
-          "the reward program {} has named more than {} parts: the metrics of a step have those that most "
+          "the reward program {:.120} has named more than {} parts: the metrics of a step have those that most "
           "responses have, and count the others (reward/parts_left_out)",
-          options_.argv[0], kMaxPartNames);
+          fmt::format("{}", fmt::join(options_.argv, " ")), kMaxPartNames);
   }
 }
 

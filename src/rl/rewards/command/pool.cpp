@@ -231,10 +231,18 @@ void CommandPool::drop_late(CommandProcess& process) {
   drop(process, CommandFailure::late, "");
 }
 
-/// Kills the program; the calls that are still open there have no answer.
+/// Kills the program; the calls that are still open there have no answer. Where it died with its keeper they
+/// wait again, and get to know that with the next start of a program.
 void CommandPool::drop(CommandProcess& process, CommandFailure failure, const std::string& why) {
-  for (const auto& [id, call] : process.open) fail_call(*call.call, failure, why);
-  helpers_.end(process.program);
+  const bool kept = helpers_.end(process.program);
+  for (const auto& [id, call] : process.open) {
+    if (kept) {
+      fail_call(*call.call, failure, why);
+      continue;
+    }
+    const std::lock_guard lock(mutex_);
+    queue_.push_front(call.call);
+  }
   std::erase_if(processes_, [&](const auto& p) { return p.get() == &process; });
 }
 

@@ -42,10 +42,9 @@ std::string PartNames::limit(std::map<std::string, double>& metrics) {
   metrics[kLeftOut] += static_cast<double>(beyond.size());
   if (std::exchange(told_, true)) return "";
   return fmt::format(
-      "the reward programs have named more than {} parts, {} is a new one: metrics leave further ones out "
-      "and "
-      "count them in {}; rollouts have them all. Give parts the same names for every response",
-      kMaxPartNamesOfARun, beyond.front(), kLeftOut);
+      "the reward programs have named more than {} parts, {:.120} is a new one: metrics leave further ones "
+      "out and count them in {}; rollouts have them all. Give parts the same names for every response",
+      kMaxPartNamesOfARun, dump_json_line(beyond.front()), kLeftOut);
 }
 
 }  // namespace temper

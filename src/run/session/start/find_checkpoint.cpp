@@ -4,6 +4,7 @@
 
 #include "src/core/file.h"
 #include "src/core/log.h"
+#include "src/core/reachable.h"
 #include "src/io/checkpoint/checkpoint.h"
 #include "src/run/record/run_folder.h"
 
@@ -63,6 +64,7 @@ ModelSource checkpoint_source(const std::string& checkpoint, const std::string& 
 }
 
 std::string resolve_checkpoint(const std::string& path) {
+  require_reachable(join_path(path, "manifest.json"));
   if (path_exists(join_path(path, "manifest.json"))) return path;
   const std::string folder = join_path(path, "checkpoints");
   const std::vector<int64_t> steps = list_checkpoints(is_directory(folder) ? folder : path);

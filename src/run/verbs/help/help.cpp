@@ -27,7 +27,7 @@ constexpr std::array kExits{
     ExitText{Exit::data, "bad input data, model folder or checkpoint"},
     ExitText{Exit::internal, "internal error"},
     ExitText{Exit::busy, "run folder in use or not writable"},
-    ExitText{Exit::storage, "storage failed"},
+    ExitText{Exit::storage, "storage or memory failed in a run"},
     ExitText{Exit::retry, "saved; run the same command again (signal, time limit, peer or GPU lost)"},
     ExitText{Exit::hang, "hang, report written"},
     ExitText{Exit::numerics, "stopped on non-finite or exploding numbers, dump written"},
@@ -39,7 +39,9 @@ std::string exit_codes_text() {
   std::string text = "exit codes (also the code given to MPI_Abort)\n";
   for (const ExitText& row : exit_texts())
     text += fmt::format("  {:>3}  {}\n", static_cast<int>(row.code), row.meaning);
-  return text;
+  return text +
+         "Where a rank is killed the others end with 75 (70 without a checkpoint); mpirun goes\n"
+         "by the killed one and ends with 128 + its signal, 137 after SIGKILL.\n";
 }
 
 std::string environment_text() {

@@ -1,5 +1,5 @@
 #pragma once
-// The parameter table of the dense decoder families (Llama 2/3, Qwen2/2.5, Qwen3): one row per parameter,
+// The parameter table of the decoder families (nn/families.h): one row per parameter,
 // with the Hugging Face tensors that it is made of. Order: embedding, layers ascending, final norm, head (if
 // not tied).
 

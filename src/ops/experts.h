@@ -27,7 +27,8 @@ void choose_experts_backward(Ctx& c, Tensor dlogits, CTensor dweights, CTensor i
 void sort_by_expert(Ctx& c, Tensor offsets, Tensor tokens, Tensor places, CTensor ids);
 
 /// linear_forward (ops/linear.h) of each expert's rows with its block of w, the same bits.
-/// y: [R, N]   x: [R, K], of one dtype   w: [E N, K]   offsets: [E + 1] i32 (of sort_by_expert; R is the last)
+/// y: [R, N]   x: [R, K], of one dtype   w: [E N, K]   offsets: [E + 1] i32 (of sort_by_expert; R is the
+/// last)
 void expert_linear_forward(Ctx& c, Tensor y, CTensor x, CTensor w, CTensor offsets);
 
 /// linear_backward_input of each expert's rows, the same bits.      dx: [R, K]   dy: [R, N], of one dtype
@@ -35,7 +36,8 @@ void expert_linear_backward_input(Ctx& c, Tensor dx, CTensor dy, CTensor w, CTen
 
 /// linear_backward_weight of each expert's rows into its block: of one without rows zeros as the first write,
 /// nothing otherwise.      dw: [E N, K] in A   dy: [R, N]   x: [R, K]
-void expert_linear_backward_weight(Ctx& c, Tensor dw, CTensor dy, CTensor x, CTensor offsets, GradWrite write);
+void expert_linear_backward_weight(Ctx& c, Tensor dw, CTensor dy, CTensor x, CTensor offsets,
+                                   GradWrite write);
 
 /// y[t] = round(sum_j w[t,j] x[places[t,j]] + sigmoid(u[t, last]) shared[t]): fused multiply-adds in A, in
 /// ascending order of the choices from zero, the shared expert last.
@@ -57,7 +59,8 @@ void shared_expert_backward(Ctx& c, Tensor dshared, Tensor dlogits, CTensor dy, 
                             CTensor logits);
 
 /// dx[t] = round(((sum_j rows[places[t,j]]) + router[t]) + shared[t]), in A, ascending by choice
-/// dx: [T, D]   rows: [R, D]   places: [T, K] i32   router: [T, D] in A   shared: [T, D] of dx's dtype, or empty
+/// dx: [T, D]   rows: [R, D]   places: [T, K] i32   router: [T, D] in A   shared: [T, D] of dx's dtype, or
+/// empty
 void sum_expert_rows(Ctx& c, Tensor dx, CTensor rows, CTensor places, CTensor router, CTensor shared);
 
 }  // namespace temper

@@ -18,11 +18,14 @@ enum class Biases {
   as_qkv_bias,        // q, k and v by the key "qkv_bias", which is true where it is absent; o never
 };
 
-/// Whether attention looks back through a window, which is refused where it would be used.
+/// Which layers look back through the window of "sliding_window" where "use_sliding_window" says so; it is
+/// refused where it would be used.
 enum class Window {
   never,
-  if_used,  // "sliding_window" counts where "use_sliding_window" says so
-  if_set,   // "sliding_window" counts where it is not null
+  upper_layers,  // those from max_window_layers on, where "layer_types" does not say which
+  lower_layers,  // every other one of those before max_window_layers, likewise
+  all_layers,
+  if_set,  // all, where "sliding_window" is not null; there is no "use_sliding_window"
 };
 
 /// What transformers assumes of the experts of a family.

@@ -6,6 +6,18 @@
 #include "src/ops/rows.h"
 
 namespace temper {
+namespace {
+
+/// Exactly, in the accumulate dtype.
+Tensor widened(Ctx& c, const CTensor& x) {
+  const Tensor wide = c.scratch.make({x.dim(0), x.dim(1)}, accumulate_dtype(x.dtype));
+  CTensor from = x;
+  from.rank = 1, from.dims = {x.size(), 1, 1, 1};
+  widen(c, make_tensor(wide.raw(), wide.dtype, {wide.size()}), from);
+  return wide;
+}
+
+}  // namespace
 
 /// Which experts take each token, and their rows.
 void Moe::choose(Ctx& c, MoeSaved& s, CTensor x, const Keep& keep) const {
@@ -87,12 +99,9 @@ Tensor Moe::backward_experts(Ctx& c, Tensor dweights, CTensor dy, CTensor x, con
 
 /// In A, as the logits: of [T, D] the part that goes through the choice of experts.
 Tensor Moe::backward_router(Ctx& c, Tensor dlogits, CTensor x) const {
-  const Tensor dx = c.scratch.make({x.dim(0), x.dim(1)}, dlogits.dtype),
-               w = c.scratch.make({p_.router->value.dim(0), x.dim(1)}, dlogits.dtype);
-  widen(c, dx, x);
+  const Tensor dx = widened(c, x);
   if (p_.router->has_grad()) linear_backward_weight(c, p_.router->grad, dlogits, dx, p_.router->take_write());
-  widen(c, w, p_.router->value);
-  linear_backward_input(c, dx, dlogits, w);
+  linear_backward_input(c, dx, dlogits, widened(c, p_.router->value));
   return dx;
 }
 

@@ -160,9 +160,11 @@ void read_flags(const ConfigReader& r, const Family& family, ModelConfig& c) {
   c.qk_norm = family.qk_norm;
 }
 
-bool any_layer_slides(const ConfigReader& r, const ModelConfig& c) {
+bool any_layer_slides(const ConfigReader& r, Window window, const ModelConfig& c) {
+  if (window == Window::all_layers || window == Window::if_set) return true;
   const Json* types = r.find("layer_types");
-  if (!types) return r.integer("max_window_layers", 0, kMaxLayers).value_or(28) < c.num_layers;
+  const int64_t border = r.integer("max_window_layers", 0, kMaxLayers).value_or(28);
+  if (!types) return window == Window::upper_layers ? border < c.num_layers : border > 0;
   if (!types->is_array() || static_cast<int64_t>(types->size()) != c.num_layers)
     r.refuse("layer_types", fmt::format("it must be a list of num_hidden_layers = {} strings", c.num_layers));
   bool slides = false;
@@ -179,8 +181,8 @@ bool any_layer_slides(const ConfigReader& r, const ModelConfig& c) {
 /// A window that covers every position is no window; anything narrower in use is refused.
 void check_sliding_window(const ConfigReader& r, const Family& family, const ModelConfig& c) {
   if (family.window == Window::never) return;
-  const bool by_flag = family.window == Window::if_used;
-  const bool slides = !by_flag || any_layer_slides(r, c);
+  const bool by_flag = family.window != Window::if_set;
+  const bool slides = any_layer_slides(r, family.window, c);
   const int64_t window = r.has("sliding_window") || !by_flag
                              ? r.integer("sliding_window", 0, int64_t{1} << 40).value_or(0)
                              : 4096;

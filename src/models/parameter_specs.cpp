@@ -109,6 +109,11 @@ ParamSpec norm_spec(const std::string& ours, const std::string& hf, int64_t widt
 
 }  // namespace
 
+int64_t active_size(const ModelConfig& c, const ParamSpec& spec) {
+  const bool of_experts = spec.name.ends_with(".moe.wgu") || spec.name.ends_with(".moe.wd");
+  return of_experts ? spec.size() / c.moe.num_experts * c.moe.experts_per_token : spec.size();
+}
+
 std::string layer_unit_name(int64_t layer) { return fmt::format("layers.{}", layer); }
 
 std::vector<ParamSpec> parameter_specs(const ModelConfig& c) {

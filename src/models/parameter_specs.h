@@ -16,4 +16,7 @@ std::string layer_unit_name(int64_t layer);
 
 std::vector<ParamSpec> parameter_specs(const ModelConfig& config);
 
+/// Parameters of `spec` that a token meets: of those of experts, its own experts' alone.
+int64_t active_size(const ModelConfig& config, const ParamSpec& spec);
+
 }  // namespace temper

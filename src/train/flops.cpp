@@ -16,12 +16,6 @@ int64_t layer_weights(const ModelConfig& c, int64_t layer) {
   return attention + 3 * D * units + D * c.moe.num_logits();
 }
 
-/// Parameters of `spec` that a token meets.
-int64_t active_size(const ModelConfig& c, const ParamSpec& spec) {
-  const bool of_experts = spec.name.ends_with(".moe.wgu") || spec.name.ends_with(".moe.wd");
-  return of_experts ? spec.size() / c.moe.num_experts * c.moe.experts_per_token : spec.size();
-}
-
 }  // namespace
 
 double training_flops(const ModelConfig& c, std::span<const Trajectory* const> all) {

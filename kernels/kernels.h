@@ -36,6 +36,19 @@ KERNEL(rope_forward, Tensor qkv, CTensor positions, CTensor cosine, CTensor sine
 KERNEL(rope_backward, Tensor dqkv, CTensor positions, CTensor cosine, CTensor sine, AttentionShape shape)
 KERNEL(swiglu_forward, Tensor a, CTensor gate_up)
 KERNEL(swiglu_backward, Tensor dgate_up, CTensor da, CTensor gate_up)
+// experts
+KERNEL(choose_experts, Tensor ids, Tensor weights, CTensor logits, int64_t num_experts, bool normalize)
+KERNEL(choose_experts_backward, Tensor dlogits, CTensor dweights, CTensor ids, CTensor weights,
+       CTensor logits, int64_t num_experts, bool normalize)
+SCRATCH_KERNEL(sort_by_expert, Tensor offsets, Tensor tokens, Tensor places, CTensor ids)
+KERNEL(expert_linear_forward, Tensor y, CTensor x, CTensor w, CTensor offsets)
+KERNEL(expert_linear_backward_input, Tensor dx, CTensor dy, CTensor w, CTensor offsets)
+KERNEL(expert_linear_backward_weight, Tensor dw, CTensor dy, CTensor x, CTensor offsets, GradWrite write)
+KERNEL(combine_experts, Tensor y, CTensor x, CTensor places, CTensor weights, CTensor shared, CTensor logits)
+KERNEL(weigh_expert_rows_backward, Tensor da, Tensor wa, Tensor dweights, CTensor dweighted, CTensor a,
+       CTensor places, CTensor weights)
+KERNEL(shared_expert_backward, Tensor dshared, Tensor dlogits, CTensor dy, CTensor shared, CTensor logits)
+KERNEL(sum_expert_rows, Tensor dx, CTensor rows, CTensor places, CTensor router, CTensor shared)
 // attention
 KERNEL(attention_varlen_forward, Tensor out, Tensor lse, CTensor qkv, CTensor cu_seqlens,
        AttentionShape shape, double scale)

@@ -6,7 +6,7 @@ namespace temper::cpu {
 void gather_rows(Ctx& ctx, Tensor y, CTensor x, CTensor index) {
   const int64_t width = x.dim(1), bytes = width * dtype_size(x.dtype);
   const int32_t* at = index.as<int32_t>();
-  check_indices(at, index.dim(0), x.dim(0), "row");
+  if (!ctx.threads.count_only) check_indices(at, index.dim(0), x.dim(0), "row");
   char* to = static_cast<char*>(y.raw());
   const char* from = static_cast<const char*>(x.data);
   parallel_ranges(ctx.threads, index.dim(0), row_grain(width), [&](int64_t begin, int64_t end) {

@@ -1,125 +1,30 @@
 // The plain kernels of products, and what the self-tests of the others need.
 
-#include "kernels/cuda/device/ptx.cuh"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/linear.h"
+#include "kernels/cuda/linear_plain.h"
 
 namespace temper::cuda {
 namespace {
 
 using bf = __nv_bfloat16;
-namespace cn = canonical;
+using product::kFp32Threads, product::kTile, product::Operand, product::Result;
 
-/// An operand in memory: element (i, k) of the rows or columns i of the outputs.
-template <class S>
-struct Operand {
-  const S* data;
-  int64_t outer, depth;  // elements from one i, and from one k, to the next
-};
-template <class S>
-Operand<S> left_operand(const Product& p) {
-  const bool turned = p.kind == ProductKind::weight_gradient;
-  return {static_cast<const S*>(p.x), turned ? 1 : p.left_pitch(), turned ? p.left_pitch() : 1};
-}
-template <class S>
-Operand<S> right_operand(const Product& p) {
-  const bool turned = p.kind != ProductKind::forward;
-  return {static_cast<const S*>(p.w), turned ? 1 : p.K, turned ? p.N : 1};
-}
+// ---- kernels: blocks in x only, the grid's other dimensions are too small for the rows of a vocabulary
 
-/// The end of an output, after its sum over K.
-template <class Y, class S>
-struct Result {
-  Y* y;
-  const S* bias;
-  int64_t pitch;
-  bool add;
-  TEMPER_DEVICE void store(int64_t m, int64_t n, float sum) const {
-    Y* at = y + m * pitch + n;
-    if (bias != nullptr) sum = __fadd_rn(sum, cn::load(bias[n]));
-    if (add) sum = __fadd_rn(sum, cn::load(*at));
-    *at = cn::store<Y>(sum);
-  }
-};
-template <class Y, class S>
-Result<Y, S> result_of(const Product& p) {
-  return {static_cast<Y*>(p.y), static_cast<const S*>(p.bias), p.pitch, p.add};
-}
-
-// ---- bf16, plain chain
-
-/// Two neighbouring elements of the sum, zero outside.
-TEMPER_DEVICE uint32_t pair(const bf* row, int64_t depth, int64_t k, int64_t K, bool exists) {
-  const auto one = [&](int64_t i) -> uint32_t {
-    return exists && i < K ? __bfloat16_as_ushort(row[i * depth]) : 0u;
-  };
-  return one(k) | one(k + 1) << 16;
-}
-
-/// Blocks in x only: the grid's other dimensions are too small for the rows of a vocabulary.
 template <class Y>
 __global__ void chain_kernel(const Result<Y, bf> result, const Operand<bf> x, const Operand<bf> w, int64_t M,
                              int64_t N, int64_t K, int column_blocks) {
   begin_kernel();
-  const int lane = threadIdx.x, g = lane >> 2, t = lane & 3;
-  const int64_t m0 = blockIdx.x / column_blocks * int64_t{16}, n0 = blockIdx.x % column_blocks * int64_t{8};
-  const bool low = m0 + g < M, high = m0 + g + 8 < M, column = n0 + g < N;
-  const bf *xl = x.data + (m0 + g) * x.outer, *xh = xl + 8 * x.outer, *wr = w.data + (n0 + g) * w.outer;
-  float c[4] = {0.f, 0.f, 0.f, 0.f};
-  for (int64_t k = 2 * t; k < K + 2 * t; k += 16) {
-    const uint32_t a[4] = {pair(xl, x.depth, k, K, low), pair(xh, x.depth, k, K, high),
-                           pair(xl, x.depth, k + 8, K, low), pair(xh, x.depth, k + 8, K, high)};
-    mma16816(c, a, pair(wr, w.depth, k, K, column), pair(wr, w.depth, k + 8, K, column));
-  }
-  for (int i = 0; i < 4; ++i) {
-    const int64_t m = m0 + g + (i >= 2 ? 8 : 0), n = n0 + 2 * t + (i & 1);
-    if (m < M && n < N) result.store(m, n, c[i]);
-  }
-}
-
-// ---- fp32: tiles of 64 x 64 through shared memory, one chain per output
-
-constexpr int kTile = 64, kDepth = 16, kFp32Threads = 256;
-using Fp32Tile = float[kDepth][kTile + 1];
-
-/// Rows i0.. and steps k0.. of an operand, zero outside; neighbouring threads read neighbouring elements.
-TEMPER_DEVICE void load_tile(Fp32Tile& to, const Operand<float>& from, int64_t i0, int64_t count, int64_t k0,
-                             int64_t K) {
-  for (int at = threadIdx.x; at < kTile * kDepth; at += kFp32Threads) {
-    const int i = from.depth == 1 ? at / kDepth : at % kTile, k = from.depth == 1 ? at % kDepth : at / kTile;
-    to[k][i] = k0 + k < K && i0 + i < count ? from.data[(i0 + i) * from.outer + (k0 + k) * from.depth] : 0.f;
-  }
+  product::chain_tile(result, x, w, M, N, K, blockIdx.x / column_blocks * int64_t{product::kChainRows},
+                      blockIdx.x % column_blocks * int64_t{product::kChainColumns});
 }
 
 __global__ void __launch_bounds__(kFp32Threads)
     fp32_kernel(const Result<float, float> result, const Operand<float> x, const Operand<float> w, int64_t M,
                 int64_t N, int64_t K, int column_blocks) {
   begin_kernel();
-  __shared__ Fp32Tile xs, ws;
-  const int64_t m0 = blockIdx.x / column_blocks * int64_t{kTile},
-                n0 = blockIdx.x % column_blocks * int64_t{kTile};
-  const int row = threadIdx.x / 16, column = threadIdx.x % 16;  // of 4 x 4 outputs, 16 apart
-  float sum[4][4] = {};
-  for (int64_t k0 = 0; k0 < K; k0 += kDepth) {
-    load_tile(xs, x, m0, M, k0, K);
-    load_tile(ws, w, n0, N, k0, K);
-    __syncthreads();
-#pragma unroll
-    for (int k = 0; k < kDepth; ++k)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-#pragma unroll
-        for (int j = 0; j < 4; ++j)
-          sum[i][j] = __fmaf_rn(xs[k][row + 16 * i], ws[k][column + 16 * j], sum[i][j]);
-    __syncthreads();
-  }
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const int64_t m = m0 + row + 16 * i, n = n0 + column + 16 * j;
-      if (m < M && n < N) result.store(m, n, sum[i][j]);
-    }
+  product::fp32_tile(result, x, w, M, N, K, blockIdx.x / column_blocks * int64_t{kTile},
+                     blockIdx.x % column_blocks * int64_t{kTile});
 }
 
 // ---- for self-tests

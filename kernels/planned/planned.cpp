@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/scratch/attention.h"
+#include "kernels/cuda/scratch/experts.h"
 #include "kernels/cuda/scratch/head.h"
 #include "kernels/cuda/scratch/linear.h"
 #include "kernels/cuda/scratch/norm.h"
@@ -37,6 +38,11 @@ void linear_backward_bias(Ctx& ctx, Tensor, CTensor dy) {
 void rmsnorm_backward(Ctx& ctx, Tensor, Tensor, CTensor, CTensor, CTensor x, CTensor, CTensor) {
   ArenaScope scope(ctx.scratch);
   cuda::rmsnorm_backward_scratch(ctx.scratch, x.dim(0), x.dim(1));
+}
+
+void sort_by_expert(Ctx& ctx, Tensor offsets, Tensor, Tensor, CTensor ids) {
+  ArenaScope scope(ctx.scratch);
+  cuda::sort_by_expert_scratch(ctx.scratch, ids.size(), offsets.dim(0) - 1);
 }
 
 void attention_varlen_backward(Ctx& ctx, Tensor, CTensor, CTensor qkv, CTensor, CTensor, CTensor cu_seqlens,

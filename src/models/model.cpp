@@ -91,13 +91,24 @@ void Model::make_layers() {
                                           .bo = find(p + "attn.bo")};
     decoder_.try_emplace(i, Norm(get(p + "attn_norm"), config_.rms_norm_eps),
                          Attention(config_, own++, attention, rope_, options_.splits),
-                         Norm(get(p + "mlp_norm"), config_.rms_norm_eps),
-                         Mlp(Linear(get(p + "mlp.wgu"), find(p + "mlp.bgu"), options_.splits),
-                             Linear(get(p + "mlp.wd"), find(p + "mlp.bd"), options_.splits, Parallel::row)));
+                         Norm(get(p + "mlp_norm"), config_.rms_norm_eps), make_feed_forward(i));
   }
   if (!is_last()) return;
   norm_ = std::make_unique<Norm>(get("norm"), config_.rms_norm_eps);
   head_ = std::make_unique<LogprobHead>(get(config_.tie_word_embeddings ? "embed" : "head"), options_.splits);
+}
+
+FeedForward Model::make_feed_forward(int64_t layer) {
+  const std::string p = layer_unit_name(layer) + ".";
+  if (!config_.moe.layers.contains(layer)) return make_mlp(p + "mlp.");
+  std::optional<Mlp> shared;
+  if (config_.moe.shared_size > 0) shared = make_mlp(p + "shared.");
+  return Moe(config_.moe, {&get(p + "moe.router"), &get(p + "moe.wgu"), &get(p + "moe.wd")}, shared);
+}
+
+Mlp Model::make_mlp(const std::string& prefix) {
+  return {Linear(get(prefix + "wgu"), find(prefix + "bgu"), options_.splits),
+          Linear(get(prefix + "wd"), find(prefix + "bd"), options_.splits, Parallel::row)};
 }
 
 void Model::make_rope() {

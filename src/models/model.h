@@ -102,6 +102,8 @@ class Model {
   bool shares(const Batch& b) const { return options_.splits.shares(b.stream()); }
   void make_parameters();
   void make_layers();
+  FeedForward make_feed_forward(int64_t layer);
+  Mlp make_mlp(const std::string& prefix);
   void make_rope();
   VocabularyShare embedding_share() const;
   Parameter* find(const std::string& name);

@@ -46,31 +46,61 @@ void add_attention(std::vector<ParamSpec>& specs, const ModelConfig& c, const st
                      .init = Init::zeros});
 }
 
+/// A dense layer of `f` units, or a shared expert.
 void add_mlp(std::vector<ParamSpec>& specs, const ModelConfig& c, const std::string& ours,
-             const std::string& hf) {
-  const int64_t f = c.intermediate_size;
-  const std::string mlp = hf + "mlp.";
-  specs.push_back({.name = ours + "mlp.wgu",
+             const std::string& mlp, int64_t f) {
+  specs.push_back({.name = ours + "wgu",
                    .parts = {{mlp + "gate_proj.weight", f}, {mlp + "up_proj.weight", f}},
                    .shape = {2 * f, c.hidden_size},
                    .shard = Shard::rows});
   if (c.mlp_bias)
-    specs.push_back({.name = ours + "mlp.bgu",
+    specs.push_back({.name = ours + "bgu",
                      .parts = {{mlp + "gate_proj.bias", f}, {mlp + "up_proj.bias", f}},
                      .shape = {2 * f},
                      .shard = Shard::rows,
                      .init = Init::zeros});
-  specs.push_back({.name = ours + "mlp.wd",
+  specs.push_back({.name = ours + "wd",
                    .parts = {{mlp + "down_proj.weight", c.hidden_size}},
                    .shape = {c.hidden_size, f},
                    .shard = Shard::rows,
                    .grad_by_columns = true});
   if (c.mlp_bias)
-    specs.push_back({.name = ours + "mlp.bd",
+    specs.push_back({.name = ours + "bd",
                      .parts = {{mlp + "down_proj.bias", c.hidden_size}},
                      .shape = {c.hidden_size},
                      .shard = Shard::rows,
                      .init = Init::zeros});
+}
+
+/// A matrix of blocks of rows, an expert's each. Every rank has all of them, and the gradient of its own
+/// tokens.
+ParamSpec expert_spec(const ModelConfig& c, const std::string& name, const std::string& experts,
+                      const std::vector<const char*>& tensors, const std::vector<int64_t>& shape) {
+  ParamSpec spec{
+      .name = name, .parts = {}, .shape = {c.moe.num_experts * shape[0], shape[1]}, .partial_grad = true};
+  const int64_t rows = shape[0] / std::ssize(tensors);
+  for (int64_t e = 0; e < c.moe.num_experts; ++e)
+    for (const char* tensor : tensors)
+      spec.parts.push_back({fmt::format("{}{}.{}.weight", experts, e, tensor), rows});
+  return spec;
+}
+
+void add_moe(std::vector<ParamSpec>& specs, const ModelConfig& c, const std::string& ours,
+             const std::string& hf) {
+  const bool mixtral = c.moe.names == ExpertNames::block_sparse_moe;
+  const std::string moe = hf + (mixtral ? "block_sparse_moe." : "mlp."), experts = moe + "experts.";
+  ParamSpec router{.name = ours + "moe.router",
+                   .parts = {{moe + "gate.weight", c.moe.num_experts}},
+                   .shape = {c.moe.num_logits(), c.hidden_size},
+                   .partial_grad = true};
+  if (c.moe.shared_size > 0) router.parts.push_back({moe + "shared_expert_gate.weight", 1});
+  specs.push_back(std::move(router));
+  specs.push_back(expert_spec(c, ours + "moe.wgu", experts,
+                              mixtral ? std::vector{"w1", "w3"} : std::vector{"gate_proj", "up_proj"},
+                              {2 * c.moe.expert_size, c.hidden_size}));
+  specs.push_back(expert_spec(c, ours + "moe.wd", experts, {mixtral ? "w2" : "down_proj"},
+                              {c.hidden_size, c.moe.expert_size}));
+  if (c.moe.shared_size > 0) add_mlp(specs, c, ours + "shared.", moe + "shared_expert.", c.moe.shared_size);
 }
 
 ParamSpec norm_spec(const std::string& ours, const std::string& hf, int64_t width) {
@@ -78,6 +108,11 @@ ParamSpec norm_spec(const std::string& ours, const std::string& hf, int64_t widt
 }
 
 }  // namespace
+
+int64_t active_size(const ModelConfig& c, const ParamSpec& spec) {
+  const bool of_experts = spec.name.ends_with(".moe.wgu") || spec.name.ends_with(".moe.wd");
+  return of_experts ? spec.size() / c.moe.num_experts * c.moe.experts_per_token : spec.size();
+}
 
 std::string layer_unit_name(int64_t layer) { return fmt::format("layers.{}", layer); }
 
@@ -98,7 +133,10 @@ std::vector<ParamSpec> parameter_specs(const ModelConfig& c) {
     specs.push_back(norm_spec(ours + "attn_norm", hf + "input_layernorm.weight", c.hidden_size));
     add_attention(specs, c, ours, hf);
     specs.push_back(norm_spec(ours + "mlp_norm", hf + "post_attention_layernorm.weight", c.hidden_size));
-    add_mlp(specs, c, ours, hf);
+    if (c.moe.layers.contains(layer))
+      add_moe(specs, c, ours, hf);
+    else
+      add_mlp(specs, c, ours + "mlp.", hf + "mlp.", c.intermediate_size);
     end_unit(layer_unit_name(layer));
   }
   specs.push_back(norm_spec("norm", "model.norm.weight", c.hidden_size));

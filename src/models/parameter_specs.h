@@ -1,5 +1,5 @@
 #pragma once
-// The parameter table of the dense decoder families (Llama 2/3, Qwen2/2.5, Qwen3): one row per parameter,
+// The parameter table of the decoder families (nn/families.h): one row per parameter,
 // with the Hugging Face tensors that it is made of. Order: embedding, layers ascending, final norm, head (if
 // not tied).
 
@@ -15,5 +15,8 @@ inline constexpr const char *kEmbeddingUnit = "embedding", *kHeadUnit = "head";
 std::string layer_unit_name(int64_t layer);
 
 std::vector<ParamSpec> parameter_specs(const ModelConfig& config);
+
+/// Parameters of `spec` that a token meets: of those of experts, its own experts' alone.
+int64_t active_size(const ModelConfig& config, const ParamSpec& spec);
 
 }  // namespace temper

@@ -1,6 +1,13 @@
 #include "src/nn/decoder_layer.h"
 
 namespace temper {
+namespace {
+
+/// What a layer of this kind saves.
+MlpSaved saved_of(const Mlp&) { return {}; }
+MoeSaved saved_of(const Moe&) { return {}; }
+
+}  // namespace
 
 void DecoderLayer::forward(Ctx& c, const Batch& b, const Residual& y, const Residual& x, const Tensor& sum,
                            LayerSaved* s, const Keep& keep) const {
@@ -9,12 +16,22 @@ void DecoderLayer::forward(Ctx& c, const Batch& b, const Residual& y, const Resi
   attn_norm_.forward_residual(c, normed, sum, x.stream, x.delta, s ? &s->attn_norm : nullptr, keep);
   const Tensor attended = attn_.forward(c, b, normed, s ? &s->attn : nullptr, keep);
   mlp_norm_.forward_residual(c, normed2, y.stream, sum, attended, s ? &s->mlp_norm : nullptr, keep);
-  mlp_.forward_into(c, y.delta, normed2, s ? &s->mlp : nullptr, keep, b.stream());
+  std::visit(
+      [&](const auto& layer) {
+        auto* const saved = s ? &s->feed_forward.emplace<decltype(saved_of(layer))>() : nullptr;
+        layer.forward_into(c, y.delta, normed2, saved, keep, b.stream());
+      },
+      feed_forward_);
 }
 
 void DecoderLayer::backward(Ctx& c, const Batch& b, Tensor dx, CTensor dy, const LayerSaved& s) const {
-  const CTensor normed2 = s.mlp.x.empty() ? mlp_norm_.again(c, s.mlp_norm) : s.mlp.x;
-  const Tensor dmiddle = mlp_.backward(c, dy, normed2, s.mlp, b.stream());
+  const Tensor dmiddle = std::visit(
+      [&](const auto& layer) {
+        const auto& saved = std::get<decltype(saved_of(layer))>(s.feed_forward);
+        const CTensor normed = saved.x.empty() ? mlp_norm_.again(c, s.mlp_norm) : saved.x;
+        return layer.backward(c, dy, normed, saved, b.stream());
+      },
+      feed_forward_);
   mlp_norm_.backward_into(c, dmiddle, dmiddle, dy, s.mlp_norm);
   const CTensor normed = s.attn.x.empty() ? attn_norm_.again(c, s.attn_norm) : s.attn.x;
   const Tensor dattended = attn_.backward(c, b, dmiddle, normed, s.attn);

@@ -6,12 +6,36 @@
 #include <cstdint>
 #include <span>
 
+#include "src/nn/model_config.h"
+
 namespace temper {
 
 /// Whether the products of a layer have biases.
 enum class Biases {
+  never,
   as_attention_bias,  // q, k, v and o by the key "attention_bias"
   queries_and_keys,   // q, k and v always, o never
+  as_qkv_bias,        // q, k and v by the key "qkv_bias", which is true where it is absent; o never
+};
+
+/// Which layers look back through the window of "sliding_window" where "use_sliding_window" says so; it is
+/// refused where it would be used.
+enum class Window {
+  never,
+  upper_layers,  // those from max_window_layers on, where "layer_types" does not say which
+  lower_layers,  // every other one of those before max_window_layers, likewise
+  all_layers,
+  if_set,  // all, where "sliding_window" is not null; there is no "use_sliding_window"
+};
+
+/// What transformers assumes of the experts of a family.
+struct FamilyExperts {
+  int64_t number = 0;     // none: its feed-forward layers are dense
+  int64_t per_token = 0;  //
+  int64_t size = 0;       // 0: intermediate_size
+  int64_t shared_size = 0;
+  bool normalizes = false;  // always; else by the key "norm_topk_prob", which is false where it is absent
+  ExpertNames names = ExpertNames::mlp;
 };
 
 struct Family {
@@ -20,10 +44,12 @@ struct Family {
   int64_t vocab_size, hidden_size, intermediate_size, num_layers, num_heads, num_kv_heads, head_dim,
       max_positions;
   Biases attention_biases;
-  bool reads_mlp_bias;        // the key "mlp_bias"
-  bool qk_norm;               // per-head RMSNorm of q and k before rope
-  bool reads_sliding_window;  // its keys, to refuse a window that would be used
-  int64_t default_eos;        // where neither file has eos_token_id; -1: none
+  bool reads_mlp_bias;  // the key "mlp_bias"
+  bool qk_norm;         // per-head RMSNorm of q and k before rope
+  Window window;
+  int64_t default_eos;  // where neither file has eos_token_id; -1: none
+  double norm_eps = 1e-6, rope_theta = 1e4;
+  FamilyExperts experts = {};
 };
 
 std::span<const Family> families();

@@ -1,5 +1,5 @@
 #pragma once
-// Shape of a dense decoder model, as read from config.json (io/hf/hf_config.h), and what of it is not trained.
+// Shape of a decoder model, as read from config.json (io/hf/hf_config.h), and what of it is not trained.
 // Every default of a family has been applied and every value checked: sizes are positive, products fit, heads
 // divide.
 
@@ -13,11 +13,28 @@
 
 namespace temper {
 
+/// How the Hugging Face tensors of experts are called.
+enum class ExpertNames { mlp, block_sparse_moe };
+
+/// Layers whose feed-forward is one of experts (nn/moe.h).
+struct MoeConfig {
+  std::set<int64_t> layers = {};  // none: all feed-forward layers are dense
+  int64_t num_experts = 0;
+  int64_t experts_per_token = 0;
+  int64_t expert_size = 0;  // units of an expert
+  int64_t shared_size = 0;  // of the shared expert, which has a gate; 0: there is none
+  bool normalizes = false;  // the weights of the experts of a token add up to 1
+  ExpertNames names = ExpertNames::mlp;
+
+  /// Rows of the router: logits of experts, and of the shared one's gate.
+  int64_t num_logits() const { return num_experts + (shared_size > 0 ? 1 : 0); }
+};
+
 struct ModelConfig {
   std::string family;  // model_type of its row in nn/families.h
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
-  int64_t intermediate_size = 0;
+  int64_t intermediate_size = 0;  // of dense layers
   int64_t num_layers = 0;
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
@@ -28,6 +45,7 @@ struct ModelConfig {
   bool qkv_bias = false;
   bool o_bias = false;
   bool mlp_bias = false;
+  MoeConfig moe = {};
   bool qk_norm = false;  // per-head RMSNorm of q and k before rope (qwen3)
   RopeConfig rope;
   int64_t pad_token_id = -1;  // this row gets no gradient from the lookup; -1: none

@@ -5,14 +5,28 @@
 
 namespace temper {
 
-double training_flops(const ModelConfig& c, std::span<const Trajectory* const> all) {
+namespace {
+
+/// Parameters of a layer's products that a token meets, without those of its attention to other tokens.
+int64_t layer_weights(const ModelConfig& c, int64_t layer) {
   const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim, D = c.hidden_size;
-  const int64_t layer = D * (q + 2 * kv) + q * D + 3 * D * c.intermediate_size;
-  const auto weights = static_cast<double>(c.num_layers * layer + c.vocab_size * D);
+  const int64_t attention = D * (q + 2 * kv) + q * D;
+  if (!c.moe.layers.contains(layer)) return attention + 3 * D * c.intermediate_size;
+  const int64_t units = c.moe.experts_per_token * c.moe.expert_size + c.moe.shared_size;
+  return attention + 3 * D * units + D * c.moe.num_logits();
+}
+
+}  // namespace
+
+double training_flops(const ModelConfig& c, std::span<const Trajectory* const> all) {
+  const int64_t q = c.num_heads * c.head_dim;
+  int64_t all_weights = c.vocab_size * c.hidden_size;
+  for (int64_t layer = 0; layer < c.num_layers; ++layer) all_weights += layer_weights(c, layer);
+  const auto weights = static_cast<double>(all_weights);
   int64_t frozen = 0;  // of these
   for (const ParamSpec& spec : parameter_specs(c))
     if (!spec.trained && spec.shape.size() == 2 && (spec.name != "embed" || c.tie_word_embeddings))
-      frozen += spec.size();
+      frozen += active_size(c, spec);
   double flops = 0;
   for (const Trajectory* t : all) {
     const auto tokens = static_cast<double>(packed_length(*t));

@@ -1,5 +1,5 @@
 // Whole runs of 6 steps have the bits that they had when they were frozen: GRPO without and with a reference,
-// with steps ahead and partial rollouts, with gradients clipped, and SFT; on 1, 2 and 4 ranks, in fp32 and
+// with steps ahead and partial rollouts, with gradients clipped, with layers of experts, and SFT; on 1, 2 and 4 ranks, in fp32 and
 // bf16. tests/golden/frozen/DTYPE.json has the digests. A digest that changes on purpose is frozen again by
 // tools/freeze_runs.sh, in the commit that says why.
 
@@ -21,6 +21,15 @@ const char* kLlama = R"({"architectures": ["LlamaForCausalLM"], "model_type": "l
   "max_position_embeddings": 256, "tie_word_embeddings": false, "rms_norm_eps": 1e-5,
   "rope_theta": 500000.0, "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
   "high_freq_factor": 4.0, "original_max_position_embeddings": 64}, "initializer_range": 0.2,
+  "eos_token_id": 2})";
+
+/// Experts, one of them shared; the second layer has none.
+const char* kQwen2Moe = R"({"architectures": ["Qwen2MoeForCausalLM"], "model_type": "qwen2_moe",
+  "hidden_size": 24, "intermediate_size": 40, "moe_intermediate_size": 12,
+  "shared_expert_intermediate_size": 16, "num_experts": 6, "num_experts_per_tok": 2,
+  "norm_topk_prob": false, "mlp_only_layers": [1], "num_hidden_layers": 3, "num_attention_heads": 4,
+  "num_key_value_heads": 2, "head_dim": 8, "vocab_size": 6400, "max_position_embeddings": 256,
+  "tie_word_embeddings": true, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "initializer_range": 0.2,
   "eos_token_id": 2})";
 
 /// Sizes that the program would choose by the machine are given. Digits are likely, so that rewards differ;
@@ -87,6 +96,8 @@ const Kind kKinds[] = {
      "rollout.repetition_penalty=1.1 rollout.presence_penalty=0.1",
      R"(roles.rollout.ranks='"0-1"' roles.trainer.ranks='"2-3"')"},
     {"clipped", kLlama, true, "algorithm.kl_coef=0.05 algorithm.kl_in=reward optimizer.grad_clip=0.5", ""},
+    {"experts", kQwen2Moe, false, "algorithm.kl_coef=0.1",
+     "roles.trainer.tp=2 roles.trainer.pp=2 roles.rollout.tp=4 roles.rollout.pp=1"},
     {"sft", kLlama, false,
      "algorithm.name=sft optimizer.schedule=constant optimizer.warmup_steps=0 validation.data=valid.jsonl "
      "validation.every=3",

@@ -177,6 +177,18 @@ TEST_P(OneNumerics, RanksAndPackingDoNotMatter) {
   }
 }
 
+TEST_P(OneNumerics, ExpertsToo) {
+  Workload work = mixed_workload();
+  work.requests.resize(17);
+  for (const int64_t shared : {0, 24}) {
+    const auto model = tiny_model_of(tiny_moe_config(shared), GetParam());
+    const RolloutResult dealt = roll_out_dealt(*model, work, *comm_);
+    if (comm_->rank() == 0) expect_same_rollout(dealt, roll_out(*model, work, {}), "dealt and alone");
+    expect_trainer_agrees(*model, *comm_, dealt.all(), 1200, 1.0, "one long sequence at a time");
+    expect_trainer_agrees(*model, *comm_, dealt.all(), 50000, 1.0, "all together");
+  }
+}
+
 /// Every option that changes a draw is on.
 TEST_P(OneNumerics, RanksDoNotMatterToPenalties) {
   Workload work = mixed_workload();

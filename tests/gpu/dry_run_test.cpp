@@ -25,6 +25,15 @@ ModelConfig model_of(int64_t hidden, int64_t heads, int64_t kv_heads, int64_t he
           .eos_token_ids = {}};
 }
 
+/// The first layer is dense.
+ModelConfig moe_model() {
+  ModelConfig c = model_of(1024, 16, 8, 128, true);
+  c.family = "qwen2_moe";
+  c.moe = {
+      .layers = {1, 2}, .num_experts = 64, .experts_per_token = 4, .expert_size = 512, .shared_size = 1024};
+  return c;
+}
+
 /// Sizes below a MiB are not planned for.
 void expect_near(const char* what, const PhaseMemory& planned, const PhaseMemory& taken) {
   constexpr double kMiB = 1048576.0;
@@ -36,8 +45,8 @@ void expect_near(const char* what, const PhaseMemory& planned, const PhaseMemory
 }
 
 TEST(GpuDryRun, CountsWhatAStepTakes) {
-  for (const ModelConfig& model :
-       {model_of(1024, 16, 8, 128, true), model_of(896, 14, 2, 64, false), model_of(640, 8, 4, 80, true)})
+  for (const ModelConfig& model : {model_of(1024, 16, 8, 128, true), model_of(896, 14, 2, 64, false),
+                                   model_of(640, 8, 4, 80, true), moe_model()})
     for (const char* recompute : {"none", "selective", "full"}) {
       const Config config =
           load_text(kMinimalConfig,

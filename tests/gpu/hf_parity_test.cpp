@@ -1,6 +1,6 @@
-// Every folder of tests/golden/models on the GPU: log-probs and gradients against transformers in fp32,
-// greedy tokens, and the distance of bf16 log-probs and gradients to fp64, which is to be no larger than that
-// of transformers in bf16 (tools/golden/golden_bf16.py says how it is measured).
+// Every folder of tests/golden/models and tests/golden/moe/models on the GPU: log-probs and gradients against
+// transformers in fp32, greedy tokens, and the distance of bf16 log-probs and gradients to fp64, which is to
+// be no larger than that of transformers in bf16 (tools/golden/golden_bf16.py says how it is measured).
 
 #include <algorithm>
 #include <filesystem>
@@ -15,21 +15,28 @@
 namespace temper {
 namespace {
 
-constexpr const char* kModels = "tests/golden/models";
+constexpr const char *kModels = "tests/golden/models", *kMoeModels = "tests/golden/moe/models";
 constexpr int64_t kContext = 128;
 constexpr double kTolerance = 2e-5, kGradientTolerance = 1e-4;
 
 std::vector<std::string> model_names() {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(kModels))
-    names.push_back(entry.path().filename());
+  for (const char* folder : {kModels, kMoeModels})
+    for (const auto& entry : std::filesystem::directory_iterator(folder))
+      if (const std::string name = entry.path().filename(); name.find("-window") == std::string::npos)
+        names.push_back(name);
   std::sort(names.begin(), names.end());
   return names;
 }
 
+std::string folder_of(const std::string& name) {
+  const std::string dense = std::string(kModels) + "/" + name;
+  return path_exists(dense) ? dense : std::string(kMoeModels) + "/" + name;
+}
+
 class GpuHfParity : public ::testing::TestWithParam<std::string> {
  protected:
-  GpuHfParity() : folder_(std::string(kModels) + "/" + GetParam()), golden_(folder_ + "/golden.safetensors") {
+  GpuHfParity() : folder_(folder_of(GetParam())), golden_(folder_ + "/golden.safetensors") {
     const std::vector<int32_t> tokens = golden_.integers("tokens"), ends = golden_.integers("cu_seqlens");
     for (size_t s = 0; s + 1 < ends.size(); ++s) {
       Trajectory t;

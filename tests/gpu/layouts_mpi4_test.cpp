@@ -34,7 +34,16 @@ constexpr TrainedLayout kMore[] = {
     {.mesh = {.dp = 2, .pp = 2}, .shape = &kQwen3Tied, .zero = 3, .vpp = 2},
 };
 
+/// Each rank has all experts.
+constexpr TrainedLayout kExperts[] = {
+    {.mesh = {.tp = 2}, .shape = &kQwen3Moe},
+    {.mesh = {.cp = 2, .dp = 2}, .shape = &kQwen2Moe, .zero = 3},
+    {.mesh = {.tp = 2, .pp = 2}, .shape = &kOneExpertOfMany, .recompute = kSelective},
+    {.mesh = {.tp = 4}, .shape = &kQwen2Moe, .recompute = kFull},
+};
+
 TEST_F(TrainedLayouts, EveryAxis) { expect_like_one_rank(kEveryAxis); }
+TEST_F(TrainedLayouts, WithExperts) { expect_like_one_rank(kExperts); }
 TEST_F(TrainedLayouts, AndMore) { expect_like_one_rank(kMore); }
 
 }  // namespace

@@ -33,6 +33,22 @@ ModelConfig shape(const std::string& family, int64_t hidden, int64_t ffn, int64_
   return c;
 }
 
+/// Layers of the shapes of Qwen3-30B-A3B and Qwen1.5-MoE-A2.7B.
+ModelConfig qwen3_moe() {
+  ModelConfig c = shape("qwen3", 2048, 6144, 2, 32, 4, 128, 151936);
+  c.family = "qwen3_moe";
+  c.moe = {
+      .layers = {0, 1}, .num_experts = 128, .experts_per_token = 8, .expert_size = 768, .normalizes = true};
+  return c;
+}
+ModelConfig qwen2_moe() {
+  ModelConfig c = shape("qwen2", 2048, 5632, 2, 16, 16, 128, 151936);
+  c.family = "qwen2_moe";
+  c.moe = {
+      .layers = {0, 1}, .num_experts = 60, .experts_per_token = 4, .expert_size = 1408, .shared_size = 5632};
+  return c;
+}
+
 struct Named {
   const char* name;
   ModelConfig config;
@@ -43,6 +59,8 @@ std::vector<Named> models() {
           {"qwen2_7b_2_layers", shape("qwen2", 3584, 18944, 2, 28, 4, 128, 152064)},
           {"qwen3_8b_2_layers", shape("qwen3", 4096, 12288, 2, 32, 8, 128, 151936)},
           {"qwen2_half_b_2_layers", shape("qwen2", 896, 4864, 2, 14, 2, 64, 151936)},
+          {"qwen3_30b_a3b_2_layers", qwen3_moe()},
+          {"qwen2_moe_2_layers", qwen2_moe()},
           {"qwen3_0_6b_whole", shape("qwen3", 1024, 3072, 28, 16, 8, 128, 151936)}};
 }
 

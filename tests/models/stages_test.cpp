@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "src/models/parameter_specs.h"
+
 namespace temper {
 namespace {
 
@@ -53,6 +55,37 @@ TEST(Stages, TheHeadCountsInLayers) {
   const ModelConfig large = model(5, 1040);  // a head of 1.8 layers, in an update of 2.4
   EXPECT_EQ(balanced_stages(large, 2, StageWork::forward).front().end, 3);
   EXPECT_EQ(balanced_stages(large, 2, StageWork::update).front().end, 4);
+}
+
+/// Dense layers among those with experts cost another number of parameters; all cuts are tried.
+TEST(Stages, LayersOfSeveralKindsAreWeighed) {
+  for (int64_t variant = 0; variant < 64; ++variant) {
+    ModelConfig config = model(7, 16 + 300 * (variant % 3));
+    config.moe = {.num_experts = 8, .experts_per_token = 2, .expert_size = 32 + 96 * (variant % 2)};
+    for (int64_t layer = 0; layer < 6; ++layer)
+      if (variant >> layer & 1) config.moe.layers.insert(layer);
+    std::vector<double> costs(8);
+    for (const ParamSpec& spec : parameter_specs(config))
+      if (spec.unit_number >= 1 && spec.unit_number <= 7)
+        costs[static_cast<size_t>(spec.unit_number - 1)] += static_cast<double>(active_size(config, spec));
+    costs.back() = 4.0 / 3 * static_cast<double>(config.vocab_size * config.hidden_size);
+    const auto slowest = [&](const List& cut) {
+      double most = 0;
+      size_t at = 0;
+      for (size_t s = 0; s < cut.size(); ++s) {
+        double cost = s + 1 == cut.size() ? costs.back() : 0;
+        for (int64_t n = 0; n < cut[s]; ++n) cost += costs[at++];
+        most = std::max(most, cost);
+      }
+      return most;
+    };
+    double best = 1e300;
+    for (int64_t a = 1; a < 7; ++a)
+      for (int64_t b = 1; a + b < 7; ++b) best = std::min(best, slowest({a, b, 7 - a - b}));
+    const double got = slowest(sizes(config, 3));
+    // Layers that are alike are as evenly cut as they go.
+    EXPECT_LE(got, best * (1 + 1e-12)) << variant;
+  }
 }
 
 TEST(Stages, NoOtherCutIsFaster) {

@@ -11,7 +11,8 @@ enum class Rounding { once, twice };
 /// Backward of a layer as if the gradient through a norm were rounded before the one past it is added.
 void backward_with_two_roundings(Ctx& c, const Batch& b, Tensor dx, CTensor dy, const LayerParts& parts,
                                  const LayerSaved& s) {
-  const Tensor dmlp = parts.mlp.backward(c, dy, s.mlp.x, s.mlp);
+  const auto& kept = std::get<MlpSaved>(s.feed_forward);
+  const Tensor dmlp = parts.mlp.backward(c, dy, kept.x, kept);
   const Tensor dmiddle = c.scratch.like(dmlp), dnorm = c.scratch.like(dmlp);
   parts.mlp_norm.backward_into(c, dnorm, dmlp, {}, s.mlp_norm);
   add(c, dmiddle, dnorm, dy);

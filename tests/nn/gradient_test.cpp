@@ -48,6 +48,27 @@ void check_layer(const std::string& name, const ModelConfig& config, const std::
       [&](Ctx& c, DType, const Many& in, const Many& douts) { return run(c, in, &douts); });
 }
 
+/// Both addends of the stream before the layer have the gradient of their sum.
+void check_decoder_layer(const std::string& name, const ModelConfig& config) {
+  check_layer(name, config, "layers.0.", {config.hidden_size, config.hidden_size},
+              [&](const LayerCase& l, const Many* douts) {
+                const DecoderLayer layer = make_layer(l.parameters, config, 0, l.rope);
+                const TestTensor stream = l.tensor(l.inputs[0]), delta = l.tensor(l.inputs[1]);
+                const Residual y{l.c.scratch.like(stream), l.c.scratch.like(stream)};
+                LayerSaved saved;
+                layer.forward(l.c, l.batch.view(), y, {stream, delta}, l.c.scratch.like(stream), &saved,
+                              Keep::all(*l.c.saved));
+                if (!douts) {
+                  Values sum = values_of(y.stream), part = values_of(y.delta);
+                  for (size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
+                  return Many{sum};
+                }
+                const Tensor dx = l.c.scratch.like(stream);
+                layer.backward(l.c, l.batch.view(), dx, l.tensor((*douts)[0]), saved);
+                return Many{values_of(dx), values_of(dx)};
+              });
+}
+
 TEST(LayerGradients, Linear) {
   for (bool bias : {false, true}) {
     ModelConfig config = layer_config();
@@ -113,6 +134,24 @@ TEST(LayerGradients, Mlp) {
   }
 }
 
+/// Experts without a token among them, one that takes all of them, all of them for each token.
+TEST(LayerGradients, Experts) {
+  for (const auto& [experts, per_token, shared] :
+       {std::tuple{4, 2, 0}, {6, 1, 3}, {1, 1, 0}, {2, 2, 3}})
+    for (const bool normalizes : {false, true}) {
+      ModelConfig config = layer_config();
+      config.moe = {.layers = {0},
+                    .num_experts = experts,
+                    .experts_per_token = per_token,
+                    .expert_size = 5,
+                    .shared_size = shared,
+                    .normalizes = normalizes};
+      const auto name =
+          fmt::format("{} of {} experts, shared {}, normalised {}", per_token, experts, shared, normalizes);
+      check_decoder_layer(name, config);
+    }
+}
+
 using HeadCounts = std::vector<std::pair<int64_t, int64_t>>;
 /// Head norm and biases of the model families.
 std::vector<std::pair<std::string, ModelConfig>> attention_kinds(const HeadCounts& counts) {
@@ -147,24 +186,7 @@ TEST(LayerGradients, Attention) {
 
 /// The layer takes and leaves the stream as two addends; its gradient is that of their sum.
 TEST(LayerGradients, DecoderLayer) {
-  for (const auto& [name, config] : attention_kinds({{2, 1}}))
-    check_layer(name, config, "layers.0.", {config.hidden_size, config.hidden_size},
-                [&](const LayerCase& l, const Many* douts) {
-                  const DecoderLayer layer = LayerParts(l.parameters, config, 0, l.rope).layer();
-                  const TestTensor stream = l.tensor(l.inputs[0]), delta = l.tensor(l.inputs[1]);
-                  const Residual y{l.c.scratch.like(stream), l.c.scratch.like(stream)};
-                  LayerSaved saved;
-                  layer.forward(l.c, l.batch.view(), y, {stream, delta}, l.c.scratch.like(stream), &saved,
-                                Keep::all(*l.c.saved));
-                  if (!douts) {
-                    Values sum = values_of(y.stream), part = values_of(y.delta);
-                    for (size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
-                    return Many{sum};
-                  }
-                  const Tensor dx = l.c.scratch.like(stream);
-                  layer.backward(l.c, l.batch.view(), dx, l.tensor((*douts)[0]), saved);
-                  return Many{values_of(dx), values_of(dx)};
-                });
+  for (const auto& [name, config] : attention_kinds({{2, 1}})) check_decoder_layer(name, config);
 }
 
 TEST(LayerGradients, LogprobHead) {

@@ -127,7 +127,7 @@ inline Attention make_attention(LayerParameters& p, const ModelConfig& config, i
           rope.tensors};
 }
 
-/// The layers that a decoder layer is made of.
+/// The layers that a dense decoder layer is made of.
 struct LayerParts {
   Norm attn_norm;
   Attention attn;
@@ -147,5 +147,17 @@ struct LayerParts {
         mlp(Linear(p.at(l + "mlp.wgu"), p.find(l + "mlp.bgu")),
             Linear(p.at(l + "mlp.wd"), p.find(l + "mlp.bd"))) {}
 };
+
+/// A decoder layer of either kind.
+inline DecoderLayer make_layer(LayerParameters& p, const ModelConfig& config, int64_t index,
+                               const LayerRope& rope) {
+  if (!config.moe.layers.contains(index)) return LayerParts(p, config, index, rope).layer();
+  const std::string l = fmt::format("layers.{}.", index);
+  std::optional<Mlp> shared;
+  if (config.moe.shared_size > 0) shared = Mlp(Linear(p.at(l + "shared.wgu")), Linear(p.at(l + "shared.wd")));
+  return {Norm(p.at(l + "attn_norm"), config.rms_norm_eps), make_attention(p, config, index, rope),
+          Norm(p.at(l + "mlp_norm"), config.rms_norm_eps),
+          Moe(config.moe, {&p.at(l + "moe.router"), &p.at(l + "moe.wgu"), &p.at(l + "moe.wd")}, shared)};
+}
 
 }  // namespace temper

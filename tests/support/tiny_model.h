@@ -31,12 +31,29 @@ inline ModelConfig tiny_config(int64_t vocab_size = kTinyVocab) {
   return c;
 }
 
-inline std::unique_ptr<Model> tiny_model(DType storage, int64_t vocab_size = kTinyVocab,
-                                         int64_t context_tokens = kTinyContext) {
-  const ModelConfig config = tiny_config(vocab_size);
+/// The same with experts: one of them shared, or not.
+inline ModelConfig tiny_moe_config(int64_t shared_size) {
+  ModelConfig c = tiny_config();
+  c.family = shared_size > 0 ? "qwen2_moe" : "qwen3_moe";
+  c.moe = {.layers = {0, 1},
+           .num_experts = 12,
+           .experts_per_token = 3,
+           .expert_size = 16,
+           .shared_size = shared_size,
+           .normalizes = shared_size == 0};
+  return c;
+}
+
+inline std::unique_ptr<Model> tiny_model_of(const ModelConfig& config, DType storage,
+                                            int64_t context_tokens = kTinyContext) {
   auto model = std::make_unique<Model>(config, ModelOptions{storage, context_tokens});
   random_init(model->parameters(), config, 5);
   return model;
+}
+
+inline std::unique_ptr<Model> tiny_model(DType storage, int64_t vocab_size = kTinyVocab,
+                                         int64_t context_tokens = kTinyContext) {
+  return tiny_model_of(tiny_config(vocab_size), storage, context_tokens);
 }
 
 /// A prompt of `length` tokens that depends on the data position alone.

@@ -27,11 +27,14 @@ struct TrainedShape {
   const char* name;
   int64_t heads, kv_heads, layers, vocabulary;
   bool tied, qk_norm, biases;
+  int64_t experts = 0, per_token = 0, shared = 0;  // 0 experts: a dense model
+  int64_t dense_layer = -1;                        // of one with experts; -1: none is
 
   std::string text() const {
-    return fmt::format("{} ({} heads, {} of keys, {} layers, vocabulary {}{}{}{})", name, heads, kv_heads,
+    return fmt::format("{} ({} heads, {} of keys, {} layers, vocabulary {}{}{}{}{})", name, heads, kv_heads,
                        layers, vocabulary, tied ? ", tied" : "", qk_norm ? ", norms of heads" : "",
-                       biases ? ", biases" : "");
+                       biases ? ", biases" : "",
+                       experts > 0 ? fmt::format(", {} of {} experts", per_token, experts) : "");
   }
   ModelConfig config() const {
     ModelConfig c = tiny_config(vocabulary);
@@ -49,6 +52,14 @@ struct TrainedShape {
     c.tie_word_embeddings = tied;
     c.qk_norm = qk_norm;
     c.qkv_bias = c.o_bias = c.mlp_bias = biases;
+    if (experts == 0) return c;
+    c.moe = {.num_experts = experts,
+             .experts_per_token = per_token,
+             .expert_size = c.intermediate_size / 2,
+             .shared_size = shared,
+             .normalizes = shared == 0};
+    for (int64_t layer = 0; layer < layers; ++layer)
+      if (layer != dense_layer) c.moe.layers.insert(layer);
     return c;
   }
 };
@@ -56,9 +67,12 @@ struct TrainedShape {
 inline constexpr int64_t kChunks = 2 * kVocabularyChunk + 100, kPart = 90;
 inline constexpr TrainedShape kQwen3{"qwen3", 8, 4, 3, kChunks, false, true, false},
     kQwen3Tied{"qwen3", 8, 1, 5, kChunks, true, true, false},
-    kTiedPart{"qwen3", 8, 2, 3, kPart, true, true, false},
-    kQwen2{"qwen2", 8, 2, 5, kPart, true, false, true}, kLlama{"llama", 8, 8, 3, kPart, false, false, false},
-    kLlamaBiases{"llama", 8, 2, 9, kPart, false, false, true};
+    kTiedPart{"qwen3", 8, 2, 3, kPart, true, true, false}, kQwen2{"qwen2", 8, 2, 5, kPart, true, false, true},
+    kLlama{"llama", 8, 8, 3, kPart, false, false, false},
+    kLlamaBiases{"llama", 8, 2, 9, kPart, false, false, true},
+    kQwen3Moe{"qwen3_moe", 8, 4, 3, kPart, false, true, false, 6, 2},
+    kQwen2Moe{"qwen2_moe", 8, 4, 5, kPart, true, false, true, 5, 2, 48, 1},
+    kOneExpertOfMany{"qwen3_moe", 8, 4, 3, kPart, false, true, false, 24, 1};
 
 struct TrainedLayout {
   GridShape mesh = {};

@@ -67,6 +67,19 @@ constexpr TrainedLayout kFrozen[] = {
     {.mesh = {.tp = 4}, .shape = &kQwen2, .frozen = "model.norm.weight"},
 };
 
+/// Each rank has all experts.
+constexpr TrainedLayout kExperts[] = {
+    {.mesh = {.tp = 2}, .shape = &kQwen3Moe},
+    {.mesh = {.tp = 4}, .shape = &kQwen2Moe, .sequences = 1, .recompute = kSelective},
+    {.mesh = {.cp = 2, .dp = 2}, .shape = &kQwen3Moe, .zero = 3},
+    {.mesh = {.pp = 2}, .shape = &kQwen2Moe, .vpp = 2, .recompute = kFull},
+    {.mesh = {.tp = 2, .pp = 2}, .shape = &kOneExpertOfMany, .recompute = kSelective},
+    {.mesh = {.tp = 2, .dp = 2}, .shape = &kQwen2Moe, .zero = 3, .sequences = 3},
+    {.mesh = {.tp = 2, .cp = 2}, .shape = &kQwen3Moe, .recompute = kFull},
+    {.mesh = {.dp = 4}, .shape = &kOneExpertOfMany, .zero = 2, .aggregation = "seq-mean-token-mean"},
+    {.mesh = {.dp = 2, .pp = 2}, .shape = &kQwen3Moe, .zero = 3, .frozen = "*.mlp.gate.*"},
+};
+
 /// Legal ones of 4 ranks.
 class RandomLayouts : public TrainedLayouts {
  protected:
@@ -108,6 +121,7 @@ class RandomLayouts : public TrainedLayouts {
 TEST_F(TrainedLayouts, OfTwoRanks) { expect_like_one_rank(kOfTwo); }
 TEST_F(TrainedLayouts, OfFourRanks) { expect_like_one_rank(kOfFour); }
 TEST_F(TrainedLayouts, WithWhatIsNotTrained) { expect_like_one_rank(kFrozen); }
+TEST_F(TrainedLayouts, WithExperts) { expect_like_one_rank(kExperts); }
 TEST_F(RandomLayouts, OfFourRanks) { expect_like_one_rank(layouts_); }
 
 }  // namespace

@@ -30,7 +30,8 @@ PAD = 5
 BASE = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
             num_key_value_heads=2, max_position_embeddings=2048, rms_norm_eps=1e-5, hidden_act="silu",
             tie_word_embeddings=False, bos_token_id=0, eos_token_id=1)
-CLASSES = dict(llama="LlamaForCausalLM", qwen2="Qwen2ForCausalLM", qwen3="Qwen3ForCausalLM")
+CLASSES = dict(llama="LlamaForCausalLM", qwen2="Qwen2ForCausalLM", qwen3="Qwen3ForCausalLM",
+               qwen2_moe="Qwen2MoeForCausalLM", qwen3_moe="Qwen3MoeForCausalLM", mixtral="MixtralForCausalLM")
 
 
 def config(family, rope=None, theta=10000.0, spelling=5, **keys):
@@ -126,9 +127,15 @@ def fresh_folder(path):
         os.remove(os.path.join(path, name))
 
 
-def load(folder):
+def load(folder, **options):
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager",
-                                                output_loading_info=True)
+                                                output_loading_info=True, **options)
+
+
+def meta_parameters(folder):
+    """Names and shapes of the parameters that the config asks for, without their values."""
+    with torch.device("meta"):
+        return dict(AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder)).named_parameters())
 
 
 def logits_of(model, tokens):
@@ -146,26 +153,16 @@ def greedy(model, prompt):
     return tokens[len(prompt):], margin
 
 
-def make_model(name):
-    settings, files = MODELS[name]
-    folder = os.path.join(ROOT, "models", name)
-    fresh_folder(folder)
-    rng = np.random.default_rng(zlib.crc32(name.encode()))
-    write_json(os.path.join(folder, "config.json"), settings)
-    with torch.device("meta"):
-        skeleton = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
-    shapes = {n: tuple(p.shape) for n, p in skeleton.named_parameters()}
-    dtype = files.get("dtype", torch.float32)
-    write_weights(folder, {n: random_weight(n, s, rng).to(dtype) for n, s in sorted(shapes.items())},
-                  files.get("shards", 1))
-    model, report = load(folder)
-    assert not report["missing_keys"] and not report["unexpected_keys"], report
-    model.eval()
-
-    vocab = settings["vocab_size"]
+def random_sequences(vocab, rng):
     sequences = [rng.integers(0, vocab, n).tolist() for n in LENGTHS]
     for s in sequences:
         s[3] = PAD
+    return sequences
+
+
+def golden_tensors(name, model, sequences, rng, accept=lambda tokens: True):
+    """The tensors of golden.safetensors; `accept` may refuse a prompt with its greedy answer."""
+    vocab = model.config.vocab_size
     logprobs = []
     for s in sequences:
         lp = torch.log_softmax(logits_of(model, s).double(), -1)
@@ -177,7 +174,7 @@ def make_model(name):
     for _ in range(1000):
         prompt = rng.integers(0, vocab, GREEDY_PROMPT).tolist()
         answer, margin = greedy(model, prompt)
-        if margin >= MIN_GREEDY_MARGIN and len(set(answer)) >= 8:
+        if margin >= MIN_GREEDY_MARGIN and len(set(answer)) >= 8 and accept(prompt + answer):
             break
     else:
         raise SystemExit(f"{name}: no prompt with a clear greedy path")
@@ -187,9 +184,26 @@ def make_model(name):
                logprobs=logprobs.detach(), weights=weights,
                greedy_prompt=torch.tensor(prompt, dtype=torch.int32),
                greedy=torch.tensor(answer, dtype=torch.int32))
-    save_file(out, os.path.join(folder, "golden.safetensors"))
-    print(f"{name}: {len(shapes)} tensors, mean log-prob {logprobs.mean():.3f}, greedy margin {margin:.4f}, "
+    print(f"{name}: {len(out) - 6} tensors, mean log-prob {logprobs.mean():.3f}, greedy margin {margin:.4f}, "
           f"{len(set(answer))} different tokens")
+    return out
+
+
+def make_model(name):
+    settings, files = MODELS[name]
+    folder = os.path.join(ROOT, "models", name)
+    fresh_folder(folder)
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    write_json(os.path.join(folder, "config.json"), settings)
+    shapes = {n: tuple(p.shape) for n, p in meta_parameters(folder).items()}
+    dtype = files.get("dtype", torch.float32)
+    write_weights(folder, {n: random_weight(n, s, rng).to(dtype) for n, s in sorted(shapes.items())},
+                  files.get("shards", 1))
+    model, report = load(folder)
+    assert not report["missing_keys"] and not report["unexpected_keys"], report
+    model.eval()
+    sequences = random_sequences(settings["vocab_size"], rng)
+    save_file(golden_tensors(name, model, sequences, rng), os.path.join(folder, "golden.safetensors"))
 
 
 # ---- replay: fp64 throughout, but for the rope table and angle, which are fp32-rounded ----
@@ -321,9 +335,7 @@ def make_replay():
     fresh_folder(model_folder)
     rng = np.random.default_rng(2024)
     write_json(os.path.join(model_folder, "config.json"), REPLAY)
-    with torch.device("meta"):
-        skeleton = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model_folder))
-    shapes = {n: tuple(p.shape) for n, p in skeleton.named_parameters()}
+    shapes = {n: tuple(p.shape) for n, p in meta_parameters(model_folder).items()}
     weights = {n: random_weight(n, s, rng).float() for n, s in sorted(shapes.items())}
     write_weights(model_folder, weights)
     check, _ = load(model_folder)

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kMaxVocab = 1 << 24, kMaxWidth = 1 << 20, kMaxFfn = 1 << 24, kMaxLayers = 1 << 14;
 constexpr int64_t kMaxHeads = 1 << 14, kMaxHeadDim = 1 << 12, kMaxPositions = 1 << 27;
-constexpr int64_t kMaxParameters = int64_t{1} << 44;
+constexpr int64_t kMaxParameters = int64_t{1} << 44, kMaxExperts = 1024;
 
 std::string supported() {
   std::string names;
@@ -63,6 +63,64 @@ int64_t size_of(const ConfigReader& r, const Family& family, const char* key, in
   return absent;
 }
 
+/// By any of its names; null and absent alike.
+int64_t num_experts(const ConfigReader& r, const Family& family) {
+  const auto one = r.integer("num_experts", 0, kMaxExperts),
+             other = r.integer("num_local_experts", 0, kMaxExperts);
+  if (one && other && *one != *other)
+    r.refuse("num_experts", fmt::format("{}, and num_local_experts is {}", *one, *other), "keep one of them");
+  if (one || other) return one ? *one : *other;
+  r.warn(fmt::format("\"num_experts\" is absent, {} is used (the default of {})", family.experts.number,
+                     family.model_type));
+  return family.experts.number;
+}
+
+/// mlp_only_layers are dense, and of the others all but every decoder_sparse_step-th.
+std::set<int64_t> layers_with_experts(const ConfigReader& r, int64_t num_layers) {
+  const int64_t step = r.integer("decoder_sparse_step", 1, kMaxLayers).value_or(1);
+  const std::vector<int64_t> dense = r.ids("mlp_only_layers");
+  for (const int64_t layer : dense)
+    if (layer >= num_layers)
+      r.refuse("mlp_only_layers", fmt::format("names layer {} of {}", layer, num_layers));
+  std::set<int64_t> layers;
+  for (int64_t i = 0; i < num_layers; ++i)
+    if ((i + 1) % step == 0 && std::find(dense.begin(), dense.end(), i) == dense.end()) layers.insert(i);
+  return layers;
+}
+
+/// Losses and noise of the router belong to the pre-training that the file describes: none is taken from it.
+MoeConfig read_experts(const ConfigReader& r, const Family& family, int64_t num_layers) {
+  const FamilyExperts& f = family.experts;
+  MoeConfig moe;
+  if (f.number == 0 || (moe.num_experts = num_experts(r, family)) == 0) return {};
+  const bool qwen = f.names == ExpertNames::mlp;
+  moe.names = f.names;
+  moe.experts_per_token = size_of(r, family, "num_experts_per_tok", kMaxExperts, f.per_token);
+  if (moe.experts_per_token > moe.num_experts)
+    r.refuse("num_experts_per_tok",
+             fmt::format("{} of {} experts take a token", moe.experts_per_token, moe.num_experts));
+  if (f.size > 0) moe.expert_size = size_of(r, family, "moe_intermediate_size", kMaxFfn, f.size);
+  if (f.shared_size > 0)
+    moe.shared_size = size_of(r, family, "shared_expert_intermediate_size", kMaxFfn, f.shared_size);
+  const std::optional<bool> normalizes = f.normalizes ? true : r.flag("norm_topk_prob");
+  if (!normalizes)
+    r.warn("\"norm_topk_prob\" is absent, false is used: weights of experts are not normalised");
+  moe.normalizes = normalizes.value_or(false);
+  if (qwen) {
+    moe.layers = layers_with_experts(r, num_layers);
+  } else {
+    for (int64_t i = 0; i < num_layers; ++i) moe.layers.insert(i);
+  }
+  return moe.layers.empty() ? MoeConfig{} : moe;
+}
+
+/// Of the dense layers; where there are none the key may be absent.
+int64_t dense_size(const ConfigReader& r, const Family& family, const ModelConfig& c) {
+  const bool read = std::ssize(c.moe.layers) < c.num_layers || family.experts.size == 0;
+  if (read) return size_of(r, family, "intermediate_size", kMaxFfn, family.intermediate_size);
+  return r.integer("intermediate_size", 0, kMaxFfn).value_or(0);
+}
+
 void read_heads(const ConfigReader& r, const Family& family, ModelConfig& c) {
   c.num_heads = size_of(r, family, "num_attention_heads", kMaxHeads, family.num_heads);
   // null means "as many as query heads" even where the absent key has another default.
@@ -94,16 +152,19 @@ void read_heads(const ConfigReader& r, const Family& family, ModelConfig& c) {
 
 void read_flags(const ConfigReader& r, const Family& family, ModelConfig& c) {
   c.tie_word_embeddings = r.flag("tie_word_embeddings").value_or(false);
-  const bool by_key = family.attention_biases == Biases::as_attention_bias;
-  c.o_bias = by_key && r.flag("attention_bias").value_or(false);
-  c.qkv_bias = by_key ? c.o_bias : true;
+  const Biases biases = family.attention_biases;
+  c.o_bias = biases == Biases::as_attention_bias && r.flag("attention_bias").value_or(false);
+  c.qkv_bias = c.o_bias || biases == Biases::queries_and_keys ||
+               (biases == Biases::as_qkv_bias && r.flag("qkv_bias").value_or(true));
   c.mlp_bias = family.reads_mlp_bias && r.flag("mlp_bias").value_or(false);
   c.qk_norm = family.qk_norm;
 }
 
-bool any_layer_slides(const ConfigReader& r, const ModelConfig& c) {
+bool any_layer_slides(const ConfigReader& r, Window window, const ModelConfig& c) {
+  if (window == Window::all_layers || window == Window::if_set) return true;
   const Json* types = r.find("layer_types");
-  if (!types) return r.integer("max_window_layers", 0, kMaxLayers).value_or(28) < c.num_layers;
+  const int64_t border = r.integer("max_window_layers", 0, kMaxLayers).value_or(28);
+  if (!types) return window == Window::upper_layers ? border < c.num_layers : border > 0;
   if (!types->is_array() || static_cast<int64_t>(types->size()) != c.num_layers)
     r.refuse("layer_types", fmt::format("it must be a list of num_hidden_layers = {} strings", c.num_layers));
   bool slides = false;
@@ -119,18 +180,20 @@ bool any_layer_slides(const ConfigReader& r, const ModelConfig& c) {
 
 /// A window that covers every position is no window; anything narrower in use is refused.
 void check_sliding_window(const ConfigReader& r, const Family& family, const ModelConfig& c) {
-  if (!family.reads_sliding_window) return;
-  const bool slides = any_layer_slides(r, c);
-  const int64_t window =
-      r.has("sliding_window") ? r.integer("sliding_window", 0, int64_t{1} << 40).value_or(0) : 4096;
-  if (!r.flag("use_sliding_window").value_or(false) || !slides) return;
+  if (family.window == Window::never) return;
+  const bool by_flag = family.window != Window::if_set;
+  const bool slides = any_layer_slides(r, family.window, c);
+  const int64_t window = r.has("sliding_window") || !by_flag
+                             ? r.integer("sliding_window", 0, int64_t{1} << 40).value_or(0)
+                             : 4096;
+  if ((by_flag && !r.flag("use_sliding_window").value_or(false)) || !slides) return;
   if (window == 0 || window >= c.max_position_embeddings) return;
-  r.refuse(
-      "use_sliding_window",
-      fmt::format("true with sliding_window {} < max_position_embeddings {}: sliding-window attention is not "
-                  "supported",
-                  window, c.max_position_embeddings),
-      "set use_sliding_window to false, or max_position_embeddings to at most sliding_window");
+  r.refuse(by_flag ? "use_sliding_window" : "sliding_window",
+           fmt::format("{}sliding_window {} < max_position_embeddings {}: sliding-window attention is not "
+                       "supported",
+                       by_flag ? "true with " : "", window, c.max_position_embeddings),
+           fmt::format("set {}, or max_position_embeddings to at most sliding_window",
+                       by_flag ? "use_sliding_window to false" : "sliding_window to null"));
 }
 
 void read_tokens(const ConfigReader& r, const Family& family, const Json* generation, ModelConfig& c) {
@@ -161,18 +224,24 @@ void read_tokens(const ConfigReader& r, const Family& family, const Json* genera
 void check_products(const ConfigReader& r, const ModelConfig& c) {
   using Wide = __int128;
   const Wide q = Wide{c.num_heads} * c.head_dim, kv = Wide{c.num_kv_heads} * c.head_dim;
-  const Wide layer = c.hidden_size * (2 * q + 2 * kv) + Wide{3} * c.hidden_size * c.intermediate_size;
-  const Wide total = layer * c.num_layers + Wide{2} * c.vocab_size * c.hidden_size;
+  const auto num_moe = static_cast<int64_t>(c.moe.layers.size());
+  const Wide dense = Wide{c.intermediate_size} * (c.num_layers - num_moe),
+             experts = (Wide{c.moe.num_experts} * c.moe.expert_size + c.moe.shared_size) * num_moe;
+  const Wide attention = c.hidden_size * (2 * q + 2 * kv) * c.num_layers;
+  const Wide total =
+      attention + Wide{3} * c.hidden_size * (dense + experts) + Wide{2} * c.vocab_size * c.hidden_size;
   if (q + 2 * kv > kMaxFfn)
     r.refuse("num_attention_heads", fmt::format("{} heads ({} of keys) x head_dim {} is more than {}",
                                                 c.num_heads, c.num_kv_heads, c.head_dim, kMaxFfn));
   if (total > kMaxParameters)
-    r.refuse(
-        "num_hidden_layers",
-        fmt::format("{} layers of hidden_size {}, intermediate_size {} and vocab_size {} have more than 2^44 "
-                    "parameters",
-                    c.num_layers, c.hidden_size, c.intermediate_size, c.vocab_size),
-        "correct the sizes of this file");
+    r.refuse("num_hidden_layers",
+             fmt::format(
+                 "{} layers of hidden_size {}, intermediate_size {}{} and vocab_size {} have more than 2^44 "
+                 "parameters",
+                 c.num_layers, c.hidden_size, c.intermediate_size,
+                 num_moe > 0 ? fmt::format(", {} experts of {}", c.moe.num_experts, c.moe.expert_size) : "",
+                 c.vocab_size),
+             "correct the sizes of this file");
 }
 
 /// What transformers 4 calls rope_scaling: the object without theta, which it reads at the top level.
@@ -193,8 +262,10 @@ ModelConfig parse_model_config(const Json& config, const Json* generation_config
   c.family = family.model_type;
   c.vocab_size = size_of(r, family, "vocab_size", kMaxVocab, family.vocab_size);
   c.hidden_size = size_of(r, family, "hidden_size", kMaxWidth, family.hidden_size);
-  c.intermediate_size = size_of(r, family, "intermediate_size", kMaxFfn, family.intermediate_size);
   c.num_layers = size_of(r, family, "num_hidden_layers", kMaxLayers, family.num_layers);
+  c.moe = read_experts(r, family, c.num_layers);
+  c.intermediate_size = dense_size(r, family, c);
+  if (c.moe.expert_size == 0) c.moe.expert_size = c.intermediate_size;
   c.max_position_embeddings =
       size_of(r, family, "max_position_embeddings", kMaxPositions, family.max_positions);
   read_heads(r, family, c);
@@ -202,8 +273,9 @@ ModelConfig parse_model_config(const Json& config, const Json* generation_config
   if (const auto eps = r.number("rms_norm_eps", 1e-12, 1.0))
     c.rms_norm_eps = *eps;
   else
-    r.warn("\"rms_norm_eps\" is absent, 1e-06 is used");
+    r.warn(fmt::format("\"rms_norm_eps\" is absent, {:g} is used", c.rms_norm_eps = family.norm_eps));
   c.initializer_range = r.number("initializer_range", 0.0, 100.0).value_or(0.02);
+  c.rope.theta = family.rope_theta;
   c.rope = parse_rope(r, config, c, warnings);
   check_sliding_window(r, family, c);
   read_tokens(r, family, generation_config, c);

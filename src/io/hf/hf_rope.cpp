@@ -92,8 +92,8 @@ RopeConfig parse_rope(const ConfigReader& top, const Json& config, const ModelCo
   out.max_position_embeddings = model.max_position_embeddings;
   const auto inner = rope.number("rope_theta", 1.0 + 1e-6, kMaxTheta);
   const auto outer = top.number("rope_theta", 1.0 + 1e-6, kMaxTheta);
-  if (!inner && !outer) top.warn("\"rope_theta\" is absent, 10000 is used");
-  out.theta = inner ? *inner : outer.value_or(10000.0);
+  if (!inner && !outer) top.warn(fmt::format("\"rope_theta\" is absent, {:.0f} is used", model.rope.theta));
+  out.theta = inner ? *inner : outer.value_or(model.rope.theta);
 
   const auto named = rope.text("rope_type"), synonym = rope.text("type");
   out.type = named ? *named : synonym.value_or("default");

@@ -31,6 +31,15 @@ ModelConfig model_of(const Shape& shape) {
           .eos_token_ids = {}};
 }
 
+/// Every layer but the second has experts.
+ModelConfig with_experts(ModelConfig model) {
+  model.family = "qwen2_moe";
+  model.moe = {.num_experts = 6, .experts_per_token = 2, .expert_size = 40, .shared_size = 64};
+  for (int64_t layer = 0; layer < model.num_layers; ++layer)
+    if (layer != 1) model.moe.layers.insert(layer);
+  return model;
+}
+
 constexpr Shape kShapes[] = {{1, 16, 300, false}, {2, 24, 5000, true}, {5, 8, 2100, true}};
 
 void expect_same(const PhaseMemory& counted, const PhaseMemory& taken) {
@@ -128,6 +137,31 @@ TEST(DryRun, CountsLayersOfSeveralKinds) {
              R"(train.freeze=["model.layers.1.*", "model.layers.3.*norm*", "model.norm.weight"])",
              "rollout.max_new_tokens=50", "train.max_tokens_per_microbatch=450"},
             2, 5);
+}
+
+/// What is kept is the same for any routing; products are counted as if one expert took all rows.
+TEST(DryRun, CountsExperts) {
+  for (const char* recompute : {"none", "selective", "full"}) {
+    ModelConfig model = with_experts(model_of({5, 16, 2100, true}));
+    const Config config =
+        load_text(kMinimalConfig,
+                  {"run.dtype=bf16", "run.threads=2", "roles.trainer.tp=2", "algorithm.kl_coef=0.1",
+                   fmt::format("train.recompute.granularity={}", recompute), "rollout.max_new_tokens=50",
+                   "train.max_tokens_per_microbatch=450"})
+            .config;
+    const RunPlan plan = try_plan(config, 2, model).plan;
+    const RoleStage of{plan.trainer()};
+    const auto counted = microbatch_memory(plan, model, config, of),
+               trained = microbatch_memory(plan, model, config, of, Device::cpu);
+    ASSERT_GT(trained.size(), 0u);
+    for (size_t kind = 0; kind < trained.size(); ++kind) {
+      EXPECT_EQ(counted[kind].memory.activations, trained[kind].memory.activations) << recompute;
+      EXPECT_GE(counted[kind].memory.workspace, trained[kind].memory.workspace) << recompute;
+      EXPECT_LE(static_cast<double>(counted[kind].memory.workspace),
+                1.1 * static_cast<double>(trained[kind].memory.workspace))
+          << recompute;
+    }
+  }
 }
 
 TEST(DryRun, CountsFiltersPenaltiesAndReferences) {

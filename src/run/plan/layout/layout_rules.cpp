@@ -36,11 +36,14 @@ std::string tensor_parallel_defect(const PlanDraft& d, const RolePlan& role, int
   const ModelConfig& m = d.models.of(role);
   if (const auto ranks = std::ssize(role.ranks); ranks % tp != 0)
     return fmt::format("{} {} ranks do not divide into groups of {}", ranks, role.name(), tp);
+  const bool has_dense_layers = std::ssize(m.moe.layers) < m.num_layers;
   const auto cut = [&](const char* what, int64_t n) {
     return n % tp == 0 ? "" : fmt::format("{} {} do not divide by {}", n, what, tp);
   };
-  for (const std::string& why : {cut("attention heads", m.num_heads), cut("hidden units", m.hidden_size),
-                                 cut("units of the feed-forward layer", m.intermediate_size)})
+  for (const std::string& why :
+       {cut("attention heads", m.num_heads), cut("hidden units", m.hidden_size),
+        cut("units of the feed-forward layer", has_dense_layers ? m.intermediate_size : 0),
+        cut("units of the shared expert", m.moe.shared_size)})
     if (!why.empty()) return why;
   const int64_t kv = m.num_kv_heads;
   if (kv % tp == 0 || tp % kv == 0) return "";

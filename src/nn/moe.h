@@ -1,0 +1,50 @@
+#pragma once
+// Feed-forward layer of experts (Qwen3-MoE, Qwen2-MoE, Mixtral; src/ops/experts.h has the formulas):
+//   u = x Wr^T in A, never rounded;  S, w = the K of E experts and their weights
+//   y = sum_j w_j Expert_{S_j}(x) + sigmoid(u_E) Shared(x)
+// Expert and Shared are SwiGLU layers (nn/mlp.h). The shared expert and its gate, the last row of Wr, are
+// there where a model has them. Each rank has all experts, for its own tokens.
+
+#include <optional>
+
+#include "src/nn/mlp.h"
+#include "src/nn/model_config.h"
+
+namespace temper {
+
+struct MoeSaved {
+  CTensor x;                       // [T, D]; empty where it is computed again
+  Tensor logits, ids, weights;     // [T, E (+ 1)], [T, K], [T, K]
+  Tensor offsets, tokens, places;  // of the rows of experts (sort_by_expert)
+  Tensor gate_up;                  // [R, 2F], R = T K
+  MlpSaved shared;                 // of the shared expert
+  Tensor shared_y;                 // [T, D]
+};
+
+class Moe {
+ public:
+  struct Parameters {
+    Parameter *router, *gate_up, *down;  // [E (+ 1), D], [E 2F, D], [E D, F]
+  };
+  Moe(const MoeConfig& config, const Parameters& parameters, std::optional<Mlp> shared)
+      : config_(config), p_(parameters), shared_(std::move(shared)) {}
+
+  /// y [T, D] is the caller's. `stream`: of x, as the shared expert sees it.
+  void forward_into(Ctx& c, Tensor y, CTensor x, MoeSaved* saved, const Keep& keep = {},
+                    const StreamRows& stream = {}) const;
+  /// dx [T, D] in scratch; adds to the weight gradients. `x` as in forward. The gradient of gate_up takes the
+  /// memory of what was saved.
+  Tensor backward(Ctx& c, CTensor dy, CTensor x, const MoeSaved& saved, const StreamRows& stream = {}) const;
+
+ private:
+  void choose(Ctx& c, MoeSaved& s, CTensor x, const Keep& keep) const;
+  Tensor backward_experts(Ctx& c, Tensor dweights, CTensor dy, CTensor x, const MoeSaved& s) const;
+  Tensor backward_router(Ctx& c, Tensor dlogits, CTensor x) const;
+  int64_t num_rows(const CTensor& x) const { return x.dim(0) * config_.experts_per_token; }
+
+  MoeConfig config_;
+  Parameters p_;
+  std::optional<Mlp> shared_;
+};
+
+}  // namespace temper

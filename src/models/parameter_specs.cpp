@@ -72,8 +72,8 @@ void add_mlp(std::vector<ParamSpec>& specs, const ModelConfig& c, const std::str
                      .init = Init::zeros});
 }
 
-/// A matrix of blocks of rows, an expert's each. Every rank has all of them, and the gradient of its own
-/// tokens.
+/// A matrix of blocks of rows, an expert's each. Nobody has some of them alone, and who shares the model has
+/// the gradient of its own tokens.
 ParamSpec expert_spec(const ModelConfig& c, const std::string& name, const std::string& experts,
                       const std::vector<const char*>& tensors, const std::vector<int64_t>& shape) {
   ParamSpec spec{

@@ -1,8 +1,8 @@
 #pragma once
 // Floating-point operations of training, as model FLOPs utilisation counts them: per token 6 for each weight
-// of a product (head included, embedding not; of experts those that take the token) and 6 L Hq dh s for attention over a sequence of s tokens, its
-// causal half counted once; backward is twice forward, of weights that are not trained as much, recomputation
-// never counts.
+// of a product (head included, embedding not; of experts those that take the token) and 6 L Hq dh s for
+// attention over a sequence of s tokens, its causal half counted once; backward is twice forward, of weights
+// that are not trained as much, recomputation never counts.
 
 #include <span>
 

@@ -114,7 +114,7 @@ MoeConfig read_experts(const ConfigReader& r, const Family& family, int64_t num_
   return moe.layers.empty() ? MoeConfig{} : moe;
 }
 
-/// Of the dense layers; where there are none the key may be absent.
+/// The units of dense layers; where there are none the key may be absent.
 int64_t dense_size(const ConfigReader& r, const Family& family, const ModelConfig& c) {
   const bool read = std::ssize(c.moe.layers) < c.num_layers || family.experts.size == 0;
   if (read) return size_of(r, family, "intermediate_size", kMaxFfn, family.intermediate_size);

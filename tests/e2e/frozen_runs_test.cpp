@@ -1,7 +1,7 @@
 // Whole runs of 6 steps have the bits that they had when they were frozen: GRPO without and with a reference,
 // with steps ahead and partial rollouts, with gradients clipped, with layers of experts, and SFT; on 1, 2 and 4
-// ranks, in fp32 and bf16. tests/golden/frozen/DTYPE.json has the digests. A digest that changes on purpose is frozen again by
-// tools/freeze_runs.sh, in the commit that says why.
+// ranks, in fp32 and bf16. tests/golden/frozen/DTYPE.json has the digests. A digest that changes on purpose is
+// frozen again by tools/freeze_runs.sh, in the commit that says why.
 
 #include "tests/e2e/frozen_mode.h"
 

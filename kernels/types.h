@@ -123,7 +123,7 @@ struct AdamwStep {
   uint64_t seed = 0;
   int64_t first_element = 0;  // number of the first element of the tensors among all of the model
 };
-/// Parcels from a GPU to another one that reaches its memory, or from that one (ops/peer_exchange.h), at
+/// Parcels from a GPU to another one that reaches its memory, or from that one (ops/peers/peer_exchange.h), at
 /// most kParcels; cut into pieces of kPieceBytes. Places for kPlaces pieces lie in the inbox of the receiver:
 /// for bytes as they are, and for parcels of at most kMarkedBytes, of which every four bytes have a mark
 /// beside them that says whose they are, so that nothing else has to. Of counters there is one for each block

@@ -16,7 +16,7 @@ namespace temper::cuda {
 #undef KERNEL
 
 class Libraries;  // of a lane: kernels/cuda/libraries.h
-/// Between GPUs, which no other backend has: src/ops/peer_exchange.h.
+/// Between GPUs, which no other backend has: src/ops/peers/peer_exchange.h.
 void exchange_small(Lane& lane, std::span<const SmallFlow> out, std::span<const SmallFlow> in,
                     const uint32_t* stop);
 void exchange_small_sum(Lane& lane, std::span<const SmallFlow> out, std::span<const SmallFlow> in,

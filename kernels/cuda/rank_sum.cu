@@ -1,4 +1,4 @@
-// Sums over ranks of parts that lie where others brought them (src/ops/peer_exchange.h): bound by memory.
+// Sums over ranks of parts that lie where others brought them (src/ops/peers/peer_exchange.h): bound by memory.
 
 #include "kernels/cuda/rank_sum.h"
 

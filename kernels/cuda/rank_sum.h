@@ -1,5 +1,5 @@
 #pragma once
-// Sums over ranks (ops/peer_exchange.h) by threads of a kernel: what the kernels of large pieces
+// Sums over ranks (ops/peers/peer_exchange.h) by threads of a kernel: what the kernels of large pieces
 // (rank_sum.cu) and of small ones (small_exchange.cu) share.
 
 #include "kernels/cuda/launch.h"

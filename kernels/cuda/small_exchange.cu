@@ -1,4 +1,4 @@
-// Small parcels between GPUs (src/ops/peer_exchange.h): bound by the link, and when they are very small by
+// Small parcels between GPUs (src/ops/peers/peer_exchange.h): bound by the link, and when they are very small by
 // what a write takes to the other side and back.
 
 #include <algorithm>

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "src/core/lane.h"
-#include "src/ops/peer_exchange.h"
+#include "src/ops/peers/peer_exchange.h"
 
 namespace temper {
 

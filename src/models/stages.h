@@ -11,8 +11,8 @@ namespace temper {
 /// where layers have three.
 enum class StageWork { forward, update };
 
-/// Neighbouring layers in turn, so that the slowest stage is as fast as can be: a layer costs the parameters that a token meets,
-/// a head its own, in an update a third more, and the last stage has it beside its layers.
+/// Neighbouring layers in turn, so that the slowest stage is as fast as can be: a layer costs the parameters that
+/// a token meets, a head its own, in an update a third more, and the last stage has it beside its layers.
 /// 1 <= stages <= layers.
 std::vector<LayerRange> balanced_stages(const ModelConfig& config, int stages,
                                         StageWork work = StageWork::update);

@@ -11,12 +11,12 @@
 #include "src/core/gpu/peer_memory.h"
 #include "src/core/gpu/peer_numbers.h"
 #include "src/core/region.h"
-#include "src/ops/peer_exchange.h"
+#include "src/ops/peers/peer_exchange.h"
 
 namespace temper {
 
 /// For each other rank of the host: places for pieces that copy engines bring, and what a kernel exchanges
-/// small parcels by (ops/peer_exchange.h). Ranks are named by their numbers among those of the host.
+/// small parcels by (ops/peers/peer_exchange.h). Ranks are named by their numbers among those of the host.
 struct Inbox {
   static constexpr int64_t kPlaceBytes = int64_t{32} << 20, kPlaces = 2;
   /// Numbers: pieces that came from a rank; of those sent to it, how many it has taken; turns in which it has

@@ -11,7 +11,7 @@
 #include "src/core/cuda.h"
 #include "src/core/process/progress.h"
 #include "src/core/stopwatch.h"
-#include "src/ops/peer_exchange.h"
+#include "src/ops/peers/peer_exchange.h"
 #endif
 
 namespace temper {

@@ -3,7 +3,7 @@
 // by the copy engines, which take no multiprocessor from what computes beside (kernels that carry bytes wait
 // for one, and hold it): piece by piece into the inbox of the receiver, which copies each to where it
 // belongs, or adds it up where it lies. Small ones, and all in a graph, go by a kernel of few blocks
-// (ops/peer_exchange.h). Nothing here waits on the host.
+// (ops/peers/peer_exchange.h). Nothing here waits on the host.
 
 #include <memory>
 

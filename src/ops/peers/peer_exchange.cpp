@@ -1,4 +1,4 @@
-#include "src/ops/peer_exchange.h"
+#include "src/ops/peers/peer_exchange.h"
 
 #include "src/ops/dispatch.h"
 

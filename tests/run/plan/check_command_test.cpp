@@ -6,12 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <map>
 
 #include "src/core/json.h"
-#include "src/core/stopwatch.h"
 #include "src/run/plan/memory/memory.h"
 #include "src/run/plan/model_facts.h"
 #include "src/run/plan/report/plan_json.h"
@@ -143,9 +143,9 @@ TEST_F(Check, SizesThatNoMachineHasAreCountedAtOnce) {
   auto words = paths();
   words.insert(words.end(), {"rollout.kv_memory=1TiB", "train.max_tokens_per_microbatch=130000000",
                              "rollout.prompts_per_step=1000000", "--json", "--device-memory", "80"});
-  const Stopwatch watch;
+  const std::clock_t begin = std::clock();  // of this process: others may have the machine
   const CheckOutcome outcome = check(words);
-  EXPECT_LT(watch.seconds(), 30);
+  EXPECT_LT((std::clock() - begin) / CLOCKS_PER_SEC, 30);
   EXPECT_NE(outcome.output.find("memory"), std::string::npos) << outcome.output;
 }
 

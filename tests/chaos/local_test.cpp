@@ -56,7 +56,7 @@ TEST_F(LocalSignals, SaveOrSayThatThereIsNothingToSave) {
     const Scenario& s = kScenarios[1 + draw.below(2)];  // two ranks
     const std::string run = fmt::format("local-{}", number);
     const double seconds = seconds_of(s);
-    for (int64_t left = 1 + draw.below(3); left > 0; --left) {
+    for (int64_t left = 1 + draw.below(3); left > 0 && newest_step(run) < kChaosSteps; --left) {
       const double instant = draw.part() * 1.1 * seconds;
       const int signal = draw.from(kSignals);
       const auto where = draw.below(3) > 0 ? LocalRun::Where::terminal : LocalRun::Where::pipe;

@@ -49,7 +49,7 @@ TEST_F(SaveMoments, ChangeNoBit) {
     double seconds = 0;
     whole(s, &seconds);
     const double first = draw.part() * seconds / 3, second = draw.part() * seconds / 3;
-    const double instant = (0.4 + 0.7 * draw.part()) * seconds;
+    const double instant = (0.3 + 0.5 * draw.part()) * seconds;
     {
       Background job(program_, saving(layout, run, first), log_of(run));
       const Stopwatch watch;

@@ -10,9 +10,7 @@ namespace {
 
 /// A layer's row.
 Tensor sums_of(const Tensor& all, int64_t layer) {
-  Tensor sums = rows(all, layer, layer + 1);
-  sums.rank = 1, sums.dims = {all.dim(1), 1, 1, 1};
-  return sums;
+  return make_tensor(rows(all, layer, layer + 1).raw(), all.dtype, {all.dim(1)});
 }
 
 /// The stream through layers, one after the other. A layer's addend dies in the next one; its stream is what

@@ -8,6 +8,7 @@
 //   even
 
 #include "src/comm/comm.h"
+#include "src/core/ctx.h"
 #include "src/nn/model_config.h"
 #include "src/rl/algorithm.h"
 

@@ -41,6 +41,7 @@ KERNEL(choose_experts, Tensor ids, Tensor weights, CTensor logits, int64_t num_e
 KERNEL(choose_experts_backward, Tensor dlogits, CTensor dweights, CTensor ids, CTensor weights,
        CTensor logits, int64_t num_experts, bool normalize)
 SCRATCH_KERNEL(sort_by_expert, Tensor offsets, Tensor tokens, Tensor places, CTensor ids)
+KERNEL(add_router_sums, Tensor sums, CTensor logits, CTensor offsets)
 KERNEL(expert_linear_forward, Tensor y, CTensor x, CTensor w, CTensor offsets)
 KERNEL(expert_linear_backward_input, Tensor dx, CTensor dy, CTensor w, CTensor offsets)
 KERNEL(expert_linear_backward_weight, Tensor dw, CTensor dy, CTensor x, CTensor offsets, GradWrite write)

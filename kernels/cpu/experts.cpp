@@ -128,6 +128,30 @@ void sort_by_expert(Ctx& ctx, Tensor offsets, Tensor tokens, Tensor places, CTen
   });
 }
 
+/// One piece of work, in order of the tokens.
+void add_router_sums(Ctx& ctx, Tensor sums, CTensor logits, CTensor offsets) {
+  dispatch_accumulate(logits.dtype, [&](auto a) {
+    using A = decltype(a);
+    const int64_t num_experts = offsets.dim(0) - 1, columns = logits.dim(1);
+    const int32_t* const begin = offsets.as<int32_t>();
+    const A* const u = logits.as<A>();
+    A* const to = sums.as<A>();
+    parallel_for(ctx.threads, 1, [&](int64_t) {
+      A entropy = 0;
+      for (int64_t t = 0; t < logits.dim(0); ++t) {
+        const A* const row = u + t * columns;
+        const Softmax<A> softmax(row, num_experts);
+        const A mean = lane_sum<A>(0, num_experts, [&](A lane, int64_t e) {
+          return std::fma(softmax.of(row[e]), row[e] - softmax.largest, lane);
+        });
+        entropy += std::log(softmax.sum) - mean;
+      }
+      for (int64_t e = 0; e < num_experts; ++e) to[e] += static_cast<A>(begin[e + 1] - begin[e]);
+      to[num_experts] += entropy;
+    });
+  });
+}
+
 void combine_experts(Ctx& ctx, Tensor y, CTensor x, CTensor places, CTensor weights, CTensor shared,
                      CTensor logits) {
   dispatch_storage(y.dtype, [&](auto s) {

@@ -8,6 +8,11 @@
 namespace temper {
 namespace {
 
+/// A layer's row.
+Tensor sums_of(const Tensor& all, int64_t layer) {
+  return make_tensor(rows(all, layer, layer + 1).raw(), all.dtype, {all.dim(1)});
+}
+
 /// The stream through layers, one after the other. A layer's addend dies in the next one; its stream is what
 /// that one's backward reads.
 class Stream {
@@ -25,9 +30,10 @@ class Stream {
     if (keeps) to.stream = c_.saved->like(at_.stream);
     const ArenaScope scope(c_.scratch);
     const Tensor sum = at_.delta.empty() ? at_.stream : c_.memory(first || keeps).like(at_.stream);
+    Keep keep = keeps ? run.keep(*c_.saved) : Keep{};
+    if (saved && !saved->router_sums.empty()) keep.router_sums = sums_of(saved->router_sums, layer);
     part_.model.layer(layer).forward(c_, b_, to, at_, sum,
-                                     keeps ? &saved->layers[part_.index(layer)] : nullptr,
-                                     keeps ? run.keep(*c_.saved) : Keep{});
+                                     keeps ? &saved->layers[part_.index(layer)] : nullptr, keep);
     if (first) saved->runs.back().stream = sum;
     return at_ = to;
   }

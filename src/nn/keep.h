@@ -10,7 +10,8 @@ namespace temper {
 struct Keep {
   Arena* products = nullptr;  // what products give, and numbers of a row such as those of norms
   Arena* rest = nullptr;      // what is made of these element by element
-  static Keep all(Arena& arena) { return {&arena, &arena}; }
+  Tensor router_sums = {};  // a layer of experts adds what its router does (ops/experts.h); none: it does not
+  static Keep all(Arena& arena) { return {.products = &arena, .rest = &arena}; }
   Arena& for_products(const Ctx& c) const { return products ? *products : c.scratch; }
   Arena& for_rest(const Ctx& c) const { return rest ? *rest : c.scratch; }
 };

@@ -44,6 +44,7 @@ void Moe::forward_into(Ctx& c, Tensor y, CTensor x, MoeSaved* saved, const Keep&
     shared_->forward_into(c, s.shared_y, x, saved ? &s.shared : nullptr, keep, stream);
   }
   choose(c, s, x, keep);
+  if (!keep.router_sums.empty()) add_router_sums(c, keep.router_sums, s.logits, s.offsets);
   s.gate_up = keep.for_products(c).make({num_rows(x), 2 * config_.expert_size}, x.dtype);
   const ArenaScope scope(c.scratch);
   {

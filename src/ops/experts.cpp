@@ -38,6 +38,13 @@ void sort_by_expert(Ctx& c, Tensor offsets, Tensor tokens, Tensor places, CTenso
   DISPATCH(c, sort_by_expert, offsets, tokens, places, ids);
 }
 
+void add_router_sums(Ctx& c, Tensor sums, CTensor logits, CTensor offsets) {
+  CHECK_SHAPE(sums, offsets.dim(0));
+  CHECK(logits.dtype == sums.dtype && num_groups(offsets) <= logits.dim(1), "{} experts by logits {}",
+        num_groups(offsets), logits.shape_text());
+  DISPATCH(c, add_router_sums, sums, logits, offsets);
+}
+
 void expert_linear_forward(Ctx& c, Tensor y, CTensor x, CTensor w, CTensor offsets) {
   CHECK_SHAPE(x, y.dim(0), w.dim(1));
   CHECK_SHAPE(w, num_groups(offsets) * y.dim(1), x.dim(1));

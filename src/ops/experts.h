@@ -26,6 +26,11 @@ void choose_experts_backward(Ctx& c, Tensor dlogits, CTensor dweights, CTensor i
 /// ids: [T, K] i32, each token's different
 void sort_by_expert(Ctx& c, Tensor offsets, Tensor tokens, Tensor places, CTensor ids);
 
+/// What a router did, added up: the rows of each expert, and the entropies, in nats, of softmax(u[t, :E]):
+///   sums[e] += offsets[e + 1] - offsets[e];  sums[E] += sum_t -sum_e p_e log p_e
+/// sums: [E + 1] in A   logits u: [T, >= E] in A   offsets: [E + 1] i32 (of sort_by_expert)
+void add_router_sums(Ctx& c, Tensor sums, CTensor logits, CTensor offsets);
+
 /// linear_forward (ops/linear.h) of each expert's rows with its block of w, the same bits.
 /// y: [R, N]   x: [R, K], of one dtype   w: [E N, K]   offsets: [E + 1] i32 (of sort_by_expert; R is the
 /// last)

@@ -21,7 +21,8 @@ Trainer::Trainer(Ctx& c, Model& model, Comm& all, Comm& control, const SumRanks&
       options_(options),
       optimizer_(c, model.parameters(), options.optimizer, over, options.seed, options.optimizer_state,
                  model.splits().place().rank),
-      pipeline_(pipeline) {}
+      pipeline_(pipeline),
+      routers_(model.config(), model.dtype(), model.device()) {}
 
 UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,
                             const PolicyObjective& objective) {
@@ -50,6 +51,7 @@ UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,
   if (!std::isfinite(stats.grad_norm))
     stats.defect = fmt::format("the gradient is not finite: its norm is {}", stats.grad_norm);
   stats.metrics = objective.metrics(sums);
+  routers_.add_metrics(c, all_, stats.metrics);
   stats.sent = bytes_sent() - before;
   c.lane.wait();
   return stats;
@@ -61,6 +63,7 @@ bool Trainer::accumulate_gradients(Ctx& c, const PackPlan& plan, const PolicyObj
                                    ObjectiveUpdate& sums) {
   ParameterStore& parameters = model_.parameters();
   parameters.begin_update(c.lane);
+  routers_.clear(c.lane);
   const ArenaScope scope(c.scratch);
   const auto& mine = plan.ranks[static_cast<size_t>(control_.rank())];
   Update update{objective, sums, GradientReducer(c, parameters, over_, model_.splits().tp),
@@ -97,7 +100,8 @@ bool Trainer::accumulate_gradients(Ctx& c, const PackPlan& plan, const PolicyObj
     }
     OpenMicrobatch& open = open_for(step);
     if (!step.backward)
-      open.begin(step, objective.pack(sums, mine[i], part(step).is_last()), {options_.recompute});
+      open.begin(step, objective.pack(sums, mine[i], part(step).is_last()),
+                 {.recompute = options_.recompute, .router_sums = routers_.sums()});
     pipeline_.exchange(c, borders.sent(time, mine.size()), incoming(time, open));
     run(c, step, open, update, borders.take(time, open.mb));
   }

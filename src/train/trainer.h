@@ -10,6 +10,7 @@
 #include "src/train/gradient_reducer.h"
 #include "src/train/objective.h"
 #include "src/train/optimizer.h"
+#include "src/train/router_record.h"
 #include "src/train/schedule.h"
 #include "src/train/token_pass.h"
 
@@ -136,6 +137,7 @@ class Trainer {
   Optimizer optimizer_;
   Pipeline pipeline_;
   std::deque<OpenMicrobatch> open_;
+  RouterRecord routers_;
   GradientHook hook_;
   std::function<bool()> stop_check_;
   std::function<void()> change_hook_;

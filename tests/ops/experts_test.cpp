@@ -276,6 +276,33 @@ TEST(Experts, BackwardTypes) {
   });
 }
 
+TEST(Experts, RouterSumsAddUp) {
+  for (const Shape& s : kShapes) {
+    TestCtx ctx;
+    const Values logits = round_to(normal_values(s.tokens * s.columns(), 5, 2.0), DType::f32);
+    const Values ids = random_ids(s, 3);
+    const Sorted sorted(ctx, s, ids);
+    const TestTensor u(ctx, logits, DType::f32, {s.tokens, s.columns()}),
+        sums(ctx, Values(static_cast<size_t>(s.experts + 1), 0.0), DType::f32, {s.experts + 1});
+    Values want(static_cast<size_t>(s.experts + 1));
+    for (int64_t t = 0; t < s.tokens; ++t) {
+      const Values row = slice_rows(logits, s.columns(), t, t + 1);
+      double all = 0;
+      for (int64_t e = 0; e < s.experts; ++e) all += std::exp(row[static_cast<size_t>(e)]);
+      for (int64_t e = 0; e < s.experts; ++e) {
+        const double p = std::exp(row[static_cast<size_t>(e)]) / all;
+        want.back() -= 2 * p * std::log(p);
+      }
+    }
+    for (const double id : ids) want[static_cast<size_t>(id)] += 2;
+    add_router_sums(ctx, sums, u, sorted.offsets);
+    add_router_sums(ctx, sums, u, sorted.offsets);
+    const Values got = sums.values();
+    expect_same_bits("rows", Values(got.begin(), got.end() - 1), Values(want.begin(), want.end() - 1));
+    EXPECT_NEAR(got.back(), want.back(), 1e-5 * (1 + want.back()));
+  }
+}
+
 CPU_TEST(Experts, Threads) {
   const Shape s{64, 12, 3};
   const int64_t width = 48;

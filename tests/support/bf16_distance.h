@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/core/json.h"
+#include "src/nn/model_config.h"
 #include "src/rl/types.h"
 
 namespace temper {
@@ -44,6 +45,11 @@ struct TransformersDistance {
   }
   double eager, sdpa;
   double least() const { return std::min(eager, sdpa); }
+  /// The nearer of its two ways bounds ours. With experts a choice that another rounding turns counts most,
+  /// and which are turned is chance: a quarter more than the farther one.
+  double bound(const ModelConfig& model) const {
+    return model.moe.layers.empty() ? least() : 1.25 * std::max(eager, sdpa);
+  }
 };
 
 inline double root_mean_square(const std::vector<double>& a, const std::vector<double>& b) {

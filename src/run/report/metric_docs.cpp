@@ -47,6 +47,13 @@ constexpr std::array kMetrics{
     MetricDoc{"policy/lag_max", "largest age of weights that sampled a token, in steps"},
     MetricDoc{"policy/off_policy_share", "share of tokens of older weights"},
     MetricDoc{"batch/fill", "tokens of micro-batches over their limit"},
+    MetricDoc{"moe/load_max",
+              "rows of the busiest expert of any layer over the mean of its layer; 1 is even"},
+    MetricDoc{"moe/load_min", "rows of the idlest expert of any layer over the mean of its layer"},
+    MetricDoc{"moe/experts_idle", "experts of all layers that got no token of the update"},
+    MetricDoc{
+        "moe/entropy",
+        "entropy of the routers in nats, mean over tokens and layers; even: log of the number of experts"},
     MetricDoc{"batch/imbalance", "work of the busiest rank over the mean"},
     MetricDoc{"batch/num_microbatches", "micro-batches of an update"},
     MetricDoc{"val/<set>/score/{mean,max,min}", "score of validation responses"},

@@ -14,6 +14,8 @@ echo
 echo
 "$build"/tests/gpu/backward_bench
 echo
+"$build"/tests/gpu/experts_bench
+echo
 for model in 0.6B 1.7B 8B; do "$build"/tests/gpu/train_bench $model; done
 "$build"/tests/gpu/tp_bench | tail -1
 if ! "$peer" -c 'import torch, transformers' 2> "$build/bench-peer.log"; then

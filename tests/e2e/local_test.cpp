@@ -193,6 +193,13 @@ TEST_F(Local, ResultsAreThoseOfTheProgramAlone) {
             0)
       << output();
   EXPECT_EQ(program_.read("local.jsonl"), program_.read("alone.jsonl"));
+  // As in a container, where no ssh is.
+  make_directories(program_.path("bin"));
+  EXPECT_EQ(program_.shell("ln -s $(command -v mpirun) bin/mpirun && PATH=$PWD/bin " + program_.temper() +
+                           " " + score + "--local 2 > local.jsonl"),
+            0)
+      << output();
+  EXPECT_EQ(program_.read("local.jsonl"), program_.read("alone.jsonl"));
 }
 
 TEST_F(Local, WhatIsWrongIsSaidBeforeAnythingStarts) {

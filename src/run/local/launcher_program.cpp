@@ -22,8 +22,9 @@ namespace {
 
 constexpr const char* kNames[] = {"mpirun", "mpirun.openmpi", "orterun", "prterun"};
 
-/// Schedulers whose jobs Open MPI would spread ranks over, as it names them.
-constexpr const char* kSchedulers = "^slurm,tm,pbs,lsf,gridengine,alps,pals,flux";
+/// Schedulers whose jobs Open MPI would spread ranks over, as it names them; and rsh: where no ssh is, Open
+/// MPI 4 starts nothing, not even on this host.
+constexpr const char* kSpreaders = "^slurm,tm,pbs,lsf,gridengine,alps,pals,flux,rsh";
 
 std::vector<std::string> own_environment() {
   std::vector<std::string> list;
@@ -92,10 +93,10 @@ std::vector<std::string> launcher_environment(const std::string& folder, const s
                                               const std::string& parent) {
   std::vector<std::pair<std::string, std::string>> added{
       {kLocalParentVariable, parent},
-      {"OMPI_MCA_ras", kSchedulers},
-      {"PRTE_MCA_ras", kSchedulers},
-      {"OMPI_MCA_plm", kSchedulers},
-      {"PRTE_MCA_plm", kSchedulers},
+      {"OMPI_MCA_ras", kSpreaders},
+      {"PRTE_MCA_ras", kSpreaders},
+      {"OMPI_MCA_plm", kSpreaders},
+      {"PRTE_MCA_plm", kSpreaders},
       {"OMPI_MCA_orte_default_hostfile", "none"},
       {"PRTE_MCA_prte_default_hostfile", "none"},
       {"OMPI_MCA_orte_tmpdir_base", folder},

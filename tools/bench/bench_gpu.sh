@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # `make bench` on a machine with a GPU: kernels and decoding (tests/gpu/model_bench), what training does between products
-# (elementwise_bench), its products (backward_bench), those of experts (experts_bench), whole updates (train_bench), what
-# tensor parallelism adds (tp_bench),
-# then Hugging Face transformers on the same jobs where PEER_PYTHON (default python3) has it. Prints Markdown for
-# tests/bench/RESULTS.md; what a peer says on stderr goes to BUILD_DIR/bench-peer.log. usage: tools/bench/bench_gpu.sh BUILD_DIR
+# (elementwise_bench), its products (backward_bench), those of experts (experts_bench), whole updates (train_bench), what tensor
+# parallelism adds (tp_bench), then Hugging Face transformers on the same jobs where PEER_PYTHON (default python3) has it. Prints
+# Markdown for tests/bench/RESULTS.md; what a peer says on stderr goes to BUILD_DIR/bench-peer.log.
+# usage: tools/bench/bench_gpu.sh BUILD_DIR
 set -eu
 cd "$(dirname "$0")/../.."
 build=$1

@@ -122,6 +122,7 @@ tokenizer.chat_template = "loud.jinja"
 rollout.prompts_per_step = 1
 rollout.samples_per_prompt = 2
 rollout.max_new_tokens = 4
+checkpoint.export_hf_every = 1
 )",
           sums(2));
   program_.write("loud.jinja", "LOUD: {{ messages[0].content }}");
@@ -136,6 +137,12 @@ rollout.max_new_tokens = 4
   ASSERT_EQ(program_.run("tokenize --tokenizer words --input text.jsonl > ids.log"), 0) << output();
   EXPECT_EQ(program_.json_lines("out.log").at(0).at("prompt_tokens"),
             program_.json_lines("ids.log").at(0).at("tokens"));
+  // So has what is exported of it, by the run or by the verb.
+  ASSERT_EQ(program_.run("export --checkpoint runs/run --out out"), 0) << output();
+  for (const std::string& folder : {std::string("out/"), std::string("runs/run/export/step-000001/")}) {
+    EXPECT_EQ(program_.read(folder + "chat_template.jinja"), program_.read("loud.jinja"));
+    EXPECT_TRUE(program_.read(folder + "tokenizer.json") == program_.read("words/tokenizer.json"));
+  }
 }
 
 }  // namespace

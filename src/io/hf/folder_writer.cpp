@@ -12,7 +12,6 @@
 
 #include "src/core/check.h"
 #include "src/core/file.h"
-#include "src/io/hf/model_folder.h"
 
 namespace temper {
 namespace {
@@ -93,9 +92,9 @@ void write_text(const std::string& path, const std::string& text) {
   file.close();
 }
 
-void copy_companions(const std::string& from, const std::string& to) {
+void copy_companions(const std::vector<Companion>& files, const std::string& to) {
   std::vector<char> window(static_cast<size_t>(kCopyWindow));
-  for (const Companion& file : companion_files(from)) {
+  for (const Companion& file : files) {
     const InputFile in(file.path);
     OutputFile out(join_path(to, file.name), OutputFile::Mode::create_new);
     for (int64_t at = 0; at < in.size(); at += kCopyWindow) {
@@ -132,7 +131,7 @@ void write_content(const std::string& folder, const FolderPlan& plan) {
   for (size_t i = 0; i < count; ++i) write_safetensors(join_path(folder, names[i]), plan.shards[i]);
   write_text(join_path(folder, "config.json"),
              plan.config.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
-  if (!plan.companions.empty()) copy_companions(plan.companions, folder);
+  copy_companions(plan.companions, folder);
   if (count > 1) write_text(join_path(folder, "model.safetensors.index.json"), index_text(plan, names));
   sync_directory(folder);
 }

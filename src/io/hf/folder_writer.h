@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/core/json.h"
+#include "src/io/hf/model_folder.h"
 #include "src/io/hf/safetensors.h"
 
 namespace temper {
@@ -15,7 +16,7 @@ struct FolderPlan {
   std::vector<std::vector<TensorToWrite>> shards;  // one weight file each; none empty
   int64_t total_parameters = 0;                    // for the index
   Json config;
-  std::string companions;  // folder whose tokenizer and generation files are copied; empty: none
+  std::vector<Companion> companions = {};  // files that are copied
 };
 
 /// Refused with Error(Exit::usage) if `out` exists and is not an empty folder, with Exit::busy if another

@@ -180,7 +180,7 @@ void export_model(const std::string& source_folder, const std::vector<ParamSpec>
   }
   plan.total_parameters = num_parameters(specs);
   plan.config = export_config(folder.config(), config, main_type, dtype.has_value());
-  plan.companions = source_folder;
+  plan.companions = companion_files(source_folder, options.tokenizer);
   write_model_folder(out, plan);
 }
 
@@ -231,7 +231,7 @@ void init_model_folder(const std::string& config_json_path, const std::string& o
   plan.shards = split_shards(tensors_of_specs(specs, sources_of(specs), type, read), kShardBytes);
   plan.total_parameters = num_parameters(specs);
   plan.config = export_config(source, config, type, wanted.has_value());
-  plan.companions = options.tokenizer_folder;
+  if (!options.tokenizer_folder.empty()) plan.companions = companion_files(options.tokenizer_folder);
   write_model_folder(out, plan);
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/core/tensor.h"
+#include "src/io/hf/model_folder.h"
 #include "src/nn/model_config.h"
 #include "src/nn/parameter.h"
 
@@ -17,6 +18,7 @@ namespace temper {
 struct ExportOptions {
   std::string dtype = "auto";  // auto (each tensor as in the source), fp32, bf16, fp16, fp64
   int64_t shard_bytes = 5'000'000'000;
+  TokenizerPlace tokenizer = {};
 };
 
 /// Fills `destination` ([count], fp32 or fp64) with elements [first, first + count) of a parameter.

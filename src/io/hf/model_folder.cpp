@@ -129,27 +129,31 @@ std::string find_in_folder(const std::string& folder, const std::string& name) {
   return path;
 }
 
-std::vector<Companion> companion_files(const std::string& folder) {
-  constexpr const char* kNames[] = {"generation_config.json",
-                                    "tokenizer.json",
-                                    "tokenizer_config.json",
-                                    "chat_template.jinja",
-                                    "chat_template.json",
-                                    "merges.txt",
-                                    "vocab.json",
-                                    "special_tokens_map.json",
-                                    "added_tokens.json",
-                                    "tokenizer.model",
-                                    "tiktoken.model",
-                                    "preprocessor_config.json",
-                                    "processor_config.json",
-                                    "video_preprocessor_config.json",
-                                    "LICENSE",
-                                    "LICENSE.txt"};
+std::vector<Companion> companion_files(const std::string& folder, const TokenizerPlace& tokenizer) {
+  constexpr const char* kOfTokenizer[] = {"tokenizer.json",
+                                          "tokenizer_config.json",
+                                          "chat_template.jinja",
+                                          "chat_template.json",
+                                          "merges.txt",
+                                          "vocab.json",
+                                          "special_tokens_map.json",
+                                          "added_tokens.json",
+                                          "tokenizer.model",
+                                          "tiktoken.model"};
+  constexpr const char* kOthers[] = {"generation_config.json",
+                                     "preprocessor_config.json",
+                                     "processor_config.json",
+                                     "video_preprocessor_config.json",
+                                     "LICENSE",
+                                     "LICENSE.txt"};
   std::vector<Companion> files;
-  for (const char* name : kNames)
-    if (std::string path = find_in_folder(folder, name); !path.empty())
-      files.push_back({name, std::move(path)});
+  const auto add = [&](const std::string& from, const std::string& name) {
+    const bool other = name == "chat_template.jinja" && !tokenizer.chat_template.empty();
+    std::string path = other ? tokenizer.chat_template : find_in_folder(from, name);
+    if (!path.empty()) files.push_back({name, std::move(path)});
+  };
+  for (const char* name : kOfTokenizer) add(tokenizer.folder.empty() ? folder : tokenizer.folder, name);
+  for (const char* name : kOthers) add(folder, name);
   return files;
 }
 

@@ -67,8 +67,12 @@ std::string find_in_folder(const std::string& folder, const std::string& name);
 struct Companion {
   std::string name, path;
 };
+/// Where the tokenizer of a model lies that is not in the folder of its weights. Empty: it is there.
+struct TokenizerPlace {
+  std::string folder = {}, chat_template = {};  // the second: a file in the place of chat_template.jinja
+};
 /// Tokenizer, template, generation and licence files of a folder, those that are there, after the link rules.
-std::vector<Companion> companion_files(const std::string& folder);
+std::vector<Companion> companion_files(const std::string& folder, const TokenizerPlace& tokenizer = {});
 /// Limits for config.json and its like.
 inline constexpr JsonLimits kConfigLimits{.depth = 32, .bytes = 256 << 10};
 /// Such a file of a folder, after the link rules; nothing where it is not there. `read` gets what it held,

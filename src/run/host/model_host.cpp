@@ -83,7 +83,7 @@ std::string tokenizer_folder(const Config& config) {
 }
 
 std::string tokenizer_folder(const ModelSource& source) {
-  return source.tokenizer.empty() ? source.folder : source.tokenizer;
+  return source.tokenizer.folder.empty() ? source.folder : source.tokenizer.folder;
 }
 
 bool has_tokenizer(const std::string& folder) { return !find_in_folder(folder, "tokenizer.json").empty(); }
@@ -106,7 +106,7 @@ TextTools load_text_tools(const std::string& folder, const std::string& template
 }
 
 TextTools load_text_tools(const ModelSource& source) {
-  return load_text_tools(tokenizer_folder(source), source.chat_template);
+  return load_text_tools(tokenizer_folder(source), source.tokenizer.chat_template);
 }
 
 TextTools load_text_tools(const Config& config) {

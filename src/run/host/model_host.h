@@ -12,6 +12,7 @@
 #include "src/core/digest/file_digest.h"
 #include "src/data/chat_template.h"
 #include "src/data/tokenizer/tokenizer.h"
+#include "src/io/hf/model_folder.h"
 #include "src/models/model.h"
 #include "src/ops/backend.h"
 #include "src/run/plan/plan.h"
@@ -27,8 +28,7 @@ struct ModelSource {
   std::string digest = {};            // weights of another one are refused; empty: any
   std::set<std::string> frozen = {};  // ModelConfig::frozen
   std::string checkpoint = {};        // its weights are taken, not those of the folder; empty: none
-  std::string tokenizer = {};         // another folder, that of the tokenizer; empty: `folder`
-  std::string chat_template = {};     // a file; empty: the tokenizer folder's
+  TokenizerPlace tokenizer = {};
 };
 /// The first weights of a run.
 ModelSource first_weights(const Config& config, const RunPlan& plan);

@@ -18,7 +18,9 @@ void write_export(const RunRank& rank, int64_t step, const ElementReader& read) 
   const std::string out = export_folder(rank.files, step);
   if (path_exists(out)) remove_tree(out);
   make_directories(rank.files.folder->path("export"));
-  export_model(rank.config().model.path, parameter_specs(rank.policy->config()), read, out, {});
+  const TokenizerConfig& t = rank.config().tokenizer;
+  export_model(rank.config().model.path, parameter_specs(rank.policy->config()), read, out,
+               {.tokenizer = {t.path.value_or(""), t.chat_template.value_or("")}});
   tell_what_changed(rank.inputs.digests, rank.config().model.path);
   log::info("exported {}", out);
   rank.files.write_event("export", {{"step", step}, {"path", out}});

@@ -96,7 +96,8 @@ int run_export(const CommandLine& line) {
         source);
   const ModelConfig config = parse_model_config(folder.config(), nullptr, folder.config_path());
   export_model(source, parameter_specs(config), master_reader(manifest), line.text("--out"),
-               {line.text("--dtype", "auto"), line.integer("--shard-size", 5'000'000'000)});
+               {line.text("--dtype", "auto"), line.integer("--shard-size", 5'000'000'000),
+                line.has("--source") ? TokenizerPlace{} : tokenizer_place(manifest)});
   return 0;
 }
 

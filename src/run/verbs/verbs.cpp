@@ -129,7 +129,7 @@ constexpr std::array kInit{
 constexpr std::array kExport{
     kCheckpoint,
     kOut,
-    OptionSpec{"--source", Kind::text, "DIR", "model.path of the run",
+    OptionSpec{"--source", Kind::text, "DIR", "model.path of the run, with the tokenizer that its config names",
                "folder whose config, tokenizer and other files go with the weights"},
     OptionSpec{"--dtype", Kind::choice, kFileDtypes, "auto: the source's dtype per tensor",
                "type of the tensors"},

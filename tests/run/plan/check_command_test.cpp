@@ -558,6 +558,8 @@ TEST_F(Check, KnowsThePaceOfARunThatWasThere) {
   auto words = paths();
   words.insert(words.end(), {name, "run.name=first"});
   EXPECT_NE(check(words).output.find("about 12 s a step, 2.1 min in all (as steps"), std::string::npos);
+  std::ofstream(folder_ / "runs/first/config.toml") << "[rollout]\nmax_new_tokens = 7\n";
+  EXPECT_NE(check(words).output.find("took with another model, batch or length)"), std::string::npos);
 }
 
 TEST_F(Check, RandomWeightsHaveNoDigest) {

@@ -48,6 +48,11 @@ std::string shared_checkpoint(const std::string& path, Comm& comm) {
                         "checkpoint, as rank 0 found it");
 }
 
+TokenizerPlace tokenizer_place(const Manifest& manifest) {
+  const auto path = [&](const char* key) { return manifest.has_meta(key) ? manifest.meta_text(key) : ""; };
+  return {path(kTokenizerPath), path(kTemplatePath)};
+}
+
 ModelSource checkpoint_source(const std::string& checkpoint, const std::string& folder) {
   ModelSource source{.folder = folder, .checkpoint = checkpoint};
   if (!folder.empty()) return source;
@@ -58,8 +63,7 @@ ModelSource checkpoint_source(const std::string& checkpoint, const std::string& 
                        .where = checkpoint,
                        .why = fmt::format("its run began with {}, which does not exist", source.folder),
                        .fix = "name a folder that has its config.json and tokenizer: --model DIR"});
-  if (manifest.has_meta(kTokenizerPath)) source.tokenizer = manifest.meta_text(kTokenizerPath);
-  if (manifest.has_meta(kTemplatePath)) source.chat_template = manifest.meta_text(kTemplatePath);
+  source.tokenizer = tokenizer_place(manifest);
   return source;
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "src/comm/comm.h"
+#include "src/io/checkpoint/manifest.h"
 #include "src/run/host/model_host.h"
 
 namespace temper {
@@ -21,6 +22,8 @@ std::string shared_checkpoint(const std::string& path, Comm& comm);
 /// Meta keys of a manifest, where the run's config names them: absolute paths.
 inline constexpr const char* kTokenizerPath = "tokenizer_path";
 inline constexpr const char* kTemplatePath = "template_path";
+/// Those that the run of a checkpoint named.
+TokenizerPlace tokenizer_place(const Manifest& manifest);
 
 /// A checkpoint as a model: its weights, with config and tokenizer of `folder`, or (empty) of the folders
 /// that the run began with. Exit::usage where the model's is no longer there.

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <tuple>
 
+#include "src/config/load.h"
 #include "src/core/check.h"
 #include "src/core/file.h"
 
@@ -12,6 +14,7 @@ namespace {
 
 constexpr int64_t kTail = int64_t{128} << 10;  // bytes: a line of metrics has about 4 KiB
 constexpr size_t kMostSteps = 20;
+constexpr int64_t kMostConfig = int64_t{1} << 20;
 
 /// The number behind `key` in a line of metrics; 0: there is none.
 double number_of(std::string_view line, std::string_view key) {
@@ -48,6 +51,18 @@ std::vector<Step> last_steps(const std::string& text) {
   return steps;
 }
 
+/// The model and the sizes of a step, where the newest start of the run had others.
+std::string others_text(const std::string& run, const Config& now) {
+  const std::string path = join_path(run, "config.toml");
+  if (!path_exists(path)) return "";
+  const Config then = read_dumped_config(read_file(path, kMostConfig), path);
+  const auto sizes = [](const Config& c) {
+    return std::tuple(c.model.path, c.algorithm.name, c.rollout.prompts_per_step,
+                      c.rollout.samples_per_prompt, c.rollout.max_new_tokens);
+  };
+  return sizes(then) == sizes(now) ? "" : " with another model, batch or length";
+}
+
 }  // namespace
 
 std::optional<StepTime> run_pace(const Config& config) {
@@ -57,8 +72,8 @@ std::optional<StepTime> run_pace(const Config& config) {
   if (!std::filesystem::is_regular_file(metrics, none)) return std::nullopt;
   std::vector<Step> steps = last_steps(last_lines(metrics));
   if (steps.empty()) return std::nullopt;
-  const std::string from =
-      fmt::format("as steps {:.0f} to {:.0f} of {} took", steps.front().number, steps.back().number, run);
+  const std::string from = fmt::format("as steps {:.0f} to {:.0f} of {} took{}", steps.front().number,
+                                       steps.back().number, run, others_text(run, config));
   const auto middle = steps.begin() + std::ssize(steps) / 2;
   std::nth_element(steps.begin(), middle, steps.end(),
                    [](const Step& a, const Step& b) { return a.seconds < b.seconds; });

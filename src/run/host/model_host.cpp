@@ -32,7 +32,7 @@ ModelSource first_weights(const Config& config, const RunPlan& plan) {
 
 std::unique_ptr<Model> ModelHost::load(const ModelSource& source, ModelOptions options) {
   const bool imports = !source.random && source.checkpoint.empty();
-  const ModelFolder folder = ModelFolder::open(
+  ModelFolder folder = ModelFolder::open(
       source.folder, imports ? ModelFolder::Weights::required : ModelFolder::Weights::optional);
   for (const std::string& w : folder.warnings()) log::warn("{}", w);
   config_files_[source.folder] = folder.config_files();
@@ -42,7 +42,10 @@ std::unique_ptr<Model> ModelHost::load(const ModelSource& source, ModelOptions o
   config.frozen = source.frozen;
   check_supported(config, folder.config_path(), backend_.ctx().device);
   for (const std::string& w : warnings) log::debug("{}", w);
-  if (imports) check_weights(folder, config, parameter_specs(config));
+  if (imports) {
+    folder.split_experts(config);
+    check_weights(folder, config, parameter_specs(config));
+  }
   options.dtype = dtype_;
   options.context_tokens = source.context_tokens.value_or(config.max_position_embeddings);
   options.device = ctx().device;

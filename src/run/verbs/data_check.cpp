@@ -36,7 +36,8 @@ bool sound(DataCheck& check, const char* key, const Look& look) {
 
 void check_folder(const Config& config, const ModelConfig& facts) {
   if (config.model.init == "random") return;
-  const ModelFolder folder = ModelFolder::open(config.model.path);
+  ModelFolder folder = ModelFolder::open(config.model.path);
+  folder.split_experts(facts);
   check_weights(folder, facts, parameter_specs(facts));
 }
 

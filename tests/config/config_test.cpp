@@ -161,6 +161,7 @@ LoadedConfig every_key_set() {
       "run.name=\"a \\\"b\\\" ü\"",
       "run.dir=elsewhere",
       "model.digest=0123456789abcdef0123456789abcdef",
+      "model.allow_unused=[\"visual.*\",\"extra.weight\"]",
       "run.seed=9223372036854775807",
       "run.steps=123456789012",
       "run.device=cpu",

@@ -5,11 +5,13 @@
 #include <optional>
 
 #include "src/core/check.h"
+#include "src/core/log.h"
 #include "src/core/parallel.h"
 #include "src/io/elements.h"
 #include "src/io/hf/folder_writer.h"
 #include "src/io/hf/hf_config.h"
 #include "src/io/hf/hf_import.h"
+#include "src/io/json_members.h"
 #include "src/nn/init.h"
 
 namespace temper {
@@ -165,7 +167,11 @@ void export_model(const std::string& source_folder, const std::vector<ParamSpec>
     plan.shards = split_shards(tensors_of_specs(specs, sources, main_type, read), options.shard_bytes);
   } else {
     folder.split_experts(config);
-    check_weights(folder, config, specs);
+    folder.allow_unused(options.allow_unused);
+    const std::vector<std::string> left_over = check_weights(folder, config, specs);
+    if (!left_over.empty())
+      log::warn("tensors of {} that the model does not use are written as they are ({}; the first is {})",
+                source_folder, left_over.size(), quote_name(left_over.front()));
     if (!dtype) main_type = *float_dtype(folder.tensors().at(specs.front().parts.front().name).dtype);
     plan.shards = shards_like_source(folder, config, sources, dtype, read);
     if (!all_fit(plan.shards, options.shard_bytes))

@@ -17,6 +17,7 @@ namespace temper {
 struct ExportOptions {
   std::string dtype = "auto";  // auto (each tensor as in the source), fp32, bf16, fp16, fp64
   int64_t shard_bytes = 5'000'000'000;
+  std::vector<std::string> allow_unused = {};  // ModelFolder::allow_unused, of the source
 };
 
 /// Fills `destination` ([count], fp32 or fp64) with elements [first, first + count) of a parameter.

@@ -11,6 +11,7 @@
 
 #include "src/core/check.h"
 #include "src/core/text/download.h"
+#include "src/core/text/pattern.h"
 #include "src/io/checkpoint/checkpoint.h"
 #include "src/io/hf/fused_experts.h"
 #include "src/io/json_members.h"
@@ -279,6 +280,11 @@ void ModelFolder::check_index(const std::map<std::string, std::string>& weight_m
 
 void ModelFolder::split_experts(const ModelConfig& config) {
   fused_files_.merge(split_fused_experts(tensors_, config, path_));
+}
+
+bool ModelFolder::may_be_unused(const std::string& tensor) const {
+  return std::any_of(allowed_.begin(), allowed_.end(),
+                     [&](const std::string& pattern) { return matches_pattern(pattern, tensor); });
 }
 
 std::vector<std::string> ModelFolder::tensor_order() const {

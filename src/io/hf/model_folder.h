@@ -29,6 +29,10 @@ class ModelFolder {
   /// From here on experts that the files hold as one tensor of all are seen as published, a tensor each
   /// (fused_experts.h). `config`: that of this folder.
   void split_experts(const ModelConfig& config);
+  /// Names, or patterns with *, of tensors that may be left over: nobody reads them, and an export writes
+  /// them back as they are.
+  void allow_unused(std::vector<std::string> patterns) { allowed_ = std::move(patterns); }
+  bool may_be_unused(const std::string& tensor) const;
 
   const std::string& path() const { return path_; }
   std::string config_path() const { return join_path(path_, "config.json"); }
@@ -65,6 +69,7 @@ class ModelFolder {
   std::map<std::string, std::unique_ptr<SafetensorsFile>> files_;
   std::map<std::string, TensorInfo> tensors_;
   std::set<std::string> fused_files_;
+  std::vector<std::string> allowed_;
   std::vector<std::string> warnings_;
 };
 

@@ -18,7 +18,8 @@ void write_export(const RunRank& rank, int64_t step, const ElementReader& read) 
   const std::string out = export_folder(rank.files, step);
   if (path_exists(out)) remove_tree(out);
   make_directories(rank.files.folder->path("export"));
-  export_model(rank.config().model.path, parameter_specs(rank.policy->config()), read, out, {});
+  export_model(rank.config().model.path, parameter_specs(rank.policy->config()), read, out,
+               {.allow_unused = rank.config().model.allow_unused});
   tell_what_changed(rank.inputs.digests, rank.config().model.path);
   log::info("exported {}", out);
   rank.files.write_event("export", {{"step", step}, {"path", out}});

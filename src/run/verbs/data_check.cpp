@@ -38,6 +38,7 @@ void check_folder(const Config& config, const ModelConfig& facts) {
   if (config.model.init == "random") return;
   ModelFolder folder = ModelFolder::open(config.model.path);
   folder.split_experts(facts);
+  folder.allow_unused(config.model.allow_unused);
   check_weights(folder, facts, parameter_specs(facts));
 }
 

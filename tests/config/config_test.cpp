@@ -130,6 +130,7 @@ TEST(Config, OffValuesOfLaterKeysAreAccepted) {
 
 constexpr const char* kLastSections[] = {"checkpoint.every_minutes=2.5",
                                          "train.freeze=[\"lm_head.weight\",\"model.layers.0.*\"]",
+                                         "model.allow_unused=[\"visual.*\",\"extra.weight\"]",
                                          "roles.trainer.pp=2",
                                          "roles.trainer.vpp=2",
                                          "roles.trainer.stage_layers=[3,1]",
@@ -161,7 +162,6 @@ LoadedConfig every_key_set() {
       "run.name=\"a \\\"b\\\" ü\"",
       "run.dir=elsewhere",
       "model.digest=0123456789abcdef0123456789abcdef",
-      "model.allow_unused=[\"visual.*\",\"extra.weight\"]",
       "run.seed=9223372036854775807",
       "run.steps=123456789012",
       "run.device=cpu",

@@ -34,7 +34,8 @@ struct ModelSection {
   std::string path;
   std::string init = "load";
   std::optional<int64_t> context_tokens;
-  std::string digest;  // of the weights that are loaded; empty: any
+  std::string digest;                     // of the weights that are loaded; empty: any
+  std::vector<std::string> allow_unused;  // tensors that may be left over, or patterns
 };
 
 struct TokenizerConfig {

@@ -83,6 +83,10 @@ void model_fields(ModelSection& c, TokenizerConfig& t, std::vector<Field>& field
     {.help = "digest that the loaded weights must have, as the first line of a run and the manifests of its "
              "checkpoints say it; empty: any",
      .format = Format::digest});
+  f("allow_unused", c.allow_unused,
+    {.help =
+         "tensors that may be left over in the folder, by name or pattern (* stands for any text): they are "
+         "not used, and an export holds them as they are; those of other names are refused"});
   Section g("tokenizer", fields);
   g("path", t.path,
     {.help = "folder with tokenizer.json", .absent_means = "model.path", .format = Format::not_empty});
@@ -228,8 +232,9 @@ void output_fields(Config& c, std::vector<Field>& fields) {
   Section f("checkpoint", fields);
   f("every", c.checkpoint.every, {.help = "steps between checkpoints; 0: only at the end", .unit = "steps"});
   f("every_minutes", c.checkpoint.every_minutes,
-    {.help = "a checkpoint also after the step in which so long has passed since the last one, and ten times as "
-             "long as that one took; one more beside keep, which the next one replaces; 0: none",
+    {.help =
+         "a checkpoint also after the step in which so long has passed since the last one, and ten times as "
+         "long as that one took; one more beside keep, which the next one replaces; 0: none",
      .unit = "minutes",
      .range = {0, 1e9}});
   f("keep", c.checkpoint.keep,

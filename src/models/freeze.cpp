@@ -3,30 +3,11 @@
 #include <algorithm>
 
 #include "src/core/text/nearest.h"
+#include "src/core/text/pattern.h"
 #include "src/models/parameter_specs.h"
 
 namespace temper {
 namespace {
-
-/// * stands for any text. The last * that was met takes more where the rest does not fit.
-bool matches(std::string_view pattern, std::string_view text) {
-  constexpr size_t kNone = std::string_view::npos;
-  size_t p = 0, t = 0, star = kNone, taken = 0;
-  while (t < text.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      taken = t;
-    } else if (p < pattern.size() && pattern[p] == text[t]) {
-      ++p, ++t;
-    } else if (star != kNone) {
-      p = star + 1;
-      t = ++taken;
-    } else {
-      return false;
-    }
-  }
-  return pattern.find_first_not_of('*', p) == kNone;
-}
 
 std::string joined(const std::vector<std::string>& names) {
   std::string all;
@@ -51,11 +32,11 @@ Freeze frozen_parameters(const ModelConfig& config, const std::vector<std::strin
     for (const HfPart& part : spec.parts) tensors.push_back(part.name);
   const auto named = [&](const std::string& tensor) {
     return std::any_of(names.begin(), names.end(),
-                       [&](const std::string& name) { return matches(name, tensor); });
+                       [&](const std::string& name) { return matches_pattern(name, tensor); });
   };
   Freeze freeze;
   for (const std::string& name : names)
-    if (std::none_of(tensors.begin(), tensors.end(), [&](const auto& t) { return matches(name, t); }))
+    if (std::none_of(tensors.begin(), tensors.end(), [&](const auto& t) { return matches_pattern(name, t); }))
       freeze.defects.push_back(unknown_text(config, name, tensors));
   for (const ParamSpec& spec : specs) {
     std::vector<std::string> inside, outside;

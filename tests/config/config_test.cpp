@@ -130,6 +130,7 @@ TEST(Config, OffValuesOfLaterKeysAreAccepted) {
 
 constexpr const char* kLastSections[] = {"checkpoint.every_minutes=2.5",
                                          "train.freeze=[\"lm_head.weight\",\"model.layers.0.*\"]",
+                                         "model.allow_unused=[\"visual.*\",\"extra.weight\"]",
                                          "roles.trainer.pp=2",
                                          "roles.trainer.vpp=2",
                                          "roles.trainer.stage_layers=[3,1]",

@@ -26,10 +26,11 @@ constexpr const char* kNorm = "model.norm.weight";
 
 /// Everything that a start with model.path does.
 void load(const std::string& path) {
-  const ModelFolder folder = ModelFolder::open(path);
+  ModelFolder folder = ModelFolder::open(path);
   const Json* generation = folder.generation_config() ? &*folder.generation_config() : nullptr;
   const ModelConfig config = parse_model_config(folder.config(), generation, folder.config_path());
   const std::vector<ParamSpec> specs = parameter_specs(config);
+  folder.split_experts(config);
   check_weights(folder, config, specs);
   ParameterStore store;
   for (const ParamSpec& spec : specs) store.add(spec);
@@ -109,8 +110,10 @@ std::vector<TensorToWrite>::iterator find(std::vector<TensorToWrite>& list, cons
   return std::find_if(list.begin(), list.end(), [&](const TensorToWrite& t) { return t.name == name; });
 }
 
+using List = std::vector<TensorToWrite>;
+
 struct Case {
-  const char* label;
+  std::string label;
   std::vector<std::string> words;
   std::function<void(const Folder&)> edit;
 };
@@ -170,7 +173,6 @@ TEST(BrokenFolder, WeightFile) {
 
 TEST(BrokenFolder, Tensors) {
   using F = const Folder&;
-  using List = std::vector<TensorToWrite>;
   const auto edit = [](auto change) { return [change](F f) { f.weights(kWeights, change); }; };
   expect_all_refused(
       "tests/golden/io/llama-v4",
@@ -336,14 +338,208 @@ TEST(BrokenFolder, Config) {
           {"vocabulary 0", {"vocab_size"}, set("vocab_size", 0)},
           {"unknown family", {"model_type", "gpt2"}, set("model_type", "gpt2")},
           {"unknown architecture",
-           {"Gemma2ForCausalLM", "supported"},
-           set("architectures", {"Gemma2ForCausalLM"})},
+           {"DeepseekV3ForCausalLM", "supported"},
+           set("architectures", {"DeepseekV3ForCausalLM"})},
           {"string for a number", {"intermediate_size"}, set("intermediate_size", "24")},
           {"unknown rope", {"rope_scaling.rope_type", "ntk"}, set("rope_scaling", {{"rope_type", "ntk"}})},
           {"quantised", {"quantization_config"}, set("quantization_config", {{"quant_method", "gptq"}})},
           {"activation", {"hidden_act", "relu"}, set("hidden_act", "relu")},
           {"odd head_dim", {"head_dim"}, set("head_dim", 3)},
           {"biases that are not there", {"q_proj.bias", "missing"}, set("attention_bias", true)},
+      });
+}
+
+/// A golden folder of experts, a tensor each or fused, and how its tensors are called.
+struct Experts {
+  std::string folder, layer;  // "model.layers.1.mlp."
+  int64_t number;
+  std::string gate, up, down;
+  bool fused = false;
+
+  std::string source() const {
+    return fmt::format("tests/golden/moe/{}/{}", fused ? "fused" : "models", folder);
+  }
+  std::string of(int64_t expert, const std::string& tensor) const {
+    return fmt::format("{}experts.{}.{}.weight", layer, expert, tensor);
+  }
+};
+
+const Experts kExperts[] = {
+    {"qwen3-moe-default", "model.layers.1.mlp.", 6, "gate_proj", "up_proj", "down_proj"},
+    {"qwen2-moe-default", "model.layers.0.mlp.", 6, "gate_proj", "up_proj", "down_proj"},
+    {"mixtral-default", "model.layers.1.block_sparse_moe.", 4, "w1", "w3", "w2"},
+};
+constexpr int64_t kWidth = 16, kExpertSize = 8;  // H and Fm of all of them: 2 Fm = H
+
+template <class Change>
+std::function<void(const Folder&)> edited(Change change) {
+  return [change](const Folder& f) { f.weights(kWeights, change); };
+}
+std::function<void(const Folder&)> without(const std::string& name) {
+  return edited([=](List& l) { l.erase(find(l, name)); });
+}
+std::function<void(const Folder&)> renamed(const std::string& name, const std::string& other) {
+  return edited([=](List& l) { find(l, name)->name = other; });
+}
+std::function<void(const Folder&)> with(const std::string& name, std::vector<int64_t> shape) {
+  return edited([=](List& l) { l.push_back(zeros(name, shape)); });
+}
+std::function<void(const Folder&)> replaced(const std::string& name, TensorToWrite other) {
+  return edited([=](List& l) { *find(l, name) = other; });
+}
+/// Its first element becomes a NaN of fp32.
+std::function<void(const Folder&)> spoiled(const std::string& name) {
+  return [=](const Folder& f) {
+    f.poke(kWeights, static_cast<size_t>(f.data_of(name)), std::string("\0\0\xc0\x7f", 4));
+  };
+}
+TensorToWrite filled(const std::string& name, const char* dtype, std::vector<int64_t> shape) {
+  TensorToWrite t = zeros(name, std::move(shape));
+  t.dtype = dtype;
+  t.write = [n = t.bytes()](OutputFile& f) { f.write(std::string(static_cast<size_t>(n), '\0')); };
+  return t;
+}
+
+TEST(BrokenFolder, SingleExperts) {
+  for (const Experts& x : kExperts) {
+    const int64_t n = x.number, last = n - 1;
+    const std::string router = x.layer + "gate.weight", hf = x.layer.substr(0, x.layer.find("layers.") + 9);
+    const std::string gate_up = hf + "mlp.experts.gate_up_proj", down = hf + "mlp.experts.down_proj";
+    expect_all_refused(
+        x.source(),
+        {
+            {"no gate", {x.of(0, x.gate), "missing"}, without(x.of(0, x.gate))},
+            {"no down", {x.of(last, x.down), "missing"}, without(x.of(last, x.down))},
+            {"transposed", {x.of(1, x.up), "[16, 8]", "[8, 16]"}, edited([=](List& l) {
+               find(l, x.of(1, x.up))->shape = {16, 8};
+             })},
+            {"of integers", {x.of(2, x.down), "I32"}, edited([=](List& l) {
+               find(l, x.of(2, x.down))->dtype = "I32";
+             })},
+            {"quantised",
+             {x.of(2, x.gate), "F8_E4M3"},
+             replaced(x.of(2, x.gate), filled(x.of(2, x.gate), "F8_E4M3", {kExpertSize, kWidth}))},
+            {"NaN", {x.of(last, x.up), "[0, 0]", "nan"}, spoiled(x.of(last, x.up))},
+            {"a gap in the ids", {x.of(1, x.gate), "missing"}, renamed(x.of(1, x.gate), x.of(n, x.gate))},
+            {"a zero before the id",
+             {x.of(last, x.gate), "missing"},
+             renamed(x.of(last, x.gate), fmt::format("{}experts.0{}.{}.weight", x.layer, last, x.gate))},
+            {"0 is called 9", {x.of(0, x.up), "missing"}, renamed(x.of(0, x.up), x.of(9, x.up))},
+            {"one too many",
+             {x.of(n, x.gate), "does not belong"},
+             with(x.of(n, x.gate), {kExpertSize, kWidth})},
+            {"no router", {router, "missing"}, without(router)},
+            {"a router of more experts",
+             {router, fmt::format("[{}, 16]", n + 1)},
+             replaced(router, zeros(router, {n + 1, kWidth}))},
+            {"fused gate and up only", {down, "missing"}, with(gate_up, {n, 2 * kExpertSize, kWidth})},
+            {"fused down only", {gate_up, "missing"}, with(down, {n, kWidth, kExpertSize})},
+            {"fused and single", {x.of(0, x.down), "twice", down}, edited([=](List& l) {
+               l.push_back(zeros(gate_up, {n, 2 * kExpertSize, kWidth}));
+               l.push_back(zeros(down, {n, kWidth, kExpertSize}));
+             })},
+        });
+  }
+}
+
+TEST(BrokenFolder, FusedExperts) {
+  for (Experts x : kExperts) {
+    x.fused = true;
+    const int64_t n = x.number;
+    const std::string hf = x.layer.substr(0, x.layer.find("layers.") + 9) + "mlp.";
+    const std::string gate_up = hf + "experts.gate_up_proj", down = hf + "experts.down_proj";
+    const auto nan_of = [=](int64_t expert) {  // in a fused tensor
+      return [=](const Folder& f) {
+        f.poke(kWeights, static_cast<size_t>(f.data_of(down) + expert * kWidth * kExpertSize * 4),
+               std::string("\0\0\xc0\x7f", 4));
+      };
+    };
+    expect_all_refused(
+        x.source(),
+        {
+            {"no gate and up", {gate_up, "missing"}, without(gate_up)},
+            {"no down", {down, "missing"}, without(down)},
+            {"transposed", {down, fmt::format("[{}, 8, 16]", n), "inputs x outputs"}, edited([=](List& l) {
+               find(l, down)->shape = {n, kExpertSize, kWidth};  // of gate_up both shapes are one
+             })},
+            {"flat", {gate_up, fmt::format("[{}, 16]", 16 * n)}, edited([=](List& l) {
+               find(l, gate_up)->shape = {n * 2 * kExpertSize, kWidth};
+             })},
+            {"more experts",
+             {down, fmt::format("[{}, 16, 8]", n + 1)},
+             replaced(down, zeros(down, {n + 1, kWidth, kExpertSize}))},
+            {"wider experts",
+             {gate_up, "[", ", 18, 16]"},
+             replaced(gate_up, zeros(gate_up, {n, 18, kWidth}))},
+            {"of integers", {gate_up, "I32"}, edited([=](List& l) { find(l, gate_up)->dtype = "I32"; })},
+            {"of half bytes", {down, "F4"}, replaced(down, filled(down, "F4", {n, kWidth, kExpertSize}))},
+            {"NaN", {x.of(n - 1, x.down), "[0, 0]", "nan"}, nan_of(n - 1)},
+            {"named like a layer's", {gate_up, "missing"}, renamed(gate_up, gate_up + ".weight")},
+            {"single ones, too",
+             {x.of(1, x.gate), "twice", gate_up},
+             with(x.of(1, x.gate), {kExpertSize, kWidth})},
+            {"one too many",
+             {x.of(n, x.gate), "does not belong"},
+             with(x.of(n, x.gate), {kExpertSize, kWidth})},
+            {"no router", {x.layer + "gate.weight", "missing"}, without(hf + "gate.weight")},
+        });
+  }
+}
+
+TEST(BrokenFolder, RoutersAndSharedExperts) {
+  const std::string moe = "model.layers.1.mlp.", gate = moe + "shared_expert_gate.weight",
+                    up = moe + "shared_expert.up_proj.weight";
+  for (const bool fused : {false, true}) {
+    Experts x = kExperts[1];
+    x.fused = fused;
+    expect_all_refused(x.source(), {
+                                       {"no gate", {gate, "missing"}, without(gate)},
+                                       {"a flat gate", {gate, "[16]", "[1, 16]"}, edited([=](List& l) {
+                                          find(l, gate)->shape = {kWidth};
+                                        })},
+                                       {"no up", {up, "missing"}, without(up)},
+                                       {"as wide as a single one",
+                                        {up, "[8, 16]", "[12, 16]"},
+                                        replaced(up, zeros(up, {kExpertSize, kWidth}))},
+                                   });
+  }
+  Experts mixtral = kExperts[2];
+  const std::string router = mixtral.layer + "gate.weight", other = "model.layers.1.mlp.gate.weight";
+  expect_all_refused(mixtral.source(),
+                     {{"the fused form's name", {router, "missing"}, renamed(router, other)},
+                      {"both names", {other, "does not belong"}, with(other, {4, kWidth})}});
+  mixtral.fused = true;
+  expect_all_refused(mixtral.source(), {{"both names", {router, "twice"}, with(router, {4, kWidth})}});
+}
+
+TEST(BrokenFolder, ConfigOfExperts) {
+  const auto set = [](const char* key, Json value) { return [=](const Folder& f) { f.config(key, value); }; };
+  expect_all_refused(
+      kExperts[1].source(),
+      {
+          {"more of them take a token",
+           {"num_experts_per_tok", "7 of 6", "1 to 6"},
+           set("num_experts_per_tok", 7)},
+          {"none takes a token", {"num_experts_per_tok", "0"}, set("num_experts_per_tok", 0)},
+          {"two numbers", {"num_experts", "6", "num_local_experts", "8"}, set("num_local_experts", 8)},
+          {"too many", {"num_experts", "5000"}, set("num_experts", 5000)},
+          {"negative", {"num_experts", "-1"}, set("num_experts", -1)},
+          {"fewer than there are", {"gate.weight", "[6, 16]", "[4, 16]"}, set("num_experts", 4)},
+          {"dense", {"model.layers.0.mlp.gate_proj.weight", "missing"}, set("num_experts", 0)},
+          {"no width", {"moe_intermediate_size", "0"}, set("moe_intermediate_size", 0)},
+          {"another width", {".experts.0.gate_proj.weight", "[24, 16]"}, set("moe_intermediate_size", 24)},
+          {"no shared width",
+           {"shared_expert_intermediate_size", "0"},
+           set("shared_expert_intermediate_size", 0)},
+          {"a layer beyond", {"mlp_only_layers", "layer 2 of 2", "0 to 1"}, set("mlp_only_layers", {2})},
+          {"a layer before", {"mlp_only_layers", "-1"}, set("mlp_only_layers", {-1})},
+          {"layers as text", {"mlp_only_layers"}, set("mlp_only_layers", "all")},
+          {"a dense layer", {"model.layers.1.mlp.gate_proj.weight", "missing"}, set("mlp_only_layers", {1})},
+          {"every 0th layer", {"decoder_sparse_step", "0"}, set("decoder_sparse_step", 0)},
+          {"every second layer",
+           {"model.layers.0.mlp.gate_proj.weight", "missing"},
+           set("decoder_sparse_step", 2)},
+          {"text for a flag", {"norm_topk_prob"}, set("norm_topk_prob", "yes")},
       });
 }
 

@@ -93,6 +93,37 @@ TEST(HfExport, ConfigKeepsItsKeysAndGainsTheOtherSpelling) {
   EXPECT_TRUE(out.contains("an_unknown_key"));
 }
 
+/// What the user allows to be left over stays as it is, whatever becomes of the weights.
+TEST(HfExport, TensorsThatMayBeUnusedAreKept) {
+  const TempDir dir;
+  const Loaded model(kLlama);
+  const std::string source = dir / "source";
+  fs::copy(kLlama, source);
+  fs::remove(join_path(source, "model.safetensors"));
+  std::vector<TensorToWrite> tensors;
+  for (const auto& [name, info] : model.folder.tensors()) {
+    const std::string raw = tensor_bytes(model.folder, name);
+    tensors.push_back({name, info.dtype, info.shape, [raw](OutputFile& file) { file.write(raw); }});
+  }
+  tensors.push_back({"visual.blocks.0.scale", "I16", {2}, [](OutputFile& file) { file.write("abcd"); }});
+  write_safetensors(join_path(source, "model.safetensors"), tensors);
+
+  ModelFolder folder = ModelFolder::open(source);
+  const auto check = [&] { return check_weights(folder, model.config, model.specs); };
+  const std::vector<std::string> words = {"visual.blocks.0.scale", "does not belong", "model.allow_unused"};
+  expect_error(Exit::data, words, "none allowed", check);
+  folder.allow_unused({"visual", "*.0.scales"});
+  expect_error(Exit::data, words, "others allowed", check);
+  folder.allow_unused({"lm_head.weight", "visual.*"});
+  EXPECT_EQ(check(), std::vector<std::string>{"visual.blocks.0.scale"});
+
+  const ElementReader read = store_reader(model.store);
+  expect_error(Exit::data, words, "export", [&] { export_model(source, model.specs, read, dir / "no", {}); });
+  export_model(source, model.specs, read, dir / "out", {.allow_unused = {"visual.*"}});
+  EXPECT_EQ(tensor_bytes(ModelFolder::open(dir / "out"), "visual.blocks.0.scale"), "abcd");
+  EXPECT_EQ(ModelFolder::open(dir / "out").tensors().size(), tensors.size());
+}
+
 TEST(HfExport, ShardsAreFilledUpToTheirSize) {
   const TempDir dir;
   const Loaded model(kLlama);

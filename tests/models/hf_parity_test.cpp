@@ -109,6 +109,19 @@ INSTANTIATE_TEST_SUITE_P(Models, HfParity, ::testing::ValuesIn(model_names()), [
   return name;
 });
 
+/// The same weights in the form that transformers 5 holds them in.
+TEST(HfParityFused, LogprobsAreThoseOfSingleExperts) {
+  Backend backend(Device::cpu);
+  for (const std::string name : {"qwen3-moe-default", "qwen2-moe-default", "mixtral-default"}) {
+    const GoldenFile golden(folder_of(name) + "/golden.safetensors");
+    const auto logprobs = [&](const std::string& folder) {
+      return target_gradients(backend.ctx(), *load_model(folder, DType::f32, kContext), sequences_of(golden),
+                              golden.numbers("weights"));
+    };
+    EXPECT_EQ(logprobs("tests/golden/moe/fused/" + name), logprobs(folder_of(name))) << name;
+  }
+}
+
 /// bf16 is no farther from fp64 than transformers in bf16. One model of each family; all of them are compared
 /// on a GPU.
 TEST(HfParityBf16, IsNoFartherFromFp64ThanTransformers) {

@@ -56,12 +56,13 @@ class GoldenFile {
 
 inline std::unique_ptr<Model> load_model(const std::string& path, DType storage, int64_t context_tokens,
                                          Device device = Device::cpu) {
-  const ModelFolder folder = ModelFolder::open(path);
+  ModelFolder folder = ModelFolder::open(path);
   const ModelConfig config =
       parse_model_config(folder.config(), folder.generation_config() ? &*folder.generation_config() : nullptr,
                          folder.config_path());
   auto model =
       std::make_unique<Model>(config, ModelOptions{storage, context_tokens, /*with_gradients=*/true, device});
+  folder.split_experts(config);
   import_weights(folder, config, model->parameters());
   return model;
 }

@@ -97,7 +97,8 @@ std::vector<int64_t> ConfigReader::ids(const std::string& key) const {
   if (list.size() > kMaxIds) refuse(key, fmt::format("it has {} ids, the limit is {}", list.size(), kMaxIds));
   std::vector<int64_t> result;
   for (const Json& v : list) {
-    if (!fits(v, 0, std::numeric_limits<int32_t>::max())) refuse(key, shown(v) + " is not a token id");
+    if (!fits(v, 0, std::numeric_limits<int32_t>::max()))
+      refuse(key, shown(v) + " is not a whole number from 0 to 2147483647");
     result.push_back(v.get<int64_t>());
   }
   return result;

@@ -81,7 +81,8 @@ std::set<int64_t> layers_with_experts(const ConfigReader& r, int64_t num_layers)
   const std::vector<int64_t> dense = r.ids("mlp_only_layers");
   for (const int64_t layer : dense)
     if (layer >= num_layers)
-      r.refuse("mlp_only_layers", fmt::format("names layer {} of {}", layer, num_layers));
+      r.refuse("mlp_only_layers", fmt::format("names layer {} of {}", layer, num_layers),
+               fmt::format("name layers from 0 to {}", num_layers - 1));
   std::set<int64_t> layers;
   for (int64_t i = 0; i < num_layers; ++i)
     if ((i + 1) % step == 0 && std::find(dense.begin(), dense.end(), i) == dense.end()) layers.insert(i);
@@ -98,7 +99,8 @@ MoeConfig read_experts(const ConfigReader& r, const Family& family, int64_t num_
   moe.experts_per_token = size_of(r, family, "num_experts_per_tok", kMaxExperts, f.per_token);
   if (moe.experts_per_token > moe.num_experts)
     r.refuse("num_experts_per_tok",
-             fmt::format("{} of {} experts take a token", moe.experts_per_token, moe.num_experts));
+             fmt::format("{} of {} experts take a token", moe.experts_per_token, moe.num_experts),
+             fmt::format("give 1 to {}", moe.num_experts));
   if (f.size > 0) moe.expert_size = size_of(r, family, "moe_intermediate_size", kMaxFfn, f.size);
   if (f.shared_size > 0)
     moe.shared_size = size_of(r, family, "shared_expert_intermediate_size", kMaxFfn, f.shared_size);
@@ -303,6 +305,10 @@ Json export_config(const Json& source, const ModelConfig& config, DType dtype, b
   const Json name = set_dtype || absent(other) ? Json(torch_name(dtype)) : out[other];
   for (const char* key : {"torch_dtype", "dtype"})
     if (set_dtype || absent(key)) out[key] = name;
+  // Some readers know one of them only, and take their own number where it is absent.
+  if (!config.moe.layers.empty())
+    for (const char* key : {"num_experts", "num_local_experts"})
+      if (absent(key)) out[key] = config.moe.num_experts;
   return out;
 }
 

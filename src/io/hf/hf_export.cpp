@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <tuple>
 
 #include "src/core/check.h"
+#include "src/core/log.h"
 #include "src/core/parallel.h"
 #include "src/io/elements.h"
 #include "src/io/hf/folder_writer.h"
 #include "src/io/hf/hf_config.h"
 #include "src/io/hf/hf_import.h"
+#include "src/io/json_members.h"
 #include "src/nn/init.h"
 
 namespace temper {
@@ -79,23 +80,16 @@ TensorToWrite kept_tensor(const ModelFolder& folder, const std::string& name, co
   return {name, info.dtype, info.shape, copy};
 }
 
-/// Tensors of every source file in the order of their data.
+/// Tensors of every source file, in its order.
 std::vector<std::vector<TensorToWrite>> shards_like_source(const ModelFolder& folder,
                                                            const ModelConfig& config,
                                                            const std::map<std::string, Source>& sources,
                                                            std::optional<DType> dtype,
                                                            const ElementReader& read) {
-  using Entry = std::pair<const std::string, TensorInfo>;
-  std::vector<const Entry*> order;
-  for (const Entry& entry : folder.tensors()) order.push_back(&entry);
-  std::sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
-    return std::tie(a->second.file, a->second.begin, a->first) <
-           std::tie(b->second.file, b->second.begin, b->first);
-  });
   std::map<std::string, std::vector<TensorToWrite>> files;
-  for (const Entry* entry : order) {
-    const auto& [name, info] = *entry;
+  for (const std::string& name : folder.tensor_order()) {
     if (is_tied_head(name, config)) continue;
+    const TensorInfo& info = folder.tensors().at(name);
     const auto source = sources.find(name);
     files[info.file].push_back(
         source == sources.end()
@@ -163,7 +157,7 @@ void export_model(const std::string& source_folder, const std::vector<ParamSpec>
                   const ElementReader& read, const std::string& out, const ExportOptions& options) {
   const std::optional<DType> dtype = requested_dtype(options.dtype);
   check_shard_bytes(options.shard_bytes);
-  const ModelFolder folder = ModelFolder::open(source_folder, ModelFolder::Weights::optional);
+  ModelFolder folder = ModelFolder::open(source_folder, ModelFolder::Weights::optional);
   const Json* generation = folder.generation_config() ? &*folder.generation_config() : nullptr;
   const ModelConfig config = parse_model_config(folder.config(), generation, folder.config_path());
   const std::map<std::string, Source> sources = sources_of(specs);
@@ -172,7 +166,12 @@ void export_model(const std::string& source_folder, const std::vector<ParamSpec>
   if (folder.tensors().empty()) {
     plan.shards = split_shards(tensors_of_specs(specs, sources, main_type, read), options.shard_bytes);
   } else {
-    check_weights(folder, config, specs);
+    folder.split_experts(config);
+    folder.allow_unused(options.allow_unused);
+    const std::vector<std::string> left_over = check_weights(folder, config, specs);
+    if (!left_over.empty())
+      log::warn("tensors of {} that the model does not use are written as they are ({}; the first is {})",
+                source_folder, left_over.size(), quote_name(left_over.front()));
     if (!dtype) main_type = *float_dtype(folder.tensors().at(specs.front().parts.front().name).dtype);
     plan.shards = shards_like_source(folder, config, sources, dtype, read);
     if (!all_fit(plan.shards, options.shard_bytes))

@@ -18,6 +18,7 @@ namespace temper {
 struct ExportOptions {
   std::string dtype = "auto";  // auto (each tensor as in the source), fp32, bf16, fp16, fp64
   int64_t shard_bytes = 5'000'000'000;
+  std::vector<std::string> allow_unused = {};  // ModelFolder::allow_unused, of the source
   TokenizerPlace tokenizer = {};
 };
 
@@ -27,8 +28,8 @@ using ElementReader =
 using SpecsFunction = std::function<std::vector<ParamSpec>(const ModelConfig& config)>;
 
 /// The files of the source are kept as shards while each fits into shard_bytes; else tensors are filled in
-/// the source's order. A source without weights (model.init = "random") is fine: then order and names are the
-/// specs'.
+/// the source's order. Fused experts come out a tensor each. A source without weights (model.init = "random")
+/// is fine: then order and names are the specs'.
 void export_model(const std::string& source_folder, const std::vector<ParamSpec>& specs,
                   const ElementReader& read, const std::string& out, const ExportOptions& options);
 

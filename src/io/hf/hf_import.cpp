@@ -239,9 +239,10 @@ std::vector<int64_t> part_shape(const ParamSpec& spec, const HfPart& part) {
   return shape;
 }
 
-void check_weights(const ModelFolder& folder, const ModelConfig& config,
-                   const std::vector<ParamSpec>& specs) {
+std::vector<std::string> check_weights(const ModelFolder& folder, const ModelConfig& config,
+                                       const std::vector<ParamSpec>& specs) {
   std::set<std::string> used;
+  std::vector<std::string> left_over;
   for (const ParamSpec& spec : specs)
     for (const HfPart& part : spec.parts) {
       check_part(folder, spec, part);
@@ -249,13 +250,17 @@ void check_weights(const ModelFolder& folder, const ModelConfig& config,
     }
   for (const auto& [name, info] : folder.tensors()) {
     if (used.contains(name) || is_kept_tensor(name, config)) continue;
-    if (!is_tied_head(name, config))
+    if (is_tied_head(name, config))
+      check_tied_head_shape(folder, name);
+    else if (folder.may_be_unused(name))
+      left_over.push_back(name);
+    else
       fail(Exit::data, {.what = "tensor " + quote_name(name) + " does not belong to the model",
                         .where = join_path(folder.path(), info.file),
                         .why = "config.json (" + config.family + ") describes no such weight",
-                        .fix = "correct config.json, or remove the tensor"});
-    check_tied_head_shape(folder, name);
+                        .fix = "correct config.json, remove the tensor, or name it in model.allow_unused"});
   }
+  return left_over;
 }
 
 std::string import_weights(const ModelFolder& folder, const ModelConfig& config, ParameterStore& store) {

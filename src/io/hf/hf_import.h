@@ -15,7 +15,9 @@
 namespace temper {
 
 /// Headers against specs; reads no data. Call it before memory is allocated for a model of unknown size.
-void check_weights(const ModelFolder& folder, const ModelConfig& config, const std::vector<ParamSpec>& specs);
+/// Returns the tensors that are left over, as the folder allows.
+std::vector<std::string> check_weights(const ModelFolder& folder, const ModelConfig& config,
+                                       const std::vector<ParamSpec>& specs);
 
 /// check_weights, then everything into `store` (already allocated; fp32, bf16 or fp64; on a GPU through
 /// pinned windows). A tied head's copy in the file must equal the embedding. Returns the digest of the

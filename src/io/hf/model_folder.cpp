@@ -3,13 +3,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <tuple>
 
 #include "src/core/check.h"
 #include "src/core/text/download.h"
+#include "src/core/text/pattern.h"
 #include "src/io/checkpoint/checkpoint.h"
+#include "src/io/hf/fused_experts.h"
 #include "src/io/json_members.h"
 
 namespace temper {
@@ -276,6 +280,26 @@ void ModelFolder::check_index(const std::map<std::string, std::string>& weight_m
                         .where = where,
                         .why = info.file + " holds it, weight_map does not name it",
                         .fix = "fetch the weight files and their index again"});
+}
+
+void ModelFolder::split_experts(const ModelConfig& config) {
+  fused_files_.merge(split_fused_experts(tensors_, config, path_));
+}
+
+bool ModelFolder::may_be_unused(const std::string& tensor) const {
+  return std::any_of(allowed_.begin(), allowed_.end(),
+                     [&](const std::string& pattern) { return matches_pattern(pattern, tensor); });
+}
+
+std::vector<std::string> ModelFolder::tensor_order() const {
+  std::vector<std::string> names;
+  for (const auto& [name, info] : tensors_) names.push_back(name);
+  const auto place = [&](const std::string& name) {
+    const TensorInfo& info = tensors_.at(name);
+    return std::tuple(info.file, fused_files_.contains(info.file) ? 0 : info.begin, name);
+  };
+  std::sort(names.begin(), names.end(), [&](const auto& a, const auto& b) { return place(a) < place(b); });
+  return names;
 }
 
 std::vector<std::string> ModelFolder::files() const {

@@ -9,12 +9,14 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "src/core/digest/file_digest.h"
 #include "src/core/json.h"
 #include "src/io/hf/safetensors.h"
+#include "src/nn/model_config.h"
 
 namespace temper {
 
@@ -24,6 +26,13 @@ class ModelFolder {
   /// initialisation) is fine too; weights that are there are still validated.
   enum class Weights { required, optional };
   static ModelFolder open(const std::string& path, Weights weights = Weights::required);
+  /// From here on experts that the files hold as one tensor of all are seen as published, a tensor each
+  /// (fused_experts.h). `config`: that of this folder.
+  void split_experts(const ModelConfig& config);
+  /// Names, or patterns with *, of tensors that may be left over: nobody reads them, and an export writes
+  /// them back as they are.
+  void allow_unused(std::vector<std::string> patterns) { allowed_ = std::move(patterns); }
+  bool may_be_unused(const std::string& tensor) const;
 
   const std::string& path() const { return path_; }
   std::string config_path() const { return join_path(path_, "config.json"); }
@@ -32,6 +41,9 @@ class ModelFolder {
   /// What those two files held.
   const std::vector<FileDigest>& config_files() const { return config_files_; }
   const std::map<std::string, TensorInfo>& tensors() const { return tensors_; }
+  /// Names of the tensors, file by file in the order of their data; by name in a file of fused experts, as in
+  /// one of single ones.
+  std::vector<std::string> tensor_order() const;
   /// Names of the weight files, ascending.
   std::vector<std::string> files() const;
   const std::map<std::string, std::string>& metadata(const std::string& file) const;
@@ -56,6 +68,8 @@ class ModelFolder {
   std::vector<FileDigest> config_files_;
   std::map<std::string, std::unique_ptr<SafetensorsFile>> files_;
   std::map<std::string, TensorInfo> tensors_;
+  std::set<std::string> fused_files_;
+  std::vector<std::string> allowed_;
   std::vector<std::string> warnings_;
 };
 

@@ -11,12 +11,14 @@ struct Holder {
   bool has(int64_t row) const { return row >= span.whole && row < span.whole + span.rows; }
 };
 
-/// Who has rows of part `part`, with them.
-std::vector<Holder> holders_of(const ParamSpec& spec, const Holders& holders, size_t part) {
-  std::vector<Holder> all;
-  for (int number = 0; number < holders.grid.size(); ++number)
-    if (spec.is_in(holders.stages[static_cast<size_t>(holders.grid.at(number, Axis::pp))]))
-      all.push_back({number, row_spans(spec, holders.place(number))[part]});
+/// Who has rows of a part, with them, for each part.
+std::vector<std::vector<Holder>> holders_of(const ParamSpec& spec, const Holders& holders) {
+  std::vector<std::vector<Holder>> all(spec.parts.size());
+  for (int number = 0; number < holders.grid.size(); ++number) {
+    if (!spec.is_in(holders.stages[static_cast<size_t>(holders.grid.at(number, Axis::pp))])) continue;
+    const std::vector<RowSpan> spans = row_spans(spec, holders.place(number));
+    for (size_t part = 0; part < spans.size(); ++part) all[part].push_back({number, spans[part]});
+  }
   return all;
 }
 
@@ -34,9 +36,10 @@ std::vector<RowMove> row_moves(const ParamSpec& spec, const Holders& holders, co
                                int self) {
   std::vector<RowMove> moves;
   const std::vector<RowSpan> spans = row_spans(spec, receiver);
+  const std::vector<std::vector<Holder>> holding = holders_of(spec, holders);
   for (size_t part = 0; part < spans.size(); ++part) {
     const RowSpan& mine = spans[part];
-    const std::vector<Holder> all = holders_of(spec, holders, part);
+    const std::vector<Holder>& all = holding[part];
     const int64_t end = mine.whole + mine.rows;
     for (int64_t begin = mine.whole, next = 0; begin < end; begin = next) {
       next = next_border(all, begin, end);

@@ -26,13 +26,18 @@ std::string name_of(const FileDigest& file) { return std::filesystem::path(file.
 }  // namespace
 
 ModelSource first_weights(const Config& config, const RunPlan& plan) {
-  return {config.model.path, plan.context_tokens, config.model.init == "random",
-          config.run.seed,   config.model.digest, plan.frozen};
+  return {.folder = config.model.path,
+          .context_tokens = plan.context_tokens,
+          .random = config.model.init == "random",
+          .seed = config.run.seed,
+          .digest = config.model.digest,
+          .frozen = plan.frozen,
+          .allow_unused = config.model.allow_unused};
 }
 
 std::unique_ptr<Model> ModelHost::load(const ModelSource& source, ModelOptions options) {
   const bool imports = !source.random && source.checkpoint.empty();
-  const ModelFolder folder = ModelFolder::open(
+  ModelFolder folder = ModelFolder::open(
       source.folder, imports ? ModelFolder::Weights::required : ModelFolder::Weights::optional);
   for (const std::string& w : folder.warnings()) log::warn("{}", w);
   config_files_[source.folder] = folder.config_files();
@@ -42,7 +47,14 @@ std::unique_ptr<Model> ModelHost::load(const ModelSource& source, ModelOptions o
   config.frozen = source.frozen;
   check_supported(config, folder.config_path(), backend_.ctx().device);
   for (const std::string& w : warnings) log::debug("{}", w);
-  if (imports) check_weights(folder, config, parameter_specs(config));
+  if (imports) {
+    folder.split_experts(config);
+    folder.allow_unused(source.allow_unused);
+    const std::vector<std::string> left_over = check_weights(folder, config, parameter_specs(config));
+    if (!left_over.empty())
+      log::info("tensors of {} are not used ({}; the first is {})", source.folder, left_over.size(),
+                left_over.front());
+  }
   options.dtype = dtype_;
   options.context_tokens = source.context_tokens.value_or(config.max_position_embeddings);
   options.device = ctx().device;

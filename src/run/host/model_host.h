@@ -25,9 +25,10 @@ struct ModelSource {
   std::optional<int64_t> context_tokens = {};  // rope tables go up to here; absent: from config.json
   bool random = false;                         // weights are drawn from `seed`, not read
   uint64_t seed = 0;
-  std::string digest = {};            // weights of another one are refused; empty: any
-  std::set<std::string> frozen = {};  // ModelConfig::frozen
-  std::string checkpoint = {};        // its weights are taken, not those of the folder; empty: none
+  std::string digest = {};                     // weights of another one are refused; empty: any
+  std::set<std::string> frozen = {};           // ModelConfig::frozen
+  std::string checkpoint = {};                 // its weights are taken, not those of the folder; empty: none
+  std::vector<std::string> allow_unused = {};  // ModelFolder::allow_unused
   TokenizerPlace tokenizer = {};
 };
 /// The first weights of a run.

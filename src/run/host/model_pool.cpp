@@ -11,7 +11,8 @@ ModelPool::ModelPool(const Config& config, const RunPlan& plan, Meshes& meshes, 
 ModelSource ModelPool::source_of(const RolePlan& role) const {
   ModelSource source = first_weights(config_, plan_);
   if (const auto& path = config_.roles.of(role.name()).path)
-    source = {.folder = *path, .context_tokens = plan_.context_tokens};
+    source = {
+        .folder = *path, .context_tokens = plan_.context_tokens, .allow_unused = config_.model.allow_unused};
   return source;
 }
 

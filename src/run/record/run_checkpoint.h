@@ -17,6 +17,7 @@
 namespace temper {
 
 inline constexpr const char* kUnfinished = "unfinished";
+inline constexpr const char* kAllowUnused = "allow_unused";  // model.allow_unused, where it is not empty
 inline constexpr const char* kUnsaid =
     "unsaid";  // text: metrics of a step whose validation is yet to be made
 inline constexpr const char* kByClock = "by_clock";  // count: checkpoint.every_minutes made it

@@ -20,7 +20,8 @@ void write_export(const RunRank& rank, int64_t step, const ElementReader& read) 
   make_directories(rank.files.folder->path("export"));
   const TokenizerConfig& t = rank.config().tokenizer;
   export_model(rank.config().model.path, parameter_specs(rank.policy->config()), read, out,
-               {.tokenizer = {t.path.value_or(""), t.chat_template.value_or("")}});
+               {.allow_unused = rank.config().model.allow_unused,
+                .tokenizer = {t.path.value_or(""), t.chat_template.value_or("")}});
   tell_what_changed(rank.inputs.digests, rank.config().model.path);
   log::info("exported {}", out);
   rank.files.write_event("export", {{"step", step}, {"path", out}});

@@ -113,6 +113,8 @@ void Saver::add_origin(CheckpointWriter& checkpoint, int64_t step) const {
   if (const std::string digest = rank_.weights_digest(); !digest.empty())
     checkpoint.text("model_digest", digest);
   checkpoint.text("config", dump_config(rank_.task.loaded));
+  if (const auto& allowed = rank_.config().model.allow_unused; !allowed.empty())
+    checkpoint.text(kAllowUnused, Json(allowed).dump());
   checkpoint.text(kInputs, rank_.inputs.digests.text());
   if (rank_.journal->said() < step) checkpoint.text(kUnsaid, rank_.journal->unsaid());
   if (rank_.task.replay()) checkpoint.text("replay", replayed_text(rank_.task, step));

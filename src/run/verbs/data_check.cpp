@@ -36,7 +36,9 @@ bool sound(DataCheck& check, const char* key, const Look& look) {
 
 void check_folder(const Config& config, const ModelConfig& facts) {
   if (config.model.init == "random") return;
-  const ModelFolder folder = ModelFolder::open(config.model.path);
+  ModelFolder folder = ModelFolder::open(config.model.path);
+  folder.split_experts(facts);
+  folder.allow_unused(config.model.allow_unused);
   check_weights(folder, facts, parameter_specs(facts));
 }
 

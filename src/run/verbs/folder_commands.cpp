@@ -14,12 +14,29 @@
 #include "src/run/host/model_host.h"
 #include "src/run/host/rank_threads.h"
 #include "src/run/record/origins/input_digests.h"
+#include "src/run/record/run_checkpoint.h"
 #include "src/run/record/run_log.h"
 #include "src/run/session/start/find_checkpoint.h"
 #include "src/run/verbs/json_lines.h"
 
 namespace temper {
 namespace {
+
+/// model.allow_unused of the run.
+std::vector<std::string> allowed_of(const Manifest& manifest) {
+  if (!manifest.has_meta(kAllowUnused)) return {};
+  const std::string where = fmt::format("{}: meta.{}", manifest.path(), kAllowUnused);
+  std::vector<std::string> names;
+  for (const Json& name : parse_json(manifest.meta_text(kAllowUnused), where, {.depth = 2})) {
+    if (!name.is_string())
+      fail(Exit::data, {.what = "the checkpoint is damaged",
+                        .where = where,
+                        .why = "it is no list of names",
+                        .fix = "use another checkpoint"});
+    names.push_back(name.get<std::string>());
+  }
+  return names;
+}
 
 Json tokenized(const JsonLine& line, const Tokenizer& tokenizer, const ChatTemplate* chat, bool add_special) {
   if (chat) {
@@ -97,7 +114,7 @@ int run_export(const CommandLine& line) {
   const ModelConfig config = parse_model_config(folder.config(), nullptr, folder.config_path());
   export_model(source, parameter_specs(config), master_reader(manifest), line.text("--out"),
                {line.text("--dtype", "auto"), line.integer("--shard-size", 5'000'000'000),
-                line.has("--source") ? TokenizerPlace{} : tokenizer_place(manifest)});
+                allowed_of(manifest), line.has("--source") ? TokenizerPlace{} : tokenizer_place(manifest)});
   return 0;
 }
 

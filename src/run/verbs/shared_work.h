@@ -49,7 +49,8 @@ class SharedWork {
   /// The model of --model, or of --checkpoint.
   ModelSource source(const CommandLine& line) const {
     refuse_run_folder(line.text("--model"));
-    if (!line.has("--checkpoint")) return {.folder = line.text("--model")};
+    if (!line.has("--checkpoint"))
+      return {.folder = line.text("--model"), .allow_unused = line.list("--allow-unused")};
     return checkpoint_source(shared_checkpoint(line.text("--checkpoint"), *comm_), line.text("--model"));
   }
 

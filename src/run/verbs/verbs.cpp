@@ -35,6 +35,8 @@ constexpr OptionSpec kModelOr{"--model", Kind::text, "DIR", "",    "Hugging Face
 constexpr OptionSpec kWeights{"--checkpoint", Kind::text, "DIR", "",
                               "weights of a step folder, or of the newest checkpoint of a run folder; "
                               "config, tokenizer and template are those of --model, else of the run"};
+constexpr OptionSpec kAllow{"--allow-unused", Kind::files, "NAME", "",
+                            "tensors that may be left over in the folder, or patterns with *"};
 constexpr OptionSpec kCheckpoint{
     "--checkpoint", Kind::text, "DIR", "", "a step folder, or a run folder: its newest checkpoint", true};
 constexpr OptionSpec kOut{"--out", Kind::text, "DIR", "", "folder to write; it must not exist or be empty",
@@ -80,6 +82,7 @@ constexpr std::array kCheck{
 constexpr std::array kGenerate{
     kModelOr,
     kWeights,
+    kAllow,
     OptionSpec{"--prompt", Kind::text, "TEXT", "", "one prompt; its text is streamed to a terminal"},
     OptionSpec{"--prompts", Kind::text, "FILE", "",
                "JSONL of {\"prompt\"}, {\"messages\"} or {\"tokens\"}; -: stdin"},
@@ -103,6 +106,7 @@ constexpr std::array<std::string_view, 2> kOnePrompt{"--prompt", "--prompts"};
 constexpr std::array kScore{
     kModelOr,
     kWeights,
+    kAllow,
     OptionSpec{"--input", Kind::text, "FILE", "", "JSONL of {\"tokens\": [n ids]}; -: stdin", true},
     OptionSpec{"--temperature", Kind::number, "T", "1.0", "divides the logits; 0 counts as 1", false,
                kLeastTemperature, 1000, true},

@@ -39,12 +39,15 @@ ModelConfig shape(const char* family, int64_t hidden, int64_t layers, int64_t he
   return model;
 }
 
+ModelConfig published(const std::string& name) { return read_config_facts("conf/models/" + name + ".json"); }
+
 struct Recipe {
   const char* file;
   int ranks;
   ModelConfig model;
   int64_t parameters;  // as published
   int tp, pp;          // of the trainer
+  int rollout_tp = 8, rollout_pp = 1;
 };
 
 std::vector<Recipe> large_recipes() {
@@ -53,7 +56,10 @@ std::vector<Recipe> large_recipes() {
       {"conf/llama3.1_70b_grpo_64gpu.toml", 64, shape("llama", 8192, 80, 64, 28672, 128256), 70553706496, 8,
        2},
       {"conf/llama3.1_405b_grpo_512gpu.toml", 512, shape("llama", 16384, 126, 128, 53248, 128256),
-       405853388800, 8, 16}};
+       405853388800, 8, 16},
+      {"conf/qwen3_30b_a3b_grpo_8gpu.toml", 8, published("Qwen3-30B-A3B"), 30532122624, 1, 2, 1, 2},
+      {"conf/qwen1.5_moe_a2.7b_grpo_8gpu.toml", 8, published("Qwen1.5-MoE-A2.7B"), 14315784192, 1, 1, 1, 1},
+      {"conf/mixtral_8x7b_grpo_8gpu.toml", 8, published("Mixtral-8x7B-v0.1"), 46702792704, 1, 4, 1, 4}};
 }
 
 std::string all_errors(const PlanResult& result) {
@@ -75,7 +81,7 @@ TEST(Recipes, AreLegal) {
       EXPECT_TRUE(result.errors.empty()) << all_errors(result);
       ++recipes;
     }
-  EXPECT_GE(recipes, 6);
+  EXPECT_GE(recipes, 11);
 }
 
 TEST(Recipes, OfLargeModelsFitTheirGpus) {
@@ -104,8 +110,8 @@ TEST(Recipes, OfLargeModelsNameTheLegalLayouts) {
     SCOPED_TRACE(recipe.file);
     const std::pair<const char*, int> keys[] = {{"roles.trainer.tp", recipe.tp},
                                                 {"roles.trainer.pp", recipe.pp},
-                                                {"roles.rollout.tp", 8},
-                                                {"roles.rollout.pp", 1}};
+                                                {"roles.rollout.tp", recipe.rollout_tp},
+                                                {"roles.rollout.pp", recipe.rollout_pp}};
     for (const auto& [key, legal_value] : keys) {
       const Config config = load_config(recipe.file, {fmt::format("{}=7", key)}).config;
       const std::vector<PlanError> errors = validate(config, recipe.ranks, recipe.model);
@@ -120,19 +126,24 @@ TEST(Recipes, OfLargeModelsNameTheLegalLayouts) {
 
 /// Parameters as the model cards say.
 TEST(Recipes, ModelsAreAsPublished) {
-  const std::map<std::string, int64_t> published = {{"Qwen3-0.6B", 596049920},
-                                                    {"Qwen3-8B", 8190735360},
-                                                    {"Qwen3-32B", 32762123264},
-                                                    {"Qwen2.5-0.5B", 494032768},
-                                                    {"Llama-3.1-70B-Instruct", 70553706496},
-                                                    {"Llama-3.1-405B-Instruct", 405853388800}};
-  for (const auto& [name, parameters] : published)
-    EXPECT_EQ(num_parameters(read_config_facts("conf/models/" + name + ".json")), parameters) << name;
+  const std::map<std::string, int64_t> numbers = {{"Qwen3-0.6B", 596049920},
+                                                  {"Qwen3-8B", 8190735360},
+                                                  {"Qwen3-32B", 32762123264},
+                                                  {"Qwen2.5-0.5B", 494032768},
+                                                  {"Qwen3-30B-A3B", 30532122624},
+                                                  {"Qwen1.5-MoE-A2.7B", 14315784192},
+                                                  {"Mixtral-8x7B-v0.1", 46702792704},
+                                                  {"Llama-3.1-70B-Instruct", 70553706496},
+                                                  {"Llama-3.1-405B-Instruct", 405853388800}};
+  for (const auto& [name, parameters] : numbers)
+    EXPECT_EQ(num_parameters(published(name)), parameters) << name;
   for (const auto& [name, folder] :
        {std::pair{"demo", "demo"}, {"demo-sft", "demo"}, {"products", "products"}})
     EXPECT_EQ(read_file(fmt::format("conf/models/{}.json", name), 1 << 20),
               read_file(fmt::format("conf/{}/config.json", folder), 1 << 20))
         << name;
+  EXPECT_EQ(read_file("conf/models/demo-moe.json", 1 << 20),
+            read_file("conf/models/demo-moe-sft.json", 1 << 20));
 }
 
 /// What `check` is asked of a recipe on any machine.
@@ -172,7 +183,7 @@ TEST(Recipes, ArePlannedWithoutModelsAndData) {
               std::string::npos);
     ++recipes;
   }
-  EXPECT_GE(recipes, 13);
+  EXPECT_GE(recipes, 18);
 }
 
 }  // namespace

@@ -43,13 +43,13 @@ void check_fused(const TensorInfo& info, const Fused& fused, const std::string& 
                       .fix = "use an unquantised release of the model"});
   if (info.shape == fused.shape) return;
   const std::vector<int64_t> transposed = {fused.shape[0], fused.shape[2], fused.shape[1]};
+  const std::string turned =
+      info.shape == transposed ? "; experts stored as inputs x outputs are not read" : "";
   fail(Exit::data,
        {.what = "tensor " + quote_name(fused.name) + " has the wrong shape",
         .where = where,
-        .why =
-            fmt::format("it is {}, config.json asks for {} (experts, outputs, inputs){}",
-                        shape_text(info.shape), shape_text(fused.shape),
-                        info.shape == transposed ? "; experts stored as inputs x outputs are not read" : ""),
+        .why = fmt::format("it is {}, config.json asks for {} (experts, outputs, inputs){}",
+                           shape_text(info.shape), shape_text(fused.shape), turned),
         .fix = "fetch a release of the model with a tensor per expert, or the config.json of these weights"});
 }
 

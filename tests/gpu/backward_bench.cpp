@@ -9,6 +9,7 @@
 #include "src/core/cuda.h"
 #include "src/ops/head.h"
 #include "src/ops/linear.h"
+#include "tests/gpu/burst_times.h"
 #include "tests/gpu/gpu_support.h"
 
 namespace temper {
@@ -17,28 +18,6 @@ namespace {
 using cuda::Product;
 using cuda::ProductKind;
 constexpr int64_t kTokens = 8192;
-
-/// Shortest milliseconds of a few bursts of `count` runs after one to warm up.
-double milliseconds(Lane& lane, int count, const std::function<void()>& run) {
-  constexpr int kBursts = 5;
-  cudaEvent_t start, end;
-  CUDA_CHECK(cudaEventCreate(&start));
-  CUDA_CHECK(cudaEventCreate(&end));
-  run();
-  double shortest = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < kBursts; ++i) {
-    CUDA_CHECK(cudaEventRecord(start, stream_of(lane)));
-    for (int k = 0; k < count; ++k) run();
-    CUDA_CHECK(cudaEventRecord(end, stream_of(lane)));
-    CUDA_CHECK(cudaEventSynchronize(end));
-    float ms = 0;
-    CUDA_CHECK(cudaEventElapsedTime(&ms, start, end));
-    shortest = std::min(shortest, static_cast<double>(ms) / count);
-  }
-  CUDA_CHECK(cudaEventDestroy(start));
-  CUDA_CHECK(cudaEventDestroy(end));
-  return shortest;
-}
 
 void bench_product(Ctx& c, const char* name, const Product& shape) {
   cuda::Trial trial(c.lane, shape);

@@ -10,6 +10,7 @@
 #include "kernels/cuda/linear_trial.h"
 #include "src/core/cuda.h"
 #include "src/ops/rows.h"
+#include "tests/gpu/burst_times.h"
 #include "tests/gpu/read_rate.h"
 #include "tests/gpu/routings.h"
 
@@ -19,28 +20,6 @@ namespace {
 using cuda::Product;
 using cuda::ProductKind;
 constexpr int64_t kExperts = 128, kChoices = 8, kHidden = 2048, kInner = 768, kTokens = 8192;
-
-/// Shortest milliseconds of a few bursts of `count` runs after one to warm up.
-double milliseconds(Lane& lane, int count, const std::function<void()>& run) {
-  constexpr int kBursts = 5;
-  cudaEvent_t start, end;
-  CUDA_CHECK(cudaEventCreate(&start));
-  CUDA_CHECK(cudaEventCreate(&end));
-  run();
-  double shortest = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < kBursts; ++i) {
-    CUDA_CHECK(cudaEventRecord(start, stream_of(lane)));
-    for (int k = 0; k < count; ++k) run();
-    CUDA_CHECK(cudaEventRecord(end, stream_of(lane)));
-    CUDA_CHECK(cudaEventSynchronize(end));
-    float ms = 0;
-    CUDA_CHECK(cudaEventElapsedTime(&ms, start, end));
-    shortest = std::min(shortest, static_cast<double>(ms) / count);
-  }
-  CUDA_CHECK(cudaEventDestroy(start));
-  CUDA_CHECK(cudaEventDestroy(end));
-  return shortest;
-}
 
 double flops_of(const Product& p) {
   return 2.0 * static_cast<double>(p.M) * static_cast<double>(p.N) * static_cast<double>(p.K);

@@ -73,6 +73,9 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
   return most;
 }
 
+/// No more than the two with heads of 4 and the two with windows are left out.
+TEST(GpuHfParityModels, AreAllThere) { EXPECT_GE(model_names().size(), 32u); }
+
 TEST_P(GpuHfParity, Logprobs) {
   const std::vector<double> expected = golden_.numbers("logprobs");
   const std::vector<double> fp32 = logprobs(Device::cuda, DType::f32);

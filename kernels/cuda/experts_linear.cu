@@ -39,7 +39,7 @@ TEMPER_DEVICE void with_tile(Call<Y, S> c, int tile_rows, int tile_columns, Go&&
     c.result.y += e * c.M * c.result.pitch;
     c.K = count;
   } else {
-    if (m0 >= count) return;
+    if (m0 < 0 || m0 >= count) return;  // before the first expert, or behind its rows
     c.x.data += begin * c.x.outer;
     c.w.data += e * c.N * c.K;
     c.result.y += begin * c.result.pitch;

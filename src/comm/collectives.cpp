@@ -8,13 +8,13 @@ namespace temper {
 
 AxisBytes operator+(const AxisBytes& a, const AxisBytes& b) {
   AxisBytes sum;
-  for (const AxisRow& row : kAxes) sum[row.axis] = a[row.axis] + b[row.axis];
+  for (const AxisRow& row : kTrafficAxes) sum[row.axis] = a[row.axis] + b[row.axis];
   return sum;
 }
 
 AxisBytes operator*(int64_t times, const AxisBytes& a) {
   AxisBytes product;
-  for (const AxisRow& row : kAxes) product[row.axis] = times * a[row.axis];
+  for (const AxisRow& row : kTrafficAxes) product[row.axis] = times * a[row.axis];
   return product;
 }
 namespace {

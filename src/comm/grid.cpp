@@ -6,16 +6,23 @@ Grid::Grid(std::initializer_list<Along> along) : Grid() {
   for (const Along& a : along) set(a.axis, a.ranks);
 }
 
+int Grid::along(Axis axis) const {
+  const int ep = along_[Axis::ep] > 0 ? along_[Axis::ep] : along_[Axis::tp];
+  if (axis == Axis::ep) return ep;
+  if (axis == Axis::edp) return along_[Axis::tp] * along_[Axis::cp] * along_[Axis::dp] / ep;
+  return along_[axis];
+}
+
 int Grid::size(AxisSet axes) const {
   int ranks = 1;
-  for (const AxisRow& row : kAxes)
+  for (const AxisRow& row : axes.rows())
     if (axes.has(row.axis)) ranks *= along(row.axis);
   return ranks;
 }
 
 AxisSet Grid::wide(AxisSet axes) const {
   AxisSet wide;
-  for (const AxisRow& row : kAxes)
+  for (const AxisRow& row : axes.rows())
     if (axes.has(row.axis) && along(row.axis) > 1) wide = wide | row.axis;
   return wide;
 }
@@ -31,7 +38,7 @@ int Grid::number(const PerAxis<int>& place) const {
 
 int Grid::span(AxisSet axes) const {
   int span = 1, stride = 1;
-  for (const AxisRow& row : kAxes) {
+  for (const AxisRow& row : axes.rows()) {
     stride *= along(row.axis);
     if (axes.has(row.axis)) span = stride;
   }
@@ -40,7 +47,7 @@ int Grid::span(AxisSet axes) const {
 
 int Grid::at(int number, AxisSet axes) const {
   int place = 0, stride = 1;
-  for (const AxisRow& row : kAxes) {
+  for (const AxisRow& row : axes.rows()) {
     if (axes.has(row.axis)) {
       place += number % along(row.axis) * stride;
       stride *= along(row.axis);

@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <initializer_list>
 #include <iterator>
+#include <span>
 #include <vector>
 
 namespace temper {
 
-/// What sends most is next to each other: number = tp_i + tp (cp_i + cp (dp_i + dp pp_i)).
-enum class Axis : uint8_t { tp, cp, dp, pp };
+/// What sends most is next to each other: number = tp_i + tp (cp_i + cp (dp_i + dp pp_i)). Experts cut the
+/// ranks of a stage in another way: number = ep_i + ep (edp_i + edp pp_i), with ep edp = tp cp dp.
+enum class Axis : uint8_t { tp, cp, dp, pp, ep, edp };
 
 struct AxisRow {
   Axis axis;
@@ -20,17 +22,33 @@ struct AxisRow {
 };
 inline constexpr AxisRow kAxes[] = {
     {Axis::tp, "tp", true}, {Axis::cp, "cp", true}, {Axis::dp, "dp", false}, {Axis::pp, "pp", false}};
-inline constexpr size_t kNumAxes = std::size(kAxes);
+/// The axes of experts: ranks with blocks of their own, and those with the same block.
+inline constexpr AxisRow kExpertAxes[] = {
+    {Axis::ep, "ep", true}, {Axis::edp, "edp", false}, {Axis::pp, "pp", false}};
+/// Axes over which bytes are counted; those of edp are dp's.
+inline constexpr AxisRow kTrafficAxes[] = {kAxes[0], kAxes[1], kAxes[2], kAxes[3], kExpertAxes[0]};
+inline constexpr size_t kNumAxes = 6;
 
 /// Some of the axes.
 class AxisSet {
  public:
   constexpr AxisSet() = default;
   constexpr AxisSet(Axis axis) : bits_(1u << static_cast<unsigned>(axis)) {}
-  static constexpr AxisSet all() { return AxisSet((1u << kNumAxes) - 1); }
+  static constexpr AxisSet all() { return AxisSet((1u << std::size(kAxes)) - 1); }
 
   constexpr bool has(Axis axis) const { return (bits_ & AxisSet(axis).bits_) != 0; }
-  constexpr AxisSet others() const { return AxisSet(all().bits_ & ~bits_); }
+  /// Some of kExpertAxes, not of kAxes.
+  constexpr bool of_experts() const { return has(Axis::ep) || has(Axis::edp); }
+  constexpr std::span<const AxisRow> rows() const {
+    return of_experts() ? std::span<const AxisRow>(kExpertAxes) : kAxes;
+  }
+  /// The other axes of the same grid.
+  constexpr AxisSet others() const {
+    AxisSet rest;
+    for (const AxisRow& row : rows())
+      if (!has(row.axis)) rest = AxisSet(rest.bits_ | AxisSet(row.axis).bits_);
+    return rest;
+  }
   friend constexpr AxisSet operator|(AxisSet a, AxisSet b) { return AxisSet(a.bits_ | b.bits_); }
   auto operator<=>(const AxisSet&) const = default;
 
@@ -49,7 +67,7 @@ inline constexpr AxisSet kTeam = kModel | Axis::cp;
 
 /// Groups that exchange tensors. Each has links of its own, also where two have the same ranks: what goes
 /// over one may be under way while another one is used.
-inline constexpr AxisSet kTensorGroups[] = {Axis::tp, Axis::cp, kReplicas, Axis::pp};
+inline constexpr AxisSet kTensorGroups[] = {Axis::tp, Axis::cp, kReplicas, Axis::pp, Axis::ep, Axis::edp};
 /// Groups that agree on what they do.
 inline constexpr AxisSet kControlGroups[] = {Axis::dp, Axis::pp, kModel, kTeam, AxisSet::all()};
 
@@ -65,7 +83,7 @@ struct PerAxis {
 /// Ranks along each axis. A rank's number is its place among the ranks of the role, in ascending order.
 class Grid {
  public:
-  Grid() { along_.of.fill(1); }
+  Grid() { along_.of.fill(1), along_[Axis::ep] = 0; }
   struct Along {
     Axis axis;
     int ranks;
@@ -73,8 +91,13 @@ class Grid {
   /// Axes that are not named have one rank.
   Grid(std::initializer_list<Along> along);
 
-  int along(Axis axis) const { return along_[axis]; }
+  int along(Axis axis) const;
+  /// Axis::ep divides the ranks of a stage, and where it is not set it is tp; Axis::edp follows.
   void set(Axis axis, int ranks) { along_[axis] = ranks; }
+  /// Its ranks share a model with experts: Axis::ep is set.
+  bool has_experts() const { return along_[Axis::ep] > 0; }
+  /// Where experts are cut as the rest of a layer is, their groups are those of tp and of kReplicas.
+  bool cuts_experts_apart() const { return along(Axis::ep) != along(Axis::tp); }
   /// Those of these axes along which there is more than one rank.
   AxisSet wide(AxisSet axes) const;
   /// The ranks of a group over these axes.
@@ -92,7 +115,7 @@ class Grid {
   bool operator==(const Grid&) const = default;
 
  private:
-  PerAxis<int> along_;
+  PerAxis<int> along_;  // 0 along ep: as tp
 };
 
 }  // namespace temper

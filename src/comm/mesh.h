@@ -21,8 +21,13 @@ class Mesh {
 
   // Only on its ranks.
   const Grid& grid() const { return grid_; }
-  /// What exchanges tensors in this rank's group over these axes: a row of kTensorGroups.
-  Collectives& tensors(AxisSet axes) const { return *tensors_.at(axes); }
+  /// What exchanges tensors in this rank's group over these axes: a row of kTensorGroups. Where experts are
+  /// not cut apart their groups are others'.
+  Collectives& tensors(AxisSet axes) const {
+    if (axes.of_experts() && !grid_.cuts_experts_apart())
+      return *tensors_.at(axes == Axis::ep ? AxisSet(Axis::tp) : kReplicas);
+    return *tensors_.at(axes);
+  }
   /// This rank's group over axes of kControlGroups; groups of the same ranks are one.
   Comm& control(AxisSet axes) const { return *controls_.at(grid_.wide(axes)); }
 

@@ -75,6 +75,11 @@ void lead_fields(const RoleTraits& role, RoleSection& c, Section f) {
       number_spec("interleaved pipeline: each stage has so many parts of the model, and waits less for the "
                   "others where the stages divide the micro-batches",
                   "parts"));
+  add(RoleKey::ep, "ep", c.ep,
+      number_spec(
+          "expert parallel: so many neighbouring ranks (along tp, cp, dp) have a block of the experts "
+          "each, and tokens go to them; it divides the experts, and divides tp or is a multiple of it",
+          "ranks", "as tp, as far as it divides the experts"));
   add(RoleKey::stage_layers, "stage_layers", c.stage_layers, stage_layers_spec());
   add(RoleKey::zero, "zero", c.zero, lead_zero());
 }
@@ -103,6 +108,13 @@ void follower_fields(const RoleTraits& role, RoleSection& c, Section f) {
       number_spec("interleaved pipeline: each stage has so many parts of the model (balanced; those of the "
                   "trainer, if it has as many)",
                   "parts", "as roles.trainer.vpp where both have as many stages, else 1"));
+  add(RoleKey::ep, "ep", c.ep,
+      number_spec(
+          "expert parallel: so many neighbouring ranks have a block of the experts each; of a role "
+          "that generates it divides tp",
+          "ranks",
+          "of a role that scores as the trainer's where it fits, else as tp, as far as it divides the "
+          "experts"));
   add(RoleKey::zero, "zero", c.zero, zero_spec());
   add(RoleKey::offload, "offload", c.offload, offload_spec());
 }

@@ -17,7 +17,7 @@ namespace temper {
 struct Config;
 
 /// Keys of the section roles.<name>.
-enum class RoleKey : uint8_t { ranks, path, tp, cp, pp, vpp, stage_layers, zero, offload };
+enum class RoleKey : uint8_t { ranks, path, tp, cp, pp, vpp, ep, stage_layers, zero, offload };
 
 /// Some of the keys.
 class RoleKeys {
@@ -58,7 +58,7 @@ std::span<const RoleTraits> built_in_role_traits();
 /// Absent keys are those of the role that leads, as far as they fit (run/plan/layout/layout_rules.cpp).
 struct RoleSection {
   std::optional<std::string> ranks, path;
-  std::optional<int64_t> tp, cp, pp, vpp, zero;
+  std::optional<int64_t> tp, cp, pp, vpp, ep, zero;
   std::vector<int64_t> stage_layers;  // part by part; empty: balanced
   std::optional<bool> offload;
 };

@@ -6,6 +6,8 @@ namespace {
 void join(Ctx& c, const ModelPart& part, const std::vector<UnitStep>& steps, LayerWatcher* watcher) {
   for (const UnitStep& step : steps) {
     enter(c, part.model, step);
+    if (step.layer >= 0 && part.model.passes_together())
+      part.model.layer(step.layer).join(c, step.kind == UnitStep::Kind::layer_backward);
     leave(c, step, watcher);
   }
 }
@@ -17,12 +19,10 @@ void join_forward(Ctx& c, const ModelPart& part) {
 }
 
 void join_pass(Ctx& c, Model& model, const LayerRange& layers, const RecomputePlan& recompute, bool backward,
-               LayerWatcher& watcher) {
+               LayerWatcher* watcher) {
   const ModelPart part(model, layers);
   if (backward == part.is_last()) join_forward(c, part);
-  if (!backward) return;
-  model.parameters().clear_grads();
-  join(c, part, announced_order(part, recompute, /*backward=*/true), &watcher);
+  if (backward) join(c, part, announced_order(part, recompute, /*backward=*/true), watcher);
 }
 
 }  // namespace temper

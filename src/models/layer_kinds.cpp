@@ -13,7 +13,7 @@ std::string layer_prefix(int64_t layer) { return layer_unit_name(layer) + "."; }
 /// What tells a parameter of one layer from that of another, but for the number.
 std::string kind_of(const ParamSpec& spec, const std::string& prefix) {
   std::string text = spec.name.substr(prefix.size()) + (spec.trained ? "" : ", not trained");
-  for (const AxisRow& row : kAxes)
+  for (const AxisRow& row : spec.summed_over.rows())
     if (spec.summed_over.has(row.axis)) text += std::string(", over ") + row.name;
   for (const int64_t size : spec.shape) text += fmt::format(", {}", size);
   for (const HfPart& part : spec.parts) text += fmt::format(", {} of {} heads", part.rows, part.heads);

@@ -48,7 +48,10 @@ Model::Model(const ModelConfig& config, const ModelOptions& options)
     CHECK(part.begin >= 0 && part.begin < part.end && part.end <= config.num_layers, "layers {} to {} of {}",
           part.begin, part.end, config.num_layers);
   make_parameters();
-  if (options_.splits.owners) gather_ = std::make_unique<UnitGather>(*options_.splits.owners, device());
+  if (Collectives* const owners = options_.splits.owners) {
+    Collectives* const of_experts = options_.splits.expert_owners;
+    gather_ = std::make_unique<UnitGather>(*owners, of_experts ? *of_experts : *owners, device());
+  }
   make_rope();
   make_layers();
 }
@@ -103,7 +106,8 @@ FeedForward Model::make_feed_forward(int64_t layer) {
   if (!config_.moe.layers.contains(layer)) return make_mlp(p + "mlp.");
   std::optional<Mlp> shared;
   if (config_.moe.shared_size > 0) shared = make_mlp(p + "shared.");
-  return Moe(config_.moe, {&get(p + "moe.router"), &get(p + "moe.wgu"), &get(p + "moe.wd")}, shared);
+  return Moe(config_.moe, {&get(p + "moe.router"), &get(p + "moe.wgu"), &get(p + "moe.wd")}, shared,
+             options_.splits.ep);
 }
 
 Mlp Model::make_mlp(const std::string& prefix) {

@@ -83,6 +83,8 @@ class Model {
   void expect_gathers(std::vector<UnitGroup> units) const;
 
   const Splits& splits() const { return options_.splits; }
+  /// Every pass of one rank is one of all that share it, or its experts: with tokens or without.
+  bool passes_together() const { return options_.splits.ep_spans_batches; }
   /// What parameters() are of the whole model's.
   ShardPlace place() const;
   /// The head is the embedding of another range of layers: a copy of it.

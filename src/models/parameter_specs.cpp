@@ -72,12 +72,14 @@ void add_mlp(std::vector<ParamSpec>& specs, const ModelConfig& c, const std::str
                      .init = Init::zeros});
 }
 
-/// A matrix of blocks of rows, an expert's each. Nobody has some of them alone, and who shares the model has
-/// the gradient of its own tokens.
+/// A matrix of blocks of rows, an expert's each.
 ParamSpec expert_spec(const ModelConfig& c, const std::string& name, const std::string& experts,
                       const std::vector<const char*>& tensors, const std::vector<int64_t>& shape) {
-  ParamSpec spec{
-      .name = name, .parts = {}, .shape = {c.moe.num_experts * shape[0], shape[1]}, .partial_grad = true};
+  ParamSpec spec{.name = name,
+                 .parts = {},
+                 .shape = {c.moe.num_experts * shape[0], shape[1]},
+                 .shard = Shard::experts,
+                 .summed_over = Axis::edp};
   const int64_t rows = shape[0] / std::ssize(tensors);
   for (int64_t e = 0; e < c.moe.num_experts; ++e)
     for (const char* tensor : tensors)

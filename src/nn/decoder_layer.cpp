@@ -38,4 +38,8 @@ void DecoderLayer::backward(Ctx& c, const Batch& b, Tensor dx, CTensor dy, const
   attn_norm_.backward_into(c, dx, dattended, dmiddle, s.attn_norm);
 }
 
+void DecoderLayer::join(Ctx& c, bool backward) const {
+  if (const Moe* const experts = std::get_if<Moe>(&feed_forward_)) experts->join(c, backward);
+}
+
 }  // namespace temper

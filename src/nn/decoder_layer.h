@@ -37,6 +37,8 @@ class DecoderLayer {
                LayerSaved* saved = nullptr, const Keep& keep = {}) const;
   /// dx [T, D] from dy, of the sums; adds to the weight gradients.
   void backward(Ctx& c, const Batch& b, Tensor dx, CTensor dy, const LayerSaved& saved) const;
+  /// The part of a rank without tokens where others exchange theirs in the layer, forward or backward.
+  void join(Ctx& c, bool backward) const;
 
  private:
   Norm attn_norm_;

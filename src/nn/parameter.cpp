@@ -27,6 +27,11 @@ Tensor local_shape(const ParamSpec& spec, const std::vector<RowSpan>& spans) {
 RowSpan span_of_part(const ParamSpec& spec, const HfPart& part, const ShardPlace& of) {
   const int64_t rank = of.rank, ranks = of.ranks;
   if (spec.shard == Shard::none) return {.whole = 0, .rows = part.rows, .num_ranks = of.ranks};
+  if (spec.shard == Shard::experts) {
+    const auto number = &part - spec.parts.data();
+    if (number * of.expert_ranks / std::ssize(spec.parts) != of.expert_rank) return {.first_rank = -1};
+    return {.rows = part.rows, .first_rank = of.expert_ranks > of.ranks ? of.rank : of.expert_rank};
+  }
   if (spec.shard == Shard::vocabulary) {
     const int64_t chunks = num_chunks(part.rows);
     const auto bound = [&](int64_t r) { return std::min(part.rows, chunks * r / ranks * kVocabularyChunk); };

@@ -34,13 +34,15 @@ enum class Init { normal, ones, zeros };
 
 /// How tensor parallel ranks share a parameter: not at all; each its equal share of the rows of every part,
 /// where neighbours have the same head if there are fewer heads than ranks; or the vocabulary in whole chunks
-/// of its ids (kVocabularyChunk), as evenly as they go, some ranks with none.
-enum class Shard { none, rows, vocabulary };
+/// of its ids (kVocabularyChunk), as evenly as they go, some ranks with none; or neighbouring blocks of rows,
+/// an expert's each, over the ranks of another axis (Axis::ep).
+enum class Shard { none, rows, vocabulary, experts };
 
 /// A rank among those that share parameters: its share of those of its units. It has no rows of others.
 struct ShardPlace {
-  int rank = 0, ranks = 1;
+  int rank = 0, ranks = 1;  // along tp
   UnitSet units = {};
+  int expert_rank = 0, expert_ranks = 1;  // along ep
 };
 
 /// Names, shape and rules of one parameter: drives allocation, import, export, checkpoints and decay.

@@ -9,9 +9,12 @@
 namespace temper {
 
 struct Splits {
-  Collectives* tp = nullptr;      // heads, rows of matrices, chunks of the vocabulary
-  Collectives* cp = nullptr;      // tokens of a batch without pages
-  Collectives* owners = nullptr;  // shards of weights while they are trained (ZeRO-3)
+  Collectives* tp = nullptr;             // heads, rows of matrices, chunks of the vocabulary
+  Collectives* cp = nullptr;             // tokens of a batch without pages
+  Collectives* ep = nullptr;             // blocks of experts
+  bool ep_spans_batches = false;         // ranks of ep work on different batches: all make every pass
+  Collectives* owners = nullptr;         // shards of weights while they are trained (ZeRO-3)
+  Collectives* expert_owners = nullptr;  // likewise, of experts
   int tp_ranks() const { return tp ? tp->size() : 1; }
   int cp_ranks() const { return cp ? cp->size() : 1; }
   bool shares() const { return tp_ranks() > 1; }
@@ -20,7 +23,8 @@ struct Splits {
   FlatRange own_tokens(const StreamRows& stream) const {
     return shares(stream) ? token_share(stream.tokens, tp->rank(), tp->size()) : FlatRange{0, stream.tokens};
   }
-  ShardPlace place() const { return {tp ? tp->rank() : 0, tp_ranks()}; }
+  int ep_ranks() const { return ep ? ep->size() : 1; }
+  ShardPlace place() const { return {tp ? tp->rank() : 0, tp_ranks(), {}, ep ? ep->rank() : 0, ep_ranks()}; }
 };
 
 }  // namespace temper

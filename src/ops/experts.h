@@ -32,8 +32,8 @@ void sort_by_expert(Ctx& c, Tensor offsets, Tensor tokens, Tensor places, CTenso
 void add_router_sums(Ctx& c, Tensor sums, CTensor logits, CTensor offsets);
 
 /// linear_forward (ops/linear.h) of each expert's rows with its block of w, the same bits.
-/// y: [R, N]   x: [R, K], of one dtype   w: [E N, K]   offsets: [E + 1] i32 (of sort_by_expert; R is the
-/// last)
+/// y: [R, N]   x: [R, K], of one dtype   w: [E N, K]   offsets: [E + 1] i32 (of sort_by_expert, or some
+/// neighbouring ones of these: rows before the first and from the last on are left as they are)
 void expert_linear_forward(Ctx& c, Tensor y, CTensor x, CTensor w, CTensor offsets);
 
 /// linear_backward_input of each expert's rows, the same bits.      dx: [R, K]   dy: [R, N], of one dtype

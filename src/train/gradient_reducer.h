@@ -23,7 +23,7 @@ class GradientReducer : public LayerWatcher {
     for (const Unit& unit : parameters.units())
       if (unit.trained) largest[unit.summed_over] = std::max(largest[unit.summed_over], unit.range.size());
     for (const auto& [axes, elements] : largest)
-      if (Collectives& ranks = over.of(axes); ranks.size() > 1)
+      if (Collectives& ranks = over.of(axes); ranks.size() > 1 || parameters.shards_grads())
         sums_.emplace(axes, Sum{ranks, ranks.make_pieces(c, elements, accumulate_dtype(parameters.dtype()))});
   }
 
@@ -74,7 +74,7 @@ class GradientReducer : public LayerWatcher {
 
   ParameterStore& parameters_;
   Collectives* tp_;
-  std::map<AxisSet, Sum> sums_;  // over more than one rank
+  std::map<AxisSet, Sum> sums_;  // over more than one rank, or onto what is kept
 };
 
 }  // namespace temper

@@ -37,7 +37,8 @@ std::vector<LogicalRange> logical_ranges(const OptimizerPiece& piece, int tp_ran
                   end = std::min(piece.range.end, (span.own + span.rows) * width);
     if (begin >= end) continue;
     const int64_t whole = begin + (span.whole - span.own) * width;
-    const bool first = span.first_rank == tp_rank && !span.copy;
+    const bool sums_over_tp = spec.shard == Shard::experts;  // no two ranks own the same of it
+    const bool first = (span.first_rank == tp_rank || sums_over_tp) && !span.copy;
     LogicalRange* last = ranges.empty() ? nullptr : &ranges.back();
     if (last && last->first == first && last->whole + last->own.size() == whole)
       last->own.end = end - piece.range.begin;

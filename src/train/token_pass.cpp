@@ -76,7 +76,7 @@ std::vector<std::vector<double>> score(Ctx& c, const TokenPass& pass, const Pack
   const std::span<const Trajectory* const> all = pass.all;
   const std::vector<std::vector<int32_t>>& mine = plan.ranks[static_cast<size_t>(rank)];
   size_t passes = mine.size();
-  if (pass.model.parameters().split())
+  if (pass.model.parameters().split() || pass.model.passes_together())
     for (const auto& of_rank : plan.ranks) passes = std::max(passes, of_rank.size());
   std::vector<std::vector<double>> result(all.size());
   for (size_t i = 0; i < all.size(); ++i) result[i].assign(all[i]->response.tokens.size(), 0.0);

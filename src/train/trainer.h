@@ -78,7 +78,8 @@ class Trainer {
     return {{Axis::tp, by(splits.tp)},
             {Axis::cp, by(splits.cp)},
             {Axis::dp, over_.bytes_sent(model_.parameters().units())},
-            {Axis::pp, pipeline_.bytes_sent()}};
+            {Axis::pp, pipeline_.bytes_sent()},
+            {Axis::ep, splits.ep == splits.tp ? 0 : by(splits.ep)}};
   }
   /// A micro-batch between its forward and its backward by a part of the model.
   struct OpenMicrobatch {
@@ -106,11 +107,11 @@ class Trainer {
     const PolicyObjective& objective;
     ObjectiveUpdate& sums;  // of the losses, and its trajectories
     GradientReducer reducer;
-    bool every_time;   // sums are made after every backward, not only after the last one
-    int64_t own_last;  // the last micro-batch of this rank
+    bool every_time;  // sums are made after every backward, not only after the last one
+    int64_t last;     // pass of this rank
     /// Who is told of the units of a backward that begins now. Null: later ones add to its gradients.
     GradientReducer* begin_backward(Ctx& c, int64_t microbatch) {
-      if (!every_time && microbatch < own_last) return nullptr;
+      if (!every_time && microbatch < last) return nullptr;
       reducer.begin_backward(c);
       return &reducer;
     }
@@ -123,6 +124,7 @@ class Trainer {
     return {model_, model_.parts()[static_cast<size_t>(step.chunk)]};
   }
   OpenMicrobatch& open_for(const ScheduleStep& step);
+  void join(Ctx& c, const ScheduleStep& step, Update& update);
   void run(Ctx& c, const ScheduleStep& step, OpenMicrobatch& open, Update& update, const Tensor& y);
   void run_last(Ctx& c, const ModelPart& part, OpenMicrobatch& open, Update& update, const Tensor& dx);
   Parcel incoming(const ScheduleSlot& time, OpenMicrobatch& open) const;

@@ -92,9 +92,9 @@ struct TrainedLayout {
   int ranks() const { return mesh.ranks(); }
   std::string text() const {
     return fmt::format(
-        "tp {} cp {} dp {} pp {} vpp {} zero {}, {}, {} sequences, {} tokens, recompute {}, {}, frozen "
+        "tp {} cp {} dp {} pp {} ep {} vpp {} zero {}, {}, {} sequences, {} tokens, recompute {}, {}, frozen "
         "\"{}\"",
-        mesh.tp, mesh.cp, mesh.dp, mesh.pp, vpp, zero, shape->text(), sequences, budget,
+        mesh.tp, mesh.cp, mesh.dp, mesh.pp, mesh.ep, vpp, zero, shape->text(), sequences, budget,
         static_cast<int>(recompute), aggregation, frozen);
   }
 };
@@ -142,8 +142,8 @@ class TrainedLayouts : public OnRanks {
     std::map<std::string, Values> before;
     for (const Parameter& p : weights.list()) before[p.spec.name] = read(p.value);
     updates_ = updates;
-    const Trained after = train(l, *model, *group.all, group.mesh->control(Axis::dp),
-                                group.mesh->tensors(kReplicas), pipeline_of(l, group));
+    const Trained after =
+        train(l, *model, *group.all, group.mesh->control(Axis::dp), sums_of(group), pipeline_of(l, group));
     int64_t all = 0, trained = 0;
     for (const Parameter& p : weights.list()) {
       all += p.value.size();
@@ -191,13 +191,21 @@ class TrainedLayouts : public OnRanks {
     ModelOptions options{dtype, 64, /*with_gradients=*/true, device_of_layouts()};
     if (mesh) {
       if (l.mesh.tp > 1) options.splits.tp = &mesh->tensors(Axis::tp);
+      const int ep = mesh->grid().along(Axis::ep);
+      if (ep > 1) options.splits.ep = &mesh->tensors(Axis::ep);
+      options.splits.ep_spans_batches = ep > l.mesh.tp * l.mesh.cp;
       if (l.mesh.cp > 1) options.splits.cp = &mesh->tensors(Axis::cp);
       if (l.mesh.pp > 1)
         options.layers = parts_of_stages(balanced_stages(config, l.mesh.pp * l.vpp),
                                          l.mesh.pp)[static_cast<size_t>(mesh->control(Axis::pp).rank())];
       if (l.zero > 1)
-        options.unit_shards = {mesh->tensors(kReplicas).rank(), mesh->tensors(kReplicas).size(), l.zero > 2};
+        options.unit_shards = {
+            .rank = mesh->tensors(kReplicas).rank(),
+            .ranks = mesh->tensors(kReplicas).size(),
+            .of_values = l.zero > 2,
+            .others = {{Axis::edp, {mesh->tensors(Axis::edp).rank(), mesh->tensors(Axis::edp).size()}}}};
       if (l.zero > 2) options.splits.owners = &mesh->tensors(kReplicas);
+      if (l.zero > 2) options.splits.expert_owners = &mesh->tensors(Axis::edp);
     }
     auto model = std::make_unique<Model>(config, options);
     random_init(model->parameters(), config, 5);
@@ -262,6 +270,9 @@ class TrainedLayouts : public OnRanks {
       flat.insert(flat.end(), of.begin(), of.end());
     return flat;
   }
+  static SumRanks sums_of(const Group& group) {
+    return SumRanks([&](AxisSet axes) -> Collectives& { return group.mesh->tensors(axes); });
+  }
   static Pipeline pipeline_of(const TrainedLayout& l, const Group& group) {
     return l.mesh.pp > 1 ? Pipeline(group.mesh->tensors(Axis::pp), group.mesh->control(Axis::pp))
                          : Pipeline();
@@ -274,7 +285,7 @@ class TrainedLayouts : public OnRanks {
   }
 
   /// What this rank has of gradients (its pieces) and weights (all of its rows).
-  Trained train(const TrainedLayout& l, Model& model, Comm& all, Comm& dp, Collectives& replicas,
+  Trained train(const TrainedLayout& l, Model& model, Comm& all, Comm& dp, const SumRanks& replicas,
                 const Pipeline& pipeline) {
     AlgorithmConfig algorithm_config;
     algorithm_config.clip_low = 0.999;
@@ -345,8 +356,8 @@ class TrainedLayouts : public OnRanks {
     Trained first;
     for (const bool again : {false, true}) {
       const auto model = make(l, group.mesh.get(), of.dtype);
-      Trained got = train(l, *model, *group.all, group.mesh->control(Axis::dp),
-                          group.mesh->tensors(kReplicas), pipeline_of(l, group));
+      Trained got =
+          train(l, *model, *group.all, group.mesh->control(Axis::dp), sums_of(group), pipeline_of(l, group));
       if (again) {
         expect_same_bits("norms, again", got.norms, first.norms);
         for (const auto& [name, values] : first.weights)

@@ -67,14 +67,21 @@ constexpr TrainedLayout kFrozen[] = {
     {.mesh = {.tp = 4}, .shape = &kQwen2, .frozen = "model.norm.weight"},
 };
 
-/// Each rank has all experts.
+/// Experts on all ranks, over tp, and over ranks that have other tokens.
 constexpr TrainedLayout kExperts[] = {
+    {.mesh = {.tp = 2, .ep = 1}, .shape = &kQwen3Moe},
     {.mesh = {.tp = 2}, .shape = &kQwen3Moe},
-    {.mesh = {.tp = 4}, .shape = &kQwen2Moe, .sequences = 1, .recompute = kSelective},
+    {.mesh = {.cp = 2, .ep = 2}, .shape = &kQwen3Moe, .recompute = kSelective},
+    {.mesh = {.dp = 2, .ep = 2}, .shape = &kQwen3Moe, .sequences = 3},
+    {.mesh = {.dp = 2, .ep = 2}, .shape = &kQwen3Moe, .zero = 3, .sequences = 1, .recompute = kFull},
+    {.mesh = {.tp = 2, .dp = 2, .ep = 4}, .shape = &kOneExpertOfMany, .zero = 2},
+    {.mesh = {.dp = 2, .pp = 2, .ep = 2}, .shape = &kQwen3Moe, .sequences = 3},
+    {.mesh = {.tp = 4, .ep = 2}, .shape = &kQwen3Moe, .zero = 3},
+    {.mesh = {.tp = 4, .ep = 1}, .shape = &kQwen2Moe, .sequences = 1, .recompute = kSelective},
     {.mesh = {.cp = 2, .dp = 2}, .shape = &kQwen3Moe, .zero = 3},
     {.mesh = {.pp = 2}, .shape = &kQwen2Moe, .vpp = 2, .recompute = kFull},
     {.mesh = {.tp = 2, .pp = 2}, .shape = &kOneExpertOfMany, .recompute = kSelective},
-    {.mesh = {.tp = 2, .dp = 2}, .shape = &kQwen2Moe, .zero = 3, .sequences = 3},
+    {.mesh = {.tp = 2, .dp = 2, .ep = 1}, .shape = &kQwen2Moe, .zero = 3, .sequences = 3},
     {.mesh = {.tp = 2, .cp = 2}, .shape = &kQwen3Moe, .recompute = kFull},
     {.mesh = {.dp = 4}, .shape = &kOneExpertOfMany, .zero = 2, .aggregation = "seq-mean-token-mean"},
     {.mesh = {.dp = 2, .pp = 2}, .shape = &kQwen3Moe, .zero = 3, .frozen = "*.mlp.gate.*"},

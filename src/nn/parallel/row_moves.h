@@ -16,7 +16,8 @@ struct Holders {
 
   ShardPlace place(int number) const {
     return {grid.at(number, Axis::tp), grid.along(Axis::tp),
-            stages[static_cast<size_t>(grid.at(number, Axis::pp))]};
+            stages[static_cast<size_t>(grid.at(number, Axis::pp))], grid.at(number, Axis::ep),
+            grid.along(Axis::ep)};
   }
 };
 

@@ -1,6 +1,16 @@
 #include "src/nn/parallel/unit_gather.h"
 
 namespace temper {
+namespace {
+
+/// Where the window of these begins; of none with elements each has another one.
+const void* begin_of(const ParameterStore& parameters, const UnitGroup& units) {
+  for (const Unit& unit : units)
+    if (unit.range.size() > 0) return parameters.values_of(unit).data;
+  return &units;
+}
+
+}  // namespace
 
 void UnitGather::expect(std::vector<UnitGroup> order) {
   CHECK(!begun_ && next_ == order_.size(), "a pass left {} of {} units", order_.size() - next_,
@@ -13,8 +23,8 @@ void UnitGather::fetch(Ctx& c, const ParameterStore& parameters, UnitGroup units
   for (const Unit& unit : units) {
     if (unit.range.size() == 0) continue;
     parameters.place_own(c.lane, unit);
-    owners_.all_gather_shards(c, parameters.values_of(unit),
-                              "weights of a unit, copied from their dp owners");
+    (unit.summed_over == kReplicas ? owners_ : of_experts_)
+        .all_gather_shards(c, parameters.values_of(unit), "weights of a unit, copied from their dp owners");
   }
 }
 
@@ -32,7 +42,7 @@ void UnitGather::gather(Ctx& c, const ParameterStore& parameters, UnitGroup unit
     c.lane.follow(ahead_);
   if (!expected || ++next_ == order_.size()) return;
   const UnitGroup next = order_[next_];
-  if (parameters.values_of(next.front()).data == parameters.values_of(units.front()).data) return;
+  if (begin_of(parameters, next) == begin_of(parameters, units)) return;
   begun_ = true;
   ahead_.follow(c.lane);  // what the window had may be in use until here
   Ctx beside{c.scratch, ahead_, c.threads, nullptr};

@@ -11,8 +11,9 @@ namespace temper {
 
 class UnitGather {
  public:
-  /// Over `owners`, all of which make the calls below in the same order.
-  UnitGather(Collectives& owners, Device device) : owners_(owners), ahead_(device) {}
+  /// Over `owners`, of units of experts over others; all of each make the calls below in the same order.
+  UnitGather(Collectives& owners, Collectives& of_experts, Device device)
+      : owners_(owners), of_experts_(of_experts), ahead_(device) {}
 
   /// The units that a pass gathers from here on, in this order. None is on its way yet.
   void expect(std::vector<UnitGroup> order);
@@ -23,7 +24,7 @@ class UnitGather {
  private:
   void fetch(Ctx& c, const ParameterStore& parameters, UnitGroup units);
 
-  Collectives& owners_;
+  Collectives &owners_, &of_experts_;
   Lane ahead_;
   std::vector<UnitGroup> order_;
   size_t next_ = 0;     // in order_

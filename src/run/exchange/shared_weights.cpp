@@ -17,7 +17,10 @@ struct Request {
 /// Elements of `request` that a rank is the first to have, in order: see(first element of the whole, count,
 /// its own first element).
 template <class See>
-void for_each_owned(const ParamSpec& spec, const Request& request, const ShardPlace& of, See&& see) {
+void for_each_owned(const ParamSpec& spec, const Request& request, const Holders& holders, int number,
+                    See&& see) {
+  if (holders.grid.at(number, spec.summed_over) != 0) return;
+  const ShardPlace of = holders.place(number);
   const int64_t width = spec.size() / spec.shape[0];
   for (const RowSpan& span : row_spans(spec, of)) {
     if (span.first_rank != of.rank || span.copy) continue;
@@ -33,7 +36,7 @@ void put_together(const std::vector<std::string>& parts, const Holders& holders,
   const int64_t item = dtype_size(held), to_item = dtype_size(destination.dtype);
   for (int rank = 0; rank < holders.grid.size(); ++rank) {
     const char* from = parts[static_cast<size_t>(rank)].data();
-    for_each_owned(spec, asked, holders.place(rank), [&](int64_t begin, int64_t n, int64_t) {
+    for_each_owned(spec, asked, holders, rank, [&](int64_t begin, int64_t n, int64_t) {
       convert_elements(static_cast<char*>(destination.raw()) + (begin - asked.first) * to_item,
                        destination.dtype, from, held, n);
       from += n * item;
@@ -56,11 +59,11 @@ class Exchange {
     const int64_t item = dtype_size(flat_.dtype);
     const char* held = static_cast<const char*>(flat_.raw()) + p.offset * item;
     std::string mine;
-    const ShardPlace place = model_.holders.place(model_.ranks.rank());
-    for_each_owned(p.spec, asked, place, [&](int64_t, int64_t count, int64_t at) {
-      windows_.read(held + at * item, count * item,
-                    [&](const char* from, int64_t n) { mine.append(from, static_cast<size_t>(n)); });
-    });
+    for_each_owned(
+        p.spec, asked, model_.holders, model_.ranks.rank(), [&](int64_t, int64_t count, int64_t at) {
+          windows_.read(held + at * item, count * item,
+                        [&](const char* from, int64_t n) { mine.append(from, static_cast<size_t>(n)); });
+        });
     return model_.ranks.all_gather(mine, "elements of whole parameters, copied from their owners");
   }
 

@@ -14,10 +14,14 @@ ModelShare share_of(const RolePlan& role, int rank, Mesh* mesh) {
   if (role.pp() > 1) share.pipeline = Pipeline(mesh->tensors(Axis::pp), mesh->control(Axis::pp));
   options.splits.tp = &mesh->tensors(Axis::tp);
   if (role.cp() > 1) options.splits.cp = &mesh->tensors(Axis::cp);
+  if (role.ep() > 1) options.splits.ep = &mesh->tensors(Axis::ep);
+  options.splits.ep_spans_batches = role.ep_spans_batches();
   if (!role.traits->trains() && !role.keeps_shards()) return share;
-  Collectives& replicas = mesh->tensors(kReplicas);
-  options.unit_shards = role.unit_shards(replicas.rank());
-  if (options.unit_shards.of_values) options.splits.owners = &replicas;
+  Collectives &replicas = mesh->tensors(kReplicas), &of_experts = mesh->tensors(Axis::edp);
+  options.unit_shards = role.unit_shards(replicas.rank(), of_experts.rank());
+  if (!options.unit_shards.of_values) return share;
+  options.splits.owners = &replicas;
+  options.splits.expert_owners = &of_experts;
   return share;
 }
 

@@ -35,24 +35,40 @@ Microbatches microbatches_of(const RunPlan& plan, const RolePlan& trainer, int64
   return all;
 }
 
+/// `place` as the replica with this number.
+GridPlace replica_at(const RolePlan& role, GridPlace place, int replica) {
+  const int number = place.at[Axis::tp] + role.tp() * replica;  // among those of its stage
+  place.replica = replica;
+  place.at[Axis::ep] = number % role.grid.along(Axis::ep);
+  place.expert_replica = number / role.grid.along(Axis::ep);
+  return place;
+}
+
+FlatRange owned(const RolePlan& role, const Unit& unit, const GridPlace& place) {
+  return unit.summed_over == kReplicas
+             ? shard_range(unit.range.size(), place.replica, role.replicas())
+             : shard_range(unit.range.size(), place.expert_replica, role.grid.along(Axis::edp));
+}
+
 /// Replicas that own as much of each unit stand as one: the first of them, and how many there are.
 std::vector<std::pair<int, int64_t>> alike_owners(const ModelConfig& model, const RolePlan& trainer,
                                                   const GridPlace& place) {
   ParameterStore store;
   for (ParamSpec& spec : parameter_specs(model))
     store.add(std::move(spec), {place.at[Axis::tp], trainer.tp(),
-                                trainer.holders().stages[static_cast<size_t>(place.at[Axis::pp])]});
+                                trainer.holders().stages[static_cast<size_t>(place.at[Axis::pp])],
+                                place.at[Axis::ep], trainer.ep()});
   std::map<std::vector<int64_t>, std::pair<int, int64_t>> kinds;
   for (int replica = 0; replica < trainer.replicas(); ++replica) {
-    std::vector<int64_t> owned;
+    std::vector<int64_t> sizes;
     for (const Unit& unit : store.units())
-      if (const int64_t size = shard_range(unit.range.size(), replica, trainer.replicas()).size();
-          owned.empty() || owned.back() != size)
-        owned.push_back(size);
-    ++kinds.try_emplace(owned, replica, 0).first->second.second;
+      if (const int64_t size = owned(trainer, unit, replica_at(trainer, place, replica)).size();
+          sizes.empty() || sizes.back() != size)
+        sizes.push_back(size);
+    ++kinds.try_emplace(sizes, replica, 0).first->second.second;
   }
   std::vector<std::pair<int, int64_t>> all;
-  for (const auto& [owned, kind] : kinds) all.push_back(kind);
+  for (const auto& [sizes, kind] : kinds) all.push_back(kind);
   return all;
 }
 
@@ -102,7 +118,7 @@ AxisBytes share_traffic(const RunPlan& plan, const RolePlan& trainer, const Mode
   }
   place.at[Axis::cp] = 0;
   for (const auto& [replica, alike] : alike_owners(model, trainer, place)) {
-    place.replica = replica;
+    place = replica_at(trainer, place, replica);
     const AxisBytes ends = of(0);
     all = all + alike * ends;
     if (most > 1 && trainer.zero > 1)
@@ -118,10 +134,15 @@ AxisBytes gathered_weights(const RunPlan& plan, const ModelConfig& model, const 
   if (!role.splits_weights()) return {};
   ParameterStore store;
   for (ParamSpec& spec : parameter_specs(model))
-    store.add(std::move(spec), {tp_rank, role.tp(), role.holders().stages[static_cast<size_t>(stage)]});
+    store.add(std::move(spec), {tp_rank, role.tp(), role.holders().stages[static_cast<size_t>(stage)],
+                                tp_rank % role.ep(), role.ep()});
   const bool twice = passes && model.tie_word_embeddings && role.pp() == 1;
-  const int64_t elements = store.num_elements() + (twice ? store.units().front().range.size() : 0);
-  return {{Axis::dp, (role.replicas() - 1) * elements * dtype_size(plan.dtype)}};
+  int64_t elements = twice ? (role.replicas() - 1) * store.units().front().range.size() : 0;
+  const int64_t edp = role.grid.along(Axis::edp);
+  for (const Unit& unit : store.units())
+    elements += unit.range.size() *
+                (unit.summed_over == kReplicas ? role.replicas() - 1 : role.replicas() * (edp - 1) / edp);
+  return {{Axis::dp, elements * dtype_size(plan.dtype)}};
 }
 
 GridPlace place_at(int tp, int cp, int stage) {

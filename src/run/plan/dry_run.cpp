@@ -51,8 +51,8 @@ Collectives silent_collectives(int ranks, int rank = 0) {
 }
 
 /// The share that is largest: chunks of a vocabulary may not go evenly.
-ShardPlace largest_share(const ModelConfig& model, int tp, const UnitSet& units = {}) {
-  const ShardPlace all{0, tp, units};
+ShardPlace largest_share(const ModelConfig& model, const RolePlan& role, const UnitSet& units = {}) {
+  const ShardPlace all{0, role.tp(), units, 0, role.ep()};
   ShardPlace largest = all;
   if (all.ranks == 1) return all;
   const ParamSpec spec = parameter_specs(model).front();
@@ -139,13 +139,18 @@ template <class Measure>
 auto with_share_of(const RolePlan& role, const SomeLayers& some, ModelOptions options, const GridPlace& place,
                    const Measure& measure) {
   const auto along = [&](Axis axis) { return silent_collectives(role.grid.along(axis), place.at[axis]); };
-  Collectives tp = along(Axis::tp), cp = along(Axis::cp),
-              owners = silent_collectives(role.replicas(), place.replica);
+  Collectives tp = along(Axis::tp), cp = along(Axis::cp), ep = along(Axis::ep),
+              owners = silent_collectives(role.replicas(), place.replica),
+              of_experts = silent_collectives(role.grid.along(Axis::edp), place.expert_replica);
   options.layers = {some.layers};
-  if (options.with_gradients) options.unit_shards = role.unit_shards(place.replica);
-  if (options.with_gradients) options.splits.owners = &owners;
+  if (options.with_gradients) {
+    options.unit_shards = role.unit_shards(place.replica, place.expert_replica);
+    options.splits.owners = &owners;
+    options.splits.expert_owners = role.grid.cuts_experts_apart() ? &of_experts : &owners;
+  }
   if (cp.size() > 1) options.splits.cp = &cp;
   if (tp.size() > 1) options.splits.tp = &tp;
+  if (role.ep() > 1) options.splits.ep = role.grid.cuts_experts_apart() ? &ep : &tp;
   return measure(Model(some.model, options));
 }
 
@@ -154,7 +159,7 @@ auto with_share_of(const RolePlan& role, const SomeLayers& some, ModelOptions op
 template <class Measure>
 PhaseMemory with_model_of(const RolePlan& role, const SomeLayers& some, const ModelOptions& options,
                           const Measure& measure) {
-  const int rank = largest_share(some.model, role.tp()).rank, last = role.cp() - 1;
+  const int rank = largest_share(some.model, role).rank, last = role.cp() - 1;
   const auto of = [&](int cp) {
     GridPlace place;
     place.at[Axis::tp] = rank;
@@ -176,24 +181,31 @@ AxisBytes bytes_of_layers(const SomeLayers& all, const Config& config, const Mea
   return sum;
 }
 
+SumRanks sum_ranks_of(const Model& model) {
+  const Splits& by = model.splits();
+  return SumRanks(
+      [&by](AxisSet axes) -> Collectives& { return *(axes == kReplicas ? by.owners : by.expert_owners); });
+}
+
 /// What the first rank with the largest share of a stage's units holds.
 TrainedMemory stage_memory(const RunPlan& plan, const RolePlan& role, const ModelConfig& model,
                            const Config& config, const UnitSet& units) {
   const Device device = counting_device(plan);
   const bool trains = role.traits->trains();
-  const ShardPlace share = largest_share(model, role.tp(), units);
+  const ShardPlace share = largest_share(model, role, units);
   ParameterStore store;
   for (ParamSpec& spec : parameter_specs(model)) store.add(std::move(spec), share);
   store.allocate(plan.dtype, trains, device,
-                 trains || role.keeps_shards() ? role.unit_shards(0) : UnitShards{});
+                 trains || role.keeps_shards() ? role.unit_shards(0, 0) : UnitShards{});
   TrainedMemory memory{.weights = store.value_bytes(),
                        .weight_shards = store.own_value_bytes(),
                        .weight_windows = store.value_window_bytes()};
   if (!trains) return memory;
   memory.gradients = store.grad_bytes();
-  Collectives dp = silent_collectives(role.replicas());
+  Collectives dp = silent_collectives(role.replicas()), edp = silent_collectives(role.grid.along(Axis::edp));
+  const SumRanks over([&](AxisSet axes) -> Collectives& { return axes == kReplicas ? dp : edp; });
   Backend backend = backend_of(config, device);
-  memory.optimizer = Optimizer(backend.ctx(), store, config.optimizer, dp, 0,
+  memory.optimizer = Optimizer(backend.ctx(), store, config.optimizer, over, 0,
                                plan.optimizer_in_host ? StatePlace::host : StatePlace::device)
                          .state_bytes();
   return memory;
@@ -227,7 +239,7 @@ std::vector<MicrobatchMemory> microbatch_memory(const RunPlan& plan, const Model
       Backend backend = backend_of(config, device);
       OneRank control;
       SilentPipeline pipeline(of);
-      Trainer trainer(backend.ctx(), part, control, control, *part.splits().owners, options, pipeline.get());
+      Trainer trainer(backend.ctx(), part, control, control, sum_ranks_of(part), options, pipeline.get());
       const PolicyObjective objective(part, *algorithm, config.rollout.temperature, plan.max_new_tokens);
       trainer.update(backend.ctx(), pointers(all), objective);
       return PhaseMemory{trainer.activation_bytes(), backend.ctx().scratch.peak_bytes()};
@@ -340,7 +352,7 @@ AxisBytes update_bytes(const RunPlan& plan, const RolePlan& role, const ModelCon
       Backend backend = backend_of(config, device);
       OneRank control;
       SilentPipeline pipeline(of);
-      Trainer one(backend.ctx(), part, control, control, *part.splits().owners,
+      Trainer one(backend.ctx(), part, control, control, sum_ranks_of(part),
                   trainer_options(config, plan, role), pipeline.get());
       const PolicyObjective objective(part, *algorithm, config.rollout.temperature, plan.max_new_tokens);
       return one.update(backend.ctx(), pointers(all), objective).sent;
@@ -362,7 +374,8 @@ AxisBytes logprob_bytes(const RunPlan& plan, const RolePlan& role, const ModelCo
       const Splits& by = layers.splits();
       return AxisBytes{{Axis::tp, by.tp ? by.tp->bytes_sent() : 0},
                        {Axis::cp, by.cp ? by.cp->bytes_sent() : 0},
-                       {Axis::pp, pipeline.bytes_sent()}};
+                       {Axis::pp, pipeline.bytes_sent()},
+                       {Axis::ep, by.ep && by.ep != by.tp ? by.ep->bytes_sent() : 0}};
     });
   });
 }

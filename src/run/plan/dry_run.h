@@ -60,7 +60,7 @@ PhaseMemory validation_memory(const RunPlan& plan, const ModelConfig& model, con
 /// A rank's place in the layout of a role.
 struct GridPlace {
   PerAxis<int> at = {};
-  int replica = 0;  // among those that share the optimizer's state
+  int replica = 0, expert_replica = 0;  // among those that share the optimizer's state, of experts
 };
 /// What this rank sends in an update of so many of the longest sequences, all of them its own.
 AxisBytes update_bytes(const RunPlan& plan, const RolePlan& role, const ModelConfig& model,

@@ -96,14 +96,15 @@ int64_t RunPlan::least_budget() const {
 
 bool RunPlan::shares_buffers(int rank) const {
   if (!generates_on(rank) || !trains(rank)) return false;
-  return generator()->stages == trainer().stages && generator()->team(rank) == trainer().team(rank);
+  return generator()->stages == trainer().stages && generator()->team(rank) == trainer().team(rank) &&
+         generator()->ep() == trainer().ep();
 }
 
 bool RunPlan::in_trainer_mesh(const RolePlan& of, int rank) const {
   const RolePlan& lead = trainer();
-  const bool fits = of.keeps_shards() ? of.ranks == lead.ranks && of.cp() == lead.cp()
-                                      : of.cp() == 1 || of.cp() == lead.cp();
-  return lead.has(rank) && of.tp() == lead.tp() && fits && of.stages == lead.stages &&
+  const bool fits = of.works_together() ? of.ranks == lead.ranks && of.cp() == lead.cp()
+                                        : of.cp() == 1 || of.cp() == lead.cp();
+  return lead.has(rank) && of.tp() == lead.tp() && of.ep() == lead.ep() && fits && of.stages == lead.stages &&
          of.team(rank) == lead.group(rank, of.grid.wide(of.team_axes()));
 }
 

@@ -61,14 +61,17 @@ struct Receivers {
 
 std::vector<Receivers> alike_receivers(const RunPlan& plan) {
   const RolePlan &trainer = plan.trainer(), &rollout = *plan.generator();
-  std::map<std::array<int, 4>, Receivers> kinds;
+  std::map<std::array<int, 6>, Receivers> kinds;
   const Holders holders = rollout.holders();
   for (const int receiver : plan.weight_receivers()) {
     const ShardPlace place = holders.place(rollout.number_of(receiver));
     const int self = trainer.has(receiver) ? trainer.number_of(receiver) : -1;
-    const std::array<int, 4> kind{place.rank, rollout.stage_of(receiver),
+    const std::array<int, 6> kind{place.rank,
+                                  place.expert_rank,
+                                  rollout.stage_of(receiver),
                                   self < 0 ? -1 : trainer.stage_of(receiver),
-                                  self < 0 ? 0 : trainer.grid.at(self, Axis::tp)};
+                                  self < 0 ? 0 : trainer.grid.at(self, Axis::tp),
+                                  self < 0 ? 0 : trainer.grid.at(self, Axis::ep)};
     ++kinds.try_emplace(kind, Receivers{place, self}).first->second.count;
   }
   std::vector<Receivers> all;

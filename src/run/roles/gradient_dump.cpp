@@ -46,9 +46,9 @@ void write_gradients(const std::string& folder, const ParameterStore& store, int
   write_safetensors(path, tensors);
 }
 
-/// The gradients of all units on every dp rank, where values are: in their own place, or in `memory`, where
-/// only shards are kept or not all is trained.
-Tensor whole_gradients(Ctx& c, Arena& memory, Collectives& dp, const ParameterStore& store) {
+/// The gradients of all units on every rank that has them, where values are: in their own place, or in
+/// `memory`, where only shards are kept or not all is trained.
+Tensor whole_gradients(Ctx& c, Arena& memory, const SumRanks& over, const ParameterStore& store) {
   const auto trained = [](const Unit& unit) { return unit.trained; };
   const bool apart =
       store.shards_grads() || !std::all_of(store.units().begin(), store.units().end(), trained);
@@ -57,6 +57,7 @@ Tensor whole_gradients(Ctx& c, Arena& memory, Collectives& dp, const ParameterSt
   for (const Unit& unit : store.units()) {
     if (unit.range.size() == 0 || !unit.trained) continue;  // another stage has it
     const Tensor whole = rows(all, unit.range.begin, unit.range.end);
+    Collectives& dp = over.of(unit);
     const FlatRange own = shard_range(whole.size(), dp.rank(), dp.size());
     if (const Tensor sums = store.grad_sums(unit.range.begin + own.begin, own.size());
         apart && own.size() > 0)
@@ -68,13 +69,14 @@ Tensor whole_gradients(Ctx& c, Arena& memory, Collectives& dp, const ParameterSt
 
 }  // namespace
 
-Trainer::GradientHook gradient_dump(const std::string& folder, Collectives& dp, const SharedModel& model) {
-  return [folder, &dp, model](Ctx& c, ParameterStore& store, int64_t update) {
+Trainer::GradientHook gradient_dump(const std::string& folder, const SumRanks& over,
+                                    const std::optional<SharedModel>& model) {
+  return [folder, over, model](Ctx& c, ParameterStore& store, int64_t update) {
     Arena memory(store.device());
-    const Tensor all = whole_gradients(c, memory, dp, store);
+    const Tensor all = whole_gradients(c, memory, over, store);
     c.lane.wait();
-    if (dp.rank() != 0) return;
-    read_shared(model, store, all,
+    if (!model) return;
+    read_shared(*model, store, all,
                 [&](const ElementReader& read) { write_gradients(folder, store, update, read); });
   };
 }

@@ -11,7 +11,7 @@ ReferenceRole::ReferenceRole(const RoleParts& parts)
     : p_(parts),
       pass_(pass_options(p_.task.config(), p_.task.plan, *p_.role)),
       team_(p_.model_share.team),
-      dp_(p_.role->keeps_shards() ? &p_.model_share.mesh->control(Axis::dp) : nullptr),
+      dp_(p_.role->works_together() ? &p_.model_share.mesh->control(Axis::dp) : nullptr),
       model_(p_.model()) {}
 
 bool ReferenceRole::work_until(int64_t step, bool to_cut) {

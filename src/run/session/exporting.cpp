@@ -40,11 +40,12 @@ void export_step(RunRank& rank, int64_t step) {
   const ParameterStore& weights = rank.policy->parameters();
   const auto write = [&](const ElementReader& read) { write_export(rank, step, read); };
   const Mesh& trainer = rank.links.meshes.trainer();
-  Comm& model = trainer.control(kModel);
+  const RolePlan& role = rank.task.plan.trainer();
+  Comm& model = trainer.control(role.one_model());
   const bool shared = model.size() > 1;
   if (rank.writes() && !shared) write(store_reader(weights));
-  if (shared && trainer.tensors(kReplicas).rank() == 0)
-    read_shared({model, rank.task.plan.trainer().holders_of_one()}, weights, weights.flat_values(), write);
+  if (shared && role.is_of_first_model(rank.links.trainers->rank()))
+    read_shared({model, role.holders_of_one()}, weights, weights.flat_values(), write);
   rank.links.trainers->barrier("export written by the first trainer rank");
 }
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "src/comm/rank_set.h"
@@ -305,6 +306,39 @@ void plan_pipeline_parallel(PlanDraft& d, RolePlan& role) {
     plan_parts_of_follower(d, role);
 }
 
+/// Why the experts of a role are not spread over so many ranks; empty: they may be.
+std::string expert_parallel_defect(const PlanDraft& d, const RolePlan& role, int64_t ep) {
+  const MoeConfig& m = d.models.of(role).moe;
+  if (m.layers.empty()) return "the model has no experts";
+  if (m.num_experts % ep != 0) return fmt::format("{} experts do not divide by {}", m.num_experts, ep);
+  if (role.traits->generates() && role.tp() % ep != 0)
+    return fmt::format("ranks that attend apart keep all experts: {} does not divide roles.{}.tp = {}", ep,
+                       role.name(), role.tp());
+  if (role.tp() % ep != 0 && ep % role.tp() != 0)
+    return fmt::format("{} neither divides roles.{}.tp = {} nor is a multiple of it", ep, role.name(),
+                       role.tp());
+  const int ranks = role.grid.size(Axis::tp | Axis::cp | Axis::dp);
+  return ranks % ep == 0 ? "" : fmt::format("{} ranks of a stage do not divide into groups of {}", ranks, ep);
+}
+
+/// Absent in the config: of a role that scores the trainer's where it fits, else tp as far as it divides the
+/// experts.
+void plan_expert_parallel(PlanDraft& d, RolePlan& role) {
+  if (role.ranks.empty()) return;
+  const MoeConfig& m = d.models.of(role).moe;
+  const std::optional<int64_t> own = keys_of(d, role).ep;
+  const auto defect = [&](int64_t n) { return expert_parallel_defect(d, role, n); };
+  int64_t ep = std::gcd(int64_t{role.tp()}, m.num_experts);
+  if (const int64_t lead = d.result.plan.trainer().ep(); role.traits->scores() && defect(lead).empty())
+    ep = lead;
+  if (own && !defect(*own).empty())
+    d.error(fmt::format("roles.{}.ep", role.name()), defect(*own),
+            as_legal(numbers_that(std::ssize(role.ranks), [&](int64_t n) { return defect(n).empty(); })));
+  else if (own)
+    ep = *own;
+  if (!m.layers.empty()) role.grid.set(Axis::ep, static_cast<int>(ep));
+}
+
 /// The roles that the run needs, with their ranks: all ranks that have one.
 std::vector<int> plan_ranks(PlanDraft& d) {
   const RolesConfig& roles = d.config.roles;
@@ -338,6 +372,7 @@ void plan_roles(PlanDraft& d) {
   plan_tensor_parallel(d, lead);
   plan_context_parallel(d, lead);
   plan_pipeline_parallel(d, lead);
+  plan_expert_parallel(d, lead);
   lead.zero = static_cast<int>(*keys.zero);
   // What is illegal is said once.
   const bool same_tp = lead.tp() == *keys.tp, same_cp = lead.cp() == *keys.cp;
@@ -346,6 +381,7 @@ void plan_roles(PlanDraft& d) {
     if (keys_of(d, role).tp || same_tp) plan_tensor_parallel(d, role);
     if (has_key(role, RoleKey::cp) && (keys_of(d, role).cp || same_cp)) plan_context_parallel(d, role);
     plan_pipeline_parallel(d, role);
+    if (has_key(role, RoleKey::ep)) plan_expert_parallel(d, role);
     if (has_key(role, RoleKey::zero)) plan_shards_of_follower(d, role);
   }
   if (lead.zero > 1 && lead.replicas() == 1 && !lead.ranks.empty())

@@ -27,6 +27,9 @@ struct RolePlan {
   int cp() const { return grid.along(Axis::cp); }
   int dp() const { return grid.along(Axis::dp); }
   int pp() const { return grid.along(Axis::pp); }
+  int ep() const { return grid.has_experts() ? grid.along(Axis::ep) : 1; }
+  /// Ranks of ep have different batches.
+  bool ep_spans_batches() const { return grid.size(Axis::tp | Axis::cp) % ep() != 0; }
   /// How many groups its ranks make that are as large as the grid along these axes.
   int groups_of(AxisSet axes) const { return static_cast<int>(ranks.size()) / grid.size(axes); }
   /// So many ranks along an axis; what is left of them is data parallel.
@@ -53,19 +56,34 @@ struct RolePlan {
 
   /// How many ranks have the same part of the model, and share the optimizer's state.
   int replicas() const { return grid.size(kReplicas); }
-  UnitShards unit_shards(int replica) const {
-    return zero > 1 ? UnitShards{replica, replicas(), zero > 2, !traits->trains()} : UnitShards{};
+  /// Of a rank with this place among them, and this one among those with the same experts.
+  UnitShards unit_shards(int replica, int expert_replica) const {
+    if (zero == 1) return {};
+    return {replica,
+            replicas(),
+            zero > 2,
+            !traits->trains(),
+            {{Axis::edp, {expert_replica, grid.along(Axis::edp)}}}};
   }
   bool splits_weights() const { return zero > 2 && replicas() > 1; }
   /// Weights are shards in every phase, not only while they are trained.
   bool keeps_shards() const { return splits_weights() && !traits->trains(); }
   Holders holders() const { return {grid, stage_units(stages)}; }
-  /// The ranks of one whole model, by their numbers along kModel.
-  Holders holders_of_one() const { return {{{Axis::tp, tp()}, {Axis::pp, pp()}}, stage_units(stages)}; }
+  /// Ranks that have one whole model: more than its tp and pp where experts are on others, too.
+  AxisSet one_model() const { return ep() > tp() ? AxisSet::all() : kModel; }
+  bool is_of_first_model(int number) const { return grid.at(number, one_model().others()) == 0; }
+  /// The same, by their numbers along these axes.
+  Holders holders_of_one() const {
+    if (ep() > tp()) return holders();
+    return {{{Axis::tp, tp()}, {Axis::pp, pp()}, {Axis::ep, ep()}}, stage_units(stages)};
+  }
 
   /// A team does the same work together: the ranks that have one whole model, where they do not train also
-  /// those that share its tokens; where weights stay shards all that gather them.
-  AxisSet team_axes() const { return traits->trains() ? kModel : keeps_shards() ? AxisSet::all() : kTeam; }
+  /// those that share its tokens; where weights stay shards all that gather them, and where experts are on
+  /// ranks with other tokens all that send them some.
+  AxisSet team_axes() const { return traits->trains() ? kModel : works_together() ? AxisSet::all() : kTeam; }
+  /// All ranks of a role that scores make the passes of a step together.
+  bool works_together() const { return keeps_shards() || (!traits->trains() && ep_spans_batches()); }
   int team_size() const { return grid.size(team_axes()); }
   int teams() const { return grid.size(team_axes().others()); }
   /// The team of a rank that has the role.

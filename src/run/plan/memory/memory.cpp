@@ -176,9 +176,12 @@ ExchangeMemory mesh_memory(const RolePlan& role) {
   const bool sums = role.traits->trains() || role.keeps_shards();  // gradients, or shards of weights
   ExchangeMemory memory;
   for (const AxisSet axes : kTensorGroups) {
+    if (axes.of_experts() && !role.grid.cuts_experts_apart()) continue;  // they are others'
     const int ranks = role.grid.size(axes);
     // A stage exchanges with those before and after it, replicas only where they sum.
-    const int peers = axes == Axis::pp ? std::min(2, ranks - 1) : axes != kReplicas || sums ? ranks - 1 : 0;
+    const int peers = axes == Axis::pp                                   ? std::min(2, ranks - 1)
+                      : (axes != kReplicas && axes != Axis::edp) || sums ? ranks - 1
+                                                                         : 0;
     const ExchangeMemory group = group_memory(ranks, role.grid.span(axes), peers);
     memory.joined += group.joined;
     memory.connections += group.connections;

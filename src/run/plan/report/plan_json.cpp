@@ -21,14 +21,19 @@ Json choices_json(const std::vector<MemoryChoice>& choices) {
 Json traffic_json(const std::vector<RoleTraffic>& traffic) {
   Json roles = Json::object();
   for (const RoleTraffic& t : traffic)
-    for (const AxisRow& row : kAxes) roles[t.role->name][row.name] = t.bytes[row.axis];
+    for (const AxisRow& row : kTrafficAxes)
+      if (row.axis != Axis::ep || t.bytes[row.axis] > 0) roles[t.role->name][row.name] = t.bytes[row.axis];
   return roles;
 }
 
 Json roles_json(const RunPlan& plan) {
   Json roles = Json::object();
   for (const RolePlan& role : plan.roles) {
-    Json layout{{"vpp", role.vpp()}, {"ep", 1}, {"expert_dp", role.dp()}, {"zero", role.zero}};
+    const Grid& grid = role.grid;
+    Json layout{{"vpp", role.vpp()},
+                {"ep", grid.has_experts() ? grid.along(Axis::ep) : 1},
+                {"expert_dp", grid.has_experts() ? grid.along(Axis::edp) : role.dp()},
+                {"zero", role.zero}};
     for (const AxisRow& row : kAxes) layout[row.name] = role.grid.along(row.axis);
     roles[std::string(role.name())] = {{"ranks", role.ranks}, {"layout", std::move(layout)}};
   }

@@ -270,6 +270,11 @@ const char* what_goes_over(Axis axis, bool trains) {
       return "sums of gradients, new weights";
     case Axis::pp:
       return trains ? "activations and gradients between stages" : "activations between stages";
+    case Axis::ep:
+      return trains ? "tokens to their experts and back, and their gradients"
+                    : "tokens to their experts and back";
+    case Axis::edp:
+      break;  // counted as dp's
   }
   return "";
 }
@@ -280,7 +285,7 @@ std::string traffic_text(const std::vector<RoleTraffic>& traffic) {
           ? ""
           : "sent over the axes per step, by all ranks of a role, when every sample has full length\n";
   for (const RoleTraffic& t : traffic) {
-    for (const AxisRow& row : kAxes)
+    for (const AxisRow& row : kTrafficAxes)
       if (t.bytes[row.axis] > 0)
         text += line(fmt::format("{} {}", t.role->name, row.name), gib_text(t.bytes[row.axis]),
                      what_goes_over(row.axis, t.role->trains()));

@@ -22,8 +22,9 @@ std::vector<LaterKey> later_keys() {
     const char* const splits = "splitting a model over ranks in this way";
     if (!role.keys.has(RoleKey::vpp)) later("vpp", splits);
     if (!role.keys.has(RoleKey::cp)) later("cp", splits);
-    later("ep", splits);
-    later("etp", splits);
+    later("etp",
+          "cutting an expert: it lies whole on a rank, so that its products have the bits of one rank "
+          "(ep spreads experts)");
     if (!role.keys.has(RoleKey::zero)) later("zero", "sharding weights over the ranks of this role");
   }
   for (const char* key :

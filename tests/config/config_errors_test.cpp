@@ -125,7 +125,7 @@ const Wrong kWrong[] = {
     {"reward.functions=[\"exact\",\"exact\"]", "reward.functions", "twice", false},
     {"reward.functions=[{weight=1}]", "reward.functions", "no name", false},
     {"reward.functions=[{name=\"exact\",weight=nan}]", "reward.functions", "not finite", false},
-    {"roles.trainer.ep=2", "roles.trainer.ep", "not in this version", true},
+    {"roles.trainer.etp=2", "roles.trainer.etp", "it lies whole on a rank", true},
     {"roles.critic.ranks=all", "roles.critic", "not in this version", false},
     {"roles.trainer.ranks=", "roles.trainer.ranks", "rank set", true},
     {"cluster.watchdog_seconds=0", "cluster.watchdog_seconds", "at least 1", true},

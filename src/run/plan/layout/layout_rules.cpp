@@ -309,7 +309,7 @@ void plan_pipeline_parallel(PlanDraft& d, RolePlan& role) {
 /// Why the experts of a role are not spread over so many ranks; empty: they may be.
 std::string expert_parallel_defect(const PlanDraft& d, const RolePlan& role, int64_t ep) {
   const MoeConfig& m = d.models.of(role).moe;
-  if (m.layers.empty()) return "the model has no experts";
+  if (m.layers.empty()) return ep == 1 ? "" : "the model has no experts";
   if (m.num_experts % ep != 0) return fmt::format("{} experts do not divide by {}", m.num_experts, ep);
   if (role.traits->generates() && role.tp() % ep != 0)
     return fmt::format("ranks that attend apart keep all experts: {} does not divide roles.{}.tp = {}", ep,

@@ -83,7 +83,7 @@ class Model {
   void expect_gathers(std::vector<UnitGroup> units) const;
 
   const Splits& splits() const { return options_.splits; }
-  /// Every pass of one rank is one of all that share it, or its experts: with tokens or without.
+  /// A pass with tokens is one of all that have blocks of the same experts, who may have none.
   bool passes_together() const { return options_.splits.ep_spans_batches; }
   /// What parameters() are of the whole model's.
   ShardPlace place() const;

@@ -30,7 +30,7 @@ Placement layout_of(const Axes& a, const std::string& more = "") {
                       a.tp, a.cp, a.pp, a.vpp, a.ep, a.zero, a.recompute, more)};
 }
 
-/// Of 2, 4 and 8 ranks.
+/// They take 2, 4 and 8 ranks.
 const Axes kLayouts[] = {
     {.tp = 2, .ep = 1},
     {.tp = 2, .ep = 2},
@@ -129,7 +129,7 @@ TEST_F(ExpertsRun, StateOfOneLayoutLoadsUnderAnother) {
                        {.tp = 2, .dp = 2, .ep = 1},
                        {.dp = 2, .pp = 2, .ep = 2}},
              to[] = {{.tp = 4, .ep = 4}, {.dp = 2, .ep = 2, .zero = 2}, {.tp = 2, .pp = 2, .ep = 1}};
-  const std::string more = kModel + kSmall + "run.dtype=fp64 ";
+  const std::string more = kModel + kSmall + "run.dtype=fp64 optimizer.schedule=constant ";
   ASSERT_EQ(train(kOne, 0, "one", more), 0) << output();
   for (const Axes& axes : from) {
     const Placement saved = layout_of(axes);

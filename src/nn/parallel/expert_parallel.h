@@ -18,7 +18,7 @@ namespace temper {
 struct ExpertChoices {
   int64_t num_experts = 0, per_token = 0;
   int rank = 0;  // this one
-  /// Of each rank [T, per_token] ids, each token's ascending and different.
+  /// By rank [T, per_token], each token's ascending and different.
   std::vector<std::vector<int32_t>> ids;
   int ranks() const { return static_cast<int>(ids.size()); }
   int64_t num_tokens(int of) const { return std::ssize(ids[static_cast<size_t>(of)]) / per_token; }

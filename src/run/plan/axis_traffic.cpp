@@ -37,10 +37,11 @@ Microbatches microbatches_of(const RunPlan& plan, const RolePlan& trainer, int64
 
 /// `place` as the replica with this number.
 GridPlace replica_at(const RolePlan& role, GridPlace place, int replica) {
-  const int number = place.at[Axis::tp] + role.tp() * replica;  // among those of its stage
+  place.at[Axis::cp] = place.at[Axis::dp] = 0;
+  const int number = role.grid.group(role.grid.number(place.at), kReplicas)[static_cast<size_t>(replica)];
   place.replica = replica;
-  place.at[Axis::ep] = number % role.grid.along(Axis::ep);
-  place.expert_replica = number / role.grid.along(Axis::ep);
+  place.at[Axis::ep] = role.grid.at(number, Axis::ep);
+  place.expert_replica = role.grid.at(number, Axis::edp);
   return place;
 }
 
@@ -54,10 +55,8 @@ FlatRange owned(const RolePlan& role, const Unit& unit, const GridPlace& place) 
 std::vector<std::pair<int, int64_t>> alike_owners(const ModelConfig& model, const RolePlan& trainer,
                                                   const GridPlace& place) {
   ParameterStore store;
-  for (ParamSpec& spec : parameter_specs(model))
-    store.add(std::move(spec), {place.at[Axis::tp], trainer.tp(),
-                                trainer.holders().stages[static_cast<size_t>(place.at[Axis::pp])],
-                                place.at[Axis::ep], trainer.ep()});
+  const ShardPlace share = trainer.holders().place(trainer.grid.number(place.at));
+  for (ParamSpec& spec : parameter_specs(model)) store.add(std::move(spec), share);
   std::map<std::vector<int64_t>, std::pair<int, int64_t>> kinds;
   for (int replica = 0; replica < trainer.replicas(); ++replica) {
     std::vector<int64_t> sizes;
@@ -132,10 +131,11 @@ AxisBytes share_traffic(const RunPlan& plan, const RolePlan& trainer, const Mode
 AxisBytes gathered_weights(const RunPlan& plan, const ModelConfig& model, const RolePlan& role, int stage,
                            int tp_rank, bool passes = false) {
   if (!role.splits_weights()) return {};
+  PerAxis<int> place;
+  place[Axis::tp] = tp_rank, place[Axis::pp] = stage;
+  const ShardPlace share = role.holders().place(role.grid.number(place));
   ParameterStore store;
-  for (ParamSpec& spec : parameter_specs(model))
-    store.add(std::move(spec), {tp_rank, role.tp(), role.holders().stages[static_cast<size_t>(stage)],
-                                tp_rank % role.ep(), role.ep()});
+  for (ParamSpec& spec : parameter_specs(model)) store.add(std::move(spec), share);
   const bool twice = passes && model.tie_word_embeddings && role.pp() == 1;
   int64_t elements = twice ? (role.replicas() - 1) * store.units().front().range.size() : 0;
   const int64_t edp = role.grid.along(Axis::edp);

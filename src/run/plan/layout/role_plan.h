@@ -56,7 +56,7 @@ struct RolePlan {
 
   /// How many ranks have the same part of the model, and share the optimizer's state.
   int replicas() const { return grid.size(kReplicas); }
-  /// Of a rank with this place among them, and this one among those with the same experts.
+  /// What a rank keeps that has this place among them, and this one among those with the same experts.
   UnitShards unit_shards(int replica, int expert_replica) const {
     if (zero == 1) return {};
     return {replica,

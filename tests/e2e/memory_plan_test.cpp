@@ -15,6 +15,13 @@ const char* kModel = R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "q
   "head_dim": 32, "vocab_size": 6400, "max_position_embeddings": 256, "tie_word_embeddings": true,
   "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "initializer_range": 0.2, "eos_token_id": 2})";
 
+/// Half of its parameters are experts.
+const char* kExperts = R"({"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe",
+  "hidden_size": 256, "moe_intermediate_size": 128, "num_experts": 8, "num_experts_per_tok": 2,
+  "norm_topk_prob": true, "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 4,
+  "head_dim": 32, "vocab_size": 6400, "max_position_embeddings": 256, "tie_word_embeddings": true,
+  "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "initializer_range": 0.2, "eos_token_id": 2})";
+
 /// A small model with the vocabulary of a large one.
 const char* kManyTokens = R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 64,
   "intermediate_size": 192, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -61,6 +68,7 @@ const Case kCases[] = {
      "roles.trainer.pp=2 roles.rollout.pp=1 "
      "'train.freeze=[\"model.embed_tokens.weight\", \"model.layers.*.mlp.*\", \"model.layers.1.*\"]'"},
     {"zero3", 2, "roles.trainer.zero=3 algorithm.kl_coef=0.1"},
+    {"experts", 2, "model.path=experts roles.trainer.ep=2"},
 };
 
 const char* kMeasure = "--measure";  // FILE COMMAND...
@@ -87,6 +95,7 @@ class MemoryPlan : public RunFixture {
     program_.write("run.toml", run_config(kConfig));
     program_.write("data.jsonl", sums(64));
     ASSERT_EQ(program_.init_model("model", kModel), 0) << output();
+    ASSERT_EQ(program_.init_model("experts", kExperts), 0) << output();
   }
 
   /// Largest row of each rank.

@@ -34,12 +34,16 @@ constexpr TrainedLayout kMore[] = {
     {.mesh = {.dp = 2, .pp = 2}, .shape = &kQwen3Tied, .zero = 3, .vpp = 2},
 };
 
-/// Each rank has all experts.
+/// Experts on all ranks, over tp, and over ranks that have other tokens.
 constexpr TrainedLayout kExperts[] = {
     {.mesh = {.tp = 2}, .shape = &kQwen3Moe},
     {.mesh = {.cp = 2, .dp = 2}, .shape = &kQwen2Moe, .zero = 3},
     {.mesh = {.tp = 2, .pp = 2}, .shape = &kOneExpertOfMany, .recompute = kSelective},
-    {.mesh = {.tp = 4}, .shape = &kQwen2Moe, .recompute = kFull},
+    {.mesh = {.tp = 4, .ep = 1}, .shape = &kQwen2Moe, .recompute = kFull},
+    {.mesh = {.dp = 4, .ep = 4}, .shape = &kOneExpertOfMany, .zero = 3, .sequences = 3},
+    {.mesh = {.tp = 2, .dp = 2, .ep = 4}, .shape = &kOneExpertOfMany, .zero = 2},
+    {.mesh = {.cp = 2, .dp = 2, .ep = 2}, .shape = &kQwen3Moe, .recompute = kFull},
+    {.mesh = {.dp = 2, .pp = 2, .ep = 2}, .shape = &kQwen3Moe, .sequences = 3},
 };
 
 TEST_F(TrainedLayouts, EveryAxis) { expect_like_one_rank(kEveryAxis); }

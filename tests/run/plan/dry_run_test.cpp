@@ -145,9 +145,9 @@ TEST(DryRun, CountsExperts) {
     ModelConfig model = with_experts(model_of({5, 16, 2100, true}));
     const Config config =
         load_text(kMinimalConfig,
-                  {"run.dtype=bf16", "run.threads=2", "roles.trainer.tp=2", "algorithm.kl_coef=0.1",
-                   fmt::format("train.recompute.granularity={}", recompute), "rollout.max_new_tokens=50",
-                   "train.max_tokens_per_microbatch=450"})
+                  {"run.dtype=bf16", "run.threads=2", "roles.trainer.tp=2", "roles.trainer.ep=1",
+                   "algorithm.kl_coef=0.1", fmt::format("train.recompute.granularity={}", recompute),
+                   "rollout.max_new_tokens=50", "train.max_tokens_per_microbatch=450"})
             .config;
     const RunPlan plan = try_plan(config, 2, model).plan;
     const RoleStage of{plan.trainer()};

@@ -1,10 +1,10 @@
 // Whole updates on one GPU or, under mpirun, on one for each rank: 65,536 tokens a GPU, packed from sequences
 // of 4,096, forward, backward, clip and AdamW, for shapes of Qwen3 with random weights. TFLOP/s are those of
-// a GPU and count 6 T (weights of products and head) + 6 L Hq dh T s, the causal half of attention once,
-// recomputation never.
+// a GPU and count 6 T (weights of products and head that a token meets) + 6 L Hq dh T s, the causal half of
+// attention once, recomputation never.
 // Moments are fp32, in bf16 where fp32 does not fit (8B); masters are remainders.
 // usage: train_bench [NAME ...] [--tokens N] [--recompute none|selective|full]
-//                    [--tp N] [--cp N] [--pp N] [--vpp N] [--zero N]   (ranks that are left: data parallel)
+//                    [--tp N] [--cp N] [--pp N] [--vpp N] [--ep N] [--zero N]   (the rest: data parallel)
 //                    [--layers N] (of the shape's) [--updates N] (measured, after as many as half of them)
 
 #include <chrono>
@@ -31,10 +31,23 @@ struct Shape {
   bool tied;
   int64_t tokens;  // of a micro-batch
   const char* moments = "fp32";
+  int64_t kv_heads = 8;
+  MoeConfig experts = {};
 };
-constexpr Shape kShapes[] = {{"0.6B", 1024, 3072, 28, 16, true, 16384},
-                             {"1.7B", 2048, 6144, 28, 16, true, 16384},
-                             {"8B", 4096, 12288, 36, 32, false, 8192, "bf16"}};
+const Shape kShapes[] = {
+    {"0.6B", 1024, 3072, 28, 16, true, 16384},
+    {"1.7B", 2048, 6144, 28, 16, true, 16384},
+    {"8B", 4096, 12288, 36, 32, false, 8192, "bf16"},
+    {"30B-A3B",
+     2048,
+     6144,
+     48,
+     32,
+     false,
+     16384,
+     "bf16",
+     4,
+     {.num_experts = 128, .experts_per_token = 8, .expert_size = 768, .normalizes = true}}};
 constexpr int64_t kSequence = 4096, kTokens = 65536;
 
 ModelConfig config_of(const Shape& s) {
@@ -45,7 +58,9 @@ ModelConfig config_of(const Shape& s) {
   c.intermediate_size = s.ffn;
   c.num_layers = s.layers;
   c.num_heads = s.heads;
-  c.num_kv_heads = 8;
+  c.num_kv_heads = s.kv_heads;
+  c.moe = s.experts;
+  for (int64_t layer = 0; s.experts.num_experts > 0 && layer < s.layers; ++layer) c.moe.layers.insert(layer);
   c.head_dim = 128;
   c.max_position_embeddings = kSequence + 1;
   c.qk_norm = true;
@@ -62,8 +77,8 @@ struct Layout {
   int ranks() const { return mesh.ranks(); }
   std::string text() const {
     if (ranks() == 1) return "";
-    return fmt::format(", tp {} cp {} dp {} pp {} vpp {} zero {}", mesh.tp, mesh.cp, mesh.dp, mesh.pp, vpp,
-                       zero);
+    return fmt::format(", tp {} cp {} dp {} pp {} vpp {} ep {} zero {}", mesh.tp, mesh.cp, mesh.dp, mesh.pp,
+                       vpp, std::max(1, mesh.ep), zero);
   }
 };
 
@@ -71,7 +86,11 @@ struct Layout {
 double flops_of(const ModelConfig& c) {
   const auto of = [](int64_t n) { return static_cast<double>(n); };
   const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim, D = c.hidden_size;
-  const double layer = of(D * (q + 2 * kv) + q * D + 3 * D * c.intermediate_size);
+  const MoeConfig& m = c.moe;
+  const int64_t feed_forward = m.layers.empty()
+                                   ? 3 * D * c.intermediate_size
+                                   : D * m.num_experts + m.experts_per_token * 3 * D * m.expert_size;
+  const double layer = of(D * (q + 2 * kv) + q * D + feed_forward);
   const double products = of(c.num_layers) * layer + of(c.vocab_size * D);
   return 6 * of(kTokens) * products + 6 * of(c.num_layers * q) * of(kTokens) * of(kSequence);
 }
@@ -120,9 +139,15 @@ ModelOptions options_of(const ModelConfig& config, const Layout& layout, Mesh& m
   if (layout.mesh.pp > 1)
     options.layers = parts_of_stages(balanced_stages(config, layout.mesh.pp * layout.vpp),
                                      layout.mesh.pp)[static_cast<size_t>(mesh.control(Axis::pp).rank())];
+  if (layout.mesh.ep > 1) options.splits.ep = &mesh.tensors(Axis::ep);
+  options.splits.ep_spans_batches = layout.mesh.ep > layout.mesh.tp * layout.mesh.cp;
+  Collectives &replicas = mesh.tensors(kReplicas), &of_experts = mesh.tensors(Axis::edp);
   if (layout.zero > 1)
-    options.unit_shards = {mesh.tensors(kReplicas).rank(), mesh.tensors(kReplicas).size(), layout.zero > 2};
-  if (layout.zero > 2) options.splits.owners = &mesh.tensors(kReplicas);
+    options.unit_shards = {.rank = replicas.rank(),
+                           .ranks = replicas.size(),
+                           .of_values = layout.zero > 2,
+                           .others = {{Axis::edp, {of_experts.rank(), of_experts.size()}}}};
+  if (layout.zero > 2) options.splits.owners = &replicas, options.splits.expert_owners = &of_experts;
   return options;
 }
 
@@ -146,8 +171,8 @@ void bench(const MpiSession& mpi, const Shape& shape, const Layout& layout, int6
   if (std::strcmp(recompute, "full") == 0) options.recompute.granularity = Recompute::full;
   const Pipeline pipeline =
       layout.mesh.pp > 1 ? Pipeline(mesh.tensors(Axis::pp), mesh.control(Axis::pp)) : Pipeline();
-  Trainer trainer(gpu.ctx(), model, *comm, mesh.control(Axis::dp), mesh.tensors(kReplicas), options,
-                  pipeline);
+  const SumRanks over([&](AxisSet axes) -> Collectives& { return mesh.tensors(axes); });
+  Trainer trainer(gpu.ctx(), model, *comm, mesh.control(Axis::dp), over, options, pipeline);
   AlgorithmConfig algorithm_config;
   algorithm_config.name = "sft";
   const std::unique_ptr<Algorithm> algorithm = make_algorithm(algorithm_config);
@@ -202,7 +227,7 @@ int main(int argc, char** argv) {
   const std::pair<const char*, int*> numbers[] = {{"--layers", &layers},     {"--updates", &updates},
                                                   {"--tp", &layout.mesh.tp}, {"--cp", &layout.mesh.cp},
                                                   {"--pp", &layout.mesh.pp}, {"--vpp", &layout.vpp},
-                                                  {"--zero", &layout.zero}};
+                                                  {"--ep", &layout.mesh.ep}, {"--zero", &layout.zero}};
   std::vector<std::string> names;
   for (int i = 1; i < argc; ++i) {
     const auto number = std::find_if(std::begin(numbers), std::end(numbers),
@@ -223,7 +248,7 @@ int main(int argc, char** argv) {
   }
   for (Shape shape : kShapes) {
     if (layers > 0) shape.layers = layers;
-    if (names.empty() ? shape.hidden < 4096
+    if (names.empty() ? shape.hidden < 4096 && shape.experts.num_experts == 0
                       : std::find(names.begin(), names.end(), shape.name) != names.end())
       bench(mpi, shape, layout, tokens > 0 ? tokens : shape.tokens, recompute, updates);
   }

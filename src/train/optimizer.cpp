@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "src/ops/elementwise.h"
 #include "src/ops/optimizer.h"
@@ -135,9 +136,9 @@ double Optimizer::step(Ctx& c, Comm& all, double lr) {
   ArenaScope scope(c.scratch);
   const Tensor squares = c.scratch.make({1}, DType::f64);
   device::fill(c.lane, squares.raw(), 0, squares.bytes());
-  for (const OptimizerPiece& piece : pieces_)
-    for (const LogicalRange& range : logical_ranges(piece, tp_rank_))
-      if (range.first) sum_of_squares(c, squares, rows(piece.grad, range.own.begin, range.own.end));
+  for (const OptimizerPiece* piece : in_list_order())
+    for (const LogicalRange& range : logical_ranges(*piece, tp_rank_))
+      if (range.first) sum_of_squares(c, squares, rows(piece->grad, range.own.begin, range.own.end));
   std::vector<double> square = to_host<double>(c, squares);
   all.all_reduce_sum(square, "squared gradient norm, sum over all shards");
   const double norm = std::sqrt(square[0]);
@@ -157,6 +158,16 @@ double Optimizer::step(Ctx& c, Comm& all, double lr) {
   }
   if (!parameters_.split()) gather_weights(c, "new weights, copied from their dp owners", /*trained=*/true);
   return norm;
+}
+
+/// As parameters are listed, however they fall into units: the order of the norm's sum.
+std::vector<const OptimizerPiece*> Optimizer::in_list_order() const {
+  std::map<const Parameter*, const OptimizerPiece*> of;
+  for (const OptimizerPiece& piece : pieces_) of[piece.parameter] = &piece;
+  std::vector<const OptimizerPiece*> list;
+  for (const Parameter& p : parameters_.list())
+    if (const auto found = of.find(&p); found != of.end()) list.push_back(found->second);
+  return list;
 }
 
 void Optimizer::gather_weights(Ctx& c, const char* what, bool trained) {

@@ -87,6 +87,7 @@ class Optimizer {
 
  private:
   std::vector<OptimizerPiece> pieces_of(size_t unit) const;
+  std::vector<const OptimizerPiece*> in_list_order() const;
   void add_range(Ctx& c, std::span<OptimizerPiece> run);
   void add_frozen(std::span<OptimizerPiece> run);
   Tensor zeros(Ctx& c, int64_t size, DType dtype);

@@ -129,7 +129,7 @@ TEST_F(ExitCodes, ConfigsAndPathsAreRefusedBeforeAnythingStarts) {
       {"train run.toml run.steps=ten", {"run.steps", "\"ten\" is a string", "an integer"}},
       {"train run.toml run.name=../x", {"run.name", "plain folder name"}},
       {"train run.toml run.steps=0 optimizer.lr=-1", {"2 errors", "run.steps", "optimizer.lr"}},
-      {"train run.toml roles.trainer.ep=2", {"roles.trainer.ep", "not in this version"}},
+      {"train run.toml roles.trainer.ep=2", {"roles.trainer.ep", "the model has no experts"}},
       {"train run.toml roles.trainer.tp=2", {"roles.trainer.tp", "do not divide into groups of 2"}},
       {"train run.toml train.samples_per_update=7", {"train.samples_per_update", "15", "7"}},
       {"train run.toml roles.trainer.ranks=0-3", {"roles.trainer.ranks", "0-3"}},

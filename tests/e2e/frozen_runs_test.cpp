@@ -97,7 +97,7 @@ const Kind kKinds[] = {
      R"(roles.rollout.ranks='"0-1"' roles.trainer.ranks='"2-3"')"},
     {"clipped", kLlama, true, "algorithm.kl_coef=0.05 algorithm.kl_in=reward optimizer.grad_clip=0.5", ""},
     {"experts", kQwen2Moe, false, "algorithm.kl_coef=0.1",
-     "roles.trainer.tp=2 roles.trainer.pp=2 roles.rollout.tp=4 roles.rollout.pp=1"},
+     "roles.trainer.tp=2 roles.trainer.pp=2 roles.rollout.tp=4 roles.rollout.pp=1 roles.trainer.ep=1"},
     {"sft", kLlama, false,
      "algorithm.name=sft optimizer.schedule=constant optimizer.warmup_steps=0 validation.data=valid.jsonl "
      "validation.every=3",

@@ -60,7 +60,7 @@ class GatherAhead : public ::testing::Test {
   ParameterStore store_;
   std::vector<const void*> places_;
   Collectives owners_{std::make_unique<NotingTransport>(places_)};
-  UnitGather gather_{owners_, Device::cpu};
+  UnitGather gather_{owners_, owners_, Device::cpu};
 };
 
 TEST_F(GatherAhead, TheNextUnitIsOnItsWay) {

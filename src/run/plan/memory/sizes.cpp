@@ -146,6 +146,13 @@ void plan_validation(PlanDraft& d) {
             : fmt::format("{} new tokens leave no room for a prompt in a context of {}", tokens,
                           plan.context_tokens),
         {std::min<int64_t>(256, most), most});
+  if (const RolePlan& trainer = plan.trainer(); v.every > 0 && trainer.ep() > trainer.tp())
+    return d.error(
+        "validation.every",
+        fmt::format("trainer ranks generate for it, each with prompts of its own, and need all experts "
+                    "within their tp = {}: roles.trainer.ep is {}",
+                    trainer.tp(), trainer.ep()),
+        {0});
   plan.validates = true;
   plan.validation_max_new_tokens = std::min(tokens, most);
   plan.validation_max_prompt_tokens = std::min(d.config.rollout.max_prompt_tokens.value_or(most),

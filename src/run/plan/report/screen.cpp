@@ -121,7 +121,7 @@ std::string layout_text(const RolePlan& role) {
     if (value > 1) text += fmt::format(" {} {}", name, value);
   };
   add("tp", role.tp()), add("cp", role.cp()), add("pp", role.pp()), add("vpp", role.vpp());
-  add("dp", role.dp()), add("zero", role.zero);
+  add("ep", role.ep()), add("dp", role.dp()), add("zero", role.zero);
   return text;
 }
 

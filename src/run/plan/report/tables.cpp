@@ -130,7 +130,8 @@ std::string roles_text(const RunPlan& plan, int per_node) {
                  (role.cp() > 1 ? fmt::format("cp {} ", role.cp()) : "") +
                  (role.pp() > 1 ? fmt::format("pp {} ", role.pp()) : "") +
                  (role.vpp() > 1 ? fmt::format("vpp {} ", role.vpp()) : "") +
-                 fmt::format("dp {}", role.dp()) + (role.zero > 1 ? fmt::format(" zero {}", role.zero) : ""),
+                 (role.ep() > 1 ? fmt::format("ep {} ", role.ep()) : "") + fmt::format("dp {}", role.dp()) +
+                 (role.zero > 1 ? fmt::format(" zero {}", role.zero) : ""),
              "ranks " + rank_set_text(role.ranks));
   text += stages_text(plan) + rank_map(plan);
   if (plan.generates) {

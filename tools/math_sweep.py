@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden"))
 import answers_model
 from golden_math import PAIRS
 

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "src/core/check.h"
+#include "src/core/text/short_number.h"
 
 namespace temper {
 namespace {
@@ -42,8 +43,8 @@ std::string add_part(std::string_view part, int world_size, std::vector<bool>& t
   if (!first || !last) return fmt::format("\"{}\" is no rank and no range of ranks like 0-7", shown);
   if (*first > *last) return fmt::format("the range \"{}\" descends", shown);
   if (*last >= world_size)
-    return fmt::format("\"{}\" names rank {}, the world has {} rank(s), 0 to {}", shown, *last, world_size,
-                       world_size - 1);
+    return fmt::format("\"{}\" names rank {}, the world has {}, 0 to {}", shown, *last,
+                       count_text(world_size, "rank"), world_size - 1);
   for (int64_t rank = *first; rank <= *last; ++rank) {
     if (taken[static_cast<size_t>(rank)]) return fmt::format("rank {} is named more than once", rank);
     taken[static_cast<size_t>(rank)] = true;

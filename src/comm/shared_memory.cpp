@@ -18,6 +18,7 @@
 #include "src/core/check.h"
 #include "src/core/file.h"
 #include "src/core/text/printable.h"
+#include "src/core/text/short_number.h"
 
 namespace temper {
 namespace {
@@ -67,8 +68,8 @@ bool is_left(const std::string& path, const std::set<std::string>& mapped, int64
 }
 
 std::string left_text(const SharedMemory& found) {
-  return fmt::format("{} file(s) of jobs that were killed take {} of it", found.left.size(),
-                     mib_text(found.left_bytes()));
+  return fmt::format("killed jobs have {} of it in {}", mib_text(found.left_bytes()),
+                     count_text(std::ssize(found.left), "file"));
 }
 
 /// What removes them, by jobs, without the files of one that runs.
@@ -104,8 +105,8 @@ void clear_litter(const std::string& folder) {
     const Cleared cleared = clear_killed_jobs(session, folder);
     mark_job(session, static_cast<uint32_t>(job));
     if (cleared.jobs > 0)
-      std::fprintf(stderr, "temper: removed what %lld killed job(s) left: %s in %s, and session folders\n",
-                   static_cast<long long>(cleared.jobs), mib_text(cleared.bytes).c_str(),
+      std::fprintf(stderr, "temper: removed what %s left: %s in %s, and session folders\n",
+                   count_text(cleared.jobs, "killed job").c_str(), mib_text(cleared.bytes).c_str(),
                    printable(folder).c_str());
   } catch (const Error&) {  // a run needs none of it
   }

@@ -9,8 +9,8 @@ namespace temper {
 namespace {
 
 /// A key, or a section with its dot.
-constexpr std::array<std::string_view, 8> kGrave{"algorithm.name", "data.",    "model.init", "model.path",
-                                                 "run.seed",       "--replay", "tokenizer.", "train.freeze"};
+constexpr std::array<std::string_view, 7> kGrave{"algorithm.name", "data.",      "model.init",  "run.seed",
+                                                 "--replay",       "tokenizer.", "train.freeze"};
 
 std::string shown(const Field& field) {
   const Json value = field_json(field);
@@ -19,10 +19,15 @@ std::string shown(const Field& field) {
 
 }  // namespace
 
+bool leads_to_model(std::string_view key) {
+  return key == "model.path" || (key.starts_with("roles.") && key.ends_with(".path"));
+}
+
 bool ConfigChange::grave() const {
-  return same.empty() && std::any_of(kGrave.begin(), kGrave.end(), [&](std::string_view name) {
-           return name.ends_with('.') ? key.starts_with(name) : key == name;
-         });
+  const bool listed = std::any_of(kGrave.begin(), kGrave.end(), [&](std::string_view name) {
+    return name.ends_with('.') ? key.starts_with(name) : key == name;
+  });
+  return same.empty() && (listed || leads_to_model(key));
 }
 
 std::vector<ConfigChange> config_changes(const Config& before, const Config& after) {

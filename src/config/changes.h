@@ -16,6 +16,9 @@ struct ConfigChange {
   bool grave() const;
 };
 
+/// model.path, or the path of a role's section.
+bool leads_to_model(std::string_view key);
+
 /// The changes stand in the order of the keys.
 std::vector<ConfigChange> config_changes(const Config& before, const Config& after);
 

@@ -2,6 +2,7 @@
 
 #include "src/config/values.h"
 #include "src/core/check.h"
+#include "src/core/text/short_number.h"
 
 namespace temper {
 
@@ -17,16 +18,15 @@ std::string legal_text(const std::vector<Json>& legal) {
 void fail_config(const std::string& source, const std::vector<ConfigError>& errors) {
   std::string why;
   for (const ConfigError& error : errors) {
-    why += fmt::format("\n    {}{}: {}", error.key, error.where.empty() ? "" : " (" + error.where + ")",
-                       error.message);
+    why += fmt::format("{}{}{}: {}", why.empty() ? "" : "\n         ", error.key,
+                       error.where.empty() ? "" : " (" + error.where + ")", error.message);
     if (!error.legal.empty())
-      why += "\n      write for example " + error.key + " = " + legal_text(error.legal);
+      why += "\n           write for example " + error.key + " = " + legal_text(error.legal);
   }
-  fail(Exit::usage,
-       {.what = fmt::format("{} error{} in the config", errors.size(), errors.size() == 1 ? "" : "s"),
-        .where = source,
-        .why = why,
-        .fix = "`temper help KEY` shows a key's meaning, unit, default and legal values"});
+  fail(Exit::usage, {.what = count_text(std::ssize(errors), "error") + " in the config",
+                     .where = source,
+                     .why = why,
+                     .fix = "`temper help KEY` shows a key's meaning, unit, default and legal values"});
 }
 
 }  // namespace temper

@@ -64,7 +64,7 @@ void Region::reserve() {
 void Region::fail_memory(int64_t bytes) const {
   const bool gpu = device_ == Device::cuda;
   const device::GpuMemory memory = gpu ? device::gpu_memory() : device::GpuMemory{};
-  throw OutOfMemory(out_of_memory({use_, gpu, bytes, held_, memory.free, memory.total}).problem());
+  throw OutOfMemory(out_of_memory({use_, gpu, bytes, held_, memory.free, memory.total}).problem(), use_);
 }
 
 void Region::grow_to(int64_t bytes) {

@@ -3,7 +3,7 @@
 #include "src/core/check.h"
 #include "src/core/file.h"
 #include "src/data/jinja/ast.h"
-#include "src/data/jinja/evaluator.h"
+#include "src/data/jinja/evaluate/evaluator.h"
 #include "src/data/jinja/text.h"
 
 namespace temper {

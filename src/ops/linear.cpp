@@ -1,5 +1,11 @@
 #include "src/ops/linear.h"
 
+#include "src/ops/product_times.h"
+
+#ifdef TEMPER_CUDA
+#include "kernels/cuda/product_times.h"
+#endif
+
 namespace temper {
 
 void linear_forward(Ctx& c, Tensor y, CTensor x, CTensor w, CTensor bias) {
@@ -31,6 +37,14 @@ void linear_backward_bias(Ctx& c, Tensor db, CTensor dy) {
   CHECK_SHAPE(db, dy.dim(1));
   CHECK_SHAPE(dy, dy.dim(0), db.dim(0));
   DISPATCH(c, linear_backward_bias, db, dy);
+}
+
+std::optional<LinearTimes> time_linear([[maybe_unused]] Ctx& c, [[maybe_unused]] int64_t T,
+                                       [[maybe_unused]] int64_t N, [[maybe_unused]] int64_t K) {
+#ifdef TEMPER_CUDA
+  if (c.device == Device::cuda) return cuda::time_linear(c, T, N, K);
+#endif
+  return std::nullopt;
 }
 
 }  // namespace temper

@@ -9,6 +9,7 @@
 #include "src/core/text/answer_text.h"
 #include "src/core/text/block_reader.h"
 #include "src/core/text/file_lines.h"
+#include "src/core/text/short_number.h"
 
 namespace temper {
 namespace {
@@ -303,7 +304,7 @@ void require_responses(const std::vector<std::string>& files) {
   fail(Exit::data,
        {.what = files.size() == 1 ? "the rollout file is empty" : "every rollout file is empty",
         .where = files.front(),
-        .why = fmt::format("{} file(s) without a response: there is nothing to train on", files.size()),
+        .why = count_text(std::ssize(files), "file") + " without a response: there is nothing to train on",
         .fix = "give files written under rollouts/ of a run folder"});
 }
 

@@ -104,18 +104,26 @@ optimizer.schedule = "linear"
       return fmt::format("checkpoint {}: {}: {}", newest, d.file, d.reason);
     return "";
   }
-  /// Goes on with a run until its end; it must be the one without a fault, and leave nothing half made.
-  std::string finish_and_compare(const Scenario& s, const std::string& run) {
-    Background job(program_, command(s, run), log_of(run));
-    if (const int code = job.wait(); code != 0)
-      return fmt::format("the last start ended with {}: {}", code, printed(run));
+  /// What an ended run is not that it should be: the one without a fault, with nothing half made beside it.
+  std::string unfinished(const Scenario& s, const std::string& run) {
     if (const std::string difference = run_difference(program_, whole(s), run); !difference.empty())
       return fmt::format("{} is another run: {}\n{}", s.name, difference, printed(run));
     for (const auto& entry : std::filesystem::recursive_directory_iterator(program_.path("runs/" + run)))
       if (is_temporary(entry.path().filename().string())) return entry.path().string() + " was left";
+    return "";
+  }
+  void clear(const std::string& run) const {
     for (const std::string& folder : {"runs/" + run, mpi_of(run)}) remove_tree(program_.path(folder));
     std::filesystem::remove(program_.path(log_of(run)));
-    return "";
+  }
+  /// Goes on with a run until its end; it must be as it should be then.
+  std::string finish_and_compare(const Scenario& s, const std::string& run) {
+    Background job(program_, command(s, run), log_of(run));
+    if (const int code = job.wait(); code != 0)
+      return fmt::format("the last start ended with {}: {}", code, printed(run));
+    std::string wrong = unfinished(s, run);
+    if (wrong.empty()) clear(run);
+    return wrong;
   }
   /// Waits until nothing of the job is left: a start may follow.
   static void wait_until_gone(Background& job) {

@@ -5,15 +5,18 @@
 #include <gtest/gtest.h>
 #define OMPI_SKIP_MPICXX 1  // the removed C++ bindings do not compile without warnings
 #include <mpi.h>
+#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <functional>
+#include <system_error>
 #include <thread>
 
 #include "src/comm/mpi_comm.h"
 #include "src/comm/watch/watch.h"
 #include "src/core/process/progress.h"
+#include "src/core/threads/quiet_thread.h"
 #include "src/ops/backend.h"
 #include "src/run/record/run_log.h"
 #include "src/run/verbs/guard.h"
@@ -133,12 +136,26 @@ void stay_in_finalize(bool stopped, int argc, char** argv) {
   MPI_Comm_set_attr(MPI_COMM_SELF, key, stopped ? argv : nullptr);  // MPI_Finalize deletes it first
 }
 
+/// From here on no thread begins: none finds room for its stack.
+void leave_no_room_for_threads() {
+  pthread_attr_t attributes;
+  ::pthread_attr_init(&attributes);
+  ::pthread_attr_setstacksize(&attributes, size_t{1} << 47);
+  ::pthread_setattr_default_np(&attributes);
+  try {
+    quiet_thread([] {}).join();
+    std::fprintf(stderr, "a thread began\n");
+  } catch (const std::system_error&) {
+  }
+}
+
 int run_child(const std::string& mode, int argc, char** argv) {
   return run_guarded([&] {
     if (mode.starts_with("--stays-in-finalize"))
       return stay_in_finalize(mode.ends_with("stopped"), argc, argv), 0;
     if (mode == "--rank-0-is-late" || mode == "--rank-1-alone") fail_before_mpi(mode == "--rank-0-is-late");
     const MpiSession world(&argc, &argv);
+    if (mode == "--no-room-for-threads") leave_no_room_for_threads();
     if (mode == "--nobody-comes") wait_for_nobody(world);
     if (mode == "--rank-1-fails") fail_on(world, 1, Exit::storage);
     if (mode == "--rank-1-fails-early") fail_on(world, 1, Exit::usage);
@@ -189,6 +206,12 @@ TEST_F(JobEnd, ARankThatStaysInFinalizeIsNamed) {
   EXPECT_EQ(count("  where: rank 1, "), 1) << output();
   EXPECT_EQ(run("--stays-in-finalize"), static_cast<int>(Exit::hang)) << output();
   EXPECT_GE(count("MPI_Finalize"), 1) << output();
+}
+
+/// Without the one that would end it if MPI did not.
+TEST_F(JobEnd, AJobEndsInOrderWhereNoThreadCanBegin) {
+  EXPECT_EQ(run("--no-room-for-threads"), 0) << output();
+  EXPECT_EQ(count("a thread began"), 0) << output();
 }
 
 TEST_F(JobEnd, ARankThatWasStoppedBlamesNobodyWhenTheLauncherWakesIt) {

@@ -55,7 +55,7 @@ TEST(RankSet, RefusesEverythingElse) {
                            "\n0",
                            "\xc2\xa0"})
     expect_error(Exit::usage, {}, text, [&] { parse_rank_set(text, 8); });
-  expect_error(Exit::usage, {"rank 8", "8 rank(s)"}, "beyond", [] { parse_rank_set("0-8", 8); });
+  expect_error(Exit::usage, {"rank 8", "8 ranks,"}, "beyond", [] { parse_rank_set("0-8", 8); });
   expect_error(Exit::usage, {"rank 2", "more than once"}, "twice", [] { parse_rank_set("0-2,2-3", 8); });
 }
 

@@ -64,7 +64,7 @@ TEST(SharedMemory, TooSmallIsSaidWithSizesFilesAndWhatToDo) {
                 "--shm-size"});
   found.left = {{"vader_segment.h.0.aa.0", kMib}, {"vader_segment.h.0.aa.1", kMib}};
   expect_words(shared_memory_warning("/dev/shm", found, 17, 4 * kMib, "/tmp"),
-               {"2 file(s) of jobs that were killed take 2.0 MiB", "rm /dev/shm/vader_segment.h.0.aa.*",
+               {"killed jobs have 2.0 MiB of it in 2 files", "rm /dev/shm/vader_segment.h.0.aa.*",
                 "in this run they are in /tmp"});
 }
 
@@ -74,8 +74,7 @@ TEST(SharedMemory, LitterIsSaidWhereThereIsRoomToo) {
                      .total = 2048 * kMib,
                      .left = {{"vader_segment.h.0.aa.0", 33 * kMib}}};
   const std::string text = shared_memory_warning("/dev/shm", found, 2, 4 * kMib, "");
-  expect_words(text,
-               {"1 file(s) of jobs that were killed take 33.0 MiB", "rm /dev/shm/vader_segment.h.0.aa.*"});
+  expect_words(text, {"killed jobs have 33.0 MiB of it in 1 file\n", "rm /dev/shm/vader_segment.h.0.aa.*"});
   EXPECT_EQ(text.find("too small"), std::string::npos);
   found.left[0].bytes = 32 * kMib;
   EXPECT_EQ(shared_memory_warning("/dev/shm", found, 2, 4 * kMib, ""), "") << "a 64th of the folder";

@@ -39,7 +39,7 @@ TEST_F(Machine, RanksThatShareCoresDivideThem) {
   if (cores.size() < 2 || !can("taskset --version")) GTEST_SKIP() << "one core, or no taskset";
   const std::string two = fmt::format("taskset -c {},{}", cores[0], cores[1]);
   run(two);
-  EXPECT_TRUE(says("2 ranks, 1 threads each (")) << output();
+  EXPECT_TRUE(says("2 ranks, 1 thread each (")) << output();
   EXPECT_TRUE(says("2 ranks share them")) << output();
   run("OMP_NUM_THREADS=3 " + two);
   EXPECT_TRUE(says("2 ranks, 3 threads each (OMP_NUM_THREADS)")) << output();
@@ -71,7 +71,7 @@ TEST_F(Machine, SharedMemoryThatIsTooSmallOrLitteredIsSaid) {
   with_shm("64m", "");
   EXPECT_FALSE(says("/dev/shm")) << output();
   with_shm("64m", litter);
-  EXPECT_TRUE(says("/dev/shm: 2 file(s) of jobs that were killed take 6.0 MiB")) << output();
+  EXPECT_TRUE(says("/dev/shm: killed jobs have 6.0 MiB of it in 2 files")) << output();
   with_shm("10m", litter);
   EXPECT_TRUE(says("/dev/shm is too small: 4.0 MiB free of 10.0 MiB")) << output();
   EXPECT_TRUE(says("rm /dev/shm/vader_segment.h.0.aa.*")) << output();

@@ -124,7 +124,7 @@ TEST_F(Report, TheStartSaysWhatIsTrainedOnWhat) {
   const std::regex line(
       "grpo of [^ ]+ \\([0-9,]+ parameters\\) on [^ ]*data.jsonl \\(8 lines\\): steps 1 to 2 of 4 prompts x "
       "2 "
-      "samples; 1 ranks, [0-9]+ threads each \\([^\n]*\\), cpu, fp32");
+      "samples; 1 rank, [0-9]+ threads? each \\([^\n]*\\), cpu, fp32");
   EXPECT_TRUE(std::regex_search(start_, line)) << start_;
   const Json start = program_.json_lines("runs/a/events.jsonl").front();
   for (const char* key : {"ranks", "device", "dtype", "parameters", "updates", "lines"})

@@ -26,7 +26,7 @@ struct Loaded {
     specs = parameter_specs(config);
     for (const ParamSpec& spec : specs) store.add(spec);
     store.allocate(dtype, false);
-    digest = import_weights(folder, config, store);
+    digest = import_weights(folder, config, store).digest;
   }
   void write(const std::string& out, const ExportOptions& options = {}) const {
     export_model(folder.path(), specs, store_reader(store), out, options);

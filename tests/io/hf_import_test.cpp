@@ -201,7 +201,7 @@ std::string digest_of(const std::string& path, DType dtype) {
   const ModelConfig config = config_of(folder);
   ParameterStore store;
   fill(store, config, dtype);
-  return import_weights(folder, config, store);
+  return import_weights(folder, config, store).digest;
 }
 
 /// The digest is that of the stored values: neither the type that they are loaded as nor how they lie in

@@ -143,8 +143,7 @@ void pin(char* base, int64_t bytes) {
        {.what = fmt::format("{} bytes of host memory cannot be given to the GPU", bytes),
         .where = "this rank",
         .why = error == cudaSuccess ? "the GPU would see them at other addresses" : cudaGetErrorString(error),
-        .fix = "see what else uses memory of this machine, or leave train.offload.optimizer and "
-               "roles.reference.offload false"});
+        .fix = "see what else uses memory of this machine, or keep less there for the GPU (offload)"});
 }
 
 void unpin(char* base) noexcept { (void)cudaHostUnregister(base); }

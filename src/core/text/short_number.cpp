@@ -19,4 +19,8 @@ std::string grouped_number(int64_t value) {
   return digits;
 }
 
+std::string count_text(int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", grouped_number(count), noun, count == 1 ? "" : "s");
+}
+
 }  // namespace temper

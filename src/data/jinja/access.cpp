@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "src/core/check.h"
-#include "src/data/jinja/evaluator.h"
+#include "src/data/jinja/evaluate/macros.h"
 #include "src/data/jinja/library.h"
 #include "src/data/jinja/runtime.h"
 #include "src/data/jinja/text.h"

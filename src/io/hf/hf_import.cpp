@@ -161,20 +161,22 @@ void read_piece(const ModelFolder& folder, Piece& piece, void* out, DType type, 
 }
 
 /// The digest of lines "name dtype shape digest ...", a tensor each, in the order of their names.
-std::string digest_of(const ModelFolder& folder, const std::vector<Piece>& pieces) {
+FileDigest digest_of(const ModelFolder& folder, const std::vector<Piece>& pieces) {
   std::map<std::string, std::string> lines;
+  int64_t bytes = 0;
   for (const Piece& piece : pieces) {
     const TensorInfo& info = folder.tensors().at(*piece.tensor);
     std::string& line = lines[*piece.tensor];
     if (line.empty()) line = fmt::format("{} {} {}", *piece.tensor, info.dtype, shape_text(info.shape));
     line += " " + piece.digest;
+    bytes += piece.count * dtype_size(*float_dtype(info.dtype));
   }
   Digest digest;
   for (const auto& [name, line] : lines) {
     digest.update(line.data(), static_cast<int64_t>(line.size()));
     digest.update("\n", 1);
   }
-  return digest.hex();
+  return {folder.path(), bytes, digest.hex()};
 }
 
 bool ends_parameter(std::span<const Piece> pieces, const Piece& piece) {
@@ -263,7 +265,7 @@ std::vector<std::string> check_weights(const ModelFolder& folder, const ModelCon
   return left_over;
 }
 
-std::string import_weights(const ModelFolder& folder, const ModelConfig& config, ParameterStore& store) {
+FileDigest import_weights(const ModelFolder& folder, const ModelConfig& config, ParameterStore& store) {
   std::vector<ParamSpec> specs;
   for (const Parameter& p : store.list()) specs.push_back(p.spec);
   check_weights(folder, config, specs);

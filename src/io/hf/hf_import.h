@@ -20,10 +20,10 @@ std::vector<std::string> check_weights(const ModelFolder& folder, const ModelCon
                                        const std::vector<ParamSpec>& specs);
 
 /// check_weights, then everything into `store` (already allocated; fp32, bf16 or fp64; on a GPU through
-/// pinned windows). A tied head's copy in the file must equal the embedding. Returns the digest of the
-/// tensors that the model is made of, as stored: it does not depend on their files, the type of the store, or
-/// ranks.
-std::string import_weights(const ModelFolder& folder, const ModelConfig& config, ParameterStore& store);
+/// pinned windows). A tied head's copy in the file must equal the embedding. Returns the folder with size and
+/// digest of the tensors that the model is made of, as stored: they do not depend on their files, the type of
+/// the store, or ranks.
+FileDigest import_weights(const ModelFolder& folder, const ModelConfig& config, ParameterStore& store);
 
 /// Tensors that no parameter holds and that an export writes back as they are: rotary tables of old files and
 /// layers from num_layers on (multi-token-prediction modules).

@@ -13,12 +13,16 @@
 namespace temper {
 namespace {
 
-/// The digest of the weights of a checkpoint, from those of their tensors.
-std::string digest_of_weights(const Manifest& manifest) {
+/// Those of a checkpoint: the digest from those of their tensors.
+FileDigest weights_of(const Manifest& manifest) {
   std::string all;
+  int64_t bytes = 0;
   for (const auto& [name, tensor] : manifest.tensors())
-    if (name.starts_with("param/")) all += fmt::format("{} {}\n", name, tensor.digest);
-  return digest_hex(all.data(), std::ssize(all));
+    if (name.starts_with("param/")) {
+      all += fmt::format("{} {}\n", name, tensor.digest);
+      for (const Manifest::Shard& shard : tensor.shards) bytes += shard.count * dtype_size(tensor.dtype);
+    }
+  return {manifest.path(), bytes, digest_hex(all.data(), std::ssize(all))};
 }
 
 std::string name_of(const FileDigest& file) { return std::filesystem::path(file.path).filename().string(); }
@@ -64,29 +68,28 @@ std::unique_ptr<Model> ModelHost::load(const ModelSource& source, ModelOptions o
   else if (source.random)
     random_init(model->parameters(), config, source.seed, ctx().threads);
   else
-    digests_[source.folder] = import_weights(folder, config, model->parameters());
-  if (const std::string digest = weights_digest(source.folder);
+    weights_[source.folder] = import_weights(folder, config, model->parameters());
+  if (const std::string digest = weights(source.folder).digest;
       !source.digest.empty() && digest != source.digest)
     fail(Exit::data,
          {.what = "these are other weights than those that were asked for",
           .where = "model.digest, " + source.folder,
           .why = fmt::format("the weights have the digest {}, model.digest is {}", digest, source.digest),
           .fix = "put the right weights there, or set model.digest to theirs (\"\": any)"});
-  if (!source.checkpoint.empty())
-    digests_[source.folder] = digest_of_weights(Manifest::read(source.checkpoint));
+  if (!source.checkpoint.empty()) weights_[source.folder] = weights_of(Manifest::read(source.checkpoint));
   return model;
 }
 
-std::string ModelHost::weights_digest(const std::string& folder) const {
-  const auto found = digests_.find(folder);
-  return found == digests_.end() ? "" : found->second;
+FileDigest ModelHost::weights(const std::string& folder) const {
+  const auto found = weights_.find(folder);
+  return found == weights_.end() ? FileDigest{} : found->second;
 }
 
 Json ModelHost::model_digests(const std::string& folder) const {
   Json digests = Json::object();
   if (const auto read = config_files_.find(folder); read != config_files_.end())
     for (const FileDigest& file : read->second) digests[name_of(file)] = file.digest;
-  digests["weights"] = weights_digest(folder);
+  digests["weights"] = weights(folder).digest;
   return digests;
 }
 

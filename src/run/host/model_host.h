@@ -43,14 +43,14 @@ class ModelHost {
   /// `options` says what the host and the source do not: layers, splits, gradients. Warnings of the folder
   /// are logged. Exit::data for weights of another digest than the source's.
   std::unique_ptr<Model> load(const ModelSource& source, ModelOptions options = {});
-  /// The digest of the weights that were loaded from a folder, as stored; empty: random ones.
-  std::string weights_digest(const std::string& folder) const;
+  /// Size and digest of the weights that were loaded for a folder, as stored; no digest: random ones.
+  FileDigest weights(const std::string& folder) const;
   /// Digests of what a model is made of that was loaded from a folder, by file name, and "weights".
   Json model_digests(const std::string& folder) const;
 
  private:
   DType dtype_;
-  std::map<std::string, std::string> digests_;  // by folder
+  std::map<std::string, FileDigest> weights_;  // by folder
   std::map<std::string, std::vector<FileDigest>> config_files_;
   Backend backend_;
 };

@@ -8,6 +8,7 @@
 
 #include "src/core/check.h"
 #include "src/core/json.h"
+#include "src/core/text/short_number.h"
 
 namespace temper {
 namespace {
@@ -60,7 +61,7 @@ double share_of_cores(std::span<const Cpus> ranks, size_t mine, std::string& why
   }
   const int own = static_cast<int>(ranks[mine].cores.size()), online = cores_online();
   why = own < online ? fmt::format("{} of {} cores by the affinity mask", own, online)
-                     : fmt::format("{} cores", own);
+                     : count_text(own, "core");
   if (most > 1)
     why += fewest == most ? fmt::format(", {} ranks share them", most) : ", some shared with other ranks";
   return share;
@@ -112,7 +113,7 @@ std::string describe_threads(Comm& world, const RankThreads& mine, bool computes
   const double most = world.all_reduce_max(computes ? number : -none, "threads of ranks, maximum");
   const double fewest = -world.all_reduce_max(computes ? -number : -none, "threads of ranks, minimum");
   return fewest == most
-             ? fmt::format("{} threads each ({})", mine.number, mine.why)
+             ? fmt::format("{} each ({})", count_text(mine.number, "thread"), mine.why)
              : fmt::format("{} to {} threads each (this rank {}: {})", fewest, most, mine.number, mine.why);
 }
 

@@ -5,6 +5,7 @@
 #include "src/core/check.h"
 #include "src/core/file.h"
 #include "src/core/text/download.h"
+#include "src/core/text/short_number.h"
 #include "src/io/checkpoint/checkpoint.h"
 #include "src/models/model.h"
 #include "src/run/plan/batch.h"
@@ -176,7 +177,7 @@ RunPlan make_plan(const LoadedConfig& loaded, int num_ranks, const RunModels& mo
                   const MemoryLimits& limits) {
   PlanResult result = try_plan(loaded.config, num_ranks, models, limits);
   add_origins(result.errors, loaded);
-  if (!result.errors.empty()) fail_config(fmt::format("plan for {} rank(s)", num_ranks), result.errors);
+  if (!result.errors.empty()) fail_config("plan for " + count_text(num_ranks, "rank"), result.errors);
   return std::move(result.plan);
 }
 

@@ -2,6 +2,7 @@
 
 #include "src/comm/rank_set.h"
 #include "src/core/check.h"
+#include "src/core/text/short_number.h"
 #include "src/models/freeze.h"
 #include "src/rl/registry.h"
 #include "src/run/plan/draft.h"
@@ -119,10 +120,11 @@ void plan_schedule(PlanDraft& d) {
   const OptimizerConfig& o = d.config.optimizer;
   const int64_t updates = d.result.plan.batch.updates_total;
   if (updates == 0 || o.warmup_steps < updates) return;  // 0: the batch has errors of its own
-  d.idle(fmt::format(
-      "optimizer.warmup_steps = {}: the whole run has {} updates and ends in warm-up, at {:.3g} of "
-      "optimizer.lr",
-      o.warmup_steps, updates, static_cast<double>(updates) / static_cast<double>(o.warmup_steps)));
+  d.idle(
+      fmt::format("optimizer.warmup_steps = {}: the whole run has {} and ends in warm-up, at {:.3g} of "
+                  "optimizer.lr",
+                  o.warmup_steps, count_text(updates, "update"),
+                  static_cast<double>(updates) / static_cast<double>(o.warmup_steps)));
 }
 
 void plan_optimizer_state(PlanDraft& d) {
@@ -176,9 +178,8 @@ void plan_warnings(PlanDraft& d) {
     d.warn(fmt::format("{} of {} samples are left out every step (train.last_partial = \"drop\")",
                        b.dropped_samples, b.samples_per_step));
   if (b.last_update_samples < b.samples_per_update)
-    d.warn(
-        fmt::format("the last update of a step has {} samples instead of {} (train.last_partial = \"keep\")",
-                    b.last_update_samples, b.samples_per_update));
+    d.warn(fmt::format("the last update of a step has {} instead of {} (train.last_partial = \"keep\")",
+                       count_text(b.last_update_samples, "sample"), b.samples_per_update));
   if (plan.generates && c.rollout.temperature == 0 && b.samples_per_prompt > 1)
     d.warn("rollout.temperature = 0: all samples of a prompt are equal, so all advantages are 0");
   const std::string changed = changed_sampling_text(c.rollout);

@@ -70,7 +70,7 @@ std::string last_error(const RunHistory& run) {
 std::string progress_text(const RunHistory& run) {
   if (!run.config) return fmt::format("step {}", run.last_step());
   return run.last_step() >= steps_of(run) && run.last_step() > 0
-             ? fmt::format("all {} steps", run.last_step())
+             ? "all " + count_text(run.last_step(), "step")
              : fmt::format("step {} of {}", run.last_step(), steps_of(run));
 }
 
@@ -108,8 +108,9 @@ std::string batch_text(const RunHistory& run) {
   if (!run.config) return "";
   const Config& c = *run.config;
   if (c.algorithm.name == "sft")
-    return c.train.samples_per_update ? fmt::format("{} samples", *c.train.samples_per_update) : "";
-  return fmt::format("{} prompts x {} samples", c.rollout.prompts_per_step, c.rollout.samples_per_prompt);
+    return c.train.samples_per_update ? count_text(*c.train.samples_per_update, "sample") : "";
+  return fmt::format("{} x {}", count_text(c.rollout.prompts_per_step, "prompt"),
+                     count_text(c.rollout.samples_per_prompt, "sample"));
 }
 
 std::string parameters_text(const RunHistory& run) {

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "src/core/text/answer_text.h"
+#include "src/core/text/short_number.h"
 #include "src/run/report/axis.h"
 #include "src/run/report/html.h"
 #include "src/run/report/page_charts.h"
@@ -30,14 +31,15 @@ std::string sample_card(const Trajectory& t, const PromptFrame& frame, size_t by
     parts += fmt::format("<span>{} {}</span>", html_of_at_most(t.reward_parts[i].first, 80),
                          short_value(t.reward_parts[i].second));
   if (t.reward_parts.size() > kMaxParts)
-    parts += fmt::format("<span>and {} parts more</span>", t.reward_parts.size() - kMaxParts);
+    parts += fmt::format("<span>and {} more</span>",
+                         count_text(static_cast<int64_t>(t.reward_parts.size() - kMaxParts), "part"));
   const std::string reward = t.excluded ? "no reward" : "reward " + short_value(t.reward);
   return fmt::format(
-      "<div class=card><div class=reward><b>{}</b>{}<span class=soft>{} tokens, {}</span></div>"
+      "<div class=card><div class=reward><b>{}</b>{}<span class=soft>{}, {}</span></div>"
       "{}{}{}</div>",
-      reward, parts, t.response.tokens.size(), finish_reason_name(t.response.finish),
-      labelled("question", frame.question(t.prompt), most), labelled("response", t.response.text, most),
-      labelled("answer", shown_answer(t.answer), most));
+      reward, parts, count_text(std::ssize(t.response.tokens), "token"),
+      finish_reason_name(t.response.finish), labelled("question", frame.question(t.prompt), most),
+      labelled("response", t.response.text, most), labelled("answer", shown_answer(t.answer), most));
 }
 
 std::string step_samples(const StepSamples& step, const PromptFrame& frame, size_t bytes, bool open) {
@@ -46,9 +48,10 @@ std::string step_samples(const StepSamples& step, const PromptFrame& frame, size
   if (!step.defect.empty()) defect = fmt::format("<p class=notes>{}</p>", html_of_at_most(step.defect, 600));
   if (cards.empty() && defect.empty()) cards = "<p class=soft>No prompt was finished in this step.</p>";
   return fmt::format(
-      "<details{}><summary>Step {} <span class=soft>({}{} prompts)</span></summary>{}<div "
+      "<details{}><summary>Step {} <span class=soft>({}{})</span></summary>{}<div "
       "class=grid>{}</div></details>",
-      open ? " open" : "", step.step, step.whole ? "" : "the first ", step.groups, defect, cards);
+      open ? " open" : "", step.step, step.whole ? "" : "the first ", count_text(step.groups, "prompt"),
+      defect, cards);
 }
 
 /// "3 rows more are left out."

@@ -25,7 +25,10 @@ InputDigests digests_of(const RunTask& task, const Placement& placement, const R
   for (const auto& [key, files] : task.model_files) read.add_folder(key, files);
   for (const auto& [name, file] : inputs.text.files()) read.add("tokenizer.path", name, file);
   if (inputs.prompts) read.add_list("data.train", inputs.prompts->digests());
-  std::vector<FileDigest> held_out;
+  std::vector<FileDigest> replayed, held_out;
+  if (placement.has(Duty::produces))
+    for (const std::string& file : task.replay_files) replayed.push_back(digest_of_file(file));
+  read.add_list(kReplay, replayed);
   const ValidationConfig& validation = task.config().validation;
   const bool validates = (task.plan.validates || task.plan.validates_loss) && validation.every > 0;
   if (placement.has(Duty::trains) && validates && !task.replay())

@@ -36,9 +36,11 @@ RunRank::RunRank(const RunTask& run_task, const MpiSession& mpi, std::span<const
       inputs(task, placement, *links.world),
       files(task, placement, inputs, links) {
   trace.start(*links.world);
-  if (placement.roles.empty()) return;
-  host = std::make_unique<ModelHost>(links.device, task.plan.dtype, threads.number);
-  build_roles();
+  if (!placement.roles.empty()) {
+    host = std::make_unique<ModelHost>(links.device, task.plan.dtype, threads.number);
+    build_roles();
+  }
+  own_weights = agree_on_inputs(own_weights_here(), *links.world);
 }
 
 void RunRank::connect_weights() {
@@ -99,6 +101,18 @@ void RunRank::build_roles() {
     parts.model_share = parts.role ? links.meshes.share_of(*parts.role) : ModelShare();
     roles.push_back(role.row->make(parts));
   }
+}
+
+InputDigests RunRank::own_weights_here() const {
+  InputDigests read;
+  for (const PlacedRole& role : placement.roles) {
+    const char* const name = role.row->model_of;
+    const auto path = name ? config().roles.of(name).path : std::nullopt;
+    if (!path) continue;
+    models->of(*task.plan.role(name));
+    read.add(fmt::format("roles.{}.path", name), "weights", host->weights(*path));
+  }
+  return read;
 }
 
 }  // namespace temper

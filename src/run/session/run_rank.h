@@ -19,7 +19,7 @@ struct RunRank {
   /// Ranks that only generate may be behind the trainer.
   int64_t first_step() const { return (trains() ? files.resume.step : files.resume.weights) + 1; }
   /// The frozen weights of the model folder; empty: random ones.
-  std::string weights_digest() const { return host->weights_digest(config().model.path); }
+  std::string weights_digest() const { return host->weights(config().model.path).digest; }
   /// All ranks with roles, when they have their models.
   void connect_weights();
   /// After a phase: what it used is the next one's.
@@ -40,11 +40,13 @@ struct RunRank {
   std::unique_ptr<MemoryLedger> memory;
   std::unique_ptr<ModelPool> models;
   std::vector<std::unique_ptr<Role>> roles;
+  InputDigests own_weights;  // of models that roles have of their own, on all ranks
 
  private:
   void load_policy();
   RoleParts role_parts();
   void build_roles();
+  InputDigests own_weights_here() const;
 };
 
 }  // namespace temper

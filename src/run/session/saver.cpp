@@ -115,7 +115,8 @@ void Saver::add_origin(CheckpointWriter& checkpoint, int64_t step) const {
   checkpoint.text("config", dump_config(rank_.task.loaded));
   if (const auto& allowed = rank_.config().model.allow_unused; !allowed.empty())
     checkpoint.text(kAllowUnused, Json(allowed).dump());
-  checkpoint.text(kInputs, rank_.inputs.digests.text());
+  checkpoint.text(kInputs, inputs_up_to(step, rank_.inputs.digests).text());
+  if (!rank_.own_weights.files().empty()) checkpoint.text(kOwnWeights, rank_.own_weights.text());
   if (rank_.journal->said() < step) checkpoint.text(kUnsaid, rank_.journal->unsaid());
   if (rank_.task.replay()) checkpoint.text("replay", replayed_text(rank_.task, step));
 }

@@ -5,6 +5,7 @@
 
 #include "src/core/check.h"
 #include "src/core/text/answer_text.h"
+#include "src/core/text/short_number.h"
 #include "src/data/dataset.h"
 #include "src/io/hf/hf_import.h"
 #include "src/models/parameter_specs.h"
@@ -130,8 +131,8 @@ void warn_of_data(DataCheck& check, const Config& config, const RunPlan& plan, c
   const int64_t drawn = plan.generates ? plan.batch.prompts_per_step : plan.batch.samples_per_step;
   if (usable < drawn)
     check.warnings.push_back(
-        fmt::format("data.train has {} lines{} and a step draws {}: it sees some of them twice", usable,
-                    usable < rows ? " that are not too long" : "", drawn));
+        fmt::format("data.train has {}{} and a step draws {}: it sees some of them twice",
+                    count_text(usable, "line"), usable < rows ? " that are not too long" : "", drawn));
 }
 
 /// A text with one of the ids ends the run; most tokenizers have a few that no text needs.

@@ -16,10 +16,10 @@
 #include "src/core/helpers/helpers.h"
 #include "src/core/json.h"
 #include "src/core/process/local_parent.h"
-#include "src/core/process/memory_error.h"
 #include "src/core/process/out_of_memory.h"
 #include "src/core/process/progress.h"
 #include "src/core/process/results.h"
+#include "src/run/plan/memory/memory_advice.h"
 
 namespace temper {
 namespace {
@@ -94,19 +94,26 @@ int run_guarded(const std::function<int()>& body, bool json) {
     if (json) print_json(e.problem());
     return report(e.code(), e.what());
   };
+  const auto without_memory = [&](const Error& e, MemoryUse use) {
+    Problem problem = e.problem();
+    problem.fix = memory_advice(use) + (problem.fix.empty() ? "" : "; " + problem.fix);
+    return ended({e.code(), std::move(problem)});
+  };
   try {
     const int code = body();
     finish_results();
     tell_local_parent(RankWord::done, code);
     return code;
+  } catch (const OutOfMemory& e) {
+    return without_memory(e, e.use());
   } catch (const Error& e) {
     return ended(e);
   } catch (const std::bad_alloc&) {
-    return ended(out_of_memory({}));
+    return without_memory(out_of_memory({}), MemoryUse::any);
   } catch (const std::system_error& e) {  // a thread finds no room for its stack
     const bool full =
         e.code() == std::errc::resource_unavailable_try_again || e.code() == std::errc::not_enough_memory;
-    if (full) return ended(out_of_memory({}));
+    if (full) return without_memory(out_of_memory({}), MemoryUse::any);
     return ended({Exit::internal, {.what = fmt::format("internal error: {}", e.what())}});
   } catch (const std::exception& e) {
     return ended({Exit::internal, {.what = fmt::format("internal error: {}", e.what())}});
@@ -115,17 +122,17 @@ int run_guarded(const std::function<int()>& body, bool json) {
 
 int tell_of_planned(const std::function<int()>& body,
                     const std::function<std::string(std::string_view phase)>& planned) {
-  const auto tell = [&](Problem problem) {
+  const auto tell = [&](Problem problem, MemoryUse use) {
     const Phase phase = progress_state().phase;
     problem.why += "; " + planned(*phase.in_plan ? phase_text(phase.in_plan) : phase_text(phase.name));
-    throw OutOfMemory(std::move(problem));
+    throw OutOfMemory(std::move(problem), use);
   };
   try {
     return body();
   } catch (const OutOfMemory& e) {
-    tell(e.problem());
+    tell(e.problem(), e.use());
   } catch (const std::bad_alloc&) {
-    tell(out_of_memory({}).problem());
+    tell(out_of_memory({}).problem(), MemoryUse::any);
   }
   return 0;
 }

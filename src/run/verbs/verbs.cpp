@@ -144,6 +144,7 @@ constexpr std::array kVerify{kCheckpoint,
                              OptionSpec{"--json", Kind::flag, "", "", "the result as one JSON object"}};
 constexpr std::array kVerifyBits{
     kModel,
+    kAllow,
     OptionSpec{
         "--layouts", Kind::files, "PAIR", "each axis, along as many of the ranks as it can have",
         "ROLLOUT:TRAINER, such as tp2:pp2 or 1:tp2cp2; 1 splits nothing, the rest of the ranks is data "

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "src/core/text/short_number.h"
 #include "src/run/plan/report/sizes.h"
 #include "src/run/plan/report/text_lines.h"
 
@@ -10,11 +11,11 @@ namespace {
 
 TEST(CheckText, NumbersForPeople) {
   const std::pair<std::string, const char*> cases[] = {
-      {grouped(0), "0"},
-      {grouped(999), "999"},
-      {grouped(-1000), "-1,000"},
-      {grouped(393216), "393,216"},
-      {grouped(1234567890), "1,234,567,890"},
+      {grouped_number(0), "0"},
+      {grouped_number(999), "999"},
+      {grouped_number(-1000), "-1,000"},
+      {grouped_number(393216), "393,216"},
+      {grouped_number(1234567890), "1,234,567,890"},
       {count_text(1, "rank"), "1 rank"},
       {count_text(0, "error"), "0 errors"},
       {large_text(986496), "986,496"},

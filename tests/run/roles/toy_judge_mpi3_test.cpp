@@ -17,13 +17,21 @@ class ToyJudge : public ToyRun {
       other["hidden_size"] = 48;
       other["num_hidden_layers"] = 3;
       write_file_atomic(folder_ + "/judge.json", other.dump());
-      init_model_folder(folder_ + "/judge.json", folder_ + "/judge", parameter_specs,
-                        {.seed = 7, .dtype = "fp32", .tokenizer_folder = "tests/golden/tokenizer/minimind"});
     }
-    comm_->barrier("test: the judge's model is there");
+    make_model(7);
     rows_.assign(built_in_roles().begin(), built_in_roles().end());
     rows_.push_back(kJudgeRow);
     traits_ = role_traits_with_judge();
+  }
+
+  void make_model(uint64_t seed) const {
+    if (comm_->rank() == 0) {
+      std::filesystem::remove_all(folder_ + "/judge");
+      init_model_folder(
+          folder_ + "/judge.json", folder_ + "/judge", parameter_specs,
+          {.seed = seed, .dtype = "fp32", .tokenizer_folder = "tests/golden/tokenizer/minimind"});
+    }
+    comm_->barrier("test: the judge's model is there");
   }
 
   std::vector<std::string> keys(const std::string& more = "") const {
@@ -78,6 +86,27 @@ TEST_F(ToyJudge, GoesOnAfterStops) {
   if (comm_->rank() != 0) return;
   for (int64_t step = 1; step <= kToySteps; ++step)
     EXPECT_TRUE(rollouts("whole", step) == rollouts("stopped", step)) << step;
+}
+
+/// Also by the ranks that do not have it: the one that writes checkpoints among them.
+TEST_F(ToyJudge, OtherWeightsUnderItsPathAreRefused) {
+  std::vector<std::string> all = keys(
+      "roles.judge.ranks='1-2' roles.rollout.ranks='0' roles.trainer.ranks='0' roles.reference.ranks='0'");
+  const auto go_on_to = [&](int64_t steps) {
+    all.push_back(fmt::format("run.steps={}", steps));
+    return train("run", false, all);
+  };
+  ASSERT_EQ(go_on_to(1), 0);
+  make_model(8);
+  expect_error(Exit::usage,
+               {"the weights of a model folder", "roles.judge.path = ", "/judge (checkpoint", "digest",
+                "checkpoint.accept_changes"},
+               "other weights", [&] { go_on_to(2); });
+  comm_->barrier("test: every rank was refused");
+  all.push_back("checkpoint.accept_changes=true");
+  ASSERT_EQ(go_on_to(2), 0);
+  all.back() = "checkpoint.accept_changes=false";
+  ASSERT_EQ(go_on_to(3), 0) << "the newest checkpoint knows it";
 }
 
 /// The plan knows its model: another shape, on its ranks, in its phase.

@@ -85,8 +85,12 @@ TEST_F(Resume, AReplayDoesNotRemoveARun) {
 }
 
 TEST_F(Resume, AReplaySavesAndGoesOnLikeAnyRun) {
-  const std::string sample = "{\"group\":0,\"prompt_tokens\":[5,6],\"response_tokens\":[7,8],\"reward\":1}\n";
-  for (const char* file : {"1.jsonl", "2.jsonl", "3.jsonl"}) program_.write(file, sample + sample);
+  const auto write = [&](const std::string& file, int token) {
+    const std::string sample = fmt::format(
+        "{{\"group\":0,\"prompt_tokens\":[5,6],\"response_tokens\":[7,{}],\"reward\":1}}\n", token);
+    program_.write(file, sample + sample);
+  };
+  for (const int file : {1, 2, 3}) write(fmt::format("{}.jsonl", file), 7 + file);
   const std::string all = "run.name=b checkpoint.export_hf_every=2 --replay 1.jsonl 2.jsonl ";
   ASSERT_EQ(train(all + "3.jsonl"), 0) << output();
   const std::string fixed = metrics("b"), weights = exported_weights("b", 3);
@@ -102,6 +106,15 @@ TEST_F(Resume, AReplaySavesAndGoesOnLikeAnyRun) {
   EXPECT_EQ(train("run.name=b --replay 1.jsonl 3.jsonl 2.jsonl"), 64) << output();
   EXPECT_TRUE(says("--replay 1.jsonl 2.jsonl 3.jsonl -> 1.jsonl 3.jsonl 2.jsonl")) << output();
   EXPECT_EQ(train("run.name=b"), 64) << "the run is a replay: " << output();
+  write("2.jsonl", 20);
+  write("4.jsonl", 11);
+  EXPECT_EQ(train(all + "3.jsonl 4.jsonl"), 64) << output();
+  EXPECT_TRUE(says("changed since: --replay 2.jsonl (") && says("checkpoint.accept_changes")) << output();
+  write("2.jsonl", 9);
+  write("same.jsonl", 8);
+  EXPECT_EQ(train("run.name=b --replay same.jsonl 2.jsonl 3.jsonl 4.jsonl"), 0) << output();
+  EXPECT_TRUE(says("--replay 1.jsonl 2.jsonl 3.jsonl -> same.jsonl 2.jsonl 3.jsonl (the same content)"))
+      << output();
 }
 
 }  // namespace

@@ -84,6 +84,28 @@ TEST(Guard, AShortageOfMemoryShowsWhatWasPlanned) {
   EXPECT_EQ(run([] { return 75; }), 75);
 }
 
+/// The keys stand in the block that ends the program, before what core knows.
+TEST(Guard, AShortageOfMemoryNamesTheKeysOfItsUse) {
+  const std::pair<MemoryUse, std::vector<const char*>> uses[] = {
+      {MemoryUse::weights, {"run.dtype", "roles.reference.offload"}},
+      {MemoryUse::gradients, {"train.offload.optimizer", "train.recompute.granularity"}},
+      {MemoryUse::optimizer, {"optimizer.state", "optimizer.master"}},
+      {MemoryUse::activations, {"train.recompute.granularity", "train.max_tokens_per_microbatch"}},
+      {MemoryUse::cache, {"rollout.kv_memory"}},
+      {MemoryUse::scratch, {"train.max_tokens_per_microbatch", "rollout.prefill_chunk_tokens"}},
+      {MemoryUse::any, {"train.max_tokens_per_microbatch", "rollout.kv_memory"}}};
+  for (const auto& [use, keys] : uses) {
+    ::testing::internal::CaptureStderr();
+    const int code = run_guarded([use = use]() -> int {
+      throw OutOfMemory(out_of_memory({.use = use, .wanted = 2}).problem(), use);
+    });
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(code, static_cast<int>(Exit::storage));
+    for (const char* key : keys) EXPECT_NE(said.find(key), std::string::npos) << key << ": " << said;
+    EXPECT_NE(said.find("; `temper check` shows"), std::string::npos) << said;
+  }
+}
+
 }  // namespace
 }  // namespace temper
 

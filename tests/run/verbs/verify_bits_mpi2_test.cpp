@@ -2,6 +2,7 @@
 // says and returns where one bit of one rank's weights flips between rollout and trainer.
 
 #include <algorithm>
+#include <filesystem>
 
 #include "src/core/file.h"
 #include "src/io/hf/hf_export.h"
@@ -38,9 +39,10 @@ class VerifyBits : public OnRanks {
     return pair.compare();
   }
   /// The exit code, and on rank 0 what was printed.
-  std::pair<int, std::string> tell(const std::vector<BitsFound>& found, bool json) const {
+  std::pair<int, std::string> tell(const std::vector<BitsFound>& found, bool json,
+                                   const std::optional<ProductsCost>& cost = {}) const {
     ::testing::internal::CaptureStdout();
-    const int code = tell_bits(model(), found, *comm_, json);
+    const int code = tell_bits(model(), found, cost, *comm_, json);
     return {code, ::testing::internal::GetCapturedStdout()};
   }
 };
@@ -73,6 +75,55 @@ TEST_F(VerifyBits, AFlippedBitIsFoundInEveryLayout) {
   EXPECT_EQ(json.at("pairs")[1].at("tokens"), broken[1].tokens);
   EXPECT_EQ(json.at("pairs")[1].at("differing_bits"), broken[1].differing_bits);
   EXPECT_EQ(json.at("pairs")[1].at("max_difference"), broken[1].max_difference);
+}
+
+/// As the option --allow-unused says it.
+TEST_F(VerifyBits, AFolderMayHaveMoreThanTheModelTakes) {
+  BitsModel more = model();
+  more.folder = folder_ + "/more";
+  if (comm_->rank() == 0) {
+    std::filesystem::copy(model().folder, more.folder);
+    Json index{{"weight_map", {{"visual.x", "extra.safetensors"}}}};
+    const ModelFolder folder = ModelFolder::open(more.folder);
+    for (const auto& [name, tensor] : folder.tensors())
+      index["weight_map"][name] = tensor.file;
+    write_file_atomic(more.folder + "/model.safetensors.index.json", index.dump());
+    const std::string header = R"({"visual.x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+    const uint64_t size = header.size();
+    std::string bytes(reinterpret_cast<const char*>(&size), sizeof size);
+    write_file_atomic(more.folder + "/extra.safetensors", bytes + header + std::string(4, '\0'));
+  }
+  comm_->barrier("test: the folder is there");
+  const auto load = [&] {
+    BitsPair(more, parse_layout_pair("1:1"), *test_world, *comm_, Device::cpu, kTestWaitLimit);
+  };
+  expect_error(Exit::data, {"visual.x", "model.allow_unused"}, "another tensor", load);
+  more.allow_unused = {"visual.*"};
+  load();
+}
+
+/// Times of a GPU, made up: the sums count, not the mean of ratios.
+TEST_F(VerifyBits, TheCostIsThatOfAllProductsTogether) {
+  const LinearTimes slow{{2e-3, 1e-3}, {2e-3, 1e-3}, {2e-3, 1e-3}}, even{{9e-3, 9e-3}, {9e-3, 9e-3}, {0, 0}};
+  const ProductsCost cost{{"attn.wo", 16, 32, slow, {1e-6, 2e-6}}, {"mlp.wd", 32, 64, even, {2e-6, 2e-6}}};
+  const auto said = tell({BitsFound{.layouts = "1:1", .tokens = 9}}, true, cost).second;
+  const std::string text = tell({BitsFound{.layouts = "1:1", .tokens = 9}}, false, cost).second;
+  if (comm_->rank() != 0) return;
+  const Json told = parse_json(said, "stdout").at("cost");
+  EXPECT_DOUBLE_EQ(told.at("training").get<double>(), 24.0 / 21.0);
+  EXPECT_DOUBLE_EQ(told.at("decoding").get<double>(), 3.0 / 4.0);
+  ASSERT_EQ(told.at("products").size(), 8u);
+  const Json& last = told.at("products")[7];
+  EXPECT_EQ(last.at("weight"), "mlp.wd");
+  EXPECT_EQ(last.at("product"), "forward");
+  EXPECT_EQ(last.at("tokens"), 64);
+  EXPECT_EQ(last.at("outputs"), 32);
+  EXPECT_EQ(last.at("inputs"), 64);
+  EXPECT_EQ(last.at("seconds").get<double>(), 2e-6);
+  EXPECT_NE(text.find("1.14 times as long as the fastest of cuBLASLt in training (8,192 tokens), 0.75 times"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find(", 2 ranks; "), std::string::npos) << text;
 }
 
 TEST(LayoutPairs, AsTheyAreWritten) {

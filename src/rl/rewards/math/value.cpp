@@ -15,9 +15,9 @@ bool contains(const MathTokens& tokens, std::string_view token) {
 }
 
 /// `y = 9, x = 4` in the order of the names.
-void sort_by_name(std::vector<MathParser::Item>& items) {
+void sort_by_name(std::vector<MathItem>& items) {
   std::vector<std::string> names;
-  for (const MathParser::Item& item : items) names.push_back(item.name);
+  for (const MathItem& item : items) names.push_back(item.name);
   std::sort(names.begin(), names.end());
   const bool distinct = std::adjacent_find(names.begin(), names.end()) == names.end();
   if (!distinct || names[0].empty()) return;
@@ -26,18 +26,18 @@ void sort_by_name(std::vector<MathParser::Item>& items) {
 
 MathValue value_of(const MathTokens& tokens, bool plus) {
   MathParser parser(tokens, plus);
-  MathParser::List list = parser.whole();
+  MathList list = parser.whole();
   sort_by_name(list.items);
   MathValue value;
   value.unordered = list.choice;
   const std::vector<Sum>* elements =
-      list.items.size() == 1 ? parser.set_elements(list.items[0].sum) : nullptr;
+      list.items.size() == 1 ? parser.groups().set_elements(list.items[0].sum) : nullptr;
   if (elements) {
     value.unordered = true;
     for (const Sum& element : *elements) value.parts.push_back(element.key());
     return value;
   }
-  for (const MathParser::Item& item : list.items) {
+  for (const MathItem& item : list.items) {
     value.parts.push_back(item.sum.key());
     value.names.push_back(item.name);
   }

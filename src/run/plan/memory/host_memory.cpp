@@ -7,6 +7,7 @@
 
 #include "src/core/check.h"
 #include "src/core/process/control_groups.h"
+#include "src/core/text/short_number.h"
 #include "src/run/plan/memory/memory.h"
 
 namespace temper {
@@ -51,7 +52,7 @@ HostMemory host_memory(const std::string& root) {
 MemoryLimit share_of_host(int ranks_on_node) {
   const int64_t total = host_memory().total;
   return {total / ranks_on_node,
-          fmt::format("this machine's {}, {} rank(s) on it", gib_text(total), ranks_on_node)};
+          fmt::format("this machine's {}, {} on it", gib_text(total), count_text(ranks_on_node, "rank"))};
 }
 
 void require_free_host_memory(const RunPlan& plan, int ranks_on_node) {
@@ -60,7 +61,7 @@ void require_free_host_memory(const RunPlan& plan, int ranks_on_node) {
   if (memory.total == 0 || peak <= memory.available / ranks_on_node) return;
   fail(Exit::environment,
        {.what = "too little memory is free",
-        .where = fmt::format("{} rank(s) on this node", ranks_on_node),
+        .where = count_text(ranks_on_node, "rank") + " on this node",
         .why = fmt::format("a rank needs up to {}, {} of {} are free for all of them", gib_text(peak),
                            gib_text(memory.available), gib_text(memory.total)),
         .fix = "end what else runs here, start fewer ranks on a node, or lower what `temper check` shows as "

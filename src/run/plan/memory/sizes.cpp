@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "src/core/check.h"
+#include "src/core/text/short_number.h"
 #include "src/nn/attention.h"
 #include "src/nn/rope_table.h"
 #include "src/run/plan/draft.h"
@@ -88,9 +89,10 @@ void plan_lengths(PlanDraft& d) {
                         why_no_longer_context(d.facts.rope)),
             {"auto", most});
   if (plan.context_tokens < 2)
-    return d.error("model.path",
-                   fmt::format("a context of {} token(s) holds no prompt and response", plan.context_tokens),
-                   {});
+    return d.error(
+        "model.path",
+        fmt::format("a context of {} holds no prompt and response", count_text(plan.context_tokens, "token")),
+        {});
   for (const int64_t id : d.config.rollout.stop_token_ids)
     if (id >= d.facts.vocab_size)
       return d.error("rollout.stop_token_ids",

@@ -6,6 +6,7 @@
 #include "src/comm/rank_set.h"
 #include "src/core/check.h"
 #include "src/core/text/printable.h"
+#include "src/core/text/short_number.h"
 #include "src/run/plan/memory/memory.h"
 #include "src/run/plan/report/sizes.h"
 #include "src/run/plan/report/text_lines.h"
@@ -85,7 +86,8 @@ std::string absent_text(const CheckFacts& facts) {
 }
 
 std::string epochs_text(double epochs) {
-  return epochs < 100 ? fmt::format("{:.{}f}", epochs, epochs < 10 ? 2 : 1) : grouped(std::llround(epochs));
+  return epochs < 100 ? fmt::format("{:.{}f}", epochs, epochs < 10 ? 2 : 1)
+                      : grouped_number(std::llround(epochs));
 }
 
 std::string run_text(const RunPlan& plan, const Json& data) {
@@ -103,11 +105,12 @@ std::string run_text(const RunPlan& plan, const Json& data) {
 std::string tokens_text(const RunPlan& plan) {
   const bool apart = plan.longest_sequence == plan.max_prompt_tokens + plan.max_new_tokens;
   const std::string lengths =
-      apart ? fmt::format("prompts of {} and responses of {}", grouped(plan.max_prompt_tokens),
-                          grouped(plan.max_new_tokens))
-            : fmt::format("prompts with responses of {}", grouped(plan.longest_sequence));
-  return fmt::format("at most {} a step: {}; micro-batches of {}{}", grouped(most_work(plan).tokens), lengths,
-                     grouped(plan.max_tokens_per_microbatch), plan.trainer().cp() > 1 ? " a rank" : "");
+      apart ? fmt::format("prompts of {} and responses of {}", grouped_number(plan.max_prompt_tokens),
+                          grouped_number(plan.max_new_tokens))
+            : fmt::format("prompts with responses of {}", grouped_number(plan.longest_sequence));
+  return fmt::format("at most {} a step: {}; micro-batches of {}{}", grouped_number(most_work(plan).tokens),
+                     lengths, grouped_number(plan.max_tokens_per_microbatch),
+                     plan.trainer().cp() > 1 ? " a rank" : "");
 }
 
 std::string time_line(const RunPlan& plan, const StepTime& time) {
@@ -174,14 +177,14 @@ std::string model_text(const RunPlan& plan, const CheckFacts& facts) {
   const ModelConfig& m = *facts.model;
   const bool random = facts.config.model.init == "random";
   return fmt::format("{}: {}, {} parameters, {} layers, {} ids, {}{}", facts.config.model.path, m.family,
-                     large_text(plan.num_parameters), m.num_layers, grouped(m.vocab_size),
+                     large_text(plan.num_parameters), m.num_layers, grouped_number(m.vocab_size),
                      dtype_name(plan.dtype), random ? ", random weights" : "");
 }
 
 std::string data_text(const CheckFacts& facts) {
   const Json &data = facts.data, &lengths = data.at("lengths");
   const std::vector<DataSource>& files = facts.config.data.train;
-  const auto number = [](const Json& value) { return grouped(value.get<int64_t>()); };
+  const auto number = [](const Json& value) { return grouped_number(value.get<int64_t>()); };
   std::string text = files.front().path;
   if (files.size() > 1) text += fmt::format(" and {} more", files.size() - 1);
   text += fmt::format(": {}{} lines, prompts of {} tokens (95 % up to {}, longest {})",
@@ -189,7 +192,7 @@ std::string data_text(const CheckFacts& facts) {
                       number(lengths.at("p50")), number(lengths.at("p95")), number(lengths.at("max")));
   const int64_t overlong = data.at("overlong"), looked_at = data.at("looked_at");
   if (overlong > 0)
-    text += fmt::format("; {} of {} too long: {}", grouped(overlong), grouped(looked_at),
+    text += fmt::format("; {} of {} too long: {}", grouped_number(overlong), grouped_number(looked_at),
                         data.at("overlong_rule") == "drop" ? "left out" : "cut at the left");
   return text;
 }
@@ -206,7 +209,7 @@ std::string rewards_text(const CheckFacts& facts) {
   const int64_t looked_at = answers.at("looked_at");
   const int64_t lost = answers.at("unmatched").get<int64_t>() + answers.at("unreadable").get<int64_t>();
   return fmt::format("{}; {} {} answers{} can be matched", text,
-                     lost == 0 ? "all" : grouped(looked_at - lost) + " of", grouped(looked_at),
+                     lost == 0 ? "all" : grouped_number(looked_at - lost) + " of", grouped_number(looked_at),
                      looked_at == facts.data.at("rows") ? "" : " that were looked at");
 }
 

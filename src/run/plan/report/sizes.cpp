@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "src/core/text/short_number.h"
+
 namespace temper {
 namespace {
 
@@ -19,27 +21,12 @@ std::string size_text(int64_t bytes) {
   return fmt::format("{:.{}f} {}", value, value < 10 ? 2 : 1, unit.name);
 }
 
-std::string grouped(int64_t number) {
-  const std::string digits = std::to_string(number);
-  std::string text;
-  for (size_t i = 0; i < digits.size(); ++i) {
-    const bool group = i > 0 && (digits.size() - i) % 3 == 0 && digits[i - 1] != '-';
-    if (group) text += ',';
-    text += digits[i];
-  }
-  return text;
-}
-
-std::string count_text(int64_t count, const std::string& noun) {
-  return fmt::format("{} {}{}", grouped(count), noun, count == 1 ? "" : "s");
-}
-
 std::string large_text(int64_t number) {
   const auto value = static_cast<double>(number);
   if (number >= 1'000'000'000)
     return fmt::format("{:.{}f} billion", value / 1e9, number < 100'000'000'000 ? 2 : 0);
   if (number >= 1'000'000) return fmt::format("{:.{}f} million", value / 1e6, number < 10'000'000 ? 2 : 0);
-  return grouped(number);
+  return grouped_number(number);
 }
 
 std::string time_text(double seconds) {

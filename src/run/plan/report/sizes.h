@@ -18,12 +18,6 @@ SizeUnit size_unit(int64_t largest);
 /// "139.4 GiB", "123 MiB".
 std::string size_text(int64_t bytes);
 
-/// "7,473".
-std::string grouped(int64_t number);
-
-/// `count` and what is counted: "1 rank", "2 ranks".
-std::string count_text(int64_t count, const std::string& noun);
-
 /// "8.19 billion", "596 million", "17,408".
 std::string large_text(int64_t number);
 

@@ -52,6 +52,11 @@ void InputDigests::add_list(const std::string& key, const std::vector<FileDigest
   for (size_t i = 0; i < files.size(); ++i) add(key, std::to_string(i), files[i]);
 }
 
+void InputDigests::keep_first(const std::string& key, int64_t count) {
+  if (const auto list = files_.find(key); list != files_.end())
+    std::erase_if(list->second, [&](const auto& file) { return std::stoll(file.first) >= count; });
+}
+
 void InputDigests::add_folder(const std::string& key, const std::vector<FileDigest>& files) {
   for (const FileDigest& file : files) add(key, name_of(file.path), file);
 }

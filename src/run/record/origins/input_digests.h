@@ -1,8 +1,9 @@
 #pragma once
-// What the inputs of a run held when they were read: data, config.json, tokenizer, template. Files are known
-// by the key of the config that leads to them and a name of their own there, not by their path. They stand in
-// the manifest of a checkpoint (text `inputs`), so that a start sees that another content lies under a path,
-// or the same one under another.
+// What the inputs of a run held when they were read: data, config.json, tokenizer, template, the files of a
+// replay. Files are known by the key of the config, or the option, that leads to them and a name of their own
+// there, not by their path. They stand in the manifest of a checkpoint (text `inputs`; weights, which are
+// read later, in texts of their own), so that a start sees that another content lies under a path, or the
+// same one under another.
 
 #include <map>
 #include <string>
@@ -14,8 +15,11 @@
 
 namespace temper {
 
-/// Meta key of a manifest.
+// Meta keys of a manifest.
 inline constexpr const char* kInputs = "inputs";
+inline constexpr const char* kOwnWeights = "own_weights";  // of models that roles have of their own
+/// The option that names the files of a replay, as the key that leads to them.
+inline constexpr const char* kReplay = "--replay";
 
 class InputDigests {
  public:
@@ -26,6 +30,8 @@ class InputDigests {
   }
   /// Files that are known by their place in a list.
   void add_list(const std::string& key, const std::vector<FileDigest>& files);
+  /// Leaves the first `count` files of a list.
+  void keep_first(const std::string& key, int64_t count);
   /// Files of a folder, which are known by their file names.
   void add_folder(const std::string& key, const std::vector<FileDigest>& files);
 

@@ -8,6 +8,7 @@
 #include "src/core/check.h"
 #include "src/core/file.h"
 #include "src/core/json.h"
+#include "src/core/text/short_number.h"
 #include "src/run/report/history/run_files.h"
 
 namespace temper {
@@ -39,8 +40,8 @@ void for_each_line_of(const std::string& file, RunHistory& run,
     const LinesRead read = read_lines(join_path(run.folder, file), {.line = kMaxLine},
                                       [&](const std::string& line, int64_t) { visit(line); });
     if (!read.too_long.empty())
-      run.notes.push_back(fmt::format("{} has {} lines that are too long, the first is line {}", file,
-                                      read.too_long.size(), read.too_long.front()));
+      run.notes.push_back(fmt::format("{} has {} of too many bytes, the first is line {}", file,
+                                      count_text(std::ssize(read.too_long), "line"), read.too_long.front()));
   } catch (const Error& e) {
     run.notes.push_back(fmt::format("{} cannot be read: {}", file, e.problem().why));
   }

@@ -6,6 +6,7 @@
 #include "src/config/load.h"
 #include "src/core/check.h"
 #include "src/core/file.h"
+#include "src/core/text/short_number.h"
 #include "src/run/report/history/run_events.h"
 #include "src/run/report/history/run_files.h"
 #include "src/run/report/history/run_samples.h"
@@ -83,8 +84,9 @@ void note_metrics(RunHistory& run) {
   if (table.steps.empty())
     run.notes.push_back("no step is done yet: metrics.jsonl has no line that can be read");
   if (!table.unreadable.empty())
-    run.notes.push_back(fmt::format("metrics.jsonl has {} lines that cannot be read, the first is line {}",
-                                    table.unreadable.size(), table.unreadable.front()));
+    run.notes.push_back(fmt::format("metrics.jsonl has {} that cannot be read, the first is line {}",
+                                    count_text(std::ssize(table.unreadable), "line"),
+                                    table.unreadable.front()));
   if (table.values_left_out > 0)
     run.notes.push_back(
         fmt::format("metrics.jsonl has too many keys: {} values of others than the first {} are left out",

@@ -5,6 +5,7 @@
 
 #include "src/core/check.h"
 #include "src/core/file.h"
+#include "src/core/text/short_number.h"
 #include "src/rl/trajectory_json.h"
 #include "src/run/report/history/run_files.h"
 
@@ -55,7 +56,7 @@ class SampleReader {
 
   void give() {
     step_.groups = static_cast<int64_t>(groups_.size());
-    if (defects_ > 0) step_.defect = fmt::format("{} lines cannot be read; {}", defects_, why_);
+    if (defects_ > 0) step_.defect = fmt::format("{} cannot be read; {}", count_text(defects_, "line"), why_);
     std::vector<const Extremes*> all;
     for (const auto& [unused, group] : groups_) all.push_back(&group);
     for (const size_t g : spread(all.size(), kPrompts)) all[g]->give(step_.samples);

@@ -32,13 +32,6 @@ void require_same_dtype(const CheckpointReader& checkpoint, DType dtype) {
                      .fix = "set run.dtype = \"" + theirs + "\""});
 }
 
-/// Checkpoints that were made before there were digests have none.
-InputDigests inputs_of(const CheckpointReader& checkpoint) {
-  if (!checkpoint.has_meta(kInputs)) return {};
-  return InputDigests::from_text(checkpoint.text(kInputs),
-                                 fmt::format("{}: meta.{}", checkpoint.path(), kInputs));
-}
-
 bool same_weights_of_files(const std::vector<DataSource>& a, const std::vector<DataSource>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const DataSource& x, const DataSource& y) { return x.weight == y.weight; });
@@ -47,7 +40,7 @@ bool same_weights_of_files(const std::vector<DataSource>& a, const std::vector<D
 /// What is known to be the same behind another path; empty: nothing.
 std::string same_behind(const std::string& key, const CheckpointReader& checkpoint, const Config& before,
                         const Config& after, const InputDigests& inputs) {
-  const InputDigests old = inputs_of(checkpoint);
+  const InputDigests old = digests_in(checkpoint, kInputs);
   constexpr const char* kContent = "the same content";
   if (key == "data.train")
     return same_content(old, inputs, key) && same_weights_of_files(before.data.train, after.data.train)
@@ -56,10 +49,13 @@ std::string same_behind(const std::string& key, const CheckpointReader& checkpoi
   if (key == "tokenizer.path") return same_content(old, inputs, key) ? kContent : "";
   if (key == "tokenizer.chat_template")
     return same_content(old, inputs, "tokenizer.path", "chat_template.jinja") ? kContent : "";
-  if (key != "model.path" || !same_content(old, inputs, key)) return "";
-  if (after.model.init == "random") return kContent;
-  return checkpoint.has_meta("model_digest") ? "the same config.json; its weights are compared when loaded"
-                                             : "";
+  if (key == kReplay) return same_content(old, inputs, key) ? kContent : "";
+  if (!leads_to_model(key) || !same_content(old, inputs, key)) return "";
+  const bool of_policy = key == "model.path";
+  if (of_policy && after.model.init == "random") return kContent;
+  return checkpoint.has_meta(of_policy ? "model_digest" : kOwnWeights)
+             ? "the same config.json; its weights are compared when loaded"
+             : "";
 }
 
 void accept_changes(const CheckpointReader& checkpoint, const RunTask& task, const RunFolder& folder,
@@ -178,17 +174,29 @@ std::string replayed_text(const RunTask& task, int64_t step) {
   return text;
 }
 
+InputDigests inputs_up_to(int64_t step, InputDigests inputs) {
+  inputs.keep_first(kReplay, step);
+  return inputs;
+}
+
+InputDigests digests_in(const CheckpointReader& checkpoint, const char* meta_key) {
+  if (!checkpoint.has_meta(meta_key)) return {};
+  return InputDigests::from_text(checkpoint.text(meta_key),
+                                 fmt::format("{}: meta.{}", checkpoint.path(), meta_key));
+}
+
 std::vector<ConfigChange> changes_since(const CheckpointReader& checkpoint, const RunTask& task,
-                                        const InputDigests& inputs) {
+                                        const InputDigests& all_inputs) {
+  const InputDigests inputs = inputs_up_to(checkpoint.step(), all_inputs);
   const Config before = config_of(checkpoint, task.config().roles.rows());
   std::vector<ConfigChange> changes = config_changes(before, task.config());
-  for (ConfigChange& change : changes)
-    change.same = same_behind(change.key, checkpoint, before, task.config(), inputs);
-  for (ConfigChange& change : changed_content(inputs_of(checkpoint), inputs))
-    changes.push_back(std::move(change));
   const std::string replayed = checkpoint.has_meta("replay") ? checkpoint.text("replay") : "none",
                     now = task.replay() ? replayed_text(task, checkpoint.step()) : "none";
-  if (replayed != now) changes.push_back({"--replay", replayed, now});
+  if (replayed != now) changes.push_back({kReplay, replayed, now});
+  for (ConfigChange& change : changes)
+    change.same = same_behind(change.key, checkpoint, before, task.config(), inputs);
+  for (ConfigChange& change : changed_content(digests_in(checkpoint, kInputs), inputs))
+    changes.push_back(std::move(change));
   return changes;
 }
 

@@ -23,9 +23,12 @@ struct RunStart {
   std::string checkpoint;  // empty: from the first weights
 };
 
+/// Digests that a checkpoint keeps under a meta key; of one that was made before there were any, none.
+InputDigests digests_in(const CheckpointReader& checkpoint, const char* meta_key);
+
 /// What changed since the checkpoint was made: keys of the config, the content of inputs, the files of a
-/// replay. Another path to the same content says so and is not grave; whether weights are the same is known
-/// when they are loaded.
+/// replay up to its step. Another path to the same content says so and is not grave; whether weights are the
+/// same is known when they are loaded.
 std::vector<ConfigChange> changes_since(const CheckpointReader& checkpoint, const RunTask& task,
                                         const InputDigests& inputs);
 
@@ -36,6 +39,7 @@ RunStart find_run_start(const RunTask& task, const RunFolder& folder, const Inpu
 
 /// What a checkpoint of a replay keeps: the files of the steps up to `step`.
 std::string replayed_text(const RunTask& task, int64_t step);
+InputDigests inputs_up_to(int64_t step, InputDigests inputs);
 
 /// The folder as the run goes on from the start at `step`; `said`: the last step whose line stays.
 void prepare_folder(RunFolder& folder, RunStart::Finds finds, int64_t step, int64_t said, bool generates);

@@ -14,11 +14,11 @@ namespace temper {
 namespace {
 
 std::string data_text(const RunTask& task, const RunInputs& inputs) {
-  if (task.replay()) return fmt::format("{} recorded steps", task.replay_files.size());
+  if (task.replay()) return count_text(std::ssize(task.replay_files), "recorded step");
   std::string text;
   for (const DataSource& source : task.config().data.train) text += (text.empty() ? "" : ", ") + source.path;
   const int64_t lines = inputs.num_lines();
-  return lines > 0 ? text + fmt::format(" ({} lines)", grouped_number(lines)) : text;
+  return lines > 0 ? text + fmt::format(" ({})", count_text(lines, "line")) : text;
 }
 
 std::string batch_text(const RunPlan& plan) {
@@ -26,12 +26,12 @@ std::string batch_text(const RunPlan& plan) {
   const std::string samples =
       batch.samples_per_prompt > 1 ? fmt::format(" x {} samples", batch.samples_per_prompt) : "";
   const int64_t updates = batch.updates_per_step * batch.epochs_per_step;
-  return fmt::format("{} {}{}{}", batch.prompts_per_step, plan.generates ? "prompts" : "lines", samples,
-                     updates > 1 ? fmt::format(", {} updates each", updates) : "");
+  return fmt::format("{}{}{}", count_text(batch.prompts_per_step, plan.generates ? "prompt" : "line"),
+                     samples, updates > 1 ? fmt::format(", {} updates each", updates) : "");
 }
 
 std::string steps_text(int64_t first, int64_t last) {
-  return first > last ? fmt::format("all {} steps are done, ", last)
+  return first > last ? fmt::format("all {} are done, ", count_text(last, "step"))
                       : fmt::format("steps {} to {} of ", first, last);
 }
 
@@ -46,11 +46,12 @@ const char* how_to_stop() {
 std::string start_text(const RunTask& task, const RunInputs& inputs, const StartFacts& facts) {
   const RunPlan& plan = task.plan;
   const Config& config = task.config();
-  return fmt::format("{} of {} ({} parameters) on {}: {}{}; {} ranks, {}, {}, {}{}", config.algorithm.name,
+  return fmt::format("{} of {} ({} parameters) on {}: {}{}; {}, {}, {}, {}{}", config.algorithm.name,
                      config.model.path, grouped_number(facts.parameters), data_text(task, inputs),
-                     steps_text(facts.first_step, task.last_step()), batch_text(plan), plan.num_ranks,
-                     facts.threads, device_name(plan.device), dtype_name(plan.dtype), how_to_stop()) +
-         fmt::format("\n  {} updates in all; {}{}", plan.batch.updates_total,
+                     steps_text(facts.first_step, task.last_step()), batch_text(plan),
+                     count_text(plan.num_ranks, "rank"), facts.threads, device_name(plan.device),
+                     dtype_name(plan.dtype), how_to_stop()) +
+         fmt::format("\n  {} in all; {}{}", count_text(plan.batch.updates_total, "update"),
                      make_algorithm(config.algorithm)->describe(),
                      facts.digest.empty() ? "" : "; weights of digest " + facts.digest);
 }
@@ -69,7 +70,8 @@ std::string carriers_text(RunLinks& links) {
   for (const auto& [carrier, names] : names_by)
     text += fmt::format("; tensors over {} by {}", names, carrier);
   if (const size_t readers = links.weights.num_readers(); readers > 0)
-    text += fmt::format("; weights read out of this GPU's memory by {} ranks", readers);
+    text += fmt::format("; weights read out of this GPU's memory by {}",
+                        count_text(static_cast<int64_t>(readers), "rank"));
   return text;
 }
 

@@ -27,24 +27,35 @@ void tell_what_differs(const RunTask& task, const ResumePoint& resume) {
       resume.produced, first, last, step, std::max<int64_t>(0, first - 1 - lag), last - 1 - lag);
 }
 
-/// The model folder is the reference's, and what is not trained of an export.
-void require_same_model(const RunRank& rank, const CheckpointReader& checkpoint) {
+/// Other weights than those that the run began with, in model folders that this rank knows of.
+std::vector<ConfigChange> changed_weights(const RunRank& rank, const CheckpointReader& checkpoint) {
+  std::vector<ConfigChange> changes = changed_content(digests_in(checkpoint, kOwnWeights), rank.own_weights);
   const std::string now = rank.weights_digest();
-  if (now.empty() || !checkpoint.has_meta("model_digest") || checkpoint.text("model_digest") == now) return;
-  const std::string before = checkpoint.text("model_digest");
-  std::string change = fmt::format("digest of the weights {} -> {}", before, now);
-  for (const ConfigChange& key : changes_since(checkpoint, rank.task, rank.inputs.digests))
-    if (key.key == "model.path") change += fmt::format("; {} {} -> {}", key.key, key.before, key.after);
-  if (!rank.config().checkpoint.accept_changes)
-    fail(
-        Exit::usage,
-        {.what = "the weights of the model folder are not those that the run began with",
-         .where = fmt::format("model.path = {} (checkpoint {})", rank.config().model.path, checkpoint.path()),
-         .why = "changed since: " + change,
-         .fix = "put them back, choose another run.name, set checkpoint.accept_changes = true, or start anew "
-                "with checkpoint.resume = \"none\" and run.overwrite = true"});
-  if (rank.writes()) log::warn("changed since: {}", change);
-  rank.files.write_event("changed", {{"key", "digest of the weights"}, {"before", before}, {"after", now}});
+  const std::string before = checkpoint.has_meta("model_digest") ? checkpoint.text("model_digest") : "";
+  if (!now.empty() && !before.empty() && now != before) changes.push_back({"model.path", before, now});
+  return changes;
+}
+
+/// The model folder is the reference's, and what is not trained of an export.
+void require_same_models(const RunRank& rank, const CheckpointReader& checkpoint) {
+  for (const ConfigChange& weights : changed_weights(rank, checkpoint)) {
+    const std::string before = weights.before, now = weights.after;
+    const std::string folder = weights.key == "model.path"
+                                   ? rank.config().model.path
+                                   : rank.own_weights.of(weights.key).at("weights").path;
+    std::string change = fmt::format("digest of the weights {} -> {}", before, now);
+    for (const ConfigChange& key : changes_since(checkpoint, rank.task, rank.inputs.digests))
+      if (key.key == weights.key) change += fmt::format("; {} {} -> {}", key.key, key.before, key.after);
+    if (!rank.config().checkpoint.accept_changes)
+      fail(Exit::usage,
+           {.what = "the weights of a model folder are not those that the run began with",
+            .where = fmt::format("{} = {} (checkpoint {})", weights.key, folder, checkpoint.path()),
+            .why = "changed since: " + change,
+            .fix = "put them back, choose another run.name, set checkpoint.accept_changes = true, or start "
+                   "anew with checkpoint.resume = \"none\" and run.overwrite = true"});
+    if (rank.writes()) log::warn("changed since: {}", change);
+    rank.files.write_event("changed", {{"key", "digest of the weights"}, {"before", before}, {"after", now}});
+  }
 }
 
 void restore(RunRank& rank) {
@@ -55,7 +66,7 @@ void restore(RunRank& rank) {
   if (resume.checkpoint.empty()) return;
   links.end.set_trained(resume.step);
   const CheckpointReader checkpoint(resume.checkpoint);
-  require_same_model(rank, checkpoint);
+  require_same_models(rank, checkpoint);
   std::span<const std::unique_ptr<Role>> roles(rank.roles);
   Role* const rollout = rank.generates() ? roles.front().get() : nullptr;
   if (rollout) {

@@ -89,6 +89,7 @@ LoadedConfig bits_config(const BitsModel& model, const LayoutPair& pair, const M
   c.run.device = model.device;
   c.run.dtype = model.dtype;
   c.model.path = model.folder;
+  c.model.allow_unused = model.allow_unused;
   c.rollout.prompts_per_step = std::ssize(lengths);
   c.rollout.samples_per_prompt = kSamples;
   c.rollout.max_prompt_tokens = *std::max_element(lengths.begin(), lengths.end());

@@ -19,6 +19,7 @@ struct BitsModel {
   std::string device, dtype;
   int threads = 1;
   uint64_t seed = 0;  // of prompts and sampling
+  std::vector<std::string> allow_unused = {};
 };
 
 struct BitsFound {

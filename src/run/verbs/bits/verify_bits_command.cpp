@@ -4,6 +4,7 @@
 #include "src/core/process/progress.h"
 #include "src/core/process/results.h"
 #include "src/core/text/printable.h"
+#include "src/core/text/short_number.h"
 #include "src/io/hf/model_folder.h"
 #include "src/run/host/gpu.h"
 #include "src/run/host/rank_threads.h"
@@ -53,8 +54,8 @@ std::string as_line(const BitsFound& found) {
 }
 
 std::string as_text(const BitsModel& model, std::span<const BitsFound> pairs, int ranks, bool ok) {
-  std::string text = fmt::format("{} on {}, {}, {} rank(s); rollout:trainer\n", printable(model.folder),
-                                 model.device, model.dtype, ranks);
+  std::string text = fmt::format("{} on {}, {}, {}; rollout:trainer\n", printable(model.folder), model.device,
+                                 model.dtype, count_text(ranks, "rank"));
   for (const BitsFound& found : pairs) text += as_line(found);
   return text + (ok ? "rollout and trainer have the same bits\n"
                     : "rollout and trainer differ: a device or memory computes wrong (try other machines), "
@@ -63,7 +64,8 @@ std::string as_text(const BitsModel& model, std::span<const BitsFound> pairs, in
 
 }  // namespace
 
-int tell_bits(const BitsModel& model, std::span<const BitsFound> pairs, Comm& world, bool json) {
+int tell_bits(const BitsModel& model, std::span<const BitsFound> pairs,
+              const std::optional<ProductsCost>& cost, Comm& world, bool json) {
   bool ok = true;
   Json list = Json::array();
   for (const BitsFound& found : pairs) {
@@ -77,9 +79,9 @@ int tell_bits(const BitsModel& model, std::span<const BitsFound> pairs, Comm& wo
                                          {"dtype", model.dtype},
                                          {"ranks", world.size()},
                                          {"pairs", list},
-                                         {"cost", nullptr}}) +
+                                         {"cost", cost_json(cost)}}) +
                              "\n"
-                       : as_text(model, pairs, world.size(), ok));
+                       : as_text(model, pairs, world.size(), ok) + cost_text(cost));
   return static_cast<int>(ok ? Exit::ok : Exit::bits);
 }
 
@@ -99,7 +101,8 @@ int run_verify_bits(const CommandLine& line) {
                         .device = std::string(device_name(device)),
                         .dtype = dtype_name(resolve_dtype(line.text("--dtype", "auto"), device)),
                         .threads = rank_threads(*neighbours, threads).number,
-                        .seed = static_cast<uint64_t>(line.integer("--seed", 0))};
+                        .seed = static_cast<uint64_t>(line.integer("--seed", 0)),
+                        .allow_unused = line.list("--allow-unused")};
   std::vector<BitsFound> found;
   for (const LayoutPair& layouts : pairs_of(line, model, mpi.size())) {
     BitsPair pair(model, layouts, mpi, *world, device, wait_limit);
@@ -107,7 +110,13 @@ int run_verify_bits(const CommandLine& line) {
     found.push_back(pair.compare());
     world->barrier("a pair of layouts is done");
   }
-  return tell_bits(model, found, *world, line.has("--json"));
+  std::optional<ProductsCost> cost;
+  if (world->rank() == 0 && model.dtype == dtype_name(DType::bf16)) {
+    Backend backend(device, model.threads);
+    cost = products_cost(backend.ctx(), read_model_facts(model.folder));
+  }
+  world->barrier("what products cost is known");
+  return tell_bits(model, found, cost, *world, line.has("--json"));
 }
 
 }  // namespace temper

@@ -10,6 +10,7 @@
 
 #include "src/core/process/results.h"
 #include "src/core/text/printable.h"
+#include "src/core/text/short_number.h"
 #include "src/data/prompt_builder.h"
 #include "src/data/tokenizer/text.h"
 
@@ -102,7 +103,8 @@ class Conversation {
     for (; std::ssize(tokens) > room && all.size() > 1; tokens = prompt(all), left_out += 2)
       all.erase(all.begin(), all.begin() + 2);  // a message and its answer
     if (std::ssize(tokens) > room) {
-      say(fmt::format("[{} tokens, at most {} fit: the message is left out]\n", tokens.size(), room));
+      say(fmt::format("[{}, at most {} fit: the message is left out]\n",
+                      count_text(std::ssize(tokens), "token"), room));
       return {};
     }
     if (left_out > 0) say(fmt::format("[the oldest {} messages no longer fit: left out]\n", left_out));
@@ -120,7 +122,7 @@ class Conversation {
     const Response& response = finished.front().responses.front();
     write_results("\n");
     if (response.finish == FinishReason::length)
-      say(fmt::format("[cut after {} tokens]\n", response.tokens.size()));
+      say(fmt::format("[cut after {}]\n", count_text(std::ssize(response.tokens), "token")));
     return response.text;
   }
 

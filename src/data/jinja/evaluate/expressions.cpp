@@ -1,4 +1,4 @@
-#include "src/data/jinja/evaluator.h"
+#include "src/data/jinja/evaluate/expressions.h"
 
 #include <unordered_set>
 
@@ -26,29 +26,29 @@ void add_named(Runtime& runtime, const Value& from, Arguments& arguments) {
 
 }  // namespace
 
-class Evaluator::Descent {
+class Expressions::Descent {
  public:
-  explicit Descent(Evaluator& evaluator) : evaluator_(evaluator) {
-    if (evaluator_.nesting_ >= kMaxDescent)
-      evaluator_.runtime_.fail(fmt::format("evaluation is nested deeper than {} levels", kMaxDescent));
-    ++evaluator_.nesting_;
+  explicit Descent(Expressions& expressions) : expressions_(expressions) {
+    if (expressions_.nesting_ >= kMaxDescent)
+      expressions_.runtime_.fail(fmt::format("evaluation is nested deeper than {} levels", kMaxDescent));
+    ++expressions_.nesting_;
   }
-  ~Descent() { --evaluator_.nesting_; }
+  ~Descent() { --expressions_.nesting_; }
   Descent(const Descent&) = delete;
   Descent& operator=(const Descent&) = delete;
 
  private:
-  Evaluator& evaluator_;
+  Expressions& expressions_;
 };
 
-Value Evaluator::eval(const Expr& expr) {
+Value Expressions::eval(const Expr& expr) {
   const Descent descent(*this);
   runtime_.at = expr.at;
   runtime_.work();
   return eval_here(expr);
 }
 
-Value Evaluator::eval_here(const Expr& expr) {
+Value Expressions::eval_here(const Expr& expr) {
   const auto item = [&](size_t i) { return eval(*expr.items[i]); };
   switch (expr.kind) {
     case ExprKind::constant:
@@ -66,7 +66,7 @@ Value Evaluator::eval_here(const Expr& expr) {
     case ExprKind::captured:
       return runtime_.captured;
     case ExprKind::name:
-      return eval_name(expr);
+      return variables_.find(expr.text);
     case ExprKind::list:
     case ExprKind::tuple:
       return eval_items(expr);
@@ -99,7 +99,7 @@ Value Evaluator::eval_here(const Expr& expr) {
   }
 }
 
-Value Evaluator::eval_operation(const Expr& expr) {
+Value Expressions::eval_operation(const Expr& expr) {
   CHECK(expr.kind != ExprKind::slice, "a slice evaluated by itself");
   const Value first = eval(*expr.items[0]);
   if (expr.kind == ExprKind::binary) {
@@ -119,22 +119,13 @@ Value Evaluator::eval_operation(const Expr& expr) {
                             expr.text));
 }
 
-Value Evaluator::eval_name(const Expr& expr) {
-  for (const Frame* frame = frame_; frame; frame = frame->parent) {
-    runtime_.work();
-    if (const Value* value = frame->variables.find(expr.text)) return *value;
-  }
-  if (const auto function = find_function(expr.text)) return *function;
-  return Undefined{.owner = nullptr, .name = expr.text};
-}
-
-Value Evaluator::eval_items(const Expr& expr) {
+Value Expressions::eval_items(const Expr& expr) {
   std::vector<Value> items;
   for (const auto& item : expr.items) items.push_back(eval(*item));
   return runtime_.sequence(expr.kind == ExprKind::list ? Form::list : Form::tuple, std::move(items));
 }
 
-Value Evaluator::eval_dict(const Expr& expr) {
+Value Expressions::eval_dict(const Expr& expr) {
   std::vector<Value> pairs;
   for (size_t i = 0; i < expr.items.size(); i += 2) {
     const Value key = eval(*expr.items[i]);
@@ -145,14 +136,14 @@ Value Evaluator::eval_dict(const Expr& expr) {
                        {.positional = {runtime_.list(std::move(pairs))}, .named = {}});
 }
 
-Value Evaluator::eval_attribute(const Expr& expr) {
+Value Expressions::eval_attribute(const Expr& expr) {
   const Value object = eval(*expr.items[0]);
   runtime_.at = expr.at;
-  if (const auto* loop = std::get_if<Loop*>(&object)) return loop_attribute(**loop, expr.text);
+  if (const auto* loop = std::get_if<Loop*>(&object)) return loops_.attribute(**loop, expr.text);
   return get_attribute(runtime_, object, expr.text);
 }
 
-Value Evaluator::eval_subscript(const Expr& expr) {
+Value Expressions::eval_subscript(const Expr& expr) {
   const Value object = eval(*expr.items[0]);
   const Expr& index = *expr.items[1];
   if (index.kind == ExprKind::slice) {
@@ -165,12 +156,11 @@ Value Evaluator::eval_subscript(const Expr& expr) {
   const Value key = eval(index);
   runtime_.at = expr.at;
   const auto name = as_text(key);
-  if (const auto* loop = std::get_if<Loop*>(&object); loop && name) return loop_attribute(**loop, *name);
+  if (const auto* loop = std::get_if<Loop*>(&object); loop && name) return loops_.attribute(**loop, *name);
   return get_item(runtime_, object, key);
 }
 
-/// `caller`: the macro of a call block, which is one more named argument.
-Value Evaluator::eval_call(const Expr& expr, const Value* caller) {
+Value Expressions::eval_call(const Expr& expr, const Value* caller) {
   const Value callee = eval(*expr.items[0]);
   Arguments arguments = eval_arguments(expr);
   if (caller) arguments.named.emplace_back("caller", *caller);
@@ -178,32 +168,32 @@ Value Evaluator::eval_call(const Expr& expr, const Value* caller) {
   return call(callee, arguments);
 }
 
-Value Evaluator::call(const Value& callee, const Arguments& arguments) {
+Value Expressions::call(const Value& callee, const Arguments& arguments) {
   if (const auto* function = std::get_if<Function>(&callee))
     return call_function(runtime_, *function, arguments);
-  if (const auto* macro = std::get_if<Macro*>(&callee)) return call_macro(**macro, arguments);
-  if (const auto* loop = std::get_if<Loop*>(&callee)) return call_loop(**loop, arguments);
+  if (const auto* macro = std::get_if<Macro*>(&callee)) return macros_.call(**macro, arguments);
+  if (const auto* loop = std::get_if<Loop*>(&callee)) return loops_.call(**loop, arguments);
   if (const auto* joiner = std::get_if<Joiner*>(&callee)) {
     const Bound bound(runtime_, "joiner", arguments, {});
     return std::exchange((*joiner)->used, true) ? Value((*joiner)->between) : Value(std::string_view());
   }
   if (const auto* method = std::get_if<Method*>(&callee)) {
     if (const auto* loop = std::get_if<Loop*>(&(*method)->self))
-      return call_loop_method(**loop, (*method)->name, arguments);
+      return loops_.call_method(**loop, (*method)->name, arguments);
     return call_method(runtime_, **method, arguments);
   }
   if (const auto* missing = std::get_if<Undefined>(&callee)) runtime_.fail_undefined(*missing);
   runtime_.fail(fmt::format("a value of type '{}' cannot be called", type_name(callee)));
 }
 
-Value Evaluator::eval_concat(const Expr& expr) {
+Value Expressions::eval_concat(const Expr& expr) {
   std::vector<Value> parts;
   for (const auto& item : expr.items) parts.push_back(eval(*item));
   runtime_.at = expr.at;
   return join_texts(runtime_, "", parts, true);
 }
 
-Value Evaluator::eval_compare(const Expr& expr) {
+Value Expressions::eval_compare(const Expr& expr) {
   Value left = eval(*expr.items[0]);
   for (size_t i = 0; i < expr.ops.size(); ++i) {
     const Value right = eval(*expr.items[i + 1]);
@@ -214,13 +204,13 @@ Value Evaluator::eval_compare(const Expr& expr) {
   return true;
 }
 
-Value Evaluator::eval_conditional(const Expr& expr) {
+Value Expressions::eval_conditional(const Expr& expr) {
   if (truthy(eval(*expr.items[0]))) return eval(*expr.items[1]);
   if (expr.items[2]) return eval(*expr.items[2]);
   return Undefined{.owner = "", .name = "the inline `if` was false and has no `else`"};
 }
 
-Arguments Evaluator::eval_arguments(const Expr& expr) {
+Arguments Expressions::eval_arguments(const Expr& expr) {
   Arguments arguments;
   const size_t spreads = (expr.spread ? 1 : 0) + (expr.spread_named ? 1 : 0);
   const size_t plain = expr.items.size() - spreads, positional = plain - expr.keywords.size();
@@ -237,66 +227,6 @@ Arguments Evaluator::eval_arguments(const Expr& expr) {
       arguments.positional.push_back(item);
   if (expr.spread_named) add_named(runtime_, eval(*expr.items.back()), arguments);
   return arguments;
-}
-
-void Evaluator::enter_call(const char* what) {
-  if (calls_ >= runtime_.limits().depth)
-    runtime_.fail(fmt::format("{} call each other deeper than {} levels", what, runtime_.limits().depth));
-  ++calls_;
-}
-
-Value Evaluator::call_macro(const Macro& macro, const Arguments& arguments) {
-  const Stmt& definition = *macro.definition;
-  enter_call("macros");
-  const auto& names = definition.parameters;
-  Frame* frame = make_frame(macro.scope, definition.hidden);
-  NamedArguments named(arguments.named.begin(), arguments.named.end());
-  std::vector<size_t> missing;
-  for (size_t i = 0; i < names.size(); ++i) {
-    const auto place = i < arguments.positional.size() ? named.end() : named.find(names[i]);
-    if (i >= arguments.positional.size() && place == named.end()) {
-      missing.push_back(i);
-      continue;
-    }
-    set(*frame, names[i], place == named.end() ? arguments.positional[i] : place->second);
-    if (place != named.end()) named.erase(place);
-  }
-  set_specials(definition, arguments, named, *frame);
-  Frame* const caller = std::exchange(frame_, frame);
-  for (const size_t i : missing) {
-    const Undefined nothing{.owner = "", .name = "a parameter of this macro was not given"};
-    set(*frame, names[i], definition.defaults[i] ? eval(*definition.defaults[i]) : Value(nothing));
-  }
-  std::string text = capture(definition.body, frame);
-  --calls_;
-  frame_ = caller;
-  return runtime_.keep(std::move(text));
-}
-
-/// What no parameter took: `caller`, `kwargs` and `varargs` where the body reads them.
-void Evaluator::set_specials(const Stmt& definition, const Arguments& arguments, NamedArguments& named,
-                             Frame& frame) {
-  const size_t count = definition.parameters.size();
-  if (definition.takes_caller) {
-    const auto given = named.find("caller");
-    const bool none = given == named.end() || is<None>(given->second);
-    const Undefined missing{.owner = "", .name = "this macro was not called by a `call` block"};
-    set(frame, "caller", none ? Value(missing) : given->second);
-    if (given != named.end()) named.erase(given);
-  }
-  std::vector<std::pair<Value, Value>> rest;
-  for (const auto& [name, value] : arguments.named)
-    if (named.contains(name)) rest.emplace_back(name, value);
-  if (!rest.empty() && !definition.takes_kwargs)
-    runtime_.fail(fmt::format("the macro `{}` takes no argument `{}`, or it is given twice", definition.text,
-                              std::get<std::string_view>(rest.front().first)));
-  if (definition.takes_kwargs) set(frame, "kwargs", runtime_.dict(std::move(rest)));
-  std::vector<Value> more;
-  for (size_t i = count; i < arguments.positional.size(); ++i) more.push_back(arguments.positional[i]);
-  if (!more.empty() && !definition.takes_varargs)
-    runtime_.fail(fmt::format("the macro `{}` takes at most {} arguments, {} are given", definition.text,
-                              count, arguments.positional.size()));
-  if (definition.takes_varargs) set(frame, "varargs", runtime_.sequence(Form::tuple, std::move(more)));
 }
 
 }  // namespace temper::jinja

@@ -1,6 +1,4 @@
-// The smallest parts of answers: numbers, names, functions, groups, matrices.
-
-#include <fmt/format.h>
+#include "src/rl/rewards/math/primary.h"
 
 #include <algorithm>
 #include <array>
@@ -67,31 +65,32 @@ std::string folded_word(std::string word) {
 
 }  // namespace
 
-class MathParser::Level {
+class MathPrimary::Level {
  public:
-  explicit Level(MathParser& parser) : parser_(parser) {
-    if (++parser_.level_ > kMostLevels) throw NoValue{};
+  explicit Level(MathPrimary& primary) : primary_(primary) {
+    if (++primary_.level_ > kMostLevels) throw NoValue{};
   }
-  ~Level() { --parser_.level_; }
+  ~Level() { --primary_.level_; }
   Level(const Level&) = delete;
   Level& operator=(const Level&) = delete;
 
  private:
-  MathParser& parser_;
+  MathPrimary& primary_;
 };
 
-Sum MathParser::primary() {
+Sum MathPrimary::primary() {
   const Level level(*this);
-  if (is_number()) return number();
-  if (is_letter_at()) return letters();
-  if (is("{")) return braces();
-  if (is("|")) return bars();
-  if (is("(") || is("[") || is("\\{") || is("\\langle") || is("\\lfloor") || is("\\lceil")) return group();
+  if (c_.is_number()) return number();
+  if (c_.is_letter_at()) return letters();
+  if (c_.is("{")) return braces();
+  if (c_.is("|")) return bars();
+  if (c_.is("(") || c_.is("[") || c_.is("\\{") || c_.is("\\langle") || c_.is("\\lfloor") || c_.is("\\lceil"))
+    return group();
   return command();
 }
 
-Sum MathParser::number() {
-  const std::string text = take();
+Sum MathPrimary::number() {
+  const std::string text = c_.take();
   const size_t digits = static_cast<size_t>(std::count_if(text.begin(), text.end(), is_digit));
   if (digits > kMostDigits) return Sum::atom(text);
   const Sum value = number_value(text);
@@ -101,19 +100,19 @@ Sum MathParser::number() {
 }
 
 /// Behind a whole number: ` 1/2` or \frac{1}{2} of plain numbers.
-std::optional<Sum> MathParser::mixed_part() {
-  const bool gap = is(kGap) || is(kBreak);
+std::optional<Sum> MathPrimary::mixed_part() {
+  const bool gap = c_.is(kGap) || c_.is(kBreak);
   std::string above, below;
-  if (gap && is_number(1) && is("/", 2) && is_number(3)) {
-    above = tokens_[at_ + 1];
-    below = tokens_[at_ + 3];
-    at_ += 4;
-    if (is("^") || is("/") || is("!")) throw NoValue{};
-  } else if (is("\\frac") && is("{", 1) && is_number(2) && is("}", 3) && is("{", 4) && is_number(5) &&
-             is("}", 6)) {
-    above = tokens_[at_ + 2];
-    below = tokens_[at_ + 5];
-    at_ += 7;
+  if (gap && c_.is_number(1) && c_.is("/", 2) && c_.is_number(3)) {
+    above = c_.token(1);
+    below = c_.token(3);
+    c_.advance(4);
+    if (c_.is("^") || c_.is("/") || c_.is("!")) throw NoValue{};
+  } else if (c_.is("\\frac") && c_.is("{", 1) && c_.is_number(2) && c_.is("}", 3) && c_.is("{", 4) &&
+             c_.is_number(5) && c_.is("}", 6)) {
+    above = c_.token(2);
+    below = c_.token(5);
+    c_.advance(7);
   } else {
     return std::nullopt;
   }
@@ -121,40 +120,40 @@ std::optional<Sum> MathParser::mixed_part() {
   return Sum(Fraction(std::stoll(above), std::stoll(below)));
 }
 
-Sum MathParser::letters() {
+Sum MathPrimary::letters() {
   size_t run = 0;
-  while (is_letter_at(run)) ++run;
-  if (is("^", run) || is("_", run)) --run;
+  while (c_.is_letter_at(run)) ++run;
+  if (c_.is("^", run) || c_.is("_", run)) --run;
   std::string word;
-  for (size_t i = 0; i < run; ++i) word += tokens_[at_ + i];
+  for (size_t i = 0; i < run; ++i) word += c_.token(i);
   const std::string folded = folded_word(word);
   if (run > 2 || folded == "no") {
-    at_ += run;
+    c_.advance(run);
     return subscripted(folded);
   }
-  const std::string letter = take();
-  const bool function = (letter == "f" || letter == "g" || letter == "h" || letter == "P") && is("(");
+  const std::string letter = c_.take();
+  const bool function = (letter == "f" || letter == "g" || letter == "h" || letter == "P") && c_.is("(");
   if (function) return Sum::atom(letter + "(" + group().key() + ")");
   return subscripted(letter);
 }
 
-Sum MathParser::subscripted(std::string name) {
-  if (skip("_")) name += "_" + primary().key();
-  while (skip("'")) name += "'";
+Sum MathPrimary::subscripted(std::string name) {
+  if (c_.skip("_")) name += "_" + primary().key();
+  while (c_.skip("'")) name += "'";
   return Sum::atom(std::move(name));
 }
 
-Sum MathParser::command() {
-  const std::string name = take();
+Sum MathPrimary::command() {
+  const std::string name = c_.take();
   if (contains(kNames, name)) return subscripted(name);
-  if (contains(kFunctions, name)) return --at_, function();
+  if (contains(kFunctions, name)) return c_.step_back(), function();
   if (contains(kMarks, name)) return Sum::atom(name + "(" + primary().key() + ")");
   if (name == "\\sqrt") return root();
-  if (name.starts_with("\\begin{")) return --at_, matrix();
+  if (name.starts_with("\\begin{")) return c_.step_back(), matrix();
   if (name == "\\frac" || name == "\\binom") {
-    if (!is("{")) throw NoValue{};
+    if (!c_.is("{")) throw NoValue{};
     const Sum above = braces();
-    if (!is("{")) throw NoValue{};
+    if (!c_.is("{")) throw NoValue{};
     const Sum below = braces();
     return name == "\\frac" ? algebra_.divide(above, below)
                             : Sum::atom("binom(" + above.key() + "|" + below.key() + ")");
@@ -162,94 +161,81 @@ Sum MathParser::command() {
   throw NoValue{};
 }
 
-Sum MathParser::root() {
+Sum MathPrimary::root() {
   int64_t degree = 2;
-  if (skip("[")) {
-    const std::optional<Fraction> value = sum().number();
+  if (c_.skip("[")) {
+    const std::optional<Fraction> value = parser_.sum().number();
     if (!value || !value->whole() || value->above() < 2 || value->above() > 64) throw NoValue{};
     degree = value->above();
-    need("]");
+    c_.need("]");
   }
   return algebra_.root(primary(), degree);
 }
 
-Sum MathParser::function() {
-  std::string name = take();
+Sum MathPrimary::function() {
+  std::string name = c_.take();
   std::optional<Sum> power;
-  while (is("^") || is("_")) {
-    if (skip("^")) {
-      power = exponent();
+  while (c_.is("^") || c_.is("_")) {
+    if (c_.skip("^")) {
+      power = parser_.exponent();
     } else {
-      ++at_;
+      c_.advance();
       name += "_" + primary().key();
     }
-    if (is(kGap) || is(kBreak)) ++at_;  // \log_2 3
+    if (c_.is(kGap) || c_.is(kBreak)) c_.advance();  // \log_2 3
   }
   if (power && power->number() == Fraction(-1)) {
     name = "\\arc" + name.substr(1);
     power.reset();
   }
   Sum argument;
-  if (is("(") || is("{")) {
+  if (c_.is("(") || c_.is("{")) {
     argument = primary();
   } else {
-    argument = factor();
-    while (starts_factor() && !contains(kFunctions, tokens_[at_]))
-      argument = algebra_.multiply(argument, factor());
+    argument = parser_.factor();
+    while (parser_.starts_factor() && !contains(kFunctions, c_.token()))
+      argument = algebra_.multiply(argument, parser_.factor());
   }
   const Sum value = Sum::atom(name + "(" + argument.key() + ")");
   return power ? algebra_.power(value, *power) : value;
 }
 
 /// A group of TeX, which may hold a list in place of a set.
-Sum MathParser::braces() {
-  need("{");
-  List inside = list();
-  need("}");
+Sum MathPrimary::braces() {
+  c_.need("{");
+  MathList inside = parser_.list();
+  c_.need("}");
   if (inside.items.size() == 1) return inside.items[0].sum;
   std::vector<Sum> parts;
-  for (Item& item : inside.items) parts.push_back(std::move(item.sum));
-  return make_group("\\{", std::move(parts), "\\}");
+  for (MathItem& item : inside.items) parts.push_back(std::move(item.sum));
+  return groups_.make("\\{", std::move(parts), "\\}");
 }
 
-Sum MathParser::bars() {
-  need("|");
-  ++bars_;
-  const Sum inside = sum();
-  --bars_;
-  need("|");
+Sum MathPrimary::bars() {
+  c_.need("|");
+  ++c_.bars;
+  const Sum inside = parser_.sum();
+  --c_.bars;
+  c_.need("|");
   const std::optional<Fraction> number = inside.number();
   if (number) return number->negative() ? -*number : *number;
   return Sum::atom("abs(" + inside.key() + ")");
 }
 
-Sum MathParser::make_group(std::string open, std::vector<Sum> parts, const std::string& close) {
-  if (open == "\\{") {
-    std::sort(parts.begin(), parts.end(), [](const Sum& a, const Sum& b) { return a.key() < b.key(); });
-    const auto same = [](const Sum& a, const Sum& b) { return a.key() == b.key(); };
-    parts.erase(std::unique(parts.begin(), parts.end(), same), parts.end());
-  }
-  std::string text = "group" + open;
-  for (const Sum& part : parts) text += part.key() + "|";
-  text += close;
-  groups_[text] = {std::move(open), std::move(parts)};
-  return Sum::atom(text);
-}
-
-Sum MathParser::group() {
-  const std::string open = take();
+Sum MathPrimary::group() {
+  const std::string open = c_.take();
   const bool set = open == "\\{", round = open == "(";
-  if (set && skip("\\}")) return Sum::atom("\\varnothing");
-  const int64_t bars = std::exchange(bars_, 0);
-  sets_ += set;
-  List inside = list();
-  sets_ -= set;
-  if (set && inside.items.size() == 1 && (is("|") || is(":")))
-    return bars_ = bars, builder(inside.items[0].sum);
-  bars_ = bars;
-  const std::string close = take();
+  if (set && c_.skip("\\}")) return Sum::atom("\\varnothing");
+  const int64_t bars = std::exchange(c_.bars, 0);
+  c_.sets += set;
+  MathList inside = parser_.list();
+  c_.sets -= set;
+  if (set && inside.items.size() == 1 && (c_.is("|") || c_.is(":")))
+    return c_.bars = bars, builder(inside.items[0].sum);
+  c_.bars = bars;
+  const std::string close = c_.take();
   std::vector<Sum> parts;
-  for (Item& item : inside.items) parts.push_back(std::move(item.sum));
+  for (MathItem& item : inside.items) parts.push_back(std::move(item.sum));
   const bool bracket = open == "[" && close == "]";
   if (parts.size() == 1 && ((round && close == ")") || (bracket && parts[0].key().starts_with("1*matrix"))))
     return parts[0];
@@ -258,46 +244,40 @@ Sum MathParser::group() {
                     (open == "\\langle" && close == "\\rangle") ||
                     (open == "\\lfloor" && close == "\\rfloor") || (open == "\\lceil" && close == "\\rceil");
   if (!interval && !pair) throw NoValue{};
-  return make_group(open, std::move(parts), close);
+  return groups_.make(open, std::move(parts), close);
 }
 
 /// \{x | x > 5\} is the interval; of other conditions the text is kept.
-Sum MathParser::builder(const Sum& element) {
-  ++at_;
-  const List conditions = list();
-  need("\\}");
+Sum MathPrimary::builder(const Sum& element) {
+  c_.advance();
+  const MathList conditions = parser_.list();
+  c_.need("\\}");
   if (conditions.items.size() != 1) throw NoValue{};
-  const Item& condition = conditions.items[0];
-  if (!condition.name.empty() && variable(element) == condition.name) return condition.sum;
+  const MathItem& condition = conditions.items[0];
+  if (!condition.name.empty() && groups_.variable(element) == condition.name) return condition.sum;
   return Sum::atom("builder(" + element.key() + "|" + condition.sum.key() + ")");
 }
 
-Sum MathParser::matrix() {
+Sum MathPrimary::matrix() {
   const Level level(*this);
-  const std::string kind = take().substr(6);
+  const std::string kind = c_.take().substr(6);
   if (!contains(kMatrices, kind)) throw NoValue{};
-  if (kind == "{array}" && skip("{"))
-    while (take() != "}") {
+  if (kind == "{array}" && c_.skip("{"))
+    while (c_.take() != "}") {
     }
   std::string text = kind == "{vmatrix}" ? "determinant(" : "matrix(";
-  while (!is("\\end" + kind)) {
-    text += item().sum.key();
-    if (skip("&")) {
+  while (!c_.is("\\end" + kind)) {
+    text += parser_.item().sum.key();
+    if (c_.skip("&")) {
       text += "&";
-    } else if (!skip("\\\\")) {
+    } else if (!c_.skip("\\\\")) {
       break;
-    } else if (!is("\\end" + kind)) {
+    } else if (!c_.is("\\end" + kind)) {
       text += ";";
     }
   }
-  need("\\end" + kind);
+  c_.need("\\end" + kind);
   return Sum::atom(text + ")");
-}
-
-const std::vector<Sum>* MathParser::set_elements(const Sum& sum) const {
-  const std::optional<std::string> name = sum.name();
-  const auto found = name ? groups_.find(*name) : groups_.end();
-  return found != groups_.end() && found->second.open == "\\{" ? &found->second.parts : nullptr;
 }
 
 }  // namespace temper

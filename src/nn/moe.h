@@ -19,6 +19,7 @@ struct MoeSaved {
   Tensor gate_up;                  // [R, 2F], R = T K
   MlpSaved shared;                 // of the shared expert
   Tensor shared_y;                 // [T, D]
+  RouterNotes router;
 };
 
 class Moe {

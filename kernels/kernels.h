@@ -42,6 +42,9 @@ KERNEL(choose_experts_backward, Tensor dlogits, CTensor dweights, CTensor ids, C
        CTensor logits, int64_t num_experts, bool normalize)
 SCRATCH_KERNEL(sort_by_expert, Tensor offsets, Tensor tokens, Tensor places, CTensor ids)
 KERNEL(add_router_sums, Tensor sums, CTensor logits, CTensor offsets)
+KERNEL(add_router_counts, Tensor counts, CTensor ids, CTensor begins)
+KERNEL(router_losses_backward, Tensor dlogits, Tensor losses, CTensor logits, CTensor slopes, CTensor begins,
+       double z)
 KERNEL(expert_linear_forward, Tensor y, CTensor x, CTensor w, CTensor offsets)
 KERNEL(expert_linear_backward_input, Tensor dx, CTensor dy, CTensor w, CTensor offsets)
 KERNEL(expert_linear_backward_weight, Tensor dw, CTensor dy, CTensor x, CTensor offsets, GradWrite write)

@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/row_loops.h"
+#include "kernels/cpu/softmax.h"
 
 namespace temper::cpu {
 namespace {
@@ -39,17 +40,6 @@ void choose_largest(int32_t* ids, const A* u, int64_t num_experts, int64_t k) {
   std::copy_n(order.begin(), k, ids);
   std::sort(ids, ids + k);
 }
-
-/// The largest and the sum of e^(u - largest), in the canonical lanes.
-template <class A>
-struct Softmax {
-  A largest, sum;
-  Softmax(const A* u, int64_t count) : largest(u[0]) {
-    for (int64_t i = 1; i < count; ++i) largest = std::max(largest, u[i]);
-    sum = lane_sum<A>(0, count, [&](A lane, int64_t i) { return lane + exponential(u[i] - largest); });
-  }
-  A of(A u) const { return exponential(u - largest) / sum; }
-};
 
 /// sum of x[i] y[i], in the canonical lanes.
 template <class A, class X, class Y>

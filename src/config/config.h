@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/config/algorithm_config.h"
+#include "src/config/moe_config.h"
 #include "src/config/reward_config.h"
 #include "src/config/roles.h"
 #include "src/core/json.h"
@@ -169,6 +170,7 @@ struct Config {
   RolloutConfig rollout;
   TrainConfig train;
   OptimizerConfig optimizer;
+  MoeSection moe;
   DataConfig data;
   RewardConfig reward;
   RolesConfig roles;

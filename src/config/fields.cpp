@@ -293,6 +293,7 @@ std::vector<Field> config_fields(Config& c) {
   dump_fields(c.rollout, {"rollout", fields});
   train_fields(c.train, {"train", fields});
   optimizer_fields(c.optimizer, {"optimizer", fields});
+  moe_fields(c.moe, {"moe", fields});
   data_fields(c.data, c.reward, fields);
   roles_fields(c.roles, fields);
   cluster_fields(c.cluster, fields);

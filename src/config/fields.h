@@ -34,6 +34,7 @@ struct KeySpec {
   Needed needed = Needed::no;
   Range range{0, 2147483647.0};                    // numbers; the default suits counts
   std::span<const std::string_view> choices = {};  // strings
+  std::string_view no_choice = {};                 // why a value that is likely written is none of them
   std::string_view absent = {};                    // the word for an empty optional: "auto", "none"
   std::string_view absent_means = {};              // what an empty optional means
   Format format = Format::plain;

@@ -61,6 +61,12 @@ class Refusals {
     return node_.kind == Kind::array || is_list() ? std::vector<Json>{field_json(field_)}
                                                   : proposals(whole, value);
   }
+  /// The words that are legal; of a list, lists of one of them.
+  std::vector<Json> choices() const {
+    std::vector<Json> legal(spec_.choices.begin(), spec_.choices.end());
+    for (Json& word : legal) word = is_list() ? Json::array({word}) : word;
+    return legal;
+  }
   /// What is proposed for a text that may not be empty: its default, if that is a text.
   std::vector<Json> texts() const {
     const Json standard = field_json(field_);
@@ -150,6 +156,7 @@ class Reader {
   Failed operator()(std::optional<std::string>* out) const { return text(node_, out->emplace()); }
 
   Failed operator()(std::vector<std::string>* out) const {
+    if (is_absent_word()) return (out->clear(), std::nullopt);
     return list<std::string>(out,
                              [&](const TomlNode& item, std::string& value) { return text(item, value); });
   }
@@ -221,16 +228,14 @@ Failed Reader::text(const TomlNode& node, std::string& out) const {
   // On the command line `run.name=7` means the text: there is no way to see quotes behind the shell.
   const bool from_shell = scalar && &node == &node_ && !node.raw.empty();
   if (node.kind != Kind::text && !from_shell) {
-    std::vector<Json> legal(spec_.choices.begin(), spec_.choices.end());
-    if (legal.empty()) legal = refuse_.texts();
-    return refuse_.wrong_type(node, std::move(legal));
+    return refuse_.wrong_type(node, spec_.choices.empty() ? refuse_.texts() : refuse_.choices());
   }
   const std::string value = node.kind == Kind::text ? node.text : node.raw;
   if (!spec_.choices.empty() &&
       std::find(spec_.choices.begin(), spec_.choices.end(), value) == spec_.choices.end()) {
-    const std::vector<std::string> names(spec_.choices.begin(), spec_.choices.end());
-    BadValue problem = refuse_.illegal(node, {names.begin(), names.end()});
-    problem.message += did_you_mean(value, names);
+    BadValue problem = refuse_.illegal(node, refuse_.choices());
+    problem.message += did_you_mean(value, {spec_.choices.begin(), spec_.choices.end()});
+    problem.message += spec_.no_choice.empty() ? "" : fmt::format(" ({})", spec_.no_choice);
     return problem;
   }
   const bool nothing =

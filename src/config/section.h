@@ -36,6 +36,8 @@ class Section {
 void algorithm_fields(AlgorithmConfig& c, Section f);
 void train_fields(TrainConfig& c, Section f);
 void optimizer_fields(OptimizerConfig& c, Section f);
+/// Those of [moe]: moe_fields.cpp.
+void moe_fields(MoeSection& c, Section f);
 /// The sections of all roles: role_fields.cpp.
 void roles_fields(RolesConfig& c, std::vector<Field>& fields);
 

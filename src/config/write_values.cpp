@@ -41,6 +41,9 @@ struct ToJson {
     if (!*value) return absent();
     return spec.format == Format::duration ? Json(format_duration(**value)) : Json(**value);
   }
+  Json operator()(const std::vector<std::string>* value) const {
+    return value->empty() && !spec.absent.empty() ? absent() : Json(*value);
+  }
   Json operator()(const std::map<int64_t, double>* value) const {
     Json object = Json::object();
     for (const auto& [id, number] : *value) object[fmt::format("{}", id)] = number;
@@ -158,7 +161,7 @@ std::string rule_text(const Field& field) {
   if (!spec.choices.empty()) {
     std::vector<Json> words;
     for (const std::string_view word : spec.choices) words.emplace_back(std::string(word));
-    text = legal_text(words);
+    text = (type.starts_with("list") ? "a list of " : "") + legal_text(words);
   } else if (type == "boolean") {
     text = "true or false";
   } else if (type == "string or list") {

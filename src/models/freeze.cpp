@@ -15,6 +15,8 @@ std::string joined(const std::vector<std::string>& names) {
   return all;
 }
 
+bool is_router(const ParamSpec& spec) { return spec.name.ends_with(".moe.router"); }
+
 std::string unknown_text(const ModelConfig& config, const std::string& name,
                          const std::vector<std::string>& tensors) {
   if (config.tie_word_embeddings && name == "lm_head.weight")
@@ -50,6 +52,21 @@ Freeze frozen_parameters(const ModelConfig& config, const std::vector<std::strin
     freeze.defects.push_back(
         fmt::format("all {} tensors of the model are named: nothing is left to train", tensors.size()));
   return freeze;
+}
+
+std::vector<std::string> router_parameters(const ModelConfig& config) {
+  std::vector<std::string> names;
+  for (const ParamSpec& spec : parameter_specs(config))
+    if (is_router(spec)) names.push_back(spec.name);
+  return names;
+}
+
+std::vector<std::string> router_tensors(const ModelConfig& config) {
+  std::vector<std::string> names;
+  for (const ParamSpec& spec : parameter_specs(config))
+    for (const HfPart& part : spec.parts)
+      if (is_router(spec)) names.push_back(part.name);
+  return names;
 }
 
 }  // namespace temper

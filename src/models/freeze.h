@@ -17,4 +17,9 @@ struct Freeze {
 /// of what is stored as one parameter, and all tensors.
 Freeze frozen_parameters(const ModelConfig& config, const std::vector<std::string>& names);
 
+/// ParamSpec::name of each router of layers of experts.
+std::vector<std::string> router_parameters(const ModelConfig& config);
+/// The names of their tensors, for frozen_parameters; a shared expert's gate is stored with its router.
+std::vector<std::string> router_tensors(const ModelConfig& config);
+
 }  // namespace temper

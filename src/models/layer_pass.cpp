@@ -8,18 +8,13 @@
 namespace temper {
 namespace {
 
-/// A layer's row.
-Tensor sums_of(const Tensor& all, int64_t layer) {
-  return make_tensor(rows(all, layer, layer + 1).raw(), all.dtype, {all.dim(1)});
-}
-
 /// The stream through layers, one after the other. A layer's addend dies in the next one; its stream is what
 /// that one's backward reads.
 class Stream {
  public:
-  /// `streams`: some layer keeps nothing.
-  Stream(Ctx& c, const ModelPart& part, const Batch& b, const Residual& x, bool streams)
-      : c_(c), part_(part), b_(b), at_(x) {
+  /// `streams`: some layer keeps nothing. `again`: in a backward.
+  Stream(Ctx& c, const ModelPart& part, const Batch& b, const Residual& x, bool streams, bool again = false)
+      : c_(c), part_(part), b_(b), at_(x), again_(again) {
     for (Residual& r : memory_) r = {streams ? c.scratch.like(x.stream) : Tensor{}, c.scratch.like(x.stream)};
   }
   /// After the next layer. Of a run that is computed again only the stream before it is kept.
@@ -31,7 +26,8 @@ class Stream {
     const ArenaScope scope(c_.scratch);
     const Tensor sum = at_.delta.empty() ? at_.stream : c_.memory(first || keeps).like(at_.stream);
     Keep keep = keeps ? run.keep(*c_.saved) : Keep{};
-    if (saved && !saved->router_sums.empty()) keep.router_sums = sums_of(saved->router_sums, layer);
+    keep.router = RouterNotes::of_layer(b_.routers, layer);
+    if (again_) keep.router = keep.router.again();
     part_.model.layer(layer).forward(c_, b_, to, at_, sum,
                                      keeps ? &saved->layers[part_.index(layer)] : nullptr, keep);
     if (first) saved->runs.back().stream = sum;
@@ -43,6 +39,7 @@ class Stream {
   const ModelPart& part_;
   const Batch& b_;
   Residual at_;
+  bool again_;
   std::array<Residual, 2> memory_;
 };
 
@@ -85,7 +82,8 @@ CTensor backward_layer(Ctx& c, const ModelPart& part, const Batch& b, const Unit
     r.scratch.emplace(c.scratch);
     r.again.layers.assign(saved.layers.size(), {});
     if (step.run.again())
-      r.stream.emplace(c, part, b, Residual{saved.runs[step.run_number].stream, {}}, /*streams=*/false);
+      r.stream.emplace(c, part, b, Residual{saved.runs[step.run_number].stream, {}}, /*streams=*/false,
+                       /*again=*/true);
   }
   if (step.kind == UnitStep::Kind::layer_again)
     return r.stream->through(step.layer, {step.run.layers, Recompute::none}, &r.again), dy;

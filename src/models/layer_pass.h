@@ -17,7 +17,6 @@ struct PassSaved {
     Tensor stream;      // before its first layer
   };
   RecomputePlan recompute = {};  // chosen by the caller
-  Tensor router_sums = {};  // [L, E + 1]: of each layer of experts (nn/keep.h), once a forward; the caller's
   std::vector<LayerSaved> layers = {};  // of the part; empty ones where they are computed again
   std::vector<Run> runs = {};
   NormSaved norm = {};

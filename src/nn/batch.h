@@ -7,6 +7,8 @@
 
 namespace temper {
 
+struct RouterNotes;
+
 /// Rows of the residual stream. Where they are shared each tensor parallel rank has its token_share of them,
 /// which may be none.
 struct StreamRows {
@@ -20,6 +22,7 @@ struct Batch {
   CTensor cu_seqlens;  // [S+1] i32, of all tokens
   const PagedKv* kv = nullptr;
   int64_t all_tokens = 0;  // of all context parallel ranks
+  const RouterNotes* routers = nullptr;  // nn/router_notes.h, of all layers
   int64_t num_tokens() const { return tokens.dim(0); }
   /// A step of generation has few of them.
   StreamRows stream() const { return {num_tokens(), kv == nullptr}; }

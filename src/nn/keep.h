@@ -3,6 +3,7 @@
 // of its memory holds what products give, and which is made of that again.
 
 #include "src/core/ctx.h"
+#include "src/nn/router_notes.h"
 
 namespace temper {
 
@@ -10,7 +11,7 @@ namespace temper {
 struct Keep {
   Arena* products = nullptr;  // what products give, and numbers of a row such as those of norms
   Arena* rest = nullptr;      // what is made of these element by element
-  Tensor router_sums = {};  // a layer of experts adds what its router does (ops/experts.h); none: it does not
+  RouterNotes router = {};    // of a layer of experts
   static Keep all(Arena& arena) { return {.products = &arena, .rest = &arena}; }
   Arena& for_products(const Ctx& c) const { return products ? *products : c.scratch; }
   Arena& for_rest(const Ctx& c) const { return rest ? *rest : c.scratch; }

@@ -25,6 +25,7 @@ struct MoeConfig {
   int64_t shared_size = 0;  // of the shared expert, which has a gate; 0: there is none
   bool normalizes = false;  // the weights of the experts of a token add up to 1
   ExpertNames names = ExpertNames::mlp;
+  double file_aux_coef = 0;  // router_aux_loss_coef: read to be told, never used
 
   /// Rows of the router: logits of experts, and of the shared one's gate.
   int64_t num_logits() const { return num_experts + (shared_size > 0 ? 1 : 0); }

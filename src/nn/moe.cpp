@@ -53,7 +53,9 @@ void Moe::forward_into(Ctx& c, Tensor y, CTensor x, MoeSaved* saved, const Keep&
     shared_->forward_into(c, s.shared_y, x, saved ? &s.shared : nullptr, keep, stream);
   }
   choose(c, s, x, keep);
-  if (!keep.router_sums.empty()) add_router_sums(c, keep.router_sums, s.logits, s.offsets);
+  s.router = keep.router;
+  if (!s.router.sums.empty()) add_router_sums(c, s.router.sums, s.logits, s.offsets);
+  if (!s.router.counts.empty()) add_router_counts(c, s.router.counts, s.ids, s.router.begins);
   const bool exchanges = apart() && stream.shared;
   if (!exchanges) s.gate_up = keep.for_products(c).make({num_rows(x), 2 * config_.expert_size}, x.dtype);
   const ArenaScope scope(c.scratch);
@@ -120,6 +122,9 @@ Tensor Moe::backward(Ctx& c, CTensor dy, CTensor x, const MoeSaved& s, const Str
       apart() ? backward_of_ranks(c, dweights, dy, x, s) : backward_experts(c, dweights, dy, x, s);
   choose_experts_backward(c, dlogits, dweights, s.ids, s.weights, s.logits, config_.num_experts,
                           config_.normalizes);
+  if (!s.router.slopes.empty() && p_.router->has_grad())
+    router_losses_backward(c, dlogits, s.router.losses, s.logits, s.router.slopes, s.router.begins,
+                           s.router.z);
   sum_expert_rows(c, dx, drows, s.places, backward_router(c, dlogits, x), dshared);
   return dx;
 }

@@ -23,6 +23,7 @@ struct MoeSaved {
                     // it is computed again
   MlpSaved shared;  // of the shared expert
   Tensor shared_y;  // [T, D]
+  RouterNotes router;
 };
 
 class Moe {

@@ -45,6 +45,23 @@ void add_router_sums(Ctx& c, Tensor sums, CTensor logits, CTensor offsets) {
   DISPATCH(c, add_router_sums, sums, logits, offsets);
 }
 
+void add_router_counts(Ctx& c, Tensor counts, CTensor ids, CTensor begins) {
+  CHECK_SHAPE(counts, begins.dim(0) - 1, counts.dim(1));
+  CHECK_SHAPE(ids, ids.dim(0), ids.dim(1));
+  DISPATCH(c, add_router_counts, counts, ids, begins);
+}
+
+void router_losses_backward(Ctx& c, Tensor dlogits, Tensor losses, CTensor logits, CTensor slopes,
+                            CTensor begins, double z) {
+  CHECK_SHAPE(dlogits, logits.dim(0), logits.dim(1));
+  CHECK_SHAPE(losses, 2);
+  CHECK_SHAPE(slopes, begins.dim(0) - 1, slopes.dim(1));
+  CHECK(slopes.dim(1) <= logits.dim(1) && slopes.dtype == logits.dtype && losses.dtype == logits.dtype,
+        "slopes {} of {} for logits {} of {}", slopes.shape_text(), dtype_name(slopes.dtype),
+        logits.shape_text(), dtype_name(logits.dtype));
+  DISPATCH(c, router_losses_backward, dlogits, losses, logits, slopes, begins, z);
+}
+
 void expert_linear_forward(Ctx& c, Tensor y, CTensor x, CTensor w, CTensor offsets) {
   CHECK_SHAPE(x, y.dim(0), w.dim(1));
   CHECK_SHAPE(w, num_groups(offsets) * y.dim(1), x.dim(1));

@@ -31,6 +31,19 @@ void sort_by_expert(Ctx& c, Tensor offsets, Tensor tokens, Tensor places, CTenso
 /// sums: [E + 1] in A   logits u: [T, >= E] in A   offsets: [E + 1] i32 (of sort_by_expert)
 void add_router_sums(Ctx& c, Tensor sums, CTensor logits, CTensor offsets);
 
+/// The choices of the rows of each stretch, added up:
+///   counts[s, e] += how often e is among ids[begins[s] .. begins[s + 1])
+/// counts: [S, E] i32   ids: [T, K] i32   begins: [S + 1] i32, ascending in [0, T]
+void add_router_counts(Ctx& c, Tensor counts, CTensor ids, CTensor begins);
+
+/// Losses that a router has of its own, for rows t of stretch s, p = softmax(u[t, :E]), l = logsumexp:
+///   losses[0] += sum_t sum_e slopes[s, e] p_e;  losses[1] += z sum_t l^2
+///   du[t, v] += p_v (slopes[s, v] - sum_e slopes[s, e] p_e) + 2 z l p_v
+/// slopes: [S, E] in A   losses: [2] in A   begins: [S + 1] i32, ascending in [0, T]
+/// dlogits, logits u: [T, >= E] in A; dlogits of rows outside of the stretches stay as they are
+void router_losses_backward(Ctx& c, Tensor dlogits, Tensor losses, CTensor logits, CTensor slopes,
+                            CTensor begins, double z);
+
 /// linear_forward (ops/linear.h) of each expert's rows with its block of w, the same bits.
 /// y: [R, N]   x: [R, K], of one dtype   w: [E N, K]   offsets: [E + 1] i32 (of sort_by_expert, or some
 /// neighbouring ones of these: rows before the first and from the last on are left as they are)

@@ -33,7 +33,8 @@ Batch Microbatch::batch(Ctx& c) const {
   return {.tokens = to_device(c, view_of(tokens.data() + own.begin, {t})),
           .positions = to_device(c, view_of(positions.data() + own.begin, {t})),
           .cu_seqlens = to_device(c, view_of(cu_seqlens.data(), {s})),
-          .all_tokens = std::ssize(tokens)};
+          .all_tokens = std::ssize(tokens),
+          .routers = routers};
 }
 
 CTensor Microbatch::target_ids(Ctx& c) const {

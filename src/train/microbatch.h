@@ -25,6 +25,7 @@ struct Microbatch {
   std::vector<FlatRange> targets_of;       // of every rank: the targets that its tokens predict
   FlatRange own_targets;                   // of this one
   std::vector<int32_t> own_rows;           // of these, among the own tokens
+  const RouterNotes* routers = nullptr;    // Batch::routers
 
   /// Context parallel: this one of `ranks` has its share of the tokens, and each at least one.
   void keep_share(int rank, int ranks);

@@ -27,19 +27,38 @@ PackPlan pack_plan(std::span<const Trajectory* const> all, int num_ranks, const 
   return plan_packing(lengths, num_ranks, budget, options.cost);
 }
 
-/// What goes through which model, with whom.
-struct TokenPass {
-  const Model& model;
-  std::span<const Trajectory* const> all;
-  const PassOptions& options;
-  const Pipeline& pipeline;
-};
-
 /// Calls see(micro-batch, head's values per target row) for each of these micro-batches, on the last stage.
-/// `passes`: those of the rank with the most, which all make who gather weights from each other.
 template <class See>
+void see_values(Ctx& c, const TokenPass& pass, const std::vector<std::vector<int32_t>>& microbatches,
+                size_t passes, const See& see) {
+  for_each_microbatch(
+      c, pass, microbatches, passes, {},
+      [&](const ModelPart& part, const Microbatch& mb, size_t, const Tensor& hidden) {
+        if (!part.is_last()) return;
+        see(mb, stats_of_all(c, pass.model, mb,
+                             own_stats(c, pass.model, hidden, mb.target_ids(c), pass.options.temperature)));
+      });
+}
+
+/// Log-probs of the sequences in the micro-batches of a rank; zeros of the others.
+std::vector<std::vector<double>> score(Ctx& c, const TokenPass& pass, const PackPlan& plan, int rank) {
+  const std::span<const Trajectory* const> all = pass.all;
+  const std::vector<std::vector<int32_t>>& mine = plan.ranks[static_cast<size_t>(rank)];
+  std::vector<std::vector<double>> result(all.size());
+  for (size_t i = 0; i < all.size(); ++i) result[i].assign(all[i]->response.tokens.size(), 0.0);
+  see_values(c, pass, mine, passes_of(pass.model, plan, mine),
+             [&](const Microbatch& mb, const TokenStats& stats) {
+               const std::vector<double> logprob = to_host<double>(c, stats.logprob);
+               for (size_t i = 0; i < logprob.size(); ++i)
+                 result[static_cast<size_t>(mb.sequence[i])][static_cast<size_t>(mb.offset[i])] = logprob[i];
+             });
+  return result;
+}
+
+}  // namespace
+
 void for_each_microbatch(Ctx& c, const TokenPass& pass, const std::vector<std::vector<int32_t>>& microbatches,
-                         size_t passes, const See& see) {
+                         size_t passes, const BeforePart& before, const AfterPart& after) {
   const auto& [model, all, options, pipeline] = pass;
   const ArenaScope all_of(c.scratch);
   const Schedule order = schedule({pipeline.stages(), static_cast<int>(std::ssize(model.parts()))},
@@ -48,7 +67,8 @@ void for_each_microbatch(Ctx& c, const TokenPass& pass, const std::vector<std::v
   for (const ScheduleSlot& time : order.slots) {
     note_progress();
     ArenaScope scope(c.scratch);
-    const bool works = time.step && static_cast<size_t>(time.step->microbatch) < microbatches.size();
+    const auto index = static_cast<size_t>(time.step ? time.step->microbatch : 0);
+    const bool works = time.step && index < microbatches.size();
     if (!works) pipeline.exchange(c, borders.sent(time, microbatches.size()), Parcel());
     if (!time.step) continue;
     const ModelPart part(model, model.parts()[static_cast<size_t>(time.step->chunk)]);
@@ -56,39 +76,28 @@ void for_each_microbatch(Ctx& c, const TokenPass& pass, const std::vector<std::v
       join_forward(c, part);
       continue;
     }
-    const Microbatch mb = pack_for(model, all, microbatches[static_cast<size_t>(time.step->microbatch)]);
-    const LaneSpan span(c.lane, "log-probs, rows", mb.num_tokens());
+    Microbatch mb = pack_for(model, all, microbatches[index]);
+    const LaneSpan span(c.lane, "forward of a micro-batch, rows", mb.num_tokens());
     Residual x;
     if (time.from >= 0)
       x.stream = c.scratch.make({model.stream_rows(mb.stream()), model.config().hidden_size}, model.dtype());
     pipeline.exchange(c, borders.sent(time, microbatches.size()), parcel(time.from, x.stream));
-    if (!part.is_last()) {
+    if (before) before(mb, index);
+    Tensor hidden;
+    if (part.is_last())
+      hidden = target_hidden(c, part, mb, nullptr, x);
+    else
       forward_stage(c, part, mb.batch(c), x, nullptr, borders.take(time, mb));
-      continue;
-    }
-    const Tensor hidden = target_hidden(c, part, mb, nullptr, x);
-    see(mb, stats_of_all(c, model, mb, own_stats(c, model, hidden, mb.target_ids(c), options.temperature)));
+    after(part, mb, index, hidden);
   }
 }
 
-/// Log-probs of the sequences in the micro-batches of a rank; zeros of the others.
-std::vector<std::vector<double>> score(Ctx& c, const TokenPass& pass, const PackPlan& plan, int rank) {
-  const std::span<const Trajectory* const> all = pass.all;
-  const std::vector<std::vector<int32_t>>& mine = plan.ranks[static_cast<size_t>(rank)];
+size_t passes_of(const Model& model, const PackPlan& plan, const std::vector<std::vector<int32_t>>& mine) {
   size_t passes = mine.size();
-  if (pass.model.parameters().split() || pass.model.passes_together())
+  if (model.parameters().split() || model.passes_together())
     for (const auto& of_rank : plan.ranks) passes = std::max(passes, of_rank.size());
-  std::vector<std::vector<double>> result(all.size());
-  for (size_t i = 0; i < all.size(); ++i) result[i].assign(all[i]->response.tokens.size(), 0.0);
-  for_each_microbatch(c, pass, mine, passes, [&](const Microbatch& mb, const TokenStats& stats) {
-    const std::vector<double> logprob = to_host<double>(c, stats.logprob);
-    for (size_t i = 0; i < logprob.size(); ++i)
-      result[static_cast<size_t>(mb.sequence[i])][static_cast<size_t>(mb.offset[i])] = logprob[i];
-  });
-  return result;
+  return passes;
 }
-
-}  // namespace
 
 PackPlan shared_plan(std::span<const Trajectory* const> all, Comm& comm, const PassOptions& options,
                      int stages) {
@@ -152,16 +161,16 @@ std::vector<TokenValues> local_token_values(Ctx& c, const Model& model,
     result[i].entropy.resize(all[i]->response.tokens.size());
   }
   const auto& mine = plan.ranks.front();
-  for_each_microbatch(c, {model, all, options, Pipeline()}, mine, mine.size(),
-                      [&](const Microbatch& mb, const TokenStats& stats) {
-                        const std::vector<double> logprob = to_host<double>(c, stats.logprob);
-                        const std::vector<double> entropy = to_host<double>(c, stats.entropy);
-                        for (size_t i = 0; i < logprob.size(); ++i) {
-                          TokenValues& of = result[static_cast<size_t>(mb.sequence[i])];
-                          of.logprob[static_cast<size_t>(mb.offset[i])] = logprob[i];
-                          of.entropy[static_cast<size_t>(mb.offset[i])] = entropy[i];
-                        }
-                      });
+  see_values(c, {model, all, options, Pipeline()}, mine, mine.size(),
+             [&](const Microbatch& mb, const TokenStats& stats) {
+               const std::vector<double> logprob = to_host<double>(c, stats.logprob);
+               const std::vector<double> entropy = to_host<double>(c, stats.entropy);
+               for (size_t i = 0; i < logprob.size(); ++i) {
+                 TokenValues& of = result[static_cast<size_t>(mb.sequence[i])];
+                 of.logprob[static_cast<size_t>(mb.offset[i])] = logprob[i];
+                 of.entropy[static_cast<size_t>(mb.offset[i])] = entropy[i];
+               }
+             });
   return result;
 }
 

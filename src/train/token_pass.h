@@ -2,6 +2,7 @@
 // The packed forward over trajectories, and what it gives per response token. Training, the reference role
 // and `score` all come through here, so their log-probs are the same bits as the rollout's.
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -40,6 +41,25 @@ TokenStats stats_of_all(Ctx& c, const Model& model, const Microbatch& mb, const 
 /// model's layers, where it has not the first ones.
 Tensor target_hidden(Ctx& c, const ModelPart& part, const Microbatch& mb, PassSaved* saved,
                      const Residual& x = {});
+
+/// What goes through which model, with whom.
+struct TokenPass {
+  const Model& model;
+  std::span<const Trajectory* const> all;
+  const PassOptions& options;
+  const Pipeline& pipeline;
+};
+/// Before a part of the model gets a micro-batch, which is a rank's `index`-th, and after it: `hidden` are
+/// the rows of its targets, where the part is the last one.
+using BeforePart = std::function<void(Microbatch& mb, size_t index)>;
+using AfterPart =
+    std::function<void(const ModelPart& part, const Microbatch& mb, size_t index, const Tensor& hidden)>;
+/// Forwards of these micro-batches. `passes`: those of the rank with the most, which all make who gather
+/// weights from each other.
+void for_each_microbatch(Ctx& c, const TokenPass& pass, const std::vector<std::vector<int32_t>>& microbatches,
+                         size_t passes, const BeforePart& before, const AfterPart& after);
+/// The passes of a rank with `mine`, where `plan` has those of all.
+size_t passes_of(const Model& model, const PackPlan& plan, const std::vector<std::vector<int32_t>>& mine);
 
 /// The log-prob and the entropy of each response token of a trajectory.
 struct TokenValues {

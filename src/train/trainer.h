@@ -7,10 +7,11 @@
 #include <functional>
 #include <span>
 
+#include "src/train/routers/aux_losses.h"
 #include "src/train/gradient_reducer.h"
 #include "src/train/objective.h"
 #include "src/train/optimizer.h"
-#include "src/train/router_record.h"
+#include "src/train/routers/router_record.h"
 #include "src/train/schedule.h"
 #include "src/train/token_pass.h"
 
@@ -38,6 +39,7 @@ struct TrainerOptions {
   uint64_t seed = 0;  // of the run
   RecomputePlan recompute = {};
   StatePlace optimizer_state = StatePlace::device;
+  AuxLossOptions aux = {};
 };
 
 class Trainer {
@@ -98,6 +100,7 @@ class Trainer {
     std::optional<ScheduleStep> of = {};  // none: free
     Microbatch mb = {};
     PassSaved saved = {};
+    RouterNotes routers = {};
     Residual x = {};  // what the stage before sent
     Tensor dy = {};   // what the next stage sent
   };
@@ -125,6 +128,7 @@ class Trainer {
   }
   OpenMicrobatch& open_for(const ScheduleStep& step);
   void join(Ctx& c, const ScheduleStep& step, Update& update);
+  void note_routers(Ctx& c, OpenMicrobatch& open, std::span<const int32_t> sequences) const;
   void run(Ctx& c, const ScheduleStep& step, OpenMicrobatch& open, Update& update, const Tensor& y);
   void run_last(Ctx& c, const ModelPart& part, OpenMicrobatch& open, Update& update, const Tensor& dx);
   Parcel incoming(const ScheduleSlot& time, OpenMicrobatch& open) const;
@@ -140,6 +144,7 @@ class Trainer {
   Pipeline pipeline_;
   std::deque<OpenMicrobatch> open_;
   RouterRecord routers_;
+  AuxLosses aux_losses_;
   GradientHook hook_;
   std::function<bool()> stop_check_;
   std::function<void()> change_hook_;

@@ -83,6 +83,7 @@ struct TrainedLayout {
   Recompute recompute = Recompute::none;
   const char* aggregation = "token-mean";
   const char* frozen = "";  // train.freeze
+  bool aux = false;         // auxiliary losses of routers
 
   ModelConfig config() const {
     ModelConfig c = shape->config();
@@ -93,9 +94,9 @@ struct TrainedLayout {
   std::string text() const {
     return fmt::format(
         "tp {} cp {} dp {} pp {} ep {} vpp {} zero {}, {}, {} sequences, {} tokens, recompute {}, {}, frozen "
-        "\"{}\"",
+        "\"{}\"{}",
         mesh.tp, mesh.cp, mesh.dp, mesh.pp, mesh.ep, vpp, zero, shape->text(), sequences, budget,
-        static_cast<int>(recompute), aggregation, frozen);
+        static_cast<int>(recompute), aggregation, frozen, aux ? ", auxiliary losses" : "");
   }
 };
 
@@ -257,6 +258,7 @@ class TrainedLayouts : public OnRanks {
     o.optimizer.grad_clip = kClip;
     o.total_updates = 10;
     o.recompute = {.granularity = l.recompute};
+    if (l.aux) o.aux = {.sequence = true, .global = true, .coef = 0.2, .z_coef = 0.1};
     return o;
   }
   Ctx& ctx() { return backend_.ctx(); }
@@ -321,8 +323,8 @@ class TrainedLayouts : public OnRanks {
   /// Made once, by rank 0, for all.
   const Trained& of_one_rank(const TrainedLayout& l, const TypeChecks& of) {
     const DType dtype = of.dtype;
-    const std::string key = fmt::format("{} {} {} {} {}", l.shape->text(), l.sequences, l.aggregation,
-                                        dtype_name(dtype), l.frozen);
+    const std::string key = fmt::format("{} {} {} {} {} {}", l.shape->text(), l.sequences, l.aggregation,
+                                        dtype_name(dtype), l.frozen, l.aux);
     const auto [at, is_new] = ones_.try_emplace(key);
     if (!is_new) return at->second;
     Trained& one = at->second;

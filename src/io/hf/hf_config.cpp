@@ -90,6 +90,12 @@ std::set<int64_t> layers_with_experts(const ConfigReader& r, int64_t num_layers)
 }
 
 /// Losses and noise of the router belong to the pre-training that the file describes: none is taken from it.
+/// A run says so of a coefficient.
+double told_aux_coef(const ConfigReader& r) {
+  const Json* value = r.find("router_aux_loss_coef");
+  return value && value->is_number() ? value->get<double>() : 0;
+}
+
 MoeConfig read_experts(const ConfigReader& r, const Family& family, int64_t num_layers) {
   const FamilyExperts& f = family.experts;
   MoeConfig moe;
@@ -108,6 +114,7 @@ MoeConfig read_experts(const ConfigReader& r, const Family& family, int64_t num_
   if (!normalizes)
     r.warn("\"norm_topk_prob\" is absent, false is used: weights of experts are not normalised");
   moe.normalizes = normalizes.value_or(false);
+  moe.file_aux_coef = told_aux_coef(r);
   if (qwen) {
     moe.layers = layers_with_experts(r, num_layers);
   } else {

@@ -25,6 +25,7 @@ struct PlanDraft {
 };
 
 void plan_freeze(PlanDraft& draft);
+void plan_moe(PlanDraft& draft);
 void plan_roles(PlanDraft& draft);
 void plan_model(PlanDraft& draft);
 void plan_algorithm(PlanDraft& draft);

@@ -145,6 +145,7 @@ PlanResult try_plan(const Config& config, int num_ranks, const RunModels& models
   plan.vocab_size = facts.vocab_size;
   plan.steps = config.run.steps;
   plan_freeze(draft);
+  plan_moe(draft);
   plan_roles(draft);
   plan_model(draft);
   plan_algorithm(draft);

@@ -78,6 +78,7 @@ struct RunPlan {
   DType master = DType::f32, moments = DType::f32;  // StateFormats of the optimizer
   bool optimizer_in_host = false;                   // offloaded from the GPU
   std::set<std::string> frozen = {};                // ModelConfig::frozen of the policy
+  std::string aux_losses = {};                      // of its routers, in words; empty: it has none
   int64_t num_parameters = 0;
   int64_t vocab_size = 0;
   int64_t steps = 0;

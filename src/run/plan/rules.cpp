@@ -44,7 +44,10 @@ void warn_of_training(PlanDraft& d) {
 }  // namespace
 
 void plan_freeze(PlanDraft& d) {
-  Freeze freeze = frozen_parameters(d.facts, d.config.train.freeze);
+  std::vector<std::string> names = d.config.train.freeze;
+  if (d.config.moe.freeze_router)
+    for (std::string& name : router_tensors(d.facts)) names.push_back(std::move(name));
+  Freeze freeze = frozen_parameters(d.facts, names);
   for (std::string& defect : freeze.defects) d.error("train.freeze", std::move(defect), {Json::array()});
   d.models.policy.frozen = d.result.plan.frozen = std::move(freeze.parameters);
 }

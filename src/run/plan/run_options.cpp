@@ -65,7 +65,8 @@ TrainerOptions trainer_options(const Config& config, const RunPlan& plan, const 
           .total_updates = plan.batch.updates_total,
           .seed = config.run.seed,
           .recompute = recompute_plan(config.train.recompute),
-          .optimizer_state = plan.optimizer_in_host ? StatePlace::host : StatePlace::device};
+          .optimizer_state = plan.optimizer_in_host ? StatePlace::host : StatePlace::device,
+          .aux = AuxLossOptions::of(config.moe)};
 }
 
 std::string lost_end_tokens_text(const ModelConfig& model, std::optional<int32_t> tokenizer_eos) {

@@ -54,6 +54,8 @@ constexpr std::array kMetrics{
     MetricDoc{
         "moe/entropy",
         "entropy of the routers in nats, mean over tokens and layers; even: log of the number of experts"},
+    MetricDoc{"moe/{aux_loss,z_loss}",
+              "what the losses of moe.aux_loss add to the loss of an update, over all layers"},
     MetricDoc{"batch/imbalance", "work of the busiest rank over the mean"},
     MetricDoc{"batch/num_microbatches", "micro-batches of an update"},
     MetricDoc{"val/<set>/score/{mean,max,min}", "score of validation responses"},

@@ -176,9 +176,11 @@ std::string phases_text(const RunPlan& plan) {
 std::string model_text(const RunPlan& plan, const CheckFacts& facts) {
   const ModelConfig& m = *facts.model;
   const bool random = facts.config.model.init == "random";
-  return fmt::format("{}: {}, {} parameters, {} layers, {} ids, {}{}", facts.config.model.path, m.family,
+  const std::string losses =
+      plan.aux_losses.empty() ? "" : "; auxiliary losses of its routers: " + plan.aux_losses;
+  return fmt::format("{}: {}, {} parameters, {} layers, {} ids, {}{}{}", facts.config.model.path, m.family,
                      large_text(plan.num_parameters), m.num_layers, grouped_number(m.vocab_size),
-                     dtype_name(plan.dtype), random ? ", random weights" : "");
+                     dtype_name(plan.dtype), random ? ", random weights" : "", losses);
 }
 
 std::string data_text(const CheckFacts& facts) {

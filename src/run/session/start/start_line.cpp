@@ -53,7 +53,8 @@ std::string start_text(const RunTask& task, const RunInputs& inputs, const Start
                      dtype_name(plan.dtype), how_to_stop()) +
          fmt::format("\n  {} in all; {}{}", count_text(plan.batch.updates_total, "update"),
                      make_algorithm(config.algorithm)->describe(),
-                     facts.digest.empty() ? "" : "; weights of digest " + facts.digest);
+                     facts.digest.empty() ? "" : "; weights of digest " + facts.digest) +
+         (plan.aux_losses.empty() ? "" : "; auxiliary losses of routers: " + plan.aux_losses);
 }
 
 std::string carriers_text(RunLinks& links) {
@@ -82,6 +83,7 @@ Json start_event(const RunTask& task, const RunInputs& inputs, const StartFacts&
              {"dtype", dtype_name(plan.dtype)},
              {"parameters", facts.parameters},
              {"updates", plan.batch.updates_total}};
+  if (!plan.aux_losses.empty()) event["aux_losses"] = plan.aux_losses;
   if (inputs.num_lines() > 0) event["lines"] = inputs.num_lines();
   const PromptFrame frame = inputs.prompt_frame(task.config().data);
   if (!frame.before.empty() || !frame.after.empty())

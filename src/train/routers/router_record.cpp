@@ -1,4 +1,4 @@
-#include "src/train/router_record.h"
+#include "src/train/routers/router_record.h"
 
 #include <algorithm>
 

@@ -21,7 +21,7 @@ class RouterRecord {
 
   /// An update begins.
   void clear(Lane& lane);
-  /// [L, E + 1], for PassSaved; none for a dense model.
+  /// RouterNotes::sums; none for a dense model.
   Tensor sums() const { return sums_; }
   /// Every rank of `all` calls it: those that have other tokens or other layers of the model.
   void add_metrics(const Ctx& c, Comm& all, Metrics& metrics) const;

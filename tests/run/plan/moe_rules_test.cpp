@@ -1,0 +1,104 @@
+// The rules of [moe]: what it does not fit, and what is said of the losses of routers.
+
+#include <gtest/gtest.h>
+
+#include "src/config/values.h"
+#include "src/run/plan/plan.h"
+#include "tests/config/config_text.h"
+#include "tests/run/small_model.h"
+
+namespace temper {
+namespace {
+
+ModelConfig small_moe(int64_t shared = 0) {
+  ModelConfig model = small_model();
+  model.family = shared > 0 ? "qwen2_moe" : "qwen3_moe";
+  model.moe = {.layers = {1},
+               .num_experts = 6,
+               .experts_per_token = 2,
+               .expert_size = 16,
+               .shared_size = shared,
+               .file_aux_coef = 0.001};
+  return model;
+}
+
+PlanResult plan_of(const std::vector<std::string>& overrides, const ModelConfig& model) {
+  const ConfigReading reading = read_text(kMinimalConfig, overrides);
+  EXPECT_TRUE(reading.errors.empty()) << reading.errors[0].key << ": " << reading.errors[0].message;
+  return try_plan(reading.loaded.config, 1, model);
+}
+
+/// Each proposed value removes the error, which is the only one.
+void expect_refused(std::vector<std::string> overrides, const ModelConfig& model, const std::string& key,
+                    const std::string& words) {
+  SCOPED_TRACE(key);
+  const PlanResult result = plan_of(overrides, model);
+  ASSERT_EQ(result.errors.size(), 1u);
+  EXPECT_EQ(result.errors[0].key, key);
+  EXPECT_NE(result.errors[0].message.find(words), std::string::npos) << result.errors[0].message;
+  EXPECT_FALSE(result.errors[0].legal.empty());
+  for (const Json& legal : result.errors[0].legal) {
+    std::vector<std::string> better = overrides;
+    better.push_back(key + "=" + toml_text(legal));
+    EXPECT_TRUE(plan_of(better, model).errors.empty()) << legal.dump();
+  }
+}
+
+TEST(MoeRules, KeysAreRefusedForADenseModel) {
+  for (const char* key :
+       {"moe.router.freeze=true", "moe.aux_loss=[\"z\"]", "moe.aux_coef=0.1", "moe.z_coef=1"}) {
+    const std::string text = key;
+    expect_refused({text}, small_model(), text.substr(0, text.find('=')), "the model has no experts");
+  }
+  EXPECT_EQ(plan_of({}, small_model()).plan.aux_losses, "");
+}
+
+TEST(MoeRules, LossesOfFrozenRoutersAreRefused) {
+  const std::vector<std::string> losses{"moe.aux_loss=[\"sequence\",\"z\"]", "moe.aux_coef=0.1",
+                                        "moe.z_coef=0.2"};
+  for (const char* freeze : {"moe.router.freeze=true", "train.freeze=[\"*.mlp.gate.weight\"]"}) {
+    std::vector<std::string> all = losses;
+    all.push_back(freeze);
+    const std::string text = freeze;
+    expect_refused(all, small_moe(), "moe.aux_loss",
+                   "all 1 of them are frozen by " + text.substr(0, text.find('=')));
+  }
+  ModelConfig two = small_moe();
+  two.moe.layers = {0, 1};
+  std::vector<std::string> one_left = losses;
+  one_left.push_back("train.freeze=[\"model.layers.0.*\"]");
+  EXPECT_TRUE(plan_of(one_left, two).errors.empty());
+}
+
+/// The gate of a shared expert is stored with the router.
+TEST(MoeRules, FrozenRoutersAreNotTrained) {
+  for (const int64_t shared : {0, 8}) {
+    const PlanResult result =
+        plan_of({"moe.router.freeze=true", "train.freeze=[\"model.norm.weight\"]"}, small_moe(shared));
+    ASSERT_TRUE(result.errors.empty()) << result.errors[0].message;
+    EXPECT_EQ(result.plan.frozen, (std::set<std::string>{"layers.1.moe.router", "norm"}));
+  }
+}
+
+TEST(MoeRules, SayWhichLossesThereAre) {
+  const std::string file = " (router_aux_loss_coef = 0.001 of its config.json is not used)";
+  EXPECT_EQ(plan_of({}, small_moe()).plan.aux_losses, "none" + file);
+  EXPECT_EQ(plan_of({"moe.aux_loss=[\"z\"]", "moe.z_coef=0.01"}, small_moe()).plan.aux_losses,
+            "z (0.01)" + file);
+  const auto warned = [&](const std::vector<std::string>& overrides, const std::string& words) {
+    for (const std::string& warning : plan_of(overrides, small_moe()).warnings)
+      if (warning.find(words) != std::string::npos) return true;
+    return false;
+  };
+  EXPECT_TRUE(warned({"moe.aux_loss=[\"z\"]"}, "moe.z_coef = 0: it adds nothing"));
+  EXPECT_TRUE(warned({"moe.aux_coef=0.5"}, "moe.aux_coef = 0.5 has no effect"));
+  EXPECT_FALSE(warned({"moe.aux_loss=[\"global\"]", "moe.aux_coef=0.5"}, "moe."));
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

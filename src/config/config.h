@@ -181,7 +181,7 @@ struct Config {
   ProfileConfig profile;
 };
 
-/// Where a value came from: "default", "FILE:line", "command line".
+/// Where a value came from: "default", "default of NAME" (of algorithm.name), "FILE:line", "command line".
 using Origins = std::map<std::string, std::string>;
 
 struct LoadedConfig {

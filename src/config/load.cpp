@@ -5,6 +5,7 @@
 #include <map>
 
 #include "src/config/later_keys.h"
+#include "src/config/methods.h"
 #include "src/config/typed/peer_keys.h"
 #include "src/config/values.h"
 #include "src/core/check.h"
@@ -232,6 +233,22 @@ std::string override_defect(const std::string& text) {
 
 namespace {
 
+/// The defaults that algorithm.name changes, where nothing else is written.
+void take_method_defaults(LoadedConfig& loaded) {
+  const AlgorithmTraits& method = algorithm_traits(loaded.config.algorithm.name);
+  const std::string from = fmt::format("default of {}", method.name);
+  std::map<std::string, Field> by_key;
+  for (Field& field : config_fields(loaded.config)) by_key.emplace(field.key, std::move(field));
+  for (const MethodDefault& changed : method.defaults) {
+    const std::string key(changed.key);
+    std::string& origin = loaded.origins.try_emplace(key, "default").first->second;
+    if (origin != "default") continue;
+    const auto bad = read_value(parse_toml_value(std::string(changed.value), from), by_key.at(key));
+    CHECK(!bad, "{} {} = {}: {}", from, key, changed.value, bad->message);
+    origin = from;
+  }
+}
+
 /// "~" and "~/..." as a shell reads them: one never sees the right side of an override, and no config file.
 void expand_home(std::string& path) {
   const char* home = std::getenv("HOME");
@@ -269,6 +286,7 @@ ConfigReading read_config(const std::string& path, const std::vector<std::string
   loader.read_table(tree, "");
   loader.choose_keys();
   loader.require_keys();
+  take_method_defaults(reading.loaded);
   expand_home(reading.loaded.config);
   return reading;
 }
@@ -279,6 +297,13 @@ Config read_dumped_config(const std::string& text, const std::string& source,
   reading.loaded.config.roles = RolesConfig(roles);
   Loader(reading).read_table(parse_toml(text, source), "");
   return std::move(reading.loaded.config);
+}
+
+Config config_defaults(const std::string& method) {
+  LoadedConfig loaded;
+  loaded.config.algorithm.name = method;
+  take_method_defaults(loaded);
+  return std::move(loaded.config);
 }
 
 RolloutConfig load_rollout_overrides(const std::vector<std::string>& overrides) {

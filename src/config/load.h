@@ -22,6 +22,9 @@ ConfigReading read_config(const std::string& path, const std::vector<std::string
 Config read_dumped_config(const std::string& text, const std::string& source,
                           std::span<const RoleTraits> roles = built_in_role_traits());
 
+/// A config in which nothing but algorithm.name is written.
+Config config_defaults(const std::string& method);
+
 /// The [rollout] section with defaults and `rollout.key=value` arguments alone (verbs without a config file).
 RolloutConfig load_rollout_overrides(const std::vector<std::string>& overrides);
 

@@ -1,6 +1,7 @@
 #include "src/config/roles.h"
 
 #include "src/config/config.h"
+#include "src/config/methods.h"
 
 namespace temper {
 namespace {

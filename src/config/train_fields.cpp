@@ -1,5 +1,6 @@
 #include <array>
 
+#include "src/config/methods.h"
 #include "src/config/section.h"
 
 namespace temper {
@@ -12,14 +13,57 @@ constexpr std::array<Words, 4> kSchedules{"constant", "linear", "cosine", "wsd"}
 constexpr std::array<Words, 2> kMomentFormats{"fp32", "bf16"};
 constexpr std::array<Words, 3> kMasterFormats{"auto", "fp32", "remainder"};
 
+/// What makes an advantage and a loss, and holds the ratio.
+void policy_fields(AlgorithmConfig& c, Section f) {
+  f("name", c.name,
+    {.help = "a method: the defaults of other keys; sft: supervised fine-tuning; see `temper help algorithm`",
+     .choices = kAlgorithmNames});
+  f("advantage", c.advantage,
+    {.help = "how rewards become advantages, see `temper help algorithm`", .choices = kAdvantageNames});
+  f("advantage_std", c.advantage_std,
+    {.help = "standard deviation that advantages grpo and pass@k are divided by: that of the rewards of the "
+             "group, of the step, or none",
+     .choices = kAdvantageScales});
+  f("loss", c.loss, {.help = "loss of a token, see `temper help algorithm`", .choices = kLossNames});
+  f("clip_low", c.clip_low, {.help = "the ratio is clipped below 1 - clip_low", .range = kNotNegative});
+  f("clip_high", c.clip_high, {.help = "the ratio is clipped above 1 + clip_high", .range = kNotNegative});
+  f("dual_clip", c.dual_clip,
+    {.help = "largest ratio of a token with a negative advantage, above 1; 0: off", .range = kNotNegative});
+}
+
+/// Tokens that other weights sampled.
+void importance_fields(AlgorithmConfig& c, Section f) {
+  f("tis_cap", c.tis_cap,
+    {.help =
+         "tokens that older weights sampled: the ratio starts at the step's first weights and the loss is "
+         "multiplied by min(first / sampling probability, this); 0: the ratio starts at the sampling weights",
+     .range = kNotNegative});
+  f("importance", c.importance,
+    {.help = "whose probabilities that weight compares: those of the token, of its whole response (their "
+             "product), or their geometric mean",
+     .choices = kImportanceLevels});
+  f("importance_form", c.importance_form,
+    {.help = "a weight outside its bounds: is moved to the bound, or is 0 (IcePop)",
+     .choices = kImportanceForms});
+  f("importance_bounds", c.importance_bounds,
+    {.help = "lowest and highest importance weight; []: 0 and algorithm.tis_cap", .range = kNotNegative});
+  f("reject_mean_k3", c.reject_mean_k3,
+    {.help = "responses of older weights are not trained where the mean of w - 1 - ln w, of their tokens' "
+             "weights, is above this; 0: off",
+     .range = kNotNegative});
+  f("reject_token_below", c.reject_token_below,
+    {.help =
+         "responses of older weights are not trained where one token's weight is below this (1e-4); 0: off",
+     .range = kShare});
+  f("mismatch", c.mismatch,
+    {.help = "a log-prob that is another where the token is trained than where the same weights sampled it",
+     .choices = kMismatchRules});
+}
+
 }  // namespace
 
 void algorithm_fields(AlgorithmConfig& c, Section f) {
-  f("name", c.name,
-    {.help = "grpo: reinforcement learning from groups of samples; sft: supervised fine-tuning",
-     .choices = kAlgorithmNames});
-  f("clip_low", c.clip_low, {.help = "the ratio is clipped below 1 - clip_low", .range = kNotNegative});
-  f("clip_high", c.clip_high, {.help = "the ratio is clipped above 1 + clip_high", .range = kNotNegative});
+  policy_fields(c, f);
   f("kl_coef", c.kl_coef,
     {.help = "weight of the KL to the reference policy; 0: no reference policy is kept",
      .range = kNotNegative});
@@ -31,18 +75,22 @@ void algorithm_fields(AlgorithmConfig& c, Section f) {
   f("entropy_coef", c.entropy_coef, {.help = "weight of the entropy bonus", .range = {-kHuge, kHuge}});
   f("advantage_eps", c.advantage_eps,
     {.help = "added to the standard deviation of a group's rewards", .range = kNotNegative});
+  f("gamma", c.gamma, {.help = "advantage reinforce++: discount of later token rewards", .range = kShare});
   f("single_group", c.single_group,
     {.help = "advantage of a group of one sample: left out, 0, or the reward itself",
      .choices = kSingleGroupRules});
+  f("mask_truncated", c.mask_truncated,
+    {.help = "responses that were cut at rollout.max_new_tokens are not trained; their rewards count in the "
+             "statistics of their group"});
   f("ratio_clamp", c.ratio_clamp,
     {.help = "largest |log ratio| before exp, also in the KL of kind k3; 0: off", .range = {0, 700}});
   f("k3_clamp", c.k3_clamp,
     {.help = "the KL of kind k3 is at most 10 a token (verl's low_var_kl), without a gradient beyond"});
-  f("tis_cap", c.tis_cap,
-    {.help =
-         "tokens that older weights sampled: the ratio starts at the step's first weights and the loss is "
-         "multiplied by min(first / sampling probability, this); 0: the ratio starts at the sampling weights",
+  f("teacher_coef", c.teacher_coef,
+    {.help = "with roles.teacher.path: each token's advantage loses this times log-prob when sampled - "
+             "log-prob of the teacher; 0: off",
      .range = kNotNegative});
+  importance_fields(c, f);
 }
 
 void train_fields(TrainConfig& c, Section f) {

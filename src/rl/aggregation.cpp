@@ -23,6 +23,8 @@ double omega(Aggregation mode, const UpdateCounts& counts, int64_t sequence_toke
     case Aggregation::seq_mean_token_sum_norm:
       CHECK(counts.max_response_tokens > 0, "seq-mean-token-sum-norm without a maximal response length");
       return 1 / (sequences * at_least_one(counts.max_response_tokens));
+    case Aggregation::token_sum:
+      return 1;
   }
   CHECK(false, "unknown aggregation {}", static_cast<int>(mode));
 }

@@ -4,6 +4,7 @@
 // ranks.
 //   token-mean               1 / N_tok          seq-mean-token-sum       1 / B
 //   seq-mean-token-mean      1 / (B n_i)        seq-mean-token-sum-norm  1 / (B Lmax)
+//   token-sum                1
 // N_tok, B count the whole update over all ranks; B only responses with n_i > 0. Denominators are max(., 1).
 
 #include <cstdint>
@@ -15,6 +16,7 @@ enum class Aggregation {  // order of kAggregations
   seq_mean_token_mean,
   seq_mean_token_sum,
   seq_mean_token_sum_norm,
+  token_sum,
 };
 
 /// Counts of one optimizer update (all ranks, this update only).

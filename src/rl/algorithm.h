@@ -21,7 +21,7 @@ struct LossInputs {
   std::vector<double> old_logprob;           // of the policy that the ratio starts at (GRPO; SFT ignores it)
   std::vector<double> sampled_logprob;       // of the policy that sampled; empty = the same
   std::vector<double> ref_logprob;           // empty = no reference
-  std::vector<double> advantage;             // of the token's response (SFT ignores it)
+  std::vector<double> advantage;             // of the token (SFT ignores it)
   std::vector<double> weight;                // omega_t, 0 = not counted
   std::vector<int32_t> sequence_begin = {};  // [S+1] borders of the sequences, each whole, among the tokens
 };
@@ -38,10 +38,11 @@ class Algorithm {
  public:
   virtual ~Algorithm() = default;
 
-  /// Penalties that need log-probs and go into `reward` (KL in the reward). Called once per group before
+  /// Penalties that need log-probs and go into `reward` (KL in the reward). Called once per step before
   /// `advantages`, not for replayed rollouts: their reward already has everything in it.
   virtual void shape_rewards(std::span<Group> groups) const = 0;
-  /// Fills Trajectory::advantage of complete groups; may clear Response::mask (single_group = "drop").
+  /// Fills Trajectory::advantage, and advantages, of all groups of a step; may clear Response::mask
+  /// (single_group = "drop", mask_truncated).
   virtual void advantages(std::span<Group> groups) const = 0;
   /// `logprob` and `entropy` have length n; `entropy` may be empty when the algorithm reports none (SFT).
   virtual LossResult loss(std::span<const double> logprob, std::span<const double> entropy,

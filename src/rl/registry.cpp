@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "src/config/methods.h"
 #include "src/rl/choices.h"
-#include "src/rl/losses/grpo.h"
-#include "src/rl/losses/sft.h"
+#include "src/rl/policy_gradient.h"
 #include "src/rl/rewards/arithmetic.h"
 #include "src/rl/rewards/command/command.h"
 #include "src/rl/rewards/exact.h"
@@ -13,6 +13,7 @@
 #include "src/rl/rewards/length.h"
 #include "src/rl/rewards/math.h"
 #include "src/rl/rewards/options.h"
+#include "src/rl/sft.h"
 
 namespace temper {
 namespace {
@@ -47,31 +48,29 @@ constexpr std::array kRewards{
               reward_from<CommandReward>},
 };
 
-template <typename Made>
-std::unique_ptr<Algorithm> algorithm_from(const AlgorithmConfig& config) {
-  return std::make_unique<Made>(config);
+std::unique_ptr<Algorithm> policy_gradient(const AlgorithmConfig& config, const RewardConfig& rewards) {
+  return std::make_unique<PolicyGradient>(config, rewards);
+}
+std::unique_ptr<Algorithm> supervised(const AlgorithmConfig& config, const RewardConfig&) {
+  return std::make_unique<Sft>(config);
 }
 
-constexpr std::array kMakers{
-    AlgorithmRow{"grpo", algorithm_from<Grpo>},
-    AlgorithmRow{"sft", algorithm_from<Sft>},
-};
-constexpr bool names_are_those_of_the_config() {
-  if (kMakers.size() != kAlgorithmNames.size()) return false;
-  for (size_t i = 0; i < kMakers.size(); ++i)
-    if (kMakers[i].name != kAlgorithmNames[i]) return false;
-  return true;
-}
-static_assert(names_are_those_of_the_config(), "a row here for each algorithm of config/algorithm_config.h");
+constexpr auto kMakers = [] {
+  std::array<AlgorithmRow, kAlgorithms.size()> rows;
+  for (size_t i = 0; i < rows.size(); ++i)
+    rows[i] = {kAlgorithms[i].name, kAlgorithms[i].generates ? policy_gradient : supervised};
+  return rows;
+}();
 
 }  // namespace
 
 std::span<const AlgorithmRow> built_in_algorithms() { return kMakers; }
 
-std::unique_ptr<Algorithm> make_algorithm(const AlgorithmConfig& config, std::span<const AlgorithmRow> rows) {
+std::unique_ptr<Algorithm> make_algorithm(const AlgorithmConfig& config, const RewardConfig& rewards,
+                                          std::span<const AlgorithmRow> rows) {
   std::vector<std::string_view> names;
   for (const AlgorithmRow& row : rows) names.push_back(row.name);
-  return rows[choice_index("algorithm.name", config.name, names)].make(config);
+  return rows[choice_index("algorithm.name", config.name, names)].make(config, rewards);
 }
 
 std::vector<std::string_view> reward_names() {

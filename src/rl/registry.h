@@ -17,11 +17,12 @@ namespace temper {
 
 struct AlgorithmRow {
   std::string_view name;
-  std::unique_ptr<Algorithm> (*make)(const AlgorithmConfig&);
+  std::unique_ptr<Algorithm> (*make)(const AlgorithmConfig&, const RewardConfig&);
 };
 std::span<const AlgorithmRow> built_in_algorithms();
 
-std::unique_ptr<Algorithm> make_algorithm(const AlgorithmConfig& config,
+/// `rewards`: the functions whose parts an advantage may take apart.
+std::unique_ptr<Algorithm> make_algorithm(const AlgorithmConfig& config, const RewardConfig& rewards = {},
                                           std::span<const AlgorithmRow> rows = built_in_algorithms());
 
 /// Without `helpers` a function that needs a program can be looked at, not asked.

@@ -44,6 +44,18 @@ bool too_far_apart(const Group& group) {
          !std::isfinite(static_cast<double>(group.samples.size()) * (high - low) * (high - low));
 }
 
+bool has_signal(const Trajectory& t) {
+  return t.advantage != 0 ||
+         std::any_of(t.advantages.begin(), t.advantages.end(), [](double a) { return a != 0; });
+}
+
+/// Over the counted tokens.
+void add_advantages(const Trajectory& t, Statistic& advantage) {
+  if (t.advantages.empty()) return advantage.add(t.advantage, static_cast<double>(t.counted_tokens()));
+  for (size_t i = 0; i < t.advantages.size(); ++i)
+    if (t.response.mask[i]) advantage.add(t.advantages[i]);
+}
+
 /// The means of the parts that most samples have, of equally frequent ones the first by name.
 void write_parts(const std::map<std::string, Statistic>& parts, std::map<std::string, double>& metrics) {
   std::vector<std::pair<double, const std::string*>> order;
@@ -64,7 +76,7 @@ std::map<std::string, double> rollout_metrics(std::span<const Group> groups) {
   double count = 0, cut = 0, excluded = 0, dull = 0, lost = 0;
   for (const Group& group : groups) {
     const bool silent = std::none_of(group.samples.begin(), group.samples.end(),
-                                     [](const Trajectory& t) { return t.advantage != 0; });
+                                     [](const Trajectory& t) { return has_signal(t); });
     dull += silent;
     lost += silent && too_far_apart(group);
     for (const Trajectory& t : group.samples) {
@@ -72,7 +84,7 @@ std::map<std::string, double> rollout_metrics(std::span<const Group> groups) {
       if (!t.excluded) {
         score.add(t.raw_reward);
         reward.add(t.reward);
-        advantage.add(t.advantage, static_cast<double>(t.counted_tokens()));
+        add_advantages(t, advantage);
       }
       for (const auto& [name, value] : t.reward_parts) parts[name].add(value);
       response.add(static_cast<double>(t.response.tokens.size()));

@@ -58,15 +58,23 @@ Container take_all(std::string_view& bytes) {
   return values;
 }
 
-/// Beside the finish reason: older checkpoints have no room of its own for it.
+/// Beside the finish reason: older checkpoints have no room of their own for them.
 constexpr uint8_t kExcluded = 0x80;
+constexpr uint8_t kTaught = 0x40;  // log-probs of a teacher stand at the end
 
-void take_finish_reason(std::string_view& bytes, Trajectory& t) {
-  const auto value = take<uint8_t>(bytes), reason = static_cast<uint8_t>(value & ~kExcluded);
+uint8_t finish_byte(const Trajectory& t) {
+  return static_cast<uint8_t>(static_cast<uint8_t>(t.response.finish) | (t.excluded ? kExcluded : 0) |
+                              (t.teacher_logprobs.empty() ? 0 : kTaught));
+}
+
+/// Whether the trajectory is taught.
+bool take_finish_reason(std::string_view& bytes, Trajectory& t) {
+  const auto value = take<uint8_t>(bytes), reason = static_cast<uint8_t>(value & ~(kExcluded | kTaught));
   CHECK(reason <= static_cast<uint8_t>(FinishReason::unfinished), "finish reason {} in a trajectory message",
         reason);
   t.response.finish = static_cast<FinishReason>(reason);
   t.excluded = (value & kExcluded) != 0;
+  return (value & kTaught) != 0;
 }
 
 }  // namespace
@@ -85,7 +93,7 @@ void append_trajectory(std::string& bytes, const Trajectory& t) {
     put(bytes, version);
     put(bytes, count);
   }
-  put(bytes, static_cast<uint8_t>(static_cast<uint8_t>(t.response.finish) | (t.excluded ? kExcluded : 0)));
+  put(bytes, finish_byte(t));
   put_all(bytes, t.prompt);
   put_all(bytes, t.response.text);
   put_all(bytes, t.answer);
@@ -97,6 +105,7 @@ void append_trajectory(std::string& bytes, const Trajectory& t) {
     put(bytes, value);
   }
   put(bytes, t.advantage);
+  if (!t.teacher_logprobs.empty()) put_all(bytes, t.teacher_logprobs);
 }
 
 Trajectory take_trajectory(std::string_view& bytes) {
@@ -114,7 +123,7 @@ Trajectory take_trajectory(std::string_view& bytes) {
     version = take<int64_t>(bytes);
     count = take<int32_t>(bytes);
   }
-  take_finish_reason(bytes, t);
+  const bool taught = take_finish_reason(bytes, t);
   t.prompt = take_all<std::string>(bytes);
   t.response.text = take_all<std::string>(bytes);
   t.answer = take_all<std::string>(bytes);
@@ -126,6 +135,7 @@ Trajectory take_trajectory(std::string_view& bytes) {
     value = take<double>(bytes);
   }
   t.advantage = take<double>(bytes);
+  if (taught) t.teacher_logprobs = take_all<std::vector<double>>(bytes);
   return t;
 }
 

@@ -221,10 +221,12 @@ Json trajectory_to_json(const Trajectory& t, int64_t step) {
   line["response_mask"] = t.response.mask;
   line["logprobs"] = logprobs_to_json(t.response.logprobs, t.response.tokens.size());
   line["ref_logprobs"] = logprobs_to_json(t.ref_logprobs, t.response.tokens.size());
+  if (!t.teacher_logprobs.empty()) line["teacher_logprobs"] = t.teacher_logprobs;
   line["reward"] = t.excluded ? Json() : Json(t.reward);
   line["raw_reward"] = t.excluded ? Json() : Json(t.raw_reward);
   line["reward_parts"] = std::move(parts);
   line["advantage"] = t.advantage;
+  if (!t.advantages.empty()) line["advantages"] = t.advantages;
   line["policy_version"] = versions_to_json(t);
   line["finish_reason"] = std::string(finish_reason_name(t.response.finish));
   line["prompt"] = t.prompt;
@@ -256,6 +258,7 @@ Trajectory trajectory_from_json(const Json& line, const std::string& where, cons
   t.response.mask = read_mask(reader, t.response.tokens.size());
   t.response.logprobs = read_logprobs(reader, "logprobs", t.response.mask);
   t.ref_logprobs = read_logprobs(reader, "ref_logprobs", t.response.mask);
+  t.teacher_logprobs = read_logprobs(reader, "teacher_logprobs", t.response.mask);
   t.response.versions = read_versions(reader, t.response.tokens.size());
   t.excluded = reader.is_null("reward") && reader.is_null("raw_reward");
   if (!t.excluded) t.reward = reader.number("reward", reader.need("reward"));

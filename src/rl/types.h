@@ -2,8 +2,8 @@
 // A response, and the group of all responses to one prompt: what rollouts make, rewards and advantages fill,
 // trainers consume and rollout files show. Plain data; numbers are double so that an fp64 run loses nothing
 // (fp32 values are exact in double).
-// Invariants: mask is as long as tokens; logprobs and ref_logprobs are that long or empty (unknown); the
-// counts of versions sum to that length when they are known.
+// Invariants: mask is as long as tokens; logprobs, ref_logprobs, teacher_logprobs and advantages are that
+// long or empty (unknown); the counts of versions sum to that length when they are known.
 
 #include <cstdint>
 #include <span>
@@ -39,7 +39,8 @@ struct Trajectory {
   std::vector<int32_t> prompt_tokens;
   std::string prompt, answer;
   Response response;
-  std::vector<double> ref_logprobs;  // empty = no reference
+  std::vector<double> ref_logprobs;      // empty = no reference
+  std::vector<double> teacher_logprobs;  // empty = no teacher
   /// The log-probs under the weights before the first update of the step, where others sampled; the trainer
   /// fills them. Empty: as response.logprobs; NaN: those of the update itself.
   std::vector<double> old_logprobs;
@@ -47,8 +48,10 @@ struct Trajectory {
   double raw_reward = 0;  // weighted sum of the task rewards; filters use it
   double reward = 0;      // raw_reward plus shaping; advantages use it
   std::vector<std::pair<std::string, double>> reward_parts;  // unweighted, in the order of reward.functions
-  double advantage = 0;
+  double advantage = 0;            // of every token; where they differ the mean over the counted ones
+  std::vector<double> advantages;  // by token, 0 where not counted; empty: all have the same
 
+  double advantage_of(size_t token) const { return advantages.empty() ? advantage : advantages[token]; }
   /// n_i: response tokens that enter the loss.
   int64_t counted_tokens() const {
     int64_t count = 0;

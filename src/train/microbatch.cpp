@@ -115,7 +115,7 @@ void fill_loss_inputs(Microbatch& mb, std::span<const Trajectory* const> all, Ag
     mb.inputs.sampled_logprob.push_back(sampled);
     mb.inputs.old_logprob.push_back(t.old_logprobs.empty() ? sampled : t.old_logprobs[r]);
     if (reference) mb.inputs.ref_logprob.push_back(t.ref_logprobs[r]);
-    mb.inputs.advantage.push_back(t.advantage);
+    mb.inputs.advantage.push_back(t.advantage_of(r));
     mb.inputs.weight.push_back(t.response.mask[r] ? weight : 0.0);
   }
 }

@@ -8,6 +8,7 @@
 
 #include "src/config/duration.h"
 #include "src/config/load.h"
+#include "src/config/methods.h"
 #include "src/config/toml_node.h"
 #include "src/config/values.h"
 #include "tests/config/config_text.h"
@@ -128,6 +129,32 @@ TEST(Config, OffValuesOfLaterKeysAreAccepted) {
   EXPECT_NO_THROW(load_text(text, {"run.max_policy_lag=0", "rollout.tokens_per_step=0"}));
 }
 
+constexpr const char* kAlgorithmKeys[] = {"algorithm.clip_low=0.1",
+                                          "algorithm.clip_high=0.28",
+                                          "algorithm.kl_coef=1e-3",
+                                          "algorithm.kl_in=reward",
+                                          "algorithm.kl_estimator=k1+",
+                                          "algorithm.aggregation=seq-mean-token-sum",
+                                          "algorithm.entropy_coef=-0.5",
+                                          "algorithm.advantage_eps=0",
+                                          "algorithm.single_group=verl",
+                                          "algorithm.ratio_clamp=0",
+                                          "algorithm.k3_clamp=true",
+                                          "algorithm.tis_cap=5",
+                                          "algorithm.advantage=pass@k",
+                                          "algorithm.advantage_std=none",
+                                          "algorithm.loss=cispo",
+                                          "algorithm.dual_clip=3",
+                                          "algorithm.gamma=0.9",
+                                          "algorithm.mask_truncated=true",
+                                          "algorithm.importance=geometric",
+                                          "algorithm.importance_form=mask",
+                                          "algorithm.importance_bounds=[0.5,1.5]",
+                                          "algorithm.reject_mean_k3=0.01",
+                                          "algorithm.reject_token_below=1e-4",
+                                          "algorithm.mismatch=stop",
+                                          "algorithm.teacher_coef=0.5"};
+
 constexpr const char* kLastSections[] = {"checkpoint.every_minutes=2.5",
                                          "train.freeze=[\"lm_head.weight\",\"model.layers.0.*\"]",
                                          "model.allow_unused=[\"visual.*\",\"extra.weight\"]",
@@ -183,18 +210,6 @@ LoadedConfig every_key_set() {
       "model.context_tokens=77",
       "tokenizer.path=t",
       "tokenizer.chat_template=c",
-      "algorithm.clip_low=0.1",
-      "algorithm.clip_high=0.28",
-      "algorithm.kl_coef=1e-3",
-      "algorithm.kl_in=reward",
-      "algorithm.kl_estimator=k1+",
-      "algorithm.aggregation=seq-mean-token-sum",
-      "algorithm.entropy_coef=-0.5",
-      "algorithm.advantage_eps=0",
-      "algorithm.single_group=verl",
-      "algorithm.ratio_clamp=0",
-      "algorithm.k3_clamp=true",
-      "algorithm.tis_cap=5",
       "rollout.max_prompt_tokens=33",
       "rollout.min_new_tokens=3",
       "rollout.tokens_per_step=100",
@@ -261,6 +276,7 @@ LoadedConfig every_key_set() {
       "checkpoint.resume=none",
       "checkpoint.export_hf_every=7",
       "checkpoint.accept_changes=true"};
+  overrides.insert(overrides.end(), std::begin(kAlgorithmKeys), std::end(kAlgorithmKeys));
   overrides.insert(overrides.end(), std::begin(kLastSections), std::end(kLastSections));
   return load_text(kMinimalConfig, overrides);
 }
@@ -312,6 +328,37 @@ TEST(Config, DumpReloadsToAnEqualConfig) {
   EXPECT_NE(dump.find("seed = 9223372036854775807  # command line\n"), std::string::npos);
   EXPECT_NE(dump.find("temperature = 0.30000000000000004  # command line\n"), std::string::npos);
   EXPECT_NE(dump.find("name = \"grpo\"  # default\n"), std::string::npos);
+}
+
+/// Each default of each name can be read, is another than that of grpo, and the dump says where it came from.
+TEST(Config, NamesAreRowsOfDefaults) {
+  for (const AlgorithmTraits& method : kAlgorithms) {
+    const std::string name(method.name), from = "  # default of " + name;
+    const LoadedConfig loaded =
+        load_text(kMinimalConfig, {"algorithm.name=" + name, "train.samples_per_update=1"});
+    const Json values = config_json(loaded.config), usual = config_json(load_text(kMinimalConfig).config);
+    const std::string dump = dump_config(loaded);
+    for (const auto& [key, value] : method.defaults) {
+      const std::string full(key), last = full.substr(full.find('.') + 1);
+      EXPECT_NE(values[full], usual[full]) << name << " " << key;
+      EXPECT_EQ(loaded.origins.at(full), "default of " + name);
+      EXPECT_NE(dump.find("\n" + last + " = "), std::string::npos);
+    }
+    EXPECT_EQ(dump.find(from) != std::string::npos, !method.defaults.empty()) << name;
+    EXPECT_EQ(config_json(load_text(dump).config), values) << name;
+    EXPECT_EQ(config_json(read_dumped_config(dump, "config.toml")), values) << name;
+  }
+}
+
+TEST(Config, WhatIsWrittenWinsOverTheDefaultsOfAName) {
+  const LoadedConfig loaded =
+      load_text(std::string(kMinimalConfig) + "[algorithm]\nname = \"dapo\"\nclip_high = 0.2\n",
+                {"rollout.dynamic_sampling_rounds=0"});
+  EXPECT_EQ(loaded.config.algorithm.clip_high, 0.2);
+  EXPECT_EQ(loaded.config.rollout.dynamic_sampling_rounds, 0);
+  EXPECT_EQ(loaded.origins.at("rollout.dynamic_sampling_rounds"), "command line");
+  EXPECT_EQ(config_defaults("dapo").algorithm.clip_high, 0.28);
+  EXPECT_EQ(config_defaults("dapo").rollout.dynamic_sampling_rounds, 10);
 }
 
 /// Keys that only other algorithms, or no epochs, need.

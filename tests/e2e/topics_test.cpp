@@ -57,8 +57,9 @@ Lines commands(const TopicPage& page) {
 }
 
 TEST(Topics, AreShortAndHaveATitle) {
-  const Lines wanted{"quickstart", "data",  "train",  "resume",  "rewards", "layouts", "async",
-                     "memory",     "slurm", "mpirun", "metrics", "trl",     "verl",    "troubleshooting"};
+  const Lines wanted{"quickstart", "data",    "train", "algorithm", "resume",
+                     "rewards",    "layouts", "async", "memory",    "slurm",
+                     "mpirun",     "metrics", "trl",   "verl",      "troubleshooting"};
   Lines names;
   const std::string overview = help_text(""), manual = help_text("man");
   for (const TopicPage& page : topic_pages()) {

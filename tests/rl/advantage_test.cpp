@@ -1,7 +1,7 @@
 // Group advantages and KL in the reward against fp64 goldens, the rules for single and equal groups, and the
 // metrics of a step.
 
-#include "src/rl/advantage.h"
+#include "src/rl/advantages/advantage.h"
 
 #include <gtest/gtest.h>
 
@@ -28,6 +28,10 @@ Group group_of(const std::vector<double>& rewards) {
     group.samples.push_back(t);
   }
   return group;
+}
+
+void grpo_advantages(std::span<Group> groups, double eps, SingleGroup rule) {
+  fill_advantages(advantage_traits("grpo"), groups, {.eps = eps, .single_group = rule});
 }
 
 TEST(Advantage, MatchesTheFormulaInDouble) {

@@ -1,5 +1,5 @@
-// GRPO and SFT losses against autograd in fp64 (tests/golden/rl/losses.json, tools/golden/golden_rl.py), against
-// central differences, and the boundary rules.
+// GRPO and SFT losses against autograd in fp64 (tests/golden/rl/losses.json, tools/golden/golden_rl.py),
+// against central differences, and the boundary rules.
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "src/core/check.h"
 #include "src/core/json.h"
 #include "src/rl/choices.h"
-#include "src/rl/losses/grpo.h"
+#include "src/rl/policy_gradient.h"
 #include "src/rl/registry.h"
 
 namespace temper {
@@ -122,7 +122,7 @@ TEST(GrpoLoss, GradientIsTheDerivativeOfTheValue) {
     config.kl_coef = 0.3;
     config.entropy_coef = 0.05;
     config.aggregation = "seq-mean-token-mean";
-    Grpo algorithm(config);
+    PolicyGradient algorithm(config);
     const Batch batch = golden_batch(golden, 0, algorithm.aggregation());
     const LossResult result = algorithm.loss(batch.logprob, batch.entropy, batch.in);
     const double h = 1e-6;
@@ -142,14 +142,14 @@ TEST(GrpoLoss, GradientIsTheDerivativeOfTheValue) {
   }
 }
 
-LossResult one_token(const Grpo& grpo, double lp, double lo, double advantage) {
+LossResult one_token(const PolicyGradient& grpo, double lp, double lo, double advantage) {
   return grpo.loss(std::vector<double>{lp}, std::vector<double>{0.5}, {{lo}, {}, {}, {advantage}, {1}});
 }
 
 TEST(GrpoLoss, ReferenceTable) {  // the formulas by hand: (A, lp - lo) -> loss, gradient
   AlgorithmConfig config;
   config.clip_high = 0.28;
-  Grpo grpo(config);
+  PolicyGradient grpo(config);
   const double rows[][4] = {{1, 0.3, -1.28, 0},
                             {-1, 0.3, 1.3498588075760032, 1.3498588075760032},
                             {1, -0.3, -0.7408182206817179, -0.7408182206817179},
@@ -173,7 +173,7 @@ TEST(GrpoLoss, ImportanceWeightsOfOlderSamples) {
                       .ref_logprob = {},
                       .advantage = {1, 1, 1, -0.5, -0.5},
                       .weight = std::vector<double>(5, 0.2)};
-  const Grpo grpo(config);
+  const PolicyGradient grpo(config);
   const LossResult result = grpo.loss(lp, entropy, in);
   const double expected[] = {-0.2442805516, -0.1097623272, -0.2210341836, 0.0740818221, 0.1648721271};
   EXPECT_NEAR(result.sums.at("actor/pg_loss"), -0.3361231133, 1e-10);
@@ -183,26 +183,27 @@ TEST(GrpoLoss, ImportanceWeightsOfOlderSamples) {
   EXPECT_EQ(grpo.metrics(result.sums).at("actor/tis_clipfrac"), 0);
 
   config.tis_cap = 1.1;  // below e^0.1 and e^0.2
-  const LossResult capped = Grpo(config).loss(lp, entropy, in);
+  const LossResult capped = PolicyGradient(config).loss(lp, entropy, in);
   EXPECT_NEAR(capped.dlogprob[0], result.dlogprob[0] * 1.1 / std::exp(0.1), 1e-15);
   EXPECT_NEAR(capped.dlogprob[4], result.dlogprob[4] * 1.1 / std::exp(0.2), 1e-15);
   EXPECT_EQ(capped.dlogprob[2], result.dlogprob[2]) << "on policy the weight is exactly 1";
-  EXPECT_EQ(Grpo(config).metrics(capped.sums).at("actor/tis_clipfrac"), 0.4);
+  EXPECT_EQ(PolicyGradient(config).metrics(capped.sums).at("actor/tis_clipfrac"), 0.4);
 
   config.tis_cap = 0;
-  const LossResult off = Grpo(config).loss(lp, entropy, in);
+  const LossResult off = PolicyGradient(config).loss(lp, entropy, in);
   LossInputs bare = in;
   bare.sampled_logprob.clear();
-  EXPECT_EQ(off.dlogprob, Grpo(config).loss(lp, entropy, bare).dlogprob);
+  EXPECT_EQ(off.dlogprob, PolicyGradient(config).loss(lp, entropy, bare).dlogprob);
 
   LossInputs far = in;  // the logarithm of the weight is bounded
   far.sampled_logprob[0] = -800;
   config.tis_cap = 1e30;
-  EXPECT_NEAR(Grpo(config).loss(lp, entropy, far).dlogprob[0], -0.2210341836 * std::exp(20.0), 1e-1);
+  EXPECT_NEAR(PolicyGradient(config).loss(lp, entropy, far).dlogprob[0], -0.2210341836 * std::exp(20.0),
+              1e-1);
 }
 
 LossResult one_kl(const AlgorithmConfig& config, double d) {
-  return Grpo(config).loss(std::vector{d - 1}, std::vector{0.5}, {{d - 1}, {}, {-1.0}, {0}, {1}});
+  return PolicyGradient(config).loss(std::vector{d - 1}, std::vector{0.5}, {{d - 1}, {}, {-1.0}, {0}, {1}});
 }
 
 /// One token whose log-prob fell by 90 had a gradient of e^90: the next norm was not finite.
@@ -212,7 +213,7 @@ TEST(GrpoLoss, TheExponentialOfK3IsHeld) {
   const LossResult fallen = one_kl(config, -90);
   EXPECT_EQ(fallen.sums.at("actor/kl_loss"), std::expm1(20.0) - 20);
   EXPECT_EQ(fallen.dlogprob[0], 0);
-  EXPECT_EQ(Grpo(config).metrics(fallen.sums).at("actor/kl_clipfrac"), 1);
+  EXPECT_EQ(PolicyGradient(config).metrics(fallen.sums).at("actor/kl_clipfrac"), 1);
   EXPECT_EQ(one_kl(config, 90).sums.at("actor/kl_loss"), std::expm1(-20.0) + 20);
   const LossResult held = one_kl(config, -20);  // at the boundary the gradient passes
   EXPECT_EQ(held.dlogprob[0], -0.5 * std::expm1(20.0));
@@ -238,12 +239,12 @@ TEST(GrpoLoss, BoundariesPassTheGradient) {
   config.ratio_clamp = 0.5;
   config.clip_high = 1;  // 1 + 1 is exact: rho = 2 lies on the boundary
   config.clip_low = 0.5;
-  Grpo clamped(config);
+  PolicyGradient clamped(config);
   EXPECT_EQ(one_token(clamped, 0.5, 0, 1).dlogprob[0], -std::exp(0.5));  // at the clamp
   EXPECT_EQ(one_token(clamped, 0.5000001, 0, 1).dlogprob[0], 0);         // beyond it
   EXPECT_EQ(one_token(clamped, -0.5, 0, -1).dlogprob[0], std::exp(-0.5));
   config.ratio_clamp = 0;
-  Grpo free(config);
+  PolicyGradient free(config);
   const double lp = std::log(2.0);
   ASSERT_EQ(std::exp(lp), 2.0);
   EXPECT_EQ(one_token(free, lp, 0, 1).dlogprob[0], -2.0);
@@ -254,15 +255,15 @@ TEST(GrpoLoss, BoundariesPassTheGradient) {
 TEST(GrpoLoss, ZeroAdvantageAndOverflowingRatio) {
   AlgorithmConfig config;
   config.ratio_clamp = 0;
-  LossResult result = one_token(Grpo(config), 0, -1000, 0);  // rho is infinite
+  LossResult result = one_token(PolicyGradient(config), 0, -1000, 0);  // rho is infinite
   EXPECT_EQ(result.sums.at("actor/pg_loss"), 0);
   EXPECT_EQ(result.dlogprob[0], 0);
-  LossResult broken = one_token(Grpo(config), kNan, -1, 1);
+  LossResult broken = one_token(PolicyGradient(config), kNan, -1, 1);
   EXPECT_TRUE(std::isnan(broken.sums.at("actor/loss")));  // a counted NaN must show
 }
 
 TEST(GrpoLoss, EmptyMicroBatchHasTheSameKeys) {
-  Grpo grpo{AlgorithmConfig{}};
+  PolicyGradient grpo{AlgorithmConfig{}};
   LossResult empty = grpo.loss({}, {}, {});
   LossResult full = one_token(grpo, -1, -1, 1);
   ASSERT_EQ(empty.sums.size(), full.sums.size());
@@ -275,7 +276,7 @@ TEST(GrpoLoss, EmptyMicroBatchHasTheSameKeys) {
 
 TEST(GrpoLoss, CutIntoMicroBatchesGivesTheSameGradient) {
   const Json golden = read_json_file("tests/golden/rl/losses.json");
-  Grpo grpo{AlgorithmConfig{}};
+  PolicyGradient grpo{AlgorithmConfig{}};
   const Batch all = golden_batch(golden, 0, grpo.aggregation());
   const LossResult whole = grpo.loss(all.logprob, all.entropy, all.in);
   std::map<std::string, double> sums;
@@ -293,7 +294,7 @@ TEST(GrpoLoss, KlInRewardLeavesTheLossAlone) {
   AlgorithmConfig config;
   config.kl_in = "reward";
   config.kl_coef = 0.5;
-  Grpo grpo(config);
+  PolicyGradient grpo(config);
   LossResult with = grpo.loss(std::vector{-1.0}, std::vector{0.5}, {{-1.1}, {}, {-2}, {1}, {1}});
   LossResult without = grpo.loss(std::vector{-1.0}, std::vector{0.5}, {{-1.1}, {}, {}, {1}, {1}});
   EXPECT_EQ(with.dlogprob, without.dlogprob);

@@ -40,6 +40,8 @@ class SequenceRatio final : public Algorithm {
 
 inline constexpr AlgorithmRow kSequenceRatioRow{
     "sequence-ratio",
-    [](const AlgorithmConfig&) -> std::unique_ptr<Algorithm> { return std::make_unique<SequenceRatio>(); }};
+    [](const AlgorithmConfig&, const RewardConfig&) -> std::unique_ptr<Algorithm> {
+      return std::make_unique<SequenceRatio>();
+    }};
 
 }  // namespace temper

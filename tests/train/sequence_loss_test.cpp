@@ -41,7 +41,7 @@ class SequenceLoss : public ::testing::Test {
     random_init(model_->parameters(), tiny_config(), 5);
     for (const Trajectory& t : list_) all_.push_back(&t);
     config_.name = kSequenceRatioRow.name;
-    algorithm_ = make_algorithm(config_, rows_);
+    algorithm_ = make_algorithm(config_, {}, rows_);
   }
 
   /// Gradients of one update whose micro-batches have at most `budget` rows, and its loss; the weights stay.

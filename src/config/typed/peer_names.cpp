@@ -41,8 +41,8 @@ constexpr std::array kPeerNames{
     // algorithm
     PeerName{
         "adv_estimator advantage_estimator",
-        "has its place in `algorithm.name`: \"grpo\" takes mean and deviation of the samples of a prompt; "
-        "there is no other estimator in this version"},
+        "is `algorithm.advantage` here, and `algorithm.name` chooses it together with a loss; there is no "
+        "critic in this version"},
     PeerName{"beta kl_tau", "is `algorithm.kl_coef` here: the weight of the KL to the reference policy"},
     PeerName{"init_kl_coef",
              "is `algorithm.kl_coef` here, and `algorithm.kl_in` = \"reward\" takes the KL off the reward"},
@@ -64,37 +64,33 @@ constexpr std::array kPeerNames{
     PeerName{"epsilon_high eps_clip_high clip_ratio_high eps_clip_higher",
              "is `algorithm.clip_high` here: the ratio stays below 1 + clip_high"},
     PeerName{"eps_clip_low_high", "is `algorithm.clip_low` and `algorithm.clip_high` here"},
-    PeerName{"clip_ratio_c eps_clip_c dual_clip delta",
-             "has no key here: this version has no dual clip, only `algorithm.clip_low` and "
-             "`algorithm.clip_high`"},
+    PeerName{"clip_ratio_c eps_clip_c delta", "is `algorithm.dual_clip` here, off unless it is set"},
     PeerName{"entropy_coeff entropy_loss_coef", "is `algorithm.entropy_coef` here: the same number"},
-    PeerName{"loss_agg_mode",
-             "is `algorithm.aggregation` here, with the same words but for token-sum, which there is not"},
-    PeerName{"loss_type",
-             "is `algorithm.aggregation` here: TRL's dapo is \"token-mean\", grpo \"seq-mean-token-mean\", "
-             "dr_grpo "
-             "\"seq-mean-token-sum-norm\""},
-    PeerName{"scale_rewards norm_adv_by_std_in_grpo disable_grpo_std_normalization grpo_std_normalization "
-             "no_std_norm",
-             "has no key here: advantages are always divided by the deviation of their group plus "
-             "`algorithm.advantage_eps`"},
+    PeerName{"loss_agg_mode", "is `algorithm.aggregation` here, with the same words"},
     PeerName{
-        "importance_sampling_level loss_mode",
-        "has no key here: the ratio is taken per token; sequence ratios (GSPO) and other losses are not in "
-        "this version"},
-    PeerName{"gamma lam gae_lambda",
-             "has no key here: a response has one advantage, there is no critic in this version"},
+        "loss_type",
+        "is `algorithm.name` here, a row of defaults; of its parts TRL's dapo is `algorithm.aggregation` = "
+        "\"token-mean\", grpo \"seq-mean-token-mean\", dr_grpo \"seq-mean-token-sum-norm\""},
+    PeerName{
+        "scale_rewards norm_adv_by_std_in_grpo disable_grpo_std_normalization grpo_std_normalization "
+        "no_std_norm",
+        "is `algorithm.advantage_std` here: \"group\", \"batch\" or \"none\", with `algorithm.advantage_eps` "
+        "added"},
+    PeerName{"importance_sampling_level loss_mode",
+             "is `algorithm.loss` here: \"ppo\" has token ratios, \"gspo\" those of sequences"},
+    PeerName{"lam gae_lambda", "has no key here: there is no critic in this version"},
     PeerName{"critic critic_learning_rate critic_warmup cliprange_value value_clip",
              "has no key here: there is no critic in this version, `algorithm.name` = \"grpo\" needs none"},
     PeerName{"use_tis tis_imp_ratio_cap tis_clip rollout_is rollout_correction "
              "vllm_importance_sampling_correction "
              "vllm_importance_sampling_cap enable_vllm_is_correction",
              "has no place here: under the same weights rollout and trainer agree bit for bit; for tokens of "
-             "older "
-             "weights there is `algorithm.tis_cap`"},
-    PeerName{"mask_truncated_completions overlong_filtering",
-             "has no key here: responses that were cut are trained like any; the `length` function of "
-             "`reward.functions` makes them cost"},
+             "older weights there are `algorithm.tis_cap`, `algorithm.importance` and "
+             "`algorithm.importance_form`"},
+    PeerName{"rollout_rs rollout_token_veto_threshold",
+             "is `algorithm.reject_mean_k3` or `algorithm.reject_token_below` here, for responses of older "
+             "weights"},
+    PeerName{"mask_truncated_completions overlong_filtering", "is `algorithm.mask_truncated` here"},
     PeerName{"overlong_buffer overlong_buffer_len",
              "is {name = \"length\", max_tokens, buffer_tokens, factor} among `reward.functions` here"},
     PeerName{

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/config/methods.h"
 #include "src/core/check.h"
 #include "src/core/rng.h"
 

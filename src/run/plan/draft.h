@@ -2,6 +2,7 @@
 // A plan while it is made: each rule below fills its part of the plan and adds errors and warnings. Rules run
 // in the order of this list; a rule may read what earlier ones filled, also when they added errors.
 
+#include "src/config/methods.h"
 #include "src/run/plan/plan.h"
 
 namespace temper {

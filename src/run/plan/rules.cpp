@@ -58,37 +58,6 @@ void plan_model(PlanDraft& d) {
     d.error("model.digest", "model.init = \"random\" loads no weights that could have it", {""});
 }
 
-void plan_algorithm(PlanDraft& d) {
-  const AlgorithmConfig& a = d.config.algorithm;
-  if (d.supervised()) {
-    if (a.aggregation == "seq-mean-token-sum-norm")
-      d.error("algorithm.aggregation",
-              "\"seq-mean-token-sum-norm\" divides by rollout.max_new_tokens; sft has no rollout",
-              {"token-mean", "seq-mean-token-mean", "seq-mean-token-sum"});
-    return;
-  }
-  if (a.single_group == "drop" && d.config.rollout.samples_per_prompt == 1)
-    d.error("algorithm.single_group",
-            "with rollout.samples_per_prompt = 1 every group has one sample, and \"drop\" leaves all of them "
-            "out; "
-            "better: 2 or more samples per prompt",
-            {"verl", "zero"});
-}
-
-void plan_dynamic_sampling(PlanDraft& d) {
-  const RolloutConfig& r = d.config.rollout;
-  if (r.dynamic_sampling_rounds == 0 || d.supervised()) return;
-  const char* why = r.samples_per_prompt == 1 ? "rollout.samples_per_prompt = 1"
-                    : r.temperature == 0      ? "rollout.temperature = 0"
-                                              : nullptr;
-  if (why)
-    d.error(
-        "rollout.dynamic_sampling_rounds",
-        fmt::format(
-            "with {} all samples of a prompt earn the same reward, and every prompt would be replaced", why),
-        {0});
-}
-
 void plan_rewards(PlanDraft& d) {
   const std::vector<RewardFunctionConfig>& functions = d.config.reward.functions;
   std::vector<Json> legal;
@@ -197,7 +166,8 @@ void plan_warnings(PlanDraft& d) {
           "last step)",
           c.rollout.tokens_per_step, plan.steps_of_longest_response));
   }
-  if (plan.generates && b.samples_per_prompt == 1 && c.algorithm.single_group == "zero")
+  if (plan.generates && b.samples_per_prompt == 1 && c.algorithm.single_group == "zero" &&
+      advantage_traits(c.algorithm.advantage).lone == LoneSample::by_rule)
     d.warn("groups of one sample with single_group = \"zero\": all advantages are 0, nothing is learned");
   warn_of_training(d);
   for (const RoleTraits& row : plan.rows)

@@ -81,9 +81,10 @@ std::string sample_defect(const Trajectory& t) {
   if (negative(t.prompt_tokens) || negative(t.response.tokens)) return "a token id is negative";
   if (t.response.mask.size() != n)
     return fmt::format("{} mask values of {} tokens", t.response.mask.size(), n);
-  if (!legal(t.response.logprobs) || !legal(t.ref_logprobs)) return fmt::format("log-probs are not {}", n);
-  if (!finite(t.response.logprobs) || !finite(t.ref_logprobs) || !std::isfinite(t.reward) ||
-      !std::isfinite(t.raw_reward))
+  if (!legal(t.response.logprobs) || !legal(t.ref_logprobs) || !legal(t.teacher_logprobs))
+    return fmt::format("log-probs are not {}", n);
+  if (!finite(t.response.logprobs) || !finite(t.ref_logprobs) || !finite(t.teacher_logprobs) ||
+      !std::isfinite(t.reward) || !std::isfinite(t.raw_reward))
     return "a log-prob or a reward is not finite";
   if (!t.response.versions.empty() && versions != static_cast<int64_t>(n))
     return fmt::format("its versions are of {} tokens, it has {}", versions, n);

@@ -31,7 +31,7 @@ namespace {
 /// What a run leaves besides logs, configs and events.jsonl; checkpoints first: a start that is cut short
 /// must not find them without the rest.
 constexpr std::array kOfARun{"checkpoints", "metrics.jsonl", "rollouts",  "validation", "export",
-                             "trace",       "tensorboard",   "nonfinite", "report.html"};
+                             "trace",       "tensorboard",   "nonfinite", "mismatch", "report.html"};
 constexpr int64_t kMaxMetrics = int64_t{4} << 30;
 constexpr int64_t kMaxConfig = int64_t{16} << 20;
 constexpr int64_t kNamedFiles = 20;  // of those that are missing
@@ -244,7 +244,7 @@ void RunFolder::truncate_to(int64_t step, int64_t said) {
   set_aside_later(step);
   truncate_metrics(said);
   truncate_event_files(path("tensorboard"), said);
-  for (const char* folder : {"rollouts", "validation", "trace", "nonfinite"})
+  for (const char* folder : {"rollouts", "validation", "trace", "nonfinite", "mismatch"})
     remove_later(path(folder), step);
 }
 

@@ -1,5 +1,7 @@
 #include "src/run/roles/logprob_check.h"
 
+#include <algorithm>
+
 #include "src/core/log.h"
 
 namespace temper {
@@ -26,14 +28,17 @@ void warn_of_unknown_versions(const RunTask& task, const Comm& dp, std::span<con
         step, unknown, all.size(), task.replay_files[static_cast<size_t>(step - 1)]);
 }
 
-void warn_of_differences(const UpdateStats& first, int64_t step, int rank, Comm& dp) {
-  if (first.logprob_diff_max == 0) return;  // on every rank
+std::string warn_of_differences(const UpdateStats& first, int64_t step, int rank, Comm& dp) {
+  if (first.logprob_diff_max == 0) return "";  // on every rank
   const bool seen = first.difference && first.difference->version == step - 1;
   const std::string mine = seen ? warning(*first.difference, step, rank) : "";
   if (seen) log::warn("{}", mine);
   const std::vector<std::string> all = dp.all_gather(mine, "log-probs that differ, copied");
   for (size_t other = 1; dp.rank() == 0 && other < all.size(); ++other)
     if (!all[other].empty()) log::warn("{}", all[other]);
+  const auto found =
+      std::find_if(all.begin(), all.end(), [](const std::string& text) { return !text.empty(); });
+  return found == all.end() ? "" : *found;
 }
 
 }  // namespace temper

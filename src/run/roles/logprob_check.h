@@ -13,7 +13,8 @@ void warn_of_unknown_versions(const RunTask& task, const Comm& dp, std::span<con
 
 /// All trainer ranks call it after a step whose groups this run generated. `first`: its first update, which
 /// starts with the weights after step - 1. Where those sampled a token and give it another log-prob now,
-/// each rank `rank` that saw it warns, with the first such token, and the first trainer rank for all.
-void warn_of_differences(const UpdateStats& first, int64_t step, int rank, Comm& dp);
+/// each rank `rank` that saw it warns, with the first such token, and the first trainer rank for all. Every
+/// rank gets the warning of the first rank that has one, or none.
+std::string warn_of_differences(const UpdateStats& first, int64_t step, int rank, Comm& dp);
 
 }  // namespace temper

@@ -58,4 +58,16 @@ void stop_at_defect(const RoleParts& parts, int64_t step, const std::string& def
                "for extreme rewards"});
 }
 
+void stop_at_mismatch(const RoleParts& parts, int64_t step, const std::string& first,
+                      std::span<const Group> groups) {
+  parts.journal.write_groups("mismatch", groups, step);
+  parts.all_ranks().barrier("dump of the step whose log-probs differ written by rank 0");
+  fail(Exit::numerics,
+       {.what = "a log-prob is another in training than in the rollout",
+        .where = fmt::format("step {}", step),
+        .why = first,
+        .fix = "the rollouts of the step were written to mismatch/ in the run folder; go on from "
+               "the last checkpoint on other nodes, or with algorithm.mismatch = \"warn\""});
+}
+
 }  // namespace temper

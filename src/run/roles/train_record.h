@@ -19,4 +19,8 @@ void record_updates(Journal& journal, const std::vector<UpdateStats>& updates, b
 [[noreturn]] void stop_at_defect(const RoleParts& parts, int64_t step, const std::string& defect,
                                  std::span<const Group> groups);
 
+/// All trainer ranks, with algorithm.mismatch = "stop": the same, where `first` says which log-prob differs.
+[[noreturn]] void stop_at_mismatch(const RoleParts& parts, int64_t step, const std::string& first,
+                                   std::span<const Group> groups);
+
 }  // namespace temper

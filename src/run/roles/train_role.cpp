@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "src/core/log.h"
+#include "src/rl/importance.h"
 #include "src/rl/registry.h"
 #include "src/rl/sampled_with.h"
 #include "src/run/plan/run_options.h"
@@ -19,7 +20,7 @@ TrainRole::TrainRole(const RoleParts& parts)
       model_(p_.model()),
       dp_(p_.model_share.mesh->control(Axis::dp)),
       pass_(pass_options(config(), plan(), *p_.role)),
-      algorithm_(make_algorithm(config().algorithm)),
+      algorithm_(make_algorithm(config().algorithm, config().reward)),
       objective_(model_, *algorithm_, pass_.temperature, plan().max_new_tokens),
       trainer_(p_.ctx, model_, trainers(), dp_, sum_ranks(), trainer_options(config(), plan(), *p_.role),
                p_.model_share.pipeline) {
@@ -71,7 +72,8 @@ void TrainRole::add_own_logprobs(std::vector<Group>& groups) {
 }
 
 /// Tokens of older weights: their ratio starts at the weights before the first update of the step. With one
-/// update those are the update's own; else a pass over the sequences says their log-probs.
+/// update those are the update's own; else, and where responses may be rejected, a pass over the sequences
+/// says their log-probs.
 void TrainRole::add_old_logprobs(std::vector<Group>& groups, int64_t step, bool one_update) {
   std::vector<Trajectory*> old;
   TokenShare share;
@@ -85,11 +87,14 @@ void TrainRole::add_old_logprobs(std::vector<Group>& groups, int64_t step, bool 
   if (share.all > 0)
     p_.journal.set("policy/off_policy_share",
                    static_cast<double>(share.other) / static_cast<double>(share.all));
+  const RejectionRule rejection{config().algorithm.reject_mean_k3, config().algorithm.reject_token_below};
+  if (rejection.on()) p_.journal.set("policy/rejected_share", 0);
   if (config().algorithm.tis_cap == 0 || old.empty()) return;
   const PhaseTimer timer(p_.journal, "old_log_prob");
   const std::vector<const Trajectory*> view(old.begin(), old.end());
   std::vector<std::vector<double>> own(old.size());
-  if (!one_update) own = packed_logprobs(p_.ctx, model_, dp_, view, pass_, p_.model_share.pipeline);
+  const bool own_pass = !one_update || rejection.on();
+  if (own_pass) own = packed_logprobs(p_.ctx, model_, dp_, view, pass_, p_.model_share.pipeline);
   for (size_t i = 0; i < old.size(); ++i) {
     Trajectory& t = *old[i];
     t.old_logprobs = t.response.logprobs;
@@ -97,8 +102,11 @@ void TrainRole::add_old_logprobs(std::vector<Group>& groups, int64_t step, bool 
     for (const auto& [version, tokens] : t.response.versions)
       for (int32_t n = 0; n < tokens; ++n, ++r)
         if (version != step - 1)
-          t.old_logprobs[r] = one_update ? std::numeric_limits<double>::quiet_NaN() : own[i][r];
+          t.old_logprobs[r] = own_pass ? own[i][r] : std::numeric_limits<double>::quiet_NaN();
   }
+  if (!rejection.on()) return;
+  const auto all = static_cast<double>(in_order(groups).size());
+  p_.journal.set("policy/rejected_share", static_cast<double>(reject(groups, rejection)) / all);
 }
 
 bool TrainRole::phase(int64_t step) {
@@ -116,8 +124,10 @@ bool TrainRole::phase(int64_t step) {
     trainer_.trim(p_.ctx);
     return false;
   }
-  if (!stats.empty() && !p_.task.replay() && step >= first_own_step_)
-    warn_of_differences(stats.front(), step, p_.trace.rank(), trainers());
+  if (!stats.empty() && !p_.task.replay() && step >= first_own_step_) {
+    const std::string first = warn_of_differences(stats.front(), step, p_.trace.rank(), trainers());
+    if (!first.empty() && config().algorithm.mismatch == "stop") stop_at_mismatch(p_, step, first, groups);
+  }
   data_position_ = p_.groups.peek(step).note.data_position;
   step_ = step;
   p_.end.set_trained(step);

@@ -59,7 +59,9 @@ std::vector<Recipe> large_recipes() {
        405853388800, 8, 16},
       {"conf/qwen3_30b_a3b_grpo_8gpu.toml", 8, published("Qwen3-30B-A3B"), 30532122624, 1, 2, 1, 2},
       {"conf/qwen1.5_moe_a2.7b_grpo_8gpu.toml", 8, published("Qwen1.5-MoE-A2.7B"), 14315784192, 1, 1, 1, 1},
-      {"conf/mixtral_8x7b_grpo_8gpu.toml", 8, published("Mixtral-8x7B-v0.1"), 46702792704, 1, 4, 1, 4}};
+      {"conf/mixtral_8x7b_grpo_8gpu.toml", 8, published("Mixtral-8x7B-v0.1"), 46702792704, 1, 4, 1, 4},
+      {"conf/qwen2.5_7b_dapo_8gpu.toml", 8, published("Qwen2.5-7B"), 7615616512, 1, 1, 1, 1},
+      {"conf/qwen3_8b_gspo_8gpu.toml", 8, published("Qwen3-8B"), 8190735360, 1, 1, 1, 1}};
 }
 
 std::string all_errors(const PlanResult& result) {
@@ -130,6 +132,7 @@ TEST(Recipes, ModelsAreAsPublished) {
                                                   {"Qwen3-8B", 8190735360},
                                                   {"Qwen3-32B", 32762123264},
                                                   {"Qwen2.5-0.5B", 494032768},
+                                                  {"Qwen2.5-7B", 7615616512},
                                                   {"Qwen3-30B-A3B", 30532122624},
                                                   {"Qwen1.5-MoE-A2.7B", 14315784192},
                                                   {"Mixtral-8x7B-v0.1", 46702792704},
@@ -183,7 +186,7 @@ TEST(Recipes, ArePlannedWithoutModelsAndData) {
               std::string::npos);
     ++recipes;
   }
-  EXPECT_GE(recipes, 18);
+  EXPECT_GE(recipes, 20);
 }
 
 }  // namespace

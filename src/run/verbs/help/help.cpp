@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/config/config.h"
+#include "src/config/methods.h"
 #include "src/config/typed/peer_keys.h"
 #include "src/core/check.h"
 #include "src/core/process/results.h"
@@ -68,6 +69,23 @@ std::string rewards_text() {
   for (const RewardDoc& reward : reward_docs())
     text += fmt::format("  {:<10} {}\n", reward.name, reward.help);
   return text;
+}
+
+/// The rows behind algorithm.name, algorithm.advantage and algorithm.loss.
+std::string methods_text() {
+  std::string text = "algorithm.name\n";
+  for (const AlgorithmTraits& row : kAlgorithms) {
+    std::string defaults;
+    for (const MethodDefault& d : row.defaults) defaults += fmt::format("; {} = {}", d.key, d.value);
+    text += fmt::format("  {:<20} {}{}\n", row.name, row.source, defaults);
+  }
+  text += "algorithm.advantage\n";
+  for (const AdvantageTraits& row : kAdvantages)
+    text += fmt::format("  {:<20} {}; {}\n", row.name, row.formula, row.source);
+  text += "algorithm.loss\n";
+  for (const LossTraits& row : kLosses)
+    text += fmt::format("  {:<20} {}; {}\n", row.name, row.formula, row.source);
+  return text + "keys\n";
 }
 
 std::string overview_text() {
@@ -144,6 +162,7 @@ std::string page_text(const std::string& topic) {
   text += topic_text(topic);
   if (topic == "metrics") text += metrics_text();
   if (topic == "rewards") text += rewards_text();
+  if (topic == "algorithm") text += methods_text();
   return text + section_rows(topic);
 }
 

@@ -17,6 +17,9 @@ constexpr std::array kPages{
     TopicPage{"train",
 #include "src/run/verbs/help/topics/train.txt"
     },
+    TopicPage{"algorithm",
+#include "src/run/verbs/help/topics/algorithm.txt"
+    },
     TopicPage{"resume",
 #include "src/run/verbs/help/topics/resume.txt"
     },

@@ -1,4 +1,4 @@
-#include "src/rl/losses/sft.h"
+#include "src/rl/sft.h"
 
 #include "src/core/check.h"
 #include "src/rl/choices.h"
@@ -13,7 +13,7 @@ Sft::Sft(const AlgorithmConfig& c)
        {.what = "algorithm.aggregation does not go with algorithm.name = \"sft\"",
         .where = "algorithm.aggregation",
         .why = "\"seq-mean-token-sum-norm\" divides by rollout.max_new_tokens; SFT has no rollout",
-        .fix = "write \"token-mean\", \"seq-mean-token-mean\" or \"seq-mean-token-sum\""});
+        .fix = "write \"token-mean\", \"seq-mean-token-mean\", \"seq-mean-token-sum\" or \"token-sum\""});
 }
 
 void Sft::advantages(std::span<Group> groups) const {

@@ -81,6 +81,7 @@ void adapter_weights(Ctx& ctx, Tensor w, CTensor b, AdapterBlocks blocks) {
     launch(ctx.lane, weights_kernel<S>, blocks_for(w.dim(0), 1), 128, 0, data_of<S>(w), data_of<S>(b), blocks,
            static_cast<int>(b.dim(1)));
   });
+  ctx.lane.order();  // a product may read weights before its wait
 }
 
 void adapter_gradient(Ctx& ctx, Tensor db, CTensor dw, double scale, AdapterBlocks blocks, GradWrite write) {

@@ -41,12 +41,7 @@ AdapterBlocks blocks_of(const Parameter& b, const Parameter& base) {
 }  // namespace
 
 Adapter::Adapter(Parameter& a, Parameter& b, const Parameter& base, double scale, const bool& on)
-    : a_(&a),
-      b_(&b),
-      blocks_(blocks_of(b, base)),
-      outputs_(base.value.dim(0)),
-      scale_(scale),
-      on_(&on) {
+    : a_(&a), b_(&b), blocks_(blocks_of(b, base)), outputs_(base.value.dim(0)), scale_(scale), on_(&on) {
   CHECK(blocks_.count == std::ssize(b.spec.parts) && a.spec.parts.size() == b.spec.parts.size(),
         "{} blocks of {}", blocks_.count, b.spec.name);
 }
@@ -133,7 +128,8 @@ void Adapter::backward(Ctx& c, const Tensor& dx, const CTensor& dy, const CTenso
 void Adapter::backward_by_columns(Ctx& c, Collectives& tp, const Tensor& dx, const CTensor& dy,
                                   const CTensor& x) const {
   ArenaScope scope(c.scratch);
-  const Tensor du = backward_low(c, dy, weights_of_all(c, tp)), a = own_columns(c, tp, a_->value);
+  const Tensor a = own_columns(c, tp, a_->value), du = backward_low(c, dy, weights_of_all(c, tp));
+  c.lane.order();  // products may read weights, as those columns are, before their wait
   if (has_gradients()) {
     ArenaScope temporary(c.scratch);
     const Tensor u = c.scratch.like(du);

@@ -1,6 +1,6 @@
 #pragma once
-// The parameters of adapters (nn/adapter.h) as rows of a model's table: beside those of a matrix `w`, in the same
-// unit but trained, `w.lora_a` and `w.lora_b`, with a part for each Hugging Face module.
+// The parameters of adapters (nn/adapter.h) as rows of a model's table: beside those of a matrix `w`, in the
+// same unit but trained, `w.lora_a` and `w.lora_b`, with a part for each Hugging Face module.
 
 #include <set>
 #include <string>

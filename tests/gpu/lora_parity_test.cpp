@@ -1,5 +1,5 @@
-// The cases of tests/golden/lora on the GPU: log-probs and gradients against PEFT in fp32, and in bf16 decoding
-// with the bits of the packed pass.
+// The cases of tests/golden/lora on the GPU: log-probs and gradients against PEFT in fp32, and in bf16
+// decoding with the bits of the packed pass.
 
 #include "src/rollout/engine.h"
 #include "tests/gpu/gpu_support.h"
@@ -20,9 +20,8 @@ class GpuLoraParity : public ::testing::TestWithParam<const char*> {
 
 TEST_P(GpuLoraParity, LogprobsAndGradients) {
   const Adapted adapted(GetParam(), DType::f32, Device::cuda);
-  const std::vector<double> logprobs =
-      target_gradients(backend_.ctx(), *adapted.model, sequences_of(adapted.golden),
-                       adapted.golden.numbers("weights"));
+  const std::vector<double> logprobs = target_gradients(
+      backend_.ctx(), *adapted.model, sequences_of(adapted.golden), adapted.golden.numbers("weights"));
   EXPECT_LE(worst_difference(logprobs, adapted.golden.numbers("logprobs")), 2e-5);
   EXPECT_LE(worst_gradient_error(backend_.ctx(), adapted), 1e-4);
 }

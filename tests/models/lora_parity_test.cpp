@@ -1,6 +1,6 @@
-// Every folder of tests/golden/lora (tools/golden/golden_lora.py), adapters as PEFT writes them, against PEFT in
-// fp32: log-probs of a packed batch, the gradient of every adapter, what an export writes again, and the merged
-// weights. What a folder may not be.
+// Every folder of tests/golden/lora (tools/golden/golden_lora.py), adapters as PEFT writes them, against PEFT
+// in fp32: log-probs of a packed batch, the gradient of every adapter, what an export writes again, and the
+// merged weights. What a folder may not be.
 
 #include <gtest/gtest.h>
 
@@ -61,8 +61,7 @@ TEST_P(LoraParity, ExportIsWhatPeftWrote) {
   const GoldenFile theirs(adapted_.folder + "/" + kAdapterModel), ours(out + "/" + kAdapterModel);
   const SafetensorsFile file(out + "/" + kAdapterModel, "");
   EXPECT_EQ(theirs.size(), ours.size());
-  for (const auto& [name, info] : file.tensors())
-    EXPECT_EQ(ours.numbers(name), theirs.numbers(name)) << name;
+  for (const auto& [name, info] : file.tensors()) EXPECT_EQ(ours.numbers(name), theirs.numbers(name)) << name;
   const Json mine = read_json_file(out + "/" + kAdapterConfig),
              peft = read_json_file(adapted_.folder + "/" + kAdapterConfig);
   for (const char* key : {"peft_type", "task_type", "r", "lora_alpha", "use_rslora", "target_modules", "bias",
@@ -176,9 +175,10 @@ TEST(Lora, OtherShapesAreRefused) {
     Model model(config, ModelOptions{DType::f32, kLoraContext});
     import_adapters(folder.path(), model.parameters());
   };
-  expect_error(Exit::data, {"rank 8"}, "another rank", [&] { import({{"r", 8}}); });
-  expect_error(Exit::data, {"belongs to no adapter"}, "fewer targets",
-               [&] { import({{"target_modules", {"q_proj"}}}); });
+  expect_error(Exit::data, {"rank 8"}, "another rank", [&] { import({{ "r", 8 }}); });
+  expect_error(Exit::data, {"belongs to no adapter"}, "fewer targets", [&] {
+    import({{ "target_modules", { "q_proj" } }});
+  });
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #pragma once
-// A Linear with adapters whose rows are shared by ranks, column and row parallel: forward with the bits of one
-// rank, gradients within rounding, with whole inputs and outputs and with own tokens of them; where all or some
-// of the modules have adapters. The same tests run on 2 and 4 ranks (split_adapter_mpi*_test.cpp).
+// A Linear with adapters whose rows are shared by ranks, column and row parallel: forward with the bits of
+// one rank, gradients within rounding, with whole inputs and outputs and with own tokens of them; where all
+// or some of the modules have adapters. The same tests run on 2 and 4 ranks (split_adapter_mpi*_test.cpp).
 
 #include "src/nn/linear.h"
 #include "src/nn/parallel/tensor_parallel.h"
@@ -125,10 +125,9 @@ TEST_F(SplitAdapter, ForwardHasTheBitsOfOneRank) {
           const Layer whole(dtype, {}, parallel, both), split(dtype, splits(), parallel, both);
           const Values in = round_to(normal_values(stream.tokens * kIn, 3), dtype);
           TestTensor x(c, in, dtype, {stream.tokens, kIn});
-          TestTensor own = column
-                               ? TestTensor(c, own_tokens(in, stream), dtype, {own_tokens(stream).size(), kIn})
-                               : TestTensor(c, own_columns(in, {kIn}), dtype,
-                                            {stream.tokens, kIn / comm_->size()});
+          TestTensor own =
+              column ? TestTensor(c, own_tokens(in, stream), dtype, {own_tokens(stream).size(), kIn})
+                     : TestTensor(c, own_columns(in, {kIn}), dtype, {stream.tokens, kIn / comm_->size()});
           const Values want = to_values(whole.linear->forward(c, x, c.scratch)),
                        got = to_values(split.linear->forward(c, own, c.scratch, stream));
           expect_same_bits(fmt::format("{} tokens, {}", stream.tokens, dtype_name(dtype)), got,
@@ -149,8 +148,9 @@ TEST_F(SplitAdapter, GradientsAreThoseOfOneRankWithinRounding) {
         TestTensor x(c, in, DType::f64, {all, kIn}), dy(c, up, DType::f64, {all, out});
         TestTensor own_x = column ? TestTensor(c, own_tokens(in, stream), DType::f64, {own, kIn})
                                   : TestTensor(c, own_columns(in, {kIn}), DType::f64, {all, kIn / ranks}),
-                   own_dy = column ? TestTensor(c, own_columns(up, {kGate, kUp}), DType::f64, {all, out / ranks})
-                                   : TestTensor(c, own_tokens(up, stream), DType::f64, {own, out});
+                   own_dy = column
+                                ? TestTensor(c, own_columns(up, {kGate, kUp}), DType::f64, {all, out / ranks})
+                                : TestTensor(c, own_tokens(up, stream), DType::f64, {own, out});
         const Values want = values(whole.linear->backward(c, dy, x)),
                      got = values(split.linear->backward(c, own_dy, own_x, stream));
         expect_near("dx", got, column ? own_tokens(want, stream) : own_columns(want, {kIn}), 1e-12);

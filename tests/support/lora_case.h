@@ -26,7 +26,8 @@ struct Adapted {
     config = parse_model_config(of_base.config(), nullptr, of_base.config_path());
     base_config = config;
     config.adapters = read_adapter_config(folder, adapter_modules(config));
-    model = std::make_unique<Model>(config, ModelOptions{dtype, kLoraContext, /*with_gradients=*/true, device});
+    model =
+        std::make_unique<Model>(config, ModelOptions{dtype, kLoraContext, /*with_gradients=*/true, device});
     import_weights(of_base, config, model->parameters());
     import_adapters(folder, model->parameters());
   }

@@ -55,11 +55,24 @@ class ConfigReader {
 };
 
 /// Keys that may say anything: they change nothing of plain adapters, or are looked at by themselves.
-constexpr std::array<std::string_view, 18> kAnything{
-    "auto_mapping",   "base_model_name_or_path", "inference_mode", "init_lora_weights", "lora_alpha",
-    "lora_dropout",   "megatron_config",         "megatron_core",  "peft_type",         "peft_version",
-    "r",              "revision",                "runtime_config", "target_modules",    "task_type",
-    "use_rslora",     "ensure_weight_tying",     "qalora_group_size"};
+constexpr std::array<std::string_view, 18> kAnything{"auto_mapping",
+                                                     "base_model_name_or_path",
+                                                     "inference_mode",
+                                                     "init_lora_weights",
+                                                     "lora_alpha",
+                                                     "lora_dropout",
+                                                     "megatron_config",
+                                                     "megatron_core",
+                                                     "peft_type",
+                                                     "peft_version",
+                                                     "r",
+                                                     "revision",
+                                                     "runtime_config",
+                                                     "target_modules",
+                                                     "task_type",
+                                                     "use_rslora",
+                                                     "ensure_weight_tying",
+                                                     "qalora_group_size"};
 
 /// What a key that is not off stands for, where people know it by another name.
 std::string feature_of(const std::string& key) {
@@ -221,11 +234,11 @@ TensorToWrite tensor_of(const ParamSpec& spec, const HfPart& part, int64_t first
       const int64_t n = std::min(step, count - at);
       read(spec, first + at, n, make_tensor(values.data(), type, {n}));
       if (const int64_t bad = convert_elements(out.data(), dtype, values.data(), type, n); bad >= 0)
-        fail(Exit::data, {.what = fmt::format("an adapter cannot be written as {}", dtype_name(dtype)),
-                          .where = spec.name,
-                          .why = fmt::format("{} is not finite in this type",
-                                             element_value(values.data(), type, bad)),
-                          .fix = "export with --dtype fp32, or use an older checkpoint"});
+        fail(Exit::data,
+             {.what = fmt::format("an adapter cannot be written as {}", dtype_name(dtype)),
+              .where = spec.name,
+              .why = fmt::format("{} is not finite in this type", element_value(values.data(), type, bad)),
+              .fix = "export with --dtype fp32, or use an older checkpoint"});
       file.write(out.data(), n * dtype_size(dtype));
     }
   };

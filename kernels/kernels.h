@@ -9,6 +9,11 @@ SCRATCH_KERNEL(linear_swiglu_forward, Tensor a, CTensor x, CTensor w, CTensor bi
 KERNEL(linear_backward_input, Tensor dx, CTensor dy, CTensor w)
 KERNEL(linear_backward_weight, Tensor dw, CTensor dy, CTensor x, GradWrite write)
 SCRATCH_KERNEL(linear_backward_bias, Tensor db, CTensor dy)
+// adapters
+KERNEL(adapter_weights, Tensor w, CTensor b, AdapterBlocks blocks)
+KERNEL(adapter_gradient, Tensor db, CTensor dw, double scale, AdapterBlocks blocks, GradWrite write)
+KERNEL(add_scaled, Tensor y, CTensor z, double scale)
+KERNEL(round_scaled, Tensor y, CTensor z, double scale)
 // elementwise and rows
 KERNEL(embedding_forward, Tensor y, CTensor tokens, CTensor w, VocabularyShare share)
 KERNEL(embedding_backward, Tensor dw, CTensor dy, CTensor tokens, int64_t skip_id, VocabularyShare share)

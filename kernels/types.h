@@ -27,6 +27,14 @@ struct AttentionShape {
   int64_t qkv_width() const { return q_width() + 2 * kv_width(); }
 };
 
+/// The outputs of a product that have adapters, block by block: rows [to, to + rows) of the product's weights
+/// are rows from `from` on of B.
+struct AdapterBlocks {
+  static constexpr int kMost = 3;  // q, k and v
+  int count = 0;
+  int64_t to[kMost] = {}, from[kMost] = {}, rows[kMost] = {};
+};
+
 /// Where rows stand and the tables of their rotation.
 struct RopeInput {
   CTensor positions;     // [T] i32

@@ -91,7 +91,9 @@ void Model::make_layers() {
                                           .q_norm = find(p + "attn.q_norm"),
                                           .k_norm = find(p + "attn.k_norm"),
                                           .wo = &get(p + "attn.wo"),
-                                          .bo = find(p + "attn.bo")};
+                                          .bo = find(p + "attn.bo"),
+                                          .qkv_adapter = adapter_of(p + "attn.wqkv"),
+                                          .o_adapter = adapter_of(p + "attn.wo")};
     decoder_.try_emplace(i, Norm(get(p + "attn_norm"), config_.rms_norm_eps),
                          Attention(config_, own++, attention, rope_, options_.splits),
                          Norm(get(p + "mlp_norm"), config_.rms_norm_eps), make_feed_forward(i));
@@ -111,8 +113,16 @@ FeedForward Model::make_feed_forward(int64_t layer) {
 }
 
 Mlp Model::make_mlp(const std::string& prefix) {
-  return {Linear(get(prefix + "wgu"), find(prefix + "bgu"), options_.splits),
-          Linear(get(prefix + "wd"), find(prefix + "bd"), options_.splits, Parallel::row)};
+  return {Linear(get(prefix + "wgu"), find(prefix + "bgu"), options_.splits, Parallel::column,
+                 adapter_of(prefix + "wgu")),
+          Linear(get(prefix + "wd"), find(prefix + "bd"), options_.splits, Parallel::row,
+                 adapter_of(prefix + "wd"))};
+}
+
+Adapter Model::adapter_of(const std::string& weight) {
+  Parameter* const a = find(weight + ".lora_a");
+  if (!a) return {};
+  return {*a, get(weight + ".lora_b"), get(weight), config_.adapters.scale(), uses_adapters_};
 }
 
 void Model::make_rope() {

@@ -82,6 +82,10 @@ class Model {
   /// The units that come next, in this order: each is on its way while the one before it is worked with.
   void expect_gathers(std::vector<UnitGroup> units) const;
 
+  /// Passes from here on are those of the base, or of base and adapters.
+  void use_adapters(bool on) { uses_adapters_ = on; }
+  bool uses_adapters() const { return uses_adapters_; }
+
   const Splits& splits() const { return options_.splits; }
   /// A pass with tokens is one of all that have blocks of the same experts, who may have none.
   bool passes_together() const { return options_.splits.ep_spans_batches; }
@@ -106,6 +110,7 @@ class Model {
   void make_layers();
   FeedForward make_feed_forward(int64_t layer);
   Mlp make_mlp(const std::string& prefix);
+  Adapter adapter_of(const std::string& weight);
   void make_rope();
   VocabularyShare embedding_share() const;
   Parameter* find(const std::string& name);
@@ -114,6 +119,7 @@ class Model {
   ModelConfig config_;
   ModelOptions options_;
   LayerRanges parts_;
+  bool uses_adapters_ = true;
   ParameterStore parameters_;
   std::unique_ptr<UnitGather> gather_;  // where there are owners of shards
   Arena tables_;

@@ -1,5 +1,7 @@
 #include "src/models/parameter_specs.h"
 
+#include "src/nn/adapter_specs.h"
+
 namespace temper {
 namespace {
 
@@ -116,6 +118,12 @@ int64_t active_size(const ModelConfig& c, const ParamSpec& spec) {
   return of_experts ? spec.size() / c.moe.num_experts * c.moe.experts_per_token : spec.size();
 }
 
+std::set<std::string> adapter_modules(const ModelConfig& c) {
+  std::set<std::string> modules{"q_proj", "k_proj", "v_proj", "o_proj"};
+  if (c.moe.layers.empty()) modules.insert({"gate_proj", "up_proj", "down_proj"});
+  return modules;
+}
+
 std::string layer_unit_name(int64_t layer) { return fmt::format("layers.{}", layer); }
 
 std::vector<ParamSpec> parameter_specs(const ModelConfig& c) {
@@ -131,6 +139,7 @@ std::vector<ParamSpec> parameter_specs(const ModelConfig& c) {
                    .shard = Shard::vocabulary});
   end_unit(kEmbeddingUnit);
   for (int64_t layer = 0; layer < c.num_layers; ++layer) {
+    const size_t first = specs.size();
     const std::string ours = layer_unit_name(layer) + ".", hf = fmt::format("model.layers.{}.", layer);
     specs.push_back(norm_spec(ours + "attn_norm", hf + "input_layernorm.weight", c.hidden_size));
     add_attention(specs, c, ours, hf);
@@ -139,6 +148,7 @@ std::vector<ParamSpec> parameter_specs(const ModelConfig& c) {
       add_moe(specs, c, ours, hf);
     else
       add_mlp(specs, c, ours + "mlp.", hf + "mlp.", c.intermediate_size);
+    add_adapter_specs(specs, first, c.adapters, adapter_modules(c));
     end_unit(layer_unit_name(layer));
   }
   specs.push_back(norm_spec("norm", "model.norm.weight", c.hidden_size));
@@ -148,7 +158,11 @@ std::vector<ParamSpec> parameter_specs(const ModelConfig& c) {
                      .shape = {c.vocab_size, c.hidden_size},
                      .shard = Shard::vocabulary});
   end_unit(kHeadUnit);
-  for (ParamSpec& spec : specs) spec.trained = !c.frozen.contains(spec.name);
+  for (ParamSpec& spec : specs) {
+    const bool under_adapters = c.adapters.on() && spec.whose != Whose::adapter;
+    if (under_adapters) spec.whose = Whose::base;
+    spec.trained = !under_adapters && !c.frozen.contains(spec.name);
+  }
   return specs;
 }
 

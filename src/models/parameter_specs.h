@@ -3,6 +3,8 @@
 // with the Hugging Face tensors that it is made of. Order: embedding, layers ascending, final norm, head (if
 // not tied).
 
+#include <set>
+#include <string>
 #include <vector>
 
 #include "src/nn/model_config.h"
@@ -15,6 +17,10 @@ inline constexpr const char *kEmbeddingUnit = "embedding", *kHeadUnit = "head";
 std::string layer_unit_name(int64_t layer);
 
 std::vector<ParamSpec> parameter_specs(const ModelConfig& config);
+
+/// The modules that adapters can be of, as Hugging Face calls them: those of attention, and of dense layers
+/// where no layer has experts.
+std::set<std::string> adapter_modules(const ModelConfig& config);
 
 /// Parameters of `spec` that a token meets: of those of experts, its own experts' alone.
 int64_t active_size(const ModelConfig& config, const ParamSpec& spec);

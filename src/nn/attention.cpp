@@ -20,8 +20,8 @@ Attention::Attention(const ModelConfig& config, int64_t layer, const Parameters&
       scale_(1.0 / std::sqrt(static_cast<double>(config.head_dim))),
       eps_(config.rms_norm_eps),
       layer_(layer),
-      wqkv_(*p.wqkv, p.bqkv, splits),
-      wo_(*p.wo, p.bo, splits, Parallel::row),
+      wqkv_(*p.wqkv, p.bqkv, splits, Parallel::column, p.qkv_adapter),
+      wo_(*p.wo, p.bo, splits, Parallel::row, p.o_adapter),
       q_norm_(p.q_norm),
       k_norm_(p.k_norm),
       rope_(rope) {}

@@ -40,6 +40,7 @@ class Attention {
     Parameter* k_norm = nullptr;
     Parameter* wo = nullptr;
     Parameter* bo = nullptr;  // optional
+    Adapter qkv_adapter = {}, o_adapter = {};
   };
   /// `splits`: each rank has its heads; tensors below are of those.
   Attention(const ModelConfig& config, int64_t layer, const Parameters& parameters, const RopeTensors& rope,

@@ -45,6 +45,18 @@ std::array<double, 4> normal_block(uint64_t seed, int64_t parameter, int64_t blo
   return {a, b, c, d};
 }
 
+/// Words of 32 random bits as numbers in [-1, 1), over the square root of the columns.
+void uniform_values(const ParamSpec& spec, int64_t index, uint64_t seed, FlatRange elements, float* out) {
+  const double bound = 1.0 / std::sqrt(static_cast<double>(spec.shape[1]));
+  for (int64_t element = elements.begin; element < elements.end; ++element) {
+    const PhiloxBlock words =
+        stream_words(seed, RngStream::weight_init, static_cast<uint32_t>(element / 4),
+                     static_cast<uint32_t>(element / 4 >> 32), static_cast<uint32_t>(index));
+    const double unit = uniform_of(words[static_cast<size_t>(element % 4)]);
+    out[element - elements.begin] = static_cast<float>((2 * unit - 1) * bound);
+  }
+}
+
 void zero_padding_row(const ParamSpec& spec, int64_t row, FlatRange elements, float* out) {
   const int64_t width = spec.shape[1];
   const int64_t begin = std::max(row * width, elements.begin),
@@ -60,6 +72,7 @@ void random_values(const ParamSpec& spec, int64_t index, const ModelConfig& conf
   const int64_t count = elements.size();
   CHECK(elements.begin >= 0 && count >= 0 && elements.end <= spec.size(), "elements {} to {} of {}",
         elements.begin, elements.end, spec.name);
+  if (spec.init == Init::uniform) return uniform_values(spec, index, seed, elements, out);
   if (spec.init != Init::normal) {
     std::fill(out, out + count, spec.init == Init::ones ? 1.0f : 0.0f);
     return;
@@ -74,14 +87,20 @@ void random_values(const ParamSpec& spec, int64_t index, const ModelConfig& conf
     zero_padding_row(spec, config.pad_token_id, elements, out);
 }
 
-void random_init(ParameterStore& store, const ModelConfig& config, uint64_t seed, const Threads& threads) {
+namespace {
+
+/// The values of those that `index` gives a number of a stream, which is not negative.
+template <class Index>
+void fill_values(ParameterStore& store, const ModelConfig& config, uint64_t seed, const Threads& threads,
+                 Index&& index_of) {
   constexpr int64_t kWindow = int64_t{1} << 20, kGrain = 4096;
   dispatch_storage(store.dtype(), [&](auto s) {
     using S = decltype(s);
     std::vector<float> values(kWindow);
     std::vector<S> rounded(kWindow);
-    int64_t index = 0;
     for (Parameter& p : store.list()) {
+      const int64_t index = index_of(p.spec);
+      if (index < 0) continue;
       const int64_t width = p.spec.size() / p.spec.shape[0];
       for (const RowSpan& span : p.spans)
         for (int64_t at = 0; at < span.rows * width; at += kWindow) {
@@ -95,8 +114,22 @@ void random_init(ParameterStore& store, const ModelConfig& config, uint64_t seed
                          n * int64_t{sizeof(S)});
         }
       store.filled(p);
-      ++index;
     }
+  });
+}
+
+}  // namespace
+
+void random_init(ParameterStore& store, const ModelConfig& config, uint64_t seed, const Threads& threads) {
+  fill_values(store, config, seed, threads, [next = int64_t{0}](const ParamSpec& spec) mutable {
+    return spec.whose == Whose::adapter ? -1 : next++;
+  });
+}
+
+void adapter_init(ParameterStore& store, const ModelConfig& config, uint64_t seed, const Threads& threads) {
+  constexpr int64_t kFirst = int64_t{1} << 31;  // no other parameter has these numbers
+  fill_values(store, config, seed, threads, [next = kFirst](const ParamSpec& spec) mutable {
+    return spec.whose == Whose::adapter ? next++ : -1;
   });
 }
 

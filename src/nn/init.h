@@ -15,8 +15,11 @@ namespace temper {
 void random_values(const ParamSpec& spec, int64_t index, const ModelConfig& config, uint64_t seed,
                    FlatRange elements, float* out);
 
-/// All values of an allocated store (fp32, bf16, fp64), rounded from fp32.
+/// All values of an allocated store (fp32, bf16, fp64) but those of adapters, rounded from fp32.
 void random_init(ParameterStore& store, const ModelConfig& config, uint64_t seed,
                  const Threads& threads = {});
+/// The same of its adapters alone: A uniform, B zeros, so that nothing is added yet.
+void adapter_init(ParameterStore& store, const ModelConfig& config, uint64_t seed,
+                  const Threads& threads = {});
 
 }  // namespace temper

@@ -6,8 +6,9 @@
 
 namespace temper {
 
-Linear::Linear(Parameter& weight, Parameter* bias, const Splits& splits, Parallel parallel)
-    : weight_(&weight), bias_(bias), splits_(splits), parallel_(parallel) {
+Linear::Linear(Parameter& weight, Parameter* bias, const Splits& splits, Parallel parallel,
+               const Adapter& adapter)
+    : weight_(&weight), bias_(bias), splits_(splits), parallel_(parallel), adapter_(adapter) {
   CHECK(!split() || weight.spec.shard == Shard::rows, "{} is not sharded and split over {} ranks",
         weight.spec.name, splits.tp_ranks());
   CHECK(!bias || bias->spec.shard == weight.spec.shard, "{} and its bias are sharded otherwise",
@@ -26,21 +27,31 @@ Tensor Linear::forward(Ctx& c, const CTensor& x, Arena& memory, const StreamRows
 }
 
 void Linear::forward_into(Ctx& c, const Tensor& y, const CTensor& x, const StreamRows& stream) const {
-  if (!split() || (!gathers() && !splits_.shares(stream))) return multiply(c, y, x);
+  if (!split() || (!gathers() && !splits_.shares(stream))) {
+    multiply(c, y, x);
+    if (adapter_.active()) adapter_.add_to(c, y, x);
+    return;
+  }
   if (!gathers())
-    return multiply_in_turn(c, x, stream, [&](const FlatRange& tokens, const CTensor& some) {
-      multiply(c, rows(y, tokens.begin, tokens.end), some);
-    });
+    return multiply_in_turn(
+        c, x, stream,
+        [&](const FlatRange& tokens, const CTensor& some) {
+          multiply(c, rows(y, tokens.begin, tokens.end), some);
+        },
+        y);
   if (splits_.shares(stream)) return multiply_own_tokens(c, y, x);
   ArenaScope scope(c.scratch);
   const Tensor mine = c.scratch.make({x.dim(0), weight_->value.dim(0)}, x.dtype);
-  multiply(c, mine, whole_input(c, x, stream));
+  const CTensor whole = whole_input(c, x, stream);
+  multiply(c, mine, whole);
+  if (adapter_.active()) adapter_.add_to(c, mine, whole);
   gather_columns(c, *splits_.tp, y, mine);
 }
 
-/// Column parallel: own tokens while those of others arrive.
-void Linear::multiply_in_turn(Ctx& c, const CTensor& own_x, const StreamRows& stream,
-                              const Product& product) const {
+/// Column parallel: own tokens while those of others arrive. Adapters add to `y` when all are there: what
+/// they take of scratch memory an exchange may be using before.
+void Linear::multiply_in_turn(Ctx& c, const CTensor& own_x, const StreamRows& stream, const Product& product,
+                              const Tensor& y) const {
   ArenaScope scope(c.scratch);
   const FlatRange own = splits_.own_tokens(stream);
   Ctx beside = splits_.tp->beside(c);
@@ -50,6 +61,7 @@ void Linear::multiply_in_turn(Ctx& c, const CTensor& own_x, const StreamRows& st
   c.lane.follow(beside.lane);
   product({0, own.begin}, rows(whole, 0, own.begin));
   product({own.end, stream.tokens}, rows(whole, own.end, stream.tokens));
+  if (adapter_.active()) adapter_.add_to(c, y, whole);
 }
 
 /// Row parallel: with whole weights, which are less than the columns of tokens in a micro-batch of many.
@@ -64,6 +76,7 @@ void Linear::multiply_own_tokens(Ctx& c, const Tensor& y, const CTensor& x) cons
   if (bias_) tp.all_gather(c, biases, bias_->value, "biases, copied from their tp owners");
   columns_to_rows(c, tp, own_x, x, "columns, copied to the owners of their tokens over tp");
   linear_forward(c, y, own_x, weights, biases);
+  if (adapter_.active()) adapter_.add_to_whole(c, tp, y, own_x);
 }
 
 void Linear::multiply(Ctx& c, const Tensor& y, const CTensor& x) const {
@@ -72,6 +85,11 @@ void Linear::multiply(Ctx& c, const Tensor& y, const CTensor& x) const {
 
 void Linear::forward_swiglu(Ctx& c, const Tensor& a, const CTensor& x, const StreamRows& stream) const {
   CHECK(!gathers(), "{} gathers its outputs", weight_->spec.name);
+  if (adapter_.active()) {
+    ArenaScope scope(c.scratch);
+    const Tensor gate_up = forward(c, x, c.scratch, stream);
+    return swiglu_forward(c, a, gate_up);
+  }
   const Product product = [&](const FlatRange& tokens, const CTensor& some) {
     linear_swiglu_forward(c, rows(a, tokens.begin, tokens.end), some, weight_->value,
                           bias_ ? CTensor(bias_->value) : CTensor{});
@@ -100,6 +118,7 @@ Tensor Linear::backward(Ctx& c, const CTensor& dy, const CTensor& x, const Strea
     if (weight_->has_grad()) linear_backward_weight(c, weight_->grad, dy, x, weight_->take_write());
     add_bias_gradient(c, dy);
     linear_backward_input(c, dx, dy, weight_->value);
+    if (adapter_.active()) adapter_.backward(c, dx, dy, x);
   }
   return dx;
 }
@@ -112,9 +131,11 @@ void Linear::backward_by_rows(Ctx& c, const Tensor& dx, const CTensor& dy, const
   const Tensor part = c.scratch.make({dy.dim(0), weight_->value.dim(1)}, accumulate_dtype(dy.dtype));
   Ctx beside = splits_.tp->beside(c);
   beside.lane.follow(c.lane);
-  const CTensor whole_x = weight_->has_grad() ? whole_input(beside, x, stream) : CTensor{};
+  const bool reads_x = weight_->has_grad() || adapter_.active();
+  const CTensor whole_x = reads_x ? whole_input(beside, x, stream) : CTensor{};
   linear_backward_input(c, part, dy, weight_->value);
   c.lane.follow(beside.lane);  // x is here
+  if (adapter_.active()) adapter_.backward(c, part, dy, whole_x);
   beside.lane.follow(c.lane);
   if (splits_.shares(stream))
     sum_own_tokens(beside, *splits_.tp, dx, part, "gradient of an input, sum over tp for own tokens");
@@ -145,6 +166,7 @@ void Linear::backward_by_columns(Ctx& c, const Tensor& dx, const CTensor& dy, co
                            all, x, weight_->take_write());
   c.lane.follow(beside.lane);
   linear_backward_input(c, dx, all, columns);
+  if (adapter_.active()) adapter_.backward_by_columns(c, tp, dx, all, x);
   if (bias_ && bias_->has_grad()) add_bias_gradient(c, own_columns(c, tp, all));
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // y = x W^T (+ b), W [out, in] as stored by Hugging Face. Over tp ranks each has rows of W, and what goes in
 // and out is cut by columns as nn/parallel/tensor_parallel.h says: the bits of y are those of one rank.
+// Adapters, where it has them, add to the rounded y (nn/adapter.h); then nothing trains W and b.
 // Exchanges go on beside products where they can (on the lane of Collectives::beside): forward multiplies own
 // tokens while those of others arrive; backward copies what the second of its two products needs beside the
 // first one.
@@ -8,6 +9,7 @@
 #include <functional>
 
 #include "src/core/ctx.h"
+#include "src/nn/adapter.h"
 #include "src/nn/parameter.h"
 #include "src/nn/splits.h"
 
@@ -18,7 +20,7 @@ enum class Parallel { column, row };
 class Linear {
  public:
   explicit Linear(Parameter& weight, Parameter* bias = nullptr, const Splits& splits = {},
-                  Parallel parallel = Parallel::column);
+                  Parallel parallel = Parallel::column, const Adapter& adapter = {});
 
   /// y [T, outputs()] in `memory`. `stream`: of what is whole, x or y, own tokens, if they are shared.
   Tensor forward(Ctx& c, const CTensor& x, Arena& memory, const StreamRows& stream = {}) const;
@@ -41,7 +43,8 @@ class Linear {
   void multiply(Ctx& c, const Tensor& y, const CTensor& x) const;
   /// Some rows of y, of these tokens, from x.
   using Product = std::function<void(const FlatRange& tokens, const CTensor& x)>;
-  void multiply_in_turn(Ctx& c, const CTensor& own_x, const StreamRows& stream, const Product& product) const;
+  void multiply_in_turn(Ctx& c, const CTensor& own_x, const StreamRows& stream, const Product& product,
+                        const Tensor& y = {}) const;
   void multiply_own_tokens(Ctx& c, const Tensor& y, const CTensor& x) const;
   void add_bias_gradient(Ctx& c, const CTensor& own_dy) const;
   void backward_by_rows(Ctx& c, const Tensor& dx, const CTensor& dy, const CTensor& x,
@@ -54,6 +57,7 @@ class Linear {
   Parameter* bias_;
   Splits splits_;
   Parallel parallel_;
+  Adapter adapter_;
 };
 
 }  // namespace temper

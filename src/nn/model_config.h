@@ -1,5 +1,6 @@
 #pragma once
-// Shape of a decoder model, as read from config.json (io/hf/hf_config.h), and what of it is not trained.
+// Shape of a decoder model, as read from config.json (io/hf/hf_config.h), its adapters, and what of it is not
+// trained.
 // Every default of a family has been applied and every value checked: sizes are positive, products fit, heads
 // divide.
 
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "src/core/dtype.h"
+#include "src/nn/adapter_config.h"
 #include "src/nn/rope_config.h"
 
 namespace temper {
@@ -54,6 +56,7 @@ struct ModelConfig {
   std::vector<int32_t> eos_token_ids;            // config.json and generation_config.json, ascending
   std::vector<int64_t> lost_eos_token_ids = {};  // those that lie outside of the vocabulary
   std::set<std::string> frozen = {};             // parameters of models/parameter_specs.h that nothing trains
+  AdapterConfig adapters = {};                   // with them nothing else is trained
 };
 
 }  // namespace temper

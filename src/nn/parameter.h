@@ -30,7 +30,11 @@ struct HfPart {
   int64_t heads = 0;
 };
 
-enum class Init { normal, ones, zeros };
+/// uniform: in +-1 / sqrt(columns).
+enum class Init { normal, ones, zeros, uniform };
+
+/// Adapters lie beside the weights of a base, which never change: a folder has them, and they go nowhere.
+enum class Whose { model, base, adapter };
 
 /// How tensor parallel ranks share a parameter: not at all; each its equal share of the rows of every part,
 /// where neighbours have the same head if there are fewer heads than ranks; or the vocabulary in whole chunks
@@ -59,6 +63,7 @@ struct ParamSpec {
   bool trained = true;              // false: no gradient, and the optimizer leaves it as it is
   AxisSet summed_over = kReplicas;  // the ranks with the same parameter: its gradient is their sum
   Init init = Init::normal;
+  Whose whose = Whose::model;
   int64_t size() const;
   /// Its own unit or that of its copy is one of these.
   bool is_in(const UnitSet& units) const {

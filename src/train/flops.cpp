@@ -22,9 +22,12 @@ double training_flops(const ModelConfig& c, std::span<const Trajectory* const> a
   const int64_t q = c.num_heads * c.head_dim;
   int64_t all_weights = c.vocab_size * c.hidden_size;
   for (int64_t layer = 0; layer < c.num_layers; ++layer) all_weights += layer_weights(c, layer);
-  const auto weights = static_cast<double>(all_weights);
   int64_t frozen = 0;  // of these
-  for (const ParamSpec& spec : parameter_specs(c))
+  const std::vector<ParamSpec> specs = parameter_specs(c);
+  for (const ParamSpec& spec : specs)
+    if (spec.whose == Whose::adapter) all_weights += spec.size();
+  const auto weights = static_cast<double>(all_weights);
+  for (const ParamSpec& spec : specs)
     if (!spec.trained && spec.shape.size() == 2 && (spec.name != "embed" || c.tie_word_embeddings))
       frozen += active_size(c, spec);
   double flops = 0;

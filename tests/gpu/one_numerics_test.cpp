@@ -49,6 +49,14 @@ ModelConfig qwen2_moe() {
   return c;
 }
 
+/// Adapters of all linear layers.
+ModelConfig with_adapters(ModelConfig c) {
+  c.adapters = {.rank = 32,
+                .alpha = 64,
+                .targets = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}};
+  return c;
+}
+
 struct Named {
   const char* name;
   ModelConfig config;
@@ -58,6 +66,7 @@ std::vector<Named> models() {
   return {{"llama_8b_2_layers", shape("llama", 4096, 14336, 2, 32, 8, 128, 128256)},
           {"qwen2_7b_2_layers", shape("qwen2", 3584, 18944, 2, 28, 4, 128, 152064)},
           {"qwen3_8b_2_layers", shape("qwen3", 4096, 12288, 2, 32, 8, 128, 151936)},
+          {"qwen3_8b_lora_2_layers", with_adapters(shape("qwen3", 4096, 12288, 2, 32, 8, 128, 151936))},
           {"qwen2_half_b_2_layers", shape("qwen2", 896, 4864, 2, 14, 2, 64, 151936)},
           {"qwen3_30b_a3b_2_layers", qwen3_moe()},
           {"qwen2_moe_2_layers", qwen2_moe()},

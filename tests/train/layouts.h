@@ -8,6 +8,7 @@
 
 #include "src/comm/mesh.h"
 #include "src/models/freeze.h"
+#include "src/models/parameter_specs.h"
 #include "src/models/stages.h"
 #include "src/nn/init.h"
 #include "src/ops/head.h"
@@ -84,19 +85,21 @@ struct TrainedLayout {
   const char* aggregation = "token-mean";
   const char* frozen = "";  // train.freeze
   bool aux = false;         // auxiliary losses of routers
+  int64_t adapters = 0;     // their rank; 0: none, and all is trained
 
   ModelConfig config() const {
     ModelConfig c = shape->config();
     if (*frozen) c.frozen = frozen_parameters(c, {frozen}).parameters;
+    if (adapters > 0) c.adapters = {.rank = adapters, .alpha = 3, .targets = adapter_modules(c)};
     return c;
   }
   int ranks() const { return mesh.ranks(); }
   std::string text() const {
     return fmt::format(
         "tp {} cp {} dp {} pp {} ep {} vpp {} zero {}, {}, {} sequences, {} tokens, recompute {}, {}, frozen "
-        "\"{}\"{}",
+        "\"{}\"{}, adapters {}",
         mesh.tp, mesh.cp, mesh.dp, mesh.pp, mesh.ep, vpp, zero, shape->text(), sequences, budget,
-        static_cast<int>(recompute), aggregation, frozen, aux ? ", auxiliary losses" : "");
+        static_cast<int>(recompute), aggregation, frozen, aux ? ", auxiliary losses" : "", adapters);
   }
 };
 
@@ -323,8 +326,8 @@ class TrainedLayouts : public OnRanks {
   /// Made once, by rank 0, for all.
   const Trained& of_one_rank(const TrainedLayout& l, const TypeChecks& of) {
     const DType dtype = of.dtype;
-    const std::string key = fmt::format("{} {} {} {} {} {}", l.shape->text(), l.sequences, l.aggregation,
-                                        dtype_name(dtype), l.frozen, l.aux);
+    const std::string key = fmt::format("{} {} {} {} {} {} {}", l.shape->text(), l.sequences, l.aggregation,
+                                        dtype_name(dtype), l.frozen, l.aux, l.adapters);
     const auto [at, is_new] = ones_.try_emplace(key);
     if (!is_new) return at->second;
     Trained& one = at->second;
@@ -340,7 +343,7 @@ class TrainedLayouts : public OnRanks {
     share(one.logprobs), share(one.norms);
     if (of.gradients == 0) return one;
     one.gradients.resize(kUpdates);
-    const Model names(l.shape->config(), {dtype, 64});
+    const Model names(l.config(), {dtype, 64});
     for (const Parameter& p : names.parameters().list()) {
       for (auto& update : one.gradients) share(update[p.spec.name]);
       share(one.weights[p.spec.name]);

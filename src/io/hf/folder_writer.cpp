@@ -122,14 +122,14 @@ std::string index_text(const FolderPlan& plan, const std::vector<std::string>& n
 
 void write_content(const std::string& folder, const FolderPlan& plan) {
   const size_t count = plan.shards.size();
-  std::vector<std::string> names{"model.safetensors"};
+  std::vector<std::string> names{plan.weights_name};
   if (count > 1) {
     names.clear();
     for (size_t i = 1; i <= count; ++i)
       names.push_back(fmt::format("model-{:05}-of-{:05}.safetensors", i, count));
   }
   for (size_t i = 0; i < count; ++i) write_safetensors(join_path(folder, names[i]), plan.shards[i]);
-  write_text(join_path(folder, "config.json"),
+  write_text(join_path(folder, plan.config_name),
              plan.config.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
   copy_companions(plan.companions, folder);
   if (count > 1) write_text(join_path(folder, "model.safetensors.index.json"), index_text(plan, names));

@@ -17,6 +17,7 @@ struct FolderPlan {
   int64_t total_parameters = 0;                    // for the index
   Json config;
   std::vector<Companion> companions = {};  // files that are copied
+  std::string weights_name = "model.safetensors", config_name = "config.json";  // the first: of a single file
 };
 
 /// Refused with Error(Exit::usage) if `out` exists and is not an empty folder, with Exit::busy if another

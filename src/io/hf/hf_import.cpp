@@ -130,6 +130,7 @@ std::vector<Piece> pieces_of(const ModelFolder& folder, const ParameterStore& st
   const int64_t size = dtype_size(store.dtype());
   std::vector<Piece> pieces;
   for (const Parameter& p : store.list()) {
+    if (p.spec.whose == Whose::adapter) continue;
     const int64_t width = p.spec.size() / p.spec.shape[0];
     int64_t rows_before = 0;
     for (size_t i = 0; i < p.spec.parts.size(); ++i) {
@@ -247,6 +248,7 @@ std::vector<std::string> check_weights(const ModelFolder& folder, const ModelCon
   std::vector<std::string> left_over;
   for (const ParamSpec& spec : specs)
     for (const HfPart& part : spec.parts) {
+      if (spec.whose == Whose::adapter) continue;
       check_part(folder, spec, part);
       used.insert(part.name);
     }
@@ -263,6 +265,19 @@ std::vector<std::string> check_weights(const ModelFolder& folder, const ModelCon
                         .fix = "correct config.json, remove the tensor, or name it in model.allow_unused"});
   }
   return left_over;
+}
+
+std::string digest_of_weights(const ModelFolder& folder, const ModelConfig& config,
+                              const std::vector<ParamSpec>& specs) {
+  check_weights(folder, config, specs);
+  ParameterStore shapes;
+  for (const ParamSpec& spec : specs) shapes.add(spec);
+  shapes.allocate(DType::f64, /*with_gradients=*/false, Device::meta);
+  std::vector<Piece> pieces = pieces_of(folder, shapes);
+  std::vector<char> window;
+  std::vector<double> values(static_cast<size_t>(kPieceBytes / 2));  // of the narrowest type
+  for (Piece& piece : pieces) read_piece(folder, piece, values.data(), DType::f64, window);
+  return digest_of(folder, pieces);
 }
 
 FileDigest import_weights(const ModelFolder& folder, const ModelConfig& config, ParameterStore& store) {

@@ -14,16 +14,20 @@
 
 namespace temper {
 
-/// Headers against specs; reads no data. Call it before memory is allocated for a model of unknown size.
-/// Returns the tensors that are left over, as the folder allows.
+/// Headers against specs, but for those of adapters; reads no data. Call it before memory is allocated for a
+/// model of unknown size. Returns the tensors that are left over, as the folder allows.
 std::vector<std::string> check_weights(const ModelFolder& folder, const ModelConfig& config,
                                        const std::vector<ParamSpec>& specs);
 
-/// check_weights, then everything into `store` (already allocated; fp32, bf16 or fp64; on a GPU through
-/// pinned windows). A tied head's copy in the file must equal the embedding. Returns the folder with size and
-/// digest of the tensors that the model is made of, as stored: they do not depend on their files, the type of
-/// the store, or ranks.
+/// check_weights, then everything but adapters into `store` (already allocated; fp32, bf16 or fp64; on a GPU
+/// through pinned windows). A tied head's copy in the file must equal the embedding. Returns the folder with
+/// size and digest of the tensors that the model is made of, as stored: they do not depend on their files, the
+/// type of the store, or ranks.
 FileDigest import_weights(const ModelFolder& folder, const ModelConfig& config, ParameterStore& store);
+
+/// The digest that import_weights gives, of weights that are read for it alone.
+std::string digest_of_weights(const ModelFolder& folder, const ModelConfig& config,
+                              const std::vector<ParamSpec>& specs);
 
 /// Tensors that no parameter holds and that an export writes back as they are: rotary tables of old files and
 /// layers from num_layers on (multi-token-prediction modules).

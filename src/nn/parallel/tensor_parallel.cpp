@@ -144,7 +144,16 @@ void gather_samples(Ctx& c, Collectives& tp, const SampleChunks& chunks, int64_t
     gather_chunks(c, tp, chunks.unedited, vocabulary, "logits before edits, copied from their tp owners");
 }
 
+/// A parameter that every rank has whole: the columns of each follow one another in its memory.
+void place_whole_gradient(Ctx& c, Collectives& tp, const Parameter& p) {
+  ArenaScope scope(c.scratch);
+  const Tensor own = c.scratch.make({p.grad.dim(0), p.grad.dim(1) / tp.size()}, p.grad.dtype);
+  device::copy(c.lane, own.raw(), p.grad.data, own.bytes());
+  gather_columns(c, tp, p.grad, own);
+}
+
 void place_gradient(Ctx& c, Collectives& tp, const Parameter& p) {
+  if (p.spec.shard == Shard::none) return place_whole_gradient(c, tp, p);
   ArenaScope scope(c.scratch);
   const int64_t outputs = p.grad.dim(0) * tp.size();  // none of what another stage has
   const Tensor columns = c.scratch.make({outputs, p.grad.dim(1) / tp.size()}, p.grad.dtype);

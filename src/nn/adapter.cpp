@@ -1,0 +1,146 @@
+#include "src/nn/adapter.h"
+
+#include <algorithm>
+
+#include "src/nn/parallel/tensor_parallel.h"
+#include "src/ops/adapters/adapter.h"
+#include "src/ops/linear.h"
+
+namespace temper {
+namespace {
+
+/// The elements of an unrounded product that is added to something, in rows of a multiple of 128.
+constexpr int64_t kAddedElements = int64_t{1} << 24;
+
+/// add(rows of all tokens [begin, end)), of `columns` each.
+template <class Add>
+void in_pieces(int64_t tokens, int64_t columns, Add&& add) {
+  const int64_t step = std::max<int64_t>(1, kAddedElements / columns / 128) * 128;
+  for (int64_t at = 0; at < tokens; at += step) add(at, std::min(tokens, at + step));
+}
+
+/// What a module's tensors are called without their last part: "model.layers.0.self_attn.q_proj".
+std::string module_of(const HfPart& part, const char* tensor) {
+  CHECK(part.name.ends_with(tensor), "{} does not end with {}", part.name, tensor);
+  return part.name.substr(0, part.name.size() - std::string_view(tensor).size());
+}
+
+/// The rows of B's parts, and where they are among those of the weights.
+AdapterBlocks blocks_of(const Parameter& b, const Parameter& base) {
+  AdapterBlocks blocks;
+  for (size_t i = 0; i < b.spec.parts.size(); ++i)
+    for (size_t j = 0; j < base.spec.parts.size(); ++j) {
+      if (module_of(b.spec.parts[i], ".lora_B.weight") != module_of(base.spec.parts[j], ".weight")) continue;
+      blocks.to[blocks.count] = base.spans[j].own;
+      blocks.from[blocks.count] = b.spans[i].own;
+      blocks.rows[blocks.count++] = b.spans[i].rows;
+    }
+  return blocks;
+}
+
+}  // namespace
+
+Adapter::Adapter(Parameter& a, Parameter& b, const Parameter& base, double scale, const bool& on)
+    : a_(&a), b_(&b), blocks_(blocks_of(b, base)), outputs_(base.value.dim(0)), scale_(scale), on_(&on) {
+  CHECK(blocks_.count == std::ssize(b.spec.parts) && a.spec.parts.size() == b.spec.parts.size(),
+        "{} blocks of {}", blocks_.count, b.spec.name);
+}
+
+/// [own outputs, rows of A]; in scratch, unless B is that.
+CTensor Adapter::weights(Ctx& c) const {
+  if (blocks_.count == 1 && b_->value.dim(0) == outputs_) return b_->value;
+  const Tensor w = c.scratch.make({outputs_, a_->value.dim(0)}, b_->value.dtype);
+  adapter_weights(c, w, b_->value, blocks_);
+  return w;
+}
+
+CTensor Adapter::weights_of_all(Ctx& c, Collectives& tp) const {
+  const Tensor all = c.scratch.make({b_->spec.shape[0], b_->value.dim(1)}, b_->value.dtype);
+  tp.all_gather(c, all, b_->value, "adapters, copied from their tp owners");
+  return all;
+}
+
+void Adapter::add_to(Ctx& c, const Tensor& y, const CTensor& x) const {
+  ArenaScope scope(c.scratch);
+  add_product(c, y, x, weights(c));
+}
+
+void Adapter::add_to_whole(Ctx& c, Collectives& tp, const Tensor& y, const CTensor& x) const {
+  ArenaScope scope(c.scratch);
+  add_product(c, y, x, weights_of_all(c, tp));
+}
+
+void Adapter::add_product(Ctx& c, const Tensor& y, const CTensor& x, const CTensor& w) const {
+  const Tensor u = c.scratch.make({x.dim(0), a_->value.dim(0)}, x.dtype);
+  linear_forward(c, u, x, a_->value, {});
+  in_pieces(y.dim(0), y.dim(1), [&](int64_t begin, int64_t end) {
+    ArenaScope scope(c.scratch);
+    const Tensor z = c.scratch.make({end - begin, y.dim(1)}, accumulate_dtype(y.dtype));
+    linear_forward(c, z, rows(u, begin, end), w, {});
+    add_scaled(c, rows(y, begin, end), z, scale_);
+  });
+}
+
+/// du; in scratch.
+Tensor Adapter::backward_low(Ctx& c, const CTensor& dy, const CTensor& w) const {
+  const Tensor du = c.scratch.make({dy.dim(0), w.dim(1)}, dy.dtype);
+  ArenaScope scope(c.scratch);
+  const Tensor z = c.scratch.make({dy.dim(0), w.dim(1)}, accumulate_dtype(dy.dtype));
+  linear_backward_input(c, z, dy, w);
+  round_scaled(c, du, z, scale_);
+  return du;
+}
+
+void Adapter::add_gradient_of_outputs(Ctx& c, const CTensor& dy, const CTensor& u) const {
+  ArenaScope scope(c.scratch);
+  const Tensor dw = c.scratch.make({dy.dim(1), u.dim(1)}, accumulate_dtype(dy.dtype));
+  linear_backward_weight(c, dw, dy, u, GradWrite::first);
+  adapter_gradient(c, b_->grad, dw, scale_, blocks_, b_->take_write());
+}
+
+namespace {
+
+/// dx += du A, unrounded until it is added.
+void add_input_gradient(Ctx& c, const Tensor& dx, const CTensor& du, const CTensor& a) {
+  in_pieces(dx.dim(0), dx.dim(1), [&](int64_t begin, int64_t end) {
+    ArenaScope scope(c.scratch);
+    const Tensor z = c.scratch.make({end - begin, dx.dim(1)}, accumulate_dtype(du.dtype));
+    linear_backward_input(c, z, rows(du, begin, end), a);
+    add_scaled(c, rows(dx, begin, end), z, 1);
+  });
+}
+
+}  // namespace
+
+void Adapter::backward(Ctx& c, const Tensor& dx, const CTensor& dy, const CTensor& x) const {
+  ArenaScope scope(c.scratch);
+  const Tensor du = backward_low(c, dy, weights(c));
+  if (has_gradients()) {
+    ArenaScope temporary(c.scratch);
+    const Tensor u = c.scratch.like(du);
+    linear_forward(c, u, x, a_->value, {});
+    add_gradient_of_outputs(c, dy, u);
+    linear_backward_weight(c, a_->grad, du, x, a_->take_write());
+  }
+  add_input_gradient(c, dx, du, a_->value);
+}
+
+void Adapter::backward_by_columns(Ctx& c, Collectives& tp, const Tensor& dx, const CTensor& dy,
+                                  const CTensor& x) const {
+  ArenaScope scope(c.scratch);
+  const Tensor a = own_columns(c, tp, a_->value), du = backward_low(c, dy, weights_of_all(c, tp));
+  c.lane.order();  // products may read weights, as those columns are, before their wait
+  if (has_gradients()) {
+    ArenaScope temporary(c.scratch);
+    const Tensor u = c.scratch.like(du);
+    const Tensor part = c.scratch.make({u.dim(0), u.dim(1)}, accumulate_dtype(u.dtype));
+    linear_forward(c, part, x, a, {});
+    sum_parts(c, tp, u, part);
+    add_gradient_of_outputs(c, own_columns(c, tp, dy), u);
+    linear_backward_weight(c, make_tensor(a_->grad.raw(), a_->grad.dtype, {a.dim(0), a.dim(1)}), du, x,
+                           a_->take_write());
+  }
+  add_input_gradient(c, dx, du, a);
+}
+
+}  // namespace temper

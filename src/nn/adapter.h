@@ -1,0 +1,50 @@
+#pragma once
+// What adapters add to a linear layer (nn/adapter_config.h), forward and backward:
+//   u = x A^T    y' = round(y + scale u B^T)
+//   du = scale dy B    dA += du^T x    dB += scale dy^T u    dx' = round(dx + du A)
+// A has the rows of all modules that the layer's product is made of, B the outputs of each. u is computed
+// again in backward. In tokens that go in at once nothing is kept, and the bits of a row are its own: an fp32
+// product is added to as many rows at a time as fit into kAddedElements.
+// Over tp ranks A is whole on each, and B has the rows that the layer's weights have. Column parallel ranks
+// have gradients of A from own outputs; row parallel ones those of own columns (ParamSpec::grad_by_columns).
+
+#include "src/core/ctx.h"
+#include "src/nn/parameter.h"
+#include "src/nn/splits.h"
+
+namespace temper {
+
+class Adapter {
+ public:
+  /// None.
+  Adapter() = default;
+  /// `base`: the weights of the layer. `on` is asked before each use; all of them outlive it.
+  Adapter(Parameter& a, Parameter& b, const Parameter& base, double scale, const bool& on);
+
+  bool active() const { return a_ != nullptr && *on_; }
+  /// y [T, own outputs] of x [T, all inputs].
+  void add_to(Ctx& c, const Tensor& y, const CTensor& x) const;
+  /// y [T, all outputs]: row parallel, with B of all ranks.
+  void add_to_whole(Ctx& c, Collectives& tp, const Tensor& y, const CTensor& x) const;
+  /// dx [T, all inputs], in dy's type or unrounded, from dy [T, own outputs]; adds to the gradients.
+  void backward(Ctx& c, const Tensor& dx, const CTensor& dy, const CTensor& x) const;
+  /// Row parallel: dx and x have own inputs, dy all outputs.
+  void backward_by_columns(Ctx& c, Collectives& tp, const Tensor& dx, const CTensor& dy,
+                           const CTensor& x) const;
+
+ private:
+  bool has_gradients() const { return a_->has_grad() && b_->has_grad(); }
+  CTensor weights(Ctx& c) const;
+  CTensor weights_of_all(Ctx& c, Collectives& tp) const;
+  void add_product(Ctx& c, const Tensor& y, const CTensor& x, const CTensor& w) const;
+  Tensor backward_low(Ctx& c, const CTensor& dy, const CTensor& w) const;
+  void add_gradient_of_outputs(Ctx& c, const CTensor& dy, const CTensor& u) const;
+
+  Parameter *a_ = nullptr, *b_ = nullptr;
+  AdapterBlocks blocks_ = {};
+  int64_t outputs_ = 0;  // of this rank
+  double scale_ = 0;
+  const bool* on_ = nullptr;
+};
+
+}  // namespace temper

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
-#include "src/config/byte_size.h"
-#include "src/config/duration.h"
+#include "src/config/units/byte_size.h"
+#include "src/config/units/duration.h"
 #include "src/config/typed/meant.h"
 #include "src/config/values.h"
 #include "src/core/check.h"

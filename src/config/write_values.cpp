@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "src/config/duration.h"
+#include "src/config/units/duration.h"
 #include "src/config/values.h"
 #include "src/core/check.h"
 

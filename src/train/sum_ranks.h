@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "src/comm/collectives.h"
+#include "src/comm/mesh.h"
 #include "src/nn/parallel/unit_shards.h"
 
 namespace temper {
@@ -15,6 +15,9 @@ class SumRanks {
  public:
   /// All units over the same ranks.
   SumRanks(Collectives& all) : of_([&all](AxisSet) -> Collectives& { return all; }) {}
+  /// This rank's groups in a mesh, which lasts longer.
+  explicit SumRanks(const Mesh& mesh)
+      : of_([&mesh](AxisSet axes) -> Collectives& { return mesh.tensors(axes); }) {}
   /// This rank's group over some axes.
   explicit SumRanks(std::function<Collectives&(AxisSet)> of) : of_(std::move(of)) {}
 

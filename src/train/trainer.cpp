@@ -70,8 +70,6 @@ bool Trainer::accumulate_gradients(Ctx& c, const PackPlan& plan, const PolicyObj
   const auto& mine = plan.ranks[static_cast<size_t>(control_.rank())];
   aux_losses_.begin(c, {model_, sums.all, options_.pass, pipeline_}, mine, passes_of(model_, plan, mine),
                     all_);
-  Update update{objective, sums, GradientReducer(c, parameters, over_, model_.splits().tp),
-                parameters.shards_grads(), 0};
   // The last micro-batch of a rank waits for the other ranks: before that of any, all may be asked. Stages
   // are at different ones, and would wait for each other: they are asked before the first.
   size_t asked = pipeline_.stages() > 1 ? 1 : mine.size(), most = 0;
@@ -82,9 +80,10 @@ bool Trainer::accumulate_gradients(Ctx& c, const PackPlan& plan, const PolicyObj
   constexpr size_t kStopChecks = 16;  // most of an update: each waits for the slowest rank
   const size_t every = asked / kStopChecks + 1;
   // Where ranks have shards, or experts for the tokens of others, every one takes part in every pass.
-  const bool together = update.every_time || model_.passes_together();
+  const bool together = parameters.shards_grads() || model_.passes_together();
   const size_t passes = together ? std::max<size_t>(most, 1) : mine.size();
-  update.last = static_cast<int64_t>(passes) - 1;
+  Update update{objective, sums, GradientReducer(c, parameters, over_, model_.splits().tp),
+                parameters.shards_grads(), static_cast<int64_t>(passes) - 1};
   const Schedule order = schedule({pipeline_.stages(), static_cast<int>(std::ssize(model_.parts()))},
                                   pipeline_.stage(), static_cast<int64_t>(passes), training_steps);
   StageBorders borders(c, model_, sums.all, mine, order.borders);
@@ -93,7 +92,9 @@ bool Trainer::accumulate_gradients(Ctx& c, const PackPlan& plan, const PolicyObj
     if (i >= mine.size()) {
       pipeline_.exchange(c, borders.sent(time, mine.size()), Parcel());
       update.reducer.wait(c);
-      if (time.step) join(c, *time.step, update);
+      if (time.step)
+        join_pass(c, model_, part(*time.step).layers, options_.recompute, time.step->backward,
+                  time.step->backward ? update.begin_backward(c, time.step->microbatch) : nullptr);
       continue;
     }
     const ScheduleStep& step = *time.step;
@@ -114,12 +115,6 @@ bool Trainer::accumulate_gradients(Ctx& c, const PackPlan& plan, const PolicyObj
   update.reducer.finish(c, passes, most);
   sum_tied_gradients(c);
   return true;
-}
-
-/// A step of others. With the gradients of one that this rank lacks come zeros, and what its experts have.
-void Trainer::join(Ctx& c, const ScheduleStep& step, Update& update) {
-  LayerWatcher* const watcher = step.backward ? update.begin_backward(c, step.microbatch) : nullptr;
-  join_pass(c, model_, part(step).layers, options_.recompute, step.backward, watcher);
 }
 
 /// A forward gets a free one.

@@ -127,7 +127,6 @@ class Trainer {
     return {model_, model_.parts()[static_cast<size_t>(step.chunk)]};
   }
   OpenMicrobatch& open_for(const ScheduleStep& step);
-  void join(Ctx& c, const ScheduleStep& step, Update& update);
   void note_routers(Ctx& c, OpenMicrobatch& open, std::span<const int32_t> sequences) const;
   void run(Ctx& c, const ScheduleStep& step, OpenMicrobatch& open, Update& update, const Tensor& y);
   void run_last(Ctx& c, const ModelPart& part, OpenMicrobatch& open, Update& update, const Tensor& dx);

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <random>
 
-#include "src/config/duration.h"
+#include "src/config/units/duration.h"
 #include "src/config/load.h"
 #include "src/config/methods.h"
 #include "src/config/toml_node.h"

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <set>
 
-#include "src/config/byte_size.h"
-#include "src/config/duration.h"
+#include "src/config/units/byte_size.h"
+#include "src/config/units/duration.h"
 #include "src/config/typed/meant.h"
 #include "src/config/typed/peer_keys.h"
 #include "src/config/values.h"

@@ -277,7 +277,7 @@ std::string digest_of_weights(const ModelFolder& folder, const ModelConfig& conf
   std::vector<char> window;
   std::vector<double> values(static_cast<size_t>(kPieceBytes / 2));  // of the narrowest type
   for (Piece& piece : pieces) read_piece(folder, piece, values.data(), DType::f64, window);
-  return digest_of(folder, pieces);
+  return digest_of(folder, pieces).digest;
 }
 
 FileDigest import_weights(const ModelFolder& folder, const ModelConfig& config, ParameterStore& store) {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/config/duration.h"
+#include "src/config/units/duration.h"
 #include "src/core/text/short_number.h"
 
 namespace temper {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include "src/config/duration.h"
+#include "src/config/units/duration.h"
 #include "src/core/text/short_number.h"
 #include "src/run/report/axis.h"
 #include "src/run/report/history/run_state.h"

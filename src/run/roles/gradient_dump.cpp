@@ -69,14 +69,13 @@ Tensor whole_gradients(Ctx& c, Arena& memory, const SumRanks& over, const Parame
 
 }  // namespace
 
-Trainer::GradientHook gradient_dump(const std::string& folder, const SumRanks& over,
-                                    const std::optional<SharedModel>& model) {
-  return [folder, over, model](Ctx& c, ParameterStore& store, int64_t update) {
+Trainer::GradientHook gradient_dump(const std::string& folder, const Mesh& mesh, const RolePlan& role) {
+  return [&, folder](Ctx& c, ParameterStore& store, int64_t update) {
     Arena memory(store.device());
-    const Tensor all = whole_gradients(c, memory, over, store);
+    const Tensor all = whole_gradients(c, memory, SumRanks(mesh), store);
     c.lane.wait();
-    if (!model) return;
-    read_shared(*model, store, all,
+    if (!role.is_of_first_model(mesh.control(AxisSet::all()).rank())) return;
+    read_shared({mesh.control(role.one_model()), role.holders_of_one()}, store, all,
                 [&](const ElementReader& read) { write_gradients(folder, store, update, read); });
   };
 }

@@ -22,22 +22,13 @@ TrainRole::TrainRole(const RoleParts& parts)
       pass_(pass_options(config(), plan(), *p_.role)),
       algorithm_(make_algorithm(config().algorithm, config().reward)),
       objective_(model_, *algorithm_, pass_.temperature, plan().max_new_tokens),
-      trainer_(p_.ctx, model_, trainers(), dp_, sum_ranks(), trainer_options(config(), plan(), *p_.role),
-               p_.model_share.pipeline) {
+      trainer_(p_.ctx, model_, trainers(), dp_, SumRanks(*p_.model_share.mesh),
+               trainer_options(config(), plan(), *p_.role), p_.model_share.pipeline) {
   p_.memory.add(model_.device(), [this] { return trainer_.held_bytes(); });
   p_.memory.add(trainer_.optimizer().state_device(), [this] { return trainer_.optimizer().held_bytes(); });
   trainer_.set_change_hook([this] { p_.weights.wait_read(); });
-  const std::string& folder = p_.task.gradient_folder;
-  if (folder.empty()) return;
-  std::optional<SharedModel> first;
-  if (Comm& model = p_.model_share.mesh->control(p_.role->one_model());
-      p_.role->is_of_first_model(p_.all_ranks().rank()))
-    first.emplace(SharedModel{model, p_.role->holders_of_one()});
-  trainer_.set_gradient_hook(gradient_dump(folder, sum_ranks(), first));
-}
-
-SumRanks TrainRole::sum_ranks() const {
-  return SumRanks([mesh = p_.model_share.mesh](AxisSet axes) -> Collectives& { return mesh->tensors(axes); });
+  if (const std::string& folder = p_.task.gradient_folder; !folder.empty())
+    trainer_.set_gradient_hook(gradient_dump(folder, *p_.model_share.mesh, *p_.role));
 }
 
 std::vector<Group> TrainRole::receive(int64_t step) {

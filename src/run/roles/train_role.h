@@ -27,8 +27,6 @@ class TrainRole : public Role {
   void add_own_logprobs(std::vector<Group>& groups);
   void add_old_logprobs(std::vector<Group>& groups, int64_t step, bool one_update);
   std::vector<UpdateStats> update(std::span<const Group> groups, int64_t step);
-  SumRanks sum_ranks() const;
-
   RoleParts p_;
   Model& model_;
   Comm& dp_;

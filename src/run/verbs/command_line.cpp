@@ -4,7 +4,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "src/config/byte_size.h"
+#include "src/config/units/byte_size.h"
 #include "src/config/config.h"
 #include "src/config/load.h"
 #include "src/config/typed/meant.h"

@@ -1,4 +1,4 @@
-#include "src/config/byte_size.h"
+#include "src/config/units/byte_size.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "src/config/duration.h"
+#include "src/config/units/duration.h"
 
 #include <array>
 #include <cstdint>

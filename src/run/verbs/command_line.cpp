@@ -195,20 +195,21 @@ class Parser {
     } else if (has_positional_ && verb_.positional.find("...") != std::string_view::npos) {
       line_.further.push_back(word);
     } else {
-      const size_t equals = word.find('=');
-      const std::string hint = equals == std::string::npos ? "" : key_hint(word.substr(0, equals));
-      fail_usage("unexpected argument", where(), fmt::format("\"{}\"{}", word, hint), see());
+      fail_usage("unexpected argument", where(), fmt::format("\"{}\"{}", word, hint_of(word)), see());
     }
   }
 
-  /// What to say of `lr=1e-6`: a key needs its section.
-  std::string key_hint(const std::string& name) const {
+  /// What to say of `lr=1e-6`, a key needs its section, and of `optimizer.lr`, it needs a value.
+  std::string hint_of(const std::string& word) const {
+    const std::string name = word.substr(0, word.find('='));
     std::string hint = peer_key_hint(name);
     std::vector<std::string> keys;
     for (const KeyDoc& doc : config_key_docs())
       if (verb_.overrides == Overrides::all ||
           (verb_.overrides == Overrides::rollout && doc.key.starts_with("rollout.")))
         keys.push_back(doc.key);
+    if (name == word)
+      return std::find(keys.begin(), keys.end(), name) == keys.end() ? "" : "; write " + name + "=VALUE";
     return hint.empty() ? did_you_mean(name, keys) : hint;
   }
 
@@ -228,8 +229,9 @@ class Parser {
     }
     const bool needs_none = given == 0 && line_.has(std::string(verb_.or_this));
     if (!verb_.one_of.empty() && given != 1 && !needs_none)
-      fail_usage("options exclude each other, or one is missing", where(),
-                 fmt::format("{} of {} are given", given, all), "give exactly one of " + all);
+      fail_usage(given == 0 ? "an option is missing" : "options exclude each other", where(),
+                 given == 0 ? all + " is not given" : fmt::format("{} of {} are given", given, all),
+                 "give exactly one of " + all);
   }
 
   const VerbSpec& verb_;

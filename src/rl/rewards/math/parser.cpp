@@ -11,11 +11,6 @@ namespace {
 constexpr auto kRelations =
     std::to_array<std::string_view>({"=", "\\approx", "<", ">", "\\le", "\\ge", "\\ne", "\\in", ":"});
 
-template <typename List>
-bool contains(const List& list, std::string_view item) {
-  return std::find(list.begin(), list.end(), item) != list.end();
-}
-
 }  // namespace
 
 MathList MathParser::whole() {

@@ -21,11 +21,6 @@ constexpr auto kBehindUnit =
     std::to_array<std::string_view>({",", kTightComma, ";", ".", ")", "]", "}", "\\}", "=", "\\approx", "<",
                                      ">", "\\le", "\\ge", "\\or", "\\and"});
 
-template <typename List>
-bool contains(const List& list, std::string_view item) {
-  return std::find(list.begin(), list.end(), item) != list.end();
-}
-
 bool is_digit_token(const std::string& token) { return token.size() == 1 && is_digit(token[0]); }
 bool is_number_token(const std::string& token) { return is_digit(token[0]); }
 bool is_letter_token(const std::string& token) { return token.size() == 1 && is_letter(token[0]); }

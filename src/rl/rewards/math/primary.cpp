@@ -28,11 +28,6 @@ constexpr auto kMarks = std::to_array<std::string_view>(
 constexpr auto kMatrices = std::to_array<std::string_view>(
     {"{pmatrix}", "{bmatrix}", "{matrix}", "{array}", "{smallmatrix}", "{Bmatrix}", "{vmatrix}"});
 
-template <typename List>
-bool contains(const List& list, std::string_view item) {
-  return std::find(list.begin(), list.end(), item) != list.end();
-}
-
 /// 12, 0.5, 0.1(6).
 Sum number_value(std::string_view text) {
   int64_t digits = 0, scale = 1, repeated = 0, period = 1;

@@ -148,11 +148,6 @@ std::string_view name_in(const List& list, std::string_view token) {
   return token;
 }
 
-template <typename List>
-bool contains(const List& list, std::string_view item) {
-  return std::find(list.begin(), list.end(), item) != list.end();
-}
-
 /// Length of `{name}` at the front of `text`, 0 when there is none.
 size_t braced_name(std::string_view text) {
   if (text.empty() || text[0] != '{') return 0;

@@ -128,11 +128,6 @@ constexpr auto kNouns = std::to_array<std::string_view>(
      "week",        "wheel",       "window",    "win",       "woman",       "word",       "worker",
      "year",        "yen"});
 
-template <typename List>
-bool contains(const List& list, std::string_view item) {
-  return std::find(list.begin(), list.end(), item) != list.end();
-}
-
 std::optional<std::string> known_word(std::string_view word) {
   for (const auto& [spelling, name] : kMeasures)
     if (spelling == word) return std::string(name);

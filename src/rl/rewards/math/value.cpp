@@ -4,15 +4,12 @@
 #include <numeric>
 
 #include "src/rl/rewards/math/parser.h"
+#include "src/rl/rewards/text.h"
 
 namespace temper {
 namespace {
 
 constexpr size_t kMostTokens = 1024;
-
-bool contains(const MathTokens& tokens, std::string_view token) {
-  return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
-}
 
 /// `y = 9, x = 4` in the order of the names.
 void sort_by_name(std::vector<MathItem>& items) {

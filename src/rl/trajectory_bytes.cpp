@@ -58,15 +58,17 @@ Container take_all(std::string_view& bytes) {
   return values;
 }
 
-/// Beside the finish reason: older checkpoints have no room of its own for it.
-constexpr uint8_t kExcluded = 0x80;
+/// Beside the finish reason: older checkpoints have no room of their own for them.
+constexpr uint8_t kExcluded = 0x80, kRoutes = 0x40;
 
-void take_finish_reason(std::string_view& bytes, Trajectory& t) {
-  const auto value = take<uint8_t>(bytes), reason = static_cast<uint8_t>(value & ~kExcluded);
+/// True: routes are among what follows.
+bool take_finish_reason(std::string_view& bytes, Trajectory& t) {
+  const auto value = take<uint8_t>(bytes), reason = static_cast<uint8_t>(value & ~(kExcluded | kRoutes));
   CHECK(reason <= static_cast<uint8_t>(FinishReason::unfinished), "finish reason {} in a trajectory message",
         reason);
   t.response.finish = static_cast<FinishReason>(reason);
   t.excluded = (value & kExcluded) != 0;
+  return (value & kRoutes) != 0;
 }
 
 }  // namespace
@@ -85,7 +87,10 @@ void append_trajectory(std::string& bytes, const Trajectory& t) {
     put(bytes, version);
     put(bytes, count);
   }
-  put(bytes, static_cast<uint8_t>(static_cast<uint8_t>(t.response.finish) | (t.excluded ? kExcluded : 0)));
+  const bool routed = !t.response.routes.empty();
+  put(bytes, static_cast<uint8_t>(static_cast<uint8_t>(t.response.finish) | (t.excluded ? kExcluded : 0) |
+                                  (routed ? kRoutes : 0)));
+  if (routed) put_all(bytes, t.response.routes);
   put_all(bytes, t.prompt);
   put_all(bytes, t.response.text);
   put_all(bytes, t.answer);
@@ -114,7 +119,7 @@ Trajectory take_trajectory(std::string_view& bytes) {
     version = take<int64_t>(bytes);
     count = take<int32_t>(bytes);
   }
-  take_finish_reason(bytes, t);
+  if (take_finish_reason(bytes, t)) t.response.routes = take_all<std::vector<uint8_t>>(bytes);
   t.prompt = take_all<std::string>(bytes);
   t.response.text = take_all<std::string>(bytes);
   t.answer = take_all<std::string>(bytes);

@@ -48,6 +48,9 @@ KERNEL(choose_experts_backward, Tensor dlogits, CTensor dweights, CTensor ids, C
 SCRATCH_KERNEL(sort_by_expert, Tensor offsets, Tensor tokens, Tensor places, CTensor ids)
 KERNEL(add_router_sums, Tensor sums, CTensor logits, CTensor offsets)
 KERNEL(add_router_counts, Tensor counts, CTensor ids, CTensor begins)
+KERNEL(count_other_routes, Tensor count, CTensor ids, CTensor given)
+KERNEL(follow_routes, Tensor ids, Tensor weights, CTensor given, CTensor logits, int64_t num_experts,
+       bool normalize)
 KERNEL(router_losses_backward, Tensor dlogits, Tensor losses, CTensor logits, CTensor slopes, CTensor begins,
        double z)
 KERNEL(expert_linear_forward, Tensor y, CTensor x, CTensor w, CTensor offsets)

@@ -13,8 +13,6 @@ std::vector<LaterKey> later_keys() {
       {"train.offload.weights", {"auto", false}, "offloading trained weights to host memory"},
       {"roles.critic", {}, "a critic"},
       {"roles.reward", {}, "reward models"},
-      {"moe.record_routes", {false}, "recording the experts of tokens"},
-      {"moe.replay", {"none"}, "replaying the experts of tokens"},
   };
   for (const RoleTraits& role : built_in_role_traits()) {
     const auto later = [&](const char* key, const char* feature) {

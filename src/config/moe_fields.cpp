@@ -22,6 +22,14 @@ void moe_fields(MoeSection& c, Section f) {
   f("z_coef", c.z_coef,
     {.help = "weight of \"z\" of moe.aux_loss: the mean of logsumexp(logits)^2, added up over the layers",
      .range = kNotNegative});
+  f("record_routes", c.record_routes,
+    {.help =
+         "rollouts keep which experts took each token, in a byte (or two, beyond 256 experts) for each layer "
+         "and choice; updates count those that the trainer's routers did not choose"});
+  f("replay", c.replay,
+    {.help = "rollout: routes are recorded, and in training the tokens go to these experts, weighed by the "
+             "routers of now; none: the routers choose",
+     .choices = kRouteReplays});
 }
 
 }  // namespace temper

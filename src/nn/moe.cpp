@@ -41,6 +41,11 @@ void Moe::choose(Ctx& c, MoeSaved& s, CTensor x, const Keep& keep) const {
   s.places = memory.like(s.ids);
   linear_forward(c, s.logits, x, p_.router->value, {});
   choose_experts(c, s.ids, s.weights, s.logits, config_.num_experts, config_.normalizes);
+  const RouterNotes& notes = keep.router;
+  if (!notes.others.empty()) count_other_routes(c, notes.others, s.ids, notes.given);
+  if (notes.follows)
+    follow_routes(c, s.ids, s.weights, notes.given, s.logits, config_.num_experts, config_.normalizes);
+  if (!notes.chosen.empty()) device::copy(c.lane, notes.chosen.raw(), s.ids.data, s.ids.bytes());
   sort_by_expert(c, s.offsets, s.tokens, s.places, s.ids);
 }
 

@@ -16,11 +16,16 @@ struct RouterNotes {
   double z = 0;
   Tensor losses = {};  // [2], of all layers
 
+  Tensor chosen = {};    // [L, T, K] i32: gets the ids of the experts
+  Tensor given = {};     // [L, T, K] i32: ids that were recorded; -1: none were
+  bool follows = false;  // given ids take the place of the router's own
+  Tensor others = {};    // [1] i32, of all layers: given ids that are not the router's own are added
+
   /// Null: of a pass without notes.
   static RouterNotes of_layer(const RouterNotes* all, int64_t layer) {
     if (!all) return {};
     RouterNotes own = *all;
-    for (Tensor* t : {&own.sums, &own.counts, &own.slopes}) {
+    for (Tensor* t : {&own.sums, &own.counts, &own.slopes, &own.chosen, &own.given}) {
       if (t->empty()) continue;
       *t = rows(*t, layer, layer + 1);
       for (int i = 1; i < t->rank; ++i) t->dims[static_cast<size_t>(i - 1)] = t->dim(i);
@@ -31,7 +36,7 @@ struct RouterNotes {
   /// For a forward that is made once more.
   RouterNotes again() const {
     RouterNotes notes = *this;
-    notes.sums = notes.counts = {};
+    notes.sums = notes.counts = notes.chosen = notes.others = {};
     return notes;
   }
 };

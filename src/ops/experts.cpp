@@ -51,6 +51,19 @@ void add_router_counts(Ctx& c, Tensor counts, CTensor ids, CTensor begins) {
   DISPATCH(c, add_router_counts, counts, ids, begins);
 }
 
+void count_other_routes(Ctx& c, Tensor count, CTensor ids, CTensor given) {
+  CHECK_SHAPE(count, 1);
+  CHECK_SHAPE(given, ids.dim(0), ids.dim(1));
+  DISPATCH(c, count_other_routes, count, ids, given);
+}
+
+void follow_routes(Ctx& c, Tensor ids, Tensor weights, CTensor given, CTensor logits, int64_t num_experts,
+                   bool normalize) {
+  check_choices(ids, weights, logits, num_experts);
+  CHECK_SHAPE(given, ids.dim(0), ids.dim(1));
+  DISPATCH(c, follow_routes, ids, weights, given, logits, num_experts, normalize);
+}
+
 void router_losses_backward(Ctx& c, Tensor dlogits, Tensor losses, CTensor logits, CTensor slopes,
                             CTensor begins, double z) {
   CHECK_SHAPE(dlogits, logits.dim(0), logits.dim(1));

@@ -36,6 +36,15 @@ void add_router_sums(Ctx& c, Tensor sums, CTensor logits, CTensor offsets);
 /// counts: [S, E] i32   ids: [T, K] i32   begins: [S + 1] i32, ascending in [0, T]
 void add_router_counts(Ctx& c, Tensor counts, CTensor ids, CTensor begins);
 
+/// count += the ids in `given` that are not among those of their row
+/// count: [1] i32   ids, given: [T, K] i32; a row of `given` that is negative is left out
+void count_other_routes(Ctx& c, Tensor count, CTensor ids, CTensor given);
+
+/// choose_experts with S as given: ids and weights of the rows that have some; the rest stay as they are.
+/// given: [T, K] i32 in [0, E), ascending, or negative   the rest: as in choose_experts
+void follow_routes(Ctx& c, Tensor ids, Tensor weights, CTensor given, CTensor logits, int64_t num_experts,
+                   bool normalize);
+
 /// Losses that a router has of its own, for rows t of stretch s, p = softmax(u[t, :E]), l = logsumexp:
 ///   losses[0] += sum_t sum_e slopes[s, e] p_e;  losses[1] += z sum_t l^2
 ///   du[t, v] += p_v (slopes[s, v] - sum_e slopes[s, e] p_e) + 2 z l p_v

@@ -61,20 +61,23 @@ Container take_all(std::string_view& bytes) {
 /// Beside the finish reason: older checkpoints have no room of their own for them.
 constexpr uint8_t kExcluded = 0x80;
 constexpr uint8_t kTaught = 0x40;  // log-probs of a teacher stand at the end
+constexpr uint8_t kRoutes = 0x20;  // routes come next
 
 uint8_t finish_byte(const Trajectory& t) {
   return static_cast<uint8_t>(static_cast<uint8_t>(t.response.finish) | (t.excluded ? kExcluded : 0) |
-                              (t.teacher_logprobs.empty() ? 0 : kTaught));
+                              (t.teacher_logprobs.empty() ? 0 : kTaught) |
+                              (t.response.routes.empty() ? 0 : kRoutes));
 }
 
-/// Whether the trajectory is taught.
-bool take_finish_reason(std::string_view& bytes, Trajectory& t) {
-  const auto value = take<uint8_t>(bytes), reason = static_cast<uint8_t>(value & ~(kExcluded | kTaught));
+/// What is said beside the finish reason.
+uint8_t take_finish_reason(std::string_view& bytes, Trajectory& t) {
+  const auto value = take<uint8_t>(bytes),
+             reason = static_cast<uint8_t>(value & ~(kExcluded | kTaught | kRoutes));
   CHECK(reason <= static_cast<uint8_t>(FinishReason::unfinished), "finish reason {} in a trajectory message",
         reason);
   t.response.finish = static_cast<FinishReason>(reason);
   t.excluded = (value & kExcluded) != 0;
-  return (value & kTaught) != 0;
+  return value;
 }
 
 }  // namespace
@@ -94,6 +97,7 @@ void append_trajectory(std::string& bytes, const Trajectory& t) {
     put(bytes, count);
   }
   put(bytes, finish_byte(t));
+  if (!t.response.routes.empty()) put_all(bytes, t.response.routes);
   put_all(bytes, t.prompt);
   put_all(bytes, t.response.text);
   put_all(bytes, t.answer);
@@ -123,7 +127,8 @@ Trajectory take_trajectory(std::string_view& bytes) {
     version = take<int64_t>(bytes);
     count = take<int32_t>(bytes);
   }
-  const bool taught = take_finish_reason(bytes, t);
+  const uint8_t said = take_finish_reason(bytes, t);
+  if ((said & kRoutes) != 0) t.response.routes = take_all<std::vector<uint8_t>>(bytes);
   t.prompt = take_all<std::string>(bytes);
   t.response.text = take_all<std::string>(bytes);
   t.answer = take_all<std::string>(bytes);
@@ -135,7 +140,7 @@ Trajectory take_trajectory(std::string_view& bytes) {
     value = take<double>(bytes);
   }
   t.advantage = take<double>(bytes);
-  if (taught) t.teacher_logprobs = take_all<std::vector<double>>(bytes);
+  if ((said & kTaught) != 0) t.teacher_logprobs = take_all<std::vector<double>>(bytes);
   return t;
 }
 

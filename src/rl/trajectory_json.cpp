@@ -181,6 +181,17 @@ std::vector<std::pair<int64_t, int32_t>> read_versions(const LineReader& reader,
   return versions;
 }
 
+void read_routes(const LineReader& reader, const ReplayLimits& limits, Trajectory& t) {
+  const Json* value = reader.find("routes");
+  if (value == nullptr && !limits.needs_routes) return;
+  const auto rows = static_cast<int64_t>(t.prompt_tokens.size() + t.response.tokens.size()) - 1;
+  if (t.response.tokens.empty()) return;
+  if (value == nullptr)
+    reader.wrong("routes", "the key is missing, and moe.replay = \"rollout\" replays what it holds");
+  const std::string why = routes_from_json(*value, limits.routes, rows, t.response.routes);
+  if (!why.empty()) reader.wrong("routes", why);
+}
+
 FinishReason read_finish_reason(const LineReader& reader) {
   std::string text = reader.text("finish_reason");
   if (text.empty() || text == "stop") return FinishReason::stop;
@@ -234,6 +245,7 @@ Json trajectory_to_json(const Trajectory& t, int64_t step) {
   std::optional<Json> answers = structured_answer(t.answer);
   line["answer"] = answers ? std::move(*answers) : Json(t.answer);
   if (t.response.versions.size() > 1) line["policy_versions"] = t.response.versions;
+  if (!t.response.routes.empty()) line["routes"] = routes_to_json(t.response.routes);
   return line;
 }
 
@@ -266,6 +278,7 @@ Trajectory trajectory_from_json(const Json& line, const std::string& where, cons
   t.raw_reward = raw == nullptr ? t.reward : reader.number("raw_reward", *raw);
   read_reward_parts(reader, t);
   t.response.finish = read_finish_reason(reader);
+  read_routes(reader, limits, t);
   t.prompt = reader.text("prompt");
   t.response.text = reader.text("response");
   const Json* answer = reader.find("answer");

@@ -2,19 +2,20 @@
 // Rollout files: one JSON object per response and line, written by every run and read by `train --replay`.
 // Keys: step, group, sample, prompt_tokens, response_tokens, response_mask, logprobs | null,
 // ref_logprobs | null, reward, raw_reward, reward_parts, advantage, policy_version [min, max] | null,
-// finish_reason, prompt, response, answer; policy_versions [[version, tokens], ...] where there are several.
-// reward and raw_reward are both null where no reward could be found (Trajectory::excluded).
-// Reading needs group, prompt_tokens, response_tokens and reward. Absent: the mask is ones, logprobs and
-// ref_logprobs are unknown (empty), raw_reward = reward, sample = order in the group. The advantage is not
-// taken over: the replaying run makes its own. Versions are taken as lags: of a line of step s, version v
-// becomes v - (s - 1), 0 for the weights that the step began with; without step or policy_version they are
-// unknown (empty). Log-probs at mask 0 may be null.
+// finish_reason, prompt, response, answer; policy_versions [[version, tokens], ...] where there are several;
+// routes (rl/routes.h) where they were recorded. reward and raw_reward are both null where no reward could be
+// found (Trajectory::excluded). Reading needs group, prompt_tokens, response_tokens and reward. Absent: the
+// mask is ones, logprobs and ref_logprobs are unknown (empty), raw_reward = reward, sample = order in the
+// group. The advantage is not taken over: the replaying run makes its own. Versions are taken as lags: of a
+// line of step s, version v becomes v - (s - 1), 0 for the weights that the step began with; without step or
+// policy_version they are unknown (empty). Log-probs at mask 0 may be null.
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "src/core/json.h"
+#include "src/rl/routes.h"
 #include "src/rl/types.h"
 
 namespace temper {
@@ -25,6 +26,8 @@ Json trajectory_to_json(const Trajectory& trajectory, int64_t step);
 struct ReplayLimits {
   int64_t vocab_size = 0;      // token ids are below it
   int64_t context_tokens = 0;  // prompt + response tokens are at most this many
+  RouteShape routes = {};      // of the model that takes them; without layers: of any
+  bool needs_routes = false;   // every response has some
 };
 
 /// One line; Error(Exit::data) at `where` names the key and the value that is wrong.

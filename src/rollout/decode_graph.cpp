@@ -27,16 +27,18 @@ int64_t round_pages(int64_t pages, int64_t page_tokens) {
 
 /// One block of inputs and one of outputs, each in pinned host memory and on the GPU.
 struct DecodeGraphs::Bucket {
-  Bucket(const Key& key, Arena& memory)
+  /// `ids`: of experts, for each row.
+  Bucket(const Key& key, int64_t ids, Arena& memory)
       : rows(key.rows),
         pages(key.pages),
         num_sampleable(key.num_sampleable),
+        num_ids(ids * key.rows),
         host_in(device::make_pinned(in_bytes())),
         host_out(device::make_pinned(out_bytes())),
         in(static_cast<char*>(memory.allocate(in_bytes()))),
         out(static_cast<char*>(memory.allocate(out_bytes()))) {}
 
-  int64_t rows, pages, num_sampleable;
+  int64_t rows, pages, num_sampleable, num_ids;
   device::PinnedMemory host_in, host_out;
   char *in, *out;
   bool warm = false;  // ran once: workspaces and algorithms are there
@@ -47,16 +49,19 @@ struct DecodeGraphs::Bucket {
   int64_t sample_bytes() const { return rows * int64_t{sizeof(SampleRow)}; }
   int64_t num_numbers() const { return 4 * rows + 1 + rows * pages; }
   int64_t in_bytes() const { return sample_bytes() + num_numbers() * int64_t{sizeof(int32_t)}; }
-  int64_t out_bytes() const { return rows * int64_t{sizeof(int32_t) + sizeof(float)}; }  // tokens, log-probs
+  // Outputs: tokens, log-probs, ids of experts.
+  int64_t drawn_bytes() const { return rows * int64_t{sizeof(int32_t) + sizeof(float)}; }
+  int64_t out_bytes() const { return drawn_bytes() + num_ids * int64_t{sizeof(int32_t)}; }
   SampleRow* samples(char* block) const { return reinterpret_cast<SampleRow*>(block); }
   int32_t* numbers(char* block) const { return reinterpret_cast<int32_t*>(block + sample_bytes()); }
   int64_t table_at() const { return 4 * rows + 1; }
 };
 
-DecodeGraphs::DecodeGraphs(const Model& model, const KvCache& cache, Lane& lane)
+DecodeGraphs::DecodeGraphs(const Model& model, const KvCache& cache, Lane& lane, const RouteShape& routes)
     : model_(model),
       cache_(cache),
       lane_(lane),
+      routes_(routes),
       scratch_(Device::cuda, MemoryUse::scratch),
       blocks_(Device::cuda) {}
 DecodeGraphs::~DecodeGraphs() = default;
@@ -71,7 +76,8 @@ DecodeGraphs::Bucket& DecodeGraphs::bucket_for(std::span<const DecodeRow> rows, 
   const Key key{round_rows(std::ssize(rows)), round_pages(static_cast<int64_t>(most), cache_.page_tokens()),
                 num_sampleable, filters};
   std::unique_ptr<Bucket>& b = buckets_[key];
-  if (!b) b = std::make_unique<Bucket>(key, blocks_);
+  const int64_t ids = routes_.layers > 0 ? model_.config().num_layers * routes_.chosen : 0;
+  if (!b) b = std::make_unique<Bucket>(key, ids, blocks_);
   return *b;
 }
 
@@ -100,8 +106,15 @@ void DecodeGraphs::submit(const Bucket& b) {
   const int32_t* at = b.numbers(b.in);
   const PagedKv kv =
       cache_.view(view_of(at + b.table_at(), {b.rows, b.pages}), view_of(at + 2 * b.rows, {b.rows}));
-  const Batch batch{view_of(at, {b.rows}), view_of(at + b.rows, {b.rows}),
-                    view_of(at + 3 * b.rows, {b.rows + 1}), &kv};
+  RouterNotes notes;
+  if (b.num_ids > 0)
+    notes.chosen = make_tensor(b.out + b.drawn_bytes(), DType::i32,
+                               {model_.config().num_layers, b.rows, routes_.chosen});
+  const Batch batch{.tokens = view_of(at, {b.rows}),
+                    .positions = view_of(at + b.rows, {b.rows}),
+                    .cu_seqlens = view_of(at + 3 * b.rows, {b.rows + 1}),
+                    .kv = &kv,
+                    .routers = &notes};
   const Tensor hidden = forward_pass(c, model_, batch);
   const Sampled drawn{make_tensor(b.out, DType::i32, {b.rows}),
                       make_tensor(b.out + b.rows * int64_t{sizeof(int32_t)}, DType::f32, {b.rows})};
@@ -127,6 +140,7 @@ DrawnTokens DecodeGraphs::run(Ctx& c, std::span<const DecodeRow> rows, int64_t n
   lane_.wait();
   const auto* tokens = reinterpret_cast<const int32_t*>(b.host_out.get());
   const auto* logprobs = reinterpret_cast<const float*>(tokens + b.rows);
+  chosen_ = {reinterpret_cast<const int32_t*>(logprobs + b.rows), static_cast<size_t>(b.num_ids)};
   return {{tokens, tokens + rows.size()}, {logprobs, logprobs + rows.size()}};
 }
 

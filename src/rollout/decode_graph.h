@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "src/models/model.h"
+#include "src/rl/routes.h"
 #include "src/rollout/kv_cache.h"
 #include "src/rollout/sampler.h"
 
@@ -25,11 +26,14 @@ struct DecodeRow {
 
 class DecodeGraphs {
  public:
-  DecodeGraphs(const Model& model, const KvCache& cache, Lane& lane);
+  /// `routes`: the experts of all rows are recorded; without layers: they are not.
+  DecodeGraphs(const Model& model, const KvCache& cache, Lane& lane, const RouteShape& routes);
   ~DecodeGraphs();
 
   /// Draws one token for each row, on the lane of the engine. Waits for the result.
   DrawnTokens run(Ctx& c, std::span<const DecodeRow> rows, int64_t num_sampleable);
+  /// The experts of the rows that ran last: [L, at least as many rows, K].
+  std::span<const int32_t> chosen() const { return chosen_; }
   /// Steps that were recorded so far.
   int64_t captures() const { return captures_; }
   /// Lends the scratch memory, whose addresses the recorded steps know, until the next step.
@@ -51,6 +55,8 @@ class DecodeGraphs {
   const Model& model_;
   const KvCache& cache_;
   Lane& lane_;  // whose workspaces are recorded
+  RouteShape routes_;
+  std::span<const int32_t> chosen_ = {};
   /// Recorded launches hold addresses of it: no one else may use it, and every step begins at its start.
   Arena scratch_;
   Arena blocks_;

@@ -10,13 +10,15 @@ Engine::Engine(const Model& model, const EngineOptions& options, Lane& lane, con
     : model_(model),
       pipeline_(pipeline),
       scheduler_(options.scheduler),
+      routes_(options.routes),
       cache_(KvShape(model), options.num_pages, options.page_tokens, options.poison_free_pages, lane) {
   scheduler_.steps_at_once = pipeline.stages();
+  CHECK(routes_.layers == 0 || pipeline.stages() == 1, "routes over {} stages", pipeline.stages());
   // What goes through host memory between ranks cannot be recorded.
   const Splits& splits = model.splits();
   const bool can_record = pipeline.stages() == 1 && (!splits.shares() || splits.tp->can_record());
   const bool records = options.graphs && model.device() == Device::cuda && can_record;
-  if (records) graphs_.emplace(model, cache_, lane);
+  if (records) graphs_.emplace(model, cache_, lane, routes_);
 }
 
 RolloutCounters Engine::generate(Ctx& c, std::span<const Request> requests, const GenerateOptions& options,
@@ -86,7 +88,9 @@ std::vector<Generation::Finished> Generation::step(Ctx& c) {
 
 void Generation::run(Ctx& c, std::span<const ScheduledRows> rows) {
   const StepBatch batch(rows);
-  const Tensor hidden = batch.forward(c, engine_.model_, engine_.cache_);
+  const StepRoutes routes(c, engine_.model_.config(), engine_.routes_, batch.num_rows());
+  const Tensor hidden = batch.forward(c, engine_.model_, engine_.cache_, {}, routes.notes());
+  routes.keep(c, rows);
   scheduler_.commit(rows);
   const std::vector<DrawTarget> targets = fork_prompts(batch.last_rows());
   if (!targets.empty()) append(targets, sampler_.draw(c, engine_.model_.head(), hidden, targets));
@@ -108,6 +112,8 @@ void Generation::replay(Ctx& c, std::span<const ScheduledRows> rows) {
     batch.push_back({s.tokens.back(), static_cast<int32_t>(s.cached), s.pages, sampler_.row(s)});
   }
   const DrawnTokens drawn = engine_.graphs_->run(c, batch, options_.num_sampleable);
+  if (const RouteShape& shape = engine_.routes_; shape.layers > 0)
+    keep_routes(rows, engine_.model_.config(), shape, engine_.graphs_->chosen());
   scheduler_.commit(rows);
   append(targets, drawn);
 }
@@ -135,6 +141,7 @@ void Generation::go_on(Sequence& s) {
   if (before.tokens.empty()) return;
   text_.skip(s, before.text);
   for (size_t i = 0; i < before.tokens.size(); ++i) take(s, before.tokens[i], before.logprobs[i]);
+  if (!before.routes.empty()) s.response.routes = before.routes;
   auto& versions = s.response.versions = before.versions;
   if (!versions.empty() && versions.back().second == 0) versions.pop_back();  // its call makes some now
   s.begun_tokens = s.new_tokens() - made;

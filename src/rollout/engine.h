@@ -15,6 +15,7 @@
 #include "src/rollout/response_text.h"
 #include "src/rollout/scheduler.h"
 #include "src/rollout/step_batch.h"
+#include "src/rollout/step_routes.h"
 
 namespace temper {
 
@@ -23,7 +24,8 @@ struct EngineOptions {
   int64_t page_tokens = 16;
   int64_t num_pages = 0;
   bool poison_free_pages = false;
-  bool graphs = true;  // on a GPU: decode steps are recorded once per bucket and replayed
+  bool graphs = true;      // on a GPU: decode steps are recorded once per bucket and replayed
+  RouteShape routes = {};  // responses get the routes of their tokens; without layers: they do not
 };
 
 /// What lives as long as the model: the cache, and the recorded steps of a GPU.
@@ -64,6 +66,7 @@ class Engine {
   const Model& model_;
   Pipeline pipeline_;
   SchedulerOptions scheduler_;
+  RouteShape routes_;
   KvCache cache_;
   std::optional<DecodeGraphs> graphs_;
 };

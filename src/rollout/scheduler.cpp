@@ -130,6 +130,7 @@ std::vector<Sequence*> Scheduler::fork(Sequence& prompt) {
     s->counts = prompt.counts;
     s->after_stop = prompt.after_stop;
     s->prompt_rows = prompt.prompt_rows;
+    s->response.routes = prompt.response.routes;
     s->pages = prompt.pages;
     s->cached = s->seen = prompt.cached;
     for (int32_t page : s->pages) cache_.retain(page);

@@ -28,13 +28,16 @@ StepBatch::StepBatch(std::span<const ScheduledRows> step) {
   }
 }
 
-Tensor StepBatch::forward(Ctx& c, const ModelPart& part, const KvCache& cache, const Tensor& x) const {
+Tensor StepBatch::forward(Ctx& c, const ModelPart& part, const KvCache& cache, const Tensor& x,
+                          const RouterNotes* routers) const {
   const int64_t rows = num_rows(), n = std::ssize(lengths_), pages = std::ssize(page_table_) / n;
   const PagedKv kv = cache.view(to_device(c, view_of(page_table_.data(), {n, pages})),
                                 to_device(c, view_of(lengths_.data(), {n})));
-  const Batch batch{to_device(c, view_of(tokens_.data(), {rows})),
-                    to_device(c, view_of(positions_.data(), {rows})),
-                    to_device(c, view_of(cu_seqlens_.data(), {n + 1})), &kv};
+  const Batch batch{.tokens = to_device(c, view_of(tokens_.data(), {rows})),
+                    .positions = to_device(c, view_of(positions_.data(), {rows})),
+                    .cu_seqlens = to_device(c, view_of(cu_seqlens_.data(), {n + 1})),
+                    .kv = &kv,
+                    .routers = routers};
   if (part.is_last()) return forward_pass(c, part, batch, nullptr, {x, {}});
   const Tensor y = c.scratch.make({rows, part.model.config().hidden_size}, part.model.dtype());
   forward_stage(c, part, batch, {x, {}}, nullptr, y);

@@ -18,8 +18,9 @@ class StepBatch {
 
   int64_t num_rows() const { return std::ssize(tokens_); }
   /// Final hidden states [T, D], or the stream [T, D] after a part without the last layers, from `x` before
-  /// the part; the keys and values of the rows in its layers are in the cache then.
-  Tensor forward(Ctx& c, const ModelPart& part, const KvCache& cache, const Tensor& x = {}) const;
+  /// the part; the keys and values of the rows in its layers are in the cache then. `routers`: of the rows.
+  Tensor forward(Ctx& c, const ModelPart& part, const KvCache& cache, const Tensor& x = {},
+                 const RouterNotes* routers = nullptr) const;
   /// Last rows of sequences that have none missing after this step.
   const std::vector<DrawTarget>& last_rows() const { return last_rows_; }
 

@@ -82,6 +82,9 @@ void for_each_microbatch(Ctx& c, const TokenPass& pass, const std::vector<std::v
     if (time.from >= 0)
       x.stream = c.scratch.make({model.stream_rows(mb.stream()), model.config().hidden_size}, model.dtype());
     pipeline.exchange(c, borders.sent(time, microbatches.size()), parcel(time.from, x.stream));
+    RouterNotes routers;
+    add_given_routes(c, c.scratch, routers, options.routes, model, mb, routes_of(all, microbatches[index]));
+    mb.routers = &routers;
     if (before) before(mb, index);
     Tensor hidden;
     if (part.is_last())

@@ -11,6 +11,7 @@
 #include "src/nn/parallel/pipeline.h"
 #include "src/train/microbatch.h"
 #include "src/train/packing.h"
+#include "src/train/routers/given_routes.h"
 
 namespace temper {
 
@@ -20,6 +21,7 @@ struct PassOptions {
   /// Smaller micro-batches keep stages of a pipeline busy, down to so many tokens; 0: none is smaller.
   int64_t least_of_stages = 0;
   CostModel cost;
+  RouteOptions routes = {};
 };
 
 /// The packing plan of these trajectories for ranks with so many stages, made once on rank 0 and shared.

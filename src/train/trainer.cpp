@@ -22,8 +22,7 @@ Trainer::Trainer(Ctx& c, Model& model, Comm& all, Comm& control, const SumRanks&
       optimizer_(c, model.parameters(), options.optimizer, over, options.seed, options.optimizer_state,
                  model.splits().place().rank),
       pipeline_(pipeline),
-      routers_(model.config(), model.dtype(), model.device()),
-      aux_losses_(options.aux, model) {}
+      routers_(model, options.pass.routes, options.aux) {}
 
 UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,
                             const PolicyObjective& objective) {
@@ -53,7 +52,6 @@ UpdateStats Trainer::update(Ctx& c, std::span<const Trajectory* const> all,
     stats.defect = fmt::format("the gradient is not finite: its norm is {}", stats.grad_norm);
   stats.metrics = objective.metrics(sums);
   routers_.add_metrics(c, all_, stats.metrics);
-  aux_losses_.add_metrics(c, all_, stats.metrics);
   stats.sent = bytes_sent() - before;
   c.lane.wait();
   return stats;
@@ -65,11 +63,9 @@ bool Trainer::accumulate_gradients(Ctx& c, const PackPlan& plan, const PolicyObj
                                    ObjectiveUpdate& sums) {
   ParameterStore& parameters = model_.parameters();
   parameters.begin_update(c.lane);
-  routers_.clear(c.lane);
   const ArenaScope scope(c.scratch);
   const auto& mine = plan.ranks[static_cast<size_t>(control_.rank())];
-  aux_losses_.begin(c, {model_, sums.all, options_.pass, pipeline_}, mine, passes_of(model_, plan, mine),
-                    all_);
+  routers_.begin(c, {model_, sums.all, options_.pass, pipeline_}, mine, passes_of(model_, plan, mine), all_);
   // The last micro-batch of a rank waits for the other ranks: before that of any, all may be asked. Stages
   // are at different ones, and would wait for each other: they are asked before the first.
   size_t asked = pipeline_.stages() > 1 ? 1 : mine.size(), most = 0;
@@ -107,7 +103,8 @@ bool Trainer::accumulate_gradients(Ctx& c, const PackPlan& plan, const PolicyObj
     if (!step.backward) {
       open.begin(step, objective.pack(sums, mine[i], part(step).is_last()),
                  {.recompute = options_.recompute});
-      note_routers(c, open, mine[i]);
+      open.routers = routers_.notes(c, open.memory, open.mb, sums.all, mine[i]);
+      open.mb.routers = &open.routers;
     }
     pipeline_.exchange(c, borders.sent(time, mine.size()), incoming(time, open));
     run(c, step, open, update, borders.take(time, open.mb));
@@ -122,12 +119,6 @@ Trainer::OpenMicrobatch& Trainer::open_for(const ScheduleStep& step) {
   const auto fits = [&](const OpenMicrobatch& open) { return step.backward ? open.holds(step) : !open.of; };
   const auto found = std::find_if(open_.begin(), open_.end(), fits);
   return found != open_.end() ? *found : open_.emplace_back(model_.device());
-}
-
-void Trainer::note_routers(Ctx& c, OpenMicrobatch& open, std::span<const int32_t> sequences) const {
-  open.routers = {.sums = routers_.sums()};
-  aux_losses_.add_notes(c, open.memory, open.routers, open.mb, sequences);
-  open.mb.routers = &open.routers;
 }
 
 /// What another rank made for this step.

@@ -7,11 +7,10 @@
 #include <functional>
 #include <span>
 
-#include "src/train/routers/aux_losses.h"
 #include "src/train/gradient_reducer.h"
 #include "src/train/objective.h"
 #include "src/train/optimizer.h"
-#include "src/train/routers/router_record.h"
+#include "src/train/routers/update_routers.h"
 #include "src/train/schedule.h"
 #include "src/train/token_pass.h"
 
@@ -127,7 +126,6 @@ class Trainer {
     return {model_, model_.parts()[static_cast<size_t>(step.chunk)]};
   }
   OpenMicrobatch& open_for(const ScheduleStep& step);
-  void note_routers(Ctx& c, OpenMicrobatch& open, std::span<const int32_t> sequences) const;
   void run(Ctx& c, const ScheduleStep& step, OpenMicrobatch& open, Update& update, const Tensor& y);
   void run_last(Ctx& c, const ModelPart& part, OpenMicrobatch& open, Update& update, const Tensor& dx);
   Parcel incoming(const ScheduleSlot& time, OpenMicrobatch& open) const;
@@ -142,8 +140,7 @@ class Trainer {
   Optimizer optimizer_;
   Pipeline pipeline_;
   std::deque<OpenMicrobatch> open_;
-  RouterRecord routers_;
-  AuxLosses aux_losses_;
+  UpdateRouters routers_;
   GradientHook hook_;
   std::function<bool()> stop_check_;
   std::function<void()> change_hook_;

@@ -139,7 +139,7 @@ const Wrong kWrong[] = {
     {"moe.aux_loss=all", "moe.aux_loss", "\"none\" or a list of \"sequence\", \"global\" or \"z\"", true},
     {"moe.aux_loss=[\"batch\"]", "moe.aux_loss", "would depend on how sequences are packed", true},
     {"moe.aux_coef=-0.1", "moe.aux_coef", "at least 0", true},
-    {"moe.replay=rollout", "moe.replay", "not in this version", true},
+    {"moe.replay=trainer", "moe.replay", "\"none\" or \"rollout\"", true},
 };
 
 const ConfigError* error_of(const ConfigReading& reading, const std::string& key) {

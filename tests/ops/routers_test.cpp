@@ -1,6 +1,8 @@
 // What routers have of their own: counts of their choices, and losses on their logits, also against golden
 // values (tests/golden/moe/aux.json).
 
+#include <array>
+
 #include "src/core/json.h"
 #include "src/ops/experts.h"
 #include "tests/support/check_op.h"
@@ -131,6 +133,60 @@ TEST(Routers, ChoicesAreCountedByStretch) {
     add_router_counts(ctx, counts, of, begins);
     EXPECT_EQ(counts.values(), want) << s.tokens;
   }
+}
+
+/// Rows that are given the router's own experts keep their bits; those that are given none stay as they are.
+TEST(Routers, FollowedRoutesAreWeighedAsChosenOnes) {
+  for (const auto& [tokens, experts, chosen] :
+       {std::array<int64_t, 3>{7, 5, 2}, {33, 128, 8}, {9, 3, 3}, {64, 60, 1}})
+    for (const bool normalize : {false, true}) {
+      TestCtx ctx;
+      const Values logits = round_to(normal_values(tokens * (experts + 1), 5, 2.0), DType::f32);
+      const TestTensor u(ctx, logits, DType::f32, {tokens, experts + 1}),
+          own(ctx, DType::i32, {tokens, chosen}), weights(ctx, DType::f32, {tokens, chosen}),
+          count(ctx, Values{3}, DType::i32, {1});
+      choose_experts(ctx, own, weights, u, experts, normalize);
+      const Values ids = own.values(), before = weights.values();
+      Values given = ids;
+      for (int64_t j = 0; j < chosen; ++j) given[static_cast<size_t>(j)] = -1;
+      const TestTensor same(ctx, given, DType::i32, {tokens, chosen});
+      count_other_routes(ctx, count, own, same);
+      EXPECT_EQ(count.values(), Values{3});
+      follow_routes(ctx, own, weights, same, u, experts, normalize);
+      EXPECT_EQ(own.values(), ids);
+      expect_same_bits("weights", weights.values(), before);
+
+      // The least likely ones.
+      Values turned = logits;
+      for (double& x : turned) x = -x;
+      const TestTensor down(ctx, turned, DType::f32, {tokens, experts + 1}),
+          others(ctx, DType::i32, {tokens, chosen}), unused(ctx, DType::f32, {tokens, chosen});
+      choose_experts(ctx, others, unused, down, experts, normalize);
+      const Values wanted = others.values();
+      double different = 3;
+      Values want;
+      for (int64_t t = 0; t < tokens; ++t) {
+        double all = 0, sum = 0;
+        const auto weight = [&](int64_t e) {
+          return std::exp(logits[static_cast<size_t>(t * (experts + 1) + e)]);
+        };
+        for (int64_t e = 0; e < experts; ++e) all += weight(e);
+        const auto row = ids.begin() + t * chosen;
+        for (int64_t j = 0; j < chosen; ++j) {
+          const double id = wanted[static_cast<size_t>(t * chosen + j)];
+          different += std::find(row, row + chosen, id) == row + chosen;
+          sum += weight(static_cast<int64_t>(id));
+        }
+        for (int64_t j = 0; j < chosen; ++j)
+          want.push_back(weight(static_cast<int64_t>(wanted[static_cast<size_t>(t * chosen + j)])) /
+                         (normalize ? sum : all));
+      }
+      count_other_routes(ctx, count, own, others);
+      EXPECT_EQ(count.values(), Values{different});
+      follow_routes(ctx, own, weights, others, u, experts, normalize);
+      EXPECT_EQ(own.values(), wanted);
+      expect_near("weights", weights.values(), want, 2e-6);
+    }
 }
 
 struct Golden {

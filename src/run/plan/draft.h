@@ -28,6 +28,7 @@ struct PlanDraft {
 void plan_freeze(PlanDraft& draft);
 void plan_moe(PlanDraft& draft);
 void plan_roles(PlanDraft& draft);
+void plan_routes(PlanDraft& draft);
 void plan_model(PlanDraft& draft);
 void plan_algorithm(PlanDraft& draft);
 void plan_rewards(PlanDraft& draft);

@@ -8,6 +8,7 @@
 #include "src/ops/backend.h"
 #include "src/rl/registry.h"
 #include "src/rollout/step_batch.h"
+#include "src/rollout/step_routes.h"
 #include "src/run/plan/full_batch.h"
 #include "src/run/plan/fullest_step.h"
 #include "src/run/plan/layout/layer_samples.h"
@@ -312,7 +313,8 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
         if (of.role.vpp() > 1 && of.stage == 0)  // what comes back from the last stage
           c.scratch.make({2 * batch.num_rows(), width}, plan.dtype);
         const Tensor x = pipeline.get().receive(c, batch.num_rows(), width, plan.dtype);
-        const Tensor hidden = batch.forward(c, layers, cache, x);
+        const StepRoutes routes(c, layers.config(), plan.routes, batch.num_rows());
+        const Tensor hidden = batch.forward(c, layers, cache, x, routes.notes());
         std::vector<DrawTarget> targets = batch.last_rows();
         while (std::ssize(targets) < running) targets.push_back(targets.back());
         if (layers.is_last()) sampler.draw(c, layers.head(), hidden, targets);

@@ -38,6 +38,26 @@ void warn_of_halves(PlanDraft& d) {
 
 }  // namespace
 
+void plan_routes(PlanDraft& d) {
+  const MoeSection& c = d.config.moe;
+  const MoeConfig& model = d.facts.moe;
+  RunPlan& plan = d.result.plan;
+  plan.follows_routes = c.replay != "none";
+  if ((!c.record_routes && !plan.follows_routes) || model.layers.empty()) return;
+  const auto refuse = [&](const std::string& why) {
+    if (c.record_routes) d.error("moe.record_routes", why, {false});
+    if (plan.follows_routes) d.error("moe.replay", why, {"none"});
+  };
+  plan.routes = {std::ssize(model.layers), model.num_experts, model.experts_per_token};
+  if (!plan.generates)
+    return refuse(
+        fmt::format("{} samples no responses whose routes there could be", d.config.algorithm.name));
+  if (const RolePlan* with = plan.generator(); with && with->pp() > 1)
+    refuse(
+        fmt::format("roles.{}.pp = {}: routes are recorded where one rank goes through all layers of a token",
+                    with->name(), with->pp()));
+}
+
 void plan_moe(PlanDraft& d) {
   const MoeConfig& model = d.facts.moe;
   if (model.layers.empty()) return refuse_for_dense(d);

@@ -147,6 +147,7 @@ PlanResult try_plan(const Config& config, int num_ranks, const RunModels& models
   plan_freeze(draft);
   plan_moe(draft);
   plan_roles(draft);
+  plan_routes(draft);
   plan_model(draft);
   plan_algorithm(draft);
   plan_rewards(draft);

@@ -18,6 +18,7 @@
 #include "src/config/config_error.h"
 #include "src/core/device.h"
 #include "src/core/dtype.h"
+#include "src/rl/routes.h"
 #include "src/run/plan/layout/role_plan.h"
 #include "src/run/plan/model_facts.h"
 
@@ -78,6 +79,8 @@ struct RunPlan {
   DType master = DType::f32, moments = DType::f32;  // StateFormats of the optimizer
   bool optimizer_in_host = false;                   // offloaded from the GPU
   std::set<std::string> frozen = {};                // ModelConfig::frozen of the policy
+  RouteShape routes = {};                           // that are recorded; without layers: none are
+  bool follows_routes = false;                      // in training
   std::string aux_losses = {};                      // of its routers, in words; empty: it has none
   int64_t num_parameters = 0;
   int64_t vocab_size = 0;

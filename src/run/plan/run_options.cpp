@@ -41,14 +41,16 @@ GenerateOptions rollout_options(const Config& config, const RunPlan& plan, const
 EngineOptions engine_options(const Config& config, const RunPlan& plan) {
   return {.scheduler = {config.rollout.max_running_sequences, config.rollout.prefill_chunk_tokens},
           .page_tokens = plan.kv_page_tokens,
-          .num_pages = plan.kv_pages};
+          .num_pages = plan.kv_pages,
+          .routes = plan.routes};
 }
 
 PassOptions pass_options(const Config& config, const RunPlan& plan, const RolePlan& role) {
   return {.temperature = config.rollout.temperature,
           .token_budget = plan.budget_of(role),
           .least_of_stages = plan.least_of_stages(role),
-          .cost = {config.train.cost_linear, config.train.cost_quadratic}};
+          .cost = {config.train.cost_linear, config.train.cost_quadratic},
+          .routes = {role.traits->leads() ? plan.routes : RouteShape{}, plan.follows_routes}};
 }
 
 RecomputePlan recompute_plan(const RecomputeConfig& c) {

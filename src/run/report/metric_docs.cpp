@@ -56,6 +56,9 @@ constexpr std::array kMetrics{
     MetricDoc{
         "moe/entropy",
         "entropy of the routers in nats, mean over tokens and layers; even: log of the number of experts"},
+    MetricDoc{"moe/routing_mismatch",
+              "recorded experts of tokens that the trainer's routers did not choose, in the first update of a "
+              "step; exactly 0 on policy (moe.record_routes, moe.replay)"},
     MetricDoc{"moe/{aux_loss,z_loss}",
               "what the losses of moe.aux_loss add to the loss of an update, over all layers"},
     MetricDoc{"batch/imbalance", "work of the busiest rank over the mean"},

@@ -40,6 +40,9 @@ void record_updates(Journal& journal, const std::vector<UpdateStats>& updates, b
   }
   for (auto& [name, value] : mean) value /= static_cast<double>(updates.size());
   if (samples) mean["actor/rollout_logprob_diff_max"] = updates.front().logprob_diff_max;
+  // As log-probs, routes are compared under the weights that the step began with.
+  const Metrics& first = updates.front().metrics;
+  if (const auto at = first.find("moe/routing_mismatch"); at != first.end()) mean[at->first] = at->second;
   journal.add(mean);
   journal.set("perf/total_num_tokens", static_cast<double>(tokens));
   journal.set("perf/update_tflop", flops * 1e-12);

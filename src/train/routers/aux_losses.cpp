@@ -79,6 +79,7 @@ void AuxLosses::count(Ctx& c, const TokenPass& pass, const std::vector<std::vect
   RouterNotes notes;
   const auto before = [&](Microbatch& mb, size_t index) {
     const size_t sequences = mine[index].size();
+    notes = *mb.routers;
     notes.begins = begins_in(c, c.scratch, mb, sequences);
     notes.counts =
         c.scratch.make({model_.config().num_layers, notes.begins.dim(0) - 1, experts_}, DType::i32);

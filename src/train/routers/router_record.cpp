@@ -4,20 +4,25 @@
 
 namespace temper {
 
-RouterRecord::RouterRecord(const ModelConfig& config, DType storage, Device device)
+RouterRecord::RouterRecord(const ModelConfig& config, DType storage, Device device,
+                           const RouteOptions& routes)
     : moe_(config.moe), memory_(device) {
   if (!moe_.layers.empty())
     sums_ = memory_.make({config.num_layers, moe_.num_experts + 1}, accumulate_dtype(storage));
+  if (routes.shape.layers > 0) others_ = memory_.make({1}, DType::i32);
 }
 
 void RouterRecord::clear(Lane& lane) {
-  if (!sums_.empty()) device::fill(lane, sums_.raw(), 0, sums_.bytes());
+  for (const Tensor& t : {sums_, others_})
+    if (!t.empty()) device::fill(lane, t.raw(), 0, t.bytes());
 }
 
 void RouterRecord::add_metrics(const Ctx& c, Comm& all, Metrics& metrics) const {
   if (sums_.empty() || counts_only(c.device)) return;
   std::vector<double> sums = to_host<double>(c, sums_);
+  if (!others_.empty()) sums.push_back(to_host<int32_t>(c, others_).front());
   all.all_reduce_sum(sums, "rows of experts and entropies of routers, sum over trainer ranks");
+  if (!others_.empty()) metrics["moe/routing_mismatch"] = sums.back();
   const auto experts = static_cast<double>(moe_.num_experts),
              chosen = static_cast<double>(moe_.experts_per_token);
   double most = 0, least = experts, idle = 0, entropy = 0, tokens = 0;

@@ -64,13 +64,14 @@ std::vector<KeyDoc> config_key_docs() {
                .default_text = {},
                .legal = rule_text(field),
                .help = std::string(spec.help),
-               .required = spec.needed == Needed::always || spec.needed == Needed::reinforcement};
+               .required = spec.needed != Needed::no && spec.needed != Needed::supervised};
     const Json value = field_json(field);
     const bool is_default = spec.needed == Needed::no;
     if (is_default && !value.is_null()) doc.default_text = toml_text(value);
     if (!spec.absent_means.empty())
       doc.default_text += (doc.default_text.empty() ? "" : ": ") + std::string(spec.absent_means);
     if (spec.needed == Needed::reinforcement) doc.help += " (required but for sft)";
+    if (spec.needed == Needed::rewards) doc.help += " (required but for sft, and with a teacher)";
     if (spec.needed == Needed::supervised) doc.help += " (required for sft)";
     if (!spec.instead.empty()) doc.help += fmt::format(" (or {})", spec.instead);
     if (const LaterKey* limited = find_later(later, field.key))

@@ -210,7 +210,7 @@ void data_fields(DataConfig& c, RewardConfig& r, std::vector<Field>& fields) {
   g("functions", r.functions,
     {.help = "reward functions: names or {name, weight, options of the function}, see `temper help rewards`; "
              "a program of your own: {name = \"command\", argv = [\"python3\", \"my_reward.py\"]}",
-     .needed = Needed::reinforcement});
+     .needed = Needed::rewards});
 }
 
 void cluster_fields(ClusterConfig& c, std::vector<Field>& fields) {

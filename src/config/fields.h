@@ -15,7 +15,8 @@ namespace temper {
 /// What a string or a number stands for, beyond its type.
 enum class Format { plain, folder_name, not_empty, duration, rank_set, byte_size, digest };
 
-enum class Needed { no, always, reinforcement, supervised };  // the last two: by algorithm.name
+/// By algorithm.name; rewards: of reinforcement, without a teacher.
+enum class Needed { no, always, reinforcement, supervised, rewards };
 
 struct Range {
   double low, high;

@@ -92,7 +92,7 @@ void follower_fields(const RoleTraits& role, RoleSection& c, Section f) {
   add(RoleKey::ranks, "ranks", c.ranks, ranks_spec());
   add(RoleKey::path, "path", c.path,
       {.help = "Hugging Face folder of this role's model",
-       .absent_means = "model.path",
+       .absent_means = "model.path; without one there is no teacher",
        .format = Format::not_empty});
   add(RoleKey::tp, "tp", c.tp,
       number_spec("tensor parallel: so many ranks share the model of this role", "ranks",

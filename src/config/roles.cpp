@@ -10,6 +10,9 @@ bool samples(const Config& c) { return algorithm_traits(c.algorithm.name).genera
 bool compares(const Config& c) {
   return algorithm_traits(c.algorithm.name).compares && c.algorithm.kl_coef > 0;
 }
+bool teaches(const Config& c) {
+  return samples(c) && c.roles.of("teacher").path && c.algorithm.teacher_coef > 0;
+}
 bool always(const Config&) { return true; }
 
 using enum RoleKey;
@@ -28,6 +31,13 @@ constexpr RoleTraits kRoles[] = {
      .phase = "reference",
      .needed = compares,
      .when_needed = "algorithm.kl_coef is not above 0"},
+    {.name = "teacher",
+     .work = RoleWork::scores,
+     .of_policy = false,
+     .keys = {ranks, path, tp, cp, pp, vpp, zero, offload},
+     .phase = "teacher",
+     .needed = teaches,
+     .when_needed = "it needs roles.teacher.path, algorithm.teacher_coef above 0, and rollouts"},
     {.name = "trainer",
      .work = RoleWork::trains,
      .of_policy = true,

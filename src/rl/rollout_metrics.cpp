@@ -56,6 +56,12 @@ void add_advantages(const Trajectory& t, Statistic& advantage) {
     if (t.response.mask[i]) advantage.add(t.advantages[i]);
 }
 
+/// Over the counted tokens: log-prob when sampled - that of the teacher.
+void add_teacher(const Trajectory& t, Statistic& distance) {
+  for (size_t i = 0; i < t.teacher_logprobs.size(); ++i)
+    if (t.response.mask[i]) distance.add(t.response.logprobs[i] - t.teacher_logprobs[i]);
+}
+
 /// The means of the parts that most samples have, of equally frequent ones the first by name.
 void write_parts(const std::map<std::string, Statistic>& parts, std::map<std::string, double>& metrics) {
   std::vector<std::pair<double, const std::string*>> order;
@@ -71,7 +77,7 @@ void write_parts(const std::map<std::string, Statistic>& parts, std::map<std::st
 }  // namespace
 
 std::map<std::string, double> rollout_metrics(std::span<const Group> groups) {
-  Statistic score, reward, advantage, response, prompt;
+  Statistic score, reward, advantage, response, prompt, teacher;
   std::map<std::string, Statistic> parts;
   double count = 0, cut = 0, excluded = 0, dull = 0, lost = 0;
   for (const Group& group : groups) {
@@ -86,6 +92,7 @@ std::map<std::string, double> rollout_metrics(std::span<const Group> groups) {
         reward.add(t.reward);
         add_advantages(t, advantage);
       }
+      add_teacher(t, teacher);
       for (const auto& [name, value] : t.reward_parts) parts[name].add(value);
       response.add(static_cast<double>(t.response.tokens.size()));
       prompt.add(static_cast<double>(t.prompt_tokens.size()));
@@ -101,6 +108,7 @@ std::map<std::string, double> rollout_metrics(std::span<const Group> groups) {
   response.write(metrics, "response_length");
   prompt.write(metrics, "prompt_length");
   write_parts(parts, metrics);
+  if (!teacher.empty()) metrics["rollout/teacher_kl"] = teacher.mean();
   if (excluded > 0) metrics["reward/excluded"] = excluded;
   if (lost > 0) metrics["reward/signal_lost"] = lost;
   metrics["response_length/clip_ratio"] = cut / count;

@@ -3,12 +3,13 @@
 // Keys: step, group, sample, prompt_tokens, response_tokens, response_mask, logprobs | null,
 // ref_logprobs | null, reward, raw_reward, reward_parts, advantage, policy_version [min, max] | null,
 // finish_reason, prompt, response, answer; policy_versions [[version, tokens], ...] where there are several;
-// routes (rl/routes.h) where they were recorded. reward and raw_reward are both null where no reward could be
-// found (Trajectory::excluded). Reading needs group, prompt_tokens, response_tokens and reward. Absent: the
-// mask is ones, logprobs and ref_logprobs are unknown (empty), raw_reward = reward, sample = order in the
-// group. The advantage is not taken over: the replaying run makes its own. Versions are taken as lags: of a
-// line of step s, version v becomes v - (s - 1), 0 for the weights that the step began with; without step or
-// policy_version they are unknown (empty). Log-probs at mask 0 may be null.
+// teacher_logprobs and advantages, by token, where there are some; routes (rl/routes.h) where they were
+// recorded. reward and raw_reward are both null where no reward could be found (Trajectory::excluded).
+// Reading needs group, prompt_tokens, response_tokens and reward. Absent: the mask is ones, logprobs and
+// ref_logprobs are unknown (empty), raw_reward = reward, sample = order in the group. Advantages are not
+// taken over: the replaying run makes its own. Versions are taken as lags: of a line of step s, version v
+// becomes v - (s - 1), 0 for the weights that the step began with; without step or policy_version they are
+// unknown (empty). Log-probs at mask 0 may be null.
 
 #include <cstdint>
 #include <string>

@@ -156,6 +156,25 @@ TEST_F(SameUpdate, UnevenGroupsAndOwnLogprobs) {
   expect_same("uneven.jsonl", cuts, "algorithm.aggregation=seq-mean-token-mean");
 }
 
+/// Older weights sampled some responses: a sequence's ratio and its weight are of all of its tokens, wherever
+/// they lie.
+TEST_F(SameUpdate, LossesAndWeightsOfWholeSequences) {
+  std::vector<Json> lines = golden_lines();
+  for (Json& line : lines) {
+    const bool older = line.at("group") != 1;
+    line["step"] = 3;
+    line["policy_version"] = older ? Json{1, 1} : Json{2, 2};
+  }
+  const std::vector<Cut> cuts{{1, 1024}, {3, 2 * kLongest}, {4, kLongest}};
+  write_lines("sequences.jsonl", lines);
+  expect_same("sequences.jsonl", cuts, "algorithm.name=gspo algorithm.importance=sequence");
+  write_lines("masked.jsonl", lines);
+  expect_same(
+      "masked.jsonl", cuts,
+      "algorithm.name=reinforce++ algorithm.kl_coef=0.05 algorithm.importance=geometric "
+      "algorithm.importance_form=mask 'algorithm.importance_bounds=[0.5,2]' algorithm.reject_mean_k3=0.5");
+}
+
 TEST_F(SameUpdate, FewerSamplesThanRanks) {
   const std::vector<Json> lines = golden_lines();
   write_lines("two.jsonl", {lines.at(0), lines.at(1)});

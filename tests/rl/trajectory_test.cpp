@@ -65,6 +65,32 @@ class TempFile {
   std::string path_;
 };
 
+/// Only trajectories that have them show a teacher and advantages by token.
+TEST(Trajectory, TeacherAndAdvantagesByToken) {
+  Trajectory t = example();
+  const std::string plain = trajectory_to_json(t, 1).dump();
+  EXPECT_EQ(plain.find("teacher_logprobs"), std::string::npos);
+  EXPECT_EQ(plain.find("advantages"), std::string::npos);
+  t.teacher_logprobs = {-0.25, -1.0 / 3, -0.5};
+  t.advantages = {0.1, 1.0 / 3, 0};
+  t.excluded = true;
+  const Json line = trajectory_to_json(t, 1);
+  EXPECT_EQ(line.at("teacher_logprobs").get<std::vector<double>>(), t.teacher_logprobs);
+  EXPECT_EQ(line.at("advantages").get<std::vector<double>>(), t.advantages);
+  const Trajectory read = trajectory_from_json(parse_json(line.dump(), "x"), "x", {});
+  EXPECT_EQ(read.teacher_logprobs, t.teacher_logprobs);
+  EXPECT_TRUE(read.advantages.empty()) << "they are made again";
+  std::string bytes;
+  append_trajectory(bytes, t);
+  append_trajectory(bytes, example());
+  std::string_view rest = bytes;
+  const Trajectory sent = take_trajectory(rest);
+  EXPECT_EQ(sent.teacher_logprobs, t.teacher_logprobs);
+  EXPECT_TRUE(sent.excluded);
+  EXPECT_TRUE(take_trajectory(rest).teacher_logprobs.empty());
+  EXPECT_TRUE(rest.empty());
+}
+
 /// Versions of single tokens come after the keys of the format, where one pair does not say them.
 TEST(TrajectoryJson, HasTheKeysOfTheFormatInOrder) {
   const Json several = trajectory_to_json(example(), 12);

@@ -167,8 +167,9 @@ def main():
         return 2
     run = sys.argv[1]
     config = read_config(run)
-    if config[0]["name"] != "grpo":
-        print(f"{run}: algorithm {config[0]['name']} has no group advantages", file=sys.stderr)
+    kind = config[0]["name"], config[0].get("advantage", "grpo"), config[0].get("advantage_std", "group")
+    if kind[0] == "sft" or kind[1:] != ("grpo", "group"):
+        print(f"{run}: {kind[0]} with advantage {kind[1]}, std of {kind[2]}: not the formula above", file=sys.stderr)
         return 2
     metrics = {m["step"]: m for m in read_lines(os.path.join(run, "metrics.jsonl"))}
     paths = sorted(glob.glob(os.path.join(run, "rollouts", "step-*.jsonl")))

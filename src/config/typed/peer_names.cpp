@@ -53,6 +53,7 @@ constexpr std::array kPeerNames{
         "is `algorithm.kl_estimator` here; verl's low_var_kl is \"k3\" with `algorithm.k3_clamp` = true"},
     PeerName{"kl_ctrl kl_target kl_horizon",
              "has no key here: `algorithm.kl_coef` stays what it is, there is no adaptive controller"},
+    PeerName{"opd_kl_coef", "is `algorithm.teacher_coef` here, of the model at `roles.teacher.path`"},
     PeerName{"ref_model ref_load sync_ref_model ref_update_steps",
              "has no key here: the reference policy is the model at `model.path`, kept where "
              "`algorithm.kl_coef` is above 0, and it is never renewed"},

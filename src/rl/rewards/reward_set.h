@@ -28,6 +28,8 @@ struct RewardScore {
 
 class RewardSet {
  public:
+  /// Without functions every response earns 0: a teacher says what is right.
+  RewardSet() = default;
   /// Error(Exit::usage) on no function, an unknown or repeated name, an unknown option, a non-finite weight.
   /// Without `helpers` no function can be asked that needs a program.
   explicit RewardSet(const RewardConfig& config, Helpers* helpers = nullptr);

@@ -12,12 +12,19 @@ namespace {
 /// False when the sample has it already. `name`: what follows the field's name.
 using Put = bool (*)(Trajectory& t, std::string_view name, const std::vector<double>& values);
 
-bool put_ref_logprobs(Trajectory& t, std::string_view, const std::vector<double>& values) {
-  CHECK(values.size() == t.response.tokens.size(), "{} reference log-probs of {} tokens", values.size(),
+bool put_logprobs(std::vector<double>& to, const char* what, const Trajectory& t,
+                  const std::vector<double>& values) {
+  CHECK(values.size() == t.response.tokens.size(), "{} {} of {} tokens", values.size(), what,
         t.response.tokens.size());
-  if (!t.ref_logprobs.empty()) return false;
-  t.ref_logprobs = values;
+  if (!to.empty()) return false;
+  to = values;
   return true;
+}
+bool put_ref_logprobs(Trajectory& t, std::string_view, const std::vector<double>& values) {
+  return put_logprobs(t.ref_logprobs, "reference log-probs", t, values);
+}
+bool put_teacher_logprobs(Trajectory& t, std::string_view, const std::vector<double>& values) {
+  return put_logprobs(t.teacher_logprobs, "teacher log-probs", t, values);
 }
 
 bool put_reward_part(Trajectory& t, std::string_view name, const std::vector<double>& values) {
@@ -33,6 +40,7 @@ struct Field {
   Put put;
 };
 constexpr std::array kFields{Field{"ref_logprobs", put_ref_logprobs},
+                             Field{"teacher_logprobs", put_teacher_logprobs},
                              Field{"reward_parts/", put_reward_part}};
 
 }  // namespace

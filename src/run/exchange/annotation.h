@@ -2,6 +2,7 @@
 // What a stage adds to the groups of a step: values of a named field of one sample. The fields that there
 // are:
 //   ref_logprobs         one value per response token
+//   teacher_logprobs     one value per response token
 //   reward_parts/NAME    one value
 
 #include <cstdint>

@@ -14,6 +14,9 @@ struct PlanDraft {
   PlanResult result = {};
 
   bool supervised() const { return !algorithm_traits(config.algorithm.name).generates; }
+  /// A model says what is right, and rewards are not needed.
+  bool taught() const { return result.plan.role("teacher") != nullptr; }
+  bool taught_alone() const { return taught() && config.reward.functions.empty(); }
   void error(const std::string& key, std::string message, std::vector<Json> legal) {
     result.errors.push_back({key, "", std::move(message), std::move(legal)});
   }

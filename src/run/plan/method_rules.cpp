@@ -67,7 +67,7 @@ void check_parts(PlanDraft& d) {
 void check_groups_of_one(PlanDraft& d) {
   const AlgorithmConfig& a = d.config.algorithm;
   const LoneSample lone = advantage_traits(a.advantage).lone;
-  if (d.config.rollout.samples_per_prompt != 1) return;
+  if (d.config.rollout.samples_per_prompt != 1 || d.taught_alone()) return;
   if (lone == LoneSample::nothing)
     d.error("rollout.samples_per_prompt",
             fmt::format("algorithm.advantage = \"{}\" compares samples of a prompt, and there is one",
@@ -78,6 +78,19 @@ void check_groups_of_one(PlanDraft& d) {
             "with rollout.samples_per_prompt = 1 every group has one sample, and \"drop\" leaves all of them "
             "out; better: 2 or more samples per prompt",
             {"verl", "zero"});
+}
+
+/// A teacher reads what the policy has written.
+void check_teacher(PlanDraft& d) {
+  const int64_t context = d.config.model.context_tokens.value_or(d.facts.max_position_embeddings);
+  for (const RolePlan& role : d.result.plan.roles) {
+    const int64_t own = d.models.of(role).max_position_embeddings;
+    if (!role.traits->keys.has(RoleKey::path) || own >= context) continue;
+    d.error("model.context_tokens",
+            fmt::format("sequences of {} tokens, and the model at roles.{}.path was made for {}", context,
+                        role.name(), own),
+            {own});
+  }
 }
 
 }  // namespace
@@ -92,14 +105,16 @@ void plan_algorithm(PlanDraft& d) {
   }
   check_parts(d);
   check_groups_of_one(d);
+  check_teacher(d);
 }
 
 void plan_dynamic_sampling(PlanDraft& d) {
   const RolloutConfig& r = d.config.rollout;
   if (r.dynamic_sampling_rounds == 0 || d.supervised()) return;
-  const char* why = r.samples_per_prompt == 1 ? "rollout.samples_per_prompt = 1"
-                    : r.temperature == 0      ? "rollout.temperature = 0"
-                                              : nullptr;
+  const char* why = d.taught_alone()            ? "a teacher alone"
+                    : r.samples_per_prompt == 1 ? "rollout.samples_per_prompt = 1"
+                    : r.temperature == 0        ? "rollout.temperature = 0"
+                                                : nullptr;
   if (why)
     d.error(
         "rollout.dynamic_sampling_rounds",

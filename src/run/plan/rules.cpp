@@ -67,7 +67,8 @@ void plan_rewards(PlanDraft& d) {
   for (const RewardFunctionConfig& function : functions)
     if (const std::string why = reward_defect(function); !why.empty())
       return d.error("reward.functions", why, legal);
-  if (functions.empty() && !d.supervised()) d.error("reward.functions", "no reward function is named", legal);
+  if (functions.empty() && !d.supervised() && !d.taught())
+    d.error("reward.functions", "no reward function is named", legal);
 }
 
 void plan_profile(PlanDraft& d) {
@@ -167,11 +168,12 @@ void plan_warnings(PlanDraft& d) {
           c.rollout.tokens_per_step, plan.steps_of_longest_response));
   }
   if (plan.generates && b.samples_per_prompt == 1 && c.algorithm.single_group == "zero" &&
-      advantage_traits(c.algorithm.advantage).lone == LoneSample::by_rule)
+      advantage_traits(c.algorithm.advantage).lone == LoneSample::by_rule && !d.taught())
     d.warn("groups of one sample with single_group = \"zero\": all advantages are 0, nothing is learned");
   warn_of_training(d);
   for (const RoleTraits& row : plan.rows)
-    if (!plan.role(row.name) && c.roles.of(row.name).ranks && *row.when_needed)
+    if (const RoleSection& section = c.roles.of(row.name);
+        !plan.role(row.name) && (section.ranks || section.path) && *row.when_needed)
       d.warn(fmt::format("roles.{} has no effect: {}", row.name, row.when_needed));
   if (d.supervised() && c.algorithm.kl_coef > 0)
     d.warn("algorithm.kl_coef has no effect on " + c.algorithm.name);

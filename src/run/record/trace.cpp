@@ -28,7 +28,7 @@ double microseconds(double seconds) { return std::round(seconds * 1e9) / 1e3; }
 /// Lanes are the threads of a rank's process in the viewer.
 int lane_number(const std::string& lane) {
   const std::vector<std::string> known{"rollout", "reference", "trainer", device_lane(Device::cuda),
-                                       device_lane(Device::cpu)};
+                                       device_lane(Device::cpu), "teacher"};
   const auto at = static_cast<int>(std::find(known.begin(), known.end(), lane) - known.begin());
   return lane.starts_with(kRewards) ? at + std::atoi(lane.c_str() + kRewards.size()) : at;
 }

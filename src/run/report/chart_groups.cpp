@@ -36,6 +36,7 @@ constexpr std::array kRows{
     Row{kLoss, "actor/rollout_logprob_diff_max", "nats"},
     Row{kLoss, "policy/off_policy_share", "share of tokens"},
     Row{kLoss, "policy/rejected_share", "share of responses"},
+    Row{kLoss, "rollout/teacher_kl", "nats a token"},
     Row{kLengths, "response_length/mean", "tokens"},
     Row{kLengths, "response_length/clip_ratio", "share of responses"},
     Row{kLengths, "prompt_length/mean", "tokens"},

@@ -15,7 +15,6 @@ constexpr std::array kMetrics{
     MetricDoc{"actor/entropy", "entropy of the policy at sampled tokens"},
     MetricDoc{"actor/{pg_clipfrac,pg_clipfrac_lower}", "share of tokens whose ratio was clipped"},
     MetricDoc{"actor/ppo_kl", "mean log-prob at the step's start minus now"},
-    MetricDoc{"actor/pg_clipfrac_lower", "share of tokens that algorithm.dual_clip holds"},
     MetricDoc{"actor/{tis_weight,tis_clipfrac}",
               "weight of tokens of older weights, and the share at a bound"},
     MetricDoc{"actor/rollout_logprob_diff_max",
@@ -47,6 +46,7 @@ constexpr std::array kMetrics{
     MetricDoc{"policy/version", "step of the newest weights"},
     MetricDoc{"policy/lag_max", "largest age of weights that sampled a token, in steps"},
     MetricDoc{"policy/off_policy_share", "share of tokens of older weights"},
+    MetricDoc{"rollout/teacher_kl", "mean log-prob of the policy minus that of the teacher, over tokens"},
     MetricDoc{"policy/rejected_share", "share of responses that algorithm.reject_... leaves out"},
     MetricDoc{"batch/fill", "tokens of micro-batches over their limit"},
     MetricDoc{"moe/load_max",
@@ -70,7 +70,7 @@ constexpr std::array kMetrics{
     MetricDoc{"val/<set>/ppl", "their perplexity: e to the power of that loss"},
     MetricDoc{"val/<set>/pass@<k>", "share of prompts of which one of k responses scores at least 1"},
     MetricDoc{
-        "timing_s/{step,gen,gen_all_ranks,reward,ref,adv,old_log_prob,update_actor,sync_weights,"
+        "timing_s/{step,gen,gen_all_ranks,reward,ref,teacher,adv,old_log_prob,update_actor,sync_weights,"
         "save_checkpoint,export_hf}",
         "seconds of the step and of its phases, the slowest rank's; what comes after a step (its weights go "
         "out, it is saved) is a part of the next one"},

@@ -29,8 +29,10 @@ bool ReplayProducer::phase(int64_t step) {
   if (groups.empty() && share_.has(0))
     log::warn("{} is empty: nothing is trained in step {}", files_[static_cast<size_t>(step - 1)], step);
   for (Group& g : groups)  // lags become versions: the step begins with the weights after the one before
-    for (Trajectory& t : g.samples)
+    for (Trajectory& t : g.samples) {
       for (auto& [version, tokens] : t.response.versions) version += step - 1;
+      if (!plan_.role("teacher")) t.teacher_logprobs.clear();  // that of the run that wrote them
+    }
   for (size_t i = 0; i < groups.size(); ++i)
     if (share_.has(static_cast<int64_t>(i))) groups_.send_sampled(step, std::move(groups[i]));
   groups_.close_sampled(step, {.maxima = {{"replay/groups", static_cast<double>(groups.size())}}});

@@ -1,6 +1,6 @@
 #include "src/run/roles/producers.h"
-#include "src/run/roles/reference_role.h"
 #include "src/run/roles/rollout_role.h"
+#include "src/run/roles/scoring_role.h"
 #include "src/run/roles/train_role.h"
 #include "src/run/roles/validation.h"
 
@@ -19,10 +19,12 @@ std::vector<int> sft_ranks(const RunTask& task) {
   return trainer_ranks_if(task, !task.plan.generates && !task.replay());
 }
 std::vector<int> replay_ranks(const RunTask& task) { return trainer_ranks_if(task, task.replay()); }
-std::vector<int> reference_ranks(const RunTask& task) {
-  const RolePlan* reference = task.plan.role("reference");
-  return reference ? reference->ranks : std::vector<int>{};
+std::vector<int> ranks_of(const RunTask& task, std::string_view name) {
+  const RolePlan* role = task.plan.role(name);
+  return role ? role->ranks : std::vector<int>{};
 }
+std::vector<int> reference_ranks(const RunTask& task) { return ranks_of(task, "reference"); }
+std::vector<int> teacher_ranks(const RunTask& task) { return ranks_of(task, "teacher"); }
 std::vector<int> validation_ranks(const RunTask& task) {
   const bool has_data = task.plan.validates || task.plan.validates_loss;
   return trainer_ranks_if(task, has_data && task.config().validation.every > 0 && !task.replay());
@@ -33,6 +35,7 @@ constexpr RoleRow kRoles[] = {
     {"sft", Duty::produces, sft_ranks, make_sft_producer},
     {"replay", Duty::produces, replay_ranks, make_replay_producer},
     {"reference", Duty::annotates, reference_ranks, make_reference_role, "reference"},
+    {"teacher", Duty::annotates, teacher_ranks, make_teacher_role, "teacher"},
     {"trainer", Duty::trains, trainer_ranks, make_train_role, "trainer"},
     {"validation", Duty::observes, validation_ranks, make_validation_role, "trainer"},
 };

@@ -9,9 +9,9 @@ namespace temper {
 /// The finished groups of a step as the checkpoint holds it: ahead_name, or open_name of one that was cut.
 StepInput read_ahead(const CheckpointReader& checkpoint, const std::string& name);
 
-/// The run that made the checkpoint kept no reference policy, this one does: its role says what is missing
-/// when it takes up the checkpoint.
-bool lacks_reference(const StepInput& input, const RunPlan& plan);
+/// The run that made the checkpoint had no role that says these log-probs, this one does: it says what is
+/// missing when it takes up the checkpoint.
+bool lacks_scores(const StepInput& input, std::vector<double> Trajectory::*logprobs);
 
 /// Ranks with whole steps, after GroupExchange::start: takes those of the checkpoint, and what the last one
 /// left unfinished.

@@ -2,6 +2,7 @@
 
 #include "src/core/process/progress.h"
 #include "src/rl/trajectory_json.h"
+#include "src/run/host/same_vocabulary.h"
 
 namespace temper {
 namespace {
@@ -44,6 +45,8 @@ RunInputs::RunInputs(const RunTask& task, const Placement& placement, Comm& worl
   const Config& config = task.config();
   if (!placement.roles.empty()) {
     if (!task.replay() || has_tokenizer(tokenizer_folder(config))) text = load_text_tools(config);
+    if (text.tokenizer) require_same_vocabulary(config, *text.tokenizer);
+    if (task.plan.generates) rewards = std::make_unique<RewardSet>();
     if (!config.reward.functions.empty()) rewards = std::make_unique<RewardSet>(config.reward, task.helpers);
     if (task.replay()) require_responses(task.replay_files);
     if (!task.replay() && placement.has(Duty::produces)) prompts = open_prompts(task, *this);

@@ -12,6 +12,7 @@
 #include "src/rl/rewards/reward_set.h"
 #include "src/run/groups/prompt_stream.h"
 #include "src/run/host/model_host.h"
+#include "src/run/host/same_vocabulary.h"
 #include "src/run/plan/run_options.h"
 
 namespace temper {
@@ -230,6 +231,7 @@ DataCheck check_data(const Config& config, const RunPlan& plan, const ModelConfi
   if (const std::string lost = lost_end_tokens_text(facts, text.tokenizer->eos_id()); !lost.empty())
     check.warnings.push_back(lost);
   compare_vocabularies(check, facts, *text.tokenizer);
+  sound(check, "roles.teacher.path", [&] { require_same_vocabulary(config, *text.tokenizer); });
   sound(check, "data.train", [&] { look_at_rows(check, config, plan, text); });
   sound(check, "validation.data", [&] { look_at_held_out(config, plan, text); });
   return check;

@@ -20,9 +20,11 @@ Trajectory two_tokens() {
 TEST(Annotation, GoesToItsField) {
   Trajectory t = two_tokens();
   apply({7, 0, "ref_logprobs", {-1.5, -0.25}}, t);
+  apply({7, 0, "teacher_logprobs", {-2, -0.5}}, t);
   apply({7, 0, "reward_parts/judge", {0.75}}, t);
   apply({7, 0, "reward_parts/a/b", {2}}, t);
   EXPECT_EQ(t.ref_logprobs, (std::vector<double>{-1.5, -0.25}));
+  EXPECT_EQ(t.teacher_logprobs, (std::vector<double>{-2, -0.5}));
   EXPECT_EQ(t.reward_parts, (std::vector<std::pair<std::string, double>>{{"judge", 0.75}, {"a/b", 2}}));
 }
 
@@ -32,6 +34,7 @@ TEST(Annotation, AnotherFieldOrNumberOfValuesIsABug) {
       {{7, 0, "ref_logprobs/x", {1, 2}}, "which no trajectory has"},
       {{7, 0, "", {}}, "which no trajectory has"},
       {{7, 0, "ref_logprobs", {1}}, "1 reference log-probs of 2 tokens"},
+      {{7, 0, "teacher_logprobs", {1, 2, 3}}, "3 teacher log-probs of 2 tokens"},
       {{7, 0, "reward_parts/judge", {}}, "0 values of the reward part judge"}};
   for (const auto& [annotation, why] : cases) {
     Trajectory t = two_tokens();

@@ -165,6 +165,10 @@ struct Broken {
   const char* text = kMinimalConfig;
 };
 
+const char* const kWithoutRewards =
+    "run = {name = \"t\", steps = 10}\nmodel.path = \"m\"\noptimizer.lr = 1e-6\ndata.train = \"d\"\n"
+    "rollout = {prompts_per_step = 4, samples_per_prompt = 8, max_new_tokens = 16}\n";
+
 const Broken kBroken[] = {
     {"train.samples_per_update=5", "train.samples_per_update", "not a multiple"},
     {"train.updates_per_step=5", "train.updates_per_step", "do not divide"},
@@ -188,6 +192,8 @@ const Broken kBroken[] = {
     {"algorithm.loss=reinforce algorithm.clip_high=0.3", "algorithm.clip_high",
      "does not read it, and it is 0.3"},
     {"algorithm.loss=gspo algorithm.dual_clip=3", "algorithm.dual_clip", "\"gspo\" does not read it"},
+    {"roles.teacher.path=t rollout.dynamic_sampling_rounds=2", "rollout.dynamic_sampling_rounds",
+     "with a teacher alone", 1, kWithoutRewards},
     {"algorithm.dual_clip=0.5", "algorithm.dual_clip", "more than 1"},
     {"algorithm.advantage=rloo algorithm.advantage_std=none", "algorithm.advantage_std", "does not read it"},
     {"algorithm.gamma=0.9", "algorithm.gamma", "\"grpo\" does not read it"},

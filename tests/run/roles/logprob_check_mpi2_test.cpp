@@ -89,6 +89,20 @@ TEST_F(LogprobCheck, APlantedDifferenceIsToldOnceWithItsPlace) {
   }
 }
 
+TEST_F(LogprobCheck, APlantedDifferenceStopsTheRunWhereItIsToldTo) {
+  rows_.back() = {"between", Duty::annotates, toy_ranks, make_between<true>};
+  std::string text;
+  try {
+    train("stops", false, {"algorithm.mismatch=stop", "log.level=error"});
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Exit::numerics);
+    text = error.what();
+  }
+  for (const char* part : {"step 3", "rank 1: prompt ", "response token ", "mismatch/"})
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  EXPECT_FALSE(lines("stops/mismatch/step-000003.jsonl").empty());
+}
+
 /// Tokens of older weights differ, as the weights do: of responses that take several steps, of a lag.
 TEST_F(LogprobCheck, OlderWeightsMayDiffer) {
   for (const std::string lag : {"0", "1"}) {

@@ -85,7 +85,7 @@ std::string methods_text() {
   text += "algorithm.loss\n";
   for (const LossTraits& row : kLosses)
     text += fmt::format("  {:<20} {}; {}\n", row.name, row.formula, row.source);
-  return text + "keys\n";
+  return text;
 }
 
 std::string overview_text() {

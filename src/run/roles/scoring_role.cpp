@@ -1,4 +1,4 @@
-#include "src/run/roles/reference_role.h"
+#include "src/run/roles/scoring_role.h"
 
 #include "src/core/process/stop_signal.h"
 #include "src/rl/trajectory_bytes.h"
@@ -7,14 +7,15 @@
 
 namespace temper {
 
-ReferenceRole::ReferenceRole(const RoleParts& parts)
+ScoringRole::ScoringRole(const RoleParts& parts, const ScoredAs& as)
     : p_(parts),
+      as_(as),
       pass_(pass_options(p_.task.config(), p_.task.plan, *p_.role)),
       team_(p_.model_share.team),
       dp_(p_.role->works_together() ? &p_.model_share.mesh->control(Axis::dp) : nullptr),
       model_(p_.model()) {}
 
-bool ReferenceRole::work_until(int64_t step, bool to_cut) {
+bool ScoringRole::work_until(int64_t step, bool to_cut) {
   const auto was_cut = [&] { return to_cut && p_.groups.was_cut(p_.stage); };
   while (p_.lead.done < step && !team_.agree(was_cut, "whether the step was cut, as the leader says"))
     if (!add_logprobs(++p_.lead.done)) return false;
@@ -23,7 +24,7 @@ bool ReferenceRole::work_until(int64_t step, bool to_cut) {
 
 /// None: all of the step have come, or the run ends. Ranks that gather weights for each micro-batch take all
 /// groups of the step at once: the fewest micro-batches.
-std::vector<Group> ReferenceRole::take_some(int64_t step) {
+std::vector<Group> ScoringRole::take_some(int64_t step) {
   std::vector<Group> groups;
   std::optional<Group> next = p_.groups.take(p_.stage, step);
   for (int64_t tokens = 0; next; next = p_.groups.take(p_.stage, step)) {
@@ -35,8 +36,8 @@ std::vector<Group> ReferenceRole::take_some(int64_t step) {
 }
 
 /// Groups that have come are scored together, up to a micro-batch: which ones changes no bit of a log-prob.
-bool ReferenceRole::add_logprobs(int64_t step) {
-  enter_phase(kPhase, step);
+bool ScoringRole::add_logprobs(int64_t step) {
+  enter_phase(as_.phase, step);
   expect_work(p_.share.of(p_.task.plan.batch.prompts_per_step) * p_.task.plan.batch.samples_per_prompt);
   double seconds = 0;
   while (true) {
@@ -57,32 +58,33 @@ bool ReferenceRole::add_logprobs(int64_t step) {
   return true;
 }
 
-void ReferenceRole::annotate(int64_t step, std::span<const Group> groups) {
-  const TraceSpan span(p_.trace, step, "reference", fmt::format("{} groups of step {}", groups.size(), step));
+void ScoringRole::annotate(int64_t step, std::span<const Group> groups) {
+  const TraceSpan span(p_.trace, step, p_.role->traits->name,
+                       fmt::format("{} groups of step {}", groups.size(), step));
   std::vector<const Trajectory*> missing;
   for (const Group& g : groups)
     for (const Trajectory& t : g.samples)
-      if (t.ref_logprobs.empty()) missing.push_back(&t);
+      if ((t.*as_.logprobs).empty()) missing.push_back(&t);
   model_.parameters().fetch(p_.ctx.lane);
   std::vector<std::vector<double>> logprobs =
       dp_ ? packed_logprobs(p_.ctx, model_, *dp_, missing, pass_, p_.model_share.pipeline)
           : local_logprobs(p_.ctx, model_, missing, pass_, p_.model_share.pipeline);
   std::vector<Annotation> added;
   for (size_t i = 0; i < missing.size(); ++i)
-    added.push_back({missing[i]->data_position, missing[i]->sample, "ref_logprobs", std::move(logprobs[i])});
+    added.push_back({missing[i]->data_position, missing[i]->sample, as_.field, std::move(logprobs[i])});
   for (const Trajectory* t : missing) note_work(1, packed_length(*t));
   if (team_.leads()) p_.groups.annotate(p_.stage, step, added);
 }
 
-void ReferenceRole::close(int64_t step, double seconds) {
-  StepNote note{.maxima = team_.largest(p_.memory.metrics("reference"), "memory of a team, max"),
+void ScoringRole::close(int64_t step, double seconds) {
+  StepNote note{.maxima = team_.largest(p_.memory.metrics(p_.role->traits->phase), "memory of a team, max"),
                 .stop_requested = stop_requested()};
   if (!team_.leads()) return;
-  note.most["timing_s/ref"] = seconds;
+  note.most[as_.timing] = seconds;
   p_.groups.close(p_.stage, step, note);
 }
 
-void ReferenceRole::restore(const CheckpointReader& checkpoint) {
+void ScoringRole::restore(const CheckpointReader& checkpoint) {
   int64_t step = checkpoint.step() + 1;
   for (; checkpoint.has(ahead_name(step)); ++step) {
     const Stopwatch watch;
@@ -93,15 +95,11 @@ void ReferenceRole::restore(const CheckpointReader& checkpoint) {
   model_.parameters().drop(p_.ctx.lane);
 }
 
-bool ReferenceRole::complete(int64_t step, StepInput input) {
-  if (!lacks_reference(input, p_.task.plan)) return false;
+bool ScoringRole::complete(int64_t step, StepInput input) {
+  if (!lacks_scores(input, as_.logprobs)) return false;
   std::erase_if(input.groups, [&](const Group& g) { return !p_.share.has(position_of(g)); });
   annotate(step, input.groups);
   return true;
-}
-
-std::unique_ptr<Role> make_reference_role(const RoleParts& parts) {
-  return std::make_unique<ReferenceRole>(parts);
 }
 
 }  // namespace temper

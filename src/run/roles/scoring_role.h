@@ -1,19 +1,27 @@
 #pragma once
-// Adds the log-probs of the first weights to the groups that are dealt to this rank, as they come. Weights
-// that were moved to host memory are on the GPU while a step is worked on.
+// Adds the log-probs of a model that is not trained to the groups that are dealt to this rank, as they come:
+// of the first weights (the reference), or of a teacher. Weights that were moved to host memory are on the
+// GPU while a step is worked on.
 
 #include "src/run/roles/role.h"
 #include "src/train/token_pass.h"
 
 namespace temper {
 
-class ReferenceRole : public Role {
+/// What a role of this kind adds, and what its work is called.
+struct ScoredAs {
+  const char* field;  // of an annotation
+  std::vector<double> Trajectory::*logprobs;
+  const char* timing;
+  Phase phase;
+};
+
+class ScoringRole : public Role {
  public:
-  static constexpr Phase kPhase{30, "reference", "reference", "samples"};
-  explicit ReferenceRole(const RoleParts& parts);
+  ScoringRole(const RoleParts& parts, const ScoredAs& as);
   bool phase(int64_t step) override { return work_until(p_.lead.limit(step), trains()); }
   void settle(int64_t produced) override { work_until(produced, /*to_cut=*/true); }
-  /// Steps of a run that kept no reference get their log-probs here.
+  /// Steps of a run that had no such role get their log-probs here.
   void restore(const CheckpointReader& checkpoint) override;
 
  private:
@@ -29,6 +37,7 @@ class ReferenceRole : public Role {
   bool complete(int64_t step, StepInput input);
 
   RoleParts p_;
+  const ScoredAs& as_;
   PassOptions pass_;
   Team team_;
   Comm* dp_;  // with shards of weights: those that score the groups of a step together; else null
@@ -36,5 +45,6 @@ class ReferenceRole : public Role {
 };
 
 std::unique_ptr<Role> make_reference_role(const RoleParts& parts);
+std::unique_ptr<Role> make_teacher_role(const RoleParts& parts);
 
 }  // namespace temper

@@ -58,15 +58,18 @@ Container take_all(std::string_view& bytes) {
   return values;
 }
 
-/// Beside the finish reason: older checkpoints have no room of its own for it.
-constexpr uint8_t kExcluded = 0x80;
+/// Beside the finish reason: older checkpoints have no room of its own for it. With a domain there is one
+/// more text at the end.
+constexpr uint8_t kExcluded = 0x80, kHasDomain = 0x40;
 
-void take_finish_reason(std::string_view& bytes, Trajectory& t) {
-  const auto value = take<uint8_t>(bytes), reason = static_cast<uint8_t>(value & ~kExcluded);
+/// Returns the flags beside it.
+uint8_t take_finish_reason(std::string_view& bytes, Trajectory& t) {
+  const auto value = take<uint8_t>(bytes), reason = static_cast<uint8_t>(value & ~(kExcluded | kHasDomain));
   CHECK(reason <= static_cast<uint8_t>(FinishReason::unfinished), "finish reason {} in a trajectory message",
         reason);
   t.response.finish = static_cast<FinishReason>(reason);
   t.excluded = (value & kExcluded) != 0;
+  return value;
 }
 
 }  // namespace
@@ -85,7 +88,8 @@ void append_trajectory(std::string& bytes, const Trajectory& t) {
     put(bytes, version);
     put(bytes, count);
   }
-  put(bytes, static_cast<uint8_t>(static_cast<uint8_t>(t.response.finish) | (t.excluded ? kExcluded : 0)));
+  put(bytes, static_cast<uint8_t>(static_cast<uint8_t>(t.response.finish) | (t.excluded ? kExcluded : 0) |
+                                  (t.domain.empty() ? 0 : kHasDomain)));
   put_all(bytes, t.prompt);
   put_all(bytes, t.response.text);
   put_all(bytes, t.answer);
@@ -97,6 +101,7 @@ void append_trajectory(std::string& bytes, const Trajectory& t) {
     put(bytes, value);
   }
   put(bytes, t.advantage);
+  if (!t.domain.empty()) put_all(bytes, t.domain);
 }
 
 Trajectory take_trajectory(std::string_view& bytes) {
@@ -114,7 +119,7 @@ Trajectory take_trajectory(std::string_view& bytes) {
     version = take<int64_t>(bytes);
     count = take<int32_t>(bytes);
   }
-  take_finish_reason(bytes, t);
+  const uint8_t flags = take_finish_reason(bytes, t);
   t.prompt = take_all<std::string>(bytes);
   t.response.text = take_all<std::string>(bytes);
   t.answer = take_all<std::string>(bytes);
@@ -126,6 +131,7 @@ Trajectory take_trajectory(std::string_view& bytes) {
     value = take<double>(bytes);
   }
   t.advantage = take<double>(bytes);
+  if ((flags & kHasDomain) != 0) t.domain = take_all<std::string>(bytes);
   return t;
 }
 

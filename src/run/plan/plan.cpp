@@ -152,6 +152,7 @@ PlanResult try_plan(const Config& config, int num_ranks, const RunModels& models
   plan_lengths(draft);
   plan_microbatch(draft);
   plan_validation(draft);
+  plan_goals(draft);
   plan_cache(draft);
   plan_schedule(draft);
   plan_optimizer_state(draft);
@@ -188,7 +189,7 @@ std::vector<PlanError> validate_paths(const Config& c) {
   if (c.tokenizer.path) require_path("tokenizer.path", *c.tokenizer.path, errors);
   if (c.tokenizer.chat_template) require_path("tokenizer.chat_template", *c.tokenizer.chat_template, errors);
   for (const DataSource& source : c.data.train) require_path("data.train", source.path, errors);
-  for (const DataSource& source : c.validation.data) require_path("validation.data", source.path, errors);
+  for (const ValidationSet& set : c.validation.data) require_path("validation.data", set.path, errors);
   const bool has_own = !list_checkpoints(join_path(join_path(c.run.dir, c.run.name), "checkpoints")).empty();
   if (c.checkpoint.resume != "auto" && c.checkpoint.resume != "none" && !has_own)
     require_checkpoint(c.checkpoint.resume, errors);

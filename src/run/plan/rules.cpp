@@ -10,19 +10,6 @@
 namespace temper {
 namespace {
 
-/// Errors of one reward function that are not its name.
-std::string reward_defect(const RewardFunctionConfig& function) {
-  // The registry throws on bad options; a check of the config has to show this error together with all
-  // others.
-  try {
-    make_reward(function);
-  } catch (const Error& error) {
-    const Problem& p = error.problem();
-    return fmt::format("{}: {}{}{}", p.what, p.why, p.fix.empty() ? "" : "; ", p.fix);
-  }
-  return "";
-}
-
 /// Values that no run is meant to have.
 void warn_of_training(PlanDraft& d) {
   constexpr double kLargeRate = 0.01;
@@ -85,6 +72,18 @@ void plan_dynamic_sampling(PlanDraft& d) {
         {0});
 }
 
+std::string reward_defect(const RewardFunctionConfig& function) {
+  // The registry throws on bad options; a check of the config has to show this error together with all
+  // others.
+  try {
+    make_reward(function);
+  } catch (const Error& error) {
+    const Problem& p = error.problem();
+    return fmt::format("{}: {}{}{}", p.what, p.why, p.fix.empty() ? "" : "; ", p.fix);
+  }
+  return "";
+}
+
 void plan_rewards(PlanDraft& d) {
   const std::vector<RewardFunctionConfig>& functions = d.config.reward.functions;
   std::vector<Json> legal;
@@ -95,6 +94,7 @@ void plan_rewards(PlanDraft& d) {
     if (const std::string why = reward_defect(function); !why.empty())
       return d.error("reward.functions", why, legal);
   if (functions.empty() && !d.supervised()) d.error("reward.functions", "no reward function is named", legal);
+  require_domain_key(d, functions);
 }
 
 void plan_profile(PlanDraft& d) {

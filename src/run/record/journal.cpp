@@ -61,11 +61,15 @@ void Journal::record_rollouts(std::span<const Group> groups, int64_t step, const
     log::info("{}", line);
 }
 
-void Journal::write_groups(const std::string& subfolder, std::span<const Group> groups, int64_t step) {
+void Journal::write_lines(const std::string& subfolder, const std::string& lines, int64_t step) {
   if (!folder_) return;
   folder_->require_intact();
   make_directories(folder_->path(subfolder));
-  write_file_atomic(folder_->path(subfolder + "/" + step_name(step) + ".jsonl"), lines_of(groups, step));
+  write_file_atomic(folder_->path(subfolder + "/" + step_name(step) + ".jsonl"), lines);
+}
+
+void Journal::write_groups(const std::string& subfolder, std::span<const Group> groups, int64_t step) {
+  if (folder_) write_lines(subfolder, lines_of(groups, step), step);
 }
 
 std::string Journal::finish_step(int64_t step) {

@@ -36,9 +36,12 @@ class Journal {
   std::vector<std::string> names(const std::string& prefix) const;
   /// A value set in this step, or 0.
   double value(const std::string& name) const;
+  /// All of them.
+  const std::map<std::string, double>& values() const { return values_; }
   /// Records what is trained in this step: its metrics, its file, and samples of it for people.
   void record_rollouts(std::span<const Group> groups, int64_t step, const Config& config);
-  /// Writes rollouts/step-XXXXXX.jsonl (or validation/...).
+  /// Writes SUBFOLDER/step-XXXXXX.jsonl: lines, each with its end, or those of groups.
+  void write_lines(const std::string& subfolder, const std::string& lines, int64_t step);
   void write_groups(const std::string& subfolder, std::span<const Group> groups, int64_t step);
   /// Writes the step's line and forgets its values. Returns the short form for people; on a terminal it fits
   /// into a line.

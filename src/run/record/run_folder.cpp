@@ -46,15 +46,15 @@ int64_t step_of_name(const std::string& name) {
   return digits.empty() || digits.size() > 18 ? -1 : std::stoll(digits);
 }
 
-/// 0: the line cannot be read.
+/// -1: the line cannot be read.
 int64_t step_of_line(std::string_view text) {
   try {
     const Json line = parse_json(text, "metrics");
     const auto step = line.find("step");
     const bool legal = line.is_object() && step != line.end() && step->is_number_integer();
-    return legal ? std::max<int64_t>(0, step->get<int64_t>()) : 0;
+    return legal ? std::max<int64_t>(-1, step->get<int64_t>()) : -1;
   } catch (const Error&) {
-    return 0;
+    return -1;
   }
 }
 
@@ -309,10 +309,11 @@ void RunFolder::truncate_metrics(int64_t step) {
   const std::string all = read_file(file, kMaxMetrics);
   std::string kept;
   bool damaged = false;
-  for (size_t at = 0, end, last = 0; (end = all.find('\n', at)) != std::string::npos; at = end + 1) {
-    const auto of_line = static_cast<size_t>(step_of_line(std::string_view(all).substr(at, end - at)));
+  int64_t last = -1;
+  for (size_t at = 0, end; (end = all.find('\n', at)) != std::string::npos; at = end + 1) {
+    const int64_t of_line = step_of_line(std::string_view(all).substr(at, end - at));
     damaged = damaged || of_line <= last;
-    if (of_line <= last || of_line > static_cast<size_t>(step)) continue;
+    if (of_line <= last || of_line > step) continue;
     last = of_line;
     kept.append(all, at, end - at + 1);
   }

@@ -63,11 +63,16 @@ struct RunTask {
   std::optional<double> wait_limit_seconds = {};
   /// What the plan has read of model folders, by the key that names one.
   std::map<std::string, std::vector<FileDigest>> model_files = {};
+  bool rollouts_only = false;  // one step is generated and scored, nothing is trained
 
   const Config& config() const { return loaded.config; }
   bool replay() const { return !replay_files.empty(); }
   int64_t last_step() const { return replay() ? static_cast<int64_t>(replay_files.size()) : plan.steps; }
   double wait_limit() const { return wait_limit_seconds.value_or(config().cluster.watchdog_seconds); }
+  bool validates() const {
+    return (plan.validates || plan.validates_loss) && config().validation.in_run() && !replay() &&
+           !rollouts_only;
+  }
   int64_t lag() const { return replay() ? 0 : plan.max_policy_lag; }
 };
 

@@ -23,10 +23,7 @@ std::vector<int> reference_ranks(const RunTask& task) {
   const RolePlan* reference = task.plan.role("reference");
   return reference ? reference->ranks : std::vector<int>{};
 }
-std::vector<int> validation_ranks(const RunTask& task) {
-  const bool has_data = task.plan.validates || task.plan.validates_loss;
-  return trainer_ranks_if(task, has_data && task.config().validation.every > 0 && !task.replay());
-}
+std::vector<int> validation_ranks(const RunTask& task) { return trainer_ranks_if(task, task.validates()); }
 
 constexpr RoleRow kRoles[] = {
     {"rollout", Duty::produces, rollout_ranks, make_rollout_role, "rollout"},

@@ -65,9 +65,10 @@ void restore(RunRank& rank) {
   if (rank.trains() || rank.placement.learns()) put_back_steps(checkpoint, rank.task.plan, links.groups);
   if (rank.trains()) publish_older_weights(rank, checkpoint, rollout);
   for (const std::unique_ptr<Role>& role : roles) role->restore(checkpoint);
+  const bool over = resume.step >= rank.last_step() || rank.standings.reached();
   if (rank.trains())
     log::info("resumed from {}, step {}{}", checkpoint.path(), resume.step,
-              resume.step >= rank.last_step() ? ": nothing is left to do" : "");
+              over ? ": nothing is left to do" : "");
   rank.files.write_event("resume", {{"step", resume.step}, {"path", checkpoint.path()}});
   if (rank.writes()) tell_what_differs(rank.task, resume);
 }
@@ -78,7 +79,7 @@ void prepare_files(RunRank& rank) {
   const bool writes_all = rank.task.plan.generates && rank.config().rollout.dump_every == 1;
   prepare_folder(folder, rank.files.found, rank.files.resume.step, rank.journal->said(), writes_all);
   if (rank.files.found == RunStart::Finds::own)
-    remove_old_checkpoints(rank.files.checkpoints, keep_rules(rank.config()));
+    remove_old_checkpoints(rank.files.checkpoints, keep_rules(rank.config(), rank.standings));
   folder.keep_config(dump_config(rank.task.loaded));
 }
 
@@ -101,7 +102,7 @@ void start_run(RunRank& rank) {
   const auto eos = rank.inputs.text.tokenizer ? rank.inputs.text.tokenizer->eos_id() : std::nullopt;
   if (const std::string lost = lost_end_tokens_text(rank.policy->config(), eos); !lost.empty())
     log::warn("{}", lost);
-  if (const int64_t step = rank.files.resume.step; step < rank.last_step())
+  if (const int64_t step = rank.files.resume.step; step < rank.last_step() && !rank.standings.reached())
     rank.links.weights.publish(rank.host->ctx(), rank.policy->parameters(), step);
 }
 

@@ -198,6 +198,8 @@ struct LogConfig {
   std::string level = "info";
   int64_t samples_per_step = 1;
   double progress_seconds = 30;
+  std::vector<std::string> command;  // a program that gets config, metrics and samples; empty: none
+  double command_seconds = 60;       // after which it is late
 };
 
 struct Config {

@@ -284,6 +284,14 @@ void output_fields(Config& c, std::vector<Field>& fields) {
     {.help = "in a step that lasts longer, a line says what it is at, and again after as long; 0: none",
      .unit = "seconds",
      .range = {0, 1e6}});
+  h("command", c.log.command,
+    {.help = "a program that gets config, metrics and validation samples as lines of JSON, see `temper help "
+             "trackers`: a list, e.g. [\"python3\", \"tools/trackers/wandb.py\"]; empty: none",
+     .format = Format::not_empty});
+  h("command_seconds", c.log.command_seconds,
+    {.help = "it is late, and started again, when it does not take a step for so long",
+     .unit = "seconds",
+     .range = {0.1, 86400}});
   Section i("profile", fields);
   i("steps", c.profile.steps,
     {.help = "steps whose timeline is written to trace/ in the run folder, for example \"3-5\"",

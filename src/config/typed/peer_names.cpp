@@ -203,8 +203,9 @@ constexpr std::array kPeerNames{
     PeerName{"optim optimizer_type", "has no key here: the optimizer is AdamW"},
     // what a run writes
     PeerName{"report_to wandb use_wandb wandb_project swanlab mlflow trackio trainer.logger use_tensorboard",
-        "has no key here: every run writes metrics.jsonl and TensorBoard files, which trackers read; see "
-        "`temper help metrics`"},
+             "is `log.command` here: a program, such as tools/trackers/wandb.py, see `temper help trackers`; "
+             "every "
+             "run writes metrics.jsonl and TensorBoard files besides"},
     PeerName{"logging_steps log_interval", "has no key here: every step has its line"},
     PeerName{"project_name output_dir default_local_dir save_path ckpt_path",
              "is `run.dir` here: the folder of all runs, below which `run.name` is that of this one"},

@@ -75,6 +75,7 @@ void Journal::write_groups(const std::string& subfolder, std::span<const Group> 
 std::string Journal::finish_step(int64_t step) {
   if (folder_) folder_->require_intact();
   if (const std::string text = part_names_.limit(values_); folder_ && !text.empty()) log::warn("{}", text);
+  if (tracker_) add(tracker_->take_counts());
   Json line;
   line["step"] = step;
   for (const auto& [name, value] : values_) line[name] = value;
@@ -84,6 +85,7 @@ std::string Journal::finish_step(int64_t step) {
   }
   if (metrics_) metrics_->write(dump_json_line(line) + "\n");
   if (events_) events_->write(step, values_);
+  if (tracker_) tracker_->note_step(step);
   if (const std::string text = no_signal_.look(step, values_); folder_ && !text.empty())
     log::warn("{}", text);
   ++steps_;

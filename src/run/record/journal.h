@@ -20,6 +20,7 @@
 #include "src/run/record/metrics/part_names.h"
 #include "src/run/record/run_folder.h"
 #include "src/run/record/tensorboard.h"
+#include "src/run/record/tracker/tracker.h"
 
 namespace temper {
 
@@ -49,6 +50,10 @@ class Journal {
   /// The last step that has its line, and, as JSON, the values of the next one so far.
   int64_t said() const { return said_; }
   std::string unsaid() const { return dump_json_line(values_); }
+  /// From here on the program hears of all steps.
+  void track(std::unique_ptr<Tracker> tracker) { tracker_ = std::move(tracker); }
+  /// Null: nobody tracks the run.
+  Tracker* tracker() const { return tracker_.get(); }
   /// What was written is on the disk, as a checkpoint of the same step will be.
   void sync();
 
@@ -61,6 +66,7 @@ class Journal {
   std::map<std::string, double> values_;
   std::unique_ptr<OutputFile> metrics_;
   std::unique_ptr<EventFile> events_;
+  std::unique_ptr<Tracker> tracker_;
   PromptFrame frame_;
   PartNames part_names_;
 };

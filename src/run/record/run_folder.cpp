@@ -30,8 +30,8 @@ namespace {
 
 /// What a run leaves besides logs, configs and events.jsonl; checkpoints first: a start that is cut short
 /// must not find them without the rest.
-constexpr std::array kOfARun{"checkpoints", "metrics.jsonl", "rollouts",  "validation", "export",
-                             "trace",       "tensorboard",   "nonfinite", "report.html"};
+constexpr std::array kOfARun{"checkpoints", "metrics.jsonl", "rollouts",  "validation",  "export",
+                             "trace",       "tensorboard",   "nonfinite", "report.html", "tracker.json"};
 constexpr int64_t kMaxMetrics = int64_t{4} << 30;
 constexpr int64_t kMaxConfig = int64_t{16} << 20;
 constexpr int64_t kNamedFiles = 20;  // of those that are missing
@@ -83,7 +83,7 @@ bool usable_file(const std::string& file, int64_t max_bytes) {
 /// What lies in the place of a folder or file of a run and is none, or is larger than what a run reads.
 std::vector<std::string> in_the_way(const std::string& root) {
   constexpr int64_t kAnySize = std::numeric_limits<int64_t>::max();
-  std::vector<std::string> names, files{"metrics.jsonl", "events.jsonl", "report.html"};
+  std::vector<std::string> names, files{"metrics.jsonl", "events.jsonl", "report.html", "tracker.json"};
   const auto is_file = [&](const std::string& name) {
     return std::find(files.begin(), files.end(), name) != files.end();
   };

@@ -91,6 +91,8 @@ constexpr std::array kMetrics{
     MetricDoc{"perf/rollout_idle_share", "share of time that rollout ranks waited for the last sequences"},
     MetricDoc{"perf/{reward_calls,reward_late,reward_died,reward_nonsense,reward_restarts}",
               "what reward programs were asked, and how they failed"},
+    MetricDoc{"perf/{tracker_late,tracker_died,tracker_nonsense,tracker_behind}",
+              "how the program of log.command failed, and steps that it lacks"},
 };
 
 bool matches(std::string_view pattern, std::string_view key) {

@@ -58,7 +58,7 @@ struct RunTask {
   const RunPlan& plan;
   std::vector<std::string> replay_files = {};  // each the groups of one step; none: the run makes its own
   std::string gradient_folder = {};            // of --dump-gradients; empty: none
-  Helpers* helpers = nullptr;                  // null: no reward asks a program
+  Helpers* helpers = nullptr;                  // null: neither a reward nor log.command asks a program
   /// The limit of a wait for other ranks; absent: cluster.watchdog_seconds.
   std::optional<double> wait_limit_seconds = {};
   /// What the plan has read of model folders, by the key that names one.

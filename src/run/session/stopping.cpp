@@ -35,6 +35,7 @@ void end_again(RunLinks& links) {
 }
 
 bool is_finished(const RunRank& rank, bool stopped) {
+  constexpr double kAtStop = 3;  // seconds: a run that is stopped leaves at once
   const std::string met = rank.writes() && rank.standings.reached() ? rank.standings.reason() : "";
   const std::string reason =
       rank.links.world->broadcast(met, rank.placement.ranks.trainer.front(), "why the run is over");
@@ -43,6 +44,8 @@ bool is_finished(const RunRank& rank, bool stopped) {
     rank.files.write_event("end", {{"step", rank.links.end.trained()}, {"reason", reason}});
   else if (finished)
     rank.files.write_event("end", {{"step", rank.last_step()}});
+  if (Tracker* const tracker = rank.journal ? rank.journal->tracker() : nullptr)
+    tracker->finish({rank.journal->said(), finished}, finished ? rank.config().log.command_seconds : kAtStop);
   return finished;
 }
 

@@ -150,7 +150,7 @@ int run_eval(const CommandLine& line) {
   LoadedConfig loaded = load_config(line.positional, line.overrides);
   leave_epochs(loaded);
   const Config& config = loaded.config;
-  require_paths(loaded, {"data.train", "checkpoint.resume"});
+  require_paths(loaded, {"data.train", "checkpoint.resume", "log.command"});
   std::optional<Helpers> helpers;
   if (rewards_need_helpers(config)) helpers.emplace();  // before there are threads
   Watch watch(watch_options(config));

@@ -59,7 +59,8 @@ int run_train(const CommandLine& line) {
   if (line.has("--replay")) unused = {"data.train", "validation.data", "checkpoint.resume"};
   require_paths(loaded, unused);
   std::optional<Helpers> helpers;
-  if (rewards_need_helpers(loaded.config)) helpers.emplace();  // before there are threads
+  const bool programs = rewards_need_helpers(loaded.config) || !loaded.config.log.command.empty();
+  if (programs) helpers.emplace();  // before there are threads
   Watch watch(watch_options(loaded.config));
   MpiSession mpi(nullptr, nullptr);
   const double wait_limit = watch.connect(mpi);

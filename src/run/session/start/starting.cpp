@@ -1,6 +1,7 @@
 #include "src/run/session/start/starting.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "src/config/load.h"
 #include "src/core/log.h"
@@ -83,6 +84,14 @@ void prepare_files(RunRank& rank) {
   folder.keep_config(dump_config(rank.task.loaded));
 }
 
+void start_tracker(RunRank& rank) {
+  const Config& config = rank.config();
+  const std::string folder = std::filesystem::absolute(rank.files.root).lexically_normal().string();
+  const TrackerOptions options{config.log.command, config.log.command_seconds, config.run.name, folder,
+                               config_json(config)};
+  rank.journal->track(std::make_unique<Tracker>(*rank.task.helpers, options));
+}
+
 }  // namespace
 
 void start_run(RunRank& rank) {
@@ -94,6 +103,8 @@ void start_run(RunRank& rank) {
   rank.links.trainers->barrier("run folder prepared by the first trainer rank");
   export_what_is_owed(rank);
   if (rank.files.folder) rank.journal->open(*rank.files.folder, rank.inputs.prompt_frame(rank.config().data));
+  if (rank.files.folder && !rank.config().log.command.empty() && !rank.task.rollouts_only)
+    start_tracker(rank);
   const StartFacts facts{rank.files.resume.step + 1, rank.policy->parameters().num_parameters(),
                          rank.threads.why, rank.weights_digest()};
   log::info("{}", start_text(rank.task, rank.inputs, facts) + carriers_text(rank.links));

@@ -228,6 +228,7 @@ install: build/temper
 	install -d $(SHARE)/temper/build $(SHARE)/bash-completion/completions $(ZSH_FOLDER) $(SHARE)/fish/vendor_completions.d $(SHARE)/man/man1
 	cp -r conf slurm README.md $(SHARE)/temper/
 	install -D -m 644 -t $(SHARE)/temper/tools/rewards tools/rewards/*.py
+	install -D -m 644 -t $(SHARE)/temper/tools/trackers tools/trackers/*.py
 	install -m 755 -t $(SHARE)/temper/tools tools/demo.sh tools/demo_control.sh tools/demo_data.sh tools/learn_gpu.sh tools/gsm8k_data.py
 	install -m 644 tools/package/installed.mk $(SHARE)/temper/Makefile
 	ln -sfn "$(PREFIX)"/bin/temper $(SHARE)/temper/build/temper

@@ -17,6 +17,13 @@
 
 namespace temper {
 
+/// The run ends when a metric of validation has been good enough often enough (run.stop_when).
+struct StopWhen {
+  std::string metric;  // empty: never
+  std::optional<double> at_least;
+  int64_t times = 1;  // validations in a row
+};
+
 struct RunConfig {
   std::string name;
   std::string dir = "runs";
@@ -29,6 +36,7 @@ struct RunConfig {
   int64_t max_policy_lag = 0;
   std::optional<double> time_limit_seconds;  // written "3h45m", or "none"
   bool overwrite = false;
+  StopWhen stop_when;
 };
 
 struct ModelSection {
@@ -120,6 +128,7 @@ struct DataConfig {
   std::string answer_key = "answer";
   std::string messages_key;  // empty: no messages
   std::string response_key = "response";
+  std::string domain_key;  // empty: lines have no domain
   bool chat = true;
   std::string system_prompt;
   Json chat_arguments = Json::object();
@@ -133,6 +142,13 @@ struct ClusterConfig {
   double watchdog_seconds = 600;
 };
 
+/// Which checkpoints stay because a metric of validation was best there (checkpoint.best).
+struct BestConfig {
+  std::string metric;         // empty: none
+  std::string mode = "auto";  // "max", "min"
+  int64_t keep = 1;
+};
+
 struct CheckpointConfig {
   int64_t every = 0;
   double every_minutes = 15;  // besides; 0: never
@@ -140,16 +156,39 @@ struct CheckpointConfig {
   std::string resume = "auto";
   bool accept_changes = false;
   int64_t export_hf_every = 0;
+  BestConfig best;
+};
+
+/// Keys of the section rollout as validation has them; an absent one is as there.
+struct SamplingOverrides {
+  std::optional<double> temperature, top_p, min_p;
+  std::optional<double> repetition_penalty, presence_penalty, frequency_penalty;
+  std::optional<int64_t> top_k, max_prompt_tokens, max_new_tokens, min_new_tokens;
+  std::optional<std::map<int64_t, double>> logit_bias;
+  std::optional<std::vector<std::string>> stop;
+  std::optional<std::vector<int64_t>> stop_token_ids;
+  std::optional<bool> include_stop_text, ignore_eos;
+};
+
+/// One file of validation.data. What it does not say itself the section says.
+struct ValidationSet {
+  std::string name, path;                     // without a name: the file's
+  std::optional<int64_t> samples_per_prompt;  // else validation.samples_per_prompt
+  std::vector<RewardFunctionConfig> rewards;  // else reward.functions
+  SamplingOverrides rollout;                  // else validation.rollout
+  double weight = 1;                          // as files of data.train may have; each line is taken once
 };
 
 struct ValidationConfig {
-  std::vector<DataSource> data;
-  int64_t every = 0;  // 0: never in train
+  std::vector<ValidationSet> data;
+  bool at_start = false;
+  int64_t every = 0;  // 0: never in train, but for at_start
   int64_t samples_per_prompt = 1;
-  int64_t max_prompts = 0;            // 0: all
-  std::optional<double> temperature;  // keys validation.rollout.*: override the section rollout
-  std::optional<int64_t> top_k, max_new_tokens;
-  std::optional<double> top_p, min_p;
+  int64_t max_prompts = 0;    // of each set; 0: all
+  SamplingOverrides rollout;  // keys validation.rollout.*
+
+  /// A run validates, not `temper eval` alone.
+  bool in_run() const { return at_start || every > 0; }
 };
 
 struct ProfileConfig {
@@ -160,6 +199,8 @@ struct LogConfig {
   std::string level = "info";
   int64_t samples_per_step = 1;
   double progress_seconds = 30;
+  std::vector<std::string> command;  // a program that gets config, metrics and samples; empty: none
+  double command_seconds = 60;       // after which it is late
 };
 
 struct Config {

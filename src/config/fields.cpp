@@ -18,6 +18,7 @@ constexpr std::array<Words, 2> kIdleRanks{"error", "allow"};
 constexpr std::array<Words, 2> kSharedGpus{"error", "allow"};
 constexpr std::array<Words, 4> kLogLevels{"debug", "info", "warn", "error"};
 constexpr std::array<Words, 2> kDumpFormats{"none", "zstd"};
+constexpr std::array<Words, 3> kModes{"auto", "max", "min"};
 
 void run_fields(RunConfig& c, Section f) {
   f("name", c.name,
@@ -66,6 +67,17 @@ void run_fields(RunConfig& c, Section f) {
   f("overwrite", c.overwrite,
     {.help = "start anew in a folder that holds a run (with checkpoint.resume = \"none\"): its files are "
              "removed; the same command goes on with what it began until that is finished"});
+  f("stop_when.metric", c.stop_when.metric,
+    {.help =
+         "metric of validation, e.g. \"val/test/avg@4\": the run ends, with code 0, when it has been good "
+         "enough; written as stop_when = {metric = \"...\", at_least = 0.9, times = 2}; empty: never"});
+  f("stop_when.at_least", c.stop_when.at_least,
+    {.help = "good enough is this or more",
+     .range = {-kHuge, kHuge},
+     .absent_means = "none: needed with run.stop_when.metric",
+     .example = 0.9});
+  f("stop_when.times", c.stop_when.times,
+    {.help = "it has to be so in that many validations in a row", .unit = "validations", .range = kCount});
 }
 
 void model_fields(ModelSection& c, TokenizerConfig& t, std::vector<Field>& fields) {
@@ -197,6 +209,10 @@ void data_fields(DataConfig& c, RewardConfig& r, std::vector<Field>& fields) {
   f("messages_key", c.messages_key, {.help = "key of a list of chat messages in a line; empty: none"});
   f("response_key", c.response_key,
     {.help = "key of the response in a line (sft)", .format = Format::not_empty});
+  f("domain_key", c.domain_key,
+    {.help =
+         "key of a line's domain (verl: data_source), by which rewards are chosen and metrics told apart; "
+         "empty: none"});
   f("chat", c.chat, {.help = "render prompts with the chat template"});
   f("system_prompt", c.system_prompt, {.help = "system message put first; empty: none"});
   f("chat_arguments", c.chat_arguments,
@@ -249,25 +265,17 @@ void output_fields(Config& c, std::vector<Field>& fields) {
          "checkpoint"});
   f("export_hf_every", c.checkpoint.export_hf_every,
     {.help = "steps between Hugging Face exports; 0: none", .unit = "steps"});
-  ValidationConfig& v = c.validation;
-  Section g("validation", fields);
-  g("data", v.data,
-    {.help = "JSONL files, written as data.train; sft: their responses have a loss, and where there are "
-             "reward.functions others are generated"});
-  g("every", v.every, {.help = "steps between validations; 0: never during training", .unit = "steps"});
-  g("samples_per_prompt", v.samples_per_prompt,
-    {.help = "responses per validation prompt", .unit = "samples", .range = kSamples});
-  g("max_prompts", v.max_prompts, {.help = "prompts taken from the files; 0: all", .unit = "prompts"});
-  const std::string_view same = "as in [rollout]";
-  g("rollout.temperature", v.temperature,
-    {.help = "temperature of validation", .range = kTemperature, .absent_means = same, .example = 0.0});
-  g("rollout.top_k", v.top_k,
-    {.help = "top_k of validation", .unit = "tokens", .range = kCountOrOff, .absent_means = same});
-  g("rollout.max_new_tokens", v.max_new_tokens,
-    {.help = "longest response of validation", .unit = "tokens", .range = kCount, .absent_means = same});
-  g("rollout.top_p", v.top_p,
-    {.help = "top_p of validation", .range = {0, 1, true}, .absent_means = same, .example = 1.0});
-  g("rollout.min_p", v.min_p, {.help = "min_p of validation", .range = kShare, .absent_means = same});
+  f("best.metric", c.checkpoint.best.metric,
+    {.help =
+         "metric of validation, e.g. \"val/test/avg@4\", whose best checkpoints stay beside keep and are "
+         "exported, as export/step-000010; written with mode and keep as best = {metric = \"...\"}; empty: "
+         "none"});
+  f("best.mode", c.checkpoint.best.mode,
+    {.help = "which values of it are best; auto: the smallest of a loss or ppl, the largest of others",
+     .choices = kModes});
+  f("best.keep", c.checkpoint.best.keep,
+    {.help = "so many of the best stay", .unit = "checkpoints", .range = kCount});
+  validation_fields(c.validation, fields);
   Section h("log", fields);
   h("level", c.log.level, {.help = "least level that is logged", .choices = kLogLevels});
   h("samples_per_step", c.log.samples_per_step,
@@ -276,6 +284,14 @@ void output_fields(Config& c, std::vector<Field>& fields) {
     {.help = "in a step that lasts longer, a line says what it is at, and again after as long; 0: none",
      .unit = "seconds",
      .range = {0, 1e6}});
+  h("command", c.log.command,
+    {.help = "a program that gets config, metrics and validation samples as lines of JSON, see `temper help "
+             "trackers`: a list, e.g. [\"python3\", \"tools/trackers/wandb.py\"]; empty: none",
+     .format = Format::not_empty});
+  h("command_seconds", c.log.command_seconds,
+    {.help = "it is late, and started again, when it does not take a step for so long",
+     .unit = "seconds",
+     .range = {0.1, 86400}});
   Section i("profile", fields);
   i("steps", c.profile.steps,
     {.help = "steps whose timeline is written to trace/ in the run folder, for example \"3-5\"",

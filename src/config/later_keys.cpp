@@ -26,11 +26,6 @@ std::vector<LaterKey> later_keys() {
           "(ep spreads experts)");
     if (!role.keys.has(RoleKey::zero)) later("zero", "sharding weights over the ranks of this role");
   }
-  for (const char* key :
-       {"min_new_tokens", "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias", "stop",
-        "include_stop_text", "stop_token_ids", "ignore_eos", "max_prompt_tokens"})
-    keys.push_back(
-        {std::string("validation.rollout.") + key, {}, "this override (validation uses [rollout] for it)"});
   return keys;
 }
 

@@ -270,8 +270,8 @@ void expand_home(Config& c) {
     if (*path) expand_home(**path);
   for (const RoleTraits& role : c.roles.rows())
     if (std::optional<std::string>& path = c.roles.of(role.name).path) expand_home(*path);
-  for (std::vector<DataSource>* sources : {&c.data.train, &c.validation.data})
-    for (DataSource& source : *sources) expand_home(source.path);
+  for (DataSource& source : c.data.train) expand_home(source.path);
+  for (ValidationSet& set : c.validation.data) expand_home(set.path);
 }
 
 void merge_overrides(TomlNode& tree, const std::vector<std::string>& overrides, ConfigReading& reading) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "src/config/sets/read_lists.h"
 #include "src/config/units/byte_size.h"
 #include "src/config/units/duration.h"
 #include "src/config/typed/meant.h"
@@ -17,17 +18,6 @@ using Kind = TomlNode::Kind;
 using Failed = std::optional<BadValue>;
 constexpr size_t kMaxItems = 10000;
 constexpr size_t kMaxNameBytes = 200;
-constexpr size_t kMaxShown = 60;
-
-/// The value of `node` for a message, cut to a line.
-std::string shown(const TomlNode& node) {
-  std::string text = toml_text(node_json(node));
-  if (node.kind == Kind::real && !std::isfinite(node.real)) text = std::isnan(node.real) ? "nan" : "inf";
-  if (text.size() <= kMaxShown) return text;
-  size_t end = kMaxShown;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0u) == 0x80u) --end;  // no half character
-  return text.substr(0, end) + "...";
-}
 
 Json number_json(double value, bool whole) { return whole ? Json(static_cast<int64_t>(value)) : Json(value); }
 
@@ -130,7 +120,11 @@ class Reader {
 
   Failed operator()(std::optional<bool>* out) const {
     if (is_absent_word()) return (out->reset(), std::nullopt);
-    if (node_.kind != Kind::boolean) return refuse_.illegal(node_, {spec_.absent, true, false});
+    if (node_.kind != Kind::boolean) {
+      std::vector<Json> legal{true, false};
+      if (!spec_.absent.empty()) legal.insert(legal.begin(), spec_.absent);
+      return refuse_.illegal(node_, std::move(legal));
+    }
     *out = node_.boolean;
     return {};
   }
@@ -154,6 +148,13 @@ class Reader {
     return {};
   }
   Failed operator()(std::optional<std::string>* out) const { return text(node_, out->emplace()); }
+  template <class T>
+  Failed operator()(std::optional<T>* out) const {
+    T value{};
+    if (Failed bad = (*this)(&value)) return bad;
+    *out = std::move(value);
+    return {};
+  }
 
   Failed operator()(std::vector<std::string>* out) const {
     if (is_absent_word()) return (out->clear(), std::nullopt);
@@ -168,6 +169,7 @@ class Reader {
   }
   Failed operator()(std::map<int64_t, double>* out) const;
   Failed operator()(std::vector<DataSource>* out) const;
+  Failed operator()(std::vector<ValidationSet>* out) const;
   Failed operator()(std::vector<RewardFunctionConfig>* out) const;
   Failed operator()(Json* out) const;
 
@@ -319,40 +321,28 @@ Failed Reader::operator()(std::vector<DataSource>* out) const {
   return {};
 }
 
-/// Fills one function; returns why it cannot.
-std::string read_function(const TomlNode& node, RewardFunctionConfig& function) {
-  if (node.kind == Kind::text) {
-    function.name = node.text;
-    return function.name.empty() ? "a function has an empty name" : "";
-  }
-  if (node.kind != Kind::table)
-    return fmt::format("{} is {}, no name or table", shown(node), kind_name(node.kind));
-  for (const auto& [key, value] : node.table) {
-    const bool number = value.kind == Kind::integer || value.kind == Kind::real;
-    const double real = value.kind == Kind::real ? value.real : static_cast<double>(value.integer);
-    if (number && !std::isfinite(real)) return fmt::format("`{}` = {} is not finite", key, shown(value));
-    if (key == "name" && value.kind == Kind::text)
-      function.name = value.text;
-    else if (key == "weight" && number)
-      function.weight = real;
-    else if (const auto list = text_items(value); list && key != "name" && key != "weight")
-      function.lists[key] = *list;
-    else if (key == "name" || key == "weight" || (!number && value.kind != Kind::text))
-      return fmt::format("`{}` = {} is {}", key, shown(value), kind_name(value.kind));
-    else if (number)
-      function.numbers[key] = real;
-    else
-      function.strings[key] = value.text;
-  }
-  return function.name.empty() ? "a function has no name" : "";
+/// The items of a list, or the one that stands for it.
+std::vector<const TomlNode*> items_of(const TomlNode& node) {
+  if (node.kind != Kind::array) return {&node};
+  std::vector<const TomlNode*> items;
+  for (const TomlNode& item : node.items) items.push_back(&item);
+  return items;
+}
+
+Failed Reader::operator()(std::vector<ValidationSet>* out) const {
+  const std::vector<const TomlNode*> items = items_of(node_);
+  std::vector<ValidationSet> sets;
+  std::string why;
+  if (items.size() > kMaxItems)
+    why = fmt::format("the list has {} files, at most {}", items.size(), kMaxItems);
+  for (size_t i = 0; i < items.size() && why.empty(); ++i) why = read_set(*items[i], sets.emplace_back());
+  if (!why.empty()) return refuse_.because(why + "; legal: " + rule_text(field_), {});
+  *out = std::move(sets);
+  return {};
 }
 
 Failed Reader::operator()(std::vector<RewardFunctionConfig>* out) const {
-  std::vector<const TomlNode*> items{&node_};
-  if (node_.kind == Kind::array) {
-    items.clear();
-    for (const TomlNode& item : node_.items) items.push_back(&item);
-  }
+  const std::vector<const TomlNode*> items = items_of(node_);
   std::vector<RewardFunctionConfig> functions;
   std::string why;
   if (items.empty() || items.size() > kMaxItems) why = fmt::format("the list has {} functions", items.size());
@@ -361,7 +351,8 @@ Failed Reader::operator()(std::vector<RewardFunctionConfig>* out) const {
     RewardFunctionConfig function;
     why = read_function(*item, function);
     for (const auto& earlier : functions)
-      if (earlier.name == function.name) why = fmt::format("\"{}\" is listed twice", function.name);
+      if (earlier.part() == function.part())
+        why = fmt::format("\"{}\" is listed twice; `as` gives one of them another name", function.part());
     functions.push_back(std::move(function));
   }
   if (!why.empty()) return refuse_.because(why + "; legal: " + rule_text(field_), {});

@@ -14,6 +14,10 @@ struct RewardFunctionConfig {
   std::map<std::string, double> numbers = {};
   std::map<std::string, std::string> strings = {};
   std::map<std::string, std::vector<std::string>> lists = {};
+  std::string as = {};                    // its name in reward_parts; empty: `name`
+  std::vector<std::string> domains = {};  // lines that it applies to (data.domain_key); empty: all
+
+  const std::string& part() const { return as.empty() ? name : as; }
 };
 
 struct RewardConfig {

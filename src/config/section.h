@@ -38,6 +38,9 @@ void train_fields(TrainConfig& c, Section f);
 void optimizer_fields(OptimizerConfig& c, Section f);
 /// Those of [moe]: moe_fields.cpp.
 void moe_fields(MoeSection& c, Section f);
+/// The fields of [validation], and those of its keys rollout.*: sets/validation_fields.cpp.
+void validation_fields(ValidationConfig& c, std::vector<Field>& fields);
+void override_fields(SamplingOverrides& c, Section f);
 /// The sections of all roles: role_fields.cpp.
 void roles_fields(RolesConfig& c, std::vector<Field>& fields);
 

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "src/config/sets/read_lists.h"
 #include "src/config/units/duration.h"
 #include "src/config/values.h"
 #include "src/core/check.h"
@@ -13,15 +14,10 @@ Json sources_json(const std::vector<DataSource>& sources) {
   return list;
 }
 
-Json functions_json(const std::vector<RewardFunctionConfig>& functions) {
+template <class Item>
+Json list_json(const std::vector<Item>& items, Json (*item_json)(const Item&)) {
   Json list = Json::array();
-  for (const RewardFunctionConfig& function : functions) {
-    Json one{{"name", function.name}, {"weight", function.weight}};
-    for (const auto& [key, value] : function.numbers) one[key] = value;
-    for (const auto& [key, value] : function.strings) one[key] = value;
-    for (const auto& [key, value] : function.lists) one[key] = value;
-    list.push_back(std::move(one));
-  }
+  for (const Item& item : items) list.push_back(item_json(item));
   return list;
 }
 
@@ -44,13 +40,19 @@ struct ToJson {
   Json operator()(const std::vector<std::string>* value) const {
     return value->empty() && !spec.absent.empty() ? absent() : Json(*value);
   }
+  Json operator()(const std::optional<std::map<int64_t, double>>* value) const {
+    return *value ? (*this)(&**value) : absent();
+  }
   Json operator()(const std::map<int64_t, double>* value) const {
     Json object = Json::object();
     for (const auto& [id, number] : *value) object[fmt::format("{}", id)] = number;
     return object;
   }
   Json operator()(const std::vector<DataSource>* value) const { return sources_json(*value); }
-  Json operator()(const std::vector<RewardFunctionConfig>* value) const { return functions_json(*value); }
+  Json operator()(const std::vector<ValidationSet>* value) const { return list_json(*value, set_json); }
+  Json operator()(const std::vector<RewardFunctionConfig>* value) const {
+    return list_json(*value, function_json);
+  }
 };
 
 struct TypeText {
@@ -68,6 +70,7 @@ struct TypeText {
   std::string operator()(const std::vector<double>*) const { return "list of numbers"; }
   std::string operator()(const std::map<int64_t, double>*) const { return "table of numbers"; }
   std::string operator()(const std::vector<DataSource>*) const { return "string or list"; }
+  std::string operator()(const std::vector<ValidationSet>*) const { return "string or list of sets"; }
   std::string operator()(const std::vector<RewardFunctionConfig>*) const { return "list"; }
   std::string operator()(const Json*) const { return "table"; }
 };
@@ -166,10 +169,16 @@ std::string rule_text(const Field& field) {
     text = "true or false";
   } else if (type == "string or list") {
     text = "\"FILE\", [\"FILE\", ...] or [{path = \"FILE\", weight = NUMBER}, ...]";
+  } else if (type == "string or list of sets") {
+    text =
+        "\"FILE\", [\"FILE\", ...] or [{name = \"NAME\", path = \"FILE\", samples_per_prompt = NUMBER, "
+        "rewards = "
+        "[...], rollout = {KEY = VALUE}}, ...]";
   } else if (type == "list") {
     text =
-        "[\"NAME\", ...] or [{name = \"NAME\", weight = NUMBER, OPTION = NUMBER, STRING or [STRING, ...]}, "
-        "...], each name once";
+        "[\"NAME\", ...] or [{name = \"NAME\", as = \"NAME\", domains = [\"DOMAIN\", ...], weight = NUMBER, "
+        "OPTION = "
+        "NUMBER, STRING or [STRING, ...]}, ...], each name once";
   } else if (type == "table") {
     text = "a table";
   } else if (type == "table of numbers") {

@@ -18,6 +18,19 @@ std::string answer_of(const Json& record, const std::string& key) {
   return found ? answer_text(*found) : std::string();
 }
 
+/// Nothing where the line does not say it.
+std::string domain_of(const Json& record, const std::string& key, const std::string& where) {
+  constexpr size_t kMostBytes = 100;
+  const Json* found = find_key(record, key);
+  if (!found || found->is_null()) return "";
+  if (found->is_string() && found->get_ref<const std::string&>().size() <= kMostBytes) return *found;
+  fail(Exit::data, {.what = "the domain of a line is no name",
+                    .where = where,
+                    .why = found->is_string() ? fmt::format("\"{}\" has more than {} bytes", key, kMostBytes)
+                                              : fmt::format("\"{}\" is {}", key, json_kind(*found)),
+                    .fix = "correct the line, or set data.domain_key to a key that holds short texts"});
+}
+
 }  // namespace
 
 Json template_variables(const Tokenizer& tokenizer, const Json& messages, bool generation_prompt,
@@ -73,6 +86,7 @@ std::string PromptBuilder::render(const Json& messages, const Json& record,
 Prompt PromptBuilder::build(const Json& record, const std::string& where, bool with_response) const {
   Prompt prompt = read(record, where, with_response);
   prompt.answer = answer_of(record, options_.answer_key);
+  if (!options_.domain_key.empty()) prompt.domain = domain_of(record, options_.domain_key, where);
   if (!prompt.tokens.empty()) return prompt;
   const bool silent = !prompt.text.empty();  // the tokenizer drops what its vocabulary lacks
   fail(Exit::data, {.what = "a prompt has no tokens",

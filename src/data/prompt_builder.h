@@ -21,13 +21,15 @@ struct PromptOptions {
   std::string system_prompt;
   Json chat_arguments = Json::object();
   bool lines_have_arguments =
-      false;  // all other keys of a line are variables of the template, not "tools" alone
+      false;                    // all other keys of a line are variables of the template, not "tools" alone
+  std::string domain_key = {};  // empty: lines have no domain
 };
 
 struct Prompt {
   std::string text;  // rendered
   std::vector<int32_t> tokens;
   std::string answer;    // of core/text/answer_text.h; empty when the line has none
+  std::string domain;    // empty when the line has none
   std::string response;  // SFT: text of the response
   std::vector<int32_t> response_tokens;
 };

@@ -51,6 +51,11 @@ class Reward {
   /// Why no response that says something could be right by an answer which `check_answer` takes (a word where
   /// this function looks for a number); empty: one could, or that is not known.
   virtual std::string unmatched(std::string_view /*answer*/) const { return ""; }
+  /// The answer that a response gives, as majorities are counted: equal answers have equal texts; nothing
+  /// where it gives none.
+  virtual std::optional<std::string> answer_in(std::string_view /*response*/) const { return std::nullopt; }
+  /// Whether `answer_in` looks for one.
+  virtual bool reads_answers() const { return false; }
   /// Calls of `score` that wait for something else than this process; so many are worth a thread.
   virtual int64_t concurrency() const { return 0; }
   /// Nobody waits any longer: calls that wait for something else, and all later ones, throw Abandoned.

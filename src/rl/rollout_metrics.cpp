@@ -62,17 +62,40 @@ void add_teacher(const Trajectory& t, Statistic& distance) {
     if (t.response.mask[i]) distance.add(t.response.logprobs[i] - t.teacher_logprobs[i]);
 }
 
-/// The means of the parts that most samples have, of equally frequent ones the first by name.
-void write_parts(const std::map<std::string, Statistic>& parts, std::map<std::string, double>& metrics) {
+/// Names with the most samples, at most `most` of them; of equally frequent ones the first by name.
+template <class Value>
+std::vector<const std::string*> frequent(const std::map<std::string, Value>& all, size_t most) {
   std::vector<std::pair<double, const std::string*>> order;
-  for (const auto& [name, part] : parts) order.emplace_back(-part.count(), &name);
+  for (const auto& [name, value] : all) order.emplace_back(-value.count(), &name);
   std::stable_sort(order.begin(), order.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
-  for (size_t i = 0; i < std::min(order.size(), kMaxPartNames); ++i)
-    metrics["reward/" + *order[i].second + "/mean"] = parts.at(*order[i].second).mean();
-  if (order.size() > kMaxPartNames)
-    metrics["reward/parts_left_out"] = static_cast<double>(order.size() - kMaxPartNames);
+  std::vector<const std::string*> names;
+  for (size_t i = 0; i < std::min(order.size(), most); ++i) names.push_back(order[i].second);
+  return names;
 }
+
+void write_parts(const std::map<std::string, Statistic>& parts, const std::string& prefix,
+                 std::map<std::string, double>& metrics) {
+  for (const std::string* name : frequent(parts, kMaxPartNames))
+    metrics[prefix + *name + "/mean"] = parts.at(*name).mean();
+  if (parts.size() > kMaxPartNames)
+    metrics[prefix + "parts_left_out"] = static_cast<double>(parts.size() - kMaxPartNames);
+}
+
+struct Domain {
+  Statistic score, response;
+  std::map<std::string, Statistic> parts;  // by function: what programs name is not told apart
+  double cut = 0;
+
+  double count() const { return response.count(); }
+  void add(const Trajectory& t) {
+    if (!t.excluded) score.add(t.raw_reward);
+    for (const auto& [name, value] : t.reward_parts)
+      if (name.find('/') == std::string::npos) parts[name].add(value);
+    response.add(static_cast<double>(t.response.tokens.size()));
+    cut += t.response.finish == FinishReason::length;
+  }
+};
 
 }  // namespace
 
@@ -107,12 +130,33 @@ std::map<std::string, double> rollout_metrics(std::span<const Group> groups) {
   advantage.write(metrics, "critic/advantages");
   response.write(metrics, "response_length");
   prompt.write(metrics, "prompt_length");
-  write_parts(parts, metrics);
+  write_parts(parts, "reward/", metrics);
+  metrics.merge(domain_metrics("domain/", groups));
   if (!teacher.empty()) metrics["rollout/teacher_kl"] = teacher.mean();
   if (excluded > 0) metrics["reward/excluded"] = excluded;
   if (lost > 0) metrics["reward/signal_lost"] = lost;
   metrics["response_length/clip_ratio"] = cut / count;
   metrics["rollout/no_signal_share"] = dull / static_cast<double>(groups.size());
+  return metrics;
+}
+
+std::map<std::string, double> domain_metrics(const std::string& prefix, std::span<const Group> groups) {
+  std::map<std::string, Domain> domains;
+  for (const Group& group : groups)
+    for (const Trajectory& t : group.samples)
+      if (!t.domain.empty()) domains[t.domain].add(t);
+  std::map<std::string, double> metrics;
+  for (const std::string* name : frequent(domains, kMaxDomains)) {
+    const Domain& domain = domains.at(*name);
+    const std::string own = prefix + *name + "/";
+    domain.score.write(metrics, own + "score");
+    domain.response.write(metrics, own + "response_length");
+    metrics[own + "response_length/clip_ratio"] = domain.cut / domain.count();
+    metrics[own + "responses"] = domain.count();
+    write_parts(domain.parts, own + "reward/", metrics);
+  }
+  if (domains.size() > kMaxDomains)
+    metrics[prefix + "left_out"] = static_cast<double>(domains.size() - kMaxDomains);
   return metrics;
 }
 

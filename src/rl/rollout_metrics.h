@@ -8,6 +8,7 @@
 //   reward/PART/mean                  each of reward_parts, where a response has it: of more than
 //                                     kMaxPartNames those that most responses have
 //   reward/parts_left_out             how many more there are, if there are
+//   domain/...                        the same by domain, see domain_metrics
 //   reward/excluded                   responses without a reward, where there are any: none of critic/ counts
 //                                     them
 //   reward/signal_lost                groups, where there are any, whose rewards are so far apart that their
@@ -26,6 +27,18 @@ namespace temper {
 
 /// A program that names its parts after what it scores would make a metric of each.
 inline constexpr size_t kMaxPartNames = 64;
+
+/// Domains that metrics tell apart: those of most responses.
+inline constexpr size_t kMaxDomains = 64;
+
+/// What `rollout_metrics` gives by domain, `prefix` before the domain's name; nothing of responses without
+/// one:
+///   DOMAIN/score/{mean,max,min}            raw_reward
+///   DOMAIN/response_length/{mean,max,min,clip_ratio}
+///   DOMAIN/reward/FUNCTION/mean            the reward_parts of whole functions
+///   DOMAIN/responses                       how many there are
+///   left_out                               how many more domains there are, if there are
+std::map<std::string, double> domain_metrics(const std::string& prefix, std::span<const Group> groups);
 
 /// Empty when there is no response.
 std::map<std::string, double> rollout_metrics(std::span<const Group> groups);

@@ -60,19 +60,21 @@ Container take_all(std::string_view& bytes) {
 
 /// Beside the finish reason: older checkpoints have no room of their own for them.
 constexpr uint8_t kExcluded = 0x80;
-constexpr uint8_t kTaught = 0x40;  // log-probs of a teacher stand at the end
-constexpr uint8_t kRoutes = 0x20;  // routes come next
+constexpr uint8_t kTaught = 0x40;     // log-probs of a teacher stand at the end
+constexpr uint8_t kRoutes = 0x20;     // routes come next
+constexpr uint8_t kHasDomain = 0x10;  // one more text stands at the end
 
 uint8_t finish_byte(const Trajectory& t) {
   return static_cast<uint8_t>(static_cast<uint8_t>(t.response.finish) | (t.excluded ? kExcluded : 0) |
                               (t.teacher_logprobs.empty() ? 0 : kTaught) |
-                              (t.response.routes.empty() ? 0 : kRoutes));
+                              (t.response.routes.empty() ? 0 : kRoutes) |
+                              (t.domain.empty() ? 0 : kHasDomain));
 }
 
 /// What is said beside the finish reason.
 uint8_t take_finish_reason(std::string_view& bytes, Trajectory& t) {
   const auto value = take<uint8_t>(bytes),
-             reason = static_cast<uint8_t>(value & ~(kExcluded | kTaught | kRoutes));
+             reason = static_cast<uint8_t>(value & ~(kExcluded | kTaught | kRoutes | kHasDomain));
   CHECK(reason <= static_cast<uint8_t>(FinishReason::unfinished), "finish reason {} in a trajectory message",
         reason);
   t.response.finish = static_cast<FinishReason>(reason);
@@ -110,6 +112,7 @@ void append_trajectory(std::string& bytes, const Trajectory& t) {
   }
   put(bytes, t.advantage);
   if (!t.teacher_logprobs.empty()) put_all(bytes, t.teacher_logprobs);
+  if (!t.domain.empty()) put_all(bytes, t.domain);
 }
 
 Trajectory take_trajectory(std::string_view& bytes) {
@@ -141,6 +144,7 @@ Trajectory take_trajectory(std::string_view& bytes) {
   }
   t.advantage = take<double>(bytes);
   if ((said & kTaught) != 0) t.teacher_logprobs = take_all<std::vector<double>>(bytes);
+  if ((said & kHasDomain) != 0) t.domain = take_all<std::string>(bytes);
   return t;
 }
 

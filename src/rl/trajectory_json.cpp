@@ -244,6 +244,7 @@ Json trajectory_to_json(const Trajectory& t, int64_t step) {
   line["response"] = t.response.text;
   std::optional<Json> answers = structured_answer(t.answer);
   line["answer"] = answers ? std::move(*answers) : Json(t.answer);
+  if (!t.domain.empty()) line["domain"] = t.domain;
   if (t.response.versions.size() > 1) line["policy_versions"] = t.response.versions;
   if (!t.response.routes.empty()) line["routes"] = routes_to_json(t.response.routes);
   return line;
@@ -280,6 +281,7 @@ Trajectory trajectory_from_json(const Json& line, const std::string& where, cons
   t.response.finish = read_finish_reason(reader);
   read_routes(reader, limits, t);
   t.prompt = reader.text("prompt");
+  t.domain = reader.text("domain");
   t.response.text = reader.text("response");
   const Json* answer = reader.find("answer");
   t.answer = answer && answer->is_structured() ? answer_text(*answer) : reader.text("answer");

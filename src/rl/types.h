@@ -39,6 +39,7 @@ struct Trajectory {
   int32_t sample = 0;         // index in the group
   std::vector<int32_t> prompt_tokens;
   std::string prompt, answer;
+  std::string domain;  // of the prompt's line; empty: it has none
   Response response;
   std::vector<double> ref_logprobs;      // empty = no reference
   std::vector<double> teacher_logprobs;  // empty = no teacher

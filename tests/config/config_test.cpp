@@ -9,6 +9,7 @@
 #include "src/config/units/duration.h"
 #include "src/config/load.h"
 #include "src/config/methods.h"
+#include "src/config/sets/validation_sets.h"
 #include "src/config/toml_node.h"
 #include "src/config/values.h"
 #include "tests/config/config_text.h"
@@ -107,6 +108,44 @@ TEST(Config, ListsMayBeShort) {
   EXPECT_EQ(c.reward.functions[0].numbers.at("format_score"), 0.1);
 }
 
+TEST(Config, SetsSayWhatIsOtherThanInTheirSection) {
+  const LoadedConfig loaded = load_text(
+      kMinimalConfig,
+      {"validation.data=[\"v.jsonl\",{name=\"hard\",path=\"a/w.jsonl\",samples_per_prompt=8,rewards=[{name="
+       "\"math\",weight=2}],rollout={temperature=0.5,stop=[],logit_bias={5=1}}}]",
+       "validation.samples_per_prompt=2", "validation.rollout.temperature=0.25",
+       "validation.rollout.stop=[\"x\"]", "rollout.top_k=9"});
+  const Config& c = loaded.config;
+  const Config again = load_text(dump_config(loaded)).config;
+  EXPECT_EQ(config_json(again).dump(), config_json(c).dump()) << dump_config(loaded);
+  const ValidationSet &plain = c.validation.data.at(0), &hard = again.validation.data.at(1);
+  EXPECT_EQ(name_of(plain), "v");
+  EXPECT_EQ(name_of(hard), "hard");
+  EXPECT_EQ(samples_of(plain, c), 2);
+  EXPECT_EQ(samples_of(hard, c), 8);
+  EXPECT_EQ(rewards_of(plain, c).functions.at(0).name, "exact");
+  EXPECT_EQ(rewards_of(hard, c).functions.at(0).weight, 2);
+  EXPECT_EQ(rollout_of(plain, c).temperature, 0.25);
+  EXPECT_EQ(rollout_of(plain, c).stop, std::vector<std::string>{"x"});
+  EXPECT_EQ(rollout_of(hard, c).temperature, 0.5);
+  EXPECT_TRUE(rollout_of(hard, c).stop.empty());
+  EXPECT_EQ(rollout_of(hard, c).top_k, 9);
+  EXPECT_EQ(rollout_of(hard, c).logit_bias, (std::map<int64_t, double>{{5, 1.0}}));
+}
+
+TEST(Config, FunctionsHaveDomainsAndOtherNames) {
+  const std::string text =
+      "reward.functions=[{name=\"command\",as=\"code\",argv=[\"a\"],domains=[\"x\",\"y\"]},"
+      "{name=\"command\",argv=[\"b\"]}]";
+  const LoadedConfig loaded = load_text(kMinimalConfig, {text});
+  const std::vector<RewardFunctionConfig> again = load_text(dump_config(loaded)).config.reward.functions;
+  ASSERT_EQ(again.size(), 2u);
+  EXPECT_EQ(again[0].part(), "code");
+  EXPECT_EQ(again[0].domains, (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(again[1].part(), "command");
+  EXPECT_TRUE(again[1].domains.empty());
+}
+
 TEST(Config, RewardFunctionsMayHaveListsOfStrings) {
   const LoadedConfig loaded = load_text(
       kMinimalConfig, {"reward.functions=[{name=\"command\",argv=[\"python3\",\"a b.py\"],workers=2}]"});
@@ -156,6 +195,22 @@ constexpr const char* kAlgorithmKeys[] = {"algorithm.clip_low=0.1",
                                           "algorithm.teacher_coef=0.5"};
 
 constexpr const char* kLastSections[] = {"checkpoint.every_minutes=2.5",
+                                         "run.stop_when={metric=\"val/x/avg@2\",at_least=0.75,times=2}",
+                                         "checkpoint.best={metric=\"val/x/avg@2\",mode=\"min\",keep=3}",
+                                         "data.domain_key=data_source",
+                                         "log.command=[\"python3\",\"t.py\"]",
+                                         "log.command_seconds=2.5",
+                                         "validation.at_start=true",
+                                         "validation.rollout.max_prompt_tokens=50",
+                                         "validation.rollout.min_new_tokens=2",
+                                         "validation.rollout.repetition_penalty=1.5",
+                                         "validation.rollout.presence_penalty=0.5",
+                                         "validation.rollout.frequency_penalty=0.25",
+                                         "validation.rollout.logit_bias={7=-1.5}",
+                                         "validation.rollout.stop=[\"a\",\"b\"]",
+                                         "validation.rollout.include_stop_text=true",
+                                         "validation.rollout.stop_token_ids=[3]",
+                                         "validation.rollout.ignore_eos=true",
                                          "train.freeze=[\"lm_head.weight\",\"model.layers.0.*\"]",
                                          "model.allow_unused=[\"visual.*\",\"extra.weight\"]",
                                          "moe.router.freeze=true",

@@ -16,7 +16,8 @@ done
 dpkg-deb -c "$deb" | awk '$2 != "root/root" { print; bad = 1 } END { exit bad }' || wrong "files that are not root's"
 share=$root/usr/share
 for file in bin/temper share/temper/README.md share/temper/Makefile share/temper/conf/demo_grpo.toml share/temper/slurm/cpu.sbatch \
-  share/temper/tools/demo.sh share/temper/tools/rewards/verl_reward.py share/man/man1/temper.1.gz; do
+  share/temper/tools/demo.sh share/temper/tools/rewards/verl_reward.py share/temper/tools/trackers/wandb.py \
+  share/man/man1/temper.1.gz; do
   [ -f "$root/usr/$file" ] || wrong "no $file"
 done
 [ "$(readlink "$share/temper/build/temper")" = /usr/bin/temper ] || wrong "share/temper/build/temper leads elsewhere"

@@ -199,10 +199,10 @@ constexpr std::array kPeerNames{
     PeerName{"adam_epsilon adam_eps", "is `optimizer.eps` here: the same number"},
     PeerName{"optim optimizer_type", "has no key here: the optimizer is AdamW"},
     // what a run writes
-    PeerName{
-        "report_to wandb use_wandb wandb_project swanlab mlflow trackio trainer.logger use_tensorboard",
-        "has no key here: every run writes metrics.jsonl and TensorBoard files, which trackers read; see "
-        "`temper help metrics`"},
+    PeerName{"report_to wandb use_wandb wandb_project swanlab mlflow trackio trainer.logger use_tensorboard",
+             "is `log.command` here: a program, such as tools/trackers/wandb.py, see `temper help trackers`; "
+             "every "
+             "run writes metrics.jsonl and TensorBoard files besides"},
     PeerName{"logging_steps log_interval", "has no key here: every step has its line"},
     PeerName{"project_name output_dir default_local_dir save_path ckpt_path",
              "is `run.dir` here: the folder of all runs, below which `run.name` is that of this one"},
@@ -219,7 +219,7 @@ constexpr std::array kPeerNames{
     PeerName{"eval_steps test_freq eval_interval val_period eval_strategy",
              "is `validation.every` here: steps between validations, 0 for never"},
     PeerName{"val_before_train eval_on_start",
-             "has no key here: `temper eval` with the same config validates the model before you train it"},
+             "is `validation.at_start` here: step 0 of the metrics; `temper eval` does the same alone"},
     PeerName{"max_time checkpoint_must_save_by",
              "is `run.time_limit` here: after it the run saves and ends with code 75"},
     // whole sections

@@ -296,9 +296,10 @@ KeptCheckpoints kept_checkpoints(const std::string& folder, const KeepRules& rul
     const std::string path = join_path(folder, step_name(step));
     const bool whole = path_exists(join_path(path, kManifestName));
     if (all.kept.empty() && !whole) continue;  // newer than all that is known to be good: not ours to judge
-    const bool extra = whole && rules.is_extra && rules.is_extra(path);
-    counted += whole && !extra;
-    const bool stays = whole && (all.kept.empty() || (!extra && counted <= rules.keep));
+    const bool chosen = rules.stay.contains(step);
+    const bool extra = whole && !chosen && rules.is_extra && rules.is_extra(path);
+    counted += whole && !extra && !chosen;
+    const bool stays = whole && (all.kept.empty() || chosen || (!extra && counted <= rules.keep));
     (stays ? all.kept : all.old).push_back(step);
   }
   return all;

@@ -8,6 +8,7 @@
 // tensors of the caller through windows of a few MiB: neither way holds the state twice.
 
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -70,10 +71,12 @@ void finish_replacing(const std::string& folder);
 /// Whether a checkpoint, by its path, is kept only while it is the newest, beside `keep` others.
 using IsExtra = std::function<bool(const std::string&)>;
 
-/// Which are kept: the newest `keep` committed checkpoints, without extra ones, and the newest in any case.
+/// Which are kept: the newest `keep` committed checkpoints, without extra ones and those of steps that stay,
+/// which are beside them, and the newest in any case.
 struct KeepRules {
   int64_t keep = 1;
   IsExtra is_extra = {};  // none: no checkpoint is
+  std::set<int64_t> stay = {};
 };
 struct KeptCheckpoints {
   std::vector<int64_t> kept, old;  // steps, newest first; the second without what is newer than all committed

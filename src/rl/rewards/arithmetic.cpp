@@ -47,6 +47,12 @@ Verdict ArithmeticReward::score(const RewardInput& input) const {
   });
 }
 
+std::optional<std::string> ArithmeticReward::answer_in(std::string_view response) const {
+  const Integer said = last_integer(response);
+  if (!said.found) return std::nullopt;
+  return (said.negative ? "-" : "") + (said.digits.empty() ? "0" : std::string(said.digits));
+}
+
 void ArithmeticReward::check_answer(std::string_view answer, const std::string& where) const {
   check_each_answer("arithmetic", answer, where, [&](const std::string& right) {
     if (!strip(right).empty() && last_integer(right).written == strip(right)) return;

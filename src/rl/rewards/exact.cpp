@@ -18,6 +18,11 @@ void ExactReward::check_answer(std::string_view answer, const std::string& where
   check_each_answer("exact", answer, where, [](const std::string&) {});
 }
 
+std::optional<std::string> ExactReward::answer_in(std::string_view response) const {
+  const std::string_view said = strip(response);
+  return said.empty() ? std::nullopt : std::optional<std::string>(said);
+}
+
 std::string ExactReward::unmatched(std::string_view answer) const {
   const std::vector<std::string> answers = right_answers(answer);
   const bool empty = std::all_of(answers.begin(), answers.end(),

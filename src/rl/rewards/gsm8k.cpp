@@ -85,6 +85,10 @@ Verdict Gsm8kReward::score(const RewardInput& input) const {
   return right ? 1 : format_score_;
 }
 
+std::optional<std::string> Gsm8kReward::answer_in(std::string_view response) const {
+  return number_of(response);
+}
+
 void Gsm8kReward::check_answer(std::string_view answer, const std::string& where) const {
   check_each_answer("gsm8k", answer, where, [&](const std::string& right) {
     if (reference_number(right)) return;

@@ -20,6 +20,8 @@ class Gsm8kReward final : public Reward {
   explicit Gsm8kReward(RewardOptions& options);
   Verdict score(const RewardInput& input) const override;
   void check_answer(std::string_view answer, const std::string& where) const override;
+  std::optional<std::string> answer_in(std::string_view response) const override;
+  bool reads_answers() const override { return true; }
   std::string unmatched(std::string_view answer) const override;
 
  private:

@@ -22,6 +22,13 @@ Verdict MathReward::score(const RewardInput& input) const {
   });
 }
 
+std::optional<std::string> MathReward::answer_in(std::string_view response) const {
+  const std::optional<std::string_view> found = last_boxed(response);
+  if (!found) return std::nullopt;
+  const std::string normal = normal_math_answer(*found);
+  return normal.empty() ? std::nullopt : std::optional(normal);
+}
+
 void MathReward::check_answer(std::string_view answer, const std::string& where) const {
   check_each_answer("math", answer, where, [&](const std::string& right) {
     if (!normal_math_answer(reference_answer(right)).empty()) return;

@@ -14,6 +14,8 @@ class MathReward final : public Reward {
   explicit MathReward(RewardOptions&) {}
   Verdict score(const RewardInput& input) const override;
   void check_answer(std::string_view answer, const std::string& where) const override;
+  std::optional<std::string> answer_in(std::string_view response) const override;
+  bool reads_answers() const override { return true; }
 };
 
 }  // namespace temper

@@ -1,11 +1,25 @@
 #include "src/rl/rewards/reward_set.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "src/core/check.h"
 #include "src/rl/registry.h"
 
 namespace temper {
+namespace {
+
+[[noreturn]] void fail_domain(std::string_view domain, const std::string& where) {
+  const std::string why = domain.empty() ? "it has no domain, and every function names domains"
+                                         : fmt::format("no function names its domain, \"{}\"", domain);
+  fail(Exit::data, {.what = "no reward function applies to a line",
+                    .where = where,
+                    .why = why,
+                    .fix = "add the domain to `domains` of a function in reward.functions, name a function "
+                           "without domains, or correct data.domain_key"});
+}
+
+}  // namespace
 
 RewardSet::RewardSet(const RewardConfig& config, Helpers* helpers) {
   if (config.functions.empty()) {
@@ -23,22 +37,31 @@ RewardSet::RewardSet(const RewardConfig& config, Helpers* helpers) {
                          .fix = "write a finite number"});
     }
     for (const Entry& earlier : entries_) {
-      if (earlier.name != function.name) continue;
-      fail(Exit::usage,
-           {.what = "a reward function is listed twice",
-            .where = "reward.functions",
-            .why = fmt::format("\"{}\" appears more than once; reward_parts has one value per name",
-                               function.name),
-            .fix = "leave one of them out and give the other the summed weight"});
+      if (earlier.name != function.part()) continue;
+      fail(
+          Exit::usage,
+          {.what = "a reward function is listed twice",
+           .where = "reward.functions",
+           .why = fmt::format("\"{}\" appears more than once; reward_parts has one value per name",
+                              function.part()),
+           .fix = "leave one of them out and give the other the summed weight, or give one another name with "
+                  "`as`"});
     }
-    entries_.push_back({function.name, function.weight, std::move(reward)});
+    entries_.push_back({function.part(), function.weight, function.domains, std::move(reward)});
   }
+}
+
+bool RewardSet::Entry::applies_to(std::string_view domain) const {
+  return domains.empty() || std::find(domains.begin(), domains.end(), domain) != domains.end();
 }
 
 RewardScore RewardSet::score(const RewardInput& input, const Trajectory& t) const {
   RewardScore result;
   std::vector<double> shaping;
+  bool scored = false;
   for (const Entry& entry : entries_) {
+    if (!entry.applies_to(t.domain)) continue;
+    scored = true;
     std::optional<Verdict> known;
     if (entry.reward->concurrency() > 0) known = recorded_.find(t, entry.name);
     const Verdict verdict = known ? *known : entry.reward->score(input);
@@ -59,6 +82,7 @@ RewardScore RewardSet::score(const RewardInput& input, const Trajectory& t) cons
     else
       result.raw += entry.weight * part;
   }
+  if (!scored) fail_domain(t.domain, "a response");
   result.shaped = result.raw;
   for (const double term : shaping) result.shaped += term;
   if (result.excluded) result.raw = result.shaped = 0;
@@ -85,15 +109,34 @@ void RewardSet::score(Trajectory& t, const Json& record) const {
   t.excluded = result.excluded;
 }
 
-void RewardSet::check_answer(std::string_view answer, const std::string& where) const {
-  for (const Entry& entry : entries_) entry.reward->check_answer(answer, where);
+void RewardSet::check_answer(std::string_view answer, const std::string& where,
+                             std::string_view domain) const {
+  bool applies = false;
+  for (const Entry& entry : entries_) {
+    if (!entry.applies_to(domain)) continue;
+    applies = true;
+    entry.reward->check_answer(answer, where);
+  }
+  if (!applies) fail_domain(domain, where);
 }
 
-std::string RewardSet::unmatched(std::string_view answer) const {
+std::string RewardSet::unmatched(std::string_view answer, std::string_view domain) const {
   for (const Entry& entry : entries_)
-    if (const std::string why = entry.reward->unmatched(answer); !why.empty())
+    if (const std::string why = entry.applies_to(domain) ? entry.reward->unmatched(answer) : ""; !why.empty())
       return fmt::format("\"{}\": {}", entry.name, why);
   return "";
+}
+
+std::optional<std::string> RewardSet::answer_in(const Trajectory& t) const {
+  for (const Entry& entry : entries_)
+    if (auto answer = entry.applies_to(t.domain) ? entry.reward->answer_in(t.response.text) : std::nullopt)
+      return answer;
+  return std::nullopt;
+}
+
+bool RewardSet::reads_answers() const {
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [](const Entry& entry) { return entry.reward->reads_answers(); });
 }
 
 int64_t RewardSet::concurrency() const {

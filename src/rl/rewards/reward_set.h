@@ -2,7 +2,8 @@
 // The reward functions of a run with their weights. For one response, sums left to right in config order:
 //   raw    = sum of weight * part over task rewards
 //   shaped = raw, plus weight * part of every shaping term
-// Parts are the unweighted scores by function name, each with the parts that the function itself gave as
+// Functions with domains count where the domain of the response is one of them. Parts are the unweighted
+// scores by the function's name, or what `as` calls it, each with the parts that the function itself gave as
 // "function/part" behind it. A function that says nothing leaves the response without a reward (excluded):
 // both sums are 0, and it has no part. A non-finite score or sum is Error(Exit::numerics).
 
@@ -39,10 +40,15 @@ class RewardSet {
 
   /// Scores a trajectory (its texts and tokens) and fills raw_reward, reward, reward_parts and excluded.
   void score(Trajectory& trajectory, const Json& record) const;
-  /// Checks an answer with every function, before training; `where` is the file and line of the prompt.
-  void check_answer(std::string_view answer, const std::string& where) const;
+  /// Checks an answer with every function that applies to its domain, before training; `where` is the file
+  /// and line of the prompt. Error(Exit::data) where none does.
+  void check_answer(std::string_view answer, const std::string& where, std::string_view domain = "") const;
   /// Why a function can give no response what it gives a right one, see Reward; empty: all of them can.
-  std::string unmatched(std::string_view answer) const;
+  std::string unmatched(std::string_view answer, std::string_view domain = "") const;
+  /// The answer that a response gives, as the first function says that applies to its domain and finds one.
+  std::optional<std::string> answer_in(const Trajectory& trajectory) const;
+  /// Some function looks for answers.
+  bool reads_answers() const;
   /// The sum over all functions; see Reward.
   int64_t concurrency() const;
   void abandon() const;
@@ -52,7 +58,10 @@ class RewardSet {
   struct Entry {
     std::string name;
     double weight;
+    std::vector<std::string> domains;  // none: all
     std::unique_ptr<Reward> reward;
+
+    bool applies_to(std::string_view domain) const;
   };
   /// `t`: the response to look up among recorded ones.
   RewardScore score(const RewardInput& input, const Trajectory& t) const;

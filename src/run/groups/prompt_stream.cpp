@@ -21,8 +21,8 @@ int64_t whole_tokens(const Prompt& p) {
 }  // namespace
 
 PromptOptions prompt_options(const DataConfig& d) {
-  return {d.prompt_key, d.answer_key,    d.messages_key,  d.response_key,
-          d.chat,       d.system_prompt, d.chat_arguments};
+  return {d.prompt_key,    d.answer_key,     d.messages_key, d.response_key, d.chat,
+          d.system_prompt, d.chat_arguments, false,          d.domain_key};
 }
 
 void require_known_ids(const Prompt& prompt, int64_t vocab_size, const std::string& where) {
@@ -100,13 +100,16 @@ DrawnPrompt PromptStream::build(int64_t position) {
   return {position, std::move(prompt), std::move(record)};
 }
 
-std::vector<DrawnPrompt> PromptStream::all(int64_t max_count) {
+std::vector<DrawnPrompt> PromptStream::all(
+    int64_t max_count, const std::function<void(const Prompt&, const std::string&)>& check_answer) {
   std::vector<DrawnPrompt> list;
   const int64_t lines = max_count > 0 ? std::min(max_count, dataset_.num_lines()) : dataset_.num_lines();
   for (int64_t i = 0; i < lines; ++i) {
     auto record = std::make_shared<const Json>(dataset_.line(i));
     Prompt prompt = builder_.build(*record, dataset_.where_line(i), limits_.with_response);
-    if (fit(prompt, dataset_.where_line(i))) list.push_back({i, std::move(prompt), std::move(record)});
+    if (!fit(prompt, dataset_.where_line(i))) continue;
+    if (check_answer) check_answer(prompt, builder_.where_answer(*record, dataset_.where_line(i)));
+    list.push_back({i, std::move(prompt), std::move(record)});
   }
   return list;
 }
@@ -123,7 +126,7 @@ int64_t PromptStream::count_fitting() const {
 }
 
 void PromptStream::check_all(
-    const std::function<void(const std::string&, const std::string&)>& check_answer) const {
+    const std::function<void(const Prompt&, const std::string&)>& check_answer) const {
   int64_t fitting = 0;
   for (int64_t i = 0; i < dataset_.num_lines(); ++i) {
     const Json record = dataset_.line(i);
@@ -132,7 +135,7 @@ void PromptStream::check_all(
     note_progress();
     require_known_ids(prompt, limits_.vocab_size, where);
     fitting += fit(prompt, where);
-    if (check_answer) check_answer(prompt.answer, builder_.where_answer(record, where));
+    if (check_answer) check_answer(prompt, builder_.where_answer(record, where));
   }
   if (fitting == 0)
     fail(Exit::data, {.what = "every prompt is too long",

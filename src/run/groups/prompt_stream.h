@@ -38,11 +38,13 @@ class PromptStream {
   std::vector<DrawnPrompt> next(int64_t count);
   /// The prompt that was drawn at a position.
   DrawnPrompt at(int64_t position);
-  /// Every line once, in file order (validation).
-  std::vector<DrawnPrompt> all(int64_t max_count);
-  /// Renders every line, so that a bad one is found before step 1. `check_answer` sees each answer.
+  /// Every line once, in file order (validation); `check_answer` as above.
+  std::vector<DrawnPrompt> all(
+      int64_t max_count,
+      const std::function<void(const Prompt&, const std::string& where)>& check_answer = {});
+  /// Renders every line, so that a bad one is found before step 1. `check_answer` sees each with its answer.
   void check_all(
-      const std::function<void(const std::string& answer, const std::string& where)>& check_answer) const;
+      const std::function<void(const Prompt& prompt, const std::string& where)>& check_answer) const;
 
   /// What its files held when they were read.
   std::vector<FileDigest> digests() const { return dataset_.digests(); }

@@ -70,6 +70,7 @@ Group to_group(const PromptWork& work, std::vector<Response> responses) {
     t.prompt = work.drawn.prompt.text;
     t.response = std::move(responses[i]);
     t.answer = work.drawn.prompt.answer;
+    t.domain = work.drawn.prompt.domain;
   }
   return group;
 }

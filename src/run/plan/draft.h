@@ -28,6 +28,11 @@ struct PlanDraft {
   }
 };
 
+/// Errors of one reward function that are not its name; empty: none.
+std::string reward_defect(const RewardFunctionConfig& function);
+/// Functions that name domains need data.domain_key.
+void require_domain_key(PlanDraft& draft, const std::vector<RewardFunctionConfig>& functions);
+
 void plan_freeze(PlanDraft& draft);
 void plan_moe(PlanDraft& draft);
 void plan_roles(PlanDraft& draft);
@@ -47,6 +52,8 @@ void plan_optimizer_state(PlanDraft& draft);
 void plan_offload(PlanDraft& draft);
 void plan_profile(PlanDraft& draft);
 void plan_validation(PlanDraft& draft);
+/// checkpoint.best and run.stop_when name metrics that validation has.
+void plan_goals(PlanDraft& draft);
 void plan_warnings(PlanDraft& draft);
 
 /// A peak above a limit is an error whose legal values are shown to fit by planning again with them.

@@ -7,8 +7,7 @@ namespace temper {
 std::vector<Sequence> fullest_step(const RunPlan& plan, int64_t prefilled) {
   const int64_t length =
       std::min(plan.kv_pages * plan.kv_page_tokens,
-               std::max(plan.generates ? plan.longest_sequence : 0,
-                        plan.validation_max_prompt_tokens + plan.validation_max_new_tokens));
+               std::max(plan.generates ? plan.longest_sequence : 0, plan.validation_longest));
   const int64_t prompt = std::clamp<int64_t>(
       std::max(plan.generates ? plan.max_prompt_tokens : 0, plan.validation_max_prompt_tokens), 1, length);
   const auto add = [&](std::vector<Sequence>& list, int64_t tokens, int64_t rows) {

@@ -1,9 +1,13 @@
 #include "src/run/plan/plan.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
 
 #include "src/core/check.h"
 #include "src/core/file.h"
+#include "src/core/split.h"
 #include "src/core/text/download.h"
 #include "src/core/text/short_number.h"
 #include "src/io/checkpoint/checkpoint.h"
@@ -25,6 +29,24 @@ void require_path(const std::string& key, const std::string& path, std::vector<P
                     fmt::format("{} does not exist (relative paths start at the working folder){}{}", path,
                                 download.empty() ? "" : "; ", download),
                     {}});
+}
+
+/// A name is looked up in PATH, as the start of a program does.
+void require_program(const std::string& key, const std::string& name, std::vector<PlanError>& errors) {
+  const auto runs = [](const std::string& path) { return ::access(path.c_str(), X_OK) == 0; };
+  const char* const path = std::getenv("PATH");
+  bool found = name.find('/') != std::string::npos && runs(name);
+  if (name.find('/') == std::string::npos)
+    for (const std::string& folder : split(path ? path : "", ':'))
+      found = found || runs(join_path(folder, name));
+  if (found) return;
+  errors.push_back(
+      {key,
+       "",
+       fmt::format("there is no program {} (looked for in PATH, or from the working folder where "
+                   "the name has a '/')",
+                   name),
+       {Json::array()}});
 }
 
 /// A step folder has a manifest; a run folder has checkpoints; a folder of them has steps.
@@ -156,6 +178,7 @@ PlanResult try_plan(const Config& config, int num_ranks, const RunModels& models
   plan_lengths(draft);
   plan_microbatch(draft);
   plan_validation(draft);
+  plan_goals(draft);
   plan_cache(draft);
   plan_schedule(draft);
   plan_optimizer_state(draft);
@@ -192,7 +215,8 @@ std::vector<PlanError> validate_paths(const Config& c) {
   if (c.tokenizer.path) require_path("tokenizer.path", *c.tokenizer.path, errors);
   if (c.tokenizer.chat_template) require_path("tokenizer.chat_template", *c.tokenizer.chat_template, errors);
   for (const DataSource& source : c.data.train) require_path("data.train", source.path, errors);
-  for (const DataSource& source : c.validation.data) require_path("validation.data", source.path, errors);
+  for (const ValidationSet& set : c.validation.data) require_path("validation.data", set.path, errors);
+  if (!c.log.command.empty()) require_program("log.command", c.log.command.front(), errors);
   const bool has_own = !list_checkpoints(join_path(join_path(c.run.dir, c.run.name), "checkpoints")).empty();
   if (c.checkpoint.resume != "auto" && c.checkpoint.resume != "none" && !has_own)
     require_checkpoint(c.checkpoint.resume, errors);

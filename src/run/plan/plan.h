@@ -70,6 +70,11 @@ struct MemoryRow {
   static int64_t bytes_of(const MemoryParts& parts, std::string_view name);
 };
 
+/// Longest prompt and response of a validation set; 0, 0: nothing is generated for it.
+struct ValidationLengths {
+  int64_t max_prompt_tokens = 0, max_new_tokens = 0;
+};
+
 struct RunPlan {
   std::string algorithm;
   bool generates = false;  // has a rollout phase
@@ -137,7 +142,9 @@ struct RunPlan {
   bool validates_loss = false;  // on held-out responses (SFT)
   /// What the run is too short for, in words.
   std::vector<std::string> idle_keys;
-  int64_t validation_max_prompt_tokens = 0, validation_max_new_tokens = 0;
+  std::vector<ValidationLengths> validation_sets;  // in the order of validation.data
+  int64_t validation_longest = 0;                  // tokens of a sequence, prompt and response
+  int64_t validation_max_prompt_tokens = 0;
   std::vector<MemoryRow> memory;
 };
 

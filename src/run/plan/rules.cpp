@@ -11,19 +11,6 @@
 namespace temper {
 namespace {
 
-/// Errors of one reward function that are not its name.
-std::string reward_defect(const RewardFunctionConfig& function) {
-  // The registry throws on bad options; a check of the config has to show this error together with all
-  // others.
-  try {
-    make_reward(function);
-  } catch (const Error& error) {
-    const Problem& p = error.problem();
-    return fmt::format("{}: {}{}{}", p.what, p.why, p.fix.empty() ? "" : "; ", p.fix);
-  }
-  return "";
-}
-
 /// Values that no run is meant to have.
 void warn_of_training(PlanDraft& d) {
   constexpr double kLargeRate = 0.01;
@@ -69,6 +56,7 @@ void plan_rewards(PlanDraft& d) {
       return d.error("reward.functions", why, legal);
   if (functions.empty() && !d.supervised() && !d.taught())
     d.error("reward.functions", "no reward function is named", legal);
+  require_domain_key(d, functions);
 }
 
 void plan_profile(PlanDraft& d) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "src/rl/registry.h"
+
 namespace temper {
 
 SampleOptions sample_options(const RolloutConfig& r) {
@@ -100,6 +102,13 @@ std::string changed_sampling_text(const RolloutConfig& r) {
   return keys +
          ": tokens are not drawn from the policy alone; log-probs and the ratio are those of the policy and "
          "ignore it";
+}
+
+bool rewards_need_helpers(const Config& config) {
+  const std::vector<ValidationSet>& sets = config.validation.data;
+  return needs_helpers(config.reward) || std::any_of(sets.begin(), sets.end(), [](const ValidationSet& set) {
+           return needs_helpers(RewardConfig{set.rewards});
+         });
 }
 
 }  // namespace temper

@@ -31,4 +31,7 @@ std::string lost_end_tokens_text(const ModelConfig& model, std::optional<int32_t
 /// that means; "" when none does.
 std::string changed_sampling_text(const RolloutConfig& section);
 
+/// A reward of the run or of a validation set asks a program.
+bool rewards_need_helpers(const Config& config);
+
 }  // namespace temper

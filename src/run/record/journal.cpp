@@ -61,16 +61,21 @@ void Journal::record_rollouts(std::span<const Group> groups, int64_t step, const
     log::info("{}", line);
 }
 
-void Journal::write_groups(const std::string& subfolder, std::span<const Group> groups, int64_t step) {
+void Journal::write_lines(const std::string& subfolder, const std::string& lines, int64_t step) {
   if (!folder_) return;
   folder_->require_intact();
   make_directories(folder_->path(subfolder));
-  write_file_atomic(folder_->path(subfolder + "/" + step_name(step) + ".jsonl"), lines_of(groups, step));
+  write_file_atomic(folder_->path(subfolder + "/" + step_name(step) + ".jsonl"), lines);
+}
+
+void Journal::write_groups(const std::string& subfolder, std::span<const Group> groups, int64_t step) {
+  if (folder_) write_lines(subfolder, lines_of(groups, step), step);
 }
 
 std::string Journal::finish_step(int64_t step) {
   if (folder_) folder_->require_intact();
   if (const std::string text = part_names_.limit(values_); folder_ && !text.empty()) log::warn("{}", text);
+  if (tracker_) add(tracker_->take_counts());
   Json line;
   line["step"] = step;
   for (const auto& [name, value] : values_) line[name] = value;
@@ -80,6 +85,7 @@ std::string Journal::finish_step(int64_t step) {
   }
   if (metrics_) metrics_->write(dump_json_line(line) + "\n");
   if (events_) events_->write(step, values_);
+  if (tracker_) tracker_->note_step(step);
   if (const std::string text = no_signal_.look(step, values_); folder_ && !text.empty())
     log::warn("{}", text);
   ++steps_;

@@ -20,6 +20,7 @@
 #include "src/run/record/metrics/part_names.h"
 #include "src/run/record/run_folder.h"
 #include "src/run/record/tensorboard.h"
+#include "src/run/record/tracker/tracker.h"
 
 namespace temper {
 
@@ -36,9 +37,12 @@ class Journal {
   std::vector<std::string> names(const std::string& prefix) const;
   /// A value set in this step, or 0.
   double value(const std::string& name) const;
+  /// All of them.
+  const std::map<std::string, double>& values() const { return values_; }
   /// Records what is trained in this step: its metrics, its file, and samples of it for people.
   void record_rollouts(std::span<const Group> groups, int64_t step, const Config& config);
-  /// Writes rollouts/step-XXXXXX.jsonl (or validation/...).
+  /// Writes SUBFOLDER/step-XXXXXX.jsonl: lines, each with its end, or those of groups.
+  void write_lines(const std::string& subfolder, const std::string& lines, int64_t step);
   void write_groups(const std::string& subfolder, std::span<const Group> groups, int64_t step);
   /// Writes the step's line and forgets its values. Returns the short form for people; on a terminal it fits
   /// into a line.
@@ -46,6 +50,10 @@ class Journal {
   /// The last step that has its line, and, as JSON, the values of the next one so far.
   int64_t said() const { return said_; }
   std::string unsaid() const { return dump_json_line(values_); }
+  /// From here on the program hears of all steps.
+  void track(std::unique_ptr<Tracker> tracker) { tracker_ = std::move(tracker); }
+  /// Null: nobody tracks the run.
+  Tracker* tracker() const { return tracker_.get(); }
   /// What was written is on the disk, as a checkpoint of the same step will be.
   void sync();
 
@@ -58,6 +66,7 @@ class Journal {
   std::map<std::string, double> values_;
   std::unique_ptr<OutputFile> metrics_;
   std::unique_ptr<EventFile> events_;
+  std::unique_ptr<Tracker> tracker_;
   PromptFrame frame_;
   PartNames part_names_;
 };

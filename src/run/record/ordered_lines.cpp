@@ -32,18 +32,22 @@ void OrderedLines::read_file_before() {
           .why = "a file that exists is gone on with, and this line is not the result at its place",
           .fix = "name another file, or remove this one"});
   };
+  const auto lines_of = [&](size_t item) { return options_.lines_of ? options_.lines_of(item) : size_t{1}; };
+  size_t item = 0, line_of_item = 0;     // of the next line
   size_t number = 0, whole = 0, at = 0;  // lines; bytes of whole items, and of lines
   for (size_t end; (end = all.find('\n', at)) != std::string::npos; at = end + 1) {
     const Json line = Json::parse(all.substr(at, end - at), nullptr, /*allow_exceptions=*/false);
-    const size_t item = number / options_.lines_per_item;
-    if (item >= options_.items || !line.is_object() ||
-        !options_.belongs(line, item, number % options_.lines_per_item))
-      refuse(number + 1);
-    if (++number % options_.lines_per_item == 0) whole = end + 1;
+    ++number;
+    if (item >= options_.items || !line.is_object() || !options_.belongs(line, item, line_of_item))
+      refuse(number);
+    if (++line_of_item < lines_of(item)) continue;
+    ++item;
+    line_of_item = 0;
+    whole = end + 1;
   }
   if (at < all.size() && all[at] != '{') refuse(number + 1);  // no line that a stop cut
   compare_output_settings(options_.file, options_.settings, /*begun=*/!all.empty());
-  begun_ = next_ = number / options_.lines_per_item;
+  begun_ = next_ = item;
   if (whole < all.size()) write_file_atomic(options_.file, std::string_view(all).substr(0, whole));
 }
 

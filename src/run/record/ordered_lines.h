@@ -19,8 +19,8 @@ class OrderedLines {
  public:
   struct Options {
     std::string file = {};  // empty: stdout
-    size_t items = 0;       // each has `lines_per_item` lines
-    size_t lines_per_item = 1;
+    size_t items = 0;
+    std::function<size_t(size_t item)> lines_of = {};  // how many lines an item has; none: one
     const char* counted = "";  // what items are called on stderr; empty: nothing is told
     /// Says whether a line of the file is result `line` of `item`.
     std::function<bool(const Json& line, size_t item, size_t number)> belongs = {};

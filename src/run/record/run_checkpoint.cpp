@@ -93,9 +93,10 @@ std::string sample_defect(const Trajectory& t) {
 
 }  // namespace
 
-bool is_by_clock(const std::string& checkpoint) {
+bool is_extra(const std::string& checkpoint) {
   try {
-    return CheckpointReader(checkpoint).has_meta(kByClock);
+    const CheckpointReader reader(checkpoint);
+    return reader.has_meta(kByClock) || reader.has_meta(kForBest);
   } catch (const Error&) {  // damaged: as any other
     return false;
   }

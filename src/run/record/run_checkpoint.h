@@ -20,7 +20,9 @@ inline constexpr const char* kUnfinished = "unfinished";
 inline constexpr const char* kAllowUnused = "allow_unused";  // model.allow_unused, where it is not empty
 inline constexpr const char* kUnsaid =
     "unsaid";  // text: metrics of a step whose validation is yet to be made
-inline constexpr const char* kByClock = "by_clock";  // count: checkpoint.every_minutes made it
+inline constexpr const char* kByClock = "by_clock";     // count: checkpoint.every_minutes made it
+inline constexpr const char* kForBest = "for_best";     // count: checkpoint.best alone made it
+inline constexpr const char* kStandings = "standings";  // text: see run/record/standings.h
 std::string ahead_name(int64_t step);
 std::string open_name(int64_t step);
 
@@ -86,8 +88,8 @@ class CheckpointReader {
   Manifest manifest_;
 };
 
-/// One that the clock made is kept only while it is the newest.
-bool is_by_clock(const std::string& checkpoint);
+/// One that the clock or checkpoint.best alone made is kept only while it is the newest, or the best.
+bool is_extra(const std::string& checkpoint);
 
 /// Throws what is wrong with groups that bytes say to be those of one step: digests match whatever was
 /// written.

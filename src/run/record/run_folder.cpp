@@ -30,8 +30,9 @@ namespace {
 
 /// What a run leaves besides logs, configs and events.jsonl; checkpoints first: a start that is cut short
 /// must not find them without the rest.
-constexpr std::array kOfARun{"checkpoints", "metrics.jsonl", "rollouts",  "validation", "export",
-                             "trace",       "tensorboard",   "nonfinite", "mismatch", "report.html"};
+constexpr std::array kOfARun{"checkpoints", "metrics.jsonl", "rollouts",    "validation",
+                             "export",      "trace",         "tensorboard", "nonfinite",
+                             "mismatch",    "report.html",   "tracker.json"};
 constexpr int64_t kMaxMetrics = int64_t{4} << 30;
 constexpr int64_t kMaxConfig = int64_t{16} << 20;
 constexpr int64_t kNamedFiles = 20;  // of those that are missing
@@ -46,15 +47,15 @@ int64_t step_of_name(const std::string& name) {
   return digits.empty() || digits.size() > 18 ? -1 : std::stoll(digits);
 }
 
-/// 0: the line cannot be read.
+/// -1: the line cannot be read.
 int64_t step_of_line(std::string_view text) {
   try {
     const Json line = parse_json(text, "metrics");
     const auto step = line.find("step");
     const bool legal = line.is_object() && step != line.end() && step->is_number_integer();
-    return legal ? std::max<int64_t>(0, step->get<int64_t>()) : 0;
+    return legal ? std::max<int64_t>(-1, step->get<int64_t>()) : -1;
   } catch (const Error&) {
-    return 0;
+    return -1;
   }
 }
 
@@ -83,7 +84,7 @@ bool usable_file(const std::string& file, int64_t max_bytes) {
 /// What lies in the place of a folder or file of a run and is none, or is larger than what a run reads.
 std::vector<std::string> in_the_way(const std::string& root) {
   constexpr int64_t kAnySize = std::numeric_limits<int64_t>::max();
-  std::vector<std::string> names, files{"metrics.jsonl", "events.jsonl", "report.html"};
+  std::vector<std::string> names, files{"metrics.jsonl", "events.jsonl", "report.html", "tracker.json"};
   const auto is_file = [&](const std::string& name) {
     return std::find(files.begin(), files.end(), name) != files.end();
   };
@@ -309,10 +310,11 @@ void RunFolder::truncate_metrics(int64_t step) {
   const std::string all = read_file(file, kMaxMetrics);
   std::string kept;
   bool damaged = false;
-  for (size_t at = 0, end, last = 0; (end = all.find('\n', at)) != std::string::npos; at = end + 1) {
-    const auto of_line = static_cast<size_t>(step_of_line(std::string_view(all).substr(at, end - at)));
+  int64_t last = -1;
+  for (size_t at = 0, end; (end = all.find('\n', at)) != std::string::npos; at = end + 1) {
+    const int64_t of_line = step_of_line(std::string_view(all).substr(at, end - at));
     damaged = damaged || of_line <= last;
-    if (of_line <= last || of_line > static_cast<size_t>(step)) continue;
+    if (of_line <= last || of_line > step) continue;
     last = of_line;
     kept.append(all, at, end - at + 1);
   }

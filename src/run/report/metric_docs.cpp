@@ -68,7 +68,16 @@ constexpr std::array kMetrics{
               "tokens of validation responses; share that was cut"},
     MetricDoc{"val/<set>/loss", "cross entropy of held-out responses, nats a token (sft)"},
     MetricDoc{"val/<set>/ppl", "their perplexity: e to the power of that loss"},
-    MetricDoc{"val/<set>/pass@<k>", "share of prompts of which one of k responses scores at least 1"},
+    MetricDoc{"val/<set>/avg@<n>", "mean over prompts of the mean score of their n responses"},
+    MetricDoc{"val/<set>/pass@<k>", "chance that one of k responses to a prompt scores at least 1, unbiased"},
+    MetricDoc{"val/<set>/maj@<n>", "share of prompts whose most frequent answer scores at least 1"},
+    MetricDoc{"domain/<domain>/{score,response_length}/{mean,max,min,clip_ratio}",
+              "score and length of the rollouts of a domain (data.domain_key)"},
+    MetricDoc{"domain/<domain>/reward/<part>/mean", "each reward function by domain"},
+    MetricDoc{"domain/<domain>/responses", "responses of a domain"},
+    MetricDoc{"val/<set>/domain/<domain>/{score,response_length}/{mean,max,min,clip_ratio}",
+              "the same of validation responses"},
+    MetricDoc{"val/<set>/domain/<domain>/{responses,reward}", "the same, reward/<part>/mean"},
     MetricDoc{
         "timing_s/{step,gen,gen_all_ranks,reward,ref,teacher,adv,old_log_prob,update_actor,sync_weights,"
         "save_checkpoint,export_hf}",
@@ -89,6 +98,8 @@ constexpr std::array kMetrics{
     MetricDoc{"perf/rollout_idle_share", "share of time that rollout ranks waited for the last sequences"},
     MetricDoc{"perf/{reward_calls,reward_late,reward_died,reward_nonsense,reward_restarts}",
               "what reward programs were asked, and how they failed"},
+    MetricDoc{"perf/{tracker_late,tracker_died,tracker_nonsense,tracker_behind}",
+              "how the program of log.command failed, and steps that it lacks"},
 };
 
 bool matches(std::string_view pattern, std::string_view key) {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
+#include "src/config/sets/validation_sets.h"
 #include "src/core/check.h"
 #include "src/core/log.h"
 #include "src/core/process/progress.h"
@@ -13,14 +13,14 @@ namespace temper {
 
 HeldOutLoss::HeldOutLoss(const Parts& parts) : p_(parts) {
   const Config& c = p_.config;
-  for (const DataSource& source : c.validation.data) {
-    PromptStream stream({source}, c.data, c.run.seed, p_.tokenizer, p_.chat,
+  for (const ValidationSet& source : c.validation.data) {
+    PromptStream stream({{source.path}}, c.data, c.run.seed, p_.tokenizer, p_.chat,
                         {p_.plan.max_prompt_tokens, p_.plan.longest_sequence, /*with_response=*/true});
-    if (!c.reward.functions.empty() && !stream.has_responses()) {
+    if (!rewards_of(source, c).functions.empty() && !stream.has_responses()) {
       if (p_.all.rank() == 0) log::info("no loss on {}: its first line has no response", source.path);
       continue;
     }
-    Set set{.name = std::filesystem::path(source.path).stem().string(), .lines = {}};
+    Set set{.name = name_of(source), .lines = {}};
     for (DrawnPrompt& drawn : stream.all(c.validation.max_prompts)) {
       set.tokens += std::ssize(drawn.prompt.response_tokens);
       Response response = given_response(drawn.prompt, /*version=*/0);

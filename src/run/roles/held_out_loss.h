@@ -1,11 +1,11 @@
 #pragma once
 // The loss of SFT on held-out responses, without generation. Each file of validation.data is a set:
 //
-//   val/<file name>/loss = -(sum of log p over all response tokens) / their number     [nats a token]
-//   val/<file name>/ppl  = exp(loss)
+//   val/<set>/loss = -(sum of log p over all response tokens) / their number     [nats a token]
+//   val/<set>/ppl  = exp(loss)
 //
 // The log-probs are those of training, with its temperature. Every rank adds them up in double in the order
-// of the file: the bits depend neither on layout nor on packing. With reward.functions, which validation
+// of the file: the bits depend neither on layout nor on packing. With rewards, which validation
 // generates for, a set may lack responses: one whose first line has none has no loss.
 
 #include <functional>

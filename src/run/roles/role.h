@@ -58,16 +58,21 @@ struct RunTask {
   const RunPlan& plan;
   std::vector<std::string> replay_files = {};  // each the groups of one step; none: the run makes its own
   std::string gradient_folder = {};            // of --dump-gradients; empty: none
-  Helpers* helpers = nullptr;                  // null: no reward asks a program
+  Helpers* helpers = nullptr;                  // null: neither a reward nor log.command asks a program
   /// The limit of a wait for other ranks; absent: cluster.watchdog_seconds.
   std::optional<double> wait_limit_seconds = {};
   /// What the plan has read of model folders, by the key that names one.
   std::map<std::string, std::vector<FileDigest>> model_files = {};
+  bool rollouts_only = false;  // one step is generated and scored, nothing is trained
 
   const Config& config() const { return loaded.config; }
   bool replay() const { return !replay_files.empty(); }
   int64_t last_step() const { return replay() ? static_cast<int64_t>(replay_files.size()) : plan.steps; }
   double wait_limit() const { return wait_limit_seconds.value_or(config().cluster.watchdog_seconds); }
+  bool validates() const {
+    return (plan.validates || plan.validates_loss) && config().validation.in_run() && !replay() &&
+           !rollouts_only;
+  }
   int64_t lag() const { return replay() ? 0 : plan.max_policy_lag; }
 };
 

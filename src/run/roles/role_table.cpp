@@ -25,10 +25,7 @@ std::vector<int> ranks_of(const RunTask& task, std::string_view name) {
 }
 std::vector<int> reference_ranks(const RunTask& task) { return ranks_of(task, "reference"); }
 std::vector<int> teacher_ranks(const RunTask& task) { return ranks_of(task, "teacher"); }
-std::vector<int> validation_ranks(const RunTask& task) {
-  const bool has_data = task.plan.validates || task.plan.validates_loss;
-  return trainer_ranks_if(task, has_data && task.config().validation.every > 0 && !task.replay());
-}
+std::vector<int> validation_ranks(const RunTask& task) { return trainer_ranks_if(task, task.validates()); }
 
 constexpr RoleRow kRoles[] = {
     {"rollout", Duty::produces, rollout_ranks, make_rollout_role, "rollout"},

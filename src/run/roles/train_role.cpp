@@ -107,7 +107,11 @@ bool TrainRole::phase(int64_t step) {
   const bool one_update = plan().batch.updates_per_step * plan().batch.epochs_per_step == 1;
   if (generates() && p_.task.replay()) warn_of_unknown_versions(p_.task, trainers(), in_order(groups), step);
   if (generates()) add_old_logprobs(groups, step, one_update);
-  if (generates()) p_.journal.record_rollouts(groups, step, config());
+  if (generates()) record_rollouts(groups, step);
+  if (p_.task.rollouts_only) {
+    p_.end.set_trained(step);
+    return true;
+  }
 
   const PhaseTimer timer(p_.journal, "update_actor");
   const std::vector<UpdateStats> stats = update(groups, step);
@@ -132,6 +136,13 @@ bool TrainRole::phase(int64_t step) {
   p_.journal.add(p_.memory.metrics("train"));
   record_traffic(p_.journal, trainers(), stats, trainer_.trim(p_.ctx));
   return true;
+}
+
+void TrainRole::record_rollouts(std::span<const Group> groups, int64_t step) {
+  if (!p_.task.rollouts_only) return p_.journal.record_rollouts(groups, step, config());
+  Config written = config();
+  written.rollout.dump_every = 1;  // they are all that the run is for
+  p_.journal.record_rollouts(groups, step, written);
 }
 
 /// A step may have another number of samples than the config says (replayed, or prompts left unfinished or

@@ -26,6 +26,7 @@ class TrainRole : public Role {
   std::vector<Group> receive(int64_t step);
   void add_own_logprobs(std::vector<Group>& groups);
   void add_old_logprobs(std::vector<Group>& groups, int64_t step, bool one_update);
+  void record_rollouts(std::span<const Group> groups, int64_t step);
   std::vector<UpdateStats> update(std::span<const Group> groups, int64_t step);
   RoleParts p_;
   Model& model_;

@@ -1,59 +1,46 @@
 #include "src/run/roles/validation.h"
 
 #include <algorithm>
-#include <filesystem>
 
+#include "src/config/sets/validation_sets.h"
+#include "src/rl/rollout_metrics.h"
 #include "src/rl/trajectory_bytes.h"
+#include "src/rl/trajectory_json.h"
+#include "src/rl/validation_metrics.h"
 #include "src/run/plan/run_options.h"
 
 namespace temper {
-namespace {
 
-std::map<std::string, double> set_metrics(const std::string& name, const std::vector<Group>& groups) {
-  double sum = 0, high = -1e300, low = 1e300, tokens = 0, cut = 0, samples = 0, rewarded = 0, passed = 0;
-  size_t per_prompt = 1;
-  for (const Group& g : groups) {
-    bool pass = false;
-    per_prompt = std::max(per_prompt, g.samples.size());
-    for (const Trajectory& t : g.samples) {
-      tokens += static_cast<double>(t.response.tokens.size());
-      cut += t.response.finish == FinishReason::length;
-      samples += 1;
-      if (t.excluded) continue;
-      rewarded += 1;
-      sum += t.raw_reward;
-      high = std::max(high, t.raw_reward);
-      low = std::min(low, t.raw_reward);
-      pass = pass || t.raw_reward >= 1.0;
-    }
-    passed += pass;
-  }
-  const std::string prefix = "val/" + name + "/";
-  std::map<std::string, double> m{{prefix + "response_length/mean", tokens / samples},
-                                  {prefix + "response_length/clip_ratio", cut / samples}};
-  if (rewarded > 0) {
-    m[prefix + "score/mean"] = sum / rewarded;
-    m[prefix + "score/max"] = high;
-    m[prefix + "score/min"] = low;
-  }
-  if (per_prompt > 1)
-    m[prefix + fmt::format("pass@{}", per_prompt)] = passed / static_cast<double>(groups.size());
-  return m;
+Json Validation::line_of(const Trajectory& t, int64_t step, const std::string& set) {
+  Json line = trajectory_to_json(t, step);
+  line["set"] = set;
+  return line;
 }
 
-}  // namespace
-
 Validation::Validation(const Parts& parts) : p_(parts) {
+  const std::vector<ValidationSet>& sets = p_.config.validation.data;
+  for (size_t i = 0; i < sets.size(); ++i)
+    if (const ValidationLengths& lengths = p_.plan.validation_sets.at(i); lengths.max_new_tokens > 0)
+      add_set(sets[i], lengths);
+}
+
+void Validation::add_set(const ValidationSet& config, const ValidationLengths& lengths) {
   const Config& c = p_.config;
-  for (const DataSource& source : c.validation.data) {
-    PromptStream stream({source}, c.data, c.run.seed, p_.maker.tokenizer, p_.chat,
-                        {.max_prompt_tokens = p_.plan.validation_max_prompt_tokens});
-    Set set{std::filesystem::path(source.path).stem().string(), stream.all(c.validation.max_prompts),
-            items()};
-    digests_.push_back(stream.digests().front());
-    for (DrawnPrompt& p : set.prompts) p.position += kFirstPosition;
-    sets_.push_back(std::move(set));
-  }
+  Set set{.name = name_of(config),
+          .samples = samples_of(config, c),
+          .options = sampling_options(rollout_of(config, c), p_.model, &p_.maker.tokenizer, c.run.seed,
+                                      lengths.max_new_tokens),
+          .first = items()};
+  if (!config.rewards.empty())
+    set.own_rewards = std::make_unique<RewardSet>(rewards_of(config, c), p_.helpers);
+  PromptStream stream({{config.path}}, c.data, c.run.seed, p_.maker.tokenizer, p_.chat,
+                      {.max_prompt_tokens = lengths.max_prompt_tokens});
+  set.prompts = stream.all(c.validation.max_prompts, [&](const Prompt& prompt, const std::string& where) {
+    rewards_of_set(set).check_answer(prompt.answer, where, prompt.domain);
+  });
+  digests_.push_back(stream.digests().front());
+  for (DrawnPrompt& p : set.prompts) p.position += kFirstPosition;
+  sets_.push_back(std::move(set));
 }
 
 size_t Validation::items() const {
@@ -63,19 +50,7 @@ size_t Validation::items() const {
 Validation::Item Validation::item(size_t number) const {
   const auto set =
       std::find_if(sets_.rbegin(), sets_.rend(), [&](const Set& s) { return s.first <= number; });
-  return {set->name, number - set->first, set->prompts.at(number - set->first)};
-}
-
-GenerateOptions Validation::options(int64_t version) const {
-  const ValidationConfig& v = p_.config.validation;
-  GenerateOptions o = rollout_options(p_.config, p_.plan, p_.model, p_.maker.tokenizer);
-  o.max_new_tokens = p_.plan.validation_max_new_tokens;
-  o.version = version;
-  if (v.temperature) o.sampling.temperature = *v.temperature;
-  if (v.top_k) o.sampling.top_k = static_cast<int32_t>(*v.top_k);
-  if (v.top_p) o.sampling.top_p = *v.top_p;
-  if (v.min_p) o.sampling.min_p = *v.min_p;
-  return o;
+  return {set->name, number - set->first, set->prompts.at(number - set->first), set->samples};
 }
 
 std::optional<std::vector<Group>> Validation::generate(const Set& set, int64_t version,
@@ -83,10 +58,14 @@ std::optional<std::vector<Group>> Validation::generate(const Set& set, int64_t v
   std::vector<Group> mine;
   for (size_t i = set.first; i < std::min(record.before.size(), set.first + set.prompts.size()); ++i)
     mine.push_back(record.before[i]);
-  GroupMaker maker(p_.maker, options(version), p_.stops);
+  const GroupMaker::Parts parts{p_.maker.ctx, p_.maker.engine, p_.maker.tokenizer, rewards_of_set(set),
+                                p_.maker.team};
+  GenerateOptions options = set.options;
+  options.version = version;
+  GroupMaker maker(parts, options, p_.stops);
   for (size_t i = 0; i < set.prompts.size(); ++i)
     if (p_.share.has(static_cast<int64_t>(i)) && set.first + i >= record.begun)
-      maker.add({set.prompts[i]}, p_.config.validation.samples_per_prompt);
+      maker.add({set.prompts[i]}, set.samples);
   while (!maker.done())
     for (Group& g : maker.next().scored) {
       const auto prompt = std::ranges::lower_bound(set.prompts, position_of(g), {}, &DrawnPrompt::position);
@@ -95,7 +74,7 @@ std::optional<std::vector<Group>> Validation::generate(const Set& set, int64_t v
       if (record.made) record.made(set.first + static_cast<size_t>(index), g);
       mine.push_back(std::move(g));
     }
-  if (p_.maker.team.leads()) p_.maker.rewards.end_step();
+  if (p_.maker.team.leads()) parts.rewards.end_step();
   if (p_.comm.all_reduce_max(maker.was_cut() ? 1.0 : 0.0, "validation that was cut, max over ranks") > 0)
     return std::nullopt;
   std::vector<Group> all;
@@ -112,14 +91,29 @@ std::optional<Validation::Result> Validation::run(int64_t version, const Record&
   for (const Set& set : sets_) {
     std::optional<std::vector<Group>> groups = generate(set, version, record);
     if (!groups) return std::nullopt;
-    result.metrics.merge(set_metrics(set.name, *groups));
-    std::move(groups->begin(), groups->end(), std::back_inserter(result.groups));
+    const RewardSet& rewards = rewards_of_set(set);
+    AnswerOf answer_of;
+    if (rewards.reads_answers()) answer_of = [&](const Trajectory& t) { return rewards.answer_in(t); };
+    const std::string prefix = "val/" + set.name + "/";
+    result.metrics.merge(validation_metrics(prefix, *groups, set.samples, answer_of));
+    result.metrics.merge(domain_metrics(prefix + "domain/", *groups));
+    result.sets.push_back({set.name, *std::move(groups)});
   }
   return result;
 }
 
+void ValidationRole::write(const Validation::Result& result, int64_t step) {
+  std::string lines;
+  for (const auto& [set, groups] : result.sets)
+    for (const Group& group : groups)
+      for (const Trajectory& t : group.samples)
+        lines += dump_json_line(Validation::line_of(t, step, set)) + "\n";
+  journal_.add(result.metrics);
+  journal_.write_lines("validation", lines, step);
+}
+
 bool ValidationRole::phase(int64_t step) {
-  if (step % every_ != 0 && step != last_step_) return true;
+  if (!is_due(step)) return true;
   enter_phase(kPhase, step);
   if (loss_) {
     const std::optional<std::map<std::string, double>> losses = loss_->run();
@@ -129,8 +123,7 @@ bool ValidationRole::phase(int64_t step) {
   if (validation_) {
     const std::optional<Validation::Result> result = validation_->run(step, {});
     if (!result) return false;
-    journal_.add(result->metrics);
-    journal_.write_groups("validation", result->groups, step);
+    write(*result, step);
   }
   journal_.add(memory_.metrics("validation"));
   return true;
@@ -150,10 +143,10 @@ std::unique_ptr<Role> make_validation_role(const RoleParts& p) {
   std::optional<Validation::Parts> generated;
   if (plan.validates)
     generated.emplace(config, plan, p.all_ranks(), p.share,
-                      GroupMaker::Parts{p.ctx, p.engine(), *p.tokenizer, *p.rewards, p.model_share.team},
-                      p.model().config(), p.chat, stops);
+                      Validation::Maker{p.ctx, p.engine(), *p.tokenizer, p.rewards, p.model_share.team},
+                      p.model().config(), p.chat, stops, p.task.helpers);
   return std::make_unique<ValidationRole>(loss, generated, p.journal, p.memory, config.validation.every,
-                                          p.task.last_step());
+                                          p.lead.last_step);
 }
 
 }  // namespace temper

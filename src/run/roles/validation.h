@@ -1,9 +1,9 @@
 #pragma once
 // Scores the current weights on held-out prompts by generating through the rollout engine. Each file of
-// validation.data is a set: val/<file name>/score/{mean,max,min}, response_length/mean, clip_ratio, and with
-// several samples per prompt pass@k (a sample passes when its raw reward is at least 1; one without a reward
-// does not, and counts in no score). Random numbers: data positions from kFirstPosition on, so that no draw
-// of training is repeated.
+// validation.data is a set, with rewards and sampling of its own where it says so; its metrics are those of
+// rl/validation_metrics.h behind val/<set>/, and by domain those of rl/rollout_metrics.h behind
+// val/<set>/domain/. Random numbers: data positions from kFirstPosition on, so that no draw of training is
+// repeated.
 
 #include "src/run/groups/group_maker.h"
 #include "src/run/roles/held_out_loss.h"
@@ -15,16 +15,26 @@ class Validation {
  public:
   static constexpr int64_t kFirstPosition = int64_t{1} << 43;
 
+  /// What groups are made with; `rewards`: of sets without their own, null where all have some.
+  struct Maker {
+    Ctx& ctx;
+    Engine& engine;
+    const Tokenizer& tokenizer;
+    const RewardSet* rewards;
+    Team team;
+  };
   struct Parts {
     const Config& config;
     const RunPlan& plan;
     Comm& comm;  // its ranks share the prompts, team by team
     Share share;
-    GroupMaker::Parts maker;
+    Maker maker;
     const ModelConfig& model;
     const ChatTemplate* chat;
     std::function<bool()> stops;  // asked between engine steps: nobody waits for the rest
+    Helpers* helpers = nullptr;   // null: no reward of a set asks a program
   };
+  /// Reads all sets. Exit::data for a line that the rewards of its set cannot score.
   explicit Validation(const Parts& parts);
 
   /// Items are the prompts of all sets, one after the other.
@@ -32,6 +42,7 @@ class Validation {
     const std::string& set;
     size_t index;  // in the set
     const DrawnPrompt& prompt;
+    int64_t samples;
   };
   size_t items() const;
   Item item(size_t number) const;
@@ -44,29 +55,43 @@ class Validation {
     std::function<void(size_t item, const Group&)> made = {};  // told of each item of this rank, in any order
   };
 
+  struct SetGroups {
+    std::string set;
+    std::vector<Group> groups;
+  };
   struct Result {
     std::map<std::string, double> metrics;
-    std::vector<Group> groups;  // of all sets
+    std::vector<SetGroups> sets;
   };
+  /// A line of a rollout file, with the set.
+  static Json line_of(const Trajectory& t, int64_t step, const std::string& set);
+
   /// `version`: of the weights. Nothing when a rank was asked to stop.
   std::optional<Result> run(int64_t version, const Record& record);
 
  private:
   struct Set {
     std::string name;
-    std::vector<DrawnPrompt> prompts;
+    int64_t samples = 1;
+    GenerateOptions options;
+    std::unique_ptr<RewardSet> own_rewards = {};  // null: those of the run
+    std::vector<DrawnPrompt> prompts = {};
     size_t first = 0;  // item
   };
+  void add_set(const ValidationSet& config, const ValidationLengths& lengths);
+  const RewardSet& rewards_of_set(const Set& set) const {
+    return set.own_rewards ? *set.own_rewards : *p_.maker.rewards;
+  }
   std::optional<std::vector<Group>> generate(const Set& set, int64_t version, const Record& record);
-  GenerateOptions options(int64_t version) const;
 
   Parts p_;
   std::vector<Set> sets_;
   std::vector<FileDigest> digests_;
 };
 
-/// Every validation.every steps and after the last one: metrics, and of what is generated
-/// validation/step-XXXXXX.jsonl. One that a stop cut is made when the run goes on.
+/// Every validation.every steps and after the last one, and before the first one with validation.at_start:
+/// metrics, and of what is generated validation/step-XXXXXX.jsonl. One that a stop cut is made when the run
+/// goes on.
 class ValidationRole : public Role {
  public:
   static constexpr Phase kPhase{50, "validation", "validation", "prompts"};
@@ -80,6 +105,11 @@ class ValidationRole : public Role {
   bool phase(int64_t step) override;
 
  private:
+  bool is_due(int64_t step) const {
+    return step == 0 || (every_ > 0 && (step % every_ == 0 || step == last_step_));
+  }
+  void write(const Validation::Result& result, int64_t step);
+
   std::optional<HeldOutLoss> loss_;
   std::optional<Validation> validation_;
   Journal& journal_;

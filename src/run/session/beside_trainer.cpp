@@ -1,6 +1,7 @@
 #include "src/run/session/beside_trainer.h"
 
 namespace temper {
+namespace {
 
 void learn(RunSteps& run, int64_t step) {
   RunRank& rank = run.rank;
@@ -9,6 +10,13 @@ void learn(RunSteps& run, int64_t step) {
     rank.roles[i]->learn(step, rank.links.groups.peek(step));
     rank.lend_memory();
   }
+}
+
+}  // namespace
+
+void close_training(RunSteps& run, int64_t step) {
+  run.saver.decide(step);
+  learn(run, step);
 }
 
 bool follow_trainer(RunSteps& run, int64_t step) {

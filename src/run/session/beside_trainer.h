@@ -6,8 +6,9 @@
 
 namespace temper {
 
-/// Ranks of roles that learn, once the trainer has trained the step.
-void learn(RunSteps& run, int64_t step);
+/// Trainer ranks, when the step is trained, and validated or not: what it leaves is decided, and known to
+/// those who learn from it, who do.
+void close_training(RunSteps& run, int64_t step);
 /// Every rank, after its roles: where it has state and no trainer role it learns the step when that is
 /// trained, and saves when the trainer does. False: the run ends.
 bool follow_trainer(RunSteps& run, int64_t step);

@@ -29,9 +29,15 @@ void write_export(const RunRank& rank, int64_t step, const ElementReader& read) 
 
 }  // namespace
 
-bool export_is_due(const RunTask& task, int64_t step) {
+bool export_is_due(const RunTask& task, int64_t step, bool ends) {
   const int64_t every = task.config().checkpoint.export_hf_every;
-  return every > 0 && (step % every == 0 || step == task.last_step());
+  return every > 0 && !task.rollouts_only && (step % every == 0 || step == task.last_step() || ends);
+}
+
+void remove_export(const RunRank& rank, int64_t step) {
+  if (!rank.writes() || export_is_due(rank.task, step, /*ends=*/false)) return;
+  const std::string folder = export_folder(rank.files, step);
+  if (path_exists(folder)) remove_tree(folder);
 }
 
 void export_step(RunRank& rank, int64_t step) {
@@ -51,7 +57,8 @@ void export_step(RunRank& rank, int64_t step) {
 
 void export_what_is_owed(RunRank& rank) {
   const int64_t step = rank.files.resume.step;
-  if (step == 0 || !export_is_due(rank.task, step)) return;
+  const bool due = export_is_due(rank.task, step, rank.standings.reached()) || rank.standings.is_best(step);
+  if (step == 0 || !due) return;
   const bool owed = rank.writes() && !path_exists(export_folder(rank.files, step));
   if (rank.links.trainers->all_reduce_max(owed ? 1.0 : 0.0, "export that is owed, max over trainer ranks") >
       0)

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "src/core/log.h"
+#include "src/run/plan/run_options.h"
 #include "src/run/record/run_log.h"
 #include "src/run/session/older_weights.h"
 
@@ -22,10 +23,13 @@ RunFiles::RunFiles(const RunTask& task, const Placement& placement, const RunInp
   const std::string found_here = folder ? find_checkpoint(task, inputs) : "";
   const std::string path =
       world.broadcast(found_here, placement.ranks.trainer.front(), "checkpoint to resume from");
-  if (path.empty()) return;
+  if (path.empty()) {
+    if (task.config().validation.at_start && task.validates()) resume.unsaid = "{}";
+    return;
+  }
   take_up(path, task.replay());
-  if (!task.helpers) return;
-  if (placement.has(Duty::produces)) remember_verdicts(inputs);
+  if (!rewards_need_helpers(task.config())) return;
+  if (placement.has(Duty::produces) && inputs.rewards) remember_verdicts(inputs);
   world.barrier("verdicts of reward programs read by all ranks");
 }
 
@@ -39,6 +43,8 @@ void RunFiles::take_up(const std::string& path, bool replay) {
   const CheckpointReader reader(path);
   resume = {path, reader.step(), reader.step(), reader.step()};
   if (reader.has_meta(kUnsaid)) resume.unsaid = reader.text(kUnsaid);
+  const bool own = path == checkpoint(reader.step());
+  if (own && reader.has_meta(kStandings)) resume.standings = reader.text(kStandings);
   if (!replay) resume.weights = oldest_weights(reader);
   while (reader.has(ahead_name(resume.produced + 1))) ++resume.produced;
 }

@@ -13,7 +13,8 @@ struct ResumePoint {
   int64_t step = 0, produced = 0;
   int64_t weights = 0;  // the version that is generated with first
   std::optional<std::string> unsaid =
-      {};  // metrics of the step, which has no line yet: a stop cut its validation
+      {};                      // metrics of the step, which has no line yet: its validation is to be made
+  std::string standings = {};  // text of the checkpoint; empty: it is of another run, or has none
 };
 
 struct RunFiles {

@@ -14,8 +14,8 @@ std::unique_ptr<PromptStream> open_prompts(const RunTask& task, const RunInputs&
       config.data.train, config.data, config.run.seed, *inputs.text.tokenizer, inputs.text.chat_template(),
       PromptStream::Limits{task.plan.max_prompt_tokens, task.plan.longest_sequence, sft,
                            task.plan.vocab_size});
-  prompts->check_all([&](const std::string& answer, const std::string& where) {
-    if (!sft) inputs.rewards->check_answer(answer, where);
+  prompts->check_all([&](const Prompt& prompt, const std::string& where) {
+    if (!sft) inputs.rewards->check_answer(prompt.answer, where, prompt.domain);
   });
   return prompts;
 }
@@ -31,9 +31,8 @@ InputDigests digests_of(const RunTask& task, const Placement& placement, const R
     for (const std::string& file : task.replay_files) replayed.push_back(digest_of_file(file));
   read.add_list(kReplay, replayed);
   const ValidationConfig& validation = task.config().validation;
-  const bool validates = (task.plan.validates || task.plan.validates_loss) && validation.every > 0;
-  if (placement.has(Duty::trains) && validates && !task.replay())
-    for (const DataSource& source : validation.data) held_out.push_back(digest_of_file(source.path));
+  if (placement.has(Duty::trains) && task.validates())
+    for (const ValidationSet& set : validation.data) held_out.push_back(digest_of_file(set.path));
   read.add_list("validation.data", held_out);
   return read;
 }

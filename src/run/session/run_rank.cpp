@@ -34,7 +34,10 @@ RunRank::RunRank(const RunTask& run_task, const MpiSession& mpi, std::span<const
       links(task, mpi, placement, [this] { return why_stop(*this); }),
       threads(threads_of(task, mpi, !placement.roles.empty(), *links.world)),
       inputs(task, placement, *links.world),
-      files(task, placement, inputs, links) {
+      files(task, placement, inputs, links),
+      standings(run_task.config()) {
+  if (const ResumePoint& at = files.resume; !at.standings.empty())
+    standings.restore(at.standings, fmt::format("{}: meta.{}", at.checkpoint, kStandings));
   trace.start(*links.world);
   if (!placement.roles.empty()) {
     host = std::make_unique<ModelHost>(links.device, task.plan.dtype, threads.number);

@@ -2,6 +2,7 @@
 // What a rank of a training run is made of.
 
 #include "src/run/host/rank_threads.h"
+#include "src/run/record/standings.h"
 #include "src/run/session/run_files.h"
 
 namespace temper {
@@ -12,7 +13,7 @@ struct RunRank {
   RunRank(const RunTask& run_task, const MpiSession& mpi, std::span<const RoleRow> rows);
 
   const Config& config() const { return task.config(); }
-  int64_t last_step() const { return task.last_step(); }
+  int64_t last_step() const { return task.rollouts_only ? files.resume.step + 1 : task.last_step(); }
   bool trains() const { return links.trains(); }
   bool writes() const { return links.writes(); }
   bool generates() const { return task.plan.generates && !task.replay() && inputs.prompts != nullptr; }
@@ -34,6 +35,7 @@ struct RunRank {
   RankThreads threads;  // of this rank; for people those of all
   RunInputs inputs;
   RunFiles files;
+  Standings standings;
   std::unique_ptr<ModelHost> host;
   Model* policy = nullptr;  // on ranks that train or generate: what is trained here, or generates
   std::unique_ptr<Journal> journal;

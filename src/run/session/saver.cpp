@@ -18,10 +18,11 @@ namespace {
 constexpr double kLeastPause = 10;
 
 /// What is due after a step, whatever the clock says.
-Saves due_after(const RunTask& task, int64_t step) {
+Saves due_after(const RunTask& task, int64_t step, bool ends) {
+  if (task.rollouts_only) return {};
   const int64_t every = task.config().checkpoint.every;
-  const bool due = step == task.last_step() || (every > 0 && step % every == 0);
-  return {due ? Saving::due : Saving::none, export_is_due(task, step)};
+  const bool due = step == task.last_step() || (every > 0 && step % every == 0) || ends;
+  return {due ? Saving::due : Saving::none, export_is_due(task, step, ends)};
 }
 
 /// Where one checkpoint is kept, it is read back before those that it replaces go.
@@ -40,11 +41,40 @@ void add_path(CheckpointWriter& checkpoint, const char* key, const std::string& 
 
 }  // namespace
 
-KeepRules keep_rules(const Config& config) { return {config.checkpoint.keep, is_by_clock}; }
+KeepRules keep_rules(const Config& config, const Standings& standings) {
+  KeepRules rules{config.checkpoint.keep, is_extra};
+  for (const Standings::Best& best : standings.best()) rules.stay.insert(best.step);
+  return rules;
+}
+
+void Saver::look_at_validation(int64_t step) {
+  const Standings::News news = rank_.standings.look(step, rank_.journal->values());
+  if (news.displaced) remove_export(rank_, *news.displaced);
+  if (!news.best) return;
+  const std::string& metric = rank_.config().checkpoint.best.metric;
+  if (rank_.writes())
+    log::info("step {} is {}: {} = {}", step,
+              rank_.standings.best().front().step == step ? "the best" : "among the best", metric,
+              *news.best);
+  rank_.files.write_event("best", {{"step", step}, {"metric", metric}, {"value", *news.best}});
+}
+
+void Saver::decide_late(int64_t step) {
+  look_at_validation(step);
+  const bool due =
+      export_is_due(rank_.task, step, rank_.standings.reached()) || rank_.standings.is_best(step);
+  due_.exported = due && !export_is_due(rank_.task, step, /*ends=*/false);  // that was made at the start
+}
 
 void Saver::decide(int64_t step) {
-  due_ = due_after(rank_.task, step);
-  const double minutes = rank_.config().checkpoint.every_minutes;
+  look_at_validation(step);
+  due_ = due_after(rank_.task, step, rank_.standings.reached());
+  if (rank_.standings.is_best(step)) {
+    due_.for_best = due_.checkpoint == Saving::none;
+    due_.checkpoint = Saving::due;
+    due_.exported = true;
+  }
+  const double minutes = rank_.task.rollouts_only ? 0 : rank_.config().checkpoint.every_minutes;
   if (minutes > 0 && due_.checkpoint == Saving::none) {
     const bool now =
         rank_.writes() && since_save_.seconds() >= std::max(60 * minutes, kLeastPause * save_seconds_);
@@ -58,8 +88,7 @@ void Saver::decide(int64_t step) {
 void Saver::save_step(int64_t step) {
   const TraceSpan span(rank_.trace, step, "trainer", "checkpoint and export");
   const Saves saves = std::exchange(due_, {});
-  if (saves.checkpoint != Saving::none)
-    save_checkpoint(step, last_produced(step + rank_.task.lag()), saves.checkpoint);
+  if (saves.checkpoint != Saving::none) save_checkpoint(step, last_produced(step + rank_.task.lag()), saves);
   if (saves.exported) export_step(rank_, step);
 }
 
@@ -71,9 +100,10 @@ void Saver::save_stopped(int64_t step) {
   const bool one_more = version == step && !rank_.task.replay() && rank_.journal->said() == step;
   const int64_t produced = last_produced(step + rank_.task.lag() + (one_more ? 1 : 0));
   // Others that have state know of the save that is due.
-  if (std::exchange(due_, {}).checkpoint == Saving::none)
-    rank_.links.end.tell_last_save({step, produced, version});
-  save_checkpoint(step, produced, Saving::due);
+  const Saves saves = std::exchange(due_, {});
+  if (saves.checkpoint == Saving::none) rank_.links.end.tell_last_save({step, produced, version});
+  save_checkpoint(step, produced, {.checkpoint = Saving::due});
+  if (saves.exported && rank_.standings.reached()) export_step(rank_, step);
 }
 
 void Saver::save_beside(int64_t step, int64_t produced, Saving saving) {
@@ -117,12 +147,15 @@ void Saver::add_origin(CheckpointWriter& checkpoint, int64_t step) const {
     checkpoint.text(kAllowUnused, Json(allowed).dump());
   checkpoint.text(kInputs, inputs_up_to(step, rank_.inputs.digests).text());
   if (!rank_.own_weights.files().empty()) checkpoint.text(kOwnWeights, rank_.own_weights.text());
+  if (!config.checkpoint.best.metric.empty() || !config.run.stop_when.metric.empty())
+    checkpoint.text(kStandings, rank_.standings.text());
   if (rank_.journal->said() < step) checkpoint.text(kUnsaid, rank_.journal->unsaid());
   if (rank_.task.replay()) checkpoint.text("replay", replayed_text(rank_.task, step));
 }
 
 /// The state after a step and what was generated ahead of it, up to step `produced`.
-void Saver::save_checkpoint(int64_t step, int64_t produced, Saving saving) {
+void Saver::save_checkpoint(int64_t step, int64_t produced, const Saves& saves) {
+  const bool optional = saves.checkpoint == Saving::optional;
   const Stopwatch watch;
   enter_phase(Phase::save, step);
   settle(produced);
@@ -133,9 +166,10 @@ void Saver::save_checkpoint(int64_t step, int64_t produced, Saving saving) {
   if (rank_.placement.ranks.generate_apart())
     save_older_weights(rank_.links, rank_.policy->parameters(), checkpoint,
                        {step, std::min(step + rank_.task.lag(), rank_.last_step()), rank_.task.lag()});
-  if (saving == Saving::optional) checkpoint.count(kByClock, 1);
+  if (optional) checkpoint.count(kByClock, 1);
+  if (saves.for_best) checkpoint.count(kForBest, 1);
   rank_.journal->sync();
-  const SaveResult saved = checkpoint.write(rank_.files.checkpoints, step, saving == Saving::optional);
+  const SaveResult saved = checkpoint.write(rank_.files.checkpoints, step, optional);
   since_save_ = {};
   save_seconds_ = watch.seconds();
   if (saved.defect.empty()) return tell_saved_step(step);
@@ -148,7 +182,7 @@ void Saver::tell_saved_step(int64_t step) const {
   rank_.files.write_event("checkpoint", {{"step", step}, {"path", path}});
   if (!rank_.writes()) return;
   tell_saved(step, path);
-  remove_older(rank_.files.checkpoints, path, keep_rules(rank_.config()));
+  remove_older(rank_.files.checkpoints, path, keep_rules(rank_.config(), rank_.standings));
 }
 
 }  // namespace temper

@@ -8,6 +8,7 @@ namespace temper {
 struct Saves {
   Saving checkpoint = Saving::none;
   bool exported = false;
+  bool for_best = false;  // the checkpoint is due to checkpoint.best alone
 };
 
 /// On ranks that have state.
@@ -15,10 +16,12 @@ class Saver {
  public:
   explicit Saver(RunRank& rank) : rank_(rank) {}
 
-  /// Trainer ranks, when the step is trained: says what it leaves, and tells others that have state. Saves by
-  /// the clock (checkpoint.every_minutes) are optional: the first trainer rank decides, before the step's
-  /// line.
+  /// Trainer ranks, when the step is trained and validated, or a stop cut that: says what it leaves, and
+  /// tells others that have state. Saves by the clock (checkpoint.every_minutes) are optional: the first
+  /// trainer rank decides, before the step's line.
   void decide(int64_t step);
+  /// Trainer ranks, when a validation is made that a stop had cut: the step has its checkpoint.
+  void decide_late(int64_t step);
   /// What was decided and is not done yet.
   const Saves& due() const { return due_; }
   /// Trainer ranks, after each step: does what is due.
@@ -34,7 +37,8 @@ class Saver {
   void settle(int64_t produced);
   void add_state_of_roles(CheckpointWriter& checkpoint) const;
   void add_origin(CheckpointWriter& checkpoint, int64_t step) const;
-  void save_checkpoint(int64_t step, int64_t produced, Saving saving);
+  void save_checkpoint(int64_t step, int64_t produced, const Saves& saves);
+  void look_at_validation(int64_t step);
   void tell_saved_step(int64_t step) const;
 
   RunRank& rank_;
@@ -43,7 +47,7 @@ class Saver {
   double save_seconds_ = 0;  // that the last one took
 };
 
-/// Which checkpoints of a run stay beside the newest ones.
-KeepRules keep_rules(const Config& config);
+/// Which checkpoints of a run stay.
+KeepRules keep_rules(const Config& config, const Standings& standings);
 
 }  // namespace temper

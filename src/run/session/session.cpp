@@ -29,17 +29,17 @@ bool run_roles(RunSteps& run, int64_t step) {
   for (size_t i = 0; i < rank.roles.size(); ++i) {
     if (rank.placement.roles[i].learns() && step <= rank.files.resume.step)
       continue;  // what generates may be behind
-    if (!rank.roles[i]->phase(step)) return false;
+    const bool went_on = rank.roles[i]->phase(step);
+    const bool trained = rank.trains() && rank.links.end.trained() == step;
+    if (!went_on && trained) close_training(run, step);  // its validation is cut, not the step
+    if (!went_on) return false;
     rank.lend_memory();
-    if (rank.placement.roles[i].row->duty == Duty::trains) {
-      run.saver.decide(step);
-      learn(run, step);
-    }
   }
+  if (rank.trains()) close_training(run, step);
   return true;
 }
 
-/// True when the run was stopped before its last step.
+/// True when the run ended before its last step.
 bool run_steps(RunSteps& run) {
   RunRank& rank = run.rank;
   const int64_t last = rank.last_step();
@@ -56,6 +56,10 @@ bool run_steps(RunSteps& run) {
     if (!rank.trains()) continue;  // it is told of the end
     rank.links.groups.finish(step);
     finish_step(run, step, std::exchange(watch, {}).seconds());
+    if (step < last && rank.standings.reached()) {
+      end_at_goal(run, step);
+      return true;
+    }
     if (step < last && end.agree(*rank.links.trainers, rank.links.groups.stop_requested())) {
       stop_after(run, step);
       return true;
@@ -71,8 +75,16 @@ bool run_steps(RunSteps& run) {
 bool work(RunRank& rank) {
   RunSteps run(rank);
   start_run(rank);
-  if (finish_begun_step(run)) return run_steps(run);
-  stop_after(run, rank.files.resume.step);
+  if (rank.standings.reached()) {
+    end_again(rank.links);
+    return true;
+  }
+  if (!finish_begun_step(run))
+    stop_after(run, rank.files.resume.step);
+  else if (!rank.trains() || !rank.standings.reached())
+    return run_steps(run);
+  else
+    end_at_goal(run, rank.files.resume.step);
   return true;
 }
 
@@ -87,8 +99,7 @@ int run_session(const RunTask& task, const MpiSession& mpi, std::span<const Role
   rank.links.weights.disconnect();
   rank.trace.write(*rank.links.world, rank.files.folder ? rank.files.folder->path("trace") : "");
   rank.links.world->barrier("end of the run");
-  if (!stopped) rank.files.write_event("end", {{"step", rank.last_step()}});
-  return static_cast<int>(stopped ? Exit::retry : Exit::ok);
+  return static_cast<int>(is_finished(rank, stopped) ? Exit::ok : Exit::retry);
 }
 
 }  // namespace temper

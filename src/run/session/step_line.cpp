@@ -32,7 +32,7 @@ void finish_step(RunSteps& run, int64_t step, double seconds) {
   record_memory(journal, *rank.memory, run.saver.due(), trainers);
   journal.set("timing_s/step", seconds);
   journal.set("perf/time_per_step", seconds);
-  if (rank.links.device == Device::cuda)
+  if (rank.links.device == Device::cuda && journal.value("timing_s/update_actor") > 0)
     journal.set("perf/mfu", journal.value("perf/update_tflop") / journal.value("timing_s/update_actor") /
                                 (kPeakFlops * 1e-12 * static_cast<double>(trainers.size())));
   journal.set("perf/throughput", journal.value("perf/total_num_tokens") / seconds / rank.task.plan.num_ranks);
@@ -50,7 +50,9 @@ bool finish_begun_step(RunSteps& run) {
   for (size_t i = 0; i < rank.roles.size(); ++i)
     if (rank.placement.roles[i].row->duty == Duty::observes && !rank.roles[i]->phase(resume.step))
       return false;
+  run.saver.decide_late(resume.step);
   finish_step(run, resume.step, watch.seconds());
+  if (!rank.standings.reached()) run.saver.save_step(resume.step);
   return true;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/config/sets/validation_sets.h"
 #include "src/core/check.h"
 #include "src/core/text/answer_text.h"
 #include "src/core/text/short_number.h"
@@ -10,6 +11,7 @@
 #include "src/io/hf/hf_import.h"
 #include "src/models/parameter_specs.h"
 #include "src/rl/rewards/reward_set.h"
+#include "src/rl/rollout_metrics.h"
 #include "src/run/groups/prompt_stream.h"
 #include "src/run/host/model_host.h"
 #include "src/run/host/same_vocabulary.h"
@@ -80,13 +82,14 @@ struct Answers {
   };
   Lost unreadable, unmatched;
 
-  void look(const RewardSet& rewards, const std::string& answer, const std::string& place) {
+  void look(const RewardSet& rewards, const Prompt& prompt, const std::string& place) {
     try {
-      rewards.check_answer(answer, place);
+      rewards.check_answer(prompt.answer, place, prompt.domain);
     } catch (const Error& e) {
       return unreadable.add(e.problem().what + ": " + e.problem().why, e.problem().where);
     }
-    if (const std::string why = rewards.unmatched(answer); !why.empty()) unmatched.add(why, place);
+    if (const std::string why = rewards.unmatched(prompt.answer, prompt.domain); !why.empty())
+      unmatched.add(why, place);
   }
 };
 
@@ -127,6 +130,11 @@ void warn_of_data(DataCheck& check, const Config& config, const RunPlan& plan, c
         fmt::format("{} of {} answers can never be matched; the first, {}, by the reward {}",
                     answers.unmatched.count, looked_at, answers.unmatched.where, answers.unmatched.why));
   const int64_t rows = check.data.at("rows");
+  if (const size_t domains = check.data.value("domains", Json::object()).size(); domains > kMaxDomains)
+    check.warnings.push_back(
+        fmt::format("data.domain_key = \"{}\" tells {} domains apart; metrics have the {} of each step with "
+                    "most responses",
+                    config.data.domain_key, domains, kMaxDomains));
   const bool all = looked_at == rows && config.data.overlong == "drop";
   const int64_t usable = rows - (all ? overlong : 0);
   const int64_t drawn = plan.generates ? plan.batch.prompts_per_step : plan.batch.samples_per_step;
@@ -161,12 +169,14 @@ void look_at_rows(DataCheck& check, const Config& config, const RunPlan& plan, c
   std::vector<int64_t> lengths;
   int64_t overlong = 0;
   Answers answers;
+  std::map<std::string, int64_t> domains;
   for (const auto& [where, record] : rows.records) {
     Prompt prompt = builder.build(record, where, limits.with_response);
     require_known_ids(prompt, limits.vocab_size, where);
     lengths.push_back(static_cast<int64_t>(prompt.tokens.size()));
     overlong += limits.fits(prompt) ? 0 : 1;
-    if (rewards) answers.look(*rewards, prompt.answer, builder.where_answer(record, where));
+    if (rewards) answers.look(*rewards, prompt, builder.where_answer(record, where));
+    if (!config.data.domain_key.empty()) ++domains[prompt.domain];
     if (!check.first) check.first = std::move(prompt);
   }
   std::sort(lengths.begin(), lengths.end());
@@ -189,6 +199,7 @@ void look_at_rows(DataCheck& check, const Config& config, const RunPlan& plan, c
         {"unreadable", answers.unreadable.count},
         {"why", answers.unreadable.count > 0 ? answers.unreadable.why : answers.unmatched.why},
         {"unmatched", answers.unmatched.count}};
+  if (!domains.empty()) check.data["domains"] = domains;
   judge(check, config, limits, overlong, looked_at, answers);
   warn_of_data(check, config, plan, answers);
 }
@@ -196,11 +207,14 @@ void look_at_rows(DataCheck& check, const Config& config, const RunPlan& plan, c
 /// The first line of each held-out file is read; one that is only generated for may lack a response.
 void look_at_held_out(const Config& config, const RunPlan& plan, const TextTools& text) {
   const PromptBuilder builder(*text.tokenizer, text.chat_template(), prompt_options(config.data));
-  for (const DataSource& source : config.validation.data) {
-    const InputFile file(source.path);
-    const std::string where = source.path + ":1";
+  for (const ValidationSet& set : config.validation.data) {
+    const InputFile file(set.path);
+    const std::string where = set.path + ":1";
     const Json record = parse_data_line(read_line(file, sample_lines(file, 1).lines.front()), where);
-    builder.build(record, where, plan.validates_loss && !plan.validates);
+    const RewardConfig rewards = rewards_of(set, config);
+    const Prompt prompt = builder.build(record, where, plan.validates_loss && rewards.functions.empty());
+    if (!rewards.functions.empty())
+      RewardSet(rewards).check_answer(prompt.answer, builder.where_answer(record, where), prompt.domain);
   }
 }
 
@@ -213,6 +227,17 @@ std::string shown_ids(const Json& ids) {
   for (size_t i = 0; i < std::min(ids.size(), kShownIds); ++i) some.push_back(ids[i]);
   return dump_json_line(some) +
          (ids.size() > kShownIds ? fmt::format(" and {} more", ids.size() - kShownIds) : "");
+}
+
+/// Those of the first by name, with their rows.
+std::string shown_domains(const Json& domains) {
+  constexpr size_t kMost = 8;
+  std::string some;
+  size_t number = 0;
+  for (const auto& [name, rows] : domains.items())
+    if (number++ < kMost)
+      some += fmt::format("{}{} {}", some.empty() ? "" : ", ", dump_json_line(name), rows.dump());
+  return some + (number > kMost ? fmt::format(" and {} more", number - kMost) : "");
 }
 
 const char* overlong_text(const std::string& rule) {
@@ -261,6 +286,8 @@ std::string data_text(const Json& data) {
     text +=
         line("unmatched answers", number(data.at("answers").at("unmatched")), "no response could be right");
   }
+  if (data.contains("domains"))
+    text += line("domains", std::to_string(data.at("domains").size()), shown_domains(data.at("domains")));
   text += line("first prompt", first.at("where").get<std::string>(), shown(first.at("text")));
   text += line("first prompt, ids", std::to_string(first.at("ids").size()), shown_ids(first.at("ids")));
   if (first.contains("response")) {

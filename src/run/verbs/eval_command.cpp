@@ -31,10 +31,9 @@ constexpr double kWaitSeconds = 86400;  // one rank may have a day's more work t
 
 /// The line is that of a rollout file, without what only training has.
 Json result_line(const Trajectory& t, const std::string& set) {
-  Json line = trajectory_to_json(t, 0);
+  Json line = Validation::line_of(t, 0, set);
   for (const char* key : {"step", "policy_version", "policy_versions", "advantage", "ref_logprobs"})
     line.erase(key);
-  line["set"] = set;
   return line;
 }
 
@@ -53,8 +52,8 @@ Json settings_of(const Config& config, ModelHost& host, const TextTools& text, c
 
 /// The metrics. `out`: a file with a line per sample, written as they are scored; it goes on after the
 /// prompts that it has. Empty: none.
-std::map<std::string, double> evaluate(Validation& validation, const std::string& out, const Config& config,
-                                       const Json& settings, const MpiSession& mpi, Comm& comm) {
+std::map<std::string, double> evaluate(Validation& validation, const std::string& out, const Json& settings,
+                                       const MpiSession& mpi, Comm& comm) {
   if (out.empty()) return validation.run(0, {})->metrics;
   Validation::Record record;
   const auto belongs = [&](const Json& line, size_t number, size_t sample) {
@@ -67,12 +66,13 @@ std::map<std::string, double> evaluate(Validation& validation, const std::string
     record.before.back().samples.push_back(trajectory_from_json(line, out, {}));
     return true;
   };
-  SharedResults results(mpi, comm, kWaitSeconds,
-                        {.file = out,
-                         .items = validation.items(),
-                         .lines_per_item = static_cast<size_t>(config.validation.samples_per_prompt),
-                         .belongs = belongs,
-                         .settings = settings});
+  SharedResults results(
+      mpi, comm, kWaitSeconds,
+      {.file = out,
+       .items = validation.items(),
+       .lines_of = [&](size_t item) { return static_cast<size_t>(validation.item(item).samples); },
+       .belongs = belongs,
+       .settings = settings});
   record.begun = results.begun();
   record.before.resize(std::min(record.before.size(), record.begun));  // the last one may be a part
   record.made = [&](size_t item, const Group& group) {
@@ -138,15 +138,21 @@ void require_work(const RunPlan& plan, bool samples) {
                        .fix = "leave --out away, or set reward.functions and rollout.max_new_tokens"});
 }
 
+std::optional<RewardSet> rewards_of_run(const Config& config, Helpers* programs) {
+  std::optional<RewardSet> rewards;
+  if (!config.reward.functions.empty()) rewards.emplace(config.reward, programs);
+  return rewards;
+}
+
 }  // namespace
 
 int run_eval(const CommandLine& line) {
   LoadedConfig loaded = load_config(line.positional, line.overrides);
   leave_epochs(loaded);
   const Config& config = loaded.config;
-  require_paths(loaded, {"data.train", "checkpoint.resume"});
+  require_paths(loaded, {"data.train", "checkpoint.resume", "log.command"});
   std::optional<Helpers> helpers;
-  if (needs_helpers(config.reward)) helpers.emplace();  // before there are threads
+  if (rewards_need_helpers(config)) helpers.emplace();  // before there are threads
   Watch watch(watch_options(config));
   MpiSession mpi(nullptr, nullptr);
   const double wait_limit = watch.connect(mpi);
@@ -173,9 +179,7 @@ int run_eval(const CommandLine& line) {
   enter_phase(ValidationRole::kPhase);
   const auto stops = [] { return false; };
   Json result = Json::object();
-  const auto add = [&](const std::map<std::string, double>& metrics) {
-    for (const auto& [name, value] : metrics) result[name] = value;
-  };
+  const auto add = [&](const std::map<std::string, double>& metrics) { result.update(Json(metrics)); };
   if (plan.validates_loss)
     add(*HeldOutLoss({config, plan, host.ctx(), *model, *comm, mesh.control(Axis::dp),
                       pass_options(config, plan, role), share.pipeline, *text.tokenizer, text.chat_template(),
@@ -183,19 +187,21 @@ int run_eval(const CommandLine& line) {
              .run());
   if (plan.validates) {
     Engine engine(*model, engine_options(config, plan), host.ctx().lane, share.pipeline);
-    const RewardSet rewards(config.reward, helpers ? &*helpers : nullptr);
+    Helpers* const programs = helpers ? &*helpers : nullptr;
+    const std::optional<RewardSet> rewards = rewards_of_run(config, programs);
     Validation validation({config,
                            plan,
                            *comm,
                            {role.team_number(mpi.rank()), role.teams()},
-                           {host.ctx(), engine, *text.tokenizer, rewards, share.team},
+                           {host.ctx(), engine, *text.tokenizer, rewards ? &*rewards : nullptr, share.team},
                            model->config(),
                            text.chat_template(),
-                           stops});
+                           stops,
+                           programs});
     const Json settings = settings_of(config, host, text, validation);
-    add(evaluate(validation, line.text("--out"), config, settings, mpi, *comm));
+    add(evaluate(validation, line.text("--out"), settings, mpi, *comm));
   }
-  log_progress("");  // it would stand before the result
+  log_progress("");  // else it stands before the result
   if (comm->rank() == 0) write_results(dump_json_line(result) + "\n");
   return static_cast<int>(Exit::ok);
 }

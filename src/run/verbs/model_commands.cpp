@@ -128,17 +128,18 @@ Json settings_of(const CommandLine& line, const RolloutConfig& r, ModelHost& hos
 /// What goes to stdout or --out, and what of it a file may have.
 OrderedLines::Options generated_results(const CommandLine& line, const std::vector<Request>& requests,
                                         const Json& settings) {
-  return {.file = line.text("--out"),
-          .items = requests.size(),
-          .lines_per_item = static_cast<size_t>(line.integer("--samples", 1)),
-          .counted = line.has("--prompts") ? "prompts" : "",
-          .belongs =
-              [&requests](const Json& result, size_t prompt, size_t sample) {
-                return result.value("prompt_index", Json()) == prompt &&
-                       result.value("sample_index", Json()) == sample &&
-                       result.value("prompt_tokens", Json()) == requests[prompt].prompt;
-              },
-          .settings = settings};
+  return {
+      .file = line.text("--out"),
+      .items = requests.size(),
+      .lines_of = [samples = line.integer("--samples", 1)](size_t) { return static_cast<size_t>(samples); },
+      .counted = line.has("--prompts") ? "prompts" : "",
+      .belongs =
+          [&requests](const Json& result, size_t prompt, size_t sample) {
+            return result.value("prompt_index", Json()) == prompt &&
+                   result.value("sample_index", Json()) == sample &&
+                   result.value("prompt_tokens", Json()) == requests[prompt].prompt;
+          },
+      .settings = settings};
 }
 
 /// Room for pages where rollout.kv_memory is not given: half of what the weights left free on a GPU.

@@ -14,6 +14,7 @@ Json try_rewards(const Config& config, const Prompt& first, const Json& record) 
   Trajectory t;
   t.prompt = first.text;
   t.answer = first.answer;
+  t.domain = first.domain;
   const std::vector<std::string> right = right_answers(first.answer);
   t.response.text = right.empty() ? std::string(shown_answer(first.answer)) : right[0];
   RewardConfig once = config.reward;

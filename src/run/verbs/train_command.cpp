@@ -11,9 +11,10 @@
 #include "src/run/plan/memory/host_memory.h"
 #include "src/run/plan/model_facts.h"
 #include "src/run/plan/report/planned_parts.h"
+#include "src/run/plan/run_options.h"
 #include "src/run/record/run_log.h"
-#include "src/run/session/start/epochs.h"
 #include "src/run/session/session.h"
+#include "src/run/session/start/epochs.h"
 #include "src/run/verbs/guard.h"
 #include "src/run/verbs/report_command.h"
 
@@ -36,16 +37,30 @@ Watch::Options watch_options(const Config& config) {
           .tell = log_progress};
 }
 
+/// Rollouts are made, or read; those of sft stand in the data.
+void require_rollouts(const CommandLine& line, const Config& config) {
+  if (!line.has("--rollouts-only")) return;
+  const bool replays = line.has("--replay");
+  if (!replays && algorithm_traits(config.algorithm.name).generates) return;
+  fail(Exit::usage, {.what = "no rollouts to make",
+                     .where = "--rollouts-only",
+                     .why = replays ? "--replay reads them from files"
+                                    : "algorithm.name = \"" + config.algorithm.name + "\" generates nothing",
+                     .fix = replays ? "leave one of both options out" : "leave the option out"});
+}
+
 }  // namespace
 
 int run_train(const CommandLine& line) {
   install_stop_signals();
   LoadedConfig loaded = load_config(line.positional, line.overrides);
+  require_rollouts(line, loaded.config);
   std::vector<std::string> unused;
   if (line.has("--replay")) unused = {"data.train", "validation.data", "checkpoint.resume"};
   require_paths(loaded, unused);
   std::optional<Helpers> helpers;
-  if (needs_helpers(loaded.config.reward)) helpers.emplace();  // before there are threads
+  const bool programs = rewards_need_helpers(loaded.config) || !loaded.config.log.command.empty();
+  if (programs) helpers.emplace();  // before there are threads
   Watch watch(watch_options(loaded.config));
   MpiSession mpi(nullptr, nullptr);
   const double wait_limit = watch.connect(mpi);
@@ -64,7 +79,8 @@ int run_train(const CommandLine& line) {
                      line.text("--dump-gradients"),
                      helpers ? &*helpers : nullptr,
                      wait_limit,
-                     models.files};
+                     models.files,
+                     line.has("--rollouts-only")};
   const auto run = [&] { return run_session(task, mpi); };
   const auto planned = [&](std::string_view phase) { return planned_parts(plan, mpi.rank(), phase); };
   const int code =

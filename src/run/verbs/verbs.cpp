@@ -56,6 +56,8 @@ constexpr OptionSpec kLocal{
 constexpr std::array kTrain{
     OptionSpec{"--replay", Kind::files, "FILE", "",
                "no generation: each file (as written under rollouts/) is the rollouts of one step"},
+    OptionSpec{"--rollouts-only", Kind::flag, "", "",
+               "make and score the rollouts of the next step, and end: they can be trained on with --replay"},
     OptionSpec{"--dump-gradients", Kind::text, "DIR", "",
                "per update one update-000001.safetensors: fp32, Hugging Face names, before clipping"},
     kLocal,

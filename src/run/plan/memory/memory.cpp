@@ -327,7 +327,7 @@ std::vector<MemoryRow> plan_memory(const RunPlan& plan, const RunModels& models,
   }
   const RolePlan& trainer = plan.trainer();
   std::vector<PhaseMemory> validation;
-  if ((plan.validates || plan.validates_loss) && config.validation.every > 0)
+  if ((plan.validates || plan.validates_loss) && config.validation.in_run())
     validation = of_stages(trainer, models.policy, [&](const RoleStage& of) {
       return validation_memory(plan, models.policy, config, of);
     });
@@ -344,8 +344,8 @@ std::vector<MemoryRow> plan_memory(const RunPlan& plan, const RunModels& models,
     for (size_t i = 0; i < works.size(); ++i) add_stage(plan.roles[i], plan.roles[i].traits->phase, works[i]);
     add_stage(trainer, kValidation, validation);
     if (trainer.has(rank)) add_row("save", {}, kSaveWindow);
-    if (rank == trainer.ranks.front() && config.checkpoint.export_hf_every > 0)
-      add_row("export", {}, kExportWindow);
+    const bool exports = config.checkpoint.export_hf_every > 0 || !config.checkpoint.best.metric.empty();
+    if (rank == trainer.ranks.front() && exports) add_row("export", {}, kExportWindow);
   }
   return memory;
 }

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "src/config/sets/validation_sets.h"
 #include "src/core/check.h"
 #include "src/core/text/short_number.h"
 #include "src/nn/attention.h"
@@ -54,8 +55,7 @@ void supervised_lengths(PlanDraft& d) {
 
 /// Tokens that the cache must hold for one sequence.
 int64_t longest_cached(const RunPlan& plan) {
-  const int64_t validation = plan.validation_max_prompt_tokens + plan.validation_max_new_tokens;
-  return std::max(plan.generates ? plan.longest_sequence : 0, plan.validates ? validation : 0);
+  return std::max(plan.generates ? plan.longest_sequence : 0, plan.validation_longest);
 }
 
 /// Sequences that a team of ranks can have at once.
@@ -71,8 +71,10 @@ int64_t running_sequences(const PlanDraft& d) {
   if (plan.generates)
     sequences = share(*plan.generator(), plan.batch.prompts_per_step, plan.batch.samples_per_prompt);
   if (plan.validates)
-    sequences = std::max(
-        sequences, v.max_prompts > 0 ? share(plan.trainer(), v.max_prompts, v.samples_per_prompt) : most);
+    for (const ValidationSet& set : v.data)
+      sequences = std::max(sequences, v.max_prompts > 0
+                                          ? share(plan.trainer(), v.max_prompts, samples_of(set, d.config))
+                                          : most);
   return std::clamp<int64_t>(sequences, 1, most);
 }
 
@@ -122,43 +124,6 @@ void plan_microbatch(PlanDraft& d) {
               "rollout.max_prompt_tokens where prompts are shorter",
               longest, plan.max_prompt_tokens, plan.max_new_tokens, plan.max_tokens_per_microbatch, shared),
           {"auto", least});
-}
-
-void plan_validation(PlanDraft& d) {
-  const ValidationConfig& v = d.config.validation;
-  RunPlan& plan = d.result.plan;
-  const int64_t most = plan.context_tokens - 1;
-  const int64_t tokens = v.max_new_tokens.value_or(d.config.rollout.max_new_tokens);
-  if (most < 1) return;  // an error already
-  plan.validates_loss = d.supervised() && !v.data.empty();
-  if (v.data.empty() || d.config.reward.functions.empty()) {
-    if (v.every > 0 && !plan.validates_loss)
-      d.error("validation.every",
-              v.data.empty() ? "validation.data names no file to validate on"
-                             : "validation needs reward.functions to score responses",
-              {0});
-    return;
-  }
-  if (tokens < 1 && v.every == 0) return;
-  if (tokens < 1 || (v.max_new_tokens && tokens > most))
-    return d.error(
-        "validation.rollout.max_new_tokens",
-        tokens < 1
-            ? std::string("validation generates, and neither this key nor rollout.max_new_tokens is set")
-            : fmt::format("{} new tokens leave no room for a prompt in a context of {}", tokens,
-                          plan.context_tokens),
-        {std::min<int64_t>(256, most), most});
-  if (const RolePlan& trainer = plan.trainer(); v.every > 0 && trainer.ep() > trainer.tp())
-    return d.error(
-        "validation.every",
-        fmt::format("trainer ranks generate for it, each with prompts of its own, and need all experts "
-                    "within their tp = {}: roles.trainer.ep is {}",
-                    trainer.tp(), trainer.ep()),
-        {0});
-  plan.validates = true;
-  plan.validation_max_new_tokens = std::min(tokens, most);
-  plan.validation_max_prompt_tokens = std::min(d.config.rollout.max_prompt_tokens.value_or(most),
-                                               plan.context_tokens - plan.validation_max_new_tokens);
 }
 
 void plan_cache(PlanDraft& d) {

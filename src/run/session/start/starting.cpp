@@ -1,6 +1,7 @@
 #include "src/run/session/start/starting.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "src/config/load.h"
 #include "src/core/log.h"
@@ -76,9 +77,10 @@ void restore(RunRank& rank) {
   if (rank.trains() || rank.placement.learns()) put_back_steps(checkpoint, rank.task.plan, links.groups);
   if (rank.trains()) publish_older_weights(rank, checkpoint, rollout);
   for (const std::unique_ptr<Role>& role : roles) role->restore(checkpoint);
+  const bool over = resume.step >= rank.last_step() || rank.standings.reached();
   if (rank.trains())
     log::info("resumed from {}, step {}{}", checkpoint.path(), resume.step,
-              resume.step >= rank.last_step() ? ": nothing is left to do" : "");
+              over ? ": nothing is left to do" : "");
   rank.files.write_event("resume", {{"step", resume.step}, {"path", checkpoint.path()}});
   if (rank.writes()) tell_what_differs(rank.task, resume);
 }
@@ -89,8 +91,16 @@ void prepare_files(RunRank& rank) {
   const bool writes_all = rank.task.plan.generates && rank.config().rollout.dump_every == 1;
   prepare_folder(folder, rank.files.found, rank.files.resume.step, rank.journal->said(), writes_all);
   if (rank.files.found == RunStart::Finds::own)
-    remove_old_checkpoints(rank.files.checkpoints, keep_rules(rank.config()));
+    remove_old_checkpoints(rank.files.checkpoints, keep_rules(rank.config(), rank.standings));
   folder.keep_config(dump_config(rank.task.loaded));
+}
+
+void start_tracker(RunRank& rank) {
+  const Config& config = rank.config();
+  const std::string folder = std::filesystem::absolute(rank.files.root).lexically_normal().string();
+  const TrackerOptions options{config.log.command, config.log.command_seconds, config.run.name, folder,
+                               config_json(config)};
+  rank.journal->track(std::make_unique<Tracker>(*rank.task.helpers, options));
 }
 
 }  // namespace
@@ -104,6 +114,8 @@ void start_run(RunRank& rank) {
   rank.links.trainers->barrier("run folder prepared by the first trainer rank");
   export_what_is_owed(rank);
   if (rank.files.folder) rank.journal->open(*rank.files.folder, rank.inputs.prompt_frame(rank.config().data));
+  if (rank.files.folder && !rank.config().log.command.empty() && !rank.task.rollouts_only)
+    start_tracker(rank);
   const StartFacts facts{rank.files.resume.step + 1, rank.policy->parameters().num_parameters(),
                          rank.threads.why, rank.weights_digest()};
   log::info("{}", start_text(rank.task, rank.inputs, facts) + carriers_text(rank.links));
@@ -112,7 +124,7 @@ void start_run(RunRank& rank) {
   const auto eos = rank.inputs.text.tokenizer ? rank.inputs.text.tokenizer->eos_id() : std::nullopt;
   if (const std::string lost = lost_end_tokens_text(rank.policy->config(), eos); !lost.empty())
     log::warn("{}", lost);
-  if (const int64_t step = rank.files.resume.step; step < rank.last_step())
+  if (const int64_t step = rank.files.resume.step; step < rank.last_step() && !rank.standings.reached())
     rank.links.weights.publish(rank.host->ctx(), rank.policy->parameters(), step);
 }
 

@@ -44,6 +44,9 @@ constexpr std::array kPages{
     TopicPage{"metrics",
 #include "src/run/verbs/help/topics/metrics.txt"
     },
+    TopicPage{"trackers",
+#include "src/run/verbs/help/topics/trackers.txt"
+    },
     TopicPage{"trl",
 #include "src/run/verbs/help/topics/trl.txt"
     },

@@ -1,16 +1,14 @@
 #include "src/run/roles/train_role.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "src/core/log.h"
-#include "src/rl/importance.h"
 #include "src/rl/registry.h"
-#include "src/rl/sampled_with.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/record/traffic_metrics.h"
 #include "src/run/roles/gradient_dump.h"
 #include "src/run/roles/logprob_check.h"
+#include "src/run/roles/older_samples.h"
 #include "src/run/roles/train_record.h"
 
 namespace temper {
@@ -51,6 +49,10 @@ std::vector<Group> TrainRole::receive(int64_t step) {
 }
 
 /// Replayed trajectories may come without log-probs: the weights of the step's start say them.
+std::vector<std::vector<double>> TrainRole::score(std::span<const Trajectory* const> all) {
+  return packed_logprobs(p_.ctx, model_, dp_, all, pass_, p_.model_share.pipeline);
+}
+
 void TrainRole::add_own_logprobs(std::vector<Group>& groups) {
   if (!generates()) return;
   std::vector<Trajectory*> missing;
@@ -58,46 +60,8 @@ void TrainRole::add_own_logprobs(std::vector<Group>& groups) {
     for (Trajectory& t : g.samples)
       if (t.response.logprobs.empty()) missing.push_back(&t);
   const std::vector<const Trajectory*> view(missing.begin(), missing.end());
-  auto logprobs = packed_logprobs(p_.ctx, model_, dp_, view, pass_, p_.model_share.pipeline);
+  auto logprobs = score(view);
   for (size_t i = 0; i < missing.size(); ++i) missing[i]->response.logprobs = std::move(logprobs[i]);
-}
-
-/// Tokens of older weights: their ratio starts at the weights before the first update of the step. With one
-/// update those are the update's own; else, and where responses may be rejected, a pass over the sequences
-/// says their log-probs.
-void TrainRole::add_old_logprobs(std::vector<Group>& groups, int64_t step, bool one_update) {
-  std::vector<Trajectory*> old;
-  TokenShare share;
-  for (Group& g : groups)
-    for (Trajectory& t : g.samples) {
-      const TokenShare of = off_policy_tokens(t, step - 1);
-      share.all += of.all;
-      share.other += of.other;
-      if (of.other > 0) old.push_back(&t);
-    }
-  if (share.all > 0)
-    p_.journal.set("policy/off_policy_share",
-                   static_cast<double>(share.other) / static_cast<double>(share.all));
-  const RejectionRule rejection{config().algorithm.reject_mean_k3, config().algorithm.reject_token_below};
-  if (rejection.on()) p_.journal.set("policy/rejected_share", 0);
-  if (config().algorithm.tis_cap == 0 || old.empty()) return;
-  const PhaseTimer timer(p_.journal, "old_log_prob");
-  const std::vector<const Trajectory*> view(old.begin(), old.end());
-  std::vector<std::vector<double>> own(old.size());
-  const bool own_pass = !one_update || rejection.on();
-  if (own_pass) own = packed_logprobs(p_.ctx, model_, dp_, view, pass_, p_.model_share.pipeline);
-  for (size_t i = 0; i < old.size(); ++i) {
-    Trajectory& t = *old[i];
-    t.old_logprobs = t.response.logprobs;
-    size_t r = 0;
-    for (const auto& [version, tokens] : t.response.versions)
-      for (int32_t n = 0; n < tokens; ++n, ++r)
-        if (version != step - 1)
-          t.old_logprobs[r] = own_pass ? own[i][r] : std::numeric_limits<double>::quiet_NaN();
-  }
-  if (!rejection.on()) return;
-  const auto all = static_cast<double>(in_order(groups).size());
-  p_.journal.set("policy/rejected_share", static_cast<double>(reject(groups, rejection)) / all);
 }
 
 bool TrainRole::phase(int64_t step) {
@@ -106,7 +70,8 @@ bool TrainRole::phase(int64_t step) {
   if (p_.end.agree(trainers())) return false;
   const bool one_update = plan().batch.updates_per_step * plan().batch.epochs_per_step == 1;
   if (generates() && p_.task.replay()) warn_of_unknown_versions(p_.task, trainers(), in_order(groups), step);
-  if (generates()) add_old_logprobs(groups, step, one_update);
+  if (generates())
+    add_old_logprobs(p_, groups, step, one_update, [&](const auto& all) { return score(all); });
   if (generates()) record_rollouts(groups, step);
   if (p_.task.rollouts_only) {
     p_.end.set_trained(step);

@@ -24,10 +24,11 @@ class TrainRole : public Role {
   bool generates() const { return plan().generates; }
   Comm& trainers() const { return p_.all_ranks(); }
   std::vector<Group> receive(int64_t step);
+  std::vector<std::vector<double>> score(std::span<const Trajectory* const> all);
   void add_own_logprobs(std::vector<Group>& groups);
-  void add_old_logprobs(std::vector<Group>& groups, int64_t step, bool one_update);
   void record_rollouts(std::span<const Group> groups, int64_t step);
   std::vector<UpdateStats> update(std::span<const Group> groups, int64_t step);
+
   RoleParts p_;
   Model& model_;
   Comm& dp_;

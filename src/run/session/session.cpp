@@ -99,7 +99,7 @@ int run_session(const RunTask& task, const MpiSession& mpi, std::span<const Role
   rank.links.weights.disconnect();
   rank.trace.write(*rank.links.world, rank.files.folder ? rank.files.folder->path("trace") : "");
   rank.links.world->barrier("end of the run");
-  return static_cast<int>(is_finished(rank, stopped) ? Exit::ok : Exit::retry);
+  return static_cast<int>(is_finished(rank.links, rank, stopped) ? Exit::ok : Exit::retry);
 }
 
 }  // namespace temper

@@ -34,14 +34,14 @@ void end_again(RunLinks& links) {
   links.end.tell();
 }
 
-bool is_finished(const RunRank& rank, bool stopped) {
+bool is_finished(RunLinks& links, const RunRank& rank, bool stopped) {
   constexpr double kAtStop = 3;  // seconds: a run that is stopped leaves at once
   const std::string met = rank.writes() && rank.standings.reached() ? rank.standings.reason() : "";
   const std::string reason =
-      rank.links.world->broadcast(met, rank.placement.ranks.trainer.front(), "why the run is over");
+      links.world->broadcast(met, rank.placement.ranks.trainer.front(), "why the run is over");
   const bool finished = !stopped || !reason.empty();
   if (!reason.empty())
-    rank.files.write_event("end", {{"step", rank.links.end.trained()}, {"reason", reason}});
+    rank.files.write_event("end", {{"step", links.end.trained()}, {"reason", reason}});
   else if (finished)
     rank.files.write_event("end", {{"step", rank.last_step()}});
   if (Tracker* const tracker = rank.journal ? rank.journal->tracker() : nullptr)

@@ -13,7 +13,7 @@ void end_at_goal(RunSteps& run, int64_t step);
 void end_again(RunLinks& links);
 /// All ranks, at the end: whether the run is over, at its last step or by run.stop_when; its event, and what
 /// a tracker lacks of it. `stopped`: this rank has not come to the last step.
-bool is_finished(const RunRank& rank, bool stopped);
+bool is_finished(RunLinks& links, const RunRank& rank, bool stopped);
 /// Ranks beside the trainer's, when the run ends: those with state take part in its last save.
 void stop_beside(RunLinks& links, Saver& saver);
 

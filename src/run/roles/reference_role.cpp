@@ -37,7 +37,7 @@ std::vector<Group> ReferenceRole::take_some(int64_t step) {
 /// Groups that have come are scored together, up to a micro-batch: which ones changes no bit of a log-prob.
 bool ReferenceRole::add_logprobs(int64_t step) {
   enter_phase(kPhase, step);
-  expect_work(p_.share.of(p_.task.plan.batch.prompts_per_step) * p_.task.plan.batch.samples_per_prompt);
+  expect_work(p_.portion.of(p_.task.plan.batch.prompts_per_step) * p_.task.plan.batch.samples_per_prompt);
   double seconds = 0;
   while (true) {
     const auto bytes = [&] { return groups_to_bytes(take_some(step)); };
@@ -95,7 +95,7 @@ void ReferenceRole::restore(const CheckpointReader& checkpoint) {
 
 bool ReferenceRole::complete(int64_t step, StepInput input) {
   if (!lacks_reference(input, p_.task.plan)) return false;
-  std::erase_if(input.groups, [&](const Group& g) { return !p_.share.has(position_of(g)); });
+  std::erase_if(input.groups, [&](const Group& g) { return !p_.portion.has(position_of(g)); });
   annotate(step, input.groups);
   return true;
 }

@@ -68,10 +68,10 @@ void TrainRole::add_own_logprobs(std::vector<Group>& groups) {
 /// update those are the update's own; else a pass over the sequences says their log-probs.
 void TrainRole::add_old_logprobs(std::vector<Group>& groups, int64_t step, bool one_update) {
   std::vector<Trajectory*> old;
-  TokenShare share;
+  TokensByWeights share;
   for (Group& g : groups)
     for (Trajectory& t : g.samples) {
-      const TokenShare of = off_policy_tokens(t, step - 1);
+      const TokensByWeights of = off_policy_tokens(t, step - 1);
       share.all += of.all;
       share.other += of.other;
       if (of.other > 0) old.push_back(&t);

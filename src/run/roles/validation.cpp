@@ -85,7 +85,7 @@ std::optional<std::vector<Group>> Validation::generate(const Set& set, int64_t v
     mine.push_back(record.before[i]);
   GroupMaker maker(p_.maker, options(version), p_.stops);
   for (size_t i = 0; i < set.prompts.size(); ++i)
-    if (p_.share.has(static_cast<int64_t>(i)) && set.first + i >= record.begun)
+    if (p_.portion.has(static_cast<int64_t>(i)) && set.first + i >= record.begun)
       maker.add({set.prompts[i]}, p_.config.validation.samples_per_prompt);
   while (!maker.done())
     for (Group& g : maker.next().scored) {
@@ -149,7 +149,7 @@ std::unique_ptr<Role> make_validation_role(const RoleParts& p) {
                  pass_options(config, plan, *p.role), p.model_share.pipeline, *p.tokenizer, p.chat, stops);
   std::optional<Validation::Parts> generated;
   if (plan.validates)
-    generated.emplace(config, plan, p.all_ranks(), p.share,
+    generated.emplace(config, plan, p.all_ranks(), p.portion,
                       GroupMaker::Parts{p.ctx, p.engine(), *p.tokenizer, *p.rewards, p.model_share.team},
                       p.model().config(), p.chat, stops);
   return std::make_unique<ValidationRole>(loss, generated, p.journal, p.memory, config.validation.every,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <string_view>
 
 #include "src/core/big_integer.h"
 #include "src/core/check.h"
@@ -17,17 +18,20 @@ constexpr double kMinEpochLines = 1e-2;  // with fewer, epochs could not be coun
 }  // namespace
 
 Json parse_data_line(const std::string& text, const std::string& where) {
-  if (const size_t begin = text.find_first_not_of(" \t"); begin != std::string::npos && text[begin] == '[')
+  constexpr std::string_view kBlanks = " \t\r";
+  const size_t begin = text.find_first_not_of(kBlanks), end = text.find_last_not_of(kBlanks);
+  const char first = begin == std::string::npos ? ' ' : text[begin];
+  const auto refuse = [&](const std::string& why, const std::string& how = "") {
     fail(Exit::data, {.what = "a data line is not a JSON object",
                       .where = where,
-                      .why = "it begins an array",
-                      .fix = "one {...} per line; of a file that is one array: jq -c '.[]' FILE"});
+                      .why = why,
+                      .fix = "one {...} per line" + how});
+  };
+  if (first == '[') refuse("it begins an array", "; of a file that is one array: jq -c '.[]' FILE");
+  if (first == '{' && begin == end)
+    refuse("its object goes on in the next line", "; of a file that is laid out over lines: jq -c . FILE");
   Json json = parse_json_keeping_integers(text, where);
-  if (!json.is_object())
-    fail(Exit::data, {.what = "a data line is not a JSON object",
-                      .where = where,
-                      .why = "it is " + json_kind(json),
-                      .fix = "one {...} per line"});
+  if (!json.is_object()) refuse("it is " + json_kind(json));
   return json;
 }
 

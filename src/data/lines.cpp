@@ -16,28 +16,35 @@ constexpr int64_t kSampleBytes = int64_t{16} << 20;
 constexpr int64_t kFewest = 16;
 constexpr std::string_view kBlanks = " \t\r\n";
 
+/// What a file that is no JSONL begins with, and the command that makes one of it ({}: its path).
+struct OtherFormat {
+  std::string_view magic;
+  const char *kind, *fix;
+};
+constexpr const char* kUnpack = "unpack it first; files are read as they are";
+constexpr const char* kEncode = "write it as UTF-8: iconv -f UTF-16 -t UTF-8 {} > data.jsonl";
+constexpr OtherFormat kOtherFormats[] = {
+    {"PAR1", "a Parquet file",
+     "convert it: python3 -c 'import pandas; pandas.read_parquet(\"{}\").to_json(\"data.jsonl\", "
+     "orient=\"records\", lines=True)'"},
+    {"ARROW1", "an Arrow file",
+     "convert it: python3 -c 'import pandas; pandas.read_feather(\"{}\").to_json(\"data.jsonl\", "
+     "orient=\"records\", lines=True)'"},
+    {"\x1f\x8b", "compressed with gzip", kUnpack},
+    {"\x28\xb5\x2f\xfd", "compressed with zstd", kUnpack},
+    {"PK\x03\x04", "a zip archive", kUnpack},
+    {"\xff\xfe", "text in UTF-16", kEncode},
+    {"\xfe\xff", "text in UTF-16", kEncode}};
+
 void refuse_other_formats(const InputFile& file) {
-  using namespace std::string_view_literals;
-  constexpr std::pair<std::string_view, const char*> kMagic[] = {
-      {"PAR1"sv, "a Parquet file"},
-      {"ARROW1"sv, "an Arrow file"},
-      {"\x1f\x8b"sv, "compressed with gzip"},
-      {"\x28\xb5\x2f\xfd"sv, "compressed with zstd"},
-      {"PK\x03\x04"sv, "a zip archive"}};
   std::string head(static_cast<size_t>(std::min<int64_t>(file.size(), 8)), '\0');
   file.read(head.data(), 0, static_cast<int64_t>(head.size()));
-  for (const auto& [magic, kind] : kMagic) {
-    if (!head.starts_with(magic)) continue;
-    const bool table = magic == "PAR1" || magic == "ARROW1";
-    fail(Exit::data,
-         {.what = "a data file is no JSONL",
-          .where = file.path(),
-          .why = fmt::format("it is {}", kind),
-          .fix = table ? fmt::format("convert it: python3 -c 'import pandas; pandas.read_{}(\"{}\").to_json("
-                                     "\"data.jsonl\", orient=\"records\", lines=True)'",
-                                     magic == "PAR1" ? "parquet" : "feather", file.path())
-                       : "unpack it first; files are read as they are"});
-  }
+  for (const OtherFormat& other : kOtherFormats)
+    if (head.starts_with(other.magic))
+      fail(Exit::data, {.what = "a data file is no JSONL",
+                        .where = file.path(),
+                        .why = fmt::format("it is {}", other.kind),
+                        .fix = fmt::format(fmt::runtime(other.fix), file.path())});
 }
 
 [[noreturn]] void fail_long(const InputFile& file, const std::string& place) {

@@ -4,13 +4,13 @@
 
 namespace temper {
 
-TokenShare off_policy_tokens(const Trajectory& t, int64_t version) {
-  TokenShare share;
+TokensByWeights off_policy_tokens(const Trajectory& t, int64_t version) {
+  TokensByWeights count;
   for (const auto& [sampled_with, tokens] : t.response.versions) {
-    share.all += tokens;
-    if (sampled_with != version) share.other += tokens;
+    count.all += tokens;
+    if (sampled_with != version) count.other += tokens;
   }
-  return share;
+  return count;
 }
 
 std::optional<int64_t> version_of(const Response& response, int64_t token) {

@@ -10,10 +10,10 @@
 namespace temper {
 
 /// Tokens, and those of other weights than `version`.
-struct TokenShare {
+struct TokensByWeights {
   int64_t all = 0, other = 0;
 };
-TokenShare off_policy_tokens(const Trajectory& t, int64_t version);
+TokensByWeights off_policy_tokens(const Trajectory& t, int64_t version);
 
 /// The version of the weights that sampled a response token; nothing where versions are not known.
 std::optional<int64_t> version_of(const Response& response, int64_t token);

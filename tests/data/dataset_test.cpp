@@ -214,7 +214,9 @@ TEST_F(DatasetTest, OtherFormatsAreNamed) {
   for (const auto& [head, words] :
        {std::pair{"PAR1\x15\0"s, std::vector<std::string>{"Parquet", "read_parquet"}},
         {"\x1f\x8b\x08\0"s, {"gzip", "unpack"}},
-        {"\x28\xb5\x2f\xfd"s, {"zstd", "unpack"}}}) {
+        {"\x28\xb5\x2f\xfd"s, {"zstd", "unpack"}},
+        {"\xff\xfe{\0"s, {"UTF-16", "iconv"}},
+        {"\xfe\xff\0{"s, {"UTF-16", "iconv"}}}) {
     const std::string path = write("other", head + "\n{}\n");
     expect_error(Exit::data, words, words[0], [&] { Dataset({{path}}, 0, false); });
     expect_error(Exit::data, words, words[0], [&] { sample_lines(InputFile(path), 10, /*count_bytes=*/1); });

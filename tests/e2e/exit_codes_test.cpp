@@ -184,6 +184,7 @@ TEST_F(ExitCodes, DataLines) {
       {R"({"question":"x","answer":"1"})",
        {"no text \"prompt\"", "keys of the line: \"question\", \"answer\""}},
       {R"([{"prompt":"x",)", {"begins an array", "jq -c"}},
+      {" { ", {"goes on in the next line", "jq -c . FILE"}},
       {R"({"prompt":"x","answer":"many"})", {"arithmetic", "\"many\""}},
       {R"({"prompt":"x"})", {"arithmetic", "answer"}},
       {"{\"prompt\":\"\xff\",\"answer\":\"1\"}", {"UTF-8"}},

@@ -191,11 +191,11 @@ class FakeRank {
 
   void produce(int64_t step, int64_t version) {
     const std::vector<int>& ranks = config_.ranks.producers;
-    const Share share{std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin(),
-                      static_cast<int64_t>(ranks.size())};
+    const Portion portion{std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin(),
+                          static_cast<int64_t>(ranks.size())};
     double mine = 0;
     for (size_t i = unfinished_.size(); i-- > 0;) {
-      if (!share.has(static_cast<int64_t>(i))) continue;
+      if (!portion.has(static_cast<int64_t>(i))) continue;
       pause("rollout");
       const int64_t position = unfinished_[i].samples.front().data_position;
       groups_.send_sampled(step,
@@ -204,7 +204,7 @@ class FakeRank {
     }
     std::vector<Group> left;
     for (int64_t i = config_.groups - 1; i >= 0; --i) {  // they do not finish in order
-      if (!share.has(i)) continue;
+      if (!portion.has(i)) continue;
       pause("rollout");
       const int64_t position = (step - 1) * config_.groups + i;
       if (is_cut(position)) {

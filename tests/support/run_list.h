@@ -25,7 +25,7 @@ inline int train(const CommandLine& line, const MpiSession& mpi, double wait_lim
   LoadedConfig loaded = load_config(line.positional, line.overrides);
   const std::unique_ptr<Comm> all = mpi.make_comm_of_all(wait_limit);
   const Device device = resolve_device(loaded, *all);
-  settle_epochs(loaded, std::ssize(line.list("--replay")), *all);
+  resolve_epochs(loaded, std::ssize(line.list("--replay")), *all);
   const int64_t gpu_bytes = gpu_bytes_per_rank(mpi, device, *all);
   const RunPlan plan = make_plan(loaded, mpi.size(), read_model_facts(loaded.config.model.path),
                                  {{gpu_bytes, "its share of the GPU"}, share_of_host(mpi.ranks_on_node())});

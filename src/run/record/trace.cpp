@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <set>
 
-#include "src/core/file.h"
 #include "src/core/digest/hash.h"
+#include "src/core/file.h"
 #include "src/core/process/host.h"
 #include "src/run/record/run_folder.h"
 
@@ -26,26 +26,28 @@ int64_t nanoseconds() { return nanoseconds(std::chrono::steady_clock::now()); }
 double microseconds(double seconds) { return std::round(seconds * 1e9) / 1e3; }
 
 /// Lanes are the threads of a rank's process in the viewer.
-int lane_number(const std::string& lane) {
-  const std::vector<std::string> known{"rollout", "reference", "trainer", device_lane(Device::cuda),
-                                       device_lane(Device::cpu), "teacher"};
-  const auto at = static_cast<int>(std::find(known.begin(), known.end(), lane) - known.begin());
-  return lane.starts_with(kRewards) ? at + std::atoi(lane.c_str() + kRewards.size()) : at;
+int track_number(const std::string& track) {
+  const std::vector<std::string> known{"rollout", "reference", "trainer", device_track(Device::cuda),
+                                       device_track(Device::cpu), "teacher"};
+  const auto at = static_cast<int>(std::find(known.begin(), known.end(), track) - known.begin());
+  return track.starts_with(kRewards) ? at + std::atoi(track.c_str() + kRewards.size()) : at;
 }
 
-Json name_event(const char* kind, int rank, const std::string& lane, const std::string& name) {
-  return {{"ph", "M"}, {"name", kind}, {"pid", rank}, {"tid", lane_number(lane)}, {"args", {{"name", name}}}};
+Json name_event(const char* kind, int rank, const std::string& track, const std::string& name) {
+  return {
+      {"ph", "M"}, {"name", kind}, {"pid", rank}, {"tid", track_number(track)}, {"args", {{"name", name}}}};
 }
 
-/// Events of any ranks and lanes, and the names of those.
+/// Events of any ranks and tracks, and the names of those.
 void write_timeline(const std::string& path, Json events) {
   if (events.empty()) return;
-  std::set<std::pair<int, std::string>> lanes;
+  std::set<std::pair<int, std::string>> tracks;
   for (const Json& event : events)
-    if (event.at("ph") == "X") lanes.emplace(event.at("pid").get<int>(), event.at("cat").get<std::string>());
-  for (const auto& lane : lanes) {
-    events.push_back(name_event("process_name", lane.first, lane.second, fmt::format("rank {}", lane.first)));
-    events.push_back(name_event("thread_name", lane.first, lane.second, lane.second));
+    if (event.at("ph") == "X") tracks.emplace(event.at("pid").get<int>(), event.at("cat").get<std::string>());
+  for (const auto& track : tracks) {
+    events.push_back(
+        name_event("process_name", track.first, track.second, fmt::format("rank {}", track.first)));
+    events.push_back(name_event("thread_name", track.first, track.second, track.second));
   }
   make_directories(std::filesystem::path(path).parent_path().string());
   write_file_atomic(path, Json{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}}.dump());
@@ -53,8 +55,8 @@ void write_timeline(const std::string& path, Json events) {
 
 }  // namespace
 
-const char* device_lane(Device device) { return device == Device::cuda ? "GPU" : "CPU"; }
-std::string reward_lane(int thread) { return fmt::format("{}{}", kRewards, thread + 1); }
+const char* device_track(Device device) { return device == Device::cuda ? "GPU" : "CPU"; }
+std::string reward_track(int thread) { return fmt::format("{}{}", kRewards, thread + 1); }
 
 std::string weights_arrow(int64_t version, int to) {
   return fmt::format("weights {} to rank {}", version, to);
@@ -82,25 +84,25 @@ double Trace::at(std::chrono::steady_clock::time_point time) const {
   return static_cast<double>(nanoseconds(time) - origin_) * 1e-9;
 }
 
-void Trace::add(int64_t step, const std::string& lane, const std::string& category, Json event) {
+void Trace::add(int64_t step, const std::string& track, const std::string& category, Json event) {
   event["pid"] = rank_;
-  event["tid"] = lane_number(lane);
+  event["tid"] = track_number(track);
   event["cat"] = category;
   events_[step].push_back(std::move(event));
 }
 
-void Trace::span(int64_t step, const char* lane, const std::string& name, double begin) {
-  if (on(step)) add_span(step, lane, {name, begin, now()});
+void Trace::span(int64_t step, const char* track, const std::string& name, double begin) {
+  if (on(step)) add_span(step, track, {name, begin, now()});
 }
 
-void Trace::spans(int64_t step, const std::string& lane, const std::vector<LaneSpans::Span>& spans) {
+void Trace::spans(int64_t step, const std::string& track, const std::vector<LaneSpans::Span>& spans) {
   if (!on(step)) return;
-  for (const LaneSpans::Span& span : spans) add_span(step, lane, span);
+  for (const LaneSpans::Span& span : spans) add_span(step, track, span);
 }
 
-void Trace::add_span(int64_t step, const std::string& lane, const LaneSpans::Span& span) {
+void Trace::add_span(int64_t step, const std::string& track, const LaneSpans::Span& span) {
   const double from = microseconds(span.begin);
-  add(step, lane, lane,
+  add(step, track, track,
       {{"ph", "X"},
        {"name", span.name},
        {"ts", from},
@@ -108,14 +110,14 @@ void Trace::add_span(int64_t step, const std::string& lane, const LaneSpans::Spa
        {"args", {{"step", step}}}});
 }
 
-void Trace::arrow(int64_t step, const char* lane, const std::string& name, Arrow end) {
+void Trace::arrow(int64_t step, const char* track, const std::string& name, Arrow end) {
   if (!on(step)) return;
   Json event{{"ph", end == Arrow::begins ? "s" : "f"},
              {"name", name},
              {"id", digest_hex(name.data(), static_cast<int64_t>(name.size())).substr(0, 12)},
              {"ts", microseconds(now())}};
   if (end == Arrow::ends) event["bp"] = "e";
-  add(step, lane, "arrow", std::move(event));  // viewers join ends of one category, name and id
+  add(step, track, "arrow", std::move(event));  // viewers join ends of one category, name and id
 }
 
 void Trace::write(Comm& world, const std::string& folder) {

@@ -1,5 +1,5 @@
 #pragma once
-// What each rank did when, for the steps of `profile.steps`: spans on one lane per role, one for what its
+// What each rank did when, for the steps of `profile.steps`: spans on one track per role, one for what its
 // GPU or CPU computes (prefill, decode, micro-batches) and one per thread that scores responses; arrows for
 // weights and batches, in the Chrome trace event format (open trace/step-000003.json in Perfetto).
 // Times count from a barrier of all ranks at the start of the run: the clocks of a host are one, those of
@@ -31,22 +31,22 @@ class Trace {
   bool on(int64_t step) const;
   double now() const;
   /// Something that lasted from `begin` (a value of `now`) until now.
-  void span(int64_t step, const char* lane, const std::string& name, double begin);
+  void span(int64_t step, const char* track, const std::string& name, double begin);
   /// What ran beside the roles while this rank was at `step`; the times are values of `now`.
-  void spans(int64_t step, const std::string& lane, const std::vector<LaneSpans::Span>& spans);
+  void spans(int64_t step, const std::string& track, const std::vector<LaneSpans::Span>& spans);
   /// A time of the host's clock as a value of `now`.
   double at(std::chrono::steady_clock::time_point time) const;
   /// One end of an arrow, now; both ends name it alike ("weights 3 to rank 1"). It hangs on the span of the
-  /// same step and lane that is under way.
-  void arrow(int64_t step, const char* lane, const std::string& name, Arrow end);
+  /// same step and track that is under way.
+  void arrow(int64_t step, const char* track, const std::string& name, Arrow end);
 
   /// All ranks call it; the first rank of `world` that passes a folder writes one file per step into it, and
   /// one of all steps together: what runs beside each other belongs to different steps.
   void write(Comm& world, const std::string& folder);
 
  private:
-  void add(int64_t step, const std::string& lane, const std::string& category, Json event);
-  void add_span(int64_t step, const std::string& lane, const LaneSpans::Span& span);
+  void add(int64_t step, const std::string& track, const std::string& category, Json event);
+  void add_span(int64_t step, const std::string& track, const LaneSpans::Span& span);
 
   int rank_;
   std::vector<int> steps_;
@@ -54,9 +54,9 @@ class Trace {
   std::map<int64_t, std::vector<Json>> events_;
 };
 
-/// Lanes that are no role's.
-const char* device_lane(Device device);
-std::string reward_lane(int thread);  // from 0 on
+/// Tracks that are no role's.
+const char* device_track(Device device);
+std::string reward_track(int thread);  // from 0 on
 
 /// Names of arrows, alike at both ends.
 std::string weights_arrow(int64_t version, int to);
@@ -65,16 +65,16 @@ std::string groups_arrow(int64_t step, int from);
 /// A span for the life of the object.
 class TraceSpan {
  public:
-  TraceSpan(Trace& trace, int64_t step, const char* lane, std::string name)
-      : trace_(trace), step_(step), lane_(lane), name_(std::move(name)), begin_(trace.now()) {}
-  ~TraceSpan() { trace_.span(step_, lane_, name_, begin_); }
+  TraceSpan(Trace& trace, int64_t step, const char* track, std::string name)
+      : trace_(trace), step_(step), track_(track), name_(std::move(name)), begin_(trace.now()) {}
+  ~TraceSpan() { trace_.span(step_, track_, name_, begin_); }
   TraceSpan(const TraceSpan&) = delete;
   TraceSpan& operator=(const TraceSpan&) = delete;
 
  private:
   Trace& trace_;
   int64_t step_;
-  const char* lane_;
+  const char* track_;
   std::string name_;
   double begin_;
 };

@@ -55,7 +55,7 @@ Tensor whole_gradients(Ctx& c, Arena& memory, const SumRanks& over, const Parame
   const Tensor all =
       apart ? memory.make({store.num_elements()}, accumulate_dtype(store.dtype())) : store.flat_grads();
   for (const Unit& unit : store.units()) {
-    if (unit.range.size() == 0 || !unit.trained) continue;  // another stage has it
+    if (unit.range.size() == 0 || !unit.trained) continue;  // another rank has it
     const Tensor whole = rows(all, unit.range.begin, unit.range.end);
     Collectives& dp = over.of(unit);
     const FlatRange own = shard_range(whole.size(), dp.rank(), dp.size());

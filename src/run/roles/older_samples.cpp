@@ -12,10 +12,10 @@ void add_old_logprobs(const RoleParts& parts, std::vector<Group>& groups, int64_
   const AlgorithmConfig& algorithm = parts.task.config().algorithm;
   Journal& journal = parts.journal;
   std::vector<Trajectory*> old;
-  TokenShare share;
+  TokensByWeights share;
   for (Group& g : groups)
     for (Trajectory& t : g.samples) {
-      const TokenShare of = off_policy_tokens(t, step - 1);
+      const TokensByWeights of = off_policy_tokens(t, step - 1);
       share.all += of.all;
       share.other += of.other;
       if (of.other > 0) old.push_back(&t);

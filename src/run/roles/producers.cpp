@@ -10,7 +10,7 @@ bool SftProducer::phase(int64_t step) {
   if (step <= produced_) return true;
   const std::vector<DrawnPrompt> lines = prompts_.next(lines_per_step_);
   for (size_t i = 0; i < lines.size(); ++i)
-    if (share_.has(static_cast<int64_t>(i)))
+    if (portion_.has(static_cast<int64_t>(i)))
       groups_.send_sampled(step, to_group({lines[i]}, {given_response(lines[i].prompt, step - 1)}));
   groups_.close_sampled(step, {.data_position = prompts_.position()});
   return true;
@@ -26,7 +26,7 @@ bool ReplayProducer::phase(int64_t step) {
   std::vector<Group> groups =
       read_rollouts(files_[static_cast<size_t>(step - 1)],
                     {plan_.vocab_size, plan_.context_tokens, plan_.routes, plan_.follows_routes});
-  if (groups.empty() && share_.has(0))
+  if (groups.empty() && portion_.has(0))
     log::warn("{} is empty: nothing is trained in step {}", files_[static_cast<size_t>(step - 1)], step);
   for (Group& g : groups)  // lags become versions: the step begins with the weights after the one before
     for (Trajectory& t : g.samples) {
@@ -34,17 +34,17 @@ bool ReplayProducer::phase(int64_t step) {
       if (!plan_.role("teacher")) t.teacher_logprobs.clear();  // that of the run that wrote them
     }
   for (size_t i = 0; i < groups.size(); ++i)
-    if (share_.has(static_cast<int64_t>(i))) groups_.send_sampled(step, std::move(groups[i]));
+    if (portion_.has(static_cast<int64_t>(i))) groups_.send_sampled(step, std::move(groups[i]));
   groups_.close_sampled(step, {.maxima = {{"replay/groups", static_cast<double>(groups.size())}}});
   return true;
 }
 
 std::unique_ptr<Role> make_sft_producer(const RoleParts& p) {
-  return std::make_unique<SftProducer>(p.groups, *p.prompts, p.task.plan.batch.prompts_per_step, p.share);
+  return std::make_unique<SftProducer>(p.groups, *p.prompts, p.task.plan.batch.prompts_per_step, p.portion);
 }
 
 std::unique_ptr<Role> make_replay_producer(const RoleParts& p) {
-  return std::make_unique<ReplayProducer>(p.groups, p.task.plan, p.task.replay_files, p.share);
+  return std::make_unique<ReplayProducer>(p.groups, p.task.plan, p.task.replay_files, p.portion);
 }
 
 }  // namespace temper

@@ -9,8 +9,8 @@ namespace temper {
 /// Takes prompts and responses from the data (algorithm "sft").
 class SftProducer : public Role {
  public:
-  SftProducer(GroupExchange& groups, PromptStream& prompts, int64_t lines_per_step, Share share)
-      : groups_(groups), prompts_(prompts), lines_per_step_(lines_per_step), share_(share) {}
+  SftProducer(GroupExchange& groups, PromptStream& prompts, int64_t lines_per_step, Portion portion)
+      : groups_(groups), prompts_(prompts), lines_per_step_(lines_per_step), portion_(portion) {}
   bool phase(int64_t step) override;
   void restore(const CheckpointReader& checkpoint) override;
 
@@ -19,21 +19,21 @@ class SftProducer : public Role {
   PromptStream& prompts_;
   int64_t lines_per_step_;
   int64_t produced_ = 0;  // by the run before
-  Share share_;
+  Portion portion_;
 };
 
 /// Takes the groups of a step from a rollout file.
 class ReplayProducer : public Role {
  public:
-  ReplayProducer(GroupExchange& groups, const RunPlan& plan, std::vector<std::string> files, Share share)
-      : groups_(groups), plan_(plan), files_(std::move(files)), share_(share) {}
+  ReplayProducer(GroupExchange& groups, const RunPlan& plan, std::vector<std::string> files, Portion portion)
+      : groups_(groups), plan_(plan), files_(std::move(files)), portion_(portion) {}
   bool phase(int64_t step) override;
 
  private:
   GroupExchange& groups_;
   const RunPlan& plan_;  // says which ids and lengths a file may have
   std::vector<std::string> files_;
-  Share share_;
+  Portion portion_;
 };
 
 std::unique_ptr<Role> make_sft_producer(const RoleParts& parts);

@@ -76,8 +76,9 @@ struct RunTask {
   int64_t lag() const { return replay() ? 0 : plan.max_policy_lag; }
 };
 
-/// A rank's share of what is dealt in turn to the ranks of a role; of a team, where ranks share its model.
-struct Share {
+/// What a rank gets of the work that is dealt in turn to the ranks of a role, or to its teams where ranks
+/// share its model.
+struct Portion {
   int64_t index = 0, count = 1;
   bool has(int64_t item) const { return item % count == index; }
   int64_t of(int64_t items) const { return (items + count - 1 - index) / count; }
@@ -109,7 +110,7 @@ struct RoleParts {
   // What belongs to the role that is made.
   const RolePlan* role = nullptr;  // whose model it works with; null: it has none
   ModelShare model_share = {};     // of that model
-  Share share = {};                // of its work, among its ranks
+  Portion portion = {};            // of its work, among its ranks
   size_t stage = 0;                // of the exchange, where the role annotates
   Lead lead = {};
 

@@ -28,7 +28,7 @@ std::vector<Group> RolloutStep::run(std::vector<Group> before) {
     if (auto known = go_on(*p_.prompts, std::move(g), p_.task.config().checkpoint.accept_changes))
       work.push_back(*std::move(known));
   const int64_t lost = std::ssize(before) - std::ssize(work);
-  if (lost > 0 && p_.share.index == 0 && maker_.team.leads())
+  if (lost > 0 && p_.portion.index == 0 && maker_.team.leads())
     log::warn(
         "step {}: new prompts take the place of {} unfinished ones, which the data no longer have "
         "where they were",
@@ -37,7 +37,7 @@ std::vector<Group> RolloutStep::run(std::vector<Group> before) {
   RoundResult all;
   int64_t owed = open_.owed;
   for (int64_t round = open_.round; fresh > 0 || owed > 0 || !work.empty(); ++round) {
-    if (replacing_rounds() > 0) note_.sums["rollout/rounds"] = p_.share.index == 0 ? round : 0;
+    if (replacing_rounds() > 0) note_.sums["rollout/rounds"] = p_.portion.index == 0 ? round : 0;
     for (DrawnPrompt& p : p_.prompts->next(fresh)) work.push_back({std::move(p)});
     all = follow(generate(std::move(work)), std::exchange(owed, 0), std::move(all));
     work.clear();
@@ -47,12 +47,12 @@ std::vector<Group> RolloutStep::run(std::vector<Group> before) {
            {"rollout/rounds", "rollout/prompts_unfinished"})  // said when the step is whole
         if (const auto sum = note_.sums.find(name); sum != note_.sums.end()) sum->second = 0;
       note_.round = round;
-      note_.owed = p_.share.index == 0 ? all.replaced : 0;
+      note_.owed = p_.portion.index == 0 ? all.replaced : 0;
       break;
     }
     fresh = round < replacing_rounds() ? all.replaced : 0;
   }
-  if (all.replaced > 0 && !all.cut && p_.share.index == 0 && maker_.team.leads())
+  if (all.replaced > 0 && !all.cut && p_.portion.index == 0 && maker_.team.leads())
     log::warn(
         "step {}: {} prompts whose samples all earned the same reward were not replaced after {} rounds",
         step_, all.replaced, replacing_rounds());
@@ -85,7 +85,7 @@ void RolloutStep::share(const RoundResult& mine, RoundResult& all) {
 
 RoundResult RolloutStep::generate(std::vector<PromptWork> work) {
   const BatchPlan& batch = p_.task.plan.batch;
-  const std::vector<int64_t> rank_of = deal(work, {p_.share.count, batch.samples_per_prompt,
+  const std::vector<int64_t> rank_of = deal(work, {p_.portion.count, batch.samples_per_prompt,
                                                    p_.task.plan.max_new_tokens, options_.tokens_per_call});
   // A step that a stop cut goes on from here, with the weights that it has now.
   GroupMaker maker(maker_, options_, [this] {
@@ -93,7 +93,7 @@ RoundResult RolloutStep::generate(std::vector<PromptWork> work) {
     return p_.end.cuts(options_.version);
   });
   for (size_t i = 0; i < work.size(); ++i)
-    if (rank_of[i] == p_.share.index) maker.add(std::move(work[i]), batch.samples_per_prompt, goes_on());
+    if (rank_of[i] == p_.portion.index) maker.add(std::move(work[i]), batch.samples_per_prompt, goes_on());
   RoundResult result;
   while (!maker.done()) {
     GroupMaker::Made made = maker.next();
@@ -109,7 +109,7 @@ RoundResult RolloutStep::generate(std::vector<PromptWork> work) {
 void RolloutStep::trace_rewards(const std::vector<RewardWorkers::Scored>& times) const {
   if (!p_.trace.on(step_)) return;
   for (const RewardWorkers::Scored& scored : times)
-    p_.trace.spans(step_, reward_lane(scored.thread),
+    p_.trace.spans(step_, reward_track(scored.thread),
                    {{fmt::format("reward of prompt {}, sample {}", scored.data_position, scored.sample),
                      p_.trace.at(scored.begin), p_.trace.at(scored.end)}});
 }

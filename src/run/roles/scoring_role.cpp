@@ -38,7 +38,7 @@ std::vector<Group> ScoringRole::take_some(int64_t step) {
 /// Groups that have come are scored together, up to a micro-batch: which ones changes no bit of a log-prob.
 bool ScoringRole::add_logprobs(int64_t step) {
   enter_phase(as_.phase, step);
-  expect_work(p_.share.of(p_.task.plan.batch.prompts_per_step) * p_.task.plan.batch.samples_per_prompt);
+  expect_work(p_.portion.of(p_.task.plan.batch.prompts_per_step) * p_.task.plan.batch.samples_per_prompt);
   double seconds = 0;
   while (true) {
     const auto bytes = [&] { return groups_to_bytes(take_some(step)); };
@@ -97,7 +97,7 @@ void ScoringRole::restore(const CheckpointReader& checkpoint) {
 
 bool ScoringRole::complete(int64_t step, StepInput input) {
   if (!lacks_scores(input, as_.logprobs)) return false;
-  std::erase_if(input.groups, [&](const Group& g) { return !p_.share.has(position_of(g)); });
+  std::erase_if(input.groups, [&](const Group& g) { return !p_.portion.has(position_of(g)); });
   annotate(step, input.groups);
   return true;
 }

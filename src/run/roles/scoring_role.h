@@ -33,7 +33,7 @@ class ScoringRole : public Role {
   std::vector<Group> take_some(int64_t step);
   void annotate(int64_t step, std::span<const Group> groups);
   void close(int64_t step, double seconds);
-  /// This rank's share of a step from a checkpoint. False: it lacks nothing.
+  /// This rank's portion of a step from a checkpoint. False: it lacks nothing.
   bool complete(int64_t step, StepInput input);
 
   RoleParts p_;

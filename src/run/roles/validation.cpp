@@ -64,7 +64,7 @@ std::optional<std::vector<Group>> Validation::generate(const Set& set, int64_t v
   options.version = version;
   GroupMaker maker(parts, options, p_.stops);
   for (size_t i = 0; i < set.prompts.size(); ++i)
-    if (p_.share.has(static_cast<int64_t>(i)) && set.first + i >= record.begun)
+    if (p_.portion.has(static_cast<int64_t>(i)) && set.first + i >= record.begun)
       maker.add({set.prompts[i]}, set.samples);
   while (!maker.done())
     for (Group& g : maker.next().scored) {
@@ -142,7 +142,7 @@ std::unique_ptr<Role> make_validation_role(const RoleParts& p) {
                  pass_options(config, plan, *p.role), p.model_share.pipeline, *p.tokenizer, p.chat, stops);
   std::optional<Validation::Parts> generated;
   if (plan.validates)
-    generated.emplace(config, plan, p.all_ranks(), p.share,
+    generated.emplace(config, plan, p.all_ranks(), p.portion,
                       Validation::Maker{p.ctx, p.engine(), *p.tokenizer, p.rewards, p.model_share.team},
                       p.model().config(), p.chat, stops, p.task.helpers);
   return std::make_unique<ValidationRole>(loss, generated, p.journal, p.memory, config.validation.every,

@@ -27,7 +27,7 @@ class Validation {
     const Config& config;
     const RunPlan& plan;
     Comm& comm;  // its ranks share the prompts, team by team
-    Share share;
+    Portion portion;
     Maker maker;
     const ModelConfig& model;
     const ChatTemplate* chat;

@@ -53,7 +53,7 @@ void publish_older_weights(RunRank& rank, const CheckpointReader& checkpoint, Ro
     for (const Parameter& p : weights.list()) {
       const int64_t row = p.spec.size() / p.spec.shape.front();
       for (const RowSpan& span : p.spans) {
-        if (span.rows == 0) continue;  // another stage's
+        if (span.rows == 0) continue;  // another rank's
         const Tensor own = rows(p.value, span.own, span.own + span.rows);
         tensors.push_back({name_of(version, p.spec),
                            p.spec.shape,

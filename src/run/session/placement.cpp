@@ -29,8 +29,8 @@ bool meet(const std::vector<int>& some, const std::vector<int>& ranks) {
                      [&](int rank) { return std::binary_search(ranks.begin(), ranks.end(), rank); });
 }
 
-/// How the ranks that have the role of a row work together: who speaks for others, and which share each has.
-/// `model`: the role whose teams work as one; null: every rank for itself.
+/// How the ranks that have the role of a row work together: who speaks for others, and which portion each
+/// has. `model`: the role whose teams work as one; null: every rank for itself.
 struct Teams {
   const std::vector<int>& ranks;
   const RolePlan* model;
@@ -38,7 +38,7 @@ struct Teams {
   /// That of a rank, itself included.
   std::vector<int> of(int rank) const { return model ? model->team(rank) : std::vector{rank}; }
   std::vector<int> leaders() const { return model ? model->leaders() : ranks; }
-  Share share(int rank) const {
+  Portion portion(int rank) const {
     if (model) return {model->team_number(rank), model->teams()};
     return {std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin(), std::ssize(ranks)};
   }
@@ -84,7 +84,7 @@ Placement place_roles(const RunTask& task, std::span<const RoleRow> rows, int ra
       teams.add_to(only, all.with_producers);
     }
     if (std::binary_search(ranks.begin(), ranks.end(), rank))
-      placement.roles.push_back({&row, teams.share(rank), stage,
+      placement.roles.push_back({&row, teams.portion(rank), stage,
                                  row.state != State::learned && meet(teams.of(rank), producing), ranks});
   }
   all.keepers = united(all.keepers, all.trainer);

@@ -9,7 +9,7 @@ namespace temper {
 
 struct PlacedRole {
   const RoleRow* row = nullptr;
-  Share share;       // of this rank, or of its team, among those of the role
+  Portion portion;   // of this rank, or of its team, among those of the role
   size_t stage = 0;  // of the exchange, where it annotates
   /// It works ahead of the trainer, as some rank of its team produces. A rank that annotates and does not
   /// produce takes a step when the trainer needs it: it must not wait for groups ahead; but a team goes

@@ -97,7 +97,7 @@ void RunRank::build_roles() {
   if (trains() || produces) load_policy();
   RoleParts parts = role_parts();
   for (const PlacedRole& role : placement.roles) {
-    parts.share = role.share;
+    parts.portion = role.portion;
     parts.lead.lag = role.ahead ? task.lag() : 0;
     parts.stage = role.stage;
     parts.role = role.row->model_of ? task.plan.role(role.row->model_of) : nullptr;

@@ -52,7 +52,7 @@ bool run_steps(RunSteps& run) {
       rank.trains() ? stop_after(run, end.trained()) : stop_beside(rank.links, run.saver);
       return true;
     }
-    if (lane.spans().on()) rank.trace.spans(step, device_lane(rank.links.device), lane.spans().take());
+    if (lane.spans().on()) rank.trace.spans(step, device_track(rank.links.device), lane.spans().take());
     if (!rank.trains()) continue;  // it is told of the end
     rank.links.groups.finish(step);
     finish_step(run, step, std::exchange(watch, {}).seconds());

@@ -66,7 +66,7 @@ int run_train(const CommandLine& line) {
   const double wait_limit = watch.connect(mpi);
   const std::unique_ptr<Comm> all = mpi.make_comm_of_all(wait_limit);
   const Device device = resolve_device(loaded, *all);
-  settle_epochs(loaded, std::ssize(line.list("--replay")), *all);
+  resolve_epochs(loaded, std::ssize(line.list("--replay")), *all);
   const int64_t gpu_bytes = gpu_bytes_per_rank(mpi, device, *all);
   const RunModels models = read_run_models(loaded.config);
   const RunPlan plan = make_plan(loaded, mpi.size(), models,

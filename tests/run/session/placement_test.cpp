@@ -41,7 +41,7 @@ TEST(Placement, ColocatedRolesRunInOrderOfTheirDuties) {
   std::vector<RoleRow> rows(built_in_roles().rbegin(), built_in_roles().rend());  // in any order
   const Placement p = place_roles(task, rows, 1);
   EXPECT_EQ(names(p), (Names{"rollout", "reference", "trainer", "validation"}));
-  for (const PlacedRole& role : p.roles) EXPECT_TRUE(role.share.index == 1 && role.share.count == 2);
+  for (const PlacedRole& role : p.roles) EXPECT_TRUE(role.portion.index == 1 && role.portion.count == 2);
   EXPECT_EQ(p.ranks.producers, (std::vector<int>{0, 1}));
   EXPECT_EQ(p.ranks.stages, (std::vector<std::vector<int>>{{0, 1}}));
   EXPECT_TRUE(p.has(Duty::observes));
@@ -53,7 +53,7 @@ TEST(Placement, ARankHasItsOwnRolesAndKnowsTheOthers) {
   const RunTask task{loaded, plan};
   EXPECT_EQ(names(place_roles(task, built_in_roles(), 0)), Names{"rollout"});
   EXPECT_EQ(names(place_roles(task, built_in_roles(), 1)), Names{"trainer"});
-  EXPECT_EQ(place_roles(task, built_in_roles(), 2).roles[0].share.index, 1);
+  EXPECT_EQ(place_roles(task, built_in_roles(), 2).roles[0].portion.index, 1);
   EXPECT_EQ(names(place_roles(task, built_in_roles(), 3)), (Names{"reference", "trainer"}));
   const Placement idle = place_roles(task, built_in_roles(), 4);
   EXPECT_TRUE(idle.roles.empty());

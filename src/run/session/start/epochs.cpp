@@ -67,7 +67,7 @@ EpochLines count_lines(const Config& config, int64_t looks) {
   return all;
 }
 
-void settle(LoadedConfig& loaded, const EpochLines& of_epoch) {
+void resolve(LoadedConfig& loaded, const EpochLines& of_epoch) {
   const std::optional<double> epochs = loaded.config.run.epochs;
   std::vector<PlanError> said_by_the_plan;
   const int64_t per_step = std::max<int64_t>(1, plan_batch(loaded.config, said_by_the_plan).prompts_per_step);
@@ -87,7 +87,7 @@ void settle(LoadedConfig& loaded, const EpochLines& of_epoch) {
 
 }  // namespace
 
-void settle_epochs(LoadedConfig& loaded, int64_t replayed, Comm& comm) {
+void resolve_epochs(LoadedConfig& loaded, int64_t replayed, Comm& comm) {
   if (!loaded.config.run.epochs) return;
   if (replayed > 0) return set_steps(loaded, replayed, origin_text(loaded, ", a replay"));
   const bool drops = loaded.config.data.overlong == "drop";
@@ -95,7 +95,7 @@ void settle_epochs(LoadedConfig& loaded, int64_t replayed, Comm& comm) {
   if (comm.rank() == 0) mine = drops ? fitting_lines(loaded.config) : count_lines(loaded.config, kCountAll);
   // The digits give the same bits back.
   mine.lines = std::stod(comm.broadcast(fmt::format("{}", mine.lines), 0, "lines of an epoch"));
-  settle(loaded, mine);
+  resolve(loaded, mine);
 }
 
 std::string estimate_epochs(LoadedConfig& loaded, bool has_data) {
@@ -105,7 +105,7 @@ std::string estimate_epochs(LoadedConfig& loaded, bool has_data) {
     return "run.epochs: without the files of data.train its steps are not known; planned is one";
   }
   const EpochLines lines = count_lines(loaded.config, kLook);
-  settle(loaded, lines);
+  resolve(loaded, lines);
   if (!lines.counted) return "run.epochs: its steps are estimated, a run counts the lines";
   return loaded.config.data.overlong == "drop"
              ? "run.epochs: all lines are counted here, a run leaves out those that data.overlong drops"

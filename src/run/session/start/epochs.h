@@ -17,7 +17,7 @@ namespace temper {
 /// A config without run.epochs stays as it is. The first rank of `comm` counts, all ranks get its steps.
 /// `replayed`: files of a replay, each of them a step; 0: none. Exit::data for a file of data.train without
 /// lines; Exit::usage where the steps would be more than run.steps can be.
-void settle_epochs(LoadedConfig& loaded, int64_t replayed, Comm& comm);
+void resolve_epochs(LoadedConfig& loaded, int64_t replayed, Comm& comm);
 
 /// The same for a look at a config, in a bounded time: large files are estimated, and all lines count. Says
 /// what the steps are not exact for; "" where they are. `has_data`: the files of data.train are here; without

@@ -3,6 +3,7 @@
 #include "src/comm/mpi_comm.h"
 #include "src/comm/watch/watch.h"
 #include "src/config/load.h"
+#include "src/config/methods.h"
 #include "src/core/file.h"
 #include "src/core/process/stop_signal.h"
 #include "src/io/checkpoint/checkpoint.h"

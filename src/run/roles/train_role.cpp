@@ -4,6 +4,7 @@
 
 #include "src/core/log.h"
 #include "src/rl/registry.h"
+#include "src/rl/sampled_with.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/record/traffic_metrics.h"
 #include "src/run/roles/gradient_dump.h"

@@ -49,9 +49,10 @@ LIB := $(B)/libtemper$(if $(filter-out $(WHOLE),$(ONLY)),-$(firstword $(shell ec
 SRC := $(filter-out src/main.cpp src/run/verbs/version.cpp,$(shell find $(ONLY) -name '*.cpp' 2>/dev/null))
 OBJ := $(SRC:%=$(B)/%.o)
 MAIN := $(B)/src/main.cpp.o $(B)/src/run/verbs/version.cpp.o
-TESTS := $(patsubst %.cpp,$(B)/%,$(shell find tests -name '*_test.cpp' -not -path 'tests/gpu/*' -not -path 'tests/long/*' -not -path 'tests/layouts/*' 2>/dev/null))
+TESTS := $(patsubst %.cpp,$(B)/%,$(shell find tests -name '*_test.cpp' -not -path 'tests/gpu/*' -not -path 'tests/long/*' -not -path 'tests/layouts/*' -not -path 'tests/learn/*' 2>/dev/null))
 LONG_TESTS := $(patsubst %.cpp,$(B)/%,$(shell find tests/long -name '*_test.cpp' 2>/dev/null))
 LAYOUT_TESTS := $(patsubst %.cpp,$(B)/%,$(shell find tests/layouts -name '*_test.cpp' 2>/dev/null))
+LEARN_TESTS := $(patsubst %.cpp,$(B)/%,$(shell find tests/learn -name '*_test.cpp' 2>/dev/null))
 CHAOS_TESTS := $(filter $(B)/tests/chaos/%,$(TESTS))
 GPU_TESTS := $(patsubst %.cpp,$(B)/%,$(shell find tests/gpu -name '*_test.cpp' 2>/dev/null))
 # Tests of ops once more, on the GPU: those that have a case for every backend (tests/support/check_op.h).
@@ -60,7 +61,7 @@ FUZZERS := $(patsubst %.cpp,$(B)/%,$(shell find tests/fuzz -name '*_fuzz.cpp' 2>
 BENCHES := $(patsubst %.cpp,$(B)/%,$(shell find tests -name '*_bench.cpp' -not -path 'tests/gpu/*' 2>/dev/null))
 GPU_BENCHES := $(patsubst %.cpp,$(B)/%,$(shell find tests/gpu -name '*_bench.cpp' 2>/dev/null))
 TESTLIB := $(patsubst %.cpp,$(B)/%.cpp.o,$(shell find tests/support -name '*.cpp' 2>/dev/null))
-ALL_OBJ := $(OBJ) $(MAIN) $(TESTLIB) $(TESTS:%=%.cpp.o) $(LONG_TESTS:%=%.cpp.o) $(LAYOUT_TESTS:%=%.cpp.o) $(GPU_TESTS:%=%.cpp.o) $(BENCHES:%=%.cpp.o) $(GPU_BENCHES:%=%.cpp.o) $(FUZZERS:%=%.cpp.o)
+ALL_OBJ := $(OBJ) $(MAIN) $(TESTLIB) $(TESTS:%=%.cpp.o) $(LONG_TESTS:%=%.cpp.o) $(LAYOUT_TESTS:%=%.cpp.o) $(LEARN_TESTS:%=%.cpp.o) $(GPU_TESTS:%=%.cpp.o) $(BENCHES:%=%.cpp.o) $(GPU_BENCHES:%=%.cpp.o) $(FUZZERS:%=%.cpp.o)
 
 # CUDA kernels are compiled where nvcc is. -gencode, not -arch: only the former lets wgmma through.
 CU := $(if $(filter 1,$(CUDA)),$(shell find kernels/cuda -name '*.cu' 2>/dev/null))
@@ -168,6 +169,10 @@ test-long: deps
 test-layouts: deps
 	@$(MAKE) --no-print-directory build/temper $(LAYOUT_TESTS)
 	@SUITE=layouts JOBS=1 LIMIT=7200 tools/run_tests.sh $(B)
+# Each method learns the demo's task, and from shuffled answers none: half an hour on two cores.
+test-learn: deps
+	@$(MAKE) --no-print-directory build/temper $(LEARN_TESTS)
+	@SUITE=learn JOBS=1 LIMIT=7200 tools/run_tests.sh $(B)
 # As many faults as the program is held to; `make test` has a minute of them. CHAOS_SEED draws others.
 chaos: deps
 	@$(MAKE) --no-print-directory build/temper $(CHAOS_TESTS)
@@ -257,6 +262,7 @@ help:
 	@echo "make test-gpu               the tests that need an H100 or H200"
 	@echo "make test-long              runs of many steps: their memory stays flat (half an hour)"
 	@echo "make test-layouts           runs of up to 8 ranks that share a model along each axis, stopped after every step"
+	@echo "make test-learn             each method of algorithm.name learns the demo's task (half an hour)"
 	@echo "make test-tsan              data races: tests of core, comm, ops and train, and runs, under the thread sanitizer"
 	@echo "make test-asan              memory errors and undefined behaviour: most tests, under the sanitizers of g++"
 	@echo "make chaos                  kills, signals, stops, failing file calls, changed bits (an hour; CHAOS_SEED=1)"
@@ -274,6 +280,6 @@ help:
 	@echo "make $(B)/tests/ops/norm_test   one test; it runs from here"
 	@echo "MODE=release|debug|asan|tsan  CUDA=0|1 (1 where nvcc is)  ARCH=native  DEPS_PREFIX=DIR (include/, lib/)  PCH=0  -j1"
 
-.PHONY: all deps test without-cuda fuzz fuzzers test-asan asan-tests test-slurm test-gpu test-long test-layouts test-tsan tsan-tests chaos tests demo demo-control learn bench benches bench-ranks install package test-package clean help FORCE
+.PHONY: all deps test without-cuda fuzz fuzzers test-asan asan-tests test-slurm test-gpu test-long test-layouts test-learn test-tsan tsan-tests chaos tests demo demo-control learn bench benches bench-ranks install package test-package clean help FORCE
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

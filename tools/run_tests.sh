@@ -3,7 +3,7 @@
 # line over all GoogleTest cases and checks: `N passed, N failed, N skipped`. A test named *_mpiN_test runs on N ranks;
 # ranks report for themselves, and a case counts as the worst of them. The longest start first: BUILD_DIR/test-seconds
 # keeps what each took. usage: tools/run_tests.sh BUILD_DIR [PATTERN]; JOBS=2, with 1 they run one by one; SUITE=gpu for
-# the tests that need a GPU, SUITE=long for runs of many steps, SUITE=layouts, SUITE=chaos for faults in runs
+# the tests that need a GPU, SUITE=long for runs of many steps, SUITE=layouts, SUITE=learn, SUITE=chaos for faults in runs
 set -u
 cd "$(dirname "$0")/.."
 
@@ -68,7 +68,7 @@ list() {
       sed "s|^|$build/|; s|\.cpp$||"
     return
   fi
-  if [[ ${SUITE:-cpu} =~ ^(long|layouts|chaos)$ ]]; then
+  if [[ ${SUITE:-cpu} =~ ^(long|layouts|learn|chaos)$ ]]; then
     find "tests/$SUITE" -name '*_test.cpp' | sed "s|^|$build/|; s|\.cpp$||"
     return
   fi

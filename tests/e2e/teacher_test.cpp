@@ -2,6 +2,7 @@
 // changes no bit of a run, a resumed one is the undisturbed one, and a teacher with other tokens is refused.
 
 #include "tests/e2e/placed_run.h"
+#include "tests/support/background.h"
 #include "tests/support/run_list.h"
 
 namespace temper {
@@ -84,6 +85,16 @@ TEST_F(Teacher, GoesOnAfterEveryStep) {
   }
   ASSERT_EQ(train_each(rest), 0) << output();
   for (const Run& run : rest) expect_same_run("whole", run.name, 6);
+
+  // A signal to the rank of the teacher.
+  Background job(program_, program_.mpirun(kOwn.ranks, arguments(kOwn, 1, "stopped", more)));
+  const std::string file = program_.path("runs/stopped/metrics.jsonl");
+  ASSERT_TRUE(job.until([&] { return path_exists(file) && std::filesystem::file_size(file) > 0; }))
+      << output();
+  ::kill(job.rank(1), SIGTERM);
+  EXPECT_EQ(job.wait(), 75) << output();
+  ASSERT_EQ(train(kAll, 1, "stopped", more), 0) << output();
+  expect_same_run("whole", "stopped", 6);
 }
 
 /// Groups of one, without rewards; the student comes closer to its teacher.

@@ -1,0 +1,93 @@
+// Each name of algorithm.name mends what the demo's careless teacher taught, with several updates a step,
+// where their losses differ; from the answers of other problems nothing is learned. A student comes as far as
+// its teacher.
+
+#include "src/config/methods.h"
+
+#include "tests/support/run_fixture.h"
+
+namespace temper {
+namespace {
+
+class Methods : public RunFixture {
+ protected:
+  /// The demo's data, and a model that is right in two of five.
+  void warm_up() {
+    const std::string root = std::filesystem::current_path().string();
+    const int made = program_.shell(
+        fmt::format("ln -s {0}/conf conf && {0}/tools/demo_data.sh runs/demo/data && {1} init "
+                    "--config conf/demo/config.json --tokenizer conf/demo --out runs/demo/model "
+                    "--seed 1",
+                    root, program_.temper()));
+    ASSERT_EQ(made, 0) << output();
+    ASSERT_EQ(program_.run_ranks(2, "train conf/demo_sft.toml log.samples_per_step=0"), 0) << output();
+  }
+
+  static std::string exported(const std::string& name) {
+    return fmt::format("runs/{}/export/{}", name, step_name(kSteps));
+  }
+  /// On held-out problems, greedy.
+  double accuracy(const std::string& name) {
+    const std::string key = "\"val/heldout/score/mean\":";
+    EXPECT_EQ(program_.run_ranks(2, "eval conf/demo_grpo.toml model.path=" + exported(name)), 0) << output();
+    const size_t at = output().find(key);
+    EXPECT_NE(at, std::string::npos) << output();
+    const double found = at == std::string::npos ? 0 : std::stod(output().substr(at + key.size()));
+    std::fprintf(stderr, "%s: held-out accuracy %.3f\n", name.c_str(), found);
+    return found;
+  }
+  /// After a run with these keys.
+  double learned(const std::string& name, const std::string& keys,
+                 const std::string& config = "conf/demo_grpo.toml") {
+    const int code =
+        program_.run_ranks(2, fmt::format("train {} model.path=runs/demo-sft/export/step-000700 run.name={} "
+                                          "log.samples_per_step=0 validation.every=0 run.steps={} {}",
+                                          config, name, kSteps, keys));
+    EXPECT_EQ(code, 0) << output();
+    return accuracy(name);
+  }
+
+  static constexpr int kSteps = 120;
+};
+
+const std::string kSeveral = "train.updates_per_step=4 optimizer.lr=3e-4 ";
+
+TEST_F(Methods, LearnTheDemo) {
+  warm_up();
+  for (const AlgorithmTraits& method : kAlgorithms) {
+    const std::string name(method.name);
+    const std::string data = method.generates ? "" : "data.response_key=answer train.samples_per_update=128 ";
+    EXPECT_GE(
+        learned(name, fmt::format("algorithm.name={} {}{}", name, method.generates ? kSeveral : "", data)),
+        0.9)
+        << name;
+  }
+  const double teacher = accuracy("grpo");
+  std::string alone = program_.read("conf/demo_grpo.toml");
+  const std::string rewards = "[reward]\nfunctions = [\"exact\"]\n";
+  ASSERT_NE(alone.find(rewards), std::string::npos);
+  program_.write("alone.toml", alone.erase(alone.find(rewards), rewards.size()));
+  const std::string taught =
+      fmt::format("roles.teacher.path={} rollout.samples_per_prompt=1 rollout.prompts_per_step=512 {}",
+                  exported("grpo"), kSeveral);
+  EXPECT_GE(learned("taught", taught, "alone.toml"), teacher - 0.02);
+  const std::string train = program_.read("runs/demo/data/train.jsonl");
+  std::vector<Json> lines;
+  for (size_t at = 0; at < train.size(); at = train.find('\n', at) + 1)
+    lines.push_back(parse_json(train.substr(at, train.find('\n', at) - at), "train.jsonl"));
+  std::string shuffled;
+  for (size_t i = 0; i < lines.size(); ++i)
+    shuffled += dump_json_line(
+                    {{"prompt", lines[i]["prompt"]}, {"answer", lines[(i + 1) % lines.size()]["answer"]}}) +
+                "\n";
+  program_.write("shuffled.jsonl", shuffled);
+  EXPECT_LT(learned("shuffled", "algorithm.name=grpo data.train=shuffled.jsonl " + kSeveral), 0.5);
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

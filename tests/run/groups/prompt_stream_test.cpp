@@ -198,7 +198,7 @@ TEST_F(PromptStreamTest, CheckAllShowsEveryAnswerWithItsLine) {
       "{\"prompt\":\"a\",\"answer\":\"x\"}\n\n{\"prompt\":\"b\"}\n{\"prompt\":\"c\",\"answer\":1.50}\n");
   std::vector<std::string> seen;
   stream(path).check_all(
-      [&](const std::string& answer, const std::string& where) { seen.push_back(where + " " + answer); });
+      [&](const Prompt& p, const std::string& where) { seen.push_back(where + " " + p.answer); });
   const std::string without = path + ":3, which has no key \"answer\" (data.answer_key) ";
   EXPECT_EQ(seen, (std::vector<std::string>{path + ":1 x", without, path + ":4 1.5"}));
 }
@@ -234,7 +234,7 @@ TEST_F(PromptStreamTest, VerlsLines) {
   data_.messages_key = "prompt";
   const std::optional<ChatTemplate> chat = ChatTemplate::load(kFolder);
   std::string where;
-  const auto note = [&](const std::string&, const std::string& place) { where = place; };
+  const auto note = [&](const Prompt&, const std::string& place) { where = place; };
   PromptStream({{path}}, data_, 0, tokenizer_, &*chat, {1000, 1000, false}).check_all(note);
   EXPECT_NE(where.find("no key \"answer\""), std::string::npos) << where;
   EXPECT_NE(where.find("data.answer_key = \"reward_model.ground_truth\""), std::string::npos) << where;

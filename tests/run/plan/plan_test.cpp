@@ -316,7 +316,8 @@ TEST(Plan, LengthsAndCache) {
 TEST(Plan, ValidationLengths) {
   const RunPlan plan = plan_of({"validation.data=v", "validation.rollout.max_new_tokens=500"}).plan;
   EXPECT_TRUE(plan.validates);
-  EXPECT_EQ(plan.validation_max_new_tokens, 500);
+  EXPECT_EQ(plan.validation_sets.at(0).max_new_tokens, 500);
+  EXPECT_EQ(plan.validation_longest, 1024);
   EXPECT_EQ(plan.validation_max_prompt_tokens, 524);
   EXPECT_FALSE(plan_of({}).plan.validates);
   const RunPlan sft =

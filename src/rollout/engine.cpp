@@ -10,10 +10,9 @@ Engine::Engine(const Model& model, const EngineOptions& options, Lane& lane, con
     : model_(model),
       pipeline_(pipeline),
       scheduler_(options.scheduler),
-      routes_(options.routes),
+      routes_(pipeline.stages() == 1 ? options.routes : RouteShape{}),  // a stage knows its own layers alone
       cache_(KvShape(model), options.num_pages, options.page_tokens, options.poison_free_pages, lane) {
   scheduler_.steps_at_once = pipeline.stages();
-  CHECK(routes_.layers == 0 || pipeline.stages() == 1, "routes over {} stages", pipeline.stages());
   // What goes through host memory between ranks cannot be recorded.
   const Splits& splits = model.splits();
   const bool can_record = pipeline.stages() == 1 && (!splits.shares() || splits.tp->can_record());

@@ -53,9 +53,10 @@ void plan_routes(PlanDraft& d) {
     return refuse(
         fmt::format("{} samples no responses whose routes there could be", d.config.algorithm.name));
   if (const RolePlan* with = plan.generator(); with && with->pp() > 1)
-    refuse(
-        fmt::format("roles.{}.pp = {}: routes are recorded where one rank goes through all layers of a token",
-                    with->name(), with->pp()));
+    refuse(fmt::format(
+        "roles.{}.pp = {}: routes are recorded where one rank goes through all layers of a token, "
+        "as with 1",
+        with->name(), with->pp()));
 }
 
 void plan_moe(PlanDraft& d) {

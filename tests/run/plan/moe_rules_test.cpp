@@ -22,17 +22,17 @@ ModelConfig small_moe(int64_t shared = 0) {
   return model;
 }
 
-PlanResult plan_of(const std::vector<std::string>& overrides, const ModelConfig& model) {
+PlanResult plan_of(const std::vector<std::string>& overrides, const ModelConfig& model, int ranks = 1) {
   const ConfigReading reading = read_text(kMinimalConfig, overrides);
   EXPECT_TRUE(reading.errors.empty()) << reading.errors[0].key << ": " << reading.errors[0].message;
-  return try_plan(reading.loaded.config, 1, model);
+  return try_plan(reading.loaded.config, ranks, model);
 }
 
 /// Each proposed value removes the error, which is the only one.
 void expect_refused(std::vector<std::string> overrides, const ModelConfig& model, const std::string& key,
-                    const std::string& words) {
+                    const std::string& words, int ranks = 1) {
   SCOPED_TRACE(key);
-  const PlanResult result = plan_of(overrides, model);
+  const PlanResult result = plan_of(overrides, model, ranks);
   ASSERT_EQ(result.errors.size(), 1u);
   EXPECT_EQ(result.errors[0].key, key);
   EXPECT_NE(result.errors[0].message.find(words), std::string::npos) << result.errors[0].message;
@@ -40,13 +40,13 @@ void expect_refused(std::vector<std::string> overrides, const ModelConfig& model
   for (const Json& legal : result.errors[0].legal) {
     std::vector<std::string> better = overrides;
     better.push_back(key + "=" + toml_text(legal));
-    EXPECT_TRUE(plan_of(better, model).errors.empty()) << legal.dump();
+    EXPECT_TRUE(plan_of(better, model, ranks).errors.empty()) << legal.dump();
   }
 }
 
 TEST(MoeRules, KeysAreRefusedForADenseModel) {
-  for (const char* key :
-       {"moe.router.freeze=true", "moe.aux_loss=[\"z\"]", "moe.aux_coef=0.1", "moe.z_coef=1"}) {
+  for (const char* key : {"moe.router.freeze=true", "moe.aux_loss=[\"z\"]", "moe.aux_coef=0.1",
+                          "moe.z_coef=1", "moe.record_routes=true", "moe.replay=rollout"}) {
     const std::string text = key;
     expect_refused({text}, small_model(), text.substr(0, text.find('=')), "the model has no experts");
   }
@@ -77,6 +77,21 @@ TEST(MoeRules, FrozenRoutersAreNotTrained) {
         plan_of({"moe.router.freeze=true", "train.freeze=[\"model.norm.weight\"]"}, small_moe(shared));
     ASSERT_TRUE(result.errors.empty()) << result.errors[0].message;
     EXPECT_EQ(result.plan.frozen, (std::set<std::string>{"layers.1.moe.router", "norm"}));
+  }
+}
+
+TEST(MoeRules, RoutesNeedSamplesAndRanksWithAllLayers) {
+  EXPECT_EQ(plan_of({}, small_moe()).plan.routes, RouteShape{});
+  EXPECT_EQ(plan_of({"moe.record_routes=true"}, small_moe()).plan.routes, (RouteShape{1, 6, 2}));
+  const PlanResult replays = plan_of({"moe.replay=rollout"}, small_moe());
+  EXPECT_EQ(replays.plan.routes, (RouteShape{1, 6, 2}));
+  EXPECT_TRUE(replays.plan.follows_routes);
+  for (const char* key : {"moe.record_routes=true", "moe.replay=rollout"}) {
+    const std::string text = key, name = text.substr(0, text.find('='));
+    expect_refused({text, "algorithm.name=sft", "train.samples_per_update=8"}, small_moe(), name,
+                   "sft samples no responses");
+    expect_refused({text, "roles.trainer.pp=2"}, small_moe(), name, "roles.rollout.pp = 2", 2);
+    EXPECT_TRUE(plan_of({text, "roles.trainer.pp=2", "roles.rollout.pp=1"}, small_moe(), 2).errors.empty());
   }
 }
 

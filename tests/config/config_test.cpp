@@ -129,6 +129,11 @@ TEST(Config, OffValuesOfLaterKeysAreAccepted) {
 }
 
 constexpr const char* kLastSections[] = {"checkpoint.every_minutes=2.5",
+                                         "lora.rank=16",
+                                         "lora.alpha=24",
+                                         "lora.targets=[\"q_proj\"]",
+                                         "lora.rslora=true",
+                                         "lora.path=adapters",
                                          "train.freeze=[\"lm_head.weight\",\"model.layers.0.*\"]",
                                          "model.allow_unused=[\"visual.*\",\"extra.weight\"]",
                                          "roles.trainer.pp=2",

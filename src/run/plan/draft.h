@@ -24,6 +24,7 @@ struct PlanDraft {
   }
 };
 
+void plan_adapters(PlanDraft& draft);
 void plan_freeze(PlanDraft& draft);
 void plan_roles(PlanDraft& draft);
 void plan_model(PlanDraft& draft);

@@ -35,7 +35,7 @@ void require_same_model(const RunRank& rank, const CheckpointReader& checkpoint)
   std::string change = fmt::format("digest of the weights {} -> {}", before, now);
   for (const ConfigChange& key : changes_since(checkpoint, rank.task, rank.inputs.digests))
     if (key.key == "model.path") change += fmt::format("; {} {} -> {}", key.key, key.before, key.after);
-  if (!rank.config().checkpoint.accept_changes)
+  if (!rank.config().checkpoint.accept_changes || rank.task.plan.adapters.on())
     fail(
         Exit::usage,
         {.what = "the weights of the model folder are not those that the run began with",

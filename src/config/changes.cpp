@@ -9,8 +9,9 @@ namespace temper {
 namespace {
 
 /// A key, or a section with its dot.
-constexpr std::array<std::string_view, 8> kGrave{"algorithm.name", "data.",      "model.init",   "run.seed",
-                                                 "--replay",       "tokenizer.", "train.freeze", "moe.router.freeze"};
+constexpr std::array<std::string_view, 9> kGrave{"algorithm.name", "data.",        "lora.",
+                                                 "model.init",     "run.seed",     "--replay",
+                                                 "tokenizer.",     "train.freeze", "moe.router.freeze"};
 
 std::string shown(const Field& field) {
   const Json value = field_json(field);

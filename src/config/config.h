@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/config/algorithm_config.h"
+#include "src/config/lora_config.h"
 #include "src/config/moe_config.h"
 #include "src/config/reward_config.h"
 #include "src/config/roles.h"
@@ -210,6 +211,7 @@ struct Config {
   AlgorithmConfig algorithm;
   RolloutConfig rollout;
   TrainConfig train;
+  LoraConfig lora;
   OptimizerConfig optimizer;
   MoeSection moe;
   DataConfig data;

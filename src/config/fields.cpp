@@ -308,6 +308,7 @@ std::vector<Field> config_fields(Config& c) {
   rollout_fields(c.rollout, {"rollout", fields});
   dump_fields(c.rollout, {"rollout", fields});
   train_fields(c.train, {"train", fields});
+  lora_fields(c.lora, {"lora", fields});
   optimizer_fields(c.optimizer, {"optimizer", fields});
   moe_fields(c.moe, {"moe", fields});
   data_fields(c.data, c.reward, fields);

@@ -265,7 +265,8 @@ void expand_home(std::string& path) {
 }
 
 void expand_home(Config& c) {
-  for (std::string* path : {&c.run.dir, &c.model.path, &c.checkpoint.resume}) expand_home(*path);
+  for (std::string* path : {&c.run.dir, &c.model.path, &c.lora.path, &c.checkpoint.resume})
+    expand_home(*path);
   for (std::optional<std::string>* path : {&c.tokenizer.path, &c.tokenizer.chat_template})
     if (*path) expand_home(**path);
   for (const RoleTraits& role : c.roles.rows())

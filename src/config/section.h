@@ -32,9 +32,10 @@ class Section {
   std::vector<Field>& fields_;
 };
 
-/// The fields of [algorithm], [train] and [optimizer]: train_fields.cpp.
+/// The fields of [algorithm], [train], [lora] and [optimizer]: train_fields.cpp.
 void algorithm_fields(AlgorithmConfig& c, Section f);
 void train_fields(TrainConfig& c, Section f);
+void lora_fields(LoraConfig& c, Section f);
 void optimizer_fields(OptimizerConfig& c, Section f);
 /// Those of [moe]: moe_fields.cpp.
 void moe_fields(MoeSection& c, Section f);

@@ -93,6 +93,32 @@ void algorithm_fields(AlgorithmConfig& c, Section f) {
   importance_fields(c, f);
 }
 
+void lora_fields(LoraConfig& c, Section f) {
+  f("rank", c.rank,
+    {.help = "rank of the low-rank adapters that are trained beside the linear layers, which then stay as "
+             "they are; 0: that of lora.path, or without a path no adapters",
+     .range = {0, 4096},
+     .example = 32});
+  f("alpha", c.alpha,
+    {.help = "what adapters add is multiplied by alpha / rank",
+     .range = kPositive,
+     .absent = "auto",
+     .absent_means = "that of lora.path, else twice the rank",
+     .example = 64});
+  f("targets", c.targets,
+    {.help =
+         "modules that get adapters, as Hugging Face calls them: q_proj, k_proj, v_proj, o_proj, gate_proj, "
+         "up_proj, down_proj; of a model with experts those of attention alone; []: those of lora.path, "
+         "else all of them"});
+  f("rslora", c.rslora,
+    {.help = "multiply by alpha / sqrt(rank) instead",
+     .absent = "auto",
+     .absent_means = "as lora.path says, else false",
+     .example = true});
+  f("path", c.path,
+    {.help = "PEFT folder whose adapters the run begins with, and compares with where there is a reference"});
+}
+
 void train_fields(TrainConfig& c, Section f) {
   f("samples_per_update", c.samples_per_update,
     {.help = "samples of one optimizer update, over all ranks",

@@ -27,7 +27,8 @@ std::vector<StateTensor> state_tensors(const Optimizer& optimizer, Device device
     add("opt/m/", p, p.m);
     add("opt/v/", p, p.v);
   }
-  for (const OptimizerPiece& p : optimizer.frozen()) add("param/", p, p.weight);
+  for (const OptimizerPiece& p : optimizer.frozen())
+    if (p.parameter->spec.whose != Whose::base) add("param/", p, p.weight);
   return list;
 }
 

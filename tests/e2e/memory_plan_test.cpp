@@ -69,6 +69,9 @@ const Case kCases[] = {
      "'train.freeze=[\"model.embed_tokens.weight\", \"model.layers.*.mlp.*\", \"model.layers.1.*\"]'"},
     {"zero3", 2, "roles.trainer.zero=3 algorithm.kl_coef=0.1"},
     {"experts", 2, "model.path=experts roles.trainer.ep=2"},
+    {"lora", 1, "lora.rank=16 algorithm.kl_coef=0.1"},
+    {"lora_tp2", 2, "lora.rank=16 roles.trainer.tp=2 algorithm.kl_coef=0.1"},
+    {"lora_apart", 2, "lora.rank=16 roles.trainer.ranks='\"0\"' roles.rollout.ranks='\"1\"'"},
 };
 
 const char* kMeasure = "--measure";  // FILE COMMAND...

@@ -27,7 +27,7 @@ inline int train(const CommandLine& line, const MpiSession& mpi, double wait_lim
   const Device device = resolve_device(loaded, *all);
   resolve_epochs(loaded, std::ssize(line.list("--replay")), *all);
   const int64_t gpu_bytes = gpu_bytes_per_rank(mpi, device, *all);
-  const RunPlan plan = make_plan(loaded, mpi.size(), read_model_facts(loaded.config.model.path),
+  const RunPlan plan = make_plan(loaded, mpi.size(), read_run_models(loaded.config),
                                  {{gpu_bytes, "its share of the GPU"}, share_of_host(mpi.ranks_on_node())});
   resolve_sizes(loaded, plan, gpu_bytes);
   require_free_host_memory(plan, mpi.ranks_on_node());

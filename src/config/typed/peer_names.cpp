@@ -110,10 +110,14 @@ constexpr std::array kPeerNames{
     // model, data, rewards
     PeerName{"model_name_or_path pretrain hf_checkpoint base_model actor_model_path",
              "is `model.path` here: a Hugging Face folder; see `temper help quickstart`"},
-    PeerName{
-        "lora peft peft_config use_peft use_lora lora_rank lora_r lora_alpha lora_dropout target_modules "
-        "lora_target_modules",
-        "has no key here: this version has no adapters; `train.freeze` leaves tensors as they are"},
+    PeerName{"peft peft_config use_peft use_lora lora_rank lora_r",
+             "is `lora.rank` here, above 0 where adapters are trained"},
+    PeerName{"lora_alpha", "is `lora.alpha` here"},
+    PeerName{"target_modules lora_target_modules",
+             "is `lora.targets` here: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"},
+    PeerName{"use_rslora", "is `lora.rslora` here"},
+    PeerName{"lora_adapter_path lora_path", "is `lora.path` here: a PEFT folder"},
+    PeerName{"lora_dropout", "has no key here: adapters see every value of their input"},
     PeerName{"load_in_4bit load_in_8bit quantization fp8",
              "has no key here: weights are bf16, fp32 or fp64, as `run.dtype` says"},
     PeerName{"fp16", "has no key here: `run.dtype` is \"bf16\", \"fp32\" or \"fp64\""},

@@ -54,6 +54,7 @@ ElementReader master_reader(const Manifest& manifest) {
 void load_weights(const Manifest& manifest, ParameterStore& store) {
   device::HostWindows windows(store.device());
   for (const Parameter& p : store.list()) {
+    if (p.spec.whose == Whose::base) continue;
     for (const RowSpan& span : p.spans)
       if (span.rows > 0) load_rows(manifest, p, span, store.dtype(), windows);
     store.filled(p);

@@ -10,7 +10,8 @@ namespace temper {
 /// outlive the reader.
 ElementReader master_reader(const Manifest& manifest);
 
-/// They become what this rank has of a model, in the type of `store`; a tensor that the checkpoint lacks or
+/// They become what this rank has of a model, in the type of `store`, or of its adapters, where a folder has
+/// their base; a tensor that the checkpoint lacks or
 /// has in another shape, or a number that is not finite in this type, is Exit::data.
 void load_weights(const Manifest& manifest, ParameterStore& store);
 

@@ -51,6 +51,7 @@ WeightTransfer::WeightTransfer(const ParameterStore& weights, const Holders& sou
   std::set<int> senders;
   for (size_t i = 0; i < weights.list().size(); ++i) {
     const ParamSpec& spec = weights.list()[i].spec;
+    if (spec.whose == Whose::base) continue;  // every rank has it from the model folder
     const int64_t row_bytes = spec.size() / spec.shape.front() * dtype_size(weights.dtype());
     for (const RowMove& move : row_moves(spec, sources, receiver, self)) {
       pieces_.push_back({i, move, move.rows * row_bytes});

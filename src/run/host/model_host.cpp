@@ -7,6 +7,7 @@
 #include "src/io/checkpoint/master_reader.h"
 #include "src/io/hf/hf_config.h"
 #include "src/io/hf/hf_import.h"
+#include "src/io/hf/peft_folder.h"
 #include "src/models/parameter_specs.h"
 #include "src/nn/init.h"
 
@@ -29,6 +30,11 @@ std::string name_of(const FileDigest& file) { return std::filesystem::path(file.
 
 }  // namespace
 
+void add_adapters(ModelSource& source, const std::string& folder) {
+  source.adapters = read_adapter_config(folder, adapter_modules(read_model_facts(source.folder)));
+  source.adapter_folder = folder;
+}
+
 ModelSource first_weights(const Config& config, const RunPlan& plan) {
   return {.folder = config.model.path,
           .context_tokens = plan.context_tokens,
@@ -36,11 +42,14 @@ ModelSource first_weights(const Config& config, const RunPlan& plan) {
           .seed = config.run.seed,
           .digest = config.model.digest,
           .frozen = plan.frozen,
+          .adapters = plan.adapters,
+          .adapter_folder = config.lora.path,
           .allow_unused = config.model.allow_unused};
 }
 
 std::unique_ptr<Model> ModelHost::load(const ModelSource& source, ModelOptions options) {
-  const bool imports = !source.random && source.checkpoint.empty();
+  // A checkpoint of adapters has nothing else.
+  const bool imports = !source.random && (source.checkpoint.empty() || source.adapters.on());
   ModelFolder folder = ModelFolder::open(
       source.folder, imports ? ModelFolder::Weights::required : ModelFolder::Weights::optional);
   for (const std::string& w : folder.warnings()) log::warn("{}", w);
@@ -49,6 +58,7 @@ std::unique_ptr<Model> ModelHost::load(const ModelSource& source, ModelOptions o
   const Json* generation = folder.generation_config() ? &*folder.generation_config() : nullptr;
   ModelConfig config = parse_model_config(folder.config(), generation, folder.config_path(), &warnings);
   config.frozen = source.frozen;
+  config.adapters = source.adapters;
   check_supported(config, folder.config_path(), backend_.ctx().device);
   for (const std::string& w : warnings) log::debug("{}", w);
   if (imports) {
@@ -63,20 +73,34 @@ std::unique_ptr<Model> ModelHost::load(const ModelSource& source, ModelOptions o
   options.context_tokens = source.context_tokens.value_or(config.max_position_embeddings);
   options.device = ctx().device;
   auto model = std::make_unique<Model>(config, options);
+  if (imports)
+    weights_[source.folder] = import_weights(folder, config, model->parameters());
+  else if (source.checkpoint.empty())
+    random_init(model->parameters(), config, source.seed, ctx().threads);
   if (!source.checkpoint.empty())
     load_weights(Manifest::read(source.checkpoint), model->parameters());
-  else if (source.random)
-    random_init(model->parameters(), config, source.seed, ctx().threads);
-  else
-    weights_[source.folder] = import_weights(folder, config, model->parameters());
+  else if (!source.adapter_folder.empty())
+    import_adapters(source.adapter_folder, model->parameters());
+  else if (config.adapters.on())
+    adapter_init(model->parameters(), config, source.seed, ctx().threads);
   if (const std::string digest = weights(source.folder).digest;
       !source.digest.empty() && digest != source.digest)
-    fail(Exit::data,
-         {.what = "these are other weights than those that were asked for",
-          .where = "model.digest, " + source.folder,
-          .why = fmt::format("the weights have the digest {}, model.digest is {}", digest, source.digest),
-          .fix = "put the right weights there, or set model.digest to theirs (\"\": any)"});
-  if (!source.checkpoint.empty()) weights_[source.folder] = weights_of(Manifest::read(source.checkpoint));
+    fail(Exit::data, {.what = "these are other weights than those that were asked for",
+                      .where = fmt::format("{}, {}", source.digest_from, source.folder),
+                      .why = fmt::format("the weights have the digest {}, {} says {}", digest,
+                                         source.digest_from, source.digest),
+                      .fix = source.adapters.on() && !source.checkpoint.empty()
+                                 ? "name the folder that the adapters were trained on"
+                                 : "put the right weights there, or set model.digest to theirs (\"\": any)"});
+  if (!source.checkpoint.empty()) {
+    FileDigest loaded = weights_of(Manifest::read(source.checkpoint));
+    if (imports)
+      adapters_[source.folder] = loaded.digest;
+    else
+      weights_[source.folder] = std::move(loaded);
+  } else if (!source.adapter_folder.empty()) {
+    adapters_[source.folder] = digest_of_file(find_in_folder(source.adapter_folder, kAdapterModel)).digest;
+  }
   return model;
 }
 
@@ -90,6 +114,8 @@ Json ModelHost::model_digests(const std::string& folder) const {
   if (const auto read = config_files_.find(folder); read != config_files_.end())
     for (const FileDigest& file : read->second) digests[name_of(file)] = file.digest;
   digests["weights"] = weights(folder).digest;
+  if (const auto adapters = adapters_.find(folder); adapters != adapters_.end())
+    digests["adapters"] = adapters->second;
   return digests;
 }
 

@@ -26,11 +26,16 @@ struct ModelSource {
   bool random = false;                         // weights are drawn from `seed`, not read
   uint64_t seed = 0;
   std::string digest = {};                     // weights of another one are refused; empty: any
+  std::string digest_from = "model.digest";    // what says so
   std::set<std::string> frozen = {};           // ModelConfig::frozen
+  AdapterConfig adapters = {};                 // ModelConfig::adapters
+  std::string adapter_folder = {};             // of PEFT: theirs; empty: fresh ones
   std::string checkpoint = {};                 // its weights are taken, not those of the folder; empty: none
   std::vector<std::string> allow_unused = {};  // ModelFolder::allow_unused
   TokenizerPlace tokenizer = {};
 };
+/// Those of a PEFT folder, beside the weights of the source's.
+void add_adapters(ModelSource& source, const std::string& folder);
 /// The first weights of a run.
 ModelSource first_weights(const Config& config, const RunPlan& plan);
 
@@ -45,12 +50,14 @@ class ModelHost {
   std::unique_ptr<Model> load(const ModelSource& source, ModelOptions options = {});
   /// Size and digest of the weights that were loaded for a folder, as stored; no digest: random ones.
   FileDigest weights(const std::string& folder) const;
-  /// Digests of what a model is made of that was loaded from a folder, by file name, and "weights".
+  /// Digests of what a model is made of that was loaded from a folder, by file name, "weights", and
+  /// "adapters", where it has some.
   Json model_digests(const std::string& folder) const;
 
  private:
   DType dtype_;
-  std::map<std::string, FileDigest> weights_;  // by folder
+  std::map<std::string, FileDigest> weights_;    // by folder
+  std::map<std::string, std::string> adapters_;  // digests, by folder
   std::map<std::string, std::vector<FileDigest>> config_files_;
   Backend backend_;
 };

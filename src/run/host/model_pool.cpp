@@ -1,5 +1,7 @@
 #include "src/run/host/model_pool.h"
 
+#include <algorithm>
+
 #include "src/run/plan/run_options.h"
 
 namespace temper {
@@ -9,16 +11,19 @@ ModelPool::ModelPool(const Config& config, const RunPlan& plan, Meshes& meshes, 
     : config_(config), plan_(plan), meshes_(meshes), host_(host), memory_(memory), rank_(rank) {}
 
 ModelSource ModelPool::source_of(const RolePlan& role) const {
-  ModelSource source = first_weights(config_, plan_);
+  ModelSource source = temper::first_weights(config_, plan_);
   if (const auto& path = config_.roles.of(role.name()).path)
     source = {
         .folder = *path, .context_tokens = plan_.context_tokens, .allow_unused = config_.model.allow_unused};
+  else if (!role.traits->of_policy && config_.lora.path.empty())
+    source.adapters = {};
   return source;
 }
 
 bool ModelPool::are_one(const Held& held, const RolePlan& role, const std::string& folder) const {
   const RolePlan& other = *held.role;
   if (&other == &role) return true;
+  if (plan_.shares_base(role, rank_)) return other.traits->leads();
   if (other.traits->of_policy != role.traits->of_policy) return false;
   if (role.traits->of_policy) return plan_.shares_buffers(rank_);
   return !other.traits->trains() && !role.traits->trains() && held.folder == folder &&
@@ -28,7 +33,8 @@ bool ModelPool::are_one(const Held& held, const RolePlan& role, const std::strin
 
 std::unique_ptr<Model> ModelPool::make(const RolePlan& role, const ModelSource& source) {
   ModelOptions options = meshes_.share_of(role).options;
-  if (!role.traits->of_policy || role.traits->trains() || !trained_) return host_.load(source, options);
+  const bool sent = role.traits->of_policy && !role.traits->trains() && trained_;  // all of its weights
+  if (!sent || source.adapters.on()) return host_.load(source, options);
   options.dtype = trained_->dtype();
   options.context_tokens = trained_->context_tokens();
   options.device = trained_->device();
@@ -50,9 +56,18 @@ Model& ModelPool::of(const RolePlan& role) {
     memory_.add(model->device(), [model] { return model->held_bytes(); });
     memory_.add(Device::cpu, [model] { return model->parameters().host_bytes(); });
   }
+  if (role.traits->leads() && !trained_) keep_first(*model);
   if (role.traits->leads()) trained_ = model;
   if (role.traits->of_policy && role.traits->generates()) generating_ = model;
   return *model;
+}
+
+/// Before a checkpoint changes what is trained.
+void ModelPool::keep_first(Model& model) {
+  const auto shares = [&](const RolePlan& role) { return plan_.shares_base(role, rank_); };
+  if (std::none_of(plan_.roles.begin(), plan_.roles.end(), shares)) return;
+  first_ = std::make_unique<FirstWeights>(host_.ctx(), model, !config_.lora.path.empty());
+  memory_.add(model.device(), [this] { return first_->held_bytes(); });
 }
 
 Engine& ModelPool::engine(const RolePlan& role) {

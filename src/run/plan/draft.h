@@ -33,6 +33,7 @@ std::string reward_defect(const RewardFunctionConfig& function);
 /// Functions that name domains need data.domain_key.
 void require_domain_key(PlanDraft& draft, const std::vector<RewardFunctionConfig>& functions);
 
+void plan_adapters(PlanDraft& draft);
 void plan_freeze(PlanDraft& draft);
 void plan_moe(PlanDraft& draft);
 void plan_roles(PlanDraft& draft);

@@ -18,6 +18,7 @@ struct TrainedMemory {
   int64_t weight_shards = 0;   // all the time, where they are split then
   int64_t weight_windows = 0;  // where they are split: while they are trained
   int64_t gradients = 0;
+  int64_t adapters = 0;   // of the weights, those of adapters
   int64_t optimizer = 0;  // of the first of the stage's ranks, which has most
 };
 /// What ranks of a role have of its model, by stage.

@@ -7,6 +7,7 @@
 #include "src/core/file.h"
 #include "src/io/hf/hf_config.h"
 #include "src/io/hf/model_folder.h"
+#include "src/io/hf/peft_folder.h"
 #include "src/models/model.h"
 #include "src/models/parameter_specs.h"
 
@@ -63,6 +64,12 @@ RunModels read_run_models(const Config& config) {
   std::vector<FileDigest> files;
   RunModels models(read_model_facts(config.model.path, &files));
   models.files["model.path"] = std::move(files);
+  if (const std::string& path = config.lora.path; !path.empty()) {
+    std::vector<FileDigest>& read = models.files["lora.path"];
+    models.adapters = read_adapter_config(path, adapter_modules(models.policy), &read);
+    if (const std::string weights = find_in_folder(path, kAdapterModel); !weights.empty())
+      read.push_back(digest_of_file(weights));
+  }
   for (const RoleTraits& role : config.roles.rows())
     if (const auto& path = config.roles.of(role.name).path)
       models.own.emplace(role.name,

@@ -2,6 +2,7 @@
 // The models that a plan is for, from their config.json and generation_config.json alone.
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,15 @@ struct RunModels {
     return found == own.end() ? policy : found->second;
   }
   const ModelConfig& of(const RolePlan& role) const { return of(role.name()); }
+  /// What a rank holds for the role.
+  const ModelConfig& held_for(const RolePlan& role) const {
+    const bool first = base && !role.traits->of_policy && !own.contains(role.name());
+    return first ? *base : of(role);
+  }
 
   ModelConfig policy;
+  AdapterConfig adapters = {};           // of lora.path
+  std::optional<ModelConfig> base = {};  // what the policy began with, where adapters are trained
   std::map<std::string, ModelConfig, std::less<>> own = {};  // by role
   /// What was read of their folders, by the key of the config that names one.
   std::map<std::string, std::vector<FileDigest>> files = {};

@@ -123,6 +123,18 @@ bool RunPlan::shares_buffers(int rank) const {
          generator()->ep() == trainer().ep();
 }
 
+bool RunPlan::shares_base(const RolePlan& of, int rank) const {
+  const RolePlan& lead = trainer();
+  const bool first = !of.traits->of_policy && !of.traits->trains() && !of.own_model;
+  return adapters.on() && first && of.has(rank) && lead.has(rank) && of.tp() == lead.tp() &&
+         of.cp() == lead.cp() && of.stages == lead.stages && of.group(rank, kTeam) == lead.group(rank, kTeam);
+}
+
+bool RunPlan::shares_base(const RolePlan& of) const {
+  const auto shares = [&](int rank) { return shares_base(of, rank); };
+  return !of.ranks.empty() && std::all_of(of.ranks.begin(), of.ranks.end(), shares);
+}
+
 bool RunPlan::in_trainer_mesh(const RolePlan& of, int rank) const {
   const RolePlan& lead = trainer();
   const bool fits = of.works_together() ? of.ranks == lead.ranks && of.cp() == lead.cp()
@@ -166,6 +178,7 @@ PlanResult try_plan(const Config& config, int num_ranks, const RunModels& models
   plan.num_parameters = num_parameters(facts);
   plan.vocab_size = facts.vocab_size;
   plan.steps = config.run.steps;
+  plan_adapters(draft);
   plan_freeze(draft);
   plan_moe(draft);
   plan_roles(draft);
@@ -212,6 +225,7 @@ std::vector<PlanError> validate_paths(const Config& c) {
   for (const RoleTraits& role : c.roles.rows())
     if (const auto& path = c.roles.of(role.name).path)
       require_path(fmt::format("roles.{}.path", role.name), *path, errors);
+  if (!c.lora.path.empty()) require_path("lora.path", c.lora.path, errors);
   if (c.tokenizer.path) require_path("tokenizer.path", *c.tokenizer.path, errors);
   if (c.tokenizer.chat_template) require_path("tokenizer.chat_template", *c.tokenizer.chat_template, errors);
   for (const DataSource& source : c.data.train) require_path("data.train", source.path, errors);

@@ -87,6 +87,7 @@ struct RunPlan {
   RouteShape routes = {};                           // that are recorded; without layers: none are
   bool follows_routes = false;                      // in training
   std::string aux_losses = {};                      // of its routers, in words; empty: it has none
+  AdapterConfig adapters = {};                      // ModelConfig::adapters of the policy
   int64_t num_parameters = 0;
   int64_t vocab_size = 0;
   int64_t steps = 0;
@@ -109,6 +110,9 @@ struct RunPlan {
   bool shares_buffers(int rank) const;
   /// Those that share a model of the role with this rank of it are in the trainer's grid what they are there.
   bool in_trainer_mesh(const RolePlan& role, int rank) const;
+  /// The frozen weights that this rank has for the role are the base of those that it trains.
+  bool shares_base(const RolePlan& role, int rank) const;
+  bool shares_base(const RolePlan& role) const;  // on all of its ranks
   /// Ranks of a role beside the trainer share a model, not all of them as the trainer's do.
   bool has_own_mesh(const RolePlan& role) const;
   /// Ranks that generate with weights of their own: what they lack of every version comes in messages.

@@ -117,7 +117,7 @@ void plan_offload(PlanDraft& d) {
     const bool in_host =
         resolve(fmt::format("roles.{}.offload", row.name), d.config.roles.of(row.name).offload);
     for (RolePlan& role : plan.roles)
-      if (role.traits == &row) role.in_host = in_host;
+      if (role.traits == &row) role.in_host = in_host && !plan.shares_base(role);
   }
 }
 

@@ -31,6 +31,7 @@ std::vector<Alike> alike_parameters(const ModelConfig& model, const Holders& sou
       for (const UnitRange& part : stage.ranges) borders.insert(std::max<int64_t>(1, part.begin));
   std::vector<Alike> all;
   for (ParamSpec& spec : parameter_specs(model)) {
+    if (spec.whose == Whose::base) continue;
     const int64_t unit = spec.unit_number;
     const bool of_layer = unit >= 1 && unit <= model.num_layers;
     if (of_layer && !borders.contains(unit)) continue;

@@ -18,6 +18,9 @@ namespace temper {
 
 inline constexpr const char* kUnfinished = "unfinished";
 inline constexpr const char* kAllowUnused = "allow_unused";  // model.allow_unused, where it is not empty
+/// Text: the adapters that the run trains, as adapter_config.json says them; the checkpoint has their
+/// weights, and none of their base, whose digest is "model_digest".
+inline constexpr const char* kAdapters = "lora";
 inline constexpr const char* kUnsaid =
     "unsaid";  // text: metrics of a step whose validation is yet to be made
 inline constexpr const char* kByClock = "by_clock";     // count: checkpoint.every_minutes made it

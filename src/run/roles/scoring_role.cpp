@@ -65,7 +65,10 @@ void ScoringRole::annotate(int64_t step, std::span<const Group> groups) {
   for (const Group& g : groups)
     for (const Trajectory& t : g.samples)
       if ((t.*as_.logprobs).empty()) missing.push_back(&t);
+  FirstWeights* const first = p_.models.first_weights(*p_.role);
+  if (first && first->changes_weights()) p_.weights.wait_read();
   model_.parameters().fetch(p_.ctx.lane);
+  const FirstWeights::Use use(p_.ctx, first);
   std::vector<std::vector<double>> logprobs =
       dp_ ? packed_logprobs(p_.ctx, model_, *dp_, missing, pass_, p_.model_share.pipeline)
           : local_logprobs(p_.ctx, model_, missing, pass_, p_.model_share.pipeline);

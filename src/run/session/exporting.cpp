@@ -1,8 +1,10 @@
 #include "src/run/session/exporting.h"
 
+#include <filesystem>
+
 #include "src/core/log.h"
 #include "src/core/process/progress.h"
-#include "src/io/hf/hf_export.h"
+#include "src/io/hf/peft_folder.h"
 #include "src/models/parameter_specs.h"
 #include "src/run/exchange/shared_weights.h"
 
@@ -13,15 +15,25 @@ std::string export_folder(const RunFiles& files, int64_t step) {
   return files.folder->path("export/" + step_name(step));
 }
 
+/// So that it leads there from wherever the folder is used.
+std::string absolute_path(const std::string& path) {
+  return std::filesystem::absolute(path).lexically_normal().string();
+}
+
 /// On the rank that writes. `read`: all elements of the weights, wherever they are.
 void write_export(const RunRank& rank, int64_t step, const ElementReader& read) {
   const std::string out = export_folder(rank.files, step);
   if (path_exists(out)) remove_tree(out);
   make_directories(rank.files.folder->path("export"));
   const TokenizerConfig& t = rank.config().tokenizer;
-  export_model(rank.config().model.path, parameter_specs(rank.policy->config()), read, out,
-               {.allow_unused = rank.config().model.allow_unused,
-                .tokenizer = {t.path.value_or(""), t.chat_template.value_or("")}});
+  const ModelConfig& model = rank.policy->config();
+  if (model.adapters.on())
+    export_adapters(parameter_specs(model), read, out,
+                    {model.adapters, absolute_path(rank.config().model.path), rank.policy->dtype()});
+  else
+    export_model(rank.config().model.path, parameter_specs(model), read, out,
+                 {.allow_unused = rank.config().model.allow_unused,
+                  .tokenizer = {t.path.value_or(""), t.chat_template.value_or("")}});
   tell_what_changed(rank.inputs.digests, rank.config().model.path);
   log::info("exported {}", out);
   rank.files.write_event("export", {{"step", step}, {"path", out}});

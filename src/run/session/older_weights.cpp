@@ -51,6 +51,7 @@ void publish_older_weights(RunRank& rank, const CheckpointReader& checkpoint, Ro
   for (int64_t version = rank.files.resume.weights; version < rank.files.resume.step; ++version) {
     std::vector<StateTensor> tensors;
     for (const Parameter& p : weights.list()) {
+      if (p.spec.whose == Whose::base) continue;
       const int64_t row = p.spec.size() / p.spec.shape.front();
       for (const RowSpan& span : p.spans) {
         if (span.rows == 0) continue;  // another rank's

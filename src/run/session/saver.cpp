@@ -6,6 +6,7 @@
 #include "src/config/load.h"
 #include "src/core/log.h"
 #include "src/core/process/progress.h"
+#include "src/io/hf/peft_folder.h"
 #include "src/run/session/exporting.h"
 #include "src/run/session/older_weights.h"
 #include "src/run/session/saved_file.h"
@@ -143,6 +144,8 @@ void Saver::add_origin(CheckpointWriter& checkpoint, int64_t step) const {
   if (const std::string digest = rank_.weights_digest(); !digest.empty())
     checkpoint.text("model_digest", digest);
   checkpoint.text("config", dump_config(rank_.task.loaded));
+  if (const AdapterConfig& adapters = rank_.task.plan.adapters; adapters.on())
+    checkpoint.text(kAdapters, adapter_config_json(adapters, config.model.path).dump());
   if (const auto& allowed = rank_.config().model.allow_unused; !allowed.empty())
     checkpoint.text(kAllowUnused, Json(allowed).dump());
   checkpoint.text(kInputs, inputs_up_to(step, rank_.inputs.digests).text());

@@ -9,6 +9,8 @@
 #include "src/core/check.h"
 #include "src/core/process/results.h"
 #include "src/core/text/printable.h"
+#include "src/io/hf/peft_folder.h"
+#include "src/models/parameter_specs.h"
 #include "src/rl/registry.h"
 #include "src/run/plan/axis_traffic.h"
 #include "src/run/plan/memory/host_memory.h"
@@ -132,6 +134,9 @@ std::optional<RunModels> find_models(const CommandLine& line, CheckFacts& facts,
   facts.published = policy.published;
   if (!policy.shape) return std::nullopt;
   RunModels models(*policy.shape);
+  const auto is_lora = [](const PlanError& e) { return e.key == "lora.path"; };
+  if (!config.lora.path.empty() && std::none_of(missing.begin(), missing.end(), is_lora))
+    models.adapters = read_adapter_config(config.lora.path, adapter_modules(models.policy));
   for (const RoleTraits& role : config.roles.rows())
     if (const auto& path = config.roles.of(role.name).path) {
       const FoundModel own = find_model(line, fmt::format("roles.{}.path", role.name), *path, missing);
@@ -175,6 +180,7 @@ CheckedConfig check_config(const CommandLine& line) {
   if (std::optional<RunModels> models = find_models(line, facts, missing)) {
     result = try_plan(facts.config, ranks_of(line), *models, facts.limits);
     facts.model->frozen = models->policy.frozen = result.plan.frozen;
+    facts.model->adapters = models->policy.adapters = result.plan.adapters;
     if (result.errors.empty()) add_costs(line, *models, facts.config, result);
     if (!about_epochs.empty()) result.warnings.push_back(about_epochs);
     facts.host_here = warn_of_host(line, result);

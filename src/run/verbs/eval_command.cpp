@@ -112,7 +112,10 @@ ModelSource eval_weights(const CommandLine& line, const Config& config, const Ru
   if (!line.has("--checkpoint")) return source;
   source.checkpoint = shared_checkpoint(line.text("--checkpoint"), comm);
   source.random = false;
-  source.digest.clear();  // model.digest is of the weights that the run began with
+  const ModelSource of_run = checkpoint_source(source.checkpoint, source.folder);
+  source.adapters = of_run.adapters;
+  source.digest = of_run.digest;  // model.digest is of the weights that the run began with
+  source.digest_from = of_run.digest_from;
   return source;
 }
 

@@ -1,14 +1,20 @@
 #include "src/run/verbs/folder_commands.h"
 
+#include <filesystem>
+
 #include "src/core/file.h"
 #include "src/core/process/results.h"
 #include "src/core/text/printable.h"
 #include "src/data/prompt_builder.h"
 #include "src/io/checkpoint/checkpoint.h"
 #include "src/io/checkpoint/master_reader.h"
+#include "src/io/elements.h"
 #include "src/io/hf/hf_config.h"
 #include "src/io/hf/hf_export.h"
+#include "src/io/hf/hf_import.h"
+#include "src/io/hf/merged_weights.h"
 #include "src/io/hf/model_folder.h"
+#include "src/io/hf/peft_folder.h"
 #include "src/models/model.h"
 #include "src/models/parameter_specs.h"
 #include "src/run/host/model_host.h"
@@ -64,6 +70,47 @@ Json tokenized(const JsonLine& line, const Tokenizer& tokenizer, const ChatTempl
   return {{"tokens", tokenizer.encode(text->get<std::string>(), add_special)}};
 }
 
+/// The base of adapters is that which they were trained on.
+void require_base(const Manifest& manifest, const ModelFolder& folder, const ModelConfig& config,
+                  const std::vector<ParamSpec>& specs) {
+  if (!manifest.has_meta("model_digest")) return;
+  const std::string before = manifest.meta_text("model_digest"),
+                    now = digest_of_weights(folder, config, specs);
+  if (before == now) return;
+  fail(Exit::data,
+       {.what = "these adapters were trained on other weights",
+        .where = folder.path(),
+        .why = fmt::format("the weights have the digest {}, those of the run had {}", now, before),
+        .fix = "name the folder that the run began with: --source DIR"});
+}
+
+/// A run of adapters: those, or with them the whole model.
+void export_adapted(const CommandLine& line, const Manifest& manifest, ModelFolder folder,
+                    const ModelConfig& config, const ExportOptions& options) {
+  if (!config.adapters.on())
+    fail(Exit::usage, {.what = "nothing to merge",
+                       .where = "--merge, " + manifest.path(),
+                       .why = "the run trained no adapters",
+                       .fix = "leave --merge out"});
+  const std::vector<ParamSpec> specs = parameter_specs(config);
+  const ElementReader adapters = master_reader(manifest);
+  if (!line.has("--merge")) {
+    const std::string& dtype = options.dtype == "auto" ? manifest.meta_text("dtype") : options.dtype;
+    return export_adapters(
+        specs, adapters, line.text("--out"),
+        {config.adapters, std::filesystem::absolute(folder.path()).lexically_normal().string(),
+         parse_dtype_option(dtype)});
+  }
+  ModelConfig base = config;
+  base.adapters = {};
+  folder.split_experts(base);
+  folder.allow_unused(options.allow_unused);
+  const std::vector<ParamSpec> whole = parameter_specs(base);
+  require_base(manifest, folder, base, whole);
+  export_model(folder.path(), whole, merged_reader(folder, specs, config.adapters.scale(), adapters),
+               line.text("--out"), options);
+}
+
 }  // namespace
 
 int run_tokenize(const CommandLine& line) {
@@ -105,16 +152,22 @@ int run_export(const CommandLine& line) {
   require_sound(checkpoint);
   const Manifest manifest = Manifest::read(checkpoint);
   const std::string source = line.text("--source", manifest.meta_text("model_path"));
-  const ModelFolder folder = ModelFolder::open(source, ModelFolder::Weights::optional);
+  ModelFolder folder = ModelFolder::open(source, ModelFolder::Weights::optional);
   start_log("", "warn", 0, /*on_stderr=*/true);
   if (manifest.has_meta(kInputs))
     tell_what_changed(
         InputDigests::from_text(manifest.meta_text(kInputs), fmt::format("{}: meta.{}", checkpoint, kInputs)),
         source);
-  const ModelConfig config = parse_model_config(folder.config(), nullptr, folder.config_path());
-  export_model(source, parameter_specs(config), master_reader(manifest), line.text("--out"),
-               {line.text("--dtype", "auto"), line.integer("--shard-size", 5'000'000'000),
-                allowed_of(manifest), line.has("--source") ? TokenizerPlace{} : tokenizer_place(manifest)});
+  ModelConfig config = parse_model_config(folder.config(), nullptr, folder.config_path());
+  config.adapters = adapters_of(manifest);
+  const ExportOptions options{line.text("--dtype", "auto"), line.integer("--shard-size", 5'000'000'000),
+                              allowed_of(manifest),
+                              line.has("--source") ? TokenizerPlace{} : tokenizer_place(manifest)};
+  if (config.adapters.on() || line.has("--merge")) {
+    export_adapted(line, manifest, std::move(folder), config, options);
+    return 0;
+  }
+  export_model(source, parameter_specs(config), master_reader(manifest), line.text("--out"), options);
   return 0;
 }
 

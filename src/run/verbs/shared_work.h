@@ -49,8 +49,18 @@ class SharedWork {
   /// The model of --model, or of --checkpoint.
   ModelSource source(const CommandLine& line) const {
     refuse_run_folder(line.text("--model"));
-    if (!line.has("--checkpoint"))
-      return {.folder = line.text("--model"), .allow_unused = line.list("--allow-unused")};
+    if (!line.has("--checkpoint")) {
+      ModelSource source;
+      source.folder = line.text("--model");
+      source.allow_unused = line.list("--allow-unused");
+      if (line.has("--lora")) add_adapters(source, line.text("--lora"));
+      return source;
+    }
+    if (line.has("--lora"))
+      fail(Exit::usage, {.what = "adapters beside a checkpoint",
+                         .where = "--lora",
+                         .why = "a checkpoint has the adapters of its run",
+                         .fix = "leave --lora out, or give --model DIR instead of --checkpoint"});
     return checkpoint_source(shared_checkpoint(line.text("--checkpoint"), *comm_), line.text("--model"));
   }
 

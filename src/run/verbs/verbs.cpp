@@ -37,6 +37,8 @@ constexpr OptionSpec kWeights{"--checkpoint", Kind::text, "DIR", "",
                               "config, tokenizer and template are those of --model, else of the run"};
 constexpr OptionSpec kAllow{"--allow-unused", Kind::files, "NAME", "",
                             "tensors that may be left over in the folder, or patterns with *"};
+constexpr OptionSpec kLora{"--lora", Kind::text, "DIR", "none",
+                           "PEFT folder whose adapters add to the linear layers of --model"};
 constexpr OptionSpec kCheckpoint{
     "--checkpoint", Kind::text, "DIR", "", "a step folder, or a run folder: its newest checkpoint", true};
 constexpr OptionSpec kOut{"--out", Kind::text, "DIR", "", "folder to write; it must not exist or be empty",
@@ -85,6 +87,7 @@ constexpr std::array kGenerate{
     kModelOr,
     kWeights,
     kAllow,
+    kLora,
     OptionSpec{"--prompt", Kind::text, "TEXT", "", "one prompt; its text is streamed to a terminal"},
     OptionSpec{"--prompts", Kind::text, "FILE", "",
                "JSONL of {\"prompt\"}, {\"messages\"} or {\"tokens\"}; -: stdin"},
@@ -109,6 +112,7 @@ constexpr std::array kScore{
     kModelOr,
     kWeights,
     kAllow,
+    kLora,
     OptionSpec{"--input", Kind::text, "FILE", "", "JSONL of {\"tokens\": [n ids]}; -: stdin", true},
     OptionSpec{"--temperature", Kind::number, "T", "1.0", "divides the logits; 0 counts as 1", false,
                kLeastTemperature, 1000, true},
@@ -135,12 +139,15 @@ constexpr std::array kInit{
 constexpr std::array kExport{
     kCheckpoint,
     kOut,
-    OptionSpec{"--source", Kind::text, "DIR", "model.path of the run, with the tokenizer that its config names",
+    OptionSpec{"--source", Kind::text, "DIR",
+               "model.path of the run, with the tokenizer that its config names",
                "folder whose config, tokenizer and other files go with the weights"},
     OptionSpec{"--dtype", Kind::choice, kFileDtypes, "auto: the source's dtype per tensor",
                "type of the tensors"},
     OptionSpec{"--shard-size", Kind::bytes, "BYTES", "5GB",
                "tensor bytes of one file, as a number or a size"},
+    OptionSpec{"--merge", Kind::flag, "", "",
+               "of a run that trained adapters: the whole model, with what they add; else a PEFT folder"},
 };
 constexpr std::array kVerify{kCheckpoint,
                              OptionSpec{"--json", Kind::flag, "", "", "the result as one JSON object"}};
@@ -220,15 +227,15 @@ const std::array kVerbs{
              run_report,
              "a page (HTML) about one or several run folders: curves, phase times, samples, config, starts",
              {}},
-    VerbSpec{
-        "help",
-        "[TOPIC...]",
-        Overrides::none,
-        kHelp,
-        run_help,
-        "this text, or that of a topic, a verb, a config key, a section, `keys`, `exit-codes`, `environment`, "
-        "`completion bash` (zsh, fish) or `man`",
-        {}},
+    VerbSpec{"help",
+             "[TOPIC...]",
+             Overrides::none,
+             kHelp,
+             run_help,
+             "this text, or that of a topic, a verb, a config key, a section, `keys`, `exit-codes`, "
+             "`environment`, "
+             "`completion bash` (zsh, fish) or `man`",
+             {}},
 };
 
 }  // namespace

@@ -106,6 +106,26 @@ TEST(Recipes, OfLargeModelsFitTheirGpus) {
     }
 }
 
+/// The base is there once, in bf16, and is the reference; what is trained is about a hundredth of it.
+TEST(Recipes, OfAdaptersFitOneGpu) {
+  const Config config = load_config("conf/qwen3_8b_lora_1gpu.toml", {}).config;
+  const PlanResult result = try_plan(config, 1, published("Qwen3-8B"),
+                                     {.device = {80 * kGiB}, .host = {64 * kGiB, "a GPU's share"}});
+  ASSERT_TRUE(result.errors.empty()) << all_errors(result);
+  EXPECT_TRUE(result.warnings.empty()) << result.warnings.front();
+  const auto row =
+      std::ranges::find_if(result.plan.memory, [](const MemoryRow& r) { return r.phase == "train"; });
+  ASSERT_NE(row, result.plan.memory.end());
+  int64_t state = 0;
+  for (const char* part : {"weights", "gradients", "optimizer"}) {
+    EXPECT_GT(MemoryRow::bytes_of(row->device, part), 0) << part;
+    state += MemoryRow::bytes_of(row->device, part);
+  }
+  EXPECT_LE(state, 20'000'000'000);
+  EXPECT_EQ(MemoryRow::bytes_of(row->device, "reference_weights"), 0);
+  EXPECT_FALSE(result.plan.optimizer_in_host);
+}
+
 /// Seven ranks of an axis are no layout, and the rule names those that are.
 TEST(Recipes, OfLargeModelsNameTheLegalLayouts) {
   for (const Recipe& recipe : large_recipes()) {

@@ -266,6 +266,7 @@ void plan_shards_of_follower(PlanDraft& d, RolePlan& role) {
   const bool offloads = keys.offload.value_or(false);
   role.zero = static_cast<int>(keys.zero.value_or(offloads ? 1 : *d.config.roles.lead().zero));
   if (role.traits->scores() && !role.splits_weights()) role.zero = 1;
+  if (d.result.plan.shares_base(role)) role.zero = 1;  // the trainer's weights, whole between updates
   if (role.splits_weights() && offloads)
     d.error(fmt::format("roles.{}.offload", role.name()),
             fmt::format("with roles.{}.zero = 3 a rank has a shard of the weights, and not in host memory",
@@ -354,6 +355,7 @@ std::vector<int> plan_ranks(PlanDraft& d) {
     const bool follows = row.leads() || !own;
     RolePlan& role = plan.roles.emplace_back();
     role.traits = &row;
+    role.own_model = roles.of(row.name).path.has_value();
     role.ranks = follows ? trainer : role_ranks(d, fmt::format("roles.{}.ranks", row.name), *own, same);
     role.take_stages({{{0, d.models.of(role).num_layers}}});
     used.insert(used.end(), role.ranks.begin(), role.ranks.end());

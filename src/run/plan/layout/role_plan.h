@@ -19,8 +19,9 @@ struct RolePlan {
   std::vector<int> ranks;                    // ascending
   Grid grid;                                 // of them
   std::vector<LayerRanges> stages = {{{}}};  // layers of each stage of a pipeline, in one part or several
-  int zero = 1;          // 2: a learner keeps its shard of gradients; 3: of weights, as those that score do
-  bool in_host = false;  // weights lie in host memory but for the role's phase
+  int zero = 1;            // 2: a learner keeps its shard of gradients; 3: of weights, as those that score do
+  bool own_model = false;  // its section names a path
+  bool in_host = false;    // weights lie in host memory but for the role's phase
 
   std::string_view name() const { return traits->name; }
   int tp() const { return grid.along(Axis::tp); }

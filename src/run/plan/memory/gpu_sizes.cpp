@@ -32,7 +32,7 @@ bool uses_cache(const std::string& phase) { return phase == "generate" || phase 
 void choose_offload(const PlanDraft& d, RunPlan& plan, int64_t limit) {
   const auto fits = [&] { return peak_of(d, plan, [](const std::string&) { return true; }).bytes <= limit; };
   for (RolePlan& role : plan.roles)
-    if (role.traits->keys.has(RoleKey::offload) && !role.splits_weights() &&
+    if (role.traits->keys.has(RoleKey::offload) && !role.splits_weights() && !plan.shares_base(role) &&
         !d.config.roles.of(role.name()).offload && !fits())
       role.in_host = true;
   if (!d.config.train.offload_optimizer && !fits()) plan.optimizer_in_host = true;

@@ -222,6 +222,10 @@ MemoryParts device_parts(const RunPlan& plan, const HeldModels& held, int rank) 
     const TrainedMemory& m = held_by(plan, held, role, rank);
     if (!plan.optimizer_in_host) add(parts, part_name(role, "optimizer"), m.optimizer);
     if (role.traits->of_policy) continue;
+    if (plan.shares_base(role, rank)) {
+      add(parts, part_name(role, "adapters"), m.adapters);
+      continue;
+    }
     const int64_t weights = role.in_host ? 0 : role.traits->trains() ? m.weights : kept_weights(m);
     add(parts, part_name(role, "weights"), saturating_add(weights, tables_of(plan, held, role)));
   }
@@ -322,8 +326,8 @@ std::vector<MemoryRow> plan_memory(const RunPlan& plan, const RunModels& models,
   HeldModels held;
   std::vector<std::vector<PhaseMemory>> works;
   for (const RolePlan& role : plan.roles) {
-    held.push_back(model_memory(plan, role, models.of(role), config));
-    works.push_back(work_memory(plan, role, models.of(role), config));
+    held.push_back(model_memory(plan, role, models.held_for(role), config));
+    works.push_back(work_memory(plan, role, models.held_for(role), config));
   }
   const RolePlan& trainer = plan.trainer();
   std::vector<PhaseMemory> validation;

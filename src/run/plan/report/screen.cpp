@@ -7,6 +7,7 @@
 #include "src/core/check.h"
 #include "src/core/text/printable.h"
 #include "src/core/text/short_number.h"
+#include "src/models/parameter_specs.h"
 #include "src/run/plan/memory/memory.h"
 #include "src/run/plan/report/sizes.h"
 #include "src/run/plan/report/text_lines.h"
@@ -173,14 +174,24 @@ std::string phases_text(const RunPlan& plan) {
   return offloaded.empty() ? text : text + " with " + offloaded;
 }
 
+/// What is trained beside the model; empty: nothing, but the model itself.
+std::string adapters_text(const ModelConfig& m) {
+  if (!m.adapters.on()) return "";
+  int64_t trained = 0;
+  for (const ParamSpec& spec : parameter_specs(m))
+    if (spec.trained) trained += spec.size();
+  return fmt::format(", with adapters of rank {}: {} parameters are trained", m.adapters.rank,
+                     large_text(trained));
+}
+
 std::string model_text(const RunPlan& plan, const CheckFacts& facts) {
   const ModelConfig& m = *facts.model;
   const bool random = facts.config.model.init == "random";
   const std::string losses =
       plan.aux_losses.empty() ? "" : "; auxiliary losses of its routers: " + plan.aux_losses;
-  return fmt::format("{}: {}, {} parameters, {} layers, {} ids, {}{}{}", facts.config.model.path, m.family,
+  return fmt::format("{}: {}, {} parameters, {} layers, {} ids, {}{}{}{}", facts.config.model.path, m.family,
                      large_text(plan.num_parameters), m.num_layers, grouped_number(m.vocab_size),
-                     dtype_name(plan.dtype), random ? ", random weights" : "", losses);
+                     dtype_name(plan.dtype), random ? ", random weights" : "", adapters_text(m), losses);
 }
 
 std::string data_text(const CheckFacts& facts) {

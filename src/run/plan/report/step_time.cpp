@@ -45,8 +45,8 @@ double training_share(double parameters) {
 bool is_measured(const RunPlan& plan) {
   constexpr int kMostGpus = 4;
   const auto parameters = static_cast<double>(plan.num_parameters);
-  return plan.device == Device::cuda && plan.dtype == DType::bf16 && plan.num_ranks <= kMostGpus &&
-         parameters >= kLeast && parameters <= kMost &&
+  return plan.device == Device::cuda && !plan.adapters.on() && plan.dtype == DType::bf16 &&
+         plan.num_ranks <= kMostGpus && parameters >= kLeast && parameters <= kMost &&
          std::all_of(plan.roles.begin(), plan.roles.end(),
                      [&](const RolePlan& role) { return role.dp() == plan.num_ranks; });
 }

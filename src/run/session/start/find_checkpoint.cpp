@@ -6,6 +6,8 @@
 #include "src/core/log.h"
 #include "src/core/reachable.h"
 #include "src/io/checkpoint/checkpoint.h"
+#include "src/io/hf/peft_folder.h"
+#include "src/run/record/run_checkpoint.h"
 #include "src/run/record/run_folder.h"
 
 namespace temper {
@@ -53,10 +55,22 @@ TokenizerPlace tokenizer_place(const Manifest& manifest) {
   return {path(kTokenizerPath), path(kTemplatePath)};
 }
 
+AdapterConfig adapters_of(const Manifest& manifest) {
+  if (!manifest.has_meta(kAdapters)) return {};
+  const std::string where = fmt::format("{}: meta.{}", manifest.path(), kAdapters);
+  return parse_adapter_config(parse_json(manifest.meta_text(kAdapters), where, kConfigLimits), where,
+                              {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"});
+}
+
 ModelSource checkpoint_source(const std::string& checkpoint, const std::string& folder) {
   ModelSource source{.folder = folder, .checkpoint = checkpoint};
-  if (!folder.empty()) return source;
   const Manifest manifest = Manifest::read(checkpoint);
+  source.adapters = adapters_of(manifest);
+  if (source.adapters.on() && manifest.has_meta("model_digest")) {
+    source.digest = manifest.meta_text("model_digest");
+    source.digest_from = checkpoint;
+  }
+  if (!folder.empty()) return source;
   source.folder = manifest.meta_text("model_path");
   if (!is_directory(source.folder))
     fail(Exit::usage, {.what = "the model folder of this checkpoint is not here",

@@ -25,6 +25,9 @@ inline constexpr const char* kTemplatePath = "template_path";
 /// Those that the run of a checkpoint named.
 TokenizerPlace tokenizer_place(const Manifest& manifest);
 
+/// Those that its run trained; none: whole weights.
+AdapterConfig adapters_of(const Manifest& manifest);
+
 /// A checkpoint as a model: its weights, with config and tokenizer of `folder`, or (empty) of the folders
 /// that the run began with. Exit::usage where the model's is no longer there.
 ModelSource checkpoint_source(const std::string& checkpoint, const std::string& folder);

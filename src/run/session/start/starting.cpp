@@ -47,7 +47,8 @@ void require_same_models(const RunRank& rank, const CheckpointReader& checkpoint
     std::string change = fmt::format("digest of the weights {} -> {}", before, now);
     for (const ConfigChange& key : changes_since(checkpoint, rank.task, rank.inputs.digests))
       if (key.key == weights.key) change += fmt::format("; {} {} -> {}", key.key, key.before, key.after);
-    if (!rank.config().checkpoint.accept_changes)
+    const bool of_base = weights.key == "model.path" && rank.task.plan.adapters.on();
+    if (!rank.config().checkpoint.accept_changes || of_base)
       fail(Exit::usage,
            {.what = "the weights of a model folder are not those that the run began with",
             .where = fmt::format("{} = {} (checkpoint {})", weights.key, folder, checkpoint.path()),

@@ -127,7 +127,8 @@ bool RunPlan::shares_base(const RolePlan& of, int rank) const {
   const RolePlan& lead = trainer();
   const bool first = !of.traits->of_policy && !of.traits->trains() && !of.own_model;
   return adapters.on() && first && of.has(rank) && lead.has(rank) && of.tp() == lead.tp() &&
-         of.cp() == lead.cp() && of.stages == lead.stages && of.group(rank, kTeam) == lead.group(rank, kTeam);
+         of.cp() == lead.cp() && of.ep() == lead.ep() && of.stages == lead.stages &&
+         of.group(rank, kTeam) == lead.group(rank, kTeam);
 }
 
 bool RunPlan::shares_base(const RolePlan& of) const {

@@ -222,10 +222,9 @@ MemoryParts device_parts(const RunPlan& plan, const HeldModels& held, int rank) 
     const TrainedMemory& m = held_by(plan, held, role, rank);
     if (!plan.optimizer_in_host) add(parts, part_name(role, "optimizer"), m.optimizer);
     if (role.traits->of_policy) continue;
-    if (plan.shares_base(role, rank)) {
-      add(parts, part_name(role, "adapters"), m.adapters);
-      continue;
-    }
+    const bool of_base = plan.shares_base(role, rank);
+    if (of_base) add(parts, part_name(role, "adapters"), m.adapters);
+    if (of_base) continue;
     const int64_t weights = role.in_host ? 0 : role.traits->trains() ? m.weights : kept_weights(m);
     add(parts, part_name(role, "weights"), saturating_add(weights, tables_of(plan, held, role)));
   }

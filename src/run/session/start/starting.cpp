@@ -29,7 +29,7 @@ void tell_what_differs(const RunTask& task, const ResumePoint& resume) {
 }
 
 /// Other weights than those that the run began with, in model folders that this rank knows of.
-std::vector<ConfigChange> changed_weights(const RunRank& rank, const CheckpointReader& checkpoint) {
+std::vector<ConfigChange> changed_weights(const CheckpointReader& checkpoint, const RunRank& rank) {
   std::vector<ConfigChange> changes = changed_content(digests_in(checkpoint, kOwnWeights), rank.own_weights);
   const std::string now = rank.weights_digest();
   const std::string before = checkpoint.has_meta("model_digest") ? checkpoint.text("model_digest") : "";
@@ -37,26 +37,30 @@ std::vector<ConfigChange> changed_weights(const RunRank& rank, const CheckpointR
   return changes;
 }
 
+[[noreturn]] void refuse_weights(const std::string& where, const std::string& change) {
+  fail(Exit::usage,
+       {.what = "the weights of a model folder are not those that the run began with",
+        .where = where,
+        .why = "changed since: " + change,
+        .fix = "put them back, choose another run.name, set checkpoint.accept_changes = true, or start "
+               "anew with checkpoint.resume = \"none\" and run.overwrite = true"});
+}
+
 /// The model folder is the reference's, and what is not trained of an export.
 void require_same_models(const RunRank& rank, const CheckpointReader& checkpoint) {
-  for (const ConfigChange& weights : changed_weights(rank, checkpoint)) {
-    const std::string before = weights.before, now = weights.after;
+  for (const ConfigChange& weights : changed_weights(checkpoint, rank)) {
     const std::string folder = weights.key == "model.path"
                                    ? rank.config().model.path
                                    : rank.own_weights.of(weights.key).at("weights").path;
-    std::string change = fmt::format("digest of the weights {} -> {}", before, now);
+    std::string change = fmt::format("digest of the weights {} -> {}", weights.before, weights.after);
     for (const ConfigChange& key : changes_since(checkpoint, rank.task, rank.inputs.digests))
       if (key.key == weights.key) change += fmt::format("; {} {} -> {}", key.key, key.before, key.after);
     const bool of_base = weights.key == "model.path" && rank.task.plan.adapters.on();
     if (!rank.config().checkpoint.accept_changes || of_base)
-      fail(Exit::usage,
-           {.what = "the weights of a model folder are not those that the run began with",
-            .where = fmt::format("{} = {} (checkpoint {})", weights.key, folder, checkpoint.path()),
-            .why = "changed since: " + change,
-            .fix = "put them back, choose another run.name, set checkpoint.accept_changes = true, or start "
-                   "anew with checkpoint.resume = \"none\" and run.overwrite = true"});
+      refuse_weights(fmt::format("{} = {} (checkpoint {})", weights.key, folder, checkpoint.path()), change);
     if (rank.writes()) log::warn("changed since: {}", change);
-    rank.files.write_event("changed", {{"key", "digest of the weights"}, {"before", before}, {"after", now}});
+    rank.files.write_event(
+        "changed", {{"key", "digest of the weights"}, {"before", weights.before}, {"after", weights.after}});
   }
 }
 

@@ -33,7 +33,7 @@ struct AlgorithmConfig {
   double tis_cap = 2.0;  // 0 = off
   std::string importance = "token";
   std::string importance_form = "truncate";
-  std::vector<double> importance_bounds;  // lowest, highest; empty: 0, tis_cap
+  std::vector<double> importance_bounds = {};  // lowest, highest; empty: 0, tis_cap
   double reject_mean_k3 = 0.0;            // 0 = off
   double reject_token_below = 0.0;        // 0 = off
   std::string mismatch = "warn";

@@ -30,7 +30,7 @@ struct Response {
   std::vector<std::pair<int64_t, int32_t>> versions;  // of its weights: runs of (version, number of tokens)
   std::string text;  // special tokens left out, cut at a stop string; empty without a tokenizer
   FinishReason finish = FinishReason::unfinished;
-  std::vector<uint8_t> routes;  // of prompt and response (rl/routes.h); empty: not recorded
+  std::vector<uint8_t> routes = {};  // of prompt and response (rl/routes.h); empty: not recorded
 };
 
 struct Trajectory {

@@ -86,7 +86,7 @@ TEST_F(Domains, RewardsAndMetricsAreThoseOfTheRollouts) {
       const bool even = t.at("domain") == "even";
       const std::string text = t.at("response");
       const auto length = static_cast<double>(text.size());
-      const double exact = text == t.at("answer") ? 1 : 0;
+      const double exact = text == t.at("answer").get<std::string>() ? 1 : 0;
       EXPECT_EQ(t.at("raw_reward"), even ? 10 * length : 0.5 * length + exact) << t.dump();
       EXPECT_EQ(t.at("reward_parts").contains("long"), even);
       EXPECT_EQ(t.at("reward_parts").contains("short/times"), !even);

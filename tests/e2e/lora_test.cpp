@@ -34,8 +34,9 @@ class LoraRun : public RunFixture {
   /// Tokens of older weights differ as the weights do.
   void expect_same_numerics(const std::string& run, int64_t lag = 0) const {
     for (const Json& line : program_.metrics(run))
-      if (line.at("step").get<int64_t>() == 1 || lag == 0)
+      if (line.at("step").get<int64_t>() == 1 || lag == 0) {
         EXPECT_EQ(line.at("actor/rollout_logprob_diff_max"), 0.0) << run << " " << line.at("step");
+      }
   }
   /// What `score` says of the responses of a step, with these arguments.
   std::vector<double> scored(const std::string& run, int64_t step, const std::string& arguments) const {

@@ -88,7 +88,7 @@ TEST_F(ValidationRun, MetricsAreCountsOfTheFilesAndStepZeroIsEval) {
     for (const Json& t : program_.json_lines("runs/whole/validation/" + step_name(step) + ".jsonl")) {
       Counted& c = sets[t.at("set")][t.at("group").get<int>()];
       const std::string text = t.at("response");
-      const bool right = text == t.at("answer");
+      const bool right = text == t.at("answer").get<std::string>();
       EXPECT_EQ(t.at("reward"), right ? 1.0 : 0.0) << t.dump();
       EXPECT_EQ(text.find('7'), std::string::npos) << "a stop text of validation";
       ++c.samples;

@@ -11,12 +11,14 @@ ModelPool::ModelPool(const Config& config, const RunPlan& plan, Meshes& meshes, 
     : config_(config), plan_(plan), meshes_(meshes), host_(host), memory_(memory), rank_(rank) {}
 
 ModelSource ModelPool::source_of(const RolePlan& role) const {
+  if (const auto& path = config_.roles.of(role.name()).path) {
+    ModelSource own;
+    own.folder = *path, own.context_tokens = plan_.context_tokens;
+    own.allow_unused = config_.model.allow_unused;
+    return own;
+  }
   ModelSource source = temper::first_weights(config_, plan_);
-  if (const auto& path = config_.roles.of(role.name()).path)
-    source = {
-        .folder = *path, .context_tokens = plan_.context_tokens, .allow_unused = config_.model.allow_unused};
-  else if (!role.traits->of_policy && config_.lora.path.empty())
-    source.adapters = {};
+  if (!role.traits->of_policy && config_.lora.path.empty()) source.adapters = {};
   return source;
 }
 

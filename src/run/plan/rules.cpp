@@ -45,6 +45,18 @@ void plan_model(PlanDraft& d) {
     d.error("model.digest", "model.init = \"random\" loads no weights that could have it", {""});
 }
 
+std::string reward_defect(const RewardFunctionConfig& function) {
+  // The registry throws on bad options; a check of the config has to show this error together with all
+  // others.
+  try {
+    make_reward(function);
+  } catch (const Error& error) {
+    const Problem& p = error.problem();
+    return fmt::format("{}: {}{}{}", p.what, p.why, p.fix.empty() ? "" : "; ", p.fix);
+  }
+  return "";
+}
+
 void plan_rewards(PlanDraft& d) {
   const std::vector<RewardFunctionConfig>& functions = d.config.reward.functions;
   std::vector<Json> legal;

@@ -187,6 +187,7 @@ const Typed kTyped[] = {
     {"roles.colocate=true", "share all ranks"},
     {"actor_rollout_ref.rollout.tensor_model_parallel_size=2", "`roles.rollout.tp`"},
     {"roles.pipeline_model_parallel_size=2", "`roles.trainer.pp`"},
+    {"algorithm.opd_kl_coef=0.5", "`algorithm.teacher_coef`"},
     {"roles.virtual_pipeline_model_parallel_size=2", "`roles.trainer.vpp`"},
     {"roles.ulysses_sequence_parallel_size=2", "`roles.trainer.cp`"},
     {"roles.expert_model_parallel_size=2", "not in this version"},

@@ -154,8 +154,8 @@ TEST_F(MoeRun, RoutesAreRecordedComparedAndFollowed) {
 
 /// A cut response goes on with the routes that it has; the check counts their bytes.
 TEST_F(MoeRun, RoutesOfPartialRolloutsAndTheirMemory) {
-  const std::string grpo = "grpo.toml rollout.tokens_per_step=3 run.steps=5 moe.record_routes=true ";
-  ASSERT_EQ(program_.run("train " + grpo + "run.name=whole"), 0) << output();
+  const std::string grpo = "grpo.toml rollout.tokens_per_step=3 run.steps=5 moe.record_routes=";
+  ASSERT_EQ(program_.run("train " + grpo + "true run.name=whole"), 0) << output();
   const auto bytes = [&](const std::string& arguments) {
     EXPECT_EQ(program_.shell(program_.temper() + " check " + arguments + " --json > plan.json"), 0)
         << output();
@@ -163,7 +163,7 @@ TEST_F(MoeRun, RoutesOfPartialRolloutsAndTheirMemory) {
       if (row.at("phase") == "train") return row.at("parts").at("trajectories").get<int64_t>();
     return int64_t{0};
   };
-  EXPECT_EQ(bytes(grpo) - bytes(grpo + "moe.record_routes=false"), 6 * 256 * 2 * 2)
+  EXPECT_EQ(bytes(grpo + "true") - bytes(grpo + "false"), 6 * 256 * 2 * 2)
       << "samples x tokens x layers x choices";
   EXPECT_EQ(program_.run("check run.toml moe.record_routes=true"), static_cast<int>(Exit::usage));
   EXPECT_TRUE(says("moe.record_routes") && says("sft samples no responses")) << output();

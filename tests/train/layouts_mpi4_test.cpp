@@ -86,8 +86,17 @@ constexpr TrainedLayout kExperts[] = {
     {.mesh = {.dp = 4}, .shape = &kOneExpertOfMany, .zero = 2, .aggregation = "seq-mean-token-mean"},
     {.mesh = {.dp = 2, .pp = 2}, .shape = &kQwen3Moe, .zero = 3, .frozen = "*.mlp.gate.*"},
     {.mesh = {.tp = 2, .cp = 2}, .shape = &kQwen3Moe, .aux = true},
-    {.mesh = {.dp = 2, .pp = 2}, .shape = &kQwen2Moe, .zero = 3, .sequences = 3, .recompute = kFull, .aux = true},
-    {.mesh = {.tp = 2, .pp = 2}, .shape = &kQwen2Moe, .vpp = 2, .recompute = kSelective, .aux = true},
+    {.mesh = {.dp = 2, .pp = 2},
+     .shape = &kQwen2Moe,
+     .zero = 3,
+     .sequences = 3,
+     .recompute = kFull,
+     .aux = true},
+    {.mesh = {.tp = 2, .pp = 2, .ep = 1},
+     .shape = &kQwen2Moe,
+     .vpp = 2,
+     .recompute = kSelective,
+     .aux = true},
 };
 
 /// Legal ones of 4 ranks.

@@ -26,10 +26,23 @@ Saves due_after(const RunTask& task, int64_t step, bool ends) {
   return {due ? Saving::due : Saving::none, export_is_due(task, step, ends)};
 }
 
+/// What is wrong with a checkpoint that was saved just now.
+std::vector<Damage> read_back(const std::string& checkpoint) {
+  try {
+    return verify_checkpoint(checkpoint);
+  } catch (const Error&) {
+    if (path_exists(join_path(checkpoint, kManifestName))) throw;
+    fail(Exit::storage, {.what = "a checkpoint is gone that was saved just now",
+                         .where = checkpoint,
+                         .why = "its folder was moved or removed under the run",
+                         .fix = "start the same command again, where the folder is or with another run.dir"});
+  }
+}
+
 /// Where one checkpoint is kept, it is read back before those that it replaces go.
 void remove_older(const std::string& checkpoints, const std::string& newest, const KeepRules& rules) {
   const bool alone = kept_checkpoints(checkpoints, rules).kept.size() == 1;
-  const std::vector<Damage> damage = alone ? verify_checkpoint(newest) : std::vector<Damage>{};
+  const std::vector<Damage> damage = alone ? read_back(newest) : std::vector<Damage>{};
   if (damage.empty()) return remove_old_checkpoints(checkpoints, rules);
   log::error("checkpoint {} reads back damaged ({}: {}): the one before stays", newest, damage.front().file,
              damage.front().reason);

@@ -80,7 +80,7 @@ list() {
   echo tools/check/check_parameters.sh
   echo tools/check/check_structs.sh
   echo tools/check/check_grid.sh
-  find tests -name '*_test.cpp' -not -path 'tests/gpu/*' -not -path 'tests/long/*' -not -path 'tests/layouts/*' |
+  find tests -name '*_test.cpp' -not -path 'tests/gpu/*' -not -path 'tests/long/*' -not -path 'tests/layouts/*' -not -path 'tests/learn/*' |
     sed "s|^|$build/|; s|\.cpp$||"
 }
 

@@ -22,8 +22,11 @@ rollout.prompts_per_step = 4
 rollout.samples_per_prompt = 2
 rollout.max_prompt_tokens = 16
 rollout.max_new_tokens = 8
+rollout.stop = ["e", "a", "o"]
+reward.functions = [{name = "length", weight = -1, max_tokens = 8, buffer_tokens = 7}]
 train.samples_per_update = 4
 rollout.kv_memory = 4000000
+checkpoint.keep = 10
 train.max_tokens_per_microbatch = 64
 )";
 

@@ -159,7 +159,8 @@ TEST_F(MoeRun, RoutesOfPartialRolloutsAndTheirMemory) {
   const auto bytes = [&](const std::string& arguments) {
     EXPECT_EQ(program_.shell(program_.temper() + " check " + arguments + " --json > plan.json"), 0)
         << output();
-    for (const Json& row : program_.json_lines("plan.json").front().at("memory"))
+    const Json plan = program_.json_lines("plan.json").front();
+    for (const Json& row : plan.at("memory"))
       if (row.at("phase") == "train") return row.at("parts").at("trajectories").get<int64_t>();
     return int64_t{0};
   };

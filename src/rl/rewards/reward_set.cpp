@@ -82,7 +82,7 @@ RewardScore RewardSet::score(const RewardInput& input, const Trajectory& t) cons
     else
       result.raw += entry.weight * part;
   }
-  if (!scored) fail_domain(t.domain, "a response");
+  if (!scored && !entries_.empty()) fail_domain(t.domain, "a response");
   result.shaped = result.raw;
   for (const double term : shaping) result.shaped += term;
   if (result.excluded) result.raw = result.shaped = 0;
@@ -117,7 +117,7 @@ void RewardSet::check_answer(std::string_view answer, const std::string& where,
     applies = true;
     entry.reward->check_answer(answer, where);
   }
-  if (!applies) fail_domain(domain, where);
+  if (!applies && !entries_.empty()) fail_domain(domain, where);
 }
 
 std::string RewardSet::unmatched(std::string_view answer, std::string_view domain) const {

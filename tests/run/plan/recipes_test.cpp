@@ -58,6 +58,7 @@ std::vector<Recipe> large_recipes() {
       {"conf/llama3.1_405b_grpo_512gpu.toml", 512, shape("llama", 16384, 126, 128, 53248, 128256),
        405853388800, 8, 16},
       {"conf/qwen3_30b_a3b_grpo_8gpu.toml", 8, published("Qwen3-30B-A3B"), 30532122624, 1, 2, 1, 2},
+      {"conf/qwen3_30b_a3b_ep_grpo_8gpu.toml", 8, published("Qwen3-30B-A3B"), 30532122624, 1, 1, 4, 1},
       {"conf/qwen1.5_moe_a2.7b_grpo_8gpu.toml", 8, published("Qwen1.5-MoE-A2.7B"), 14315784192, 1, 1, 1, 1},
       {"conf/mixtral_8x7b_grpo_8gpu.toml", 8, published("Mixtral-8x7B-v0.1"), 46702792704, 1, 4, 1, 4},
       {"conf/qwen2.5_7b_dapo_8gpu.toml", 8, published("Qwen2.5-7B"), 7615616512, 1, 1, 1, 1},

@@ -3,7 +3,7 @@
 // to each rank that has an expert of its; what each of its experts makes comes back apart, so that its owner
 // adds it up as one rank would: the bits do not depend on ep (Lepikhin et al., GShard, 2020, send a copy to
 // each expert). Own tokens go in windows, all ranks of ep in the same ones, each with as many tokens as no
-// rank gets more rows of than Capacity says, however they are routed: nothing is dropped. Most often one
+// rank gets more rows of than most_window_rows, however they are routed: nothing is dropped. Most often one
 // window has all.
 
 #include <span>

@@ -3,11 +3,11 @@
 namespace temper {
 namespace {
 
-/// Where the window of these begins; of none with elements each has another one.
+/// Where the window of these begins; null: none of them has elements.
 const void* begin_of(const ParameterStore& parameters, const UnitGroup& units) {
   for (const Unit& unit : units)
     if (unit.range.size() > 0) return parameters.values_of(unit).data;
-  return &units;
+  return nullptr;
 }
 
 }  // namespace
@@ -42,7 +42,8 @@ void UnitGather::gather(Ctx& c, const ParameterStore& parameters, UnitGroup unit
     c.lane.follow(ahead_);
   if (!expected || ++next_ == order_.size()) return;
   const UnitGroup next = order_[next_];
-  if (begin_of(parameters, next) == begin_of(parameters, units)) return;
+  if (const void* window = begin_of(parameters, next); window && window == begin_of(parameters, units))
+    return;
   begun_ = true;
   ahead_.follow(c.lane);  // what the window had may be in use until here
   Ctx beside{c.scratch, ahead_, c.threads, nullptr};

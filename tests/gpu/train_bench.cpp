@@ -171,7 +171,7 @@ void bench(const MpiSession& mpi, const Shape& shape, const Layout& layout, int6
   if (std::strcmp(recompute, "full") == 0) options.recompute.granularity = Recompute::full;
   const Pipeline pipeline =
       layout.mesh.pp > 1 ? Pipeline(mesh.tensors(Axis::pp), mesh.control(Axis::pp)) : Pipeline();
-  const SumRanks over([&](AxisSet axes) -> Collectives& { return mesh.tensors(axes); });
+  const SumRanks over(mesh);
   Trainer trainer(gpu.ctx(), model, *comm, mesh.control(Axis::dp), over, options, pipeline);
   AlgorithmConfig algorithm_config;
   algorithm_config.name = "sft";

@@ -275,9 +275,7 @@ class TrainedLayouts : public OnRanks {
       flat.insert(flat.end(), of.begin(), of.end());
     return flat;
   }
-  static SumRanks sums_of(const Group& group) {
-    return SumRanks([&](AxisSet axes) -> Collectives& { return group.mesh->tensors(axes); });
-  }
+  static SumRanks sums_of(const Group& group) { return SumRanks(*group.mesh); }
   static Pipeline pipeline_of(const TrainedLayout& l, const Group& group) {
     return l.mesh.pp > 1 ? Pipeline(group.mesh->tensors(Axis::pp), group.mesh->control(Axis::pp))
                          : Pipeline();

@@ -40,21 +40,11 @@ std::string read_verdict(const Json& line, Verdict& verdict) {
 
 void CommandProcess::ask(int64_t id, std::shared_ptr<CommandCall> call) {
   call->request["id"] = id;
-  unsent_ += dump_json_line(call->request) + "\n";
+  unsent_.add(dump_json_line(call->request) + "\n");
   open[id] = {std::move(call), Clock::now(), !answered_};
 }
 
-void CommandProcess::write() {
-  while (wants_to_write()) {
-    const ssize_t wrote = ::write(program.input, unsent_.data() + sent_, unsent_.size() - sent_);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0 && errno == EAGAIN) return;
-    if (wrote < 0) break;  // it does not read any more: its output tells whether it has ended
-    sent_ += static_cast<size_t>(wrote);
-  }
-  unsent_.clear();
-  sent_ = 0;
-}
+void CommandProcess::write() { unsent_.write(program.input); }
 
 bool CommandProcess::read() {
   char block[1 << 16];

@@ -13,6 +13,7 @@
 
 #include "src/core/helpers/helpers.h"
 #include "src/core/json.h"
+#include "src/core/process/unsent.h"
 #include "src/rl/reward.h"
 
 namespace temper {
@@ -39,7 +40,7 @@ class CommandProcess {
   explicit CommandProcess(const HelperProgram& started) : program(started) {}
 
   void ask(int64_t id, std::shared_ptr<CommandCall> call);
-  bool wants_to_write() const { return sent_ < unsent_.size(); }
+  bool wants_to_write() const { return unsent_.any(); }
   /// Writes what the pipe takes.
   void write();
   /// Reads what there is and gives calls their answers. False: the program has ended or talks nonsense, see
@@ -62,8 +63,8 @@ class CommandProcess {
   bool take_line(std::string_view line);
   bool nonsense(std::string reason);
 
-  std::string unsent_, unread_;
-  size_t sent_ = 0;
+  Unsent unsent_;
+  std::string unread_;
   bool answered_ = false;
 };
 

@@ -9,15 +9,10 @@
 namespace temper {
 
 void TrackerProgram::write() {
-  while (wants_to_write() && !input_closed()) {
-    const ssize_t wrote = ::write(program.input, unsent_.data() + sent_, unsent_.size() - sent_);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0 && errno == EAGAIN) return;
-    if (wrote < 0) break;  // it does not read any more: its output tells whether it has ended
-    sent_ += static_cast<size_t>(wrote);
-  }
-  unsent_.clear();
-  sent_ = 0;
+  if (input_closed())
+    unsent_ = {};
+  else
+    unsent_.write(program.input);
 }
 
 void TrackerProgram::close_input() {

@@ -8,6 +8,7 @@
 
 #include "src/core/helpers/helpers.h"
 #include "src/core/json.h"
+#include "src/core/process/unsent.h"
 
 namespace temper {
 
@@ -18,8 +19,8 @@ class TrackerProgram {
 
   explicit TrackerProgram(const HelperProgram& started) : program(started) {}
 
-  void put(std::string_view lines) { unsent_ += lines; }
-  bool wants_to_write() const { return sent_ < unsent_.size(); }
+  void put(std::string_view lines) { unsent_.add(lines); }
+  bool wants_to_write() const { return unsent_.any(); }
   /// Writes what the pipe takes.
   void write();
   /// No more will be written; it may end.
@@ -34,8 +35,8 @@ class TrackerProgram {
   std::string why;
 
  private:
-  std::string unsent_, unread_;
-  size_t sent_ = 0;
+  Unsent unsent_;
+  std::string unread_;
 };
 
 }  // namespace temper

@@ -18,12 +18,14 @@ Engine::Engine(const Model& model, const EngineOptions& options, Lane& lane, con
   const bool can_record = pipeline.stages() == 1 && (!splits.shares() || splits.tp->can_record());
   const bool records = options.graphs && model.device() == Device::cuda && can_record;
   if (records) graphs_.emplace(model, cache_, lane, routes_);
+  CHECK(!options.find_pages || routes_.layers == 0, "rows that are found have no recorded routes");
+  if (options.find_pages) cache_.find_pages_by_ids();
 }
 
 RolloutCounters Engine::generate(Ctx& c, std::span<const Request> requests, const GenerateOptions& options,
                                  const Tokenizer* tokenizer, const OnFinished& on_finished,
-                                 const OnText& on_text) {
-  Generation generation(*this, options, tokenizer, on_text);
+                                 const OnGrown& on_grown) {
+  Generation generation(*this, options, tokenizer, on_grown);
   for (const Request& request : requests) generation.add(request);
   while (!generation.done())
     for (Generation::Finished& f : generation.step(c)) on_finished(f.request, std::move(f.responses));
@@ -31,27 +33,33 @@ RolloutCounters Engine::generate(Ctx& c, std::span<const Request> requests, cons
 }
 
 Generation::Generation(Engine& engine, const GenerateOptions& options, const Tokenizer* tokenizer,
-                       Engine::OnText on_text)
+                       Engine::OnGrown on_grown)
     : engine_(engine),
-      options_(options),
-      sampler_(options_),
-      text_(options_, tokenizer),
-      on_text_(std::move(on_text)),
+      rules_(std::make_shared<ResponseRules>(options)),
+      options_(rules_->options),
+      sampler_(options_.num_sampleable),
+      growth_(tokenizer, std::move(on_grown), engine.capacity(), options_.tokens_per_call),
       scheduler_(engine.cache_, engine.scheduler_),
       requests_(options_.version),
       under_way_(static_cast<size_t>(engine.pipeline_.stages())) {
   CHECK(engine.cache_.num_free() == engine.cache_.num_pages(),
         "another generation holds pages of the engine");
+  engine.cache_.forget();  // other weights may be there than those of the last one
   engine.cache_.resume();
 }
 
 size_t Generation::add(Request request) {
   check_request(request, engine_.capacity(), engine_.model_.config());
   CHECK(request.data_position >= 0 && request.data_position < SampleKey::kMaxPosition &&
-            request.num_samples <= SampleKey::kMaxSample,
-        "no random numbers for {} samples of the prompt at {}", request.num_samples, request.data_position);
+            request.first_sample >= 0 &&
+            int64_t{request.first_sample} + request.num_samples <= SampleKey::kMaxSample,
+        "no random numbers for {} samples from {} of the prompt at {}", request.num_samples,
+        request.first_sample, request.data_position);
   auto prompt = std::make_unique<Sequence>();
+  prompt->rules = request.own ? std::make_shared<ResponseRules>(*request.own) : rules_;
+  CHECK(growth_.finds(prompt->rules->options), "stop strings need a tokenizer");
   prompt->data_position = request.data_position;
+  prompt->first_sample = request.first_sample;
   prompt->prompt_tokens = static_cast<int64_t>(request.prompt.size());
   prompt->samples = open_samples(request, options_);
   CHECK(!prompt->samples.empty(), "prompt {} has no sample to go on with", request.data_position);
@@ -59,7 +67,7 @@ size_t Generation::add(Request request) {
     if (!r.tokens.empty()) prompt->seen = prompt->prompt_tokens;  // its rows were counted
     prompt->after_stop |= tokens_before_stop(request.after_stop, r, options_.version) > 0;
   }
-  prompt->counts = sampler_.edits().count(request.prompt, prompt->prompt_tokens);
+  prompt->counts = prompt->rules->edits.count(request.prompt, prompt->prompt_tokens);
   prompt->tokens = std::move(request.prompt);
   std::vector<Response> responses = std::move(request.begun);
   responses.resize(static_cast<size_t>(request.num_samples));
@@ -76,12 +84,12 @@ std::vector<Generation::Finished> Generation::step(Ctx& c) {
     turn_of_stage(c, true);
     return requests_.take_finished();
   }
-  const std::vector<ScheduledRows> rows = scheduler_.next();
+  std::vector<ScheduledRows> rows = scheduler_.next();
   const LaneSpan span(c.lane, work_of_step(rows), std::ssize(rows));
-  if (can_replay(rows))
-    replay(c, rows);
-  else
-    run(c, rows);
+  const auto replayed = std::stable_partition(rows.begin(), rows.end(),
+                                              [&](const ScheduledRows& part) { return can_replay(part); });
+  if (replayed != rows.begin()) replay(c, {rows.begin(), replayed});
+  if (replayed != rows.end()) run(c, {replayed, rows.end()});
   return requests_.take_finished();
 }
 
@@ -95,11 +103,13 @@ void Generation::run(Ctx& c, std::span<const ScheduledRows> rows) {
   if (!targets.empty()) append(targets, sampler_.draw(c, engine_.model_.head(), hidden, targets));
 }
 
-/// Steps of decoding rows alone are recorded; graphs have no room for edits of logits.
-bool Generation::can_replay(std::span<const ScheduledRows> rows) const {
-  return engine_.graphs_ && std::all_of(rows.begin(), rows.end(), [&](const ScheduledRows& part) {
-           return part.sequence->decoding() && !sampler_.edits_next(*part.sequence);
-         });
+/// Decoding rows are recorded; graphs have no room for edits of logits.
+bool Generation::can_replay(const ScheduledRows& part) const {
+  return engine_.graphs_ && part.sequence->decoding() && !sampler_.edits_next(*part.sequence);
+}
+
+void Generation::cancel(size_t request) {
+  if (const size_t samples = scheduler_.cancel(request); samples > 0) requests_.cancel(request, samples);
 }
 
 void Generation::replay(Ctx& c, std::span<const ScheduledRows> rows) {
@@ -126,38 +136,11 @@ std::vector<DrawTarget> Generation::fork_prompts(const std::vector<DrawTarget>& 
       continue;
     }
     for (Sequence* sample : scheduler_.fork(*sequence)) {
-      go_on(*sample);
+      growth_.go_on(*sample, requests_);
       if (sample->missing() == 0) targets.push_back({row, sample});
     }
   }
   return targets;
-}
-
-/// Gives a sample of a prompt what an earlier call generated; its rows are then missing in the cache.
-void Generation::go_on(Sequence& s) {
-  const auto [before, made] = requests_.take_begun(s);
-  s.after_stop = made > 0;
-  if (before.tokens.empty()) return;
-  text_.skip(s, before.text);
-  for (size_t i = 0; i < before.tokens.size(); ++i) take(s, before.tokens[i], before.logprobs[i]);
-  if (!before.routes.empty()) s.response.routes = before.routes;
-  auto& versions = s.response.versions = before.versions;
-  if (!versions.empty() && versions.back().second == 0) versions.pop_back();  // its call makes some now
-  s.begun_tokens = s.new_tokens() - made;
-  s.seen = s.size() - 1;  // the last token was never fed
-}
-
-/// The response grows by a token; true when the token ends it.
-bool Generation::take(Sequence& s, int32_t token, double logprob) {
-  s.tokens.push_back(token);
-  sampler_.edits().count_next(s.counts, token);
-  s.response.tokens.push_back(token);
-  s.response.mask.push_back(1);
-  s.response.logprobs.push_back(logprob);
-  const auto& stops = options_.stop_token_ids;
-  const bool stop_id = std::find(stops.begin(), stops.end(), token) != stops.end();
-  const bool stop_text = text_.grow(s, token);
-  return stop_id || stop_text;
 }
 
 void Generation::append(std::span<const DrawTarget> targets, const DrawnTokens& drawn) {
@@ -167,19 +150,13 @@ void Generation::append(std::span<const DrawTarget> targets, const DrawnTokens& 
 }
 
 void Generation::append(Sequence& s, int32_t token, double logprob) {
-  sampler_.require_drawn(s, token, logprob);
-  s.got_token();
-  const bool stopped = take(s, token, logprob);
-  const int64_t added = s.new_tokens() - s.begun_tokens;
-  const bool full = s.new_tokens() >= options_.max_new_tokens || s.size() >= engine_.capacity();
-  const bool cut = options_.tokens_per_call > 0 && added >= options_.tokens_per_call;
-  if (stopped || full) {
-    s.response.finish = stopped ? FinishReason::stop : FinishReason::length;
-    text_.end(s);
+  if (s.cancelled) {
+    requests_.cancel(s.request, 1);
+    scheduler_.remove(s);
+    return;
   }
-  if (on_text_)
-    if (const std::string text = text_.take_certain(s); !text.empty()) on_text_(s.request, s.sample, text);
-  if (stopped || full || cut) finish(s);
+  sampler_.require_drawn(s, token, logprob);
+  if (growth_.append(s, token, logprob)) requests_.put_away(*scheduler_.remove(s));
 }
 
 std::vector<Generation::Finished> Generation::cut(Ctx& c) {
@@ -188,7 +165,5 @@ std::vector<Generation::Finished> Generation::cut(Ctx& c) {
     s->is_prompt() ? requests_.put_away_prompt(*s) : requests_.put_away(*s);
   return requests_.take_finished();
 }
-
-void Generation::finish(Sequence& s) { requests_.put_away(*scheduler_.remove(s)); }
 
 }  // namespace temper

@@ -11,8 +11,7 @@
 #include "src/models/model.h"
 #include "src/nn/parallel/pipeline.h"
 #include "src/rollout/decode_graph.h"
-#include "src/rollout/open_requests.h"
-#include "src/rollout/response_text.h"
+#include "src/rollout/response_growth.h"
 #include "src/rollout/scheduler.h"
 #include "src/rollout/step_batch.h"
 #include "src/rollout/step_routes.h"
@@ -24,8 +23,9 @@ struct EngineOptions {
   int64_t page_tokens = 16;
   int64_t num_pages = 0;
   bool poison_free_pages = false;
-  bool graphs = true;      // on a GPU: decode steps are recorded once per bucket and replayed
-  RouteShape routes = {};  // responses get the routes of their tokens; without layers: they do not
+  bool graphs = true;       // on a GPU: decode steps are recorded once per bucket and replayed
+  bool find_pages = false;  // requests take rows that earlier ones with the same beginning left in the cache
+  RouteShape routes = {};   // responses get the routes of their tokens; without layers: they do not
 };
 
 /// What lives as long as the model: the cache, and the recorded steps of a GPU.
@@ -33,8 +33,8 @@ class Engine {
  public:
   /// All responses to requests[index], in order of sample.
   using OnFinished = std::function<void(size_t index, std::vector<Response> responses)>;
-  /// Text that sample of requests[index] grew by (only with a tokenizer).
-  using OnText = std::function<void(size_t index, int32_t sample, const std::string& text)>;
+  using Grown = ResponseGrowth::Grown;
+  using OnGrown = ResponseGrowth::OnGrown;
 
   /// The ranks of `pipeline` have the model's stages, and make every call alike: each finds the same requests
   /// finished, with the same responses.
@@ -43,7 +43,7 @@ class Engine {
   /// Adds all requests to a Generation and steps until it is done.
   RolloutCounters generate(Ctx& c, std::span<const Request> requests, const GenerateOptions& options,
                            const Tokenizer* tokenizer, const OnFinished& on_finished,
-                           const OnText& on_text = {});
+                           const OnGrown& on_grown = {});
 
   /// Between generations: lends the memory of the cache of a GPU, until the next one begins.
   void suspend() {
@@ -80,12 +80,14 @@ class Generation {
 
   /// Engine and tokenizer outlive it.
   Generation(Engine& engine, const GenerateOptions& options, const Tokenizer* tokenizer,
-             Engine::OnText on_text = {});
+             Engine::OnGrown on_grown = {});
   Generation(const Generation&) = delete;
   Generation& operator=(const Generation&) = delete;
 
   /// At any time; Error(Exit::data) where the request is illegal. Returns its number: 0, 1, 2, ...
   size_t add(Request request);
+  /// The request ends here, and is not among the finished ones. Nothing where it has ended.
+  void cancel(size_t request);
   bool done() const { return scheduler_.done(); }
   /// One batch through the model, or through this stage of it. Returns the requests whose samples are all
   /// finished now, or cut by tokens_per_call.
@@ -118,20 +120,17 @@ class Generation {
   void end_steps(Ctx& c);
   std::vector<double> take_due(Ctx& c, UnderWay& due);
   void run(Ctx& c, std::span<const ScheduledRows> rows);
-  bool can_replay(std::span<const ScheduledRows> rows) const;
+  bool can_replay(const ScheduledRows& part) const;
   void replay(Ctx& c, std::span<const ScheduledRows> rows);
   std::vector<DrawTarget> fork_prompts(const std::vector<DrawTarget>& last_rows);
-  void go_on(Sequence& s);
-  bool take(Sequence& s, int32_t token, double logprob);
   void append(std::span<const DrawTarget> targets, const DrawnTokens& drawn);
   void append(Sequence& s, int32_t token, double logprob);
-  void finish(Sequence& s);
 
   Engine& engine_;
-  const GenerateOptions options_;
+  const std::shared_ptr<const ResponseRules> rules_;  // of requests without own ones
+  const GenerateOptions& options_;
   const Sampler sampler_;
-  const ResponseText text_;
-  const Engine::OnText on_text_;
+  const ResponseGrowth growth_;
   Scheduler scheduler_;
   OpenRequests requests_;
   std::vector<UnderWay> under_way_;  // as many as there are stages; of one stage: none

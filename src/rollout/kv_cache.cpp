@@ -25,6 +25,8 @@ KvCache::KvCache(const KvShape& shape, int64_t num_pages, int64_t page_tokens, b
 }
 
 int32_t KvCache::take() {
+  if (free_.empty() && index_)
+    for (const int32_t page : index_->drop_oldest()) free(page);
   CHECK(!free_.empty(), "no free page of {}", num_pages());
   const int32_t page = free_.back();
   free_.pop_back();
@@ -41,8 +43,28 @@ void KvCache::release(int32_t page) {
   int32_t& count = references_[static_cast<size_t>(page)];
   CHECK(count > 0, "page {} is free already", page);
   if (--count > 0) return;
+  if (index_ && index_->knows(page))
+    index_->let_go(page);
+  else
+    free(page);
+}
+
+void KvCache::free(int32_t page) {
   if (poison_) fill(page, nullptr);
   free_.push_back(page);
+}
+
+PageIndex::Found KvCache::find(std::span<const int32_t> tokens) {
+  if (!index_) return {};
+  PageIndex::Found found = index_->find(tokens);
+  for (const int32_t page : found.pages)
+    if (references_[static_cast<size_t>(page)]++ == 0) index_->take_up(page);
+  return found;
+}
+
+void KvCache::forget() {
+  if (!index_) return;
+  for (const int32_t page : index_->clear()) free(page);
 }
 
 int32_t KvCache::copy(int32_t page) {

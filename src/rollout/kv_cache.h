@@ -3,12 +3,14 @@
 // shared page takes a private copy first (copy on write). Layout of a page: PagedKv in kernels/types.h.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "kernels/types.h"
 #include "src/core/arena.h"
 #include "src/core/lane.h"
 #include "src/models/model.h"
+#include "src/rollout/page_index.h"
 
 namespace temper {
 
@@ -38,13 +40,33 @@ class KvCache {
   int64_t num_pages() const { return static_cast<int64_t>(references_.size()); }
   int64_t held_bytes() const { return memory_.held_bytes(); }
   /// Between generations: a GPU has no memory for the pages, which are free, until `resume`.
-  void suspend() { memory_.suspend(lane_); }
+  void suspend() {
+    forget();
+    memory_.suspend(lane_);
+  }
   void resume() { memory_.resume(); }
-  int64_t num_free() const { return static_cast<int64_t>(free_.size()); }
+  /// Those that nobody holds, whatever is known of them.
+  int64_t num_free() const { return static_cast<int64_t>(free_.size()) + (index_ ? index_->num_idle() : 0); }
   int64_t pages_for(int64_t tokens) const { return (tokens + page_tokens_ - 1) / page_tokens_; }
   /// A page outside of the pool that padding rows may write to (on a GPU only).
   int32_t scratch_page() const { return static_cast<int32_t>(num_pages()); }
-  bool shared(int32_t page) const { return references_[static_cast<size_t>(page)] > 1; }
+  /// Others read it, or may: it is not written.
+  bool shared(int32_t page) const {
+    return references_[static_cast<size_t>(page)] > 1 || (index_ && index_->knows(page));
+  }
+
+  /// From now on pages are found by the ids in them, until `forget`.
+  void find_pages_by_ids() { index_.emplace(page_tokens_, num_pages()); }
+  bool finds_pages() const { return index_.has_value(); }
+  /// The longest beginning of `tokens` that is in the cache, with a reference to each of its pages.
+  PageIndex::Found find(std::span<const int32_t> tokens);
+  /// The pages hold the first `rows` of `tokens`; `ended`: the last one does not grow.
+  void note(std::span<const int32_t> tokens, std::span<const int32_t> pages, int64_t rows, bool ended,
+            Noted& noted) {
+    if (index_) index_->note(tokens, pages, rows, ended, noted);
+  }
+  /// What is known of pages holds no longer: other weights come.
+  void forget();
 
   int32_t take();              // one reference; there must be a free page
   void retain(int32_t page);   // one more reference
@@ -57,6 +79,7 @@ class KvCache {
 
  private:
   void fill(int32_t page, const int32_t* source) const;
+  void free(int32_t page);
 
   Lane& lane_;
   int64_t page_tokens_;
@@ -66,6 +89,7 @@ class KvCache {
   Tensor keys_, values_;  // [L, num_pages, Hkv * page_tokens * dh]
   std::vector<int32_t> references_;
   std::vector<int32_t> free_;  // a stack
+  std::optional<PageIndex> index_;
 };
 
 }  // namespace temper

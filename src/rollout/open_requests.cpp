@@ -3,7 +3,7 @@
 namespace temper {
 
 size_t OpenRequests::add(size_t at_work, std::vector<Response> responses, bool after_stop) {
-  open_[num_requests_] = {at_work, std::move(responses), after_stop};
+  open_[num_requests_] = {at_work, std::move(responses), after_stop, false};
   return num_requests_++;
 }
 
@@ -32,10 +32,15 @@ void OpenRequests::put_away_prompt(const Sequence& prompt) {
   end_work(prompt.request, prompt.samples.size());
 }
 
+void OpenRequests::cancel(size_t request, size_t samples) {
+  open_.at(request).cancelled = true;
+  end_work(request, samples);
+}
+
 void OpenRequests::end_work(size_t request, size_t samples) {
   const auto open = open_.find(request);
   if ((open->second.at_work -= samples) > 0) return;
-  finished_.push_back({request, std::move(open->second.responses)});
+  if (!open->second.cancelled) finished_.push_back({request, std::move(open->second.responses)});
   open_.erase(open);
 }
 

@@ -30,6 +30,8 @@ class OpenRequests {
   void put_away(Sequence& s);
   /// No sample of the prompt was begun in this call.
   void put_away_prompt(const Sequence& prompt);
+  /// So many samples of a request were cancelled; what is left of it is given to nobody.
+  void cancel(size_t request, size_t samples);
   std::vector<Finished> take_finished() { return std::exchange(finished_, {}); }
 
  private:
@@ -37,6 +39,7 @@ class OpenRequests {
     size_t at_work = 0;  // samples
     std::vector<Response> responses;
     bool after_stop = false;
+    bool cancelled = false;
   };
   void end_work(size_t request, size_t samples);
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,22 +12,6 @@
 #include "src/rl/types.h"
 
 namespace temper {
-
-/// One prompt and its n samples. (data_position, sample) keys the random numbers.
-struct Request {
-  int64_t data_position = 0;
-  std::vector<int32_t> prompt;
-  int32_t num_samples = 1;
-  /// By sample, where an earlier call began them; empty: none did. Unfinished ones go on.
-  std::vector<Response> begun = {};
-  /// A stop cut this very call, which began the tokens of these weights (GenerateOptions::version): they
-  /// count in its budget, and what it costs to come back to them is not counted, as if it had never been cut.
-  bool after_stop = false;
-};
-
-/// The prompt must be non-empty and, with the longest begun response, leave room for a token among
-/// `capacity`; ids are in the model's vocabulary. Else Error(Exit::data) at the data position.
-void check_request(const Request& request, int64_t capacity, const ModelConfig& model);
 
 struct GenerateOptions {
   SampleOptions sampling;
@@ -41,6 +26,27 @@ struct GenerateOptions {
   int64_t num_sampleable = 0;  // ids from here on are never drawn
   int64_t version = 0;         // of the weights, as responses record it
 };
+
+/// One prompt and its n samples. (data_position, sample) keys the random numbers.
+struct Request {
+  int64_t data_position = 0;
+  std::vector<int32_t> prompt;
+  int32_t num_samples = 1;
+  /// The random numbers of sample i are those of first_sample + i.
+  int32_t first_sample = 0;
+  /// By sample, where an earlier call began them; empty: none did. Unfinished ones go on.
+  std::vector<Response> begun = {};
+  /// A stop cut this very call, which began the tokens of these weights (GenerateOptions::version): they
+  /// count in its budget, and what it costs to come back to them is not counted, as if it had never been cut.
+  bool after_stop = false;
+  /// Sampling, seed, limits and stops of its own; null: those of the call. tokens_per_call, num_sampleable
+  /// and version are the call's.
+  std::shared_ptr<const GenerateOptions> own = {};
+};
+
+/// The prompt must be non-empty and, with the longest begun response, leave room for a token among
+/// `capacity`; ids are in the model's vocabulary. Else Error(Exit::data) at the data position.
+void check_request(const Request& request, int64_t capacity, const ModelConfig& model);
 
 /// A call that is cut before it makes tokens of a begun response leaves a run of 0 tokens in its versions:
 /// the call before may have had the same weights.

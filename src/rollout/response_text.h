@@ -12,9 +12,11 @@ namespace temper {
 
 class ResponseText {
  public:
-  /// Both outlive it. Without a tokenizer texts stay empty, and there may be no stop strings.
-  ResponseText(const GenerateOptions& options, const Tokenizer* tokenizer);
+  /// The tokenizer outlives it. Without one texts stay empty, and there may be no stop strings.
+  explicit ResponseText(const Tokenizer* tokenizer) : tokenizer_(tokenizer) {}
 
+  /// Stop strings can be found.
+  bool finds(const GenerateOptions& options) const { return tokenizer_ || options.stop.empty(); }
   /// Adds the text of a token that `s` has taken; true when it completes a stop string.
   bool grow(Sequence& s, int32_t token) const;
   /// The response has ended: adds what the decoder held back.
@@ -27,9 +29,7 @@ class ResponseText {
 
  private:
   bool add(Sequence& s, const std::string& more) const;
-  size_t begun_stop(const std::string& text) const;
 
-  const GenerateOptions& options_;
   const Tokenizer* tokenizer_;
 };
 

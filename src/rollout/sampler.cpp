@@ -15,9 +15,10 @@ std::string place(const Sequence& s) {
 }  // namespace
 
 SampleRow Sampler::row(const Sequence& s) const {
-  return {{options_.seed, s.data_position, s.sample},
+  const GenerateOptions& o = s.rules->options;
+  return {{o.seed, s.data_position, s.first_sample + s.sample},
           static_cast<uint32_t>(s.new_tokens()),
-          options_.sampling,
+          o.sampling,
           {}};
 }
 
@@ -29,14 +30,14 @@ DrawnTokens Sampler::draw(Ctx& c, const LogprobHead& head, const Tensor& hidden,
   for (const DrawTarget& target : targets) {
     const Sequence& s = *target.sequence;
     index.push_back(target.row);
-    edits.push_back(edits_.at(s.counts, s.new_tokens()));
+    edits.push_back(s.rules->edits.at(s.counts, s.new_tokens()));
     rows.push_back(row(s));
     rows.back().edits = edits.back();
   }
   const auto n = static_cast<int64_t>(index.size());
   Tensor chosen = c.scratch.make({n, hidden.dim(1)}, hidden.dtype);
   gather_rows(c, chosen, hidden, to_device(c, view_of(index.data(), {n})));
-  const Sampled drawn = head.sample(c, chosen, place_rows(c, rows), options_.num_sampleable);
+  const Sampled drawn = head.sample(c, chosen, place_rows(c, rows), num_sampleable_);
   return {to_host<int32_t>(c, drawn.tokens), to_host<double>(c, drawn.logprob)};
 }
 
@@ -52,7 +53,7 @@ void Sampler::require_drawn(const Sequence& s, int32_t token, double logprob) co
          {.what = "no token is left to draw",
           .where = place(s),
           .why = fmt::format("{} logits were changed, {} ids may be drawn, and each is at -infinity",
-                             edits_.at(s.counts, s.new_tokens()).size(), options_.num_sampleable),
+                             s.rules->edits.at(s.counts, s.new_tokens()).size(), num_sampleable_),
           .fix = "lower rollout.min_new_tokens or take ids out of rollout.stop_token_ids"});
 }
 

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "src/nn/logprob_head.h"
-#include "src/rollout/logit_edits.h"
 #include "src/rollout/sequence.h"
 
 namespace temper {
@@ -24,11 +23,11 @@ struct DrawnTokens {
 
 class Sampler {
  public:
-  explicit Sampler(const GenerateOptions& options) : options_(options), edits_(options) {}
+  /// Ids from `num_sampleable` on are never drawn.
+  explicit Sampler(int64_t num_sampleable) : num_sampleable_(num_sampleable) {}
 
-  const LogitEdits& edits() const { return edits_; }
   /// Logits are changed before the next token of `s` is drawn.
-  bool edits_next(const Sequence& s) const { return edits_.any_at(s.new_tokens()); }
+  bool edits_next(const Sequence& s) const { return s.rules->edits.any_at(s.new_tokens()); }
   /// How the next token of `s` is drawn, but for its edits.
   SampleRow row(const Sequence& s) const;
 
@@ -39,8 +38,7 @@ class Sampler {
   void require_drawn(const Sequence& s, int32_t token, double logprob) const;
 
  private:
-  const GenerateOptions& options_;
-  LogitEdits edits_;
+  int64_t num_sampleable_;
 };
 
 }  // namespace temper

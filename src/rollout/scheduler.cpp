@@ -1,12 +1,17 @@
 #include "src/rollout/scheduler.h"
 
 #include <algorithm>
+#include <span>
+#include <tuple>
 #include <utility>
 
 namespace temper {
 namespace {
 
 int64_t num_samples(const Sequence& prompt) { return static_cast<int64_t>(prompt.samples.size()); }
+
+/// Samples of a sequence, which may be a prompt.
+size_t weight(const Sequence& s) { return s.is_prompt() ? s.samples.size() : 1; }
 
 }  // namespace
 
@@ -32,9 +37,34 @@ int64_t Scheduler::pages_wanted(const Sequence& s, int64_t rows) const {
 }
 
 void Scheduler::drop_pages(Sequence& s) {
-  for (int32_t page : s.pages) cache_.release(page);
+  cache_.note(s.tokens, s.pages, s.cached, /*ended=*/true, s.noted);
+  // The end of a beginning is let go before what it stands on.
+  for (auto page = s.pages.rbegin(); page != s.pages.rend(); ++page) cache_.release(*page);
   s.pages.clear();
+  s.noted = {};
   s.cached = 0;
+}
+
+/// A sequence without rows in the cache takes those that are there. Its last row is always fed.
+void Scheduler::find_pages(Sequence& s) {
+  if (!cache_.finds_pages() || !s.pages.empty()) return;
+  PageIndex::Found found = cache_.find(std::span(s.tokens).first(s.tokens.size() - 1));
+  s.pages = std::move(found.pages);
+  s.noted = found.noted;
+  s.cached = found.tokens;
+  if (!s.after_stop && s.cached > s.seen)
+    count(s.is_prompt() ? *s.prompt_rows : s.rows, {.rows_shared = s.cached - s.seen});
+  s.seen = std::max(s.seen, s.cached);
+}
+
+/// A page or more of its beginning is being prefilled by another prompt.
+bool Scheduler::waits_for_pages(const Sequence& prompt) const {
+  return cache_.finds_pages() && std::any_of(active_.begin(), active_.end(), [&](const auto& s) {
+           if (!s->is_prompt()) return false;
+           const auto& [a, b] = std::tie(s->tokens, prompt.tokens);
+           const auto common = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
+           return common >= (s->noted.pages + 1) * cache_.page_tokens();
+         });
 }
 
 /// Takes the pages of the youngest sequence that holds any, may lose them and is younger than `except`.
@@ -74,6 +104,7 @@ bool Scheduler::admit() {
   const int64_t active = running();
   if (active > 0 && active + num_samples(*waiting_.front()) > options_.max_running_sequences) return false;
   if (active > 0 && cache_.pages_for(waiting_.front()->size()) > cache_.num_free()) return false;
+  if (waits_for_pages(*waiting_.front())) return false;
   active_.push_back(std::move(waiting_.front()));
   waiting_.pop_front();
   return true;
@@ -85,6 +116,7 @@ std::vector<ScheduledRows> Scheduler::next() {
   int64_t prefill_rows = options_.prefill_chunk_tokens,
           decode_rows = std::min(options_.max_running_sequences, (running() + turns - 1) / turns);
   const auto schedule = [&](Sequence& s) {
+    if (s.cached == 0) find_pages(s);
     int64_t rows = std::min(s.missing(), prefill_rows);
     if (s.decoding()) rows = decode_rows > 0 ? 1 : 0;
     if (rows == 0 || !reserve(s, rows)) return;
@@ -119,12 +151,16 @@ std::vector<Sequence*> Scheduler::fork(Sequence& prompt) {
       std::find_if(active_.begin(), active_.end(), [&](const auto& s) { return s.get() == &prompt; });
   CHECK(at != active_.end() && prompt.is_prompt() && prompt.missing() == 0,
         "fork of a sequence that is no ready prompt");
+  cache_.note(prompt.tokens, prompt.pages, prompt.cached, /*ended=*/true, prompt.noted);
   std::vector<Sequence*> samples;
   for (const int32_t i : prompt.samples) {
     auto s = std::make_unique<Sequence>();
     s->request = prompt.request;
+    s->rules = prompt.rules;
+    s->cancelled = prompt.cancelled;
     s->data_position = prompt.data_position;
     s->sample = i;
+    s->first_sample = prompt.first_sample;
     s->tokens = prompt.tokens;
     s->prompt_tokens = prompt.prompt_tokens;
     s->counts = prompt.counts;
@@ -132,6 +168,7 @@ std::vector<Sequence*> Scheduler::fork(Sequence& prompt) {
     s->prompt_rows = prompt.prompt_rows;
     s->response.routes = prompt.response.routes;
     s->pages = prompt.pages;
+    s->noted = prompt.noted;
     s->cached = s->seen = prompt.cached;
     for (int32_t page : s->pages) cache_.retain(page);
     samples.push_back(s.get());
@@ -152,6 +189,21 @@ std::unique_ptr<Sequence> Scheduler::remove(Sequence& sequence) {
   std::unique_ptr<Sequence> result = std::move(*at);
   active_.erase(at);
   return result;
+}
+
+size_t Scheduler::cancel(size_t request) {
+  size_t samples = 0;
+  const auto goes = [&](const std::unique_ptr<Sequence>& s) {
+    if (s->request != request) return false;
+    s->cancelled = s->at_work();
+    if (s->cancelled) return false;
+    samples += weight(*s);
+    drop_pages(*s);
+    return true;
+  };
+  std::erase_if(waiting_, goes);
+  std::erase_if(active_, goes);
+  return samples;
 }
 
 std::vector<std::unique_ptr<Sequence>> Scheduler::remove_all() {

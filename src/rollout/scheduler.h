@@ -2,9 +2,10 @@
 // Which rows run next. Every step takes one row of each decoding sequence (oldest first, at most
 // max_running_sequences) and fills up with prefill chunks (at most prefill_chunk_tokens rows). A prompt is
 // admitted when all its samples may run beside those that do (or alone). When pages run out the youngest
-// sequence gives its pages back and is prefilled again later. Nothing here changes a bit of a result. Where
-// several steps are under way at once, the sequences of one that is not at its end are left out of the
-// others.
+// sequence gives its pages back and is prefilled again later. Where the cache finds pages by their ids, a
+// sequence begins behind the rows that it finds, and a prompt waits for one that is being prefilled and
+// begins as it does. Nothing here changes a bit of a result. Where several steps are under way at once, the
+// sequences of one that is not at its end are left out of the others.
 //
 // Ages: a sequence keeps its place in `active_`; prompts enter in request order, samples take their prompt's
 // place.
@@ -53,6 +54,10 @@ class Scheduler {
   /// Takes a finished sequence out and frees its pages.
   std::unique_ptr<Sequence> remove(Sequence& sequence);
 
+  /// Takes out what waits or rests of a request; how many samples those are, or were to be. What is at work
+  /// is marked.
+  size_t cancel(size_t request);
+
   /// All that is not finished, and their pages back.
   std::vector<std::unique_ptr<Sequence>> remove_all();
 
@@ -65,6 +70,8 @@ class Scheduler {
   bool preempt_youngest(const Sequence& except);
   int64_t pages_wanted(const Sequence& s, int64_t rows) const;
   void drop_pages(Sequence& s);
+  void find_pages(Sequence& s);
+  bool waits_for_pages(const Sequence& prompt) const;
   void count(RolloutCounters& of, const RolloutCounters& rows);
 
   KvCache& cache_;

@@ -11,25 +11,41 @@
 
 #include "src/data/tokenizer/tokenizer.h"
 #include "src/rl/types.h"
+#include "src/rollout/logit_edits.h"
+#include "src/rollout/page_index.h"
 #include "src/rollout/request.h"
 #include "src/rollout/token_counts.h"
 
 namespace temper {
 
+/// How the tokens of a request are drawn, and what ends its responses.
+struct ResponseRules {
+  explicit ResponseRules(const GenerateOptions& o) : options(o), edits(options) {}
+  ResponseRules(const ResponseRules&) = delete;
+  ResponseRules& operator=(const ResponseRules&) = delete;
+
+  const GenerateOptions options;
+  const LogitEdits edits;
+};
+
 /// One sample in flight, or (before the fork) the prompt of a request.
 struct Sequence {
   size_t request = 0;
+  std::shared_ptr<const ResponseRules> rules;
   int64_t data_position = 0;
   int32_t sample = -1;           // -1: the prompt itself
+  int32_t first_sample = 0;      // of its request: random numbers
   std::vector<int32_t> samples;  // of a prompt: what it is forked into
   std::vector<int32_t> tokens;   // prompt and response so far
   int64_t prompt_tokens = 0;
   int64_t begun_tokens = 0;  // of the response, by earlier calls than this one, which a stop may have cut
   TokenCounts counts;        // of those tokens, where penalties need them
   std::vector<int32_t> pages;
+  Noted noted = {};         // of the pages
   int64_t cached = 0;       // tokens whose keys are in the pages
   int64_t seen = 0;         // most tokens ever cached: rows below it are recomputed ones
   int steps = 0;            // with rows of it that parts of this stage have still to be gone through
+  bool cancelled = false;   // ends when it is no longer at work
   bool after_stop = false;  // this call had made tokens of it: it counts no recomputed rows
   RolloutCounters rows;     // counted since its last token
   /// The rows of the prompt that are counted, until one of its samples gets a token; they share it.

@@ -45,8 +45,8 @@ inline Output run(Engine& engine, const std::vector<Request>& requests, const Ge
         EXPECT_TRUE(out.groups[i].empty()) << "group " << i << " came twice";
         out.groups[i] = std::move(samples);
       },
-      [&](size_t i, int32_t sample, const std::string& text) {
-        out.streamed[{i, sample}] += text;
+      [&](const Engine::Grown& grown) {
+        if (!grown.text.empty()) out.streamed[{grown.index, grown.sample}] += grown.text;
       });
   return out;
 }

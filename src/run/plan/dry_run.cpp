@@ -297,7 +297,8 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
   GenerateOptions options;
   options.sampling = sample_options(config.rollout);
   options.num_sampleable = model.vocab_size;
-  const Sampler sampler(options);
+  const Sampler sampler(options.num_sampleable);
+  const auto rules = std::make_shared<const ResponseRules>(options);
   const auto measure = [&](int64_t running, int64_t prefilled) {
     RunPlan fewer = plan;
     fewer.running_sequences = running;
@@ -309,7 +310,10 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
       return with_model_of(of.role, some, model_options(plan, false, device), [&](const Model& layers) {
         const KvCache cache(KvShape(layers), 1, plan.kv_page_tokens, false, c.lane);  // all use this page
         std::vector<ScheduledRows> rows;
-        for (Sequence& s : sequences) rows.push_back({&s, s.missing()});
+        for (Sequence& s : sequences) {
+          s.rules = rules;
+          rows.push_back({&s, s.missing()});
+        }
         const StepBatch batch(rows);
         const int64_t width = model.hidden_size;
         if (of.role.vpp() > 1 && of.stage == 0)  // what comes back from the last stage

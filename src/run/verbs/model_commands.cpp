@@ -236,8 +236,8 @@ int run_generate(const CommandLine& line) {
     }
   const bool streams = line.has("--prompt") && !line.has("--out") && line.integer("--samples", 1) == 1 &&
                        ::isatty(STDOUT_FILENO) == 1;
-  Engine::OnText on_text;
-  if (streams) on_text = [](size_t, int32_t, const std::string& text) { write_results(printable(text)); };
+  Engine::OnGrown on_grown;
+  if (streams) on_grown = [](const Engine::Grown& grown) { write_results(printable(grown.text)); };
   engine.generate(
       work.host().ctx(), mine, sampling, tokenizer,
       [&](size_t i, std::vector<Response> done) {
@@ -246,7 +246,7 @@ int run_generate(const CommandLine& line) {
           text += dump_json_line(generated_line(which[i], k, mine[i], done[k])) + "\n";
         results.put(which[i], std::move(text));
       },
-      on_text);
+      on_grown);
   results.finish();
   return 0;
 }

@@ -113,7 +113,7 @@ class Conversation {
   }
 
   std::string generate(Request request) {
-    const auto show = [](size_t, int32_t, const std::string& text) { write_results(printable(text)); };
+    const auto show = [](const Engine::Grown& grown) { write_results(printable(grown.text)); };
     Generation generation(p_.engine, p_.options, &p_.tokenizer, show);
     generation.add(std::move(request));
     std::vector<Generation::Finished> finished;

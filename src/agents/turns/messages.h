@@ -19,9 +19,9 @@ inline constexpr int kArgumentDepth = 32;
 Json normal_messages(const Json& messages);
 
 /// Whether a message of a request is one that a session knows, both as normal_messages makes them: role, text
-/// (an assistant's up to white space at both ends), tool_call_id, and for each call name and arguments as JSON
-/// values (keys in any order, 1 = 1.0). Reasoning is compared, up to white space at both ends, where `asked`
-/// has it; ids of calls and names of tools' messages are not.
+/// (an assistant's up to white space at both ends), tool_call_id, and for each call name and arguments as
+/// JSON values (keys in any order, 1 = 1.0). Reasoning is compared, up to white space at both ends, where
+/// `asked` has it; ids of calls and names of tools' messages are not.
 bool same_message(const Json& known, const Json& asked);
 
 /// As JSON values: the order of keys does not matter, numbers are equal by value.

@@ -28,9 +28,8 @@ class TurnCut {
   /// Both outlive it. `chat_arguments`: variables of the template where a request gives none.
   TurnCut(const Tokenizer& tokenizer, const ChatTemplate& chat, Json chat_arguments);
 
-  /// Messages as normal_messages makes them; tools null or empty: none. `arguments` (of the request, an object
-  /// or null) go over chat_arguments.
-  /// RequestError with the template's words where it refuses them.
+  /// Messages as normal_messages makes them; tools null or empty: none. `arguments` (of the request, an
+  /// object or null) go over chat_arguments. RequestError with the template's words where it refuses them.
   std::string whole_text(const Json& messages, const Json& tools, const Json& arguments) const;
   /// The same tokenised, as prompts of data lines are.
   std::vector<int32_t> whole(const Json& messages, const Json& tools, const Json& arguments) const;

@@ -12,7 +12,8 @@ namespace temper {
 ///   json_tags  <tool_call>{"name": ..., "arguments": {...}}</tool_call>     (Hermes, Qwen2.5, Qwen3)
 ///   xml_tags   <tool_call><function=NAME><parameter=KEY>VALUE</parameter>...</function></tool_call>
 ///              (Qwen3-Coder, Qwen3.5)
-///   json       {"name": ..., "parameters": {...}}, first in the turn, perhaps behind <|python_tag|>   (Llama 3)
+///   json       {"name": ..., "parameters": {...}}, first in the turn, perhaps behind <|python_tag|>   (Llama
+///   3)
 enum class CallSyntax { none, json_tags, xml_tags, json };
 
 struct TurnFormat {

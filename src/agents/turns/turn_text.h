@@ -4,10 +4,12 @@
 //
 //   thoughts  at the start alone, up to the closing tag (where there is none: all of the turn), without line
 //             breaks at both ends; content begins behind the line breaks that follow
-//   calls     whole and right or not at all: what does not parse is content, tags too. White space around a call
+//   calls     whole and right or not at all: what does not parse is content, tags too. White space around a
+//   call
 //             goes with it; content behind calls begins a new line of the content
 //
-// A text is looked at once, whatever it holds; what may begin a tag or a call is held back until that is known.
+// A text is looked at once, whatever it holds; what may begin a tag or a call is held back until that is
+// known.
 
 #include <memory>
 #include <string>
@@ -51,8 +53,8 @@ class TurnStream {
   std::unique_ptr<State> state_;
 };
 
-/// {"role": "assistant", "content", "reasoning_content"?, "tool_calls"?} as normal_messages has it; `call_ids`
-/// has an id for each call.
+/// {"role": "assistant", "content", "reasoning_content"?, "tool_calls"?} as normal_messages has it;
+/// `call_ids` has an id for each call.
 Json turn_message(const TurnText& turn, const std::vector<std::string>& call_ids);
 
 }  // namespace temper

@@ -10,7 +10,7 @@ offenders=$(
       split(path, p, "/")
       if (p[1] == "kernels") return p[1] (p[3] ? "/" p[2] : "") (p[4] ? "/" p[3] : "")
       if (p[3] == "") return "main"
-      if (p[2] == "run" || (p[2] == "data" && p[4] != "")) return p[2] "/" p[3]
+      if (p[2] == "run" || ((p[2] == "data" || p[2] == "agents") && p[4] != "")) return p[2] "/" p[3]
       return p[2]
     }
     function allow(from, list,   n, i, to) {
@@ -35,6 +35,7 @@ offenders=$(
       allow("kernels/planned", "kernels kernels/cuda/scratch core"); allow("kernels/cuda/device", "kernels core")
       allow("kernels/cuda", "kernels kernels/cuda/scratch kernels/cuda/device core")
       allow("rl", "ops data core")
+      allow("agents/turns", "data data/tokenizer core")
       allow("io", "nn comm config core")
       allow("data", "data/jinja data/tokenizer core"); allow("data/jinja", "core"); allow("data/tokenizer", "core")
       allow("comm", "ops core"); allow("config", "core")

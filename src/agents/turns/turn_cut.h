@@ -1,0 +1,61 @@
+#pragma once
+// Ids behind a sampled turn. The turn's own ids are never made from text again: new messages are rendered
+// behind a marker that stands for it, and what the template puts behind the marker is tokenised.
+//
+// Where templates differ by history there is no cut: each rendering is made behind two histories, and both
+// must agree.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/agents/turns/turn_format.h"
+#include "src/data/chat_template.h"
+#include "src/data/tokenizer/tokenizer.h"
+
+namespace temper {
+
+/// The last thing that was sampled of a turn.
+struct TurnEnd {
+  std::optional<int32_t> last_sampled;  // none: the turn has no ids
+  bool by_stop_id = false;              // it is an id that ends turns
+};
+
+/// Safe for threads.
+class TurnCut {
+ public:
+  /// Both outlive it. `chat_arguments`: variables of the template where a request gives none.
+  TurnCut(const Tokenizer& tokenizer, const ChatTemplate& chat, Json chat_arguments);
+
+  /// Messages as normal_messages makes them; tools null or empty: none. `arguments` (of the request, an
+  /// object or null) go over chat_arguments. RequestError with the template's words where it refuses them.
+  std::string whole_text(const Json& messages, const Json& tools, const Json& arguments) const;
+  /// The same tokenised, as prompts of data lines are.
+  std::vector<int32_t> whole(const Json& messages, const Json& tools, const Json& arguments) const;
+
+  /// What stands between the last sampled id of the turn that said `answer` and the next turn: with the end
+  /// token in front where the turn lacks it, the new messages, the generation prompt. nullopt: these messages
+  /// have no cut (or the template refuses them): the whole is rendered, and the path forks.
+  std::optional<std::vector<int32_t>> behind(const Json& answer, const Json& new_messages, const Json& tools,
+                                             const Json& arguments, const TurnEnd& end) const;
+
+  /// How turns are said with these arguments of a request.
+  TurnFormat format(const Json& arguments) const;
+
+  /// Kinds of new messages that `behind` has no cut for, of user; tool; two tools; tool, user; system, user;
+  /// user, user: said at the start.
+  std::vector<std::string> kinds_without_cut() const;
+
+ private:
+  Json variables(const Json& messages, const Json& tools, const Json& arguments) const;
+  std::optional<std::string> text_behind(const Json& answer, const Json& new_messages, const Json& tools,
+                                         const Json& arguments) const;
+
+  const Tokenizer& tokenizer_;
+  const ChatTemplate& chat_;
+  Json chat_arguments_;
+  TurnFormat format_;
+};
+
+}  // namespace temper

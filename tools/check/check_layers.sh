@@ -10,7 +10,7 @@ offenders=$(
       split(path, p, "/")
       if (p[1] == "kernels") return p[1] (p[3] ? "/" p[2] : "") (p[4] ? "/" p[3] : "")
       if (p[3] == "") return "main"
-      if (p[2] == "run" || (p[2] == "data" && p[4] != "")) return p[2] "/" p[3]
+      if (p[2] == "run" || p[2] == "agents" || (p[2] == "data" && p[4] != "")) return p[2] "/" p[3]
       return p[2]
     }
     function allow(from, list,   n, i, to) {
@@ -25,6 +25,7 @@ offenders=$(
       allow("run/session", "run/roles run/groups run/host run/plan run/exchange run/record " run)
       allow("run/roles", "run/groups run/host run/plan run/exchange run/record " run)
       allow("run/groups", "run/host " run); allow("run/host", "run/plan run/record " run); allow("run/plan", run); allow("run/exchange", run); allow("run/record", run); allow("run/report", run); allow("run/local", "comm core")
+      allow("agents/server", "core")
       allow("train", "io models rl nn ops comm config core")
       allow("rollout", "models rl nn ops data/tokenizer core")
       allow("models", "nn ops core")
@@ -61,6 +62,7 @@ offenders=$(
   only 'toml\+\+/' toml++ src/config/toml_node.cpp
   only 'spdlog/(spdlog|sinks|pattern)' spdlog src/core/log.cpp src/run/record/run_log.cpp src/run/verbs/guard.cpp
   only 'nlohmann/' nlohmann-json src/core/json_library.h
+  only 'microhttpd\.h' microhttpd.h 'src/agents/server/*' src/run/verbs/version.cpp
   only 'hdf5\.h' hdf5.h src/io/checkpoint/hdf5_layout.cpp
   only 'kernels/c[a-z]*/' backends src/ops/dispatch.h src/ops/linear.cpp 'kernels/*'
   only 'mpi\.h' mpi.h 'src/comm/mpi_*'

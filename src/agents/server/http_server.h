@@ -1,0 +1,60 @@
+#pragma once
+// The HTTP/1.1 server under the doors: connections, their limits, and requests as exchanges. It knows nothing
+// of what is asked. One thread does the network's work; another takes connections in, closes those that are
+// over a limit, and sees which clients have gone.
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "src/agents/server/http_exchange.h"
+
+namespace temper {
+
+struct HttpOptions {
+  std::string address = "127.0.0.1";  ///< of IP version 4 or 6
+  int port = 0;                       ///< 0: the system chooses one
+  int64_t max_body_bytes = int64_t{16} << 20;
+  int64_t max_bodies_bytes = int64_t{1} << 30;   ///< of all requests that are not answered yet
+  int64_t max_unsent_bytes = int64_t{64} << 20;  ///< of one answer
+  int max_connections = 1024;
+  double header_seconds = 10;  ///< from a connection's start, or the first byte of its next request
+  double body_seconds = 60;    ///< from the end of the header
+  double idle_seconds = 75;    ///< of a connection between requests, and of a client that takes nothing
+  /// The body of an answer that the server gives by itself (400, 408, 413, 415, 500, 503): of status,
+  /// the reason in a sentence, and the path of the request. Called on the network's thread.
+  std::function<std::string(int status, const std::string& why, const std::string& path)> refusal_body;
+};
+
+/// Asked with each request's head before the body is read: nothing lets it go on, a refusal is sent and
+/// nothing of the body is kept. Sets `known` where the key holds: such a connection keeps its place while
+/// others ask for one. Runs on the network's thread, returns at once and does not throw.
+using HttpAllow = std::function<std::optional<HttpRefusal>(const HttpHead&, bool& known)>;
+/// Gets each whole request that was allowed, on the network's thread: returns at once and does not throw.
+using HttpReceive = std::function<void(std::shared_ptr<HttpExchange>)>;
+
+class HttpServer {
+ public:
+  /// Binds and listens. Exit::usage where `address` is no IP address, Exit::environment where the port is in
+  /// use or not to be had, with both named.
+  HttpServer(const HttpOptions& options, HttpAllow allow, HttpReceive receive);
+  /// Closes all connections; exchanges that wait are gone. No thread and no descriptor stays.
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  int port() const;
+  /// "http://127.0.0.1:8080"; for an address that stands for all of the host's, the loopback one.
+  std::string url() const;
+  /// Connections that are open.
+  int connections() const;
+  /// Takes no new connections; what is there goes on.
+  void close();
+
+ private:
+  class Network;
+  std::unique_ptr<Network> network_;
+};
+
+}  // namespace temper

@@ -1,0 +1,186 @@
+#include "src/agents/service/free_lane.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include "src/agents/doors/chat_door.h"
+#include "src/agents/doors/fields.h"
+#include "src/agents/doors/tokens_door.h"
+#include "src/core/digest/hash.h"
+#include "src/core/log.h"
+
+namespace temper {
+namespace {
+
+constexpr JsonLimits kBody{.depth = 64, .bytes = int64_t{1} << 32};  // the server bounds the bytes
+
+DoorError error_of(const RequestError& e) {
+  return {.status = 400, .message = e.param().empty() ? e.message() : e.param() + ": " + e.message(), .param = e.param()};
+}
+
+DoorError too_long(int64_t tokens, int64_t limit) {
+  return {.status = 400,
+          .message = fmt::format("This model's maximum context length is {} tokens. However, you requested {} "
+                                 "tokens",
+                                 limit, tokens),
+          .param = "messages",
+          .code = "context_length_exceeded",
+          .tokens = tokens,
+          .limit = limit};
+}
+
+}  // namespace
+
+Doors::Doors(const Tokenizer& tokenizer) {
+  doors_[Route::chat] = std::make_unique<ChatDoor>(tokenizer);
+  doors_[Route::tokens] = std::make_unique<TokensDoor>();
+}
+
+const Door& Doors::at(Route route) const {
+  const auto found = doors_.find(route);
+  return *(found == doors_.end() ? doors_.at(Route::chat) : found->second);
+}
+
+void FreeLane::receive(std::shared_ptr<HttpExchange> exchange) {
+  const Routed routed = *route_of(exchange->request().path);
+  try {
+    answer(exchange, routed);
+  } catch (const RequestError& e) {
+    reply_error(*exchange, p_.doors.at(routed.route), error_of(e));
+  } catch (const Error& e) {
+    if (e.code() != Exit::data) throw;
+    reply_error(*exchange, p_.doors.at(routed.route),
+                {.status = 400, .message = e.problem().what + ": " + e.problem().why});
+  }
+}
+
+void FreeLane::answer(const std::shared_ptr<HttpExchange>& exchange, const Routed& routed) {
+  const Json body = routed.posts ? parse_json(exchange->request().body, "body", kBody) : Json();
+  switch (routed.route) {
+    case Route::chat:
+    case Route::messages:
+    case Route::tokens:
+    case Route::completions: {
+      const Door& door = p_.doors.at(routed.route);
+      return ask(exchange, door, door.read(body, p_.rules.doors));
+    }
+    default: return exchange->reply(200, dump_json_line(describe(routed, body)));
+  }
+}
+
+Json FreeLane::describe(const Routed& routed, const Json& body) const {
+  const Fields fields(routed.posts ? body : Json::object(), p_.rules.doors.ignore);
+  const Tokenizer& t = p_.tokenizer;
+  switch (routed.route) {
+    case Route::models:
+      return {{"object", "list"},
+              {"data",
+               {{{"id", p_.rules.model},
+                 {"object", "model"},
+                 {"created", 0},
+                 {"owned_by", "temper"},
+                 {"max_model_len", p_.rules.context_tokens}}}}};
+    case Route::tokenize: {
+      const std::vector<int32_t> ids =
+          t.encode(fields.text("prompt").value_or(""), fields.flag("add_special_tokens", true));
+      return {{"tokens", ids}, {"count", ids.size()}, {"max_model_len", p_.rules.context_tokens}};
+    }
+    case Route::detokenize: return {{"prompt", t.decode(fields.ids("tokens"), /*skip_special=*/false)}};
+    case Route::tokenizer_info: {
+      Json info = Json::object();
+      for (const auto& [name, text] : t.special_tokens()) info[name] = text;
+      return info;
+    }
+    default: return {{"status", "ok"}};
+  }
+}
+
+GenerateOptions FreeLane::options_of(const DoorRequest& r, int64_t prompt_tokens) const {
+  GenerateOptions o = p_.rules.defaults;
+  const SamplingWish& wish = r.sampling;
+  SampleOptions& s = o.sampling;
+  s.temperature = wish.temperature.value_or(s.temperature);
+  s.top_p = wish.top_p.value_or(s.top_p);
+  s.min_p = wish.min_p.value_or(s.min_p);
+  s.top_k = static_cast<int32_t>(wish.top_k.value_or(s.top_k));
+  s.repetition_penalty = wish.repetition_penalty.value_or(s.repetition_penalty);
+  s.presence_penalty = wish.presence_penalty.value_or(s.presence_penalty);
+  s.frequency_penalty = wish.frequency_penalty.value_or(s.frequency_penalty);
+  o.min_new_tokens = wish.min_new_tokens.value_or(o.min_new_tokens);
+  for (const auto& [id, bias] : wish.logit_bias) o.logit_bias[id] = bias;
+  const int64_t room = p_.rules.context_tokens - prompt_tokens;
+  o.max_new_tokens = std::min(room, r.max_new_tokens > 0 ? r.max_new_tokens
+                                    : o.max_new_tokens > 0 ? o.max_new_tokens
+                                                           : room);
+  o.stop.insert(o.stop.end(), r.stop.begin(), r.stop.end());
+  o.stop_token_ids.insert(o.stop_token_ids.end(), r.stop_token_ids.begin(), r.stop_token_ids.end());
+  return o;
+}
+
+void FreeLane::ask(const std::shared_ptr<HttpExchange>& exchange, const Door& door, DoorRequest r) {
+  if (r.prompts.empty()) {
+    if (!p_.cut)
+      throw RequestError({.what = "messages cannot be rendered",
+                          .where = "messages",
+                          .why = "the model's folder has no chat template; /v1/completions takes texts and ids"});
+    r.prompts.push_back(p_.cut->whole(r.messages, r.tools, r.arguments));
+  }
+  for (const std::vector<int32_t>& prompt : r.prompts)
+    if (std::ssize(prompt) >= p_.rules.context_tokens)
+      return reply_error(*exchange, door, too_long(std::ssize(prompt), p_.rules.context_tokens));
+  // The random numbers of a request with a seed are its own; else those of the next prompt of this lane.
+  const int64_t position =
+      r.sampling.seed ? 0 : (turns_++ * static_cast<int64_t>(p_.desk.lanes()) + static_cast<int64_t>(p_.lane)) % SampleKey::kMaxPosition;
+  const std::string key = fmt::format("{} {} {} {}", p_.lane, turns_, std::time(nullptr), r.prompts.size());
+  const int32_t n = r.n;
+  DoorAnswer head{.id = "chatcmpl-" + digest_hex(key.data(), std::ssize(key)),
+                  .created = std::time(nullptr),
+                  .prompt = r.prompts.front()};
+  const TurnFormat format = p_.cut && r.messages.is_array() ? p_.cut->format(r.arguments) : TurnFormat{};
+  const std::vector<std::vector<int32_t>> prompts = r.prompts;
+  const auto open = std::make_shared<OpenAnswer>(exchange, door, std::move(r), std::move(head), format);
+  ++num_open_;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    GenerateOptions own = options_of(open->request(), std::ssize(prompts[i]));
+    own.seed = open->request().sampling.seed.value_or(own.seed);
+    const DeskNumber number =
+        p_.desk.ask(p_.lane, {.data_position = position + static_cast<int64_t>(i),
+                              .prompt = prompts[i],
+                              .num_samples = n,
+                              .own = std::make_shared<const GenerateOptions>(std::move(own))});
+    asked_.emplace(number, Asked{open, static_cast<int32_t>(i) * n});
+  }
+}
+
+void FreeLane::hear(DeskNews news) {
+  for (const DeskNews::Grown& g : news.grown)
+    if (const auto at = asked_.find(g.number); at != asked_.end())
+      at->second.answer->grow(at->second.first + g.sample, g.token, g.logprob, g.text);
+  for (DeskNews::Done& d : news.done)
+    if (const auto at = asked_.find(d.number); at != asked_.end())
+      for (size_t k = 0; k < d.responses.size(); ++k)
+        at->second.answer->finish(at->second.first + static_cast<int32_t>(k), std::move(d.responses[k]));
+  for (const DeskNews::Refused& r : news.refused)
+    if (const auto at = asked_.find(r.number); at != asked_.end())
+      at->second.answer->fail({.status = 400, .message = r.why});
+  forget_finished();
+}
+
+/// Finished ones, and those that nobody waits for.
+void FreeLane::forget_finished() {
+  std::erase_if(asked_, [&](const auto& entry) {
+    const OpenAnswer& a = *entry.second.answer;
+    if (!a.finished() && !a.gone()) return false;
+    if (!a.finished()) p_.desk.cancel(entry.first);
+    if (entry.second.answer.use_count() == 1) --num_open_;
+    return true;
+  });
+}
+
+void FreeLane::tick() {
+  const auto now = OpenAnswer::Clock::now();
+  for (const auto& [number, asked] : asked_) asked.answer->tick(now);
+  forget_finished();
+}
+
+}  // namespace temper

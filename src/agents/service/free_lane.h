@@ -1,0 +1,69 @@
+#pragma once
+// A lane of `serve`: every request stands for itself, with the sampling that it asks for. One thread works in
+// a lane.
+
+#include <atomic>
+#include <map>
+
+#include "src/agents/service/engine_desk.h"
+#include "src/agents/service/open_answer.h"
+#include "src/agents/service/routes.h"
+#include "src/agents/turns/turn_cut.h"
+
+namespace temper {
+
+/// The doors of a server, by route.
+class Doors {
+ public:
+  explicit Doors(const Tokenizer& tokenizer);
+  /// Of a route that asks for turns; that of chat for all others, whose errors have its form.
+  const Door& at(Route route) const;
+
+ private:
+  std::map<Route, std::unique_ptr<Door>> doors_;
+};
+
+struct ServeRules {
+  DoorRules doors = {};
+  std::string model = "policy";        // what /v1/models calls it; requests may call it anything
+  int64_t context_tokens = 0;          // of prompt and answer
+  GenerateOptions defaults = {};       // max_new_tokens 0: up to the end of the context
+};
+
+class FreeLane {
+ public:
+  struct Parts {
+    const ServeRules& rules;
+    const Doors& doors;
+    const Tokenizer& tokenizer;
+    const TurnCut* cut;  // null: the model's folder has no chat template
+    EngineDesk& desk;
+    size_t lane = 0;
+  };
+  explicit FreeLane(const Parts& parts) : p_(parts) {}
+
+  void receive(std::shared_ptr<HttpExchange> exchange);
+  void hear(DeskNews news);
+  void tick();
+  /// Answers that are not whole yet; from any thread.
+  int64_t open() const { return num_open_; }
+
+ private:
+  /// A request of the engine that is a part of an answer.
+  struct Asked {
+    std::shared_ptr<OpenAnswer> answer;
+    int32_t first = 0;  // choice of its sample 0
+  };
+  void answer(const std::shared_ptr<HttpExchange>& exchange, const Routed& routed);
+  void ask(const std::shared_ptr<HttpExchange>& exchange, const Door& door, DoorRequest request);
+  Json describe(const Routed& routed, const Json& body) const;
+  GenerateOptions options_of(const DoorRequest& request, int64_t prompt_tokens) const;
+  void forget_finished();
+
+  const Parts p_;
+  std::map<DeskNumber, Asked> asked_;
+  std::atomic<int64_t> num_open_ = 0;
+  int64_t turns_ = 0;
+};
+
+}  // namespace temper

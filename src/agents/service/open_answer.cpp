@@ -1,0 +1,107 @@
+#include "src/agents/service/open_answer.h"
+
+#include "src/core/digest/hash.h"
+
+namespace temper {
+namespace {
+
+constexpr std::chrono::seconds kSilence{10};  // of a stream, before it says that it lives
+
+}  // namespace
+
+std::string call_id_of(const std::string& answer_id, int32_t index, size_t number) {
+  const std::string key = fmt::format("{} {} {}", answer_id, index, number);
+  return "call_" + digest_hex(key.data(), std::ssize(key)).substr(0, 24);
+}
+
+void reply_error(HttpExchange& exchange, const Door& door, const DoorError& error) {
+  HttpHeaders headers;
+  if (error.retry_after_seconds)
+    headers.emplace_back("Retry-After", std::to_string(*error.retry_after_seconds));
+  else
+    headers.emplace_back("x-should-retry", "false");
+  exchange.reply(error.status, door.error(error), headers);
+}
+
+OpenAnswer::OpenAnswer(std::shared_ptr<HttpExchange> exchange, const Door& door, DoorRequest request,
+                       DoorAnswer head, const TurnFormat& format)
+    : exchange_(std::move(exchange)),
+      door_(door),
+      request_(std::move(request)),
+      answer_(std::move(head)),
+      format_(format),
+      left_(request_.n) {
+  answer_.choices.resize(static_cast<size_t>(request_.n));
+  for (int32_t i = 0; i < request_.n; ++i) choices_.push_back({TurnStream(format_, request_.tools)});
+  if (request_.stream) stream_ = door_.stream(request_, answer_);
+}
+
+void OpenAnswer::begin() {
+  if (begun_) return;
+  begun_ = true;
+  exchange_->begin();
+  exchange_->send(stream_->begin());
+}
+
+DoorDelta OpenAnswer::delta_of(int32_t index, TurnText said) {
+  DoorDelta delta{.index = index, .said = std::move(said)};
+  size_t& calls = choices_[static_cast<size_t>(index)].calls;
+  for (size_t i = 0; i < delta.said.calls.size(); ++i)
+    delta.call_ids.push_back(call_id_of(answer_.id, index, calls++));
+  return delta;
+}
+
+void OpenAnswer::send(const DoorDelta& delta) {
+  std::string events = stream_->delta(delta);
+  if (events.empty()) return;
+  exchange_->send(std::move(events));
+  last_ = Clock::now();
+}
+
+void OpenAnswer::grow(int32_t index, int32_t token, double logprob, const std::string& text) {
+  if (!stream_) return;
+  begin();
+  DoorDelta delta = delta_of(index, choices_[static_cast<size_t>(index)].said.feed(text));
+  delta.text = text;
+  delta.tokens = {token};
+  delta.logprobs = {logprob};
+  send(delta);
+}
+
+void OpenAnswer::finish(int32_t index, Response response) {
+  Choice& open = choices_[static_cast<size_t>(index)];
+  if (std::exchange(open.over, true)) return;
+  DoorChoice& choice = answer_.choices[static_cast<size_t>(index)];
+  choice.said = parse_turn(response.text, format_, request_.tools);
+  for (size_t i = 0; i < choice.said.calls.size(); ++i)
+    choice.call_ids.push_back(call_id_of(answer_.id, index, i));
+  choice.response = std::move(response);
+  --left_;
+  if (stream_) {
+    begin();
+    const TurnText rest = open.said.end();
+    if (!rest.content.empty() || !rest.reasoning.empty() || !rest.calls.empty())
+      send(delta_of(index, rest));
+    exchange_->send(stream_->end_choice(index, choice));
+  }
+  if (left_ > 0) return;
+  if (!stream_) return exchange_->reply(200, door_.answer(request_, answer_));
+  exchange_->send(stream_->end(answer_));
+  exchange_->end();
+}
+
+void OpenAnswer::fail(const DoorError& error) {
+  left_ = 0;
+  if (!begun_) return reply_error(*exchange_, door_, error);
+  exchange_->send(stream_->error(error));
+  exchange_->end();
+}
+
+void OpenAnswer::tick(Clock::time_point now) {
+  if (!stream_ || finished() || now - last_ < kSilence) return;
+  begin();
+  exchange_->send(stream_->keep_alive());
+  last_ = now;
+}
+
+}  // namespace temper

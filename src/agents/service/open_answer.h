@@ -1,0 +1,63 @@
+#pragma once
+// An answer on its way to a client: as a whole when all its choices are there, or as a stream.
+
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "src/agents/doors/door.h"
+#include "src/agents/server/http_exchange.h"
+
+namespace temper {
+
+class OpenAnswer {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// `head`: id, time and prompt; choices come with `finish`. `format`: how the model says thoughts and
+  /// calls. The door outlives it.
+  OpenAnswer(std::shared_ptr<HttpExchange> exchange, const Door& door, DoorRequest request, DoorAnswer head,
+             const TurnFormat& format);
+
+  void grow(int32_t index, int32_t token, double logprob, const std::string& text);
+  /// Choice `index` is over; the last one sends what has to be sent.
+  void finish(int32_t index, Response response);
+  bool finished() const { return left_ == 0; }
+  /// The client gets this instead.
+  void fail(const DoorError& error);
+  /// Now and then: a stream that has nothing to say says so.
+  void tick(Clock::time_point now);
+
+  bool gone() const { return exchange_->gone(); }
+  bool delivered() const { return exchange_->delivered(); }
+  const DoorRequest& request() const { return request_; }
+  const DoorAnswer& answer() const { return answer_; }
+
+ private:
+  struct Choice {
+    TurnStream said;
+    size_t calls = 0;
+    bool over = false;
+  };
+  void begin();
+  void send(const DoorDelta& delta);
+  DoorDelta delta_of(int32_t index, TurnText said);
+
+  std::shared_ptr<HttpExchange> exchange_;
+  const Door& door_;
+  const DoorRequest request_;
+  DoorAnswer answer_;
+  const TurnFormat format_;
+  std::vector<Choice> choices_;
+  std::unique_ptr<DoorStream> stream_;
+  bool begun_ = false;
+  int32_t left_;
+  Clock::time_point last_ = Clock::now();  // something was said, or the answer asked for
+};
+
+/// An error as the door says it, with the headers that clients obey.
+void reply_error(HttpExchange& exchange, const Door& door, const DoorError& error);
+/// The id of call `number` of a choice: a function of the answer's.
+std::string call_id_of(const std::string& answer_id, int32_t index, size_t number);
+
+}  // namespace temper

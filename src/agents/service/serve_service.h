@@ -1,0 +1,44 @@
+#pragma once
+// The server of `serve`: paths, keys and lanes over the network's server; what it asks goes to a desk.
+
+#include "src/agents/server/http_server.h"
+#include "src/agents/service/free_lane.h"
+#include "src/core/threads/job_thread.h"
+
+namespace temper {
+
+class ServeService {
+ public:
+  struct Options {
+    HttpOptions http = {};
+    std::string key = {};  // empty: none is asked for
+    ServeRules rules = {};
+  };
+  /// As many threads as the desk has lanes. All outlive it. `chat` may be null.
+  ServeService(const Options& options, const Tokenizer& tokenizer, const ChatTemplate* chat, EngineDesk& desk);
+  ~ServeService();
+  ServeService(const ServeService&) = delete;
+  ServeService& operator=(const ServeService&) = delete;
+
+  std::string url() const { return server_->url(); }
+  int port() const { return server_->port(); }
+  /// New requests hear that it stops; what is open goes on.
+  void close();
+  /// Answers that are not whole yet.
+  int64_t open() const;
+
+ private:
+  std::optional<HttpRefusal> allow(const HttpHead& head, bool& known) const;
+  void receive(std::shared_ptr<HttpExchange> exchange);
+
+  const Options o_;
+  const Doors doors_;
+  std::optional<TurnCut> cut_;
+  std::vector<std::unique_ptr<FreeLane>> lanes_;
+  std::vector<std::unique_ptr<JobThread>> threads_;
+  std::atomic<size_t> next_ = 0;
+  std::atomic<bool> closed_ = false;
+  std::unique_ptr<HttpServer> server_;  // last: its thread uses all others
+};
+
+}  // namespace temper

@@ -39,7 +39,7 @@ export CCACHE_PCH_EXTSUM ?= 1
 # g++ looks for garbage when it holds 128 MB, which the headers fill by themselves: an eighth of its time.
 SPEED := $(if $(findstring clang,$(MPICXX)),,--param ggc-min-heapsize=524288)
 LDFLAGS := -pthread $(FLAGS.$(MODE)) $(DEPS_PREFIX:%=-L%/lib)
-LDLIBS := -lspdlog -lfmt -lpcre2-8 -lutf8proc -lxxhash -lzstd $(HDF5_LIBS) -lpthread
+LDLIBS := -lspdlog -lfmt -lpcre2-8 -lutf8proc -lxxhash -lzstd -lmicrohttpd $(HDF5_LIBS) -lpthread
 
 # ONLY="src/core src/data" builds and links tests against these folders or files alone (work on one room while another is open).
 ONLY ?= src kernels/cpu kernels/planned
@@ -91,10 +91,10 @@ all: build/temper
 build/temper: $(B)/temper FORCE
 	@ln -sfn $(B:build/%=%)/temper build/temper
 # A package that is missing is said in one line, not by the compiler in the middle of everything.
-$(OBJ) $(MAIN): | $(B)/has-zstd
-$(B)/has-zstd:
-	@mkdir -p $(@D); echo 'int main() {}' | $(MPICXX) $(filter-out -MMD -MP,$(CPPFLAGS)) -include zstd.h -x c++ - -o $@ $(LDFLAGS) -lzstd > $@.log 2>&1 || \
-	  { echo "zstd.h or libzstd is missing: run \`make deps\` (package libzstd-dev), or build with DEPS_PREFIX=DIR (DIR/include, DIR/lib); see $@.log" >&2; exit 1; }
+$(OBJ) $(MAIN): | $(B)/has-zstd $(B)/has-microhttpd
+$(B)/has-%:
+	@mkdir -p $(@D); echo 'int main() {}' | $(MPICXX) $(filter-out -MMD -MP,$(CPPFLAGS)) -include $*.h -x c++ - -o $@ $(LDFLAGS) -l$* > $@.log 2>&1 || \
+	  { echo "$*.h or lib$* is missing: run \`make deps\` (package lib$*-dev), or build with DEPS_PREFIX=DIR (DIR/include, DIR/lib); see $@.log" >&2; exit 1; }
 $(LIB): $(OBJ)
 	@rm -f $@; ar rcs $@ $^
 $(B)/temper: $(MAIN) $(LIB)

@@ -3,7 +3,8 @@
 # A non-empty first argument (DEPS_PREFIX) says that they lie in a folder of their own: nothing is done.
 set -eu
 packages=(g++ make pkg-config libopenmpi-dev openmpi-bin libhdf5-dev libspdlog-dev libfmt-dev libtomlplusplus-dev
-  libgtest-dev libpcre2-dev libutf8proc-dev libxxhash-dev libzstd-dev nlohmann-json3-dev)
+  libgtest-dev libpcre2-dev libutf8proc-dev libxxhash-dev libzstd-dev libmicrohttpd-dev
+  nlohmann-json3-dev)
 [ -z "${1:-}" ] || exit 0
 if ! command -v dpkg-query > /dev/null; then
   command -v mpicxx > /dev/null && exit 0

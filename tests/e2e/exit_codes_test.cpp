@@ -101,7 +101,7 @@ TEST_F(ExitCodes, HelpAndVersionAreResults) {
     EXPECT_NE(program_.read("stdout.log").find(code), std::string::npos) << code;
   program_.run("--version > stdout.log");
   for (const char* part : {"temper, commit", "compiler: g++", "CUDA:", "driver:", "cuBLASLt:", "NCCL:",
-                           "MPI:", "HDF5:", "PCRE2:", "utf8proc:", "xxHash:", "fmt:", "glibc:"})
+                           "MPI:", "HDF5:", "PCRE2:", "utf8proc:", "xxHash:", "MHD:", "fmt:", "glibc:"})
     EXPECT_NE(program_.read("stdout.log").find(part), std::string::npos) << part;
 }
 

@@ -10,7 +10,7 @@ wrong() { echo "test-package: $*" >&2; exit 1; }
 
 dpkg-deb -x "$deb" "$root"
 depends=$(dpkg-deb -f "$deb" Depends)
-for package in libc6 libstdc++6 libopenmpi libspdlog libfmt libpcre2-8 libutf8proc libxxhash libzstd libhdf5 openmpi-bin; do
+for package in libc6 libstdc++6 libopenmpi libspdlog libfmt libpcre2-8 libutf8proc libxxhash libzstd libmicrohttpd libhdf5 openmpi-bin; do
   [[ $depends == *$package* ]] || wrong "depends not on $package: $depends"
 done
 dpkg-deb -c "$deb" | awk '$2 != "root/root" { print; bad = 1 } END { exit bad }' || wrong "files that are not root's"

@@ -64,7 +64,7 @@ class HttpExchange {
 
   /// An answer in pieces, status 200: its head goes out with begin().
   void begin(const std::string& content_type = "text/event-stream", const HttpHeaders& headers = {});
-  void send(std::string piece);
+  void send(const std::string& piece);
   void end();
 
   /// An answer has begun or stands whole.

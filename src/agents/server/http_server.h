@@ -22,9 +22,10 @@ struct HttpOptions {
   double header_seconds = 10;  ///< from a connection's start, or the first byte of its next request
   double body_seconds = 60;    ///< from the end of the header
   double idle_seconds = 75;    ///< of a connection between requests, and of a client that takes nothing
-  /// The body of an answer that the server gives by itself (400, 408, 413, 415, 500, 503): of status,
-  /// the reason in a sentence, and the path of the request. Called on the network's thread.
-  std::function<std::string(int status, const std::string& why, const std::string& path)> refusal_body;
+  /// The body of an answer that the server gives by itself (400, 413, 415, 417, 500, 503, 505), from its
+  /// status, the reason in a sentence, and the path of the request (empty where none was sound). Called on
+  /// the network's thread.
+  std::function<std::string(int status, const std::string& why, const std::string& path)> refusal_body = {};
 };
 
 /// Asked with each request's head before the body is read: nothing lets it go on, a refusal is sent and

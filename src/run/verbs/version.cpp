@@ -2,6 +2,7 @@
 
 #include <gnu/libc-version.h>
 #include <link.h>
+#include <microhttpd.h>
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <spdlog/version.h>
@@ -56,10 +57,11 @@ std::string loaded_files() {
 std::string libraries() {
   return fmt::format(
       "PCRE2:    {}\nutf8proc: {}\nxxHash:   {}, built with {}\nzstd:     {}, built with {}\n"
-      "fmt:      {}\nglibc:    {}, built with {}.{}\nloaded:   {}\n",
+      "MHD:      {}, built with {:x}.{:x}.{:x}\nfmt:      {}\nglibc:    {}, built with {}.{}\nloaded:   {}\n",
       pcre2_version(), utf8proc_version(), dotted(XXH_versionNumber()), dotted(XXH_VERSION_NUMBER),
-      ZSTD_versionString(), ZSTD_VERSION_STRING, dotted(FMT_VERSION), ::gnu_get_libc_version(), __GLIBC__,
-      __GLIBC_MINOR__, loaded_files());
+      ZSTD_versionString(), ZSTD_VERSION_STRING, MHD_get_version(), MHD_VERSION >> 24,
+      MHD_VERSION >> 16 & 0xff, MHD_VERSION >> 8 & 0xff, dotted(FMT_VERSION), ::gnu_get_libc_version(),
+      __GLIBC__, __GLIBC_MINOR__, loaded_files());
 }
 
 }  // namespace

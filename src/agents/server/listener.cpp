@@ -1,0 +1,87 @@
+#include "src/agents/server/listener.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "src/core/check.h"
+
+namespace temper {
+namespace {
+
+constexpr int kMaxPort = 65535;
+constexpr int kBacklog = 4096;
+
+struct FreeAddress {
+  void operator()(addrinfo* info) const { ::freeaddrinfo(info); }
+};
+using Address = std::unique_ptr<addrinfo, FreeAddress>;
+
+Address parsed(const std::string& address, int port) {
+  if (port < 0 || port > kMaxPort)
+    fail(Exit::usage, {.what = "the server's port is no port",
+                       .where = "port of the server",
+                       .why = fmt::format("it is {}", port),
+                       .fix = fmt::format("write 0 (any that is free) or one up to {}", kMaxPort)});
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int rc = ::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (rc != 0 || address.empty())
+    fail(Exit::usage, {.what = "the server's address is no IP address",
+                       .where = fmt::format("address \"{}\" of the server", address),
+                       .why = address.empty() ? "it is empty" : ::gai_strerror(rc),
+                       .fix = "write one of this host, e.g. 127.0.0.1 (this host alone) or 0.0.0.0"});
+  return Address(found);
+}
+
+[[noreturn]] void refused(const std::string& address, int port, int error) {
+  fail(Exit::environment,
+       {.what = "the server cannot listen",
+        .where = fmt::format("address {}, port {}", address, port),
+        .why = error == EADDRINUSE ? "the port is in use by another program" : std::strerror(error),
+        .fix = "choose another port, or 0 for one that is free, and an address of this host"});
+}
+
+}  // namespace
+
+Listener::Listener(const std::string& address, int port) {
+  const Address where = parsed(address, port);
+  descriptor_ = ::socket(where->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  const int on = 1;
+  if (descriptor_ < 0 || ::setsockopt(descriptor_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+      ::bind(descriptor_, where->ai_addr, where->ai_addrlen) != 0 || ::listen(descriptor_, kBacklog) != 0) {
+    const int error = errno;
+    close();
+    refused(address, port, error);
+  }
+  sockaddr_storage bound{};
+  socklen_t size = sizeof bound;
+  ::getsockname(descriptor_, reinterpret_cast<sockaddr*>(&bound), &size);
+  if (bound.ss_family == AF_INET6) {
+    const auto& six = reinterpret_cast<const sockaddr_in6&>(bound);
+    port_ = ntohs(six.sin6_port);
+    url_ = fmt::format("http://[{}]:{}", IN6_IS_ADDR_UNSPECIFIED(&six.sin6_addr) ? "::1" : address, port_);
+  } else {
+    const auto& four = reinterpret_cast<const sockaddr_in&>(bound);
+    port_ = ntohs(four.sin_port);
+    url_ = fmt::format("http://{}:{}", four.sin_addr.s_addr == INADDR_ANY ? "127.0.0.1" : address, port_);
+  }
+}
+
+int Listener::accept() const {
+  return ::accept4(descriptor_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+}
+
+void Listener::close() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  descriptor_ = -1;
+}
+
+}  // namespace temper

@@ -56,7 +56,8 @@ class ChatStream : public DoorStream {
     if (delta.empty() && !request_.return_token_ids && !request_.logprobs) return "";
     Json chunk = chunk_of(d.index, std::move(delta), Json());
     Json& choice = chunk["choices"][0];
-    if (request_.logprobs) choice["logprobs"] = {{"content", token_logprobs(tokenizer_, d.tokens, d.logprobs)}};
+    if (request_.logprobs)
+      choice["logprobs"] = {{"content", token_logprobs(tokenizer_, d.tokens, d.logprobs)}};
     if (request_.return_token_ids) choice["token_ids"] = d.tokens;
     return data_event(chunk);
   }
@@ -84,8 +85,8 @@ class ChatStream : public DoorStream {
  private:
   Json chunk_of(int32_t index, Json delta, Json finish) const {
     Json chunk = chunk_;
-    chunk["choices"] = Json::array(
-        {{{"index", index}, {"delta", std::move(delta)}, {"finish_reason", std::move(finish)}}});
+    chunk["choices"] =
+        Json::array({{{"index", index}, {"delta", std::move(delta)}, {"finish_reason", std::move(finish)}}});
     return chunk;
   }
 
@@ -121,7 +122,8 @@ std::string ChatDoor::answer(const DoorRequest& request, const DoorAnswer& a) co
   if (request.return_token_ids) body["prompt_token_ids"] = a.prompt;
   body["choices"] = Json::array();
   for (const DoorChoice& c : a.choices) {
-    Json choice{{"index", body["choices"].size()}, {"message", message_of(c)}, {"finish_reason", finish_of(c)}};
+    Json choice{
+        {"index", body["choices"].size()}, {"message", message_of(c)}, {"finish_reason", finish_of(c)}};
     choice["logprobs"] =
         request.logprobs
             ? Json{{"content", token_logprobs(tokenizer_, c.response.tokens, c.response.logprobs)}}

@@ -76,7 +76,7 @@ struct DoorError {
   std::string message;
   std::string param = {};  // the field
   std::string code = {};   // "context_length_exceeded", "session_ended", ...
-  /// Of all requests: prompt tokens and the most that the context has, for that code.
+  /// Where a request is too long: its tokens, and the most that the context has.
   int64_t tokens = 0, limit = 0;
   std::optional<int> retry_after_seconds = {};
 };

@@ -42,7 +42,8 @@ std::optional<double> Fields::number(const std::string& name, double low, double
   if (value.is_null()) return std::nullopt;
   if (!value.is_number()) wrong(name, "a number is needed, and this is " + json_kind(value));
   const double number = value.get<double>();
-  if (!(number >= low && number <= high)) wrong(name, fmt::format("{}; {} to {} are legal", number, low, high));
+  if (!(number >= low && number <= high))
+    wrong(name, fmt::format("{}; {} to {} are legal", number, low, high));
   return number;
 }
 

@@ -23,7 +23,7 @@ class Fields {
   bool flag(const std::string& name, bool fallback = false) const;
   std::optional<int64_t> integer(const std::string& name, int64_t low, int64_t high) const;
   std::optional<double> number(const std::string& name, double low, double high) const;
-  /// Of a text or a list of texts.
+  /// A text, or a list of them.
   std::vector<std::string> texts(const std::string& name, size_t most) const;
   std::vector<int32_t> ids(const std::string& name) const;
 
@@ -35,7 +35,7 @@ class Fields {
   const std::set<std::string>& ignore_;
 };
 
-/// Of a list, or RequestError.
+/// The ids in a list, or RequestError.
 std::vector<int32_t> token_ids(const Json& list, const std::string& name);
 
 }  // namespace temper

@@ -18,7 +18,8 @@ void refuse_constraints(const Fields& fields) {
     fields.refuse("response_format", std::string(constrained) + "; the type \"text\" is obeyed");
   if (fields.has("previous_response_id"))
     fields.refuse("previous_response_id", "answers are not kept: send the whole history");
-  for (const char* name : {"guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs"})
+  for (const char* name :
+       {"guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs"})
     if (fields.has(name)) fields.refuse(name, constrained);
 }
 
@@ -29,7 +30,8 @@ std::map<int32_t, double> read_bias(const Fields& fields) {
   if (!given.is_object()) fields.refuse("logit_bias", "an object of token ids and numbers is needed");
   for (const auto& [id, value] : given.items()) {
     size_t end = 0;
-    const bool digits = !id.empty() && id.size() < 10 && id.find_first_not_of("0123456789") == std::string::npos;
+    const bool digits =
+        !id.empty() && id.size() < 10 && id.find_first_not_of("0123456789") == std::string::npos;
     const int32_t number = digits ? std::stoi(id, &end) : -1;
     if (number < 0 || !value.is_number() || std::abs(value.get<double>()) > 1000)
       fields.refuse("logit_bias", "it holds what is no token id with a number from -1000 to 1000");
@@ -97,11 +99,16 @@ Json usage_of(const DoorAnswer& answer) {
 Json openai_error(const DoorError& e) {
   const auto type = [&] {
     switch (e.status) {
-      case 401: return "authentication_error";
-      case 404: return "not_found_error";
-      case 413: return "request_too_large";
-      case 429: return "rate_limit_error";
-      default: return e.status >= 500 ? "server_error" : "invalid_request_error";
+      case 401:
+        return "authentication_error";
+      case 404:
+        return "not_found_error";
+      case 413:
+        return "request_too_large";
+      case 429:
+        return "rate_limit_error";
+      default:
+        return e.status >= 500 ? "server_error" : "invalid_request_error";
     }
   };
   return {{"error",

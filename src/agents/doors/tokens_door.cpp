@@ -33,7 +33,9 @@ std::string TokensDoor::answer(const DoorRequest&, const DoorAnswer& a) const {
   return dump_json_line(body);
 }
 
-std::unique_ptr<DoorStream> TokensDoor::stream(const DoorRequest&, const DoorAnswer&) const { return nullptr; }
+std::unique_ptr<DoorStream> TokensDoor::stream(const DoorRequest&, const DoorAnswer&) const {
+  return nullptr;
+}
 
 std::string TokensDoor::error(const DoorError& error) const { return dump_json_line(openai_error(error)); }
 

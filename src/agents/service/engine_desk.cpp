@@ -34,7 +34,9 @@ void EngineDesk::wait(std::chrono::milliseconds most) {
 
 DeskGeneration::DeskGeneration(Engine& engine, const GenerateOptions& options, const Tokenizer* tokenizer,
                                EngineDesk& desk)
-    : desk_(desk), news_(desk.lanes()), generation_(engine, options, tokenizer, [this](const Engine::Grown& g) {
+    : desk_(desk),
+      news_(desk.lanes()),
+      generation_(engine, options, tokenizer, [this](const Engine::Grown& g) {
         const DeskNumber number = at_work_.at(g.index);
         news_[desk_.lane_of(number)].grown.push_back({number, g.sample, g.token, g.logprob, g.text});
       }) {}
@@ -68,7 +70,9 @@ void DeskGeneration::tell(std::vector<Generation::Finished> finished) {
   for (size_t lane = 0; lane < news_.size(); ++lane) desk_.publish(lane, std::exchange(news_[lane], {}));
 }
 
-void DeskGeneration::step(Ctx& c) { tell(idle() ? std::vector<Generation::Finished>{} : generation_.step(c)); }
+void DeskGeneration::step(Ctx& c) {
+  tell(idle() ? std::vector<Generation::Finished>{} : generation_.step(c));
+}
 
 void DeskGeneration::cut(Ctx& c) { tell(generation_.cut(c)); }
 

@@ -78,7 +78,8 @@ class EngineDesk {
 class DeskGeneration {
  public:
   /// All outlive it.
-  DeskGeneration(Engine& engine, const GenerateOptions& options, const Tokenizer* tokenizer, EngineDesk& desk);
+  DeskGeneration(Engine& engine, const GenerateOptions& options, const Tokenizer* tokenizer,
+                 EngineDesk& desk);
 
   /// Requests and ends of requests, as the desk gave them.
   void take(EngineDesk::Asked asked);
@@ -93,9 +94,9 @@ class DeskGeneration {
   void tell(std::vector<Generation::Finished> finished);
 
   EngineDesk& desk_;
-  std::vector<DeskNews> news_;               // by lane
-  std::map<size_t, DeskNumber> at_work_;     // by number of the generation
-  std::map<DeskNumber, size_t> numbers_;     // and the other way
+  std::vector<DeskNews> news_;            // by lane
+  std::map<size_t, DeskNumber> at_work_;  // by number of the generation
+  std::map<DeskNumber, size_t> numbers_;  // and the other way
   Generation generation_;
 };
 

@@ -15,18 +15,21 @@ namespace {
 constexpr JsonLimits kBody{.depth = 64, .bytes = int64_t{1} << 32};  // the server bounds the bytes
 
 DoorError error_of(const RequestError& e) {
-  return {.status = 400, .message = e.param().empty() ? e.message() : e.param() + ": " + e.message(), .param = e.param()};
+  return {.status = 400,
+          .message = e.param().empty() ? e.message() : e.param() + ": " + e.message(),
+          .param = e.param()};
 }
 
 DoorError too_long(int64_t tokens, int64_t limit) {
-  return {.status = 400,
-          .message = fmt::format("This model's maximum context length is {} tokens. However, you requested {} "
-                                 "tokens",
-                                 limit, tokens),
-          .param = "messages",
-          .code = "context_length_exceeded",
-          .tokens = tokens,
-          .limit = limit};
+  return {
+      .status = 400,
+      .message = fmt::format("This model's maximum context length is {} tokens. However, you requested {} "
+                             "tokens",
+                             limit, tokens),
+      .param = "messages",
+      .code = "context_length_exceeded",
+      .tokens = tokens,
+      .limit = limit};
 }
 
 }  // namespace
@@ -64,7 +67,8 @@ void FreeLane::answer(const std::shared_ptr<HttpExchange>& exchange, const Route
       const Door& door = p_.doors.at(routed.route);
       return ask(exchange, door, door.read(body, p_.rules.doors));
     }
-    default: return exchange->reply(200, dump_json_line(describe(routed, body)));
+    default:
+      return exchange->reply(200, dump_json_line(describe(routed, body)));
   }
 }
 
@@ -85,13 +89,15 @@ Json FreeLane::describe(const Routed& routed, const Json& body) const {
           t.encode(fields.text("prompt").value_or(""), fields.flag("add_special_tokens", true));
       return {{"tokens", ids}, {"count", ids.size()}, {"max_model_len", p_.rules.context_tokens}};
     }
-    case Route::detokenize: return {{"prompt", t.decode(fields.ids("tokens"), /*skip_special=*/false)}};
+    case Route::detokenize:
+      return {{"prompt", t.decode(fields.ids("tokens"), /*skip_special=*/false)}};
     case Route::tokenizer_info: {
       Json info = Json::object();
       for (const auto& [name, text] : t.special_tokens()) info[name] = text;
       return info;
     }
-    default: return {{"status", "ok"}};
+    default:
+      return {{"status", "ok"}};
   }
 }
 
@@ -109,7 +115,7 @@ GenerateOptions FreeLane::options_of(const DoorRequest& r, int64_t prompt_tokens
   o.min_new_tokens = wish.min_new_tokens.value_or(o.min_new_tokens);
   for (const auto& [id, bias] : wish.logit_bias) o.logit_bias[id] = bias;
   const int64_t room = p_.rules.context_tokens - prompt_tokens;
-  o.max_new_tokens = std::min(room, r.max_new_tokens > 0 ? r.max_new_tokens
+  o.max_new_tokens = std::min(room, r.max_new_tokens > 0   ? r.max_new_tokens
                                     : o.max_new_tokens > 0 ? o.max_new_tokens
                                                            : room);
   o.stop.insert(o.stop.end(), r.stop.begin(), r.stop.end());
@@ -120,9 +126,10 @@ GenerateOptions FreeLane::options_of(const DoorRequest& r, int64_t prompt_tokens
 void FreeLane::ask(const std::shared_ptr<HttpExchange>& exchange, const Door& door, DoorRequest r) {
   if (r.prompts.empty()) {
     if (!p_.cut)
-      throw RequestError({.what = "messages cannot be rendered",
-                          .where = "messages",
-                          .why = "the model's folder has no chat template; /v1/completions takes texts and ids"});
+      throw RequestError(
+          {.what = "messages cannot be rendered",
+           .where = "messages",
+           .why = "the model's folder has no chat template; /v1/completions takes texts and ids"});
     r.prompts.push_back(p_.cut->whole(r.messages, r.tools, r.arguments));
   }
   for (const std::vector<int32_t>& prompt : r.prompts)
@@ -130,12 +137,15 @@ void FreeLane::ask(const std::shared_ptr<HttpExchange>& exchange, const Door& do
       return reply_error(*exchange, door, too_long(std::ssize(prompt), p_.rules.context_tokens));
   // The random numbers of a request with a seed are its own; else those of the next prompt of this lane.
   const int64_t position =
-      r.sampling.seed ? 0 : (turns_++ * static_cast<int64_t>(p_.desk.lanes()) + static_cast<int64_t>(p_.lane)) % SampleKey::kMaxPosition;
+      r.sampling.seed ? 0
+                      : (turns_++ * static_cast<int64_t>(p_.desk.lanes()) + static_cast<int64_t>(p_.lane)) %
+                            SampleKey::kMaxPosition;
   const std::string key = fmt::format("{} {} {} {}", p_.lane, turns_, std::time(nullptr), r.prompts.size());
   const int32_t n = r.n;
   DoorAnswer head{.id = "chatcmpl-" + digest_hex(key.data(), std::ssize(key)),
                   .created = std::time(nullptr),
-                  .prompt = r.prompts.front()};
+                  .prompt = r.prompts.front(),
+                  .choices = {}};
   const TurnFormat format = p_.cut && r.messages.is_array() ? p_.cut->format(r.arguments) : TurnFormat{};
   const std::vector<std::vector<int32_t>> prompts = r.prompts;
   const auto open = std::make_shared<OpenAnswer>(exchange, door, std::move(r), std::move(head), format);

@@ -16,7 +16,7 @@ namespace temper {
 class Doors {
  public:
   explicit Doors(const Tokenizer& tokenizer);
-  /// Of a route that asks for turns; that of chat for all others, whose errors have its form.
+  /// The door of a route that asks for turns; that of chat for all others, whose errors have its form.
   const Door& at(Route route) const;
 
  private:
@@ -25,9 +25,9 @@ class Doors {
 
 struct ServeRules {
   DoorRules doors = {};
-  std::string model = "policy";        // what /v1/models calls it; requests may call it anything
-  int64_t context_tokens = 0;          // of prompt and answer
-  GenerateOptions defaults = {};       // max_new_tokens 0: up to the end of the context
+  std::string model = "policy";   // what /v1/models calls it; requests may call it anything
+  int64_t context_tokens = 0;     // of prompt and answer
+  GenerateOptions defaults = {};  // max_new_tokens 0: up to the end of the context
 };
 
 class FreeLane {

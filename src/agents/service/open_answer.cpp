@@ -80,8 +80,7 @@ void OpenAnswer::finish(int32_t index, Response response) {
   if (stream_) {
     begin();
     const TurnText rest = open.said.end();
-    if (!rest.content.empty() || !rest.reasoning.empty() || !rest.calls.empty())
-      send(delta_of(index, rest));
+    if (!rest.content.empty() || !rest.reasoning.empty() || !rest.calls.empty()) send(delta_of(index, rest));
     exchange_->send(stream_->end_choice(index, choice));
   }
   if (left_ > 0) return;

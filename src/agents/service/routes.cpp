@@ -51,9 +51,11 @@ std::optional<Routed> route_of(const std::string& path) {
   return std::nullopt;
 }
 
-std::optional<DoorError> head_error(const HttpHead& head, const std::function<bool(const Routed&)>& key_holds) {
+std::optional<DoorError> head_error(const HttpHead& head,
+                                    const std::function<bool(const Routed&)>& key_holds) {
   const std::optional<Routed> routed = route_of(head.path);
-  if (!routed) return DoorError{.status = 404, .message = "there is no such path; GET /health and /v1/models tell more"};
+  if (!routed)
+    return DoorError{.status = 404, .message = "there is no such path; GET /health and /v1/models tell more"};
   const std::string method = routed->posts ? "POST" : "GET";
   if (head.method != method && !(method == "GET" && head.method == "HEAD"))
     return DoorError{.status = 405, .message = "this path takes " + method};

@@ -34,7 +34,8 @@ struct Routed {
 std::optional<Routed> route_of(const std::string& path);
 /// The error of a head that is refused, before its body is read; nothing where it may go on. `key_holds`: the
 /// key of the head opens the path.
-std::optional<DoorError> head_error(const HttpHead& head, const std::function<bool(const Routed&)>& key_holds);
+std::optional<DoorError> head_error(const HttpHead& head,
+                                    const std::function<bool(const Routed&)>& key_holds);
 
 /// Whether two keys are equal, in a time that does not depend on where they differ.
 bool same_key(const std::string& a, const std::string& b);

@@ -14,7 +14,8 @@ ServeService::ServeService(const Options& options, const Tokenizer& tokenizer, c
   for (size_t i = 0; i < desk.lanes(); ++i) {
     lanes_.push_back(std::make_unique<FreeLane>(
         FreeLane::Parts{o_.rules, doors_, tokenizer, cut_ ? &*cut_ : nullptr, desk, i}));
-    threads_.push_back(std::make_unique<JobThread>([lane = lanes_.back().get()] { lane->tick(); }, kTickSeconds));
+    threads_.push_back(
+        std::make_unique<JobThread>([lane = lanes_.back().get()] { lane->tick(); }, kTickSeconds));
   }
   desk.listen([this](size_t lane, DeskNews news) {
     threads_[lane]->post([to = lanes_[lane].get(), news = std::make_shared<DeskNews>(std::move(news))] {

@@ -15,7 +15,8 @@ class ServeService {
     ServeRules rules = {};
   };
   /// As many threads as the desk has lanes. All outlive it. `chat` may be null.
-  ServeService(const Options& options, const Tokenizer& tokenizer, const ChatTemplate* chat, EngineDesk& desk);
+  ServeService(const Options& options, const Tokenizer& tokenizer, const ChatTemplate* chat,
+               EngineDesk& desk);
   ~ServeService();
   ServeService(const ServeService&) = delete;
   ServeService& operator=(const ServeService&) = delete;

@@ -6,7 +6,6 @@
 #include <cstdio>
 
 #include "src/config/load.h"
-#include "src/core/log.h"
 #include "src/core/process/results.h"
 #include "src/core/text/printable.h"
 #include "src/data/prompt_builder.h"
@@ -17,6 +16,7 @@
 #include "src/run/verbs/chat/conversation.h"
 #include "src/run/verbs/json_lines.h"
 #include "src/run/verbs/shared_work.h"
+#include "src/run/verbs/verb_engine.h"
 #include "src/train/token_pass.h"
 
 namespace temper {
@@ -27,7 +27,6 @@ constexpr int64_t kGenerateTokens =
     256;  // max_new_tokens of `generate` unless rollout.max_new_tokens is given
 constexpr int64_t kAnswerTokens = 4096;  // the same in a conversation, where Ctrl-C ends an answer
 constexpr int64_t kMostIds = int64_t{1} << 31;
-constexpr int64_t kCacheBytes = int64_t{2} << 30;
 
 /// --chat alone: messages come from the terminal.
 bool is_conversation(const CommandLine& line) {
@@ -57,19 +56,6 @@ RolloutConfig rollout_settings(const CommandLine& line) {
           .why = fmt::format("{} and {}", r.min_new_tokens, r.max_new_tokens),
           .fix = fmt::format("rollout.min_new_tokens={}, or a larger maximum", r.max_new_tokens)});
   return r;
-}
-
-/// Ids that the model does not have are a mistake, not a bias without effect.
-void require_ids_of_model(const RolloutConfig& r, int64_t vocab_size) {
-  std::vector<std::pair<const char*, int64_t>> ids;
-  for (const int64_t id : r.stop_token_ids) ids.emplace_back("rollout.stop_token_ids", id);
-  for (const auto& [id, bias] : r.logit_bias) ids.emplace_back("rollout.logit_bias", id);
-  for (const auto& [key, id] : ids)
-    if (id >= vocab_size)
-      fail(Exit::usage, {.what = "a token id is beyond the model's vocabulary",
-                         .where = fmt::format("{}, command line", key),
-                         .why = fmt::format("{}; ids are 0 to {}", id, vocab_size - 1),
-                         .fix = "`temper tokenize` shows the ids of a text"});
 }
 
 struct GenerateInput {
@@ -142,28 +128,6 @@ OrderedLines::Options generated_results(const CommandLine& line, const std::vect
       .settings = settings};
 }
 
-/// Room for pages where rollout.kv_memory is not given: half of what the weights left free on a GPU.
-int64_t cache_bytes(const Model& model) {
-  return model.device() == Device::cpu ? kCacheBytes : device::gpu_memory().free / 2;
-}
-
-/// Tokens that it may have: those of the context, as far as the cache has room for them.
-int64_t longest_conversation(const Model& model, const RolloutConfig& r) {
-  const int64_t pages =
-      r.kv_memory_bytes.value_or(cache_bytes(model)) / KvShape(model).page_bytes(r.kv_page_tokens);
-  return std::min(model.context_tokens(), std::max<int64_t>(2, (pages - 1) * r.kv_page_tokens));
-}
-
-EngineOptions generate_engine(const Model& model, const RolloutConfig& r, int64_t longest_sequence) {
-  EngineOptions o{.scheduler = {r.max_running_sequences, r.prefill_chunk_tokens},
-                  .page_tokens = r.kv_page_tokens};
-  const int64_t page = KvShape(model).page_bytes(r.kv_page_tokens);
-  const int64_t one = (longest_sequence + r.kv_page_tokens - 1) / r.kv_page_tokens + 1;
-  o.num_pages = std::max(
-      one, std::min(one * r.max_running_sequences, r.kv_memory_bytes.value_or(cache_bytes(model)) / page));
-  return o;
-}
-
 Json generated_line(size_t prompt, size_t sample, const Request& request, const Response& c) {
   return {{"prompt_index", prompt},
           {"sample_index", sample},
@@ -210,13 +174,11 @@ int run_generate(const CommandLine& line) {
   const GenerateInput input = read_prompts(line, work, source, !r.stop.empty());
   const auto model = work.host().load(source);
   const Tokenizer* tokenizer = input.tools.tokenizer.get();
-  const std::string lost =
-      lost_end_tokens_text(model->config(), tokenizer ? tokenizer->eos_id() : std::nullopt);
-  if (!lost.empty()) log::warn("{}", lost);
+  warn_of_lost_ends(*model, tokenizer);
   const int64_t longest = is_conversation(line)
-                              ? longest_conversation(*model, r)
+                              ? longest_dialogue(*model, r)
                               : std::min(model->context_tokens(), input.longest + r.max_new_tokens);
-  Engine engine(*model, generate_engine(*model, r, longest), work.host().ctx().lane);
+  Engine engine(*model, engine_of_verb(*model, r, longest), work.host().ctx().lane);
   require_ids_of_model(r, model->config().vocab_size);
   const GenerateOptions sampling = sampling_options(
       r, model->config(), tokenizer, static_cast<uint64_t>(line.integer("--seed", 0)), r.max_new_tokens);

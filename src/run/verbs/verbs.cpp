@@ -10,6 +10,7 @@
 #include "src/run/verbs/help/help.h"
 #include "src/run/verbs/model_commands.h"
 #include "src/run/verbs/report_command.h"
+#include "src/run/verbs/serve/serve_command.h"
 #include "src/run/verbs/train_command.h"
 
 namespace temper {
@@ -108,6 +109,21 @@ constexpr std::array kGenerate{
     kLocal,
 };
 constexpr std::array<std::string_view, 2> kOnePrompt{"--prompt", "--prompts"};
+constexpr std::array kServe{
+    kModelOr,
+    kWeights,
+    kAllow,
+    kLora,
+    OptionSpec{"--address", Kind::text, "A", "127.0.0.1",
+               "IP address to listen at; another one than this host's own needs a key"},
+    OptionSpec{"--port", Kind::integer, "N", "8000", "0: the system chooses one", false, 0, 65535},
+    OptionSpec{"--key-file", Kind::text, "FILE", "none", "its first line is the key that clients must send"},
+    OptionSpec{"--seed", Kind::integer, "N", "0", "seed of sampling, where a request has none", false, 0,
+               kMaxSeed},
+    kDevice,
+    kDtype,
+    kThreads,
+};
 constexpr std::array kScore{
     kModelOr,
     kWeights,
@@ -199,6 +215,13 @@ const std::array kVerbs{
         {}},
     VerbSpec{"generate", "", Overrides::rollout, kGenerate, run_generate, "sample responses, in input order",
              kOnePrompt, "--chat"},
+    VerbSpec{"serve",
+             "",
+             Overrides::rollout,
+             kServe,
+             run_serve,
+             "a model behind OpenAI's and Anthropic's protocols, over HTTP",
+             {}},
     VerbSpec{"score", "", Overrides::none, kScore, run_score, "log-probs and entropies of given tokens", {}},
     VerbSpec{"tokenize", "", Overrides::none, kTokenize, run_tokenize, "text to tokens and back", {}},
     VerbSpec{"init", "", Overrides::none, kInit, run_init, "a Hugging Face folder with random weights", {}},

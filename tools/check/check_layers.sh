@@ -35,7 +35,7 @@ offenders=$(
       allow("kernels/planned", "kernels kernels/cuda/scratch core"); allow("kernels/cuda/device", "kernels core")
       allow("kernels/cuda", "kernels kernels/cuda/scratch kernels/cuda/device core")
       allow("rl", "ops data core")
-      allow("agents/turns", "data data/tokenizer core")
+      allow("agents/turns", "data data/tokenizer core"); allow("agents/sessions", "agents/turns rl data data/tokenizer core")
       allow("io", "nn comm config core")
       allow("data", "data/jinja data/tokenizer core"); allow("data/jinja", "core"); allow("data/tokenizer", "core")
       allow("comm", "ops core"); allow("config", "core")

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/agents/turns/turn_format.h"
@@ -48,9 +49,22 @@ class TurnCut {
   std::vector<std::string> kinds_without_cut() const;
 
  private:
-  Json variables(const Json& messages, const Json& tools, const Json& arguments) const;
-  std::optional<std::string> text_behind(const Json& answer, const Json& new_messages, const Json& tools,
-                                         const Json& arguments) const;
+  Json arguments_over(const Json& arguments) const;
+  std::string rendered(const Json& messages, const Json& tools, const Json& arguments,
+                       bool generation_prompt) const;
+  /// What stands behind the marker of a history; nullopt: nothing, or the template refuses it.
+  std::optional<std::string> behind_marker(const Json& messages, const Json& tools, const Json& arguments,
+                                           bool generation_prompt) const;
+  struct Cut {
+    std::string text;
+    bool has_end = false;  // it begins with the token that ends a turn
+  };
+  std::optional<Cut> cut(const Json& answer, const Json& new_messages, const Json& tools,
+                         const Json& arguments) const;
+  /// Where the turn ends in what stands behind its marker.
+  std::optional<Cut> begin_at_end(const Json& answer, std::string text, const Json& tools,
+                                  const Json& arguments) const;
+  bool begins_special(std::string_view text) const;
 
   const Tokenizer& tokenizer_;
   const ChatTemplate& chat_;

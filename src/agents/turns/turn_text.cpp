@@ -45,6 +45,29 @@ class HeldText {
   std::string held_;
 };
 
+/// The content of a turn, and what of its white space calls take with them.
+class Content {
+ public:
+  void add(std::string_view piece, std::string& out) {
+    if (behind_call_) piece.remove_prefix(std::min(piece.find_first_not_of(kWhite), piece.size()));
+    if (piece.empty()) return;
+    if (behind_call_ && has_text_) out += "\n";
+    behind_call_ = false;
+    const size_t before = out.size();
+    held_.add(piece, out);
+    has_text_ |= out.size() > before;
+  }
+  void add_call() {
+    held_.drop();
+    behind_call_ = true;
+  }
+  void end(std::string& out) { held_.flush(out); }
+
+ private:
+  HeldText held_{kWhite};
+  bool behind_call_ = false, has_text_ = false;
+};
+
 }  // namespace
 
 struct TurnStream::State {
@@ -172,21 +195,13 @@ struct TurnStream::State {
   void take_call() {
     said.calls.push_back(scan->take());
     ++calls;
-    words.drop();
-    behind_call = true;
+    words.add_call();
   }
 
   /// Content, which `done` goes behind.
   void say(std::string_view piece) {
     done += piece.size();
-    piece = stripped(piece, "\n");
-    if (behind_call) piece.remove_prefix(std::min(piece.find_first_not_of(kWhite), piece.size()));
-    if (piece.empty()) return;
-    if (behind_call && has_content) said.content += "\n";
-    behind_call = false;
-    const size_t before = said.content.size();
-    words.add(piece, said.content);
-    has_content |= said.content.size() > before;
+    words.add(stripped(piece, "\n"), said.content);
   }
 
   TurnText take() { return std::exchange(said, {}); }
@@ -196,9 +211,10 @@ struct TurnStream::State {
   std::string text;  // what came and is not all done
   size_t done = 0, seen = 0;
   At at = At::start;
-  bool strip = false, behind_call = false, has_content = false, tagged = false;
+  bool strip = false, tagged = false;
   int64_t calls = 0;
-  HeldText thoughts{"\n"}, words{kWhite};
+  HeldText thoughts{"\n"};
+  Content words;
   std::optional<CallScan> scan;
   TurnText said;
 };
@@ -216,7 +232,7 @@ TurnText TurnStream::feed(std::string_view piece) {
 
 TurnText TurnStream::end() {
   state_->run(/*last=*/true);
-  state_->words.flush(state_->said.content);
+  state_->words.end(state_->said.content);
   return state_->take();
 }
 

@@ -49,7 +49,8 @@ TEST(NormalMessages, Calls) {
                     {"function": {"name": "i", "arguments": ""}}, {"function": {"name": "j"}}]},
                     {"role": "tool", "tool_call_id": "c1", "name": "f", "content": "3"}])",
                 R"([{"role": "assistant", "content": "", "tool_calls": [
-                    {"id": "c1", "type": "function", "function": {"name": "f", "arguments": {"b": [1, 2.5], "a": null}}},
+                    {"id": "c1", "type": "function",
+                     "function": {"name": "f", "arguments": {"b": [1, 2.5], "a": null}}},
                     {"id": "c2", "type": "function", "function": {"name": "g", "arguments": {"x": "y"}}},
                     {"type": "function", "function": {"name": "h", "arguments": "not JSON {"}},
                     {"type": "function", "function": {"name": "i", "arguments": {}}},
@@ -140,7 +141,8 @@ TEST(SameMessage, ComparesWhatCounts) {
                     R"({"role": "tool", "content": "a", "tool_call_id": "2"})"));
   const auto call = [](const std::string& name, const std::string& arguments) {
     return fmt::format(
-        R"({{"role": "assistant", "content": null, "tool_calls": [{{"id": "{}", "function": {{"name": "{}", "arguments": {}}}}}]}})",
+        R"({{"role": "assistant", "content": null, "tool_calls": [{{"id": "{}", "function":
+             {{"name": "{}", "arguments": {}}}}}]}})",
         arguments.size(), name, arguments);
   };
   EXPECT_TRUE(same(call("f", R"({"a": 1, "b": {"c": 2, "d": [3]}})"),

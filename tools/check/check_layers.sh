@@ -19,7 +19,7 @@ offenders=$(
     }
     BEGIN {
       # run: verbs -> session -> roles -> groups -> host -> { plan, exchange, record, report }, which do not see each other
-      run = "agents/service agents/doors agents/sessions agents/turns agents/server train rollout models rl nn ops comm data data/tokenizer config io core"
+      run = "agents/service agents/doors agents/sessions agents/programs agents/turns agents/server train rollout models rl nn ops comm data data/tokenizer config io core"
       allow("main", "run/verbs core")
       allow("run/verbs", "run/local run/session run/roles run/groups run/host run/plan run/exchange run/record run/report " run)
       allow("run/session", "run/roles run/groups run/host run/plan run/exchange run/record " run)
@@ -36,9 +36,10 @@ offenders=$(
       allow("kernels/planned", "kernels kernels/cuda/scratch core"); allow("kernels/cuda/device", "kernels core")
       allow("kernels/cuda", "kernels kernels/cuda/scratch kernels/cuda/device core")
       allow("rl", "ops data core")
-      # agents: service -> { doors, sessions } -> turns; server
+      # agents: service -> { doors, sessions, programs } -> turns; server
       allow("agents/turns", "data data/tokenizer core"); allow("agents/doors", "agents/turns rl data data/tokenizer core")
-      allow("agents/service", "agents/doors agents/sessions agents/turns agents/server rollout rl data data/tokenizer core")
+      allow("agents/sessions", "agents/turns rl data data/tokenizer core")
+      allow("agents/service", "agents/doors agents/sessions agents/programs agents/turns agents/server rollout rl data data/tokenizer core")
       allow("io", "nn comm config core")
       allow("data", "data/jinja data/tokenizer core"); allow("data/jinja", "core"); allow("data/tokenizer", "core")
       allow("comm", "ops core"); allow("config", "core")

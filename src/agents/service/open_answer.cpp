@@ -7,12 +7,12 @@ namespace {
 
 constexpr std::chrono::seconds kSilence{10};  // of a stream, before it says that it lives
 
-}  // namespace
-
 std::string call_id_of(const std::string& answer_id, int32_t index, size_t number) {
   const std::string key = fmt::format("{} {} {}", answer_id, index, number);
   return "call_" + digest_hex(key.data(), std::ssize(key)).substr(0, 24);
 }
+
+}  // namespace
 
 void reply_error(HttpExchange& exchange, const Door& door, const DoorError& error) {
   HttpHeaders headers;
@@ -24,12 +24,15 @@ void reply_error(HttpExchange& exchange, const Door& door, const DoorError& erro
 }
 
 OpenAnswer::OpenAnswer(std::shared_ptr<HttpExchange> exchange, const Door& door, DoorRequest request,
-                       DoorAnswer head, const TurnFormat& format)
+                       DoorAnswer head, const TurnFormat& format, CallId call_id)
     : exchange_(std::move(exchange)),
       door_(door),
       request_(std::move(request)),
       answer_(std::move(head)),
       format_(format),
+      call_id_(call_id ? std::move(call_id) : [id = answer_.id](int32_t index, size_t number) {
+        return call_id_of(id, index, number);
+      }),
       left_(request_.n) {
   answer_.choices.resize(static_cast<size_t>(request_.n));
   for (int32_t i = 0; i < request_.n; ++i) choices_.push_back({TurnStream(format_, request_.tools)});
@@ -47,11 +50,13 @@ DoorDelta OpenAnswer::delta_of(int32_t index, TurnText said) {
   DoorDelta delta{.index = index, .said = std::move(said)};
   size_t& calls = choices_[static_cast<size_t>(index)].calls;
   for (size_t i = 0; i < delta.said.calls.size(); ++i)
-    delta.call_ids.push_back(call_id_of(answer_.id, index, calls++));
+    delta.call_ids.push_back(call_id_(index, calls++));
   return delta;
 }
 
 void OpenAnswer::send(const DoorDelta& delta) {
+  const TurnText& said = delta.said;
+  if (delta.tokens.empty() && said.content.empty() && said.reasoning.empty() && said.calls.empty()) return;
   std::string events = stream_->delta(delta);
   if (events.empty()) return;
   exchange_->send(std::move(events));
@@ -61,7 +66,9 @@ void OpenAnswer::send(const DoorDelta& delta) {
 void OpenAnswer::grow(int32_t index, int32_t token, double logprob, const std::string& text) {
   if (!stream_) return;
   begin();
-  DoorDelta delta = delta_of(index, choices_[static_cast<size_t>(index)].said.feed(text));
+  Choice& open = choices_[static_cast<size_t>(index)];
+  open.fed += text.size();
+  DoorDelta delta = delta_of(index, open.said.feed(text));
   delta.text = text;
   delta.tokens = {token};
   delta.logprobs = {logprob};
@@ -74,13 +81,15 @@ void OpenAnswer::finish(int32_t index, Response response) {
   DoorChoice& choice = answer_.choices[static_cast<size_t>(index)];
   choice.said = parse_turn(response.text, format_, request_.tools);
   for (size_t i = 0; i < choice.said.calls.size(); ++i)
-    choice.call_ids.push_back(call_id_of(answer_.id, index, i));
+    choice.call_ids.push_back(call_id_(index, i));
   choice.response = std::move(response);
   --left_;
   if (stream_) {
     begin();
-    const TurnText rest = open.said.end();
-    if (!rest.content.empty() || !rest.reasoning.empty() || !rest.calls.empty()) send(delta_of(index, rest));
+    // A client that came late has heard nothing so far.
+    if (open.fed < choice.response.text.size())
+      send(delta_of(index, open.said.feed(std::string_view(choice.response.text).substr(open.fed))));
+    send(delta_of(index, open.said.end()));
     exchange_->send(stream_->end_choice(index, choice));
   }
   if (left_ > 0) return;

@@ -2,6 +2,7 @@
 // An answer on its way to a client: as a whole when all its choices are there, or as a stream.
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -13,11 +14,13 @@ namespace temper {
 class OpenAnswer {
  public:
   using Clock = std::chrono::steady_clock;
+  /// The id of call `number` of a choice; without one: a function of the answer's id.
+  using CallId = std::function<std::string(int32_t index, size_t number)>;
 
   /// `head`: id, time and prompt; choices come with `finish`. `format`: how the model says thoughts and
   /// calls. The door outlives it.
   OpenAnswer(std::shared_ptr<HttpExchange> exchange, const Door& door, DoorRequest request, DoorAnswer head,
-             const TurnFormat& format);
+             const TurnFormat& format, CallId call_id = {});
 
   void grow(int32_t index, int32_t token, double logprob, const std::string& text);
   /// Choice `index` is over; the last one sends what has to be sent.
@@ -36,7 +39,7 @@ class OpenAnswer {
  private:
   struct Choice {
     TurnStream said;
-    size_t calls = 0;
+    size_t calls = 0, fed = 0;  // calls that were said, bytes that were given to `said`
     bool over = false;
   };
   void begin();
@@ -48,6 +51,7 @@ class OpenAnswer {
   const DoorRequest request_;
   DoorAnswer answer_;
   const TurnFormat format_;
+  const CallId call_id_;
   std::vector<Choice> choices_;
   std::unique_ptr<DoorStream> stream_;
   bool begun_ = false;
@@ -57,7 +61,5 @@ class OpenAnswer {
 
 /// An error as the door says it, with the headers that clients obey.
 void reply_error(HttpExchange& exchange, const Door& door, const DoorError& error);
-/// The id of call `number` of a choice: a function of the answer's.
-std::string call_id_of(const std::string& answer_id, int32_t index, size_t number);
 
 }  // namespace temper

@@ -3,62 +3,22 @@
 #include <algorithm>
 #include <ctime>
 
-#include "src/agents/doors/chat_door.h"
-#include "src/agents/doors/fields.h"
-#include "src/agents/doors/tokens_door.h"
 #include "src/core/digest/hash.h"
-#include "src/core/log.h"
 
 namespace temper {
-namespace {
-
-constexpr JsonLimits kBody{.depth = 64, .bytes = int64_t{1} << 32};  // the server bounds the bytes
-
-DoorError error_of(const RequestError& e) {
-  return {.status = 400,
-          .message = e.param().empty() ? e.message() : e.param() + ": " + e.message(),
-          .param = e.param()};
-}
-
-DoorError too_long(int64_t tokens, int64_t limit) {
-  return {
-      .status = 400,
-      .message = fmt::format("This model's maximum context length is {} tokens. However, you requested {} "
-                             "tokens",
-                             limit, tokens),
-      .param = "messages",
-      .code = "context_length_exceeded",
-      .tokens = tokens,
-      .limit = limit};
-}
-
-}  // namespace
-
-Doors::Doors(const Tokenizer& tokenizer) {
-  doors_[Route::chat] = std::make_unique<ChatDoor>(tokenizer);
-  doors_[Route::tokens] = std::make_unique<TokensDoor>();
-}
-
-const Door& Doors::at(Route route) const {
-  const auto found = doors_.find(route);
-  return *(found == doors_.end() ? doors_.at(Route::chat) : found->second);
-}
 
 void FreeLane::receive(std::shared_ptr<HttpExchange> exchange) {
   const Routed routed = *route_of(exchange->request().path);
   try {
     answer(exchange, routed);
-  } catch (const RequestError& e) {
-    reply_error(*exchange, p_.doors.at(routed.route), error_of(e));
   } catch (const Error& e) {
     if (e.code() != Exit::data) throw;
-    reply_error(*exchange, p_.doors.at(routed.route),
-                {.status = 400, .message = e.problem().what + ": " + e.problem().why});
+    reply_error(*exchange, p_.doors.at(routed.route), door_error(e));
   }
 }
 
 void FreeLane::answer(const std::shared_ptr<HttpExchange>& exchange, const Routed& routed) {
-  const Json body = routed.posts ? parse_json(exchange->request().body, "body", kBody) : Json();
+  const Json body = routed.posts ? parse_json(exchange->request().body, "body", kBodyLimits) : Json();
   switch (routed.route) {
     case Route::chat:
     case Route::messages:
@@ -68,36 +28,8 @@ void FreeLane::answer(const std::shared_ptr<HttpExchange>& exchange, const Route
       return ask(exchange, door, door.read(body, p_.rules.doors));
     }
     default:
-      return exchange->reply(200, dump_json_line(describe(routed, body)));
-  }
-}
-
-Json FreeLane::describe(const Routed& routed, const Json& body) const {
-  const Fields fields(routed.posts ? body : Json::object(), p_.rules.doors.ignore);
-  const Tokenizer& t = p_.tokenizer;
-  switch (routed.route) {
-    case Route::models:
-      return {{"object", "list"},
-              {"data",
-               {{{"id", p_.rules.model},
-                 {"object", "model"},
-                 {"created", 0},
-                 {"owned_by", "temper"},
-                 {"max_model_len", p_.rules.context_tokens}}}}};
-    case Route::tokenize: {
-      const std::vector<int32_t> ids =
-          t.encode(fields.text("prompt").value_or(""), fields.flag("add_special_tokens", true));
-      return {{"tokens", ids}, {"count", ids.size()}, {"max_model_len", p_.rules.context_tokens}};
-    }
-    case Route::detokenize:
-      return {{"prompt", t.decode(fields.ids("tokens"), /*skip_special=*/false)}};
-    case Route::tokenizer_info: {
-      Json info = Json::object();
-      for (const auto& [name, text] : t.special_tokens()) info[name] = text;
-      return info;
-    }
-    default:
-      return {{"status", "ok"}};
+      return exchange->reply(
+          200, dump_json_line(describe(routed.route, body, p_.doors.tokenizer(), p_.rules.context_tokens)));
   }
 }
 

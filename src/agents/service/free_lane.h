@@ -5,23 +5,12 @@
 #include <atomic>
 #include <map>
 
+#include "src/agents/service/doors.h"
 #include "src/agents/service/engine_desk.h"
 #include "src/agents/service/open_answer.h"
-#include "src/agents/service/routes.h"
 #include "src/agents/turns/turn_cut.h"
 
 namespace temper {
-
-/// The doors of a server, by route.
-class Doors {
- public:
-  explicit Doors(const Tokenizer& tokenizer);
-  /// The door of a route that asks for turns; that of chat for all others, whose errors have its form.
-  const Door& at(Route route) const;
-
- private:
-  std::map<Route, std::unique_ptr<Door>> doors_;
-};
 
 struct ServeRules {
   DoorRules doors = {};
@@ -56,7 +45,6 @@ class FreeLane {
   };
   void answer(const std::shared_ptr<HttpExchange>& exchange, const Routed& routed);
   void ask(const std::shared_ptr<HttpExchange>& exchange, const Door& door, DoorRequest request);
-  Json describe(const Routed& routed, const Json& body) const;
   GenerateOptions options_of(const DoorRequest& request, int64_t prompt_tokens) const;
   void forget_finished();
 

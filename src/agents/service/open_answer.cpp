@@ -30,9 +30,9 @@ OpenAnswer::OpenAnswer(std::shared_ptr<HttpExchange> exchange, const Door& door,
       request_(std::move(request)),
       answer_(std::move(head)),
       format_(format),
-      call_id_(call_id ? std::move(call_id) : [id = answer_.id](int32_t index, size_t number) {
-        return call_id_of(id, index, number);
-      }),
+      call_id_(call_id ? std::move(call_id)
+                       : [id = answer_.id](int32_t index,
+                                           size_t number) { return call_id_of(id, index, number); }),
       left_(request_.n) {
   answer_.choices.resize(static_cast<size_t>(request_.n));
   for (int32_t i = 0; i < request_.n; ++i) choices_.push_back({TurnStream(format_, request_.tools)});
@@ -49,8 +49,7 @@ void OpenAnswer::begin() {
 DoorDelta OpenAnswer::delta_of(int32_t index, TurnText said) {
   DoorDelta delta{.index = index, .said = std::move(said)};
   size_t& calls = choices_[static_cast<size_t>(index)].calls;
-  for (size_t i = 0; i < delta.said.calls.size(); ++i)
-    delta.call_ids.push_back(call_id_(index, calls++));
+  for (size_t i = 0; i < delta.said.calls.size(); ++i) delta.call_ids.push_back(call_id_(index, calls++));
   return delta;
 }
 
@@ -80,8 +79,7 @@ void OpenAnswer::finish(int32_t index, Response response) {
   if (std::exchange(open.over, true)) return;
   DoorChoice& choice = answer_.choices[static_cast<size_t>(index)];
   choice.said = parse_turn(response.text, format_, request_.tools);
-  for (size_t i = 0; i < choice.said.calls.size(); ++i)
-    choice.call_ids.push_back(call_id_(index, i));
+  for (size_t i = 0; i < choice.said.calls.size(); ++i) choice.call_ids.push_back(call_id_(index, i));
   choice.response = std::move(response);
   --left_;
   if (stream_) {

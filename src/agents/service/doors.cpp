@@ -1,0 +1,75 @@
+#include "src/agents/service/doors.h"
+
+#include "src/agents/doors/chat_door.h"
+#include "src/agents/doors/fields.h"
+#include "src/agents/doors/tokens_door.h"
+#include "src/agents/sessions/refusal.h"
+
+namespace temper {
+
+Doors::Doors(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
+  doors_[Route::chat] = std::make_unique<ChatDoor>(tokenizer);
+  doors_[Route::tokens] = std::make_unique<TokensDoor>();
+}
+
+const Door& Doors::at(Route route) const {
+  const auto found = doors_.find(route);
+  return *(found == doors_.end() ? doors_.at(Route::chat) : found->second);
+}
+
+DoorError too_long(int64_t tokens, int64_t limit) {
+  return {.status = 400,
+          .message = fmt::format(
+              "This model's maximum context length is {} tokens. However, you requested {} tokens", limit,
+              tokens),
+          .param = "messages",
+          .code = "context_length_exceeded",
+          .tokens = tokens,
+          .limit = limit};
+}
+
+DoorError door_error(const Error& error) {
+  if (const auto* refusal = dynamic_cast<const Refusal*>(&error)) {
+    if (refusal->context_length()) return too_long(refusal->found, refusal->limit);
+    return {.status = 400, .message = refusal->message(), .code = std::string(refusal->code())};
+  }
+  if (const auto* request = dynamic_cast<const RequestError*>(&error)) {
+    const std::string& field = request->param();
+    return {.status = 400,
+            .message = field.empty() ? request->message() : field + ": " + request->message(),
+            .param = field};
+  }
+  return {.status = 400, .message = error.problem().what + ": " + error.problem().why};
+}
+
+Json model_list(const std::vector<std::string>& names, int64_t context_tokens) {
+  Json data = Json::array();
+  for (const std::string& name : names)
+    data.push_back({{"id", name},
+                    {"object", "model"},
+                    {"created", 0},
+                    {"owned_by", "temper"},
+                    {"max_model_len", context_tokens}});
+  return {{"object", "list"}, {"data", std::move(data)}};
+}
+
+Json describe(Route route, const Json& body, const Tokenizer& tokenizer, int64_t context_tokens) {
+  const std::set<std::string> nothing;
+  const Json empty = Json::object();
+  const Fields fields(body.is_null() ? empty : body, nothing);
+  if (route == Route::tokenize) {
+    const std::vector<int32_t> ids =
+        tokenizer.encode(fields.text("prompt").value_or(""), fields.flag("add_special_tokens", true));
+    return {{"tokens", ids}, {"count", ids.size()}, {"max_model_len", context_tokens}};
+  }
+  if (route == Route::detokenize)
+    return {{"prompt", tokenizer.decode(fields.ids("tokens"), /*skip_special=*/false)}};
+  if (route == Route::tokenizer_info) {
+    Json info = Json::object();
+    for (const auto& [name, text] : tokenizer.special_tokens()) info[name] = text;
+    return info;
+  }
+  return {{"status", "ok"}};
+}
+
+}  // namespace temper

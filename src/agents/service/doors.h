@@ -1,0 +1,35 @@
+#pragma once
+// The doors of a server, by route, and what all lanes say alike.
+
+#include <map>
+
+#include "src/agents/doors/door.h"
+#include "src/agents/service/routes.h"
+#include "src/core/json.h"
+
+namespace temper {
+
+class Doors {
+ public:
+  explicit Doors(const Tokenizer& tokenizer);
+  /// The door of a route that asks for turns; that of chat for all others, whose errors have its form.
+  const Door& at(Route route) const;
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+
+ private:
+  const Tokenizer& tokenizer_;
+  std::map<Route, std::unique_ptr<Door>> doors_;
+};
+
+/// How deep and how large bodies may be; the server bounds their bytes, too.
+inline constexpr JsonLimits kBodyLimits{.depth = 64, .bytes = int64_t{1} << 32};
+
+/// What a client that asked in vain is told.
+DoorError door_error(const Error& error);
+DoorError too_long(int64_t tokens, int64_t limit);
+/// {"object": "list", "data": [{"id", "max_model_len", ...}, ...]}
+Json model_list(const std::vector<std::string>& names, int64_t context_tokens);
+/// The answers of paths that ask for no turn: health, tokenize and the like.
+Json describe(Route route, const Json& body, const Tokenizer& tokenizer, int64_t context_tokens);
+
+}  // namespace temper

@@ -1,0 +1,240 @@
+#include "src/agents/service/session_lane.h"
+
+#include <algorithm>
+#include <ctime>
+#include <limits>
+
+#include "src/agents/doors/fields.h"
+
+namespace temper {
+namespace {
+
+constexpr const char* kTrained = "policy";
+constexpr const char* kUntrained = "policy-untrained";
+
+}  // namespace
+
+void SessionResults::put(SessionResult result) {
+  const std::lock_guard lock(mutex_);
+  ended_.push_back(std::move(result));
+}
+
+std::vector<SessionResult> SessionResults::take() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(ended_, {});
+}
+
+void SessionResults::count(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  ++counts_[name];
+}
+
+std::map<std::string, double> SessionResults::take_counts() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(counts_, {});
+}
+
+void SessionLane::open(uint64_t number, const SessionSetup& setup) {
+  open_.emplace(number, Open{Session(setup, p_.cut), setup.data_position, setup.sample});
+}
+
+void SessionLane::receive_reward(uint64_t number, const std::shared_ptr<HttpExchange>& exchange) {
+  const Door& door = p_.doors.at(Route::reward);
+  const auto open = open_.find(number);
+  if (open == open_.end())
+    return reply_error(*exchange, door,
+                       {.status = 400, .message = "the session has ended", .code = "session_ended"});
+  try {
+    const std::set<std::string> nothing;
+    const Json body = parse_json(exchange->request().body, "body", kBodyLimits);
+    const Fields fields(body, nothing);
+    constexpr double kMost = std::numeric_limits<double>::max();
+    SessionEnd end{.reward = fields.number("reward", -kMost, kMost)};
+    if (!end.reward) fields.refuse("reward", "a number is needed");
+    for (const auto& [name, value] : fields.at("parts").items())
+      if (value.is_number()) end.parts.emplace_back(name, value.get<double>());
+    open->second.posted = std::move(end);
+    exchange->reply(200, "{}");
+  } catch (const Error& e) {
+    if (e.code() != Exit::data) throw;
+    reply_error(*exchange, door, door_error(e));
+  }
+}
+
+void SessionLane::receive(uint64_t number, const std::shared_ptr<HttpExchange>& exchange) {
+  const Route route = route_of(exchange->request().path)->route;
+  const Door& door = p_.doors.at(route);
+  const auto open = open_.find(number);
+  if (open == open_.end())
+    return reply_error(*exchange, door,
+                       {.status = 400, .message = "the session has ended", .code = "session_ended"});
+  try {
+    answer(number, open->second, exchange, route);
+  } catch (const Error& e) {
+    if (e.code() != Exit::data) throw;
+    p_.results.count("rollout/requests_refused");
+    reply_error(*exchange, door, door_error(e));
+  }
+}
+
+Json SessionLane::models() const {
+  std::vector<std::string> names{kTrained, kUntrained};
+  for (const auto& [name, of] : p_.rules.aliases) names.push_back(name);
+  return model_list(names, p_.rules.context_tokens);
+}
+
+void SessionLane::answer(uint64_t number, Open& open, const std::shared_ptr<HttpExchange>& exchange,
+                         Route route) {
+  const HttpRequest& http = exchange->request();
+  const bool turns = route == Route::chat || route == Route::messages || route == Route::tokens;
+  if (route == Route::models) return exchange->reply(200, dump_json_line(models()));
+  const Json body = http.method == "POST" ? parse_json(http.body, "body", kBodyLimits) : Json();
+  if (!turns)
+    return exchange->reply(
+        200, dump_json_line(describe(route, body, p_.doors.tokenizer(), p_.rules.context_tokens)));
+  const Door& door = p_.doors.at(route);
+  DoorRequest request = door.read(body, p_.rules.doors);
+  const auto alias = p_.rules.aliases.find(request.model);
+  const std::string model = alias == p_.rules.aliases.end() ? request.model : alias->second;
+  if (model != kTrained && model != kUntrained)
+    return reply_error(*exchange, door,
+                       {.status = 404,
+                        .message = fmt::format("no model has this name; `{}`, `{}` and the aliases of "
+                                               "rollout.harness are there",
+                                               kTrained, kUntrained)});
+  for (const std::string& name : request.sampling.names())
+    p_.results.count("rollout/run_sampling_held/" + name);
+  const auto header = [&](const char* name) {
+    const auto found = http.headers.find(name);
+    return found == http.headers.end() ? std::string() : found->second;
+  };
+  const std::string retries = header("x-stainless-retry-count");
+  TurnAsk ask{.messages = request.messages,
+              .tools = request.tools,
+              .arguments = request.arguments,
+              .trained = model == kTrained,
+              .max_new_tokens = request.max_new_tokens,
+              .stop = request.stop,
+              .retry = !retries.empty() && retries != "0",
+              .idempotency_key = header("idempotency-key")};
+  if (!request.prompts.empty()) ask.prompt = request.prompts.front();
+  const TurnFormat format = request.messages.is_array() ? p_.cut.format(request.arguments) : TurnFormat{};
+  std::vector<TurnStart> starts;
+  for (int32_t i = 0; i < request.n; ++i) starts.push_back(open.session.ask(ask));
+  const size_t first = starts.front().turn;
+  DoorAnswer head{.id = "chatcmpl-" + open.session.turn(first).key,
+                  .created = std::time(nullptr),
+                  .prompt = open.session.prompt(first),
+                  .choices = {}};
+  std::vector<size_t> of_choice;
+  for (const TurnStart& s : starts) of_choice.push_back(s.turn);
+  const Json tools = request.tools;
+  const auto client =
+      std::make_shared<OpenAnswer>(exchange, door, std::move(request), std::move(head), format,
+                                   [&session = open.session, of_choice](int32_t index, size_t call) {
+                                     return session.call_id(of_choice[static_cast<size_t>(index)], call);
+                                   });
+  for (int32_t i = 0; i < std::ssize(starts); ++i) {
+    const TurnStart& s = starts[static_cast<size_t>(i)];
+    open.formats.emplace(s.turn, format);
+    open.tools.emplace(s.turn, tools);
+    start(number, open, {client, i}, s);
+  }
+}
+
+void SessionLane::start(uint64_t number, Open& open, const Waiting& client, const TurnStart& start) {
+  if (start.kind == TurnStart::Kind::answered)
+    client.answer->finish(client.index, open.session.turn(start.turn).response);
+  open.waiting[start.turn].push_back(client);
+  if (start.kind != TurnStart::Kind::sample) return;
+  GenerateOptions own = p_.rules.defaults;
+  own.seed = start.seed;
+  const int64_t room = p_.rules.context_tokens - std::ssize(start.prompt);
+  own.max_new_tokens = start.max_new_tokens > 0 ? std::min(start.max_new_tokens, room) : room;
+  own.stop.insert(own.stop.end(), start.stop.begin(), start.stop.end());
+  Request request{.data_position = open.data_position,
+                  .prompt = start.prompt,
+                  .first_sample = open.sample,
+                  .own = std::make_shared<const GenerateOptions>(std::move(own))};
+  if (start.begun) request.begun = {*start.begun};
+  asked_.emplace(p_.desk.ask(p_.lane, std::move(request)), Asked{number, start.turn});
+}
+
+void SessionLane::hear(DeskNews news) {
+  const auto clients_of = [&](DeskNumber number) -> std::vector<Waiting>* {
+    const auto at = asked_.find(number);
+    const auto open = at == asked_.end() ? open_.end() : open_.find(at->second.session);
+    return open == open_.end() ? nullptr : &open->second.waiting[at->second.turn];
+  };
+  for (const DeskNews::Grown& g : news.grown)
+    if (std::vector<Waiting>* clients = clients_of(g.number))
+      for (const Waiting& client : *clients) client.answer->grow(client.index, g.token, g.logprob, g.text);
+  for (DeskNews::Done& d : news.done)
+    if (const auto asked = asked_.extract(d.number))
+      turn_is_over(asked.mapped(), std::move(d.responses.front()));
+  for (const DeskNews::Refused& r : news.refused)
+    if (std::vector<Waiting>* clients = clients_of(r.number))
+      for (const Waiting& client : *clients) client.answer->fail({.status = 400, .message = r.why});
+}
+
+void SessionLane::turn_is_over(const Asked& asked, Response response) {
+  const auto at = open_.find(asked.session);
+  if (at == open_.end()) return;
+  Open& open = at->second;
+  const TurnText said = parse_turn(response.text, open.formats[asked.turn], open.tools[asked.turn]);
+  open.session.sampled(asked.turn, response, said);
+  for (const Waiting& client : open.waiting[asked.turn]) client.answer->finish(client.index, response);
+}
+
+/// Who has got what he asked for, and who has gone.
+void SessionLane::look_at_clients(Open& open) {
+  for (auto& [turn, clients] : open.waiting)
+    std::erase_if(clients, [&, turn = turn](const Waiting& client) {
+      if (client.answer->delivered()) {
+        open.session.delivered(turn);
+        return true;
+      }
+      if (!client.answer->gone()) return false;
+      open.session.client_gone(turn);
+      return true;
+    });
+  std::erase_if(open.waiting, [](const auto& entry) { return entry.second.empty(); });
+}
+
+void SessionLane::end(uint64_t number, SessionEnd end) {
+  auto entry = open_.extract(number);
+  if (!entry) return;
+  Open& open = entry.mapped();
+  look_at_clients(open);
+  for (auto& [turn, clients] : open.waiting)
+    for (const Waiting& client : clients)
+      client.answer->fail({.status = 400, .message = "the session has ended", .code = "session_ended"});
+  std::erase_if(asked_, [&](const auto& asked) {
+    if (asked.second.session != number) return false;
+    p_.desk.cancel(asked.first);
+    return true;
+  });
+  if (open.posted && !end.reward) {
+    end.reward = open.posted->reward;
+    end.parts = open.posted->parts;
+  }
+  if (end.reason == EndReason::done && open.session.turns() == 0) end.reason = EndReason::no_request;
+  open.session.end(end);
+  p_.results.put({.number = number,
+                  .end = *open.session.ended(),
+                  .samples = open.session.samples(),
+                  .turns = static_cast<int32_t>(open.session.turns()),
+                  .requests = open.session.requests(),
+                  .diverged = open.session.diverged()});
+}
+
+void SessionLane::tick() {
+  const auto now = OpenAnswer::Clock::now();
+  for (auto& [number, open] : open_) {
+    for (const auto& [turn, clients] : open.waiting)
+      for (const Waiting& client : clients) client.answer->tick(now);
+    look_at_clients(open);
+  }
+}
+
+}  // namespace temper

@@ -1,0 +1,118 @@
+#include "src/agents/service/session_service.h"
+
+#include <sys/random.h>
+
+#include "src/core/digest/hash.h"
+
+namespace temper {
+namespace {
+
+constexpr double kTickSeconds = 0.1;
+
+/// 128 random bits.
+std::string random_key() {
+  std::array<unsigned char, 16> bits{};
+  const ssize_t got = ::getrandom(bits.data(), bits.size(), 0);
+  CHECK(got == std::ssize(bits), "the system gave {} of 16 random bytes", got);
+  std::string key;
+  for (const unsigned char byte : bits) key += fmt::format("{:02x}", byte);
+  return key;
+}
+
+/// Keys are found by a digest, so that the time of a search says nothing of them.
+std::string digest_of_key(const std::string& key) { return digest_hex(key.data(), std::ssize(key)); }
+
+}  // namespace
+
+SessionService::SessionService(const Options& options, const Tokenizer& tokenizer, const ChatTemplate& chat,
+                               EngineDesk& desk)
+    : o_(options), doors_(tokenizer), cut_(tokenizer, chat, o_.chat_arguments) {
+  for (size_t i = 0; i < desk.lanes(); ++i) {
+    lanes_.push_back(
+        std::make_unique<SessionLane>(SessionLane::Parts{o_.rules, doors_, cut_, desk, results_, i}));
+    threads_.push_back(
+        std::make_unique<JobThread>([lane = lanes_.back().get()] { lane->tick(); }, kTickSeconds));
+  }
+  desk.listen([this](size_t lane, DeskNews news) {
+    threads_[lane]->post([to = lanes_[lane].get(), news = std::make_shared<DeskNews>(std::move(news))] {
+      to->hear(std::move(*news));
+    });
+  });
+  HttpOptions http = o_.http;
+  http.refusal_body = [this](int status, const std::string& why, const std::string& path) {
+    const std::optional<Routed> routed = route_of(path);
+    return doors_.at(routed ? routed->route : Route::chat).error({.status = status, .message = why});
+  };
+  server_ = std::make_unique<HttpServer>(
+      http, [this](const HttpHead& head, bool& known) { return allow(head, known); },
+      [this](std::shared_ptr<HttpExchange> exchange) { receive(std::move(exchange)); });
+}
+
+SessionService::~SessionService() {
+  server_.reset();
+  threads_.clear();
+}
+
+SessionAccess SessionService::open(const SessionSetup& setup) {
+  SessionAccess access{.key = random_key(), .reward_key = random_key()};
+  {
+    const std::lock_guard lock(mutex_);
+    access.number = next_++;
+    const std::array<std::string, 2> digests{digest_of_key(access.key), digest_of_key(access.reward_key)};
+    keys_[digests[0]] = {access.number, false};
+    keys_[digests[1]] = {access.number, true};
+    keys_of_[access.number] = digests;
+  }
+  access.anthropic_base_url = server_->url();
+  access.base_url = access.anthropic_base_url + "/v1";
+  const size_t lane = lane_of(access.number);
+  threads_[lane]->post([to = lanes_[lane].get(), number = access.number, setup] { to->open(number, setup); });
+  return access;
+}
+
+void SessionService::end(uint64_t number, SessionEnd end) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto digests = keys_of_.extract(number);
+    if (!digests) return;
+    for (const std::string& digest : digests.mapped()) keys_.erase(digest);
+  }
+  const size_t lane = lane_of(number);
+  threads_[lane]->post([to = lanes_[lane].get(), number, end = std::move(end)] { to->end(number, end); });
+}
+
+std::optional<SessionService::Key> SessionService::find_key(const std::string& key) const {
+  const std::string digest = digest_of_key(key);
+  const std::lock_guard lock(mutex_);
+  const auto found = keys_.find(digest);
+  return found == keys_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<HttpRefusal> SessionService::allow(const HttpHead& head, bool& known) const {
+  const std::optional<Key> key = find_key(head.key);
+  known = key.has_value();
+  const std::optional<DoorError> error = head_error(head, [&](const Routed& routed) {
+    const bool names_another =
+        !routed.session.empty() && key && routed.session != std::to_string(key->number);
+    return key && !names_another && key->rewards == (routed.route == Route::reward);
+  });
+  if (!error) return std::nullopt;
+  const std::optional<Routed> routed = route_of(head.path);
+  return HttpRefusal{.status = error->status,
+                     .body = doors_.at(routed ? routed->route : Route::chat).error(*error),
+                     .headers = {{"x-should-retry", "false"}}};
+}
+
+void SessionService::receive(std::shared_ptr<HttpExchange> exchange) {
+  const Route route = route_of(exchange->request().path)->route;
+  if (route == Route::health) return exchange->reply(200, "{\"status\":\"ok\"}");
+  const std::optional<Key> key = find_key(exchange->request().key);
+  // Where the session ended while the body came, its lane says so.
+  const uint64_t number = key ? key->number : UINT64_MAX;
+  const size_t lane = lane_of(number);
+  threads_[lane]->post([to = lanes_[lane].get(), exchange = std::move(exchange), number, route] {
+    route == Route::reward ? to->receive_reward(number, exchange) : to->receive(number, exchange);
+  });
+}
+
+}  // namespace temper

@@ -75,7 +75,7 @@ struct TurnStart {
   std::optional<Response> begun = std::nullopt;  // what an earlier run of the program had of it: it goes on
 };
 
-struct Turn {
+struct SessionTurn {
   std::optional<size_t> parent;  // the turn that it goes on from; none: its path begins with it
   std::vector<int32_t> behind;   // its prompt behind the parent's last id; all of it where it has no parent
   int64_t prompt_tokens = 0;     // of the whole prompt
@@ -124,7 +124,7 @@ class Session {
   void client_gone(size_t turn);
 
   size_t turns() const;
-  const Turn& turn(size_t turn) const;
+  const SessionTurn& turn(size_t turn) const;
   /// All ids of its prompt.
   std::vector<int32_t> prompt(size_t turn) const;
   /// 9 letters and digits (Mistral's templates want exactly that) for call `index` of the turn.

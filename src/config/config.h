@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "src/config/agents_config.h"
 #include "src/config/algorithm_config.h"
 #include "src/config/lora_config.h"
 #include "src/config/moe_config.h"
@@ -82,6 +83,9 @@ struct RolloutConfig {
   std::optional<int64_t> kv_memory_bytes;  // key rollout.kv_memory, per rank
   int64_t tokens_per_step = 0;
   int64_t dynamic_sampling_rounds = 0;
+  std::vector<HarnessConfig> harness;  // programs that play the samples
+  ServerConfig server;
+  SessionLimitsConfig sessions;
   int64_t dump_every = 1;              // 0: no rollouts are written
   std::string dump_compress = "none";  // or "zstd"
 };

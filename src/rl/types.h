@@ -6,6 +6,7 @@
 // long or empty (unknown); the counts of versions sum to that length when they are known.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,6 +34,18 @@ struct Response {
   std::vector<uint8_t> routes = {};  // of prompt and response (rl/routes.h); empty: not recorded
 };
 
+/// What is known of the session that a trajectory is of.
+struct SessionNote {
+  int32_t fork = 0;   // 0, 1, ...: sessions whose histories were rewritten have several trajectories
+  int32_t turns = 0;  // of its path
+  std::string environment = {}, end_reason = {};
+  std::string requests = {};  // of the first fork: JSON, what was asked in each turn
+  // What its program said, before all rewards are summed up:
+  std::optional<double> reward = {};
+  std::vector<std::pair<std::string, double>> parts = {};
+  bool excluded = false;  // whatever functions say
+};
+
 struct Trajectory {
   int64_t data_position = 0;  // (data_position, sample) identifies the response in a run
   int32_t group = 0;          // index of the group in the step
@@ -50,9 +63,12 @@ struct Trajectory {
   double raw_reward = 0;  // weighted sum of the task rewards; filters use it
   double reward = 0;      // raw_reward plus shaping; advantages use it
   std::vector<std::pair<std::string, double>> reward_parts;  // unweighted, in the order of reward.functions
+  std::optional<SessionNote> session = {};                   // where a program played it
   double advantage = 0;            // of every token; where they differ the mean over the counted ones
   std::vector<double> advantages;  // by token, 0 where not counted; empty: all have the same
 
+  /// Another trajectory of its session stands for it in statistics.
+  bool is_fork() const { return session && session->fork > 0; }
   double advantage_of(size_t token) const { return advantages.empty() ? advantage : advantages[token]; }
   /// n_i: response tokens that enter the loss.
   int64_t counted_tokens() const {

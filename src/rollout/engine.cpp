@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/core/process/progress.h"
+#include "src/rollout/prompt_scores.h"
 
 namespace temper {
 
@@ -33,12 +34,13 @@ RolloutCounters Engine::generate(Ctx& c, std::span<const Request> requests, cons
 }
 
 Generation::Generation(Engine& engine, const GenerateOptions& options, const Tokenizer* tokenizer,
-                       Engine::OnGrown on_grown)
+                       Engine::OnGrown on_grown, OnScored on_scored)
     : engine_(engine),
       rules_(std::make_shared<ResponseRules>(options)),
       options_(rules_->options),
       sampler_(options_.num_sampleable),
       growth_(tokenizer, std::move(on_grown), engine.capacity(), options_.tokens_per_call),
+      on_scored_(std::move(on_scored)),
       scheduler_(engine.cache_, engine.scheduler_),
       requests_(options_.version),
       under_way_(static_cast<size_t>(engine.pipeline_.stages())) {
@@ -71,6 +73,10 @@ size_t Generation::add(Request request) {
   prompt->tokens = std::move(request.prompt);
   std::vector<Response> responses = std::move(request.begun);
   responses.resize(static_cast<size_t>(request.num_samples));
+  if (request.scores_prompt) {
+    CHECK(on_scored_ && engine_.pipeline_.stages() == 1, "nobody scores prompts here");
+    prompt->scores.emplace(prompt->tokens.size());
+  }
   const size_t number = requests_.add(prompt->samples.size(), std::move(responses), request.after_stop);
   prompt->request = number;
   scheduler_.add(std::move(prompt));
@@ -98,6 +104,7 @@ void Generation::run(Ctx& c, std::span<const ScheduledRows> rows) {
   const StepRoutes routes(c, engine_.model_.config(), engine_.routes_, batch.num_rows());
   const Tensor hidden = batch.forward(c, engine_.model_, engine_.cache_, {}, routes.notes());
   routes.keep(c, rows);
+  score_prompts(c, rows, engine_.model_.head(), hidden, options_.num_sampleable);
   scheduler_.commit(rows);
   const std::vector<DrawTarget> targets = fork_prompts(batch.last_rows());
   if (!targets.empty()) append(targets, sampler_.draw(c, engine_.model_.head(), hidden, targets));
@@ -135,6 +142,7 @@ std::vector<DrawTarget> Generation::fork_prompts(const std::vector<DrawTarget>& 
       targets.push_back({row, sequence});
       continue;
     }
+    if (sequence->scores) on_scored_(sequence->request, *std::exchange(sequence->scores, {}));
     for (Sequence* sample : scheduler_.fork(*sequence)) {
       growth_.go_on(*sample, requests_);
       if (sample->missing() == 0) targets.push_back({row, sample});

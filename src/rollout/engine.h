@@ -79,8 +79,11 @@ class Generation {
   using Finished = OpenRequests::Finished;
 
   /// Engine and tokenizer outlive it.
+  /// Gets the scores of a prompt that wanted them, before its request is finished.
+  using OnScored = std::function<void(size_t request, std::vector<PromptScore> scores)>;
+
   Generation(Engine& engine, const GenerateOptions& options, const Tokenizer* tokenizer,
-             Engine::OnGrown on_grown = {});
+             Engine::OnGrown on_grown = {}, OnScored on_scored = {});
   Generation(const Generation&) = delete;
   Generation& operator=(const Generation&) = delete;
 
@@ -131,6 +134,7 @@ class Generation {
   const GenerateOptions& options_;
   const Sampler sampler_;
   const ResponseGrowth growth_;
+  const OnScored on_scored_;
   Scheduler scheduler_;
   OpenRequests requests_;
   std::vector<UnderWay> under_way_;  // as many as there are stages; of one stage: none

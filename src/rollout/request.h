@@ -39,6 +39,8 @@ struct Request {
   /// A stop cut this very call, which began the tokens of these weights (GenerateOptions::version): they
   /// count in its budget, and what it costs to come back to them is not counted, as if it had never been cut.
   bool after_stop = false;
+  /// The tokens of the prompt are scored, too (prompt_scores.h).
+  bool scores_prompt = false;
   /// Sampling, seed, limits and stops of its own; null: those of the call. tokens_per_call, num_sampleable
   /// and version are the call's.
   std::shared_ptr<const GenerateOptions> own = {};

@@ -47,7 +47,7 @@ void Scheduler::drop_pages(Sequence& s) {
 
 /// A sequence without rows in the cache takes those that are there. Its last row is always fed.
 void Scheduler::find_pages(Sequence& s) {
-  if (!cache_.finds_pages() || !s.pages.empty()) return;
+  if (!cache_.finds_pages() || !s.pages.empty() || s.scores) return;
   PageIndex::Found found = cache_.find(std::span(s.tokens).first(s.tokens.size() - 1));
   s.pages = std::move(found.pages);
   s.noted = found.noted;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "src/data/tokenizer/tokenizer.h"
@@ -28,6 +29,13 @@ struct ResponseRules {
   const LogitEdits edits;
 };
 
+/// What the model thinks of a token of a prompt, and of the likeliest one in its place.
+struct PromptScore {
+  double logprob = 0;
+  int32_t best = 0;
+  double best_logprob = 0;
+};
+
 /// One sample in flight, or (before the fork) the prompt of a request.
 struct Sequence {
   size_t request = 0;
@@ -39,7 +47,8 @@ struct Sequence {
   std::vector<int32_t> tokens;   // prompt and response so far
   int64_t prompt_tokens = 0;
   int64_t begun_tokens = 0;  // of the response, by earlier calls than this one, which a stop may have cut
-  TokenCounts counts;        // of those tokens, where penalties need them
+  std::optional<std::vector<PromptScore>> scores = {};  // of a prompt that is to be scored, by position
+  TokenCounts counts;                                   // of those tokens, where penalties need them
   std::vector<int32_t> pages;
   Noted noted = {};         // of the pages
   int64_t cached = 0;       // tokens whose keys are in the pages

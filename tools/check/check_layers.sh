@@ -19,10 +19,7 @@ offenders=$(
     }
     BEGIN {
       # run: verbs -> session -> roles -> groups -> host -> { plan, exchange, record, report }, which do not see each other
-      # agents: service -> { doors, sessions, programs } -> turns; server
-      allow("agents/turns", "data data/tokenizer core"); allow("agents/doors", "agents/turns rl data data/tokenizer core")
-      allow("agents/sessions", "agents/turns rl data data/tokenizer core"); allow("agents/programs", "agents/sessions core")
-      allow("agents/service", "agents/doors agents/sessions agents/programs agents/turns agents/server rollout rl data data/tokenizer core")
+      run = "agents/service agents/doors agents/sessions agents/programs agents/turns agents/server train rollout models rl nn ops comm data data/tokenizer config io core"
       allow("main", "run/verbs core")
       allow("run/verbs", "run/local run/session run/roles run/groups run/host run/plan run/exchange run/record run/report " run)
       allow("run/session", "run/roles run/groups run/host run/plan run/exchange run/record " run)

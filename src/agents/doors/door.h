@@ -2,6 +2,7 @@
 // A door is one protocol by which clients ask for turns: what it reads of a body, and how it says answers,
 // streams and errors. Doors know nothing of the network, of sessions, or of the engine.
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -41,12 +42,23 @@ struct DoorRequest {
   SamplingWish sampling = {};
   bool stream = false, include_usage = false, logprobs = false, return_token_ids = false;
   bool echo = false;  // completions: the answer begins with the prompt
-  bool wants_tools_shown() const { return tools.is_array() && !tools.empty(); }
+  /// Answers to all prompts.
+  int32_t choices() const { return n * std::max(1, static_cast<int32_t>(prompts.size())); }
+  bool scores_prompts() const { return echo && logprobs; }
+};
+
+/// What the model thinks of a token of a prompt, and of the likeliest one in its place.
+struct PromptLogprob {
+  double logprob = 0;
+  int32_t best = 0;
+  double best_logprob = 0;
 };
 
 /// One answer to a request.
 struct DoorChoice {
-  Response response;
+  std::vector<int32_t> prompt = {};                 // of doors that take several, with their scores
+  std::vector<PromptLogprob> prompt_logprobs = {};  // by position; empty: nobody asked
+  Response response = {};
   TurnText said = {};  // of doors that speak in messages
   std::vector<std::string> call_ids = {};
 };

@@ -1,6 +1,7 @@
 #include "src/agents/service/doors.h"
 
 #include "src/agents/doors/chat_door.h"
+#include "src/agents/doors/completions_door.h"
 #include "src/agents/doors/fields.h"
 #include "src/agents/doors/tokens_door.h"
 #include "src/agents/sessions/refusal.h"
@@ -9,6 +10,7 @@ namespace temper {
 
 Doors::Doors(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
   doors_[Route::chat] = std::make_unique<ChatDoor>(tokenizer);
+  doors_[Route::completions] = std::make_unique<CompletionsDoor>(tokenizer);
   doors_[Route::tokens] = std::make_unique<TokensDoor>();
 }
 

@@ -27,19 +27,34 @@ EngineDesk::Asked EngineDesk::take() {
   return std::exchange(asked_, {});
 }
 
+void EngineDesk::wake() {
+  {
+    const std::lock_guard lock(mutex_);
+    woken_ = true;
+  }
+  changed_.notify_one();
+}
+
 void EngineDesk::wait(std::chrono::milliseconds most) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, most, [this] { return !asked_.empty(); });
+  changed_.wait_for(lock, most, [this] { return woken_ || !asked_.empty(); });
+  woken_ = false;
 }
 
 DeskGeneration::DeskGeneration(Engine& engine, const GenerateOptions& options, const Tokenizer* tokenizer,
                                EngineDesk& desk)
     : desk_(desk),
       news_(desk.lanes()),
-      generation_(engine, options, tokenizer, [this](const Engine::Grown& g) {
-        const DeskNumber number = at_work_.at(g.index);
-        news_[desk_.lane_of(number)].grown.push_back({number, g.sample, g.token, g.logprob, g.text});
-      }) {}
+      generation_(
+          engine, options, tokenizer,
+          [this](const Engine::Grown& g) {
+            const DeskNumber number = at_work_.at(g.index);
+            news_[desk_.lane_of(number)].grown.push_back({number, g.sample, g.token, g.logprob, g.text});
+          },
+          [this](size_t request, std::vector<PromptScore> scores) {
+            const DeskNumber number = at_work_.at(request);
+            news_[desk_.lane_of(number)].scored.push_back({number, std::move(scores)});
+          }) {}
 
 void DeskGeneration::take(EngineDesk::Asked asked) {
   for (auto& [number, request] : asked.fresh) {

@@ -27,14 +27,19 @@ struct DeskNews {
     DeskNumber number = 0;
     std::vector<Response> responses;
   };
+  struct Scored {
+    DeskNumber number = 0;
+    std::vector<PromptScore> scores;
+  };
   struct Refused {
     DeskNumber number = 0;
     std::string why;
   };
   std::vector<Grown> grown = {};
   std::vector<Done> done = {};
+  std::vector<Scored> scored = {};
   std::vector<Refused> refused = {};
-  bool empty() const { return grown.empty() && done.empty() && refused.empty(); }
+  bool empty() const { return grown.empty() && done.empty() && scored.empty() && refused.empty(); }
 };
 
 class EngineDesk {
@@ -51,6 +56,9 @@ class EngineDesk {
   /// Nobody waits for it any longer; no news come of it but what is under way.
   void cancel(DeskNumber number);
 
+  /// Ends a wait of the engine's thread.
+  void wake();
+
   // The engine's thread:
   struct Asked {
     std::vector<std::pair<DeskNumber, Request>> fresh;
@@ -58,7 +66,7 @@ class EngineDesk {
     bool empty() const { return fresh.empty() && cancelled.empty(); }
   };
   Asked take();
-  /// Until something was asked, or the time is over.
+  /// Until something was asked, somebody woke it, or the time is over.
   void wait(std::chrono::milliseconds most);
   size_t lane_of(DeskNumber number) const { return number % next_.size(); }
   size_t lanes() const { return next_.size(); }
@@ -71,6 +79,7 @@ class EngineDesk {
   std::condition_variable changed_;
   std::vector<DeskNumber> next_;  // by lane
   Asked asked_;
+  bool woken_ = false;
   std::function<void(size_t, DeskNews)> on_news_;
 };
 

@@ -89,8 +89,11 @@ void FreeLane::ask(const std::shared_ptr<HttpExchange>& exchange, const Door& do
         p_.desk.ask(p_.lane, {.data_position = position + static_cast<int64_t>(i),
                               .prompt = prompts[i],
                               .num_samples = n,
+                              .scores_prompt = open->request().scores_prompts(),
                               .own = std::make_shared<const GenerateOptions>(std::move(own))});
-    asked_.emplace(number, Asked{open, static_cast<int32_t>(i) * n});
+    const int32_t first = static_cast<int32_t>(i) * n;
+    open->score(first, prompts[i], {});
+    asked_.emplace(number, Asked{open, first});
   }
 }
 
@@ -98,6 +101,14 @@ void FreeLane::hear(DeskNews news) {
   for (const DeskNews::Grown& g : news.grown)
     if (const auto at = asked_.find(g.number); at != asked_.end())
       at->second.answer->grow(at->second.first + g.sample, g.token, g.logprob, g.text);
+  for (const DeskNews::Scored& scored : news.scored)
+    if (const auto at = asked_.find(scored.number); at != asked_.end()) {
+      std::vector<PromptLogprob> logprobs;
+      for (const PromptScore& p : scored.scores) logprobs.push_back({p.logprob, p.best, p.best_logprob});
+      OpenAnswer& answer = *at->second.answer;
+      const int32_t first = at->second.first;
+      answer.score(first, answer.prompt_of(first), std::move(logprobs));
+    }
   for (DeskNews::Done& d : news.done)
     if (const auto at = asked_.find(d.number); at != asked_.end())
       for (size_t k = 0; k < d.responses.size(); ++k)

@@ -33,9 +33,9 @@ OpenAnswer::OpenAnswer(std::shared_ptr<HttpExchange> exchange, const Door& door,
       call_id_(call_id ? std::move(call_id)
                        : [id = answer_.id](int32_t index,
                                            size_t number) { return call_id_of(id, index, number); }),
-      left_(request_.n) {
-  answer_.choices.resize(static_cast<size_t>(request_.n));
-  for (int32_t i = 0; i < request_.n; ++i) choices_.push_back({TurnStream(format_, request_.tools)});
+      left_(request_.choices()) {
+  answer_.choices.resize(static_cast<size_t>(left_));
+  for (int32_t i = 0; i < left_; ++i) choices_.push_back({TurnStream(format_, request_.tools)});
   if (request_.stream) stream_ = door_.stream(request_, answer_);
 }
 
@@ -94,6 +94,14 @@ void OpenAnswer::finish(int32_t index, Response response) {
   if (!stream_) return exchange_->reply(200, door_.answer(request_, answer_));
   exchange_->send(stream_->end(answer_));
   exchange_->end();
+}
+
+void OpenAnswer::score(int32_t first, const std::vector<int32_t>& prompt, std::vector<PromptLogprob> scores) {
+  for (int32_t i = first; i < first + request_.n; ++i) {
+    DoorChoice& choice = answer_.choices[static_cast<size_t>(i)];
+    choice.prompt = prompt;
+    choice.prompt_logprobs = scores;
+  }
 }
 
 void OpenAnswer::fail(const DoorError& error) {

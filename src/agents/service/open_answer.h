@@ -25,6 +25,11 @@ class OpenAnswer {
   void grow(int32_t index, int32_t token, double logprob, const std::string& text);
   /// Choice `index` is over; the last one sends what has to be sent.
   void finish(int32_t index, Response response);
+  /// What the prompt of the choices from `first` on is scored.
+  void score(int32_t first, const std::vector<int32_t>& prompt, std::vector<PromptLogprob> scores);
+  const std::vector<int32_t>& prompt_of(int32_t index) const {
+    return answer_.choices[static_cast<size_t>(index)].prompt;
+  }
   bool finished() const { return left_ == 0; }
   /// The client gets this instead.
   void fail(const DoorError& error);

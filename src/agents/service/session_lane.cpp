@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "src/agents/doors/fields.h"
+#include "src/agents/turns/messages.h"
 
 namespace temper {
 namespace {
@@ -138,14 +139,42 @@ void SessionLane::answer(uint64_t number, Open& open, const std::shared_ptr<Http
     const TurnStart& s = starts[static_cast<size_t>(i)];
     open.formats.emplace(s.turn, format);
     open.tools.emplace(s.turn, tools);
-    start(number, open, {client, i}, s);
+    if (s.kind == TurnStart::Kind::answered) client->finish(i, open.session.turn(s.turn).response);
+    open.waiting[s.turn].push_back({client, i});
+    start(number, open, s);
   }
 }
 
-void SessionLane::start(uint64_t number, Open& open, const Waiting& client, const TurnStart& start) {
-  if (start.kind == TurnStart::Kind::answered)
-    client.answer->finish(client.index, open.session.turn(start.turn).response);
-  open.waiting[start.turn].push_back(client);
+void SessionLane::ask(uint64_t number, const Json& messages, const OnPipeAnswer& answer) {
+  const auto at = open_.find(number);
+  if (at == open_.end()) return;
+  Open& open = at->second;
+  try {
+    for (const Json& message : normal_messages(messages)) open.said.push_back(message);
+    const TurnStart s = open.session.ask({.messages = open.said});
+    open.formats.emplace(s.turn, p_.cut.format(Json()));
+    open.pipe.emplace(s.turn, answer);
+    start(number, open, s);
+    if (s.kind == TurnStart::Kind::answered) tell_pipe(open, s.turn);
+  } catch (const Error& e) {
+    if (e.code() != Exit::data) throw;
+    answer({.refused = e.problem().what + ": " + e.problem().why});
+  }
+}
+
+/// A program that hears its answer over the pipe has got it.
+void SessionLane::tell_pipe(Open& open, size_t turn) {
+  const auto answer = open.pipe.extract(turn);
+  if (!answer) return;
+  const SessionTurn& t = open.session.turn(turn);
+  open.said.push_back(t.answer);
+  open.session.delivered(turn);
+  answer.mapped()({.turn = {{"text", t.response.text},
+                            {"tool_calls", t.answer.value("tool_calls", Json::array())},
+                            {"finish", finish_reason_name(t.response.finish)}}});
+}
+
+void SessionLane::start(uint64_t number, Open& open, const TurnStart& start) {
   if (start.kind != TurnStart::Kind::sample) return;
   GenerateOptions own = p_.rules.defaults;
   own.seed = start.seed;
@@ -184,6 +213,7 @@ void SessionLane::turn_is_over(const Asked& asked, Response response) {
   const TurnText said = parse_turn(response.text, open.formats[asked.turn], open.tools[asked.turn]);
   open.session.sampled(asked.turn, response, said);
   for (const Waiting& client : open.waiting[asked.turn]) client.answer->finish(client.index, response);
+  tell_pipe(open, asked.turn);
 }
 
 /// Who has got what he asked for, and who has gone.

@@ -14,6 +14,13 @@
 
 namespace temper {
 
+/// What a program hears over its pipe.
+struct PipeAnswer {
+  Json turn = {};            // {"text", "tool_calls", "finish"}
+  std::string refused = {};  // why there is none: what it asked is no turn
+};
+using OnPipeAnswer = std::function<void(const PipeAnswer&)>;
+
 /// What a session left when it ended.
 struct SessionResult {
   uint64_t number = 0;
@@ -62,6 +69,8 @@ class SessionLane {
   void receive(uint64_t number, const std::shared_ptr<HttpExchange>& exchange);
   /// Its reward, from whoever has the key for it.
   void receive_reward(uint64_t number, const std::shared_ptr<HttpExchange>& exchange);
+  /// New messages of a program that speaks over its pipe, behind all that it said and heard so far.
+  void ask(uint64_t number, const Json& messages, const OnPipeAnswer& answer);
   void hear(DeskNews news);
   /// Its program is through, or will never be: the result goes out once what is under way has ended.
   void end(uint64_t number, SessionEnd end);
@@ -79,6 +88,8 @@ class SessionLane {
     int32_t sample = 0;
     std::optional<SessionEnd> posted = {};                // the reward that came over HTTP
     std::map<size_t, std::vector<Waiting>> waiting = {};  // by turn
+    Json said = Json::array();                            // over the pipe, in both directions
+    std::map<size_t, OnPipeAnswer> pipe = {};             // by turn
     std::map<size_t, TurnFormat> formats = {};            // of turns that are under way
     std::map<size_t, Json> tools = {};
   };
@@ -87,7 +98,8 @@ class SessionLane {
     size_t turn = 0;
   };
   void answer(uint64_t number, Open& open, const std::shared_ptr<HttpExchange>& exchange, Route route);
-  void start(uint64_t number, Open& open, const Waiting& client, const TurnStart& start);
+  void start(uint64_t number, Open& open, const TurnStart& start);
+  void tell_pipe(Open& open, size_t turn);
   void turn_is_over(const Asked& asked, Response response);
   void look_at_clients(Open& open);
   Json models() const;

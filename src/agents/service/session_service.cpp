@@ -54,7 +54,9 @@ SessionService::~SessionService() {
 }
 
 SessionAccess SessionService::open(const SessionSetup& setup) {
-  SessionAccess access{.key = random_key(), .reward_key = random_key()};
+  SessionAccess access;
+  access.key = random_key();
+  access.reward_key = random_key();
   {
     const std::lock_guard lock(mutex_);
     access.number = next_++;
@@ -68,6 +70,12 @@ SessionAccess SessionService::open(const SessionSetup& setup) {
   const size_t lane = lane_of(access.number);
   threads_[lane]->post([to = lanes_[lane].get(), number = access.number, setup] { to->open(number, setup); });
   return access;
+}
+
+void SessionService::ask(uint64_t number, Json messages, std::function<void(const PipeAnswer&)> answer) {
+  const size_t lane = lane_of(number);
+  threads_[lane]->post([to = lanes_[lane].get(), number, messages = std::move(messages),
+                        answer = std::move(answer)] { to->ask(number, messages, answer); });
 }
 
 void SessionService::end(uint64_t number, SessionEnd end) {

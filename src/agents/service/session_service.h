@@ -32,6 +32,8 @@ class SessionService {
   /// Kinds of new messages whose turns fork, as the template has no cut for them.
   std::vector<std::string> kinds_without_cut() const { return cut_.kinds_without_cut(); }
   SessionAccess open(const SessionSetup& setup);
+  /// A turn of a program that speaks over its pipe: `answer` gets it on a thread of the server.
+  void ask(uint64_t number, Json messages, std::function<void(const PipeAnswer&)> answer);
   /// Nothing where it has ended; its result comes to `take_ended`.
   void end(uint64_t number, SessionEnd end);
   std::vector<SessionResult> take_ended() { return results_.take(); }

@@ -31,6 +31,21 @@ void take_mean(Trajectory& t) {
   t.advantage = sum / static_cast<double>(std::max<int64_t>(t.counted_tokens(), 1));
 }
 
+/// A fork has the advantage of its session, whose first trajectory stands before it.
+void follow_sessions(Group& group) {
+  const Trajectory* first = nullptr;
+  for (Trajectory& t : group.samples) {
+    if (!t.is_fork()) {
+      first = &t;
+      continue;
+    }
+    CHECK(first && first->sample == t.sample, "fork {} of sample {} has no session before it",
+          t.session->fork, t.sample);
+    t.advantage = first->advantage;
+    if (first->excluded || first->counted_tokens() == 0) train_nothing(t);
+  }
+}
+
 }  // namespace
 
 void fill_advantages(const AdvantageTraits& row, std::span<Group> groups, const AdvantageOptions& options) {
@@ -40,6 +55,7 @@ void fill_advantages(const AdvantageTraits& row, std::span<Group> groups, const 
     for (Trajectory& t : group.samples) {
       check_finite(t, t.reward, "reward");
       t.advantages.clear();
+      if (t.is_fork()) continue;
       t.excluded ? train_nothing(t) : rewarded.push_back(&t);
     }
     const bool dropped =
@@ -50,6 +66,7 @@ void fill_advantages(const AdvantageTraits& row, std::span<Group> groups, const 
       all.push_back(std::move(rewarded));
   }
   methods::row_of(kAdvantageFunctions, row.name).fill(all, options);
+  for (Group& group : groups) follow_sessions(group);
   for (Group& group : groups)
     for (Trajectory& t : group.samples) {
       if (!t.advantages.empty()) take_mean(t);

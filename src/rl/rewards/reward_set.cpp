@@ -19,6 +19,18 @@ namespace {
                            "without domains, or correct data.domain_key"});
 }
 
+/// What a program said counts beside the functions; `alone`: there are none.
+void add_session(const SessionNote& session, bool alone, RewardScore& result) {
+  if (session.reward) {
+    result.parts.emplace_back("harness", *session.reward);
+    for (const auto& [name, value] : session.parts) result.parts.emplace_back("harness/" + name, value);
+  }
+  result.excluded = result.excluded || session.excluded || (alone && !session.reward);
+  const double said = session.reward.value_or(0);
+  result.raw = result.excluded ? 0 : result.raw + said;
+  result.shaped = result.excluded ? 0 : result.shaped + said;
+}
+
 }  // namespace
 
 RewardSet::RewardSet(const RewardConfig& config, Helpers* helpers) {
@@ -103,6 +115,7 @@ void RewardSet::score(Trajectory& t, const Json& record) const {
                               .finish_reason = t.response.finish,
                               .record = record},
                              t);
+  if (t.session) add_session(*t.session, entries_.empty(), result);
   t.raw_reward = result.raw;
   t.reward = result.shaped;
   t.reward_parts = std::move(result.parts);

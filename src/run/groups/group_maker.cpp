@@ -3,36 +3,36 @@
 #include <iterator>
 
 #include "src/core/process/progress.h"
+#include "src/run/groups/request_samples.h"
+#include "src/run/groups/session_samples.h"
 
 namespace temper {
 
 GroupMaker::GroupMaker(const Parts& parts, const GenerateOptions& options, std::function<bool()> stops)
-    : p_(parts),
-      options_(options),
-      stops_(std::move(stops)),
-      generation_(p_.engine, options_, &p_.tokenizer) {
+    : p_(parts), options_(options), stops_(std::move(stops)) {
+  if (p_.plays)
+    samples_ = std::make_unique<SessionSamples>(
+        SessionSamples::Parts{p_.engine, options_, p_.tokenizer, p_.team, p_.sessions});
+  else
+    samples_ = std::make_unique<RequestSamples>(p_.engine, options_, p_.tokenizer);
   if (p_.team.leads()) workers_.emplace(p_.rewards);
 }
 
 void GroupMaker::add(PromptWork work, int64_t num_samples, bool after_stop) {
-  Request request = to_request(work, num_samples);
-  request.after_stop = after_stop;
-  if (open_samples(request, options_).empty())
+  if (!samples_->add(work, num_samples, after_stop))
     return sort_in(std::move(work.before), std::move(work.drawn.record));
-  at_work_.emplace(generation_.add(std::move(request)), std::move(work));
   expect_work(1);
 }
 
 GroupMaker::Made GroupMaker::next() {
-  if (generation_.done()) {
+  if (samples_->done()) {
     wait_for_rewards();
     return std::exchange(made_, {});
   }
   cut_ = p_.team.agree(stops_, "whether the work on groups is cut, as the leader says");
-  for (Generation::Finished& f : cut_ ? generation_.cut(p_.ctx) : generation_.step(p_.ctx)) {
+  for (MadeGroup& made : samples_->step(p_.ctx, cut_)) {
     note_work(1, 0);
-    const PromptWork work = std::move(at_work_.extract(f.request).mapped());
-    sort_in(to_group(work, std::move(f.responses)), work.drawn.record);
+    sort_in(std::move(made.group), std::move(made.record));
   }
   if (workers_) made_.scored = workers_->take_finished();
   return std::exchange(made_, {});

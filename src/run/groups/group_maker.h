@@ -4,12 +4,11 @@
 //   maker.add(work, samples); while (!maker.done()) use(maker.next());
 // Ranks of a team make every call alike; the first of them alone scores, and is given the groups.
 
-#include <map>
-
 #include "src/core/stopwatch.h"
 #include "src/rollout/engine.h"
-#include "src/run/groups/prompt_work.h"
 #include "src/run/groups/reward_workers.h"
+#include "src/run/groups/sample_maker.h"
+#include "src/run/groups/session_host.h"
 #include "src/run/host/team.h"
 
 namespace temper {
@@ -23,6 +22,8 @@ class GroupMaker {
     const Tokenizer& tokenizer;
     const RewardSet& rewards;
     Team team;
+    SessionHost* sessions = nullptr;  // of the first rank, where programs play the samples
+    bool plays = false;               // on all ranks: programs do
   };
   /// `stops` is asked between engine steps, and while rewards are waited for: true ends the work. What the
   /// parts refer to outlives the maker.
@@ -43,7 +44,7 @@ class GroupMaker {
   /// A stop has left something to do.
   bool was_cut() const { return cut_; }
 
-  const RolloutCounters& counters() const { return generation_.counters(); }
+  const RolloutCounters& counters() const { return samples_->counters(); }
   /// When all is done: what it took, and for how much of it rewards alone were waited for.
   double generating_seconds() const { return generated_; }
   double rewarding_seconds() const { return rewarded_; }
@@ -61,8 +62,7 @@ class GroupMaker {
   std::function<bool()> stops_;
   std::optional<RewardWorkers> workers_;  // of the first rank
   Stopwatch watch_;
-  Generation generation_;
-  std::map<size_t, PromptWork> at_work_;  // by number of the request
+  std::unique_ptr<SampleMaker> samples_;
   Made made_;
   bool cut_ = false, done_ = false;
   double generated_ = 0, rewarded_ = 0;

@@ -23,7 +23,8 @@ RewardWorkers::RewardWorkers(const RewardSet& rewards)
     : RewardWorkers(rewards, static_cast<int>(std::max(kThreads, rewards.concurrency()))) {}
 
 /// What is begun has to end where the system gives no further thread.
-RewardWorkers::RewardWorkers(const RewardSet& rewards, int num_threads) : RewardWorkers(rewards, NoThreads{}) {
+RewardWorkers::RewardWorkers(const RewardSet& rewards, int num_threads)
+    : RewardWorkers(rewards, NoThreads{}) {
   CHECK(num_threads > 0, "{} reward threads", num_threads);
   for (int i = 0; i < num_threads; ++i) threads_.push_back(quiet_thread([this, i] { work(i); }));
 }
@@ -41,10 +42,13 @@ void RewardWorkers::submit(Group group, std::shared_ptr<const Json> record) {
   {
     const std::lock_guard lock(mutex_);
     ++unfinished_;
-    const size_t samples = group.samples.size();
-    const auto open = std::make_shared<OpenGroup>(OpenGroup{std::move(group), std::move(record), samples});
-    for (size_t i = 0; i < samples; ++i) jobs_.push_back({open, i});
-    if (samples == 0) finish(*open);
+    const auto open = std::make_shared<OpenGroup>(OpenGroup{std::move(group), std::move(record)});
+    const std::vector<Trajectory>& samples = open->group.samples;
+    for (size_t i = 0; i < samples.size(); ++i)
+      if (!samples[i].is_fork()) jobs_.push_back({open, i});
+    open->left = static_cast<size_t>(
+        std::count_if(samples.begin(), samples.end(), [](const Trajectory& t) { return !t.is_fork(); }));
+    if (open->left == 0) finish(*open);
   }
   changed_.notify_all();
 }
@@ -102,8 +106,19 @@ void RewardWorkers::work(int thread) {
   }
 }
 
-/// The caller holds the mutex.
+/// The caller holds the mutex. All trajectories of a session have its reward.
 void RewardWorkers::finish(OpenGroup& open) {
+  const Trajectory* first = nullptr;
+  for (Trajectory& t : open.group.samples) {
+    if (!t.is_fork()) {
+      first = &t;
+      continue;
+    }
+    t.raw_reward = first->raw_reward;
+    t.reward = first->reward;
+    t.reward_parts = first->reward_parts;
+    t.excluded = first->excluded;
+  }
   (open.unscored ? unscored_ : finished_).push_back(std::move(open.group));
   --unfinished_;
   changed_.notify_all();

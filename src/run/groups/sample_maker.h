@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "src/core/ctx.h"
 #include "src/rollout/request.h"
 #include "src/run/groups/prompt_work.h"
 

@@ -44,6 +44,7 @@ EngineOptions engine_options(const Config& config, const RunPlan& plan) {
   return {.scheduler = {config.rollout.max_running_sequences, config.rollout.prefill_chunk_tokens},
           .page_tokens = plan.kv_page_tokens,
           .num_pages = plan.kv_pages,
+          .find_pages = !config.rollout.harness.empty(),
           .routes = plan.routes};
 }
 

@@ -1,8 +1,36 @@
 #include "src/run/roles/rollout_role.h"
 
+#include "src/run/plan/run_options.h"
 #include "src/run/roles/steps_ahead.h"
 
 namespace temper {
+namespace {
+
+std::unique_ptr<SessionHost> open_sessions(const RoleParts& p) {
+  const Config& config = p.task.config();
+  if (config.rollout.harness.empty() || !p.model_share.team.leads()) return nullptr;
+  return std::make_unique<SessionHost>(
+      SessionHost::Parts{.rollout = config.rollout,
+                         .chat_arguments = config.data.chat_arguments,
+                         .tokenizer = *p.tokenizer,
+                         .chat = *p.chat,
+                         .helpers = *p.task.helpers,
+                         .sampling = rollout_options(config, p.task.plan, p.model().config(), *p.tokenizer),
+                         .context_tokens = p.task.plan.longest_sequence});
+}
+
+}  // namespace
+
+RolloutRole::RolloutRole(const RoleParts& parts)
+    : p_(parts),
+      sessions_(open_sessions(p_)),
+      maker_{p_.ctx,
+             p_.engine(),
+             *p_.tokenizer,
+             *p_.rewards,
+             p_.model_share.team,
+             sessions_.get(),
+             !p_.task.config().rollout.harness.empty()} {}
 
 bool RolloutRole::phase(int64_t step) {
   const int64_t version = step - 1;

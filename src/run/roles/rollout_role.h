@@ -11,8 +11,7 @@ namespace temper {
 class RolloutRole : public Role {
  public:
   static constexpr Phase kPhase{20, "rollout", "generating", "prompts", "generate"};
-  explicit RolloutRole(const RoleParts& parts)
-      : p_(parts), maker_{p_.ctx, p_.engine(), *p_.tokenizer, *p_.rewards, p_.model_share.team} {}
+  explicit RolloutRole(const RoleParts& parts);
   bool phase(int64_t step) override;
   void restore(const CheckpointReader& checkpoint) override;
 
@@ -21,6 +20,7 @@ class RolloutRole : public Role {
   bool receive_weights(int64_t version);
 
   RoleParts p_;
+  std::unique_ptr<SessionHost> sessions_;  // on the first rank of a team, where programs play the samples
   GroupMaker::Parts maker_;
   std::vector<Group> unfinished_;  // of all rollout ranks, by data position
   OpenStep open_;

@@ -130,6 +130,7 @@ void RolloutStep::close() {
   note_.maxima.merge(maker_.team.largest(p_.memory.metrics("generate"), "memory of a team, max"));
   if (!maker_.team.leads()) return;
   note_.sums.merge(maker_.rewards.end_step());
+  if (maker_.sessions) note_.sums.merge(maker_.sessions->end_step());
   note_.data_position = p_.prompts->position();
   note_.stop_requested = stop_requested();
   p_.groups.close_sampled(step_, std::move(note_));

@@ -1,0 +1,142 @@
+#include "src/run/groups/session_host.h"
+
+#include <algorithm>
+
+#include "src/core/digest/hash.h"
+#include "src/core/log.h"
+
+namespace temper {
+namespace {
+
+/// The seed that a program is told: of its prompt and sample.
+uint64_t program_seed(const SessionSetup& setup) {
+  const std::string key = fmt::format("{} {} {}", setup.seed, setup.data_position, setup.sample);
+  return std::stoull(digest_hex(key.data(), std::ssize(key)).substr(0, 13), nullptr,
+                     16);  // a double holds it
+}
+
+SessionService::Options service_options(const SessionHost::Parts& p) {
+  SessionService::Options o;
+  const ServerConfig& server = p.rollout.server;
+  o.http.address = server.address;
+  o.http.port = static_cast<int>(server.port);
+  o.http.max_body_bytes = server.max_body_bytes;
+  o.rules.context_tokens = p.context_tokens;
+  o.rules.defaults = p.sampling;
+  for (const HarnessConfig& harness : p.rollout.harness) {
+    o.rules.aliases.insert(harness.aliases.begin(), harness.aliases.end());
+    o.rules.doors.ignore.insert(harness.ignore.begin(), harness.ignore.end());
+  }
+  o.chat_arguments = p.chat_arguments;
+  return o;
+}
+
+}  // namespace
+
+SessionHost::SessionHost(const Parts& parts)
+    : p_(parts), desk_(static_cast<size_t>(p_.rollout.server.threads)) {
+  service_ = std::make_unique<SessionService>(service_options(p_), p_.tokenizer, p_.chat, desk_);
+  for (HarnessConfig config : p_.rollout.harness) {
+    const double seconds = p_.rollout.sessions.session_seconds;
+    if (seconds > 0) config.limit_seconds = std::min(config.limit_seconds, seconds);
+    harnesses_.push_back(std::make_unique<Harness>(p_.helpers, config, [this] { desk_.wake(); }));
+  }
+  for (const std::string& kind : service_->kinds_without_cut())
+    log::warn("the chat template has no cut before new messages of the kind \"{}\": their turns fork", kind);
+}
+
+SessionHost::~SessionHost() {
+  harnesses_.clear();  // their threads wake the desk
+}
+
+uint64_t SessionHost::start(const DrawnPrompt& prompt, int32_t sample) {
+  const SessionLimitsConfig& limits = p_.rollout.sessions;
+  Play play{.number = next_++,
+            .harness = chosen_harness(p_.rollout.harness, *prompt.record,
+                                      fmt::format("data position {}", prompt.position)),
+            .setup = {.seed = p_.sampling.seed,
+                      .data_position = prompt.position,
+                      .sample = sample,
+                      .line_prompt = prompt.prompt.tokens,
+                      .stop_token_ids = p_.sampling.stop_token_ids,
+                      .num_ids = static_cast<int32_t>(p_.sampling.num_sampleable),
+                      .limits = {.turns = limits.max_turns,
+                                 .turn_tokens = limits.max_turn_tokens,
+                                 .session_tokens = limits.max_session_tokens,
+                                 .context_tokens = p_.context_tokens}},
+            .record = prompt.record};
+  const uint64_t number = play.number;
+  begin(std::move(play));
+  return number;
+}
+
+void SessionHost::begin(Play play) {
+  const SessionAccess access = service_->open(play.setup);
+  Harness& harness = *harnesses_[play.harness];
+  HarnessStart start{.id = std::to_string(access.number),
+                     .record = *play.record,
+                     .seed = program_seed(play.setup),
+                     .base_url = access.base_url,
+                     .anthropic_base_url = access.anthropic_base_url,
+                     .api_key = access.key,
+                     .reward_key = access.reward_key};
+  plays_.emplace(access.number, std::move(play));
+  harness.start(access.number, std::move(start));
+}
+
+void SessionHost::hear(Harness& harness) {
+  for (HarnessTurn& turn : harness.take_turns())
+    service_->ask(turn.session, std::move(turn.messages),
+                  [&harness, session = turn.session, number = turn.turn](const PipeAnswer& answer) {
+                    if (!answer.refused.empty()) return harness.refuse(session, answer.refused);
+                    Json told = answer.turn;
+                    told["turn"] = number;
+                    harness.answer(session, std::move(told));
+                  });
+  for (HarnessEnd& end : harness.take_ended()) {
+    const auto play = plays_.find(end.session);
+    if (play == plays_.end()) continue;
+    if (!end.why.empty())
+      log::warn("a session of prompt {}, sample {}: {}", play->second.setup.data_position,
+                play->second.setup.sample, end.why);
+    service_->end(end.session, std::move(end.end));
+    if (!end.again) continue;
+    Play again = std::move(plays_.extract(play).mapped());  // what came of the failed one is dropped
+    begin(std::move(again));
+  }
+}
+
+std::vector<SessionHost::Ended> SessionHost::take_ended() {
+  for (const auto& harness : harnesses_) hear(*harness);
+  std::vector<Ended> ended;
+  for (SessionResult& result : service_->take_ended()) {
+    const auto play = plays_.extract(result.number);
+    if (!play) continue;
+    const uint64_t number = play.mapped().number;
+    ended.push_back({number, std::move(result), &p_.rollout.harness[play.mapped().harness]});
+  }
+  return ended;
+}
+
+void SessionHost::stop_all(const std::string& why) {
+  for (const auto& [session, play] : plays_) {
+    harnesses_[play.harness]->stop(session, why);
+    service_->end(session, {});
+  }
+  plays_.clear();
+}
+
+std::map<std::string, double> SessionHost::end_step() {
+  std::map<std::string, double> sums = service_->take_counts();
+  for (const auto& harness : harnesses_) {
+    const HarnessCounts counts = harness->end_step();
+    for (size_t i = 0; i < counts.ended.size(); ++i)
+      sums[fmt::format("rollout/sessions_{}", kEndReasons[i])] += static_cast<double>(counts.ended[i]);
+    sums["rollout/session_retries"] += static_cast<double>(counts.retries);
+    sums["rollout/program_restarts"] += static_cast<double>(counts.restarts);
+    sums["rollout/sessions_waited_s"] += counts.waited_seconds;
+  }
+  return sums;
+}
+
+}  // namespace temper

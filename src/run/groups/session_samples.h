@@ -1,0 +1,51 @@
+#pragma once
+// Samples that programs play: a session for each, whose turns are requests of the engine. The first rank of a
+// team has the sessions; what they ask goes to the others as one message a step.
+
+#include "src/run/groups/sample_maker.h"
+#include "src/run/groups/session_host.h"
+#include "src/run/host/team.h"
+
+namespace temper {
+
+class SessionSamples : public SampleMaker {
+ public:
+  struct Parts {
+    Engine& engine;
+    const GenerateOptions& options;
+    const Tokenizer& tokenizer;
+    Team team;
+    SessionHost* host = nullptr;  // null on ranks that follow
+  };
+  explicit SessionSamples(const Parts& parts);
+  ~SessionSamples() override;
+
+  bool add(PromptWork& work, int64_t num_samples, bool after_stop) override;
+  bool done() const override { return done_; }
+  std::vector<MadeGroup> step(Ctx& c, bool cut) override;
+  const RolloutCounters& counters() const override { return generation_.counters(); }
+
+ private:
+  /// A prompt, and its sessions that have ended.
+  struct Open {
+    PromptWork work;
+    std::vector<std::optional<SessionHost::Ended>> sessions;  // by sample
+    size_t left = 0;
+  };
+  void take_ended(std::vector<MadeGroup>& made);
+  std::vector<MadeGroup> cut_all(Ctx& c);
+
+  const Parts p_;
+  EngineDesk silent_;  // of ranks that follow
+  DeskGeneration generation_;
+  std::map<int64_t, Open> open_;                                // by data position
+  std::map<uint64_t, std::pair<int64_t, int32_t>> of_session_;  // prompt and sample
+  bool done_ = true;
+};
+
+/// The trajectories of a session: one for each of its samples, or one without tokens. `on_limit`: of
+/// kOnLimit.
+std::vector<Trajectory> session_trajectories(const Trajectory& prompt, const SessionHost::Ended& ended,
+                                             const std::string& on_limit);
+
+}  // namespace temper

@@ -1,0 +1,99 @@
+"""Real clients against `temper serve`: openai and litellm, whole and streamed, alone and many at once.
+
+usage: serve_clients.py TEMPER MODEL_DIR      exit 0: all held; each check prints a line
+"""
+import concurrent.futures
+import json
+import subprocess
+import sys
+import tempfile
+
+import litellm
+import openai
+
+temper, model = sys.argv[1:3]
+PROMPTS = [f"Tell me about the number {i}." for i in range(8)]
+
+
+def generated():
+    """What `temper generate` says to the same messages, greedily."""
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as prompts:
+        for text in PROMPTS:
+            prompts.write(json.dumps({"messages": [{"role": "user", "content": text}]}) + "\n")
+        prompts.flush()
+        out = subprocess.run(
+            [temper, "generate", "--model", model, "--chat", "--prompts", prompts.name, "rollout.temperature=0",
+             "rollout.max_new_tokens=12"], check=True, capture_output=True, text=True).stdout
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def ask(client, text, **more):
+    return client.chat.completions.create(
+        model="any", messages=[{"role": "user", "content": text}], temperature=0, max_tokens=12,
+        extra_body={"return_token_ids": True}, logprobs=True, **more)
+
+
+def check(name, holds):
+    print(("ok    " if holds else "WRONG ") + name, flush=True)
+    if not holds:
+        check.failed = True
+
+
+check.failed = False
+
+
+def run(url):
+    client = openai.OpenAI(base_url=url + "/v1", api_key="none", max_retries=0)
+    expected = generated()
+    answers = [ask(client, text) for text in PROMPTS]
+    check("greedy answers are those of `temper generate`, ids and log-probs",
+          all(a.choices[0].token_ids == e["tokens"] and
+              [t.logprob for t in a.choices[0].logprobs.content] == e["logprobs"] and
+              a.choices[0].message.content == e["text"]
+              for a, e in zip(answers, expected)))
+    with concurrent.futures.ThreadPoolExecutor(64) as pool:
+        many = list(pool.map(lambda i: ask(client, PROMPTS[i % len(PROMPTS)]), range(64)))
+    check("the same among 64 clients",
+          all(many[i].choices[0].token_ids == expected[i % len(PROMPTS)]["tokens"] for i in range(64)))
+    chunks = list(ask(client, PROMPTS[0], stream=True, stream_options={"include_usage": True}))
+    text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+    ids = [i for c in chunks if c.choices for i in getattr(c.choices[0], "token_ids", None) or []]
+    check("a stream says the same text and ids",
+          text == answers[0].choices[0].message.content and ids == expected[0]["tokens"])
+    check("a stream ends with usage", chunks[-1].usage.completion_tokens == len(ids))
+    with client.chat.completions.stream(model="any", messages=[{"role": "user", "content": PROMPTS[1]}],
+                                        temperature=0, max_tokens=12) as stream:
+        helped = "".join(event.delta for event in stream if event.type == "content.delta")
+    check("openai's stream helper", helped == answers[1].choices[0].message.content)
+    seeded = [client.chat.completions.create(model="any", messages=[{"role": "user", "content": "x"}], seed=s,
+                                             max_tokens=12).choices[0].message.content for s in (1, 1, 2)]
+    check("a seed repeats", seeded[0] == seeded[1] != seeded[2])
+    lite = litellm.completion(model="openai/any", api_base=url + "/v1", api_key="none", temperature=0,
+                              max_tokens=12, messages=[{"role": "user", "content": PROMPTS[2]}])
+    check("litellm", lite.choices[0].message.content == answers[2].choices[0].message.content)
+    streamed = litellm.completion(model="openai/any", api_base=url + "/v1", api_key="none", temperature=0,
+                                  max_tokens=12, stream=True, messages=[{"role": "user", "content": PROMPTS[2]}])
+    check("litellm's stream", "".join(c.choices[0].delta.content or "" for c in streamed) ==
+          answers[2].choices[0].message.content)
+    try:
+        litellm.completion(model="openai/any", api_base=url + "/v1", api_key="none", num_retries=0,
+                           messages=[{"role": "user", "content": "word " * 100000}])
+        check("a prompt that is too long is refused", False)
+    except litellm.ContextWindowExceededError:
+        check("a prompt that is too long is refused", True)
+    try:
+        client.chat.completions.create(model="any", messages=[{"role": "user", "content": "x"}],
+                                       response_format={"type": "json_object"})
+        check("what cannot be obeyed is refused by name", False)
+    except openai.BadRequestError as error:
+        check("what cannot be obeyed is refused by name", error.param == "response_format")
+    check("models", [m.id for m in client.models.list()] != [])
+
+
+server = subprocess.Popen([temper, "serve", "--model", model, "--port", "0"], stdout=subprocess.PIPE, text=True)
+try:
+    run(server.stdout.readline().split()[2])
+finally:
+    server.terminate()
+    check("SIGTERM ends it with 0", server.wait(30) == 0)
+sys.exit(check.failed)

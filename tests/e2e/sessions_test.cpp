@@ -1,0 +1,165 @@
+// Runs whose samples are played by programs: what was sampled is what is trained, whatever arrives when, over
+// HTTP as over pipes, on one rank as on several; programs that fail end their session and nothing else.
+
+#include <set>
+
+#include "tests/agents/player.h"
+#include "tests/support/background.h"
+#include "tests/support/run_fixture.h"
+#include "tests/support/run_list.h"
+
+namespace temper {
+namespace {
+
+const char* kConfig = R"(
+run.name = "whole"
+run.steps = 3
+data.chat = true
+rollout.prompts_per_step = 3
+rollout.samples_per_prompt = 3
+rollout.max_prompt_tokens = 100
+rollout.max_new_tokens = 100
+rollout.max_turn_tokens = 12
+train.samples_per_update = 9
+checkpoint.every = 1
+checkpoint.keep = 9
+checkpoint.export_hf_every = 3
+reward.functions = []
+)";
+
+class Sessions : public RunFixture {
+ protected:
+  void SetUp() override { prepare(kConfig, sums(11)); }
+
+  /// `play`: arguments of the player.
+  static std::string train(const std::string& name, const std::string& play, const std::string& more = "") {
+    const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+    std::string argv = fmt::format("\"{}\", \"--play\"", self);
+    std::string kind = "episode";
+    std::istringstream words(play);
+    for (std::string word; words >> word;) {
+      argv += fmt::format(", \"{}\"", word);
+      if (word == "service") kind = word;
+    }
+    return fmt::format("train run.toml run.name={} 'rollout.harness={{argv = [{}], kind = \"{}\"}}' {}", name, argv,
+                       kind, more);
+  }
+  std::vector<Json> responses(const std::string& run, int64_t step) const {
+    return program_.json_lines(rollout_file(run, step));
+  }
+  void expect_same_run(const std::string& a, const std::string& b) const {
+    for (int64_t step = 1; step <= 3; ++step)
+      EXPECT_TRUE(rollouts(a, step) == rollouts(b, step)) << "rollouts of step " << step << ": " << a << ", " << b;
+    EXPECT_TRUE(exported_weights(a, 3) == exported_weights(b, 3)) << "weights: " << a << ", " << b;
+  }
+  void expect_one_numerics(const std::string& run) const {
+    for (const Json& line : program_.metrics(run)) {
+      EXPECT_EQ(line.at("rollout_logprob_diff_max"), 0.0) << run;
+      EXPECT_GT(line.value("train/grad_norm", 0.0), 0.0) << run;
+    }
+  }
+};
+
+/// A program that sends the line's own prompt, for one turn, gives the bits of a run without it.
+TEST_F(Sessions, OneTurnIsARunWithoutThem) {
+  const std::string length = "'reward.functions=[\"arithmetic\"]' algorithm.entropy_coef=0.1 rollout.max_turn_tokens=0 ";
+  ASSERT_EQ(run_each({{1, train("played", "episode", length)},
+                      {1, "train run.toml run.name=plain " + length + "rollout.harness=[]"}}),
+            0)
+      << output();
+  for (int64_t step = 1; step <= 3; ++step) {
+    const std::vector<Json> a = responses("played", step), b = responses("plain", step);
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      EXPECT_EQ(a[i]["prompt_tokens"], b[i]["prompt_tokens"]);
+      if (step > 1) continue;  // the program's reward is another
+      EXPECT_EQ(a[i]["response_tokens"], b[i]["response_tokens"]) << i;
+      EXPECT_EQ(a[i]["logprobs"], b[i]["logprobs"]) << i;
+    }
+  }
+}
+
+TEST_F(Sessions, TurnsAreTrainedAsTheyWereSampled) {
+  ASSERT_EQ(run_each({{1, train("whole", "episode --turns 3")},
+                      {1, train("late", "episode --turns 3 --jitter 60")},
+                      {1, train("piped", "service --turns 3")},
+                      {2, train("tp", "episode --turns 3 --jitter 20", "roles.rollout.tp=2 roles.trainer.tp=2")},
+                      {2, train("dp", "episode --turns 3")}}),
+            0)
+      << output();
+  expect_one_numerics("whole");
+  std::set<double> rewards;
+  for (const Json& t : responses("whole", 1)) {
+    const auto mask = t["response_mask"].get<std::vector<int>>();
+    EXPECT_GT(std::count(mask.begin(), mask.end(), 0), 10) << "observations are not trained";
+    EXPECT_GT(std::count(mask.begin(), mask.end(), 1), 3);
+    EXPECT_EQ(t["turns"], 3);
+    EXPECT_EQ(t["end_reason"], "done");
+    EXPECT_EQ(t["reward_parts"]["harness"], t["reward"]);
+    rewards.insert(t["reward"].get<double>());
+  }
+  EXPECT_GT(rewards.size(), 1u);
+  for (const char* other : {"late", "piped", "tp"}) expect_same_run("whole", other);
+  for (int64_t step = 1; step <= 1; ++step) EXPECT_EQ(rollouts("whole", step), rollouts("dp", step));
+}
+
+/// Histories that begin anew, and second agents: other samples of the same session.
+TEST_F(Sessions, ForksAreSamplesOfTheirSession) {
+  ASSERT_EQ(run_each({{1, train("forks", "episode --turns 4 --forget --two")},
+                      {1, train("later", "episode --turns 4 --forget --two --jitter 40")}}),
+            0)
+      << output();
+  expect_one_numerics("forks");
+  expect_same_run("forks", "later");
+  std::map<int, std::set<double>> advantages;
+  int forks = 0;
+  for (const Json& t : responses("forks", 1)) {
+    forks += t.value("fork", 0) > 0;
+    advantages[t["group"].get<int>() * 100 + t["sample"].get<int>()].insert(t["advantage"].get<double>());
+  }
+  EXPECT_EQ(advantages.size(), 9u);
+  EXPECT_EQ(forks, 2 * 9);
+  for (const auto& [session, values] : advantages) EXPECT_EQ(values.size(), 1u) << session;
+}
+
+TEST_F(Sessions, FailuresEndTheirSessionAlone) {
+  ASSERT_EQ(program_.run(train("faults", "episode --turns 2 --faults")), 0) << output();
+  int without = 0;
+  std::set<std::string> reasons;
+  for (int64_t step = 1; step <= 3; ++step)
+    for (const Json& t : responses("faults", step)) {
+      without += t["reward"].is_null();
+      reasons.insert(t["end_reason"]);
+    }
+  EXPECT_GT(without, 0);
+  EXPECT_EQ(reasons, (std::set<std::string>{"done", "died", "nonsense", "no_reward"}));
+}
+
+/// `--replay` trains what was recorded, bit for bit, and asks nobody.
+TEST_F(Sessions, ReplayNeedsNoProgram) {
+  ASSERT_EQ(program_.run(train("whole", "episode --turns 3 --forget")), 0) << output();
+  const std::string files = program_.path(rollout_file("whole", 1)) + " " + program_.path(rollout_file("whole", 2)) +
+                            " " + program_.path(rollout_file("whole", 3));
+  ASSERT_EQ(run_each({{2, "train run.toml run.name=again --replay " + files}}), 0) << output();
+  EXPECT_TRUE(exported_weights("whole", 3) == exported_weights("again", 3));
+}
+
+TEST_F(Sessions, AStoppedRunGoesOnWithTheSameBits) {
+  ASSERT_EQ(program_.run(train("whole", "episode --turns 3")), 0) << output();
+  {
+    Background job(program_, program_.temper() + " " + train("cut", "episode --turns 3 --jitter 100"));
+    ASSERT_TRUE(job.until([&] { return steps_done("cut") >= 1; })) << output();
+    ::kill(job.pid(), SIGTERM);
+    EXPECT_EQ(job.wait(), 75);
+  }
+  ASSERT_EQ(program_.run(train("cut", "episode --turns 3")), 0) << output();
+  expect_same_run("whole", "cut");
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  if (const auto code = temper::play_if_asked(argc, argv)) return *code;
+  return temper::run_tests_or_list(argc, argv);
+}

@@ -15,8 +15,8 @@ class Refusal : public RequestError {
  public:
   enum class Code { context_length, session_limit, session_ended };
 
-  Refusal(Code code, Problem problem, int64_t found = 0, int64_t limit = 0)
-      : RequestError(std::move(problem)), found(found), limit(limit), code_(code) {}
+  Refusal(Code code, Problem problem, int64_t tokens = 0, int64_t most = 0)
+      : RequestError(std::move(problem)), found(tokens), limit(most), code_(code) {}
 
   std::string_view code() const {
     return code_ == Code::context_length  ? "context_length_exceeded"

@@ -109,6 +109,7 @@ class Session {
   Session(SessionSetup setup, const TurnCut& cut, const Json& record);
   ~Session();
   Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
 
   /// RequestError: the template refuses the messages, the last one is the assistant's, ids that the model
   /// lacks; Refusal: too long, over, a limit. Nothing has changed then.

@@ -178,20 +178,20 @@ chaos: deps
 	@$(MAKE) --no-print-directory build/temper $(CHAOS_TESTS)
 	@SUITE=chaos CHAOS=1 CHAOS_JOBS=$${CHAOS_JOBS:-$$(nproc)} JOBS=1 LIMIT=7200 OMP_NUM_THREADS=1 tools/run_tests.sh $(B)
 # Data races, by the thread sanitizer: what runs on threads, and a few runs. tools/tsan.supp leaves out what is not ours.
-TSAN_TESTS := $(filter $(foreach d,core ops train comm,$(B)/tests/$(d)/%) $(B)/tests/e2e/frozen_checkpoint_test $(B)/tests/e2e/machine_test,$(TESTS))
+TSAN_TESTS := $(filter $(foreach d,core ops train comm agents,$(B)/tests/$(d)/%) $(B)/tests/e2e/frozen_checkpoint_test $(B)/tests/e2e/machine_test,$(TESTS))
 test-tsan: deps
 	@$(MAKE) --no-print-directory MODE=tsan CUDA=0 build/temper tsan-tests
-	@LIMIT=1800 tools/run_tests.sh build/tsan-cuda0 'tests/(core|ops|train|comm)/|e2e/(frozen_checkpoint|machine)_test'
+	@LIMIT=1800 tools/run_tests.sh build/tsan-cuda0 'tests/(core|ops|train|comm|agents)/|e2e/(frozen_checkpoint|machine)_test'
 tsan-tests: $(TSAN_TESTS)
 # Memory errors and undefined behaviour, by the sanitizers of g++: every room by its own tests, and the verbs.
-ASAN_TESTS := $(filter $(foreach d,core config data io rl comm nn models train run rollout,$(B)/tests/$(d)/%) $(B)/tests/e2e/verbs_test $(B)/tests/e2e/exit_codes_test,$(TESTS))
+ASAN_TESTS := $(filter $(foreach d,core config data io rl comm nn models train run rollout agents,$(B)/tests/$(d)/%) $(B)/tests/e2e/verbs_test $(B)/tests/e2e/exit_codes_test,$(TESTS))
 test-asan: deps
 	@$(MAKE) --no-print-directory MODE=asan CUDA=0 build/temper asan-tests
-	@LIMIT=1800 tools/run_tests.sh build/asan-cuda0 'tests/(core|config|data|io|rl|comm|nn|models|train|run|rollout)/|e2e/(verbs|exit_codes)_test'
+	@LIMIT=1800 tools/run_tests.sh build/asan-cuda0 'tests/(core|config|data|io|rl|comm|nn|models|train|run|rollout|agents)/|e2e/(verbs|exit_codes)_test'
 asan-tests: $(ASAN_TESTS)
 # Inputs from outside, mutated by libFuzzer for FUZZ_SECONDS of CPU each. Needs clang and its runtimes.
 fuzz: deps
-	@$(MAKE) --no-print-directory MODE=fuzz CUDA=0 WARN=-w MPICXX="$(CLANGXX)" ONLY="src/core src/config src/data src/io src/nn src/rl" fuzzers
+	@$(MAKE) --no-print-directory MODE=fuzz CUDA=0 WARN=-w MPICXX="$(CLANGXX)" ONLY="src/core src/config src/data src/io src/nn src/rl src/agents/server" fuzzers
 	@tools/fuzz.sh build/fuzz-cuda0
 fuzzers: $(FUZZERS)
 # Needs Slurm and root: a cluster of this machine alone, that ends with the test.
@@ -263,9 +263,9 @@ help:
 	@echo "make test-long              runs of many steps: their memory stays flat (half an hour)"
 	@echo "make test-layouts           runs of up to 8 ranks that share a model along each axis, stopped after every step"
 	@echo "make test-learn             each method of algorithm.name learns the demo's task (half an hour)"
-	@echo "make test-tsan              data races: tests of core, comm, ops and train, and runs, under the thread sanitizer"
+	@echo "make test-tsan              data races: tests of core, comm, ops, train and agents, and runs, under the thread sanitizer"
 	@echo "make test-asan              memory errors and undefined behaviour: most tests, under the sanitizers of g++"
-	@echo "make chaos                  kills, signals, stops, failing file calls, changed bits (an hour; CHAOS_SEED=1)"
+	@echo "make chaos                  kills, signals, stops, failing file calls, changed bits, hostile clients (an hour; CHAOS_SEED=1)"
 	@echo "make fuzz                   mutated inputs for every parser, FUZZ_SECONDS=600 of CPU each (clang, libclang-rt-dev)"
 	@echo "make test-slurm             slurm/cpu.sbatch on a Slurm of this machine alone (root, slurm-wlm)"
 	@echo "make demo                   a small model learns to add on 2 ranks, under 4 minutes"

@@ -108,7 +108,7 @@ MHD_Daemon* HttpServer::Network::start_library() {
         this, MHD_OPTION_UNESCAPE_CALLBACK, &left_as_it_is, nullptr, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         kConnectionBytes, MHD_OPTION_CONNECTION_LIMIT,
         static_cast<unsigned>(options_.max_connections + 2 * kMostLeaving), MHD_OPTION_CONNECTION_TIMEOUT,
-        silence, MHD_OPTION_END);
+        silence, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
   }).join();
   return daemon;
 }

@@ -121,7 +121,7 @@ std::vector<int32_t> KnownTurns::ids(size_t turn) const {
 }
 
 size_t KnownTurns::first_with_its_ids(size_t turn) const {
-  const Turn& t = turns_[turn].turn;
+  const SessionTurn& t = turns_[turn].turn;
   size_t first = turn;
   for (const size_t other : paths_.of(turns_[turn].path, t.prompt_tokens + std::ssize(t.response.tokens)))
     if (turns_[other].counts() && before(other, first)) first = other;

@@ -13,7 +13,7 @@
 namespace temper {
 
 struct KnownTurn {
-  Turn turn = {};
+  SessionTurn turn = {};
   bool line = false;         // its prompt is the data line's own for the first time
   std::string request = {};  // request_digest
   std::string ask = {};      // ask_digest

@@ -70,7 +70,7 @@ void Session::client_gone(size_t turn) {
 }
 
 size_t Session::turns() const { return state_->turns.size(); }
-const Turn& Session::turn(size_t turn) const { return state_->turns[turn].turn; }
+const SessionTurn& Session::turn(size_t turn) const { return state_->turns[turn].turn; }
 std::vector<int32_t> Session::prompt(size_t turn) const { return state_->turns.prompt(turn); }
 std::string Session::call_id(size_t turn, size_t index) const {
   return call_id_of(this->turn(turn).key, index);

@@ -124,7 +124,7 @@ KnownTurn read_turn(const Json& json, const KnownTurns& earlier, size_t nodes, b
               .max_new_tokens = json.at("max_new_tokens"),
               .stop = json.at("stop"),
               .live = ended};
-  Turn& turn = t.turn;
+  SessionTurn& turn = t.turn;
   turn.behind = json.at("behind").get<std::vector<int32_t>>();
   turn.seed = json.at("seed");
   turn.repetition = json.at("repetition");
@@ -136,7 +136,7 @@ KnownTurn read_turn(const Json& json, const KnownTurns& earlier, size_t nodes, b
   int64_t before = 0;
   if (const Json& parent = json.at("parent"); !parent.is_null()) {
     turn.parent = index_in(parent, index, "a turn goes on from a later one");
-    const Turn& above = earlier[*turn.parent].turn;
+    const SessionTurn& above = earlier[*turn.parent].turn;
     expect(above.finished && (!turn.received || above.received), "a turn goes on from one without an answer",
            index);
     before = above.prompt_tokens + std::ssize(above.response.tokens);

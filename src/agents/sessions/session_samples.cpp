@@ -123,7 +123,7 @@ std::vector<SessionSample> session_samples(const KnownTurns& turns) {
   for (const Path& path : paths_to_leaves(turns)) {
     SampleWriter writer;
     for (const size_t turn : path) {
-      const Turn& t = turns[turn].turn;
+      const SessionTurn& t = turns[turn].turn;
       const bool trained = t.trained && !taken[turn];
       taken[turn] = true;
       writer.observe(t.behind, t.response.versions.front().first);

@@ -109,7 +109,7 @@ void Session::State::receive(std::optional<size_t> turn) {
 
 std::optional<std::vector<int32_t>> Session::State::behind(const TurnAsk& ask,
                                                            const KnownTurns::Known& known) const {
-  const Turn& parent = turns[known.turn].turn;
+  const SessionTurn& parent = turns[known.turn].turn;
   if (ask.prompt) {
     const int64_t before = parent.prompt_tokens + std::ssize(parent.response.tokens);
     return std::vector<int32_t>(ask.prompt->begin() + before, ask.prompt->end());
@@ -129,7 +129,7 @@ std::optional<std::vector<int32_t>> Session::State::behind(const TurnAsk& ask,
 Session::State::Placed Session::State::place(const TurnAsk& ask) const {
   Placed made;
   made.turn.clients = 1;
-  Turn& turn = made.turn.turn;
+  SessionTurn& turn = made.turn.turn;
   const auto known = turns.find(ask);
   auto more = known ? behind(ask, *known) : std::nullopt;
   if (more) {

@@ -3,6 +3,7 @@
 #include "src/agents/doors/chat_door.h"
 #include "src/agents/doors/completions_door.h"
 #include "src/agents/doors/fields.h"
+#include "src/agents/doors/messages_door.h"
 #include "src/agents/doors/tokens_door.h"
 #include "src/agents/sessions/refusal.h"
 
@@ -11,10 +12,12 @@ namespace temper {
 Doors::Doors(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
   doors_[Route::chat] = std::make_unique<ChatDoor>(tokenizer);
   doors_[Route::completions] = std::make_unique<CompletionsDoor>(tokenizer);
+  doors_[Route::messages] = std::make_unique<MessagesDoor>();
   doors_[Route::tokens] = std::make_unique<TokensDoor>();
 }
 
 const Door& Doors::at(Route route) const {
+  if (route == Route::count_tokens) route = Route::messages;  // bodies and errors of the same form
   const auto found = doors_.find(route);
   return *(found == doors_.end() ? doors_.at(Route::chat) : found->second);
 }

@@ -55,15 +55,17 @@ GenerateOptions FreeLane::options_of(const DoorRequest& r, int64_t prompt_tokens
   return o;
 }
 
+std::vector<int32_t> FreeLane::rendered(const DoorRequest& r) const {
+  if (!p_.cut)
+    throw RequestError(
+        {.what = "messages cannot be rendered",
+         .where = "messages",
+         .why = "the model's folder has no chat template; /v1/completions takes texts and ids"});
+  return p_.cut->whole(r.messages, r.tools, r.arguments);
+}
+
 void FreeLane::ask(const std::shared_ptr<HttpExchange>& exchange, const Door& door, DoorRequest r) {
-  if (r.prompts.empty()) {
-    if (!p_.cut)
-      throw RequestError(
-          {.what = "messages cannot be rendered",
-           .where = "messages",
-           .why = "the model's folder has no chat template; /v1/completions takes texts and ids"});
-    r.prompts.push_back(p_.cut->whole(r.messages, r.tools, r.arguments));
-  }
+  if (r.prompts.empty()) r.prompts.push_back(rendered(r));
   for (const std::vector<int32_t>& prompt : r.prompts)
     if (std::ssize(prompt) >= p_.rules.context_tokens)
       return reply_error(*exchange, door, too_long(std::ssize(prompt), p_.rules.context_tokens));

@@ -45,6 +45,7 @@ class FreeLane {
   };
   void answer(const std::shared_ptr<HttpExchange>& exchange, const Routed& routed);
   void ask(const std::shared_ptr<HttpExchange>& exchange, const Door& door, DoorRequest request);
+  std::vector<int32_t> rendered(const DoorRequest& request) const;
   GenerateOptions options_of(const DoorRequest& request, int64_t prompt_tokens) const;
   void forget_finished();
 

@@ -90,6 +90,11 @@ void SessionLane::answer(uint64_t number, Open& open, const std::shared_ptr<Http
   const bool turns = route == Route::chat || route == Route::messages || route == Route::tokens;
   if (route == Route::models) return exchange->reply(200, dump_json_line(models()));
   const Json body = http.method == "POST" ? parse_json(http.body, "body", kBodyLimits) : Json();
+  if (route == Route::count_tokens) {
+    const DoorRequest r = p_.doors.at(route).read(body, p_.rules.doors);
+    const size_t tokens = p_.cut.whole(r.messages, r.tools, r.arguments).size();
+    return exchange->reply(200, dump_json_line({{"input_tokens", tokens}}));
+  }
   if (!turns)
     return exchange->reply(
         200, dump_json_line(describe(route, body, p_.doors.tokenizer(), p_.rules.context_tokens)));

@@ -63,18 +63,38 @@ constexpr uint8_t kExcluded = 0x80;
 constexpr uint8_t kTaught = 0x40;     // log-probs of a teacher stand at the end
 constexpr uint8_t kRoutes = 0x20;     // routes come next
 constexpr uint8_t kHasDomain = 0x10;  // one more text stands at the end
+constexpr uint8_t kOfSession = 0x08;  // what is known of its session stands at the end
 
 uint8_t finish_byte(const Trajectory& t) {
   return static_cast<uint8_t>(static_cast<uint8_t>(t.response.finish) | (t.excluded ? kExcluded : 0) |
                               (t.teacher_logprobs.empty() ? 0 : kTaught) |
                               (t.response.routes.empty() ? 0 : kRoutes) |
-                              (t.domain.empty() ? 0 : kHasDomain));
+                              (t.domain.empty() ? 0 : kHasDomain) | (t.session ? kOfSession : 0));
+}
+
+void put_session(std::string& bytes, const SessionNote& session) {
+  put(bytes, session.fork);
+  put(bytes, session.turns);
+  put_all(bytes, session.environment);
+  put_all(bytes, session.end_reason);
+  put_all(bytes, session.requests);
+}
+
+SessionNote take_session(std::string_view& bytes) {
+  SessionNote session;
+  session.fork = take<int32_t>(bytes);
+  session.turns = take<int32_t>(bytes);
+  session.environment = take_all<std::string>(bytes);
+  session.end_reason = take_all<std::string>(bytes);
+  session.requests = take_all<std::string>(bytes);
+  return session;
 }
 
 /// What is said beside the finish reason.
 uint8_t take_finish_reason(std::string_view& bytes, Trajectory& t) {
   const auto value = take<uint8_t>(bytes),
-             reason = static_cast<uint8_t>(value & ~(kExcluded | kTaught | kRoutes | kHasDomain));
+             reason =
+                 static_cast<uint8_t>(value & ~(kExcluded | kTaught | kRoutes | kHasDomain | kOfSession));
   CHECK(reason <= static_cast<uint8_t>(FinishReason::unfinished), "finish reason {} in a trajectory message",
         reason);
   t.response.finish = static_cast<FinishReason>(reason);
@@ -113,6 +133,7 @@ void append_trajectory(std::string& bytes, const Trajectory& t) {
   put(bytes, t.advantage);
   if (!t.teacher_logprobs.empty()) put_all(bytes, t.teacher_logprobs);
   if (!t.domain.empty()) put_all(bytes, t.domain);
+  if (t.session) put_session(bytes, *t.session);
 }
 
 Trajectory take_trajectory(std::string_view& bytes) {
@@ -145,6 +166,7 @@ Trajectory take_trajectory(std::string_view& bytes) {
   t.advantage = take<double>(bytes);
   if ((said & kTaught) != 0) t.teacher_logprobs = take_all<std::vector<double>>(bytes);
   if ((said & kHasDomain) != 0) t.domain = take_all<std::string>(bytes);
+  if ((said & kOfSession) != 0) t.session = take_session(bytes);
   return t;
 }
 

@@ -215,8 +215,47 @@ bool has_a_line(const std::string& path) {
 
 /// Samples of one group while a file is read.
 struct PendingGroup {
-  std::map<int64_t, Trajectory> samples;  // by sample number
+  std::map<std::pair<int64_t, int32_t>, Trajectory> samples;  // by sample number and fork
+
+  int64_t next_number() const { return samples.empty() ? 0 : samples.rbegin()->first.first + 1; }
 };
+
+void add_session(const SessionNote& session, Json& line) {
+  line["fork"] = session.fork;
+  line["turns"] = session.turns;
+  if (!session.environment.empty()) line["environment"] = session.environment;
+  line["end_reason"] = session.end_reason;
+  if (!session.requests.empty()) line["requests"] = Json::parse(session.requests);
+}
+
+void read_session(const LineReader& reader, Trajectory& t) {
+  const Json* fork = reader.find("fork");
+  if (!fork) return;
+  SessionNote& session = t.session.emplace();
+  session.fork = static_cast<int32_t>(reader.integer("fork", *fork, kMaxIndex));
+  if (const Json* turns = reader.find("turns"))
+    session.turns = static_cast<int32_t>(reader.integer("turns", *turns, kMaxIndex));
+  session.environment = reader.text("environment");
+  session.end_reason = reader.text("end_reason");
+  if (const Json* requests = reader.find("requests")) session.requests = dump_json_line(*requests);
+}
+
+/// Numbers that run on without a gap; trajectories of one session have one. The first of each session is no
+/// fork: what stands for it in statistics may have been taken out of the file.
+void number_samples(PendingGroup& from, Group& group, int32_t number) {
+  int32_t sample = -1;
+  int64_t before = -1;
+  for (auto& [key, t] : from.samples) {
+    const bool again = t.is_fork() && key.first == before;
+    if (!again) ++sample;
+    if (t.session && !again) t.session->fork = 0;
+    before = key.first;
+    t.group = number;
+    t.data_position = number;
+    t.sample = sample;
+    group.samples.push_back(std::move(t));
+  }
+}
 
 }  // namespace
 
@@ -247,6 +286,7 @@ Json trajectory_to_json(const Trajectory& t, int64_t step) {
   if (!t.domain.empty()) line["domain"] = t.domain;
   if (t.response.versions.size() > 1) line["policy_versions"] = t.response.versions;
   if (!t.response.routes.empty()) line["routes"] = routes_to_json(t.response.routes);
+  if (t.session) add_session(*t.session, line);
   return line;
 }
 
@@ -280,6 +320,7 @@ Trajectory trajectory_from_json(const Json& line, const std::string& where, cons
   read_reward_parts(reader, t);
   t.response.finish = read_finish_reason(reader);
   read_routes(reader, limits, t);
+  read_session(reader, t);
   t.prompt = reader.text("prompt");
   t.domain = reader.text("domain");
   t.response.text = reader.text("response");
@@ -298,20 +339,16 @@ std::vector<Group> read_rollouts(const std::string& path, const ReplayLimits& li
     PendingGroup& group = pending[t.group];
     auto sample = json.find("sample");
     if (sample == json.end() || sample->is_null()) {
-      t.sample = group.samples.empty() ? 0 : group.samples.rbegin()->second.sample + 1;
+      t.sample = static_cast<int32_t>(group.next_number());
     }
-    if (group.samples.contains(t.sample)) fail_duplicate(where, t.group, t.sample);
-    group.samples.emplace(t.sample, std::move(t));
+    const std::pair key{int64_t{t.sample}, t.session ? t.session->fork : 0};
+    if (group.samples.contains(key)) fail_duplicate(where, t.group, t.sample);
+    group.samples.emplace(key, std::move(t));
   });
   std::vector<Group> groups;
   for (auto& [unused, from] : pending) {
     Group group;
-    for (auto& [number, t] : from.samples) {
-      t.group = static_cast<int32_t>(groups.size());
-      t.data_position = t.group;
-      t.sample = static_cast<int32_t>(group.samples.size());
-      group.samples.push_back(std::move(t));
-    }
+    number_samples(from, group, static_cast<int32_t>(groups.size()));
     groups.push_back(std::move(group));
   }
   return groups;

@@ -83,6 +83,24 @@ struct Group {
   std::vector<Trajectory> samples;
 };
 
+/// Where each response begins in a list in order, and where the list ends; what one session left is one.
+inline std::vector<size_t> response_begins(std::span<const Trajectory* const> all) {
+  std::vector<size_t> begins;
+  for (size_t i = 0; i < all.size(); ++i)
+    if (!all[i]->is_fork()) begins.push_back(i);
+  begins.push_back(all.size());
+  return begins;
+}
+
+/// The counted tokens of a response, in all that its session left.
+inline int64_t counted_tokens_of_response(std::span<const Trajectory* const> all, size_t index) {
+  int64_t count = all[index]->counted_tokens();
+  if (!all[index]->session) return count;
+  for (size_t i = index; all[i]->is_fork() && i > 0;) count += all[--i]->counted_tokens();
+  for (size_t i = index + 1; i < all.size() && all[i]->is_fork(); ++i) count += all[i]->counted_tokens();
+  return count;
+}
+
 /// All trajectories in order of group and sample; the groups outlive the list.
 inline std::vector<const Trajectory*> in_order(std::span<const Group> groups) {
   std::vector<const Trajectory*> all;

@@ -107,7 +107,7 @@ void fill_loss_inputs(Microbatch& mb, std::span<const Trajectory* const> all, Ag
     const Trajectory& t = *all[static_cast<size_t>(mb.sequence[i])];
     if (mb.sequence[i] != sequence) {
       sequence = mb.sequence[i];
-      weight = omega(mode, counts, t.counted_tokens());
+      weight = omega(mode, counts, counted_tokens_of_response(all, static_cast<size_t>(sequence)));
     }
     const auto r = static_cast<size_t>(mb.offset[i]);
     const double sampled =

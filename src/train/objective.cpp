@@ -47,9 +47,11 @@ CTensor on_device(Ctx& c, const std::vector<double>& values, DType dtype) {
 
 ObjectiveUpdate PolicyObjective::begin(std::span<const Trajectory* const> all) const {
   ObjectiveUpdate update{.all = all, .counts = {.max_response_tokens = max_response_tokens_}};
-  for (const Trajectory* t : all) {
-    update.counts.tokens += t->counted_tokens();
-    update.counts.sequences += t->counted_tokens() > 0;
+  const std::vector<size_t> begins = response_begins(all);
+  for (size_t i = 0; i + 1 < begins.size(); ++i) {
+    const int64_t tokens = counted_tokens_of_response(all, begins[i]);
+    update.counts.tokens += tokens;
+    update.counts.sequences += tokens > 0;
   }
   // A loss of nothing names the sums, so that a rank without micro-batches reduces the same list.
   update.sums = algorithm_.loss({}, {}, {}).sums;

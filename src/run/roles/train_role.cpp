@@ -116,7 +116,8 @@ void TrainRole::record_rollouts(std::span<const Group> groups, int64_t step) {
 std::vector<UpdateStats> TrainRole::update(std::span<const Group> groups, int64_t step) {
   const BatchPlan& batch = plan().batch;
   const std::vector<const Trajectory*> all = in_order(groups);
-  const auto size = static_cast<int64_t>(all.size());
+  const std::vector<size_t> begins = response_begins(all);
+  const int64_t size = std::ssize(begins) - 1;
   const int64_t updates = batch.updates_per_step;
   const int64_t per_update =
       size == batch.samples_per_step ? batch.samples_per_update : (size + updates - 1) / updates;
@@ -126,13 +127,12 @@ std::vector<UpdateStats> TrainRole::update(std::span<const Group> groups, int64_
     for (int64_t u = 0; u < updates && u * per_update < size; ++u) {
       const TraceSpan span(p_.trace, step, "trainer",
                            fmt::format("update {} of step {}", stats.size() + 1, step));
-      const int64_t begin = std::min(size, u * per_update), end = std::min(size, begin + per_update);
+      const size_t begin = begins[static_cast<size_t>(std::min(size, u * per_update))],
+                   end = begins[static_cast<size_t>(std::min(size, (u + 1) * per_update))];
       // Weights that are half way through a step are no state to go on from.
       const auto stops = [this] { return p_.end.agree(trainers()); };
       trainer_.set_stop_check(stats.empty() ? stops : std::function<bool()>());
-      stats.push_back(trainer_.update(
-          p_.ctx, std::span(all).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)),
-          objective_));
+      stats.push_back(trainer_.update(p_.ctx, std::span(all).subspan(begin, end - begin), objective_));
       if (stats.back().dropped) return stats;
       if (!stats.back().defect.empty()) stop_at_defect(p_, step, stats.back().defect, groups);
     }

@@ -83,11 +83,11 @@ struct RolloutConfig {
   std::optional<int64_t> kv_memory_bytes;  // key rollout.kv_memory, per rank
   int64_t tokens_per_step = 0;
   int64_t dynamic_sampling_rounds = 0;
-  std::vector<HarnessConfig> harness;  // programs that play the samples
-  ServerConfig server;
-  SessionLimitsConfig sessions;
   int64_t dump_every = 1;              // 0: no rollouts are written
   std::string dump_compress = "none";  // or "zstd"
+  std::vector<HarnessConfig> harness;  // empty: no sessions
+  ServerConfig server;
+  SessionLimitsConfig sessions;  // keys rollout.max_turns and those beside it
 };
 
 struct RecomputeConfig {

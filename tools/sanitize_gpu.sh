@@ -34,6 +34,9 @@ families=(
   "engine           one_numerics_test  *EverythingAtOnce/qwen3_heads_of_128:*LogitEdits/qwen2*"
   "decode-graphs    hf_parity_test     *GreedyTokens/qwen3_default:*GreedyTokens/llama_default"
   "digests          ops/digest_test    *"
+  "routers          ops/routers_test   *"
+  "expert-rows      ops/experts_test   * *EqualLogits*:*SortedBy*"
+  "expert-products  experts_test       *TakeAnyNumberOfRows:*RowsOfOthers* *RowsOfOthers*"
   "exchanges        collectives_mpi2_test *InAGraph:*LieAnywhere:*CutOtherwise*:*OfAnySize *CutOtherwise*:*OfAnySize"
   "layouts          layouts_mpi4_test  *EveryAxis* none"
 )

@@ -1,9 +1,11 @@
 // Grouped products on tensor cores (sm_90a). Blocks of threads stay and take tiles in turn, 64 rows of
 // outputs for each consuming warpgroup: one warp fills a ring of shared memory by tensor copies (TMA,
-// 128-byte swizzle), the warpgroups multiply by wgmma, 64 steps of the sum a stage. One accumulator per
+// 128-byte swizzle), the warpgroups multiply by wgmma, some steps of the sum a stage. One accumulator per
 // output over ascending steps from the start of the expert. Forward and input gradient: rows do not know each
-// other, so a tile loads past the end of its expert and stores up to it. Weight gradient: the sum is over
-// rows, so those past the end become zeros in shared memory, and steps of 16 without a row are left out.
+// other, so a tile loads past the end of its expert and stores up to it; outputs of many rows wait in shared
+// memory and go out during the next tile, a few rows a stage, as loads queue behind what is sent at once.
+// Weight gradient: the sum is over rows, so those past the end become zeros in shared memory, and steps of 16
+// without a row are left out.
 
 #include <algorithm>
 
@@ -17,8 +19,6 @@ namespace {
 using bf = __nv_bfloat16;
 namespace cn = canonical;
 
-constexpr int kDepth = 64, kSteps = kDepth / 16;
-constexpr int kChunk = kDepth * 128;  // bytes of 64 rows of 64 elements
 constexpr int kMostExperts = 1024;
 constexpr int kBand =
     16;  // row tiles that go through all columns together: what they read stays in the L2 cache
@@ -33,16 +33,21 @@ struct Arguments {
   bool add;
 };
 
-/// A kind of product with its tiles: warpgroups that multiply, columns, stages of the ring.
-template <ProductKind kKindOf, int kConsumersOf, int kColumnsOf, int kStagesOf>
+/// A kind of product with its tiles: warpgroups that multiply, columns, stages of the ring and steps of each;
+/// do outputs wait in shared memory?
+template <ProductKind kKindOf, int kConsumersOf, int kColumnsOf, int kStagesOf, int kDepthOf, bool kWaitsOf>
 struct Form {
   static constexpr ProductKind kKind = kKindOf;
   static constexpr bool kSumsRows = kKind == ProductKind::weight_gradient;
   static constexpr bool kFewRows = kConsumersOf == 1;
+  static constexpr bool kWaits = kWaitsOf;
   static constexpr int kConsumers = kConsumersOf, kColumns = kColumnsOf, kStages = kStagesOf;
   static constexpr int kRows = 64 * kConsumers, kThreads = 128 * (kConsumers + 1);
-  static constexpr int kLeft = kRows * 128, kStage = kLeft + kColumns * 128;  // bytes
-  static constexpr int kShared = kStages * kStage + 1024;
+  static constexpr int kDepth = kDepthOf, kSteps = kDepth / 16;
+  static constexpr int kChunk = kDepth * 128;  // bytes of a stage's rows of 64 elements
+  static constexpr int kLeft = kConsumers * kChunk, kStage = kLeft + kColumns / 64 * kChunk;
+  static constexpr int kPitch = kColumns * 2 + 16;  // of outputs that wait: eight rows hit all banks
+  static constexpr int kShared = kStages * kStage + (kWaits ? kRows * kPitch : 0) + 1024;
 };
 
 struct Tile {
@@ -115,9 +120,9 @@ struct Order {
       return {e, row, experts.offsets[e + 1] - row, 0, at / rows * F::kColumns};
     }
   }
-  /// Stages of a tile; the last one of a weight gradient may have fewer than 64 steps.
+  /// Stages of a tile; the last one of a weight gradient may have fewer steps.
   TEMPER_DEVICE int stages(const Tile& tile) const {
-    return F::kSumsRows ? (tile.rows + kDepth - 1) / kDepth : p.K / kDepth;
+    return F::kSumsRows ? (tile.rows + F::kDepth - 1) / F::kDepth : p.K / F::kDepth;
   }
 };
 
@@ -157,21 +162,21 @@ struct Producer {
     if constexpr (F::kKind == forward)
       tma_3d(right, &maps.right, bar, 0, tile.expert * p.N + tile.n, k);
     else if constexpr (F::kSumsRows)
-      tma_3d(right, &maps.right, bar, 0, tile.row + k * kDepth, tile.n / 64);
+      tma_3d(right, &maps.right, bar, 0, tile.row + k * F::kDepth, tile.n / 64);
     else
-      tma_3d(right, &maps.right, bar, 0, tile.expert * p.K + k * kDepth, tile.n / 64);
+      tma_3d(right, &maps.right, bar, 0, tile.expert * p.K + k * F::kDepth, tile.n / 64);
     if constexpr (F::kSumsRows)
-      tma_3d(to, &maps.left, bar, 0, tile.row + k * kDepth, tile.m / 64);
+      tma_3d(to, &maps.left, bar, 0, tile.row + k * F::kDepth, tile.m / 64);
     else if (few == 0)
       tma_3d(to, &maps.left, bar, 0, tile.row, k);
     for (int i = 0; i < few; ++i) tma_3d(to + i * 1024, &maps.few, bar, 0, tile.row + 8 * i, k);
   }
-  /// Zeroes the rows from `from` on in the 64 rows of every chunk of a stage: they may hold NaN.
+  /// Zeroes the rows from `from` on of every chunk of a stage: they may hold NaN.
   TEMPER_DEVICE void clear(uint32_t to, int from) const {
-    for (int chunk = 0; chunk < F::kStage / kChunk; ++chunk)
-      for (int r = from + (lane >> 3); r < kDepth; r += 4)
+    for (int chunk = 0; chunk < F::kStage / F::kChunk; ++chunk)
+      for (int r = from + (lane >> 3); r < F::kDepth; r += 4)
         asm volatile(
-            "st.shared.v4.b32 [%0], {%1,%1,%1,%1};" ::"r"(to + chunk * kChunk + r * 128 + (lane & 7) * 16),
+            "st.shared.v4.b32 [%0], {%1,%1,%1,%1};" ::"r"(to + chunk * F::kChunk + r * 128 + (lane & 7) * 16),
             "r"(0)
             : "memory");
   }
@@ -182,8 +187,8 @@ struct Producer {
       const Tile tile = order.tile(t);
       const int stages = order.stages(tile);
       for (int k = 0; k < stages; ++k, at.next()) {
-        const int rows = tile.rows - k * kDepth;
-        const bool cut = F::kSumsRows && rows < kDepth;
+        const int rows = tile.rows - k * F::kDepth;
+        const bool cut = F::kSumsRows && rows < F::kDepth;
         const uint32_t to = ring + at.stage * F::kStage, bar = full + at.stage * 8;
         if (lane == 0) {
           mbar_wait(empty + at.stage * 8, at.phase);
@@ -207,6 +212,8 @@ struct Consumer {
   uint32_t ring, full, empty;
   int group, warp, lane;
   Ring<F::kStages> at{0, 0};
+  char* to = nullptr;  // where this lane's row of outputs that wait goes
+  int bytes = 0;       // of it that were not sent
 
   TEMPER_DEVICE void wait() const {
     if (lane == 0) mbar_wait(full + at.stage * 8, at.phase);
@@ -216,11 +223,12 @@ struct Consumer {
     if (lane == 0) mbar_arrive(empty + stage * 8);
   }
   TEMPER_DEVICE uint64_t left() const {
-    return smem_descriptor(ring + at.stage * F::kStage + group * kChunk, F::kSumsRows ? kChunk : 16, 1024);
+    return smem_descriptor(ring + at.stage * F::kStage + group * F::kChunk, F::kSumsRows ? F::kChunk : 16,
+                           1024);
   }
   TEMPER_DEVICE uint64_t right() const {
     return smem_descriptor(ring + at.stage * F::kStage + F::kLeft,
-                           F::kKind == ProductKind::forward ? 16 : kChunk, 1024);
+                           F::kKind == ProductKind::forward ? 16 : F::kChunk, 1024);
   }
   /// Step kk of 16 in a stage: 32 bytes along a row, or 16 rows.
   TEMPER_DEVICE static void step(float (&sum)[F::kColumns / 2], uint64_t a, uint64_t b, int kk, int keep) {
@@ -232,18 +240,22 @@ struct Consumer {
       wgmma_ss_turned(sum, a + 2 * kk, b + 128 * kk, keep);
   }
 
-  /// Stages with all of their steps.
+  /// Stages with all of their steps. The stage before is free once the first step of the next is all that is
+  /// under way.
   TEMPER_DEVICE void multiply(float (&sum)[F::kColumns / 2], int stages) {
     int previous = -1;
     for (int k = 0; k < stages; ++k, at.next()) {
       wait();
       const uint64_t a = left(), b = right();
       wg_fence();
-#pragma unroll
-      for (int kk = 0; kk < kSteps; ++kk) step(sum, a, b, kk, k > 0 || kk > 0);
+      step(sum, a, b, 0, k > 0);
       wg_commit();
       wg_wait<1>();
       if (previous >= 0) release(previous);
+#pragma unroll
+      for (int kk = 1; kk < F::kSteps; ++kk) step(sum, a, b, kk, 1);
+      wg_commit();
+      if constexpr (F::kWaits) send(2 * k, 2 * k + 2);
       previous = at.stage;
     }
     wg_wait<0>();
@@ -255,7 +267,7 @@ struct Consumer {
   TEMPER_DEVICE void multiply_steps(float (&sum)[F::kColumns / 2], int steps) {
     int previous = -1;
     for (int k = 0; k < steps; ++k) {
-      const int kk = k % kSteps;
+      const int kk = k % F::kSteps;
       if (kk == 0) wait();
       const uint64_t a = left(), b = right();
       wg_fence();
@@ -264,12 +276,12 @@ struct Consumer {
       wg_wait<1>();
       if (kk == 0 && previous >= 0) release(previous);
       previous = at.stage;
-      if (kk == kSteps - 1) at.next();
+      if (kk == F::kSteps - 1) at.next();
     }
     wg_wait<0>();
     pin(sum);
     release(previous);
-    if (steps % kSteps != 0) at.next();
+    if (steps % F::kSteps != 0) at.next();
   }
   TEMPER_DEVICE void skip(int stages) {
     for (int k = 0; k < stages; ++k, at.next()) {
@@ -308,6 +320,33 @@ struct Consumer {
         if (row + 8 * half < tile.rows && n < p.N)
           *reinterpret_cast<uint4*>(to + 8 * half * int64_t{p.N} + n) = make_uint4(w[0], w[1], w[2], w[3]);
       }
+  }
+  /// This warp's part of the outputs that wait: 16 rows.
+  TEMPER_DEVICE uint32_t waiting() const {
+    return ring + F::kStages * F::kStage + (group * 4 + warp) * 16 * F::kPitch;
+  }
+  /// Sends those of the rows that wait which are in [begin, end).
+  TEMPER_DEVICE void send(int begin, int end) {
+    if (bytes == 0 || lane < begin || lane >= end) return;
+    bulk_store(to, waiting() + lane * F::kPitch, bytes);
+    bulk_commit();
+    bytes = 0;
+  }
+  /// bf16, into shared memory, when what waited there has left it.
+  TEMPER_DEVICE void keep_rows(const float (&sum)[F::kColumns / 2], const Tile& tile) {
+    send(0, 16);
+    bulk_wait_read<0>();
+    __syncwarp();
+    const uint32_t own = waiting() + (lane & 15) * F::kPitch + (lane >> 4) * 16;
+#pragma unroll
+    for (int j = 0; j < F::kColumns / 8; j += 2)
+      stsm4(own + j * 16, cn::pack(sum[4 * j], sum[4 * j + 1]), cn::pack(sum[4 * j + 2], sum[4 * j + 3]),
+            cn::pack(sum[4 * j + 4], sum[4 * j + 5]), cn::pack(sum[4 * j + 6], sum[4 * j + 7]));
+    fence_async();
+    __syncwarp();
+    const int row = group * 64 + warp * 16 + lane;
+    to = reinterpret_cast<char*>(static_cast<bf*>(p.y) + int64_t{tile.row + row} * p.N + tile.n);
+    bytes = lane < 16 && row < tile.rows ? min(F::kColumns, p.N - tile.n) * 2 : 0;
   }
   /// Four neighbouring outputs, from two groups of 8: even lanes of a quad have those of the first.
   TEMPER_DEVICE float4 four(const float* first, const float* second) const {
@@ -353,27 +392,38 @@ struct Consumer {
         *reinterpret_cast<float4*>(to + i / (F::kColumns / 4) * int64_t{p.N} + n) = make_float4(0, 0, 0, 0);
   }
 
-  TEMPER_DEVICE void run() {
-    const int count = order.count();
-    float sum[F::kColumns / 2];
-    for (int t = blockIdx.x; t < count; t += gridDim.x) {
-      const Tile tile = order.tile(t);
-      const int stages = order.stages(tile), begin = group * 64;
-      if (F::kSumsRows ? tile.m + begin >= p.M : begin >= tile.rows) {
-        skip(stages);
-        continue;
+  TEMPER_DEVICE void work(float (&sum)[F::kColumns / 2], const Tile& tile) {
+    const int stages = order.stages(tile), begin = group * 64;
+    if (F::kSumsRows ? tile.m + begin >= p.M : begin >= tile.rows) return skip(stages);
+    if constexpr (F::kSumsRows) {
+      if (tile.rows == 0) {
+        if (!p.add) store_zeros(tile);
+        return;
       }
-      if constexpr (F::kSumsRows) {
-        if (tile.rows == 0) {
-          if (!p.add) store_zeros(tile);
-          continue;
-        }
-        multiply_steps(sum, (tile.rows + 15) / 16);
-        store_block(sum, tile);
-      } else {
-        multiply(sum, stages);
+      multiply_steps(sum, (tile.rows + 15) / 16);
+      store_block(sum, tile);
+    } else {
+      multiply(sum, stages);
+      if constexpr (F::kWaits)
+        keep_rows(sum, tile);
+      else
         store_rows(sum, tile);
-      }
+    }
+  }
+  /// The next tile is known before the work on one begins: nothing waits for it.
+  TEMPER_DEVICE void run() {
+    const int count = order.count(), first = blockIdx.x, step = gridDim.x;
+    if (first >= count) return;
+    float sum[F::kColumns / 2];
+    Tile next = order.tile(first);
+    for (int t = first; t < count; t += step) {
+      const Tile tile = next;
+      if (t + step < count) next = order.tile(t + step);
+      work(sum, tile);
+    }
+    if constexpr (F::kWaits) {
+      send(0, 16);
+      bulk_wait<0>();
     }
   }
 };
@@ -425,12 +475,12 @@ template <class F>
 Maps maps_of(const Libraries& libraries, const ExpertProduct& e) {
   const Product& p = e.all;
   if constexpr (F::kSumsRows) {
-    const CUtensorMap dy = chunk_map(libraries, p.x, p.K, p.M, kDepth, F::kConsumers);
-    return {dy, dy, chunk_map(libraries, p.w, p.K, p.N, kDepth, F::kColumns / 64)};
+    const CUtensorMap dy = chunk_map(libraries, p.x, p.K, p.M, F::kDepth, F::kConsumers);
+    return {dy, dy, chunk_map(libraries, p.w, p.K, p.N, F::kDepth, F::kColumns / 64)};
   } else {
     const CUtensorMap w = F::kKind == ProductKind::forward
                               ? chunk_map(libraries, p.w, e.experts * p.N, p.K, F::kColumns, 1)
-                              : chunk_map(libraries, p.w, e.experts * p.K, p.N, kDepth, F::kColumns / 64);
+                              : chunk_map(libraries, p.w, e.experts * p.K, p.N, F::kDepth, F::kColumns / 64);
     return {chunk_map(libraries, p.x, p.M, p.K, F::kRows, 1), chunk_map(libraries, p.x, p.M, p.K, 8, 1), w};
   }
 }
@@ -473,12 +523,12 @@ bool is_wgmma_expert_product(const ExpertProduct& e) {
 void multiply_experts_wgmma(const Libraries& libraries, const ExpertProduct& e, bool few_rows) {
   switch (e.all.kind) {
     case ProductKind::forward:
-      if (few_rows) return run<Form<ProductKind::forward, 1, 128, 8>>(libraries, e);
-      return run<Form<ProductKind::forward, 2, 256, 4>>(libraries, e);
+      if (few_rows) return run<Form<ProductKind::forward, 1, 128, 8, 64, false>>(libraries, e);
+      return run<Form<ProductKind::forward, 2, 256, 3, 64, true>>(libraries, e);
     case ProductKind::input_gradient:
-      return run<Form<ProductKind::input_gradient, 2, 256, 4>>(libraries, e);
+      return run<Form<ProductKind::input_gradient, 2, 256, 3, 64, true>>(libraries, e);
     case ProductKind::weight_gradient:
-      return run<Form<ProductKind::weight_gradient, 2, 256, 4>>(libraries, e);
+      return run<Form<ProductKind::weight_gradient, 2, 256, 8, 32, false>>(libraries, e);
   }
 }
 

@@ -1,8 +1,10 @@
 // Speed on one GPU with random weights of public shapes: scoring forward, attention, decoding. Prints
-// Markdown rows. usage: model_bench [forward] [attention] [decode] (all without arguments)
+// Markdown rows. usage: model_bench [forward] [attention] [decode] [experts] (all without arguments);
+// experts: the whole 30B-A3B shape decodes and scores, in batches that fit.
 
 #include <chrono>
 #include <functional>
+#include <set>
 #include <thread>
 
 #include "src/core/cuda.h"
@@ -64,11 +66,27 @@ std::unique_ptr<Model> random_model(const ModelConfig& config) {
   return model;
 }
 
-double matrix_parameters(const ModelConfig& c) {
+/// Qwen3-30B-A3B: 128 experts in each layer, 8 of them take a token.
+ModelConfig qwen3_30b_a3b() {
+  ModelConfig c = qwen3(2048, 6144, 48, 32);
+  c.family = "qwen3_moe";
+  c.num_kv_heads = 4;
+  c.tie_word_embeddings = false;
+  c.moe = {.num_experts = 128, .experts_per_token = 8, .expert_size = 768, .normalizes = true};
+  for (int64_t layer = 0; layer < c.num_layers; ++layer) c.moe.layers.insert(layer);
+  return c;
+}
+
+/// Parameters of products; `experts`: how many of a layer take part.
+double matrix_parameters(const ModelConfig& c, double experts = 0) {
   const auto q = static_cast<double>(c.num_heads * c.head_dim),
              kv = static_cast<double>(c.num_kv_heads * c.head_dim);
-  const auto D = static_cast<double>(c.hidden_size), F = static_cast<double>(c.intermediate_size);
-  return static_cast<double>(c.num_layers) * (D * (q + 2 * kv) + q * D + 3 * D * F) +
+  const auto D = static_cast<double>(c.hidden_size);
+  const double feed_forward = c.moe.layers.empty()
+                                  ? 3 * D * static_cast<double>(c.intermediate_size)
+                                  : D * static_cast<double>(c.moe.num_experts) +
+                                        experts * 3 * D * static_cast<double>(c.moe.expert_size);
+  return static_cast<double>(c.num_layers) * (D * (q + 2 * kv) + q * D + feed_forward) +
          static_cast<double>(c.vocab_size) * D;
 }
 
@@ -211,7 +229,7 @@ void bench_paged_attention(double read_rate, int64_t batch, int64_t length) {
 
 /// Seconds of a whole generate call.
 double generate_seconds(const Model& model, Engine& engine, Backend& gpu, int64_t batch, int64_t prompt,
-                        int64_t tokens) {
+                        int64_t tokens, std::vector<Response>* responses = nullptr) {
   std::vector<Request> requests;
   for (int64_t i = 0; i < batch; ++i)
     requests.push_back({i, random_ids(prompt, 150000, static_cast<uint64_t>(i)), 1});
@@ -221,30 +239,117 @@ double generate_seconds(const Model& model, Engine& engine, Backend& gpu, int64_
   options.num_sampleable = model.config().vocab_size;
   gpu.ctx().lane.wait();
   const double start = now();
-  engine.generate(gpu.ctx(), requests, options, nullptr, [](size_t, std::vector<Response>) {});
+  if (responses != nullptr) responses->resize(static_cast<size_t>(batch));
+  engine.generate(gpu.ctx(), requests, options, nullptr, [&](size_t index, std::vector<Response> made) {
+    if (responses != nullptr) (*responses)[index] = std::move(made.front());
+  });
   return now() - start;
 }
 
-void bench_decode(const Bench& b, const Model& model, double read_rate, int64_t batch) {
-  constexpr int64_t kPrompt = 2048, kNew = 128, kPage = 64;
+constexpr int64_t kPrompt = 2048, kNew = 128;
+EngineOptions engine_options(int64_t batch) {
+  constexpr int64_t kPage = 64;
+  return {
+      .scheduler = {batch, 8192}, .page_tokens = kPage, .num_pages = batch * ((kPrompt + kNew) / kPage + 2)};
+}
+
+/// How many experts of a layer a step of decoding reads, on average; 0: the model has none.
+double experts_hit(const Model& model, int64_t batch) {
+  const ModelConfig& c = model.config();
+  if (c.moe.layers.empty()) return 0;
+  constexpr int64_t kSteps = 8;
   Backend gpu(Device::cuda);
-  Engine engine(
-      model,
-      {.scheduler = {batch, 8192}, .page_tokens = kPage, .num_pages = batch * ((kPrompt + kNew) / kPage + 2)},
-      gpu.ctx().lane);
+  EngineOptions options = engine_options(batch);
+  options.routes = {static_cast<int64_t>(c.moe.layers.size()), c.moe.num_experts, c.moe.experts_per_token};
+  Engine engine(model, options, gpu.ctx().lane);
+  std::vector<Response> responses;
+  generate_seconds(model, engine, gpu, batch, kPrompt, kSteps + 1, &responses);
+  std::set<std::array<int64_t, 3>> hit;  // step, layer, expert
+  std::vector<int32_t> ids(static_cast<size_t>(options.routes.row_ids()));
+  for (const Response& one : responses)
+    for (int64_t row = kPrompt; row < route_rows(one.routes); ++row) {
+      read_route(one.routes, row, ids);
+      for (size_t i = 0; i < ids.size(); ++i)
+        hit.insert({row, static_cast<int64_t>(i) / options.routes.chosen, ids[i]});
+    }
+  return static_cast<double>(hit.size()) / static_cast<double>(kSteps * options.routes.layers);
+}
+
+/// Sampled log-probs of some responses that scoring has other bits of.
+void score_again(const Model& model, const std::vector<Response>& responses) {
+  constexpr size_t kMost = 4;
+  std::vector<Trajectory> list;
+  for (size_t i = 0; i < std::min(kMost, responses.size()); ++i) {
+    Trajectory& t = list.emplace_back();
+    t.prompt_tokens = random_ids(kPrompt, 150000, i);
+    t.response = responses[i];
+  }
+  std::vector<const Trajectory*> all;
+  std::vector<int32_t> order;
+  for (const Trajectory& t : list) {
+    order.push_back(static_cast<int32_t>(all.size()));
+    all.push_back(&t);
+  }
+  Backend gpu(Device::cuda);
+  Ctx& c = gpu.ctx();
+  const Microbatch mb = pack(all, order);
+  const Tensor hidden = target_hidden(c, model, mb, nullptr);
+  const CTensor targets = to_device(c, view_of(mb.targets.data(), {hidden.dim(0)}));
+  const std::vector<double> scored =
+      to_host<double>(c, model.head().forward(c, hidden, targets, 1.0).logprob);
+  int64_t differing = 0;
+  for (size_t i = 0; i < scored.size(); ++i)
+    differing +=
+        scored[i] !=
+        list[static_cast<size_t>(mb.sequence[i])].response.logprobs[static_cast<size_t>(mb.offset[i])];
+  std::printf("%ld of %zu log-probs differ from scoring\n", differing, scored.size());
+}
+
+struct GpuMemory {
+  size_t free = 0, total = 0;
+  double used_gib() const { return static_cast<double>(total - free) / 1073741824.0; }
+};
+GpuMemory gpu_memory() {
+  GpuMemory memory;
+  CUDA_CHECK(cudaMemGetInfo(&memory.free, &memory.total));
+  return memory;
+}
+
+void bench_decode(const Bench& b, const Model& model, double read_rate, int64_t batch) {
+  const double hit = experts_hit(model, batch);
+  Backend gpu(Device::cuda);
+  Engine engine(model, engine_options(batch), gpu.ctx().lane);
   generate_seconds(model, engine, gpu, batch, kPrompt, 4);
-  const double whole = generate_seconds(model, engine, gpu, batch, kPrompt, kNew),
+  std::vector<Response> responses;
+  const double whole = generate_seconds(model, engine, gpu, batch, kPrompt, kNew, &responses),
                one = generate_seconds(model, engine, gpu, batch, kPrompt, 1);
   const double step = (whole - one) / (kNew - 1);
   const ModelConfig& c = b.config;
   const double kv = 4.0 * static_cast<double>(c.num_layers * c.num_kv_heads * c.head_dim) *
                     static_cast<double>(batch) * (kPrompt + kNew / 2.0);
-  const double bytes = 2 * matrix_parameters(c) + kv;
+  const double bytes = 2 * matrix_parameters(c, hit) + kv;
   std::printf(
       "| decode %s, batch %ld | %.2f ms a step | %.0f tok/s | %.0f %% of %.2f ms | whole call %.2f s, %.0f "
       "tok/s |\n",
       b.name, batch, step * 1e3, static_cast<double>(batch) / step, 100 * bytes / read_rate / step,
       bytes / read_rate * 1e3, whole, static_cast<double>(batch * kNew) / whole);
+  if (hit == 0) return;
+  std::printf("%.1f experts of a layer hit, cache %.2f GiB, in use %.2f GiB\n", hit,
+              static_cast<double>(engine.cache_bytes()) / 1073741824.0, gpu_memory().used_gib());
+  score_again(model, responses);
+}
+
+/// The whole shape decodes in batches whose cache fits.
+void bench_experts(double read_rate) {
+  const Bench b{"30B-A3B", qwen3_30b_a3b()};
+  const auto model = random_model(b.config);
+  std::printf("%s: %.2f GiB in use with weights\n", b.name, gpu_memory().used_gib());
+  for (const int64_t batch : {1, 64, 256}) {
+    const EngineOptions options = engine_options(batch);
+    const int64_t bytes = options.num_pages * KvShape(*model).page_bytes(options.page_tokens);
+    if (static_cast<size_t>(bytes) + (size_t{3} << 30) < gpu_memory().free)
+      bench_decode(b, *model, read_rate, batch);
+  }
 }
 
 }  // namespace
@@ -280,4 +385,5 @@ int main(int argc, char** argv) {
     if (wanted("decode"))
       for (int64_t batch : {1, 64}) bench_decode(b, *model, rate, batch);
   }
+  if (wanted("experts")) bench_experts(rate);
 }

@@ -91,7 +91,7 @@ PTX void bulk_reduce(float* dst, uint32_t src, uint32_t bytes) {
                "r"(src), "r"(bytes)
                : "memory");
 }
-PTX void bulk_store(float* dst, uint32_t src, uint32_t bytes) {
+PTX void bulk_store(void* dst, uint32_t src, uint32_t bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(dst), "r"(src), "r"(bytes)
                : "memory");
 }

@@ -92,12 +92,14 @@ const void* read_window(const ModelFolder& folder, const std::string& name, Flat
                     .fix = "fetch the weights again; if they were trained like this they cannot be used"});
 }
 
-void check_tied_head(const ModelFolder& folder, const std::string& name) {
+/// By the ranks in turn.
+void check_tied_head(const ModelFolder& folder, const std::string& name, const Comm* ranks) {
   const int64_t count = folder.tensors().at(name).num_elements();
-  const int64_t step = kWindowBytes / dtype_size(DType::f64);
+  const int64_t step = kWindowBytes / dtype_size(DType::f64), size = ranks != nullptr ? ranks->size() : 1,
+                first_step = ranks != nullptr ? ranks->rank() : 0;
   std::vector<double> head(static_cast<size_t>(step)), embedding(static_cast<size_t>(step));
   std::vector<char> window;
-  for (int64_t first = 0; first < count; first += step) {
+  for (int64_t first = first_step * step; first < count; first += size * step) {
     const int64_t n = std::min(step, count - first);
     read_window(folder, name, {first, first + n}, head.data(), DType::f64, window);
     read_window(folder, kEmbedding, {first, first + n}, embedding.data(), DType::f64, window);
@@ -114,7 +116,7 @@ void check_tied_head(const ModelFolder& folder, const std::string& name) {
 }
 
 /// Elements of a tensor; where this rank's own of them go, [begin, end) of the piece; and the digest of its
-/// bytes as stored, once they were read.
+/// bytes as stored, once they were all read.
 struct Piece {
   const Parameter* of;
   const std::string* tensor;
@@ -122,6 +124,9 @@ struct Piece {
   int64_t begin = 0, end = 0;
   char* to = nullptr;
   std::string digest = {};
+
+  FlatRange all() const { return {first, first + count}; }
+  FlatRange own() const { return {first + begin, first + end}; }
 };
 
 /// The pieces of all tensors, in the order of the store; the same ones whatever type that has, and whatever a
@@ -153,12 +158,59 @@ std::vector<Piece> pieces_of(const ModelFolder& folder, const ParameterStore& st
   return pieces;
 }
 
-/// Fills `out` and the piece's digest.
-void read_piece(const ModelFolder& folder, Piece& piece, void* out, DType type, std::vector<char>& window) {
-  const void* raw =
-      read_window(folder, *piece.tensor, {piece.first, piece.first + piece.count}, out, type, window);
-  const DType stored = *float_dtype(folder.tensors().at(*piece.tensor).dtype);
-  piece.digest = digest_hex(raw, piece.count * dtype_size(stored));
+DType stored_type(const ModelFolder& folder, const Piece& piece) {
+  return *float_dtype(folder.tensors().at(*piece.tensor).dtype);
+}
+
+/// Fills `out` with this rank's own; where they are all, the piece has its digest.
+void read_own(const ModelFolder& folder, Piece& piece, void* out, DType type, std::vector<char>& window) {
+  if (piece.own().size() == 0) return;
+  const void* raw = read_window(folder, *piece.tensor, piece.own(), out, type, window);
+  if (piece.own().size() == piece.count)
+    piece.digest = digest_hex(raw, piece.count * dtype_size(stored_type(folder, piece)));
+}
+
+constexpr size_t kDigits = 32;  // of a digest
+
+/// Every piece that a rank has a digest of has it on all of them.
+void share_digests(const ModelFolder& folder, std::span<Piece> pieces, Comm& ranks) {
+  constexpr size_t kAtOnce = 2048;
+  const std::string none(kDigits, ' ');
+  for (size_t begin = 0; begin < pieces.size(); begin += kAtOnce) {
+    const std::span<Piece> some = pieces.subspan(begin, std::min(kAtOnce, pieces.size() - begin));
+    std::string own;
+    for (const Piece& piece : some) own += piece.digest.empty() ? none : piece.digest;
+    for (const std::string& of_rank : ranks.all_gather(own, "digests of weights"))
+      for (size_t i = 0; i < some.size(); ++i) {
+        const std::string digest = of_rank.substr(i * kDigits, kDigits);
+        if (digest == none || digest == some[i].digest) continue;
+        if (some[i].digest.empty())
+          some[i].digest = digest;
+        else
+          fail(Exit::data, {.what = "tensor " + quote_name(*some[i].tensor) + " is not the same on all ranks",
+                            .where = join_path(folder.path(), folder.tensors().at(*some[i].tensor).file),
+                            .why = fmt::format("elements {} to {} have the digests {} and {}", some[i].first,
+                                               some[i].all().end, some[i].digest, digest),
+                            .fix = "let all ranks read the same files, and write none of them meanwhile"});
+      }
+  }
+}
+
+/// Pieces that no rank has whole are read for their digests, by the ranks in turn.
+void complete_digests(const ModelFolder& folder, std::span<Piece> pieces, Comm* ranks) {
+  if (ranks != nullptr) share_digests(folder, pieces, *ranks);
+  const int size = ranks != nullptr ? ranks->size() : 1, rank = ranks != nullptr ? ranks->rank() : 0;
+  std::vector<char> window(static_cast<size_t>(kPieceBytes));
+  int turn = 0;
+  bool shared = true;
+  for (Piece& piece : pieces) {
+    if (!piece.digest.empty()) continue;
+    shared = size == 1;
+    if (turn++ % size != rank) continue;
+    folder.read(*piece.tensor, piece.first, piece.count, window.data());
+    piece.digest = digest_hex(window.data(), piece.count * dtype_size(stored_type(folder, piece)));
+  }
+  if (!shared) share_digests(folder, pieces, *ranks);
 }
 
 /// The digest of lines "name dtype shape digest ...", a tensor each, in the order of their names.
@@ -184,17 +236,10 @@ bool ends_parameter(std::span<const Piece> pieces, const Piece& piece) {
   return &piece == &pieces.back() || (&piece)[1].of != piece.of;
 }
 
-/// A piece that is all this rank's goes straight to its place.
 void import_to_host(const ModelFolder& folder, ParameterStore& store, std::span<Piece> pieces) {
-  const int64_t size = dtype_size(store.dtype());
-  std::vector<char> window, values;
+  std::vector<char> window;
   for (Piece& piece : pieces) {
-    const bool whole = piece.end - piece.begin == piece.count;
-    if (!whole) values.resize(static_cast<size_t>(piece.count * size));
-    read_piece(folder, piece, whole ? piece.to : values.data(), store.dtype(), window);
-    if (!whole)
-      std::memcpy(piece.to, values.data() + piece.begin * size,
-                  static_cast<size_t>((piece.end - piece.begin) * size));
+    read_own(folder, piece, piece.to, store.dtype(), window);
     if (ends_parameter(pieces, piece)) store.filled(*piece.of);
   }
 }
@@ -210,14 +255,12 @@ void import_to_gpu(const ModelFolder& folder, ParameterStore& store, std::span<P
     std::vector<std::future<void>> reads;
     for (size_t i = 0; i < std::min(kWindows, pieces.size() - begin); ++i)
       reads.push_back(std::async(std::launch::async, [&, i] {
-        read_piece(folder, pieces[begin + i], pinned[i].get(), store.dtype(), raw[i]);
+        read_own(folder, pieces[begin + i], pinned[i].get(), store.dtype(), raw[i]);
       }));
     for (size_t i = 0; i < reads.size(); ++i) {
       reads[i].get();
       const Piece& p = pieces[begin + i];
-      const int64_t size = dtype_size(store.dtype());
-      device::copy_to_device(lane, p.to, static_cast<const char*>(pinned[i].get()) + p.begin * size,
-                             (p.end - p.begin) * size);
+      device::copy_to_device(lane, p.to, pinned[i].get(), p.own().size() * dtype_size(store.dtype()));
       if (!store.split() || !ends_parameter(pieces, p)) continue;
       lane.wait();
       store.filled(*p.of);
@@ -276,21 +319,23 @@ std::string digest_of_weights(const ModelFolder& folder, const ModelConfig& conf
   std::vector<Piece> pieces = pieces_of(folder, shapes);
   std::vector<char> window;
   std::vector<double> values(static_cast<size_t>(kPieceBytes / 2));  // of the narrowest type
-  for (Piece& piece : pieces) read_piece(folder, piece, values.data(), DType::f64, window);
+  for (Piece& piece : pieces) read_own(folder, piece, values.data(), DType::f64, window);
   return digest_of(folder, pieces).digest;
 }
 
-FileDigest import_weights(const ModelFolder& folder, const ModelConfig& config, ParameterStore& store) {
+FileDigest import_weights(const ModelFolder& folder, const ModelConfig& config, ParameterStore& store,
+                          Comm* ranks) {
   std::vector<ParamSpec> specs;
   for (const Parameter& p : store.list()) specs.push_back(p.spec);
   check_weights(folder, config, specs);
   for (const auto& [name, info] : folder.tensors())
-    if (is_tied_head(name, config)) check_tied_head(folder, name);
+    if (is_tied_head(name, config)) check_tied_head(folder, name, ranks);
   std::vector<Piece> pieces = pieces_of(folder, store);
   if (store.device() == Device::cuda)
     import_to_gpu(folder, store, pieces);
   else
     import_to_host(folder, store, pieces);
+  complete_digests(folder, pieces, ranks);
   return digest_of(folder, pieces);
 }
 

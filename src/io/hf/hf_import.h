@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "src/comm/comm.h"
 #include "src/io/hf/model_folder.h"
 #include "src/nn/model_config.h"
 #include "src/nn/parameter.h"
@@ -21,9 +22,12 @@ std::vector<std::string> check_weights(const ModelFolder& folder, const ModelCon
 
 /// check_weights, then everything but adapters into `store` (already allocated; fp32, bf16 or fp64; on a GPU
 /// through pinned windows). A tied head's copy in the file must equal the embedding. Returns the folder with
-/// size and digest of the tensors that the model is made of, as stored: they do not depend on their files, the
-/// type of the store, or ranks.
-FileDigest import_weights(const ModelFolder& folder, const ModelConfig& config, ParameterStore& store);
+/// size and digest of the tensors that the model is made of, as stored: they do not depend on their files,
+/// the type of the store, or ranks. `ranks`: those that import the model together, each what its store has; a
+/// rank reads that, and of the rest, for the digest, what none of them has read, in turn. Null: this rank
+/// reads all.
+FileDigest import_weights(const ModelFolder& folder, const ModelConfig& config, ParameterStore& store,
+                          Comm* ranks = nullptr);
 
 /// The digest that import_weights gives, of weights that are read for it alone.
 std::string digest_of_weights(const ModelFolder& folder, const ModelConfig& config,

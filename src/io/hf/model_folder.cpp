@@ -328,6 +328,7 @@ void ModelFolder::read_bytes(const std::string& tensor, int64_t first, int64_t c
   CHECK(first >= 0 && count >= 0 && first <= info.end - info.begin - count, "bytes {}+{} of {}", first, count,
         tensor);
   files_.at(info.file)->read(info.begin + first, count, destination);
+  *bytes_read_ += count;
 }
 
 }  // namespace temper

@@ -5,6 +5,7 @@
 // -> ../../blobs/*), and data is only read in the windows asked for. After `open` every tensor lies wholly
 // inside its file.
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -54,6 +55,8 @@ class ModelFolder {
   void read(const std::string& tensor, int64_t first, int64_t count, void* destination) const;
   /// Bytes [first, first + count) of a tensor of any dtype.
   void read_bytes(const std::string& tensor, int64_t first, int64_t count, void* destination) const;
+  /// Bytes of tensors that were read so far.
+  int64_t bytes_read() const { return *bytes_read_; }
 
  private:
   ModelFolder() = default;
@@ -71,6 +74,7 @@ class ModelFolder {
   std::set<std::string> fused_files_;
   std::vector<std::string> allowed_;
   std::vector<std::string> warnings_;
+  std::unique_ptr<std::atomic<int64_t>> bytes_read_ = std::make_unique<std::atomic<int64_t>>(0);
 };
 
 /// Exit::data where a path that is to be a model is a run or a checkpoint: says how it becomes one.

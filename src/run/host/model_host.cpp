@@ -47,7 +47,7 @@ ModelSource first_weights(const Config& config, const RunPlan& plan) {
           .allow_unused = config.model.allow_unused};
 }
 
-std::unique_ptr<Model> ModelHost::load(const ModelSource& source, ModelOptions options) {
+std::unique_ptr<Model> ModelHost::load(const ModelSource& source, ModelOptions options, Comm* ranks) {
   // A checkpoint of adapters has nothing else.
   const bool imports = !source.random && (source.checkpoint.empty() || source.adapters.on());
   ModelFolder folder = ModelFolder::open(
@@ -73,10 +73,13 @@ std::unique_ptr<Model> ModelHost::load(const ModelSource& source, ModelOptions o
   options.context_tokens = source.context_tokens.value_or(config.max_position_embeddings);
   options.device = ctx().device;
   auto model = std::make_unique<Model>(config, options);
-  if (imports)
-    weights_[source.folder] = import_weights(folder, config, model->parameters());
-  else if (source.checkpoint.empty())
+  if (imports) {
+    const FileDigest& read = weights_[source.folder] =
+        import_weights(folder, config, model->parameters(), ranks);
+    log::debug("read {} of {} bytes of the weights in {}", folder.bytes_read(), read.bytes, source.folder);
+  } else if (source.checkpoint.empty()) {
     random_init(model->parameters(), config, source.seed, ctx().threads);
+  }
   if (!source.checkpoint.empty())
     load_weights(Manifest::read(source.checkpoint), model->parameters());
   else if (!source.adapter_folder.empty())

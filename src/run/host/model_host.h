@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include "src/comm/comm.h"
 #include "src/config/config.h"
 #include "src/core/digest/file_digest.h"
 #include "src/data/chat_template.h"
@@ -46,8 +47,9 @@ class ModelHost {
   Ctx& ctx() { return backend_.ctx(); }
   DType dtype() const { return dtype_; }
   /// `options` says what the host and the source do not: layers, splits, gradients. Warnings of the folder
-  /// are logged. Exit::data for weights of another digest than the source's.
-  std::unique_ptr<Model> load(const ModelSource& source, ModelOptions options = {});
+  /// are logged. Exit::data for weights of another digest than the source's. `ranks`: they load the model
+  /// together (import_weights); null: this one loads it alone.
+  std::unique_ptr<Model> load(const ModelSource& source, ModelOptions options = {}, Comm* ranks = nullptr);
   /// Size and digest of the weights that were loaded for a folder, as stored; no digest: random ones.
   FileDigest weights(const std::string& folder) const;
   /// Digests of what a model is made of that was loaded from a folder, by file name, "weights", and

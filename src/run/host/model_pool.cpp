@@ -33,10 +33,26 @@ bool ModelPool::are_one(const Held& held, const RolePlan& role, const std::strin
          other.in_host == role.in_host;
 }
 
+/// Where some ranks of a role have roles that others do not have, they do not load the same models in the
+/// same order; but what is trained comes first on all of them.
+Comm* ModelPool::loaders(const RolePlan& role) const {
+  Mesh* const mesh = meshes_.of(role);
+  if (!mesh) return nullptr;
+  const auto alike = [&](const auto& holds) {
+    const auto count = std::count_if(role.ranks.begin(), role.ranks.end(), holds);
+    return count == 0 || count == std::ssize(role.ranks);
+  };
+  bool together = alike([&](int rank) { return plan_.in_trainer_mesh(role, rank); });
+  for (const RolePlan& other : plan_.roles)
+    together = together && alike([&](int rank) { return other.has(rank); });
+  Comm& all = mesh->control(AxisSet::all());
+  return role.traits->leads() || (together && all.size() == std::ssize(role.ranks)) ? &all : nullptr;
+}
+
 std::unique_ptr<Model> ModelPool::make(const RolePlan& role, const ModelSource& source) {
   ModelOptions options = meshes_.share_of(role).options;
   const bool sent = role.traits->of_policy && !role.traits->trains() && trained_;  // all of its weights
-  if (!sent || source.adapters.on()) return host_.load(source, options);
+  if (!sent || source.adapters.on()) return host_.load(source, options, loaders(role));
   options.dtype = trained_->dtype();
   options.context_tokens = trained_->context_tokens();
   options.device = trained_->device();

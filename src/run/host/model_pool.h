@@ -47,6 +47,8 @@ class ModelPool {
   ModelSource source_of(const RolePlan& role) const;
   /// Both roles work with one model on this rank.
   bool are_one(const Held& held, const RolePlan& role, const std::string& folder) const;
+  /// The ranks that load a role's weights at the same time as this one; null: it loads them alone.
+  Comm* loaders(const RolePlan& role) const;
   void keep_first(Model& model);
   std::unique_ptr<Model> make(const RolePlan& role, const ModelSource& source);
 

@@ -176,7 +176,8 @@ int run_eval(const CommandLine& line) {
   Mesh mesh(mpi, role.ranks, role.grid, device, wait_limit);
   ModelShare share = share_of(role, mpi.rank(), &mesh);
   share.options.with_gradients = false;
-  const std::unique_ptr<Model> model = host.load(eval_weights(line, config, plan, *comm), share.options);
+  const std::unique_ptr<Model> model =
+      host.load(eval_weights(line, config, plan, *comm), share.options, comm.get());
   if (const std::string lost = lost_end_tokens_text(model->config(), text.tokenizer->eos_id()); !lost.empty())
     log::warn("{}", lost);
   enter_phase(ValidationRole::kPhase);

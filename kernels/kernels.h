@@ -10,9 +10,11 @@ KERNEL(linear_backward_input, Tensor dx, CTensor dy, CTensor w)
 KERNEL(linear_backward_weight, Tensor dw, CTensor dy, CTensor x, GradWrite write)
 SCRATCH_KERNEL(linear_backward_bias, Tensor db, CTensor dy)
 // adapters
+KERNEL(linear_pair_forward, Tensor y, Tensor u, CTensor x, CTensor w, CTensor bias, CTensor a)
+KERNEL(adapter_forward, Tensor y, CTensor u, CTensor b, double scale, AdapterBlocks blocks)
+KERNEL(adapter_backward_input, Tensor dx, CTensor du, CTensor a)
 KERNEL(adapter_weights, Tensor w, CTensor b, AdapterBlocks blocks)
 KERNEL(adapter_gradient, Tensor db, CTensor dw, double scale, AdapterBlocks blocks, GradWrite write)
-KERNEL(add_scaled, Tensor y, CTensor z, double scale)
 KERNEL(round_scaled, Tensor y, CTensor z, double scale)
 // elementwise and rows
 KERNEL(embedding_forward, Tensor y, CTensor tokens, CTensor w, VocabularyShare share)

@@ -14,7 +14,62 @@ void for_each_row(Ctx& ctx, const AdapterBlocks& blocks, int64_t rank, Row&& row
     });
 }
 
+/// The elements of an unrounded product that is added to something, in rows of a multiple of 128.
+constexpr int64_t kAddedElements = int64_t{1} << 24;
+
+/// y = round(fma(scale, z, y)); z: in the accumulate dtype.
+void add_scaled(Ctx& ctx, const Tensor& y, const CTensor& z, double scale) {
+  dispatch_storage(y.dtype, [&](auto s) {
+    using S = decltype(s);
+    using A = Accumulate<S>;
+    const A factor = static_cast<A>(scale);
+    S* to = y.as<S>();
+    const A* from = z.as<A>();
+    parallel_ranges(ctx.threads, y.size(), row_grain(1), [&](int64_t begin, int64_t end) {
+#pragma omp simd
+      for (int64_t i = begin; i < end; ++i) to[i] = store<S>(std::fma(factor, from[i], load(to[i])));
+    });
+  });
+}
+
+/// y = round(fma(scale, z, y)), where multiply(z, begin, end) makes rows [begin, end) of z.
+template <class Multiply>
+void add_product(Ctx& ctx, const Tensor& y, double scale, Multiply&& multiply) {
+  const int64_t T = y.dim(0), N = y.dim(1), step = std::max<int64_t>(1, kAddedElements / N / 128) * 128;
+  for (int64_t at = 0; at < T; at += step) {
+    ArenaScope scope(ctx.scratch);
+    const int64_t end = std::min(T, at + step);
+    const Tensor z = ctx.scratch.make({end - at, N}, accumulate_dtype(y.dtype));
+    multiply(z, at, end);
+    add_scaled(ctx, rows(y, at, end), z, scale);
+  }
+}
+
 }  // namespace
+
+void linear_pair_forward(Ctx& ctx, Tensor y, Tensor u, CTensor x, CTensor w, CTensor bias, CTensor a) {
+  linear_forward(ctx, y, x, w, bias);
+  linear_forward(ctx, u, x, a, {});
+}
+
+void adapter_forward(Ctx& ctx, Tensor y, CTensor u, CTensor b, double scale, AdapterBlocks blocks) {
+  ArenaScope scope(ctx.scratch);
+  CTensor w = b;  // where a block is all of V
+  if (blocks.count > 1 || b.dim(0) != y.dim(1)) {
+    const Tensor whole = ctx.scratch.make({y.dim(1), u.dim(1)}, b.dtype);
+    adapter_weights(ctx, whole, b, blocks);
+    w = whole;
+  }
+  add_product(ctx, y, scale, [&](const Tensor& z, int64_t begin, int64_t end) {
+    linear_forward(ctx, z, rows(u, begin, end), w, {});
+  });
+}
+
+void adapter_backward_input(Ctx& ctx, Tensor dx, CTensor du, CTensor a) {
+  add_product(ctx, dx, 1, [&](const Tensor& z, int64_t begin, int64_t end) {
+    linear_backward_input(ctx, z, rows(du, begin, end), a);
+  });
+}
 
 void adapter_weights(Ctx& ctx, Tensor w, CTensor b, AdapterBlocks blocks) {
   device::fill(ctx.lane, w.raw(), 0, w.bytes());
@@ -39,20 +94,6 @@ void adapter_gradient(Ctx& ctx, Tensor db, CTensor dw, double scale, AdapterBloc
         A& sum = to[own * rank + k];
         sum = write == GradWrite::add ? sum + scaled : scaled;
       }
-    });
-  });
-}
-
-void add_scaled(Ctx& ctx, Tensor y, CTensor z, double scale) {
-  dispatch_storage(y.dtype, [&](auto s) {
-    using S = decltype(s);
-    using A = Accumulate<S>;
-    const A factor = static_cast<A>(scale);
-    S* to = y.as<S>();
-    const A* from = z.as<A>();
-    parallel_ranges(ctx.threads, y.size(), row_grain(1), [&](int64_t begin, int64_t end) {
-#pragma omp simd
-      for (int64_t i = begin; i < end; ++i) to[i] = store<S>(std::fma(factor, from[i], load(to[i])));
     });
   });
 }

@@ -80,6 +80,8 @@ class Libraries : public LaneLibraries {
   ChoiceFile& fastest() { return *fastest_; }
   /// Weight shapes (columns, features, gated) whose skinny kernel passed its self-test.
   std::set<std::tuple<int64_t, int64_t, bool>> skinny_shapes;
+  /// The same of pairs (columns, columns of the second, features).
+  std::set<std::tuple<int64_t, int64_t, int64_t>> pair_shapes;
   /// Products of an expert (kind, N, K or M of a weight gradient, added) whose grouped kernels passed their
   /// self-test.
   std::set<std::tuple<ProductKind, int64_t, int64_t, bool>> expert_shapes;

@@ -51,6 +51,27 @@ void require_gated_class(Ctx& ctx, const Product& p) {
   }
 }
 
+/// Each of the two on random activations, which the other one then has, too.
+void require_pair_class(Ctx& ctx, const Product& p, const Product& second) {
+  Libraries& libraries = libraries_of(ctx);
+  if (!libraries.pair_shapes.insert({p.N, second.N, p.K}).second) return;
+  const auto require = [&](const Product& tested, Product other, auto&& run) {
+    for (const int64_t rows : kTestedRows) {
+      Trial trial(ctx.lane, with_rows(tested, rows));
+      Arena memory(Device::cuda);
+      other.M = rows;
+      other.x = trial.product().x;
+      other.y = memory.allocate(rows * other.pitch * dtype_size(other.out));
+      if (!trial.same_bits_as_chain([&](const Product& q) { run(q, other); }))
+        fail_class("the decode kernel of two products", trial.product());
+    }
+  };
+  require(p, second,
+          [&](const Product& q, const Product& other) { multiply_skinny_pair(libraries, q, other); });
+  require(second, p,
+          [&](const Product& q, const Product& other) { multiply_skinny_pair(libraries, other, q); });
+}
+
 // ---- one function per kind
 
 void multiply_forward(Ctx& ctx, const Product& p) {
@@ -126,6 +147,19 @@ void linear_forward(Ctx& ctx, Tensor y, CTensor x, CTensor w, CTensor bias) {
         dtype_name(x.dtype));
   multiply(ctx,
            {y.raw(), x.data, w.data, bias.data, x.dim(0), w.dim(0), x.dim(1), w.dim(0), x.dtype, y.dtype});
+}
+
+void linear_pair_forward(Ctx& ctx, Tensor y, Tensor u, CTensor x, CTensor w, CTensor bias, CTensor a) {
+  const Product p{y.raw(),  x.data,   w.data,   bias.data, x.dim(0),
+                  w.dim(0), x.dim(1), w.dim(0), x.dtype,   y.dtype};
+  const Product second{u.raw(),  x.data,   a.data,   nullptr, x.dim(0),
+                       a.dim(0), x.dim(1), a.dim(0), x.dtype, u.dtype};
+  if (p.M > 0 && p.M <= kSkinnyRows && is_aligned(p) && is_aligned(second)) {
+    require_pair_class(ctx, p, second);
+    return multiply_skinny_pair(libraries_of(ctx), p, second);
+  }
+  multiply(ctx, p);
+  multiply(ctx, second);
 }
 
 void linear_swiglu_forward(Ctx& ctx, Tensor a, CTensor x, CTensor w, CTensor bias) {

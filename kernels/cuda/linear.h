@@ -44,6 +44,8 @@ void multiply_skinny(const Libraries& libraries, const Product& p);
 /// The same for w = gate over up, [N, K]: y, rows of `pitch` = N / 2 bf16, is the SwiGLU of the product's
 /// bf16 outputs.
 void multiply_skinny_gated(const Libraries& libraries, const Product& p);
+/// Two products of one x, M <= kSkinnyRows, both with bf16 outputs; the second without a bias.
+void multiply_skinny_pair(const Libraries& libraries, const Product& p, const Product& second);
 /// Can TMA and cuBLASLt address it? Nothing here depends on the number of tokens.
 bool is_aligned(const Product& p);
 

@@ -8,6 +8,9 @@
 // Gated: the weights are those of gate and up, [2N, K]; a block owns R / 2 rows of each, which a box of four
 // dimensions lays side by side, so that a thread holds the gate and the up of its outputs and writes their
 // SwiGLU.
+//
+// Pair: two products of one x, of which the second has few outputs: its tiles come last, beside those of the
+// first, and its time is not seen.
 
 #include <algorithm>
 
@@ -23,6 +26,8 @@ namespace cn = canonical;
 constexpr int kMaxStages = 32, kConsumerWarps = 4, kThreads = (kConsumerWarps + 2) * 32;
 constexpr int kLeastRing = 8192;  // bytes of weights: A reads 64 rows of x, however few there are
 
+enum class Form { plain, gated, pair };
+
 struct SkinnyArguments {
   void* y;
   const bf* bias;
@@ -32,6 +37,9 @@ struct SkinnyArguments {
   int stages;   // of both rings
   int tiles;    // of R weight rows
   bool bf16_out;
+  int second_tile;  // a pair: where the tiles of the second product begin
+  bf* second;       // its outputs
+  int second_pitch;
 };
 
 /// Position in a ring; `phase` flips at every round.
@@ -55,6 +63,12 @@ TEMPER_DEVICE void store_pair(const SkinnyArguments& p, int m, int n, float a, f
     *reinterpret_cast<float2*>(static_cast<float*>(p.y) + at) = make_float2(a, b);
 }
 
+/// Two neighbouring outputs of the second product of a pair.
+TEMPER_DEVICE void store_second_pair(const SkinnyArguments& p, int m, int n, float a, float b) {
+  if (m >= p.M || n >= p.second_pitch) return;
+  *reinterpret_cast<uint32_t*>(p.second + int64_t{m} * p.second_pitch + n) = cn::pack(a, b);
+}
+
 /// Two neighbouring outputs of gate and up, rounded as the product alone would round them.
 TEMPER_DEVICE void store_gated_pair(const SkinnyArguments& p, int m, int n, const float* gate,
                                     const float* up) {
@@ -73,9 +87,10 @@ TEMPER_DEVICE void store_gated_pair(const SkinnyArguments& p, int m, int n, cons
 }
 
 /// One warp's elected thread keeps its ring full: boxes of `rows` rows, KB x 64 columns, for all tiles.
-template <int R, int KB, bool kWeights, bool kGated>
-TEMPER_DEVICE void produce(const CUtensorMap* map, const SkinnyArguments& p, uint32_t full, uint32_t empty,
-                           uint32_t ring) {
+/// `second`: of a pair.
+template <int R, int KB, bool kWeights, Form kForm>
+TEMPER_DEVICE void produce(const CUtensorMap* map, const CUtensorMap* second, const SkinnyArguments& p,
+                           uint32_t full, uint32_t empty, uint32_t ring) {
   const int steps = p.K / (64 * KB), bytes = KB * (kWeights ? R : p.x_rows) * 128;
   if (!kWeights) wait_for_previous_kernel();
   Ring at{0, 1, p.stages};  // the first round passes at once
@@ -85,17 +100,22 @@ TEMPER_DEVICE void produce(const CUtensorMap* map, const SkinnyArguments& p, uin
       mbar_wait(empty + at.stage * 8, at.phase);
       mbar_expect(bar, bytes);
       const uint32_t to = ring + at.stage * bytes;
-      if constexpr (kWeights && kGated)
+      if constexpr (kWeights && kForm == Form::pair) {
+        const bool first = tile < p.second_tile;
+        tma_3d_cached(to, first ? map : second, bar, 0, (first ? tile : tile - p.second_tile) * R, k * KB,
+                      kEvictFirst);
+      } else if constexpr (kWeights && kForm == Form::gated)
         tma_4d_cached(to, map, bar, 0, tile * (R / 2), 0, k * KB, kEvictFirst);
       else
         tma_3d_cached(to, map, bar, 0, kWeights ? tile * R : 0, k * KB, kWeights ? kEvictFirst : kEvictLast);
     }
 }
 
-template <int R, int KB, bool kGated>
+template <int R, int KB, Form kForm>
 __global__ void __launch_bounds__(kThreads, 1)
-    skinny_kernel(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map,
-                  const SkinnyArguments p) {
+    skinny_kernel(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap second_map,
+                  const __grid_constant__ CUtensorMap x_map, const SkinnyArguments p) {
+  constexpr bool kGated = kForm == Form::gated;
   extern __shared__ uint8_t raw[];
   __shared__ __align__(8) uint64_t bars[4][kMaxStages];  // full, empty of weights; full, empty of x
   const int warp = __shfl_sync(~0u, threadIdx.x >> 5, 0), lane = threadIdx.x & 31;
@@ -113,12 +133,13 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   if (warp == kConsumerWarps) {
     if (elect())
-      produce<R, KB, true, kGated>(&w_map, p, smem_u32(&bars[0][0]), smem_u32(&bars[1][0]), w_ring);
+      produce<R, KB, true, kForm>(&w_map, &second_map, p, smem_u32(&bars[0][0]), smem_u32(&bars[1][0]),
+                                  w_ring);
     return;
   }
   if (warp == kConsumerWarps + 1) {
     if (elect())
-      produce<R, KB, false, false>(&x_map, p, smem_u32(&bars[2][0]), smem_u32(&bars[3][0]), x_ring);
+      produce<R, KB, false, kForm>(&x_map, nullptr, p, smem_u32(&bars[2][0]), smem_u32(&bars[3][0]), x_ring);
     return;
   }
   // Lane 0 serves the weight ring, lane 1 the token ring.
@@ -158,6 +179,8 @@ __global__ void __launch_bounds__(kThreads, 1)
         const float* at_gate = sum + 4 * j + 2 * half;
         if constexpr (kGated)
           store_gated_pair(p, m, n, at_gate, at_gate + 4 * kGroups);
+        else if (kForm == Form::pair && tile >= p.second_tile)
+          store_second_pair(p, m, n - p.second_tile * R, at_gate[0], at_gate[1]);
         else
           store_pair(p, m, n, at_gate[0], at_gate[1]);
       }
@@ -179,10 +202,13 @@ CUtensorMap gated_map(const Libraries& libraries, const void* data, int64_t rows
                               {64, static_cast<uint32_t>(box_rows) / 2, 2, static_cast<uint32_t>(kb)});
 }
 
-template <int R, int KB, bool kGated>
-void run(const Libraries& libraries, const Product& p) {
+/// `second`: of a pair.
+template <int R, int KB, Form kForm>
+void run(const Libraries& libraries, const Product& p, const Product* second) {
+  constexpr bool kGated = kForm == Form::gated;
   const int x_rows = p.M <= 8 ? 8 : p.M <= 16 ? 16 : p.M <= 32 ? 32 : 64;
-  const int tiles = blocks_for(p.N, R), stage = KB * (R + x_rows) * 128;
+  const int first_tiles = blocks_for(p.N, R), tiles = first_tiles + (second ? blocks_for(second->N, R) : 0);
+  const int stage = KB * (R + x_rows) * 128;
   // One wave: a deep ring on every multiprocessor. More tiles: two blocks each, so that one's start and end
   // are covered by the other.
   const int per_multiprocessor = tiles <= libraries.multiprocessors() ? 1 : 2;
@@ -199,21 +225,25 @@ void run(const Libraries& libraries, const Product& p) {
                                   x_rows,
                                   stages,
                                   tiles,
-                                  p.out == DType::bf16};
+                                  p.out == DType::bf16,
+                                  first_tiles,
+                                  second ? static_cast<bf*>(second->y) : nullptr,
+                                  second ? static_cast<int>(second->pitch) : 0};
   const int bytes = stages * stage + 1024;
   const CUtensorMap w =
       kGated ? gated_map(libraries, p.w, p.N, p.K, R, KB) : matrix_map(libraries, p.w, p.N, p.K, R, KB);
-  allow_shared_memory(skinny_kernel<R, KB, kGated>, bytes);
-  launch(libraries.lane(), skinny_kernel<R, KB, kGated>,
+  allow_shared_memory(skinny_kernel<R, KB, kForm>, bytes);
+  launch(libraries.lane(), skinny_kernel<R, KB, kForm>,
          std::min(tiles, libraries.multiprocessors() * per_multiprocessor), kThreads, bytes, w,
+         second ? matrix_map(libraries, second->w, second->N, p.K, R, KB) : w,
          matrix_map(libraries, p.x, p.M, p.K, x_rows, KB), arguments);
 }
 
 /// The deepest box that divides K.
-template <int R, int KB, bool kGated = false>
-void run_deepest(const Libraries& libraries, const Product& p) {
-  if (p.K % (64 * KB) == 0) return run<R, KB, kGated>(libraries, p);
-  if constexpr (KB > 1) run_deepest<R, KB / 2, kGated>(libraries, p);
+template <int R, int KB, Form kForm = Form::plain>
+void run_deepest(const Libraries& libraries, const Product& p, const Product* second = nullptr) {
+  if (p.K % (64 * KB) == 0) return run<R, KB, kForm>(libraries, p, second);
+  if constexpr (KB > 1) run_deepest<R, KB / 2, kForm>(libraries, p, second);
 }
 
 }  // namespace
@@ -230,11 +260,21 @@ void multiply_skinny(const Libraries& libraries, const Product& p) {
 
 void multiply_skinny_gated(const Libraries& libraries, const Product& p) {
   const auto one_wave = [&](int64_t rows) { return p.N <= rows * libraries.multiprocessors(); };
-  if (one_wave(16)) return run_deepest<16, 4, true>(libraries, p);
-  if (one_wave(32)) return run_deepest<32, 4, true>(libraries, p);
-  if (one_wave(48)) return run_deepest<48, 4, true>(libraries, p);
-  if (one_wave(64)) return run_deepest<64, 4, true>(libraries, p);
-  run_deepest<96, 2, true>(libraries, p);
+  if (one_wave(16)) return run_deepest<16, 4, Form::gated>(libraries, p);
+  if (one_wave(32)) return run_deepest<32, 4, Form::gated>(libraries, p);
+  if (one_wave(48)) return run_deepest<48, 4, Form::gated>(libraries, p);
+  if (one_wave(64)) return run_deepest<64, 4, Form::gated>(libraries, p);
+  run_deepest<96, 2, Form::gated>(libraries, p);
+}
+
+void multiply_skinny_pair(const Libraries& libraries, const Product& p, const Product& second) {
+  const auto one_wave = [&](int64_t rows) {
+    return (p.N + rows - 1) / rows + (second.N + rows - 1) / rows <= libraries.multiprocessors();
+  };
+  if (one_wave(16)) return run_deepest<16, 4, Form::pair>(libraries, p, &second);
+  if (one_wave(32)) return run_deepest<32, 4, Form::pair>(libraries, p, &second);
+  if (one_wave(48)) return run_deepest<48, 4, Form::pair>(libraries, p, &second);
+  run_deepest<96, 2, Form::pair>(libraries, p, &second);
 }
 
 }  // namespace temper::cuda

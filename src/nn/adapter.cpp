@@ -9,16 +9,6 @@
 namespace temper {
 namespace {
 
-/// The elements of an unrounded product that is added to something, in rows of a multiple of 128.
-constexpr int64_t kAddedElements = int64_t{1} << 24;
-
-/// add(rows of all tokens [begin, end)), of `columns` each.
-template <class Add>
-void in_pieces(int64_t tokens, int64_t columns, Add&& add) {
-  const int64_t step = std::max<int64_t>(1, kAddedElements / columns / 128) * 128;
-  for (int64_t at = 0; at < tokens; at += step) add(at, std::min(tokens, at + step));
-}
-
 /// What a module's tensors are called without their last part: "model.layers.0.self_attn.q_proj".
 std::string module_of(const HfPart& part, const char* tensor) {
   CHECK(part.name.ends_with(tensor), "{} does not end with {}", part.name, tensor);
@@ -60,25 +50,31 @@ CTensor Adapter::weights_of_all(Ctx& c, Collectives& tp) const {
   return all;
 }
 
+/// u; in scratch.
+Tensor Adapter::low(Ctx& c, const CTensor& x) const {
+  return c.scratch.make({x.dim(0), a_->value.dim(0)}, x.dtype);
+}
+
+void Adapter::multiply(Ctx& c, const Tensor& y, const CTensor& x, const CTensor& w,
+                       const CTensor& bias) const {
+  ArenaScope scope(c.scratch);
+  const Tensor u = low(c, x);
+  linear_pair_forward(c, y, u, x, w, bias, a_->value);
+  adapter_forward(c, y, u, b_->value, scale_, blocks_);
+}
+
 void Adapter::add_to(Ctx& c, const Tensor& y, const CTensor& x) const {
   ArenaScope scope(c.scratch);
-  add_product(c, y, x, weights(c));
+  const Tensor u = low(c, x);
+  linear_forward(c, u, x, a_->value, {});
+  adapter_forward(c, y, u, b_->value, scale_, blocks_);
 }
 
 void Adapter::add_to_whole(Ctx& c, Collectives& tp, const Tensor& y, const CTensor& x) const {
   ArenaScope scope(c.scratch);
-  add_product(c, y, x, weights_of_all(c, tp));
-}
-
-void Adapter::add_product(Ctx& c, const Tensor& y, const CTensor& x, const CTensor& w) const {
-  const Tensor u = c.scratch.make({x.dim(0), a_->value.dim(0)}, x.dtype);
+  const Tensor u = low(c, x);
   linear_forward(c, u, x, a_->value, {});
-  in_pieces(y.dim(0), y.dim(1), [&](int64_t begin, int64_t end) {
-    ArenaScope scope(c.scratch);
-    const Tensor z = c.scratch.make({end - begin, y.dim(1)}, accumulate_dtype(y.dtype));
-    linear_forward(c, z, rows(u, begin, end), w, {});
-    add_scaled(c, rows(y, begin, end), z, scale_);
-  });
+  adapter_forward(c, y, u, weights_of_all(c, tp), scale_, {1, {0}, {0}, {y.dim(1)}});
 }
 
 /// du; in scratch.
@@ -98,20 +94,6 @@ void Adapter::add_gradient_of_outputs(Ctx& c, const CTensor& dy, const CTensor& 
   adapter_gradient(c, b_->grad, dw, scale_, blocks_, b_->take_write());
 }
 
-namespace {
-
-/// dx += du A, unrounded until it is added.
-void add_input_gradient(Ctx& c, const Tensor& dx, const CTensor& du, const CTensor& a) {
-  in_pieces(dx.dim(0), dx.dim(1), [&](int64_t begin, int64_t end) {
-    ArenaScope scope(c.scratch);
-    const Tensor z = c.scratch.make({end - begin, dx.dim(1)}, accumulate_dtype(du.dtype));
-    linear_backward_input(c, z, rows(du, begin, end), a);
-    add_scaled(c, rows(dx, begin, end), z, 1);
-  });
-}
-
-}  // namespace
-
 void Adapter::backward(Ctx& c, const Tensor& dx, const CTensor& dy, const CTensor& x) const {
   ArenaScope scope(c.scratch);
   const Tensor du = backward_low(c, dy, weights(c));
@@ -122,7 +104,7 @@ void Adapter::backward(Ctx& c, const Tensor& dx, const CTensor& dy, const CTenso
     add_gradient_of_outputs(c, dy, u);
     linear_backward_weight(c, a_->grad, du, x, a_->take_write());
   }
-  add_input_gradient(c, dx, du, a_->value);
+  adapter_backward_input(c, dx, du, a_->value);
 }
 
 void Adapter::backward_by_columns(Ctx& c, Collectives& tp, const Tensor& dx, const CTensor& dy,
@@ -140,7 +122,7 @@ void Adapter::backward_by_columns(Ctx& c, Collectives& tp, const Tensor& dx, con
     linear_backward_weight(c, make_tensor(a_->grad.raw(), a_->grad.dtype, {a.dim(0), a.dim(1)}), du, x,
                            a_->take_write());
   }
-  add_input_gradient(c, dx, du, a);
+  adapter_backward_input(c, dx, du, a);
 }
 
 }  // namespace temper

@@ -3,8 +3,7 @@
 //   u = x A^T    y' = round(y + scale u B^T)
 //   du = scale dy B    dA += du^T x    dB += scale dy^T u    dx' = round(dx + du A)
 // A has the rows of all modules that the layer's product is made of, B the outputs of each. u is computed
-// again in backward. In tokens that go in at once nothing is kept, and the bits of a row are its own: an fp32
-// product is added to as many rows at a time as fit into kAddedElements.
+// again in backward. In tokens that go in at once nothing is kept, and the bits of a row are its own.
 // Over tp ranks A is whole on each, and B has the rows that the layer's weights have. Column parallel ranks
 // have gradients of A from own outputs; row parallel ones those of own columns (ParamSpec::grad_by_columns).
 
@@ -22,7 +21,9 @@ class Adapter {
   Adapter(Parameter& a, Parameter& b, const Parameter& base, double scale, const bool& on);
 
   bool active() const { return a_ != nullptr && *on_; }
-  /// y [T, own outputs] of x [T, all inputs].
+  /// y = x w^T + bias and what adapters add to it: y [T, own outputs] of x [T, all inputs].
+  void multiply(Ctx& c, const Tensor& y, const CTensor& x, const CTensor& w, const CTensor& bias) const;
+  /// Adds to y [T, own outputs] of x [T, all inputs].
   void add_to(Ctx& c, const Tensor& y, const CTensor& x) const;
   /// y [T, all outputs]: row parallel, with B of all ranks.
   void add_to_whole(Ctx& c, Collectives& tp, const Tensor& y, const CTensor& x) const;
@@ -36,7 +37,7 @@ class Adapter {
   bool has_gradients() const { return a_->has_grad() && b_->has_grad(); }
   CTensor weights(Ctx& c) const;
   CTensor weights_of_all(Ctx& c, Collectives& tp) const;
-  void add_product(Ctx& c, const Tensor& y, const CTensor& x, const CTensor& w) const;
+  Tensor low(Ctx& c, const CTensor& x) const;
   Tensor backward_low(Ctx& c, const CTensor& dy, const CTensor& w) const;
   void add_gradient_of_outputs(Ctx& c, const CTensor& dy, const CTensor& u) const;
 

@@ -28,8 +28,7 @@ Tensor Linear::forward(Ctx& c, const CTensor& x, Arena& memory, const StreamRows
 
 void Linear::forward_into(Ctx& c, const Tensor& y, const CTensor& x, const StreamRows& stream) const {
   if (!split() || (!gathers() && !splits_.shares(stream))) {
-    multiply(c, y, x);
-    if (adapter_.active()) adapter_.add_to(c, y, x);
+    multiply_adapted(c, y, x);
     return;
   }
   if (!gathers())
@@ -42,9 +41,7 @@ void Linear::forward_into(Ctx& c, const Tensor& y, const CTensor& x, const Strea
   if (splits_.shares(stream)) return multiply_own_tokens(c, y, x);
   ArenaScope scope(c.scratch);
   const Tensor mine = c.scratch.make({x.dim(0), weight_->value.dim(0)}, x.dtype);
-  const CTensor whole = whole_input(c, x, stream);
-  multiply(c, mine, whole);
-  if (adapter_.active()) adapter_.add_to(c, mine, whole);
+  multiply_adapted(c, mine, whole_input(c, x, stream));
   gather_columns(c, *splits_.tp, y, mine);
 }
 
@@ -80,7 +77,15 @@ void Linear::multiply_own_tokens(Ctx& c, const Tensor& y, const CTensor& x) cons
 }
 
 void Linear::multiply(Ctx& c, const Tensor& y, const CTensor& x) const {
-  linear_forward(c, y, x, weight_->value, bias_ ? CTensor(bias_->value) : CTensor{});
+  linear_forward(c, y, x, weight_->value, bias());
+}
+
+/// With what adapters add.
+void Linear::multiply_adapted(Ctx& c, const Tensor& y, const CTensor& x) const {
+  if (adapter_.active())
+    adapter_.multiply(c, y, x, weight_->value, bias());
+  else
+    multiply(c, y, x);
 }
 
 void Linear::forward_swiglu(Ctx& c, const Tensor& a, const CTensor& x, const StreamRows& stream) const {
@@ -91,8 +96,7 @@ void Linear::forward_swiglu(Ctx& c, const Tensor& a, const CTensor& x, const Str
     return swiglu_forward(c, a, gate_up);
   }
   const Product product = [&](const FlatRange& tokens, const CTensor& some) {
-    linear_swiglu_forward(c, rows(a, tokens.begin, tokens.end), some, weight_->value,
-                          bias_ ? CTensor(bias_->value) : CTensor{});
+    linear_swiglu_forward(c, rows(a, tokens.begin, tokens.end), some, weight_->value, bias());
   };
   if (splits_.shares(stream)) return multiply_in_turn(c, x, stream, product);
   product({0, x.dim(0)}, x);

@@ -40,7 +40,9 @@ class Linear {
  private:
   bool split() const { return splits_.tp_ranks() > 1; }
   bool gathers() const { return split() && parallel_ == Parallel::row; }
+  CTensor bias() const { return bias_ ? CTensor(bias_->value) : CTensor{}; }
   void multiply(Ctx& c, const Tensor& y, const CTensor& x) const;
+  void multiply_adapted(Ctx& c, const Tensor& y, const CTensor& x) const;
   /// Some rows of y, of these tokens, from x.
   using Product = std::function<void(const FlatRange& tokens, const CTensor& x)>;
   void multiply_in_turn(Ctx& c, const CTensor& own_x, const StreamRows& stream, const Product& product,

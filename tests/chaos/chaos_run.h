@@ -36,12 +36,23 @@ inline constexpr Scenario kScenarios[] = {
      "run.max_policy_lag=1 checkpoint.every=1 roles.trainer.pp=2 roles.trainer.zero=3 "
      "rollout.max_prompt_tokens=30 rollout.max_new_tokens=8 train.max_tokens_per_microbatch=38 "
      "rollout.tokens_per_step=4 "},
+    {"taught", 3,
+     "run.max_policy_lag=1 checkpoint.every=1 roles.teacher.path=teacher algorithm.teacher_coef=0.5 "
+     "roles.rollout.ranks='\"0\"' roles.reference.ranks='\"0\"' roles.teacher.ranks='\"1\"' "
+     "roles.trainer.ranks='\"2\"' rollout.tokens_per_step=4 rollout.max_new_tokens=10 "},
     {"sft", 2,
      "algorithm.name=sft algorithm.kl_coef=0 algorithm.entropy_coef=0 rollout.samples_per_prompt=1 "
      "train.samples_per_update=3 checkpoint.every=1 "},
 };
 
 inline constexpr int kChaosSteps = 5;
+
+/// Another shape than that of the policy.
+inline constexpr const char* kTeacher = R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
+  "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4,
+  "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 6400, "max_position_embeddings": 256,
+  "tie_word_embeddings": true, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "initializer_range": 0.2,
+  "eos_token_id": 2})";
 
 class ChaosRun : public RunFixture {
  protected:
@@ -58,7 +69,10 @@ checkpoint.export_hf_every = 2
 optimizer.schedule = "linear"
 )";
 
-  void SetUp() override { prepare(kConfig, sums(23)); }
+  void SetUp() override {
+    prepare(kConfig, sums(23));
+    ASSERT_EQ(program_.init_model("teacher", kTeacher), 0) << output();
+  }
 
   /// What killed jobs of MPI leave behind stays in a folder of the run. `variables`: NAME=VALUE ... for it
   /// alone.

@@ -139,6 +139,16 @@ TEST_F(SameUpdate, EqualsAutogradForAnyRanksAndBudget) {
   EXPECT_NEAR(first.metrics.at("actor/loss"), golden.at("loss").get<double>(), kSame);
 }
 
+/// Adapters that are trained beside the model, which is the reference.
+TEST_F(SameUpdate, OfAdaptersEqualsAutograd) {
+  std::filesystem::copy(kGolden + "adapters", program_.path("adapters"));
+  write_lines("adapters.jsonl", golden_lines());
+  const Update first =
+      expect_same("adapters.jsonl", {{1, 1024}, {2, kLongest}, {3, 2 * kLongest}}, "lora.path=adapters");
+  double worst = 0;
+  EXPECT_EQ(compare_dumps(first.dump, kGolden + "gradient-adapters.safetensors", kAutograd, worst), 20u);
+}
+
 /// Groups of 4, 3 and 2, of which some come without log-probs of policy and reference: the ranks compute
 /// them.
 TEST_F(SameUpdate, UnevenGroupsAndOwnLogprobs) {

@@ -14,6 +14,7 @@
 #include "tests/gpu/cudnn_attention.h"
 #include "tests/gpu/gpu_support.h"
 #include "tests/gpu/read_rate.h"
+#include "tests/support/all_adapters.h"
 
 namespace temper {
 namespace {
@@ -58,6 +59,11 @@ struct Bench {
   const char* name;
   ModelConfig config;
 };
+
+ModelConfig with_adapters(ModelConfig c) {
+  c.adapters = adapters_of_all(32);
+  return c;
+}
 
 std::unique_ptr<Model> random_model(const ModelConfig& config) {
   auto model = std::make_unique<Model>(config, ModelOptions{DType::bf16, 16384, false, Device::cuda});
@@ -378,7 +384,9 @@ int main(int argc, char** argv) {
          {std::pair<int64_t, int64_t>{1, 2048}, {1, 8192}, {64, 2048}, {64, 8192}})
       bench_paged_attention(rate, batch, length);
   }
-  for (const Bench& b : {Bench{"0.6B", qwen3(1024, 3072, 28, 16)}, Bench{"8B", qwen3(4096, 12288, 36, 32)}}) {
+  const ModelConfig small = qwen3(1024, 3072, 28, 16), large = qwen3(4096, 12288, 36, 32);
+  for (const Bench& b : {Bench{"0.6B", small}, Bench{"8B", large},
+                         Bench{"8B with adapters of rank 32", with_adapters(large)}}) {
     if (!wanted("forward") && !wanted("decode")) continue;
     const auto model = random_model(b.config);
     if (wanted("forward")) bench_forward(b, *model);

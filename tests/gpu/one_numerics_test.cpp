@@ -7,6 +7,7 @@
 #include "src/rollout/engine.h"
 #include "src/train/token_pass.h"
 #include "tests/gpu/gpu_support.h"
+#include "tests/support/all_adapters.h"
 
 namespace temper {
 namespace {
@@ -51,9 +52,7 @@ ModelConfig qwen2_moe() {
 
 /// Adapters of all linear layers.
 ModelConfig with_adapters(ModelConfig c) {
-  c.adapters = {.rank = 32,
-                .alpha = 64,
-                .targets = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}};
+  c.adapters = adapters_of_all(32);
   return c;
 }
 

@@ -6,6 +6,7 @@
 // usage: train_bench [NAME ...] [--tokens N] [--recompute none|selective|full]
 //                    [--tp N] [--cp N] [--pp N] [--vpp N] [--ep N] [--zero N]   (the rest: data parallel)
 //                    [--layers N] (of the shape's) [--updates N] (measured, after as many as half of them)
+//                    [--lora RANK] (adapters of all linear layers are trained, nothing else)
 
 #include <chrono>
 #include <cstdio>
@@ -18,6 +19,7 @@
 #include "src/rl/registry.h"
 #include "src/train/trainer.h"
 #include "tests/gpu/gpu_ranks.h"
+#include "tests/support/all_adapters.h"
 #include "tests/support/grid_shape.h"
 #include "tests/support/normal_block.h"
 #include "tests/support/random.h"
@@ -33,6 +35,7 @@ struct Shape {
   const char* moments = "fp32";
   int64_t kv_heads = 8;
   MoeConfig experts = {};
+  int64_t lora_rank = 0;
 };
 const Shape kShapes[] = {
     {"0.6B", 1024, 3072, 28, 16, true, 16384},
@@ -67,6 +70,7 @@ ModelConfig config_of(const Shape& s) {
   c.tie_word_embeddings = s.tied;
   c.rope.theta = 1e6;
   c.initializer_range = 0.02;
+  if (s.lora_rank > 0) c.adapters = adapters_of_all(s.lora_rank);
   return c;
 }
 
@@ -97,6 +101,12 @@ double flops_of(const ModelConfig& c) {
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// What is taken of the GPU's memory.
+int64_t gpu_bytes() {
+  const device::GpuMemory memory = device::gpu_memory();
+  return memory.total - memory.free;
 }
 
 /// What the GPU waits for in a micro-batch: the packing, copies of log-probs, the loss of GRPO on the host,
@@ -173,6 +183,7 @@ void bench(const MpiSession& mpi, const Shape& shape, const Layout& layout, int6
       layout.mesh.pp > 1 ? Pipeline(mesh.tensors(Axis::pp), mesh.control(Axis::pp)) : Pipeline();
   const SumRanks over(mesh);
   Trainer trainer(gpu.ctx(), model, *comm, mesh.control(Axis::dp), over, options, pipeline);
+  const int64_t state = gpu_bytes();
   AlgorithmConfig algorithm_config;
   algorithm_config.name = "sft";
   const std::unique_ptr<Algorithm> algorithm = make_algorithm(algorithm_config);
@@ -200,15 +211,15 @@ void bench(const MpiSession& mpi, const Shape& shape, const Layout& layout, int6
     sum += seconds / updates;
   }
   if (mpi.rank() != 0) return;
-  const device::GpuMemory memory = device::gpu_memory();
   std::printf(
-      "| train %s, %ld layers, micro-batches of %ld, recompute %s%s | %.3f s | %.0f tok/s | %.0f TFLOP/s "
-      "(best %.0f) | activations %.1f GB, scratch %.1f GB, GPU %.1f GB |\n",
-      shape.name, shape.layers, tokens, recompute, layout.text().c_str(), sum, kTokens / sum,
+      "| train %s%s, %ld layers, micro-batches of %ld, recompute %s%s | %.3f s | %.0f tok/s | %.0f TFLOP/s "
+      "(best %.0f) | activations %.1f GB, scratch %.1f GB, state %.1f GB, GPU %.1f GB |\n",
+      shape.name, shape.lora_rank > 0 ? fmt::format(", adapters of rank {}", shape.lora_rank).c_str() : "",
+      shape.layers, tokens, recompute, layout.text().c_str(), sum, kTokens / sum,
       flops_of(config) / sum * 1e-12, flops_of(config) / best * 1e-12,
       static_cast<double>(trainer.activation_bytes()) * 1e-9,
-      static_cast<double>(gpu.ctx().scratch.peak_bytes()) * 1e-9,
-      static_cast<double>(memory.total - memory.free) * 1e-9);
+      static_cast<double>(gpu.ctx().scratch.peak_bytes()) * 1e-9, static_cast<double>(state) * 1e-9,
+      static_cast<double>(gpu_bytes()) * 1e-9);
   if (layout.ranks() == 1) bench_host_work(gpu.ctx(), model, all, tokens);
   std::fflush(stdout);
 }
@@ -223,11 +234,11 @@ int main(int argc, char** argv) {
   int64_t tokens = 0;
   const char* recompute = "none";
   Layout layout;
-  int layers = 0, updates = 4;
-  const std::pair<const char*, int*> numbers[] = {{"--layers", &layers},     {"--updates", &updates},
-                                                  {"--tp", &layout.mesh.tp}, {"--cp", &layout.mesh.cp},
-                                                  {"--pp", &layout.mesh.pp}, {"--vpp", &layout.vpp},
-                                                  {"--ep", &layout.mesh.ep}, {"--zero", &layout.zero}};
+  int layers = 0, updates = 4, lora_rank = 0;
+  const std::pair<const char*, int*> numbers[] = {
+      {"--layers", &layers},     {"--updates", &updates},   {"--lora", &lora_rank},
+      {"--tp", &layout.mesh.tp}, {"--cp", &layout.mesh.cp}, {"--pp", &layout.mesh.pp},
+      {"--vpp", &layout.vpp},    {"--ep", &layout.mesh.ep}, {"--zero", &layout.zero}};
   std::vector<std::string> names;
   for (int i = 1; i < argc; ++i) {
     const auto number = std::find_if(std::begin(numbers), std::end(numbers),
@@ -248,6 +259,7 @@ int main(int argc, char** argv) {
   }
   for (Shape shape : kShapes) {
     if (layers > 0) shape.layers = layers;
+    shape.lora_rank = lora_rank;
     if (names.empty() ? shape.hidden < 4096 && shape.experts.num_experts == 0
                       : std::find(names.begin(), names.end(), shape.name) != names.end())
       bench(mpi, shape, layout, tokens > 0 ? tokens : shape.tokens, recompute, updates);

@@ -1,5 +1,8 @@
 #include "src/ops/adapters/adapter.h"
 
+#include <array>
+
+#include "src/ops/linear.h"
 #include "tests/support/check_op.h"
 
 namespace temper {
@@ -46,25 +49,93 @@ TEST(AdapterGradient, TakesTheBlocks) {
   }
 }
 
-/// Outputs are rounded once; not so in a type that is its own accumulate type.
-TEST(AddScaled, OneFusedStepOneRounding) {
+/// A product that is added to something: `rows` of tokens; blocks of 2 and 1 times `unit` outputs of 4.
+struct Added {
+  int64_t rows, unit, rank;
+
+  AdapterBlocks blocks() const {
+    return {.count = 2, .to = {0, 3 * unit}, .from = {0, 2 * unit}, .rows = {2 * unit, unit}};
+  }
+};
+constexpr Added kAdded[] = {{1, 3, 5}, {7, 24, 32}, {64, 16, 8}, {65, 24, 32}, {130, 3, 5}, {300, 40, 144}};
+
+/// round(fma(scale, z, y)), z of y's shape.
+Values fused(const Values& y, const Values& z, float scale, DType dtype) {
+  Values sum;
+  for (size_t i = 0; i < y.size(); ++i)
+    sum.push_back(round_to(std::fma(scale, static_cast<float>(z[i]), static_cast<float>(y[i])), dtype));
+  return sum;
+}
+
+/// Outputs are rounded once, not so in a type that is its own accumulate type; those of no block stay.
+TEST(AdapterForward, AddsTheProductOfTheWholeWeights) {
+  for (const auto& [dtype, sum] :
+       {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}})
+    for (const Added& of : kAdded) {
+      TestCtx c(2);
+      const int64_t T = of.rows, N = 4 * of.unit, R = 2 * of.rank;
+      const Values before = round_to(normal_values(T * N, 4), sum);
+      TestTensor u(c, normal_values(T * R, 5), dtype, {T, R}), y(c, before, sum, {T, N}),
+          b(c, normal_values(3 * of.unit * of.rank, 6), dtype, {3 * of.unit, of.rank}), w(c, dtype, {N, R}),
+          z(c, DType::f32, {T, N});
+      adapter_weights(c, w, b, of.blocks());
+      linear_forward(c, z, u, w, {});
+      adapter_forward(c, y, u, b, 0.7, of.blocks());
+      expect_same_bits(fmt::format("{} rows, {}", T, dtype_name(sum)), y.values(),
+                       fused(before, z.values(), 0.7f, sum));
+    }
+}
+
+TEST(AdapterBackwardInput, AddsTheProduct) {
+  for (const auto& [dtype, sum] :
+       {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}})
+    for (const Added& of : kAdded) {
+      TestCtx c(2);
+      const int64_t T = of.rows, K = 4 * of.unit, R = of.rank;
+      const Values before = round_to(normal_values(T * K, 4), sum);
+      TestTensor du(c, normal_values(T * R, 5), dtype, {T, R}), dx(c, before, sum, {T, K}),
+          a(c, normal_values(R * K, 6), dtype, {R, K}), z(c, DType::f32, {T, K});
+      linear_backward_input(c, z, du, a);
+      adapter_backward_input(c, dx, du, a);
+      expect_same_bits(fmt::format("{} rows, {}", T, dtype_name(sum)), dx.values(),
+                       fused(before, z.values(), 1, sum));
+    }
+}
+
+TEST(RoundScaled, OneRounding) {
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const int64_t count : {1, 7, 33000}) {
       TestCtx c(3);
-      const Values y = round_to(normal_values(count, 4), dtype),
-                   z = round_to(normal_values(count, 5), DType::f32);
-      const float scale = 0.7f;
-      TestTensor sum(c, y, dtype, {count}), product(c, z, DType::f32, {count}), scaled(c, dtype, {count});
-      add_scaled(c, sum, product, 0.7);
+      const Values z = round_to(normal_values(count, 5), DType::f32);
+      TestTensor product(c, z, DType::f32, {count}), scaled(c, dtype, {count});
       round_scaled(c, scaled, product, 0.7);
-      Values want_sum, want_scaled;
-      for (size_t i = 0; i < y.size(); ++i) {
-        const auto zi = static_cast<float>(z[i]);
-        want_sum.push_back(round_to(std::fma(scale, zi, static_cast<float>(y[i])), dtype));
-        want_scaled.push_back(round_to(static_cast<double>(scale * zi), dtype));
-      }
-      expect_same_bits("added", sum.values(), want_sum);
-      expect_same_bits("scaled", scaled.values(), want_scaled);
+      Values want;
+      for (const double zi : z)
+        want.push_back(round_to(static_cast<double>(0.7f * static_cast<float>(zi)), dtype));
+      expect_same_bits("scaled", scaled.values(), want);
+    }
+}
+
+/// Decode and more rows, outputs in tiles of every height, a second product of less and more than a tile.
+TEST(LinearPair, HasTheBitsOfTwoProducts) {
+  for (const DType dtype : kStorageTypes)
+    for (const auto& [T, N, R, K] : {std::array<int64_t, 4>{1, 48, 8, 64},
+                                     {64, 2120, 32, 192},
+                                     {33, 4096, 96, 64},
+                                     {17, 6208, 96, 128},
+                                     {9, 7000, 16, 64},
+                                     {2, 13000, 200, 64},
+                                     {70, 96, 32, 64},
+                                     {3, 12, 5, 10}}) {
+      TestCtx c(2);
+      TestTensor x(c, normal_values(T * K, 1), dtype, {T, K}), w(c, normal_values(N * K, 2), dtype, {N, K}),
+          bias(c, normal_values(N, 3), dtype, {N}), a(c, normal_values(R * K, 4), dtype, {R, K}),
+          y(c, dtype, {T, N}), u(c, dtype, {T, R}), want_y(c, dtype, {T, N}), want_u(c, dtype, {T, R});
+      linear_pair_forward(c, y, u, x, w, bias, a);
+      linear_forward(c, want_y, x, w, bias);
+      linear_forward(c, want_u, x, a, {});
+      expect_same_bits(fmt::format("{} x {} x {}", T, N, K), y.values(), want_y.values());
+      expect_same_bits(fmt::format("{} x {} x {}", T, R, K), u.values(), want_u.values());
     }
 }
 
@@ -76,17 +147,23 @@ TEST(Adapter, ShapesAndTypesMustAgree) {
   AdapterBlocks beyond = kBlocks;
   beyond.to[1] = 10;
   EXPECT_THROW(adapter_weights(c, w, b, beyond), Error);
-  EXPECT_THROW(add_scaled(c, narrow, half, 1), Error);
+  EXPECT_THROW(adapter_forward(c, w, half, b, 1, kBlocks), Error);
+  EXPECT_THROW(adapter_forward(c, w, narrow, b, 1, kBlocks), Error);
+  EXPECT_THROW(adapter_backward_input(c, w, b, narrow), Error);
+  EXPECT_THROW(linear_pair_forward(c, w, narrow, half, half, {}, half), Error);
+  EXPECT_THROW(round_scaled(c, narrow, half, 1), Error);
   EXPECT_THROW(round_scaled(c, w, narrow, 1), Error);
 }
 
-CPU_TEST(AddScaled, Threads) {
-  check_threads("add_scaled", {normal_values(40000, 1), normal_values(40000, 2)},
-                [](Ctx& c, DType dtype, const Many& in) {
-                  TestTensor y(c, in[0], dtype, {40000}), z(c, in[1], accumulate_dtype(dtype), {40000});
-                  add_scaled(c, y, z, 0.3);
-                  return Many{y.values()};
-                });
+CPU_TEST(AdapterForward, Threads) {
+  check_threads(
+      "adapter_forward", {normal_values(50 * 96, 1), normal_values(50 * 64, 2), normal_values(96 * 64, 3)},
+      [](Ctx& c, DType dtype, const Many& in) {
+        TestTensor y(c, in[0], dtype, {50, 96}), u(c, in[1], dtype, {50, 64}), b(c, in[2], dtype, {96, 64});
+        adapter_forward(c, y, u, b, 0.3, {1, {0}, {0}, {96}});
+        adapter_backward_input(c, u, y, b);
+        return Many{y.values(), u.values()};
+      });
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ echo
 "$build"/tests/gpu/experts_bench
 echo
 for model in 0.6B 1.7B 8B; do "$build"/tests/gpu/train_bench $model; done
+for model in 1.7B 8B; do "$build"/tests/gpu/train_bench $model --lora 32; done
 "$build"/tests/gpu/tp_bench | tail -1
 if ! "$peer" -c 'import torch, transformers' 2> "$build/bench-peer.log"; then
   echo "(no transformers in $peer: no peer)"

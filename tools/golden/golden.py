@@ -7,7 +7,8 @@ models/<name>/: config.json, random weights without a trivial parameter, and gol
   logprobs, weights       fp64 log-softmax of the fp32 logits for every next token; weights of the loss below
   grad/<tensor>           gradient of sum weights * logprobs for every tensor of the folder
   greedy_prompt, greedy   64 tokens of arg-max decoding, without a stop
-replay/: a tiny Qwen3 folder, rollouts.jsonl, cases.json (settings and loss) and the gradient of every case.
+replay/: a tiny Qwen3 folder, rollouts.jsonl, cases.json (settings and loss) and the gradient of every case;
+  adapters/ (PEFT) and their gradient where they are trained beside the model, with the settings of kl-in-loss
 
 Needs torch, transformers 5, safetensors, numpy:  tools/golden/golden.py [name ...]
 """
@@ -18,7 +19,7 @@ import zlib
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tests", "golden")
@@ -262,6 +263,15 @@ def qwen3_logits(w, c, tokens):
     return norm(h, w["model.norm.weight"], eps) @ w["model.embed_tokens.weight"].T
 
 
+def adapted(weights, adapters, folder):
+    """Weights with what these tensors of adapters of a PEFT folder add to them."""
+    with open(os.path.join(folder, "adapter_config.json")) as f:
+        config = json.load(f)
+    scale = config["lora_alpha"] / (config["r"] ** 0.5 if config["use_rslora"] else config["r"])
+    of = lambda n, part: adapters.get(n.removesuffix("weight") + f"lora_{part}.weight")
+    return {n: t if of(n, "A") is None else t + scale * of(n, "B") @ of(n, "A") for n, t in weights.items()}
+
+
 def response_stats(w, line):
     """Log-probs and entropies of the response tokens."""
     prompt, response = line["prompt_tokens"], line["response_tokens"]
@@ -361,11 +371,37 @@ def make_replay():
     print(f"replay: fp32 transformers differ from the fp64 forward by {gap:.2e}")
 
 
+def make_replay_adapters():
+    """The same rollouts once more, where adapters of two layers' modules are trained beside the model."""
+    folder = os.path.join(ROOT, "replay")
+    peft = os.path.join(folder, "adapters")
+    os.makedirs(peft, exist_ok=True)
+    with open(os.path.join(folder, "cases.json")) as f:
+        case = json.load(f)["kl-in-loss"]
+    with open(os.path.join(folder, "rollouts.jsonl")) as f:
+        lines = [json.loads(line) for line in f]
+    base = {n: t.double() for n, t in load_file(os.path.join(folder, "model", "model.safetensors")).items()}
+    rng, rank, modules = np.random.default_rng(2025), 3, ["q_proj", "v_proj", "o_proj", "gate_proj", "down_proj"]
+    write_json(os.path.join(peft, "adapter_config.json"), {"peft_type": "LORA", "r": rank, "lora_alpha": 0.2,
+                                                           "target_modules": modules, "use_rslora": True})
+    adapters = {}
+    for n, t in sorted(base.items()):
+        if n.split(".")[-2] in modules:
+            for part, shape in (("A", (rank, t.shape[1])), ("B", (t.shape[0], rank))):
+                adapters[n.removesuffix("weight") + f"lora_{part}.weight"] = random_weight(n, shape, rng).float()
+    save_file({"base_model.model." + n: t for n, t in adapters.items()}, os.path.join(peft, "adapter_model.safetensors"))
+    low = {n: t.double().requires_grad_() for n, t in adapters.items()}
+    loss, clipped = replay_loss(adapted(base, low, peft), lines, case)
+    loss.backward()
+    save_file({n: t.grad for n, t in low.items()}, os.path.join(folder, "gradient-adapters.safetensors"))
+    print(f"replay with adapters: loss {loss.item():.15f}, {clipped} clipped")
+
+
 def main():
     torch.set_num_threads(1)
-    wanted = sys.argv[1:] or [*MODELS, "replay"]
-    for name in wanted:
-        make_replay() if name == "replay" else make_model(name)
+    others = {"replay": make_replay, "replay-adapters": make_replay_adapters}
+    for name in sys.argv[1:] or [*MODELS, *others]:
+        others[name]() if name in others else make_model(name)
 
 
 if __name__ == "__main__":

@@ -15,12 +15,42 @@ void check_blocks(const CTensor& whole, const CTensor& own, const AdapterBlocks&
           blocks.to[i], whole.dim(0));
 }
 
-void check_accumulated(const CTensor& y, const CTensor& z) {
-  CHECK(y.rank == z.rank && y.dims == z.dims, "shapes {} and {}", y.shape_text(), z.shape_text());
-  CHECK(z.dtype == accumulate_dtype(y.dtype), "{} for {}", dtype_name(z.dtype), dtype_name(y.dtype));
+/// `y` is the sum of a product of `x`.
+void check_sum(const CTensor& y, const CTensor& x) {
+  CHECK(y.dtype == x.dtype || y.dtype == accumulate_dtype(x.dtype), "{} for {}", dtype_name(y.dtype),
+        dtype_name(x.dtype));
 }
 
 }  // namespace
+
+void linear_pair_forward(Ctx& c, Tensor y, Tensor u, CTensor x, CTensor w, CTensor bias, CTensor a) {
+  CHECK_SHAPE(x, y.dim(0), w.dim(1));
+  CHECK_SHAPE(w, y.dim(1), x.dim(1));
+  CHECK_SHAPE(y, x.dim(0), w.dim(0));
+  if (!bias.empty()) CHECK_SHAPE(bias, w.dim(0));
+  CHECK_SHAPE(a, u.dim(1), x.dim(1));
+  CHECK_SHAPE(u, x.dim(0), a.dim(0));
+  CHECK(y.dtype == x.dtype && u.dtype == x.dtype, "{} and {} of {}", dtype_name(y.dtype), dtype_name(u.dtype),
+        dtype_name(x.dtype));
+  DISPATCH(c, linear_pair_forward, y, u, x, w, bias, a);
+}
+
+void adapter_forward(Ctx& c, Tensor y, CTensor u, CTensor b, double scale, const AdapterBlocks& blocks) {
+  CHECK_SHAPE(u, y.dim(0), blocks.count * b.dim(1));
+  check_blocks(make_tensor(nullptr, b.dtype, {y.dim(1), u.dim(1)}), b, blocks);
+  CHECK(u.dtype == b.dtype, "{} and {}", dtype_name(u.dtype), dtype_name(b.dtype));
+  check_sum(y, u);
+  DISPATCH(c, adapter_forward, y, u, b, scale, blocks);
+}
+
+void adapter_backward_input(Ctx& c, Tensor dx, CTensor du, CTensor a) {
+  CHECK_SHAPE(dx, du.dim(0), a.dim(1));
+  CHECK_SHAPE(a, du.dim(1), dx.dim(1));
+  CHECK_SHAPE(du, dx.dim(0), a.dim(0));
+  CHECK(du.dtype == a.dtype, "{} and {}", dtype_name(du.dtype), dtype_name(a.dtype));
+  check_sum(dx, du);
+  DISPATCH(c, adapter_backward_input, dx, du, a);
+}
 
 void adapter_weights(Ctx& c, Tensor w, CTensor b, const AdapterBlocks& blocks) {
   check_blocks(w, b, blocks);
@@ -36,13 +66,9 @@ void adapter_gradient(Ctx& c, Tensor db, CTensor dw, double scale, const Adapter
   DISPATCH(c, adapter_gradient, db, dw, scale, blocks, write);
 }
 
-void add_scaled(Ctx& c, Tensor y, CTensor z, double scale) {
-  check_accumulated(y, z);
-  DISPATCH(c, add_scaled, y, z, scale);
-}
-
 void round_scaled(Ctx& c, Tensor y, CTensor z, double scale) {
-  check_accumulated(y, z);
+  CHECK(y.rank == z.rank && y.dims == z.dims, "shapes {} and {}", y.shape_text(), z.shape_text());
+  CHECK(z.dtype == accumulate_dtype(y.dtype), "{} for {}", dtype_name(z.dtype), dtype_name(y.dtype));
   DISPATCH(c, round_scaled, y, z, scale);
 }
 

@@ -1,26 +1,35 @@
 #pragma once
 // What the low-rank adapters of a product y = x W^T take beside its linear products (src/ops/linear.h):
-//   u = x A^T    z = u V^T in A, never rounded    y' = round(fma(scale, z, y))
+//   u = x A^T    z = u V^T, never rounded    y' = round(fma(scale, z, y))
 // where V is block diagonal: the outputs of a block, which are those of one Hugging Face module, read that
-// block's columns of u. A is the accumulate dtype; scale is rounded to it.
+// block's columns of u. What is not rounded is in the accumulate dtype; scale is rounded to it.
 
 #include "src/ops/dispatch.h"
 
 namespace temper {
 
+/// y = x W^T + b and u = x A^T, the bits of two linear_forward
+/// y: [T, N], u: [T, R], of x's dtype   x: [T, K]   w: [N, K]   bias: [N] or empty   a: [R, K]
+void linear_pair_forward(Ctx& c, Tensor y, Tensor u, CTensor x, CTensor w, CTensor bias, CTensor a);
+
+/// y = round(fma(scale, u V^T, y)), V of these blocks of b
+/// y: [T, N], of u's dtype or its accumulate dtype   u: [T, n r]   b: [M, r]   n: number of blocks
+void adapter_forward(Ctx& c, Tensor y, CTensor u, CTensor b, double scale, const AdapterBlocks& blocks);
+
+/// dx = round(dx + du A)
+/// dx: [T, K], of du's dtype or its accumulate dtype   du: [T, R]   a: [R, K]
+void adapter_backward_input(Ctx& c, Tensor dx, CTensor du, CTensor a);
+
 /// w = V: w[to_i + j, i r + k] = b[from_i + j, k] in block i, 0 elsewhere
-/// w: [N, n r]   b: [M, r], of w's dtype   n: number of blocks
+/// w: [N, n r]   b: [M, r], of w's dtype
 void adapter_weights(Ctx& c, Tensor w, CTensor b, const AdapterBlocks& blocks);
 
 /// db[from_i + j, k] += round(scale * dw[to_i + j, i r + k]); as the first write, = instead
-/// db: [M, r] in A   dw: [N, n r] in A
+/// db: [M, r], dw: [N, n r], in the accumulate dtype
 void adapter_gradient(Ctx& c, Tensor db, CTensor dw, double scale, const AdapterBlocks& blocks,
                       GradWrite write);
 
-/// y = round(fma(scale, z, y))      z: in A, of y's shape; y: a storage type, or in A
-void add_scaled(Ctx& c, Tensor y, CTensor z, double scale);
-
-/// y = round(scale * z)      z: in A, of y's shape
+/// y = round(scale * z)      z: in the accumulate dtype of y's, of its shape
 void round_scaled(Ctx& c, Tensor y, CTensor z, double scale);
 
 }  // namespace temper

@@ -103,6 +103,9 @@ void plan_algorithm(PlanDraft& d) {
               {"token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "token-sum"});
     return;
   }
+  const AlgorithmConfig& a = d.config.algorithm;
+  const bool returns = (a.kl_in == "reward" && a.kl_coef != 0) || a.gamma != 1;
+  d.result.plan.advantages_by_token = d.taught() || (advantage_traits(a.advantage).by_token && returns);
   check_parts(d);
   check_groups_of_one(d);
   check_teacher(d);

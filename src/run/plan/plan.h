@@ -102,6 +102,7 @@ struct RunPlan {
   const RolePlan* role(std::string_view name) const;
   bool trains(int rank) const { return trainer().has(rank); }
   bool generates_on(int rank) const { return generator() && generator()->has(rank); }
+  bool advantages_by_token = false;  // those of a response may differ
   /// Roles that add a log-prob to each token of the responses.
   int64_t num_scorers() const;
   int64_t max_policy_lag = 0;

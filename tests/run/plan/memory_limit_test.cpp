@@ -1,10 +1,12 @@
-// What the plan proposes where several ranks do not fit as they are (of one rank: plan_test.cpp).
+// What the plan proposes where several ranks do not fit as they are (of one rank: plan_test.cpp), and parts
+// of the memory that it counts.
 
 #include <gtest/gtest.h>
 
 #include "src/comm/gpu/neighbours.h"
 #include "src/run/plan/memory/memory.h"
 #include "tests/config/config_text.h"
+#include "tests/run/small_model.h"
 #include "tests/support/tiny_model.h"
 
 namespace temper {
@@ -80,6 +82,23 @@ TEST(ExchangeMemory, IsThatOfEachGridOfRanks) {
   EXPECT_EQ(exchanges({cp}, 4), taken(1 + 3)) << "cp, and with dp what gradients use";
   EXPECT_EQ(exchanges({tp}, 16), taken(1 + 3, 7)) << "dp goes to other hosts";
   EXPECT_EQ(exchanges({"roles.rollout.ranks='1'", "roles.trainer.ranks='0'"}, 2), 0);
+}
+
+/// 32 responses.
+TEST(StepMemory, HasTheAdvantagesOfTokens) {
+  const auto trajectories = [](std::vector<std::string> keys) {
+    keys.push_back("rollout.max_new_tokens=64");
+    const PlanResult result = try_plan(load_text(kMinimalConfig, keys).config, 1, small_model());
+    EXPECT_TRUE(result.errors.empty()) << result.errors[0].key << ": " << result.errors[0].message;
+    return MemoryRow::bytes_of(result.plan.memory.front().host, "trajectories");
+  };
+  constexpr int64_t kNumbers = 32 * 64 * 8;
+  const std::string returns = "algorithm.name=reinforce++", kl = "algorithm.kl_coef=0.1";
+  const int64_t alike = trajectories({});
+  EXPECT_EQ(trajectories({returns}), alike);
+  EXPECT_EQ(trajectories({returns, "algorithm.gamma=0.9"}), alike + kNumbers);
+  EXPECT_EQ(trajectories({returns, kl}), trajectories({kl}) + kNumbers);
+  EXPECT_EQ(trajectories({"roles.teacher.path=t"}), alike + 2 * kNumbers) << "log-probs of the teacher, too";
 }
 
 }  // namespace

@@ -38,9 +38,9 @@ constexpr int64_t kTokenBytes = 256;
 /// The phase in which trainer ranks generate, or score held-out responses.
 constexpr const char* kValidation = "validation";
 
-/// Trajectories of a step: ids, mask, log-probs of the policy and of each role that scores, routes.
+/// Trajectories of a step: ids, mask, log-probs of the policy, of each role that scores, advantages, routes.
 int64_t step_bytes(const RunPlan& plan) {
-  const int64_t response = plan.max_new_tokens * (4 + 1 + 8 + 8 * plan.num_scorers());
+  const int64_t response = plan.max_new_tokens * (13 + 8 * (plan.num_scorers() + plan.advantages_by_token));
   const int64_t routes = (plan.max_prompt_tokens + plan.max_new_tokens) * plan.routes.row_bytes();
   return saturating_multiply(plan.batch.samples_per_step, response + 4 * plan.max_prompt_tokens + routes);
 }

@@ -41,6 +41,22 @@ void Validation::add_set(const ValidationSet& config, const ValidationLengths& l
   digests_.push_back(stream.digests().front());
   for (DrawnPrompt& p : set.prompts) p.position += kFirstPosition;
   sets_.push_back(std::move(set));
+  open_sessions(sets_.back(), lengths);
+}
+
+/// Each set has sampling and lengths of its own, and so a server of its own.
+void Validation::open_sessions(Set& set, const ValidationLengths& lengths) const {
+  set.rollout = p_.config.rollout;
+  set.rollout.server.port = 0;
+  if (set.rollout.harness.empty() || !p_.maker.team.leads()) return;
+  set.sessions = std::make_unique<SessionHost>(
+      SessionHost::Parts{.rollout = set.rollout,
+                         .chat_arguments = p_.config.data.chat_arguments,
+                         .tokenizer = p_.maker.tokenizer,
+                         .chat = *p_.chat,
+                         .helpers = *p_.helpers,
+                         .sampling = set.options,
+                         .context_tokens = lengths.max_prompt_tokens + lengths.max_new_tokens});
 }
 
 size_t Validation::items() const {
@@ -58,8 +74,9 @@ std::optional<std::vector<Group>> Validation::generate(const Set& set, int64_t v
   std::vector<Group> mine;
   for (size_t i = set.first; i < std::min(record.before.size(), set.first + set.prompts.size()); ++i)
     mine.push_back(record.before[i]);
-  const GroupMaker::Parts parts{p_.maker.ctx, p_.maker.engine, p_.maker.tokenizer, rewards_of_set(set),
-                                p_.maker.team};
+  const GroupMaker::Parts parts{
+      p_.maker.ctx,  p_.maker.engine,    p_.maker.tokenizer,          rewards_of_set(set),
+      p_.maker.team, set.sessions.get(), !set.rollout.harness.empty()};
   GenerateOptions options = set.options;
   options.version = version;
   GroupMaker maker(parts, options, p_.stops);
@@ -70,6 +87,7 @@ std::optional<std::vector<Group>> Validation::generate(const Set& set, int64_t v
     for (Group& g : maker.next().scored) {
       const auto prompt = std::ranges::lower_bound(set.prompts, position_of(g), {}, &DrawnPrompt::position);
       const auto index = prompt - set.prompts.begin();
+      std::erase_if(g.samples, [](const Trajectory& t) { return t.is_fork(); });  // a session counts once
       for (Trajectory& t : g.samples) t.group = static_cast<int32_t>(index);
       if (record.made) record.made(set.first + static_cast<size_t>(index), g);
       mine.push_back(std::move(g));

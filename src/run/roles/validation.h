@@ -5,6 +5,8 @@
 // val/<set>/domain/. Random numbers: data positions from kFirstPosition on, so that no draw of training is
 // repeated.
 
+#include <list>
+
 #include "src/run/groups/group_maker.h"
 #include "src/run/roles/held_out_loss.h"
 #include "src/run/roles/role.h"
@@ -75,17 +77,20 @@ class Validation {
     int64_t samples = 1;
     GenerateOptions options;
     std::unique_ptr<RewardSet> own_rewards = {};  // null: those of the run
+    RolloutConfig rollout = {};                   // of its sessions
+    std::unique_ptr<SessionHost> sessions = {};   // on the first rank of a team, where programs play
     std::vector<DrawnPrompt> prompts = {};
     size_t first = 0;  // item
   };
   void add_set(const ValidationSet& config, const ValidationLengths& lengths);
+  void open_sessions(Set& set, const ValidationLengths& lengths) const;
   const RewardSet& rewards_of_set(const Set& set) const {
     return set.own_rewards ? *set.own_rewards : *p_.maker.rewards;
   }
   std::optional<std::vector<Group>> generate(const Set& set, int64_t version, const Record& record);
 
   Parts p_;
-  std::vector<Set> sets_;
+  std::list<Set> sets_;  // their sessions refer to them
   std::vector<FileDigest> digests_;
 };
 

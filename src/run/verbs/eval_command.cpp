@@ -155,7 +155,8 @@ int run_eval(const CommandLine& line) {
   const Config& config = loaded.config;
   require_paths(loaded, {"data.train", "checkpoint.resume", "log.command"});
   std::optional<Helpers> helpers;
-  if (rewards_need_helpers(config)) helpers.emplace();  // before there are threads
+  if (rewards_need_helpers(config) || !config.rollout.harness.empty())
+    helpers.emplace();  // before there are threads
   Watch watch(watch_options(config));
   MpiSession mpi(nullptr, nullptr);
   const double wait_limit = watch.connect(mpi);
@@ -193,11 +194,12 @@ int run_eval(const CommandLine& line) {
     Engine engine(*model, engine_options(config, plan), host.ctx().lane, share.pipeline);
     Helpers* const programs = helpers ? &*helpers : nullptr;
     const std::optional<RewardSet> rewards = rewards_of_run(config, programs);
+    const RewardSet none;  // programs that play sessions say what they earn
     Validation validation({config,
                            plan,
                            *comm,
                            {role.team_number(mpi.rank()), role.teams()},
-                           {host.ctx(), engine, *text.tokenizer, rewards ? &*rewards : nullptr, share.team},
+                           {host.ctx(), engine, *text.tokenizer, rewards ? &*rewards : &none, share.team},
                            model->config(),
                            text.chat_template(),
                            stops,

@@ -173,6 +173,11 @@ test-layouts: deps
 test-learn: deps
 	@$(MAKE) --no-print-directory build/temper $(LEARN_TESTS)
 	@SUITE=learn JOBS=1 LIMIT=7200 tools/run_tests.sh $(B)
+# Real clients from PyPI against `temper serve`: PYTHON has openai, anthropic and litellm.
+PYTHON ?= python3
+test-clients: deps
+	@$(MAKE) --no-print-directory build/temper
+	@tests/clients/run.sh build/temper $(PYTHON)
 # As many faults as the program is held to; `make test` has a minute of them. CHAOS_SEED draws others.
 chaos: deps
 	@$(MAKE) --no-print-directory build/temper $(CHAOS_TESTS)

@@ -42,7 +42,8 @@ class Player {
 
   void pause() {
     if (jitter_ms_ > 0)
-      std::this_thread::sleep_for(std::chrono::milliseconds(std::random_device()() % static_cast<unsigned>(jitter_ms_)));
+      std::this_thread::sleep_for(
+          std::chrono::milliseconds(std::random_device()() % static_cast<unsigned>(jitter_ms_)));
   }
 
   /// The assistant's message.
@@ -51,9 +52,10 @@ class Player {
     const std::string url = start_["anthropic_base_url"];
     Client client(std::stoi(url.substr(url.rfind(':') + 1)));
     const std::string body = Json{{"model", "policy"}, {"messages", messages}, {"temperature", 0.1}}.dump();
-    client.write(fmt::format("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n"
-                             "Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{}",
-                             start_["api_key"].get<std::string>(), body.size(), body));
+    client.write(
+        fmt::format("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n"
+                    "Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{}",
+                    start_["api_key"].get<std::string>(), body.size(), body));
     const ClientAnswer answer = client.read(60);
     if (answer.status != 200) throw std::runtime_error(fmt::format("{}: {}", answer.status, answer.body));
     return Json::parse(answer.body)["choices"][0]["message"];

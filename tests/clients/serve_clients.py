@@ -1,4 +1,4 @@
-"""Real clients against `temper serve`: openai and litellm, whole and streamed, alone and many at once.
+"""Real clients against `temper serve`: openai, anthropic and litellm, whole and streamed, alone and many at once.
 
 usage: serve_clients.py TEMPER MODEL_DIR      exit 0: all held; each check prints a line
 """
@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 
+import anthropic
 import litellm
 import openai
 
@@ -87,6 +88,20 @@ def run(url):
         check("what cannot be obeyed is refused by name", False)
     except openai.BadRequestError as error:
         check("what cannot be obeyed is refused by name", error.param == "response_format")
+    claude = anthropic.Anthropic(base_url=url, api_key="none", max_retries=0)
+    asked = dict(model="any", max_tokens=12, temperature=0, messages=[{"role": "user", "content": PROMPTS[3]}])
+    check("anthropic", claude.messages.create(**asked).content[0].text == answers[3].choices[0].message.content)
+    with claude.messages.stream(**asked) as stream:
+        said = "".join(stream.text_stream)
+        check("anthropic's stream helper", said == answers[3].choices[0].message.content and
+              stream.get_final_message().stop_reason == "max_tokens")
+    counted = claude.messages.count_tokens(model="any", messages=asked["messages"]).input_tokens
+    check("anthropic counts tokens", counted == answers[3].usage.prompt_tokens)
+    try:
+        claude.messages.create(**{**asked, "messages": [{"role": "user", "content": "word " * 100000}]})
+        check("anthropic hears that a prompt is too long", False)
+    except anthropic.BadRequestError as error:
+        check("anthropic hears that a prompt is too long", "prompt is too long" in str(error))
     check("models", [m.id for m in client.models.list()] != [])
 
 

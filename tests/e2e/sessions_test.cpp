@@ -41,15 +41,16 @@ class Sessions : public RunFixture {
       argv += fmt::format(", \"{}\"", word);
       if (word == "service") kind = word;
     }
-    return fmt::format("train run.toml run.name={} 'rollout.harness={{argv = [{}], kind = \"{}\"}}' {}", name, argv,
-                       kind, more);
+    return fmt::format("train run.toml run.name={} 'rollout.harness={{argv = [{}], kind = \"{}\"}}' {}", name,
+                       argv, kind, more);
   }
   std::vector<Json> responses(const std::string& run, int64_t step) const {
     return program_.json_lines(rollout_file(run, step));
   }
   void expect_same_run(const std::string& a, const std::string& b) const {
     for (int64_t step = 1; step <= 3; ++step)
-      EXPECT_TRUE(rollouts(a, step) == rollouts(b, step)) << "rollouts of step " << step << ": " << a << ", " << b;
+      EXPECT_TRUE(rollouts(a, step) == rollouts(b, step))
+          << "rollouts of step " << step << ": " << a << ", " << b;
     EXPECT_TRUE(exported_weights(a, 3) == exported_weights(b, 3)) << "weights: " << a << ", " << b;
   }
   void expect_one_numerics(const std::string& run) const {
@@ -62,7 +63,8 @@ class Sessions : public RunFixture {
 
 /// A program that sends the line's own prompt, for one turn, gives the bits of a run without it.
 TEST_F(Sessions, OneTurnIsARunWithoutThem) {
-  const std::string length = "'reward.functions=[\"arithmetic\"]' algorithm.entropy_coef=0.1 rollout.max_turn_tokens=0 ";
+  const std::string length =
+      "'reward.functions=[\"arithmetic\"]' algorithm.entropy_coef=0.1 rollout.max_turn_tokens=0 ";
   ASSERT_EQ(run_each({{1, train("played", "episode", length)},
                       {1, "train run.toml run.name=plain " + length + "rollout.harness=[]"}}),
             0)
@@ -80,12 +82,13 @@ TEST_F(Sessions, OneTurnIsARunWithoutThem) {
 }
 
 TEST_F(Sessions, TurnsAreTrainedAsTheyWereSampled) {
-  ASSERT_EQ(run_each({{1, train("whole", "episode --turns 3")},
-                      {1, train("late", "episode --turns 3 --jitter 60")},
-                      {1, train("piped", "service --turns 3")},
-                      {2, train("tp", "episode --turns 3 --jitter 20", "roles.rollout.tp=2 roles.trainer.tp=2")},
-                      {2, train("dp", "episode --turns 3")}}),
-            0)
+  ASSERT_EQ(
+      run_each({{1, train("whole", "episode --turns 3")},
+                {1, train("late", "episode --turns 3 --jitter 60")},
+                {1, train("piped", "service --turns 3")},
+                {2, train("tp", "episode --turns 3 --jitter 20", "roles.rollout.tp=2 roles.trainer.tp=2")},
+                {2, train("dp", "episode --turns 3")}}),
+      0)
       << output();
   expect_one_numerics("whole");
   std::set<double> rewards;
@@ -138,8 +141,9 @@ TEST_F(Sessions, FailuresEndTheirSessionAlone) {
 /// `--replay` trains what was recorded, bit for bit, and asks nobody.
 TEST_F(Sessions, ReplayNeedsNoProgram) {
   ASSERT_EQ(program_.run(train("whole", "episode --turns 3 --forget")), 0) << output();
-  const std::string files = program_.path(rollout_file("whole", 1)) + " " + program_.path(rollout_file("whole", 2)) +
-                            " " + program_.path(rollout_file("whole", 3));
+  const std::string files = program_.path(rollout_file("whole", 1)) + " " +
+                            program_.path(rollout_file("whole", 2)) + " " +
+                            program_.path(rollout_file("whole", 3));
   ASSERT_EQ(run_each({{2, "train run.toml run.name=again --replay " + files}}), 0) << output();
   EXPECT_TRUE(exported_weights("whole", 3) == exported_weights("again", 3));
 }

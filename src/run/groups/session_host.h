@@ -19,6 +19,7 @@ class SessionHost {
     Helpers& helpers;
     GenerateOptions sampling = {};  // the run's
     int64_t context_tokens = 0;     // of a prompt and its turn
+    int64_t team = 0;               // number among those that generate: its port, where one is set
   };
   /// Starts the server. What the parts refer to outlives it.
   explicit SessionHost(const Parts& parts);

@@ -58,6 +58,14 @@ void plan_agents(PlanDraft& d) {
                    {Json::array()});
   check_limits(d);
   check_port(d);
+  if (!d.config.data.chat)
+    d.error("data.chat", "programs speak in messages, which the chat template renders", {true});
+  if (d.config.rollout.tokens_per_step > 0)
+    d.error("rollout.tokens_per_step", "a session that programs play ends in the step in which it begins", {0});
+  if (d.config.moe.record_routes || d.config.moe.replay != "none")
+    d.error(d.config.moe.record_routes ? "moe.record_routes" : "moe.replay",
+            "rows that a turn finds in the cache have no recorded routes",
+            {d.config.moe.record_routes ? Json(false) : Json("none")});
 }
 
 }  // namespace temper

@@ -16,7 +16,8 @@ std::unique_ptr<SessionHost> open_sessions(const RoleParts& p) {
                          .chat = *p.chat,
                          .helpers = *p.task.helpers,
                          .sampling = rollout_options(config, p.task.plan, p.model().config(), *p.tokenizer),
-                         .context_tokens = p.task.plan.longest_sequence});
+                         .context_tokens = p.task.plan.longest_sequence,
+                         .team = p.portion.index});
 }
 
 }  // namespace

@@ -1,0 +1,205 @@
+// `temper serve` as clients use it: its greedy answers are those of `temper generate` and `temper score` bit
+// for bit, through every door, whole and streamed, alone and among others; what it cannot do it says by name.
+
+#include <thread>
+
+#include "tests/agents/server/client.h"
+#include "tests/support/background.h"
+#include "tests/support/run_fixture.h"
+#include "tests/support/run_list.h"
+
+namespace temper {
+namespace {
+
+class Serve : public RunFixture {
+ protected:
+  void SetUp() override { ASSERT_EQ(program_.init_model("model"), 0) << program_.output(); }
+
+  void start(const std::string& more = "") {
+    job_.emplace(program_, program_.temper() + " serve --model model --port 0 --dtype bf16 " + more,
+                 "serve.log");
+    ASSERT_TRUE(
+        job_->until([&] { return program_.read("serve.log").find("serving at") != std::string::npos; }));
+    const std::string log = program_.read("serve.log"), begin = "127.0.0.1:";
+    port_ = std::stoi(log.substr(log.find(begin) + begin.size()));
+  }
+  ClientAnswer post(const std::string& path, const Json& body, const std::string& key = "") const {
+    Client client(port_);
+    const std::string text = body.dump();
+    client.write(fmt::format(
+        "POST {} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{}Content-Length: {}\r\n\r\n{}",
+        path, key.empty() ? "" : "x-api-key: " + key + "\r\n", text.size(), text));
+    return client.read(60);
+  }
+  Json ask(const std::string& path, const Json& body) const {
+    const ClientAnswer answer = post(path, body);
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    return answer.status == 200 ? Json::parse(answer.body) : Json();
+  }
+  static Json chat(const std::string& text, int tokens = 12) {
+    return {{"model", "any"},       {"messages", {{{"role", "user"}, {"content", text}}}},
+            {"max_tokens", tokens}, {"temperature", 0},
+            {"logprobs", true},     {"return_token_ids", true}};
+  }
+  static std::string question(int i) { return fmt::format("What is {} plus {}?", i, 3 * i); }
+
+  /// What `temper generate` says to the questions.
+  std::vector<Json> generated(int count) const {
+    std::string lines;
+    for (int i = 0; i < count; ++i)
+      lines += Json{{"messages", {{{"role", "user"}, {"content", question(i)}}}}}.dump() + "\n";
+    program_.write("prompts.jsonl", lines);
+    EXPECT_EQ(
+        program_.run("generate --model model --chat --prompts prompts.jsonl --out said.jsonl --dtype bf16 "
+                     "rollout.temperature=0 rollout.max_new_tokens=12"),
+        0)
+        << output();
+    return program_.json_lines("said.jsonl");
+  }
+
+  std::optional<Background> job_;
+  int port_ = 0;
+};
+
+void expect_choice(const Json& choice, const Json& expected) {
+  EXPECT_EQ(choice["token_ids"], expected["tokens"]);
+  std::vector<double> logprobs;
+  for (const Json& token : choice["logprobs"]["content"]) logprobs.push_back(token["logprob"]);
+  EXPECT_EQ(Json(logprobs), expected["logprobs"]);
+}
+
+TEST_F(Serve, SaysWhatGenerateSays) {
+  const std::vector<Json> expected = generated(6);
+  start();
+  for (int i = 0; i < 6; ++i)
+    expect_choice(ask("/v1/chat/completions", chat(question(i)))["choices"][0],
+                  expected[static_cast<size_t>(i)]);
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 24; ++i)
+    clients.emplace_back([&, i] {
+      expect_choice(ask("/v1/chat/completions", chat(question(i % 6)))["choices"][0],
+                    expected[static_cast<size_t>(i % 6)]);
+    });
+  for (std::thread& client : clients) client.join();
+  const Json tokens =
+      ask("/inference/v1/generate", {{"model", "any"},
+                                     {"token_ids", expected[0]["prompt_tokens"]},
+                                     {"sampling_params", {{"max_tokens", 12}, {"temperature", 0}}}});
+  EXPECT_EQ(tokens["choices"][0]["token_ids"], expected[0]["tokens"]);
+  EXPECT_EQ(tokens["choices"][0]["logprobs"]["content"][3]["token"],
+            fmt::format("token_id:{}", expected[0]["tokens"][3].get<int>()));
+  const Json message =
+      ask("/v1/messages?beta=true", {{"model", "any"},
+                                     {"max_tokens", 12},
+                                     {"temperature", 0},
+                                     {"messages", {{{"role", "user"}, {"content", question(1)}}}}});
+  EXPECT_EQ(message["content"][0]["text"], expected[1]["text"]);
+  EXPECT_EQ(message["usage"]["output_tokens"], expected[1]["tokens"].size());
+}
+
+TEST_F(Serve, StreamsSayTheSame) {
+  const std::vector<Json> expected = generated(1);
+  start();
+  Json body = chat(question(0));
+  body["stream"] = true;
+  body["stream_options"] = {{"include_usage", true}};
+  const ClientAnswer stream = post("/v1/chat/completions", body);
+  EXPECT_EQ(stream.headers.at("content-type"), "text/event-stream");
+  std::istringstream lines(stream.body);
+  std::string text;
+  std::vector<int32_t> ids;
+  int64_t usage = 0;
+  bool done = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("data: ")) continue;
+    done = line == "data: [DONE]";
+    if (done) break;
+    const Json chunk = Json::parse(line.substr(6));
+    if (chunk.contains("usage")) usage = chunk["usage"]["completion_tokens"];
+    for (const Json& choice : chunk["choices"]) {
+      text += choice["delta"].value("content", "");
+      for (const Json& id : choice.value("token_ids", Json::array())) ids.push_back(id);
+    }
+  }
+  EXPECT_TRUE(done);
+  EXPECT_EQ(text, expected[0]["text"]);
+  EXPECT_EQ(Json(ids), expected[0]["tokens"]);
+  EXPECT_EQ(usage, std::ssize(ids));
+  const ClientAnswer events =
+      post("/v1/messages", {{"model", "any"},
+                            {"max_tokens", 12},
+                            {"temperature", 0},
+                            {"stream", true},
+                            {"messages", {{{"role", "user"}, {"content", question(0)}}}}});
+  for (const char* event : {"message_start", "content_block_start", "content_block_delta",
+                            "content_block_stop", "message_delta", "message_stop"})
+    EXPECT_NE(events.body.find(fmt::format("event: {}\n", event)), std::string::npos) << event << events.body;
+}
+
+/// What log-likelihood tasks read: the bits of `temper score`, and the likeliest token of each place.
+TEST_F(Serve, EchoHasTheScoresOfThePrompt) {
+  program_.write("ids.jsonl", "{\"tokens\": [5, 77, 300, 12, 12, 900, 4, 4000, 21]}\n");
+  ASSERT_EQ(program_.run("score --model model --input ids.jsonl --dtype bf16"), 0) << output();
+  const Json scored = Json::parse(output().substr(output().find('{')));
+  start();
+  const Json answer = ask("/v1/completions", {{"model", "any"},
+                                              {"prompt", {{5, 77, 300, 12, 12, 900, 4, 4000, 21}, {9, 8, 7}}},
+                                              {"max_tokens", 1},
+                                              {"temperature", 0},
+                                              {"logprobs", 1},
+                                              {"echo", true}});
+  const Json said = answer["choices"][0]["logprobs"];
+  ASSERT_EQ(said["token_logprobs"].size(), 10u);
+  EXPECT_TRUE(said["token_logprobs"][0].is_null());
+  for (size_t i = 1; i < 9; ++i) {
+    EXPECT_EQ(said["token_logprobs"][i], scored["logprobs"][i - 1]) << i;
+    double best = -1e9;
+    for (const auto& [token, logprob] : said["top_logprobs"][i].items())
+      best = std::max(best, logprob.get<double>());
+    EXPECT_GE(best, said["token_logprobs"][i].get<double>());
+  }
+  EXPECT_EQ(answer["choices"].size(), 2u);
+}
+
+TEST_F(Serve, SaysByNameWhatItCannotDo) {
+  program_.write("key", "0123456789abcdef0123456789abcdef\n");
+  start("--key-file key");
+  const std::string key = "0123456789abcdef0123456789abcdef";
+  EXPECT_EQ(post("/v1/chat/completions", chat("x")).status, 401);
+  EXPECT_EQ(post("/v1/chat/completions", chat("x"), key).status, 200);
+  EXPECT_EQ(post("/v1/nothing", chat("x"), key).status, 404);
+  for (const auto& [field, value] :
+       std::map<std::string, Json>{{"response_format", {{"type", "json_object"}}},
+                                   {"tool_choice", "required"},
+                                   {"top_logprobs", 5},
+                                   {"temperature", "hot"},
+                                   {"n", 0},
+                                   {"messages", Json::array()},
+                                   {"stop", {1, 2}}}) {
+    Json body = chat("x");
+    body[field] = value;
+    const ClientAnswer answer = post("/v1/chat/completions", body, key);
+    EXPECT_EQ(answer.status, 400) << field;
+    EXPECT_NE(answer.body.find(field), std::string::npos) << answer.body;
+  }
+  const ClientAnswer longer = post("/v1/chat/completions", chat(std::string(200000, 'x')), key);
+  EXPECT_EQ(longer.status, 400);
+  EXPECT_NE(longer.body.find("maximum context length"), std::string::npos) << longer.body;
+  EXPECT_EQ(program_.run("serve --model model --address 0.0.0.0"), 64);
+  EXPECT_TRUE(says("--key-file")) << output();
+}
+
+TEST_F(Serve, AStopWaitsForOpenAnswers) {
+  start();
+  std::thread client(
+      [&] { EXPECT_EQ(ask("/v1/chat/completions", chat("x", 200))["usage"]["completion_tokens"], 200); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  ::kill(job_->pid(), SIGTERM);
+  client.join();
+  EXPECT_EQ(job_->wait(), 0);
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) { return temper::run_tests_or_list(argc, argv); }

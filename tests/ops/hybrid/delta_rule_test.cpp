@@ -1,0 +1,312 @@
+// The gated delta rule: golden numbers, the recurrence in fp64, gradients against differences, and bits: a
+// row is the same whole, in pieces over pages, and beside other sequences.
+
+#include "src/ops/hybrid/delta.h"
+#include "tests/support/check_op.h"
+
+namespace temper {
+namespace {
+
+using Ends = std::vector<int32_t>;
+
+/// qkv, beta, g -> o, u, decays
+Many rule(Ctx& c, DType t, const Many& in, const Ends& ends, const DeltaShape& s) {
+  const DType a = accumulate_dtype(t);
+  const int64_t tokens = ends.back();
+  TestTensor qkv(c, in[0], t, {tokens, s.qkv_width()}), beta(c, in[1], a, {tokens, s.value_heads}),
+      g(c, in[2], a, {tokens, s.value_heads});
+  TestTensor o(c, t, {tokens, s.value_width()}), u(c, t, {tokens, s.value_width()}),
+      decays(c, a, {tokens, s.value_heads});
+  delta_rule_forward(c, o, u, decays, qkv, beta, g, TestTensor(c, ends, {std::ssize(ends)}), s);
+  return {o.values(), u.values(), decays.values()};
+}
+
+Many rule_gradient(Ctx& c, DType t, const Many& in, const Values& d_o, const Ends& ends,
+                   const DeltaShape& s) {
+  const DType a = accumulate_dtype(t);
+  const int64_t tokens = ends.back();
+  const Many out = rule(c, t, in, ends, s);
+  TestTensor qkv(c, in[0], t, {tokens, s.qkv_width()}), beta(c, in[1], a, {tokens, s.value_heads}),
+      u(c, out[1], t, {tokens, s.value_width()}), decays(c, out[2], a, {tokens, s.value_heads}),
+      up(c, d_o, t, {tokens, s.value_width()});
+  TestTensor dqkv(c, t, {tokens, s.qkv_width()}), dbeta(c, a, {tokens, s.value_heads}),
+      dg(c, a, {tokens, s.value_heads});
+  delta_rule_backward(c, dqkv, dbeta, dg, up, qkv, beta, u, decays, TestTensor(c, ends, {std::ssize(ends)}),
+                      s);
+  return {dqkv.values(), dbeta.values(), dg.values()};
+}
+
+/// Unit keys, gates between 0 and 1, decays of `speed` a row.
+Many random_rows(int64_t tokens, const DeltaShape& s, uint64_t seed, double speed = 0.3) {
+  Values qkv = normal_values(tokens * s.qkv_width(), seed);
+  TestCtx ctx;
+  TestTensor y(ctx, qkv, DType::f64, {tokens, s.qkv_width()});
+  unit_heads_forward(ctx, y, s);
+  Values beta = normal_values(tokens * s.value_heads, seed + 1),
+         g = normal_values(tokens * s.value_heads, seed + 2);
+  for (double& x : beta) x = 1 / (1 + std::exp(-x));
+  for (double& x : g) x = -speed * x * x;
+  return {y.values(), beta, g};
+}
+
+/// Row after row, as the recurrence says it.
+Values recurrence(const Many& in, const Ends& ends, const DeltaShape& s) {
+  Values o(static_cast<size_t>(ends.back() * s.value_width()));
+  for (size_t n = 0; n + 1 < ends.size(); ++n)
+    for (int64_t h = 0; h < s.value_heads; ++h) {
+      Values state(static_cast<size_t>(s.key_dim * s.value_dim), 0.0);
+      for (int64_t t = ends[n]; t < ends[n + 1]; ++t) {
+        const double* row = in[0].data() + t * s.qkv_width();
+        const double *q = row + h / s.heads_per_key() * s.key_dim, *k = q + s.key_width(),
+                     *v = row + 2 * s.key_width() + h * s.value_dim;
+        const int64_t at = t * s.value_heads + h;
+        for (double& x : state) x *= std::exp(in[2][at]);
+        for (int64_t d = 0; d < s.value_dim; ++d) {
+          double seen = 0, out = 0;
+          for (int64_t i = 0; i < s.key_dim; ++i) seen += k[i] * state[i * s.value_dim + d];
+          const double u = in[1][at] * (v[d] - seen);
+          for (int64_t i = 0; i < s.key_dim; ++i) {
+            double& x = state[i * s.value_dim + d];
+            x += k[i] * u;
+            out += x * q[i];
+          }
+          o[at * s.value_dim + d] = out;
+        }
+      }
+    }
+  return o;
+}
+
+/// From a state that is not zero: the row before has made it.
+CPU_TEST(DeltaRule, GoldenNumbers) {
+  const DeltaShape s{1, 1, 2, 3};
+  // S = ((.1, .2, -.3), (.4, -.5, .6)): rows 0 and 1 write it, with keys that are no unit vectors.
+  const Many in{{0,           0,           1,         0,           .1, .2,  -.3,  //
+                 0,           0,           0,         1,           .4, -.5, .6,   //
+                 0.31622773,  0.63245547,  0.8944271, -0.44721355, 1,  .5,  -1,   //
+                 0.31622764,  -0.63245528, 0.7071066, 0.7071066,   2,  -1,  .25,  //
+                 -0.63245547, 0.31622773,  0.2425356, 0.97014239,  .5, 1,   1.5},
+                {1, 1, .9, .3, .6},
+                {0, 0, -.1, -.5, -.02}};
+  TestCtx ctx;
+  const Ends ends{0, 5};
+  const Many out = rule(ctx, DType::f64, in, ends, s);
+  expect_near("u", slice_rows(out[1], 3, 2, 5),
+              {0.972838, 0.122229, -0.462972, 0.48581214, -0.27210697, 0.0667135, -0.00279906, 0.88759231,
+               0.66613722},
+              0, 1e-6);
+  expect_near("o", slice_rows(out[0], 3, 2, 5),
+              {0.25752122, -0.22890775, 0.25752122, 0.10367054, 0.31104165, -0.43408988, -0.4818574,
+               -0.00869488, 0.48632264},
+              0, 2e-7);
+  // Nothing reads the last state: dq alone does not depend on its gradient.
+  const Many gradient =
+      rule_gradient(ctx, DType::f64, in, {0, 0, 0, 0, 0, 0, 1, -1, .5, .2, .3, -.4, -1, .5, 1}, ends, s);
+  expect_near("dq", slice_rows(gradient[0], 1, 14, 16), {0.32755103, 0.80892471}, 0, 2e-7);
+}
+
+CPU_TEST(DeltaRule, IsTheRecurrence) {
+  const DeltaShape s{2, 6, 5, 3};
+  const Ends ends{0, 1, 1, 64, 66, 200, 330};
+  TestCtx ctx;
+  for (const double speed : {0.0, 0.01, 0.3, 20.0}) {
+    const Many in = random_rows(330, s, 20, speed);
+    expect_near(fmt::format("speed {}", speed), rule(ctx, DType::f64, in, ends, s)[0],
+                recurrence(in, ends, s), 0, 1e-12);
+  }
+}
+
+CPU_TEST(DeltaRule, Gradient) {
+  const DeltaShape s{1, 2, 3, 2};
+  const Ends ends{0, 2, 68};
+  check_gradient(
+      "rule", random_rows(68, s, 30, 0.05),
+      [&](Ctx& c, DType t, const Many& in) { return Many{rule(c, t, in, ends, s)[0]}; },
+      [&](Ctx& c, DType t, const Many& in, const Many& douts) {
+        return rule_gradient(c, t, in, douts[0], ends, s);
+      });
+}
+
+/// Three chunks, compared where they meet: a step of the loss along one random direction.
+CPU_TEST(DeltaRule, GradientOverChunks) {
+  const DeltaShape s{2, 4, 8, 4};
+  const Ends ends{0, 150};
+  const Many in = random_rows(150, s, 40, 0.02);
+  const Values d_o = normal_values(150 * s.value_width(), 43);
+  TestCtx ctx;
+  const Many gradient = rule_gradient(ctx, DType::f64, in, d_o, ends, s);
+  for (size_t k = 0; k < in.size(); ++k) {
+    const Values direction = normal_values(std::ssize(in[k]), 44 + k);
+    const auto loss = [&](double step) {
+      Many at = in;
+      for (size_t i = 0; i < direction.size(); ++i) at[k][i] += step * direction[i];
+      const Values o = rule(ctx, DType::f64, at, ends, s)[0];
+      long double sum = 0;
+      for (size_t i = 0; i < o.size(); ++i) sum += static_cast<long double>(o[i]) * d_o[i];
+      return sum;
+    };
+    double analytic = 0;
+    for (size_t i = 0; i < direction.size(); ++i) analytic += gradient[k][i] * direction[i];
+    const double numeric = static_cast<double>((loss(1e-5) - loss(-1e-5)) / 2e-5L);
+    EXPECT_NEAR(analytic, numeric, 1e-6 * (1 + std::abs(numeric))) << "input " << k;
+  }
+}
+
+CPU_TEST(DeltaRule, TypesAndThreads) {
+  const DeltaShape s{2, 4, 16, 16};
+  const Ends ends{0, 70, 73, 140};
+  const Many in = random_rows(140, s, 50);
+  const auto forward = [&](Ctx& c, DType t, const Many& at) { return Many{rule(c, t, at, ends, s)[0]}; };
+  const auto backward = [&](Ctx& c, DType t, const Many& at) {
+    return rule_gradient(c, t, at, normal_values(140 * s.value_width(), 53), ends, s);
+  };
+  check_dtypes("forward", in, forward, 5e-6, 2e-2);
+  check_dtypes("backward", in, backward, 5e-6, 3e-2);
+  check_threads("forward", in, forward);
+  check_threads("backward", in, backward);
+}
+
+CPU_TEST(DeltaRule, ASequenceDoesNotSeeOthers) {
+  const DeltaShape s{1, 2, 16, 8};
+  const Many in = random_rows(210, s, 60);
+  const Values d_o = normal_values(210 * s.value_width(), 63);
+  for (const DType t : kStorageTypes) {
+    TestCtx ctx;
+    const Ends ends{0, 5, 135, 210};
+    const Many packed = rule(ctx, t, in, ends, s), gradient = rule_gradient(ctx, t, in, d_o, ends, s);
+    for (size_t n = 0; n + 1 < ends.size(); ++n) {
+      const int32_t begin = ends[n], end = ends[n + 1];
+      const auto of = [&](const Values& v) { return slice_rows(v, std::ssize(v) / 210, begin, end); };
+      const Many own{of(in[0]), of(in[1]), of(in[2])};
+      expect_same_bits("o", of(packed[0]), rule(ctx, t, own, {0, end - begin}, s)[0]);
+      const Many alone = rule_gradient(ctx, t, own, of(d_o), {0, end - begin}, s);
+      for (size_t k = 0; k < 3; ++k) expect_same_bits("gradient", of(gradient[k]), alone[k]);
+    }
+  }
+}
+
+/// What follows a row changes nothing in it, chunk borders and rows of zeros of either sign among them.
+CPU_TEST(DeltaRule, PrefixesHaveTheSameBits) {
+  const DeltaShape s{1, 1, 16, 16};
+  Many in = random_rows(130, s, 70);
+  for (int64_t t = 0; t < 130; t += 3)
+    for (int64_t i = 0; i < s.qkv_width(); ++i) in[0][t * s.qkv_width() + i] = i % 2 ? -0.0 : 0.0;
+  for (const DType t : kStorageTypes) {
+    TestCtx ctx;
+    const Values whole = rule(ctx, t, in, {0, 130}, s)[0];
+    for (const int32_t end : {1, 15, 17, 63, 64, 65, 128, 129}) {
+      const auto of = [&](const Values& v) { return slice_rows(v, std::ssize(v) / 130, 0, end); };
+      expect_same_bits(fmt::format("{} rows", end), of(whole),
+                       rule(ctx, t, {of(in[0]), of(in[1]), of(in[2])}, {0, end}, s)[0]);
+    }
+  }
+}
+
+// ---- pages ----
+
+/// Tails and slots, filled with NaN, of one layer behind another.
+struct Pages {
+  Pages(Ctx& c, DType t, const DeltaShape& s, int64_t tails, int64_t slots, int64_t taps)
+      : windows(c, t, {2, tails, (taps - 1) * s.qkv_width()}),
+        keys(c, t, {2, tails, kDeltaChunk * s.key_width()}),
+        writes(c, t, {2, tails, kDeltaChunk * s.value_width()}),
+        decays(c, accumulate_dtype(t), {2, tails, kDeltaChunk * s.value_heads}),
+        states(c, accumulate_dtype(t), {2, slots, s.value_width() * s.key_dim}) {}
+  DeltaPages with(const CTensor& tails, const CTensor& from, const CTensor& to,
+                  const CTensor& lengths) const {
+    return {windows, keys, writes, decays, states, tails, from, to, lengths};
+  }
+  TestTensor windows, keys, writes, decays, states;
+};
+
+constexpr DeltaShape kPaged{2, 4, 8, 8};
+constexpr int64_t kTaps = 4;
+
+/// A sequence of the rule and one of the convolution, and what they give whole.
+struct Sequence {
+  Sequence(Ctx& c, DType t, int64_t rows, uint64_t seed, const Values& w)
+      : length(rows),
+        in(random_rows(rows, kPaged, seed)),
+        x(normal_values(rows * kPaged.qkv_width(), seed + 3)) {
+    const Ends ends{0, static_cast<int32_t>(rows)};
+    o = rule(c, t, in, ends, kPaged)[0];
+    TestTensor y(c, t, {rows, kPaged.qkv_width()});
+    causal_conv_forward(c, y, TestTensor(c, x, t, {rows, kPaged.qkv_width()}),
+                        TestTensor(c, w, t, {kPaged.qkv_width(), kTaps}), TestTensor(c, ends, {2}));
+    conv = y.values();
+  }
+  Values part(const Values& v, int64_t begin, int64_t end) const {
+    return slice_rows(v, std::ssize(v) / length, begin, end);
+  }
+
+  int64_t length, done = 0;
+  int32_t slot = 7;
+  Many in;
+  Values x, o, conv;
+};
+
+/// The next rows of some sequences, in one batch.
+struct Piece {
+  /// So many rows of each sequence, as far as it has them. A border has a slot of its own: none is read after
+  /// it was written to.
+  Piece(std::vector<Sequence>& sequences, const std::vector<int64_t>& counts, int32_t& next_slot) {
+    for (size_t n = 0; n < counts.size(); ++n) {
+      Sequence& s = sequences[n];
+      const int64_t end = std::min(s.length, s.done + counts[n]);
+      for (size_t k = 0; k < 3; ++k) append(in[k], s.part(s.in[k], s.done, end));
+      append(x, s.part(s.x, s.done, end));
+      append(o, s.part(s.o, s.done, end));
+      append(conv, s.part(s.conv, s.done, end));
+      ends.push_back(ends.back() + static_cast<int32_t>(end - s.done));
+      lengths.push_back(static_cast<int32_t>(end));
+      from.push_back(s.slot);
+      if (end / kDeltaChunk > s.done / kDeltaChunk) s.slot = next_slot++;
+      to.push_back(s.slot);
+      s.done = end;
+    }
+  }
+  static void append(Values& to, const Values& more) { to.insert(to.end(), more.begin(), more.end()); }
+
+  Many in = Many(3);
+  Values x, o, conv;
+  Ends ends{0}, lengths, from, to;
+};
+
+void expect_piece(Ctx& c, DType t, const Pages& pages, const Piece& p, const Values& w) {
+  const int64_t tokens = p.ends.back(), count = std::ssize(p.from);
+  if (tokens == 0) return;
+  const DType a = accumulate_dtype(t);
+  TestTensor tails(c, Ends{2, 0}, {count}), from(c, p.from, {count}), to(c, p.to, {count}),
+      lengths(c, p.lengths, {count}), cu(c, p.ends, {count + 1});
+  const DeltaPages at = pages.with(tails, from, to, lengths);
+  TestTensor o(c, t, {tokens, kPaged.value_width()}), y(c, t, {tokens, kPaged.qkv_width()});
+  causal_conv_paged(c, y, at, 1, TestTensor(c, p.x, t, {tokens, kPaged.qkv_width()}),
+                    TestTensor(c, w, t, {kPaged.qkv_width(), kTaps}), cu);
+  delta_rule_paged(c, o, at, 1, TestTensor(c, p.in[0], t, {tokens, kPaged.qkv_width()}),
+                   TestTensor(c, p.in[1], a, {tokens, kPaged.value_heads}),
+                   TestTensor(c, p.in[2], a, {tokens, kPaged.value_heads}), cu, kPaged);
+  expect_same_bits("o", o.values(), p.o);
+  expect_same_bits("y", y.values(), p.conv);
+}
+
+/// Random pieces, of a few rows or of more than a chunk.
+CPU_TEST(DeltaPages, PiecesHaveTheBitsOfTheWhole) {
+  const Values w = normal_values(kPaged.qkv_width() * kTaps, 90);
+  for (const DType t : kStorageTypes)
+    for (uint64_t seed = 0; seed < 6; ++seed) {
+      TestCtx ctx(seed % 2 == 0 ? 1 : 2);
+      std::vector<Sequence> sequences{{ctx, t, 203, 80 + 10 * seed, w}, {ctx, t, 131, 85 + 10 * seed, w}};
+      const Pages pages(ctx, t, kPaged, /*tails=*/3, /*slots=*/8, kTaps);
+      int32_t next_slot = 0;
+      for (uint64_t turn = 0; sequences[0].done < 203 || sequences[1].done < 131; ++turn) {
+        const Values draw = normal_values(2, 1000 * seed + turn, turn % 5 == 4 ? 90 : 4);
+        const auto count = [&](size_t n) { return static_cast<int64_t>(std::abs(draw[n])); };
+        expect_piece(ctx, t, pages, Piece(sequences, {count(0), count(1)}, next_slot), w);
+      }
+    }
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) { return temper::op_test_main(argc, argv); }

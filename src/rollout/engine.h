@@ -11,7 +11,7 @@
 #include "src/models/model.h"
 #include "src/nn/parallel/pipeline.h"
 #include "src/rollout/decode_graph.h"
-#include "src/rollout/response_growth.h"
+#include "src/rollout/responses/response_growth.h"
 #include "src/rollout/scheduler.h"
 #include "src/rollout/step_batch.h"
 #include "src/rollout/step_routes.h"

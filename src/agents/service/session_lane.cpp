@@ -13,6 +13,17 @@ namespace {
 constexpr const char* kTrained = "policy";
 constexpr const char* kUntrained = "policy-untrained";
 
+std::string header_of(const HttpRequest& http, const char* name) {
+  const auto found = http.headers.find(name);
+  return found == http.headers.end() ? std::string() : found->second;
+}
+
+/// openai's and anthropic's clients say the how many-th try a request is.
+bool is_retry(const HttpRequest& http) {
+  const std::string tries = header_of(http, "x-stainless-retry-count");
+  return !tries.empty() && tries != "0";
+}
+
 }  // namespace
 
 void SessionResults::put(SessionResult result) {
@@ -98,11 +109,23 @@ void SessionLane::answer(uint64_t number, Open& open, const std::shared_ptr<Http
   if (!turns)
     return exchange->reply(
         200, dump_json_line(describe(route, body, p_.doors.tokenizer(), p_.rules.context_tokens)));
-  const Door& door = p_.doors.at(route);
-  DoorRequest request = door.read(body, p_.rules.doors);
-  const auto alias = p_.rules.aliases.find(request.model);
-  const std::string model = alias == p_.rules.aliases.end() ? request.model : alias->second;
-  if (model != kTrained && model != kUntrained)
+  answer_turn(number, open, exchange, p_.doors.at(route).read(body, p_.rules.doors));
+}
+
+/// Whether the turns of the model that a request names are trained; nothing where no model has the name.
+std::optional<bool> SessionLane::is_trained(const std::string& model) const {
+  const auto alias = p_.rules.aliases.find(model);
+  const std::string& name = alias == p_.rules.aliases.end() ? model : alias->second;
+  if (name == kTrained) return true;
+  return name == kUntrained ? std::optional(false) : std::nullopt;
+}
+
+void SessionLane::answer_turn(uint64_t number, Open& open, const std::shared_ptr<HttpExchange>& exchange,
+                              DoorRequest request) {
+  const HttpRequest& http = exchange->request();
+  const Door& door = p_.doors.at(route_of(http.path)->route);
+  const std::optional<bool> trained = is_trained(request.model);
+  if (!trained)
     return reply_error(*exchange, door,
                        {.status = 404,
                         .message = fmt::format("no model has this name; `{}`, `{}` and the aliases of "
@@ -110,23 +133,36 @@ void SessionLane::answer(uint64_t number, Open& open, const std::shared_ptr<Http
                                                kTrained, kUntrained)});
   for (const std::string& name : request.sampling.names())
     p_.results.count("rollout/run_sampling_held/" + name);
-  const auto header = [&](const char* name) {
-    const auto found = http.headers.find(name);
-    return found == http.headers.end() ? std::string() : found->second;
-  };
-  const std::string retries = header("x-stainless-retry-count");
   TurnAsk ask{.messages = request.messages,
               .tools = request.tools,
               .arguments = request.arguments,
-              .trained = model == kTrained,
+              .trained = *trained,
               .max_new_tokens = request.max_new_tokens,
               .stop = request.stop,
-              .retry = !retries.empty() && retries != "0",
-              .idempotency_key = header("idempotency-key")};
+              .retry = is_retry(http),
+              .idempotency_key = header_of(http, "idempotency-key")};
   if (!request.prompts.empty()) ask.prompt = request.prompts.front();
-  const TurnFormat format = request.messages.is_array() ? p_.cut.format(request.arguments) : TurnFormat{};
   std::vector<TurnStart> starts;
   for (int32_t i = 0; i < request.n; ++i) starts.push_back(open.session.ask(ask));
+  const TurnFormat format = request.messages.is_array() ? p_.cut.format(request.arguments) : TurnFormat{};
+  for (const TurnStart& s : starts) {
+    open.formats.emplace(s.turn, format);
+    open.tools.emplace(s.turn, request.tools);
+  }
+  const auto client = client_of(open, exchange, std::move(request), starts);
+  for (int32_t i = 0; i < std::ssize(starts); ++i) {
+    const TurnStart& s = starts[static_cast<size_t>(i)];
+    if (s.kind == TurnStart::Kind::answered) client->finish(i, open.session.turn(s.turn).response);
+    open.waiting[s.turn].push_back({client, i});
+    start(number, open, s);
+  }
+}
+
+std::shared_ptr<OpenAnswer> SessionLane::client_of(const Open& open,
+                                                   const std::shared_ptr<HttpExchange>& exchange,
+                                                   DoorRequest request,
+                                                   const std::vector<TurnStart>& starts) const {
+  const Door& door = p_.doors.at(route_of(exchange->request().path)->route);
   const size_t first = starts.front().turn;
   DoorAnswer head{.id = "chatcmpl-" + open.session.turn(first).key,
                   .created = std::time(nullptr),
@@ -134,20 +170,11 @@ void SessionLane::answer(uint64_t number, Open& open, const std::shared_ptr<Http
                   .choices = {}};
   std::vector<size_t> of_choice;
   for (const TurnStart& s : starts) of_choice.push_back(s.turn);
-  const Json tools = request.tools;
-  const auto client =
-      std::make_shared<OpenAnswer>(exchange, door, std::move(request), std::move(head), format,
-                                   [&session = open.session, of_choice](int32_t index, size_t call) {
-                                     return session.call_id(of_choice[static_cast<size_t>(index)], call);
-                                   });
-  for (int32_t i = 0; i < std::ssize(starts); ++i) {
-    const TurnStart& s = starts[static_cast<size_t>(i)];
-    open.formats.emplace(s.turn, format);
-    open.tools.emplace(s.turn, tools);
-    if (s.kind == TurnStart::Kind::answered) client->finish(i, open.session.turn(s.turn).response);
-    open.waiting[s.turn].push_back({client, i});
-    start(number, open, s);
-  }
+  const auto call_id = [&session = open.session, of_choice](int32_t index, size_t call) {
+    return session.call_id(of_choice[static_cast<size_t>(index)], call);
+  };
+  return std::make_shared<OpenAnswer>(exchange, door, std::move(request), std::move(head),
+                                      open.formats.at(first), call_id);
 }
 
 void SessionLane::ask(uint64_t number, const Json& messages, const OnPipeAnswer& answer) {

@@ -98,6 +98,11 @@ class SessionLane {
     size_t turn = 0;
   };
   void answer(uint64_t number, Open& open, const std::shared_ptr<HttpExchange>& exchange, Route route);
+  std::optional<bool> is_trained(const std::string& model) const;
+  void answer_turn(uint64_t number, Open& open, const std::shared_ptr<HttpExchange>& exchange,
+                   DoorRequest request);
+  std::shared_ptr<OpenAnswer> client_of(const Open& open, const std::shared_ptr<HttpExchange>& exchange,
+                                        DoorRequest request, const std::vector<TurnStart>& starts) const;
   void start(uint64_t number, Open& open, const TurnStart& start);
   void tell_pipe(Open& open, size_t turn);
   void turn_is_over(const Asked& asked, Response response);

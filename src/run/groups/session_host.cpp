@@ -51,6 +51,8 @@ SessionHost::~SessionHost() {
 
 uint64_t SessionHost::start(const DrawnPrompt& prompt, int32_t sample) {
   const SessionLimitsConfig& limits = p_.rollout.sessions;
+  const int64_t turn_tokens =
+      limits.max_turn_tokens > 0 ? limits.max_turn_tokens : p_.sampling.max_new_tokens;
   Play play{.number = next_++,
             .harness = chosen_harness(p_.rollout.harness, *prompt.record,
                                       fmt::format("data position {}", prompt.position)),
@@ -61,7 +63,7 @@ uint64_t SessionHost::start(const DrawnPrompt& prompt, int32_t sample) {
                       .stop_token_ids = p_.sampling.stop_token_ids,
                       .num_ids = static_cast<int32_t>(p_.sampling.num_sampleable),
                       .limits = {.turns = limits.max_turns,
-                                 .turn_tokens = limits.max_turn_tokens,
+                                 .turn_tokens = turn_tokens,
                                  .session_tokens = limits.max_session_tokens,
                                  .context_tokens = p_.context_tokens}},
             .record = prompt.record};

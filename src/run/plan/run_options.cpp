@@ -105,6 +105,10 @@ std::string changed_sampling_text(const RolloutConfig& r) {
          "ignore it";
 }
 
+bool starts_programs(const Config& config) {
+  return rewards_need_helpers(config) || !config.rollout.harness.empty() || !config.log.command.empty();
+}
+
 bool rewards_need_helpers(const Config& config) {
   const std::vector<ValidationSet>& sets = config.validation.data;
   return needs_helpers(config.reward) || std::any_of(sets.begin(), sets.end(), [](const ValidationSet& set) {

@@ -33,5 +33,9 @@ std::string changed_sampling_text(const RolloutConfig& section);
 
 /// A reward of the run or of a validation set asks a program.
 bool rewards_need_helpers(const Config& config);
+/// Programs play the samples.
+inline bool plays(const Config& config) { return !config.rollout.harness.empty(); }
+/// Rewards, sessions or a tracker are programs.
+bool starts_programs(const Config& config);
 
 }  // namespace temper

@@ -150,9 +150,10 @@ void plan_validation(PlanDraft& d) {
   if (plan.context_tokens < 2) return;  // an error already
   require_names(d);
   plan.validates_loss = d.supervised() && !v.data.empty();
-  const bool rewarded = !d.config.rollout.harness.empty() || std::any_of(v.data.begin(), v.data.end(), [&](const ValidationSet& set) {
-    return !rewards_of(set, d.config).functions.empty();
-  });
+  const bool played = !d.config.rollout.harness.empty();
+  const bool rewarded = played || std::any_of(v.data.begin(), v.data.end(), [&](const ValidationSet& set) {
+                          return !rewards_of(set, d.config).functions.empty();
+                        });
   if (!rewarded) {
     plan.validation_sets.resize(v.data.size());
     if (v.in_run() && !plan.validates_loss)

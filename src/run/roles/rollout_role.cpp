@@ -4,24 +4,6 @@
 #include "src/run/roles/steps_ahead.h"
 
 namespace temper {
-namespace {
-
-std::unique_ptr<SessionHost> open_sessions(const RoleParts& p) {
-  const Config& config = p.task.config();
-  if (config.rollout.harness.empty() || !p.model_share.team.leads()) return nullptr;
-  return std::make_unique<SessionHost>(
-      SessionHost::Parts{.rollout = config.rollout,
-                         .chat_arguments = config.data.chat_arguments,
-                         .tokenizer = *p.tokenizer,
-                         .chat = *p.chat,
-                         .helpers = *p.task.helpers,
-                         .sampling = rollout_options(config, p.task.plan, p.model().config(), *p.tokenizer),
-                         .context_tokens = p.task.plan.longest_sequence,
-                         .team = p.portion.index});
-}
-
-}  // namespace
-
 RolloutRole::RolloutRole(const RoleParts& parts)
     : p_(parts),
       sessions_(open_sessions(p_)),
@@ -31,7 +13,7 @@ RolloutRole::RolloutRole(const RoleParts& parts)
              *p_.rewards,
              p_.model_share.team,
              sessions_.get(),
-             !p_.task.config().rollout.harness.empty()} {}
+             plays(p_.task.config())} {}
 
 bool RolloutRole::phase(int64_t step) {
   const int64_t version = step - 1;

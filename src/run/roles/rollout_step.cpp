@@ -8,6 +8,20 @@
 
 namespace temper {
 
+std::unique_ptr<SessionHost> open_sessions(const RoleParts& p) {
+  const Config& config = p.task.config();
+  if (!plays(config) || !p.model_share.team.leads()) return nullptr;
+  return std::make_unique<SessionHost>(
+      SessionHost::Parts{.rollout = config.rollout,
+                         .chat_arguments = config.data.chat_arguments,
+                         .tokenizer = *p.tokenizer,
+                         .chat = *p.chat,
+                         .helpers = *p.task.helpers,
+                         .sampling = rollout_options(config, p.task.plan, p.model().config(), *p.tokenizer),
+                         .context_tokens = p.task.plan.longest_sequence,
+                         .team = p.portion.index});
+}
+
 RolloutStep::RolloutStep(const RoleParts& parts, const GroupMaker::Parts& maker, const OpenStep& open,
                          int64_t step, int64_t version)
     : p_(parts),

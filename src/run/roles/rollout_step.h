@@ -13,6 +13,10 @@ struct OpenStep {
   int64_t step = 0, round = 0, owed = 0;
 };
 
+/// The sessions of a rank that generates; null where no program plays the samples, and on ranks that follow
+/// the first one of their team.
+std::unique_ptr<SessionHost> open_sessions(const RoleParts& parts);
+
 class RolloutStep {
  public:
   /// One that goes on after a stop, as `open` says, has its prompts. Both parts outlive it.

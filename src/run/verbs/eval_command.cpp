@@ -143,6 +143,7 @@ void require_work(const RunPlan& plan, bool samples) {
 
 std::optional<RewardSet> rewards_of_run(const Config& config, Helpers* programs) {
   std::optional<RewardSet> rewards;
+  if (!config.rollout.harness.empty()) rewards.emplace();  // programs that play sessions say what they earn
   if (!config.reward.functions.empty()) rewards.emplace(config.reward, programs);
   return rewards;
 }
@@ -155,8 +156,7 @@ int run_eval(const CommandLine& line) {
   const Config& config = loaded.config;
   require_paths(loaded, {"data.train", "checkpoint.resume", "log.command"});
   std::optional<Helpers> helpers;
-  if (rewards_need_helpers(config) || !config.rollout.harness.empty())
-    helpers.emplace();  // before there are threads
+  if (starts_programs(config)) helpers.emplace();  // before there are threads
   Watch watch(watch_options(config));
   MpiSession mpi(nullptr, nullptr);
   const double wait_limit = watch.connect(mpi);
@@ -194,12 +194,11 @@ int run_eval(const CommandLine& line) {
     Engine engine(*model, engine_options(config, plan), host.ctx().lane, share.pipeline);
     Helpers* const programs = helpers ? &*helpers : nullptr;
     const std::optional<RewardSet> rewards = rewards_of_run(config, programs);
-    const RewardSet none;  // programs that play sessions say what they earn
     Validation validation({config,
                            plan,
                            *comm,
                            {role.team_number(mpi.rank()), role.teams()},
-                           {host.ctx(), engine, *text.tokenizer, rewards ? &*rewards : &none, share.team},
+                           {host.ctx(), engine, *text.tokenizer, rewards ? &*rewards : nullptr, share.team},
                            model->config(),
                            text.chat_template(),
                            stops,

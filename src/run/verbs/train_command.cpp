@@ -60,8 +60,7 @@ int run_train(const CommandLine& line) {
   if (line.has("--replay")) unused = {"data.train", "validation.data", "checkpoint.resume"};
   require_paths(loaded, unused);
   std::optional<Helpers> helpers;
-  const bool programs = rewards_need_helpers(loaded.config) || !loaded.config.log.command.empty() ||
-                        !loaded.config.rollout.harness.empty();
+  const bool programs = starts_programs(loaded.config);
   if (programs) helpers.emplace();  // before there are threads
   Watch watch(watch_options(loaded.config));
   MpiSession mpi(nullptr, nullptr);

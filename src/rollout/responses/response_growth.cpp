@@ -1,4 +1,4 @@
-#include "src/rollout/response_growth.h"
+#include "src/rollout/responses/response_growth.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "src/rollout/response_text.h"
+#include "src/rollout/responses/response_text.h"
 
 #include <algorithm>
 #include <string_view>

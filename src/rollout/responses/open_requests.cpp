@@ -1,4 +1,4 @@
-#include "src/rollout/open_requests.h"
+#include "src/rollout/responses/open_requests.h"
 
 namespace temper {
 

@@ -4,8 +4,8 @@
 
 #include <functional>
 
-#include "src/rollout/open_requests.h"
-#include "src/rollout/response_text.h"
+#include "src/rollout/responses/open_requests.h"
+#include "src/rollout/responses/response_text.h"
 
 namespace temper {
 

@@ -190,6 +190,8 @@ std::string rule_text(const Field& field) {
         "list of such tables, each with a name = \"NAME\"";
   } else if (type == "table") {
     text = "a table";
+  } else if (type == "table of strings") {
+    text = "a table of strings such as {NAME = \"VALUE\"}";
   } else if (type == "table of numbers") {
     text = "a table of token ids such as {5 = -1.5}, each a number, " + range_text(spec.range);
   } else if (type == "list of strings") {

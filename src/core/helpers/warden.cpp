@@ -73,6 +73,7 @@ std::string make_folder() {
   ::dup2(order.errors, 2);
   ::execvp(order.argv[0], order.argv);
   fail_with(errno);
+  ::_exit(127);
 }
 
 /// What was orphaned and has ended, but for the program, whose pid is not given out again while the warden
@@ -120,8 +121,8 @@ void watch_program(const WardenOrder& order, pid_t keeper) {
   sigemptyset(&heard);
   sigaddset(&heard, SIGCHLD);
   sigaddset(&heard, SIGTERM);
-  ::signal(SIGTERM, SIG_DFL);  // the keeper ignores it, and what is ignored cannot be waited for
   ::sigprocmask(SIG_BLOCK, &heard, nullptr);
+  ::signal(SIGTERM, SIG_DFL);  // the keeper ignores it, and what is ignored cannot be waited for
   ::prctl(PR_SET_NAME, "helper-warden");
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);

@@ -15,8 +15,8 @@ struct WardenOrder {
   std::vector<std::string> variables;  // "NAME=VALUE"
   // Ends of pipes, all closed on exec.
   int input, output, errors;  // of the program
-  int status;                 // gets a StartStatus of the warden, and one of the program that cannot be started
-  int exited;                 // gets what waitpid says of the program
+  int status;  // gets a StartStatus of the warden, and one of the program that cannot be started
+  int exited;  // gets what waitpid says of the program
 };
 
 /// error 0: the program has this pid. Else it is the errno of what failed.

@@ -116,6 +116,7 @@ void RewardSet::score(Trajectory& t, const Json& record) const {
                               .record = record},
                              t);
   if (t.session) add_session(*t.session, entries_.empty(), result);
+  if (t.session && result.excluded && t.session->end_reason == "done") t.session->end_reason = "no_reward";
   t.raw_reward = result.raw;
   t.reward = result.shaped;
   t.reward_parts = std::move(result.parts);

@@ -13,6 +13,7 @@
 namespace temper {
 
 inline constexpr std::array<std::string_view, 2> kHarnessKinds{"episode", "service"};
+inline constexpr std::array<std::string_view, 2> kSessionModels{"policy", "policy-untrained"};
 inline constexpr std::array<std::string_view, 3> kOnProgramError{"exclude", "zero", "stop"};
 inline constexpr std::array<std::string_view, 3> kOnLimit{"score", "mask", "exclude"};
 

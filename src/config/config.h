@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "src/config/agents_config.h"
 #include "src/config/algorithm_config.h"
 #include "src/config/lora_config.h"
 #include "src/config/moe_config.h"
@@ -84,6 +85,9 @@ struct RolloutConfig {
   int64_t dynamic_sampling_rounds = 0;
   int64_t dump_every = 1;              // 0: no rollouts are written
   std::string dump_compress = "none";  // or "zstd"
+  std::vector<HarnessConfig> harness;  // empty: no sessions
+  ServerConfig server;
+  SessionLimitsConfig sessions;  // keys rollout.max_turns and those beside it
 };
 
 struct RecomputeConfig {

@@ -307,6 +307,7 @@ std::vector<Field> config_fields(Config& c) {
   algorithm_fields(c.algorithm, {"algorithm", fields});
   rollout_fields(c.rollout, {"rollout", fields});
   dump_fields(c.rollout, {"rollout", fields});
+  agent_fields(c.rollout, {"rollout", fields});
   train_fields(c.train, {"train", fields});
   lora_fields(c.lora, {"lora", fields});
   optimizer_fields(c.optimizer, {"optimizer", fields});

@@ -44,12 +44,14 @@ struct KeySpec {
   std::string_view instead = {};  // key that may be written instead of this one, never beside it
 };
 
-using FieldTarget = std::variant<
-    std::string*, bool*, int64_t*, uint64_t*, double*, std::optional<bool>*, std::optional<int64_t>*,
-    std::optional<double>*, std::optional<std::string>*, std::vector<std::string>*, std::vector<int64_t>*,
-    std::vector<double>*, std::map<int64_t, double>*, std::optional<std::vector<std::string>>*,
-    std::optional<std::vector<int64_t>>*, std::optional<std::map<int64_t, double>>*, std::vector<DataSource>*,
-    std::vector<ValidationSet>*, std::vector<RewardFunctionConfig>*, Json*>;
+using FieldTarget =
+    std::variant<std::string*, bool*, int64_t*, uint64_t*, double*, std::optional<bool>*,
+                 std::optional<int64_t>*, std::optional<double>*, std::optional<std::string>*,
+                 std::vector<std::string>*, std::vector<int64_t>*, std::vector<double>*,
+                 std::map<int64_t, double>*, std::optional<std::vector<std::string>>*,
+                 std::optional<std::vector<int64_t>>*, std::optional<std::map<int64_t, double>>*,
+                 std::vector<DataSource>*, std::vector<ValidationSet>*, std::vector<RewardFunctionConfig>*,
+                 std::vector<HarnessConfig>*, std::map<std::string, std::string>*, Json*>;
 
 struct Field {
   std::string key;

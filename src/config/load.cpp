@@ -69,8 +69,9 @@ std::string read_config_text(const std::string& path) {
   return text;
 }
 
-/// A model of its own says what is right.
-bool is_taught(const Config& config) {
+/// A model of its own says what is right, or programs that play sessions do.
+bool is_judged(const Config& config) {
+  if (!config.rollout.harness.empty()) return true;
   return std::any_of(config.roles.rows().begin(), config.roles.rows().end(), [&](const RoleTraits& row) {
     return row.keys.has(RoleKey::path) && row.needed(config);
   });
@@ -119,12 +120,12 @@ class Loader {
 
   void require_keys() {
     const bool supervised = !algorithm_traits(out_.loaded.config.algorithm.name).generates,
-               taught = is_taught(out_.loaded.config);
+               judged = is_judged(out_.loaded.config);
     for (const Field& field : fields_) {
       const Needed needed = field.spec.needed;
       const bool wanted = needed == Needed::always || (needed == Needed::supervised && supervised) ||
                           (needed == Needed::reinforcement && !supervised) ||
-                          (needed == Needed::rewards && !supervised && !taught);
+                          (needed == Needed::rewards && !supervised && !judged);
       const std::string other(field.spec.instead);
       if (!wanted || is_written(field.key) || (!other.empty() && is_written(other))) continue;
       std::vector<Json> legal;

@@ -4,9 +4,10 @@
 #include <limits>
 
 #include "src/config/sets/read_lists.h"
+#include "src/config/typed/meant.h"
+#include "src/config/typed/refusals.h"
 #include "src/config/units/byte_size.h"
 #include "src/config/units/duration.h"
-#include "src/config/typed/meant.h"
 #include "src/config/values.h"
 #include "src/core/check.h"
 #include "src/core/text/nearest.h"
@@ -19,83 +20,12 @@ using Failed = std::optional<BadValue>;
 constexpr size_t kMaxItems = 10000;
 constexpr size_t kMaxNameBytes = 200;
 
-Json number_json(double value, bool whole) { return whole ? Json(static_cast<int64_t>(value)) : Json(value); }
-
 bool is_folder_name(const std::string& text) {
   if (text.empty() || text.size() > kMaxNameBytes || text == "." || text == ".." || text[0] == '-')
     return false;
   return std::none_of(text.begin(), text.end(),
                       [](unsigned char c) { return c < 0x20 || c == 0x7f || c == '/' || c == '\\'; });
 }
-
-/// Says why the value of a field cannot be taken, and which values could.
-class Refusals {
- public:
-  Refusals(const TomlNode& node, const Field& field) : node_(node), field_(field), spec_(field.spec) {}
-
-  BadValue because(std::string why, std::vector<Json> legal) const {
-    return {std::move(why), std::move(legal)};
-  }
-  BadValue illegal(const TomlNode& node, std::vector<Json> legal) const {
-    return because(fmt::format("{} is not legal here; legal: {}", shown(node), rule_text(field_)),
-                   std::move(legal));
-  }
-  BadValue wrong_type(std::vector<Json> legal) const { return wrong_type(node_, std::move(legal)); }
-  BadValue wrong_type(const TomlNode& node, std::vector<Json> legal) const {
-    return because(fmt::format("{} is {}; legal: {}", shown(node), kind_name(node.kind), rule_text(field_)),
-                   std::move(legal));
-  }
-
-  /// Numbers to propose beside `value`; the default list where that was an item: a number is no list.
-  std::vector<Json> numbers(bool whole, double value = std::numeric_limits<double>::quiet_NaN()) const {
-    return node_.kind == Kind::array || is_list() ? std::vector<Json>{field_json(field_)}
-                                                  : proposals(whole, value);
-  }
-  /// The words that are legal; of a list, lists of one of them.
-  std::vector<Json> choices() const {
-    std::vector<Json> legal(spec_.choices.begin(), spec_.choices.end());
-    for (Json& word : legal) word = is_list() ? Json::array({word}) : word;
-    return legal;
-  }
-  /// What is proposed for a text that may not be empty: its default, if that is a text.
-  std::vector<Json> texts() const {
-    const Json standard = field_json(field_);
-    if (standard.is_array() || (standard.is_string() && !standard.get_ref<const std::string&>().empty()))
-      return {standard};
-    return spec_.example.is_null() ? std::vector<Json>{} : std::vector<Json>{spec_.example};
-  }
-
- private:
-  /// Legal values to propose: the default (or its word), the example, and the end of the range nearest to
-  /// `value`.
-  std::vector<Json> proposals(bool whole, double value) const {
-    std::vector<Json> legal;
-    const auto add = [&](const Json& candidate) {
-      if (!candidate.is_null() && std::find(legal.begin(), legal.end(), candidate) == legal.end())
-        legal.push_back(candidate);
-    };
-    const Json current = field_json(field_);
-    if (spec_.count == 0 && current.is_number() && spec_.needed == Needed::no) add(current);
-    if (!spec_.absent.empty()) add(std::string(spec_.absent));
-    add(spec_.example);
-    const bool few = whole && spec_.range.high - spec_.range.low < 8;
-    for (double n = spec_.range.low; few && n <= spec_.range.high; ++n) add(number_json(n, true));
-    if (value <= spec_.range.low && !spec_.range.above_low) add(number_json(spec_.range.low, whole));
-    if (value >= spec_.range.high && !spec_.range.below_high && spec_.range.high < 1e300)
-      add(number_json(spec_.range.high, whole));
-    if (legal.empty()) add(number_json(spec_.range.low, whole));
-    return legal;
-  }
-  bool is_list() const {
-    return std::holds_alternative<std::vector<std::string>*>(field_.target) ||
-           std::holds_alternative<std::vector<int64_t>*>(field_.target) ||
-           std::holds_alternative<std::vector<double>*>(field_.target);
-  }
-
-  const TomlNode& node_;
-  const Field& field_;
-  const KeySpec& spec_;
-};
 
 /// Reads one node into the member of a field, whatever its type.
 class Reader {
@@ -108,7 +38,9 @@ class Reader {
     *out = node_.boolean;
     return {};
   }
-  Failed operator()(int64_t* out) const { return integer(node_, *out); }
+  Failed operator()(int64_t* out) const {
+    return spec_.format == Format::byte_size && node_.kind == Kind::text ? bytes(*out) : integer(node_, *out);
+  }
   Failed operator()(uint64_t* out) const {
     int64_t value = 0;
     if (Failed bad = integer(node_, value)) return bad;
@@ -171,6 +103,8 @@ class Reader {
   Failed operator()(std::vector<DataSource>* out) const;
   Failed operator()(std::vector<ValidationSet>* out) const;
   Failed operator()(std::vector<RewardFunctionConfig>* out) const;
+  Failed operator()(std::vector<HarnessConfig>* out) const;
+  Failed operator()(std::map<std::string, std::string>* out) const;
   Failed operator()(Json* out) const;
 
  private:
@@ -193,6 +127,13 @@ class Reader {
     if (!std::isfinite(value) || !spec_.range.has(value))
       return refuse_.illegal(node, refuse_.numbers(false, value));
     out = value;
+    return {};
+  }
+  Failed bytes(int64_t& out) const {
+    const std::optional<int64_t> size = parse_byte_size(node_.text);
+    if (!size || !spec_.range.has(static_cast<double>(*size)))
+      return refuse_.illegal(node_, {field_json(field_)});
+    out = *size;
     return {};
   }
   Failed text(const TomlNode& node, std::string& out) const;
@@ -321,14 +262,6 @@ Failed Reader::operator()(std::vector<DataSource>* out) const {
   return {};
 }
 
-/// The items of a list, or the one that stands for it.
-std::vector<const TomlNode*> items_of(const TomlNode& node) {
-  if (node.kind != Kind::array) return {&node};
-  std::vector<const TomlNode*> items;
-  for (const TomlNode& item : node.items) items.push_back(&item);
-  return items;
-}
-
 Failed Reader::operator()(std::vector<ValidationSet>* out) const {
   const std::vector<const TomlNode*> items = items_of(node_);
   std::vector<ValidationSet> sets;
@@ -357,6 +290,26 @@ Failed Reader::operator()(std::vector<RewardFunctionConfig>* out) const {
   }
   if (!why.empty()) return refuse_.because(why + "; legal: " + rule_text(field_), {});
   *out = std::move(functions);
+  return {};
+}
+
+Failed Reader::operator()(std::vector<HarnessConfig>* out) const {
+  const std::string why = read_harnesses(node_, *out);
+  return why.empty() ? Failed{} : refuse_.because(why + "; legal: " + rule_text(field_), {Json::array()});
+}
+
+Failed Reader::operator()(std::map<std::string, std::string>* out) const {
+  if (node_.kind != Kind::table) return refuse_.wrong_type({Json::object()});
+  std::map<std::string, std::string> values;
+  for (const auto& [key, value] : node_.table) {
+    const bool name = !key.empty() && key.find_first_of(std::string_view("=\0", 2)) == std::string::npos;
+    if (!name || values.size() == kMaxItems)
+      return refuse_.because(
+          fmt::format("`{}` is no name, or one too many; legal: {}", key, rule_text(field_)),
+          {Json::object()});
+    if (Failed failed = text(value, values[key])) return BadValue{failed->message, {Json::object()}};
+  }
+  *out = std::move(values);
   return {};
 }
 

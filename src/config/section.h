@@ -39,6 +39,10 @@ void lora_fields(LoraConfig& c, Section f);
 void optimizer_fields(OptimizerConfig& c, Section f);
 /// Those of [moe]: moe_fields.cpp.
 void moe_fields(MoeSection& c, Section f);
+/// The keys of [rollout] with which programs play sessions, and those of such a program, which point into it:
+/// sets/agent_fields.cpp.
+void agent_fields(RolloutConfig& c, Section f);
+std::vector<Field> harness_fields(HarnessConfig& c);
 /// The fields of [validation], and those of its keys rollout.*: sets/validation_fields.cpp.
 void validation_fields(ValidationConfig& c, std::vector<Field>& fields);
 void override_fields(SamplingOverrides& c, Section f);

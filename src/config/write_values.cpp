@@ -53,6 +53,7 @@ struct ToJson {
   Json operator()(const std::vector<RewardFunctionConfig>* value) const {
     return list_json(*value, function_json);
   }
+  Json operator()(const std::vector<HarnessConfig>* value) const { return list_json(*value, harness_json); }
 };
 
 struct TypeText {
@@ -72,6 +73,8 @@ struct TypeText {
   std::string operator()(const std::vector<DataSource>*) const { return "string or list"; }
   std::string operator()(const std::vector<ValidationSet>*) const { return "string or list of sets"; }
   std::string operator()(const std::vector<RewardFunctionConfig>*) const { return "list"; }
+  std::string operator()(const std::vector<HarnessConfig>*) const { return "table or list of tables"; }
+  std::string operator()(const std::map<std::string, std::string>*) const { return "table of strings"; }
   std::string operator()(const Json*) const { return "table"; }
 };
 
@@ -179,8 +182,16 @@ std::string rule_text(const Field& field) {
         "[\"NAME\", ...] or [{name = \"NAME\", as = \"NAME\", domains = [\"DOMAIN\", ...], weight = NUMBER, "
         "OPTION = "
         "NUMBER, STRING or [STRING, ...]}, ...], each name once";
+  } else if (type == "table or list of tables") {
+    text =
+        "{argv = [\"PROGRAM\", ...], kind = \"episode\" or \"service\", workers = 1, in_flight = 32, "
+        "limit_seconds = 600, retries = 0, on_error = \"exclude\", \"zero\" or \"stop\", env = {NAME = "
+        "\"VALUE\"}, aliases = {NAME = \"policy\" or \"policy-untrained\"}, ignore = [\"FIELD\", ...]} or a "
+        "list of such tables, each with a name = \"NAME\"";
   } else if (type == "table") {
     text = "a table";
+  } else if (type == "table of strings") {
+    text = "a table of strings such as {NAME = \"VALUE\"}";
   } else if (type == "table of numbers") {
     text = "a table of token ids such as {5 = -1.5}, each a number, " + range_text(spec.range);
   } else if (type == "list of strings") {

@@ -28,27 +28,49 @@ std::vector<Field> fields_of(ValidationSet& set) {
   return fields;
 }
 
-/// Reads the keys of a table, `prefix` before each.
-std::string read_keys(const TomlNode& table, const std::string& prefix, const std::vector<Field>& fields) {
+/// Reads the keys of a table, `prefix` before each, which is `what` ("a set").
+std::string read_keys(const TomlNode& table, const std::string& prefix, const std::vector<Field>& fields,
+                      std::string_view what) {
   for (const auto& [key, value] : table.table) {
     const std::string name = prefix + key;
     if (name == "set.rollout" && value.kind == Kind::table) {
-      if (std::string why = read_keys(value, name + ".", fields); !why.empty()) return why;
+      if (std::string why = read_keys(value, name + ".", fields, what); !why.empty()) return why;
       continue;
     }
     const auto field =
         std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.key == name; });
-    std::vector<std::string> known{"rollout"};
+    std::vector<std::string> known;
+    if (prefix == "set.") known.emplace_back("rollout");
     for (const Field& f : fields)
       if (f.key.starts_with(prefix) && f.key.find('.', prefix.size()) == std::string::npos)
         known.push_back(f.key.substr(prefix.size()));
-    if (field == fields.end()) return fmt::format("`{}` is no key of a set{}", key, did_you_mean(key, known));
+    if (field == fields.end())
+      return fmt::format("`{}` is no key of {}{}", key, what, did_you_mean(key, known));
     if (auto bad = read_value(value, *field)) return fmt::format("`{}`: {}", key, bad->message);
   }
   return "";
 }
 
+std::string read_harness(const TomlNode& node, HarnessConfig& harness) {
+  constexpr size_t kMostBytes = size_t{32} << 10;
+  if (node.kind != Kind::table) return fmt::format("{} is {}, no table", shown(node), kind_name(node.kind));
+  if (std::string why = read_keys(node, "harness.", harness_fields(harness), "a program"); !why.empty())
+    return why;
+  size_t bytes = 0;
+  for (const std::string& word : harness.argv) bytes += word.size() + 1;
+  for (const auto& [name, value] : harness.env) bytes += name.size() + value.size() + 2;
+  if (bytes > kMostBytes) return fmt::format("argv and env have {} bytes, at most {}", bytes, kMostBytes);
+  return harness.argv.empty() ? "a program has no argv" : "";
+}
+
 }  // namespace
+
+std::vector<const TomlNode*> items_of(const TomlNode& node) {
+  if (node.kind != Kind::array) return {&node};
+  std::vector<const TomlNode*> items;
+  for (const TomlNode& item : node.items) items.push_back(&item);
+  return items;
+}
 
 std::string shown(const TomlNode& node) {
   std::string text = toml_text(node_json(node));
@@ -99,8 +121,26 @@ std::string read_set(const TomlNode& node, ValidationSet& set) {
     set.path = node.text;
   else if (node.kind != Kind::table)
     return fmt::format("{} is {}, no path or table", shown(node), kind_name(node.kind));
-  if (std::string why = read_keys(node, "set.", fields_of(set)); !why.empty()) return why;
+  if (std::string why = read_keys(node, "set.", fields_of(set), "a set"); !why.empty()) return why;
   return set.path.empty() ? "a set has no path" : "";
+}
+
+std::string read_harnesses(const TomlNode& node, std::vector<HarnessConfig>& harnesses) {
+  constexpr size_t kMost = 100;
+  std::vector<HarnessConfig> read;
+  const std::vector<const TomlNode*> items = items_of(node);
+  if (items.size() > kMost) return fmt::format("the list has {} programs, at most {}", items.size(), kMost);
+  for (const TomlNode* item : items) {
+    HarnessConfig& harness = read.emplace_back();
+    if (std::string why = read_harness(*item, harness); !why.empty()) return why;
+    if (items.size() > 1 && harness.name.empty())
+      return fmt::format("program {} has no name, by which lines could choose it", read.size());
+    for (size_t i = 0; i + 1 < read.size(); ++i)
+      if (read[i].name == harness.name)
+        return fmt::format("\"{}\" is the name of two programs", harness.name);
+  }
+  harnesses = std::move(read);
+  return "";
 }
 
 Json function_json(const RewardFunctionConfig& function) {
@@ -126,6 +166,18 @@ Json set_json(const ValidationSet& set) {
     (sampling ? rollout : one)[field.key.substr((sampling ? kRollout : kSet).size())] = value;
   }
   if (!rollout.empty()) one["rollout"] = std::move(rollout);
+  return one;
+}
+
+Json harness_json(const HarnessConfig& harness) {
+  HarnessConfig copy = harness;
+  constexpr std::string_view kHarness = "harness.";
+  Json one = Json::object();
+  for (const Field& field : harness_fields(copy)) {
+    Json value = field_json(field);
+    const bool unset = value == "" || (value.is_structured() && value.empty());
+    if (!unset) one[field.key.substr(kHarness.size())] = std::move(value);
+  }
   return one;
 }
 

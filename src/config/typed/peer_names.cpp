@@ -188,6 +188,13 @@ constexpr std::array kPeerNames{
         "is `train.recompute.granularity` here: \"none\", \"selective\" or \"full\""},
     PeerName{"ray ray_init ray_kwargs",
              "has no key here: mpirun or srun starts the ranks; see `temper help mpirun`"},
+    // programs that play sessions
+    PeerName{
+        "max_assistant_turns max_user_turns max_iterations max_steps_per_episode max_tool_calls",
+        "is `rollout.max_turns` here: turns of a session, which a program of `rollout.harness` plays"},
+    PeerName{"tool_config_path interaction_config_path agent_loop_config_path environment_factory multi_turn",
+             "is `rollout.harness` here: a program with tools and turns of its own, which asks the policy's "
+             "endpoint"},
     // optimizer
     PeerName{"optim.lr actor_learning_rate", "is `optimizer.lr` here: the same number"},
     PeerName{"warmup_ratio lr_warmup_ratio lr_warmup_steps_ratio warmup_steps_proportion",

@@ -16,7 +16,9 @@ struct PlanDraft {
   bool supervised() const { return !algorithm_traits(config.algorithm.name).generates; }
   /// A model says what is right, and rewards are not needed.
   bool taught() const { return result.plan.role("teacher") != nullptr; }
-  bool taught_alone() const { return taught() && config.reward.functions.empty(); }
+  bool taught_alone() const {
+    return taught() && config.reward.functions.empty() && config.rollout.harness.empty();
+  }
   void error(const std::string& key, std::string message, std::vector<Json> legal) {
     result.errors.push_back({key, "", std::move(message), std::move(legal)});
   }
@@ -41,6 +43,8 @@ void plan_routes(PlanDraft& draft);
 void plan_model(PlanDraft& draft);
 void plan_algorithm(PlanDraft& draft);
 void plan_rewards(PlanDraft& draft);
+/// What programs that play sessions, and the limits of sessions, may be.
+void plan_agents(PlanDraft& draft);
 void plan_dynamic_sampling(PlanDraft& draft);
 void plan_lengths(PlanDraft& draft);
 void plan_microbatch(PlanDraft& draft);

@@ -187,6 +187,7 @@ PlanResult try_plan(const Config& config, int num_ranks, const RunModels& models
   plan_model(draft);
   plan_algorithm(draft);
   plan_rewards(draft);
+  plan_agents(draft);
   plan_dynamic_sampling(draft);
   plan.batch = plan_batch(config, draft.result.errors);
   plan_lengths(draft);

@@ -66,7 +66,7 @@ void plan_rewards(PlanDraft& d) {
   for (const RewardFunctionConfig& function : functions)
     if (const std::string why = reward_defect(function); !why.empty())
       return d.error("reward.functions", why, legal);
-  if (functions.empty() && !d.supervised() && !d.taught())
+  if (functions.empty() && !d.supervised() && !d.taught() && d.config.rollout.harness.empty())
     d.error("reward.functions", "no reward function is named", legal);
   require_domain_key(d, functions);
 }

@@ -8,11 +8,12 @@ namespace {
 void warn_without_program(PlanDraft& d) {
   RolloutConfig written = d.config.rollout, unset;
   std::vector<Field> fields, defaults;
-  agent_fields(written, Section("rollout", fields));
-  agent_fields(unset, Section("rollout", defaults));
+  agent_fields(written, Section("", fields));
+  agent_fields(unset, Section("", defaults));
   for (size_t i = 0; i < fields.size(); ++i)
     if (field_json(fields[i]) != field_json(defaults[i]))
-      d.warn(fields[i].key + " has no effect: no program plays sessions (rollout.harness)");
+      d.warn(
+          fmt::format("rollout{} has no effect: no program plays sessions (rollout.harness)", fields[i].key));
 }
 
 /// A limit that no turn could keep is a slip.

@@ -94,8 +94,7 @@ void ErrorLines::say(std::string text) {
   }
   if (said_.size() == kKnownTexts) {
     const Said& oldest = said_.front();
-    if (oldest.times > 1 && !is_power_of_ten(oldest.times))
-      unsent_ += count_text(oldest.times, oldest.text);
+    if (oldest.times > 1 && !is_power_of_ten(oldest.times)) unsent_ += count_text(oldest.times, oldest.text);
     said_.pop_front();
   }
   unsent_ += text;

@@ -37,8 +37,12 @@ void close_pipe(int& descriptor) {
   descriptor = -1;
 }
 
+void append_words(std::string& request, const std::vector<std::string>& words) {
+  for (const std::string& word : words) request.append(word.c_str(), word.size() + 1);
+}
+
 /// The answer to a request, with the descriptors that came along (-1: none); none where the keeper has ended.
-std::optional<KeeperAnswer> receive_answer(int socket, int (&descriptors)[2]) {
+std::optional<KeeperAnswer> receive_answer(int socket, int (&descriptors)[4]) {
   KeeperAnswer answer;
   if (receive_descriptors(socket, &answer, sizeof answer, descriptors) != sizeof answer) return std::nullopt;
   return answer;
@@ -74,30 +78,48 @@ Helpers::~Helpers() {
 HelperProgram Helpers::start(const std::vector<std::string>& argv) {
   CHECK(!argv.empty(), "a helper program without a name");
   std::string request(1, kStartProgram);
-  for (const std::string& word : argv) request.append(word.c_str(), word.size() + 1);
-  CHECK(request.size() <= kMaxRequest, "a command of {} bytes", request.size());
-  const std::lock_guard lock(mutex_);
-  if (::send(socket_, request.data(), request.size(), MSG_NOSIGNAL) < 0) fail_keeper();
-  int descriptors[2] = {-1, -1};
-  const std::optional<KeeperAnswer> answer = receive_answer(socket_, descriptors);
-  if (!answer) fail_keeper();
-  if (answer->pid > 0) return {answer->pid, descriptors[0], descriptors[1]};
+  append_words(request, argv);
+  const HelperProgram program = ask(request);
+  if (program.pid > 0) return program;
   fail(Exit::usage,
        {.what = fmt::format("cannot start the program {}", argv[0]),
         .where = fmt::format("{}", fmt::join(argv, " ")),
-        .why = std::strerror(answer->error),
+        .why = std::strerror(program.error),
         .fix = "name a program in PATH, or a path from the working folder that may be executed"});
+}
+
+HelperProgram Helpers::start_apart(const std::vector<std::string>& argv,
+                                   const std::vector<std::string>& variables) {
+  std::string request(1, kStartApart);
+  const KeptApart head{static_cast<uint32_t>(argv.size())};
+  request.append(reinterpret_cast<const char*>(&head), sizeof head);
+  append_words(request, argv);
+  append_words(request, variables);
+  return ask(request);
+}
+
+HelperProgram Helpers::ask(const std::string& request) {
+  CHECK(request.size() <= kMaxRequest, "a command of {} bytes", request.size());
+  const std::lock_guard lock(mutex_);
+  if (::send(socket_, request.data(), request.size(), MSG_NOSIGNAL) < 0) fail_keeper();
+  int pipes[4] = {-1, -1, -1, -1};
+  const std::optional<KeeperAnswer> answer = receive_answer(socket_, pipes);
+  if (!answer) fail_keeper();
+  if (answer->pid <= 0) return {.error = answer->error};
+  return {answer->pid, pipes[0], pipes[1], pipes[2], pipes[3]};
 }
 
 bool Helpers::end(HelperProgram& program) noexcept {
   close_pipe(program.input);
   close_pipe(program.output);
+  close_pipe(program.errors);
+  close_pipe(program.exited);
   if (program.pid <= 0) return true;
   std::string request(1, kEndProgram);
   request.append(reinterpret_cast<const char*>(&program.pid), sizeof program.pid);
   program.pid = -1;
   const std::lock_guard lock(mutex_);
-  int none[2] = {-1, -1};
+  int none[4] = {-1, -1, -1, -1};
   return ::send(socket_, request.data(), request.size(), MSG_NOSIGNAL) >= 0 && receive_answer(socket_, none);
 }
 

@@ -31,6 +31,9 @@ class KeeperLost : public Error {
 struct HelperProgram {
   pid_t pid = -1;
   int input = -1, output = -1;
+  // One that is kept apart has them: from its stderr; what waitpid says of it (an int) once it has ended.
+  int errors = -1, exited = -1;
+  int error = 0;  // why it could not be started (errno)
 };
 
 class Helpers {
@@ -45,11 +48,18 @@ class Helpers {
   /// From any thread. argv[0] is looked up in PATH. A program that cannot be started is Error(Exit::usage), a
   /// keeper that was killed KeeperLost.
   HelperProgram start(const std::vector<std::string>& argv);
+  /// A program that is kept apart: its environment is `variables` ("NAME=VALUE") with TMPDIR and PWD, which
+  /// are a fresh folder that goes with it (in TMPDIR of this process), its stderr is for the caller, and
+  /// `end` gives it a second after SIGTERM, which nobody waits for; then nothing stays that it has started.
+  /// One that cannot be started has pid -1 and says why. From any thread, KeeperLost.
+  HelperProgram start_apart(const std::vector<std::string>& argv, const std::vector<std::string>& variables);
   /// Kills the program with what it has started, and closes the pipes. It does not wait for a program that a
   /// disk access keeps alive. False: the keeper was killed, and the program with it.
   bool end(HelperProgram& program) noexcept;
 
  private:
+  HelperProgram ask(const std::string& request);
+
   std::mutex mutex_;
   int socket_ = -1;
   pid_t keeper_ = -1;

@@ -6,11 +6,11 @@
 #include <cmath>
 #include <random>
 
-#include "src/config/units/duration.h"
 #include "src/config/load.h"
 #include "src/config/methods.h"
 #include "src/config/sets/validation_sets.h"
 #include "src/config/toml_node.h"
+#include "src/config/units/duration.h"
 #include "src/config/values.h"
 #include "tests/config/config_text.h"
 
@@ -195,6 +195,16 @@ constexpr const char* kAlgorithmKeys[] = {"algorithm.clip_low=0.1",
                                           "algorithm.teacher_coef=0.5"};
 
 constexpr const char* kLastSections[] = {"checkpoint.every_minutes=2.5",
+                                         "rollout.harness={argv=[\"python3\",\"agent.py\"],env={A=\"$B\"}}",
+                                         "rollout.server.address=0.0.0.0",
+                                         "rollout.server.port=8000",
+                                         "rollout.server.threads=2",
+                                         "rollout.server.max_body=1MiB",
+                                         "rollout.max_turns=20",
+                                         "rollout.max_turn_tokens=100",
+                                         "rollout.max_session_tokens=1000",
+                                         "rollout.session_seconds=90.5",
+                                         "rollout.on_limit=mask",
                                          "run.stop_when={metric=\"val/x/avg@2\",at_least=0.75,times=2}",
                                          "checkpoint.best={metric=\"val/x/avg@2\",mode=\"min\",keep=3}",
                                          "data.domain_key=data_source",

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <set>
 
-#include "src/config/units/byte_size.h"
-#include "src/config/units/duration.h"
 #include "src/config/typed/meant.h"
 #include "src/config/typed/peer_keys.h"
+#include "src/config/units/byte_size.h"
+#include "src/config/units/duration.h"
 #include "src/config/values.h"
 #include "src/core/split.h"
 #include "tests/config/config_text.h"
@@ -197,6 +197,8 @@ const Typed kTyped[] = {
     {"train.gradient_checkpointing=true", "`train.recompute.granularity`"},
     {"ray_init.num_cpus=8", "mpirun or srun"},
     {"actor_rollout_ref.actor.optim.lr=1e-6", "`optimizer.lr`"},
+    {"actor_rollout_ref.rollout.multi_turn.max_assistant_turns=5", "`rollout.max_turns`"},
+    {"rollout.tool_config_path=tools.yaml", "`rollout.harness`"},
     {"optimizer.warmup_ratio=0.1", "`optimizer.warmup_steps`"},
     {"optimizer.lr_warmup_steps=10", "`optimizer.warmup_steps`"},
     {"optimizer.lr_scheduler_type=cosine", "`optimizer.schedule`"},

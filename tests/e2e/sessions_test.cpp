@@ -68,7 +68,7 @@ class Sessions : public RunFixture {
   }
   void expect_one_numerics(const std::string& run) const {
     for (const Json& line : program_.metrics(run)) {
-      EXPECT_EQ(line.at("train/rollout_logprob_diff_max"), 0.0) << run;
+      EXPECT_EQ(line.at("actor/rollout_logprob_diff_max"), 0.0) << run;
       EXPECT_GT(line.value("train/grad_norm", 0.0), 0.0) << run;
     }
   }

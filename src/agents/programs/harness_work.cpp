@@ -25,10 +25,20 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return passed.count();
 }
 
+/// Its name, or its words on a line.
+std::string shown_program(const HarnessConfig& config) {
+  constexpr size_t kShown = 80;
+  if (!config.name.empty()) return config.name;
+  std::string words = fmt::format("{}", fmt::join(config.argv, " "));
+  std::replace(words.begin(), words.end(), '\n', ' ');
+  return words.size() > kShown ? printable(words.substr(0, kShown)) + "..." : words;
+}
+
 }  // namespace
 
 Harness::Work::Work(Helpers& helpers, HarnessConfig config, std::function<void()> on_news)
     : config_(std::move(config)),
+      shown_(shown_program(config_)),
       on_news_(std::move(on_news)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   CHECK(wake_ >= 0, "no eventfd");
@@ -77,7 +87,7 @@ std::vector<HarnessEnd> Harness::Work::take_ended() {
     if (end.end.reason != EndReason::done && config_.on_error == "stop" && !end.again)
       fail(Exit::data,
            {.what = "a program played no session to its end",
-            .where = fmt::format("rollout.harness, argv = {}", fmt::join(config_.argv, " ")),
+            .where = fmt::format("rollout.harness, {}", shown_),
             .why = fmt::format("{}: {}", end_reason_name(end.end.reason), end.why),
             .fix = "correct the program, raise limit_seconds or retries, or set on_error = \"exclude\""});
   return std::exchange(ended_, {});
@@ -229,8 +239,8 @@ HarnessEnd Harness::Work::judge(PlayerNews::Ended ended) {
   } else {
     end.again = tries_[end.session]++ < config_.retries;
     if (++failures_told_ <= kWarningsPerStep)
-      log::warn("the program {:.120} played no session to its end: {}: {}",
-                fmt::format("{}", fmt::join(config_.argv, " ")), end_reason_name(end.end.reason), end.why);
+      log::warn("a session of the program {} failed: {}: {}", shown_, end_reason_name(end.end.reason),
+                end.why);
   }
   if (end.again) {
     ++counts_.retries;

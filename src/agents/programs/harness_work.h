@@ -56,6 +56,7 @@ class Harness::Work {
   void wake() const;
 
   const HarnessConfig config_;
+  const std::string shown_;  // the program, for messages
   const std::function<void()> on_news_;
   int wake_ = -1;  // eventfd
   mutable std::mutex mutex_;

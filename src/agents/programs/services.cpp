@@ -68,6 +68,7 @@ bool Services::run(Worker& worker, uint64_t session, PlayerNews& news) {
   worker.closed.clear();
   worker.closed_order.clear();
   worker.late_in_row = 0;
+  worker.silent_since.reset();
   news.restarts += ++worker.starts > 1;
   return true;
 }
@@ -137,8 +138,17 @@ void Services::hear(Worker& worker, PlayerNews& news) {
   });
   if (!sound)
     drop(worker, EndReason::nonsense, "its service talks nonsense: " + wrong, news);
-  else if (pipes.exited() || pipes.silent())
+  else if (has_ended(worker))
     drop(worker, EndReason::died, pipes.ending() + pipes.last_words(), news);
+}
+
+/// The end of stdout comes before that of the process, which says more.
+bool Services::has_ended(Worker& worker) {
+  if (worker.pipes->exited()) return true;
+  if (!worker.pipes->silent()) return false;
+  if (!worker.silent_since) worker.silent_since = Clock::now();
+  const std::chrono::duration<double> silent = Clock::now() - *worker.silent_since;
+  return worker.open.empty() || silent.count() >= kSilence;
 }
 
 /// False: it cannot be told whose line that is.

@@ -20,6 +20,7 @@ namespace temper {
 class Services final : public Player {
  public:
   static constexpr double kFirstPause = 0.1, kLongestPause = 30;
+  static constexpr double kSilence = 0.5;  // seconds from the end of a worker's stdout to its own, at most
   static constexpr int64_t kMostInRow = 4;
 
   /// `helpers` and `config` outlive it; `words` and `env` are the config's for this run.
@@ -49,12 +50,14 @@ class Services final : public Player {
     std::deque<std::string> closed_order = {};
     int64_t late_in_row = 0, ends_in_row = 0, starts = 0;
     Clock::time_point not_before = {};
+    std::optional<Clock::time_point> silent_since = std::nullopt;
     EndReason last_reason = EndReason::died;
     std::string last_why = {};
   };
 
   std::optional<size_t> find_place() const;
   bool may_run(const Worker& worker) const { return worker.pipes || Clock::now() >= worker.not_before; }
+  static bool has_ended(Worker& worker);
   bool run(Worker& worker, uint64_t session, PlayerNews& news);
   bool take_line(Worker& worker, std::string_view line, bool whole, PlayerNews& news);
   void take_word(Worker& worker, const std::string& id, const Json& line, PlayerNews& news);

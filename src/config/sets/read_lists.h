@@ -1,6 +1,6 @@
 #pragma once
-// Items of lists that are tables: reward functions, validation sets and programs that play sessions. Each reader fills its item, or says
-// why it cannot.
+// Items of lists that are tables: reward functions, validation sets and programs that play sessions. Each
+// reader fills its item, or says why it cannot.
 
 #include <string>
 

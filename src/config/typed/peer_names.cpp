@@ -190,7 +190,7 @@ constexpr std::array kPeerNames{
              "has no key here: mpirun or srun starts the ranks; see `temper help mpirun`"},
     // programs that play sessions
     PeerName{
-        "max_assistant_turns max_user_turns max_turns max_iterations max_steps_per_episode max_tool_calls",
+        "max_assistant_turns max_user_turns max_iterations max_steps_per_episode max_tool_calls",
         "is `rollout.max_turns` here: turns of a session, which a program of `rollout.harness` plays"},
     PeerName{"tool_config_path interaction_config_path agent_loop_config_path environment_factory multi_turn",
              "is `rollout.harness` here: a program with tools and turns of its own, which asks the policy's "

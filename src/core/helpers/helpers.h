@@ -31,7 +31,7 @@ class KeeperLost : public Error {
 struct HelperProgram {
   pid_t pid = -1;
   int input = -1, output = -1;
-  // Of one that is kept apart: from its stderr; what waitpid says of it (an int) once it has ended.
+  // One that is kept apart has them: from its stderr; what waitpid says of it (an int) once it has ended.
   int errors = -1, exited = -1;
   int error = 0;  // why it could not be started (errno)
 };

@@ -8,11 +8,12 @@ namespace {
 void warn_without_program(PlanDraft& d) {
   RolloutConfig written = d.config.rollout, unset;
   std::vector<Field> fields, defaults;
-  agent_fields(written, Section("rollout", fields));
-  agent_fields(unset, Section("rollout", defaults));
+  agent_fields(written, Section("", fields));
+  agent_fields(unset, Section("", defaults));
   for (size_t i = 0; i < fields.size(); ++i)
     if (field_json(fields[i]) != field_json(defaults[i]))
-      d.warn(fields[i].key + " has no effect: no program plays sessions (rollout.harness)");
+      d.warn(
+          fmt::format("rollout{} has no effect: no program plays sessions (rollout.harness)", fields[i].key));
 }
 
 /// A limit that no turn could keep is a slip.
@@ -61,11 +62,13 @@ void plan_agents(PlanDraft& d) {
   if (!d.config.data.chat)
     d.error("data.chat", "programs speak in messages, which the chat template renders", {true});
   if (d.config.rollout.tokens_per_step > 0)
-    d.error("rollout.tokens_per_step", "a session that programs play ends in the step in which it begins", {0});
-  if (d.config.moe.record_routes || d.config.moe.replay != "none")
-    d.error(d.config.moe.record_routes ? "moe.record_routes" : "moe.replay",
+    d.error("rollout.tokens_per_step", "a session that programs play ends in the step in which it begins",
+            {0});
+  const bool records = d.config.moe.record_routes;
+  if (records || d.config.moe.replay != "none")
+    d.error(records ? "moe.record_routes" : "moe.replay",
             "rows that a turn finds in the cache have no recorded routes",
-            {d.config.moe.record_routes ? Json(false) : Json("none")});
+            {records ? Json(false) : Json("none")});
 }
 
 }  // namespace temper

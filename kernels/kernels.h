@@ -11,7 +11,8 @@ KERNEL(linear_backward_weight, Tensor dw, CTensor dy, CTensor x, GradWrite write
 SCRATCH_KERNEL(linear_backward_bias, Tensor db, CTensor dy)
 // adapters
 KERNEL(linear_pair_forward, Tensor y, Tensor u, CTensor x, CTensor w, CTensor bias, CTensor a)
-KERNEL(adapter_forward, Tensor y, CTensor u, CTensor b, double scale, AdapterBlocks blocks)
+KERNEL(adapter_forward, Tensor y, LowProduct low)
+KERNEL(adapter_swiglu_forward, Tensor a, CTensor gate_up, LowProduct low)
 KERNEL(adapter_backward_input, Tensor dx, CTensor du, CTensor a)
 KERNEL(adapter_weights, Tensor w, CTensor b, AdapterBlocks blocks)
 KERNEL(adapter_gradient, Tensor db, CTensor dw, double scale, AdapterBlocks blocks, GradWrite write)

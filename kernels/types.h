@@ -35,6 +35,13 @@ struct AdapterBlocks {
   int64_t to[kMost] = {}, from[kMost] = {}, rows[kMost] = {};
 };
 
+/// What adapters add to the outputs of a product: scale u V^T, where V is block diagonal, of these blocks of b.
+struct LowProduct {
+  CTensor u, b;
+  double scale = 0;
+  AdapterBlocks blocks = {};
+};
+
 /// Where rows stand and the tables of their rotation.
 struct RopeInput {
   CTensor positions;     // [T] i32

@@ -28,6 +28,7 @@ families=(
   "updates-far      elementwise_test   Adamw.*"
   "gates            ops/glu_test       *TypesRows:*InPlace"
   "products         ops/linear_test    *Types"
+  "adapters         ops/adapter_test   *"
   "head             ops/head_test      *"
   "attention-back   ops/attention_test * *ShortSequences"
   "sampler          sample_test        *SampleDraws*"

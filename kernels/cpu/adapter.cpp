@@ -32,17 +32,22 @@ void add_scaled(Ctx& ctx, const Tensor& y, const CTensor& z, double scale) {
   });
 }
 
+/// each(begin, end) for pieces of `rows` rows of so many columns.
+template <class Each>
+void in_pieces(int64_t rows, int64_t columns, Each&& each) {
+  const int64_t step = std::max<int64_t>(1, kAddedElements / columns / 128) * 128;
+  for (int64_t at = 0; at < rows; at += step) each(at, std::min(rows, at + step));
+}
+
 /// y = round(fma(scale, z, y)), where multiply(z, begin, end) makes rows [begin, end) of z.
 template <class Multiply>
 void add_product(Ctx& ctx, const Tensor& y, double scale, Multiply&& multiply) {
-  const int64_t T = y.dim(0), N = y.dim(1), step = std::max<int64_t>(1, kAddedElements / N / 128) * 128;
-  for (int64_t at = 0; at < T; at += step) {
+  in_pieces(y.dim(0), y.dim(1), [&](int64_t begin, int64_t end) {
     ArenaScope scope(ctx.scratch);
-    const int64_t end = std::min(T, at + step);
-    const Tensor z = ctx.scratch.make({end - at, N}, accumulate_dtype(y.dtype));
-    multiply(z, at, end);
-    add_scaled(ctx, rows(y, at, end), z, scale);
-  }
+    const Tensor z = ctx.scratch.make({end - begin, y.dim(1)}, accumulate_dtype(y.dtype));
+    multiply(z, begin, end);
+    add_scaled(ctx, rows(y, begin, end), z, scale);
+  });
 }
 
 }  // namespace
@@ -52,16 +57,27 @@ void linear_pair_forward(Ctx& ctx, Tensor y, Tensor u, CTensor x, CTensor w, CTe
   linear_forward(ctx, u, x, a, {});
 }
 
-void adapter_forward(Ctx& ctx, Tensor y, CTensor u, CTensor b, double scale, AdapterBlocks blocks) {
+void adapter_forward(Ctx& ctx, Tensor y, LowProduct low) {
   ArenaScope scope(ctx.scratch);
-  CTensor w = b;  // where a block is all of V
-  if (blocks.count > 1 || b.dim(0) != y.dim(1)) {
-    const Tensor whole = ctx.scratch.make({y.dim(1), u.dim(1)}, b.dtype);
-    adapter_weights(ctx, whole, b, blocks);
+  CTensor w = low.b;  // where a block is all of V
+  if (low.blocks.count > 1 || w.dim(0) != y.dim(1)) {
+    const Tensor whole = ctx.scratch.make({y.dim(1), low.u.dim(1)}, w.dtype);
+    adapter_weights(ctx, whole, low.b, low.blocks);
     w = whole;
   }
-  add_product(ctx, y, scale, [&](const Tensor& z, int64_t begin, int64_t end) {
-    linear_forward(ctx, z, rows(u, begin, end), w, {});
+  add_product(ctx, y, low.scale, [&](const Tensor& z, int64_t begin, int64_t end) {
+    linear_forward(ctx, z, rows(low.u, begin, end), w, {});
+  });
+}
+
+void adapter_swiglu_forward(Ctx& ctx, Tensor a, CTensor gate_up, LowProduct low) {
+  in_pieces(a.dim(0), gate_up.dim(1), [&](int64_t begin, int64_t end) {
+    ArenaScope scope(ctx.scratch);
+    const CTensor before = rows(gate_up, begin, end);
+    const Tensor y = ctx.scratch.like(before);
+    device::copy(ctx.lane, y.raw(), before.data, before.bytes());
+    adapter_forward(ctx, y, {rows(low.u, begin, end), low.b, low.scale, low.blocks});
+    swiglu_forward(ctx, rows(a, begin, end), y);
   });
 }
 

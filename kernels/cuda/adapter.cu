@@ -160,86 +160,174 @@ TEMPER_DEVICE uint32_t low_pair(const bf* row, int k, int K, bool exists) {
   return product::pair(row, 1, k, K, true);
 }
 
+/// A product u w of a tile: rows of kTiles * 16 from m0 on by each warp, kColumns outputs from n0 on. A
+/// thread has the columns 8 t to 8 t + 7 of every 32.
+template <int kTiles, int kColumns, class Weights>
+struct TileProduct {
+  static constexpr int kPairs = kColumns / 32;
+  bf (*staged)[kPitch];
+  const bf* u;
+  Weights w;
+  int K;
+  int64_t n0;
+  Steps steps = {};
+  float sum[kTiles][kPairs * 4][4] = {};
+
+  /// Reads nothing but weights.
+  TEMPER_DEVICE void begin(int64_t N) {
+    steps = w.steps(n0, min(n0 + kColumns, N));
+    stage<kColumns>(staged, w, n0, steps.begin, min(kStaged, steps.end - steps.begin));
+  }
+  /// By all threads; m0: with the thread's row in a group of 8.
+  TEMPER_DEVICE void multiply(int64_t m0, int64_t M) {
+    const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
+    for (int k0 = steps.begin; k0 < steps.end; k0 += kStaged) {
+      const int depth = min(kStaged, steps.end - k0);
+      if (k0 > steps.begin) {
+        __syncthreads();
+        stage<kColumns>(staged, w, n0, k0, depth);
+      }
+      __syncthreads();
+      for (int k = 0; k < depth; k += kStep) {
+        uint32_t a[kTiles][4];
+#pragma unroll
+        for (int tile = 0; tile < kTiles; ++tile)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            const int64_t m = m0 + tile * 16 + i % 2 * 8;
+            a[tile][i] = low_pair(u + m * K, k0 + k + 2 * t + i / 2 * 8, K, m < M);
+          }
+#pragma unroll
+        for (int j = 0; j < kPairs * 4; ++j) {
+          const bf* at = &staged[j * 8 + g][k + 2 * t];
+          const uint32_t b0 = *reinterpret_cast<const uint32_t*>(at),
+                         b1 = *reinterpret_cast<const uint32_t*>(at + 8);
+#pragma unroll
+          for (int tile = 0; tile < kTiles; ++tile) mma16816(sum[tile][j], a[tile], b0, b1);
+        }
+      }
+    }
+  }
+  /// What is added to column n + e of a thread's group.
+  TEMPER_DEVICE float add_to(float y, float scale, int tile, int half, int c, int64_t n, int e) const {
+    return w.has(n + e) ? __fmaf_rn(scale, sum[tile][c * 4 + e / 2][half * 2 + e % 2], y) : y;
+  }
+};
+
+/// f(tile, half, c, m, n, count): the groups of a thread, `count` columns from n on of a row m.
+template <int kTiles, int kColumns, class F>
+TEMPER_DEVICE void for_each_group(int64_t m0, int64_t n0, int64_t M, int64_t N, F&& f) {
+  const int t = threadIdx.x & 3;
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile)
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int c = 0; c < kColumns / 32; ++c) {
+        const int64_t m = m0 + tile * 16 + half * 8, n = n0 + c * 32 + t * 8;
+        if (m < M && n < N) f(tile, half, c, m, n, static_cast<int>(min(N - n, int64_t{kGroup})));
+      }
+}
+
+/// The first row of a thread and the first column of its block.
+struct TilePlace {
+  int64_t m0, n0;
+};
+template <int kWarps, int kTiles, int kColumns>
+TEMPER_DEVICE TilePlace place_of_thread(int column_tiles) {
+  const int lane = threadIdx.x & 31, warp = static_cast<int>(threadIdx.x) / 32;
+  return {(blockIdx.x / column_tiles * kWarps + warp) * int64_t{kTiles * 16} + (lane >> 2),
+          blockIdx.x % column_tiles * int64_t{kColumns}};
+}
+
 /// y = round(fma(scale, u w, y)): blocks of kWarps * kTiles * 16 rows and kColumns outputs.
 template <int kWarps, int kTiles, int kColumns, class Y, class Weights>
 __global__ void __launch_bounds__(kWarps * 32, 512 / (kWarps * 32))
     add_product_kernel(Y* y, const bf* u, const Weights w, float scale, int64_t M, int64_t N, int K,
                        int column_tiles) {
-  constexpr int kPairs = kColumns / 32;
   __shared__ __align__(16) bf staged[kColumns][kPitch];
   launch_dependents();
-  const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
-  const int64_t n0 = blockIdx.x % column_tiles * int64_t{kColumns},
-                m0 = (blockIdx.x / column_tiles * kWarps + threadIdx.x / 32) * int64_t{kTiles * 16} + g;
-  const Steps steps = w.steps(n0, min(n0 + kColumns, N));
-  stage<kColumns>(staged, w, n0, steps.begin, min(kStaged, steps.end - steps.begin));
+  const auto [m0, n0] = place_of_thread<kWarps, kTiles, kColumns>(column_tiles);
+  TileProduct<kTiles, kColumns, Weights> z{staged, u, w, K, n0};
+  z.begin(N);
   wait_for_previous_kernel();
-  if (steps.end == 0) return;
-  RawGroup<Y, kGroup> held[kTiles][2][kPairs];
-  const auto for_each_group = [&](auto&& f) {
-#pragma unroll
-    for (int tile = 0; tile < kTiles; ++tile)
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-#pragma unroll
-        for (int c = 0; c < kPairs; ++c) {
-          const int64_t m = m0 + tile * 16 + half * 8, n = n0 + c * 32 + t * 8;
-          if (m < M && n < N) f(tile, half, c, m, n, static_cast<int>(min(N - n, int64_t{kGroup})));
-        }
-  };
+  if (z.steps.end == 0) return;
+  RawGroup<Y, kGroup> held[kTiles][2][kColumns / 32];
   const bool eights = N % kGroup == 0;
-  for_each_group([&](int tile, int half, int c, int64_t m, int64_t n, int count) {
-    load_raw(held[tile][half][c], y + m * N + n, count, eights);
+  for_each_group<kTiles, kColumns>(m0, n0, M, N,
+                                   [&](int tile, int half, int c, int64_t m, int64_t n, int count) {
+                                     load_raw(held[tile][half][c], y + m * N + n, count, eights);
+                                   });
+  z.multiply(m0, M);
+  for_each_group<kTiles, kColumns>(
+      m0, n0, M, N, [&](int tile, int half, int c, int64_t m, int64_t n, int count) {
+        float of[kGroup];
+#pragma unroll
+        for (int e = 0; e < kGroup; ++e)
+          of[e] = z.add_to(cn::load(held[tile][half][c].at[e]), scale, tile, half, c, n, e);
+        store_group(y + m * N + n, of, count, eights);
+      });
+}
+
+/// a = SwiGLU of y' over kColumns gates and as many ups.
+template <int kWarps, int kColumns>
+__global__ void __launch_bounds__(kWarps * 32, 512 / (kWarps * 32))
+    add_swiglu_kernel(bf* a, const bf* gate_up, const bf* u, const BlockWeights<bf> w, float scale, int64_t M,
+                      int64_t F, int K, int column_tiles) {
+  __shared__ __align__(16) bf staged[2][kColumns][kPitch];
+  launch_dependents();
+  const auto [m0, n0] = place_of_thread<kWarps, 1, kColumns>(column_tiles);
+  TileProduct<1, kColumns, BlockWeights<bf>> gate{staged[0], u, w, K, n0}, up{staged[1], u, w, K, F + n0};
+  gate.begin(F);
+  up.begin(2 * F);
+  wait_for_previous_kernel();
+  RawGroup<bf, kGroup> gates[2][kColumns / 32], ups[2][kColumns / 32];
+  const bool eights = F % kGroup == 0;
+  for_each_group<1, kColumns>(m0, n0, M, F, [&](int, int half, int c, int64_t m, int64_t n, int count) {
+    load_raw(gates[half][c], gate_up + m * 2 * F + n, count, eights);
+    load_raw(ups[half][c], gate_up + m * 2 * F + F + n, count, eights);
   });
-  float sum[kTiles][kPairs * 4][4] = {};
-  for (int k0 = steps.begin; k0 < steps.end; k0 += kStaged) {
-    const int depth = min(kStaged, steps.end - k0);
-    if (k0 > steps.begin) {
-      __syncthreads();
-      stage<kColumns>(staged, w, n0, k0, depth);
-    }
-    __syncthreads();
-    for (int k = 0; k < depth; k += kStep) {
-      uint32_t a[kTiles][4];
-#pragma unroll
-      for (int tile = 0; tile < kTiles; ++tile)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int64_t m = m0 + tile * 16 + i % 2 * 8;
-          a[tile][i] = low_pair(u + m * K, k0 + k + 2 * t + i / 2 * 8, K, m < M);
-        }
-#pragma unroll
-      for (int j = 0; j < kPairs * 4; ++j) {
-        const bf* at = &staged[j * 8 + g][k + 2 * t];
-        const uint32_t b0 = *reinterpret_cast<const uint32_t*>(at),
-                       b1 = *reinterpret_cast<const uint32_t*>(at + 8);
-#pragma unroll
-        for (int tile = 0; tile < kTiles; ++tile) mma16816(sum[tile][j], a[tile], b0, b1);
-      }
-    }
-  }
-  for_each_group([&](int tile, int half, int c, int64_t m, int64_t n, int count) {
+  gate.multiply(m0, M);
+  up.multiply(m0, M);
+  for_each_group<1, kColumns>(m0, n0, M, F, [&](int, int half, int c, int64_t m, int64_t n, int count) {
     float of[kGroup];
 #pragma unroll
     for (int e = 0; e < kGroup; ++e) {
-      of[e] = cn::load(held[tile][half][c].at[e]);
-      if (w.has(n + e)) of[e] = __fmaf_rn(scale, sum[tile][c * 4 + e / 2][half * 2 + e % 2], of[e]);
+      const float g = gate.add_to(cn::load(gates[half][c].at[e]), scale, 0, half, c, n, e),
+                  x = up.add_to(cn::load(ups[half][c].at[e]), scale, 0, half, c, F + n, e);
+      of[e] = cn::swiglu(cn::load(cn::store<bf>(g)), cn::load(cn::store<bf>(x)));
     }
-    store_group(y + m * N + n, of, count, eights);
+    store_group(a + m * F + n, of, count, eights);
   });
 }
 
-/// The same in fp32, an output a thread: one chain of fused multiply-adds.
+// ---- the same in fp32, an output a thread: one chain of fused multiply-adds
+
+template <class Weights>
+TEMPER_DEVICE float added(float y, const float* u, const Weights& w, float scale, int64_t n, int K) {
+  if (!w.has(n)) return y;
+  const Steps steps = w.steps(n, n + 1);
+  float sum = 0;
+  for (int k = steps.begin; k < min(steps.end, K); ++k) sum = __fmaf_rn(u[k], w.at(n, k), sum);
+  return __fmaf_rn(scale, sum, y);
+}
+
 template <class Weights>
 __global__ void add_fp32_product_kernel(float* y, const float* u, const Weights w, float scale, int64_t M,
                                         int64_t N, int K) {
   begin_kernel();
-  const int64_t at = blockIdx.x * int64_t{kThreads} + threadIdx.x, m = at / N, n = at % N;
-  if (m >= M || !w.has(n)) return;
-  const Steps steps = w.steps(n, n + 1);
-  float sum = 0;
-  for (int k = steps.begin; k < min(steps.end, K); ++k) sum = __fmaf_rn(u[m * K + k], w.at(n, k), sum);
-  y[at] = __fmaf_rn(scale, sum, y[at]);
+  const int64_t at = blockIdx.x * int64_t{kThreads} + threadIdx.x, m = at / N;
+  if (m < M) y[at] = added(y[at], u + m * K, w, scale, at % N, K);
+}
+
+__global__ void add_fp32_swiglu_kernel(float* a, const float* gate_up, const float* u,
+                                       const BlockWeights<float> w, float scale, int64_t M, int64_t F,
+                                       int K) {
+  begin_kernel();
+  const int64_t at = blockIdx.x * int64_t{kThreads} + threadIdx.x, m = at / F, n = at % F;
+  if (m >= M) return;
+  const float* y = gate_up + m * 2 * F;
+  a[at] = cn::swiglu(added(y[n], u + m * K, w, scale, n, K), added(y[F + n], u + m * K, w, scale, F + n, K));
 }
 
 template <int kWarps, int kTiles, int kColumns, class Weights>
@@ -252,6 +340,15 @@ void add_bf16_product(Ctx& ctx, const Tensor& y, const CTensor& u, const Weights
            blocks_for(int64_t{rows} * columns, 1), kWarps * 32, 0, data_of<Y>(y), data_of<bf>(u), w,
            static_cast<float>(scale), M, N, static_cast<int>(u.dim(1)), columns);
   });
+}
+
+template <class S>
+BlockWeights<S> block_weights(const LowProduct& low) {
+  return {data_of<S>(low.b), low.blocks, static_cast<int>(low.b.dim(1))};
+}
+template <class S>
+TurnedWeights<S> turned_weights(const CTensor& a) {
+  return {data_of<S>(a), a.dim(1), static_cast<int>(a.dim(0))};
 }
 
 /// `weights` makes what the product reads, of a storage type.
@@ -271,18 +368,33 @@ void add_product(Ctx& ctx, const Tensor& y, const CTensor& u, double scale, Make
 
 }  // namespace
 
-void adapter_forward(Ctx& ctx, Tensor y, CTensor u, CTensor b, double scale, AdapterBlocks blocks) {
-  add_product(ctx, y, u, scale, [&](auto s) {
-    using S = decltype(s);
-    return BlockWeights<S>{data_of<S>(b), blocks, static_cast<int>(b.dim(1))};
-  });
+void adapter_forward(Ctx& ctx, Tensor y, LowProduct low) {
+  add_product(ctx, y, low.u, low.scale, [&](auto s) { return block_weights<decltype(s)>(low); });
 }
 
 void adapter_backward_input(Ctx& ctx, Tensor dx, CTensor du, CTensor a) {
-  add_product(ctx, dx, du, 1, [&](auto s) {
-    using S = decltype(s);
-    return TurnedWeights<S>{data_of<S>(a), a.dim(1), static_cast<int>(a.dim(0))};
-  });
+  add_product(ctx, dx, du, 1, [&](auto s) { return turned_weights<decltype(s)>(a); });
+}
+
+void adapter_swiglu_forward(Ctx& ctx, Tensor a, CTensor gate_up, LowProduct low) {
+  const int64_t M = a.dim(0), F = a.dim(1);
+  const int K = static_cast<int>(low.u.dim(1));
+  const auto scale = static_cast<float>(low.scale);
+  if (a.dtype == DType::f32)
+    return launch(ctx.lane, add_fp32_swiglu_kernel, blocks_for(a.size(), kThreads), kThreads, 0,
+                  data_of<float>(a), data_of<float>(gate_up), data_of<float>(low.u),
+                  block_weights<float>(low), scale, M, F, K);
+  const auto run = [&](auto warps, auto columns) {
+    constexpr int kWarps = decltype(warps)::value, kColumns = decltype(columns)::value;
+    const int tiles = blocks_for(F, kColumns);
+    launch(ctx.lane, add_swiglu_kernel<kWarps, kColumns>,
+           blocks_for(int64_t{blocks_for(M, kWarps * 16)} * tiles, 1), kWarps * 32, 0, data_of<bf>(a),
+           data_of<bf>(gate_up), data_of<bf>(low.u), block_weights<bf>(low), scale, M, F, K, tiles);
+  };
+  if (M <= kSkinnyRows)
+    run(std::integral_constant<int, 4>(), std::integral_constant<int, 32>());
+  else
+    run(std::integral_constant<int, 8>(), std::integral_constant<int, 64>());
 }
 
 void adapter_weights(Ctx& ctx, Tensor w, CTensor b, AdapterBlocks blocks) {

@@ -50,31 +50,36 @@ CTensor Adapter::weights_of_all(Ctx& c, Collectives& tp) const {
   return all;
 }
 
-/// u; in scratch.
-Tensor Adapter::low(Ctx& c, const CTensor& x) const {
-  return c.scratch.make({x.dim(0), a_->value.dim(0)}, x.dtype);
+LowProduct Adapter::low_of(Ctx& c, const CTensor& x) const {
+  const Tensor u = c.scratch.make({x.dim(0), a_->value.dim(0)}, x.dtype);
+  linear_forward(c, u, x, a_->value, {});
+  return {u, b_->value, scale_, blocks_};
+}
+
+LowProduct Adapter::multiply_apart(Ctx& c, const Tensor& y, const CTensor& x, const CTensor& w,
+                                   const CTensor& bias) const {
+  const Tensor u = c.scratch.make({x.dim(0), a_->value.dim(0)}, x.dtype);
+  linear_pair_forward(c, y, u, x, w, bias, a_->value);
+  return {u, b_->value, scale_, blocks_};
 }
 
 void Adapter::multiply(Ctx& c, const Tensor& y, const CTensor& x, const CTensor& w,
                        const CTensor& bias) const {
   ArenaScope scope(c.scratch);
-  const Tensor u = low(c, x);
-  linear_pair_forward(c, y, u, x, w, bias, a_->value);
-  adapter_forward(c, y, u, b_->value, scale_, blocks_);
+  adapter_forward(c, y, multiply_apart(c, y, x, w, bias));
 }
 
 void Adapter::add_to(Ctx& c, const Tensor& y, const CTensor& x) const {
   ArenaScope scope(c.scratch);
-  const Tensor u = low(c, x);
-  linear_forward(c, u, x, a_->value, {});
-  adapter_forward(c, y, u, b_->value, scale_, blocks_);
+  adapter_forward(c, y, low_of(c, x));
 }
 
 void Adapter::add_to_whole(Ctx& c, Collectives& tp, const Tensor& y, const CTensor& x) const {
   ArenaScope scope(c.scratch);
-  const Tensor u = low(c, x);
-  linear_forward(c, u, x, a_->value, {});
-  adapter_forward(c, y, u, weights_of_all(c, tp), scale_, {1, {0}, {0}, {y.dim(1)}});
+  LowProduct low = low_of(c, x);
+  low.b = weights_of_all(c, tp);
+  low.blocks = {1, {0}, {0}, {y.dim(1)}};
+  adapter_forward(c, y, low);
 }
 
 /// du; in scratch.

@@ -23,6 +23,9 @@ class Adapter {
   bool active() const { return a_ != nullptr && *on_; }
   /// y = x w^T + bias and what adapters add to it: y [T, own outputs] of x [T, all inputs].
   void multiply(Ctx& c, const Tensor& y, const CTensor& x, const CTensor& w, const CTensor& bias) const;
+  /// The product alone; what is to be added to it, with u in scratch.
+  LowProduct multiply_apart(Ctx& c, const Tensor& y, const CTensor& x, const CTensor& w,
+                            const CTensor& bias) const;
   /// Adds to y [T, own outputs] of x [T, all inputs].
   void add_to(Ctx& c, const Tensor& y, const CTensor& x) const;
   /// y [T, all outputs]: row parallel, with B of all ranks.
@@ -37,7 +40,7 @@ class Adapter {
   bool has_gradients() const { return a_->has_grad() && b_->has_grad(); }
   CTensor weights(Ctx& c) const;
   CTensor weights_of_all(Ctx& c, Collectives& tp) const;
-  Tensor low(Ctx& c, const CTensor& x) const;
+  LowProduct low_of(Ctx& c, const CTensor& x) const;
   Tensor backward_low(Ctx& c, const CTensor& dy, const CTensor& w) const;
   void add_gradient_of_outputs(Ctx& c, const CTensor& dy, const CTensor& u) const;
 

@@ -1,6 +1,7 @@
 #include "src/nn/linear.h"
 
 #include "src/nn/parallel/tensor_parallel.h"
+#include "src/ops/adapters/adapter.h"
 #include "src/ops/glu.h"
 #include "src/ops/linear.h"
 
@@ -92,7 +93,11 @@ void Linear::forward_swiglu(Ctx& c, const Tensor& a, const CTensor& x, const Str
   CHECK(!gathers(), "{} gathers its outputs", weight_->spec.name);
   if (adapter_.active()) {
     ArenaScope scope(c.scratch);
-    const Tensor gate_up = forward(c, x, c.scratch, stream);
+    const Tensor gate_up = c.scratch.make({a.dim(0), outputs()}, x.dtype);
+    if (!splits_.shares(stream))
+      return adapter_swiglu_forward(c, a, gate_up,
+                                    adapter_.multiply_apart(c, gate_up, x, weight_->value, bias()));
+    forward_into(c, gate_up, x, stream);
     return swiglu_forward(c, a, gate_up);
   }
   const Product product = [&](const FlatRange& tokens, const CTensor& some) {

@@ -1,10 +1,12 @@
-// Speed of what training does between products, random data, in shares of a plain copy: bytes that must be
-// moved over the time by events. Inputs take turns, so that the cache does not hold them. Prints Markdown
-// rows.
+// Speed of what training does between products and what adapters take beside them, random data, in shares of
+// a plain copy: bytes that must be moved over the time by events. Inputs take turns, so that the cache does
+// not hold them. Prints Markdown rows.
 
 #include "src/core/cuda.h"
+#include "src/ops/adapters/adapter.h"
 #include "src/ops/embedding.h"
 #include "src/ops/glu.h"
+#include "src/ops/linear.h"
 #include "src/ops/norm.h"
 #include "src/ops/optimizer.h"
 #include "tests/gpu/gpu_support.h"
@@ -111,6 +113,38 @@ void bench_swiglu(Bencher& b, const Bench& m) {
             [&](int64_t i) { swiglu_backward(c, set_of(gate_up, i), set_of(da, i), set_of(gate_up, i)); });
 }
 
+/// What adapters of rank 32 of gate and up take beside the product, step by step.
+void bench_adapters(Bencher& b, const Bench& m) {
+  Ctx& c = b.c();
+  ArenaScope scope(c.scratch);
+  constexpr int64_t kRank = 32, R = 2 * kRank;
+  const int64_t D = m.hidden, F = m.ffn, N = 2 * F;
+  const Tensor x = b.normal({kSets * kTokens, D}, DType::bf16),
+               y = b.normal({kSets * kTokens, N}, DType::bf16), out = b.normal({kTokens, F}, DType::bf16),
+               u = b.normal({kTokens, R}, DType::bf16), a = b.normal({R, D}, DType::bf16),
+               own = b.normal({N, kRank}, DType::bf16), whole = b.normal({N, R}, DType::bf16),
+               low = b.normal({kTokens, R}, DType::f32), da = b.normal({R, D}, DType::f32),
+               dw = b.normal({N, R}, DType::f32);
+  const AdapterBlocks blocks{2, {0, F}, {0, F}, {F, F}};
+  const auto bytes = [](int64_t columns) { return 2.0 * static_cast<double>(kTokens * columns); };
+  const auto measure = [&](const char* what, double moved, auto&& run) {
+    b.measure(fmt::format("adapters of gate and up {}, {}", m.name, what), moved, run);
+  };
+  measure("u", bytes(D + R), [&](int64_t i) { linear_forward(c, u, set_of(x, i), a, {}); });
+  measure("added to outputs", bytes(2 * N + R), [&](int64_t i) {
+    adapter_forward(c, set_of(y, i), {u, own, 1e-3, blocks});
+  });
+  measure("SwiGLU of both", bytes(N + F + R), [&](int64_t i) {
+    adapter_swiglu_forward(c, out, set_of(y, i), {u, own, 1e-3, blocks});
+  });
+  measure("du", bytes(N + 2 * R), [&](int64_t i) { linear_backward_input(c, low, set_of(y, i), whole); });
+  measure("dB", bytes(N + R),
+          [&](int64_t i) { linear_backward_weight(c, dw, set_of(y, i), u, GradWrite::first); });
+  measure("dA", bytes(D + R),
+          [&](int64_t i) { linear_backward_weight(c, da, u, set_of(x, i), GradWrite::add); });
+  measure("added to dx", bytes(2 * D + R), [&](int64_t i) { adapter_backward_input(c, set_of(x, i), u, a); });
+}
+
 void bench_embedding(Bencher& b, const char* name, int32_t ids) {
   Ctx& c = b.c();
   ArenaScope scope(c.scratch);
@@ -181,6 +215,7 @@ int main() {
     bench_heads(b, m);
     bench_swiglu(b, m);
   }
+  for (const Bench& m : {Bench{"8B", 4096, 12288, 32}, Bench{"1.7B", 2048, 6144, 16}}) bench_adapters(b, m);
   bench_embedding(b, "ids of all", 151936);
   bench_embedding(b, "1,000 ids", 1000);
   bench_embedding(b, "one id", 1);

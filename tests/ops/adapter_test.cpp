@@ -1,7 +1,9 @@
 #include "src/ops/adapters/adapter.h"
 
 #include <array>
+#include <tuple>
 
+#include "src/ops/glu.h"
 #include "src/ops/linear.h"
 #include "tests/support/check_op.h"
 
@@ -80,7 +82,7 @@ TEST(AdapterForward, AddsTheProductOfTheWholeWeights) {
           z(c, DType::f32, {T, N});
       adapter_weights(c, w, b, of.blocks());
       linear_forward(c, z, u, w, {});
-      adapter_forward(c, y, u, b, 0.7, of.blocks());
+      adapter_forward(c, y, {u, b, 0.7, of.blocks()});
       expect_same_bits(fmt::format("{} rows, {}", T, dtype_name(sum)), y.values(),
                        fused(before, z.values(), 0.7f, sum));
     }
@@ -102,6 +104,31 @@ TEST(AdapterBackwardInput, AddsTheProduct) {
     }
 }
 
+/// Both modules have adapters, or up alone.
+TEST(AdapterSwiglu, HasTheBitsOfItsSteps) {
+  for (const DType dtype : kStorageTypes)
+    for (const auto& [T, F, rank, both] : {std::tuple<int64_t, int64_t, int64_t, bool>{1, 24, 8, true},
+                                           {33, 72, 32, true},
+                                           {64, 40, 5, false},
+                                           {70, 136, 16, true},
+                                           {150, 20, 3, false}}) {
+      TestCtx c(2);
+      const AdapterBlocks blocks =
+          both ? AdapterBlocks{2, {0, F}, {0, F}, {F, F}} : AdapterBlocks{1, {F}, {0}, {F}};
+      const int64_t R = blocks.count * rank, M = blocks.count * F;
+      const Values before = round_to(normal_values(T * 2 * F, 1), dtype);
+      TestTensor u(c, normal_values(T * R, 3), dtype, {T, R}),
+          b(c, normal_values(M * rank, 4), dtype, {M, rank}), y(c, before, dtype, {T, 2 * F}),
+          want(c, dtype, {T, F}), a(c, dtype, {T, F}), gate_up(c, before, dtype, {T, 2 * F});
+      const LowProduct low{u, b, 0.7, blocks};
+      adapter_forward(c, y, low);
+      swiglu_forward(c, want, y);
+      adapter_swiglu_forward(c, a, gate_up, low);
+      expect_same_bits("SwiGLU", a.values(), want.values());
+      expect_same_bits("gate and up", gate_up.values(), before);
+    }
+}
+
 TEST(RoundScaled, OneRounding) {
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const int64_t count : {1, 7, 33000}) {
@@ -120,10 +147,12 @@ TEST(RoundScaled, OneRounding) {
 TEST(LinearPair, HasTheBitsOfTwoProducts) {
   for (const DType dtype : kStorageTypes)
     for (const auto& [T, N, R, K] : {std::array<int64_t, 4>{1, 48, 8, 64},
-                                     {64, 2120, 32, 192},
-                                     {33, 4096, 96, 64},
-                                     {17, 6208, 96, 128},
-                                     {9, 7000, 16, 64},
+                                     {64, 1072, 32, 192},
+                                     {33, 512, 96, 64},
+                                     {17, 2120, 96, 128},
+                                     {2, 4096, 32, 64},
+                                     {2, 6208, 96, 64},
+                                     {2, 7000, 16, 64},
                                      {2, 13000, 200, 64},
                                      {70, 96, 32, 64},
                                      {3, 12, 5, 10}}) {
@@ -147,8 +176,9 @@ TEST(Adapter, ShapesAndTypesMustAgree) {
   AdapterBlocks beyond = kBlocks;
   beyond.to[1] = 10;
   EXPECT_THROW(adapter_weights(c, w, b, beyond), Error);
-  EXPECT_THROW(adapter_forward(c, w, half, b, 1, kBlocks), Error);
-  EXPECT_THROW(adapter_forward(c, w, narrow, b, 1, kBlocks), Error);
+  EXPECT_THROW(adapter_forward(c, w, {half, b, 1, kBlocks}), Error);
+  EXPECT_THROW(adapter_forward(c, w, {narrow, b, 1, kBlocks}), Error);
+  EXPECT_THROW(adapter_swiglu_forward(c, narrow, w, {w, b, 1, kBlocks}), Error);
   EXPECT_THROW(adapter_backward_input(c, w, b, narrow), Error);
   EXPECT_THROW(linear_pair_forward(c, w, narrow, half, half, {}, half), Error);
   EXPECT_THROW(round_scaled(c, narrow, half, 1), Error);
@@ -160,7 +190,7 @@ CPU_TEST(AdapterForward, Threads) {
       "adapter_forward", {normal_values(50 * 96, 1), normal_values(50 * 64, 2), normal_values(96 * 64, 3)},
       [](Ctx& c, DType dtype, const Many& in) {
         TestTensor y(c, in[0], dtype, {50, 96}), u(c, in[1], dtype, {50, 64}), b(c, in[2], dtype, {96, 64});
-        adapter_forward(c, y, u, b, 0.3, {1, {0}, {0}, {96}});
+        adapter_forward(c, y, {u, b, 0.3, {1, {0}, {0}, {96}}});
         adapter_backward_input(c, u, y, b);
         return Many{y.values(), u.values()};
       });

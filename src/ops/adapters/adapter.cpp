@@ -21,6 +21,13 @@ void check_sum(const CTensor& y, const CTensor& x) {
         dtype_name(x.dtype));
 }
 
+/// What is added to y.
+void check_low(const CTensor& y, const LowProduct& low) {
+  CHECK_SHAPE(low.u, y.dim(0), low.blocks.count * low.b.dim(1));
+  check_blocks(make_tensor(nullptr, low.b.dtype, {y.dim(1), low.u.dim(1)}), low.b, low.blocks);
+  CHECK(low.u.dtype == low.b.dtype, "{} and {}", dtype_name(low.u.dtype), dtype_name(low.b.dtype));
+}
+
 }  // namespace
 
 void linear_pair_forward(Ctx& c, Tensor y, Tensor u, CTensor x, CTensor w, CTensor bias, CTensor a) {
@@ -35,12 +42,19 @@ void linear_pair_forward(Ctx& c, Tensor y, Tensor u, CTensor x, CTensor w, CTens
   DISPATCH(c, linear_pair_forward, y, u, x, w, bias, a);
 }
 
-void adapter_forward(Ctx& c, Tensor y, CTensor u, CTensor b, double scale, const AdapterBlocks& blocks) {
-  CHECK_SHAPE(u, y.dim(0), blocks.count * b.dim(1));
-  check_blocks(make_tensor(nullptr, b.dtype, {y.dim(1), u.dim(1)}), b, blocks);
-  CHECK(u.dtype == b.dtype, "{} and {}", dtype_name(u.dtype), dtype_name(b.dtype));
-  check_sum(y, u);
-  DISPATCH(c, adapter_forward, y, u, b, scale, blocks);
+void adapter_forward(Ctx& c, Tensor y, const LowProduct& low) {
+  check_low(y, low);
+  check_sum(y, low.u);
+  DISPATCH(c, adapter_forward, y, low);
+}
+
+void adapter_swiglu_forward(Ctx& c, Tensor a, CTensor gate_up, const LowProduct& low) {
+  CHECK_SHAPE(a, gate_up.dim(0), a.dim(1));
+  CHECK_SHAPE(gate_up, a.dim(0), 2 * a.dim(1));
+  check_low(gate_up, low);
+  CHECK(a.dtype == gate_up.dtype && a.dtype == low.u.dtype, "{}, {} and {}", dtype_name(a.dtype),
+        dtype_name(gate_up.dtype), dtype_name(low.u.dtype));
+  DISPATCH(c, adapter_swiglu_forward, a, gate_up, low);
 }
 
 void adapter_backward_input(Ctx& c, Tensor dx, CTensor du, CTensor a) {

@@ -12,9 +12,13 @@ namespace temper {
 /// y: [T, N], u: [T, R], of x's dtype   x: [T, K]   w: [N, K]   bias: [N] or empty   a: [R, K]
 void linear_pair_forward(Ctx& c, Tensor y, Tensor u, CTensor x, CTensor w, CTensor bias, CTensor a);
 
-/// y = round(fma(scale, u V^T, y)), V of these blocks of b
+/// y = round(fma(scale, u V^T, y))
 /// y: [T, N], of u's dtype or its accumulate dtype   u: [T, n r]   b: [M, r]   n: number of blocks
-void adapter_forward(Ctx& c, Tensor y, CTensor u, CTensor b, double scale, const AdapterBlocks& blocks);
+void adapter_forward(Ctx& c, Tensor y, const LowProduct& low);
+
+/// adapter_forward of gate_up, which stays as it is, then swiglu_forward of that: the same bits
+/// a: [T, F]   gate_up: [T, 2F]
+void adapter_swiglu_forward(Ctx& c, Tensor a, CTensor gate_up, const LowProduct& low);
 
 /// dx = round(dx + du A)
 /// dx: [T, K], of du's dtype or its accumulate dtype   du: [T, R]   a: [R, K]

@@ -365,6 +365,23 @@ TEST(Hostile, WhereAllPlacesAreKnownTheIdleMakeRoomAndTheBusyStay) {
   EXPECT_EQ(next.read().body, "served");
 }
 
+TEST(Hostile, WhoReadsNoAnswerLosesItsPlace) {
+  TestServer server({.max_connections = 8});
+  std::string requests;
+  for (int i = 0; i < 300; ++i) requests += get("/health");
+  std::vector<Client> clients;
+  for (int i = 0; i < 8; ++i) {
+    clients.emplace_back(server.port(), 4096);
+    pollfd writable{.fd = clients.back().descriptor(), .events = POLLOUT, .revents = 0};
+    // Until the server has stopped to read, since nobody reads what it writes.
+    while (::poll(&writable, 1, 50) == 1 && (writable.revents & POLLOUT) != 0 &&
+           ::send(writable.fd, requests.data(), requests.size(), MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {
+    }
+  }
+  const Healthy healthy(server.port());
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+}
+
 TEST(Hostile, WithoutDescriptorsTheUnknownGo) {
   TestServer server;
   rlimit before{};

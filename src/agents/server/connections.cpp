@@ -47,7 +47,7 @@ bool Connections::make_room_locked() {
   Connection* idle = nullptr;
   for (auto& [_, connection] : open_) {
     Connection& it = *connection;
-    if (it.closing || it.at == Connection::At::answer) continue;
+    if (it.closing) continue;
     if (!it.known && (unknown == nullptr || it.opened < unknown->opened)) unknown = &it;
     if (it.known && it.at == Connection::At::idle && (idle == nullptr || it.since < idle->since)) idle = &it;
   }
@@ -55,6 +55,7 @@ bool Connections::make_room_locked() {
   if (chosen == nullptr) return false;
   chosen->closing = true;
   ++leaving_;
+  if (chosen->call != nullptr) chosen->call->cancel();
   close(*chosen);
   return true;
 }

@@ -37,7 +37,7 @@ struct Connection {
 };
 
 /// Thread-safe. A connection that comes while all places are taken gets that of the oldest one that has shown
-/// no key and is not being answered, else that of the known one that is idle for longest; else it gets none.
+/// no key, whatever it is at, else that of the known one that is idle for longest; else it gets none.
 class Connections {
  public:
   explicit Connections(const ConnectionLimits& limits) : limits_(limits) {}

@@ -18,7 +18,7 @@ struct HttpOptions {
   int64_t max_body_bytes = int64_t{16} << 20;
   int64_t max_bodies_bytes = int64_t{1} << 30;   ///< of all requests that are not answered yet
   int64_t max_unsent_bytes = int64_t{64} << 20;  ///< of one answer
-  int max_connections = 1024;
+  int max_connections = 1024;  ///< and no more than half of the files that the process may open
   double header_seconds = 10;  ///< from a connection's start, or the first byte of its next request
   double body_seconds = 60;    ///< from the end of the header
   double idle_seconds = 75;    ///< of a connection between requests, and of a client that takes nothing
@@ -29,8 +29,9 @@ struct HttpOptions {
 };
 
 /// Asked with each request's head before the body is read: nothing lets it go on, a refusal is sent and
-/// nothing of the body is kept. Sets `known` where the key holds: such a connection keeps its place while
-/// others ask for one. Runs on the network's thread, returns at once and does not throw.
+/// nothing of the body is kept. Sets `known` where the key holds, or where none is asked for: such a
+/// connection keeps its place while others want one, and any other may lose it at any time. Runs on the
+/// network's thread, returns at once and does not throw.
 using HttpAllow = std::function<std::optional<HttpRefusal>(const HttpHead&, bool& known)>;
 /// Gets each whole request that was allowed, on the network's thread: returns at once and does not throw.
 using HttpReceive = std::function<void(std::shared_ptr<HttpExchange>)>;

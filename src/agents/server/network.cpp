@@ -69,7 +69,6 @@ HttpServer::Network::Network(const HttpOptions& options, HttpAllow allow, HttpRe
       wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
       daemon_(start_library()) {
   if (wake_ < 0 || daemon_ == nullptr) {
-    if (daemon_ != nullptr) MHD_stop_daemon(daemon_);
     if (wake_ >= 0) ::close(wake_);
     fail(Exit::environment, {.what = "the server's thread does not start",
                              .where = listener_.url(),
@@ -85,7 +84,7 @@ HttpServer::Network::~Network() {
   gate_.join();
   listener_.close();
   connections_.end_calls();  // the library aborts where a connection still sleeps
-  MHD_stop_daemon(daemon_);
+  daemon_.reset();
   ::close(wake_);
 }
 
@@ -238,7 +237,7 @@ void HttpServer::Network::take_in() {
     socklen_t size = sizeof peer;
     ::getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &size);
     // Closes the descriptor where it cannot.
-    if (MHD_add_connection(daemon_, descriptor, reinterpret_cast<sockaddr*>(&peer), size) != MHD_YES)
+    if (MHD_add_connection(daemon_.get(), descriptor, reinterpret_cast<sockaddr*>(&peer), size) != MHD_YES)
       connections_.forget(descriptor);
   }
 }

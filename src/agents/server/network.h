@@ -52,7 +52,10 @@ class HttpServer::Network {
   Connections connections_;
   const BodyRoom::Sum bodies_ = std::make_shared<std::atomic<int64_t>>(0);
   int wake_;  // an eventfd that the gate's thread sleeps on
-  MHD_Daemon* daemon_;
+  struct StopLibrary {
+    void operator()(MHD_Daemon* daemon) const { MHD_stop_daemon(daemon); }
+  };
+  std::unique_ptr<MHD_Daemon, StopLibrary> daemon_;
   std::atomic<bool> closing_ = false, closed_ = false, ending_ = false;
   bool short_of_descriptors_ = false;  // of the gate's thread
   std::thread gate_;

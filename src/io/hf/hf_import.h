@@ -21,16 +21,16 @@ std::vector<std::string> check_weights(const ModelFolder& folder, const ModelCon
 
 /// check_weights, then everything but adapters into `store` (already allocated; fp32, bf16 or fp64; on a GPU
 /// through pinned windows). A tied head's copy in the file must equal the embedding. Returns the folder with
-/// size and digest of the tensors that the model is made of, as stored: they do not depend on their files, the
-/// type of the store, or ranks.
+/// size and digest of the tensors that the model is made of, as stored: they do not depend on their files,
+/// the type of the store, or ranks.
 FileDigest import_weights(const ModelFolder& folder, const ModelConfig& config, ParameterStore& store);
 
 /// The digest that import_weights gives, of weights that are read for it alone.
 std::string digest_of_weights(const ModelFolder& folder, const ModelConfig& config,
                               const std::vector<ParamSpec>& specs);
 
-/// Tensors that no parameter holds and that an export writes back as they are: rotary tables of old files and
-/// layers from num_layers on (multi-token-prediction modules).
+/// Tensors that no parameter holds and that an export writes back as they are: rotary tables of old files,
+/// layers from num_layers on (multi-token-prediction modules), ModelConfig::kept_tensors.
 bool is_kept_tensor(const std::string& name, const ModelConfig& config);
 /// The copy of the embedding that some tied models carry; never written.
 bool is_tied_head(const std::string& name, const ModelConfig& config);

@@ -22,6 +22,9 @@ inline constexpr int64_t kDeltaChunk = 64;
 /// Rows of a chunk that see each other's writes before they are rounded.
 inline constexpr int64_t kDeltaBlock = 16;
 
+/// Rows that a convolution reads, at most.
+inline constexpr int64_t kMostDeltaTaps = 8;
+
 /// What S running sequences keep of all gated delta nets: of each a tail (what the rows of its last chunk and
 /// the convolution read), and the state before that chunk, in a slot that nothing writes to until the chunk
 /// is full: sequences may have one together.

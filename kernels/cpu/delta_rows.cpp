@@ -6,8 +6,6 @@
 namespace temper::cpu {
 namespace {
 
-constexpr int64_t kMaxTaps = 8;
-
 template <class A>
 inline A sigmoid(A x) {
   return A(1) / (A(1) + exponential(-x));
@@ -31,7 +29,7 @@ inline A tap_sum(const S* const* rows, const S* w, int64_t taps, int64_t channel
 /// `window`, whose last row is the one before them.
 template <class S>
 struct TapRows {
-  const S* rows[kMaxTaps];
+  const S* rows[kMostDeltaTaps];
   TapRows(const S* first_row, int64_t row, int64_t rows_before, int64_t position, int64_t taps,
           const S* window, int64_t channels) {
     for (int64_t j = 0; j < taps; ++j) {
@@ -107,14 +105,14 @@ struct ConvBackward {
   int64_t dx_row, x_row, channels, taps;
 
   void add(const std::vector<SequenceRows>& sequences, int64_t begin, int64_t end) const {
-    A sums[kBackwardChannels * kMaxTaps] = {};
+    A sums[kBackwardChannels * kMostDeltaTaps] = {};
     for (const SequenceRows& s : sequences) add_sequence(s, begin, end, sums);
     for (int64_t i = begin * taps; i < end * taps; ++i) dw[i] += sums[i - begin * taps];
   }
 
   /// From the last row on: pending[j] is what row u - (taps - 1) + j of x has of its gradient so far.
   void add_sequence(const SequenceRows& s, int64_t begin, int64_t end, A* sums) const {
-    A all[kBackwardChannels * kMaxTaps] = {};
+    A all[kBackwardChannels * kMostDeltaTaps] = {};
     for (int64_t u = s.rows - 1; u >= 0; --u) {
       const TapRows<S> of(x + s.row * x_row, x_row, u, u, taps, nullptr, channels);
       for (int64_t ch = begin; ch < end; ++ch) {

@@ -50,10 +50,12 @@ ModelConfig with_layers(const ModelConfig& config, const std::vector<int64_t>& l
   ModelConfig some = config;
   some.num_layers = std::ssize(layers);
   some.moe.layers.clear();
+  some.delta.layers.clear();
   std::erase_if(some.frozen, [](const std::string& name) { return name.starts_with("layers."); });
   for (size_t i = 0; i < layers.size(); ++i) {
     const std::string from = layer_prefix(layers[i]), to = layer_prefix(static_cast<int64_t>(i));
     if (config.moe.layers.contains(layers[i])) some.moe.layers.insert(static_cast<int64_t>(i));
+    if (config.delta.layers.contains(layers[i])) some.delta.layers.insert(static_cast<int64_t>(i));
     for (auto at = config.frozen.lower_bound(from); at != config.frozen.end() && at->starts_with(from); ++at)
       some.frozen.insert(to + at->substr(from.size()));
   }

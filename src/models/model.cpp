@@ -22,6 +22,9 @@ UnitSet units_of(const LayerRanges& parts, int64_t num_layers) {
 }
 
 std::string shape_defect(const ModelConfig& c, Device device) {
+  if (c.is_hybrid && like_gpu(device))
+    return fmt::format("models of the family {} run on the CPU only: their layers have no GPU kernels yet",
+                       c.family);
   const int64_t step = head_dim_step(device);
   if (c.head_dim % step == 0 && c.head_dim <= kMaxHeadDim) return "";
   return fmt::format("head_dim is {}; attention{} takes multiples of {} up to {}", c.head_dim,
@@ -32,8 +35,10 @@ void check_supported(const ModelConfig& c, const std::string& source, Device dev
   const std::string defect = shape_defect(c, device);
   if (defect.empty()) return;
   const bool cpu_can = shape_defect(c, Device::cpu).empty();
-  fail(Exit::data, {.what = "this head dimension is not supported",
-                    .where = source + ", head_dim",
+  const bool of_family = cpu_can && c.is_hybrid;
+  fail(Exit::data, {.what = of_family ? "this model family is not supported on a GPU"
+                                      : "this head dimension is not supported",
+                    .where = source + (of_family ? ", model_type" : ", head_dim"),
                     .why = defect,
                     .fix = cpu_can ? "run it on the CPU: --device cpu, in a config run.device = \"cpu\""
                                    : "use a model with another head_dim"});
@@ -82,25 +87,41 @@ Parameter& Model::get(const std::string& name) {
 
 void Model::make_layers() {
   embedding_ = find("embed");
-  int64_t own = 0;
+  int64_t attention = 0, delta_nets = 0;
   for (int64_t i = 0; i < config_.num_layers; ++i) {
     if (!place().units.has(i + 1)) continue;
     const std::string p = layer_unit_name(i) + ".";
-    const Attention::Parameters attention{.wqkv = &get(p + "attn.wqkv"),
-                                          .bqkv = find(p + "attn.bqkv"),
-                                          .q_norm = find(p + "attn.q_norm"),
-                                          .k_norm = find(p + "attn.k_norm"),
-                                          .wo = &get(p + "attn.wo"),
-                                          .bo = find(p + "attn.bo"),
-                                          .qkv_adapter = adapter_of(p + "attn.wqkv"),
-                                          .o_adapter = adapter_of(p + "attn.wo")};
-    decoder_.try_emplace(i, Norm(get(p + "attn_norm"), config_.rms_norm_eps),
-                         Attention(config_, own++, attention, rope_, options_.splits),
-                         Norm(get(p + "mlp_norm"), config_.rms_norm_eps), make_feed_forward(i));
+    int64_t& number = config_.delta.layers.contains(i) ? delta_nets : attention;
+    decoder_.try_emplace(i, make_norm(p + "attn_norm"), make_mixer(i, number++), make_norm(p + "mlp_norm"),
+                         make_feed_forward(i));
   }
   if (!is_last()) return;
-  norm_ = std::make_unique<Norm>(get("norm"), config_.rms_norm_eps);
+  norm_ = std::make_unique<Norm>(make_norm("norm"));
   head_ = std::make_unique<LogprobHead>(get(config_.tie_word_embeddings ? "embed" : "head"), options_.splits);
+}
+
+Norm Model::make_norm(const std::string& name) {
+  return {get(name), config_.rms_norm_eps, /*offset=*/config_.is_hybrid};
+}
+
+/// `number`: of the layer among those with the same kind of mixer that are here.
+Mixer Model::make_mixer(int64_t layer, int64_t number) {
+  const std::string p = layer_unit_name(layer) + ".";
+  if (config_.delta.layers.contains(layer))
+    return DeltaNet(config_, number,
+                    {&get(p + "delta.w_in"), &get(p + "delta.conv"), &get(p + "delta.a_log"),
+                     &get(p + "delta.dt_bias"), &get(p + "delta.norm"), &get(p + "delta.w_out")},
+                    options_.splits);
+  const Attention::Parameters attention{.wqkv = &get(p + "attn.wqkv"),
+                                        .bqkv = find(p + "attn.bqkv"),
+                                        .q_norm = find(p + "attn.q_norm"),
+                                        .k_norm = find(p + "attn.k_norm"),
+                                        .wo = &get(p + "attn.wo"),
+                                        .bo = find(p + "attn.bo"),
+                                        .qkv_adapter = adapter_of(p + "attn.wqkv"),
+                                        .o_adapter = adapter_of(p + "attn.wo")};
+  if (config_.is_hybrid) return GatedAttention(config_, number, attention, rope_, options_.splits);
+  return Attention(config_, number, attention, rope_, options_.splits);
 }
 
 FeedForward Model::make_feed_forward(int64_t layer) {
@@ -127,10 +148,10 @@ Adapter Model::adapter_of(const std::string& weight) {
 
 void Model::make_rope() {
   const DType dtype = accumulate_dtype(options_.dtype);
-  rope_.cosine = tables_.make({context_tokens(), config_.head_dim / 2}, dtype);
+  rope_.cosine = tables_.make({context_tokens(), config_.rope_width() / 2}, dtype);
   rope_.sine = tables_.like(rope_.cosine);
   if (counts_only(device())) return;
-  const RopeTable table = make_rope_table(config_.rope, config_.head_dim, context_tokens());
+  const RopeTable table = make_rope_table(config_.rope, config_.rope_width(), context_tokens());
   Arena host;
   const Tensor cosine = host.like(rope_.cosine), sine = host.like(cosine);
   fill_cos_sin(table, context_tokens(), cosine, sine);

@@ -108,6 +108,8 @@ class Model {
   bool shares(const Batch& b) const { return options_.splits.shares(b.stream()); }
   void make_parameters();
   void make_layers();
+  Norm make_norm(const std::string& name);
+  Mixer make_mixer(int64_t layer, int64_t number);
   FeedForward make_feed_forward(int64_t layer);
   Mlp make_mlp(const std::string& prefix);
   Adapter adapter_of(const std::string& weight);

@@ -5,35 +5,37 @@
 namespace temper {
 namespace {
 
+/// A norm of the residual stream or of heads.
+ParamSpec norm_spec(const ModelConfig& c, const std::string& ours, const std::string& hf, int64_t width) {
+  return {.name = ours,
+          .parts = {{hf, width}},
+          .shape = {width},
+          .partial_grad = true,
+          .init = c.is_hybrid ? Init::zeros : Init::ones};
+}
+
 void add_attention(std::vector<ParamSpec>& specs, const ModelConfig& c, const std::string& ours,
                    const std::string& hf) {
   const int64_t nq = c.num_heads, nk = c.num_kv_heads, q = nq * c.head_dim, kv = nk * c.head_dim;
+  const int64_t projected_q = c.is_hybrid ? 2 * q : q;  // each head with its gate
   const std::string attn = hf + "self_attn.";
   specs.push_back({.name = ours + "attn.wqkv",
-                   .parts = {{attn + "q_proj.weight", q, nq},
+                   .parts = {{attn + "q_proj.weight", projected_q, nq},
                              {attn + "k_proj.weight", kv, nk},
                              {attn + "v_proj.weight", kv, nk}},
-                   .shape = {q + 2 * kv, c.hidden_size},
+                   .shape = {projected_q + 2 * kv, c.hidden_size},
                    .shard = Shard::rows});
   if (c.qkv_bias)
     specs.push_back({.name = ours + "attn.bqkv",
-                     .parts = {{attn + "q_proj.bias", q, nq},
+                     .parts = {{attn + "q_proj.bias", projected_q, nq},
                                {attn + "k_proj.bias", kv, nk},
                                {attn + "v_proj.bias", kv, nk}},
-                     .shape = {q + 2 * kv},
+                     .shape = {projected_q + 2 * kv},
                      .shard = Shard::rows,
                      .init = Init::zeros});
   if (c.qk_norm) {
-    specs.push_back({.name = ours + "attn.q_norm",
-                     .parts = {{attn + "q_norm.weight", c.head_dim}},
-                     .shape = {c.head_dim},
-                     .partial_grad = true,
-                     .init = Init::ones});
-    specs.push_back({.name = ours + "attn.k_norm",
-                     .parts = {{attn + "k_norm.weight", c.head_dim}},
-                     .shape = {c.head_dim},
-                     .partial_grad = true,
-                     .init = Init::ones});
+    specs.push_back(norm_spec(c, ours + "attn.q_norm", attn + "q_norm.weight", c.head_dim));
+    specs.push_back(norm_spec(c, ours + "attn.k_norm", attn + "k_norm.weight", c.head_dim));
   }
   specs.push_back({.name = ours + "attn.wo",
                    .parts = {{attn + "o_proj.weight", c.hidden_size}},
@@ -46,6 +48,48 @@ void add_attention(std::vector<ParamSpec>& specs, const ModelConfig& c, const st
                      .shape = {c.hidden_size},
                      .shard = Shard::rows,
                      .init = Init::zeros});
+}
+
+/// A gated delta net. What decides how long a state lasts stays in a wide type: its rounding is seen.
+void add_delta_net(std::vector<ParamSpec>& specs, const ModelConfig& c, const std::string& ours,
+                   const std::string& hf) {
+  const DeltaConfig& d = c.delta;
+  const int64_t values = d.value_heads * d.value_dim, qkv = 2 * d.key_heads * d.key_dim + values;
+  const std::string net = hf + "linear_attn.";
+  specs.push_back({.name = ours + "delta.w_in",
+                   .parts = {{net + "in_proj_qkv.weight", qkv},
+                             {net + "in_proj_z.weight", values, d.value_heads},
+                             {net + "in_proj_b.weight", d.value_heads, d.value_heads},
+                             {net + "in_proj_a.weight", d.value_heads, d.value_heads}},
+                   .shape = {qkv + values + 2 * d.value_heads, c.hidden_size},
+                   .shard = Shard::rows});
+  specs.push_back({.name = ours + "delta.conv",
+                   .parts = {{net + "conv1d.weight", qkv}},
+                   .shape = {qkv, d.taps},
+                   .shard = Shard::rows,
+                   .row_shape = {1, d.taps}});
+  specs.push_back({.name = ours + "delta.a_log",
+                   .parts = {{net + "A_log", d.value_heads, d.value_heads}},
+                   .shape = {d.value_heads},
+                   .shard = Shard::rows,
+                   .init = Init::log_uniform,
+                   .wide = true});
+  specs.push_back({.name = ours + "delta.dt_bias",
+                   .parts = {{net + "dt_bias", d.value_heads, d.value_heads}},
+                   .shape = {d.value_heads},
+                   .shard = Shard::rows,
+                   .init = Init::ones});
+  specs.push_back({.name = ours + "delta.norm",
+                   .parts = {{net + "norm.weight", d.value_dim}},
+                   .shape = {d.value_dim},
+                   .partial_grad = true,
+                   .init = Init::ones,
+                   .wide = true});
+  specs.push_back({.name = ours + "delta.w_out",
+                   .parts = {{net + "out_proj.weight", c.hidden_size}},
+                   .shape = {c.hidden_size, values},
+                   .shard = Shard::rows,
+                   .grad_by_columns = true});
 }
 
 /// A dense layer of `f` units, or a shared expert.
@@ -107,10 +151,6 @@ void add_moe(std::vector<ParamSpec>& specs, const ModelConfig& c, const std::str
   if (c.moe.shared_size > 0) add_mlp(specs, c, ours + "shared.", moe + "shared_expert.", c.moe.shared_size);
 }
 
-ParamSpec norm_spec(const std::string& ours, const std::string& hf, int64_t width) {
-  return {.name = ours, .parts = {{hf, width}}, .shape = {width}, .partial_grad = true, .init = Init::ones};
-}
-
 }  // namespace
 
 int64_t active_size(const ModelConfig& c, const ParamSpec& spec) {
@@ -133,17 +173,21 @@ std::vector<ParamSpec> parameter_specs(const ModelConfig& c) {
     ++number;
   };
   specs.push_back({.name = "embed",
-                   .parts = {{"model.embed_tokens.weight", c.vocab_size}},
+                   .parts = {{c.tensor_prefix + "embed_tokens.weight", c.vocab_size}},
                    .shape = {c.vocab_size, c.hidden_size},
                    .also_in = c.tie_word_embeddings ? c.num_layers + 1 : -1,
                    .shard = Shard::vocabulary});
   end_unit(kEmbeddingUnit);
   for (int64_t layer = 0; layer < c.num_layers; ++layer) {
     const size_t first = specs.size();
-    const std::string ours = layer_unit_name(layer) + ".", hf = fmt::format("model.layers.{}.", layer);
-    specs.push_back(norm_spec(ours + "attn_norm", hf + "input_layernorm.weight", c.hidden_size));
-    add_attention(specs, c, ours, hf);
-    specs.push_back(norm_spec(ours + "mlp_norm", hf + "post_attention_layernorm.weight", c.hidden_size));
+    const std::string ours = layer_unit_name(layer) + ".",
+                      hf = fmt::format("{}layers.{}.", c.tensor_prefix, layer);
+    specs.push_back(norm_spec(c, ours + "attn_norm", hf + "input_layernorm.weight", c.hidden_size));
+    if (c.delta.layers.contains(layer))
+      add_delta_net(specs, c, ours, hf);
+    else
+      add_attention(specs, c, ours, hf);
+    specs.push_back(norm_spec(c, ours + "mlp_norm", hf + "post_attention_layernorm.weight", c.hidden_size));
     if (c.moe.layers.contains(layer))
       add_moe(specs, c, ours, hf);
     else
@@ -151,7 +195,7 @@ std::vector<ParamSpec> parameter_specs(const ModelConfig& c) {
     add_adapter_specs(specs, first, c.adapters, adapter_modules(c));
     end_unit(layer_unit_name(layer));
   }
-  specs.push_back(norm_spec("norm", "model.norm.weight", c.hidden_size));
+  specs.push_back(norm_spec(c, "norm", c.tensor_prefix + "norm.weight", c.hidden_size));
   if (!c.tie_word_embeddings)
     specs.push_back({.name = "head",
                      .parts = {{"lm_head.weight", c.vocab_size}},

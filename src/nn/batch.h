@@ -3,6 +3,7 @@
 // the rows of the batch itself (training, scoring); else they come from the pages, to which this batch is
 // appended.
 
+#include "kernels/delta_types.h"
 #include "kernels/types.h"
 
 namespace temper {
@@ -21,7 +22,8 @@ struct Batch {
   CTensor positions;   // [T] i32, absolute inside the sequence
   CTensor cu_seqlens;  // [S+1] i32, of all tokens
   const PagedKv* kv = nullptr;
-  int64_t all_tokens = 0;  // of all context parallel ranks
+  const DeltaPages* states = nullptr;    // of gated delta nets, where there is kv
+  int64_t all_tokens = 0;                // of all context parallel ranks
   const RouterNotes* routers = nullptr;  // nn/router_notes.h, of all layers
   int64_t num_tokens() const { return tokens.dim(0); }
   /// A step of generation has few of them.

@@ -3,6 +3,26 @@
 namespace temper {
 namespace {
 
+constexpr Family hybrid(const char* model_type, const char* architecture, bool in_vision_folder) {
+  return {.model_type = model_type,
+          .architecture = architecture,
+          .vocab_size = 248320,
+          .hidden_size = 4096,
+          .intermediate_size = 12288,
+          .num_layers = 32,
+          .num_heads = 16,
+          .num_kv_heads = 4,
+          .head_dim = 256,
+          .max_positions = 32768,
+          .attention_biases = Biases::as_attention_bias,
+          .reads_mlp_bias = false,
+          .qk_norm = true,
+          .window = Window::never,
+          .default_eos = -1,
+          .is_hybrid = true,
+          .in_vision_folder = in_vision_folder};
+}
+
 constexpr Family kFamilies[] = {
     {.model_type = "llama",
      .architecture = "LlamaForCausalLM",
@@ -99,6 +119,8 @@ constexpr Family kFamilies[] = {
      .norm_eps = 1e-5,
      .rope_theta = 1e6,
      .experts = {.number = 8, .per_token = 2, .normalizes = true, .names = ExpertNames::block_sparse_moe}},
+    hybrid("qwen3_5", "Qwen3_5ForConditionalGeneration", /*in_vision_folder=*/true),
+    hybrid("qwen3_5_text", "Qwen3_5ForCausalLM", /*in_vision_folder=*/false),
 };
 
 }  // namespace

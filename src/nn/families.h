@@ -50,6 +50,8 @@ struct Family {
   int64_t default_eos;  // where neither file has eos_token_id; -1: none
   double norm_eps = 1e-6, rope_theta = 1e4;
   FamilyExperts experts = {};
+  bool is_hybrid = false;         // ModelConfig::is_hybrid, with gated delta nets in most layers
+  bool in_vision_folder = false;  // the keys are those of "text_config"
 };
 
 std::span<const Family> families();

@@ -45,15 +45,18 @@ std::array<double, 4> normal_block(uint64_t seed, int64_t parameter, int64_t blo
   return {a, b, c, d};
 }
 
-/// Words of 32 random bits as numbers in [-1, 1), over the square root of the columns.
+/// Words of 32 random bits as numbers in [-1, 1), over the square root of the columns; or as the logarithms
+/// of numbers from 0.01 to 16.
 void uniform_values(const ParamSpec& spec, int64_t index, uint64_t seed, FlatRange elements, float* out) {
-  const double bound = 1.0 / std::sqrt(static_cast<double>(spec.shape[1]));
+  const bool of_log = spec.init == Init::log_uniform;
+  const double bound = of_log ? 0 : 1.0 / std::sqrt(static_cast<double>(spec.shape[1]));
   for (int64_t element = elements.begin; element < elements.end; ++element) {
     const PhiloxBlock words =
         stream_words(seed, RngStream::weight_init, static_cast<uint32_t>(element / 4),
                      static_cast<uint32_t>(element / 4 >> 32), static_cast<uint32_t>(index));
     const double unit = uniform_of(words[static_cast<size_t>(element % 4)]);
-    out[element - elements.begin] = static_cast<float>((2 * unit - 1) * bound);
+    out[element - elements.begin] =
+        of_log ? plog(static_cast<float>(0.01 + 15.99 * unit)) : static_cast<float>((2 * unit - 1) * bound);
   }
 }
 
@@ -72,7 +75,8 @@ void random_values(const ParamSpec& spec, int64_t index, const ModelConfig& conf
   const int64_t count = elements.size();
   CHECK(elements.begin >= 0 && count >= 0 && elements.end <= spec.size(), "elements {} to {} of {}",
         elements.begin, elements.end, spec.name);
-  if (spec.init == Init::uniform) return uniform_values(spec, index, seed, elements, out);
+  if (spec.init == Init::uniform || spec.init == Init::log_uniform)
+    return uniform_values(spec, index, seed, elements, out);
   if (spec.init != Init::normal) {
     std::fill(out, out + count, spec.init == Init::ones ? 1.0f : 0.0f);
     return;
@@ -94,13 +98,13 @@ template <class Index>
 void fill_values(ParameterStore& store, const ModelConfig& config, uint64_t seed, const Threads& threads,
                  Index&& index_of) {
   constexpr int64_t kWindow = int64_t{1} << 20, kGrain = 4096;
-  dispatch_storage(store.dtype(), [&](auto s) {
-    using S = decltype(s);
-    std::vector<float> values(kWindow);
-    std::vector<S> rounded(kWindow);
-    for (Parameter& p : store.list()) {
+  std::vector<float> values(kWindow);
+  for (Parameter& p : store.list())
+    dispatch_storage(p.value.dtype, [&](auto s) {
+      using S = decltype(s);
       const int64_t index = index_of(p.spec);
-      if (index < 0) continue;
+      if (index < 0) return;
+      std::vector<S> rounded(static_cast<size_t>(std::min(kWindow, p.value.size())));
       const int64_t width = p.spec.size() / p.spec.shape[0];
       for (const RowSpan& span : p.spans)
         for (int64_t at = 0; at < span.rows * width; at += kWindow) {
@@ -114,8 +118,7 @@ void fill_values(ParameterStore& store, const ModelConfig& config, uint64_t seed
                          n * int64_t{sizeof(S)});
         }
       store.filled(p);
-    }
-  });
+    });
 }
 
 }  // namespace

@@ -33,6 +33,14 @@ struct MoeConfig {
   int64_t num_logits() const { return num_experts + (shared_size > 0 ? 1 : 0); }
 };
 
+/// Layers whose mixer is a gated delta net (nn/hybrid/delta_net.h).
+struct DeltaConfig {
+  std::set<int64_t> layers = {};  // none: the mixers of all layers are attention
+  int64_t key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
+  int64_t taps = 0;  // of the convolution
+  static constexpr int64_t kMostTaps = 8;
+};
+
 struct ModelConfig {
   std::string family;  // model_type of its row in nn/families.h
   int64_t vocab_size = 0;
@@ -50,6 +58,9 @@ struct ModelConfig {
   bool mlp_bias = false;
   MoeConfig moe = {};
   bool qk_norm = false;  // per-head RMSNorm of q and k before rope (qwen3)
+  DeltaConfig delta = {};
+  bool is_hybrid = false;   // norms multiply by 1 + w, and attention has an output gate, in qkv beside q
+  int64_t rotated_dim = 0;  // the first elements of a head, which rope turns; 0: all
   RopeConfig rope;
   int64_t pad_token_id = -1;  // this row gets no gradient from the lookup; -1: none
   double initializer_range = 0.02;
@@ -57,6 +68,13 @@ struct ModelConfig {
   std::vector<int64_t> lost_eos_token_ids = {};  // those that lie outside of the vocabulary
   std::set<std::string> frozen = {};             // parameters of models/parameter_specs.h that nothing trains
   AdapterConfig adapters = {};                   // with them nothing else is trained
+  std::string tensor_prefix = "model.";          // of Hugging Face tensors but the head's
+  std::vector<std::string> kept_tensors = {};    // how others begin that are neither read nor trained
+  std::vector<int64_t> media_token_ids = {};     // in whose place a vision tower would put rows of its own
+
+  int64_t rope_width() const { return rotated_dim > 0 ? rotated_dim : head_dim; }
+  /// Layers whose mixer is attention.
+  int64_t num_attention_layers() const { return num_layers - static_cast<int64_t>(delta.layers.size()); }
 };
 
 }  // namespace temper

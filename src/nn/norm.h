@@ -1,8 +1,9 @@
 #pragma once
-// RMSNorm layer: y = w * (x / sqrt(mean(x^2) + eps)).
+// RMSNorm layer: y = w * (x / sqrt(mean(x^2) + eps)), or with 1 + w in the place of w.
 
 #include "src/nn/keep.h"
 #include "src/nn/parameter.h"
+#include "src/ops/hybrid/offset_norm.h"
 #include "src/ops/norm.h"
 
 namespace temper {
@@ -14,7 +15,8 @@ struct NormSaved {
 
 class Norm {
  public:
-  Norm(Parameter& weight, double eps) : weight_(&weight), eps_(eps) {}
+  /// `offset`: by 1 + w.
+  Norm(Parameter& weight, double eps, bool offset = false) : weight_(&weight), eps_(eps), offset_(offset) {}
 
   /// y = norm of sum = a + b; without b, of sum as it is. y and sum are the caller's; backward reads sum.
   void forward_residual(Ctx& c, Tensor y, Tensor sum, CTensor a, CTensor b, NormSaved* saved,
@@ -23,7 +25,9 @@ class Norm {
     if (sum.dim(0) == 0)
       ;  // a rank that has no token of the batch
     else if (b.empty())
-      rmsnorm_forward(c, y, rstd, sum, weight_->value, eps_);
+      normalize(c, y, rstd, sum);
+    else if (offset_)
+      add_offset_norm_forward(c, y, sum, rstd, a, b, weight_->value, eps_);
     else
       add_rmsnorm_forward(c, y, sum, rstd, a, b, weight_->value, eps_);
     if (saved) *saved = {sum, rstd};
@@ -31,20 +35,26 @@ class Norm {
   /// The y of a forward again, from what it saved, in scratch.
   Tensor again(Ctx& c, const NormSaved& saved) const {
     const Tensor y = c.scratch.like(saved.x), rstd = c.scratch.like(saved.rstd);
-    if (y.dim(0) == 0) return y;
-    rmsnorm_forward(c, y, rstd, saved.x, weight_->value, eps_);
+    if (y.dim(0) > 0) normalize(c, y, rstd, saved.x);
     return y;
   }
   /// dx is the caller's, and may be the memory of dy or of dresidual: the gradient that goes past the norm,
   /// or none.
   void backward_into(Ctx& c, Tensor dx, CTensor dy, CTensor dresidual, const NormSaved& saved) const {
     if (dx.dim(0) == 0) return;
-    rmsnorm_backward(c, dx, weight_->grad_sum_beside(c), dy, dresidual, saved.x, weight_->value, saved.rstd);
+    const auto backward = offset_ ? offset_norm_backward : rmsnorm_backward;
+    backward(c, dx, weight_->grad_sum_beside(c), dy, dresidual, saved.x, weight_->value, saved.rstd);
   }
 
  private:
+  void normalize(Ctx& c, Tensor y, Tensor rstd, CTensor x) const {
+    const auto forward = offset_ ? offset_norm_forward : rmsnorm_forward;
+    forward(c, y, rstd, x, weight_->value, eps_);
+  }
+
   Parameter* weight_;
   double eps_;
+  bool offset_;
 };
 
 }  // namespace temper

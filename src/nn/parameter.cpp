@@ -7,10 +7,16 @@ namespace {
 
 constexpr int64_t kPad = 16;
 
+/// Elements of the flat buffers that a parameter takes: a wide one has two for each of its own, which in a
+/// narrow storage are the memory of one.
+int64_t flat_size(const Parameter& p) {
+  return ((p.spec.wide ? 2 : 1) * p.value.size() + kPad - 1) / kPad * kPad;
+}
+
 /// From an element of `flat` on; the shape is that of `value`, which has no memory yet.
 Tensor view(const Tensor& flat, int64_t first, const Parameter& p) {
   Tensor t = p.value;
-  t.dtype = flat.dtype;
+  t.dtype = p.spec.wide ? accumulate_dtype(flat.dtype) : flat.dtype;
   t.data = static_cast<char*>(flat.raw()) + first * dtype_size(flat.dtype);
   return t;
 }
@@ -87,7 +93,7 @@ Parameter& ParameterStore::add(ParamSpec spec, const ShardPlace& of) {
   p.offset = unit.range.end;
   p.spans = row_spans(p.spec, of);
   p.value = local_shape(p.spec, p.spans);
-  const int64_t size = (p.value.size() + kPad - 1) / kPad * kPad;
+  const int64_t size = flat_size(p);
   num_elements_ += size;
   unit.range.end += size;
   unit.tied |= p.spec.also_in >= 0;
@@ -250,8 +256,9 @@ Tensor Parameter::grad_sum(Lane& lane) {
 
 Tensor Parameter::grad_sum_beside(Ctx& c) {
   if (has_grad()) return grad_sum(c.lane);
-  const Tensor unused = c.scratch.make({value.dim(0)}, accumulate_dtype(value.dtype));
-  CHECK(value.rank == 1, "a gradient of {} that nobody reads", spec.name);
+  Tensor like = value;
+  like.dtype = accumulate_dtype(value.dtype);
+  const Tensor unused = c.scratch.like(like);
   device::fill(c.lane, unused.raw(), 0, unused.bytes());
   return unused;
 }
@@ -266,7 +273,7 @@ void ParameterStore::resume_grads(Lane& lane) {
 /// What comes after a gradient, up to the next one.
 void ParameterStore::clear_padding(Lane& lane, const Parameter& p) {
   if (!p.has_grad()) return;
-  const int64_t padding = (kPad - p.grad.size() % kPad) % kPad;
+  const int64_t padding = flat_size(p) - p.grad.size();
   if (padding > 0)
     device::fill(lane, static_cast<char*>(p.grad.raw()) + p.grad.bytes(), 0,
                  padding * dtype_size(p.grad.dtype));

@@ -30,8 +30,8 @@ struct HfPart {
   int64_t heads = 0;
 };
 
-/// uniform: in +-1 / sqrt(columns).
-enum class Init { normal, ones, zeros, uniform };
+/// uniform: in +-1 / sqrt(columns). log_uniform: ln of a number from 0.01 to 16.
+enum class Init { normal, ones, zeros, uniform, log_uniform };
 
 /// Adapters lie beside the weights of a base, which never change: a folder has them, and they go nowhere.
 enum class Whose { model, base, adapter };
@@ -64,6 +64,8 @@ struct ParamSpec {
   AxisSet summed_over = kReplicas;  // the ranks with the same parameter: its gradient is their sum
   Init init = Init::normal;
   Whose whose = Whose::model;
+  bool wide = false;  // its values are in the accumulate dtype, whatever the storage of others
+  std::vector<int64_t> row_shape = {};  // of a row in the files, where it has more dimensions than here
   int64_t size() const;
   /// Its own unit or that of its copy is one of these.
   bool is_in(const UnitSet& units) const {
@@ -89,7 +91,7 @@ struct Parameter {
   ParamSpec spec;
   size_t unit = 0;                  // in ParameterStore::units
   int64_t offset = 0;               // first element in the flat buffers
-  Tensor value;                     // storage dtype
+  Tensor value;                     // storage dtype, or where it is wide accumulate dtype
   Tensor grad;                      // accumulate dtype; empty where nothing is trained
   std::vector<RowSpan> spans = {};  // what value and grad are of the whole parameter
   bool cleared = false;             // nothing was written to grad yet, which counts as zeros

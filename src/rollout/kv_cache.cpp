@@ -3,10 +3,21 @@
 #include "src/nn/attention.h"
 
 namespace temper {
+namespace {
+
+/// Those that this model has of them.
+int64_t attention_layers(const Model& model) {
+  int64_t layers = 0;
+  for (const LayerRange& part : model.parts())
+    for (int64_t i = part.begin; i < part.end; ++i) layers += model.config().delta.layers.contains(i) ? 0 : 1;
+  return layers;
+}
+
+}  // namespace
 
 KvShape::KvShape(const Model& model)
-    : KvShape(temper::num_layers(model.parts()),
-              attention_shape(model.config(), model.splits().tp_ranks()).kv_width(), model.dtype()) {}
+    : KvShape(attention_layers(model), attention_shape(model.config(), model.splits().tp_ranks()).kv_width(),
+              model.dtype()) {}
 
 KvCache::KvCache(const KvShape& shape, int64_t num_pages, int64_t page_tokens, bool poison, Lane& lane)
     : lane_(lane),

@@ -30,7 +30,7 @@ void load(const std::string& path) {
   const Json* generation = folder.generation_config() ? &*folder.generation_config() : nullptr;
   const ModelConfig config = parse_model_config(folder.config(), generation, folder.config_path());
   const std::vector<ParamSpec> specs = parameter_specs(config);
-  folder.split_experts(config);
+  folder.match_names(config);
   check_weights(folder, config, specs);
   ParameterStore store;
   for (const ParamSpec& spec : specs) store.add(spec);

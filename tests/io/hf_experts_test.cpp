@@ -22,7 +22,7 @@ std::string fused(const std::string& name) { return "tests/golden/moe/fused/" + 
 struct Loaded {
   explicit Loaded(const std::string& path, DType dtype = DType::f32) : folder(ModelFolder::open(path)) {
     config = parse_model_config(folder.config(), nullptr, folder.config_path());
-    folder.split_experts(config);
+    folder.match_names(config);
     specs = parameter_specs(config);
     for (const ParamSpec& spec : specs) store.add(spec);
     store.allocate(dtype, false);

@@ -72,7 +72,7 @@ TEST_P(LoraParity, ExportIsWhatPeftWrote) {
 
 TEST_P(LoraParity, MergedIsWhatPeftMerges) {
   ModelFolder folder = ModelFolder::open(adapted_.base_folder);
-  folder.split_experts(adapted_.base_config);
+  folder.match_names(adapted_.base_config);
   const std::vector<ParamSpec> specs = parameter_specs(adapted_.config);
   const ElementReader adapters = store_reader(adapted_.model->parameters());
   const ElementReader merged = merged_reader(folder, specs, adapted_.config.adapters.scale(), adapters);

@@ -16,7 +16,8 @@ void backward_with_two_roundings(Ctx& c, const Batch& b, Tensor dx, CTensor dy, 
   const Tensor dmiddle = c.scratch.like(dmlp), dnorm = c.scratch.like(dmlp);
   parts.mlp_norm.backward_into(c, dnorm, dmlp, {}, s.mlp_norm);
   add(c, dmiddle, dnorm, dy);
-  const Tensor dattended = parts.attn.backward(c, b, dmiddle, s.attn.x, s.attn);
+  const Tensor dattended = parts.attn.backward(c, b, dmiddle, std::get<AttentionSaved>(s.mixer).x,
+                                               std::get<AttentionSaved>(s.mixer));
   parts.attn_norm.backward_into(c, dnorm, dattended, {}, s.attn_norm);
   add(c, dx, dnorm, dmiddle);
 }

@@ -62,13 +62,13 @@ inline std::unique_ptr<Model> load_model(const std::string& path, DType storage,
                          folder.config_path());
   auto model =
       std::make_unique<Model>(config, ModelOptions{storage, context_tokens, /*with_gradients=*/true, device});
-  folder.split_experts(config);
+  folder.match_names(config);
   import_weights(folder, config, model->parameters());
   return model;
 }
 
-/// |actual - expected| / |expected| over the elements from `first` on; zeros (of an expert that no token chose)
-/// are zeros.
+/// |actual - expected| / |expected| over the elements from `first` on; zeros (of an expert that no token
+/// chose) are zeros.
 inline double relative_error(const std::vector<double>& actual, int64_t first,
                              const std::vector<double>& expected) {
   double difference = 0, norm = 0;

@@ -29,13 +29,14 @@ inline std::vector<double> target_logprobs(Ctx& c, const Model& model,
 
 /// The gradients of the model become those of the sum of weights[i] * log-prob i. Returns the log-probs.
 inline std::vector<double> target_gradients(Ctx& c, Model& model, const std::vector<Trajectory>& sequences,
-                                            const std::vector<double>& weights) {
+                                            const std::vector<double>& weights,
+                                            const RecomputePlan& recompute = {}) {
   const Microbatch mb = pack_all(sequences);
   model.parameters().resume_grads(c.lane);
   model.parameters().clear_grads();
   Arena activations(c.device);
   Ctx keeping{c.scratch, c.lane, c.threads, &activations};
-  PassSaved saved;
+  PassSaved saved{.recompute = recompute};
   const Tensor rows = target_hidden(keeping, model, mb, &saved), drows = c.scratch.like(rows);
   const CTensor targets = to_device(c, view_of(mb.targets.data(), {rows.dim(0)}));
   const TokenStats stats = model.head().forward(c, rows, targets, 1.0);

@@ -6,6 +6,7 @@
 #include "src/io/elements.h"
 #include "src/io/hf/config_reader.h"
 #include "src/io/hf/hf_rope.h"
+#include "src/io/hf/hybrid_config.h"
 #include "src/io/json_members.h"
 #include "src/nn/families.h"
 
@@ -46,13 +47,14 @@ const Family& detect_family(const ConfigReader& r) {
   r.refuse("model_type", quote_name(*type) + " is not supported", supported());
 }
 
-void refuse_unsupported(const ConfigReader& r) {
+void refuse_unsupported(const ConfigReader& r, const Family& family) {
   if (r.find("quantization_config"))
     r.refuse("quantization_config", "quantised weights are not supported",
              "use the bf16 or fp32 release of the model");
   if (const auto act = r.text("hidden_act"); act && *act != "silu")
     r.refuse("hidden_act", quote_name(*act) + " is not supported", "only \"silu\" is");
-  if (const auto factor = r.number("partial_rotary_factor", -1e9, 1e9); factor && *factor != 1.0)
+  if (const auto factor = r.number("partial_rotary_factor", -1e9, 1e9);
+      factor && *factor != 1.0 && !family.is_hybrid)
     r.refuse("partial_rotary_factor", fmt::format("{} is not supported", *factor), "only 1 is");
   if (r.find("auto_map")) r.warn("\"auto_map\" is ignored, no code from a model folder is run");
 }
@@ -236,9 +238,13 @@ void check_products(const ConfigReader& r, const ModelConfig& c) {
   const auto num_moe = static_cast<int64_t>(c.moe.layers.size());
   const Wide dense = Wide{c.intermediate_size} * (c.num_layers - num_moe),
              experts = (Wide{c.moe.num_experts} * c.moe.expert_size + c.moe.shared_size) * num_moe;
-  const Wide attention = c.hidden_size * (2 * q + 2 * kv) * c.num_layers;
-  const Wide total =
-      attention + Wide{3} * c.hidden_size * (dense + experts) + Wide{2} * c.vocab_size * c.hidden_size;
+  const Wide attention = c.hidden_size * (3 * q + 2 * kv) * c.num_attention_layers();
+  const DeltaConfig& d = c.delta;
+  const Wide delta_nets = Wide{c.hidden_size} *
+                          (2 * d.key_heads * d.key_dim + 3 * d.value_heads * d.value_dim) *
+                          std::ssize(d.layers);
+  const Wide total = attention + delta_nets + Wide{3} * c.hidden_size * (dense + experts) +
+                     Wide{2} * c.vocab_size * c.hidden_size;
   if (q + 2 * kv > kMaxFfn)
     r.refuse("num_attention_heads", fmt::format("{} heads ({} of keys) x head_dim {} is more than {}",
                                                 c.num_heads, c.num_kv_heads, c.head_dim, kMaxFfn));
@@ -264,9 +270,12 @@ Json scaling_of(Json rope) {
 
 ModelConfig parse_model_config(const Json& config, const Json* generation_config, const std::string& source,
                                std::vector<std::string>* warnings) {
-  const ConfigReader r(config, source, "", warnings);
-  const Family& family = detect_family(r);
-  refuse_unsupported(r);
+  const ConfigReader top(config, source, "", warnings);
+  const Family& family = detect_family(top);
+  const Json& text = text_config(top, config, family);
+  const ConfigReader r(text, source, family.in_vision_folder ? "text_config." : "", warnings);
+  refuse_unsupported(r, family);
+  if (family.in_vision_folder) refuse_unsupported(top, family);
   ModelConfig c;
   c.family = family.model_type;
   c.vocab_size = size_of(r, family, "vocab_size", kMaxVocab, family.vocab_size);
@@ -285,7 +294,8 @@ ModelConfig parse_model_config(const Json& config, const Json* generation_config
     r.warn(fmt::format("\"rms_norm_eps\" is absent, {:g} is used", c.rms_norm_eps = family.norm_eps));
   c.initializer_range = r.number("initializer_range", 0.0, 100.0).value_or(0.02);
   c.rope.theta = family.rope_theta;
-  c.rope = parse_rope(r, config, c, warnings);
+  if (family.is_hybrid) read_hybrid(top, r, family, rotated_fraction(r, text), c);
+  c.rope = parse_rope(r, text, c, warnings);
   check_sliding_window(r, family, c);
   read_tokens(r, family, generation_config, c);
   check_products(r, c);
@@ -294,6 +304,11 @@ ModelConfig parse_model_config(const Json& config, const Json* generation_config
 
 Json export_config(const Json& source, const ModelConfig& config, DType dtype, bool set_dtype) {
   Json out = source;
+  if (config.is_hybrid) {  // transformers 5 alone reads these: there is no older spelling
+    for (Json* object : {&out, out.contains("text_config") ? &out["text_config"] : &out})
+      if (set_dtype && object->is_object()) (*object)["dtype"] = torch_name(dtype);
+    return out;
+  }
   const auto absent = [&](const char* key) {
     return !out.contains(key) || out[key].is_null() || (out[key].is_object() && out[key].empty());
   };

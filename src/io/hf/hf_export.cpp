@@ -91,10 +91,11 @@ std::vector<std::vector<TensorToWrite>> shards_like_source(const ModelFolder& fo
     if (is_tied_head(name, config)) continue;
     const TensorInfo& info = folder.tensors().at(name);
     const auto source = sources.find(name);
-    files[info.file].push_back(
+    TensorToWrite& tensor = files[info.file].emplace_back(
         source == sources.end()
             ? kept_tensor(folder, name, info)
             : parameter_tensor(source->second, dtype.value_or(*float_dtype(info.dtype)), read));
+    tensor.name = folder.stored_name(name);
   }
   std::vector<std::vector<TensorToWrite>> shards;
   for (auto& [file, tensors] : files) shards.push_back(std::move(tensors));
@@ -136,7 +137,8 @@ DType config_dtype(const Json& config) {
   for (const char* key : {"dtype", "torch_dtype"})
     if (const auto it = config.find(key); it != config.end() && it->is_string())
       if (const auto type = parse_torch_name(it->get<std::string>())) return *type;
-  return DType::f32;
+  const auto text = config.find("text_config");
+  return text != config.end() && text->is_object() ? config_dtype(*text) : DType::f32;
 }
 
 std::optional<DType> requested_dtype(const std::string& text) {
@@ -166,7 +168,7 @@ void export_model(const std::string& source_folder, const std::vector<ParamSpec>
   if (folder.tensors().empty()) {
     plan.shards = split_shards(tensors_of_specs(specs, sources, main_type, read), options.shard_bytes);
   } else {
-    folder.split_experts(config);
+    folder.match_names(config);
     folder.allow_unused(options.allow_unused);
     const std::vector<std::string> left_over = check_weights(folder, config, specs);
     if (!left_over.empty())

@@ -20,7 +20,8 @@ constexpr int64_t kWindowBytes = int64_t{16} << 20;
 /// The size of a piece as stored: twice as wide in memory it still fits into a window. The digest follows
 /// from it.
 constexpr int64_t kPieceBytes = int64_t{8} << 20;
-constexpr const char* kEmbedding = "model.embed_tokens.weight";
+
+std::string embedding_of(const ModelConfig& config) { return config.tensor_prefix + "embed_tokens.weight"; }
 
 /// "[3, 17]" of a flat element index.
 std::string index_text(const std::vector<int64_t>& shape, int64_t element) {
@@ -30,10 +31,10 @@ std::string index_text(const std::vector<int64_t>& shape, int64_t element) {
 }
 
 /// Layer number of "model.layers.<n>....", or -1.
-int64_t layer_of(std::string_view name) {
-  constexpr std::string_view kPrefix = "model.layers.";
-  if (!name.starts_with(kPrefix)) return -1;
-  name.remove_prefix(kPrefix.size());
+int64_t layer_of(std::string_view name, const ModelConfig& config) {
+  const std::string prefix = config.tensor_prefix + "layers.";
+  if (!name.starts_with(prefix)) return -1;
+  name.remove_prefix(prefix.size());
   int32_t layer = -1;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
   const bool number = error == std::errc{} && layer >= 0 && end != name.data() + name.size() && *end == '.';
@@ -61,14 +62,14 @@ void check_part(const ModelFolder& folder, const ParamSpec& spec, const HfPart& 
                       .fix = "use an unquantised release of the model"});
 }
 
-void check_tied_head_shape(const ModelFolder& folder, const std::string& name) {
+void check_tied_head_shape(const ModelFolder& folder, const std::string& name, const std::string& tied_to) {
   const TensorInfo& head = folder.tensors().at(name);
-  const TensorInfo& embedding = folder.tensors().at(kEmbedding);
+  const TensorInfo& embedding = folder.tensors().at(tied_to);
   if (head.shape != embedding.shape || !float_dtype(head.dtype))
     fail(Exit::data,
          {.what = "tensor " + quote_name(name) + " differs from the embedding it is tied to",
           .where = join_path(folder.path(), head.file),
-          .why = fmt::format("it is {} {}, {} is {} {}", head.dtype, shape_text(head.shape), kEmbedding,
+          .why = fmt::format("it is {} {}, {} is {} {}", head.dtype, shape_text(head.shape), tied_to,
                              embedding.dtype, shape_text(embedding.shape)),
           .fix = "set tie_word_embeddings to false to keep a head of its own, or remove the tensor"});
 }
@@ -93,7 +94,8 @@ const void* read_window(const ModelFolder& folder, const std::string& name, Flat
 }
 
 /// By the ranks in turn.
-void check_tied_head(const ModelFolder& folder, const std::string& name, const Comm* ranks) {
+void check_tied_head(const ModelFolder& folder, const std::string& name, const std::string& tied_to,
+                     const Comm* ranks) {
   const int64_t count = folder.tensors().at(name).num_elements();
   const int64_t step = kWindowBytes / dtype_size(DType::f64), size = ranks != nullptr ? ranks->size() : 1,
                 first_step = ranks != nullptr ? ranks->rank() : 0;
@@ -102,7 +104,7 @@ void check_tied_head(const ModelFolder& folder, const std::string& name, const C
   for (int64_t first = first_step * step; first < count; first += size * step) {
     const int64_t n = std::min(step, count - first);
     read_window(folder, name, {first, first + n}, head.data(), DType::f64, window);
-    read_window(folder, kEmbedding, {first, first + n}, embedding.data(), DType::f64, window);
+    read_window(folder, tied_to, {first, first + n}, embedding.data(), DType::f64, window);
     const auto [at, other] = std::mismatch(head.begin(), head.begin() + n, embedding.begin());
     if (at == head.begin() + n) continue;
     const TensorInfo& info = folder.tensors().at(name);
@@ -110,7 +112,7 @@ void check_tied_head(const ModelFolder& folder, const std::string& name, const C
          {.what = "tensor " + quote_name(name) + " differs from the embedding it is tied to",
           .where = join_path(folder.path(), info.file),
           .why = fmt::format("element {} is {}, {} has {}; config.json says tie_word_embeddings",
-                             index_text(info.shape, first + (at - head.begin())), *at, kEmbedding, *other),
+                             index_text(info.shape, first + (at - head.begin())), *at, tied_to, *other),
           .fix = "set tie_word_embeddings to false to keep a head of its own, or remove the tensor"});
   }
 }
@@ -132,10 +134,10 @@ struct Piece {
 /// The pieces of all tensors, in the order of the store; the same ones whatever type that has, and whatever a
 /// rank has of it.
 std::vector<Piece> pieces_of(const ModelFolder& folder, const ParameterStore& store) {
-  const int64_t size = dtype_size(store.dtype());
   std::vector<Piece> pieces;
   for (const Parameter& p : store.list()) {
     if (p.spec.whose == Whose::adapter) continue;
+    const int64_t size = dtype_size(p.value.dtype);
     const int64_t width = p.spec.size() / p.spec.shape[0];
     int64_t rows_before = 0;
     for (size_t i = 0; i < p.spec.parts.size(); ++i) {
@@ -239,7 +241,7 @@ bool ends_parameter(std::span<const Piece> pieces, const Piece& piece) {
 void import_to_host(const ModelFolder& folder, ParameterStore& store, std::span<Piece> pieces) {
   std::vector<char> window;
   for (Piece& piece : pieces) {
-    read_own(folder, piece, piece.to, store.dtype(), window);
+    read_own(folder, piece, piece.to, piece.of->value.dtype, window);
     if (ends_parameter(pieces, piece)) store.filled(*piece.of);
   }
 }
@@ -255,12 +257,13 @@ void import_to_gpu(const ModelFolder& folder, ParameterStore& store, std::span<P
     std::vector<std::future<void>> reads;
     for (size_t i = 0; i < std::min(kWindows, pieces.size() - begin); ++i)
       reads.push_back(std::async(std::launch::async, [&, i] {
-        read_own(folder, pieces[begin + i], pinned[i].get(), store.dtype(), raw[i]);
+        Piece& piece = pieces[begin + i];
+        read_own(folder, piece, pinned[i].get(), piece.of->value.dtype, raw[i]);
       }));
     for (size_t i = 0; i < reads.size(); ++i) {
       reads[i].get();
       const Piece& p = pieces[begin + i];
-      device::copy_to_device(lane, p.to, pinned[i].get(), p.own().size() * dtype_size(store.dtype()));
+      device::copy_to_device(lane, p.to, pinned[i].get(), p.own().size() * dtype_size(p.of->value.dtype));
       if (!store.split() || !ends_parameter(pieces, p)) continue;
       lane.wait();
       store.filled(*p.of);
@@ -272,7 +275,9 @@ void import_to_gpu(const ModelFolder& folder, ParameterStore& store, std::span<P
 }  // namespace
 
 bool is_kept_tensor(const std::string& name, const ModelConfig& config) {
-  return name.ends_with(".rotary_emb.inv_freq") || layer_of(name) >= config.num_layers;
+  const bool of_others = std::any_of(config.kept_tensors.begin(), config.kept_tensors.end(),
+                                     [&](const std::string& prefix) { return name.starts_with(prefix); });
+  return of_others || name.ends_with(".rotary_emb.inv_freq") || layer_of(name, config) >= config.num_layers;
 }
 
 bool is_tied_head(const std::string& name, const ModelConfig& config) {
@@ -280,8 +285,9 @@ bool is_tied_head(const std::string& name, const ModelConfig& config) {
 }
 
 std::vector<int64_t> part_shape(const ParamSpec& spec, const HfPart& part) {
-  std::vector<int64_t> shape = spec.shape;
-  shape[0] = part.rows;
+  std::vector<int64_t> shape = spec.row_shape;
+  if (shape.empty()) shape.assign(spec.shape.begin() + 1, spec.shape.end());
+  shape.insert(shape.begin(), part.rows);
   return shape;
 }
 
@@ -298,7 +304,7 @@ std::vector<std::string> check_weights(const ModelFolder& folder, const ModelCon
   for (const auto& [name, info] : folder.tensors()) {
     if (used.contains(name) || is_kept_tensor(name, config)) continue;
     if (is_tied_head(name, config))
-      check_tied_head_shape(folder, name);
+      check_tied_head_shape(folder, name, embedding_of(config));
     else if (folder.may_be_unused(name))
       left_over.push_back(name);
     else
@@ -329,7 +335,7 @@ FileDigest import_weights(const ModelFolder& folder, const ModelConfig& config, 
   for (const Parameter& p : store.list()) specs.push_back(p.spec);
   check_weights(folder, config, specs);
   for (const auto& [name, info] : folder.tensors())
-    if (is_tied_head(name, config)) check_tied_head(folder, name, ranks);
+    if (is_tied_head(name, config)) check_tied_head(folder, name, embedding_of(config), ranks);
   std::vector<Piece> pieces = pieces_of(folder, store);
   if (store.device() == Device::cuda)
     import_to_gpu(folder, store, pieces);

@@ -33,8 +33,8 @@ FileDigest import_weights(const ModelFolder& folder, const ModelConfig& config, 
 std::string digest_of_weights(const ModelFolder& folder, const ModelConfig& config,
                               const std::vector<ParamSpec>& specs);
 
-/// Tensors that no parameter holds and that an export writes back as they are: rotary tables of old files and
-/// layers from num_layers on (multi-token-prediction modules).
+/// Tensors that no parameter holds and that an export writes back as they are: rotary tables of old files,
+/// layers from num_layers on (multi-token-prediction modules), ModelConfig::kept_tensors.
 bool is_kept_tensor(const std::string& name, const ModelConfig& config);
 /// The copy of the embedding that some tied models carry; never written.
 bool is_tied_head(const std::string& name, const ModelConfig& config);

@@ -50,18 +50,19 @@ void read_yarn(const ConfigReader& rope, RopeConfig& out) {
 }
 
 void read_longrope(const ConfigReader& rope, const ModelConfig& model, RopeConfig& out) {
-  const size_t half = static_cast<size_t>(model.head_dim / 2);
+  const size_t half = static_cast<size_t>(model.rope_width() / 2);
   out.short_factor = rope.numbers("short_factor", half, 1e-6, kMaxFactor);
   out.long_factor = rope.numbers("long_factor", half, 1e-6, kMaxFactor);
   out.factor = rope.number("factor", 1e-6, kMaxFactor);
   out.attention_factor = rope.number("attention_factor", 1e-6, kMaxFactor);
 }
 
-void refuse_unsupported(const ConfigReader& rope, const Json& object) {
+void refuse_unsupported(const ConfigReader& rope, const Json& object, const ModelConfig& model) {
   for (const auto& [key, value] : object.items())
     if (value.is_object())
       rope.refuse(key, "a rope object per layer type is not supported", "use one flat object for all layers");
-  if (const auto factor = rope.number("partial_rotary_factor", -1e9, 1e9); factor && *factor != 1.0)
+  if (const auto factor = rope.number("partial_rotary_factor", -1e9, 1e9);
+      factor && *factor != 1.0 && !model.is_hybrid)
     rope.refuse("partial_rotary_factor", fmt::format("{} is not supported", *factor), "only 1 is");
 }
 
@@ -78,12 +79,18 @@ std::string rope_type(const Json& rope) {
   return "default";
 }
 
+std::optional<double> rotated_fraction(const ConfigReader& top, const Json& config) {
+  const std::string key = rope_key(config);
+  const Json object = rope_object(config);
+  return ConfigReader(object, top.source(), key + ".").number("partial_rotary_factor", 0.0, 1.0);
+}
+
 RopeConfig parse_rope(const ConfigReader& top, const Json& config, const ModelConfig& model,
                       std::vector<std::string>* warnings) {
   const std::string key = rope_key(config);
   const Json object = rope_object(config);
   const ConfigReader rope(object, top.source(), key.empty() ? "rope_parameters." : key + ".", warnings);
-  refuse_unsupported(rope, object);
+  refuse_unsupported(rope, object, model);
   if (key == "rope_scaling" && config.contains("rope_parameters") && config["rope_parameters"].is_object() &&
       rope_type(config["rope_parameters"]) != rope_type(object))
     top.warn("\"rope_scaling\" and \"rope_parameters\" differ, rope_scaling is used");

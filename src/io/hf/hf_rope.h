@@ -2,6 +2,7 @@
 // The rotary-embedding part of config.json, in both spellings: rope_scaling (transformers 4) wins over
 // rope_parameters (5), theta is looked up inside the object first and at the top level second.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,8 +11,11 @@
 
 namespace temper {
 
-/// Uses head_dim and max_position_embeddings of `model`. Unknown types, missing factors, per-layer-type maps
-/// and partial rotation are refused by key.
+/// "partial_rotary_factor" of the object that rules.
+std::optional<double> rotated_fraction(const ConfigReader& top, const Json& config);
+
+/// Uses rope_width() and max_position_embeddings of `model`. Unknown types, missing factors, per-layer-type
+/// maps and, but for hybrid models, partial rotation are refused by key.
 RopeConfig parse_rope(const ConfigReader& top, const Json& config, const ModelConfig& model,
                       std::vector<std::string>* warnings);
 

@@ -14,6 +14,7 @@
 #include "src/core/text/pattern.h"
 #include "src/io/checkpoint/checkpoint.h"
 #include "src/io/hf/fused_experts.h"
+#include "src/io/hf/tensor_prefix.h"
 #include "src/io/json_members.h"
 
 namespace temper {
@@ -282,13 +283,24 @@ void ModelFolder::check_index(const std::map<std::string, std::string>& weight_m
                         .fix = "fetch the weight files and their index again"});
 }
 
-void ModelFolder::split_experts(const ModelConfig& config) {
+void ModelFolder::match_names(const ModelConfig& config) {
+  stored_names_.merge(match_tensor_prefix(tensors_, config, path_));
   fused_files_.merge(split_fused_experts(tensors_, config, path_));
+}
+
+const std::string& ModelFolder::stored_name(const std::string& tensor) const {
+  const auto at = stored_names_.find(tensor);
+  return at == stored_names_.end() ? tensor : at->second;
 }
 
 bool ModelFolder::may_be_unused(const std::string& tensor) const {
   return std::any_of(allowed_.begin(), allowed_.end(),
                      [&](const std::string& pattern) { return matches_pattern(pattern, tensor); });
+}
+
+int64_t ModelFolder::count_tensors(const std::string& prefix) const {
+  return std::count_if(tensors_.begin(), tensors_.end(),
+                       [&](const auto& tensor) { return tensor.first.starts_with(prefix); });
 }
 
 std::vector<std::string> ModelFolder::tensor_order() const {

@@ -27,9 +27,11 @@ class ModelFolder {
   /// initialisation) is fine too; weights that are there are still validated.
   enum class Weights { required, optional };
   static ModelFolder open(const std::string& path, Weights weights = Weights::required);
-  /// From here on experts that the files hold as one tensor of all are seen as published, a tensor each
-  /// (fused_experts.h). `config`: that of this folder.
-  void split_experts(const ModelConfig& config);
+  /// From here on tensors are seen as `config`, that of this folder, calls them: experts that the files hold
+  /// as one tensor of all a tensor each (fused_experts.h), text models under one prefix (tensor_prefix.h).
+  void match_names(const ModelConfig& config);
+  /// What the files call a tensor.
+  const std::string& stored_name(const std::string& tensor) const;
   /// Names, or patterns with *, of tensors that may be left over: nobody reads them, and an export writes
   /// them back as they are.
   void allow_unused(std::vector<std::string> patterns) { allowed_ = std::move(patterns); }
@@ -42,6 +44,8 @@ class ModelFolder {
   /// What those two files held.
   const std::vector<FileDigest>& config_files() const { return config_files_; }
   const std::map<std::string, TensorInfo>& tensors() const { return tensors_; }
+  /// Those that begin so.
+  int64_t count_tensors(const std::string& prefix) const;
   /// Names of the tensors, file by file in the order of their data; by name in a file of fused experts, as in
   /// one of single ones.
   std::vector<std::string> tensor_order() const;
@@ -71,6 +75,7 @@ class ModelFolder {
   std::vector<FileDigest> config_files_;
   std::map<std::string, std::unique_ptr<SafetensorsFile>> files_;
   std::map<std::string, TensorInfo> tensors_;
+  std::map<std::string, std::string> stored_names_;  // of those that are seen under another one
   std::set<std::string> fused_files_;
   std::vector<std::string> allowed_;
   std::vector<std::string> warnings_;

@@ -13,7 +13,7 @@ void check_conv(const CTensor& y, const CTensor& x, const CTensor& w, const CTen
   CHECK_SHAPE(y, x.dim(0), w.dim(0));
   CHECK_SHAPE(w, y.dim(1), w.dim(1));
   CHECK(x.rank == 2 && x.dim(1) >= w.dim(0), "rows of {} for {} channels", x.dim(1), w.dim(0));
-  CHECK(w.dim(1) >= 1 && w.dim(1) <= kMaxDeltaTaps, "{} taps", w.dim(1));
+  CHECK(w.dim(1) >= 1 && w.dim(1) <= kMostDeltaTaps, "{} taps", w.dim(1));
   CHECK_SHAPE(cu_seqlens, cu_seqlens.dim(0));
   check_dtype(w, x.dtype, "w");
 }

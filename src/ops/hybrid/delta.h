@@ -13,11 +13,9 @@
 
 namespace temper {
 
-inline constexpr int64_t kMaxDeltaTaps = 8;
-
 /// c_t = sum_{j<K} w[:, j] x_{t-K+1+j}, of the first C columns, rows before the sequence's first being 0;
 /// y_t = round(c_t sigmoid(c_t))
-/// y: [T, C]   x: [T, >= C]   w: [C, K], K at most kMaxDeltaTaps   cu_seqlens: [S+1] i32
+/// y: [T, C]   x: [T, >= C]   w: [C, K], K at most kMostDeltaTaps   cu_seqlens: [S+1] i32
 void causal_conv_forward(Ctx& c, Tensor y, CTensor x, CTensor w, CTensor cu_seqlens);
 void causal_conv_paged(Ctx& c, Tensor y, DeltaPages pages, int64_t layer, CTensor x, CTensor w,
                        CTensor cu_seqlens);

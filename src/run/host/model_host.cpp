@@ -62,12 +62,16 @@ std::unique_ptr<Model> ModelHost::load(const ModelSource& source, ModelOptions o
   check_supported(config, folder.config_path(), backend_.ctx().device);
   for (const std::string& w : warnings) log::debug("{}", w);
   if (imports) {
-    folder.split_experts(config);
+    folder.match_names(config);
     folder.allow_unused(source.allow_unused);
     const std::vector<std::string> left_over = check_weights(folder, config, parameter_specs(config));
     if (!left_over.empty())
       log::info("tensors of {} are not used ({}; the first is {})", source.folder, left_over.size(),
                 left_over.front());
+    for (const std::string& prefix : config.kept_tensors)
+      if (const int64_t count = folder.count_tensors(prefix); count > 0)
+        log::info("{} tensors {}* of {} are kept for exports, not read and not trained", count, prefix,
+                  source.folder);
   }
   options.dtype = dtype_;
   options.context_tokens = source.context_tokens.value_or(config.max_position_embeddings);

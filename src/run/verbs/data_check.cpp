@@ -41,7 +41,7 @@ bool sound(DataCheck& check, const char* key, const Look& look) {
 void check_folder(const Config& config, const ModelConfig& facts) {
   if (config.model.init == "random") return;
   ModelFolder folder = ModelFolder::open(config.model.path);
-  folder.split_experts(facts);
+  folder.match_names(facts);
   folder.allow_unused(config.model.allow_unused);
   check_weights(folder, facts, parameter_specs(facts));
 }

@@ -103,7 +103,7 @@ void export_adapted(const CommandLine& line, const Manifest& manifest, ModelFold
   }
   ModelConfig base = config;
   base.adapters = {};
-  folder.split_experts(base);
+  folder.match_names(base);
   folder.allow_unused(options.allow_unused);
   const std::vector<ParamSpec> whole = parameter_specs(base);
   require_base(manifest, folder, base, whole);

@@ -32,9 +32,12 @@ void require_cover(PlanDraft& d, const std::vector<int>& used) {
 
 bool has_key(const RolePlan& role, RoleKey key) { return role.traits->keys.has(key); }
 
+constexpr const char* kNotShared = "layers of hybrid models are not shared by ranks yet";
+
 /// Why a role does not have so many tensor parallel ranks; empty: it may.
 std::string tensor_parallel_defect(const PlanDraft& d, const RolePlan& role, int64_t tp) {
   const ModelConfig& m = d.models.of(role);
+  if (m.is_hybrid && tp > 1) return kNotShared;
   if (const auto ranks = std::ssize(role.ranks); ranks % tp != 0)
     return fmt::format("{} {} ranks do not divide into groups of {}", ranks, role.name(), tp);
   const bool has_dense_layers = std::ssize(m.moe.layers) < m.num_layers;
@@ -53,6 +56,7 @@ std::string tensor_parallel_defect(const PlanDraft& d, const RolePlan& role, int
 
 std::string context_parallel_defect(const PlanDraft& d, const RolePlan& role, int64_t cp) {
   const ModelConfig& m = d.models.of(role);
+  if (m.is_hybrid && cp > 1) return kNotShared;
   if (role.groups_of(Axis::tp) % cp != 0)
     return fmt::format("{} {} ranks with tp = {} do not divide into groups of {}", role.ranks.size(),
                        role.name(), role.tp(), cp);

@@ -137,6 +137,13 @@ void plan_cache(PlanDraft& d) {
   }
   const int64_t longest = longest_cached(plan);
   if (longest == 0) return;
+  if (!d.facts.delta.layers.empty())
+    return d.error(
+        "model.path",
+        fmt::format("the family {} is trained on given responses only: rollouts, and validation that "
+                    "generates, have no states of gated delta nets yet",
+                    d.facts.family),
+        {});
   plan.kv_page_tokens = r.kv_page_tokens;
   const auto page_bytes = [&](const RolePlan& role) {
     const int64_t width = attention_shape(d.facts, role.tp()).kv_width();

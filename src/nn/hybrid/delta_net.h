@@ -1,0 +1,56 @@
+#pragma once
+// Gated delta net (Yang, Kautz, Hatamizadeh, "Gated Delta Networks"): a mixer that keeps a state of fixed
+// size in the place of keys and values. Its steps: ops/hybrid/delta.h.
+//   in product -> [q k v | z | b | a];  q k v: convolution, unit vectors;  b, a: gates;  rule;  norm by z ->
+//   out
+
+#include "src/nn/keep.h"
+#include "src/nn/linear.h"
+#include "src/nn/model_config.h"
+
+namespace temper {
+
+struct DeltaNetSaved {
+  CTensor x;         // [T, D] input; empty where it is computed again
+  Tensor projected;  // [T, W] as DeltaShape cuts it
+  Tensor qkv;        // [T, C] what the rule reads; empty where it is made of `projected` again
+  Tensor beta, g;    // [T, Hv]
+  Tensor u, decays;  // [T, Hv dv], [T, Hv]
+  Tensor mixed;      // [T, Hv dv] what the rule makes
+  Tensor rstd;       // [T, Hv] of the norm
+  Tensor out;        // [T, Hv dv] after norm and gate; empty where it is made again
+};
+
+DeltaShape delta_shape(const DeltaConfig& config);
+
+class DeltaNet {
+ public:
+  struct Parameters {
+    Parameter* w_in = nullptr;
+    Parameter* conv = nullptr;
+    Parameter* a_log = nullptr;
+    Parameter* dt_bias = nullptr;
+    Parameter* norm = nullptr;
+    Parameter* w_out = nullptr;
+  };
+  /// `layer`: its number among the layers of this kind, for Batch::states.
+  DeltaNet(const ModelConfig& config, int64_t layer, const Parameters& parameters, const Splits& splits = {});
+
+  Tensor forward(Ctx& c, const Batch& b, CTensor x, DeltaNetSaved* saved, const Keep& keep = {}) const;
+  /// `x` as in forward.
+  Tensor backward(Ctx& c, const Batch& b, CTensor dy, CTensor x, const DeltaNetSaved& saved) const;
+
+ private:
+  /// After the convolution, before heads are unit vectors.
+  void convolve(Ctx& c, const Batch& b, const Tensor& y, const CTensor& projected) const;
+  void backward_rule(Ctx& c, const Batch& b, const Tensor& dprojected, const Tensor& dmixed,
+                     const DeltaNetSaved& s) const;
+
+  DeltaShape shape_;
+  double eps_;
+  int64_t layer_;
+  Linear w_in_, w_out_;
+  Parameter *conv_, *a_log_, *dt_bias_, *norm_;
+};
+
+}  // namespace temper

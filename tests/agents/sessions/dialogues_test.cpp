@@ -124,7 +124,7 @@ class Agent {
     return ids;
   }
 
-  void answered(const Ids& prompt, const Turn& turn) {
+  void answered(const Ids& prompt, const auto& turn) {
     Own own{.ids = prompt,
             .answer = turn.answer,
             .end = {.last_sampled = turn.response.tokens.back(),
@@ -341,7 +341,7 @@ std::string shown(const std::vector<SessionSample>& samples) {
 std::set<std::string> shown_turns(const Session& session) {
   std::set<std::string> all;
   for (size_t i = 0; i < session.turns(); ++i)
-    if (const Turn& t = session.turn(i); t.received)
+    if (const auto& t = session.turn(i); t.received)
       all.insert(Json{t.key, t.seed, t.trained, session.prompt(i), t.response.tokens, t.answer}.dump());
   return all;
 }
@@ -361,7 +361,7 @@ void expect_each_token_once(const Session& session) {
       if (s.response.mask[i]) trained.insert(s.response.logprobs[i]);
   }
   for (size_t i = 0; i < session.turns(); ++i)
-    if (const Turn& t = session.turn(i); t.received && t.trained)
+    if (const auto& t = session.turn(i); t.received && t.trained)
       sampled.insert(t.response.logprobs.begin(), t.response.logprobs.end());
   EXPECT_EQ(trained, sampled);
 }

@@ -191,7 +191,7 @@ test-asan: deps
 asan-tests: $(ASAN_TESTS)
 # Inputs from outside, mutated by libFuzzer for FUZZ_SECONDS of CPU each. Needs clang and its runtimes.
 fuzz: deps
-	@$(MAKE) --no-print-directory MODE=fuzz CUDA=0 WARN=-w MPICXX="$(CLANGXX)" ONLY="src/core src/config src/data src/io src/nn src/rl" fuzzers
+	@$(MAKE) --no-print-directory MODE=fuzz CUDA=0 WARN=-w MPICXX="$(CLANGXX)" ONLY="src/agents/turns src/core src/config src/data src/io src/nn src/rl" fuzzers
 	@tools/fuzz.sh build/fuzz-cuda0
 fuzzers: $(FUZZERS)
 # Needs Slurm and root: a cluster of this machine alone, that ends with the test.

@@ -35,10 +35,10 @@ Json parse_data_line(const std::string& text, const std::string& where) {
   return json;
 }
 
-Dataset::Dataset(const std::vector<DatasetFile>& files, uint64_t seed, bool shuffle)
+Dataset::Dataset(const std::vector<DatasetFile>& files, uint64_t seed, bool shuffle, const PartsOf& parts_of)
     : seed_(seed), shuffle_(shuffle) {
   for (const DatasetFile& f : files) {
-    File file{f.path, f.weight, InputFile(f.path), {}, ""};
+    File file{f.path, f.weight, InputFile(f.path), {}, {}, ""};
     Digest digest;
     file.lines = find_lines(file.input, &digest);
     file.digest = digest.hex();
@@ -51,7 +51,22 @@ Dataset::Dataset(const std::vector<DatasetFile>& files, uint64_t seed, bool shuf
                        .where = "data.train",
                        .why = fmt::format("weight times lines, over all files, is {}", epoch_lines),
                        .fix = "give larger weights"});
-  for (int64_t i = 0; i < num_lines(); ++i) line(i);
+  for (int64_t i = 0; !parts_of && i < num_lines(); ++i) line(i);
+  for (File& f : files_)
+    if (parts_of) divide(f, parts_of);
+}
+
+void Dataset::divide(File& file, const PartsOf& parts_of) const {
+  std::vector<Line> parts;
+  for (const Line& line : file.lines) {
+    const std::string where = fmt::format("{}:{}", file.path, line.number);
+    const int64_t count = parts_of(parse_data_line(read_line(file.input, line), where), where);
+    for (int64_t part = 0; part < count; ++part) {
+      parts.push_back(line);
+      file.parts.push_back(static_cast<int32_t>(part));
+    }
+  }
+  file.lines = std::move(parts);
 }
 
 std::vector<FileDigest> Dataset::digests() const {
@@ -77,18 +92,25 @@ Dataset::Item Dataset::item_of_line(int64_t index) const {
 
 Json Dataset::line(int64_t index) const { return read(item_of_line(index)); }
 
-std::string Dataset::where_line(int64_t index) const {
-  const Item item = item_of_line(index);
-  return fmt::format("{}:{}", files_[item.file].path,
-                     files_[item.file].lines[static_cast<size_t>(item.line)].number);
-}
+std::string Dataset::where_line(int64_t index) const { return place_of(item_of_line(index)); }
+
+int64_t Dataset::part_of_line(int64_t index) const { return part_of(item_of_line(index)); }
 
 Json Dataset::record(int64_t position) { return read(locate(position)); }
 
-std::string Dataset::where(int64_t position) {
-  const Item item = locate(position);
-  return fmt::format("{}:{}", files_[item.file].path,
-                     files_[item.file].lines[static_cast<size_t>(item.line)].number);
+std::string Dataset::where(int64_t position) { return place_of(locate(position)); }
+
+int64_t Dataset::part(int64_t position) { return part_of(locate(position)); }
+
+int64_t Dataset::part_of(const Item& item) const {
+  const File& file = files_[item.file];
+  return file.parts.empty() ? 0 : file.parts[static_cast<size_t>(item.line)];
+}
+
+std::string Dataset::place_of(const Item& item) const {
+  const File& file = files_[item.file];
+  const std::string line = fmt::format("{}:{}", file.path, file.lines[static_cast<size_t>(item.line)].number);
+  return file.parts.empty() ? line : fmt::format("{}, turn {}", line, part_of(item) + 1);
 }
 
 Json Dataset::read(const Item& item) const {

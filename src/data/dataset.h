@@ -9,6 +9,7 @@
 // line once per epoch.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,10 +31,15 @@ Json parse_data_line(const std::string& text, const std::string& where);
 
 class Dataset {
  public:
-  Dataset(const std::vector<DatasetFile>& files, uint64_t seed, bool shuffle);
+  /// How many lines one counts as, its parts: 1 and more.
+  using PartsOf = std::function<int64_t(const Json& record, const std::string& where)>;
+  /// With `parts_of` each part of a line is drawn by itself; lines below are parts then.
+  Dataset(const std::vector<DatasetFile>& files, uint64_t seed, bool shuffle, const PartsOf& parts_of = {});
 
   /// The line at a running position over all epochs, 0-based, at most 2^53.
   Json record(int64_t position);
+  /// Which part of its line, from 0.
+  int64_t part(int64_t position);
   /// "path:line" of that position, for messages.
   std::string where(int64_t position);
   /// What the files held when their lines were found, in the order in which they were given.
@@ -42,6 +48,7 @@ class Dataset {
   int64_t num_lines() const;
   Json line(int64_t index) const;
   std::string where_line(int64_t index) const;
+  int64_t part_of_line(int64_t index) const;
 
  private:
   struct File {
@@ -49,6 +56,7 @@ class Dataset {
     double weight;
     InputFile input;
     std::vector<Line> lines;
+    std::vector<int32_t> parts;  // of each line; empty: all have one
     std::string digest;
   };
   struct Item {
@@ -65,6 +73,9 @@ class Dataset {
   int64_t epoch_of(int64_t position) const;
   std::vector<int64_t> permutation(int64_t count, uint32_t purpose, uint32_t epoch) const;
   Json read(const Item& item) const;
+  int64_t part_of(const Item& item) const;
+  std::string place_of(const Item& item) const;
+  void divide(File& file, const PartsOf& parts_of) const;
 
   std::vector<File> files_;
   uint64_t seed_;

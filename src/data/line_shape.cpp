@@ -294,6 +294,22 @@ LineParts line_parts(const Json& record, const PromptOptions& options, const std
   return LineReader(record, options, where).read(with_response);
 }
 
+int64_t count_turns(const Json& record, const PromptOptions& options, const std::string& where) {
+  if (!options.chat || (record.contains("tokens") && !find_key(record, options.prompt_key))) return 1;
+  const LineParts parts = line_parts(record, options, where, /*with_response=*/true);
+  return 1 + std::count_if(parts.messages.begin(), parts.messages.end(),
+                           [](const Json& message) { return says(message, kAssistant); });
+}
+
+void keep_turn(LineParts& parts, int64_t turn) {
+  for (size_t i = 0; i < parts.messages.size(); ++i) {
+    if (!says(parts.messages[i], kAssistant) || turn-- > 0) continue;
+    parts.response = parts.messages[i];
+    parts.messages.erase(parts.messages.begin() + static_cast<std::ptrdiff_t>(i), parts.messages.end());
+    return;
+  }
+}
+
 std::string response_text(const Json& record, const PromptOptions& options, const std::string& where) {
   const Line line(record, options, where);
   const Json response = line.response();

@@ -33,6 +33,11 @@ const Json* find_key(const Json& record, const std::string& key);
 LineParts line_parts(const Json& record, const PromptOptions& options, const std::string& where,
                      bool with_response);
 
+/// How many turns of the assistant a line has, with its response.
+int64_t count_turns(const Json& record, const PromptOptions& options, const std::string& where);
+/// Turn number `turn` of parts with a response becomes their response; what follows it is left out.
+void keep_turn(LineParts& parts, int64_t turn);
+
 /// The text of the response of a line whose prompt is a list of token ids.
 std::string response_text(const Json& record, const PromptOptions& options, const std::string& where);
 

@@ -83,8 +83,9 @@ std::string PromptBuilder::render(const Json& messages, const Json& record,
   return template_->render(template_variables(tokenizer_, messages, generation_prompt, arguments));
 }
 
-Prompt PromptBuilder::build(const Json& record, const std::string& where, bool with_response) const {
-  Prompt prompt = read(record, where, with_response);
+Prompt PromptBuilder::build(const Json& record, const std::string& where, bool with_response,
+                            int64_t turn) const {
+  Prompt prompt = read(record, where, with_response, turn);
   prompt.answer = answer_of(record, options_.answer_key);
   if (!options_.domain_key.empty()) prompt.domain = domain_of(record, options_.domain_key, where);
   if (!prompt.tokens.empty()) return prompt;
@@ -100,7 +101,7 @@ Prompt PromptBuilder::build(const Json& record, const std::string& where, bool w
 
 bool PromptBuilder::has_response(const Json& record) const {
   try {
-    read(record, "", /*with_response=*/true);
+    read(record, "", /*with_response=*/true, /*turn=*/0);
     return true;
   } catch (const Error& e) {
     if (e.code() != Exit::data) throw;
@@ -114,7 +115,8 @@ std::string PromptBuilder::where_answer(const Json& record, const std::string& w
                      find_key(record, kVerlAnswer) ? fmt::format(" = \"{}\" is there", kVerlAnswer) : "");
 }
 
-Prompt PromptBuilder::read(const Json& record, const std::string& where, bool with_response) const {
+Prompt PromptBuilder::read(const Json& record, const std::string& where, bool with_response,
+                           int64_t turn) const {
   Prompt prompt;
   if (const auto at = record.find("tokens"); at != record.end() && !find_key(record, options_.prompt_key)) {
     if (!at->is_array() || at->empty())
@@ -141,28 +143,73 @@ Prompt PromptBuilder::read(const Json& record, const std::string& where, bool wi
     if (with_response) add_plain_response(prompt, parts.response.get<std::string>());
     return prompt;
   }
+  if (with_response && options_.train_on == TrainOn::each) keep_turn(parts, turn);
   Json answer = parts.response.is_string() ? Json{{"role", "assistant"}, {"content", parts.response}}
                                            : std::move(parts.response);
   const std::vector<std::string> used = std::move(parts.keys);
+  const Asked asked{record, used, where};
   Json messages = messages_of(std::move(parts));
+  if (with_response && options_.train_on == TrainOn::all) {
+    messages.push_back(std::move(answer));
+    add_all_turns(prompt, messages, asked);
+    return prompt;
+  }
   prompt.text = render(messages, record, used, /*generation_prompt=*/true);
   prompt.tokens = tokenizer_.encode(prompt.text, /*add_special=*/false);
   if (!with_response) return prompt;
   messages.push_back(std::move(answer));
-  std::string whole = render(messages, record, used, /*generation_prompt=*/false);
-  if (!whole.starts_with(prompt.text))
+  prompt.response = turn_behind(prompt.text, messages, asked);
+  prompt.response_tokens = tokenizer_.encode(prompt.response, /*add_special=*/false);
+  return prompt;
+}
+
+std::string PromptBuilder::turn_behind(const std::string& start, const Json& said, const Asked& asked) const {
+  const std::string whole = render(said, asked.record, asked.used, /*generation_prompt=*/false);
+  if (!whole.starts_with(start))
     fail(Exit::data,
          {.what = "the chat template changes the prompt when the answer is added",
-          .where = where,
+          .where = asked.where,
           .why = "the text with the answer does not begin with the prompt's, so the answer cannot be cut out",
           .fix = "use data.chat = false with prompt and response texts, or another template"});
   // What follows the end-of-turn token (a newline, as a rule) belongs to the next turn and is never sampled.
-  prompt.response = whole.substr(prompt.text.size());
+  std::string turn = whole.substr(start.size());
   if (const auto eos = tokenizer_.special_token("eos_token"))
-    if (const size_t end = prompt.response.rfind(*eos); end != std::string::npos)
-      prompt.response.resize(end + eos->size());
-  prompt.response_tokens = tokenizer_.encode(prompt.response, /*add_special=*/false);
-  return prompt;
+    if (const size_t end = turn.rfind(*eos); end != std::string::npos) turn.resize(end + eos->size());
+  return turn;
+}
+
+void PromptBuilder::add_all_turns(Prompt& prompt, const Json& messages, const Asked& asked) const {
+  const std::string whole = render(messages, asked.record, asked.used, /*generation_prompt=*/false);
+  std::string done;  // up to the end of the last turn
+  const auto add = [&](const std::string& text, uint8_t trained) {
+    const std::vector<int32_t> ids = tokenizer_.encode(text, /*add_special=*/false);
+    prompt.response += text;
+    prompt.response_tokens.insert(prompt.response_tokens.end(), ids.begin(), ids.end());
+    prompt.response_mask.resize(prompt.response_tokens.size(), trained);
+  };
+  Json said = Json::array();
+  int64_t turn = 0;
+  for (const Json& message : messages) {
+    const bool trained = message.value("role", "") == "assistant";
+    const std::string start = trained ? render(said, asked.record, asked.used, true) : "";
+    said.push_back(message);
+    if (!trained) continue;
+    const std::string text = turn_behind(start, said, asked);
+    if (!start.starts_with(done) || !whole.starts_with(start + text))
+      fail(Exit::data, {.what = "the chat template renders an earlier turn otherwise than the last one",
+                        .where = asked.where,
+                        .why = fmt::format("turn {} of the assistant is not in the text of the whole "
+                                           "conversation as it was said",
+                                           turn + 1),
+                        .fix = "set data.train_on = \"each\" or \"last\""});
+    if (turn++ == 0)
+      prompt.text = start;
+    else
+      add(start.substr(done.size()), 0);
+    add(text, 1);
+    done = start + text;
+  }
+  prompt.tokens = tokenizer_.encode(prompt.text, /*add_special=*/false);
 }
 
 void PromptBuilder::add_plain_response(Prompt& prompt, std::string response) const {

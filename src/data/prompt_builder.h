@@ -15,6 +15,10 @@
 
 namespace temper {
 
+/// Which turns of the assistant a line trains (with_response): the last one; all of them in one sample; each
+/// in a sample of its own.
+enum class TrainOn { last, all, each };
+
 struct PromptOptions {
   std::string prompt_key = "prompt", answer_key = "answer", messages_key, response_key = "response";
   bool chat = true;
@@ -23,6 +27,7 @@ struct PromptOptions {
   bool lines_have_arguments =
       false;                    // all other keys of a line are variables of the template, not "tools" alone
   std::string domain_key = {};  // empty: lines have no domain
+  TrainOn train_on = TrainOn::last;
 };
 
 struct Prompt {
@@ -32,6 +37,7 @@ struct Prompt {
   std::string domain;    // empty when the line has none
   std::string response;  // SFT: text of the response
   std::vector<int32_t> response_tokens;
+  std::vector<uint8_t> response_mask = {};  // 1: trained; empty: all are
 };
 
 class PromptBuilder {
@@ -39,15 +45,26 @@ class PromptBuilder {
   PromptBuilder(const Tokenizer& tokenizer, const ChatTemplate* chat_template, PromptOptions options);
 
   /// `where` names the line in errors. With `with_response` the line must hold one; its tokens end with the
-  /// end-of-turn token.
-  Prompt build(const Json& record, const std::string& where, bool with_response) const;
+  /// end-of-turn token. TrainOn::all: the response begins with the first turn of the assistant, and what
+  /// others say in it is not trained; Error(Exit::data) where the template changes earlier turns. `turn`, of
+  /// TrainOn::each: that of count_turns.
+  Prompt build(const Json& record, const std::string& where, bool with_response, int64_t turn = 0) const;
   /// The line has a prompt and a response.
   bool has_response(const Json& record) const;
   /// `where` for errors about the answer: says so where the line has none.
   std::string where_answer(const Json& record, const std::string& where) const;
 
  private:
-  Prompt read(const Json& record, const std::string& where, bool with_response) const;
+  Prompt read(const Json& record, const std::string& where, bool with_response, int64_t turn) const;
+  /// What is said to the template of a line's messages.
+  struct Asked {
+    const Json& record;
+    const std::vector<std::string>& used;  // keys that are no variables
+    const std::string& where;
+  };
+  /// A turn behind `before`, up to its end-of-turn token; `start` is the prompt.
+  std::string turn_behind(const std::string& start, const Json& said, const Asked& asked) const;
+  void add_all_turns(Prompt& prompt, const Json& messages, const Asked& asked) const;
   Json messages_of(LineParts parts) const;
   /// `used`: keys of the record that are no variables of the template.
   std::string render(const Json& messages, const Json& record, const std::vector<std::string>& used,

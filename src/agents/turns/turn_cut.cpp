@@ -37,12 +37,17 @@ std::vector<Json> histories(const Json& answer) {
                        turn})};
 }
 
+/// A small one is as good as those of a request: what stands behind a turn knows only whether there are any.
+const Json& probe_tools() {
+  static const Json tools = Json::parse(R"([{"type": "function", "function": {"name": "probe_tool",
+      "description": "A probe.", "parameters": {"type": "object", "properties": {
+      "of": {"type": "string", "description": "What."}}, "required": ["of"]}}}])");
+  return tools;
+}
+
 std::string_view without_white(std::string_view text) {
   return text.substr(std::min(text.find_first_not_of(kWhite), text.size()));
 }
-
-/// For probes one tool is as good as all.
-Json first_of(const Json& tools) { return no_tools(tools) ? Json() : Json::array({tools.front()}); }
 
 /// Arguments of calls as the template wants them.
 Json with_arguments(Json messages, bool as_object) {
@@ -80,12 +85,6 @@ Json probe_answer(const Json& messages) {
                        {"function", {{"name", "probe_tool"}, {"arguments", {{"of", "it"}}}}}});
   if (!calls.empty()) append_member(answer, "tool_calls", std::move(calls));
   return answer;
-}
-
-Json probe_tools() {
-  return Json::parse(R"([{"type": "function", "function": {"name": "probe_tool", "description": "A probe.",
-      "parameters": {"type": "object", "properties": {"of": {"type": "string", "description": "What."}},
-                     "required": ["of"]}}}])");
 }
 
 }  // namespace
@@ -146,22 +145,19 @@ bool TurnCut::begins_special(std::string_view text) const {
   return !ids.empty() && tokenizer_.is_special(ids.front());
 }
 
-std::optional<TurnCut::Cut> TurnCut::begin_at_end(const Json& answer, std::string text, const Json& tools,
-                                                  const Json& arguments) const {
-  const auto last_turn = [&](const Json& said) {
-    return behind_marker(histories(said).front(), tools, arguments, /*generation_prompt=*/false);
-  };
-  const auto plain = last_turn(message("assistant", ""));
-  if (!plain) return std::nullopt;
-  const bool has_end = begins_special(without_white(*plain));
-  if (answer.contains("tool_calls")) {
-    const auto called = last_turn(answer);
-    if (!called || !called->ends_with(*plain)) return std::nullopt;
-    const std::string_view rest_of_call = std::string_view(*called).substr(0, called->size() - plain->size());
-    if (!text.starts_with(rest_of_call)) return std::nullopt;
-    text.erase(0, rest_of_call.size());
-  }
-  if (!has_end) return Cut{.text = std::move(text)};
+std::optional<std::string> TurnCut::last_turn(const Json& answer, const Json& tools,
+                                              const Json& arguments) const {
+  return behind_marker(histories(answer).front(), tools, arguments, /*generation_prompt=*/false);
+}
+
+std::optional<TurnCut::Cut> TurnCut::begin_at_end(const std::string& last, const std::string& plain,
+                                                  std::string text) const {
+  // Behind the marker in arguments, the rest of the call.
+  if (!last.ends_with(plain)) return std::nullopt;
+  const std::string_view rest_of_call = std::string_view(last).substr(0, last.size() - plain.size());
+  if (!text.starts_with(rest_of_call)) return std::nullopt;
+  text.erase(0, rest_of_call.size());
+  if (!begins_special(without_white(plain))) return Cut{.text = std::move(text)};
   text.erase(0, text.size() - without_white(text).size());
   if (!begins_special(text)) return std::nullopt;
   return Cut{.text = std::move(text), .has_end = true};
@@ -169,10 +165,13 @@ std::optional<TurnCut::Cut> TurnCut::begin_at_end(const Json& answer, std::strin
 
 std::optional<TurnCut::Cut> TurnCut::cut(const Json& answer, const Json& new_messages, const Json& tools,
                                          const Json& arguments) const {
-  const Json some = first_of(tools);
-  if (answer.contains("tool_calls") &&
-      !behind_marker(histories(answer).front(), some, arguments, /*generation_prompt=*/false))
-    return cut(message("assistant", ""), new_messages, tools, arguments);  // the template shows no calls
+  const Json some = no_tools(tools) ? Json() : probe_tools();
+  const Json says = message("assistant", "");
+  const auto last = last_turn(answer, some, arguments);
+  const bool calls = answer.contains("tool_calls");
+  if (!last && calls) return cut(says, new_messages, tools, arguments);  // the template shows no calls
+  const auto plain = calls ? last_turn(says, some, arguments) : last;
+  if (!last || !plain) return std::nullopt;
   std::optional<std::string> text;
   for (Json& history : histories(answer)) {
     for (const Json& m : new_messages) history.push_back(m);
@@ -180,7 +179,7 @@ std::optional<TurnCut::Cut> TurnCut::cut(const Json& answer, const Json& new_mes
     if (!found || (text && *found != *text)) return std::nullopt;
     text = std::move(found);
   }
-  return begin_at_end(answer, *std::move(text), some, arguments);
+  return begin_at_end(*last, *plain, *std::move(text));
 }
 
 std::optional<std::vector<int32_t>> TurnCut::behind(const Json& answer, const Json& new_messages,

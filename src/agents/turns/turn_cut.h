@@ -61,9 +61,11 @@ class TurnCut {
   };
   std::optional<Cut> cut(const Json& answer, const Json& new_messages, const Json& tools,
                          const Json& arguments) const;
-  /// Where the turn ends in what stands behind its marker.
-  std::optional<Cut> begin_at_end(const Json& answer, std::string text, const Json& tools,
-                                  const Json& arguments) const;
+  /// What stands behind the marker where nothing follows the answer.
+  std::optional<std::string> last_turn(const Json& answer, const Json& tools, const Json& arguments) const;
+  /// `text` from the end of the turn on. `last` and `plain` are last_turn of the answer and of one without
+  /// calls.
+  std::optional<Cut> begin_at_end(const std::string& last, const std::string& plain, std::string text) const;
   bool begins_special(std::string_view text) const;
 
   const Tokenizer& tokenizer_;

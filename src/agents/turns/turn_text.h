@@ -28,8 +28,8 @@ struct ToolCall {
 };
 
 struct TurnText {
-  std::string reasoning, content;
-  std::vector<ToolCall> calls;
+  std::string reasoning = {}, content = {};
+  std::vector<ToolCall> calls = {};
 };
 
 /// `tools`: the request's list, null or empty where it has none (or tool_choice "none"): then there are no

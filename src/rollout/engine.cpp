@@ -3,20 +3,19 @@
 #include <algorithm>
 
 #include "src/core/process/progress.h"
+#include "src/models/join_pass.h"
 
 namespace temper {
 
 Engine::Engine(const Model& model, const EngineOptions& options, Lane& lane, const Pipeline& pipeline)
     : model_(model),
       pipeline_(pipeline),
+      others_(options.others),
       scheduler_(options.scheduler),
       routes_(pipeline.stages() == 1 ? options.routes : RouteShape{}),  // a stage knows its own layers alone
       cache_(KvShape(model), options.num_pages, options.page_tokens, options.poison_free_pages, lane) {
   scheduler_.steps_at_once = pipeline.stages();
-  // What goes through host memory between ranks cannot be recorded.
-  const Splits& splits = model.splits();
-  const bool can_record = pipeline.stages() == 1 && (!splits.shares() || splits.tp->can_record());
-  const bool records = options.graphs && model.device() == Device::cuda && can_record;
+  const bool records = options.graphs && pipeline.stages() == 1 && DecodeGraphs::can_record(model);
   if (records) graphs_.emplace(model, cache_, lane, routes_);
 }
 
@@ -76,12 +75,10 @@ std::vector<Generation::Finished> Generation::step(Ctx& c) {
     turn_of_stage(c, true);
     return requests_.take_finished();
   }
+  if (scheduler_.done()) return join_forward(c, engine_.model_), std::vector<Finished>{};
   const std::vector<ScheduledRows> rows = scheduler_.next();
   const LaneSpan span(c.lane, work_of_step(rows), std::ssize(rows));
-  if (can_replay(rows))
-    replay(c, rows);
-  else
-    run(c, rows);
+  can_replay(rows) ? replay(c, rows) : run(c, rows);
   return requests_.take_finished();
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 // Generation: continuous batching over a paged cache, through the same model and head as training. A sample
-// is a pure function of weights, prompt and (seed, data position, sample): not of the batch, the chunks, the
-// pages, the rank, or what was added when.
+// is a pure function of weights, prompt and (seed, data position, sample), whatever is generated beside it.
 
 #include <algorithm>
 #include <functional>
@@ -10,6 +9,7 @@
 
 #include "src/models/model.h"
 #include "src/nn/parallel/pipeline.h"
+#include "src/nn/parallel/ranks_with_experts.h"
 #include "src/rollout/decode_graph.h"
 #include "src/rollout/open_requests.h"
 #include "src/rollout/response_text.h"
@@ -26,6 +26,7 @@ struct EngineOptions {
   bool poison_free_pages = false;
   bool graphs = true;      // on a GPU: decode steps are recorded once per bucket and replayed
   RouteShape routes = {};  // responses get the routes of their tokens; without layers: they do not
+  RanksWithExperts others = {};
 };
 
 /// What lives as long as the model: the cache, and the recorded steps of a GPU.
@@ -36,8 +37,7 @@ class Engine {
   /// Text that sample of requests[index] grew by (only with a tokenizer).
   using OnText = std::function<void(size_t index, int32_t sample, const std::string& text)>;
 
-  /// The ranks of `pipeline` have the model's stages, and make every call alike: each finds the same requests
-  /// finished, with the same responses.
+  /// The ranks of `pipeline` have the stages and make every call alike: each finds the same responses.
   Engine(const Model& model, const EngineOptions& options, Lane& lane, const Pipeline& pipeline = {});
 
   /// Adds all requests to a Generation and steps until it is done.
@@ -60,11 +60,13 @@ class Engine {
   }
   /// Steps that were recorded so far.
   int64_t captures() const { return graphs_ ? graphs_->captures() : 0; }
+  const RanksWithExperts& others() const { return others_; }
 
  private:
   friend class Generation;
   const Model& model_;
   Pipeline pipeline_;
+  RanksWithExperts others_;
   SchedulerOptions scheduler_;
   RouteShape routes_;
   KvCache cache_;
@@ -86,7 +88,7 @@ class Generation {
 
   /// At any time; Error(Exit::data) where the request is illegal. Returns its number: 0, 1, 2, ...
   size_t add(Request request);
-  bool done() const { return scheduler_.done(); }
+  bool done() const { return !engine_.others_.somewhere(!scheduler_.done()); }
   /// One batch through the model, or through this stage of it. Returns the requests whose samples are all
   /// finished now, or cut by tokens_per_call.
   std::vector<Finished> step(Ctx& c);

@@ -28,7 +28,8 @@ GroupMaker::Made GroupMaker::next() {
     wait_for_rewards();
     return std::exchange(made_, {});
   }
-  cut_ = p_.team.agree(stops_, "whether the work on groups is cut, as the leader says");
+  cut_ = p_.engine.others().somewhere(
+      p_.team.agree(stops_, "whether the work on groups is cut, as the leader says"));
   for (Generation::Finished& f : cut_ ? generation_.cut(p_.ctx) : generation_.step(p_.ctx)) {
     note_work(1, 0);
     const PromptWork work = std::move(at_work_.extract(f.request).mapped());

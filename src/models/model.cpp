@@ -130,7 +130,7 @@ FeedForward Model::make_feed_forward(int64_t layer) {
   std::optional<Mlp> shared;
   if (config_.moe.shared_size > 0) shared = make_mlp(p + "shared.");
   return Moe(config_.moe, {&get(p + "moe.router"), &get(p + "moe.wgu"), &get(p + "moe.wd")}, shared,
-             options_.splits.ep);
+             options_.splits.ep, options_.splits.ep_spans_teams());
 }
 
 Mlp Model::make_mlp(const std::string& prefix) {

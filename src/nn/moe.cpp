@@ -61,7 +61,7 @@ void Moe::forward_into(Ctx& c, Tensor y, CTensor x, MoeSaved* saved, const Keep&
   s.router = keep.router;
   if (!s.router.sums.empty()) add_router_sums(c, s.router.sums, s.logits, s.offsets);
   if (!s.router.counts.empty()) add_router_counts(c, s.router.counts, s.ids, s.router.begins);
-  const bool exchanges = apart() && stream.shared;
+  const bool exchanges = apart() && (stream.shared || always_sends_);
   if (!exchanges) s.gate_up = keep.for_products(c).make({num_rows(x), 2 * config_.expert_size}, x.dtype);
   const ArenaScope scope(c.scratch);
   const Tensor made = exchanges ? experts_of_ranks(c, s, x, keep) : experts(c, s, x);

@@ -5,7 +5,7 @@
 // Expert and Shared are SwiGLU layers (nn/mlp.h). The shared expert and its gate, the last row of Wr, are
 // there where a model has them. A rank has all experts, or its block of them: where ranks of ep have
 // different tokens these go to the experts (nn/parallel/expert_parallel.h); where they have the same ones, as
-// in a step of generation, each does the rows of its experts and copies those of others.
+// in a step of generation within tp, each does the rows of its experts and copies those of others.
 
 #include <optional>
 
@@ -31,10 +31,10 @@ class Moe {
   struct Parameters {
     Parameter *router, *gate_up, *down;  // [E (+ 1), D], [E 2F, D], [E D, F]
   };
-  /// `ep` null: all experts are here.
+  /// `ep` null: all experts are here. `always_sends`: its ranks have different tokens in generation, too.
   Moe(const MoeConfig& config, const Parameters& parameters, std::optional<Mlp> shared,
-      Collectives* ep = nullptr)
-      : config_(config), p_(parameters), shared_(std::move(shared)), ep_(ep) {}
+      Collectives* ep = nullptr, bool always_sends = false)
+      : config_(config), p_(parameters), shared_(std::move(shared)), ep_(ep), always_sends_(always_sends) {}
 
   /// y [T, D] is the caller's. `stream`: of x, as the shared expert sees it.
   void forward_into(Ctx& c, Tensor y, CTensor x, MoeSaved* saved, const Keep& keep = {},
@@ -70,6 +70,7 @@ class Moe {
   Parameters p_;
   std::optional<Mlp> shared_;
   Collectives* ep_;
+  bool always_sends_;
 };
 
 }  // namespace temper

@@ -24,6 +24,8 @@ struct Splits {
     return shares(stream) ? token_share(stream.tokens, tp->rank(), tp->size()) : FlatRange{0, stream.tokens};
   }
   int ep_ranks() const { return ep ? ep->size() : 1; }
+  /// Ranks of ep generate different tokens: all make every step.
+  bool ep_spans_teams() const { return tp_ranks() % ep_ranks() != 0; }
   ShardPlace place() const { return {tp ? tp->rank() : 0, tp_ranks(), {}, ep ? ep->rank() : 0, ep_ranks()}; }
 };
 

@@ -57,6 +57,12 @@ struct DecodeGraphs::Bucket {
   int64_t table_at() const { return 4 * rows + 1; }
 };
 
+bool DecodeGraphs::can_record(const Model& model) {
+  const Splits& splits = model.splits();
+  return model.device() == Device::cuda && !splits.ep_spans_teams() &&
+         (!splits.shares() || splits.tp->can_record());
+}
+
 DecodeGraphs::DecodeGraphs(const Model& model, const KvCache& cache, Lane& lane, const RouteShape& routes)
     : model_(model),
       cache_(cache),

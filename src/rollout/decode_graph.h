@@ -26,6 +26,8 @@ struct DecodeRow {
 
 class DecodeGraphs {
  public:
+  /// What goes through host memory between ranks cannot be recorded.
+  static bool can_record(const Model& model);
   /// `routes`: the experts of all rows are recorded; without layers: they are not.
   DecodeGraphs(const Model& model, const KvCache& cache, Lane& lane, const RouteShape& routes);
   ~DecodeGraphs();

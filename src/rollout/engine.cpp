@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/core/process/progress.h"
+#include "src/models/join_pass.h"
 #include "src/rollout/prompt_scores.h"
 
 namespace temper {
@@ -10,14 +11,12 @@ namespace temper {
 Engine::Engine(const Model& model, const EngineOptions& options, Lane& lane, const Pipeline& pipeline)
     : model_(model),
       pipeline_(pipeline),
+      others_(options.others),
       scheduler_(options.scheduler),
       routes_(pipeline.stages() == 1 ? options.routes : RouteShape{}),  // a stage knows its own layers alone
       cache_(KvShape(model), options.num_pages, options.page_tokens, options.poison_free_pages, lane) {
   scheduler_.steps_at_once = pipeline.stages();
-  // What goes through host memory between ranks cannot be recorded.
-  const Splits& splits = model.splits();
-  const bool can_record = pipeline.stages() == 1 && (!splits.shares() || splits.tp->can_record());
-  const bool records = options.graphs && model.device() == Device::cuda && can_record;
+  const bool records = options.graphs && pipeline.stages() == 1 && DecodeGraphs::can_record(model);
   if (records) graphs_.emplace(model, cache_, lane, routes_);
   CHECK(!options.find_pages || routes_.layers == 0, "rows that are found have no recorded routes");
   if (options.find_pages) cache_.find_pages_by_ids();
@@ -90,6 +89,7 @@ std::vector<Generation::Finished> Generation::step(Ctx& c) {
     turn_of_stage(c, true);
     return requests_.take_finished();
   }
+  if (scheduler_.done()) return join_forward(c, engine_.model_), std::vector<Finished>{};
   std::vector<ScheduledRows> rows = scheduler_.next();
   const LaneSpan span(c.lane, work_of_step(rows), std::ssize(rows));
   const auto replayed = std::stable_partition(rows.begin(), rows.end(),

@@ -1,7 +1,6 @@
 #pragma once
 // Generation: continuous batching over a paged cache, through the same model and head as training. A sample
-// is a pure function of weights, prompt and (seed, data position, sample): not of the batch, the chunks, the
-// pages, the rank, or what was added when.
+// is a pure function of weights, prompt and (seed, data position, sample), whatever is generated beside it.
 
 #include <algorithm>
 #include <functional>
@@ -10,6 +9,7 @@
 
 #include "src/models/model.h"
 #include "src/nn/parallel/pipeline.h"
+#include "src/nn/parallel/ranks_with_experts.h"
 #include "src/rollout/decode_graph.h"
 #include "src/rollout/responses/response_growth.h"
 #include "src/rollout/scheduler.h"
@@ -26,6 +26,7 @@ struct EngineOptions {
   bool graphs = true;       // on a GPU: decode steps are recorded once per bucket and replayed
   bool find_pages = false;  // requests take rows that earlier ones with the same beginning left in the cache
   RouteShape routes = {};   // responses get the routes of their tokens; without layers: they do not
+  RanksWithExperts others = {};
 };
 
 /// What lives as long as the model: the cache, and the recorded steps of a GPU.
@@ -36,8 +37,7 @@ class Engine {
   using Grown = ResponseGrowth::Grown;
   using OnGrown = ResponseGrowth::OnGrown;
 
-  /// The ranks of `pipeline` have the model's stages, and make every call alike: each finds the same requests
-  /// finished, with the same responses.
+  /// The ranks of `pipeline` have the stages and make every call alike: each finds the same responses.
   Engine(const Model& model, const EngineOptions& options, Lane& lane, const Pipeline& pipeline = {});
 
   /// Adds all requests to a Generation and steps until it is done.
@@ -60,11 +60,13 @@ class Engine {
   }
   /// Steps that were recorded so far.
   int64_t captures() const { return graphs_ ? graphs_->captures() : 0; }
+  const RanksWithExperts& others() const { return others_; }
 
  private:
   friend class Generation;
   const Model& model_;
   Pipeline pipeline_;
+  RanksWithExperts others_;
   SchedulerOptions scheduler_;
   RouteShape routes_;
   KvCache cache_;
@@ -91,7 +93,7 @@ class Generation {
   size_t add(Request request);
   /// The request ends here, and is not among the finished ones. Nothing where it has ended.
   void cancel(size_t request);
-  bool done() const { return scheduler_.done(); }
+  bool done() const { return !engine_.others_.somewhere(!scheduler_.done()); }
   /// One batch through the model, or through this stage of it. Returns the requests whose samples are all
   /// finished now, or cut by tokens_per_call.
   std::vector<Finished> step(Ctx& c);

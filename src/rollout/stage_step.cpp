@@ -4,6 +4,7 @@
 // draws tokens after the last part, which go to the first stage, and from stage to stage before the stream of
 // the step that begins when they are known. Every stage begins and ends the same steps in the same order.
 
+#include "src/models/join_pass.h"
 #include "src/rollout/engine.h"
 
 namespace temper {
@@ -64,8 +65,7 @@ void Generation::slot_of_stage(Ctx& c, const Slot& now, Tensor& room, bool begin
     begin_step(step, begins);
   }
   const LaneSpan span(c.lane, work_of_step(step.rows), std::ssize(step.rows));
-  if (step.batch)
-    if (const Tensor made = work_on(c, step, now.part); !made.empty()) out.push_back(parcel(next, made));
+  if (const Tensor made = work_on(c, step, now.part); !made.empty()) out.push_back(parcel(next, made));
   if (!back.empty()) in.push_back(parcel(last, back));
   const bool tokens = pipeline.first() && draws && !coming.targets.empty();
   const Tensor drawn = tokens ? room_for(c, coming.targets.size()) : Tensor();
@@ -102,6 +102,8 @@ Tensor Generation::work_on(Ctx& c, UnderWay& step, int part) {
   const Model& model = engine_.model_;
   const Pipeline& pipeline = engine_.pipeline_;
   const ModelPart of(model, model.parts()[static_cast<size_t>(part)]);
+  if (!engine_.others_.somewhere(step.batch.has_value())) return {};
+  if (!step.batch) return join_forward(c, of), Tensor();
   Tensor x = step.x;
   if (!pipeline.first())
     x = pipeline.receive(c, step.batch->num_rows(), model.config().hidden_size, model.dtype());
@@ -123,7 +125,8 @@ int Generation::parts() const { return static_cast<int>(std::ssize(engine_.model
 /// Those that are under way.
 void Generation::end_steps(Ctx& c) {
   const auto draws = [](const UnderWay& step) { return !step.targets.empty(); };
-  if (std::any_of(under_way_.begin(), under_way_.end(), draws)) turn_of_stage(c, false);
+  const bool here = std::any_of(under_way_.begin(), under_way_.end(), draws);
+  if (engine_.others_.somewhere(here)) turn_of_stage(c, false);
 }
 
 }  // namespace temper

@@ -124,6 +124,14 @@ TEST_F(MoeRun, RoutesAreRecordedComparedAndFollowed) {
   EXPECT_EQ(mismatches("free"), std::vector<double>(4, -1));
   EXPECT_EQ(mismatches("on"), std::vector<double>(4, 0));
   EXPECT_EQ(newest_state(program_.path("runs/on")), newest_state(program_.path("runs/free")));
+  // Neighbours that share a sequence have the routes of their own tokens.
+  ASSERT_EQ(program_.run_ranks(2, grpo + "run.name=cp roles.trainer.cp=2 moe.record_routes=true"), 0)
+      << output();
+  ASSERT_EQ(program_.run_ranks(4, grpo + "run.name=all roles.trainer.tp=2 roles.trainer.cp=2 "
+                                         "roles.trainer.ep=2 moe.record_routes=true"),
+            0)
+      << output();
+  for (const char* run : {"cp", "all"}) EXPECT_EQ(mismatches(run), std::vector<double>(4, 0)) << run;
   const std::string lag = "run.max_policy_lag=2 moe.replay=rollout ";
   ASSERT_EQ(program_.run(grpo + "run.name=lag " + lag), 0) << output();
   ASSERT_EQ(program_.run_ranks(2, grpo + "run.name=two roles.trainer.tp=2 " + lag), 0) << output();
@@ -150,6 +158,33 @@ TEST_F(MoeRun, RoutesAreRecordedComparedAndFollowed) {
   EXPECT_EQ(program_.run("train grpo.toml run.name=y moe.replay=rollout --replay other.jsonl"),
             static_cast<int>(Exit::data));
   EXPECT_TRUE(says("of another model") && says("2 of 6 experts in 2 layers")) << output();
+}
+
+/// Trainer ranks generate for a validation, each with prompts of its own, and send tokens to the experts of
+/// others: what they make has the bits of one rank, with ranks that have nothing to generate, with stages and
+/// with tp.
+TEST_F(MoeRun, ValidationGeneratesWithExpertsOverRanks) {
+  const std::string train =
+      "train grpo.toml run.steps=1 'validation.data=[\"data.jsonl\"]' validation.at_start=true "
+      "validation.max_prompts=3 ";
+  const std::vector<RanksRun> layouts{{2, "roles.trainer.ep=2"},
+                                      {4, "roles.trainer.ep=2 roles.trainer.pp=2"},
+                                      {6, "roles.trainer.ep=6 roles.trainer.tp=2"}};
+  ASSERT_EQ(program_.run(train + "run.name=one"), 0) << output();
+  const std::string file = "validation/step-000000.jsonl", want = program_.read("runs/one/" + file);
+  EXPECT_EQ(std::count(want.begin(), want.end(), '\n'), 3);
+  for (const auto& [ranks, keys] : layouts) {
+    ASSERT_EQ(program_.run_ranks(ranks, train + keys + " run.name=" + std::to_string(ranks)), 0) << output();
+    EXPECT_EQ(program_.read(fmt::format("runs/{}/{}", ranks, file)), want) << keys;
+  }
+  const std::string eval =
+      "eval grpo.toml 'validation.data=[\"data.jsonl\"]' validation.max_prompts=3 "
+      "--out results.jsonl ";
+  ASSERT_EQ(program_.run(eval), 0) << output();
+  const std::string results = program_.read("results.jsonl");
+  std::filesystem::remove(program_.path("results.jsonl"));
+  ASSERT_EQ(program_.run_ranks(2, eval + "roles.trainer.ep=2"), 0) << output();
+  EXPECT_EQ(program_.read("results.jsonl"), results);
 }
 
 /// A cut response goes on with the routes that it has; the check counts their bytes.

@@ -18,8 +18,9 @@ class Serve : public RunFixture {
   void start(const std::string& more = "") {
     job_.emplace(program_, program_.temper() + " serve --model model --port 0 --dtype bf16 " + more,
                  "serve.log");
-    ASSERT_TRUE(
-        job_->until([&] { return exists("serve.log") && program_.read("serve.log").find("serving at") != std::string::npos; }));
+    ASSERT_TRUE(job_->until([&] {
+      return exists("serve.log") && program_.read("serve.log").find("serving at") != std::string::npos;
+    }));
     const std::string log = program_.read("serve.log"), begin = "127.0.0.1:";
     port_ = std::stoi(log.substr(log.find(begin) + begin.size()));
   }

@@ -29,7 +29,8 @@ GroupMaker::Made GroupMaker::next() {
     wait_for_rewards();
     return std::exchange(made_, {});
   }
-  cut_ = p_.team.agree(stops_, "whether the work on groups is cut, as the leader says");
+  cut_ = p_.engine.others().somewhere(
+      p_.team.agree(stops_, "whether the work on groups is cut, as the leader says"));
   for (MadeGroup& made : samples_->step(p_.ctx, cut_)) {
     note_work(1, 0);
     sort_in(std::move(made.group), std::move(made.record));

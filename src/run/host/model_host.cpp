@@ -47,6 +47,22 @@ ModelSource first_weights(const Config& config, const RunPlan& plan) {
           .allow_unused = config.model.allow_unused};
 }
 
+namespace {
+
+/// Says which tensors of the folder the model does not have.
+void tell_unused(const ModelFolder& folder, const ModelConfig& config) {
+  const std::vector<std::string> left_over = check_weights(folder, config, parameter_specs(config));
+  if (!left_over.empty())
+    log::info("tensors of {} are not used ({}; the first is {})", folder.path(), left_over.size(),
+              left_over.front());
+  for (const std::string& prefix : config.kept_tensors)
+    if (const int64_t count = folder.count_tensors(prefix); count > 0)
+      log::info("{} tensors {}* of {} are kept for exports, not read and not trained", count, prefix,
+                folder.path());
+}
+
+}  // namespace
+
 std::unique_ptr<Model> ModelHost::load(const ModelSource& source, ModelOptions options, Comm* ranks) {
   // A checkpoint of adapters has nothing else.
   const bool imports = !source.random && (source.checkpoint.empty() || source.adapters.on());
@@ -64,14 +80,7 @@ std::unique_ptr<Model> ModelHost::load(const ModelSource& source, ModelOptions o
   if (imports) {
     folder.match_names(config);
     folder.allow_unused(source.allow_unused);
-    const std::vector<std::string> left_over = check_weights(folder, config, parameter_specs(config));
-    if (!left_over.empty())
-      log::info("tensors of {} are not used ({}; the first is {})", source.folder, left_over.size(),
-                left_over.front());
-    for (const std::string& prefix : config.kept_tensors)
-      if (const int64_t count = folder.count_tensors(prefix); count > 0)
-        log::info("{} tensors {}* of {} are kept for exports, not read and not trained", count, prefix,
-                  source.folder);
+    tell_unused(folder, config);
   }
   options.dtype = dtype_;
   options.context_tokens = source.context_tokens.value_or(config.max_position_embeddings);

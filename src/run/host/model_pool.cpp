@@ -92,8 +92,9 @@ Engine& ModelPool::engine(const RolePlan& role) {
   Model& model = of(role);
   std::unique_ptr<Engine>& engine = engines_[&model];
   if (!engine) {
-    engine = std::make_unique<Engine>(model, engine_options(config_, plan_), host_.ctx().lane,
-                                      meshes_.share_of(role).pipeline);
+    const ModelShare share = meshes_.share_of(role);
+    engine = std::make_unique<Engine>(model, engine_options(config_, plan_, share), host_.ctx().lane,
+                                      share.pipeline);
     engine->suspend();
     memory_.add(model.device(), [engine = engine.get()] { return engine->held_bytes(); });
   }

@@ -1,5 +1,7 @@
 #include "src/run/host/model_share.h"
 
+#include "src/run/plan/run_options.h"
+
 namespace temper {
 
 ModelShare share_of(const RolePlan& role, int rank, Mesh* mesh) {
@@ -23,6 +25,14 @@ ModelShare share_of(const RolePlan& role, int rank, Mesh* mesh) {
   options.splits.owners = &replicas;
   options.splits.expert_owners = &of_experts;
   return share;
+}
+
+EngineOptions engine_options(const Config& config, const RunPlan& plan, const ModelShare& share) {
+  EngineOptions options = engine_options(config, plan);
+  const Splits& by = share.options.splits;
+  if (by.ep_spans_teams())  // neighbours along cp generate apart, too
+    options.others = &share.mesh->control(by.cp_ranks() > 1 ? AxisSet::all() : AxisSet(Axis::dp));
+  return options;
 }
 
 Meshes::Meshes(const MpiSession& mpi, const RunPlan& plan, Device device, double wait_limit_seconds)

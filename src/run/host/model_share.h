@@ -8,6 +8,7 @@
 #include "src/comm/mesh.h"
 #include "src/models/model.h"
 #include "src/nn/parallel/pipeline.h"
+#include "src/rollout/engine.h"
 #include "src/run/host/team.h"
 #include "src/run/plan/plan.h"
 
@@ -22,6 +23,8 @@ struct ModelShare {
 
 /// `rank` has the role. `mesh`: Meshes::of.
 ModelShare share_of(const RolePlan& role, int rank, Mesh* mesh);
+/// What generates with such a share.
+EngineOptions engine_options(const Config& config, const RunPlan& plan, const ModelShare& share);
 
 /// The meshes of a run: the trainer's, and one for each role whose ranks share a model in another way.
 class Meshes {

@@ -64,6 +64,13 @@ void plan_agents(PlanDraft& d) {
   if (d.config.rollout.tokens_per_step > 0)
     d.error("rollout.tokens_per_step", "a session that programs play ends in the step in which it begins",
             {0});
+  if (const RolePlan& trainer = d.result.plan.trainer();
+      d.config.validation.in_run() && trainer.ep() > trainer.tp())
+    d.error("roles.trainer.ep",
+            fmt::format("{}: ranks with experts of each other step together, and programs play sessions of "
+                        "validation at their own pace on each",
+                        trainer.ep()),
+            {trainer.tp()});
   const bool records = d.config.moe.record_routes;
   if (records || d.config.moe.replay != "none")
     d.error(records ? "moe.record_routes" : "moe.replay",

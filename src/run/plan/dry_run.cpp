@@ -108,6 +108,14 @@ PhaseMemory of_layers(const SomeLayers& all, const Config& config, Device device
   return sum;
 }
 
+/// The experts of so many rows are in memory for all layers at once: bytes for those that a sample lacks.
+int64_t more_routes(const RouteShape& routes, const ModelConfig& model, const SomeLayers& sample,
+                    int64_t rows) {
+  if (routes.layers == 0) return 0;
+  const int64_t of_layer = saturating_multiply(rows, routes.chosen * dtype_size(DType::i32));
+  return saturating_multiply(of_layer, model.num_layers - sample.model.num_layers);
+}
+
 SomeLayers layers_of(const ModelConfig& model, const RoleStage& of) {
   const LayerRanges& parts = of.role.stages[static_cast<size_t>(of.stage)];
   const SomeLayers ends{model, {parts.front().begin, parts.back().end}};
@@ -274,7 +282,8 @@ PhaseMemory logprobs_memory(const RunPlan& plan, const ModelConfig& model, const
         SilentPipeline pipeline(of);
         return with_model_of(of.role, some, model_options(plan, false, device), [&](const Model& layers) {
           local_logprobs(backend.ctx(), layers, pointers(all), pass, pipeline.get());
-          return PhaseMemory{0, backend.ctx().scratch.peak_bytes()};
+          return PhaseMemory{
+              0, backend.ctx().scratch.peak_bytes() + more_routes(pass.routes.shape, model, some, tokens)};
         });
       });
     };
@@ -324,7 +333,8 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
         std::vector<DrawTarget> targets = batch.last_rows();
         while (std::ssize(targets) < running) targets.push_back(targets.back());
         if (layers.is_last()) sampler.draw(c, layers.head(), hidden, targets);
-        return PhaseMemory{0, c.scratch.peak_bytes()};
+        return PhaseMemory{0,
+                           c.scratch.peak_bytes() + more_routes(plan.routes, model, some, batch.num_rows())};
       });
     });
   };

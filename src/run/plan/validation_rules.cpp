@@ -168,12 +168,6 @@ void plan_validation(PlanDraft& d) {
     return rollout_of(set, d.config).max_new_tokens < 1;
   });
   if (lacks && !v.in_run()) return plan.validation_sets.resize(v.data.size());
-  if (const RolePlan& trainer = plan.trainer(); v.in_run() && trainer.ep() > trainer.tp())
-    d.error(v.every > 0 ? "validation.every" : "validation.at_start",
-            fmt::format("trainer ranks generate for it, each with prompts of its own, and need all experts "
-                        "within their tp = {}: roles.trainer.ep is {}",
-                        trainer.tp(), trainer.ep()),
-            {v.every > 0 ? Json(0) : Json(false)});
   for (const ValidationSet& set : v.data) plan_set(d, set);
 }
 

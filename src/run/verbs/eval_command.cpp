@@ -103,6 +103,7 @@ RolePlan eval_role(const RunPlan& plan, int ranks) {
     role.split(Axis::tp, 1);
     role.take_stages({{{0, role.parts().back().end}}});
   }
+  role.fit_experts();
   return role;
 }
 
@@ -177,8 +178,7 @@ int run_eval(const CommandLine& line) {
   Mesh mesh(mpi, role.ranks, role.grid, device, wait_limit);
   ModelShare share = share_of(role, mpi.rank(), &mesh);
   share.options.with_gradients = false;
-  const std::unique_ptr<Model> model =
-      host.load(eval_weights(line, config, plan, *comm), share.options, comm.get());
+  const auto model = host.load(eval_weights(line, config, plan, *comm), share.options, comm.get());
   if (const std::string lost = lost_end_tokens_text(model->config(), text.tokenizer->eos_id()); !lost.empty())
     log::warn("{}", lost);
   enter_phase(ValidationRole::kPhase);
@@ -191,7 +191,7 @@ int run_eval(const CommandLine& line) {
                       stops})
              .run());
   if (plan.validates) {
-    Engine engine(*model, engine_options(config, plan), host.ctx().lane, share.pipeline);
+    Engine engine(*model, engine_options(config, plan, share), host.ctx().lane, share.pipeline);
     Helpers* const programs = helpers ? &*helpers : nullptr;
     const std::optional<RewardSet> rewards = rewards_of_run(config, programs);
     Validation validation({config,

@@ -164,6 +164,27 @@ TEST(DryRun, CountsExperts) {
   }
 }
 
+/// The recorded experts of all layers lie in memory while log-probs are made, and in a step of generation.
+TEST(DryRun, CountsRoutesOfAllLayers) {
+  const ModelConfig model = with_experts(model_of({5, 16, 2100, true}));
+  const auto bytes = [&](const char* records) {
+    const Config config =
+        load_text(kMinimalConfig,
+                  {"run.dtype=bf16", "run.threads=1", "rollout.max_new_tokens=50",
+                   "train.max_tokens_per_microbatch=4500", fmt::format("moe.record_routes={}", records)})
+            .config;
+    const RunPlan plan = try_plan(config, 1, model).plan;
+    const PhaseMemory scores = logprob_memory(plan, model, config, {plan.trainer()}),
+                      generates = generate_memory(plan, model, config, {*plan.generator()});
+    return std::pair{scores.workspace, generates.workspace};
+  };
+  const auto [scores, generates] = bytes("true");
+  const auto [scores_without, generates_without] = bytes("false");
+  const int64_t row = model.num_layers * model.moe.experts_per_token * dtype_size(DType::i32);
+  EXPECT_NEAR(static_cast<double>(scores - scores_without), static_cast<double>(4500 * row), 4096);
+  EXPECT_GE(generates - generates_without, 512 * row) << "of a chunk of prompts";
+}
+
 TEST(DryRun, CountsFiltersPenaltiesAndReferences) {
   compare(kMinimalConfig,
           {"run.threads=2", "rollout.max_new_tokens=50", "train.max_tokens_per_microbatch=450",

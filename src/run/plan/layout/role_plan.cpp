@@ -1,6 +1,7 @@
 #include "src/run/plan/layout/role_plan.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace temper {
 
@@ -8,6 +9,10 @@ void RolePlan::split(Axis axis, int64_t along) {
   grid.set(axis, static_cast<int>(along));
   grid.set(Axis::dp, 1);
   grid.set(Axis::dp, groups_of(AxisSet::all()));
+}
+
+void RolePlan::fit_experts() {
+  if (grid.size(Axis::tp | Axis::cp | Axis::dp) % ep() != 0) grid.set(Axis::ep, std::gcd(tp(), ep()));
 }
 
 void RolePlan::take_stages(std::vector<LayerRanges> all) {

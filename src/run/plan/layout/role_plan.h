@@ -35,6 +35,8 @@ struct RolePlan {
   int groups_of(AxisSet axes) const { return static_cast<int>(ranks.size()) / grid.size(axes); }
   /// So many ranks along an axis; what is left of them is data parallel.
   void split(Axis axis, int64_t along);
+  /// Experts are spread within tp alone where the ranks of a stage do not divide by ep.
+  void fit_experts();
   /// Stages of the pipeline, and with them the ranks along pp.
   void take_stages(std::vector<LayerRanges> all);
 

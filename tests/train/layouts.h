@@ -30,6 +30,7 @@ struct TrainedShape {
   bool tied, qk_norm, biases;
   int64_t experts = 0, per_token = 0, shared = 0;  // 0 experts: a dense model
   int64_t dense_layer = -1;                        // of one with experts; -1: none is
+  int64_t interval = 0;  // of layers with attention among gated delta nets; 0: all have it
 
   std::string text() const {
     return fmt::format("{} ({} heads, {} of keys, {} layers, vocabulary {}{}{}{}{})", name, heads, kv_heads,
@@ -53,6 +54,14 @@ struct TrainedShape {
     c.tie_word_embeddings = tied;
     c.qk_norm = qk_norm;
     c.qkv_bias = c.o_bias = c.mlp_bias = biases;
+    if (interval > 0) {
+      c.family = "qwen3_5_text";
+      c.is_hybrid = true;
+      c.rotated_dim = 4;
+      c.delta = {.key_heads = 2, .value_heads = 4, .key_dim = 8, .value_dim = 8, .taps = 4};
+      for (int64_t layer = 0; layer < layers; ++layer)
+        if ((layer + 1) % interval != 0) c.delta.layers.insert(layer);
+    }
     if (experts == 0) return c;
     c.moe = {.num_experts = experts,
              .experts_per_token = per_token,
@@ -73,7 +82,9 @@ inline constexpr TrainedShape kQwen3{"qwen3", 8, 4, 3, kChunks, false, true, fal
     kLlamaBiases{"llama", 8, 2, 9, kPart, false, false, true},
     kQwen3Moe{"qwen3_moe", 8, 4, 3, kPart, false, true, false, 6, 2},
     kQwen2Moe{"qwen2_moe", 8, 4, 5, kPart, true, false, true, 5, 2, 48, 1},
-    kOneExpertOfMany{"qwen3_moe", 8, 4, 3, kPart, false, true, false, 24, 1};
+    kOneExpertOfMany{"qwen3_moe", 8, 4, 3, kPart, false, true, false, 24, 1},
+    kHybrid{"hybrid", 8, 4, 4, kPart, true, true, false, 0, 0, 0, -1, 2},
+    kHybridOfThree{"hybrid", 8, 2, 6, kPart, false, true, false, 0, 0, 0, -1, 3};
 
 struct TrainedLayout {
   GridShape mesh = {};

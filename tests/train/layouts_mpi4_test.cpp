@@ -99,6 +99,18 @@ constexpr TrainedLayout kExperts[] = {
      .aux = true},
 };
 
+/// Layers with a state, of which ranks have whole ones.
+constexpr TrainedLayout kHybrids[] = {
+    {.mesh = {.dp = 2}, .shape = &kHybrid, .recompute = kFull},
+    {.mesh = {.dp = 2}, .shape = &kHybrid, .zero = 3, .sequences = 1, .recompute = kSelective},
+    {.mesh = {.dp = 4}, .shape = &kHybridOfThree, .zero = 2, .sequences = 5},
+    {.mesh = {.pp = 2}, .shape = &kHybrid},
+    {.mesh = {.pp = 2}, .shape = &kHybridOfThree, .vpp = 3, .budget = 40, .recompute = kSelective},
+    {.mesh = {.pp = 4}, .shape = &kHybridOfThree, .sequences = 3},
+    {.mesh = {.dp = 2, .pp = 2}, .shape = &kHybridOfThree, .zero = 3, .vpp = 2, .recompute = kFull},
+    {.mesh = {.dp = 2, .pp = 2}, .shape = &kHybrid, .zero = 2, .frozen = "*linear_attn*"},
+};
+
 /// Legal ones of 4 ranks.
 class RandomLayouts : public TrainedLayouts {
  protected:
@@ -141,6 +153,7 @@ TEST_F(TrainedLayouts, OfTwoRanks) { expect_like_one_rank(kOfTwo); }
 TEST_F(TrainedLayouts, OfFourRanks) { expect_like_one_rank(kOfFour); }
 TEST_F(TrainedLayouts, WithWhatIsNotTrained) { expect_like_one_rank(kFrozen); }
 TEST_F(TrainedLayouts, WithExperts) { expect_like_one_rank(kExperts); }
+TEST_F(TrainedLayouts, WithGatedDeltaNets) { expect_like_one_rank(kHybrids); }
 TEST_F(RandomLayouts, OfFourRanks) { expect_like_one_rank(layouts_); }
 
 }  // namespace

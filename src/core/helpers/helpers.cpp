@@ -95,7 +95,11 @@ HelperProgram Helpers::start_apart(const std::vector<std::string>& argv,
   request.append(reinterpret_cast<const char*>(&head), sizeof head);
   append_words(request, argv);
   append_words(request, variables);
-  return ask(request);
+  HelperProgram program = ask(request);
+  const bool all = program.input >= 0 && program.output >= 0 && program.errors >= 0 && program.exited >= 0;
+  if (program.pid <= 0 || all) return program;
+  end(program);  // this process had no room for its pipes
+  return {.error = EMFILE};
 }
 
 HelperProgram Helpers::ask(const std::string& request) {

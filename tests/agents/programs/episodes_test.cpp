@@ -1,6 +1,7 @@
 // Episodes: what a program gets, how it can end, and that nothing of it stays.
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -137,6 +138,47 @@ TEST(Episodes, EndsHaveTheirCauses) {
     EXPECT_EQ(harness.running(), 0);
     place.expect_nothing_left();  // while the keeper lives
   }
+}
+
+/// More than pipes hold goes as the program takes it; one that takes nothing is not waited for.
+TEST(Episodes, LongLinesAreReadAsTheyAreWanted) {
+  const ProgramPlace place;
+  Helpers helpers;
+  Harness harness(helpers, place.marked(shell_program(kObey)));
+  HarnessStart start = start_of(1, "sleep 0.1; bytes=$(cat | wc -c); echo \"{\\\"reward\\\": $bytes}\"");
+  start.record = {{"question", std::string(2'000'000, 'x')}};
+  harness.start(1, start);
+  start.api_key = "echo '{\"reward\": 1}'";
+  harness.start(2, start);
+  const auto ends = play(harness, 2);
+  EXPECT_GT(ends.at(1).end.reward, 2'000'000);
+  EXPECT_EQ(ends.at(2).end.reward, 1);
+}
+
+/// Where no descriptors are left a session fails, and later ones are played.
+TEST(Episodes, ItRunsOutOfDescriptors) {
+  const ProgramPlace place;
+  Helpers helpers;
+  Harness harness(helpers, place.marked(shell_program("echo '{\"reward\": 1}'")));
+  rlimit before{}, few{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  few = before;
+  few.rlim_cur = 128;
+  ::setrlimit(RLIMIT_NOFILE, &few);
+  std::vector<int> taken;
+  for (int descriptor = 0; (descriptor = ::dup(STDERR_FILENO)) >= 0;) taken.push_back(descriptor);
+  ::close(taken.back());
+  taken.pop_back();
+  harness.start(1, start_of(1));
+  EXPECT_TRUE(harness.wait(20));
+  for (const int descriptor : taken) ::close(descriptor);
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  const HarnessEnd end = play(harness, 1).at(1);
+  EXPECT_EQ(end.end.reason, EndReason::no_start);
+  EXPECT_EQ(end.why, "Too many open files");
+  harness.start(2, start_of(2));
+  EXPECT_EQ(play(harness, 1).at(2).end.reward, 1);
+  place.expect_nothing_left();
 }
 
 TEST(Episodes, TwoHundredAtEightAtOnce) {

@@ -312,6 +312,7 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
     RunPlan fewer = plan;
     fewer.running_sequences = running;
     std::vector<Sequence> sequences = fullest_step(fewer, prefilled);
+    for (Sequence& s : sequences) s.rules = rules;
     return of_layers(layers_of(model, of), config, device, [&](const SomeLayers& some) {
       Backend backend = backend_of(config, device);
       Ctx& c = backend.ctx();
@@ -319,10 +320,7 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
       return with_model_of(of.role, some, model_options(plan, false, device), [&](const Model& layers) {
         const KvCache cache(KvShape(layers), 1, plan.kv_page_tokens, false, c.lane);  // all use this page
         std::vector<ScheduledRows> rows;
-        for (Sequence& s : sequences) {
-          s.rules = rules;
-          rows.push_back({&s, s.missing()});
-        }
+        for (Sequence& s : sequences) rows.push_back({&s, s.missing()});
         const StepBatch batch(rows);
         const int64_t width = model.hidden_size;
         if (of.role.vpp() > 1 && of.stage == 0)  // what comes back from the last stage

@@ -38,9 +38,8 @@ ServeService::~ServeService() {
 }
 
 std::optional<HttpRefusal> ServeService::allow(const HttpHead& head, bool& known) const {
-  known = same_key(head.key, o_.key);
-  const bool opens = known || o_.key.empty();
-  std::optional<DoorError> error = head_error(head, [&](const Routed&) { return opens; });
+  known = o_.key.empty() || same_key(head.key, o_.key);
+  std::optional<DoorError> error = head_error(head, [&](const Routed&) { return known; });
   if (!error && closed_) error = DoorError{.status = 503, .message = "the server stops"};
   if (!error) return std::nullopt;
   const std::optional<Routed> routed = route_of(head.path);

@@ -24,6 +24,9 @@ SessionService::Options service_options(const SessionHost::Parts& p) {
   o.rules.context_tokens = p.context_tokens;
   o.rules.defaults = p.sampling;
   for (const HarnessConfig& harness : p.rollout.harness) {
+    // A session may have several connections: agents beside agents, retries, a stream that is read slowly.
+    const int64_t sessions = harness.in_flight * (harness.service() ? harness.workers : 1);
+    o.http.max_connections = static_cast<int>(std::max<int64_t>(o.http.max_connections, 4 * sessions));
     o.rules.aliases.insert(harness.aliases.begin(), harness.aliases.end());
     o.rules.doors.ignore.insert(harness.ignore.begin(), harness.ignore.end());
   }

@@ -109,14 +109,16 @@ std::map<std::string, double> rollout_metrics(std::span<const Group> groups) {
     dull += silent;
     lost += silent && too_far_apart(group);
     for (const Trajectory& t : group.samples) {
-      excluded += t.excluded;
-      if (!t.excluded) {
-        score.add(t.raw_reward);
-        reward.add(t.reward);
-        add_advantages(t, advantage);
-      }
+      if (!t.excluded) add_advantages(t, advantage);
       add_teacher(t, teacher);
-      for (const auto& [name, value] : t.reward_parts) parts[name].add(value);
+      if (!t.is_fork()) {  // a session has one reward
+        excluded += t.excluded;
+        if (!t.excluded) {
+          score.add(t.raw_reward);
+          reward.add(t.reward);
+        }
+        for (const auto& [name, value] : t.reward_parts) parts[name].add(value);
+      }
       response.add(static_cast<double>(t.response.tokens.size()));
       prompt.add(static_cast<double>(t.prompt_tokens.size()));
       cut += t.response.finish == FinishReason::length;
@@ -144,7 +146,7 @@ std::map<std::string, double> domain_metrics(const std::string& prefix, std::spa
   std::map<std::string, Domain> domains;
   for (const Group& group : groups)
     for (const Trajectory& t : group.samples)
-      if (!t.domain.empty()) domains[t.domain].add(t);
+      if (!t.domain.empty() && !t.is_fork()) domains[t.domain].add(t);
   std::map<std::string, double> metrics;
   for (const std::string* name : frequent(domains, kMaxDomains)) {
     const Domain& domain = domains.at(*name);

@@ -32,7 +32,7 @@ void take_mean(Trajectory& t) {
 }
 
 /// A fork has the advantage of its session, whose first trajectory stands before it.
-void follow_sessions(Group& group) {
+void follow_sessions(Group& group, bool dropped) {
   const Trajectory* first = nullptr;
   for (Trajectory& t : group.samples) {
     if (!t.is_fork()) {
@@ -42,7 +42,7 @@ void follow_sessions(Group& group) {
     CHECK(first && first->sample == t.sample, "fork {} of sample {} has no session before it",
           t.session->fork, t.sample);
     t.advantage = first->advantage;
-    if (first->excluded || first->counted_tokens() == 0) train_nothing(t);
+    if (first->excluded || dropped) train_nothing(t);
   }
 }
 
@@ -50,6 +50,7 @@ void follow_sessions(Group& group) {
 
 void fill_advantages(const AdvantageTraits& row, std::span<Group> groups, const AdvantageOptions& options) {
   std::vector<Rewarded> all;
+  std::vector<bool> dropped_groups;
   for (Group& group : groups) {
     Rewarded rewarded;
     for (Trajectory& t : group.samples) {
@@ -60,18 +61,19 @@ void fill_advantages(const AdvantageTraits& row, std::span<Group> groups, const 
     }
     const bool dropped =
         rewarded.size() == 1 && options.single_group == SingleGroup::drop && row.lone != LoneSample::itself;
+    dropped_groups.push_back(dropped);
     if (dropped)
       train_nothing(*rewarded.front());
     else if (!rewarded.empty())
       all.push_back(std::move(rewarded));
   }
   methods::row_of(kAdvantageFunctions, row.name).fill(all, options);
-  for (Group& group : groups) follow_sessions(group);
   for (Group& group : groups)
     for (Trajectory& t : group.samples) {
       if (!t.advantages.empty()) take_mean(t);
       check_finite(t, t.advantage, "advantage");
     }
+  for (size_t i = 0; i < groups.size(); ++i) follow_sessions(groups[i], dropped_groups[i]);
 }
 
 void subtract_teacher(std::span<Group> groups, double coefficient) {
@@ -95,7 +97,9 @@ void subtract_teacher(std::span<Group> groups, double coefficient) {
 void subtract_kl_from_rewards(std::span<Group> groups, KlEstimator estimator, double coefficient,
                               const KlLimits& limits) {
   for (Group& group : groups) {
+    Trajectory* of = nullptr;  // whose reward it is: that of the session
     for (Trajectory& t : group.samples) {
+      if (!t.is_fork()) of = &t;
       if (t.excluded) continue;
       check_kl_inputs(t);
       double kl = 0;
@@ -103,8 +107,8 @@ void subtract_kl_from_rewards(std::span<Group> groups, KlEstimator estimator, do
         if (t.response.mask[i])
           kl += kl_term(estimator, t.response.logprobs[i], t.ref_logprobs[i], limits).value;
       }
-      t.reward -= coefficient * kl;
-      check_finite(t, t.reward, "reward");
+      of->reward -= coefficient * kl;
+      check_finite(*of, of->reward, "reward");
     }
   }
 }
